@@ -1,0 +1,239 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Sentinels for errors.Is. Each typed error below matches one of them.
+var (
+	// ErrOutOfBudget: a budget refused the request. See [OutOfBudgetError].
+	ErrOutOfBudget = errors.New("out of budget")
+	// ErrDriver: the device driver failed. See [DriverError].
+	ErrDriver = errors.New("driver error")
+	// ErrOutOfMemory: the driver has no memory left for the request.
+	ErrOutOfMemory = errors.New("out of device memory")
+	// ErrSticky: the device's context is lost; every later call fails too.
+	ErrSticky = errors.New("sticky driver error")
+	// ErrStreamMisuse: the stream-ordered contract was violated. See
+	// [StreamMisuseError].
+	ErrStreamMisuse = errors.New("stream misuse")
+	// ErrUseAfterFree: the block is not live. See [UseAfterFreeError].
+	ErrUseAfterFree = errors.New("use after free")
+	// ErrOutOfBounds: bytes outside a block were changed. See
+	// [OutOfBoundsError].
+	ErrOutOfBounds = errors.New("out of bounds")
+	// ErrInvalidRequest: the request itself is malformed. See
+	// [InvalidRequestError].
+	ErrInvalidRequest = errors.New("invalid request")
+	// ErrClosed: the runtime or resource was closed.
+	ErrClosed = errors.New("closed")
+)
+
+// OutOfBudgetError is a refusal by a budget, with what an on-call engineer
+// needs to see why. All sizes are bytes at the time of the refusal, except
+// that Remaining is never negative. The shape follows the original's
+// ResourceError::OutOfBudget.
+type OutOfBudgetError struct {
+	// Requested is what was asked for, Remaining what a request could get.
+	Requested, Remaining uint64
+	// Limit is the budget; Live, Pending, Quarantined, Claimed add up to
+	// what is charged against it.
+	Limit, Live, Pending, Quarantined, Claimed uint64
+	// Claim is the reservation that was asked, zero for the general ledger.
+	Claim ClaimID
+	Tag   Tag
+	// Holders are the largest holders, largest first.
+	Holders []Holder
+}
+
+// Holder is what one tag holds in one state.
+type Holder struct {
+	Tag    Tag
+	State  BlockState
+	Bytes  uint64
+	Blocks uint64
+}
+
+// Error explains the refusal on one line.
+func (e *OutOfBudgetError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "out of budget: requested %d bytes for %q, remaining %d of %d (live %d, pending %d, quarantined %d, claimed %d)",
+		e.Requested, e.Tag.OrUntagged(), e.Remaining, e.Limit, e.Live, e.Pending, e.Quarantined, e.Claimed)
+	for i, h := range e.Holders {
+		sep := ", "
+		if i == 0 {
+			sep = "; largest holders: "
+		}
+		fmt.Fprintf(&b, "%s%s %s %d bytes in %d blocks", sep, h.Tag, h.State, h.Bytes, h.Blocks)
+	}
+	return b.String()
+}
+
+// Is matches [ErrOutOfBudget].
+func (e *OutOfBudgetError) Is(target error) bool { return target == ErrOutOfBudget }
+
+// DriverError is a failed driver call.
+type DriverError struct {
+	// Op is the driver entry point, such as "cuMemAllocAsync".
+	Op string
+	// Code, Name and Text are the driver's, such as 2,
+	// "CUDA_ERROR_OUT_OF_MEMORY" and "out of memory".
+	Code int
+	Name string
+	Text string
+	// Sticky is true if the context is lost and every later call will fail.
+	Sticky bool
+	// OutOfMemory is true only if the driver certainly ran out of memory.
+	OutOfMemory bool
+	// Detail is what the runtime adds: what it was doing, what it did about
+	// the failure. May be empty.
+	Detail string
+}
+
+// Error names operation, code, name and text.
+func (e *DriverError) Error() string {
+	s := fmt.Sprintf("driver error: %s: %s (%d): %s", e.Op, e.Name, e.Code, e.Text)
+	if e.Detail != "" {
+		s += "; " + e.Detail
+	}
+	return s
+}
+
+// Is matches [ErrDriver], and [ErrOutOfMemory] or [ErrSticky] where it holds.
+func (e *DriverError) Is(target error) bool {
+	return target == ErrDriver ||
+		target == ErrOutOfMemory && e.OutOfMemory ||
+		target == ErrSticky && e.Sticky
+}
+
+// StreamMisuseError is a violation of the stream-ordered contract by the
+// caller: a late use, an unknown or released stream, a conflicting open
+// intent, a ticket ended twice, an operation that the resource cannot do.
+type StreamMisuseError struct {
+	// Op is the operation that refused, such as "PrepareUse".
+	Op string
+	// Reason says what was wrong and what to do.
+	Reason string
+	// Block is the block concerned; its Generation is zero if there is none.
+	Block BlockID
+	// Stream is the stream that the operation named.
+	Stream StreamID
+	// Holder is the open intent that conflicts, if that is the reason.
+	Holder *IntentHolder
+	// Unsupported is true if the resource cannot do the operation at all;
+	// the error then also matches errors.ErrUnsupported.
+	Unsupported bool
+}
+
+// IntentHolder names the launch whose open intent stands in the way.
+type IntentHolder struct {
+	Launch string
+	Stream StreamID
+	Access Access
+}
+
+// Error says what was violated.
+func (e *StreamMisuseError) Error() string {
+	s := "stream misuse: " + e.Op + ": " + e.Reason
+	if e.Block.Generation != 0 {
+		s += fmt.Sprintf(" (block %v, stream %v)", e.Block, e.Stream)
+	}
+	if h := e.Holder; h != nil {
+		s += fmt.Sprintf(" (held by launch %q on stream %v for %v)", h.Launch, h.Stream, h.Access)
+	}
+	return s
+}
+
+// Is matches [ErrStreamMisuse], and errors.ErrUnsupported where it holds.
+func (e *StreamMisuseError) Is(target error) bool {
+	return target == ErrStreamMisuse || target == errors.ErrUnsupported && e.Unsupported
+}
+
+// UseAfterFreeError is an operation on a block that is not live: freed twice,
+// used after its free, or named by a stale or invented handle.
+type UseAfterFreeError struct {
+	Op         string
+	Generation Generation
+	Block      BlockID
+	// State is the block's state as far as it is still known.
+	State BlockState
+	// Tag is the tag of the block, if it is still known.
+	Tag Tag
+}
+
+// Error names the operation, the generation and the state.
+func (e *UseAfterFreeError) Error() string {
+	s := fmt.Sprintf("use after free: %s: generation %s is %s", e.Op, e.Generation, e.State)
+	if e.Tag != "" {
+		s += fmt.Sprintf(" (tag %q)", e.Tag)
+	}
+	return s
+}
+
+// Is matches [ErrUseAfterFree].
+func (e *UseAfterFreeError) Is(target error) bool { return target == ErrUseAfterFree }
+
+// OutOfBoundsError is a changed byte outside a block's bounds.
+type OutOfBoundsError struct {
+	Op         string
+	Generation Generation
+	Tag        Tag
+	// Offset is that of the first changed byte relative to the caller's
+	// pointer: negative before the block, at least Requested behind it.
+	Offset int64
+}
+
+// Error names the victim and the first bad byte.
+func (e *OutOfBoundsError) Error() string {
+	return fmt.Sprintf("out of bounds: %s: generation %s (tag %q) was overwritten at offset %d", e.Op, e.Generation, e.Tag.OrUntagged(), e.Offset)
+}
+
+// Is matches [ErrOutOfBounds].
+func (e *OutOfBoundsError) Is(target error) bool { return target == ErrOutOfBounds }
+
+// InvalidRequestError is a request that no resource could serve.
+type InvalidRequestError struct {
+	Op     string
+	Field  string
+	Reason string
+}
+
+// Error names the field and says what to do.
+func (e *InvalidRequestError) Error() string {
+	return fmt.Sprintf("invalid request: %s: %s: %s", e.Op, e.Field, e.Reason)
+}
+
+// Is matches [ErrInvalidRequest].
+func (e *InvalidRequestError) Is(target error) bool { return target == ErrInvalidRequest }
+
+// Unsupported returns the error for an operation that a resource cannot do:
+// a [StreamMisuseError] that also matches errors.ErrUnsupported. False safety
+// is worse than none, so no resource answers such a call with success.
+func Unsupported(op, resource, advice string) error {
+	return &StreamMisuseError{Op: op, Unsupported: true,
+		Reason: op + " unsupported by " + resource + ": " + advice}
+}
+
+// notEnqueued marks an error of a launch function.
+type notEnqueued struct{ err error }
+
+func (e *notEnqueued) Error() string { return e.err.Error() }
+func (e *notEnqueued) Unwrap() error { return e.err }
+
+// NotEnqueued marks err as returned before any work was enqueued on the
+// device: [Runtime.Launch] then aborts the launch instead of finishing it. A
+// nil err stays nil.
+func NotEnqueued(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &notEnqueued{err}
+}
+
+// WasNotEnqueued reports whether err is marked by [NotEnqueued].
+func WasNotEnqueued(err error) bool {
+	var e *notEnqueued
+	return errors.As(err, &e)
+}

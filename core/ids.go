@@ -1,0 +1,97 @@
+package core
+
+import (
+	"fmt"
+	"strconv"
+	"sync/atomic"
+)
+
+// StreamID names a stream lease or an adopted stream. It is never reused
+// within a process, unlike the driver's stream handles, so it can be kept
+// after the lease was given back. The zero value is [DefaultStream].
+type StreamID uint64
+
+// DefaultStream is the device's legacy default stream.
+const DefaultStream StreamID = 0
+
+// String returns "default" for the default stream and the number otherwise.
+func (s StreamID) String() string {
+	if s == DefaultStream {
+		return "default"
+	}
+	return strconv.FormatUint(uint64(s), 10)
+}
+
+// Tag says on whose behalf memory is allocated. It is the label under which
+// budgets, metrics and findings account a block, so it should come from a
+// small fixed set ("sort.keys", "index.build") and carry no identifiers.
+type Tag string
+
+// Untagged is the tag of an allocation that named none.
+const Untagged Tag = "untagged"
+
+// OrUntagged returns t, or [Untagged] if t is empty.
+func (t Tag) OrUntagged() Tag {
+	if t == "" {
+		return Untagged
+	}
+	return t
+}
+
+// Generation numbers allocations. Generations are unique and increasing
+// across all devices of the process and start at 1; zero names no allocation.
+type Generation uint64
+
+var lastGeneration atomic.Uint64
+
+// NextGeneration returns a fresh generation, larger than every one returned
+// before. It is safe for concurrent use and does not block.
+func NextGeneration() Generation { return Generation(lastGeneration.Add(1)) }
+
+// String returns the generation as "#n", the form used in messages.
+func (g Generation) String() string { return "#" + strconv.FormatUint(uint64(g), 10) }
+
+// Access says what a launch does with the bytes of a block. Accesses form a
+// lattice under [Access.Combine]: Read and Write are incomparable and
+// ReadWrite is above both. The zero value is no access and is refused.
+type Access uint8
+
+// The kinds of access.
+const (
+	// Read consumes the bytes. It must wait for earlier writes on other
+	// streams.
+	Read Access = 1 << iota
+	// Write replaces bytes without looking at them. It must wait for
+	// earlier writes and reads on other streams.
+	Write
+	// ReadWrite does both; it waits for what Write waits for.
+	ReadWrite = Read | Write
+)
+
+// Reads reports whether the access consumes the block's bytes.
+func (a Access) Reads() bool { return a&Read != 0 }
+
+// Writes reports whether the access changes the block's bytes.
+func (a Access) Writes() bool { return a&Write != 0 }
+
+// Combine returns the weakest access that covers both a and b.
+func (a Access) Combine(b Access) Access { return a | b }
+
+// Conflicts reports whether two accesses to one block must be ordered.
+func (a Access) Conflicts(b Access) bool { return a.Writes() || b.Writes() }
+
+// Valid reports whether a is one of the three accesses.
+func (a Access) Valid() bool { return a != 0 && a&^ReadWrite == 0 }
+
+// String returns "read", "write" or "read_write".
+func (a Access) String() string {
+	switch a {
+	case Read:
+		return "read"
+	case Write:
+		return "write"
+	case ReadWrite:
+		return "read_write"
+	}
+	return fmt.Sprintf("access(%d)", uint8(a))
+}

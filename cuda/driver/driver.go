@@ -1,0 +1,185 @@
+// Package driver is the seam between Fencepost and a device: the few dozen
+// driver calls that the runtime uses, as one interface. Package sim
+// implements it in pure Go.
+//
+// Every method is safe for concurrent use. A method whose name ends in Async
+// and those that take a [Stream] enqueue work and return at once; the methods
+// that may block say so. Errors are *[core.DriverError] with the CUDA
+// driver's codes and names (see [NewError]).
+//
+// The semantics are those of the CUDA driver API, sections "Stream Ordered
+// Memory Allocator", "Stream Management" and "Event Management".
+package driver
+
+// Stream is a driver's handle of a stream. Handles are reused by the driver
+// after StreamDestroy. The zero handle is the legacy default stream.
+type Stream uint64
+
+// Event is a driver's handle of an event. The zero handle is no event.
+type Event uint64
+
+// Pool is a driver's handle of a memory pool. The zero handle is the device's
+// default pool.
+type Pool uint64
+
+// Module is a driver's handle of loaded device code.
+type Module uint64
+
+// Function is a driver's handle of a kernel.
+type Function uint64
+
+// Driver is one device as its driver presents it.
+type Driver interface {
+	// Ordinal is the device's number, from 0.
+	Ordinal() int
+	// Properties describes the device. It makes no device call after the
+	// first.
+	Properties() (Properties, error)
+	// MemInfo returns the free and total memory of the device in bytes.
+	MemInfo() (free, total uint64, err error)
+	// Synchronize blocks until all work of the device's context is done.
+	Synchronize() error
+	// Close destroys the context. Handles are invalid afterwards.
+	Close() error
+
+	// MemAlloc allocates bytes of device memory, in no stream's order. It
+	// may block.
+	MemAlloc(bytes uint64) (ptr uint64, err error)
+	// MemFree frees memory of MemAlloc after all work of the device. It may
+	// block.
+	MemFree(ptr uint64) error
+	// MemAllocAsync allocates bytes from pool in the order of s.
+	MemAllocAsync(bytes uint64, pool Pool, s Stream) (ptr uint64, err error)
+	// MemFreeAsync frees ptr in the order of s. Memory of MemAlloc may be
+	// freed with it too.
+	MemFreeAsync(ptr uint64, s Stream) error
+	// HostAlloc allocates page-locked host memory that kernels reach through
+	// its DevicePtr.
+	HostAlloc(bytes uint64) (HostMemory, error)
+	// HostFree frees memory of HostAlloc.
+	HostFree(HostMemory) error
+
+	// MemsetAsync sets n bytes at ptr to value.
+	MemsetAsync(ptr uint64, value byte, n uint64, s Stream) error
+	// CopyToDeviceAsync copies src to dst. src must stay unchanged and
+	// reachable until the copy has been done.
+	CopyToDeviceAsync(dst uint64, src []byte, s Stream) error
+	// CopyToHostAsync copies len(dst) bytes from src. dst must stay
+	// untouched and reachable until the copy has been done.
+	CopyToHostAsync(dst []byte, src uint64, s Stream) error
+	// CopyOnDeviceAsync copies n bytes from src to dst.
+	CopyOnDeviceAsync(dst, src, n uint64, s Stream) error
+
+	// StreamCreate makes a stream that does not synchronise with the legacy
+	// default stream.
+	StreamCreate() (Stream, error)
+	// StreamDestroy gives the handle back. Work that is queued still runs.
+	StreamDestroy(Stream) error
+	// StreamQuery reports whether all work of s is done.
+	StreamQuery(Stream) (done bool, err error)
+	// StreamSynchronize blocks until all work of s is done.
+	StreamSynchronize(Stream) error
+	// StreamWait makes later work of s wait for the record of e that is
+	// current at this call; for an event never recorded it does nothing.
+	StreamWait(s Stream, e Event) error
+
+	// EventCreate makes an event without timing.
+	EventCreate() (Event, error)
+	// EventDestroy gives the handle back. Waits already queued stay.
+	EventDestroy(Event) error
+	// EventRecord records in e the work enqueued on s so far.
+	EventRecord(e Event, s Stream) error
+	// EventQuery reports whether the current record of e is done; an event
+	// never recorded is.
+	EventQuery(Event) (done bool, err error)
+	// EventSynchronize blocks until the current record of e is done.
+	EventSynchronize(Event) error
+
+	// ModuleLoad loads device code. It may block.
+	ModuleLoad(Image) (Module, error)
+	// ModuleUnload unloads it.
+	ModuleUnload(Module) error
+	// ModuleFunction looks a kernel up by its name.
+	ModuleFunction(m Module, name string) (Function, error)
+	// Launch enqueues a kernel. l.Args are copied before it returns.
+	Launch(l *Launch) error
+
+	// PoolCreate makes a memory pool.
+	PoolCreate(PoolConfig) (Pool, error)
+	// PoolDestroy destroys it; memory still allocated from it stays valid
+	// until it is freed.
+	PoolDestroy(Pool) error
+	// PoolStats reads the pool's attributes.
+	PoolStats(Pool) (PoolStats, error)
+	// PoolTrim gives unused memory back to the device down to keep bytes.
+	PoolTrim(p Pool, keep uint64) error
+}
+
+// Properties describes a device.
+type Properties struct {
+	// Name is the device's, such as "NVIDIA H200".
+	Name string
+	// UUID identifies the device; may be empty.
+	UUID string
+	// DriverVersion is the driver's, such as 13000 for CUDA 13.0; 0 on sim.
+	DriverVersion int
+	// ComputeMajor and ComputeMinor are the compute capability.
+	ComputeMajor, ComputeMinor int
+	// Multiprocessors is their number.
+	Multiprocessors int
+	// TotalBytes is the device's memory.
+	TotalBytes uint64
+	// MemoryPools says whether the Async allocation calls are supported.
+	MemoryPools bool
+}
+
+// HostMemory is page-locked host memory.
+type HostMemory struct {
+	// Bytes is the memory as the host sees it. It does not lie in Go's heap.
+	Bytes []byte
+	// DevicePtr is its address for kernels.
+	DevicePtr uint64
+}
+
+// PoolConfig configures a memory pool.
+type PoolConfig struct {
+	// ReleaseThreshold is how many bytes the pool keeps when the device is
+	// idle; the largest value keeps all.
+	ReleaseThreshold uint64
+	// MaxBytes bounds the pool; 0 means the device's memory.
+	MaxBytes uint64
+}
+
+// PoolStats are a pool's attributes, in bytes. Used is what is allocated as
+// asked for, and falls when a free is queued; Reserved is what the pool holds
+// of the device's memory. High marks are since the pool was made.
+type PoolStats struct {
+	Used, UsedHigh, Reserved, ReservedHigh uint64
+}
+
+// Image is device code in the forms that the drivers take.
+type Image struct {
+	// Name is how the sim finds the Go kernels that stand in for the code.
+	Name string
+	// PTX is the code for a CUDA driver.
+	PTX []byte
+}
+
+// Dim is a grid or block size; a zero counts as 1.
+type Dim struct{ X, Y, Z uint32 }
+
+// Launch describes one kernel launch.
+type Launch struct {
+	Function    Function
+	Grid, Block Dim
+	// SharedBytes is dynamic shared memory a block.
+	SharedBytes uint32
+	Stream      Stream
+	Args        []Arg
+}
+
+// Arg is one kernel argument: its bits in the low Size bytes.
+type Arg struct {
+	Bits uint64
+	Size uint8
+}
