@@ -208,10 +208,10 @@ func (e *InvalidRequestError) Error() string {
 // Is matches [ErrInvalidRequest].
 func (e *InvalidRequestError) Is(target error) bool { return target == ErrInvalidRequest }
 
-// Unsupported returns the error for an operation that a resource cannot do:
+// UnsupportedError returns the error for an operation that a resource cannot do:
 // a [StreamMisuseError] that also matches errors.ErrUnsupported. False safety
 // is worse than none, so no resource answers such a call with success.
-func Unsupported(op, resource, advice string) error {
+func UnsupportedError(op, resource, advice string) error {
 	return &StreamMisuseError{Op: op, Unsupported: true,
 		Reason: op + " unsupported by " + resource + ": " + advice}
 }

@@ -1,0 +1,55 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Leftover is what a runtime still held when it was closed.
+type Leftover struct {
+	// Leaks are the blocks that were never given back.
+	Leaks []BlockInfo
+	// LeakedBytes is the sum of their requested bytes.
+	LeakedBytes uint64
+	// OpenIntents is the number of uses prepared and never ended.
+	OpenIntents uint64
+}
+
+// Close refuses further work, waits until the device has passed every queued
+// free or ctx ends, and reports what was never given back, each leak as a
+// finding too. It does not free leaked blocks: work that the runtime does not
+// know of may still use them. Uses that are open may still be ended. A second
+// Close returns [ErrClosed].
+func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
+	if !r.closed.CompareAndSwap(false, true) {
+		return Leftover{}, fmt.Errorf("Close refused: the runtime is %w", ErrClosed)
+	}
+	var err error
+	if r.poisoned.Load() == nil {
+		err = r.Drain(ctx)
+	}
+	left := Leftover{OpenIntents: r.resource.Stats().OpenIntents}
+	if inspector, ok := Find[Inspector](r.resource); ok {
+		inspector.Blocks(func(info BlockInfo) bool {
+			if info.Block.State == Live {
+				left.Leaks = append(left.Leaks, info)
+				left.LeakedBytes += info.Block.Requested
+			}
+			return true
+		})
+	}
+	for _, leak := range left.Leaks {
+		r.reportLeak(leak)
+	}
+	if err != nil {
+		err = errors.Join(errors.New("Close: not everything was given back by the device"), err)
+	}
+	return left, err
+}
+
+func (r *Runtime) reportLeak(leak BlockInfo) {
+	r.report(Finding{Kind: FindingLeak, Time: time.Now(), Victim: leak.Block, AllocStack: leak.AllocStack, Uses: leak.Uses,
+		Text: fmt.Sprintf("%d bytes tagged %q were never given back", leak.Block.Requested, leak.Block.Tag)})
+}

@@ -1,0 +1,37 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+)
+
+// watchForDrop arranges that a recorder which the collector finds without an
+// end is closed as if its launch had been enqueued: over-ordering is safe, a
+// missing fence is not. The cleanup holds the recording, not the recorder.
+func watchForDrop(r *LaunchRecorder) {
+	runtime.AddCleanup(r, func(rec *recording) { rec.dropped() }, r.recording)
+}
+
+func (r *recording) dropped() {
+	if r.phase == ended || len(r.uses) == 0 {
+		return
+	}
+	text := fmt.Sprintf("launch recorder %q with %d uses on stream %v (%v) was dropped without Commit or Abort", r.name, len(r.uses), r.stream, r.mode)
+	born := "unknown"
+	if lines := r.born.Lines(); len(lines) > 0 {
+		born = lines[0]
+	}
+	slog.Error("fencepost: "+text, "born", born)
+	if r.runtime == nil {
+		return
+	}
+	r.runtime.dropped.Add(1)
+	if r.phase == preflighted {
+		_ = r.runtime.FinishUse(context.Background(), r.ticket)
+	}
+	r.runtime.report(Finding{Kind: FindingDroppedRecorder, Time: time.Now(), AllocStack: r.born,
+		Text: text + "; it was closed as if launched"})
+}

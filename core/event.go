@@ -1,0 +1,73 @@
+package core
+
+import "time"
+
+// Op is an operation that is reported as an [Event].
+type Op uint8
+
+// The operations.
+const (
+	OpAllocate Op = iota + 1
+	OpDeallocate
+	OpPrepare
+	OpFinish
+	OpAbort
+	OpRecord
+	OpReserve
+	OpReleaseClaim
+	OpReap
+	OpDrain
+	// OpRefusal is a request that a budget refused.
+	OpRefusal
+	// OpRelease is a block leaving the books.
+	OpRelease
+)
+
+var opNames = [...]string{"", "allocate", "deallocate", "prepare", "finish", "abort", "record",
+	"reserve", "release_claim", "reap", "drain", "refusal", "release"}
+
+// String is the operation's name in logs, such as "allocate".
+func (o Op) String() string {
+	if int(o) < len(opNames) {
+		return opNames[o]
+	}
+	return "unknown"
+}
+
+// Event is the record of one operation. It is a value and shares nothing.
+type Event struct {
+	Op Op
+	// Layer is the layer that reports, such as "logging" or "budget".
+	Layer string
+	// Time is when the operation began, wall clock and monotonic.
+	Time time.Time
+	// Duration is how long it took.
+	Duration time.Duration
+	Ordinal  int
+	// Stream is the stream that the operation named.
+	Stream StreamID
+	// Block is the block concerned; in a failed allocation its Ptr and
+	// Generation are zero, and in a launch it is the first block.
+	Block BlockID
+	Tag   Tag
+	// Requested and Bytes are sizes in bytes; see [Block].
+	Requested, Bytes uint64
+	// Launch, Access, Uses, Waits and Elided describe a prepare, finish or
+	// abort: its name, the combined access, the number of blocks, of waits
+	// queued and of waits not needed.
+	Launch              string
+	Access              Access
+	Uses, Waits, Elided int
+	// Relieved marks a refusal that a layer above cured by giving memory
+	// back and asking again.
+	Relieved bool
+	// Err is the error returned, nil for a success.
+	Err error
+}
+
+// EventSink takes events.
+type EventSink interface {
+	// Emit takes one event. It must be safe for concurrent use and must not
+	// block.
+	Emit(e Event)
+}

@@ -1,0 +1,38 @@
+package core
+
+import "strings"
+
+// Features is a set of what a resource can do.
+type Features uint32
+
+// The features.
+const (
+	// UseTracking: PrepareUse, FinishUse, AbortUse and RecordUse work.
+	UseTracking Features = 1 << iota
+	// StreamOrdered: Allocate and Deallocate are ordered on streams.
+	StreamOrdered
+	// Reservations: Reserve and ReleaseClaim work.
+	Reservations
+	// DeviceChecks: the guard verifies bytes on the device, not just its
+	// ledger.
+	DeviceChecks
+)
+
+var featureNames = [...]string{"use-tracking", "stream-ordered", "reservations", "device-checks"}
+
+// Has reports whether all features of want are present.
+func (f Features) Has(want Features) bool { return f&want == want }
+
+// String lists the features, joined by "+".
+func (f Features) String() string {
+	var names []string
+	for i, name := range featureNames {
+		if f&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, "+")
+}

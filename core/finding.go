@@ -1,0 +1,140 @@
+package core
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// FindingKind classifies a memory bug.
+type FindingKind string
+
+// The kinds of findings.
+const (
+	FindingUseAfterFreeWrite  FindingKind = "uaf-write"
+	FindingUseAfterFreeRead   FindingKind = "uaf-read"
+	FindingOutOfBoundsWrite   FindingKind = "oob-write"
+	FindingUnderflow          FindingKind = "underflow"
+	FindingDoubleFree         FindingKind = "double-free"
+	FindingForeignFree        FindingKind = "foreign-free"
+	FindingStaleHandle        FindingKind = "stale-handle"
+	FindingMissingFence       FindingKind = "missing-fence"
+	FindingUseBeforeAlloc     FindingKind = "use-before-alloc-ready"
+	FindingUndeclaredAccess   FindingKind = "undeclared-access"
+	FindingLeak               FindingKind = "leak"
+	FindingOutOfMemory        FindingKind = "oom"
+	FindingStickyError        FindingKind = "sticky-error"
+	FindingDroppedRecorder    FindingKind = "dropped-recorder"
+	FindingAccountingMismatch FindingKind = "accounting"
+)
+
+// Finding is one memory bug that was seen.
+type Finding struct {
+	Kind FindingKind
+	// Source is who saw it: "debugguard", "runtime" or "sim-oracle".
+	Source string
+	Time   time.Time
+	// Victim is the block that was harmed, as its owner knew it; its
+	// generation is zero if there is none.
+	Victim Block
+	// Offset is that of the first bad byte relative to Victim.ID.Ptr, and
+	// BadBytes how many differ; Expected and Seen are the first one's values.
+	// They are meaningful if BadBytes is not zero.
+	Offset         int64
+	BadBytes       uint64
+	Expected, Seen byte
+	// AllocStack and FreeStack say where the victim was allocated and freed,
+	// as far as stacks were kept.
+	AllocStack, FreeStack Stack
+	// Uses are the victim's last declared uses, newest first, and
+	// OlderUses how many more there were.
+	Uses      []UseRecord
+	OlderUses uint64
+	// Suspects are the launches between the last good check and the bad one.
+	Suspects []UseRecord
+	// Text says in one sentence what happened.
+	Text string
+	// Err is the error that the caller got for it, if any.
+	Err error
+}
+
+// UseRecord is one declared use of a block, kept for findings.
+type UseRecord struct {
+	// LaunchID is the number of the launch, Launch its name.
+	LaunchID uint64
+	Launch   string
+	Stream   StreamID
+	Access   Access
+	Span     SpanRef
+}
+
+// FindingSink takes findings.
+type FindingSink interface {
+	// Report takes one finding. It must be safe for concurrent use and must
+	// not call the resource that reports.
+	Report(f Finding)
+}
+
+// String is the finding's text with kind, victim and stacks, on several
+// lines.
+func (f Finding) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s", f.Kind, f.Text)
+	if f.Victim.ID.Generation != 0 {
+		fmt.Fprintf(&b, "\n  victim: tag %q generation %s, %d bytes at %#x", f.Victim.Tag, f.Victim.ID.Generation, f.Victim.Requested, f.Victim.ID.Ptr)
+	}
+	for _, u := range f.Suspects {
+		fmt.Fprintf(&b, "\n  suspect: %v", u)
+	}
+	for _, u := range f.Uses {
+		fmt.Fprintf(&b, "\n  used by: %v", u)
+	}
+	writeStack(&b, "allocated at", f.AllocStack)
+	writeStack(&b, "freed at", f.FreeStack)
+	return b.String()
+}
+
+// String is "launch 7 "sort" on stream 2 (write)".
+func (u UseRecord) String() string {
+	return fmt.Sprintf("launch %d %q on stream %v (%v)", u.LaunchID, u.Launch, u.Stream, u.Access)
+}
+
+func writeStack(b *strings.Builder, title string, s Stack) {
+	if len(s) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n  %s:", title)
+	for _, line := range s.Lines() {
+		b.WriteString("\n    " + line)
+	}
+}
+
+// Stack is a call stack as program counters of runtime.Callers.
+type Stack []uintptr
+
+// CaptureStack returns the caller's stack, without its first skip frames and
+// at most 32 frames deep. It costs about a microsecond.
+func CaptureStack(skip int) Stack {
+	var pcs [32]uintptr
+	n := runtime.Callers(skip+2, pcs[:])
+	return append(Stack(nil), pcs[:n]...)
+}
+
+// Lines renders the stack, a frame a line, as "function file:line".
+func (s Stack) Lines() []string {
+	if len(s) == 0 {
+		return nil
+	}
+	var lines []string
+	frames := runtime.CallersFrames(s)
+	for {
+		f, more := frames.Next()
+		if f.Function != "" {
+			lines = append(lines, fmt.Sprintf("%s %s:%d", f.Function, f.File, f.Line))
+		}
+		if !more {
+			return lines
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// RecorderMode says what a recorder does with memory it cannot fence.
+type RecorderMode uint8
+
+const (
+	// Strict refuses memory without a block of the runtime. Production code
+	// uses it, so that a gap is loud.
+	Strict RecorderMode = iota + 1
+	// Permissive skips such memory silently. It is meant for the time of a
+	// migration: what is skipped is not fenced.
+	Permissive
+)
+
+// String returns "strict" or "permissive".
+func (m RecorderMode) String() string {
+	if m == Permissive {
+		return "permissive"
+	}
+	return "strict"
+}
+
+// LaunchRecorder collects the uses of one launch and fences them in two
+// phases around it: record every buffer, [LaunchRecorder.Preflight], enqueue
+// the work, [LaunchRecorder.Commit] (or [LaunchRecorder.Abort] if nothing was
+// enqueued). [Runtime.Launch] does the same around a function and should be
+// preferred where it fits.
+//
+// A recorder belongs to one goroutine. It snapshots identities and keeps no
+// reference to the memory. One that has uses and is dropped without an end is
+// closed as if it had been launched and reported as a finding.
+type LaunchRecorder struct {
+	*recording
+}
+
+// recording is the part that outlives a dropped recorder.
+type recording struct {
+	stream StreamID
+	mode   RecorderMode
+	name   string
+	uses   []Use
+	phase  phase
+	// rejected is the first record call that was refused in strict mode,
+	// late the first one after preflight.
+	rejected, late error
+	runtime        *Runtime
+	ticket         Ticket
+	born           Stack
+}
+
+type phase uint8
+
+const (
+	collecting phase = iota
+	preflighted
+	ended
+)
+
+// NewStrictRecorder returns a recorder for one launch on stream that refuses
+// memory it cannot fence.
+func NewStrictRecorder(stream StreamID) *LaunchRecorder { return newRecorder(stream, Strict) }
+
+// NewPermissiveRecorder returns a recorder for one launch on stream that
+// skips memory it cannot fence.
+func NewPermissiveRecorder(stream StreamID) *LaunchRecorder { return newRecorder(stream, Permissive) }
+
+func newRecorder(stream StreamID, mode RecorderMode) *LaunchRecorder {
+	rec := &LaunchRecorder{&recording{stream: stream, mode: mode, born: CaptureStack(2)}}
+	watchForDrop(rec)
+	return rec
+}
+
+// Named sets the launch's name for traces, logs and findings, and returns the
+// recorder.
+func (r *LaunchRecorder) Named(name string) *LaunchRecorder {
+	r.name = name
+	return r
+}
+
+// LaunchStream is the stream that the launch will be enqueued on.
+func (r *LaunchRecorder) LaunchStream() StreamID { return r.stream }
+
+// Mode is the recorder's mode.
+func (r *LaunchRecorder) Mode() RecorderMode { return r.mode }
+
+// RecordedCount is the number of uses recorded so far, duplicates included.
+func (r *LaunchRecorder) RecordedCount() int { return len(r.uses) }
+
+// Read records that the launch reads memory. In strict mode memory without a
+// block is a [StreamMisuseError], which Preflight will return too; so is any
+// use after a successful Preflight, which Commit will return too.
+func (r *LaunchRecorder) Read(memory Tracked) error { return r.note("Read", memory, Read) }
+
+// Write records that the launch overwrites memory; fresh outputs too. Errors
+// are those of Read.
+func (r *LaunchRecorder) Write(memory Tracked) error { return r.note("Write", memory, Write) }
+
+// ReadWrite records that the launch reads and writes memory. Errors are those
+// of Read.
+func (r *LaunchRecorder) ReadWrite(memory Tracked) error {
+	return r.note("ReadWrite", memory, ReadWrite)
+}
+
+func (r *recording) note(op string, memory Tracked, access Access) error {
+	t := memory.Tracking()
+	switch {
+	case t.Kind == TrackedEmpty:
+		return nil
+	case r.phase != collecting:
+		return r.refuseLate(op, t)
+	case t.Kind == TrackedBlock:
+		r.uses = append(r.uses, Use{Block: t.Block, Access: access})
+		return nil
+	case r.mode == Permissive:
+		return nil
+	}
+	return r.reject(op, t.Kind)
+}
+
+func (r *recording) refuseLate(op string, t Tracking) error {
+	err := &StreamMisuseError{Op: "LaunchRecorder." + op, Block: t.Block, Stream: r.stream,
+		Reason: "recorded after preflight: once preflight has succeeded the set of uses is frozen; record this use before it"}
+	if r.late == nil {
+		r.late = err
+	}
+	return err
+}
+
+func (r *recording) reject(op string, kind TrackingKind) error {
+	why := "it was allocated without a runtime; allocate it through a memory manager that has one"
+	if kind == TrackedExternal {
+		why = "external (DLPack or Arrow device) memory has no identity here; synchronise with its producer yourself and use a permissive recorder"
+	}
+	err := &StreamMisuseError{Op: "LaunchRecorder." + op, Stream: r.stream, Reason: "untracked buffer rejected: " + why}
+	if r.rejected == nil {
+		r.rejected = err
+	}
+	return err
+}
+
+// Preflight checks the recorder and queues every wait that the recorded uses
+// need. It must succeed before any work is enqueued; if it fails nothing was
+// opened, and it may be called again. A second call after success is refused.
+// A recorder without uses needs no preflight and no tracking resource.
+func (r *LaunchRecorder) Preflight(ctx context.Context, rt *Runtime) error {
+	const op = "LaunchRecorder.Preflight"
+	switch {
+	case r.phase == preflighted:
+		return &StreamMisuseError{Op: op, Stream: r.stream, Reason: "called again after it succeeded: use one recorder for each launch"}
+	case r.phase == ended:
+		return &StreamMisuseError{Op: op, Stream: r.stream, Reason: "the recorder was ended: use one recorder for each launch"}
+	case r.rejected != nil:
+		return r.rejected
+	case len(r.uses) == 0:
+		r.phase = preflighted
+		return nil
+	case !rt.SupportsBlockUseTracking():
+		return &StreamMisuseError{Op: op, Stream: r.stream, Unsupported: true,
+			Reason: fmt.Sprintf("the active resource %v does not support cross-stream use tracking: build the runtime around cuda.AsyncResource", rt)}
+	}
+	ticket, err := rt.PrepareUse(ctx, UseRequest{Stream: r.stream, Launch: r.name, Uses: r.uses})
+	if err != nil {
+		return err
+	}
+	r.runtime, r.ticket, r.phase = rt, ticket, preflighted
+	return nil
+}
+
+// Commit records the launch, after it was enqueued. A recorder with uses that
+// was not preflighted is refused. If a use was recorded after preflight,
+// everything that was preflighted is fenced and the StreamMisuse of the late
+// use is returned.
+func (r *LaunchRecorder) Commit(ctx context.Context, rt *Runtime) error {
+	if err := r.end("LaunchRecorder.Commit", rt); err != nil {
+		return err
+	}
+	if r.ticket == (Ticket{}) {
+		return r.late
+	}
+	err := rt.FinishUse(ctx, r.ticket)
+	if err == nil {
+		return r.late
+	}
+	return errors.Join(r.late, err)
+}
+
+// Abort closes the recorder of a launch that was not enqueued. Nothing is
+// recorded. It may be called at any time before Commit.
+func (r *LaunchRecorder) Abort(ctx context.Context, rt *Runtime) error {
+	const op = "LaunchRecorder.Abort"
+	if err := r.checkOpen(op, rt); err != nil {
+		return err
+	}
+	r.phase = ended
+	if r.ticket == (Ticket{}) {
+		return nil
+	}
+	return rt.AbortUse(ctx, r.ticket)
+}
+
+func (r *recording) checkOpen(op string, rt *Runtime) error {
+	switch {
+	case r.phase == ended:
+		return &StreamMisuseError{Op: op, Stream: r.stream, Reason: "the recorder was ended before: use one recorder for each launch"}
+	case r.runtime != nil && r.runtime != rt:
+		return &StreamMisuseError{Op: op, Stream: r.stream, Reason: "the recorder was preflighted by another runtime: end it there"}
+	}
+	return nil
+}
+
+func (r *recording) end(op string, rt *Runtime) error {
+	if err := r.checkOpen(op, rt); err != nil {
+		return err
+	}
+	switch {
+	case r.rejected != nil:
+		return r.rejected
+	case r.phase == collecting && len(r.uses) > 0:
+		return &StreamMisuseError{Op: op, Stream: r.stream,
+			Reason: "a recorder with uses reached commit without a successful preflight: call Preflight before enqueueing the work"}
+	}
+	r.phase = ended
+	return nil
+}

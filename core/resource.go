@@ -1,0 +1,116 @@
+package core
+
+import (
+	"context"
+	"fmt"
+)
+
+// Resource is device memory in stream order: a backend, or a decorator
+// around one. It follows the original's DeviceMemoryResource and is total:
+// each method means something on every backend, and what a backend cannot do
+// it refuses with an error that matches errors.ErrUnsupported.
+//
+// All methods are safe for concurrent use. None blocks on the device unless
+// its comment says so. ctx carries the caller's trace; only methods that may
+// block heed its end. An error consumes nothing: after a failed Deallocate
+// the block is as live as before.
+type Resource interface {
+	// String names the stack from the outside in, such as
+	// "debugguard(budget(logging(async(sim:0))))".
+	fmt.Stringer
+
+	// Ordinal is the device that the resource serves.
+	Ordinal() int
+
+	// Features says what the resource can do. A decorator may narrow what
+	// its upstream says and never widens it.
+	Features() Features
+
+	// Allocate returns a live block, usable at once on r.Stream. Errors:
+	// [InvalidRequestError], [OutOfBudgetError], [StreamMisuseError] for a
+	// stream that is not leased, [DriverError].
+	Allocate(ctx context.Context, r Request) (Block, error)
+
+	// Deallocate gives a block back. The free is queued on the block's
+	// allocation stream behind every outstanding use; the block returned is
+	// Retired, Quarantined or Freed. While an intent is open on the block
+	// the free is queued when the last one closes. Errors:
+	// [UseAfterFreeError] if the block is not live, [StreamMisuseError] for
+	// another device's block, [DriverError].
+	Deallocate(ctx context.Context, id BlockID) (Block, error)
+
+	// PrepareUse opens an intent on all blocks of r, or on none, and queues
+	// on r.Stream the waits that the launch needs. It must be called before
+	// the work is enqueued. Errors: [UseAfterFreeError], [DriverError], and
+	// [StreamMisuseError] for a stream that is not leased, a conflicting
+	// open intent on another stream (unless r.Wait), or no tracking.
+	PrepareUse(ctx context.Context, r UseRequest) (Ticket, error)
+
+	// FinishUse closes the intent after the work was enqueued: it records
+	// the launch as the newest use of each block. The ticket is spent even
+	// if an error is returned; the blocks are fenced all the same, or
+	// poisoned if the driver lets nothing be fenced.
+	FinishUse(ctx context.Context, t Ticket) error
+
+	// AbortUse closes the intent of a launch that was never enqueued.
+	AbortUse(ctx context.Context, t Ticket) error
+
+	// RecordUse is the original's single-step form: work that reads and
+	// writes the block was enqueued on stream without prepared waits. It
+	// adds to what a free or a later use waits for and removes nothing.
+	RecordUse(ctx context.Context, id BlockID, stream StreamID) error
+
+	// Reserve sets bytes aside for requests that name the claim, before
+	// work starts. It is granted whole or refused with [OutOfBudgetError].
+	Reserve(ctx context.Context, bytes uint64, tag Tag) (Claim, error)
+
+	// ReleaseClaim gives back what is left of a claim. Blocks drawn from it
+	// stay charged until they are released.
+	ReleaseClaim(ctx context.Context, id ClaimID) error
+
+	// ReapPending asks the device which queued frees it has passed and
+	// releases those. It never blocks on the device.
+	ReapPending(ctx context.Context) error
+
+	// Drain blocks until the device has passed every queued free and every
+	// quarantined block is released, or ctx ends. Stats is accurate after it.
+	Drain(ctx context.Context) error
+
+	// State is the block's state; Freed if the resource does not know it.
+	State(id BlockID) BlockState
+
+	// Stats is a consistent-enough snapshot: each counter is exact, their
+	// combination is exact when the resource is quiet. It makes no device
+	// call.
+	Stats() Stats
+
+	// FreedOn is the odometer of frees on the physical stream of id.
+	FreedOn(id StreamID) Odometer
+
+	// Subscribe adds a listener for released blocks. It is meant for
+	// construction; there is no way to unsubscribe.
+	Subscribe(l Listener)
+
+	// Unwrap is the upstream of a decorator and nil for a backend. It is for
+	// inspection; no call that changes anything is made through it.
+	Unwrap() Resource
+}
+
+// Listener hears of blocks leaving a resource's books.
+type Listener interface {
+	// Released is called exactly once for each block, when its memory can be
+	// allocated again: by Deallocate itself on a synchronous backend, by
+	// whoever reaps on a stream-ordered one. b.Bytes is what was asked of
+	// the resource that calls. It is called with no lock held, must not
+	// block and must not call the resource.
+	Released(b Block)
+}
+
+// Odometer counts the bytes of frees on one physical stream, since the
+// stream was made. Queued-Passed is pending there; a later allocation on the
+// same stream may use those bytes in stream order.
+type Odometer struct {
+	// Queued is the bytes of all frees queued, Passed of those the device is
+	// known to have passed.
+	Queued, Passed uint64
+}

@@ -1,0 +1,186 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+)
+
+// Runtime is what a service holds: one device's resource stack behind a
+// facade that adds the launch protocol, health and an orderly end. It follows
+// the original's XlogDeviceRuntime. All methods are safe for concurrent use.
+type Runtime struct {
+	resource Resource
+	findings FindingSink
+
+	closed   atomic.Bool
+	poisoned atomic.Pointer[stickyFault]
+	dropped  atomic.Uint64
+}
+
+// Parts are what a Runtime is made of.
+type Parts struct {
+	// Resource is the outermost layer of the stack. Required.
+	Resource Resource
+	// Findings takes what the runtime itself finds: dropped recorders, a
+	// lost device. Nil discards them.
+	Findings FindingSink
+}
+
+type stickyFault struct {
+	err error
+	op  string
+}
+
+// NewRuntime composes a runtime around the caller's stack. It is not a
+// process singleton; the root package's Device is.
+func NewRuntime(p Parts) (*Runtime, error) {
+	if p.Resource == nil {
+		return nil, &InvalidRequestError{Op: "NewRuntime", Field: "Resource", Reason: "nil: pass the outermost layer of a resource stack"}
+	}
+	return &Runtime{resource: p.Resource, findings: p.Findings}, nil
+}
+
+// Ordinal is the device that the runtime serves.
+func (r *Runtime) Ordinal() int { return r.resource.Ordinal() }
+
+// Resource is the outermost layer of the stack.
+func (r *Runtime) Resource() Resource { return r.resource }
+
+// String names the stack.
+func (r *Runtime) String() string { return r.resource.String() }
+
+// Allocate returns a live block; see [Resource.Allocate].
+func (r *Runtime) Allocate(ctx context.Context, req Request) (Block, error) {
+	if err := r.admit("Allocate"); err != nil {
+		return Block{}, err
+	}
+	b, err := r.resource.Allocate(ctx, req)
+	return b, r.observe("Allocate", err)
+}
+
+// Deallocate gives a block back; see [Resource.Deallocate].
+func (r *Runtime) Deallocate(ctx context.Context, id BlockID) (Block, error) {
+	if err := r.admit("Deallocate"); err != nil {
+		return Block{}, err
+	}
+	b, err := r.resource.Deallocate(ctx, id)
+	return b, r.observe("Deallocate", err)
+}
+
+// PrepareUse opens the intent of one launch; see [Resource.PrepareUse]. Most
+// callers want [Runtime.Launch].
+func (r *Runtime) PrepareUse(ctx context.Context, req UseRequest) (Ticket, error) {
+	if err := r.admit("PrepareUse"); err != nil {
+		return Ticket{}, err
+	}
+	t, err := r.resource.PrepareUse(ctx, req)
+	return t, r.observe("PrepareUse", err)
+}
+
+// FinishUse closes the intent of a launch that was enqueued; see
+// [Resource.FinishUse].
+func (r *Runtime) FinishUse(ctx context.Context, t Ticket) error {
+	return r.observe("FinishUse", r.resource.FinishUse(ctx, t))
+}
+
+// AbortUse closes the intent of a launch that was not enqueued.
+func (r *Runtime) AbortUse(ctx context.Context, t Ticket) error {
+	return r.observe("AbortUse", r.resource.AbortUse(ctx, t))
+}
+
+// PrepareBlockUse is PrepareUse for a single block, the original's
+// prepare_block_use.
+func (r *Runtime) PrepareBlockUse(ctx context.Context, id BlockID, stream StreamID, access Access) (Ticket, error) {
+	return r.PrepareUse(ctx, UseRequest{Stream: stream, Uses: []Use{{Block: id, Access: access}}})
+}
+
+// FinishBlockUse is FinishUse under the original's name.
+func (r *Runtime) FinishBlockUse(ctx context.Context, t Ticket) error { return r.FinishUse(ctx, t) }
+
+// RecordBlockUse records work that was already enqueued; see
+// [Resource.RecordUse].
+func (r *Runtime) RecordBlockUse(ctx context.Context, id BlockID, stream StreamID) error {
+	if err := r.admit("RecordUse"); err != nil {
+		return err
+	}
+	return r.observe("RecordUse", r.resource.RecordUse(ctx, id, stream))
+}
+
+// PrepareFirstUse prepares the first use of scratch memory on another stream
+// than the one it was allocated on: the launch waits until the allocation is
+// ready. Memory without a block of this runtime is a [StreamMisuseError].
+func (r *Runtime) PrepareFirstUse(ctx context.Context, memory Tracked, stream StreamID, access Access) (Ticket, error) {
+	t := memory.Tracking()
+	if t.Kind != TrackedBlock {
+		return Ticket{}, &StreamMisuseError{Op: "PrepareFirstUse", Stream: stream,
+			Reason: "the memory is not runtime-backed: allocate it through a memory manager that has a runtime"}
+	}
+	return r.PrepareBlockUse(ctx, t.Block, stream, access)
+}
+
+// FinishFirstUse ends what PrepareFirstUse began.
+func (r *Runtime) FinishFirstUse(ctx context.Context, t Ticket) error { return r.FinishUse(ctx, t) }
+
+// Reserve sets bytes aside; see [Resource.Reserve].
+func (r *Runtime) Reserve(ctx context.Context, bytes uint64, tag Tag) (Claim, error) {
+	if err := r.admit("Reserve"); err != nil {
+		return Claim{}, err
+	}
+	return r.resource.Reserve(ctx, bytes, tag)
+}
+
+// ReleaseClaim gives back what is left of a claim.
+func (r *Runtime) ReleaseClaim(ctx context.Context, id ClaimID) error {
+	return r.resource.ReleaseClaim(ctx, id)
+}
+
+// ReapPending releases the frees that the device has passed; it never blocks.
+func (r *Runtime) ReapPending(ctx context.Context) error {
+	return r.observe("ReapPending", r.resource.ReapPending(ctx))
+}
+
+// Drain blocks until every queued free is passed, or ctx ends.
+func (r *Runtime) Drain(ctx context.Context) error {
+	return r.observe("Drain", r.resource.Drain(ctx))
+}
+
+// BytesOutstanding is live, pending and quarantined bytes.
+func (r *Runtime) BytesOutstanding() uint64 { return r.resource.Stats().Outstanding().Bytes }
+
+// Stats is a snapshot of the whole stack.
+func (r *Runtime) Stats() Stats { return r.resource.Stats() }
+
+// State is the state of a block.
+func (r *Runtime) State(id BlockID) BlockState { return r.resource.State(id) }
+
+// SupportsBlockUseTracking reports whether the stack fences uses across
+// streams.
+func (r *Runtime) SupportsBlockUseTracking() bool {
+	return r.resource.Features().Has(UseTracking)
+}
+
+// DroppedRecorders counts recorders that were dropped without an end.
+func (r *Runtime) DroppedRecorders() uint64 { return r.dropped.Load() }
+
+// admit refuses work on a runtime that is closed or whose device is lost.
+func (r *Runtime) admit(op string) error {
+	if f := r.poisoned.Load(); f != nil {
+		return fmt.Errorf("%s refused: the device was lost in %s: %w", op, f.op, f.err)
+	}
+	if r.closed.Load() {
+		return fmt.Errorf("%s refused: the runtime is %w", op, ErrClosed)
+	}
+	return nil
+}
+
+// observe looks at an error on its way out. The first sticky one poisons the
+// runtime: the driver would answer every later call with it, so the runtime
+// says so once and stops asking.
+func (r *Runtime) observe(op string, err error) error {
+	if err != nil && errors.Is(err, ErrSticky) {
+		r.poison(op, err)
+	}
+	return err
+}

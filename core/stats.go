@@ -1,0 +1,68 @@
+package core
+
+// Amount is a quantity of memory.
+type Amount struct {
+	// Bytes is what was asked of the layer below, padding included.
+	Bytes uint64
+	// Requested is what the outermost callers asked for, in bytes.
+	Requested uint64
+	Blocks    uint64
+}
+
+// Add returns the sum of two amounts.
+func (a Amount) Add(b Amount) Amount {
+	return Amount{a.Bytes + b.Bytes, a.Requested + b.Requested, a.Blocks + b.Blocks}
+}
+
+// Sub returns a-b, with each field stopping at zero.
+func (a Amount) Sub(b Amount) Amount {
+	return Amount{sub(a.Bytes, b.Bytes), sub(a.Requested, b.Requested), sub(a.Blocks, b.Blocks)}
+}
+
+func sub(a, b uint64) uint64 {
+	if b > a {
+		return 0
+	}
+	return a - b
+}
+
+// Stats is a snapshot of a resource, as seen from the layer that answers.
+// Counters only grow; all sizes are bytes.
+type Stats struct {
+	// Live is allocated and not given back. Pending is given back and not
+	// yet passed by the device. Quarantined is held by a guard.
+	Live, Pending, Quarantined Amount
+	// PeakRequested is the highest Live.Requested, PeakBytes the highest sum
+	// of Live, Pending and Quarantined bytes.
+	PeakRequested, PeakBytes uint64
+
+	// Claims is the number of open reservations and Claimed their unspent
+	// bytes.
+	Claims, Claimed uint64
+	// Limit is the budget, zero if there is none. Charged is what counts
+	// against it.
+	Limit, Charged uint64
+	// Reserved is what the driver's pool holds of the device and PoolUsed
+	// what it has handed out, both as last read by the reaper.
+	Reserved, PoolUsed uint64
+
+	// Allocations and Deallocations count successes, Failures the calls
+	// that the driver failed, Refusals those that a budget refused.
+	Allocations, Deallocations, Failures, Refusals uint64
+	// Launches counts finished uses, Aborts aborted ones. WaitsQueued and
+	// WaitsElided count dependencies on other streams that needed a queued
+	// wait and that needed none.
+	Launches, Aborts, WaitsQueued, WaitsElided uint64
+	// CrossStream counts launches that used a block last written on another
+	// stream.
+	CrossStream uint64
+	// OpenIntents is the uses prepared and not ended; Events the driver
+	// events in existence; Poisoned the blocks that could not be fenced.
+	OpenIntents, Events, Poisoned uint64
+	// Underflows counts attempts to take a byte counter below zero. Any is
+	// a bug in the accounting.
+	Underflows uint64
+}
+
+// Outstanding is live, pending and quarantined memory together.
+func (s Stats) Outstanding() Amount { return s.Live.Add(s.Pending).Add(s.Quarantined) }

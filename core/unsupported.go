@@ -1,0 +1,47 @@
+package core
+
+import "context"
+
+// Unsupported answers the optional operations of [Resource] for a backend
+// that has neither use tracking nor reservations. A leaf backend may embed
+// it; a decorator must not, because it would turn what its upstream can do
+// into a refusal. Every answer is a StreamMisuseError: a silent no-op
+// would let a launch believe that it is fenced.
+type Unsupported struct {
+	// Resource names the backend in the errors, such as "direct(sim:0)".
+	Resource string
+}
+
+const trackingAdvice = "the backend does not track cross-stream uses; route allocations through a stream-ordered backend such as cuda.AsyncResource, or order the streams yourself"
+
+// PrepareUse refuses.
+func (u Unsupported) PrepareUse(context.Context, UseRequest) (Ticket, error) {
+	return Ticket{}, UnsupportedError("PrepareUse", u.Resource, trackingAdvice)
+}
+
+// FinishUse refuses.
+func (u Unsupported) FinishUse(context.Context, Ticket) error {
+	return UnsupportedError("FinishUse", u.Resource, trackingAdvice)
+}
+
+// AbortUse refuses.
+func (u Unsupported) AbortUse(context.Context, Ticket) error {
+	return UnsupportedError("AbortUse", u.Resource, trackingAdvice)
+}
+
+// RecordUse refuses.
+func (u Unsupported) RecordUse(context.Context, BlockID, StreamID) error {
+	return UnsupportedError("RecordUse", u.Resource, trackingAdvice)
+}
+
+const budgetAdvice = "the stack has no budget; add decorators/budget to it"
+
+// Reserve refuses.
+func (u Unsupported) Reserve(context.Context, uint64, Tag) (Claim, error) {
+	return Claim{}, UnsupportedError("Reserve", u.Resource, budgetAdvice)
+}
+
+// ReleaseClaim refuses.
+func (u Unsupported) ReleaseClaim(context.Context, ClaimID) error {
+	return UnsupportedError("ReleaseClaim", u.Resource, budgetAdvice)
+}

@@ -1,0 +1,196 @@
+package core
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Use declares what a launch does with one block.
+type Use struct {
+	Block  BlockID
+	Access Access
+}
+
+// UseRequest asks for the fences of one launch.
+type UseRequest struct {
+	// Stream is where the launch will be enqueued.
+	Stream StreamID
+	// Launch names the launch in traces, logs and findings.
+	Launch string
+	// Uses are the blocks that the launch touches, in any order. A block
+	// named twice counts once, with the combined access. The slice is not
+	// kept.
+	Uses []Use
+	// Wait makes a conflicting open intent on another stream something to
+	// wait for, until ctx ends, instead of a refusal.
+	Wait bool
+}
+
+// PreparedUse is one block of an open intent.
+type PreparedUse struct {
+	Use
+	Tag Tag
+	// Requested and Bytes are the block's sizes.
+	Requested, Bytes uint64
+	// Waits is how many waits were queued for this block, Elided how many of
+	// its dependencies on other streams needed none.
+	Waits, Elided int
+	// Span is set by a tracing layer before FinishUse: later waits for this
+	// use link to it.
+	Span SpanRef
+	// Handle belongs to the resource that opened the intent.
+	Handle any
+}
+
+// Waited is a dependency for which a wait was queued.
+type Waited struct {
+	// Use is the index in Uses of the block that has the dependency.
+	Use int
+	// Stream is where the work waited for was enqueued, Span its finish or
+	// alloc span if one was recorded.
+	Stream StreamID
+	Span   SpanRef
+}
+
+// Intent is an announced launch between PrepareUse and its end. Intents are
+// pooled: nothing of one may be touched after its ticket was ended. They are
+// exported for authors of resources, who make them with [OpenIntent].
+type Intent struct {
+	// ID numbers the launch in the process.
+	ID     uint64
+	Stream StreamID
+	Launch string
+	// Uses are sorted by generation, each block once.
+	Uses []PreparedUse
+	// Waited lists the waits that were queued.
+	Waited []Waited
+	// CrossStream is set if a block was last written on another stream.
+	CrossStream bool
+	// Context is what the launch function gets, if a layer replaced it: it
+	// carries the launch's span.
+	Context context.Context
+	// Handle belongs to the resource that opened the intent, Trace to the
+	// tracing layer.
+	Handle, Trace any
+
+	round atomic.Uint64
+}
+
+var (
+	intents    = sync.Pool{New: func() any { return new(Intent) }}
+	lastLaunch atomic.Uint64
+)
+
+// OpenIntent checks r and returns an intent of owner for it. Errors are
+// [InvalidRequestError] for an access of none and [StreamMisuseError] for
+// another device's block or one with two pointers.
+func OpenIntent(owner Resource, r UseRequest) (*Intent, error) {
+	in := intents.Get().(*Intent)
+	in.ID, in.Stream, in.Launch = lastLaunch.Add(1), r.Stream, r.Launch
+	for _, u := range r.Uses {
+		if err := checkUse(owner, u, r.Stream); err != nil {
+			in.Recycle()
+			return nil, err
+		}
+		in.Uses = append(in.Uses, PreparedUse{Use: u})
+	}
+	in.merge()
+	return in, nil
+}
+
+func checkUse(owner Resource, u Use, stream StreamID) error {
+	if !u.Access.Valid() {
+		return &InvalidRequestError{Op: "PrepareUse", Field: "Access", Reason: fmt.Sprintf("%v of block %v: say Read, Write or ReadWrite", u.Access, u.Block)}
+	}
+	if u.Block.Ordinal != owner.Ordinal() {
+		return &StreamMisuseError{Op: "PrepareUse", Block: u.Block, Stream: stream,
+			Reason: fmt.Sprintf("the block belongs to device %d, this runtime serves device %d: prepare each end of a peer copy in its own runtime", u.Block.Ordinal, owner.Ordinal())}
+	}
+	return nil
+}
+
+// merge sorts the uses by generation, which is also the order in which a
+// resource may lock blocks, and folds the duplicates.
+func (in *Intent) merge() {
+	byGeneration := func(a, b PreparedUse) int { return cmp.Compare(a.Block.Generation, b.Block.Generation) }
+	if !slices.IsSortedFunc(in.Uses, byGeneration) {
+		slices.SortStableFunc(in.Uses, byGeneration)
+	}
+	kept := 0
+	for i := range in.Uses {
+		if kept > 0 && in.Uses[kept-1].Block.Generation == in.Uses[i].Block.Generation {
+			in.Uses[kept-1].Access = in.Uses[kept-1].Access.Combine(in.Uses[i].Access)
+			continue
+		}
+		in.Uses[kept] = in.Uses[i]
+		kept++
+	}
+	in.Uses = in.Uses[:kept]
+}
+
+// Recycle returns the intent to the pool, after it was ended or refused.
+func (in *Intent) Recycle() {
+	clear(in.Uses)
+	in.Uses, in.Waited = in.Uses[:0], in.Waited[:0]
+	in.Launch, in.CrossStream, in.Context, in.Handle, in.Trace = "", false, nil, nil, nil
+	intents.Put(in)
+}
+
+// Ticket returns the proof that owner opened the intent.
+func (in *Intent) Ticket(owner Resource) Ticket {
+	return Ticket{owner: owner, intent: in, round: in.round.Add(1)}
+}
+
+// Ticket is the caller's proof of an open intent. It is used once, with
+// FinishUse or AbortUse of the runtime that gave it. Its methods may be
+// called only while it is open. The zero Ticket is refused.
+type Ticket struct {
+	owner  Resource
+	intent *Intent
+	round  uint64
+}
+
+// Intent returns the open intent, nil for the zero ticket.
+func (t Ticket) Intent() *Intent { return t.intent }
+
+// Waits is the number of waits that were queued.
+func (t Ticket) Waits() int { return len(t.intent.Waited) }
+
+// Elided is the number of dependencies on other streams that needed no wait.
+func (t Ticket) Elided() int {
+	n := 0
+	for i := range t.intent.Uses {
+		n += t.intent.Uses[i].Elided
+	}
+	return n
+}
+
+// Context returns the context for the launch: ctx, or the one in which a
+// tracing layer put the launch's span.
+func (t Ticket) Context(ctx context.Context) context.Context {
+	if t.intent != nil && t.intent.Context != nil {
+		return t.intent.Context
+	}
+	return ctx
+}
+
+// IsOpen reports whether the ticket has not been ended.
+func (t Ticket) IsOpen() bool { return t.intent != nil && t.intent.round.Load() == t.round }
+
+// End spends the ticket for owner and returns its intent, which owner then
+// recycles. A zero, spent or foreign ticket is a [StreamMisuseError].
+func (t Ticket) End(owner Resource, op string) (*Intent, error) {
+	switch {
+	case t.intent == nil:
+		return nil, &StreamMisuseError{Op: op, Reason: "the ticket is empty: end with the ticket that PrepareUse returned"}
+	case t.owner != owner:
+		return nil, &StreamMisuseError{Op: op, Reason: "the ticket belongs to another runtime: end it where it was prepared"}
+	case !t.intent.round.CompareAndSwap(t.round, t.round+1):
+		return nil, &StreamMisuseError{Op: op, Reason: "the ticket was ended before: each ticket is finished or aborted once"}
+	}
+	return t.intent, nil
+}
