@@ -32,8 +32,8 @@ type Stats struct {
 	// Live is allocated and not given back. Pending is given back and not
 	// yet passed by the device. Quarantined is held by a guard.
 	Live, Pending, Quarantined Amount
-	// PeakRequested is the highest Live.Requested, PeakBytes the highest sum
-	// of Live, Pending and Quarantined bytes.
+	// PeakRequested is the highest Live.Requested so far, PeakBytes the
+	// highest Live.Bytes.
 	PeakRequested, PeakBytes uint64
 
 	// Claims is the number of open reservations and Claimed their unspent

@@ -1,0 +1,161 @@
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// The driver's special stream handles (CU_STREAM_LEGACY and
+// CU_STREAM_PER_THREAD).
+const (
+	legacyHandle    driver.Stream = 1
+	perThreadHandle driver.Stream = 2
+)
+
+// Adopt brings a stream of the caller's under an id, so that launches on it
+// are fenced like any other. The stream must stay alive until the lease is
+// released; after that the runtime does not name it again. Refused with a
+// [core.StreamMisuseError]: the default streams (the legacy one is
+// [core.DefaultStream] already, the per-thread one means another stream on
+// every thread) and a stream that is adopted already.
+func (p *StreamPool) Adopt(handle driver.Stream, tag core.Tag) (*Lease, error) {
+	refuse := func(reason string) (*Lease, error) {
+		return nil, &core.StreamMisuseError{Op: "Adopt", Reason: reason}
+	}
+	switch handle {
+	case 0, legacyHandle:
+		return refuse("the legacy default stream needs no adoption: use core.DefaultStream")
+	case perThreadHandle:
+		return refuse("the per-thread default stream is another stream on every thread: adopt a stream that you created")
+	}
+	p.mu.Lock()
+	switch {
+	case p.closed:
+		p.mu.Unlock()
+		return nil, fmt.Errorf("adopting a stream: the pool is %w", core.ErrClosed)
+	case p.adopted[handle]:
+		p.mu.Unlock()
+		return refuse(fmt.Sprintf("stream handle %#x is adopted already", uint64(handle)))
+	}
+	p.adopted[handle] = true
+	p.mu.Unlock()
+	l := &Lease{stream: p.table.add(handle, &p.table.adopted), pool: p, tag: tag.OrUntagged(), since: time.Now(), stack: core.CaptureStack(1)}
+	p.enter(l)
+	return l, nil
+}
+
+// giveUp lets go of an adopted stream: a last event is recorded on it, and
+// everything that would have been enqueued there is enqueued on the backstop
+// behind that event. If no event can be recorded the stream is synchronised.
+func (p *StreamPool) giveUp(l *Lease) error {
+	s := l.stream
+	s.mu.Lock()
+	last, err := s.record(l.id)
+	if err != nil {
+		if syncErr := p.drv.StreamSynchronize(s.handle); syncErr != nil {
+			s.mu.Unlock()
+			return errors.Join(fmt.Errorf("giving up stream %v: its work could not be fenced: %w", l.id, err), syncErr)
+		}
+		last = &event{stream: s, lease: l.id, seq: s.seq, clock: s.clock}
+		last.refs.Store(1)
+		s.passed(s.seq)
+	}
+	s.last.Store(last)
+	s.mu.Unlock()
+	p.mu.Lock()
+	delete(p.adopted, s.handle)
+	p.mu.Unlock()
+	return nil
+}
+
+// forFrees returns the stream on which blocks of s are freed, and the event
+// that must be waited for there first: s itself and nil, unless s was given up.
+func (p *StreamPool) forFrees(s *stream) (*stream, *event, error) {
+	last := s.last.Load()
+	if last == nil {
+		return s, nil, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.backstop == nil {
+		handle, err := p.drv.StreamCreate()
+		if err != nil {
+			return nil, nil, err
+		}
+		p.backstop = p.table.add(handle, new(books))
+	}
+	return p.backstop, last, nil
+}
+
+// Close ends the pool: it waits for the leases until ctx ends, then for the
+// streams' work, and destroys streams and events. Leases still held are
+// reported in the error, with where they were acquired; their streams are
+// left alone. A second Close does nothing.
+func (p *StreamPool) Close(ctx context.Context) error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	p.mu.Unlock()
+	closed := make(chan struct{})
+	go func() { // puddle's Close waits for every holder, without a bound
+		p.pool.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-ctx.Done():
+		return p.heldAtClose()
+	}
+	return p.destroy()
+}
+
+func (p *StreamPool) heldAtClose() error {
+	var errs []error
+	for _, l := range p.Leases() {
+		where := "an unknown place"
+		if lines := l.Stack.Lines(); len(lines) > 0 {
+			where = lines[0]
+		}
+		errs = append(errs, fmt.Errorf("stream %v (%q) is still leased, since %v by %s", l.ID, l.Tag, l.Since.Format(time.RFC3339), where))
+	}
+	return errors.Join(append(errs, fmt.Errorf("closing the stream pool: %d leases were not given back in time", len(errs)))...)
+}
+
+func (p *StreamPool) destroy() error {
+	var errs []error
+	if p.backstop != nil {
+		errs = append(errs, p.drv.StreamSynchronize(p.backstop.handle), p.drv.StreamDestroy(p.backstop.handle))
+	}
+	for _, s := range p.table.streams() {
+		if last := s.last.Load(); last != nil && last.handle != 0 {
+			last.release()
+		}
+		errs = append(errs, s.events.close(p.drv))
+	}
+	return errors.Join(errs...)
+}
+
+// retire forgets a stream that was given up, once the device has passed its
+// last event and no free is queued on it.
+func (p *StreamPool) retire(s *stream) error {
+	last := s.last.Load()
+	if last == nil || s.queued.Load() > 0 {
+		return nil
+	}
+	if !last.done() {
+		done, err := p.drv.EventQuery(last.handle)
+		if err != nil || !done {
+			return err
+		}
+		s.passed(last.seq)
+	}
+	return p.table.remove(s)
+}

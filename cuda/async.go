@@ -1,0 +1,198 @@
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/genmap"
+)
+
+// AsyncResource is the stream-ordered backend: memory from a pool of the
+// driver's (cuMemAllocFromPoolAsync, cuMemFreeAsync) with full tracking of
+// uses across streams. It is the original's AsyncCudaResource and the
+// production default. All methods are safe for concurrent use, and work on
+// different streams takes no common lock.
+type AsyncResource struct {
+	drv     driver.Driver
+	streams *StreamPool
+	pool    driver.Pool
+
+	blocks    genmap.Map[*block]
+	peaks     highWater
+	listeners listeners
+	poisoned  atomic.Int64
+	poolStats atomic.Pointer[driver.PoolStats]
+
+	// unfreed are retired blocks whose free the driver failed; every reap
+	// tries them again.
+	mu      sync.Mutex
+	unfreed []*block
+
+	reaperStop chan struct{}
+	reaperDone chan struct{}
+	closed     atomic.Bool
+}
+
+var (
+	_ core.Resource  = (*AsyncResource)(nil)
+	_ core.Inspector = (*AsyncResource)(nil)
+)
+
+// DefaultReapInterval is how often queued frees are looked at when nothing
+// else does.
+const DefaultReapInterval = 10 * time.Millisecond
+
+// AsyncConfig configures an [AsyncResource].
+type AsyncConfig struct {
+	// ReleaseThreshold is how many bytes the pool keeps when the device is
+	// idle. Zero, the default, keeps all: giving memory back at every
+	// synchronise is the driver's default and costs the most.
+	ReleaseThreshold uint64
+	// ReapInterval is the time between two looks at queued frees; 0 means
+	// [DefaultReapInterval], negative that only calls reap.
+	ReapInterval time.Duration
+}
+
+// NewAsyncResource returns a backend that allocates from a new pool of drv's,
+// on the streams of streams. It must be closed. A device without memory pools
+// is refused with an error that matches errors.ErrUnsupported.
+func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (*AsyncResource, error) {
+	props, err := drv.Properties()
+	if err != nil {
+		return nil, err
+	}
+	if !props.MemoryPools {
+		return nil, fmt.Errorf("device %d (%s) has no stream-ordered memory pools: use cuda.DirectResource: %w", drv.Ordinal(), props.Name, errors.ErrUnsupported)
+	}
+	if cfg.ReleaseThreshold == 0 {
+		cfg.ReleaseThreshold = math.MaxUint64
+	}
+	pool, err := drv.PoolCreate(driver.PoolConfig{ReleaseThreshold: cfg.ReleaseThreshold})
+	if err != nil {
+		return nil, err
+	}
+	r := &AsyncResource{drv: drv, streams: streams, pool: pool, reaperStop: make(chan struct{}), reaperDone: make(chan struct{})}
+	r.poolStats.Store(&driver.PoolStats{})
+	r.startReaper(cfg.ReapInterval)
+	return r, nil
+}
+
+// Allocate allocates from the pool in the order of r.Stream. The block's
+// readiness is its first write: uses on other streams wait for it.
+func (r *AsyncResource) Allocate(_ context.Context, req core.Request) (core.Block, error) {
+	req, err := req.Normalize("Allocate")
+	if err != nil {
+		return core.Block{}, err
+	}
+	s, err := r.streams.table.resolve("Allocate", req.Stream)
+	if err != nil {
+		return core.Block{}, err
+	}
+	ptr, ready, err := r.allocateOn(s, req)
+	if err != nil {
+		s.books.fails.Add(1)
+		return core.Block{}, err
+	}
+	b := r.record(s, ptr, req, core.Live)
+	s.books.allocated(&b.core)
+	r.peaks.add(&b.core)
+	b.accesses = append(b.accesses, access{event: ready, kind: core.Write, span: req.Span})
+	result := b.core
+	r.blocks.Store(result.ID.Generation, b)
+	return result, nil
+}
+
+// allocateOn is one step under the stream's lock: the allocation and the
+// event that marks it ready.
+func (r *AsyncResource) allocateOn(s *stream, req core.Request) (uint64, *event, error) {
+	s.mu.Lock()
+	done := r.reapSome(s)
+	ptr, ready, err := r.allocateLocked(s, req)
+	s.mu.Unlock()
+	r.release(s, done)
+	return ptr, ready, err
+}
+
+func (r *AsyncResource) allocateLocked(s *stream, req core.Request) (uint64, *event, error) {
+	ptr, err := r.drv.MemAllocAsync(req.Bytes, r.pool, s.handle)
+	if err != nil {
+		return 0, nil, err
+	}
+	ready, err := s.record(req.Stream)
+	if err != nil {
+		if freeErr := r.drv.MemFreeAsync(ptr, s.handle); freeErr != nil {
+			r.keepUnfreed(s, ptr, req)
+		}
+		return 0, nil, err
+	}
+	return ptr, ready, nil
+}
+
+// record makes the record of a fresh allocation.
+func (r *AsyncResource) record(s *stream, ptr uint64, req core.Request, state core.BlockState) *block {
+	b := blocks.Get().(*block)
+	b.stream = s
+	b.core = core.Block{
+		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.drv.Ordinal()},
+		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: state,
+	}
+	return b
+}
+
+// find returns the locked record of a live block.
+func (r *AsyncResource) find(op string, id core.BlockID, stream core.StreamID) (*block, error) {
+	if id.Ordinal != r.drv.Ordinal() {
+		return nil, &core.StreamMisuseError{Op: op, Block: id, Stream: stream,
+			Reason: fmt.Sprintf("the block belongs to device %d, this resource serves device %d", id.Ordinal, r.drv.Ordinal())}
+	}
+	b, ok := r.blocks.Load(id.Generation)
+	if !ok {
+		return nil, &core.UseAfterFreeError{Op: op, Generation: id.Generation, Block: id, State: core.Freed}
+	}
+	b.mu.Lock()
+	if err := b.check(op, id, stream); err != nil {
+		b.mu.Unlock()
+		return nil, err
+	}
+	return b, nil
+}
+
+// Reserve is not a backend's: it needs a budget.
+func (r *AsyncResource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
+	return core.Unsupported{Resource: r.String()}.Reserve(ctx, bytes, tag)
+}
+
+// ReleaseClaim is not a backend's: it needs a budget.
+func (r *AsyncResource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
+	return core.Unsupported{Resource: r.String()}.ReleaseClaim(ctx, id)
+}
+
+// Ordinal is the device's.
+func (r *AsyncResource) Ordinal() int { return r.drv.Ordinal() }
+
+// Features is use tracking in stream order.
+func (r *AsyncResource) Features() core.Features { return core.UseTracking | core.StreamOrdered }
+
+// Subscribe adds a listener for released blocks.
+func (r *AsyncResource) Subscribe(l core.Listener) { r.listeners.add(l) }
+
+// Unwrap is nil: this is a backend.
+func (r *AsyncResource) Unwrap() core.Resource { return nil }
+
+// String is "async(sim:0)".
+func (r *AsyncResource) String() string { return "async(" + deviceName(r.drv) + ")" }
+
+func deviceName(drv driver.Driver) string {
+	kind := "cuda"
+	if s, ok := drv.(fmt.Stringer); ok {
+		kind = s.String()
+	}
+	return fmt.Sprintf("%s:%d", kind, drv.Ordinal())
+}

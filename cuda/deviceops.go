@@ -1,0 +1,172 @@
+package cuda
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// DeviceOps fills and verifies device memory for a guard, in batches of one
+// kernel launch each. Regions and results travel through page-locked host
+// memory that the kernels reach themselves: nothing is copied synchronously.
+// It is safe for concurrent use and must be closed.
+type DeviceOps struct {
+	drv          driver.Driver
+	streams      *StreamPool
+	module       *Module
+	fill, verify *Kernel
+
+	mu       sync.Mutex
+	idle     []*staging
+	inFlight []*staging
+}
+
+var _ core.DeviceOps = (*DeviceOps)(nil)
+
+// NewDeviceOps loads the guard's kernels. It may block.
+func NewDeviceOps(drv driver.Driver, streams *StreamPool, image driver.Image) (*DeviceOps, error) {
+	module, err := LoadModule(drv, image)
+	if err != nil {
+		return nil, fmt.Errorf("loading the guard's kernels: %w", err)
+	}
+	d := &DeviceOps{drv: drv, streams: streams, module: module}
+	for name, kernel := range map[string]**Kernel{driver.GuardFillKernel: &d.fill, driver.GuardVerifyKernel: &d.verify} {
+		if *kernel, err = module.Kernel(name); err != nil {
+			return nil, errors.Join(fmt.Errorf("loading the guard's kernels: %w", err), module.Unload())
+		}
+	}
+	return d, nil
+}
+
+// Fill enqueues the filling of all regions as one launch.
+func (d *DeviceOps) Fill(_ context.Context, stream core.StreamID, regions []core.Region) error {
+	if len(regions) == 0 {
+		return nil
+	}
+	st, err := d.stage(len(regions), regions)
+	if err != nil {
+		return core.NotEnqueued(err)
+	}
+	err = d.enqueue(d.fill, stream, st, driver.Ptr(st.mem.DevicePtr), driver.U32(uint32(len(regions))))
+	d.park(st)
+	return err
+}
+
+// Verify enqueues the comparison of all regions as one launch.
+func (d *DeviceOps) Verify(_ context.Context, stream core.StreamID, regions []core.Region) (core.Verification, error) {
+	st, err := d.stage(2*len(regions), regions)
+	if err != nil {
+		return nil, core.NotEnqueued(err)
+	}
+	v := &verification{ops: d, staging: st, regions: len(regions)}
+	if len(regions) == 0 {
+		return v, nil
+	}
+	results := st.mem.DevicePtr + uint64(len(regions))*driver.GuardRecord
+	if err := d.enqueue(d.verify, stream, st, driver.Ptr(st.mem.DevicePtr), driver.Ptr(results), driver.U32(uint32(len(regions)))); err != nil {
+		d.park(st)
+		return nil, err
+	}
+	return v, nil
+}
+
+// enqueue launches a kernel over st and records its end in st. If only the
+// record fails the stream is synchronised, so that st is known to be unused.
+func (d *DeviceOps) enqueue(k *Kernel, stream core.StreamID, st *staging, args ...driver.Arg) error {
+	s, err := d.streams.Handle(stream)
+	if err != nil {
+		return core.NotEnqueued(err)
+	}
+	if err := k.Enqueue(s, Grid{Grid: driver.Dim{X: 132}, Block: driver.Dim{X: 256}}, args...); err != nil {
+		return err
+	}
+	if err := d.drv.EventRecord(st.event, s); err != nil {
+		return errors.Join(err, d.drv.StreamSynchronize(s))
+	}
+	return nil
+}
+
+// Synchronize blocks until all work of stream is done or ctx ends.
+func (d *DeviceOps) Synchronize(ctx context.Context, stream core.StreamID) error {
+	s, err := d.streams.Handle(stream)
+	if err != nil {
+		return err
+	}
+	return poll(ctx, func() (bool, error) { return d.drv.StreamQuery(s) })
+}
+
+// Close gives memory, events and kernels back. Nothing may be under way.
+func (d *DeviceOps) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for _, st := range append(d.idle, d.inFlight...) {
+		errs = append(errs, d.drv.EventSynchronize(st.event), d.drv.EventDestroy(st.event), d.drv.HostFree(st.mem))
+	}
+	d.idle, d.inFlight = nil, nil
+	return errors.Join(append(errs, d.module.Unload())...)
+}
+
+// verification is a batch under way; its results lie behind the regions in
+// the staging memory.
+type verification struct {
+	ops     *DeviceOps
+	regions int
+
+	mu      sync.Mutex
+	staging *staging
+}
+
+// Poll reports whether the device has done the batch.
+func (v *verification) Poll() (bool, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.staging == nil || v.regions == 0 {
+		return true, nil
+	}
+	return v.ops.drv.EventQuery(v.staging.event)
+}
+
+// Wait blocks until the device has done the batch, or ctx ends.
+func (v *verification) Wait(ctx context.Context) error { return poll(ctx, v.Poll) }
+
+// Mismatches reads the results and gives the memory back.
+func (v *verification) Mismatches() ([]core.Mismatch, error) {
+	done, err := v.Poll()
+	if err != nil {
+		return nil, err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.staging == nil {
+		return nil, errors.New("the results were taken before: Mismatches is called once")
+	}
+	if !done {
+		return nil, errors.New("the batch is still under way: Poll or Wait first")
+	}
+	var bad []core.Mismatch
+	for i := range v.regions {
+		r := v.staging.mem.Bytes[(v.regions+i)*driver.GuardRecord:]
+		if first := binary.LittleEndian.Uint64(r); first != driver.GuardNoMismatch {
+			bad = append(bad, core.Mismatch{Region: i, Offset: first, BadBytes: binary.LittleEndian.Uint64(r[8:]), Expected: r[16], Seen: r[17]})
+		}
+	}
+	v.ops.park(v.staging)
+	v.staging = nil
+	return bad, nil
+}
+
+// Discard gives the memory back once the device is done with it.
+func (v *verification) Discard() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.staging != nil {
+		v.ops.park(v.staging)
+		v.staging = nil
+	}
+}

@@ -1,0 +1,160 @@
+package cuda
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// DirectResource is the plain backend: every block is a driver allocation of
+// its own (cuMemAlloc, cuMemFree), in no stream's order, so that sanitizers
+// see each one. It is the original's DirectCudaResource. It tracks no uses:
+// PrepareUse, FinishUse, AbortUse and RecordUse answer with
+// [core.StreamMisuseError], and the caller orders streams before a free. It is
+// safe for concurrent use; allocations and frees may block on the device.
+type DirectResource struct {
+	core.Unsupported
+	drv driver.Driver
+
+	mu        sync.Mutex
+	live      map[core.Generation]core.Block
+	listeners listeners
+	books     books
+	peaks     highWater
+}
+
+var (
+	_ core.Resource  = (*DirectResource)(nil)
+	_ core.Inspector = (*DirectResource)(nil)
+)
+
+// NewDirectResource returns a backend over drv. It needs no closing.
+func NewDirectResource(drv driver.Driver) *DirectResource {
+	return &DirectResource{Unsupported: core.Unsupported{Resource: "direct(" + deviceName(drv) + ")"},
+		drv: drv, live: map[core.Generation]core.Block{}}
+}
+
+// Allocate makes a driver allocation; r.Stream is only noted. It may block.
+func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Block, error) {
+	req, err := req.Normalize("Allocate")
+	if err != nil {
+		return core.Block{}, err
+	}
+	ptr, err := r.drv.MemAlloc(req.Bytes)
+	if err != nil {
+		r.books.fails.Add(1)
+		return core.Block{}, err
+	}
+	b := core.Block{
+		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.drv.Ordinal()},
+		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
+	}
+	r.books.allocated(&b)
+	r.peaks.add(&b)
+	r.mu.Lock()
+	r.live[b.ID.Generation] = b
+	r.mu.Unlock()
+	return b, nil
+}
+
+// Deallocate frees the block at once; the driver waits for the device.
+func (r *DirectResource) Deallocate(_ context.Context, id core.BlockID) (core.Block, error) {
+	b, err := r.take(id)
+	if err != nil {
+		return core.Block{}, err
+	}
+	if err := r.drv.MemFree(b.ID.Ptr); err != nil {
+		r.books.fails.Add(1)
+		r.mu.Lock()
+		r.live[id.Generation] = b
+		r.mu.Unlock()
+		return core.Block{}, err
+	}
+	r.books.deallocations.Add(1)
+	if r.books.live.sub(&b) {
+		r.books.underflows.Add(1)
+	}
+	r.peaks.sub(&b)
+	b.State = core.Freed
+	r.listeners.released(b)
+	return b, nil
+}
+
+// take removes the block that id names from the live ones, so that only one
+// of two frees reaches the driver.
+func (r *DirectResource) take(id core.BlockID) (core.Block, error) {
+	if id.Ordinal != r.drv.Ordinal() {
+		return core.Block{}, &core.StreamMisuseError{Op: "Deallocate", Block: id,
+			Reason: fmt.Sprintf("the block belongs to device %d, this resource serves device %d", id.Ordinal, r.drv.Ordinal())}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, ok := r.live[id.Generation]
+	if !ok {
+		return core.Block{}, &core.UseAfterFreeError{Op: "Deallocate", Generation: id.Generation, Block: id, State: core.Freed}
+	}
+	if id.Ptr-b.ID.Ptr >= b.Bytes {
+		return core.Block{}, &core.StreamMisuseError{Op: "Deallocate", Block: id, Reason: "the pointer does not lie inside the block of that generation"}
+	}
+	delete(r.live, id.Generation)
+	return b, nil
+}
+
+// ReapPending has nothing to do: frees are synchronous.
+func (r *DirectResource) ReapPending(context.Context) error { return nil }
+
+// Drain has nothing to wait for: frees are synchronous.
+func (r *DirectResource) Drain(context.Context) error { return nil }
+
+// State is Live or Freed.
+func (r *DirectResource) State(id core.BlockID) core.BlockState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.live[id.Generation]; ok && id.Ordinal == r.drv.Ordinal() {
+		return core.Live
+	}
+	return core.Freed
+}
+
+// Stats is a snapshot of the books; nothing is ever pending.
+func (r *DirectResource) Stats() core.Stats {
+	st := core.Stats{PeakRequested: clamp(r.peaks.peakRequested.Load()), PeakBytes: clamp(r.peaks.peakBytes.Load())}
+	r.books.addTo(&st)
+	return st
+}
+
+// FreedOn is zero: frees are in no stream's order.
+func (r *DirectResource) FreedOn(core.StreamID) core.Odometer { return core.Odometer{} }
+
+// Subscribe adds a listener for released blocks.
+func (r *DirectResource) Subscribe(l core.Listener) { r.listeners.add(l) }
+
+// Blocks lists the live blocks.
+func (r *DirectResource) Blocks(yield func(core.BlockInfo) bool) {
+	r.mu.Lock()
+	live := make([]core.Block, 0, len(r.live))
+	for _, b := range r.live {
+		live = append(live, b)
+	}
+	r.mu.Unlock()
+	for _, b := range live {
+		if !yield(core.BlockInfo{Block: b}) {
+			return
+		}
+	}
+}
+
+// Ordinal is the device's.
+func (r *DirectResource) Ordinal() int { return r.drv.Ordinal() }
+
+// Features is none.
+func (r *DirectResource) Features() core.Features { return 0 }
+
+// Unwrap is nil: this is a backend.
+func (r *DirectResource) Unwrap() core.Resource { return nil }
+
+// String is "direct(sim:0)".
+func (r *DirectResource) String() string { return r.Resource }

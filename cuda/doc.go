@@ -1,0 +1,19 @@
+// Package cuda puts the contract of package core on a device: stream leases,
+// events, resources, typed memory and kernels, over the seam of package
+// driver. It holds no code of a particular driver, so all of it runs the same
+// on a GPU and on the simulated device.
+//
+// # How uses are fenced
+//
+// Each physical stream keeps a vector clock: for every other stream, the
+// newest operation there that it is already ordered after, transitively. A
+// block keeps every outstanding access that no other covers: at most one
+// write and one read a stream. PrepareUse queues a wait only for an access on
+// another stream that the clock does not cover; FinishUse records one pooled
+// event for the whole launch, with a snapshot of the clock, and drops from
+// each block the accesses that the snapshot covers.
+//
+// Two steps are atomic under a stream's own lock: a wait is queued and the
+// clock joined; a sequence number is taken, the event recorded and the clock
+// copied. Nothing else is locked while the driver is called.
+package cuda

@@ -1,0 +1,109 @@
+package cuda
+
+import "github.com/fencepost-gpu/fencepost/core"
+
+// access is one outstanding use of a block: work that a later use or the
+// free may have to wait for.
+type access struct {
+	event *event
+	kind  core.Access
+	// span is the finish or alloc span of the work, for links.
+	span core.SpanRef
+}
+
+// covers reports whether whoever waits for a need not wait for b: b is
+// ordered before a, and nothing that must wait for b could skip a.
+func (a access) covers(b access) bool {
+	return (a.kind.Writes() || !b.kind.Writes()) && a.event.clock.covers(b.event.stream.slot, b.event.seq)
+}
+
+// dependency is an access of another stream that a use must be ordered after.
+type dependency struct {
+	event *event
+	span  core.SpanRef
+	// use is the index of the use that has it; -1 for a free.
+	use int
+}
+
+// fence is the outcome of ordering one stream after some dependencies.
+type fence struct {
+	deps []dependency
+}
+
+// add notes that the use needs a, unless stream order gives it. The event is
+// retained until the fence is dropped.
+func (f *fence) add(s *stream, a access, use int) {
+	if a.event.stream == s {
+		return
+	}
+	a.event.retain()
+	f.deps = append(f.deps, dependency{event: a.event, span: a.span, use: use})
+}
+
+// drop gives up the references on events.
+func (f *fence) drop() {
+	for i := range f.deps {
+		f.deps[i].event.release()
+	}
+	clear(f.deps)
+	f.deps = f.deps[:0]
+}
+
+// queue makes s wait for the dependencies, with as few waits as will do, and
+// calls waited for each one that needed a wait. s.mu must be held. After an
+// error some waits may have been queued: they order more than was asked and
+// harm nothing.
+func (f *fence) queue(s *stream, waited func(dependency)) error {
+	s.slots = s.slots[:0]
+	for _, d := range f.deps {
+		s.keepNewest(d)
+	}
+	var failed error
+	for _, slot := range s.slots {
+		d := s.newest[slot]
+		if failed == nil && !s.dominated(d) {
+			if failed = s.wait(d.event); failed == nil && waited != nil {
+				waited(d)
+			}
+		}
+	}
+	for _, slot := range s.slots {
+		s.newest[slot] = dependency{}
+	}
+	return failed
+}
+
+// keepNewest notes d as the one to wait for on its stream, unless the stream
+// s is ordered after it already or a newer one is noted: a stream's newer
+// event covers its older ones.
+func (s *stream) keepNewest(d dependency) {
+	slot := d.event.stream.slot
+	if d.event.done() || s.clock.covers(slot, d.event.seq) {
+		return
+	}
+	for len(s.newest) <= slot {
+		s.newest = append(s.newest, dependency{})
+	}
+	switch noted := s.newest[slot].event; {
+	case noted == nil:
+		s.slots = append(s.slots, slot)
+		s.newest[slot] = d
+	case noted.seq < d.event.seq:
+		s.newest[slot] = d
+	}
+}
+
+// dominated reports whether a wait for another noted dependency, or one that
+// was queued meanwhile, orders s after d as well.
+func (s *stream) dominated(d dependency) bool {
+	slot, seq := d.event.stream.slot, d.event.seq
+	if s.clock.covers(slot, seq) {
+		return true
+	}
+	for _, other := range s.slots {
+		if other != slot && s.newest[other].event.clock.covers(slot, seq) {
+			return true
+		}
+	}
+	return false
+}

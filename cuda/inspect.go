@@ -1,0 +1,60 @@
+package cuda
+
+import "github.com/fencepost-gpu/fencepost/core"
+
+// State is the block's state.
+func (r *AsyncResource) State(id core.BlockID) core.BlockState {
+	if b, ok := r.blocks.Load(id.Generation); ok && id.Ordinal == r.drv.Ordinal() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.core.ID.Generation == id.Generation {
+			return b.core.State
+		}
+	}
+	return core.Freed
+}
+
+// Stats adds the streams' books. Reserved and PoolUsed are as last read by
+// the reaper.
+func (r *AsyncResource) Stats() core.Stats {
+	pool := r.poolStats.Load()
+	st := core.Stats{
+		PeakRequested: clamp(r.peaks.peakRequested.Load()), PeakBytes: clamp(r.peaks.peakBytes.Load()),
+		Poisoned: clamp(r.poisoned.Load()), Reserved: pool.Reserved, PoolUsed: pool.Used,
+	}
+	for _, s := range r.streams.table.streams() {
+		if s.books != &r.streams.table.adopted {
+			s.books.addTo(&st)
+		}
+		st.Events += clamp(s.events.made.Load())
+		st.OpenIntents += clamp(s.open.Load())
+	}
+	r.streams.table.adopted.addTo(&st)
+	return st
+}
+
+// PoolStats reads the driver's pool. It makes a driver call.
+func (r *AsyncResource) PoolStats() (reserved, reservedHigh, used, usedHigh uint64, err error) {
+	p, err := r.drv.PoolStats(r.pool)
+	return p.Reserved, p.ReservedHigh, p.Used, p.UsedHigh, err
+}
+
+// FreedOn is the odometer of the stream of a lease; zero if it is not leased.
+func (r *AsyncResource) FreedOn(id core.StreamID) core.Odometer {
+	s, err := r.streams.table.resolve("FreedOn", id)
+	if err != nil {
+		return core.Odometer{}
+	}
+	passed := s.odometer.passed.Load() // first: Queued must not be behind it
+	return core.Odometer{Queued: s.odometer.queued.Load(), Passed: passed}
+}
+
+// Blocks lists every block that is not released.
+func (r *AsyncResource) Blocks(yield func(core.BlockInfo) bool) {
+	r.blocks.All(func(g core.Generation, b *block) bool {
+		b.mu.Lock()
+		info := core.BlockInfo{Block: b.core}
+		b.mu.Unlock()
+		return info.Block.ID.Generation != g || yield(info)
+	})
+}

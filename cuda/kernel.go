@@ -1,0 +1,84 @@
+package cuda
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// Module is loaded device code. It is safe for concurrent use.
+type Module struct {
+	drv    driver.Driver
+	handle driver.Module
+}
+
+// LoadModule loads device code. It may block.
+func LoadModule(drv driver.Driver, image driver.Image) (*Module, error) {
+	handle, err := drv.ModuleLoad(image)
+	if err != nil {
+		return nil, err
+	}
+	return &Module{drv: drv, handle: handle}, nil
+}
+
+// Kernel looks a kernel up by its name.
+func (m *Module) Kernel(name string) (*Kernel, error) {
+	f, err := m.drv.ModuleFunction(m.handle, name)
+	if err != nil {
+		return nil, err
+	}
+	return &Kernel{name: name, drv: m.drv, function: f}, nil
+}
+
+// Unload unloads the code; its kernels must not be running.
+func (m *Module) Unload() error { return m.drv.ModuleUnload(m.handle) }
+
+// Kernel is one entry point of a module. It is safe for concurrent use.
+type Kernel struct {
+	name     string
+	drv      driver.Driver
+	function driver.Function
+}
+
+// Name is the kernel's.
+func (k *Kernel) Name() string { return k.name }
+
+// Grid is the shape of a launch.
+type Grid struct {
+	Grid, Block driver.Dim
+	// SharedBytes is dynamic shared memory a block.
+	SharedBytes uint32
+}
+
+// Blocks1D is the shape for n threads in blocks of size.
+func Blocks1D(n, size int) Grid {
+	return Grid{Grid: driver.Dim{X: uint32((n + size - 1) / size)}, Block: driver.Dim{X: uint32(size)}}
+}
+
+// Launch enqueues the kernel on the lease's stream, fenced for uses: every
+// block that the arguments reach. It returns when the launch is enqueued. A
+// launch that the driver refuses is aborted.
+func (k *Kernel) Launch(ctx context.Context, rt *core.Runtime, on *Lease, grid Grid, uses []core.Use, args ...driver.Arg) error {
+	return rt.LaunchNamed(ctx, k.name, on.ID(), uses, func(context.Context) error {
+		return k.Enqueue(on.Handle(), grid, args...)
+	})
+}
+
+// Enqueue enqueues the kernel raw, for callers that fence it themselves. An
+// error that says that nothing was enqueued is marked [core.NotEnqueued].
+func (k *Kernel) Enqueue(stream driver.Stream, grid Grid, args ...driver.Arg) error {
+	err := k.drv.Launch(&driver.Launch{Function: k.function, Grid: grid.Grid, Block: grid.Block,
+		SharedBytes: grid.SharedBytes, Stream: stream, Args: args})
+	return refusedUnlessSticky(err)
+}
+
+// refusedUnlessSticky marks a driver's refusal: only a sticky error may be
+// that of work which had been enqueued.
+func refusedUnlessSticky(err error) error {
+	if errors.Is(err, core.ErrSticky) {
+		return err
+	}
+	return core.NotEnqueued(err)
+}

@@ -1,0 +1,130 @@
+package cuda
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/puddle/v2"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// Lease is the right to enqueue on one stream. Its id is never used again, so
+// whoever kept it after Release is refused instead of meeting the next
+// holder's work.
+type Lease struct {
+	id     core.StreamID
+	stream *stream
+	pool   *StreamPool
+	tag    core.Tag
+	since  time.Time
+	stack  core.Stack
+	// resource is puddle's; nil for an adopted stream.
+	resource *puddle.Resource[*stream]
+	released atomic.Bool
+}
+
+func (p *StreamPool) newLease(res *puddle.Resource[*stream], tag core.Tag) *Lease {
+	l := &Lease{stream: res.Value(), pool: p, tag: tag.OrUntagged(), since: time.Now(), stack: core.CaptureStack(2), resource: res}
+	p.enter(l)
+	return l
+}
+
+func (p *StreamPool) enter(l *Lease) {
+	l.id = p.table.lease(l.stream)
+	p.mu.Lock()
+	p.leased[l.id] = l
+	p.mu.Unlock()
+}
+
+// ID names the lease in requests, launches and telemetry.
+func (l *Lease) ID() core.StreamID { return l.id }
+
+// Tag is what the stream was leased for.
+func (l *Lease) Tag() core.Tag { return l.tag }
+
+// Handle is the driver's handle. It must not be used after Release.
+func (l *Lease) Handle() driver.Stream { return l.stream.handle }
+
+// Release gives the stream back; work that was enqueued still runs. A second
+// Release is a [core.StreamMisuseError] and changes nothing. Blocks that were
+// allocated under the lease can still be freed. It may block only for an
+// adopted stream, on the driver's record of a last event.
+func (l *Lease) Release() error {
+	if l.resource == nil && l.stream.open.Load() > 0 {
+		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: "launches are announced on the adopted stream and not finished: finish or abort them first"}
+	}
+	if !l.released.CompareAndSwap(false, true) {
+		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: fmt.Sprintf("the lease %q was released before", l.tag)}
+	}
+	l.pool.table.unlease(l.id)
+	l.pool.mu.Lock()
+	delete(l.pool.leased, l.id)
+	l.pool.mu.Unlock()
+	if l.resource == nil {
+		return l.pool.giveUp(l)
+	}
+	l.resource.Release()
+	return nil
+}
+
+// StreamStats is a snapshot of a [StreamPool].
+type StreamStats struct {
+	// Max is the capacity; Total the streams made, of which Leased and Idle.
+	Max, Total, Leased, Idle int
+	// Adopted are the caller's streams under an id.
+	Adopted int
+	// Acquires counts leases granted, Waits those that had to wait for a
+	// stream, and Canceled those whose context ended first.
+	Acquires, Waits, Canceled int64
+	// WaitTime is the sum of all waits for a lease.
+	WaitTime time.Duration
+	// OldestAge and OldestTag are of the longest lease held; zero if none.
+	OldestAge time.Duration
+	OldestTag core.Tag
+	// Events are the driver events in existence.
+	Events int
+}
+
+// Stats is a snapshot of the pool. It makes no device call.
+func (p *StreamPool) Stats() StreamStats {
+	st := p.pool.Stat()
+	out := StreamStats{Max: int(p.max), Total: int(st.TotalResources()), Leased: int(st.AcquiredResources()), Idle: int(st.IdleResources()),
+		Acquires: st.AcquireCount(), Waits: st.EmptyAcquireCount(), Canceled: st.CanceledAcquireCount(), WaitTime: st.AcquireDuration()}
+	for _, s := range p.table.streams() {
+		out.Events += int(s.events.made.Load())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out.Adopted = len(p.adopted)
+	for _, l := range p.leased {
+		if age := time.Since(l.since); age > out.OldestAge {
+			out.OldestAge, out.OldestTag = age, l.tag
+		}
+	}
+	return out
+}
+
+// LeaseInfo describes one lease that is held.
+type LeaseInfo struct {
+	ID    core.StreamID
+	Tag   core.Tag
+	Since time.Time
+	// Stack is where it was acquired.
+	Stack core.Stack
+	// Adopted says that the stream is the caller's.
+	Adopted bool
+}
+
+// Leases lists the leases held now, in no order.
+func (p *StreamPool) Leases() []LeaseInfo {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	infos := make([]LeaseInfo, 0, len(p.leased))
+	for _, l := range p.leased {
+		infos = append(infos, LeaseInfo{ID: l.id, Tag: l.tag, Since: l.since, Stack: l.stack, Adopted: l.resource == nil})
+	}
+	return infos
+}

@@ -1,0 +1,97 @@
+package cuda
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// MemoryManager allocates typed memory; see [Alloc]. With a runtime every
+// slice is a block that recorders can fence. Without one it allocates around
+// the runtime, for code that is not migrated yet: such memory has no
+// identity, and strict recorders refuse it. It is the original's
+// GpuMemoryManager and is safe for concurrent use.
+type MemoryManager struct {
+	drv     driver.Driver
+	streams *StreamPool
+	runtime *core.Runtime
+
+	limit int64
+	used  atomic.Int64
+}
+
+// NewMemoryManager returns a manager that allocates through rt.
+func NewMemoryManager(drv driver.Driver, streams *StreamPool, rt *core.Runtime) (*MemoryManager, error) {
+	if rt == nil {
+		return nil, &core.InvalidRequestError{Op: "NewMemoryManager", Field: "Runtime", Reason: "nil: use NewUntrackedManager to allocate around the runtime"}
+	}
+	return &MemoryManager{drv: drv, streams: streams, runtime: rt}, nil
+}
+
+// NewUntrackedManager returns a manager without a runtime, that allocates at
+// most limit bytes from the driver; 0 means no limit.
+func NewUntrackedManager(drv driver.Driver, streams *StreamPool, limit uint64) *MemoryManager {
+	return &MemoryManager{drv: drv, streams: streams, limit: int64(min(limit, 1<<62))}
+}
+
+// Runtime is the manager's runtime, nil if it has none.
+func (m *MemoryManager) Runtime() *core.Runtime { return m.runtime }
+
+// memory is the storage behind a slice and its views. It is given back when
+// the last of them is freed.
+type memory struct {
+	manager *MemoryManager
+	kind    core.TrackingKind
+	block   core.Block
+	refs    atomic.Int64
+}
+
+func (m *MemoryManager) allocate(ctx context.Context, bytes uint64, o AllocOptions) (*memory, error) {
+	if bytes == 0 {
+		return &memory{manager: m, kind: core.TrackedEmpty}, nil
+	}
+	if m.runtime == nil {
+		return m.allocateUntracked(bytes, o)
+	}
+	b, err := m.runtime.Allocate(ctx, core.Request{Bytes: bytes, Stream: o.Stream, Tag: o.Tag, Claim: o.Claim})
+	if err != nil {
+		return nil, err
+	}
+	return &memory{manager: m, kind: core.TrackedBlock, block: b}, nil
+}
+
+func (m *MemoryManager) allocateUntracked(bytes uint64, o AllocOptions) (*memory, error) {
+	used := m.used.Add(int64(bytes))
+	if m.limit > 0 && used > m.limit {
+		left := max(m.limit-m.used.Add(-int64(bytes)), 0)
+		return nil, &core.OutOfBudgetError{Requested: bytes, Remaining: uint64(left), Limit: uint64(m.limit), Live: uint64(m.limit - left), Tag: o.Tag}
+	}
+	ptr, err := m.drv.MemAlloc(bytes)
+	if err != nil {
+		m.used.Add(-int64(bytes))
+		return nil, err
+	}
+	return &memory{manager: m, kind: core.Untracked, block: core.Block{ID: core.BlockID{Ptr: ptr, Ordinal: m.drv.Ordinal()}, Requested: bytes, Bytes: bytes, Tag: o.Tag.OrUntagged()}}, nil
+}
+
+// free gives the storage back. An error leaves it allocated.
+func (s *memory) free(ctx context.Context) error {
+	switch s.kind {
+	case core.TrackedBlock:
+		_, err := s.manager.runtime.Deallocate(ctx, s.block.ID)
+		return err
+	case core.Untracked:
+		if err := s.manager.drv.MemFree(s.block.ID.Ptr); err != nil {
+			return err
+		}
+		s.manager.used.Add(-int64(s.block.Bytes))
+	}
+	return nil
+}
+
+func freedError(op string) error {
+	return fmt.Errorf("%s: the slice or view was freed before: %w", op, core.ErrUseAfterFree)
+}

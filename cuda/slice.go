@@ -1,0 +1,130 @@
+package cuda
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// Element is a type whose values a device holds as the host does.
+type Element interface {
+	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
+}
+
+// AllocOptions say where and for whom typed memory is allocated.
+type AllocOptions struct {
+	// Stream orders the allocation and the free; the zero value is the
+	// default stream.
+	Stream core.StreamID
+	// Tag accounts the memory; empty means [core.Untagged].
+	Tag core.Tag
+	// Claim is the reservation to draw from; zero means none.
+	Claim core.ClaimID
+}
+
+// Slice is n values of T in device memory, or a view of some of another
+// slice's. A view keeps the memory: it is given back when the slice and all
+// its views are freed. It is the original's TrackedCudaSlice. A Slice may be
+// used by several goroutines, but freed by one.
+type Slice[T Element] struct {
+	memory *memory
+	offset uint64
+	n      int
+	freed  atomic.Bool
+}
+
+var _ core.Tracked = (*Slice[byte])(nil)
+
+// Alloc allocates n values of T, uninitialised. Zero values are an empty
+// slice without memory. Errors are those of [core.Runtime.Allocate], and
+// [core.InvalidRequestError] for a negative n or a size beyond 64 bits.
+func Alloc[T Element](ctx context.Context, m *MemoryManager, n int, o AllocOptions) (*Slice[T], error) {
+	if n < 0 {
+		return nil, &core.InvalidRequestError{Op: "Alloc", Field: "n", Reason: fmt.Sprintf("%d values: ask for none or more", n)}
+	}
+	high, bytes := bits.Mul64(uint64(n), elementBytes[T]())
+	if high != 0 {
+		return nil, &core.InvalidRequestError{Op: "Alloc", Field: "n", Reason: fmt.Sprintf("%d values of %d bytes do not fit a 64-bit size", n, elementBytes[T]())}
+	}
+	mem, err := m.allocate(ctx, bytes, o)
+	if err != nil {
+		return nil, err
+	}
+	mem.refs.Store(1)
+	return &Slice[T]{memory: mem, n: n}, nil
+}
+
+func elementBytes[T Element]() uint64 {
+	var zero T
+	return uint64(unsafe.Sizeof(zero))
+}
+
+// Len is the number of values.
+func (s *Slice[T]) Len() int { return s.n }
+
+// Bytes is the size in bytes.
+func (s *Slice[T]) Bytes() uint64 { return uint64(s.n) * elementBytes[T]() }
+
+// Ptr is the device address of the first value; 0 for an empty slice.
+func (s *Slice[T]) Ptr() uint64 {
+	if s.memory.kind == core.TrackedEmpty {
+		return 0
+	}
+	return s.memory.block.ID.Ptr + s.offset
+}
+
+// Arg is the address as a kernel argument.
+func (s *Slice[T]) Arg() driver.Arg { return driver.Ptr(s.Ptr()) }
+
+// Tag is the tag the memory was allocated under.
+func (s *Slice[T]) Tag() core.Tag { return s.memory.block.Tag }
+
+// Tracking says what the runtime knows of the memory. A view is tracked as
+// the block that it is part of.
+func (s *Slice[T]) Tracking() core.Tracking {
+	if s.n == 0 {
+		return core.Tracking{Kind: core.TrackedEmpty}
+	}
+	return core.Tracking{Kind: s.memory.kind, Block: s.memory.block.ID}
+}
+
+// Use is a use of the block for [core.Runtime.Launch].
+func (s *Slice[T]) Use(access core.Access) core.Use {
+	return core.Use{Block: s.memory.block.ID, Access: access}
+}
+
+// View returns the values from lo up to and excluding hi as a slice of their
+// own. It must be freed too.
+func (s *Slice[T]) View(lo, hi int) (*Slice[T], error) {
+	if s.freed.Load() {
+		return nil, freedError("View")
+	}
+	if lo < 0 || hi < lo || hi > s.n {
+		return nil, &core.InvalidRequestError{Op: "View", Field: "range", Reason: fmt.Sprintf("[%d, %d) does not lie in [0, %d)", lo, hi, s.n)}
+	}
+	s.memory.refs.Add(1)
+	return &Slice[T]{memory: s.memory, offset: s.offset + uint64(lo)*elementBytes[T](), n: hi - lo}, nil
+}
+
+// Free gives the slice up, and the memory with the last of its views. It does
+// not wait for the device. A second Free is an error that matches
+// [core.ErrUseAfterFree]; after a driver's error Free may be called again.
+func (s *Slice[T]) Free(ctx context.Context) error {
+	if !s.freed.CompareAndSwap(false, true) {
+		return freedError("Free")
+	}
+	if s.memory.refs.Add(-1) > 0 {
+		return nil
+	}
+	if err := s.memory.free(ctx); err != nil {
+		s.memory.refs.Add(1)
+		s.freed.Store(false)
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package cuda
+
+import (
+	"encoding/binary"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// staging is page-locked memory through which one batch talks to the device,
+// and the event behind its last use.
+type staging struct {
+	mem   driver.HostMemory
+	event driver.Event
+}
+
+// minStaging is the smallest staging memory in records, so that most batches
+// fit most memories.
+const minStaging = 64
+
+// stage returns memory for records records with regions written at its start.
+func (d *DeviceOps) stage(records int, regions []core.Region) (*staging, error) {
+	st, err := d.take(records * driver.GuardRecord)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range regions {
+		record := st.mem.Bytes[i*driver.GuardRecord:]
+		binary.LittleEndian.PutUint64(record, r.Ptr)
+		binary.LittleEndian.PutUint64(record[8:], r.Bytes)
+		binary.LittleEndian.PutUint64(record[16:], r.Pattern)
+	}
+	return st, nil
+}
+
+// take returns idle memory of at least size bytes, or makes some.
+func (d *DeviceOps) take(size int) (*staging, error) {
+	d.mu.Lock()
+	d.collect()
+	for i, st := range d.idle {
+		if len(st.mem.Bytes) >= size {
+			d.idle = append(d.idle[:i], d.idle[i+1:]...)
+			d.mu.Unlock()
+			return st, nil
+		}
+	}
+	d.mu.Unlock()
+	event, err := d.drv.EventCreate()
+	if err != nil {
+		return nil, err
+	}
+	mem, err := d.drv.HostAlloc(uint64(max(size, minStaging*driver.GuardRecord)))
+	if err != nil {
+		_ = d.drv.EventDestroy(event) // the first error is the one to tell
+		return nil, err
+	}
+	return &staging{mem: mem, event: event}, nil
+}
+
+// park keeps memory until the device has passed its event.
+func (d *DeviceOps) park(st *staging) {
+	d.mu.Lock()
+	d.inFlight = append(d.inFlight, st)
+	d.mu.Unlock()
+}
+
+// collect moves memory that the device is done with to the idle list; d.mu
+// must be held. What cannot be asked about stays where it is.
+func (d *DeviceOps) collect() {
+	kept := d.inFlight[:0]
+	for _, st := range d.inFlight {
+		if done, err := d.drv.EventQuery(st.event); done && err == nil {
+			d.idle = append(d.idle, st)
+		} else {
+			kept = append(kept, st)
+		}
+	}
+	clear(d.inFlight[len(kept):])
+	d.inFlight = kept
+}

@@ -1,0 +1,95 @@
+package cuda
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// stream is a physical stream of the driver with what the runtime knows of
+// its order. Leases come and go on it; clock, sequence and pending frees
+// belong to the stream.
+type stream struct {
+	drv    driver.Driver
+	handle driver.Stream
+	// slot is the stream's place in vector clocks. A slot is used again only
+	// after all work of its former stream is done, and goes on counting
+	// where that stopped.
+	slot int
+
+	mu    sync.Mutex
+	seq   uint64
+	clock clock
+	// queue is the frees that the device has not passed,
+	// oldest first; mark is the recorded event behind its first marked
+	// entries.
+	queue  []pending
+	mark   *event
+	marked int
+	// pins are the host buffers of copies under way, oldest first.
+	pins []pin
+	// newest holds, by slot, the newest dependency of the prepare under way.
+	newest []dependency
+	slots  []int
+
+	// operations counts allocations and frees since the last look at queue.
+	operations int
+
+	completed atomic.Uint64
+	// queued is the length of queue, open the number of open intents.
+	queued, open atomic.Int64
+	odometer     struct{ queued, passed atomic.Uint64 }
+	events       eventList
+	books        *books
+	// last is the event behind all work of an adopted stream that was given
+	// up: no call may name its handle any more.
+	last atomic.Pointer[event]
+}
+
+func newStream(drv driver.Driver, handle driver.Stream, slot int, seq uint64, counters *books) *stream {
+	s := &stream{drv: drv, handle: handle, slot: slot, seq: seq, books: counters}
+	s.completed.Store(seq)
+	s.clock = s.clock.set(slot, seq)
+	return s
+}
+
+// record takes the next sequence number, records an event there and copies
+// the clock into it, as one step; s.mu must be held. The event has one
+// reference.
+func (s *stream) record(lease core.StreamID) (*event, error) {
+	e, err := s.events.get(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.drv.EventRecord(e.handle, s.handle); err != nil {
+		e.release()
+		return nil, err
+	}
+	s.seq++
+	s.clock = s.clock.set(s.slot, s.seq)
+	e.seq, e.lease = s.seq, lease
+	e.clock = e.clock.copyFrom(s.clock)
+	return e, nil
+}
+
+// wait queues a wait for e and joins its clock, as one step; s.mu must be
+// held.
+func (s *stream) wait(e *event) error {
+	if err := s.drv.StreamWait(s.handle, e.handle); err != nil {
+		return err
+	}
+	s.clock = s.clock.join(e.clock)
+	return nil
+}
+
+// passed notes that the device is done with everything up to seq.
+func (s *stream) passed(seq uint64) {
+	for {
+		old := s.completed.Load()
+		if old >= seq || s.completed.CompareAndSwap(old, seq) {
+			return
+		}
+	}
+}

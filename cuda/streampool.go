@@ -1,0 +1,170 @@
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/puddle/v2"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// ErrNoStream: the pool is at its capacity and every stream is leased.
+var ErrNoStream = errors.New("no stream is free")
+
+// DefaultMaxStreams is how many streams a pool makes if not told otherwise.
+const DefaultMaxStreams = 16
+
+// StreamPool hands out exclusive leases on streams of one device. Streams are
+// made when they are first needed and kept; a lease that was given back puts
+// its stream at the next taker's disposal, in order behind the work that is
+// still queued there. All methods are safe for concurrent use.
+type StreamPool struct {
+	drv   driver.Driver
+	table *streamTable
+	pool  *puddle.Pool[*stream]
+	max   int32
+
+	mu      sync.Mutex
+	leased  map[core.StreamID]*Lease
+	adopted map[driver.Stream]bool
+	// backstop is where the frees of blocks go whose stream was given up.
+	backstop *stream
+	closed   bool
+}
+
+// StreamPoolConfig configures a [StreamPool].
+type StreamPoolConfig struct {
+	// Max is the largest number of streams; 0 means [DefaultMaxStreams].
+	Max int
+}
+
+// NewStreamPool returns a pool over drv. No stream is made yet.
+func NewStreamPool(drv driver.Driver, cfg StreamPoolConfig) (*StreamPool, error) {
+	if cfg.Max < 0 {
+		return nil, &core.InvalidRequestError{Op: "NewStreamPool", Field: "Max", Reason: fmt.Sprintf("%d streams: ask for at least 1, or 0 for the default of %d", cfg.Max, DefaultMaxStreams)}
+	}
+	if cfg.Max == 0 {
+		cfg.Max = DefaultMaxStreams
+	}
+	p := &StreamPool{drv: drv, table: newStreamTable(drv), max: int32(cfg.Max),
+		leased: map[core.StreamID]*Lease{}, adopted: map[driver.Stream]bool{}}
+	pool, err := puddle.NewPool(&puddle.Config[*stream]{
+		Constructor: p.construct,
+		Destructor:  p.destruct,
+		MaxSize:     p.max,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the stream pool: %w", err)
+	}
+	p.pool = pool
+	return p, nil
+}
+
+func (p *StreamPool) construct(context.Context) (*stream, error) {
+	handle, err := p.drv.StreamCreate()
+	if err != nil {
+		return nil, err
+	}
+	return p.table.add(handle, new(books)), nil
+}
+
+// destruct destroys a stream after its work is done: only then may its slot
+// in the clocks go to another stream.
+func (p *StreamPool) destruct(s *stream) {
+	if p.drv.StreamSynchronize(s.handle) == nil {
+		s.passed(s.seq)
+	}
+	_ = p.drv.StreamDestroy(s.handle)
+}
+
+// Acquire leases a stream. If all are leased it waits for one until ctx ends;
+// the error then matches both [ErrNoStream] and ctx's, and names the longest
+// lease. tag says what the lease is for.
+func (p *StreamPool) Acquire(ctx context.Context, tag core.Tag) (*Lease, error) {
+	res, err := p.pool.Acquire(ctx)
+	if err != nil {
+		return nil, p.explain(err)
+	}
+	return p.newLease(res, tag), nil
+}
+
+// TryAcquire leases a stream without waiting for another lease to end; it may
+// make a stream. If all are leased the error matches [ErrNoStream].
+func (p *StreamPool) TryAcquire(ctx context.Context, tag core.Tag) (*Lease, error) {
+	res, err := p.pool.TryAcquire(ctx)
+	if errors.Is(err, puddle.ErrNotAvailable) && p.pool.Stat().AcquiredResources() < p.max {
+		res, err = p.pool.Acquire(ctx) // one is being made
+	}
+	if err != nil {
+		return nil, p.explain(err)
+	}
+	return p.newLease(res, tag), nil
+}
+
+func (p *StreamPool) explain(err error) error {
+	if errors.Is(err, puddle.ErrClosedPool) {
+		return fmt.Errorf("acquiring a stream: the pool is %w", core.ErrClosed)
+	}
+	if errors.Is(err, core.ErrDriver) {
+		return fmt.Errorf("making a stream: %w", err)
+	}
+	st := p.Stats()
+	detail := fmt.Sprintf("%d of %d are leased", st.Leased, st.Max)
+	if st.OldestTag != "" {
+		detail += fmt.Sprintf(", the longest for %v by %q", st.OldestAge.Round(time.Millisecond), st.OldestTag)
+	}
+	if errors.Is(err, puddle.ErrNotAvailable) {
+		return fmt.Errorf("%w: %s; give a lease back, wait with Acquire, or raise Max", ErrNoStream, detail)
+	}
+	return fmt.Errorf("%w: %s: %w", ErrNoStream, detail, err)
+}
+
+// Handle returns the driver's handle of a leased stream, for enqueueing work.
+func (p *StreamPool) Handle(id core.StreamID) (driver.Stream, error) {
+	s, err := p.table.resolve("Handle", id)
+	if err != nil {
+		return 0, err
+	}
+	return s.handle, nil
+}
+
+// Synchronize blocks until all work of a leased stream is done or ctx ends.
+func (p *StreamPool) Synchronize(ctx context.Context, id core.StreamID) error {
+	s, err := p.table.resolve("Synchronize", id)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	seq := s.seq
+	s.mu.Unlock()
+	if err := poll(ctx, func() (bool, error) { return p.drv.StreamQuery(s.handle) }); err != nil {
+		return err
+	}
+	s.passed(seq)
+	s.mu.Lock()
+	s.unpin()
+	s.mu.Unlock()
+	return nil
+}
+
+// poll calls done until it is true, fails or ctx ends, less and less often.
+func poll(ctx context.Context, done func() (bool, error)) error {
+	pause := 2 * time.Microsecond
+	for {
+		ok, err := done()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+		pause = min(pause*2, time.Millisecond)
+	}
+}

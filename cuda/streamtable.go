@@ -1,0 +1,117 @@
+package cuda
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// streamTable knows every physical stream and which lease is on it. Looking a
+// lease up takes no lock: the map is replaced, never changed.
+type streamTable struct {
+	drv driver.Driver
+
+	// adopted counts for all adopted streams: they come and go, and what was
+	// counted must stay.
+	adopted books
+
+	leases atomic.Pointer[map[core.StreamID]*stream]
+	all    atomic.Pointer[[]*stream]
+
+	mu     sync.Mutex
+	lastID core.StreamID
+	// free are the slots of destroyed streams, with the sequence number that
+	// each goes on from.
+	free []freeSlot
+	next int
+}
+
+type freeSlot struct {
+	slot int
+	seq  uint64
+}
+
+// newStreamTable returns a table that holds the legacy default stream.
+func newStreamTable(drv driver.Driver) *streamTable {
+	t := &streamTable{drv: drv}
+	t.leases.Store(&map[core.StreamID]*stream{})
+	t.all.Store(&[]*stream{})
+	t.setLease(core.DefaultStream, t.add(0, new(books)))
+	return t
+}
+
+// resolve returns the stream of a lease.
+func (t *streamTable) resolve(op string, id core.StreamID) (*stream, error) {
+	if s, ok := (*t.leases.Load())[id]; ok {
+		return s, nil
+	}
+	return nil, &core.StreamMisuseError{Op: op, Stream: id,
+		Reason: fmt.Sprintf("stream %v is not leased: it was released or never acquired; acquire a stream and keep the lease until its work is enqueued", id)}
+}
+
+// add takes a driver stream in, with the counters that it counts into.
+func (t *streamTable) add(handle driver.Stream, counters *books) *stream {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	slot := freeSlot{slot: t.next}
+	if n := len(t.free); n > 0 {
+		slot, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		t.next++
+	}
+	s := newStream(t.drv, handle, slot.slot, slot.seq, counters)
+	all := append(slices.Clone(*t.all.Load()), s)
+	t.all.Store(&all)
+	return s
+}
+
+// remove forgets a stream that was given up and whose work is all done, and
+// frees its slot.
+func (t *streamTable) remove(s *stream) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := slices.Clone(*t.all.Load())
+	at := slices.Index(all, s)
+	if at < 0 {
+		return nil // somebody else has removed it
+	}
+	all = slices.Delete(all, at, at+1)
+	t.all.Store(&all)
+	t.free = append(t.free, freeSlot{slot: s.slot, seq: s.seq})
+	return s.events.close(t.drv)
+}
+
+// lease puts a new lease on s and returns its id.
+func (t *streamTable) lease(s *stream) core.StreamID {
+	t.mu.Lock()
+	t.lastID++
+	id := t.lastID
+	t.mu.Unlock()
+	t.setLease(id, s)
+	return id
+}
+
+func (t *streamTable) setLease(id core.StreamID, s *stream) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	next := maps.Clone(*t.leases.Load())
+	next[id] = s
+	t.leases.Store(&next)
+}
+
+// unlease takes the lease off; later uses of its id are refused.
+func (t *streamTable) unlease(id core.StreamID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	next := maps.Clone(*t.leases.Load())
+	delete(next, id)
+	t.leases.Store(&next)
+}
+
+// streams are all physical streams alive.
+func (t *streamTable) streams() []*stream { return *t.all.Load() }

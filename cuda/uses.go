@@ -1,0 +1,175 @@
+package cuda
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+var fences = sync.Pool{New: func() any { return new(fence) }}
+
+// PrepareUse opens the intent on every block, then queues the waits. Blocks
+// are locked one at a time; a refusal takes back the intents opened so far.
+func (r *AsyncResource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
+	s, err := r.streams.table.resolve("PrepareUse", req.Stream)
+	if err != nil {
+		return core.Ticket{}, err
+	}
+	for {
+		in, err := core.OpenIntent(r, req)
+		if err != nil {
+			return core.Ticket{}, err
+		}
+		f := fences.Get().(*fence)
+		closed, err := r.open(s, in, f)
+		if err == nil {
+			err = r.fenceLaunch(s, in, f)
+		}
+		f.drop()
+		fences.Put(f)
+		if err == nil {
+			in.Handle = s
+			s.open.Add(1)
+			return in.Ticket(r), nil
+		}
+		in.Recycle()
+		if closed == nil || !req.Wait {
+			return core.Ticket{}, err
+		}
+		select {
+		case <-closed:
+		case <-ctx.Done():
+			return core.Ticket{}, fmt.Errorf("%w; gave up waiting for it: %w", err, ctx.Err())
+		}
+	}
+}
+
+// open opens the intent on all blocks and collects what must be waited for.
+// If a conflicting intent is in the way it also returns the channel that is
+// closed when one on that block ends.
+func (r *AsyncResource) open(s *stream, in *core.Intent, f *fence) (<-chan struct{}, error) {
+	for i := range in.Uses {
+		u := &in.Uses[i]
+		b, err := r.find("PrepareUse", u.Block, in.Stream)
+		if err != nil {
+			r.closeIntents(in, i)
+			return nil, err
+		}
+		if holder := b.conflict(s, u.Access); holder != nil {
+			closed := b.waitClosed()
+			err := conflictError(in, u, holder)
+			b.mu.Unlock()
+			r.closeIntents(in, i)
+			return closed, err
+		}
+		b.intents = append(b.intents, intent{id: in.ID, stream: s, lease: in.Stream, access: u.Access, launch: in.Launch})
+		b.depend(f, s, u.Access, i)
+		if b.writer != nil && b.writer != s {
+			in.CrossStream = true
+		}
+		u.Tag, u.Requested, u.Bytes, u.Handle = b.core.Tag, b.core.Requested, b.core.Bytes, b
+		b.mu.Unlock()
+	}
+	return nil, nil
+}
+
+func conflictError(in *core.Intent, u *core.PreparedUse, holder *intent) error {
+	return &core.StreamMisuseError{Op: "PrepareUse", Block: u.Block, Stream: in.Stream,
+		Reason: "another stream's launch is announced on the block and not finished, so there is no event to wait for: finish it first, or use Runtime.Launch, which waits",
+		Holder: &core.IntentHolder{Launch: holder.launch, Stream: holder.lease, Access: holder.access}}
+}
+
+// fenceLaunch queues the waits and notes them in the intent.
+func (r *AsyncResource) fenceLaunch(s *stream, in *core.Intent, f *fence) error {
+	if len(f.deps) == 0 {
+		return nil
+	}
+	for i := range f.deps {
+		in.Uses[f.deps[i].use].Elided++
+	}
+	s.mu.Lock()
+	err := f.queue(s, func(d dependency) {
+		u := &in.Uses[d.use]
+		u.Waits++
+		u.Elided--
+		in.Waited = append(in.Waited, core.Waited{Use: d.use, Stream: d.event.lease, Span: d.span})
+	})
+	s.mu.Unlock()
+	s.books.waits.Add(uint64(len(in.Waited)))
+	s.books.elided.Add(uint64(len(f.deps) - len(in.Waited)))
+	if err != nil {
+		s.books.fails.Add(1)
+		r.closeIntents(in, len(in.Uses))
+	}
+	return err
+}
+
+// closeIntents takes back the intents on the first n uses.
+func (r *AsyncResource) closeIntents(in *core.Intent, n int) {
+	for i := range in.Uses[:n] {
+		r.closeUse(in, in.Uses[i].Handle.(*block), nil)
+	}
+}
+
+// closeUse ends the intent of one launch on b: note, if not nil, adds the
+// finished use under the same lock, so that no other launch sees the block
+// without the one or the other. It frees b if that is due.
+func (r *AsyncResource) closeUse(in *core.Intent, b *block, note func(*block)) {
+	b.mu.Lock()
+	if note != nil {
+		note(b)
+	}
+	b.closeIntent(in.ID)
+	due := b.core.State == core.Retired && len(b.intents) == 0 && !b.poisoned
+	b.mu.Unlock()
+	if due {
+		r.freeDeferred(b)
+	}
+}
+
+// AbortUse closes the intent and records nothing.
+func (r *AsyncResource) AbortUse(_ context.Context, t core.Ticket) error {
+	in, err := t.End(r, "AbortUse")
+	if err != nil {
+		return err
+	}
+	s := in.Handle.(*stream)
+	r.closeIntents(in, len(in.Uses))
+	s.books.aborts.Add(1)
+	s.open.Add(-1)
+	in.Recycle()
+	return nil
+}
+
+// RecordUse records an event behind work that was enqueued without prepared
+// waits, and adds it to the block's accesses.
+func (r *AsyncResource) RecordUse(_ context.Context, id core.BlockID, stream core.StreamID) error {
+	s, err := r.streams.table.resolve("RecordUse", stream)
+	if err != nil {
+		return err
+	}
+	b, err := r.find("RecordUse", id, stream)
+	if err != nil {
+		return err
+	}
+	b.mu.Unlock() // not held over the driver's call
+	s.mu.Lock()
+	e, recordErr := s.record(stream)
+	s.mu.Unlock()
+	if b, err = r.find("RecordUse", id, stream); err != nil {
+		if e != nil {
+			e.release()
+		}
+		return err
+	}
+	defer b.mu.Unlock()
+	if recordErr != nil {
+		s.books.fails.Add(1)
+		return r.fenceBySync(s, recordErr, func() { r.poison(b) })
+	}
+	b.recorded(access{event: e, kind: core.ReadWrite})
+	e.release()
+	return nil
+}
