@@ -1,0 +1,110 @@
+package logging
+
+import (
+	"fmt"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// layerName is what the records of this layer have as Layer.
+const layerName = "logging"
+
+// Level says which operations are logged.
+type Level uint8
+
+// The levels.
+const (
+	// Operations logs allocate, deallocate, reserve, release_claim, reap,
+	// drain and refusals. It is the default.
+	Operations Level = iota
+	// Uses also logs prepare, finish, abort and record, which are several for
+	// each launch, and the release of every block.
+	Uses
+)
+
+// opSet is a set of operations, a bit for each.
+type opSet uint32
+
+func setOf(ops ...core.Op) opSet {
+	var s opSet
+	for _, op := range ops {
+		s |= 1 << op
+	}
+	return s
+}
+
+func (s opSet) has(op core.Op) bool { return s&(1<<op) != 0 }
+
+// launchOps are the operations whose records describe a launch.
+var launchOps = setOf(core.OpPrepare, core.OpFinish, core.OpAbort, core.OpRecord)
+
+// ops returns what the level logs, nothing for an unknown level.
+func (l Level) ops() opSet {
+	operations := setOf(core.OpAllocate, core.OpDeallocate, core.OpReserve,
+		core.OpReleaseClaim, core.OpReap, core.OpDrain, core.OpRefusal)
+	switch l {
+	case Operations:
+		return operations
+	case Uses:
+		return operations | setOf(core.OpPrepare, core.OpFinish, core.OpAbort, core.OpRecord, core.OpRelease)
+	}
+	return 0
+}
+
+// String returns "operations" or "uses".
+func (l Level) String() string {
+	switch l {
+	case Operations:
+		return "operations"
+	case Uses:
+		return "uses"
+	}
+	return fmt.Sprintf("level(%d)", uint8(l))
+}
+
+// Config is what a logging layer is built from. The zero Config logs to
+// nowhere.
+type Config struct {
+	// Level is which operations are logged.
+	Level Level
+	// Sinks each get every record. Nil sinks and [None] are left out. They
+	// are not closed by the layer.
+	Sinks []Sink
+}
+
+// Layer returns the layer for [core.Chain]. Without a sink that keeps
+// anything it returns the upstream itself. Errors are those of [New].
+func Layer(cfg Config) core.Layer {
+	return func(upstream core.Resource) (core.Resource, error) {
+		if len(useful(cfg.Sinks)) == 0 {
+			return upstream, nil
+		}
+		return New(upstream, cfg)
+	}
+}
+
+// New wraps upstream in a logging layer. Without sinks the layer forwards and
+// logs nothing. A nil upstream or an unknown level is a
+// [core.InvalidRequestError].
+func New(upstream core.Resource, cfg Config) (*Resource, error) {
+	return newResource(upstream, cfg, systemClock, &lastSequence)
+}
+
+func newResource(upstream core.Resource, cfg Config, clock clock, sequence *sequence) (*Resource, error) {
+	if upstream == nil {
+		return nil, &core.InvalidRequestError{Op: "logging.New", Field: "upstream", Reason: "nil: pass the resource to wrap"}
+	}
+	ops := cfg.Level.ops()
+	if ops == 0 {
+		return nil, &core.InvalidRequestError{Op: "logging.New", Field: "Level", Reason: fmt.Sprintf("%v is unknown: use Operations or Uses", cfg.Level)}
+	}
+	sinks := useful(cfg.Sinks)
+	if len(sinks) == 0 {
+		ops = 0
+	}
+	r := &Resource{upstream: upstream, ordinal: upstream.Ordinal(), ops: ops, sink: join(sinks), clock: clock, sequence: sequence}
+	if ops.has(core.OpRelease) {
+		upstream.Subscribe(&releases{log: r})
+	}
+	return r, nil
+}

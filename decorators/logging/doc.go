@@ -1,0 +1,74 @@
+// Package logging is the layer that writes down what a device was asked: one
+// record for each operation, who, what, when, how long and with what result.
+// It follows the original's LoggingResource.
+//
+// # Records
+//
+// A [Record] is a [core.Event] and a sequence number. At the level
+// [Operations] there is one for each allocate, deallocate, reserve,
+// release_claim, reap, drain and refusal; the level [Uses] adds prepare,
+// finish, abort, record and release. A failed allocation has the bytes that
+// were asked for and neither address nor generation. A record of a launch
+// names its first block and carries the sums of the sizes of all its blocks.
+//
+// Sequence numbers are unique and increasing in the process. An allocation
+// takes its number after the upstream returned, a deallocation before the
+// upstream is called: of two records with one address, the free of the old
+// block always has the smaller number, however late its goroutine comes to
+// report it. The layer itself keeps no books about blocks, so a reused
+// address can't confuse it. A gap in the numbers is a record that was lost,
+// or one that went to the sinks of another resource.
+//
+// # Cost
+//
+// A logged operation reads the clock twice, an operation that is not logged
+// never. Nothing is formatted on the caller's goroutine and nothing is
+// allocated there: a record is a value that is copied into the sink.
+//
+// # Sinks
+//
+//   - [Ring] keeps the newest records in memory.
+//   - [NewJSONSink] writes JSON lines, [NewCSVSink] the CSV of RMM's logging
+//     adaptor, [NewSlogSink] to a structured logger. They are asynchronous: a
+//     bounded queue takes the record, one goroutine formats and writes. A full
+//     queue drops the record and counts it; the caller never waits for a
+//     writer.
+//   - [Tee] feeds several sinks, [None] discards.
+//
+// A sink belongs to whoever made it and may serve several resources. Closing
+// it is the maker's duty; the layer flushes and closes nothing.
+//
+// # JSON lines
+//
+// One object a line. Always present:
+//
+//	time         string  when the operation began, RFC 3339 with nanoseconds, UTC
+//	mono_ns      int     the same instant on the monotonic clock, nanoseconds since process start
+//	seq          uint    the sequence number
+//	op           string  "allocate", "deallocate", "reap", ...: core.Op.String
+//	device       int     the device's ordinal
+//	stream       uint    the stream that the operation named, 0 for the default stream
+//	tag          string  the tag, empty where the operation has none
+//	requested    uint    bytes that the outermost caller asked for
+//	bytes        uint    bytes that this layer was asked for
+//	duration_ns  int     how long the operation took, nanoseconds
+//	layer        string  who reports: "logging", "budget", ...
+//
+// Present where it applies:
+//
+//	ptr          string  device address, "0x..."; with a block
+//	generation   uint    the block's generation; with a block
+//	error        string  the error, at most 256 bytes; absent after a success
+//	kind         string  kind of the error; with error: out_of_budget, out_of_memory, driver,
+//	                     stream_misuse, use_after_free, out_of_bounds, invalid_request,
+//	                     closed, canceled, deadline_exceeded, other
+//	relieved     bool    true for a refusal that a layer above cured
+//	launch       string  name of the launch; for prepare, finish, abort and record
+//	access       string  combined access "read", "write", "read_write"; likewise
+//	uses         int     blocks used; likewise
+//	waits        int     waits queued; likewise
+//	elided       int     waits not needed; likewise
+//
+// A slog record has the same attributes, but for time (its own) and mono_ns
+// (left out), and duration as a duration.
+package logging

@@ -1,0 +1,112 @@
+package logging
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	ctx    = context.Background()
+	errBad = errors.New("bad")
+)
+
+// testStart is when the clocks of the tests start.
+var testStart = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+
+// testClock ticks a millisecond at each reading of the time of day, takes
+// 250 µs for each operation, and counts its readings.
+func testClock(readings *atomic.Int64) clock {
+	var ticks atomic.Int64
+	return clock{
+		now: func() time.Time {
+			readings.Add(1)
+			return testStart.Add(time.Duration(ticks.Add(1)) * time.Millisecond)
+		},
+		since: func(time.Time) time.Duration {
+			readings.Add(1)
+			return 250 * time.Microsecond
+		},
+	}
+}
+
+// bench is a logged fake whose records can be looked at.
+type bench struct {
+	t        *testing.T
+	fake     *coretest.Fake
+	log      *Resource
+	ring     *Ring
+	readings atomic.Int64
+	seen     int
+}
+
+func newBench(t *testing.T, level Level) *bench {
+	t.Helper()
+	b := &bench{t: t, fake: coretest.NewFake(3), ring: NewRing(64)}
+	log, err := newResource(b.fake, Config{Level: level, Sinks: []Sink{b.ring}}, testClock(&b.readings), new(sequence))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.log = log
+	return b
+}
+
+// one returns the single record since the last call.
+func (b *bench) one() core.Event {
+	b.t.Helper()
+	records := b.ring.Snapshot()[b.seen:]
+	if len(records) != 1 {
+		b.t.Fatalf("got %d records, want 1: %+v", len(records), records)
+	}
+	b.seen++
+	return records[0].Event
+}
+
+// none checks that there is no record since the last call.
+func (b *bench) none() {
+	b.t.Helper()
+	if records := b.ring.Snapshot()[b.seen:]; len(records) != 0 {
+		b.t.Fatalf("got %d records, want none: %+v", len(records), records)
+	}
+}
+
+// skip passes over the records so far.
+func (b *bench) skip() { b.seen = len(b.ring.Snapshot()) }
+
+func (b *bench) allocate(bytes uint64) core.Block {
+	b.t.Helper()
+	block, err := b.log.Allocate(ctx, core.Request{Bytes: bytes, Stream: 7, Tag: "sort.keys"})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return block
+}
+
+// want compares an event, but for time and layer, which it checks.
+func (b *bench) want(want core.Event) {
+	b.t.Helper()
+	got := b.one()
+	if got.Time.Before(testStart) || got.Duration != 250*time.Microsecond || got.Layer != "logging" || got.Ordinal != 3 {
+		b.t.Errorf("time %v, duration %v, layer %q, ordinal %d", got.Time, got.Duration, got.Layer, got.Ordinal)
+	}
+	got.Time, got.Duration, got.Layer, got.Ordinal = want.Time, want.Duration, want.Layer, want.Ordinal
+	if got != want {
+		b.t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,56 @@
+package logging
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Record is one line of the log. It is a value; what it points to (texts and
+// the error) is never changed.
+type Record struct {
+	// Event is the operation. See [core.Event] for its fields and units.
+	Event core.Event
+	// Seq orders the records of the process; see the package comment. It
+	// starts at 1.
+	Seq uint64
+}
+
+// outcome is the little of an event by which sinks choose what they take. It
+// is passed by value: a pointer to the record would move it to the heap.
+type outcome struct {
+	op               core.Op
+	failed, relieved bool
+}
+
+func outcomeOf(e *core.Event) outcome {
+	return outcome{op: e.Op, failed: e.Err != nil, relieved: e.Relieved}
+}
+
+// sequence hands out sequence numbers. It stands alone on its cache line,
+// because every goroutine that logs writes to it.
+type sequence struct {
+	_    [64]byte
+	last atomic.Uint64
+	_    [56]byte
+}
+
+func (s *sequence) next() uint64 { return s.last.Add(1) }
+
+// lastSequence numbers the records of all resources of the process, so that
+// resources may share a sink.
+var lastSequence sequence
+
+// processStart is the zero of mono_ns: package initialisation, which is the
+// earliest instant that a library sees.
+var processStart = time.Now()
+
+// clock is how a layer tells the time: now when an operation begins, since
+// when it ends.
+type clock struct {
+	now   func() time.Time
+	since func(time.Time) time.Duration
+}
+
+var systemClock = clock{now: time.Now, since: time.Since}

@@ -1,0 +1,144 @@
+package logging
+
+import (
+	"context"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Resource is a [core.Resource] that forwards every call to its upstream,
+// once, and logs what came of it. It is also a [core.EventSink], through
+// which other layers (a budget that refuses) put their own events into the
+// same log. It is safe for concurrent use, holds no lock and keeps no state
+// about blocks.
+type Resource struct {
+	upstream core.Resource
+	ordinal  int
+	ops      opSet
+	sink     Sink
+	clock    clock
+	sequence *sequence
+}
+
+var _ core.Resource = (*Resource)(nil)
+var _ core.EventSink = (*Resource)(nil)
+
+// Emit logs an event of another layer as it is, if the level logs its
+// operation. It does not block.
+func (r *Resource) Emit(e core.Event) {
+	if r.ops.has(e.Op) {
+		r.sink.Put(Record{Event: e, Seq: r.sequence.next()})
+	}
+}
+
+// Dropped is the number of records that the sinks lost because a queue was
+// full, a writer failed or the sink was closed.
+func (r *Resource) Dropped() uint64 { return r.sink.Dropped() }
+
+// Allocate forwards, and logs the block or the failed request.
+func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
+	if !r.ops.has(core.OpAllocate) {
+		return r.upstream.Allocate(ctx, req)
+	}
+	start := r.clock.now()
+	b, err := r.upstream.Allocate(ctx, req)
+	rec := Record{Event: core.Event{Stream: req.Stream}}
+	if err == nil {
+		rec.describe(&b)
+	} else {
+		rec.describeFailed(&req)
+	}
+	r.put(&rec, core.OpAllocate, start, err)
+	return b, err
+}
+
+// Deallocate forwards, and logs the block that was given back. The sequence
+// number is taken before the upstream is asked: from then on another
+// goroutine may be handed the same address, and its record must come later.
+func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
+	if !r.ops.has(core.OpDeallocate) {
+		return r.upstream.Deallocate(ctx, id)
+	}
+	start := r.clock.now()
+	rec := Record{Event: core.Event{Stream: id.AllocStream, Block: id}, Seq: r.sequence.next()}
+	b, err := r.upstream.Deallocate(ctx, id)
+	if err == nil {
+		rec.describe(&b)
+	}
+	r.put(&rec, core.OpDeallocate, start, err)
+	return b, err
+}
+
+// Reserve forwards, and logs the bytes and the tag.
+func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
+	if !r.ops.has(core.OpReserve) {
+		return r.upstream.Reserve(ctx, bytes, tag)
+	}
+	start := r.clock.now()
+	claim, err := r.upstream.Reserve(ctx, bytes, tag)
+	rec := Record{Event: core.Event{Tag: tag.OrUntagged(), Requested: bytes, Bytes: bytes}}
+	r.put(&rec, core.OpReserve, start, err)
+	return claim, err
+}
+
+// ReleaseClaim forwards, and logs that it happened.
+func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
+	if !r.ops.has(core.OpReleaseClaim) {
+		return r.upstream.ReleaseClaim(ctx, id)
+	}
+	start := r.clock.now()
+	err := r.upstream.ReleaseClaim(ctx, id)
+	r.put(&Record{}, core.OpReleaseClaim, start, err)
+	return err
+}
+
+// ReapPending forwards, and logs that it happened.
+func (r *Resource) ReapPending(ctx context.Context) error {
+	if !r.ops.has(core.OpReap) {
+		return r.upstream.ReapPending(ctx)
+	}
+	start := r.clock.now()
+	err := r.upstream.ReapPending(ctx)
+	r.put(&Record{}, core.OpReap, start, err)
+	return err
+}
+
+// Drain forwards, and logs that it happened. It blocks as long as the
+// upstream does.
+func (r *Resource) Drain(ctx context.Context) error {
+	if !r.ops.has(core.OpDrain) {
+		return r.upstream.Drain(ctx)
+	}
+	start := r.clock.now()
+	err := r.upstream.Drain(ctx)
+	r.put(&Record{}, core.OpDrain, start, err)
+	return err
+}
+
+// put completes rec and hands it to the sink. The clock is read first, so
+// that logging does not count itself.
+func (r *Resource) put(rec *Record, op core.Op, start time.Time, err error) {
+	rec.Event.Duration = r.clock.since(start)
+	rec.Event.Op, rec.Event.Layer, rec.Event.Ordinal = op, layerName, r.ordinal
+	rec.Event.Time, rec.Event.Err = start, err
+	if rec.Seq == 0 {
+		rec.Seq = r.sequence.next()
+	}
+	r.sink.Put(*rec)
+}
+
+// describe fills in what is known of an existing block.
+func (rec *Record) describe(b *core.Block) {
+	rec.Event.Block, rec.Event.Tag = b.ID, b.Tag
+	rec.Event.Requested, rec.Event.Bytes = b.Requested, b.Bytes
+}
+
+// describeFailed fills in what was asked for when no block came of it.
+func (rec *Record) describeFailed(req *core.Request) {
+	rec.Event.Tag = req.Tag.OrUntagged()
+	rec.Event.Requested, rec.Event.Bytes = req.Requested, req.Bytes
+	if req.Requested == 0 {
+		rec.Event.Requested = req.Bytes
+	}
+}

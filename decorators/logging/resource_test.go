@@ -1,0 +1,165 @@
+package logging
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+func TestAllocationIsLoggedWithItsBlock(t *testing.T) {
+	b := newBench(t, Operations)
+	block, err := b.log.Allocate(ctx, core.Request{Bytes: 96, Requested: 64, Stream: 7, Tag: "sort.keys"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.want(core.Event{Op: core.OpAllocate, Stream: 7, Block: block.ID, Tag: "sort.keys", Requested: 64, Bytes: 96})
+}
+
+func TestFailedAllocationIsLoggedWithWhatWasAskedFor(t *testing.T) {
+	b := newBench(t, Operations)
+	b.fake.FailNext("Allocate", errBad, errBad)
+	if _, err := b.log.Allocate(ctx, core.Request{Bytes: 96, Requested: 64, Stream: 7, Tag: "sort.keys"}); !errors.Is(err, errBad) {
+		t.Fatalf("got %v", err)
+	}
+	b.want(core.Event{Op: core.OpAllocate, Stream: 7, Tag: "sort.keys", Requested: 64, Bytes: 96, Err: errBad})
+
+	if _, err := b.log.Allocate(ctx, core.Request{Bytes: 96}); !errors.Is(err, errBad) {
+		t.Fatalf("got %v", err)
+	}
+	b.want(core.Event{Op: core.OpAllocate, Tag: core.Untagged, Requested: 96, Bytes: 96, Err: errBad})
+}
+
+func TestDeallocationIsLoggedWithItsBlock(t *testing.T) {
+	b := newBench(t, Operations)
+	block := b.allocate(64)
+	b.skip()
+	if _, err := b.log.Deallocate(ctx, block.ID); err != nil {
+		t.Fatal(err)
+	}
+	b.want(core.Event{Op: core.OpDeallocate, Stream: 7, Block: block.ID, Tag: "sort.keys", Requested: 64, Bytes: 64})
+}
+
+func TestFailedDeallocationIsLoggedWithItsHandle(t *testing.T) {
+	b := newBench(t, Operations)
+	block := b.allocate(64)
+	b.skip()
+	b.fake.FailNext("Deallocate", errBad)
+	if _, err := b.log.Deallocate(ctx, block.ID); !errors.Is(err, errBad) {
+		t.Fatalf("got %v", err)
+	}
+	b.want(core.Event{Op: core.OpDeallocate, Stream: 7, Block: block.ID, Err: errBad})
+}
+
+func TestReapAndDrainAreLogged(t *testing.T) {
+	b := newBench(t, Operations)
+	for _, c := range []struct {
+		method string
+		op     core.Op
+		call   func() error
+	}{
+		{"ReapPending", core.OpReap, func() error { return b.log.ReapPending(ctx) }},
+		{"Drain", core.OpDrain, func() error { return b.log.Drain(ctx) }},
+	} {
+		if err := c.call(); err != nil {
+			t.Fatal(err)
+		}
+		b.want(core.Event{Op: c.op})
+		b.fake.FailNext(c.method, errBad)
+		if err := c.call(); !errors.Is(err, errBad) {
+			t.Fatalf("%s: got %v", c.method, err)
+		}
+		b.want(core.Event{Op: c.op, Err: errBad})
+	}
+}
+
+func TestReservationsAreLogged(t *testing.T) {
+	b := newBench(t, Operations)
+	_, err := b.log.Reserve(ctx, 512, "build")
+	if err == nil {
+		t.Fatal("the fake has no budget")
+	}
+	got := b.one()
+	if got.Op != core.OpReserve || got.Tag != "build" || got.Requested != 512 || got.Bytes != 512 || !errors.Is(got.Err, err) {
+		t.Errorf("got %+v", got)
+	}
+	err = b.log.ReleaseClaim(ctx, 9)
+	if got := b.one(); got.Op != core.OpReleaseClaim || err == nil || !errors.Is(got.Err, err) {
+		t.Errorf("got %+v for %v", got, err)
+	}
+}
+
+func TestEventsOfOtherLayersAreLoggedAsTheyAre(t *testing.T) {
+	b := newBench(t, Operations)
+	refusal := core.Event{Op: core.OpRefusal, Layer: "budget", Time: testStart, Duration: 5, Ordinal: 3, Stream: 2, Tag: "join",
+		Requested: 10, Bytes: 12, Relieved: true, Err: &core.OutOfBudgetError{Requested: 10, Limit: 5}}
+	b.log.Emit(refusal)
+	if got := b.one(); got != refusal {
+		t.Errorf("got %+v", got)
+	}
+	b.log.Emit(core.Event{Op: core.OpFinish})
+	b.none()
+	if n := b.readings.Load(); n != 0 {
+		t.Errorf("%d clock readings for events that carry their time", n)
+	}
+}
+
+func TestNumbersOrderAFreeBeforeTheNextUseOfItsAddress(t *testing.T) {
+	b := newBench(t, Operations)
+	block := b.allocate(64)
+	reuse := &reuser{Resource: b.log.upstream, during: func() { b.allocate(64) }}
+	b.log.upstream = reuse
+	if _, err := b.log.Deallocate(ctx, block.ID); err != nil {
+		t.Fatal(err)
+	}
+	var ops []core.Op
+	for i, r := range b.ring.Snapshot() {
+		if r.Seq != uint64(i+1) {
+			t.Errorf("record %d has number %d", i, r.Seq)
+		}
+		ops = append(ops, r.Event.Op)
+	}
+	want := []core.Op{core.OpAllocate, core.OpDeallocate, core.OpAllocate}
+	if len(ops) != 3 || ops[0] != want[0] || ops[1] != want[1] || ops[2] != want[2] {
+		t.Errorf("got %v, want %v", ops, want)
+	}
+}
+
+// reuser lets another goroutine's call happen while a free is under way, as
+// a driver does that has queued the free and not yet returned.
+type reuser struct {
+	core.Resource
+	during func()
+}
+
+func (r *reuser) Deallocate(c context.Context, id core.BlockID) (core.Block, error) {
+	b, err := r.Resource.Deallocate(c, id)
+	r.during()
+	return b, err
+}
+
+func TestAnOperationReadsTheClockTwiceOrNever(t *testing.T) {
+	b := newBench(t, Operations)
+	block := b.allocate(64)
+	if n := b.readings.Swap(0); n != 2 {
+		t.Errorf("allocate read the clock %d times", n)
+	}
+	ticket, err := b.log.PrepareUse(ctx, core.UseRequest{Uses: []core.Use{{Block: block.ID, Access: core.Read}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.log.FinishUse(ctx, ticket); err != nil {
+		t.Fatal(err)
+	}
+	b.log.Stats()
+	if n := b.readings.Swap(0); n != 0 {
+		t.Errorf("operations that are not logged read the clock %d times", n)
+	}
+	if _, err := b.log.Deallocate(ctx, block.ID); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.readings.Swap(0); n != 2 {
+		t.Errorf("deallocate read the clock %d times", n)
+	}
+}

@@ -1,0 +1,110 @@
+package logging
+
+import (
+	"context"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// PrepareUse forwards, and logs the launch at the level [Uses]: on success as
+// the upstream prepared it, after a refusal as it was asked for.
+func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
+	if !r.ops.has(core.OpPrepare) {
+		return r.upstream.PrepareUse(ctx, req)
+	}
+	start := r.clock.now()
+	t, err := r.upstream.PrepareUse(ctx, req)
+	var rec Record
+	if err == nil {
+		rec.describeIntent(t)
+	} else {
+		rec.describeUses(&req)
+	}
+	r.put(&rec, core.OpPrepare, start, err)
+	return t, err
+}
+
+// FinishUse forwards, and logs the launch at the level [Uses].
+func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
+	if !r.ops.has(core.OpFinish) {
+		return r.upstream.FinishUse(ctx, t)
+	}
+	start := r.clock.now()
+	var rec Record
+	rec.describeIntent(t) // before the upstream recycles the intent
+	err := r.upstream.FinishUse(ctx, t)
+	r.put(&rec, core.OpFinish, start, err)
+	return err
+}
+
+// AbortUse forwards, and logs the launch at the level [Uses].
+func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
+	if !r.ops.has(core.OpAbort) {
+		return r.upstream.AbortUse(ctx, t)
+	}
+	start := r.clock.now()
+	var rec Record
+	rec.describeIntent(t) // before the upstream recycles the intent
+	err := r.upstream.AbortUse(ctx, t)
+	r.put(&rec, core.OpAbort, start, err)
+	return err
+}
+
+// RecordUse forwards, and logs the block and the stream at the level [Uses].
+func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.StreamID) error {
+	if !r.ops.has(core.OpRecord) {
+		return r.upstream.RecordUse(ctx, id, stream)
+	}
+	start := r.clock.now()
+	err := r.upstream.RecordUse(ctx, id, stream)
+	rec := Record{Event: core.Event{Stream: stream, Block: id, Access: core.ReadWrite, Uses: 1}}
+	r.put(&rec, core.OpRecord, start, err)
+	return err
+}
+
+// describeIntent fills in an open launch. Of a ticket that is not open
+// nothing may be read: its intent may already be another launch's.
+func (rec *Record) describeIntent(t core.Ticket) {
+	if !t.IsOpen() {
+		return
+	}
+	in := t.Intent()
+	uses := in.Uses
+	rec.Event.Stream, rec.Event.Launch = in.Stream, in.Launch
+	rec.Event.Uses, rec.Event.Waits = len(uses), len(in.Waited)
+	for i := range uses {
+		u := &uses[i]
+		if i == 0 {
+			rec.Event.Block, rec.Event.Tag = u.Block, u.Tag
+		}
+		rec.Event.Access = rec.Event.Access.Combine(u.Access)
+		rec.Event.Elided += u.Elided
+		rec.Event.Requested += u.Requested
+		rec.Event.Bytes += u.Bytes
+	}
+}
+
+// describeUses fills in a launch that was refused.
+func (rec *Record) describeUses(req *core.UseRequest) {
+	rec.Event.Stream, rec.Event.Launch, rec.Event.Uses = req.Stream, req.Launch, len(req.Uses)
+	for i, u := range req.Uses {
+		if i == 0 {
+			rec.Event.Block = u.Block
+		}
+		rec.Event.Access = rec.Event.Access.Combine(u.Access)
+	}
+}
+
+// releases logs blocks leaving the upstream's books. It is a type of its own,
+// so that nobody else can report a release through the Resource.
+type releases struct{ log *Resource }
+
+var _ core.Listener = (*releases)(nil)
+
+// Released logs the release. It is an instant, so its duration is zero.
+func (l *releases) Released(b core.Block) {
+	rec := Record{Event: core.Event{Op: core.OpRelease, Layer: layerName, Time: l.log.clock.now(),
+		Ordinal: l.log.ordinal, Stream: b.ID.AllocStream}, Seq: l.log.sequence.next()}
+	rec.describe(&b)
+	l.log.sink.Put(rec)
+}

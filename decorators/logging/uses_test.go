@@ -1,0 +1,161 @@
+package logging
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+func (b *bench) prepare(uses ...core.Use) core.Ticket {
+	b.t.Helper()
+	t, err := b.log.PrepareUse(ctx, core.UseRequest{Stream: 8, Launch: "merge", Uses: uses})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return t
+}
+
+func TestLaunchesAreLoggedAtTheLevelUses(t *testing.T) {
+	b := newBench(t, Uses)
+	in, out := b.allocate(64), b.allocate(32)
+	b.skip()
+	uses := []core.Use{{Block: out.ID, Access: core.Write}, {Block: in.ID, Access: core.Read}}
+	want := core.Event{Stream: 8, Block: in.ID, Tag: "sort.keys", Requested: 96, Bytes: 96,
+		Launch: "merge", Access: core.ReadWrite, Uses: 2}
+
+	ticket := b.prepare(uses...)
+	want.Op = core.OpPrepare
+	b.want(want)
+	if err := b.log.FinishUse(ctx, ticket); err != nil {
+		t.Fatal(err)
+	}
+	want.Op = core.OpFinish
+	b.want(want)
+
+	ticket = b.prepare(uses...)
+	b.skip()
+	if err := b.log.AbortUse(ctx, ticket); err != nil {
+		t.Fatal(err)
+	}
+	want.Op = core.OpAbort
+	b.want(want)
+}
+
+func TestWaitsOfALaunchAreLogged(t *testing.T) {
+	b := newBench(t, Uses)
+	block := b.allocate(64)
+	ticket := b.prepare(core.Use{Block: block.ID, Access: core.Read})
+	b.skip()
+	in := ticket.Intent()
+	in.Uses[0].Elided = 2
+	in.Waited = append(in.Waited, core.Waited{Stream: 1}, core.Waited{Stream: 2}, core.Waited{Stream: 3})
+	if err := b.log.FinishUse(ctx, ticket); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.one(); got.Waits != 3 || got.Elided != 2 {
+		t.Errorf("waits %d, elided %d", got.Waits, got.Elided)
+	}
+}
+
+func TestFailedPrepareIsLoggedAsItWasAskedFor(t *testing.T) {
+	b := newBench(t, Uses)
+	x, y := core.BlockID{Generation: 1 << 40, Ordinal: 3}, core.BlockID{Generation: 1<<40 + 1, Ordinal: 3}
+	_, err := b.log.PrepareUse(ctx, core.UseRequest{Stream: 8, Launch: "merge",
+		Uses: []core.Use{{Block: x, Access: core.Read}, {Block: y, Access: core.Write}}})
+	if err == nil {
+		t.Fatal("the blocks do not exist")
+	}
+	b.want(core.Event{Op: core.OpPrepare, Stream: 8, Block: x, Launch: "merge", Access: core.ReadWrite, Uses: 2, Err: err})
+}
+
+func TestFailedEndOfALaunchIsLogged(t *testing.T) {
+	b := newBench(t, Uses)
+	block := b.allocate(64)
+	ticket := b.prepare(core.Use{Block: block.ID, Access: core.Read})
+	b.skip()
+	b.fake.FailNext("FinishUse", errBad)
+	if err := b.log.FinishUse(ctx, ticket); !errors.Is(err, errBad) {
+		t.Fatalf("got %v", err)
+	}
+	if got := b.one(); !errors.Is(got.Err, errBad) || got.Block != block.ID {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestNothingIsReadOfASpentOrEmptyTicket(t *testing.T) {
+	b := newBench(t, Uses)
+	block := b.allocate(64)
+	spent := b.prepare(core.Use{Block: block.ID, Access: core.Read})
+	if err := b.log.FinishUse(ctx, spent); err != nil {
+		t.Fatal(err)
+	}
+	other := b.prepare(core.Use{Block: block.ID, Access: core.Write}) // likely the same pooled intent
+	b.skip()
+	for _, ticket := range []core.Ticket{spent, {}} {
+		err := b.log.AbortUse(ctx, ticket)
+		if err == nil {
+			t.Fatal("a ticket that is not open was accepted")
+		}
+		b.want(core.Event{Op: core.OpAbort, Err: err})
+	}
+	if err := b.log.FinishUse(ctx, other); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRecordedUseIsLogged(t *testing.T) {
+	b := newBench(t, Uses)
+	block := b.allocate(64)
+	b.skip()
+	want := core.Event{Op: core.OpRecord, Stream: 9, Block: block.ID, Access: core.ReadWrite, Uses: 1}
+	if err := b.log.RecordUse(ctx, block.ID, 9); err != nil {
+		t.Fatal(err)
+	}
+	b.want(want)
+	b.fake.FailNext("RecordUse", errBad)
+	want.Err = b.log.RecordUse(ctx, block.ID, 9)
+	b.want(want)
+}
+
+func TestReleaseIsLoggedAtTheLevelUses(t *testing.T) {
+	for _, level := range []Level{Operations, Uses} {
+		b := newBench(t, level)
+		block := b.allocate(64)
+		if _, err := b.log.Deallocate(ctx, block.ID); err != nil {
+			t.Fatal(err)
+		}
+		b.skip()
+		b.readings.Store(0)
+		b.fake.Pass()
+		if level == Operations {
+			b.none()
+			continue
+		}
+		got := b.one()
+		if got.Op != core.OpRelease || got.Block != block.ID || got.Bytes != 64 || got.Tag != "sort.keys" ||
+			got.Stream != 7 || got.Layer != "logging" || got.Ordinal != 3 || got.Duration != 0 || got.Time.IsZero() {
+			t.Errorf("got %+v", got)
+		}
+		if n := b.readings.Load(); n != 1 {
+			t.Errorf("%d clock readings for an instant", n)
+		}
+	}
+}
+
+func TestLaunchesAreNotLoggedAtTheLevelOperations(t *testing.T) {
+	b := newBench(t, Operations)
+	block := b.allocate(64)
+	b.skip()
+	use := core.Use{Block: block.ID, Access: core.Read}
+	if err := b.log.FinishUse(ctx, b.prepare(use)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.log.AbortUse(ctx, b.prepare(use)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.log.RecordUse(ctx, block.ID, 9); err != nil {
+		t.Fatal(err)
+	}
+	b.none()
+}
