@@ -1,0 +1,50 @@
+package alloctrace
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// Read reads a whole trace and checks every row of it. name stands for the
+// file in errors, which are [ParseError].
+func Read(name string, r io.Reader) (*Trace, error) {
+	d, err := NewReader(name, r)
+	if err != nil {
+		return nil, err
+	}
+	t := &Trace{Name: name, Format: d.Format()}
+	for {
+		row, err := d.Next()
+		if errors.Is(err, io.EOF) {
+			t.Skipped = d.Skipped()
+			return t, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		t.Rows = append(t.Rows, row)
+	}
+}
+
+// ReadFile reads the trace at path. A file that cannot be opened is a
+// [ParseError] too, so that a caller has one kind of error to report.
+func ReadFile(path string) (*Trace, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, openError(path, err)
+	}
+	defer f.Close()
+	return Read(path, f)
+}
+
+func openError(path string, err error) error {
+	reason := err.Error()
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		// The path is in the error's place already.
+		reason = pathErr.Err.Error()
+	}
+	return &ParseError{File: path, Field: "file", Reason: reason, Err: err}
+}

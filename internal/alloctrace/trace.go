@@ -1,0 +1,108 @@
+package alloctrace
+
+import (
+	"fmt"
+	"time"
+)
+
+// Format is a file format of traces.
+type Format uint8
+
+// The formats.
+const (
+	// FormatRMM is the CSV of RMM's logging adaptor.
+	FormatRMM Format = iota + 1
+	// FormatLog is the JSON-lines log of Fencepost's logging decorator.
+	FormatLog
+)
+
+// String returns "rmm-csv" or "fencepost-jsonl".
+func (f Format) String() string {
+	switch f {
+	case FormatRMM:
+		return "rmm-csv"
+	case FormatLog:
+		return "fencepost-jsonl"
+	}
+	return fmt.Sprintf("format(%d)", uint8(f))
+}
+
+// Action is what a row records.
+type Action uint8
+
+// The actions.
+const (
+	// Allocate is an allocation that succeeded.
+	Allocate Action = iota + 1
+	// Free is a block given back.
+	Free
+	// AllocateFailure is an allocation that was refused.
+	AllocateFailure
+)
+
+// String returns the action as RMM spells it.
+func (a Action) String() string {
+	switch a {
+	case Allocate:
+		return "allocate"
+	case Free:
+		return "free"
+	case AllocateFailure:
+		return "allocate failure"
+	}
+	return fmt.Sprintf("action(%d)", uint8(a))
+}
+
+// Row is one recorded operation.
+type Row struct {
+	// Line is the row's line in the file, counted from 1.
+	Line int
+	// Thread is the recording thread; logs of Fencepost have none.
+	Thread uint64
+	// Time is the offset from an origin that is the same for the whole
+	// file: midnight or the start of the recording.
+	Time   time.Duration
+	Action Action
+	// Pointer is the recorded address; zero is RMM's "(nil)".
+	Pointer uint64
+	// Bytes is the size that the program asked for, without any padding.
+	Bytes uint64
+	// Stream is the recorded stream number or handle.
+	Stream uint64
+	// Tag and Generation are known in logs of Fencepost only.
+	Tag        string
+	Generation uint64
+	// Device is the device ordinal, zero where the format has none.
+	Device int
+}
+
+// Key identifies the block of a row among the rows of one trace.
+type Key struct {
+	Device              int
+	Pointer, Generation uint64
+}
+
+// Key is the block that the row concerns: the generation where the format has
+// one, the pointer otherwise. Pointers are reused, so a key names a block only
+// between its allocation and its free.
+func (r Row) Key() Key {
+	if r.Generation != 0 {
+		return Key{Device: r.Device, Generation: r.Generation}
+	}
+	return Key{Device: r.Device, Pointer: r.Pointer}
+}
+
+// IsNil reports whether the row concerns no memory: a zero-byte allocation
+// that returned no pointer, or a free of none.
+func (r Row) IsNil() bool { return r.Pointer == 0 && r.Generation == 0 }
+
+// Trace is a whole trace, every row of it valid, in the order of the file.
+type Trace struct {
+	// Name is the name that the trace was read under, usually a path.
+	Name   string
+	Format Format
+	Rows   []Row
+	// Skipped counts the records of a log that replay has no use for, such
+	// as prepared uses.
+	Skipped int
+}
