@@ -1,0 +1,35 @@
+# Everything is a script in scripts/ or a go command; this file only names
+# them. ARGS, FUZZTIME, COUNT and BENCH are passed on.
+
+.DEFAULT_GOAL := help
+.PHONY: help test check unit lint format bench compare demo fuzz
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+
+test: ## all checks, then all tests with the race detector
+	@scripts/test
+
+check: ## the checks of "make test" without the tests
+	@scripts/test --checks
+
+unit: ## the tests of "make test" without the checks; PKG=./core/... narrows it
+	@scripts/test --unit $(PKG)
+
+lint: ## golangci-lint
+	@scripts/tool golangci-lint run $(ARGS) ./...
+
+format: ## format the Go files in place
+	@scripts/tool golangci-lint fmt ./...
+
+bench: ## run the benchmarks and print the ratios; BENCH=regexp COUNT=n PKG=...
+	@scripts/bench
+
+compare: ## compare two files that "make bench" kept: OLD=a NEW=b
+	@scripts/tool benchstat $(OLD) $(NEW)
+
+demo: ## run the demo; ARGS="--for 5s --json"
+	@go run ./cmd/fencepost demo $(ARGS)
+
+fuzz: ## run every fuzz target for FUZZTIME (10s) each
+	@scripts/fuzz

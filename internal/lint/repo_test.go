@@ -1,0 +1,113 @@
+package lint
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// repository loads the files of this repository.
+func repository(t *testing.T) (root string, files []*File) {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if root, err = Root(dir); err != nil {
+		t.Fatal(err)
+	}
+	if files, err = Load(root); err != nil {
+		t.Fatal(err)
+	}
+	return root, files
+}
+
+// rules are all rules that need no more than the text of files.
+var rules = map[string]func([]*File) []Violation{
+	"import direction":          Imports,
+	"no anonymous fields":       Embedded,
+	"no panics in libraries":    Panics,
+	"exported names documented": Undocumented,
+	"packages documented":       PackageComments,
+	"file length":               Length,
+	"words and machine paths":   Words,
+	"code in documents parses":  Code,
+	"names of the seeds exist":  Names,
+}
+
+func TestRepositoryKeepsItsRules(t *testing.T) {
+	_, files := repository(t)
+	for name, rule := range rules {
+		t.Run(name, func(t *testing.T) {
+			for _, v := range rule(files) {
+				t.Error(v)
+			}
+		})
+	}
+}
+
+func TestProgramsInDocumentsCompile(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("no go command here")
+	}
+	root, files := repository(t)
+	for _, b := range GoBlocks(files) {
+		if !b.IsProgram() {
+			continue
+		}
+		if err := b.Compile(t.Context(), root, t.TempDir()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestLoadSeesTheRepository keeps the rules from passing because nothing was
+// loaded.
+func TestLoadSeesTheRepository(t *testing.T) {
+	_, files := repository(t)
+	for _, want := range []string{"core/ids.go", "Makefile", ".ci/run", "internal/lint/repo.go", "traces/README.md"} {
+		if !slices.ContainsFunc(files, func(f *File) bool { return f.Path == want }) {
+			t.Errorf("%s was not loaded", want)
+		}
+	}
+}
+
+func TestLoadPassesOverWhatIsIgnored(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		".gitignore":     "/out/\n*.test\n",
+		"out/bad.go":     "not Go",
+		"testdata/x.go":  "not Go",
+		"a/traces.gz":    "\x1f\x8b",
+		"a/a.go":         "package a\n",
+		".git/config":    "x",
+		"a/out/kept.txt": "x",
+	} {
+		path := filepath.Join(root, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := Load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range files {
+		got = append(got, f.Path)
+	}
+	if want := []string{".gitignore", "a/a.go", "a/out/kept.txt"}; !slices.Equal(got, want) {
+		t.Errorf("loaded %q, want %q", got, want)
+	}
+}
+
+func TestRootFailsOutsideAModule(t *testing.T) {
+	if root, err := Root(t.TempDir()); err == nil {
+		t.Errorf("found a module at %s", root)
+	}
+}

@@ -1,0 +1,47 @@
+package lint
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// MaxLines is the length of the longest Go file that is not a test. Most
+// files are half as long or less.
+const MaxLines = 300
+
+// Length finds Go files that are too long to be read in one go.
+func Length(files []*File) []Violation {
+	var found []Violation
+	for _, f := range files {
+		if n := strings.Count(f.Text, "\n"); f.IsGo() && !f.IsTest() && n > MaxLines {
+			found = append(found, Violation{File: f.Path, Line: n, Text: fmt.Sprintf("%d lines, at most %d: split it", n, MaxLines)})
+		}
+	}
+	return found
+}
+
+// The patterns are put together from halves, so that this file passes.
+var (
+	unfinished  = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b`)
+	machinePath = regexp.MustCompile(`(^|[^\w.-])/(wo` + `rk|ro` + `ot|ho` + `me/\w+)/`)
+)
+
+// Words finds marks of unfinished work, and paths that exist on the author's
+// machine only, in every text file.
+func Words(files []*File) []Violation {
+	var found []Violation
+	for _, f := range files {
+		number := 0
+		for line := range strings.Lines(f.Text) {
+			number++
+			if m := unfinished.FindString(line); m != "" {
+				found = append(found, Violation{File: f.Path, Line: number, Text: m + ": finish it or open an issue"})
+			}
+			if m := machinePath.FindString(line); m != "" {
+				found = append(found, Violation{File: f.Path, Line: number, Text: strings.TrimSpace(m) + " is a path of one machine"})
+			}
+		}
+	}
+	return found
+}

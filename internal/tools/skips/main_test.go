@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const events = `{"Action":"start","Package":"p"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"=== RUN   TestA\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:3: no promtool\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"--- SKIP: TestA (0.00s)\n"}
+{"Action":"skip","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:3: no CUDA driver here: libcuda.so.1\n"}
+{"Action":"skip","Package":"p","Test":"TestB"}
+{"Action":"pass","Package":"p","Test":"TestC"}
+{"Action":"skip","Package":"empty"}
+`
+
+func TestReadFindsSkippedTestsAndTheirReasons(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events.json")
+	if err := os.WriteFile(path, []byte(events), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readFiles([]string{path})
+	want := []skip{
+		{"p", "TestA", "a_test.go:3: no promtool"},
+		{"p", "TestB", "b_test.go:3: no CUDA driver here: libcuda.so.1"},
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	if refused := refuse(got, false); !slices.Equal(refused, want[:1]) {
+		t.Errorf("without a GPU: %q", refused)
+	}
+	if refused := refuse(got, true); len(refused) != 2 {
+		t.Errorf("with a GPU: %q", refused)
+	}
+}
+
+func TestReadRefusesWhatIsNotEvents(t *testing.T) {
+	if _, err := read(strings.NewReader("ok  \tp\t0.1s\n")); err == nil {
+		t.Error("no error")
+	}
+	if _, err := readFiles([]string{filepath.Join(t.TempDir(), "missing")}); err == nil {
+		t.Error("no error for a missing file")
+	}
+}
