@@ -1,0 +1,59 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// finish takes the final readings, frees what the trace left live and gives
+// the leases back.
+func (p *player) finish(ctx context.Context) error {
+	errs := []error{p.cfg.Runtime.Drain(ctx), p.measure()}
+	p.listLeftLive()
+	for _, h := range p.live {
+		_, err := p.cfg.Runtime.Deallocate(ctx, h.id)
+		errs = append(errs, err)
+	}
+	errs = append(errs, p.cfg.Runtime.Drain(ctx), p.measureDrift())
+	for _, l := range p.leases {
+		errs = append(errs, l.Release())
+	}
+	return errors.Join(errs...)
+}
+
+func (p *player) measure() error {
+	stats := p.cfg.Runtime.Stats()
+	p.report.PeakLive, p.report.EndLive = stats.PeakRequested, stats.Live.Requested
+	return p.measureDrift()
+}
+
+// measureDrift compares the books with the driver's pool. Pending frees are
+// in neither: the pool's used bytes fall when a free is queued.
+func (p *player) measureDrift() error {
+	if p.cfg.Pool == nil {
+		return nil
+	}
+	_, reservedHigh, used, _, err := p.cfg.Pool.PoolStats()
+	if err != nil {
+		return err
+	}
+	stats := p.cfg.Runtime.Stats()
+	drift := int64(stats.Live.Bytes+stats.Quarantined.Bytes) - int64(used)
+	if drift != 0 {
+		p.report.Drift = drift
+	}
+	p.report.PeakReserved = reservedHigh
+	return nil
+}
+
+func (p *player) listLeftLive() {
+	p.report.LeftLiveBlocks = uint64(len(p.live))
+	for _, h := range p.live {
+		p.report.LeftLive = append(p.report.LeftLive, Left{Line: h.row.Line, Bytes: h.row.Bytes, Stream: h.row.Stream})
+	}
+	slices.SortFunc(p.report.LeftLive, func(a, b Left) int { return a.Line - b.Line })
+	if len(p.report.LeftLive) > maxLeftLive {
+		p.report.LeftLive = p.report.LeftLive[:maxLeftLive]
+	}
+}

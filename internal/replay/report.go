@@ -1,0 +1,88 @@
+package replay
+
+import (
+	"slices"
+	"time"
+)
+
+// Report is what one replay saw. All sizes are bytes as the recorded program
+// asked for them, unless said otherwise.
+type Report struct {
+	File   string `json:"file"`
+	Format string `json:"format"`
+	// Events counts the rows; the next four add up to it.
+	Events      uint64 `json:"events"`
+	Allocations uint64 `json:"allocations"`
+	Frees       uint64 `json:"frees"`
+	// RecordedFailures are rows of allocations that had failed when they
+	// were recorded; they are not played.
+	RecordedFailures uint64 `json:"recorded_failures"`
+	// Empty are rows that concern no memory.
+	Empty uint64 `json:"empty"`
+	// UnknownFrees are frees of a block that was not live. Among Frees.
+	UnknownFrees uint64 `json:"unknown_frees"`
+	// Refusals are allocations that the budget or the device refused, and
+	// RefusedFrees the frees of those blocks, which are not played.
+	Refusals     uint64 `json:"refusals"`
+	RefusedFrees uint64 `json:"refused_frees"`
+	// FirstRefusal explains the first refusal.
+	FirstRefusal string `json:"first_refusal,omitempty"`
+	// PeakLive and EndLive are live bytes, by the runtime's books.
+	PeakLive uint64 `json:"peak_live_bytes"`
+	EndLive  uint64 `json:"end_live_bytes"`
+	// PeakReserved is the most that the driver's pool held of the device.
+	PeakReserved uint64 `json:"peak_reserved_bytes"`
+	// Drift is the difference between what the runtime's books and the
+	// driver's pool say is allocated, taken when the device was idle, before
+	// the blocks left live were freed and after.
+	Drift int64 `json:"drift_bytes"`
+	// LeftLive are the blocks that the trace did not free, by allocating
+	// row, at most maxLeftLive of them; LeftLiveBlocks counts all.
+	LeftLive       []Left `json:"left_live"`
+	LeftLiveBlocks uint64 `json:"left_live_blocks"`
+	// Latency is by operation.
+	Latency map[string]Latency `json:"latency"`
+	// Findings is by kind. Filled in by the caller.
+	Findings map[string]uint64 `json:"findings"`
+	// Resource names the stack.
+	Resource string `json:"resource"`
+	// Seconds is how long the replay took.
+	Seconds float64 `json:"seconds"`
+}
+
+// Left is a block that the trace did not free.
+type Left struct {
+	Line   int    `json:"line"`
+	Bytes  uint64 `json:"bytes"`
+	Stream uint64 `json:"stream"`
+}
+
+const maxLeftLive = 100
+
+// Latency is the distribution of one operation's duration in nanoseconds.
+type Latency struct {
+	Count int   `json:"count"`
+	P50   int64 `json:"p50_ns"`
+	P90   int64 `json:"p90_ns"`
+	P99   int64 `json:"p99_ns"`
+	Max   int64 `json:"max_ns"`
+}
+
+func latency(samples []time.Duration) Latency {
+	if len(samples) == 0 {
+		return Latency{}
+	}
+	slices.Sort(samples)
+	at := func(q float64) int64 { return int64(samples[int(q*float64(len(samples)-1))]) }
+	return Latency{Count: len(samples), P50: at(.5), P90: at(.9), P99: at(.99), Max: at(1)}
+}
+
+// Clean reports whether nothing was wrong: no refusal, no drift and no finding.
+func (r *Report) Clean() bool {
+	for _, n := range r.Findings {
+		if n > 0 {
+			return false
+		}
+	}
+	return r.Refusals == 0 && r.Drift == 0
+}
