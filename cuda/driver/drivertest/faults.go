@@ -1,0 +1,173 @@
+package drivertest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// Faults wraps a driver and makes chosen calls fail without reaching it. It
+// counts every call that can fail, and keeps a log of them if told to. It is
+// safe for concurrent use; calls that meet no fault take no lock unless the
+// log is on.
+type Faults struct {
+	upstream driver.Driver
+	total    atomic.Uint64
+	counts   [methodCount]atomic.Uint64
+	failed   [methodCount]atomic.Uint64
+	waits    waits
+	armed    atomic.Bool // there are plans
+	logging  atomic.Bool
+
+	mu    sync.Mutex
+	plans []plan
+	log   []Call
+}
+
+var _ driver.Driver = (*Faults)(nil)
+
+// Call is one logged call. The fields that the method does not have are zero.
+type Call struct {
+	Method Method
+	// Stream is the stream named; for StreamCreate the one returned.
+	Stream driver.Stream
+	// Event is the event named; for EventCreate the one returned.
+	Event driver.Event
+	// Ptr is the address named or returned: the destination of a copy.
+	Ptr uint64
+	// Failed says that a fault was injected or the driver failed.
+	Failed bool
+	// Dropped says that a wait was not passed on.
+	Dropped bool
+}
+
+// plan is a fault that waits for its call.
+type plan struct {
+	any    bool
+	method Method
+	left   uint64
+	every  bool
+	code   int
+}
+
+// NewFaults wraps d. Without further calls it changes nothing.
+func NewFaults(d driver.Driver) *Faults { return &Faults{upstream: d} }
+
+// FailCall makes the k-th call from now, counted over all methods that can
+// fail, fail with code. k counts from 1.
+func (f *Faults) FailCall(k uint64, code int) { f.plan(plan{any: true, left: k, code: code}) }
+
+// FailMethod makes the k-th call of m from now fail with code. k counts from 1.
+func (f *Faults) FailMethod(m Method, k uint64, code int) {
+	f.plan(plan{method: m, left: k, code: code})
+}
+
+// FailEvery makes every call of m fail with code until Clear.
+func (f *Faults) FailEvery(m Method, code int) {
+	f.plan(plan{method: m, every: true, code: code})
+}
+
+func (f *Faults) plan(p plan) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.plans = append(f.plans, p)
+	f.armed.Store(true)
+}
+
+// Clear forgets all faults that have not come due, dropped waits included.
+// Counts and log stay.
+func (f *Faults) Clear() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.plans = nil
+	f.armed.Store(false)
+	f.waits.left.Store(0)
+	f.waits.all.Store(false)
+}
+
+// Total returns the number of calls so far that can fail.
+func (f *Faults) Total() uint64 { return f.total.Load() }
+
+// Calls returns the number of calls of m so far.
+func (f *Faults) Calls(m Method) uint64 { return f.counts[m].Load() }
+
+// Failed returns the number of calls of m that a fault was injected into.
+func (f *Faults) Failed(m Method) uint64 { return f.failed[m].Load() }
+
+// Coverage describes how often each method was called and made to fail, one
+// line a method.
+func (f *Faults) Coverage() string {
+	var b []byte
+	for _, m := range Methods() {
+		b = fmt.Appendf(b, "%-18s %6d calls %6d failed\n", m, f.Calls(m), f.Failed(m))
+	}
+	return string(b)
+}
+
+// SetLog starts or stops the log of calls.
+func (f *Faults) SetLog(on bool) { f.logging.Store(on) }
+
+// Log returns the calls logged so far.
+func (f *Faults) Log() []Call {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.log)
+}
+
+// ResetLog forgets the calls logged so far.
+func (f *Faults) ResetLog() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.log = nil
+}
+
+// due counts a call of m and returns the error to be injected into it.
+func (f *Faults) due(m Method) error {
+	f.total.Add(1)
+	f.counts[m].Add(1)
+	if !f.armed.Load() {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	code := 0
+	kept := f.plans[:0]
+	for _, p := range f.plans {
+		hit := (p.any || p.method == m) && (p.every || p.countDown())
+		if hit && code == 0 {
+			code = p.code
+		}
+		if !hit || p.every {
+			kept = append(kept, p)
+		}
+	}
+	f.plans = kept
+	f.armed.Store(len(kept) > 0)
+	if code == 0 {
+		return nil
+	}
+	f.failed[m].Add(1)
+	err := driver.NewError(m.String(), code)
+	err.Detail = "injected"
+	return err
+}
+
+// countDown reports whether the plan comes due with this call.
+func (p *plan) countDown() bool {
+	p.left--
+	return p.left == 0
+}
+
+// note logs a call.
+func (f *Faults) note(c Call, err error) {
+	if !f.logging.Load() {
+		return
+	}
+	c.Failed = err != nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.log = append(f.log, c)
+}

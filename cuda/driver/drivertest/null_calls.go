@@ -1,0 +1,59 @@
+package drivertest
+
+import "github.com/fencepost-gpu/fencepost/cuda/driver"
+
+// StreamCreate returns a fresh handle.
+func (d *Null) StreamCreate() (driver.Stream, error) { return driver.Stream(d.take(1)), nil }
+
+// StreamDestroy does nothing.
+func (d *Null) StreamDestroy(driver.Stream) error { return nil }
+
+// StreamQuery reports that all work is done.
+func (d *Null) StreamQuery(driver.Stream) (bool, error) { return true, nil }
+
+// StreamSynchronize does nothing.
+func (d *Null) StreamSynchronize(driver.Stream) error { return nil }
+
+// StreamWait does nothing.
+func (d *Null) StreamWait(driver.Stream, driver.Event) error { return nil }
+
+// EventCreate returns a fresh handle.
+func (d *Null) EventCreate() (driver.Event, error) { return driver.Event(d.take(1)), nil }
+
+// EventDestroy does nothing.
+func (d *Null) EventDestroy(driver.Event) error { return nil }
+
+// EventRecord does nothing.
+func (d *Null) EventRecord(driver.Event, driver.Stream) error { return nil }
+
+// EventQuery reports that the event is done.
+func (d *Null) EventQuery(driver.Event) (bool, error) { return true, nil }
+
+// EventSynchronize does nothing.
+func (d *Null) EventSynchronize(driver.Event) error { return nil }
+
+// ModuleLoad returns a fresh handle for any image.
+func (d *Null) ModuleLoad(driver.Image) (driver.Module, error) { return driver.Module(d.take(1)), nil }
+
+// ModuleUnload does nothing.
+func (d *Null) ModuleUnload(driver.Module) error { return nil }
+
+// ModuleFunction returns a fresh handle for any name.
+func (d *Null) ModuleFunction(driver.Module, string) (driver.Function, error) {
+	return driver.Function(d.take(1)), nil
+}
+
+// Launch does nothing.
+func (d *Null) Launch(*driver.Launch) error { return nil }
+
+// PoolCreate returns a fresh handle.
+func (d *Null) PoolCreate(driver.PoolConfig) (driver.Pool, error) { return driver.Pool(d.take(1)), nil }
+
+// PoolDestroy does nothing.
+func (d *Null) PoolDestroy(driver.Pool) error { return nil }
+
+// PoolStats reports an empty pool.
+func (d *Null) PoolStats(driver.Pool) (driver.PoolStats, error) { return driver.PoolStats{}, nil }
+
+// PoolTrim does nothing.
+func (d *Null) PoolTrim(driver.Pool, uint64) error { return nil }

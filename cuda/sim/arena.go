@@ -1,0 +1,122 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Fabricated address spaces: fixed, so that a run can be repeated, and far
+// from each other and from zero, so that a wild address is told at once.
+const (
+	deviceBase uint64 = 0x7000_0000_0000
+	hostBase   uint64 = 0x6000_0000_0000
+)
+
+// vaFactor is how much more address space than memory an arena has, so that
+// holes between mapped granules do not look like lack of memory.
+const vaFactor = 2
+
+// unit is the alignment in bytes of every address that is handed out.
+const unit uint64 = 256
+
+// arena is one address space with its bytes. The bytes lie outside Go's heap:
+// the race detector must judge host state alone, since unfenced accesses to
+// device bytes are what the oracle is there for.
+type arena struct {
+	base, limit uint64
+	mem         []byte
+	region      []byte // mem and, behind it, the words of starts
+	// starts has a member per 256 bytes at which a node begins.
+	starts *bitset
+	// mapped has a bit per granule. It is read without a lock by accesses.
+	mapped []atomic.Uint64
+}
+
+func newArena(base, capacity uint64) (*arena, error) {
+	span := capacity * vaFactor
+	indexWords := (span/unit + 63) / 64
+	region, err := unix.Mmap(-1, 0, int(span+indexWords*8), unix.PROT_READ|unix.PROT_WRITE, mapFlags)
+	if err != nil {
+		return nil, fmt.Errorf("sim: cannot reserve %d bytes of address space: %w; lower Config.Bytes or raise the process's address space limit", span, err)
+	}
+	index := unsafe.Slice((*uint64)(unsafe.Pointer(&region[span])), indexWords)
+	return &arena{
+		base: base, limit: base + span, mem: region[:span:span], region: region,
+		starts: newBitset(index),
+		mapped: make([]atomic.Uint64, (span/Granule+63)/64),
+	}, nil
+}
+
+func (a *arena) close() error { return unix.Munmap(a.region) }
+
+func (a *arena) granules() int { return int((a.limit - a.base) / Granule) }
+
+// contains reports whether [ptr, ptr+n) lies inside the address space.
+func (a *arena) contains(ptr, n uint64) bool {
+	return ptr >= a.base && ptr <= a.limit && n <= a.limit-ptr
+}
+
+// isMapped reports whether all of [ptr, ptr+n) is backed by memory.
+func (a *arena) isMapped(ptr, n uint64) bool {
+	if n == 0 || !a.contains(ptr, n) {
+		return false
+	}
+	first, last := (ptr-a.base)/Granule, (ptr+n-1-a.base)/Granule
+	for first <= last {
+		shift := first % 64
+		want := uint64(math.MaxUint64) << shift
+		if span := last - first + 1; shift+span < 64 {
+			want &= 1<<(shift+span) - 1
+		}
+		if a.mapped[first/64].Load()&want != want {
+			return false
+		}
+		first += 64 - shift
+	}
+	return true
+}
+
+// bytes is the memory at [ptr, ptr+n), which the caller has checked.
+func (a *arena) bytes(ptr, n uint64) []byte {
+	off := ptr - a.base
+	return a.mem[off : off+n : off+n]
+}
+
+func (a *arena) setMapped(ptr, n uint64) {
+	for g := (ptr - a.base) / Granule; g < (ptr+n-a.base)/Granule; g++ {
+		a.mapped[g/64].Or(1 << (g % 64))
+	}
+}
+
+// unmap takes granules away and gives their pages back to the machine.
+func (a *arena) unmap(ptr, n uint64) {
+	for g := (ptr - a.base) / Granule; g < (ptr+n-a.base)/Granule; g++ {
+		a.mapped[g/64].And(^(uint64(1) << (g % 64)))
+	}
+	// A failure only keeps the pages resident; the addresses are gone anyway.
+	_ = unix.Madvise(a.bytes(ptr, n), unix.MADV_DONTNEED)
+}
+
+// findGranules returns the lowest run of n unmapped granules.
+func (a *arena) findGranules(n int) (ptr uint64, ok bool) {
+	run, total := 0, a.granules()
+	for g := 0; g < total; g++ {
+		word := a.mapped[g/64].Load()
+		if g%64 == 0 && word == math.MaxUint64 {
+			run, g = 0, g+63
+			continue
+		}
+		if word>>(g%64)&1 == 1 {
+			run = 0
+			continue
+		}
+		if run++; run == n {
+			return a.base + uint64(g-n+1)*Granule, true
+		}
+	}
+	return 0, false
+}

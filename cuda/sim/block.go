@@ -1,0 +1,93 @@
+package sim
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// block is one life of a stretch of memory, with the oracle's shadow of it.
+// An operation keeps the block that its address meant when it was enqueued, so
+// a later block at the same address is never mistaken for it.
+type block struct {
+	ptr, bytes uint64
+	stream     driver.Stream // of the allocation
+	slot       int           // of the allocation's operation
+	seq        uint64
+
+	mu     sync.Mutex
+	freed  bool // a free is queued: free is its clock
+	free   stamp
+	freeBy driver.Stream
+	writes []access
+	reads  []access
+}
+
+// access is one access that no later one covers.
+type access struct {
+	low, high uint64
+	op        string
+	stream    driver.Stream
+	slot      int
+	seq       uint64
+}
+
+func (b *block) end() uint64 { return b.ptr + b.bytes }
+
+func (b *block) String() string {
+	return fmt.Sprintf("block %#x (%d bytes, allocated on stream %#x)", b.ptr, b.bytes, uint64(b.stream))
+}
+
+// party describes one side of a finding.
+func (a access) party(kind core.Access) Party {
+	return Party{Op: a.op, Stream: a.stream, Access: kind, Ptr: a.low, Bytes: a.high - a.low}
+}
+
+// history remembers freed blocks: the newest, so that a touch of memory that no
+// block holds can name whose it was, and all since the oldest indirect launch
+// that has not run, because that one may lawfully touch any of them.
+type history struct {
+	blocks   []*block
+	indirect atomic.Int64 // launches queued
+}
+
+const (
+	historyKept = 256
+	historyMax  = 2 * historyKept
+)
+
+func (h *history) add(b *block) {
+	if len(h.blocks) >= historyMax && h.indirect.Load() == 0 {
+		n := copy(h.blocks, h.blocks[len(h.blocks)-historyKept:])
+		clear(h.blocks[n:])
+		h.blocks = h.blocks[:n]
+	}
+	h.blocks = append(h.blocks, b)
+}
+
+// last returns the newest freed block that held addr and that fits, nil if
+// there is none.
+func (h *history) last(addr uint64, fits func(*block) bool) *block {
+	for i := len(h.blocks) - 1; i >= 0; i-- {
+		if b := h.blocks[i]; addr >= b.ptr && addr < b.end() && fits(b) {
+			return b
+		}
+	}
+	return nil
+}
+
+func anyBlock(*block) bool { return true }
+
+// aliveFor reports whether the operation may mean b: it is ordered after the
+// allocation and not after the free.
+func (b *block) aliveFor(o *op) bool {
+	if !o.now.after(b.slot, b.seq) {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.freed || !o.now.after(b.free.slot, b.free.seq)
+}

@@ -1,0 +1,61 @@
+package sim
+
+// Books are the device's own accounts, for tests that prove that nothing
+// leaks. Sizes are bytes as asked for, but Reserved.
+type Books struct {
+	// LiveBlocks and LiveBytes are device memory allocated and not freed,
+	// whatever way it was allocated.
+	LiveBlocks, LiveBytes uint64
+	// HostBlocks and HostBytes are the same of HostAlloc.
+	HostBlocks, HostBytes uint64
+	// PendingFrees and PendingBytes are frees that are queued and that the
+	// device has not passed.
+	PendingFrees, PendingBytes uint64
+	// Reserved is what all pools hold of the device's memory.
+	Reserved uint64
+	// QueuedOps are operations that wait or run.
+	QueuedOps uint64
+	// Streams, Events, Pools and Modules exist; stream 0 and the default
+	// pool are not counted.
+	Streams, Events, Pools, Modules int
+}
+
+// Books reads the accounts. In a seeded schedule nothing runs for it.
+func (d *Device) Books() Books {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := Books{Streams: d.streams.live, Events: d.events.live, Pools: d.pools.live, Modules: d.modules.live}
+	for _, s := range d.slots.owners {
+		s.count(&b)
+	}
+	b.LiveBlocks, b.LiveBytes = d.memory.countLive()
+	b.HostBlocks, b.HostBytes = d.host.countLive()
+	d.memory.Lock()
+	defer d.memory.Unlock()
+	b.Reserved = d.memory.reserved
+	return b
+}
+
+// count adds what is queued on s.
+func (s *stream) count(b *Books) {
+	s.frees.prune(s.done.Load())
+	for _, f := range s.frees.list[s.frees.head:] {
+		b.PendingFrees++
+		b.PendingBytes += f.bytes
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.QueuedOps += uint64(s.queue.n)
+}
+
+func (h *heap) countLive() (blocks, bytes uint64) {
+	h.Lock()
+	defer h.Unlock()
+	for _, n := range h.nodes {
+		if !n.free {
+			blocks++
+			bytes += n.blk.bytes
+		}
+	}
+	return blocks, bytes
+}

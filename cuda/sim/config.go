@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// DefaultBytes is the capacity of a device whose Config names none: 16 GiB.
+const DefaultBytes uint64 = 16 << 30
+
+// Granule is the unit in bytes in which pools hold the device's memory.
+const Granule uint64 = 2 << 20
+
+// maxBytes keeps the addresses of device and host memory apart.
+const maxBytes uint64 = 4 << 40
+
+// Schedule says who decides when a queued operation runs. The zero value is
+// free-running.
+type Schedule struct {
+	seeded bool
+	seed   uint64
+}
+
+// FreeRunning runs every stream on a goroutine of its own.
+func FreeRunning() Schedule { return Schedule{} }
+
+// Seeded runs operations inside driver calls, in an order drawn from seed. It
+// starts no goroutine; see the package comment.
+func Seeded(seed uint64) Schedule { return Schedule{seeded: true, seed: seed} }
+
+// String names the schedule, with its seed.
+func (s Schedule) String() string {
+	if s.seeded {
+		return fmt.Sprintf("seeded(%d)", s.seed)
+	}
+	return "free-running"
+}
+
+// Config describes a device to simulate. The zero value is usable.
+type Config struct {
+	// Ordinal is the device's number, from 0 and below core.MaxOrdinals.
+	Ordinal int
+	// Bytes is the capacity, a multiple of [Granule]; 0 means
+	// [DefaultBytes]. Memory of the machine is used only where the program
+	// touches the device's.
+	Bytes uint64
+	// Name is the device's name; empty means "Fencepost simulated GPU".
+	Name string
+	// Schedule is free-running unless said otherwise.
+	Schedule Schedule
+	// OnFinding, if not nil, is called for each new finding, on the
+	// goroutine that found it. It must not call the device.
+	OnFinding func(Finding)
+}
+
+// normalize checks c and fills in its defaults.
+func (c Config) normalize() (Config, error) {
+	if c.Bytes == 0 {
+		c.Bytes = DefaultBytes
+	}
+	if c.Name == "" {
+		c.Name = "Fencepost simulated GPU"
+	}
+	if c.Ordinal < 0 || c.Ordinal >= core.MaxOrdinals {
+		return c, configError("Ordinal", fmt.Sprintf("%d is outside 0..%d", c.Ordinal, core.MaxOrdinals-1))
+	}
+	if c.Bytes%Granule != 0 {
+		return c, configError("Bytes", fmt.Sprintf("%d is not a multiple of %d: round it up to %d", c.Bytes, Granule, roundUp(c.Bytes, Granule)))
+	}
+	if c.Bytes > maxBytes || c.Bytes > math.MaxInt/vaFactor {
+		return c, configError("Bytes", fmt.Sprintf("%d is more than a simulated device can have (%d)", c.Bytes, maxBytes))
+	}
+	return c, nil
+}
+
+func configError(field, reason string) error {
+	return &core.InvalidRequestError{Op: "sim.Open", Field: field, Reason: reason}
+}
+
+// roundUp rounds n up to a multiple of unit, a power of two.
+func roundUp(n, unit uint64) uint64 { return (n + unit - 1) &^ (unit - 1) }

@@ -1,0 +1,168 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// Device is a simulated GPU. All methods are safe for concurrent use.
+//
+// Locks are taken in this order: device, heap, stream, block, findings.
+type Device struct {
+	config Config
+	memory *heap // of the device
+	host   *heap // page-locked memory of the machine
+	direct *pool // what MemAlloc takes from
+	pinned *pool // what HostAlloc takes from
+	calls  [methodCount]counter
+	found  findings
+	faults faults
+
+	// lost is the code of the error that took the context, or 0. dead is
+	// closed when it is set and at Close: nothing waits any longer then.
+	lost    atomic.Int64
+	dead    chan struct{}
+	die     sync.Once
+	closed  atomic.Bool
+	workers sync.WaitGroup
+
+	mu        sync.Mutex
+	streams   table[stream]
+	events    table[event]
+	pools     table[pool]
+	modules   table[module]
+	functions table[Kernel]
+	images    map[string]*module
+	slots     slots
+	hostClock vec
+	hostEpoch uint64 // changes when hostClock does
+	chooser   *rand.Rand
+	stalled   *sync.Cond // seeded: a synchronisation that found nothing to run
+}
+
+var _ driver.Driver = (*Device)(nil)
+
+// Open makes a device. It reserves address space and no memory. The device
+// must be closed.
+func Open(c Config) (*Device, error) {
+	c, err := c.normalize()
+	if err != nil {
+		return nil, err
+	}
+	gpu, err := newArena(deviceBase, c.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	pinned, err := newArena(hostBase, c.Bytes)
+	if err != nil {
+		_ = gpu.close()
+		return nil, err
+	}
+	d := &Device{
+		config: c, memory: newHeap(gpu, c.Bytes), host: newHeap(pinned, c.Bytes),
+		dead: make(chan struct{}), images: make(map[string]*module),
+	}
+	d.stalled = sync.NewCond(&d.mu)
+	if c.Schedule.seeded {
+		d.chooser = rand.New(rand.NewPCG(c.Schedule.seed, 0x5eed))
+	}
+	d.direct = d.memory.newPool(driver.PoolConfig{})
+	d.pinned = d.host.newPool(driver.PoolConfig{})
+	// The zero handles are the default pool and the legacy default stream.
+	d.pools.putZero(d.memory.newPool(driver.PoolConfig{}))
+	d.streams.putZero(d.newStream())
+	return d, d.RegisterModule(driver.GuardImage, guardKernels()...)
+}
+
+// Ordinal is the device's number.
+func (d *Device) Ordinal() int { return d.config.Ordinal }
+
+// Properties describes the device: the configured name and capacity, and the
+// compute capability of no real device.
+func (d *Device) Properties() (driver.Properties, error) {
+	if err := d.enter(mProperties); err != nil {
+		return driver.Properties{}, err
+	}
+	return driver.Properties{Name: d.config.Name, Multiprocessors: 1, TotalBytes: d.config.Bytes, MemoryPools: true}, nil
+}
+
+// MemInfo returns the bytes that no pool holds, and the capacity.
+func (d *Device) MemInfo() (free, total uint64, err error) {
+	if err := d.enter(mMemInfo); err != nil {
+		return 0, 0, err
+	}
+	d.memory.Lock()
+	defer d.memory.Unlock()
+	return d.config.Bytes - d.memory.reserved, d.config.Bytes, nil
+}
+
+// Close waits for the operations that are running, discards those that are
+// not, ends all goroutines and unmaps the memory, that of HostAlloc too: its
+// slices must not be touched afterwards. A second Close does nothing.
+func (d *Device) Close() error {
+	d.calls[mClose].n.Add(1)
+	d.mu.Lock()
+	if d.closed.Swap(true) {
+		d.mu.Unlock()
+		return nil
+	}
+	d.mu.Unlock()
+	d.kill()
+	d.workers.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.memory.Lock()
+	defer d.memory.Unlock()
+	d.host.Lock()
+	defer d.host.Unlock()
+	err := d.memory.arena.close()
+	if hostErr := d.host.arena.close(); err == nil {
+		err = hostErr
+	}
+	return err
+}
+
+// fail takes the context with a sticky error; the first one stays.
+func (d *Device) fail(code int) { d.lost.CompareAndSwap(0, int64(code)) }
+
+// kill wakes everything that waits, once the context is lost or closed.
+func (d *Device) kill() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.killLocked()
+}
+
+func (d *Device) killLocked() {
+	d.die.Do(func() { close(d.dead) })
+	d.stalled.Broadcast()
+	for _, s := range d.slots.owners {
+		s.wake()
+	}
+}
+
+// isDead reports whether work is to be discarded.
+func (d *Device) isDead() bool { return d.lost.Load() != 0 || d.closed.Load() }
+
+// state is the error that every call of m returns from now on, or nil.
+func (d *Device) state(m method) error {
+	if d.closed.Load() {
+		return withDetail(driver.NewError(m.entry(), driver.Deinitialized), "the simulated device was closed")
+	}
+	if code := d.lost.Load(); code != 0 {
+		return withDetail(driver.NewError(m.entry(), int(code)), "the context was lost before; open a new device")
+	}
+	return nil
+}
+
+func withDetail(err *core.DriverError, detail string) error {
+	err.Detail = detail
+	return err
+}
+
+func fault(m method, code int, detail string) error {
+	return withDetail(driver.NewError(m.entry(), code), detail)
+}

@@ -1,0 +1,210 @@
+package sim
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+func TestOpenChecksItsConfig(t *testing.T) {
+	for _, c := range []Config{{Ordinal: -1}, {Ordinal: core.MaxOrdinals}, {Bytes: 1000}, {Bytes: 1 << 60}} {
+		if d, err := Open(c); !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("%+v: got %v, %v", c, d, err)
+		}
+	}
+}
+
+// residentBytes is what the process has of the machine's memory.
+func residentBytes(t *testing.T) uint64 {
+	stat, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Skip("no /proc here")
+	}
+	pages, err := strconv.ParseUint(string(bytes.Fields(stat)[1]), 10, 64)
+	must(t, err)
+	return pages * uint64(os.Getpagesize())
+}
+
+func TestUntouchedMemoryCostsNothing(t *testing.T) {
+	d, err := Open(Config{})
+	must(t, err)
+	defer func() { must(t, d.Close()) }()
+	before := residentBytes(t)
+	p := newProgram(t, d)
+	s := p.stream()
+	ptr := p.alloc(15<<30, s)
+	must(t, d.MemsetAsync(ptr+14<<30, 1, 4096, s))
+	must(t, d.StreamSynchronize(s))
+	if grown := int64(residentBytes(t)) - int64(before); grown > 64<<20 {
+		t.Errorf("15 GiB hardly touched took %d bytes", grown)
+	}
+}
+
+func TestStickyErrors(t *testing.T) {
+	underEach(t, func(t *testing.T, d *Device) {
+		p := newProgram(t, d)
+		s := p.stream()
+		d.StickyAt(2, driver.ECCUncorrectable)
+		must(t, d.StreamSynchronize(s))
+		wantCode(t, d.StreamSynchronize(s), driver.ECCUncorrectable)
+		wantLost(t, d, s, driver.ECCUncorrectable)
+	})
+	underEach(t, func(t *testing.T, d *Device) {
+		s := newProgram(t, d).stream()
+		d.LoseContext(driver.LaunchTimeout)
+		wantLost(t, d, s, driver.LaunchTimeout)
+	})
+}
+
+func wantCode(t testing.TB, err error, code int) {
+	t.Helper()
+	var e *core.DriverError
+	if !errors.As(err, &e) || e.Code != code {
+		t.Errorf("got %v, want code %d", err, code)
+	}
+}
+
+// wantLost requires that every call fails with the code, and Close does not.
+func wantLost(t *testing.T, d *Device, s driver.Stream, code int) {
+	t.Helper()
+	_, err := d.MemAllocAsync(64, 0, s)
+	wantCode(t, err, code)
+	wantCode(t, d.Synchronize(), code)
+	wantCode(t, d.StreamSynchronize(s), code)
+	wantCode(t, d.StreamDestroy(s), code)
+	_, err = d.StreamQuery(s)
+	wantCode(t, err, code)
+	if !errors.Is(err, core.ErrSticky) {
+		t.Errorf("%v is not sticky", err)
+	}
+	must(t, d.Close())
+	_, err = d.EventCreate()
+	wantCode(t, err, driver.Deinitialized)
+}
+
+func TestIllegalAddressTakesTheContext(t *testing.T) {
+	underEach(t, func(t *testing.T, d *Device) {
+		p := newProgram(t, d)
+		s := p.stream()
+		p.launch("wild", 0xdead0000, 1, s)
+		wantCode(t, d.StreamSynchronize(s), driver.IllegalAddress)
+		if f := d.Findings(); len(f) != 1 || f[0].Kind != IllegalAddress || f[0].First.Op != "wild" {
+			t.Errorf("findings: %v", f)
+		}
+		wantLost(t, d, s, driver.IllegalAddress)
+	})
+}
+
+func TestKernelPanicIsAFailedLaunch(t *testing.T) {
+	underEach(t, func(t *testing.T, d *Device) {
+		p := newProgram(t, d)
+		s := p.stream()
+		p.launch("panic", 0, 0, s)
+		wantCode(t, d.Synchronize(), driver.LaunchFailed)
+		if f := d.Findings(); len(f) != 1 || f[0].Kind != KernelPanic || !bytes.Contains([]byte(f[0].Text), []byte("out of ideas")) {
+			t.Errorf("findings: %v", f)
+		}
+		wantLost(t, d, s, driver.LaunchFailed)
+	})
+}
+
+func TestBadArgumentsAreRefused(t *testing.T) {
+	d := open(t, FreeRunning())
+	p := newProgram(t, d)
+	f, err := d.ModuleFunction(p.module, "read")
+	must(t, err)
+	wantCode(t, d.Launch(&driver.Launch{Function: f, Args: []driver.Arg{driver.U32(1)}}), driver.InvalidValue)
+	must(t, d.ModuleUnload(p.module))
+	wantCode(t, d.Launch(&driver.Launch{Function: f}), driver.InvalidHandle)
+	_, err = d.ModuleLoad(driver.Image{Name: "unknown"})
+	wantCode(t, err, driver.InvalidImage)
+}
+
+func TestHandlesAreNeverConfused(t *testing.T) {
+	underEach(t, func(t *testing.T, d *Device) {
+		p := newProgram(t, d)
+		s, e := p.stream(), p.event()
+		must(t, d.StreamDestroy(s))
+		must(t, d.EventDestroy(e))
+		live, fresh := p.stream(), p.event()
+		if live == s || fresh == e {
+			t.Fatal("a handle was given out twice")
+		}
+		wantCode(t, d.StreamSynchronize(s), driver.InvalidHandle)
+		wantCode(t, d.MemsetAsync(0, 0, 0, s), driver.InvalidHandle)
+		wantCode(t, d.EventRecord(e, live), driver.InvalidHandle)
+		wantCode(t, d.EventDestroy(e), driver.InvalidHandle)
+		_, err := d.MemAllocAsync(64, 12345, live)
+		wantCode(t, err, driver.InvalidHandle)
+		wantCode(t, d.StreamDestroy(0), driver.InvalidHandle)
+	})
+}
+
+func TestTypedSlices(t *testing.T) {
+	underEach(t, func(t *testing.T, d *Device) {
+		p := newProgram(t, d)
+		s := p.stream()
+		ptr := p.alloc(400, s)
+		must(t, d.MemsetAsync(ptr, 1, 400, s))
+		p.launch("double", ptr, 400, s)
+		got := make([]byte, 400)
+		must(t, d.CopyToHostAsync(got, ptr, s))
+		must(t, d.StreamSynchronize(s))
+		if slices.Max(got) != 2 || slices.Min(got) != 2 {
+			t.Errorf("got %v, want all 2", got)
+		}
+		p.wantClean()
+	})
+}
+
+// Close ends goroutines that wait for what will not come.
+func TestCloseDiscardsWhatIsQueued(t *testing.T) {
+	underEach(t, func(t *testing.T, d *Device) {
+		p := newProgram(t, d)
+		a, b := p.stream(), p.stream()
+		p.hold(a)
+		ptr := p.alloc(64, a)
+		p.order(a, b)
+		p.launch("write", ptr, 64, b)
+		must(t, d.SlowStream(0, time.Hour))
+		must(t, d.MemsetAsync(ptr, 0, 64, 0))
+		must(t, d.Close())
+		must(t, d.Close())
+		wantCode(t, d.Synchronize(), driver.Deinitialized)
+	})
+}
+
+func TestBooks(t *testing.T) {
+	underEach(t, func(t *testing.T, d *Device) {
+		p := newProgram(t, d)
+		s, e := p.stream(), p.event()
+		m, err := d.HostAlloc(100)
+		must(t, err)
+		a := p.alloc(1000, s)
+		release := p.hold(s)
+		b := p.alloc(50, s)
+		p.free(a, s)
+		got := d.Books()
+		want := Books{LiveBlocks: 1, LiveBytes: 50, HostBlocks: 1, HostBytes: 100, PendingFrees: 1, PendingBytes: 1000,
+			Reserved: Granule, QueuedOps: got.QueuedOps, Streams: 1, Events: 1, Modules: 1}
+		if got != want || got.QueuedOps == 0 {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+		release()
+		p.free(b, s)
+		must(t, d.EventDestroy(e))
+		must(t, d.HostFree(m))
+		must(t, d.StreamDestroy(s))
+		must(t, d.ModuleUnload(p.module))
+		if got := d.Books(); got != (Books{}) {
+			t.Errorf("something is left: %+v", got)
+		}
+	})
+}

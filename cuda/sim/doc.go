@@ -1,0 +1,44 @@
+// Package sim is a CUDA device in pure Go: the embedded default where no GPU
+// is at hand, and the bench on which stream-ordered programs are proven. A
+// [Device] is a [driver.Driver] whose memory holds real bytes, whose streams
+// are real queues and whose kernels are Go functions.
+//
+// # What it keeps of CUDA
+//
+// Streams run their operations in order and know nothing of each other except
+// through events. A wait or query of an event uses the record that is current
+// at the call; an event never recorded is complete; recording again moves no
+// earlier wait; destroying an event or a stream leaves queued work valid.
+// Stream 0 is an ordinary stream here, without the legacy stream's implicit
+// order: streams of StreamCreate are non-blocking ones, so none would see it.
+//
+// Pools reuse addresses as eagerly as stream order allows, newest free first,
+// so that a missing fence shows: memory freed on a stream is taken again at
+// once by that stream, and by another as soon as that one is ordered after the
+// free, or the free has been executed. Memory is never zeroed. Each pool
+// search is bounded (the newest 64 of a size class), and memory that is
+// pending on unordered streams is not waited for: the request gets
+// CUDA_ERROR_OUT_OF_MEMORY. The device maps memory in granules of 2 MiB.
+//
+// # Two clocks
+//
+// Free-running (the default): a stream with work has one goroutine, which
+// ends when the queue is empty. Frees, allocations and event records behind
+// which nothing is queued complete at once.
+//
+// Seeded ([Seeded]): no goroutines. Any operation whose predecessors are done
+// may run next, and a generator seeded by the caller picks it. Calls make a
+// few random steps of progress, synchronising calls as many as they need, so
+// polling always ends. The same seed with the same calls from one goroutine
+// gives the same schedule.
+//
+// # The oracle
+//
+// Vector clocks follow every call: stream order, the event records that waits
+// join, and what the host has learned from successful queries and
+// synchronisations (the host is one clock for all goroutines: what one has
+// seen done is done). Whatever the schedule happened to be, [Device.Findings]
+// reports accesses that no order forbids to collide, and blocks touched
+// outside their life. The oracle judges the bytes that an operation really
+// touched; a kernel that touches more than it declares is a finding too.
+package sim

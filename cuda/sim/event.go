@@ -1,0 +1,128 @@
+package sim
+
+import (
+	"strconv"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// event holds its current record.
+type event struct {
+	current record
+	clock   stamp
+}
+
+func hex(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }
+
+func badEvent(m method, e driver.Event) error {
+	return fault(m, driver.InvalidHandle, "event "+hex(uint64(e))+" does not exist (any longer)")
+}
+
+// EventCreate makes an event. It does not block.
+func (d *Device) EventCreate() (driver.Event, error) {
+	if err := d.enter(mEventCreate); err != nil {
+		return 0, err
+	}
+	if err := d.lock(mEventCreate); err != nil {
+		return 0, err
+	}
+	defer d.mu.Unlock()
+	return driver.Event(d.events.put(&event{current: completed, clock: stamp{slot: hostSlot}})), nil
+}
+
+// EventDestroy gives the handle back and does not block.
+func (d *Device) EventDestroy(h driver.Event) error {
+	if err := d.enter(mEventDestroy); err != nil {
+		return err
+	}
+	if err := d.lock(mEventDestroy); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	if d.events.take(uint64(h)) == nil {
+		return badEvent(mEventDestroy, h)
+	}
+	return nil
+}
+
+// EventRecord records the work of s so far in h. It does not block.
+func (d *Device) EventRecord(h driver.Event, s driver.Stream) error {
+	st, err := d.lockStream(mEventRecord, s)
+	if err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	e := d.events.get(uint64(h))
+	if e == nil {
+		return badEvent(mEventRecord, h)
+	}
+	d.mark(st)
+	e.current = record{s: st, seq: st.seq, gate: d.faults.gateForRecord()}
+	e.clock = st.now()
+	return nil
+}
+
+// StreamWait makes later work of s wait for the current record of h. It does
+// not block.
+func (d *Device) StreamWait(s driver.Stream, h driver.Event) error {
+	st, err := d.lockStream(mStreamWait, s)
+	if err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	e := d.events.get(uint64(h))
+	if e == nil {
+		return badEvent(mStreamWait, h)
+	}
+	if d.faults.dropsWait() {
+		return nil
+	}
+	st.join(e.clock)
+	if d.chooser == nil && e.current.done() {
+		return nil
+	}
+	o := newOp(opWait, "wait")
+	o.waitFor = e.current
+	d.push(st, o)
+	return nil
+}
+
+// EventQuery reports whether the current record of h is done. It does not
+// block.
+func (d *Device) EventQuery(h driver.Event) (done bool, err error) {
+	if err := d.enter(mEventQuery); err != nil {
+		return false, err
+	}
+	if err := d.lock(mEventQuery); err != nil {
+		return false, err
+	}
+	defer d.mu.Unlock()
+	e := d.events.get(uint64(h))
+	if e == nil {
+		return false, badEvent(mEventQuery, h)
+	}
+	if !e.current.done() {
+		return false, nil
+	}
+	d.learn(e.clock)
+	return true, nil
+}
+
+// EventSynchronize blocks until the current record of h is done.
+func (d *Device) EventSynchronize(h driver.Event) error {
+	if err := d.enter(mEventSynchronize); err != nil {
+		return err
+	}
+	if err := d.lock(mEventSynchronize); err != nil {
+		return err
+	}
+	e := d.events.get(uint64(h))
+	if e == nil {
+		d.mu.Unlock()
+		return badEvent(mEventSynchronize, h)
+	}
+	current, clock := e.current, e.clock
+	d.mu.Unlock()
+	d.finish(current)
+	return d.synchronized(mEventSynchronize, clock)
+}

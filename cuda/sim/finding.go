@@ -1,0 +1,163 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// Kind is what the oracle found.
+type Kind string
+
+// The kinds of findings.
+const (
+	// Race: two accesses to the same bytes, one of them a write, with no
+	// order between them.
+	Race Kind = "race"
+	// UseBeforeAlloc: an access or a free that is not ordered after the
+	// allocation.
+	UseBeforeAlloc Kind = "use-before-alloc"
+	// UseAfterFree: an access enqueued when the block's free had been.
+	UseAfterFree Kind = "use-after-free"
+	// FreeRace: a free that is not ordered after an access.
+	FreeRace Kind = "free-race"
+	// Undeclared: a kernel touched what its launch did not declare.
+	Undeclared Kind = "undeclared"
+	// OutOfBounds: an access to mapped memory outside every block that the
+	// oracle remembers.
+	OutOfBounds Kind = "out-of-bounds"
+	// IllegalAddress: an access to memory that is not mapped. The context is
+	// lost with CUDA_ERROR_ILLEGAL_ADDRESS.
+	IllegalAddress Kind = "illegal-address"
+	// KernelPanic: a kernel panicked. The context is lost with
+	// CUDA_ERROR_LAUNCH_FAILED.
+	KernelPanic Kind = "kernel-panic"
+)
+
+// Party is one operation of a finding.
+type Party struct {
+	// Op is the kernel's name, or "memset", "copy to device", "copy to
+	// host", "copy on device", "alloc", "free".
+	Op     string
+	Stream driver.Stream
+	// Access is what it did; zero for an allocation or a free.
+	Access core.Access
+	// Ptr and Bytes are the range that it touched.
+	Ptr, Bytes uint64
+}
+
+// String describes the operation.
+func (p Party) String() string {
+	if p.Access == 0 {
+		return fmt.Sprintf("%s on stream %#x", p.Op, uint64(p.Stream))
+	}
+	return fmt.Sprintf("%s (%s of %#x+%d) on stream %#x", p.Op, p.Access, p.Ptr, p.Bytes, uint64(p.Stream))
+}
+
+// Finding is one thing that the oracle found. Findings that differ only in
+// the ranges of their parties are counted as one.
+type Finding struct {
+	Kind Kind
+	// First is the offender; Other is what it collides with, zero if there
+	// is no such operation.
+	First, Other Party
+	// BlockPtr and BlockBytes are the block's, zero if there is none.
+	BlockPtr, BlockBytes uint64
+	// Count is how often it happened.
+	Count uint64
+	// Text says it in one line.
+	Text string
+}
+
+// String returns the text.
+func (f Finding) String() string { return f.Text }
+
+// maxFindings bounds the findings kept; all are counted.
+const maxFindings = 1000
+
+// findingKey tells findings apart.
+type findingKey struct {
+	kind          Kind
+	blk           *block
+	op, otherOp   string
+	stream, other driver.Stream
+	text          string
+}
+
+type findings struct {
+	mu    sync.Mutex
+	list  []Finding
+	index map[findingKey]int
+	total uint64
+}
+
+// Findings returns the first 1000 different findings since Open or the last
+// ResetFindings. It may be called at any time, also after Close.
+func (d *Device) Findings() []Finding {
+	d.found.mu.Lock()
+	defer d.found.mu.Unlock()
+	return slices.Clone(d.found.list)
+}
+
+// FindingCount returns how many findings there were, repeated ones included.
+func (d *Device) FindingCount() uint64 {
+	d.found.mu.Lock()
+	defer d.found.mu.Unlock()
+	return d.found.total
+}
+
+// ResetFindings forgets the findings so far.
+func (d *Device) ResetFindings() {
+	d.found.mu.Lock()
+	defer d.found.mu.Unlock()
+	d.found.list, d.found.index, d.found.total = nil, nil, 0
+}
+
+// report files a finding about a block (nil if there is none).
+func (d *Device) report(kind Kind, b *block, first, other Party) {
+	f := Finding{Kind: kind, First: first, Other: other}
+	f.Text = fmt.Sprintf("%s: %s", kind, first)
+	switch {
+	case kind == UseAfterFree:
+		f.Text += fmt.Sprintf(" was enqueued after %s", other)
+	case other.Op != "":
+		f.Text += fmt.Sprintf(" is not ordered after or before %s", other)
+	}
+	if b != nil {
+		f.BlockPtr, f.BlockBytes = b.ptr, b.bytes
+		f.Text += "; " + b.String()
+	}
+	d.file(f, b, "")
+}
+
+// file counts a finding; text tells apart those that differ in nothing else.
+func (d *Device) file(f Finding, b *block, text string) {
+	key := findingKey{f.Kind, b, f.First.Op, f.Other.Op, f.First.Stream, f.Other.Stream, text}
+	if d.found.add(key, &f) && d.config.OnFinding != nil {
+		d.config.OnFinding(f)
+	}
+}
+
+// add reports whether the finding is new and kept.
+func (fs *findings) add(key findingKey, f *Finding) bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.total++
+	if i, known := fs.index[key]; known {
+		fs.list[i].Count++
+		return false
+	}
+	if len(fs.list) >= maxFindings {
+		return false
+	}
+	if fs.index == nil {
+		fs.index = make(map[findingKey]int)
+	}
+	f.Count = 1
+	fs.index[key] = len(fs.list)
+	fs.list = append(fs.list, *f)
+	return true
+}

@@ -1,0 +1,90 @@
+package sim
+
+import (
+	"encoding/binary"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// String names the kind of device, as resources print it.
+func (d *Device) String() string { return "sim" }
+
+// guardKernels are the kernels of driver.GuardImage, which every device has.
+// The table may still be on its way when they are launched, so only the run
+// knows the regions: they are Indirect.
+func guardKernels() []Kernel {
+	return []Kernel{{
+		Name: driver.GuardFillKernel, Run: runFill, Indirect: true,
+		Declare: func(a Args) []Range {
+			return []Range{Reads(a.Ptr(0), tableBytes(a.U32(1)))}
+		},
+	}, {
+		Name: driver.GuardVerifyKernel, Run: runVerify, Indirect: true,
+		Declare: func(a Args) []Range {
+			n := tableBytes(a.U32(2))
+			return []Range{Reads(a.Ptr(0), n), Writes(a.Ptr(1), n)}
+		},
+	}}
+}
+
+func tableBytes(records uint32) uint64 { return uint64(records) * driver.GuardRecord }
+
+// region is one record of a guard's table.
+type region struct{ ptr, bytes, pattern uint64 }
+
+func regionAt(table []byte, i int) region {
+	r := table[i*driver.GuardRecord:]
+	return region{binary.LittleEndian.Uint64(r), binary.LittleEndian.Uint64(r[8:]), binary.LittleEndian.Uint64(r[16:])}
+}
+
+func runFill(x *Exec) {
+	n := int(x.Args().U32(1))
+	table := x.Read(x.Args().Ptr(0), uint64(n)*driver.GuardRecord)
+	for i := range n {
+		r := regionAt(table, i)
+		fillPattern(x.Write(r.ptr, r.bytes), r.pattern)
+	}
+}
+
+// fillPattern writes the pattern once and then doubles what is there.
+func fillPattern(b []byte, pattern uint64) {
+	var word [8]byte
+	binary.LittleEndian.PutUint64(word[:], pattern)
+	for done := copy(b, word[:]); done < len(b); {
+		done += copy(b[done:], b[:done])
+	}
+}
+
+func runVerify(x *Exec) {
+	n := int(x.Args().U32(2))
+	table := x.Read(x.Args().Ptr(0), uint64(n)*driver.GuardRecord)
+	results := x.Write(x.Args().Ptr(1), uint64(n)*driver.GuardRecord)
+	for i := range n {
+		r := regionAt(table, i)
+		verifyPattern(x.Read(r.ptr, r.bytes), r.pattern, results[i*driver.GuardRecord:][:driver.GuardRecord])
+	}
+}
+
+// verifyPattern compares b with the pattern and writes the result's record.
+func verifyPattern(b []byte, pattern uint64, result []byte) {
+	clear(result)
+	first, bad := driver.GuardNoMismatch, uint64(0)
+	var word [8]byte
+	binary.LittleEndian.PutUint64(word[:], pattern)
+	for at := 0; at < len(b); at += 8 {
+		if at+8 <= len(b) && binary.LittleEndian.Uint64(b[at:]) == pattern {
+			continue
+		}
+		for i := at; i < min(at+8, len(b)); i++ {
+			if b[i] == word[i%8] {
+				continue
+			}
+			if bad++; bad == 1 {
+				first = uint64(i)
+				result[16], result[17] = word[i%8], b[i]
+			}
+		}
+	}
+	binary.LittleEndian.PutUint64(result, first)
+	binary.LittleEndian.PutUint64(result[8:], bad)
+}

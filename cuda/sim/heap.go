@@ -1,0 +1,132 @@
+package sim
+
+import "sync"
+
+// heap hands out the memory of one arena to the pools that share it. Its lock
+// is taken after the device's and before a block's.
+type heap struct {
+	sync.Mutex
+	arena    *arena
+	capacity uint64
+	reserved uint64
+	recency  uint64
+	nodes    map[uint64]*node // every node by its address
+	pools    []*pool
+	spare    *node // nodes to use again, linked by next
+	history  history
+}
+
+func newHeap(a *arena, capacity uint64) *heap {
+	return &heap{arena: a, capacity: capacity, nodes: make(map[uint64]*node)}
+}
+
+func (h *heap) addNode(p *pool, addr, size uint64) *node {
+	n := h.spare
+	if n == nil {
+		n = new(node)
+	} else {
+		h.spare = n.next
+	}
+	*n = node{addr: addr, size: size, pool: p}
+	h.nodes[addr] = n
+	h.arena.starts.set((addr - h.arena.base) / unit)
+	return n
+}
+
+func (h *heap) dropNode(n *node) {
+	delete(h.nodes, n.addr)
+	h.arena.starts.clear((n.addr - h.arena.base) / unit)
+	*n = node{next: h.spare}
+	h.spare = n
+}
+
+// nodeAt returns the node that holds addr, nil if none does.
+func (h *heap) nodeAt(addr uint64) *node {
+	if !h.arena.contains(addr, 1) {
+		return nil
+	}
+	i, ok := h.arena.starts.floor((addr - h.arena.base) / unit)
+	if !ok {
+		return nil
+	}
+	if n := h.nodes[h.arena.base+i*unit]; addr < n.end() {
+		return n
+	}
+	return nil
+}
+
+// blockAt returns the live block that holds addr, nil if none does.
+func (h *heap) blockAt(addr uint64) *block {
+	if n := h.nodeAt(addr); n != nil && !n.free && addr < n.blk.end() {
+		return n.blk
+	}
+	return nil
+}
+
+// live returns the node of the live block that begins at ptr, nil if none.
+func (h *heap) live(ptr uint64) *node {
+	if n := h.nodes[ptr]; n != nil && !n.free {
+		return n
+	}
+	return nil
+}
+
+// reserve maps granules for size bytes into p and returns them as a free
+// node, joined with neighbours that the device has passed.
+func (h *heap) reserve(p *pool, size uint64) *node {
+	size = roundUp(size, Granule)
+	if p.max != 0 && p.stats.Reserved+size > roundUp(p.max, Granule) {
+		return nil
+	}
+	if h.reserved+size > h.capacity {
+		h.releaseIdle()
+	}
+	if h.reserved+size > h.capacity {
+		return nil
+	}
+	addr, ok := h.arena.findGranules(int(size / Granule))
+	if !ok {
+		return nil
+	}
+	h.arena.setMapped(addr, size)
+	h.reserved += size
+	p.setReserved(p.stats.Reserved + size)
+	n := h.addNode(p, addr, size)
+	n.free = true
+	h.link(n)
+	p.push(n)
+	return p.mergeAround(n, nil)
+}
+
+// link finds the nodes of the same pool that touch a new one.
+func (h *heap) link(n *node) {
+	if prev := h.nodeAt(n.addr - 1); prev != nil && prev.pool == n.pool {
+		n.prev, prev.next = prev, n
+	}
+	if next := h.nodes[n.end()]; next != nil && next.pool == n.pool {
+		n.next, next.prev = next, n
+	}
+}
+
+// releaseIdle gives every granule that is free and passed by the device back.
+func (h *heap) releaseIdle() {
+	for _, p := range h.pools {
+		p.trim(0)
+	}
+}
+
+// releaseAtSync does what a synchronisation does: pools shrink to their
+// release thresholds.
+func (h *heap) releaseAtSync() {
+	kept := h.pools[:0]
+	for _, p := range h.pools {
+		if p.stats.Reserved > p.threshold {
+			p.trim(p.threshold)
+		}
+		if !p.destroyed || p.stats.Reserved > 0 {
+			kept = append(kept, p)
+		}
+	}
+	clear(h.pools[len(kept):])
+	h.pools = kept
+}

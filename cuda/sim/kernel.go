@@ -1,0 +1,154 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// Kernel is a kernel as a Go function.
+type Kernel struct {
+	// Name is what driver.ModuleFunction finds it by.
+	Name string
+	// Declare returns the ranges that a launch with these arguments may
+	// touch. It is called by Launch, on the caller's goroutine. Nil declares
+	// nothing.
+	Declare func(a Args) []Range
+	// Indirect says that the kernel finds addresses in device memory, so
+	// that Declare cannot list them. What it touches beyond Declare is then
+	// judged by order alone and is not [Undeclared].
+	Indirect bool
+	// Run is the kernel. It reaches device bytes through x alone, keeps
+	// neither x nor what it returned, and calls neither the device nor
+	// runtime.Goexit. It runs on a goroutine of the device's, or, with a
+	// seeded schedule, within a call. A panic is a failed launch: the
+	// context is lost with CUDA_ERROR_LAUNCH_FAILED and the panic is a
+	// finding.
+	Run func(x *Exec)
+}
+
+// Args are the arguments of a launch. Reading one that is missing, or as a
+// type of another size, panics; Launch then returns CUDA_ERROR_INVALID_VALUE
+// or the kernel fails.
+type Args []driver.Arg
+
+// Len is the number of arguments.
+func (a Args) Len() int { return len(a) }
+
+func (a Args) bits(i int, size uint8) uint64 {
+	if i < 0 || i >= len(a) {
+		panic(fmt.Sprintf("argument %d of %d was read: pass it in Launch.Args", i, len(a)))
+	}
+	if a[i].Size != size {
+		panic(fmt.Sprintf("argument %d has %d bytes and was read as %d", i, a[i].Size, size))
+	}
+	return a[i].Bits
+}
+
+// Ptr is argument i as a device address.
+func (a Args) Ptr(i int) uint64 { return a.bits(i, 8) }
+
+// U64 is argument i as a 64-bit unsigned number.
+func (a Args) U64(i int) uint64 { return a.bits(i, 8) }
+
+// U32 is argument i as a 32-bit unsigned number.
+func (a Args) U32(i int) uint32 { return uint32(a.bits(i, 4)) }
+
+// I32 is argument i as a 32-bit signed number.
+func (a Args) I32(i int) int32 { return int32(uint32(a.bits(i, 4))) }
+
+// F32 is argument i as a 32-bit floating-point number.
+func (a Args) F32(i int) float32 { return math.Float32frombits(uint32(a.bits(i, 4))) }
+
+// F64 is argument i as a 64-bit floating-point number.
+func (a Args) F64(i int) float64 { return math.Float64frombits(a.bits(i, 8)) }
+
+// module is device code: kernels by name, and, once loaded, the handles of
+// those that were looked up.
+type module struct {
+	kernels map[string]*Kernel
+	handles map[string]driver.Function
+}
+
+// RegisterModule makes kernels available under an image's name, as loading
+// code with driver.Image.Name does not bring any along. Registering a name
+// again replaces it for later loads.
+func (d *Device) RegisterModule(image string, kernels ...Kernel) error {
+	m := &module{kernels: make(map[string]*Kernel, len(kernels))}
+	for _, k := range kernels {
+		if k.Name == "" || k.Run == nil {
+			return configError("kernels", fmt.Sprintf("a kernel of module %q lacks a Name or a Run function", image))
+		}
+		m.kernels[k.Name] = &k
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.images[image] = m
+	return nil
+}
+
+// ModuleLoad finds the kernels registered under the image's name.
+func (d *Device) ModuleLoad(image driver.Image) (driver.Module, error) {
+	if err := d.enter(mModuleLoad); err != nil {
+		return 0, err
+	}
+	if err := d.lock(mModuleLoad); err != nil {
+		return 0, err
+	}
+	defer d.mu.Unlock()
+	m := d.images[image.Name]
+	if m == nil {
+		return 0, fault(mModuleLoad, driver.InvalidImage, fmt.Sprintf("no kernels are registered for image %q: call RegisterModule first", image.Name))
+	}
+	loaded := &module{kernels: m.kernels, handles: make(map[string]driver.Function)}
+	return driver.Module(d.modules.put(loaded)), nil
+}
+
+// ModuleUnload unloads a module; its functions are invalid afterwards.
+func (d *Device) ModuleUnload(h driver.Module) error {
+	if err := d.enter(mModuleUnload); err != nil {
+		return err
+	}
+	if err := d.lock(mModuleUnload); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	m := d.modules.take(uint64(h))
+	if m == nil {
+		return badModule(mModuleUnload, h)
+	}
+	for _, f := range m.handles {
+		d.functions.take(uint64(f))
+	}
+	return nil
+}
+
+// ModuleFunction looks a kernel up.
+func (d *Device) ModuleFunction(h driver.Module, name string) (driver.Function, error) {
+	if err := d.enter(mModuleFunction); err != nil {
+		return 0, err
+	}
+	if err := d.lock(mModuleFunction); err != nil {
+		return 0, err
+	}
+	defer d.mu.Unlock()
+	m := d.modules.get(uint64(h))
+	if m == nil {
+		return 0, badModule(mModuleFunction, h)
+	}
+	if f, known := m.handles[name]; known {
+		return f, nil
+	}
+	k := m.kernels[name]
+	if k == nil {
+		return 0, fault(mModuleFunction, driver.NotFound, fmt.Sprintf("the module has no kernel %q", name))
+	}
+	f := driver.Function(d.functions.put(k))
+	m.handles[name] = f
+	return f, nil
+}
+
+func badModule(m method, h driver.Module) error {
+	return fault(m, driver.InvalidHandle, "module "+hex(uint64(h))+" is not loaded (any longer)")
+}

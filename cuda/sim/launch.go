@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// Launch enqueues a kernel and does not block. Declare of the kernel runs on
+// the caller's goroutine.
+func (d *Device) Launch(l *driver.Launch) error {
+	if err := d.enter(mLaunch); err != nil {
+		return err
+	}
+	if err := d.lock(mLaunch); err != nil {
+		return err
+	}
+	k, err := d.kernelOf(l.Function)
+	d.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	declared, err := declare(k, l.Args)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.state(mLaunch); err != nil {
+		return err
+	}
+	s := d.streams.get(uint64(l.Stream))
+	if s == nil {
+		return badStream(mLaunch, l.Stream)
+	}
+	d.catchUp(s)
+	o := newOp(opLaunch, k.Name)
+	for _, r := range declared {
+		o.uses = d.resolve(o.uses, r)
+	}
+	if o.kernel = k; k.Indirect {
+		d.memory.history.indirect.Add(1)
+		d.host.history.indirect.Add(1)
+	}
+	o.exec.d, o.exec.Grid, o.exec.Block = d, atLeastOne(l.Grid), atLeastOne(l.Block)
+	o.exec.args = append(o.exec.args, l.Args...)
+	d.push(s, o)
+	return nil
+}
+
+func (d *Device) kernelOf(h driver.Function) (*Kernel, error) {
+	k := d.functions.get(uint64(h))
+	if k == nil {
+		return nil, fault(mLaunch, driver.InvalidHandle, "function "+hex(uint64(h))+" does not exist (any longer)")
+	}
+	return k, nil
+}
+
+func atLeastOne(dim driver.Dim) driver.Dim {
+	return driver.Dim{X: max(dim.X, 1), Y: max(dim.Y, 1), Z: max(dim.Z, 1)}
+}
+
+// declare asks the kernel what a launch touches.
+func declare(k *Kernel, args []driver.Arg) (ranges []Range, err error) {
+	if k.Declare == nil {
+		return nil, nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fault(mLaunch, driver.InvalidValue, fmt.Sprintf("Declare of kernel %q panicked: %v", k.Name, p))
+		}
+	}()
+	return slices.Clone(k.Declare(Args(args))), nil
+}
+
+// faulted is the panic by which an accessor leaves a kernel that reached for
+// memory that is not mapped.
+type faulted struct{ r Range }
+
+// runKernel runs a launch and hands what it touched to the oracle.
+func (d *Device) runKernel(o *op) {
+	d.callKernel(o)
+	for _, t := range o.exec.touches {
+		d.judge(o, t)
+	}
+	if o.kernel.Indirect {
+		d.memory.history.indirect.Add(-1)
+		d.host.history.indirect.Add(-1)
+	}
+}
+
+func (d *Device) callKernel(o *op) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case faulted:
+			d.illegal(o, p.r)
+		default:
+			d.kernelPanic(o, p)
+		}
+	}()
+	o.kernel.Run(&o.exec)
+}
+
+// kernelPanic takes the context for a kernel that panicked.
+func (d *Device) kernelPanic(o *op, p any) {
+	stack := make([]byte, 4<<10)
+	stack = stack[:runtime.Stack(stack, false)]
+	f := Finding{Kind: KernelPanic, First: Party{Op: o.name, Stream: o.stream}}
+	f.Text = fmt.Sprintf("%s: kernel %s on stream %#x panicked: %v\n%s", KernelPanic, o.name, uint64(o.stream), p, stack)
+	d.file(f, nil, fmt.Sprint(p))
+	d.fail(driver.LaunchFailed)
+}

@@ -1,0 +1,41 @@
+package sim
+
+// node is a stretch of a pool's memory, either one block or free. The nodes
+// of a pool tile its granules; prev and next are the nodes of the same pool
+// that touch it.
+type node struct {
+	addr, size uint64
+	pool       *pool
+	prev, next *node
+	free       bool
+	blk        *block // what lives here, nil if free
+
+	// Of a free node: the free that it waits for (by == nil: none), how
+	// recently that was, and its place in the bins.
+	by       *stream
+	seq      uint64
+	recency  uint64
+	up, down *node
+	bin      int
+	group    int
+}
+
+func (n *node) end() uint64 { return n.addr + n.size }
+
+// ready reports whether the device has passed the free.
+func (n *node) ready() bool { return n.by == nil || n.by.done.Load() >= n.seq }
+
+// reusableBy is the rule of stream-ordered reuse: the free has been executed,
+// or s is ordered after it. A nil s is memory in no stream's order.
+func (n *node) reusableBy(s *stream) bool {
+	return n.ready() || s != nil && s.orderedAfter(n.by.slot, n.seq)
+}
+
+// groupOf is where a free node is kept: with the others that wait for the
+// same stream, so that its own stream finds it at once.
+func groupOf(by *stream) int {
+	if by == nil {
+		return 0
+	}
+	return by.slot + 1
+}

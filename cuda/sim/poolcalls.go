@@ -1,0 +1,77 @@
+package sim
+
+import "github.com/fencepost-gpu/fencepost/cuda/driver"
+
+func badPool(m method, h driver.Pool) error {
+	return fault(m, driver.InvalidHandle, "pool "+hex(uint64(h))+" does not exist (any longer)")
+}
+
+// lockPool locks the device and the memory; unlock undoes it.
+func (d *Device) lockPool(m method, h driver.Pool) (p *pool, unlock func(), err error) {
+	if err := d.enter(m); err != nil {
+		return nil, nil, err
+	}
+	if err := d.lock(m); err != nil {
+		return nil, nil, err
+	}
+	if p = d.pools.get(uint64(h)); p == nil {
+		d.mu.Unlock()
+		return nil, nil, badPool(m, h)
+	}
+	d.memory.Lock()
+	return p, func() { d.memory.Unlock(); d.mu.Unlock() }, nil
+}
+
+// PoolCreate makes a pool. It holds no memory at first.
+func (d *Device) PoolCreate(c driver.PoolConfig) (driver.Pool, error) {
+	if err := d.enter(mPoolCreate); err != nil {
+		return 0, err
+	}
+	if err := d.lock(mPoolCreate); err != nil {
+		return 0, err
+	}
+	defer d.mu.Unlock()
+	d.memory.Lock()
+	defer d.memory.Unlock()
+	return driver.Pool(d.pools.put(d.memory.newPool(c))), nil
+}
+
+// PoolDestroy gives the handle back. What the pool holds goes back to the
+// device as its blocks are freed. The default pool cannot be destroyed.
+func (d *Device) PoolDestroy(h driver.Pool) error {
+	if h == 0 {
+		d.calls[mPoolDestroy].n.Add(1)
+		return fault(mPoolDestroy, driver.InvalidValue, "the default pool cannot be destroyed")
+	}
+	p, unlock, err := d.lockPool(mPoolDestroy, h)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	d.pools.take(uint64(h))
+	p.destroyed, p.threshold = true, 0
+	p.trim(0)
+	return nil
+}
+
+// PoolStats reads the pool's attributes.
+func (d *Device) PoolStats(h driver.Pool) (driver.PoolStats, error) {
+	p, unlock, err := d.lockPool(mPoolStats, h)
+	if err != nil {
+		return driver.PoolStats{}, err
+	}
+	defer unlock()
+	return p.stats, nil
+}
+
+// PoolTrim gives granules that no block lies in and whose frees the device has
+// passed back, until the pool holds at most keep bytes.
+func (d *Device) PoolTrim(h driver.Pool, keep uint64) error {
+	p, unlock, err := d.lockPool(mPoolTrim, h)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	p.trim(keep)
+	return nil
+}

@@ -1,0 +1,55 @@
+package sim
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// schedules are the clocks that tests run under.
+var schedules = []Schedule{FreeRunning(), Seeded(1), Seeded(2)}
+
+// open makes a small device that is closed with the test.
+func open(t testing.TB, s Schedule) *Device {
+	t.Helper()
+	d, err := Open(Config{Bytes: 256 << 20, Schedule: s})
+	must(t, err)
+	t.Cleanup(func() { must(t, d.Close()) })
+	return d
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// underEach runs a test under every schedule.
+func underEach(t *testing.T, test func(t *testing.T, d *Device)) {
+	for _, s := range schedules {
+		t.Run(s.String(), func(t *testing.T) { test(t, open(t, s)) })
+	}
+}
+
+func TestConformance(t *testing.T) {
+	for _, s := range schedules {
+		t.Run(s.String(), func(t *testing.T) {
+			drivertest.Conformance(t, func(t *testing.T) driver.Driver {
+				d, err := Open(Config{Bytes: 256 << 20, Schedule: s})
+				must(t, err)
+				t.Cleanup(func() {
+					for _, f := range d.Findings() {
+						t.Errorf("finding in a correct program: %v", f)
+					}
+				})
+				return d
+			})
+		})
+	}
+}

@@ -1,0 +1,152 @@
+package sim
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// stream is a queue of operations and their clock. Every operation has a
+// sequence number, those that need no queue entry too.
+type stream struct {
+	handle driver.Stream
+	slot   int
+	slow   atomic.Int64 // nanoseconds before each operation
+
+	// The device's lock guards these.
+	seq       uint64 // of the newest operation
+	past      vec    // what the next operation is ordered after
+	shared    bool   // past was handed out and must not be changed in place
+	hostEpoch uint64 // the host clock that past covers
+	frees     pendingFrees
+
+	// done is the sequence number up to which the device has come.
+	done atomic.Uint64
+
+	mu      sync.Mutex // guards the queue
+	moved   *sync.Cond // done has moved
+	waiters int
+	queue   opQueue
+	working bool // a goroutine serves the queue
+}
+
+// slots gives streams their places in vector clocks. A destroyed stream's
+// place is used again only when the host, and so every later operation, is
+// ordered after all its work; numbers continue, so no clock is confused.
+type slots struct {
+	owners []*stream // by slot: the newest owner
+	spare  []int
+}
+
+// newStream makes a stream; the device's lock is held or not needed yet.
+func (d *Device) newStream() *stream {
+	s := &stream{}
+	s.moved = sync.NewCond(&s.mu)
+	for i, slot := range d.slots.spare {
+		old := d.slots.owners[slot]
+		if d.hostClock.at(slot) < old.seq {
+			continue
+		}
+		d.slots.spare = append(d.slots.spare[:i], d.slots.spare[i+1:]...)
+		s.slot, s.seq = slot, old.seq
+		s.done.Store(s.seq)
+		d.slots.owners[slot] = s
+		return s
+	}
+	s.slot = len(d.slots.owners)
+	d.slots.owners = append(d.slots.owners, s)
+	return s
+}
+
+// catchUp orders the next operation after what the host knows to be done.
+func (d *Device) catchUp(s *stream) {
+	if s.hostEpoch != d.hostEpoch {
+		s.hostEpoch = d.hostEpoch
+		s.join(stamp{slot: hostSlot, past: d.hostClock})
+	}
+}
+
+// join orders later operations of s after o.
+func (s *stream) join(o stamp) {
+	if !s.past.adds(o) {
+		return
+	}
+	if s.shared {
+		s.past, s.shared = s.past.clone(), false
+	}
+	s.past = s.past.join(o)
+}
+
+// orderedAfter reports whether later operations of s are ordered after
+// operation seq of slot.
+func (s *stream) orderedAfter(slot int, seq uint64) bool {
+	return slot == s.slot || s.past.at(slot) >= seq
+}
+
+// now is the clock of the newest operation.
+func (s *stream) now() stamp {
+	s.shared = true
+	return stamp{slot: s.slot, seq: s.seq, past: s.past}
+}
+
+// learn records that the host has seen o done.
+func (d *Device) learn(o stamp) {
+	if d.hostClock.adds(o) {
+		d.hostClock = d.hostClock.join(o)
+		d.hostEpoch++
+	}
+}
+
+// StreamCreate makes a stream. It does not block.
+func (d *Device) StreamCreate() (driver.Stream, error) {
+	if err := d.enter(mStreamCreate); err != nil {
+		return 0, err
+	}
+	if err := d.lock(mStreamCreate); err != nil {
+		return 0, err
+	}
+	defer d.mu.Unlock()
+	s := d.newStream()
+	s.handle = driver.Stream(d.streams.put(s))
+	return s.handle, nil
+}
+
+// StreamDestroy gives the handle back and does not block. Queued work runs.
+func (d *Device) StreamDestroy(h driver.Stream) error {
+	if err := d.enter(mStreamDestroy); err != nil {
+		return err
+	}
+	if err := d.lock(mStreamDestroy); err != nil {
+		return err
+	}
+	defer d.mu.Unlock()
+	s := d.streams.take(uint64(h))
+	if s == nil {
+		return badStream(mStreamDestroy, h)
+	}
+	d.slots.spare = append(d.slots.spare, s.slot)
+	return nil
+}
+
+// lockStream locks the device and brings the stream up to the host's clock.
+// The caller unlocks if there is no error.
+func (d *Device) lockStream(m method, h driver.Stream) (*stream, error) {
+	if err := d.enter(m); err != nil {
+		return nil, err
+	}
+	if err := d.lock(m); err != nil {
+		return nil, err
+	}
+	s := d.streams.get(uint64(h))
+	if s == nil {
+		d.mu.Unlock()
+		return nil, badStream(m, h)
+	}
+	d.catchUp(s)
+	return s, nil
+}
+
+func badStream(m method, h driver.Stream) error {
+	return fault(m, driver.InvalidHandle, "stream "+hex(uint64(h))+" does not exist (any longer)")
+}

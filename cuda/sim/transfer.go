@@ -1,0 +1,123 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// MemsetAsync sets n bytes at ptr to value in the order of s. It does not
+// block. An address range that is not mapped is CUDA_ERROR_INVALID_VALUE.
+func (d *Device) MemsetAsync(ptr uint64, value byte, n uint64, s driver.Stream) error {
+	o := newOp(opMemset, "memset")
+	o.dst, o.n, o.value = ptr, n, value
+	return d.transfer(mMemsetAsync, o, s)
+}
+
+// CopyToDeviceAsync copies src to dst in the order of s. It does not block.
+func (d *Device) CopyToDeviceAsync(dst uint64, src []byte, s driver.Stream) error {
+	o := newOp(opToDevice, "copy to device")
+	o.dst, o.n, o.hostBytes = dst, uint64(len(src)), src
+	return d.transfer(mCopyToDeviceAsync, o, s)
+}
+
+// CopyToHostAsync copies len(dst) bytes from src in the order of s. It does
+// not block.
+func (d *Device) CopyToHostAsync(dst []byte, src uint64, s driver.Stream) error {
+	o := newOp(opToHost, "copy to host")
+	o.src, o.n, o.hostBytes = src, uint64(len(dst)), dst
+	return d.transfer(mCopyToHostAsync, o, s)
+}
+
+// CopyOnDeviceAsync copies n bytes from src to dst, which may overlap, in the
+// order of s. It does not block.
+func (d *Device) CopyOnDeviceAsync(dst, src, n uint64, s driver.Stream) error {
+	o := newOp(opOnDevice, "copy on device")
+	o.dst, o.src, o.n = dst, src, n
+	return d.transfer(mCopyOnDeviceAsync, o, s)
+}
+
+// transfer checks and queues a fill or copy. One of no bytes is nothing.
+func (d *Device) transfer(m method, o *op, h driver.Stream) error {
+	s, err := d.lockStream(m, h)
+	if err != nil {
+		o.recycle()
+		return err
+	}
+	defer d.mu.Unlock()
+	if o.n == 0 {
+		o.recycle()
+		return nil
+	}
+	for _, r := range o.ranges() {
+		if r.Access == 0 {
+			continue
+		}
+		if !d.isMapped(r.Ptr, r.Bytes) {
+			o.recycle()
+			return fault(m, driver.InvalidValue, fmt.Sprintf("%d bytes at %#x are not all allocated memory", r.Bytes, r.Ptr))
+		}
+		o.uses = d.resolve(o.uses, r)
+	}
+	d.push(s, o)
+	return nil
+}
+
+// ranges are what a fill or copy touches; unused entries have no access.
+func (o *op) ranges() (r [2]Range) {
+	if o.kind != opToHost {
+		r[0] = Range{o.dst, o.n, core.Write}
+	}
+	if o.kind == opToHost || o.kind == opOnDevice {
+		r[1] = Range{o.src, o.n, core.Read}
+	}
+	return r
+}
+
+// runTransfer does a fill or copy. Memory that was unmapped since the call
+// faults, as on a device.
+func (d *Device) runTransfer(o *op) {
+	for _, r := range o.ranges() {
+		if r.Access != 0 && !d.isMapped(r.Ptr, r.Bytes) {
+			d.illegal(o, r)
+			return
+		}
+	}
+	switch o.kind {
+	case opMemset:
+		fill(d.bytes(o.dst, o.n), o.value)
+	case opToDevice:
+		copy(d.bytes(o.dst, o.n), o.hostBytes)
+	case opToHost:
+		copy(o.hostBytes, d.bytes(o.src, o.n))
+	case opOnDevice:
+		copy(d.bytes(o.dst, o.n), d.bytes(o.src, o.n))
+	}
+	// The read comes first: a copy within one block does both, and a write
+	// would cover the read.
+	r := o.ranges()
+	for i := len(r) - 1; i >= 0; i-- {
+		if r[i].Access != 0 {
+			d.judge(o, r[i])
+		}
+	}
+}
+
+// fill doubles what is set already, which runs at the speed of copy.
+func fill(b []byte, value byte) {
+	if value == 0 {
+		clear(b)
+		return
+	}
+	b[0] = value
+	for n := 1; n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
+	}
+}
+
+// illegal takes the context for an access to memory that is not mapped.
+func (d *Device) illegal(o *op, r Range) {
+	d.report(IllegalAddress, nil, o.accessOf(r.Ptr, r.Ptr+r.Bytes).party(r.Access), Party{})
+	d.fail(driver.IllegalAddress)
+}

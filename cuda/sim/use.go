@@ -1,0 +1,174 @@
+package sim
+
+import (
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Range is a range of addresses and what is done with it.
+type Range struct {
+	Ptr, Bytes uint64
+	Access     core.Access
+}
+
+// Reads declares that n bytes at ptr are read.
+func Reads(ptr, n uint64) Range { return Range{ptr, n, core.Read} }
+
+// Writes declares that n bytes at ptr are written.
+func Writes(ptr, n uint64) Range { return Range{ptr, n, core.Write} }
+
+// ReadWrites declares that n bytes at ptr are read and written.
+func ReadWrites(ptr, n uint64) Range { return Range{ptr, n, core.ReadWrite} }
+
+// use is a range of an operation within one block, as the address was meant
+// when the operation was enqueued.
+type use struct {
+	low, high uint64
+	access    core.Access
+	blk       *block // nil: no block lived there
+	gone      *block // the block that had lived there, if remembered
+}
+
+func (d *Device) heapOf(ptr uint64) *heap {
+	if ptr >= d.memory.arena.base {
+		return d.memory
+	}
+	return d.host
+}
+
+func (d *Device) isMapped(ptr, n uint64) bool { return d.heapOf(ptr).arena.isMapped(ptr, n) }
+
+func (d *Device) bytes(ptr, n uint64) []byte { return d.heapOf(ptr).arena.bytes(ptr, n) }
+
+// resolve appends the blocks that a range means now. It takes a heap's lock.
+func (d *Device) resolve(uses []use, r Range) []use {
+	h := d.heapOf(r.Ptr)
+	h.Lock()
+	defer h.Unlock()
+	low, high := r.Ptr, min(r.Ptr+r.Bytes, h.arena.limit)
+	for low < high {
+		u := use{low: low, access: r.Access}
+		u.blk, u.high = h.meant(low)
+		u.high = min(u.high, high)
+		if u.blk == nil {
+			u.gone = h.history.last(low, anyBlock)
+		}
+		uses = append(uses, u)
+		low = u.high
+	}
+	return uses
+}
+
+// resolveLate finds the blocks that an operation means by a range of which
+// nothing was known when it was enqueued. A block may have been freed since,
+// and its address be taken again: clocks decide.
+func (d *Device) resolveLate(o *op, r Range) (uses []use) {
+	h := d.heapOf(r.Ptr)
+	h.Lock()
+	defer h.Unlock()
+	for low, high := r.Ptr, r.Ptr+r.Bytes; low < high; {
+		u := use{low: low, access: r.Access}
+		u.blk, u.high = h.meant(low)
+		if u.blk == nil || !u.blk.aliveFor(o) {
+			fits := func(b *block) bool { return b.aliveFor(o) }
+			if b := h.history.last(low, fits); b != nil {
+				u.blk, u.high = b, min(u.high, b.end())
+			} else if u.blk == nil {
+				u.gone = h.history.last(low, anyBlock)
+			}
+		}
+		u.high = min(u.high, high)
+		uses = append(uses, u)
+		low = u.high
+	}
+	return uses
+}
+
+// meant returns the live block that holds addr (nil if none does) and the
+// address up to which that answer holds.
+func (h *heap) meant(addr uint64) (*block, uint64) {
+	n := h.nodeAt(addr)
+	switch {
+	case n == nil:
+		return nil, roundUp(addr+1, Granule)
+	case n.free || addr >= n.blk.end():
+		return nil, n.end()
+	}
+	return n.blk, n.blk.end()
+}
+
+// judge hands what an operation really touched to the oracle.
+func (d *Device) judge(o *op, touched Range) {
+	low, high := touched.Ptr, touched.Ptr+touched.Bytes
+	for i := range o.uses {
+		u := &o.uses[i]
+		if from, to := max(low, u.low), min(high, u.high); from < to {
+			d.judgeUse(o, u, from, to, touched.Access)
+		}
+	}
+	if o.kind == opLaunch {
+		d.judgeDeclared(o, touched)
+	}
+}
+
+// judgeUse judges the part [from, to) of a touch that lies in one use.
+func (d *Device) judgeUse(o *op, u *use, from, to uint64, access core.Access) {
+	a := o.accessOf(from, to)
+	switch {
+	case u.blk != nil:
+		d.touch(u.blk, o.now, a, access)
+	case u.gone != nil:
+		d.report(UseAfterFree, u.gone, a.party(access), u.gone.lockedFreeParty())
+	default:
+		d.report(OutOfBounds, nil, a.party(access), Party{})
+	}
+}
+
+// judgeDeclared reports touched bytes that the launch did not declare so, and
+// judges those that it did not declare at all by what it can have meant.
+func (d *Device) judgeDeclared(o *op, touched Range) {
+	low, high := touched.Ptr, touched.Ptr+touched.Bytes
+	for _, kind := range [...]core.Access{core.Read, core.Write} {
+		if touched.Access&kind == 0 || o.kernel.Indirect {
+			continue
+		}
+		if from, to := firstGap(o.uses, low, high, kind); from < to {
+			d.report(Undeclared, d.blockNear(from), o.accessOf(from, to).party(kind), Party{})
+		}
+	}
+	for from, to := firstGap(o.uses, low, high, core.ReadWrite); from < to; from, to = firstGap(o.uses, to, high, core.ReadWrite) {
+		for _, u := range d.resolveLate(o, Range{from, to - from, touched.Access}) {
+			d.judgeUse(o, &u, u.low, u.high, touched.Access)
+		}
+	}
+}
+
+func (d *Device) blockNear(addr uint64) *block {
+	h := d.heapOf(addr)
+	h.Lock()
+	defer h.Unlock()
+	return h.blockAt(addr)
+}
+
+// firstGap returns the first part of [low, high) that no use covers with any
+// of the accesses in kinds; it is empty if there is none.
+func firstGap(uses []use, low, high uint64, kinds core.Access) (from, to uint64) {
+	for covered := true; covered; {
+		covered = false
+		for i := range uses {
+			if u := &uses[i]; u.access&kinds != 0 && u.low <= low && low < u.high {
+				low, covered = u.high, true
+			}
+		}
+	}
+	for i := range uses {
+		if u := &uses[i]; u.access&kinds != 0 && u.low > low {
+			high = min(high, u.low)
+		}
+	}
+	return low, high
+}
+
+// accessOf is the oracle's entry for a part of what an operation touched.
+func (o *op) accessOf(low, high uint64) access {
+	return access{low: low, high: high, op: o.name, stream: o.stream, slot: o.now.slot, seq: o.now.seq}
+}
