@@ -1,0 +1,146 @@
+package telemetry
+
+import (
+	"errors"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// MaxUseSpans is the largest number of blocks of one launch that get a
+// prepare and a finish span each. Above it one span of each kind lists the
+// generations of all.
+const MaxUseSpans = 32
+
+// room is the capacity that fits the attributes of any of the spans.
+const room = 12
+
+// text is a string attribute that exporters can encode: one tag that is not
+// UTF-8 would otherwise lose the whole batch that it travels in.
+func text(key attribute.Key, value string) attribute.KeyValue {
+	return key.String(strings.ToValidUTF8(value, "\uFFFD"))
+}
+
+func number[N ~uint64](key attribute.Key, value N) attribute.KeyValue {
+	return key.Int64(int64(value))
+}
+
+func (t *tracing) blockAttributes(b core.Block) []attribute.KeyValue {
+	return append(t.idAttributes(b.ID),
+		text(AttrTag, string(b.Tag)),
+		number(AttrRequested, b.Requested), number(AttrBytes, b.Bytes),
+		AttrState.String(b.State.String()))
+}
+
+func (t *tracing) idAttributes(id core.BlockID) []attribute.KeyValue {
+	return append(make([]attribute.KeyValue, 0, room), t.device,
+		number(AttrStream, id.AllocStream), number(AttrGeneration, id.Generation))
+}
+
+// requestAttributes describe an allocation that failed: there is no block.
+func (t *tracing) requestAttributes(r core.Request) []attribute.KeyValue {
+	requested := r.Requested
+	if requested == 0 {
+		requested = r.Bytes
+	}
+	return append(make([]attribute.KeyValue, 0, room), t.device,
+		number(AttrStream, r.Stream), text(AttrTag, string(r.Tag.OrUntagged())),
+		number(AttrRequested, requested), number(AttrBytes, r.Bytes))
+}
+
+// stepAttributes are common to the launch and its steps.
+func (t *tracing) stepAttributes(stream core.StreamID, launch string) []attribute.KeyValue {
+	attrs := append(make([]attribute.KeyValue, 0, room), t.device, number(AttrStream, stream))
+	if launch != "" {
+		attrs = append(attrs, text(AttrLaunchName, launch))
+	}
+	return attrs
+}
+
+func (t *tracing) launchAttributes(in *core.Intent) []attribute.KeyValue {
+	attrs := append(t.stepAttributes(in.Stream, in.Launch),
+		number(AttrLaunchID, in.ID), AttrLaunchUses.Int(len(in.Uses)), AttrCrossStream.Bool(in.CrossStream))
+	return append(attrs, waitTotals(in)...)
+}
+
+func (t *tracing) useAttributes(in *core.Intent, use int) []attribute.KeyValue {
+	u := &in.Uses[use]
+	return append(t.stepAttributes(in.Stream, in.Launch),
+		number(AttrGeneration, u.Block.Generation), text(AttrTag, string(u.Tag)),
+		number(AttrRequested, u.Requested), number(AttrBytes, u.Bytes),
+		AttrAccess.String(u.Access.String()))
+}
+
+// prepareAttributes say "live" without asking: the open intent holds it so.
+func (t *tracing) prepareAttributes(in *core.Intent, use int) []attribute.KeyValue {
+	return append(t.useAttributes(in, use),
+		AttrState.String(core.Live.String()),
+		AttrWaitsQueued.Int(in.Uses[use].Waits), AttrWaitsElided.Int(in.Uses[use].Elided))
+}
+
+func (t *tracing) finishAttributes(in *core.Intent, use int, state core.BlockState) []attribute.KeyValue {
+	return append(t.useAttributes(in, use), AttrState.String(state.String()))
+}
+
+// batchAttributes sum up the uses of a launch that has too many for a span
+// each.
+func (t *tracing) batchAttributes(in *core.Intent) []attribute.KeyValue {
+	generations := make([]int64, len(in.Uses))
+	var sum core.PreparedUse
+	for i := range in.Uses {
+		u := &in.Uses[i]
+		generations[i] = int64(u.Block.Generation)
+		sum.Requested += u.Requested
+		sum.Bytes += u.Bytes
+		sum.Access = sum.Access.Combine(u.Access)
+	}
+	return append(t.stepAttributes(in.Stream, in.Launch),
+		AttrGenerations.Int64Slice(generations), AttrLaunchUses.Int(len(in.Uses)),
+		number(AttrRequested, sum.Requested), number(AttrBytes, sum.Bytes),
+		AttrAccess.String(sum.Access.String()))
+}
+
+// waitTotals are the waits of all uses of a launch.
+func waitTotals(in *core.Intent) []attribute.KeyValue {
+	elided := 0
+	for i := range in.Uses {
+		elided += in.Uses[i].Elided
+	}
+	return []attribute.KeyValue{AttrWaitsQueued.Int(len(in.Waited)), AttrWaitsElided.Int(elided)}
+}
+
+func (t *tracing) refusedLaunchAttributes(req core.UseRequest) []attribute.KeyValue {
+	return append(t.stepAttributes(req.Stream, req.Launch), AttrLaunchUses.Int(len(req.Uses)))
+}
+
+// refusedPrepareAttributes list what was declared, and name the block that
+// the prepare failed on where the error does.
+func (t *tracing) refusedPrepareAttributes(req core.UseRequest, err error) []attribute.KeyValue {
+	generations := make([]int64, len(req.Uses))
+	for i, u := range req.Uses {
+		generations[i] = int64(u.Block.Generation)
+	}
+	attrs := append(t.stepAttributes(req.Stream, req.Launch), AttrGenerations.Int64Slice(generations))
+	if culprit := generationOf(err); culprit != 0 {
+		attrs = append(attrs, number(AttrGeneration, culprit))
+	}
+	return attrs
+}
+
+// generationOf is the block that err is about, zero if it does not say.
+func generationOf(err error) core.Generation {
+	if e, ok := errors.AsType[*core.UseAfterFreeError](err); ok {
+		return e.Generation
+	}
+	if e, ok := errors.AsType[*core.StreamMisuseError](err); ok {
+		return e.Block.Generation
+	}
+	return 0
+}
+
+// waitAttributes say where the work waited for was enqueued.
+func waitAttributes(w core.Waited) []attribute.KeyValue {
+	return []attribute.KeyValue{number(AttrStream, w.Stream)}
+}

@@ -1,0 +1,131 @@
+package telemetry
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// LabelDevice is the label that carries the device's ordinal.
+const LabelDevice = "device"
+
+// Device is what every source has: a [core.Resource] or a [core.Runtime].
+type Device interface {
+	// Ordinal is the device's number; it must not change.
+	Ordinal() int
+	// Stats is a snapshot that is taken without a device call.
+	Stats() core.Stats
+}
+
+// Source is where the metrics of one device come from. Device is required;
+// the metrics of a function that is nil are left out. Each is called once a
+// scrape; it must be safe for concurrent use and must not call the device.
+type Source struct {
+	Device Device
+	// Operations are the calls seen by the outermost layer; see
+	// [Resource.Operations].
+	Operations func() Operations
+	// Holders is what each tag holds, by state.
+	Holders func() []core.Holder
+	// Streams is the state of the stream pool.
+	Streams func() StreamStats
+	// Findings counts findings by kind; see [Findings.Counts].
+	Findings func() map[core.FindingKind]uint64
+	// LogDropped counts log records that were dropped.
+	LogDropped func() uint64
+	// RecordersDropped counts launch recorders dropped without an end; see
+	// [core.Runtime.DroppedRecorders].
+	RecordersDropped func() uint64
+	// Health is whether work is admitted; see [core.Runtime.Health].
+	Health func() core.Health
+}
+
+// StreamStats is a snapshot of a pool of streams.
+type StreamStats struct {
+	// Limit is how many streams the pool may have.
+	Limit int
+	// Leased, Idle and Adopted are the streams that are out on lease, that
+	// wait for one, and that callers brought.
+	Leased, Idle, Adopted int
+	// Waiting is the number of callers that wait for a lease.
+	Waiting int
+	// Acquisitions counts leases granted, Refusals those refused or given
+	// up.
+	Acquisitions, Refusals uint64
+	// Waited is the time that callers spent waiting, in all.
+	Waited time.Duration
+}
+
+// Collector exports the metrics of devices to Prometheus. It keeps no
+// samples: each scrape takes one snapshot of each source and makes no device
+// call. It is safe for concurrent use.
+type Collector struct {
+	devices []deviceMetrics
+}
+
+var _ prometheus.Collector = (*Collector)(nil)
+
+// deviceMetrics are the parts that one source can fill.
+type deviceMetrics struct {
+	metrics described
+	parts   []part
+}
+
+// part is a group of metrics that are read together.
+type part struct {
+	definitions []definition
+	collect     func(out emitter)
+}
+
+// NewCollector returns a collector of sources, to be registered once. A
+// source without a device, or two for the same ordinal, are a
+// [core.InvalidRequestError].
+func NewCollector(sources ...Source) (*Collector, error) {
+	c := &Collector{}
+	seen := map[int]bool{}
+	for _, s := range sources {
+		if s.Device == nil {
+			return nil, &core.InvalidRequestError{Op: "telemetry.NewCollector", Field: "Device", Reason: "nil: pass a runtime or a resource"}
+		}
+		ordinal := s.Device.Ordinal()
+		if seen[ordinal] {
+			return nil, &core.InvalidRequestError{Op: "telemetry.NewCollector", Field: "Device",
+				Reason: fmt.Sprintf("two sources for device %d: their series would collide", ordinal)}
+		}
+		seen[ordinal] = true
+		c.devices = append(c.devices, newDeviceMetrics(s, ordinal))
+	}
+	return c, nil
+}
+
+func newDeviceMetrics(s Source, ordinal int) deviceMetrics {
+	d := deviceMetrics{parts: s.parts()}
+	var definitions []definition
+	for _, p := range d.parts {
+		definitions = append(definitions, p.definitions...)
+	}
+	d.metrics = describe(definitions, prometheus.Labels{LabelDevice: strconv.Itoa(ordinal)})
+	return d
+}
+
+// Describe sends the descriptions, which are fixed when the collector is
+// made.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range c.devices {
+		d.metrics.sendDescs(ch)
+	}
+}
+
+// Collect takes one snapshot of each source.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	for _, d := range c.devices {
+		out := emitter{d.metrics, ch}
+		for _, p := range d.parts {
+			p.collect(out)
+		}
+	}
+}

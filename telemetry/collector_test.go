@@ -1,0 +1,199 @@
+package telemetry_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// device is a fixed snapshot that counts how often it is taken.
+type device struct {
+	ordinal int
+	stats   core.Stats
+	reads   int
+}
+
+func (d *device) Ordinal() int { return d.ordinal }
+func (d *device) Stats() core.Stats {
+	d.reads++
+	return d.stats
+}
+
+// distinct is a snapshot in which no two fields are equal, so that a value
+// under the wrong name is seen.
+func distinct() core.Stats {
+	return core.Stats{
+		Live: core.Amount{Bytes: 1, Requested: 2, Blocks: 3}, Pending: core.Amount{Bytes: 4, Requested: 5, Blocks: 6},
+		Quarantined: core.Amount{Bytes: 7, Requested: 8, Blocks: 9}, PeakRequested: 10, PeakBytes: 11,
+		Claims: 12, Claimed: 13, Limit: 14, Charged: 15, Reserved: 16, PoolUsed: 17,
+		Allocations: 18, Deallocations: 19, Failures: 20, Refusals: 21,
+		Launches: 22, Aborts: 23, WaitsQueued: 24, WaitsElided: 25, CrossStream: 26,
+		OpenIntents: 27, Events: 28, Poisoned: 29, Underflows: 30,
+	}
+}
+
+func fullSource(t *testing.T, d telemetry.Device) telemetry.Source {
+	r := must[*telemetry.Resource](t)(telemetry.NewResource(newFencing(), telemetry.Config{}))
+	life(t.Context(), t, r)
+	r.Unwrap().(*fencing).FailNext("Allocate", &core.OutOfBudgetError{})
+	if _, err := r.Allocate(t.Context(), core.Request{Bytes: 1}); err == nil {
+		t.Fatal("the scripted refusal was lost")
+	}
+	return telemetry.Source{
+		Device: d, Operations: r.Operations,
+		Holders: func() []core.Holder {
+			return []core.Holder{{Tag: "sort", State: core.Live, Bytes: 640, Blocks: 2}, {Tag: "sort", State: core.Retired, Bytes: 64, Blocks: 1}, {State: core.Live, Bytes: 8, Blocks: 1}}
+		},
+		Streams: func() telemetry.StreamStats {
+			return telemetry.StreamStats{Limit: 16, Leased: 3, Idle: 2, Adopted: 1, Waiting: 4, Acquisitions: 50, Refusals: 5, Waited: 1500 * time.Millisecond}
+		},
+		Findings:         func() map[core.FindingKind]uint64 { return map[core.FindingKind]uint64{core.FindingLeak: 2, "odd": 1} },
+		LogDropped:       func() uint64 { return 31 },
+		RecordersDropped: func() uint64 { return 32 },
+		Health:           func() core.Health { return core.Health{OK: true} },
+	}
+}
+
+func TestGoldenExposition(t *testing.T) {
+	d := &device{ordinal: 3, stats: distinct()}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(
+		must[*telemetry.Collector](t)(telemetry.NewCollector(fullSource(t, d))),
+		telemetry.NewSpanCollector(func() telemetry.SpanCounts {
+			return telemetry.SpanCounts{Started: 100, Ended: 90, Exported: 60, Failed: 10, Dropped: 5}
+		}))
+	golden, err := os.Open("testdata/metrics.prom")
+	check(t, err)
+	defer golden.Close()
+	if err := testutil.GatherAndCompare(registry, golden); err != nil {
+		t.Error(err)
+	}
+	d.reads = 0
+	if _, err := registry.Gather(); err != nil || d.reads != 1 {
+		t.Errorf("a scrape took %d snapshots (%v), want 1", d.reads, err)
+	}
+	problems, err := testutil.GatherAndLint(registry)
+	check(t, err)
+	for _, p := range problems {
+		t.Errorf("lint: %s: %s", p.Metric, p.Text)
+	}
+}
+
+// A source may have no more than a device, and several devices share a
+// collector.
+func TestCollectorOfTwoPlainDevices(t *testing.T) {
+	c := must[*telemetry.Collector](t)(telemetry.NewCollector(
+		telemetry.Source{Device: &device{stats: core.Stats{Limit: 5}}}, telemetry.Source{Device: &device{ordinal: 1, stats: core.Stats{Limit: 7}}}))
+	const want = `
+# HELP gpumem_budget_limit_bytes Budget of the device, 0 if there is none.
+# TYPE gpumem_budget_limit_bytes gauge
+gpumem_budget_limit_bytes{device="0"} 5
+gpumem_budget_limit_bytes{device="1"} 7
+`
+	if err := testutil.CollectAndCompare(c, strings.NewReader(want), string(telemetry.MetricBudgetLimitBytes)); err != nil {
+		t.Error(err)
+	}
+	if n := testutil.CollectAndCount(c, string(telemetry.MetricOperations)); n != 0 {
+		t.Errorf("%d samples of a source that is not there", n)
+	}
+}
+
+func TestUnhealthyIsZero(t *testing.T) {
+	c := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{},
+		Health: func() core.Health { return core.Health{Reason: "closed"} }}))
+	const want = `
+# HELP gpumem_healthy Whether the runtime admits work: 1, or 0 if it is closed or its device is lost.
+# TYPE gpumem_healthy gauge
+gpumem_healthy{device="0"} 0
+`
+	if err := testutil.CollectAndCompare(c, strings.NewReader(want), string(telemetry.MetricHealthy)); err != nil {
+		t.Error(err)
+	}
+}
+
+// Ten thousand tags make a bounded number of series, the largest are kept and
+// no byte is lost.
+func TestTagsAreCapped(t *testing.T) {
+	const tags = 10_000
+	var holders []core.Holder
+	for i := range tags {
+		holders = append(holders, core.Holder{Tag: core.Tag(fmt.Sprintf("tag-%05d", i)), State: core.Live, Bytes: uint64(i), Blocks: 1})
+	}
+	c := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{},
+		Holders: func() []core.Holder { return holders }}))
+	series := samples(t, c, telemetry.MetricTagBytes)
+	if len(series) != telemetry.MaxTags+1 {
+		t.Errorf("%d series, want %d and other", len(series), telemetry.MaxTags)
+	}
+	var sum float64
+	for _, v := range series {
+		sum += v
+	}
+	if sum != tags*(tags-1)/2 {
+		t.Errorf("the series sum to %v bytes, want %d", sum, tags*(tags-1)/2)
+	}
+	if series["tag-09999"] != 9999 || series["tag-00000"] != 0 || series["other"] == 0 {
+		t.Errorf("the largest tag has %v, other has %v", series["tag-09999"], series["other"])
+	}
+}
+
+// Tags that become equal as labels are one series, not a failed scrape.
+func TestOddTagsAreMerged(t *testing.T) {
+	c := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{},
+		Holders: func() []core.Holder {
+			return []core.Holder{{Tag: "a\xff", State: core.Live, Bytes: 1}, {Tag: "a\xfe", State: core.Live, Bytes: 2}, {Tag: telemetry.OtherTag, State: core.Live, Bytes: 4}}
+		}}))
+	series := samples(t, c, telemetry.MetricTagBytes)
+	if len(series) != 2 || series["a\uFFFD"] != 3 || series["other"] != 4 {
+		t.Errorf("series: %v", series)
+	}
+}
+
+// samples are the values of a metric by tag.
+func samples(t *testing.T, c prometheus.Collector, name telemetry.MetricName) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	families, err := registry.Gather()
+	check(t, err)
+	values := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() != string(name) {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "tag" {
+					values[l.GetValue()] = m.GetGauge().GetValue()
+				}
+			}
+		}
+	}
+	return values
+}
+
+func TestNewCollectorRefusesBadSources(t *testing.T) {
+	for name, sources := range map[string][]telemetry.Source{
+		"no device":        {{}},
+		"the same ordinal": {{Device: &device{}}, {Device: &device{}}},
+	} {
+		if c, err := telemetry.NewCollector(sources...); c != nil || !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("%s: got %v, %v", name, c, err)
+		}
+	}
+}
+
+func TestUnexportedIsNeverNegative(t *testing.T) {
+	if n := (telemetry.SpanCounts{Ended: 1, Exported: 2}).Unexported(); n != 0 {
+		t.Errorf("%d spans unexported", n)
+	}
+}

@@ -1,0 +1,33 @@
+package telemetry_test
+
+import (
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+func TestOperationsAreCounted(t *testing.T) {
+	r := must[*telemetry.Resource](t)(telemetry.NewResource(newFencing(), telemetry.Config{}))
+	life(t.Context(), t, r)
+	check(t, r.Drain(t.Context()))
+	o := r.Operations()
+	for op, want := range map[core.Op]uint64{
+		core.OpAllocate: 1, core.OpDeallocate: 1, core.OpPrepare: 2, core.OpFinish: 2, core.OpDrain: 1,
+		core.OpAbort: 0, core.OpRefusal: 0, core.OpRelease: 0,
+	} {
+		if got := o.Succeeded(op); got != want {
+			t.Errorf("%v: %d calls, want %d", op, got, want)
+		}
+	}
+	if _, err := r.Allocate(t.Context(), core.Request{}); err == nil {
+		t.Fatal("zero bytes were allocated")
+	}
+	if o.Total() != 7 {
+		t.Errorf("a snapshot has %d calls, want 7: it must not change", o.Total())
+	}
+	later := r.Operations()
+	if later.Total() != 8 || later.Refusals(telemetry.ReasonInvalidRequest) != 1 || later.Failed(core.OpAllocate, telemetry.Reason(99)) != 0 {
+		t.Errorf("%d calls, %d refusals", later.Total(), later.Refusals(telemetry.ReasonInvalidRequest))
+	}
+}

@@ -1,0 +1,181 @@
+package telemetry
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// DefaultKeep is how many findings a [Findings] keeps if not told.
+const DefaultKeep = 256
+
+// MaxTags is the number of tags that are told apart, in metrics and in
+// counts of findings; what the others have is summed under [OtherTag].
+const MaxTags = 64
+
+// OtherTag stands for all tags beyond [MaxTags].
+const OtherTag core.Tag = "other"
+
+// maxKinds bounds the kinds of findings; core knows far fewer.
+const maxKinds = 64
+
+// otherKind stands for all kinds beyond maxKinds.
+const otherKind core.FindingKind = "other"
+
+// FindingsConfig configures a [Findings]. The zero value keeps the last
+// [DefaultKeep] and logs nothing.
+type FindingsConfig struct {
+	// Keep is how many findings are kept; zero or less means [DefaultKeep].
+	Keep int
+	// Logger takes each finding as an error record, whose context carries
+	// the trace of the first launch or use that was traced. Its handler runs
+	// in the goroutine that reports, so it should not block.
+	Logger *slog.Logger
+}
+
+// TagFindings is how many findings of a kind have a victim of that tag.
+type TagFindings struct {
+	Kind  core.FindingKind
+	Tag   core.Tag
+	Count uint64
+}
+
+// Findings collects findings in bounded memory: it counts all of them and
+// keeps the last few whole. It is safe for concurrent use.
+type Findings struct {
+	logger *slog.Logger
+
+	mu     sync.Mutex
+	total  uint64
+	kinds  map[core.FindingKind]uint64
+	byTag  map[tagKey]uint64
+	tags   map[core.Tag]bool
+	recent []core.Finding
+	// next is where the next finding goes in recent, once that is full.
+	next int
+	keep int
+}
+
+type tagKey struct {
+	kind core.FindingKind
+	tag  core.Tag
+}
+
+var _ core.FindingSink = (*Findings)(nil)
+
+// NewFindings returns an empty collection.
+func NewFindings(cfg FindingsConfig) *Findings {
+	keep := cfg.Keep
+	if keep <= 0 {
+		keep = DefaultKeep
+	}
+	return &Findings{
+		logger: cfg.Logger, keep: keep,
+		kinds: map[core.FindingKind]uint64{},
+		byTag: map[tagKey]uint64{},
+		tags:  map[core.Tag]bool{},
+	}
+}
+
+// Report counts f, keeps it and logs it. It calls nothing but the logger's
+// handler, and that with no lock held.
+func (c *Findings) Report(f core.Finding) {
+	c.add(f)
+	if c.logger != nil {
+		logFinding(c.logger, f)
+	}
+}
+
+func (c *Findings) add(f core.Finding) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.total++
+	kind := f.Kind
+	if _, known := c.kinds[kind]; !known && len(c.kinds) >= maxKinds {
+		kind = otherKind
+	}
+	c.kinds[kind]++
+	tag := f.Victim.Tag.OrUntagged()
+	if !c.tags[tag] && len(c.tags) >= MaxTags {
+		tag = OtherTag
+	} else {
+		c.tags[tag] = true
+	}
+	c.byTag[tagKey{kind, tag}]++
+	if len(c.recent) < c.keep {
+		c.recent = append(c.recent, f)
+		return
+	}
+	c.recent[c.next] = f
+	c.next = (c.next + 1) % c.keep
+}
+
+// Total is the number of findings so far.
+func (c *Findings) Total() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.total
+}
+
+// Counts is the number of findings so far by kind. The map is the caller's.
+func (c *Findings) Counts() map[core.FindingKind]uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.kinds)
+}
+
+// CountsByTag is the number of findings so far by kind and tag of the victim,
+// sorted. The first [MaxTags] tags are told apart.
+func (c *Findings) CountsByTag() []TagFindings {
+	c.mu.Lock()
+	counts := make([]TagFindings, 0, len(c.byTag))
+	for key, n := range c.byTag {
+		counts = append(counts, TagFindings{Kind: key.kind, Tag: key.tag, Count: n})
+	}
+	c.mu.Unlock()
+	slices.SortFunc(counts, func(a, b TagFindings) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Tag, b.Tag))
+	})
+	return counts
+}
+
+// Recent is the last findings, oldest first. The slice is the caller's.
+func (c *Findings) Recent() []core.Finding {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append(slices.Clone(c.recent[c.next:]), c.recent[:c.next]...)
+}
+
+func logFinding(logger *slog.Logger, f core.Finding) {
+	attrs := []slog.Attr{slog.String("kind", string(f.Kind)), slog.String("source", f.Source)}
+	if f.Victim.ID.Generation != 0 {
+		attrs = append(attrs,
+			slog.String("tag", string(f.Victim.Tag.OrUntagged())),
+			slog.Uint64("generation", uint64(f.Victim.ID.Generation)),
+			slog.Uint64("requested", f.Victim.Requested))
+	}
+	ctx := context.Background()
+	if span := spanOf(f); !span.IsZero() {
+		ctx = trace.ContextWithSpanContext(ctx, spanContext(span))
+	}
+	logger.LogAttrs(ctx, slog.LevelError, "gpu memory finding: "+f.Text, attrs...)
+}
+
+// spanOf is the first traced launch that f names: a suspect, or else a use.
+func spanOf(f core.Finding) core.SpanRef {
+	for _, uses := range [][]core.UseRecord{f.Suspects, f.Uses} {
+		for _, u := range uses {
+			if !u.Span.IsZero() {
+				return u.Span
+			}
+		}
+	}
+	return core.SpanRef{}
+}

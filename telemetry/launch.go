@@ -1,0 +1,176 @@
+package telemetry
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// launch is a traced launch between its prepare and its end; it is kept in
+// Intent.Trace. The intent is recycled by the end, so everything that the
+// spans need of it is read before the end is forwarded.
+type launch struct {
+	// tracing is the owner: a ticket may come from another runtime.
+	tracing *tracing
+	// ctx carries span; the spans of the uses are its children.
+	ctx  context.Context
+	span trace.Span
+	// claimed is set by the one end that may close the span.
+	claimed atomic.Bool
+}
+
+// prepare forwards under a launch span and leaves that open on success.
+func (t *tracing) prepare(ctx context.Context, upstream core.Resource, req core.UseRequest) (core.Ticket, error) {
+	ctx, span := t.start(ctx, SpanLaunch)
+	recording := span.IsRecording()
+	var start time.Time
+	if recording {
+		start = time.Now()
+	}
+	ticket, err := upstream.PrepareUse(ctx, req)
+	if err == nil {
+		carryContext(ctx, ticket)
+	}
+	if !recording {
+		return ticket, err
+	}
+	l := &launch{tracing: t, ctx: ctx, span: span}
+	if err != nil {
+		l.refused(req, start, err)
+		return ticket, err
+	}
+	ticket.Intent().Trace = l
+	l.prepared(ticket.Intent(), start)
+	return ticket, nil
+}
+
+// carryContext hands ctx to the launch function, so that its own spans nest
+// under the launch, or stay unsampled with it. A layer below that already
+// set a context derived it from ctx.
+func carryContext(ctx context.Context, ticket core.Ticket) {
+	if in := ticket.Intent(); in.Context == nil {
+		in.Context = ctx
+	}
+}
+
+func (l *launch) prepared(in *core.Intent, start time.Time) {
+	l.span.SetAttributes(l.tracing.launchAttributes(in)...)
+	if l.tracing.level == LevelLaunches {
+		linkWaits(l.span, in, allUses)
+		return
+	}
+	end := trace.WithTimestamp(time.Now())
+	if len(in.Uses) > MaxUseSpans {
+		span := l.startChild(SpanPrepare, start)
+		span.SetAttributes(l.tracing.batchAttributes(in)...)
+		span.SetAttributes(waitTotals(in)...)
+		linkWaits(span, in, allUses)
+		span.End(end)
+		return
+	}
+	for i := range in.Uses {
+		span := l.startChild(SpanPrepare, start)
+		span.SetAttributes(l.tracing.prepareAttributes(in, i)...)
+		linkWaits(span, in, i)
+		span.End(end)
+	}
+}
+
+// refused closes the launch of a prepare that failed. The upstream does not
+// say which use it failed on, unless the error does: one span stands for all.
+func (l *launch) refused(req core.UseRequest, start time.Time, err error) {
+	l.span.SetAttributes(l.tracing.refusedLaunchAttributes(req)...)
+	if l.tracing.level == LevelOperations {
+		span := l.startChild(SpanPrepare, start)
+		span.SetAttributes(l.tracing.refusedPrepareAttributes(req, err)...)
+		endSpan(span, err)
+	}
+	l.end(OutcomeRefused, err)
+}
+
+// claim returns the launch that t ends, nil if that is not traced here. Only
+// the first claim of a launch gets it.
+func (t *tracing) claim(ticket core.Ticket) *launch {
+	if t == nil || !ticket.IsOpen() {
+		return nil
+	}
+	l, ok := ticket.Intent().Trace.(*launch)
+	if !ok || l.tracing != t || !l.claimed.CompareAndSwap(false, true) {
+		return nil
+	}
+	return l
+}
+
+// finish starts the finish spans before it forwards: the upstream keeps their
+// references with the event that it records, and later waits link to them.
+func (l *launch) finish(ctx context.Context, upstream core.Resource, ticket core.Ticket) error {
+	spans := l.startFinishes(ticket.Intent(), upstream)
+	err := upstream.FinishUse(trace.ContextWithSpan(ctx, l.span), ticket)
+	end := trace.WithTimestamp(time.Now())
+	for _, span := range spans {
+		endSpan(span, err, end)
+	}
+	l.end(OutcomeFinished, err, end)
+	return err
+}
+
+func (l *launch) startFinishes(in *core.Intent, upstream core.Resource) []trace.Span {
+	if l.tracing.level == LevelLaunches {
+		referAll(in, spanRef(l.span))
+		return nil
+	}
+	start := time.Now()
+	if len(in.Uses) > MaxUseSpans {
+		span := l.startChild(SpanFinish, start)
+		span.SetAttributes(l.tracing.batchAttributes(in)...)
+		referAll(in, spanRef(span))
+		return []trace.Span{span}
+	}
+	spans := make([]trace.Span, len(in.Uses))
+	for i := range in.Uses {
+		spans[i] = l.startChild(SpanFinish, start)
+		spans[i].SetAttributes(l.tracing.finishAttributes(in, i, upstream.State(in.Uses[i].Block))...)
+		in.Uses[i].Span = spanRef(spans[i])
+	}
+	return spans
+}
+
+func (l *launch) abort(ctx context.Context, upstream core.Resource, ticket core.Ticket) error {
+	err := upstream.AbortUse(trace.ContextWithSpan(ctx, l.span), ticket)
+	l.end(OutcomeAborted, err)
+	return err
+}
+
+func (l *launch) end(outcome string, err error, options ...trace.SpanEndOption) {
+	l.span.SetAttributes(AttrOutcome.String(outcome))
+	endSpan(l.span, err, options...)
+}
+
+// startChild starts a span of a use. All uses of a step share its start and
+// its end: the upstream does them together.
+func (l *launch) startChild(name SpanName, start time.Time) trace.Span {
+	_, span := l.tracing.start(l.ctx, name, trace.WithTimestamp(start))
+	return span
+}
+
+func referAll(in *core.Intent, ref core.SpanRef) {
+	for i := range in.Uses {
+		in.Uses[i].Span = ref
+	}
+}
+
+const allUses = -1
+
+// linkWaits links span to the spans that recorded what the use waits for.
+// Work that was not traced has none to link to.
+func linkWaits(span trace.Span, in *core.Intent, use int) {
+	for _, w := range in.Waited {
+		if (use == allUses || w.Use == use) && !w.Span.IsZero() {
+			span.AddLink(trace.Link{SpanContext: spanContext(w.Span), Attributes: waitAttributes(w)})
+		}
+	}
+}

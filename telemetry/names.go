@@ -1,0 +1,129 @@
+package telemetry
+
+import "go.opentelemetry.io/otel/attribute"
+
+// ScopeName is the instrumentation scope of every span of this package.
+const ScopeName = "github.com/fencepost-gpu/fencepost/telemetry"
+
+// SpanName is the name of a span. Names carry no identifiers, so that a
+// tracing backend can group by them.
+type SpanName string
+
+// The spans. See the package comment for their parents and attributes.
+const (
+	// SpanAlloc covers one allocation.
+	SpanAlloc SpanName = "gpumem.alloc"
+	// SpanLaunch covers one launch, from its prepare to its end.
+	SpanLaunch SpanName = "gpumem.launch"
+	// SpanPrepare covers the fencing of one block before a launch.
+	SpanPrepare SpanName = "gpumem.prepare"
+	// SpanFinish covers the recording of one block's use after a launch.
+	SpanFinish SpanName = "gpumem.finish"
+	// SpanDealloc covers one deallocation: queueing the free, not waiting
+	// for the device to pass it.
+	SpanDealloc SpanName = "gpumem.dealloc"
+)
+
+// The attributes. Numbers are int64, sizes are bytes.
+const (
+	// AttrDevice is the device's ordinal.
+	AttrDevice attribute.Key = "cuda.device.index"
+	// AttrStream is the stream that the operation named: the allocation
+	// stream of an alloc and dealloc, the launch's stream otherwise.
+	AttrStream attribute.Key = "gpumem.stream.id"
+	// AttrGeneration identifies the block, as in logs and findings.
+	AttrGeneration attribute.Key = "gpumem.generation"
+	// AttrGenerations lists the blocks of a span that stands for several.
+	AttrGenerations attribute.Key = "gpumem.generations"
+	// AttrTag is the tag that the block is accounted under.
+	AttrTag attribute.Key = "gpumem.tag"
+	// AttrRequested is what the caller asked for, in bytes.
+	AttrRequested attribute.Key = "gpumem.block.requested"
+	// AttrBytes is the size that the layer below gives the block: with a
+	// guard's padding where the backend answers, without it where the guard
+	// does.
+	AttrBytes attribute.Key = "gpumem.block.bytes"
+	// AttrState is the block's state: live, retired, quarantined or freed.
+	AttrState attribute.Key = "gpumem.block.state"
+	// AttrAccess is what the launch does with the block: read, write or
+	// read_write.
+	AttrAccess attribute.Key = "gpumem.access"
+	// AttrWaitsQueued is the number of waits that were queued.
+	AttrWaitsQueued attribute.Key = "gpumem.waits.queued"
+	// AttrWaitsElided is the number of dependencies on other streams that
+	// needed no wait.
+	AttrWaitsElided attribute.Key = "gpumem.waits.elided"
+	// AttrLaunchName is the launch's name, absent if it has none.
+	AttrLaunchName attribute.Key = "gpumem.launch.name"
+	// AttrLaunchID numbers the launch in the process, as in findings.
+	AttrLaunchID attribute.Key = "gpumem.launch.id"
+	// AttrLaunchUses is the number of distinct blocks the launch uses.
+	AttrLaunchUses attribute.Key = "gpumem.launch.uses"
+	// AttrCrossStream is true if a block was last written on another stream.
+	AttrCrossStream attribute.Key = "gpumem.launch.cross_stream"
+	// AttrOutcome is how the launch ended: one of the Outcome constants.
+	AttrOutcome attribute.Key = "gpumem.launch.outcome"
+	// AttrErrorType classifies the failure; it is absent on success.
+	AttrErrorType attribute.Key = "error.type"
+)
+
+// The values of [AttrOutcome].
+const (
+	// OutcomeFinished: the work was enqueued and its uses were recorded.
+	OutcomeFinished = "finished"
+	// OutcomeAborted: nothing was enqueued.
+	OutcomeAborted = "aborted"
+	// OutcomeRefused: the prepare failed, so there was no launch.
+	OutcomeRefused = "refused"
+)
+
+// MetricName is the name of a Prometheus metric.
+type MetricName string
+
+// The metrics. All but those of spans have the label [LabelDevice]; the help
+// text that each is exported with says what it means.
+const (
+	MetricMemoryBytes          MetricName = "gpumem_memory_bytes"
+	MetricMemoryRequestedBytes MetricName = "gpumem_memory_requested_bytes"
+	MetricBlocks               MetricName = "gpumem_blocks"
+	MetricMemoryPeakBytes      MetricName = "gpumem_memory_peak_bytes"
+	MetricMemoryRequestedPeak  MetricName = "gpumem_memory_requested_peak_bytes"
+	MetricBudgetLimitBytes     MetricName = "gpumem_budget_limit_bytes"
+	MetricBudgetChargedBytes   MetricName = "gpumem_budget_charged_bytes"
+	MetricBudgetClaimedBytes   MetricName = "gpumem_budget_claimed_bytes"
+	MetricBudgetClaims         MetricName = "gpumem_budget_claims"
+	MetricBudgetRefusals       MetricName = "gpumem_budget_refusals_total"
+	MetricPoolReservedBytes    MetricName = "gpumem_pool_reserved_bytes"
+	MetricPoolUsedBytes        MetricName = "gpumem_pool_used_bytes"
+	MetricAllocations          MetricName = "gpumem_allocations_total"
+	MetricDeallocations        MetricName = "gpumem_deallocations_total"
+	MetricDriverFailures       MetricName = "gpumem_driver_failures_total"
+	MetricLaunches             MetricName = "gpumem_launches_total"
+	MetricLaunchesAborted      MetricName = "gpumem_launches_aborted_total"
+	MetricLaunchesCrossStream  MetricName = "gpumem_launches_cross_stream_total"
+	MetricWaits                MetricName = "gpumem_waits_total"
+	MetricIntentsOpen          MetricName = "gpumem_intents_open"
+	MetricEvents               MetricName = "gpumem_events"
+	MetricBlocksPoisoned       MetricName = "gpumem_blocks_poisoned"
+	MetricAccountingUnderflows MetricName = "gpumem_accounting_underflows_total"
+	MetricTagBytes             MetricName = "gpumem_tag_bytes"
+	MetricTagBlocks            MetricName = "gpumem_tag_blocks"
+	MetricOperations           MetricName = "gpumem_operations_total"
+	MetricRefusals             MetricName = "gpumem_refusals_total"
+	MetricStreams              MetricName = "gpumem_streams"
+	MetricStreamsLimit         MetricName = "gpumem_streams_limit"
+	MetricStreamsWaiting       MetricName = "gpumem_streams_waiting"
+	MetricStreamAcquisitions   MetricName = "gpumem_stream_acquisitions_total"
+	MetricStreamRefusals       MetricName = "gpumem_stream_refusals_total"
+	MetricStreamWaitSeconds    MetricName = "gpumem_stream_wait_seconds_total"
+	MetricFindings             MetricName = "gpumem_findings_total"
+	MetricLogDropped           MetricName = "gpumem_log_records_dropped_total"
+	MetricRecordersDropped     MetricName = "gpumem_recorders_dropped_total"
+	MetricHealthy              MetricName = "gpumem_healthy"
+	MetricSpansStarted         MetricName = "gpumem_spans_started_total"
+	MetricSpansEnded           MetricName = "gpumem_spans_ended_total"
+	MetricSpansExported        MetricName = "gpumem_spans_exported_total"
+	MetricSpansFailed          MetricName = "gpumem_spans_failed_total"
+	MetricSpansDropped         MetricName = "gpumem_spans_dropped_total"
+	MetricSpansUnexported      MetricName = "gpumem_spans_unexported"
+)

@@ -1,0 +1,110 @@
+package telemetry
+
+import (
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// parts are the groups that s has a source for.
+func (s Source) parts() []part {
+	all := []part{{statMetrics, s.collectStats}}
+	add := func(present bool, p part) {
+		if present {
+			all = append(all, p)
+		}
+	}
+	add(s.Operations != nil, part{operationMetrics, s.collectOperations})
+	add(s.Holders != nil, part{holderMetrics, s.collectHolders})
+	add(s.Streams != nil, part{streamMetrics, s.collectStreams})
+	add(s.Findings != nil, part{findingMetrics, s.collectFindings})
+	add(s.LogDropped != nil, part{logMetrics, func(out emitter) { out.send(MetricLogDropped, s.LogDropped()) }})
+	add(s.RecordersDropped != nil, part{recorderMetrics, func(out emitter) { out.send(MetricRecordersDropped, s.RecordersDropped()) }})
+	add(s.Health != nil, part{healthMetrics, s.collectHealth})
+	return all
+}
+
+var (
+	logMetrics = []definition{
+		{name: MetricLogDropped, kind: counter, help: "Log records dropped because a sink could not keep up."},
+	}
+	recorderMetrics = []definition{
+		{name: MetricRecordersDropped, kind: counter, help: "Launch recorders dropped without a commit or an abort."},
+	}
+	healthMetrics = []definition{
+		{name: MetricHealthy, kind: gauge, help: "Whether the runtime admits work: 1, or 0 if it is closed or its device is lost."},
+	}
+	operationMetrics = []definition{
+		{name: MetricOperations, kind: counter, labels: []string{"op", "result"}, help: "Calls by operation and result, as callers saw them; the result is ok or the reason of the error."},
+		{name: MetricRefusals, kind: counter, labels: []string{"reason"}, help: "Allocations and reservations that were refused, by the reason that callers were told."},
+	}
+	streamMetrics = []definition{
+		{name: MetricStreams, kind: gauge, labels: []string{"state"}, help: "Streams by state: leased, idle in the pool, or adopted from callers."},
+		{name: MetricStreamsLimit, kind: gauge, help: "Streams that the pool may have."},
+		{name: MetricStreamsWaiting, kind: gauge, help: "Callers waiting for a stream."},
+		{name: MetricStreamAcquisitions, kind: counter, help: "Stream leases granted."},
+		{name: MetricStreamRefusals, kind: counter, help: "Stream leases refused or given up while waiting."},
+		{name: MetricStreamWaitSeconds, kind: counter, help: "Time that callers spent waiting for a stream."},
+	}
+	findingMetrics = []definition{
+		{name: MetricFindings, kind: counter, labels: []string{"kind"}, help: "Memory bugs found, by kind."},
+	}
+)
+
+// collectOperations sends every success and every refusal, zero or not, so
+// that the first increase is seen as one; other failures appear with their
+// first.
+func (s Source) collectOperations(out emitter) {
+	ops := s.Operations()
+	for op := core.OpAllocate; int(op) < operations; op++ {
+		out.send(MetricOperations, ops.Succeeded(op), op.String(), "ok")
+		for _, reason := range Reasons() {
+			if n := ops.Failed(op, reason); n > 0 {
+				out.send(MetricOperations, n, op.String(), reason.String())
+			}
+		}
+	}
+	for _, reason := range Reasons() {
+		out.send(MetricRefusals, ops.Refusals(reason), reason.String())
+	}
+}
+
+func (s Source) collectStreams(out emitter) {
+	st := s.Streams()
+	out.send(MetricStreams, uint64(st.Leased), "leased")
+	out.send(MetricStreams, uint64(st.Idle), "idle")
+	out.send(MetricStreams, uint64(st.Adopted), "adopted")
+	out.send(MetricStreamsLimit, uint64(st.Limit))
+	out.send(MetricStreamsWaiting, uint64(st.Waiting))
+	out.send(MetricStreamAcquisitions, st.Acquisitions)
+	out.send(MetricStreamRefusals, st.Refusals)
+	out.sendFloat(MetricStreamWaitSeconds, st.Waited.Seconds())
+}
+
+// knownKinds are sent even at zero, so that an alert sees the first increase.
+var knownKinds = []core.FindingKind{
+	core.FindingUseAfterFreeWrite, core.FindingUseAfterFreeRead, core.FindingOutOfBoundsWrite,
+	core.FindingUnderflow, core.FindingDoubleFree, core.FindingForeignFree, core.FindingStaleHandle,
+	core.FindingMissingFence, core.FindingUseBeforeAlloc, core.FindingUndeclaredAccess, core.FindingLeak,
+	core.FindingOutOfMemory, core.FindingStickyError, core.FindingDroppedRecorder, core.FindingAccountingMismatch,
+}
+
+func (s Source) collectFindings(out emitter) {
+	counts := s.Findings()
+	for _, kind := range knownKinds {
+		out.send(MetricFindings, counts[kind], string(kind))
+	}
+	for kind, n := range counts {
+		if !slices.Contains(knownKinds, kind) {
+			out.send(MetricFindings, n, string(kind))
+		}
+	}
+}
+
+func (s Source) collectHealth(out emitter) {
+	var healthy uint64
+	if s.Health().OK {
+		healthy = 1
+	}
+	out.send(MetricHealthy, healthy)
+}

@@ -1,0 +1,67 @@
+package telemetry
+
+import (
+	"context"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// String names the stack, such as "telemetry(budget(async(sim:0)))".
+func (r *Resource) String() string { return "telemetry(" + r.upstream.String() + ")" }
+
+// Ordinal is the upstream's device.
+func (r *Resource) Ordinal() int { return r.upstream.Ordinal() }
+
+// Features are the upstream's.
+func (r *Resource) Features() core.Features { return r.upstream.Features() }
+
+// RecordUse forwards and counts. It makes no span: the work was enqueued
+// before the call.
+func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.StreamID) error {
+	err := r.upstream.RecordUse(ctx, id, stream)
+	r.counters.count(core.OpRecord, err)
+	return err
+}
+
+// Reserve forwards and counts.
+func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
+	claim, err := r.upstream.Reserve(ctx, bytes, tag)
+	r.counters.count(core.OpReserve, err)
+	return claim, err
+}
+
+// ReleaseClaim forwards and counts.
+func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
+	err := r.upstream.ReleaseClaim(ctx, id)
+	r.counters.count(core.OpReleaseClaim, err)
+	return err
+}
+
+// ReapPending forwards and counts.
+func (r *Resource) ReapPending(ctx context.Context) error {
+	err := r.upstream.ReapPending(ctx)
+	r.counters.count(core.OpReap, err)
+	return err
+}
+
+// Drain forwards and counts. It blocks as its upstream does.
+func (r *Resource) Drain(ctx context.Context) error {
+	err := r.upstream.Drain(ctx)
+	r.counters.count(core.OpDrain, err)
+	return err
+}
+
+// State is the upstream's.
+func (r *Resource) State(id core.BlockID) core.BlockState { return r.upstream.State(id) }
+
+// Stats are the upstream's.
+func (r *Resource) Stats() core.Stats { return r.upstream.Stats() }
+
+// FreedOn is the upstream's.
+func (r *Resource) FreedOn(id core.StreamID) core.Odometer { return r.upstream.FreedOn(id) }
+
+// Subscribe hands the listener to the upstream: releases are the same here.
+func (r *Resource) Subscribe(l core.Listener) { r.upstream.Subscribe(l) }
+
+// Unwrap is the upstream, for inspection only.
+func (r *Resource) Unwrap() core.Resource { return r.upstream }

@@ -1,0 +1,86 @@
+package telemetry_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+func TestConformance(t *testing.T) {
+	coretest.Run(t, func(t *testing.T) coretest.Subject {
+		r := newTraced(t, telemetry.Config{})
+		return coretest.Subject{Resource: r.Resource, Features: r.fake.Features(), Streams: r.fake.Streams}
+	})
+}
+
+// Every call reaches the upstream once, and its answer comes back, traced or
+// not.
+func TestEveryCallReachesTheUpstreamOnce(t *testing.T) {
+	for _, cfg := range []telemetry.Config{{}, {Level: telemetry.LevelLaunches}, {Level: telemetry.LevelOff}} {
+		r := newTraced(t, cfg)
+		ctx := r.request(t)
+		b := must[core.Block](t)(r.Allocate(ctx, core.Request{Bytes: 64, Stream: 1, Tag: "t"}))
+		req := core.UseRequest{Stream: 1, Launch: "k", Uses: uses(core.Read, b)}
+		check(t, r.FinishUse(ctx, must[core.Ticket](t)(r.PrepareUse(ctx, req))))
+		check(t, r.AbortUse(ctx, must[core.Ticket](t)(r.PrepareUse(ctx, req))))
+		check(t, r.RecordUse(ctx, b.ID, 1))
+		check(t, r.ReapPending(ctx))
+		must[core.Block](t)(r.Deallocate(ctx, b.ID))
+		check(t, r.Drain(ctx))
+		var got []string
+		for _, call := range r.fake.Calls() {
+			op, _, _ := strings.Cut(call, " ")
+			got = append(got, op)
+		}
+		want := []string{"Allocate", "PrepareUse", "FinishUse", "PrepareUse", "AbortUse", "RecordUse", "ReapPending", "Deallocate", "Drain"}
+		if !slices.Equal(got, want) {
+			t.Errorf("level %d: upstream saw %v, want %v", cfg.Level, got, want)
+		}
+	}
+}
+
+func TestReservationsReachTheUpstream(t *testing.T) {
+	r := newTraced(t, telemetry.Config{})
+	if _, err := r.Reserve(t.Context(), 64, "t"); err == nil {
+		t.Error("the fake's refusal of Reserve was lost")
+	}
+	if err := r.ReleaseClaim(t.Context(), 1); err == nil {
+		t.Error("the fake's refusal of ReleaseClaim was lost")
+	}
+	o := r.Operations()
+	if o.Failed(core.OpReserve, telemetry.ReasonStreamMisuse) != 1 || o.Failed(core.OpReleaseClaim, telemetry.ReasonStreamMisuse) != 1 {
+		t.Error("the refusals were not counted")
+	}
+	if o.Refusals(telemetry.ReasonStreamMisuse) != 1 {
+		t.Errorf("%d refusals, want that of Reserve", o.Refusals(telemetry.ReasonStreamMisuse))
+	}
+}
+
+type listener struct{ released int }
+
+func (l *listener) Released(core.Block) { l.released++ }
+
+func TestInspectionIsTheUpstreams(t *testing.T) {
+	r := newTraced(t, telemetry.Config{})
+	l := &listener{}
+	r.Subscribe(l)
+	b := must[core.Block](t)(r.Allocate(t.Context(), core.Request{Bytes: 64, Stream: 1}))
+	must[core.Block](t)(r.Deallocate(t.Context(), b.ID))
+	if r.State(b.ID) != core.Retired || r.FreedOn(1) != r.fake.FreedOn(1) || r.FreedOn(1).Queued != 64 {
+		t.Errorf("state %v, freed %v", r.State(b.ID), r.FreedOn(1))
+	}
+	check(t, r.Drain(t.Context()))
+	if l.released != 1 {
+		t.Errorf("the listener heard of %d releases, want 1", l.released)
+	}
+	if r.Stats() != r.fake.Stats() || r.Ordinal() != 0 || r.Features() != r.fake.Features() {
+		t.Error("an answer is not the upstream's")
+	}
+	if r.Unwrap() != core.Resource(r.fake) || r.String() != "telemetry(fake:0)" {
+		t.Errorf("%v wraps %v", r, r.Unwrap())
+	}
+}

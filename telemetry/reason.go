@@ -1,0 +1,101 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Reason classifies the errors that callers are told. It is a small fixed
+// set, so that it can be a metric label and index an array.
+type Reason uint8
+
+// The reasons. Of an error that has several the first listed here counts.
+const (
+	// ReasonOutOfBudget: a budget refused.
+	ReasonOutOfBudget Reason = iota
+	// ReasonOutOfMemory: the driver had no memory left.
+	ReasonOutOfMemory
+	// ReasonDriver: any other failed driver call.
+	ReasonDriver
+	// ReasonUseAfterFree: the block was not live.
+	ReasonUseAfterFree
+	// ReasonOutOfBounds: bytes around a block had changed.
+	ReasonOutOfBounds
+	// ReasonStreamMisuse: the stream-ordered contract was violated, or the
+	// stack cannot do the operation.
+	ReasonStreamMisuse
+	// ReasonInvalidRequest: the request itself was malformed.
+	ReasonInvalidRequest
+	// ReasonClosed: the resource was closed.
+	ReasonClosed
+	// ReasonDeadlineExceeded: the caller's deadline passed while waiting.
+	ReasonDeadlineExceeded
+	// ReasonCanceled: the caller gave up while waiting.
+	ReasonCanceled
+	// ReasonOther: none of these.
+	ReasonOther
+
+	reasons = int(ReasonOther) + 1
+)
+
+// reasonOther is the name that OpenTelemetry's conventions reserve.
+const reasonOther = "_OTHER"
+
+var reasonTable = [reasons]struct {
+	name string
+	is   error
+}{
+	ReasonOutOfBudget:      {"out_of_budget", core.ErrOutOfBudget},
+	ReasonOutOfMemory:      {"out_of_memory", core.ErrOutOfMemory},
+	ReasonDriver:           {"driver_error", core.ErrDriver},
+	ReasonUseAfterFree:     {"use_after_free", core.ErrUseAfterFree},
+	ReasonOutOfBounds:      {"out_of_bounds", core.ErrOutOfBounds},
+	ReasonStreamMisuse:     {"stream_misuse", core.ErrStreamMisuse},
+	ReasonInvalidRequest:   {"invalid_request", core.ErrInvalidRequest},
+	ReasonClosed:           {"closed", core.ErrClosed},
+	ReasonDeadlineExceeded: {"deadline_exceeded", context.DeadlineExceeded},
+	ReasonCanceled:         {"canceled", context.Canceled},
+	ReasonOther:            {reasonOther, nil},
+}
+
+// Reasons lists all reasons, in their order.
+func Reasons() []Reason {
+	all := make([]Reason, reasons)
+	for i := range all {
+		all[i] = Reason(i)
+	}
+	return all
+}
+
+// ReasonOf classifies err, which must not be nil. It allocates nothing.
+func ReasonOf(err error) Reason {
+	for i, row := range reasonTable[:ReasonOther] {
+		if errors.Is(err, row.is) {
+			return Reason(i)
+		}
+	}
+	return ReasonOther
+}
+
+// String is the reason as it appears in metrics, such as "out_of_budget".
+func (r Reason) String() string {
+	if int(r) < reasons {
+		return reasonTable[r].name
+	}
+	return reasonOther
+}
+
+// ErrorType is the value of [AttrErrorType] for err, which must not be nil: the reason, or the
+// driver's own name (such as "CUDA_ERROR_ILLEGAL_ADDRESS") where the reason
+// says no more than that the driver failed.
+func ErrorType(err error) string {
+	reason := ReasonOf(err)
+	if reason == ReasonDriver {
+		if failure, ok := errors.AsType[*core.DriverError](err); ok && failure.Name != "" {
+			return failure.Name
+		}
+	}
+	return reason.String()
+}

@@ -1,0 +1,134 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Level says which operations become spans.
+type Level uint8
+
+// The levels. The zero value is the default.
+const (
+	// LevelOperations: launches, and every alloc, prepare, finish and
+	// dealloc.
+	LevelOperations Level = iota
+	// LevelLaunches: launches only. The links of cross-stream waits then go
+	// from launch to launch.
+	LevelLaunches
+	// LevelOff: no spans, only counters.
+	LevelOff
+)
+
+// Config configures a [Resource]. The zero Config counts and does not trace.
+type Config struct {
+	// TracerProvider makes the spans; nil means none are made.
+	TracerProvider trace.TracerProvider
+	// Level says which operations become spans.
+	Level Level
+	// NoRoots makes spans follow requests only: an operation without a
+	// parent span gets none. By default it starts a root span, subject to
+	// the provider's sampler.
+	NoRoots bool
+}
+
+// Resource is the outermost layer of a stack: it counts every call by its
+// result and traces memory operations. It is safe for concurrent use, blocks
+// only where its upstream does, and changes nothing that the upstream
+// answers. An operation whose parent span is unsampled allocates nothing.
+//
+// One ticket must not be ended by two goroutines at once: a layer has to read
+// the intent before the ticket is spent.
+type Resource struct {
+	upstream core.Resource
+	counters counters
+	// tracing is nil if nothing is traced.
+	tracing *tracing
+}
+
+var _ core.Resource = (*Resource)(nil)
+
+// NewResource wraps upstream. A nil upstream or an unknown level is a
+// [core.InvalidRequestError].
+func NewResource(upstream core.Resource, cfg Config) (*Resource, error) {
+	const op = "telemetry.NewResource"
+	if upstream == nil {
+		return nil, &core.InvalidRequestError{Op: op, Field: "upstream", Reason: "nil: pass the resource to observe"}
+	}
+	if cfg.Level > LevelOff {
+		return nil, &core.InvalidRequestError{Op: op, Field: "Level", Reason: "unknown: use one of the Level constants"}
+	}
+	return &Resource{upstream: upstream, tracing: newTracing(cfg, upstream.Ordinal())}, nil
+}
+
+// Operations is a snapshot of the calls so far. It makes no call upstream.
+func (r *Resource) Operations() Operations { return r.counters.snapshot() }
+
+// Allocate forwards, counts, and traces as [SpanAlloc].
+func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
+	var b core.Block
+	var err error
+	if r.tracing.wantsOperation(ctx) {
+		b, err = r.tracing.allocate(ctx, r.upstream, req)
+	} else {
+		b, err = r.upstream.Allocate(ctx, req)
+	}
+	r.counters.count(core.OpAllocate, err)
+	return b, err
+}
+
+// Deallocate forwards, counts, and traces as [SpanDealloc].
+func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
+	var b core.Block
+	var err error
+	if r.tracing.wantsOperation(ctx) {
+		b, err = r.tracing.deallocate(ctx, r.upstream, id)
+	} else {
+		b, err = r.upstream.Deallocate(ctx, id)
+	}
+	r.counters.count(core.OpDeallocate, err)
+	return b, err
+}
+
+// PrepareUse forwards, counts, and opens a [SpanLaunch] with a [SpanPrepare]
+// for each block.
+func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
+	var t core.Ticket
+	var err error
+	if r.tracing.wants(ctx) {
+		t, err = r.tracing.prepare(ctx, r.upstream, req)
+	} else {
+		t, err = r.upstream.PrepareUse(ctx, req)
+	}
+	r.counters.count(core.OpPrepare, err)
+	return t, err
+}
+
+// FinishUse forwards, counts, and closes the launch's span with a
+// [SpanFinish] for each block. The launch decides whether that is traced,
+// not ctx.
+func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
+	var err error
+	if launch := r.tracing.claim(t); launch != nil {
+		err = launch.finish(ctx, r.upstream, t)
+	} else {
+		err = r.upstream.FinishUse(ctx, t)
+	}
+	r.counters.count(core.OpFinish, err)
+	return err
+}
+
+// AbortUse forwards, counts, and closes the launch's span as aborted.
+func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
+	var err error
+	if launch := r.tracing.claim(t); launch != nil {
+		err = launch.abort(ctx, r.upstream, t)
+	} else {
+		err = r.upstream.AbortUse(ctx, t)
+	}
+	r.counters.count(core.OpAbort, err)
+	return err
+}

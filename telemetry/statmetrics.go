@@ -1,0 +1,73 @@
+package telemetry
+
+import "github.com/fencepost-gpu/fencepost/core"
+
+var statMetrics = []definition{
+	{name: MetricMemoryBytes, kind: gauge, labels: []string{"state"}, help: "Device memory by state, padding included: live, pending until the device has passed the free, or quarantined by the guard."},
+	{name: MetricMemoryRequestedBytes, kind: gauge, labels: []string{"state"}, help: "Device memory by state as callers asked for it."},
+	{name: MetricBlocks, kind: gauge, labels: []string{"state"}, help: "Blocks by state."},
+	{name: MetricMemoryPeakBytes, kind: gauge, help: "Highest live bytes so far, padding included."},
+	{name: MetricMemoryRequestedPeak, kind: gauge, help: "Highest live bytes so far as callers asked for them."},
+	{name: MetricBudgetLimitBytes, kind: gauge, help: "Budget of the device, 0 if there is none."},
+	{name: MetricBudgetChargedBytes, kind: gauge, help: "Bytes that count against the budget."},
+	{name: MetricBudgetClaimedBytes, kind: gauge, help: "Bytes reserved and not yet drawn."},
+	{name: MetricBudgetClaims, kind: gauge, help: "Open reservations."},
+	{name: MetricBudgetRefusals, kind: counter, help: "Requests that the budget refused, including those that a layer above then relieved."},
+	{name: MetricPoolReservedBytes, kind: gauge, help: "Bytes that the driver's pool holds of the device, as last read."},
+	{name: MetricPoolUsedBytes, kind: gauge, help: "Bytes that the driver's pool has handed out, as last read."},
+	{name: MetricAllocations, kind: counter, help: "Successful allocations."},
+	{name: MetricDeallocations, kind: counter, help: "Successful deallocations."},
+	{name: MetricDriverFailures, kind: counter, help: "Calls that the driver failed."},
+	{name: MetricLaunches, kind: counter, help: "Launches finished."},
+	{name: MetricLaunchesAborted, kind: counter, help: "Launches aborted: prepared, and nothing enqueued."},
+	{name: MetricLaunchesCrossStream, kind: counter, help: "Launches that used a block last written on another stream."},
+	{name: MetricWaits, kind: counter, labels: []string{"outcome"}, help: "Dependencies on other streams, by whether a wait was queued or could be elided."},
+	{name: MetricIntentsOpen, kind: gauge, help: "Launches prepared and not ended."},
+	{name: MetricEvents, kind: gauge, help: "Driver events in existence."},
+	{name: MetricBlocksPoisoned, kind: gauge, help: "Blocks that could not be fenced and are out of use until the device is reset."},
+	{name: MetricAccountingUnderflows, kind: counter, help: "Attempts to take a byte counter below zero; any is a bug."},
+}
+
+// collectStats takes the snapshot and sends all of it.
+func (s Source) collectStats(out emitter) {
+	st := s.Device.Stats()
+	sendAmount(out, st.Live, core.Live)
+	sendAmount(out, st.Pending, core.Retired)
+	sendAmount(out, st.Quarantined, core.Quarantined)
+	sendMemory(out, &st)
+	sendActivity(out, &st)
+}
+
+func sendAmount(out emitter, a core.Amount, in core.BlockState) {
+	state := stateLabel(in)
+	out.send(MetricMemoryBytes, a.Bytes, state)
+	out.send(MetricMemoryRequestedBytes, a.Requested, state)
+	out.send(MetricBlocks, a.Blocks, state)
+}
+
+func sendMemory(out emitter, st *core.Stats) {
+	out.send(MetricMemoryPeakBytes, st.PeakBytes)
+	out.send(MetricMemoryRequestedPeak, st.PeakRequested)
+	out.send(MetricBudgetLimitBytes, st.Limit)
+	out.send(MetricBudgetChargedBytes, st.Charged)
+	out.send(MetricBudgetClaimedBytes, st.Claimed)
+	out.send(MetricBudgetClaims, st.Claims)
+	out.send(MetricBudgetRefusals, st.Refusals)
+	out.send(MetricPoolReservedBytes, st.Reserved)
+	out.send(MetricPoolUsedBytes, st.PoolUsed)
+}
+
+func sendActivity(out emitter, st *core.Stats) {
+	out.send(MetricAllocations, st.Allocations)
+	out.send(MetricDeallocations, st.Deallocations)
+	out.send(MetricDriverFailures, st.Failures)
+	out.send(MetricLaunches, st.Launches)
+	out.send(MetricLaunchesAborted, st.Aborts)
+	out.send(MetricLaunchesCrossStream, st.CrossStream)
+	out.send(MetricWaits, st.WaitsQueued, "queued")
+	out.send(MetricWaits, st.WaitsElided, "elided")
+	out.send(MetricIntentsOpen, st.OpenIntents)
+	out.send(MetricEvents, st.Events)
+	out.send(MetricBlocksPoisoned, st.Poisoned)
+	out.send(MetricAccountingUnderflows, st.Underflows)
+}

@@ -1,0 +1,116 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// tracing makes the spans of one resource. A nil tracing makes none.
+//
+// The order in every operation is: look at the parent, start the span, and
+// only if it records build anything more. The parent is looked at first
+// because starting a span allocates even where the sampler says no.
+type tracing struct {
+	tracer trace.Tracer
+	level  Level
+	roots  bool
+	device attribute.KeyValue
+}
+
+func newTracing(cfg Config, ordinal int) *tracing {
+	if cfg.TracerProvider == nil || cfg.Level == LevelOff {
+		return nil
+	}
+	return &tracing{
+		tracer: cfg.TracerProvider.Tracer(ScopeName),
+		level:  cfg.Level,
+		roots:  !cfg.NoRoots,
+		device: AttrDevice.Int(ordinal),
+	}
+}
+
+// wants reports whether a span may be recorded under ctx.
+func (t *tracing) wants(ctx context.Context) bool {
+	if t == nil {
+		return false
+	}
+	parent := trace.SpanContextFromContext(ctx)
+	if parent.IsValid() {
+		return parent.IsSampled()
+	}
+	return t.roots
+}
+
+// wantsOperation is wants for spans below the level of launches.
+func (t *tracing) wantsOperation(ctx context.Context) bool {
+	return t != nil && t.level == LevelOperations && t.wants(ctx)
+}
+
+// start starts a span that the caller ends, if it records.
+func (t *tracing) start(ctx context.Context, name SpanName, options ...trace.SpanStartOption) (context.Context, trace.Span) {
+	return t.tracer.Start(ctx, string(name), options...) //nolint:spancheck // the caller ends it
+}
+
+// allocate tells the upstream the span before it forwards, so that a wait for
+// the block's readiness can link to it.
+func (t *tracing) allocate(ctx context.Context, upstream core.Resource, req core.Request) (core.Block, error) {
+	ctx, span := t.start(ctx, SpanAlloc)
+	if !span.IsRecording() {
+		return upstream.Allocate(ctx, req)
+	}
+	req.Span = spanRef(span)
+	b, err := upstream.Allocate(ctx, req)
+	if err != nil {
+		span.SetAttributes(t.requestAttributes(req)...)
+	} else {
+		span.SetAttributes(t.blockAttributes(b)...)
+	}
+	endSpan(span, err)
+	return b, err
+}
+
+func (t *tracing) deallocate(ctx context.Context, upstream core.Resource, id core.BlockID) (core.Block, error) {
+	ctx, span := t.start(ctx, SpanDealloc)
+	if !span.IsRecording() {
+		return upstream.Deallocate(ctx, id)
+	}
+	b, err := upstream.Deallocate(ctx, id)
+	if err != nil {
+		span.SetAttributes(t.idAttributes(id)...)
+	} else {
+		span.SetAttributes(t.blockAttributes(b)...)
+	}
+	endSpan(span, err)
+	return b, err
+}
+
+// endSpan ends a span with the outcome of its operation. Success leaves the
+// status unset, as OpenTelemetry asks of instrumentation.
+func endSpan(span trace.Span, err error, options ...trace.SpanEndOption) {
+	if err != nil {
+		span.SetAttributes(AttrErrorType.String(ErrorType(err)))
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End(options...)
+}
+
+// spanRef refers to span, or to none if nobody will ever see it.
+func spanRef(span trace.Span) core.SpanRef {
+	sc := span.SpanContext()
+	if !sc.IsSampled() {
+		return core.SpanRef{}
+	}
+	return core.SpanRef{TraceID: sc.TraceID(), SpanID: sc.SpanID()}
+}
+
+// spanContext is what ref refers to; it is invalid for the zero ref.
+func spanContext(ref core.SpanRef) trace.SpanContext {
+	return trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: ref.TraceID, SpanID: ref.SpanID, TraceFlags: trace.FlagsSampled,
+	})
+}
