@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -61,8 +62,7 @@ func (p *StreamPool) giveUp(l *Lease) error {
 			s.mu.Unlock()
 			return errors.Join(fmt.Errorf("giving up stream %v: its work could not be fenced: %w", l.id, err), syncErr)
 		}
-		last = &event{stream: s, lease: l.id, seq: s.seq, clock: s.clock}
-		last.refs.Store(1)
+		last = passedMark(s, &event{lease: l.id, seq: s.seq, clock: s.clock})
 		s.passed(s.seq)
 	}
 	s.last.Store(last)
@@ -74,9 +74,13 @@ func (p *StreamPool) giveUp(l *Lease) error {
 }
 
 // forFrees returns the stream on which blocks of s are freed, and the event
-// that must be waited for there first: s itself and nil, unless s was given up.
+// that must be waited for there first, with a reference of the caller's: s
+// itself and nil, unless s was given up.
 func (p *StreamPool) forFrees(s *stream) (*stream, *event, error) {
 	last := s.last.Load()
+	for last != nil && !last.tryRetain() {
+		last = s.last.Load() // retire has just replaced it
+	}
 	if last == nil {
 		return s, nil, nil
 	}
@@ -85,6 +89,7 @@ func (p *StreamPool) forFrees(s *stream) (*stream, *event, error) {
 	if p.backstop == nil {
 		handle, err := p.drv.StreamCreate()
 		if err != nil {
+			last.release()
 			return nil, nil, err
 		}
 		p.backstop = p.table.add(handle, new(books))
@@ -157,5 +162,19 @@ func (p *StreamPool) retire(s *stream) error {
 		}
 		s.passed(last.seq)
 	}
+	s.mu.Lock()
+	s.unpin()
+	s.mu.Unlock()
+	if last.handle != 0 && s.last.CompareAndSwap(last, passedMark(s, last)) {
+		last.release()
+	}
 	return p.table.remove(s)
+}
+
+// passedMark stands for an event that the device has passed and that was
+// given back to the driver: whoever still asks sees that it is done.
+func passedMark(s *stream, e *event) *event {
+	mark := &event{stream: s, lease: e.lease, seq: e.seq, clock: slices.Clone(e.clock)}
+	mark.refs.Store(1)
+	return mark
 }

@@ -28,6 +28,19 @@ type event struct {
 
 func (e *event) retain() { e.refs.Add(1) }
 
+// tryRetain takes a reference unless there is none left.
+func (e *event) tryRetain() bool {
+	for {
+		n := e.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if e.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
 func (e *event) release() {
 	if e.refs.Add(-1) == 0 {
 		e.stream.events.put(e)

@@ -62,6 +62,7 @@ func (r *AsyncResource) free(b *block) error {
 	}
 	if last != nil {
 		f.add(s, access{event: last}, -1)
+		last.release()
 	}
 	s.mu.Lock()
 	err = f.queue(s, func(dependency) { s.books.waits.Add(1) })
@@ -88,6 +89,7 @@ func queueFree(s *stream, b *block) {
 	clear(b.accesses)
 	b.accesses = b.accesses[:0]
 	s.odometer.queued.Add(b.core.Bytes)
+	s.freedBytes += b.core.Bytes
 	s.queue = append(s.queue, pending{block: b, bytes: b.core.Bytes})
 	s.queued.Add(1)
 }

@@ -76,9 +76,11 @@ type StreamStats struct {
 	Max, Total, Leased, Idle int
 	// Adopted are the caller's streams under an id.
 	Adopted int
+	// Waiting is the number of callers in Acquire now.
+	Waiting int
 	// Acquires counts leases granted, Waits those that had to wait for a
-	// stream, and Canceled those whose context ended first.
-	Acquires, Waits, Canceled int64
+	// stream or for one to be made, and Refused those that were not granted.
+	Acquires, Waits, Refused int64
 	// WaitTime is the sum of all waits for a lease.
 	WaitTime time.Duration
 	// OldestAge and OldestTag are of the longest lease held; zero if none.
@@ -92,7 +94,7 @@ type StreamStats struct {
 func (p *StreamPool) Stats() StreamStats {
 	st := p.pool.Stat()
 	out := StreamStats{Max: int(p.max), Total: int(st.TotalResources()), Leased: int(st.AcquiredResources()), Idle: int(st.IdleResources()),
-		Acquires: st.AcquireCount(), Waits: st.EmptyAcquireCount(), Canceled: st.CanceledAcquireCount(), WaitTime: st.AcquireDuration()}
+		Acquires: st.AcquireCount(), Waits: st.EmptyAcquireCount(), Refused: p.refused.Load(), Waiting: int(p.waiting.Load()), WaitTime: st.AcquireDuration()}
 	for _, s := range p.table.streams() {
 		out.Events += int(s.events.made.Load())
 	}

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -8,10 +9,13 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// reapBatch is how many frees may queue on a stream before an allocation or
-// a free there looks whether the device has passed them: one query and one
-// record then serve that many frees.
-const reapBatch = 32
+// A stream's queue of frees is looked at after reapBatch allocations and frees
+// there, so that one query and one record serve many of them, and after
+// reapBytes of frees, so that large blocks are not kept from others for long.
+const (
+	reapBatch = 32
+	reapBytes = 32 << 20
+)
 
 // pending is a queued free.
 type pending struct {
@@ -37,13 +41,15 @@ func (r *AsyncResource) reapStream(s *stream) error {
 	return err
 }
 
-// reapSome looks at the queue on every reapBatch-th allocation or free of the
-// stream; s.mu must be held. Failures are left to the next ReapPending.
+// reapSome is called at every allocation and free of the stream and looks at
+// the queue when that is due; s.mu must be held. Failures are left to the
+// next ReapPending.
 func (r *AsyncResource) reapSome(s *stream) *passed {
-	if s.operations++; s.operations < reapBatch || len(s.queue) == 0 {
+	s.operations++
+	if len(s.queue) == 0 || s.operations < reapBatch && s.freedBytes < reapBytes {
 		return nil
 	}
-	s.operations = 0
+	s.operations, s.freedBytes = 0, 0
 	done, _ := r.takePassed(s)
 	return done
 }
@@ -89,8 +95,10 @@ func (r *AsyncResource) release(s *stream, batch *passed) {
 		return
 	}
 	for i := range batch.entries {
-		s.odometer.passed.Add(batch.entries[i].bytes)
-		r.releaseBlock(batch.entries[i].block)
+		p := &batch.entries[i]
+		s.odometer.passed.Add(p.bytes)
+		r.releaseBlock(p.block)
+		s.odometer.settled.Add(p.bytes)
 	}
 	clear(batch.entries)
 	batch.entries = batch.entries[:0]
@@ -146,20 +154,31 @@ func (r *AsyncResource) retryUnfreed() error {
 	return first
 }
 
-// Drain reaps until nothing is pending or ctx ends. Blocks that are retired
-// under an open intent are not waited for.
+// Drain reaps until every free that was queued when it was called has been
+// passed by the device, or ctx ends. Frees queued meanwhile are not waited
+// for, nor are blocks that are retired under an open intent.
 func (r *AsyncResource) Drain(ctx context.Context) error {
-	return poll(ctx, func() (bool, error) {
+	type target struct {
+		odometer *odometer
+		queued   uint64
+	}
+	var targets []target
+	first := r.retryUnfreed()
+	for _, s := range r.streams.table.streams() {
+		targets = append(targets, target{&s.odometer, s.odometer.queued.Load()})
+	}
+	err := poll(ctx, func() (bool, error) {
 		if err := r.ReapPending(ctx); err != nil {
 			return false, err
 		}
-		for _, s := range r.streams.table.streams() {
-			if s.queued.Load() > 0 {
+		for _, t := range targets {
+			if t.odometer.settled.Load() < t.queued {
 				return false, nil
 			}
 		}
 		return true, nil
 	})
+	return cmp.Or(err, first)
 }
 
 // startReaper looks at queued frees from time to time, so that a service that

@@ -34,19 +34,25 @@ type stream struct {
 	newest []dependency
 	slots  []int
 
-	// operations counts allocations and frees since the last look at queue.
+	// operations and freedBytes count since the last look at queue.
 	operations int
+	freedBytes uint64
 
 	completed atomic.Uint64
 	// queued is the length of queue, open the number of open intents.
 	queued, open atomic.Int64
-	odometer     struct{ queued, passed atomic.Uint64 }
+	odometer     odometer
 	events       eventList
 	books        *books
 	// last is the event behind all work of an adopted stream that was given
 	// up: no call may name its handle any more.
 	last atomic.Pointer[event]
 }
+
+// odometer counts the bytes of frees: queued, known to be passed by the
+// device, and settled in the books. Passed moves before a listener is told,
+// so that bytes are never both released and still lendable.
+type odometer struct{ queued, passed, settled atomic.Uint64 }
 
 func newStream(drv driver.Driver, handle driver.Stream, slot int, seq uint64, counters *books) *stream {
 	s := &stream{drv: drv, handle: handle, slot: slot, seq: seq, books: counters}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/puddle/v2"
@@ -28,6 +29,8 @@ type StreamPool struct {
 	table *streamTable
 	pool  *puddle.Pool[*stream]
 	max   int32
+
+	waiting, refused atomic.Int64
 
 	mu      sync.Mutex
 	leased  map[core.StreamID]*Lease
@@ -86,7 +89,9 @@ func (p *StreamPool) destruct(s *stream) {
 // the error then matches both [ErrNoStream] and ctx's, and names the longest
 // lease. tag says what the lease is for.
 func (p *StreamPool) Acquire(ctx context.Context, tag core.Tag) (*Lease, error) {
+	p.waiting.Add(1)
 	res, err := p.pool.Acquire(ctx)
+	p.waiting.Add(-1)
 	if err != nil {
 		return nil, p.explain(err)
 	}
@@ -107,6 +112,7 @@ func (p *StreamPool) TryAcquire(ctx context.Context, tag core.Tag) (*Lease, erro
 }
 
 func (p *StreamPool) explain(err error) error {
+	p.refused.Add(1)
 	if errors.Is(err, puddle.ErrClosedPool) {
 		return fmt.Errorf("acquiring a stream: the pool is %w", core.ErrClosed)
 	}
