@@ -9,9 +9,10 @@ import (
 
 // Leftover is what a runtime still held when it was closed.
 type Leftover struct {
-	// Leaks are the blocks that were never given back.
+	// Leaks are the blocks that were never given back, as far as a layer of
+	// the stack can list them; see [Inspector].
 	Leaks []BlockInfo
-	// LeakedBytes is the sum of their requested bytes.
+	// LeakedBytes is the requested bytes that were never given back.
 	LeakedBytes uint64
 	// OpenIntents is the number of uses prepared and never ended.
 	OpenIntents uint64
@@ -30,8 +31,14 @@ func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 	if r.poisoned.Load() == nil {
 		err = r.Drain(ctx)
 	}
-	left := Leftover{OpenIntents: r.resource.Stats().OpenIntents}
-	if inspector, ok := Find[Inspector](r.resource); ok {
+	stats := r.resource.Stats()
+	left := Leftover{OpenIntents: stats.OpenIntents, LeakedBytes: stats.Live.Requested}
+	inspector, ok := Find[Inspector](r.resource)
+	if r.poisoned.Load() != nil {
+		return left, err // nothing could be given back: those are no leaks
+	}
+	if ok {
+		left.LeakedBytes = 0
 		inspector.Blocks(func(info BlockInfo) bool {
 			if info.Block.State == Live {
 				left.Leaks = append(left.Leaks, info)

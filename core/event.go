@@ -23,7 +23,7 @@ const (
 	OpRelease
 )
 
-var opNames = [...]string{"", "allocate", "deallocate", "prepare", "finish", "abort", "record",
+var opNames = [...]string{"unknown", "allocate", "deallocate", "prepare", "finish", "abort", "record",
 	"reserve", "release_claim", "reap", "drain", "refusal", "release"}
 
 // String is the operation's name in logs, such as "allocate".

@@ -1,6 +1,12 @@
 package core
 
-import "time"
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
 
 // Health is whether the runtime can be used.
 type Health struct {
@@ -38,9 +44,22 @@ func (r *Runtime) poison(op string, err error) {
 	})
 }
 
+// reportOutOfMemory reports an allocation that the budget admitted and the
+// device could not serve: the budget is larger than what the device can give,
+// because of fragmentation or of memory that others hold.
+func (r *Runtime) reportOutOfMemory(req Request, err error) {
+	if !errors.Is(err, ErrOutOfMemory) {
+		return
+	}
+	r.report(Finding{Kind: FindingOutOfMemory, Err: err,
+		Victim: Block{Requested: cmp.Or(req.Requested, req.Bytes), Bytes: req.Bytes, Tag: req.Tag.OrUntagged()},
+		Text:   fmt.Sprintf("the device has no memory for %d bytes tagged %q that the budget admitted: %v", req.Bytes, req.Tag.OrUntagged(), err)})
+}
+
 // openLaunches lists what was in flight, newest first, for the report of a
 // lost device: the faulting launch is among the blocks' last uses.
 func (r *Runtime) openLaunches() []UseRecord {
+	const enough = 64
 	inspector, ok := Find[Inspector](r.resource)
 	if !ok {
 		return nil
@@ -54,9 +73,10 @@ func (r *Runtime) openLaunches() []UseRecord {
 				uses = append(uses, u)
 			}
 		}
-		return len(uses) < 64
+		return true
 	})
-	return uses
+	slices.SortFunc(uses, func(a, b UseRecord) int { return cmp.Compare(b.LaunchID, a.LaunchID) })
+	return uses[:min(len(uses), enough)]
 }
 
 func (r *Runtime) report(f Finding) {

@@ -42,7 +42,18 @@ func (t Tag) OrUntagged() Tag {
 // across all devices of the process and start at 1; zero names no allocation.
 type Generation uint64
 
-var lastGeneration atomic.Uint64
+// lastGeneration and lastLaunch are written by every goroutine, so each has a
+// cache line of its own.
+var (
+	lastGeneration paddedCounter
+	lastLaunch     paddedCounter
+)
+
+type paddedCounter struct {
+	_ [64]byte
+	atomic.Uint64
+	_ [56]byte
+}
 
 // NextGeneration returns a fresh generation, larger than every one returned
 // before. It is safe for concurrent use and does not block.

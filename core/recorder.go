@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 )
 
 // RecorderMode says what a recorder does with memory it cannot fence.
@@ -95,16 +96,23 @@ func (r *LaunchRecorder) RecordedCount() int { return len(r.uses) }
 // Read records that the launch reads memory. In strict mode memory without a
 // block is a [StreamMisuseError], which Preflight will return too; so is any
 // use after a successful Preflight, which Commit will return too.
-func (r *LaunchRecorder) Read(memory Tracked) error { return r.note("Read", memory, Read) }
+func (r *LaunchRecorder) Read(memory Tracked) error { return r.noteAlive("Read", memory, Read) }
 
 // Write records that the launch overwrites memory; fresh outputs too. Errors
 // are those of Read.
-func (r *LaunchRecorder) Write(memory Tracked) error { return r.note("Write", memory, Write) }
+func (r *LaunchRecorder) Write(memory Tracked) error { return r.noteAlive("Write", memory, Write) }
 
 // ReadWrite records that the launch reads and writes memory. Errors are those
 // of Read.
 func (r *LaunchRecorder) ReadWrite(memory Tracked) error {
-	return r.note("ReadWrite", memory, ReadWrite)
+	return r.noteAlive("ReadWrite", memory, ReadWrite)
+}
+
+// noteAlive keeps the recorder reachable while its recording changes: the
+// cleanup of a dropped one must not run meanwhile.
+func (r *LaunchRecorder) noteAlive(op string, memory Tracked, access Access) error {
+	defer runtime.KeepAlive(r)
+	return r.note(op, memory, access)
 }
 
 func (r *recording) note(op string, memory Tracked, access Access) error {
@@ -149,6 +157,7 @@ func (r *recording) reject(op string, kind TrackingKind) error {
 // opened, and it may be called again. A second call after success is refused.
 // A recorder without uses needs no preflight and no tracking resource.
 func (r *LaunchRecorder) Preflight(ctx context.Context, rt *Runtime) error {
+	defer runtime.KeepAlive(r)
 	const op = "LaunchRecorder.Preflight"
 	switch {
 	case r.phase == preflighted:

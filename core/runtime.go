@@ -57,6 +57,9 @@ func (r *Runtime) Allocate(ctx context.Context, req Request) (Block, error) {
 		return Block{}, err
 	}
 	b, err := r.resource.Allocate(ctx, req)
+	if err != nil {
+		r.reportOutOfMemory(req, err)
+	}
 	return b, r.observe("Allocate", err)
 }
 

@@ -80,14 +80,12 @@ type Intent struct {
 	round atomic.Uint64
 }
 
-var (
-	intents    = sync.Pool{New: func() any { return new(Intent) }}
-	lastLaunch atomic.Uint64
-)
+var intents = sync.Pool{New: func() any { return new(Intent) }}
 
 // OpenIntent checks r and returns an intent of owner for it. Errors are
 // [InvalidRequestError] for an access of none and [StreamMisuseError] for
-// another device's block or one with two pointers.
+// another device's block. A block that is named twice, perhaps through two
+// pointers into it, is kept under the first of them.
 func OpenIntent(owner Resource, r UseRequest) (*Intent, error) {
 	in := intents.Get().(*Intent)
 	in.ID, in.Stream, in.Launch = lastLaunch.Add(1), r.Stream, r.Launch

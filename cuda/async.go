@@ -11,7 +11,6 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
-	"github.com/fencepost-gpu/fencepost/internal/genmap"
 )
 
 // AsyncResource is the stream-ordered backend: memory from a pool of the
@@ -24,7 +23,6 @@ type AsyncResource struct {
 	streams *StreamPool
 	pool    driver.Pool
 
-	blocks    genmap.Map[*block]
 	peaks     highWater
 	listeners listeners
 	poisoned  atomic.Int64
@@ -105,7 +103,7 @@ func (r *AsyncResource) Allocate(_ context.Context, req core.Request) (core.Bloc
 	r.peaks.add(&b.core)
 	b.accesses = append(b.accesses, access{event: ready, kind: core.Write, span: req.Span})
 	result := b.core
-	r.blocks.Store(result.ID.Generation, b)
+	s.books.blocks.store(result.ID.Generation, b)
 	return result, nil
 }
 
@@ -152,8 +150,8 @@ func (r *AsyncResource) find(op string, id core.BlockID, stream core.StreamID) (
 		return nil, &core.StreamMisuseError{Op: op, Block: id, Stream: stream,
 			Reason: fmt.Sprintf("the block belongs to device %d, this resource serves device %d", id.Ordinal, r.drv.Ordinal())}
 	}
-	b, ok := r.blocks.Load(id.Generation)
-	if !ok {
+	b := r.streams.table.lookup(id)
+	if b == nil {
 		return nil, &core.UseAfterFreeError{Op: op, Generation: id.Generation, Block: id, State: core.Freed}
 	}
 	b.mu.Lock()

@@ -28,9 +28,12 @@ func (t *tally) amount() core.Amount {
 
 func clamp(n int64) uint64 { return uint64(max(n, 0)) }
 
-// books are the counters of one physical stream. Each stream has its own so
-// that work on different streams shares no cache line; a snapshot adds them.
+// books are the counters and the blocks of one physical stream. Each stream
+// has its own so that work on different streams shares no cache line; a
+// snapshot adds them.
 type books struct {
+	blocks blockMap
+
 	live, pending                     tally
 	allocations, deallocations, fails atomic.Uint64
 	launches, aborts, crossStream     atomic.Uint64
@@ -75,8 +78,10 @@ func (b *books) released(c *core.Block) {
 // highWater keeps the exact peaks of all streams together: the one thing that
 // every allocation shares, so it is kept on one cache line.
 type highWater struct {
+	_                        [64]byte
 	requested, bytes         atomic.Int64
 	peakRequested, peakBytes atomic.Int64
+	_                        [64]byte
 }
 
 func (h *highWater) add(c *core.Block) {

@@ -100,7 +100,7 @@ func queueFree(s *stream, b *block) {
 func (r *AsyncResource) keepUnfreed(s *stream, ptr uint64, req core.Request) {
 	b := r.record(s, ptr, req, core.Retired)
 	s.books.pending.add(&b.core)
-	r.blocks.Store(b.core.ID.Generation, b)
+	s.books.blocks.store(b.core.ID.Generation, b)
 	r.retryFree(b)
 }
 

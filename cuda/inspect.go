@@ -4,7 +4,7 @@ import "github.com/fencepost-gpu/fencepost/core"
 
 // State is the block's state.
 func (r *AsyncResource) State(id core.BlockID) core.BlockState {
-	if b, ok := r.blocks.Load(id.Generation); ok && id.Ordinal == r.drv.Ordinal() {
+	if b := r.streams.table.lookup(id); b != nil && id.Ordinal == r.drv.Ordinal() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.core.ID.Generation == id.Generation {
@@ -51,10 +51,9 @@ func (r *AsyncResource) FreedOn(id core.StreamID) core.Odometer {
 
 // Blocks lists every block that is not released.
 func (r *AsyncResource) Blocks(yield func(core.BlockInfo) bool) {
-	r.blocks.All(func(g core.Generation, b *block) bool {
-		b.mu.Lock()
-		info := core.BlockInfo{Block: b.core}
-		b.mu.Unlock()
-		return info.Block.ID.Generation != g || yield(info)
-	})
+	for _, b := range r.streams.table.blocks() {
+		if !yield(core.BlockInfo{Block: b}) {
+			return
+		}
+	}
 }

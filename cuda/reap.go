@@ -109,7 +109,7 @@ func (r *AsyncResource) releaseBlock(b *block) {
 	b.stream.books.released(&b.core)
 	gone := b.core
 	gone.State = core.Freed
-	r.blocks.Delete(gone.ID.Generation)
+	b.stream.books.blocks.remove(gone.ID.Generation)
 	b.recycle()
 	r.listeners.released(gone)
 }

@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
-	"sync/atomic"
 )
 
 // DefaultRingSize is the number of records that a [Ring] of size zero keeps.
@@ -18,24 +17,23 @@ const DefaultRingSize = 4096
 //
 // # How it works
 //
-// A writer claims a slot by one atomic increment and fills it under that
-// slot's own lock, so writers meet on a lock only if one laps the ring while
-// another is still inside, or if a snapshot reads that very slot. A slot
-// remembers the claim it was filled for: a writer that was overtaken by a
-// whole round leaves the newer record alone.
+// A record's sequence number is its place: writers share no cursor, and each
+// fills its slot under that slot's own lock, so they meet only if one laps the
+// ring while another is still inside, or if a snapshot reads that very slot.
+// A writer that was overtaken by a whole round leaves the newer record alone.
+//
+// Sequence numbers are the process's. A ring that gets the records of one of
+// several resources therefore keeps its share of the size, and somewhat older
+// records beside.
 type Ring struct {
 	mask  uint64
 	slots []slot
-	_     [64]byte // the cursor, written by all, has a cache line of its own
-	next  atomic.Uint64
-	_     [56]byte
 }
 
 type slot struct {
 	mu sync.Mutex
-	// claim is the number of the write that filled the slot, from 1; zero is
-	// an empty slot.
-	claim  uint64
+	// puts counts the records that came here; zero is an empty slot.
+	puts   uint64
 	record Record
 	_      [24]byte // makes 256 bytes: neighbours share no cache line
 }
@@ -54,11 +52,9 @@ func NewRing(size int) *Ring {
 
 // Put keeps r in the place of the oldest record.
 func (g *Ring) Put(r Record) {
-	claim := g.next.Add(1)
-	s := &g.slots[claim&g.mask]
+	s := &g.slots[r.Seq&g.mask]
 	s.mu.Lock()
-	if s.claim < claim {
-		s.claim = claim
+	if s.puts++; s.puts == 1 || s.record.Seq <= r.Seq {
 		s.record = r
 	}
 	s.mu.Unlock()
@@ -71,7 +67,7 @@ func (g *Ring) Snapshot() []Record {
 	for i := range g.slots {
 		s := &g.slots[i]
 		s.mu.Lock()
-		if s.claim != 0 {
+		if s.puts != 0 {
 			records = append(records, s.record)
 		}
 		s.mu.Unlock()
@@ -86,8 +82,17 @@ func bySeq(a, b Record) int { return cmp.Compare(a.Seq, b.Seq) }
 func (g *Ring) Cap() int { return len(g.slots) }
 
 // Total is the number of records ever put; all but the last [Ring.Cap] are
-// overwritten.
-func (g *Ring) Total() uint64 { return g.next.Load() }
+// overwritten. It looks at every slot.
+func (g *Ring) Total() uint64 {
+	total := uint64(0)
+	for i := range g.slots {
+		s := &g.slots[i]
+		s.mu.Lock()
+		total += s.puts
+		s.mu.Unlock()
+	}
+	return total
+}
 
 // Flush does nothing: a record is kept as soon as Put returns.
 func (g *Ring) Flush(context.Context) error { return nil }

@@ -14,12 +14,15 @@ type kernels struct {
 	histogram, scan, scatter, clear, build, probe *cuda.Kernel
 }
 
+// ClearKernel is the name of the kernel that empties a table: clear(table, n)
+// writes n words.
+const ClearKernel = "fencepost_join_clear"
+
 // The names of the kernels, the same in every driver's code.
 const (
 	histogramKernel = "fencepost_radix_histogram"
 	scanKernel      = "fencepost_radix_scan"
 	scatterKernel   = "fencepost_radix_scatter"
-	clearKernel     = "fencepost_join_clear"
 	buildKernel     = "fencepost_join_build"
 	probeKernel     = "fencepost_join_probe"
 )
@@ -32,7 +35,7 @@ func (k *kernels) load(m *cuda.Module) error {
 		return kernel
 	}
 	k.histogram, k.scan, k.scatter = get(histogramKernel), get(scanKernel), get(scatterKernel)
-	k.clear, k.build, k.probe = get(clearKernel), get(buildKernel), get(probeKernel)
+	k.clear, k.build, k.probe = get(ClearKernel), get(buildKernel), get(probeKernel)
 	return errors.Join(errs...)
 }
 

@@ -14,7 +14,7 @@ func Register(d *sim.Device) error {
 		sim.Kernel{Name: histogramKernel, Declare: declareHistogram, Run: runHistogram},
 		sim.Kernel{Name: scanKernel, Declare: declareScan, Run: runScan},
 		sim.Kernel{Name: scatterKernel, Declare: declareScatter, Run: runScatter},
-		sim.Kernel{Name: clearKernel, Declare: declareClear, Run: runClear},
+		sim.Kernel{Name: ClearKernel, Declare: declareClear, Run: runClear},
 		sim.Kernel{Name: buildKernel, Declare: declareBuild, Run: runBuild},
 		sim.Kernel{Name: probeKernel, Declare: declareProbe, Run: runProbe},
 	)

@@ -34,8 +34,9 @@ type Config struct {
 	Rows int
 	// Seed makes the data.
 	Seed uint64
-	// OnIteration, if not nil, is called after each iteration.
-	OnIteration func()
+	// Begin, if not nil, is called before each iteration; its context is the
+	// iteration's, and end is called after it.
+	Begin func(ctx context.Context) (iteration context.Context, end func())
 }
 
 // Result counts what was done and what was wrong.
@@ -121,14 +122,20 @@ func (w *Workload) runGoroutine(ctx context.Context, round, g int) (err error) {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err := w.iterate(ctx, rng, x, y); err != nil {
+		if err := w.traced(ctx, rng, x, y); err != nil {
 			return err
-		}
-		if w.cfg.OnIteration != nil {
-			w.cfg.OnIteration()
 		}
 	}
 	return nil
+}
+
+func (w *Workload) traced(ctx context.Context, rng *rand.Rand, x, y *cuda.Lease) error {
+	if w.cfg.Begin != nil {
+		var end func()
+		ctx, end = w.cfg.Begin(ctx)
+		defer end()
+	}
+	return w.iterate(ctx, rng, x, y)
 }
 
 // iterate does one sort and join. A refused allocation ends the iteration and

@@ -1,0 +1,138 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
+)
+
+func TestCloseOfACleanRuntime(t *testing.T) {
+	rt, _, found := fakeRuntime(t)
+	b := alloc(t, rt, 64)
+	_, err := rt.Deallocate(t.Context(), b.ID)
+	succeed(t, "deallocate", err)
+	left, err := rt.Close(t.Context())
+	succeed(t, "close", err)
+	mustBe(t, "number of leaks", len(left.Leaks), 0)
+	mustBe(t, "leaked bytes", left.LeakedBytes, uint64(0))
+	mustBe(t, "state of the freed block", rt.State(b.ID), core.Freed)
+	mustBe(t, "number of findings", found.count(), 0)
+	mustBe(t, "health", rt.Health(), core.Health{Reason: "closed"})
+}
+
+func TestCloseListsLeaksWithTheirTags(t *testing.T) {
+	rt, _, found := fakeRuntime(t)
+	var want []core.Block
+	for _, r := range []core.Request{{Bytes: 128, Requested: 100, Tag: "index"}, {Bytes: 50, Tag: "sort"}} {
+		b, err := rt.Allocate(t.Context(), r)
+		succeed(t, "allocate", err)
+		want = append(want, b)
+	}
+	open, err := rt.PrepareBlockUse(t.Context(), want[0].ID, 1, core.Read)
+	succeed(t, "prepare", err)
+
+	left, err := rt.Close(t.Context())
+	succeed(t, "close", err)
+	mustBe(t, "leaked bytes", left.LeakedBytes, uint64(150))
+	mustBe(t, "open intents", left.OpenIntents, uint64(1))
+	mustBe(t, "number of leaks", len(left.Leaks), 2)
+	all := found.take()
+	mustBe(t, "number of findings", len(all), 2)
+	for i, b := range want {
+		mustBe(t, "leak", left.Leaks[i].Block, b)
+		mustBe(t, "victim", all[i].Victim, b)
+		mustBe(t, "kind", all[i].Kind, core.FindingLeak)
+		mustBe(t, "whether the text names the tag", strings.Contains(all[i].Text, string(b.Tag)), true)
+	}
+	succeed(t, "end of an open use after close", rt.FinishUse(t.Context(), open))
+}
+
+func TestCloseRefusesFurtherWork(t *testing.T) {
+	rt, fake, _ := fakeRuntime(t)
+	b := alloc(t, rt, 64)
+	_, err := rt.Close(t.Context())
+	succeed(t, "close", err)
+	fake.Calls()
+	_, allocate := rt.Allocate(t.Context(), core.Request{Bytes: 1})
+	_, deallocate := rt.Deallocate(t.Context(), b.ID)
+	_, reserve := rt.Reserve(t.Context(), 1, "")
+	_, again := rt.Close(t.Context())
+	launch := rt.Launch(t.Context(), 1, nil, func(context.Context) error { t.Error("launched after close"); return nil })
+	record := rt.RecordBlockUse(t.Context(), b.ID, 1)
+	for op, err := range map[string]error{"allocate": allocate, "deallocate": deallocate, "reserve": reserve, "launch": launch, "record": record, "second close": again} {
+		mustBe(t, "whether "+op+" was refused as closed", errors.Is(err, core.ErrClosed), true)
+	}
+	mustBe(t, "number of calls that reached the resource", len(fake.Calls()), 0)
+}
+
+// stuck is a fake whose device never passes a free.
+type stuck struct{ *coretest.Fake }
+
+func (stuck) Drain(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestCloseIsBoundedByItsContext(t *testing.T) {
+	rt := newRuntime(t, core.Parts{Resource: stuck{coretest.NewFake(0)}})
+	alloc(t, rt, 70)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	left, err := rt.Close(ctx)
+	mustBe(t, "whether close says that the time was up", errors.Is(err, context.DeadlineExceeded), true)
+	mustBe(t, "leaked bytes", left.LeakedBytes, uint64(70))
+}
+
+func TestCloseOfALostDeviceReturnsAtOnce(t *testing.T) {
+	found := new(findings)
+	rt := newRuntime(t, core.Parts{Resource: stuck{coretest.NewFake(0)}, Findings: found})
+	alloc(t, rt, 70)
+	rt.ReportSticky("kernel", lost)
+	left, err := rt.Close(context.Background()) // a drain would never return
+	succeed(t, "close", err)
+	mustBe(t, "bytes that could not be given back", left.LeakedBytes, uint64(70))
+	mustBe(t, "number of leaks: nothing could be given back", len(left.Leaks), 0)
+	mustBe(t, "number of findings", found.count(), 1)
+	mustBe(t, "its kind", found.take()[0].Kind, core.FindingStickyError)
+}
+
+// unlisted hides the fake's list of blocks.
+type unlisted struct {
+	core.Resource
+}
+
+func (unlisted) Unwrap() core.Resource { return nil }
+
+func TestCloseCountsLeaksThatItCannotList(t *testing.T) {
+	rt := newRuntime(t, core.Parts{Resource: unlisted{coretest.NewFake(0)}})
+	alloc(t, rt, 70)
+	left, err := rt.Close(t.Context())
+	succeed(t, "close", err)
+	mustBe(t, "number of leaks", len(left.Leaks), 0)
+	mustBe(t, "leaked bytes", left.LeakedBytes, uint64(70))
+}
+
+func TestOnlyOneOfConcurrentClosesWins(t *testing.T) {
+	rt, _, _ := fakeRuntime(t)
+	results := make(chan error, 8)
+	for range cap(results) {
+		go func() {
+			_, err := rt.Close(context.Background())
+			results <- err
+		}()
+	}
+	won := 0
+	for range cap(results) {
+		if err := <-results; err == nil {
+			won++
+		} else if !errors.Is(err, core.ErrClosed) {
+			t.Errorf("a concurrent close: %v", err)
+		}
+	}
+	mustBe(t, "closes that won", won, 1)
+}

@@ -1,0 +1,102 @@
+package core_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+var sentinels = map[string]error{
+	"OutOfBudget": core.ErrOutOfBudget, "Driver": core.ErrDriver, "OutOfMemory": core.ErrOutOfMemory, "Sticky": core.ErrSticky,
+	"StreamMisuse": core.ErrStreamMisuse, "UseAfterFree": core.ErrUseAfterFree, "OutOfBounds": core.ErrOutOfBounds,
+	"InvalidRequest": core.ErrInvalidRequest, "Closed": core.ErrClosed, "Unsupported": errors.ErrUnsupported,
+}
+
+func TestErrorsMatchTheirSentinelsOnly(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want []string
+	}{
+		{&core.OutOfBudgetError{}, []string{"OutOfBudget"}},
+		{&core.DriverError{}, []string{"Driver"}},
+		{&core.DriverError{OutOfMemory: true}, []string{"Driver", "OutOfMemory"}},
+		{&core.DriverError{Sticky: true}, []string{"Driver", "Sticky"}},
+		{&core.StreamMisuseError{}, []string{"StreamMisuse"}},
+		{&core.StreamMisuseError{Unsupported: true}, []string{"StreamMisuse", "Unsupported"}},
+		{core.UnsupportedError("Reserve", "direct", "do not"), []string{"StreamMisuse", "Unsupported"}},
+		{&core.UseAfterFreeError{}, []string{"UseAfterFree"}},
+		{&core.OutOfBoundsError{}, []string{"OutOfBounds"}},
+		{&core.InvalidRequestError{}, []string{"InvalidRequest"}},
+		{core.NotEnqueued(core.ErrClosed), []string{"Closed"}},
+	} {
+		want := map[string]bool{}
+		for _, name := range c.want {
+			want[name] = true
+		}
+		for name, sentinel := range sentinels {
+			wrapped := fmt.Errorf("wrapped: %w", c.err)
+			if errors.Is(wrapped, sentinel) != want[name] {
+				t.Errorf("errors.Is(%T %+v, %s) is %v", c.err, c.err, name, !want[name])
+			}
+		}
+	}
+}
+
+func TestErrorTexts(t *testing.T) {
+	id := core.BlockID{Ptr: 0x100, Generation: 5}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{&core.OutOfBudgetError{Requested: 10, Remaining: 4, Limit: 100, Live: 90, Pending: 3, Quarantined: 2, Claimed: 1},
+			`out of budget: requested 10 bytes for "untagged", remaining 4 of 100 (live 90, pending 3, quarantined 2, claimed 1)`},
+		{&core.OutOfBudgetError{Requested: 10, Limit: 100, Live: 100, Tag: "sort", Holders: []core.Holder{
+			{Tag: "index", State: core.Live, Bytes: 80, Blocks: 2}, {Tag: "sort", State: core.Retired, Bytes: 20, Blocks: 1}}},
+			`out of budget: requested 10 bytes for "sort", remaining 0 of 100 (live 100, pending 0, quarantined 0, claimed 0); largest holders: index live 80 bytes in 2 blocks, sort retired 20 bytes in 1 blocks`},
+		{&core.DriverError{Op: "cuMemAllocAsync", Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory"},
+			"driver error: cuMemAllocAsync: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"},
+		{&core.DriverError{Op: "cuEventRecord", Code: 700, Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Text: "illegal address", Detail: "the stream was synchronised instead"},
+			"driver error: cuEventRecord: CUDA_ERROR_ILLEGAL_ADDRESS (700): illegal address; the stream was synchronised instead"},
+		{&core.StreamMisuseError{Op: "FinishUse", Reason: "the ticket is empty"}, "stream misuse: FinishUse: the ticket is empty"},
+		{&core.StreamMisuseError{Op: "PrepareUse", Reason: "conflict", Block: id, Stream: 2, Holder: &core.IntentHolder{Launch: "sort", Stream: 1, Access: core.Write}},
+			`stream misuse: PrepareUse: conflict (block 0x100#5@0, stream 2) (held by launch "sort" on stream 1 for write)`},
+		{core.UnsupportedError("Reserve", "direct(sim:0)", "add a budget"), "stream misuse: Reserve: Reserve unsupported by direct(sim:0): add a budget"},
+		{&core.UseAfterFreeError{Op: "Deallocate", Generation: 5, State: core.Freed}, "use after free: Deallocate: generation #5 is freed"},
+		{&core.UseAfterFreeError{Op: "PrepareUse", Generation: 5, State: core.Retired, Tag: "sort"}, `use after free: PrepareUse: generation #5 is retired (tag "sort")`},
+		{&core.OutOfBoundsError{Op: "Deallocate", Generation: 5, Offset: -8}, `out of bounds: Deallocate: generation #5 (tag "untagged") was overwritten at offset -8`},
+		{&core.InvalidRequestError{Op: "Allocate", Field: "Bytes", Reason: "zero"}, "invalid request: Allocate: Bytes: zero"},
+	} {
+		mustBe(t, fmt.Sprintf("text of %T", c.err), c.err.Error(), c.want)
+	}
+}
+
+func TestNotEnqueuedMarksAnError(t *testing.T) {
+	marked := fmt.Errorf("launch: %w", core.NotEnqueued(io.EOF))
+	mustBe(t, "mark", core.WasNotEnqueued(marked), true)
+	mustBe(t, "mark of a plain error", core.WasNotEnqueued(io.EOF), false)
+	mustBe(t, "mark of nil", core.WasNotEnqueued(nil), false)
+	mustBe(t, "text", marked.Error(), "launch: EOF")
+	mustBe(t, "what is marked", errors.Is(marked, io.EOF), true)
+	if err := core.NotEnqueued(nil); err != nil {
+		t.Errorf("marking nil made %v", err)
+	}
+}
+
+func TestUnsupportedAnswers(t *testing.T) {
+	u := core.Unsupported{Resource: "direct(sim:0)"}
+	_, prepare := u.PrepareUse(t.Context(), core.UseRequest{})
+	_, reserve := u.Reserve(t.Context(), 1, "")
+	for op, err := range map[string]error{
+		"PrepareUse": prepare, "Reserve": reserve,
+		"FinishUse":    u.FinishUse(t.Context(), core.Ticket{}),
+		"AbortUse":     u.AbortUse(t.Context(), core.Ticket{}),
+		"RecordUse":    u.RecordUse(t.Context(), core.BlockID{}, 1),
+		"ReleaseClaim": u.ReleaseClaim(t.Context(), 1),
+	} {
+		misuse(t, op, err, op+" unsupported by direct(sim:0)")
+		mustBe(t, op+" is errors.ErrUnsupported", errors.Is(err, errors.ErrUnsupported), true)
+	}
+}

@@ -1,0 +1,171 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
+)
+
+var lost = &core.DriverError{Op: "cuEventQuery", Code: 700, Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Text: "an illegal memory access was encountered", Sticky: true}
+
+// refusedAsLost checks that every admission is refused with the sticky error
+// and that nothing of it reaches the resource.
+func refusedAsLost(t *testing.T, rt *core.Runtime, fake *coretest.Fake, b core.Block) {
+	t.Helper()
+	fake.Calls()
+	uses := []core.Use{{Block: b.ID, Access: core.Read}}
+	_, allocate := rt.Allocate(t.Context(), core.Request{Bytes: 1})
+	_, deallocate := rt.Deallocate(t.Context(), b.ID)
+	_, prepare := rt.PrepareUse(t.Context(), core.UseRequest{Uses: uses})
+	_, reserve := rt.Reserve(t.Context(), 1, "")
+	launch := rt.Launch(t.Context(), 1, uses, func(context.Context) error { t.Error("launched on a lost device"); return nil })
+	record := rt.RecordBlockUse(t.Context(), b.ID, 1)
+	for op, err := range map[string]error{"allocate": allocate, "deallocate": deallocate, "prepare": prepare, "reserve": reserve, "launch": launch, "record": record} {
+		var driver *core.DriverError
+		if !errors.As(err, &driver) || driver != lost || !errors.Is(err, core.ErrSticky) {
+			t.Errorf("%s on a lost device: got %v, want the sticky error", op, err)
+		}
+	}
+	mustBe(t, "number of calls that reached the resource", len(fake.Calls()), 0)
+}
+
+func TestStickyErrorPoisonsTheRuntimeOnce(t *testing.T) {
+	rt, fake, found := fakeRuntime(t)
+	b := alloc(t, rt, 64)
+	mustBe(t, "health before", rt.Health(), core.Health{OK: true})
+	fake.FailNext("ReapPending", fmt.Errorf("reap: %w", lost))
+	mustBe(t, "whether reap returned the error", errors.Is(rt.ReapPending(t.Context()), lost), true)
+
+	health := rt.Health()
+	mustBe(t, "OK", health.OK, false)
+	mustBe(t, "whether the health names the error", errors.Is(health.Err, lost), true)
+	mustBe(t, "reason", health.Reason, "the device was lost in ReapPending: reap: "+lost.Error())
+	refusedAsLost(t, rt, fake, b)
+
+	rt.ReportSticky("kernel", lost)
+	all := found.take()
+	mustBe(t, "number of findings", len(all), 1)
+	mustBe(t, "kind", all[0].Kind, core.FindingStickyError)
+	mustBe(t, "whether the finding names the error", errors.Is(all[0].Err, lost), true)
+}
+
+func TestEveryCallNoticesAStickyError(t *testing.T) {
+	type world struct {
+		rt   *core.Runtime
+		b    core.Block
+		open core.Ticket
+	}
+	ctx := t.Context()
+	for op, call := range map[string]func(w world) error{
+		"Allocate":    func(w world) error { _, err := w.rt.Allocate(ctx, core.Request{Bytes: 1}); return err },
+		"Deallocate":  func(w world) error { _, err := w.rt.Deallocate(ctx, w.b.ID); return err },
+		"PrepareUse":  func(w world) error { _, err := w.rt.PrepareUse(ctx, core.UseRequest{}); return err },
+		"FinishUse":   func(w world) error { return w.rt.FinishUse(ctx, w.open) },
+		"AbortUse":    func(w world) error { return w.rt.AbortUse(ctx, w.open) },
+		"RecordUse":   func(w world) error { return w.rt.RecordBlockUse(ctx, w.b.ID, 1) },
+		"ReapPending": func(w world) error { return w.rt.ReapPending(ctx) },
+		"Drain":       func(w world) error { return w.rt.Drain(ctx) },
+	} {
+		rt, fake, _ := fakeRuntime(t)
+		b := alloc(t, rt, 64)
+		open, err := rt.PrepareBlockUse(ctx, b.ID, 1, core.Read)
+		succeed(t, "prepare", err)
+		fake.FailNext(op, lost)
+		mustBe(t, "whether "+op+" returned the sticky error", errors.Is(call(world{rt, b, open}), lost), true)
+		mustBe(t, "health after "+op, rt.Health().OK, false)
+	}
+}
+
+func TestALaunchFunctionsStickyErrorPoisons(t *testing.T) {
+	rt, fake, _ := fakeRuntime(t)
+	b := alloc(t, rt, 64)
+	err := rt.Launch(t.Context(), 1, []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error { return lost })
+	mustBe(t, "whether the launch returned it", errors.Is(err, lost), true)
+	mustBe(t, "launches, aborts, open", ends(rt), finishedOne)
+	refusedAsLost(t, rt, fake, b)
+}
+
+func TestOtherErrorsDoNotPoison(t *testing.T) {
+	rt, fake, found := fakeRuntime(t)
+	rt.ReportSticky("kernel", io.EOF)
+	rt.ReportSticky("kernel", nil)
+	fake.FailNext("Allocate", &core.DriverError{Op: "cuMemAllocAsync", Code: 1})
+	_, err := rt.Allocate(t.Context(), core.Request{Bytes: 1})
+	mustBe(t, "whether the allocation failed in the driver", errors.Is(err, core.ErrDriver), true)
+	mustBe(t, "health", rt.Health(), core.Health{OK: true})
+	mustBe(t, "number of findings", found.count(), 0)
+}
+
+func TestConcurrentStickyErrorsAreReportedOnce(t *testing.T) {
+	rt, _, found := fakeRuntime(t)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { rt.ReportSticky("kernel", lost) })
+	}
+	wg.Wait()
+	mustBe(t, "number of findings", found.count(), 1)
+}
+
+// listed is a fake whose blocks have histories.
+type listed struct {
+	*coretest.Fake
+	infos []core.BlockInfo
+}
+
+func (l listed) Blocks(yield func(core.BlockInfo) bool) {
+	for _, info := range l.infos {
+		if !yield(info) {
+			return
+		}
+	}
+}
+
+func TestALostDeviceIsReportedWithTheNewestLaunches(t *testing.T) {
+	found := new(findings)
+	use := func(launch uint64) core.UseRecord { return core.UseRecord{LaunchID: launch} }
+	l := listed{Fake: coretest.NewFake(0), infos: []core.BlockInfo{
+		{Uses: []core.UseRecord{use(5), use(2)}}, {Uses: []core.UseRecord{use(9), use(5)}}}}
+	for launch := range uint64(100) {
+		l.infos = append(l.infos, core.BlockInfo{Uses: []core.UseRecord{use(1000 + launch)}})
+	}
+	rt := newRuntime(t, core.Parts{Resource: l, Findings: found})
+	rt.ReportSticky("kernel", lost)
+	suspects := found.take()[0].Suspects
+	mustBe(t, "number of suspects", len(suspects), 64)
+	for i, u := range suspects {
+		mustBe(t, "suspect", u.LaunchID, uint64(1099-i))
+	}
+
+	l.infos = l.infos[:2]
+	rt = newRuntime(t, core.Parts{Resource: l, Findings: found})
+	rt.ReportSticky("kernel", lost)
+	mustBe(t, "suspects, newest first and once each", fmt.Sprint(launches(found.take()[0].Suspects)), "[9 5 2]")
+}
+
+func launches(uses []core.UseRecord) (ids []uint64) {
+	for _, u := range uses {
+		ids = append(ids, u.LaunchID)
+	}
+	return ids
+}
+
+func TestOutOfMemoryIsAFinding(t *testing.T) {
+	rt, fake, found := fakeRuntime(t)
+	none := &core.DriverError{Op: "cuMemAllocAsync", Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY", OutOfMemory: true}
+	fake.FailNext("Allocate", none, &core.OutOfBudgetError{})
+	for range 2 { // a budget's refusal is no finding
+		_, err := rt.Allocate(t.Context(), core.Request{Bytes: 128, Requested: 100, Tag: "sort"})
+		mustBe(t, "whether the allocation failed", err != nil, true)
+	}
+	all := found.take()
+	mustBe(t, "number of findings", len(all), 1)
+	mustBe(t, "kind", all[0].Kind, core.FindingOutOfMemory)
+	mustBe(t, "victim", fmt.Sprintln(all[0].Victim.Tag, all[0].Victim.Requested, all[0].Victim.Bytes), "sort 100 128\n")
+	mustBe(t, "health", rt.Health().OK, true)
+}

@@ -1,0 +1,111 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// BenchmarkPair is an allocation and its free: through the bare backend, with
+// each decorator alone, and through the whole stack.
+func BenchmarkPair(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		layers []core.Layer
+	}{
+		{"bare", nil},
+		{"logging", []core.Layer{ring}},
+		{"budget", []core.Layer{limit}},
+		{"guard=off", []core.Layer{guardOff}},
+		{"guard=ledger", []core.Layer{guardLedger}},
+		{"telemetry", []core.Layer{counted}},
+		{"stack", whole},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			s := open(b, c.layers...)
+			stream, ctx := s.lease(b).ID(), context.Background()
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := s.pair(ctx, stream); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkPairOn is the pair from one and from two goroutines, each on a
+// stream of its own; all pairs count.
+func BenchmarkPairOn(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		layers []core.Layer
+	}{{"backend", nil}, {"stack", whole}} {
+		for _, goroutines := range []int{1, 2} {
+			b.Run(fmt.Sprintf("%s/goroutines=%d", c.name, goroutines), func(b *testing.B) {
+				pairs(b, open(b, c.layers...), goroutines)
+			})
+		}
+	}
+}
+
+func pairs(b *testing.B, s *stack, goroutines int) {
+	var streams []core.StreamID
+	for range goroutines {
+		streams = append(streams, s.lease(b).ID())
+	}
+	var group sync.WaitGroup
+	b.ResetTimer()
+	for g := range goroutines {
+		group.Go(func() {
+			ctx := context.Background()
+			for range b.N / goroutines {
+				if err := s.pair(ctx, streams[g]); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// BenchmarkLaunch is the fencing of one launch with 8 blocks: on their own
+// stream, and last written on another one.
+func BenchmarkLaunch(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		layers []core.Layer
+	}{{"bare", nil}, {"stack", whole}} {
+		for _, streams := range []int{1, 2} {
+			b.Run(fmt.Sprintf("%s/streams=%d", c.name, streams), func(b *testing.B) {
+				s := open(b, c.layers...)
+				ids := []core.StreamID{s.lease(b).ID(), s.lease(b).ID()}
+				uses := blocks(b, s, ids[0], 8)
+				ctx, nothing := context.Background(), func(context.Context) error { return nil }
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					if err := s.runtime.Launch(ctx, ids[i%streams], uses, nothing); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func blocks(tb testing.TB, s *stack, stream core.StreamID, n int) []core.Use {
+	tb.Helper()
+	var uses []core.Use
+	for range n {
+		block, err := s.runtime.Allocate(context.Background(), core.Request{Bytes: 4096, Stream: stream})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		uses = append(uses, core.Use{Block: block.ID, Access: core.Write})
+	}
+	return uses
+}

@@ -1,0 +1,91 @@
+package bench
+
+import (
+	"context"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/decorators/budget"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// stack is a runtime over a driver that does nothing, so that what is
+// measured is the runtime's own cost.
+type stack struct {
+	streams *cuda.StreamPool
+	runtime *core.Runtime
+}
+
+func ring(up core.Resource) (core.Resource, error) {
+	return logging.New(up, logging.Config{Sinks: []logging.Sink{logging.NewRing(0)}})
+}
+
+func limit(up core.Resource) (core.Resource, error) {
+	return budget.New(up, budget.Config{Limit: 1 << 40})
+}
+
+func guardOff(up core.Resource) (core.Resource, error) {
+	return debugguard.New(up, debugguard.Config{Mode: debugguard.Off})
+}
+
+func guardLedger(up core.Resource) (core.Resource, error) {
+	return debugguard.New(up, debugguard.Config{Mode: debugguard.Ledger})
+}
+
+func counted(up core.Resource) (core.Resource, error) {
+	return telemetry.NewResource(up, telemetry.Config{})
+}
+
+// whole is the stack of the claims: logging to the ring, budget, guard off,
+// metrics on.
+var whole = []core.Layer{ring, limit, guardOff, counted}
+
+func open(tb testing.TB, layers ...core.Layer) *stack {
+	tb.Helper()
+	drv := &drivertest.Null{}
+	streams, err := cuda.NewStreamPool(drv, cuda.StreamPoolConfig{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	async, err := cuda.NewAsyncResource(drv, streams, cuda.AsyncConfig{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	top, err := core.Chain(async, layers...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	rt, err := core.NewRuntime(core.Parts{Resource: top})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		_ = async.Close(context.Background())
+		_ = streams.Close(context.Background())
+	})
+	return &stack{streams: streams, runtime: rt}
+}
+
+func (s *stack) lease(tb testing.TB) *cuda.Lease {
+	tb.Helper()
+	l, err := s.streams.Acquire(context.Background(), "bench")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = l.Release() })
+	return l
+}
+
+// pair is one allocation and its free.
+func (s *stack) pair(ctx context.Context, stream core.StreamID) error {
+	b, err := s.runtime.Allocate(ctx, core.Request{Bytes: 4096, Stream: stream, Tag: "bench"})
+	if err != nil {
+		return err
+	}
+	_, err = s.runtime.Deallocate(ctx, b.ID)
+	return err
+}
