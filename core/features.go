@@ -11,9 +11,10 @@ const (
 	UseTracking Features = 1 << iota
 	// StreamOrdered: Allocate and Deallocate are ordered on streams.
 	StreamOrdered
-	// Reservations: Reserve and ReleaseClaim work.
+	// Reservations: Reserve and ReleaseClaim work. The budget adds it: that
+	// layer is what implements them.
 	Reservations
-	// DeviceChecks: the guard verifies bytes on the device, not just its
+	// DeviceChecks: added by the guard itself, it says that the guard verifies bytes on the device, not just its
 	// ledger.
 	DeviceChecks
 )

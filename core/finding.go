@@ -55,7 +55,8 @@ type Finding struct {
 	Suspects []UseRecord
 	// Text says in one sentence what happened.
 	Text string
-	// Err is the error that the caller got for it, if any.
+	// Err is the error that the caller got for it, or the typed error of the
+	// kind where there was no call to return it from; nil if neither fits.
 	Err error
 }
 

@@ -22,8 +22,8 @@ type Resource interface {
 	// Ordinal is the device that the resource serves.
 	Ordinal() int
 
-	// Features says what the resource can do. A decorator may narrow what
-	// its upstream says and never widens it.
+	// Features says what the resource can do. A decorator may narrow what its
+	// upstream says, and adds only what it implements itself.
 	Features() Features
 
 	// Allocate returns a live block, usable at once on r.Stream. Errors:
@@ -84,7 +84,9 @@ type Resource interface {
 	// call.
 	Stats() Stats
 
-	// FreedOn is the odometer of frees on the physical stream of id.
+	// FreedOn is the odometer of frees on the physical stream of id; zero for
+	// a stream that is not leased. It makes no device call and calls no
+	// listener.
 	FreedOn(id StreamID) Odometer
 
 	// Subscribe adds a listener for released blocks. It is meant for
@@ -101,8 +103,9 @@ type Listener interface {
 	// Released is called exactly once for each block, when its memory can be
 	// allocated again: by Deallocate itself on a synchronous backend, by
 	// whoever reaps on a stream-ordered one. b.Bytes is what was asked of
-	// the resource that calls. It is called with no lock held, must not
-	// block and must not call the resource.
+	// the resource that calls, and b.ID is as Allocate returned it. It is
+	// called with no lock held, must not block and must not call the
+	// resource.
 	Released(b Block)
 }
 

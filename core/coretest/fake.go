@@ -1,15 +1,17 @@
-// Package coretest helps to test resources and what is built on them: a
-// scripted fake, a fault injector that wraps any resource, and the
-// conformance suite that every resource and every stack must pass.
 package coretest
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
+
+// fakeCapacity is more than any test asks for in earnest, and less than the
+// petabyte that every backend must refuse.
+const fakeCapacity = 1 << 40
 
 // Fake is an in-memory backend for tests of decorators: it has identities,
 // states, intents and pending frees, and no device. Frees stay pending until
@@ -19,13 +21,16 @@ type Fake struct {
 
 	mu        sync.Mutex
 	next      uint64
-	blocks    map[core.Generation]*core.Block
+	blocks    map[core.Generation]*fakeBlock
+	queue     []core.Generation // frees the device has not passed, in order
 	odometers map[core.StreamID]core.Odometer
 	listeners []core.Listener
 	stats     core.Stats
 	calls     []string
 	script    map[string][]error
 	immediate bool
+	leases    map[core.StreamID]bool // nil until the first Lease
+	closed    chan struct{}          // closed and replaced whenever an intent closes
 }
 
 var _ core.Resource = (*Fake)(nil)
@@ -33,8 +38,8 @@ var _ core.Inspector = (*Fake)(nil)
 
 // NewFake returns a fake for device ordinal.
 func NewFake(ordinal int) *Fake {
-	return &Fake{ordinal: ordinal, next: 0x10000, blocks: map[core.Generation]*core.Block{},
-		odometers: map[core.StreamID]core.Odometer{}, script: map[string][]error{}}
+	return &Fake{ordinal: ordinal, next: 0x10000, blocks: map[core.Generation]*fakeBlock{},
+		odometers: map[core.StreamID]core.Odometer{}, script: map[string][]error{}, closed: make(chan struct{})}
 }
 
 // FailNext makes the next calls of the method called op return errs, one
@@ -46,7 +51,8 @@ func (f *Fake) FailNext(op string, errs ...error) {
 }
 
 // ReleaseAtFree makes frees complete inside Deallocate from now on, as on a
-// synchronous backend.
+// synchronous backend; those held back by an open intent complete when it
+// closes.
 func (f *Fake) ReleaseAtFree() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,18 +69,17 @@ func (f *Fake) Calls() []string {
 	return calls
 }
 
-// Pass lets the device pass all pending frees.
+// Pass lets the device pass all pending frees, in the order in which they
+// were queued. A free that an open intent holds back is not queued yet.
 func (f *Fake) Pass() {
 	f.mu.Lock()
-	var passed []core.Block
-	for g, b := range f.blocks {
-		if b.State == core.Retired {
-			passed = append(passed, *b)
-			f.forget(g)
-		}
+	passed := make([]core.Block, 0, len(f.queue))
+	for _, g := range f.queue {
+		passed = append(passed, f.forget(g))
 	}
+	f.queue = nil
 	f.mu.Unlock()
-	f.notify(passed)
+	f.notify(passed...)
 }
 
 // begin notes a call and takes its scripted error; f.mu must be held.
@@ -88,32 +93,35 @@ func (f *Fake) begin(op, format string, args ...any) error {
 	return errs[0]
 }
 
-func (f *Fake) forget(g core.Generation) {
+// forget takes a block whose free was passed off the books.
+func (f *Fake) forget(g core.Generation) core.Block {
 	b := f.blocks[g]
 	delete(f.blocks, g)
 	f.stats.Pending = f.stats.Pending.Sub(amount(b))
 	o := f.odometers[b.ID.AllocStream]
 	o.Passed += b.Bytes
 	f.odometers[b.ID.AllocStream] = o
+	b.State = core.Freed
+	return b.Block
 }
 
-func (f *Fake) notify(passed []core.Block) {
+func (f *Fake) notify(passed ...core.Block) {
 	f.mu.Lock()
-	listeners := f.listeners
+	listeners := slices.Clip(f.listeners)
 	f.mu.Unlock()
 	for _, b := range passed {
-		b.State = core.Freed
 		for _, l := range listeners {
 			l.Released(b)
 		}
 	}
 }
 
-func amount(b *core.Block) core.Amount {
+func amount(b *fakeBlock) core.Amount {
 	return core.Amount{Bytes: b.Bytes, Requested: b.Requested, Blocks: 1}
 }
 
-// Allocate returns a block at a fresh address.
+// Allocate returns a block at a fresh address. Requests that would take the
+// fake above a tebibyte run out of memory.
 func (f *Fake) Allocate(_ context.Context, r core.Request) (core.Block, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,17 +132,28 @@ func (f *Fake) Allocate(_ context.Context, r core.Request) (core.Block, error) {
 	if err != nil {
 		return core.Block{}, err
 	}
-	b := &core.Block{
+	if err := f.checkStream("Allocate", r.Stream); err != nil {
+		return core.Block{}, err
+	}
+	if r.Bytes > fakeCapacity-f.stats.Outstanding().Bytes {
+		f.stats.Failures++
+		return core.Block{}, &core.DriverError{Op: "fakeAlloc", Code: 2, Name: "FAKE_OUT_OF_MEMORY", Text: "out of memory", OutOfMemory: true}
+	}
+	return f.place(r), nil
+}
+
+func (f *Fake) place(r core.Request) core.Block {
+	b := &fakeBlock{Block: core.Block{
 		ID:        core.BlockID{Ptr: f.next, Generation: core.NextGeneration(), AllocStream: r.Stream, Ordinal: f.ordinal},
 		Requested: r.Requested, Bytes: r.Bytes, Align: core.DefaultAlign, Tag: r.Tag, State: core.Live,
-	}
+	}}
 	f.next += (r.Bytes + 511) / 256 * 256
 	f.blocks[b.ID.Generation] = b
 	f.stats.Allocations++
 	f.stats.Live = f.stats.Live.Add(amount(b))
 	f.stats.PeakRequested = max(f.stats.PeakRequested, f.stats.Live.Requested)
-	f.stats.PeakBytes = max(f.stats.PeakBytes, f.stats.Outstanding().Bytes)
-	return *b, nil
+	f.stats.PeakBytes = max(f.stats.PeakBytes, f.stats.Live.Bytes)
+	return b.Block
 }
 
 // Deallocate retires the block, or frees it after [Fake.ReleaseAtFree].
@@ -153,31 +172,25 @@ func (f *Fake) Deallocate(_ context.Context, id core.BlockID) (core.Block, error
 	f.stats.Deallocations++
 	f.stats.Live = f.stats.Live.Sub(amount(b))
 	f.stats.Pending = f.stats.Pending.Add(amount(b))
-	o := f.odometers[id.AllocStream]
-	o.Queued += b.Bytes
-	f.odometers[id.AllocStream] = o
-	result, immediate := *b, f.immediate
-	if immediate {
-		f.forget(id.Generation)
-		result.State = core.Freed
-	}
+	passed := f.queueFree(b, nil)
+	result := b.Block
 	f.mu.Unlock()
-	if immediate {
-		f.notify([]core.Block{result})
-	}
+	f.notify(passed...)
 	return result, nil
 }
 
-func (f *Fake) live(op string, id core.BlockID) (*core.Block, error) {
-	if id.Ordinal != f.ordinal {
-		return nil, &core.StreamMisuseError{Op: op, Block: id, Reason: "the block belongs to another device"}
+// queueFree queues the free of a retired block that no intent holds back, and
+// appends it to passed if the device passes it at once.
+func (f *Fake) queueFree(b *fakeBlock, passed []core.Block) []core.Block {
+	if len(b.intents) > 0 {
+		return passed
 	}
-	b, ok := f.blocks[id.Generation]
-	if !ok {
-		return nil, &core.UseAfterFreeError{Op: op, Generation: id.Generation, Block: id, State: core.Freed}
+	o := f.odometers[b.ID.AllocStream]
+	o.Queued += b.Bytes
+	f.odometers[b.ID.AllocStream] = o
+	if f.immediate {
+		return append(passed, f.forget(b.ID.Generation))
 	}
-	if b.State != core.Live {
-		return nil, &core.UseAfterFreeError{Op: op, Generation: id.Generation, Block: id, State: b.State, Tag: b.Tag}
-	}
-	return b, nil
+	f.queue = append(f.queue, b.ID.Generation)
+	return passed
 }

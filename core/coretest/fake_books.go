@@ -1,0 +1,99 @@
+package coretest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Reserve refuses: a backend has no budget.
+func (f *Fake) Reserve(context.Context, uint64, core.Tag) (core.Claim, error) {
+	return core.Claim{}, core.UnsupportedError("Reserve", f.String(), "add decorators/budget to the stack")
+}
+
+// ReleaseClaim refuses: a backend has no budget.
+func (f *Fake) ReleaseClaim(context.Context, core.ClaimID) error {
+	return core.UnsupportedError("ReleaseClaim", f.String(), "add decorators/budget to the stack")
+}
+
+// ReapPending is noted and releases nothing; see [Fake.Pass].
+func (f *Fake) ReapPending(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.begin("ReapPending", "")
+}
+
+// Drain passes all pending frees.
+func (f *Fake) Drain(context.Context) error {
+	f.mu.Lock()
+	err := f.begin("Drain", "")
+	f.mu.Unlock()
+	if err == nil {
+		f.Pass()
+	}
+	return err
+}
+
+// State is the block's state.
+func (f *Fake) State(id core.BlockID) core.BlockState {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if b, ok := f.blocks[id.Generation]; ok {
+		return b.State
+	}
+	return core.Freed
+}
+
+// Stats is the fake's books.
+func (f *Fake) Stats() core.Stats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stats
+}
+
+// FreedOn is the odometer of the stream.
+func (f *Fake) FreedOn(id core.StreamID) core.Odometer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.odometers[id]
+}
+
+// Subscribe adds a listener.
+func (f *Fake) Subscribe(l core.Listener) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.listeners = append(f.listeners, l)
+}
+
+// Blocks lists the blocks that are not released, oldest first.
+func (f *Fake) Blocks(yield func(core.BlockInfo) bool) {
+	f.mu.Lock()
+	infos := make([]core.BlockInfo, 0, len(f.blocks))
+	for _, b := range f.blocks {
+		infos = append(infos, core.BlockInfo{Block: b.Block})
+	}
+	f.mu.Unlock()
+	slices.SortFunc(infos, func(a, b core.BlockInfo) int {
+		return cmp.Compare(a.Block.ID.Generation, b.Block.ID.Generation)
+	})
+	for _, info := range infos {
+		if !yield(info) {
+			return
+		}
+	}
+}
+
+// Ordinal is the fake's device.
+func (f *Fake) Ordinal() int { return f.ordinal }
+
+// Features is use tracking in stream order.
+func (f *Fake) Features() core.Features { return core.UseTracking | core.StreamOrdered }
+
+// Unwrap is nil: the fake is a backend.
+func (f *Fake) Unwrap() core.Resource { return nil }
+
+// String is "fake:ordinal".
+func (f *Fake) String() string { return fmt.Sprintf("fake:%d", f.ordinal) }
