@@ -55,8 +55,8 @@ func TestRingSizes(t *testing.T) {
 
 func TestAWriterThatWasLappedLeavesTheNewerRecord(t *testing.T) {
 	g := NewRing(1)
-	g.Put(numbered(7))
-	g.Put(numbered(1)) // as if it had waited for six others
+	g.stripes[0].slots[0].claim, g.stripes[0].slots[0].record = 7, numbered(7)
+	g.Put(numbered(1)) // claims 1, as if it had waited for six others
 	if got := seqs(g.Snapshot()); len(got) != 1 || got[0] != 7 {
 		t.Errorf("got %v, want 7", got)
 	}

@@ -1,0 +1,133 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Allocate charges the request and passes it on. It never waits: if the
+// bytes do not fit, or the device has no memory, it asks the upstream to reap
+// and tries once more. Errors: core.InvalidRequestError, also for a claim
+// that is not open; core.OutOfBudgetError, with Claim set if it is the claim
+// that is short; and the upstream's. After an error nothing is charged.
+func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
+	if err := normalize(&req); err != nil {
+		return core.Block{}, err
+	}
+	b, err := r.attempt(ctx, req)
+	if err == nil || !curable(err) {
+		return b, err
+	}
+	return r.retry(ctx, &req, err)
+}
+
+// normalize fills in what the ledger goes by. The upstream checks the rest,
+// and what it refuses is not charged.
+func normalize(req *core.Request) error {
+	if req.Bytes == 0 || req.Requested > req.Bytes {
+		_, err := req.Normalize("Allocate")
+		return err
+	}
+	if req.Requested == 0 {
+		req.Requested = req.Bytes
+	}
+	req.Tag = req.Tag.OrUntagged()
+	return nil
+}
+
+// shortage is the error inside the package of a purse that has not the bytes;
+// the caller gets the explained refusal made from it.
+type shortage struct {
+	purse            purse
+	bytes, remaining uint64
+}
+
+func (s *shortage) Error() string { return fmt.Sprintf("%d bytes short of budget", s.bytes) }
+
+// curable reports whether reaping may help.
+func curable(err error) bool {
+	_, short := err.(*shortage)
+	return short || errors.Is(err, core.ErrOutOfMemory)
+}
+
+// retry is the second and last attempt, after a reap. first is why the first
+// one failed.
+func (r *Resource) retry(ctx context.Context, req *core.Request, first error) (core.Block, error) {
+	reaped := r.upstream.ReapPending(ctx)
+	b, err := r.attempt(ctx, *req)
+	short, isShort := err.(*shortage)
+	if !isShort {
+		return b, alsoReap(err, reaped)
+	}
+	if _, wasShort := first.(*shortage); !wasShort {
+		return core.Block{}, alsoReap(first, reaped)
+	}
+	return core.Block{}, r.refuse(req, short, reaped)
+}
+
+// alsoReap adds the error of the reap, if any, to err: it may be the reason,
+// and a lost device must not go unnoticed.
+func alsoReap(err, reaped error) error {
+	if err == nil || reaped == nil {
+		return err
+	}
+	return fmt.Errorf("%w; the reap before the retry failed too: %w", err, reaped)
+}
+
+// attempt charges req and asks the upstream once.
+func (r *Resource) attempt(ctx context.Context, req core.Request) (core.Block, error) {
+	var c *claim
+	if req.Claim != 0 {
+		var err error
+		if c, err = r.claims.find("Allocate", req.Claim); err != nil {
+			return core.Block{}, err
+		}
+		req.Claim = 0 // it means nothing to the layers below
+	}
+	var g grant
+	if err := r.obtain(&req, c, &g); err != nil {
+		return core.Block{}, err
+	}
+	b, err := r.upstream.Allocate(ctx, req)
+	if err != nil {
+		g.undo(&r.ledger)
+		return core.Block{}, err
+	}
+	g.lane.mu.Lock()
+	g.lane.admit(b.ID.Generation, req.Tag, &g)
+	g.lane.mu.Unlock()
+	return b, nil
+}
+
+// Deallocate passes the free on. Once it has succeeded the block's bytes are
+// pending; they leave the ledger by notice. After an error nothing changed.
+// Errors are the upstream's; it does not block.
+func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
+	b, err := r.upstream.Deallocate(ctx, id)
+	if err != nil {
+		return b, err
+	}
+	if l := r.lanes.peek(b.ID.AllocStream); l != nil {
+		l.retire(b.ID.Generation)
+		l.mu.Unlock()
+	}
+	return b, nil
+}
+
+// notices hears from the upstream which blocks the device has passed.
+type notices struct{ budget *Resource }
+
+var _ core.Listener = notices{}
+
+// Released takes the block off the ledger. Its bytes are those of the record,
+// not of the notice: exactly what was charged. A generation without a record
+// was allocated around the budget.
+func (n notices) Released(b core.Block) {
+	if l := n.budget.lanes.peek(b.ID.AllocStream); l != nil {
+		l.release(&n.budget.ledger, b.ID.Generation)
+		l.mu.Unlock()
+	}
+}

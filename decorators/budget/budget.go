@@ -1,0 +1,104 @@
+package budget
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// DefaultHolders is how many holders a refusal names if Config does not say.
+const DefaultHolders = 5
+
+// Config configures a budget.
+type Config struct {
+	// Limit is the most bytes that may be charged; zero means no limit.
+	Limit uint64
+	// Events, if not nil, gets one core.Event of core.OpRefusal for each
+	// request that the caller was refused.
+	Events core.EventSink
+	// Holders is how many of the largest holders a refusal names; zero means
+	// [DefaultHolders], a negative number none.
+	Holders int
+}
+
+// Resource is a budget around an upstream resource. It is safe for
+// concurrent use; no method waits for the device except Drain.
+type Resource struct {
+	upstream core.Resource
+	events   core.EventSink
+	holders  int
+
+	ledger ledger
+	lanes  laneTable
+	claims claimTable
+
+	refusals   atomic.Uint64
+	quarantine atomic.Pointer[func() core.Amount]
+}
+
+var _ core.Resource = (*Resource)(nil)
+
+// New returns a budget around upstream and subscribes it to upstream's
+// notices, so it must be made before anything is allocated through it. A
+// limit of zero makes a ledger that refuses nothing until [Resource.SetLimit]
+// sets one. A nil upstream is a core.InvalidRequestError.
+func New(upstream core.Resource, cfg Config) (*Resource, error) {
+	if upstream == nil {
+		return nil, &core.InvalidRequestError{Op: "budget.New", Field: "upstream", Reason: "nil: give the resource to keep a ledger of"}
+	}
+	if cfg.Holders == 0 {
+		cfg.Holders = DefaultHolders
+	}
+	r := &Resource{upstream: upstream, events: cfg.Events, holders: max(cfg.Holders, 0)}
+	r.SetLimit(cfg.Limit)
+	r.lanes.init(&r.ledger, upstream)
+	upstream.Subscribe(notices{r})
+	return r, nil
+}
+
+// Layer returns the budget as a layer for core.Chain. With a limit of zero
+// there is nothing to do, and the layer is the upstream itself.
+func Layer(cfg Config) core.Layer {
+	return func(upstream core.Resource) (core.Resource, error) {
+		if cfg.Limit == 0 {
+			return upstream, nil
+		}
+		return New(upstream, cfg)
+	}
+}
+
+// SetLimit changes the limit to bytes; zero removes it. It takes effect for
+// the next request. A limit below what is charged revokes nothing: requests
+// are refused until they fit again.
+func (r *Resource) SetLimit(bytes uint64) {
+	if bytes == 0 {
+		bytes = math.MaxUint64
+	}
+	r.ledger.limit.Store(bytes)
+}
+
+// Limit is the limit in bytes, zero if there is none.
+func (r *Resource) Limit() uint64 {
+	limit := r.ledger.limit.Load()
+	if limit == math.MaxUint64 {
+		return 0
+	}
+	return limit
+}
+
+// SetQuarantine tells the budget where to ask how much memory a guard above
+// it holds back. To the ledger such blocks are live; with the figure a
+// refusal can tell the two apart. held is called on refusals only, from any
+// goroutine; it must not block and must not call the budget. Nil removes it.
+func (r *Resource) SetQuarantine(held func() core.Amount) {
+	if held == nil {
+		r.quarantine.Store(nil)
+		return
+	}
+	r.quarantine.Store(&held)
+}
+
+// String is "budget(" upstream ")".
+func (r *Resource) String() string { return fmt.Sprintf("budget(%v)", r.upstream) }

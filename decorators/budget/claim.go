@@ -1,0 +1,147 @@
+package budget
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// lastClaim numbers claims in the process, so that a claim of one budget is
+// never taken for one of another.
+var lastClaim atomic.Uint64
+
+// claim is a purse of bytes that were taken from the general ledger. Closed,
+// it gives nothing more and passes on what is given to it.
+type claim struct {
+	id     core.ClaimID
+	ledger *ledger
+
+	mu      sync.Mutex
+	unspent uint64
+	closed  bool
+}
+
+var _ purse = (*claim)(nil)
+
+func (c *claim) take(n, lendable uint64) (uint64, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lent := min(n, lendable)
+	if c.closed || n-lent > c.unspent {
+		return 0, false
+	}
+	c.unspent -= n - lent
+	return lent, true
+}
+
+func (c *claim) give(n uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		c.ledger.give(n)
+		return
+	}
+	c.unspent += n
+}
+
+func (c *claim) room(lendable uint64) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return 0
+	}
+	return c.unspent + lendable
+}
+
+func (c *claim) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.ledger.give(c.unspent)
+}
+
+// claimTable holds the open claims. The zero table is ready to use.
+type claimTable struct {
+	mu   sync.RWMutex
+	open map[core.ClaimID]*claim
+}
+
+func (t *claimTable) find(op string, id core.ClaimID) (*claim, error) {
+	t.mu.RLock()
+	c := t.open[id]
+	t.mu.RUnlock()
+	if c == nil {
+		return nil, unknownClaim(op, id)
+	}
+	return c, nil
+}
+
+func (t *claimTable) add(c *claim) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open == nil {
+		t.open = map[core.ClaimID]*claim{}
+	}
+	t.open[c.id] = c
+}
+
+func (t *claimTable) remove(id core.ClaimID) *claim {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.open[id]
+	delete(t.open, id)
+	return c
+}
+
+// totals is the number of open claims and the sum of their unspent bytes.
+func (t *claimTable) totals() (claims, unspent uint64) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, c := range t.open {
+		unspent += c.room(0)
+	}
+	return uint64(len(t.open)), unspent
+}
+
+func unknownClaim(op string, id core.ClaimID) error {
+	return &core.InvalidRequestError{Op: op, Field: "Claim",
+		Reason: fmt.Sprintf("claim %d is not open: it was released before, or this budget did not make it", id)}
+}
+
+// Reserve takes bytes from the limit and sets them aside for requests that
+// name the claim, whole or not at all. It does not block. Like Allocate it
+// asks the upstream to reap once before it refuses; what is pending cannot
+// be lent to it, because a claim names no stream. Errors:
+// core.InvalidRequestError for zero bytes, core.OutOfBudgetError.
+func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
+	if bytes == 0 {
+		return core.Claim{}, &core.InvalidRequestError{Op: "Reserve", Field: "bytes", Reason: "zero bytes: reserve at least one"}
+	}
+	tag = tag.OrUntagged()
+	if _, ok := r.ledger.take(bytes, 0); !ok {
+		reaped := r.upstream.ReapPending(ctx)
+		if _, ok := r.ledger.take(bytes, 0); !ok {
+			short := &shortage{purse: &r.ledger, bytes: bytes, remaining: r.ledger.room(0)}
+			return core.Claim{}, r.refuse(&core.Request{Bytes: bytes, Requested: bytes, Tag: tag}, short, reaped)
+		}
+	}
+	c := &claim{id: core.ClaimID(lastClaim.Add(1)), ledger: &r.ledger, unspent: bytes}
+	r.claims.add(c)
+	return core.Claim{ID: c.id, Bytes: bytes, Tag: tag}, nil
+}
+
+// ReleaseClaim gives the unspent bytes of a claim back to the general ledger.
+// Blocks drawn from it stay charged and go to the general ledger when they
+// are released. It does not block. A claim that is not open, because it was
+// released before or comes from elsewhere, is a core.InvalidRequestError.
+func (r *Resource) ReleaseClaim(_ context.Context, id core.ClaimID) error {
+	c := r.claims.remove(id)
+	if c == nil {
+		return unknownClaim("ReleaseClaim", id)
+	}
+	c.close()
+	return nil
+}

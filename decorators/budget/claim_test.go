@@ -1,0 +1,149 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+func TestAClaimIsGrantedWholeOrRefused(t *testing.T) {
+	r := newBudget(t, newDevice(), Config{Limit: 100})
+	mustAllocate(t, r, core.Request{Bytes: 30})
+	_, err := r.Reserve(context.Background(), 71, "request")
+	var refusal *core.OutOfBudgetError
+	if !errors.As(err, &refusal) || refusal.Requested != 71 || refusal.Remaining != 70 || refusal.Tag != "request" {
+		t.Fatalf("got %v", err)
+	}
+	c := mustReserve(t, r, 70)
+	if c.Bytes != 70 || c.Tag != "request" || c.ID == 0 {
+		t.Errorf("claim %+v", c)
+	}
+	if s := r.Stats(); s.Claims != 1 || s.Claimed != 70 || s.Charged != 100 {
+		t.Errorf("stats %+v", s)
+	}
+	if e := refused(t, r, core.Request{Bytes: 1}); e.Claimed != 70 || e.Live != 30 {
+		t.Errorf("explained as %+v", e)
+	}
+	if _, err := r.Reserve(context.Background(), 0, ""); !errors.Is(err, core.ErrInvalidRequest) {
+		t.Errorf("zero bytes: %v", err)
+	}
+}
+
+func TestDrawnBytesReturnToAnOpenClaim(t *testing.T) {
+	d := newDevice()
+	r := newBudget(t, d, Config{Limit: 100})
+	c := mustReserve(t, r, 60)
+	b := mustAllocate(t, r, core.Request{Bytes: 50, Claim: c.ID, Stream: 1})
+	wantCharged(t, r, 60)
+	e := refused(t, r, core.Request{Bytes: 11, Claim: c.ID, Stream: 1})
+	if e.Claim != c.ID || e.Remaining != 10 || e.Requested != 11 {
+		t.Errorf("explained as %+v", e)
+	}
+	mustFree(t, r, b)
+	refused(t, r, core.Request{Bytes: 60, Claim: c.ID, Stream: 2})
+	d.pass(1, 1)
+	mustAllocate(t, r, core.Request{Bytes: 60, Claim: c.ID, Stream: 2})
+	wantCharged(t, r, 60)
+}
+
+func TestAClaimLendsItsOwnPendingBytesInOrder(t *testing.T) {
+	d := newDevice()
+	r := newBudget(t, d, Config{Limit: 100})
+	c := mustReserve(t, r, 60)
+	mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 40, Stream: 1})) // not the claim's
+	b := mustAllocate(t, r, core.Request{Bytes: 50, Claim: c.ID, Stream: 1})
+	for range 100 {
+		mustFree(t, r, b)
+		b = mustAllocate(t, r, core.Request{Bytes: 50, Claim: c.ID, Stream: 1})
+	}
+	refused(t, r, core.Request{Bytes: 11, Claim: c.ID, Stream: 1})
+	d.pass(1, 101)
+	wantCharged(t, r, 60)
+	mustFree(t, r, b)
+	d.pass(1, 1)
+	if s := r.Stats(); s.Claimed != 60 || s.Charged != 60 {
+		t.Errorf("claimed %d of %d charged, want the whole claim", s.Claimed, s.Charged)
+	}
+	if err := r.ReleaseClaim(context.Background(), c.ID); err != nil {
+		t.Fatal(err)
+	}
+	wantEmpty(t, r)
+}
+
+func TestBlocksOutliveTheirClaim(t *testing.T) {
+	d := newDevice()
+	r := newBudget(t, d, Config{Limit: 100})
+	ctx := context.Background()
+	c := mustReserve(t, r, 60)
+	b := mustAllocate(t, r, core.Request{Bytes: 50, Claim: c.ID, Stream: 1})
+	if err := r.ReleaseClaim(ctx, c.ID); err != nil {
+		t.Fatal(err)
+	}
+	wantCharged(t, r, 50)
+	for _, err := range []error{
+		r.ReleaseClaim(ctx, c.ID),
+		r.ReleaseClaim(ctx, 0),
+		func() error { _, err := r.Allocate(ctx, core.Request{Bytes: 1, Claim: c.ID}); return err }(),
+	} {
+		if !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("a claim that is not open: %v", err)
+		}
+	}
+	mustFree(t, r, b)
+	d.pass(1, 1)
+	wantEmpty(t, r)
+}
+
+func TestAClosedClaimGivesNothing(t *testing.T) {
+	r := newBudget(t, newDevice(), Config{Limit: 100})
+	id := mustReserve(t, r, 60).ID
+	c, err := r.claims.find("test", id) // as an allocation does just before the claim is closed
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.ReleaseClaim(context.Background(), id); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := c.take(1, 100); ok || c.room(100) != 0 {
+		t.Error("a closed claim gave bytes")
+	}
+	wantEmpty(t, r)
+}
+
+func TestPaddingIsChargedToTheGeneralLedger(t *testing.T) {
+	d := newDevice()
+	r := newBudget(t, d, Config{Limit: 100})
+	c := mustReserve(t, r, 60)
+	padded := core.Request{Bytes: 92, Requested: 60, Claim: c.ID, Stream: 1}
+	b := mustAllocate(t, r, padded)
+	if s := r.Stats(); s.Claimed != 0 || s.Charged != 92 {
+		t.Errorf("claimed %d, charged %d", s.Claimed, s.Charged)
+	}
+	mustFree(t, r, b)
+	again := mustAllocate(t, r, padded) // claim and padding both in order
+	d.pass(1, 1)
+	wantCharged(t, r, 92)
+	mustFree(t, r, again)
+	d.pass(1, 1)
+	if s := r.Stats(); s.Claimed != 60 || s.Charged != 60 {
+		t.Errorf("claimed %d, charged %d", s.Claimed, s.Charged)
+	}
+	e := refused(t, r, core.Request{Bytes: 51, Requested: 10, Claim: c.ID, Stream: 1})
+	if e.Claim != 0 || e.Requested != 41 || e.Remaining != 40 {
+		t.Errorf("it is the padding that does not fit: %+v", e)
+	}
+	if s := r.Stats(); s.Claimed != 60 {
+		t.Errorf("claimed %d after a refusal, want 60", s.Claimed)
+	}
+}
+
+func TestTheClaimIsNotTheUpstreamsBusiness(t *testing.T) {
+	inner := newBudget(t, newDevice(), Config{Limit: 100})
+	outer := newBudget(t, inner, Config{Limit: 50})
+	c := mustReserve(t, outer, 40)
+	mustAllocate(t, outer, core.Request{Bytes: 40, Claim: c.ID})
+	wantCharged(t, inner, 40)
+	wantCharged(t, outer, 40)
+}

@@ -1,0 +1,79 @@
+package budget_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/decorators/budget"
+)
+
+func ExampleNew() {
+	ctx := context.Background()
+	device := coretest.NewFake(0)
+	r, err := budget.New(device, budget.Config{Limit: 1000})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(r)
+
+	index, err := r.Allocate(ctx, core.Request{Bytes: 700, Tag: "index.build"})
+	fmt.Println(index.Bytes, err)
+	_, err = r.Allocate(ctx, core.Request{Bytes: 400, Tag: "query"})
+	fmt.Println(err)
+	// Output:
+	// budget(fake:0)
+	// 700 <nil>
+	// out of budget: requested 400 bytes for "query", remaining 300 of 1000 (live 700, pending 0, quarantined 0, claimed 0); largest holders: index.build live 700 bytes in 1 blocks
+}
+
+func ExampleResource_Reserve() {
+	ctx := context.Background()
+	r, err := budget.New(coretest.NewFake(0), budget.Config{Limit: 1000})
+	if err != nil {
+		panic(err)
+	}
+	claim, err := r.Reserve(ctx, 600, "query")
+	fmt.Println(claim.Bytes, err)
+	_, err = r.Allocate(ctx, core.Request{Bytes: 500, Tag: "sort.keys", Claim: claim.ID})
+	fmt.Println(err, r.Stats().Claimed)
+	_, err = r.Reserve(ctx, 600, "query")
+	fmt.Println(err)
+	fmt.Println(r.ReleaseClaim(ctx, claim.ID), r.Stats().Charged)
+	// Output:
+	// 600 <nil>
+	// <nil> 100
+	// out of budget: requested 600 bytes for "query", remaining 400 of 1000 (live 500, pending 0, quarantined 0, claimed 100); largest holders: sort.keys live 500 bytes in 1 blocks
+	// <nil> 500
+}
+
+func ExampleResource_SetLimit() {
+	ctx := context.Background()
+	device := coretest.NewFake(0)
+	r, err := budget.New(device, budget.Config{Limit: 1000})
+	if err != nil {
+		panic(err)
+	}
+	b, _ := r.Allocate(ctx, core.Request{Bytes: 800, Stream: 1})
+	r.SetLimit(500) // revokes nothing
+	fmt.Println(r.Stats().Charged, r.Limit())
+
+	_, _ = r.Deallocate(ctx, b.ID)
+	_, err = r.Allocate(ctx, core.Request{Bytes: 400, Stream: 2})
+	fmt.Println("on another stream, refused:", err != nil)
+	_, err = r.Allocate(ctx, core.Request{Bytes: 400, Stream: 1})
+	fmt.Println("behind the free, refused:", err != nil)
+	// Output:
+	// 800 500
+	// on another stream, refused: true
+	// behind the free, refused: false
+}
+
+func ExampleLayer() {
+	device := coretest.NewFake(0)
+	unlimited, _ := core.Chain(device, budget.Layer(budget.Config{}))
+	limited, _ := core.Chain(device, budget.Layer(budget.Config{Limit: 1 << 30}))
+	fmt.Println(unlimited, limited)
+	// Output: fake:0 budget(fake:0)
+}

@@ -1,0 +1,95 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+const mib = 1 << 20
+
+func newBudget(t testing.TB, upstream core.Resource, cfg Config) *Resource {
+	t.Helper()
+	r, err := New(upstream, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func mustAllocate(t testing.TB, r core.Resource, req core.Request) core.Block {
+	t.Helper()
+	b, err := r.Allocate(context.Background(), req)
+	if err != nil {
+		t.Fatalf("Allocate(%d bytes on stream %v): %v", req.Bytes, req.Stream, err)
+	}
+	return b
+}
+
+func mustFree(t testing.TB, r core.Resource, b core.Block) {
+	t.Helper()
+	if _, err := r.Deallocate(context.Background(), b.ID); err != nil {
+		t.Fatalf("Deallocate(%v): %v", b.ID, err)
+	}
+}
+
+func mustReserve(t testing.TB, r core.Resource, bytes uint64) core.Claim {
+	t.Helper()
+	c, err := r.Reserve(context.Background(), bytes, "request")
+	if err != nil {
+		t.Fatalf("Reserve(%d): %v", bytes, err)
+	}
+	return c
+}
+
+// refused asks for what must be refused and returns the explanation.
+func refused(t testing.TB, r core.Resource, req core.Request) *core.OutOfBudgetError {
+	t.Helper()
+	_, err := r.Allocate(context.Background(), req)
+	var refusal *core.OutOfBudgetError
+	if !errors.As(err, &refusal) || !errors.Is(err, core.ErrOutOfBudget) {
+		t.Fatalf("Allocate(%d bytes on stream %v): got %v, want a refusal", req.Bytes, req.Stream, err)
+	}
+	return refusal
+}
+
+func wantCharged(t testing.TB, r *Resource, want uint64) {
+	t.Helper()
+	s := r.Stats()
+	if s.Charged != want || s.Underflows != 0 {
+		t.Fatalf("charged %d with %d underflows, want %d with none", s.Charged, s.Underflows, want)
+	}
+}
+
+// wantEmpty checks that nothing is left on any book.
+func wantEmpty(t testing.TB, r *Resource) {
+	t.Helper()
+	wantCharged(t, r, 0)
+	if h := r.Holders(); len(h) != 0 {
+		t.Errorf("holders of an empty budget: %v", h)
+	}
+	if used, lent := r.ledger.used.Load(), r.ledger.lent.Load(); used != 0 || lent != 0 {
+		t.Errorf("used %d, lent %d, want none", used, lent)
+	}
+	r.lanes.each(func(l *lane) {
+		if len(l.records) != 0 || l.grants != 0 || len(l.claims) != 0 || l.general != (till{purse: &r.ledger}) {
+			t.Errorf("stream %v still has %d blocks, %d grants, %d claims, %+v",
+				l.stream, len(l.records), l.grants, len(l.claims), l.general)
+		}
+	})
+}
+
+// sink keeps the events it gets.
+type sink struct {
+	mu     sync.Mutex
+	events []core.Event
+}
+
+func (s *sink) Emit(e core.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, e)
+}

@@ -1,0 +1,184 @@
+package budget
+
+import (
+	"sync"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// lane is the books of one stream: what is live and pending there by tag,
+// and what of the pending bytes is lent. Its lock makes each change of a
+// block and of the sums it is part of one step. While it is held the upstream
+// is asked for its odometer and nothing else.
+//
+// Blocks are kept by generation, so that a block which gets the address of
+// one that is on its way out is another block. They are kept here, and not in
+// a map of all streams with a lock of its own, because each operation changes
+// a block together with its stream's sums: one lock instead of two.
+//
+// # What may be lent
+//
+// The bytes of a free that the upstream has queued on the stream and that
+// has not been released. Deallocate says which blocks are given back, not
+// which frees are queued: one is held back while an intent is open on its
+// block, and an allocation enqueued now would run before it. The upstream's
+// odometer tells the difference. Every block of the lane was allocated after
+// base was read, so Queued-base is the lane's own frees, and what was given
+// back beyond that is held. Whose block it is cannot be told, so it counts
+// against what each purse may lend.
+//
+// The odometer belongs to the physical stream. Frees there that this lane
+// does not keep (of blocks of an earlier lease of the same stream, or
+// allocated around the budget) can hide as many bytes of a held free; they
+// are never lent themselves. Which frees are passed is not read from the
+// odometer: a free leaves the lane with its notice, in one step with its
+// bytes, so that there is no gap in between in which a request that fits
+// would be refused.
+type lane struct {
+	stream core.StreamID
+	base   uint64
+
+	mu sync.Mutex
+	// dead is set when the lane is dropped from its table. It is not dropped
+	// while grants are under way or blocks on its books.
+	dead    bool
+	grants  uint64
+	records map[core.Generation]record
+	// given is the bytes of all frees ever made here, including those whose
+	// notice came before Deallocate returned.
+	given   uint64
+	general till
+	claims  map[core.ClaimID]*till
+	tallies map[core.Tag]*tally
+	last    *tally
+}
+
+// till is the part of a lane that belongs to one purse.
+type till struct {
+	purse purse
+	// grants is how many are under way or became blocks.
+	grants uint64
+	// pending is given back and not released, loan what of it is lent: never
+	// more than pending. The oldest frees repay it first, for a younger one
+	// may be queued behind the borrower.
+	pending, loan uint64
+}
+
+// tally is what one tag holds on one stream.
+type tally struct {
+	tag           core.Tag
+	live, pending sum
+}
+
+type sum struct{ bytes, blocks uint64 }
+
+func (s *sum) add(bytes uint64) { s.bytes, s.blocks = s.bytes+bytes, s.blocks+1 }
+func (s *sum) sub(bytes uint64) { s.bytes, s.blocks = s.bytes-bytes, s.blocks-1 }
+
+// record is what the budget keeps of one block: where it is counted, and
+// which of its bytes are drawn from a claim.
+type record struct {
+	tally        *tally
+	till         *till
+	bytes, drawn uint64
+	pending      bool
+}
+
+// maxIdleTallies is how many tags a lane remembers before it forgets those
+// that hold nothing.
+const maxIdleTallies = 64
+
+// admit books the block that a grant became; l.mu must be held.
+func (l *lane) admit(id core.Generation, tag core.Tag, g *grant) {
+	tally := l.last
+	if tally == nil || tally.tag != tag {
+		tally = l.tallyOf(tag)
+	}
+	bytes := g.drawn.bytes + g.padding.bytes
+	tally.live.add(bytes)
+	l.records[id] = record{tally: tally, till: g.drawn.till, bytes: bytes, drawn: g.drawn.bytes}
+}
+
+func (l *lane) tallyOf(tag core.Tag) *tally {
+	t := l.tallies[tag]
+	if t == nil {
+		if len(l.tallies) >= maxIdleTallies {
+			l.forgetIdleTallies()
+		}
+		t = &tally{tag: tag}
+		l.tallies[tag] = t
+	}
+	l.last = t
+	return t
+}
+
+func (l *lane) forgetIdleTallies() {
+	for tag, t := range l.tallies {
+		if t.live.blocks+t.pending.blocks == 0 {
+			delete(l.tallies, tag)
+		}
+	}
+}
+
+// tillOf returns the till of c; l.mu must be held.
+func (l *lane) tillOf(c *claim) *till {
+	t := l.claims[c.id]
+	if t == nil {
+		t = &till{purse: c}
+		if l.claims == nil {
+			l.claims = map[core.ClaimID]*till{}
+		}
+		l.claims[c.id] = t
+	}
+	return t
+}
+
+// retire moves a live block to pending; l.mu must be held. A block that is
+// gone was passed before its Deallocate returned.
+func (l *lane) retire(g core.Generation) {
+	rec, ok := l.records[g]
+	if !ok {
+		return
+	}
+	rec.pending = true
+	l.records[g] = rec
+	rec.tally.live.sub(rec.bytes)
+	rec.tally.pending.add(rec.bytes)
+	l.given += rec.bytes
+	rec.till.pending += rec.drawn
+	l.general.pending += rec.bytes - rec.drawn
+}
+
+// release takes a block off the books; l.mu must be held. A block that is
+// not pending was passed before its Deallocate returned, or was given back
+// around the budget: nothing of it was ever lent.
+func (l *lane) release(led *ledger, g core.Generation) {
+	rec, ok := l.records[g]
+	if !ok {
+		return
+	}
+	delete(l.records, g)
+	drawn, padding := part{rec.till, rec.drawn, 0}, part{&l.general, rec.bytes - rec.drawn, 0}
+	if rec.pending {
+		rec.tally.pending.sub(rec.bytes)
+		drawn.till.pending -= drawn.bytes
+		padding.till.pending -= padding.bytes
+		drawn.lent, padding.lent = drawn.bytes, padding.bytes
+	} else {
+		rec.tally.live.sub(rec.bytes)
+		l.given += rec.bytes
+	}
+	drawn.settle(led)
+	padding.settle(led)
+	l.leave(rec.till)
+}
+
+// leave ends a grant of t, and forgets the till of a claim that has none left
+// here; l.mu must be held.
+func (l *lane) leave(t *till) {
+	l.grants--
+	t.grants--
+	if c, ok := t.purse.(*claim); ok && t.grants == 0 {
+		delete(l.claims, c.id)
+	}
+}

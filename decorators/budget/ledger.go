@@ -1,0 +1,112 @@
+package budget
+
+import "sync/atomic"
+
+// ledger is the general ledger: one word that every request must fit into.
+//
+// # The protocol
+//
+// used is what counts against the limit. A request takes its bytes before it
+// goes to the device and gives them back if that fails; a block that was
+// granted gives them back when the upstream says that the device has passed
+// its free. Taking is a compare-and-swap that adds only what fits. Adding
+// first and checking afterwards would be one instruction cheaper and wrong:
+// while an oversized request has its bytes added, requests that fit are
+// refused.
+//
+// Bytes that are pending on a stream may be lent to an allocation on the
+// same stream. A loan is the part of a grant that is not in used; lent is the
+// sum of the loans that stand. So
+//
+//	used + lent = live + pending + unspent claims + grants under way
+//
+// whenever no lane is locked, and used never grows beyond the limit. Both sides of a loan
+// are charged while it stands, so that the charge (used + lent) may exceed
+// the limit by what is lent, which is never more than what is pending; the
+// device, which does not begin the allocation before it has passed the
+// frees, never does. When the bytes lent are released their charge becomes
+// the borrower's, and used stays as it is.
+//
+// A grant borrows what it can even if there is room. Were it to borrow only
+// when short, a stream that takes room while it has bytes of its own coming
+// would leave another one short, for no reason but timing.
+//
+// All of it happens under the lock of the stream's lane, so the same bytes
+// never stand in twice, and no instant exists in which bytes are neither
+// pending nor given back. The general ledger and each claim are purses with
+// this same algebra: a claim's unspent bytes are to it what the room below
+// the limit is to the general ledger. Loans stay within one purse.
+type ledger struct {
+	_                 [64]byte // keeps the hot word off its neighbours' cache lines
+	limit, used, lent atomic.Uint64
+	underflows        atomic.Uint64
+	_                 [64]byte
+}
+
+// purse is where the bytes of a request come from: the general ledger or a
+// claim.
+type purse interface {
+	// take takes n bytes if they fit, of which as many as possible, and at
+	// most lendable, are on loan; it says how many.
+	take(n, lendable uint64) (lent uint64, ok bool)
+	// give gives n bytes back.
+	give(n uint64)
+	// room is the most that take could take now.
+	room(lendable uint64) uint64
+}
+
+var _ purse = (*ledger)(nil)
+
+func (l *ledger) take(n, lendable uint64) (uint64, bool) {
+	for {
+		used, limit := l.used.Load(), l.limit.Load()
+		if used > limit {
+			return n, fitsOver(n, used-limit, lendable)
+		}
+		lent := min(n, lendable)
+		if n-lent > limit-used {
+			return 0, false
+		}
+		if n == lent || l.used.CompareAndSwap(used, used+n-lent) {
+			return lent, true
+		}
+	}
+}
+
+// fitsOver reports whether n bytes fit in stream order though used is over
+// the limit, after that was lowered. The stream must have so much pending
+// that by the time of the allocation all is below the limit; no more than n
+// is lent, because until then nobody else may gain by it.
+func fitsOver(n, over, lendable uint64) bool {
+	return lendable >= over && n <= lendable-over
+}
+
+// give never takes used below zero: it counts the attempt, which is a bug in
+// the accounting, and stops there.
+func (l *ledger) give(n uint64) {
+	for n > 0 {
+		used := l.used.Load()
+		next := used - n
+		if n > used {
+			next = 0
+		}
+		if !l.used.CompareAndSwap(used, next) {
+			continue
+		}
+		if n > used {
+			l.underflows.Add(1)
+		}
+		return
+	}
+}
+
+func (l *ledger) room(lendable uint64) uint64 {
+	used, limit := l.used.Load(), l.limit.Load()
+	if used > limit {
+		return less(lendable, used-limit)
+	}
+	return limit - used + min(lendable, used)
+}
+
+// charged is what is charged in all, loans included.
+func (l *ledger) charged() uint64 { return l.used.Load() + l.lent.Load() }

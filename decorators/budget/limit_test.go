@@ -1,0 +1,181 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
+)
+
+func TestOneByteMoreThanTheLimitIsRefused(t *testing.T) {
+	r := newBudget(t, coretest.NewFake(0), Config{Limit: 5 * mib})
+	refused(t, r, core.Request{Bytes: 5*mib + 1})
+	mustAllocate(t, r, core.Request{Bytes: 5 * mib})
+	wantCharged(t, r, 5*mib)
+}
+
+func TestOfNestedBudgetsTheTighterOneRefuses(t *testing.T) {
+	for _, limits := range [][2]uint64{{2 * mib, 5 * mib}, {5 * mib, 2 * mib}} {
+		inner := newBudget(t, coretest.NewFake(0), Config{Limit: limits[0]})
+		outer := newBudget(t, inner, Config{Limit: limits[1]})
+		refused(t, outer, core.Request{Bytes: 4 * mib})
+		wantCharged(t, inner, 0)
+		wantCharged(t, outer, 0)
+		if got := outer.Stats().Refusals; got != 1 {
+			t.Errorf("limits %v: %d refusals counted, want 1", limits, got)
+		}
+	}
+}
+
+func TestFreedBytesCanBeFilledExactly(t *testing.T) {
+	fake := coretest.NewFake(0)
+	fake.ReleaseAtFree()
+	r := newBudget(t, fake, Config{Limit: 10 * mib})
+	first := mustAllocate(t, r, core.Request{Bytes: 4 * mib})
+	mustAllocate(t, r, core.Request{Bytes: 4 * mib})
+	mustFree(t, r, first)
+	mustAllocate(t, r, core.Request{Bytes: 6 * mib})
+	wantCharged(t, r, 10*mib)
+	if e := refused(t, r, core.Request{Bytes: 1}); e.Remaining != 0 {
+		t.Errorf("remaining %d, want 0", e.Remaining)
+	}
+}
+
+func TestARefusalChargesNothing(t *testing.T) {
+	r := newBudget(t, coretest.NewFake(0), Config{Limit: 10 * mib})
+	mustAllocate(t, r, core.Request{Bytes: 4 * mib})
+	mustAllocate(t, r, core.Request{Bytes: 4 * mib})
+	if e := refused(t, r, core.Request{Bytes: 3 * mib}); e.Remaining != 2*mib || e.Requested != 3*mib {
+		t.Errorf("requested %d, remaining %d", e.Requested, e.Remaining)
+	}
+	wantCharged(t, r, 8*mib)
+}
+
+func TestStatisticsOverTheStack(t *testing.T) {
+	fake := coretest.NewFake(0)
+	fake.ReleaseAtFree()
+	inner := newBudget(t, fake, Config{Limit: 1 << 30})
+	var blocks []core.Block
+	fill := func(r core.Resource, n int) {
+		for range n {
+			blocks = append(blocks, mustAllocate(t, r, core.Request{Bytes: 10 * mib, Tag: "column"}))
+		}
+	}
+	fill(inner, 10)
+	for i := 0; i < 10; i += 2 {
+		mustFree(t, inner, blocks[i])
+	}
+	blocks = []core.Block{blocks[1], blocks[3], blocks[5], blocks[7], blocks[9]}
+	wantHeld(t, inner, 50*mib, 5, 100*mib)
+	fill(inner, 10)
+	wantHeld(t, inner, 150*mib, 15, 150*mib)
+	if s := inner.Stats(); s.Allocations != 20 {
+		t.Errorf("%d allocations, want 20", s.Allocations)
+	}
+
+	outer := newBudget(t, inner, Config{Limit: 1 << 30})
+	fill(outer, 5)
+	wantCharged(t, outer, 50*mib)
+	wantHeld(t, inner, 200*mib, 20, 200*mib)
+	for _, b := range blocks {
+		mustFree(t, inner, b) // also those that the outer budget charged
+	}
+	wantEmpty(t, outer)
+	wantEmpty(t, inner)
+}
+
+func wantHeld(t *testing.T, r *Resource, bytes, blocks, peak uint64) {
+	t.Helper()
+	wantCharged(t, r, bytes)
+	h := r.Holders()
+	if len(h) != 1 || h[0] != (core.Holder{Tag: "column", State: core.Live, Bytes: bytes, Blocks: blocks}) {
+		t.Errorf("holders %v, want %d bytes in %d blocks", h, bytes, blocks)
+	}
+	if s := r.Stats(); s.Live.Bytes != bytes || s.Live.Blocks != blocks || s.PeakBytes != peak {
+		t.Errorf("live %d in %d blocks, peak %d; want %d, %d, %d", s.Live.Bytes, s.Live.Blocks, s.PeakBytes, bytes, blocks, peak)
+	}
+}
+
+func TestSizesThatWouldOverflowAreRefused(t *testing.T) {
+	for _, limit := range []uint64{1, 10 * mib, math.MaxUint64 - 1, 0} {
+		fake := coretest.NewFake(0)
+		r := newBudget(t, fake, Config{Limit: limit})
+		mustAllocate(t, r, core.Request{Bytes: 1})
+		refused(t, r, core.Request{Bytes: math.MaxUint64})
+		if _, err := r.Reserve(context.Background(), math.MaxUint64, ""); !errors.Is(err, core.ErrOutOfBudget) {
+			t.Errorf("limit %d: Reserve of everything: %v", limit, err)
+		}
+		wantCharged(t, r, 1)
+	}
+}
+
+func TestALoweredLimitRefusesUntilItFits(t *testing.T) {
+	fake := coretest.NewFake(0)
+	fake.ReleaseAtFree()
+	r := newBudget(t, fake, Config{Limit: 100})
+	a := mustAllocate(t, r, core.Request{Bytes: 60})
+	b := mustAllocate(t, r, core.Request{Bytes: 40})
+	r.SetLimit(50)
+	if e := refused(t, r, core.Request{Bytes: 1}); e.Limit != 50 || e.Remaining != 0 || e.Live != 100 {
+		t.Errorf("explained as %+v", e)
+	}
+	mustFree(t, r, a)
+	refused(t, r, core.Request{Bytes: 11})
+	mustAllocate(t, r, core.Request{Bytes: 10})
+	r.SetLimit(0)
+	mustAllocate(t, r, core.Request{Bytes: mib})
+	mustFree(t, r, b)
+	wantCharged(t, r, 10+mib)
+	if r.Limit() != 0 {
+		t.Errorf("limit %d, want none", r.Limit())
+	}
+}
+
+func TestNothingIsBuiltWithoutALimit(t *testing.T) {
+	fake := coretest.NewFake(0)
+	same, err := core.Chain(fake, Layer(Config{}))
+	if err != nil || same != core.Resource(fake) {
+		t.Errorf("got %v, %v; want the upstream itself", same, err)
+	}
+	r, err := core.Chain(fake, Layer(Config{Limit: 1}))
+	if err != nil || r.String() != "budget(fake:0)" || r.Unwrap() != core.Resource(fake) {
+		t.Errorf("got %v, %v", r, err)
+	}
+	if _, err := New(nil, Config{Limit: 1}); !errors.Is(err, core.ErrInvalidRequest) {
+		t.Errorf("nil upstream: %v", err)
+	}
+}
+
+func TestEverythingElseGoesThrough(t *testing.T) {
+	fake := coretest.NewFake(3)
+	r := newBudget(t, fake, Config{Limit: mib})
+	ctx := context.Background()
+	b := mustAllocate(t, r, core.Request{Bytes: 64, Stream: 2})
+	use := core.UseRequest{Stream: 2, Launch: "k", Uses: []core.Use{{Block: b.ID, Access: core.Write}}}
+	for _, end := range []func(context.Context, core.Ticket) error{r.FinishUse, r.AbortUse} {
+		ticket, err := r.PrepareUse(ctx, use)
+		if err != nil || end(ctx, ticket) != nil {
+			t.Fatalf("a use did not go through: %v", err)
+		}
+	}
+	if err := r.RecordUse(ctx, b.ID, 2); err != nil {
+		t.Error(err)
+	}
+	if r.State(b.ID) != core.Live || r.Ordinal() != 3 {
+		t.Errorf("state %v on device %d", r.State(b.ID), r.Ordinal())
+	}
+	if want := fake.Features() | core.Reservations; r.Features() != want {
+		t.Errorf("features %v, want %v", r.Features(), want)
+	}
+	mustFree(t, r, b)
+	if r.FreedOn(2).Queued != 64 {
+		t.Errorf("odometer %+v", r.FreedOn(2))
+	}
+	if err := errors.Join(r.ReapPending(ctx), r.Drain(ctx)); err != nil {
+		t.Error(err)
+	}
+	wantEmpty(t, r)
+}

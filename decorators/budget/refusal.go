@@ -1,0 +1,92 @@
+package budget
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// refuse makes the explained error of a refusal, counts it and reports it to
+// the event sink, once. reaped is the error of the reap before it, if any.
+func (r *Resource) refuse(req *core.Request, short *shortage, reaped error) error {
+	refusal := r.explain(req.Tag, short)
+	err := alsoReap(refusal, reaped)
+	r.refusals.Add(1)
+	if r.events != nil {
+		r.events.Emit(core.Event{Op: core.OpRefusal, Layer: "budget", Time: time.Now(), Ordinal: r.Ordinal(),
+			Stream: req.Stream, Tag: req.Tag, Requested: req.Requested, Bytes: req.Bytes, Err: err})
+	}
+	return err
+}
+
+// explain says why the purse of short could not give its bytes. The sums add
+// up to the charge: what is charged and not otherwise accounted for is live,
+// which includes grants that are on their way to the device.
+func (r *Resource) explain(tag core.Tag, short *shortage) *core.OutOfBudgetError {
+	e := &core.OutOfBudgetError{Requested: short.bytes, Tag: tag, Limit: r.Limit(), Remaining: short.remaining}
+	if c, ok := short.purse.(*claim); ok {
+		e.Claim = c.id
+	}
+	holders := r.Holders()
+	for _, h := range holders {
+		if h.State == core.Retired {
+			e.Pending += h.Bytes
+		}
+	}
+	_, e.Claimed = r.claims.totals()
+	e.Live = less(less(r.ledger.charged(), e.Pending), e.Claimed)
+	if held := r.quarantine.Load(); held != nil {
+		e.Quarantined = min((*held)().Bytes, e.Live)
+		e.Live -= e.Quarantined
+	}
+	e.Holders = holders[:min(r.holders, len(holders))]
+	return e
+}
+
+// Holders is what each tag holds, live (core.Live) and pending
+// (core.Retired), largest first; the order of equals is by tag and state. It
+// locks each stream's books for a moment and makes no device call, so it can
+// be read for metrics.
+func (r *Resource) Holders() []core.Holder {
+	type key struct {
+		tag   core.Tag
+		state core.BlockState
+	}
+	sums := map[key]sum{}
+	add := func(tag core.Tag, state core.BlockState, s sum) {
+		if s.blocks > 0 {
+			k := key{tag, state}
+			sums[k] = sum{sums[k].bytes + s.bytes, sums[k].blocks + s.blocks}
+		}
+	}
+	r.lanes.each(func(l *lane) {
+		for tag, t := range l.tallies {
+			add(tag, core.Live, t.live)
+			add(tag, core.Retired, t.pending)
+		}
+	})
+	holders := make([]core.Holder, 0, len(sums))
+	for k, s := range sums {
+		holders = append(holders, core.Holder{Tag: k.tag, State: k.state, Bytes: s.bytes, Blocks: s.blocks})
+	}
+	slices.SortFunc(holders, func(a, b core.Holder) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.State, b.State))
+	})
+	return holders
+}
+
+// Stats is the upstream's, with Limit and Charged replaced by this budget's
+// and its claims, refusals and underflows added. Charged may exceed Limit by
+// what is lent in stream order, and after the limit was lowered.
+func (r *Resource) Stats() core.Stats {
+	s := r.upstream.Stats()
+	claims, unspent := r.claims.totals()
+	s.Limit, s.Charged = r.Limit(), r.ledger.charged()
+	s.Claims += claims
+	s.Claimed += unspent
+	s.Refusals += r.refusals.Load()
+	s.Underflows += r.ledger.underflows.Load()
+	return s
+}

@@ -1,0 +1,86 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+func TestARefusalExplainsItself(t *testing.T) {
+	d, events := newDevice(), &sink{}
+	r := newBudget(t, d, Config{Limit: 100, Events: events, Holders: 2})
+	r.SetQuarantine(func() core.Amount { return core.Amount{Bytes: 5, Blocks: 1} })
+	mustReserve(t, r, 10)
+	mustAllocate(t, r, core.Request{Bytes: 20, Stream: 1, Tag: "index"})
+	mustAllocate(t, r, core.Request{Bytes: 15, Stream: 2, Tag: "index"})
+	mustAllocate(t, r, core.Request{Bytes: 8, Stream: 1})
+	mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 30, Stream: 2, Tag: "sort"}))
+
+	e := refused(t, r, core.Request{Bytes: 24, Requested: 16, Stream: 1, Tag: "sort"})
+	want := core.OutOfBudgetError{Requested: 24, Remaining: 17, Limit: 100, Live: 38, Pending: 30, Quarantined: 5, Claimed: 10, Tag: "sort",
+		Holders: []core.Holder{
+			{Tag: "index", State: core.Live, Bytes: 35, Blocks: 2},
+			{Tag: "sort", State: core.Retired, Bytes: 30, Blocks: 1},
+		}}
+	if e.Requested != want.Requested || e.Error() != want.Error() || !slices.Equal(e.Holders, want.Holders) {
+		t.Errorf("got  %v\nwant %v", e, &want)
+	}
+	if sum := e.Live + e.Pending + e.Quarantined + e.Claimed; sum != r.Stats().Charged {
+		t.Errorf("the parts add up to %d, charged is %d", sum, r.Stats().Charged)
+	}
+	if d.reaps != 1 {
+		t.Errorf("%d reaps for one refusal, want 1", d.reaps)
+	}
+	if len(events.events) != 1 {
+		t.Fatalf("%d events for one refusal", len(events.events))
+	}
+	ev := events.events[0]
+	if ev.Op != core.OpRefusal || ev.Layer != "budget" || ev.Bytes != 24 || ev.Requested != 16 || ev.Stream != 1 ||
+		ev.Tag != "sort" || ev.Relieved || ev.Time.IsZero() || !errors.Is(ev.Err, core.ErrOutOfBudget) {
+		t.Errorf("event %+v", ev)
+	}
+	if h := r.Holders(); len(h) != 3 || h[2].Tag != core.Untagged {
+		t.Errorf("all holders: %v", h)
+	}
+	r.SetQuarantine(nil)
+	if e := refused(t, r, core.Request{Bytes: 24}); e.Quarantined != 0 || e.Live != 43 {
+		t.Errorf("without a guard: %v", e)
+	}
+}
+
+func TestAQuarantineIsNeverMoreThanWhatIsLive(t *testing.T) {
+	r := newBudget(t, newDevice(), Config{Limit: 10, Holders: -1})
+	r.SetQuarantine(func() core.Amount { return core.Amount{Bytes: 500} })
+	mustAllocate(t, r, core.Request{Bytes: 8})
+	if e := refused(t, r, core.Request{Bytes: 3}); e.Quarantined != 8 || e.Live != 0 || len(e.Holders) != 0 {
+		t.Errorf("explained as %+v", e)
+	}
+}
+
+func TestAReapThatHelpsMakesNoRefusal(t *testing.T) {
+	d, events := newDevice(), &sink{}
+	d.onReap = func() { d.pass(1, 1) }
+	r := newBudget(t, d, Config{Limit: 100, Events: events})
+	mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 90, Stream: 1}))
+	mustAllocate(t, r, core.Request{Bytes: 90, Stream: 2})
+	if d.reaps != 1 || len(events.events) != 0 || r.Stats().Refusals != 0 {
+		t.Errorf("%d reaps, %d events, %d refusals", d.reaps, len(events.events), r.Stats().Refusals)
+	}
+}
+
+func TestAReapHelpsAReservation(t *testing.T) {
+	d, events := newDevice(), &sink{}
+	r := newBudget(t, d, Config{Limit: 100, Events: events})
+	mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 90, Stream: 1}))
+	if _, err := r.Reserve(context.Background(), 90, ""); !errors.Is(err, core.ErrOutOfBudget) {
+		t.Fatalf("got %v", err)
+	}
+	if len(events.events) != 1 || events.events[0].Tag != core.Untagged || events.events[0].Bytes != 90 {
+		t.Errorf("events %+v", events.events)
+	}
+	d.onReap = func() { d.pass(1, 1) }
+	mustReserve(t, r, 90)
+}

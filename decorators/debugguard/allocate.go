@@ -1,0 +1,91 @@
+package debugguard
+
+import (
+	"context"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// stackAlways is the size in bytes from which every block keeps its stacks.
+const stackAlways = 1 << 20
+
+// Allocate returns a live block. A guarded one costs red zones and one launch
+// more. If memory is refused, quarantine is given up before the refusal is
+// passed on. Errors are the upstream's.
+func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
+	if r.gate.Load() == 0 {
+		return r.upstream.Allocate(ctx, req)
+	}
+	r.housekeep(ctx)
+	mode := r.Mode()
+	if mode == Off {
+		b, err := r.allocate(ctx, req)
+		if err == nil {
+			r.meter.add(b.Requested)
+		}
+		return b, err
+	}
+	req, err := req.Normalize("Allocate")
+	if err != nil {
+		return core.Block{}, err
+	}
+	hunted := mode == Hunt || r.hunts(req.Tag)
+	if r.choose(mode, hunted, req.Bytes) {
+		return r.allocateGuarded(ctx, req, hunted)
+	}
+	return r.allocateKnown(ctx, req, hunted)
+}
+
+// choose decides whether a block is guarded on the device.
+func (r *Resource) choose(mode Mode, hunted bool, bytes uint64) bool {
+	if r.cfg.Device == nil || mode < Sample {
+		return false
+	}
+	return hunted || r.bytes.take(bytes)
+}
+
+// allocateKnown allocates a block that only the ledger knows.
+func (r *Resource) allocateKnown(ctx context.Context, req core.Request, hunted bool) (core.Block, error) {
+	b, err := r.allocate(ctx, req)
+	if err != nil {
+		return b, err
+	}
+	rec := r.ledger.fresh()
+	rec.block = b
+	if hunted || b.Bytes >= stackAlways || r.stacks.take(b.Bytes) {
+		rec.stacked, rec.allocStack = true, core.CaptureStack(2)
+	}
+	r.ledger.enter(rec)
+	r.meter.add(b.Requested)
+	return b, nil
+}
+
+// allocateGuarded allocates a block between red zones. If there is no room
+// for them, the block goes without.
+func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted bool) (core.Block, error) {
+	l, ok := layoutFor(req.Bytes, r.cfg.RedZone)
+	if !ok {
+		return r.allocateKnown(ctx, req, hunted)
+	}
+	padded := req
+	padded.Bytes = l.total()
+	b, err := r.allocate(ctx, padded)
+	if refused(err) {
+		r.hide(err)
+		r.count.unguarded.Add(1)
+		return r.allocateKnown(ctx, req, hunted)
+	}
+	if err != nil {
+		return b, err
+	}
+	l.base = b.ID.Ptr
+	b.ID.Ptr, b.Bytes = l.start(), req.Bytes
+	rec := &record{block: b, guarded: true, layout: l, stacked: true, allocStack: core.CaptureStack(2),
+		whole: hunted || b.Bytes <= r.cfg.PoisonCap}
+	r.arm(ctx, rec)
+	rec.mu.Lock()
+	r.ledger.enter(rec)
+	r.count.guarded.Add(1)
+	r.meter.add(b.Requested)
+	return b, nil
+}

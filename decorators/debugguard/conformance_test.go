@@ -1,0 +1,64 @@
+package debugguard_test
+
+import (
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+)
+
+// TestConformance runs the suite in every mode, over upstreams that free in
+// stream order, that free at once, and that track no uses.
+func TestConformance(t *testing.T) {
+	for _, mode := range []debugguard.Mode{debugguard.Off, debugguard.Ledger, debugguard.Sample, debugguard.Hunt} {
+		for _, kind := range []string{"ordered", "immediate", "untracked"} {
+			t.Run(mode.String()+" "+kind, func(t *testing.T) {
+				coretest.Run(t, func(t *testing.T) coretest.Subject { return guardedSubject(t, mode, kind) })
+			})
+		}
+	}
+}
+
+func guardedSubject(t *testing.T, mode debugguard.Mode, kind string) coretest.Subject {
+	fake, memory, found := coretest.NewFake(0), newMemory(), &sink{}
+	fake.Subscribe(memory)
+	t.Cleanup(func() {
+		for _, f := range found.taken() {
+			switch f.Kind {
+			case core.FindingUnderflow, core.FindingOutOfBoundsWrite, core.FindingUseAfterFreeWrite:
+				t.Errorf("nothing wrote, yet %v", f)
+			}
+		}
+	})
+	if kind != "ordered" {
+		fake.ReleaseAtFree()
+	}
+	upstream := core.Resource(fake)
+	if kind == "untracked" {
+		upstream = untracked{fake}
+	}
+	guard, err := debugguard.New(upstream, debugguard.Config{
+		Mode: mode, Device: memory, Findings: found, SampleBytes: 4096, QuarantineBytes: 64 << 10, Tombstones: 256, PoisonCap: 4096,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return coretest.Subject{
+		Resource: guard, Streams: fake.Streams, MaxBlock: 64 << 10,
+		Features: upstream.Features() | core.DeviceChecks,
+	}
+}
+
+// TestConformanceOfTwoGuards puts one guard around another.
+func TestConformanceOfTwoGuards(t *testing.T) {
+	coretest.Run(t, func(t *testing.T) coretest.Subject {
+		s := guardedSubject(t, debugguard.Hunt, "ordered")
+		outer, err := debugguard.New(s.Resource, debugguard.Config{Mode: debugguard.Ledger, Device: newMemory()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Resource = outer
+		return s
+	})
+}

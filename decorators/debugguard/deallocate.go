@@ -1,0 +1,161 @@
+package debugguard
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Deallocate gives a block back. A guarded one is compared, poisoned and
+// quarantined; while an intent is open on it, that waits for the intent's end
+// and the block is Retired. A second free is refused with a
+// [core.UseAfterFreeError] and not passed on, and so is a block that was
+// never allocated here; another device's block is a [core.StreamMisuseError].
+func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
+	if r.gate.Load() == 0 {
+		return r.upstream.Deallocate(ctx, id)
+	}
+	r.housekeep(ctx)
+	if id.Ordinal != r.upstream.Ordinal() && r.Mode() != Off {
+		return core.Block{}, r.foreignDevice(id)
+	}
+	rec := r.ledger.lock(id.Generation)
+	if rec == nil {
+		return r.freeUnknown(ctx, id)
+	}
+	switch {
+	case rec.block.State != core.Live && !rec.guarded && r.Mode() == Off:
+		rec.mu.Unlock()
+		return r.upstream.Deallocate(ctx, id)
+	case rec.block.State != core.Live:
+		return core.Block{}, r.doubleFree(id, rec)
+	case rec.guarded && !rec.layout.contains(id.Ptr):
+		return core.Block{}, r.wildPointer("Deallocate", id, id.AllocStream, rec)
+	}
+	return r.freeKnown(ctx, id, rec)
+}
+
+// freeKnown frees a live block; rec is locked. From here on a second free of
+// it is refused, unless this one fails.
+func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *record) (core.Block, error) {
+	rec.block.State = core.Retired
+	if rec.stacked {
+		rec.freeStack = core.CaptureStack(2)
+	}
+	requested, guarded := rec.block.Requested, rec.guarded
+	if guarded && rec.open > 0 {
+		rec.deferred = true
+		r.meter.heldBack.Store(true)
+		r.deferred.add(rec.held())
+		b := rec.block
+		rec.mu.Unlock()
+		r.meter.sub(requested)
+		return b, nil
+	}
+	rec.mu.Unlock()
+
+	var b core.Block
+	var err error
+	if guarded {
+		b, err = r.freeGuarded(ctx, rec)
+	} else {
+		b, err = r.upstream.Deallocate(ctx, id)
+	}
+	if err != nil {
+		r.revive(id.Generation)
+		return b, err
+	}
+	r.meter.sub(requested)
+	return b, nil
+}
+
+// revive makes a block live again whose free failed.
+func (r *Resource) revive(g core.Generation) {
+	rec := r.ledger.lock(g)
+	if rec == nil {
+		return
+	}
+	if rec.block.State == core.Retired {
+		rec.block.State, rec.freeStack = core.Live, nil
+	}
+	rec.mu.Unlock()
+}
+
+// freeGuarded frees a guarded block that nobody uses. One that was poisoned
+// goes to quarantine, whatever else failed: its bytes are gone, so its owner
+// cannot have it back.
+func (r *Resource) freeGuarded(ctx context.Context, rec *record) (core.Block, error) {
+	if r.checkAndPoison(ctx, rec) {
+		return r.confine(ctx, rec), nil
+	}
+	b, err := r.upstream.Deallocate(ctx, rec.inner())
+	if err != nil {
+		return core.Block{}, err
+	}
+	b.ID, b.Bytes = rec.block.ID, rec.block.Bytes
+	return b, nil
+}
+
+// freeDeferred frees a guarded block whose last intent has ended. Its owner
+// has been told that it is freed, so one whose free fails is kept and tried
+// again like any other in quarantine.
+func (r *Resource) freeDeferred(ctx context.Context, rec *record) {
+	if _, err := r.freeGuarded(ctx, rec); err != nil {
+		rec.checked = true
+		r.confine(ctx, rec)
+	}
+	r.deferred.sub(rec.held())
+}
+
+// checkAndPoison queues the comparison of the red zones, then fills the block
+// with poison and the red zones anew. It reports whether the block may have
+// been poisoned, which it is not if the guard is off by now, a step fails, or
+// the block is too large for quarantine.
+func (r *Resource) checkAndPoison(ctx context.Context, rec *record) (poisoned bool) {
+	if r.Mode() < Sample || !rec.armed || r.checks.full() {
+		r.count.unchecked.Add(1)
+		return false
+	}
+	g := rec.block.ID.Generation
+	batch := newBatch(rec.block.ID.AllocStream)
+	err := r.device(ctx, work{name: launchFree, stream: rec.block.ID.AllocStream,
+		uses: []core.Use{{Block: rec.inner(), Access: core.ReadWrite}},
+		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
+			batch.stream = stream
+			batch.redZones(rec, r.launches.tick())
+			if err := r.compare(ctx, batch); err != nil {
+				return false, err
+			}
+			if rec.held().Bytes > r.cfg.QuarantineBytes {
+				return true, nil
+			}
+			poisoned = true
+			fill := rec.layout.poison(rec.layout.redZones(nil, g), g, rec.whole)
+			err := r.cfg.Device.Fill(ctx, stream, fill)
+			rec.checked = err != nil // nothing known to compare later
+			return true, err
+		}})
+	if err != nil {
+		batch.void.Store(true)
+		r.count.unchecked.Add(1)
+	}
+	return poisoned
+}
+
+// freeUnknown frees a block without a record: one allocated while the guard
+// was off is passed on, anything else is found.
+func (r *Resource) freeUnknown(ctx context.Context, id core.BlockID) (core.Block, error) {
+	state := r.upstream.State(id)
+	if r.Mode() == Off || state == core.Live || state == core.Quarantined {
+		b, err := r.upstream.Deallocate(ctx, id)
+		if err == nil {
+			r.meter.sub(b.Requested)
+		}
+		if err == nil || r.Mode() == Off || !errors.Is(err, core.ErrUseAfterFree) {
+			return b, err
+		}
+		state = core.Retired // somebody else freed it since it was looked up
+	}
+	return core.Block{}, r.unknownFree(id, state)
+}

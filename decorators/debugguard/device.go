@@ -1,0 +1,91 @@
+package debugguard
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// The names of the guard's own launches in traces and logs below it.
+const (
+	launchArm    = "gpumem.guard.arm"
+	launchFree   = "gpumem.guard.free"
+	launchVerify = "gpumem.guard.verify"
+)
+
+// work is something that the guard does to blocks on the device.
+type work struct {
+	name   string
+	stream core.StreamID
+	uses   []core.Use
+	// enqueue does it on the stream it is given, and says whether any of it
+	// was enqueued.
+	enqueue func(ctx context.Context, stream core.StreamID) (enqueued bool, err error)
+}
+
+// device does w in the order of all other uses of its blocks. Nothing waits
+// for the device, except over an upstream without use tracking.
+func (r *Resource) device(ctx context.Context, w work) error {
+	if !r.tracked {
+		return r.synchronously(ctx, w)
+	}
+	t, stream, err := r.prepareOwn(ctx, w)
+	if err != nil {
+		return err
+	}
+	crossed := t.Intent().CrossStream
+	enqueued, err := w.enqueue(ctx, stream)
+	if !enqueued {
+		r.count.ownAborts.Add(1)
+		return errors.Join(err, r.upstream.AbortUse(ctx, t))
+	}
+	if crossed {
+		r.count.ownCrossings.Add(1)
+	}
+	r.count.ownLaunches.Add(1)
+	return errors.Join(err, r.upstream.FinishUse(ctx, t))
+}
+
+// prepareOwn opens the intent of w. A block may outlive the lease of its
+// stream, on which nothing can be launched any more; the default stream takes
+// its place then, behind the same fences.
+func (r *Resource) prepareOwn(ctx context.Context, w work) (core.Ticket, core.StreamID, error) {
+	t, err := r.upstream.PrepareUse(ctx, core.UseRequest{Stream: w.stream, Launch: w.name, Uses: w.uses})
+	if err == nil || w.stream == core.DefaultStream || !errors.Is(err, core.ErrStreamMisuse) {
+		return t, w.stream, err
+	}
+	t, err = r.upstream.PrepareUse(ctx, core.UseRequest{Stream: core.DefaultStream, Launch: w.name, Uses: w.uses})
+	return t, core.DefaultStream, err
+}
+
+// synchronously does w where nobody fences uses: behind all work of the
+// stream, and done before anything else follows.
+func (r *Resource) synchronously(ctx context.Context, w work) error {
+	if err := r.cfg.Device.Synchronize(ctx, w.stream); err != nil {
+		return err
+	}
+	enqueued, err := w.enqueue(ctx, w.stream)
+	if !enqueued {
+		return err
+	}
+	return errors.Join(err, r.cfg.Device.Synchronize(ctx, w.stream))
+}
+
+// arm fills the red zones of a fresh block. One that could not be armed is
+// handed out all the same and never compared.
+func (r *Resource) arm(ctx context.Context, rec *record) {
+	id := rec.inner()
+	err := r.device(ctx, work{name: launchArm, stream: id.AllocStream,
+		uses: []core.Use{{Block: id, Access: core.Write}},
+		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
+			var zones [2]core.Region
+			err := r.cfg.Device.Fill(ctx, stream, rec.layout.redZones(zones[:0], id.Generation))
+			return err == nil, err
+		}})
+	if err != nil {
+		r.count.unchecked.Add(1)
+		return
+	}
+	rec.armed, rec.clean = true, r.launches.tick()
+}

@@ -1,0 +1,42 @@
+// Package debugguard finds memory bugs in running programs: it is a
+// [core.Resource] around another one that keeps a ledger of blocks and their
+// uses and, for the blocks it guards, watches their bytes on the device.
+//
+// # Modes
+//
+// [Off] costs one atomic load an operation. [Ledger] works on the host alone:
+// double and foreign frees, stale handles, leaks, last uses. [Sample] also
+// guards some blocks on the device, chosen by bytes as TCMalloc's profiler
+// does, and every block of a hunted tag. [Hunt] guards every block, poisons
+// it whole and keeps all stacks. The mode may change at any time: each block
+// remembers how it was allocated, and one allocated while the guard was off
+// is unknown to the ledger, never foreign.
+//
+// # A guarded block
+//
+// The guard asks its upstream for a red zone on both sides, fills them, and
+// hands out the middle: the caller's pointer is shifted, the generation is
+// not. At the free the red zones are compared, the block is filled with
+// poison, and it enters a quarantine, first in first out, limited by bytes
+// and by age. When it leaves, poison and red zones are compared once more and
+// the block goes inward at once: the fence of the comparison orders the real
+// free behind it. The verdict is read when the device has reached it, by
+// later operations, ReapPending or Drain; nothing on the launch path waits.
+//
+// Each access of the guard's own is a launch through the layers below:
+// PrepareUse, enqueue, FinishUse. The patterns are derived from generation
+// and side, so bytes copied from another red zone do not pass for one's own,
+// and poison reads as NaN in every common float format.
+//
+// # What gives way
+//
+// The guard never makes a program fail. Quarantine is given up, oldest first,
+// before a request is refused; the red zones are given up next. A guard
+// launch that the layers below refuse leaves the block unchecked and counted,
+// and the plain free is forwarded. A free that fails in eviction keeps the
+// block in quarantine and is tried again.
+//
+// Over an upstream without use tracking the guard synchronises the stream
+// around its own work. Without device operations only the ledger runs, and
+// Features lacks [core.DeviceChecks].
+package debugguard

@@ -1,0 +1,100 @@
+package debugguard
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// verdictsPerCall is how many verdicts an operation reads in passing.
+const verdictsPerCall = 4
+
+// housekeep is the guard's upkeep, done in passing by operations that are not
+// on the launch path.
+func (r *Resource) housekeep(ctx context.Context) {
+	r.poll(verdictsPerCall)
+	if r.Mode() < Sample {
+		r.enforce(ctx) // what was freed while the mode changed
+	}
+}
+
+// ReapPending reads the verdicts that are there, lets go what has been in
+// quarantine for too long, and asks the upstream. It does not block on the
+// device, except over an upstream without use tracking.
+func (r *Resource) ReapPending(ctx context.Context) error {
+	if r.gate.Load() != 0 {
+		r.poll(math.MaxInt)
+		r.enforce(ctx)
+	}
+	return r.upstream.ReapPending(ctx)
+}
+
+// Flush empties the quarantine: every block's last comparison and its free
+// are queued. It does not wait for the device, except over an upstream
+// without use tracking. The error joins the frees that failed; their blocks
+// stay in quarantine and are tried again.
+func (r *Resource) Flush(ctx context.Context) error {
+	r.evicting.Lock()
+	defer r.evicting.Unlock()
+	_, err := r.evict(ctx, math.MaxUint64)
+	return err
+}
+
+// Drain empties the quarantine, waits for every verdict, and drains the
+// upstream. Findings of everything freed before it are reported when it
+// returns nil.
+func (r *Resource) Drain(ctx context.Context) error {
+	if r.gate.Load() == 0 {
+		return r.upstream.Drain(ctx)
+	}
+	flushed := r.Flush(ctx)
+	if err := r.await(ctx); err != nil {
+		return errors.Join(flushed, err)
+	}
+	return errors.Join(flushed, r.upstream.Drain(ctx))
+}
+
+// State is the block's state as its owner sees it. The upstream tells how far
+// a free that was passed on has come.
+func (r *Resource) State(id core.BlockID) core.BlockState {
+	if r.gate.Load() == 0 || id.Ordinal != r.upstream.Ordinal() {
+		return r.upstream.State(id)
+	}
+	rec := r.ledger.lock(id.Generation)
+	if rec == nil {
+		return r.upstream.State(id)
+	}
+	state, passedOn := rec.block.State, rec.block.State == core.Retired && !rec.guarded
+	rec.mu.Unlock()
+	if passedOn {
+		return max(state, r.upstream.State(id))
+	}
+	return state
+}
+
+// Blocks lists the blocks that are not released: those of the ledger with
+// stacks and uses, then those that the upstream lists and the ledger does not
+// know, so that what leaked shows in every mode.
+func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
+	for _, rec := range r.ledger.records.All {
+		info := rec.info()
+		if info.Block.ID.Generation == 0 || info.Block.State == core.Freed {
+			continue
+		}
+		if !yield(info) {
+			return
+		}
+	}
+	below, ok := core.Find[core.Inspector](r.upstream)
+	if !ok {
+		return
+	}
+	below.Blocks(func(info core.BlockInfo) bool {
+		if _, known := r.ledger.records.Load(info.Block.ID.Generation); known {
+			return true
+		}
+		return yield(info)
+	})
+}

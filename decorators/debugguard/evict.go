@@ -1,0 +1,131 @@
+package debugguard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// maxBatch is how many blocks one comparison covers at most.
+const maxBatch = 64
+
+// confine puts a freed block into quarantine and returns it as its owner knew
+// it.
+func (r *Resource) confine(ctx context.Context, rec *record) core.Block {
+	rec.mu.Lock()
+	rec.block.State, rec.freedAt = core.Quarantined, r.cfg.Now()
+	b := rec.block
+	rec.mu.Unlock()
+	r.meter.heldBack.Store(true)
+	r.quarantine.push(rec)
+	r.enforce(ctx)
+	return b
+}
+
+// enforce evicts what is over the limits, and everything if the device guard
+// is off. Whoever is evicting already does it for all.
+func (r *Resource) enforce(ctx context.Context) {
+	if r.quarantine.size().Blocks == 0 || !r.evicting.TryLock() {
+		return
+	}
+	defer r.evicting.Unlock()
+	for {
+		limit := r.cfg.QuarantineBytes
+		if r.Mode() < Sample {
+			limit = 0
+		}
+		excess := r.quarantine.excess(limit, r.cfg.Now().Add(-r.cfg.QuarantineAge))
+		if excess == 0 {
+			return
+		}
+		if freed, err := r.evict(ctx, excess); freed == 0 || err != nil {
+			return
+		}
+	}
+}
+
+// evict lets the oldest blocks go until they make up want bytes: it queues
+// their last comparison, in batches of one stream, and behind it their free.
+// Blocks whose free failed stay. evicting must be held.
+func (r *Resource) evict(ctx context.Context, want uint64) (freed uint64, err error) {
+	blocks := r.quarantine.take(want)
+	slices.SortStableFunc(blocks, func(a, b *record) int {
+		return cmp.Compare(a.block.ID.AllocStream, b.block.ID.AllocStream)
+	})
+	var kept []*record
+	for len(blocks) > 0 {
+		n := 1
+		for n < len(blocks) && n < maxBatch && blocks[n].block.ID.AllocStream == blocks[0].block.ID.AllocStream {
+			n++
+		}
+		r.compareLast(ctx, blocks[:n])
+		for _, rec := range blocks[:n] {
+			if failure := r.release(ctx, rec); failure != nil {
+				kept, err = append(kept, rec), errors.Join(err, failure)
+				continue
+			}
+			freed += rec.held().Bytes
+		}
+		blocks = blocks[n:]
+	}
+	r.quarantine.restore(kept)
+	return freed, err
+}
+
+// compareLast queues the comparison of poison and red zones of blocks of one
+// stream. It is tried once for each block.
+func (r *Resource) compareLast(ctx context.Context, blocks []*record) {
+	var uses []core.Use
+	b := newBatch(blocks[0].block.ID.AllocStream)
+	at := r.launches.tick()
+	for _, rec := range blocks {
+		if !rec.checked {
+			rec.checked = true
+			b.poisoned(rec, at)
+			uses = append(uses, core.Use{Block: rec.inner(), Access: core.Read})
+		}
+	}
+	if b.blocks == 0 {
+		return
+	}
+	if r.checks.full() {
+		r.count.unchecked.Add(uint64(b.blocks))
+		return
+	}
+	err := r.device(ctx, work{name: launchVerify, stream: b.stream, uses: uses,
+		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
+			b.stream = stream
+			err := r.compare(ctx, b)
+			return err == nil, err
+		}})
+	if err != nil {
+		b.void.Store(true)
+		r.count.unchecked.Add(uint64(b.blocks))
+	}
+}
+
+// release frees a block at the upstream. One that somebody freed around the
+// guard is let go too.
+func (r *Resource) release(ctx context.Context, rec *record) error {
+	_, err := r.upstream.Deallocate(ctx, rec.inner())
+	if err != nil && !errors.Is(err, core.ErrUseAfterFree) {
+		r.count.retried.Add(1)
+		return err
+	}
+	rec.mu.Lock()
+	switch {
+	case err != nil:
+		r.ledger.bury(rec)
+	case rec.block.State == core.Quarantined: // not released within the call
+		rec.block.State = core.Retired
+		fallthrough
+	default:
+		rec.mu.Unlock()
+	}
+	r.quarantine.held.sub(rec.held())
+	r.count.evicted.Add(1)
+	return nil
+}

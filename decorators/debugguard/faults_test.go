@@ -1,0 +1,211 @@
+package debugguard_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+)
+
+// program is a correct use of the guard that reaches every call it makes. It
+// gives up on the first error of an allocation or use, and retries frees.
+func program(b *bench) {
+	var live []core.Block
+	for i := range 6 {
+		block, err := b.guard.Allocate(ctx, core.Request{Bytes: 200, Stream: core.StreamID(i % 2)})
+		if err != nil {
+			continue
+		}
+		live = append(live, block)
+		ticket, err := b.guard.PrepareUse(ctx, core.UseRequest{Stream: 1, Uses: []core.Use{{Block: block.ID, Access: core.Write}}})
+		if err != nil {
+			continue
+		}
+		if i == 3 {
+			b.retry(func() error { _, err := b.guard.Deallocate(ctx, block.ID); return err })
+			live = live[:len(live)-1]
+		}
+		_ = b.guard.FinishUse(ctx, ticket)
+	}
+	for _, block := range live {
+		b.retry(func() error { _, err := b.guard.Deallocate(ctx, block.ID); return err })
+	}
+	_ = b.guard.ReapPending(ctx)
+	b.retry(func() error { return b.guard.Drain(ctx) })
+}
+
+func (b *bench) retry(f func() error) {
+	b.Helper()
+	var err error
+	for range 3 {
+		if err = f(); err == nil {
+			return
+		}
+	}
+	b.Errorf("still failing: %v", err)
+}
+
+// TestEveryCallFailsOnce fails the k-th call of each method below the guard,
+// for every k until the program makes no such call any more.
+func TestEveryCallFailsOnce(t *testing.T) {
+	small := func(c *debugguard.Config) { c.QuarantineBytes = 1600 }
+	inject := map[string]func(b *bench, op string, errs []error){
+		"fake":   func(b *bench, op string, errs []error) { b.fake.FailNext(op, errs...) },
+		"device": func(b *bench, op string, errs []error) { b.mem.failNext(op, errs...) },
+	}
+	ops := map[string][]string{
+		"fake":   {"Allocate", "Deallocate", "PrepareUse", "FinishUse", "AbortUse", "ReapPending", "Drain"},
+		"device": {"Fill", "Verify", "Poll", "Wait", "Mismatches"},
+	}
+	for where, names := range ops {
+		for _, op := range names {
+			for k := range 40 {
+				b := newBench(t, debugguard.Hunt, small)
+				errs := make([]error, k+1)
+				errs[k] = fmt.Errorf("call %d of %s: %w", k, op, errDevice)
+				inject[where](b, op, errs)
+				program(b)
+				if found := b.sink.taken(); len(found) > 0 {
+					t.Fatalf("%s failing at %d: false findings %v", op, k, found)
+				}
+				b.empty()
+				if t.Failed() {
+					t.Fatalf("%s failing at call %d", op, k)
+				}
+			}
+		}
+	}
+}
+
+func TestFailedFreeLeavesTheBlockLive(t *testing.T) {
+	for _, mode := range []debugguard.Mode{debugguard.Ledger, debugguard.Hunt} {
+		t.Run(mode.String(), func(t *testing.T) {
+			b := newBench(t, mode)
+			block := b.alloc(64)
+			b.fake.FailNext("PrepareUse", errDevice) // the guard's own: the plain free is next
+			b.fake.FailNext("Deallocate", errDevice)
+			if mode == debugguard.Ledger {
+				_, _ = b.fake.PrepareUse(ctx, core.UseRequest{}) // takes the scripted error
+			}
+			if _, err := b.guard.Deallocate(ctx, block.ID); !errors.Is(err, core.ErrDriver) {
+				t.Fatalf("free: %v", err)
+			}
+			if s := b.guard.State(block.ID); s != core.Live {
+				t.Errorf("after a failed free the block is %v", s)
+			}
+			b.launch("still usable", 1, func() {}, block)
+			b.free(block)
+			b.empty()
+			b.want()
+		})
+	}
+}
+
+func TestRefusedGuardLaunchIsCounted(t *testing.T) {
+	b := newBench(t, debugguard.Hunt)
+	b.fake.FailNext("PrepareUse", errTest)
+	unarmed := b.alloc(64)
+	b.mem.poke(unarmed.ID.Ptr+64, 1)
+	if s := b.free(unarmed).State; s != core.Retired {
+		t.Errorf("the unarmed block is %v", s)
+	}
+	if g := b.guard.GuardStats(); g.Unchecked != 2 {
+		t.Errorf("%d unchecked, want arming and comparison", g.Unchecked)
+	}
+	b.mem.failNext("Verify", errTest)
+	b.free(b.alloc(64))
+	if s := b.fake.Stats(); s.OpenIntents != 0 || s.Aborts != 1 {
+		t.Errorf("nothing was enqueued, yet %+v", s)
+	}
+	if s := b.guard.Stats(); s.Aborts != 0 {
+		t.Errorf("the caller aborted nothing: %+v", s)
+	}
+	b.empty()
+	b.want()
+}
+
+func TestFailedEvictionKeepsTheBlock(t *testing.T) {
+	b := newBench(t, debugguard.Hunt)
+	block := b.alloc(64)
+	b.free(block)
+	b.fake.FailNext("Deallocate", errDevice)
+	if err := b.guard.Flush(ctx); !errors.Is(err, core.ErrDriver) {
+		t.Errorf("flush: %v", err)
+	}
+	g := b.guard.GuardStats()
+	if b.guard.State(block.ID) != core.Quarantined || g.Quarantine.Blocks != 1 || g.Retried != 1 {
+		t.Errorf("guard %+v", g)
+	}
+	b.empty()
+	b.want()
+}
+
+func TestFailedDeferredFreeIsTriedAgain(t *testing.T) {
+	b := newBench(t, debugguard.Hunt)
+	block := b.alloc(64)
+	ticket := b.prepare("open", 1, block)
+	b.free(block)
+	b.fake.FailNext("PrepareUse", errDevice)
+	b.fake.FailNext("Deallocate", errDevice)
+	b.finish(ticket)
+	if g := b.guard.GuardStats(); b.guard.State(block.ID) != core.Quarantined || g.Deferred.Blocks != 0 || g.Quarantine.Blocks != 1 {
+		t.Errorf("guard %+v", g)
+	}
+	b.empty()
+	b.want()
+}
+
+func TestFailingSynchroniseIsCounted(t *testing.T) {
+	for k := range 6 {
+		b := newBench(t, debugguard.Off)
+		b.fake.ReleaseAtFree()
+		b.guard = b.over(untracked{b.fake}, debugguard.Hunt)
+		errs := make([]error, k+1)
+		errs[k] = errDevice
+		b.mem.failNext("Synchronize", errs...)
+		b.free(b.alloc(64))
+		b.empty()
+		b.want()
+		if g := b.guard.GuardStats(); g.Unchecked == 0 {
+			t.Errorf("synchronise %d failed unnoticed: %+v", k, g)
+		}
+	}
+}
+
+func TestAnswerOfAFreeGetsLost(t *testing.T) {
+	for _, mode := range []debugguard.Mode{debugguard.Ledger, debugguard.Hunt} {
+		b := newBench(t, debugguard.Off)
+		faults := coretest.NewFaults(b.fake, coretest.Fault{Method: "Deallocate", Call: 1, Err: errDevice, After: true})
+		b.guard = b.over(faults, mode)
+		block := b.alloc(64)
+		_, _ = b.guard.Deallocate(ctx, block.ID)
+		b.retry(func() error { return b.guard.Drain(ctx) })
+		b.empty()
+		b.want()
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	b := newBench(t, debugguard.Off)
+	for name, try := range map[string]func() error{
+		"nil upstream": func() error { _, err := debugguard.New(nil, debugguard.Config{}); return err },
+		"mode":         func() error { _, err := debugguard.New(b.fake, debugguard.Config{Mode: 9}); return err },
+		"red zone":     func() error { _, err := debugguard.New(b.fake, debugguard.Config{RedZone: 1 << 40}); return err },
+		"suspects":     func() error { _, err := debugguard.New(b.fake, debugguard.Config{Suspects: -1}); return err },
+		"set mode":     func() error { return b.guard.SetMode(ctx, 17) },
+	} {
+		if err := try(); !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	b.mode(debugguard.Hunt)
+	for _, bytes := range []uint64{0, ^uint64(0), ^uint64(0) - 300} {
+		b.fake.FailNext("Allocate", errMemory)
+		if _, err := b.guard.Allocate(ctx, core.Request{Bytes: bytes}); err == nil {
+			t.Errorf("%d bytes were allocated", bytes)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package debugguard
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// report counts a finding and hands it on.
+func (r *Resource) report(f core.Finding) {
+	r.count.findings.Add(1)
+	if r.cfg.Findings == nil {
+		return
+	}
+	f.Source, f.Time = "debugguard", r.cfg.Now()
+	r.cfg.Findings.Report(f)
+}
+
+// victim begins a finding about a known block; rec must be locked.
+func victim(kind core.FindingKind, rec *record) core.Finding {
+	f := core.Finding{Kind: kind, Victim: rec.block, AllocStack: rec.allocStack, FreeStack: rec.freeStack}
+	f.Uses, f.OlderUses = rec.lastUses()
+	return f
+}
+
+// misused unlocks rec and reports a misuse of its block by the caller, which
+// gets err. In mode Off it is refused all the same, but not reported.
+func (r *Resource) misused(kind core.FindingKind, rec *record, err error, text string) error {
+	f := victim(kind, rec)
+	rec.mu.Unlock()
+	if r.Mode() != Off {
+		f.Text, f.Err = text+" at "+caller(), err
+		r.report(f)
+	}
+	return err
+}
+
+// caller is the frame outside the layers of the runtime that made the call.
+func caller() string {
+	for _, line := range core.CaptureStack(1).Lines() {
+		if !isLayer(line) {
+			return line
+		}
+	}
+	return "an unknown place"
+}
+
+// isLayer reports whether a line of a stack is a method of one of the
+// module's own layers.
+func isLayer(line string) bool {
+	name, ok := strings.CutPrefix(line, "github.com/fencepost-gpu/fencepost/")
+	if !ok {
+		return false
+	}
+	for _, dir := range [...]string{"core.(*", "cuda.(*", "telemetry.(*"} {
+		if strings.HasPrefix(name, dir) {
+			return true
+		}
+	}
+	return strings.HasPrefix(name, "decorators/") && strings.Contains(name, ".(*Resource)")
+}
+
+// doubleFree unlocks rec and reports that its block is freed again.
+func (r *Resource) doubleFree(id core.BlockID, rec *record) error {
+	b := rec.block
+	return r.misused(core.FindingDoubleFree, rec,
+		&core.UseAfterFreeError{Op: "Deallocate", Generation: id.Generation, Block: id, State: b.State, Tag: b.Tag},
+		fmt.Sprintf("generation %s tagged %q is %s and was freed again", id.Generation, b.Tag, b.State))
+}
+
+// staleUse unlocks rec and reports that its block is used after its free.
+func (r *Resource) staleUse(op string, id core.BlockID, rec *record) error {
+	b := rec.block
+	return r.misused(core.FindingStaleHandle, rec,
+		&core.UseAfterFreeError{Op: op, Generation: id.Generation, Block: id, State: b.State, Tag: b.Tag},
+		fmt.Sprintf("generation %s tagged %q is %s and was named by %s", id.Generation, b.Tag, b.State, op))
+}
+
+// wildPointer unlocks rec and reports an id whose pointer is not in its block.
+func (r *Resource) wildPointer(op string, id core.BlockID, stream core.StreamID, rec *record) error {
+	b := rec.block
+	return r.misused(core.FindingStaleHandle, rec,
+		&core.StreamMisuseError{Op: op, Block: id, Stream: stream, Reason: "the pointer does not lie inside the block of that generation"},
+		fmt.Sprintf("%s named generation %s tagged %q by pointer %#x, which is not in its %d bytes at %#x", op, id.Generation, b.Tag, id.Ptr, b.Bytes, b.ID.Ptr))
+}
+
+// foreignDevice reports the free of another device's block.
+func (r *Resource) foreignDevice(id core.BlockID) error {
+	err := &core.StreamMisuseError{Op: "Deallocate", Block: id, Stream: id.AllocStream,
+		Reason: fmt.Sprintf("the block belongs to device %d, this resource serves device %d", id.Ordinal, r.Ordinal())}
+	r.report(core.Finding{Kind: core.FindingForeignFree, Victim: core.Block{ID: id}, Err: err,
+		Text: fmt.Sprintf("block %v of device %d was freed on device %d at %s", id, id.Ordinal, r.Ordinal(), caller())})
+	return err
+}
+
+// unknownFree reports the free of a block without a record, which the
+// upstream does not hold live either. A generation that the ledger cannot
+// have forgotten was never allocated here.
+func (r *Resource) unknownFree(id core.BlockID, state core.BlockState) error {
+	err := &core.UseAfterFreeError{Op: "Deallocate", Generation: id.Generation, Block: id, State: state}
+	f := core.Finding{Kind: core.FindingStaleHandle, Victim: core.Block{ID: id, State: state}, Err: err}
+	switch {
+	case state == core.Retired:
+		f.Kind = core.FindingDoubleFree
+		f.Text = fmt.Sprintf("generation %s was freed again at %s; it was allocated while the guard was off", id.Generation, caller())
+	case !r.ledger.mayForget(id.Generation):
+		f.Kind = core.FindingForeignFree
+		f.Text = fmt.Sprintf("block %v was never allocated here and was freed at %s", id, caller())
+	default:
+		f.Text = fmt.Sprintf("generation %s was freed at %s; it is not live, and older than what the ledger remembers", id.Generation, caller())
+	}
+	r.report(f)
+	return err
+}

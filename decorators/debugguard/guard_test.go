@@ -1,0 +1,160 @@
+package debugguard
+
+import (
+	"math"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+func TestParseMode(t *testing.T) {
+	for s, want := range map[string]struct {
+		mode  Mode
+		bytes uint64
+	}{"off": {Off, 0}, "ledger": {Ledger, 0}, "sample": {Sample, 0}, "sample:4096": {Sample, 4096}, "hunt": {Hunt, 0}} {
+		if m, bytes, err := ParseMode(s); err != nil || m != want.mode || bytes != want.bytes {
+			t.Errorf("%s: %v, %d, %v", s, m, bytes, err)
+		}
+		if want.bytes == 0 && want.mode.String() != s {
+			t.Errorf("%v does not print as %s", want.mode, s)
+		}
+	}
+	for _, s := range []string{"", "on", "hunt:1", "sample:", "sample:0", "sample:-1", "sample:x", "Sample"} {
+		if _, _, err := ParseMode(s); err == nil {
+			t.Errorf("%q was accepted", s)
+		}
+	}
+	if s := Mode(9).String(); s != "mode(9)" {
+		t.Error(s)
+	}
+}
+
+func TestPoisonIsNaNInEveryLane(t *testing.T) {
+	for g := core.Generation(1); g < 10_000; g++ {
+		p := poisonPattern(g)
+		if !math.IsNaN(math.Float64frombits(p)) {
+			t.Fatalf("%#x is a float64", p)
+		}
+		for lane := range 2 {
+			if f := math.Float32frombits(uint32(p >> (32 * lane))); f == f {
+				t.Fatalf("%#x has a float32", p)
+			}
+		}
+		for lane := range 4 {
+			h := uint16(p >> (16 * lane))
+			if h&0x7C00 != 0x7C00 || h&0x03FF == 0 || h&0x7F80 != 0x7F80 || h&0x007F == 0 {
+				t.Fatalf("%#x has a float16 or bfloat16", p)
+			}
+		}
+	}
+}
+
+func TestRedZonePatternsDiffer(t *testing.T) {
+	seen := map[uint64]bool{}
+	for g := core.Generation(1); g < 10_000; g++ {
+		for _, side := range []zone{leftZone, rightZone} {
+			p := redPattern(g, side)
+			if seen[p] {
+				t.Fatalf("pattern %#x comes twice", p)
+			}
+			seen[p] = true
+			for i := 0; i < 64; i += 8 {
+				if b := byte(p >> i); b == 0 || b == 0xFF {
+					t.Fatalf("pattern %#x has a byte that stray writes write", p)
+				}
+			}
+		}
+	}
+}
+
+func TestLayout(t *testing.T) {
+	for _, body := range []uint64{1, 8, 63, 64, 65, 255, 256, 257, 1 << 30} {
+		for _, red := range []uint64{1, 16, 256, 300, 4096} {
+			l, ok := layoutFor(body, red)
+			if !ok || l.left < red || l.right < red || l.left%core.DefaultAlign != 0 || l.total()%core.DefaultAlign != 0 {
+				t.Errorf("body %d, red zone %d: %+v", body, red, l)
+			}
+			for _, whole := range []bool{true, false} {
+				for _, r := range l.poison(nil, 1, whole) {
+					if r.Ptr < l.start() || r.Ptr+r.Bytes > l.start()+body {
+						t.Errorf("poison %+v outside %+v", r, l)
+					}
+				}
+			}
+		}
+	}
+	for _, body := range []uint64{math.MaxUint64, math.MaxUint64 - 256, math.MaxUint64 - 600} {
+		if l, ok := layoutFor(body, 256); ok {
+			t.Errorf("body %d: %+v", body, l)
+		}
+	}
+}
+
+func TestSamplerChoosesByBytes(t *testing.T) {
+	for _, size := range []uint64{1, 100, 10_000, 1_000_000} {
+		var s sampler
+		s.setMean(10_000)
+		const n = 200_000
+		chosen := 0
+		for range n {
+			if s.take(size) {
+				chosen++
+			}
+		}
+		want := n * -math.Expm1(-float64(size)/10_000)
+		if diff := math.Abs(float64(chosen) - want); diff > 6*math.Sqrt(want)+1 {
+			t.Errorf("size %d: %d chosen, want about %.0f", size, chosen, want)
+		}
+	}
+	var s sampler
+	s.setMean(math.MaxUint64)
+	if s.take(math.MaxUint64) && s.left.Load() <= 0 {
+		t.Error("the sampler stuck")
+	}
+}
+
+func TestGraveyardForgetsTheOldest(t *testing.T) {
+	var y graveyard
+	y.resize(32) // two a shard
+	for g := core.Generation(16); g <= 48; g += 16 {
+		oldest, ok := y.add(g)
+		if ok != (g == 48) || ok && oldest != 16 {
+			t.Errorf("adding %v drove out %v (%v)", g, oldest, ok)
+		}
+	}
+	if !y.forgot(16) || y.forgot(32) || y.forgot(17) {
+		t.Error("what was forgotten is not known")
+	}
+	if y.len() != 2 {
+		t.Errorf("%d remembered", y.len())
+	}
+}
+
+func TestSuspectsAreBoundedAndOrdered(t *testing.T) {
+	var l launchLog
+	l.resize(16) // two a shard
+	add := func(id uint64, stream core.StreamID) {
+		l.add(core.UseRecord{LaunchID: id, Stream: stream}, l.now())
+	}
+	add(1, 0)
+	add(2, 1)
+	add(3, 2) // the last one on stream 2 before
+	from := l.tick()
+	add(4, 1)
+	add(5, 1)
+	add(6, 1) // drives out 2, and then 4
+	w := window{from: from, to: l.tick(), stream: 0}
+	add(7, 3)
+	ids := func(limit int) (got []uint64) {
+		for _, u := range l.suspects(w, []core.UseRecord{{LaunchID: 5}}, limit) {
+			got = append(got, u.LaunchID)
+		}
+		return got
+	}
+	if got := ids(9); len(got) != 3 || got[0] != 5 || got[1] != 6 || got[2] != 3 {
+		t.Errorf("suspects %v, want 5 (used the victim), 6, 3", got)
+	}
+	if got := ids(1); len(got) != 1 {
+		t.Errorf("%d suspects, want 1", len(got))
+	}
+}

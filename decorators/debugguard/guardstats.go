@@ -1,0 +1,65 @@
+package debugguard
+
+import (
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// counters only grow.
+type counters struct {
+	guarded, unguarded, verified, unchecked atomic.Uint64
+	findings, relieved, evicted, retried    atomic.Uint64
+	ownLaunches, ownAborts, ownCrossings    atomic.Uint64
+	hiddenRefusals, hiddenFailures          atomic.Uint64
+}
+
+// GuardStats is what the guard did and holds.
+type GuardStats struct {
+	Mode Mode
+	// Guarded counts the blocks allocated between red zones, Unguarded those
+	// chosen for it that had to do without, for want of memory.
+	Guarded, Unguarded uint64
+	// Verified counts comparisons of a block that the device has done,
+	// Unchecked the armings and comparisons of a block that were left out:
+	// the layers below refused, or the guard had been turned off.
+	Verified, Unchecked uint64
+	// Findings counts what was found, reported or not.
+	Findings uint64
+	// Relieved counts refusals that giving up quarantine cured.
+	Relieved uint64
+	// Evicted counts blocks that left quarantine, Retried frees that failed
+	// there and left the block in it.
+	Evicted, Retried uint64
+	// Quarantine is what quarantine holds now, Deferred what open intents
+	// keep from being freed.
+	Quarantine, Deferred core.Amount
+	// Checks is the number of batches whose verdict is awaited.
+	Checks uint64
+	// Known is the number of blocks in the ledger, Tombstones that of freed
+	// ones it remembers.
+	Known, Tombstones uint64
+}
+
+// GuardStats is a snapshot of the guard's own numbers. It makes no device
+// call; it counts the ledger, so it is for reports and scrapes and not for
+// every operation.
+func (r *Resource) GuardStats() GuardStats {
+	tombstones := r.ledger.tombstones.len()
+	return GuardStats{
+		Mode:       r.Mode(),
+		Guarded:    r.count.guarded.Load(),
+		Unguarded:  r.count.unguarded.Load(),
+		Verified:   r.count.verified.Load(),
+		Unchecked:  r.count.unchecked.Load(),
+		Findings:   r.count.findings.Load(),
+		Relieved:   r.count.relieved.Load(),
+		Evicted:    r.count.evicted.Load(),
+		Retried:    r.count.retried.Load(),
+		Quarantine: r.quarantine.size(),
+		Deferred:   r.deferred.amount(),
+		Checks:     uint64(r.checks.awaited()),
+		Known:      unsigned(int64(r.ledger.records.Len() - tombstones)),
+		Tombstones: uint64(tombstones),
+	}
+}

@@ -1,0 +1,159 @@
+package debugguard_test
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+)
+
+// TestSwitchingUnderLoad changes the mode all the time while goroutines
+// allocate, use and free correctly.
+func TestSwitchingUnderLoad(t *testing.T) {
+	b := newBench(t, debugguard.Off, func(c *debugguard.Config) {
+		c.SampleBytes, c.QuarantineBytes, c.Tombstones = 4096, 16<<10, 64
+	})
+	var stop atomic.Bool
+	var work, switcher sync.WaitGroup
+	switcher.Go(func() {
+		for i := 0; !stop.Load(); i++ {
+			if err := b.guard.SetMode(ctx, debugguard.Mode(i*7%4)); err != nil {
+				t.Error(err)
+			}
+			b.fake.Pass()
+			time.Sleep(200 * time.Microsecond)
+		}
+	})
+	for g := range 4 {
+		work.Go(func() { churn(b, g, 1500) })
+	}
+	work.Wait()
+	stop.Store(true)
+	switcher.Wait()
+	b.empty()
+	b.want()
+}
+
+// churn is a correct program: it keeps some blocks live, uses them, writes
+// all of their bytes, and frees some of them during a launch.
+func churn(b *bench, seed, rounds int) {
+	var live []core.Block
+	for i := range rounds {
+		block, err := b.guard.Allocate(ctx, core.Request{Bytes: uint64(1 + (i*37+seed)%900), Stream: core.StreamID(seed), Tag: "churn"})
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		live = append(live, block)
+		use := live[i%len(live)]
+		ticket, err := b.guard.PrepareUse(ctx, core.UseRequest{Stream: core.StreamID(seed), Launch: "churn",
+			Uses: []core.Use{{Block: use.ID, Access: core.Write}, {Block: block.ID, Access: core.Read}}})
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		b.mem.poke(use.ID.Ptr, int(use.Bytes))
+		if err := b.guard.FinishUse(ctx, ticket); err != nil {
+			b.Error(err)
+		}
+		if len(live) > 8 {
+			if _, err := b.guard.Deallocate(ctx, live[0].ID); err != nil {
+				b.Error(err)
+			}
+			live = live[1:]
+		}
+	}
+	for _, block := range live {
+		if _, err := b.guard.Deallocate(ctx, block.ID); err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+func TestHammer(t *testing.T) {
+	for _, mode := range []debugguard.Mode{debugguard.Ledger, debugguard.Hunt} {
+		t.Run(mode.String(), func(t *testing.T) {
+			b := newBench(t, mode, func(c *debugguard.Config) { c.QuarantineBytes, c.Tombstones = 8<<10, 32 })
+			var stop atomic.Bool
+			var work, readers sync.WaitGroup
+			readers.Go(func() {
+				for !stop.Load() {
+					_ = b.guard.Stats()
+					_ = b.guard.GuardStats()
+					b.guard.Blocks(func(core.BlockInfo) bool { return true })
+					_ = b.guard.ReapPending(ctx)
+					_ = b.guard.Drain(ctx)
+				}
+			})
+			for g := range 4 {
+				work.Go(func() { churn(b, g, 500) })
+			}
+			work.Wait()
+			stop.Store(true)
+			readers.Wait()
+			b.empty()
+			b.want()
+		})
+	}
+}
+
+// TestOneOfManyFreesWins: of concurrent frees of one block one succeeds.
+func TestOneOfManyFreesWins(t *testing.T) {
+	b := newBench(t, debugguard.Hunt)
+	for range 100 {
+		block := b.alloc(16)
+		ticket := b.prepare("race", 1, block)
+		var won, ended atomic.Int32
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				if _, err := b.guard.Deallocate(ctx, block.ID); err == nil {
+					won.Add(1)
+				}
+			})
+			all.Go(func() {
+				if b.guard.FinishUse(ctx, ticket) == nil {
+					ended.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if won.Load() != 1 || ended.Load() != 1 {
+			t.Fatalf("%d frees and %d ends succeeded", won.Load(), ended.Load())
+		}
+		for _, f := range b.sink.taken() {
+			if f.Kind != core.FindingDoubleFree {
+				t.Errorf("finding %v", f)
+			}
+		}
+	}
+	b.empty()
+}
+
+// TestDelayedUpstream is RMM's scenario for decorators: the upstream frees,
+// another thread gets the address, and only then the first call returns.
+func TestDelayedUpstream(t *testing.T) {
+	for _, mode := range []debugguard.Mode{debugguard.Off, debugguard.Ledger, debugguard.Hunt} {
+		t.Run(mode.String(), func(t *testing.T) {
+			b := newBench(t, debugguard.Off)
+			b.guard = b.over(&delayed{Fake: coretest.NewFake(0), inner: map[core.Generation]uint64{}, wait: 30 * time.Millisecond}, mode,
+				func(c *debugguard.Config) { c.QuarantineBytes = 1 })
+			var both sync.WaitGroup
+			for i := range 2 {
+				both.Go(func() {
+					time.Sleep(time.Duration(i) * 10 * time.Millisecond)
+					for range 3 {
+						b.free(b.alloc(256))
+					}
+				})
+			}
+			both.Wait()
+			b.empty()
+			b.want()
+		})
+	}
+}

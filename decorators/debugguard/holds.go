@@ -1,0 +1,156 @@
+package debugguard
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// hold looks up every block of a launch. A guarded one is counted as in use
+// from here on, so that a free meanwhile waits.
+func (r *Resource) hold(o *openLaunch, req core.UseRequest) error {
+	for _, u := range req.Uses {
+		rec, err := r.usable("PrepareUse", u.Block, req.Stream)
+		if err != nil {
+			return err
+		}
+		if rec == nil {
+			continue
+		}
+		if rec.guarded {
+			rec.open++
+		}
+		o.held = append(o.held, heldUse{rec, u.Block.Generation, rec.guarded})
+		rec.mu.Unlock()
+	}
+	return nil
+}
+
+// usable returns the record of a block that is to be used, locked, or nil if
+// the ledger does not know it and the upstream must judge.
+func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID) (*record, error) {
+	if id.Ordinal != r.upstream.Ordinal() {
+		return nil, nil
+	}
+	rec := r.ledger.lock(id.Generation)
+	if rec == nil {
+		return nil, nil
+	}
+	switch {
+	case rec.block.State != core.Live && !rec.guarded && r.Mode() == Off:
+		rec.mu.Unlock()
+		return nil, nil
+	case rec.block.State != core.Live:
+		return nil, r.staleUse(op, id, rec)
+	case rec.guarded && !rec.layout.contains(id.Ptr):
+		return nil, r.wildPointer(op, id, stream, rec)
+	}
+	return rec, nil
+}
+
+// begin takes over what the opened intent knows, and folds the blocks that
+// the launch names twice.
+func (o *openLaunch) begin(in *core.Intent) {
+	o.use = core.UseRecord{LaunchID: in.ID, Launch: in.Launch, Stream: in.Stream}
+	for _, u := range in.Uses {
+		o.use.Access = o.use.Access.Combine(u.Access)
+	}
+	slices.SortFunc(o.held, func(a, b heldUse) int { return cmp.Compare(a.generation, b.generation) })
+	kept := 0
+	for i, h := range o.held {
+		if kept > 0 && o.held[kept-1].generation == h.generation {
+			h.rec.mu.Lock()
+			if h.guarded {
+				h.rec.open--
+			}
+			h.rec.mu.Unlock()
+			continue
+		}
+		o.held[kept] = o.held[i]
+		kept++
+	}
+	clear(o.held[kept:])
+	o.held = o.held[:kept]
+}
+
+// noteUses adds the launch to the uses of its known blocks. Both lists are
+// sorted by generation. It fails if a block was freed since it was looked up,
+// which can be while the upstream waited for another intent.
+func (r *Resource) noteUses(o *openLaunch, in *core.Intent) error {
+	next := 0
+	for i := range in.Uses {
+		u := &in.Uses[i]
+		if next == len(o.held) || o.held[next].generation != u.Block.Generation {
+			continue
+		}
+		h := o.held[next]
+		next++
+		h.rec.mu.Lock()
+		if h.rec.block.ID.Generation == h.generation {
+			if h.guarded && h.rec.block.State != core.Live {
+				return r.staleUse("PrepareUse", u.Block, h.rec)
+			}
+			use := o.use
+			use.Access = u.Access
+			h.rec.note(use)
+		}
+		h.rec.mu.Unlock()
+	}
+	return nil
+}
+
+// noteSpans completes the uses with the spans that a tracing layer set since.
+func (r *Resource) noteSpans(o *openLaunch, in *core.Intent) {
+	for i := range in.Uses {
+		u := &in.Uses[i]
+		if u.Span.IsZero() {
+			continue
+		}
+		o.use.Span = u.Span
+		if rec := r.ledger.lock(u.Block.Generation); rec != nil {
+			rec.traced(o.use.LaunchID, u.Span)
+			rec.mu.Unlock()
+		}
+	}
+}
+
+// retract takes the launch out of its blocks' uses again.
+func (r *Resource) retract(o *openLaunch) {
+	for _, h := range o.held {
+		h.rec.mu.Lock()
+		if h.rec.block.ID.Generation == h.generation {
+			h.rec.retract(o.use.LaunchID)
+		}
+		h.rec.mu.Unlock()
+	}
+}
+
+// letGo ends the hold on the blocks, does the frees that waited for it, and
+// recycles o.
+func (r *Resource) letGo(ctx context.Context, o *openLaunch) {
+	for _, h := range o.held {
+		if !h.guarded {
+			continue
+		}
+		h.rec.mu.Lock()
+		h.rec.open--
+		last := h.rec.open == 0 && h.rec.deferred
+		if last {
+			h.rec.deferred = false
+		}
+		h.rec.mu.Unlock()
+		if last {
+			r.freeDeferred(ctx, h.rec)
+		}
+	}
+	o.recycle()
+}
+
+// logLaunch keeps the launch as a possible suspect.
+func (r *Resource) logLaunch(o *openLaunch) {
+	if r.Mode() >= Sample {
+		r.launches.add(o.use, o.began)
+	}
+}

@@ -1,0 +1,173 @@
+package debugguard_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+)
+
+func (b *bench) mode(m debugguard.Mode) {
+	b.Helper()
+	if err := b.guard.SetMode(ctx, m); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func TestBlocksAllocatedWhileOffAreNeverForeign(t *testing.T) {
+	b := newBench(t, debugguard.Off)
+	used, freed := b.alloc(64), b.alloc(64)
+	b.mode(debugguard.Hunt)
+	b.launch("use", 1, func() {}, used)
+	b.free(used)
+	b.free(freed)
+	b.want()
+	if _, err := b.guard.Deallocate(ctx, freed.ID); !errors.Is(err, core.ErrUseAfterFree) {
+		t.Errorf("second free: %v", err)
+	}
+	b.want(core.FindingDoubleFree)
+	b.drain()
+	if _, err := b.guard.Deallocate(ctx, used.ID); !errors.Is(err, core.ErrUseAfterFree) {
+		t.Errorf("second free: %v", err)
+	}
+	b.want(core.FindingStaleHandle)
+	b.empty()
+}
+
+func TestOffWatchesNothingAndLosesNothing(t *testing.T) {
+	b := newBench(t, debugguard.Hunt)
+	live, freed, busy := b.alloc(64), b.alloc(64), b.alloc(64)
+	ticket := b.prepare("open", 1, busy)
+	b.free(freed)
+	b.free(busy)
+	b.mode(debugguard.Off)
+	if s := b.guard.State(freed.ID); s != core.Retired {
+		t.Errorf("after the guard was turned off the quarantined block is %v", s)
+	}
+	if _, err := b.guard.Deallocate(ctx, busy.ID); !errors.Is(err, core.ErrUseAfterFree) {
+		t.Errorf("second free of a block that the guard holds: %v", err)
+	}
+	b.finish(ticket)
+	if s := b.guard.State(busy.ID); s != core.Retired {
+		t.Errorf("the block freed during its launch is %v", s)
+	}
+	b.mem.poke(live.ID.Ptr+64, 1)
+	b.launch("use", 2, func() {}, live)
+	b.free(live)
+	b.empty()
+	b.want()
+	if f := b.mem.calls["Fill"]; f != 4 { // three armings, one poison
+		t.Errorf("%d fills", f)
+	}
+}
+
+func TestOffForwardsWhatTheLedgerStillKnows(t *testing.T) {
+	b := newBench(t, debugguard.Ledger)
+	live, freed := b.alloc(1), b.alloc(1)
+	b.free(freed)
+	b.mode(debugguard.Off)
+	b.fake.Calls()
+	if _, err := b.guard.Deallocate(ctx, freed.ID); !errors.Is(err, core.ErrUseAfterFree) {
+		t.Errorf("second free: %v", err)
+	}
+	if err := b.guard.RecordUse(ctx, freed.ID, 1); !errors.Is(err, core.ErrUseAfterFree) {
+		t.Errorf("use: %v", err)
+	}
+	if calls := b.fake.Calls(); len(calls) != 2 {
+		t.Errorf("the upstream was not asked: %v", calls)
+	}
+	b.free(live)
+	b.free(b.alloc(1))
+	b.empty()
+	b.want()
+}
+
+func TestPeakIsRebasedWhenTheGuardComesBack(t *testing.T) {
+	b := newBench(t, debugguard.Hunt)
+	b.free(b.alloc(100))
+	b.mode(debugguard.Off)
+	b.empty()
+	quiet := b.alloc(400)
+	b.mode(debugguard.Hunt)
+	b.free(b.alloc(50))
+	if s := b.guard.Stats(); s.PeakRequested != 450 {
+		t.Errorf("peak %d, want 450", s.PeakRequested)
+	}
+	b.free(quiet)
+	b.empty()
+}
+
+func TestOffForwardsTheDoubleFree(t *testing.T) {
+	b := newBench(t, debugguard.Off)
+	block := b.alloc(1)
+	b.free(block)
+	b.fake.Calls()
+	if _, err := b.guard.Deallocate(ctx, block.ID); !errors.Is(err, core.ErrUseAfterFree) {
+		t.Errorf("second free: %v", err)
+	}
+	if len(b.fake.Calls()) != 1 {
+		t.Error("the upstream was not asked")
+	}
+	b.want()
+}
+
+func TestSampleChoosesByBytesAndByTag(t *testing.T) {
+	b := newBench(t, debugguard.Sample, func(c *debugguard.Config) {
+		c.SampleBytes, c.HuntTags = 100_000, []core.Tag{"hunted"}
+	})
+	const n = 20_000
+	for range n {
+		b.free(b.alloc(500))
+	}
+	if g := b.guard.GuardStats().Guarded; g < 50 || g > 160 { // 100 expected, standard deviation 10
+		t.Errorf("%d blocks of %d bytes guarded", g, n*500)
+	}
+	b.guard.SetSampleBytes(1 << 60)
+	before := b.guard.GuardStats().Guarded
+	for range 10 {
+		block, err := b.guard.Allocate(ctx, core.Request{Bytes: 8, Tag: "hunted"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.free(block)
+	}
+	if g := b.guard.GuardStats().Guarded; g != before+10 {
+		t.Errorf("%d of 10 hunted blocks were guarded", g-before)
+	}
+	b.empty()
+	b.want()
+}
+
+func TestSamplePoisonsLargeBlocksInThreePlaces(t *testing.T) {
+	const size = 1 << 16
+	for offset, seen := range map[uint64]bool{0: true, size / 2: true, size - 1: true, 1000: false} {
+		b := newBench(t, debugguard.Sample, func(c *debugguard.Config) { c.SampleBytes, c.PoisonCap = 1, 4096 })
+		block := b.alloc(size)
+		b.free(block)
+		b.mem.poke(block.ID.Ptr+offset, 1)
+		b.empty()
+		found := b.sink.taken()
+		if (len(found) == 1) != seen {
+			t.Errorf("write at %d: %v", offset, found)
+		}
+		if len(found) == 1 && found[0].Offset != int64(offset) {
+			t.Errorf("write at %d found at %d", offset, found[0].Offset)
+		}
+	}
+}
+
+func TestWithoutDeviceOnlyTheLedgerRuns(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.Device = nil })
+	if b.guard.Features().Has(core.DeviceChecks) {
+		t.Error("device checks without a device")
+	}
+	block := b.alloc(64)
+	b.free(block)
+	if s := b.guard.State(block.ID); s != core.Retired {
+		t.Errorf("the block is %v", s)
+	}
+	_, _ = b.guard.Deallocate(ctx, block.ID)
+	b.want(core.FindingDoubleFree)
+	b.empty()
+}

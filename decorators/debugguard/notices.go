@@ -1,0 +1,54 @@
+package debugguard
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// listeners is a list that is read without a lock.
+type listeners struct {
+	mu  sync.Mutex
+	all atomic.Pointer[[]core.Listener]
+}
+
+func (ls *listeners) add(l core.Listener) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	var all []core.Listener
+	if old := ls.all.Load(); old != nil {
+		all = append(all, *old...)
+	}
+	all = append(all, l)
+	ls.all.Store(&all)
+}
+
+func (ls *listeners) notify(b core.Block) {
+	if all := ls.all.Load(); all != nil {
+		for _, l := range *all {
+			l.Released(b)
+		}
+	}
+}
+
+// Subscribe adds a listener. It hears of a block when the upstream releases
+// it, as the guard's callers know it: after its quarantine, with the caller's
+// pointer and size.
+func (r *Resource) Subscribe(l core.Listener) { r.listeners.add(l) }
+
+// notices is the guard's ear at its upstream. It is a type of its own so that
+// Released is not a method of the guard.
+type notices struct{ guard *Resource }
+
+// Released closes the book of a block, whoever freed it, and passes it on.
+func (n notices) Released(b core.Block) {
+	r := n.guard
+	if r.gate.Load() != 0 {
+		if rec := r.ledger.lock(b.ID.Generation); rec != nil {
+			b.ID, b.Bytes = rec.block.ID, rec.block.Bytes
+			r.ledger.bury(rec)
+		}
+	}
+	r.listeners.notify(b)
+}

@@ -1,0 +1,73 @@
+package debugguard
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// quarantine is a queue of freed blocks whose bytes are watched.
+type quarantine struct {
+	// held is everything that was freed and not yet passed on, also what is
+	// on its way out.
+	held  tally
+	mu    sync.Mutex
+	queue []*record
+	bytes uint64 // in the queue
+}
+
+// size is what quarantine holds of the device.
+func (q *quarantine) size() core.Amount { return q.held.amount() }
+
+func (q *quarantine) push(rec *record) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.held.add(rec.held())
+	q.queue = append(q.queue, rec)
+	q.bytes += rec.held().Bytes
+}
+
+// restore puts blocks that could not be freed back to the front.
+func (q *quarantine) restore(blocks []*record) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.queue = slices.Insert(q.queue, 0, blocks...)
+	for _, rec := range blocks {
+		q.bytes += rec.held().Bytes
+	}
+}
+
+// take removes the oldest blocks until they make up want bytes.
+func (q *quarantine) take(want uint64) []*record {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n, sum := 0, uint64(0)
+	for n < len(q.queue) && sum < want {
+		sum += q.queue[n].held().Bytes
+		n++
+	}
+	blocks := slices.Clone(q.queue[:n])
+	q.queue = slices.Delete(q.queue, 0, n)
+	q.bytes -= sum
+	return blocks
+}
+
+// excess is how many bytes must go: those of blocks that came before cutoff,
+// and if more than limit would be left, enough to have an eighth of it free.
+func (q *quarantine) excess(limit uint64, cutoff time.Time) uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var old uint64
+	for _, rec := range q.queue {
+		if !rec.freedAt.Before(cutoff) {
+			break
+		}
+		old += rec.held().Bytes
+	}
+	if q.bytes <= limit {
+		return old
+	}
+	return max(old, q.bytes-limit+limit/8)
+}

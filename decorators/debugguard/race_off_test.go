@@ -1,0 +1,5 @@
+//go:build !race
+
+package debugguard_test
+
+const raceEnabled = false
