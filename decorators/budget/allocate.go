@@ -93,7 +93,7 @@ func (r *Resource) attempt(ctx context.Context, req core.Request) (core.Block, e
 	}
 	b, err := r.upstream.Allocate(ctx, req)
 	if err != nil {
-		g.undo(&r.ledger)
+		g.undo()
 		return core.Block{}, err
 	}
 	g.lane.mu.Lock()
@@ -127,7 +127,7 @@ var _ core.Listener = notices{}
 // was allocated around the budget.
 func (n notices) Released(b core.Block) {
 	if l := n.budget.lanes.peek(b.ID.AllocStream); l != nil {
-		l.release(&n.budget.ledger, b.ID.Generation)
+		l.release(b.ID.Generation)
 		l.mu.Unlock()
 	}
 }

@@ -18,15 +18,12 @@ type part struct {
 
 // settle takes the part off the books of its till: up to lent of its bytes
 // repay loans, and the rest goes back to the purse. The lane must be locked.
-func (p *part) settle(led *ledger) {
+func (p *part) settle() {
 	if p.bytes == 0 {
 		return
 	}
 	repaid := min(p.lent, p.till.loan)
-	if repaid > 0 {
-		p.till.loan -= repaid
-		led.lent.Add(-repaid)
-	}
+	p.till.loan -= repaid
 	p.till.purse.give(p.bytes - repaid)
 }
 
@@ -45,7 +42,7 @@ func (r *Resource) obtain(req *core.Request, c *claim, g *grant) error {
 	err := r.draw(l, t, n, &g.drawn)
 	if padding := req.Bytes - n; err == nil && padding > 0 {
 		if err = r.draw(l, &l.general, padding, &g.padding); err != nil {
-			g.drawn.settle(&r.ledger)
+			g.drawn.settle()
 		}
 	}
 	if err != nil {
@@ -61,10 +58,7 @@ func (r *Resource) draw(l *lane, t *till, n uint64, p *part) error {
 	if !ok {
 		return &shortage{purse: t.purse, bytes: n, remaining: t.purse.room(lendable)}
 	}
-	if lent > 0 {
-		t.loan += lent
-		r.ledger.lent.Add(lent)
-	}
+	t.loan += lent
 	*p = part{till: t, bytes: n, lent: lent}
 	return nil
 }
@@ -82,11 +76,11 @@ func (r *Resource) lendable(l *lane, t *till) uint64 {
 }
 
 // undo gives a grant back that became no block.
-func (g *grant) undo(led *ledger) {
+func (g *grant) undo() {
 	g.lane.mu.Lock()
 	defer g.lane.mu.Unlock()
-	g.drawn.settle(led)
-	g.padding.settle(led)
+	g.drawn.settle()
+	g.padding.settle()
 	g.lane.leave(g.drawn.till)
 }
 

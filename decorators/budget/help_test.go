@@ -71,7 +71,7 @@ func wantEmpty(t testing.TB, r *Resource) {
 	if h := r.Holders(); len(h) != 0 {
 		t.Errorf("holders of an empty budget: %v", h)
 	}
-	if used, lent := r.ledger.used.Load(), r.ledger.lent.Load(); used != 0 || lent != 0 {
+	if used, lent := r.ledger.used.Load(), r.lent(); used != 0 || lent != 0 {
 		t.Errorf("used %d, lent %d, want none", used, lent)
 	}
 	r.lanes.each(func(l *lane) {

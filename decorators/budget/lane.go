@@ -35,6 +35,8 @@ import (
 // bytes, so that there is no gap in between in which a request that fits
 // would be refused.
 type lane struct {
+	_ [64]byte // lanes share no cache line
+
 	stream core.StreamID
 	base   uint64
 
@@ -51,6 +53,8 @@ type lane struct {
 	claims  map[core.ClaimID]*till
 	tallies map[core.Tag]*tally
 	last    *tally
+
+	_ [64]byte
 }
 
 // till is the part of a lane that belongs to one purse.
@@ -152,7 +156,7 @@ func (l *lane) retire(g core.Generation) {
 // release takes a block off the books; l.mu must be held. A block that is
 // not pending was passed before its Deallocate returned, or was given back
 // around the budget: nothing of it was ever lent.
-func (l *lane) release(led *ledger, g core.Generation) {
+func (l *lane) release(g core.Generation) {
 	rec, ok := l.records[g]
 	if !ok {
 		return
@@ -168,9 +172,18 @@ func (l *lane) release(led *ledger, g core.Generation) {
 		rec.tally.live.sub(rec.bytes)
 		l.given += rec.bytes
 	}
-	drawn.settle(led)
-	padding.settle(led)
+	drawn.settle()
+	padding.settle()
 	l.leave(rec.till)
+}
+
+// lent is what of the lane's pending bytes is lent; l.mu must be held.
+func (l *lane) lent() uint64 {
+	lent := l.general.loan
+	for _, t := range l.claims {
+		lent += t.loan
+	}
+	return lent
 }
 
 // leave ends a grant of t, and forgets the till of a claim that has none left

@@ -16,7 +16,8 @@ import "sync/atomic"
 //
 // Bytes that are pending on a stream may be lent to an allocation on the
 // same stream. A loan is the part of a grant that is not in used; lent is the
-// sum of the loans that stand. So
+// sum of the loans that stand, which the lanes keep: a stream that lives on
+// its own pending bytes writes no word that others write. So
 //
 //	used + lent = live + pending + unspent claims + grants under way
 //
@@ -37,10 +38,10 @@ import "sync/atomic"
 // this same algebra: a claim's unspent bytes are to it what the room below
 // the limit is to the general ledger. Loans stay within one purse.
 type ledger struct {
-	_                 [64]byte // keeps the hot word off its neighbours' cache lines
-	limit, used, lent atomic.Uint64
-	underflows        atomic.Uint64
-	_                 [64]byte
+	_           [64]byte // keeps the hot word off its neighbours' cache lines
+	limit, used atomic.Uint64
+	underflows  atomic.Uint64
+	_           [64]byte
 }
 
 // purse is where the bytes of a request come from: the general ledger or a
@@ -107,6 +108,3 @@ func (l *ledger) room(lendable uint64) uint64 {
 	}
 	return limit - used + min(lendable, used)
 }
-
-// charged is what is charged in all, loans included.
-func (l *ledger) charged() uint64 { return l.used.Load() + l.lent.Load() }

@@ -164,7 +164,7 @@ func TestAFailedBorrowerGivesItsLoanBack(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	wantCharged(t, r, 90)
-	if lent := r.ledger.lent.Load(); lent != 0 {
+	if lent := r.lent(); lent != 0 {
 		t.Errorf("%d bytes still lent", lent)
 	}
 	mustAllocate(t, r, core.Request{Bytes: 100, Stream: 1})
@@ -180,7 +180,7 @@ func TestALoanRepaidBeforeItsBorrowerFailed(t *testing.T) {
 	}
 	d.pass(1, 1)
 	wantCharged(t, r, 95)
-	g.undo(&r.ledger)
+	g.undo()
 	wantEmpty(t, r)
 }
 
@@ -231,7 +231,7 @@ func TestALaneWithAGrantUnderWayIsKept(t *testing.T) {
 	if g.lane.dead {
 		t.Error("the lane was dropped")
 	}
-	g.undo(&r.ledger)
+	g.undo()
 	wantEmpty(t, r)
 }
 

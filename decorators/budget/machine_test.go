@@ -164,9 +164,9 @@ func (s *machine) setLimit(t *rapid.T) {
 
 func (s *machine) check(t *rapid.T) {
 	stats, m := s.budget.Stats(), &s.model
-	if stats.Charged != m.charged() || s.budget.ledger.lent.Load() != m.lent() || stats.Underflows != 0 {
+	if stats.Charged != m.charged() || s.budget.lent() != m.lent() || stats.Underflows != 0 {
 		t.Fatalf("charged %d, lent %d, underflows %d; want %d, %d, 0",
-			stats.Charged, s.budget.ledger.lent.Load(), stats.Underflows, m.charged(), m.lent())
+			stats.Charged, s.budget.lent(), stats.Underflows, m.charged(), m.lent())
 	}
 	if stats.Claims != uint64(len(m.claims)) || stats.Claimed != m.unspent() || stats.Limit != m.limit {
 		t.Fatalf("%d claims, %d unspent, limit %d; want %d, %d, %d",
@@ -211,7 +211,7 @@ func (s *machine) finish(t *rapid.T) {
 			t.Fatal(err)
 		}
 	}
-	if stats, lent := s.budget.Stats(), s.budget.ledger.lent.Load(); stats.Charged != 0 || stats.Underflows != 0 || lent != 0 {
+	if stats, lent := s.budget.Stats(), s.budget.lent(); stats.Charged != 0 || stats.Underflows != 0 || lent != 0 {
 		t.Fatalf("at the end charged %d, lent %d, underflows %d", stats.Charged, lent, stats.Underflows)
 	}
 }

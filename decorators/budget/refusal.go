@@ -36,7 +36,7 @@ func (r *Resource) explain(tag core.Tag, short *shortage) *core.OutOfBudgetError
 		}
 	}
 	_, e.Claimed = r.claims.totals()
-	e.Live = less(less(r.ledger.charged(), e.Pending), e.Claimed)
+	e.Live = less(less(r.charged(), e.Pending), e.Claimed)
 	if held := r.quarantine.Load(); held != nil {
 		e.Quarantined = min((*held)().Bytes, e.Live)
 		e.Live -= e.Quarantined
@@ -83,10 +83,18 @@ func (r *Resource) Holders() []core.Holder {
 func (r *Resource) Stats() core.Stats {
 	s := r.upstream.Stats()
 	claims, unspent := r.claims.totals()
-	s.Limit, s.Charged = r.Limit(), r.ledger.charged()
+	s.Limit, s.Charged = r.Limit(), r.charged()
 	s.Claims += claims
 	s.Claimed += unspent
 	s.Refusals += r.refusals.Load()
 	s.Underflows += r.ledger.underflows.Load()
 	return s
+}
+
+// charged is what is charged in all, loans included.
+func (r *Resource) charged() uint64 { return r.ledger.used.Load() + r.lent() }
+
+func (r *Resource) lent() (lent uint64) {
+	r.lanes.each(func(l *lane) { lent += l.lent() })
+	return lent
 }
