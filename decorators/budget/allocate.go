@@ -47,10 +47,18 @@ type shortage struct {
 
 func (s *shortage) Error() string { return fmt.Sprintf("%d bytes short of budget", s.bytes) }
 
+// isShort returns the shortage that err is, nil if it is none.
+func isShort(err error) *shortage {
+	var short *shortage
+	if errors.As(err, &short) {
+		return short
+	}
+	return nil
+}
+
 // curable reports whether reaping may help.
 func curable(err error) bool {
-	_, short := err.(*shortage)
-	return short || errors.Is(err, core.ErrOutOfMemory)
+	return isShort(err) != nil || errors.Is(err, core.ErrOutOfMemory)
 }
 
 // retry is the second and last attempt, after a reap. first is why the first
@@ -58,11 +66,11 @@ func curable(err error) bool {
 func (r *Resource) retry(ctx context.Context, req *core.Request, first error) (core.Block, error) {
 	reaped := r.upstream.ReapPending(ctx)
 	b, err := r.attempt(ctx, *req)
-	short, isShort := err.(*shortage)
-	if !isShort {
+	short := isShort(err)
+	if short == nil {
 		return b, alsoReap(err, reaped)
 	}
-	if _, wasShort := first.(*shortage); !wasShort {
+	if isShort(first) == nil {
 		return core.Block{}, alsoReap(first, reaped)
 	}
 	return core.Block{}, r.refuse(req, short, reaped)

@@ -42,7 +42,7 @@ func TestDrawnBytesReturnToAnOpenClaim(t *testing.T) {
 		t.Errorf("explained as %+v", e)
 	}
 	mustFree(t, r, b)
-	refused(t, r, core.Request{Bytes: 60, Claim: c.ID, Stream: 2})
+	_ = refused(t, r, core.Request{Bytes: 60, Claim: c.ID, Stream: 2})
 	d.pass(1, 1)
 	mustAllocate(t, r, core.Request{Bytes: 60, Claim: c.ID, Stream: 2})
 	wantCharged(t, r, 60)
@@ -58,7 +58,7 @@ func TestAClaimLendsItsOwnPendingBytesInOrder(t *testing.T) {
 		mustFree(t, r, b)
 		b = mustAllocate(t, r, core.Request{Bytes: 50, Claim: c.ID, Stream: 1})
 	}
-	refused(t, r, core.Request{Bytes: 11, Claim: c.ID, Stream: 1})
+	_ = refused(t, r, core.Request{Bytes: 11, Claim: c.ID, Stream: 1})
 	d.pass(1, 101)
 	wantCharged(t, r, 60)
 	mustFree(t, r, b)

@@ -53,10 +53,10 @@ func TestBytesAreLentOnce(t *testing.T) {
 		t.Errorf("remaining %d, want 30", e.Remaining)
 	}
 	d.pass(1, 1) // 60 of the 70 that are lent: none of the 40 has become free
-	refused(t, r, core.Request{Bytes: 31, Stream: 1})
-	refused(t, r, core.Request{Bytes: 1, Stream: 2})
+	_ = refused(t, r, core.Request{Bytes: 31, Stream: 1})
+	_ = refused(t, r, core.Request{Bytes: 1, Stream: 2})
 	d.pass(1, 1)
-	refused(t, r, core.Request{Bytes: 31, Stream: 2})
+	_ = refused(t, r, core.Request{Bytes: 31, Stream: 2})
 	mustAllocate(t, r, core.Request{Bytes: 30, Stream: 2})
 	wantCharged(t, r, 100)
 }
@@ -74,8 +74,8 @@ func TestAStreamThatFoundRoomLeavesNoneShort(t *testing.T) {
 	mustAllocate(t, r, core.Request{Bytes: 50, Stream: 2})
 	mustAllocate(t, r, core.Request{Bytes: 50, Stream: 1})
 	wantCharged(t, r, 150)
-	refused(t, r, core.Request{Bytes: 1, Stream: 1})
-	refused(t, r, core.Request{Bytes: 1, Stream: 2})
+	_ = refused(t, r, core.Request{Bytes: 1, Stream: 1})
+	_ = refused(t, r, core.Request{Bytes: 1, Stream: 2})
 	d.pass(2, 1)
 	wantCharged(t, r, 100)
 }
@@ -86,9 +86,9 @@ func TestAFreeQueuedAfterAnAllocationDoesNotStandInForIt(t *testing.T) {
 	early := mustAllocate(t, r, core.Request{Bytes: 50, Stream: 1})
 	mustAllocate(t, r, core.Request{Bytes: 50, Stream: 1})
 	mustFree(t, r, early)
-	refused(t, r, core.Request{Bytes: 1, Stream: 2})
+	_ = refused(t, r, core.Request{Bytes: 1, Stream: 2})
 	mustAllocate(t, r, core.Request{Bytes: 50, Stream: 1})
-	refused(t, r, core.Request{Bytes: 1, Stream: 1})
+	_ = refused(t, r, core.Request{Bytes: 1, Stream: 1})
 }
 
 func TestAFreeHeldBackByAnIntentIsNotLent(t *testing.T) {
@@ -104,7 +104,7 @@ func TestAFreeHeldBackByAnIntentIsNotLent(t *testing.T) {
 	mustAllocate(t, r, core.Request{Bytes: 40, Stream: 1})
 	d.letGo(1)
 	mustAllocate(t, r, core.Request{Bytes: 60, Stream: 1})
-	refused(t, r, core.Request{Bytes: 1, Stream: 1})
+	_ = refused(t, r, core.Request{Bytes: 1, Stream: 1})
 }
 
 func TestALaneKnowsWhatItsStreamFreedBefore(t *testing.T) {
@@ -113,7 +113,7 @@ func TestALaneKnowsWhatItsStreamFreedBefore(t *testing.T) {
 	d.hold = true
 	r := newBudget(t, d, Config{Limit: 100})
 	mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 60, Stream: 1}))
-	refused(t, r, core.Request{Bytes: 41, Stream: 1})
+	_ = refused(t, r, core.Request{Bytes: 41, Stream: 1})
 }
 
 func TestAFreePassedAtOnceHidesNoneThatIsHeldBack(t *testing.T) {
@@ -125,7 +125,7 @@ func TestAFreePassedAtOnceHidesNoneThatIsHeldBack(t *testing.T) {
 	wantCharged(t, r, 60)
 	d.atOnce, d.hold = false, true
 	mustFree(t, r, kept)
-	refused(t, r, core.Request{Bytes: 41, Stream: 1})
+	_ = refused(t, r, core.Request{Bytes: 41, Stream: 1})
 	mustAllocate(t, r, core.Request{Bytes: 40, Stream: 1})
 }
 
@@ -133,8 +133,8 @@ func TestSizesOverflowNoLoweredLimit(t *testing.T) {
 	r := newBudget(t, newDevice(), Config{Limit: 100})
 	mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 60, Stream: 1}))
 	r.SetLimit(10)
-	refused(t, r, core.Request{Bytes: math.MaxUint64 - 49, Stream: 1})
-	refused(t, r, core.Request{Bytes: 11, Stream: 1})
+	_ = refused(t, r, core.Request{Bytes: math.MaxUint64 - 49, Stream: 1})
+	_ = refused(t, r, core.Request{Bytes: 11, Stream: 1})
 	mustAllocate(t, r, core.Request{Bytes: 10, Stream: 1})
 }
 
@@ -150,7 +150,7 @@ func TestInOrderBytesAreEnoughUnderALoweredLimit(t *testing.T) {
 	if e := refused(t, r, core.Request{Bytes: 10, Stream: 1}); e.Remaining != 0 {
 		t.Errorf("remaining %d, want 0", e.Remaining)
 	}
-	refused(t, r, core.Request{Bytes: 1, Stream: 2})
+	_ = refused(t, r, core.Request{Bytes: 1, Stream: 2})
 	d.pass(1, 1)
 	wantCharged(t, r, 100)
 }

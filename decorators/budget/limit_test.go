@@ -12,7 +12,7 @@ import (
 
 func TestOneByteMoreThanTheLimitIsRefused(t *testing.T) {
 	r := newBudget(t, coretest.NewFake(0), Config{Limit: 5 * mib})
-	refused(t, r, core.Request{Bytes: 5*mib + 1})
+	_ = refused(t, r, core.Request{Bytes: 5*mib + 1})
 	mustAllocate(t, r, core.Request{Bytes: 5 * mib})
 	wantCharged(t, r, 5*mib)
 }
@@ -21,7 +21,7 @@ func TestOfNestedBudgetsTheTighterOneRefuses(t *testing.T) {
 	for _, limits := range [][2]uint64{{2 * mib, 5 * mib}, {5 * mib, 2 * mib}} {
 		inner := newBudget(t, coretest.NewFake(0), Config{Limit: limits[0]})
 		outer := newBudget(t, inner, Config{Limit: limits[1]})
-		refused(t, outer, core.Request{Bytes: 4 * mib})
+		_ = refused(t, outer, core.Request{Bytes: 4 * mib})
 		wantCharged(t, inner, 0)
 		wantCharged(t, outer, 0)
 		if got := outer.Stats().Refusals; got != 1 {
@@ -104,7 +104,7 @@ func TestSizesThatWouldOverflowAreRefused(t *testing.T) {
 		fake := coretest.NewFake(0)
 		r := newBudget(t, fake, Config{Limit: limit})
 		mustAllocate(t, r, core.Request{Bytes: 1})
-		refused(t, r, core.Request{Bytes: math.MaxUint64})
+		_ = refused(t, r, core.Request{Bytes: math.MaxUint64})
 		if _, err := r.Reserve(context.Background(), math.MaxUint64, ""); !errors.Is(err, core.ErrOutOfBudget) {
 			t.Errorf("limit %d: Reserve of everything: %v", limit, err)
 		}
@@ -123,7 +123,7 @@ func TestALoweredLimitRefusesUntilItFits(t *testing.T) {
 		t.Errorf("explained as %+v", e)
 	}
 	mustFree(t, r, a)
-	refused(t, r, core.Request{Bytes: 11})
+	_ = refused(t, r, core.Request{Bytes: 11})
 	mustAllocate(t, r, core.Request{Bytes: 10})
 	r.SetLimit(0)
 	mustAllocate(t, r, core.Request{Bytes: mib})

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/fencepost-gpu/fencepost/core"
 	"pgregory.net/rapid"
+
+	"github.com/fencepost-gpu/fencepost/core"
 )
 
 // A failure prints the seed with which rapid replays it.
@@ -73,7 +74,7 @@ func (s *machine) allocate(t *rapid.T) {
 func (s *machine) fail(t *rapid.T) {
 	op := rapid.SampledFrom([]string{"Allocate", "Deallocate"}).Draw(t, "op")
 	s.device.failNext(op, errInjected)
-	defer s.device.take(op)
+	defer func() { _ = s.device.take(op) }()
 	if op == "Allocate" {
 		_, err := s.budget.Allocate(context.Background(), s.request(t))
 		if err == nil {

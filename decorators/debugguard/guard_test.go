@@ -2,6 +2,7 @@ package debugguard
 
 import (
 	"math"
+	"sync"
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -106,11 +107,25 @@ func TestSamplerChoosesByBytes(t *testing.T) {
 			t.Errorf("size %d: %d chosen, want about %.0f", size, chosen, want)
 		}
 	}
+}
+
+// Concurrent callers must neither hide each other's blocks nor stop the
+// sampling: a countdown that two of them cross at once would.
+func TestSamplerGoesOnUnderConcurrentCallers(t *testing.T) {
 	var s sampler
-	s.setMean(math.MaxUint64)
-	if s.take(math.MaxUint64) && s.left.Load() <= 0 {
-		t.Error("the sampler stuck")
+	s.setMean(64)
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 10_000 {
+				if !s.take(1 << 20) {
+					t.Error("a block of 16384 mean gaps was passed over")
+					return
+				}
+			}
+		})
 	}
+	group.Wait()
 }
 
 func TestGraveyardForgetsTheOldest(t *testing.T) {

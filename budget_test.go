@@ -1,0 +1,157 @@
+package fencepost_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// refusals are the records of refusals in the history.
+func refusals(rt *fencepost.Runtime) (told, relieved []logging.Record) {
+	for _, r := range rt.History().Snapshot() {
+		switch {
+		case r.Event.Op != core.OpRefusal:
+		case r.Event.Relieved:
+			relieved = append(relieved, r)
+		default:
+			told = append(told, r)
+		}
+	}
+	return told, relieved
+}
+
+// One refusal, looked at from every side: the caller's error, the history,
+// the counters.
+func TestARefusalExplainsItselfThroughAllLayers(t *testing.T) {
+	for _, guard := range []string{"off", "ledger", "sample", "hunt"} {
+		t.Run(guard, func(t *testing.T) {
+			rt := open(t, fencepost.Config{Budget: 8 << 20, Guard: guard})
+			s := lease(t, rt, "s")
+			index := allocate(t, rt, 5<<20, s.ID(), "index.build")
+			sort := allocate(t, rt, 1<<20, s.ID(), "sort")
+			claim, err := rt.Reserve(t.Context(), 1<<20, "request")
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			_, err = rt.Allocate(t.Context(), core.Request{Bytes: 4 << 20, Stream: s.ID(), Tag: "join"})
+			var refusal *core.OutOfBudgetError
+			if !errors.As(err, &refusal) || !errors.Is(err, core.ErrOutOfBudget) {
+				t.Fatalf("got %v, want an OutOfBudgetError", err)
+			}
+			if refusal.Requested != 4<<20 || refusal.Limit != 8<<20 || refusal.Tag != "join" || refusal.Claimed != 1<<20 {
+				t.Errorf("the refusal says %+v", refusal)
+			}
+			if sum := refusal.Live + refusal.Pending + refusal.Quarantined + refusal.Claimed; sum != refusal.Limit-refusal.Remaining {
+				t.Errorf("%d accounted for, %d not to be had: %v", sum, refusal.Limit-refusal.Remaining, refusal)
+			}
+			if len(refusal.Holders) != 2 || refusal.Holders[0].Tag != "index.build" || refusal.Holders[0].State != core.Live || refusal.Holders[1].Tag != "sort" {
+				t.Errorf("the holders are %+v", refusal.Holders)
+			}
+			if text := err.Error(); !strings.Contains(text, "index.build") || !strings.Contains(text, "remaining") {
+				t.Errorf("the text explains nothing: %s", text)
+			}
+
+			told, relieved := refusals(rt)
+			if len(relieved) != 0 || len(told) == 0 {
+				t.Fatalf("history: %d told, %d relieved", len(told), len(relieved))
+			}
+			last := told[len(told)-1].Event
+			if last.Layer != "budget" || last.Tag != "join" || last.Requested != 4<<20 || !errors.Is(last.Err, core.ErrOutOfBudget) {
+				t.Errorf("history: %+v", last)
+			}
+			ops := rt.Operations()
+			if got := ops.Refusals(telemetry.ReasonOutOfBudget); got != 1 {
+				t.Errorf("the metric counts %d refusals, the caller was told 1", got)
+			}
+			if got := rt.Stats().Refusals; got != 1 {
+				t.Errorf("Stats counts %d refusals, the caller was told 1", got)
+			}
+			free(t, rt, index, sort)
+			if err := rt.ReleaseClaim(t.Context(), claim.ID); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The guard's quarantine gives way before a request is refused; the caller
+// hears nothing of it, the history does.
+func TestTheGuardGivesUpQuarantineBeforeARequestIsRefused(t *testing.T) {
+	rt := open(t, fencepost.Config{Budget: 8 << 20, Guard: "hunt", GuardConfig: debugguard.Config{QuarantineBytes: 16 << 20}})
+	s := lease(t, rt, "s")
+	free(t, rt, allocate(t, rt, 6<<20, s.ID(), "first"))
+	if got := rt.Stats().Quarantined.Requested; got != 6<<20 {
+		t.Fatalf("%d bytes are quarantined, want %d", got, 6<<20)
+	}
+	b, err := rt.Allocate(t.Context(), core.Request{Bytes: 4 << 20, Stream: s.ID(), Tag: "second"})
+	if err != nil {
+		t.Fatalf("refused with %d bytes in quarantine: %v", rt.Stats().Quarantined.Bytes, err)
+	}
+	free(t, rt, b)
+	if _, relieved := refusals(rt); len(relieved) != 1 || relieved[0].Event.Layer != "debugguard" || relieved[0].Event.Tag != "second" {
+		t.Errorf("history of relief: %+v", relieved)
+	}
+	ops := rt.Operations()
+	if ops.Refusals(telemetry.ReasonOutOfBudget) != 0 || rt.Guard().GuardStats().Relieved != 1 {
+		t.Errorf("%d refusals counted, %d relieved; the caller was told of none", ops.Refusals(telemetry.ReasonOutOfBudget), rt.Guard().GuardStats().Relieved)
+	}
+}
+
+func TestAClaimIsDrawnThroughTheWholeStack(t *testing.T) {
+	rt := open(t, fencepost.Config{Budget: 8 << 20, Guard: "hunt"})
+	s := lease(t, rt, "s")
+	claim, err := rt.Reserve(t.Context(), 4<<20, "request")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := rt.Stats(); st.Claims != 1 || st.Claimed != 4<<20 || st.Charged != 4<<20 {
+		t.Errorf("after Reserve: %d claims of %d, %d charged", st.Claims, st.Claimed, st.Charged)
+	}
+	if _, err := rt.Reserve(t.Context(), 5<<20, "another"); !errors.Is(err, core.ErrOutOfBudget) {
+		t.Errorf("a claim beyond the limit: %v", err)
+	}
+	keys, err := cuda.Alloc[uint32](t.Context(), rt.Memory(), 1<<20, cuda.AllocOptions{Stream: s.ID(), Tag: "request", Claim: claim.ID})
+	if err != nil {
+		t.Fatalf("what was reserved was refused: %v", err)
+	}
+	if st := rt.Stats(); st.Claimed != 0 || st.Charged <= 4<<20 || st.Charged > 5<<20 {
+		t.Errorf("drawn: %d claimed, %d charged; the guard's padding comes from the general ledger", st.Claimed, st.Charged)
+	}
+	_, err = rt.Allocate(t.Context(), core.Request{Bytes: 4096, Stream: s.ID(), Claim: claim.ID})
+	var refusal *core.OutOfBudgetError
+	if !errors.As(err, &refusal) || refusal.Claim != claim.ID {
+		t.Errorf("an overdrawn claim: %v", err)
+	}
+	if err := keys.Free(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := rt.ReleaseClaim(t.Context(), claim.ID); err != nil {
+		t.Error(err)
+	}
+	if err := rt.ReleaseClaim(t.Context(), claim.ID); !errors.Is(err, core.ErrInvalidRequest) {
+		t.Errorf("a claim released twice: %v", err)
+	}
+	if err := rt.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if st := rt.Stats(); st.Charged != 0 || st.Claims != 0 {
+		t.Errorf("at the end: %d charged, %d claims", st.Charged, st.Claims)
+	}
+}
+
+func TestTheLimitChangesAtRunTime(t *testing.T) {
+	rt := open(t, fencepost.Config{Budget: 4096, Guard: "off"})
+	if _, err := rt.Allocate(t.Context(), core.Request{Bytes: 8192}); !errors.Is(err, core.ErrOutOfBudget) {
+		t.Fatalf("got %v, want a refusal", err)
+	}
+	rt.Budget().SetLimit(1 << 20)
+	free(t, rt, allocate(t, rt, 8192, core.DefaultStream, "a"))
+}

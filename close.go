@@ -1,0 +1,61 @@
+package fencepost
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// lastMoment is what is left for giving up when ctx has ended: enough to
+// give back everything that nobody holds, on a device that answers.
+const lastMoment = 250 * time.Millisecond
+
+// Close ends the runtime. It refuses further work, waits for the device to
+// pass what is queued until ctx ends (or Config.CloseTimeout, if ctx has no
+// deadline), reports what was never given back, with tags and stacks, and
+// closes the device. Leases that are still out are named in the error. When
+// ctx ends first, Close takes a quarter of a second more to give up. A second
+// Close returns what the first did.
+func (r *Runtime) Close(ctx context.Context) (core.Leftover, error) {
+	r.closing.Do(func() { r.close(ctx) })
+	return r.leftover, r.closeError
+}
+
+func (r *Runtime) close(ctx context.Context) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		limited, cancel := context.WithTimeout(ctx, r.timeout)
+		defer cancel()
+		ctx = limited
+	}
+	var err error
+	r.leftover, err = r.Runtime.Close(ctx)
+	r.closeError = r.withoutEchoes(errors.Join(err, r.giveUp(ctx)))
+	forgetDevice(r)
+}
+
+// giveUp undoes Open's steps while ctx lasts, and for a moment in any case.
+func (r *Runtime) giveUp(ctx context.Context) error {
+	if deadline, _ := ctx.Deadline(); ctx.Err() != nil || time.Until(deadline) < lastMoment {
+		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastMoment)
+		defer cancel()
+		return r.unwind(moment)
+	}
+	return r.unwind(ctx)
+}
+
+// withoutEchoes returns err, or nothing but the sticky error itself on a lost
+// device, where every step of the end fails in the same way.
+func (r *Runtime) withoutEchoes(err error) error {
+	if !errors.Is(err, core.ErrSticky) {
+		return err
+	}
+	if first, ok := errors.AsType[*core.DriverError](err); ok {
+		r.ReportSticky("Close", first) // if it was lost as late as here
+	}
+	if lost := r.Health().Err; lost != nil {
+		return lost
+	}
+	return err
+}

@@ -1,0 +1,130 @@
+package fencepost
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// Kinds of devices for [Config.Device].
+const (
+	// Auto is a GPU if there is one, and the simulated device otherwise.
+	Auto = "auto"
+	// CUDA is a GPU.
+	CUDA = "cuda"
+	// Sim is the simulated device.
+	Sim = "sim"
+)
+
+// Backends for [Config.Resource].
+const (
+	// Async is stream-ordered memory with fenced uses; see
+	// [cuda.AsyncResource].
+	Async = "async"
+	// Direct is one driver allocation for each block, without fences, for
+	// sanitizers; see [cuda.DirectResource].
+	Direct = "direct"
+)
+
+// Config says what [Open] builds. The zero Config is a runtime for ordinal 0
+// with every default below. Each field that names an environment variable is
+// overridden by it.
+type Config struct {
+	// Device is Auto, CUDA or Sim. Empty means Auto. FENCEPOST_DEVICE.
+	Device string
+	// Ordinal is the device's number, below [core.MaxOrdinals].
+	// FENCEPOST_ORDINAL.
+	Ordinal int
+	// Driver, if not nil, is the device, and Device, Ordinal and Sim are not
+	// looked at. It stays the caller's to close. One runtime at a time may
+	// be open on a driver.
+	Driver driver.Driver
+	// Sim configures the simulated device; its Ordinal and OnFinding are set
+	// by Open. SimBytes in FENCEPOST_SIM_BYTES.
+	Sim sim.Config
+	// Resource is Async or Direct. Empty means Async. FENCEPOST_RESOURCE.
+	Resource string
+	// Streams is the largest number of stream leases at a time; 0 means
+	// [cuda.DefaultMaxStreams]. FENCEPOST_STREAMS.
+	Streams int
+	// Async configures the stream-ordered backend.
+	Async cuda.AsyncConfig
+	// Budget is the most bytes of the device that may be charged, guard
+	// padding and quarantine included; 0 means the device's memory.
+	// FENCEPOST_BUDGET, with an optional suffix KiB, MiB or GiB.
+	Budget uint64
+	// Guard is the debug guard's mode: "off", "ledger", "sample",
+	// "sample:BYTES" or "hunt"; empty means "sample". FENCEPOST_GUARD.
+	Guard string
+	// GuardConfig tunes the guard. Its Mode, Device, Findings and Events are
+	// set by Open, SampleBytes also by Guard.
+	GuardConfig debugguard.Config
+	// History is how many log records are kept in memory; 0 means
+	// [logging.DefaultRingSize]. FENCEPOST_HISTORY.
+	History int
+	// LogLevel is which operations are logged.
+	LogLevel logging.Level
+	// LogSinks get every log record besides the history. They stay the
+	// caller's to close.
+	LogSinks []logging.Sink
+	// TracerProvider makes spans; nil means none are made. Level and NoRoots
+	// as in [telemetry.Config].
+	TracerProvider trace.TracerProvider
+	TraceLevel     telemetry.Level
+	NoRootSpans    bool
+	// Findings configures how findings are kept and logged.
+	Findings telemetry.FindingsConfig
+	// OnFinding, if not nil, gets each finding too. It must not block nor
+	// call the runtime.
+	OnFinding func(core.Finding)
+	// CloseTimeout bounds Close when its context has no deadline; 0 means 30
+	// seconds.
+	CloseTimeout time.Duration
+}
+
+// Bounds that no program needs to pass, and beyond which a typing mistake
+// would cost the machine's memory.
+const (
+	maxStreams = 1 << 16
+	maxHistory = 1 << 24
+)
+
+func (c Config) withDefaults() (Config, error) {
+	c.Device = cmp.Or(c.Device, Auto)
+	c.Resource = cmp.Or(c.Resource, Async)
+	c.Guard = cmp.Or(c.Guard, debugguard.Sample.String())
+	c.CloseTimeout = cmp.Or(c.CloseTimeout, 30*time.Second)
+	err := c.check()
+	return c, err
+}
+
+func (c *Config) check() error {
+	switch {
+	case c.Device != Auto && c.Device != CUDA && c.Device != Sim:
+		return invalid("Device", fmt.Sprintf("%q: say auto, cuda or sim", c.Device))
+	case c.Resource != Async && c.Resource != Direct:
+		return invalid("Resource", fmt.Sprintf("%q: say async or direct", c.Resource))
+	case c.Ordinal < 0 || c.Ordinal >= core.MaxOrdinals:
+		return invalid("Ordinal", fmt.Sprintf("%d does not lie in 0 to %d", c.Ordinal, core.MaxOrdinals-1))
+	case c.Streams < 0 || c.Streams > maxStreams:
+		return invalid("Streams", fmt.Sprintf("%d leases: say 1 to %d, or 0 for the default of %d", c.Streams, maxStreams, cuda.DefaultMaxStreams))
+	case c.History < 0 || c.History > maxHistory:
+		return invalid("History", fmt.Sprintf("%d records: say 1 to %d, or 0 for the default of %d", c.History, maxHistory, logging.DefaultRingSize))
+	case c.CloseTimeout < 0:
+		return invalid("CloseTimeout", fmt.Sprintf("%v: say a time, or 0 for the default", c.CloseTimeout))
+	}
+	if _, _, err := debugguard.ParseMode(c.Guard); err != nil {
+		return invalid("Guard", fmt.Sprintf("%q: say off, ledger, sample, sample:BYTES or hunt", c.Guard))
+	}
+	return nil
+}

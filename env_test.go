@@ -1,0 +1,101 @@
+package fencepost_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+)
+
+func TestTheEnvironmentOverridesTheConfig(t *testing.T) {
+	for name, value := range map[string]string{
+		"FENCEPOST_DEVICE": "sim", "FENCEPOST_ORDINAL": "5", "FENCEPOST_SIM_BYTES": "64 MiB", "FENCEPOST_RESOURCE": "direct",
+		"FENCEPOST_STREAMS": "3", "FENCEPOST_BUDGET": "32MiB", "FENCEPOST_GUARD": "off", "FENCEPOST_HISTORY": "64",
+	} {
+		t.Setenv(name, value)
+	}
+	rt := open(t, fencepost.Config{Device: fencepost.CUDA, Ordinal: 1, Streams: 9, Budget: 1, Guard: "hunt"})
+	if got, want := rt.String(), "telemetry(debugguard(budget(logging(direct(sim:5)))))"; got != want {
+		t.Errorf("the stack is %s, want %s", got, want)
+	}
+	if _, total, err := rt.Driver().MemInfo(); err != nil || total != 64<<20 {
+		t.Errorf("a device of %d bytes, %v", total, err)
+	}
+	if rt.Streams().Stats().Max != 3 || rt.Stats().Limit != 32<<20 || rt.Guard().Mode().String() != "off" || rt.History().Cap() != 64 {
+		t.Errorf("%d leases, limit %d, guard %v, %d records", rt.Streams().Stats().Max, rt.Stats().Limit, rt.Guard().Mode(), rt.History().Cap())
+	}
+}
+
+func TestAnEmptyVariableCountsAsNotSet(t *testing.T) {
+	t.Setenv("FENCEPOST_STREAMS", "")
+	if got := open(t, fencepost.Config{}).Streams().Stats().Max; got != cuda.DefaultMaxStreams {
+		t.Errorf("%d leases, want %d", got, cuda.DefaultMaxStreams)
+	}
+}
+
+func TestABadVariableIsNamedInTheRefusal(t *testing.T) {
+	for _, c := range []struct{ name, value string }{
+		{"FENCEPOST_DEVICE", "tpu"},
+		{"FENCEPOST_ORDINAL", "one"},
+		{"FENCEPOST_ORDINAL", "16"},
+		{"FENCEPOST_ORDINAL", "-1"},
+		{"FENCEPOST_SIM_BYTES", "lots"},
+		{"FENCEPOST_SIM_BYTES", "3MiB"},
+		{"FENCEPOST_SIM_BYTES", "99999999TiB"},
+		{"FENCEPOST_RESOURCE", "managed"},
+		{"FENCEPOST_STREAMS", "many"},
+		{"FENCEPOST_STREAMS", "-1"},
+		{"FENCEPOST_STREAMS", "9999999999999999999999"},
+		{"FENCEPOST_BUDGET", "8GB"},
+		{"FENCEPOST_BUDGET", "-1"},
+		{"FENCEPOST_BUDGET", "18446744073709551615GiB"},
+		{"FENCEPOST_GUARD", "paranoid"},
+		{"FENCEPOST_GUARD", "sample:lots"},
+		{"FENCEPOST_HISTORY", "some"},
+		{"FENCEPOST_HISTORY", "-5"},
+		{"FENCEPOST_HISTORY", "99999999999"},
+	} {
+		t.Run(c.name+"="+c.value, func(t *testing.T) {
+			t.Setenv(c.name, c.value)
+			_, err := fencepost.Open(t.Context(), fencepost.Config{})
+			var invalid *core.InvalidRequestError
+			if !errors.As(err, &invalid) || invalid.Field != c.name || invalid.Reason == "" {
+				t.Errorf("got %v, want an InvalidRequestError that names the variable", err)
+			}
+		})
+	}
+}
+
+func TestParseBytesReadsSizes(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"0": 0, "1073741824": 1 << 30, "4KiB": 4 << 10, " 16 MiB ": 16 << 20, "2GiB": 2 << 30, "1TiB": 1 << 40, "18446744073709551615": math.MaxUint64,
+	} {
+		if got, err := fencepost.ParseBytes(text); got != want || err != nil {
+			t.Errorf("ParseBytes(%q) = %d, %v, want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "MiB", "1.5GiB", "-1", "0x10", "1MB", "1 MiB KiB", "18446744073709551616", "16777216TiB"} {
+		if got, err := fencepost.ParseBytes(text); err == nil || !strings.Contains(err.Error(), "not a size") {
+			t.Errorf("ParseBytes(%q) = %d, %v, want a refusal", text, got, err)
+		}
+	}
+}
+
+func FuzzParseBytesNeverWraps(f *testing.F) {
+	for _, seed := range []string{"1", "4KiB", "16777215TiB", "18446744073709551615GiB", "KiBKiB"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := fencepost.ParseBytes(text)
+		if err != nil {
+			return
+		}
+		if strings.Contains(text, "TiB") && got%(1<<40) != 0 {
+			t.Errorf("ParseBytes(%q) = %d is not a whole number of TiB", text, got)
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package fencepost_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// single returns the only finding of a kind.
+func single(t *testing.T, rt *fencepost.Runtime, kind core.FindingKind) core.Finding {
+	t.Helper()
+	var found []core.Finding
+	for _, f := range rt.Findings().Recent() {
+		if f.Kind == kind {
+			found = append(found, f)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d findings of %s, want 1: %v", len(found), kind, rt.Findings().Recent())
+	}
+	return found[0]
+}
+
+func names(t *testing.T, f core.Finding, source string, victim core.Block) {
+	t.Helper()
+	if f.Source != source || f.Victim.Tag != victim.Tag || f.Victim.ID.Generation != victim.ID.Generation {
+		t.Errorf("%s says: %v; want %s to name %q %v", f.Source, f, source, victim.Tag, victim.ID.Generation)
+	}
+}
+
+func memset(ctx context.Context, rt *fencepost.Runtime, ptr, bytes uint64, on driver.Stream) error {
+	return errors.Join(rt.Driver().MemsetAsync(ptr, 1, bytes, on), rt.Driver().StreamSynchronize(on))
+}
+
+// hold keeps a stream from doing what is enqueued from now on, so that nobody
+// can have seen it done: what has been seen is ordered.
+func hold(t *testing.T, rt *fencepost.Runtime, on driver.Stream) (release func()) {
+	t.Helper()
+	release, err := simulated(rt).Hold(on)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	return release
+}
+
+// The oracle knows addresses; what is reported knows the block.
+func TestTheOracleNamesTheBlockThatIsUsedWithoutAFence(t *testing.T) {
+	rt := openDirty(t, fencepost.Config{Guard: "off"})
+	x, y := lease(t, rt, "x"), lease(t, rt, "y")
+	b := allocate(t, rt, 4096, x.ID(), "victim")
+	later := allocate(t, rt, 4096, x.ID(), "bystander")
+	release := hold(t, rt, x.Handle())
+	err := rt.Launch(t.Context(), x.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
+		return rt.Driver().MemsetAsync(b.ID.Ptr, 7, b.Requested, x.Handle())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Ordered behind both allocations by what is declared, but not behind
+	// the write of the block that is used.
+	if err := rt.Launch(t.Context(), y.ID(), []core.Use{{Block: later.ID, Access: core.Read}}, func(context.Context) error {
+		return memset(t.Context(), rt, b.ID.Ptr, b.Requested, y.Handle())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	if err := rt.Streams().Synchronize(t.Context(), x.ID()); err != nil {
+		t.Fatal(err)
+	}
+	names(t, single(t, rt, core.FindingMissingFence), "sim-oracle", b)
+	free(t, rt, b, later)
+}
+
+func TestTheOracleNamesABlockThatIsUsedAfterItsFree(t *testing.T) {
+	for kind, misuse := range map[core.FindingKind]func(*fencepost.Runtime, core.Block, driver.Stream) error{
+		core.FindingUseAfterFreeWrite: func(rt *fencepost.Runtime, b core.Block, on driver.Stream) error {
+			return memset(context.Background(), rt, b.ID.Ptr, 64, on)
+		},
+		core.FindingUseAfterFreeRead: func(rt *fencepost.Runtime, b core.Block, on driver.Stream) error {
+			return errors.Join(rt.Driver().CopyToHostAsync(make([]byte, 64), b.ID.Ptr, on), rt.Driver().StreamSynchronize(on))
+		},
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			rt := openDirty(t, fencepost.Config{Guard: "off"})
+			s := lease(t, rt, "s")
+			b := allocate(t, rt, 1<<20, s.ID(), "victim")
+			free(t, rt, b)
+			if err := rt.Drain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := misuse(rt, b, s.Handle()); err != nil {
+				t.Fatal(err)
+			}
+			names(t, single(t, rt, kind), "sim-oracle", b)
+		})
+	}
+}
+
+func TestTheOracleNamesTheBlockThatIsUsedBeforeItIsReady(t *testing.T) {
+	rt := openDirty(t, fencepost.Config{Guard: "off"})
+	x, y := lease(t, rt, "x"), lease(t, rt, "y")
+	release := hold(t, rt, x.Handle())
+	b := allocate(t, rt, 4096, x.ID(), "victim")
+	if err := memset(t.Context(), rt, b.ID.Ptr, b.Requested, y.Handle()); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	names(t, single(t, rt, core.FindingUseBeforeAlloc), "sim-oracle", b)
+	free(t, rt, b)
+}
+
+// The newest of the blocks that had the address is the one meant.
+func TestTheOracleTellsBlocksAtOneAddressApart(t *testing.T) {
+	rt := openDirty(t, fencepost.Config{Guard: "off"})
+	s := lease(t, rt, "s")
+	var last core.Block
+	for _, tag := range []core.Tag{"first", "second", "third"} {
+		b := allocate(t, rt, 1<<20, s.ID(), tag)
+		if last.ID.Ptr != 0 && b.ID.Ptr != last.ID.Ptr {
+			t.Fatal("the device did not reuse the address: the test shows nothing")
+		}
+		free(t, rt, b)
+		last = b
+	}
+	if err := rt.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := memset(t.Context(), rt, last.ID.Ptr, 64, s.Handle()); err != nil {
+		t.Fatal(err)
+	}
+	names(t, single(t, rt, core.FindingUseAfterFreeWrite), "sim-oracle", last)
+}
+
+func TestTheGuardNamesVictimAndCulprit(t *testing.T) {
+	var heard atomic.Int64
+	rt := openDirty(t, fencepost.Config{Guard: "hunt", OnFinding: func(core.Finding) { heard.Add(1) }})
+	s := lease(t, rt, "s")
+	b := allocate(t, rt, 1000, s.ID(), "victim")
+	err := rt.LaunchNamed(t.Context(), "off_by_one", s.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
+		return rt.Driver().MemsetAsync(b.ID.Ptr, 7, b.Requested+1, s.Handle())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	free(t, rt, b)
+	if err := rt.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f := single(t, rt, core.FindingOutOfBoundsWrite)
+	names(t, f, "debugguard", b)
+	if f.Offset != 1000 || f.BadBytes != 1 || f.Seen != 7 {
+		t.Errorf("first bad byte at %d, %d bad, %#x seen", f.Offset, f.BadBytes, f.Seen)
+	}
+	text := f.String()
+	for _, want := range []string{"off_by_one", "allocated at", "freed at", "TestTheGuardNamesVictimAndCulprit"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the finding lacks %q:\n%s", want, text)
+		}
+	}
+	if heard.Load() != int64(rt.Findings().Total()) {
+		t.Errorf("OnFinding heard %d of %d findings", heard.Load(), rt.Findings().Total())
+	}
+}

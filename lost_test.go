@@ -1,0 +1,127 @@
+package fencepost_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// A lost device answers every call with the same error for the rest of the
+// process. The runtime learns it once, says so, and stops asking.
+func TestALostDeviceRefusesEverythingAtOnce(t *testing.T) {
+	rt := openDirty(t, fencepost.Config{})
+	s := lease(t, rt, "a")
+	b := allocate(t, rt, 4096, s.ID(), "a")
+	simulated(rt).LoseContext(driver.IllegalAddress)
+	if _, err := rt.Allocate(t.Context(), core.Request{Bytes: 64, Stream: s.ID()}); !errors.Is(err, core.ErrSticky) {
+		t.Fatalf("the call that meets the loss: %v", err)
+	}
+
+	calls := driverCalls(rt)
+	_, allocErr := rt.Allocate(t.Context(), core.Request{Bytes: 64, Stream: s.ID()})
+	_, freeErr := rt.Deallocate(t.Context(), b.ID)
+	_, reserveErr := rt.Reserve(t.Context(), 64, "a")
+	_, prepareErr := rt.PrepareBlockUse(t.Context(), b.ID, s.ID(), core.Read)
+	recordErr := rt.RecordBlockUse(t.Context(), b.ID, s.ID())
+	launchErr := rt.Launch(t.Context(), s.ID(), nil, func(context.Context) error { return errors.New("the launch ran") })
+	for i, err := range []error{allocErr, freeErr, reserveErr, prepareErr, recordErr, launchErr} {
+		if !errors.Is(err, core.ErrSticky) || !strings.Contains(err.Error(), "device was lost") {
+			t.Errorf("call %d: %v, want a refusal that says the device was lost", i, err)
+		}
+	}
+	if got := driverCalls(rt); got != calls {
+		t.Errorf("the refusals made %d driver calls", got-calls)
+	}
+	if h := rt.Health(); h.OK || !errors.Is(h.Err, core.ErrSticky) {
+		t.Errorf("health %+v", h)
+	}
+	found := rt.Findings().Recent()
+	if len(found) != 1 || found[0].Kind != core.FindingStickyError {
+		t.Errorf("findings %v, want the loss, once", found)
+	}
+}
+
+// driverCalls counts the allocations, frees, records and waits that reached
+// the driver. The reaper's queries go on by themselves and are left out.
+func driverCalls(rt *fencepost.Runtime) (n uint64) {
+	for method, count := range simulated(rt).Calls() {
+		if strings.HasPrefix(method, "Mem") || method == "EventRecord" || method == "StreamWait" {
+			n += count
+		}
+	}
+	return n
+}
+
+func TestCloseOfALostDeviceReturnsOneError(t *testing.T) {
+	for _, guard := range []string{"off", "sample", "hunt"} {
+		rt := openDirty(t, fencepost.Config{Guard: guard})
+		s := lease(t, rt, "a")
+		for range 20 {
+			allocate(t, rt, 4096, s.ID(), "a")
+		}
+		free(t, rt, allocate(t, rt, 4096, s.ID(), "a"))
+		if err := s.Release(); err != nil {
+			t.Fatal(err)
+		}
+		simulated(rt).LoseContext(driver.IllegalAddress)
+		if _, err := rt.Allocate(t.Context(), core.Request{Bytes: 64}); !errors.Is(err, core.ErrSticky) {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		left, err := rt.Close(t.Context())
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("guard %s: Close took %v", guard, took)
+		}
+		if !errors.Is(err, core.ErrSticky) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("guard %s: got %v, want the loss and nothing else", guard, err)
+		}
+		if len(left.Leaks) != 0 {
+			t.Errorf("guard %s: %d leaks of a device that takes nothing back", guard, len(left.Leaks))
+		}
+	}
+}
+
+// Wherever in a life the device is lost, the caller hears of it, the launch
+// function's blocks stay refused, and Close returns.
+func TestADeviceLostAtAnyCallIsNoticed(t *testing.T) {
+	for call := uint64(1); ; call++ {
+		rt := openDirty(t, fencepost.Config{Guard: "hunt"})
+		simulated(rt).StickyAt(call, driver.IllegalAddress)
+		err := life(t.Context(), rt)
+		_, closeErr := rt.Close(t.Context())
+		switch {
+		case err == nil && closeErr == nil:
+			if call < 10 {
+				t.Errorf("a life of only %d driver calls", call-1)
+			}
+			return
+		case err != nil && !errors.Is(err, core.ErrSticky), closeErr != nil && !errors.Is(closeErr, core.ErrSticky):
+			t.Errorf("lost at call %d: %v; close: %v", call, err, closeErr)
+		case rt.Findings().Counts()[core.FindingStickyError] != 1:
+			t.Errorf("lost at call %d: findings %v, want one of the loss", call, rt.Findings().Counts())
+		}
+	}
+}
+
+// life is a lease, a block, a launch that writes it, and the end of them.
+func life(ctx context.Context, rt *fencepost.Runtime) error {
+	s, err := rt.Streams().Acquire(ctx, "life")
+	if err != nil {
+		return err
+	}
+	b, err := rt.Allocate(ctx, core.Request{Bytes: 4096, Stream: s.ID(), Tag: "life"})
+	if err == nil {
+		err = rt.Launch(ctx, s.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
+			return rt.Driver().MemsetAsync(b.ID.Ptr, 7, b.Requested, s.Handle())
+		})
+		_, freeErr := rt.Deallocate(ctx, b.ID)
+		err = errors.Join(err, freeErr)
+	}
+	return errors.Join(err, s.Release(), rt.Drain(ctx))
+}

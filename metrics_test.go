@@ -1,0 +1,113 @@
+package fencepost_test
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// scrape reads the metrics that have no label but the device, and sums those
+// that have.
+func scrape(t *testing.T, rt *fencepost.Runtime) map[telemetry.MetricName]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(rt.Collector()); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[telemetry.MetricName]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			values[telemetry.MetricName(f.GetName())] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return values
+}
+
+func TestTheMetricsOfALivingStackLintClean(t *testing.T) {
+	rt := open(t, fencepost.Config{})
+	free(t, rt, allocate(t, rt, 4096, core.DefaultStream, "a"))
+	problems, err := testutil.CollectAndLint(rt.Collector())
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+func TestTheMetricsEqualTheStats(t *testing.T) {
+	rt := open(t, fencepost.Config{Budget: 64 << 20, Guard: "hunt"})
+	x, y := lease(t, rt, "x"), lease(t, rt, "y")
+	if err := life(t.Context(), rt); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.Allocate(t.Context(), core.Request{Bytes: 1 << 30, Stream: x.ID()}); err == nil {
+		t.Fatal("the budget let a gigabyte through")
+	}
+	live := allocate(t, rt, 3<<20, x.ID(), "live")
+	free(t, rt, allocate(t, rt, 1<<20, y.ID(), "quarantined"))
+	claim, err := rt.Reserve(t.Context(), 1<<20, "claim")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	got, st := scrape(t, rt), rt.Stats()
+	for name, want := range map[telemetry.MetricName]uint64{
+		telemetry.MetricMemoryBytes: st.Outstanding().Bytes, telemetry.MetricMemoryRequestedBytes: st.Outstanding().Requested, telemetry.MetricBlocks: st.Outstanding().Blocks,
+		telemetry.MetricMemoryPeakBytes: st.PeakBytes, telemetry.MetricMemoryRequestedPeak: st.PeakRequested,
+		telemetry.MetricBudgetLimitBytes: 64 << 20, telemetry.MetricBudgetChargedBytes: st.Charged, telemetry.MetricBudgetClaimedBytes: 1 << 20, telemetry.MetricBudgetClaims: 1,
+		telemetry.MetricBudgetRefusals: st.Refusals, telemetry.MetricRefusals: 1,
+		telemetry.MetricAllocations: st.Allocations, telemetry.MetricDeallocations: st.Deallocations, telemetry.MetricDriverFailures: 0,
+		telemetry.MetricLaunches: st.Launches, telemetry.MetricWaits: st.WaitsQueued + st.WaitsElided,
+		telemetry.MetricStreamsLimit: 16, telemetry.MetricHealthy: 1, telemetry.MetricAccountingUnderflows: 0, telemetry.MetricLogDropped: 0,
+	} {
+		if value, there := got[name]; !there || value != float64(want) {
+			t.Errorf("%s is %v (exported: %v), Stats says %d", name, value, there, want)
+		}
+	}
+	if st.Live.Requested != 3<<20 || st.Quarantined.Requested < 1<<20 || st.Allocations != 3 || st.Launches != 1 {
+		t.Errorf("the work is not what the test did: %+v", st)
+	}
+	free(t, rt, live)
+	if err := rt.ReleaseClaim(t.Context(), claim.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAScrapeMakesNoDeviceCall(t *testing.T) {
+	rt := open(t, fencepost.Config{})
+	if err := rt.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	total := func() (n uint64) {
+		calls := simulated(rt).Calls()
+		delete(calls, "PoolStats") // the reaper's, by its ticker
+		for _, c := range calls {
+			n += c
+		}
+		return n
+	}
+	before := total()
+	for range 50 {
+		scrape(t, rt)
+	}
+	if after := total(); after != before {
+		t.Errorf("50 scrapes made %d device calls", after-before)
+	}
+}
+
+func TestALostDeviceShowsInTheMetrics(t *testing.T) {
+	rt := openDirty(t, fencepost.Config{})
+	simulated(rt).LoseContext(700)
+	_, _ = rt.Allocate(t.Context(), core.Request{Bytes: 64}) // meets the loss
+	got := scrape(t, rt)
+	if got[telemetry.MetricHealthy] != 0 || got[telemetry.MetricFindings] != 1 {
+		t.Errorf("healthy %v, findings %v", got[telemetry.MetricHealthy], got[telemetry.MetricFindings])
+	}
+}

@@ -1,0 +1,162 @@
+package fencepost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/decorators/budget"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// Open builds the default stack on a device: from the device outwards the
+// backend, logging, the budget, the debug guard, and telemetry. The runtime
+// must be closed. An error leaves nothing behind. Open may block on the
+// driver; ctx is for its spans only.
+func Open(ctx context.Context, cfg Config) (*Runtime, error) {
+	if err := cfg.applyEnvironment(); err != nil {
+		return nil, err
+	}
+	return open(ctx, cfg)
+}
+
+// open is Open without the environment.
+func open(ctx context.Context, cfg Config) (*Runtime, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r := &Runtime{timeout: cfg.CloseTimeout, findings: telemetry.NewFindings(cfg.Findings), ring: logging.NewRing(cfg.History)}
+	r.witness = newWitness(tee{r.findings, cfg.OnFinding})
+	if err := r.build(cfg); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.CloseTimeout)
+		defer cancel()
+		return nil, errors.Join(fmt.Errorf("opening device %d: %w", cfg.Ordinal, err), r.unwind(ctx))
+	}
+	return r, nil
+}
+
+func (r *Runtime) build(cfg Config) error {
+	for _, step := range []func(Config) error{r.openDriver, r.openStreams, r.buildStack, r.finishBuild} {
+		if err := step(cfg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onClose notes how to undo a step; the last step is undone first.
+func (r *Runtime) onClose(undo func(context.Context) error) { r.undo = append(r.undo, undo) }
+
+func (r *Runtime) unwind(ctx context.Context) error {
+	var errs []error
+	for _, undo := range slices.Backward(r.undo) {
+		errs = append(errs, undo(ctx))
+	}
+	r.undo = nil
+	return errors.Join(errs...)
+}
+
+func (r *Runtime) openStreams(cfg Config) (err error) {
+	if r.streams, err = cuda.NewStreamPool(r.driver, cuda.StreamPoolConfig{Max: cfg.Streams}); err != nil {
+		return err
+	}
+	r.onClose(r.streams.Close)
+	return nil
+}
+
+func (r *Runtime) base(cfg Config) (core.Resource, error) {
+	if cfg.Resource == Direct {
+		return cuda.NewDirectResource(r.driver), nil
+	}
+	async, err := cuda.NewAsyncResource(r.driver, r.streams, cfg.Async)
+	if err != nil {
+		return nil, err
+	}
+	r.async = async
+	r.onClose(async.Close)
+	return async, nil
+}
+
+func (r *Runtime) buildStack(cfg Config) error {
+	base, err := r.base(cfg)
+	if err != nil {
+		return err
+	}
+	guard, err := r.guardConfig(cfg)
+	if err != nil {
+		return err
+	}
+	limit, err := r.budgetLimit(cfg)
+	if err != nil {
+		return err
+	}
+	top, err := core.Chain(base,
+		func(up core.Resource) (core.Resource, error) {
+			r.log, err = logging.New(up, logging.Config{Level: cfg.LogLevel, Sinks: append([]logging.Sink{r.ring}, cfg.LogSinks...)})
+			return r.log, err
+		},
+		func(up core.Resource) (core.Resource, error) {
+			r.budget, err = budget.New(up, budget.Config{Limit: limit, Events: r.log})
+			return r.budget, err
+		},
+		func(up core.Resource) (core.Resource, error) {
+			guard.Events = r.log
+			r.guard, err = debugguard.New(up, guard)
+			return r.guard, err
+		},
+		func(up core.Resource) (core.Resource, error) {
+			r.observer, err = telemetry.NewResource(up, telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel, NoRoots: cfg.NoRootSpans})
+			return r.observer, err
+		},
+	)
+	if err != nil {
+		return err
+	}
+	r.budget.SetQuarantine(func() core.Amount { return r.guard.GuardStats().Quarantine })
+	r.Runtime, err = core.NewRuntime(core.Parts{Resource: top, Findings: r.witness})
+	return err
+}
+
+func (r *Runtime) guardConfig(cfg Config) (debugguard.Config, error) {
+	g := cfg.GuardConfig
+	mode, sample, err := debugguard.ParseMode(cfg.Guard)
+	if err != nil {
+		return g, err
+	}
+	g.Mode, g.Findings = mode, r.witness
+	if sample > 0 {
+		g.SampleBytes = sample
+	}
+	if r.ops, err = cuda.NewDeviceOps(r.driver, r.streams, driver.Image{Name: driver.GuardImage}); err != nil {
+		return g, err
+	}
+	r.onClose(func(context.Context) error { return r.ops.Close() })
+	g.Device = r.ops
+	return g, nil
+}
+
+func (r *Runtime) budgetLimit(cfg Config) (uint64, error) {
+	if cfg.Budget > 0 {
+		return cfg.Budget, nil
+	}
+	_, total, err := r.driver.MemInfo()
+	return total, err
+}
+
+func (r *Runtime) finishBuild(Config) (err error) {
+	if r.memory, err = cuda.NewMemoryManager(r.driver, r.streams, r.Runtime); err != nil {
+		return err
+	}
+	if r.collector, err = r.newCollector(); err != nil {
+		return err
+	}
+	r.witness.watch(r.Resource())
+	return nil
+}

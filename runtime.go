@@ -1,0 +1,98 @@
+package fencepost
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/decorators/budget"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// Runtime is an open stack. Its methods are those of [core.Runtime] and the
+// ones below; all are safe for concurrent use.
+type Runtime struct {
+	*core.Runtime
+	driver     driver.Driver
+	streams    *cuda.StreamPool
+	memory     *cuda.MemoryManager
+	async      *cuda.AsyncResource
+	ops        *cuda.DeviceOps
+	ring       *logging.Ring
+	log        *logging.Resource
+	budget     *budget.Resource
+	guard      *debugguard.Resource
+	observer   *telemetry.Resource
+	findings   *telemetry.Findings
+	witness    *witness
+	collector  *telemetry.Collector
+	timeout    time.Duration
+	undo       []func(context.Context) error
+	closing    sync.Once
+	leftover   core.Leftover
+	closeError error
+}
+
+// Driver is the device's driver, for enqueueing work of one's own.
+func (r *Runtime) Driver() driver.Driver { return r.driver }
+
+// Streams is the pool of stream leases.
+func (r *Runtime) Streams() *cuda.StreamPool { return r.streams }
+
+// Memory is the manager of typed memory.
+func (r *Runtime) Memory() *cuda.MemoryManager { return r.memory }
+
+// History is the log records in memory.
+func (r *Runtime) History() *logging.Ring { return r.ring }
+
+// Budget is the byte ledger, to change its limit or list its holders.
+func (r *Runtime) Budget() *budget.Resource { return r.budget }
+
+// Guard is the debug guard, to switch its mode or tags.
+func (r *Runtime) Guard() *debugguard.Resource { return r.guard }
+
+// Findings are the memory bugs seen so far.
+func (r *Runtime) Findings() *telemetry.Findings { return r.findings }
+
+// Operations counts the calls by operation and result.
+func (r *Runtime) Operations() telemetry.Operations { return r.observer.Operations() }
+
+// Collector exports the runtime's metrics; register it with a Prometheus
+// registry.
+func (r *Runtime) Collector() prometheus.Collector { return r.collector }
+
+// PoolStats reads the driver's memory pool: reserved, highest reserved, used
+// and highest used bytes. It makes a driver call. A Direct stack has no pool
+// and answers zeros.
+func (r *Runtime) PoolStats() (reserved, reservedHigh, used, usedHigh uint64, err error) {
+	if r.async == nil {
+		return 0, 0, 0, 0, nil
+	}
+	return r.async.PoolStats()
+}
+
+func (r *Runtime) newCollector() (*telemetry.Collector, error) {
+	return telemetry.NewCollector(telemetry.Source{
+		Device:           r.Runtime,
+		Operations:       r.observer.Operations,
+		Holders:          r.budget.Holders,
+		Streams:          r.streamStats,
+		Findings:         r.findings.Counts,
+		LogDropped:       r.log.Dropped,
+		RecordersDropped: r.DroppedRecorders,
+		Health:           r.Health,
+	})
+}
+
+func (r *Runtime) streamStats() telemetry.StreamStats {
+	st := r.streams.Stats()
+	return telemetry.StreamStats{Limit: st.Max, Leased: st.Leased, Idle: st.Idle, Adopted: st.Adopted,
+		Waiting: st.Waiting, Acquisitions: uint64(st.Acquires), Refusals: uint64(st.Refused), Waited: st.WaitTime}
+}

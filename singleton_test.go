@@ -1,0 +1,120 @@
+package fencepost_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+func device(t *testing.T, ordinal int) *fencepost.Runtime {
+	t.Helper()
+	rt, err := fencepost.Device(ordinal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := rt.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return rt
+}
+
+func TestDeviceRefusesOrdinalsOutOfRange(t *testing.T) {
+	for _, ordinal := range []int{-1, core.MaxOrdinals, 1 << 20} {
+		if rt, err := fencepost.Device(ordinal); rt != nil || !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("Device(%d) = %v, %v, want a refusal", ordinal, rt, err)
+		}
+	}
+}
+
+func TestDeviceHasOneRuntimeForEachOfSixteenOrdinals(t *testing.T) {
+	seen := map[*fencepost.Runtime]bool{}
+	for ordinal := range core.MaxOrdinals {
+		rt := device(t, ordinal)
+		if rt.Ordinal() != ordinal {
+			t.Errorf("Device(%d) serves device %d", ordinal, rt.Ordinal())
+		}
+		if again := device(t, ordinal); again != rt {
+			t.Errorf("Device(%d) built a second runtime", ordinal)
+		}
+		seen[rt] = true
+	}
+	if len(seen) != core.MaxOrdinals {
+		t.Errorf("%d runtimes for %d ordinals", len(seen), core.MaxOrdinals)
+	}
+}
+
+// The variable names the device of a program that names none; this one does.
+func TestDeviceServesTheOrdinalItWasAskedFor(t *testing.T) {
+	t.Setenv("FENCEPOST_ORDINAL", "7")
+	if got := device(t, 2).Ordinal(); got != 2 {
+		t.Errorf("Device(2) serves device %d", got)
+	}
+}
+
+func TestDeviceIsBuiltOnceUnderConcurrentFirstCalls(t *testing.T) {
+	const callers = 32
+	for round := range 8 {
+		var group sync.WaitGroup
+		start := make(chan struct{})
+		built := make([]*fencepost.Runtime, callers)
+		for i := range callers {
+			group.Go(func() {
+				<-start
+				rt, err := fencepost.Device(1)
+				if err != nil {
+					t.Error(err)
+				}
+				built[i] = rt
+			})
+		}
+		close(start)
+		group.Wait()
+		for _, rt := range built {
+			if rt == nil || rt != built[0] {
+				t.Fatalf("round %d: concurrent first calls got different runtimes", round)
+			}
+		}
+		if _, err := built[0].Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAFailedBuildOfADeviceIsRetried(t *testing.T) {
+	t.Setenv("FENCEPOST_GUARD", "paranoid")
+	if _, err := fencepost.Device(4); !errors.Is(err, core.ErrInvalidRequest) {
+		t.Fatalf("got %v, want a refusal", err)
+	}
+	t.Setenv("FENCEPOST_GUARD", "")
+	t.Setenv("FENCEPOST_DEVICE", "cuda")
+	if _, err := fencepost.Device(4); !errors.Is(err, fencepost.ErrNoCUDA) {
+		t.Fatalf("got %v, want %v", err, fencepost.ErrNoCUDA)
+	}
+	t.Setenv("FENCEPOST_DEVICE", "sim")
+	rt := device(t, 4)
+	free(t, rt, allocate(t, rt, 64, core.DefaultStream, "a"))
+}
+
+func TestAClosedDeviceIsBuiltAnew(t *testing.T) {
+	first := device(t, 0)
+	if _, err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	second := device(t, 0)
+	if second == first {
+		t.Fatal("Device returned the closed runtime")
+	}
+	free(t, second, allocate(t, second, 64, core.DefaultStream, "a"))
+	if _, err := first.Close(t.Context()); err != nil { // must not forget the second
+		t.Fatal(err)
+	}
+	if third := device(t, 0); third != second {
+		t.Error("a second Close of the first runtime made Device forget the second")
+	}
+}

@@ -1,0 +1,124 @@
+package fencepost
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// tee passes findings to the collection and to the caller's function.
+type tee struct {
+	collection *telemetry.Findings
+	forward    func(core.Finding)
+}
+
+func (t tee) Report(f core.Finding) {
+	t.collection.Report(f)
+	if t.forward != nil {
+		t.forward(f)
+	}
+}
+
+// rememberedBlocks is how many released blocks a witness can still name.
+const rememberedBlocks = 8192
+
+// witness takes the findings of the runtime and the guard, and turns those of
+// the simulated device's oracle, which knows addresses only, into findings
+// that name the block.
+type witness struct {
+	sink core.FindingSink
+
+	mu       sync.Mutex
+	stack    core.Resource
+	released []core.Block
+	next     int
+}
+
+func newWitness(sink core.FindingSink) *witness { return &witness{sink: sink} }
+
+// Report passes a finding on.
+func (w *witness) Report(f core.Finding) { w.sink.Report(f) }
+
+// watch makes the witness remember the blocks of a stack. The base knows the
+// addresses that the device sees, so it is the base that is asked.
+func (w *witness) watch(stack core.Resource) {
+	base := core.Base(stack)
+	base.Subscribe(w)
+	w.mu.Lock()
+	w.stack = base
+	w.mu.Unlock()
+}
+
+// Released remembers a block that left the books.
+func (w *witness) Released(b core.Block) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.released) < rememberedBlocks {
+		w.released = append(w.released, b)
+		return
+	}
+	w.released[w.next] = b
+	w.next = (w.next + 1) % rememberedBlocks
+}
+
+// oracle takes a finding of the simulated device.
+func (w *witness) oracle(f sim.Finding) {
+	kind := oracleKind(f)
+	if kind == "" {
+		return // the runtime reports the lost context itself
+	}
+	w.sink.Report(core.Finding{Kind: kind, Source: "sim-oracle", Victim: w.blockAt(f), Text: fmt.Sprintf("the device's oracle: %s", f.Text)})
+}
+
+func oracleKind(f sim.Finding) core.FindingKind {
+	switch f.Kind {
+	case sim.Race, sim.FreeRace:
+		return core.FindingMissingFence
+	case sim.UseBeforeAlloc:
+		return core.FindingUseBeforeAlloc
+	case sim.UseAfterFree:
+		if f.First.Access.Writes() {
+			return core.FindingUseAfterFreeWrite
+		}
+		return core.FindingUseAfterFreeRead
+	case sim.Undeclared:
+		return core.FindingUndeclaredAccess
+	case sim.OutOfBounds:
+		return core.FindingOutOfBoundsWrite
+	}
+	return ""
+}
+
+// blockAt names the block of a finding: the newest released one at the
+// address for an access after the free, the one that holds it otherwise.
+func (w *witness) blockAt(f sim.Finding) core.Block {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ptr := f.BlockPtr
+	if ptr == 0 {
+		ptr = f.First.Ptr
+	}
+	var victim core.Block
+	consider := func(b core.Block) {
+		if ptr-b.ID.Ptr < b.Bytes && b.ID.Generation > victim.ID.Generation {
+			victim = b
+		}
+	}
+	if inspector, ok := w.stack.(core.Inspector); ok {
+		inspector.Blocks(func(info core.BlockInfo) bool {
+			if f.Kind != sim.UseAfterFree || info.Block.State != core.Live {
+				consider(info.Block)
+			}
+			return true
+		})
+	}
+	if victim.ID.Generation == 0 {
+		for _, b := range w.released {
+			consider(b)
+		}
+	}
+	return victim
+}
