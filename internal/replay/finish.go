@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 )
 
@@ -10,8 +11,9 @@ import (
 // the leases back.
 func (p *player) finish(ctx context.Context) error {
 	errs := []error{p.cfg.Runtime.Drain(ctx), p.measure()}
-	p.listLeftLive()
-	for _, h := range p.live {
+	left := slices.AppendSeq(p.lost, maps.Values(p.live))
+	p.listLeftLive(left)
+	for _, h := range left {
 		_, err := p.cfg.Runtime.Deallocate(ctx, h.id)
 		errs = append(errs, err)
 	}
@@ -47,13 +49,10 @@ func (p *player) measureDrift() error {
 	return nil
 }
 
-func (p *player) listLeftLive() {
-	p.report.LeftLiveBlocks = uint64(len(p.live))
-	for _, h := range p.live {
+func (p *player) listLeftLive(left []held) {
+	slices.SortFunc(left, func(a, b held) int { return a.row.Line - b.row.Line })
+	p.report.LeftLiveBlocks = uint64(len(left))
+	for _, h := range left[:min(len(left), maxLeftLive)] {
 		p.report.LeftLive = append(p.report.LeftLive, Left{Line: h.row.Line, Bytes: h.row.Bytes, Stream: h.row.Stream})
-	}
-	slices.SortFunc(p.report.LeftLive, func(a, b Left) int { return a.Line - b.Line })
-	if len(p.report.LeftLive) > maxLeftLive {
-		p.report.LeftLive = p.report.LeftLive[:maxLeftLive]
 	}
 }

@@ -35,6 +35,8 @@ type player struct {
 	report *Report
 	leases map[uint64]*cuda.Lease
 	live   map[alloctrace.Key]held
+	// lost are live blocks that no later row can name.
+	lost []held
 	// refused are blocks that could not be had, so that their frees are not
 	// taken for unknown ones.
 	refused       map[alloctrace.Key]bool
@@ -112,6 +114,11 @@ func (p *player) allocate(ctx context.Context, row *alloctrace.Row) error {
 	lease, err := p.lease(ctx, row.Stream)
 	if err != nil {
 		return err
+	}
+	if earlier, ok := p.live[row.Key()]; ok {
+		p.report.Repeated++
+		p.lost = append(p.lost, earlier)
+		delete(p.live, row.Key())
 	}
 	tag := core.Tag(row.Tag)
 	if tag == "" {

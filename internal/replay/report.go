@@ -21,6 +21,9 @@ type Report struct {
 	Empty uint64 `json:"empty"`
 	// UnknownFrees are frees of a block that was not live. Among Frees.
 	UnknownFrees uint64 `json:"unknown_frees"`
+	// Repeated are allocations at a pointer that was live: the row of its
+	// free is missing, and the earlier block stays live to the end.
+	Repeated uint64 `json:"repeated"`
 	// Refusals are allocations that the budget or the device refused, and
 	// RefusedFrees the frees of those blocks, which are not played.
 	Refusals     uint64 `json:"refusals"`

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// collector is an OpenTelemetry collector's HTTP endpoint for traces.
+type collector struct {
+	mu    sync.Mutex
+	spans map[string]int
+}
+
+func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	var request collectortrace.ExportTraceServiceRequest
+	if err != nil || r.URL.Path != "/v1/traces" || proto.Unmarshal(body, &request) != nil {
+		http.Error(w, "not a trace export", http.StatusBadRequest)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, resource := range request.GetResourceSpans() {
+		for _, scope := range resource.GetScopeSpans() {
+			for _, span := range scope.GetSpans() {
+				c.spans[span.GetName()]++
+			}
+		}
+	}
+}
+
+// The standard variables are all that it takes to send spans to a collector.
+func TestTheDemoSendsSpansToACollector(t *testing.T) {
+	c := &collector{spans: map[string]int{}}
+	server := httptest.NewServer(c)
+	defer server.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+	var last string
+	code := runCaptured(t, func(line string) { last = line }, "demo", "--for", "600ms", "--listen=", "--sample=0.1", "--json")
+	if code != exitClean {
+		t.Errorf("exit code %d: %s", code, last)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range []string{"gpumem.alloc", "gpumem.launch", "gpumem.prepare", "gpumem.finish", "gpumem.dealloc"} {
+		if c.spans[name] == 0 {
+			t.Errorf("the collector got no %s: %v", name, c.spans)
+		}
+	}
+	total := 0
+	for _, n := range c.spans {
+		total += n
+	}
+	started, err := lookUp(last, "spans_started")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exported := ended(t, last); total != exported {
+		t.Errorf("the collector got %d spans of %v started, the report says %d", total, started, exported)
+	}
+}
+
+func ended(t *testing.T, report string) int {
+	t.Helper()
+	value, err := lookUp(report, "spans_ended")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := value.(interface{ Int64() (int64, error) }).Int64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(n)
+}
+
+// A collector that refuses everything costs spans, which are counted, and
+// never the work.
+func TestADeadCollectorCostsSpansOnly(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "no", http.StatusBadRequest)
+	}))
+	defer server.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+	var last string
+	code := runCaptured(t, func(line string) { last = line }, "demo", "--for", "500ms", "--listen=", "--sample=0.1", "--json")
+	if wrong, err := lookUp(last, "wrong_results"); err != nil || wrong.(interface{ String() string }).String() != "0" {
+		t.Errorf("wrong results: %v, %v", wrong, err)
+	}
+	dropped, err := lookUp(last, "spans_dropped")
+	if err != nil || dropped.(interface{ String() string }).String() == "0" || code != exitProblem {
+		t.Errorf("%v spans dropped (%v), exit code %d", dropped, err, code)
+	}
+}

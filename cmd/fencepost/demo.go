@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/internal/demo"
+)
+
+type demoFlags struct {
+	device, guard, inject, listen, spans string
+	budget                               string
+	duration                             time.Duration
+	sample                               float64
+	json                                 bool
+}
+
+func demoCommand(code *int) *cobra.Command {
+	var f demoFlags
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run the whole stack on real traces and on a sort and hash join",
+		Long: `Demo opens the whole stack and runs two workloads side by side: recorded
+allocation traces, and a radix sort and hash join of 8 goroutines over 16
+streams, each result compared with the CPU's.
+
+With --inject a real bug is planted in the work, and the report says whether
+the runtime saw it. Kinds: ` + strings.Join(demo.Kinds(), ", ") + `.
+
+Spans go to --spans FILE as JSON lines, and to a collector if the standard
+OTEL_EXPORTER_OTLP_ENDPOINT variables name one.
+
+Exit codes: 0 clean; 1 something was wrong or found; 2 a bad flag; 3 a planted
+bug was not seen.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			*code, err = runDemo(cmd.Context(), f)
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.device, "device", fencepost.Auto, "auto, cuda or sim")
+	flags.DurationVar(&f.duration, "for", 20*time.Second, "how long to run")
+	flags.StringVar(&f.guard, "guard", "sample:65536", "debug guard: off, ledger, sample, sample:BYTES or hunt")
+	flags.StringVar(&f.budget, "budget", "", "byte limit, such as 8GiB (default: the device's memory)")
+	flags.StringVar(&f.inject, "inject", "", "plant a bug of this kind")
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:9464", "address for /metrics and /healthz; empty for none")
+	flags.StringVar(&f.spans, "spans", "", "write spans to this file as JSON lines")
+	flags.Float64Var(&f.sample, "sample", 0.01, "share of traces that are sampled, unless OTEL_TRACES_SAMPLER says otherwise")
+	flags.BoolVar(&f.json, "json", false, "print the report as one JSON object, the last line of standard output")
+	return cmd
+}
+
+func (f demoFlags) config() (fencepost.Config, error) {
+	cfg := fencepost.Config{Device: f.device, Guard: f.guard, Streams: demo.Streams}
+	if f.duration <= 0 {
+		return cfg, fmt.Errorf("--for %v: say more than 0", f.duration)
+	}
+	if f.sample < 0 || f.sample > 1 {
+		return cfg, fmt.Errorf("--sample %v: say 0 to 1", f.sample)
+	}
+	if f.budget != "" {
+		bytes, err := fencepost.ParseBytes(f.budget)
+		if err != nil {
+			return cfg, fmt.Errorf("--budget %q: %w", f.budget, err)
+		}
+		cfg.Budget = bytes
+	}
+	return cfg, nil
+}
+
+func runDemo(ctx context.Context, f demoFlags) (code int, err error) {
+	cfg, err := f.config()
+	if err != nil {
+		return exitBadInput, err
+	}
+	var plant *demo.Plant
+	if f.inject != "" {
+		if plant, err = demo.NewPlant(f.inject); err != nil {
+			return exitBadInput, err
+		}
+		cfg.OnFinding = plant.Watch
+	}
+	spans, err := openSpans(ctx, f.spans, f.sample)
+	if err != nil {
+		return exitBadInput, err
+	}
+	cfg.TracerProvider = spans.provider
+	rt, err := fencepost.Open(ctx, cfg)
+	if err != nil {
+		return exitBadInput, errors.Join(err, spans.close(ctx))
+	}
+	d, err := demo.New(rt, spans.beginRequest, plant)
+	if err != nil {
+		_, closeErr := rt.Close(ctx)
+		return exitBadInput, errors.Join(err, closeErr, spans.close(ctx))
+	}
+	server, err := serve(ctx, f.listen, rt, spans)
+	if err != nil {
+		_, closeErr := rt.Close(ctx)
+		return exitBadInput, errors.Join(err, closeErr, spans.close(ctx))
+	}
+	defer server.close()
+	return showDemo(ctx, f, rt, d, spans, server)
+}
+
+func showDemo(ctx context.Context, f demoFlags, rt *fencepost.Runtime, d *demo.Demo, spans *spanPipe, server *server) (int, error) {
+	if server.url != "" {
+		fmt.Fprintf(os.Stdout, "metrics on %s/metrics, health on %s/healthz\n", server.url, server.url)
+	}
+	progress := startProgress(os.Stdout, rt, spans)
+	runCtx, cancel := context.WithTimeout(ctx, f.duration)
+	runErr := d.Run(runCtx)
+	cancel()
+	progress.stop()
+	ctx = context.WithoutCancel(ctx)
+	measureErr := d.Measure(ctx)
+	left, closeErr := rt.Close(ctx)
+	closeErr = errors.Join(measureErr, closeErr, spans.close(ctx))
+	report := d.Finish(left, spans.counter.Counts(), runErr, closeErr)
+	printDemo(os.Stdout, report)
+	if f.json {
+		if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
+			return exitProblem, &problemError{err}
+		}
+	}
+	return verdict(report), nil
+}
+
+// verdict is the exit code for a report.
+func verdict(r *demo.Report) int {
+	switch {
+	case r.Planted != nil && r.Planted.Found:
+		return exitProblem
+	case r.Planted != nil:
+		return exitNotSeen
+	case !r.Clean():
+		return exitProblem
+	}
+	return exitClean
+}

@@ -1,0 +1,56 @@
+// Command fencepost shows and exercises the runtime: "demo" runs the whole
+// stack on real allocation traces and on a sort and hash join, and "replay"
+// plays allocation traces of the user's.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes.
+const (
+	exitClean    = 0
+	exitProblem  = 1 // something was wrong, leaked, refused or found
+	exitBadInput = 2 // a flag, an argument or a file
+	exitNotSeen  = 3 // a planted bug that this tier cannot see
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run is main with an exit code, so that tests can call it.
+func run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := &cobra.Command{
+		Use:           "fencepost",
+		Short:         "GPU memory with fences, budgets, a debug guard and telemetry",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	code := exitClean
+	root.AddCommand(demoCommand(&code), replayCommand(&code))
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return code
+	}
+	fmt.Fprintln(os.Stderr, "fencepost:", err)
+	var problem *problemError
+	if errors.As(err, &problem) {
+		return exitProblem
+	}
+	return exitBadInput
+}
+
+// problemError is an error of the run and not of its input.
+type problemError struct{ err error }
+
+func (e *problemError) Error() string { return e.err.Error() }
+func (e *problemError) Unwrap() error { return e.err }

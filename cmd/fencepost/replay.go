@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/internal/alloctrace"
+	"github.com/fencepost-gpu/fencepost/internal/replay"
+)
+
+type replayFlags struct {
+	device, resource, budget, guard string
+	speed                           float64
+	json                            bool
+}
+
+func replayCommand(code *int) *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use:   "replay FILE...",
+		Short: "Play recorded allocation traces through the stack",
+		Long: `Replay plays allocation traces through the stack, in the order and on the
+streams of the recording: the CSV of RMM's logging adaptor, plain or gzipped,
+and the JSON lines of Fencepost's own log. Each file gets a stack of its own
+and is checked whole before any of it is played.
+
+Exit codes: 0 clean; 1 refusals, drift or findings; 2 a file or flag is bad.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, files []string) error {
+			cfg, err := f.config()
+			if err != nil {
+				return err
+			}
+			*code = replayFiles(cmd.Context(), files, cfg, f)
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.device, "device", fencepost.Auto, "auto, cuda or sim")
+	flags.StringVar(&f.resource, "resource", fencepost.Async, "async or direct")
+	flags.StringVar(&f.budget, "budget", "", "byte limit, such as 2GiB (default: the device's memory)")
+	flags.StringVar(&f.guard, "guard", "sample", "debug guard: off, ledger, sample, sample:BYTES or hunt")
+	flags.Float64Var(&f.speed, "speed", 0, "how much faster than recorded; 1 keeps the times, 0 does not wait")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object for each file, after its report, on standard output")
+	return cmd
+}
+
+func (f replayFlags) config() (fencepost.Config, error) {
+	cfg := fencepost.Config{Device: f.device, Resource: f.resource, Guard: f.guard, Streams: 256}
+	if f.speed < 0 {
+		return cfg, fmt.Errorf("--speed %v: say 0 or more", f.speed)
+	}
+	if f.budget != "" {
+		bytes, err := fencepost.ParseBytes(f.budget)
+		if err != nil {
+			return cfg, fmt.Errorf("--budget %q: %w", f.budget, err)
+		}
+		cfg.Budget = bytes
+	}
+	return cfg, nil
+}
+
+// replayFiles plays each file and returns the worst exit code. A bad file
+// does not keep the others from being played.
+func replayFiles(ctx context.Context, files []string, cfg fencepost.Config, f replayFlags) int {
+	worst := exitClean
+	for _, file := range files {
+		code, err := replayFile(ctx, file, cfg, f)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "fencepost:", err)
+		}
+		worst = max(worst, code)
+	}
+	return worst
+}
+
+func replayFile(ctx context.Context, file string, cfg fencepost.Config, f replayFlags) (int, error) {
+	trace, err := alloctrace.ReadFile(file)
+	if err != nil {
+		return exitBadInput, err
+	}
+	rt, err := fencepost.Open(ctx, cfg)
+	if err != nil {
+		return exitBadInput, err
+	}
+	report, err := replay.Play(ctx, trace, replay.Config{Runtime: rt.Runtime, Streams: rt.Streams(), Pool: poolOf(rt, cfg), Speed: f.speed})
+	left, closeErr := rt.Close(context.WithoutCancel(ctx))
+	err = errors.Join(err, closeErr)
+	for kind, n := range rt.Findings().Counts() {
+		report.Findings[string(kind)] = n
+	}
+	printReplay(report)
+	if f.json {
+		if jsonErr := json.NewEncoder(os.Stdout).Encode(report); jsonErr != nil {
+			err = errors.Join(err, jsonErr)
+		}
+	}
+	if err != nil || len(left.Leaks) > 0 || !report.Clean() {
+		return exitProblem, err
+	}
+	return exitClean, nil
+}
+
+// poolOf is the driver's books, which only the stream-ordered backend has.
+func poolOf(rt *fencepost.Runtime, cfg fencepost.Config) replay.Pool {
+	if cfg.Resource == fencepost.Direct {
+		return nil
+	}
+	return rt
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain lets scripts run this binary as the command "fencepost".
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"fencepost": main})
+}
+
+// TestTheCommandKeepsItsWord runs the scripts of testdata/script.
+func TestTheCommandKeepsItsWord(t *testing.T) {
+	traces, err := filepath.Abs("../../traces")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:   "testdata/script",
+		Setup: func(e *testscript.Env) error { e.Setenv("TRACES", traces); return nil },
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "report": report, "cut": cut, "spans": spans,
+		},
+		RequireExplicitExec: true, RequireUniqueNames: true,
+	})
+}
+
+// exits runs a command and demands its exit code: exits CODE COMMAND ARGS...
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	code := 0
+	if failure, ok := errors.AsType[*exec.ExitError](err); ok {
+		code = failure.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if code != want {
+		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}
+
+// report looks into the JSON object that is the last line of standard output:
+// report PATH demands that the path is there, report PATH VALUE that it has
+// the value, report PATH > N that it is a larger number.
+func report(ts *testscript.TestScript, neg bool, args []string) {
+	lines := strings.Split(strings.TrimSpace(ts.ReadFile("stdout")), "\n")
+	value, err := lookUp(lines[len(lines)-1], args[0])
+	ok := err == nil
+	switch {
+	case len(args) == 2:
+		ok = ok && fmt.Sprint(value) == args[1]
+	case len(args) == 3 && args[1] == ">":
+		limit, limitErr := strconv.ParseFloat(args[2], 64)
+		ts.Check(limitErr)
+		n, numberErr := strconv.ParseFloat(fmt.Sprint(value), 64)
+		ok = ok && numberErr == nil && n > limit
+	}
+	if ok == neg {
+		ts.Fatalf("report %s is %v (%v)", strings.Join(args, " "), value, err)
+	}
+}
+
+// lookUp follows a path of keys and indexes, such as "left_live.0.bytes".
+func lookUp(line, path string) (any, error) {
+	decoder := json.NewDecoder(strings.NewReader(line))
+	decoder.UseNumber() // whole numbers stay whole
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return nil, fmt.Errorf("the last line is no JSON: %w", err)
+	}
+	for key := range strings.SplitSeq(path, ".") {
+		var there bool
+		switch v := value.(type) {
+		case map[string]any:
+			value, there = v[key]
+		case []any:
+			i, err := strconv.Atoi(key)
+			if there = err == nil && i < len(v); there {
+				value = v[i]
+			}
+		}
+		if !there {
+			return nil, fmt.Errorf("no %q in %v", key, value)
+		}
+	}
+	return value, nil
+}
+
+// cut copies the first bytes of a file: cut FROM TO BYTES.
+func cut(ts *testscript.TestScript, _ bool, args []string) {
+	bytes, err := os.ReadFile(ts.MkAbs(args[0]))
+	ts.Check(err)
+	n, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), bytes[:n], 0o600))
+}
+
+// spans demands that every line of a file is a JSON object and that the names
+// given are among the spans': spans FILE NAME...
+func spans(ts *testscript.TestScript, _ bool, args []string) {
+	seen := map[string]int{}
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		var span struct {
+			Name string `json:"name"`
+		}
+		if err := json.Unmarshal([]byte(line), &span); err != nil || span.Name == "" {
+			ts.Fatalf("not a span: %v\n%s", err, line)
+		}
+		seen[span.Name]++
+	}
+	for _, name := range args[1:] {
+		if seen[name] == 0 {
+			ts.Fatalf("no span %s among %v", name, seen)
+		}
+	}
+}

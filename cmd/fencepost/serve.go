@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// server serves metrics and health while the demo runs.
+type server struct {
+	http http.Server
+	// url is empty if nothing is served.
+	url string
+}
+
+func serve(ctx context.Context, address string, rt *fencepost.Runtime, spans *spanPipe) (*server, error) {
+	s := &server{}
+	if address == "" {
+		return s, nil
+	}
+	registry := prometheus.NewRegistry()
+	for _, c := range []prometheus.Collector{rt.Collector(), telemetry.NewSpanCollector(spans.counter.Counts)} {
+		if err := registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w; name another address, or none with --listen=", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, rt) })
+	s.http = http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	s.url = "http://" + listener.Addr().String()
+	go func() {
+		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			slog.Error("serving metrics", "error", err)
+		}
+	}()
+	return s, nil
+}
+
+func (s *server) close() { _ = s.http.Close() }
+
+// health is the health page.
+type health struct {
+	Status   string            `json:"status"`
+	Reason   string            `json:"reason,omitempty"`
+	Stack    string            `json:"stack"`
+	Findings map[string]uint64 `json:"findings"`
+}
+
+func writeHealth(w http.ResponseWriter, rt *fencepost.Runtime) {
+	h := health{Status: "ok", Stack: rt.String(), Findings: map[string]uint64{}}
+	for kind, n := range rt.Findings().Counts() {
+		h.Findings[string(kind)] = n
+	}
+	code := http.StatusOK
+	if state := rt.Health(); !state.OK {
+		h.Status, h.Reason, code = "unavailable", state.Reason, http.StatusServiceUnavailable
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(h) //nolint:errchkjson // the client went away
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+)
+
+// runCaptured calls run with standard output in a pipe, and hands each line
+// to line while the command runs.
+func runCaptured(t *testing.T, line func(string), args ...string) (code int) {
+	t.Helper()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout := os.Stdout
+	os.Stdout = write
+	defer func() { os.Stdout = stdout }()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(args)
+		_ = write.Close()
+	}()
+	lines := bufio.NewScanner(read)
+	lines.Buffer(nil, 1<<22)
+	for lines.Scan() {
+		line(lines.Text())
+	}
+	if err := lines.Err(); err != nil {
+		t.Error(err)
+	}
+	return <-ended
+}
+
+func get(t *testing.T, url string) (body string, code int) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text), response.StatusCode
+}
+
+// The first line names an address on which metrics and health are served
+// while the work goes on.
+func TestTheDemoServesMetricsAndHealth(t *testing.T) {
+	served := false
+	code := runCaptured(t, func(line string) {
+		rest, ok := strings.CutPrefix(line, "metrics on ")
+		if !ok || served {
+			return
+		}
+		served = true
+		base, _, _ := strings.Cut(rest, "/metrics")
+		metrics, status := get(t, base+"/metrics")
+		if status != http.StatusOK || !strings.Contains(metrics, "gpumem_memory_bytes{device=\"0\"") || !strings.Contains(metrics, "gpumem_spans_started_total") {
+			t.Errorf("metrics: %d\n%s", status, metrics)
+		}
+		if problems, err := promlint.New(strings.NewReader(metrics)).Lint(); err != nil || len(problems) > 0 {
+			t.Errorf("the metrics do not lint: %v %v", problems, err)
+		}
+		var h health
+		page, status := get(t, base+"/healthz")
+		if err := json.Unmarshal([]byte(page), &h); err != nil || status != http.StatusOK || h.Status != "ok" || !strings.Contains(h.Stack, "async(sim:0)") {
+			t.Errorf("health: %d %v\n%s", status, err, page)
+		}
+		if _, status := get(t, base+"/nothing"); status != http.StatusNotFound {
+			t.Errorf("an unknown page: %d", status)
+		}
+	}, "demo", "--for", "1s", "--listen", "127.0.0.1:0")
+	if !served || code != exitClean {
+		t.Errorf("served: %v, exit code %d", served, code)
+	}
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fencepost-gpu/fencepost/telemetry/spancount"
+	"github.com/fencepost-gpu/fencepost/telemetry/spanfile"
+)
+
+// The queue is sized so that the demo loses no span: the SDK's default of
+// 2048 does under load, silently.
+const (
+	spanQueue = 65536
+	spanBatch = 8192
+)
+
+// spanPipe is the way of the spans out of the process, counted at both ends.
+type spanPipe struct {
+	provider *sdktrace.TracerProvider
+	counter  spancount.Counter
+	file     io.Closer
+}
+
+// openSpans makes a provider that samples a share of the traces, and exports
+// them to a file, to a collector, to both or to nowhere.
+func openSpans(ctx context.Context, path string, share float64) (*spanPipe, error) {
+	p := &spanPipe{}
+	var exporters fanOut
+	if path != "" {
+		file, err := os.Create(path)
+		if err != nil {
+			return nil, fmt.Errorf("--spans: %w", err)
+		}
+		p.file = file
+		exporters = append(exporters, spanfile.New(file))
+	}
+	if collectorConfigured() {
+		exporter, err := newCollectorExporter(ctx)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("the OTLP exporter: %w", err), p.closeFile())
+		}
+		exporters = append(exporters, exporter)
+	}
+	batch := sdktrace.NewBatchSpanProcessor(p.counter.Exporter(exporters), sdktrace.WithMaxQueueSize(spanQueue), sdktrace.WithMaxExportBatchSize(spanBatch))
+	options := []sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(p.counter.Processor(batch))}
+	if os.Getenv("OTEL_TRACES_SAMPLER") == "" {
+		options = append(options, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(share))))
+	}
+	p.provider = sdktrace.NewTracerProvider(options...)
+	return p, nil
+}
+
+func collectorConfigured() bool {
+	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+}
+
+// newCollectorExporter follows the protocol variables of the specification;
+// the rest of them the exporters read themselves.
+func newCollectorExporter(ctx context.Context) (*otlptrace.Exporter, error) {
+	protocol := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
+	if protocol == "" {
+		protocol = os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")
+	}
+	switch strings.ToLower(protocol) {
+	case "", "http/protobuf":
+		return otlptracehttp.New(ctx)
+	case "grpc":
+		return otlptracegrpc.New(ctx)
+	}
+	return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL=%q: say grpc or http/protobuf", protocol)
+}
+
+// beginRequest starts a trace for one iteration of the work, as a service
+// would for a request.
+func (p *spanPipe) beginRequest(ctx context.Context) (context.Context, func()) {
+	ctx, span := p.provider.Tracer("github.com/fencepost-gpu/fencepost/cmd/fencepost").Start(ctx, "demo.sort_and_join", trace.WithNewRoot())
+	return ctx, func() { span.End() }
+}
+
+// close flushes what is queued and ends the pipe.
+func (p *spanPipe) close(ctx context.Context) error {
+	return errors.Join(p.provider.ForceFlush(ctx), p.provider.Shutdown(ctx), p.closeFile())
+}
+
+func (p *spanPipe) closeFile() error {
+	if p.file == nil {
+		return nil
+	}
+	return p.file.Close()
+}
+
+// fanOut exports to several places; none is fine.
+type fanOut []sdktrace.SpanExporter
+
+func (f fanOut) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	var errs []error
+	for _, e := range f {
+		errs = append(errs, e.ExportSpans(ctx, spans))
+	}
+	return errors.Join(errs...)
+}
+
+func (f fanOut) Shutdown(ctx context.Context) error {
+	var errs []error
+	for _, e := range f {
+		errs = append(errs, e.Shutdown(ctx))
+	}
+	return errors.Join(errs...)
+}

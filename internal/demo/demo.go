@@ -1,0 +1,140 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/internal/alloctrace"
+	"github.com/fencepost-gpu/fencepost/internal/replay"
+	"github.com/fencepost-gpu/fencepost/internal/workload"
+	"github.com/fencepost-gpu/fencepost/traces"
+)
+
+// Streams is how many stream leases a runtime for the demo needs.
+const Streams = 2*goroutines + 16
+
+const (
+	goroutines = 8
+	iterations = 32
+	rows       = 1024
+)
+
+// Demo is one run over an open runtime.
+type Demo struct {
+	rt       *fencepost.Runtime
+	workload *workload.Workload
+	plant    *Plant
+
+	started        time.Time
+	replays        atomic.Uint64
+	replayRefusals atomic.Uint64
+	deviceName     string
+	peakReserved   uint64
+	drift          int64
+}
+
+// New prepares a run. begin, if not nil, makes each iteration of the workload
+// a request of its own: its context is the iteration's, and end is called
+// after it.
+// plant is the bug to plant, nil for none.
+func New(rt *fencepost.Runtime, begin func(context.Context) (iteration context.Context, end func()), plant *Plant) (*Demo, error) {
+	d := &Demo{rt: rt, plant: plant}
+	if plant != nil {
+		plant.rt = rt
+	}
+	props, err := rt.Driver().Properties()
+	if err != nil {
+		return nil, err
+	}
+	d.deviceName = fmt.Sprintf("%s (ordinal %d)", props.Name, rt.Ordinal())
+	d.workload, err = workload.New(
+		workload.Env{Driver: rt.Driver(), Runtime: rt.Runtime, Streams: rt.Streams(), Memory: rt.Memory(), Image: workload.Image()},
+		workload.Config{Goroutines: goroutines, Iterations: iterations, Rounds: math.MaxInt, Rows: rows, Seed: uint64(time.Now().UnixNano()), Begin: begin})
+	return d, err
+}
+
+// Measure takes the readings that need the driver, when the work has ended
+// and before the runtime is closed: nothing may be held then but leaks.
+func (d *Demo) Measure(ctx context.Context) error {
+	if err := d.rt.Drain(ctx); err != nil {
+		return err
+	}
+	_, reservedHigh, used, _, err := d.rt.PoolStats()
+	if err != nil {
+		return err
+	}
+	d.peakReserved = reservedHigh
+	stats := d.rt.Stats()
+	d.drift = int64(stats.Live.Bytes+stats.Quarantined.Bytes) - int64(used)
+	return nil
+}
+
+// Run works until ctx ends or something fails, and plants the bug in between.
+func (d *Demo) Run(ctx context.Context) error {
+	d.started = time.Now()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var group sync.WaitGroup
+	errs := make([]error, 3)
+	group.Go(func() { _, errs[0] = d.workload.Run(ctx); cancelOn(errs[0], cancel) })
+	group.Go(func() { errs[1] = d.replayTraces(ctx); cancelOn(errs[1], cancel) })
+	if d.plant != nil {
+		group.Go(func() { errs[2] = d.plantBug(ctx) })
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+func cancelOn(err error, cancel func()) {
+	if err != nil {
+		cancel()
+	}
+}
+
+// plantBug waits until the work is well under way.
+func (d *Demo) plantBug(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-time.After(300 * time.Millisecond):
+	}
+	return d.plant.Do(context.WithoutCancel(ctx))
+}
+
+// replayTraces plays the embedded traces one after another until ctx ends.
+func (d *Demo) replayTraces(ctx context.Context) error {
+	var loaded []*alloctrace.Trace
+	for _, name := range traces.Names() {
+		t, err := load(name)
+		if err != nil {
+			return err
+		}
+		loaded = append(loaded, t)
+	}
+	for i := 0; ctx.Err() == nil; i++ {
+		report, err := replay.Play(ctx, loaded[i%len(loaded)], replay.Config{Runtime: d.rt.Runtime, Streams: d.rt.Streams()})
+		d.replayRefusals.Add(report.Refusals)
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("replaying: %w", err)
+		}
+		d.replays.Add(1)
+	}
+	return nil
+}
+
+func load(name string) (*alloctrace.Trace, error) {
+	f, err := traces.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	t, err := alloctrace.Read(name, f)
+	return t, errors.Join(err, f.Close())
+}

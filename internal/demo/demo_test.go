@@ -1,0 +1,95 @@
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+)
+
+func TestADemoIsCleanAndMostlyAcrossStreams(t *testing.T) {
+	r := runDemo(t, "", "sample:65536", nil)
+	if !r.Clean() {
+		t.Errorf("not clean: %+v", r)
+	}
+	if r.Launches == 0 || 2*r.CrossStreamLaunches < r.Launches || r.Results == 0 || r.WaitsQueued == 0 {
+		t.Errorf("%d launches, %d across streams, %d results, %d waits", r.Launches, r.CrossStreamLaunches, r.Results, r.WaitsQueued)
+	}
+	if r.Bytes.End != 0 || r.Bytes.PeakRequested == 0 || r.Bytes.Peak < r.Bytes.PeakRequested || r.Bytes.Budget != sim.DefaultBytes {
+		t.Errorf("bytes: %+v", r.Bytes)
+	}
+	if r.Operations["allocate"] != r.Operations["deallocate"] || len(r.Failures) != 0 {
+		t.Errorf("operations %v, failures %v", r.Operations, r.Failures)
+	}
+}
+
+// The demo must be able to fail: with every wait dropped at the device it
+// ends with findings.
+func TestADemoWithoutFencesIsNotClean(t *testing.T) {
+	r := runDemo(t, "", "off", func(d *sim.Device) { d.DropWaits(true) })
+	if r.Clean() || len(r.Findings) == 0 {
+		t.Errorf("no wait reached the device and the report says %v", r.Findings)
+	}
+}
+
+func TestADemoEndsWhenTheDeviceIsLost(t *testing.T) {
+	r := runDemo(t, "", "off", func(d *sim.Device) { d.LoseContext(driver.IllegalAddress) })
+	if r.Clean() || r.Findings[string(core.FindingStickyError)] != 1 || len(r.Errors) == 0 || r.Leaked != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestAReportIsNotCleanWhenAnythingIsWrong(t *testing.T) {
+	clean := Report{Results: 1, Launches: 4, CrossStreamLaunches: 2}
+	if !clean.Clean() {
+		t.Fatal("the clean report is not clean")
+	}
+	for name, spoil := range map[string]func(*Report){
+		"a finding":             func(r *Report) { r.Findings = map[string]uint64{"leak": 1} },
+		"a wrong result":        func(r *Report) { r.Wrong = 1 },
+		"no results":            func(r *Report) { r.Results = 0 },
+		"a leak":                func(r *Report) { r.Leaked = 1 },
+		"drift":                 func(r *Report) { r.DriftBytes = -1 },
+		"an error":              func(r *Report) { r.Errors = []string{"lost"} },
+		"a refusal":             func(r *Report) { r.Refused = 1 },
+		"a dropped span":        func(r *Report) { r.SpansDropped = 1 },
+		"too little cross work": func(r *Report) { r.CrossStreamLaunches = 1 },
+	} {
+		r := clean
+		if spoil(&r); r.Clean() {
+			t.Errorf("a report with %s is clean", name)
+		}
+	}
+}
+
+func TestErrorsAreListedOnce(t *testing.T) {
+	one, two := errors.New("one"), errors.New("two")
+	if got := lines(errors.Join(two, one, fmt.Errorf("%w", two))); !slices.Equal(got, []string{"one", "two"}) {
+		t.Errorf("got %q", got)
+	}
+	if lines(nil) != nil {
+		t.Error("no error has lines")
+	}
+}
+
+func TestAnUnknownBugIsRefusedWithTheKindsThereAre(t *testing.T) {
+	_, err := NewPlant("gremlins")
+	if err == nil {
+		t.Fatal("gremlins can be planted")
+	}
+	want := []string{"double-free", "foreign-free", "leak", "missing-fence", "oob-write", "oom", "stale-handle", "sticky-error",
+		"uaf-read", "uaf-write", "underflow", "use-before-alloc-ready"}
+	if !slices.Equal(Kinds(), want) {
+		t.Errorf("kinds %q, want %q", Kinds(), want)
+	}
+	for _, kind := range want {
+		if !strings.Contains(err.Error(), kind) {
+			t.Errorf("%v does not name %s", err, kind)
+		}
+	}
+}

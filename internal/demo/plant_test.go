@@ -1,0 +1,92 @@
+package demo
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+func planted(kind core.FindingKind, done bool) *Plant {
+	p, _ := NewPlant(string(kind))
+	p.note(core.Block{ID: core.BlockID{Generation: 7}, Tag: "inject"})
+	p.done = done
+	return p
+}
+
+// A finding counts only if it names the kind, the tag and the generation: the
+// demo does not take another bug for the planted one.
+func TestOnlyAFindingOfTheVictimCounts(t *testing.T) {
+	of := func(kind core.FindingKind, generation core.Generation, tag core.Tag) core.Finding {
+		return core.Finding{Kind: kind, Source: "somebody", Victim: core.Block{ID: core.BlockID{Generation: generation}, Tag: tag}}
+	}
+	for name, c := range map[string]struct {
+		finding core.Finding
+		found   bool
+	}{
+		"the victim":         {of(core.FindingLeak, 7, "inject"), true},
+		"another kind":       {of(core.FindingDoubleFree, 7, "inject"), false},
+		"another generation": {of(core.FindingLeak, 8, "inject"), false},
+		"another tag":        {of(core.FindingLeak, 7, "other"), false},
+	} {
+		p := planted(core.FindingLeak, true)
+		p.Watch(c.finding)
+		got := p.Judge()
+		if got.Found != c.found || c.found != (got.Why == "seen by somebody") {
+			t.Errorf("a finding of %s: %+v", name, got)
+		}
+	}
+}
+
+func TestAJudgementSaysWhyNothingWasSeen(t *testing.T) {
+	if got := planted(core.FindingUseAfterFreeRead, true).Judge(); !strings.Contains(got.Why, "a read changes no byte") {
+		t.Errorf("%+v", got)
+	}
+	if got := planted(core.FindingUseAfterFreeRead, false).Judge(); !strings.Contains(got.Why, "raise --for") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTheWatchIsBounded(t *testing.T) {
+	p := planted(core.FindingLeak, true)
+	for range 3 * maxWatched {
+		p.Watch(core.Finding{Kind: core.FindingLeak})
+	}
+	if len(p.found) != maxWatched {
+		t.Errorf("%d findings are kept", len(p.found))
+	}
+}
+
+// seenBy says who must see each kind, by the mode of the guard; empty means
+// nobody, and then the report must say why.
+var seenBy = map[core.FindingKind]map[string]string{
+	core.FindingUseAfterFreeWrite: {"sample:65536": "debugguard", "off": "sim-oracle"},
+	core.FindingUseAfterFreeRead:  {"sample:65536": "", "off": "sim-oracle"},
+	core.FindingOutOfBoundsWrite:  {"sample:65536": "debugguard", "off": ""},
+	core.FindingUnderflow:         {"sample:65536": "debugguard", "off": ""},
+	core.FindingDoubleFree:        {"sample:65536": "debugguard", "ledger": "debugguard", "off": ""},
+	core.FindingForeignFree:       {"sample:65536": "debugguard", "ledger": "debugguard", "off": ""},
+	core.FindingStaleHandle:       {"sample:65536": "debugguard", "ledger": "debugguard", "off": ""},
+	core.FindingMissingFence:      {"sample:65536": "sim-oracle", "off": "sim-oracle"},
+	core.FindingUseBeforeAlloc:    {"sample:65536": "sim-oracle", "off": "sim-oracle"},
+	core.FindingLeak:              {"sample:65536": "runtime", "off": "runtime"},
+	core.FindingOutOfMemory:       {"sample:65536": "runtime", "off": "runtime"},
+	core.FindingStickyError:       {"sample:65536": "runtime", "off": "runtime"},
+}
+
+func TestEachPlantedBugIsSeenByWhoCanSeeIt(t *testing.T) {
+	for _, kind := range Kinds() {
+		for guard, source := range seenBy[core.FindingKind(kind)] {
+			t.Run(kind+"/"+guard, func(t *testing.T) {
+				r := runDemo(t, kind, guard, nil)
+				p := r.Planted
+				if p == nil || p.Found != (source != "") || p.Found && p.Why != "seen by "+source || p.Why == "" {
+					t.Errorf("want it seen by %q: %+v; findings %v", source, p, r.Findings)
+				}
+				if r.Wrong != 0 {
+					t.Errorf("the bug spoilt %d results of others", r.Wrong)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/workload"
+)
+
+// freed plants a victim that was used and given back, and then misuses it.
+func (p *Plant) freed(ctx context.Context, misuse func(core.Block, *cuda.Lease) error) error {
+	return p.onStream(ctx, func(on *cuda.Lease) error {
+		b, err := p.victimOn(ctx, on)
+		if err != nil {
+			return err
+		}
+		if _, err := p.rt.Deallocate(ctx, b.ID); err != nil {
+			return err
+		}
+		return misuse(b, on)
+	})
+}
+
+func plantUseAfterFreeWrite(ctx context.Context, p *Plant) error {
+	return p.freed(ctx, func(b core.Block, on *cuda.Lease) error {
+		return p.rt.Driver().MemsetAsync(b.ID.Ptr+4096, 0x42, 64, on.Handle())
+	})
+}
+
+func plantUseAfterFreeRead(ctx context.Context, p *Plant) error {
+	return p.freed(ctx, func(b core.Block, on *cuda.Lease) error {
+		return errors.Join(
+			p.rt.Driver().CopyToHostAsync(make([]byte, 64), b.ID.Ptr, on.Handle()),
+			p.rt.Streams().Synchronize(ctx, on.ID()))
+	})
+}
+
+func plantDoubleFree(ctx context.Context, p *Plant) error {
+	return p.freed(ctx, func(b core.Block, _ *cuda.Lease) error {
+		_, err := p.rt.Deallocate(ctx, b.ID)
+		p.answered(err)
+		return nil
+	})
+}
+
+func plantStaleHandle(ctx context.Context, p *Plant) error {
+	return p.freed(ctx, func(b core.Block, on *cuda.Lease) error {
+		p.answered(p.rt.LaunchNamed(ctx, "inject.stale", on.ID(), []core.Use{{Block: b.ID, Access: core.Read}}, func(context.Context) error {
+			return errors.New("the launch was let through")
+		}))
+		return nil
+	})
+}
+
+func plantOutOfBounds(ctx context.Context, p *Plant) error {
+	return p.overrun(ctx, func(b core.Block) uint64 { return b.ID.Ptr + b.Requested })
+}
+
+func plantUnderflow(ctx context.Context, p *Plant) error {
+	return p.overrun(ctx, func(b core.Block) uint64 { return b.ID.Ptr - 16 })
+}
+
+// overrun lets a declared launch write 16 bytes beside its block.
+func (p *Plant) overrun(ctx context.Context, where func(core.Block) uint64) error {
+	return p.onStream(ctx, func(on *cuda.Lease) error {
+		b, err := p.victimOn(ctx, on)
+		if err != nil {
+			return err
+		}
+		err = p.rt.LaunchNamed(ctx, "inject.overrun", on.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
+			return p.rt.Driver().MemsetAsync(where(b), 0x42, 16, on.Handle())
+		})
+		_, freeErr := p.rt.Deallocate(ctx, b.ID)
+		return errors.Join(err, freeErr)
+	})
+}
+
+// plantForeignFree frees memory that was allocated around the runtime.
+func plantForeignFree(ctx context.Context, p *Plant) error {
+	ptr, err := p.rt.Driver().MemAlloc(plantBytes)
+	if err != nil {
+		return err
+	}
+	foreign := core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), Ordinal: p.rt.Ordinal()}
+	p.note(core.Block{ID: foreign})
+	_, answer := p.rt.Deallocate(ctx, foreign)
+	p.answered(answer)
+	return p.rt.Driver().MemFree(ptr)
+}
+
+// plantMissingFence uses on one stream, undeclared, what another writes.
+func plantMissingFence(ctx context.Context, p *Plant) error {
+	return p.onStream(ctx, func(x *cuda.Lease) error {
+		return p.onStream(ctx, func(y *cuda.Lease) error {
+			if err := p.occupy(ctx, x); err != nil {
+				return err
+			}
+			b, err := p.victimOn(ctx, x)
+			if err != nil {
+				return err
+			}
+			err = p.rt.Driver().MemsetAsync(b.ID.Ptr, 2, b.Requested, y.Handle())
+			err = errors.Join(err, p.rt.Streams().Synchronize(ctx, y.ID()))
+			_, freeErr := p.rt.Deallocate(ctx, b.ID)
+			return errors.Join(err, freeErr)
+		})
+	})
+}
+
+// plantUseBeforeAlloc uses on one stream, undeclared, what another has only
+// begun to allocate.
+func plantUseBeforeAlloc(ctx context.Context, p *Plant) error {
+	return p.onStream(ctx, func(x *cuda.Lease) error {
+		return p.onStream(ctx, func(y *cuda.Lease) error {
+			if err := p.occupy(ctx, x); err != nil {
+				return err
+			}
+			b, err := p.rt.Allocate(ctx, core.Request{Bytes: plantBytes, Stream: x.ID(), Tag: p.tag()})
+			if err != nil {
+				return err
+			}
+			p.note(b)
+			err = p.rt.Driver().MemsetAsync(b.ID.Ptr, 2, b.Requested, y.Handle())
+			err = errors.Join(err, p.rt.Streams().Synchronize(ctx, y.ID()))
+			_, freeErr := p.rt.Deallocate(ctx, b.ID)
+			return errors.Join(err, freeErr)
+		})
+	})
+}
+
+// occupy gives a stream honest work of some length. What is enqueued behind
+// it is certainly not done when the next call is made; otherwise somebody may
+// have seen it complete, which is an order, and there would be no bug.
+func (p *Plant) occupy(ctx context.Context, on *cuda.Lease) error {
+	const bytes, times = 16 << 20, 32
+	b, err := p.rt.Allocate(ctx, core.Request{Bytes: bytes, Stream: on.ID(), Tag: "inject.busy"})
+	if err != nil {
+		return err
+	}
+	err = p.rt.LaunchNamed(ctx, "inject.busy", on.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
+		var errs []error
+		for range times {
+			errs = append(errs, p.rt.Driver().MemsetAsync(b.ID.Ptr, 3, bytes, on.Handle()))
+		}
+		return errors.Join(errs...)
+	})
+	_, freeErr := p.rt.Deallocate(ctx, b.ID)
+	return errors.Join(err, freeErr)
+}
+
+func plantLeak(ctx context.Context, p *Plant) error {
+	return p.onStream(ctx, func(on *cuda.Lease) error {
+		_, err := p.victimOn(ctx, on)
+		return err
+	})
+}
+
+// plantOutOfMemory sets the budget beyond what the device has, the mistake
+// behind most real ones, and asks for more than there is.
+func plantOutOfMemory(ctx context.Context, p *Plant) error {
+	limit := p.rt.Stats().Limit
+	p.rt.Budget().SetLimit(math.MaxUint64)
+	p.note(core.Block{Tag: p.tag()})
+	_, answer := p.rt.Allocate(ctx, core.Request{Bytes: 1 << 46, Tag: p.tag()})
+	p.answered(answer)
+	p.rt.Budget().SetLimit(limit)
+	return nil
+}
+
+// plantStickyError launches a kernel with a wild pointer.
+func plantStickyError(ctx context.Context, p *Plant) error {
+	module, err := cuda.LoadModule(p.rt.Driver(), workload.Image())
+	if err != nil {
+		return err
+	}
+	kernel, err := module.Kernel(workload.ClearKernel)
+	if err != nil {
+		return err
+	}
+	return p.onStream(ctx, func(on *cuda.Lease) error {
+		b, err := p.rt.Allocate(ctx, core.Request{Bytes: plantBytes, Stream: on.ID(), Tag: p.tag()})
+		if err != nil {
+			return err
+		}
+		wild := driver.Ptr(0x10)
+		err = kernel.Launch(ctx, p.rt.Runtime, on, cuda.Blocks1D(256, 256), []core.Use{{Block: b.ID, Access: core.Write}}, wild, driver.U32(256))
+		p.answered(errors.Join(err, p.rt.Streams().Synchronize(ctx, on.ID())))
+		return nil
+	})
+}

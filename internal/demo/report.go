@@ -1,0 +1,135 @@
+package demo
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// Report is what the run did and found. Sizes are whole bytes.
+type Report struct {
+	Device  string  `json:"device"`
+	Stack   string  `json:"stack"`
+	Guard   string  `json:"guard"`
+	Seconds float64 `json:"seconds"`
+	// Operations are the successful calls by kind.
+	Operations map[string]uint64 `json:"operations"`
+	// Failures are the failed calls by kind and reason, such as
+	// "allocate/out_of_budget".
+	Failures map[string]uint64 `json:"failures"`
+	Bytes    Bytes             `json:"bytes"`
+
+	WaitsQueued uint64 `json:"waits_queued"`
+	WaitsElided uint64 `json:"waits_elided"`
+	// Launches are those of the sort and hash join, CrossStreamLaunches
+	// those among them that used a block which another stream wrote last;
+	// at least half must.
+	Launches            uint64 `json:"launches"`
+	CrossStreamLaunches uint64 `json:"cross_stream_launches"`
+	// Results were compared with the CPU's, Wrong of them differ.
+	Results uint64 `json:"results"`
+	Wrong   uint64 `json:"wrong_results"`
+	// TracesReplayed counts the whole replays of the recorded traces.
+	TracesReplayed uint64 `json:"traces_replayed"`
+	// Refused counts requests that the workloads were refused.
+	Refused uint64 `json:"refused"`
+
+	SpansStarted uint64 `json:"spans_started"`
+	SpansEnded   uint64 `json:"spans_ended"`
+	SpansDropped uint64 `json:"spans_dropped"`
+
+	// Findings are by kind; Details holds the first of them.
+	Findings map[string]uint64 `json:"findings"`
+	Details  []Detail          `json:"details"`
+	Leaked   uint64            `json:"leaked_blocks"`
+	// DriftBytes is what the books of the runtime and of the driver's pool
+	// differ by when all is given back.
+	DriftBytes int64 `json:"drift_bytes"`
+	// Planted is the bug that was planted on request.
+	Planted *Planted `json:"planted,omitempty"`
+	// Errors are those that ended the run or spoilt its end.
+	Errors []string `json:"errors"`
+}
+
+// Bytes is device memory.
+type Bytes struct {
+	// PeakRequested is the most that callers held at once, Peak the same
+	// with what the guard adds; End is what was held at the end.
+	PeakRequested uint64 `json:"peak_requested"`
+	Peak          uint64 `json:"peak"`
+	PeakReserved  uint64 `json:"peak_reserved"`
+	End           uint64 `json:"end"`
+	Budget        uint64 `json:"budget"`
+}
+
+// Detail is one finding.
+type Detail struct {
+	Kind       string `json:"kind"`
+	Source     string `json:"source"`
+	Tag        string `json:"tag"`
+	Generation uint64 `json:"generation"`
+	Text       string `json:"text"`
+	// Full is the finding with stacks and launches, on several lines.
+	Full string `json:"full"`
+}
+
+// Clean reports whether nothing was wrong, leaked or found, and the work was
+// what it should be.
+func (r *Report) Clean() bool {
+	return len(r.Findings) == 0 && r.Wrong == 0 && r.Leaked == 0 && r.DriftBytes == 0 && len(r.Errors) == 0 &&
+		r.Refused == 0 && r.SpansDropped == 0 && r.Results > 0 && 2*r.CrossStreamLaunches >= r.Launches
+}
+
+// Finish builds the report from the run's end: what Close left over and what
+// went wrong. The runtime must be closed and the spans flushed.
+func (d *Demo) Finish(left core.Leftover, spans telemetry.SpanCounts, runErr, closeErr error) *Report {
+	result, stats, ops := d.workload.Result(), d.rt.Stats(), d.rt.Operations()
+	r := &Report{
+		Device: d.deviceName, Stack: d.rt.String(), Guard: d.rt.Guard().Mode().String(), Seconds: time.Since(d.started).Seconds(),
+		Operations: map[string]uint64{}, Failures: map[string]uint64{}, Findings: map[string]uint64{}, Details: []Detail{}, Errors: []string{},
+		Bytes:       Bytes{PeakRequested: stats.PeakRequested, Peak: stats.PeakBytes, PeakReserved: d.peakReserved, End: stats.Outstanding().Bytes, Budget: stats.Limit},
+		WaitsQueued: stats.WaitsQueued, WaitsElided: stats.WaitsElided,
+		Launches: result.Launches, CrossStreamLaunches: result.CrossStream, Results: result.Checked, Wrong: result.Wrong,
+		TracesReplayed: d.replays.Load(), Refused: result.Refused + d.replayRefusals.Load(),
+		SpansStarted: spans.Started, SpansEnded: spans.Ended, SpansDropped: spans.Dropped + spans.Failed,
+		Leaked: uint64(len(left.Leaks)), DriftBytes: d.drift,
+	}
+	for op := core.OpAllocate; op <= core.OpDrain; op++ {
+		r.Operations[op.String()] = ops.Succeeded(op)
+		for _, reason := range telemetry.Reasons() {
+			if n := ops.Failed(op, reason); n > 0 {
+				r.Failures[op.String()+"/"+reason.String()] = n
+			}
+		}
+	}
+	for kind, n := range d.rt.Findings().Counts() {
+		r.Findings[string(kind)] = n
+	}
+	for _, f := range d.rt.Findings().Recent() {
+		r.Details = append(r.Details, detailOf(f))
+	}
+	for _, err := range []error{runErr, closeErr} {
+		r.Errors = append(r.Errors, lines(err)...)
+	}
+	if d.plant != nil {
+		r.Planted = d.plant.Judge()
+	}
+	return r
+}
+
+func detailOf(f core.Finding) Detail {
+	return Detail{Kind: string(f.Kind), Source: f.Source, Tag: string(f.Victim.Tag), Generation: uint64(f.Victim.ID.Generation), Text: f.Text, Full: f.String()}
+}
+
+// lines are the distinct messages of an error, which may be several joined.
+func lines(err error) []string {
+	if err == nil {
+		return nil
+	}
+	all := strings.Split(err.Error(), "\n")
+	slices.Sort(all)
+	return slices.Compact(all)
+}
