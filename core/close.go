@@ -33,6 +33,10 @@ func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 	}
 	stats := r.resource.Stats()
 	left := Leftover{OpenIntents: stats.OpenIntents, LeakedBytes: stats.Live.Requested}
+	if stats.Underflows > 0 {
+		r.report(Finding{Kind: FindingAccountingMismatch,
+			Text: fmt.Sprintf("%d attempts to take a byte counter of %v below zero: its books are wrong, which is a bug of that resource", stats.Underflows, r.resource)})
+	}
 	inspector, ok := Find[Inspector](r.resource)
 	if r.poisoned.Load() != nil {
 		return left, err // nothing could be given back: those are no leaks

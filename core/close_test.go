@@ -136,3 +136,23 @@ func TestOnlyOneOfConcurrentClosesWins(t *testing.T) {
 	}
 	mustBe(t, "closes that won", won, 1)
 }
+
+// underflowing is a fake whose books went wrong.
+type underflowing struct{ *coretest.Fake }
+
+func (u underflowing) Stats() core.Stats {
+	s := u.Fake.Stats()
+	s.Underflows = 2
+	return s
+}
+
+func TestCloseReportsBooksThatWentWrong(t *testing.T) {
+	found := &findings{}
+	rt, err := core.NewRuntime(core.Parts{Resource: underflowing{coretest.NewFake(0)}, Findings: found})
+	succeed(t, "new runtime", err)
+	_, err = rt.Close(t.Context())
+	succeed(t, "close", err)
+	all := found.take()
+	mustBe(t, "number of findings", len(all), 1)
+	mustBe(t, "kind", all[0].Kind, core.FindingAccountingMismatch)
+}
