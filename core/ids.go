@@ -42,6 +42,11 @@ func (t Tag) OrUntagged() Tag {
 // across all devices of the process and start at 1; zero names no allocation.
 type Generation uint64
 
+// NoBytes is the generation in a use of memory that has no bytes, such as an
+// empty typed slice. Prepared uses of it are left out, as recorders leave out
+// empty memory; any other operation on it is refused like a stale handle.
+const NoBytes = ^Generation(0)
+
 // lastGeneration and lastLaunch are written by every goroutine, so each has a
 // cache line of its own.
 var (

@@ -90,6 +90,9 @@ func OpenIntent(owner Resource, r UseRequest) (*Intent, error) {
 	in := intents.Get().(*Intent)
 	in.ID, in.Stream, in.Launch = lastLaunch.Add(1), r.Stream, r.Launch
 	for _, u := range r.Uses {
+		if u.Block.Generation == NoBytes {
+			continue
+		}
 		if err := checkUse(owner, u, r.Stream); err != nil {
 			in.Recycle()
 			return nil, err

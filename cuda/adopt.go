@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -97,64 +96,15 @@ func (p *StreamPool) forFrees(s *stream) (*stream, *event, error) {
 	return p.backstop, last, nil
 }
 
-// Close ends the pool: it waits for the leases until ctx ends, then for the
-// streams' work, and destroys streams and events. Leases still held are
-// reported in the error, with where they were acquired; their streams are
-// left alone. A second Close does nothing.
-func (p *StreamPool) Close(ctx context.Context) error {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return nil
-	}
-	p.closed = true
-	p.mu.Unlock()
-	closed := make(chan struct{})
-	go func() { // puddle's Close waits for every holder, without a bound
-		p.pool.Close()
-		close(closed)
-	}()
-	select {
-	case <-closed:
-	case <-ctx.Done():
-		return p.heldAtClose()
-	}
-	return p.destroy()
-}
-
-func (p *StreamPool) heldAtClose() error {
-	var errs []error
-	for _, l := range p.Leases() {
-		where := "an unknown place"
-		if lines := l.Stack.Lines(); len(lines) > 0 {
-			where = lines[0]
-		}
-		errs = append(errs, fmt.Errorf("stream %v (%q) is still leased, since %v by %s", l.ID, l.Tag, l.Since.Format(time.RFC3339), where))
-	}
-	return errors.Join(append(errs, fmt.Errorf("closing the stream pool: %d leases were not given back in time", len(errs)))...)
-}
-
-func (p *StreamPool) destroy() error {
-	var errs []error
-	if p.backstop != nil {
-		errs = append(errs, p.drv.StreamSynchronize(p.backstop.handle), p.drv.StreamDestroy(p.backstop.handle))
-	}
-	for _, s := range p.table.streams() {
-		if last := s.last.Load(); last != nil && last.handle != 0 {
-			last.release()
-		}
-		errs = append(errs, s.events.close(p.drv))
-	}
-	return errors.Join(errs...)
-}
-
 // retire forgets a stream that was given up, once the device has passed its
 // last event and no free is queued on it.
 func (p *StreamPool) retire(s *stream) error {
-	last := s.last.Load()
-	if last == nil || s.queued.Load() > 0 {
+	if s.last.Load() == nil || s.queued.Load() > 0 {
 		return nil
 	}
+	s.mu.Lock() // another reap must not ask an event that this one gives back
+	defer s.mu.Unlock()
+	last := s.last.Load()
 	if !last.done() {
 		done, err := p.drv.EventQuery(last.handle)
 		if err != nil || !done {
@@ -162,13 +112,18 @@ func (p *StreamPool) retire(s *stream) error {
 		}
 		s.passed(last.seq)
 	}
-	s.mu.Lock()
 	s.unpin()
-	s.mu.Unlock()
-	if last.handle != 0 && s.last.CompareAndSwap(last, passedMark(s, last)) {
+	s.letGo()
+	return p.table.remove(s)
+}
+
+// letGo gives back the last event of a stream that was given up, once nobody
+// needs to wait for it; s.mu must be held.
+func (s *stream) letGo() {
+	if last := s.last.Load(); last != nil && last.handle != 0 {
+		s.last.Store(passedMark(s, last))
 		last.release()
 	}
-	return p.table.remove(s)
 }
 
 // passedMark stands for an event that the device has passed and that was

@@ -35,7 +35,10 @@ type AsyncResource struct {
 
 	reaperStop chan struct{}
 	reaperDone chan struct{}
-	closed     atomic.Bool
+	stopReaper func()
+
+	closing sync.Mutex
+	closed  bool
 }
 
 var (
@@ -60,7 +63,8 @@ type AsyncConfig struct {
 
 // NewAsyncResource returns a backend that allocates from a new pool of drv's,
 // on the streams of streams. It must be closed. A device without memory pools
-// is refused with an error that matches errors.ErrUnsupported.
+// is refused with an error that matches errors.ErrUnsupported. A stream pool
+// serves one resource at a time, because blocks and books are kept by stream.
 func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (*AsyncResource, error) {
 	props, err := drv.Properties()
 	if err != nil {
@@ -72,11 +76,16 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 	if cfg.ReleaseThreshold == 0 {
 		cfg.ReleaseThreshold = math.MaxUint64
 	}
+	if !streams.taken.CompareAndSwap(false, true) {
+		return nil, &core.InvalidRequestError{Op: "NewAsyncResource", Field: "streams", Reason: "the stream pool serves another resource: close that, or make a pool for each"}
+	}
 	pool, err := drv.PoolCreate(driver.PoolConfig{ReleaseThreshold: cfg.ReleaseThreshold})
 	if err != nil {
+		streams.taken.Store(false)
 		return nil, err
 	}
 	r := &AsyncResource{drv: drv, streams: streams, pool: pool, reaperStop: make(chan struct{}), reaperDone: make(chan struct{})}
+	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })
 	r.poolStats.Store(&driver.PoolStats{})
 	r.startReaper(cfg.ReapInterval)
 	return r, nil
@@ -99,8 +108,8 @@ func (r *AsyncResource) Allocate(_ context.Context, req core.Request) (core.Bloc
 		return core.Block{}, err
 	}
 	b := r.record(s, ptr, req, core.Live)
-	s.books.allocated(&b.core)
-	r.peaks.add(&b.core)
+	s.books.allocated.add(&b.core)
+	r.peaks.add(&b.core, s.books, r.streams.table)
 	b.accesses = append(b.accesses, access{event: ready, kind: core.Write, span: req.Span})
 	result := b.core
 	s.books.blocks.store(result.ID.Generation, b)

@@ -106,17 +106,15 @@ func (b *block) finished(a access) {
 			return
 		}
 	}
-	kept := b.accesses[:0]
-	for _, old := range b.accesses {
-		if a.covers(old) {
+	b.accesses = slices.DeleteFunc(b.accesses, func(old access) bool {
+		covered := a.covers(old)
+		if covered {
 			old.event.release()
-		} else {
-			kept = append(kept, old)
 		}
-	}
-	clear(b.accesses[len(kept):])
+		return covered
+	})
 	a.event.retain()
-	b.accesses = append(kept, a)
+	b.accesses = append(b.accesses, a)
 }
 
 // recorded adds a use whose waits were not queued. It removes nothing but

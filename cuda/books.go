@@ -15,37 +15,48 @@ func (t *tally) add(b *core.Block) {
 	t.blocks.Add(1)
 }
 
-// sub takes b out and reports whether a counter went below zero, which is a
-// bug in the accounting.
-func (t *tally) sub(b *core.Block) (underflow bool) {
-	low := min(t.bytes.Add(-int64(b.Bytes)), t.requested.Add(-int64(b.Requested)), t.blocks.Add(-1))
-	return low < 0
+func (t *tally) undo(b *core.Block) {
+	t.bytes.Add(-int64(b.Bytes))
+	t.requested.Add(-int64(b.Requested))
+	t.blocks.Add(-1)
 }
 
-func (t *tally) amount() core.Amount {
-	return core.Amount{Bytes: clamp(t.bytes.Load()), Requested: clamp(t.requested.Load()), Blocks: clamp(t.blocks.Load())}
+// left is what came in here and did not go out there.
+func left(in, out *tally) core.Amount {
+	gone := out.blocks.Load() // first, so that it is not ahead of what came in
+	goneBytes, goneRequested := out.bytes.Load(), out.requested.Load()
+	return core.Amount{Bytes: clamp(in.bytes.Load() - goneBytes), Requested: clamp(in.requested.Load() - goneRequested), Blocks: clamp(in.blocks.Load() - gone)}
 }
 
 func clamp(n int64) uint64 { return uint64(max(n, 0)) }
 
 // books are the counters and the blocks of one physical stream. Each stream
 // has its own so that work on different streams shares no cache line; a
-// snapshot adds them.
+// snapshot adds them. Blocks pass three tallies that only grow, so that each
+// step of a block's life is counted once: what was allocated and not retired
+// is live, what was retired and not released is pending.
 type books struct {
+	_ [64]byte
+
 	blocks blockMap
 
-	live, pending                     tally
-	allocations, deallocations, fails atomic.Uint64
-	launches, aborts, crossStream     atomic.Uint64
-	waits, elided                     atomic.Uint64
-	underflows                        atomic.Uint64
+	allocated, retired, released  tally
+	fails, orphans                atomic.Uint64
+	launches, aborts, crossStream atomic.Uint64
+	waits, elided                 atomic.Uint64
+	underflows                    atomic.Uint64
+
+	slack [dimensions]atomic.Int64
+
+	_ [64]byte
 }
 
 func (b *books) addTo(s *core.Stats) {
-	s.Live = s.Live.Add(b.live.amount())
-	s.Pending = s.Pending.Add(b.pending.amount())
-	s.Allocations += b.allocations.Load()
-	s.Deallocations += b.deallocations.Load()
+	s.Pending = s.Pending.Add(left(&b.retired, &b.released))
+	s.Live = s.Live.Add(left(&b.allocated, &b.retired))
+	orphans := b.orphans.Load()
+	s.Deallocations += clamp(b.retired.blocks.Load()) - orphans
+	s.Allocations += clamp(b.allocated.blocks.Load()) - orphans
 	s.Failures += b.fails.Load()
 	s.Launches += b.launches.Load()
 	s.Aborts += b.aborts.Load()
@@ -55,57 +66,19 @@ func (b *books) addTo(s *core.Stats) {
 	s.Underflows += b.underflows.Load()
 }
 
-func (b *books) allocated(c *core.Block) {
-	b.live.add(c)
-	b.allocations.Add(1)
-}
-
-// move takes a block from one tally to another: from live to pending when it
-// is given back, and back again if that fails.
-func (b *books) move(c *core.Block, from, to *tally) {
-	to.add(c)
-	if from.sub(c) {
+// retire counts a block that was given back, and release one that left the
+// books. Either finding more gone than came is a bug in the accounting.
+func (b *books) retire(c *core.Block) {
+	b.retired.add(c)
+	if b.retired.bytes.Load() > b.allocated.bytes.Load() {
 		b.underflows.Add(1)
 	}
 }
 
-func (b *books) released(c *core.Block) {
-	if b.pending.sub(c) {
+func (b *books) release(c *core.Block) {
+	b.released.add(c)
+	if b.released.bytes.Load() > b.retired.bytes.Load() {
 		b.underflows.Add(1)
-	}
-}
-
-// highWater keeps the exact peaks of all streams together: the one thing that
-// every allocation shares, so it is kept on one cache line.
-type highWater struct {
-	_                        [64]byte
-	requested, bytes         atomic.Int64
-	peakRequested, peakBytes atomic.Int64
-	_                        [64]byte
-}
-
-func (h *highWater) add(c *core.Block) {
-	raise(&h.peakRequested, h.requested.Add(int64(c.Requested)))
-	raise(&h.peakBytes, h.bytes.Add(int64(c.Bytes)))
-}
-
-// restore undoes a sub: it makes no new peak.
-func (h *highWater) restore(c *core.Block) {
-	h.requested.Add(int64(c.Requested))
-	h.bytes.Add(int64(c.Bytes))
-}
-
-func (h *highWater) sub(c *core.Block) {
-	h.requested.Add(-int64(c.Requested))
-	h.bytes.Add(-int64(c.Bytes))
-}
-
-func raise(peak *atomic.Int64, n int64) {
-	for {
-		old := peak.Load()
-		if old >= n || peak.CompareAndSwap(old, n) {
-			return
-		}
 	}
 }
 

@@ -5,6 +5,10 @@ package cuda
 // its length are at zero, so its width is that of the streams alive.
 type clock []uint64
 
+// newClock returns a clock with room for the usual number of streams, so that
+// clocks of different streams share no cache line.
+func newClock() clock { return make(clock, 0, 16) }
+
 // at returns the entry of slot.
 func (c clock) at(slot int) uint64 {
 	if slot < len(c) {

@@ -85,10 +85,15 @@ func (d *DeviceOps) enqueue(k *Kernel, stream core.StreamID, st *staging, args .
 	if err := k.Enqueue(s, Grid{Grid: driver.Dim{X: 132}, Block: driver.Dim{X: 256}}, args...); err != nil {
 		return err
 	}
-	if err := d.drv.EventRecord(st.event, s); err != nil {
-		return errors.Join(err, d.drv.StreamSynchronize(s))
+	err = d.drv.EventRecord(st.event, s)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if syncErr := d.drv.StreamSynchronize(s); syncErr != nil {
+		st.lost = true
+		return errors.Join(err, syncErr)
+	}
+	return err
 }
 
 // Synchronize blocks until all work of stream is done or ctx ends.
@@ -100,16 +105,26 @@ func (d *DeviceOps) Synchronize(ctx context.Context, stream core.StreamID) error
 	return poll(ctx, func() (bool, error) { return d.drv.StreamQuery(s) })
 }
 
-// Close gives memory, events and kernels back. Nothing may be under way.
+// Close gives memory, events and kernels back. Nothing may be under way. After
+// an error it may be called again, for what is left.
 func (d *DeviceOps) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var errs []error
+	var kept []*staging
 	for _, st := range append(d.idle, d.inFlight...) {
-		errs = append(errs, d.drv.EventSynchronize(st.event), d.drv.EventDestroy(st.event), d.drv.HostFree(st.mem))
+		if err := st.close(d.drv); err != nil {
+			errs, kept = append(errs, err), append(kept, st)
+		}
 	}
-	d.idle, d.inFlight = nil, nil
-	return errors.Join(append(errs, d.module.Unload())...)
+	d.idle, d.inFlight = nil, kept
+	if len(errs) == 0 && d.module != nil {
+		if err := d.module.Unload(); err != nil {
+			return err
+		}
+		d.module = nil
+	}
+	return errors.Join(errs...)
 }
 
 // verification is a batch under way; its results lie behind the regions in

@@ -52,8 +52,8 @@ func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Blo
 		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.drv.Ordinal()},
 		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
 	}
-	r.books.allocated(&b)
-	r.peaks.add(&b)
+	r.books.allocated.add(&b)
+	r.peaks.add(&b, &r.books, nil)
 	r.mu.Lock()
 	r.live[b.ID.Generation] = b
 	r.mu.Unlock()
@@ -73,11 +73,9 @@ func (r *DirectResource) Deallocate(_ context.Context, id core.BlockID) (core.Bl
 		r.mu.Unlock()
 		return core.Block{}, err
 	}
-	r.books.deallocations.Add(1)
-	if r.books.live.sub(&b) {
-		r.books.underflows.Add(1)
-	}
-	r.peaks.sub(&b)
+	r.books.retire(&b)
+	r.books.release(&b)
+	r.peaks.sub(&b, &r.books)
 	b.State = core.Freed
 	r.listeners.released(b)
 	return b, nil
@@ -121,7 +119,8 @@ func (r *DirectResource) State(id core.BlockID) core.BlockState {
 
 // Stats is a snapshot of the books; nothing is ever pending.
 func (r *DirectResource) Stats() core.Stats {
-	st := core.Stats{PeakRequested: clamp(r.peaks.peakRequested.Load()), PeakBytes: clamp(r.peaks.peakBytes.Load())}
+	var st core.Stats
+	r.peaks.addTo(&st)
 	r.books.addTo(&st)
 	return st
 }

@@ -54,15 +54,23 @@ func (e *event) done() bool { return e.stream.completed.Load() >= e.seq }
 // eventList is the free list of one stream's events. It has its own lock, so
 // that giving back an event never waits for a driver call.
 type eventList struct {
+	// spare is one free event, handed over without the lock: an allocation
+	// and a free in turn need no more.
+	spare atomic.Pointer[event]
+	// closed: the stream is gone, so events are destroyed when they come back.
+	closed atomic.Bool
+	made   atomic.Int64
+
 	mu   sync.Mutex
 	free []*event
-	// closed: the stream is gone, so events are destroyed when they come back.
-	closed bool
-	made   atomic.Int64
 }
 
 // get returns an event with one reference.
 func (l *eventList) get(s *stream) (*event, error) {
+	if e := l.spare.Swap(nil); e != nil {
+		e.refs.Store(1)
+		return e, nil
+	}
 	l.mu.Lock()
 	if n := len(l.free); n > 0 {
 		e := l.free[n-1]
@@ -77,37 +85,63 @@ func (l *eventList) get(s *stream) (*event, error) {
 		return nil, err
 	}
 	l.made.Add(1)
-	e := &event{handle: handle, stream: s}
+	e := &event{handle: handle, stream: s, clock: newClock()}
 	e.refs.Store(1)
 	return e, nil
 }
 
 func (l *eventList) put(e *event) {
+	if l.spare.CompareAndSwap(nil, e) {
+		if !l.closed.Load() || !l.spare.CompareAndSwap(e, nil) {
+			return // kept, or taken over by close
+		}
+	} else if l.keep(e) {
+		return
+	}
+	_ = l.destroy(e) // the stream is gone, nobody could be told
+}
+
+// keep adds e to the list unless that is closed.
+func (l *eventList) keep(e *event) bool {
 	l.mu.Lock()
-	closed := l.closed
-	if !closed {
-		l.free = append(l.free, e)
+	defer l.mu.Unlock()
+	if l.closed.Load() {
+		return false
 	}
-	l.mu.Unlock()
-	if closed && e.handle != 0 {
-		_ = e.stream.drv.EventDestroy(e.handle)
-		l.made.Add(-1)
+	l.free = append(l.free, e)
+	return true
+}
+
+func (l *eventList) destroy(e *event) error {
+	if e.handle == 0 {
+		return nil
 	}
+	if err := e.stream.drv.EventDestroy(e.handle); err != nil {
+		l.mu.Lock()
+		l.free = append(l.free, e) // for the next close
+		l.mu.Unlock()
+		return err
+	}
+	l.made.Add(-1)
+	return nil
 }
 
 // close gives the free events back to the driver, and the others as they are
-// released. It returns the first error.
-func (l *eventList) close(drv driver.Driver) error {
+// released. It returns the first error, and may be called again after one.
+func (l *eventList) close() error {
 	l.mu.Lock()
+	l.closed.Store(true)
 	free := l.free
-	l.free, l.closed = nil, true
+	l.free = nil
 	l.mu.Unlock()
+	if e := l.spare.Swap(nil); e != nil {
+		free = append(free, e)
+	}
 	var first error
 	for _, e := range free {
-		if err := drv.EventDestroy(e.handle); err != nil && first == nil {
+		if err := l.destroy(e); err != nil && first == nil {
 			first = err
 		}
-		l.made.Add(-1)
 	}
 	return first
 }

@@ -15,7 +15,7 @@ func (r *AsyncResource) Deallocate(_ context.Context, id core.BlockID) (core.Blo
 		return core.Block{}, err
 	}
 	b.core.State = core.Retired
-	result, s := b.core, b.stream
+	result := b.core
 	deferred := len(b.intents) > 0
 	r.retire(b)
 	b.mu.Unlock()
@@ -25,16 +25,14 @@ func (r *AsyncResource) Deallocate(_ context.Context, id core.BlockID) (core.Blo
 			return core.Block{}, err
 		}
 	}
-	s.books.deallocations.Add(1)
 	return result, nil
 }
 
 // retire moves a block's books from live to pending, before the free can be
 // queued and so before it can be reaped; b.mu must be held.
 func (r *AsyncResource) retire(b *block) {
-	counters := b.stream.books
-	counters.move(&b.core, &counters.live, &counters.pending)
-	r.peaks.sub(&b.core)
+	b.stream.books.retire(&b.core)
+	r.peaks.sub(&b.core, b.stream.books)
 }
 
 // revive makes a block live again whose free failed.
@@ -42,10 +40,9 @@ func (r *AsyncResource) revive(b *block) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.core.State = core.Live
-	counters := b.stream.books
-	counters.move(&b.core, &counters.pending, &counters.live)
-	counters.fails.Add(1)
-	r.peaks.restore(&b.core)
+	b.stream.books.retired.undo(&b.core)
+	b.stream.books.fails.Add(1)
+	r.peaks.restore(&b.core, b.stream.books)
 }
 
 // free queues the free of a retired block without open intents. It takes the
@@ -65,6 +62,12 @@ func (r *AsyncResource) free(b *block) error {
 		last.release()
 	}
 	s.mu.Lock()
+	if last == nil && s.last.Load() != nil { // given up meanwhile
+		s.mu.Unlock()
+		f.drop()
+		fences.Put(f)
+		return r.free(b)
+	}
 	err = f.queue(s, func(dependency) { s.books.waits.Add(1) })
 	if err == nil {
 		err = r.drv.MemFreeAsync(b.core.ID.Ptr, s.handle)
@@ -99,7 +102,9 @@ func queueFree(s *stream, b *block) {
 // s.mu must be held.
 func (r *AsyncResource) keepUnfreed(s *stream, ptr uint64, req core.Request) {
 	b := r.record(s, ptr, req, core.Retired)
-	s.books.pending.add(&b.core)
+	s.books.allocated.add(&b.core)
+	s.books.retired.add(&b.core)
+	s.books.orphans.Add(1)
 	s.books.blocks.store(b.core.ID.Generation, b)
 	r.retryFree(b)
 }

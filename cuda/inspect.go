@@ -18,10 +18,8 @@ func (r *AsyncResource) State(id core.BlockID) core.BlockState {
 // the reaper.
 func (r *AsyncResource) Stats() core.Stats {
 	pool := r.poolStats.Load()
-	st := core.Stats{
-		PeakRequested: clamp(r.peaks.peakRequested.Load()), PeakBytes: clamp(r.peaks.peakBytes.Load()),
-		Poisoned: clamp(r.poisoned.Load()), Reserved: pool.Reserved, PoolUsed: pool.Used,
-	}
+	st := core.Stats{Poisoned: clamp(r.poisoned.Load()), Reserved: pool.Reserved, PoolUsed: pool.Used}
+	r.peaks.addTo(&st)
 	for _, s := range r.streams.table.streams() {
 		if s.books != &r.streams.table.adopted {
 			s.books.addTo(&st)

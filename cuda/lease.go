@@ -33,7 +33,13 @@ func (p *StreamPool) newLease(res *puddle.Resource[*stream], tag core.Tag) *Leas
 }
 
 func (p *StreamPool) enter(l *Lease) {
-	l.id = p.table.lease(l.stream)
+	l.id = p.table.nextID()
+	p.hold(l)
+}
+
+// hold makes the lease's id usable.
+func (p *StreamPool) hold(l *Lease) {
+	p.table.setLease(l.id, l.stream)
 	p.mu.Lock()
 	p.leased[l.id] = l
 	p.mu.Unlock()
@@ -51,7 +57,8 @@ func (l *Lease) Handle() driver.Stream { return l.stream.handle }
 // Release gives the stream back; work that was enqueued still runs. A second
 // Release is a [core.StreamMisuseError] and changes nothing. Blocks that were
 // allocated under the lease can still be freed. It may block only for an
-// adopted stream, on the driver's record of a last event.
+// adopted stream, on the driver's record of a last event; if that fails the
+// lease is as it was.
 func (l *Lease) Release() error {
 	if l.resource == nil && l.stream.open.Load() > 0 {
 		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: "launches are announced on the adopted stream and not finished: finish or abort them first"}
@@ -63,10 +70,15 @@ func (l *Lease) Release() error {
 	l.pool.mu.Lock()
 	delete(l.pool.leased, l.id)
 	l.pool.mu.Unlock()
-	if l.resource == nil {
-		return l.pool.giveUp(l)
+	if l.resource != nil {
+		l.resource.Release()
+		return nil
 	}
-	l.resource.Release()
+	if err := l.pool.giveUp(l); err != nil {
+		l.pool.hold(l)
+		l.released.Store(false)
+		return err
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package cuda
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -19,8 +20,9 @@ type MemoryManager struct {
 	streams *StreamPool
 	runtime *core.Runtime
 
-	limit int64
-	used  atomic.Int64
+	// limit bounds used, which is what was allocated around the runtime.
+	limit uint64
+	used  atomic.Uint64
 }
 
 // NewMemoryManager returns a manager that allocates through rt.
@@ -34,7 +36,7 @@ func NewMemoryManager(drv driver.Driver, streams *StreamPool, rt *core.Runtime) 
 // NewUntrackedManager returns a manager without a runtime, that allocates at
 // most limit bytes from the driver; 0 means no limit.
 func NewUntrackedManager(drv driver.Driver, streams *StreamPool, limit uint64) *MemoryManager {
-	return &MemoryManager{drv: drv, streams: streams, limit: int64(min(limit, 1<<62))}
+	return &MemoryManager{drv: drv, streams: streams, limit: limit}
 }
 
 // Runtime is the manager's runtime, nil if it has none.
@@ -64,17 +66,33 @@ func (m *MemoryManager) allocate(ctx context.Context, bytes uint64, o AllocOptio
 }
 
 func (m *MemoryManager) allocateUntracked(bytes uint64, o AllocOptions) (*memory, error) {
-	used := m.used.Add(int64(bytes))
-	if m.limit > 0 && used > m.limit {
-		left := max(m.limit-m.used.Add(-int64(bytes)), 0)
-		return nil, &core.OutOfBudgetError{Requested: bytes, Remaining: uint64(left), Limit: uint64(m.limit), Live: uint64(m.limit - left), Tag: o.Tag}
+	if err := m.charge(bytes, o.Tag); err != nil {
+		return nil, err
 	}
 	ptr, err := m.drv.MemAlloc(bytes)
 	if err != nil {
-		m.used.Add(-int64(bytes))
+		m.used.Add(-bytes)
 		return nil, err
 	}
 	return &memory{manager: m, kind: core.Untracked, block: core.Block{ID: core.BlockID{Ptr: ptr, Ordinal: m.drv.Ordinal()}, Requested: bytes, Bytes: bytes, Tag: o.Tag.OrUntagged()}}, nil
+}
+
+// charge takes bytes from the limit. It compares before it adds: to add first
+// and check then would refuse others what fits meanwhile.
+func (m *MemoryManager) charge(bytes uint64, tag core.Tag) error {
+	limit := m.limit
+	if limit == 0 {
+		limit = math.MaxUint64
+	}
+	for {
+		used := m.used.Load()
+		if bytes > limit-used {
+			return &core.OutOfBudgetError{Requested: bytes, Remaining: limit - used, Limit: limit, Live: used, Tag: tag}
+		}
+		if m.used.CompareAndSwap(used, used+bytes) {
+			return nil
+		}
+	}
 }
 
 // free gives the storage back. An error leaves it allocated.
@@ -87,7 +105,7 @@ func (s *memory) free(ctx context.Context) error {
 		if err := s.manager.drv.MemFree(s.block.ID.Ptr); err != nil {
 			return err
 		}
-		s.manager.used.Add(-int64(s.block.Bytes))
+		s.manager.used.Add(-s.block.Bytes)
 	}
 	return nil
 }

@@ -1,7 +1,9 @@
 package cuda
 
 import (
+	"errors"
 	"runtime"
+	"sync"
 	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -13,21 +15,40 @@ type pin struct {
 	pinner *runtime.Pinner
 }
 
+// pinners keeps every pinner in use reachable, because Go ends the program
+// when it collects one that still pins: a pool that is dropped without Close,
+// or a device that is lost, must not do that.
+var pinners sync.Map
+
+func newPinner(host unsafe.Pointer) *runtime.Pinner {
+	p := new(runtime.Pinner)
+	p.Pin((*byte)(host))
+	pinners.Store(p, nil)
+	return p
+}
+
+func dropPinner(p *runtime.Pinner) {
+	p.Unpin()
+	pinners.Delete(p)
+}
+
 // keep holds host memory in place until the device has passed what is
-// enqueued on s now.
+// enqueued on s now. If that cannot be told it is held for ever.
 func (s *stream) keep(host unsafe.Pointer, lease core.StreamID) error {
-	pinner := new(runtime.Pinner)
-	pinner.Pin((*byte)(host))
+	pinner := newPinner(host)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unpin()
 	e, err := s.record(lease)
 	if err != nil {
-		err = s.drv.StreamSynchronize(s.handle)
-		pinner.Unpin()
-		return err
+		if syncErr := s.drv.StreamSynchronize(s.handle); syncErr != nil {
+			return errors.Join(err, syncErr)
+		}
+		dropPinner(pinner)
+		return nil
 	}
 	s.pins = append(s.pins, pin{event: e, pinner: pinner})
+	s.held.Store(int64(len(s.pins)))
 	return nil
 }
 
@@ -44,11 +65,12 @@ func (s *stream) unpin() {
 			}
 			s.passed(p.event.seq)
 		}
-		p.pinner.Unpin()
+		dropPinner(p.pinner)
 		p.event.release()
 		n++
 	}
 	left := copy(s.pins, s.pins[n:])
 	clear(s.pins[left:])
 	s.pins = s.pins[:left]
+	s.held.Store(int64(left))
 }

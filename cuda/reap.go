@@ -63,11 +63,13 @@ func (r *AsyncResource) takePassed(s *stream) (*passed, error) {
 				return batch, err
 			}
 		}
-		done, err := r.drv.EventQuery(s.mark.handle)
-		if err != nil || !done {
-			return batch, err
+		if !s.mark.done() {
+			done, err := r.drv.EventQuery(s.mark.handle)
+			if err != nil || !done {
+				return batch, err
+			}
+			s.passed(s.mark.seq)
 		}
-		s.passed(s.mark.seq)
 		s.mark.release()
 		batch.entries = append(batch.entries, s.queue[:s.marked]...)
 		left := copy(s.queue, s.queue[s.marked:])
@@ -79,10 +81,17 @@ func (r *AsyncResource) takePassed(s *stream) (*passed, error) {
 	return batch, nil
 }
 
+// markQueue puts a mark behind all queued frees; s.mu must be held. A stream
+// that was given up is not named again: its last event is behind them all.
 func (r *AsyncResource) markQueue(s *stream) error {
-	mark, err := s.record(core.DefaultStream)
-	if err != nil {
-		return err
+	mark := s.last.Load()
+	if mark != nil {
+		mark.retain()
+	} else {
+		var err error
+		if mark, err = s.record(core.DefaultStream); err != nil {
+			return err
+		}
 	}
 	s.mark, s.marked = mark, len(s.queue)
 	return nil
@@ -106,7 +115,7 @@ func (r *AsyncResource) release(s *stream, batch *passed) {
 }
 
 func (r *AsyncResource) releaseBlock(b *block) {
-	b.stream.books.released(&b.core)
+	b.stream.books.release(&b.core)
 	gone := b.core
 	gone.State = core.Freed
 	b.stream.books.blocks.remove(gone.ID.Generation)
@@ -119,7 +128,7 @@ func (r *AsyncResource) releaseBlock(b *block) {
 func (r *AsyncResource) ReapPending(context.Context) error {
 	first := r.retryUnfreed()
 	for _, s := range r.streams.table.streams() {
-		if s.queued.Load() > 0 {
+		if s.queued.Load() > 0 || s.held.Load() > 0 {
 			if err := r.reapStream(s); err != nil && first == nil {
 				first = err
 			}
@@ -210,7 +219,7 @@ func (r *AsyncResource) startReaper(interval time.Duration) {
 
 func (r *AsyncResource) hasPending() bool {
 	for _, s := range r.streams.table.streams() {
-		if s.queued.Load() > 0 || s.last.Load() != nil {
+		if s.queued.Load() > 0 || s.held.Load() > 0 || s.last.Load() != nil {
 			return true
 		}
 	}
@@ -221,16 +230,24 @@ func (r *AsyncResource) hasPending() bool {
 
 // Close stops the reaper, waits for pending frees until ctx ends, and
 // destroys the pool. Live blocks stay valid until they are freed, which the
-// device's context does at the latest. A second Close does nothing.
+// device's context does at the latest. After a driver's error Close may be
+// called again; after it has ended a further one does nothing.
 func (r *AsyncResource) Close(ctx context.Context) error {
-	if !r.closed.CompareAndSwap(false, true) {
+	r.closing.Lock()
+	defer r.closing.Unlock()
+	if r.closed {
 		return nil
 	}
-	close(r.reaperStop)
+	r.stopReaper()
 	<-r.reaperDone
 	err := r.Drain(ctx)
-	if poolErr := r.drv.PoolDestroy(r.pool); err == nil {
-		err = poolErr
+	if err != nil && ctx.Err() == nil {
+		return err
 	}
+	if poolErr := r.drv.PoolDestroy(r.pool); poolErr != nil {
+		return cmp.Or(err, poolErr)
+	}
+	r.closed = true
+	r.streams.taken.Store(false)
 	return err
 }

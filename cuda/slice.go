@@ -93,8 +93,12 @@ func (s *Slice[T]) Tracking() core.Tracking {
 	return core.Tracking{Kind: s.memory.kind, Block: s.memory.block.ID}
 }
 
-// Use is a use of the block for [core.Runtime.Launch].
+// Use is a use of the block for [core.Runtime.Launch]; one of an empty slice
+// is left out there, and one of untracked memory is refused.
 func (s *Slice[T]) Use(access core.Access) core.Use {
+	if s.n == 0 {
+		return core.Use{Block: core.BlockID{Generation: core.NoBytes}, Access: access}
+	}
 	return core.Use{Block: s.memory.block.ID, Access: access}
 }
 

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -12,13 +13,31 @@ import (
 type staging struct {
 	mem   driver.HostMemory
 	event driver.Event
+	// lost: the device may use the memory for nobody knows how long, so it is
+	// not used again before Close.
+	lost bool
+}
+
+// close gives event and memory back, after the device is done with them.
+func (st *staging) close(drv driver.Driver) error {
+	if st.event != 0 {
+		if err := drv.EventSynchronize(st.event); err != nil {
+			return err
+		}
+		if err := drv.EventDestroy(st.event); err != nil {
+			return err
+		}
+		st.event = 0
+	}
+	return drv.HostFree(st.mem)
 }
 
 // minStaging is the smallest staging memory in records, so that most batches
 // fit most memories.
 const minStaging = 64
 
-// stage returns memory for records records with regions written at its start.
+// stage returns memory for that many records, with regions written at its
+// start.
 func (d *DeviceOps) stage(records int, regions []core.Region) (*staging, error) {
 	st, err := d.take(records * driver.GuardRecord)
 	if err != nil {
@@ -51,8 +70,7 @@ func (d *DeviceOps) take(size int) (*staging, error) {
 	}
 	mem, err := d.drv.HostAlloc(uint64(max(size, minStaging*driver.GuardRecord)))
 	if err != nil {
-		_ = d.drv.EventDestroy(event) // the first error is the one to tell
-		return nil, err
+		return nil, errors.Join(err, d.drv.EventDestroy(event))
 	}
 	return &staging{mem: mem, event: event}, nil
 }
@@ -69,7 +87,7 @@ func (d *DeviceOps) park(st *staging) {
 func (d *DeviceOps) collect() {
 	kept := d.inFlight[:0]
 	for _, st := range d.inFlight {
-		if done, err := d.drv.EventQuery(st.event); done && err == nil {
+		if done, err := d.drv.EventQuery(st.event); done && err == nil && !st.lost {
 			d.idle = append(d.idle, st)
 		} else {
 			kept = append(kept, st)

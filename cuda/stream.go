@@ -12,6 +12,7 @@ import (
 // its order. Leases come and go on it; clock, sequence and pending frees
 // belong to the stream.
 type stream struct {
+	_      [64]byte // streams share no cache line
 	drv    driver.Driver
 	handle driver.Stream
 	// slot is the stream's place in vector clocks. A slot is used again only
@@ -39,14 +40,16 @@ type stream struct {
 	freedBytes uint64
 
 	completed atomic.Uint64
-	// queued is the length of queue, open the number of open intents.
-	queued, open atomic.Int64
-	odometer     odometer
-	events       eventList
-	books        *books
+	// queued is the length of queue, held that of pins, open the number of
+	// open intents.
+	queued, held, open atomic.Int64
+	odometer           odometer
+	events             eventList
+	books              *books
 	// last is the event behind all work of an adopted stream that was given
 	// up: no call may name its handle any more.
 	last atomic.Pointer[event]
+	_    [64]byte
 }
 
 // odometer counts the bytes of frees: queued, known to be passed by the
@@ -57,7 +60,7 @@ type odometer struct{ queued, passed, settled atomic.Uint64 }
 func newStream(drv driver.Driver, handle driver.Stream, slot int, seq uint64, counters *books) *stream {
 	s := &stream{drv: drv, handle: handle, slot: slot, seq: seq, books: counters}
 	s.completed.Store(seq)
-	s.clock = s.clock.set(slot, seq)
+	s.clock = newClock().set(slot, seq)
 	return s
 }
 

@@ -14,7 +14,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// ErrNoStream: the pool is at its capacity and every stream is leased.
+// ErrNoStream is matched by the error of an Acquire when the pool is at its
+// capacity and every stream is leased.
 var ErrNoStream = errors.New("no stream is free")
 
 // DefaultMaxStreams is how many streams a pool makes if not told otherwise.
@@ -31,6 +32,8 @@ type StreamPool struct {
 	max   int32
 
 	waiting, refused atomic.Int64
+	// taken: an AsyncResource keeps its books on the streams.
+	taken atomic.Bool
 
 	mu      sync.Mutex
 	leased  map[core.StreamID]*Lease
@@ -38,6 +41,10 @@ type StreamPool struct {
 	// backstop is where the frees of blocks go whose stream was given up.
 	backstop *stream
 	closed   bool
+	// emptied is closed when puddle has no stream left; nil before Close.
+	emptied chan struct{}
+	// undestroyed are the streams that the driver would not destroy.
+	undestroyed []driver.Stream
 }
 
 // StreamPoolConfig configures a [StreamPool].
@@ -79,10 +86,12 @@ func (p *StreamPool) construct(context.Context) (*stream, error) {
 // destruct destroys a stream after its work is done: only then may its slot
 // in the clocks go to another stream.
 func (p *StreamPool) destruct(s *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if p.drv.StreamSynchronize(s.handle) == nil {
 		s.passed(s.seq)
 	}
-	_ = p.drv.StreamDestroy(s.handle)
+	_ = p.destroyStream(s.handle) // Close tries again, and reports
 }
 
 // Acquire leases a stream. If all are leased it waits for one until ctx ends;
@@ -102,13 +111,25 @@ func (p *StreamPool) Acquire(ctx context.Context, tag core.Tag) (*Lease, error) 
 // make a stream. If all are leased the error matches [ErrNoStream].
 func (p *StreamPool) TryAcquire(ctx context.Context, tag core.Tag) (*Lease, error) {
 	res, err := p.pool.TryAcquire(ctx)
-	if errors.Is(err, puddle.ErrNotAvailable) && p.pool.Stat().AcquiredResources() < p.max {
-		res, err = p.pool.Acquire(ctx) // one is being made
+	for errors.Is(err, puddle.ErrNotAvailable) && p.pool.Stat().AcquiredResources() < p.max {
+		res, err = p.acquireNew(ctx)
 	}
 	if err != nil {
 		return nil, p.explain(err)
 	}
 	return p.newLease(res, tag), nil
+}
+
+// acquireNew waits for a stream that is being made. Another caller may be
+// given it first, and then there is nothing left to wait for.
+func (p *StreamPool) acquireNew(ctx context.Context) (*puddle.Resource[*stream], error) {
+	moment, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+	defer cancel()
+	res, err := p.pool.Acquire(moment)
+	if err != nil && ctx.Err() == nil && moment.Err() != nil {
+		err = puddle.ErrNotAvailable
+	}
+	return res, err
 }
 
 func (p *StreamPool) explain(err error) error {

@@ -29,6 +29,8 @@ type streamTable struct {
 	// each goes on from.
 	free []freeSlot
 	next int
+	// removed are streams that are gone and may have events in use.
+	removed []*stream
 }
 
 type freeSlot struct {
@@ -80,22 +82,35 @@ func (t *streamTable) remove(s *stream) error {
 	if at < 0 {
 		return nil // somebody else has removed it
 	}
+	if err := s.events.close(); err != nil {
+		return err
+	}
 	all = slices.Delete(all, at, at+1)
 	t.all.Store(&all)
 	t.free = append(t.free, freeSlot{slot: s.slot, seq: s.seq})
-	return s.events.close(t.drv)
+	t.removed = append(slices.DeleteFunc(t.removed, withoutEvents), s)
+	return nil
 }
 
-// lease puts a new lease on s and returns its id.
-func (t *streamTable) lease(s *stream) core.StreamID {
+func withoutEvents(s *stream) bool { return s.events.made.Load() == 0 }
+
+// everyStream is all streams alive, and those removed whose last events were
+// not given back yet.
+func (t *streamTable) everyStream() []*stream {
 	t.mu.Lock()
-	t.lastID++
-	id := t.lastID
-	t.mu.Unlock()
-	t.setLease(id, s)
-	return id
+	defer t.mu.Unlock()
+	return append(slices.Clone(*t.all.Load()), t.removed...)
 }
 
+// nextID returns an id that no lease had.
+func (t *streamTable) nextID() core.StreamID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lastID++
+	return t.lastID
+}
+
+// setLease puts a lease on s.
 func (t *streamTable) setLease(id core.StreamID, s *stream) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

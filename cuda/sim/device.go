@@ -75,7 +75,8 @@ func Open(c Config) (*Device, error) {
 	// The zero handles are the default pool and the legacy default stream.
 	d.pools.putZero(d.memory.newPool(driver.PoolConfig{}))
 	d.streams.putZero(d.newStream())
-	return d, d.RegisterModule(driver.GuardImage, guardKernels()...)
+	err = d.RegisterModule(driver.GuardImage, guardKernels()...)
+	return d, err
 }
 
 // Ordinal is the device's number.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,7 +109,7 @@ func TestKernelPanicIsAFailedLaunch(t *testing.T) {
 		s := p.stream()
 		p.launch("panic", 0, 0, s)
 		wantCode(t, d.Synchronize(), driver.LaunchFailed)
-		if f := d.Findings(); len(f) != 1 || f[0].Kind != KernelPanic || !bytes.Contains([]byte(f[0].Text), []byte("out of ideas")) {
+		if f := d.Findings(); len(f) != 1 || f[0].Kind != KernelPanic || !strings.Contains(f[0].Text, "out of ideas") {
 			t.Errorf("findings: %v", f)
 		}
 		wantLost(t, d, s, driver.LaunchFailed)

@@ -4,6 +4,8 @@ package teststack
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -40,44 +42,62 @@ type Config struct {
 // Open builds a stack and closes it at the end of the test.
 func Open(t testing.TB, cfg Config) *Stack {
 	t.Helper()
-	device, err := sim.Open(cfg.Sim)
+	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := workload.Register(device); err != nil {
-		t.Fatal(err)
+	t.Cleanup(func() {
+		t.Helper()
+		if err := s.Close(); err != nil && !cfg.Dirty {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// New builds a stack for a caller that closes it.
+func New(cfg Config) (*Stack, error) {
+	device, err := sim.Open(cfg.Sim)
+	if err != nil {
+		return nil, err
 	}
 	s := &Stack{Sim: device, Driver: device}
 	if cfg.Wrap != nil {
 		s.Driver = cfg.Wrap(device)
 	}
+	if err := errors.Join(workload.Register(device), s.build(cfg)); err != nil {
+		return nil, errors.Join(err, device.Close())
+	}
+	return s, nil
+}
+
+func (s *Stack) build(cfg Config) (err error) {
 	if s.Streams, err = cuda.NewStreamPool(s.Driver, cuda.StreamPoolConfig{Max: cfg.Streams}); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	if s.Async, err = cuda.NewAsyncResource(s.Driver, s.Streams, cfg.Async); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	top, err := core.Chain(s.Async, cfg.Layers...)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	if s.Runtime, err = core.NewRuntime(core.Parts{Resource: top}); err != nil {
-		t.Fatal(err)
+		return err
 	}
-	if s.Memory, err = cuda.NewMemoryManager(s.Driver, s.Streams, s.Runtime); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.close(t, cfg.Dirty) })
-	return s
+	s.Memory, err = cuda.NewMemoryManager(s.Driver, s.Streams, s.Runtime)
+	return err
 }
 
-func (s *Stack) close(t testing.TB, dirty bool) {
-	t.Helper()
+// Close ends the stack and returns everything that is wrong: errors, what was
+// not given back, and what the oracle found.
+func (s *Stack) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
+	var errs []error
 	check := func(what string, err error) {
-		if err != nil && !dirty {
-			t.Errorf("closing %s: %v", what, err)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("closing %s: %w", what, err))
 		}
 	}
 	left, err := s.Runtime.Close(ctx)
@@ -86,18 +106,16 @@ func (s *Stack) close(t testing.TB, dirty bool) {
 	check("the streams", s.Streams.Close(ctx))
 	books := s.Sim.Books()
 	check("the device", s.Sim.Close())
-	if dirty {
-		return
-	}
 	if len(left.Leaks) > 0 || left.OpenIntents > 0 {
-		t.Errorf("left over: %d blocks, %d open intents", len(left.Leaks), left.OpenIntents)
+		errs = append(errs, fmt.Errorf("left over: %d blocks, %d open intents", len(left.Leaks), left.OpenIntents))
 	}
 	if want := (sim.Books{Modules: books.Modules, Reserved: books.Reserved}); books != want {
-		t.Errorf("the device still holds %+v", books)
+		errs = append(errs, fmt.Errorf("the device still holds %+v", books))
 	}
 	for _, f := range s.Sim.Findings() {
-		t.Errorf("the oracle: %v", f)
+		errs = append(errs, fmt.Errorf("the oracle: %v", f))
 	}
+	return errors.Join(errs...)
 }
 
 // Lease acquires a stream and gives it back at the end of the test.

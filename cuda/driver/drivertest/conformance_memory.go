@@ -33,8 +33,8 @@ func (s *suite) allocation() {
 		if ptrs[i]%core.DefaultAlign != 0 {
 			s.Fatalf("%d bytes at %#x: not aligned to %d", size, ptrs[i], core.DefaultAlign)
 		}
-		for j := range i {
-			s.wantApart(ptrs[i], size, ptrs[j], sizes[j])
+		for j, other := range sizes[:i] {
+			s.wantApart(ptrs[i], size, ptrs[j], other)
 		}
 		s.must(s.d.MemsetAsync(ptrs[i], byte(i+1), size, st))
 	}

@@ -1,0 +1,187 @@
+package cuda_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+)
+
+const pattern = 0x8877665544332211
+
+// guardBench is device operations over one block.
+type guardBench struct {
+	*bench
+	ops   *cuda.DeviceOps
+	on    *cuda.Lease
+	block core.Block
+}
+
+func newGuardBench(t *testing.T, bytes uint64) *guardBench {
+	t.Helper()
+	b := newBench(t)
+	ops, err := cuda.NewDeviceOps(b.Driver, b.Streams, driver.Image{Name: driver.GuardImage})
+	must(t, err)
+	t.Cleanup(func() { must(t, ops.Close()) })
+	g := &guardBench{bench: b, ops: ops, on: b.leases(1)[0]}
+	g.block = b.alloc(g.on, bytes)
+	t.Cleanup(func() { b.free(g.block) })
+	return g
+}
+
+func (g *guardBench) at(offset, bytes uint64) core.Region {
+	return core.Region{Ptr: g.block.ID.Ptr + offset, Bytes: bytes, Pattern: pattern}
+}
+
+func (g *guardBench) verify(regions ...core.Region) []core.Mismatch {
+	g.Helper()
+	v, err := g.ops.Verify(ctx, g.on.ID(), regions)
+	must(g, err)
+	must(g, v.Wait(ctx))
+	bad, err := v.Mismatches()
+	must(g, err)
+	if _, err := v.Mismatches(); err == nil {
+		g.Error("the results were given twice")
+	}
+	return bad
+}
+
+func TestFilledRegionsHoldTheirPattern(t *testing.T) {
+	g := newGuardBench(t, 4096)
+	regions := []core.Region{g.at(0, 1), g.at(3, 7), g.at(11, 8), g.at(21, 17), g.at(101, 1001), g.at(4095, 1), g.at(2000, 0)}
+	must(t, g.ops.Fill(ctx, g.on.ID(), regions))
+	if bad := g.verify(regions...); len(bad) > 0 {
+		t.Errorf("mismatches: %+v", bad)
+	}
+	got := make([]byte, 1001)
+	must(t, g.Driver.CopyToHostAsync(got, g.block.ID.Ptr+101, g.on.Handle()))
+	must(t, g.ops.Synchronize(ctx, g.on.ID()))
+	var word [8]byte
+	binary.LittleEndian.PutUint64(word[:], pattern)
+	for i, v := range got {
+		if v != word[i%8] {
+			t.Fatalf("byte %d is %#x", i, v)
+		}
+	}
+}
+
+func TestMismatchesNameTheFirstBadByte(t *testing.T) {
+	g := newGuardBench(t, 4096)
+	regions := []core.Region{g.at(0, 64), g.at(65, 63), g.at(200, 9)}
+	must(t, g.ops.Fill(ctx, g.on.ID(), regions))
+	must(t, g.Driver.MemsetAsync(g.block.ID.Ptr+65+10, 0xee, 3, g.on.Handle()))
+	must(t, g.Driver.MemsetAsync(g.block.ID.Ptr+208, 0xdd, 1, g.on.Handle()))
+	bad := g.verify(regions...)
+	want := []core.Mismatch{
+		{Region: 1, Offset: 10, BadBytes: 3, Expected: 0x33, Seen: 0xee},
+		{Region: 2, Offset: 8, BadBytes: 1, Expected: 0x11, Seen: 0xdd},
+	}
+	if len(bad) != 2 || bad[0] != want[0] || bad[1] != want[1] {
+		t.Errorf("got %+v, want %+v", bad, want)
+	}
+}
+
+func TestBatchesOfManyRegions(t *testing.T) {
+	g := newGuardBench(t, 1<<20)
+	var regions []core.Region
+	for i := range uint64(3000) {
+		regions = append(regions, g.at(i*300, i%256))
+	}
+	must(t, g.ops.Fill(ctx, g.on.ID(), regions))
+	must(t, g.Driver.MemsetAsync(g.block.ID.Ptr+2999*300, 0, 1, g.on.Handle()))
+	bad := g.verify(regions...)
+	if len(bad) != 1 || bad[0].Region != 2999 {
+		t.Errorf("mismatches: %+v", bad)
+	}
+}
+
+func TestEmptyBatches(t *testing.T) {
+	g := newGuardBench(t, 64)
+	must(t, g.ops.Fill(ctx, g.on.ID(), nil))
+	if bad := g.verify(); len(bad) > 0 {
+		t.Errorf("mismatches of nothing: %+v", bad)
+	}
+}
+
+func TestResultsAreNotThereBeforeTheBatchIsDone(t *testing.T) {
+	g := newGuardBench(t, 64)
+	must(t, g.ops.Fill(ctx, g.on.ID(), []core.Region{g.at(0, 64)}))
+	release := g.hold(g.on)
+	v, err := g.ops.Verify(ctx, g.on.ID(), []core.Region{g.at(0, 64)})
+	must(t, err)
+	if done, err := v.Poll(); done || err != nil {
+		t.Errorf("polled: %v, %v", done, err)
+	}
+	if _, err := v.Mismatches(); err == nil || !strings.Contains(err.Error(), "under way") {
+		t.Errorf("results of a batch under way: %v", err)
+	}
+	bounded, cancel := within(2)
+	defer cancel()
+	if err := v.Wait(bounded); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("wait: %v", err)
+	}
+	if err := g.ops.Synchronize(bounded, g.on.ID()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("synchronize: %v", err)
+	}
+	release()
+	must(t, v.Wait(ctx))
+	_, err = v.Mismatches()
+	must(t, err)
+}
+
+func TestDiscardedBatchesGiveTheirMemoryBack(t *testing.T) {
+	g := newGuardBench(t, 64)
+	must(t, g.ops.Fill(ctx, g.on.ID(), []core.Region{g.at(0, 64)}))
+	for range 200 {
+		v, err := g.ops.Verify(ctx, g.on.ID(), []core.Region{g.at(0, 64)})
+		must(t, err)
+		v.Discard()
+		v.Discard()
+		must(t, g.ops.Synchronize(ctx, g.on.ID()))
+	}
+	if n := g.faults.Calls(drivertest.HostAlloc); n > 4 {
+		t.Errorf("%d host allocations for 200 batches, one at a time", n)
+	}
+}
+
+func TestStagingThatMayBeInUseIsNotReused(t *testing.T) {
+	g := newGuardBench(t, 64)
+	regions := []core.Region{g.at(0, 64)}
+	g.faults.FailMethod(drivertest.EventRecord, 1, driver.InvalidHandle)
+	g.faults.FailMethod(drivertest.StreamSynchronize, 1, driver.InvalidHandle)
+	if err := g.ops.Fill(ctx, g.on.ID(), regions); err == nil || core.WasNotEnqueued(err) {
+		t.Fatalf("the kernel was enqueued and its end is unknown: %v", err)
+	}
+	must(t, g.ops.Fill(ctx, g.on.ID(), regions))
+	equal(t, "host allocations", g.faults.Calls(drivertest.HostAlloc), 2)
+}
+
+func TestDeviceOpsSayWhatWasNotEnqueued(t *testing.T) {
+	g := newGuardBench(t, 64)
+	regions := []core.Region{g.at(0, 64)}
+	for _, m := range []drivertest.Method{drivertest.EventCreate, drivertest.HostAlloc, drivertest.Launch} {
+		g.faults.FailMethod(m, 1, driver.InvalidValue)
+		if err := g.ops.Fill(ctx, g.on.ID(), regions); !core.WasNotEnqueued(err) {
+			t.Errorf("%v: %v", m, err)
+		}
+		g.faults.Clear()
+	}
+	if _, err := g.ops.Verify(ctx, 12345, regions); !core.WasNotEnqueued(err) {
+		t.Errorf("an unknown stream: %v", err)
+	}
+}
+
+func TestDeviceOpsNeedTheGuardsKernels(t *testing.T) {
+	b := newBench(t)
+	_, err := cuda.NewDeviceOps(b.Driver, b.Streams, driver.Image{Name: mixImage})
+	if !errors.Is(err, core.ErrDriver) || !strings.Contains(err.Error(), "guard's kernels") {
+		t.Errorf("got %v", err)
+	}
+	equal(t, "modules left loaded", b.faults.Calls(drivertest.ModuleLoad)-b.faults.Calls(drivertest.ModuleUnload), 0)
+}

@@ -1,0 +1,284 @@
+package cuda_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+var sweepScripts = []struct {
+	name string
+	run  func(*sweep) error
+}{
+	{"allocations and frees", sweepAllocations},
+	{"launches over streams", sweepLaunches},
+	{"recorder and recorded uses", sweepRecorder},
+	{"copies, slices and columns", sweepCopies},
+	{"adopted streams", sweepAdopted},
+	{"device operations of a guard", sweepDeviceOps},
+	{"direct and untracked memory", sweepDirect},
+	{"stream and memory pools", sweepPools},
+	{"calls of the service itself", sweepDriver},
+}
+
+// sweepAllocations makes enough allocations and frees for the reaper to look.
+func sweepAllocations(x *sweep) error {
+	s, err := x.leases(2)
+	if err != nil {
+		return err
+	}
+	for i := range 24 {
+		b, err := x.alloc(s[i%2])
+		if err != nil {
+			return err
+		}
+		if err := x.free(b); err != nil {
+			return err
+		}
+	}
+	return x.rt.ReapPending(ctx)
+}
+
+func sweepLaunches(x *sweep) error {
+	s, err := x.leases(3)
+	if err != nil {
+		return err
+	}
+	a, err := x.alloc(s[0])
+	if err != nil {
+		return err
+	}
+	b, err := x.alloc(s[1])
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		x.launch(s[0], writes(a)), x.launch(s[1], writes(b)),
+		x.launch(s[1], reads(a), readWrites(b)), x.launch(s[2], reads(a, b)),
+		x.launch(s[0], readWrites(a), reads(b)), x.free(b), x.launch(s[2], readWrites(a)))
+}
+
+func sweepRecorder(x *sweep) error {
+	s, err := x.leases(2)
+	if err != nil {
+		return err
+	}
+	b, err := x.alloc(s[0])
+	if err != nil {
+		return err
+	}
+	rec := core.NewStrictRecorder(s[1].ID())
+	if err := rec.Write(b); err != nil {
+		return err
+	}
+	if err := rec.Preflight(ctx, x.rt); err != nil {
+		return errors.Join(err, rec.Abort(ctx, x.rt))
+	}
+	if err := x.kernel.Enqueue(s[1].Handle(), grid, mixArgs(1, writes(b))...); err != nil {
+		return errors.Join(err, rec.Abort(ctx, x.rt))
+	}
+	if err := rec.Commit(ctx, x.rt); err != nil {
+		return err
+	}
+	if err := x.streams.Synchronize(ctx, s[1].ID()); err != nil {
+		return err
+	}
+	if err := x.kernel.Enqueue(s[0].Handle(), grid, mixArgs(1, reads(b))...); err != nil {
+		return err
+	}
+	return x.rt.RecordBlockUse(ctx, b.ID, s[0].ID())
+}
+
+func sweepCopies(x *sweep) error {
+	s, err := x.leases(2)
+	if err != nil {
+		return err
+	}
+	src, err := cuda.Alloc[uint32](ctx, x.memory, 64, cuda.AllocOptions{Stream: s[0].ID()})
+	if err != nil {
+		return err
+	}
+	x.later(freeOnce(src))
+	dst, err := cuda.Alloc[uint32](ctx, x.memory, 64, cuda.AllocOptions{Stream: s[1].ID()})
+	if err != nil {
+		return err
+	}
+	x.later(freeOnce(dst))
+	view, err := dst.View(0, 32)
+	if err != nil {
+		return err
+	}
+	x.later(freeOnce(view))
+	want := make([]uint32, 64)
+	for i := range want {
+		want[i] = uint32(i)
+	}
+	if err := errors.Join(cuda.CopyToDevice(ctx, src, s[0].ID(), want), cuda.CopyOnDevice(ctx, dst, src, s[1].ID()),
+		cuda.Memset(ctx, view, s[0].ID(), 0xff)); err != nil {
+		return err
+	}
+	got, err := cuda.Download(ctx, dst, s[1].ID())
+	for i := range 32 {
+		want[i] = 0xffffffff
+	}
+	if err == nil && !slices.Equal(got, want) {
+		x.Errorf("downloaded %v", got)
+	}
+	if column := cuda.OwnedColumn(dst); column.Ptr() != dst.Ptr() {
+		x.Errorf("the column lies elsewhere")
+	}
+	return err
+}
+
+func freeOnce[T cuda.Element](s *cuda.Slice[T]) func() error {
+	return func() error {
+		if err := s.Free(ctx); !errors.Is(err, core.ErrUseAfterFree) {
+			return err
+		}
+		return nil
+	}
+}
+
+func sweepAdopted(x *sweep) error {
+	s, err := x.lease()
+	if err != nil {
+		return err
+	}
+	handle, err := x.sim.StreamCreate() // the caller's stream, not the pool's
+	if err != nil {
+		return err
+	}
+	x.later(func() error { return x.sim.StreamDestroy(handle) })
+	adopted, err := x.streams.Adopt(handle, "sweep")
+	if err != nil {
+		return err
+	}
+	x.later(func() error {
+		if err := adopted.Release(); !errors.Is(err, core.ErrStreamMisuse) {
+			return err
+		}
+		return nil // given up below
+	})
+	a, errA := x.alloc(adopted)
+	b, errB := x.alloc(adopted)
+	if err := errors.Join(errA, errB); err != nil {
+		return err
+	}
+	if err := errors.Join(x.launch(adopted, writes(a, b)), x.launch(s, reads(a)), x.free(b)); err != nil {
+		return err
+	}
+	if err := adopted.Release(); err != nil {
+		return err
+	}
+	return errors.Join(x.rt.ReapPending(ctx), x.free(a), x.rt.ReapPending(ctx))
+}
+
+func sweepDeviceOps(x *sweep) error {
+	ops, err := cuda.NewDeviceOps(x.faults, x.streams, driver.Image{Name: driver.GuardImage})
+	if err != nil {
+		return err
+	}
+	x.later(ops.Close)
+	s, err := x.lease()
+	if err != nil {
+		return err
+	}
+	b, err := x.alloc(s)
+	if err != nil {
+		return err
+	}
+	regions := []core.Region{{Ptr: b.ID.Ptr, Bytes: 100, Pattern: 0x1122334455667788}, {Ptr: b.ID.Ptr + 101, Bytes: 33, Pattern: 7}}
+	if err := x.rt.Launch(ctx, s.ID(), declared(writes(b)), func(ctx context.Context) error {
+		return ops.Fill(ctx, s.ID(), regions)
+	}); err != nil {
+		return err
+	}
+	for _, discard := range []bool{false, true} {
+		if err := x.verify(ops, s, b, regions, discard); err != nil {
+			return err
+		}
+	}
+	return ops.Synchronize(ctx, s.ID())
+}
+
+func (x *sweep) verify(ops *cuda.DeviceOps, s *cuda.Lease, b core.Block, regions []core.Region, discard bool) error {
+	var v core.Verification
+	err := x.rt.Launch(ctx, s.ID(), declared(reads(b)), func(ctx context.Context) (err error) {
+		v, err = ops.Verify(ctx, s.ID(), regions)
+		return err
+	})
+	if v != nil {
+		x.later(func() error { v.Discard(); return nil })
+	}
+	if err != nil || discard {
+		return err
+	}
+	if err := v.Wait(ctx); err != nil {
+		return err
+	}
+	bad, err := v.Mismatches()
+	if err == nil && len(bad) > 0 {
+		err = fmt.Errorf("mismatches: %+v", bad)
+	}
+	return err
+}
+
+func sweepDirect(x *sweep) error {
+	direct := cuda.NewDirectResource(x.faults)
+	b, err := direct.Allocate(ctx, core.Request{Bytes: 100})
+	if err != nil {
+		return err
+	}
+	x.later(func() error {
+		_, err := direct.Deallocate(ctx, b.ID)
+		return err
+	})
+	untracked := cuda.NewUntrackedManager(x.faults, x.streams, 1000)
+	slice, err := cuda.Alloc[byte](ctx, untracked, 1000, cuda.AllocOptions{})
+	if err != nil {
+		return err
+	}
+	x.later(freeOnce(slice))
+	if err := cuda.Memset(ctx, slice, core.DefaultStream, 3); err != nil {
+		return err
+	}
+	got, err := cuda.Download(ctx, slice, core.DefaultStream)
+	if err == nil && (got[0] != 3 || got[999] != 3) {
+		x.Errorf("downloaded %v", got)
+	}
+	return err
+}
+
+func sweepPools(x *sweep) error {
+	for range 2 {
+		first, err := x.streams.Acquire(ctx, "sweep")
+		if err != nil {
+			return err
+		}
+		second, err := x.streams.Acquire(ctx, "sweep")
+		if err == nil {
+			err = second.Release()
+		}
+		if err := errors.Join(err, first.Release()); err != nil {
+			return err
+		}
+	}
+	_, _, used, _, err := x.async.PoolStats()
+	if err == nil && used != 0 {
+		x.Errorf("%d bytes of the pool are in use", used)
+	}
+	return err
+}
+
+// sweepDriver makes the calls that a service makes itself.
+func sweepDriver(x *sweep) error {
+	if _, _, err := x.faults.MemInfo(); err != nil {
+		return err
+	}
+	return errors.Join(x.faults.PoolTrim(0, 0), x.faults.Synchronize())
+}
