@@ -146,21 +146,6 @@ func (b *bare) FinishUse(_ context.Context, t core.Ticket) error {
 	return err
 }
 
-func TestLaunchAllocatesNothing(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector allocates")
-	}
-	rt := newRuntime(t, core.Parts{Resource: &bare{}})
-	uses := []core.Use{{Block: core.BlockID{Ptr: 1, Generation: 2}, Access: core.Read}, {Block: core.BlockID{Ptr: 2, Generation: 1}, Access: core.Write}}
-	ctx, launch := t.Context(), func(context.Context) error { return nil }
-	n := testing.AllocsPerRun(1000, func() {
-		if err := rt.Launch(ctx, 1, uses, launch); err != nil {
-			t.Fatal(err)
-		}
-	})
-	mustBe(t, "allocations of a launch", n, 0.0)
-}
-
 func TestLaunchPassesOnALayersContext(t *testing.T) {
 	layer := context.WithValue(t.Context(), contextKey{}, "launch span")
 	rt := newRuntime(t, core.Parts{Resource: &bare{layer: layer}})

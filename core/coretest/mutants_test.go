@@ -108,7 +108,7 @@ const mutantVariable = "FENCEPOST_CORETEST_MUTANT"
 func TestMutant(t *testing.T) {
 	bug := os.Getenv(mutantVariable)
 	if bug == "" {
-		t.Skip("started by TestSuiteCatchesMutants alone")
+		return
 	}
 	patience = 200 * time.Millisecond
 	for _, m := range mutants {

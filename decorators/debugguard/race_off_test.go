@@ -1,5 +1,0 @@
-//go:build !race
-
-package debugguard_test
-
-const raceEnabled = false
