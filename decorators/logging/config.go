@@ -87,7 +87,22 @@ func Layer(cfg Config) core.Layer {
 // logs nothing. A nil upstream or an unknown level is a
 // [core.InvalidRequestError].
 func New(upstream core.Resource, cfg Config) (*Resource, error) {
-	return newResource(upstream, cfg, systemClock, &lastSequence)
+	sequence := &lastSequence
+	if onlyRings(cfg.Sinks) {
+		sequence = nil
+	}
+	return newResource(upstream, cfg, systemClock, sequence)
+}
+
+// onlyRings reports whether nobody needs numbers: a ring orders its records by
+// their times, and a number is a word that every goroutine would write.
+func onlyRings(sinks []Sink) bool {
+	for _, s := range useful(sinks) {
+		if _, ring := s.(*Ring); !ring {
+			return false
+		}
+	}
+	return true
 }
 
 func newResource(upstream core.Resource, cfg Config, clock clock, sequence *sequence) (*Resource, error) {

@@ -16,8 +16,10 @@
 // upstream is called: of two records with one address, the free of the old
 // block always has the smaller number, however late its goroutine comes to
 // report it. The layer itself keeps no books about blocks, so a reused
-// address can't confuse it. A gap in the numbers is a record that was lost,
-// or one that went to the sinks of another resource.
+// address can't confuse it. A gap in the numbers is a record that was lost, or
+// one that went to the sinks of another resource. Where rings are the only
+// sinks there are no numbers: a ring orders its records by their times, an
+// allocation by its end and everything else by its beginning.
 //
 // # Cost
 //

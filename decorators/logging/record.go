@@ -1,6 +1,7 @@
 package logging
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +14,7 @@ type Record struct {
 	// Event is the operation. See [core.Event] for its fields and units.
 	Event core.Event
 	// Seq orders the records of the process; see the package comment. It
-	// starts at 1.
+	// starts at 1, and is 0 where rings are the only sinks.
 	Seq uint64
 }
 
@@ -36,7 +37,30 @@ type sequence struct {
 	_    [56]byte
 }
 
-func (s *sequence) next() uint64 { return s.last.Add(1) }
+// next returns the next number, 0 without a sequence.
+func (s *sequence) next() uint64 {
+	if s == nil {
+		return 0
+	}
+	return s.last.Add(1)
+}
+
+// before orders records by number, or, where they have none, by time: an
+// allocation by its end and everything else by its beginning, so that a reused
+// address is freed before it is allocated.
+func (r *Record) before(other *Record) int {
+	if r.Seq != 0 && other.Seq != 0 {
+		return cmp.Compare(r.Seq, other.Seq)
+	}
+	return r.instant().Compare(other.instant())
+}
+
+func (r *Record) instant() time.Time {
+	if r.Event.Op == core.OpAllocate {
+		return r.Event.Time.Add(r.Event.Duration)
+	}
+	return r.Event.Time
+}
 
 // lastSequence numbers the records of all resources of the process, so that
 // resources may share a sink.

@@ -88,13 +88,13 @@ func (g *Ring) Put(r Record) {
 }
 
 // Snapshot returns a copy of the records kept, oldest first by sequence
-// number. Records put meanwhile may or may not be in it.
+// number, or by time where there are none. Records put meanwhile may or may not be in it.
 func (g *Ring) Snapshot() []Record {
 	var records []Record
 	for i := range g.stripes {
 		records = g.stripes[i].appendTo(records)
 	}
-	slices.SortStableFunc(records, bySeq)
+	slices.SortStableFunc(records, func(a, b Record) int { return a.before(&b) })
 	return records
 }
 
