@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 // progress shows what goes on: one line that is rewritten on a terminal, and
 // a line a second elsewhere.
 type progress struct {
-	out      io.Writer
+	out      *os.File
 	rt       *fencepost.Runtime
 	spans    *spanPipe
 	terminal bool
@@ -68,6 +67,10 @@ func (p *progress) show() {
 	p.last, p.lastAt = done, now
 	line := p.line(rate)
 	if p.terminal {
+		// A line that wraps could not be rewritten.
+		if width, _, err := term.GetSize(int(p.out.Fd())); err == nil && width > 0 {
+			line = line[:min(len(line), width-1)]
+		}
 		fmt.Fprintf(p.out, "\r\x1b[K%s", line)
 		return
 	}
