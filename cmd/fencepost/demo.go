@@ -67,14 +67,9 @@ func (f demoFlags) config() (fencepost.Config, error) {
 	if f.sample < 0 || f.sample > 1 {
 		return cfg, fmt.Errorf("--sample %v: say 0 to 1", f.sample)
 	}
-	if f.budget != "" {
-		bytes, err := fencepost.ParseBytes(f.budget)
-		if err != nil {
-			return cfg, fmt.Errorf("--budget %q: %w", f.budget, err)
-		}
-		cfg.Budget = bytes
-	}
-	return cfg, nil
+	var err error
+	cfg.Budget, err = parseBudget(f.budget)
+	return cfg, err
 }
 
 func runDemo(ctx context.Context, f demoFlags) (code int, err error) {

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/fencepost-gpu/fencepost"
 )
 
 // The exit codes.
@@ -47,6 +49,18 @@ func run(args []string) int {
 		return exitProblem
 	}
 	return exitBadInput
+}
+
+// parseBudget reads the flag --budget; empty means the default.
+func parseBudget(flag string) (uint64, error) {
+	if flag == "" {
+		return 0, nil
+	}
+	bytes, err := fencepost.ParseBytes(flag)
+	if err != nil {
+		return 0, fmt.Errorf("--budget %q: %w", flag, err)
+	}
+	return bytes, nil
 }
 
 // problemError is an error of the run and not of its input.

@@ -56,14 +56,9 @@ func (f replayFlags) config() (fencepost.Config, error) {
 	if f.speed < 0 {
 		return cfg, fmt.Errorf("--speed %v: say 0 or more", f.speed)
 	}
-	if f.budget != "" {
-		bytes, err := fencepost.ParseBytes(f.budget)
-		if err != nil {
-			return cfg, fmt.Errorf("--budget %q: %w", f.budget, err)
-		}
-		cfg.Budget = bytes
-	}
-	return cfg, nil
+	var err error
+	cfg.Budget, err = parseBudget(f.budget)
+	return cfg, err
 }
 
 // replayFiles plays each file and returns the worst exit code. A bad file
