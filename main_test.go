@@ -82,3 +82,11 @@ func free(t *testing.T, rt *fencepost.Runtime, blocks ...core.Block) {
 }
 
 func simulated(rt *fencepost.Runtime) *sim.Device { return rt.Driver().(*sim.Device) }
+
+// succeed fails the test if err is not nil.
+func succeed(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
