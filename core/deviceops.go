@@ -4,7 +4,9 @@ import "context"
 
 // DeviceOps is what a guard needs of a device. All of it is enqueued raw:
 // the caller prepares and finishes the uses of the blocks it touches, like
-// any other launch. It is safe for concurrent use.
+// any other launch. An error marked with [NotEnqueued] says that nothing was
+// enqueued; any other may be that of work under way. It is safe for concurrent
+// use.
 //
 // A region is filled with, and compared to, an 8-byte pattern that repeats
 // from the region's start in little-endian order; Ptr and Bytes need no

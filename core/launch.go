@@ -7,7 +7,8 @@ import (
 
 // Launch fences one launch: it prepares the uses on stream, calls launch to
 // enqueue the work there, and finishes the uses. A conflicting open intent on
-// another stream is waited for until ctx ends. launch gets a context that
+// another stream is waited for until ctx ends; there is no queue, so a writer
+// among readers that never pause may wait until then. launch gets a context that
 // carries the launch's span; it must enqueue on stream and nowhere else.
 //
 // An error or panic of launch finishes the uses as if the work had been

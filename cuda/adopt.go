@@ -54,6 +54,9 @@ func (p *StreamPool) Adopt(handle driver.Stream, tag core.Tag) (*Lease, error) {
 // behind that event. If no event can be recorded the stream is synchronised.
 func (p *StreamPool) giveUp(l *Lease) error {
 	s := l.stream
+	if s.open.Load() > 0 { // the id is off: no further launch can come
+		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: "launches are announced on the adopted stream and not finished: finish or abort them first"}
+	}
 	s.mu.Lock()
 	last, err := s.record(l.id)
 	if err != nil {
@@ -99,7 +102,7 @@ func (p *StreamPool) forFrees(s *stream) (*stream, *event, error) {
 // retire forgets a stream that was given up, once the device has passed its
 // last event and no free is queued on it.
 func (p *StreamPool) retire(s *stream) error {
-	if s.last.Load() == nil || s.queued.Load() > 0 {
+	if s.last.Load() == nil || s.queued.Load() > 0 || s.open.Load() > 0 {
 		return nil
 	}
 	s.mu.Lock() // another reap must not ask an event that this one gives back

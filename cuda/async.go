@@ -77,7 +77,7 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 		cfg.ReleaseThreshold = math.MaxUint64
 	}
 	if !streams.taken.CompareAndSwap(false, true) {
-		return nil, &core.InvalidRequestError{Op: "NewAsyncResource", Field: "streams", Reason: "the stream pool serves another resource: close that, or make a pool for each"}
+		return nil, &core.InvalidRequestError{Op: "NewAsyncResource", Field: "streams", Reason: "the stream pool serves another resource: make a pool of streams for each resource"}
 	}
 	pool, err := drv.PoolCreate(driver.PoolConfig{ReleaseThreshold: cfg.ReleaseThreshold})
 	if err != nil {
@@ -107,11 +107,10 @@ func (r *AsyncResource) Allocate(_ context.Context, req core.Request) (core.Bloc
 		s.books.fails.Add(1)
 		return core.Block{}, err
 	}
-	b := r.record(s, ptr, req, core.Live)
-	s.books.allocated.add(&b.core)
-	r.peaks.add(&b.core, s.books, r.streams.table)
-	b.accesses = append(b.accesses, access{event: ready, kind: core.Write, span: req.Span})
+	b := r.record(s, ptr, req, core.Live, access{event: ready, kind: core.Write, span: req.Span})
 	result := b.core
+	s.books.allocated.add(&result)
+	r.peaks.add(&result, s.books, r.streams.table)
 	s.books.blocks.store(result.ID.Generation, b)
 	return result, nil
 }
@@ -128,6 +127,9 @@ func (r *AsyncResource) allocateOn(s *stream, req core.Request) (uint64, *event,
 }
 
 func (r *AsyncResource) allocateLocked(s *stream, req core.Request) (uint64, *event, error) {
+	if s.last.Load() != nil {
+		return 0, nil, givenUp("Allocate", req.Stream)
+	}
 	ptr, err := r.drv.MemAllocAsync(req.Bytes, r.pool, s.handle)
 	if err != nil {
 		return 0, nil, err
@@ -142,10 +144,13 @@ func (r *AsyncResource) allocateLocked(s *stream, req core.Request) (uint64, *ev
 	return ptr, ready, nil
 }
 
-// record makes the record of a fresh allocation.
-func (r *AsyncResource) record(s *stream, ptr uint64, req core.Request, state core.BlockState) *block {
+// record makes the record of a fresh allocation. It is filled under its lock:
+// somebody who found the block that it was before may be looking at it.
+func (r *AsyncResource) record(s *stream, ptr uint64, req core.Request, state core.BlockState, accesses ...access) *block {
 	b := blocks.Get().(*block)
-	b.stream = s
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stream, b.accesses = s, append(b.accesses, accesses...)
 	b.core = core.Block{
 		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.drv.Ordinal()},
 		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: state,

@@ -118,14 +118,14 @@ func (b *block) finished(a access) {
 }
 
 // recorded adds a use whose waits were not queued. It removes nothing but
-// what the same stream's order covers.
+// what the same stream's order covers, and what is known to be done.
 func (b *block) recorded(a access) {
 	b.accesses = slices.DeleteFunc(b.accesses, func(old access) bool {
-		older := old.event.stream == a.event.stream && old.event.seq < a.event.seq
-		if older {
+		needless := old.event.done() || old.event.stream == a.event.stream && old.event.seq < a.event.seq
+		if needless {
 			old.event.release()
 		}
-		return older
+		return needless
 	})
 	a.event.retain()
 	b.accesses = append(b.accesses, a)

@@ -83,7 +83,7 @@ func (d *DeviceOps) enqueue(k *Kernel, stream core.StreamID, st *staging, args .
 		return core.NotEnqueued(err)
 	}
 	if err := k.Enqueue(s, Grid{Grid: driver.Dim{X: 132}, Block: driver.Dim{X: 256}}, args...); err != nil {
-		return err
+		return refusedUnlessSticky(err)
 	}
 	err = d.drv.EventRecord(st.event, s)
 	if err == nil {

@@ -62,20 +62,20 @@ func Blocks1D(n, size int) Grid {
 // launch that the driver refuses is aborted.
 func (k *Kernel) Launch(ctx context.Context, rt *core.Runtime, on *Lease, grid Grid, uses []core.Use, args ...driver.Arg) error {
 	return rt.LaunchNamed(ctx, k.name, on.ID(), uses, func(context.Context) error {
-		return k.Enqueue(on.Handle(), grid, args...)
+		return refusedUnlessSticky(k.Enqueue(on.Handle(), grid, args...))
 	})
 }
 
-// Enqueue enqueues the kernel raw, for callers that fence it themselves. An
-// error that says that nothing was enqueued is marked [core.NotEnqueued].
+// Enqueue enqueues the kernel raw, for callers that fence it themselves. A
+// launch function that enqueues nothing else may mark its error with
+// [core.NotEnqueued] unless it is sticky; one that has enqueued before must not.
 func (k *Kernel) Enqueue(stream driver.Stream, grid Grid, args ...driver.Arg) error {
-	err := k.drv.Launch(&driver.Launch{Function: k.function, Grid: grid.Grid, Block: grid.Block,
+	return k.drv.Launch(&driver.Launch{Function: k.function, Grid: grid.Grid, Block: grid.Block,
 		SharedBytes: grid.SharedBytes, Stream: stream, Args: args})
-	return refusedUnlessSticky(err)
 }
 
-// refusedUnlessSticky marks a driver's refusal: only a sticky error may be
-// that of work which had been enqueued.
+// refusedUnlessSticky marks the driver's refusal of the only work of a launch:
+// just a sticky error may be that of work which had been enqueued.
 func refusedUnlessSticky(err error) error {
 	if errors.Is(err, core.ErrSticky) {
 		return err

@@ -33,7 +33,7 @@ func (p *StreamPool) newLease(res *puddle.Resource[*stream], tag core.Tag) *Leas
 }
 
 func (p *StreamPool) enter(l *Lease) {
-	l.id = p.table.nextID()
+	l.id = nextID()
 	p.hold(l)
 }
 
@@ -60,9 +60,6 @@ func (l *Lease) Handle() driver.Stream { return l.stream.handle }
 // adopted stream, on the driver's record of a last event; if that fails the
 // lease is as it was.
 func (l *Lease) Release() error {
-	if l.resource == nil && l.stream.open.Load() > 0 {
-		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: "launches are announced on the adopted stream and not finished: finish or abort them first"}
-	}
 	if !l.released.CompareAndSwap(false, true) {
 		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: fmt.Sprintf("the lease %q was released before", l.tag)}
 	}
@@ -74,12 +71,12 @@ func (l *Lease) Release() error {
 		l.resource.Release()
 		return nil
 	}
-	if err := l.pool.giveUp(l); err != nil {
+	err := l.pool.giveUp(l)
+	if err != nil {
 		l.pool.hold(l)
 		l.released.Store(false)
-		return err
 	}
-	return nil
+	return err
 }
 
 // StreamStats is a snapshot of a [StreamPool].

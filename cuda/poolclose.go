@@ -37,7 +37,7 @@ func (p *StreamPool) Close(ctx context.Context) error {
 func (p *StreamPool) noLease() (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.leased) == 0, nil
+	return len(p.leased)+len(p.adopted) == 0, nil
 }
 
 func (p *StreamPool) heldAtClose() error {

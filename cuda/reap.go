@@ -248,6 +248,5 @@ func (r *AsyncResource) Close(ctx context.Context) error {
 		return cmp.Or(err, poolErr)
 	}
 	r.closed = true
-	r.streams.taken.Store(false)
 	return err
 }

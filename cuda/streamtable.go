@@ -23,8 +23,7 @@ type streamTable struct {
 	leases atomic.Pointer[map[core.StreamID]*stream]
 	all    atomic.Pointer[[]*stream]
 
-	mu     sync.Mutex
-	lastID core.StreamID
+	mu sync.Mutex
 	// free are the slots of destroyed streams, with the sequence number that
 	// each goes on from.
 	free []freeSlot
@@ -102,13 +101,11 @@ func (t *streamTable) everyStream() []*stream {
 	return append(slices.Clone(*t.all.Load()), t.removed...)
 }
 
-// nextID returns an id that no lease had.
-func (t *streamTable) nextID() core.StreamID {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lastID++
-	return t.lastID
-}
+// lastLease numbers the leases of all devices of the process.
+var lastLease atomic.Uint64
+
+// nextID returns an id that no lease of the process had.
+func nextID() core.StreamID { return core.StreamID(lastLease.Add(1)) }
 
 // setLease puts a lease on s.
 func (t *streamTable) setLease(id core.StreamID, s *stream) {

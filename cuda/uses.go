@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -13,30 +14,10 @@ var fences = sync.Pool{New: func() any { return new(fence) }}
 // PrepareUse opens the intent on every block, then queues the waits. Blocks
 // are locked one at a time; a refusal takes back the intents opened so far.
 func (r *AsyncResource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
-	s, err := r.streams.table.resolve("PrepareUse", req.Stream)
-	if err != nil {
-		return core.Ticket{}, err
-	}
 	for {
-		in, err := core.OpenIntent(r, req)
-		if err != nil {
-			return core.Ticket{}, err
-		}
-		f := fences.Get().(*fence)
-		closed, err := r.open(s, in, f)
-		if err == nil {
-			err = r.fenceLaunch(s, in, f)
-		}
-		f.drop()
-		fences.Put(f)
-		if err == nil {
-			in.Handle = s
-			s.open.Add(1)
-			return in.Ticket(r), nil
-		}
-		in.Recycle()
+		ticket, closed, err := r.prepare(req)
 		if closed == nil || !req.Wait {
-			return core.Ticket{}, err
+			return ticket, err
 		}
 		select {
 		case <-closed:
@@ -44,6 +25,50 @@ func (r *AsyncResource) PrepareUse(ctx context.Context, req core.UseRequest) (co
 			return core.Ticket{}, fmt.Errorf("%w; gave up waiting for it: %w", err, ctx.Err())
 		}
 	}
+}
+
+// prepare is one attempt. If a conflicting intent is in the way it also
+// returns the channel that is closed when one on that block ends.
+func (r *AsyncResource) prepare(req core.UseRequest) (core.Ticket, <-chan struct{}, error) {
+	s, err := r.enter(req.Stream)
+	if err != nil {
+		return core.Ticket{}, nil, err
+	}
+	in, err := core.OpenIntent(r, req)
+	if err != nil {
+		s.open.Add(-1)
+		return core.Ticket{}, nil, err
+	}
+	f := fences.Get().(*fence)
+	closed, err := r.open(s, in, f)
+	if err == nil {
+		err = r.fenceLaunch(s, in, f)
+	}
+	f.drop()
+	fences.Put(f)
+	if err != nil {
+		s.open.Add(-1)
+		in.Recycle()
+		return core.Ticket{}, closed, err
+	}
+	in.Handle = s
+	return in.Ticket(r), nil, nil
+}
+
+// enter resolves a lease for a launch and counts the launch as open on its
+// stream. The lease is looked up again after counting: a Release that comes
+// between is seen here, and one that comes later sees the launch.
+func (r *AsyncResource) enter(id core.StreamID) (*stream, error) {
+	s, err := r.streams.table.resolve("PrepareUse", id)
+	if err != nil {
+		return nil, err
+	}
+	s.open.Add(1)
+	if _, err := r.streams.table.resolve("PrepareUse", id); err != nil {
+		s.open.Add(-1)
+		return nil, err
+	}
+	return s, nil
 }
 
 // open opens the intent on all blocks and collects what must be waited for.
@@ -154,22 +179,44 @@ func (r *AsyncResource) RecordUse(_ context.Context, id core.BlockID, stream cor
 	if err != nil {
 		return err
 	}
-	b.mu.Unlock() // not held over the driver's call
-	s.mu.Lock()
-	e, recordErr := s.record(stream)
-	s.mu.Unlock()
+	b.mu.Unlock() // not held over the driver's calls
+	e, fenced, recordErr := r.recordNow(s, stream)
+	if e != nil {
+		defer e.release()
+	}
 	if b, err = r.find("RecordUse", id, stream); err != nil {
-		if e != nil {
-			e.release()
-		}
-		return err
+		return errors.Join(recordErr, err)
 	}
 	defer b.mu.Unlock()
-	if recordErr != nil {
-		s.books.fails.Add(1)
-		return r.fenceBySync(s, recordErr, func() { r.poison(b) })
+	if e != nil {
+		b.recorded(access{event: e, kind: core.ReadWrite})
+	} else if !fenced {
+		r.poison(b)
 	}
-	b.recorded(access{event: e, kind: core.ReadWrite})
-	e.release()
-	return nil
+	return recordErr
+}
+
+// recordNow records an event behind what is enqueued on s. If the driver
+// refuses, the stream is synchronised; fenced says whether that went well.
+func (r *AsyncResource) recordNow(s *stream, lease core.StreamID) (e *event, fenced bool, err error) {
+	s.mu.Lock()
+	if s.last.Load() != nil {
+		s.mu.Unlock()
+		return nil, true, givenUp("RecordUse", lease)
+	}
+	e, err = s.record(lease)
+	s.mu.Unlock()
+	if err == nil {
+		return e, true, nil
+	}
+	s.books.fails.Add(1)
+	fenced = true
+	err = r.fenceBySync(s, err, func() { fenced = false })
+	return nil, fenced, err
+}
+
+// givenUp is the refusal of work on an adopted stream whose lease was given
+// back while the work was on its way.
+func givenUp(op string, id core.StreamID) error {
+	return &core.StreamMisuseError{Op: op, Stream: id, Reason: "the adopted stream was given up meanwhile: release its lease after its work is enqueued"}
 }

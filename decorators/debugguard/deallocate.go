@@ -125,7 +125,7 @@ func (r *Resource) checkAndPoison(ctx context.Context, rec *record) (poisoned bo
 			batch.stream = stream
 			batch.redZones(rec, r.launches.tick())
 			if err := r.compare(ctx, batch); err != nil {
-				return false, err
+				return !core.WasNotEnqueued(err), err
 			}
 			if rec.held().Bytes > r.cfg.QuarantineBytes {
 				return true, nil

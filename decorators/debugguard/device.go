@@ -81,7 +81,7 @@ func (r *Resource) arm(ctx context.Context, rec *record) {
 		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
 			var zones [2]core.Region
 			err := r.cfg.Device.Fill(ctx, stream, rec.layout.redZones(zones[:0], id.Generation))
-			return err == nil, err
+			return !core.WasNotEnqueued(err), err
 		}})
 	if err != nil {
 		r.count.unchecked.Add(1)

@@ -99,7 +99,7 @@ func (r *Resource) compareLast(ctx context.Context, blocks []*record) {
 		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
 			b.stream = stream
 			err := r.compare(ctx, b)
-			return err == nil, err
+			return !core.WasNotEnqueued(err), err
 		}})
 	if err != nil {
 		b.void.Store(true)

@@ -115,10 +115,17 @@ func TestRefusedGuardLaunchIsCounted(t *testing.T) {
 	if g := b.guard.GuardStats(); g.Unchecked != 2 {
 		t.Errorf("%d unchecked, want arming and comparison", g.Unchecked)
 	}
-	b.mem.failNext("Verify", errTest)
+	b.mem.failNext("Verify", core.NotEnqueued(errTest))
 	b.free(b.alloc(64))
 	if s := b.fake.Stats(); s.OpenIntents != 0 || s.Aborts != 1 {
 		t.Errorf("nothing was enqueued, yet %+v", s)
+	}
+	// An error that does not say so may be that of work under way, which must
+	// not stay unfenced.
+	b.mem.failNext("Verify", errTest)
+	b.free(b.alloc(64))
+	if s := b.fake.Stats(); s.OpenIntents != 0 || s.Aborts != 1 {
+		t.Errorf("something may have been enqueued, yet %+v", s)
 	}
 	if s := b.guard.Stats(); s.Aborts != 0 {
 		t.Errorf("the caller aborted nothing: %+v", s)

@@ -48,18 +48,18 @@ func (s *sequence) next() uint64 {
 // before orders records by number, or, where they have none, by time: an
 // allocation by its end and everything else by its beginning, so that a reused
 // address is freed before it is allocated.
-func (r *Record) before(other *Record) int {
-	if r.Seq != 0 && other.Seq != 0 {
-		return cmp.Compare(r.Seq, other.Seq)
+func (rec *Record) before(other *Record) int {
+	if rec.Seq != 0 && other.Seq != 0 {
+		return cmp.Compare(rec.Seq, other.Seq)
 	}
-	return r.instant().Compare(other.instant())
+	return rec.instant().Compare(other.instant())
 }
 
-func (r *Record) instant() time.Time {
-	if r.Event.Op == core.OpAllocate {
-		return r.Event.Time.Add(r.Event.Duration)
+func (rec *Record) instant() time.Time {
+	if rec.Event.Op == core.OpAllocate {
+		return rec.Event.Time.Add(rec.Event.Duration)
 	}
-	return r.Event.Time
+	return rec.Event.Time
 }
 
 // lastSequence numbers the records of all resources of the process, so that
