@@ -64,7 +64,7 @@ type AsyncConfig struct {
 // NewAsyncResource returns a backend that allocates from a new pool of drv's,
 // on the streams of streams. It must be closed. A device without memory pools
 // is refused with an error that matches errors.ErrUnsupported. A stream pool
-// serves one resource at a time, because blocks and books are kept by stream.
+// serves one resource, for good, because blocks and books are kept by stream.
 func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (*AsyncResource, error) {
 	props, err := drv.Properties()
 	if err != nil {
