@@ -48,12 +48,7 @@ func (r *AsyncResource) finishBlock(s *stream, in *core.Intent, u *core.Prepared
 	if u.Access.Writes() {
 		b.writer = s
 	}
-	b.closeIntent(in.ID)
-	due := b.core.State == core.Retired && len(b.intents) == 0 && !b.poisoned
-	b.mu.Unlock()
-	if due {
-		r.freeDeferred(b)
-	}
+	r.endIntent(in, b)
 }
 
 // finishUnrecorded fences a launch whose event the driver refused to record.
@@ -62,14 +57,15 @@ func (r *AsyncResource) finishUnrecorded(s *stream, in *core.Intent, cause error
 	poison := false
 	err := r.fenceBySync(s, cause, func() { poison = true })
 	for i := range in.Uses {
-		r.closeUse(in, in.Uses[i].Handle.(*block), func(b *block) {
-			if poison {
-				r.poison(b)
-			}
-			if in.Uses[i].Access.Writes() {
-				b.writer = s
-			}
-		})
+		b := in.Uses[i].Handle.(*block)
+		b.mu.Lock()
+		if poison {
+			r.poison(b)
+		}
+		if in.Uses[i].Access.Writes() {
+			b.writer = s
+		}
+		r.endIntent(in, b)
 	}
 	return err
 }

@@ -59,12 +59,17 @@ func (r *AsyncResource) prepare(req core.UseRequest) (core.Ticket, <-chan struct
 // stream. The lease is looked up again after counting: a Release that comes
 // between is seen here, and one that comes later sees the launch.
 func (r *AsyncResource) enter(id core.StreamID) (*stream, error) {
-	s, err := r.streams.table.resolve("PrepareUse", id)
+	table := r.streams.table
+	seen := table.leases.Load()
+	s, err := table.resolve("PrepareUse", id)
 	if err != nil {
 		return nil, err
 	}
 	s.open.Add(1)
-	if _, err := r.streams.table.resolve("PrepareUse", id); err != nil {
+	if table.leases.Load() == seen {
+		return s, nil // the map is replaced at every change
+	}
+	if _, err := table.resolve("PrepareUse", id); err != nil {
 		s.open.Add(-1)
 		return nil, err
 	}
@@ -134,18 +139,16 @@ func (r *AsyncResource) fenceLaunch(s *stream, in *core.Intent, f *fence) error 
 // closeIntents takes back the intents on the first n uses.
 func (r *AsyncResource) closeIntents(in *core.Intent, n int) {
 	for i := range in.Uses[:n] {
-		r.closeUse(in, in.Uses[i].Handle.(*block), nil)
+		b := in.Uses[i].Handle.(*block)
+		b.mu.Lock()
+		r.endIntent(in, b)
 	}
 }
 
-// closeUse ends the intent of one launch on b: note, if not nil, adds the
-// finished use under the same lock, so that no other launch sees the block
-// without the one or the other. It frees b if that is due.
-func (r *AsyncResource) closeUse(in *core.Intent, b *block, note func(*block)) {
-	b.mu.Lock()
-	if note != nil {
-		note(b)
-	}
+// endIntent ends the intent of one launch on b, unlocks b, and frees it if
+// that is due. b.mu must be held, and what the launch did noted, so that no
+// other launch sees the block without the one or the other.
+func (r *AsyncResource) endIntent(in *core.Intent, b *block) {
 	b.closeIntent(in.ID)
 	due := b.core.State == core.Retired && len(b.intents) == 0 && !b.poisoned
 	b.mu.Unlock()
