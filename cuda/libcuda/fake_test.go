@@ -150,3 +150,14 @@ func driverError(t testing.TB, err error, op string, code int) *core.DriverError
 var ptx = []byte(".version 7.4\n.entry fencepost_fill() .entry fencepost_verify() .entry fake_echo3() .entry fake_echo40()")
 
 func image(string) driver.Image { return driver.Image{PTX: ptx} }
+
+// result calls a function whose first argument is where it puts a result.
+func (f *fake) result(function string, args ...uintptr) uint64 {
+	f.Helper()
+	out := new(uint64)
+	sink = out // on the heap: C gets no address on a stack
+	f.control(function, append([]uintptr{uintptr(unsafe.Pointer(out))}, args...)...)
+	return *out
+}
+
+var sink *uint64

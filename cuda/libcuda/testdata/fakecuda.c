@@ -503,28 +503,30 @@ int cuMemFreeHost(void *ptr) {
 	return leave(SUCCESS);
 }
 
-// transfer checks the device addresses of an operation, 0 for none, and queues it.
+enum { HOST_SIDE = -1 };
+
+// transfer checks the device addresses of an operation and queues it.
 static int transfer(u64 stream, u64 to, u64 from, size_t n, struct op o) {
 	struct object *s = stream_of(stream);
 	if (!s) return INVALID_HANDLE;
-	if ((to && !reachable(to, n)) || (from && !reachable(from, n))) return INVALID_VALUE;
+	if ((to != (u64)HOST_SIDE && !reachable(to, n)) || (from != (u64)HOST_SIDE && !reachable(from, n))) return INVALID_VALUE;
 	o.n = n;
 	return push(s, o);
 }
 
 int cuMemsetD8Async(u64 dst, unsigned char value, size_t n, void *stream) {
 	ENTER(ON(stream), dst, value, n, (u64)stream);
-	return leave(transfer((u64)stream, dst, 0, n, (struct op){.kind = MEMSET, .dst = (char *)dst, .args = {value}}));
+	return leave(transfer((u64)stream, dst, HOST_SIDE, n, (struct op){.kind = MEMSET, .dst = (char *)dst, .args = {value}}));
 }
 
 int cuMemcpyHtoDAsync_v2(u64 dst, const void *src, size_t n, void *stream) {
 	ENTER(ON(stream), dst, (u64)src, n, (u64)stream);
-	return leave(transfer((u64)stream, dst, 0, n, (struct op){.kind = COPY, .dst = (char *)dst, .src = (char *)src}));
+	return leave(transfer((u64)stream, dst, HOST_SIDE, n, (struct op){.kind = COPY, .dst = (char *)dst, .src = (char *)src}));
 }
 
 int cuMemcpyDtoHAsync_v2(void *dst, u64 src, size_t n, void *stream) {
 	ENTER(ON(stream), (u64)dst, src, n, (u64)stream);
-	return leave(transfer((u64)stream, 0, src, n, (struct op){.kind = COPY, .dst = dst, .src = (char *)src}));
+	return leave(transfer((u64)stream, HOST_SIDE, src, n, (struct op){.kind = COPY, .dst = dst, .src = (char *)src}));
 }
 
 int cuMemcpyDtoDAsync_v2(u64 dst, u64 src, size_t n, void *stream) {
