@@ -8,8 +8,6 @@ package libcuda_test
 import (
 	"slices"
 	"testing"
-
-	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
 // TestTheLaunchPathAllocatesNothing, with the context pushed for each call too.
@@ -38,18 +36,4 @@ func TestTheLaunchPathAllocatesNothing(t *testing.T) {
 		f.hold(b.stream, 0)
 		b.close()
 	}
-}
-
-func BenchmarkEventRecord(b *testing.B) {
-	f := newFake(b)
-	w := newBench(b, f, f.open())
-	for name, s := range map[string]driver.Stream{"stream": w.stream, "default stream": 0} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				_ = w.d.EventRecord(w.event, s)
-			}
-		})
-	}
-	w.close()
 }

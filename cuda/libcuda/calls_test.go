@@ -144,48 +144,48 @@ func TestArgumentsArriveWholeAndInOrder(t *testing.T) {
 	d := f.open()
 	const a, b, c = 0xfedcba9876543210, 0x0123456789abcdef, 0x8000000100000002
 	const s, e = driver.Stream(a), driver.Event(b)
-	const any = uint64(0x5a5a5a5a5a5a5a5a) // an address that the call chooses
+	const chosen = uint64(0x5a5a5a5a5a5a5a5a) // an address that the call chooses
 	buffer := make([]byte, 300)
 	for _, call := range []struct {
 		symbol string
 		run    func()
 		want   []uint64
 	}{
-		{"cuMemAlloc_v2", func() { _, _ = d.MemAlloc(c) }, []uint64{any, c}},
+		{"cuMemAlloc_v2", func() { _, _ = d.MemAlloc(c) }, []uint64{chosen, c}},
 		{"cuMemFree_v2", func() { _ = d.MemFree(a) }, []uint64{a}},
-		{"cuMemAllocFromPoolAsync", func() { _, _ = d.MemAllocAsync(c, b, s) }, []uint64{any, c, b, a}},
+		{"cuMemAllocFromPoolAsync", func() { _, _ = d.MemAllocAsync(c, b, s) }, []uint64{chosen, c, b, a}},
 		{"cuMemFreeAsync", func() { _ = d.MemFreeAsync(b, s) }, []uint64{b, a}},
-		{"cuMemHostAlloc", func() { m, _ := d.HostAlloc(77); _ = d.HostFree(m) }, []uint64{any, 77, 3}},
+		{"cuMemHostAlloc", func() { m, _ := d.HostAlloc(77); _ = d.HostFree(m) }, []uint64{chosen, 77, 3}},
 		{"cuMemsetD8Async", func() { _ = d.MemsetAsync(b, 0xfe, c, s) }, []uint64{b, 0xfe, c, a}},
-		{"cuMemcpyHtoDAsync_v2", func() { _ = d.CopyToDeviceAsync(b, buffer, s) }, []uint64{b, any, 300, a}},
-		{"cuMemcpyDtoHAsync_v2", func() { _ = d.CopyToHostAsync(buffer, b, s) }, []uint64{any, b, 300, a}},
+		{"cuMemcpyHtoDAsync_v2", func() { _ = d.CopyToDeviceAsync(b, buffer, s) }, []uint64{b, chosen, 300, a}},
+		{"cuMemcpyDtoHAsync_v2", func() { _ = d.CopyToHostAsync(buffer, b, s) }, []uint64{chosen, b, 300, a}},
 		{"cuMemcpyDtoDAsync_v2", func() { _ = d.CopyOnDeviceAsync(b, c, 5<<32, s) }, []uint64{b, c, 5 << 32, a}},
-		{"cuMemcpyPeerAsync", func() { _ = d.CopyFromPeerAsync(b, d, c, 5<<32, s) }, []uint64{b, any, c, any, 5 << 32, a}},
-		{"cuStreamCreate", func() { h, _ := d.StreamCreate(); _ = d.StreamDestroy(h) }, []uint64{any, 1}},
+		{"cuMemcpyPeerAsync", func() { _ = d.CopyFromPeerAsync(b, d, c, 5<<32, s) }, []uint64{b, chosen, c, chosen, 5 << 32, a}},
+		{"cuStreamCreate", func() { h, _ := d.StreamCreate(); _ = d.StreamDestroy(h) }, []uint64{chosen, 1}},
 		{"cuStreamDestroy_v2", func() { _ = d.StreamDestroy(s) }, []uint64{a}},
 		{"cuStreamQuery", func() { _, _ = d.StreamQuery(s) }, []uint64{a}},
 		{"cuStreamSynchronize", func() { _ = d.StreamSynchronize(s) }, []uint64{a}},
 		{"cuStreamWaitEvent", func() { _ = d.StreamWait(s, e) }, []uint64{a, b, 0}},
-		{"cuStreamIsCapturing", func() { _, _ = d.StreamCapturing(s) }, []uint64{a, any}},
-		{"cuStreamGetId", func() { _, _ = d.StreamID(s) }, []uint64{a, any}},
-		{"cuEventCreate", func() { h, _ := d.EventCreate(); _ = d.EventDestroy(h) }, []uint64{any, 2}},
+		{"cuStreamIsCapturing", func() { _, _ = d.StreamCapturing(s) }, []uint64{a, chosen}},
+		{"cuStreamGetId", func() { _, _ = d.StreamID(s) }, []uint64{a, chosen}},
+		{"cuEventCreate", func() { h, _ := d.EventCreate(); _ = d.EventDestroy(h) }, []uint64{chosen, 2}},
 		{"cuEventDestroy_v2", func() { _ = d.EventDestroy(e) }, []uint64{b}},
 		{"cuEventRecord", func() { _ = d.EventRecord(e, s) }, []uint64{b, a}},
 		{"cuEventQuery", func() { _, _ = d.EventQuery(e) }, []uint64{b}},
 		{"cuEventSynchronize", func() { _ = d.EventSynchronize(e) }, []uint64{b}},
 		{"cuModuleUnload", func() { _ = d.ModuleUnload(a) }, []uint64{a}},
-		{"cuModuleGetFunction", func() { _, _ = d.ModuleFunction(a, "f") }, []uint64{any, a, any}},
+		{"cuModuleGetFunction", func() { _, _ = d.ModuleFunction(a, "f") }, []uint64{chosen, a, chosen}},
 		{"cuLaunchKernel", func() {
 			_ = d.Launch(&driver.Launch{Function: b, Grid: driver.Dim{X: 2, Y: 3}, Block: driver.Dim{X: 5, Y: 6, Z: 7}, SharedBytes: 8, Stream: s})
 		}, []uint64{b, 2, 3, 1, 5, 6, 7, 8, a, 0, 0}},
-		{"cuMemPoolCreate", func() { p, _ := d.PoolCreate(driver.PoolConfig{MaxBytes: c}); _ = d.PoolDestroy(p) }, []uint64{any, any, 1, 0, 1, 0, c, 0}},
+		{"cuMemPoolCreate", func() { p, _ := d.PoolCreate(driver.PoolConfig{MaxBytes: c}); _ = d.PoolDestroy(p) }, []uint64{chosen, chosen, 1, 0, 1, 0, c, 0}},
 		{"cuMemPoolDestroy", func() { _ = d.PoolDestroy(a) }, []uint64{a}},
-		{"cuMemPoolGetAttribute", func() { _, _ = d.PoolStats(a) }, []uint64{a, 7, any}},
+		{"cuMemPoolGetAttribute", func() { _, _ = d.PoolStats(a) }, []uint64{a, 7, chosen}},
 		{"cuMemPoolTrimTo", func() { _ = d.PoolTrim(a, c) }, []uint64{a, c}},
 	} {
 		call.run()
 		for i, want := range call.want {
-			if got := f.arg(call.symbol, i); want != any && got != want || want == any && got == 0 {
+			if got := f.arg(call.symbol, i); want != chosen && got != want || want == chosen && got == 0 {
 				t.Errorf("%s: argument %d is %#x, want %#x", call.symbol, i, got, want)
 			}
 		}

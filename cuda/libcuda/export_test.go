@@ -5,3 +5,6 @@ func Symbols() []string { return symbols[:] }
 
 // Binds says whether the device has come to push its context for every call.
 func (d *Device) Binds() bool { return d.mode.Load() == modeBind }
+
+// ForgetLoaded makes the next Load load again.
+func ForgetLoaded() { process.library = nil }

@@ -23,6 +23,26 @@ func TestALibraryIsLoaded(t *testing.T) {
 	equal(t, "devices", count, 2)
 }
 
+func TestAProcessLoadsOneLibrary(t *testing.T) {
+	libcuda.ForgetLoaded()
+	defer libcuda.ForgetLoaded()
+	t.Setenv(libcuda.PathVariable, filepath.Join(t.TempDir(), "missing.so"))
+	_, err := libcuda.Load()
+	if !errors.Is(err, libcuda.ErrNoDriver) || !strings.Contains(err.Error(), "missing.so") {
+		t.Errorf("got %v", err)
+	}
+	f := newFake(t)
+	t.Setenv(libcuda.PathVariable, f.path)
+	first, err := libcuda.Load()
+	must(t, err)
+	equal(t, "path", first.Path(), f.path)
+	t.Setenv(libcuda.PathVariable, "another")
+	second, err := libcuda.Load()
+	must(t, err)
+	equal(t, "library", second, first)
+	equal(t, "calls of cuInit", f.calls("cuInit"), 1)
+}
+
 // loadError requires that loading path fails in a way that says what to do.
 func loadError(t *testing.T, path string, stage libcuda.Stage, code int, says ...string) {
 	t.Helper()
@@ -83,7 +103,7 @@ func TestEveryFailureOfInitIsExplained(t *testing.T) {
 	}
 	f := newFake(t)
 	f.fail("cuDriverGetVersion", 1, driver.Unknown)
-	loadError(t, f.path, libcuda.StageInit, driver.Unknown)
+	loadError(t, f.path, libcuda.StageInit, driver.Unknown, "cuDriverGetVersion")
 }
 
 func TestADeviceIsDescribedWithoutAContext(t *testing.T) {
@@ -120,7 +140,7 @@ func TestADeviceThatDoesNotExistIsExplained(t *testing.T) {
 	}
 	f.set("devices", 0)
 	_, err := l.Describe(0)
-	driverError(t, err, "cuDeviceGet", driver.InvalidDevice)
+	fails(t, err, "cuDeviceGet", driver.InvalidDevice)
 }
 
 // essential are the symbols without which no device can be opened or closed.
