@@ -3,6 +3,7 @@ package libcuda_test
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -95,6 +96,40 @@ func (f *fake) foreign(device int) uint64 {
 	context := f.result("cuDevicePrimaryCtxRetain", uintptr(device))
 	f.control("cuDevicePrimaryCtxRelease_v2", uintptr(device))
 	return context
+}
+
+// TestTheThreadIsLockedWhileTheContextIsPushed gives Go every reason to move a
+// goroutine between the push and the call: it comes back from C late, and others
+// have taken its processor.
+func TestTheThreadIsLockedWhileTheContextIsPushed(t *testing.T) {
+	f := newFake(t)
+	b := newBench(t, f, f.open())
+	f.set("drowsy", 500)
+	var busy atomic.Bool
+	busy.Store(true)
+	var spinners, group sync.WaitGroup
+	for range 2 * runtime.GOMAXPROCS(0) {
+		spinners.Go(func() {
+			for busy.Load() {
+				runtime.Gosched()
+			}
+		})
+	}
+	for range 8 {
+		group.Go(func() {
+			for range 25 {
+				if err := b.d.Synchronize(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	busy.Store(false)
+	spinners.Wait()
+	f.set("drowsy", 0)
+	b.close()
 }
 
 // TestWanderingGoroutinesLeaveNoContextBehind hammers a device whose driver

@@ -126,6 +126,17 @@ func TestTheCompilersWordsAreInTheError(t *testing.T) {
 	}
 }
 
+func TestCodeEndsWhereItsSliceDoes(t *testing.T) {
+	d := newFake(t).open()
+	const own = ".version 7.4 .entry fake_echo3()"
+	around := []byte(own + " .entry fake_beyond()")
+	m, err := d.ModuleLoad(driver.Image{PTX: around[:len(own)]})
+	must(t, err)
+	_, err = d.ModuleFunction(m, "fake_beyond")
+	fails(t, err, "cuModuleGetFunction", driver.NotFound)
+	must(t, d.ModuleUnload(m))
+}
+
 func TestAPoolLimitNeedsADriverThatKnowsIt(t *testing.T) {
 	f := newFake(t)
 	f.set("version", 12010)

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef uint64_t u64;
 
@@ -30,6 +31,7 @@ static struct { const char *key; u64 value; } settings[] = {
 	{"strict", 0},   // 1: every call needs a current context
 	{"foreign", 0},  // 1: a call on which another context is current is refused
 	{"capturing", 0},
+	{"drowsy", 0},   // how long a push of a context sleeps, in microseconds
 };
 
 static u64 *setting(const char *key) {
@@ -390,7 +392,10 @@ int cuCtxPushCurrent_v2(void *context) {
 	ENTER(NOTHING, (u64)context);
 	if (!find(CONTEXT, (u64)context) || depth == 16) return leave(INVALID_CONTEXT);
 	current[depth++] = context;
-	return leave(SUCCESS);
+	useconds_t pause = (useconds_t)*setting("drowsy");
+	leave(SUCCESS);
+	if (pause) usleep(pause); // long enough for Go to move the caller to another thread
+	return SUCCESS;
 }
 
 int cuCtxPopCurrent_v2(void **context) {
@@ -556,10 +561,11 @@ int cuStreamDestroy_v2(void *stream) {
 	return leave(SUCCESS);
 }
 
-int cuStreamQuery(void *stream) {
+// The ABI leaves the upper half of a register undefined that returns an int.
+u64 cuStreamQuery(void *stream) {
 	ENTER(ON(stream), (u64)stream);
 	struct object *s = stream_of((u64)stream);
-	return leave(!s ? INVALID_HANDLE : s->head ? NOT_READY : SUCCESS);
+	return 0xdeadULL << 32 | leave(!s ? INVALID_HANDLE : s->head ? NOT_READY : SUCCESS);
 }
 
 int cuStreamSynchronize(void *stream) {
