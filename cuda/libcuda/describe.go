@@ -71,8 +71,8 @@ var computeModes = map[int]string{0: "default", 2: "prohibited", 3: "exclusive-p
 func (l *Library) DeviceCount() (int, error) {
 	f := newFrame()
 	defer f.release()
-	f.args[0] = f.result(0)
-	code := l.call(cuDeviceGetCount, f, 1)
+	f.c.Args[0] = f.result(0)
+	code := l.call(cuDeviceGetCount, f)
 	return int(int32(f.out[0])), l.fail(cuDeviceGetCount, code)
 }
 
@@ -97,8 +97,8 @@ func (l *Library) device(ordinal int) (uintptr, error) {
 	}
 	f := newFrame()
 	defer f.release()
-	f.args[0], f.args[1] = f.result(0), uintptr(ordinal)
-	code := l.call(cuDeviceGet, f, 2)
+	f.c.Args[0], f.c.Args[1] = f.result(0), uintptr(ordinal)
+	code := l.call(cuDeviceGet, f)
 	return uintptr(uint32(f.out[0])), l.fail(cuDeviceGet, code)
 }
 

@@ -68,8 +68,8 @@ func (d *Device) retain() error {
 	}
 	f := newFrame()
 	defer f.release()
-	f.args[0], f.args[1] = f.result(0), d.handle
-	err := d.library.fail(cuDevicePrimaryCtxRetain, d.library.call(cuDevicePrimaryCtxRetain, f, 2))
+	f.c.Args[0], f.c.Args[1] = f.result(0), d.handle
+	err := d.library.fail(cuDevicePrimaryCtxRetain, d.library.call(cuDevicePrimaryCtxRetain, f))
 	d.context = uintptr(f.out[0])
 	var e *core.DriverError
 	if errors.As(err, &e) && e.Code == driver.DeviceUnavailable {
@@ -81,8 +81,8 @@ func (d *Device) retain() error {
 func (d *Device) findDefaultPool() (driver.Pool, error) {
 	f := newFrame()
 	defer f.release()
-	f.args[0], f.args[1] = f.result(0), d.handle
-	err := d.library.fail(cuDeviceGetDefaultMemPool, d.library.call(cuDeviceGetDefaultMemPool, f, 2))
+	f.c.Args[0], f.c.Args[1] = f.result(0), d.handle
+	err := d.library.fail(cuDeviceGetDefaultMemPool, d.library.call(cuDeviceGetDefaultMemPool, f))
 	return driver.Pool(f.out[0]), err
 }
 
@@ -108,8 +108,8 @@ func (d *Device) Properties() (driver.Properties, error) {
 // MemInfo returns the free and total memory of the device in bytes.
 func (d *Device) MemInfo() (free, total uint64, err error) {
 	f := newFrame()
-	f.args[0], f.args[1] = f.result(0), f.result(1)
-	code := d.bound(cuMemGetInfo, f, 2)
+	f.c.Args[0], f.c.Args[1] = f.result(0), f.result(1)
+	code := d.bound(cuMemGetInfo, f)
 	free, total = f.out[0], f.out[1]
 	return free, total, d.end(f, code)
 }
@@ -118,7 +118,7 @@ func (d *Device) MemInfo() (free, total uint64, err error) {
 // other libraries in this process included.
 func (d *Device) Synchronize() error {
 	f := newFrame()
-	return d.end(f, d.bound(cuCtxSynchronize, f, 0))
+	return d.end(f, d.bound(cuCtxSynchronize, f))
 }
 
 // Close releases the primary context: it goes when nobody else in this process
@@ -130,8 +130,8 @@ func (d *Device) Close() error {
 		return nil
 	}
 	f := newFrame()
-	f.args[0] = d.handle
-	code := d.library.call(cuDevicePrimaryCtxRelease, f, 1)
+	f.c.Args[0] = d.handle
+	code := d.library.call(cuDevicePrimaryCtxRelease, f)
 	switch code {
 	case driver.Deinitialized, driver.InvalidContext, driver.ContextDestroyed:
 		// The process is ending and the driver was quicker, or somebody reset

@@ -18,10 +18,3 @@ func lookUp(library uintptr, symbol string) uintptr {
 	}
 	return fn
 }
-
-// crossing calls a C function whose arguments are integers and pointers. A
-// slice that is handed on whole allocates nothing.
-func crossing(fn uintptr, args []uintptr) uintptr {
-	r, _, _ := purego.SyscallN(fn, args...)
-	return r
-}

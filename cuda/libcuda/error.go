@@ -57,8 +57,8 @@ func (l *Library) text(code int) errorText {
 func (l *Library) describe(e entry, code int) string {
 	f := newFrame()
 	defer f.release()
-	f.args[0], f.args[1] = uintptr(code), f.result(0)
-	if l.call(e, f, 2) != codeSuccess {
+	f.c.Args[0], f.c.Args[1] = uintptr(code), f.result(0)
+	if l.call(e, f) != codeSuccess {
 		return ""
 	}
 	return cString(f.out[0])

@@ -9,8 +9,8 @@ const eventDisableTiming = 2
 // EventCreate makes an event without timing.
 func (d *Device) EventCreate() (driver.Event, error) {
 	f := newFrame()
-	f.args[0], f.args[1] = f.result(0), eventDisableTiming
-	code := d.bound(cuEventCreate, f, 2)
+	f.c.Args[0], f.c.Args[1] = f.result(0), eventDisableTiming
+	code := d.bound(cuEventCreate, f)
 	e := driver.Event(f.out[0])
 	return e, d.end(f, code)
 }
@@ -18,28 +18,28 @@ func (d *Device) EventCreate() (driver.Event, error) {
 // EventDestroy gives the handle back. Waits already queued stay.
 func (d *Device) EventDestroy(e driver.Event) error {
 	f := newFrame()
-	f.args[0] = uintptr(e)
-	return d.end(f, d.invoke(cuEventDestroy, noStream, f, 1))
+	f.c.Args[0] = uintptr(e)
+	return d.end(f, d.invoke(cuEventDestroy, noStream, f))
 }
 
 // EventRecord records in e the work enqueued on s so far. It does not block.
 func (d *Device) EventRecord(e driver.Event, s driver.Stream) error {
 	f := newFrame()
-	f.args[0], f.args[1] = uintptr(e), uintptr(s)
-	return d.end(f, d.invoke(cuEventRecord, s, f, 2))
+	f.c.Args[0], f.c.Args[1] = uintptr(e), uintptr(s)
+	return d.end(f, d.invoke(cuEventRecord, s, f))
 }
 
 // EventQuery reports whether the current record of e is done. It does not
 // block.
 func (d *Device) EventQuery(e driver.Event) (bool, error) {
 	f := newFrame()
-	f.args[0] = uintptr(e)
-	return d.done(f, d.invoke(cuEventQuery, noStream, f, 1))
+	f.c.Args[0] = uintptr(e)
+	return d.done(f, d.invoke(cuEventQuery, noStream, f))
 }
 
 // EventSynchronize blocks until the current record of e is done.
 func (d *Device) EventSynchronize(e driver.Event) error {
 	f := newFrame()
-	f.args[0] = uintptr(e)
-	return d.end(f, d.invoke(cuEventSynchronize, noStream, f, 1))
+	f.c.Args[0] = uintptr(e)
+	return d.end(f, d.invoke(cuEventSynchronize, noStream, f))
 }

@@ -3,6 +3,8 @@ package libcuda
 import (
 	"sync"
 	"unsafe"
+
+	"github.com/fencepost-gpu/fencepost/cuda/libcuda/internal/ccall"
 )
 
 // frame is what one call hands to C: the arguments, words for results, and
@@ -13,10 +15,9 @@ type frame struct {
 	// entry is the function whose code the call returned: the one asked for,
 	// or cuCtxPushCurrent if that failed before it.
 	entry entry
-	args  [11]uintptr
-	// ctx and popped are the argument of push and the result of pop, so that
-	// args and out stay as they are.
-	ctx    [1]uintptr
+	c     ccall.Frame
+	// ctx and popped are of push and pop, so that c and out stay as they are.
+	ctx    ccall.Frame
 	popped uint64
 	out    [2]uint64
 	// keep is Go memory that C reads or writes. Being stored here it is
@@ -56,14 +57,16 @@ const (
 	codeMissing = 0xffffffff
 )
 
-// call calls e with the first n arguments of f and returns its code.
-func (l *Library) call(e entry, f *frame, n int) int {
+// call calls e with the arguments of f and returns its code.
+func (l *Library) call(e entry, f *frame) int {
 	f.entry = e
 	fn := l.functions[e]
 	if fn == 0 {
 		return codeMissing
 	}
-	return int(uint32(crossing(fn, f.args[:n])))
+	f.c.Fn = fn
+	ccall.Call(&f.c)
+	return int(uint32(f.c.Ret))
 }
 
 // cString reads a string of C's that stays where it is.

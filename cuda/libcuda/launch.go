@@ -9,13 +9,13 @@ import (
 // Launch enqueues a kernel. It blocks only if the driver's queue is full.
 func (d *Device) Launch(l *driver.Launch) error {
 	f := newFrame()
-	f.args = [11]uintptr{
+	f.c.Args = [11]uintptr{
 		uintptr(l.Function),
 		size(l.Grid.X), size(l.Grid.Y), size(l.Grid.Z),
 		size(l.Block.X), size(l.Block.Y), size(l.Block.Z),
 		uintptr(l.SharedBytes), uintptr(l.Stream), f.parameters(l.Args), 0,
 	}
-	return d.end(f, d.invoke(cuLaunchKernel, l.Stream, f, 11))
+	return d.end(f, d.invoke(cuLaunchKernel, l.Stream, f))
 }
 
 // size is one dimension, of which zero counts as 1.

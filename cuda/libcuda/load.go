@@ -91,15 +91,15 @@ func start(path string, handle uintptr) (*Library, error) {
 				Help: "this is not NVIDIA's driver library: name the right one in " + PathVariable}
 		}
 	}
-	f.args[0] = f.result(0)
-	if code := l.call(cuDriverGetVersion, f, 1); code != codeSuccess {
+	f.c.Args[0] = f.result(0)
+	if code := l.call(cuDriverGetVersion, f); code != codeSuccess {
 		return nil, initFailed(path, cuDriverGetVersion, code)
 	}
 	if l.version = int(int32(f.out[0])); l.version < MinVersion {
 		return nil, tooOld(path, l.version)
 	}
-	f.args[0] = 0
-	if code := l.call(cuInit, f, 1); code != codeSuccess {
+	f.c.Args[0] = 0
+	if code := l.call(cuInit, f); code != codeSuccess {
 		return nil, initFailed(path, cuInit, code)
 	}
 	return l, nil

@@ -10,8 +10,8 @@ import (
 // work of the device.
 func (d *Device) MemAlloc(bytes uint64) (uint64, error) {
 	f := newFrame()
-	f.args[0], f.args[1] = f.result(0), uintptr(bytes)
-	code := d.bound(cuMemAlloc, f, 2)
+	f.c.Args[0], f.c.Args[1] = f.result(0), uintptr(bytes)
+	code := d.bound(cuMemAlloc, f)
 	ptr := f.out[0]
 	return ptr, d.end(f, code)
 }
@@ -20,8 +20,8 @@ func (d *Device) MemAlloc(bytes uint64) (uint64, error) {
 // device (cuMemFree). It may block.
 func (d *Device) MemFree(ptr uint64) error {
 	f := newFrame()
-	f.args[0] = uintptr(ptr)
-	return d.end(f, d.bound(cuMemFree, f, 1))
+	f.c.Args[0] = uintptr(ptr)
+	return d.end(f, d.bound(cuMemFree, f))
 }
 
 // MemAllocAsync allocates bytes from pool in the order of s. It does not
@@ -34,8 +34,8 @@ func (d *Device) MemAllocAsync(bytes uint64, pool driver.Pool, s driver.Stream) 
 		}
 	}
 	f := newFrame()
-	f.args[0], f.args[1], f.args[2], f.args[3] = f.result(0), uintptr(bytes), uintptr(pool), uintptr(s)
-	code := d.invoke(cuMemAllocFromPoolAsync, s, f, 4)
+	f.c.Args[0], f.c.Args[1], f.c.Args[2], f.c.Args[3] = f.result(0), uintptr(bytes), uintptr(pool), uintptr(s)
+	code := d.invoke(cuMemAllocFromPoolAsync, s, f)
 	ptr := f.out[0]
 	return ptr, d.end(f, code)
 }
@@ -43,8 +43,8 @@ func (d *Device) MemAllocAsync(bytes uint64, pool driver.Pool, s driver.Stream) 
 // MemFreeAsync frees ptr in the order of s. It does not block.
 func (d *Device) MemFreeAsync(ptr uint64, s driver.Stream) error {
 	f := newFrame()
-	f.args[0], f.args[1] = uintptr(ptr), uintptr(s)
-	return d.end(f, d.invoke(cuMemFreeAsync, s, f, 2))
+	f.c.Args[0], f.c.Args[1] = uintptr(ptr), uintptr(s)
+	return d.end(f, d.invoke(cuMemFreeAsync, s, f))
 }
 
 // Flags of cuMemHostAlloc: page-locked for every context of the process, and
@@ -54,8 +54,8 @@ const hostPortableMapped = 1 | 2
 // HostAlloc allocates page-locked host memory. It may block.
 func (d *Device) HostAlloc(bytes uint64) (driver.HostMemory, error) {
 	f := newFrame()
-	f.args[0], f.args[1], f.args[2] = f.result(0), uintptr(bytes), hostPortableMapped
-	code := d.bound(cuMemHostAlloc, f, 3)
+	f.c.Args[0], f.c.Args[1], f.c.Args[2] = f.result(0), uintptr(bytes), hostPortableMapped
+	code := d.bound(cuMemHostAlloc, f)
 	address := f.out[0]
 	if err := d.end(f, code); err != nil {
 		return driver.HostMemory{}, err
@@ -72,8 +72,8 @@ func (d *Device) HostAlloc(bytes uint64) (driver.HostMemory, error) {
 // mapped is the address by which kernels reach page-locked host memory.
 func (d *Device) mapped(address uint64) (uint64, error) {
 	f := newFrame()
-	f.args[0], f.args[1], f.args[2] = f.result(0), uintptr(address), 0
-	code := d.bound(cuMemHostGetDevicePointer, f, 3)
+	f.c.Args[0], f.c.Args[1], f.c.Args[2] = f.result(0), uintptr(address), 0
+	code := d.bound(cuMemHostGetDevicePointer, f)
 	ptr := f.out[0]
 	return ptr, d.end(f, code)
 }
@@ -86,6 +86,6 @@ func (d *Device) HostFree(m driver.HostMemory) error {
 
 func (d *Device) freeHost(address uint64) error {
 	f := newFrame()
-	f.args[0] = uintptr(address)
-	return d.end(f, d.bound(cuMemFreeHost, f, 1))
+	f.c.Args[0] = uintptr(address)
+	return d.end(f, d.bound(cuMemFreeHost, f))
 }

@@ -41,9 +41,9 @@ func (d *Device) ModuleLoad(image driver.Image) (driver.Module, error) {
 	j.values = [2]uintptr{uintptr(unsafe.Pointer(&j.log)), uintptr(len(j.log))}
 	f := newFrame()
 	f.host(unsafe.Pointer(j))
-	f.args[0], f.args[1], f.args[2] = f.result(0), uintptr(unsafe.Pointer(unsafe.SliceData(j.image))), uintptr(len(j.options))
-	f.args[3], f.args[4] = uintptr(unsafe.Pointer(&j.options)), uintptr(unsafe.Pointer(&j.values))
-	code := d.bound(cuModuleLoadDataEx, f, 5)
+	f.c.Args[0], f.c.Args[1], f.c.Args[2] = f.result(0), uintptr(unsafe.Pointer(unsafe.SliceData(j.image))), uintptr(len(j.options))
+	f.c.Args[3], f.c.Args[4] = uintptr(unsafe.Pointer(&j.options)), uintptr(unsafe.Pointer(&j.values))
+	code := d.bound(cuModuleLoadDataEx, f)
 	m := driver.Module(f.out[0])
 	return m, withLog(d.end(f, code), j)
 }
@@ -60,8 +60,8 @@ func withLog(err error, j *jit) error {
 // ModuleUnload unloads a module. It may block.
 func (d *Device) ModuleUnload(m driver.Module) error {
 	f := newFrame()
-	f.args[0] = uintptr(m)
-	return d.end(f, d.bound(cuModuleUnload, f, 1))
+	f.c.Args[0] = uintptr(m)
+	return d.end(f, d.bound(cuModuleUnload, f))
 }
 
 // ModuleFunction looks a kernel up by its name. It may load the kernel's code,
@@ -69,8 +69,8 @@ func (d *Device) ModuleUnload(m driver.Module) error {
 func (d *Device) ModuleFunction(m driver.Module, name string) (driver.Function, error) {
 	text := append([]byte(name), 0)
 	f := newFrame()
-	f.args[0], f.args[1], f.args[2] = f.result(0), uintptr(m), f.host(unsafe.Pointer(&text[0]))
-	code := d.bound(cuModuleGetFunction, f, 3)
+	f.c.Args[0], f.c.Args[1], f.c.Args[2] = f.result(0), uintptr(m), f.host(unsafe.Pointer(&text[0]))
+	code := d.bound(cuModuleGetFunction, f)
 	function := driver.Function(f.out[0])
 	return function, d.end(f, code)
 }

@@ -15,9 +15,9 @@ func (d *Device) CopyFromPeerAsync(dst uint64, peer driver.Driver, src, n uint64
 		return err
 	}
 	f := newFrame()
-	f.args[0], f.args[1], f.args[2] = uintptr(dst), d.context, uintptr(src)
-	f.args[3], f.args[4], f.args[5] = from.context, uintptr(n), uintptr(s)
-	return d.end(f, d.invoke(cuMemcpyPeerAsync, s, f, 6))
+	f.c.Args[0], f.c.Args[1], f.c.Args[2] = uintptr(dst), d.context, uintptr(src)
+	f.c.Args[3], f.c.Args[4], f.c.Args[5] = from.context, uintptr(n), uintptr(s)
+	return d.end(f, d.invoke(cuMemcpyPeerAsync, s, f))
 }
 
 // StreamWaitPeer makes later work of s wait for the record of e, an event of

@@ -62,8 +62,8 @@ func (d *Device) PoolCreate(c driver.PoolConfig) (driver.Pool, error) {
 	}
 	props := &poolProps{allocType: allocTypePinned, locationType: locationTypeDevice, locationID: int32(d.handle), maxSize: c.MaxBytes}
 	f := newFrame()
-	f.args[0], f.args[1] = f.result(0), f.host(unsafe.Pointer(props))
-	code := d.invoke(cuMemPoolCreate, noStream, f, 2)
+	f.c.Args[0], f.c.Args[1] = f.result(0), f.host(unsafe.Pointer(props))
+	code := d.invoke(cuMemPoolCreate, noStream, f)
 	p := driver.Pool(f.out[0])
 	if err := d.end(f, code); err != nil {
 		return 0, err
@@ -94,9 +94,9 @@ func (d *Device) configure(p driver.Pool, c driver.PoolConfig) error {
 
 func (d *Device) setPool(p driver.Pool, attribute uintptr, value uint64) error {
 	f := newFrame()
-	f.args[0], f.args[1], f.args[2] = uintptr(p), attribute, f.result(0)
+	f.c.Args[0], f.c.Args[1], f.c.Args[2] = uintptr(p), attribute, f.result(0)
 	f.out[0] = value
-	return d.end(f, d.invoke(cuMemPoolSetAttribute, noStream, f, 3))
+	return d.end(f, d.invoke(cuMemPoolSetAttribute, noStream, f))
 }
 
 // PoolDestroy destroys a pool; memory still allocated from it stays valid until
@@ -108,8 +108,8 @@ func (d *Device) PoolDestroy(p driver.Pool) error {
 		return err
 	}
 	f := newFrame()
-	f.args[0] = uintptr(p)
-	return d.end(f, d.invoke(cuMemPoolDestroy, noStream, f, 1))
+	f.c.Args[0] = uintptr(p)
+	return d.end(f, d.invoke(cuMemPoolDestroy, noStream, f))
 }
 
 // PoolStats reads the pool's attributes one after another: while others use
@@ -121,8 +121,8 @@ func (d *Device) PoolStats(p driver.Pool) (driver.PoolStats, error) {
 		value     *uint64
 	}{{poolUsed, &s.Used}, {poolReserved, &s.Reserved}, {poolUsedHigh, &s.UsedHigh}, {poolReservedHigh, &s.ReservedHigh}} {
 		f := newFrame()
-		f.args[0], f.args[1], f.args[2] = uintptr(d.poolOrDefault(p)), a.attribute, f.result(0)
-		code := d.invoke(cuMemPoolGetAttribute, noStream, f, 3)
+		f.c.Args[0], f.c.Args[1], f.c.Args[2] = uintptr(d.poolOrDefault(p)), a.attribute, f.result(0)
+		code := d.invoke(cuMemPoolGetAttribute, noStream, f)
 		*a.value = f.out[0]
 		if err := d.end(f, code); err != nil {
 			return driver.PoolStats{}, err
@@ -135,8 +135,8 @@ func (d *Device) PoolStats(p driver.Pool) (driver.PoolStats, error) {
 // block.
 func (d *Device) PoolTrim(p driver.Pool, keep uint64) error {
 	f := newFrame()
-	f.args[0], f.args[1] = uintptr(d.poolOrDefault(p)), uintptr(keep)
-	return d.end(f, d.invoke(cuMemPoolTrimTo, noStream, f, 2))
+	f.c.Args[0], f.c.Args[1] = uintptr(d.poolOrDefault(p)), uintptr(keep)
+	return d.end(f, d.invoke(cuMemPoolTrimTo, noStream, f))
 }
 
 func (d *Device) poolOrDefault(p driver.Pool) driver.Pool {

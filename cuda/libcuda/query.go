@@ -13,29 +13,29 @@ type query struct {
 	err     error
 }
 
-// ask calls e with the first n arguments that set puts into the frame.
-func (q *query) ask(e entry, n int, set func(*frame), get func(*frame)) {
+// ask calls e with the arguments that set puts into the frame.
+func (q *query) ask(e entry, set func(*frame), get func(*frame)) {
 	if q.err != nil {
 		return
 	}
 	f := newFrame()
 	defer f.release()
 	set(f)
-	if q.err = q.library.fail(e, q.library.call(e, f, n)); q.err == nil {
+	if q.err = q.library.fail(e, q.library.call(e, f)); q.err == nil {
 		get(f)
 	}
 }
 
 func (q *query) attribute(number int) (value int) {
-	q.ask(cuDeviceGetAttribute, 3,
-		func(f *frame) { f.args[0], f.args[1], f.args[2] = f.result(0), uintptr(number), q.device },
+	q.ask(cuDeviceGetAttribute,
+		func(f *frame) { f.c.Args[0], f.c.Args[1], f.c.Args[2] = f.result(0), uintptr(number), q.device },
 		func(f *frame) { value = int(int32(f.out[0])) })
 	return value
 }
 
 func (q *query) totalBytes() (bytes uint64) {
-	q.ask(cuDeviceTotalMem, 2,
-		func(f *frame) { f.args[0], f.args[1] = f.result(0), q.device },
+	q.ask(cuDeviceTotalMem,
+		func(f *frame) { f.c.Args[0], f.c.Args[1] = f.result(0), q.device },
 		func(f *frame) { bytes = f.out[0] })
 	return bytes
 }
@@ -43,9 +43,9 @@ func (q *query) totalBytes() (bytes uint64) {
 // text asks a function that fills a buffer.
 func (q *query) text(e entry) (text string) {
 	buffer := make([]byte, 256)
-	q.ask(e, 3,
+	q.ask(e,
 		func(f *frame) {
-			f.args[0], f.args[1], f.args[2] = f.host(unsafe.Pointer(&buffer[0])), uintptr(len(buffer)), q.device
+			f.c.Args[0], f.c.Args[1], f.c.Args[2] = f.host(unsafe.Pointer(&buffer[0])), uintptr(len(buffer)), q.device
 		},
 		func(*frame) { text = untilNUL(buffer) })
 	return text
@@ -53,8 +53,8 @@ func (q *query) text(e entry) (text string) {
 
 func (q *query) uuid(mig bool) (text string) {
 	id := new([16]byte)
-	q.ask(cuDeviceGetUUID, 2,
-		func(f *frame) { f.args[0], f.args[1] = f.host(unsafe.Pointer(id)), q.device },
+	q.ask(cuDeviceGetUUID,
+		func(f *frame) { f.c.Args[0], f.c.Args[1] = f.host(unsafe.Pointer(id)), q.device },
 		func(*frame) {
 			prefix := "GPU"
 			if mig {

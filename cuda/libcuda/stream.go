@@ -9,8 +9,8 @@ const streamNonBlocking = 1
 // default stream.
 func (d *Device) StreamCreate() (driver.Stream, error) {
 	f := newFrame()
-	f.args[0], f.args[1] = f.result(0), streamNonBlocking
-	code := d.bound(cuStreamCreate, f, 2)
+	f.c.Args[0], f.c.Args[1] = f.result(0), streamNonBlocking
+	code := d.bound(cuStreamCreate, f)
 	s := driver.Stream(f.out[0])
 	return s, d.end(f, code)
 }
@@ -23,8 +23,8 @@ func (d *Device) StreamDestroy(s driver.Stream) error {
 // StreamQuery reports whether all work of s is done. It does not block.
 func (d *Device) StreamQuery(s driver.Stream) (bool, error) {
 	f := newFrame()
-	f.args[0] = uintptr(s)
-	return d.done(f, d.invoke(cuStreamQuery, s, f, 1))
+	f.c.Args[0] = uintptr(s)
+	return d.done(f, d.invoke(cuStreamQuery, s, f))
 }
 
 // StreamSynchronize blocks until all work of s is done.
@@ -35,16 +35,16 @@ func (d *Device) StreamSynchronize(s driver.Stream) error {
 // onStream makes a call whose only argument is a stream.
 func (d *Device) onStream(e entry, s driver.Stream) error {
 	f := newFrame()
-	f.args[0] = uintptr(s)
-	return d.end(f, d.invoke(e, s, f, 1))
+	f.c.Args[0] = uintptr(s)
+	return d.end(f, d.invoke(e, s, f))
 }
 
 // StreamWait makes later work of s wait for the record of e that is current at
 // this call. It does not block.
 func (d *Device) StreamWait(s driver.Stream, e driver.Event) error {
 	f := newFrame()
-	f.args[0], f.args[1], f.args[2] = uintptr(s), uintptr(e), 0
-	return d.end(f, d.invoke(cuStreamWaitEvent, s, f, 3))
+	f.c.Args[0], f.c.Args[1], f.c.Args[2] = uintptr(s), uintptr(e), 0
+	return d.end(f, d.invoke(cuStreamWaitEvent, s, f))
 }
 
 // StreamCapturing reports whether s is capturing into a CUDA graph: what is
@@ -53,8 +53,8 @@ func (d *Device) StreamWait(s driver.Stream, e driver.Event) error {
 // stream captures.
 func (d *Device) StreamCapturing(s driver.Stream) (bool, error) {
 	f := newFrame()
-	f.args[0], f.args[1] = uintptr(s), f.result(0)
-	code := d.invoke(cuStreamIsCapturing, s, f, 2)
+	f.c.Args[0], f.c.Args[1] = uintptr(s), f.result(0)
+	code := d.invoke(cuStreamIsCapturing, s, f)
 	status := uint32(f.out[0])
 	return status != 0, d.end(f, code)
 }
@@ -63,8 +63,8 @@ func (d *Device) StreamCapturing(s driver.Stream) (bool, error) {
 // process gets. It does not block. The driver can say since CUDA 12.0.
 func (d *Device) StreamID(s driver.Stream) (uint64, error) {
 	f := newFrame()
-	f.args[0], f.args[1] = uintptr(s), f.result(0)
-	code := d.invoke(cuStreamGetID, s, f, 2)
+	f.c.Args[0], f.c.Args[1] = uintptr(s), f.result(0)
+	code := d.invoke(cuStreamGetID, s, f)
 	id := f.out[0]
 	return id, d.end(f, code)
 }

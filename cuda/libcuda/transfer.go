@@ -13,8 +13,8 @@ func (d *Device) MemsetAsync(ptr uint64, value byte, n uint64, s driver.Stream) 
 		return nil
 	}
 	f := newFrame()
-	f.args[0], f.args[1], f.args[2], f.args[3] = uintptr(ptr), uintptr(value), uintptr(n), uintptr(s)
-	return d.end(f, d.invoke(cuMemsetD8Async, s, f, 4))
+	f.c.Args[0], f.c.Args[1], f.c.Args[2], f.c.Args[3] = uintptr(ptr), uintptr(value), uintptr(n), uintptr(s)
+	return d.end(f, d.invoke(cuMemsetD8Async, s, f))
 }
 
 // CopyToDeviceAsync copies src to dst in the order of s. Memory that is not
@@ -24,7 +24,7 @@ func (d *Device) CopyToDeviceAsync(dst uint64, src []byte, s driver.Stream) erro
 		return nil
 	}
 	f := newFrame()
-	f.args[0], f.args[1] = uintptr(dst), f.host(unsafe.Pointer(unsafe.SliceData(src)))
+	f.c.Args[0], f.c.Args[1] = uintptr(dst), f.host(unsafe.Pointer(unsafe.SliceData(src)))
 	return d.transfer(cuMemcpyHtoDAsync, f, uint64(len(src)), s)
 }
 
@@ -36,7 +36,7 @@ func (d *Device) CopyToHostAsync(dst []byte, src uint64, s driver.Stream) error 
 		return nil
 	}
 	f := newFrame()
-	f.args[0], f.args[1] = f.host(unsafe.Pointer(unsafe.SliceData(dst))), uintptr(src)
+	f.c.Args[0], f.c.Args[1] = f.host(unsafe.Pointer(unsafe.SliceData(dst))), uintptr(src)
 	return d.transfer(cuMemcpyDtoHAsync, f, uint64(len(dst)), s)
 }
 
@@ -47,12 +47,12 @@ func (d *Device) CopyOnDeviceAsync(dst, src, n uint64, s driver.Stream) error {
 		return nil
 	}
 	f := newFrame()
-	f.args[0], f.args[1] = uintptr(dst), uintptr(src)
+	f.c.Args[0], f.c.Args[1] = uintptr(dst), uintptr(src)
 	return d.transfer(cuMemcpyDtoDAsync, f, n, s)
 }
 
 // transfer makes a copy whose two addresses are set.
 func (d *Device) transfer(e entry, f *frame, n uint64, s driver.Stream) error {
-	f.args[2], f.args[3] = uintptr(n), uintptr(s)
-	return d.end(f, d.invoke(e, s, f, 4))
+	f.c.Args[2], f.c.Args[3] = uintptr(n), uintptr(s)
+	return d.end(f, d.invoke(e, s, f))
 }

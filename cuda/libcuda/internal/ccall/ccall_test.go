@@ -1,4 +1,4 @@
-package crossing
+package ccall_test
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/cuda/libcuda/internal/ccall"
 )
 
 // way is one way into C. start returns a function that makes the same call
@@ -17,14 +18,24 @@ type way struct {
 }
 
 // ways are those that this build has; the first is the baseline.
-var ways = []way{{"bare", throughPurego}}
+var ways = []way{{"bare", throughPurego}, {"ccall", throughFrame}}
 
-// throughPurego is the way of package libcuda: a reused argument array.
+// throughPurego is the general way, with a reused argument array.
 func throughPurego(fn uintptr, args [2]uintptr) func() uintptr {
 	array := args[:]
 	return func() uintptr {
 		r, _, _ := purego.SyscallN(fn, array...)
 		return r
+	}
+}
+
+// throughFrame is the way of package libcuda.
+func throughFrame(fn uintptr, args [2]uintptr) func() uintptr {
+	f := &ccall.Frame{Fn: fn}
+	copy(f.Args[:], args[:])
+	return func() uintptr {
+		ccall.Call(f)
+		return f.Ret
 	}
 }
 

@@ -1,8 +1,8 @@
 //go:build cgo
 
-package crossing
+package ccall_test
 
-import "github.com/fencepost-gpu/fencepost/internal/bench/crossing/cgocall"
+import "github.com/fencepost-gpu/fencepost/cuda/libcuda/internal/ccall/cgocall"
 
 func init() {
 	ways = append(ways, way{"cgo", func(fn uintptr, args [2]uintptr) func() uintptr {

@@ -1,0 +1,20 @@
+package ccall
+
+import (
+	"unsafe"
+
+	// Without cgo it brings the runtime's C side up, which cgocall needs.
+	_ "github.com/ebitengine/purego"
+)
+
+// trampoline is the address of the assembly.
+var trampoline uintptr
+
+//go:linkname cgocall runtime.cgocall
+func cgocall(fn uintptr, arg unsafe.Pointer) int32
+
+// Call makes the call of f and blocks as long as it does. The function must
+// not call back into Go. It allocates nothing and is safe for concurrent use.
+func Call(f *Frame) {
+	cgocall(trampoline, unsafe.Pointer(f))
+}
