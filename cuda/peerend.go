@@ -2,6 +2,8 @@ package cuda
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -45,7 +47,58 @@ func (e *peerEnd) prepare(ctx context.Context) (context.Context, error) {
 		return nil, err
 	}
 	e.ticket = t
+	if e.access == core.Read {
+		if err := e.exclude(ctx); err != nil {
+			return nil, errors.Join(err, e.end(ctx, false))
+		}
+	}
 	return t.Context(ctx), nil
+}
+
+// elsewhere is the stream of an intent whose work runs on another device. It
+// is no launch's, so the intent conflicts with those of every stream.
+var elsewhere = new(stream)
+
+// exclude makes the intent of a source conflict with launches on its own
+// stream too, and waits for those that are announced there: the copy is not
+// enqueued on that stream, which therefore orders nothing until it has been
+// made to wait. Who is waited for has its intent and does not wait in turn.
+func (e *peerEnd) exclude(ctx context.Context) error {
+	for {
+		closed := e.tryExclude()
+		if closed == nil {
+			return nil
+		}
+		select {
+		case <-closed:
+		case <-ctx.Done():
+			return fmt.Errorf("CopyFromPeer gave up waiting for a launch on block %v: %w", e.block, ctx.Err())
+		}
+	}
+}
+
+// tryExclude returns nil, or a channel that is closed when one of the intents
+// in the way may have ended.
+func (e *peerEnd) tryExclude() <-chan struct{} {
+	b := e.table.lookup(e.block)
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var own *intent
+	for i := range b.intents {
+		switch in := &b.intents[i]; {
+		case in.id == e.ticket.Intent().ID:
+			own = in
+		case in.access.Conflicts(e.access):
+			return b.waitClosed()
+		}
+	}
+	if own != nil {
+		own.stream = elsewhere
+	}
+	return nil
 }
 
 // end closes the intent.
