@@ -111,7 +111,10 @@ func (m *MemoryManager) fenced(ctx context.Context, name string, stream core.Str
 		if host == nil {
 			return nil
 		}
-		return s.keep(host, stream)
+		if err = s.keep(host, stream); err != nil {
+			m.streams.table.lostHosts.add(host)
+		}
+		return err
 	}
 	if m.runtime == nil {
 		return run(ctx)

@@ -23,6 +23,8 @@ type streamTable struct {
 	// poisoned counts blocks that a copy to another device left unfenced.
 	poisoned atomic.Int64
 
+	lostHosts lostHosts
+
 	leases atomic.Pointer[map[core.StreamID]*stream]
 	all    atomic.Pointer[[]*stream]
 

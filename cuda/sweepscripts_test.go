@@ -24,6 +24,7 @@ var sweepScripts = []struct {
 	{"direct and untracked memory", sweepDirect},
 	{"stream and memory pools", sweepPools},
 	{"copies between devices", sweepPeers},
+	{"page-locked buffers", sweepHostBuffers},
 	{"calls of the service itself", sweepDriver},
 }
 
