@@ -134,3 +134,20 @@ func ExampleRuntime_reserve() {
 	// <nil>
 	// <nil>
 }
+
+func ExampleRuntime_TrimPool() {
+	ctx := context.Background()
+	rt, _ := fencepost.Open(ctx, fencepost.Config{Device: fencepost.Sim})
+	peak, _ := rt.Allocate(ctx, core.Request{Bytes: 256 << 20, Tag: "index.build"})
+	_, _ = rt.Deallocate(ctx, peak.ID)
+	_ = rt.Drain(ctx)
+
+	err := rt.TrimPool(ctx, 0) // a neighbour on the device needs the memory
+	reserved, highest, _, _, _ := rt.PoolStats()
+	fmt.Println(err, reserved < 16<<20, highest >= 256<<20)
+	_, err = rt.Close(ctx)
+	fmt.Println(err)
+	// Output:
+	// <nil> true true
+	// <nil>
+}

@@ -78,6 +78,23 @@ func (r *Runtime) PoolStats() (reserved, reservedHigh, used, usedHigh uint64, er
 	return r.async.PoolStats()
 }
 
+// TrimPool gives memory of the driver's pool that nobody has allocated back to
+// the device, until the pool holds at most keep bytes; see
+// [cuda.AsyncResource.TrimPool]. It may block in the driver, and does not
+// begin once ctx has ended. A Direct stack has no pool and refuses with an
+// error that matches errors.ErrUnsupported.
+func (r *Runtime) TrimPool(ctx context.Context, keep uint64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if r.async == nil {
+		return core.UnsupportedError("TrimPool", r.String(), "it allocates from no pool and gives memory back at every free; there is nothing to trim")
+	}
+	err := r.async.TrimPool(keep)
+	r.ReportSticky("TrimPool", err)
+	return err
+}
+
 func (r *Runtime) newCollector() (*telemetry.Collector, error) {
 	return telemetry.NewCollector(telemetry.Source{
 		Device:           r.Runtime,

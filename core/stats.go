@@ -43,8 +43,10 @@ type Stats struct {
 	// against it.
 	Limit, Charged uint64
 	// Reserved is what the driver's pool holds of the device and PoolUsed
-	// what it has handed out, both as last read by the reaper.
-	Reserved, PoolUsed uint64
+	// what it has handed out, both as last read by the reaper, with the
+	// highest that each has been.
+	Reserved, PoolUsed         uint64
+	ReservedHigh, PoolUsedHigh uint64
 
 	// Allocations and Deallocations count successes, Failures the calls
 	// that the driver failed, Refusals those that a budget refused.

@@ -57,6 +57,9 @@ type AsyncConfig struct {
 	// idle. Zero, the default, keeps all: giving memory back at every
 	// synchronise is the driver's default and costs the most.
 	ReleaseThreshold uint64
+	// DisableReuse turns off ways in which the pool gives memory that one
+	// stream freed to another. Zero, the default, leaves all of them on.
+	DisableReuse driver.ReusePolicy
 	// ReapInterval is the time between two looks at queued frees; 0 means
 	// [DefaultReapInterval], negative that only calls reap.
 	ReapInterval time.Duration
@@ -80,7 +83,7 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 	if !streams.taken.CompareAndSwap(false, true) {
 		return nil, &core.InvalidRequestError{Op: "NewAsyncResource", Field: "streams", Reason: "the stream pool serves another resource: make a pool of streams for each resource"}
 	}
-	pool, err := drv.PoolCreate(driver.PoolConfig{ReleaseThreshold: cfg.ReleaseThreshold})
+	pool, err := drv.PoolCreate(driver.PoolConfig{ReleaseThreshold: cfg.ReleaseThreshold, Disable: cfg.DisableReuse})
 	if err != nil {
 		streams.taken.Store(false)
 		return nil, err

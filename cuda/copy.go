@@ -40,7 +40,7 @@ func CopyToHost[T Element](ctx context.Context, dst []T, src *Slice[T], stream c
 // like any launch. Both must belong to one manager.
 func CopyOnDevice[T Element](ctx context.Context, dst, src *Slice[T], stream core.StreamID) error {
 	if dst.memory.manager != src.memory.manager {
-		return &core.StreamMisuseError{Op: "CopyOnDevice", Stream: stream, Reason: "the slices belong to two managers: a copy between devices needs each end prepared in its own runtime"}
+		return &core.StreamMisuseError{Op: "CopyOnDevice", Stream: stream, Reason: "the slices belong to two managers: use CopyFromPeer between devices, and slices of one manager on one"}
 	}
 	if err := fits("CopyOnDevice", src.n, dst.n); err != nil || src.n == 0 {
 		return err
@@ -111,7 +111,10 @@ func (m *MemoryManager) fenced(ctx context.Context, name string, stream core.Str
 		if host == nil {
 			return nil
 		}
-		return s.keep(host, stream)
+		if err = s.keep(host, stream); err != nil {
+			m.streams.table.lostHosts.add(host)
+		}
+		return err
 	}
 	if m.runtime == nil {
 		return run(ctx)

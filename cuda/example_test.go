@@ -20,10 +20,12 @@ type example struct {
 	memory  *cuda.MemoryManager
 }
 
-func openExample() *example {
+func openExample() *example { return openExampleOn(0) }
+
+func openExampleOn(ordinal int) *example {
 	e := new(example)
 	var errs [5]error
-	e.device, errs[0] = sim.Open(sim.Config{Bytes: 64 << 20})
+	e.device, errs[0] = sim.Open(sim.Config{Ordinal: ordinal, Bytes: 64 << 20})
 	e.streams, errs[1] = cuda.NewStreamPool(e.device, cuda.StreamPoolConfig{Max: 2})
 	e.async, errs[2] = cuda.NewAsyncResource(e.device, e.streams, cuda.AsyncConfig{})
 	e.runtime, errs[3] = core.NewRuntime(core.Parts{Resource: e.async})

@@ -14,11 +14,12 @@ func (r *AsyncResource) State(id core.BlockID) core.BlockState {
 	return core.Freed
 }
 
-// Stats adds the streams' books. Reserved and PoolUsed are as last read by
-// the reaper.
+// Stats adds the streams' books. Reserved, PoolUsed and their high marks are
+// as last read by the reaper.
 func (r *AsyncResource) Stats() core.Stats {
 	pool := r.poolStats.Load()
-	st := core.Stats{Poisoned: clamp(r.poisoned.Load()), Reserved: pool.Reserved, PoolUsed: pool.Used}
+	st := core.Stats{Poisoned: clamp(r.poisoned.Load() + r.streams.table.poisoned.Load()), Reserved: pool.Reserved, PoolUsed: pool.Used,
+		ReservedHigh: pool.ReservedHigh, PoolUsedHigh: pool.UsedHigh}
 	r.peaks.addTo(&st)
 	for _, s := range r.streams.table.streams() {
 		if s.books != &r.streams.table.adopted {
@@ -29,12 +30,6 @@ func (r *AsyncResource) Stats() core.Stats {
 	}
 	r.streams.table.adopted.addTo(&st)
 	return st
-}
-
-// PoolStats reads the driver's pool. It makes a driver call.
-func (r *AsyncResource) PoolStats() (reserved, reservedHigh, used, usedHigh uint64, err error) {
-	p, err := r.drv.PoolStats(r.pool)
-	return p.Reserved, p.ReservedHigh, p.Used, p.UsedHigh, err
 }
 
 // FreedOn is the odometer of the stream of a lease; zero if it is not leased.

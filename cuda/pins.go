@@ -13,6 +13,7 @@ import (
 type pin struct {
 	event  *event
 	pinner *runtime.Pinner
+	host   unsafe.Pointer
 }
 
 // pinners keeps every pinner in use reachable, because Go ends the program
@@ -20,6 +21,7 @@ type pin struct {
 // or a device that is lost, must not do that.
 var pinners sync.Map
 
+// newPinner pins memory of Go's; of other memory it does nothing.
 func newPinner(host unsafe.Pointer) *runtime.Pinner {
 	p := new(runtime.Pinner)
 	p.Pin((*byte)(host))
@@ -47,7 +49,7 @@ func (s *stream) keep(host unsafe.Pointer, lease core.StreamID) error {
 		dropPinner(pinner)
 		return nil
 	}
-	s.pins = append(s.pins, pin{event: e, pinner: pinner})
+	s.pins = append(s.pins, pin{event: e, pinner: pinner, host: host})
 	s.held.Store(int64(len(s.pins)))
 	return nil
 }

@@ -44,12 +44,9 @@ var _ core.Tracked = (*Slice[byte])(nil)
 // slice without memory. Errors are those of [core.Runtime.Allocate], and
 // [core.InvalidRequestError] for a negative n or a size beyond 64 bits.
 func Alloc[T Element](ctx context.Context, m *MemoryManager, n int, o AllocOptions) (*Slice[T], error) {
-	if n < 0 {
-		return nil, &core.InvalidRequestError{Op: "Alloc", Field: "n", Reason: fmt.Sprintf("%d values: ask for none or more", n)}
-	}
-	high, bytes := bits.Mul64(uint64(n), elementBytes[T]())
-	if high != 0 {
-		return nil, &core.InvalidRequestError{Op: "Alloc", Field: "n", Reason: fmt.Sprintf("%d values of %d bytes do not fit a 64-bit size", n, elementBytes[T]())}
+	bytes, err := sizeOf[T]("Alloc", n)
+	if err != nil {
+		return nil, err
 	}
 	mem, err := m.allocate(ctx, bytes, o)
 	if err != nil {
@@ -57,6 +54,18 @@ func Alloc[T Element](ctx context.Context, m *MemoryManager, n int, o AllocOptio
 	}
 	mem.refs.Store(1)
 	return &Slice[T]{memory: mem, n: n}, nil
+}
+
+// sizeOf is the size in bytes of n values.
+func sizeOf[T Element](op string, n int) (uint64, error) {
+	if n < 0 {
+		return 0, &core.InvalidRequestError{Op: op, Field: "n", Reason: fmt.Sprintf("%d values: ask for none or more", n)}
+	}
+	high, bytes := bits.Mul64(uint64(n), elementBytes[T]())
+	if high != 0 {
+		return 0, &core.InvalidRequestError{Op: op, Field: "n", Reason: fmt.Sprintf("%d values of %d bytes do not fit a 64-bit size", n, elementBytes[T]())}
+	}
+	return bytes, nil
 }
 
 func elementBytes[T Element]() uint64 {

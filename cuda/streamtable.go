@@ -20,6 +20,11 @@ type streamTable struct {
 	// counted must stay.
 	adopted books
 
+	// poisoned counts blocks that a copy to another device left unfenced.
+	poisoned atomic.Int64
+
+	lostHosts lostHosts
+
 	leases atomic.Pointer[map[core.StreamID]*stream]
 	all    atomic.Pointer[[]*stream]
 

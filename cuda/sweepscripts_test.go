@@ -23,6 +23,8 @@ var sweepScripts = []struct {
 	{"device operations of a guard", sweepDeviceOps},
 	{"direct and untracked memory", sweepDirect},
 	{"stream and memory pools", sweepPools},
+	{"copies between devices", sweepPeers},
+	{"page-locked buffers", sweepHostBuffers},
 	{"calls of the service itself", sweepDriver},
 }
 
@@ -267,6 +269,9 @@ func sweepPools(x *sweep) error {
 		if err := errors.Join(err, first.Release()); err != nil {
 			return err
 		}
+	}
+	if err := x.async.TrimPool(0); err != nil {
+		return err
 	}
 	_, _, used, _, err := x.async.PoolStats()
 	if err == nil && used != 0 {

@@ -34,7 +34,7 @@ func distinct() core.Stats {
 	return core.Stats{
 		Live: core.Amount{Bytes: 1, Requested: 2, Blocks: 3}, Pending: core.Amount{Bytes: 4, Requested: 5, Blocks: 6},
 		Quarantined: core.Amount{Bytes: 7, Requested: 8, Blocks: 9}, PeakRequested: 10, PeakBytes: 11,
-		Claims: 12, Claimed: 13, Limit: 14, Charged: 15, Reserved: 16, PoolUsed: 17,
+		Claims: 12, Claimed: 13, Limit: 14, Charged: 15, Reserved: 16, PoolUsed: 17, ReservedHigh: 116, PoolUsedHigh: 117,
 		Allocations: 18, Deallocations: 19, Failures: 20, Refusals: 21,
 		Launches: 22, Aborts: 23, WaitsQueued: 24, WaitsElided: 25, CrossStream: 26,
 		OpenIntents: 27, Events: 28, Poisoned: 29, Underflows: 30,

@@ -14,7 +14,9 @@ var statMetrics = []definition{
 	{name: MetricBudgetClaims, kind: gauge, help: "Open reservations."},
 	{name: MetricBudgetRefusals, kind: counter, help: "Requests that the budget refused, including those that a layer above then relieved."},
 	{name: MetricPoolReservedBytes, kind: gauge, help: "Bytes that the driver's pool holds of the device, as last read."},
+	{name: MetricPoolReservedPeak, kind: gauge, help: "Highest bytes that the driver's pool has held, as last read."},
 	{name: MetricPoolUsedBytes, kind: gauge, help: "Bytes that the driver's pool has handed out, as last read."},
+	{name: MetricPoolUsedPeak, kind: gauge, help: "Highest bytes that the driver's pool had handed out, as last read."},
 	{name: MetricAllocations, kind: counter, help: "Successful allocations."},
 	{name: MetricDeallocations, kind: counter, help: "Successful deallocations."},
 	{name: MetricDriverFailures, kind: counter, help: "Calls that the driver failed."},
@@ -54,7 +56,9 @@ func sendMemory(out emitter, st *core.Stats) {
 	out.send(MetricBudgetClaims, st.Claims)
 	out.send(MetricBudgetRefusals, st.Refusals)
 	out.send(MetricPoolReservedBytes, st.Reserved)
+	out.send(MetricPoolReservedPeak, st.ReservedHigh)
 	out.send(MetricPoolUsedBytes, st.PoolUsed)
+	out.send(MetricPoolUsedPeak, st.PoolUsedHigh)
 }
 
 func sendActivity(out emitter, st *core.Stats) {

@@ -69,6 +69,11 @@ type Driver interface {
 	CopyToHostAsync(dst []byte, src uint64, s Stream) error
 	// CopyOnDeviceAsync copies n bytes from src to dst.
 	CopyOnDeviceAsync(dst, src, n uint64, s Stream) error
+	// CopyFromPeerAsync copies n bytes from src on peer's device to dst on
+	// this one, in the order of s, a stream of this device. No stream of peer
+	// is ordered with it: see StreamWaitPeer. peer may be wrapped, here and
+	// below (see Unwrap); one that cannot be reached is InvalidValue.
+	CopyFromPeerAsync(dst uint64, peer Driver, src, n uint64, s Stream) error
 
 	// StreamCreate makes a stream that does not synchronise with the legacy
 	// default stream.
@@ -82,6 +87,10 @@ type Driver interface {
 	// StreamWait makes later work of s wait for the record of e that is
 	// current at this call; for an event never recorded it does nothing.
 	StreamWait(s Stream, e Event) error
+	// StreamWaitPeer makes later work of s, a stream of this device, wait for
+	// the record of e, an event of peer's, that is current at this call; for
+	// an event never recorded it does nothing.
+	StreamWaitPeer(s Stream, peer Driver, e Event) error
 
 	// EventCreate makes an event without timing.
 	EventCreate() (Event, error)

@@ -121,6 +121,7 @@ func (d *Device) freeBlocking(m method, h *heap, ptr uint64) error {
 	if n == nil {
 		return badPointer(m, ptr)
 	}
+	d.collect()
 	h.bury(d, n, stamp{slot: hostSlot, past: d.hostClock.clone()}, nil)
 	h.releaseAtSync()
 	return nil

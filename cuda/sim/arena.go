@@ -10,10 +10,12 @@ import (
 )
 
 // Fabricated address spaces: fixed, so that a run can be repeated, and far
-// from each other and from zero, so that a wild address is told at once.
+// from each other and from zero, so that a wild address is told at once, and
+// so is one of another device.
 const (
 	deviceBase uint64 = 0x7000_0000_0000
 	hostBase   uint64 = 0x6000_0000_0000
+	deviceSpan        = maxBytes * vaFactor
 )
 
 // vaFactor is how much more address space than memory an arena has, so that

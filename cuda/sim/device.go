@@ -11,7 +11,8 @@ import (
 
 // Device is a simulated GPU. All methods are safe for concurrent use.
 //
-// Locks are taken in this order: device, heap, stream, block, findings.
+// Locks are taken in this order: device (of two, the one that was opened first),
+// heap, guests, stream, block, findings.
 type Device struct {
 	config Config
 	memory *heap // of the device
@@ -30,6 +31,14 @@ type Device struct {
 	closed  atomic.Bool
 	workers sync.WaitGroup
 
+	// number orders the devices of the process; fabric is those that this
+	// one works with, nil before it does. guests is read-locked by copies
+	// that other devices make from this one's memory.
+	number uint64
+	fabric atomic.Pointer[fabric]
+	guests sync.RWMutex
+	inbox  inbox
+
 	mu        sync.Mutex
 	streams   table[stream]
 	events    table[event]
@@ -40,6 +49,7 @@ type Device struct {
 	slots     slots
 	hostClock vec
 	hostEpoch uint64 // changes when hostClock does
+	ghosts    ghosts
 	chooser   *rand.Rand
 	stalled   *sync.Cond // seeded: a synchronisation that found nothing to run
 }
@@ -53,7 +63,7 @@ func Open(c Config) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	gpu, err := newArena(deviceBase, c.Bytes)
+	gpu, err := newArena(deviceBase+uint64(c.Ordinal)*deviceSpan, c.Bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -64,9 +74,10 @@ func Open(c Config) (*Device, error) {
 	}
 	d := &Device{
 		config: c, memory: newHeap(gpu, c.Bytes), host: newHeap(pinned, c.Bytes),
-		dead: make(chan struct{}), images: make(map[string]*module),
+		number: lastDevice.Add(1), dead: make(chan struct{}), images: make(map[string]*module),
 	}
 	d.stalled = sync.NewCond(&d.mu)
+	d.memory.hostKnows = func(slot int, seq uint64) bool { return d.hostClock.at(slot) >= seq }
 	if c.Schedule.seeded {
 		d.chooser = rand.New(rand.NewPCG(c.Schedule.seed, 0x5eed))
 	}
@@ -120,6 +131,8 @@ func (d *Device) Close() error {
 	defer d.memory.Unlock()
 	d.host.Lock()
 	defer d.host.Unlock()
+	d.guests.Lock()
+	defer d.guests.Unlock()
 	err := d.memory.arena.close()
 	if hostErr := d.host.arena.close(); err == nil {
 		err = hostErr
@@ -140,6 +153,7 @@ func (d *Device) kill() {
 func (d *Device) killLocked() {
 	d.die.Do(func() { close(d.dead) })
 	d.stalled.Broadcast()
+	d.stir()
 	for _, s := range d.slots.owners {
 		s.wake()
 	}

@@ -18,7 +18,8 @@
 // free, or the free has been executed. Memory is never zeroed. Each pool
 // search is bounded (the newest 64 of a size class), and memory that is
 // pending on unordered streams is not waited for: the request gets
-// CUDA_ERROR_OUT_OF_MEMORY. The device maps memory in granules of 2 MiB.
+// CUDA_ERROR_OUT_OF_MEMORY. The reuse policies of a pool can be disabled, to
+// see what a program would get without one. The device maps memory in granules of 2 MiB.
 //
 // # Two clocks
 //
@@ -41,4 +42,13 @@
 // reports accesses that no order forbids to collide, and blocks touched
 // outside their life. The oracle judges the bytes that an operation really
 // touched; a kernel that touches more than it declares is a finding too.
+//
+// # Peers
+//
+// Devices of one process may copy from and wait for one another, whatever
+// clocks they run by; a seeded one is driven by whoever waits for it. What a
+// wait teaches goes from oracle to oracle, through any number of devices, and
+// so does what the host learns. A copy is judged at both ends: by the
+// destination's oracle as a write, by the source's as a read in its own clock.
+// Addresses of different ordinals differ. Kernels reach their own device only.
 package sim

@@ -65,26 +65,36 @@ func (d *Device) EventRecord(h driver.Event, s driver.Stream) error {
 // StreamWait makes later work of s wait for the current record of h. It does
 // not block.
 func (d *Device) StreamWait(s driver.Stream, h driver.Event) error {
-	st, err := d.lockStream(mStreamWait, s)
+	return d.streamWait(mStreamWait, s, h)
+}
+
+func (d *Device) streamWait(m method, s driver.Stream, h driver.Event) error {
+	st, err := d.lockStream(m, s)
 	if err != nil {
 		return err
 	}
 	defer d.mu.Unlock()
 	e := d.events.get(uint64(h))
 	if e == nil {
-		return badEvent(mStreamWait, h)
+		return badEvent(m, h)
 	}
+	d.queueWait(st, e.current, e.clock)
+	return nil
+}
+
+// queueWait makes later work of s wait for a record and, in the clocks, come
+// after what it is ordered after.
+func (d *Device) queueWait(s *stream, r record, clock stamp) {
 	if d.faults.dropsWait() {
-		return nil
+		return
 	}
-	st.join(e.clock)
-	if d.chooser == nil && e.current.done() {
-		return nil
+	s.join(clock)
+	if d.chooser == nil && r.done() {
+		return
 	}
 	o := newOp(opWait, "wait")
-	o.waitFor = e.current
-	d.push(st, o)
-	return nil
+	o.waitFor = r
+	d.push(s, o)
 }
 
 // EventQuery reports whether the current record of h is done. It does not

@@ -88,13 +88,14 @@ func (d *Device) openGates(gates ...*gate) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stalled.Broadcast()
+	d.stir()
 }
 
-// DropWaitAt makes the n-th StreamWait from now succeed without queueing
+// DropWaitAt makes the n-th StreamWait or StreamWaitPeer from now succeed without queueing
 // anything; the oracle takes no order from it. 0 disarms.
 func (d *Device) DropWaitAt(n uint64) { d.faults.dropWait.arm(n) }
 
-// DropWaits does what DropWaitAt does to every StreamWait while on is true.
+// DropWaits does what DropWaitAt does to every one of them while on is true.
 func (d *Device) DropWaits(on bool) { d.faults.dropWaits.Store(on) }
 
 // SlowStream delays each operation of s by at least delay; 0 ends it. In a

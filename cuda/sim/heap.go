@@ -14,6 +14,9 @@ type heap struct {
 	pools    []*pool
 	spare    *node // nodes to use again, linked by next
 	history  history
+	// hostKnows reports whether the host has seen an operation done; the
+	// device's lock is held.
+	hostKnows func(slot int, seq uint64) bool
 }
 
 func newHeap(a *arena, capacity uint64) *heap {

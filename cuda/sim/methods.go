@@ -20,11 +20,13 @@ const (
 	mCopyToDeviceAsync
 	mCopyToHostAsync
 	mCopyOnDeviceAsync
+	mCopyFromPeerAsync
 	mStreamCreate
 	mStreamDestroy
 	mStreamQuery
 	mStreamSynchronize
 	mStreamWait
+	mStreamWaitPeer
 	mEventCreate
 	mEventDestroy
 	mEventRecord
@@ -57,11 +59,13 @@ var methods = [methodCount]struct{ name, entry string }{
 	mCopyToDeviceAsync: {"CopyToDeviceAsync", "cuMemcpyHtoDAsync"},
 	mCopyToHostAsync:   {"CopyToHostAsync", "cuMemcpyDtoHAsync"},
 	mCopyOnDeviceAsync: {"CopyOnDeviceAsync", "cuMemcpyDtoDAsync"},
+	mCopyFromPeerAsync: {"CopyFromPeerAsync", "cuMemcpyPeerAsync"},
 	mStreamCreate:      {"StreamCreate", "cuStreamCreate"},
 	mStreamDestroy:     {"StreamDestroy", "cuStreamDestroy"},
 	mStreamQuery:       {"StreamQuery", "cuStreamQuery"},
 	mStreamSynchronize: {"StreamSynchronize", "cuStreamSynchronize"},
 	mStreamWait:        {"StreamWait", "cuStreamWaitEvent"},
+	mStreamWaitPeer:    {"StreamWaitPeer", "cuStreamWaitEvent"},
 	mEventCreate:       {"EventCreate", "cuEventCreate"},
 	mEventDestroy:      {"EventDestroy", "cuEventDestroy"},
 	mEventRecord:       {"EventRecord", "cuEventRecord"},

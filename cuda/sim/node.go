@@ -1,5 +1,7 @@
 package sim
 
+import "github.com/fencepost-gpu/fencepost/cuda/driver"
+
 // node is a stretch of a pool's memory, either one block or free. The nodes
 // of a pool tile its granules; prev and next are the nodes of the same pool
 // that touch it.
@@ -25,10 +27,26 @@ func (n *node) end() uint64 { return n.addr + n.size }
 // ready reports whether the device has passed the free.
 func (n *node) ready() bool { return n.by == nil || n.by.done.Load() >= n.seq }
 
-// reusableBy is the rule of stream-ordered reuse: the free has been executed,
-// or s is ordered after it. A nil s is memory in no stream's order.
+// passed reports whether any stream may take the node: the device has passed
+// the free and the pool may look, or the host has synchronised with it.
+func (n *node) passed() bool {
+	if n.pool.disabled&driver.ReuseOpportunistic != 0 && n.by != nil {
+		return n.pool.heap.hostKnows(n.by.slot, n.seq)
+	}
+	return n.ready()
+}
+
+// reusableBy is the rule of stream-ordered reuse: any stream may take the
+// node, or s is ordered after the free. A nil s is memory in no stream's
+// order.
 func (n *node) reusableBy(s *stream) bool {
-	return n.ready() || s != nil && s.orderedAfter(n.by.slot, n.seq)
+	if n.passed() {
+		return true
+	}
+	if s == nil || n.pool.disabled&driver.ReuseFollowEvents != 0 && n.by.slot != s.slot {
+		return false
+	}
+	return s.orderedAfter(n.by.slot, n.seq)
 }
 
 // groupOf is where a free node is kept: with the others that wait for the

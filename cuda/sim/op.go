@@ -15,6 +15,7 @@ const (
 	opToDevice
 	opToHost
 	opOnDevice
+	opFromPeer
 	opLaunch
 )
 
@@ -33,6 +34,9 @@ type op struct {
 	dst, src, n uint64 // fills and copies
 	value       byte
 	hostBytes   []byte
+
+	peer   *Device // opFromPeer: where src is,
+	source *op     // and the copy as that device's oracle sees it
 
 	kernel *Kernel // opLaunch
 	exec   Exec
@@ -131,11 +135,17 @@ type record struct {
 	s    *stream
 	seq  uint64
 	gate *gate
+	// abroad is the device of the record where another waits for it.
+	abroad *Device
 }
 
 func (r record) done() bool {
 	return (r.gate == nil || r.gate.opened()) && (r.s == nil || r.s.done.Load() >= r.seq)
 }
+
+// passable reports whether what waits for the record may go on: it is done,
+// or on another device, which will never do it.
+func (r record) passable() bool { return r.done() || r.abroad != nil && r.abroad.isDead() }
 
 // gate holds work back until it is opened.
 type gate struct {

@@ -9,6 +9,7 @@ type pool struct {
 	stats     driver.PoolStats
 	threshold uint64
 	max       uint64 // 0: the device's memory
+	disabled  driver.ReusePolicy
 	destroyed bool
 	groups    []*bins // of free nodes, by groupOf
 	// unmerged counts touching free nodes that could not be joined when one
@@ -17,7 +18,7 @@ type pool struct {
 }
 
 func (h *heap) newPool(c driver.PoolConfig) *pool {
-	p := &pool{heap: h, threshold: c.ReleaseThreshold, max: c.MaxBytes}
+	p := &pool{heap: h, threshold: c.ReleaseThreshold, max: c.MaxBytes, disabled: c.Disable}
 	h.pools = append(h.pools, p)
 	return p
 }
@@ -110,16 +111,16 @@ func (p *pool) release(n *node, s *stream, seq uint64) {
 // all their frees. Others stay apart: joined, none could be reused before the
 // latest free.
 func (p *pool) mergePassed(n *node) {
-	ready := n.ready()
+	passed := n.passed()
 	if prev := n.prev; prev != nil && prev.free {
-		if ready && prev.ready() {
+		if passed && prev.passed() {
 			n = p.join(prev, n, nil, 0)
 		} else {
 			p.unmerged++
 		}
 	}
 	if next := n.next; next != nil && next.free {
-		if ready && next.ready() {
+		if passed && next.passed() {
 			p.join(n, next, nil, 0)
 		} else {
 			p.unmerged++

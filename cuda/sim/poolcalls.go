@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/fencepost-gpu/fencepost/cuda/driver"
+import (
+	"fmt"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
 
 func badPool(m method, h driver.Pool) error {
 	return fault(m, driver.InvalidHandle, "pool "+hex(uint64(h))+" does not exist (any longer)")
@@ -22,10 +26,14 @@ func (d *Device) lockPool(m method, h driver.Pool) (p *pool, unlock func(), err 
 	return p, func() { d.memory.Unlock(); d.mu.Unlock() }, nil
 }
 
-// PoolCreate makes a pool. It holds no memory at first.
+// PoolCreate makes a pool. It holds no memory at first. Disabling
+// ReuseInternalDependencies changes nothing: no pool here makes a stream wait.
 func (d *Device) PoolCreate(c driver.PoolConfig) (driver.Pool, error) {
 	if err := d.enter(mPoolCreate); err != nil {
 		return 0, err
+	}
+	if unknown := c.Disable &^ driver.ReuseAll; unknown != 0 {
+		return 0, fault(mPoolCreate, driver.InvalidValue, fmt.Sprintf("reuse policies %#x to disable do not exist", uint8(unknown)))
 	}
 	if err := d.lock(mPoolCreate); err != nil {
 		return 0, err

@@ -30,6 +30,7 @@ func (d *Device) push(s *stream, o *op) {
 	s.queue.push(o)
 	if d.chooser != nil {
 		d.stalled.Broadcast()
+		d.stir()
 		return
 	}
 	if !s.working {
@@ -42,13 +43,19 @@ func (d *Device) push(s *stream, o *op) {
 // serve runs the queue of s until it is empty.
 func (d *Device) serve(s *stream) {
 	defer d.workers.Done()
-	for o := s.begin(); o != nil; o = s.advance(o) {
+	for o := s.begin(); o != nil; o = d.advance(s, o) {
 		d.delay(s)
 		d.run(o)
 		if d.isDead() {
 			d.kill()
 		}
 	}
+}
+
+func (d *Device) advance(s *stream, o *op) *op {
+	next := s.advance(o)
+	d.stir()
+	return next
 }
 
 // begin returns the entry to run. It stays in the queue while it runs, so that
@@ -109,6 +116,10 @@ func (d *Device) run(o *op) {
 
 // await blocks until a record is done or the context dead.
 func (d *Device) await(r record) {
+	if r.abroad != nil {
+		d.awaitPeer(r)
+		return
+	}
 	if r.gate != nil {
 		select {
 		case <-r.gate.ch:

@@ -143,3 +143,69 @@ func TestReleaseThreshold(t *testing.T) {
 		}
 	})
 }
+
+// With a policy disabled the same program gets other memory, until the stream
+// that freed it asks or the host has synchronised.
+func TestDisabledReusePolicies(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		disable         driver.ReusePolicy
+		ordered, passed bool // whether another stream reuses then
+	}{
+		{"all enabled", 0, true, true},
+		{"follow events disabled", driver.ReuseFollowEvents, false, true},
+		{"opportunistic disabled", driver.ReuseOpportunistic, true, false},
+		{"internal dependencies disabled", driver.ReuseInternalDependencies, true, true},
+		{"all disabled", driver.ReuseAll, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			underEach(t, func(t *testing.T, d *Device) {
+				p := newProgram(t, d)
+				pool, err := d.PoolCreate(driver.PoolConfig{ReleaseThreshold: ^uint64(0), Disable: c.disable})
+				must(t, err)
+				reused := func(ptr uint64, by driver.Stream) bool {
+					t.Helper()
+					got, err := d.MemAllocAsync(4096, pool, by)
+					must(t, err)
+					return got == ptr
+				}
+				a, b, idle := p.stream(), p.stream(), p.stream()
+				release := p.hold(a)
+				ptr, err := d.MemAllocAsync(4096, pool, a)
+				must(t, err)
+				p.free(ptr, a)
+				p.order(a, b)
+				if got := reused(ptr, b); got != c.ordered {
+					t.Errorf("a stream ordered after the free reuses it: %v, want %v", got, c.ordered)
+				}
+				release()
+				must(t, d.Synchronize())
+
+				ptr, err = d.MemAllocAsync(4096, pool, a)
+				must(t, err)
+				p.free(ptr, a)
+				for i, s := 0, d.streams.get(uint64(a)); s.done.Load() < s.seq && i < 1000; i++ {
+					must(t, d.MemsetAsync(ptr, 0, 0, idle)) // a seeded device moves on
+				}
+				if got := reused(ptr, b); got != c.passed {
+					t.Errorf("a stream reuses memory whose free happens to be done: %v, want %v", got, c.passed)
+				}
+				must(t, d.Synchronize())
+				if c.passed {
+					return
+				}
+				if !reused(ptr, b) {
+					t.Error("memory is not reused after the host synchronised with its free")
+				}
+			})
+		})
+	}
+}
+
+func TestUnknownReusePolicyIsRefused(t *testing.T) {
+	_, err := open(t, FreeRunning()).PoolCreate(driver.PoolConfig{Disable: 1 << 7})
+	var e *core.DriverError
+	if !errors.As(err, &e) || e.Code != driver.InvalidValue {
+		t.Fatalf("got %v", err)
+	}
+}

@@ -13,7 +13,7 @@ const slowChance = 16
 // progress runs a few operations, as a device would behind the host's back.
 func (d *Device) progress() {
 	for range d.chooser.IntN(maxProgress + 1) {
-		if !d.step() {
+		if !d.step() && !d.stepPeer() {
 			return
 		}
 	}
@@ -30,7 +30,7 @@ func (d *Device) step() bool {
 	}
 	o := s.begin()
 	d.run(o)
-	s.advance(o)
+	d.advance(s, o)
 	if d.isDead() {
 		d.killLocked()
 	}
@@ -42,7 +42,7 @@ func (d *Device) choose() *stream {
 	var ready, quick []*stream
 	for _, s := range d.slots.owners {
 		o := s.begin()
-		if o == nil || o.kind == opWait && !o.waitFor.done() {
+		if o == nil || o.kind == opWait && !o.waitFor.passable() {
 			continue
 		}
 		ready = append(ready, s)
@@ -72,8 +72,9 @@ func (d *Device) finish(records ...record) {
 	defer d.mu.Unlock()
 	for _, r := range records {
 		for !r.done() && !d.isDead() {
+			f, seen := d.glance()
 			if !d.step() {
-				d.stalled.Wait()
+				d.stall(f, seen)
 			}
 		}
 	}

@@ -42,7 +42,6 @@ type slots struct {
 // newStream makes a stream; the device's lock is held or not needed yet.
 func (d *Device) newStream() *stream {
 	s := &stream{}
-	s.moved = sync.NewCond(&s.mu)
 	for i, slot := range d.slots.spare {
 		old := d.slots.owners[slot]
 		if d.hostClock.at(slot) < old.seq {
@@ -50,10 +49,17 @@ func (d *Device) newStream() *stream {
 		}
 		d.slots.spare = append(d.slots.spare[:i], d.slots.spare[i+1:]...)
 		s.slot, s.seq = slot, old.seq
+		s.moved = sync.NewCond(&s.mu)
 		s.done.Store(s.seq)
 		d.slots.owners[slot] = s
 		return s
 	}
+	return d.addSlot(s)
+}
+
+// addSlot gives s a place that no stream had.
+func (d *Device) addSlot(s *stream) *stream {
+	s.moved = sync.NewCond(&s.mu)
 	s.slot = len(d.slots.owners)
 	d.slots.owners = append(d.slots.owners, s)
 	return s
@@ -61,6 +67,7 @@ func (d *Device) newStream() *stream {
 
 // catchUp orders the next operation after what the host knows to be done.
 func (d *Device) catchUp(s *stream) {
+	d.collect()
 	if s.hostEpoch != d.hostEpoch {
 		s.hostEpoch = d.hostEpoch
 		s.join(stamp{slot: hostSlot, past: d.hostClock})
@@ -92,9 +99,13 @@ func (s *stream) now() stamp {
 
 // learn records that the host has seen o done.
 func (d *Device) learn(o stamp) {
-	if d.hostClock.adds(o) {
-		d.hostClock = d.hostClock.join(o)
-		d.hostEpoch++
+	if !d.hostClock.adds(o) {
+		return
+	}
+	d.hostClock = d.hostClock.join(o)
+	d.hostEpoch++
+	if f := d.fabric.Load(); f != nil {
+		f.post(d, d.exported(o))
 	}
 }
 

@@ -91,6 +91,8 @@ func (d *Device) runTransfer(o *op) {
 		copy(d.bytes(o.dst, o.n), o.hostBytes)
 	case opToHost:
 		copy(o.hostBytes, d.bytes(o.src, o.n))
+	case opFromPeer:
+		d.runPeerCopy(o)
 	case opOnDevice:
 		copy(d.bytes(o.dst, o.n), d.bytes(o.src, o.n))
 	}

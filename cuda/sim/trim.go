@@ -4,7 +4,7 @@ package sim
 // pending, s has just taken both: other streams must be ordered after what s
 // has enqueued so far.
 func (p *pool) joinFor(a, b *node, s *stream) *node {
-	if a.ready() && b.ready() {
+	if a.passed() && b.passed() {
 		return p.join(a, b, nil, 0)
 	}
 	return p.join(a, b, s, s.seq)
@@ -88,6 +88,7 @@ func (p *pool) cutTail(n *node, addr uint64) {
 	if n.end() > addr {
 		tail := p.heap.addNode(p, addr, n.end()-addr)
 		tail.free, tail.recency, tail.next = true, n.recency, n.next
+		tail.by, tail.seq = n.by, n.seq
 		if tail.next != nil {
 			tail.next.prev = tail
 		}
@@ -101,7 +102,6 @@ func (p *pool) cutTail(n *node, addr uint64) {
 func (p *pool) cutHead(n *node, addr uint64) {
 	if n.addr < addr {
 		n.size = addr - n.addr
-		n.by = nil
 		p.push(n)
 		return
 	}

@@ -20,11 +20,13 @@ const (
 	CopyToDeviceAsync
 	CopyToHostAsync
 	CopyOnDeviceAsync
+	CopyFromPeerAsync
 	StreamCreate
 	StreamDestroy
 	StreamQuery
 	StreamSynchronize
 	StreamWait
+	StreamWaitPeer
 	EventCreate
 	EventDestroy
 	EventRecord
@@ -44,8 +46,8 @@ const (
 var methodNames = [methodCount]string{
 	"Properties", "MemInfo", "Synchronize", "Close",
 	"MemAlloc", "MemFree", "MemAllocAsync", "MemFreeAsync", "HostAlloc", "HostFree",
-	"MemsetAsync", "CopyToDeviceAsync", "CopyToHostAsync", "CopyOnDeviceAsync",
-	"StreamCreate", "StreamDestroy", "StreamQuery", "StreamSynchronize", "StreamWait",
+	"MemsetAsync", "CopyToDeviceAsync", "CopyToHostAsync", "CopyOnDeviceAsync", "CopyFromPeerAsync",
+	"StreamCreate", "StreamDestroy", "StreamQuery", "StreamSynchronize", "StreamWait", "StreamWaitPeer",
 	"EventCreate", "EventDestroy", "EventRecord", "EventQuery", "EventSynchronize",
 	"ModuleLoad", "ModuleUnload", "ModuleFunction", "Launch",
 	"PoolCreate", "PoolDestroy", "PoolStats", "PoolTrim",

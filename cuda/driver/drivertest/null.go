@@ -95,3 +95,8 @@ func (d *Null) CopyToHostAsync([]byte, uint64, driver.Stream) error { return nil
 
 // CopyOnDeviceAsync does nothing.
 func (d *Null) CopyOnDeviceAsync(uint64, uint64, uint64, driver.Stream) error { return nil }
+
+// CopyFromPeerAsync does nothing.
+func (d *Null) CopyFromPeerAsync(uint64, driver.Driver, uint64, uint64, driver.Stream) error {
+	return nil
+}

@@ -17,6 +17,9 @@ func (d *Null) StreamSynchronize(driver.Stream) error { return nil }
 // StreamWait does nothing.
 func (d *Null) StreamWait(driver.Stream, driver.Event) error { return nil }
 
+// StreamWaitPeer does nothing.
+func (d *Null) StreamWaitPeer(driver.Stream, driver.Driver, driver.Event) error { return nil }
+
 // EventCreate returns a fresh handle.
 func (d *Null) EventCreate() (driver.Event, error) { return driver.Event(d.take(1)), nil }
 

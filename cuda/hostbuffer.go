@@ -1,0 +1,121 @@
+package cuda
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// HostBuffer is n values of T in page-locked host memory. Copies from and to
+// it are truly asynchronous, unlike those of Go's memory, which a driver
+// stages, and kernels reach it at [HostBuffer.Ptr]. It lies outside Go's heap.
+//
+// The runtime knows of the copies, and of nothing else: what a kernel does
+// with a buffer it neither fences nor waits for. Synchronise with such a
+// kernel before the values are touched and before Free. A buffer that is not
+// freed stays until the device's context ends; no budget counts it and no leak
+// report names it. Methods other than Free are safe for concurrent use.
+type HostBuffer[T Element] struct {
+	drv   driver.Driver
+	table *streamTable
+	mem   driver.HostMemory
+	n     int
+	state atomic.Int32
+	// result is what the driver's free will say, once that was asked for; it
+	// belongs to whoever has set the state to freeing.
+	result chan error
+}
+
+// The states of a host buffer. One is leaving from when the driver was asked
+// to free it: the memory may be gone at any moment.
+const (
+	hostLive int32 = iota
+	hostFreeing
+	hostLeaving
+	hostFreed
+)
+
+// AllocHost allocates n values of T of page-locked memory on m's device,
+// uninitialised. Zero values are an empty buffer without memory. It may block
+// in the driver, and costs far more than Go's memory does: keep buffers.
+// Errors are [core.DriverError], and [core.InvalidRequestError] for a negative
+// n or a size beyond 64 bits.
+func AllocHost[T Element](m *MemoryManager, n int) (*HostBuffer[T], error) {
+	bytes, err := sizeOf[T]("AllocHost", n)
+	if err != nil {
+		return nil, err
+	}
+	b := &HostBuffer[T]{drv: m.drv, table: m.streams.table, n: n}
+	if n > 0 {
+		b.mem, err = m.drv.HostAlloc(bytes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// Len is the number of values.
+func (b *HostBuffer[T]) Len() int { return b.n }
+
+// Bytes is the size in bytes.
+func (b *HostBuffer[T]) Bytes() uint64 { return uint64(b.n) * elementBytes[T]() }
+
+// Values are the values themselves, for the host and for [CopyToDevice] and
+// [CopyToHost], which take any part of them. The slice must not be touched
+// after Free; from then on Values is nil.
+func (b *HostBuffer[T]) Values() []T {
+	if b.n == 0 || b.state.Load() != hostLive {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b.mem.Bytes))), b.n)
+}
+
+// Ptr is the address for kernels; 0 for an empty buffer.
+func (b *HostBuffer[T]) Ptr() uint64 { return b.mem.DevicePtr }
+
+// Arg is the address as a kernel argument.
+func (b *HostBuffer[T]) Arg() driver.Arg { return driver.Ptr(b.mem.DevicePtr) }
+
+// Free gives the buffer back when the copies under way that use it are done.
+// It waits for them, and for the driver, which may wait for all work of the
+// device, until ctx ends. After an error it may be called again. A second
+// Free is an error that matches [core.ErrUseAfterFree]. It must not be called
+// while a call that was given the values has not returned.
+func (b *HostBuffer[T]) Free(ctx context.Context) error {
+	if !b.state.CompareAndSwap(hostLive, hostFreeing) && !b.state.CompareAndSwap(hostLeaving, hostFreeing) {
+		return fmt.Errorf("HostBuffer.Free: the buffer was freed before, or is being freed: %w", core.ErrUseAfterFree)
+	}
+	next, err := b.free(ctx)
+	b.state.Store(next)
+	return err
+}
+
+// free returns the state that the buffer is in then.
+func (b *HostBuffer[T]) free(ctx context.Context) (int32, error) {
+	if b.n == 0 {
+		return hostFreed, nil
+	}
+	if b.result == nil {
+		low := uintptr(unsafe.Pointer(unsafe.SliceData(b.mem.Bytes)))
+		if err := poll(ctx, func() (bool, error) { return b.table.copiesDone(low, low+uintptr(b.Bytes())) }); err != nil {
+			return hostLive, fmt.Errorf("HostBuffer.Free: copies that use the buffer are not known to be done: %w", err)
+		}
+		b.result = make(chan error, 1)
+		go func(result chan<- error) { result <- b.drv.HostFree(b.mem) }(b.result)
+	}
+	select {
+	case err := <-b.result:
+		b.result = nil
+		if err != nil {
+			return hostLive, err
+		}
+		return hostFreed, nil
+	case <-ctx.Done():
+		return hostLeaving, fmt.Errorf("HostBuffer.Free: the driver has not freed the buffer yet: %w; call Free again to wait for it", ctx.Err())
+	}
+}

@@ -1,0 +1,150 @@
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// peerEnd is one end of a copy between devices, with what belongs to it alone:
+// a runtime hears only of its own driver's errors, because a lost device must
+// not take its peer's runtime along.
+type peerEnd struct {
+	drv     driver.Driver
+	runtime *core.Runtime // nil if the memory is not fenced
+	table   *streamTable
+	stream  *stream
+	lease   core.StreamID
+	block   core.BlockID
+	access  core.Access
+	ticket  core.Ticket
+}
+
+func newPeerEnd(memory *memory, access core.Access, lease core.StreamID) (*peerEnd, error) {
+	m := memory.manager
+	s, err := m.streams.table.resolve("CopyFromPeer", lease)
+	if err != nil {
+		return nil, err
+	}
+	e := &peerEnd{drv: m.drv, table: m.streams.table, stream: s, lease: lease, block: memory.block.ID, access: access}
+	if memory.kind == core.TrackedBlock {
+		e.runtime = m.runtime
+	}
+	return e, nil
+}
+
+// prepare opens the intent and returns the context of its launch.
+func (e *peerEnd) prepare(ctx context.Context) (context.Context, error) {
+	if e.runtime == nil {
+		return ctx, nil
+	}
+	t, err := e.runtime.PrepareUse(ctx, core.UseRequest{Stream: e.lease, Launch: "copy.from_peer",
+		Uses: []core.Use{{Block: e.block, Access: e.access}}, Wait: true})
+	if err != nil {
+		return nil, err
+	}
+	e.ticket = t
+	if e.access == core.Read {
+		if err := e.exclude(ctx); err != nil {
+			return nil, errors.Join(err, e.end(ctx, false))
+		}
+	}
+	return t.Context(ctx), nil
+}
+
+// elsewhere is the stream of an intent whose work runs on another device. It
+// is no launch's, so the intent conflicts with those of every stream.
+var elsewhere = new(stream)
+
+// exclude makes the intent of a source conflict with launches on its own
+// stream too, and waits for those that are announced there: the copy is not
+// enqueued on that stream, which therefore orders nothing until it has been
+// made to wait. Who is waited for has its intent and does not wait in turn.
+func (e *peerEnd) exclude(ctx context.Context) error {
+	for {
+		closed := e.tryExclude()
+		if closed == nil {
+			return nil
+		}
+		select {
+		case <-closed:
+		case <-ctx.Done():
+			return fmt.Errorf("CopyFromPeer gave up waiting for a launch on block %v: %w", e.block, ctx.Err())
+		}
+	}
+}
+
+// tryExclude returns nil, or a channel that is closed when one of the intents
+// in the way may have ended.
+func (e *peerEnd) tryExclude() <-chan struct{} {
+	b := e.table.lookup(e.block)
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var own *intent
+	for i := range b.intents {
+		switch in := &b.intents[i]; {
+		case in.id == e.ticket.Intent().ID:
+			own = in
+		case in.access.Conflicts(e.access):
+			return b.waitClosed()
+		}
+	}
+	if own != nil {
+		own.stream = elsewhere
+	}
+	return nil
+}
+
+// end closes the intent.
+func (e *peerEnd) end(ctx context.Context, launched bool) error {
+	switch {
+	case e.runtime == nil:
+		return nil
+	case launched:
+		return e.runtime.FinishUse(ctx, e.ticket)
+	}
+	return e.runtime.AbortUse(ctx, e.ticket)
+}
+
+// waitFor makes later work of e's stream wait for what is enqueued on peer's.
+// The event goes back to its stream at once: recording it again moves no wait.
+func (e *peerEnd) waitFor(peer *peerEnd) error {
+	peer.stream.mu.Lock()
+	event, err := peer.stream.record(peer.lease)
+	peer.stream.mu.Unlock()
+	if err != nil {
+		return peer.observed(err)
+	}
+	defer event.release()
+	return e.observed(e.drv.StreamWaitPeer(e.stream.handle, peer.drv, event.handle))
+}
+
+// observed tells the end's runtime of its driver's error and returns it.
+func (e *peerEnd) observed(err error) error {
+	if err != nil && e.runtime != nil {
+		e.runtime.ReportSticky("CopyFromPeer", err)
+	}
+	return err
+}
+
+// poison takes the block out of use. Its intent is open, so the record is its
+// own.
+func (e *peerEnd) poison() {
+	if e.runtime == nil {
+		return
+	}
+	if b := e.table.lookup(e.block); b != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if !b.poisoned {
+			b.poisoned = true
+			e.table.poisoned.Add(1)
+		}
+	}
+}
