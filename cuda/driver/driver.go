@@ -148,6 +148,9 @@ type PoolConfig struct {
 	ReleaseThreshold uint64
 	// MaxBytes bounds the pool; 0 means the device's memory.
 	MaxBytes uint64
+	// Disable turns off reuse policies of the pool; zero keeps the driver's
+	// default, all of them.
+	Disable ReusePolicy
 }
 
 // PoolStats are a pool's attributes, in bytes. Used is what is allocated as

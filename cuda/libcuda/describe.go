@@ -1,0 +1,210 @@
+package libcuda
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"unsafe"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// Description is what the driver says about a device.
+type Description struct {
+	// Ordinal is the device's number in this process, from 0.
+	Ordinal int
+	// Name is the device's, such as "NVIDIA H200".
+	Name string
+	// UUID identifies the device, as nvidia-smi -L writes it: "GPU-...", or
+	// "MIG-..." for an instance. Empty if the driver cannot say.
+	UUID string
+	// PCIBusID is such as "0000:3b:00.0"; empty if the driver cannot say.
+	PCIBusID string
+	// ComputeMajor and ComputeMinor are the compute capability.
+	ComputeMajor, ComputeMinor int
+	Multiprocessors            int
+	// TotalBytes is the device's memory.
+	TotalBytes uint64
+	// AsyncEngines is the number of copies that run beside kernels.
+	AsyncEngines int
+	// ComputeMode says who may use the device: "default",
+	// "exclusive-process" or "prohibited".
+	ComputeMode string
+
+	// MemoryPools: stream-ordered allocation is supported, by the device and
+	// by the driver library.
+	MemoryPools bool
+	// VirtualMemory: virtual memory management (cuMemMap) is supported.
+	VirtualMemory bool
+	// UnifiedAddressing: host and devices share one address space.
+	UnifiedAddressing bool
+	// HostNativeAtomics: atomics between host and device are native.
+	HostNativeAtomics bool
+	ConcurrentKernels bool
+	// Integrated: the device shares the host's memory.
+	Integrated bool
+	// ECC is on.
+	ECC bool
+	// MIG: the device is an instance of a partitioned GPU.
+	MIG bool
+}
+
+// Attributes of a device (CUdevice_attribute).
+const (
+	attrMultiprocessors   = 16
+	attrIntegrated        = 18
+	attrComputeMode       = 20
+	attrConcurrentKernels = 31
+	attrECC               = 32
+	attrAsyncEngines      = 40
+	attrUnifiedAddressing = 41
+	attrComputeMajor      = 75
+	attrComputeMinor      = 76
+	attrHostNativeAtomic  = 86
+	attrVirtualMemory     = 102
+	attrMemoryPools       = 115
+)
+
+// computeModes are the names of CUcomputemode; 1 was given up in CUDA 8.
+var computeModes = map[int]string{0: "default", 2: "prohibited", 3: "exclusive-process"}
+
+// DeviceCount returns how many devices this process sees.
+func (l *Library) DeviceCount() (int, error) {
+	f := newFrame()
+	defer f.release()
+	f.args[0] = f.result(0)
+	code := l.call(cuDeviceGetCount, f, 1)
+	return int(int32(f.out[0])), l.fail(cuDeviceGetCount, code)
+}
+
+// Describe describes a device. It makes no context: no memory of the device is
+// taken. An ordinal that does not exist is CUDA_ERROR_INVALID_DEVICE.
+func (l *Library) Describe(ordinal int) (Description, error) {
+	device, err := l.device(ordinal)
+	if err != nil {
+		return Description{}, err
+	}
+	return l.describeDevice(ordinal, device)
+}
+
+// device returns the driver's handle of a device.
+func (l *Library) device(ordinal int) (uintptr, error) {
+	count, err := l.DeviceCount()
+	if err != nil {
+		return 0, err
+	}
+	if ordinal < 0 || ordinal >= count {
+		return 0, l.noSuchDevice(ordinal, count)
+	}
+	f := newFrame()
+	defer f.release()
+	f.args[0], f.args[1] = f.result(0), uintptr(ordinal)
+	code := l.call(cuDeviceGet, f, 2)
+	return uintptr(uint32(f.out[0])), l.fail(cuDeviceGet, code)
+}
+
+func (l *Library) noSuchDevice(ordinal, count int) error {
+	err := l.driverError(cuDeviceGet, driver.InvalidDevice)
+	err.Detail = fmt.Sprintf("there is no device %d: this process sees %d, numbered from 0", ordinal, count)
+	if visible, ok := os.LookupEnv("CUDA_VISIBLE_DEVICES"); ok {
+		err.Detail += fmt.Sprintf(" (CUDA_VISIBLE_DEVICES=%q)", visible)
+	}
+	return err
+}
+
+func (l *Library) describeDevice(ordinal int, device uintptr) (Description, error) {
+	q := query{library: l, device: device}
+	d := Description{
+		Ordinal:           ordinal,
+		Name:              q.text(cuDeviceGetName),
+		TotalBytes:        q.totalBytes(),
+		ComputeMajor:      q.attribute(attrComputeMajor),
+		ComputeMinor:      q.attribute(attrComputeMinor),
+		Multiprocessors:   q.attribute(attrMultiprocessors),
+		AsyncEngines:      q.attribute(attrAsyncEngines),
+		MemoryPools:       q.attribute(attrMemoryPools) != 0 && l.has(poolEntries...),
+		VirtualMemory:     q.attribute(attrVirtualMemory) != 0,
+		UnifiedAddressing: q.attribute(attrUnifiedAddressing) != 0,
+		HostNativeAtomics: q.attribute(attrHostNativeAtomic) != 0,
+		ConcurrentKernels: q.attribute(attrConcurrentKernels) != 0,
+		Integrated:        q.attribute(attrIntegrated) != 0,
+		ECC:               q.attribute(attrECC) != 0,
+	}
+	mode := q.attribute(attrComputeMode)
+	if d.ComputeMode = computeModes[mode]; d.ComputeMode == "" {
+		d.ComputeMode = fmt.Sprintf("mode %d", mode)
+	}
+	d.MIG = strings.Contains(d.Name, " MIG ")
+	if l.has(cuDeviceGetPCIBusID) {
+		d.PCIBusID = q.text(cuDeviceGetPCIBusID)
+	}
+	if l.has(cuDeviceGetUUID) {
+		d.UUID = q.uuid(d.MIG)
+	}
+	return d, q.err
+}
+
+// query asks for one thing after another; the first error stays.
+type query struct {
+	library *Library
+	device  uintptr
+	err     error
+}
+
+// ask calls e with the first n arguments that set puts into the frame.
+func (q *query) ask(e entry, n int, set func(*frame), get func(*frame)) {
+	if q.err != nil {
+		return
+	}
+	f := newFrame()
+	defer f.release()
+	set(f)
+	if q.err = q.library.fail(e, q.library.call(e, f, n)); q.err == nil {
+		get(f)
+	}
+}
+
+func (q *query) attribute(number int) (value int) {
+	q.ask(cuDeviceGetAttribute, 3,
+		func(f *frame) { f.args[0], f.args[1], f.args[2] = f.result(0), uintptr(number), q.device },
+		func(f *frame) { value = int(int32(f.out[0])) })
+	return value
+}
+
+func (q *query) totalBytes() (bytes uint64) {
+	q.ask(cuDeviceTotalMem, 2,
+		func(f *frame) { f.args[0], f.args[1] = f.result(0), q.device },
+		func(f *frame) { bytes = f.out[0] })
+	return bytes
+}
+
+// text asks a function that fills a buffer.
+func (q *query) text(e entry) (text string) {
+	buffer := make([]byte, 256)
+	q.ask(e, 3,
+		func(f *frame) {
+			f.args[0], f.args[1], f.args[2] = f.host(unsafe.Pointer(&buffer[0])), uintptr(len(buffer)), q.device
+		},
+		func(*frame) { text = untilNUL(buffer) })
+	return text
+}
+
+func (q *query) uuid(mig bool) (text string) {
+	id := new([16]byte)
+	q.ask(cuDeviceGetUUID, 2,
+		func(f *frame) { f.args[0], f.args[1] = f.host(unsafe.Pointer(id)), q.device },
+		func(*frame) {
+			prefix := "GPU"
+			if mig {
+				prefix = "MIG"
+			}
+			text = fmt.Sprintf("%s-%x-%x-%x-%x-%x", prefix, id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+		})
+	return text
+}
+
+// untilNUL is a buffer that C wrote a string to.
+func untilNUL(b []byte) string {
+	s, _, _ := strings.Cut(string(b), "\x00")
+	return s
+}

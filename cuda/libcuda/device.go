@@ -1,0 +1,143 @@
+package libcuda
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// Device is one GPU, in its primary context. All methods are safe for
+// concurrent use; Close must be the last.
+type Device struct {
+	library *Library
+	ordinal int
+	handle  uintptr
+	context uintptr
+	// defaultPool is what the zero driver.Pool stands for; 0 if the device
+	// has no pools.
+	defaultPool driver.Pool
+	description Description
+
+	// mode is how calls are made; see invoke.
+	mode atomic.Uint32
+}
+
+var _ driver.Driver = (*Device)(nil)
+
+// Modes of a device.
+const (
+	// modeFree: calls that name a stream or event do not push the context.
+	modeFree = iota
+	// modeBind: every call pushes it.
+	modeBind
+	// modeClosed: every call is refused.
+	modeClosed
+)
+
+// Open retains the device's primary context, which is made if this process has
+// none yet: that takes a few hundred megabytes of the device and may block for
+// a second. The device must be closed.
+func (l *Library) Open(ordinal int) (*Device, error) {
+	handle, err := l.device(ordinal)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{library: l, ordinal: ordinal, handle: handle}
+	if d.description, err = l.describeDevice(ordinal, handle); err != nil {
+		return nil, err
+	}
+	if err := d.retain(); err != nil {
+		return nil, err
+	}
+	if d.description.MemoryPools {
+		if d.defaultPool, err = d.findDefaultPool(); err != nil {
+			return nil, errors.Join(err, d.Close())
+		}
+	}
+	return d, nil
+}
+
+func (d *Device) retain() error {
+	if !d.library.has(cuDevicePrimaryCtxRelease) {
+		return d.library.fail(cuDevicePrimaryCtxRelease, codeMissing)
+	}
+	f := newFrame()
+	defer f.release()
+	f.args[0], f.args[1] = f.result(0), d.handle
+	err := d.library.fail(cuDevicePrimaryCtxRetain, d.library.call(cuDevicePrimaryCtxRetain, f, 2))
+	d.context = uintptr(f.out[0])
+	var e *core.DriverError
+	if errors.As(err, &e) && e.Code == driver.DeviceUnavailable {
+		e.Detail = fmt.Sprintf("device %d is in compute mode %q: another process may hold it", d.ordinal, d.description.ComputeMode)
+	}
+	return err
+}
+
+func (d *Device) findDefaultPool() (driver.Pool, error) {
+	f := newFrame()
+	defer f.release()
+	f.args[0], f.args[1] = f.result(0), d.handle
+	err := d.library.fail(cuDeviceGetDefaultMemPool, d.library.call(cuDeviceGetDefaultMemPool, f, 2))
+	return driver.Pool(f.out[0]), err
+}
+
+// Ordinal is the device's number, from 0.
+func (d *Device) Ordinal() int { return d.ordinal }
+
+// String names the kind of device, as resources print it.
+func (d *Device) String() string { return "cuda" }
+
+// Description is what Describe returned when the device was opened.
+func (d *Device) Description() Description { return d.description }
+
+// Properties describes the device. It makes no device call.
+func (d *Device) Properties() (driver.Properties, error) {
+	v := &d.description
+	return driver.Properties{
+		Name: v.Name, UUID: v.UUID, DriverVersion: d.library.version,
+		ComputeMajor: v.ComputeMajor, ComputeMinor: v.ComputeMinor,
+		Multiprocessors: v.Multiprocessors, TotalBytes: v.TotalBytes, MemoryPools: v.MemoryPools,
+	}, nil
+}
+
+// MemInfo returns the free and total memory of the device in bytes.
+func (d *Device) MemInfo() (free, total uint64, err error) {
+	f := newFrame()
+	f.args[0], f.args[1] = f.result(0), f.result(1)
+	code := d.bound(cuMemGetInfo, f, 2)
+	free, total = f.out[0], f.out[1]
+	return free, total, d.end(f, code)
+}
+
+// Synchronize blocks until all work of the primary context is done, that of
+// other libraries in this process included.
+func (d *Device) Synchronize() error {
+	f := newFrame()
+	return d.end(f, d.bound(cuCtxSynchronize, f, 0))
+}
+
+// Close releases the primary context: it goes when nobody else in this process
+// holds it. Handles must not be used afterwards; calls are refused with
+// CUDA_ERROR_DEINITIALIZED. A second Close does nothing. It may block.
+func (d *Device) Close() error {
+	before := d.mode.Swap(modeClosed)
+	if before == modeClosed {
+		return nil
+	}
+	f := newFrame()
+	f.args[0] = d.handle
+	code := d.library.call(cuDevicePrimaryCtxRelease, f, 1)
+	switch code {
+	case driver.Deinitialized, driver.InvalidContext, driver.ContextDestroyed:
+		// The process is ending and the driver was quicker, or somebody reset
+		// the device: there is nothing left to release.
+		code = codeSuccess
+	case codeSuccess:
+	default:
+		d.mode.Store(before)
+	}
+	return d.end(f, code)
+}

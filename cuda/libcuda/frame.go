@@ -1,0 +1,80 @@
+package libcuda
+
+import (
+	"sync"
+	"unsafe"
+)
+
+// frame is what one call hands to C: the arguments, words for results, and
+// what keeps Go memory reachable meanwhile. Frames live on the heap because C
+// gets their addresses and stacks move; they are pooled so that a call
+// allocates nothing.
+type frame struct {
+	// entry is the function whose code the call returned: the one asked for,
+	// or cuCtxPushCurrent if that failed before it.
+	entry entry
+	args  [11]uintptr
+	// ctx and popped are the argument of push and the result of pop, so that
+	// args and out stay as they are.
+	ctx    [1]uintptr
+	popped uint64
+	out    [2]uint64
+	// keep is Go memory that C reads or writes. Being stored here it is
+	// reachable until the frame is given back, and on the heap.
+	keep unsafe.Pointer
+	// bits and params are a kernel's arguments and their addresses.
+	bits   []uint64
+	params []uintptr
+}
+
+var frames = sync.Pool{New: func() any { return new(frame) }}
+
+func newFrame() *frame { return frames.Get().(*frame) }
+
+// release gives the frame back. Nothing of it may be used afterwards.
+func (f *frame) release() {
+	f.keep = nil
+	frames.Put(f)
+}
+
+// result is the address of result i for C, cleared before.
+func (f *frame) result(i int) uintptr {
+	f.out[i] = 0
+	return uintptr(unsafe.Pointer(&f.out[i]))
+}
+
+// host keeps p reachable and returns its address for C.
+func (f *frame) host(p unsafe.Pointer) uintptr {
+	f.keep = p
+	return uintptr(p)
+}
+
+// Codes of CUresult that this package itself needs, and one of its own.
+const (
+	codeSuccess = 0
+	// codeMissing stands for a call of a function that the library lacks.
+	codeMissing = 0xffffffff
+)
+
+// call calls e with the first n arguments of f and returns its code.
+func (l *Library) call(e entry, f *frame, n int) int {
+	f.entry = e
+	fn := l.functions[e]
+	if fn == 0 {
+		return codeMissing
+	}
+	return int(uint32(crossing(fn, f.args[:n])))
+}
+
+// cString reads a string of C's that stays where it is.
+func cString(address uint64) string {
+	p := *(*unsafe.Pointer)(unsafe.Pointer(&address))
+	if p == nil {
+		return ""
+	}
+	n := 0
+	for *(*byte)(unsafe.Add(p, n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice((*byte)(p), n))
+}

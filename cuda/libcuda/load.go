@@ -1,0 +1,133 @@
+package libcuda
+
+import (
+	"os"
+	"sync"
+)
+
+// MinVersion is the oldest driver that is accepted, as cuDriverGetVersion says
+// it: CUDA 11.4, which has memory pools that can be relied on.
+const MinVersion = 11040
+
+// PathVariable is the environment variable that names the library to load.
+const PathVariable = "FENCEPOST_LIBCUDA"
+
+// wellKnown are tried in this order: what the dynamic linker finds, then where
+// WSL, container images, NixOS and distributions put the library without
+// telling the linker.
+var wellKnown = []string{
+	"libcuda.so.1",
+	"/usr/lib/wsl/lib/libcuda.so.1",
+	"/usr/local/nvidia/lib64/libcuda.so.1",
+	"/run/opengl-driver/lib/libcuda.so.1",
+	"/usr/lib64/nvidia/libcuda.so.1",
+}
+
+// Library is a CUDA driver library that was loaded and initialised. It stays
+// loaded until the process ends. It is safe for concurrent use.
+type Library struct {
+	path      string
+	version   int
+	functions [entryCount]uintptr
+	errors    errorTexts
+}
+
+var process struct {
+	sync.Mutex
+	library *Library
+}
+
+// Load returns the driver library of this process. The first call loads and
+// initialises it, which may take a second and blocks; after a failure, a
+// *[LoadError], the next call tries again. The path is that of [PathVariable]
+// if it is set, and only that.
+func Load() (*Library, error) {
+	process.Lock()
+	defer process.Unlock()
+	if process.library != nil {
+		return process.library, nil
+	}
+	paths := wellKnown
+	if path := os.Getenv(PathVariable); path != "" {
+		paths = []string{path}
+	}
+	l, err := load(paths)
+	if err != nil {
+		return nil, err
+	}
+	process.library = l
+	return l, nil
+}
+
+// LoadPath loads and initialises one library file, which need not be the one
+// that [Load] returns. It may block. Its errors are those of Load.
+func LoadPath(path string) (*Library, error) { return load([]string{path}) }
+
+// load opens the first of paths that can be.
+func load(paths []string) (*Library, error) {
+	var failures []openFailure
+	for _, path := range paths {
+		handle, err := open(path)
+		if err == nil {
+			return start(path, handle)
+		}
+		failures = append(failures, openFailure{path, err})
+	}
+	return nil, notFound(failures)
+}
+
+// start looks the symbols up, asks for the version, which needs no GPU, and
+// initialises the driver.
+func start(path string, handle uintptr) (*Library, error) {
+	l := &Library{path: path}
+	for e, symbol := range symbols {
+		l.functions[e] = lookUp(handle, symbol)
+	}
+	f := newFrame()
+	defer f.release()
+	for _, e := range []entry{cuInit, cuDriverGetVersion} {
+		if !l.has(e) {
+			return nil, &LoadError{Stage: StageSymbols, Path: path, Text: "the library has no function " + e.symbol(),
+				Help: "this is not NVIDIA's driver library: name the right one in " + PathVariable}
+		}
+	}
+	f.args[0] = f.result(0)
+	if code := l.call(cuDriverGetVersion, f, 1); code != codeSuccess {
+		return nil, initFailed(path, code)
+	}
+	if l.version = int(int32(f.out[0])); l.version < MinVersion {
+		return nil, tooOld(path, l.version)
+	}
+	f.args[0] = 0
+	if code := l.call(cuInit, f, 1); code != codeSuccess {
+		return nil, initFailed(path, code)
+	}
+	return l, nil
+}
+
+// Path is what the library was loaded as.
+func (l *Library) Path() string { return l.path }
+
+// Version is the driver's, such as 13000 for CUDA 13.0.
+func (l *Library) Version() int { return l.version }
+
+// Missing names the symbols that the library lacks, in no meaningful order.
+// Each disables only what needs it.
+func (l *Library) Missing() []string {
+	var missing []string
+	for e := range entryCount {
+		if !l.has(e) {
+			missing = append(missing, e.symbol())
+		}
+	}
+	return missing
+}
+
+func (l *Library) has(all ...entry) bool {
+	for _, e := range all {
+		if l.functions[e] == 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,116 @@
+package libcuda
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// ErrNoDriver is matched by every error of loading: there is no CUDA driver
+// that could be used on this machine. See [LoadError].
+var ErrNoDriver = errors.New("no CUDA driver here")
+
+// Stage is how far loading the driver came.
+type Stage string
+
+// The stages, in their order.
+const (
+	// StageOpen: no library could be opened.
+	StageOpen Stage = "open"
+	// StageSymbols: the library is no CUDA driver.
+	StageSymbols Stage = "symbols"
+	// StageVersion: the driver is older than [MinVersion].
+	StageVersion Stage = "version"
+	// StageInit: cuInit failed.
+	StageInit Stage = "init"
+)
+
+// LoadError says why there is no usable driver, and what to do about it. It
+// matches [ErrNoDriver].
+type LoadError struct {
+	Stage Stage
+	// Path is the library concerned; empty if none was found.
+	Path string
+	// Code is the CUresult of the call that failed; 0 if there was none.
+	Code int
+	// Text says what went wrong.
+	Text string
+	// Help says what to do.
+	Help string
+}
+
+// Error begins with the text of ErrNoDriver and ends with the help.
+func (e *LoadError) Error() string {
+	s := ErrNoDriver.Error() + ": "
+	if e.Path != "" {
+		s += e.Path + ": "
+	}
+	s += e.Text
+	if e.Help != "" {
+		s += "; " + e.Help
+	}
+	return s
+}
+
+// Is matches [ErrNoDriver].
+func (e *LoadError) Is(target error) bool { return target == ErrNoDriver }
+
+// notFound is the error if none of the paths could be opened. A library that
+// is there but could not be loaded is the more interesting news.
+func notFound(failures []openFailure) *LoadError {
+	e := &LoadError{Stage: StageOpen, Help: "install the NVIDIA driver (nvidia-smi should work), give a container its GPUs " +
+		"(docker run --gpus all), or name the library in " + PathVariable}
+	var reasons []string
+	for _, f := range failures {
+		reasons = append(reasons, f.err.Error())
+	}
+	if len(failures) == 1 {
+		e.Path = failures[0].path
+	}
+	e.Text = "the driver library could not be opened: " + strings.Join(reasons, "; ")
+	return e
+}
+
+// openFailure is one path that was tried.
+type openFailure struct {
+	path string
+	err  error
+}
+
+// initHelp is what to do about a code of cuInit.
+var initHelp = map[int]string{
+	driver.StubLibrary: "the toolkit's stub was found instead of the driver's library: take the toolkit's lib/stubs out of " +
+		"LD_LIBRARY_PATH, or name the real library in " + PathVariable,
+	driver.NoDevice: "the driver sees no GPU: see what CUDA_VISIBLE_DEVICES and NVIDIA_VISIBLE_DEVICES say, whether a container " +
+		"was given its GPUs, and whether nvidia-smi lists one",
+	driver.SystemNotReady: "the system is still starting, or nv-fabricmanager (NVSwitch machines) or another daemon is not running: " +
+		"see systemctl status nvidia-fabricmanager, then try again",
+	driver.DriverMismatch: "the kernel module and the driver library are of different versions, as after an update without a reboot: " +
+		"reboot or reload the nvidia modules, and see that a container does not bring a libcuda of its own",
+	driver.CompatNotSupported: "a forward-compatibility libcuda (cuda-compat) was loaded on a GPU that does not support it: " +
+		"take it out of LD_LIBRARY_PATH or update the driver",
+	driver.OutOfMemory: "the host or the GPU is out of memory: end another process",
+	driver.Unknown: "the driver failed for a reason that it does not give, as after a suspend or without /dev/nvidia-uvm: " +
+		"see dmesg, run nvidia-modprobe -u or reload the nvidia_uvm module",
+}
+
+const initHelpOther = "see whether nvidia-smi works and what dmesg says"
+
+func initFailed(path string, code int) *LoadError {
+	help := initHelp[code]
+	if help == "" {
+		help = initHelpOther
+	}
+	return &LoadError{Stage: StageInit, Path: path, Code: code, Text: driver.NewError(cuInit.String(), code).Error(), Help: help}
+}
+
+func tooOld(path string, version int) *LoadError {
+	return &LoadError{Stage: StageVersion, Path: path,
+		Text: fmt.Sprintf("the driver is of CUDA %s, at least %s is needed", versionText(version), versionText(MinVersion)),
+		Help: "update the NVIDIA driver (R470 or later)"}
+}
+
+// versionText is 13000 as 13.0.
+func versionText(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }

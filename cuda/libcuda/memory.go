@@ -1,0 +1,91 @@
+package libcuda
+
+import (
+	"unsafe"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// MemAlloc allocates bytes of device memory (cuMemAlloc). It may wait for all
+// work of the device.
+func (d *Device) MemAlloc(bytes uint64) (uint64, error) {
+	f := newFrame()
+	f.args[0], f.args[1] = f.result(0), uintptr(bytes)
+	code := d.bound(cuMemAlloc, f, 2)
+	ptr := f.out[0]
+	return ptr, d.end(f, code)
+}
+
+// MemFree frees memory of MemAlloc or MemAllocAsync after all work of the
+// device (cuMemFree). It may block.
+func (d *Device) MemFree(ptr uint64) error {
+	f := newFrame()
+	f.args[0] = uintptr(ptr)
+	return d.end(f, d.bound(cuMemFree, f, 1))
+}
+
+// MemAllocAsync allocates bytes from pool in the order of s. It does not
+// block. The zero pool is the device's default pool, also when another library
+// has made a different one current.
+func (d *Device) MemAllocAsync(bytes uint64, pool driver.Pool, s driver.Stream) (uint64, error) {
+	if pool == 0 {
+		if pool = d.defaultPool; pool == 0 {
+			return 0, unsupported(cuMemAllocFromPoolAsync, "the device or its driver has no memory pools: use MemAlloc")
+		}
+	}
+	f := newFrame()
+	f.args[0], f.args[1], f.args[2], f.args[3] = f.result(0), uintptr(bytes), uintptr(pool), uintptr(s)
+	code := d.invoke(cuMemAllocFromPoolAsync, s, f, 4)
+	ptr := f.out[0]
+	return ptr, d.end(f, code)
+}
+
+// MemFreeAsync frees ptr in the order of s. It does not block.
+func (d *Device) MemFreeAsync(ptr uint64, s driver.Stream) error {
+	f := newFrame()
+	f.args[0], f.args[1] = uintptr(ptr), uintptr(s)
+	return d.end(f, d.invoke(cuMemFreeAsync, s, f, 2))
+}
+
+// Flags of cuMemHostAlloc: page-locked for every context of the process, and
+// mapped into the devices' address space.
+const hostPortableMapped = 1 | 2
+
+// HostAlloc allocates page-locked host memory. It may block.
+func (d *Device) HostAlloc(bytes uint64) (driver.HostMemory, error) {
+	f := newFrame()
+	f.args[0], f.args[1], f.args[2] = f.result(0), uintptr(bytes), hostPortableMapped
+	code := d.bound(cuMemHostAlloc, f, 3)
+	address := f.out[0]
+	if err := d.end(f, code); err != nil {
+		return driver.HostMemory{}, err
+	}
+	ptr, err := d.mapped(address)
+	if err != nil {
+		_ = d.freeHost(address) // the first error says what is wrong
+		return driver.HostMemory{}, err
+	}
+	start := *(*unsafe.Pointer)(unsafe.Pointer(&address))
+	return driver.HostMemory{Bytes: unsafe.Slice((*byte)(start), bytes), DevicePtr: ptr}, nil
+}
+
+// mapped is the address by which kernels reach page-locked host memory.
+func (d *Device) mapped(address uint64) (uint64, error) {
+	f := newFrame()
+	f.args[0], f.args[1], f.args[2] = f.result(0), uintptr(address), 0
+	code := d.bound(cuMemHostGetDevicePointer, f, 3)
+	ptr := f.out[0]
+	return ptr, d.end(f, code)
+}
+
+// HostFree frees memory of HostAlloc, whose Bytes must not be touched
+// afterwards. It may block.
+func (d *Device) HostFree(m driver.HostMemory) error {
+	return d.freeHost(uint64(uintptr(unsafe.Pointer(unsafe.SliceData(m.Bytes)))))
+}
+
+func (d *Device) freeHost(address uint64) error {
+	f := newFrame()
+	f.args[0] = uintptr(address)
+	return d.end(f, d.bound(cuMemFreeHost, f, 1))
+}
