@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 )
 
 // TestMain lets scripts run this binary as the command "fencepost".
@@ -27,7 +29,11 @@ func TestTheCommandKeepsItsWord(t *testing.T) {
 	}
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata/script",
-		Setup: func(e *testscript.Env) error { e.Setenv("TRACES", traces); return nil },
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("TRACES", traces)
+			e.Setenv(libcuda.PathVariable, "no/libcuda.so.1") // the same on a machine with a GPU
+			return nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "report": report, "cut": cut, "spans": spans,
 		},
