@@ -2,7 +2,7 @@
 # them. ARGS, FUZZTIME, COUNT and BENCH are passed on.
 
 .DEFAULT_GOAL := help
-.PHONY: help test check unit lint format bench compare demo fuzz
+.PHONY: help test check unit lint format bench compare demo fuzz ptx
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,3 +33,6 @@ demo: ## run the demo; ARGS="--for 5s --json"
 
 fuzz: ## run every fuzz target for FUZZTIME (10s) each
 	@scripts/fuzz
+
+ptx: ## generate the PTX from the CUDA sources, with nvcc; ARGS=--check compares
+	@scripts/ptx $(ARGS)

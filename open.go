@@ -8,7 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
-	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
@@ -134,7 +134,7 @@ func (r *Runtime) guardConfig(cfg Config) (debugguard.Config, error) {
 	if sample > 0 {
 		g.SampleBytes = sample
 	}
-	if r.ops, err = cuda.NewDeviceOps(r.driver, r.streams, driver.Image{Name: driver.GuardImage}); err != nil {
+	if r.ops, err = cuda.NewDeviceOps(r.driver, r.streams, guardkernels.Image()); err != nil {
 		return g, err
 	}
 	r.onClose(func(context.Context) error { return r.ops.Close() })

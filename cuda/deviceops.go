@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -48,27 +47,26 @@ func (d *DeviceOps) Fill(_ context.Context, stream core.StreamID, regions []core
 	if len(regions) == 0 {
 		return nil
 	}
-	st, err := d.stage(len(regions), regions)
+	st, err := d.stage(regions, 1)
 	if err != nil {
 		return core.NotEnqueued(err)
 	}
-	err = d.enqueue(d.fill, stream, st, driver.Ptr(st.mem.DevicePtr), driver.U32(uint32(len(regions))))
+	err = d.enqueue(d.fill, stream, st, driver.Ptr(st.mem.DevicePtr), driver.U32(uint32(st.records)))
 	d.park(st)
 	return err
 }
 
 // Verify enqueues the comparison of all regions as one launch.
 func (d *DeviceOps) Verify(_ context.Context, stream core.StreamID, regions []core.Region) (core.Verification, error) {
-	st, err := d.stage(2*len(regions), regions)
+	st, err := d.stage(regions, 2)
 	if err != nil {
 		return nil, core.NotEnqueued(err)
 	}
-	v := &verification{ops: d, staging: st, regions: len(regions)}
+	v := &verification{ops: d, staging: st}
 	if len(regions) == 0 {
 		return v, nil
 	}
-	results := st.mem.DevicePtr + uint64(len(regions))*driver.GuardRecord
-	if err := d.enqueue(d.verify, stream, st, driver.Ptr(st.mem.DevicePtr), driver.Ptr(results), driver.U32(uint32(len(regions)))); err != nil {
+	if err := d.enqueue(d.verify, stream, st, driver.Ptr(st.mem.DevicePtr), driver.Ptr(st.resultsPtr()), driver.U32(uint32(st.records))); err != nil {
 		d.park(st)
 		return nil, err
 	}
@@ -82,7 +80,7 @@ func (d *DeviceOps) enqueue(k *Kernel, stream core.StreamID, st *staging, args .
 	if err != nil {
 		return core.NotEnqueued(err)
 	}
-	if err := k.Enqueue(s, Grid{Grid: driver.Dim{X: 132}, Block: driver.Dim{X: 256}}, args...); err != nil {
+	if err := k.Enqueue(s, guardGrid(st.records), args...); err != nil {
 		return refusedUnlessSticky(err)
 	}
 	err = d.drv.EventRecord(st.event, s)
@@ -94,6 +92,13 @@ func (d *DeviceOps) enqueue(k *Kernel, stream core.StreamID, st *staging, args .
 		return errors.Join(err, syncErr)
 	}
 	return err
+}
+
+// guardGrid has threads for each record, up to what fills any device: the
+// kernels' warps then take several records one after the other.
+func guardGrid(records int) Grid {
+	const block, maxBlocks = 256, 1024
+	return Blocks1D(min(records*driver.GuardThreads, maxBlocks*block), block)
 }
 
 // Synchronize blocks until all work of stream is done or ctx ends.
@@ -130,8 +135,7 @@ func (d *DeviceOps) Close() error {
 // verification is a batch under way; its results lie behind the regions in
 // the staging memory.
 type verification struct {
-	ops     *DeviceOps
-	regions int
+	ops *DeviceOps
 
 	mu      sync.Mutex
 	staging *staging
@@ -141,7 +145,7 @@ type verification struct {
 func (v *verification) Poll() (bool, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.staging == nil || v.regions == 0 {
+	if v.staging == nil || v.staging.records == 0 {
 		return true, nil
 	}
 	return v.ops.drv.EventQuery(v.staging.event)
@@ -164,13 +168,7 @@ func (v *verification) Mismatches() ([]core.Mismatch, error) {
 	if !done {
 		return nil, errors.New("the batch is still under way: Poll or Wait first")
 	}
-	var bad []core.Mismatch
-	for i := range v.regions {
-		r := v.staging.mem.Bytes[(v.regions+i)*driver.GuardRecord:]
-		if first := binary.LittleEndian.Uint64(r); first != driver.GuardNoMismatch {
-			bad = append(bad, core.Mismatch{Region: i, Offset: first, BadBytes: binary.LittleEndian.Uint64(r[8:]), Expected: r[16], Seen: r[17]})
-		}
-	}
+	bad := joinPieces(v.staging.table(), v.staging.results())
 	v.ops.park(v.staging)
 	v.staging = nil
 	return bad, nil

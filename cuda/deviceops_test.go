@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
 )
 
 const pattern = 0x8877665544332211
@@ -26,7 +28,7 @@ type guardBench struct {
 func newGuardBench(t *testing.T, bytes uint64) *guardBench {
 	t.Helper()
 	b := newBench(t)
-	ops, err := cuda.NewDeviceOps(b.Driver, b.Streams, driver.Image{Name: driver.GuardImage})
+	ops, err := cuda.NewDeviceOps(b.Driver, b.Streams, guardkernels.Image())
 	must(t, err)
 	t.Cleanup(func() { must(t, ops.Close()) })
 	g := &guardBench{bench: b, ops: ops, on: b.leases(1)[0]}
@@ -98,6 +100,30 @@ func TestBatchesOfManyRegions(t *testing.T) {
 	bad := g.verify(regions...)
 	if len(bad) != 1 || bad[0].Region != 2999 {
 		t.Errorf("mismatches: %+v", bad)
+	}
+}
+
+// Regions so large that they go to the device in pieces, between small ones.
+func TestLargeRegionsAreReportedWhole(t *testing.T) {
+	g := newGuardBench(t, 8<<20)
+	regions := []core.Region{g.at(0, 9), g.at(13, 1<<20+5), g.at(2<<20, 0), g.at(2<<20, 5<<20), g.at(7<<20, 64)}
+	must(t, g.ops.Fill(ctx, g.on.ID(), regions))
+	if bad := g.verify(regions...); len(bad) > 0 {
+		t.Fatalf("mismatches: %+v", bad)
+	}
+	spoil := func(offset, n uint64) {
+		must(t, g.Driver.MemsetAsync(g.block.ID.Ptr+offset, 0xee, n, g.on.Handle()))
+	}
+	spoil(13+(1<<20+4), 1)
+	spoil(2<<20+600_000, 300_000)
+	spoil(7<<20-1, 1)
+	bad := g.verify(regions...)
+	want := []core.Mismatch{
+		{Region: 1, Offset: 1<<20 + 4, BadBytes: 1, Expected: 0x55, Seen: 0xee},
+		{Region: 3, Offset: 600_000, BadBytes: 300_001, Expected: 0x11, Seen: 0xee},
+	}
+	if !slices.Equal(bad, want) {
+		t.Errorf("got %+v, want %+v", bad, want)
 	}
 }
 

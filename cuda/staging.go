@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"encoding/binary"
 	"errors"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -13,6 +12,9 @@ import (
 type staging struct {
 	mem   driver.HostMemory
 	event driver.Event
+	// records is the number of records in the present batch's table, at the
+	// start of the memory; room for as many results may follow.
+	records int
 	// lost: the device may use the memory for nobody knows how long, so it is
 	// not used again before Close.
 	lost bool
@@ -36,20 +38,30 @@ func (st *staging) close(drv driver.Driver) error {
 // fit most memories.
 const minStaging = 64
 
-// stage returns memory for that many records, with regions written at its
-// start.
-func (d *DeviceOps) stage(records int, regions []core.Region) (*staging, error) {
-	st, err := d.take(records * driver.GuardRecord)
+// stage returns memory with the table of the regions at its start, and room
+// for tables of that size in all.
+func (d *DeviceOps) stage(regions []core.Region, tables int) (*staging, error) {
+	records := countPieces(regions)
+	st, err := d.take(tables * records * driver.GuardRecord)
 	if err != nil {
 		return nil, err
 	}
-	for i, r := range regions {
-		record := st.mem.Bytes[i*driver.GuardRecord:]
-		binary.LittleEndian.PutUint64(record, r.Ptr)
-		binary.LittleEndian.PutUint64(record[8:], r.Bytes)
-		binary.LittleEndian.PutUint64(record[16:], r.Pattern)
-	}
+	st.records = records
+	writePieces(st.table(), regions)
 	return st, nil
+}
+
+// table is the part of the memory that holds the regions.
+func (st *staging) table() []byte { return st.mem.Bytes[:st.records*driver.GuardRecord] }
+
+// results is the part behind the table.
+func (st *staging) results() []byte {
+	return st.mem.Bytes[st.records*driver.GuardRecord:][:st.records*driver.GuardRecord]
+}
+
+// resultsPtr is its address for kernels.
+func (st *staging) resultsPtr() uint64 {
+	return st.mem.DevicePtr + uint64(st.records)*driver.GuardRecord
 }
 
 // take returns idle memory of at least size bytes, or makes some.

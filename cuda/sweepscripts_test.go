@@ -8,7 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
-	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
 )
 
 var sweepScripts = []struct {
@@ -179,7 +179,7 @@ func sweepAdopted(x *sweep) error {
 }
 
 func sweepDeviceOps(x *sweep) error {
-	ops, err := cuda.NewDeviceOps(x.faults, x.streams, driver.Image{Name: driver.GuardImage})
+	ops, err := cuda.NewDeviceOps(x.faults, x.streams, guardkernels.Image())
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
@@ -56,7 +57,7 @@ var layers = map[string]func(*build) core.Layer{
 func guard(mode debugguard.Mode) func(*build) core.Layer {
 	return func(b *build) core.Layer {
 		return func(up core.Resource) (core.Resource, error) {
-			ops, err := cuda.NewDeviceOps(b.stack.Driver, b.stack.Streams, driver.Image{Name: driver.GuardImage})
+			ops, err := cuda.NewDeviceOps(b.stack.Driver, b.stack.Streams, guardkernels.Image())
 			if err != nil {
 				return nil, err
 			}

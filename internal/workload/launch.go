@@ -11,7 +11,7 @@ import (
 
 // kernels are the device code of the workload.
 type kernels struct {
-	histogram, scan, scatter, clear, build, probe *cuda.Kernel
+	histogram, scan, scatter, clear, build, probe, filter *cuda.Kernel
 }
 
 // ClearKernel is the name of the kernel that empties a table: clear(table, n)
@@ -25,6 +25,7 @@ const (
 	scatterKernel   = "fencepost_radix_scatter"
 	buildKernel     = "fencepost_join_build"
 	probeKernel     = "fencepost_join_probe"
+	filterKernel    = "fencepost_filter"
 )
 
 func (k *kernels) load(m *cuda.Module) error {
@@ -35,7 +36,7 @@ func (k *kernels) load(m *cuda.Module) error {
 		return kernel
 	}
 	k.histogram, k.scan, k.scatter = get(histogramKernel), get(scanKernel), get(scatterKernel)
-	k.clear, k.build, k.probe = get(ClearKernel), get(buildKernel), get(probeKernel)
+	k.clear, k.build, k.probe, k.filter = get(ClearKernel), get(buildKernel), get(probeKernel), get(filterKernel)
 	return errors.Join(errs...)
 }
 
@@ -75,10 +76,10 @@ func (it *iteration) reads(cols ...*column) []core.Use      { return uses(core.R
 func (it *iteration) writes(cols ...*column) []core.Use     { return uses(core.Write, cols) }
 func (it *iteration) readWrites(cols ...*column) []core.Use { return uses(core.ReadWrite, cols) }
 
-func (it *iteration) launch(ctx context.Context, stream int, k *cuda.Kernel, threads int, in, out []core.Use, args ...driver.Arg) error {
+func (it *iteration) launch(ctx context.Context, stream int, k *cuda.Kernel, grid cuda.Grid, in, out []core.Use, args ...driver.Arg) error {
 	it.uses = append(append(it.uses[:0], in...), out...)
 	it.count(it.streams[stream].ID(), it.uses)
-	return k.Launch(ctx, it.w.env.Runtime, it.streams[stream], cuda.Blocks1D(threads, digits), it.uses, args...)
+	return k.Launch(ctx, it.w.env.Runtime, it.streams[stream], grid, it.uses, args...)
 }
 
 func (it *iteration) upload(ctx context.Context, stream int, dst *column, src []uint32) error {

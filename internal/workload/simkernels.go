@@ -1,12 +1,18 @@
 package workload
 
 import (
+	_ "embed"
+
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 )
 
-// Image is the device code of the workload.
-func Image() driver.Image { return driver.Image{Name: "fencepost.workload"} }
+//go:embed workload.ptx
+var ptx []byte
+
+// Image is the device code of the workload. A simulated device needs
+// [Register] before.
+func Image() driver.Image { return driver.Image{Name: "fencepost.workload", PTX: ptx} }
 
 // Register makes the workload's kernels available on a simulated device.
 func Register(d *sim.Device) error {
@@ -17,58 +23,16 @@ func Register(d *sim.Device) error {
 		sim.Kernel{Name: ClearKernel, Declare: declareClear, Run: runClear},
 		sim.Kernel{Name: buildKernel, Declare: declareBuild, Run: runBuild},
 		sim.Kernel{Name: probeKernel, Declare: declareProbe, Run: runProbe},
+		sim.Kernel{Name: filterKernel, Declare: declareFilter, Run: runFilter},
 	)
 }
 
-const wordBytes = 4
-
-// histogram(keys, counts, n, shift) counts the digits of the keys.
-func declareHistogram(a sim.Args) []sim.Range {
-	return []sim.Range{sim.Reads(a.Ptr(0), wordBytes*uint64(a.U32(2))), sim.Writes(a.Ptr(1), wordBytes*digits)}
-}
-
-func runHistogram(x *sim.Exec) {
-	a := x.Args()
-	keys, counts, shift := sim.ReadSlice[uint32](x, a.Ptr(0), int(a.U32(2))), sim.WriteSlice[uint32](x, a.Ptr(1), digits), a.U32(3)
-	clear(counts)
-	for _, k := range keys {
-		counts[k>>shift%digits]++
-	}
-}
-
-// scan(counts, n) turns counts into offsets.
-func declareScan(a sim.Args) []sim.Range {
-	return []sim.Range{sim.ReadWrites(a.Ptr(0), wordBytes*uint64(a.U32(1)))}
-}
-
-func runScan(x *sim.Exec) {
-	var sum uint32
-	for i, counts := 0, sim.ReadWriteSlice[uint32](x, x.Args().Ptr(0), int(x.Args().U32(1))); i < len(counts); i++ {
-		counts[i], sum = sum, sum+counts[i]
-	}
-}
-
-// scatter(keys, values, toKeys, toValues, offsets, n, shift) moves each row
-// to its digit's next place, keeping the order of equal digits.
-func declareScatter(a sim.Args) []sim.Range {
-	n := wordBytes * uint64(a.U32(5))
-	return []sim.Range{sim.Reads(a.Ptr(0), n), sim.Reads(a.Ptr(1), n), sim.Writes(a.Ptr(2), n), sim.Writes(a.Ptr(3), n), sim.ReadWrites(a.Ptr(4), wordBytes*digits)}
-}
-
-func runScatter(x *sim.Exec) {
-	a := x.Args()
-	n, shift := int(a.U32(5)), a.U32(6)
-	keys, values := sim.ReadSlice[uint32](x, a.Ptr(0), n), sim.ReadSlice[uint32](x, a.Ptr(1), n)
-	toKeys, toValues := sim.WriteSlice[uint32](x, a.Ptr(2), n), sim.WriteSlice[uint32](x, a.Ptr(3), n)
-	offsets := sim.ReadWriteSlice[uint32](x, a.Ptr(4), digits)
-	for i, k := range keys {
-		digit := k >> shift % digits
-		if at := int(offsets[digit]); at < n { // unfenced offsets may be anything
-			toKeys[at], toValues[at] = k, values[i]
-		}
-		offsets[digit]++
-	}
-}
+const (
+	wordBytes = 4
+	// maxProbes bounds a search in a table that a missing fence has filled
+	// with anything. Honest tables, at most half full, need a few dozen.
+	maxProbes = 1024
+)
 
 // clear(table, n) empties a hash table of n words.
 func declareClear(a sim.Args) []sim.Range {
@@ -96,11 +60,13 @@ func runBuild(x *sim.Exec) {
 	keys, values := sim.ReadSlice[uint32](x, a.Ptr(0), n), sim.ReadSlice[uint32](x, a.Ptr(1), n)
 	table := sim.ReadWriteSlice[uint32](x, a.Ptr(2), slotWords*int(mask+1))
 	for i, k := range keys {
-		slot := hash(k) & mask
-		for tries := uint32(0); tries <= mask && table[slotWords*slot] != noPartner; tries++ {
-			slot = (slot + 1) & mask
+		for probe := range uint32(maxProbes) {
+			slot := slotWords * ((hash(k) + probe) & mask)
+			if table[slot] == noPartner {
+				table[slot], table[slot+1] = k, values[i]
+				break
+			}
 		}
-		table[slotWords*slot], table[slotWords*slot+1] = k, values[i]
 	}
 }
 
@@ -117,13 +83,14 @@ func runProbe(x *sim.Exec) {
 	joined := sim.WriteSlice[uint32](x, a.Ptr(2), n)
 	for i, k := range keys {
 		joined[i] = noPartner
-		slot := hash(k) & mask
-		for tries := uint32(0); tries <= mask && table[slotWords*slot] != noPartner; tries++ {
-			if table[slotWords*slot] == k {
-				joined[i] = table[slotWords*slot+1]
+		for probe := range uint32(maxProbes) {
+			slot := slotWords * ((hash(k) + probe) & mask)
+			if table[slot] == k {
+				joined[i] = table[slot+1]
+			}
+			if table[slot] == k || table[slot] == noPartner {
 				break
 			}
-			slot = (slot + 1) & mask
 		}
 	}
 }
@@ -131,4 +98,30 @@ func runProbe(x *sim.Exec) {
 func hash(k uint32) uint32 {
 	k *= 0x9e3779b1
 	return k ^ k>>15
+}
+
+// filter(values, joined, kept, counts, n, below) keeps the values of the rows
+// whose partner's value is below a bound, at the beginning of each slice, and
+// counts them.
+func declareFilter(a sim.Args) []sim.Range {
+	n := a.U32(4)
+	return []sim.Range{sim.Reads(a.Ptr(0), wordBytes*uint64(n)), sim.Reads(a.Ptr(1), wordBytes*uint64(n)),
+		sim.Writes(a.Ptr(2), wordBytes*uint64(n)), sim.Writes(a.Ptr(3), wordBytes*uint64(slicesOf(int(n))))}
+}
+
+func runFilter(x *sim.Exec) {
+	a := x.Args()
+	n, below := int(a.U32(4)), a.U32(5)
+	values, joined := sim.ReadSlice[uint32](x, a.Ptr(0), n), sim.ReadSlice[uint32](x, a.Ptr(1), n)
+	kept, counts := sim.WriteSlice[uint32](x, a.Ptr(2), n), sim.WriteSlice[uint32](x, a.Ptr(3), slicesOf(n))
+	for s := range counts {
+		values, joined, kept := sliceOf(values, s), sliceOf(joined, s), sliceOf(kept, s)
+		counts[s] = 0
+		for i, v := range values {
+			if joined[i] < below {
+				kept[counts[s]] = v
+				counts[s]++
+			}
+		}
+	}
 }

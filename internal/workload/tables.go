@@ -38,6 +38,8 @@ type expected struct {
 	keys, values []uint32
 	// joined holds, for each sorted row, the partner's value, or noPartner.
 	joined []uint32
+	// kept are the values of the rows that pass the filter, in their order.
+	kept []uint32
 }
 
 // noPartner marks a row without a partner. Right values may equal it, which
@@ -63,6 +65,9 @@ func (t tables) expect() expected {
 			v = noPartner
 		}
 		e.joined = append(e.joined, v)
+		if v < below {
+			e.kept = append(e.kept, t.leftValues[i])
+		}
 	}
 	return e
 }

@@ -27,7 +27,7 @@ func run(t *testing.T, s *teststack.Stack, cfg workload.Config) workload.Result 
 func TestSortAndHashJoinIsRightWithEveryFence(t *testing.T) {
 	s := teststack.Open(t, teststack.Config{})
 	result := run(t, s, workload.Config{Goroutines: 8, Iterations: 128, Rounds: 3, Rows: 256, Seed: 1})
-	if want := uint64(8 * 128 * 3 * 3); result.Checked != want || result.Wrong != 0 {
+	if want := uint64(8 * 128 * 3 * 4); result.Checked != want || result.Wrong != 0 {
 		t.Errorf("%d results checked, %d wrong; want %d and 0", result.Checked, result.Wrong, want)
 	}
 	if 2*result.CrossStream < result.Launches {
@@ -65,6 +65,17 @@ func TestSortAndHashJoinIsRightUnderSeededSchedules(t *testing.T) {
 		result := run(t, s, workload.Config{Goroutines: 2, Iterations: 4, Rounds: 2, Rows: 64, Seed: seed})
 		if result.Wrong != 0 {
 			t.Errorf("seed %d: %d of %d results are wrong", seed, result.Wrong, result.Checked)
+		}
+	}
+}
+
+// Sizes at which a slice, a tile, a warp is not full, or the last slice is
+// shorter than the others.
+func TestSortAndHashJoinIsRightForRowsOfAnyNumber(t *testing.T) {
+	s := teststack.Open(t, teststack.Config{})
+	for _, rows := range []int{2, 31, 33, 255, 257, 2048, 2049, 5000, 64*2048 + 7} {
+		if result := run(t, s, workload.Config{Goroutines: 1, Iterations: 1, Rounds: 1, Rows: rows, Seed: uint64(rows)}); result.Wrong != 0 || result.Checked != 4 {
+			t.Errorf("%d rows: %d of %d results are wrong", rows, result.Wrong, result.Checked)
 		}
 	}
 }

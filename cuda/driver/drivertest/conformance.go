@@ -46,9 +46,8 @@ var conformanceCases = []struct {
 // Conformance runs the semantics that every driver must have. open returns a
 // fresh driver, which the suite closes. The suite needs about 64 MiB of device
 // memory; it makes no assumption about how long work takes. Kernels other than
-// those of driver.GuardImage are not used. loaders turn that image's name into
-// what the driver can load; none means that the name is enough.
-func Conformance(t *testing.T, open func(t *testing.T) driver.Driver, loaders ...func(name string) driver.Image) {
+// those of guardkernels.Image are not used.
+func Conformance(t *testing.T, open func(t *testing.T) driver.Driver) {
 	for _, c := range conformanceCases {
 		t.Run(c.name, func(t *testing.T) {
 			d := open(t)
@@ -57,11 +56,7 @@ func Conformance(t *testing.T, open func(t *testing.T) driver.Driver, loaders ..
 					t.Errorf("Close: %v", err)
 				}
 			})
-			s := &suite{T: t, d: d, image: func(name string) driver.Image { return driver.Image{Name: name} }}
-			for _, load := range loaders {
-				s.image = load
-			}
-			c.run(s)
+			c.run(&suite{T: t, d: d})
 		})
 	}
 }
@@ -69,8 +64,7 @@ func Conformance(t *testing.T, open func(t *testing.T) driver.Driver, loaders ..
 // suite is one case on one device, with helpers that fail the test.
 type suite struct {
 	*testing.T
-	d     driver.Driver
-	image func(name string) driver.Image
+	d driver.Driver
 }
 
 func (s *suite) must(err error) {

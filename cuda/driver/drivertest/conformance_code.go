@@ -1,18 +1,18 @@
 package drivertest
 
 import (
-	"encoding/binary"
 	"fmt"
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
 )
 
 func (s *suite) modules() {
 	if _, err := s.d.ModuleLoad(driver.Image{Name: "no such image", PTX: []byte("not PTX\x00")}); err == nil {
 		s.Fatal("an image that is no code was loaded")
 	}
-	m, err := s.d.ModuleLoad(s.image(driver.GuardImage))
+	m, err := s.d.ModuleLoad(guardkernels.Image())
 	s.must(err)
 	_, err = s.d.ModuleFunction(m, "no_such_kernel")
 	s.wantCode(err, driver.NotFound)
@@ -25,58 +25,6 @@ func (s *suite) modules() {
 	}
 	s.must(s.d.ModuleUnload(m))
 	s.wantCode(s.d.Launch(&driver.Launch{}), driver.InvalidHandle, driver.InvalidValue)
-}
-
-// guardKernels fills two regions, spoils one byte and verifies them.
-func (s *suite) guardKernels() {
-	st := s.stream()
-	m, err := s.d.ModuleLoad(s.image(driver.GuardImage))
-	s.must(err)
-	const size, pattern, spoiled = 1000, 0x0807060504030201, 333
-	target := s.alloc(2*size, st)
-	table, results := s.alloc(2*driver.GuardRecord, st), s.alloc(2*driver.GuardRecord, st)
-	var records []byte
-	for i := range uint64(2) {
-		for _, word := range []uint64{target + i*size, size, pattern, 0} {
-			records = binary.LittleEndian.AppendUint64(records, word)
-		}
-	}
-	s.must(s.d.CopyToDeviceAsync(table, records, st))
-	s.launch(m, driver.GuardFillKernel, st, driver.Ptr(table), driver.U32(2))
-	s.must(s.d.MemsetAsync(target+size+spoiled, 0xee, 1, st))
-	s.launch(m, driver.GuardVerifyKernel, st, driver.Ptr(table), driver.Ptr(results), driver.U32(2))
-	s.wantGuard(s.read(results, 2*driver.GuardRecord, st), spoiled)
-	got := s.read(target, 2*size, st)
-	for i, b := range got {
-		if want := byte(i%size%8 + 1); b != want && i != size+spoiled {
-			s.Fatalf("byte %d is %#x, want %#x", i, b, want)
-		}
-	}
-	for _, ptr := range []uint64{target, table, results} {
-		s.must(s.d.MemFreeAsync(ptr, st))
-	}
-	s.must(s.d.StreamSynchronize(st))
-	s.must(s.d.ModuleUnload(m))
-}
-
-func (s *suite) wantGuard(results []byte, spoiled uint64) {
-	s.Helper()
-	word := func(i int) uint64 { return binary.LittleEndian.Uint64(results[i*8:]) }
-	if word(0) != driver.GuardNoMismatch || word(1) != 0 {
-		s.Fatalf("an intact region was reported: offset %d, count %d", word(0), word(1))
-	}
-	expected := spoiled%8 + 1
-	if word(4) != spoiled || word(5) != 1 || word(6)&0xffff != expected|0xee<<8 {
-		s.Fatalf("spoiled byte %d was reported as offset %d, count %d, bytes %#x", spoiled, word(4), word(5), word(6))
-	}
-}
-
-func (s *suite) launch(m driver.Module, name string, st driver.Stream, args ...driver.Arg) {
-	s.Helper()
-	f, err := s.d.ModuleFunction(m, name)
-	s.must(err)
-	one := driver.Dim{X: 1, Y: 1, Z: 1}
-	s.must(s.d.Launch(&driver.Launch{Function: f, Grid: driver.Dim{X: 2, Y: 1, Z: 1}, Block: one, Stream: st, Args: args}))
 }
 
 // threads uses the driver from several goroutines, each on its own stream.

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 )
 
@@ -49,7 +50,7 @@ func everyMethod(d driver.Driver) {
 	_ = d.EventSynchronize(e)
 	_, _ = d.StreamQuery(s)
 	_ = d.StreamSynchronize(s)
-	m, _ := d.ModuleLoad(driver.Image{Name: driver.GuardImage})
+	m, _ := d.ModuleLoad(guardkernels.Image())
 	f, _ := d.ModuleFunction(m, driver.GuardFillKernel)
 	_ = d.Launch(&driver.Launch{Function: f, Stream: s, Args: []driver.Arg{driver.Ptr(ptr), driver.U32(0)}})
 	_ = d.MemFreeAsync(ptr, s)

@@ -1,0 +1,117 @@
+// The guard's kernels: they fill regions of device memory with a pattern, and
+// look for bytes that differ from it. The format of the table and of the
+// results is cuda/driver/guard.go's.
+//
+// A warp takes one region at a time. Red zones, a few bytes each and by the
+// thousand, then keep every warp busy, and no result is put together from the
+// work of two warps: results lie in host memory, where an atomic operation of
+// the device cannot be relied on. The host cuts large regions into pieces.
+
+#include <cstdint>
+
+constexpr uint32_t lanes = 32;
+constexpr uint32_t allLanes = 0xffffffff;
+constexpr uint32_t vectorBytes = 16;
+constexpr uint64_t noMismatch = ~uint64_t{0};
+
+struct alignas(16) Region {
+  uint64_t address, bytes, pattern, tag;
+};
+
+struct alignas(16) Result {
+  uint64_t first, differing, values, unused;
+};
+
+// A region as a warp walks it: vectors where the address is aligned for them,
+// and up to 15 single bytes in front of them and behind.
+struct Span {
+  uint8_t *start;
+  uint64_t bytes, head, vectors;
+
+  __device__ explicit Span(const Region &r)
+      : start(reinterpret_cast<uint8_t *>(r.address)), bytes(r.bytes) {
+    const uint64_t unaligned = -r.address % vectorBytes;
+    head = unaligned < bytes ? unaligned : bytes;
+    vectors = (bytes - head) / vectorBytes;
+  }
+
+  __device__ ulonglong2 *body() const { return reinterpret_cast<ulonglong2 *>(start + head); }
+
+  // edge is the offset of the single byte that is this lane's: one in front
+  // for the lower half of the warp, one behind for the upper. It is no less
+  // than bytes if there is none.
+  __device__ uint64_t edge(uint32_t lane) const {
+    if (lane < vectorBytes) return lane < head ? lane : bytes;
+    return head + vectors * vectorBytes + (lane - vectorBytes);
+  }
+
+  // word is the pattern as it lies in an aligned word of the body.
+  __device__ uint64_t word(uint64_t pattern) const {
+    const uint32_t shift = head % 8 * 8;
+    return pattern >> shift | pattern << (-shift & 63);
+  }
+};
+
+static __device__ uint8_t byteOf(uint64_t pattern, uint64_t at) { return pattern >> (at % 8 * 8); }
+
+static __device__ uint32_t lane() { return threadIdx.x % lanes; }
+
+static __device__ uint32_t firstRegion() { return (blockIdx.x * blockDim.x + threadIdx.x) / lanes; }
+
+static __device__ uint32_t nextRegion() { return gridDim.x * blockDim.x / lanes; }
+
+extern "C" __global__ void fencepost_fill(const Region *table, uint32_t n) {
+  for (uint32_t i = firstRegion(); i < n; i += nextRegion()) {
+    const Region r = table[i];
+    const Span s(r);
+    const uint64_t at = s.edge(lane());
+    if (at < s.bytes) s.start[at] = byteOf(r.pattern, at);
+    const uint64_t word = s.word(r.pattern);
+    for (uint64_t k = lane(); k < s.vectors; k += lanes) s.body()[k] = make_ulonglong2(word, word);
+  }
+}
+
+// differs reports whether any byte of the region does. It has no branches
+// inside its loop, so that loads overlap, and is all that happens to a region
+// that is intact.
+static __device__ bool differs(const Region &r) {
+  const Span s(r);
+  const uint64_t at = s.edge(lane()), word = s.word(r.pattern);
+  uint64_t difference = at < s.bytes ? s.start[at] ^ byteOf(r.pattern, at) : 0;
+#pragma unroll 8
+  for (uint64_t k = lane(); k < s.vectors; k += lanes) {
+    const ulonglong2 v = s.body()[k];
+    difference |= (v.x ^ word) | (v.y ^ word);
+  }
+  return __any_sync(allLanes, difference != 0);
+}
+
+// examine goes through a region that differs byte by byte. An offset carries
+// the byte seen there in its low bits, so that the smallest brings its byte
+// along: reading it again could show what a stray writer has written since.
+static __device__ Result examine(const Region &r) {
+  const uint8_t *start = reinterpret_cast<const uint8_t *>(r.address);
+  uint64_t first = noMismatch, differing = 0;
+  for (uint64_t at = lane(); at < r.bytes; at += lanes) {
+    const uint8_t seen = start[at];
+    if (seen == byteOf(r.pattern, at)) continue;
+    if (differing++ == 0) first = at << 8 | seen;
+  }
+  for (uint32_t step = lanes / 2; step > 0; step /= 2) {
+    const uint64_t other = __shfl_xor_sync(allLanes, first, step);
+    first = other < first ? other : first;
+    differing += __shfl_xor_sync(allLanes, differing, step);
+  }
+  if (differing == 0) return Result{noMismatch, 0, 0, 0};
+  const uint64_t offset = first >> 8, seen = first & 0xff;
+  return Result{offset, differing, byteOf(r.pattern, offset) | seen << 8, 0};
+}
+
+extern "C" __global__ void fencepost_verify(const Region *table, Result *results, uint32_t n) {
+  for (uint32_t i = firstRegion(); i < n; i += nextRegion()) {
+    const Region r = table[i];
+    Result result{noMismatch, 0, 0, 0};
+    if (differs(r)) result = examine(r);
+    if (lane() == 0) results[i] = result;
+  }
+}

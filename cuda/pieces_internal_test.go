@@ -1,0 +1,62 @@
+package cuda
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+func TestPiecesCoverEachRegionWithItsPatternInStep(t *testing.T) {
+	sizes := []uint64{0, 1, minPiece - 1, minPiece, minPiece + 1, 3*minPiece + 5, maxPieces*minPiece + 1, 1<<34 + 3, 1 << 37}
+	var regions []core.Region
+	for i, size := range sizes {
+		regions = append(regions, core.Region{Ptr: uint64(i+1)<<40 + 3, Bytes: size, Pattern: uint64(i)})
+	}
+	table := make([]byte, countPieces(regions)*driver.GuardRecord)
+	writePieces(table, regions)
+	for i, r := range regions {
+		at, n := r.Ptr, 0
+		for ; len(table) > 0 && binary.LittleEndian.Uint64(table[24:]) == uint64(i); n++ {
+			word := func(i int) uint64 { return binary.LittleEndian.Uint64(table[8*i:]) }
+			if word(0) != at || (at-r.Ptr)%16 != 0 || word(2) != r.Pattern {
+				t.Fatalf("piece %d of %d bytes begins at %#x with pattern %d, want %#x and %d", n, r.Bytes, word(0), word(2), at, r.Pattern)
+			}
+			at += word(1)
+			table = table[driver.GuardRecord:]
+		}
+		if at != r.Ptr+r.Bytes || n < 1 || n > maxPieces+1 {
+			t.Errorf("%d pieces cover %d of %d bytes", n, at-r.Ptr, r.Bytes)
+		}
+	}
+	if len(table) > 0 {
+		t.Errorf("%d records too many", len(table)/driver.GuardRecord)
+	}
+}
+
+func TestResultsOfPiecesAreJoinedByRegion(t *testing.T) {
+	regions := []core.Region{{Bytes: 3 * minPiece}, {Bytes: 0}, {Bytes: 2*minPiece + 1}, {Bytes: 8}}
+	table := make([]byte, countPieces(regions)*driver.GuardRecord)
+	writePieces(table, regions)
+	results := make([]byte, len(table))
+	for piece, r := range map[int][2]uint64{1: {10, 3}, 2: {0, 1}, 6: {0, 1}, 7: {7, 1}} {
+		binary.LittleEndian.PutUint64(results[piece*driver.GuardRecord:], r[0])
+		binary.LittleEndian.PutUint64(results[piece*driver.GuardRecord+8:], r[1])
+		results[piece*driver.GuardRecord+16], results[piece*driver.GuardRecord+17] = byte(piece), 0xee
+	}
+	for piece := range len(table) / driver.GuardRecord {
+		if binary.LittleEndian.Uint64(results[piece*driver.GuardRecord+8:]) == 0 {
+			binary.LittleEndian.PutUint64(results[piece*driver.GuardRecord:], driver.GuardNoMismatch)
+		}
+	}
+	want := []core.Mismatch{
+		{Region: 0, Offset: minPiece + 10, BadBytes: 4, Expected: 1, Seen: 0xee},
+		{Region: 2, Offset: 2 * minPiece, BadBytes: 1, Expected: 6, Seen: 0xee},
+		{Region: 3, Offset: 7, BadBytes: 1, Expected: 7, Seen: 0xee},
+	}
+	if got := joinPieces(table, results); !slices.Equal(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
