@@ -26,9 +26,12 @@ type absentError struct {
 func (e *absentError) Error() string { return e.err.Error() }
 func (e *absentError) Unwrap() error { return e.err }
 
+// loadLibrary is replaced by tests.
+var loadLibrary = libcuda.Load
+
 // openGPU opens the GPU that cfg names.
 func openGPU(cfg Config) (driver.Driver, error) {
-	lib, err := libcuda.Load()
+	lib, err := loadLibrary()
 	if err != nil {
 		return nil, loadError(err)
 	}

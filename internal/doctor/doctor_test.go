@@ -215,9 +215,11 @@ func TestTheReportIsJSONWithoutNulls(t *testing.T) {
 }
 
 func TestTheSelfTestPassesOnTheSimulatedDevice(t *testing.T) {
-	got := Test(t.Context(), fencepost.Config{Device: fencepost.Sim})
-	if !got.OK || got.Step != "done" || got.Device.Kind != fencepost.Sim || got.Budget == 0 {
-		t.Errorf("%+v", got)
+	for _, resource := range []string{fencepost.Async, fencepost.Direct} {
+		got := Test(t.Context(), fencepost.Config{Device: fencepost.Sim, Resource: resource})
+		if !got.OK || got.Step != "done" || got.Device.Kind != fencepost.Sim || got.Budget == 0 {
+			t.Errorf("%s: %+v", resource, got)
+		}
 	}
 }
 
