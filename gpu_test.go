@@ -37,18 +37,22 @@ func TestAutoTakesAGPUThatWorks(t *testing.T) {
 }
 
 func TestWithoutAGPUAutoSimulatesAndSaysWhy(t *testing.T) {
-	for reason, prepare := range map[string]func(){
-		"no CUDA driver here: no/libcuda.so.1 not found":         func() {},
-		"no CUDA driver here: the driver sees no GPU":            func() { fakeGPU(t, map[string]int{"devices": 0}) },
-		"CUDA_ERROR_NO_DEVICE":                                   func() { fakeGPU(t, map[string]int{"init": 100}) },
-		"CUDA_ERROR_STUB_LIBRARY":                                func() { fakeGPU(t, map[string]int{"init": 34}) },
-		"device 0 (Fake GPU) has no stream-ordered memory pools": func() { fakeGPU(t, map[string]int{"pools": 0}) },
+	for reason, settings := range map[string]map[string]int{
+		"no CUDA driver here: no/libcuda.so.1 not found":         nil,
+		"no CUDA driver here: the driver sees no GPU":            {"devices": 0},
+		"CUDA_ERROR_NO_DEVICE":                                   {"init": 100},
+		"CUDA_ERROR_STUB_LIBRARY":                                {"init": 34},
+		"device 0 (Fake GPU) has no stream-ordered memory pools": {"pools": 0},
 	} {
-		prepare()
-		rt := open(t, fencepost.Config{})
-		if got := rt.DeviceChoice(); got.Kind != fencepost.Sim || !strings.Contains(got.Reason, reason) || !strings.HasPrefix(got.String(), "sim:0 (") {
-			t.Errorf("%s: the device is %v", reason, got)
-		}
+		t.Run(reason, func(t *testing.T) {
+			if settings != nil {
+				fakeGPU(t, settings)
+			}
+			got := open(t, fencepost.Config{}).DeviceChoice()
+			if got.Kind != fencepost.Sim || !strings.Contains(got.Reason, reason) || !strings.HasPrefix(got.String(), "sim:0 (") {
+				t.Errorf("the device is %v", got)
+			}
+		})
 	}
 }
 
