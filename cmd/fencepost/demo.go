@@ -34,6 +34,8 @@ streams, each result compared with the CPU's.
 
 With --inject a real bug is planted in the work, and the report says whether
 the runtime saw it. Kinds: ` + strings.Join(demo.Kinds(), ", ") + `.
+On a GPU a missing fence, a use before the allocation is ready and a read after
+the free are not seen: the oracle that sees them is the simulated device's.
 
 Spans go to --spans FILE as JSON lines, and to a collector if the standard
 OTEL_EXPORTER_OTLP_ENDPOINT variables name one.
