@@ -13,11 +13,13 @@ import (
 // Library is what the doctor asks of the CUDA driver; [libcuda.Library] is
 // one.
 type Library interface {
-	// Path is what the library was loaded as, Version the driver API's.
+	// Path is what the library was loaded as.
 	Path() string
+	// Version is the driver API's, such as 13000 for CUDA 13.0.
 	Version() int
 	// Missing names the symbols that it lacks.
 	Missing() []string
+	// DeviceCount is how many devices the process sees.
 	DeviceCount() (int, error)
 	// Describe describes a device without making a context there.
 	Describe(ordinal int) (libcuda.Description, error)
