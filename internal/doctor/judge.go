@@ -140,8 +140,8 @@ func (r *Report) judgeHost() {
 	if r.Host.WSL {
 		r.say(Note, "this is WSL: pinned host memory is scarce, and devices may lack memory pools", "nothing, if the self-test passed")
 	}
-	if max := r.Host.LockedMax; max > 0 && max < 1<<20 && len(r.Devices) > 0 {
-		r.say(Note, "only "+size(max)+" of host memory may be locked", "if pinned buffers fail: ulimit -l unlimited, or --ulimit memlock=-1 for a container")
+	if locked := r.Host.LockedMax; locked > 0 && locked < 1<<20 && len(r.Devices) > 0 {
+		r.say(Note, "only "+size(locked)+" of host memory may be locked", "if pinned buffers fail: ulimit -l unlimited, or --ulimit memlock=-1 for a container")
 	}
 }
 
