@@ -61,8 +61,10 @@ func (l *Library) Open(ordinal int) (*Device, error) {
 }
 
 func (d *Device) retain() error {
-	if !d.library.has(cuDevicePrimaryCtxRelease) {
-		return d.library.fail(cuDevicePrimaryCtxRelease, codeMissing)
+	for _, e := range []entry{cuDevicePrimaryCtxRelease, cuCtxPushCurrent, cuCtxPopCurrent} {
+		if !d.library.has(e) { // without these nothing works, so take nothing
+			return d.library.fail(e, codeMissing)
+		}
 	}
 	f := newFrame()
 	defer f.release()

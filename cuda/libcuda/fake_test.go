@@ -136,7 +136,13 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// driverError requires a driver error of op with code.
+// fails requires a driver error of op with code.
+func fails(t testing.TB, err error, op string, code int) {
+	t.Helper()
+	_ = driverError(t, err, op, code)
+}
+
+// driverError is fails for those who look at the rest of it.
 func driverError(t testing.TB, err error, op string, code int) *core.DriverError {
 	t.Helper()
 	var e *core.DriverError
@@ -150,3 +156,14 @@ func driverError(t testing.TB, err error, op string, code int) *core.DriverError
 var ptx = []byte(".version 7.4\n.entry fencepost_fill() .entry fencepost_verify() .entry fake_echo3() .entry fake_echo40()")
 
 func image(string) driver.Image { return driver.Image{PTX: ptx} }
+
+// result calls a function whose first argument is where it puts a result.
+func (f *fake) result(function string, args ...uintptr) uint64 {
+	f.Helper()
+	out := new(uint64)
+	sink = out // on the heap: C gets no address on a stack
+	f.control(function, append([]uintptr{uintptr(unsafe.Pointer(out))}, args...)...)
+	return *out
+}
+
+var sink *uint64

@@ -31,7 +31,11 @@ func (d *Device) invoke(e entry, s driver.Stream, f *frame, n int) int {
 		return code
 	}
 	again := d.bound(e, f, n)
-	if again != code && f.entry == e {
+	if f.entry != e { // the context could not be pushed: the first answer holds
+		f.entry = e
+		return code
+	}
+	if again != code {
 		d.mode.CompareAndSwap(modeFree, modeBind)
 	}
 	return again
@@ -57,12 +61,6 @@ func (d *Device) bound(e entry, f *frame, n int) int {
 
 func (d *Device) push(f *frame) int {
 	f.entry = cuCtxPushCurrent
-	if !d.library.has(cuCtxPopCurrent) {
-		f.entry = cuCtxPopCurrent
-	}
-	if !d.library.has(cuCtxPushCurrent, cuCtxPopCurrent) {
-		return codeMissing
-	}
 	f.ctx[0] = d.context
 	return int(uint32(crossing(d.library.functions[cuCtxPushCurrent], f.ctx[:])))
 }

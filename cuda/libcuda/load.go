@@ -93,14 +93,14 @@ func start(path string, handle uintptr) (*Library, error) {
 	}
 	f.args[0] = f.result(0)
 	if code := l.call(cuDriverGetVersion, f, 1); code != codeSuccess {
-		return nil, initFailed(path, code)
+		return nil, initFailed(path, cuDriverGetVersion, code)
 	}
 	if l.version = int(int32(f.out[0])); l.version < MinVersion {
 		return nil, tooOld(path, l.version)
 	}
 	f.args[0] = 0
 	if code := l.call(cuInit, f, 1); code != codeSuccess {
-		return nil, initFailed(path, code)
+		return nil, initFailed(path, cuInit, code)
 	}
 	return l, nil
 }
@@ -111,8 +111,8 @@ func (l *Library) Path() string { return l.path }
 // Version is the driver's, such as 13000 for CUDA 13.0.
 func (l *Library) Version() int { return l.version }
 
-// Missing names the symbols that the library lacks, in no meaningful order.
-// Each disables only what needs it.
+// Missing names the symbols that the library lacks. Each disables only what
+// needs it.
 func (l *Library) Missing() []string {
 	var missing []string
 	for e := range entryCount {

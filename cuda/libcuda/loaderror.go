@@ -3,6 +3,7 @@ package libcuda
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -23,7 +24,7 @@ const (
 	StageSymbols Stage = "symbols"
 	// StageVersion: the driver is older than [MinVersion].
 	StageVersion Stage = "version"
-	// StageInit: cuInit failed.
+	// StageInit: cuInit failed, or cuDriverGetVersion before it.
 	StageInit Stage = "init"
 )
 
@@ -31,7 +32,7 @@ const (
 // matches [ErrNoDriver].
 type LoadError struct {
 	Stage Stage
-	// Path is the library concerned; empty if none was found.
+	// Path is the library concerned, as it was asked for.
 	Path string
 	// Code is the CUresult of the call that failed; 0 if there was none.
 	Code int
@@ -57,17 +58,19 @@ func (e *LoadError) Error() string {
 // Is matches [ErrNoDriver].
 func (e *LoadError) Is(target error) bool { return target == ErrNoDriver }
 
-// notFound is the error if none of the paths could be opened. A library that
-// is there but could not be loaded is the more interesting news.
+// notFound is the error if none of the paths could be opened. What the dynamic
+// linker said of the first is told, and of files that are there all the same.
 func notFound(failures []openFailure) *LoadError {
 	e := &LoadError{Stage: StageOpen, Help: "install the NVIDIA driver (nvidia-smi should work), give a container its GPUs " +
 		"(docker run --gpus all), or name the library in " + PathVariable}
 	var reasons []string
-	for _, f := range failures {
+	for i, f := range failures {
+		_, err := os.Stat(f.path)
+		if there := err == nil; i > 0 && !there {
+			continue
+		}
+		e.Path = f.path
 		reasons = append(reasons, f.err.Error())
-	}
-	if len(failures) == 1 {
-		e.Path = failures[0].path
 	}
 	e.Text = "the driver library could not be opened: " + strings.Join(reasons, "; ")
 	return e
@@ -98,12 +101,12 @@ var initHelp = map[int]string{
 
 const initHelpOther = "see whether nvidia-smi works and what dmesg says"
 
-func initFailed(path string, code int) *LoadError {
+func initFailed(path string, e entry, code int) *LoadError {
 	help := initHelp[code]
 	if help == "" {
 		help = initHelpOther
 	}
-	return &LoadError{Stage: StageInit, Path: path, Code: code, Text: driver.NewError(cuInit.String(), code).Error(), Help: help}
+	return &LoadError{Stage: StageInit, Path: path, Code: code, Text: driver.NewError(e.String(), code).Error(), Help: help}
 }
 
 func tooOld(path string, version int) *LoadError {

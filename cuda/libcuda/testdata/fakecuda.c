@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef uint64_t u64;
 
@@ -30,6 +31,7 @@ static struct { const char *key; u64 value; } settings[] = {
 	{"strict", 0},   // 1: every call needs a current context
 	{"foreign", 0},  // 1: a call on which another context is current is refused
 	{"capturing", 0},
+	{"drowsy", 0},   // how long a push of a context sleeps, in microseconds
 };
 
 static u64 *setting(const char *key) {
@@ -390,7 +392,10 @@ int cuCtxPushCurrent_v2(void *context) {
 	ENTER(NOTHING, (u64)context);
 	if (!find(CONTEXT, (u64)context) || depth == 16) return leave(INVALID_CONTEXT);
 	current[depth++] = context;
-	return leave(SUCCESS);
+	useconds_t pause = (useconds_t)*setting("drowsy");
+	leave(SUCCESS);
+	if (pause) usleep(pause); // long enough for Go to move the caller to another thread
+	return SUCCESS;
 }
 
 int cuCtxPopCurrent_v2(void **context) {
@@ -503,28 +508,30 @@ int cuMemFreeHost(void *ptr) {
 	return leave(SUCCESS);
 }
 
-// transfer checks the device addresses of an operation, 0 for none, and queues it.
+enum { HOST_SIDE = -1 };
+
+// transfer checks the device addresses of an operation and queues it.
 static int transfer(u64 stream, u64 to, u64 from, size_t n, struct op o) {
 	struct object *s = stream_of(stream);
 	if (!s) return INVALID_HANDLE;
-	if ((to && !reachable(to, n)) || (from && !reachable(from, n))) return INVALID_VALUE;
+	if ((to != (u64)HOST_SIDE && !reachable(to, n)) || (from != (u64)HOST_SIDE && !reachable(from, n))) return INVALID_VALUE;
 	o.n = n;
 	return push(s, o);
 }
 
 int cuMemsetD8Async(u64 dst, unsigned char value, size_t n, void *stream) {
 	ENTER(ON(stream), dst, value, n, (u64)stream);
-	return leave(transfer((u64)stream, dst, 0, n, (struct op){.kind = MEMSET, .dst = (char *)dst, .args = {value}}));
+	return leave(transfer((u64)stream, dst, HOST_SIDE, n, (struct op){.kind = MEMSET, .dst = (char *)dst, .args = {value}}));
 }
 
 int cuMemcpyHtoDAsync_v2(u64 dst, const void *src, size_t n, void *stream) {
 	ENTER(ON(stream), dst, (u64)src, n, (u64)stream);
-	return leave(transfer((u64)stream, dst, 0, n, (struct op){.kind = COPY, .dst = (char *)dst, .src = (char *)src}));
+	return leave(transfer((u64)stream, dst, HOST_SIDE, n, (struct op){.kind = COPY, .dst = (char *)dst, .src = (char *)src}));
 }
 
 int cuMemcpyDtoHAsync_v2(void *dst, u64 src, size_t n, void *stream) {
 	ENTER(ON(stream), (u64)dst, src, n, (u64)stream);
-	return leave(transfer((u64)stream, 0, src, n, (struct op){.kind = COPY, .dst = dst, .src = (char *)src}));
+	return leave(transfer((u64)stream, HOST_SIDE, src, n, (struct op){.kind = COPY, .dst = dst, .src = (char *)src}));
 }
 
 int cuMemcpyDtoDAsync_v2(u64 dst, u64 src, size_t n, void *stream) {
@@ -554,10 +561,11 @@ int cuStreamDestroy_v2(void *stream) {
 	return leave(SUCCESS);
 }
 
-int cuStreamQuery(void *stream) {
+// The ABI leaves the upper half of a register undefined that returns an int.
+u64 cuStreamQuery(void *stream) {
 	ENTER(ON(stream), (u64)stream);
 	struct object *s = stream_of((u64)stream);
-	return leave(!s ? INVALID_HANDLE : s->head ? NOT_READY : SUCCESS);
+	return 0xdeadULL << 32 | leave(!s ? INVALID_HANDLE : s->head ? NOT_READY : SUCCESS);
 }
 
 int cuStreamSynchronize(void *stream) {
