@@ -93,7 +93,7 @@ func (s System) failing(step, text string) System {
 	return s
 }
 
-var noLibrary = &libcuda.LoadError{Stage: libcuda.StageOpen, Text: "could not be opened: libcuda.so.1: No such file or directory"}
+var noLibrary = &libcuda.LoadError{Stage: libcuda.StageOpen, Path: "libcuda.so.1", Text: "could not be opened: libcuda.so.1: No such file or directory"}
 
 func TestAHealthyMachineHasNoProblems(t *testing.T) {
 	r := Collect(t.Context(), machine(), fencepost.Config{})

@@ -1,6 +1,6 @@
 // Package loadtext says in one short line why the CUDA driver could not be
-// loaded. The whole error lists every path that was tried, which is what
-// somebody needs who looks for a library that should be there.
+// loaded. The whole error adds the dynamic linker's words and what to do, for
+// somebody who wants a GPU.
 package loadtext
 
 import (
@@ -13,8 +13,8 @@ import (
 // absent is the dynamic linker's word for a file that is not there.
 const absent = "No such file or directory"
 
-// Brief is the error without the places where there is no library and without
-// its help. Errors of other kinds are left whole.
+// Brief is the error without its help, and shorter where there is no library.
+// Errors of other kinds are left whole.
 func Brief(err error) string {
 	e, ok := errors.AsType[*libcuda.LoadError](err)
 	switch {
@@ -30,12 +30,8 @@ func Brief(err error) string {
 			present = append(present, reason)
 		}
 	}
-	name := "libcuda.so.1"
-	if e.Path != "" {
-		name = e.Path
-	}
 	if len(present) == 0 {
-		return libcuda.ErrNoDriver.Error() + ": " + name + " not found"
+		return libcuda.ErrNoDriver.Error() + ": " + e.Path + " not found"
 	}
 	return libcuda.ErrNoDriver.Error() + ": " + strings.Join(present, "; ")
 }
