@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"path"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -59,6 +60,7 @@ func (s System) driver(r *Report) {
 	}
 	r.Driver.KernelVersion = cmp.Or(reading.DriverVersion, moduleVersion(s.text("proc/driver/nvidia/version")))
 	lib, err := s.Load()
+	r.Driver.File = mapped(s.text("proc/self/maps"), "libcuda.so")
 	if err != nil {
 		r.Driver.Error = loadtext.Brief(err)
 		if e, ok := errors.AsType[*libcuda.LoadError](err); ok {
@@ -79,6 +81,16 @@ func (s System) driver(r *Report) {
 	for ordinal := range n {
 		r.Devices = append(r.Devices, device(lib, reading, ordinal))
 	}
+}
+
+// mapped finds the first file of that name that this process has mapped.
+func mapped(maps, name string) string {
+	for line := range strings.Lines(maps) {
+		if at := strings.IndexByte(line, '/'); at >= 0 && strings.HasPrefix(path.Base(line[at:]), name) {
+			return strings.TrimSpace(line[at:])
+		}
+	}
+	return ""
 }
 
 // moduleVersion finds the version in the kernel module's own words, such as

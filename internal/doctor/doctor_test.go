@@ -41,6 +41,7 @@ func machine() System {
 	return System{
 		Files: fstest.MapFS{
 			"dev/nvidia0": {}, "dev/nvidiactl": {}, "dev/nvidia-uvm": {}, "dev/nvidia-caps/cap1": {}, "dev/nvidia-modeset": {},
+			"proc/self/maps":             {Data: []byte("7f00-7f01 r-xp 0 fe:00 1 /usr/lib/libc.so.6\n7f02-7f03 r-xp 0 fe:00 1   /usr/lib/libcuda.so.580.95.05\n")},
 			"proc/driver/nvidia/version": {Data: []byte("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep 23\nGCC version: 13.3\n")},
 		},
 		Variable:  func(string) (string, bool) { return "", false },
@@ -105,7 +106,7 @@ func TestAHealthyMachineHasNoProblems(t *testing.T) {
 	if len(r.Devices) != 1 || r.Devices[0] != want {
 		t.Errorf("devices %+v, want %+v", r.Devices, want)
 	}
-	if r.Driver.KernelVersion != "580.95.05" || len(r.Host.Nodes) != 3 {
+	if r.Driver.KernelVersion != "580.95.05" || r.Driver.File != "/usr/lib/libcuda.so.580.95.05" || len(r.Host.Nodes) != 3 {
 		t.Errorf("driver %+v, nodes %+v", r.Driver, r.Host.Nodes)
 	}
 }

@@ -43,6 +43,9 @@ func (r *Report) printDriver(p printer) {
 	d := r.Driver
 	p.title("\nCUDA driver")
 	p.line("library", "%s", cmp.Or(d.Library, "none"))
+	if d.File != d.Library {
+		p.line("file", "%s", d.File)
+	}
 	if d.APIVersion > 0 {
 		p.line("API version", "%s, at least %s is needed", versionText(d.APIVersion), neededVersion())
 	}

@@ -29,8 +29,10 @@ type Build struct {
 
 // Driver is the CUDA driver.
 type Driver struct {
-	// Library is the path of libcuda; empty if none could be opened.
+	// Library is what libcuda was loaded as, empty if none could be opened,
+	// and File the file that it was found in.
 	Library string `json:"library,omitempty"`
+	File    string `json:"file,omitempty"`
 	// Error is why the driver cannot be used, Help what to do about it.
 	Error string `json:"error,omitempty"`
 	Help  string `json:"help,omitempty"`
