@@ -56,6 +56,11 @@ func TestTheOracleNamesTheBlockThatIsUsedWithoutAFence(t *testing.T) {
 	x, y := lease(t, rt, "x"), lease(t, rt, "y")
 	b := allocate(t, rt, 4096, x.ID(), "victim")
 	later := allocate(t, rt, 4096, x.ID(), "bystander")
+	// Somebody needs the allocations to be ready, so that the event for that
+	// lies before what is held.
+	if err := rt.Launch(t.Context(), y.ID(), []core.Use{{Block: later.ID, Access: core.Write}}, func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
 	release := hold(t, rt, x.Handle())
 	err := rt.Launch(t.Context(), x.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
 		return rt.Driver().MemsetAsync(b.ID.Ptr, 7, b.Requested, x.Handle())

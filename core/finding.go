@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -66,8 +67,12 @@ type UseRecord struct {
 	LaunchID uint64
 	Launch   string
 	Stream   StreamID
-	Access   Access
-	Span     SpanRef
+	// Access is zero for a launch as a whole.
+	Access Access
+	Span   SpanRef
+	// Tags are those of the launch's blocks, the first few in no order, where
+	// they are known; the rest is empty.
+	Tags [4]Tag
 }
 
 // FindingSink takes findings.
@@ -96,9 +101,22 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// String is "launch 7 "sort" on stream 2 (write)".
+// String is `launch 7 "sort" on stream 2 (write) of "rows", span 4bf9...`; what
+// is not known is left out.
 func (u UseRecord) String() string {
-	return fmt.Sprintf("launch %d %q on stream %v (%v)", u.LaunchID, u.Launch, u.Stream, u.Access)
+	text := fmt.Sprintf("launch %d %q on stream %v", u.LaunchID, u.Launch, u.Stream)
+	if u.Access != 0 {
+		text += fmt.Sprintf(" (%v)", u.Access)
+	}
+	for i, tag := range u.Tags {
+		if tag != "" {
+			text += map[bool]string{true: " of ", false: ", "}[i == 0] + strconv.Quote(string(tag))
+		}
+	}
+	if u.Span != (SpanRef{}) {
+		text += fmt.Sprintf(", span %x of trace %x", u.Span.SpanID, u.Span.TraceID)
+	}
+	return text
 }
 
 func writeStack(b *strings.Builder, title string, s Stack) {

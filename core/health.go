@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -39,7 +38,7 @@ func (r *Runtime) poison(op string, err error) {
 	}
 	r.report(Finding{
 		Kind: FindingStickyError, Err: err,
-		Suspects: r.openLaunches(),
+		Suspects: r.inFlight(),
 		Text:     "the device's context is lost: " + err.Error() + "; every call is refused from now on, restart the process to get the device back",
 	})
 }
@@ -56,27 +55,24 @@ func (r *Runtime) reportOutOfMemory(req Request, err error) {
 		Text:   fmt.Sprintf("the device has no memory for %d bytes tagged %q that the budget admitted: %v", req.Bytes, req.Tag.OrUntagged(), err)})
 }
 
-// openLaunches lists what was in flight, newest first, for the report of a
-// lost device: the faulting launch is among the blocks' last uses.
-func (r *Runtime) openLaunches() []UseRecord {
+// Flights is a backend that knows which launches the device has not passed.
+type Flights interface {
+	// InFlight lists launches that were finished and that the device is not
+	// known to have passed, newest first for each stream. It may leave some
+	// out, makes no device call and does not wait for one that hangs.
+	InFlight() []UseRecord
+}
+
+// inFlight lists what was in flight, for the report of a lost device: the
+// faulting launch is among them.
+func (r *Runtime) inFlight() []UseRecord {
 	const enough = 64
-	inspector, ok := Find[Inspector](r.resource)
+	flights, ok := Find[Flights](r.resource)
 	if !ok {
 		return nil
 	}
-	seen := map[uint64]bool{}
-	var uses []UseRecord
-	inspector.Blocks(func(info BlockInfo) bool {
-		for _, u := range info.Uses {
-			if !seen[u.LaunchID] {
-				seen[u.LaunchID] = true
-				uses = append(uses, u)
-			}
-		}
-		return true
-	})
-	slices.SortFunc(uses, func(a, b UseRecord) int { return cmp.Compare(b.LaunchID, a.LaunchID) })
-	return uses[:min(len(uses), enough)]
+	launches := flights.InFlight()
+	return launches[:min(len(launches), enough)]
 }
 
 func (r *Runtime) report(f Finding) {

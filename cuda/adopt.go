@@ -64,7 +64,7 @@ func (p *StreamPool) giveUp(l *Lease) error {
 			s.mu.Unlock()
 			return errors.Join(fmt.Errorf("giving up stream %v: its work could not be fenced: %w", l.id, err), syncErr)
 		}
-		last = passedMark(s, &event{lease: l.id, seq: s.seq, clock: s.clock})
+		last = passedMark(s, &event{lease: l.id, seq: s.point(), clock: s.clock})
 		s.passed(s.seq)
 	}
 	s.last.Store(last)
@@ -134,5 +134,6 @@ func (s *stream) letGo() {
 func passedMark(s *stream, e *event) *event {
 	mark := &event{stream: s, lease: e.lease, seq: e.seq, clock: slices.Clone(e.clock)}
 	mark.refs.Store(1)
+	mark.state.Store(recorded)
 	return mark
 }

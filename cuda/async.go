@@ -20,6 +20,7 @@ import (
 // different streams takes no common lock.
 type AsyncResource struct {
 	drv     driver.Driver
+	ordinal int
 	streams *StreamPool
 	pool    driver.Pool
 
@@ -84,7 +85,7 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 		streams.taken.Store(false)
 		return nil, err
 	}
-	r := &AsyncResource{drv: drv, streams: streams, pool: pool, reaperStop: make(chan struct{}), reaperDone: make(chan struct{})}
+	r := &AsyncResource{drv: drv, ordinal: drv.Ordinal(), streams: streams, pool: pool, reaperStop: make(chan struct{}), reaperDone: make(chan struct{})}
 	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })
 	r.poolStats.Store(&driver.PoolStats{})
 	r.startReaper(cfg.ReapInterval)
@@ -107,11 +108,13 @@ func (r *AsyncResource) Allocate(_ context.Context, req core.Request) (core.Bloc
 		s.books.fails.Add(1)
 		return core.Block{}, err
 	}
-	b := r.record(s, ptr, req, core.Live, access{event: ready, kind: core.Write, span: req.Span})
-	result := b.core
-	s.books.allocated.add(&result)
-	r.peaks.add(&result, s.books, r.streams.table)
-	s.books.blocks.store(result.ID.Generation, b)
+	b := blocks.Get().(*block)
+	result := core.Block{
+		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.ordinal},
+		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
+	}
+	b.fill(s, result, access{event: ready, kind: core.Write, span: req.Span})
+	s.books.admit(&result, b, &r.peaks, r.streams.table)
 	return result, nil
 }
 
@@ -130,39 +133,23 @@ func (r *AsyncResource) allocateLocked(s *stream, req core.Request) (uint64, *ev
 	if s.last.Load() != nil {
 		return 0, nil, givenUp("Allocate", req.Stream)
 	}
+	ready, err := s.readiness(req.Stream)
+	if err != nil {
+		return 0, nil, err
+	}
 	ptr, err := r.drv.MemAllocAsync(req.Bytes, r.pool, s.handle)
 	if err != nil {
 		return 0, nil, err
 	}
-	ready, err := s.record(req.Stream)
-	if err != nil {
-		if freeErr := r.drv.MemFreeAsync(ptr, s.handle); freeErr != nil {
-			r.keepUnfreed(s, ptr, req)
-		}
-		return 0, nil, err
-	}
+	ready.retain()
 	return ptr, ready, nil
-}
-
-// record makes the record of a fresh allocation. It is filled under its lock:
-// somebody who found the block that it was before may be looking at it.
-func (r *AsyncResource) record(s *stream, ptr uint64, req core.Request, state core.BlockState, accesses ...access) *block {
-	b := blocks.Get().(*block)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.stream, b.accesses = s, append(b.accesses, accesses...)
-	b.core = core.Block{
-		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.drv.Ordinal()},
-		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: state,
-	}
-	return b
 }
 
 // find returns the locked record of a live block.
 func (r *AsyncResource) find(op string, id core.BlockID, stream core.StreamID) (*block, error) {
-	if id.Ordinal != r.drv.Ordinal() {
+	if id.Ordinal != r.ordinal {
 		return nil, &core.StreamMisuseError{Op: op, Block: id, Stream: stream,
-			Reason: fmt.Sprintf("the block belongs to device %d, this resource serves device %d", id.Ordinal, r.drv.Ordinal())}
+			Reason: fmt.Sprintf("the block belongs to device %d, this resource serves device %d", id.Ordinal, r.ordinal)}
 	}
 	b := r.streams.table.lookup(id)
 	if b == nil {
@@ -187,7 +174,7 @@ func (r *AsyncResource) ReleaseClaim(ctx context.Context, id core.ClaimID) error
 }
 
 // Ordinal is the device's.
-func (r *AsyncResource) Ordinal() int { return r.drv.Ordinal() }
+func (r *AsyncResource) Ordinal() int { return r.ordinal }
 
 // Features is use tracking in stream order.
 func (r *AsyncResource) Features() core.Features { return core.UseTracking | core.StreamOrdered }

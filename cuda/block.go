@@ -1,47 +1,43 @@
 package cuda
 
 import (
-	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// block is the record of one allocation. Records are pooled: whoever finds
-// one by its generation must compare the generation again under the lock.
+// block is the record of one allocation. Records are pooled and never given
+// back to Go while a map may lead to them: whoever finds one by its
+// generation must compare the generation again under the lock.
 type block struct {
+	// generation and next belong to the map that the block is in.
+	generation atomic.Uint64
+	next       atomic.Pointer[block]
+
 	mu     sync.Mutex
 	core   core.Block
 	stream *stream
-	// accesses are the outstanding ones that no other covers.
+	// accesses are the launches announced on the block, and the outstanding
+	// uses, with those that nobody has looked for covered ones since.
 	accesses []access
-	intents  []intent
-	// closed is closed when an intent ends, for those who wait for one.
-	closed chan struct{}
-	// writer is the stream of the last finished write.
-	writer *stream
+	// holders is how many announced launches hold the free of a retired
+	// block back.
+	holders int
 	// poisoned: an access could not be fenced, so the memory can be neither
 	// used nor reused.
 	poisoned bool
 }
 
-// intent is an announced launch on a block.
-type intent struct {
-	id     uint64
-	stream *stream
-	lease  core.StreamID
-	access core.Access
-	launch string
-}
-
 var blocks = sync.Pool{New: func() any { return new(block) }}
 
-func (b *block) recycle() {
+// fill makes b the record of a fresh allocation. It takes the lock: somebody
+// who found the block that it was before may be looking at it.
+func (b *block) fill(s *stream, c core.Block, ready access) {
 	b.mu.Lock()
-	b.core, b.stream, b.writer, b.poisoned = core.Block{}, nil, nil, false
-	b.accesses, b.intents = b.accesses[:0], b.intents[:0]
+	b.stream, b.core, b.poisoned = s, c, false
+	b.accesses = append(b.accesses[:0], ready)
 	b.mu.Unlock()
-	blocks.Put(b)
 }
 
 // check says whether id names this block and it is live; b.mu must be held.
@@ -60,73 +56,96 @@ func (b *block) check(op string, id core.BlockID, stream core.StreamID) error {
 	return nil
 }
 
-// conflict returns the open intent on another stream that a use with access
-// on s would have to be ordered against, nil if there is none.
-func (b *block) conflict(s *stream, access core.Access) *intent {
-	for i := range b.intents {
-		if in := &b.intents[i]; in.stream != s && in.access.Conflicts(access) {
-			return in
+// announce adds the use of a launch that e will be recorded behind, and to
+// e's fence what the launch must be ordered after. If a launch on another
+// stream is announced that it would have to be ordered against, it changes
+// nothing and returns that launch's access; b.mu must be held.
+func (b *block) announce(e *event, kind core.Access, use int) (holder *access) {
+	s, f := e.stream, &e.fence
+	b.settle(f)
+	for i := range b.accesses {
+		if a := &b.accesses[i]; a.event.stream != s && a.kind.Conflicts(kind) && a.event.isOpen() {
+			return a
 		}
 	}
+	for i := range b.accesses {
+		switch a := &b.accesses[i]; {
+		case a.event.stream != s:
+			if a.kind.Conflicts(kind) {
+				f.add(s, *a, use)
+			}
+		case kind.Writes() && a.event.late.Load():
+			f.own++
+		}
+	}
+	b.accesses = append(b.accesses, access{event: e, kind: kind})
 	return nil
 }
 
-// waitClosed returns a channel that is closed when an intent on b ends.
-func (b *block) waitClosed() <-chan struct{} {
-	if b.closed == nil {
-		b.closed = make(chan struct{})
-	}
-	return b.closed
-}
-
-// closeIntent removes the intent of launch id; b.mu must be held.
-func (b *block) closeIntent(id uint64) {
-	b.intents = slices.DeleteFunc(b.intents, func(in intent) bool { return in.id == id })
-	if b.closed != nil {
-		close(b.closed)
-		b.closed = nil
-	}
-}
-
-// depend adds to f what a use with access on s must be ordered after.
-func (b *block) depend(f *fence, s *stream, access core.Access, use int) {
-	for _, a := range b.accesses {
-		if access.Writes() || a.kind.Writes() {
-			f.add(s, a, use)
+// writtenElsewhere reports whether a finished launch of another stream wrote
+// the block last; b.mu must be held and the accesses settled.
+func (b *block) writtenElsewhere(s *stream) bool {
+	for i := range b.accesses {
+		if a := &b.accesses[i]; a.event.stream != s && a.kind.Writes() && a.event.launch != 0 {
+			return true
 		}
 	}
+	return false
 }
 
-// finished adds a use and drops those it covers. Two launches of one stream
-// may arrive here in either order, so the older is dropped by its sequence
-// number and not by its coming later.
-func (b *block) finished(a access) {
-	for _, old := range b.accesses {
-		if old.covers(a) {
-			return
+// settle drops the uses of launches that were withdrawn, and those that
+// another covers. Two launches of one stream may end in either order, so the
+// older is dropped by its sequence number and not by its coming first; b.mu
+// must be held.
+func (b *block) settle(f *fence) {
+	kept := 0
+	for i := range b.accesses {
+		if a := b.accesses[i]; a.event.isWithdrawn() || b.covered(i, kept) {
+			f.release(a.event)
+		} else {
+			b.accesses[kept] = a
+			kept++
 		}
 	}
-	b.accesses = slices.DeleteFunc(b.accesses, func(old access) bool {
-		covered := a.covers(old)
-		if covered {
-			old.event.release()
+	clear(b.accesses[kept:])
+	b.accesses = b.accesses[:kept]
+}
+
+// covered reports whether one of the first kept accesses, or one behind i,
+// covers access i. That is enough: covering is transitive, so whatever a
+// dropped access covered is covered by what dropped it.
+func (b *block) covered(i, kept int) bool {
+	a := b.accesses[i]
+	if !a.event.isRecorded() {
+		return false
+	}
+	for _, other := range b.accesses[:kept] {
+		if other.covers(a) {
+			return true
 		}
-		return covered
-	})
-	a.event.retain()
-	b.accesses = append(b.accesses, a)
+	}
+	for _, other := range b.accesses[i+1:] {
+		if other.covers(a) {
+			return true
+		}
+	}
+	return false
 }
 
 // recorded adds a use whose waits were not queued. It removes nothing but
 // what the same stream's order covers, and what is known to be done.
 func (b *block) recorded(a access) {
-	b.accesses = slices.DeleteFunc(b.accesses, func(old access) bool {
-		needless := old.event.done() || old.event.stream == a.event.stream && old.event.seq < a.event.seq
-		if needless {
+	kept := 0
+	for _, old := range b.accesses {
+		needless := old.event.isRecorded() && (old.event.done() || old.event.stream == a.event.stream && old.event.seq < a.event.seq)
+		if needless || old.event.isWithdrawn() {
 			old.event.release()
+		} else {
+			b.accesses[kept] = old
+			kept++
 		}
-		return needless
-	})
+	}
+	clear(b.accesses[kept:])
 	a.event.retain()
-	b.accesses = append(b.accesses, a)
+	b.accesses = append(b.accesses[:kept], a)
 }

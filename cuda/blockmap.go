@@ -1,7 +1,7 @@
 package cuda
 
 import (
-	"sync"
+	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -9,45 +9,108 @@ import (
 // blockMap is the blocks that were allocated on one physical stream, by
 // generation. A map for each stream, and not one for all, keeps goroutines on
 // different streams off each other's cache lines.
+//
+// # The protocol
+//
+// It is a hash table of chains through the records themselves, changed under
+// the lock of the books that it belongs to. It is read without: records are
+// pooled, so a reader may be led astray by one that was recycled or moved
+// meanwhile, but never out of records. What it finds must be compared again
+// under the record's lock, and what it does not find must be looked for with
+// [blockMap.find].
 type blockMap struct {
-	mu sync.Mutex
-	m  map[core.Generation]*block
+	buckets atomic.Pointer[[]bucket]
+	n       int
 }
 
+type bucket = atomic.Pointer[block]
+
+const (
+	firstBuckets = 64
+	// strayLimit bounds how far a reader is led astray. Generations are
+	// consecutive and fill one bucket each, so chains are short.
+	strayLimit = 16
+)
+
+// load finds a block without the lock. It may miss one.
 func (m *blockMap) load(g core.Generation) *block {
-	m.mu.Lock()
-	b := m.m[g]
-	m.mu.Unlock()
+	buckets := m.buckets.Load()
+	if buckets == nil {
+		return nil
+	}
+	b := chain(*buckets, g).Load()
+	for range strayLimit {
+		if b == nil || b.generation.Load() == uint64(g) {
+			return b
+		}
+		b = b.next.Load()
+	}
+	return nil
+}
+
+func chain(buckets []bucket, g core.Generation) *bucket {
+	return &buckets[uint64(g)&uint64(len(buckets)-1)]
+}
+
+// find finds a block under the lock.
+func (m *blockMap) find(g core.Generation) *block {
+	if m.n == 0 {
+		return nil
+	}
+	b := chain(*m.buckets.Load(), g).Load()
+	for b != nil && b.generation.Load() != uint64(g) {
+		b = b.next.Load()
+	}
 	return b
 }
 
-func (m *blockMap) store(g core.Generation, b *block) {
-	m.mu.Lock()
-	if m.m == nil {
-		m.m = map[core.Generation]*block{}
+func (m *blockMap) insert(g core.Generation, b *block) {
+	if buckets := m.buckets.Load(); buckets == nil || m.n == len(*buckets) {
+		m.grow()
 	}
-	m.m[g] = b
-	m.mu.Unlock()
+	b.generation.Store(uint64(g))
+	push(chain(*m.buckets.Load(), g), b)
+	m.n++
+}
+
+func push(head *bucket, b *block) {
+	if next := head.Load(); b.next.Load() != next {
+		b.next.Store(next)
+	}
+	head.Store(b)
+}
+
+func (m *blockMap) grow() {
+	next := make([]bucket, max(firstBuckets, 2*m.n))
+	m.each(func(b *block) { push(chain(next, core.Generation(b.generation.Load())), b) })
+	m.buckets.Store(&next)
 }
 
 func (m *blockMap) remove(g core.Generation) {
-	m.mu.Lock()
-	delete(m.m, g)
-	m.mu.Unlock()
+	at := chain(*m.buckets.Load(), g)
+	for b := at.Load(); b != nil; b = at.Load() {
+		if b.generation.Load() == uint64(g) {
+			at.Store(b.next.Load())
+			m.n--
+			return
+		}
+		at = &b.next
+	}
 }
 
-// all describes every block. A record leaves the map before it is recycled,
-// so under the map's lock each is what it is listed as.
-func (m *blockMap) all() []core.Block {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	blocks := make([]core.Block, 0, len(m.m))
-	for _, b := range m.m {
-		b.mu.Lock()
-		blocks = append(blocks, b.core)
-		b.mu.Unlock()
+// each calls f, which may move the block to another chain, for every block.
+func (m *blockMap) each(f func(*block)) {
+	buckets := m.buckets.Load()
+	if buckets == nil {
+		return
 	}
-	return blocks
+	for i := range *buckets {
+		for b := (*buckets)[i].Load(); b != nil; {
+			next := b.next.Load()
+			f(b)
+			b = next
+		}
+	}
 }
 
 // lookup finds a block by its generation. The lease it was allocated under
@@ -59,19 +122,19 @@ func (t *streamTable) lookup(id core.BlockID) *block {
 		}
 	}
 	for _, s := range t.streams() {
-		if b := s.books.blocks.load(id.Generation); b != nil {
+		if b := s.books.find(id.Generation); b != nil {
 			return b
 		}
 	}
-	return t.adopted.blocks.load(id.Generation)
+	return t.adopted.find(id.Generation)
 }
 
 // blocks lists the blocks of all streams.
 func (t *streamTable) blocks() []core.Block {
-	blocks := t.adopted.blocks.all()
+	blocks := t.adopted.describe()
 	for _, s := range t.streams() {
 		if s.books != &t.adopted {
-			blocks = append(blocks, s.books.blocks.all()...)
+			blocks = append(blocks, s.books.describe()...)
 		}
 	}
 	return blocks

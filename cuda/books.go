@@ -1,31 +1,30 @@
 package cuda
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// tally is an amount of memory that is counted from many goroutines.
-type tally struct{ bytes, requested, blocks atomic.Int64 }
+// tally is an amount of memory.
+type tally struct{ bytes, requested, blocks int64 }
 
 func (t *tally) add(b *core.Block) {
-	t.bytes.Add(int64(b.Bytes))
-	t.requested.Add(int64(b.Requested))
-	t.blocks.Add(1)
+	t.bytes += int64(b.Bytes)
+	t.requested += int64(b.Requested)
+	t.blocks++
 }
 
 func (t *tally) undo(b *core.Block) {
-	t.bytes.Add(-int64(b.Bytes))
-	t.requested.Add(-int64(b.Requested))
-	t.blocks.Add(-1)
+	t.bytes -= int64(b.Bytes)
+	t.requested -= int64(b.Requested)
+	t.blocks--
 }
 
 // left is what came in here and did not go out there.
-func left(in, out *tally) core.Amount {
-	gone := out.blocks.Load() // first, so that it is not ahead of what came in
-	goneBytes, goneRequested := out.bytes.Load(), out.requested.Load()
-	return core.Amount{Bytes: clamp(in.bytes.Load() - goneBytes), Requested: clamp(in.requested.Load() - goneRequested), Blocks: clamp(in.blocks.Load() - gone)}
+func left(in, out tally) core.Amount {
+	return core.Amount{Bytes: clamp(in.bytes - out.bytes), Requested: clamp(in.requested - out.requested), Blocks: clamp(in.blocks - out.blocks)}
 }
 
 func clamp(n int64) uint64 { return uint64(max(n, 0)) }
@@ -38,74 +37,104 @@ func clamp(n int64) uint64 { return uint64(max(n, 0)) }
 type books struct {
 	_ [64]byte
 
-	blocks blockMap
+	// mu is held for a few instructions at a time, and never over a call of
+	// the driver's, so that a snapshot does not wait for the device. A
+	// block's lock may be held when it is taken, not the other way round.
+	mu                           sync.Mutex
+	blocks                       blockMap
+	allocated, retired, released tally
+	slack                        [dimensions]int64
+	underflows                   uint64
 
-	allocated, retired, released  tally
-	fails, orphans                atomic.Uint64
-	launches, aborts, crossStream atomic.Uint64
-	waits, elided                 atomic.Uint64
-	underflows                    atomic.Uint64
-
-	slack [dimensions]atomic.Int64
+	fails, launches, aborts, crossStream atomic.Uint64
+	waits, elided                        atomic.Uint64
 
 	_ [64]byte
 }
 
+// admit enters a fresh block, with its record if one is kept.
+func (b *books) admit(c *core.Block, record *block, peaks *highWater, all *streamTable) {
+	b.mu.Lock()
+	b.allocated.add(c)
+	short := b.takeSlack(c)
+	if record != nil {
+		b.blocks.insert(c.ID.Generation, record)
+	}
+	b.mu.Unlock()
+	if short != (sizes{}) {
+		peaks.raise(short, b, all)
+	}
+}
+
+// retire counts a block that was given back, and release one that left the
+// books. Either finding more gone than came is a bug in the accounting.
+func (b *books) retire(c *core.Block) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.retired.add(c)
+	b.giveSlack(c)
+	if b.retired.bytes > b.allocated.bytes {
+		b.underflows++
+	}
+}
+
+// revive undoes a retire.
+func (b *books) revive(c *core.Block, peaks *highWater) {
+	b.mu.Lock()
+	b.retired.undo(c)
+	short := b.takeSlack(c)
+	b.mu.Unlock()
+	peaks.restore(short)
+}
+
+func (b *books) release(c *core.Block, record *block) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.released.add(c)
+	if record != nil {
+		b.blocks.remove(c.ID.Generation)
+	}
+	if b.released.bytes > b.retired.bytes {
+		b.underflows++
+	}
+}
+
 func (b *books) addTo(s *core.Stats) {
-	s.Pending = s.Pending.Add(left(&b.retired, &b.released))
-	s.Live = s.Live.Add(left(&b.allocated, &b.retired))
-	orphans := b.orphans.Load()
-	s.Deallocations += clamp(b.retired.blocks.Load()) - orphans
-	s.Allocations += clamp(b.allocated.blocks.Load()) - orphans
+	b.mu.Lock()
+	s.Pending = s.Pending.Add(left(b.retired, b.released))
+	s.Live = s.Live.Add(left(b.allocated, b.retired))
+	s.Deallocations += clamp(b.retired.blocks)
+	s.Allocations += clamp(b.allocated.blocks)
+	s.Underflows += b.underflows
+	b.mu.Unlock()
 	s.Failures += b.fails.Load()
 	s.Launches += b.launches.Load()
 	s.Aborts += b.aborts.Load()
 	s.CrossStream += b.crossStream.Load()
 	s.WaitsQueued += b.waits.Load()
 	s.WaitsElided += b.elided.Load()
-	s.Underflows += b.underflows.Load()
 }
 
-// retire counts a block that was given back, and release one that left the
-// books. Either finding more gone than came is a bug in the accounting.
-func (b *books) retire(c *core.Block) {
-	b.retired.add(c)
-	if b.retired.bytes.Load() > b.allocated.bytes.Load() {
-		b.underflows.Add(1)
-	}
+func (b *books) find(g core.Generation) *block {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.blocks.find(g)
 }
 
-func (b *books) release(c *core.Block) {
-	b.released.add(c)
-	if b.released.bytes.Load() > b.retired.bytes.Load() {
-		b.underflows.Add(1)
-	}
-}
-
-// listeners is a list that is read on every release and written at
-// construction.
-type listeners struct {
-	list atomic.Pointer[[]core.Listener]
-}
-
-func (l *listeners) add(listener core.Listener) {
-	for {
-		old := l.list.Load()
-		var next []core.Listener
-		if old != nil {
-			next = append(next, *old...)
+// describe lists the blocks in the books. Those that leave meanwhile may be
+// missing.
+func (b *books) describe() []core.Block {
+	b.mu.Lock()
+	records := make(map[core.Generation]*block, b.blocks.n)
+	b.blocks.each(func(r *block) { records[core.Generation(r.generation.Load())] = r })
+	b.mu.Unlock()
+	list := make([]core.Block, 0, len(records))
+	for g, r := range records {
+		r.mu.Lock()
+		if r.core.ID.Generation == g {
+			list = append(list, r.core)
 		}
-		next = append(next, listener)
-		if l.list.CompareAndSwap(old, &next) {
-			return
-		}
+		r.mu.Unlock()
 	}
-}
-
-func (l *listeners) released(b core.Block) {
-	if list := l.list.Load(); list != nil {
-		for _, listener := range *list {
-			listener.Released(b)
-		}
-	}
+	return list
 }

@@ -52,7 +52,17 @@ func TestClockCopyIsIndependent(t *testing.T) {
 func point(s *stream, seq uint64, sees clock) *event {
 	e := &event{stream: s, seq: seq, clock: clock(nil).copyFrom(sees).set(s.slot, seq)}
 	e.refs.Store(1)
+	e.state.Store(recorded)
 	return e
+}
+
+// finish adds a finished use to b.
+func finish(b *block, e *event, kind core.Access) {
+	f := new(fence)
+	e.retain()
+	b.accesses = append(b.accesses, access{event: e, kind: kind})
+	b.settle(f)
+	f.drop()
 }
 
 func testStreams(n int) []*stream {
@@ -78,7 +88,7 @@ func TestTwoLaunchesOfOneStreamMayFinishInEitherOrder(t *testing.T) {
 		for _, kinds := range [][2]core.Access{{core.Write, core.Write}, {core.Read, core.Read}, {core.Read, core.Write}} {
 			b := new(block)
 			for _, e := range order {
-				b.finished(access{event: e, kind: kinds[e.seq-1]})
+				finish(b, e, kinds[e.seq-1])
 			}
 			if got := seqs(b); len(got) != 1 || got[2] != kinds[1] {
 				t.Errorf("%s, %v: kept %v, want the newer alone", name, kinds, got)
@@ -90,8 +100,8 @@ func TestTwoLaunchesOfOneStreamMayFinishInEitherOrder(t *testing.T) {
 func TestALateReadDoesNotHideBehindANewerWriteOfAnotherStream(t *testing.T) {
 	s := testStreams(2)
 	b := new(block)
-	b.finished(access{event: point(s[0], 1, nil), kind: core.Write}) // knows nothing of stream 1
-	b.finished(access{event: point(s[1], 1, nil), kind: core.Read})
+	finish(b, point(s[0], 1, nil), core.Write) // knows nothing of stream 1
+	finish(b, point(s[1], 1, nil), core.Read)
 	if len(b.accesses) != 2 {
 		t.Errorf("kept %d accesses, want both: neither is ordered after the other", len(b.accesses))
 	}
@@ -101,12 +111,12 @@ func TestAReadNeverCoversAWrite(t *testing.T) {
 	s := testStreams(2)
 	b := new(block)
 	w := point(s[0], 1, nil)
-	b.finished(access{event: w, kind: core.Write})
-	b.finished(access{event: point(s[1], 1, w.clock), kind: core.Read})
+	finish(b, w, core.Write)
+	finish(b, point(s[1], 1, w.clock), core.Read)
 	if len(b.accesses) != 2 {
 		t.Errorf("the write was dropped, and later readers would not wait for it")
 	}
-	b.finished(access{event: point(s[1], 2, w.clock), kind: core.Write})
+	finish(b, point(s[1], 2, w.clock), core.Write)
 	if got := seqs(b); len(got) != 1 || got[2] != core.Write {
 		t.Errorf("kept %v, want the covering write alone", got)
 	}
@@ -116,10 +126,10 @@ func TestEachKeptAccessHoldsOneReference(t *testing.T) {
 	s := testStreams(2)
 	b := new(block)
 	w, r := point(s[0], 1, nil), point(s[1], 1, nil)
-	b.finished(access{event: w, kind: core.Write})
-	b.finished(access{event: r, kind: core.Read})
+	finish(b, w, core.Write)
+	finish(b, r, core.Read)
 	next := point(s[0], 2, r.clock)
-	b.finished(access{event: next, kind: core.Write})
+	finish(b, next, core.Write)
 	for name, want := range map[*event]int32{w: 1, r: 1, next: 2} {
 		if got := name.refs.Load(); got != want {
 			t.Errorf("event %d of slot %d has %d references, want %d", name.seq, name.stream.slot, got, want)
@@ -130,7 +140,7 @@ func TestEachKeptAccessHoldsOneReference(t *testing.T) {
 func TestRecordedUseDropsOnlyOlderUsesOfItsStream(t *testing.T) {
 	s := testStreams(2)
 	b := new(block)
-	b.finished(access{event: point(s[0], 1, nil), kind: core.Write})
+	finish(b, point(s[0], 1, nil), core.Write)
 	other := point(s[1], 5, nil)
 	b.recorded(access{event: other, kind: core.ReadWrite})
 	b.recorded(access{event: point(s[1], 7, clock{9}), kind: core.ReadWrite})

@@ -52,8 +52,7 @@ func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Blo
 		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.drv.Ordinal()},
 		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
 	}
-	r.books.allocated.add(&b)
-	r.peaks.add(&b, &r.books, nil)
+	r.books.admit(&b, nil, &r.peaks, nil)
 	r.mu.Lock()
 	r.live[b.ID.Generation] = b
 	r.mu.Unlock()
@@ -74,8 +73,7 @@ func (r *DirectResource) Deallocate(_ context.Context, id core.BlockID) (core.Bl
 		return core.Block{}, err
 	}
 	r.books.retire(&b)
-	r.books.release(&b)
-	r.peaks.sub(&b, &r.books)
+	r.books.release(&b, nil)
 	b.State = core.Freed
 	r.listeners.released(b)
 	return b, nil

@@ -13,28 +13,37 @@ import (
 )
 
 func TestAFinishWithoutItsEventIsFencedBySynchronizing(t *testing.T) {
-	for name, method := range map[string]drivertest.Method{"record": drivertest.EventRecord, "create": drivertest.EventCreate} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			s := b.leases(2)
-			blocks := b.allocs(s[0], 2, 256)
-			ticket := b.prepare(s[1], writes(blocks...))
-			b.enqueue(s[1], writes(blocks...))
-			b.faults.FailMethod(method, 1, driver.InvalidHandle)
-			err := b.Runtime.FinishUse(ctx, ticket)
-			if !errors.Is(err, core.ErrDriver) || !strings.Contains(err.Error(), "synchronising") {
-				t.Fatalf("got %v, want the failure and what was done about it", err)
-			}
-			done, err := b.Sim.StreamQuery(s[1].Handle())
-			must(t, err)
-			if !done {
-				t.Error("the stream was not synchronised")
-			}
-			// nothing is left to wait for: the host has seen the work done
-			equal(t, "waits of the next launch", b.launch(s[0], readWrites(blocks...)).waits, 0)
-			b.free(blocks...)
-		})
+	b := newBench(t)
+	s := b.leases(2)
+	blocks := b.allocs(s[0], 2, 256)
+	ticket := b.prepare(s[1], writes(blocks...))
+	b.enqueue(s[1], writes(blocks...))
+	b.faults.FailMethod(drivertest.EventRecord, 1, driver.InvalidHandle)
+	err := b.Runtime.FinishUse(ctx, ticket)
+	if !errors.Is(err, core.ErrDriver) || !strings.Contains(err.Error(), "synchronising") {
+		t.Fatalf("got %v, want the failure and what was done about it", err)
 	}
+	done, err := b.Sim.StreamQuery(s[1].Handle())
+	must(t, err)
+	if !done {
+		t.Error("the stream was not synchronised")
+	}
+	// nothing is left to wait for: the host has seen the work done
+	equal(t, "waits of the next launch", b.launch(s[0], readWrites(blocks...)).waits, 0)
+	b.free(blocks...)
+}
+
+func TestALaunchWithoutAnEventIsRefusedBeforeItIsEnqueued(t *testing.T) {
+	b := newBench(t)
+	s := b.leases(2)
+	block := b.alloc(s[0], 256)
+	b.faults.FailMethod(drivertest.EventCreate, 1, driver.OutOfMemory)
+	if _, err := b.Runtime.PrepareBlockUse(ctx, block.ID, s[1].ID(), core.Write); !errors.Is(err, core.ErrOutOfMemory) {
+		t.Fatalf("got %v", err)
+	}
+	equal(t, "open intents", b.Runtime.Stats().OpenIntents, 0)
+	b.launch(s[1], writes(block))
+	b.free(block)
 }
 
 func TestWhatCannotBeFencedIsPoisonedAndRefusedEverAfter(t *testing.T) {
@@ -43,7 +52,7 @@ func TestWhatCannotBeFencedIsPoisonedAndRefusedEverAfter(t *testing.T) {
 	block, other := b.alloc(s[0], 256), b.alloc(s[0], 256)
 	ticket := b.prepare(s[1], writes(block))
 	b.enqueue(s[1], writes(block))
-	b.faults.FailMethod(drivertest.EventCreate, 1, driver.InvalidHandle)
+	b.faults.FailMethod(drivertest.EventRecord, 1, driver.InvalidHandle)
 	b.faults.FailMethod(drivertest.StreamSynchronize, 1, driver.InvalidHandle)
 	if err := b.Runtime.FinishUse(ctx, ticket); !errors.Is(err, core.ErrDriver) || !strings.Contains(err.Error(), "poisoned") {
 		t.Fatalf("got %v", err)
@@ -72,7 +81,7 @@ func TestARetiredBlockThatIsPoisonedIsNeverFreed(t *testing.T) {
 	ticket := b.prepare(s[1], writes(block))
 	b.enqueue(s[1], writes(block))
 	b.free(block)
-	b.faults.FailMethod(drivertest.EventCreate, 1, driver.InvalidHandle)
+	b.faults.FailMethod(drivertest.EventRecord, 1, driver.InvalidHandle)
 	b.faults.FailMethod(drivertest.StreamSynchronize, 1, driver.InvalidHandle)
 	if err := b.Runtime.FinishUse(ctx, ticket); err == nil {
 		t.Fatal("the failure was swallowed")
@@ -134,15 +143,13 @@ func TestADeferredFreeThatFailsIsTriedAgainByTheReaper(t *testing.T) {
 	equal(t, "state", b.Runtime.State(block.ID), core.Freed)
 }
 
-func TestAnAllocationWithoutItsEventIsGivenBack(t *testing.T) {
+func TestAnAllocationWithoutAnEventIsRefusedBeforeItIsMade(t *testing.T) {
 	b := newBench(t)
 	s := b.leases(1)
-	b.faults.FailMethod(drivertest.EventRecord, 1, driver.InvalidValue)
-	b.faults.FailMethod(drivertest.MemFreeAsync, 1, driver.InvalidValue)
+	b.faults.FailMethod(drivertest.EventCreate, 1, driver.InvalidValue)
 	if _, err := b.Runtime.Allocate(ctx, core.Request{Bytes: 256, Stream: s[0].ID()}); !errors.Is(err, core.ErrDriver) {
 		t.Fatalf("got %v", err)
 	}
-	b.drain() // the reaper frees what could not be freed at once
 	equal(t, "blocks on the device", b.Sim.Books().LiveBlocks, 0)
 	st := b.Runtime.Stats()
 	equal(t, "allocations and frees", st.Allocations+st.Deallocations, 0)

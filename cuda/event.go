@@ -8,22 +8,112 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// event is one recorded point of a stream: the end of a launch, the readiness
-// of an allocation, or a mark behind queued frees. It is shared by all the
-// blocks of its launch and goes back to its stream's free list when nobody
-// refers to it: an access of a block does, and so does a preparer until its
-// wait has been queued. A driver's event may then be recorded anew, which
-// moves no wait that was queued before.
+// event is one point of a stream: the end of a launch, the readiness of
+// allocations, or a mark behind queued frees. It is shared by all the blocks
+// of its launch and goes back to its stream's free list when nobody refers to
+// it: an access of a block does, and so does a preparer until its wait has
+// been queued. A driver's event may then be recorded anew, which moves no
+// wait that was queued before.
+//
+// A launch has its event from the moment it is announced, so that announcing
+// it on its blocks is all that is done block by block: its end changes the
+// state of the event, and whoever looks at a block next sees that.
 type event struct {
 	handle driver.Event
 	stream *stream
-	// lease is the id under which the work was enqueued.
-	lease core.StreamID
+	state  atomic.Uint32
+	refs   atomic.Int32
+	// late: the driver has not been asked to record it yet.
+	late atomic.Bool
+
+	// lease is the id under which the work is enqueued, launch its number
+	// (0 for an allocation or a mark), name its name.
+	lease  core.StreamID
+	launch uint64
+	name   string
+
+	// seq and clock are set before the state becomes recorded: the place in
+	// the stream's order, and its clock there, seq included. Whoever waits
+	// for the event is ordered after all of it.
 	seq   uint64
-	// clock is the stream's clock at the record, seq included: whoever
-	// waits for the event is ordered after all of it.
 	clock clock
-	refs  atomic.Int32
+
+	// fence is the preparer's, while it prepares.
+	fence fence
+
+	mu sync.Mutex
+	// ended is closed when the launch ends, for those who wait for that.
+	ended chan struct{}
+	// holds are retired blocks whose free the launch holds back.
+	holds []*block
+}
+
+// The states of an event.
+const (
+	// announced: the launch has not ended. watched: and somebody wants to be
+	// told when it does.
+	announced uint32 = iota
+	watched
+	// recorded: it is a point of the stream.
+	recorded
+	// withdrawn: the launch was not enqueued.
+	withdrawn
+)
+
+func (e *event) isOpen() bool      { return e.state.Load() <= watched }
+func (e *event) isRecorded() bool  { return e.state.Load() == recorded }
+func (e *event) isWithdrawn() bool { return e.state.Load() == withdrawn }
+
+// end closes an announced launch and returns the blocks that it held back.
+func (e *event) end(state uint32) []*block {
+	if e.state.Swap(state) != watched {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended != nil {
+		close(e.ended)
+		e.ended = nil
+	}
+	holds := e.holds
+	e.holds = nil
+	return holds
+}
+
+// watch makes the launch tell of its end; false if it has ended. The caller
+// holds e.mu and a reference.
+func (e *event) watch() bool {
+	return e.state.CompareAndSwap(announced, watched) || e.state.Load() == watched
+}
+
+// waitEnded returns a channel that is closed when the launch has ended.
+func (e *event) waitEnded() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.watch() {
+		return closedChannel
+	}
+	if e.ended == nil {
+		e.ended = make(chan struct{})
+	}
+	return e.ended
+}
+
+var closedChannel = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// hold makes the launch hold back the free of b; false if it has ended.
+func (e *event) hold(b *block) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.watch() {
+		return false
+	}
+	e.holds = append(e.holds, b)
+	return true
 }
 
 func (e *event) retain() { e.refs.Add(1) }
@@ -41,14 +131,16 @@ func (e *event) tryRetain() bool {
 	}
 }
 
-func (e *event) release() {
-	if e.refs.Add(-1) == 0 {
+func (e *event) release() { e.releaseMany(1) }
+
+func (e *event) releaseMany(n int32) {
+	if e.refs.Add(-n) == 0 {
 		e.stream.events.put(e)
 	}
 }
 
-// done reports whether the reaper has already seen the event complete. It
-// makes no driver call.
+// done reports whether the reaper has already seen the device pass a recorded
+// event. It makes no driver call.
 func (e *event) done() bool { return e.stream.completed.Load() >= e.seq }
 
 // eventList is the free list of one stream's events. It has its own lock, so
@@ -67,27 +159,36 @@ type eventList struct {
 
 // get returns an event with one reference.
 func (l *eventList) get(s *stream) (*event, error) {
+	e := l.take()
+	if e == nil {
+		handle, err := s.drv.EventCreate()
+		if err != nil {
+			return nil, err
+		}
+		l.made.Add(1)
+		e = &event{handle: handle, stream: s, clock: newClock()}
+	}
+	e.refs.Store(1)
+	if e.late.Load() {
+		e.late.Store(false) // nobody came to need it
+	}
+	return e, nil
+}
+
+// take returns a free event, nil if there is none.
+func (l *eventList) take() *event {
 	if e := l.spare.Swap(nil); e != nil {
-		e.refs.Store(1)
-		return e, nil
+		return e
 	}
 	l.mu.Lock()
-	if n := len(l.free); n > 0 {
-		e := l.free[n-1]
-		l.free = l.free[:n-1]
-		l.mu.Unlock()
-		e.refs.Store(1)
-		return e, nil
+	defer l.mu.Unlock()
+	n := len(l.free)
+	if n == 0 {
+		return nil
 	}
-	l.mu.Unlock()
-	handle, err := s.drv.EventCreate()
-	if err != nil {
-		return nil, err
-	}
-	l.made.Add(1)
-	e := &event{handle: handle, stream: s, clock: newClock()}
-	e.refs.Store(1)
-	return e, nil
+	e := l.free[n-1]
+	l.free = l.free[:n-1]
+	return e
 }
 
 func (l *eventList) put(e *event) {

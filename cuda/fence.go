@@ -11,10 +11,11 @@ type access struct {
 	span core.SpanRef
 }
 
-// covers reports whether whoever waits for a need not wait for b: b is
-// ordered before a, and nothing that must wait for b could skip a.
+// covers reports whether whoever waits for a need not wait for b, which is
+// recorded: b is ordered before a, and nothing that must wait for b could
+// skip a.
 func (a access) covers(b access) bool {
-	return (a.kind.Writes() || !b.kind.Writes()) && a.event.clock.covers(b.event.stream.slot, b.event.seq)
+	return (a.kind.Writes() || !b.kind.Writes()) && a.event.isRecorded() && a.event.clock.covers(b.event.stream.slot, b.event.seq)
 }
 
 // dependency is an access of another stream that a use must be ordered after.
@@ -27,30 +28,60 @@ type dependency struct {
 
 // fence is the outcome of ordering one stream after some dependencies.
 type fence struct {
+	// deps that follow each other and name one event hold one reference.
 	deps []dependency
+	// own is how many blocks that the launch writes share the allocations'
+	// event of its stream.
+	own int32
+	// gone is the event of the accesses dropped last, and its references
+	// that are still to be released: launches of several blocks leave several.
+	gone     *event
+	released int32
 }
 
-// add notes that the use needs a, unless stream order gives it. The event is
-// retained until the fence is dropped.
+// add notes that the use needs a of another stream. The event is retained
+// until the fence is dropped.
 func (f *fence) add(s *stream, a access, use int) {
-	if a.event.stream == s {
+	if a.event.stream == s || !a.event.isRecorded() {
 		return
 	}
-	a.event.retain()
+	if n := len(f.deps); n == 0 || f.deps[n-1].event != a.event {
+		a.event.retain()
+	}
 	f.deps = append(f.deps, dependency{event: a.event, span: a.span, use: use})
 }
 
-// drop gives up the references on events.
+// release gives up an access's reference on e.
+func (f *fence) release(e *event) {
+	if f.gone != e {
+		f.releaseGone()
+		f.gone = e
+	}
+	f.released++
+}
+
+func (f *fence) releaseGone() {
+	if f.gone != nil {
+		f.gone.releaseMany(f.released)
+		f.gone, f.released = nil, 0
+	}
+}
+
+// drop gives up all references.
 func (f *fence) drop() {
+	f.releaseGone()
 	for i := range f.deps {
-		f.deps[i].event.release()
+		if i == 0 || f.deps[i-1].event != f.deps[i].event {
+			f.deps[i].event.release()
+		}
 	}
 	clear(f.deps)
 	f.deps = f.deps[:0]
 }
 
 // queue makes s wait for the dependencies, with as few waits as will do, and
-// calls waited for each one that needed a wait. s.mu must be held. After an
+// calls waited for each one that needed a wait. The dependencies must have
+// been flushed, and s.mu must be held. After an
 // error some waits may have been queued: they order more than was asked and
 // harm nothing.
 func (f *fence) queue(s *stream, waited func(dependency)) error {

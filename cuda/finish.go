@@ -7,66 +7,91 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// FinishUse records one event for the launch and adds it to every block as
-// the newest use, dropping what it covers.
+// FinishUse records the launch's event. The blocks hold it since the launch
+// was announced, so nothing is done to them here.
 func (r *AsyncResource) FinishUse(_ context.Context, t core.Ticket) error {
 	in, err := t.End(r, "FinishUse")
 	if err != nil {
 		return err
 	}
-	s := in.Handle.(*stream)
+	e := in.Handle.(*event)
+	s := e.stream
+	if in.Trace != nil {
+		noteSpans(in, e)
+	}
 	if len(in.Uses) > 0 {
-		err = r.finish(s, in)
+		err = r.finish(s, in, e)
 	}
 	s.books.launches.Add(1)
 	if in.CrossStream {
 		s.books.crossStream.Add(1)
 	}
-	s.open.Add(-1)
-	in.Recycle()
+	r.endLaunch(in, recorded)
 	return err
 }
 
-func (r *AsyncResource) finish(s *stream, in *core.Intent) error {
+func (r *AsyncResource) finish(s *stream, in *core.Intent, e *event) error {
 	s.mu.Lock()
-	e, err := s.record(in.Stream)
+	if s.coveredBy(e.fence.own) {
+		s.detach()
+	}
+	err := s.recordIn(e)
+	if err == nil {
+		s.flights.note(in, e.seq)
+	}
 	s.mu.Unlock()
 	if err != nil {
-		return r.finishUnrecorded(s, in, err)
+		return r.finishUnrecorded(s, in, e, err)
 	}
-	for i := range in.Uses {
-		r.finishBlock(s, in, &in.Uses[i], e)
-	}
-	e.release()
 	return nil
 }
 
-func (r *AsyncResource) finishBlock(s *stream, in *core.Intent, u *core.PreparedUse, e *event) {
-	b := u.Handle.(*block)
-	b.mu.Lock()
-	b.finished(access{event: e, kind: u.Access, span: u.Span})
-	if u.Access.Writes() {
-		b.writer = s
+// endLaunch closes the intent as enqueued or withdrawn, and frees the blocks
+// that only it held back.
+func (r *AsyncResource) endLaunch(in *core.Intent, state uint32) {
+	e := in.Handle.(*event)
+	s := e.stream
+	for _, b := range e.end(state) {
+		b.mu.Lock()
+		b.holders--
+		due := b.holders == 0 && !b.poisoned
+		b.mu.Unlock()
+		if due {
+			r.freeDeferred(b)
+		}
 	}
-	r.endIntent(in, b)
+	e.release()
+	s.open.Add(-1)
+	in.Recycle()
 }
 
-// finishUnrecorded fences a launch whose event the driver refused to record.
-func (r *AsyncResource) finishUnrecorded(s *stream, in *core.Intent, cause error) error {
-	s.books.fails.Add(1)
-	poison := false
-	err := r.fenceBySync(s, cause, func() { poison = true })
+// noteSpans hands the spans of the uses to those who will wait for them.
+func noteSpans(in *core.Intent, e *event) {
 	for i := range in.Uses {
 		b := in.Uses[i].Handle.(*block)
 		b.mu.Lock()
-		if poison {
-			r.poison(b)
+		for j := range b.accesses {
+			if b.accesses[j].event == e {
+				b.accesses[j].span = in.Uses[i].Span
+			}
 		}
-		if in.Uses[i].Access.Writes() {
-			b.writer = s
-		}
-		r.endIntent(in, b)
+		b.mu.Unlock()
 	}
+}
+
+// finishUnrecorded fences a launch whose event the driver refused to record.
+func (r *AsyncResource) finishUnrecorded(s *stream, in *core.Intent, e *event, cause error) error {
+	s.books.fails.Add(1)
+	err := r.fenceBySync(s, cause, func() {
+		for i := range in.Uses {
+			b := in.Uses[i].Handle.(*block)
+			b.mu.Lock()
+			r.poison(b)
+			b.mu.Unlock()
+		}
+	})
+	e.seq = s.completed.Load() // a place that the device has passed
+	e.clock = e.clock[:0].set(s.slot, e.seq)
 	return err
 }
 
@@ -76,7 +101,7 @@ func (r *AsyncResource) finishUnrecorded(s *stream, in *core.Intent, cause error
 // its blocks must never be used or freed again.
 func (r *AsyncResource) fenceBySync(s *stream, cause error, lost func()) error {
 	s.mu.Lock()
-	seq := s.seq
+	seq := s.point()
 	s.mu.Unlock()
 	syncErr := r.drv.StreamSynchronize(s.handle)
 	if syncErr == nil {

@@ -2,13 +2,16 @@ package cuda
 
 import (
 	"context"
+	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
+var fences = sync.Pool{New: func() any { return new(fence) }}
+
 // Deallocate queues the free on the allocation stream behind every
-// outstanding use and hands the block to pending. While an intent is open the
-// block is only retired: whoever closes the last intent queues the free.
+// outstanding use and hands the block to pending. While a launch is announced
+// on the block it is only retired: the last such launch to end queues the free.
 func (r *AsyncResource) Deallocate(_ context.Context, id core.BlockID) (core.Block, error) {
 	b, err := r.find("Deallocate", id, id.AllocStream)
 	if err != nil {
@@ -16,8 +19,8 @@ func (r *AsyncResource) Deallocate(_ context.Context, id core.BlockID) (core.Blo
 	}
 	b.core.State = core.Retired
 	result := b.core
-	deferred := len(b.intents) > 0
-	r.retire(b)
+	deferred := b.holdBack()
+	b.stream.books.retire(&b.core) // before the free can be queued, and so reaped
 	b.mu.Unlock()
 	if !deferred {
 		if err := r.free(b); err != nil {
@@ -28,11 +31,16 @@ func (r *AsyncResource) Deallocate(_ context.Context, id core.BlockID) (core.Blo
 	return result, nil
 }
 
-// retire moves a block's books from live to pending, before the free can be
-// queued and so before it can be reaped; b.mu must be held.
-func (r *AsyncResource) retire(b *block) {
-	b.stream.books.retire(&b.core)
-	r.peaks.sub(&b.core, b.stream.books)
+// holdBack lets the launches announced on b hold its free back, and reports
+// whether there are any; b.mu must be held.
+func (b *block) holdBack() bool {
+	b.holders = 0
+	for i := range b.accesses {
+		if e := b.accesses[i].event; e.isOpen() && e.hold(b) {
+			b.holders++
+		}
+	}
+	return b.holders > 0
 }
 
 // revive makes a block live again whose free failed.
@@ -40,20 +48,48 @@ func (r *AsyncResource) revive(b *block) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.core.State = core.Live
-	b.stream.books.retired.undo(&b.core)
+	b.stream.books.revive(&b.core, &r.peaks)
 	b.stream.books.fails.Add(1)
-	r.peaks.restore(&b.core, b.stream.books)
 }
 
-// free queues the free of a retired block without open intents. It takes the
-// accesses over for the while: nobody else looks at a retired block's. On an
-// error the block is as it was.
+// free queues the free of a retired block on which no launch is announced. It
+// takes the accesses over for the while: nobody else looks at a retired
+// block's. On an error the block is as it was.
 func (r *AsyncResource) free(b *block) error {
 	s, last, err := r.streams.forFrees(b.stream)
 	if err != nil {
 		return err
 	}
+	if last == nil && b.usedOnlyOn(s) {
+		if again, err := r.queueFree(s, b, nil); !again {
+			return err
+		}
+		return r.free(b)
+	}
 	f := fences.Get().(*fence)
+	again, err := r.freeBehind(s, b, f, last)
+	f.drop()
+	fences.Put(f)
+	if again {
+		return r.free(b)
+	}
+	return err
+}
+
+// usedOnlyOn reports whether stream order alone orders the free.
+func (b *block) usedOnlyOn(s *stream) bool {
+	for i := range b.accesses {
+		if b.accesses[i].event.stream != s {
+			return false
+		}
+	}
+	return true
+}
+
+// freeBehind queues the free behind the uses on other streams, and behind
+// last if the block's stream was given up.
+func (r *AsyncResource) freeBehind(s *stream, b *block, f *fence, last *event) (again bool, err error) {
+	b.settle(f)
 	for _, a := range b.accesses {
 		f.add(s, a, -1)
 	}
@@ -61,31 +97,37 @@ func (r *AsyncResource) free(b *block) error {
 		f.add(s, access{event: last}, -1)
 		last.release()
 	}
+	return r.queueFree(s, b, f)
+}
+
+// queueFree queues waits and free as one step under the stream's lock. It
+// answers again if the stream was given up meanwhile.
+func (r *AsyncResource) queueFree(s *stream, b *block, f *fence) (again bool, err error) {
 	s.mu.Lock()
-	if last == nil && s.last.Load() != nil { // given up meanwhile
+	if s.last.Load() != nil && b.stream == s {
 		s.mu.Unlock()
-		f.drop()
-		fences.Put(f)
-		return r.free(b)
+		return true, nil
 	}
-	err = f.queue(s, func(dependency) { s.books.waits.Add(1) })
+	if f != nil && len(f.deps) > 0 {
+		if err = s.flush(); err == nil {
+			err = f.queue(s, func(dependency) { s.books.waits.Add(1) })
+		}
+	}
 	if err == nil {
 		err = r.drv.MemFreeAsync(b.core.ID.Ptr, s.handle)
 	}
 	var done *passed
 	if err == nil {
-		queueFree(s, b)
+		s.enterFree(b)
 		done = r.reapSome(s)
 	}
 	s.mu.Unlock()
-	f.drop()
-	fences.Put(f)
 	r.release(s, done)
-	return err
+	return false, err
 }
 
-// queueFree hands b to the reaper of s, whose lock must be held.
-func queueFree(s *stream, b *block) {
+// enterFree hands b to the reaper of s, whose lock must be held.
+func (s *stream) enterFree(b *block) {
 	for i := range b.accesses {
 		b.accesses[i].event.release()
 	}
@@ -94,19 +136,7 @@ func queueFree(s *stream, b *block) {
 	s.odometer.queued.Add(b.core.Bytes)
 	s.freedBytes += b.core.Bytes
 	s.queue = append(s.queue, pending{block: b, bytes: b.core.Bytes})
-	s.queued.Add(1)
-}
-
-// keepUnfreed notes memory that was allocated for nobody and could not be
-// given back at once: it is pending until a reap succeeds in freeing it.
-// s.mu must be held.
-func (r *AsyncResource) keepUnfreed(s *stream, ptr uint64, req core.Request) {
-	b := r.record(s, ptr, req, core.Retired)
-	s.books.allocated.add(&b.core)
-	s.books.retired.add(&b.core)
-	s.books.orphans.Add(1)
-	s.books.blocks.store(b.core.ID.Generation, b)
-	r.retryFree(b)
+	s.queued.Store(int64(len(s.queue)))
 }
 
 func (r *AsyncResource) retryFree(b *block) {
@@ -115,8 +145,8 @@ func (r *AsyncResource) retryFree(b *block) {
 	r.mu.Unlock()
 }
 
-// freeDeferred frees a block whose last intent has closed. The caller is not
-// the one who asked for the free, so a failure is kept for the reaper.
+// freeDeferred frees a block whose last announced launch has ended. The caller
+// is not the one who asked for the free, so a failure is kept for the reaper.
 func (r *AsyncResource) freeDeferred(b *block) {
 	s := b.stream
 	if err := r.free(b); err != nil {

@@ -13,6 +13,12 @@ const (
 	dimensions
 )
 
+type sizes [dimensions]int64
+
+func sizesOf(c *core.Block) sizes {
+	return sizes{requestedBytes: int64(c.Requested), allBytes: int64(c.Bytes)}
+}
+
 // highWater keeps the exact peaks of live memory, over all streams together,
 // without a word that every allocation and free writes.
 //
@@ -32,67 +38,63 @@ type mark struct {
 	_             [48]byte
 }
 
-func (h *highWater) add(c *core.Block, own *books, all *streamTable) {
-	h.raise(requestedBytes, int64(c.Requested), own, all)
-	h.raise(allBytes, int64(c.Bytes), own, all)
+// takeSlack takes what c needs from the slack and returns the sizes for which
+// there was not as much; b.mu must be held.
+func (b *books) takeSlack(c *core.Block) (short sizes) {
+	for d, n := range sizesOf(c) {
+		if b.slack[d] >= n {
+			b.slack[d] -= n
+		} else {
+			short[d] = n
+		}
+	}
+	return short
 }
 
-func (h *highWater) raise(d int, n int64, own *books, all *streamTable) {
-	if take(&own.slack[d], n) {
-		return
-	}
-	m := &h.marks[d]
-	if m.claimed.Add(n) <= m.peak.Load() {
-		return
-	}
-	live := m.claimed.Add(-recall(d, own, all))
-	for {
-		old := m.peak.Load()
-		if old >= live || m.peak.CompareAndSwap(old, live) {
-			return
-		}
+func (b *books) giveSlack(c *core.Block) {
+	for d, n := range sizesOf(c) {
+		b.slack[d] += n
 	}
 }
 
-// take takes n from slack if there is as much.
-func take(slack *atomic.Int64, n int64) bool {
-	for {
-		have := slack.Load()
-		if have < n {
-			return false
+// raise claims what the slack of own did not do for. No lock may be held.
+func (h *highWater) raise(short sizes, own *books, all *streamTable) {
+	for d, n := range short {
+		m := &h.marks[d]
+		if n == 0 || m.claimed.Add(n) <= m.peak.Load() {
+			continue
 		}
-		if slack.CompareAndSwap(have, have-n) {
-			return true
+		live := m.claimed.Add(-recall(d, own, all))
+		for old := m.peak.Load(); old < live && !m.peak.CompareAndSwap(old, live); old = m.peak.Load() {
 		}
 	}
 }
 
 // recall empties the slack of all streams and returns what there was.
 func recall(d int, own *books, all *streamTable) int64 {
-	total := own.slack[d].Swap(0)
+	total := own.emptySlack(d)
 	if all == nil {
 		return total
 	}
-	total += all.adopted.slack[d].Swap(0)
+	total += all.adopted.emptySlack(d)
 	for _, s := range all.streams() {
-		if s.books.slack[d].Load() != 0 {
-			total += s.books.slack[d].Swap(0)
-		}
+		total += s.books.emptySlack(d)
 	}
 	return total
 }
 
-func (h *highWater) sub(c *core.Block, own *books) {
-	own.slack[requestedBytes].Add(int64(c.Requested))
-	own.slack[allBytes].Add(int64(c.Bytes))
+func (b *books) emptySlack(d int) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.slack[d]
+	b.slack[d] = 0
+	return n
 }
 
-// restore undoes a sub: it makes no new peak.
-func (h *highWater) restore(c *core.Block, own *books) {
-	for d, n := range [dimensions]int64{requestedBytes: int64(c.Requested), allBytes: int64(c.Bytes)} {
-		if !take(&own.slack[d], n) {
-			h.marks[d].claimed.Add(n)
-		}
+// restore claims again what a failed free had given: it makes no new peak.
+func (h *highWater) restore(short sizes) {
+	for d, n := range short {
+		h.marks[d].claimed.Add(n)
 	}
 }
 

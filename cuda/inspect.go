@@ -4,7 +4,7 @@ import "github.com/fencepost-gpu/fencepost/core"
 
 // State is the block's state.
 func (r *AsyncResource) State(id core.BlockID) core.BlockState {
-	if b := r.streams.table.lookup(id); b != nil && id.Ordinal == r.drv.Ordinal() {
+	if b := r.streams.table.lookup(id); b != nil && id.Ordinal == r.ordinal {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.core.ID.Generation == id.Generation {

@@ -70,6 +70,7 @@ func (p *StreamPool) destroy() error {
 		s.mu.Lock()
 		s.unpin()
 		s.letGo()
+		s.detach()
 		s.mu.Unlock()
 		errs = append(errs, s.events.close())
 	}

@@ -75,7 +75,7 @@ func (r *AsyncResource) takePassed(s *stream) (*passed, error) {
 		left := copy(s.queue, s.queue[s.marked:])
 		clear(s.queue[left:])
 		s.queue = s.queue[:left]
-		s.queued.Add(-int64(s.marked))
+		s.queued.Store(int64(left))
 		s.mark, s.marked = nil, 0
 	}
 	return batch, nil
@@ -114,12 +114,14 @@ func (r *AsyncResource) release(s *stream, batch *passed) {
 	passedBatches.Put(batch)
 }
 
+// releaseBlock recycles the record too. It keeps what it says, so that a
+// straggler who found it meanwhile reads that it is retired, until it is
+// filled anew under its lock.
 func (r *AsyncResource) releaseBlock(b *block) {
-	b.stream.books.release(&b.core)
+	b.stream.books.release(&b.core, b)
 	gone := b.core
 	gone.State = core.Freed
-	b.stream.books.blocks.remove(gone.ID.Generation)
-	b.recycle()
+	blocks.Put(b)
 	r.listeners.released(gone)
 }
 

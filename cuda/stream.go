@@ -23,6 +23,10 @@ type stream struct {
 	mu    sync.Mutex
 	seq   uint64
 	clock clock
+	// ready is the event behind the allocations since anything else was
+	// enqueued, if it is not recorded yet; see readiness.
+	ready  *event
+	sealed bool
 	// queue is the frees that the device has not passed,
 	// oldest first; mark is the recorded event behind its first marked
 	// entries.
@@ -30,7 +34,8 @@ type stream struct {
 	mark   *event
 	marked int
 	// pins are the host buffers of copies under way, oldest first.
-	pins []pin
+	pins    []pin
+	flights flights
 	// newest holds, by slot, the newest dependency of the prepare under way.
 	newest []dependency
 	slots  []int
@@ -64,23 +69,41 @@ func newStream(drv driver.Driver, handle driver.Stream, slot int, seq uint64, co
 	return s
 }
 
-// record takes the next sequence number, records an event there and copies
-// the clock into it, as one step; s.mu must be held. The event has one
-// reference.
+// record records an event for work under lease; s.mu must be held. The event
+// has one reference.
 func (s *stream) record(lease core.StreamID) (*event, error) {
 	e, err := s.events.get(s)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.drv.EventRecord(e.handle, s.handle); err != nil {
+	e.lease, e.launch, e.name = lease, 0, ""
+	if err := s.recordIn(e); err != nil {
 		e.release()
 		return nil, err
 	}
+	e.state.Store(recorded)
+	return e, nil
+}
+
+// recordIn records e and gives it the next place in the stream's order, as
+// one step; s.mu must be held. The caller sets the state.
+func (s *stream) recordIn(e *event) error {
+	if err := s.flush(); err != nil {
+		return err
+	}
+	if err := s.drv.EventRecord(e.handle, s.handle); err != nil {
+		return err
+	}
+	s.place(e)
+	return nil
+}
+
+// place takes the next sequence number for e and copies the clock into it.
+func (s *stream) place(e *event) {
 	s.seq++
 	s.clock = s.clock.set(s.slot, s.seq)
-	e.seq, e.lease = s.seq, lease
+	e.seq = s.seq
 	e.clock = e.clock.copyFrom(s.clock)
-	return e, nil
 }
 
 // wait queues a wait for e and joins its clock, as one step; s.mu must be

@@ -89,7 +89,7 @@ func (p *StreamPool) destruct(s *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.drv.StreamSynchronize(s.handle) == nil {
-		s.passed(s.seq)
+		s.passed(s.point())
 	}
 	_ = p.destroyStream(s.handle) // Close tries again, and reports
 }
@@ -167,7 +167,7 @@ func (p *StreamPool) Synchronize(ctx context.Context, id core.StreamID) error {
 		return err
 	}
 	s.mu.Lock()
-	seq := s.seq
+	seq := s.point()
 	s.mu.Unlock()
 	if err := poll(ctx, func() (bool, error) { return p.drv.StreamQuery(s.handle) }); err != nil {
 		return err

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
-
-var fences = sync.Pool{New: func() any { return new(fence) }}
 
 // PrepareUse opens the intent on every block, then queues the waits. Blocks
 // are locked one at a time; a refusal takes back the intents opened so far.
@@ -27,8 +24,8 @@ func (r *AsyncResource) PrepareUse(ctx context.Context, req core.UseRequest) (co
 	}
 }
 
-// prepare is one attempt. If a conflicting intent is in the way it also
-// returns the channel that is closed when one on that block ends.
+// prepare is one attempt. If a conflicting launch is in the way it also
+// returns the channel that is closed when that one ends.
 func (r *AsyncResource) prepare(req core.UseRequest) (core.Ticket, <-chan struct{}, error) {
 	s, err := r.enter(req.Stream)
 	if err != nil {
@@ -39,20 +36,37 @@ func (r *AsyncResource) prepare(req core.UseRequest) (core.Ticket, <-chan struct
 		s.open.Add(-1)
 		return core.Ticket{}, nil, err
 	}
-	f := fences.Get().(*fence)
-	closed, err := r.open(s, in, f)
-	if err == nil {
-		err = r.fenceLaunch(s, in, f)
-	}
-	f.drop()
-	fences.Put(f)
+	e, err := s.announce(in)
 	if err != nil {
+		s.books.fails.Add(1)
 		s.open.Add(-1)
 		in.Recycle()
-		return core.Ticket{}, closed, err
+		return core.Ticket{}, nil, err
 	}
-	in.Handle = s
+	ended, err := r.open(s, in, e)
+	if err == nil {
+		err = r.fenceLaunch(s, in, e)
+	}
+	e.fence.drop()
+	if err != nil {
+		r.endLaunch(in, withdrawn)
+		return core.Ticket{}, ended, err
+	}
 	return in.Ticket(r), nil, nil
+}
+
+// announce makes the event of a launch, with a reference for each block.
+func (s *stream) announce(in *core.Intent) (*event, error) {
+	e, err := s.events.get(s)
+	if err != nil {
+		return nil, err
+	}
+	e.lease, e.launch, e.name = in.Stream, in.ID, in.Launch
+	e.fence.own = 0
+	e.state.Store(announced)
+	e.refs.Store(int32(1 + len(in.Uses)))
+	in.Handle = e
+	return e, nil
 }
 
 // enter resolves a lease for a launch and counts the launch as open on its
@@ -76,27 +90,26 @@ func (r *AsyncResource) enter(id core.StreamID) (*stream, error) {
 	return s, nil
 }
 
-// open opens the intent on all blocks and collects what must be waited for.
-// If a conflicting intent is in the way it also returns the channel that is
-// closed when one on that block ends.
-func (r *AsyncResource) open(s *stream, in *core.Intent, f *fence) (<-chan struct{}, error) {
+// open announces the launch on all blocks and collects what must be waited
+// for. If a conflicting launch is in the way it also returns the channel that
+// is closed when that one ends. After an error the blocks that know of the
+// launch will find it withdrawn.
+func (r *AsyncResource) open(s *stream, in *core.Intent, e *event) (<-chan struct{}, error) {
 	for i := range in.Uses {
 		u := &in.Uses[i]
 		b, err := r.find("PrepareUse", u.Block, in.Stream)
 		if err != nil {
-			r.closeIntents(in, i)
+			e.releaseMany(int32(len(in.Uses) - i))
 			return nil, err
 		}
-		if holder := b.conflict(s, u.Access); holder != nil {
-			closed := b.waitClosed()
+		if holder := b.announce(e, u.Access, i); holder != nil {
+			ended := holder.event.waitEnded()
 			err := conflictError(in, u, holder)
 			b.mu.Unlock()
-			r.closeIntents(in, i)
-			return closed, err
+			e.releaseMany(int32(len(in.Uses) - i))
+			return ended, err
 		}
-		b.intents = append(b.intents, intent{id: in.ID, stream: s, lease: in.Stream, access: u.Access, launch: in.Launch})
-		b.depend(f, s, u.Access, i)
-		if b.writer != nil && b.writer != s {
+		if b.writtenElsewhere(s) {
 			in.CrossStream = true
 		}
 		u.Tag, u.Requested, u.Bytes, u.Handle = b.core.Tag, b.core.Requested, b.core.Bytes, b
@@ -105,56 +118,48 @@ func (r *AsyncResource) open(s *stream, in *core.Intent, f *fence) (<-chan struc
 	return nil, nil
 }
 
-func conflictError(in *core.Intent, u *core.PreparedUse, holder *intent) error {
+func conflictError(in *core.Intent, u *core.PreparedUse, holder *access) error {
 	return &core.StreamMisuseError{Op: "PrepareUse", Block: u.Block, Stream: in.Stream,
 		Reason: "another stream's launch is announced on the block and not finished, so there is no event to wait for: finish it first, or use Runtime.Launch, which waits",
-		Holder: &core.IntentHolder{Launch: holder.launch, Stream: holder.lease, Access: holder.access}}
+		Holder: &core.IntentHolder{Launch: holder.event.name, Stream: holder.event.lease, Access: holder.kind}}
 }
 
 // fenceLaunch queues the waits and notes them in the intent.
-func (r *AsyncResource) fenceLaunch(s *stream, in *core.Intent, f *fence) error {
-	if len(f.deps) == 0 {
-		return nil
-	}
+func (r *AsyncResource) fenceLaunch(s *stream, in *core.Intent, e *event) error {
+	f := &e.fence
 	for i := range f.deps {
 		in.Uses[f.deps[i].use].Elided++
 	}
+	err := f.flushOthers()
+	if err == nil {
+		err = r.queueWaits(s, in, f)
+	}
+	if err != nil {
+		s.books.fails.Add(1)
+	}
+	return err
+}
+
+func (r *AsyncResource) queueWaits(s *stream, in *core.Intent, f *fence) error {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.coveredBy(f.own) {
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	if len(f.deps) == 0 {
+		return nil
+	}
 	err := f.queue(s, func(d dependency) {
 		u := &in.Uses[d.use]
 		u.Waits++
 		u.Elided--
 		in.Waited = append(in.Waited, core.Waited{Use: d.use, Stream: d.event.lease, Span: d.span})
 	})
-	s.mu.Unlock()
 	s.books.waits.Add(uint64(len(in.Waited)))
 	s.books.elided.Add(uint64(len(f.deps) - len(in.Waited)))
-	if err != nil {
-		s.books.fails.Add(1)
-		r.closeIntents(in, len(in.Uses))
-	}
 	return err
-}
-
-// closeIntents takes back the intents on the first n uses.
-func (r *AsyncResource) closeIntents(in *core.Intent, n int) {
-	for i := range in.Uses[:n] {
-		b := in.Uses[i].Handle.(*block)
-		b.mu.Lock()
-		r.endIntent(in, b)
-	}
-}
-
-// endIntent ends the intent of one launch on b, unlocks b, and frees it if
-// that is due. b.mu must be held, and what the launch did noted, so that no
-// other launch sees the block without the one or the other.
-func (r *AsyncResource) endIntent(in *core.Intent, b *block) {
-	b.closeIntent(in.ID)
-	due := b.core.State == core.Retired && len(b.intents) == 0 && !b.poisoned
-	b.mu.Unlock()
-	if due {
-		r.freeDeferred(b)
-	}
 }
 
 // AbortUse closes the intent and records nothing.
@@ -163,11 +168,8 @@ func (r *AsyncResource) AbortUse(_ context.Context, t core.Ticket) error {
 	if err != nil {
 		return err
 	}
-	s := in.Handle.(*stream)
-	r.closeIntents(in, len(in.Uses))
-	s.books.aborts.Add(1)
-	s.open.Add(-1)
-	in.Recycle()
+	in.Handle.(*event).stream.books.aborts.Add(1)
+	r.endLaunch(in, withdrawn)
 	return nil
 }
 

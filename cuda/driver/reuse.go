@@ -45,22 +45,3 @@ func (p ReusePolicy) String() string {
 	}
 	return strings.Join(names, "|")
 }
-
-// Peer is what a driver that wraps another offers so that the device beneath
-// can be found: CUDA's peer calls need both contexts, not their wrappers.
-type Peer interface {
-	// Unwrap returns the driver that is wrapped; never nil.
-	Unwrap() Driver
-}
-
-// Unwrap returns the driver beneath every wrapper of d. It makes no device
-// call.
-func Unwrap(d Driver) Driver {
-	for {
-		w, ok := d.(Peer)
-		if !ok {
-			return d
-		}
-		d = w.Unwrap()
-	}
-}

@@ -45,7 +45,7 @@ type LoadError struct {
 // Error begins with the text of ErrNoDriver and ends with the help.
 func (e *LoadError) Error() string {
 	s := ErrNoDriver.Error() + ": "
-	if e.Path != "" {
+	if !strings.Contains(e.Text, e.Path) { // the dynamic linker names it itself
 		s += e.Path + ": "
 	}
 	s += e.Text

@@ -3,7 +3,6 @@ package libcuda
 import (
 	"fmt"
 
-	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -11,7 +10,7 @@ import (
 // one, in the order of s, a stream of this device. It does not block. The
 // devices need no peer access: without it the driver goes through the host.
 func (d *Device) CopyFromPeerAsync(dst uint64, peer driver.Driver, src, n uint64, s driver.Stream) error {
-	from, err := d.peer("CopyFromPeerAsync", peer)
+	from, err := d.peer(cuMemcpyPeerAsync, peer)
 	if err != nil || n == 0 {
 		return err
 	}
@@ -25,18 +24,25 @@ func (d *Device) CopyFromPeerAsync(dst uint64, peer driver.Driver, src, n uint64
 // peer's, that is current at this call. It does not block. CUDA's waits cross
 // devices; its records do not.
 func (d *Device) StreamWaitPeer(s driver.Stream, peer driver.Driver, e driver.Event) error {
-	if _, err := d.peer("StreamWaitPeer", peer); err != nil {
+	if _, err := d.peer(cuStreamWaitEvent, peer); err != nil {
 		return err
 	}
 	return d.StreamWait(s, e)
 }
 
-// peer is the device beneath what may be a wrapper.
-func (d *Device) peer(op string, peer driver.Driver) (*Device, error) {
+// peer is the device beneath what may be a wrapper. The driver would take the
+// context of one that was closed for an address.
+func (d *Device) peer(e entry, peer driver.Driver) (*Device, error) {
 	device, ok := driver.Unwrap(peer).(*Device)
 	if !ok || device.library != d.library {
-		return nil, &core.InvalidRequestError{Op: op, Field: "peer",
-			Reason: fmt.Sprintf("%v is not a device of this CUDA driver: open both devices with one libcuda.Library", peer)}
+		err := d.library.driverError(e, driver.InvalidValue)
+		err.Detail = "the peer is not a device of this CUDA driver: open both with one libcuda.Library"
+		return nil, err
+	}
+	if device.mode.Load() == modeClosed {
+		err := d.library.driverError(e, driver.InvalidContext)
+		err.Detail = fmt.Sprintf("the peer, device %d, was closed: open it anew", device.ordinal)
+		return nil, err
 	}
 	return device, nil
 }

@@ -1,0 +1,75 @@
+package cuda
+
+import (
+	"slices"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// flight is what is kept of a finished launch, for the report of a lost
+// device.
+type flight struct {
+	seq, launch uint64
+	name        string
+	lease       core.StreamID
+	span        core.SpanRef
+	tags        [4]core.Tag
+}
+
+// flights are the newest launches of a stream.
+type flights struct {
+	ring [32]flight
+	n    uint64
+}
+
+// note keeps a launch; the stream's lock must be held.
+func (fs *flights) note(in *core.Intent, seq uint64) {
+	f := &fs.ring[fs.n%uint64(len(fs.ring))]
+	fs.n++
+	*f = flight{seq: seq, launch: in.ID, name: in.Launch, lease: in.Stream, span: in.Uses[0].Span}
+	n := 0
+	for i := range in.Uses {
+		if tag := in.Uses[i].Tag; !slices.Contains(f.tags[:n], tag) {
+			f.tags[n] = tag
+			if n++; n == len(f.tags) {
+				return
+			}
+		}
+	}
+}
+
+// after lists the launches after seq, newest first; the stream's lock must be
+// held.
+func (fs *flights) after(seq uint64, list []core.UseRecord) []core.UseRecord {
+	size := uint64(len(fs.ring))
+	for i := fs.n; i > 0 && fs.n-i < size && fs.ring[(i-1)%size].seq > seq; i-- {
+		f := &fs.ring[(i-1)%size]
+		u := core.UseRecord{LaunchID: f.launch, Launch: f.name, Stream: f.lease, Span: f.span, Tags: f.tags}
+		list = append(list, u)
+	}
+	return list
+}
+
+// InFlight lists launches that were finished and that the device is not known
+// to have passed, newest first for each stream and at most 32 of each. The
+// launch that broke a device is the last of its stream's. It makes no driver
+// call and does not wait for one that hangs: the launches of that stream are
+// then left out.
+func (r *AsyncResource) InFlight() []core.UseRecord {
+	var list []core.UseRecord
+	for _, s := range r.streams.table.streams() {
+		for patience := 50; ; patience-- {
+			if s.mu.TryLock() {
+				list = s.flights.after(s.completed.Load(), list)
+				s.mu.Unlock()
+				break
+			}
+			if patience == 0 {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return list
+}

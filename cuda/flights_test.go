@@ -1,0 +1,55 @@
+package cuda_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+func TestLaunchesInFlightAreListedUntilTheDeviceHasPassedThem(t *testing.T) {
+	b := newBench(t)
+	s := b.leases(2)
+	one, two := b.alloc(s[0], 256), b.alloc(s[1], 256)
+	b.launch(s[0], writes(one))
+	b.sync(s[0])
+	release := b.hold(s[0])
+	b.launch(s[0], writes(one), writes(two))
+	b.launch(s[0], writes(one))
+	flights := b.Async.InFlight()
+	equal(t, "launches in flight", len(flights), 2)
+	if newest, older := flights[0], flights[1]; newest.LaunchID <= older.LaunchID || newest.Stream != s[0].ID() ||
+		newest.Launch != "mix" || newest.Tags != [4]core.Tag{"test"} {
+		t.Errorf("got %v and %v", newest, older)
+	}
+	release()
+	b.sync(s[0])
+	equal(t, "launches in flight", len(b.Async.InFlight()), 0)
+	b.free(one, two)
+}
+
+func TestOnlyTheNewestLaunchesOfAStreamAreKept(t *testing.T) {
+	b := newBench(t)
+	l := b.leases(1)[0]
+	var blocks []core.Block
+	for i := range 6 {
+		block, err := b.Runtime.Allocate(ctx, core.Request{Bytes: 256, Stream: l.ID(), Tag: core.Tag(fmt.Sprint("tag", i/2*2))})
+		must(t, err)
+		blocks = append(blocks, block)
+	}
+	release := b.hold(l)
+	for range 40 {
+		must(t, b.Runtime.LaunchNamed(ctx, "many", l.ID(), declared(reads(blocks...)), func(context.Context) error { return nil }))
+	}
+	flights := b.Async.InFlight()
+	equal(t, "launches in flight", len(flights), 32)
+	equal(t, "tags", flights[0].Tags, [4]core.Tag{"tag0", "tag2", "tag4"})
+	for i := range flights[1:] {
+		if flights[i].LaunchID <= flights[i+1].LaunchID {
+			t.Fatalf("not the newest first: %v", flights)
+		}
+	}
+	release()
+	b.free(blocks...)
+}

@@ -1,0 +1,114 @@
+package libcuda_test
+
+import (
+	"encoding/binary"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/ebitengine/purego"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+)
+
+// gpu opens the first real device, or skips the test with what is wrong.
+func gpu(t *testing.T) *libcuda.Device {
+	t.Helper()
+	libcuda.ForgetLoaded()
+	l, err := libcuda.Load()
+	if err != nil {
+		t.Skip(err)
+	}
+	d, err := l.Open(0)
+	must(t, err)
+	t.Cleanup(func() { must(t, d.Close()) })
+	return d
+}
+
+// storePTX stores two arguments of different sizes where the first points.
+const storePTX = `.version 7.4
+.target sm_52
+.address_size 64
+.visible .entry store(.param .u64 to, .param .u32 a, .param .u64 b)
+{
+	.reg .b64 %rd<4>;
+	.reg .b32 %r<2>;
+	ld.param.u64 %rd1, [to];
+	ld.param.u32 %r1, [a];
+	ld.param.u64 %rd2, [b];
+	cvta.to.global.u64 %rd3, %rd1;
+	st.global.u32 [%rd3], %r1;
+	st.global.u64 [%rd3+8], %rd2;
+	ret;
+}
+`
+
+func TestAGPUIsDescribed(t *testing.T) {
+	d := gpu(t)
+	v := d.Description()
+	t.Logf("%+v", v)
+	if v.Name == "" || v.TotalBytes == 0 || v.ComputeMajor == 0 || v.Multiprocessors == 0 || len(v.UUID) != 40 || v.PCIBusID == "" {
+		t.Errorf("described as %+v", v)
+	}
+}
+
+func TestAGPURunsAKernelWithItsArguments(t *testing.T) {
+	d := gpu(t)
+	m, err := d.ModuleLoad(driver.Image{PTX: []byte(storePTX)})
+	must(t, err)
+	store, err := d.ModuleFunction(m, "store")
+	must(t, err)
+	s, err := d.StreamCreate()
+	must(t, err)
+	ptr, err := d.MemAllocAsync(16, 0, s)
+	must(t, err)
+	must(t, d.Launch(&driver.Launch{Function: store, Stream: s,
+		Args: []driver.Arg{driver.Ptr(ptr), driver.U32(0xfedcba98), driver.U64(0x0123456789abcdef)}}))
+	got := make([]byte, 16)
+	must(t, d.CopyToHostAsync(got, ptr, s))
+	must(t, d.MemFreeAsync(ptr, s))
+	must(t, d.StreamSynchronize(s))
+	equal(t, "a", binary.LittleEndian.Uint32(got), 0xfedcba98)
+	equal(t, "b", binary.LittleEndian.Uint64(got[8:]), 0x0123456789abcdef)
+	equal(t, "the launch path needed the context", d.Binds(), false)
+	must(t, d.StreamDestroy(s))
+	must(t, d.ModuleUnload(m))
+}
+
+func TestAGPUsCompilerSaysWhatIsWrong(t *testing.T) {
+	_, err := gpu(t).ModuleLoad(driver.Image{PTX: []byte(strings.Replace(storePTX, "ret;", "retreat;", 1))})
+	if e := driverError(t, err, "cuModuleLoadDataEx", driver.InvalidPTX); !strings.Contains(e.Detail, "retreat") {
+		t.Errorf("the detail is %q", e.Detail)
+	}
+}
+
+// TestAGPUTakesCallsBesideAnotherContext has a context that is not the primary
+// one current, as a library that makes its own leaves it.
+func TestAGPUTakesCallsBesideAnotherContext(t *testing.T) {
+	d := gpu(t)
+	l, err := libcuda.Load()
+	must(t, err)
+	handle, err := purego.Dlopen(l.Path(), purego.RTLD_NOW|purego.RTLD_LOCAL)
+	must(t, err)
+	b := &bench{fake: &fake{TB: t, handle: handle}, d: d}
+	b.stream, err = d.StreamCreate()
+	must(t, err)
+	b.event, err = d.EventCreate()
+	must(t, err)
+	b.ptr, err = d.MemAlloc(benchBytes)
+	must(t, err)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	context := b.result("cuCtxCreate_v2", 0, 0) // and makes it current
+	for _, c := range everyCall(b) {
+		if !strings.HasPrefix(c.name, "Module") && c.name != "Launch" {
+			if err := c.run(); err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			equal(t, c.name+": current context", b.result("cuCtxGetCurrent"), context)
+		}
+	}
+	equal(t, "cuCtxDestroy", b.control("cuCtxDestroy_v2", uintptr(context)), 0)
+	t.Logf("the device came to push its context for every call: %v", d.Binds())
+}
