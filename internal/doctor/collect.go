@@ -52,23 +52,20 @@ func build() Build {
 	return b
 }
 
-// driver asks the CUDA driver and NVML.
+// driver asks the CUDA driver and NVML, in this order: NVML may load a CUDA
+// driver of its own choice.
 func (s System) driver(r *Report) {
+	lib, loadErr := s.Load()
+	if loadErr == nil {
+		r.Driver.File = mapped(s.text("proc/self/maps"), "libcuda.so")
+	}
 	reading, err := s.NVML()
 	if err != nil {
 		r.Driver.NVML = err.Error()
 	}
 	r.Driver.KernelVersion = cmp.Or(reading.DriverVersion, moduleVersion(s.text("proc/driver/nvidia/version")))
-	lib, err := s.Load()
-	r.Driver.File = mapped(s.text("proc/self/maps"), "libcuda.so")
-	if err != nil {
-		r.Driver.Error = loadtext.Brief(err)
-		if e, ok := errors.AsType[*libcuda.LoadError](err); ok {
-			r.Driver.Help = e.Help
-			if e.Stage != libcuda.StageOpen {
-				r.Driver.Library = e.Path
-			}
-		}
+	if loadErr != nil {
+		r.Driver.fail(loadErr)
 		return
 	}
 	r.Driver.Library, r.Driver.APIVersion = lib.Path(), lib.Version()
@@ -80,6 +77,17 @@ func (s System) driver(r *Report) {
 	}
 	for ordinal := range n {
 		r.Devices = append(r.Devices, device(lib, reading, ordinal))
+	}
+}
+
+// fail notes why the driver could not be loaded.
+func (d *Driver) fail(err error) {
+	d.Error = loadtext.Brief(err)
+	if e, ok := errors.AsType[*libcuda.LoadError](err); ok {
+		d.Help = e.Help
+		if e.Stage != libcuda.StageOpen {
+			d.Library = e.Path
+		}
 	}
 }
 

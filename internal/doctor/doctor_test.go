@@ -123,6 +123,7 @@ func TestEachProblemSaysWhatToDo(t *testing.T) {
 		"no GPU, and needed": {machine().without(nodes...).withoutDriver(noLibrary).failing("open", "none"), "cuda", Severe, "no GPU is visible", "FENCEPOST_DEVICE=sim"},
 		"no GPU in docker":   {machine().without(nodes...).withoutDriver(noLibrary).withFile(".dockerenv", ""), "auto", Note, "no GPU is visible", "--gpus all"},
 		"no library":         {machine().withoutDriver(noLibrary), "auto", Warning, "the driver library is not", "NVIDIA_DRIVER_CAPABILITIES"},
+		"a wrong path":       {machine().withoutDriver(noLibrary).with(map[string]string{libcuda.PathVariable: "no/libcuda.so.1"}), "auto", Warning, "names no driver library", "unset it"},
 		"no device files":    {machine().without(nodes...), "auto", Warning, "no /dev/nvidia* is", "--gpus all"},
 		"no nvidia-uvm":      {machine().without("dev/nvidia-uvm"), "auto", Warning, "/dev/nvidia-uvm is missing", "nvidia-modprobe"},
 		"a broken driver": {machine().withoutDriver(&libcuda.LoadError{Stage: libcuda.StageInit, Path: "libcuda.so.1", Code: 802, Text: "not ready", Help: "see fabricmanager"}).failing("open", "not ready"),

@@ -8,11 +8,12 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 )
 
 // otherVariables mean something to the driver or to its containers.
 var otherVariables = []fencepost.Variable{
-	{Name: "FENCEPOST_LIBCUDA", Meaning: "the CUDA driver library to load"},
+	{Name: libcuda.PathVariable, Meaning: "the CUDA driver library to load"},
 	{Name: "CUDA_VISIBLE_DEVICES", Meaning: "devices that the driver shows, in its order"},
 	{Name: "CUDA_DEVICE_ORDER", Meaning: "order of the devices' numbers"},
 	{Name: "CUDA_MPS_PIPE_DIRECTORY", Meaning: "where MPS is reached"},

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost"
@@ -59,6 +60,8 @@ func (r *Report) gravity(otherwise string) string {
 func (r *Report) judgeDriver() {
 	d := r.Driver
 	switch {
+	case d.Error != "" && d.Library == "" && r.isSet(libcuda.PathVariable):
+		r.say(r.gravity(Warning), libcuda.PathVariable+" names no driver library: "+d.Error, "unset it, or name the file that is there")
 	case d.Error != "" && d.Library == "" && len(r.Host.Nodes) == 0 && !r.Host.WSL:
 		r.say(r.gravity(Note), "no GPU is visible", r.noGPUFix())
 	case d.Error != "" && d.Library == "":
@@ -76,6 +79,11 @@ func (r *Report) judgeDriver() {
 		r.say(Note, d.NVML+": MIG mode and other processes cannot be told",
 			"in a container, add \"utility\" to NVIDIA_DRIVER_CAPABILITIES; nothing else needs it")
 	}
+}
+
+// isSet reports whether a variable is among the settings, and not empty.
+func (r *Report) isSet(name string) bool {
+	return slices.ContainsFunc(r.Settings, func(s Setting) bool { return s.Name == name && s.Value != "" })
 }
 
 func (r *Report) noGPUFix() string {
