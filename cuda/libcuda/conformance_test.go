@@ -25,7 +25,7 @@ func TestADeviceConforms(t *testing.T) {
 				d, err := l.Open(0)
 				must(t, err)
 				return d
-			}, image)
+			})
 		})
 	}
 }
