@@ -2,7 +2,7 @@
 # them. ARGS, FUZZTIME, COUNT and BENCH are passed on.
 
 .DEFAULT_GOAL := help
-.PHONY: help test check unit lint format bench compare demo fuzz ptx
+.PHONY: help test check unit lint format bench compare demo doctor fuzz ptx
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,6 +30,9 @@ compare: ## compare two files that "make bench" kept: OLD=a NEW=b
 
 demo: ## run the demo; ARGS="--for 5s --json"
 	@go run ./cmd/fencepost demo $(ARGS)
+
+doctor: ## say what this machine has and what is missing; ARGS="--device=cuda"
+	@go run ./cmd/fencepost doctor $(ARGS)
 
 fuzz: ## run every fuzz target for FUZZTIME (10s) each
 	@scripts/fuzz

@@ -18,9 +18,12 @@ import (
 
 // Kinds of devices for [Config.Device].
 const (
-	// Auto is a GPU if there is one, and the simulated device otherwise.
+	// Auto is a GPU if there is one that Resource can use, and the simulated
+	// device otherwise; [Runtime.DeviceChoice] says which and why. A GPU that
+	// is there and does not work is an error, and so is an ordinal that the
+	// driver does not have.
 	Auto = "auto"
-	// CUDA is a GPU.
+	// CUDA is a GPU, through the CUDA driver; see package cuda/libcuda.
 	CUDA = "cuda"
 	// Sim is the simulated device.
 	Sim = "sim"
@@ -60,7 +63,10 @@ type Config struct {
 	// Async configures the stream-ordered backend.
 	Async cuda.AsyncConfig
 	// Budget is the most bytes of the device that may be charged, guard
-	// padding and quarantine included; 0 means the device's memory.
+	// padding and quarantine included. 0 means the simulated device's memory,
+	// and of a GPU what is free when Open has made its context, less 256 MiB
+	// (or a 32nd of it, if that is less) for what the driver takes later. A
+	// process that shares the GPU with others should say its share.
 	// FENCEPOST_BUDGET, with an optional suffix KiB, MiB or GiB.
 	Budget uint64
 	// Guard is the debug guard's mode: "off", "ledger", "sample",
@@ -98,6 +104,16 @@ const (
 	maxStreams = 1 << 16
 	maxHistory = 1 << 24
 )
+
+// Check returns the error that [Open] would return for this configuration and
+// the environment, whatever the machine has.
+func (c Config) Check() error {
+	if err := c.applyEnvironment(); err != nil {
+		return err
+	}
+	_, err := c.withDefaults()
+	return err
+}
 
 func (c Config) withDefaults() (Config, error) {
 	c.Device = cmp.Or(c.Device, Auto)

@@ -76,7 +76,7 @@ func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := matches(code.String(), `(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
-	for _, document := range []string{"README.md", "RATIONALE.md", "docs/architecture.md"} {
+	for _, document := range []string{"README.md", "RATIONALE.md", "docs/architecture.md", "docs/gpu.md"} {
 		for _, name := range matches(read(t, document), "`((?:Test|Fuzz|Benchmark|Example)\\w*)`") {
 			if !slices.Contains(tests, name) {
 				t.Errorf("%s names %s, which does not exist", document, name)

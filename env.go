@@ -5,38 +5,45 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// variables are the environment's overrides, with the field of Config that
-// each sets.
-var variables = [...]struct {
-	name, field string
-	set         func(*Config, string) error
-}{
-	{"FENCEPOST_DEVICE", "Device", func(c *Config, s string) error { return text(&c.Device, s) }},
-	{"FENCEPOST_ORDINAL", "Ordinal", func(c *Config, s string) error { return number(&c.Ordinal, s) }},
-	{"FENCEPOST_SIM_BYTES", "Sim.Bytes", func(c *Config, s string) error { return size(&c.Sim.Bytes, s) }},
-	{"FENCEPOST_RESOURCE", "Resource", func(c *Config, s string) error { return text(&c.Resource, s) }},
-	{"FENCEPOST_STREAMS", "Streams", func(c *Config, s string) error { return number(&c.Streams, s) }},
-	{"FENCEPOST_BUDGET", "Budget", func(c *Config, s string) error { return size(&c.Budget, s) }},
-	{"FENCEPOST_GUARD", "Guard", func(c *Config, s string) error { return text(&c.Guard, s) }},
-	{"FENCEPOST_HISTORY", "History", func(c *Config, s string) error { return number(&c.History, s) }},
+// Variable is an environment variable that overrides a field of [Config].
+type Variable struct {
+	Name, Field string
+	// Meaning says in a few words what it sets.
+	Meaning string
+	set     func(*Config, string) error
 }
+
+var variables = [...]Variable{
+	{"FENCEPOST_DEVICE", "Device", "the device: auto, cuda or sim", func(c *Config, s string) error { return text(&c.Device, s) }},
+	{"FENCEPOST_ORDINAL", "Ordinal", "the device's number", func(c *Config, s string) error { return number(&c.Ordinal, s) }},
+	{"FENCEPOST_SIM_BYTES", "Sim.Bytes", "memory of the simulated device", func(c *Config, s string) error { return size(&c.Sim.Bytes, s) }},
+	{"FENCEPOST_RESOURCE", "Resource", "the backend: async or direct", func(c *Config, s string) error { return text(&c.Resource, s) }},
+	{"FENCEPOST_STREAMS", "Streams", "stream leases at a time", func(c *Config, s string) error { return number(&c.Streams, s) }},
+	{"FENCEPOST_BUDGET", "Budget", "bytes that may be charged", func(c *Config, s string) error { return size(&c.Budget, s) }},
+	{"FENCEPOST_GUARD", "Guard", "the debug guard's mode", func(c *Config, s string) error { return text(&c.Guard, s) }},
+	{"FENCEPOST_HISTORY", "History", "log records kept in memory", func(c *Config, s string) error { return number(&c.History, s) }},
+}
+
+// Variables lists the environment variables that [Open] looks at.
+func Variables() []Variable { return slices.Clone(variables[:]) }
 
 // applyEnvironment overrides the fields that have a variable. A variable that
 // is set to nothing counts as not set.
 func (c *Config) applyEnvironment() error {
 	for _, v := range variables {
-		value := os.Getenv(v.name)
+		value := os.Getenv(v.Name)
 		if value == "" {
 			continue
 		}
 		if err := v.set(c, value); err != nil {
-			return invalid(v.field, fmt.Sprintf("%q: %v", value, err))
+			return invalid(v.Field, fmt.Sprintf("%q: %v", value, err))
 		}
 	}
 	return nil
@@ -46,8 +53,8 @@ func (c *Config) applyEnvironment() error {
 // because then it is the variable that the reader must change.
 func invalid(field, reason string) error {
 	for _, v := range variables {
-		if v.field == field && os.Getenv(v.name) != "" {
-			field = v.name
+		if v.Field == field && os.Getenv(v.Name) != "" {
+			field = v.Name
 		}
 	}
 	return &core.InvalidRequestError{Op: "fencepost.Open", Field: field, Reason: reason}

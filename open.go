@@ -142,12 +142,20 @@ func (r *Runtime) guardConfig(cfg Config) (debugguard.Config, error) {
 	return g, nil
 }
 
+// budgetHeadroom is what a GPU's default budget leaves free: memory that the
+// driver takes later for modules, stacks and printf, and that libraries take
+// for their workspaces. A device with little memory leaves 1 byte of 32.
+const budgetHeadroom = 256 << 20
+
 func (r *Runtime) budgetLimit(cfg Config) (uint64, error) {
 	if cfg.Budget > 0 {
 		return cfg.Budget, nil
 	}
-	_, total, err := r.driver.MemInfo()
-	return total, err
+	free, total, err := r.driver.MemInfo()
+	if err != nil || !r.gpu {
+		return total, err
+	}
+	return max(1, free-min(free/32, budgetHeadroom)), nil // 0 would be no budget
 }
 
 func (r *Runtime) finishBuild(Config) (err error) {

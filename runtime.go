@@ -21,6 +21,8 @@ import (
 type Runtime struct {
 	*core.Runtime
 	driver     driver.Driver
+	device     DeviceChoice
+	gpu        bool
 	streams    *cuda.StreamPool
 	memory     *cuda.MemoryManager
 	async      *cuda.AsyncResource

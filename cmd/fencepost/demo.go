@@ -34,6 +34,8 @@ streams, each result compared with the CPU's.
 
 With --inject a real bug is planted in the work, and the report says whether
 the runtime saw it. Kinds: ` + strings.Join(demo.Kinds(), ", ") + `.
+On a GPU a missing fence, a use before the allocation is ready and a read after
+the free are not seen: the oracle that sees them is the simulated device's.
 
 Spans go to --spans FILE as JSON lines, and to a collector if the standard
 OTEL_EXPORTER_OTLP_ENDPOINT variables name one.
@@ -50,7 +52,7 @@ bug was not seen.`,
 	flags.StringVar(&f.device, "device", fencepost.Auto, "auto, cuda or sim")
 	flags.DurationVar(&f.duration, "for", 20*time.Second, "how long to run")
 	flags.StringVar(&f.guard, "guard", "sample:65536", "debug guard: off, ledger, sample, sample:BYTES or hunt")
-	flags.StringVar(&f.budget, "budget", "", "byte limit, such as 8GiB (default: the device's memory)")
+	flags.StringVar(&f.budget, "budget", "", "byte limit, such as 8GiB (default: the device's free memory)")
 	flags.StringVar(&f.inject, "inject", "", "plant a bug of this kind")
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:9464", "address for /metrics and /healthz; empty for none")
 	flags.StringVar(&f.spans, "spans", "", "write spans to this file as JSON lines")
@@ -108,6 +110,7 @@ func runDemo(ctx context.Context, f demoFlags) (code int, err error) {
 }
 
 func showDemo(ctx context.Context, f demoFlags, rt *fencepost.Runtime, d *demo.Demo, spans *spanPipe, server *server) (int, error) {
+	fmt.Fprintln(os.Stdout, "device:", rt.DeviceChoice())
 	if server.url != "" {
 		fmt.Fprintf(os.Stdout, "metrics on %s/metrics, health on %s/healthz\n", server.url, server.url)
 	}

@@ -1,6 +1,7 @@
 // Command fencepost shows and exercises the runtime: "demo" runs the whole
-// stack on real allocation traces and on a sort and hash join, and "replay"
-// plays allocation traces of the user's.
+// stack on real allocation traces and on a sort and hash join, "replay" plays
+// allocation traces of the user's, and "doctor" says what a machine has and
+// what is missing.
 package main
 
 import (
@@ -19,7 +20,7 @@ import (
 // The exit codes.
 const (
 	exitClean    = 0
-	exitProblem  = 1 // something was wrong, leaked, refused or found
+	exitProblem  = 1 // something was wrong, leaked, refused or found; for doctor, it does not run here
 	exitBadInput = 2 // a flag, an argument or a file
 	exitNotSeen  = 3 // a planted bug that this tier cannot see
 )
@@ -37,7 +38,7 @@ func run(args []string) int {
 		SilenceUsage:  true,
 	}
 	code := exitClean
-	root.AddCommand(demoCommand(&code), replayCommand(&code))
+	root.AddCommand(demoCommand(&code), replayCommand(&code), doctorCommand(&code))
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

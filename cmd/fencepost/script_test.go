@@ -12,6 +12,9 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/fakecuda"
 )
 
 // TestMain lets scripts run this binary as the command "fencepost".
@@ -26,10 +29,14 @@ func TestTheCommandKeepsItsWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir:   "testdata/script",
-		Setup: func(e *testscript.Env) error { e.Setenv("TRACES", traces); return nil },
+		Dir: "testdata/script",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("TRACES", traces)
+			e.Setenv(libcuda.PathVariable, "no/libcuda.so.1") // the same on a machine with a GPU
+			return nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "report": report, "cut": cut, "spans": spans,
+			"exits": exits, "report": report, "cut": cut, "spans": spans, "fakecuda": fakeCUDA,
 		},
 		RequireExplicitExec: true, RequireUniqueNames: true,
 	})
@@ -105,6 +112,23 @@ func cut(ts *testscript.TestScript, _ bool, args []string) {
 	n, err := strconv.Atoi(args[2])
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), bytes[:n], 0o600))
+}
+
+// fakeCUDA puts a fake driver library in the place of the machine's, with
+// settings of its own: fakecuda KEY=NUMBER...
+func fakeCUDA(ts *testscript.TestScript, _ bool, args []string) {
+	settings := map[string]int{}
+	for _, arg := range args {
+		key, value, _ := strings.Cut(arg, "=")
+		n, err := strconv.Atoi(value)
+		ts.Check(err)
+		settings[key] = n
+	}
+	dir := ts.MkAbs(strings.Join(append([]string{"fake"}, args...), "-"))
+	ts.Check(os.MkdirAll(dir, 0o755))
+	library, err := fakecuda.Build(dir, settings)
+	ts.Check(err)
+	ts.Setenv(libcuda.PathVariable, library)
 }
 
 // spans demands that every line of a file is a JSON object and that the names

@@ -46,7 +46,7 @@ type Demo struct {
 func New(rt *fencepost.Runtime, begin func(context.Context) (iteration context.Context, end func()), plant *Plant) (*Demo, error) {
 	d := &Demo{rt: rt, plant: plant}
 	if plant != nil {
-		plant.rt = rt
+		plant.rt, plant.onGPU = rt, rt.DeviceChoice().Kind == fencepost.CUDA
 	}
 	props, err := rt.Driver().Properties()
 	if err != nil {

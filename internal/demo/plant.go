@@ -59,6 +59,12 @@ var bugs = map[core.FindingKind]bug{
 	core.FindingStickyError:       {plantStickyError, "the device did not fault on the illegal address"},
 }
 
+// oracleOnly are the kinds that nobody sees but the simulated device's oracle,
+// and elsewhere is what a judgement on a GPU, which has none, adds.
+var oracleOnly = []core.FindingKind{core.FindingUseAfterFreeRead, core.FindingMissingFence, core.FindingUseBeforeAlloc}
+
+const elsewhere = "; this ran on a GPU, which has no oracle: plant it with --device=sim"
+
 // Kinds are the bugs that can be planted, sorted.
 func Kinds() []string {
 	var kinds []string
@@ -71,9 +77,10 @@ func Kinds() []string {
 
 // Plant is one bug to be planted, and the watch for what is found of its kind.
 type Plant struct {
-	rt   *fencepost.Runtime
-	kind core.FindingKind
-	bug  bug
+	rt    *fencepost.Runtime
+	onGPU bool
+	kind  core.FindingKind
+	bug   bug
 
 	mu      sync.Mutex
 	found   []core.Finding
@@ -167,6 +174,9 @@ func (p *Plant) Judge() *Planted {
 		}
 	}
 	out.Why = p.bug.blind
+	if p.onGPU && slices.Contains(oracleOnly, p.kind) {
+		out.Why += elsewhere
+	}
 	if !p.done {
 		out.Why = "the run ended before the bug was planted; raise --for"
 	}

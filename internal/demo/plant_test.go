@@ -47,6 +47,18 @@ func TestAJudgementSaysWhyNothingWasSeen(t *testing.T) {
 	}
 }
 
+// On a GPU there is no oracle, and the judgement says where there is one.
+func TestAJudgementOnAGPUNamesTheSimulatedDevice(t *testing.T) {
+	for kind, want := range map[core.FindingKind]bool{core.FindingMissingFence: true, core.FindingUseBeforeAlloc: true,
+		core.FindingUseAfterFreeRead: true, core.FindingUnderflow: false, core.FindingLeak: false} {
+		p := planted(kind, true)
+		p.onGPU = true
+		if got := p.Judge(); strings.Contains(got.Why, "--device=sim") != want {
+			t.Errorf("%s: %s", kind, got.Why)
+		}
+	}
+}
+
 func TestTheWatchIsBounded(t *testing.T) {
 	p := planted(core.FindingLeak, true)
 	for range 3 * maxWatched {

@@ -1,0 +1,138 @@
+package fencepost_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/fakecuda"
+)
+
+// fakeGPU puts a driver library of the test's making in the place of the
+// machine's.
+func fakeGPU(t *testing.T, settings map[string]int) string {
+	t.Helper()
+	library, err := fakecuda.Build(t.TempDir(), settings)
+	if errors.Is(err, fakecuda.ErrCannotBuild) {
+		t.Skip(err)
+	}
+	succeed(t, "building the fake driver", err)
+	fencepost.LoadLibraryFrom(t, library)
+	return library
+}
+
+func TestAutoTakesAGPUThatWorks(t *testing.T) {
+	fakeGPU(t, nil)
+	rt := open(t, fencepost.Config{Ordinal: 1})
+	if got, want := rt.String(), "telemetry(debugguard(budget(logging(async(cuda:1)))))"; got != want {
+		t.Errorf("the stack is %s, want %s", got, want)
+	}
+	if got := rt.DeviceChoice(); got.String() != "cuda:1 Fake GPU" || got.Reason != "found" {
+		t.Errorf("the device is %+v", got)
+	}
+	free(t, rt, allocate(t, rt, 1<<20, core.DefaultStream, "a"))
+}
+
+func TestWithoutAGPUAutoSimulatesAndSaysWhy(t *testing.T) {
+	for reason, settings := range map[string]map[string]int{
+		"no CUDA driver here: no/libcuda.so.1 not found":         nil,
+		"no CUDA driver here: the driver sees no GPU":            {"devices": 0},
+		"CUDA_ERROR_NO_DEVICE":                                   {"init": 100},
+		"CUDA_ERROR_STUB_LIBRARY":                                {"init": 34},
+		"device 0 (Fake GPU) has no stream-ordered memory pools": {"pools": 0},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			if settings != nil {
+				fakeGPU(t, settings)
+			}
+			got := open(t, fencepost.Config{}).DeviceChoice()
+			if got.Kind != fencepost.Sim || !strings.Contains(got.Reason, reason) || !strings.HasPrefix(got.String(), "sim:0 (") {
+				t.Errorf("the device is %v", got)
+			}
+		})
+	}
+}
+
+// A GPU that was asked for and cannot be had is never replaced, and neither is
+// one that is there and broken.
+func TestAGPUThatCannotBeUsedIsAnError(t *testing.T) {
+	for _, c := range []struct {
+		device   string
+		settings map[string]int
+		noCUDA   bool
+		says     string
+	}{
+		{fencepost.CUDA, map[string]int{"devices": 0}, true, "CUDA_VISIBLE_DEVICES"},
+		{fencepost.CUDA, map[string]int{"init": 100}, true, "the driver sees no GPU"},
+		{fencepost.CUDA, map[string]int{"pools": 0}, false, "FENCEPOST_RESOURCE=direct"},
+		{fencepost.CUDA, map[string]int{"version": 11030}, true, "at least 11.4 is needed"},
+		{fencepost.Auto, map[string]int{"version": 11030}, true, "FENCEPOST_DEVICE=sim"},
+		{fencepost.Auto, map[string]int{"init": 999}, true, "FENCEPOST_DEVICE=sim"},
+		{fencepost.Auto, map[string]int{"init": 802}, true, "fabricmanager"},
+	} {
+		fakeGPU(t, c.settings)
+		rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: c.device})
+		if rt != nil || errors.Is(err, fencepost.ErrNoCUDA) != c.noCUDA || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s with %v: %v, want an error that says %q", c.device, c.settings, err, c.says)
+		}
+	}
+	if !errors.Is(&libcuda.LoadError{}, fencepost.ErrNoCUDA) {
+		t.Error("a LoadError does not match ErrNoCUDA")
+	}
+}
+
+func TestAnOrdinalBeyondTheDriversIsRefused(t *testing.T) {
+	for devices, says := range map[int]string{1: "1 device, number 0", 2: "2 devices, 0 to 1"} {
+		fakeGPU(t, map[string]int{"devices": devices})
+		_, err := fencepost.Open(t.Context(), fencepost.Config{Ordinal: 2})
+		invalid, ok := errors.AsType[*core.InvalidRequestError](err)
+		if !ok || invalid.Field != "Ordinal" || !strings.Contains(invalid.Reason, says) {
+			t.Errorf("%d devices: %v, want a refusal that says %q", devices, err, says)
+		}
+	}
+}
+
+func TestAGPUWithoutPoolsServesTheDirectBackend(t *testing.T) {
+	fakeGPU(t, map[string]int{"pools": 0})
+	rt := open(t, fencepost.Config{Resource: fencepost.Direct})
+	if got, want := rt.String(), "telemetry(debugguard(budget(logging(direct(cuda:0)))))"; got != want {
+		t.Errorf("the stack is %s, want %s", got, want)
+	}
+}
+
+// The device counts, and not the handle: the library makes a new one for each
+// Open.
+func TestASecondRuntimeOnOneGPUIsRefused(t *testing.T) {
+	library := fakeGPU(t, nil)
+	first := open(t, fencepost.Config{})
+	if _, err := fencepost.Open(t.Context(), fencepost.Config{}); !errors.Is(err, core.ErrInvalidRequest) || !strings.Contains(err.Error(), "share it") {
+		t.Errorf("the second runtime: %v, want a refusal", err)
+	}
+	l, err := libcuda.LoadPath(library)
+	succeed(t, "loading", err)
+	own, err := l.Open(0)
+	succeed(t, "opening", err)
+	defer func() { succeed(t, "closing", own.Close()) }()
+	if _, err := fencepost.Open(t.Context(), fencepost.Config{Driver: own}); !errors.Is(err, core.ErrInvalidRequest) {
+		t.Errorf("a runtime on a driver of the caller's: %v, want a refusal", err)
+	}
+	open(t, fencepost.Config{Ordinal: 1}) // another device
+	free(t, first, allocate(t, first, 64, core.DefaultStream, "a"))
+}
+
+// What others hold is not admitted, and the driver keeps something to grow.
+func TestTheDefaultBudgetOfAGPUIsLessThanWhatIsFree(t *testing.T) {
+	fakeGPU(t, nil)
+	rt := open(t, fencepost.Config{})
+	available, total, err := rt.Driver().MemInfo()
+	succeed(t, "memory info", err)
+	if got := rt.Stats().Limit; got >= available || available > total || got < available-available/32-2<<20 {
+		t.Errorf("a budget of %d with %d of %d free", got, available, total)
+	}
+	if got := open(t, fencepost.Config{Ordinal: 1, Budget: 1 << 20}).Stats().Limit; got != 1<<20 {
+		t.Errorf("a budget of %d, want the configured one", got)
+	}
+}

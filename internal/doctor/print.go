@@ -1,0 +1,148 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/fencepost-gpu/fencepost"
+)
+
+// Print writes the report for people.
+func (r *Report) Print(out io.Writer) {
+	p := printer{out}
+	p.title("Fencepost %s", r.Build.Version)
+	p.line("revision", "%s", r.Build.Revision)
+	p.line("built with", "%s for %s%s", r.Build.Go, r.Build.Platform, prefixed(", cgo ", r.Build.Cgo))
+	r.printDriver(p)
+	for _, d := range r.Devices {
+		d.print(p)
+	}
+	r.Host.print(p)
+	if len(r.Settings) > 0 {
+		p.title("\nVariables that are set")
+		for _, s := range r.Settings {
+			fmt.Fprintf(out, "  %s=%s\n", s.Name, s.Value)
+			p.line("", "%s", s.Meaning)
+		}
+	}
+	r.printSelfTest(p)
+	r.printProblems(p)
+	p.title("\n%s", r.verdict())
+}
+
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
+}
+
+func (r *Report) printDriver(p printer) {
+	d := r.Driver
+	p.title("\nCUDA driver")
+	p.line("library", "%s", cmp.Or(d.Library, "none"))
+	if d.File != d.Library {
+		p.line("file", "%s", d.File)
+	}
+	if d.APIVersion > 0 {
+		p.line("API version", "%s, at least %s is needed", versionText(d.APIVersion), neededVersion())
+	}
+	p.line("kernel module", "%s", cmp.Or(d.KernelVersion, "not seen"))
+	if d.APIVersion > 0 {
+		p.line("missing calls", "%s", cmp.Or(strings.Join(d.Missing, ", "), "none"))
+	}
+	p.line("error", "%s", d.Error)
+}
+
+func (d Device) print(p printer) {
+	p.title("\nDevice cuda:%d  %s", d.Ordinal, d.Name)
+	if d.Error != "" {
+		p.line("error", "%s", d.Error)
+		return
+	}
+	p.line("UUID", "%s", d.UUID)
+	p.line("PCI", "%s", d.PCIBusID)
+	p.line("capability", "%s, %d multiprocessors, built-in kernels %s", d.Capability, d.Multiprocessors, yes(d.Kernels))
+	p.line("memory", "%s%s", size(d.TotalBytes), d.freeText())
+	p.line("memory pools", "%s", yes(d.MemoryPools))
+	p.line("virtual memory", "%s", yes(d.VirtualMemory))
+	p.line("modes", "compute %s, ECC %s%s", d.ComputeMode, map[bool]string{true: "on", false: "off"}[d.ECC], prefixed(", MIG ", d.MIG))
+}
+
+func (d Device) freeText() string {
+	if d.FreeBytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %s free, %d processes", size(d.FreeBytes), max(d.Processes, 0))
+}
+
+func yes(ok bool) string {
+	if ok {
+		return "yes"
+	}
+	return "no"
+}
+
+func (h Host) print(p printer) {
+	p.title("\nHost")
+	var nodes []string
+	for _, n := range h.Nodes {
+		nodes = append(nodes, n.Path+prefixed(": ", n.Error))
+	}
+	p.line("device files", "%s", cmp.Or(strings.Join(nodes, ", "), "none"))
+	p.line("container", "%s", h.Container)
+	if h.WSL {
+		p.line("WSL", "yes")
+	}
+	p.line("MPS", "%s", h.MPS)
+	p.line("memory limit", "%s", limit(h.MemoryMax))
+	p.line("locked memory", "%s", limit(h.LockedMax))
+}
+
+func limit(bytes uint64) string {
+	if bytes == 0 {
+		return "no limit"
+	}
+	return "at most " + size(bytes)
+}
+
+func (r *Report) printSelfTest(p printer) {
+	t := r.SelfTest
+	p.title("\nSelf-test")
+	if t.Device != nil {
+		p.line("device", "%s", t.Device)
+		p.line("stack", "%s", t.Stack)
+		p.line("budget", "%s", size(t.Budget))
+	}
+	switch {
+	case t.OK:
+		p.line("result", "ok in %.0f ms: allocated, filled, copied back, compared, freed, red zones verified", t.Milliseconds)
+	case r.noDriver():
+		p.line("result", "failed: no GPU could be opened")
+	default:
+		p.line("result", "failed at %q: %s", t.Step, t.Error)
+	}
+}
+
+func (r *Report) printProblems(p printer) {
+	for i, problem := range r.Problems {
+		if i == 0 {
+			p.title("\nWhat to know, and what to do")
+		}
+		p.line(problem.Severity, "%s", problem.Text)
+		p.line("", "-> %s", problem.Fix)
+	}
+}
+
+// verdict is the last line.
+func (r *Report) verdict() string {
+	switch {
+	case r.OK && r.SelfTest.Device.Kind == fencepost.Sim:
+		return "Fencepost runs here, on the simulated device."
+	case r.OK:
+		return fmt.Sprintf("Fencepost runs here, on %s.", r.SelfTest.Device)
+	}
+	return "Fencepost does NOT run here as asked."
+}
