@@ -64,7 +64,7 @@ func (b *block) announce(e *event, kind core.Access, use int) (holder *access) {
 	s, f := e.stream, &e.fence
 	b.settle(f)
 	for i := range b.accesses {
-		if a := &b.accesses[i]; a.event.stream != s && a.kind.Conflicts(kind) && a.event.isOpen() {
+		if a := &b.accesses[i]; (a.event.stream != s || a.elsewhere) && a.kind.Conflicts(kind) && a.event.isOpen() {
 			return a
 		}
 	}

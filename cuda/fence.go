@@ -9,6 +9,9 @@ type access struct {
 	kind  core.Access
 	// span is the finish or alloc span of the work, for links.
 	span core.SpanRef
+	// elsewhere: until it is recorded the work runs on another device, and is
+	// in no stream's order.
+	elsewhere bool
 }
 
 // covers reports whether whoever waits for a need not wait for b, which is

@@ -55,10 +55,6 @@ func (e *peerEnd) prepare(ctx context.Context) (context.Context, error) {
 	return t.Context(ctx), nil
 }
 
-// elsewhere is the stream of an intent whose work runs on another device. It
-// is no launch's, so the intent conflicts with those of every stream.
-var elsewhere = new(stream)
-
 // exclude makes the intent of a source conflict with launches on its own
 // stream too, and waits for those that are announced there: the copy is not
 // enqueued on that stream, which therefore orders nothing until it has been
@@ -77,8 +73,8 @@ func (e *peerEnd) exclude(ctx context.Context) error {
 	}
 }
 
-// tryExclude returns nil, or a channel that is closed when one of the intents
-// in the way may have ended.
+// tryExclude returns nil, or a channel that is closed when one of the launches
+// in the way has ended.
 func (e *peerEnd) tryExclude() <-chan struct{} {
 	b := e.table.lookup(e.block)
 	if b == nil {
@@ -86,17 +82,17 @@ func (e *peerEnd) tryExclude() <-chan struct{} {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var own *intent
-	for i := range b.intents {
-		switch in := &b.intents[i]; {
-		case in.id == e.ticket.Intent().ID:
-			own = in
-		case in.access.Conflicts(e.access):
-			return b.waitClosed()
+	var own *access
+	for i := range b.accesses {
+		switch a := &b.accesses[i]; {
+		case a.event.launch == e.ticket.Intent().ID:
+			own = a
+		case a.event.isOpen() && a.kind.Conflicts(e.access):
+			return a.event.waitEnded()
 		}
 	}
 	if own != nil {
-		own.stream = elsewhere
+		own.elsewhere = true
 	}
 	return nil
 }
