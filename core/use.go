@@ -89,27 +89,32 @@ var intents = sync.Pool{New: func() any { return new(Intent) }}
 func OpenIntent(owner Resource, r UseRequest) (*Intent, error) {
 	in := intents.Get().(*Intent)
 	in.ID, in.Stream, in.Launch = lastLaunch.Add(1), r.Stream, r.Launch
-	for _, u := range r.Uses {
+	in.Uses = slices.Grow(in.Uses, len(r.Uses))[:len(r.Uses)] // all zero, see Recycle
+	ordinal, n := owner.Ordinal(), 0
+	for i := range r.Uses {
+		u := &r.Uses[i]
 		if u.Block.Generation == NoBytes {
 			continue
 		}
-		if err := checkUse(owner, u, r.Stream); err != nil {
+		if err := checkUse(ordinal, u, r.Stream); err != nil {
 			in.Recycle()
 			return nil, err
 		}
-		in.Uses = append(in.Uses, PreparedUse{Use: u})
+		in.Uses[n].Use = *u
+		n++
 	}
+	in.Uses = in.Uses[:n]
 	in.merge()
 	return in, nil
 }
 
-func checkUse(owner Resource, u Use, stream StreamID) error {
+func checkUse(ordinal int, u *Use, stream StreamID) error {
 	if !u.Access.Valid() {
 		return &InvalidRequestError{Op: "PrepareUse", Field: "Access", Reason: fmt.Sprintf("%v of block %v: say Read, Write or ReadWrite", u.Access, u.Block)}
 	}
-	if u.Block.Ordinal != owner.Ordinal() {
+	if u.Block.Ordinal != ordinal {
 		return &StreamMisuseError{Op: "PrepareUse", Block: u.Block, Stream: stream,
-			Reason: fmt.Sprintf("the block belongs to device %d, this runtime serves device %d: prepare each end of a peer copy in its own runtime", u.Block.Ordinal, owner.Ordinal())}
+			Reason: fmt.Sprintf("the block belongs to device %d, this runtime serves device %d: prepare each end of a peer copy in its own runtime", u.Block.Ordinal, ordinal)}
 	}
 	return nil
 }
@@ -117,10 +122,10 @@ func checkUse(owner Resource, u Use, stream StreamID) error {
 // merge sorts the uses by generation, which is also the order in which a
 // resource may lock blocks, and folds the duplicates.
 func (in *Intent) merge() {
-	byGeneration := func(a, b PreparedUse) int { return cmp.Compare(a.Block.Generation, b.Block.Generation) }
-	if !slices.IsSortedFunc(in.Uses, byGeneration) {
-		slices.SortStableFunc(in.Uses, byGeneration)
+	if in.ascending() {
+		return
 	}
+	slices.SortStableFunc(in.Uses, func(a, b PreparedUse) int { return cmp.Compare(a.Block.Generation, b.Block.Generation) })
 	kept := 0
 	for i := range in.Uses {
 		if kept > 0 && in.Uses[kept-1].Block.Generation == in.Uses[i].Block.Generation {
@@ -130,7 +135,18 @@ func (in *Intent) merge() {
 		in.Uses[kept] = in.Uses[i]
 		kept++
 	}
+	clear(in.Uses[kept:])
 	in.Uses = in.Uses[:kept]
+}
+
+// ascending reports whether there is nothing to sort or fold.
+func (in *Intent) ascending() bool {
+	for i := 1; i < len(in.Uses); i++ {
+		if in.Uses[i-1].Block.Generation >= in.Uses[i].Block.Generation {
+			return false
+		}
+	}
+	return true
 }
 
 // Recycle returns the intent to the pool, after it was ended or refused.

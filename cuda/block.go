@@ -72,7 +72,7 @@ func (b *block) announce(e *event, kind core.Access, use int) (holder *access) {
 		switch a := &b.accesses[i]; {
 		case a.event.stream != s:
 			if a.kind.Conflicts(kind) {
-				f.add(s, *a, use)
+				f.add(s, a, use)
 			}
 		case kind.Writes() && a.event.late.Load():
 			f.own++
@@ -100,32 +100,34 @@ func (b *block) writtenElsewhere(s *stream) bool {
 func (b *block) settle(f *fence) {
 	kept := 0
 	for i := range b.accesses {
-		if a := b.accesses[i]; a.event.isWithdrawn() || b.covered(i, kept) {
+		a := &b.accesses[i]
+		if a.event.isWithdrawn() || b.covered(i, kept) {
 			f.release(a.event)
-		} else {
-			b.accesses[kept] = a
-			kept++
+			continue
 		}
+		if kept < i {
+			b.accesses[kept] = *a
+		}
+		kept++
 	}
-	clear(b.accesses[kept:])
-	b.accesses = b.accesses[:kept]
+	b.accesses = b.accesses[:kept] // what lies behind are pooled events
 }
 
 // covered reports whether one of the first kept accesses, or one behind i,
 // covers access i. That is enough: covering is transitive, so whatever a
 // dropped access covered is covered by what dropped it.
 func (b *block) covered(i, kept int) bool {
-	a := b.accesses[i]
+	a := &b.accesses[i]
 	if !a.event.isRecorded() {
 		return false
 	}
-	for _, other := range b.accesses[:kept] {
-		if other.covers(a) {
+	for j := range kept {
+		if b.accesses[j].covers(a) {
 			return true
 		}
 	}
-	for _, other := range b.accesses[i+1:] {
-		if other.covers(a) {
+	for j := i + 1; j < len(b.accesses); j++ {
+		if b.accesses[j].covers(a) {
 			return true
 		}
 	}
@@ -145,7 +147,6 @@ func (b *block) recorded(a access) {
 			kept++
 		}
 	}
-	clear(b.accesses[kept:])
 	a.event.retain()
 	b.accesses = append(b.accesses[:kept], a)
 }

@@ -87,13 +87,25 @@ func (b *books) revive(c *core.Block, peaks *highWater) {
 	peaks.restore(short)
 }
 
-func (b *books) release(c *core.Block, record *block) {
+func (b *books) release(c *core.Block) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.released.add(c)
-	if record != nil {
+	b.leave(c)
+}
+
+// releaseAll is release for blocks that have a record in the books.
+func (b *books) releaseAll(entries []pending) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range entries {
+		c := &entries[i].block.core
 		b.blocks.remove(c.ID.Generation)
+		b.leave(c)
 	}
+}
+
+func (b *books) leave(c *core.Block) {
+	b.released.add(c)
 	if b.released.bytes > b.retired.bytes {
 		b.underflows++
 	}

@@ -73,7 +73,7 @@ func (r *DirectResource) Deallocate(_ context.Context, id core.BlockID) (core.Bl
 		return core.Block{}, err
 	}
 	r.books.retire(&b)
-	r.books.release(&b, nil)
+	r.books.release(&b)
 	b.State = core.Freed
 	r.listeners.released(b)
 	return b, nil

@@ -17,7 +17,7 @@ type access struct {
 // covers reports whether whoever waits for a need not wait for b, which is
 // recorded: b is ordered before a, and nothing that must wait for b could
 // skip a.
-func (a access) covers(b access) bool {
+func (a *access) covers(b *access) bool {
 	return (a.kind.Writes() || !b.kind.Writes()) && a.event.isRecorded() && a.event.clock.covers(b.event.stream.slot, b.event.seq)
 }
 
@@ -44,7 +44,7 @@ type fence struct {
 
 // add notes that the use needs a of another stream. The event is retained
 // until the fence is dropped.
-func (f *fence) add(s *stream, a access, use int) {
+func (f *fence) add(s *stream, a *access, use int) {
 	if a.event.stream == s || !a.event.isRecorded() {
 		return
 	}
@@ -89,8 +89,10 @@ func (f *fence) drop() {
 // harm nothing.
 func (f *fence) queue(s *stream, waited func(dependency)) error {
 	s.slots = s.slots[:0]
-	for _, d := range f.deps {
-		s.keepNewest(d)
+	for i := range f.deps {
+		if i == 0 || f.deps[i].event != f.deps[i-1].event {
+			s.keepNewest(&f.deps[i])
+		}
 	}
 	var failed error
 	for _, slot := range s.slots {
@@ -110,7 +112,7 @@ func (f *fence) queue(s *stream, waited func(dependency)) error {
 // keepNewest notes d as the one to wait for on its stream, unless the stream
 // s is ordered after it already or a newer one is noted: a stream's newer
 // event covers its older ones.
-func (s *stream) keepNewest(d dependency) {
+func (s *stream) keepNewest(d *dependency) {
 	slot := d.event.stream.slot
 	if d.event.done() || s.clock.covers(slot, d.event.seq) {
 		return
@@ -121,9 +123,9 @@ func (s *stream) keepNewest(d dependency) {
 	switch noted := s.newest[slot].event; {
 	case noted == nil:
 		s.slots = append(s.slots, slot)
-		s.newest[slot] = d
+		s.newest[slot] = *d
 	case noted.seq < d.event.seq:
-		s.newest[slot] = d
+		s.newest[slot] = *d
 	}
 }
 

@@ -13,7 +13,7 @@ func ordered(t *testing.T, s *stream, accesses ...access) int {
 	t.Helper()
 	f := new(fence)
 	for _, a := range accesses {
-		f.add(s, a, 0)
+		f.add(s, &a, 0)
 	}
 	n := 0
 	s.mu.Lock()
@@ -78,8 +78,8 @@ func TestFailedWaitLeavesTheFenceClean(t *testing.T) {
 	faults.FailMethod(drivertest.StreamWait, 1, driver.InvalidHandle)
 	f := new(fence)
 	a, b := access{event: point(s[0], 1, nil)}, access{event: point(s[1], 1, nil)}
-	f.add(s[2], a, 0)
-	f.add(s[2], b, 0)
+	f.add(s[2], &a, 0)
+	f.add(s[2], &b, 0)
 	if err := f.queue(s[2], nil); err == nil {
 		t.Fatal("the failure was swallowed")
 	}

@@ -90,11 +90,11 @@ func (b *block) usedOnlyOn(s *stream) bool {
 // last if the block's stream was given up.
 func (r *AsyncResource) freeBehind(s *stream, b *block, f *fence, last *event) (again bool, err error) {
 	b.settle(f)
-	for _, a := range b.accesses {
-		f.add(s, a, -1)
+	for i := range b.accesses {
+		f.add(s, &b.accesses[i], -1)
 	}
 	if last != nil {
-		f.add(s, access{event: last}, -1)
+		f.add(s, &access{event: last}, -1)
 		last.release()
 	}
 	return r.queueFree(s, b, f)
@@ -131,7 +131,6 @@ func (s *stream) enterFree(b *block) {
 	for i := range b.accesses {
 		b.accesses[i].event.release()
 	}
-	clear(b.accesses)
 	b.accesses = b.accesses[:0]
 	s.odometer.queued.Add(b.core.Bytes)
 	s.freedBytes += b.core.Bytes

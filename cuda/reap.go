@@ -103,22 +103,38 @@ func (r *AsyncResource) release(s *stream, batch *passed) {
 	if batch == nil {
 		return
 	}
+	batch.leaveBooks()
+	var settled uint64
 	for i := range batch.entries {
 		p := &batch.entries[i]
 		s.odometer.passed.Add(p.bytes)
 		r.releaseBlock(p.block)
-		s.odometer.settled.Add(p.bytes)
+		settled += p.bytes
 	}
+	s.odometer.settled.Add(settled)
 	clear(batch.entries)
 	batch.entries = batch.entries[:0]
 	passedBatches.Put(batch)
 }
 
-// releaseBlock recycles the record too. It keeps what it says, so that a
-// straggler who found it meanwhile reads that it is retired, until it is
-// filled anew under its lock.
+// leaveBooks takes the books' lock once for the blocks that follow each other
+// there: most often all of them.
+func (p *passed) leaveBooks() {
+	for from := 0; from < len(p.entries); {
+		of := p.entries[from].block.stream.books
+		to := from + 1
+		for to < len(p.entries) && p.entries[to].block.stream.books == of {
+			to++
+		}
+		of.releaseAll(p.entries[from:to])
+		from = to
+	}
+}
+
+// releaseBlock recycles the record. It keeps what it says, so that a straggler
+// who found it meanwhile reads that it is retired, until it is filled anew
+// under its lock.
 func (r *AsyncResource) releaseBlock(b *block) {
-	b.stream.books.release(&b.core, b)
 	gone := b.core
 	gone.State = core.Freed
 	blocks.Put(b)
