@@ -319,8 +319,13 @@ func TestPeerCopyKeepsLaunchesOfItsOwnStreamAway(t *testing.T) {
 	if err := cuda.CopyFromPeer(bounded, y, there.ID(), x, here.ID()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the copy did not wait for a launch announced on its stream: %v", err)
 	}
-	time.AfterFunc(2*time.Millisecond, func() { must(t, a.Runtime.FinishUse(ctx, writer)) })
+	var finished sync.WaitGroup
+	finished.Go(func() {
+		time.Sleep(2 * time.Millisecond)
+		must(t, a.Runtime.FinishUse(ctx, writer))
+	})
 	must(t, cuda.CopyFromPeer(ctx, y, there.ID(), x, here.ID()))
+	finished.Wait()
 	equal(t, "open intents", a.Runtime.Stats().OpenIntents+b.Runtime.Stats().OpenIntents, 0)
 }
 
