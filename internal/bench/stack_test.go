@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
@@ -46,7 +47,11 @@ var whole = []core.Layer{ring, limit, guardOff, counted}
 
 func open(tb testing.TB, layers ...core.Layer) *stack {
 	tb.Helper()
-	drv := &drivertest.Null{}
+	return openOver(tb, &drivertest.Null{}, layers...)
+}
+
+func openOver(tb testing.TB, drv driver.Driver, layers ...core.Layer) *stack {
+	tb.Helper()
 	streams, err := cuda.NewStreamPool(drv, cuda.StreamPoolConfig{})
 	if err != nil {
 		tb.Fatal(err)
@@ -82,7 +87,11 @@ func (s *stack) lease(tb testing.TB) *cuda.Lease {
 
 // pair is one allocation and its free.
 func (s *stack) pair(ctx context.Context, stream core.StreamID) error {
-	b, err := s.runtime.Allocate(ctx, core.Request{Bytes: 4096, Stream: stream, Tag: "bench"})
+	return s.pairOf(ctx, stream, 4096)
+}
+
+func (s *stack) pairOf(ctx context.Context, stream core.StreamID, bytes uint64) error {
+	b, err := s.runtime.Allocate(ctx, core.Request{Bytes: bytes, Stream: stream, Tag: "bench"})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@
 //	BenchmarkPair/budget        compared: added nanoseconds, and ratio
 //	BenchmarkPair/goroutines=1  baseline
 //	BenchmarkPair/goroutines=2  compared: how many times the work
+//	BenchmarkGPUPair/c          baseline: the same calls in a C loop
 //
 // "key=bare" counts as "bare". Several runs of one benchmark (-count) enter
 // as their median. Every benchmark must count all goroutines' operations in

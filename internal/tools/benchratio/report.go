@@ -51,7 +51,7 @@ func split(name string) (parent, leaf string) {
 
 func isBase(name string) bool {
 	_, leaf := split(name)
-	return leaf == "bare" || strings.HasSuffix(leaf, "=bare") || leaf == "goroutines=1"
+	return leaf == "bare" || strings.HasSuffix(leaf, "=bare") || leaf == "goroutines=1" || leaf == "c"
 }
 
 // report prints a table for each group that has a baseline. It is an error if

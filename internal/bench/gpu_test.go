@@ -1,0 +1,146 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+)
+
+// gpu is a real device with what the C loops need of it.
+type gpu struct {
+	*libcuda.Device
+	loops   map[string]uintptr
+	pool    driver.Pool
+	streams [2]driver.Stream
+	events  [3]driver.Event
+}
+
+func openGPU(b *testing.B) *gpu {
+	library, err := libcuda.Load()
+	if err != nil {
+		b.Skip(err)
+	}
+	g := &gpu{loops: map[string]uintptr{}}
+	if g.Device, err = library.Open(0); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { check(b, g.Close()) })
+	g.pool = made(b, func() (driver.Pool, error) {
+		return g.PoolCreate(driver.PoolConfig{ReleaseThreshold: math.MaxUint64})
+	})
+	for i := range g.streams {
+		g.streams[i] = made(b, g.StreamCreate)
+	}
+	for i := range g.events {
+		g.events[i] = made(b, g.EventCreate)
+	}
+	g.loadLoops(b, library.Path())
+	return g
+}
+
+func check(b *testing.B, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func made[T any](b *testing.B, make func() (T, error)) T {
+	b.Helper()
+	v, err := make()
+	check(b, err)
+	return v
+}
+
+// loadLoops compiles testdata/cloop.c and loads it.
+func (g *gpu) loadLoops(b *testing.B, driverPath string) {
+	b.Helper()
+	library := filepath.Join(b.TempDir(), "cloop.so")
+	if out, err := exec.Command("cc", "-O2", "-shared", "-fPIC", "-o", library, "testdata/cloop.c", "-ldl").CombinedOutput(); err != nil {
+		b.Skipf("no C compiler for the loops to compare with: %v\n%s", err, out)
+	}
+	handle := made(b, func() (uintptr, error) { return purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL) })
+	for _, name := range []string{"cloop_open", "cloop_pairs", "cloop_fences"} {
+		g.loops[name] = made(b, func() (uintptr, error) { return purego.Dlsym(handle, name) })
+	}
+	path := append([]byte(driverPath), 0)
+	if rc, _, _ := purego.SyscallN(g.loops["cloop_open"], uintptr(unsafe.Pointer(&path[0]))); rc != 0 {
+		b.Fatalf("the loops could not open %s", driverPath)
+	}
+}
+
+// loop runs a C loop for b.N rounds and reports what one took.
+func (g *gpu) loop(b *testing.B, name string, args ...uintptr) {
+	rounds := append([]uintptr{uintptr(b.N)}, args...)
+	ns, _, _ := purego.SyscallN(g.loops[name], rounds...)
+	if int64(ns) < 0 {
+		b.Fatalf("%s: CUDA error %d", name, -int64(ns))
+	}
+	b.ReportMetric(float64(ns)/float64(b.N), "ns/op")
+}
+
+// compared are the stacks that stand beside the C loops.
+var compared = []struct {
+	name   string
+	layers []core.Layer
+}{{"backend", nil}, {"stack", whole}}
+
+// BenchmarkGPUPair is an allocation and its free on a GPU: the same driver
+// calls in a C loop, through the bare backend, and through the whole stack.
+// "ready" is the loop with an event behind every allocation.
+func BenchmarkGPUPair(b *testing.B) {
+	g := openGPU(b)
+	for _, bytes := range []uint64{4 << 10, 1 << 20} {
+		c := func(ready driver.Event) func(*testing.B) {
+			return func(b *testing.B) {
+				g.loop(b, "cloop_pairs", uintptr(bytes), uintptr(g.pool), uintptr(g.streams[0]), uintptr(g.events[0]), uintptr(ready))
+			}
+		}
+		b.Run(fmt.Sprintf("bytes=%d/c", bytes), c(0))
+		b.Run(fmt.Sprintf("bytes=%d/ready", bytes), c(g.events[1]))
+		for _, c := range compared {
+			b.Run(fmt.Sprintf("bytes=%d/%s", bytes, c.name), func(b *testing.B) {
+				s := openOver(b, g, c.layers...)
+				stream, ctx := s.lease(b).ID(), context.Background()
+				b.ReportAllocs()
+				for b.Loop() {
+					check(b, s.pairOf(ctx, stream, bytes))
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkGPUFences is what fences launches that alternate between two
+// streams and write the same blocks: one record and one wait each, in a C
+// loop, and by preparing and finishing.
+func BenchmarkGPUFences(b *testing.B) {
+	g := openGPU(b)
+	for _, n := range []int{1, 8} {
+		b.Run(fmt.Sprintf("blocks=%d/c", n), func(b *testing.B) {
+			g.loop(b, "cloop_fences", uintptr(g.streams[0]), uintptr(g.streams[1]), uintptr(g.events[0]), uintptr(g.events[1]))
+		})
+		for _, c := range compared {
+			b.Run(fmt.Sprintf("blocks=%d/%s", n, c.name), func(b *testing.B) {
+				s := openOver(b, g, c.layers...)
+				ids := []core.StreamID{s.lease(b).ID(), s.lease(b).ID()}
+				uses := blocks(b, s, ids[0], n)
+				ctx, nothing := context.Background(), func(context.Context) error { return nil }
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					check(b, s.runtime.Launch(ctx, ids[i%2], uses, nothing))
+				}
+			})
+		}
+	}
+}
