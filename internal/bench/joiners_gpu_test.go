@@ -105,4 +105,3 @@ func (h *byHand) finish() {
 func wordsAsBytes(s []uint32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), 4*len(s))
 }
-
