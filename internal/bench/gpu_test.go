@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os/exec"
@@ -48,8 +49,9 @@ func openGPU(b *testing.B) *gpu {
 	return g
 }
 
+// check is called in what is measured, so it does not call b.Helper, which
+// walks the stack.
 func check(b *testing.B, err error) {
-	b.Helper()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -97,7 +99,8 @@ var compared = []struct {
 
 // BenchmarkGPUPair is an allocation and its free on a GPU: the same driver
 // calls in a C loop, through the bare backend, and through the whole stack.
-// "ready" is the loop with an event behind every allocation.
+// "ready" is the loop with an event behind every allocation, "driver" the two
+// calls through package libcuda alone.
 func BenchmarkGPUPair(b *testing.B) {
 	g := openGPU(b)
 	for _, bytes := range []uint64{4 << 10, 1 << 20} {
@@ -108,6 +111,12 @@ func BenchmarkGPUPair(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("bytes=%d/c", bytes), c(0))
 		b.Run(fmt.Sprintf("bytes=%d/ready", bytes), c(g.events[1]))
+		b.Run(fmt.Sprintf("bytes=%d/driver", bytes), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				ptr, err := g.MemAllocAsync(bytes, g.pool, g.streams[0])
+				check(b, errors.Join(err, g.MemFreeAsync(ptr, g.streams[0])))
+			}
+		})
 		for _, c := range compared {
 			b.Run(fmt.Sprintf("bytes=%d/%s", bytes, c.name), func(b *testing.B) {
 				s := openOver(b, g, c.layers...)
@@ -129,6 +138,12 @@ func BenchmarkGPUFences(b *testing.B) {
 	for _, n := range []int{1, 8} {
 		b.Run(fmt.Sprintf("blocks=%d/c", n), func(b *testing.B) {
 			g.loop(b, "cloop_fences", uintptr(g.streams[0]), uintptr(g.streams[1]), uintptr(g.events[0]), uintptr(g.events[1]))
+		})
+		b.Run(fmt.Sprintf("blocks=%d/driver", n), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				err := g.StreamWait(g.streams[i%2], g.events[(i+1)%2])
+				check(b, errors.Join(err, g.EventRecord(g.events[i%2], g.streams[i%2])))
+			}
 		})
 		for _, c := range compared {
 			b.Run(fmt.Sprintf("blocks=%d/%s", n, c.name), func(b *testing.B) {
