@@ -8,33 +8,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// Module is loaded device code. It is safe for concurrent use.
-type Module struct {
-	drv    driver.Driver
-	handle driver.Module
-}
-
-// LoadModule loads device code. It may block.
-func LoadModule(drv driver.Driver, image driver.Image) (*Module, error) {
-	handle, err := drv.ModuleLoad(image)
-	if err != nil {
-		return nil, err
-	}
-	return &Module{drv: drv, handle: handle}, nil
-}
-
-// Kernel looks a kernel up by its name.
-func (m *Module) Kernel(name string) (*Kernel, error) {
-	f, err := m.drv.ModuleFunction(m.handle, name)
-	if err != nil {
-		return nil, err
-	}
-	return &Kernel{name: name, drv: m.drv, function: f}, nil
-}
-
-// Unload unloads the code; its kernels must not be running.
-func (m *Module) Unload() error { return m.drv.ModuleUnload(m.handle) }
-
 // Kernel is one entry point of a module. It is safe for concurrent use.
 type Kernel struct {
 	name     string

@@ -1,0 +1,93 @@
+package cuda
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// Module is loaded device code. It is safe for concurrent use.
+type Module struct {
+	mu     sync.Mutex
+	loaded *loadedModule // nil after Unload
+}
+
+// loadedModule is device code in a context, where it is loaded once: loading
+// compiles it, and takes device memory.
+type loadedModule struct {
+	key    moduleKey
+	handle driver.Module
+	users  int
+}
+
+type moduleKey struct {
+	drv       driver.Driver
+	name, ptx string
+}
+
+var (
+	modulesMu sync.Mutex
+	modules   = map[moduleKey]*loadedModule{}
+)
+
+// LoadModule loads device code, or shares what is loaded on drv already. It
+// may block.
+func LoadModule(drv driver.Driver, image driver.Image) (*Module, error) {
+	modulesMu.Lock()
+	defer modulesMu.Unlock()
+	key := moduleKey{drv: drv, name: image.Name, ptx: string(image.PTX)}
+	l := modules[key]
+	if l == nil {
+		handle, err := drv.ModuleLoad(image)
+		if err != nil {
+			return nil, err
+		}
+		l = &loadedModule{key: key, handle: handle}
+		modules[key] = l
+	}
+	l.users++
+	return &Module{loaded: l}, nil
+}
+
+// Kernel looks a kernel up by its name. A module that was unloaded has none:
+// the error matches [core.ErrClosed].
+func (m *Module) Kernel(name string) (*Kernel, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.loaded == nil {
+		return nil, errUnloaded("Kernel")
+	}
+	drv := m.loaded.key.drv
+	f, err := drv.ModuleFunction(m.loaded.handle, name)
+	if err != nil {
+		return nil, err
+	}
+	return &Kernel{name: name, drv: drv, function: f}, nil
+}
+
+// Unload gives the code up, and unloads it with the last of those who loaded
+// it; its kernels must not be running. A second Unload is an error that
+// matches [core.ErrClosed]; after a driver's error it may be called again.
+func (m *Module) Unload() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.loaded == nil {
+		return errUnloaded("Unload")
+	}
+	modulesMu.Lock()
+	defer modulesMu.Unlock()
+	l := m.loaded
+	if l.users == 1 {
+		if err := l.key.drv.ModuleUnload(l.handle); err != nil {
+			return err
+		}
+		delete(modules, l.key)
+	}
+	l.users--
+	m.loaded = nil
+	return nil
+}
+
+func errUnloaded(op string) error { return fmt.Errorf("%s: the module is %w", op, core.ErrClosed) }
