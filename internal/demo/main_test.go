@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -17,7 +18,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // runDemo is a whole run; during, if not nil, is called beside it.
 func runDemo(t *testing.T, kind, guard string, during func(*sim.Device)) *Report {
 	t.Helper()
-	cfg := fencepost.Config{Device: fencepost.Sim, Guard: guard, Streams: Streams}
+	cfg := fencepost.Config{Device: fencepost.Sim, Guard: guard, Streams: Streams,
+		// Nothing planted leaves quarantine before it is misused, however slow
+		// the machine is.
+		GuardConfig: debugguard.Config{QuarantineBytes: 1 << 30, QuarantineAge: -1}}
 	var plant *Plant
 	if kind != "" {
 		var err error

@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
 
@@ -96,15 +97,18 @@ func plantForeignFree(ctx context.Context, p *Plant) error {
 func plantMissingFence(ctx context.Context, p *Plant) error {
 	return p.onStream(ctx, func(x *cuda.Lease) error {
 		return p.onStream(ctx, func(y *cuda.Lease) error {
-			if err := p.occupy(ctx, x); err != nil {
+			release, err := p.occupy(x)
+			if err != nil {
 				return err
 			}
+			defer release()
 			b, err := p.victimOn(ctx, x)
 			if err != nil {
 				return err
 			}
 			err = p.rt.Driver().MemsetAsync(b.ID.Ptr, 2, b.Requested, y.Handle())
 			err = errors.Join(err, p.rt.Streams().Synchronize(ctx, y.ID()))
+			release()
 			_, freeErr := p.rt.Deallocate(ctx, b.ID)
 			return errors.Join(err, freeErr)
 		})
@@ -116,9 +120,11 @@ func plantMissingFence(ctx context.Context, p *Plant) error {
 func plantUseBeforeAlloc(ctx context.Context, p *Plant) error {
 	return p.onStream(ctx, func(x *cuda.Lease) error {
 		return p.onStream(ctx, func(y *cuda.Lease) error {
-			if err := p.occupy(ctx, x); err != nil {
+			release, err := p.occupy(x)
+			if err != nil {
 				return err
 			}
+			defer release()
 			b, err := p.rt.Allocate(ctx, core.Request{Bytes: plantBytes, Stream: x.ID(), Tag: p.tag()})
 			if err != nil {
 				return err
@@ -126,30 +132,23 @@ func plantUseBeforeAlloc(ctx context.Context, p *Plant) error {
 			p.note(b)
 			err = p.rt.Driver().MemsetAsync(b.ID.Ptr, 2, b.Requested, y.Handle())
 			err = errors.Join(err, p.rt.Streams().Synchronize(ctx, y.ID()))
+			release()
 			_, freeErr := p.rt.Deallocate(ctx, b.ID)
 			return errors.Join(err, freeErr)
 		})
 	})
 }
 
-// occupy gives a stream honest work of some length. What is enqueued behind
-// it is certainly not done when the next call is made; otherwise somebody may
-// have seen it complete, which is an order, and there would be no bug.
-func (p *Plant) occupy(ctx context.Context, on *cuda.Lease) error {
-	const bytes, times = 16 << 20, 32
-	b, err := p.rt.Allocate(ctx, core.Request{Bytes: bytes, Stream: on.ID(), Tag: "inject.busy"})
-	if err != nil {
-		return err
+// occupy keeps a stream of the simulated device from running what is enqueued
+// on it until release is called. Otherwise somebody may have seen it complete
+// when the next call is made, which is an order, and there would be no bug.
+// On a GPU nobody could see this kind, and nothing is held.
+func (p *Plant) occupy(on *cuda.Lease) (release func(), err error) {
+	device, ok := driver.Unwrap(p.rt.Driver()).(*sim.Device)
+	if !ok {
+		return func() {}, nil
 	}
-	err = p.rt.LaunchNamed(ctx, "inject.busy", on.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
-		var errs []error
-		for range times {
-			errs = append(errs, p.rt.Driver().MemsetAsync(b.ID.Ptr, 3, bytes, on.Handle()))
-		}
-		return errors.Join(errs...)
-	})
-	_, freeErr := p.rt.Deallocate(ctx, b.ID)
-	return errors.Join(err, freeErr)
+	return device.Hold(on.Handle())
 }
 
 func plantLeak(ctx context.Context, p *Plant) error {
