@@ -24,8 +24,8 @@ func (d *Device) MemFree(ptr uint64) error {
 	return d.end(f, d.bound(cuMemFree, f))
 }
 
-// MemAllocAsync allocates bytes from pool in the order of s. It does not
-// block. The zero pool is the device's default pool, also when another library
+// MemAllocAsync allocates bytes from pool in the order of s. It does not wait
+// for the device. The zero pool is the device's default pool, also when another library
 // has made a different one current.
 func (d *Device) MemAllocAsync(bytes uint64, pool driver.Pool, s driver.Stream) (uint64, error) {
 	if pool == 0 {
@@ -35,16 +35,21 @@ func (d *Device) MemAllocAsync(bytes uint64, pool driver.Pool, s driver.Stream) 
 	}
 	f := newFrame()
 	f.c.Args[0], f.c.Args[1], f.c.Args[2], f.c.Args[3] = f.result(0), uintptr(bytes), uintptr(pool), uintptr(s)
+	d.allocator.Lock()
 	code := d.invoke(cuMemAllocFromPoolAsync, s, f)
+	d.allocator.Unlock()
 	ptr := f.out[0]
 	return ptr, d.end(f, code)
 }
 
-// MemFreeAsync frees ptr in the order of s. It does not block.
+// MemFreeAsync frees ptr in the order of s. It does not wait for the device.
 func (d *Device) MemFreeAsync(ptr uint64, s driver.Stream) error {
 	f := newFrame()
 	f.c.Args[0], f.c.Args[1] = uintptr(ptr), uintptr(s)
-	return d.end(f, d.invoke(cuMemFreeAsync, s, f))
+	d.allocator.Lock()
+	code := d.invoke(cuMemFreeAsync, s, f)
+	d.allocator.Unlock()
+	return d.end(f, code)
 }
 
 // Flags of cuMemHostAlloc: page-locked for every context of the process, and
