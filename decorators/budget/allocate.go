@@ -104,9 +104,7 @@ func (r *Resource) attempt(ctx context.Context, req core.Request) (core.Block, e
 		g.undo()
 		return core.Block{}, err
 	}
-	g.lane.mu.Lock()
-	g.lane.admit(b.ID.Generation, req.Tag, &g)
-	g.lane.mu.Unlock()
+	g.record.become(b.ID.Generation)
 	return b, nil
 }
 
