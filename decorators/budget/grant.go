@@ -7,8 +7,8 @@ import "github.com/fencepost-gpu/fencepost/core"
 // or all from the general ledger.
 type grant struct {
 	lane           *lane
-	record         *record
 	drawn, padding part
+	record         *record
 }
 
 // part is bytes of one till, of which some are on loan.

@@ -14,7 +14,8 @@ import (
 // Blocks are kept by generation, so that a block which gets the address of
 // one that is on its way out is another block. They are kept here, and not in
 // a map of all streams with a lock of its own, because each operation changes
-// a block together with its stream's sums: one lock instead of two.
+// a block together with its stream's sums: one lock instead of two. A grant is
+// in the sums as live from the start, so an allocation changes them once.
 //
 // # What may be lent
 //
@@ -42,7 +43,7 @@ type lane struct {
 
 	mu sync.Mutex
 	// dead is set when the lane is dropped from its table. It is not dropped
-	// while grants are under way or blocks on its books.
+	// while grants are underway or blocks on its books.
 	dead    bool
 	grants  uint64
 	records records
@@ -72,6 +73,7 @@ type till struct {
 type tally struct {
 	tag           core.Tag
 	live, pending sum
+	_             [80]byte // makes 128 bytes: lanes share no cache line, nor a pair of them
 }
 
 type sum struct{ bytes, blocks uint64 }

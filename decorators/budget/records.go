@@ -16,6 +16,7 @@ type record struct {
 	bytes, drawn uint64
 	pending      bool
 	next         *record
+	_            [8]byte // makes 64 bytes, so that lanes share no cache line
 }
 
 // records are those of one lane, whose lock guards all of it but one step. A
@@ -49,7 +50,7 @@ func (t *records) open() *record {
 
 // makeSpares makes several at once: few for a lane that holds little.
 func (t *records) makeSpares() {
-	slab := make([]record, max(4, min(64, t.filed)))
+	slab := make([]record, max(8, min(64, t.filed)))
 	for i := range slab {
 		t.recycle(&slab[i])
 	}
