@@ -14,7 +14,7 @@ import (
 // that is not open; core.OutOfBudgetError, with Claim set if it is the claim
 // that is short; and the upstream's. After an error nothing is charged.
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
-	if err = normalize(&req); err != nil {
+	if err := normalize(&req); err != nil {
 		return b, err
 	}
 	var c *claim
