@@ -13,15 +13,22 @@ import (
 // and tries once more. Errors: core.InvalidRequestError, also for a claim
 // that is not open; core.OutOfBudgetError, with Claim set if it is the claim
 // that is short; and the upstream's. After an error nothing is charged.
-func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
+func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
 	if err := normalize(&req); err != nil {
-		return core.Block{}, err
-	}
-	b, err := r.attempt(ctx, req)
-	if err == nil || !curable(err) {
 		return b, err
 	}
-	return r.retry(ctx, &req, err)
+	var c *claim
+	if req.Claim != 0 {
+		if c, err = r.claims.find("Allocate", req.Claim); err != nil {
+			return b, err
+		}
+		req.Claim = 0 // it means nothing to the layers below
+	}
+	err = r.attempt(ctx, &req, c, &b)
+	if err != nil && curable(err) {
+		err = r.retry(ctx, &req, c, &b, err)
+	}
+	return b, err
 }
 
 // normalize fills in what the ledger goes by. The upstream checks the rest,
@@ -63,17 +70,17 @@ func curable(err error) bool {
 
 // retry is the second and last attempt, after a reap. first is why the first
 // one failed.
-func (r *Resource) retry(ctx context.Context, req *core.Request, first error) (core.Block, error) {
+func (r *Resource) retry(ctx context.Context, req *core.Request, c *claim, b *core.Block, first error) error {
 	reaped := r.upstream.ReapPending(ctx)
-	b, err := r.attempt(ctx, *req)
+	err := r.attempt(ctx, req, c, b)
 	short := isShort(err)
 	if short == nil {
-		return b, alsoReap(err, reaped)
+		return alsoReap(err, reaped)
 	}
 	if isShort(first) == nil {
-		return core.Block{}, alsoReap(first, reaped)
+		return alsoReap(first, reaped)
 	}
-	return core.Block{}, r.refuse(req, short, reaped)
+	return r.refuse(req, short, reaped)
 }
 
 // alsoReap adds the error of the reap, if any, to err: it may be the reason,
@@ -85,29 +92,21 @@ func alsoReap(err, reaped error) error {
 	return fmt.Errorf("%w; the reap before the retry failed too: %w", err, reaped)
 }
 
-// attempt charges req and asks the upstream once.
-func (r *Resource) attempt(ctx context.Context, req core.Request) (core.Block, error) {
-	var c *claim
-	if req.Claim != 0 {
-		var err error
-		if c, err = r.claims.find("Allocate", req.Claim); err != nil {
-			return core.Block{}, err
-		}
-		req.Claim = 0 // it means nothing to the layers below
-	}
+// attempt charges req to c, or to the general ledger if that is nil, and asks
+// the upstream once. It fills b only if it succeeds.
+func (r *Resource) attempt(ctx context.Context, req *core.Request, c *claim, b *core.Block) error {
 	var g grant
-	if err := r.obtain(&req, c, &g); err != nil {
-		return core.Block{}, err
+	if err := r.obtain(req, c, &g); err != nil {
+		return err
 	}
-	b, err := r.upstream.Allocate(ctx, req)
+	got, err := r.upstream.Allocate(ctx, *req)
 	if err != nil {
 		g.undo()
-		return core.Block{}, err
+		return err
 	}
-	g.lane.mu.Lock()
-	g.lane.admit(b.ID.Generation, req.Tag, &g)
-	g.lane.mu.Unlock()
-	return b, nil
+	g.record.become(got.ID.Generation)
+	*b = got
+	return nil
 }
 
 // Deallocate passes the free on. Once it has succeeded the block's bytes are

@@ -8,6 +8,7 @@ import "github.com/fencepost-gpu/fencepost/core"
 type grant struct {
 	lane           *lane
 	drawn, padding part
+	record         *record
 }
 
 // part is bytes of one till, of which some are on loan.
@@ -47,8 +48,10 @@ func (r *Resource) obtain(req *core.Request, c *claim, g *grant) error {
 	}
 	if err != nil {
 		l.leave(t)
+		return err
 	}
-	return err
+	g.record = l.book(req.Tag, g)
+	return nil
 }
 
 // draw fills p with n bytes of t; l.mu must be held.
@@ -81,6 +84,7 @@ func (g *grant) undo() {
 	defer g.lane.mu.Unlock()
 	g.drawn.settle()
 	g.padding.settle()
+	g.lane.strike(g.record)
 	g.lane.leave(g.drawn.till)
 }
 

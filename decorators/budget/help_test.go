@@ -75,9 +75,9 @@ func wantEmpty(t testing.TB, r *Resource) {
 		t.Errorf("used %d, lent %d, want none", used, lent)
 	}
 	r.lanes.each(func(l *lane) {
-		if len(l.records) != 0 || l.grants != 0 || len(l.claims) != 0 || l.general != (till{purse: &r.ledger}) {
+		if l.records.filed != 0 || l.records.underway != nil || l.grants != 0 || len(l.claims) != 0 || l.general != (till{purse: &r.ledger}) {
 			t.Errorf("stream %v still has %d blocks, %d grants, %d claims, %+v",
-				l.stream, len(l.records), l.grants, len(l.claims), l.general)
+				l.stream, l.records.filed, l.grants, len(l.claims), l.general)
 		}
 	})
 }

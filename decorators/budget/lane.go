@@ -14,7 +14,8 @@ import (
 // Blocks are kept by generation, so that a block which gets the address of
 // one that is on its way out is another block. They are kept here, and not in
 // a map of all streams with a lock of its own, because each operation changes
-// a block together with its stream's sums: one lock instead of two.
+// a block together with its stream's sums: one lock instead of two. A grant is
+// in the sums as live from the start, so an allocation changes them once.
 //
 // # What may be lent
 //
@@ -42,10 +43,10 @@ type lane struct {
 
 	mu sync.Mutex
 	// dead is set when the lane is dropped from its table. It is not dropped
-	// while grants are under way or blocks on its books.
+	// while grants are underway or blocks on its books.
 	dead    bool
 	grants  uint64
-	records map[core.Generation]record
+	records records
 	// given is the bytes of all frees ever made here, including those whose
 	// notice came before Deallocate returned.
 	given   uint64
@@ -72,6 +73,7 @@ type till struct {
 type tally struct {
 	tag           core.Tag
 	live, pending sum
+	_             [80]byte // makes 128 bytes: lanes share no cache line, nor a pair of them
 }
 
 type sum struct{ bytes, blocks uint64 }
@@ -79,28 +81,27 @@ type sum struct{ bytes, blocks uint64 }
 func (s *sum) add(bytes uint64) { s.bytes, s.blocks = s.bytes+bytes, s.blocks+1 }
 func (s *sum) sub(bytes uint64) { s.bytes, s.blocks = s.bytes-bytes, s.blocks-1 }
 
-// record is what the budget keeps of one block: where it is counted, and
-// which of its bytes are drawn from a claim.
-type record struct {
-	tally        *tally
-	till         *till
-	bytes, drawn uint64
-	pending      bool
-}
-
 // maxIdleTallies is how many tags a lane remembers before it forgets those
 // that hold nothing.
 const maxIdleTallies = 64
 
-// admit books the block that a grant became; l.mu must be held.
-func (l *lane) admit(id core.Generation, tag core.Tag, g *grant) {
+// book enters a grant, as live from now on; l.mu must be held.
+func (l *lane) book(tag core.Tag, g *grant) *record {
 	tally := l.last
 	if tally == nil || tally.tag != tag {
 		tally = l.tallyOf(tag)
 	}
-	bytes := g.drawn.bytes + g.padding.bytes
-	tally.live.add(bytes)
-	l.records[id] = record{tally: tally, till: g.drawn.till, bytes: bytes, drawn: g.drawn.bytes}
+	rec := l.records.open()
+	rec.tally, rec.till = tally, g.drawn.till
+	rec.bytes, rec.drawn = g.drawn.bytes+g.padding.bytes, g.drawn.bytes
+	tally.live.add(rec.bytes)
+	return rec
+}
+
+// strike undoes book; l.mu must be held.
+func (l *lane) strike(rec *record) {
+	rec.tally.live.sub(rec.bytes)
+	l.records.abandon(rec)
 }
 
 func (l *lane) tallyOf(tag core.Tag) *tally {
@@ -140,12 +141,11 @@ func (l *lane) tillOf(c *claim) *till {
 // retire moves a live block to pending; l.mu must be held. A block that is
 // gone was passed before its Deallocate returned.
 func (l *lane) retire(g core.Generation) {
-	rec, ok := l.records[g]
-	if !ok {
+	rec := l.records.find(g)
+	if rec == nil {
 		return
 	}
 	rec.pending = true
-	l.records[g] = rec
 	rec.tally.live.sub(rec.bytes)
 	rec.tally.pending.add(rec.bytes)
 	l.given += rec.bytes
@@ -157,11 +157,10 @@ func (l *lane) retire(g core.Generation) {
 // not pending was passed before its Deallocate returned, or was given back
 // around the budget: nothing of it was ever lent.
 func (l *lane) release(g core.Generation) {
-	rec, ok := l.records[g]
-	if !ok {
+	rec := l.records.find(g)
+	if rec == nil {
 		return
 	}
-	delete(l.records, g)
 	drawn, padding := part{rec.till, rec.drawn, 0}, part{&l.general, rec.bytes - rec.drawn, 0}
 	if rec.pending {
 		rec.tally.pending.sub(rec.bytes)
@@ -175,6 +174,7 @@ func (l *lane) release(g core.Generation) {
 	drawn.settle()
 	padding.settle()
 	l.leave(rec.till)
+	l.records.remove(rec)
 }
 
 // lent is what of the lane's pending bytes is lent; l.mu must be held.

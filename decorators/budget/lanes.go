@@ -101,7 +101,7 @@ func (t *laneTable) add(id core.StreamID, base uint64) *lane {
 	if len(t.lanes) >= t.sweepAt {
 		t.sweep()
 	}
-	l := &lane{stream: id, base: base, general: till{purse: t.ledger}, records: map[core.Generation]record{}, tallies: map[core.Tag]*tally{}}
+	l := &lane{stream: id, base: base, general: till{purse: t.ledger}, tallies: map[core.Tag]*tally{}}
 	t.lanes[id] = l
 	return l
 }

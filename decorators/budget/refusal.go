@@ -46,8 +46,8 @@ func (r *Resource) explain(tag core.Tag, short *shortage) *core.OutOfBudgetError
 }
 
 // Holders is what each tag holds, live (core.Live) and pending
-// (core.Retired), largest first; the order of equals is by tag and state. It
-// locks each stream's books for a moment and makes no device call, so it can
+// (core.Retired), largest first; the order of equals is by tag and state. An
+// allocation that the device has not answered yet is live. It locks each stream's books for a moment and makes no device call, so it can
 // be read for metrics.
 func (r *Resource) Holders() []core.Holder {
 	type key struct {

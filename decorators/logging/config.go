@@ -97,12 +97,21 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 // onlyRings reports whether nobody needs numbers: a ring orders its records by
 // their times, and a number is a word that every goroutine would write.
 func onlyRings(sinks []Sink) bool {
-	for _, s := range useful(sinks) {
-		if _, ring := s.(*Ring); !ring {
-			return false
+	_, others := apart(useful(sinks))
+	return len(others) == 0
+}
+
+// apart separates the rings, which are called directly and so by pointer, from
+// the other sinks.
+func apart(sinks []Sink) (rings []*Ring, others []Sink) {
+	for _, s := range sinks {
+		if ring, ok := s.(*Ring); ok {
+			rings = append(rings, ring)
+		} else {
+			others = append(others, s)
 		}
 	}
-	return true
+	return rings, others
 }
 
 func newResource(upstream core.Resource, cfg Config, clock clock, sequence *sequence) (*Resource, error) {
@@ -117,7 +126,11 @@ func newResource(upstream core.Resource, cfg Config, clock clock, sequence *sequ
 	if len(sinks) == 0 {
 		ops = 0
 	}
-	r := &Resource{upstream: upstream, ordinal: upstream.Ordinal(), ops: ops, sink: join(sinks), clock: clock, sequence: sequence}
+	rings, others := apart(sinks)
+	r := &Resource{upstream: upstream, ordinal: upstream.Ordinal(), ops: ops, rings: rings, clock: clock, sequence: sequence}
+	if len(others) > 0 {
+		r.sink = join(others)
+	}
 	if ops.has(core.OpRelease) {
 		upstream.Subscribe(&releases{log: r})
 	}

@@ -23,9 +23,11 @@
 //
 // # Cost
 //
-// A logged operation reads the clock twice, an operation that is not logged
-// never. Nothing is formatted on the caller's goroutine and nothing is
-// allocated there: a record is a value that is copied into the sink.
+// A logged operation reads the monotonic clock twice, an operation that is not
+// logged never. The time of day is read once a second; a step of it shows in
+// records a second later at most, and in no duration. Nothing is formatted on
+// the caller's goroutine and nothing is allocated there, but for that reading
+// of the time of day: a record is a value that is copied into the sink.
 //
 // # Sinks
 //

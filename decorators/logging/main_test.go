@@ -28,11 +28,11 @@ var testStart = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 func testClock(readings *atomic.Int64) clock {
 	var ticks atomic.Int64
 	return clock{
-		now: func() time.Time {
+		now: func() moment {
 			readings.Add(1)
-			return testStart.Add(time.Duration(ticks.Add(1)) * time.Millisecond)
+			return moment{&testStart, time.Duration(ticks.Add(1)) * time.Millisecond}
 		},
-		since: func(time.Time) time.Duration {
+		since: func(moment) time.Duration {
 			readings.Add(1)
 			return 250 * time.Microsecond
 		},

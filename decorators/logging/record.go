@@ -70,28 +70,42 @@ var lastSequence sequence
 // earliest instant that a library sees.
 var processStart = time.Now()
 
+// moment is an instant that has not been made a time.Time yet: most records
+// are overwritten in a ring before anybody reads them.
+type moment struct {
+	// base is a reading of both clocks, passed the time since by the
+	// monotonic one.
+	base   *time.Time
+	passed time.Duration
+}
+
+// time is the instant on both clocks.
+func (m moment) time() time.Time { return m.base.Add(m.passed) }
+
 // clock is how a layer tells the time: now when an operation begins, since
 // when it ends.
 type clock struct {
-	now   func() time.Time
-	since func(time.Time) time.Duration
+	now   func() moment
+	since func(moment) time.Duration
 }
 
 // systemClock reads only the monotonic clock at each operation, which costs
-// half of reading both. The wall clock is read again once a second, so that
-// a step of it shows.
-var systemClock = clock{now: now, since: time.Since}
+// half of reading both. The wall clock is read again once a second: a step of
+// it shows in the records that begin a second after it or later, and never in
+// a duration.
+var systemClock = clock{now: now, since: since}
 
 var lastWall atomic.Pointer[time.Time]
 
-func now() time.Time {
-	base := lastWall.Load()
-	if base != nil {
-		if elapsed := time.Since(*base); elapsed < time.Second {
-			return base.Add(elapsed)
+func now() moment {
+	if base := lastWall.Load(); base != nil {
+		if passed := time.Since(*base); passed < time.Second {
+			return moment{base, passed}
 		}
 	}
-	t := time.Now()
-	lastWall.Store(&t)
-	return t
+	base := time.Now()
+	lastWall.Store(&base)
+	return moment{base: &base}
 }
+
+func since(start moment) time.Duration { return time.Since(*start.base) - start.passed }

@@ -2,7 +2,6 @@ package logging
 
 import (
 	"context"
-	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -16,7 +15,8 @@ type Resource struct {
 	upstream core.Resource
 	ordinal  int
 	ops      opSet
-	sink     Sink
+	rings    []*Ring
+	sink     Sink // all the others
 	clock    clock
 	sequence *sequence
 }
@@ -28,13 +28,19 @@ var _ core.EventSink = (*Resource)(nil)
 // operation. It does not block.
 func (r *Resource) Emit(e core.Event) {
 	if r.ops.has(e.Op) {
-		r.sink.Put(Record{Event: e, Seq: r.sequence.next()})
+		rec := Record{Event: e, Seq: r.sequence.next()}
+		r.deliver(&rec, moment{})
 	}
 }
 
 // Dropped is the number of records that the sinks lost because a queue was
 // full, a writer failed or the sink was closed.
-func (r *Resource) Dropped() uint64 { return r.sink.Dropped() }
+func (r *Resource) Dropped() uint64 {
+	if r.sink == nil {
+		return 0 // a ring loses none
+	}
+	return r.sink.Dropped()
+}
 
 // Allocate forwards, and logs the block or the failed request.
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
@@ -116,14 +122,27 @@ func (r *Resource) Drain(ctx context.Context) error {
 	return err
 }
 
-// put completes rec and hands it to the sink. The clock is read first, so
-// that logging does not count itself.
-func (r *Resource) put(rec *Record, op core.Op, start time.Time, err error) {
+// put completes rec and delivers it. The clock is read first, so that logging
+// does not count itself.
+func (r *Resource) put(rec *Record, op core.Op, start moment, err error) {
 	rec.Event.Duration = r.clock.since(start)
-	rec.Event.Op, rec.Event.Layer, rec.Event.Ordinal = op, layerName, r.ordinal
-	rec.Event.Time, rec.Event.Err = start, err
+	rec.Event.Op, rec.Event.Layer, rec.Event.Ordinal, rec.Event.Err = op, layerName, r.ordinal, err
 	if rec.Seq == 0 {
 		rec.Seq = r.sequence.next()
+	}
+	r.deliver(rec, start)
+}
+
+// deliver hands rec to every sink. at is its time, or zero if it has one.
+func (r *Resource) deliver(rec *Record, at moment) {
+	for _, ring := range r.rings {
+		ring.keep(rec, at)
+	}
+	if r.sink == nil {
+		return
+	}
+	if at.base != nil {
+		rec.Event.Time = at.time()
 	}
 	r.sink.Put(*rec)
 }

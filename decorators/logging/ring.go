@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
-	"sync/atomic"
 )
 
 // DefaultRingSize is the number of records that a [Ring] of size zero keeps.
@@ -19,11 +18,10 @@ const DefaultRingSize = 16384
 // # How it works
 //
 // The ring is striped by stream, so that goroutines on different streams
-// write to different cache lines. In its stripe a writer claims a slot by one
-// atomic increment and fills it under that slot's own lock, so writers meet
-// only if one laps the stripe while another is still inside, or if a snapshot
-// reads that very slot. A writer that was overtaken by a whole round leaves
-// the newer record alone.
+// write to different cache lines. In its stripe a writer fills the next slot
+// under the stripe's lock, which is held for one copy: on a stream that all
+// share its backend has a lock of its own that is held for longer. A snapshot
+// takes the lock for a few slots at a time, so that it holds nobody up.
 //
 // Each stripe keeps its own newest records: a busy stream does not drive out
 // the history of a quiet one.
@@ -39,19 +37,17 @@ const (
 )
 
 type stripe struct {
-	next  atomic.Uint64
-	mask  uint64
+	mu    sync.Mutex
+	next  uint64 // is how many were ever put
 	slots []slot
-	_     [24]byte // makes 64 bytes: each cursor has a cache line of its own
+	_     [88]byte // makes 128 bytes: stripes share no cache line, nor a pair of them
 }
 
 type slot struct {
-	mu sync.Mutex
-	// claim is the number of the write that filled the slot, from 1; zero is
-	// an empty slot.
-	claim  uint64
 	record Record
-	_      [24]byte // makes 256 bytes: neighbours share no cache line
+	// at is the record's time, unless it came with one.
+	at moment
+	_  [24]byte // makes 256 bytes: neighbours share no cache line
 }
 
 var _ Sink = (*Ring)(nil)
@@ -69,22 +65,21 @@ func NewRing(size int) *Ring {
 	g := &Ring{stripes: make([]stripe, count)}
 	for i := range g.stripes {
 		g.stripes[i].slots = make([]slot, size/count)
-		g.stripes[i].mask = uint64(size/count - 1)
 	}
 	return g
 }
 
 // Put keeps r in the place of its stripe's oldest record.
-func (g *Ring) Put(r Record) {
+func (g *Ring) Put(r Record) { g.keep(&r, moment{}) }
+
+// keep is Put of a record whose time is at, unless that is zero.
+func (g *Ring) keep(r *Record, at moment) {
 	p := &g.stripes[uint64(r.Event.Stream)&uint64(len(g.stripes)-1)]
-	claim := p.next.Add(1)
-	s := &p.slots[claim&p.mask]
-	s.mu.Lock()
-	if s.claim < claim {
-		s.claim = claim
-		s.record = r
-	}
-	s.mu.Unlock()
+	p.mu.Lock()
+	s := &p.slots[p.next&uint64(len(p.slots)-1)]
+	s.record, s.at = *r, at
+	p.next++
+	p.mu.Unlock()
 }
 
 // Snapshot returns a copy of the records kept, oldest first by sequence
@@ -98,16 +93,28 @@ func (g *Ring) Snapshot() []Record {
 	return records
 }
 
+// glimpse is how many slots a snapshot copies at a time.
+const glimpse = 16
+
 func (p *stripe) appendTo(records []Record) []Record {
-	for i := range p.slots {
-		s := &p.slots[i]
-		s.mu.Lock()
-		if s.claim != 0 {
-			records = append(records, s.record)
+	for first := 0; first < len(p.slots); first += glimpse {
+		records = slices.Grow(records, glimpse) // not under the lock
+		p.mu.Lock()
+		kept := min(p.next, uint64(len(p.slots)))
+		for i := first; i < min(first+glimpse, int(kept)); i++ {
+			records = append(records, p.slots[i].read())
 		}
-		s.mu.Unlock()
+		p.mu.Unlock()
 	}
 	return records
+}
+
+func (s *slot) read() Record {
+	r := s.record
+	if s.at.base != nil {
+		r.Event.Time = s.at.time()
+	}
+	return r
 }
 
 func bySeq(a, b Record) int { return cmp.Compare(a.Seq, b.Seq) }
@@ -119,7 +126,10 @@ func (g *Ring) Cap() int { return len(g.stripes) * len(g.stripes[0].slots) }
 func (g *Ring) Total() uint64 {
 	total := uint64(0)
 	for i := range g.stripes {
-		total += g.stripes[i].next.Load()
+		p := &g.stripes[i]
+		p.mu.Lock()
+		total += p.next
+		p.mu.Unlock()
 	}
 	return total
 }

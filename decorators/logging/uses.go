@@ -103,8 +103,8 @@ var _ core.Listener = (*releases)(nil)
 
 // Released logs the release. It is an instant, so its duration is zero.
 func (l *releases) Released(b core.Block) {
-	rec := Record{Event: core.Event{Op: core.OpRelease, Layer: layerName, Time: l.log.clock.now(),
-		Ordinal: l.log.ordinal, Stream: b.ID.AllocStream}, Seq: l.log.sequence.next()}
+	at := l.log.clock.now()
+	rec := Record{Event: core.Event{Op: core.OpRelease, Layer: layerName, Ordinal: l.log.ordinal, Stream: b.ID.AllocStream}, Seq: l.log.sequence.next()}
 	rec.describe(&b)
-	l.log.sink.Put(rec)
+	l.log.deliver(&rec, at)
 }

@@ -73,26 +73,31 @@ func pairs(b *testing.B, s *stack, goroutines int) {
 	group.Wait()
 }
 
-// BenchmarkLaunch is the fencing of one launch with 8 blocks: on their own
-// stream, and last written on another one.
+// BenchmarkLaunch is the fencing of one launch with 1 and with 8 blocks: on
+// their own stream, and last written on another one.
 func BenchmarkLaunch(b *testing.B) {
-	for _, c := range []struct {
-		name   string
-		layers []core.Layer
-	}{{"bare", nil}, {"stack", whole}} {
+	for _, count := range []int{1, 8} {
 		for _, streams := range []int{1, 2} {
-			b.Run(fmt.Sprintf("%s/streams=%d", c.name, streams), func(b *testing.B) {
-				s := open(b, c.layers...)
-				ids := []core.StreamID{s.lease(b).ID(), s.lease(b).ID()}
-				uses := blocks(b, s, ids[0], 8)
-				ctx, nothing := context.Background(), func(context.Context) error { return nil }
-				b.ReportAllocs()
-				for i := 0; b.Loop(); i++ {
-					if err := s.runtime.Launch(ctx, ids[i%streams], uses, nothing); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
+			for _, c := range []struct {
+				name   string
+				layers []core.Layer
+			}{{"bare", nil}, {"stack", whole}} {
+				b.Run(fmt.Sprintf("blocks=%d/streams=%d/%s", count, streams, c.name), func(b *testing.B) {
+					launches(b, open(b, c.layers...), count, streams)
+				})
+			}
+		}
+	}
+}
+
+func launches(b *testing.B, s *stack, count, streams int) {
+	ids := []core.StreamID{s.lease(b).ID(), s.lease(b).ID()}
+	uses := blocks(b, s, ids[0], count)
+	ctx, nothing := context.Background(), func(context.Context) error { return nil }
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if err := s.runtime.Launch(ctx, ids[i%streams], uses, nothing); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

@@ -1,0 +1,73 @@
+package budget
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+func TestAThousandBlocksComeAndGoInAnyOrder(t *testing.T) {
+	const goroutines, each = 4, 250
+	random := rand.New(rand.NewPCG(1, 2))
+	r := newBudget(t, &leaf{}, Config{Limit: mib})
+	for range 3 { // records are used again
+		blocks := make([]core.Block, goroutines*each)
+		var group sync.WaitGroup
+		for g := range goroutines {
+			group.Go(func() {
+				for i := range each {
+					var err error
+					if blocks[g*each+i], err = r.Allocate(context.Background(), core.Request{Bytes: 7, Stream: 1}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		if h := r.Holders(); len(h) != 1 || h[0].Blocks != goroutines*each || h[0].Bytes != 7*goroutines*each {
+			t.Fatalf("holders %+v", h)
+		}
+		random.Shuffle(len(blocks), func(i, j int) { blocks[i], blocks[j] = blocks[j], blocks[i] })
+		for g := range goroutines {
+			group.Go(func() {
+				for _, b := range blocks[g*each : (g+1)*each] {
+					if _, err := r.Deallocate(context.Background(), b.ID); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		wantEmpty(t, r)
+	}
+}
+
+// watched asks the budget while the upstream is asked for memory.
+type watched struct {
+	leaf
+	during func()
+}
+
+func (w *watched) Allocate(ctx context.Context, r core.Request) (core.Block, error) {
+	w.during()
+	return w.leaf.Allocate(ctx, r)
+}
+
+func TestAnAllocationUnderWayIsHeldUntilItFails(t *testing.T) {
+	up := &watched{}
+	r := newBudget(t, up, Config{Limit: 100})
+	up.during = func() {
+		if h := r.Holders(); len(h) != 1 || h[0] != (core.Holder{Tag: "sort", State: core.Live, Bytes: 60, Blocks: 1}) {
+			t.Errorf("holders %+v", h)
+		}
+	}
+	up.fail = errInjected
+	if _, err := r.Allocate(context.Background(), core.Request{Bytes: 60, Tag: "sort"}); !errors.Is(err, errInjected) {
+		t.Fatalf("got %v", err)
+	}
+	wantEmpty(t, r)
+}
