@@ -145,6 +145,9 @@ func (r *AsyncResource) allocateLocked(s *stream, req core.Request) (uint64, *ev
 		return 0, nil, err
 	}
 	ready.retain()
+	if s.open.Load() > 0 {
+		_ = s.flush() // whoever needs it tries again
+	}
 	return ptr, ready, nil
 }
 

@@ -75,7 +75,7 @@ func (b *block) announce(e *event, kind core.Access, use int) (holder *access) {
 				f.add(s, a, use)
 			}
 		case kind.Writes() && a.event.late.Load():
-			f.own++
+			f.ownReady(a.event)
 		}
 	}
 	b.accesses = append(b.accesses, access{event: e, kind: kind})

@@ -27,8 +27,7 @@ type bucket = atomic.Pointer[block]
 
 const (
 	firstBuckets = 64
-	// strayLimit bounds how far a reader is led astray. Generations are
-	// consecutive and fill one bucket each, so chains are short.
+	// strayLimit bounds how far a reader is led astray: chains are short.
 	strayLimit = 16
 )
 
@@ -48,8 +47,10 @@ func (m *blockMap) load(g core.Generation) *block {
 	return nil
 }
 
+// chain mixes the generation: streams that allocate in turn have generations
+// at regular distances.
 func chain(buckets []bucket, g core.Generation) *bucket {
-	return &buckets[uint64(g)&uint64(len(buckets)-1)]
+	return &buckets[uint64(g)*0x9e3779b97f4a7c15>>32&uint64(len(buckets)-1)]
 }
 
 // find finds a block under the lock.
@@ -129,13 +130,18 @@ func (t *streamTable) lookup(id core.BlockID) *block {
 	return t.adopted.find(id.Generation)
 }
 
-// blocks lists the blocks of all streams.
-func (t *streamTable) blocks() []core.Block {
-	blocks := t.adopted.describe()
-	for _, s := range t.streams() {
+// eachBooks calls f for the books of the streams, each once.
+func (t *streamTable) eachBooks(streams []*stream, f func(*books)) {
+	f(&t.adopted)
+	for _, s := range streams {
 		if s.books != &t.adopted {
-			blocks = append(blocks, s.books.describe()...)
+			f(s.books)
 		}
 	}
-	return blocks
+}
+
+// blocks lists the blocks of all streams.
+func (t *streamTable) blocks() (list []core.Block) {
+	t.eachBooks(t.streams(), func(b *books) { list = append(list, b.describe()...) })
+	return list
 }

@@ -34,12 +34,25 @@ type fence struct {
 	// deps that follow each other and name one event hold one reference.
 	deps []dependency
 	// own is how many blocks that the launch writes share the allocations'
-	// event of its stream.
-	own int32
+	// event of its stream, ownSeq the number of that event: an event may be
+	// used again, a number never.
+	own    int32
+	ownSeq uint64
 	// gone is the event of the accesses dropped last, and its references
 	// that are still to be released: launches of several blocks leave several.
 	gone     *event
 	released int32
+}
+
+// ownReady counts a block that the launch writes and that shares e, the
+// event behind allocations of its stream. Only the newest can matter.
+func (f *fence) ownReady(e *event) {
+	if e.seq > f.ownSeq {
+		f.own, f.ownSeq = 0, e.seq
+	}
+	if e.seq == f.ownSeq {
+		f.own++
+	}
 }
 
 // add notes that the use needs a of another stream. The event is retained

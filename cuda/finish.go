@@ -32,7 +32,7 @@ func (r *AsyncResource) FinishUse(_ context.Context, t core.Ticket) error {
 
 func (r *AsyncResource) finish(s *stream, in *core.Intent, e *event) error {
 	s.mu.Lock()
-	if s.coveredBy(e.fence.own) {
+	if s.coveredBy(&e.fence) {
 		s.detach()
 	}
 	err := s.recordIn(e)

@@ -108,10 +108,8 @@ func (r *AsyncResource) queueFree(s *stream, b *block, f *fence) (again bool, er
 		s.mu.Unlock()
 		return true, nil
 	}
-	if f != nil && len(f.deps) > 0 {
-		if err = s.flush(); err == nil {
-			err = f.queue(s, func(dependency) { s.books.waits.Add(1) })
-		}
+	if f != nil {
+		err = f.queue(s, func(dependency) { s.books.waits.Add(1) })
 	}
 	if err == nil {
 		err = r.drv.MemFreeAsync(b.core.ID.Ptr, s.handle)

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -30,7 +31,11 @@ func sizesOf(c *core.Block) sizes {
 // raises claimed, and only if that goes beyond the peak could there be a new
 // one: then the slack of every stream is recalled, which makes claimed the
 // live bytes, and the peak is raised to that.
-type highWater struct{ marks [dimensions]mark }
+type highWater struct {
+	marks [dimensions]mark
+	// recalling is held by the one who recalls.
+	recalling sync.Mutex
+}
 
 type mark struct {
 	_             [64]byte
@@ -64,28 +69,36 @@ func (h *highWater) raise(short sizes, own *books, all *streamTable) {
 		if n == 0 || m.claimed.Add(n) <= m.peak.Load() {
 			continue
 		}
-		live := m.claimed.Add(-recall(d, own, all))
-		for old := m.peak.Load(); old < live && !m.peak.CompareAndSwap(old, live); old = m.peak.Load() {
+		h.recalling.Lock()
+		live := m.recall(d, own, all)
+		if live > m.peak.Load() {
+			m.peak.Store(live)
 		}
+		h.recalling.Unlock()
 	}
 }
 
-// recall empties the slack of all streams and returns what there was.
-func recall(d int, own *books, all *streamTable) int64 {
-	total := own.emptySlack(d)
+// recall empties the slack of all streams and returns what is live. It holds
+// the locks of all books meanwhile: what is freed here and allocated there
+// would be counted twice.
+func (m *mark) recall(d int, own *books, all *streamTable) int64 {
 	if all == nil {
-		return total
+		own.mu.Lock()
+		defer own.mu.Unlock()
+		return m.claimed.Add(-own.emptySlack(d))
 	}
-	total += all.adopted.emptySlack(d)
-	for _, s := range all.streams() {
-		total += s.books.emptySlack(d)
-	}
-	return total
+	streams := all.streams()
+	var slack int64
+	all.eachBooks(streams, func(b *books) {
+		b.mu.Lock()
+		slack += b.emptySlack(d)
+	})
+	live := m.claimed.Add(-slack)
+	all.eachBooks(streams, func(b *books) { b.mu.Unlock() })
+	return live
 }
 
 func (b *books) emptySlack(d int) int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	n := b.slack[d]
 	b.slack[d] = 0
 	return n

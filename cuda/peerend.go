@@ -118,7 +118,7 @@ func (e *peerEnd) waitFor(peer *peerEnd) error {
 		return peer.observed(err)
 	}
 	defer event.release()
-	return e.observed(e.drv.StreamWaitPeer(e.stream.handle, peer.drv, event.handle))
+	return e.observed(e.stream.waitPeer(peer.drv, event))
 }
 
 // observed tells the end's runtime of its driver's error and returns it.

@@ -38,20 +38,24 @@ func dropPinner(p *runtime.Pinner) {
 // enqueued on s now. If that cannot be told it is held for ever.
 func (s *stream) keep(host unsafe.Pointer, lease core.StreamID) error {
 	pinner := newPinner(host)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unpin()
-	e, err := s.record(lease)
-	if err != nil {
+	if err := s.addPin(pin{pinner: pinner, host: host}, lease); err != nil {
 		if syncErr := s.drv.StreamSynchronize(s.handle); syncErr != nil {
 			return errors.Join(err, syncErr)
 		}
 		dropPinner(pinner)
-		return nil
 	}
-	s.pins = append(s.pins, pin{event: e, pinner: pinner, host: host})
-	s.held.Store(int64(len(s.pins)))
 	return nil
+}
+
+func (s *stream) addPin(p pin, lease core.StreamID) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unpin()
+	if p.event, err = s.record(lease); err == nil {
+		s.pins = append(s.pins, p)
+		s.held.Store(int64(len(s.pins)))
+	}
+	return err
 }
 
 // unpin lets go of the buffers that the device is done with; s.mu must be

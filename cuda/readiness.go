@@ -10,8 +10,9 @@ import "github.com/fencepost-gpu/fencepost/core"
 // # The protocol
 //
 // It is recorded before anything else is enqueued on the stream that the
-// runtime knows of (a launch, a wait, another event), so that it orders no
-// more than one recorded at once would: only frees, which are no work, may lie
+// runtime knows of (a launch, a wait, another event), and at once if a launch
+// is announced there, whose work may come at any moment. So it orders no more
+// than one recorded at once would: only frees, which are no work, may lie
 // between. A launch that writes all the blocks that share it makes it
 // needless, because the launch's own event covers it. Should that launch be
 // withdrawn it is recorded by whoever needs it next.
@@ -59,10 +60,14 @@ func (s *stream) flush() error {
 	return nil
 }
 
-// coveredBy reports whether a launch that writes own of the blocks that share
-// the event writes them all, so that its event will do; s.mu must be held.
-func (s *stream) coveredBy(own int32) bool {
-	return s.ready == nil || s.ready.refs.Load() == own+1
+// coveredBy reports whether the launch of f writes all the blocks that share
+// the event, so that its own will do; s.mu must be held.
+func (s *stream) coveredBy(f *fence) bool {
+	if s.ready == nil {
+		return true
+	}
+	refs := s.ready.refs.Load() // the stream's and the blocks'
+	return refs == 1 || s.ready.seq == f.ownSeq && refs == f.own+1
 }
 
 // detach gives up the event, which is recorded or needless; s.mu must be held.

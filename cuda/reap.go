@@ -24,7 +24,10 @@ type pending struct {
 }
 
 // passed is a batch of entries that the device has passed.
-type passed struct{ entries []pending }
+type passed struct {
+	entries []pending
+	stretch stretch
+}
 
 var passedBatches = sync.Pool{New: func() any { return new(passed) }}
 
@@ -57,6 +60,8 @@ func (r *AsyncResource) reapSome(s *stream) *passed {
 // takePassed removes what is done from the queue; s.mu must be held.
 func (r *AsyncResource) takePassed(s *stream) (*passed, error) {
 	batch := passedBatches.Get().(*passed)
+	batch.stretch = stretch{s.taken, s.taken}
+	defer func() { s.taken = batch.stretch.to }()
 	for len(s.queue) > 0 {
 		if s.mark == nil {
 			if err := r.markQueue(s); err != nil {
@@ -71,7 +76,10 @@ func (r *AsyncResource) takePassed(s *stream) (*passed, error) {
 			s.passed(s.mark.seq)
 		}
 		s.mark.release()
-		batch.entries = append(batch.entries, s.queue[:s.marked]...)
+		for _, p := range s.queue[:s.marked] {
+			batch.entries = append(batch.entries, p)
+			batch.stretch.to += p.bytes
+		}
 		left := copy(s.queue, s.queue[s.marked:])
 		clear(s.queue[left:])
 		s.queue = s.queue[:left]
@@ -104,14 +112,14 @@ func (r *AsyncResource) release(s *stream, batch *passed) {
 		return
 	}
 	batch.leaveBooks()
-	var settled uint64
 	for i := range batch.entries {
 		p := &batch.entries[i]
 		s.odometer.passed.Add(p.bytes)
 		r.releaseBlock(p.block)
-		settled += p.bytes
 	}
-	s.odometer.settled.Add(settled)
+	if batch.stretch.to > batch.stretch.from {
+		s.odometer.settle(batch.stretch)
+	}
 	clear(batch.entries)
 	batch.entries = batch.entries[:0]
 	passedBatches.Put(batch)

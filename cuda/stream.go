@@ -33,6 +33,8 @@ type stream struct {
 	queue  []pending
 	mark   *event
 	marked int
+	// taken is the bytes of the frees that left queue.
+	taken uint64
 	// pins are the host buffers of copies under way, oldest first.
 	pins    []pin
 	flights flights
@@ -56,11 +58,6 @@ type stream struct {
 	last atomic.Pointer[event]
 	_    [64]byte
 }
-
-// odometer counts the bytes of frees: queued, known to be passed by the
-// device, and settled in the books. Passed moves before a listener is told,
-// so that bytes are never both released and still lendable.
-type odometer struct{ queued, passed, settled atomic.Uint64 }
 
 func newStream(drv driver.Driver, handle driver.Stream, slot int, seq uint64, counters *books) *stream {
 	s := &stream{drv: drv, handle: handle, slot: slot, seq: seq, books: counters}
@@ -109,11 +106,25 @@ func (s *stream) place(e *event) {
 // wait queues a wait for e and joins its clock, as one step; s.mu must be
 // held.
 func (s *stream) wait(e *event) error {
+	if err := s.flush(); err != nil {
+		return err
+	}
 	if err := s.drv.StreamWait(s.handle, e.handle); err != nil {
 		return err
 	}
 	s.clock = s.clock.join(e.clock)
 	return nil
+}
+
+// waitPeer queues a wait for another device's event, whose clock means nothing
+// here.
+func (s *stream) waitPeer(peer driver.Driver, e *event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.flush(); err != nil {
+		return err
+	}
+	return s.drv.StreamWaitPeer(s.handle, peer, e.handle)
 }
 
 // passed notes that the device is done with everything up to seq.

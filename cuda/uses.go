@@ -62,7 +62,7 @@ func (s *stream) announce(in *core.Intent) (*event, error) {
 		return nil, err
 	}
 	e.lease, e.launch, e.name = in.Stream, in.ID, in.Launch
-	e.fence.own = 0
+	e.fence.own, e.fence.ownSeq = 0, 0
 	e.state.Store(announced)
 	e.refs.Store(int32(1 + len(in.Uses)))
 	in.Handle = e
@@ -143,7 +143,7 @@ func (r *AsyncResource) fenceLaunch(s *stream, in *core.Intent, e *event) error 
 func (r *AsyncResource) queueWaits(s *stream, in *core.Intent, f *fence) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.coveredBy(f.own) {
+	if !s.coveredBy(f) {
 		if err := s.flush(); err != nil {
 			return err
 		}

@@ -6,9 +6,9 @@
 // stack aligned to 16 bytes at the call; the words above the arguments keep
 // the address of the Frame.
 GLOBL ·trampoline(SB), NOPTR|RODATA, $8
-DATA ·trampoline(SB)/8, $callC(SB)
+DATA ·trampoline(SB)/8, $callC<>(SB)
 
-TEXT callC(SB), NOSPLIT, $48
+TEXT callC<>(SB), NOSPLIT, $48
 	MOVQ DI, R11
 	MOVQ R11, 40(SP)
 	MOVQ 56(R11), AX

@@ -1,0 +1,37 @@
+package cuda
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Bytes that are freed on one stream and allocated on another while the slack
+// is recalled must not be counted twice.
+func TestThePeakIsExactWhileSlackIsRecalled(t *testing.T) {
+	table := &streamTable{}
+	table.leases.Store(&map[core.StreamID]*stream{})
+	all := testStreams(4)
+	table.all.Store(&all)
+	var peaks highWater
+	bytes := func(n uint64) *core.Block { return &core.Block{Bytes: n, Requested: n} }
+	all[1].books.admit(bytes(1000), nil, &peaks, table)
+	all[2].books.mu.Lock() // a recall comes as far as here
+	var group sync.WaitGroup
+	group.Go(func() { all[0].books.admit(bytes(1), nil, &peaks, table) })
+	time.Sleep(5 * time.Millisecond)
+	group.Go(func() {
+		all[1].books.retire(bytes(1000))
+		all[3].books.admit(bytes(1000), nil, &peaks, table)
+	})
+	time.Sleep(5 * time.Millisecond)
+	all[2].books.mu.Unlock()
+	group.Wait()
+	var st core.Stats
+	peaks.addTo(&st)
+	if st.PeakRequested != 1001 || st.PeakBytes != 1001 {
+		t.Errorf("the peak is %d of at most 1001 bytes that ever were live", st.PeakRequested)
+	}
+}
