@@ -2,6 +2,7 @@ package gputest
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -134,6 +135,39 @@ func (b *bench) counter(on *cuda.Lease) (*words, error) {
 		return nil, err
 	}
 	return sum, cuda.Memset(ctx, sum, on.ID(), 0)
+}
+
+// mismatches is what a counter has counted. A counter that no kernel adds to
+// would be silent too, so three more mismatches are made on purpose.
+func (b *bench) mismatches(on *cuda.Lease, sum *words) (uint64, error) {
+	const made = 3
+	before, err := cuda.Download(ctx, sum, on.ID())
+	if err != nil {
+		return 0, err
+	}
+	w, err := b.tryAlloc(on, made, "mismatches")
+	if err != nil {
+		return 0, err
+	}
+	err = errors.Join(b.doWrite(on, w, 1), b.doCheck(on, w, 2, sum), w.Free(ctx))
+	after, readErr := cuda.Download(ctx, sum, on.ID())
+	if err := errors.Join(err, readErr, sum.Free(ctx)); err != nil {
+		return 0, err
+	}
+	if counted := after[0] - before[0]; counted != made {
+		return 0, fmt.Errorf("the counter counted %d of %d mismatches", counted, made)
+	}
+	return before[0], nil
+}
+
+// right demands that a counter has counted nothing, and gives it back.
+func (b *bench) right(on *cuda.Lease, sum *words) {
+	b.Helper()
+	n, err := b.mismatches(on, sum)
+	must(b, err)
+	if n != 0 {
+		b.Errorf("%d words are wrong", n)
+	}
 }
 
 func (b *bench) doWrite(on *cuda.Lease, to *words, value uint64) error {

@@ -23,6 +23,7 @@ func (b *bench) agree(when string) {
 // The books are compared while the stream is stalled, so that what they say is
 // not what the device happens to have done.
 func TestTheBooksAgreeWithTheDriver(t *testing.T) {
+	gpu(t)
 	for _, guard := range []string{"off", "ledger", "sample:65536", "hunt"} {
 		t.Run(guard, func(t *testing.T) {
 			b := newBench(t, fencepost.Config{Guard: guard})

@@ -50,6 +50,7 @@ func delayedWorkload(seed uint64) workload.Config {
 }
 
 func TestResultsAreRightOverDelays(t *testing.T) {
+	gpu(t)
 	for seed := range uint64(scaled(4, 1)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			b, _ := delayedBench(t, seed)

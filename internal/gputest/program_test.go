@@ -169,6 +169,7 @@ func (p *program) openLane(external bool) {
 		l.Lease, err = p.b.Streams().Acquire(ctx, "program")
 	}
 	must(p.b, err)
+	p.b.Cleanup(func() { _ = l.Release() }) // of a program that fails
 	l.counter, err = p.b.counter(l.Lease)
 	must(p.b, err)
 	p.lanes, p.counters = append(p.lanes, l), append(p.counters, l.counter)
@@ -195,9 +196,11 @@ func (p *program) end() (wrong uint64) {
 		}
 		must(p.b, v.Free(ctx))
 	}
+	must(p.b, p.b.hw.Synchronize()) // without fences nothing else ends what adds to the counters
 	for _, c := range p.counters {
-		wrong += p.b.read(p.lane().Lease, c)[0]
-		must(p.b, c.Free(ctx))
+		n, err := p.b.mismatches(p.lane().Lease, c)
+		must(p.b, err)
+		wrong += n
 	}
 	for len(p.lanes) > 0 {
 		must(p.b, p.b.Streams().Synchronize(ctx, p.lanes[0].ID()))

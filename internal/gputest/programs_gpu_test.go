@@ -23,6 +23,7 @@ func firstSeed(t *testing.T) uint64 {
 // Random programs on streams that run far apart: every value is the one that
 // the order of the program gives.
 func TestRandomProgramsKeepTheirValues(t *testing.T) {
+	gpu(t)
 	seed := firstSeed(t)
 	b, _ := delayedBench(t, seed)
 	programs := uint64(scaled(200, 10))

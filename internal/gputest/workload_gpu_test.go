@@ -34,6 +34,7 @@ func TestSortHashJoinAndFilterAreRight(t *testing.T) {
 }
 
 func TestTenRunsOfTheRegressionAreRight(t *testing.T) {
+	gpu(t)
 	runs := scaled(10, 1)
 	var all workload.Result
 	want := uint64(0)
