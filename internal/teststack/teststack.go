@@ -1,13 +1,12 @@
 // Package teststack builds stacks on simulated devices for tests, and checks
-// at their end that the device's own books are empty and its oracle silent.
+// at their end that the device's own books are empty and its oracle silent. On
+// a device of the caller's it checks the driver's pool.
 package teststack
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
-	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
@@ -16,8 +15,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
 
-// Stack is a runtime over one simulated device.
+// Stack is a runtime over one device.
 type Stack struct {
+	// Sim is the simulated device; nil if the device is the caller's.
 	Sim     *sim.Device
 	Driver  driver.Driver
 	Streams *cuda.StreamPool
@@ -28,7 +28,10 @@ type Stack struct {
 
 // Config says how a stack is built.
 type Config struct {
-	Sim     sim.Config
+	Sim sim.Config
+	// Device, if not nil, is used in place of a simulated one and stays the
+	// caller's.
+	Device  driver.Driver
 	Streams int
 	Async   cuda.AsyncConfig
 	// Wrap stands between the runtime and the device; nil is the device.
@@ -57,18 +60,38 @@ func Open(t testing.TB, cfg Config) *Stack {
 
 // New builds a stack for a caller that closes it.
 func New(cfg Config) (*Stack, error) {
-	device, err := sim.Open(cfg.Sim)
-	if err != nil {
-		return nil, err
+	s := &Stack{Driver: cfg.Device}
+	if s.Driver == nil {
+		if err := s.simulate(cfg.Sim); err != nil {
+			return nil, err
+		}
 	}
-	s := &Stack{Sim: device, Driver: device}
 	if cfg.Wrap != nil {
-		s.Driver = cfg.Wrap(device)
+		s.Driver = cfg.Wrap(s.Driver)
 	}
-	if err := errors.Join(workload.Register(device), s.build(cfg)); err != nil {
-		return nil, errors.Join(err, device.Close())
+	if err := s.build(cfg); err != nil {
+		return nil, errors.Join(err, s.closeSim())
 	}
 	return s, nil
+}
+
+func (s *Stack) simulate(cfg sim.Config) error {
+	device, err := sim.Open(cfg)
+	if err != nil {
+		return err
+	}
+	s.Sim, s.Driver = device, device
+	if err := workload.Register(device); err != nil {
+		return errors.Join(err, device.Close())
+	}
+	return nil
+}
+
+func (s *Stack) closeSim() error {
+	if s.Sim == nil {
+		return nil
+	}
+	return s.Sim.Close()
 }
 
 func (s *Stack) build(cfg Config) (err error) {
@@ -87,35 +110,6 @@ func (s *Stack) build(cfg Config) (err error) {
 	}
 	s.Memory, err = cuda.NewMemoryManager(s.Driver, s.Streams, s.Runtime)
 	return err
-}
-
-// Close ends the stack and returns everything that is wrong: errors, what was
-// not given back, and what the oracle found.
-func (s *Stack) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	var errs []error
-	check := func(what string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("closing %s: %w", what, err))
-		}
-	}
-	left, err := s.Runtime.Close(ctx)
-	check("the runtime", err)
-	check("the backend", s.Async.Close(ctx))
-	check("the streams", s.Streams.Close(ctx))
-	books := s.Sim.Books()
-	check("the device", s.Sim.Close())
-	if len(left.Leaks) > 0 || left.OpenIntents > 0 {
-		errs = append(errs, fmt.Errorf("left over: %d blocks, %d open intents", len(left.Leaks), left.OpenIntents))
-	}
-	if want := (sim.Books{Modules: books.Modules, Reserved: books.Reserved}); books != want {
-		errs = append(errs, fmt.Errorf("the device still holds %+v", books))
-	}
-	for _, f := range s.Sim.Findings() {
-		errs = append(errs, fmt.Errorf("the oracle: %v", f))
-	}
-	return errors.Join(errs...)
 }
 
 // Lease acquires a stream and gives it back at the end of the test.

@@ -3,31 +3,38 @@
 // to be there, a skip is a test that has quietly stopped testing.
 //
 // A test that needs a GPU may be skipped where there is none, unless
-// FENCEPOST_REQUIRE_CUDA=1 says that there is one. Such a skip is known by
-// its reason. Nothing is printed when all is well.
+// FENCEPOST_REQUIRE_CUDA says that there is: it is the number of GPUs that must
+// be found, and a test may need two. Such a skip is known by its reason.
+// Nothing is printed when all is well.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 )
 
-// noGPU is how the reason of a permitted skip reads; the CUDA driver's own
-// error begins with it.
-const noGPU = "no CUDA driver here"
+// permitted are the reasons of skips for want of GPUs, each with the number of
+// GPUs that makes it a failure. The first begins the CUDA driver's own error.
+var permitted = map[string]int{"no CUDA driver here": 1, "one GPU only": 2}
 
 func main() {
-	requireCUDA := os.Getenv("FENCEPOST_REQUIRE_CUDA") == "1"
+	gpus, err := strconv.Atoi(cmp.Or(os.Getenv("FENCEPOST_REQUIRE_CUDA"), "0"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "skips: FENCEPOST_REQUIRE_CUDA: say how many GPUs there are:", err)
+		os.Exit(2)
+	}
 	skipped, err := readFiles(os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "skips:", err)
 		os.Exit(2)
 	}
-	if refused := refuse(skipped, requireCUDA); len(refused) > 0 {
+	if refused := refuse(skipped, gpus); len(refused) > 0 {
 		fmt.Fprintln(os.Stderr, "skipped, and must not be:")
 		for _, s := range refused {
 			fmt.Fprintf(os.Stderr, "  %s %s: %s\n", s.pkg, s.test, s.reason)
@@ -39,15 +46,24 @@ func main() {
 // skip is a test that was skipped.
 type skip struct{ pkg, test, reason string }
 
-// refuse leaves out the skips that are permitted.
-func refuse(all []skip, requireCUDA bool) []skip {
+// refuse leaves out the skips that are permitted where there are so many GPUs.
+func refuse(all []skip, gpus int) []skip {
 	var refused []skip
 	for _, s := range all {
-		if requireCUDA || !strings.Contains(s.reason, noGPU) {
+		if !isPermitted(s, gpus) {
 			refused = append(refused, s)
 		}
 	}
 	return refused
+}
+
+func isPermitted(s skip, gpus int) bool {
+	for reason, enough := range permitted {
+		if gpus < enough && strings.Contains(s.reason, reason) {
+			return true
+		}
+	}
+	return false
 }
 
 func readFiles(paths []string) ([]skip, error) {

@@ -16,6 +16,8 @@ const events = `{"Action":"start","Package":"p"}
 {"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:3: no CUDA driver here: libcuda.so.1\n"}
 {"Action":"skip","Package":"p","Test":"TestB"}
 {"Action":"pass","Package":"p","Test":"TestC"}
+{"Action":"output","Package":"p","Test":"TestD","Output":"    d_test.go:3: one GPU only: this test needs two\n"}
+{"Action":"skip","Package":"p","Test":"TestD"}
 {"Action":"skip","Package":"empty"}
 `
 
@@ -28,15 +30,15 @@ func TestReadFindsSkippedTestsAndTheirReasons(t *testing.T) {
 	want := []skip{
 		{"p", "TestA", "a_test.go:3: no promtool"},
 		{"p", "TestB", "b_test.go:3: no CUDA driver here: libcuda.so.1"},
+		{"p", "TestD", "d_test.go:3: one GPU only: this test needs two"},
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Fatalf("got %q, %v", got, err)
 	}
-	if refused := refuse(got, false); !slices.Equal(refused, want[:1]) {
-		t.Errorf("without a GPU: %q", refused)
-	}
-	if refused := refuse(got, true); len(refused) != 2 {
-		t.Errorf("with a GPU: %q", refused)
+	for gpus, want := range [][]skip{want[:1], want[:2], want} {
+		if refused := refuse(got, gpus); !slices.Equal(refused, want) {
+			t.Errorf("with %d GPUs: %q", gpus, refused)
+		}
 	}
 }
 

@@ -1,0 +1,218 @@
+package gputest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/testkernels"
+)
+
+// exitLost is the code of a service that lost its device and ended in order.
+const exitLost = 3
+
+// What the process prints, for the test that started it.
+const (
+	launchedLine  = "launched"
+	findingPrefix = "finding: "
+)
+
+// The launches, and the tags of their blocks and streams.
+var (
+	launchNames = []string{"honest", "honest", "planted"}
+	launchTags  = []core.Tag{"honest.a", "honest.b", "planted.victim"}
+)
+
+// lost is a service whose kernel writes to an address of its own making.
+type lost struct {
+	rt      *fencepost.Runtime
+	hw      *hardware
+	spans   *tracetest.InMemoryExporter
+	module  *cuda.Module
+	leases  []*cuda.Lease
+	blocks  []core.Block
+	kernels []*cuda.Kernel
+	release []func()
+	// wrong is what was not as it should be.
+	wrong []error
+}
+
+func plantIllegal() int {
+	l := &lost{}
+	for _, step := range []func() error{l.open, l.prepare, l.launch, l.goOn} {
+		if err := step(); err != nil {
+			fmt.Fprintln(os.Stderr, "planting:", err)
+			return 1
+		}
+	}
+	l.refuses()
+	l.reports()
+	l.ends()
+	for _, err := range l.wrong {
+		fmt.Println("wrong:", err)
+	}
+	if len(l.wrong) > 0 {
+		return 1
+	}
+	return exitLost
+}
+
+func (l *lost) demand(ok bool, format string, args ...any) {
+	if !ok {
+		l.wrong = append(l.wrong, fmt.Errorf(format, args...))
+	}
+}
+
+func (l *lost) open() (err error) {
+	if l.hw, err = openHardware(0); err != nil {
+		return err
+	}
+	l.spans = tracetest.NewInMemoryExporter()
+	// Without guard kernels: nothing may want page-locked memory while a
+	// stream is stalled.
+	cfg := fencepost.Config{Device: fencepost.CUDA, Guard: "ledger", TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(l.spans)),
+		OnFinding: func(f core.Finding) { fmt.Println(findingPrefix + f.String()) }}
+	if dryRun {
+		cfg.Driver = l.hw.sim
+	}
+	if l.rt, err = fencepost.Open(ctx, cfg); err != nil {
+		return err
+	}
+	l.module, err = cuda.LoadModule(l.rt.Driver(), testkernels.Image())
+	return err
+}
+
+// prepare gets everything that the launches need, before a stream is stalled.
+func (l *lost) prepare() error {
+	for i, name := range []string{testkernels.Write, testkernels.Write, testkernels.Illegal} {
+		on, err := l.rt.Streams().Acquire(ctx, launchTags[i])
+		if err != nil {
+			return err
+		}
+		b, err := l.rt.Allocate(ctx, core.Request{Bytes: plantWords * wordBytes, Stream: on.ID(), Tag: launchTags[i]})
+		if err != nil {
+			return err
+		}
+		k, err := l.module.Kernel(name)
+		if err != nil {
+			return err
+		}
+		l.leases, l.blocks, l.kernels = append(l.leases, on), append(l.blocks, b), append(l.kernels, k)
+	}
+	return nil
+}
+
+// launch announces and enqueues three launches on stalled streams, and then
+// lets the last of them go: whatever was in flight when it broke the device is
+// what the report must list.
+func (l *lost) launch() error {
+	for i, on := range l.leases {
+		release, err := l.hw.hold(on.Handle())
+		if err != nil {
+			return err
+		}
+		l.release = append(l.release, release)
+		args := []driver.Arg{driver.Ptr(l.blocks[i].ID.Ptr), driver.U64(plantWords), driver.U64(1)}
+		if launchNames[i] == "planted" {
+			args = []driver.Arg{driver.Ptr(0x10)}
+		}
+		err = l.rt.LaunchNamed(ctx, launchNames[i], on.ID(), []core.Use{{Block: l.blocks[i].ID, Access: core.Write}}, func(context.Context) error {
+			return l.kernels[i].Enqueue(on.Handle(), grid(1), args...)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	fmt.Println(launchedLine)
+	l.release[len(l.release)-1]()
+	return nil
+}
+
+// goOn works like a service that knows of nothing, until a call tells.
+func (l *lost) goOn() error {
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		b, err := l.rt.Allocate(ctx, core.Request{Bytes: 256, Stream: l.leases[0].ID(), Tag: "going.on"})
+		if err == nil {
+			_, err = l.rt.Deallocate(ctx, b.ID)
+		}
+		if errors.Is(err, core.ErrSticky) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("the service was told %w", err)
+		}
+	}
+	return errors.New("no call told the service that the device is lost")
+}
+
+// refuses makes every further call.
+func (l *lost) refuses() {
+	block, on := l.blocks[0].ID, l.leases[0].ID()
+	use := []core.Use{{Block: block, Access: core.Read}}
+	calls := map[string]func() error{
+		"Allocate":        func() error { _, err := l.rt.Allocate(ctx, core.Request{Bytes: 64, Stream: on}); return err },
+		"Deallocate":      func() error { _, err := l.rt.Deallocate(ctx, block); return err },
+		"PrepareBlockUse": func() error { _, err := l.rt.PrepareBlockUse(ctx, block, on, core.Read); return err },
+		"RecordBlockUse":  func() error { return l.rt.RecordBlockUse(ctx, block, on) },
+		"Reserve":         func() error { _, err := l.rt.Reserve(ctx, 64, "late"); return err },
+		"Synchronize":     func() error { return l.rt.Streams().Synchronize(ctx, on) },
+		"Launch": func() error {
+			return l.rt.Launch(ctx, on, use, func(context.Context) error { return errors.New("the launch was let through") })
+		},
+	}
+	for name, call := range calls {
+		err := call()
+		l.demand(errors.Is(err, core.ErrSticky), "%s was answered with %v", name, err)
+	}
+	h := l.rt.Health()
+	l.demand(!h.OK && errors.Is(h.Err, core.ErrSticky), "the health is %+v", h)
+}
+
+// reports looks at the one finding.
+func (l *lost) reports() {
+	found := l.rt.Findings().Recent()
+	if len(found) != 1 || found[0].Kind != core.FindingStickyError {
+		l.demand(false, "findings %v, want the loss and nothing else", found)
+		return
+	}
+	for i, name := range launchNames {
+		at := slices.IndexFunc(found[0].Suspects, func(u core.UseRecord) bool { return u.Launch == name && u.Stream == l.leases[i].ID() })
+		if at < 0 {
+			l.demand(false, "the launch %q on stream %v is not among the suspects %v", name, l.leases[i].ID(), found[0].Suspects)
+			continue
+		}
+		u := found[0].Suspects[at]
+		l.demand(u.Tags[0] == l.blocks[i].Tag, "the suspect %v does not name the block tagged %q", u, l.blocks[i].Tag)
+		l.demand(l.exported(u.Span), "the span of the suspect %v is not among those that were exported", u)
+	}
+}
+
+func (l *lost) exported(span core.SpanRef) bool {
+	return slices.ContainsFunc(l.spans.GetSpans(), func(s tracetest.SpanStub) bool {
+		return !span.IsZero() && s.SpanContext.SpanID() == span.SpanID && s.SpanContext.TraceID() == span.TraceID
+	})
+}
+
+// ends closes the runtime like a service that is told to stop.
+func (l *lost) ends() {
+	for _, release := range l.release {
+		release()
+	}
+	for _, on := range l.leases {
+		_ = on.Release() // the device is lost: nothing else is to be had of it
+	}
+	limited, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	_, err := l.rt.Close(limited)
+	l.demand(errors.Is(err, core.ErrSticky), "Close said %v", err)
+}
