@@ -2,14 +2,12 @@ package gputest
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
-	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/testkernels"
 	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
@@ -29,9 +27,6 @@ type bench struct {
 	seen  uint64 // findings of a dry run's oracle before the test
 }
 
-// words is device memory that all of the kernels work on.
-type words = cuda.Slice[uint64]
-
 // newBench opens a runtime on the first GPU. A driver in cfg stands for it.
 func newBench(t *testing.T, cfg fencepost.Config) *bench {
 	t.Helper()
@@ -41,6 +36,9 @@ func newBench(t *testing.T, cfg fencepost.Config) *bench {
 func (h *hardware) bench(t *testing.T, cfg fencepost.Config) *bench {
 	t.Helper()
 	must(t, h.rewind())
+	if !h.inUse.CompareAndSwap(false, true) { // on a GPU Open says so itself
+		t.Fatal("a runtime is open on this device already: one test, one runtime")
+	}
 	b := &bench{T: t, hw: h}
 	cfg.Device, cfg.Ordinal = fencepost.CUDA, h.Ordinal()
 	if dryRun {
@@ -51,6 +49,7 @@ func (h *hardware) bench(t *testing.T, cfg fencepost.Config) *bench {
 	}
 	var err error
 	b.Runtime, err = fencepost.Open(ctx, cfg)
+	t.Cleanup(func() { h.inUse.Store(false) })
 	must(t, err)
 	t.Cleanup(b.close)
 	b.module, err = cuda.LoadModule(b.Driver(), testkernels.Image())
@@ -72,7 +71,7 @@ func (b *bench) close() {
 	if b.module != nil {
 		err = errors.Join(err, b.module.Unload())
 	}
-	left, closeErr := b.Runtime.Close(ctx)
+	left, closeErr := b.Close(ctx)
 	if err := errors.Join(err, closeErr); err != nil {
 		b.Errorf("the end: %v", err)
 	}
@@ -117,87 +116,6 @@ func (b *bench) leases(n int) []*cuda.Lease {
 	return all
 }
 
-func (b *bench) alloc(on *cuda.Lease, n int, tag core.Tag) *words {
-	b.Helper()
-	w, err := b.tryAlloc(on, n, tag)
-	must(b, err)
-	return w
-}
-
-func (b *bench) tryAlloc(on *cuda.Lease, n int, tag core.Tag) (*words, error) {
-	return cuda.Alloc[uint64](ctx, b.Memory(), n, cuda.AllocOptions{Stream: on.ID(), Tag: tag})
-}
-
-// counter is a word for the words that a check finds wrong.
-func (b *bench) counter(on *cuda.Lease) (*words, error) {
-	sum, err := b.tryAlloc(on, 1, "mismatches")
-	if err != nil {
-		return nil, err
-	}
-	return sum, cuda.Memset(ctx, sum, on.ID(), 0)
-}
-
-// mismatches is what a counter has counted. A counter that no kernel adds to
-// would be silent too, so three more mismatches are made on purpose.
-func (b *bench) mismatches(on *cuda.Lease, sum *words) (uint64, error) {
-	const made = 3
-	before, err := cuda.Download(ctx, sum, on.ID())
-	if err != nil {
-		return 0, err
-	}
-	w, err := b.tryAlloc(on, made, "mismatches")
-	if err != nil {
-		return 0, err
-	}
-	err = errors.Join(b.doWrite(on, w, 1), b.doCheck(on, w, 2, sum), w.Free(ctx))
-	after, readErr := cuda.Download(ctx, sum, on.ID())
-	if err := errors.Join(err, readErr, sum.Free(ctx)); err != nil {
-		return 0, err
-	}
-	if counted := after[0] - before[0]; counted != made {
-		return 0, fmt.Errorf("the counter counted %d of %d mismatches", counted, made)
-	}
-	return before[0], nil
-}
-
-// right demands that a counter has counted nothing, and gives it back.
-func (b *bench) right(on *cuda.Lease, sum *words) {
-	b.Helper()
-	n, err := b.mismatches(on, sum)
-	must(b, err)
-	if n != 0 {
-		b.Errorf("%d words are wrong", n)
-	}
-}
-
-func (b *bench) doWrite(on *cuda.Lease, to *words, value uint64) error {
-	return b.write.Launch(ctx, b.Runtime.Runtime, on, grid(to.Len()), []core.Use{to.Use(core.Write)}, to.Arg(), driver.U64(uint64(to.Len())), driver.U64(value))
-}
-
-// doCheck adds the number of words that are not value to sum.
-func (b *bench) doCheck(on *cuda.Lease, of *words, value uint64, sum *words) error {
-	return b.check.Launch(ctx, b.Runtime.Runtime, on, grid(of.Len()), []core.Use{of.Use(core.Read), sum.Use(core.ReadWrite)},
-		of.Arg(), driver.U64(uint64(of.Len())), driver.U64(value), sum.Arg())
-}
-
-// doCopy copies what fits of from, with add added to each word.
-func (b *bench) doCopy(on *cuda.Lease, to, from *words, add uint64) error {
-	n := min(to.Len(), from.Len())
-	return b.copyAdd.Launch(ctx, b.Runtime.Runtime, on, grid(n), []core.Use{to.Use(core.Write), from.Use(core.Read)},
-		to.Arg(), from.Arg(), driver.U64(uint64(n)), driver.U64(add))
-}
-
-// grid has a thread for each of some words, which then go on to others.
-func grid(n int) cuda.Grid { return cuda.Blocks1D(min(n, 1<<16), 256) }
-
-// read returns the words when everything before has been done.
-func (b *bench) read(on *cuda.Lease, from *words) []uint64 {
-	b.Helper()
-	values, err := cuda.Download(ctx, from, on.ID())
-	must(b, err)
-	return values
-}
-
 func (b *bench) env() workload.Env {
 	return workload.Env{Driver: b.Driver(), Runtime: b.Runtime.Runtime, Streams: b.Streams(), Memory: b.Memory(), Image: workload.Image()}
 }
@@ -220,9 +138,4 @@ func (b *bench) tryWorkload(cfg workload.Config) (workload.Result, error) {
 	r, err := w.Run(ctx)
 	b.Logf("%d launches and copies, %d of them across streams; %d results, %d wrong; %.1fs", r.Launches, r.CrossStream, r.Checked, r.Wrong, time.Since(began).Seconds())
 	return r, err
-}
-
-// increment adds one to every word, raw: the caller has fenced it.
-func (b *bench) increment(on *cuda.Lease, w *words) error {
-	return b.copyAdd.Enqueue(on.Handle(), grid(w.Len()), w.Arg(), w.Arg(), driver.U64(uint64(w.Len())), driver.U64(1))
 }

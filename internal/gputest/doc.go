@@ -25,10 +25,11 @@
 // which. Which those are depends on the subject and not on the device, with one
 // difference: the device's memory and the budget are the GPU's, so blocks of a
 // gibibyte are tried here under every guard, and on the simulated device only
-// where no guard compares every byte. Of bare backends the cases about claims
-// granted are left out; of the direct one also all that need use tracking,
-// stream order or a stalled stream; of stacks with a guard the failing free,
-// because a block in quarantine is freed later, and the ends that race.
+// where no guard compares every byte. Of the stream-ordered backend the cases
+// about claims that are granted are left out; of the direct one also all that
+// need use tracking or stream order, and so all that stall a stream; of stacks
+// the ends that race, which are for backends, and with a guard that has a
+// quarantine the failing free, because a block there is freed later.
 //
 // A stalled stream is an operation that does not end on the simulated device,
 // and here a kernel that polls a word of page-locked memory, for ten seconds at

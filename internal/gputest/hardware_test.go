@@ -27,6 +27,8 @@ type hardware struct {
 	taken  atomic.Uint64
 	module driver.Module
 	holder driver.Function
+	// inUse is set while a runtime is open on the device.
+	inUse atomic.Bool
 }
 
 // pinnedBytes is more than any case of the conformance suite moves.
