@@ -28,6 +28,9 @@ func (d *Device) MemFree(ptr uint64) error {
 // for the device. The zero pool is the device's default pool, also when another library
 // has made a different one current.
 func (d *Device) MemAllocAsync(bytes uint64, pool driver.Pool, s driver.Stream) (uint64, error) {
+	if bytes == 0 { // some drivers answer with a null pointer
+		return 0, d.library.fail(cuMemAllocFromPoolAsync, driver.InvalidValue)
+	}
 	if pool == 0 {
 		if pool = d.defaultPool; pool == 0 {
 			return 0, unsupported(cuMemAllocFromPoolAsync, "the device or its driver has no memory pools: use MemAlloc")
