@@ -108,12 +108,8 @@ func (p *StreamPool) retire(s *stream) error {
 	s.mu.Lock() // another reap must not ask an event that this one gives back
 	defer s.mu.Unlock()
 	last := s.last.Load()
-	if !last.done() {
-		done, err := p.drv.EventQuery(last.handle)
-		if err != nil || !done {
-			return err
-		}
-		s.passed(last.seq)
+	if done, err := s.askPassed(last); err != nil || !done {
+		return err
 	}
 	s.unpin()
 	s.letGo()

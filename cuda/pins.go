@@ -64,12 +64,8 @@ func (s *stream) unpin() {
 	n := 0
 	for n < len(s.pins) {
 		p := s.pins[n]
-		if !p.event.done() {
-			done, err := s.drv.EventQuery(p.event.handle)
-			if err != nil || !done {
-				break
-			}
-			s.passed(p.event.seq)
+		if done, err := s.askPassed(p.event); err != nil || !done {
+			break
 		}
 		dropPinner(p.pinner)
 		p.event.release()

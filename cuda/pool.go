@@ -1,5 +1,7 @@
 package cuda
 
+import "context"
+
 // PoolStats reads the driver's pool, in bytes: what it holds of the device
 // and what is allocated from it, each with its highest value since the pool
 // was made. It makes a driver call; errors are [core.DriverError].
@@ -8,12 +10,15 @@ func (r *AsyncResource) PoolStats() (reserved, reservedHigh, used, usedHigh uint
 	return p.Reserved, p.ReservedHigh, p.Used, p.UsedHigh, err
 }
 
-// TrimPool gives memory that nobody has allocated back to the device, down to
-// keep bytes held by the pool; what the device has not passed the free of
-// stays. Allocations that need more take it from the device again, which costs
+// TrimPool reaps, and gives memory that nobody has allocated back to the
+// device, down to keep bytes held by the pool; what the device has not passed
+// the free of stays. Allocations that need more take it from the device again, which costs
 // far more than the pool does: trim for the sake of a neighbour or after a
 // peak, not in a loop. It changes no block and no budget, is safe for
 // concurrent use, and may block in the driver. Errors are [core.DriverError].
 func (r *AsyncResource) TrimPool(keep uint64) error {
+	if err := r.ReapPending(context.Background()); err != nil {
+		return err
+	}
 	return r.drv.PoolTrim(r.pool, keep)
 }

@@ -68,12 +68,8 @@ func (r *AsyncResource) takePassed(s *stream) (*passed, error) {
 				return batch, err
 			}
 		}
-		if !s.mark.done() {
-			done, err := r.drv.EventQuery(s.mark.handle)
-			if err != nil || !done {
-				return batch, err
-			}
-			s.passed(s.mark.seq)
+		if done, err := s.askPassed(s.mark); err != nil || !done {
+			return batch, err
 		}
 		s.mark.release()
 		for _, p := range s.queue[:s.marked] {

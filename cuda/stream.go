@@ -127,6 +127,26 @@ func (s *stream) waitPeer(peer driver.Driver, e *event) error {
 	return s.drv.StreamWaitPeer(s.handle, peer, e.handle)
 }
 
+// askPassed asks whether the device has passed e, which must be recorded, and
+// notes it. An answer that is believed is followed by a synchronise with the
+// event, which returns at once: only that tells the driver's allocator, which
+// keeps freed memory otherwise, and tools such as compute-sanitizer, that what
+// the host does next comes after.
+func (s *stream) askPassed(e *event) (bool, error) {
+	if e.done() {
+		return true, nil
+	}
+	done, err := s.drv.EventQuery(e.handle)
+	if err == nil && done {
+		err = s.drv.EventSynchronize(e.handle)
+	}
+	if err != nil || !done {
+		return false, err
+	}
+	s.passed(e.seq)
+	return true, nil
+}
+
 // passed notes that the device is done with everything up to seq.
 func (s *stream) passed(seq uint64) {
 	for {

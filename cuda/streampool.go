@@ -160,19 +160,21 @@ func (p *StreamPool) Handle(id core.StreamID) (driver.Stream, error) {
 	return s.handle, nil
 }
 
-// Synchronize blocks until all work of a leased stream is done or ctx ends.
+// Synchronize blocks until all work enqueued on a leased stream so far is done
+// or ctx ends. What others enqueue meanwhile is not waited for.
 func (p *StreamPool) Synchronize(ctx context.Context, id core.StreamID) error {
 	s, err := p.table.resolve("Synchronize", id)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	seq := s.point()
-	s.mu.Unlock()
-	if err := poll(ctx, func() (bool, error) { return p.drv.StreamQuery(s.handle) }); err != nil {
+	e, err := s.recordHere(id)
+	if err != nil {
 		return err
 	}
-	s.passed(seq)
+	defer e.release()
+	if err := poll(ctx, func() (bool, error) { return s.askPassed(e) }); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	s.unpin()
 	s.mu.Unlock()

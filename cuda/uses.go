@@ -201,6 +201,16 @@ func (r *AsyncResource) RecordUse(_ context.Context, id core.BlockID, stream cor
 	return recordErr
 }
 
+// recordHere records an event behind what is enqueued on s now.
+func (s *stream) recordHere(lease core.StreamID) (*event, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last.Load() != nil {
+		return nil, givenUp("Synchronize", lease)
+	}
+	return s.record(lease)
+}
+
 // recordNow records an event behind what is enqueued on s. If the driver
 // refuses, the stream is synchronised; fenced says whether that went well.
 func (r *AsyncResource) recordNow(s *stream, lease core.StreamID) (e *event, fenced bool, err error) {
