@@ -60,6 +60,10 @@ type Config struct {
 	// Streams is the largest number of stream leases at a time; 0 means
 	// [cuda.DefaultMaxStreams]. FENCEPOST_STREAMS.
 	Streams int
+	// DeviceOrder queues waits for work that the host has seen done, too, for
+	// runs under compute-sanitizer; see [cuda.StreamPoolConfig].
+	// FENCEPOST_DEVICE_ORDER, 1 or 0.
+	DeviceOrder bool
 	// Async configures the stream-ordered backend.
 	Async cuda.AsyncConfig
 	// Budget is the most bytes of the device that may be charged, guard

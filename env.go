@@ -26,6 +26,7 @@ var variables = [...]Variable{
 	{"FENCEPOST_SIM_BYTES", "Sim.Bytes", "memory of the simulated device", func(c *Config, s string) error { return size(&c.Sim.Bytes, s) }},
 	{"FENCEPOST_RESOURCE", "Resource", "the backend: async or direct", func(c *Config, s string) error { return text(&c.Resource, s) }},
 	{"FENCEPOST_STREAMS", "Streams", "stream leases at a time", func(c *Config, s string) error { return number(&c.Streams, s) }},
+	{"FENCEPOST_DEVICE_ORDER", "DeviceOrder", "waits for compute-sanitizer: 1 or 0", func(c *Config, s string) error { return yes(&c.DeviceOrder, s) }},
 	{"FENCEPOST_BUDGET", "Budget", "bytes that may be charged", func(c *Config, s string) error { return size(&c.Budget, s) }},
 	{"FENCEPOST_GUARD", "Guard", "the debug guard's mode", func(c *Config, s string) error { return text(&c.Guard, s) }},
 	{"FENCEPOST_HISTORY", "History", "log records kept in memory", func(c *Config, s string) error { return number(&c.History, s) }},
@@ -68,6 +69,13 @@ func text(to *string, s string) error {
 func number(to *int, s string) (err error) {
 	if *to, err = strconv.Atoi(s); err != nil {
 		return errors.New("write a whole number")
+	}
+	return nil
+}
+
+func yes(to *bool, s string) (err error) {
+	if *to, err = strconv.ParseBool(s); err != nil {
+		return errors.New("write 1 or 0")
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 func TestTheEnvironmentOverridesTheConfig(t *testing.T) {
 	for name, value := range map[string]string{
 		"FENCEPOST_DEVICE": "sim", "FENCEPOST_ORDINAL": "5", "FENCEPOST_SIM_BYTES": "64 MiB", "FENCEPOST_RESOURCE": "direct",
-		"FENCEPOST_STREAMS": "3", "FENCEPOST_BUDGET": "32MiB", "FENCEPOST_GUARD": "off", "FENCEPOST_HISTORY": "64",
+		"FENCEPOST_STREAMS": "3", "FENCEPOST_BUDGET": "32MiB", "FENCEPOST_GUARD": "off", "FENCEPOST_HISTORY": "64", "FENCEPOST_DEVICE_ORDER": "1",
 	} {
 		t.Setenv(name, value)
 	}
@@ -50,6 +50,7 @@ func TestABadVariableIsNamedInTheRefusal(t *testing.T) {
 		{"FENCEPOST_STREAMS", "many"},
 		{"FENCEPOST_STREAMS", "-1"},
 		{"FENCEPOST_STREAMS", "9999999999999999999999"},
+		{"FENCEPOST_DEVICE_ORDER", "perhaps"},
 		{"FENCEPOST_BUDGET", "8GB"},
 		{"FENCEPOST_BUDGET", "-1"},
 		{"FENCEPOST_BUDGET", "18446744073709551615GiB"},

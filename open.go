@@ -64,7 +64,7 @@ func (r *Runtime) unwind(ctx context.Context) error {
 }
 
 func (r *Runtime) openStreams(cfg Config) (err error) {
-	if r.streams, err = cuda.NewStreamPool(r.driver, cuda.StreamPoolConfig{Max: cfg.Streams}); err != nil {
+	if r.streams, err = cuda.NewStreamPool(r.driver, cuda.StreamPoolConfig{Max: cfg.Streams, DeviceOrder: cfg.DeviceOrder}); err != nil {
 		return err
 	}
 	r.onClose(r.streams.Close)

@@ -102,7 +102,7 @@ func (p *StreamPool) forFrees(s *stream) (*stream, *event, error) {
 // retire forgets a stream that was given up, once the device has passed its
 // last event and no free is queued on it.
 func (p *StreamPool) retire(s *stream) error {
-	if s.last.Load() == nil || s.queued.Load() > 0 || s.open.Load() > 0 {
+	if s.last.Load() == nil || s.deviceOrder || s.queued.Load() > 0 || s.open.Load() > 0 {
 		return nil
 	}
 	s.mu.Lock() // another reap must not ask an event that this one gives back

@@ -139,7 +139,7 @@ func (b *block) covered(i, kept int) bool {
 func (b *block) recorded(a access) {
 	kept := 0
 	for _, old := range b.accesses {
-		needless := old.event.isRecorded() && (old.event.done() || old.event.stream == a.event.stream && old.event.seq < a.event.seq)
+		needless := old.event.isRecorded() && (old.event.seenDone() || old.event.stream == a.event.stream && old.event.seq < a.event.seq)
 		if needless || old.event.isWithdrawn() {
 			old.event.release()
 		} else {

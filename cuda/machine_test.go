@@ -70,7 +70,7 @@ type modelUse struct {
 func newMachine(t *testing.T, r *rapid.T) *machine {
 	stack, err := teststack.New(teststack.Config{
 		Sim:     sim.Config{Bytes: 64 << 20, Schedule: sim.Seeded(rapid.Uint64().Draw(r, "schedule"))},
-		Streams: 5, Async: cuda.AsyncConfig{ReapInterval: -1},
+		Streams: 5, Async: cuda.AsyncConfig{ReapInterval: -1}, DeviceOrder: rapid.Bool().Draw(r, "device order"),
 	})
 	must(t, err)
 	m := &machine{t: t, r: r, stack: stack, kernel: loadMix(t, stack.Sim), adopted: map[core.StreamID]driver.Stream{}}

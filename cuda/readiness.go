@@ -99,7 +99,7 @@ func (s *stream) point() uint64 {
 // flushOthers records the dependencies that are not yet; no lock may be held.
 func (f *fence) flushOthers() error {
 	for i := range f.deps {
-		if e := f.deps[i].event; e.late.Load() && !e.done() {
+		if e := f.deps[i].event; e.late.Load() && !e.seenDone() {
 			if err := e.flush(); err != nil {
 				return err
 			}

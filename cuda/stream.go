@@ -19,6 +19,8 @@ type stream struct {
 	// after all work of its former stream is done, and goes on counting
 	// where that stopped.
 	slot int
+	// deviceOrder: what the host has seen done counts for nothing.
+	deviceOrder bool
 
 	mu    sync.Mutex
 	seq   uint64
@@ -145,6 +147,12 @@ func (s *stream) askPassed(e *event) (bool, error) {
 	}
 	s.passed(e.seq)
 	return true, nil
+}
+
+// seenDone reports whether nobody needs to wait for e on the device, because
+// the host has seen it done.
+func (e *event) seenDone() bool {
+	return e.done() && (!e.stream.deviceOrder || e.handle == 0)
 }
 
 // passed notes that the device is done with everything up to seq.

@@ -51,6 +51,12 @@ type StreamPool struct {
 type StreamPoolConfig struct {
 	// Max is the largest number of streams; 0 means [DefaultMaxStreams].
 	Max int
+	// DeviceOrder makes streams wait on the device for work that the host has
+	// seen done, too. It costs waits that nothing needs, and adopted streams
+	// that were given up are remembered until Close. It is for tools such as
+	// compute-sanitizer, which do not see that what one thread of the host
+	// does comes after what another has synchronised with.
+	DeviceOrder bool
 }
 
 // NewStreamPool returns a pool over drv. No stream is made yet.
@@ -61,7 +67,7 @@ func NewStreamPool(drv driver.Driver, cfg StreamPoolConfig) (*StreamPool, error)
 	if cfg.Max == 0 {
 		cfg.Max = DefaultMaxStreams
 	}
-	p := &StreamPool{drv: drv, table: newStreamTable(drv), max: int32(cfg.Max),
+	p := &StreamPool{drv: drv, table: newStreamTable(drv, cfg.DeviceOrder), max: int32(cfg.Max),
 		leased: map[core.StreamID]*Lease{}, adopted: map[driver.Stream]bool{}}
 	pool, err := puddle.NewPool(&puddle.Config[*stream]{
 		Constructor: p.construct,

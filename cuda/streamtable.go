@@ -14,7 +14,8 @@ import (
 // streamTable knows every physical stream and which lease is on it. Looking a
 // lease up takes no lock: the map is replaced, never changed.
 type streamTable struct {
-	drv driver.Driver
+	drv         driver.Driver
+	deviceOrder bool
 
 	// adopted counts for all adopted streams: they come and go, and what was
 	// counted must stay.
@@ -43,8 +44,8 @@ type freeSlot struct {
 }
 
 // newStreamTable returns a table that holds the legacy default stream.
-func newStreamTable(drv driver.Driver) *streamTable {
-	t := &streamTable{drv: drv}
+func newStreamTable(drv driver.Driver, deviceOrder bool) *streamTable {
+	t := &streamTable{drv: drv, deviceOrder: deviceOrder}
 	t.leases.Store(&map[core.StreamID]*stream{})
 	t.all.Store(&[]*stream{})
 	t.setLease(core.DefaultStream, t.add(0, new(books)))
@@ -71,6 +72,7 @@ func (t *streamTable) add(handle driver.Stream, counters *books) *stream {
 		t.next++
 	}
 	s := newStream(t.drv, handle, slot.slot, slot.seq, counters)
+	s.deviceOrder = t.deviceOrder
 	all := append(slices.Clone(*t.all.Load()), s)
 	t.all.Store(&all)
 	return s

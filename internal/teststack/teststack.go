@@ -34,6 +34,8 @@ type Config struct {
 	Device  driver.Driver
 	Streams int
 	Async   cuda.AsyncConfig
+	// DeviceOrder as in [cuda.StreamPoolConfig].
+	DeviceOrder bool
 	// Wrap stands between the runtime and the device; nil is the device.
 	Wrap func(driver.Driver) driver.Driver
 	// Layers are put around the backend.
@@ -95,7 +97,7 @@ func (s *Stack) closeSim() error {
 }
 
 func (s *Stack) build(cfg Config) (err error) {
-	if s.Streams, err = cuda.NewStreamPool(s.Driver, cuda.StreamPoolConfig{Max: cfg.Streams}); err != nil {
+	if s.Streams, err = cuda.NewStreamPool(s.Driver, cuda.StreamPoolConfig{Max: cfg.Streams, DeviceOrder: cfg.DeviceOrder}); err != nil {
 		return err
 	}
 	if s.Async, err = cuda.NewAsyncResource(s.Driver, s.Streams, cfg.Async); err != nil {
