@@ -14,7 +14,7 @@ import (
 )
 
 func TestTheDriverConforms(t *testing.T) {
-	provokes(t, "errors of the driver")
+	provokesErrors(t)
 	gpu(t)
 	drivertest.Conformance(t, func(t *testing.T) driver.Driver {
 		if dryRun {
@@ -29,7 +29,7 @@ func TestTheDriverConforms(t *testing.T) {
 }
 
 func TestAsyncConforms(t *testing.T) {
-	provokes(t, "errors of the driver")
+	provokesErrors(t)
 	h := gpu(t)
 	coretest.Run(t, func(t *testing.T) coretest.Subject {
 		s, _ := h.backend(t)
@@ -38,7 +38,7 @@ func TestAsyncConforms(t *testing.T) {
 }
 
 func TestDirectConforms(t *testing.T) {
-	provokes(t, "errors of the driver")
+	provokesErrors(t)
 	h := gpu(t)
 	coretest.Run(t, func(t *testing.T) coretest.Subject {
 		s, faults := h.backend(t)
@@ -49,7 +49,7 @@ func TestDirectConforms(t *testing.T) {
 }
 
 func TestStacksConformInEveryOrder(t *testing.T) {
-	provokes(t, "errors of the driver")
+	provokesErrors(t)
 	h := gpu(t)
 	orders := stackconformance.Orders()
 	for _, order := range orders[:scaled(len(orders), 1)] {
@@ -74,7 +74,7 @@ func (h *hardware) place(t *testing.T) stackconformance.Place {
 func (h *hardware) stack(t *testing.T, wrap func(driver.Driver) driver.Driver) *teststack.Stack {
 	t.Helper()
 	must(t, h.rewind())
-	return teststack.Open(t, teststack.Config{Device: h.Driver, Streams: 64, Wrap: wrap})
+	return teststack.Open(t, teststack.Config{Device: h.Driver, Streams: 64, Wrap: wrap, DeviceOrder: sanitized})
 }
 
 func (h *hardware) backend(t *testing.T) (coretest.Subject, *drivertest.Faults) {

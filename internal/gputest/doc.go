@@ -14,7 +14,8 @@
 //   - FENCEPOST_SANITIZER=1 is for compute-sanitizer, which makes everything ten
 //     times slower or worse and reports every failed call: sizes are small, and
 //     what provokes errors of the driver or reaches memory that it must not is
-//     left out. What is left must be clean.
+//     left out. What is left must be clean. With FENCEPOST_SANITIZER=errors, for
+//     a sanitizer that does not report errors, the former is not left out.
 //   - FENCEPOST_PLANT=uaf, oob or illegal runs no test: it plants one bug, for
 //     the sanitizer or for a test to see.
 //   - FENCEPOST_SEED=N repeats random programs; failures print it.

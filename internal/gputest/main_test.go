@@ -21,7 +21,9 @@ const (
 
 var (
 	dryRun    = os.Getenv(dryVariable) == "1"
-	sanitized = os.Getenv(sanitizerVariable) == "1"
+	sanitized = os.Getenv(sanitizerVariable) != ""
+	// errorsAllowed: the sanitizer is told not to report the driver's errors.
+	errorsAllowed = os.Getenv(sanitizerVariable) == "errors"
 )
 
 var ctx = context.Background()
@@ -39,6 +41,9 @@ func TestMain(m *testing.M) {
 		if _, set := os.LookupEnv(name); !set {
 			_ = os.Setenv(name, value)
 		}
+	}
+	if sanitized {
+		_ = os.Setenv("FENCEPOST_DEVICE_ORDER", "1")
 	}
 	if name := os.Getenv(plantVariable); name != "" {
 		os.Exit(plant(name))
@@ -72,6 +77,14 @@ func provokes(t *testing.T, what string) {
 	t.Helper()
 	if sanitized {
 		t.Skip("left out under the sanitizer, which reports it: this test provokes " + what)
+	}
+}
+
+// provokesErrors is provokes for a test whose only sin is calls that fail.
+func provokesErrors(t *testing.T) {
+	t.Helper()
+	if !errorsAllowed {
+		provokes(t, "errors of the driver")
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 func TestTwoGPUsConform(t *testing.T) {
-	provokes(t, "errors of the driver")
+	provokesErrors(t)
 	first, second := twoGPUs(t)
 	drivertest.PeerConformance(t, func(*testing.T) (a, b driver.Driver) { return first.Driver, second.Driver })
 }
