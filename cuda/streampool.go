@@ -54,8 +54,8 @@ type StreamPoolConfig struct {
 	// DeviceOrder makes streams wait on the device for work that the host has
 	// seen done, too. It costs waits that nothing needs, and adopted streams
 	// that were given up are remembered until Close. It is for tools such as
-	// compute-sanitizer, which do not see that what one thread of the host
-	// does comes after what another has synchronised with.
+	// compute-sanitizer, to which work on a stream that was created after the
+	// host synchronised with an event does not come after that event.
 	DeviceOrder bool
 }
 
