@@ -57,9 +57,9 @@ func check(b *testing.B, err error) {
 	}
 }
 
-func made[T any](b *testing.B, make func() (T, error)) T {
+func made[T any](b *testing.B, construct func() (T, error)) T {
 	b.Helper()
-	v, err := make()
+	v, err := construct()
 	check(b, err)
 	return v
 }
