@@ -124,13 +124,13 @@ func (f flying) InFlight() []core.UseRecord { return f.launches }
 func TestALostDeviceIsReportedWithTheLaunchesInFlight(t *testing.T) {
 	found := new(findings)
 	f := flying{Fake: coretest.NewFake(0)}
-	for launch := range uint64(100) {
+	for launch := range uint64(200) {
 		f.launches = append(f.launches, core.UseRecord{LaunchID: launch, Launch: "sort", Tags: [4]core.Tag{"rows"}})
 	}
 	rt := newRuntime(t, core.Parts{Resource: f, Findings: found})
 	rt.ReportSticky("kernel", lost)
 	report := found.take()[0]
-	mustBe(t, "number of suspects", len(report.Suspects), 64)
+	mustBe(t, "number of suspects", len(report.Suspects), 128)
 	for i, u := range report.Suspects {
 		mustBe(t, "suspect", u.LaunchID, uint64(i))
 	}

@@ -41,7 +41,7 @@ func (fs *flights) note(in *core.Intent, seq uint64) {
 
 // after lists the launches after seq, newest first; the stream's lock must be
 // held.
-func (fs *flights) after(seq uint64, list []core.UseRecord) []core.UseRecord {
+func (fs *flights) after(seq uint64) (list []core.UseRecord) {
 	size := uint64(len(fs.ring))
 	for i := fs.n; i > 0 && fs.n-i < size && fs.ring[(i-1)%size].seq > seq; i-- {
 		f := &fs.ring[(i-1)%size]
@@ -52,24 +52,34 @@ func (fs *flights) after(seq uint64, list []core.UseRecord) []core.UseRecord {
 }
 
 // InFlight lists launches that were finished and that the device is not known
-// to have passed, newest first for each stream and at most 32 of each. The
-// launch that broke a device is the last of its stream's. It makes no driver
-// call and does not wait for one that hangs: the launches of that stream are
-// then left out.
+// to have passed, at most 32 of each stream: the newest of each stream, then
+// the second of each, and so on. It makes no driver call and does not wait for
+// one that hangs: the launches of that stream are then left out.
 func (r *AsyncResource) InFlight() []core.UseRecord {
-	var list []core.UseRecord
+	var streams [][]core.UseRecord
 	for _, s := range r.streams.table.streams() {
-		for patience := 50; ; patience-- {
-			if s.mu.TryLock() {
-				list = s.flights.after(s.completed.Load(), list)
-				s.mu.Unlock()
-				break
+		streams = append(streams, s.inFlight())
+	}
+	var list []core.UseRecord
+	for round, some := 0, true; some; round++ {
+		some = false
+		for _, launches := range streams {
+			if round < len(launches) {
+				list, some = append(list, launches[round]), true
 			}
-			if patience == 0 {
-				break
-			}
-			time.Sleep(time.Millisecond)
 		}
 	}
 	return list
+}
+
+// inFlight lists the stream's, newest first.
+func (s *stream) inFlight() []core.UseRecord {
+	for patience := 50; !s.mu.TryLock(); patience-- {
+		if patience == 0 {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+	defer s.mu.Unlock()
+	return s.flights.after(s.completed.Load())
 }

@@ -53,3 +53,22 @@ func TestOnlyTheNewestLaunchesOfAStreamAreKept(t *testing.T) {
 	release()
 	b.free(blocks...)
 }
+
+func TestTheNewestLaunchOfEachStreamComesFirst(t *testing.T) {
+	b := newBench(t)
+	s := b.leases(2)
+	one, two := b.alloc(s[0], 256), b.alloc(s[1], 256)
+	releases := []func(){b.hold(s[0]), b.hold(s[1])}
+	for range 3 {
+		b.launch(s[0], writes(one))
+	}
+	b.launch(s[1], writes(two))
+	flights := b.Async.InFlight()
+	equal(t, "launches in flight", len(flights), 4)
+	equal(t, "streams of the first two", flights[0].Stream != flights[1].Stream, true)
+	equal(t, "the rest is the first stream's", [2]core.StreamID{flights[2].Stream, flights[3].Stream}, [2]core.StreamID{s[0].ID(), s[0].ID()})
+	for _, release := range releases {
+		release()
+	}
+	b.free(one, two)
+}

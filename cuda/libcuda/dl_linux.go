@@ -2,11 +2,20 @@
 
 package libcuda
 
-import "github.com/ebitengine/purego"
+import (
+	"runtime"
+
+	"github.com/ebitengine/purego"
+)
 
 // open loads a library. RTLD_LOCAL keeps its symbols from those of a second
 // copy of the driver, which CUDA's own tools may have loaded.
+//
+// The thread is locked: what the linker has to say about a failure is kept by
+// thread, and fetched with a call of its own.
 func open(path string) (uintptr, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	return purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 

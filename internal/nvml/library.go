@@ -5,6 +5,7 @@ package nvml
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -21,6 +22,8 @@ func open(names []string) (*library, error) {
 	if len(names) == 0 {
 		names = []string{Library}
 	}
+	runtime.LockOSThread() // the linker keeps its words about a failure by thread
+	defer runtime.UnlockOSThread()
 	var first error
 	for _, name := range names {
 		handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
