@@ -3,6 +3,7 @@ package fencepost
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -16,8 +17,9 @@ const lastMoment = 250 * time.Millisecond
 // pass what is queued until ctx ends (or Config.CloseTimeout, if ctx has no
 // deadline), reports what was never given back, with tags and stacks, and
 // closes the device. Leases that are still out are named in the error. When
-// ctx ends first, Close takes a quarter of a second more to give up. A second
-// Close returns what the first did.
+// ctx ends first, Close takes a quarter of a second more to give up, and as
+// much for each of two calls of the driver that may not return. A second Close
+// returns what the first did.
 func (r *Runtime) Close(ctx context.Context) (core.Leftover, error) {
 	r.closing.Do(func() { r.close(ctx) })
 	return r.leftover, r.closeError
@@ -43,6 +45,24 @@ func (r *Runtime) giveUp(ctx context.Context) error {
 		return r.unwind(moment)
 	}
 	return r.unwind(ctx)
+}
+
+// within calls f, which may block in the driver, and waits for it until ctx
+// ends and a moment more. A device that does not answer keeps the goroutine.
+func within(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(lastMoment):
+		return fmt.Errorf("the device does not answer: %w", ctx.Err())
+	}
 }
 
 // withoutEchoes returns err, or nothing but the sticky error itself on a lost

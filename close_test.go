@@ -181,3 +181,22 @@ func TestCloseLeavesTheDeviceEmpty(t *testing.T) {
 		t.Errorf("the device holds %+v", b)
 	}
 }
+
+// A guard waits for its comparisons at the end, and no longer than it may.
+func TestCloseIsBoundedOnADeviceThatDoesNotAnswerTheGuard(t *testing.T) {
+	rt := openDirty(t, fencepost.Config{Guard: "hunt"})
+	l := lease(t, rt, "x")
+	device := simulated(rt)
+	device.NeverReadyAt(1)
+	defer device.ReleaseEvents()
+	free(t, rt, allocate(t, rt, 4096, l.ID(), "victim"))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	if _, err := rt.Close(ctx); err == nil {
+		t.Error("nothing was wrong with the end")
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+}

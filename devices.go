@@ -19,12 +19,13 @@ var openDevices sync.Map
 
 // identity is what makes two drivers the same device: a GPU's UUID, however
 // often it was opened, or its ordinal if it has none; and otherwise the driver
-// itself, because each simulated device has memory of its own.
+// itself, without what is around it, because each simulated device has memory
+// of its own.
 func identity(drv driver.Driver, props driver.Properties) any {
 	if isGPU(props) {
 		return cmp.Or(props.UUID, fmt.Sprintf("cuda:%d", drv.Ordinal()))
 	}
-	return drv
+	return driver.Unwrap(drv)
 }
 
 // isGPU goes by the version of the CUDA driver, which only a GPU has.
@@ -36,7 +37,7 @@ func (r *Runtime) openDriver(cfg Config) error {
 		return err
 	}
 	if owned {
-		r.onClose(func(context.Context) error { return drv.Close() })
+		r.onClose(func(ctx context.Context) error { return within(ctx, drv.Close) })
 	}
 	props, err := drv.Properties()
 	if err != nil {

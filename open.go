@@ -137,7 +137,7 @@ func (r *Runtime) guardConfig(cfg Config) (debugguard.Config, error) {
 	if r.ops, err = cuda.NewDeviceOps(r.driver, r.streams, guardkernels.Image()); err != nil {
 		return g, err
 	}
-	r.onClose(func(context.Context) error { return r.ops.Close() })
+	r.onClose(func(ctx context.Context) error { return within(ctx, func() error { return r.ops.Close(ctx) }) })
 	g.Device = r.ops
 	return g, nil
 }

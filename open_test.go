@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
@@ -124,6 +125,10 @@ func TestASecondRuntimeOnOneDriverIsRefused(t *testing.T) {
 	first := openDirty(t, cfg)
 	if _, err := fencepost.Open(t.Context(), cfg); !errors.Is(err, core.ErrInvalidRequest) {
 		t.Errorf("the second runtime: %v, want a refusal", err)
+	}
+	wrapped := fencepost.Config{Driver: drivertest.NewFaults(device)}
+	if _, err := fencepost.Open(t.Context(), wrapped); !errors.Is(err, core.ErrInvalidRequest) {
+		t.Errorf("the same device in a wrapper: %v, want a refusal", err)
 	}
 	free(t, first, allocate(t, first, 64, core.DefaultStream, "a")) // the refusal took nothing from the first
 	if _, err := first.Close(t.Context()); err != nil {

@@ -31,8 +31,9 @@ type AsyncResource struct {
 
 	// unfreed are retired blocks whose free the driver failed; every reap
 	// tries them again.
-	mu      sync.Mutex
-	unfreed []*block
+	mu       sync.Mutex
+	unfreed  []*block
+	retrying sync.Mutex
 
 	reaperStop chan struct{}
 	reaperDone chan struct{}

@@ -78,13 +78,16 @@ func (b *books) retire(c *core.Block) {
 	}
 }
 
-// revive undoes a retire.
-func (b *books) revive(c *core.Block, peaks *highWater) {
+// revive undoes a retire. Others may have been given the memory's share of the
+// peak meanwhile, so this may be a new one. No lock may be held.
+func (b *books) revive(c *core.Block, peaks *highWater, all *streamTable) {
 	b.mu.Lock()
 	b.retired.undo(c)
 	short := b.takeSlack(c)
 	b.mu.Unlock()
-	peaks.restore(short)
+	if short != (sizes{}) {
+		peaks.raise(short, b, all)
+	}
 }
 
 func (b *books) release(c *core.Block) {

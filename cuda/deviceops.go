@@ -110,15 +110,16 @@ func (d *DeviceOps) Synchronize(ctx context.Context, stream core.StreamID) error
 	return poll(ctx, func() (bool, error) { return d.drv.StreamQuery(s) })
 }
 
-// Close gives memory, events and kernels back. Nothing may be under way. After
-// an error it may be called again, for what is left.
-func (d *DeviceOps) Close() error {
+// Close waits for the batches under way until ctx ends, and gives memory,
+// events and kernels back. It may block in the driver. After an error it may be
+// called again, for what is left.
+func (d *DeviceOps) Close(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var errs []error
 	var kept []*staging
 	for _, st := range append(d.idle, d.inFlight...) {
-		if err := st.close(d.drv); err != nil {
+		if err := st.close(ctx, d.drv); err != nil {
 			errs, kept = append(errs, err), append(kept, st)
 		}
 	}

@@ -30,7 +30,7 @@ func newGuardBench(t *testing.T, bytes uint64) *guardBench {
 	b := newBench(t)
 	ops, err := cuda.NewDeviceOps(b.Driver, b.Streams, guardkernels.Image())
 	must(t, err)
-	t.Cleanup(func() { must(t, ops.Close()) })
+	t.Cleanup(func() { must(t, ops.Close(ctx)) })
 	g := &guardBench{bench: b, ops: ops, on: b.leases(1)[0]}
 	g.block = b.alloc(g.on, bytes)
 	t.Cleanup(func() { b.free(g.block) })

@@ -46,10 +46,11 @@ func (b *block) holdBack() bool {
 // revive makes a block live again whose free failed.
 func (r *AsyncResource) revive(b *block) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.core.State = core.Live
-	b.stream.books.revive(&b.core, &r.peaks)
-	b.stream.books.fails.Add(1)
+	revived, books := b.core, b.stream.books
+	b.mu.Unlock()
+	books.revive(&revived, &r.peaks, r.streams.table)
+	books.fails.Add(1)
 }
 
 // free queues the free of a retired block on which no launch is announced. It

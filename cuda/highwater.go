@@ -104,13 +104,6 @@ func (b *books) emptySlack(d int) int64 {
 	return n
 }
 
-// restore claims again what a failed free had given: it makes no new peak.
-func (h *highWater) restore(short sizes) {
-	for d, n := range short {
-		h.marks[d].claimed.Add(n)
-	}
-}
-
 func (h *highWater) addTo(s *core.Stats) {
 	s.PeakRequested = clamp(h.marks[requestedBytes].peak.Load())
 	s.PeakBytes = clamp(h.marks[allBytes].peak.Load())

@@ -35,3 +35,22 @@ func TestThePeakIsExactWhileSlackIsRecalled(t *testing.T) {
 		t.Errorf("the peak is %d of at most 1001 bytes that ever were live", st.PeakRequested)
 	}
 }
+
+// A free that fails takes back what somebody else has been given meanwhile.
+func TestARevivedBlockMayMakeANewPeak(t *testing.T) {
+	table := &streamTable{}
+	table.leases.Store(&map[core.StreamID]*stream{})
+	all := testStreams(1)
+	table.all.Store(&all)
+	var peaks highWater
+	b := &core.Block{Bytes: 100, Requested: 100}
+	all[0].books.admit(b, nil, &peaks, table)
+	all[0].books.retire(b)
+	all[0].books.admit(b, nil, &peaks, table)
+	all[0].books.revive(b, &peaks, table)
+	var st core.Stats
+	peaks.addTo(&st)
+	if st.PeakRequested != 200 || st.PeakBytes != 200 {
+		t.Errorf("200 bytes are live and the peak is %d", st.PeakRequested)
+	}
+}

@@ -25,8 +25,10 @@ func (r *AsyncResource) Stats() core.Stats {
 		if s.books != &r.streams.table.adopted {
 			s.books.addTo(&st)
 		}
-		st.Events += clamp(s.events.made.Load())
 		st.OpenIntents += clamp(s.open.Load())
+	}
+	for _, s := range r.streams.table.everyStream() {
+		st.Events += clamp(s.events.made.Load())
 	}
 	r.streams.table.adopted.addTo(&st)
 	return st

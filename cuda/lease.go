@@ -104,7 +104,7 @@ func (p *StreamPool) Stats() StreamStats {
 	st := p.pool.Stat()
 	out := StreamStats{Max: int(p.max), Total: int(st.TotalResources()), Leased: int(st.AcquiredResources()), Idle: int(st.IdleResources()),
 		Acquires: st.AcquireCount(), Waits: st.EmptyAcquireCount(), Refused: p.refused.Load(), Waiting: int(p.waiting.Load()), WaitTime: st.AcquireDuration()}
-	for _, s := range p.table.streams() {
+	for _, s := range p.table.everyStream() {
 		out.Events += int(s.events.made.Load())
 	}
 	p.mu.Lock()

@@ -49,6 +49,9 @@ func (p *StreamPool) heldAtClose() error {
 		}
 		errs = append(errs, fmt.Errorf("stream %v (%q) is still leased, since %v by %s", l.ID, l.Tag, l.Since.Format(time.RFC3339), where))
 	}
+	if len(errs) == 0 {
+		return errors.New("closing the stream pool: the device has not done the streams' work in time")
+	}
 	return errors.Join(append(errs, fmt.Errorf("closing the stream pool: %d leases were not given back in time", len(errs)))...)
 }
 

@@ -169,6 +169,8 @@ func (r *AsyncResource) ReapPending(context.Context) error {
 
 // retryUnfreed frees what could not be freed before.
 func (r *AsyncResource) retryUnfreed() error {
+	r.retrying.Lock() // nobody may take them for freed meanwhile
+	defer r.retrying.Unlock()
 	r.mu.Lock()
 	again := r.unfreed
 	r.unfreed = nil

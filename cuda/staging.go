@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"context"
 	"errors"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -21,9 +22,9 @@ type staging struct {
 }
 
 // close gives event and memory back, after the device is done with them.
-func (st *staging) close(drv driver.Driver) error {
+func (st *staging) close(ctx context.Context, drv driver.Driver) error {
 	if st.event != 0 {
-		if err := drv.EventSynchronize(st.event); err != nil {
+		if err := poll(ctx, func() (bool, error) { return drv.EventQuery(st.event) }); err != nil {
 			return err
 		}
 		if err := drv.EventDestroy(st.event); err != nil {

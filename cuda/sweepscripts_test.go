@@ -185,7 +185,7 @@ func sweepDeviceOps(x *sweep) error {
 	if err != nil {
 		return err
 	}
-	x.later(ops.Close)
+	x.later(func() error { return ops.Close(ctx) })
 	s, err := x.lease()
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@
 package stackconformance
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -70,7 +71,7 @@ func guard(mode debugguard.Mode) func(*build) core.Layer {
 				return nil, err
 			}
 			b.t.Cleanup(func() {
-				if err := ops.Close(); err != nil {
+				if err := ops.Close(context.Background()); err != nil {
 					b.t.Errorf("closing the device operations: %v", err)
 				}
 			})
