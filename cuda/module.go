@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -69,7 +70,8 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 
 // Unload gives the code up, and unloads it with the last of those who loaded
 // it; its kernels must not be running. A second Unload is an error that
-// matches [core.ErrClosed]; after a driver's error it may be called again.
+// matches [core.ErrClosed]; after a driver's error it may be called again,
+// unless the device is lost.
 func (m *Module) Unload() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,15 +81,17 @@ func (m *Module) Unload() error {
 	modulesMu.Lock()
 	defer modulesMu.Unlock()
 	l := m.loaded
+	var err error
 	if l.users == 1 {
-		if err := l.key.drv.ModuleUnload(l.handle); err != nil {
+		err = l.key.drv.ModuleUnload(l.handle)
+		if err != nil && !errors.Is(err, core.ErrSticky) {
 			return err
 		}
-		delete(modules, l.key)
+		delete(modules, l.key) // of a lost device the code is gone with the context
 	}
 	l.users--
 	m.loaded = nil
-	return nil
+	return err
 }
 
 func errUnloaded(op string) error { return fmt.Errorf("%s: the module is %w", op, core.ErrClosed) }

@@ -36,6 +36,16 @@ func TestCodeIsLoadedOnceInAContext(t *testing.T) {
 		t.Errorf("got %v, want the driver's error", err)
 	}
 	must(t, second.Unload())
+	lost := newBench(t, dirty)
+	m, err := cuda.LoadModule(lost.Driver, driver.Image{Name: mixImage})
+	must(t, err)
+	lost.Sim.LoseContext(driver.IllegalAddress)
+	if err := m.Unload(); !errors.Is(err, core.ErrSticky) {
+		t.Errorf("Unload on a lost device: %v", err)
+	}
+	if err := m.Unload(); !errors.Is(err, core.ErrClosed) {
+		t.Errorf("Unload again: %v", err)
+	}
 	third := load()
 	equal(t, "loads", b.faults.Calls(drivertest.ModuleLoad), 2)
 	must(t, third.Unload())

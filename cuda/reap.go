@@ -243,7 +243,7 @@ func (r *AsyncResource) startReaper(interval time.Duration) {
 
 func (r *AsyncResource) hasPending() bool {
 	for _, s := range r.streams.table.streams() {
-		if s.queued.Load() > 0 || s.held.Load() > 0 || s.last.Load() != nil {
+		if s.queued.Load() > 0 || s.held.Load() > 0 || s.last.Load() != nil && !s.deviceOrder {
 			return true
 		}
 	}
