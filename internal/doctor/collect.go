@@ -21,6 +21,7 @@ func Collect(ctx context.Context, s System, cfg fencepost.Config) *Report {
 	r := &Report{
 		Build:    build(),
 		Asked:    cmp.Or(s.value("FENCEPOST_DEVICE"), cfg.Device, fencepost.Auto),
+		Resource: cmp.Or(s.value("FENCEPOST_RESOURCE"), cfg.Resource, fencepost.Async),
 		Driver:   Driver{NeededVersion: libcuda.MinVersion, Missing: []string{}},
 		Devices:  []Device{},
 		Host:     s.host(),

@@ -89,6 +89,14 @@ func (s System) withoutDriver(e *libcuda.LoadError) System {
 	return s
 }
 
+// simulating passes the self-test on the simulated device.
+func (s System) simulating() System {
+	s.Test = func(context.Context, fencepost.Config) SelfTest {
+		return SelfTest{OK: true, Device: &fencepost.DeviceChoice{Kind: fencepost.Sim}}
+	}
+	return s
+}
+
 func (s System) failing(step, text string) System {
 	s.Test = func(context.Context, fencepost.Config) SelfTest { return SelfTest{Step: step, Error: text} }
 	return s
@@ -124,8 +132,9 @@ func TestEachProblemSaysWhatToDo(t *testing.T) {
 		"no GPU in docker":   {machine().without(nodes...).withoutDriver(noLibrary).withFile(".dockerenv", ""), "auto", Note, "no GPU is visible", "--gpus all"},
 		"no library":         {machine().withoutDriver(noLibrary), "auto", Warning, "the driver library is not", "NVIDIA_DRIVER_CAPABILITIES"},
 		"a wrong path":       {machine().withoutDriver(noLibrary).with(map[string]string{libcuda.PathVariable: "no/libcuda.so.1"}), "auto", Warning, "names no driver library", "unset it"},
-		"no device files":    {machine().without(nodes...), "auto", Warning, "no /dev/nvidia* is", "--gpus all"},
-		"no nvidia-uvm":      {machine().without("dev/nvidia-uvm"), "auto", Warning, "/dev/nvidia-uvm is missing", "nvidia-modprobe"},
+		"no device files":    {machine().without(nodes...).simulating(), "auto", Warning, "no /dev/nvidia* is", "--gpus all"},
+		"no nvidia-uvm":      {machine().without("dev/nvidia-uvm").simulating(), "auto", Warning, "/dev/nvidia-uvm is missing", "nvidia-modprobe"},
+		"no need of it":      {machine().without("dev/nvidia-uvm"), "auto", Note, "/dev/nvidia-uvm is missing", "nothing: the self-test passed"},
 		"a broken driver": {machine().withoutDriver(&libcuda.LoadError{Stage: libcuda.StageInit, Path: "libcuda.so.1", Code: 802, Text: "not ready", Help: "see fabricmanager"}).failing("open", "not ready"),
 			"auto", Severe, "not ready", "see fabricmanager"},
 		"an old GPU":        {machine().withDevice(func(d *libcuda.Description) { d.ComputeMajor = 7 }), "auto", Warning, "compute capability 7.0; the built-in kernels need 7.5", "Turing"},
@@ -146,6 +155,26 @@ func TestEachProblemSaysWhatToDo(t *testing.T) {
 		})
 		if !found || len(r.Problems) != 1 {
 			t.Errorf("%s: want one problem, %s %q, fix %q; got %+v", name, c.severity, c.text, c.fix, r.Problems)
+		}
+	}
+}
+
+func TestNoPoolsAreNoProblemForTheDirectBackend(t *testing.T) {
+	poolless := machine().withDevice(func(d *libcuda.Description) { d.MemoryPools = false })
+	for name, r := range map[string]*Report{
+		"by the flag":     Collect(t.Context(), poolless, fencepost.Config{Resource: fencepost.Direct}),
+		"by the variable": Collect(t.Context(), poolless.with(map[string]string{"FENCEPOST_RESOURCE": "direct"}), fencepost.Config{Resource: fencepost.Async}),
+	} {
+		if len(r.Problems) > 0 {
+			t.Errorf("direct %s: %+v", name, r.Problems)
+		}
+	}
+}
+
+func TestAnUnknownNumberOfProcessesIsNotPrinted(t *testing.T) {
+	for processes, want := range map[int]string{-1: ", 139.0 GiB free", 0: ", 139.0 GiB free, 0 processes", 3: ", 139.0 GiB free, 3 processes"} {
+		if got := (Device{FreeBytes: 139 << 30, Processes: processes}).freeText(); got != want {
+			t.Errorf("%d processes: %q, want %q", processes, got, want)
 		}
 	}
 }
@@ -213,21 +242,5 @@ func TestTheReportIsJSONWithoutNulls(t *testing.T) {
 	text, err := json.Marshal(Collect(t.Context(), machine().without("dev/nvidia0").withoutDriver(noLibrary), fencepost.Config{}))
 	if err != nil || strings.Contains(string(text), "null") {
 		t.Errorf("%v\n%s", err, text)
-	}
-}
-
-func TestTheSelfTestPassesOnTheSimulatedDevice(t *testing.T) {
-	for _, resource := range []string{fencepost.Async, fencepost.Direct} {
-		got := Test(t.Context(), fencepost.Config{Device: fencepost.Sim, Resource: resource})
-		if !got.OK || got.Step != "done" || got.Device.Kind != fencepost.Sim || got.Budget == 0 {
-			t.Errorf("%s: %+v", resource, got)
-		}
-	}
-}
-
-func TestTheSelfTestSaysWhereItFailed(t *testing.T) {
-	got := Test(t.Context(), fencepost.Config{Device: fencepost.Sim, Budget: 64})
-	if got.OK || got.Step != "allocate" || !strings.Contains(got.Error, "budget") {
-		t.Errorf("%+v", got)
 	}
 }

@@ -75,7 +75,11 @@ func (d Device) freeText() string {
 	if d.FreeBytes == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", %s free, %d processes", size(d.FreeBytes), max(d.Processes, 0))
+	text := fmt.Sprintf(", %s free", size(d.FreeBytes))
+	if d.Processes < 0 { // not known, which is not none
+		return text
+	}
+	return fmt.Sprintf("%s, %d processes", text, d.Processes)
 }
 
 func yes(ok bool) string {
@@ -118,7 +122,8 @@ func (r *Report) printSelfTest(p printer) {
 	}
 	switch {
 	case t.OK:
-		p.line("result", "ok in %.0f ms: allocated, filled, copied back, compared, freed, red zones verified", t.Milliseconds)
+		p.line("result", "ok in %.0f ms: allocated, filled, copied back, compared, freed%s", t.Milliseconds,
+			map[bool]string{true: ", red zones verified"}[t.RedZones])
 	case r.noDriver():
 		p.line("result", "failed: no GPU could be opened")
 	default:

@@ -6,7 +6,9 @@ import "github.com/fencepost-gpu/fencepost"
 type Report struct {
 	Build Build `json:"build"`
 	// Asked is the device that was asked for: auto, cuda or sim.
-	Asked    string    `json:"asked"`
+	Asked string `json:"asked"`
+	// Resource is the backend that was asked for: async or direct.
+	Resource string    `json:"resource"`
 	Driver   Driver    `json:"driver"`
 	Devices  []Device  `json:"devices"`
 	Host     Host      `json:"host"`
@@ -112,6 +114,9 @@ type SelfTest struct {
 	Stack  string                  `json:"stack,omitempty"`
 	// Budget is the limit in force.
 	Budget uint64 `json:"budget,omitempty"`
+	// RedZones is whether the device compared the red zones around a block. A
+	// budget with no room for them leaves them out.
+	RedZones bool `json:"red_zones_verified"`
 	// Step is the last that was tried, and Error what went wrong there.
 	Step         string  `json:"step"`
 	Error        string  `json:"error,omitempty"`

@@ -8,7 +8,9 @@ import (
 	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 )
 
 // The self-test's block has 1 MiB, and each of its bytes is the pattern.
@@ -22,7 +24,6 @@ const (
 func Test(ctx context.Context, cfg fencepost.Config) (t SelfTest) {
 	began := time.Now()
 	defer func() { t.Milliseconds = float64(time.Since(began).Microseconds()) / 1000 }()
-	cfg.Guard = "hunt"
 	t.Step = "open"
 	rt, err := fencepost.Open(ctx, cfg)
 	if err != nil {
@@ -53,17 +54,22 @@ func Test(ctx context.Context, cfg fencepost.Config) (t SelfTest) {
 
 // use allocates, fills, copies back, compares and frees.
 func (t *SelfTest) use(ctx context.Context, rt *fencepost.Runtime) (err error) {
+	// Switched here because FENCEPOST_GUARD overrides the configuration's mode.
+	t.Step = "guard"
+	if err := rt.Guard().SetMode(ctx, debugguard.Hunt); err != nil {
+		return err
+	}
 	t.Step = "lease streams"
 	x, err := rt.Streams().Acquire(ctx, "doctor")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, x.Release()) }()
-	y, err := rt.Streams().Acquire(ctx, "doctor")
+	y, release, err := second(ctx, rt)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, y.Release()) }()
+	defer func() { err = errors.Join(err, release()) }()
 	t.Step = "allocate"
 	block, err := cuda.Alloc[uint32](ctx, rt.Memory(), words, cuda.AllocOptions{Stream: x.ID(), Tag: "doctor"})
 	if err != nil {
@@ -77,18 +83,34 @@ func (t *SelfTest) use(ctx context.Context, rt *fencepost.Runtime) (err error) {
 		return err
 	}
 	t.Step = "verify the red zones"
-	return rt.Drain(ctx)
+	err = rt.Drain(ctx)
+	t.RedZones = rt.Guard().GuardStats().Verified > 0
+	return err
+}
+
+// second is another stream than the one that is leased, and how to give it
+// back. A pool of one has no more to lease and never will while the test holds
+// it, so nothing is waited for and the device's default stream does.
+func second(ctx context.Context, rt *fencepost.Runtime) (core.StreamID, func() error, error) {
+	lease, err := rt.Streams().TryAcquire(ctx, "doctor")
+	switch {
+	case errors.Is(err, cuda.ErrNoStream):
+		return core.DefaultStream, func() error { return nil }, nil
+	case err != nil:
+		return 0, nil, err
+	}
+	return lease.ID(), lease.Release, nil
 }
 
 // roundTrip fills on one stream and copies back on the other, so that the
 // copy needs a fence. A backend that does not fence gets none, and both on one
 // stream.
-func (t *SelfTest) roundTrip(ctx context.Context, rt *fencepost.Runtime, block *cuda.Slice[uint32], x, y *cuda.Lease) error {
+func (t *SelfTest) roundTrip(ctx context.Context, rt *fencepost.Runtime, block *cuda.Slice[uint32], x *cuda.Lease, y core.StreamID) error {
 	host := make([]uint32, words)
 	fill := func() error { return cuda.Memset(ctx, block, x.ID(), pattern) }
-	back := func() error { return cuda.CopyToHost(ctx, host, block, y.ID()) }
+	back := func() error { return cuda.CopyToHost(ctx, host, block, y) }
 	if !rt.SupportsBlockUseTracking() {
-		y = x
+		y = x.ID()
 		fill = func() error { return rt.Driver().MemsetAsync(block.Ptr(), pattern, block.Bytes(), x.Handle()) }
 		back = func() error { return rt.Driver().CopyToHostAsync(bytesOf(host), block.Ptr(), x.Handle()) }
 	}
@@ -97,7 +119,7 @@ func (t *SelfTest) roundTrip(ctx context.Context, rt *fencepost.Runtime, block *
 		return err
 	}
 	t.Step = "copy back"
-	if err := errors.Join(back(), rt.Streams().Synchronize(ctx, y.ID())); err != nil {
+	if err := errors.Join(back(), rt.Streams().Synchronize(ctx, y)); err != nil {
 		return err
 	}
 	t.Step = "compare"

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,10 +16,11 @@ import (
 )
 
 // fake compiles the stand-in for the library.
-func fake(t *testing.T) string {
+func fake(t *testing.T, flags ...string) string {
 	t.Helper()
 	library := filepath.Join(t.TempDir(), nvml.Library)
-	out, err := exec.CommandContext(t.Context(), "cc", "-shared", "-fPIC", "-o", library, "testdata/fakenvml.c").CombinedOutput()
+	args := slices.Concat(flags, []string{"-shared", "-fPIC", "-o", library, "testdata/fakenvml.c"})
+	out, err := exec.CommandContext(t.Context(), "cc", args...).CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
 		t.Skip("no C compiler here")
 	}
@@ -40,6 +42,15 @@ func TestReadTellsWhatTheLibrarySays(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the reading differs (-want +got):\n%s", diff)
+	}
+}
+
+func TestOlderDriversCountProcessesToo(t *testing.T) {
+	for name, want := range map[string]int{"nvmlDeviceGetComputeRunningProcesses_v2": 3, "unknownCall": -1} {
+		got, err := nvml.Read(fake(t, "-DPROCESSES="+name))
+		if err != nil || len(got.GPUs) != 2 || got.GPUs[0].Processes != want {
+			t.Errorf("with %s: %+v, %v; want %d processes", name, got.GPUs, err, want)
+		}
 	}
 }
 

@@ -64,11 +64,22 @@ func (l *library) gpu(index uint32) GPU {
 	if l.call("nvmlDeviceGetMemoryInfo", handle, uintptr(unsafe.Pointer(&m))) == success {
 		g.TotalBytes, g.UsedBytes = m.total, m.used
 	}
-	// Asked for no entries, the library says how many there are.
-	var processes uint32
-	code := l.call("nvmlDeviceGetComputeRunningProcesses_v3", handle, uintptr(unsafe.Pointer(&processes)), 0)
-	if code == success || code == insufficientSize {
-		g.Processes = int(processes)
-	}
+	g.Processes = l.processes(handle)
 	return g
+}
+
+// processes counts the processes with a compute context, -1 if that cannot be
+// told. Asked for no entries the library says how many there are, so how an
+// entry is laid out does not matter: it has 16 bytes without a version in the
+// name, and 24 in _v2 and _v3. Drivers before 510 lack _v3.
+func (l *library) processes(handle uintptr) int {
+	var count uint32
+	code := l.call("nvmlDeviceGetComputeRunningProcesses_v3", handle, uintptr(unsafe.Pointer(&count)), 0)
+	if code == functionNotFound {
+		code = l.call("nvmlDeviceGetComputeRunningProcesses_v2", handle, uintptr(unsafe.Pointer(&count)), 0)
+	}
+	if code != success && code != insufficientSize {
+		return -1
+	}
+	return int(count)
 }

@@ -1,6 +1,7 @@
 // A library with NVML's interface and two devices: an H200 with MIG on, which
 // three processes use, and a card that answers nothing but its PCI address.
 // FAKENVML=uninitialized makes it fail as it does without a kernel module.
+// -DPROCESSES names the call that counts processes, as old drivers do.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +69,11 @@ int nvmlDeviceGetMemoryInfo(void *device, unsigned long long *m) {
 	return SUCCESS;
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, void *infos) {
+#ifndef PROCESSES
+#define PROCESSES nvmlDeviceGetComputeRunningProcesses_v3
+#endif
+
+int PROCESSES(void *device, unsigned *count, void *infos) {
 	if (!first(device)) return NOT_SUPPORTED;
 	*count = 3;
 	return infos == NULL ? INSUFFICIENT_SIZE : SUCCESS;
