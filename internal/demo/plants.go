@@ -65,19 +65,37 @@ func plantUnderflow(ctx context.Context, p *Plant) error {
 	return p.overrun(ctx, func(b core.Block) uint64 { return b.ID.Ptr - 16 })
 }
 
-// overrun lets a declared launch write 16 bytes beside its block.
+// overrun lets a declared launch write 16 bytes beside its block. A block on
+// either side of it is allocated first, so that these belong to somebody, even
+// where a guard leaves no room: outside the pool the driver would refuse.
 func (p *Plant) overrun(ctx context.Context, where func(core.Block) uint64) error {
 	return p.onStream(ctx, func(on *cuda.Lease) error {
+		var neighbours []core.Block
+		for range 2 {
+			n, err := p.rt.Allocate(ctx, core.Request{Bytes: plantBytes, Stream: on.ID(), Tag: "inject.neighbour"})
+			if err != nil {
+				return errors.Join(err, p.giveBack(ctx, neighbours))
+			}
+			neighbours = append(neighbours, n)
+		}
 		b, err := p.victimOn(ctx, on)
 		if err != nil {
-			return err
+			return errors.Join(err, p.giveBack(ctx, neighbours))
 		}
 		err = p.rt.LaunchNamed(ctx, "inject.overrun", on.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
 			return p.rt.Driver().MemsetAsync(where(b), 0x42, 16, on.Handle())
 		})
-		_, freeErr := p.rt.Deallocate(ctx, b.ID)
-		return errors.Join(err, freeErr)
+		return errors.Join(err, p.giveBack(ctx, append(neighbours, b)))
 	})
+}
+
+func (p *Plant) giveBack(ctx context.Context, blocks []core.Block) error {
+	var errs []error
+	for _, b := range blocks {
+		_, err := p.rt.Deallocate(ctx, b.ID)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // plantForeignFree frees memory that was allocated around the runtime.
