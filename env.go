@@ -85,6 +85,20 @@ func size(to *uint64, s string) (err error) {
 	return err
 }
 
+// FormatBytes renders a number of bytes for people, with one decimal of a
+// binary unit: "1.5 GiB".
+func FormatBytes(n uint64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	v, i := float64(n), 0
+	for v >= 1024 && i < len(units)-1 {
+		v, i = v/1024, i+1
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", v, units[i])
+}
+
 // ParseBytes reads a size such as "1073741824", "1024MiB" or "1 GiB".
 func ParseBytes(s string) (uint64, error) {
 	unit := uint64(1)

@@ -26,7 +26,6 @@ type AsyncResource struct {
 
 	peaks     highWater
 	listeners listeners
-	poisoned  atomic.Int64
 	poolStats atomic.Pointer[driver.PoolStats]
 
 	// unfreed are retired blocks whose free the driver failed; every reap

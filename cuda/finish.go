@@ -86,7 +86,7 @@ func (r *AsyncResource) finishUnrecorded(s *stream, in *core.Intent, e *event, c
 		for i := range in.Uses {
 			b := in.Uses[i].Handle.(*block)
 			b.mu.Lock()
-			r.poison(b)
+			r.streams.table.poison(b)
 			b.mu.Unlock()
 		}
 	})
@@ -121,12 +121,4 @@ func detail(err error, text string) error {
 	with := *d
 	with.Detail = text
 	return &with
-}
-
-// poison marks a block as beyond use; b.mu must be held.
-func (r *AsyncResource) poison(b *block) {
-	if !b.poisoned {
-		b.poisoned = true
-		r.poisoned.Add(1)
-	}
 }

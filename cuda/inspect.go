@@ -18,7 +18,7 @@ func (r *AsyncResource) State(id core.BlockID) core.BlockState {
 // as last read by the reaper.
 func (r *AsyncResource) Stats() core.Stats {
 	pool := r.poolStats.Load()
-	st := core.Stats{Poisoned: clamp(r.poisoned.Load() + r.streams.table.poisoned.Load()), Reserved: pool.Reserved, PoolUsed: pool.Used,
+	st := core.Stats{Poisoned: clamp(r.streams.table.poisoned.Load()), Reserved: pool.Reserved, PoolUsed: pool.Used,
 		ReservedHigh: pool.ReservedHigh, PoolUsedHigh: pool.UsedHigh}
 	r.peaks.addTo(&st)
 	for _, s := range r.streams.table.streams() {

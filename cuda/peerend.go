@@ -138,9 +138,6 @@ func (e *peerEnd) poison() {
 	if b := e.table.lookup(e.block); b != nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if !b.poisoned {
-			b.poisoned = true
-			e.table.poisoned.Add(1)
-		}
+		e.table.poison(b)
 	}
 }

@@ -21,7 +21,7 @@ type streamTable struct {
 	// counted must stay.
 	adopted books
 
-	// poisoned counts blocks that a copy to another device left unfenced.
+	// poisoned counts blocks whose use could not be fenced.
 	poisoned atomic.Int64
 
 	lostHosts lostHosts
@@ -50,6 +50,14 @@ func newStreamTable(drv driver.Driver, deviceOrder bool) *streamTable {
 	t.all.Store(&[]*stream{})
 	t.setLease(core.DefaultStream, t.add(0, new(books)))
 	return t
+}
+
+// poison marks a block as beyond use; b.mu must be held.
+func (t *streamTable) poison(b *block) {
+	if !b.poisoned {
+		b.poisoned = true
+		t.poisoned.Add(1)
+	}
 }
 
 // resolve returns the stream of a lease.

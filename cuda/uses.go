@@ -196,7 +196,7 @@ func (r *AsyncResource) RecordUse(_ context.Context, id core.BlockID, stream cor
 	if e != nil {
 		b.recorded(access{event: e, kind: core.ReadWrite})
 	} else if !fenced {
-		r.poison(b)
+		r.streams.table.poison(b)
 	}
 	return recordErr
 }

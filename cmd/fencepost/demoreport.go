@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/internal/demo"
 )
 
@@ -22,7 +23,7 @@ func printDemo(out io.Writer, r *demo.Report) {
 		}
 	}
 	fmt.Fprintf(out, "\n  memory        peak %s requested, %s with guard, %s reserved; %s at the end; budget %s\n",
-		sizeText(r.Bytes.PeakRequested), sizeText(r.Bytes.Peak), sizeText(r.Bytes.PeakReserved), sizeText(r.Bytes.End), sizeText(r.Bytes.Budget))
+		fencepost.FormatBytes(r.Bytes.PeakRequested), fencepost.FormatBytes(r.Bytes.Peak), fencepost.FormatBytes(r.Bytes.PeakReserved), fencepost.FormatBytes(r.Bytes.End), fencepost.FormatBytes(r.Bytes.Budget))
 	fmt.Fprintf(out, "  launches      %d, %d of them (%.0f%%) over a block that another stream wrote last\n",
 		r.Launches, r.CrossStreamLaunches, percent(r.CrossStreamLaunches, r.Launches))
 	fmt.Fprintf(out, "  waits         %d queued, %d elided\n", r.WaitsQueued, r.WaitsElided)

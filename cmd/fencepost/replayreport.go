@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/internal/replay"
 )
 
@@ -16,8 +17,8 @@ func printReplay(r *replay.Report) {
 	fmt.Fprintf(out, "%s (%s) through %s\n", r.File, r.Format, r.Resource)
 	fmt.Fprintf(out, "  events         %d: %d allocations, %d frees, %d recorded failures, %d without memory, in %.2fs\n",
 		r.Events, r.Allocations, r.Frees, r.RecordedFailures, r.Empty, r.Seconds)
-	fmt.Fprintf(out, "  requested      peak live %d bytes (%s), end live %d bytes in %d blocks\n", r.PeakLive, sizeText(r.PeakLive), r.EndLive, r.LeftLiveBlocks)
-	fmt.Fprintf(out, "  device         peak reserved %d bytes (%s), drift %d bytes\n", r.PeakReserved, sizeText(r.PeakReserved), r.Drift)
+	fmt.Fprintf(out, "  requested      peak live %d bytes (%s), end live %d bytes in %d blocks\n", r.PeakLive, fencepost.FormatBytes(r.PeakLive), r.EndLive, r.LeftLiveBlocks)
+	fmt.Fprintf(out, "  device         peak reserved %d bytes (%s), drift %d bytes\n", r.PeakReserved, fencepost.FormatBytes(r.PeakReserved), r.Drift)
 	for _, op := range slices.Sorted(maps.Keys(r.Latency)) {
 		l := r.Latency[op]
 		fmt.Fprintf(out, "  %-14s %d: p50 %v, p90 %v, p99 %v, max %v\n", op, l.Count,
@@ -42,17 +43,4 @@ func printReplay(r *replay.Report) {
 	for _, kind := range slices.Sorted(maps.Keys(r.Findings)) {
 		fmt.Fprintf(out, "  finding        %s: %d\n", kind, r.Findings[kind])
 	}
-}
-
-// sizeText renders bytes with a binary unit.
-func sizeText(n uint64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	v, i := float64(n), 0
-	for v >= 1024 && i < len(units)-1 {
-		v, i = v/1024, i+1
-	}
-	if i == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", v, units[i])
 }

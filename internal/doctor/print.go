@@ -65,7 +65,7 @@ func (d Device) print(p printer) {
 	p.line("UUID", "%s", d.UUID)
 	p.line("PCI", "%s", d.PCIBusID)
 	p.line("capability", "%s, %d multiprocessors, built-in kernels %s", d.Capability, d.Multiprocessors, yes(d.Kernels))
-	p.line("memory", "%s%s", size(d.TotalBytes), d.freeText())
+	p.line("memory", "%s%s", fencepost.FormatBytes(d.TotalBytes), d.freeText())
 	p.line("memory pools", "%s", yes(d.MemoryPools))
 	p.line("virtual memory", "%s", yes(d.VirtualMemory))
 	p.line("modes", "compute %s, ECC %s%s", d.ComputeMode, map[bool]string{true: "on", false: "off"}[d.ECC], prefixed(", MIG ", d.MIG))
@@ -75,7 +75,7 @@ func (d Device) freeText() string {
 	if d.FreeBytes == 0 {
 		return ""
 	}
-	text := fmt.Sprintf(", %s free", size(d.FreeBytes))
+	text := fmt.Sprintf(", %s free", fencepost.FormatBytes(d.FreeBytes))
 	if d.Processes < 0 { // not known, which is not none
 		return text
 	}
@@ -109,7 +109,7 @@ func limit(bytes uint64) string {
 	if bytes == 0 {
 		return "no limit"
 	}
-	return "at most " + size(bytes)
+	return "at most " + fencepost.FormatBytes(bytes)
 }
 
 func (r *Report) printSelfTest(p printer) {
@@ -118,7 +118,7 @@ func (r *Report) printSelfTest(p printer) {
 	if t.Device != nil {
 		p.line("device", "%s", t.Device)
 		p.line("stack", "%s", t.Stack)
-		p.line("budget", "%s", size(t.Budget))
+		p.line("budget", "%s", fencepost.FormatBytes(t.Budget))
 	}
 	switch {
 	case t.OK:
