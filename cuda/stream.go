@@ -15,6 +15,7 @@ type stream struct {
 	_      [64]byte // streams share no cache line
 	drv    driver.Driver
 	handle driver.Stream
+	table  *streamTable
 	// slot is the stream's place in vector clocks. A slot is used again only
 	// after all work of its former stream is done, and goes on counting
 	// where that stopped.
@@ -146,7 +147,16 @@ func (s *stream) askPassed(e *event) (bool, error) {
 		return false, err
 	}
 	s.passed(e.seq)
+	e.passedBefore()
 	return true, nil
+}
+
+// passedBefore notes what the device must have done before it came to e on the
+// other streams: all that e's clock knows of.
+func (e *event) passedBefore() {
+	for _, s := range e.stream.table.streams() {
+		s.passed(e.clock.at(s.slot))
+	}
 }
 
 // seenDone reports whether nobody needs to wait for e on the device, because
