@@ -52,7 +52,6 @@ func (r *AsyncResource) reapSome(s *stream) *passed {
 	if len(s.queue) == 0 || s.operations < reapBatch && s.freedBytes < reapBytes {
 		return nil
 	}
-	s.operations, s.freedBytes = 0, 0
 	done, _ := r.takePassed(s)
 	return done
 }
@@ -61,6 +60,7 @@ func (r *AsyncResource) reapSome(s *stream) *passed {
 func (r *AsyncResource) takePassed(s *stream) (*passed, error) {
 	batch := passedBatches.Get().(*passed)
 	batch.stretch = stretch{s.taken, s.taken}
+	s.operations, s.freedBytes = 0, 0
 	defer func() { s.taken = batch.stretch.to }()
 	for len(s.queue) > 0 {
 		if s.mark == nil {
