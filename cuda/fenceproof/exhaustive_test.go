@@ -1,0 +1,58 @@
+package fenceproof
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/internal/fencecheck"
+	"github.com/fencepost-gpu/fencepost/internal/fencecheck/program"
+)
+
+// everyKind is all that an operation can be.
+var everyKind = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record}
+
+func bound(ops, goroutines int) fencecheck.Bound {
+	return fencecheck.Bound{Bounds: program.Bounds{Streams: 3, Blocks: 3, Ops: ops, Kinds: everyKind}, From: 1, Goroutines: goroutines}
+}
+
+// bounds are what is run: some seconds by default, less under the race
+// detector, half an hour on two cores with FENCEPOST_FENCES=full.
+func bounds() []fencecheck.Bound {
+	switch {
+	case os.Getenv("FENCEPOST_FENCES") == "full":
+		return []fencecheck.Bound{bound(6, 2), bound(5, 3)}
+	case raceDetector:
+		return []fencecheck.Bound{bound(4, 2)}
+	default:
+		return []fencecheck.Bound{bound(5, 2), bound(4, 3)}
+	}
+}
+
+// TestFencesExhaustive runs all programs up to a bound under all schedules of
+// their host goroutines, and judges in each case all orders of execution that
+// the queued waits leave.
+func TestFencesExhaustive(t *testing.T) {
+	var total fencecheck.Total
+	var texts []string
+	for _, b := range bounds() {
+		start := time.Now()
+		got, err := fencecheck.Exhaust(b, runtime.GOMAXPROCS(0))
+		if err != nil {
+			t.Fatalf("bound %v:\n%v", b, err)
+		}
+		if want := b.Count(); got.Programs != want {
+			t.Errorf("bound %v has %d programs, %d were run", b, want, got.Programs)
+		}
+		t.Logf("bound %v: %v, %d waits, %d orders and waits excused, in %v", b, got, got.Waits, got.Excused, time.Since(start).Round(time.Millisecond))
+		total.Add(got)
+		texts = append(texts, b.String())
+	}
+	if total.Waits == 0 || total.Missed+total.Redundant+total.Extra > 0 {
+		t.Fatalf("%v, %d waits", total, total.Waits)
+	}
+	fmt.Printf("fences: %v bound=%s complete=%v\n", total, strings.Join(texts, "+"), !t.Failed())
+}

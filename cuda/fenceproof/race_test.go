@@ -1,0 +1,5 @@
+//go:build race
+
+package fenceproof
+
+const raceDetector = true

@@ -1,0 +1,204 @@
+// Package device is a driver that runs nothing: it writes down what is put on
+// its streams, in which order, and what waits for what, as a history for the
+// oracle. What of it has been executed is for its user to say.
+package device
+
+import (
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/fencecheck/oracle"
+)
+
+// MaxStreams is how many streams can be made, the default one included.
+const MaxStreams = 8
+
+// blockBytes is the size of every address's memory: the programs' blocks are
+// of one size, so that any may take the memory of any other.
+const blockBytes = 256
+
+// Device is a [driver.Driver] for programs of one goroutine at a time. Calls
+// that no such program makes do nothing.
+type Device struct {
+	drivertest.Null
+	// History is what happened since the last Reset.
+	History *oracle.History
+	// Op, Aborted and Block say for which operation the next calls are made.
+	Op      int16
+	Aborted bool
+	Block   uint8
+	// Drop is the number of a wait since the last Reset, from 1, that is not
+	// queued although the caller is told so; 0 for none.
+	Drop int
+	// Calls counts the calls of a kind since the last Reset.
+	Calls Calls
+
+	made   uint8 // streams
+	events []int32
+	// freed is the memory that may be used again, newest last.
+	freed []freed
+	next  uint8
+	addrs map[uint64]living
+	// executed are nodes that the device has done, with all before them.
+	executed []int32
+	allDone  bool
+}
+
+// Calls are numbers of driver calls.
+type Calls struct{ Records, Waits, Queries, Creates int }
+
+// freed is memory and the node of its free.
+type freed struct {
+	addr uint8
+	node int32
+}
+
+type living struct{ addr, block uint8 }
+
+// done stands for the record of an event that was executed before the last
+// Reset, or that there never was.
+const done = -1
+
+// New returns a device without streams but the default one.
+func New() *Device {
+	d := &Device{History: oracle.New(MaxStreams), made: 1, addrs: map[uint64]living{}}
+	d.Reset()
+	return d
+}
+
+// Reset forgets the history: all of it counts as executed.
+func (d *Device) Reset() {
+	d.History.Reset()
+	d.freed, d.next, d.Calls, d.allDone = d.freed[:0], 0, Calls{}, false
+	clear(d.addrs)
+	for i := range d.events {
+		d.events[i] = done
+	}
+	d.executed = d.executed[:0]
+}
+
+// Finish makes the device execute all that is and will be put on its streams.
+func (d *Device) Finish() { d.allDone = true }
+
+// Execute makes the device execute what is on a stream, and what that waits
+// for.
+func (d *Device) Execute(stream uint8) { d.execute(d.History.Last(stream)) }
+
+func (d *Device) execute(node int32) {
+	if !d.isDone(node) {
+		d.executed = append(d.executed, node)
+	}
+}
+
+func (d *Device) isDone(node int32) bool {
+	if d.allDone || node == done {
+		return true
+	}
+	for _, e := range d.executed {
+		if e == node || d.History.Ordered(node, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// String is the kind of device.
+func (d *Device) String() string { return "history" }
+
+// StreamCreate makes a stream.
+func (d *Device) StreamCreate() (driver.Stream, error) {
+	if d.made == MaxStreams {
+		return 0, driver.NewError("StreamCreate", driver.OutOfMemory)
+	}
+	d.made++
+	return driver.Stream(d.made - 1), nil
+}
+
+// EventCreate makes an event.
+func (d *Device) EventCreate() (driver.Event, error) {
+	d.Calls.Creates++
+	d.events = append(d.events, done)
+	return driver.Event(len(d.events)), nil
+}
+
+// EventRecord notes what is newest on the stream.
+func (d *Device) EventRecord(e driver.Event, s driver.Stream) error {
+	d.Calls.Records++
+	d.events[e-1] = d.History.Last(uint8(s))
+	return nil
+}
+
+// StreamWait notes the wait.
+func (d *Device) StreamWait(s driver.Stream, e driver.Event) error {
+	if d.Calls.Waits++; d.Calls.Waits == d.Drop {
+		return nil
+	}
+	d.History.Add(oracle.Node{Kind: oracle.Wait, Stream: uint8(s), Op: d.Op, Aborted: d.Aborted, From: d.events[e-1]})
+	return nil
+}
+
+// EventQuery reports whether what was recorded is executed. The host knows
+// it from then on.
+func (d *Device) EventQuery(e driver.Event) (bool, error) {
+	d.Calls.Queries++
+	node := d.events[e-1]
+	if !d.isDone(node) {
+		return false, nil
+	}
+	d.History.Learn(node)
+	return true, nil
+}
+
+// EventSynchronize executes what was recorded.
+func (d *Device) EventSynchronize(e driver.Event) error {
+	node := d.events[e-1]
+	d.execute(node)
+	d.History.Learn(node)
+	return nil
+}
+
+// StreamSynchronize executes all of the stream.
+func (d *Device) StreamSynchronize(s driver.Stream) error {
+	d.Execute(uint8(s))
+	d.History.Learn(d.History.Last(uint8(s)))
+	return nil
+}
+
+// MemAllocAsync takes the memory that was freed last of that which the stream
+// is ordered after: so the driver may, and so a fence that lacks shows most.
+func (d *Device) MemAllocAsync(_ uint64, _ driver.Pool, s driver.Stream) (uint64, error) {
+	addr := d.take(uint8(s))
+	d.History.Add(oracle.Node{Kind: oracle.Alloc, Stream: uint8(s), Op: d.Op, Block: d.Block, Addr: addr})
+	ptr := uint64(addr+1) * blockBytes
+	d.addrs[ptr] = living{addr, d.Block}
+	return ptr, nil
+}
+
+func (d *Device) take(s uint8) uint8 {
+	for i := len(d.freed) - 1; i >= 0; i-- {
+		f := d.freed[i]
+		if d.History.After(s, f.node) || d.isDone(f.node) {
+			d.freed = append(d.freed[:i], d.freed[i+1:]...)
+			return f.addr
+		}
+	}
+	d.next++
+	return d.next - 1
+}
+
+// MemFreeAsync notes the free.
+func (d *Device) MemFreeAsync(ptr uint64, s driver.Stream) error {
+	was, ok := d.addrs[ptr]
+	if !ok {
+		return driver.NewError("MemFreeAsync", driver.InvalidValue)
+	}
+	delete(d.addrs, ptr)
+	node := d.History.Add(oracle.Node{Kind: oracle.Free, Stream: uint8(s), Op: d.Op, Block: was.block, Addr: was.addr})
+	d.freed = append(d.freed, freed{was.addr, node})
+	return nil
+}
+
+// Put puts a node of the program's own on a stream: the host's side of a
+// launch.
+func (d *Device) Put(n oracle.Node) { d.History.Add(n) }
+
+var _ driver.Driver = (*Device)(nil)

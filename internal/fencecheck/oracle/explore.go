@@ -1,0 +1,242 @@
+package oracle
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// explorer runs a history in every order that its streams and waits allow, up
+// to the exchange of neighbours that do not touch the same memory: such orders
+// leave the same values, so one of them stands for all (a Mazurkiewicz trace).
+//
+// A step whose conflicting steps to come must all come behind it may go first
+// in any order, so it is run alone. Where there is none, every step that is
+// ready is tried, and those tried before are kept asleep until a conflicting
+// one has run (sleep sets, Godefroid 1996).
+type explorer struct {
+	h *History
+	// clash has a row for each node: the nodes that touch memory that it
+	// touches, unless both only read it.
+	clash         rows
+	reads, writes []uint32
+	// want is by node and address what it must read.
+	want [][maxAddresses]uint16
+	// raced: two nodes that clash are in no order.
+	raced  bool
+	places [blocks]uint8
+	found  outcome
+}
+
+type outcome struct{ schedules, wrong int }
+
+// memory is what a device holds: by address, which block lives there and who
+// wrote it last.
+type memory struct {
+	live  [maxAddresses]uint8
+	value [maxAddresses]uint16
+}
+
+const (
+	maxAddresses = 32
+	nobody       = 0xff
+	blocks       = 32
+	// maxWrong ends the search: it is bad enough.
+	maxWrong = 1
+)
+
+// explore returns the number of orders that differ and of those in which
+// something was wrong; it stops at the first wrong one.
+func (h *History) explore() (schedules, wrong int) {
+	x := &h.explorer
+	x.h, x.found = h, outcome{}
+	x.findPlaces()
+	x.findClashes()
+	x.expect()
+	m := newMemory()
+	x.run(make([]uint64, h.before.width), make([]uint64, h.before.width), &m, 0)
+	return x.found.schedules, x.found.wrong
+}
+
+func newMemory() memory {
+	m := memory{}
+	for i := range m.live {
+		m.live[i] = nobody
+	}
+	return m
+}
+
+// findPlaces notes where the blocks lie.
+func (x *explorer) findPlaces() {
+	for i := range x.h.nodes {
+		if n := &x.h.nodes[i]; n.Kind == Alloc {
+			x.places[n.Block] = n.Addr
+		}
+	}
+}
+
+// at is the addresses of some blocks.
+func (x *explorer) at(set Set) (addresses uint32) {
+	for ; set != 0; set &= set - 1 {
+		addresses |= 1 << x.places[bits.TrailingZeros64(uint64(set))]
+	}
+	return addresses
+}
+
+// touches returns the addresses that a node reads and those that it changes.
+func (x *explorer) touches(n *Node) (reads, writes uint32) {
+	switch n.Kind {
+	case Alloc, Free:
+		return 0, 1 << n.Addr
+	case Work:
+		return x.at(n.Reads), x.at(n.Writes)
+	}
+	return 0, 0
+}
+
+func (x *explorer) findClashes() {
+	h := x.h
+	x.clash.like(&h.before)
+	clear(x.clash.words)
+	x.raced = false
+	x.reads, x.writes = x.reads[:0], x.writes[:0]
+	for i := range h.nodes {
+		reads, writes := x.touches(&h.nodes[i])
+		x.reads, x.writes = append(x.reads, reads), append(x.writes, writes)
+		if reads|writes == 0 {
+			continue
+		}
+		for j := range i {
+			if writes&(x.reads[j]|x.writes[j])|reads&x.writes[j] != 0 {
+				x.clash.set(int32(i), int32(j))
+				x.clash.set(int32(j), int32(i))
+				x.raced = x.raced || !h.before.has(int32(i), int32(j))
+			}
+		}
+	}
+}
+
+// expect runs the history in the order of the host, which is the program's,
+// and keeps what each work must read.
+func (x *explorer) expect() {
+	m := newMemory()
+	x.want = x.want[:0]
+	for i := range x.h.nodes {
+		x.want = append(x.want, m.value)
+		x.step(&m, int32(i))
+	}
+}
+
+// step runs a node and reports whether all was well. An allocation leaves a
+// value of its own, as if it had written, and a write reads as well: what it
+// finds must be what it would have found in the order of the host.
+func (x *explorer) step(m *memory, at int32) bool {
+	n, value := &x.h.nodes[at], uint16(at)
+	well := true
+	switch n.Kind {
+	case Alloc:
+		well = m.live[n.Addr] == nobody
+		m.live[n.Addr], m.value[n.Addr] = n.Block, value
+	case Free:
+		well = m.live[n.Addr] == n.Block
+		m.live[n.Addr] = nobody
+	case Work:
+		for uses := n.Reads | n.Writes; uses != 0; uses &= uses - 1 {
+			b := uint8(bits.TrailingZeros64(uint64(uses)))
+			place := x.places[b]
+			well = well && m.live[place] == b && m.value[place] == x.want[at][place]
+			if n.Writes>>b&1 != 0 {
+				m.value[place] = value
+			}
+		}
+	}
+	return well
+}
+
+// run goes on from a state: done has been run, asleep has been tried before.
+func (x *explorer) run(done, asleep []uint64, m *memory, steps int) {
+	h := x.h
+	for ; steps < len(h.nodes); steps++ {
+		at := x.alone(done)
+		if at < 0 {
+			x.branch(done, asleep, m, steps)
+			return
+		}
+		if has(asleep, at) {
+			return
+		}
+		if !x.step(m, at) {
+			h.blamef("%s reads a wrong value or finds its block dead, in some order", h.text(at))
+			x.found.wrong++
+			x.found.schedules++
+			return
+		}
+		add(done, at)
+		x.wake(asleep, at)
+	}
+	x.found.schedules++
+}
+
+// alone returns a step that may go first in any order, the newest if there are
+// several: that is the order furthest from the host's. -1 if there is none.
+func (x *explorer) alone(done []uint64) int32 {
+	for i := len(x.h.nodes) - 1; i >= 0; i-- {
+		if at := int32(i); !has(done, at) && x.ready(done, at) && (!x.raced || !x.contested(done, at)) {
+			return at
+		}
+	}
+	return -1
+}
+
+func (x *explorer) ready(done []uint64, at int32) bool {
+	for i, word := range x.h.before.row(at) {
+		if word&^done[i] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// contested reports whether a conflicting step that was not run need not come
+// behind this one.
+func (x *explorer) contested(done []uint64, at int32) bool {
+	row := x.clash.row(at)
+	for i := range x.h.nodes {
+		if other := int32(i); has(row, other) && !has(done, other) && !x.h.before.has(other, at) {
+			return true
+		}
+	}
+	return false
+}
+
+// branch tries every step that is ready.
+func (x *explorer) branch(done, asleep []uint64, m *memory, steps int) {
+	h := x.h
+	asleep = slices.Clone(asleep)
+	for i := range h.nodes {
+		at := int32(i)
+		if has(done, at) || has(asleep, at) || !x.ready(done, at) || x.found.wrong >= maxWrong {
+			continue
+		}
+		next, doneNext, asleepNext := *m, slices.Clone(done), slices.Clone(asleep)
+		if x.step(&next, at) {
+			add(doneNext, at)
+			x.wake(asleepNext, at)
+			x.run(doneNext, asleepNext, &next, steps+1)
+		} else {
+			h.blamef("%s reads a wrong value or finds its block dead, in some order", h.text(at))
+			x.found.wrong++
+			x.found.schedules++
+		}
+		add(asleep, at)
+	}
+}
+
+// wake lets those try again that conflict with what has run.
+func (x *explorer) wake(asleep []uint64, at int32) {
+	for i, word := range x.clash.row(at) {
+		asleep[i] &^= word
+	}
+}
+
+func has(set []uint64, at int32) bool { return set[at>>6]>>(uint(at)&63)&1 != 0 }
+func add(set []uint64, at int32)      { set[at>>6] |= 1 << (uint(at) & 63) }

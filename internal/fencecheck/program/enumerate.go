@@ -1,0 +1,125 @@
+package program
+
+// Bounds limit the programs that are made.
+type Bounds struct {
+	// Streams, Blocks and Ops are the most of each; blocks that were freed
+	// count.
+	Streams, Blocks, Ops int
+	// Kinds are the kinds of operation to use.
+	Kinds []Kind
+}
+
+func (b Bounds) has(k Kind) bool {
+	for _, other := range b.Kinds {
+		if other == k {
+			return true
+		}
+	}
+	return false
+}
+
+// Each calls yield with every program of from to b.Ops operations, until it
+// returns false. Of programs that differ in the names of streams alone it makes
+// one: streams are named in the order of their first use. Blocks have no
+// names to exchange, as they are numbered by allocation. The program is valid
+// during the call only.
+func (b Bounds) Each(from int, yield func(Program) bool) {
+	g := generator{Bounds: b, from: from, yield: yield}
+	g.extend(state{})
+}
+
+// state is what is known after some operations.
+type state struct {
+	// used is how many streams were named, made how many blocks.
+	used, made uint8
+	live       Set
+}
+
+type generator struct {
+	Bounds
+	from    int
+	yield   func(Program) bool
+	program Program
+}
+
+// extend yields the program so far, and all longer ones. It returns false when
+// it is to stop.
+func (g *generator) extend(s state) bool {
+	if n := len(g.program); n > 0 && n >= g.from && !g.yield(g.program) {
+		return false
+	}
+	if len(g.program) == g.Ops {
+		return true
+	}
+	more := true
+	s.each(g.Bounds, func(o Op, next state) bool {
+		g.program = append(g.program, o)
+		more = g.extend(next)
+		g.program = g.program[:len(g.program)-1]
+		return more
+	})
+	return more
+}
+
+// each calls yield with every operation that may come next.
+func (s state) each(b Bounds, yield func(Op, state) bool) {
+	streams := min(s.used+1, uint8(b.Streams))
+	for stream := range streams {
+		if !s.onStream(b, stream, yield) {
+			return
+		}
+	}
+	for block := range s.made {
+		if next := s.without(block); b.has(Free) && s.live.Has(block) && !yield(Op{Kind: Free, Block: block}, next) {
+			return
+		}
+	}
+}
+
+func (s state) onStream(b Bounds, stream uint8, yield func(Op, state) bool) bool {
+	named := s
+	named.used = max(s.used, stream+1)
+	if int(s.made) < b.Blocks {
+		next := named
+		next.made++
+		next.live |= 1 << s.made
+		if !yield(Op{Kind: Alloc, Stream: stream, Block: s.made}, next) {
+			return false
+		}
+	}
+	if b.has(Sync) && stream < s.used && !yield(Op{Kind: Sync, Stream: stream}, s) {
+		return false
+	}
+	for block := range s.made {
+		if b.has(Record) && s.live.Has(block) && !yield(Op{Kind: Record, Stream: stream, Block: block}, named) {
+			return false
+		}
+	}
+	return s.launches(b, func(o Op) bool { o.Stream = stream; return yield(o, named) })
+}
+
+// launches calls yield with every launch over live blocks: each is read,
+// written or left alone, and not all are left alone.
+func (s state) launches(b Bounds, yield func(Op) bool) bool {
+	for writes := s.live; ; writes = (writes - 1) & s.live {
+		rest := s.live &^ writes
+		for reads := rest; ; reads = (reads - 1) & rest {
+			for _, kind := range []Kind{Launch, Abort} {
+				if reads|writes != 0 && b.has(kind) && !yield(Op{Kind: kind, Reads: reads, Writes: writes}) {
+					return false
+				}
+			}
+			if reads == 0 {
+				break
+			}
+		}
+		if writes == 0 {
+			return true
+		}
+	}
+}
+
+func (s state) without(block uint8) state {
+	s.live &^= 1 << block
+	return s
+}

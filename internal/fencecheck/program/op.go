@@ -1,0 +1,148 @@
+// Package program has the programs that the fences are checked with: short
+// lists of operations on a few streams and blocks, every one of them up to a
+// bound, a count of them made another way, and a form in bytes for fuzzing
+// and for repeating a failure.
+package program
+
+import (
+	"fmt"
+	"iter"
+	"math/bits"
+	"strings"
+)
+
+// Kind is what an operation does.
+type Kind uint8
+
+// The kinds. A launch and an aborted launch are several steps of their host
+// goroutine each, and so is a recorded use; the others are one.
+const (
+	// Alloc allocates the next block on Stream.
+	Alloc Kind = iota
+	// Launch prepares, enqueues and finishes a launch on Stream.
+	Launch
+	// Free deallocates Block.
+	Free
+	// Sync waits on the host until Stream has done what is enqueued there.
+	Sync
+	// Abort prepares a launch on Stream and aborts it.
+	Abort
+	// Record enqueues a use of Block on Stream without preparing it, and
+	// records it afterwards.
+	Record
+	kinds
+)
+
+// MaxBlocks is how many blocks a program may have, live ones or not.
+const MaxBlocks = 32
+
+// Set is a set of blocks.
+type Set uint64
+
+// Has reports whether block b is in the set.
+func (s Set) Has(b uint8) bool { return s>>b&1 != 0 }
+
+// Len is how many blocks are in the set.
+func (s Set) Len() int { return bits.OnesCount64(uint64(s)) }
+
+// All yields the blocks of the set.
+func (s Set) All() iter.Seq[uint8] {
+	return func(yield func(uint8) bool) {
+		for ; s != 0; s &= s - 1 {
+			if !yield(uint8(bits.TrailingZeros64(uint64(s)))) {
+				return
+			}
+		}
+	}
+}
+
+// Op is one operation. Blocks are numbered in the order of their allocation.
+type Op struct {
+	Kind   Kind
+	Stream uint8
+	// Block is what Free and Record name, and what Alloc makes.
+	Block uint8
+	// Reads and Writes are what a launch uses; no block is in both.
+	Reads, Writes Set
+}
+
+// IsLaunch reports whether the operation is prepared: a launch, aborted or not.
+func (o Op) IsLaunch() bool { return o.Kind == Launch || o.Kind == Abort }
+
+// Uses is every block that the operation uses as a launch or a recorded use.
+func (o Op) Uses() Set {
+	if o.Kind == Record {
+		return 1 << o.Block
+	}
+	return o.Reads | o.Writes
+}
+
+// Changes is the blocks that the operation writes.
+func (o Op) Changes() Set {
+	if o.Kind == Record {
+		return 1 << o.Block
+	}
+	return o.Writes
+}
+
+// Conflicts reports whether two uses touch a block that one of them writes.
+func (o Op) Conflicts(with Op) bool {
+	return o.Changes()&with.Uses() != 0 || o.Uses()&with.Changes() != 0
+}
+
+// Program is a list of operations in the order in which they are begun.
+type Program []Op
+
+// String is such as "alloc a on X; launch on Y reading a; free a".
+func (p Program) String() string {
+	var parts []string
+	for _, o := range p {
+		parts = append(parts, o.String())
+	}
+	return strings.Join(parts, "; ")
+}
+
+// String is such as "launch on Y reading a, writing b".
+func (o Op) String() string {
+	switch o.Kind {
+	case Alloc:
+		return fmt.Sprintf("alloc %s on %s", blockName(o.Block), StreamName(o.Stream))
+	case Free:
+		return "free " + blockName(o.Block)
+	case Sync:
+		return "sync " + StreamName(o.Stream)
+	case Record:
+		return fmt.Sprintf("record a use of %s on %s", blockName(o.Block), StreamName(o.Stream))
+	case Abort:
+		return fmt.Sprintf("aborted launch on %s%s", StreamName(o.Stream), o.useText())
+	default:
+		return fmt.Sprintf("launch on %s%s", StreamName(o.Stream), o.useText())
+	}
+}
+
+func (o Op) useText() string {
+	text := ""
+	for b := range o.Uses().All() {
+		if o.Reads.Has(b) {
+			text += " reading " + blockName(b)
+		} else {
+			text += " writing " + blockName(b)
+		}
+	}
+	return text
+}
+
+func blockName(b uint8) string {
+	if b < 26 {
+		return string(rune('a' + b))
+	}
+	return fmt.Sprintf("b%d", b)
+}
+
+// StreamName is the letter of a stream in texts, from X on.
+func StreamName(s uint8) string {
+	if s < 3 {
+		return string(rune('X' + s))
+	}
+	return fmt.Sprintf("S%d", s)
+}
