@@ -66,7 +66,7 @@ func (h *Durations) Merge(other *Durations) {
 }
 
 // Count is the number of durations.
-func (h *Durations) Count() (n uint64) {
+func (h Durations) Count() (n uint64) {
 	for _, in := range h.Buckets {
 		n += in
 	}

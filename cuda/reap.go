@@ -245,7 +245,7 @@ func (r *AsyncResource) startReaper(interval time.Duration) {
 
 func (r *AsyncResource) hasPending() bool {
 	for _, s := range r.streams.table.streams() {
-		if s.queued.Load() > 0 || s.held.Load() > 0 || s.last.Load() != nil && !s.deviceOrder {
+		if s.queued.Load() > 0 || s.held.Load() > 0 || r.streams.table.awaitsRetirement(s) {
 			return true
 		}
 	}

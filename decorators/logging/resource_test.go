@@ -173,7 +173,7 @@ type dated struct {
 
 func (d *dated) DeallocateAsked(c context.Context, id core.BlockID, asked core.Instant) (core.Block, error) {
 	d.asked = append(d.asked, asked)
-	return d.Resource.Deallocate(c, id)
+	return d.Deallocate(c, id)
 }
 
 func TestTheReadingOfTheClockIsHandedDownWithAFree(t *testing.T) {
