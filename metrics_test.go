@@ -32,6 +32,43 @@ func scrape(t *testing.T, rt *fencepost.Runtime) map[telemetry.MetricName]float6
 	return values
 }
 
+// scrapeHistogram reads a histogram that has no label but the device.
+func scrapeHistogram(t *testing.T, rt *fencepost.Runtime, name telemetry.MetricName) (count uint64, sum float64) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(rt.Collector()); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == string(name) {
+			h := f.GetMetric()[0].GetHistogram()
+			return h.GetSampleCount(), h.GetSampleSum()
+		}
+	}
+	t.Fatalf("%s is not exported", name)
+	return 0, 0
+}
+
+func TestTheTimeFromFreeToReusableIsExported(t *testing.T) {
+	for _, resource := range []string{fencepost.Async, fencepost.Direct} {
+		rt := open(t, fencepost.Config{Resource: resource})
+		for range 3 {
+			free(t, rt, allocate(t, rt, 4096, core.DefaultStream, "a"))
+		}
+		if err := rt.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		count, sum := scrapeHistogram(t, rt, telemetry.MetricFreeToReusable)
+		if st := rt.Stats(); count != 3 || count != st.FreeToReusable.Count() || sum != st.FreeToReusable.Nanoseconds/1e9 || sum <= 0 {
+			t.Errorf("%v: %d frees of %v s, Stats says %+v", resource, count, sum, st.FreeToReusable)
+		}
+	}
+}
+
 func TestTheMetricsOfALivingStackLintClean(t *testing.T) {
 	rt := open(t, fencepost.Config{})
 	free(t, rt, allocate(t, rt, 4096, core.DefaultStream, "a"))

@@ -98,6 +98,17 @@ type Resource interface {
 	Unwrap() Resource
 }
 
+// DatedFreer is a backend that measures how long a free takes to become
+// memory again. A layer that has read the clock at the request hands its
+// reading down, so that the clock is not read twice. It is no part of
+// [Resource] because nothing depends on it: whoever knows only Deallocate, or
+// meets a layer that does, costs one more reading. A type that embeds a backend
+// and changes its Deallocate must change this method with it.
+type DatedFreer interface {
+	// DeallocateAsked is Deallocate for a free that was requested at asked.
+	DeallocateAsked(ctx context.Context, id BlockID, asked Instant) (Block, error)
+}
+
 // Listener hears of blocks leaving a resource's books.
 type Listener interface {
 	// Released is called exactly once for each block, when its memory can be

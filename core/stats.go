@@ -61,6 +61,16 @@ type Stats struct {
 	// OpenIntents is the uses prepared and not ended; Events the driver
 	// events in existence; Poisoned the blocks that could not be fenced.
 	OpenIntents, Events, Poisoned uint64
+	// FreeToReusable is the time from the request of a free to the moment at
+	// which the runtime knew that the device had passed it, for each block
+	// that was released. It is measured by the backend: a block that a guard
+	// holds back is asked to be freed when the guard passes it inward.
+	//
+	// On a stream where nothing happens the backend learns of it up to two
+	// reap intervals after the device: one look records an event behind the
+	// frees, the next sees it passed. In order, on its own stream, the memory
+	// may be in use again before either.
+	FreeToReusable Durations
 	// Underflows counts attempts to take a byte counter below zero. Any is
 	// a bug in the accounting.
 	Underflows uint64

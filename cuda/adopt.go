@@ -22,7 +22,10 @@ const (
 // released; after that the runtime does not name it again. Refused with a
 // [core.StreamMisuseError]: the default streams (the legacy one is
 // [core.DefaultStream] already, the per-thread one means another stream on
-// every thread) and a stream that is adopted already.
+// every thread), a stream that is adopted already, and a stream of the pool's
+// own, which would get two ids and two orders. The handle of a stream that was
+// given up may be adopted again, whether it names the same stream or one that
+// the driver made since.
 func (p *StreamPool) Adopt(handle driver.Stream, tag core.Tag) (*Lease, error) {
 	refuse := func(reason string) (*Lease, error) {
 		return nil, &core.StreamMisuseError{Op: "Adopt", Reason: reason}
@@ -41,6 +44,9 @@ func (p *StreamPool) Adopt(handle driver.Stream, tag core.Tag) (*Lease, error) {
 	case p.adopted[handle]:
 		p.mu.Unlock()
 		return refuse(fmt.Sprintf("stream handle %#x is adopted already", uint64(handle)))
+	case p.table.made(handle):
+		p.mu.Unlock()
+		return refuse(fmt.Sprintf("stream handle %#x is of the pool's own: use the lease that it was acquired under", uint64(handle)))
 	}
 	p.adopted[handle] = true
 	p.mu.Unlock()
@@ -55,7 +61,7 @@ func (p *StreamPool) Adopt(handle driver.Stream, tag core.Tag) (*Lease, error) {
 func (p *StreamPool) giveUp(l *Lease) error {
 	s := l.stream
 	if s.open.Load() > 0 { // the id is off: no further launch can come
-		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: "launches are announced on the adopted stream and not finished: finish or abort them first"}
+		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: "launches are announced on the adopted stream and not finished, or a use is being recorded: finish or abort them first"}
 	}
 	s.mu.Lock()
 	last, err := s.record(l.id)
@@ -75,6 +81,15 @@ func (p *StreamPool) giveUp(l *Lease) error {
 	return nil
 }
 
+// letGoOf makes a stream of the pool's own one that no call names any more,
+// before it is destroyed with all its work done: the driver may give its handle
+// to the next stream that anybody makes. s.mu must be held.
+func (s *stream) letGoOf() {
+	s.passed(s.point())
+	s.detach()
+	s.last.Store(passedMark(s, &event{seq: s.seq, clock: s.clock}))
+}
+
 // forFrees returns the stream on which blocks of s are freed, and the event
 // that must be waited for there first, with a reference of the caller's: s
 // itself and nil, unless s was given up.
@@ -89,6 +104,10 @@ func (p *StreamPool) forFrees(s *stream) (*stream, *event, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.backstop == nil {
+		if p.destroyed {
+			last.release()
+			return nil, nil, fmt.Errorf("freeing a block of a stream that is gone: the stream pool is %w", core.ErrClosed)
+		}
 		handle, err := p.drv.StreamCreate()
 		if err != nil {
 			last.release()
@@ -102,7 +121,7 @@ func (p *StreamPool) forFrees(s *stream) (*stream, *event, error) {
 // retire forgets a stream that was given up, once the device has passed its
 // last event and no free is queued on it.
 func (p *StreamPool) retire(s *stream) error {
-	if s.last.Load() == nil || s.deviceOrder || s.queued.Load() > 0 || s.open.Load() > 0 {
+	if !p.table.awaitsRetirement(s) || s.queued.Load() > 0 || s.open.Load() > 0 {
 		return nil
 	}
 	s.mu.Lock() // another reap must not ask an event that this one gives back

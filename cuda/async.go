@@ -43,8 +43,9 @@ type AsyncResource struct {
 }
 
 var (
-	_ core.Resource  = (*AsyncResource)(nil)
-	_ core.Inspector = (*AsyncResource)(nil)
+	_ core.Resource   = (*AsyncResource)(nil)
+	_ core.Inspector  = (*AsyncResource)(nil)
+	_ core.DatedFreer = (*AsyncResource)(nil)
 )
 
 // DefaultReapInterval is how often queued frees are looked at when nothing

@@ -3,6 +3,7 @@ package cuda
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -45,6 +46,9 @@ type books struct {
 	allocated, retired, released tally
 	slack                        [dimensions]int64
 	underflows                   uint64
+	// reusable is how long the blocks that were released took from the
+	// request of their free.
+	reusable core.Durations
 
 	fails, launches, aborts, crossStream atomic.Uint64
 	waits, elided                        atomic.Uint64
@@ -90,25 +94,26 @@ func (b *books) revive(c *core.Block, peaks *highWater, all *streamTable) {
 	}
 }
 
-func (b *books) release(c *core.Block) {
+func (b *books) release(c *core.Block, took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.leave(c)
+	b.leave(c, took)
 }
 
-// releaseAll is release for blocks that have a record in the books.
-func (b *books) releaseAll(entries []pending) {
+// releaseAll is release, at now, for blocks that have a record in the books.
+func (b *books) releaseAll(entries []pending, now core.Instant) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range entries {
-		c := &entries[i].block.core
-		b.blocks.remove(c.ID.Generation)
-		b.leave(c)
+		record := entries[i].block
+		b.blocks.remove(record.core.ID.Generation)
+		b.leave(&record.core, now.Since(record.asked))
 	}
 }
 
-func (b *books) leave(c *core.Block) {
+func (b *books) leave(c *core.Block, took time.Duration) {
 	b.released.add(c)
+	b.reusable.Note(took)
 	if b.released.bytes > b.retired.bytes {
 		b.underflows++
 	}
@@ -121,6 +126,7 @@ func (b *books) addTo(s *core.Stats) {
 	s.Deallocations += clamp(b.retired.blocks)
 	s.Allocations += clamp(b.allocated.blocks)
 	s.Underflows += b.underflows
+	s.FreeToReusable.Merge(&b.reusable)
 	b.mu.Unlock()
 	s.Failures += b.fails.Load()
 	s.Launches += b.launches.Load()

@@ -27,8 +27,9 @@ type DirectResource struct {
 }
 
 var (
-	_ core.Resource  = (*DirectResource)(nil)
-	_ core.Inspector = (*DirectResource)(nil)
+	_ core.Resource   = (*DirectResource)(nil)
+	_ core.Inspector  = (*DirectResource)(nil)
+	_ core.DatedFreer = (*DirectResource)(nil)
 )
 
 // NewDirectResource returns a backend over drv. It needs no closing.
@@ -60,7 +61,12 @@ func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Blo
 }
 
 // Deallocate frees the block at once; the driver waits for the device.
-func (r *DirectResource) Deallocate(_ context.Context, id core.BlockID) (core.Block, error) {
+func (r *DirectResource) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
+	return r.DeallocateAsked(ctx, id, core.Now())
+}
+
+// DeallocateAsked is Deallocate for a free that was requested at asked.
+func (r *DirectResource) DeallocateAsked(_ context.Context, id core.BlockID, asked core.Instant) (core.Block, error) {
 	b, err := r.take(id)
 	if err != nil {
 		return core.Block{}, err
@@ -73,7 +79,7 @@ func (r *DirectResource) Deallocate(_ context.Context, id core.BlockID) (core.Bl
 		return core.Block{}, err
 	}
 	r.books.retire(&b)
-	r.books.release(&b)
+	r.books.release(&b, core.Now().Since(asked))
 	b.State = core.Freed
 	r.listeners.released(b)
 	return b, nil

@@ -63,33 +63,6 @@ func TestManyBlocksOfOneStreamNeedOneWaitAndOneRecord(t *testing.T) {
 	}
 }
 
-func TestPingPongNeedsAtMostOneWaitAndOneRecordALaunch(t *testing.T) {
-	b := newBench(t)
-	s := b.leases(2)
-	block := b.alloc(s[0], 256)
-	b.launch(s[0], writes(block))
-	for i := range 1000 {
-		if got := b.launch(s[(i+1)%2], readWrites(block)); got.waits != 1 || got.records != 1 {
-			t.Fatalf("launch %d cost %+v", i, got)
-		}
-	}
-	b.free(block)
-}
-
-func TestOneWriterAndSixteenReaders(t *testing.T) {
-	b := newBench(t)
-	s := b.leases(17)
-	block := b.alloc(s[0], 256)
-	b.launch(s[0], writes(block))
-	out := 0
-	for _, reader := range s[1:] {
-		out += b.launch(reader, reads(block)).waits
-	}
-	equal(t, "waits of the readers", out, 16)
-	equal(t, "waits of the writer", b.launch(s[0], writes(block)).waits, 16)
-	b.free(block)
-}
-
 func TestOrderIsTransitive(t *testing.T) {
 	b := newBench(t)
 	s := b.leases(3)

@@ -12,12 +12,17 @@ var fences = sync.Pool{New: func() any { return new(fence) }}
 // Deallocate queues the free on the allocation stream behind every
 // outstanding use and hands the block to pending. While a launch is announced
 // on the block it is only retired: the last such launch to end queues the free.
-func (r *AsyncResource) Deallocate(_ context.Context, id core.BlockID) (core.Block, error) {
+func (r *AsyncResource) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
+	return r.DeallocateAsked(ctx, id, core.Now())
+}
+
+// DeallocateAsked is Deallocate for a free that was requested at asked.
+func (r *AsyncResource) DeallocateAsked(_ context.Context, id core.BlockID, asked core.Instant) (core.Block, error) {
 	b, err := r.find("Deallocate", id, id.AllocStream)
 	if err != nil {
 		return core.Block{}, err
 	}
-	b.core.State = core.Retired
+	b.core.State, b.asked = core.Retired, asked
 	result := b.core
 	deferred := b.holdBack()
 	b.stream.books.retire(&b.core) // before the free can be queued, and so reaped

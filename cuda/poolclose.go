@@ -12,7 +12,9 @@ import (
 // Close ends the pool: it waits for the leases until ctx ends, then for the
 // streams' work, and destroys streams and events. Leases still held are
 // reported in the error, with where they were acquired; their streams are
-// left alone. After an error Close may be called again, for what is left.
+// left alone. After an error Close may be called again, for what is left. Once
+// it has ended, a free of a block that was allocated on one of the streams is
+// refused with [core.ErrClosed]: close the resource first.
 func (p *StreamPool) Close(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.closed {
@@ -58,6 +60,7 @@ func (p *StreamPool) heldAtClose() error {
 // destroy gives everything back to the driver, and keeps what that refuses.
 func (p *StreamPool) destroy() error {
 	p.mu.Lock()
+	p.destroyed = true
 	if p.backstop != nil {
 		p.undestroyed = append(p.undestroyed, p.backstop.handle)
 		p.backstop = nil

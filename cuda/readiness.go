@@ -112,7 +112,10 @@ func (e *event) flush() error {
 	s := e.stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ready == e {
+	switch {
+	case s.last.Load() != nil:
+		return nil // given up: the work is done, and no call may name the stream
+	case s.ready == e:
 		return s.flush()
 	}
 	return s.recordLate(e)

@@ -107,7 +107,9 @@ func (r *AsyncResource) release(s *stream, batch *passed) {
 	if batch == nil {
 		return
 	}
-	batch.leaveBooks()
+	if len(batch.entries) > 0 {
+		batch.leaveBooks(core.Now())
+	}
 	for i := range batch.entries {
 		p := &batch.entries[i]
 		s.odometer.passed.Add(p.bytes)
@@ -122,15 +124,15 @@ func (r *AsyncResource) release(s *stream, batch *passed) {
 }
 
 // leaveBooks takes the books' lock once for the blocks that follow each other
-// there: most often all of them.
-func (p *passed) leaveBooks() {
+// there: most often all of them. They all became reusable now.
+func (p *passed) leaveBooks(now core.Instant) {
 	for from := 0; from < len(p.entries); {
 		of := p.entries[from].block.stream.books
 		to := from + 1
 		for to < len(p.entries) && p.entries[to].block.stream.books == of {
 			to++
 		}
-		of.releaseAll(p.entries[from:to])
+		of.releaseAll(p.entries[from:to], now)
 		from = to
 	}
 }
@@ -243,7 +245,7 @@ func (r *AsyncResource) startReaper(interval time.Duration) {
 
 func (r *AsyncResource) hasPending() bool {
 	for _, s := range r.streams.table.streams() {
-		if s.queued.Load() > 0 || s.held.Load() > 0 || s.last.Load() != nil && !s.deviceOrder {
+		if s.queued.Load() > 0 || s.held.Load() > 0 || r.streams.table.awaitsRetirement(s) {
 			return true
 		}
 	}

@@ -41,6 +41,8 @@ type StreamPool struct {
 	// backstop is where the frees of blocks go whose stream was given up.
 	backstop *stream
 	closed   bool
+	// destroyed: the pool's own streams are gone.
+	destroyed bool
 	// emptied is closed when puddle has no stream left; nil before Close.
 	emptied chan struct{}
 	// undestroyed are the streams that the driver would not destroy.
@@ -95,7 +97,7 @@ func (p *StreamPool) destruct(s *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.drv.StreamSynchronize(s.handle) == nil {
-		s.passed(s.point())
+		s.letGoOf()
 	}
 	_ = p.destroyStream(s.handle) // Close tries again, and reports
 }

@@ -106,6 +106,20 @@ func (t *streamTable) remove(s *stream) error {
 	return nil
 }
 
+// made reports whether handle is of a stream that the pool made and has.
+func (t *streamTable) made(handle driver.Stream) bool {
+	return slices.ContainsFunc(t.streams(), func(s *stream) bool {
+		return s.handle == handle && s.books != &t.adopted && s.last.Load() == nil
+	})
+}
+
+// awaitsRetirement reports whether s was given up and may be forgotten when
+// its work is done. The pool's own streams are not forgotten: their books are
+// theirs alone.
+func (t *streamTable) awaitsRetirement(s *stream) bool {
+	return s.last.Load() != nil && s.books == &t.adopted && !t.deviceOrder
+}
+
 func withoutEvents(s *stream) bool { return s.events.made.Load() == 0 }
 
 // everyStream is all streams alive, and those removed whose last events were

@@ -27,7 +27,7 @@ func (r *AsyncResource) PrepareUse(ctx context.Context, req core.UseRequest) (co
 // prepare is one attempt. If a conflicting launch is in the way it also
 // returns the channel that is closed when that one ends.
 func (r *AsyncResource) prepare(req core.UseRequest) (core.Ticket, <-chan struct{}, error) {
-	s, err := r.enter(req.Stream)
+	s, err := r.enter("PrepareUse", req.Stream)
 	if err != nil {
 		return core.Ticket{}, nil, err
 	}
@@ -69,13 +69,13 @@ func (s *stream) announce(in *core.Intent) (*event, error) {
 	return e, nil
 }
 
-// enter resolves a lease for a launch and counts the launch as open on its
-// stream. The lease is looked up again after counting: a Release that comes
+// enter resolves a lease for a launch or a recorded use and counts it as open
+// on its stream. The lease is looked up again after counting: a Release that comes
 // between is seen here, and one that comes later sees the launch.
-func (r *AsyncResource) enter(id core.StreamID) (*stream, error) {
+func (r *AsyncResource) enter(op string, id core.StreamID) (*stream, error) {
 	table := r.streams.table
 	seen := table.leases.Load()
-	s, err := table.resolve("PrepareUse", id)
+	s, err := table.resolve(op, id)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (r *AsyncResource) enter(id core.StreamID) (*stream, error) {
 	if table.leases.Load() == seen {
 		return s, nil // the map is replaced at every change
 	}
-	if _, err := table.resolve("PrepareUse", id); err != nil {
+	if _, err := table.resolve(op, id); err != nil {
 		s.open.Add(-1)
 		return nil, err
 	}
@@ -176,10 +176,11 @@ func (r *AsyncResource) AbortUse(_ context.Context, t core.Ticket) error {
 // RecordUse records an event behind work that was enqueued without prepared
 // waits, and adds it to the block's accesses.
 func (r *AsyncResource) RecordUse(_ context.Context, id core.BlockID, stream core.StreamID) error {
-	s, err := r.streams.table.resolve("RecordUse", stream)
+	s, err := r.enter("RecordUse", stream)
 	if err != nil {
 		return err
 	}
+	defer s.open.Add(-1) // the stream is not given up before the use is fenced
 	b, err := r.find("RecordUse", id, stream)
 	if err != nil {
 		return err
@@ -215,10 +216,6 @@ func (s *stream) recordHere(lease core.StreamID) (*event, error) {
 // refuses, the stream is synchronised; fenced says whether that went well.
 func (r *AsyncResource) recordNow(s *stream, lease core.StreamID) (e *event, fenced bool, err error) {
 	s.mu.Lock()
-	if s.last.Load() != nil {
-		s.mu.Unlock()
-		return nil, true, givenUp("RecordUse", lease)
-	}
 	e, err = s.record(lease)
 	s.mu.Unlock()
 	if err == nil {

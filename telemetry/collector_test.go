@@ -31,8 +31,13 @@ func (d *device) Stats() core.Stats {
 // distinct is a snapshot in which no two fields are equal, so that a value
 // under the wrong name is seen.
 func distinct() core.Stats {
+	reusable := core.Durations{Nanoseconds: 31.5e9}
+	for i := range reusable.Buckets {
+		reusable.Buckets[i] = uint64(200 + i)
+	}
 	return core.Stats{
-		Live: core.Amount{Bytes: 1, Requested: 2, Blocks: 3}, Pending: core.Amount{Bytes: 4, Requested: 5, Blocks: 6},
+		FreeToReusable: reusable,
+		Live:           core.Amount{Bytes: 1, Requested: 2, Blocks: 3}, Pending: core.Amount{Bytes: 4, Requested: 5, Blocks: 6},
 		Quarantined: core.Amount{Bytes: 7, Requested: 8, Blocks: 9}, PeakRequested: 10, PeakBytes: 11,
 		Claims: 12, Claimed: 13, Limit: 14, Charged: 15, Reserved: 16, PoolUsed: 17, ReservedHigh: 116, PoolUsedHigh: 117,
 		Allocations: 18, Deallocations: 19, Failures: 20, Refusals: 21,

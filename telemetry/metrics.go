@@ -4,11 +4,15 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fencepost-gpu/fencepost/core"
 )
 
 const (
 	counter = prometheus.CounterValue
 	gauge   = prometheus.GaugeValue
+	// histogram is no kind of a single value; see [emitter.sendDurations].
+	histogram prometheus.ValueType = 0
 )
 
 // definition is one metric as it is declared, once.
@@ -62,4 +66,22 @@ func (e emitter) sendFloat(name MetricName, value float64, labels ...string) {
 	}
 	m := e.metrics[name]
 	e.ch <- prometheus.MustNewConstMetric(m.desc, m.kind, value, labels...)
+}
+
+// bucketBounds are those of [core.Durations] in seconds.
+var bucketBounds = func() (seconds []float64) {
+	for _, bound := range core.DurationBounds() {
+		seconds = append(seconds, bound.Seconds())
+	}
+	return seconds
+}()
+
+// sendDurations sends a histogram in seconds.
+func (e emitter) sendDurations(name MetricName, h *core.Durations) {
+	atMost, below := make(map[float64]uint64, len(bucketBounds)), uint64(0)
+	for i, bound := range bucketBounds {
+		below += h.Buckets[i]
+		atMost[bound] = below
+	}
+	e.ch <- prometheus.MustNewConstHistogram(e.metrics[name].desc, h.Count(), h.Nanoseconds/1e9, atMost)
 }

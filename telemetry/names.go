@@ -99,6 +99,7 @@ const (
 	MetricPoolUsedPeak         MetricName = "gpumem_pool_used_peak_bytes"
 	MetricAllocations          MetricName = "gpumem_allocations_total"
 	MetricDeallocations        MetricName = "gpumem_deallocations_total"
+	MetricFreeToReusable       MetricName = "gpumem_free_to_reusable_seconds"
 	MetricDriverFailures       MetricName = "gpumem_driver_failures_total"
 	MetricLaunches             MetricName = "gpumem_launches_total"
 	MetricLaunchesAborted      MetricName = "gpumem_launches_aborted_total"

@@ -19,6 +19,7 @@ var statMetrics = []definition{
 	{name: MetricPoolUsedPeak, kind: gauge, help: "Highest bytes that the driver's pool had handed out, as last read."},
 	{name: MetricAllocations, kind: counter, help: "Successful allocations."},
 	{name: MetricDeallocations, kind: counter, help: "Successful deallocations."},
+	{name: MetricFreeToReusable, kind: histogram, help: "Time from a free's request to the backend until the runtime knew that the device had passed it: late by up to two reap intervals, without the guard's quarantine, and later than reuse in order on the same stream."},
 	{name: MetricDriverFailures, kind: counter, help: "Calls that the driver failed."},
 	{name: MetricLaunches, kind: counter, help: "Launches finished."},
 	{name: MetricLaunchesAborted, kind: counter, help: "Launches aborted: prepared, and nothing enqueued."},
@@ -64,6 +65,7 @@ func sendMemory(out emitter, st *core.Stats) {
 func sendActivity(out emitter, st *core.Stats) {
 	out.send(MetricAllocations, st.Allocations)
 	out.send(MetricDeallocations, st.Deallocations)
+	out.sendDurations(MetricFreeToReusable, &st.FreeToReusable)
 	out.send(MetricDriverFailures, st.Failures)
 	out.send(MetricLaunches, st.Launches)
 	out.send(MetricLaunchesAborted, st.Aborts)

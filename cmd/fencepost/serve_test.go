@@ -69,7 +69,8 @@ func TestTheDemoServesMetricsAndHealth(t *testing.T) {
 		served = true
 		base, _, _ := strings.Cut(rest, "/metrics")
 		metrics, status := get(t, base+"/metrics")
-		if status != http.StatusOK || !strings.Contains(metrics, "gpumem_memory_bytes{device=\"0\"") || !strings.Contains(metrics, "gpumem_spans_started_total") {
+		if status != http.StatusOK || !strings.Contains(metrics, "gpumem_memory_bytes{device=\"0\"") || !strings.Contains(metrics, "gpumem_spans_started_total") ||
+			!strings.Contains(metrics, "gpumem_free_to_reusable_seconds_count{device=\"0\"}") {
 			t.Errorf("metrics: %d\n%s", status, metrics)
 		}
 		if problems, err := promlint.New(strings.NewReader(metrics)).Lint(); err != nil || len(problems) > 0 {

@@ -50,6 +50,10 @@ type Config struct {
 	Name string
 	// Schedule is free-running unless said otherwise.
 	Schedule Schedule
+	// ReuseStreamHandles gives the handle of a destroyed stream to the next
+	// that is made, as CUDA may. By default a handle never comes again, so
+	// that naming a stream that is gone is an error.
+	ReuseStreamHandles bool
 	// OnFinding, if not nil, is called for each new finding, on the
 	// goroutine that found it. It must not call the device.
 	OnFinding func(Finding)

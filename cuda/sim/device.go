@@ -83,6 +83,7 @@ func Open(c Config) (*Device, error) {
 	}
 	d.direct = d.memory.newPool(driver.PoolConfig{})
 	d.pinned = d.host.newPool(driver.PoolConfig{})
+	d.streams.again = c.ReuseStreamHandles
 	// The zero handles are the default pool and the legacy default stream.
 	d.pools.putZero(d.memory.newPool(driver.PoolConfig{}))
 	d.streams.putZero(d.newStream())

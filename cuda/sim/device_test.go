@@ -209,3 +209,30 @@ func TestBooks(t *testing.T) {
 		}
 	})
 }
+
+func TestStreamHandlesComeAgainIfTheyAreToldTo(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		d, err := Open(Config{ReuseStreamHandles: again})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { must(t, d.Close()) })
+		first, err := d.StreamCreate()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.StreamDestroy(first); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.StreamDestroy(first); err == nil {
+			t.Error("a handle that names nothing was destroyed")
+		}
+		second, err := d.StreamCreate()
+		if err != nil || (second == first) != again || second == 0 {
+			t.Errorf("again %v: %#x, then %#x, %v", again, first, second, err)
+		}
+		if err := d.StreamSynchronize(first); (err == nil) != again {
+			t.Errorf("again %v: the first handle: %v", again, err)
+		}
+	}
+}

@@ -1,11 +1,14 @@
 package sim
 
 // table maps handles to what they name. A handle carries the number of times
-// its slot was used, so one that was given back is never taken for another.
+// its slot was used, so one that was given back is never taken for another,
+// unless the table is told to hand it out again.
 type table[T any] struct {
 	slots []tableSlot[T]
 	spare []uint32
 	live  int
+	// again: a slot keeps its handle.
+	again bool
 }
 
 type tableSlot[T any] struct {
@@ -31,7 +34,9 @@ func (t *table[T]) put(value *T) uint64 {
 		t.slots = append(t.slots, tableSlot[T]{})
 	}
 	slot := &t.slots[i]
-	slot.use++
+	if !t.again || slot.use == 0 {
+		slot.use++
+	}
 	slot.value = value
 	return uint64(slot.use)<<handleBits | uint64(i)
 }

@@ -128,6 +128,7 @@ func newResource(upstream core.Resource, cfg Config, clock clock, sequence *sequ
 	}
 	rings, others := apart(sinks)
 	r := &Resource{upstream: upstream, ordinal: upstream.Ordinal(), ops: ops, rings: rings, clock: clock, sequence: sequence}
+	r.dated, _ = upstream.(core.DatedFreer)
 	if len(others) > 0 {
 		r.sink = join(others)
 	}

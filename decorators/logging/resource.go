@@ -13,6 +13,9 @@ import (
 // about blocks.
 type Resource struct {
 	upstream core.Resource
+	// dated is the upstream if it takes the reading of the clock that is made
+	// here for its own measure; nil if not.
+	dated    core.DatedFreer
 	ordinal  int
 	ops      opSet
 	rings    []*Ring
@@ -68,12 +71,19 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 	}
 	start := r.clock.now()
 	rec := Record{Event: core.Event{Stream: id.AllocStream, Block: id}, Seq: r.sequence.next()}
-	b, err := r.upstream.Deallocate(ctx, id)
+	b, err := r.free(ctx, id, start)
 	if err == nil {
 		rec.describe(&b)
 	}
 	r.put(&rec, core.OpDeallocate, start, err)
 	return b, err
+}
+
+func (r *Resource) free(ctx context.Context, id core.BlockID, start moment) (core.Block, error) {
+	if r.dated != nil {
+		return r.dated.DeallocateAsked(ctx, id, start.instant())
+	}
+	return r.upstream.Deallocate(ctx, id)
 }
 
 // Reserve forwards, and logs the bytes and the tag.

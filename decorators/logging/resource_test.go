@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
 )
 
 func TestAllocationIsLoggedWithItsBlock(t *testing.T) {
@@ -161,5 +162,58 @@ func TestAnOperationReadsTheClockTwiceOrNever(t *testing.T) {
 	}
 	if n := b.readings.Swap(0); n != 2 {
 		t.Errorf("deallocate read the clock %d times", n)
+	}
+}
+
+// dated is an upstream that measures its frees.
+type dated struct {
+	core.Resource
+	asked []core.Instant
+}
+
+func (d *dated) DeallocateAsked(c context.Context, id core.BlockID, asked core.Instant) (core.Block, error) {
+	d.asked = append(d.asked, asked)
+	return d.Deallocate(c, id)
+}
+
+func TestTheReadingOfTheClockIsHandedDownWithAFree(t *testing.T) {
+	for _, level := range []Level{Operations, Uses} {
+		ring, up := NewRing(8), &dated{Resource: coretest.NewFake(0)}
+		log, err := New(up, Config{Level: level, Sinks: []Sink{ring}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, err := log.Allocate(ctx, core.Request{Bytes: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := log.Deallocate(ctx, block.ID); err != nil {
+			t.Fatal(err)
+		}
+		var began core.Instant
+		for _, r := range ring.Snapshot() {
+			if r.Event.Op == core.OpDeallocate {
+				began = core.InstantOf(r.Event.Time)
+			}
+		}
+		if len(up.asked) != 1 || up.asked[0] != began {
+			t.Errorf("%v: handed down %v, the log says %v", level, up.asked, began)
+		}
+	}
+}
+
+// A resource that logs nothing has read no clock and hands nothing down.
+func TestNoReadingIsHandedDownWithoutALog(t *testing.T) {
+	up := &dated{Resource: coretest.NewFake(0)}
+	log, err := New(up, Config{Level: Operations})
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := log.Allocate(ctx, core.Request{Bytes: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := log.Deallocate(ctx, block.ID); err != nil || len(up.asked) != 0 {
+		t.Errorf("%v, handed down %v", err, up.asked)
 	}
 }
