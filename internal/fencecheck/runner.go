@@ -19,9 +19,11 @@ const blockBytes = 256
 // Runner runs programs on the production code, over a device that writes down
 // what arrives there. It is not safe for concurrent use.
 type Runner struct {
-	device   *device.Device
-	streams  *cuda.StreamPool
-	resource *cuda.AsyncResource
+	device  *device.Device
+	streams *cuda.StreamPool
+	backend *cuda.AsyncResource
+	// resource is the backend, or the outermost layer around it.
+	resource core.Resource
 	leases   []*cuda.Lease
 	handles  []uint8
 
@@ -31,14 +33,18 @@ type Runner struct {
 	uses    []core.Use
 }
 
-// NewRunner returns a runner with so many streams. It must be closed.
-func NewRunner(streams int) (*Runner, error) {
+// NewRunner returns a runner with so many streams, over the backend with some
+// layers around it. It must be closed.
+func NewRunner(streams int, layers ...core.Layer) (*Runner, error) {
 	r := &Runner{device: device.New()}
 	var err error
 	if r.streams, err = cuda.NewStreamPool(r.device, cuda.StreamPoolConfig{}); err != nil {
 		return nil, err
 	}
-	if r.resource, err = cuda.NewAsyncResource(r.device, r.streams, cuda.AsyncConfig{ReapInterval: -1}); err != nil {
+	if r.backend, err = cuda.NewAsyncResource(r.device, r.streams, cuda.AsyncConfig{ReapInterval: -1}); err != nil {
+		return nil, err
+	}
+	if r.resource, err = core.Chain(r.backend, layers...); err != nil {
 		return nil, err
 	}
 	for range streams {
@@ -59,7 +65,7 @@ func (r *Runner) Close() error {
 			return err
 		}
 	}
-	return errors.Join(r.resource.Close(ctx), r.streams.Close(ctx))
+	return errors.Join(r.backend.Close(ctx), r.streams.Close(ctx))
 }
 
 // Run takes the steps of a program, frees what it left, and judges what
