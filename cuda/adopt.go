@@ -66,6 +66,7 @@ func (p *StreamPool) giveUp(l *Lease) error {
 		}
 		last = passedMark(s, &event{lease: l.id, seq: s.point(), clock: s.clock})
 		s.passed(s.seq)
+		s.renounce()
 	}
 	s.last.Store(last)
 	s.mu.Unlock()
@@ -86,17 +87,36 @@ func (p *StreamPool) forFrees(s *stream) (*stream, *event, error) {
 	if last == nil {
 		return s, nil, nil
 	}
+	backstop, err := p.makeBackstop()
+	if err != nil {
+		last.release()
+		return nil, nil, err
+	}
+	return backstop, last, nil
+}
+
+// makeBackstop returns the backstop, which the first call makes.
+func (p *StreamPool) makeBackstop() (*stream, error) {
+	p.backing.Lock()
+	defer p.backing.Unlock()
+	if s := p.madeBackstop(nil); s != nil {
+		return s, nil
+	}
+	handle, err := p.drv.StreamCreate()
+	if err != nil {
+		return nil, err
+	}
+	return p.madeBackstop(p.table.add(handle, new(books))), nil
+}
+
+// madeBackstop returns the backstop, after setting it if s is not nil.
+func (p *StreamPool) madeBackstop(s *stream) *stream {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.backstop == nil {
-		handle, err := p.drv.StreamCreate()
-		if err != nil {
-			last.release()
-			return nil, nil, err
-		}
-		p.backstop = p.table.add(handle, new(books))
+	if s != nil {
+		p.backstop = s
 	}
-	return p.backstop, last, nil
+	return p.backstop
 }
 
 // retire forgets a stream that was given up, once the device has passed its

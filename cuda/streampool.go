@@ -41,6 +41,8 @@ type StreamPool struct {
 	// backstop is where the frees of blocks go whose stream was given up.
 	backstop *stream
 	closed   bool
+	// backing is held while the backstop is made.
+	backing sync.Mutex
 	// emptied is closed when puddle has no stream left; nil before Close.
 	emptied chan struct{}
 	// undestroyed are the streams that the driver would not destroy.
@@ -93,9 +95,15 @@ func (p *StreamPool) construct(context.Context) (*stream, error) {
 // in the clocks go to another stream.
 func (p *StreamPool) destruct(s *stream) {
 	s.mu.Lock()
+	_ = s.flush() // for whoever waits on the device for what the host has seen
+	seq := s.point()
+	s.mu.Unlock()
+	err := p.drv.StreamSynchronize(s.handle)
+	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p.drv.StreamSynchronize(s.handle) == nil {
-		s.passed(s.point())
+	if err == nil {
+		s.passed(seq)
+		s.renounce()
 	}
 	_ = p.destroyStream(s.handle) // Close tries again, and reports
 }
