@@ -72,6 +72,7 @@ func (p *StreamPool) giveUp(l *Lease) error {
 		}
 		last = passedMark(s, &event{lease: l.id, seq: s.point(), clock: s.clock})
 		s.passed(s.seq)
+		s.renounce()
 	}
 	s.last.Store(last)
 	s.mu.Unlock()
@@ -86,7 +87,7 @@ func (p *StreamPool) giveUp(l *Lease) error {
 // to the next stream that anybody makes. s.mu must be held.
 func (s *stream) letGoOf() {
 	s.passed(s.point())
-	s.detach()
+	s.renounce()
 	s.last.Store(passedMark(s, &event{seq: s.seq, clock: s.clock}))
 }
 
@@ -101,21 +102,39 @@ func (p *StreamPool) forFrees(s *stream) (*stream, *event, error) {
 	if last == nil {
 		return s, nil, nil
 	}
+	backstop, err := p.makeBackstop()
+	if err != nil {
+		last.release()
+		return nil, nil, err
+	}
+	return backstop, last, nil
+}
+
+// makeBackstop returns the backstop, which the first call makes.
+func (p *StreamPool) makeBackstop() (*stream, error) {
+	p.backing.Lock()
+	defer p.backing.Unlock()
+	if s, err := p.madeBackstop(nil); s != nil || err != nil {
+		return s, err
+	}
+	handle, err := p.drv.StreamCreate()
+	if err != nil {
+		return nil, err
+	}
+	return p.madeBackstop(p.table.add(handle, new(books)))
+}
+
+// madeBackstop returns the backstop, after setting it if s is not nil.
+func (p *StreamPool) madeBackstop(s *stream) (*stream, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.backstop == nil {
-		if p.destroyed {
-			last.release()
-			return nil, nil, fmt.Errorf("freeing a block of a stream that is gone: the stream pool is %w", core.ErrClosed)
-		}
-		handle, err := p.drv.StreamCreate()
-		if err != nil {
-			last.release()
-			return nil, nil, err
-		}
-		p.backstop = p.table.add(handle, new(books))
+	switch {
+	case s != nil:
+		p.backstop = s
+	case p.backstop == nil && p.destroyed:
+		return nil, fmt.Errorf("freeing a block of a stream that is gone: the stream pool is %w", core.ErrClosed)
 	}
-	return p.backstop, last, nil
+	return p.backstop, nil
 }
 
 // retire forgets a stream that was given up, once the device has passed its

@@ -137,15 +137,18 @@ func (r *AsyncResource) allocateLocked(s *stream, req core.Request) (uint64, *ev
 	if s.last.Load() != nil {
 		return 0, nil, givenUp("Allocate", req.Stream)
 	}
-	ready, err := s.readiness(req.Stream)
+	ready, reserve, err := s.readiness(req.Stream)
 	if err != nil {
 		return 0, nil, err
 	}
 	ptr, err := r.drv.MemAllocAsync(req.Bytes, r.pool, s.handle)
 	if err != nil {
+		if reserve != nil {
+			reserve.release()
+		}
 		return 0, nil, err
 	}
-	ready.retain()
+	ready = s.readyBehind(ready, reserve)
 	if s.open.Load() > 0 {
 		_ = s.flush() // whoever needs it tries again
 	}

@@ -138,13 +138,14 @@ func (b *block) covered(i, kept int) bool {
 }
 
 // recorded adds a use whose waits were not queued. It removes nothing but
-// what the same stream's order covers, and what is known to be done.
-func (b *block) recorded(a access) {
+// what the same stream's order covers, and what is known to be done; b.mu must
+// be held.
+func (b *block) recorded(a access, f *fence) {
 	kept := 0
 	for _, old := range b.accesses {
 		needless := old.event.isRecorded() && (old.event.seenDone() || old.event.stream == a.event.stream && old.event.seq < a.event.seq)
 		if needless || old.event.isWithdrawn() {
-			old.event.release()
+			f.release(old.event)
 		} else {
 			b.accesses[kept] = old
 			kept++

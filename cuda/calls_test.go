@@ -56,7 +56,11 @@ func TestCallsOfALaunchDoNotGrowWithItsBlocks(t *testing.T) {
 		b := newBench(t)
 		s := b.leases(2)
 		blocks := b.allocs(s[0], n, 256)
-		equal(t, "the first launch writes what was allocated", b.launchCalls(s[0], writes(blocks...)), "EventCreate 1, EventRecord 1")
+		first := "EventRecord 1" // a second allocation has made the event, to have one in reserve
+		if n == 1 {
+			first = "EventCreate 1, EventRecord 1"
+		}
+		equal(t, "the first launch writes what was allocated", b.launchCalls(s[0], writes(blocks...)), first)
 		b.warm(s, blocks...)
 		equal(t, "written by the other stream", b.launchCalls(s[0], writes(blocks...)), oneWaitOneEvent)
 		for _, access := range []func(...core.Block) []use{writes, reads, readWrites} {

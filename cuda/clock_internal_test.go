@@ -139,18 +139,19 @@ func TestEachKeptAccessHoldsOneReference(t *testing.T) {
 
 func TestRecordedUseDropsOnlyOlderUsesOfItsStream(t *testing.T) {
 	s := testStreams(2)
-	b := new(block)
+	b, f := new(block), new(fence)
 	finish(b, point(s[0], 1, nil), core.Write)
 	other := point(s[1], 5, nil)
-	b.recorded(access{event: other, kind: core.ReadWrite})
-	b.recorded(access{event: point(s[1], 7, clock{9}), kind: core.ReadWrite})
+	b.recorded(access{event: other, kind: core.ReadWrite}, f)
+	b.recorded(access{event: point(s[1], 7, clock{9}), kind: core.ReadWrite}, f)
 	if got := seqs(b); len(got) != 2 || got[1] != core.Write || got[7] != core.ReadWrite {
 		t.Errorf("kept %v, want the write and the newer recorded use", got)
 	}
-	b.recorded(access{event: point(s[1], 6, nil), kind: core.ReadWrite})
+	b.recorded(access{event: point(s[1], 6, nil), kind: core.ReadWrite}, f)
 	if got := seqs(b); got[7] != core.ReadWrite {
 		t.Errorf("kept %v: a late recorded use took the newer one away", got)
 	}
+	f.drop()
 	if other.refs.Load() != 1 {
 		t.Errorf("the dropped use holds %d references", other.refs.Load())
 	}

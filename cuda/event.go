@@ -41,6 +41,7 @@ type event struct {
 	// fence is the preparer's, while it prepares.
 	fence fence
 
+	// mu is held while a late event is recorded, and guards what follows.
 	mu sync.Mutex
 	// ended is closed when the launch ends, for those who wait for that.
 	ended chan struct{}

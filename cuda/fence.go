@@ -38,10 +38,17 @@ type fence struct {
 	// used again, a number never.
 	own    int32
 	ownSeq uint64
-	// gone is the event of the accesses dropped last, and its references
-	// that are still to be released: launches of several blocks leave several.
-	gone     *event
-	released int32
+	// gone are the references of accesses that were dropped. They are released
+	// with the fence, under no lock: the last reference on an event of a stream
+	// that is gone has the driver destroy it.
+	gone []goneRefs
+}
+
+// goneRefs are references on one event: launches of several blocks leave
+// several.
+type goneRefs struct {
+	event *event
+	n     int32
 }
 
 // ownReady counts a block that the launch writes and that shares e, the
@@ -67,25 +74,22 @@ func (f *fence) add(s *stream, a *access, use int) {
 	f.deps = append(f.deps, dependency{event: a.event, span: a.span, use: use})
 }
 
-// release gives up an access's reference on e.
+// release gives up an access's reference on e, when the fence is dropped.
 func (f *fence) release(e *event) {
-	if f.gone != e {
-		f.releaseGone()
-		f.gone = e
+	if n := len(f.gone); n > 0 && f.gone[n-1].event == e {
+		f.gone[n-1].n++
+		return
 	}
-	f.released++
+	f.gone = append(f.gone, goneRefs{event: e, n: 1})
 }
 
-func (f *fence) releaseGone() {
-	if f.gone != nil {
-		f.gone.releaseMany(f.released)
-		f.gone, f.released = nil, 0
-	}
-}
-
-// drop gives up all references.
+// drop gives up all references; no lock may be held.
 func (f *fence) drop() {
-	f.releaseGone()
+	for i := range f.gone {
+		f.gone[i].event.releaseMany(f.gone[i].n)
+	}
+	clear(f.gone)
+	f.gone = f.gone[:0]
 	for i := range f.deps {
 		if i == 0 || f.deps[i-1].event != f.deps[i].event {
 			f.deps[i].event.release()

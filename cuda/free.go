@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -9,9 +10,16 @@ import (
 
 var fences = sync.Pool{New: func() any { return new(fence) }}
 
+// recycle drops a fence that was taken from the pool.
+func (f *fence) recycle() {
+	f.drop()
+	fences.Put(f)
+}
+
 // Deallocate queues the free on the allocation stream behind every
 // outstanding use and hands the block to pending. While a launch is announced
-// on the block it is only retired: the last such launch to end queues the free.
+// on the block it is only retired: the last such launch to end queues the
+// free, or leaves it to the next reap.
 func (r *AsyncResource) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
 	return r.DeallocateAsked(ctx, id, core.Now())
 }
@@ -28,7 +36,7 @@ func (r *AsyncResource) DeallocateAsked(_ context.Context, id core.BlockID, aske
 	b.stream.books.retire(&b.core) // before the free can be queued, and so reaped
 	b.mu.Unlock()
 	if !deferred {
-		if err := r.free(b); err != nil {
+		if err := r.free(b, patient); err != nil {
 			r.revive(b)
 			return core.Block{}, err
 		}
@@ -60,24 +68,24 @@ func (r *AsyncResource) revive(b *block) {
 
 // free queues the free of a retired block on which no launch is announced. It
 // takes the accesses over for the while: nobody else looks at a retired
-// block's. On an error the block is as it was.
-func (r *AsyncResource) free(b *block) error {
+// block's. On an error the block is as it was; one who is not patient gets
+// errBusy rather than wait for the stream's lock.
+func (r *AsyncResource) free(b *block, p patience) error {
 	s, last, err := r.streams.forFrees(b.stream)
 	if err != nil {
 		return err
 	}
 	if last == nil && b.usedOnlyOn(s) {
-		if again, err := r.queueFree(s, b, nil); !again {
+		if again, err := r.queueFree(s, b, nil, p); !again {
 			return err
 		}
-		return r.free(b)
+		return r.free(b, p)
 	}
 	f := fences.Get().(*fence)
-	again, err := r.freeBehind(s, b, f, last)
-	f.drop()
-	fences.Put(f)
+	again, err := r.freeBehind(s, b, f, last, p)
+	f.recycle()
 	if again {
-		return r.free(b)
+		return r.free(b, p)
 	}
 	return err
 }
@@ -94,7 +102,7 @@ func (b *block) usedOnlyOn(s *stream) bool {
 
 // freeBehind queues the free behind the uses on other streams, and behind
 // last if the block's stream was given up.
-func (r *AsyncResource) freeBehind(s *stream, b *block, f *fence, last *event) (again bool, err error) {
+func (r *AsyncResource) freeBehind(s *stream, b *block, f *fence, last *event, p patience) (again bool, err error) {
 	b.settle(f)
 	for i := range b.accesses {
 		f.add(s, &b.accesses[i], -1)
@@ -103,13 +111,15 @@ func (r *AsyncResource) freeBehind(s *stream, b *block, f *fence, last *event) (
 		f.add(s, &access{event: last}, -1)
 		last.release()
 	}
-	return r.queueFree(s, b, f)
+	return r.queueFree(s, b, f, p)
 }
 
 // queueFree queues waits and free as one step under the stream's lock. It
 // answers again if the stream was given up meanwhile.
-func (r *AsyncResource) queueFree(s *stream, b *block, f *fence) (again bool, err error) {
-	s.mu.Lock()
+func (r *AsyncResource) queueFree(s *stream, b *block, f *fence, p patience) (again bool, err error) {
+	if !s.lock(p) {
+		return false, errBusy
+	}
 	if s.last.Load() != nil && b.stream == s {
 		s.mu.Unlock()
 		return true, nil
@@ -150,10 +160,33 @@ func (r *AsyncResource) retryFree(b *block) {
 
 // freeDeferred frees a block whose last announced launch has ended. The caller
 // is not the one who asked for the free, so a failure is kept for the reaper.
+// Nor has it any business with the block's stream, whose lock may be held for
+// as long as the driver takes to get more memory: it does not wait for that.
 func (r *AsyncResource) freeDeferred(b *block) {
 	s := b.stream
-	if err := r.free(b); err != nil {
-		s.books.fails.Add(1)
+	if err := r.free(b, hasty); err != nil {
+		if !errors.Is(err, errBusy) {
+			s.books.fails.Add(1)
+		}
 		r.retryFree(b)
 	}
+}
+
+// patience says whether who frees a block waits for the stream's lock.
+type patience bool
+
+const (
+	patient patience = true
+	hasty   patience = false
+)
+
+// errBusy is what one who is not patient is told. It reaches no caller.
+var errBusy = errors.New("the stream is busy")
+
+func (s *stream) lock(p patience) bool {
+	if p == patient {
+		s.mu.Lock()
+		return true
+	}
+	return s.mu.TryLock()
 }

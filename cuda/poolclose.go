@@ -59,6 +59,7 @@ func (p *StreamPool) heldAtClose() error {
 
 // destroy gives everything back to the driver, and keeps what that refuses.
 func (p *StreamPool) destroy() error {
+	p.backing.Lock() // nobody is making a backstop
 	p.mu.Lock()
 	p.destroyed = true
 	if p.backstop != nil {
@@ -68,6 +69,7 @@ func (p *StreamPool) destroy() error {
 	handles := p.undestroyed
 	p.undestroyed = nil
 	p.mu.Unlock()
+	p.backing.Unlock()
 	var errs []error
 	for _, h := range handles {
 		errs = append(errs, p.drv.StreamSynchronize(h), p.destroyStream(h))

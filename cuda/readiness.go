@@ -20,28 +20,74 @@ import "github.com/fencepost-gpu/fencepost/core"
 // Its sequence number is taken with the first allocation. So it is sealed,
 // and later allocations do not share it, before anybody may come to believe
 // that the device has passed that number.
+//
+// # Who records it
+//
+// The stream does, under its lock, and so does the launch of another stream
+// that needs it, without that lock: an allocation may hold it for as long as
+// the driver takes to get more memory. What makes late recorded is done under
+// the event's own lock, which is held over that one call of the driver's.
+// The stream finds out when it looks next; until then the event stays its
+// ready one, which harms nothing, because what is not late is neither recorded
+// again nor shared.
+//
+// So an event may be recorded while an allocation that was to share it is
+// being made, on whichever side of it. Nobody can know which, and other
+// streams believe from then on that they are ordered after its number. Such
+// an allocation gets an event of its own: its block is not visible before it
+// returns, so nobody has seen it with the other. That event is fetched before
+// the driver is asked for memory, for a failure must not come after it.
 
 // readiness returns the event behind an allocation that is about to be
-// enqueued, which takes a reference of its own; s.mu must be held.
-func (s *stream) readiness(lease core.StreamID) (*event, error) {
-	if s.ready != nil {
-		if s.ready.lease == lease && !s.sealed {
-			return s.ready, nil
+// enqueued, and one to have in reserve if others can record the first
+// meanwhile. The allocation takes a reference on either with
+// [stream.readyBehind], which must be called if the driver gave it memory;
+// s.mu must be held.
+func (s *stream) readiness(lease core.StreamID) (ready, reserve *event, err error) {
+	if e := s.ready; e != nil {
+		if e.lease == lease && !s.sealed && e.late.Load() {
+			if e.refs.Load() > 1 {
+				reserve, err = s.events.get(s)
+			}
+			return e, reserve, err
 		}
 		if err := s.flush(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	e, err := s.events.get(s)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	s.makeReady(e, lease)
+	return e, nil, nil
+}
+
+// makeReady makes e, which is new, the event behind the allocations from now
+// on; s.mu must be held.
+func (s *stream) makeReady(e *event, lease core.StreamID) {
 	e.lease, e.launch, e.name = lease, 0, ""
 	s.place(e)
 	e.late.Store(true)
 	e.state.Store(recorded)
 	s.ready, s.sealed = e, false
-	return e, nil
+}
+
+// readyBehind returns the event that an allocation which was made is ready
+// behind, with a reference: the one that was to be, unless it has been
+// recorded meanwhile; s.mu must be held.
+func (s *stream) readyBehind(ready, reserve *event) *event {
+	if reserve != nil && ready.wasRecorded() {
+		lease := ready.lease
+		s.detach()
+		s.makeReady(reserve, lease)
+		ready, reserve = reserve, nil
+	}
+	ready.retain()
+	if reserve != nil {
+		reserve.release()
+	}
+	return ready
 }
 
 // flush records the event behind the allocations, if there is one and anybody
@@ -52,7 +98,7 @@ func (s *stream) flush() error {
 		return nil
 	}
 	if e.refs.Load() > 1 {
-		if err := s.recordLate(e); err != nil {
+		if err := e.recordLate(); err != nil {
 			return err
 		}
 	}
@@ -78,15 +124,38 @@ func (s *stream) detach() {
 	}
 }
 
-func (s *stream) recordLate(e *event) error {
+// renounce gives up the event of a stream whose handle must not be named any
+// more, and whose work the host has seen done; s.mu must be held.
+func (s *stream) renounce() {
+	if e := s.ready; e != nil {
+		e.mu.Lock() // whoever is recording it is waited for
+		e.late.Store(false)
+		e.mu.Unlock()
+		s.detach()
+	}
+}
+
+// recordLate records the event unless that was done. The caller holds a
+// reference, and may hold the stream's lock or not.
+func (e *event) recordLate() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if !e.late.Load() {
 		return nil
 	}
-	if err := s.drv.EventRecord(e.handle, s.handle); err != nil {
+	if err := e.stream.drv.EventRecord(e.handle, e.stream.handle); err != nil {
 		return err
 	}
 	e.late.Store(false)
 	return nil
+}
+
+// wasRecorded reports whether the event has been recorded. What is enqueued on
+// its stream before the call lies before the event if it has not been.
+func (e *event) wasRecorded() bool {
+	e.mu.Lock() // not while somebody records it
+	defer e.mu.Unlock()
+	return !e.late.Load()
 }
 
 // point returns the newest place in the stream's order. What is enqueued
@@ -100,23 +169,10 @@ func (s *stream) point() uint64 {
 func (f *fence) flushOthers() error {
 	for i := range f.deps {
 		if e := f.deps[i].event; e.late.Load() && !e.seenDone() {
-			if err := e.flush(); err != nil {
+			if err := e.recordLate(); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-func (e *event) flush() error {
-	s := e.stream
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.last.Load() != nil:
-		return nil // given up: the work is done, and no call may name the stream
-	case s.ready == e:
-		return s.flush()
-	}
-	return s.recordLate(e)
 }

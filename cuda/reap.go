@@ -179,7 +179,7 @@ func (r *AsyncResource) retryUnfreed() error {
 	r.mu.Unlock()
 	var first error
 	for _, b := range again {
-		if err := r.free(b); err != nil {
+		if err := r.free(b, patient); err != nil {
 			r.retryFree(b)
 			if first == nil {
 				first = err

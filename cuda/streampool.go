@@ -43,6 +43,8 @@ type StreamPool struct {
 	closed   bool
 	// destroyed: the pool's own streams are gone.
 	destroyed bool
+	// backing is held while the backstop is made.
+	backing sync.Mutex
 	// emptied is closed when puddle has no stream left; nil before Close.
 	emptied chan struct{}
 	// undestroyed are the streams that the driver would not destroy.
@@ -94,12 +96,30 @@ func (p *StreamPool) construct(context.Context) (*stream, error) {
 // destruct destroys a stream after its work is done: only then may its slot
 // in the clocks go to another stream.
 func (p *StreamPool) destruct(s *stream) {
-	s.mu.Lock()
+	idle := p.makeIdle(s)
 	defer s.mu.Unlock()
-	if p.drv.StreamSynchronize(s.handle) == nil {
+	if idle {
 		s.letGoOf()
 	}
 	_ = p.destroyStream(s.handle) // Close tries again, and reports
+}
+
+// makeIdle synchronises a stream and returns with its lock held, which is not
+// held meanwhile. Frees may be queued then: so it looks again. It answers false
+// if the stream could not be synchronised.
+func (p *StreamPool) makeIdle(s *stream) bool {
+	for {
+		s.mu.Lock()
+		_ = s.flush() // for whoever waits on the device for what the host has seen
+		seq, frees := s.point(), s.odometer.queued.Load()
+		s.mu.Unlock()
+		err := p.drv.StreamSynchronize(s.handle)
+		s.mu.Lock()
+		if err != nil || seq == s.seq && frees == s.odometer.queued.Load() {
+			return err == nil
+		}
+		s.mu.Unlock()
+	}
 }
 
 // Acquire leases a stream. If all are leased it waits for one until ctx ends;

@@ -87,19 +87,17 @@ func (t *streamTable) add(handle driver.Stream, counters *books) *stream {
 }
 
 // remove forgets a stream that was given up and whose work is all done, and
-// frees its slot.
+// frees its slot; s.mu must be held, so that it is removed once.
 func (t *streamTable) remove(s *stream) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	all := slices.Clone(*t.all.Load())
-	at := slices.Index(all, s)
-	if at < 0 {
-		return nil // somebody else has removed it
+	if !slices.Contains(t.streams(), s) {
+		return nil // by somebody else
 	}
 	if err := s.events.close(); err != nil {
 		return err
 	}
-	all = slices.Delete(all, at, at+1)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := slices.DeleteFunc(slices.Clone(t.streams()), func(other *stream) bool { return other == s })
 	t.all.Store(&all)
 	t.free = append(t.free, freeSlot{slot: s.slot, seq: s.seq})
 	t.removed = append(slices.DeleteFunc(t.removed, withoutEvents), s)

@@ -187,6 +187,8 @@ func (r *AsyncResource) RecordUse(_ context.Context, id core.BlockID, stream cor
 	}
 	b.mu.Unlock() // not held over the driver's calls
 	e, fenced, recordErr := r.recordNow(s, stream)
+	f := fences.Get().(*fence)
+	defer f.recycle()
 	if e != nil {
 		defer e.release()
 	}
@@ -195,7 +197,7 @@ func (r *AsyncResource) RecordUse(_ context.Context, id core.BlockID, stream cor
 	}
 	defer b.mu.Unlock()
 	if e != nil {
-		b.recorded(access{event: e, kind: core.ReadWrite})
+		b.recorded(access{event: e, kind: core.ReadWrite}, f)
 	} else if !fenced {
 		r.streams.table.poison(b)
 	}
