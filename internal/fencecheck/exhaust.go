@@ -39,7 +39,8 @@ type Total struct {
 	Waits, Missed, Redundant, Extra, Excused uint64
 }
 
-func (t *Total) add(v *oracle.Verdict) {
+// Count adds the verdict of one run.
+func (t *Total) Count(v oracle.Verdict) {
 	t.Schedules += uint64(v.Schedules)
 	t.Waits += uint64(v.Waits)
 	t.Missed += uint64(v.Missed + v.Wrong)
@@ -105,7 +106,7 @@ func (r *Runner) CheckAll(p program.Program, goroutines int, total *Total) (err 
 	EachSchedule(p, goroutines, func(s Schedule) bool {
 		var v oracle.Verdict
 		v, err = r.Check(p, s)
-		total.add(&v)
+		total.Count(v)
 		return err == nil
 	})
 	return err
