@@ -47,7 +47,7 @@ type Generation uint64
 // empty memory; any other operation on it is refused like a stale handle.
 const NoBytes = ^Generation(0)
 
-// lastGeneration and lastLaunch are written by every goroutine, so each has a
+// lastGeneration and lastLaunch are written by many goroutines, so each has a
 // cache line of its own.
 var (
 	lastGeneration paddedCounter

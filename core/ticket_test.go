@@ -119,15 +119,16 @@ func TestOpenIntentRefuses(t *testing.T) {
 func TestRecycledIntentIsClean(t *testing.T) {
 	owner := coretest.NewFake(0)
 	in := openIntent(t, owner, core.Use{Block: core.BlockID{Ptr: 64, Generation: 1}, Access: core.Read})
-	before := in.ID
+	seen := map[uint64]bool{in.ID: true}
 	in.Uses[0].Handle, in.Handle, in.Trace, in.Context, in.CrossStream = owner, owner, owner, t.Context(), true
 	in.Waited = append(in.Waited, core.Waited{Stream: 9})
 	in.Recycle()
 	for range 100 { // the pool may hand out others first
 		again := openIntent(t, owner)
-		if again.ID <= before {
-			t.Fatalf("launch %d came after launch %d", again.ID, before)
+		if again.ID == 0 || seen[again.ID] {
+			t.Fatalf("a second launch has the number %d", again.ID)
 		}
+		seen[again.ID] = true
 		if len(again.Uses)+len(again.Waited) != 0 || again.Handle != nil || again.Trace != nil || again.Context != nil || again.CrossStream {
 			t.Fatalf("a new intent holds something of an older one: %+v", again)
 		}
@@ -149,4 +150,30 @@ func TestTicketCounts(t *testing.T) {
 	_, err := ticket.End(owner, "AbortUse")
 	succeed(t, "end", err)
 	in.Recycle()
+}
+
+func TestHammerLaunchNumbersAreUnique(t *testing.T) {
+	const goroutines, launches = 8, 2000
+	owner := coretest.NewFake(0)
+	var seen sync.Map
+	var group sync.WaitGroup
+	start := make(chan struct{})
+	for range goroutines {
+		group.Go(func() {
+			<-start
+			for range launches {
+				in, err := core.OpenIntent(owner, core.UseRequest{})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, twice := seen.LoadOrStore(in.ID, true); twice || in.ID == 0 {
+					t.Errorf("a second launch has the number %d", in.ID)
+				}
+				in.Recycle()
+			}
+		})
+	}
+	close(start)
+	group.Wait()
 }

@@ -60,7 +60,8 @@ type Waited struct {
 // pooled: nothing of one may be touched after its ticket was ended. They are
 // exported for authors of resources, who make them with [OpenIntent].
 type Intent struct {
-	// ID numbers the launch in the process.
+	// ID is the launch's number, unique in the process. A later launch may have
+	// a smaller one.
 	ID     uint64
 	Stream StreamID
 	Launch string
@@ -78,6 +79,21 @@ type Intent struct {
 	Handle, Trace any
 
 	round atomic.Uint64
+	// lastID is the newest number that was taken of the intent's share of
+	// them: a counter for all would be written by every launch of the process.
+	lastID uint64
+	_      [40]byte // intents share no cache line
+}
+
+// idShare is how many numbers an intent takes at a time.
+const idShare = 256
+
+func (in *Intent) nextID() uint64 {
+	if in.lastID%idShare == 0 {
+		in.lastID = lastLaunch.Add(idShare) - idShare
+	}
+	in.lastID++
+	return in.lastID
 }
 
 var intents = sync.Pool{New: func() any { return new(Intent) }}
@@ -88,7 +104,7 @@ var intents = sync.Pool{New: func() any { return new(Intent) }}
 // pointers into it, is kept under the first of them.
 func OpenIntent(owner Resource, r UseRequest) (*Intent, error) {
 	in := intents.Get().(*Intent)
-	in.ID, in.Stream, in.Launch = lastLaunch.Add(1), r.Stream, r.Launch
+	in.ID, in.Stream, in.Launch = in.nextID(), r.Stream, r.Launch
 	in.Uses = slices.Grow(in.Uses, len(r.Uses))[:len(r.Uses)] // all zero, see Recycle
 	ordinal, n := owner.Ordinal(), 0
 	for i := range r.Uses {

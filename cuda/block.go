@@ -30,9 +30,14 @@ type block struct {
 	// poisoned: an access could not be fenced, so the memory can be neither
 	// used nor reused.
 	poisoned bool
+	_        [40]byte // blocks share no cache line
 }
 
-var blocks = sync.Pool{New: func() any { return new(block) }}
+// usualAccesses is for how many a block has room at first, so that the lists of
+// two blocks share no cache line.
+const usualAccesses = 8
+
+var blocks = sync.Pool{New: func() any { return &block{accesses: make([]access, 0, usualAccesses)} }}
 
 // fill makes b the record of a fresh allocation. It takes the lock: somebody
 // who found the block that it was before may be looking at it.

@@ -47,6 +47,11 @@ type event struct {
 	ended chan struct{}
 	// holds are retired blocks whose free the launch holds back.
 	holds []*block
+	_     [56]byte // events share no cache line
+}
+
+func newEvent(s *stream, handle driver.Event) *event {
+	return &event{handle: handle, stream: s, clock: newClock(), fence: newFence()}
 }
 
 // The states of an event.
@@ -158,8 +163,8 @@ type eventList struct {
 	free []*event
 }
 
-// get returns an event with one reference.
-func (l *eventList) get(s *stream) (*event, error) {
+// get returns an event with as many references.
+func (l *eventList) get(s *stream, refs int32) (*event, error) {
 	e := l.take()
 	if e == nil {
 		handle, err := s.drv.EventCreate()
@@ -167,9 +172,9 @@ func (l *eventList) get(s *stream) (*event, error) {
 			return nil, err
 		}
 		l.made.Add(1)
-		e = &event{handle: handle, stream: s, clock: newClock()}
+		e = newEvent(s, handle)
 	}
-	e.refs.Store(1)
+	e.refs.Store(refs)
 	if e.late.Load() {
 		e.late.Store(false) // nobody came to need it
 	}

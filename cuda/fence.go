@@ -51,6 +51,12 @@ type goneRefs struct {
 	n     int32
 }
 
+// newFence returns a fence with room for what is usual, so that the lists of
+// two fences share no cache line.
+func newFence() fence {
+	return fence{deps: make([]dependency, 0, 8), gone: make([]goneRefs, 0, 4)}
+}
+
 // ownReady counts a block that the launch writes and that shares e, the
 // event behind allocations of its stream. Only the newest can matter.
 func (f *fence) ownReady(e *event) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
 )
 
 func TestLaunchesInFlightAreListedUntilTheDeviceHasPassedThem(t *testing.T) {
@@ -16,11 +17,11 @@ func TestLaunchesInFlightAreListedUntilTheDeviceHasPassedThem(t *testing.T) {
 	b.sync(s[0])
 	release := b.hold(s[0])
 	b.launch(s[0], writes(one), writes(two))
-	b.launch(s[0], writes(one))
+	newestID := b.launchNamed(s[0], "newest", writes(one))
 	flights := b.Async.InFlight()
 	equal(t, "launches in flight", len(flights), 2)
-	if newest, older := flights[0], flights[1]; newest.LaunchID <= older.LaunchID || newest.Stream != s[0].ID() ||
-		newest.Launch != "mix" || newest.Tags != [4]core.Tag{"test"} {
+	if newest, older := flights[0], flights[1]; newest.LaunchID != newestID || newest.Stream != s[0].ID() ||
+		newest.Launch != "newest" || older.Launch != "mix" || newest.Tags != [4]core.Tag{"test"} {
 		t.Errorf("got %v and %v", newest, older)
 	}
 	release()
@@ -39,16 +40,14 @@ func TestOnlyTheNewestLaunchesOfAStreamAreKept(t *testing.T) {
 		blocks = append(blocks, block)
 	}
 	release := b.hold(l)
-	for range 40 {
-		must(t, b.Runtime.LaunchNamed(ctx, "many", l.ID(), declared(reads(blocks...)), func(context.Context) error { return nil }))
+	for i := range 40 {
+		must(t, b.Runtime.LaunchNamed(ctx, fmt.Sprint("launch ", i), l.ID(), declared(reads(blocks...)), func(context.Context) error { return nil }))
 	}
 	flights := b.Async.InFlight()
 	equal(t, "launches in flight", len(flights), 32)
 	equal(t, "tags", flights[0].Tags, [4]core.Tag{"tag0", "tag2", "tag4"})
-	for i := range flights[1:] {
-		if flights[i].LaunchID <= flights[i+1].LaunchID {
-			t.Fatalf("not the newest first: %v", flights)
-		}
+	for i := range flights {
+		equal(t, "launches, newest first", flights[i].Launch, fmt.Sprint("launch ", 39-i))
 	}
 	release()
 	b.free(blocks...)
@@ -71,4 +70,14 @@ func TestTheNewestLaunchOfEachStreamComesFirst(t *testing.T) {
 		release()
 	}
 	b.free(one, two)
+}
+
+// launchNamed launches nothing under a name, and returns the launch's number.
+func (b *bench) launchNamed(on *cuda.Lease, name string, uses ...[]use) uint64 {
+	b.Helper()
+	t, err := b.Runtime.PrepareUse(ctx, core.UseRequest{Stream: on.ID(), Launch: name, Uses: declared(join(uses))})
+	must(b, err)
+	id := t.Intent().ID
+	must(b, b.Runtime.FinishUse(ctx, t))
+	return id
 }

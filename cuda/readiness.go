@@ -47,7 +47,7 @@ func (s *stream) readiness(lease core.StreamID) (ready, reserve *event, err erro
 	if e := s.ready; e != nil {
 		if e.lease == lease && !s.sealed && e.late.Load() {
 			if e.refs.Load() > 1 {
-				reserve, err = s.events.get(s)
+				reserve, err = s.events.get(s, 1)
 			}
 			return e, reserve, err
 		}
@@ -55,7 +55,7 @@ func (s *stream) readiness(lease core.StreamID) (ready, reserve *event, err erro
 			return nil, nil, err
 		}
 	}
-	e, err := s.events.get(s)
+	e, err := s.events.get(s, 1)
 	if err != nil {
 		return nil, nil, err
 	}

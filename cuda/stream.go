@@ -72,7 +72,7 @@ func newStream(drv driver.Driver, handle driver.Stream, slot int, seq uint64, co
 // record records an event for work under lease; s.mu must be held. The event
 // has one reference.
 func (s *stream) record(lease core.StreamID) (*event, error) {
-	e, err := s.events.get(s)
+	e, err := s.events.get(s, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ type StreamPool struct {
 	table *streamTable
 	pool  *puddle.Pool[*stream]
 	max   int32
+	_     [64]byte // every launch reads what is above
 
 	waiting, refused atomic.Int64
 	// taken: an AsyncResource keeps its books on the streams.

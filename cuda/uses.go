@@ -57,14 +57,13 @@ func (r *AsyncResource) prepare(req core.UseRequest) (core.Ticket, <-chan struct
 
 // announce makes the event of a launch, with a reference for each block.
 func (s *stream) announce(in *core.Intent) (*event, error) {
-	e, err := s.events.get(s)
+	e, err := s.events.get(s, int32(1+len(in.Uses)))
 	if err != nil {
 		return nil, err
 	}
 	e.lease, e.launch, e.name = in.Stream, in.ID, in.Launch
 	e.fence.own, e.fence.ownSeq = 0, 0
 	e.state.Store(announced)
-	e.refs.Store(int32(1 + len(in.Uses)))
 	in.Handle = e
 	return e, nil
 }
