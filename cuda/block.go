@@ -30,7 +30,7 @@ type block struct {
 	// poisoned: an access could not be fenced, so the memory can be neither
 	// used nor reused.
 	poisoned bool
-	_        [40]byte // blocks share no cache line
+	_        [32]byte // blocks share no cache line
 }
 
 // usualAccesses is for how many a block has room at first, so that the lists of
