@@ -12,6 +12,8 @@ var fences = sync.Pool{New: func() any { return new(fence) }}
 // Deallocate queues the free on the allocation stream behind every
 // outstanding use and hands the block to pending. While a launch is announced
 // on the block it is only retired: the last such launch to end queues the free.
+// While the allocation stream is capturing it is only retired, too: a reap after
+// the end of the capture queues the free.
 func (r *AsyncResource) Deallocate(_ context.Context, id core.BlockID) (core.Block, error) {
 	b, err := r.find("Deallocate", id, id.AllocStream)
 	if err != nil {
@@ -23,7 +25,7 @@ func (r *AsyncResource) Deallocate(_ context.Context, id core.BlockID) (core.Blo
 	b.stream.books.retire(&b.core) // before the free can be queued, and so reaped
 	b.mu.Unlock()
 	if !deferred {
-		if err := r.free(b); err != nil {
+		if err := r.freeOrHold(b); err != nil {
 			r.revive(b)
 			return core.Block{}, err
 		}
@@ -109,6 +111,10 @@ func (r *AsyncResource) queueFree(s *stream, b *block, f *fence) (again bool, er
 		s.mu.Unlock()
 		return true, nil
 	}
+	if err := s.uncaptured(); err != nil {
+		s.mu.Unlock()
+		return false, err
+	}
 	if f != nil {
 		err = f.queue(s, func(dependency) { s.books.waits.Add(1) })
 	}
@@ -147,7 +153,7 @@ func (r *AsyncResource) retryFree(b *block) {
 // is not the one who asked for the free, so a failure is kept for the reaper.
 func (r *AsyncResource) freeDeferred(b *block) {
 	s := b.stream
-	if err := r.free(b); err != nil {
+	if err := r.freeOrHold(b); err != nil {
 		s.books.fails.Add(1)
 		r.retryFree(b)
 	}

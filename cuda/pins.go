@@ -39,6 +39,9 @@ func dropPinner(p *runtime.Pinner) {
 func (s *stream) keep(host unsafe.Pointer, lease core.StreamID) error {
 	pinner := newPinner(host)
 	if err := s.addPin(pin{pinner: pinner, host: host}, lease); err != nil {
+		if errors.Is(err, core.ErrStreamMisuse) {
+			return err // a capture, which a synchronisation would invalidate
+		}
 		if syncErr := s.drv.StreamSynchronize(s.handle); syncErr != nil {
 			return errors.Join(err, syncErr)
 		}
@@ -51,6 +54,9 @@ func (s *stream) addPin(p pin, lease core.StreamID) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unpin()
+	if err := s.refuseCaptured("copy", lease); err != nil {
+		return err
+	}
 	if p.event, err = s.record(lease); err == nil {
 		s.pins = append(s.pins, p)
 		s.held.Store(int64(len(s.pins)))

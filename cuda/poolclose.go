@@ -65,7 +65,7 @@ func (p *StreamPool) destroy() error {
 	handles := p.undestroyed
 	p.undestroyed = nil
 	p.mu.Unlock()
-	var errs []error
+	errs := []error{p.destroyGraphs()}
 	for _, h := range handles {
 		errs = append(errs, p.drv.StreamSynchronize(h), p.destroyStream(h))
 	}

@@ -82,6 +82,9 @@ func (s *stream) recordLate(e *event) error {
 	if !e.late.Load() {
 		return nil
 	}
+	if err := s.refuseCaptured("PrepareUse", e.lease); err != nil {
+		return err
+	}
 	if err := s.drv.EventRecord(e.handle, s.handle); err != nil {
 		return err
 	}

@@ -55,6 +55,14 @@ type stream struct {
 	odometer           odometer
 	events             eventList
 	books              *books
+	// capturing: the stream is part of a capture of the runtime's. asked: the
+	// stream is somebody else's, so the driver is asked. See capture.go.
+	capturing atomic.Bool
+	asked     bool
+	// captured are the streams of the capture that began here; stuck: it
+	// could not be ended.
+	captured []*stream
+	stuck    bool
 	// last is the event behind all work of an adopted stream that was given
 	// up: no call may name its handle any more.
 	last atomic.Pointer[event]

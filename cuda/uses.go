@@ -80,10 +80,13 @@ func (r *AsyncResource) enter(id core.StreamID) (*stream, error) {
 		return nil, err
 	}
 	s.open.Add(1)
-	if table.leases.Load() == seen {
-		return s, nil // the map is replaced at every change
+	if table.leases.Load() != seen { // the map is replaced at every change
+		_, err = table.resolve("PrepareUse", id)
 	}
-	if _, err := table.resolve("PrepareUse", id); err != nil {
+	if err == nil {
+		err = s.refuseCaptured("PrepareUse", id)
+	}
+	if err != nil {
 		s.open.Add(-1)
 		return nil, err
 	}
@@ -208,6 +211,9 @@ func (s *stream) recordHere(lease core.StreamID) (*event, error) {
 	if s.last.Load() != nil {
 		return nil, givenUp("Synchronize", lease)
 	}
+	if err := s.refuseCaptured("Synchronize", lease); err != nil {
+		return nil, err
+	}
 	return s.record(lease)
 }
 
@@ -218,6 +224,10 @@ func (r *AsyncResource) recordNow(s *stream, lease core.StreamID) (e *event, fen
 	if s.last.Load() != nil {
 		s.mu.Unlock()
 		return nil, true, givenUp("RecordUse", lease)
+	}
+	if err := s.refuseCaptured("RecordUse", lease); err != nil {
+		s.mu.Unlock()
+		return nil, true, err
 	}
 	e, err = s.record(lease)
 	s.mu.Unlock()
