@@ -62,14 +62,26 @@ func (r *AsyncResource) freeOrHold(b *block) error {
 // capture.
 func (r *AsyncResource) finishOrHold(s *stream, in *core.Intent, e *event) (held bool, err error) {
 	if s.asked {
-		if capturing, _ := s.isCapturing(); capturing { // an error comes again from the record
+		err := s.uncaptured()
+		if err != nil && !errors.Is(err, errCapturing) {
+			err = s.uncaptured() // others may be waiting for the end of the launch
+		}
+		if err != nil && !errors.Is(err, core.ErrSticky) { // a lost device says so again, and is poisoned
+			id := e.lease
 			r.held.launch(in)
-			return true, &core.StreamMisuseError{Op: "FinishUse", Stream: e.lease,
-				Reason: fmt.Sprintf("stream %v has begun to capture since the launch was prepared: the launch stays announced and is fenced when the capture has ended. "+
-					"Begin captures outside of launches", e.lease)}
+			return true, finishHeld(id, err)
 		}
 	}
 	return false, r.finish(s, in, e)
+}
+
+func finishHeld(id core.StreamID, cause error) error {
+	if !errors.Is(cause, errCapturing) {
+		return detail(cause, "nobody knows whether the stream is capturing: the launch stays announced, and a later reap fences it")
+	}
+	return &core.StreamMisuseError{Op: "FinishUse", Stream: id,
+		Reason: fmt.Sprintf("stream %v has begun to capture since the launch was prepared: the launch stays announced and is fenced when the capture has ended. "+
+			"Begin captures outside of launches", id)}
 }
 
 // retryHeld does what was held back, where the capture has ended; r.retrying
@@ -86,6 +98,8 @@ func (r *AsyncResource) retryHeld() error {
 		held, err := r.finishOrHold(e.stream, in, e)
 		if !held {
 			r.launched(in)
+		}
+		if !errors.Is(err, core.ErrStreamMisuse) { // the capture goes on
 			first = cmp.Or(first, err)
 		}
 	}
