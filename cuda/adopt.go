@@ -19,7 +19,10 @@ const (
 
 // Adopt brings a stream of the caller's under an id, so that launches on it
 // are fenced like any other. The stream must stay alive until the lease is
-// released; after that the runtime does not name it again. Refused with a
+// released; after that the runtime does not name it again. Its owner may capture
+// a CUDA graph on it, but must not begin while a call of the runtime's names the
+// stream, or between the halves of a launch; [Lease.Capture] needs no such care.
+// Refused with a
 // [core.StreamMisuseError]: the default streams (the legacy one is
 // [core.DefaultStream] already, the per-thread one means another stream on
 // every thread) and a stream that is adopted already.
