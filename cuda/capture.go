@@ -104,7 +104,8 @@ func (t *streamTable) usable(op string, id core.StreamID) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s, s.refuseCaptured(op, id)
+	err = s.refuseCaptured(op, id)
+	return s, err
 }
 
 // mayRelease refuses to give back a stream that is capturing: the next taker's

@@ -13,7 +13,7 @@ func ExampleLease_Capture() {
 	e := openExample()
 	defer e.close()
 	decode, other := e.lease("decode"), e.lease("other")
-	cache, err := cuda.Alloc[byte](ctx, e.memory, 4, cuda.AllocOptions{Stream: other.ID(), Tag: "kv.cache"})
+	cache, err := cuda.Alloc[int32](ctx, e.memory, 4, cuda.AllocOptions{Stream: other.ID(), Tag: "kv.cache"})
 	check(err)
 
 	// Captured once: the work is enqueued raw, its blocks are declared.
@@ -32,7 +32,7 @@ func ExampleLease_Capture() {
 	}
 	values, err := cuda.Download(ctx, cache, other.ID())
 	check(err)
-	fmt.Println(values)
+	fmt.Printf("%#x\n", values)
 
 	check(cache.Free(ctx))
 	err = step.Launch(ctx, e.runtime, decode)
@@ -40,6 +40,6 @@ func ExampleLease_Capture() {
 	check(step.Close(), decode.Release(), other.Release())
 	// Output:
 	// an allocation on the capturing stream is refused: true
-	// [7 7 7 7]
+	// [0x7070707 0x7070707 0x7070707 0x7070707]
 	// a launch after the free is refused: true
 }

@@ -70,6 +70,9 @@ func (d *Device) StreamCapturing(s driver.Stream) (bool, error) {
 // GraphLaunch enqueues all of the work of g on s. It blocks only if the
 // driver's queue is full.
 func (d *Device) GraphLaunch(g driver.Graph, s driver.Stream) error {
+	if g == 0 && d.library.has(cuGraphLaunch) { // the driver would look behind it
+		return d.library.fail(cuGraphLaunch, driver.InvalidHandle)
+	}
 	f := newFrame()
 	f.c.Args[0], f.c.Args[1] = uintptr(g), uintptr(s)
 	return d.end(f, d.invoke(cuGraphLaunch, s, f))
@@ -77,7 +80,7 @@ func (d *Device) GraphLaunch(g driver.Graph, s driver.Stream) error {
 
 // GraphDestroy gives the handle back. Launches that are queued still run.
 func (d *Device) GraphDestroy(g driver.Graph) error {
-	if g == 0 { // the driver would look behind it
+	if g == 0 {
 		return d.library.fail(cuGraphExecDestroy, driver.InvalidHandle)
 	}
 	return d.destroy(cuGraphExecDestroy, uint64(g))

@@ -148,16 +148,18 @@ func TestWhatACaptureProhibits(t *testing.T) {
 		code int
 		call func() error
 	}{
-		"an allocation":                 {driver.CaptureUnsupported, func() error { _, err := d.MemAllocAsync(64, 0, s); return err }},
-		"a free":                        {driver.CaptureUnsupported, func() error { return d.MemFreeAsync(ptr, s) }},
-		"a synchronisation":             {driver.CaptureUnsupported, func() error { return d.Synchronize() }},
-		"a graph in a graph":            {driver.CaptureUnsupported, func() error { return d.GraphLaunch(g, s) }},
-		"the end of the stream":         {driver.CaptureUnsupported, func() error { return d.StreamDestroy(fork) }},
-		"a copy from a peer":            {driver.CaptureUnsupported, func() error { return d.CopyFromPeerAsync(ptr, peer, ptr, 8, s) }},
-		"a wait for a peer":             {driver.CaptureUnsupported, func() error { return d.StreamWaitPeer(s, peer, abroad) }},
-		"a hold":                        {driver.CaptureUnsupported, func() error { _, err := d.Hold(s); return err }},
-		"an end where it did not begin": {driver.CaptureUnmatched, func() error { _, err := d.StreamEndCapture(fork); return err }},
-		"a wait for an older capture":   {driver.CaptureIsolation, func() error { return d.StreamWait(s, old) }},
+		"an allocation":                           {driver.CaptureUnsupported, func() error { _, err := d.MemAllocAsync(64, 0, s); return err }},
+		"a free":                                  {driver.CaptureUnsupported, func() error { return d.MemFreeAsync(ptr, s) }},
+		"a synchronisation":                       {driver.CaptureUnsupported, func() error { return d.Synchronize() }},
+		"a graph in a graph":                      {driver.CaptureUnsupported, func() error { return d.GraphLaunch(g, s) }},
+		"the end of the stream":                   {driver.CaptureUnsupported, func() error { return d.StreamDestroy(fork) }},
+		"a copy from a peer":                      {driver.CaptureUnsupported, func() error { return d.CopyFromPeerAsync(ptr, peer, ptr, 8, s) }},
+		"a wait for a peer":                       {driver.CaptureUnsupported, func() error { return d.StreamWaitPeer(s, peer, abroad) }},
+		"a query of a captured event":             {driver.CapturedEvent, func() error { _, err := d.EventQuery(inside); return err }},
+		"a wait on the host for a captured event": {driver.CapturedEvent, func() error { return d.EventSynchronize(inside) }},
+		"a hold":                                  {driver.CaptureUnsupported, func() error { _, err := d.Hold(s); return err }},
+		"an end where it did not begin":           {driver.CaptureUnmatched, func() error { _, err := d.StreamEndCapture(fork); return err }},
+		"a wait for an older capture":             {driver.CaptureIsolation, func() error { return d.StreamWait(s, old) }},
 	} {
 		must(t, d.StreamBeginCapture(s))
 		wantCode(t, d.StreamBeginCapture(s), driver.IllegalState)
