@@ -65,6 +65,13 @@ func (s *stream) askCapturing() (bool, error) {
 // uncaptured returns errCapturing if nothing may be enqueued on s, nil if it
 // may.
 func (s *stream) uncaptured() error {
+	if !s.asked && !s.capturing.Load() {
+		return nil
+	}
+	return s.lookForCapture()
+}
+
+func (s *stream) lookForCapture() error {
 	capturing, err := s.isCapturing()
 	if capturing {
 		return errCapturing
@@ -74,7 +81,14 @@ func (s *stream) uncaptured() error {
 
 // refuseCaptured is uncaptured with an error for the caller of op.
 func (s *stream) refuseCaptured(op string, id core.StreamID) error {
-	err := s.uncaptured()
+	if !s.asked && !s.capturing.Load() {
+		return nil
+	}
+	return s.refuse(op, id)
+}
+
+func (s *stream) refuse(op string, id core.StreamID) error {
+	err := s.lookForCapture()
 	if errors.Is(err, errCapturing) {
 		return captureRefusal(op, id)
 	}

@@ -20,8 +20,13 @@ func (r *AsyncResource) FinishUse(_ context.Context, t core.Ticket) error {
 		noteSpans(in, e)
 	}
 	if len(in.Uses) > 0 {
-		var held bool
-		if held, err = r.finishOrHold(s, in, e); held {
+		held := false
+		if s.asked {
+			held, err = r.finishOrHold(s, in, e)
+		} else {
+			err = r.finish(s, in, e)
+		}
+		if held {
 			return err
 		}
 	}

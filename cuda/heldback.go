@@ -61,18 +61,16 @@ func (r *AsyncResource) freeOrHold(b *block) error {
 // nothing can be recorded behind it, and a synchronisation would invalidate the
 // capture.
 func (r *AsyncResource) finishOrHold(s *stream, in *core.Intent, e *event) (held bool, err error) {
-	if s.asked {
-		err := s.uncaptured()
-		if err != nil && !errors.Is(err, errCapturing) {
-			err = s.uncaptured() // others may be waiting for the end of the launch
-		}
-		if err != nil && !errors.Is(err, core.ErrSticky) { // a lost device says so again, and is poisoned
-			id := e.lease
-			r.held.launch(in)
-			return true, finishHeld(id, err)
-		}
+	err = s.uncaptured()
+	if err != nil && !errors.Is(err, errCapturing) {
+		err = s.uncaptured() // others may be waiting for the end of the launch
 	}
-	return false, r.finish(s, in, e)
+	if err == nil || errors.Is(err, core.ErrSticky) { // a lost device says so again, and is poisoned
+		return false, r.finish(s, in, e)
+	}
+	id := e.lease
+	r.held.launch(in)
+	return true, finishHeld(id, err)
 }
 
 func finishHeld(id core.StreamID, cause error) error {
