@@ -98,6 +98,8 @@ func TestAGPUTakesCallsBesideAnotherContext(t *testing.T) {
 	must(t, err)
 	b.ptr, err = d.MemAlloc(benchBytes)
 	must(t, err)
+	b.graph, err = captured(d, b.stream, func() error { return d.MemsetAsync(b.ptr, 1, 16, b.stream) })
+	must(t, err)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	context := b.result("cuCtxCreate_v2", 0, 0) // and makes it current

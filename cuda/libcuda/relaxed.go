@@ -18,8 +18,8 @@ const captureRelaxed = 2
 
 // enqueues marks the calls that do nothing but enqueue on the stream that they
 // name, or ask about it: a capture elsewhere is not concerned. CUDA does not list
-// what it calls unsafe; all other calls are taken to be. That an allocation from
-// a pool is among them, whether the pool grows or not, was found on an H200.
+// what it calls unsafe; all other calls are taken to be. Those in order of a stream
+// that allocate and free are: that was found on an H200.
 var enqueues = [entryCount]bool{
 	cuMemFreeAsync:  true,
 	cuMemsetD8Async: true, cuMemcpyHtoDAsync: true, cuMemcpyDtoHAsync: true, cuMemcpyDtoDAsync: true, cuMemcpyPeerAsync: true,

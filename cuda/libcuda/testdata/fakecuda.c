@@ -570,6 +570,7 @@ int cuMemFreeAsync(u64 ptr, void *stream) {
 	struct object *s = stream_of((u64)stream);
 	if (!s) return leave(INVALID_HANDLE);
 	if (s->capture) return leave(refuse(s->capture, CAPTURE_UNSUPPORTED));
+	UNSAFE();
 	struct object *o = deallocate(ptr);
 	return leave(o ? push(s, (struct op){.kind = FREE, .object = o}) : INVALID_VALUE);
 }
