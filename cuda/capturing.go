@@ -139,7 +139,7 @@ func (l *Lease) enterCapture(pool *StreamPool) error {
 	s.capturing.Store(true)
 	if s.open.Load() > 0 {
 		s.capturing.Store(false)
-		return refuse("has launches announced and not finished: finish or abort them before a capture")
+		return refuse("has launches announced and not finished, or work is being enqueued there: finish or abort it before a capture")
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func (r *AsyncResource) endLaunch(in *core.Intent, state uint32) {
 		}
 	}
 	e.release()
-	s.open.Add(-1)
+	s.leave()
 	in.Recycle()
 }
 
