@@ -152,18 +152,23 @@ func (r *AsyncResource) AbortUse(_ context.Context, t core.Ticket) error {
 }
 
 // RecordUse records an event behind work that was enqueued without prepared
-// waits, and adds it to the block's accesses.
+// waits, and adds it to the block's accesses. If the stream is capturing it
+// returns an error, and the use stays announced on the block until the capture
+// has ended and a reap records it.
 func (r *AsyncResource) RecordUse(_ context.Context, id core.BlockID, stream core.StreamID) error {
-	s, err := r.streams.table.enterUncaptured("RecordUse", stream)
+	s, err := r.streams.table.enter("RecordUse", stream)
 	if err != nil {
 		return err
 	}
-	defer s.leave() // the stream is not given up before the use is fenced
+	defer s.leave() // neither is the stream given up before the use is fenced nor begins a capture
 	b, err := r.find("RecordUse", id, stream)
 	if err != nil {
 		return err
 	}
 	b.mu.Unlock() // not held over the driver's calls
+	if held, err := r.holdUse(s, id, stream); held {
+		return err
+	}
 	e, fenced, recordErr := r.recordNow(s, stream)
 	f := fences.Get().(*fence)
 	defer f.recycle()
@@ -199,10 +204,6 @@ func (s *stream) recordHere(lease core.StreamID) (*event, error) {
 // refuses, the stream is synchronised; fenced says whether that went well.
 func (r *AsyncResource) recordNow(s *stream, lease core.StreamID) (e *event, fenced bool, err error) {
 	s.mu.Lock()
-	if err := s.refuseCaptured("RecordUse", lease); err != nil {
-		s.mu.Unlock()
-		return nil, true, err
-	}
 	e, err = s.record(lease)
 	s.mu.Unlock()
 	if err == nil {
