@@ -68,6 +68,10 @@ func (p *StreamPool) giveUp(l *Lease) error {
 	}
 	s.mu.Lock()
 	last, err := s.record(l.id)
+	if errors.Is(err, core.ErrStreamMisuse) { // a synchronisation would invalidate the capture
+		s.mu.Unlock()
+		return err
+	}
 	if err != nil {
 		if syncErr := p.drv.StreamSynchronize(s.handle); syncErr != nil {
 			s.mu.Unlock()

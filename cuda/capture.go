@@ -130,22 +130,31 @@ func (t *streamTable) enterUncaptured(op string, id core.StreamID) (*stream, err
 // mayRelease refuses to give back a stream that is capturing: the next taker's
 // work would go into the graph, or what it is told of it be wrong. An adopted
 // stream with launches open is refused as well, and again when its id is off.
+// It takes the stream's lock only to end a capture that could not be ended: a
+// capture that begins meanwhile sees that the lease is released, or is seen
+// here.
 func (l *Lease) mayRelease() error {
 	s := l.stream
 	if l.resource == nil && s.open.Load() > 0 {
 		return stillOpen(l.id)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.endStuck(l.pool); err != nil {
-		return err
+	if s.stuck.Load() {
+		if err := l.endStuck(); err != nil {
+			return err
+		}
 	}
 	capturing := s.capturing.Load()
 	if !capturing { // it may have begun on the handle
 		capturing, _ = s.askCapturing() // who does not look at the error of a Release must not lose the stream
 	}
 	if capturing {
-		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: fmt.Sprintf("stream %v is capturing: end the capture first", l.id)}
+		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: fmt.Sprintf("stream %v is capturing: end the capture first. One that the driver would not end is ended by releasing the lease that it began on", l.id)}
 	}
 	return nil
+}
+
+func (l *Lease) endStuck() error {
+	l.stream.mu.Lock()
+	defer l.stream.mu.Unlock()
+	return l.stream.endStuck(l.pool)
 }

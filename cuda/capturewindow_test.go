@@ -3,6 +3,7 @@ package cuda_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -136,4 +137,113 @@ func TestTheGuardsSynchronisationGoesOnUnderACapture(t *testing.T) {
 	must(t, g.Close())
 	b.free(block)
 	must(t, ops.Close(ctx))
+}
+
+// A capture that is refused, or does not begin, leaves its streams as they were.
+func TestACaptureWithBadForksChangesNothing(t *testing.T) {
+	b := newBench(t)
+	s := b.leases(2)
+	try := func(forks ...*cuda.Lease) error {
+		_, err := s[0].Capture(ctx, "graph", nil, func(driver.Stream) error { return nil }, forks...)
+		return err
+	}
+	if err := try(s[1], nil); !errors.Is(err, core.ErrInvalidRequest) {
+		t.Errorf("a nil fork: %v", err)
+	}
+	misuse(t, "a fork named twice", try(s[1], s[1]))
+	misuse(t, "the lease itself", try(s[0]))
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("a lease that no pool made was taken")
+			}
+		}()
+		_ = try(s[1], new(cuda.Lease))
+	}()
+	must(t, errors.Join(captureNothing(s[0]), captureNothing(s[1]), s[0].Release(), s[1].Release()))
+}
+
+func TestAReleaseDoesNotWaitForAnAllocation(t *testing.T) {
+	b, slow := newSlowBench(t)
+	l := b.leases(1)[0]
+	arrived, release := slow.stall(t, drivertest.MemAllocAsync, false)
+	var block core.Block
+	b.during(arrived, release, func() error { return b.tryAlloc(l, &block) }, l.Release)
+	b.free(block)
+}
+
+// Either the capture is refused, or the release: nobody gets a stream that
+// captures.
+func TestReleasesAndCapturesAtOnce(t *testing.T) {
+	b := newBench(t)
+	captures := 0
+	for range 300 {
+		l := b.leases(1)[0]
+		released := make(chan error)
+		go func() { released <- l.Release() }()
+		var during error
+		g, err := l.Capture(ctx, "graph", nil, func(driver.Stream) error {
+			during = <-released
+			return nil
+		})
+		if err == nil {
+			captures++
+			misuse(t, "a release during a capture", during)
+			must(t, errors.Join(g.Close(), l.Release()))
+			continue
+		}
+		misuse(t, "a capture during a release", err)
+		if err := <-released; err != nil {
+			misuse(t, "a release during a capture", err)
+			must(t, l.Release())
+		}
+	}
+	t.Logf("%d captures began", captures)
+}
+
+func TestACaptureTellsWhatItsBlocksAreNot(t *testing.T) {
+	a := newBench(t)
+	b := newBench(t, func(c *teststack.Config) { c.Sim.Ordinal = 1 })
+	l, there := a.leases(1)[0], b.leases(1)[0]
+	direct := cuda.NewDirectResource(a.Driver)
+	live, err := direct.Allocate(ctx, core.Request{Bytes: 64})
+	must(t, err)
+	elsewhere := b.alloc(there, 64)
+	over := func(block core.Block) error {
+		_, err := l.Capture(ctx, "graph", declared(reads(block)), func(driver.Stream) error { return nil })
+		return err
+	}
+	misuse(t, "a block of another device", over(elsewhere))
+	err = over(live)
+	useAfterFree(a, "a block of another resource", err)
+	if err != nil && !strings.Contains(err.Error(), "not allocated by the resource of this stream pool") {
+		t.Errorf("%v calls it freed", err)
+	}
+	_, err = direct.Deallocate(ctx, live.ID)
+	must(t, err)
+	b.free(elsewhere)
+}
+
+// What an error of the end of a capture means depends on its code.
+func TestTheEndOfACaptureIsExplained(t *testing.T) {
+	for _, c := range []struct {
+		code, times int
+		says        string
+	}{
+		{driver.OutOfMemory, 1, "no graph came"},
+		{driver.CaptureInvalidated, 1, "cannot be launched"},
+		{driver.Unknown, 2, "has not ended"},
+	} {
+		b := newBench(t)
+		l := b.leases(1)[0]
+		for k := range c.times {
+			b.faults.FailMethod(drivertest.StreamEndCapture, uint64(k+1), c.code)
+		}
+		err := captureNothing(l)
+		if !errors.Is(err, core.ErrDriver) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("code %d: %v", c.code, err)
+		}
+		b.faults.Clear()
+		must(t, l.Release())
+	}
 }

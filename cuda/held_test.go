@@ -175,4 +175,3 @@ func TestALaunchHeldBackOnTheDefaultStreamSaysWhoCaptures(t *testing.T) {
 	must(t, b.Runtime.ReapPending(ctx))
 	b.free(block)
 }
-

@@ -169,15 +169,28 @@ func (r *AsyncResource) drainHeld(ctx context.Context) error {
 func (r *AsyncResource) captures() error {
 	var errs []error
 	for _, s := range r.streams.table.streams() {
-		if s.last.Load() != nil || s.queued.Load() == 0 {
-			continue
-		}
-		if capturing, _ := s.isCapturing(); capturing {
-			errs = append(errs, &core.StreamMisuseError{Op: "Drain", Reason: "frees are queued on a stream that is capturing, and nobody can tell whether the device has passed them: end the capture"})
+		if s.capturesOverFrees() {
+			id := s.table.leaseOf(s)
+			errs = append(errs, &core.StreamMisuseError{Op: "Drain", Stream: id,
+				Reason: fmt.Sprintf("frees are queued on stream %v, which is capturing, and nobody can tell whether the device has passed them: end the capture", id)})
 		}
 	}
 	if n := r.held.n.Load(); n > 0 {
 		errs = append(errs, &core.StreamMisuseError{Op: "Drain", Reason: fmt.Sprintf("%d frees and ends of launches wait for the end of captures: end them", n)})
 	}
 	return errors.Join(errs...)
+}
+
+// capturesOverFrees reports whether s is known to capture with frees queued. It
+// does not wait for whoever is busy with s, and names no stream that was given up.
+func (s *stream) capturesOverFrees() bool {
+	if s.queued.Load() == 0 || !s.mu.TryLock() {
+		return false
+	}
+	defer s.mu.Unlock()
+	if s.last.Load() != nil {
+		return false
+	}
+	capturing, _ := s.isCapturing()
+	return capturing
 }

@@ -69,6 +69,17 @@ func (t *streamTable) resolve(op string, id core.StreamID) (*stream, error) {
 		Reason: fmt.Sprintf("stream %v is not leased: it was released or never acquired; acquire a stream and keep the lease until its work is enqueued", id)}
 }
 
+// leaseOf returns the id under which s is used now, for messages: that of the
+// default stream if there is none.
+func (t *streamTable) leaseOf(s *stream) core.StreamID {
+	for id, of := range *t.leases.Load() {
+		if of == s {
+			return id
+		}
+	}
+	return core.DefaultStream
+}
+
 // enter resolves a lease for work that is enqueued without the stream's lock,
 // and counts it as open there until the caller leaves. The lease is looked up
 // again after counting: a Release that comes between is seen here, and one that

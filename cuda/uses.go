@@ -16,6 +16,9 @@ func (r *AsyncResource) PrepareUse(ctx context.Context, req core.UseRequest) (co
 		if closed == nil || !req.Wait {
 			return ticket, err
 		}
+		if r.held.n.Load() > 0 { // it may be what is in the way, and no reaper be running
+			_ = r.retryUnfreed() // the next reap reports a lasting error
+		}
 		select {
 		case <-closed:
 		case <-ctx.Done():
