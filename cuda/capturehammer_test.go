@@ -1,8 +1,10 @@
 package cuda_test
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,11 +13,12 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
 )
 
 // TestCaptureHammer captures on some streams again and again, launches the
-// graphs on others, and beside it allocates, launches, frees and reaps on all of
-// them. What is refused must be a misuse; every graph that was launched must have
+// graphs on others, and beside it allocates, launches, copies, records uses, runs
+// the guard's kernels, frees and reaps on all of them. What is refused must be a misuse; every graph that was launched must have
 // run, once for each launch; and the oracle judges every access.
 func TestCaptureHammer(t *testing.T) {
 	const seed = 11
@@ -27,6 +30,10 @@ func TestCaptureHammer(t *testing.T) {
 		h.shared = append(h.shared, b.zeroed(h.leased[0]))
 	}
 	h.raised = make([]uint64, len(h.shared))
+	h.untracked = cuda.NewUntrackedManager(b.Driver, b.Streams, 0)
+	var err error
+	h.ops, err = cuda.NewDeviceOps(b.Driver, b.Streams, guardkernels.Image())
+	must(t, err)
 	var group, capturers sync.WaitGroup
 	for g := range 2 { // each captures on a stream of its own
 		capturers.Go(func() { h.captures(rand.New(rand.NewPCG(seed, uint64(g))), h.leased[g], h.leased[2:]) })
@@ -38,12 +45,14 @@ func TestCaptureHammer(t *testing.T) {
 	capturers.Wait()
 	h.over.Store(true)
 	group.Wait()
+	must(t, h.ops.Close(ctx))
 	for i, block := range h.shared {
 		equal(t, "a block's count", h.word(block, h.leased[3]), h.raised[i])
 	}
-	if h.refused == 0 || h.launched == 0 {
-		t.Errorf("seed %d: %d refused, %d graphs launched: the test proves nothing", seed, h.refused, h.launched)
+	if h.launched == 0 || h.held == 0 {
+		t.Errorf("seed %d: %d graphs launched, %d uses held back: the test proves nothing", seed, h.launched, h.held)
 	}
+	t.Logf("seed %d: %d refused, %d uses held back, %d graphs launched", seed, h.refused, h.held, h.launched)
 	b.free(h.shared...)
 	b.drain()
 	b.giveUp(adopted, handle)
@@ -56,9 +65,13 @@ func TestCaptureHammer(t *testing.T) {
 
 type captureHammer struct {
 	hammer
-	leased            []*cuda.Lease
-	refused, launched int // guarded by mu
-	over              atomic.Bool
+	leased    []*cuda.Lease
+	ops       *cuda.DeviceOps
+	untracked *cuda.MemoryManager
+
+	refused, held, launched int // guarded by mu
+
+	over atomic.Bool
 }
 
 // expected passes success, and counts refusals.
@@ -78,11 +91,12 @@ func (h *captureHammer) expected(err error) bool {
 }
 
 func (h *captureHammer) captures(rng *rand.Rand, own *cuda.Lease, others []*cuda.Lease) {
-	for made := 0; made < 60; {
+	for made := 0; made < 150; {
 		i := rng.IntN(len(h.shared))
 		uses := readWrites(h.shared[i])
 		g, err := own.Capture(ctx, "hammer", declared(uses), func(s driver.Stream) error {
 			h.expected(h.Runtime.ReapPending(ctx))
+			h.recordsLate(own)
 			return h.adder.Enqueue(s, grid, mixArgs(0, uses)...)
 		})
 		if !h.expected(err) { // a launch was announced on the stream
@@ -129,7 +143,7 @@ func (h *captureHammer) behind(rng *rand.Rand, l *cuda.Lease, handle driver.Stre
 func (h *captureHammer) around(rng *rand.Rand) {
 	for !h.over.Load() {
 		on := h.leased[rng.IntN(len(h.leased))]
-		switch rng.IntN(4) {
+		switch rng.IntN(8) {
 		case 0:
 			h.expected(h.Runtime.ReapPending(ctx))
 			_ = h.Runtime.Stats()
@@ -142,6 +156,12 @@ func (h *captureHammer) around(rng *rand.Rand) {
 			h.expected(h.kernel.Launch(ctx, h.Runtime, away, grid, declared(writes(block)), mixArgs(1, writes(block))...))
 			_, err = h.Runtime.Deallocate(ctx, block.ID)
 			h.expected(err)
+		case 2:
+			h.copies(on)
+		case 3:
+			h.guards(on)
+		case 4:
+			h.records(on)
 		default:
 			i := rng.IntN(len(h.shared))
 			uses := readWrites(h.shared[i])
@@ -152,4 +172,67 @@ func (h *captureHammer) around(rng *rand.Rand) {
 			}
 		}
 	}
+}
+
+// recordsLate records a use during the capture of its stream. It is held back,
+// and the free behind it.
+func (h *captureHammer) recordsLate(on *cuda.Lease) {
+	block, err := h.Runtime.Allocate(ctx, core.Request{Bytes: 64, Stream: h.leased[4].ID()})
+	if !h.expected(err) {
+		return
+	}
+	if !h.expected(h.Runtime.RecordBlockUse(ctx, block.ID, on.ID())) {
+		h.mu.Lock()
+		h.held++
+		h.mu.Unlock()
+	}
+	_, err = h.Runtime.Deallocate(ctx, block.ID)
+	h.expected(err)
+}
+
+// records declares work only when it is enqueued.
+func (h *captureHammer) records(on *cuda.Lease) {
+	block, err := h.Runtime.Allocate(ctx, core.Request{Bytes: 64, Stream: on.ID()})
+	if !h.expected(err) {
+		return
+	}
+	h.expected(h.Runtime.RecordBlockUse(ctx, block.ID, h.leased[2].ID()))
+	_, err = h.Runtime.Deallocate(ctx, block.ID)
+	h.expected(err)
+}
+
+// copies there and back without fences, in the order of one stream. What comes
+// back is what went there unless a copy went into a graph.
+func (h *captureHammer) copies(on *cuda.Lease) {
+	slice, err := cuda.Alloc[uint32](ctx, h.untracked, 4, cuda.AllocOptions{})
+	if !h.expected(err) {
+		return
+	}
+	sent, got := []uint32{1, 2, 3, 4}, make([]uint32, 4)
+	if h.expected(cuda.CopyToDevice(ctx, slice, on.ID(), sent)) {
+		for !h.Failed() && !h.expected(cuda.CopyToHost(ctx, got, slice, on.ID())) {
+			time.Sleep(20 * time.Microsecond) // a capture has begun between the two
+		}
+		for !h.Failed() && !h.expected(h.Streams.Synchronize(ctx, on.ID())) {
+			time.Sleep(20 * time.Microsecond)
+		}
+		if !h.Failed() && !slices.Equal(got, sent) {
+			h.Errorf("%v came back of %v: a copy went into a graph", got, sent)
+		}
+	}
+	h.expected(slice.Free(ctx))
+}
+
+// guards fills memory as the guard does, and waits for it.
+func (h *captureHammer) guards(on *cuda.Lease) {
+	block, err := h.Runtime.Allocate(ctx, core.Request{Bytes: 64, Stream: h.leased[3].ID()})
+	if !h.expected(err) {
+		return
+	}
+	h.expected(h.Runtime.Launch(ctx, on.ID(), declared(writes(block)), func(context.Context) error {
+		return h.ops.Fill(ctx, on.ID(), []core.Region{{Ptr: block.ID.Ptr, Bytes: 64, Pattern: 7}})
+	}))
+	h.expected(h.ops.Synchronize(ctx, on.ID()))
+	_, err = h.Runtime.Deallocate(ctx, block.ID)
+	h.expected(err)
 }

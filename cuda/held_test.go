@@ -1,6 +1,7 @@
 package cuda_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -174,4 +175,60 @@ func TestALaunchHeldBackOnTheDefaultStreamSaysWhoCaptures(t *testing.T) {
 	b.faults.Clear()
 	must(t, b.Runtime.ReapPending(ctx))
 	b.free(block)
+}
+
+// Without a reaper, who waits for what is held back finds out itself that the
+// capture has ended.
+func TestALaunchThatWaitsForAHeldUseEndsTheHold(t *testing.T) {
+	b := newBench(t)
+	s := b.leases(2)
+	block := b.alloc(s[0], 256)
+	g, err := s[1].Capture(ctx, "graph", nil, func(driver.Stream) error {
+		misuse(t, "the recorded use", b.Runtime.RecordBlockUse(ctx, block.ID, s[1].ID()))
+		bounded, cancel := within(5)
+		defer cancel()
+		if err := b.Runtime.Launch(bounded, s[0].ID(), declared(writes(block)), nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a launch during the capture: %v", err)
+		}
+		return nil
+	})
+	must(t, err)
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	must(t, b.kernel.Launch(bounded, b.Runtime, s[0], grid, declared(writes(block)), mixArgs(1, writes(block))...))
+	must(t, g.Close())
+	b.free(block)
+}
+
+// An adopted stream whose last event would go into a capture is not given up,
+// and not synchronised either.
+func TestGivingUpAStreamDoesNotBreakACapture(t *testing.T) {
+	b := newBench(t)
+	l, handle := b.adopt()
+	block := b.alloc(l, 256) // what is late is recorded by the release
+	must(t, b.Sim.StreamBeginCapture(handle))
+	b.faults.FailMethod(drivertest.StreamCapturing, 1, driver.Unknown) // as if it began behind the first look
+	misuse(t, "the release", l.Release())
+	g, err := b.Sim.StreamEndCapture(handle)
+	must(t, err)
+	must(t, b.Sim.GraphDestroy(g))
+	b.free(block)
+	b.giveUp(l, handle)
+}
+
+func TestADrainNamesTheStreamThatCaptures(t *testing.T) {
+	b := newBench(t)
+	l := b.leases(1)[0]
+	b.free(b.alloc(l, 256))
+	g, err := l.Capture(ctx, "graph", nil, func(driver.Stream) error {
+		bounded, cancel := within(5)
+		defer cancel()
+		var misuse *core.StreamMisuseError
+		if err := b.Runtime.Drain(bounded); !errors.As(err, &misuse) || misuse.Stream != l.ID() {
+			t.Errorf("the drain: %v", err)
+		}
+		return nil
+	})
+	must(t, err)
+	must(t, g.Close())
 }

@@ -1,7 +1,9 @@
 package gputest
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -62,16 +64,25 @@ func (h *hardware) bench(t *testing.T, cfg fencepost.Config) *bench {
 	return b
 }
 
+// endBound is how long the end of a test may take, after a failure in which
+// work or a capture was left open.
+const endBound = 20 * time.Second
+
 func (b *bench) close() {
 	b.Helper()
-	err := b.Drain(ctx)
+	bounded, cancel := context.WithTimeout(ctx, endBound)
+	defer cancel()
+	err := b.Drain(bounded)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("the device was not done %v after the test had ended, or a capture was left open: %w", endBound, err)
+	}
 	if !b.Failed() {
 		b.empty()
 	}
 	if b.module != nil {
 		err = errors.Join(err, b.module.Unload())
 	}
-	left, closeErr := b.Close(ctx)
+	left, closeErr := b.Close(bounded)
 	if err := errors.Join(err, closeErr); err != nil {
 		b.Errorf("the end: %v", err)
 	}
