@@ -351,6 +351,16 @@ func TestOnlyStreamsOfOthersAreAskedAbout(t *testing.T) {
 	leased := b.leases(1)[0]
 	l, handle := b.adopt()
 	block := b.alloc(leased, 256)
+	late, shared := b.alloc(l, 256), b.alloc(l, 256)
+	for _, c := range []struct {
+		of   func()
+		asks uint64
+	}{{func() { b.launch(l, writes(late)) }, 3}, {func() { b.free(late) }, 1}, {func() { late = b.alloc(l, 256) }, 1}} {
+		before := b.faults.Calls(drivertest.StreamCapturing)
+		c.of()
+		equal(t, "questions of a launch that an event is recorded for, a free, an allocation", b.faults.Calls(drivertest.StreamCapturing)-before, c.asks)
+	}
+	b.free(late, shared)
 	for _, c := range []struct {
 		on   *cuda.Lease
 		asks uint64

@@ -172,6 +172,41 @@ func TestAReleaseDoesNotWaitForAnAllocation(t *testing.T) {
 	b.free(block)
 }
 
+// asking calls then after the driver was asked whether a stream captures.
+type asking struct {
+	driver.Driver
+	then func()
+}
+
+func (d *asking) Unwrap() driver.Driver { return d.Driver }
+
+func (d *asking) StreamCapturing(s driver.Stream) (bool, error) {
+	capturing, err := d.Driver.StreamCapturing(s)
+	if then := d.then; then != nil {
+		d.then = nil
+		then()
+	}
+	return capturing, err
+}
+
+// The lease may be released after the capture has looked at it.
+func TestNoCaptureBeginsUnderALeaseThatIsReleasedMeanwhile(t *testing.T) {
+	d := new(asking)
+	b := newBench(t, func(c *teststack.Config) {
+		count := c.Wrap
+		c.Wrap = func(under driver.Driver) driver.Driver { d.Driver = under; return count(d) }
+	})
+	l := b.leases(1)[0]
+	released := false
+	d.then = func() {
+		must(t, l.Release())
+		released = true
+	}
+	misuse(t, "the capture", captureNothing(l))
+	equal(t, "released", released, true)
+	must(t, captureNothing(b.leases(1)[0]))
+}
+
 // Either the capture is refused, or the release: nobody gets a stream that
 // captures.
 func TestReleasesAndCapturesAtOnce(t *testing.T) {

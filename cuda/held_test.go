@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/teststack"
 )
 
 // A use that is recorded too late, during a capture, is on the device already:
@@ -80,6 +81,7 @@ func TestTheFreeBehindAHeldUseWaitsForIt(t *testing.T) {
 	waits := b.faults.Calls(drivertest.StreamWait)
 	must(t, b.Runtime.ReapPending(ctx))
 	equal(t, "waits of the free", b.faults.Calls(drivertest.StreamWait)-waits, 1)
+	equal(t, "launches", b.Runtime.Stats().Launches, 0)
 	must(t, captureNothing(s[1]))
 	release()
 	must(t, g.Close())
@@ -231,4 +233,39 @@ func TestADrainNamesTheStreamThatCaptures(t *testing.T) {
 	})
 	must(t, err)
 	must(t, g.Close())
+}
+
+// The block may be freed while the use is being announced.
+func TestAUseOfABlockThatIsFreedMeanwhileIsNotHeldBack(t *testing.T) {
+	d := new(creating)
+	b := newBench(t, func(c *teststack.Config) {
+		count := c.Wrap
+		c.Wrap = func(under driver.Driver) driver.Driver { d.Driver = under; return count(d) }
+	})
+	s := b.leases(2)
+	block := b.alloc(s[0], 256)
+	g, err := s[1].Capture(ctx, "graph", nil, func(driver.Stream) error {
+		d.first = func() { b.free(block) }
+		useAfterFree(b, "the recorded use", b.Runtime.RecordBlockUse(ctx, block.ID, s[1].ID()))
+		return nil
+	})
+	must(t, err)
+	must(t, g.Close())
+	equal(t, "open intents", b.Runtime.Stats().OpenIntents, 0)
+} // the bench finds an event that did not come back
+
+// creating calls first before the next event is made.
+type creating struct {
+	driver.Driver
+	first func()
+}
+
+func (d *creating) Unwrap() driver.Driver { return d.Driver }
+
+func (d *creating) EventCreate() (driver.Event, error) {
+	if first := d.first; first != nil {
+		d.first = nil
+		first()
+	}
+	return d.Driver.EventCreate()
 }
