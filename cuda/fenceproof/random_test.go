@@ -11,7 +11,7 @@ import (
 )
 
 // large is the bound of programs that are drawn.
-var large = program.Bounds{Streams: 6, Blocks: 24, Ops: 60, Kinds: everyKind}
+var large = program.Bounds{Streams: 6, Blocks: 24, Ops: 60, Kinds: append([]program.Kind{program.Reap, program.Faulty, program.FaultyRecord}, everyKind...)}
 
 func openRunner(t testing.TB, streams int) *fencecheck.Runner {
 	t.Helper()

@@ -28,7 +28,7 @@ type launch struct {
 func (h *History) demand(soft bool) (broken int) {
 	h.demands = h.demands[:0]
 	launches := h.launches[:0]
-	var alloc [blocks]int32
+	var alloc [MaxBlocks]int32
 	for i := range h.nodes {
 		n, at := &h.nodes[i], int32(i)
 		switch n.Kind {
