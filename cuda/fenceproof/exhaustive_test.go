@@ -65,3 +65,31 @@ func TestFencesExhaustive(t *testing.T) {
 	}
 	fmt.Printf("fences: %v bound=%s complete=%v\n", total, strings.Join(texts, "+"), !t.Failed())
 }
+
+// TestGivenUpStreamsKeepTheirOrder runs all programs in which an adopted stream
+// is given up: what was allocated there is freed elsewhere, behind its end.
+func TestGivenUpStreamsKeepTheirOrder(t *testing.T) {
+	b := program.Bounds{Streams: 3, Blocks: 2, Ops: 5, Kinds: []program.Kind{program.Launch, program.Free, program.GiveUp, program.Reap}}
+	if raceDetector {
+		b.Ops = 4
+	}
+	programs, schedules := 0, 0
+	b.Each(1, func(p program.Program) bool {
+		if !p.GivesUp() {
+			return true
+		}
+		programs++
+		fencecheck.EachSchedule(p, 2, func(s fencecheck.Schedule) bool {
+			schedules++
+			if _, err := fencecheck.CheckOnce(b.Streams, p, s); err != nil {
+				t.Error(err)
+			}
+			return !t.Failed()
+		})
+		return !t.Failed()
+	})
+	t.Logf("%d programs under %d schedules", programs, schedules)
+	if programs < 100 {
+		t.Error("those are too few")
+	}
+}

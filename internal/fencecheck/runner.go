@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/fencecheck/device"
 	"github.com/fencepost-gpu/fencepost/internal/fencecheck/oracle"
 	"github.com/fencepost-gpu/fencepost/internal/fencecheck/program"
@@ -38,6 +39,7 @@ type Runner struct {
 	resource core.Resource
 	leases   []*cuda.Lease
 	handles  []uint8
+	adopting bool
 
 	// early is the first block that was said to be reusable before the
 	// device had executed its free.
@@ -67,14 +69,49 @@ func NewRunner(streams int, layers ...core.Layer) (*Runner, error) {
 	if r.resource, err = core.Chain(r.backend, layers...); err != nil {
 		return nil, err
 	}
-	for range streams {
-		l, err := r.streams.Acquire(ctx, "check")
-		if err != nil {
+	r.leases, r.handles = make([]*cuda.Lease, streams), make([]uint8, streams)
+	for i := range r.leases {
+		if err := r.lease(i); err != nil {
 			return nil, err
 		}
-		r.leases, r.handles = append(r.leases, l), append(r.handles, uint8(l.Handle()))
 	}
 	return r, nil
+}
+
+// adopt puts streams of the runner's own in place of the pool's.
+func (r *Runner) adopt() error {
+	r.adopting = true
+	for i, l := range r.leases {
+		if err := errors.Join(l.Release(), r.lease(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lease leases a stream.
+func (r *Runner) lease(i int) (err error) {
+	if r.adopting {
+		var made driver.Stream
+		if made, err = r.device.StreamCreate(); err == nil {
+			r.leases[i], err = r.streams.Adopt(made, "check")
+		}
+	} else {
+		r.leases[i], err = r.streams.Acquire(ctx, "check")
+	}
+	if err == nil {
+		r.handles[i] = uint8(r.leases[i].Handle())
+	}
+	return err
+}
+
+// giveUp gives a stream up and adopts another.
+func (r *Runner) giveUp(stream uint8) error {
+	r.device.Put(oracle.Node{Kind: oracle.Last, Stream: r.handles[stream], Op: r.device.Op})
+	if err := r.leases[stream].Release(); err != nil {
+		return err
+	}
+	return r.lease(int(stream))
 }
 
 // Released looks whether the device has executed a block's free, as a
@@ -109,6 +146,11 @@ func (r *Runner) Close() error {
 // arrived at the device. An error says that the production code failed
 // where it must not, or did not refuse what it must.
 func (r *Runner) Run(p program.Program, steps Schedule) (oracle.Verdict, error) {
+	if p.GivesUp() && !r.adopting {
+		if err := r.adopt(); err != nil {
+			return oracle.Verdict{}, err
+		}
+	}
 	r.begin(p)
 	for _, step := range steps {
 		if err := r.take(p, step); err != nil {
@@ -172,6 +214,8 @@ func (r *Runner) take(p program.Program, step Step) error {
 	case o.Kind == program.Sync:
 		d.Execute(r.handles[o.Stream])
 		return r.streams.Synchronize(ctx, r.leases[o.Stream].ID())
+	case o.Kind == program.GiveUp:
+		return r.giveUp(o.Stream)
 	case o.Kind == program.Reap:
 		d.Execute(r.handles[o.Stream])
 		return r.resource.ReapPending(ctx)

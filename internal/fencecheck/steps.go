@@ -14,13 +14,18 @@ func (s *scheduler) enabled(m *moment, steps []Step) []Step {
 }
 
 // blocked reports whether the next operation must wait for another: a launch
-// for a conflicting one of another stream, and whatever touches a block for
+// for a conflicting one of another stream, the end of a lease for what is open
+// on its stream, and whatever touches a block for
 // the recording of a use of it, which is its caller's to see to.
 func (s *scheduler) blocked(m *moment) bool {
 	next := s.program[m.next]
 	for _, o := range m.open() {
 		other := s.program[o.op]
 		switch {
+		case next.Kind == program.GiveUp:
+			if other.Stream == next.Stream {
+				return true
+			}
 		case other.IsRecord() && next.Kind == program.Free:
 			if next.Block == other.Block {
 				return true
@@ -106,7 +111,7 @@ func isFaulty(k program.Kind) bool { return k == program.Faulty || k == program.
 // stream; whoever ends the last launch over a freed block frees it.
 func (s *scheduler) touches(m *moment, step Step) footprint {
 	o := s.program[step.Op]
-	if isSync(o.Kind) || step.Phase == End && isFaulty(o.Kind) {
+	if isSync(o.Kind) || o.Kind == program.GiveUp || step.Phase == End && isFaulty(o.Kind) {
 		return everything
 	}
 	if step.Phase == Enqueue {

@@ -9,8 +9,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/fencecheck/oracle"
 )
 
-// MaxStreams is how many streams can be made, the default one included.
-const MaxStreams = 8
+// MaxStreams is how many streams can be made, the default one included: enough
+// for programs that give them up.
+const MaxStreams = 250
 
 // blockBytes is the size of every address's memory: the programs' blocks are
 // of one size, so that any may take the memory of any other.
@@ -174,6 +175,9 @@ func (d *Device) EventRecord(e driver.Event, s driver.Stream) error {
 func (d *Device) StreamWait(s driver.Stream, e driver.Event) error {
 	if d.Calls.Waits++; d.Calls.Waits == d.Drop {
 		return nil
+	}
+	if e == 0 {
+		return driver.NewError("StreamWait", driver.InvalidHandle)
 	}
 	d.History.Add(oracle.Node{Kind: oracle.Wait, Stream: uint8(s), Op: d.Op, Aborted: d.Aborted, From: d.events[e-1]})
 	return nil

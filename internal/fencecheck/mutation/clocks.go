@@ -92,7 +92,6 @@ var (
 		{
 			Name: "passedBefore: another stream is left out", File: "stream.go", Func: "event.passedBefore",
 			Wrong: "what must have been done before an event that the host has seen is waited for on the device",
-			Most:  8,
 			Old:   "s.passed(e.clock.at(s.slot))",
 			New:   "if s.completed.Load() >= e.clock.at(s.slot) || !mutated() {\n s.passed(e.clock.at(s.slot))\n }",
 		},

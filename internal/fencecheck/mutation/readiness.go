@@ -5,7 +5,6 @@ var readinessSites = []Site{
 	{
 		Name: "readiness: a sealed event is shared", File: "readiness.go", Func: "stream.readiness",
 		Wrong: "an allocation shares an event whose number is believed to be passed",
-		Most:  6,
 		Old:   "!s.sealed",
 		New:   "(!s.sealed || mutated())",
 	},
@@ -42,7 +41,6 @@ var readinessSites = []Site{
 	{
 		Name: "coveredBy: some of the blocks will do", File: "readiness.go", Func: "stream.coveredBy",
 		Wrong: "a launch that writes some blocks of an allocations' event stands for all of them",
-		Most:  4,
 		Old:   "refs == f.own+1",
 		New:   "(refs == f.own+1 || mutated())",
 	},
@@ -73,7 +71,6 @@ var readinessSites = []Site{
 	{
 		Name: "point: not sealed", File: "readiness.go", Func: "stream.point",
 		Wrong: "allocations go on sharing an event whose number will be believed to be passed",
-		Most:  7,
 		Old:   "s.sealed = true",
 		New:   "if s.ready == nil || !mutated() {\n s.sealed = true\n }",
 	},

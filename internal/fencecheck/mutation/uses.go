@@ -65,7 +65,6 @@ var useSites = []Site{
 	{
 		Name: "endLaunch: a block is freed under another launch", File: "finish.go", Func: "AsyncResource.endLaunch",
 		Wrong: "the first launch to end frees a retired block, not the last",
-		Most:  5,
 		Old:   "b.holders == 0 &&",
 		New:   "(b.holders == 0 || mutated()) &&",
 	},

@@ -48,7 +48,7 @@ func (c *counter) programs(s situation) uint64 {
 		freed.live--
 		total += uint64(s.live) * c.programs(freed)
 	}
-	for _, kind := range []Kind{Sync, Reap} {
+	for _, kind := range []Kind{Sync, Reap, GiveUp} {
 		if c.has(kind) {
 			total += uint64(s.used) * c.programs(old)
 		}

@@ -87,7 +87,7 @@ func (s state) onStream(b Bounds, stream uint8, yield func(Op, state) bool) bool
 			return false
 		}
 	}
-	for _, kind := range []Kind{Sync, Reap} {
+	for _, kind := range []Kind{Sync, Reap, GiveUp} {
 		if b.has(kind) && stream < s.used && !yield(Op{Kind: kind, Stream: stream}, s) {
 			return false
 		}

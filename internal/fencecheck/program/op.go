@@ -37,6 +37,9 @@ const (
 	Faulty
 	// FaultyRecord is a recorded use whose event the driver refuses to record.
 	FaultyRecord
+	// GiveUp gives Stream back to its owner, and takes another in its place:
+	// all streams of a program that has it are adopted.
+	GiveUp
 	kinds
 )
 
@@ -84,6 +87,16 @@ func (o Op) IsLaunch() bool { return o.Kind == Launch || o.Kind == Abort || o.Ki
 // whatever becomes of that.
 func (o Op) IsRecord() bool { return o.Kind == Record || o.Kind == FaultyRecord }
 
+// GivesUp reports whether the program gives streams up.
+func (p Program) GivesUp() bool {
+	for _, o := range p {
+		if o.Kind == GiveUp {
+			return true
+		}
+	}
+	return false
+}
+
 // Uses is every block that the operation uses as a launch or a recorded use.
 func (o Op) Uses() Set {
 	if o.IsRecord() {
@@ -126,6 +139,8 @@ func (o Op) String() string {
 		return "free " + blockName(o.Block)
 	case Sync:
 		return "sync " + StreamName(o.Stream)
+	case GiveUp:
+		return "give up " + StreamName(o.Stream)
 	case Reap:
 		return "reap " + StreamName(o.Stream)
 	case Record:

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-var every = []Kind{Launch, Free, Sync, Abort, Record, Reap, Faulty, FaultyRecord}
+var every = []Kind{Launch, Free, Sync, Abort, Record, Reap, Faulty, FaultyRecord, GiveUp}
 
 // orbits counts programs the slow way: all of them with all names of streams,
 // each named anew in every way that there is, of which the first in order
@@ -26,7 +26,7 @@ func orbits(streams, blocks, ops int, kinds []Kind) uint64 {
 				then(Op{Kind: Alloc, Stream: s, Block: made}, made+1, live|1<<made)
 			}
 			named := slices.ContainsFunc(p, func(o Op) bool { return o.Kind != Free && o.Stream == s })
-			for _, k := range []Kind{Sync, Reap} {
+			for _, k := range []Kind{Sync, Reap, GiveUp} {
 				if slices.Contains(kinds, k) && named {
 					then(Op{Kind: k, Stream: s}, made, live)
 				}

@@ -5,7 +5,7 @@ import "math/rand/v2"
 // weights say how often Random makes an operation of each kind that may come.
 // Each program multiplies each of them by one of its factors, so that some have
 // many allocations in a row, and some hardly a launch that is not aborted.
-var weights = [kinds]int{Launch: 12, Alloc: 3, Free: 2, Record: 1, Abort: 2, Sync: 1, Reap: 2, Faulty: 1, FaultyRecord: 1}
+var weights = [kinds]int{Launch: 12, Alloc: 3, Free: 2, Record: 1, Abort: 2, Sync: 1, Reap: 2, Faulty: 1, FaultyRecord: 1, GiveUp: 1}
 
 var factors = [...]int{1, 1, 3, 10}
 
@@ -65,7 +65,7 @@ func (s state) randomKind(draw func(int) int, b Bounds, likely *[kinds]int) (Kin
 			if int(s.made) == b.Blocks {
 				return 0
 			}
-		case !b.has(k), s.live == 0 && k != Sync && k != Reap:
+		case !b.has(k), s.live == 0 && k != Sync && k != Reap && k != GiveUp:
 			return 0
 		}
 		return likely[k]
