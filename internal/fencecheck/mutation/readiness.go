@@ -59,8 +59,8 @@ var readinessSites = []Site{
 	{
 		Name: "recordLate: not recorded", File: "readiness.go", Func: "event.recordLate",
 		Wrong: "the event behind allocations counts as recorded and is not",
-		Old:   "if err := e.stream.drv.EventRecord(e.handle, e.stream.handle); err != nil {",
-		New:   "if mutated() {\n } else if err := e.stream.drv.EventRecord(e.handle, e.stream.handle); err != nil {",
+		Old:   "if err := s.drv.EventRecord(e.handle, s.handle); err != nil {",
+		New:   "if mutated() {\n } else if err := s.drv.EventRecord(e.handle, s.handle); err != nil {",
 	},
 	{
 		Name: "recordLate: recorded again", File: "readiness.go", Func: "event.recordLate",
