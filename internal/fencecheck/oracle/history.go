@@ -26,6 +26,9 @@ const (
 	Free
 	// Wait is a wait of the stream for a node of another.
 	Wait
+	// Last is the end of a stream: what was allocated there is freed elsewhere,
+	// behind it.
+	Last
 )
 
 // Set is a set of blocks.
