@@ -26,6 +26,11 @@ type Device struct {
 	Op      int16
 	Aborted bool
 	Block   uint8
+	// Since is the moment when the call began that they are made in, if calls
+	// overlap; 0 otherwise.
+	Since int32
+	// Known is then the moment when the event was recorded that is waited for.
+	Known int32
 	// Drop is the number of a wait since the last Reset, from 1, that is not
 	// queued although the caller is told so; 0 for none.
 	Drop int
@@ -132,7 +137,7 @@ func (d *Device) StreamWait(s driver.Stream, e driver.Event) error {
 	if d.Calls.Waits++; d.Calls.Waits == d.Drop {
 		return nil
 	}
-	d.History.Add(oracle.Node{Kind: oracle.Wait, Stream: uint8(s), Op: d.Op, Aborted: d.Aborted, From: d.events[e-1]})
+	d.History.Add(oracle.Node{Kind: oracle.Wait, Stream: uint8(s), Op: d.Op, Aborted: d.Aborted, From: d.events[e-1], Since: d.Since, Known: d.Known})
 	return nil
 }
 
