@@ -19,7 +19,10 @@ const (
 
 // Adopt brings a stream of the caller's under an id, so that launches on it
 // are fenced like any other. The stream must stay alive until the lease is
-// released; after that the runtime does not name it again. Refused with a
+// released; after that the runtime does not name it again. Its owner may capture
+// a CUDA graph on it, but must not begin while a call of the runtime's names the
+// stream, or between the halves of a launch; [Lease.Capture] needs no such care.
+// Refused with a
 // [core.StreamMisuseError]: the default streams (the legacy one is
 // [core.DefaultStream] already, the per-thread one means another stream on
 // every thread), a stream that is adopted already, and a stream of the pool's
@@ -61,7 +64,7 @@ func (p *StreamPool) Adopt(handle driver.Stream, tag core.Tag) (*Lease, error) {
 func (p *StreamPool) giveUp(l *Lease) error {
 	s := l.stream
 	if s.open.Load() > 0 { // the id is off: no further launch can come
-		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: "launches are announced on the adopted stream and not finished, or a use is being recorded: finish or abort them first"}
+		return stillOpen(l.id)
 	}
 	s.mu.Lock()
 	last, err := s.record(l.id)
@@ -80,6 +83,10 @@ func (p *StreamPool) giveUp(l *Lease) error {
 	delete(p.adopted, s.handle)
 	p.mu.Unlock()
 	return nil
+}
+
+func stillOpen(id core.StreamID) error {
+	return &core.StreamMisuseError{Op: "Release", Stream: id, Reason: "launches are announced on the adopted stream and not finished, or a use is being recorded: finish or abort them first"}
 }
 
 // letGoOf makes a stream of the pool's own one that no call names any more,

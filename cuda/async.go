@@ -33,6 +33,7 @@ type AsyncResource struct {
 	mu       sync.Mutex
 	unfreed  []*block
 	retrying sync.Mutex
+	held     heldBack
 
 	reaperStop chan struct{}
 	reaperDone chan struct{}
@@ -136,6 +137,9 @@ func (r *AsyncResource) allocateOn(s *stream, req core.Request) (uint64, *event,
 func (r *AsyncResource) allocateLocked(s *stream, req core.Request) (uint64, *event, error) {
 	if s.last.Load() != nil {
 		return 0, nil, givenUp("Allocate", req.Stream)
+	}
+	if err := s.refuseCaptured("Allocate", req.Stream); err != nil {
+		return 0, nil, err
 	}
 	ready, reserve, err := s.readiness(req.Stream)
 	if err != nil {

@@ -93,7 +93,7 @@ type operand struct {
 // not nil, is pinned until the device has passed the work. Memory without a
 // block is not fenced, as under a permissive recorder.
 func (m *MemoryManager) fenced(ctx context.Context, name string, stream core.StreamID, blocks []operand, host unsafe.Pointer, enqueue func(driver.Stream) error) error {
-	s, err := m.streams.table.resolve(name, stream)
+	s, err := m.streams.table.usable(name, stream)
 	if err != nil {
 		return err
 	}

@@ -76,10 +76,11 @@ func (d *DeviceOps) Verify(_ context.Context, stream core.StreamID, regions []co
 // enqueue launches a kernel over st and records its end in st. If only the
 // record fails the stream is synchronised, so that st is known to be unused.
 func (d *DeviceOps) enqueue(k *Kernel, stream core.StreamID, st *staging, args ...driver.Arg) error {
-	s, err := d.streams.Handle(stream)
+	on, err := d.streams.table.usable("DeviceOps", stream)
 	if err != nil {
 		return core.NotEnqueued(err)
 	}
+	s := on.handle
 	if err := k.Enqueue(s, guardGrid(st.records), args...); err != nil {
 		return refusedUnlessSticky(err)
 	}
@@ -103,11 +104,11 @@ func guardGrid(records int) Grid {
 
 // Synchronize blocks until all work of stream is done or ctx ends.
 func (d *DeviceOps) Synchronize(ctx context.Context, stream core.StreamID) error {
-	s, err := d.streams.Handle(stream)
+	s, err := d.streams.table.usable("Synchronize", stream)
 	if err != nil {
 		return err
 	}
-	return poll(ctx, func() (bool, error) { return d.drv.StreamQuery(s) })
+	return poll(ctx, func() (bool, error) { return d.drv.StreamQuery(s.handle) })
 }
 
 // Close waits for the batches under way until ctx ends, and gives memory,

@@ -20,14 +20,28 @@ func (r *AsyncResource) FinishUse(_ context.Context, t core.Ticket) error {
 		noteSpans(in, e)
 	}
 	if len(in.Uses) > 0 {
-		err = r.finish(s, in, e)
+		held := false
+		if s.asked {
+			held, err = r.finishOrHold(s, in, e)
+		} else {
+			err = r.finish(s, in, e)
+		}
+		if held {
+			return err
+		}
 	}
+	r.launched(in)
+	return err
+}
+
+// launched closes the intent of a launch that is fenced.
+func (r *AsyncResource) launched(in *core.Intent) {
+	s := in.Handle.(*event).stream
 	s.books.launches.Add(1)
 	if in.CrossStream {
 		s.books.crossStream.Add(1)
 	}
 	r.endLaunch(in, recorded)
-	return err
 }
 
 func (r *AsyncResource) finish(s *stream, in *core.Intent, e *event) error {

@@ -19,7 +19,9 @@ func (f *fence) recycle() {
 // Deallocate queues the free on the allocation stream behind every
 // outstanding use and hands the block to pending. While a launch is announced
 // on the block it is only retired: the last such launch to end queues the
-// free, or leaves it to the next reap.
+// free, or leaves it to the next reap. While the allocation stream is capturing
+// the block is only retired, too: a reap after the end of the capture queues the
+// free.
 func (r *AsyncResource) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
 	return r.DeallocateAsked(ctx, id, core.Now())
 }
@@ -36,7 +38,7 @@ func (r *AsyncResource) DeallocateAsked(_ context.Context, id core.BlockID, aske
 	b.stream.books.retire(&b.core) // before the free can be queued, and so reaped
 	b.mu.Unlock()
 	if !deferred {
-		if err := r.free(b, patient); err != nil {
+		if err := r.freeOrHold(b, patient); err != nil {
 			r.revive(b)
 			return core.Block{}, err
 		}
@@ -124,6 +126,10 @@ func (r *AsyncResource) queueFree(s *stream, b *block, f *fence, p patience) (ag
 		s.mu.Unlock()
 		return true, nil
 	}
+	if err := s.uncaptured(); err != nil {
+		s.mu.Unlock()
+		return false, err
+	}
 	if f != nil {
 		err = f.queue(s, func(dependency) { s.books.waits.Add(1) })
 	}
@@ -164,7 +170,7 @@ func (r *AsyncResource) retryFree(b *block) {
 // as long as the driver takes to get more memory: it does not wait for that.
 func (r *AsyncResource) freeDeferred(b *block) {
 	s := b.stream
-	if err := r.free(b, hasty); err != nil {
+	if err := r.freeOrHold(b, hasty); err != nil {
 		if !errors.Is(err, errBusy) {
 			s.books.fails.Add(1)
 		}

@@ -55,13 +55,18 @@ func (l *Lease) Tag() core.Tag { return l.tag }
 func (l *Lease) Handle() driver.Stream { return l.stream.handle }
 
 // Release gives the stream back; work that was enqueued still runs. A second
-// Release is a [core.StreamMisuseError] and changes nothing. Blocks that were
+// Release is a [core.StreamMisuseError] and changes nothing, and so is one of a
+// stream that is capturing. Blocks that were
 // allocated under the lease can still be freed. It may block only for an
 // adopted stream, on the driver's record of a last event; if that fails the
 // lease is as it was.
 func (l *Lease) Release() error {
 	if !l.released.CompareAndSwap(false, true) {
 		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: fmt.Sprintf("the lease %q was released before", l.tag)}
+	}
+	if err := l.mayRelease(); err != nil {
+		l.released.Store(false)
+		return err
 	}
 	l.pool.table.unlease(l.id)
 	l.pool.mu.Lock()

@@ -25,7 +25,7 @@ type peerEnd struct {
 
 func newPeerEnd(memory *memory, access core.Access, lease core.StreamID) (*peerEnd, error) {
 	m := memory.manager
-	s, err := m.streams.table.resolve("CopyFromPeer", lease)
+	s, err := m.streams.table.usable("CopyFromPeer", lease)
 	if err != nil {
 		return nil, err
 	}

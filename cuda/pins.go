@@ -39,8 +39,8 @@ func dropPinner(p *runtime.Pinner) {
 func (s *stream) keep(host unsafe.Pointer, lease core.StreamID) error {
 	pinner := newPinner(host)
 	if err := s.addPin(pin{pinner: pinner, host: host}, lease); err != nil {
-		if s.last.Load() != nil {
-			return err // no call may name the stream
+		if errors.Is(err, core.ErrStreamMisuse) {
+			return err // no call may name the stream, or a synchronisation would invalidate a capture
 		}
 		if syncErr := s.drv.StreamSynchronize(s.handle); syncErr != nil {
 			return errors.Join(err, syncErr)
@@ -56,6 +56,9 @@ func (s *stream) addPin(p pin, lease core.StreamID) (err error) {
 	s.unpin()
 	if s.last.Load() != nil {
 		return givenUp("keep", lease)
+	}
+	if err := s.refuseCaptured("copy", lease); err != nil {
+		return err
 	}
 	if p.event, err = s.record(lease); err == nil {
 		s.pins = append(s.pins, p)

@@ -70,7 +70,7 @@ func (p *StreamPool) destroy() error {
 	p.undestroyed = nil
 	p.mu.Unlock()
 	p.backing.Unlock()
-	var errs []error
+	errs := []error{p.destroyGraphs()}
 	for _, h := range handles {
 		errs = append(errs, p.drv.StreamSynchronize(h), p.destroyStream(h))
 	}

@@ -146,7 +146,13 @@ func (e *event) recordLate() error {
 	if !e.late.Load() {
 		return nil
 	}
-	if err := e.stream.drv.EventRecord(e.handle, e.stream.handle); err != nil {
+	s := e.stream
+	s.gate.Lock() // no capture begins meanwhile
+	defer s.gate.Unlock()
+	if err := s.refuseCaptured("PrepareUse", e.lease); err != nil {
+		return err
+	}
+	if err := s.drv.EventRecord(e.handle, s.handle); err != nil {
 		return err
 	}
 	e.late.Store(false)

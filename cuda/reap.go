@@ -3,6 +3,7 @@ package cuda
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -65,7 +66,7 @@ func (r *AsyncResource) takePassed(s *stream) (*passed, error) {
 	for len(s.queue) > 0 {
 		if s.mark == nil {
 			if err := r.markQueue(s); err != nil {
-				return batch, err
+				return batch, unlessCapturing(err)
 			}
 		}
 		if done, err := s.askPassed(s.mark); err != nil || !done {
@@ -92,8 +93,11 @@ func (r *AsyncResource) markQueue(s *stream) error {
 	if mark != nil {
 		mark.retain()
 	} else {
-		var err error
-		if mark, err = s.record(core.DefaultStream); err != nil {
+		err := s.uncaptured()
+		if err == nil {
+			mark, err = s.record(core.DefaultStream)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -169,17 +173,18 @@ func (r *AsyncResource) ReapPending(context.Context) error {
 	return first
 }
 
-// retryUnfreed frees what could not be freed before.
+// retryUnfreed does what could not be done before: frees, and what captures
+// held back.
 func (r *AsyncResource) retryUnfreed() error {
 	r.retrying.Lock() // nobody may take them for freed meanwhile
 	defer r.retrying.Unlock()
+	first := r.retryHeld()
 	r.mu.Lock()
 	again := r.unfreed
 	r.unfreed = nil
 	r.mu.Unlock()
-	var first error
 	for _, b := range again {
-		if err := r.free(b, patient); err != nil {
+		if err := r.freeOrHold(b, patient); err != nil {
 			r.retryFree(b)
 			if first == nil {
 				first = err
@@ -191,7 +196,8 @@ func (r *AsyncResource) retryUnfreed() error {
 
 // Drain reaps until every free that was queued when it was called has been
 // passed by the device, or ctx ends. Frees queued meanwhile are not waited
-// for, nor are blocks that are retired under an open intent.
+// for, nor are blocks that are retired under an open intent. Captures must end
+// before it can: an error then says so.
 func (r *AsyncResource) Drain(ctx context.Context) error {
 	type target struct {
 		odometer *odometer
@@ -199,6 +205,9 @@ func (r *AsyncResource) Drain(ctx context.Context) error {
 	}
 	var targets []target
 	first := r.retryUnfreed()
+	if err := r.drainHeld(ctx); err != nil {
+		return cmp.Or(first, errors.Join(err, r.captures()))
+	}
 	for _, s := range r.streams.table.streams() {
 		targets = append(targets, target{&s.odometer, s.odometer.queued.Load()})
 	}
@@ -213,6 +222,9 @@ func (r *AsyncResource) Drain(ctx context.Context) error {
 		}
 		return true, nil
 	})
+	if err != nil && ctx.Err() != nil {
+		err = errors.Join(err, r.captures())
+	}
 	return cmp.Or(err, first)
 }
 
@@ -251,13 +263,13 @@ func (r *AsyncResource) hasPending() bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.unfreed) > 0
+	return len(r.unfreed) > 0 || r.held.n.Load() > 0
 }
 
 // Close stops the reaper, waits for pending frees until ctx ends, and
 // destroys the pool. Live blocks stay valid until they are freed, which the
-// device's context does at the latest. After a driver's error Close may be
-// called again; after it has ended a further one does nothing.
+// device's context does at the latest. After a driver's error, and while a
+// capture holds frees back, Close may be called again; after it has ended a further one does nothing.
 func (r *AsyncResource) Close(ctx context.Context) error {
 	r.closing.Lock()
 	defer r.closing.Unlock()
@@ -267,7 +279,7 @@ func (r *AsyncResource) Close(ctx context.Context) error {
 	r.stopReaper()
 	<-r.reaperDone
 	err := r.Drain(ctx)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && (ctx.Err() == nil || r.held.n.Load() > 0) {
 		return err
 	}
 	if poolErr := r.drv.PoolDestroy(r.pool); poolErr != nil {

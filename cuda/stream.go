@@ -23,6 +23,10 @@ type stream struct {
 	// deviceOrder: what the host has seen done counts for nothing.
 	deviceOrder bool
 
+	// gate is held while what is late is recorded, which needs no other lock of
+	// the stream's, and while a capture begins to keep others out.
+	gate sync.Mutex
+
 	mu    sync.Mutex
 	seq   uint64
 	clock clock
@@ -56,6 +60,14 @@ type stream struct {
 	odometer           odometer
 	events             eventList
 	books              *books
+	// capturing: the stream is part of a capture of the runtime's. asked: the
+	// stream is somebody else's, so the driver is asked. See capture.go.
+	capturing atomic.Bool
+	asked     bool
+	// captured are the streams of the capture that began here; stuck: it
+	// could not be ended.
+	captured []*stream
+	stuck    bool
 	// last is the event behind all work of an adopted stream that was given
 	// up: no call may name its handle any more.
 	last atomic.Pointer[event]

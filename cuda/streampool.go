@@ -50,6 +50,8 @@ type StreamPool struct {
 	emptied chan struct{}
 	// undestroyed are the streams that the driver would not destroy.
 	undestroyed []driver.Stream
+	// graphs are those that the driver would not destroy and nobody has.
+	graphs []driver.Graph
 }
 
 // StreamPoolConfig configures a [StreamPool].

@@ -80,7 +80,7 @@ func (t *streamTable) add(handle driver.Stream, counters *books) *stream {
 		t.next++
 	}
 	s := newStream(t.drv, handle, slot.slot, slot.seq, counters)
-	s.table, s.deviceOrder = t, t.deviceOrder
+	s.table, s.deviceOrder, s.asked = t, t.deviceOrder, handle == 0 || counters == &t.adopted
 	all := append(slices.Clone(*t.all.Load()), s)
 	t.all.Store(&all)
 	return s

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
 )
 
@@ -25,6 +26,7 @@ var sweepScripts = []struct {
 	{"stream and memory pools", sweepPools},
 	{"copies between devices", sweepPeers},
 	{"page-locked buffers", sweepHostBuffers},
+	{"graphs and captures", sweepGraphs},
 	{"calls of the service itself", sweepDriver},
 }
 
@@ -286,4 +288,84 @@ func sweepDriver(x *sweep) error {
 		return err
 	}
 	return errors.Join(x.faults.PoolTrim(0, 0), x.faults.Synchronize())
+}
+
+// sweepGraphs captures, launches over two streams, and frees and finishes while
+// streams capture.
+func sweepGraphs(x *sweep) error {
+	s, err := x.leases(2)
+	if err != nil {
+		return err
+	}
+	a, err := x.alloc(s[0])
+	if err != nil {
+		return err
+	}
+	own, err := x.alloc(s[0])
+	if err != nil {
+		return err
+	}
+	g, err := s[0].Capture(ctx, "sweep", declared(writes(a)), func(h driver.Stream) error {
+		return errors.Join(x.kernel.Enqueue(h, grid, mixArgs(1, writes(a))...), x.free(own), x.rt.ReapPending(ctx))
+	}, s[1])
+	if err != nil {
+		return err
+	}
+	x.later(g.Close)
+	if err := errors.Join(g.Launch(ctx, x.rt, s[1]), x.launch(s[0], reads(a)), g.Launch(ctx, x.rt, s[0]), x.launch(s[1], readWrites(a))); err != nil {
+		return err
+	}
+	if _, err := s[0].Capture(ctx, "sweep", nil, func(driver.Stream) error { return errNoWork }); !errors.Is(err, errNoWork) {
+		return err
+	}
+	return x.captureBehind(s[1])
+}
+
+var errNoWork = errors.New("nothing is captured")
+
+// captureBehind captures an adopted stream behind the runtime's back, between
+// the halves of a launch.
+func (x *sweep) captureBehind(other *cuda.Lease) error {
+	handle, err := x.sim.StreamCreate()
+	if err != nil {
+		return err
+	}
+	x.later(func() error { return x.sim.StreamDestroy(handle) })
+	adopted, err := x.streams.Adopt(handle, "sweep")
+	if err != nil {
+		return err
+	}
+	x.later(func() error {
+		if err := x.rt.ReapPending(ctx); err != nil { // fences what finished in the capture
+			return err
+		}
+		return adopted.Release()
+	})
+	b, err := x.alloc(adopted)
+	if err != nil {
+		return err
+	}
+	t, err := x.rt.PrepareBlockUse(ctx, b.ID, adopted.ID(), core.Write)
+	if err != nil {
+		return err
+	}
+	if err := x.kernel.Enqueue(handle, grid, mixArgs(1, writes(b))...); err != nil {
+		return errors.Join(err, x.rt.AbortUse(ctx, t))
+	}
+	if err := x.sim.StreamBeginCapture(handle); err != nil {
+		return errors.Join(err, x.rt.FinishUse(ctx, t))
+	}
+	finishErr := x.rt.FinishUse(ctx, t)
+	freeErr := x.free(b)
+	exec, err := x.sim.StreamEndCapture(handle)
+	if err != nil { // something of the runtime's was recorded
+		return err
+	}
+	if err := x.sim.GraphDestroy(exec); err != nil {
+		return err
+	}
+	if errors.Is(finishErr, core.ErrStreamMisuse) {
+		finishErr = nil
+	}
+	return errors.Join(finishErr, freeErr, x.rt.ReapPending(ctx), x.launch(other))
 }

@@ -79,10 +79,13 @@ func (r *AsyncResource) enter(op string, id core.StreamID) (*stream, error) {
 		return nil, err
 	}
 	s.open.Add(1)
-	if table.leases.Load() == seen {
-		return s, nil // the map is replaced at every change
+	if table.leases.Load() != seen { // the map is replaced at every change
+		_, err = table.resolve(op, id)
 	}
-	if _, err := table.resolve(op, id); err != nil {
+	if err == nil {
+		err = s.refuseCaptured(op, id)
+	}
+	if err != nil {
 		s.open.Add(-1)
 		return nil, err
 	}
@@ -210,6 +213,9 @@ func (s *stream) recordHere(lease core.StreamID) (*event, error) {
 	if s.last.Load() != nil {
 		return nil, givenUp("Synchronize", lease)
 	}
+	if err := s.refuseCaptured("Synchronize", lease); err != nil {
+		return nil, err
+	}
 	return s.record(lease)
 }
 
@@ -217,6 +223,10 @@ func (s *stream) recordHere(lease core.StreamID) (*event, error) {
 // refuses, the stream is synchronised; fenced says whether that went well.
 func (r *AsyncResource) recordNow(s *stream, lease core.StreamID) (e *event, fenced bool, err error) {
 	s.mu.Lock()
+	if err := s.refuseCaptured("RecordUse", lease); err != nil {
+		s.mu.Unlock()
+		return nil, true, err
+	}
 	e, err = s.record(lease)
 	s.mu.Unlock()
 	if err == nil {

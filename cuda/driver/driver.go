@@ -28,6 +28,10 @@ type Module uint64
 // Function is a driver's handle of a kernel.
 type Function uint64
 
+// Graph is a driver's handle of captured work that can be launched. The zero
+// handle is no graph.
+type Graph uint64
+
 // Driver is one device as its driver presents it.
 type Driver interface {
 	// Ordinal is the device's number, from 0.
@@ -91,6 +95,27 @@ type Driver interface {
 	// the record of e, an event of peer's, that is current at this call; for
 	// an event never recorded it does nothing.
 	StreamWaitPeer(s Stream, peer Driver, e Event) error
+
+	// StreamBeginCapture makes what is enqueued on s from now on be recorded
+	// in a graph instead of run. No call of this interface is disturbed by it
+	// that does not touch the capture, on whatever thread it is made; calls
+	// that CUDA prohibits fail with its codes, and invalidate the capture.
+	StreamBeginCapture(s Stream) error
+	// StreamEndCapture ends the capture that began on s and returns what was
+	// captured, ready to be launched; the caller destroys it. An error yields
+	// no graph; [CaptureInvalidated] and [CaptureUnjoined] end the capture all
+	// the same. It may block.
+	StreamEndCapture(s Stream) (Graph, error)
+	// StreamCapturing reports whether s captures: its own capture, one that it
+	// was drawn into by a wait, or one that is invalidated and not ended. For
+	// the legacy default stream it is [CaptureImplicit] while a stream that
+	// synchronises with that one captures.
+	StreamCapturing(s Stream) (bool, error)
+	// GraphLaunch enqueues all of the work of g on s, behind g's last launch.
+	// Launches of one graph must not be concurrent calls.
+	GraphLaunch(g Graph, s Stream) error
+	// GraphDestroy gives the handle back. Launches that are queued still run.
+	GraphDestroy(g Graph) error
 
 	// EventCreate makes an event without timing.
 	EventCreate() (Event, error)

@@ -23,6 +23,7 @@ const (
 	InvalidPTX         = 218
 	UnsupportedPTX     = 222
 	InvalidHandle      = 400
+	IllegalState       = 401
 	NotFound           = 500
 	NotReady           = 600
 	IllegalAddress     = 700
@@ -43,7 +44,13 @@ const (
 	CompatNotSupported = 804
 	CaptureUnsupported = 900
 	CaptureInvalidated = 901
+	CaptureMerge       = 902
+	CaptureUnmatched   = 903
+	CaptureUnjoined    = 904
+	CaptureIsolation   = 905
 	CaptureImplicit    = 906
+	CapturedEvent      = 907
+	CaptureWrongThread = 908
 	Unknown            = 999
 )
 

@@ -1,6 +1,7 @@
 package libcuda_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -16,6 +17,7 @@ type bench struct {
 	pool     driver.Pool
 	module   driver.Module
 	function driver.Function
+	graph    driver.Graph
 	ptr      uint64
 }
 
@@ -31,11 +33,13 @@ func newBench(t testing.TB, f *fake, d *libcuda.Device) *bench {
 	b.ptr, _ = d.MemAlloc(benchBytes)
 	b.module, _ = d.ModuleLoad(image(""))
 	b.function, _ = d.ModuleFunction(b.module, "fake_echo3")
+	b.graph, _ = captured(d, b.stream, func() error { return d.MemsetAsync(b.ptr, 1, 16, b.stream) })
 	return b
 }
 
 func (b *bench) close() {
 	b.Helper()
+	must(b, b.d.GraphDestroy(b.graph))
 	must(b, b.d.ModuleUnload(b.module))
 	must(b, b.d.MemFree(b.ptr))
 	must(b, b.d.PoolDestroy(b.pool))
@@ -69,6 +73,21 @@ func made[T any](create func() (T, error), destroy func(T) error) func() error {
 	}
 }
 
+// captured is what work enqueues on s, as a graph. The capture is over then.
+func captured(d driver.Driver, s driver.Stream, work func() error) (driver.Graph, error) {
+	if err := d.StreamBeginCapture(s); err != nil {
+		return 0, err
+	}
+	err := work()
+	g, endErr := d.StreamEndCapture(s)
+	if capturing, _ := d.StreamCapturing(s); capturing {
+		if g, again := d.StreamEndCapture(s); again == nil {
+			_ = d.GraphDestroy(g)
+		}
+	}
+	return g, errors.Join(err, endErr)
+}
+
 func second[T any](_ T, err error) error { return err }
 
 // everyCall is every method of the driver that can fail.
@@ -96,6 +115,10 @@ func everyCall(b *bench) []apiCall {
 		{"StreamWaitPeer", false, []string{"cuStreamWaitEvent"}, nil, func() error { return d.StreamWaitPeer(b.stream, d, b.event) }},
 		{"StreamCapturing", false, []string{"cuStreamIsCapturing"}, nil, func() error { return second(d.StreamCapturing(b.stream)) }},
 		{"StreamID", false, []string{"cuStreamGetId"}, nil, func() error { return second(d.StreamID(b.stream)) }},
+		{"StreamBeginCapture, StreamEndCapture, GraphDestroy", true,
+			[]string{"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphExecDestroy"}, []string{"cuGraphDestroy", "cuGraphLaunch", "cuStreamIsCapturing"},
+			made(func() (driver.Graph, error) { return captured(d, b.stream, func() error { return nil }) }, d.GraphDestroy)},
+		{"GraphLaunch", false, []string{"cuGraphLaunch"}, nil, func() error { return d.GraphLaunch(b.graph, b.stream) }},
 		{"EventCreate, EventDestroy", true, []string{"cuEventCreate", "cuEventDestroy_v2"}, nil, made(d.EventCreate, d.EventDestroy)},
 		{"EventRecord", false, []string{"cuEventRecord"}, nil, func() error { return d.EventRecord(b.event, b.stream) }},
 		{"EventQuery", false, []string{"cuEventQuery"}, nil, func() error { return second(d.EventQuery(b.event)) }},
@@ -167,6 +190,16 @@ func TestArgumentsArriveWholeAndInOrder(t *testing.T) {
 		{"cuStreamSynchronize", func() { _ = d.StreamSynchronize(s) }, []uint64{a}},
 		{"cuStreamWaitEvent", func() { _ = d.StreamWait(s, e) }, []uint64{a, b, 0}},
 		{"cuStreamIsCapturing", func() { _, _ = d.StreamCapturing(s) }, []uint64{a, chosen}},
+		{"cuStreamBeginCapture_v2", func() { _ = d.StreamBeginCapture(s) }, []uint64{a, 2}},
+		{"cuStreamEndCapture", func() { _, _ = d.StreamEndCapture(s) }, []uint64{a, chosen}},
+		{"cuGraphInstantiateWithFlags", func() {
+			own, _ := d.StreamCreate()
+			g, _ := captured(d, own, func() error { return nil })
+			_ = d.GraphDestroy(g)
+			_ = d.StreamDestroy(own)
+		}, []uint64{chosen, chosen, 0}},
+		{"cuGraphLaunch", func() { _ = d.GraphLaunch(b, s) }, []uint64{b, a}},
+		{"cuGraphExecDestroy", func() { _ = d.GraphDestroy(b) }, []uint64{b}},
 		{"cuStreamGetId", func() { _, _ = d.StreamID(s) }, []uint64{a, chosen}},
 		{"cuEventCreate", func() { h, _ := d.EventCreate(); _ = d.EventDestroy(h) }, []uint64{chosen, 2}},
 		{"cuEventDestroy_v2", func() { _ = d.EventDestroy(e) }, []uint64{b}},

@@ -58,7 +58,7 @@ func TestADefaultStreamMeansTheDevicesOwn(t *testing.T) {
 	for _, s := range []driver.Stream{0, 1, 2} {
 		b.stream = s
 		for _, c := range everyCall(b) {
-			if c.name != "StreamCreate, StreamDestroy" {
+			if legacy := s < 2; c.name != "StreamCreate, StreamDestroy" && (!legacy || c.name != "StreamBeginCapture, StreamEndCapture, GraphDestroy") {
 				must(t, c.run())
 			}
 		}
@@ -166,7 +166,7 @@ func TestWanderingGoroutinesLeaveNoContextBehind(t *testing.T) {
 			t.Errorf("%d records", got)
 		}
 		b.close()
-		equal(t, "books", f.books(), [7]uint64{0: 1})
+		equal(t, "books", f.books(), [9]uint64{0: 1})
 	}
 }
 

@@ -19,7 +19,9 @@ type frame struct {
 	// ctx and popped are of push and pop, so that c and out stay as they are.
 	ctx    ccall.Frame
 	popped uint64
-	out    [2]uint64
+	// captureMode is the thread's before it was made relaxed.
+	captureMode uint64
+	out         [2]uint64
 	// keep is Go memory that C reads or writes. Being stored here it is
 	// reachable until the frame is given back, and on the heap.
 	keep unsafe.Pointer

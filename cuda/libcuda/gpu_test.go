@@ -112,3 +112,49 @@ func TestAGPUTakesCallsBesideAnotherContext(t *testing.T) {
 	equal(t, "cuCtxDestroy", b.control("cuCtxDestroy_v2", uintptr(context)), 0)
 	t.Logf("the device came to push its context for every call: %v", d.Binds())
 }
+
+// TestNoCallDisturbsACaptureOfSomebodyElsesOnAGPU is what says which calls the
+// driver calls potentially unsafe: each is made beside a global capture.
+func TestNoCallDisturbsACaptureOfSomebodyElsesOnAGPU(t *testing.T) {
+	d := gpu(t)
+	l, err := libcuda.Load()
+	must(t, err)
+	handle, err := purego.Dlopen(l.Path(), purego.RTLD_NOW|purego.RTLD_LOCAL)
+	must(t, err)
+	f := &fake{TB: t, handle: handle}
+	b := &bench{fake: f, d: d}
+	b.stream, err = d.StreamCreate()
+	must(t, err)
+	b.event, err = d.EventCreate()
+	must(t, err)
+	b.ptr, err = d.MemAlloc(benchBytes)
+	must(t, err)
+	b.module, err = d.ModuleLoad(driver.Image{PTX: []byte(storePTX)})
+	must(t, err)
+	b.function, err = d.ModuleFunction(b.module, "store")
+	must(t, err)
+	b.graph, err = captured(d, b.stream, func() error { return d.MemsetAsync(b.ptr, 1, 16, b.stream) })
+	must(t, err)
+	load := func() (driver.Module, error) { return d.ModuleLoad(driver.Image{PTX: []byte(storePTX)}) }
+	calls := []apiCall{
+		{name: "ModuleLoad, ModuleUnload", run: made(load, d.ModuleUnload)},
+		{name: "ModuleFunction", run: func() error { return second(d.ModuleFunction(b.module, "store")) }},
+		{name: "Launch", run: func() error {
+			return d.Launch(&driver.Launch{Function: b.function, Stream: b.stream, Args: []driver.Arg{driver.Ptr(b.ptr), driver.U32(1), driver.U64(2)}})
+		}},
+		{name: "an allocation for which the pool grows", run: made(func() (uint64, error) { return d.MemAllocAsync(1<<30, 0, b.stream) },
+			func(p uint64) error { return d.MemFreeAsync(p, b.stream) })},
+	}
+	for _, c := range everyCall(b) {
+		if !strings.HasPrefix(c.name, "Module") && c.name != "Launch" {
+			calls = append(calls, c)
+		}
+	}
+	newStranger(f, d).undisturbed(calls)
+	must(t, d.Synchronize())
+	must(t, d.GraphDestroy(b.graph))
+	must(t, d.ModuleUnload(b.module))
+	must(t, d.MemFree(b.ptr))
+	must(t, d.EventDestroy(b.event))
+	must(t, d.StreamDestroy(b.stream))
+}

@@ -27,7 +27,7 @@ func (d *Device) invoke(e entry, s driver.Stream, f *frame) int {
 	if s <= perThreadStream || d.mode.Load() != modeFree {
 		return d.bound(e, f)
 	}
-	code := d.library.call(e, f)
+	code := d.library.relaxed(e, f)
 	if code != driver.InvalidContext && code != driver.InvalidHandle {
 		return code
 	}
@@ -55,7 +55,7 @@ func (d *Device) bound(e entry, f *frame) int {
 	if code := d.push(f); code != codeSuccess {
 		return code
 	}
-	code := d.library.call(e, f)
+	code := d.library.relaxed(e, f)
 	d.pop(f)
 	return code
 }

@@ -47,18 +47,6 @@ func (d *Device) StreamWait(s driver.Stream, e driver.Event) error {
 	return d.end(f, d.invoke(cuStreamWaitEvent, s, f))
 }
 
-// StreamCapturing reports whether s is capturing into a CUDA graph: what is
-// enqueued then runs with the graph and not now. It does not block. On the
-// legacy default stream it is CUDA_ERROR_STREAM_CAPTURE_IMPLICIT while another
-// stream captures.
-func (d *Device) StreamCapturing(s driver.Stream) (bool, error) {
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1] = uintptr(s), f.result(0)
-	code := d.invoke(cuStreamIsCapturing, s, f)
-	status := uint32(f.out[0])
-	return status != 0, d.end(f, code)
-}
-
 // StreamID returns a number that, unlike the handle, no later stream of the
 // process gets. It does not block. The driver can say since CUDA 12.0.
 func (d *Device) StreamID(s driver.Stream) (uint64, error) {

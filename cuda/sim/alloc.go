@@ -43,6 +43,9 @@ func (d *Device) MemAllocAsync(bytes uint64, h driver.Pool, s driver.Stream) (pt
 		return 0, err
 	}
 	defer d.mu.Unlock()
+	if err := st.prohibited(mMemAllocAsync); err != nil {
+		return 0, err
+	}
 	p := d.pools.get(uint64(h))
 	if p == nil {
 		return 0, badPool(mMemAllocAsync, h)
@@ -57,6 +60,9 @@ func (d *Device) MemFreeAsync(ptr uint64, s driver.Stream) error {
 		return err
 	}
 	defer d.mu.Unlock()
+	if err := st.prohibited(mMemFreeAsync); err != nil {
+		return err
+	}
 	d.memory.Lock()
 	defer d.memory.Unlock()
 	n := d.memory.live(ptr)

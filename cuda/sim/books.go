@@ -15,16 +15,16 @@ type Books struct {
 	Reserved uint64
 	// QueuedOps are operations that wait or run.
 	QueuedOps uint64
-	// Streams, Events, Pools and Modules exist; stream 0 and the default
-	// pool are not counted.
-	Streams, Events, Pools, Modules int
+	// Streams, Events, Pools, Modules and Graphs exist; stream 0 and the
+	// default pool are not counted.
+	Streams, Events, Pools, Modules, Graphs int
 }
 
 // Books reads the accounts. In a seeded schedule nothing runs for it.
 func (d *Device) Books() Books {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	b := Books{Streams: d.streams.live, Events: d.events.live, Pools: d.pools.live, Modules: d.modules.live}
+	b := Books{Streams: d.streams.live, Events: d.events.live, Pools: d.pools.live, Modules: d.modules.live, Graphs: d.graphs.live}
 	for _, s := range d.slots.owners {
 		s.count(&b)
 	}

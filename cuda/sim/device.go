@@ -45,6 +45,7 @@ type Device struct {
 	pools     table[pool]
 	modules   table[module]
 	functions table[Kernel]
+	graphs    table[graph]
 	images    map[string]*module
 	slots     slots
 	hostClock vec

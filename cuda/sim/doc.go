@@ -21,6 +21,17 @@
 // CUDA_ERROR_OUT_OF_MEMORY. The reuse policies of a pool can be disabled, to
 // see what a program would get without one. The device maps memory in granules of 2 MiB.
 //
+// # Capture
+//
+// What is enqueued on a stream that captures is kept and not run. A wait for an
+// event of the capture draws another stream in, and waits, queries and
+// synchronisations that CUDA prohibits get its codes and invalidate the capture.
+// A launched graph is its operations in the order of their calls, enqueued on
+// the stream of the launch. Not there are memory nodes (allocations and frees are
+// refused in a capture), graphs in graphs, copies between devices, and
+// capture modes: every thread is in the relaxed one, in which package libcuda
+// makes its calls.
+//
 // # Two clocks
 //
 // Free-running (the default): a stream with work has one goroutine, which

@@ -10,6 +10,10 @@ import (
 type event struct {
 	current record
 	clock   stamp
+	// capture, if not nil, is the capture that it was last recorded in, and
+	// reach its place there; it then stands for nothing that runs.
+	capture *capture
+	reach   reach
 }
 
 func hex(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }
@@ -56,7 +60,11 @@ func (d *Device) EventRecord(h driver.Event, s driver.Stream) error {
 	if e == nil {
 		return badEvent(mEventRecord, h)
 	}
+	if st.capture != nil {
+		return e.recordCaptured(mEventRecord, st)
+	}
 	d.mark(st)
+	e.capture, e.reach = nil, nil
 	e.current = record{s: st, seq: st.seq, gate: d.faults.gateForRecord()}
 	e.clock = st.now()
 	return nil
@@ -78,6 +86,9 @@ func (d *Device) streamWait(m method, s driver.Stream, h driver.Event) error {
 	if e == nil {
 		return badEvent(m, h)
 	}
+	if st.capture != nil || e.capture != nil {
+		return d.waitCaptured(m, st, e)
+	}
 	d.queueWait(st, e.current, e.clock)
 	return nil
 }
@@ -85,9 +96,12 @@ func (d *Device) streamWait(m method, s driver.Stream, h driver.Event) error {
 // queueWait makes later work of s wait for a record and, in the clocks, come
 // after what it is ordered after.
 func (d *Device) queueWait(s *stream, r record, clock stamp) {
-	if d.faults.dropsWait() {
-		return
+	if !d.faults.dropsWait() {
+		d.waitFor(s, r, clock)
 	}
+}
+
+func (d *Device) waitFor(s *stream, r record, clock stamp) {
 	s.join(clock)
 	if d.chooser == nil && r.done() {
 		return
@@ -111,6 +125,9 @@ func (d *Device) EventQuery(h driver.Event) (done bool, err error) {
 	if e == nil {
 		return false, badEvent(mEventQuery, h)
 	}
+	if err := e.prohibited(mEventQuery); err != nil {
+		return false, err
+	}
 	if !e.current.done() {
 		return false, nil
 	}
@@ -130,6 +147,10 @@ func (d *Device) EventSynchronize(h driver.Event) error {
 	if e == nil {
 		d.mu.Unlock()
 		return badEvent(mEventSynchronize, h)
+	}
+	if err := e.prohibited(mEventSynchronize); err != nil {
+		d.mu.Unlock()
+		return err
 	}
 	current, clock := e.current, e.clock
 	d.mu.Unlock()

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -121,7 +122,7 @@ func (d *Device) Hold(h driver.Stream) (release func(), err error) {
 	if s == nil {
 		return nil, badStream(mStreamWait, h)
 	}
-	if err := d.state(mStreamWait); err != nil {
+	if err := cmp.Or(d.state(mStreamWait), s.prohibited(mStreamWait)); err != nil {
 		return nil, err
 	}
 	d.catchUp(s)

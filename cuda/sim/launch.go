@@ -37,17 +37,27 @@ func (d *Device) Launch(l *driver.Launch) error {
 	}
 	d.catchUp(s)
 	o := newOp(opLaunch, k.Name)
+	o.kernel = k
+	o.exec.d, o.exec.Grid, o.exec.Block = d, atLeastOne(l.Grid), atLeastOne(l.Block)
+	o.exec.args = append(o.exec.args, l.Args...)
+	if s.capture != nil {
+		return d.record(mLaunch, s, o, declared)
+	}
 	for _, r := range declared {
 		o.uses = d.resolve(o.uses, r)
 	}
-	if o.kernel = k; k.Indirect {
+	d.enqueue(s, o)
+	return nil
+}
+
+// enqueue queues an operation. While an indirect launch is queued no block
+// that was freed is forgotten.
+func (d *Device) enqueue(s *stream, o *op) {
+	if o.kernel != nil && o.kernel.Indirect {
 		d.memory.history.indirect.Add(1)
 		d.host.history.indirect.Add(1)
 	}
-	o.exec.d, o.exec.Grid, o.exec.Block = d, atLeastOne(l.Grid), atLeastOne(l.Block)
-	o.exec.args = append(o.exec.args, l.Args...)
 	d.push(s, o)
-	return nil
 }
 
 func (d *Device) kernelOf(h driver.Function) (*Kernel, error) {

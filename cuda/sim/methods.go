@@ -27,6 +27,11 @@ const (
 	mStreamSynchronize
 	mStreamWait
 	mStreamWaitPeer
+	mStreamBeginCapture
+	mStreamEndCapture
+	mStreamCapturing
+	mGraphLaunch
+	mGraphDestroy
 	mEventCreate
 	mEventDestroy
 	mEventRecord
@@ -45,40 +50,45 @@ const (
 
 // methods names each call and the CUDA entry point that it stands for.
 var methods = [methodCount]struct{ name, entry string }{
-	mProperties:        {"Properties", "cuDeviceGetAttribute"},
-	mMemInfo:           {"MemInfo", "cuMemGetInfo"},
-	mSynchronize:       {"Synchronize", "cuCtxSynchronize"},
-	mClose:             {"Close", "cuDevicePrimaryCtxRelease"},
-	mMemAlloc:          {"MemAlloc", "cuMemAlloc"},
-	mMemFree:           {"MemFree", "cuMemFree"},
-	mMemAllocAsync:     {"MemAllocAsync", "cuMemAllocFromPoolAsync"},
-	mMemFreeAsync:      {"MemFreeAsync", "cuMemFreeAsync"},
-	mHostAlloc:         {"HostAlloc", "cuMemHostAlloc"},
-	mHostFree:          {"HostFree", "cuMemFreeHost"},
-	mMemsetAsync:       {"MemsetAsync", "cuMemsetD8Async"},
-	mCopyToDeviceAsync: {"CopyToDeviceAsync", "cuMemcpyHtoDAsync"},
-	mCopyToHostAsync:   {"CopyToHostAsync", "cuMemcpyDtoHAsync"},
-	mCopyOnDeviceAsync: {"CopyOnDeviceAsync", "cuMemcpyDtoDAsync"},
-	mCopyFromPeerAsync: {"CopyFromPeerAsync", "cuMemcpyPeerAsync"},
-	mStreamCreate:      {"StreamCreate", "cuStreamCreate"},
-	mStreamDestroy:     {"StreamDestroy", "cuStreamDestroy"},
-	mStreamQuery:       {"StreamQuery", "cuStreamQuery"},
-	mStreamSynchronize: {"StreamSynchronize", "cuStreamSynchronize"},
-	mStreamWait:        {"StreamWait", "cuStreamWaitEvent"},
-	mStreamWaitPeer:    {"StreamWaitPeer", "cuStreamWaitEvent"},
-	mEventCreate:       {"EventCreate", "cuEventCreate"},
-	mEventDestroy:      {"EventDestroy", "cuEventDestroy"},
-	mEventRecord:       {"EventRecord", "cuEventRecord"},
-	mEventQuery:        {"EventQuery", "cuEventQuery"},
-	mEventSynchronize:  {"EventSynchronize", "cuEventSynchronize"},
-	mModuleLoad:        {"ModuleLoad", "cuModuleLoadData"},
-	mModuleUnload:      {"ModuleUnload", "cuModuleUnload"},
-	mModuleFunction:    {"ModuleFunction", "cuModuleGetFunction"},
-	mLaunch:            {"Launch", "cuLaunchKernel"},
-	mPoolCreate:        {"PoolCreate", "cuMemPoolCreate"},
-	mPoolDestroy:       {"PoolDestroy", "cuMemPoolDestroy"},
-	mPoolStats:         {"PoolStats", "cuMemPoolGetAttribute"},
-	mPoolTrim:          {"PoolTrim", "cuMemPoolTrimTo"},
+	mProperties:         {"Properties", "cuDeviceGetAttribute"},
+	mMemInfo:            {"MemInfo", "cuMemGetInfo"},
+	mSynchronize:        {"Synchronize", "cuCtxSynchronize"},
+	mClose:              {"Close", "cuDevicePrimaryCtxRelease"},
+	mMemAlloc:           {"MemAlloc", "cuMemAlloc"},
+	mMemFree:            {"MemFree", "cuMemFree"},
+	mMemAllocAsync:      {"MemAllocAsync", "cuMemAllocFromPoolAsync"},
+	mMemFreeAsync:       {"MemFreeAsync", "cuMemFreeAsync"},
+	mHostAlloc:          {"HostAlloc", "cuMemHostAlloc"},
+	mHostFree:           {"HostFree", "cuMemFreeHost"},
+	mMemsetAsync:        {"MemsetAsync", "cuMemsetD8Async"},
+	mCopyToDeviceAsync:  {"CopyToDeviceAsync", "cuMemcpyHtoDAsync"},
+	mCopyToHostAsync:    {"CopyToHostAsync", "cuMemcpyDtoHAsync"},
+	mCopyOnDeviceAsync:  {"CopyOnDeviceAsync", "cuMemcpyDtoDAsync"},
+	mCopyFromPeerAsync:  {"CopyFromPeerAsync", "cuMemcpyPeerAsync"},
+	mStreamCreate:       {"StreamCreate", "cuStreamCreate"},
+	mStreamDestroy:      {"StreamDestroy", "cuStreamDestroy"},
+	mStreamQuery:        {"StreamQuery", "cuStreamQuery"},
+	mStreamSynchronize:  {"StreamSynchronize", "cuStreamSynchronize"},
+	mStreamWait:         {"StreamWait", "cuStreamWaitEvent"},
+	mStreamWaitPeer:     {"StreamWaitPeer", "cuStreamWaitEvent"},
+	mStreamBeginCapture: {"StreamBeginCapture", "cuStreamBeginCapture"},
+	mStreamEndCapture:   {"StreamEndCapture", "cuStreamEndCapture"},
+	mStreamCapturing:    {"StreamCapturing", "cuStreamIsCapturing"},
+	mGraphLaunch:        {"GraphLaunch", "cuGraphLaunch"},
+	mGraphDestroy:       {"GraphDestroy", "cuGraphExecDestroy"},
+	mEventCreate:        {"EventCreate", "cuEventCreate"},
+	mEventDestroy:       {"EventDestroy", "cuEventDestroy"},
+	mEventRecord:        {"EventRecord", "cuEventRecord"},
+	mEventQuery:         {"EventQuery", "cuEventQuery"},
+	mEventSynchronize:   {"EventSynchronize", "cuEventSynchronize"},
+	mModuleLoad:         {"ModuleLoad", "cuModuleLoadData"},
+	mModuleUnload:       {"ModuleUnload", "cuModuleUnload"},
+	mModuleFunction:     {"ModuleFunction", "cuModuleGetFunction"},
+	mLaunch:             {"Launch", "cuLaunchKernel"},
+	mPoolCreate:         {"PoolCreate", "cuMemPoolCreate"},
+	mPoolDestroy:        {"PoolDestroy", "cuMemPoolDestroy"},
+	mPoolStats:          {"PoolStats", "cuMemPoolGetAttribute"},
+	mPoolTrim:           {"PoolTrim", "cuMemPoolTrimTo"},
 }
 
 func (m method) entry() string { return methods[m].entry }

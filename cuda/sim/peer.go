@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -35,6 +36,9 @@ func (d *Device) copyFromPeer(o *op, peer driver.Driver, h driver.Stream) error 
 	s := d.streams.get(uint64(h))
 	if s == nil {
 		return badStream(m, h)
+	}
+	if err := s.prohibited(m); err != nil {
+		return err
 	}
 	if o.n == 0 {
 		return nil
@@ -107,6 +111,9 @@ func (d *Device) StreamWaitPeer(s driver.Stream, peer driver.Driver, h driver.Ev
 	e := p.events.get(uint64(h))
 	if e == nil {
 		return badEvent(m, h)
+	}
+	if err := cmp.Or(st.prohibited(m), e.prohibited(m)); err != nil {
+		return err
 	}
 	d.catchUp(st)
 	r := e.current

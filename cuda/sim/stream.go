@@ -20,6 +20,7 @@ type stream struct {
 	shared    bool   // past was handed out and must not be changed in place
 	hostEpoch uint64 // the host clock that past covers
 	frees     pendingFrees
+	capture   *capture // what the stream captures into, nil if it runs
 
 	// done is the sequence number up to which the device has come.
 	done atomic.Uint64
@@ -132,6 +133,11 @@ func (d *Device) StreamDestroy(h driver.Stream) error {
 		return err
 	}
 	defer d.mu.Unlock()
+	if s := d.streams.get(uint64(h)); s != nil {
+		if err := s.prohibited(mStreamDestroy); err != nil {
+			return err
+		}
+	}
 	s := d.streams.take(uint64(h))
 	if s == nil {
 		return badStream(mStreamDestroy, h)

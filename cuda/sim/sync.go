@@ -9,6 +9,9 @@ func (d *Device) StreamQuery(h driver.Stream) (done bool, err error) {
 		return false, err
 	}
 	defer d.mu.Unlock()
+	if err := s.prohibited(mStreamQuery); err != nil {
+		return false, err
+	}
 	if s.done.Load() < s.seq {
 		return false, nil
 	}
@@ -21,6 +24,10 @@ func (d *Device) StreamQuery(h driver.Stream) (done bool, err error) {
 func (d *Device) StreamSynchronize(h driver.Stream) error {
 	s, err := d.lockStream(mStreamSynchronize, h)
 	if err != nil {
+		return err
+	}
+	if err := s.prohibited(mStreamSynchronize); err != nil {
+		d.mu.Unlock()
 		return err
 	}
 	target, clock := record{s: s, seq: s.seq}, s.now()
@@ -40,6 +47,12 @@ func (d *Device) Synchronize() error {
 func (d *Device) synchronizeAll(m method) error {
 	if err := d.lock(m); err != nil {
 		return err
+	}
+	if m == mSynchronize { // direct frees are let through, as by CUDA in relaxed mode
+		if err := d.prohibitedAnywhere(m); err != nil {
+			d.mu.Unlock()
+			return err
+		}
 	}
 	targets := make([]record, len(d.slots.owners))
 	clocks := make([]stamp, len(d.slots.owners))

@@ -50,15 +50,15 @@ func (d *Device) transfer(m method, o *op, h driver.Stream) error {
 		o.recycle()
 		return nil
 	}
-	for _, r := range o.ranges() {
-		if r.Access == 0 {
-			continue
-		}
+	for _, r := range o.touched() {
 		if !d.isMapped(r.Ptr, r.Bytes) {
 			o.recycle()
 			return fault(m, driver.InvalidValue, fmt.Sprintf("%d bytes at %#x are not all allocated memory", r.Bytes, r.Ptr))
 		}
 		o.uses = d.resolve(o.uses, r)
+	}
+	if s.capture != nil {
+		return d.record(m, s, o, o.touched())
 	}
 	d.push(s, o)
 	return nil

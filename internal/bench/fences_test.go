@@ -56,11 +56,17 @@ func BenchmarkFencesOn(b *testing.B) {
 	}
 }
 
+// apart is how many unused blocks lie between those of two goroutines. Their
+// records share no cache line, but a processor that walks the records of eight
+// blocks fetches some lines more, and those are then somebody else's.
+const apart = 64
+
 func fenceTogether(b *testing.B, count, goroutines int) {
 	s := open(b)
 	var all []*fencer
 	for range goroutines {
 		all = append(all, newFencer(b, s, count))
+		blocks(b, s, core.DefaultStream, apart)
 	}
 	start := make(chan struct{})
 	var group sync.WaitGroup

@@ -27,6 +27,11 @@ const (
 	StreamSynchronize
 	StreamWait
 	StreamWaitPeer
+	StreamBeginCapture
+	StreamEndCapture
+	StreamCapturing
+	GraphLaunch
+	GraphDestroy
 	EventCreate
 	EventDestroy
 	EventRecord
@@ -48,6 +53,7 @@ var methodNames = [methodCount]string{
 	"MemAlloc", "MemFree", "MemAllocAsync", "MemFreeAsync", "HostAlloc", "HostFree",
 	"MemsetAsync", "CopyToDeviceAsync", "CopyToHostAsync", "CopyOnDeviceAsync", "CopyFromPeerAsync",
 	"StreamCreate", "StreamDestroy", "StreamQuery", "StreamSynchronize", "StreamWait", "StreamWaitPeer",
+	"StreamBeginCapture", "StreamEndCapture", "StreamCapturing", "GraphLaunch", "GraphDestroy",
 	"EventCreate", "EventDestroy", "EventRecord", "EventQuery", "EventSynchronize",
 	"ModuleLoad", "ModuleUnload", "ModuleFunction", "Launch",
 	"PoolCreate", "PoolDestroy", "PoolStats", "PoolTrim",

@@ -20,6 +20,23 @@ func (d *Null) StreamWait(driver.Stream, driver.Event) error { return nil }
 // StreamWaitPeer does nothing.
 func (d *Null) StreamWaitPeer(driver.Stream, driver.Driver, driver.Event) error { return nil }
 
+// StreamBeginCapture does nothing: no stream is ever capturing.
+func (d *Null) StreamBeginCapture(driver.Stream) error { return nil }
+
+// StreamEndCapture returns a fresh handle of a graph without work.
+func (d *Null) StreamEndCapture(driver.Stream) (driver.Graph, error) {
+	return driver.Graph(d.take(1)), nil
+}
+
+// StreamCapturing reports that the stream is not capturing.
+func (d *Null) StreamCapturing(driver.Stream) (bool, error) { return false, nil }
+
+// GraphLaunch does nothing.
+func (d *Null) GraphLaunch(driver.Graph, driver.Stream) error { return nil }
+
+// GraphDestroy does nothing.
+func (d *Null) GraphDestroy(driver.Graph) error { return nil }
+
 // EventCreate returns a fresh handle.
 func (d *Null) EventCreate() (driver.Event, error) { return driver.Event(d.take(1)), nil }
 

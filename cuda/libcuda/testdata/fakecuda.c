@@ -18,7 +18,9 @@ typedef uint64_t u64;
 
 enum {
 	SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_CONTEXT = 201,
-	INVALID_PTX = 218, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, NEWER_THAN_US = 4321,
+	INVALID_PTX = 218, INVALID_HANDLE = 400, ILLEGAL_STATE = 401, NOT_FOUND = 500, NOT_READY = 600, NEWER_THAN_US = 4321,
+	CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED, CAPTURE_MERGE, CAPTURE_UNMATCHED, CAPTURE_UNJOINED, CAPTURE_ISOLATION,
+	CAPTURED_EVENT = 907, CAPTURE_WRONG_THREAD,
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -30,7 +32,6 @@ static struct { const char *key; u64 value; } settings[] = {
 	{"version", 13000}, {"init", 0}, {"devices", 2}, {"bytes", 4ULL << 30}, {"pools", 1}, {"mig", 0}, {"mode", 0},
 	{"strict", 0},   // 1: every call needs a current context
 	{"foreign", 0},  // 1: a call on which another context is current is refused
-	{"capturing", 0},
 	{"drowsy", 0},   // how long a push of a context sleeps, in microseconds
 };
 
@@ -82,7 +83,7 @@ u64 fake_arg(const char *name, int i) { return call_of(name)->args[i]; }
 
 // ---- objects: everything that a handle or an address stands for
 
-enum kind { CONTEXT, POOL, STREAM, EVENT, BLOCK, HOST, MODULE, FUNCTION, KINDS };
+enum kind { CONTEXT, POOL, STREAM, EVENT, BLOCK, HOST, MODULE, GRAPH, EXEC, FUNCTION, KINDS };
 
 // mark is one record of an event; waits that were queued keep it.
 struct mark { int done; };
@@ -108,6 +109,8 @@ struct object {
 	u64 id;
 	struct mark *mark;
 	char *text;
+	struct capture *capture; // a stream's, and that an event was last recorded in
+	int reach[8], place;     // see struct capture
 };
 
 static struct object *table[1024], *streams, *primaries[16];
@@ -248,6 +251,87 @@ static void run(struct op *o) {
 	}
 }
 
+// capture is a capture sequence. Its streams have places, and of each place
+// the operations are counted; a reach says up to where something comes after.
+struct capture {
+	enum { GLOBAL, THREAD_LOCAL, RELAXED } mode;
+	pthread_t thread;
+	struct object *streams[8];
+	struct op *head, **tail;
+	int n, counts[8], invalid, ended;
+	struct capture *next;
+};
+
+static struct capture *captures;
+static __thread int capture_mode = GLOBAL;
+
+static int refuse(struct capture *c, int code) {
+	c->invalid = 1;
+	return code;
+}
+
+// unsafe says whether a call that CUDA calls potentially unsafe is prohibited.
+static int unsafe(void) {
+	int code = SUCCESS;
+	for (struct capture *c = captures; c; c = c->next) {
+		int own = pthread_equal(c->thread, pthread_self());
+		if (c->ended || c->mode == RELAXED || capture_mode == RELAXED) continue;
+		if (own || (c->mode == GLOBAL && capture_mode == GLOBAL)) code = refuse(c, CAPTURE_UNSUPPORTED);
+	}
+	return code;
+}
+
+#define UNSAFE()                                                                          \
+	do {                                                                                  \
+		int code = unsafe();                                                              \
+		if (code) return leave(code);                                                     \
+	} while (0)
+
+static int anywhere(void) {
+	int code = SUCCESS;
+	for (struct capture *c = captures; c; c = c->next)
+		if (!c->ended) code = refuse(c, CAPTURE_UNSUPPORTED);
+	return code;
+}
+
+static void draw_in(struct capture *c, struct object *s, const int *reach) {
+	s->capture = c;
+	s->place = c->n;
+	c->streams[c->n++] = s;
+	memset(s->reach, 0, sizeof s->reach);
+	for (int i = 0; reach && i < 8; i++) s->reach[i] = reach[i];
+}
+
+static int keep(struct object *s, struct op o) {
+	struct capture *c = s->capture;
+	if (c->invalid) return CAPTURE_INVALIDATED;
+	if (o.kind == FREE) return refuse(c, CAPTURE_UNSUPPORTED); // no memory nodes here
+	struct op *copy = malloc(sizeof o);
+	*copy = o;
+	*c->tail = copy;
+	c->tail = &copy->next;
+	s->reach[s->place] = ++c->counts[s->place];
+	return SUCCESS;
+}
+
+static int wait_captured(struct object *s, struct object *e) {
+	struct capture *into = s->capture, *of = e->capture;
+	if ((into && into->invalid) || (of && of->invalid)) return CAPTURE_INVALIDATED;
+	if (!into && of->ended) return CAPTURED_EVENT;
+	if (!into) draw_in(of, s, e->reach);
+	if (!into) return SUCCESS;
+	if (into == of) {
+		for (int i = 0; i < 8; i++)
+			if (e->reach[i] > s->reach[i]) s->reach[i] = e->reach[i];
+		return SUCCESS;
+	}
+	if (of && !of->ended) {
+		of->invalid = 1;
+		return refuse(into, CAPTURE_MERGE);
+	}
+	return of || e->mark ? refuse(into, CAPTURE_ISOLATION) : SUCCESS;
+}
+
 static void progress(void) {
 	for (int again = 1; again;) {
 		again = 0;
@@ -265,6 +349,7 @@ static void progress(void) {
 }
 
 static int push(struct object *s, struct op o) {
+	if (s->capture) return keep(s, o);
 	struct op *copy = malloc(sizeof o);
 	*copy = o;
 	*s->tail = copy;
@@ -413,6 +498,7 @@ static int busy(void) {
 
 int cuCtxSynchronize(void) {
 	ENTER(BOUND, 0);
+	if (anywhere()) return leave(CAPTURE_UNSUPPORTED);
 	while (busy()) pthread_cond_wait(&moved, &lock);
 	return leave(SUCCESS);
 }
@@ -455,11 +541,13 @@ int cuMemGetInfo_v2(size_t *available, size_t *total) {
 
 int cuMemAlloc_v2(u64 *ptr, size_t bytes) {
 	ENTER(BOUND, (u64)ptr, bytes);
+	UNSAFE();
 	return leave(allocate(ptr, bytes, NULL));
 }
 
 int cuMemFree_v2(u64 ptr) {
 	ENTER(BOUND, ptr);
+	UNSAFE();
 	struct object *o = deallocate(ptr);
 	if (!o) return leave(INVALID_VALUE);
 	while (busy()) pthread_cond_wait(&moved, &lock);
@@ -470,20 +558,24 @@ int cuMemFree_v2(u64 ptr) {
 
 int cuMemAllocFromPoolAsync(u64 *ptr, size_t bytes, void *pool, void *stream) {
 	ENTER(ON(stream), (u64)ptr, bytes, (u64)pool, (u64)stream);
-	struct object *p = find(POOL, (u64)pool);
-	if (!p || !stream_of((u64)stream)) return leave(INVALID_HANDLE);
+	struct object *p = find(POOL, (u64)pool), *s = stream_of((u64)stream);
+	if (!p || !s) return leave(INVALID_HANDLE);
+	if (s->capture) return leave(refuse(s->capture, CAPTURE_UNSUPPORTED)); // no memory nodes here
 	return leave(allocate(ptr, bytes, p));
 }
 
 int cuMemFreeAsync(u64 ptr, void *stream) {
 	ENTER(ON(stream), ptr, (u64)stream);
-	struct object *s = stream_of((u64)stream), *o = s ? deallocate(ptr) : NULL;
+	struct object *s = stream_of((u64)stream);
 	if (!s) return leave(INVALID_HANDLE);
+	if (s->capture) return leave(refuse(s->capture, CAPTURE_UNSUPPORTED));
+	struct object *o = deallocate(ptr);
 	return leave(o ? push(s, (struct op){.kind = FREE, .object = o}) : INVALID_VALUE);
 }
 
 int cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags) {
 	ENTER(BOUND, (u64)ptr, bytes, flags);
+	UNSAFE();
 	if (!bytes) return leave(INVALID_VALUE);
 	struct object *o = add(HOST, aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
 	o->bytes = bytes;
@@ -500,6 +592,7 @@ int cuMemHostGetDevicePointer_v2(u64 *device, void *host, unsigned flags) {
 
 int cuMemFreeHost(void *ptr) {
 	ENTER(BOUND, (u64)ptr);
+	UNSAFE();
 	struct object *o = find(HOST, (u64)ptr);
 	if (!o) return leave(INVALID_VALUE);
 	take(o);
@@ -557,6 +650,7 @@ int cuStreamDestroy_v2(void *stream) {
 	ENTER(ON(stream), (u64)stream);
 	struct object *s = find(STREAM, (u64)stream);
 	if (!s) return leave(INVALID_HANDLE);
+	if (s->capture) return leave(refuse(s->capture, CAPTURE_UNSUPPORTED));
 	take(s);
 	return leave(SUCCESS);
 }
@@ -564,14 +658,18 @@ int cuStreamDestroy_v2(void *stream) {
 // The ABI leaves the upper half of a register undefined that returns an int.
 u64 cuStreamQuery(void *stream) {
 	ENTER(ON(stream), (u64)stream);
+	int code = unsafe();
 	struct object *s = stream_of((u64)stream);
-	return 0xdeadULL << 32 | leave(!s ? INVALID_HANDLE : s->head ? NOT_READY : SUCCESS);
+	if (s && s->capture) code = refuse(s->capture, CAPTURE_UNSUPPORTED);
+	return 0xdeadULL << 32 | leave(code ? code : !s ? INVALID_HANDLE : s->head ? NOT_READY : SUCCESS);
 }
 
 int cuStreamSynchronize(void *stream) {
 	ENTER(ON(stream), (u64)stream);
+	UNSAFE();
 	struct object *s = stream_of((u64)stream);
 	if (!s) return leave(INVALID_HANDLE);
+	if (s->capture) return leave(refuse(s->capture, CAPTURE_UNSUPPORTED));
 	while (s->head) pthread_cond_wait(&moved, &lock);
 	return leave(SUCCESS);
 }
@@ -580,14 +678,104 @@ int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
 	ENTER(ON(stream), (u64)stream, (u64)event, flags);
 	struct object *s = stream_of((u64)stream), *e = find(EVENT, (u64)event);
 	if (!s || !e) return leave(INVALID_HANDLE);
+	if (s->capture || e->capture) return leave(wait_captured(s, e));
 	return leave(e->mark ? push(s, (struct op){.kind = WAIT, .mark = e->mark}) : SUCCESS);
 }
 
 int cuStreamIsCapturing(void *stream, int *status) {
 	ENTER(ON(stream), (u64)stream, (u64)status);
-	if (!stream_of((u64)stream)) return leave(INVALID_HANDLE);
-	*status = (int)*setting("capturing");
+	struct object *s = stream_of((u64)stream);
+	if (!s) return leave(INVALID_HANDLE);
+	*status = !s->capture ? 0 : s->capture->invalid ? 2 : 1;
 	return leave(SUCCESS);
+}
+
+int cuThreadExchangeStreamCaptureMode(int *mode) {
+	ENTER(NOTHING, (u64)mode);
+	int before = capture_mode;
+	capture_mode = *mode;
+	*mode = before;
+	return leave(SUCCESS);
+}
+
+// fake_capture_mode is the calling thread's.
+u64 fake_capture_mode(void) { return capture_mode; }
+
+int cuStreamBeginCapture_v2(void *stream, int mode) {
+	ENTER(ON(stream), (u64)stream, mode);
+	struct object *s = stream_of((u64)stream);
+	if (!s) return leave(INVALID_HANDLE);
+	if ((u64)stream <= 1) return leave(CAPTURE_UNSUPPORTED);
+	if (s->capture) return leave(ILLEGAL_STATE);
+	struct capture *c = calloc(1, sizeof *c); // events may outlive it: never freed
+	c->mode = mode, c->thread = pthread_self(), c->tail = &c->head, c->next = captures;
+	captures = c;
+	draw_in(c, s, NULL);
+	return leave(SUCCESS);
+}
+
+int cuStreamEndCapture(void *stream, void **graph) {
+	ENTER(ON(stream), (u64)stream, (u64)graph);
+	struct object *s = stream_of((u64)stream);
+	if (!s) return leave(INVALID_HANDLE);
+	struct capture *c = s->capture;
+	if (!c) return leave(ILLEGAL_STATE);
+	if (c->streams[0] != s) return leave(refuse(c, CAPTURE_UNMATCHED));
+	if (c->mode != RELAXED && !pthread_equal(c->thread, pthread_self())) return leave(CAPTURE_WRONG_THREAD);
+	int joined = 1;
+	for (int i = 0; i < c->n; i++) {
+		if (s->reach[i] < c->counts[i]) joined = 0;
+		c->streams[i]->capture = NULL;
+	}
+	c->ended = 1;
+	if (c->invalid) return leave(CAPTURE_INVALIDATED);
+	if (!joined) return leave(CAPTURE_UNJOINED);
+	struct object *g = add(GRAPH, NULL);
+	g->head = c->head;
+	*graph = g;
+	return leave(SUCCESS);
+}
+
+int cuGraphInstantiateWithFlags(void **exec, void *graph, u64 flags) {
+	ENTER(BOUND, (u64)exec, (u64)graph, flags);
+	struct object *g = find(GRAPH, (u64)graph);
+	if (!g || flags) return leave(INVALID_VALUE);
+	struct object *x = add(EXEC, NULL);
+	x->head = g->head;
+	*exec = x;
+	return leave(SUCCESS);
+}
+
+static int destroy(enum kind kind, u64 handle) {
+	struct object *o = find(kind, handle);
+	if (!o) return leave(INVALID_VALUE);
+	take(o);
+	return leave(SUCCESS);
+}
+
+int cuGraphDestroy(void *graph) {
+	ENTER(BOUND, (u64)graph);
+	return destroy(GRAPH, (u64)graph);
+}
+
+int cuGraphExecDestroy(void *exec) {
+	ENTER(BOUND, (u64)exec);
+	return destroy(EXEC, (u64)exec);
+}
+
+int cuGraphLaunch(void *exec, void *stream) {
+	ENTER(ON(stream), (u64)exec, (u64)stream);
+	struct object *x = find(EXEC, (u64)exec), *s = stream_of((u64)stream);
+	if (!x || !s) return leave(INVALID_HANDLE);
+	if (s->capture) return leave(refuse(s->capture, CAPTURE_UNSUPPORTED)); // no child graphs here
+	if (x->mark) push(s, (struct op){.kind = WAIT, .mark = x->mark});
+	for (struct op *o = x->head; o; o = o->next) {
+		struct op copy = *o;
+		copy.next = NULL;
+		push(s, copy);
+	}
+	x->mark = calloc(1, sizeof *x->mark);
+	return leave(push(s, (struct op){.kind = RECORD, .mark = x->mark}));
 }
 
 int cuStreamGetId(void *stream, u64 *id) {
@@ -617,13 +805,18 @@ int cuEventRecord(void *event, void *stream) {
 	ENTER(ON(stream), (u64)event, (u64)stream);
 	struct object *s = stream_of((u64)stream), *e = find(EVENT, (u64)event);
 	if (!s || !e) return leave(INVALID_HANDLE);
+	e->capture = s->capture;
+	memcpy(e->reach, s->reach, sizeof e->reach);
+	if (s->capture) return leave(s->capture->invalid ? CAPTURE_INVALIDATED : SUCCESS);
 	e->mark = calloc(1, sizeof *e->mark); // waits may outlive the event: never freed
 	return leave(push(s, (struct op){.kind = RECORD, .mark = e->mark}));
 }
 
 int cuEventQuery(void *event) {
 	ENTER(EXPLICIT, (u64)event);
+	UNSAFE();
 	struct object *e = find(EVENT, (u64)event);
+	if (e && e->capture) return leave(refuse(e->capture, CAPTURED_EVENT));
 	return leave(!e ? INVALID_HANDLE : e->mark && !e->mark->done ? NOT_READY : SUCCESS);
 }
 
@@ -631,6 +824,8 @@ int cuEventSynchronize(void *event) {
 	ENTER(EXPLICIT, (u64)event);
 	struct object *e = find(EVENT, (u64)event);
 	if (!e) return leave(INVALID_HANDLE);
+	UNSAFE();
+	if (e->capture) return leave(refuse(e->capture, CAPTURED_EVENT));
 	for (struct mark *m = e->mark; m && !m->done;) pthread_cond_wait(&moved, &lock);
 	return leave(SUCCESS);
 }
@@ -639,6 +834,7 @@ int cuEventSynchronize(void *event) {
 
 int cuModuleLoadDataEx(void **module, const char *image, unsigned n, int *options, void **values) {
 	ENTER(BOUND, (u64)module, (u64)image, n, (u64)options, (u64)values);
+	UNSAFE();
 	if (!strstr(image, ".version")) {
 		char *log = NULL;
 		size_t bytes = 0;
@@ -657,6 +853,7 @@ int cuModuleLoadDataEx(void **module, const char *image, unsigned n, int *option
 
 int cuModuleUnload(void *module) {
 	ENTER(BOUND, (u64)module);
+	UNSAFE();
 	struct object *m = find(MODULE, (u64)module);
 	if (!m) return leave(INVALID_HANDLE);
 	take(m);
@@ -754,6 +951,7 @@ int cuMemPoolGetAttribute(void *pool, int attribute, u64 *value) {
 
 int cuMemPoolTrimTo(void *pool, size_t keep) {
 	ENTER(EXPLICIT, (u64)pool, keep);
+	UNSAFE();
 	struct object *p = find(POOL, (u64)pool);
 	if (!p) return leave(INVALID_HANDLE);
 	if (p->reserved > keep) p->reserved = keep > p->used ? keep : p->used;

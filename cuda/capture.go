@@ -1,0 +1,146 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// A stream that captures records what is enqueued on it in a graph and does not
+// run it. An event of the runtime's recorded there would stand for nothing that
+// ever runs, a wait would make another stream part of the capture, and a
+// query would invalidate it. So the runtime enqueues nothing on such a stream.
+//
+// # The protocol
+//
+// A leased stream captures through [Lease.Capture]. It sets a flag of the
+// stream's under its lock, and refuses if a launch is announced there; a launch
+// counts itself as announced before it looks at the flag. So one of the two
+// sees the other, and a launch pays one load. Everything else looks at the flag
+// under the lock.
+//
+// A stream of somebody else's may capture behind the runtime's back, or be
+// drawn into a capture by a wait: an adopted stream, and the default stream, on
+// which nothing may be done while a stream that synchronises with it captures.
+// The driver is asked before each call that would name such a stream. Its
+// owner must not begin a capture while such a call is under way.
+//
+// Nobody can wait for the end of a capture, so nothing does: work is refused,
+// and what must not be lost (a free, the end of a launch that was announced
+// before the capture began) is held back until the capture has ended; see
+// heldBack.
+
+// errCapturing is why something was not done yet.
+var errCapturing = errors.New("the stream is capturing")
+
+// isCapturing reports whether nothing may be enqueued on s. Of captures of the
+// runtime's it is exact while s.mu is held. s must not have been given up.
+func (s *stream) isCapturing() (bool, error) {
+	if s.capturing.Load() {
+		return true, nil
+	}
+	if !s.asked {
+		return false, nil
+	}
+	return s.askCapturing()
+}
+
+// askCapturing asks the driver. One that cannot say cannot capture.
+func (s *stream) askCapturing() (bool, error) {
+	capturing, err := s.drv.StreamCapturing(s.handle)
+	var e *core.DriverError
+	switch {
+	case err == nil:
+		return capturing, nil
+	case errors.Is(err, errors.ErrUnsupported):
+		return false, nil
+	case errors.As(err, &e) && e.Code == driver.CaptureImplicit:
+		return true, nil
+	}
+	return false, err
+}
+
+// uncaptured returns errCapturing if nothing may be enqueued on s, nil if it
+// may.
+func (s *stream) uncaptured() error {
+	if !s.asked && !s.capturing.Load() {
+		return nil
+	}
+	return s.lookForCapture()
+}
+
+func (s *stream) lookForCapture() error {
+	capturing, err := s.isCapturing()
+	if capturing {
+		return errCapturing
+	}
+	return err
+}
+
+// refuseCaptured is uncaptured with an error for the caller of op.
+func (s *stream) refuseCaptured(op string, id core.StreamID) error {
+	if !s.asked && !s.capturing.Load() {
+		return nil
+	}
+	return s.refuse(op, id)
+}
+
+func (s *stream) refuse(op string, id core.StreamID) error {
+	err := s.lookForCapture()
+	if errors.Is(err, errCapturing) {
+		return captureRefusal(op, id)
+	}
+	return err
+}
+
+func captureRefusal(op string, id core.StreamID) error {
+	reason := fmt.Sprintf("stream %v is capturing, and what the runtime enqueues would become part of the graph: do this before or after the capture. "+
+		"Inside of it enqueue on the handle (Kernel.Enqueue) and declare the blocks to Lease.Capture: launches of the graph are fenced for them", id)
+	if id == core.DefaultStream {
+		reason = "a stream that synchronises with the default stream is capturing: use a leased stream, or wait until the capture has ended"
+	}
+	return &core.StreamMisuseError{Op: op, Stream: id, Reason: reason}
+}
+
+// unlessCapturing is err, or nil if that is just a capture under way.
+func unlessCapturing(err error) error {
+	if errors.Is(err, errCapturing) {
+		return nil
+	}
+	return err
+}
+
+// usable resolves a lease for work that is enqueued outside of a launch.
+func (t *streamTable) usable(op string, id core.StreamID) (*stream, error) {
+	s, err := t.resolve(op, id)
+	if err != nil {
+		return nil, err
+	}
+	err = s.refuseCaptured(op, id)
+	return s, err
+}
+
+// mayRelease refuses to give back a stream that is capturing: the next taker's
+// work would go into the graph, or what it is told of it be wrong. An adopted
+// stream with launches open is refused as well, and again when its id is off.
+func (l *Lease) mayRelease() error {
+	s := l.stream
+	if l.resource == nil && s.open.Load() > 0 {
+		return stillOpen(l.id)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.endStuck(l.pool); err != nil {
+		return err
+	}
+	capturing := s.capturing.Load()
+	if !capturing { // it may have begun on the handle
+		capturing, _ = s.askCapturing() // who does not look at the error of a Release must not lose the stream
+	}
+	if capturing {
+		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: fmt.Sprintf("stream %v is capturing: end the capture first", l.id)}
+	}
+	return nil
+}
