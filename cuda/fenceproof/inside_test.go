@@ -102,3 +102,13 @@ func TestFencesInterleavedInsideCalls(t *testing.T) {
 		total.Executions, total.Steps, total.Ends, time.Since(start).Round(time.Millisecond))
 	fmt.Printf("locks: %v preemptions=%s complete=%v\n", &total, strings.Join(total.Bounds, "+"), !t.Failed())
 }
+
+// TestTheReductionLosesNothingInsideCalls explores some programs once more, and
+// stops before every step, whether anybody could tell or not.
+func TestTheReductionLosesNothingInsideCalls(t *testing.T) {
+	total := buildExplorer(t, nil).run(t, "-compare")
+	t.Logf("%v: %d programs, %d executions", total.Bounds, total.Programs, total.Executions)
+	if total.Failure != "" || total.Programs < 20 {
+		t.Errorf("%s", total.Failure)
+	}
+}

@@ -40,9 +40,9 @@ func TestADeadlockIsFound(t *testing.T) {
 	both := func(first, second **Mutex) func() {
 		return func() {
 			(*first).Lock()
+			defer (*first).Unlock()
 			(*second).Lock()
-			(*second).Unlock()
-			(*first).Unlock()
+			defer (*second).Unlock()
 		}
 	}
 	test := Test{Preemptions: 1, Check: func() error { return nil }}
@@ -89,7 +89,7 @@ func TestALockKeepsOthersOutAndTryLockDoesNotWait(t *testing.T) {
 func TestACountBelowZeroAPanicAndALivelockAreFaults(t *testing.T) {
 	for name, body := range map[string]func(*Int64){
 		"count": func(x *Int64) { x.Add(-1) },
-		"panic": func(*Int64) { _ = []int{}[len(errLost.Error())-len(errLost.Error())] },
+		"panic": func(x *Int64) { _ = []int64{}[x.Load()] },
 		"livelock": func(x *Int64) {
 			for x.Load() == 0 && x.CompareAndSwap(0, 0) {
 				x.Store(0)

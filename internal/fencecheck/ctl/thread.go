@@ -49,6 +49,15 @@ func Current() int {
 	return int(current.id)
 }
 
+// Met is how many objects were touched so far while the present run was made
+// ready.
+func Met() uint64 {
+	if exploring == nil {
+		return 0
+	}
+	return exploring.met
+}
+
 // Do is called before a step on some objects that the caller then does. It
 // lets other goroutines run first.
 func Do(objects ...Access) {

@@ -26,12 +26,22 @@ func (f *Failure) Unwrap() error { return f.Cause }
 
 // Check explores a program with so many preemptions. The error is a [Failure].
 func Check(p Program, preemptions int) (ctl.Result, error) {
+	return explore(p, ctl.Test{Preemptions: preemptions}, func(*execution) {})
+}
+
+// explore calls look after every execution that differs from those before.
+func explore(p Program, test ctl.Test, look func(*execution)) (ctl.Result, error) {
 	var x *execution
 	var broken error
 	result, err := ctl.Explore(ctl.Test{
-		Preemptions: preemptions,
+		Preemptions: test.Preemptions,
+		All:         test.All,
 		Prepare: func() []func() {
 			if x, broken = newExecution(p); broken != nil {
+				return nil
+			}
+			if ctl.Met() == 0 { // making a runtime takes locks
+				broken = ErrNotDriven
 				return nil
 			}
 			return x.prepare()
@@ -40,14 +50,12 @@ func Check(p Program, preemptions int) (ctl.Result, error) {
 			if broken != nil {
 				return broken
 			}
+			look(x)
 			return x.finish()
 		},
 	})
 	if err != nil {
 		return result, &Failure{Program: clone(p), Cause: err}
-	}
-	if result.Steps == 0 {
-		return result, ErrNotDriven
 	}
 	return result, nil
 }

@@ -130,7 +130,7 @@ func (g *gate) EventDestroy(e driver.Event) error {
 // event stands for what others put on the stream before it, too.
 func (g *gate) EventRecord(e driver.Event, s driver.Stream) error {
 	g.onStream(uint8(s), ctl.Access{Object: &g.event(e).object, Write: true})
-	if end := g.own().finishing; end != nil && end.Stream == uint8(s) {
+	if end := g.own().finishing; end != nil && driver.Stream(end.Stream) == s {
 		g.Put(*end)
 	}
 	g.event(e).recorded = g.History.Moment()

@@ -7,6 +7,7 @@
 //	-all           the larger bounds
 //	-family pairs  one family of programs
 //	-plant 3       with fault 3 of those that were built in
+//	-compare       some programs with the reduction and without it
 //	-sequential    one call at a time instead, to see what that finds
 package main
 
@@ -29,13 +30,16 @@ func main() {
 	own, of := flag.Int("own", 0, "`number` of the part to run"), flag.Int("of", 1, "`number` of parts")
 	all, plant := flag.Bool("all", false, "run the larger bounds"), flag.Int("plant", 0, "`number` of the fault to show")
 	family := flag.String("family", "", "`name` of the only family to run")
-	sequential := flag.Bool("sequential", false, "check one call at a time")
+	compare, sequential := flag.Bool("compare", false, "compare with what comes without the reduction"), flag.Bool("sequential", false, "check one call at a time")
 	flag.Parse()
 	ctl.Plant(*plant)
 	var total *overlap.Total
-	if *sequential {
+	switch {
+	case *sequential:
 		total = oneAtATime()
-	} else {
+	case *compare:
+		total = overlap.CompareReduction(overlap.Families(*all))
+	default:
 		debug.SetGCPercent(800) // every execution makes its own runtime
 		families := overlap.Families(*all)
 		if *family != "" {
