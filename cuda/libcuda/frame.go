@@ -16,9 +16,10 @@ type frame struct {
 	// or cuCtxPushCurrent if that failed before it.
 	entry entry
 	c     ccall.Frame
-	// ctx and popped are of push and pop, so that c and out stay as they are.
-	ctx    ccall.Frame
-	popped uint64
+	// ctx and popped are of push and pop, so that c and out stay as they are;
+	// ctx and back are of what goes before and behind a relaxed call.
+	ctx, back ccall.Frame
+	popped    uint64
 	// captureMode is the thread's before it was made relaxed.
 	captureMode uint64
 	out         [2]uint64

@@ -1,7 +1,6 @@
 package libcuda
 
 import (
-	"runtime"
 	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda/internal/ccall"
@@ -11,17 +10,18 @@ import (
 // is the default of CUDA's. A call that CUDA calls potentially unsafe, made on
 // any thread, then fails and invalidates that capture: an event query of the
 // reaper's would break a capture that has nothing to do with it. So every such
-// call is made in the relaxed mode, which is the thread's: the thread is locked
-// while it is, and has its former mode again afterwards.
+// call is made in the relaxed mode, which is the thread's, and the thread has its
+// former mode again afterwards: three calls in one crossing into C.
 
 // captureRelaxed is CU_STREAM_CAPTURE_MODE_RELAXED.
 const captureRelaxed = 2
 
 // enqueues marks the calls that do nothing but enqueue on the stream that they
 // name, or ask about it: a capture elsewhere is not concerned. CUDA does not list
-// what it calls unsafe; all other calls are taken to be.
+// what it calls unsafe; all other calls are taken to be. That an allocation from
+// a pool is among them, whether the pool grows or not, was found on an H200.
 var enqueues = [entryCount]bool{
-	cuMemAllocFromPoolAsync: true, cuMemFreeAsync: true,
+	cuMemFreeAsync:  true,
 	cuMemsetD8Async: true, cuMemcpyHtoDAsync: true, cuMemcpyDtoHAsync: true, cuMemcpyDtoDAsync: true, cuMemcpyPeerAsync: true,
 	cuStreamWaitEvent: true, cuEventRecord: true, cuLaunchKernel: true, cuGraphLaunch: true,
 	cuStreamIsCapturing: true, cuStreamGetID: true, cuStreamBeginCapture: true, cuStreamEndCapture: true,
@@ -30,25 +30,21 @@ var enqueues = [entryCount]bool{
 // relaxed calls e with the arguments of f, in the relaxed capture mode if that
 // may matter. If the mode cannot be had nothing is called.
 func (l *Library) relaxed(e entry, f *frame) int {
-	if enqueues[e] || !l.has(cuThreadExchangeStreamCaptureMode) {
+	exchange := l.functions[cuThreadExchangeStreamCaptureMode]
+	if enqueues[e] || exchange == 0 || l.functions[e] == 0 {
 		return l.call(e, f)
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	f.captureMode = captureRelaxed
-	if code := l.exchangeMode(f); code != codeSuccess {
+	for _, swap := range []*ccall.Frame{&f.ctx, &f.back} {
+		swap.Fn, swap.Args[0] = exchange, uintptr(unsafe.Pointer(&f.captureMode))
+	}
+	f.ctx.Must, f.ctx.Next, f.c.Next = true, &f.c, &f.back
+	f.entry, f.c.Fn = e, l.functions[e]
+	ccall.Call(&f.ctx)
+	f.ctx.Must, f.ctx.Next, f.c.Next = false, nil, nil
+	if code := int(uint32(f.ctx.Ret)); code != codeSuccess {
+		f.entry = cuThreadExchangeStreamCaptureMode
 		return code
 	}
-	code := l.call(e, f)
-	l.exchangeMode(f) // cannot fail where the first did not
-	f.entry = e
-	return code
-}
-
-// exchangeMode swaps the thread's mode with the frame's.
-func (l *Library) exchangeMode(f *frame) int {
-	f.entry = cuThreadExchangeStreamCaptureMode
-	f.ctx.Fn, f.ctx.Args[0] = l.functions[f.entry], uintptr(unsafe.Pointer(&f.captureMode))
-	ccall.Call(&f.ctx)
-	return int(uint32(f.ctx.Ret))
+	return int(uint32(f.c.Ret))
 }

@@ -561,6 +561,7 @@ int cuMemAllocFromPoolAsync(u64 *ptr, size_t bytes, void *pool, void *stream) {
 	struct object *p = find(POOL, (u64)pool), *s = stream_of((u64)stream);
 	if (!p || !s) return leave(INVALID_HANDLE);
 	if (s->capture) return leave(refuse(s->capture, CAPTURE_UNSUPPORTED)); // no memory nodes here
+	UNSAFE();
 	return leave(allocate(ptr, bytes, p));
 }
 

@@ -13,8 +13,9 @@ var trampoline uintptr
 //go:linkname cgocall runtime.cgocall
 func cgocall(fn uintptr, arg unsafe.Pointer) int32
 
-// Call makes the call of f and blocks as long as it does. The function must
-// not call back into Go. It allocates nothing and is safe for concurrent use.
+// Call makes the call of f, and those behind it, and blocks as long as they do.
+// No function may call back into Go. It allocates nothing and is safe for
+// concurrent use.
 func Call(f *Frame) {
 	cgocall(trampoline, unsafe.Pointer(f))
 }

@@ -4,12 +4,14 @@
 // does. It follows the System V ABI: six arguments in registers, the others
 // on the stack. The size of its frame, with the saved frame pointer, keeps the
 // stack aligned to 16 bytes at the call; the words above the arguments keep
-// the address of the Frame.
+// the address of the Frame. What is behind it is called in turn.
 GLOBL ·trampoline(SB), NOPTR|RODATA, $8
 DATA ·trampoline(SB)/8, $callC<>(SB)
 
 TEXT callC<>(SB), NOSPLIT, $48
 	MOVQ DI, R11
+
+call:
 	MOVQ R11, 40(SP)
 	MOVQ 56(R11), AX
 	MOVQ AX, 0(SP)
@@ -32,5 +34,16 @@ TEXT callC<>(SB), NOSPLIT, $48
 	CALL R10
 	MOVQ 40(SP), R11
 	MOVQ AX, 96(R11)
+	CMPB 112(R11), $0
+	JEQ  next
+	TESTL AX, AX
+	JNE  done
+
+next:
+	MOVQ 104(R11), R11
+	TESTQ R11, R11
+	JNE  call
+
+done:
 	XORL AX, AX
 	RET

@@ -146,3 +146,26 @@ func BenchmarkEventRecord(b *testing.B) {
 		}
 	})
 }
+
+// A chain is called in order on one thread, as far as what must succeed does.
+func TestAChainIsCalledInOneCrossing(t *testing.T) {
+	gettid, labs := symbol(t, libc, "gettid"), symbol(t, libc, "labs")
+	last := &ccall.Frame{Fn: gettid}
+	middle := &ccall.Frame{Fn: labs, Args: [11]uintptr{^uintptr(41)}, Next: last}
+	first := &ccall.Frame{Fn: gettid, Next: middle}
+	ccall.Call(first)
+	if first.Ret == 0 || first.Ret != last.Ret || middle.Ret != 42 {
+		t.Errorf("the chain returned %d, %d, %d", first.Ret, middle.Ret, last.Ret)
+	}
+	middle.Must, last.Ret = true, 7
+	if ccall.Call(first); middle.Ret != 42 || last.Ret != 7 {
+		t.Errorf("what must succeed returned %d, what is behind it %d", middle.Ret, last.Ret)
+	}
+	middle.Args[0] = 1 << 32 // no code of an error: those have 32 bits
+	if ccall.Call(first); last.Ret != first.Ret {
+		t.Errorf("what is behind a success returned %d", last.Ret)
+	}
+	if allocs := testing.AllocsPerRun(100, func() { ccall.Call(first) }); allocs != 0 {
+		t.Errorf("%v allocations a chain", allocs)
+	}
+}

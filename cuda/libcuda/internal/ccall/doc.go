@@ -14,4 +14,10 @@ type Frame struct {
 	Fn   uintptr
 	Args [11]uintptr
 	Ret  uintptr
+	// Next is a call to make behind this one on the same thread, in the same
+	// crossing into C; nil for none.
+	Next *Frame
+	// Must leaves out what is behind this call if the low 32 bits of its
+	// result are not zero, which is an error's code.
+	Must bool
 }
