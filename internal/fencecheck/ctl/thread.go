@@ -49,6 +49,10 @@ func Current() int {
 	return int(current.id)
 }
 
+// End ends the run under way, so that what follows may use goroutines of its own.
+// A [Test.Check] may call it.
+func End() { exploring = nil }
+
 // Met is how many objects were touched so far while the present run was made
 // ready.
 func Met() uint64 {

@@ -161,8 +161,12 @@ func (d *Device) EventSynchronize(e driver.Event) error {
 	return nil
 }
 
-// StreamSynchronize executes all of the stream.
+// StreamSynchronize executes all of the stream. After Finish there is nothing to
+// do, and several goroutines may call it: so a pool of streams is closed.
 func (d *Device) StreamSynchronize(s driver.Stream) error {
+	if d.allDone {
+		return nil
+	}
 	d.Execute(uint8(s))
 	d.History.Learn(d.History.Last(uint8(s)))
 	return nil

@@ -75,7 +75,7 @@ func setups(bases, tails [][]Call) (list [][]Call) {
 func Families(all bool) []*Family {
 	pairs := &Family{Name: "pairs", Shape: []int{1, 1}, Preemptions: 2, letters: commonLetters,
 		setups: append(setups(bases[:1], tails(streamX, streamY)), setups(bases[1:], tails(streamY))...)}
-	adopted := &Family{Name: "adopted", Shape: []int{1, 1}, Preemptions: 2, setups: append(setups(adoptedBases[:2], tails()), givenUp...), letters: commonLetters}
+	adopted := &Family{Name: "adopted", Shape: []int{1, 1}, Preemptions: 2, setups: append(setups(adoptedBases[:1], tails()), givenUp...), letters: commonLetters}
 	longer := &Family{Name: "longer", Shape: []int{2, 1}, Preemptions: 2, setups: setups(bases[1:2], tails()), letters: someLetters}
 	longest := &Family{Name: "longest", Shape: []int{2, 2}, Preemptions: 1, setups: setups(bases[1:2], tails()), letters: someLetters}
 	recycling := &Family{Name: "recycling", Shape: []int{3, 1}, Preemptions: 1, setups: bases[:1], letters: recyclingLetters}

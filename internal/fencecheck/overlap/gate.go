@@ -22,6 +22,9 @@ type gate struct {
 	world     ctl.Object
 	events    []*gateEvent
 	alive     int
+	// closing: all was judged, and the goroutines that close the runtime are
+	// not driven.
+	closing bool
 	// givenUp are streams that may not be named any more, as a set.
 	givenUp uint16
 	// under is what each goroutine has under way, first that of the one
@@ -161,6 +164,9 @@ func (g *gate) EventSynchronize(e driver.Event) error {
 }
 
 func (g *gate) StreamSynchronize(s driver.Stream) error {
+	if g.closing {
+		return nil
+	}
 	g.onStream(uint8(s), ctl.Access{Object: &g.world, Write: true})
 	return g.learn(func() error { return g.Device.StreamSynchronize(s) })
 }

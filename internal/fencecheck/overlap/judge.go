@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fencepost-gpu/fencepost/internal/fencecheck/ctl"
 	"github.com/fencepost-gpu/fencepost/internal/fencecheck/oracle"
 )
 
@@ -82,6 +83,8 @@ func (x *execution) close() error {
 			}
 		}
 	}
+	x.gate.closing = true
+	ctl.End()
 	if err := errors.Join(x.resource.Close(ctx), x.streams.Close(ctx)); err != nil {
 		return err
 	}
