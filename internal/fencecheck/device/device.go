@@ -27,6 +27,11 @@ type Device struct {
 	Op      int16
 	Aborted bool
 	Block   uint8
+	// Since is the moment when the call began that they are made in, if calls
+	// overlap; 0 otherwise.
+	Since int32
+	// Known is then the moment when the event was recorded that is waited for.
+	Known int32
 	// Drop is the number of a wait since the last Reset, from 1, that is not
 	// queued although the caller is told so; 0 for none.
 	Drop int
@@ -179,7 +184,7 @@ func (d *Device) StreamWait(s driver.Stream, e driver.Event) error {
 	if e == 0 {
 		return driver.NewError("StreamWait", driver.InvalidHandle)
 	}
-	d.History.Add(oracle.Node{Kind: oracle.Wait, Stream: uint8(s), Op: d.Op, Aborted: d.Aborted, From: d.events[e-1]})
+	d.History.Add(oracle.Node{Kind: oracle.Wait, Stream: uint8(s), Op: d.Op, Aborted: d.Aborted, From: d.events[e-1], Since: d.Since, Known: d.Known})
 	return nil
 }
 
@@ -203,8 +208,12 @@ func (d *Device) EventSynchronize(e driver.Event) error {
 	return nil
 }
 
-// StreamSynchronize executes all of the stream.
+// StreamSynchronize executes all of the stream. After Finish there is nothing to
+// do, and several goroutines may call it: so a pool of streams is closed.
 func (d *Device) StreamSynchronize(s driver.Stream) error {
+	if d.allDone {
+		return nil
+	}
 	d.Execute(uint8(s))
 	d.History.Learn(d.History.Last(uint8(s)))
 	return nil

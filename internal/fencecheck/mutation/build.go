@@ -2,11 +2,12 @@ package mutation
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/fencepost-gpu/fencepost/internal/fencecheck/overlay"
 )
 
 const (
@@ -19,12 +20,12 @@ const (
 // path. root is the module's folder, in which nothing is written; scratch is a
 // folder for the changed copies and the program.
 func Build(ctx context.Context, root, scratch string) (string, error) {
-	overlay, err := writeOverlay(root, scratch)
+	replaced, err := writeOverlay(root, scratch)
 	if err != nil {
 		return "", err
 	}
 	binary := filepath.Join(scratch, "kill")
-	build := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", binary, program) //nolint:gosec // only our own paths vary
+	build := exec.CommandContext(ctx, "go", "build", "-overlay", replaced, "-o", binary, program) //nolint:gosec // only our own paths vary
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the mutants: %w\n%s", err, out)
@@ -43,25 +44,17 @@ func writeOverlay(root, scratch string) (string, error) {
 	for i, s := range sites {
 		byFile[s.File] = append(byFile[s.File], numbered{s, i})
 	}
-	replace := map[string]string{}
+	files := overlay.Files{}
 	for name, sites := range byFile {
-		original, changed := filepath.Join(root, "cuda", name), filepath.Join(scratch, name)
-		source, err := os.ReadFile(original)
+		path := filepath.Join("cuda", name)
+		source, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil {
 			return "", err
 		}
 		if source, err = apply(source, sites, switchPath); err != nil {
 			return "", err
 		}
-		if err := os.WriteFile(changed, source, 0o600); err != nil {
-			return "", err
-		}
-		replace[original] = changed
+		files[path] = string(source)
 	}
-	text, err := json.Marshal(map[string]map[string]string{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	overlay := filepath.Join(scratch, "overlay.json")
-	return overlay, os.WriteFile(overlay, text, 0o600)
+	return files.Write(root, scratch)
 }

@@ -111,7 +111,7 @@ func (h *History) needed(wait int32) bool {
 			return true
 		}
 	}
-	return false
+	return h.overlapped && h.neededWhenQueued(wait)
 }
 
 // neededBy reports whether the first node behind the wait on its stream, other
@@ -193,7 +193,14 @@ func (h *History) traceDemands() {
 		at := int32(i)
 		h.order(&h.scratch, &h.scratch, at, -1)
 		for ; next < len(h.demands) && h.demands[next].then == at; next++ {
-			h.scratch.join(at, h.demands[next].first)
+			first := h.demands[next].first
+			h.scratch.join(at, first)
+			if until := h.nodes[first].Until; until > first && until < at {
+				h.scratch.join(at, until)
+			}
+		}
+		if h.overlapped && h.nodes[i].Kind == Wait {
+			h.demandFromWait(at)
 		}
 	}
 }
