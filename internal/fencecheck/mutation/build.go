@@ -20,12 +20,23 @@ const (
 // path. root is the module's folder, in which nothing is written; scratch is a
 // folder for the changed copies and the program.
 func Build(ctx context.Context, root, scratch string) (string, error) {
-	replaced, err := writeOverlay(root, scratch)
+	return compile(ctx, root, scratch, "build", program)
+}
+
+// BuildTest does the same with a package's tests. The variable of package toggle
+// says what goes wrong in a process of it.
+func BuildTest(ctx context.Context, root, scratch, pkg string) (string, error) {
+	return compile(ctx, root, scratch, "test", "-c", pkg)
+}
+
+func compile(ctx context.Context, root, scratch, command string, args ...string) (string, error) {
+	replaced, err := WriteOverlay(root, scratch)
 	if err != nil {
 		return "", err
 	}
-	binary := filepath.Join(scratch, "kill")
-	build := exec.CommandContext(ctx, "go", "build", "-overlay", replaced, "-o", binary, program) //nolint:gosec // only our own paths vary
+	binary := filepath.Join(scratch, "mutants")
+	args = append([]string{command, "-overlay", replaced, "-o", binary}, args...)
+	build := exec.CommandContext(ctx, "go", args...) //nolint:gosec // only our own paths vary
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the mutants: %w\n%s", err, out)
@@ -33,9 +44,9 @@ func Build(ctx context.Context, root, scratch string) (string, error) {
 	return binary, nil
 }
 
-// writeOverlay writes the changed copies, and the file that names them to the
-// go command.
-func writeOverlay(root, scratch string) (string, error) {
+// WriteOverlay writes the changed copies into scratch, and the file that names
+// them to the go command, whose path it returns.
+func WriteOverlay(root, scratch string) (string, error) {
 	sites := Sites()
 	if err := check(sites); err != nil {
 		return "", err

@@ -64,7 +64,7 @@ func TestSitesAreDescribed(t *testing.T) {
 // must be adapted to what is changed in package cuda.
 func TestTheOverlayFitsTheCode(t *testing.T) {
 	scratch := t.TempDir()
-	overlay, err := writeOverlay(filepath.Join("..", "..", ".."), scratch)
+	overlay, err := WriteOverlay(filepath.Join("..", "..", ".."), scratch)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,11 @@
 // Fencepost does.
 package toggle
 
-import "sync/atomic"
+import (
+	"os"
+	"strconv"
+	"sync/atomic"
+)
 
 // MaxSites is how many sites there may be.
 const MaxSites = 128
@@ -14,10 +18,19 @@ var (
 	execution  atomic.Int32
 )
 
-func init() { Disarm() }
+// Variable is an environment variable with the number of a site, every execution
+// of which goes wrong in a process that has it.
+const Variable = "FENCEPOST_MUTANT"
 
-// Arm makes execution k, from 1, of a site go wrong. The executions of all
-// sites are counted anew.
+func init() {
+	Disarm()
+	if s, err := strconv.Atoi(os.Getenv(Variable)); err == nil {
+		Arm(s, 0)
+	}
+}
+
+// Arm makes execution k, from 1, of a site go wrong, or with 0 every one. The
+// executions of all sites are counted anew.
 func Arm(s, k int) {
 	for i := range executions {
 		executions[i].Store(0)
@@ -36,5 +49,9 @@ func Executions(s int) int { return int(executions[s].Load()) }
 // mutated code calls it where a site's text says mutated().
 func At(s int) bool {
 	n := executions[s].Add(1)
-	return s == int(site.Load()) && n == execution.Load()
+	if s != int(site.Load()) {
+		return false
+	}
+	k := execution.Load()
+	return k == 0 || n == k
 }
