@@ -68,6 +68,10 @@ func (p *StreamPool) giveUp(l *Lease) error {
 	}
 	s.mu.Lock()
 	last, err := s.record(l.id)
+	if errors.Is(err, core.ErrStreamMisuse) { // a synchronisation would invalidate the capture
+		s.mu.Unlock()
+		return err
+	}
 	if err != nil {
 		if syncErr := p.drv.StreamSynchronize(s.handle); syncErr != nil {
 			s.mu.Unlock()
@@ -86,7 +90,7 @@ func (p *StreamPool) giveUp(l *Lease) error {
 }
 
 func stillOpen(id core.StreamID) error {
-	return &core.StreamMisuseError{Op: "Release", Stream: id, Reason: "launches are announced on the adopted stream and not finished, or a use is being recorded: finish or abort them first"}
+	return &core.StreamMisuseError{Op: "Release", Stream: id, Reason: "launches are announced on the adopted stream and not finished, or a copy or a recorded use is on its way: finish or abort them first"}
 }
 
 // letGoOf makes a stream of the pool's own one that no call names any more,

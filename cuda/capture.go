@@ -16,10 +16,11 @@ import (
 // # The protocol
 //
 // A leased stream captures through [Lease.Capture]. It sets a flag of the
-// stream's under its lock, and refuses if a launch is announced there; a launch
-// counts itself as announced before it looks at the flag. So one of the two
-// sees the other, and a launch pays one load. Everything else looks at the flag
-// under the lock.
+// stream's under its lock, and refuses if anybody has entered the stream; who
+// enqueues without the lock (a launch, a copy, the guard) enters before it looks
+// at the flag, and leaves when that is done. So at least one of the two sees the
+// other, and a launch pays one load. Everything else looks at the flag under the
+// lock.
 //
 // A stream of somebody else's may capture behind the runtime's back, or be
 // drawn into a capture by a wait: an adopted stream, and the default stream, on
@@ -112,35 +113,48 @@ func unlessCapturing(err error) error {
 	return err
 }
 
-// usable resolves a lease for work that is enqueued outside of a launch.
-func (t *streamTable) usable(op string, id core.StreamID) (*stream, error) {
-	s, err := t.resolve(op, id)
+// enterUncaptured is enter for work that must not go into a graph: until the
+// caller leaves, no capture of the runtime's begins on the stream.
+func (t *streamTable) enterUncaptured(op string, id core.StreamID) (*stream, error) {
+	s, err := t.enter(op, id)
 	if err != nil {
 		return nil, err
 	}
-	err = s.refuseCaptured(op, id)
-	return s, err
+	if err := s.refuseCaptured(op, id); err != nil {
+		s.leave()
+		return nil, err
+	}
+	return s, nil
 }
 
 // mayRelease refuses to give back a stream that is capturing: the next taker's
 // work would go into the graph, or what it is told of it be wrong. An adopted
 // stream with launches open is refused as well, and again when its id is off.
+// It takes the stream's lock only to end a capture that could not be ended: a
+// capture that begins meanwhile sees that the lease is released, or is seen
+// here.
 func (l *Lease) mayRelease() error {
 	s := l.stream
 	if l.resource == nil && s.open.Load() > 0 {
 		return stillOpen(l.id)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.endStuck(l.pool); err != nil {
-		return err
+	if s.stuck.Load() {
+		if err := l.endStuck(); err != nil {
+			return err
+		}
 	}
 	capturing := s.capturing.Load()
 	if !capturing { // it may have begun on the handle
 		capturing, _ = s.askCapturing() // who does not look at the error of a Release must not lose the stream
 	}
 	if capturing {
-		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: fmt.Sprintf("stream %v is capturing: end the capture first", l.id)}
+		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: fmt.Sprintf("stream %v is capturing: end the capture first. One that the driver would not end is ended by releasing the lease that it began on", l.id)}
 	}
 	return nil
+}
+
+func (l *Lease) endStuck() error {
+	l.stream.mu.Lock()
+	defer l.stream.mu.Unlock()
+	return l.stream.endStuck(l.pool)
 }

@@ -64,7 +64,6 @@ func TestWorkOnACapturingStreamIsRefusedAndTheCaptureEndsWell(t *testing.T) {
 				return b.kernel.Launch(ctx, b.Runtime, l, grid, declared(writes(elsewhere)), mixArgs(1, writes(elsewhere))...)
 			},
 			"a launch of nothing": func() error { return b.Runtime.Launch(ctx, l.ID(), nil, func(context.Context) error { return nil }) },
-			"a recorded use":      func() error { return b.Runtime.RecordBlockUse(ctx, elsewhere.ID, l.ID()) },
 			"a synchronisation":   func() error { return b.Streams.Synchronize(ctx, l.ID()) },
 			"a release":           l.Release,
 			"another capture": func() error {
@@ -310,13 +309,20 @@ func TestADriverThatDoesNotSayIsNotTakenForOneThatDoesNotCapture(t *testing.T) {
 		"allocation": func() error { _, err := b.Runtime.Allocate(ctx, core.Request{Bytes: 8, Stream: l.ID()}); return err },
 		"launch":     func() error { return b.Runtime.Launch(ctx, l.ID(), declared(writes(block)), nil) },
 		"free":       func() error { _, err := b.Runtime.Deallocate(ctx, block.ID); return err },
-		"record":     func() error { return b.Runtime.RecordBlockUse(ctx, block.ID, l.ID()) },
 	} {
 		if err := call(); !errors.Is(err, core.ErrDriver) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	b.faults.Clear()
+	b.faults.FailEvery(drivertest.StreamCapturing, driver.Unknown)
+	if err := b.Runtime.RecordBlockUse(ctx, block.ID, l.ID()); !errors.Is(err, core.ErrDriver) {
+		t.Errorf("a recorded use: %v", err)
+	}
+	b.faults.Clear()
+	_, err := b.Runtime.PrepareBlockUse(ctx, block.ID, other.ID(), core.Write)
+	misuse(t, "a launch over a use that is not fenced", err)
+	must(t, b.Runtime.ReapPending(ctx))
 	equal(t, "state", b.Runtime.State(block.ID), core.Live)
 	equal(t, "poisoned blocks", b.Runtime.Stats().Poisoned, 0)
 	b.launch(other, writes(block))

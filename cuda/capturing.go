@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -26,8 +27,9 @@ import (
 //
 // An error of record is returned and there is no graph; after a panic there is
 // none either. Other errors are [core.StreamMisuseError] for a lease that is
-// released, capturing, or has a launch announced, [core.UseAfterFreeError] for a
-// block that is not live, and [core.DriverError], among them those of a capture
+// released, capturing, named twice, or has a launch announced, and for a block of
+// another device, [core.InvalidRequestError] for a fork that is nil,
+// [core.UseAfterFreeError] for a block that is not live, and [core.DriverError], among them those of a capture
 // that record has invalidated. It blocks as record does, and while the
 // driver builds the graph.
 func (l *Lease) Capture(ctx context.Context, name string, uses []core.Use, record func(driver.Stream) error, forks ...*Lease) (*Graph, error) {
@@ -35,6 +37,9 @@ func (l *Lease) Capture(ctx context.Context, name string, uses []core.Use, recor
 		return nil, fmt.Errorf("Capture: %w", err)
 	}
 	if err := l.checkCaptured(uses); err != nil {
+		return nil, err
+	}
+	if err := l.checkForks(forks); err != nil {
 		return nil, err
 	}
 	if err := l.beginCapture(forks); err != nil {
@@ -66,9 +71,14 @@ func (l *Lease) checkCaptured(uses []core.Use) error {
 		if !u.Access.Valid() {
 			return &core.InvalidRequestError{Op: "Capture", Field: "Access", Reason: fmt.Sprintf("%v of block %v: say Read, Write or ReadWrite", u.Access, u.Block)}
 		}
+		if ordinal := l.pool.drv.Ordinal(); u.Block.Ordinal != ordinal {
+			return &core.StreamMisuseError{Op: "Capture", Block: u.Block, Stream: l.id,
+				Reason: fmt.Sprintf("the block belongs to device %d, the stream to device %d: capture on a stream of the block's device", u.Block.Ordinal, ordinal)}
+		}
 		b := l.pool.table.lookup(u.Block)
 		if b == nil {
-			return &core.UseAfterFreeError{Op: "Capture", Generation: u.Block.Generation, Block: u.Block, State: core.Freed}
+			return fmt.Errorf("block %v was not allocated by the resource of this stream pool, or it was freed: %w", u.Block,
+				&core.UseAfterFreeError{Op: "Capture", Generation: u.Block.Generation, Block: u.Block, State: core.Freed})
 		}
 		b.mu.Lock()
 		err := b.check("Capture", u.Block, l.id)
@@ -80,12 +90,25 @@ func (l *Lease) checkCaptured(uses []core.Use) error {
 	return nil
 }
 
+// checkForks refuses forks that are no leases, or no others.
+func (l *Lease) checkForks(forks []*Lease) error {
+	for i, f := range forks {
+		switch {
+		case f == nil:
+			return &core.InvalidRequestError{Op: "Capture", Field: "forks", Reason: fmt.Sprintf("fork %d is nil: name the leases of the streams that are drawn in", i)}
+		case f == l || slices.Contains(forks[:i], f):
+			return &core.StreamMisuseError{Op: "Capture", Stream: f.id, Reason: fmt.Sprintf("stream %v is named twice: name each fork once, and not the lease that captures", f.id)}
+		}
+	}
+	return nil
+}
+
 // beginCapture takes the streams out of the runtime's hands and begins.
 func (l *Lease) beginCapture(forks []*Lease) error {
 	var entered []*stream
+	defer func() { leaveCapture(entered) }()
 	for _, each := range append([]*Lease{l}, forks...) {
 		if err := each.enterCapture(l.pool); err != nil {
-			leaveCapture(entered)
 			return err
 		}
 		entered = append(entered, each.stream)
@@ -94,10 +117,9 @@ func (l *Lease) beginCapture(forks []*Lease) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.drv.StreamBeginCapture(s.handle); err != nil {
-		leaveCapture(entered)
 		return err
 	}
-	s.captured = entered
+	s.captured, entered = entered, nil
 	return nil
 }
 
@@ -106,6 +128,8 @@ func leaveCapture(streams []*stream) {
 		s.capturing.Store(false)
 	}
 }
+
+const noLease = "is not leased any more: capture under a lease that is held"
 
 // enterCapture makes everybody else keep out of the stream. What is late is
 // recorded, so that nothing of the runtime's is left to enqueue.
@@ -120,7 +144,7 @@ func (l *Lease) enterCapture(pool *StreamPool) error {
 		return refuse("is of another pool: the streams of one capture belong to one device")
 	}
 	if l.released.Load() {
-		return refuse("is not leased any more: capture under a lease that is held")
+		return refuse(noLease)
 	}
 	if err := s.endStuck(pool); err != nil {
 		return err
@@ -136,12 +160,24 @@ func (l *Lease) enterCapture(pool *StreamPool) error {
 	if err := s.flush(); err != nil {
 		return err
 	}
-	s.capturing.Store(true)
+	s.keepOut()
+	if l.released.Load() { // again, behind the flag: a Release sets this and then asks the flag
+		s.capturing.Store(false)
+		return refuse(noLease)
+	}
 	if s.open.Load() > 0 {
 		s.capturing.Store(false)
-		return refuse("has launches announced and not finished: finish or abort them before a capture")
+		return refuse("has launches announced and not finished, or work is being enqueued there: finish or abort it before a capture")
 	}
 	return nil
+}
+
+// keepOut makes everybody else keep out of s, but whoever has entered. A late
+// event is recorded before or not at all.
+func (s *stream) keepOut() {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	s.capturing.Store(true)
 }
 
 // endCapture ends the capture of the lease.
@@ -149,10 +185,24 @@ func (l *Lease) endCapture() (driver.Graph, error) {
 	l.stream.mu.Lock()
 	defer l.stream.mu.Unlock()
 	exec, err := l.stream.endCapture(l.pool)
-	if err != nil {
-		err = detail(err, "what was captured cannot be launched: something that cannot be captured was asked for, or a stream that was drawn in is not waited for")
+	return exec, l.stream.explainEnd(err)
+}
+
+// explainEnd adds to an error of the end of a capture what it means; s.mu must
+// be held.
+func (s *stream) explainEnd(err error) error {
+	var d *core.DriverError
+	if !errors.As(err, &d) {
+		return err
 	}
-	return exec, err
+	if s.stuck.Load() {
+		return fmt.Errorf("the capture has not ended: its streams stay out of use until the Release of the lease, which tries again: %w", err)
+	}
+	switch d.Code {
+	case driver.CaptureInvalidated, driver.CaptureUnjoined, driver.CaptureUnmatched, driver.CaptureIsolation:
+		return fmt.Errorf("what was captured cannot be launched: something that cannot be captured was asked for, or a stream that was drawn in is not waited for: %w", err)
+	}
+	return fmt.Errorf("no graph came of the capture: %w", err)
 }
 
 // endCapture ends the capture that began on s, at the second try if need be. One
@@ -164,12 +214,14 @@ func (s *stream) endCapture(pool *StreamPool) (driver.Graph, error) {
 		if again, againErr := s.drv.StreamEndCapture(s.handle); againErr == nil {
 			pool.discard(again)
 		}
-		if s.stuck = s.mayCapture(); s.stuck {
+		if s.mayCapture() {
+			s.stuck.Store(true)
 			return 0, err
 		}
 	}
 	leaveCapture(s.captured)
-	s.captured, s.stuck = nil, false
+	s.captured = nil
+	s.stuck.Store(false)
 	return exec, err
 }
 
@@ -181,13 +233,13 @@ func (s *stream) mayCapture() bool {
 
 // endStuck ends a capture that could not be ended before; s.mu must be held.
 func (s *stream) endStuck(pool *StreamPool) error {
-	if !s.stuck {
+	if !s.stuck.Load() {
 		return nil
 	}
 	exec, err := s.endCapture(pool)
 	pool.discard(exec)
-	if s.stuck {
-		return err
+	if s.stuck.Load() {
+		return s.explainEnd(err)
 	}
 	return nil // what came of it was told then
 }

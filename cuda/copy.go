@@ -93,7 +93,7 @@ type operand struct {
 // not nil, is pinned until the device has passed the work. Memory without a
 // block is not fenced, as under a permissive recorder.
 func (m *MemoryManager) fenced(ctx context.Context, name string, stream core.StreamID, blocks []operand, host unsafe.Pointer, enqueue func(driver.Stream) error) error {
-	s, err := m.streams.table.usable(name, stream)
+	s, err := m.streams.table.resolve(name, stream)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,11 @@ func (m *MemoryManager) fenced(ctx context.Context, name string, stream core.Str
 		}
 		return err
 	}
-	if m.runtime == nil {
+	if m.runtime == nil { // no launch keeps captures out
+		if _, err := m.streams.table.enterUncaptured(name, stream); err != nil {
+			return err
+		}
+		defer s.leave()
 		return run(ctx)
 	}
 	return m.runtime.LaunchNamed(ctx, name, stream, uses, run)

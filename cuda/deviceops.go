@@ -76,10 +76,11 @@ func (d *DeviceOps) Verify(_ context.Context, stream core.StreamID, regions []co
 // enqueue launches a kernel over st and records its end in st. If only the
 // record fails the stream is synchronised, so that st is known to be unused.
 func (d *DeviceOps) enqueue(k *Kernel, stream core.StreamID, st *staging, args ...driver.Arg) error {
-	on, err := d.streams.table.usable("DeviceOps", stream)
+	on, err := d.streams.table.enterUncaptured("DeviceOps", stream)
 	if err != nil {
 		return core.NotEnqueued(err)
 	}
+	defer on.leave()
 	s := on.handle
 	if err := k.Enqueue(s, guardGrid(st.records), args...); err != nil {
 		return refusedUnlessSticky(err)
@@ -102,13 +103,10 @@ func guardGrid(records int) Grid {
 	return Blocks1D(min(records*driver.GuardThreads, maxBlocks*block), block)
 }
 
-// Synchronize blocks until all work of stream is done or ctx ends.
+// Synchronize blocks until all work enqueued on stream so far is done or ctx
+// ends. It asks an event and not the stream, which may capture meanwhile.
 func (d *DeviceOps) Synchronize(ctx context.Context, stream core.StreamID) error {
-	s, err := d.streams.table.usable("Synchronize", stream)
-	if err != nil {
-		return err
-	}
-	return poll(ctx, func() (bool, error) { return d.drv.StreamQuery(s.handle) })
+	return d.streams.Synchronize(ctx, stream)
 }
 
 // Close waits for the batches under way until ctx ends, and gives memory,

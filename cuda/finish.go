@@ -22,7 +22,7 @@ func (r *AsyncResource) FinishUse(_ context.Context, t core.Ticket) error {
 	if len(in.Uses) > 0 {
 		held := false
 		if s.asked {
-			held, err = r.finishOrHold(s, in, e)
+			held, err = r.finishOrHold(heldEnd{in: in})
 		} else {
 			err = r.finish(s, in, e)
 		}
@@ -75,7 +75,7 @@ func (r *AsyncResource) endLaunch(in *core.Intent, state uint32) {
 		}
 	}
 	e.release()
-	s.open.Add(-1)
+	s.leave()
 	in.Recycle()
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
 // heldBack is what must be enqueued on streams that are capturing, and is when
@@ -18,11 +19,23 @@ type heldBack struct {
 	n atomic.Int64
 
 	mu sync.Mutex
-	// frees are of retired blocks, launches were announced before their stream
-	// began to capture and finished while it did.
-	frees    []*block
-	launches []*core.Intent
+	// frees are of retired blocks, ends of launches that were announced before
+	// their stream began to capture and finished while it did, and of recorded
+	// uses.
+	frees []*block
+	ends  []heldEnd
 }
+
+// heldEnd is the end of a launch, or of a recorded use, that stays announced.
+type heldEnd struct {
+	in *core.Intent
+	// asked is how often the driver could not say whether the stream captures.
+	asked int
+}
+
+// maxAsked bounds how long the driver is asked what it cannot say: others may
+// be waiting for the end of the launch.
+const maxAsked = 64
 
 func (h *heldBack) free(b *block) {
 	h.mu.Lock()
@@ -31,20 +44,20 @@ func (h *heldBack) free(b *block) {
 	h.n.Add(1)
 }
 
-func (h *heldBack) launch(in *core.Intent) {
+func (h *heldBack) end(e heldEnd) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.launches = append(h.launches, in)
+	h.ends = append(h.ends, e)
 	h.n.Add(1)
 }
 
 // take empties the lists. Whoever takes counts down what is dealt with.
-func (h *heldBack) take() ([]*block, []*core.Intent) {
+func (h *heldBack) take() ([]*block, []heldEnd) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	frees, launches := h.frees, h.launches
-	h.frees, h.launches = nil, nil
-	return frees, launches
+	frees, ends := h.frees, h.ends
+	h.frees, h.ends = nil, nil
+	return frees, ends
 }
 
 // freeOrHold queues a free, or keeps it if its stream is capturing.
@@ -59,27 +72,59 @@ func (r *AsyncResource) freeOrHold(b *block, p patience) error {
 
 // finishOrHold is finish. If the stream is capturing the launch stays announced:
 // nothing can be recorded behind it, and a synchronisation would invalidate the
-// capture.
-func (r *AsyncResource) finishOrHold(s *stream, in *core.Intent, e *event) (held bool, err error) {
-	err = s.uncaptured()
+// capture. It does so for a while, too, if nobody can tell.
+func (r *AsyncResource) finishOrHold(h heldEnd) (held bool, err error) {
+	e := h.in.Handle.(*event)
+	s := e.stream
+	switch err = s.recordable(); {
+	case err == nil:
+		return false, r.finish(s, h.in, e)
+	case !errors.Is(err, errCapturing):
+		if h.asked++; h.asked >= maxAsked { // an event might go into a graph
+			return false, r.finishUnrecorded(s, h.in, e, err)
+		}
+	}
+	r.held.end(h)
+	return true, heldError("FinishUse", e.lease, err)
+}
+
+// recordable returns nil if an event may be recorded on s, as well as can be
+// told: errCapturing if not, and a driver's error if it cannot be told even at
+// the second try. A stream that the driver does not know, or of a device that is
+// lost, captures nothing: the record will say what is wrong.
+func (s *stream) recordable() error {
+	err := s.uncaptured()
 	if err != nil && !errors.Is(err, errCapturing) {
 		err = s.uncaptured() // others may be waiting for the end of the launch
 	}
-	if err == nil || errors.Is(err, core.ErrSticky) { // a lost device says so again, and is poisoned
-		return false, r.finish(s, in, e)
+	if capturesNothing(err) {
+		return nil
 	}
-	id := e.lease
-	r.held.launch(in)
-	return true, finishHeld(id, err)
+	return err
 }
 
-func finishHeld(id core.StreamID, cause error) error {
-	if !errors.Is(cause, errCapturing) {
-		return detail(cause, "nobody knows whether the stream is capturing: the launch stays announced, and a later reap fences it")
+func capturesNothing(err error) bool {
+	var d *core.DriverError
+	if !errors.As(err, &d) {
+		return false
 	}
-	return &core.StreamMisuseError{Op: "FinishUse", Stream: id,
-		Reason: fmt.Sprintf("stream %v has begun to capture since the launch was prepared: the launch stays announced and is fenced when the capture has ended. "+
-			"Begin captures outside of launches", id)}
+	switch d.Code {
+	case driver.InvalidHandle, driver.InvalidContext, driver.InvalidValue, driver.Deinitialized:
+		return true
+	}
+	return d.Sticky
+}
+
+func heldError(op string, id core.StreamID, cause error) error {
+	if !errors.Is(cause, errCapturing) {
+		return detail(cause, "nobody knows whether the stream is capturing: the work stays announced on its blocks, and a later reap fences it")
+	}
+	capturing := fmt.Sprintf("stream %v is capturing", id)
+	if id == core.DefaultStream {
+		capturing = "a stream that synchronises with the default stream is capturing"
+	}
+	return &core.StreamMisuseError{Op: op, Stream: id,
+		Reason: capturing + ", and work was enqueued before: it stays announced on its blocks and is fenced when the capture has ended. Begin captures outside of launches, and record uses before"}
 }
 
 // retryHeld does what was held back, where the capture has ended; r.retrying
@@ -88,14 +133,13 @@ func (r *AsyncResource) retryHeld() error {
 	if r.held.n.Load() == 0 {
 		return nil
 	}
-	frees, launches := r.held.take()
-	defer r.held.n.Add(-int64(len(frees) + len(launches))) // what is held back again counts anew
+	frees, ends := r.held.take()
+	defer r.held.n.Add(-int64(len(frees) + len(ends))) // what is held back again counts anew
 	var first error
-	for _, in := range launches {
-		e := in.Handle.(*event)
-		held, err := r.finishOrHold(e.stream, in, e)
+	for _, h := range ends {
+		held, err := r.finishOrHold(h)
 		if !held {
-			r.launched(in)
+			r.endHeld(h.in)
 		}
 		if !errors.Is(err, core.ErrStreamMisuse) { // the capture goes on
 			first = cmp.Or(first, err)
@@ -125,15 +169,28 @@ func (r *AsyncResource) drainHeld(ctx context.Context) error {
 func (r *AsyncResource) captures() error {
 	var errs []error
 	for _, s := range r.streams.table.streams() {
-		if s.last.Load() != nil || s.queued.Load() == 0 {
-			continue
-		}
-		if capturing, _ := s.isCapturing(); capturing {
-			errs = append(errs, &core.StreamMisuseError{Op: "Drain", Reason: "frees are queued on a stream that is capturing, and nobody can tell whether the device has passed them: end the capture"})
+		if s.capturesOverFrees() {
+			id := s.table.leaseOf(s)
+			errs = append(errs, &core.StreamMisuseError{Op: "Drain", Stream: id,
+				Reason: fmt.Sprintf("frees are queued on stream %v, which is capturing, and nobody can tell whether the device has passed them: end the capture", id)})
 		}
 	}
 	if n := r.held.n.Load(); n > 0 {
 		errs = append(errs, &core.StreamMisuseError{Op: "Drain", Reason: fmt.Sprintf("%d frees and ends of launches wait for the end of captures: end them", n)})
 	}
 	return errors.Join(errs...)
+}
+
+// capturesOverFrees reports whether s is known to capture with frees queued. It
+// does not wait for whoever is busy with s, and names no stream that was given up.
+func (s *stream) capturesOverFrees() bool {
+	if s.queued.Load() == 0 || !s.mu.TryLock() {
+		return false
+	}
+	defer s.mu.Unlock()
+	if s.last.Load() != nil {
+		return false
+	}
+	capturing, _ := s.isCapturing()
+	return capturing
 }

@@ -58,8 +58,8 @@ func (l *Lease) Handle() driver.Stream { return l.stream.handle }
 // Release is a [core.StreamMisuseError] and changes nothing, and so is one of a
 // stream that is capturing. Blocks that were
 // allocated under the lease can still be freed. It may block only for an
-// adopted stream, on the driver's record of a last event; if that fails the
-// lease is as it was.
+// adopted stream, on the driver's record of a last event, and if a capture of
+// the lease could not be ended; if it fails the lease is as it was.
 func (l *Lease) Release() error {
 	if !l.released.CompareAndSwap(false, true) {
 		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: fmt.Sprintf("the lease %q was released before", l.tag)}

@@ -25,7 +25,7 @@ type peerEnd struct {
 
 func newPeerEnd(memory *memory, access core.Access, lease core.StreamID) (*peerEnd, error) {
 	m := memory.manager
-	s, err := m.streams.table.usable("CopyFromPeer", lease)
+	s, err := m.streams.table.resolve("CopyFromPeer", lease)
 	if err != nil {
 		return nil, err
 	}
@@ -36,10 +36,12 @@ func newPeerEnd(memory *memory, access core.Access, lease core.StreamID) (*peerE
 	return e, nil
 }
 
-// prepare opens the intent and returns the context of its launch.
+// prepare opens the intent and returns the context of its launch. Without a
+// runtime it only keeps captures out.
 func (e *peerEnd) prepare(ctx context.Context) (context.Context, error) {
 	if e.runtime == nil {
-		return ctx, nil
+		_, err := e.table.enterUncaptured("CopyFromPeer", e.lease)
+		return ctx, err
 	}
 	t, err := e.runtime.PrepareUse(ctx, core.UseRequest{Stream: e.lease, Launch: "copy.from_peer",
 		Uses: []core.Use{{Block: e.block, Access: e.access}}, Wait: true})
@@ -101,6 +103,7 @@ func (e *peerEnd) tryExclude() <-chan struct{} {
 func (e *peerEnd) end(ctx context.Context, launched bool) error {
 	switch {
 	case e.runtime == nil:
+		e.stream.leave()
 		return nil
 	case launched:
 		return e.runtime.FinishUse(ctx, e.ticket)

@@ -40,7 +40,7 @@ func (s *stream) keep(host unsafe.Pointer, lease core.StreamID) error {
 	pinner := newPinner(host)
 	if err := s.addPin(pin{pinner: pinner, host: host}, lease); err != nil {
 		if errors.Is(err, core.ErrStreamMisuse) {
-			return err // no call may name the stream, or a synchronisation would invalidate a capture
+			return err // a synchronisation would invalidate the capture
 		}
 		if syncErr := s.drv.StreamSynchronize(s.handle); syncErr != nil {
 			return errors.Join(err, syncErr)
@@ -54,9 +54,6 @@ func (s *stream) addPin(p pin, lease core.StreamID) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unpin()
-	if s.last.Load() != nil {
-		return givenUp("keep", lease)
-	}
 	if err := s.refuseCaptured("copy", lease); err != nil {
 		return err
 	}

@@ -149,7 +149,7 @@ func (e *event) recordLate() error {
 	s := e.stream
 	s.gate.Lock() // no capture begins meanwhile
 	defer s.gate.Unlock()
-	if err := s.refuseCaptured("PrepareUse", e.lease); err != nil {
+	if err := s.refuseCaptured("making an allocation ready", e.lease); err != nil {
 		return err
 	}
 	if err := s.drv.EventRecord(e.handle, s.handle); err != nil {

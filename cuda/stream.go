@@ -65,9 +65,9 @@ type stream struct {
 	capturing atomic.Bool
 	asked     bool
 	// captured are the streams of the capture that began here; stuck: it
-	// could not be ended.
+	// could not be ended. It changes under mu.
 	captured []*stream
-	stuck    bool
+	stuck    atomic.Bool
 	// last is the event behind all work of an adopted stream that was given
 	// up: no call may name its handle any more.
 	last atomic.Pointer[event]

@@ -69,6 +69,39 @@ func (t *streamTable) resolve(op string, id core.StreamID) (*stream, error) {
 		Reason: fmt.Sprintf("stream %v is not leased: it was released or never acquired; acquire a stream and keep the lease until its work is enqueued", id)}
 }
 
+// leaseOf returns the id under which s is used now, for messages: that of the
+// default stream if there is none.
+func (t *streamTable) leaseOf(s *stream) core.StreamID {
+	for id, of := range *t.leases.Load() {
+		if of == s {
+			return id
+		}
+	}
+	return core.DefaultStream
+}
+
+// enter resolves a lease for work that is enqueued without the stream's lock,
+// and counts it as open there until the caller leaves. The lease is looked up
+// again after counting: a Release that comes between is seen here, and one that
+// comes later sees the work.
+func (t *streamTable) enter(op string, id core.StreamID) (*stream, error) {
+	seen := t.leases.Load()
+	s, err := t.resolve(op, id)
+	if err != nil {
+		return nil, err
+	}
+	s.open.Add(1)
+	if t.leases.Load() != seen { // the map is replaced at every change
+		if _, err := t.resolve(op, id); err != nil {
+			s.leave()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *stream) leave() { s.open.Add(-1) }
+
 // add takes a driver stream in, with the counters that it counts into.
 func (t *streamTable) add(handle driver.Stream, counters *books) *stream {
 	t.mu.Lock()

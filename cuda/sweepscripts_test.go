@@ -287,7 +287,8 @@ func sweepDriver(x *sweep) error {
 	if _, _, err := x.faults.MemInfo(); err != nil {
 		return err
 	}
-	return errors.Join(x.faults.PoolTrim(0, 0), x.faults.Synchronize())
+	_, err := x.faults.StreamQuery(0)
+	return errors.Join(err, x.faults.PoolTrim(0, 0), x.faults.Synchronize())
 }
 
 // sweepGraphs captures, launches over two streams, and frees and finishes while

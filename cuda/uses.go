@@ -16,6 +16,9 @@ func (r *AsyncResource) PrepareUse(ctx context.Context, req core.UseRequest) (co
 		if closed == nil || !req.Wait {
 			return ticket, err
 		}
+		if r.held.n.Load() > 0 { // it may be what is in the way, and no reaper be running
+			_ = r.retryUnfreed() // the next reap reports a lasting error
+		}
 		select {
 		case <-closed:
 		case <-ctx.Done():
@@ -27,19 +30,19 @@ func (r *AsyncResource) PrepareUse(ctx context.Context, req core.UseRequest) (co
 // prepare is one attempt. If a conflicting launch is in the way it also
 // returns the channel that is closed when that one ends.
 func (r *AsyncResource) prepare(req core.UseRequest) (core.Ticket, <-chan struct{}, error) {
-	s, err := r.enter("PrepareUse", req.Stream)
+	s, err := r.streams.table.enterUncaptured("PrepareUse", req.Stream)
 	if err != nil {
 		return core.Ticket{}, nil, err
 	}
 	in, err := core.OpenIntent(r, req)
 	if err != nil {
-		s.open.Add(-1)
+		s.leave()
 		return core.Ticket{}, nil, err
 	}
 	e, err := s.announce(in)
 	if err != nil {
 		s.books.fails.Add(1)
-		s.open.Add(-1)
+		s.leave()
 		in.Recycle()
 		return core.Ticket{}, nil, err
 	}
@@ -66,30 +69,6 @@ func (s *stream) announce(in *core.Intent) (*event, error) {
 	e.state.Store(announced)
 	in.Handle = e
 	return e, nil
-}
-
-// enter resolves a lease for a launch or a recorded use and counts it as open
-// on its stream. The lease is looked up again after counting: a Release that comes
-// between is seen here, and one that comes later sees the launch.
-func (r *AsyncResource) enter(op string, id core.StreamID) (*stream, error) {
-	table := r.streams.table
-	seen := table.leases.Load()
-	s, err := table.resolve(op, id)
-	if err != nil {
-		return nil, err
-	}
-	s.open.Add(1)
-	if table.leases.Load() != seen { // the map is replaced at every change
-		_, err = table.resolve(op, id)
-	}
-	if err == nil {
-		err = s.refuseCaptured(op, id)
-	}
-	if err != nil {
-		s.open.Add(-1)
-		return nil, err
-	}
-	return s, nil
 }
 
 // open announces the launch on all blocks and collects what must be waited
@@ -176,18 +155,23 @@ func (r *AsyncResource) AbortUse(_ context.Context, t core.Ticket) error {
 }
 
 // RecordUse records an event behind work that was enqueued without prepared
-// waits, and adds it to the block's accesses.
+// waits, and adds it to the block's accesses. If the stream is capturing it
+// returns an error, and the use stays announced on the block until the capture
+// has ended and a reap records it.
 func (r *AsyncResource) RecordUse(_ context.Context, id core.BlockID, stream core.StreamID) error {
-	s, err := r.enter("RecordUse", stream)
+	s, err := r.streams.table.enter("RecordUse", stream)
 	if err != nil {
 		return err
 	}
-	defer s.open.Add(-1) // the stream is not given up before the use is fenced
+	defer s.leave() // neither is the stream given up before the use is fenced nor begins a capture
 	b, err := r.find("RecordUse", id, stream)
 	if err != nil {
 		return err
 	}
 	b.mu.Unlock() // not held over the driver's calls
+	if held, err := r.holdUse(s, id, stream); held {
+		return err
+	}
 	e, fenced, recordErr := r.recordNow(s, stream)
 	f := fences.Get().(*fence)
 	defer f.recycle()
@@ -223,10 +207,6 @@ func (s *stream) recordHere(lease core.StreamID) (*event, error) {
 // refuses, the stream is synchronised; fenced says whether that went well.
 func (r *AsyncResource) recordNow(s *stream, lease core.StreamID) (e *event, fenced bool, err error) {
 	s.mu.Lock()
-	if err := s.refuseCaptured("RecordUse", lease); err != nil {
-		s.mu.Unlock()
-		return nil, true, err
-	}
 	e, err = s.record(lease)
 	s.mu.Unlock()
 	if err == nil {

@@ -1,0 +1,177 @@
+package cuda_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+)
+
+// A use that is recorded too late, during a capture, is on the device already:
+// conflicting work and the free are kept away until it is fenced.
+func TestAUseRecordedInACaptureIsFencedAfterIt(t *testing.T) {
+	for name, freed := range map[string]bool{"used": false, "freed": true} {
+		t.Run(name, func(t *testing.T) {
+			var block core.Block
+			var other *cuda.Lease
+			var release func()
+			before := func(b *bench) {
+				used := b.Streams.Leases()[0].ID
+				handle, err := b.Streams.Handle(used)
+				must(b, err)
+				other = b.leases(1)[0]
+				block = b.alloc(other, 256)
+				b.sync(other)
+				release, err = b.Sim.Hold(handle)
+				must(b, err)
+				b.Cleanup(release)
+				must(b, b.kernel.Enqueue(handle, grid, mixArgs(1, writes(block))...))
+				b.Cleanup(func() { // after the capture, and before the bench closes
+					must(b, b.Runtime.ReapPending(ctx))
+					equal(b, "open intents after the capture", b.Runtime.Stats().OpenIntents, 0)
+				})
+			}
+			duringCaptures(t, before, func(b *bench, l *cuda.Lease) {
+				defer release() // the bench drains next
+				launches := b.Runtime.Stats().Launches
+				err := b.Runtime.RecordBlockUse(ctx, block.ID, l.ID())
+				misuse(b.T, "the recorded use", err)
+				if err != nil && !strings.Contains(err.Error(), "capturing") {
+					b.Errorf("%v does not say why", err)
+				}
+				must(b, b.Runtime.ReapPending(ctx))
+				equal(b, "open intents", b.Runtime.Stats().OpenIntents, 1)
+				equal(b, "launches", b.Runtime.Stats().Launches, launches)
+				_, err = b.Runtime.PrepareBlockUse(ctx, block.ID, other.ID(), core.Write)
+				misuse(b.T, "a launch over it", err)
+				if freed {
+					equal(b, "waits of the free in the capture", b.freeWaits(block), 0)
+					return
+				}
+				b.Cleanup(func() { // the oracle finds what is not ordered
+					must(b, b.Runtime.ReapPending(ctx))
+					b.launch(other, writes(block))
+					b.free(block)
+				})
+			})
+		})
+	}
+}
+
+func TestTheFreeBehindAHeldUseWaitsForIt(t *testing.T) {
+	b := newBench(t)
+	s := b.leases(2)
+	block := b.alloc(s[0], 256)
+	b.sync(s[0])
+	release := b.hold(s[1])
+	b.enqueue(s[1], writes(block))
+	g, err := s[1].Capture(ctx, "graph", nil, func(driver.Stream) error {
+		misuse(t, "the recorded use", b.Runtime.RecordBlockUse(ctx, block.ID, s[1].ID()))
+		b.free(block)
+		return nil
+	})
+	must(t, err)
+	misuse(t, "a capture before it is fenced", captureNothing(s[1]))
+	waits := b.faults.Calls(drivertest.StreamWait)
+	must(t, b.Runtime.ReapPending(ctx))
+	equal(t, "waits of the free", b.faults.Calls(drivertest.StreamWait)-waits, 1)
+	must(t, captureNothing(s[1]))
+	release()
+	must(t, g.Close())
+}
+
+// Without an event it can be neither recorded nor announced.
+func TestAUseThatCannotBeHeldBackPoisonsItsBlock(t *testing.T) {
+	b := newBench(t, dirty)
+	s := b.leases(2)
+	block, gone := b.alloc(s[0], 256), b.alloc(s[0], 256)
+	b.free(gone)
+	g, err := s[1].Capture(ctx, "graph", nil, func(driver.Stream) error {
+		useAfterFree(b, "a use of a block that was freed", b.Runtime.RecordBlockUse(ctx, gone.ID, s[1].ID()))
+		b.faults.FailEvery(drivertest.EventCreate, driver.OutOfMemory)
+		if err := b.Runtime.RecordBlockUse(ctx, block.ID, s[1].ID()); !errors.Is(err, core.ErrDriver) {
+			t.Errorf("the recorded use: %v", err)
+		}
+		b.faults.Clear()
+		return nil
+	})
+	must(t, err)
+	must(t, g.Close())
+	st := b.Runtime.Stats()
+	equal(t, "poisoned blocks", st.Poisoned, 1)
+	equal(t, "open intents", st.OpenIntents, 0)
+}
+
+// A stream that the driver does not know captures nothing, so the end of the
+// launch goes the way of every one that cannot be fenced.
+func TestALaunchOnAStreamThatIsGoneIsNotAnnouncedForEver(t *testing.T) {
+	b := newBench(t, dirty)
+	other := b.leases(1)[0]
+	l, handle := b.adopt()
+	block, fenced := b.alloc(other, 256), b.alloc(other, 256)
+	ticket := b.prepare(l, writes(block))
+	b.faults.FailEvery(drivertest.StreamCapturing, driver.InvalidHandle)
+	b.faults.FailEvery(drivertest.EventRecord, driver.InvalidHandle)
+	b.faults.FailEvery(drivertest.StreamSynchronize, driver.InvalidHandle)
+	if err := b.Runtime.FinishUse(ctx, ticket); !errors.Is(err, core.ErrDriver) {
+		t.Errorf("the finish: %v", err)
+	}
+	b.faults.Clear()
+	st := b.Runtime.Stats()
+	equal(t, "poisoned blocks", st.Poisoned, 1)
+	equal(t, "open intents", st.OpenIntents, 0)
+	if err := b.Runtime.Launch(ctx, other.ID(), declared(writes(block)), nil); !errors.Is(err, core.ErrDriver) {
+		t.Errorf("a launch over the block: %v", err)
+	}
+	b.launch(other, writes(fenced))
+	b.free(fenced)
+	b.giveUp(l, handle)
+}
+
+// A driver that never says whether a stream captures is not asked for ever. The
+// launch is fenced by what puts no event into a graph.
+func TestADriverThatNeverSaysIsNotAskedForEver(t *testing.T) {
+	b := newBench(t)
+	other := b.leases(1)[0]
+	l, handle := b.adopt()
+	block := b.alloc(other, 256)
+	ticket := b.prepare(l, writes(block))
+	b.enqueue(l, writes(block))
+	b.faults.FailEvery(drivertest.StreamCapturing, driver.Unknown)
+	err := b.Runtime.FinishUse(ctx, ticket)
+	reaps := 0
+	for ; b.Runtime.Stats().OpenIntents > 0 && reaps < 1000; reaps++ {
+		if !errors.Is(err, core.ErrDriver) {
+			t.Fatalf("reap %d: %v", reaps, err)
+		}
+		err = b.Runtime.ReapPending(ctx)
+	}
+	if reaps < 10 || reaps == 1000 {
+		t.Errorf("given up after %d reaps", reaps)
+	}
+	b.faults.Clear()
+	equal(t, "poisoned blocks", b.Runtime.Stats().Poisoned, 0)
+	b.launch(other, writes(block))
+	b.free(block)
+	b.giveUp(l, handle)
+}
+
+func TestALaunchHeldBackOnTheDefaultStreamSaysWhoCaptures(t *testing.T) {
+	b := newBench(t)
+	block := b.alloc(b.leases(1)[0], 256)
+	ticket, err := b.Runtime.PrepareBlockUse(ctx, block.ID, core.DefaultStream, core.Write)
+	must(t, err)
+	b.faults.FailEvery(drivertest.StreamCapturing, driver.CaptureImplicit)
+	err = b.Runtime.FinishUse(ctx, ticket)
+	misuse(t, "the finish", err)
+	if err != nil && !strings.Contains(err.Error(), "synchronises with the default stream") {
+		t.Errorf("%v: the default stream cannot capture", err)
+	}
+	b.faults.Clear()
+	must(t, b.Runtime.ReapPending(ctx))
+	b.free(block)
+}
