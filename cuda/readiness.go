@@ -45,8 +45,11 @@ import "github.com/fencepost-gpu/fencepost/core"
 // s.mu must be held.
 func (s *stream) readiness(lease core.StreamID) (ready, reserve *event, err error) {
 	if e := s.ready; e != nil {
+		// Who else has a reference may record it and then give that up, so this
+		// is looked at first: without another nobody can.
+		shared := e.refs.Load() > 1
 		if e.lease == lease && !s.sealed && e.late.Load() {
-			if e.refs.Load() > 1 {
+			if shared {
 				reserve, err = s.events.get(s, 1)
 			}
 			return e, reserve, err

@@ -12,11 +12,20 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/fencecheck/program"
 )
 
-// everyKind is all that an operation can be.
+// everyKind is all that a caller does; the reaper's looks and the driver's
+// failures are for withReaps.
 var everyKind = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record}
 
 func bound(ops, goroutines int) fencecheck.Bound {
 	return fencecheck.Bound{Bounds: program.Bounds{Streams: 3, Blocks: 3, Ops: ops, Kinds: everyKind}, From: 1, Goroutines: goroutines}
+}
+
+// withReaps has the reaper look at the streams between the operations, and
+// launches whose event the driver refuses to record.
+func withReaps(ops, goroutines int) fencecheck.Bound {
+	b := bound(ops, goroutines)
+	b.Kinds = []program.Kind{program.Launch, program.Free, program.Reap, program.Faulty, program.FaultyRecord}
+	return b
 }
 
 // bounds are what is run: some seconds by default, less under the race
@@ -24,11 +33,11 @@ func bound(ops, goroutines int) fencecheck.Bound {
 func bounds() []fencecheck.Bound {
 	switch {
 	case os.Getenv("FENCEPOST_FENCES") == "full":
-		return []fencecheck.Bound{bound(6, 2), bound(5, 3)}
+		return []fencecheck.Bound{bound(6, 2), bound(5, 3), withReaps(5, 2)}
 	case raceDetector:
-		return []fencecheck.Bound{bound(4, 2)}
+		return []fencecheck.Bound{bound(4, 2), withReaps(3, 2)}
 	default:
-		return []fencecheck.Bound{bound(5, 2), bound(4, 3)}
+		return []fencecheck.Bound{bound(5, 2), bound(4, 3), withReaps(4, 2)}
 	}
 }
 
@@ -55,4 +64,32 @@ func TestFencesExhaustive(t *testing.T) {
 		t.Fatalf("%v, %d waits", total, total.Waits)
 	}
 	fmt.Printf("fences: %v bound=%s complete=%v\n", total, strings.Join(texts, "+"), !t.Failed())
+}
+
+// TestGivenUpStreamsKeepTheirOrder runs all programs in which an adopted stream
+// is given up: what was allocated there is freed elsewhere, behind its end.
+func TestGivenUpStreamsKeepTheirOrder(t *testing.T) {
+	b := program.Bounds{Streams: 3, Blocks: 2, Ops: 4, Kinds: []program.Kind{program.Launch, program.Free, program.GiveUp, program.Reap}}
+	if os.Getenv("FENCEPOST_FENCES") == "full" {
+		b.Ops = 5
+	}
+	programs, schedules := 0, 0
+	b.Each(1, func(p program.Program) bool {
+		if !p.GivesUp() {
+			return true
+		}
+		programs++
+		fencecheck.EachSchedule(p, 2, func(s fencecheck.Schedule) bool {
+			schedules++
+			if _, err := fencecheck.CheckOnce(b.Streams, p, s); err != nil {
+				t.Error(err)
+			}
+			return !t.Failed()
+		})
+		return !t.Failed()
+	})
+	t.Logf("%d programs under %d schedules", programs, schedules)
+	if programs < 100 {
+		t.Error("those are too few")
+	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // large is the bound of programs that are drawn.
-var large = program.Bounds{Streams: 6, Blocks: 24, Ops: 60, Kinds: everyKind}
+var large = program.Bounds{Streams: 6, Blocks: 24, Ops: 60, Kinds: append([]program.Kind{program.Reap, program.Faulty, program.FaultyRecord}, everyKind...)}
 
 func openRunner(t testing.TB, streams int) *fencecheck.Runner {
 	t.Helper()
@@ -34,6 +34,9 @@ func TestRandomProgramsKeepTheirOrder(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		draw := func(n int) int { return rapid.IntRange(0, n-1).Draw(rt, "choice") }
 		bound := large
+		if draw(3) == 2 {
+			bound.Kinds = append([]program.Kind{program.GiveUp}, large.Kinds...)
+		}
 		bound.Ops = 1 + draw(large.Ops)
 		p := program.Draw(bound, draw)
 		s := fencecheck.DrawSchedule(p, 1+draw(4), draw)

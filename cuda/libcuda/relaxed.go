@@ -21,7 +21,6 @@ const captureRelaxed = 2
 // what it calls unsafe; all other calls are taken to be. Those in order of a stream
 // that allocate and free are: that was found on an H200.
 var enqueues = [entryCount]bool{
-	cuMemFreeAsync:  true,
 	cuMemsetD8Async: true, cuMemcpyHtoDAsync: true, cuMemcpyDtoHAsync: true, cuMemcpyDtoDAsync: true, cuMemcpyPeerAsync: true,
 	cuStreamWaitEvent: true, cuEventRecord: true, cuLaunchKernel: true, cuGraphLaunch: true,
 	cuStreamIsCapturing: true, cuStreamGetID: true, cuStreamBeginCapture: true, cuStreamEndCapture: true,

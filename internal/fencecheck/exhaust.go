@@ -99,6 +99,24 @@ func (r *Runner) Check(p program.Program, s Schedule) (oracle.Verdict, error) {
 	return v, nil
 }
 
+// CheckOnce runs one program under one schedule on a runner of its own, and
+// closes that: events that are left are a failure too.
+func CheckOnce(streams int, p program.Program, s Schedule) (oracle.Verdict, error) {
+	r, err := NewRunner(streams)
+	if err != nil {
+		return oracle.Verdict{}, err
+	}
+	v, err := r.Check(p, s)
+	if err != nil {
+		return v, err
+	}
+	history := r.History().String()
+	if err := r.Close(); err != nil {
+		return v, &Failure{Program: p, Schedule: s, Verdict: v, Cause: err, History: history}
+	}
+	return v, nil
+}
+
 // CheckAll runs a program under every schedule, and stops at the first
 // failure.
 func (r *Runner) CheckAll(p program.Program, goroutines int, total *Total) (err error) {

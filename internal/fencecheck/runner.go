@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/fencecheck/device"
 	"github.com/fencepost-gpu/fencepost/internal/fencecheck/oracle"
 	"github.com/fencepost-gpu/fencepost/internal/fencecheck/program"
@@ -15,6 +16,18 @@ import (
 var ctx = context.Background()
 
 const blockBytes = 256
+
+// What else can be wrong than the order of things.
+var (
+	// ErrBooks: when all is freed and done, the books say otherwise.
+	ErrBooks = errors.New("the books are wrong at the end")
+	// ErrEvents: when all is closed, some events were not given back.
+	ErrEvents = errors.New("events are left when all is closed")
+	// ErrAnswer: a call was refused that must not be, or was not that must be.
+	ErrAnswer = errors.New("a call was answered wrongly")
+	// ErrEarly: the listeners were told of a block too early.
+	ErrEarly = errors.New("a block is called reusable before the device has executed its free")
+)
 
 // Runner runs programs on the production code, over a device that writes down
 // what arrives there. It is not safe for concurrent use.
@@ -26,6 +39,14 @@ type Runner struct {
 	resource core.Resource
 	leases   []*cuda.Lease
 	handles  []uint8
+	adopting bool
+
+	// early is the first block that was said to be reusable before the
+	// device had executed its free.
+	early error
+	// refused is how many records the device has refused in this run,
+	// failures what the books had of failures before it.
+	refused, failures uint64
 
 	blocks  []core.Block
 	live    []bool
@@ -44,34 +65,92 @@ func NewRunner(streams int, layers ...core.Layer) (*Runner, error) {
 	if r.backend, err = cuda.NewAsyncResource(r.device, r.streams, cuda.AsyncConfig{ReapInterval: -1}); err != nil {
 		return nil, err
 	}
+	r.backend.Subscribe(r)
 	if r.resource, err = core.Chain(r.backend, layers...); err != nil {
 		return nil, err
 	}
-	for range streams {
-		l, err := r.streams.Acquire(ctx, "check")
-		if err != nil {
+	r.leases, r.handles = make([]*cuda.Lease, streams), make([]uint8, streams)
+	for i := range r.leases {
+		if err := r.lease(i); err != nil {
 			return nil, err
 		}
-		r.leases, r.handles = append(r.leases, l), append(r.handles, uint8(l.Handle()))
 	}
 	return r, nil
 }
 
-// Close ends the runner.
+// adopt puts streams of the runner's own in place of the pool's.
+func (r *Runner) adopt() error {
+	r.adopting = true
+	for i, l := range r.leases {
+		if err := errors.Join(l.Release(), r.lease(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lease leases a stream.
+func (r *Runner) lease(i int) (err error) {
+	if r.adopting {
+		var made driver.Stream
+		if made, err = r.device.StreamCreate(); err == nil {
+			r.leases[i], err = r.streams.Adopt(made, "check")
+		}
+	} else {
+		r.leases[i], err = r.streams.Acquire(ctx, "check")
+	}
+	if err == nil {
+		r.handles[i] = uint8(r.leases[i].Handle())
+	}
+	return err
+}
+
+// giveUp gives a stream up and adopts another.
+func (r *Runner) giveUp(stream uint8) error {
+	r.device.Put(oracle.Node{Kind: oracle.Last, Stream: r.handles[stream], Op: r.device.Op})
+	if err := r.leases[stream].Release(); err != nil {
+		return err
+	}
+	return r.lease(int(stream))
+}
+
+// Released looks whether the device has executed a block's free, as a
+// [core.Listener] of the backend.
+func (r *Runner) Released(b core.Block) {
+	for i := range r.blocks {
+		if r.blocks[i].ID.Generation == b.ID.Generation && !r.device.Freed(uint8(i)) && r.early == nil {
+			r.early = fmt.Errorf("%w: block %d", ErrEarly, i)
+		}
+	}
+}
+
+// Close ends the runner, and looks whether every event came back.
 func (r *Runner) Close() error {
+	r.device.Reset() // streams are closed at the same time, and must find nothing to note
 	r.device.Finish()
 	for _, l := range r.leases {
 		if err := l.Release(); err != nil {
 			return err
 		}
 	}
-	return errors.Join(r.backend.Close(ctx), r.streams.Close(ctx))
+	if err := errors.Join(r.backend.Close(ctx), r.streams.Close(ctx)); err != nil {
+		return err
+	}
+	if n := r.device.Events(); n != 0 {
+		return fmt.Errorf("%w: %d", ErrEvents, n)
+	}
+	return nil
 }
 
 // Run takes the steps of a program, frees what it left, and judges what
 // arrived at the device. An error says that the production code failed
 // where it must not, or did not refuse what it must.
 func (r *Runner) Run(p program.Program, steps Schedule) (oracle.Verdict, error) {
+	if p.GivesUp() && !r.adopting {
+		if err := r.adopt(); err != nil {
+			return oracle.Verdict{}, err
+		}
+	}
 	r.begin(p)
 	for _, step := range steps {
 		if err := r.take(p, step); err != nil {
@@ -86,6 +165,9 @@ func (r *Runner) Run(p program.Program, steps Schedule) (oracle.Verdict, error) 
 		}
 	}
 	v := r.device.History.Judge()
+	if r.refused > 0 { // the host has waited, and need not know for how much more than the launch
+		v.Excused, v.Redundant = v.Excused+v.Redundant, 0
+	}
 	return v, r.settle()
 }
 
@@ -98,7 +180,8 @@ func (r *Runner) History() *oracle.History { return r.device.History }
 
 func (r *Runner) begin(p program.Program) {
 	r.device.Reset()
-	r.blocks, r.live = r.blocks[:0], r.live[:0]
+	r.blocks, r.live, r.early = r.blocks[:0], r.live[:0], nil
+	r.refused = 0
 	for len(r.tickets) < len(p) {
 		r.tickets = append(r.tickets, core.Ticket{})
 	}
@@ -110,95 +193,11 @@ func (r *Runner) settle() error {
 	if err := r.resource.ReapPending(ctx); err != nil {
 		return err
 	}
-	if s := r.resource.Stats(); s.Outstanding().Blocks != 0 || s.OpenIntents != 0 || s.Poisoned != 0 || s.Failures != 0 || s.Underflows != 0 {
-		return fmt.Errorf("the books at the end: %+v", s)
+	s := r.resource.Stats()
+	failures := s.Failures - r.failures
+	r.failures = s.Failures
+	if s.Outstanding().Blocks != 0 || s.OpenIntents != 0 || s.Poisoned != 0 || failures != r.refused || s.Underflows != 0 {
+		return fmt.Errorf("%w: %d new failures, %d expected: %+v", ErrBooks, failures, r.refused, s)
 	}
-	return nil
-}
-
-func (r *Runner) take(p program.Program, step Step) error {
-	o := p[step.Op]
-	d := r.device
-	d.Op, d.Aborted = int16(step.Op), o.Kind == program.Abort
-	switch {
-	case o.Kind == program.Alloc:
-		return r.alloc(o)
-	case o.Kind == program.Free:
-		return r.free(o.Block, int(step.Op))
-	case o.Kind == program.Sync:
-		d.Execute(r.handles[o.Stream])
-		return r.streams.Synchronize(ctx, r.leases[o.Stream].ID())
-	case step.Phase == Enqueue:
-		r.put(oracle.Work, o, step)
-		return nil
-	case o.Kind == program.Record:
-		return r.record(o, step)
-	case step.Phase == End:
-		return r.end(o, step)
-	default:
-		return r.prepare(o, step)
-	}
-}
-
-func (r *Runner) alloc(o program.Op) error {
-	r.device.Block = o.Block
-	b, err := r.resource.Allocate(ctx, core.Request{Bytes: blockBytes, Stream: r.leases[o.Stream].ID()})
-	r.blocks, r.live = append(r.blocks, b), append(r.live, true)
-	return err
-}
-
-func (r *Runner) free(block uint8, op int) error {
-	r.device.Op, r.device.Aborted = int16(op), false
-	r.live[block] = false
-	_, err := r.resource.Deallocate(ctx, r.blocks[block].ID)
-	return err
-}
-
-// put puts the host's side of a launch on its stream.
-func (r *Runner) put(kind oracle.Kind, o program.Op, step Step) {
-	r.device.Put(oracle.Node{Kind: kind, Stream: r.handles[o.Stream], Op: int16(step.Op), Aborted: o.Kind == program.Abort, Unfenced: o.Kind == program.Record,
-		Reads: oracle.Set(o.Uses() &^ o.Changes()), Writes: oracle.Set(o.Changes())})
-}
-
-func (r *Runner) prepare(o program.Op, step Step) error {
-	r.uses = r.uses[:0]
-	for b := range o.Uses().All() {
-		access := core.Read
-		if o.Writes.Has(b) {
-			access = core.Write
-		}
-		r.uses = append(r.uses, core.Use{Block: r.blocks[b].ID, Access: access})
-	}
-	t, err := r.resource.PrepareUse(ctx, core.UseRequest{Stream: r.leases[o.Stream].ID(), Uses: r.uses})
-	if step.Phase == Refused {
-		if !errors.Is(err, core.ErrStreamMisuse) {
-			return fmt.Errorf("a launch that conflicts with an open one was answered with %w", err)
-		}
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	r.tickets[step.Op] = t
-	r.put(oracle.Begin, o, step)
-	return nil
-}
-
-func (r *Runner) end(o program.Op, step Step) error {
-	if o.Kind == program.Abort {
-		return r.resource.AbortUse(ctx, r.tickets[step.Op])
-	}
-	r.put(oracle.End, o, step)
-	return r.resource.FinishUse(ctx, r.tickets[step.Op])
-}
-
-// record enqueues a use behind the runtime's back, or tells of it afterwards.
-func (r *Runner) record(o program.Op, step Step) error {
-	if step.Phase == Begin {
-		r.put(oracle.Begin, o, step)
-		r.put(oracle.Work, o, step)
-		return nil
-	}
-	r.put(oracle.End, o, step)
-	return r.resource.RecordUse(ctx, r.blocks[o.Block].ID, r.leases[o.Stream].ID())
+	return r.early
 }

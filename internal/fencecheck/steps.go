@@ -14,18 +14,23 @@ func (s *scheduler) enabled(m *moment, steps []Step) []Step {
 }
 
 // blocked reports whether the next operation must wait for another: a launch
-// for a conflicting one of another stream, and whatever touches a block for
+// for a conflicting one of another stream, the end of a lease for what is open
+// on its stream, and whatever touches a block for
 // the recording of a use of it, which is its caller's to see to.
 func (s *scheduler) blocked(m *moment) bool {
 	next := s.program[m.next]
 	for _, o := range m.open() {
 		other := s.program[o.op]
 		switch {
-		case other.Kind == program.Record && next.Kind == program.Free:
+		case next.Kind == program.GiveUp:
+			if other.Stream == next.Stream {
+				return true
+			}
+		case other.IsRecord() && next.Kind == program.Free:
 			if next.Block == other.Block {
 				return true
 			}
-		case next.Kind == program.Record && next.Conflicts(other), other.Kind == program.Record && next.Conflicts(other):
+		case (next.IsRecord() || other.IsRecord()) && next.Conflicts(other):
 			return true
 		case next.IsLaunch() && next.Stream != other.Stream && next.Conflicts(other):
 			return true
@@ -86,14 +91,19 @@ func (m *moment) find(op uint8) int {
 // secondPhase is what follows the Begin of an operation; Begin for nothing.
 func secondPhase(k program.Kind) Phase {
 	switch k {
-	case program.Launch:
+	case program.Launch, program.Faulty:
 		return Enqueue
-	case program.Abort, program.Record:
+	case program.Abort, program.Record, program.FaultyRecord:
 		return End
 	default:
 		return Begin
 	}
 }
+
+// isSync reports whether the host learns of any stream what it has done;
+// isFaulty that it does so at the end, because an event was refused.
+func isSync(k program.Kind) bool   { return k == program.Sync || k == program.Reap }
+func isFaulty(k program.Kind) bool { return k == program.Faulty || k == program.FaultyRecord }
 
 // touches is what a step may touch. Beside its own stream and blocks that is
 // the streams where those were allocated: their readiness may be recorded
@@ -101,7 +111,7 @@ func secondPhase(k program.Kind) Phase {
 // stream; whoever ends the last launch over a freed block frees it.
 func (s *scheduler) touches(m *moment, step Step) footprint {
 	o := s.program[step.Op]
-	if o.Kind == program.Sync {
+	if isSync(o.Kind) || o.Kind == program.GiveUp || step.Phase == End && isFaulty(o.Kind) {
 		return everything
 	}
 	if step.Phase == Enqueue {

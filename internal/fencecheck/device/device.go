@@ -9,8 +9,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/fencecheck/oracle"
 )
 
-// MaxStreams is how many streams can be made, the default one included.
-const MaxStreams = 8
+// MaxStreams is how many streams can be made, the default one included: enough
+// for programs that give them up.
+const MaxStreams = 250
 
 // blockBytes is the size of every address's memory: the programs' blocks are
 // of one size, so that any may take the memory of any other.
@@ -26,14 +27,25 @@ type Device struct {
 	Op      int16
 	Aborted bool
 	Block   uint8
+	// Since is the moment when the call began that they are made in, if calls
+	// overlap; 0 otherwise.
+	Since int32
+	// Known is then the moment when the event was recorded that is waited for.
+	Known int32
 	// Drop is the number of a wait since the last Reset, from 1, that is not
 	// queued although the caller is told so; 0 for none.
 	Drop int
 	// Calls counts the calls of a kind since the last Reset.
 	Calls Calls
 
+	// Refuse makes the driver refuse the next record of an event.
+	Refuse bool
+
 	made   uint8 // streams
 	events []int32
+	alive  int // events
+	// frees are the nodes of the blocks' frees, by block.
+	frees [oracle.MaxBlocks]int32
 	// freed is the memory that may be used again, newest last.
 	freed []freed
 	next  uint8
@@ -58,6 +70,12 @@ type living struct{ addr, block uint8 }
 // Reset, or that there never was.
 const done = -1
 
+// destroyed stands for the record of an event that was given back.
+const destroyed = -2
+
+// never is in place of the free of a block that was not freed.
+const never = -1
+
 // New returns a device without streams but the default one.
 func New() *Device {
 	d := &Device{History: oracle.New(MaxStreams), made: 1, addrs: map[uint64]living{}}
@@ -68,10 +86,15 @@ func New() *Device {
 // Reset forgets the history: all of it counts as executed.
 func (d *Device) Reset() {
 	d.History.Reset()
-	d.freed, d.next, d.Calls, d.allDone = d.freed[:0], 0, Calls{}, false
+	d.freed, d.next, d.Calls, d.allDone, d.Refuse = d.freed[:0], 0, Calls{}, false, false
 	clear(d.addrs)
 	for i := range d.events {
-		d.events[i] = done
+		if d.events[i] != destroyed {
+			d.events[i] = done
+		}
+	}
+	for b := range d.frees {
+		d.frees[b] = never
 	}
 	d.executed = d.executed[:0]
 }
@@ -101,6 +124,14 @@ func (d *Device) isDone(node int32) bool {
 	return false
 }
 
+// Freed reports whether the device has executed the free of a program's block.
+func (d *Device) Freed(block uint8) bool {
+	return d.frees[block] != never && d.isDone(d.frees[block])
+}
+
+// Events is how many events there are.
+func (d *Device) Events() int { return d.alive }
+
 // String is the kind of device.
 func (d *Device) String() string { return "history" }
 
@@ -116,12 +147,30 @@ func (d *Device) StreamCreate() (driver.Stream, error) {
 // EventCreate makes an event.
 func (d *Device) EventCreate() (driver.Event, error) {
 	d.Calls.Creates++
+	d.alive++
 	d.events = append(d.events, done)
 	return driver.Event(len(d.events)), nil
 }
 
+// EventDestroy takes the event away; a second time that is an error.
+func (d *Device) EventDestroy(e driver.Event) error {
+	if d.events[e-1] == destroyed {
+		return driver.NewError("EventDestroy", driver.InvalidHandle)
+	}
+	d.events[e-1] = destroyed
+	d.alive--
+	return nil
+}
+
 // EventRecord notes what is newest on the stream.
 func (d *Device) EventRecord(e driver.Event, s driver.Stream) error {
+	if d.events[e-1] == destroyed {
+		return driver.NewError("EventRecord", driver.InvalidHandle)
+	}
+	if d.Refuse {
+		d.Refuse = false
+		return driver.NewError("EventRecord", driver.OutOfMemory)
+	}
 	d.Calls.Records++
 	d.events[e-1] = d.History.Last(uint8(s))
 	return nil
@@ -132,7 +181,10 @@ func (d *Device) StreamWait(s driver.Stream, e driver.Event) error {
 	if d.Calls.Waits++; d.Calls.Waits == d.Drop {
 		return nil
 	}
-	d.History.Add(oracle.Node{Kind: oracle.Wait, Stream: uint8(s), Op: d.Op, Aborted: d.Aborted, From: d.events[e-1]})
+	if e == 0 {
+		return driver.NewError("StreamWait", driver.InvalidHandle)
+	}
+	d.History.Add(oracle.Node{Kind: oracle.Wait, Stream: uint8(s), Op: d.Op, Aborted: d.Aborted, From: d.events[e-1], Since: d.Since, Known: d.Known})
 	return nil
 }
 
@@ -156,8 +208,12 @@ func (d *Device) EventSynchronize(e driver.Event) error {
 	return nil
 }
 
-// StreamSynchronize executes all of the stream.
+// StreamSynchronize executes all of the stream. After Finish there is nothing to
+// do, and several goroutines may call it: so a pool of streams is closed.
 func (d *Device) StreamSynchronize(s driver.Stream) error {
+	if d.allDone {
+		return nil
+	}
 	d.Execute(uint8(s))
 	d.History.Learn(d.History.Last(uint8(s)))
 	return nil
@@ -165,6 +221,8 @@ func (d *Device) StreamSynchronize(s driver.Stream) error {
 
 // MemAllocAsync takes the memory that was freed last of that which the stream
 // is ordered after: so the driver may, and so a fence that lacks shows most.
+// What was freed elsewhere and happens to be done is not taken, although the
+// driver may do that too: it would know of that order alone.
 func (d *Device) MemAllocAsync(_ uint64, _ driver.Pool, s driver.Stream) (uint64, error) {
 	addr := d.take(uint8(s))
 	d.History.Add(oracle.Node{Kind: oracle.Alloc, Stream: uint8(s), Op: d.Op, Block: d.Block, Addr: addr})
@@ -176,7 +234,7 @@ func (d *Device) MemAllocAsync(_ uint64, _ driver.Pool, s driver.Stream) (uint64
 func (d *Device) take(s uint8) uint8 {
 	for i := len(d.freed) - 1; i >= 0; i-- {
 		f := d.freed[i]
-		if d.History.After(s, f.node) || d.isDone(f.node) {
+		if d.History.After(s, f.node) {
 			d.freed = append(d.freed[:i], d.freed[i+1:]...)
 			return f.addr
 		}
@@ -194,6 +252,7 @@ func (d *Device) MemFreeAsync(ptr uint64, s driver.Stream) error {
 	delete(d.addrs, ptr)
 	node := d.History.Add(oracle.Node{Kind: oracle.Free, Stream: uint8(s), Op: d.Op, Block: was.block, Addr: was.addr})
 	d.freed = append(d.freed, freed{was.addr, node})
+	d.frees[was.block] = node
 	return nil
 }
 

@@ -19,7 +19,8 @@ type launch struct {
 //   - a launch comes after the allocation of each of its blocks;
 //   - a launch that was prepared when a conflicting one had ended comes after
 //     that one;
-//   - a free comes after the allocation and after every launch over the block.
+//   - a free comes after the allocation and after every launch over the block,
+//     and after the end of the stream of the allocation, if that was given up.
 //
 // It returns how many rules of the host were broken: conflicting launches of
 // two streams that were open at once, and a free with a launch open. Launches
@@ -28,7 +29,7 @@ type launch struct {
 func (h *History) demand(soft bool) (broken int) {
 	h.demands = h.demands[:0]
 	launches := h.launches[:0]
-	var alloc [blocks]int32
+	var alloc [MaxBlocks]int32
 	for i := range h.nodes {
 		n, at := &h.nodes[i], int32(i)
 		switch n.Kind {
@@ -46,6 +47,7 @@ func (h *History) demand(soft bool) (broken int) {
 				}
 			}
 		case Free:
+			h.demandLast(at, alloc[n.Block])
 			broken += h.demandFree(n, at, alloc[n.Block], launches)
 		}
 	}
@@ -85,6 +87,15 @@ func (h *History) demandFree(n *Node, at, alloc int32, launches []launch) (broke
 		}
 	}
 	return broken
+}
+
+// demandLast asks for the end of the stream of the allocation, if it has come.
+func (h *History) demandLast(free, alloc int32) {
+	for i := range free {
+		if n := &h.nodes[i]; n.Kind == Last && n.Stream == h.nodes[alloc].Stream {
+			h.ask(i, free)
+		}
+	}
 }
 
 // ask demands that then comes after first.

@@ -23,7 +23,7 @@ type explorer struct {
 	want [][maxAddresses]uint16
 	// raced: two nodes that clash are in no order.
 	raced  bool
-	places [blocks]uint8
+	places [MaxBlocks]uint8
 	found  outcome
 }
 
@@ -39,7 +39,8 @@ type memory struct {
 const (
 	maxAddresses = 32
 	nobody       = 0xff
-	blocks       = 32
+	// MaxBlocks is how many blocks a history may have.
+	MaxBlocks = 32
 	// maxWrong ends the search: it is bad enough.
 	maxWrong = 1
 )

@@ -9,6 +9,8 @@
 // there, and whatever order a device runs the nodes in, it keeps to that.
 package oracle
 
+import "math"
+
 // Kind is what a node is.
 type Kind uint8
 
@@ -26,6 +28,9 @@ const (
 	Free
 	// Wait is a wait of the stream for a node of another.
 	Wait
+	// Last is the end of a stream: what was allocated there is freed elsewhere,
+	// behind it.
+	Last
 )
 
 // Set is a set of blocks.
@@ -46,6 +51,15 @@ type Node struct {
 	Aborted, Unfenced bool
 	// From is the node that a wait is for, -1 for nothing.
 	From int32
+	// Since is when the call began that queued a wait, a [History.Moment], if
+	// others may have added to the history meanwhile; 0 means that none did.
+	Since int32
+	// Known is, where calls may overlap, the moment when the event that a wait
+	// is for was recorded, or when the call of an allocation returned.
+	Known int32
+	// Until is the last node that was on the stream of an allocation when its
+	// call returned, 0 for none behind it.
+	Until int32
 }
 
 // History is what happened on the streams. It is not safe for concurrent use.
@@ -59,6 +73,9 @@ type History struct {
 	last []int32
 	// learned is what the host has seen done, and since when.
 	learned []lesson
+	// overlapped: calls may have overlapped.
+	overlapped bool
+	moment     int32
 	// blame is the last fault found, in words, if there is one.
 	blame string
 
@@ -69,8 +86,8 @@ type History struct {
 }
 
 // lesson: nodes from at on are ordered after node, because the host has seen
-// it done.
-type lesson struct{ at, node int32 }
+// it done. The call that found out had returned at the moment sure.
+type lesson struct{ at, node, sure int32 }
 
 // New returns an empty history of so many streams.
 func New(streams int) *History {
@@ -82,6 +99,7 @@ func New(streams int) *History {
 // Reset makes the history empty.
 func (h *History) Reset() {
 	h.nodes, h.previous, h.learned, h.demands, h.blame = h.nodes[:0], h.previous[:0], h.learned[:0], h.demands[:0], ""
+	h.overlapped, h.moment = false, 0
 	h.before.reset()
 	for i := range h.last {
 		h.last[i] = -1
@@ -103,6 +121,7 @@ func (h *History) Add(n Node) int32 {
 	if n.Kind != Wait {
 		n.From = -1
 	}
+	h.overlapped = h.overlapped || n.Since != 0
 	h.nodes, h.previous = append(h.nodes, n), append(h.previous, h.last[n.Stream])
 	h.before.grow(len(h.nodes))
 	h.order(&h.before, &h.before, at, n.From)
@@ -139,7 +158,26 @@ func (h *History) Learn(node int32) {
 			return
 		}
 	}
-	h.learned = append(h.learned, lesson{int32(len(h.nodes)), node})
+	h.learned = append(h.learned, lesson{int32(len(h.nodes)), node, math.MaxInt32})
+}
+
+// Lessons is how many times Learn told of something new.
+func (h *History) Lessons() int { return len(h.learned) }
+
+// Sure says that the call which learned a lesson returned only now. A wait of a
+// call that began before need not have known of it.
+func (h *History) Sure(lesson int) { h.learned[lesson].sure = h.Moment() }
+
+// Return says that the call of an allocation returns now.
+func (h *History) Return(alloc int32) {
+	n := &h.nodes[alloc]
+	n.Known, n.Until = h.Moment(), h.last[n.Stream]
+}
+
+// Moment is a number larger than all before.
+func (h *History) Moment() int32 {
+	h.moment++
+	return h.moment
 }
 
 // Ordered reports whether node then comes after node first.

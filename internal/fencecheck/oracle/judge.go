@@ -14,7 +14,8 @@ type Verdict struct {
 	// block outside its life; Schedules how many there are that differ.
 	Wrong, Schedules int
 	// Excused is the waits and orders too many that are of aborted launches,
-	// or after work that the engine was not told of when it was enqueued.
+	// or after work that the engine was not told of when it was enqueued, and
+	// waits for the end of a stream.
 	Excused int
 	// Waits is how many were queued.
 	Waits int
@@ -65,7 +66,7 @@ func (h *History) judgeWaits(v *Verdict) {
 		if h.needed(int32(i)) {
 			continue
 		}
-		if h.nodes[i].Aborted || h.behindUnfenced(h.nodes[i].From) {
+		if h.nodes[i].Aborted || h.isLast(h.nodes[i].From) || h.behindUnfenced(h.nodes[i].From) {
 			v.Excused++
 			continue
 		}
@@ -73,6 +74,11 @@ func (h *History) judgeWaits(v *Verdict) {
 		v.Redundant++
 	}
 }
+
+// isLast reports whether a node is the end of a stream. The engine counts it as
+// a point of its own, whether anything was enqueued since the point before or
+// not.
+func (h *History) isLast(at int32) bool { return at >= 0 && h.nodes[at].Kind == Last }
 
 // behindUnfenced reports whether a node comes after work that the engine was
 // told of late: an event that it meant for older work may have covered it.
@@ -105,7 +111,7 @@ func (h *History) needed(wait int32) bool {
 			return true
 		}
 	}
-	return false
+	return h.overlapped && h.neededWhenQueued(wait)
 }
 
 // neededBy reports whether the first node behind the wait on its stream, other
@@ -187,7 +193,14 @@ func (h *History) traceDemands() {
 		at := int32(i)
 		h.order(&h.scratch, &h.scratch, at, -1)
 		for ; next < len(h.demands) && h.demands[next].then == at; next++ {
-			h.scratch.join(at, h.demands[next].first)
+			first := h.demands[next].first
+			h.scratch.join(at, first)
+			if until := h.nodes[first].Until; until > first && until < at {
+				h.scratch.join(at, until)
+			}
+		}
+		if h.overlapped && h.nodes[i].Kind == Wait {
+			h.demandFromWait(at)
 		}
 	}
 }

@@ -49,6 +49,8 @@ func (r *rows) has(n, bit int32) bool {
 
 func (r *rows) set(n, bit int32) { r.words[int(n)*r.width+int(bit)>>6] |= 1 << (uint(bit) & 63) }
 
+func (r *rows) unset(n, bit int32) { r.words[int(n)*r.width+int(bit)>>6] &^= 1 << (uint(bit) & 63) }
+
 // join adds node from, and all of its row, to row n. A negative from is none.
 func (r *rows) join(n, from int32) { r.joinOf(r, n, from) }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-var kindNames = [...]string{"prepare", "work", "finish", "allocation", "free", "wait"}
+var kindNames = [...]string{"prepare", "work", "finish", "allocation", "free", "wait", "end"}
 
 // text describes a node.
 func (h *History) text(at int32) string {

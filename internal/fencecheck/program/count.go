@@ -48,8 +48,10 @@ func (c *counter) programs(s situation) uint64 {
 		freed.live--
 		total += uint64(s.live) * c.programs(freed)
 	}
-	if c.has(Sync) {
-		total += uint64(s.used) * c.programs(old)
+	for _, kind := range []Kind{Sync, Reap, GiveUp} {
+		if c.has(kind) {
+			total += uint64(s.used) * c.programs(old)
+		}
 	}
 	c.known[s] = total
 	return total
@@ -62,13 +64,15 @@ func (c *counter) uses(live int) uint64 {
 		ways *= 3
 	}
 	n := uint64(0)
-	for _, kind := range []Kind{Launch, Abort} {
+	for _, kind := range launches {
 		if c.has(kind) {
 			n += ways - 1
 		}
 	}
-	if c.has(Record) {
-		n += uint64(live)
+	for _, kind := range []Kind{Record, FaultyRecord} {
+		if c.has(kind) {
+			n += uint64(live)
+		}
 	}
 	return n
 }

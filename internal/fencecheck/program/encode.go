@@ -1,10 +1,15 @@
 package program
 
-// Of a fuzzer's bytes each operation takes opBytes: kind, stream, and two that
-// say which of the live blocks it means, by their rank: what it writes and what
-// it reads, or one. Any bytes are a program: what makes no sense where it
+import "encoding/binary"
+
+// Of a fuzzer's bytes each operation takes opBytes: kind, stream, and two words
+// that say which of the live blocks it means, by their rank: what it writes and
+// what it reads, or one. Any bytes are a program: what makes no sense where it
 // stands (a use of a block when none is live) is left out.
-const opBytes = 4
+const opBytes = 2 + 2*wordBytes
+
+// wordBytes has a bit for each of MaxBlocks.
+const wordBytes = MaxBlocks / 8
 
 // Decode makes a program of bytes, within b's streams and blocks and of at
 // most b.Ops operations.
@@ -23,6 +28,7 @@ func Decode(data []byte, b Bounds) Program {
 
 func (s state) decode(data []byte, b Bounds) (Op, bool) {
 	kind := Kind(data[0] % uint8(kinds))
+	first, second := binary.LittleEndian.Uint32(data[2:]), binary.LittleEndian.Uint32(data[2+wordBytes:])
 	o := Op{Kind: kind, Stream: data[1] % uint8(b.Streams)}
 	if kind != Alloc && !b.has(kind) {
 		return o, false
@@ -31,14 +37,14 @@ func (s state) decode(data []byte, b Bounds) (Op, bool) {
 	case Alloc:
 		o.Block = s.made
 		return o, int(s.made) < b.Blocks
-	case Free, Record:
+	case Free, Record, FaultyRecord:
 		if s.live == 0 {
 			return o, false
 		}
-		o.Block = s.liveBlock(data[2])
-	case Launch, Abort:
-		o.Writes = s.live.ranked(data[2])
-		o.Reads = s.live.ranked(data[3] &^ data[2])
+		o.Block = s.liveBlock(first)
+	case Launch, Abort, Faulty:
+		o.Writes = s.live.ranked(first)
+		o.Reads = s.live.ranked(second &^ first)
 		return o, o.Reads|o.Writes != 0
 	}
 	if kind == Free {
@@ -48,8 +54,8 @@ func (s state) decode(data []byte, b Bounds) (Op, bool) {
 }
 
 // liveBlock is the n-th live block, counted round and round.
-func (s state) liveBlock(n byte) uint8 {
-	left := int(n) % s.live.Len()
+func (s state) liveBlock(n uint32) uint8 {
+	left := int(n % uint32(s.live.Len()))
 	for b := range s.live.All() {
 		if left == 0 {
 			return b
@@ -60,10 +66,10 @@ func (s state) liveBlock(n byte) uint8 {
 }
 
 // ranked is the members of s whose rank is a bit of which.
-func (s Set) ranked(which byte) (picked Set) {
+func (s Set) ranked(which uint32) (picked Set) {
 	rank := 0
 	for b := range s.All() {
-		if rank < 8 && which>>rank&1 != 0 {
+		if which>>rank&1 != 0 {
 			picked |= 1 << b
 		}
 		rank++
@@ -72,7 +78,7 @@ func (s Set) ranked(which byte) (picked Set) {
 }
 
 // ranks is the opposite of ranked.
-func (s Set) ranks(picked Set) (which byte) {
+func (s Set) ranks(picked Set) (which uint32) {
 	rank := 0
 	for b := range s.All() {
 		if picked.Has(b) {
@@ -95,17 +101,18 @@ func (s state) after(o Op) state {
 	return s
 }
 
-// Encode is the bytes that Decode makes p of. Launches over other than the
-// first eight live blocks have no such form.
+// Encode is the bytes that Decode makes p of.
 func (p Program) Encode() []byte {
 	var data []byte
 	var s state
 	for _, o := range p {
-		item := [opBytes]byte{byte(o.Kind), o.Stream, s.live.ranks(o.Writes), s.live.ranks(o.Reads)}
-		if o.Kind == Free || o.Kind == Record {
-			item[2] = byte((s.live & (1<<o.Block - 1)).Len())
+		first, second := s.live.ranks(o.Writes), s.live.ranks(o.Reads)
+		if o.Kind == Free || o.IsRecord() {
+			first = uint32((s.live & (1<<o.Block - 1)).Len())
 		}
-		data = append(data, item[:]...)
+		data = append(data, byte(o.Kind), o.Stream)
+		data = binary.LittleEndian.AppendUint32(data, first)
+		data = binary.LittleEndian.AppendUint32(data, second)
 		s = s.after(o)
 	}
 	return data

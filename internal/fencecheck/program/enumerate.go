@@ -87,12 +87,16 @@ func (s state) onStream(b Bounds, stream uint8, yield func(Op, state) bool) bool
 			return false
 		}
 	}
-	if b.has(Sync) && stream < s.used && !yield(Op{Kind: Sync, Stream: stream}, s) {
-		return false
+	for _, kind := range []Kind{Sync, Reap, GiveUp} {
+		if b.has(kind) && stream < s.used && !yield(Op{Kind: kind, Stream: stream}, s) {
+			return false
+		}
 	}
 	for block := range s.made {
-		if b.has(Record) && s.live.Has(block) && !yield(Op{Kind: Record, Stream: stream, Block: block}, named) {
-			return false
+		for _, kind := range []Kind{Record, FaultyRecord} {
+			if b.has(kind) && s.live.Has(block) && !yield(Op{Kind: kind, Stream: stream, Block: block}, named) {
+				return false
+			}
 		}
 	}
 	return s.launches(b, func(o Op) bool { o.Stream = stream; return yield(o, named) })
@@ -104,7 +108,7 @@ func (s state) launches(b Bounds, yield func(Op) bool) bool {
 	for writes := s.live; ; writes = (writes - 1) & s.live {
 		rest := s.live &^ writes
 		for reads := rest; ; reads = (reads - 1) & rest {
-			for _, kind := range []Kind{Launch, Abort} {
+			for _, kind := range launches {
 				if reads|writes != 0 && b.has(kind) && !yield(Op{Kind: kind, Reads: reads, Writes: writes}) {
 					return false
 				}

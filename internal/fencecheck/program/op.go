@@ -14,7 +14,7 @@ import (
 // Kind is what an operation does.
 type Kind uint8
 
-// The kinds. A launch and an aborted launch are several steps of their host
+// The kinds. Launches of all three kinds are several steps of their host
 // goroutine each, and so is a recorded use; the others are one.
 const (
 	// Alloc allocates the next block on Stream.
@@ -30,6 +30,16 @@ const (
 	// Record enqueues a use of Block on Stream without preparing it, and
 	// records it afterwards.
 	Record
+	// Reap lets the device do what is enqueued on Stream, and then has the
+	// runtime look, without waiting, at how far all streams have come.
+	Reap
+	// Faulty is a launch whose event the driver refuses to record.
+	Faulty
+	// FaultyRecord is a recorded use whose event the driver refuses to record.
+	FaultyRecord
+	// GiveUp gives Stream back to its owner, and takes another in its place:
+	// all streams of a program that has it are adopted.
+	GiveUp
 	kinds
 )
 
@@ -60,18 +70,36 @@ func (s Set) All() iter.Seq[uint8] {
 type Op struct {
 	Kind   Kind
 	Stream uint8
-	// Block is what Free and Record name, and what Alloc makes.
+	// Block is what Free, Record and FaultyRecord name, and what Alloc makes.
 	Block uint8
 	// Reads and Writes are what a launch uses; no block is in both.
 	Reads, Writes Set
 }
 
-// IsLaunch reports whether the operation is prepared: a launch, aborted or not.
-func (o Op) IsLaunch() bool { return o.Kind == Launch || o.Kind == Abort }
+// launches are the kinds that are prepared.
+var launches = [...]Kind{Launch, Abort, Faulty}
+
+// IsLaunch reports whether the operation is prepared: a launch, whatever
+// becomes of it.
+func (o Op) IsLaunch() bool { return o.Kind == Launch || o.Kind == Abort || o.Kind == Faulty }
+
+// IsRecord reports whether the operation is a use that is recorded afterwards,
+// whatever becomes of that.
+func (o Op) IsRecord() bool { return o.Kind == Record || o.Kind == FaultyRecord }
+
+// GivesUp reports whether the program gives streams up.
+func (p Program) GivesUp() bool {
+	for _, o := range p {
+		if o.Kind == GiveUp {
+			return true
+		}
+	}
+	return false
+}
 
 // Uses is every block that the operation uses as a launch or a recorded use.
 func (o Op) Uses() Set {
-	if o.Kind == Record {
+	if o.IsRecord() {
 		return 1 << o.Block
 	}
 	return o.Reads | o.Writes
@@ -79,7 +107,7 @@ func (o Op) Uses() Set {
 
 // Changes is the blocks that the operation writes.
 func (o Op) Changes() Set {
-	if o.Kind == Record {
+	if o.IsRecord() {
 		return 1 << o.Block
 	}
 	return o.Writes
@@ -111,10 +139,18 @@ func (o Op) String() string {
 		return "free " + blockName(o.Block)
 	case Sync:
 		return "sync " + StreamName(o.Stream)
+	case GiveUp:
+		return "give up " + StreamName(o.Stream)
+	case Reap:
+		return "reap " + StreamName(o.Stream)
 	case Record:
 		return fmt.Sprintf("record a use of %s on %s", blockName(o.Block), StreamName(o.Stream))
+	case FaultyRecord:
+		return fmt.Sprintf("record a use of %s on %s, faultily", blockName(o.Block), StreamName(o.Stream))
 	case Abort:
 		return fmt.Sprintf("aborted launch on %s%s", StreamName(o.Stream), o.useText())
+	case Faulty:
+		return fmt.Sprintf("faulty launch on %s%s", StreamName(o.Stream), o.useText())
 	default:
 		return fmt.Sprintf("launch on %s%s", StreamName(o.Stream), o.useText())
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-var every = []Kind{Launch, Free, Sync, Abort, Record}
+var every = []Kind{Launch, Free, Sync, Abort, Record, Reap, Faulty, FaultyRecord, GiveUp}
 
 // orbits counts programs the slow way: all of them with all names of streams,
 // each named anew in every way that there is, of which the first in order
@@ -26,12 +26,16 @@ func orbits(streams, blocks, ops int, kinds []Kind) uint64 {
 				then(Op{Kind: Alloc, Stream: s, Block: made}, made+1, live|1<<made)
 			}
 			named := slices.ContainsFunc(p, func(o Op) bool { return o.Kind != Free && o.Stream == s })
-			if slices.Contains(kinds, Sync) && named {
-				then(Op{Kind: Sync, Stream: s}, made, live)
+			for _, k := range []Kind{Sync, Reap, GiveUp} {
+				if slices.Contains(kinds, k) && named {
+					then(Op{Kind: k, Stream: s}, made, live)
+				}
 			}
 			for b := range made {
-				if slices.Contains(kinds, Record) && live.Has(b) {
-					then(Op{Kind: Record, Stream: s, Block: b}, made, live)
+				for _, k := range []Kind{Record, FaultyRecord} {
+					if slices.Contains(kinds, k) && live.Has(b) {
+						then(Op{Kind: k, Stream: s, Block: b}, made, live)
+					}
 				}
 			}
 			for reads := range Set(1) << made {
@@ -39,7 +43,7 @@ func orbits(streams, blocks, ops int, kinds []Kind) uint64 {
 					if reads|writes == 0 || reads&writes != 0 || (reads|writes)&^live != 0 {
 						continue
 					}
-					for _, k := range []Kind{Launch, Abort} {
+					for _, k := range []Kind{Launch, Abort, Faulty} {
 						if slices.Contains(kinds, k) {
 							then(Op{Kind: k, Stream: s, Reads: reads, Writes: writes}, made, live)
 						}
@@ -126,7 +130,7 @@ func TestEncodingIsReadBack(t *testing.T) {
 }
 
 func FuzzDecodeMakesPrograms(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 0, 1, 1, 1, 0, 2, 0, 0, 0})
+	f.Add(Program{{Kind: Alloc}, {Kind: Launch, Stream: 1, Writes: 1}, {Kind: Free}}.Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b := Bounds{Streams: 4, Blocks: 12, Ops: 40, Kinds: every}
 		var s state

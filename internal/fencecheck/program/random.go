@@ -2,20 +2,34 @@ package program
 
 import "math/rand/v2"
 
-// Random makes a program of b.Ops operations, with all of the streams and
-// blocks in use most of the time. Sync, Abort and Record come seldom, where b
-// has them at all.
+// weights say how often Random makes an operation of each kind that may come.
+// Each program multiplies each of them by one of its factors, so that some have
+// many allocations in a row, and some hardly a launch that is not aborted.
+var weights = [kinds]int{Launch: 12, Alloc: 3, Free: 2, Record: 1, Abort: 2, Sync: 1, Reap: 2, Faulty: 1, FaultyRecord: 1, GiveUp: 1}
+
+var factors = [...]int{1, 1, 3, 10}
+
+// many is one launch in so many that may use any number of blocks; the others
+// use a few.
+const many, few = 6, 3
+
+// Random makes a program of b.Ops operations. Every program within the bounds
+// may come out, and larger ones have launches over few and over many blocks.
 func Random(rng *rand.Rand, b Bounds) Program { return Draw(b, rng.IntN) }
 
-// Draw is Random with numbers below n that draw makes. Smaller numbers make
-// simpler programs.
+// Draw is Random with numbers from 0 to n-1 that draw makes, such as a property
+// test's or those of a fuzzer's bytes. Smaller ones make plainer programs.
 func Draw(b Bounds, draw func(n int) int) Program {
 	var p Program
 	var s state
+	likely := weights
+	for k := range likely {
+		likely[k] *= factors[draw(len(factors))]
+	}
 	for len(p) < b.Ops {
-		o, ok := s.random(draw, b)
+		o, ok := s.random(draw, b, &likely)
 		if !ok {
-			break // no block is live, and none can be made
+			break // all blocks were made and freed, and nothing else is to be done
 		}
 		p = append(p, o)
 		s = s.after(o)
@@ -23,47 +37,64 @@ func Draw(b Bounds, draw func(n int) int) Program {
 	return p
 }
 
-// random draws an operation that makes sense; false if there is none.
-func (s state) random(draw func(int) int, b Bounds) (Op, bool) {
-	o := Op{Stream: uint8(draw(b.Streams))}
-	mayAlloc := int(s.made) < b.Blocks
-	if s.live == 0 {
-		o.Block = s.made
-		return o, mayAlloc
+func (s state) random(draw func(int) int, b Bounds, likely *[kinds]int) (Op, bool) {
+	kind, ok := s.randomKind(draw, b, likely)
+	if !ok {
+		return Op{}, false
 	}
-	switch roll := draw(40); {
-	case roll < 6 && mayAlloc:
+	o := Op{Kind: kind}
+	if kind == Alloc {
 		o.Block = s.made
-	case roll >= 36 && b.has(Free):
-		return Op{Kind: Free, Block: s.anyBlock(draw)}, true
-	case roll == 35 && b.has(Sync):
-		o.Kind = Sync
-	case roll == 34 && b.has(Record):
-		o.Kind, o.Block = Record, s.anyBlock(draw)
-	default:
-		o.Kind = Launch
-		if roll > 30 && b.has(Abort) {
-			o.Kind = Abort
-		}
-		o.Reads, o.Writes = s.someUses(draw)
+	}
+	if kind != Free {
+		o.Stream = uint8(draw(b.Streams))
+	}
+	if o.IsLaunch() {
+		o.Reads, o.Writes = s.randomUses(draw)
+	}
+	if kind == Free || o.IsRecord() {
+		o.Block = s.liveBlock(uint32(draw(s.live.Len())))
 	}
 	return o, true
 }
 
-func (s state) anyBlock(draw func(int) int) uint8 { return s.liveBlock(byte(draw(s.live.Len()))) }
-
-// someUses draws uses of a few live blocks: one and some others, or in a sixth
-// of all cases half of them.
-func (s state) someUses(draw func(int) int) (reads, writes Set) {
-	others := 8
-	if draw(6) == 5 {
-		others = 2
-	}
-	first := s.anyBlock(draw)
-	for b := range s.live.All() {
-		if b != first && draw(others) != others-1 {
-			continue
+func (s state) randomKind(draw func(int) int, b Bounds, likely *[kinds]int) (Kind, bool) {
+	weight := func(k Kind) int {
+		switch {
+		case k == Alloc:
+			if int(s.made) == b.Blocks {
+				return 0
+			}
+		case !b.has(k), s.live == 0 && k != Sync && k != Reap && k != GiveUp:
+			return 0
 		}
+		return likely[k]
+	}
+	total := 0
+	for k := range kinds {
+		total += weight(k)
+	}
+	if total == 0 {
+		return 0, false
+	}
+	left := draw(total)
+	for k := range kinds {
+		if left -= weight(k); left < 0 {
+			return k, true
+		}
+	}
+	return 0, false // not reached: the weights add up
+}
+
+// randomUses draws blocks, one at least, and what is done with each.
+func (s state) randomUses(draw func(int) int) (reads, writes Set) {
+	n := 1 + draw(min(few, s.live.Len()))
+	if draw(many) == many-1 {
+		n = 1 + draw(s.live.Len())
+	}
+	for range n {
+		left := state{live: s.live &^ (reads | writes)}
+		b := left.liveBlock(uint32(draw(left.live.Len())))
 		if draw(2) == 0 {
 			reads |= 1 << b
 		} else {
@@ -71,4 +102,27 @@ func (s state) someUses(draw func(int) int) (reads, writes Set) {
 		}
 	}
 	return reads, writes
+}
+
+// Repeat is the program so many times in a row, each time with blocks of its
+// own, which are freed before the next. It ends early where MaxBlocks are made.
+func (p Program) Repeat(times int) Program {
+	var all Program
+	var first uint8 // of the blocks of a time
+	for range times {
+		var s state
+		for _, o := range p {
+			s = s.after(o)
+			o.Block += first
+			o.Reads, o.Writes = o.Reads<<first, o.Writes<<first
+			all = append(all, o)
+		}
+		for b := range s.live.All() {
+			all = append(all, Op{Kind: Free, Block: first + b})
+		}
+		if first += s.made; int(first)+int(s.made) > MaxBlocks {
+			break
+		}
+	}
+	return all
 }

@@ -1,0 +1,114 @@
+package fenceproof
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/internal/fencecheck/overlap"
+	"github.com/fencepost-gpu/fencepost/internal/fencecheck/overlay"
+)
+
+// explorer is the program that drives package cuda, built over an overlay in
+// which that takes its locks and atomics from a scheduler.
+type explorer struct{ path string }
+
+// buildExplorer builds it with faults planted, or none.
+func buildExplorer(t *testing.T, plants []plant) explorer {
+	t.Helper()
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("the go command is not here, and it builds what is to be explored")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := overlay.Driven(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range plants {
+		for _, e := range p.edits {
+			e.New = strings.ReplaceAll(e.New, "planted()", fmt.Sprintf("planted(%d)", i+1))
+			if err := files.Apply(root, e); err != nil {
+				t.Fatalf("%s: %v", p.name, err)
+			}
+		}
+	}
+	dir := t.TempDir()
+	replaced, err := files.Write(root, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := explorer{filepath.Join(dir, "explore")}
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay", replaced, "-o", x.path, "./internal/fencecheck/overlap/explore")
+	build.Dir = root
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return x
+}
+
+func (x explorer) run(t *testing.T, args ...string) *overlap.Total {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), x.path, args...).Output()
+	total := new(overlap.Total)
+	if err == nil {
+		err = json.Unmarshal(out, total)
+	}
+	if err != nil {
+		t.Errorf("explore %v: %v\n%s", args, err, out)
+	}
+	return total
+}
+
+// TestFencesInterleavedInsideCalls runs small programs in which two or three
+// goroutines are inside calls at once, and switches between them at every lock,
+// atomic and driver call, with up to so many preemptions.
+func TestFencesInterleavedInsideCalls(t *testing.T) {
+	x := buildExplorer(t, nil)
+	args := []string{"-of", strconv.Itoa(runtime.GOMAXPROCS(0))}
+	if os.Getenv("FENCEPOST_FENCES") == "full" {
+		args = append(args, "-all")
+	}
+	var (
+		mu    sync.Mutex
+		wg    sync.WaitGroup
+		total overlap.Total
+		start = time.Now()
+	)
+	for own := range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			got := x.run(t, append([]string{"-own", strconv.Itoa(own)}, args...)...)
+			mu.Lock()
+			defer mu.Unlock()
+			total.Add(got)
+		})
+	}
+	wg.Wait()
+	if total.Failure != "" || total.Executions == 0 {
+		t.Errorf("%s", total.Failure)
+	}
+	t.Logf("%d executions with %d steps, %d of which differ by more than the order of what has nothing in common, in %v",
+		total.Executions, total.Steps, total.Ends, time.Since(start).Round(time.Millisecond))
+	fmt.Printf("locks: %v preemptions=%s complete=%v\n", &total, strings.Join(total.Bounds, "+"), !t.Failed())
+}
+
+// TestTheReductionLosesNothingInsideCalls explores some programs once more, and
+// stops before every step, whether anybody could tell or not.
+func TestTheReductionLosesNothingInsideCalls(t *testing.T) {
+	total := buildExplorer(t, nil).run(t, "-compare")
+	t.Logf("%v: %d programs, %d executions", total.Bounds, total.Programs, total.Executions)
+	if total.Failure != "" || total.Programs < 20 {
+		t.Errorf("%s", total.Failure)
+	}
+}

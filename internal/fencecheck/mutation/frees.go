@@ -1,0 +1,70 @@
+package mutation
+
+// freeSites are the way of a block from its free to the end, eventSites that of
+// an event.
+var (
+	freeSites = []Site{
+		{
+			Name: "holdBack: a launch is overlooked", File: "free.go", Func: "block.holdBack",
+			Wrong: "a block is freed while a launch over it is open",
+			Old:   "e.isOpen() && e.hold(b) {",
+			New:   "e.isOpen() && !mutated() && e.hold(b) {",
+		},
+		{
+			Name: "usedOnlyOn: used elsewhere", File: "free.go", Func: "block.usedOnlyOn",
+			Wrong: "a block is freed without waiting for the uses of other streams",
+			Old:   "b.accesses[i].event.stream != s {",
+			New:   "b.accesses[i].event.stream != s && !mutated() {",
+		},
+		{
+			Name: "freeBehind: a use is left out", File: "free.go", Func: "AsyncResource.freeBehind",
+			Wrong: "a free does not wait for one of the uses",
+			Old:   "f.add(s, &b.accesses[i], -1)",
+			New:   "if b.accesses[i].event.stream == s || !mutated() {\n f.add(s, &b.accesses[i], -1)\n }",
+		},
+		{
+			Name: "queueFree: the free goes first", File: "free.go", Func: "AsyncResource.queueFree",
+			Wrong: "the waits of a free are queued behind it",
+			Old:   "if f != nil {",
+			New:   "if f != nil && len(f.deps) > 0 && mutated() {\n defer func(f *fence) {\n _ = f.queue(s, nil)\n }(f)\n f = nil\n }\n if f != nil {",
+		},
+		{
+			Name: "enterFree: a reference is kept", File: "free.go", Func: "stream.enterFree",
+			Wrong: "the event of a freed block's use never comes back",
+			Old:   "b.accesses[i].event.release()",
+			New:   "if !mutated() {\n b.accesses[i].event.release()\n }",
+		},
+		{
+			Name: "takePassed: before the device", File: "reap.go", Func: "AsyncResource.takePassed",
+			Wrong: "a block is called reusable while its free is still queued",
+			Old:   "err != nil || !done {",
+			New:   "err != nil || !done && !mutated() {",
+		},
+		{
+			Name: "takePassed: the mark lies before the free", File: "reap.go", Func: "AsyncResource.takePassed",
+			Wrong: "a block is called reusable whose free was queued behind the mark that was passed",
+			Old:   "s.mark.release()",
+			New:   "if s.marked < len(s.queue) && mutated() {\n s.marked = len(s.queue)\n }\n s.mark.release()",
+		},
+		{
+			Name: "markQueue: passed at once", File: "reap.go", Func: "AsyncResource.markQueue",
+			Wrong: "the mark behind the frees is believed to be passed as soon as it is recorded",
+			Old:   "s.mark, s.marked = mark, len(s.queue)",
+			New:   "if mutated() {\n s.passed(mark.seq)\n }\n s.mark, s.marked = mark, len(s.queue)",
+		},
+	}
+	eventSites = []Site{
+		{
+			Name: "end: the held blocks are lost", File: "event.go", Func: "event.end",
+			Wrong: "the end of a launch does not tell of the blocks that it held back",
+			Old:   "return holds",
+			New:   "if len(holds) > 0 && mutated() {\n return nil\n }\n return holds",
+		},
+		{
+			Name: "releaseMany: back too early", File: "event.go", Func: "event.releaseMany",
+			Wrong: "an event is used again while one reference on it is left",
+			Old:   "if e.refs.Add(-n) == 0 {",
+			New:   "if left := e.refs.Add(-n); left == 0 || left == 1 && mutated() {",
+		},
+	}
+)

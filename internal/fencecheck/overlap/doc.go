@@ -1,0 +1,21 @@
+// Package overlap checks the fences of package cuda where calls overlap: a few
+// goroutines are inside calls of the production code at the same time, and every
+// choice of who goes on at a lock, an atomic or a driver call is explored, with
+// at most so many preemptions (package ctl). The oracle of the other checks
+// judges what arrived at the device.
+//
+// It needs a build in which package cuda takes its locks and atomics from ctl:
+// see package overlay.
+//
+// # What counts
+//
+// A launch is prepared when PrepareUse has returned, and finished when FinishUse
+// is called. What is refused because of a call that overlaps is left out: a
+// launch for a conflicting one that is open, or any use for a free; the program
+// must have such a call. What came in between is not held against a call, as
+// oracle/overlap.go says, and a launch's end is where its event is recorded, for
+// those that must not come after more than that. Never excused are: an order that is
+// missing, a deadlock, a panic, a count below zero, an event used or destroyed
+// when it was gone, a stream named after it was given up, a block or an event
+// left over.
+package overlap
