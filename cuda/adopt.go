@@ -79,6 +79,7 @@ func (p *StreamPool) giveUp(l *Lease) error {
 		}
 		last = passedMark(s, &event{lease: l.id, seq: s.point(), clock: s.clock})
 		s.passed(s.seq)
+		last.passedBefore()
 		s.renounce()
 	}
 	s.last.Store(last)
@@ -99,7 +100,9 @@ func stillOpen(id core.StreamID) error {
 func (s *stream) letGoOf() {
 	s.passed(s.point())
 	s.renounce()
-	s.last.Store(passedMark(s, &event{seq: s.seq, clock: s.clock}))
+	last := passedMark(s, &event{seq: s.seq, clock: s.clock})
+	last.passedBefore()
+	s.last.Store(last)
 }
 
 // forFrees returns the stream on which blocks of s are freed, and the event

@@ -115,11 +115,12 @@ func (r *AsyncResource) finishUnrecorded(s *stream, in *core.Intent, e *event, c
 // its blocks must never be used or freed again.
 func (r *AsyncResource) fenceBySync(s *stream, cause error, lost func()) error {
 	s.mu.Lock()
-	seq := s.point()
+	here := passedMark(s, &event{seq: s.point(), clock: s.clock})
 	s.mu.Unlock()
 	syncErr := r.drv.StreamSynchronize(s.handle)
 	if syncErr == nil {
-		s.passed(seq)
+		s.passed(here.seq)
+		here.passedBefore()
 		return detail(cause, "the launch was fenced by synchronising its stream")
 	}
 	lost()

@@ -69,7 +69,7 @@ func (r *AsyncResource) takePassed(s *stream) (*passed, error) {
 				return batch, unlessCapturing(err)
 			}
 		}
-		if done, err := s.askPassed(s.mark); err != nil || !done {
+		if done, err := s.askFreed(s.mark); err != nil || !done {
 			return batch, err
 		}
 		s.mark.release()

@@ -163,6 +163,17 @@ func (s *stream) askPassed(e *event) (bool, error) {
 	return true, nil
 }
 
+// askFreed is askPassed for the mark behind frees. If the host has learned of it
+// by an event of another stream, nobody has told the driver's allocator yet.
+func (s *stream) askFreed(mark *event) (bool, error) {
+	learned := mark.done()
+	done, err := s.askPassed(mark)
+	if learned && mark.handle != 0 {
+		err = s.drv.EventSynchronize(mark.handle)
+	}
+	return done && err == nil, err
+}
+
 // passedBefore notes what the device must have done before it came to e on the
 // other streams: all that e's clock knows of.
 func (e *event) passedBefore() {

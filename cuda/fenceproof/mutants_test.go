@@ -95,6 +95,9 @@ func fatesOf(ctx context.Context, binary string, part, parts int) (all []mutatio
 // judge demands that every mutant of a site was killed, but for those that are
 // excused.
 func judge(t *testing.T, site mutation.Site, fates []mutation.Fate) (killed, mutants int) {
+	if len(fates) != site.Count() {
+		t.Errorf("%s: %d executions were tried, not %d", site.Name, len(fates), site.Count())
+	}
 	var executions []string
 	by := map[string]int{}
 	for _, f := range fates {

@@ -58,18 +58,28 @@ func TestRandomProgramsKeepTheirOrder(t *testing.T) {
 }
 
 // TestLargeProgramsKeepTheirOrder is the same with programs that are dense.
-func TestLargeProgramsKeepTheirOrder(t *testing.T) {
+func TestLargeProgramsKeepTheirOrder(t *testing.T) { tryRandomly(t, large, 20_000) }
+
+// TestManyStreamsKeepTheirOrder is the same on more streams than clocks have room
+// for at first.
+func TestManyStreamsKeepTheirOrder(t *testing.T) {
+	many := large
+	many.Streams = 24
+	tryRandomly(t, many, 4000)
+}
+
+func tryRandomly(t *testing.T, bound program.Bounds, programs int) {
+	t.Helper()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	r := openRunner(t, large.Streams)
+	r := openRunner(t, bound.Streams)
 	var total fencecheck.Total
-	programs := 20_000
 	if raceDetector {
-		programs = 1000
+		programs /= 20
 	}
 	for range programs {
-		p := program.Random(rng, large)
+		p := program.Random(rng, bound)
 		s := fencecheck.RandomSchedule(rng, p, 1+rng.IntN(4))
 		v, err := r.Check(p, s)
 		if err != nil {

@@ -59,7 +59,7 @@ type Runner struct {
 func NewRunner(streams int, layers ...core.Layer) (*Runner, error) {
 	r := &Runner{device: device.New()}
 	var err error
-	if r.streams, err = cuda.NewStreamPool(r.device, cuda.StreamPoolConfig{}); err != nil {
+	if r.streams, err = cuda.NewStreamPool(r.device, cuda.StreamPoolConfig{Max: max(streams, cuda.DefaultMaxStreams)}); err != nil {
 		return nil, err
 	}
 	if r.backend, err = cuda.NewAsyncResource(r.device, r.streams, cuda.AsyncConfig{ReapInterval: -1}); err != nil {
@@ -165,9 +165,6 @@ func (r *Runner) Run(p program.Program, steps Schedule) (oracle.Verdict, error) 
 		}
 	}
 	v := r.device.History.Judge()
-	if r.refused > 0 { // the host has waited, and need not know for how much more than the launch
-		v.Excused, v.Redundant = v.Excused+v.Redundant, 0
-	}
 	return v, r.settle()
 }
 
