@@ -29,7 +29,7 @@ var plants = []plant{
 	{"two record one late event", "pairs",
 		edit("readiness.go", "func (e *event) recordLate() error {\n	e.mu.Lock()\n	defer e.mu.Unlock()\n", "func (e *event) recordLate() error {\n	if !planted() {\n		e.mu.Lock()\n		defer e.mu.Unlock()\n	}\n")},
 	{"a launch does not look for its lease again", "adopted",
-		edit("uses.go", "if table.leases.Load() != seen {", "if !planted() && table.leases.Load() != seen {")},
+		edit("streamtable.go", "if t.leases.Load() != seen {", "if !planted() && t.leases.Load() != seen {")},
 	{"the clock is joined before the wait is queued, without the lock", "pairs",
 		edit("stream.go", "	if err := s.drv.StreamWait(s.handle, e.handle); err != nil {", "	if planted() {\n		s.clock = s.clock.join(e.clock)\n		s.mu.Unlock()\n		defer s.mu.Lock()\n	}\n	if err := s.drv.StreamWait(s.handle, e.handle); err != nil {")},
 	{"a launch counts as recorded before its event is", "pairs",
