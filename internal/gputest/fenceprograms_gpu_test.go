@@ -28,7 +28,7 @@ func (h *hardware) fenceBench(t *testing.T, seed uint64, guard string) *bench {
 // Ten thousand programs of the fences' own checker, with kernels that compare
 // what they read: every word is the one that the program means. With a fence
 // engine that is broken in one place the same run finds wrong words: see
-// TestFenceMutants, and "A broken engine" in docs/gpu.md.
+// TestABrokenEngineReadsWrongWords.
 func TestFenceProgramsReadWhatTheyMean(t *testing.T) {
 	seed := firstSeed(t)
 	b := gpu(t).fenceBench(t, seed, "off")
