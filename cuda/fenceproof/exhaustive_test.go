@@ -38,7 +38,7 @@ func withoutAborts(ops, goroutines int) fencecheck.Bound {
 }
 
 // bounds are what is run: some seconds by default, less under the race
-// detector. On two cores FENCEPOST_FENCES=full takes some ten minutes, and
+// detector. On two busy cores FENCEPOST_FENCES=full takes some twenty minutes, and
 // FENCEPOST_FENCES=everything an hour.
 func bounds() []fencecheck.Bound {
 	switch {
