@@ -22,8 +22,8 @@ const (
 // released; after that the runtime does not name it again. Its owner may capture
 // a CUDA graph on it, but must not begin while a call of the runtime's names the
 // stream, or between the halves of a launch; [Lease.Capture] needs no such care.
-// Refused with a
-// [core.StreamMisuseError]: the default streams (the legacy one is
+//
+// Refused with a [core.StreamMisuseError]: the default streams (the legacy one is
 // [core.DefaultStream] already, the per-thread one means another stream on
 // every thread), a stream that is adopted already, and a stream of the pool's
 // own, which would get two ids and two orders. The handle of a stream that was

@@ -214,3 +214,25 @@ func TestFreesOfBlocksUsedElsewhereCostTheirWaitsOnly(t *testing.T) {
 	equal(t, "a block that nobody used", b.calls(func() { b.free(unused) }), "MemFreeAsync 1")
 	equal(t, "a block used on another stream", b.calls(func() { b.free(used) }), "MemFreeAsync 1, StreamWait 1")
 }
+
+// The host learns by an event of one stream how far others have come, but the
+// driver is told of each mark behind frees: without that its pool keeps the
+// memory.
+func TestTheDriverIsToldOfFreesThatAreKnownByAnotherStream(t *testing.T) {
+	b := newBench(t)
+	s := b.leases(2)
+	freed, shared := b.alloc(s[0], 256), b.alloc(s[0], 256)
+	release := b.hold(s[0])
+	b.free(freed)
+	must(t, b.Runtime.ReapPending(ctx)) // records the mark, which is not passed
+	b.launch(s[0], writes(shared))
+	b.launch(s[1], reads(shared))
+	release()
+	b.sync(s[1])
+	queries, told := b.faults.Calls(drivertest.EventQuery), b.faults.Calls(drivertest.EventSynchronize)
+	must(t, b.Runtime.ReapPending(ctx))
+	equal(t, "pending", b.Runtime.Stats().Pending.Blocks, 0)
+	equal(t, "questions about what is known", b.faults.Calls(drivertest.EventQuery)-queries, 0)
+	equal(t, "marks that the driver was told of", b.faults.Calls(drivertest.EventSynchronize)-told, 1)
+	b.free(shared)
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,5 +111,30 @@ func TestGivenUpStreamsKeepTheirOrder(t *testing.T) {
 	t.Logf("%d programs under %d schedules", programs, schedules)
 	if programs < 100 {
 		t.Error("those are too few")
+	}
+}
+
+// TestDeviceOrderNeedsNoHost runs programs in which nothing that the host has
+// seen done counts for order: not for the runtime, nor for the oracle.
+func TestDeviceOrderNeedsNoHost(t *testing.T) {
+	b := bound(4, 2)
+	b.Kinds = append(slices.Clone(everyKind), program.Reap)
+	if raceDetector {
+		b.Ops = 3
+	}
+	r, err := fencecheck.NewDeviceOrderRunner(b.Streams)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var total fencecheck.Total
+	b.Each(b.From, func(p program.Program) bool {
+		if err := r.CheckAll(p, b.Goroutines, &total); err != nil {
+			t.Error(err)
+		}
+		return !t.Failed()
+	})
+	t.Logf("%v, %d waits", total, total.Waits)
+	if err := r.Close(); err != nil && !t.Failed() {
+		t.Error(err)
 	}
 }

@@ -31,8 +31,8 @@ func (b Bound) String() string {
 
 // Total is what came out of many programs.
 type Total struct {
-	// Programs and Schedules are how many were run: schedules of the host,
-	// and for each the orders of the device that differ.
+	// Programs and Schedules are how many were run: schedules of the host, as
+	// each has one order of the device that differs where nothing is missed.
 	Programs, Schedules uint64
 	// Waits were queued. Missed, Redundant, Extra and Excused are as in
 	// [oracle.Verdict]; Missed counts wrong values too.

@@ -57,9 +57,18 @@ type Runner struct {
 // NewRunner returns a runner with so many streams, over the backend with some
 // layers around it. It must be closed.
 func NewRunner(streams int, layers ...core.Layer) (*Runner, error) {
+	return newRunner(streams, false, layers)
+}
+
+// NewDeviceOrderRunner is NewRunner with [cuda.StreamPoolConfig].DeviceOrder: to
+// the oracle, too, what the host has seen done orders nothing.
+func NewDeviceOrderRunner(streams int) (*Runner, error) { return newRunner(streams, true, nil) }
+
+func newRunner(streams int, deviceOrder bool, layers []core.Layer) (*Runner, error) {
 	r := &Runner{device: device.New()}
+	r.device.Forgetful = deviceOrder
 	var err error
-	if r.streams, err = cuda.NewStreamPool(r.device, cuda.StreamPoolConfig{Max: max(streams, cuda.DefaultMaxStreams)}); err != nil {
+	if r.streams, err = cuda.NewStreamPool(r.device, cuda.StreamPoolConfig{Max: max(streams, cuda.DefaultMaxStreams), DeviceOrder: deviceOrder}); err != nil {
 		return nil, err
 	}
 	if r.backend, err = cuda.NewAsyncResource(r.device, r.streams, cuda.AsyncConfig{ReapInterval: -1}); err != nil {

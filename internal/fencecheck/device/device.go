@@ -35,6 +35,8 @@ type Device struct {
 	// Drop is the number of a wait since the last Reset, from 1, that is not
 	// queued although the caller is told so; 0 for none.
 	Drop int
+	// Forgetful: what the host has seen done orders nothing.
+	Forgetful bool
 	// Calls counts the calls of a kind since the last Reset.
 	Calls Calls
 
@@ -196,7 +198,7 @@ func (d *Device) EventQuery(e driver.Event) (bool, error) {
 	if !d.isDone(node) {
 		return false, nil
 	}
-	d.History.Learn(node)
+	d.learn(node)
 	return true, nil
 }
 
@@ -204,8 +206,15 @@ func (d *Device) EventQuery(e driver.Event) (bool, error) {
 func (d *Device) EventSynchronize(e driver.Event) error {
 	node := d.events[e-1]
 	d.execute(node)
-	d.History.Learn(node)
+	d.learn(node)
 	return nil
+}
+
+// learn notes that the host has seen a node done.
+func (d *Device) learn(node int32) {
+	if !d.Forgetful {
+		d.History.Learn(node)
+	}
 }
 
 // StreamSynchronize executes all of the stream. After Finish there is nothing to
@@ -215,7 +224,7 @@ func (d *Device) StreamSynchronize(s driver.Stream) error {
 		return nil
 	}
 	d.Execute(uint8(s))
-	d.History.Learn(d.History.Last(uint8(s)))
+	d.learn(d.History.Last(uint8(s)))
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package mutation
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,5 +71,21 @@ func TestTheOverlayFitsTheCode(t *testing.T) {
 	}
 	if _, err := os.Stat(overlay); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTheREADMESaysHowMany keeps its claim true: TestFenceMutants demands of each
+// site as many executions as it has.
+func TestTheREADMESaysHowMany(t *testing.T) {
+	mutants := 0
+	for _, s := range Sites() {
+		mutants += s.Count()
+	}
+	readme, err := os.ReadFile(filepath.Join("..", "..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if claim := fmt.Sprintf("Each of %d ways to break the fences, at %d places of the code", mutants, len(Sites())); !strings.Contains(string(readme), claim) {
+		t.Errorf("the README does not say %q", claim)
 	}
 }
