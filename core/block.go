@@ -99,6 +99,11 @@ type Request struct {
 	// Claim is the reservation that Requested is drawn from; the zero
 	// claim means the general ledger.
 	Claim ClaimID
+	// Isolated asks for memory of a mapping of its own: behind the free it is
+	// unmapped, its bytes go back to the device, and its addresses are not
+	// given out again for as long as the resource can afford, so that a late
+	// access faults. It needs [Isolation] and costs tens of microseconds.
+	Isolated bool
 	// Span is the trace span of the allocation, if it is recorded. A wait
 	// for the block's readiness links to it.
 	Span SpanRef

@@ -17,9 +17,11 @@ const (
 	// DeviceChecks: added by the guard itself, it says that the guard verifies bytes on the device, not just its
 	// ledger.
 	DeviceChecks
+	// Isolation: requests with Isolated set get memory of their own mapping.
+	Isolation
 )
 
-var featureNames = [...]string{"use-tracking", "stream-ordered", "reservations", "device-checks"}
+var featureNames = [...]string{"use-tracking", "stream-ordered", "reservations", "device-checks", "isolation"}
 
 // Has reports whether all features of want are present.
 func (f Features) Has(want Features) bool { return f&want == want }

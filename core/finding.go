@@ -13,16 +13,26 @@ type FindingKind string
 
 // The kinds of findings.
 const (
-	FindingUseAfterFreeWrite  FindingKind = "uaf-write"
-	FindingUseAfterFreeRead   FindingKind = "uaf-read"
-	FindingOutOfBoundsWrite   FindingKind = "oob-write"
-	FindingUnderflow          FindingKind = "underflow"
-	FindingDoubleFree         FindingKind = "double-free"
-	FindingForeignFree        FindingKind = "foreign-free"
-	FindingStaleHandle        FindingKind = "stale-handle"
-	FindingMissingFence       FindingKind = "missing-fence"
-	FindingUseBeforeAlloc     FindingKind = "use-before-alloc-ready"
-	FindingUndeclaredAccess   FindingKind = "undeclared-access"
+	FindingUseAfterFreeWrite FindingKind = "uaf-write"
+	FindingUseAfterFreeRead  FindingKind = "uaf-read"
+	FindingOutOfBoundsWrite  FindingKind = "oob-write"
+	FindingUnderflow         FindingKind = "underflow"
+	FindingDoubleFree        FindingKind = "double-free"
+	FindingForeignFree       FindingKind = "foreign-free"
+	FindingStaleHandle       FindingKind = "stale-handle"
+	FindingMissingFence      FindingKind = "missing-fence"
+	FindingUseBeforeAlloc    FindingKind = "use-before-alloc-ready"
+	FindingUndeclaredAccess  FindingKind = "undeclared-access"
+	// FindingUninitializedRead is a declared read of a block before any
+	// declared write.
+	FindingUninitializedRead FindingKind = "uninitialized-read"
+	// FindingReuseRace is a use of freed memory that already belongs to
+	// another block.
+	FindingReuseRace FindingKind = "reuse-race"
+	// FindingSealedWrite is a change of a block that was declared read-only.
+	FindingSealedWrite FindingKind = "sealed-write"
+	// FindingStrayWrite is a change of memory that nobody had allocated.
+	FindingStrayWrite         FindingKind = "stray-write"
 	FindingLeak               FindingKind = "leak"
 	FindingOutOfMemory        FindingKind = "oom"
 	FindingStickyError        FindingKind = "sticky-error"
@@ -70,6 +80,9 @@ type UseRecord struct {
 	// Access is zero for a launch as a whole.
 	Access Access
 	Span   SpanRef
+	// Time is when the launch was prepared, to the resolution of the clock
+	// of who kept it; zero if that kept none.
+	Time time.Time
 	// Tags are those of the launch's blocks, the first few in no order, where
 	// they are known; the rest is empty.
 	Tags [4]Tag

@@ -25,6 +25,11 @@ type UseRequest struct {
 	// named twice counts once, with the combined access. The slice is not
 	// kept.
 	Uses []Use
+	// Pointers are device addresses that the launch hands to the device, as
+	// kernel arguments are. A guard checks that each of them that lies in a
+	// block belongs to one of Uses; nobody else looks at them. The slice is not
+	// kept.
+	Pointers []uint64
 	// Wait makes a conflicting open intent on another stream something to
 	// wait for, until ctx ends, instead of a refusal.
 	Wait bool
