@@ -126,13 +126,18 @@ func (r *Runtime) buildStack(cfg Config) error {
 
 func (r *Runtime) guardConfig(cfg Config) (debugguard.Config, error) {
 	g := cfg.GuardConfig
-	mode, sample, err := debugguard.ParseMode(cfg.Guard)
+	setting, err := debugguard.ParseMode(cfg.Guard)
 	if err != nil {
 		return g, err
 	}
-	g.Mode, g.Findings = mode, r.witness
-	if sample > 0 {
-		g.SampleBytes = sample
+	g.Mode, g.Findings = setting.Mode, r.witness
+	if setting.SampleBytes > 0 {
+		g.SampleBytes = setting.SampleBytes
+	}
+	g.Hunt.Bisect = g.Hunt.Bisect || setting.Bisect
+	g.Hunt.Unmap = g.Hunt.Unmap || setting.Unmap
+	if setting.Delay && g.Hunt.Delay == 0 {
+		g.Hunt.Delay = debugguard.DefaultDelay
 	}
 	if r.ops, err = cuda.NewDeviceOps(r.driver, r.streams, guardkernels.Image()); err != nil {
 		return g, err

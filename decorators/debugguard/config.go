@@ -18,6 +18,8 @@ const (
 	DefaultTombstones                    = 16384
 	DefaultLaunches                      = 4096
 	DefaultSuspects                      = 16
+	DefaultDelay           time.Duration = 100 * time.Microsecond
+	DefaultSentinels                     = 384
 )
 
 // Config is how a guard is built. The zero value is a guard that is off, has
@@ -59,12 +61,37 @@ type Config struct {
 	PoisonCap uint64
 	// HuntTags are the tags hunted at the start; see [Resource.HuntTags].
 	HuntTags []core.Tag
+	// Hunt is what mode Hunt does beyond guarding every block. Bisect, Delay
+	// and Unmap are what it begins with; see [Resource.Apply].
+	Hunt HuntConfig
 	// Tombstones is how many freed blocks the ledger remembers, and Launches
 	// how many recent launches are kept as suspects. Suspects is how many of
 	// them a finding names at most. Zero means the default of each.
 	Tombstones, Launches, Suspects int
 	// Now is the clock of quarantine ages and findings. Nil means time.Now.
 	Now func() time.Time
+}
+
+// HuntConfig is how mode Hunt looks for what guarding alone does not show.
+type HuntConfig struct {
+	// Bisect compares, after every launch, its own blocks' red zones and what
+	// else is watched, so that a finding's window holds that launch and those
+	// that ran beside it.
+	Bisect bool
+	// Delay is the mean length of the delays that a random quarter of the
+	// launches begin with on the device, behind the waits queued for them, so
+	// that an order that only luck kept shows. Zero means none at the start,
+	// and DefaultDelay once [Resource.Apply] asks for delays.
+	Delay time.Duration
+	// DelaySeed draws which launches are delayed and for how long.
+	DelaySeed uint64
+	// Sentinels is how many small blocks, filled with a pattern, at most take
+	// the place of blocks that were freed. Zero means DefaultSentinels,
+	// negative none.
+	Sentinels int
+	// Unmap asks the upstream for blocks of their own mapping, where it has
+	// them.
+	Unmap bool
 }
 
 // withDefaults fills in what was left zero.
@@ -78,6 +105,7 @@ func (c Config) withDefaults() Config {
 	c.Tombstones = orDefault(c.Tombstones, DefaultTombstones)
 	c.Launches = orDefault(c.Launches, DefaultLaunches)
 	c.Suspects = orDefault(c.Suspects, DefaultSuspects)
+	c.Hunt.Sentinels = max(0, orDefault(c.Hunt.Sentinels, DefaultSentinels))
 	if c.QuarantineAge < 0 {
 		c.QuarantineAge = math.MaxInt64
 	}
@@ -107,6 +135,8 @@ func (c Config) check(upstream core.Resource) error {
 		return bad("Mode", c.Mode.String()+": use Off, Ledger, Sample or Hunt")
 	case c.RedZone > 1<<30:
 		return bad("RedZone", "more than 1 GiB a side")
+	case c.Hunt.Delay < 0:
+		return bad("Hunt.Delay", "negative")
 	case c.Tombstones < 0 || c.Launches < 0 || c.Suspects < 0:
 		return bad("Tombstones, Launches, Suspects", "negative")
 	}

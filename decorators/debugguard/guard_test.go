@@ -1,6 +1,7 @@
 package debugguard
 
 import (
+	"errors"
 	"math"
 	"sync"
 	"testing"
@@ -8,21 +9,26 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-func TestParseMode(t *testing.T) {
-	for s, want := range map[string]struct {
-		mode  Mode
-		bytes uint64
-	}{"off": {Off, 0}, "ledger": {Ledger, 0}, "sample": {Sample, 0}, "sample:4096": {Sample, 4096}, "hunt": {Hunt, 0}} {
-		if m, bytes, err := ParseMode(s); err != nil || m != want.mode || bytes != want.bytes {
-			t.Errorf("%s: %v, %d, %v", s, m, bytes, err)
+func TestSettingsAreReadAsTheyPrint(t *testing.T) {
+	for s, want := range map[string]Setting{
+		"off": {}, "ledger": {Mode: Ledger}, "sample": {Mode: Sample}, "sample:4096": {Mode: Sample, SampleBytes: 4096},
+		"hunt": {Mode: Hunt}, "hunt:bisect": {Mode: Hunt, Bisect: true}, "hunt:bisect+unmap": {Mode: Hunt, Bisect: true, Unmap: true},
+		"hunt:bisect+delay+unmap": {Mode: Hunt, Bisect: true, Delay: true, Unmap: true},
+	} {
+		got, err := ParseMode(s)
+		if err != nil || got != want || got.String() != s {
+			t.Errorf("%s: %+v, prints as %s, %v", s, got, got, err)
 		}
-		if want.bytes == 0 && want.mode.String() != s {
-			t.Errorf("%v does not print as %s", want.mode, s)
+		if again := settingOf(got.word()); again.Mode != got.Mode || again.Bisect != got.Bisect || again.Delay != got.Delay || again.Unmap != got.Unmap {
+			t.Errorf("%s packed is %+v", s, again)
 		}
 	}
-	for _, s := range []string{"", "on", "hunt:1", "sample:", "sample:0", "sample:-1", "sample:x", "Sample"} {
-		if _, _, err := ParseMode(s); err == nil {
-			t.Errorf("%q was accepted", s)
+	if s, err := ParseMode("hunt:delay+bisect"); err != nil || s.String() != "hunt:bisect+delay" {
+		t.Errorf("options in another order: %v, %v", s, err)
+	}
+	for _, s := range []string{"", "on", "hunt:1", "hunt:", "hunt:bisect,delay", "hunt:bisect+", "ledger:bisect", "off:", "sample:", "sample:0", "sample:-1", "sample:x", "sample:bisect", "Sample"} {
+		if got, err := ParseMode(s); !errors.Is(err, core.ErrInvalidRequest) || got != (Setting{}) {
+			t.Errorf("%q: %+v, %v", s, got, err)
 		}
 	}
 	if s := Mode(9).String(); s != "mode(9)" {

@@ -15,6 +15,32 @@ func (b *bench) mode(m debugguard.Mode) {
 	}
 }
 
+func TestASettingIsAppliedAsAWhole(t *testing.T) {
+	b := newBench(t, debugguard.Ledger, func(c *debugguard.Config) { c.SampleBytes, c.Hunt.Bisect = 1<<40, true })
+	for _, s := range []string{"sample:4096", "hunt:delay+unmap", "hunt", "sample", "off", "ledger", "hunt:bisect"} {
+		setting, err := debugguard.ParseMode(s)
+		if err == nil {
+			err = b.guard.Apply(ctx, setting)
+		}
+		if got := b.guard.Setting(); err != nil || got.String() != s || b.guard.Mode() != setting.Mode {
+			t.Errorf("%s: the setting is %v, the mode %v, %v", s, got, b.guard.Mode(), err)
+		}
+	}
+	b.mode(debugguard.Ledger)
+	b.mode(debugguard.Hunt)
+	if got := b.guard.Setting().String(); got != "hunt:bisect" {
+		t.Errorf("SetMode changed the options: %s", got)
+	}
+	for _, bad := range []debugguard.Setting{{Mode: 9}, {Mode: debugguard.Ledger, Bisect: true}, {Mode: debugguard.Hunt, SampleBytes: 1}} {
+		if err := b.guard.Apply(ctx, bad); !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	if got := b.guard.Setting().String(); got != "hunt:bisect" {
+		t.Errorf("a refused setting left %s", got)
+	}
+}
+
 func TestBlocksAllocatedWhileOffAreNeverForeign(t *testing.T) {
 	b := newBench(t, debugguard.Off)
 	used, freed := b.alloc(64), b.alloc(64)
