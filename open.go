@@ -1,6 +1,7 @@
 package fencepost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,12 +140,30 @@ func (r *Runtime) guardConfig(cfg Config) (debugguard.Config, error) {
 	if setting.Delay && g.Hunt.Delay == 0 {
 		g.Hunt.Delay = debugguard.DefaultDelay
 	}
+	if err := r.fitQuarantine(&g); err != nil {
+		return g, err
+	}
 	if r.ops, err = cuda.NewDeviceOps(r.driver, r.streams, guardkernels.Image()); err != nil {
 		return g, err
 	}
 	r.onClose(func(ctx context.Context) error { return within(ctx, func() error { return r.ops.Close(ctx) }) })
 	g.Device = r.ops
 	return g, nil
+}
+
+// fitQuarantine sizes a quarantine that nobody has sized by the device's
+// memory.
+func (r *Runtime) fitQuarantine(g *debugguard.Config) error {
+	if g.QuarantineBytes > 0 {
+		return nil
+	}
+	_, total, err := r.driver.MemInfo()
+	if err != nil {
+		return err
+	}
+	sample, hunt := debugguard.QuarantineFor(total)
+	g.QuarantineBytes, g.Hunt.QuarantineBytes = sample, cmp.Or(g.Hunt.QuarantineBytes, hunt)
+	return nil
 }
 
 // budgetHeadroom is what a GPU's default budget leaves free: memory that the

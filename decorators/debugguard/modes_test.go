@@ -165,6 +165,67 @@ func TestSampleChoosesByBytesAndByTag(t *testing.T) {
 	b.want()
 }
 
+func TestATagIsSampledAtARateOfItsOwn(t *testing.T) {
+	b := newBench(t, debugguard.Sample, func(c *debugguard.Config) { c.SampleBytes = 1 })
+	guarded := func(tag core.Tag) uint64 {
+		t.Helper()
+		before := b.guard.GuardStats().Guarded
+		for range 10 {
+			block, err := b.guard.Allocate(ctx, core.Request{Bytes: 8, Tag: tag})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.free(block)
+		}
+		return b.guard.GuardStats().Guarded - before
+	}
+	b.guard.SampleTag("never", 0)
+	b.guard.SampleTag("", 0)
+	if n, un, other := guarded("never"), guarded(core.Untagged), guarded("other"); n != 0 || un != 0 || other != 10 {
+		t.Errorf("%d of a tag never sampled, %d untagged, %d of another", n, un, other)
+	}
+	b.guard.HuntTags("never")
+	if n := guarded("never"); n != 10 {
+		t.Errorf("hunted: %d", n)
+	}
+	b.guard.HuntTags()
+	b.guard.SetSampleBytes(1 << 60)
+	b.guard.SampleTag("always", 1)
+	b.guard.SampleTagAsOthers("never")
+	if always, n := guarded("always"), guarded("never"); always != 10 || n != 0 {
+		t.Errorf("%d of a tag always sampled, %d as others", always, n)
+	}
+	b.empty()
+	b.want()
+}
+
+func TestAHuntHasMoreQuarantineThanSampling(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) {
+		c.SampleBytes, c.QuarantineBytes, c.Hunt.QuarantineBytes, c.Hunt.Sentinels = 1, 8<<10, 64<<10, -1
+	})
+	for range 100 {
+		b.free(b.alloc(1024))
+		if q := b.guard.GuardStats().Quarantine.Bytes; q > 64<<10 {
+			t.Fatalf("quarantine holds %d bytes", q)
+		}
+	}
+	if q := b.guard.GuardStats().Quarantine.Bytes; q < 48<<10 {
+		t.Errorf("a hunt's quarantine holds %d bytes only", q)
+	}
+	b.mode(debugguard.Sample)
+	if q := b.guard.GuardStats().Quarantine.Bytes; q > 8<<10 {
+		t.Errorf("after the hunt %d bytes are left", q)
+	}
+	for range 100 {
+		b.free(b.alloc(1024))
+		if q := b.guard.GuardStats().Quarantine.Bytes; q > 8<<10 {
+			t.Fatalf("quarantine holds %d bytes", q)
+		}
+	}
+	b.empty()
+	b.want()
+}
+
 func TestSamplePoisonsLargeBlocksInThreePlaces(t *testing.T) {
 	const size = 1 << 16
 	for offset, seen := range map[uint64]bool{0: true, size / 2: true, size - 1: true, 1000: false} {

@@ -27,6 +27,7 @@ type Resource struct {
 	switching sync.Mutex
 	hunted    atomic.Pointer[[]core.Tag]
 	bytes     sampler // which blocks are guarded
+	rates     tagRates
 	stacks    sampler // which other blocks keep stacks
 
 	ledger     *ledger

@@ -71,8 +71,11 @@ func (r *Resource) turn(ctx context.Context, w uint32) error {
 	if was != Off && m == Off {
 		r.gate.Add(-1)
 	}
-	if was >= Sample && m < Sample {
+	switch {
+	case was >= Sample && m < Sample:
 		return r.Flush(ctx)
+	case was == Hunt && m == Sample: // which has less quarantine
+		r.enforce(ctx, 0)
 	}
 	return nil
 }
