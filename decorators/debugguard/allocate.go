@@ -86,7 +86,7 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 	}
 	l.base = b.ID.Ptr
 	b.ID.Ptr, b.Bytes = l.start(), req.Bytes
-	rec := newGuarded(b, guarded{layout: l, whole: hunted || b.Bytes <= r.cfg.PoisonCap}, core.CaptureStack(2))
+	rec := newGuarded(b, &guarded{layout: l, whole: hunted || b.Bytes <= r.cfg.PoisonCap}, core.CaptureStack(2))
 	r.arm(ctx, rec)
 	rec.mu.Lock()
 	r.ledger.enter(rec)

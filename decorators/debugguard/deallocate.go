@@ -133,6 +133,7 @@ func (r *Resource) checkAndPoison(ctx context.Context, rec *record) (poisoned bo
 			}
 			poisoned = true
 			fill := rec.guard.layout.poison(rec.guard.layout.redZones(nil, g), g, rec.guard.whole)
+			rec.guard.filled.Add(1)
 			err := r.cfg.Device.Fill(ctx, stream, fill)
 			rec.guard.checked = err != nil // nothing known to compare later
 			return true, err

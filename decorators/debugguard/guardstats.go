@@ -12,6 +12,7 @@ type counters struct {
 	findings, relieved, evicted, retried    atomic.Uint64
 	ownLaunches, ownAborts, ownCrossings    atomic.Uint64
 	hiddenRefusals, hiddenFailures          atomic.Uint64
+	captured, draws, delays                 atomic.Uint64
 }
 
 // GuardStats is what the guard did and holds.
@@ -31,6 +32,12 @@ type GuardStats struct {
 	// Evicted counts blocks that left quarantine, Retried frees that failed
 	// there and left the block in it.
 	Evicted, Retried uint64
+	// Captured counts accesses of the guard's that were not put on their
+	// stream because it captures. They were done on the default stream, or
+	// left out if that could not be either; delays are always left out.
+	Captured uint64
+	// Delays counts launches that a hunt has delayed on the device.
+	Delays uint64
 	// Quarantine is what quarantine holds now, Deferred what open intents
 	// keep from being freed.
 	Quarantine, Deferred core.Amount
@@ -56,6 +63,8 @@ func (r *Resource) GuardStats() GuardStats {
 		Relieved:   r.count.relieved.Load(),
 		Evicted:    r.count.evicted.Load(),
 		Retried:    r.count.retried.Load(),
+		Captured:   r.count.captured.Load(),
+		Delays:     r.count.delays.Load(),
 		Quarantine: r.quarantine.size(),
 		Deferred:   r.deferred.amount(),
 		Checks:     uint64(r.checks.awaited()),

@@ -25,6 +25,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 		r.letGo(ctx, o)
 		return t, err
 	}
+	r.delay(ctx, req.Stream)
 	o.begin(t.Intent())
 	if err := r.noteUses(o, t.Intent()); err != nil { // freed while this call waited
 		r.retract(o)

@@ -16,17 +16,16 @@ type damage struct {
 	expected, seen byte
 }
 
-// judge reads the result of a comparison that the device has done.
-func (r *Resource) judge(c *check) {
-	mismatches, err := c.verification.Mismatches()
+// judge reads the result of a comparison that the device has done. What an
+// earlier comparison has told is not told again.
+func (r *Resource) judge(b *batch, v core.Verification) error {
+	mismatches, err := v.Mismatches()
 	if err != nil {
-		r.count.unchecked.Add(uint64(c.batch.blocks))
-		return
+		return err
 	}
-	r.count.verified.Add(uint64(c.batch.blocks))
 	var found []damage
 	for _, m := range mismatches {
-		d := c.batch.watched[m.Region].damaged(m)
+		d := b.watched[m.Region].damaged(m)
 		if n := len(found); n > 0 && found[n-1].place.rec == d.place.rec && found[n-1].kind == d.kind {
 			found[n-1].bytes += d.bytes // another place of the same poison
 			continue
@@ -34,8 +33,11 @@ func (r *Resource) judge(c *check) {
 		found = append(found, d)
 	}
 	for _, d := range found {
-		r.reportDamage(d, c.batch.stream)
+		if d.place.rec.guard.tell(d.kind, d.place.filled) {
+			r.reportDamage(d, b.stream)
+		}
 	}
+	return nil
 }
 
 // damaged says what a mismatch in the region means.
