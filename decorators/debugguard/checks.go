@@ -18,6 +18,8 @@ type batch struct {
 	regions []core.Region
 	watched []watched
 	blocks  int
+	// bisecting is set for a comparison behind a launch.
+	bisecting bool
 	// void is set if the launch of the comparison failed: nothing orders it
 	// before the reuse of the bytes, so its verdict means nothing.
 	void atomic.Bool
@@ -73,18 +75,27 @@ type check struct {
 	judge  func() error
 }
 
-// compare queues the comparison of a batch; the verdict comes later. On
-// success the blocks count as clean up to it.
+// compare queues the comparison of a batch; the verdict comes later.
 func (r *Resource) compare(ctx context.Context, b *batch) error {
 	v, err := r.cfg.Device.Verify(ctx, b.stream, b.regions)
 	if err != nil {
 		return err
 	}
+	r.checks.add(&check{answer: v, void: &b.void, blocks: b.blocks, judge: func() error { return r.judge(b, v) }})
+	return nil
+}
+
+// settled ends the queueing of a comparison whose launch had that error. On
+// success the blocks count as clean up to it; otherwise it tells nothing.
+func (r *Resource) settled(b *batch, err error) {
+	if err != nil {
+		b.void.Store(true)
+		r.count.unchecked.Add(uint64(b.blocks))
+		return
+	}
 	for _, w := range b.watched {
 		raise(&w.rec.guard.clean, int64(w.to))
 	}
-	r.checks.add(&check{answer: v, void: &b.void, blocks: b.blocks, judge: func() error { return r.judge(b, v) }})
-	return nil
 }
 
 // checks are the batches under way, oldest first.

@@ -138,10 +138,8 @@ func (r *Resource) checkAndPoison(ctx context.Context, rec *record) (poisoned bo
 			rec.guard.checked = err != nil // nothing known to compare later
 			return true, err
 		}})
-	if err != nil {
-		batch.void.Store(true)
-		r.count.unchecked.Add(1)
-	}
+	batch.blocks = 1 // also if it was not even made
+	r.settled(batch, err)
 	return poisoned
 }
 

@@ -3,12 +3,15 @@ package debugguard
 import (
 	"context"
 	"errors"
+	"runtime"
+	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
 // The names of the guard's own launches in traces and logs below it.
 const (
+	launchPrefix = "gpumem.guard."
 	launchArm    = "gpumem.guard.arm"
 	launchFree   = "gpumem.guard.free"
 	launchVerify = "gpumem.guard.verify"
@@ -58,6 +61,24 @@ func (r *Resource) prepareOwn(ctx context.Context, w work) (core.Ticket, core.St
 	}
 	t, err = r.upstream.PrepareUse(ctx, core.UseRequest{Stream: core.DefaultStream, Launch: w.name, Uses: w.uses})
 	return t, core.DefaultStream, err
+}
+
+// prepare opens a caller's intent. One that only an access of the guard's
+// stands in the way of is tried until that has ended, whether the caller wants
+// to wait or not: the caller cannot know of it, and it ends at once.
+func (r *Resource) prepare(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
+	t, err := r.upstream.PrepareUse(ctx, req)
+	for err != nil && !req.Wait && heldByGuard(err) && ctx.Err() == nil {
+		runtime.Gosched()
+		t, err = r.upstream.PrepareUse(ctx, req)
+	}
+	return t, err
+}
+
+// heldByGuard reports whether what conflicts is an access of the guard's.
+func heldByGuard(err error) bool {
+	var misuse *core.StreamMisuseError
+	return errors.As(err, &misuse) && misuse.Holder != nil && strings.HasPrefix(misuse.Holder.Launch, launchPrefix)
 }
 
 // noteCapture counts an access of the guard's that a capture kept off its

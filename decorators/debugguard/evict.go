@@ -114,10 +114,7 @@ func (r *Resource) compareLast(ctx context.Context, blocks []*record) {
 			err := r.compare(ctx, b)
 			return !core.WasNotEnqueued(err), err
 		}})
-	if err != nil {
-		b.void.Store(true)
-		r.count.unchecked.Add(uint64(b.blocks))
-	}
+	r.settled(b, err)
 }
 
 // release frees a block at the upstream. One that somebody freed around the

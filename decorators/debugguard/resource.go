@@ -15,6 +15,8 @@ type Resource struct {
 	cfg      Config
 	// tracked is whether the upstream fences uses.
 	tracked bool
+	// orderer says what is ordered without a wait, nil if nobody can.
+	orderer core.Orderer
 
 	// gate is zero when there is nothing to do: the mode is Off, no block is
 	// known and no verdict is awaited. It is what every operation loads
@@ -58,6 +60,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	}
 	r := &Resource{upstream: upstream, cfg: cfg, tracked: upstream.Features().Has(core.UseTracking)}
 	r.ledger = newLedger(&r.gate, cfg.Tombstones)
+	r.orderer, _ = core.Find[core.Orderer](upstream)
 	r.checks.gate = &r.gate
 	r.launches.resize(cfg.Launches)
 	r.bytes.setMean(cfg.SampleBytes)

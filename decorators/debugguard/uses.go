@@ -20,7 +20,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 		r.letGo(ctx, o)
 		return core.Ticket{}, err
 	}
-	t, err := r.upstream.PrepareUse(ctx, req)
+	t, err := r.prepare(ctx, req)
 	if err != nil {
 		r.letGo(ctx, o)
 		return t, err
@@ -33,7 +33,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 		r.letGo(ctx, o)
 		return core.Ticket{}, err
 	}
-	if len(o.held) == 0 {
+	if len(o.held) == 0 && !r.hunting(bisecting) {
 		r.logLaunch(o) // its end will not be noticed
 		o.recycle()
 		return t, nil
@@ -57,6 +57,7 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	err = r.upstream.FinishUse(ctx, t) // spends the ticket, also if it fails
 	r.open.drop(t)
 	r.logLaunch(o)
+	r.bisect(ctx, o)
 	r.letGo(ctx, o)
 	return err
 }

@@ -34,7 +34,7 @@ func (r *Resource) judge(b *batch, v core.Verification) error {
 	}
 	for _, d := range found {
 		if d.place.rec.guard.tell(d.kind, d.place.filled) {
-			r.reportDamage(d, b.stream)
+			r.reportDamage(d, b)
 		}
 	}
 	return nil
@@ -61,17 +61,26 @@ var damageText = map[core.FindingKind]string{
 }
 
 // reportDamage names the victim and the launches that may have done it.
-func (r *Resource) reportDamage(d damage, stream core.StreamID) {
+func (r *Resource) reportDamage(d damage, b *batch) {
 	rec := d.place.rec
 	rec.mu.Lock()
 	f := victim(d.kind, rec)
 	rec.mu.Unlock()
 	f.Offset, f.BadBytes, f.Expected, f.Seen = d.offset, d.bytes, d.expected, d.seen
-	f.Suspects = r.launches.suspects(window{from: d.place.from, to: d.place.to, stream: stream}, f.Uses, r.cfg.Suspects)
+	f.Suspects = r.suspects(d.place, b, f.Uses)
 	f.Text = fmt.Sprintf("%s: %d bytes of generation %s tagged %q changed, the first at offset %d from %#02x to %#02x; %d launches may have done it",
 		damageText[d.kind], f.BadBytes, f.Victim.ID.Generation, f.Victim.Tag, f.Offset, f.Expected, f.Seen, len(f.Suspects))
 	f.Err = damageError(f)
 	r.report(f)
+}
+
+// suspects are the launches that may have damaged a place.
+func (r *Resource) suspects(place watched, b *batch, uses []core.UseRecord) []core.UseRecord {
+	few := 0
+	if b.bisecting {
+		few = bisectSuspects
+	}
+	return r.launches.suspects(window{from: place.from, to: place.to, stream: b.stream, few: few}, uses, r.cfg.Suspects)
 }
 
 // damageError is the finding as a typed error. It comes too late for any call
