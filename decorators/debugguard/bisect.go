@@ -21,8 +21,8 @@ const (
 )
 
 // bisect queues, behind a launch that has just been finished, the
-// comparison of its own blocks' red zones, and that of what quarantine holds.
-// Both run on the launch's stream, and their verdicts come
+// comparison of its own blocks' red zones, of what quarantine holds, and of
+// sealed blocks. They run on the launch's stream, and their verdicts come
 // later, like all. What is found then lies between this comparison and the
 // last, so that its window holds this launch, and those that ran beside it.
 //
@@ -36,6 +36,7 @@ func (r *Resource) bisect(ctx context.Context, o *openLaunch) {
 	}
 	r.bisectOwn(ctx, o)
 	r.bisectOthers(ctx, o.use.Stream)
+	r.bisectSeals(ctx, o.use.Stream)
 }
 
 func (r *Resource) bisectOwn(ctx context.Context, o *openLaunch) {
@@ -59,19 +60,19 @@ func (r *Resource) bisectOthers(ctx context.Context, stream core.StreamID) {
 	defer r.evicting.Unlock()
 	b, at := newBatch(stream), r.launches.tick()
 	var uses []core.Use
-	for _, rec := range r.quarantine.turn(bisectBlocks, bisectBytes, func(rec *record) bool { return r.ordered(rec, stream) }) {
+	for _, rec := range r.quarantine.turn(bisectBlocks, bisectBytes, func(rec *record) bool { return r.orderedBlock(rec.inner(), stream) }) {
 		b.poisoned(rec, at)
 		uses = append(uses, core.Use{Block: rec.inner(), Access: core.Read})
 	}
 	r.look(ctx, launchBisect, b, uses)
 }
 
-// ordered reports whether a read on stream needs no wait.
-func (r *Resource) ordered(rec *record, stream core.StreamID) bool {
+// orderedBlock reports whether a read on stream needs no wait.
+func (r *Resource) orderedBlock(id core.BlockID, stream core.StreamID) bool {
 	if r.orderer == nil {
-		return rec.stream() == stream
+		return id.AllocStream == stream
 	}
-	return len(r.orderer.Unordered(rec.inner(), stream, core.Read)) == 0
+	return len(r.orderer.Unordered(id, stream, core.Read)) == 0
 }
 
 // look queues the comparison of a batch of blocks that are not about to be

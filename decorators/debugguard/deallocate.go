@@ -55,6 +55,8 @@ func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *record) 
 	}
 	rec.mu.Unlock()
 
+	sealed := r.seals.get(id.Generation)
+	_ = r.breakSeal(ctx, sealed) // what could not be compared is counted
 	var b core.Block
 	var err error
 	if guarded {
@@ -64,6 +66,9 @@ func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *record) 
 	}
 	if err != nil {
 		r.revive(id.Generation)
+		if sealed != nil {
+			r.seals.put(sealed)
+		}
 		return b, err
 	}
 	r.meter.sub(requested)
@@ -102,6 +107,7 @@ func (r *Resource) freeGuarded(ctx context.Context, rec *record) (core.Block, er
 // has been told that it is freed, so one whose free fails is kept and tried
 // again like any other in quarantine.
 func (r *Resource) freeDeferred(ctx context.Context, rec *record) {
+	_ = r.breakSeal(ctx, r.seals.get(rec.generation()))
 	if _, err := r.freeGuarded(ctx, rec); err != nil {
 		rec.guard.checked = true
 		r.confine(ctx, rec)

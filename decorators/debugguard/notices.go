@@ -45,6 +45,7 @@ type notices struct{ guard *Resource }
 func (n notices) Released(b core.Block) {
 	r := n.guard
 	if r.gate.Load() != 0 {
+		r.seals.forget(b.ID.Generation)
 		if rec := r.ledger.lock(b.ID.Generation); rec != nil {
 			b.ID, b.Bytes = rec.id(), rec.block().Bytes
 			r.ledger.bury(rec)

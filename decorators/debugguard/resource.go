@@ -40,6 +40,7 @@ type Resource struct {
 	// knows that it is empty. The launch path only tries to take it.
 	evicting sync.Mutex
 	checks   checks
+	seals    seals
 
 	listeners listeners
 	deferred  tally // freed by the caller, kept by an open intent

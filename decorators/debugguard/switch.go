@@ -69,6 +69,7 @@ func (r *Resource) turn(ctx context.Context, w uint32) error {
 	}
 	r.word.Store(w)
 	if was != Off && m == Off {
+		r.seals.clear()
 		r.gate.Add(-1)
 	}
 	switch {

@@ -16,7 +16,11 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	}
 	o := openLaunches.Get().(*openLaunch)
 	o.began = r.launches.now()
-	if err := r.hold(o, req); err != nil {
+	err := r.hold(o, req)
+	if err == nil {
+		err = r.sealedUses(ctx, req)
+	}
+	if err != nil {
 		r.letGo(ctx, o)
 		return core.Ticket{}, err
 	}
