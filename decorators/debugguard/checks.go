@@ -43,6 +43,10 @@ func (b *batch) redZones(rec *record, at uint64) {
 }
 
 func (b *batch) poisoned(rec *record, at uint64) {
+	if rec.guard.sentinelOf != nil {
+		b.watch(rec, at, rec.guard.layout.poison(b.regions, rec.generation(), true))
+		return
+	}
 	g := rec.generation()
 	b.watch(rec, at, rec.guard.layout.poison(rec.guard.layout.redZones(b.regions, g), g, rec.guard.whole))
 }

@@ -12,7 +12,7 @@ type counters struct {
 	findings, relieved, evicted, retried    atomic.Uint64
 	ownLaunches, ownAborts, ownCrossings    atomic.Uint64
 	hiddenRefusals, hiddenFailures          atomic.Uint64
-	captured, draws, delays                 atomic.Uint64
+	captured, draws, delays, givenUp        atomic.Uint64
 }
 
 // GuardStats is what the guard did and holds.
@@ -29,6 +29,9 @@ type GuardStats struct {
 	Findings uint64
 	// Relieved counts refusals that giving up quarantine cured.
 	Relieved uint64
+	// GivenUp is the bytes of quarantine and sentinels that were given up so
+	// that a caller need not be told no.
+	GivenUp uint64
 	// Evicted counts blocks that left quarantine, Retried frees that failed
 	// there and left the block in it.
 	Evicted, Retried uint64
@@ -41,6 +44,8 @@ type GuardStats struct {
 	// Quarantine is what quarantine holds now, Deferred what open intents
 	// keep from being freed.
 	Quarantine, Deferred core.Amount
+	// Sentinels is the part of Quarantine that is the guard's own blocks.
+	Sentinels core.Amount
 	// Checks is the number of batches whose verdict is awaited.
 	Checks uint64
 	// Known is the number of blocks in the ledger, Tombstones that of freed
@@ -65,7 +70,9 @@ func (r *Resource) GuardStats() GuardStats {
 		Retried:    r.count.retried.Load(),
 		Captured:   r.count.captured.Load(),
 		Delays:     r.count.delays.Load(),
-		Quarantine: r.quarantine.size(),
+		GivenUp:    r.count.givenUp.Load(),
+		Quarantine: r.quarantine.size().Add(r.sentinels.held.amount()),
+		Sentinels:  r.sentinels.held.amount(),
 		Deferred:   r.deferred.amount(),
 		Checks:     uint64(r.checks.awaited()),
 		Known:      unsigned(int64(r.ledger.records.Len() - tombstones)),

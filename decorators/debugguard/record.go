@@ -47,6 +47,8 @@ type guarded struct {
 	// launch log at the last comparison or at arming.
 	freedAt time.Time
 	clean   atomic.Uint64
+	// sentinelOf is set for a sentinel: whose its bytes were before.
+	sentinelOf *core.Block
 	// filled counts the fillings of the zones after the first. told says at
 	// which of them damage was last reported, for each kind of damage: what
 	// several comparisons saw is told once. It belongs to who reads verdicts.

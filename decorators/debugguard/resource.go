@@ -40,7 +40,9 @@ type Resource struct {
 	// knows that it is empty. The launch path only tries to take it.
 	evicting sync.Mutex
 	checks   checks
-	seals    seals
+	// sentinels are what a hunt puts where blocks were.
+	sentinels sentinels
+	seals     seals
 
 	listeners listeners
 	deferred  tally // freed by the caller, kept by an open intent

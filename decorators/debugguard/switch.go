@@ -76,7 +76,11 @@ func (r *Resource) turn(ctx context.Context, w uint32) error {
 	case was >= Sample && m < Sample:
 		return r.Flush(ctx)
 	case was == Hunt && m == Sample: // which has less quarantine
+		r.evicting.Lock()
+		_, err := r.trimSentinels(ctx, 0)
+		r.evicting.Unlock()
 		r.enforce(ctx, 0)
+		return err
 	}
 	return nil
 }

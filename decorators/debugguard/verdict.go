@@ -44,6 +44,8 @@ func (r *Resource) judge(b *batch, v core.Verification) error {
 func (w watched) damaged(m core.Mismatch) damage {
 	d := damage{place: w, offset: w.offset + int64(m.Offset), bytes: m.BadBytes, expected: m.Expected, seen: m.Seen}
 	switch {
+	case w.rec.guard.sentinelOf != nil:
+		d.kind = core.FindingStrayWrite
 	case w.offset < 0:
 		d.kind = core.FindingUnderflow
 	case uint64(w.offset) >= w.rec.guard.layout.body:
@@ -58,6 +60,7 @@ var damageText = map[core.FindingKind]string{
 	core.FindingUnderflow:         "bytes before the block were overwritten",
 	core.FindingOutOfBoundsWrite:  "bytes behind the block were overwritten",
 	core.FindingUseAfterFreeWrite: "the block was written after it was freed",
+	core.FindingStrayWrite:        "memory that nobody had was written",
 }
 
 // reportDamage names the victim and the launches that may have done it.
@@ -70,8 +73,19 @@ func (r *Resource) reportDamage(d damage, b *batch) {
 	f.Suspects = r.suspects(d.place, b, f.Uses)
 	f.Text = fmt.Sprintf("%s: %d bytes of generation %s tagged %q changed, the first at offset %d from %#02x to %#02x; %d launches may have done it",
 		damageText[d.kind], f.BadBytes, f.Victim.ID.Generation, f.Victim.Tag, f.Offset, f.Expected, f.Seen, len(f.Suspects))
+	if owner := rec.guard.sentinelOf; owner != nil {
+		f.Text += formerly(*owner, f.Victim.ID.Ptr+uint64(f.Offset))
+	}
 	f.Err = damageError(f)
 	r.report(f)
+}
+
+// formerly says whose an address was before a sentinel took it.
+func formerly(owner core.Block, ptr uint64) string {
+	if owner.ID.Generation == 0 || ptr-owner.ID.Ptr >= owner.Bytes {
+		return fmt.Sprintf("; the sentinel is the guard's own, and whose address %#x was before is not known", ptr)
+	}
+	return fmt.Sprintf("; the sentinel is the guard's own, and before it address %#x belonged to generation %s tagged %q", ptr, owner.ID.Generation, owner.Tag)
 }
 
 // suspects are the launches that may have damaged a place.
