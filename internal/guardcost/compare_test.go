@@ -134,7 +134,7 @@ func TestPairsAlternateAndAreOfOneSize(t *testing.T) {
 	results, err := Compare(ctx, rt, work, settings, Config{Pairs: 4, Side: 5 * time.Millisecond})
 	must(t, err)
 	timed := len(work.modes) - 8
-	if got := strings.Join(work.modes[timed:], " "); got != "off hunt hunt off off hunt hunt off" {
+	if got := strings.Join(work.modes[timed:], ","); got != "off,hunt,hunt,off,off,hunt,hunt,off" {
 		t.Errorf("the sides were %s", got)
 	}
 	for _, n := range work.runs[timed:] {
