@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/traces"
 )
@@ -28,6 +29,17 @@ func TestGPUSwitchingTiersUnderLoadLosesNothing(t *testing.T) {
 }
 
 func TestGPUTheDefaultGuardTakesLittleMemory(t *testing.T) {
+	compareMemory(t, firstGPU(t), loads(64, 1<<16))
+}
+
+// What a launch on another stream takes while 1 GiB is being compared.
+func TestGPULaunchesMakeTheSameCallsBesideEveryVerification(t *testing.T) {
+	newLaunchPath(t, firstGPU(t), 1<<30).report(1<<30, 20, 10)
+}
+
+// firstGPU opens the GPU itself, or skips the test and says why.
+func firstGPU(t *testing.T) driver.Driver {
+	t.Helper()
 	lib, err := libcuda.Load()
 	if errors.Is(err, libcuda.ErrNoDriver) {
 		t.Skip(err)
@@ -35,6 +47,6 @@ func TestGPUTheDefaultGuardTakesLittleMemory(t *testing.T) {
 	must(t, err)
 	device, err := lib.Open(0)
 	must(t, err)
-	defer func() { must(t, device.Close()) }()
-	compareMemory(t, device, loads(64, 1<<16))
+	t.Cleanup(func() { must(t, device.Close()) })
+	return device
 }
