@@ -51,7 +51,7 @@ func (r *Resource) allocateKnown(ctx context.Context, req core.Request, hunted b
 		return b, err
 	}
 	rec := r.ledger.fresh()
-	rec.block = b
+	rec.fill(b)
 	if hunted || b.Bytes >= stackAlways || r.stacks.take(b.Bytes) {
 		rec.stacked, rec.allocStack = true, core.CaptureStack(2)
 	}
@@ -80,8 +80,7 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 	}
 	l.base = b.ID.Ptr
 	b.ID.Ptr, b.Bytes = l.start(), req.Bytes
-	rec := &record{block: b, guarded: true, layout: l, stacked: true, allocStack: core.CaptureStack(2),
-		whole: hunted || b.Bytes <= r.cfg.PoisonCap}
+	rec := newGuarded(b, guarded{layout: l, whole: hunted || b.Bytes <= r.cfg.PoisonCap}, core.CaptureStack(2))
 	r.arm(ctx, rec)
 	rec.mu.Lock()
 	r.ledger.enter(rec)

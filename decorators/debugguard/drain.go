@@ -66,7 +66,7 @@ func (r *Resource) State(id core.BlockID) core.BlockState {
 	if rec == nil {
 		return r.upstream.State(id)
 	}
-	state, passedOn := rec.block.State, rec.block.State == core.Retired && !rec.guarded
+	state, passedOn := rec.state(), rec.state() == core.Retired && rec.guard == nil
 	rec.mu.Unlock()
 	if passedOn {
 		return max(state, r.upstream.State(id))

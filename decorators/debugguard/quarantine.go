@@ -61,7 +61,7 @@ func (q *quarantine) excess(limit uint64, cutoff time.Time) uint64 {
 	defer q.mu.Unlock()
 	var old uint64
 	for _, rec := range q.queue {
-		if !rec.freedAt.Before(cutoff) {
+		if !rec.guard.freedAt.Before(cutoff) {
 			break
 		}
 		old += rec.held().Bytes
