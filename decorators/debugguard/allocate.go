@@ -30,18 +30,24 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, 
 		return core.Block{}, err
 	}
 	hunted := mode == Hunt || r.hunts(req.Tag)
-	if r.choose(mode, hunted, req.Bytes) {
+	if r.choose(mode, hunted, req) {
 		return r.allocateGuarded(ctx, req, hunted)
 	}
 	return r.allocateKnown(ctx, req, hunted)
 }
 
 // choose decides whether a block is guarded on the device.
-func (r *Resource) choose(mode Mode, hunted bool, bytes uint64) bool {
+func (r *Resource) choose(mode Mode, hunted bool, req core.Request) bool {
 	if r.cfg.Device == nil || mode < Sample {
 		return false
 	}
-	return hunted || r.bytes.take(bytes)
+	if hunted {
+		return true
+	}
+	if mean, ok := r.rates.of(req.Tag.OrUntagged()); ok {
+		return chosen(req.Bytes, mean)
+	}
+	return r.bytes.take(req.Bytes)
 }
 
 // allocateKnown allocates a block that only the ledger knows.
@@ -63,7 +69,7 @@ func (r *Resource) allocateKnown(ctx context.Context, req core.Request, hunted b
 // allocateGuarded allocates a block between red zones. If there is no room
 // for them, the block goes without.
 func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted bool) (core.Block, error) {
-	l, ok := layoutFor(req.Bytes, r.cfg.RedZone)
+	l, ok := layoutFor(req.Bytes, r.cfg.RedZone, !hunted)
 	if !ok {
 		return r.allocateKnown(ctx, req, hunted)
 	}

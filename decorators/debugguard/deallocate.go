@@ -128,7 +128,7 @@ func (r *Resource) checkAndPoison(ctx context.Context, rec *record) (poisoned bo
 			if err := r.compare(ctx, batch); err != nil {
 				return !core.WasNotEnqueued(err), err
 			}
-			if rec.held().Bytes > r.cfg.QuarantineBytes {
+			if rec.held().Bytes > r.quarantineLimit() {
 				return true, nil
 			}
 			poisoned = true

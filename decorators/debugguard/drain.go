@@ -16,7 +16,7 @@ const verdictsPerCall = 4
 func (r *Resource) housekeep(ctx context.Context) {
 	r.poll(verdictsPerCall)
 	if r.Mode() < Sample {
-		r.enforce(ctx) // what was freed while the mode changed
+		r.enforce(ctx, 0) // what was freed while the mode changed
 	}
 }
 
@@ -26,7 +26,7 @@ func (r *Resource) housekeep(ctx context.Context) {
 func (r *Resource) ReapPending(ctx context.Context) error {
 	if r.gate.Load() != 0 {
 		r.poll(math.MaxInt)
-		r.enforce(ctx)
+		r.enforce(ctx, 0)
 	}
 	return r.upstream.ReapPending(ctx)
 }

@@ -9,21 +9,20 @@ import (
 // Setting is a tier of the guard as [debugguard.ParseMode] spells it.
 type Setting struct {
 	// Name is how it was spelt.
-	Name        string
-	mode        debugguard.Mode
-	sampleBytes uint64
+	Name    string
+	setting debugguard.Setting
 }
 
 // Tiers are the settings whose cost is of interest. The first is the guard
 // switched off, which is what the others are compared to.
-func Tiers() []string { return []string{"off", "ledger", "sample", "sample:1", "hunt"} }
+func Tiers() []string { return []string{"off", "ledger", "sample", "sample:1", "hunt", "hunt:bisect"} }
 
 // ParseSetting reads a setting. The error is a [core.InvalidRequestError].
 //
 // [core.InvalidRequestError]: https://pkg.go.dev/github.com/fencepost-gpu/fencepost/core#InvalidRequestError
 func ParseSetting(name string) (Setting, error) {
-	mode, sampleBytes, err := debugguard.ParseMode(name)
-	return Setting{Name: name, mode: mode, sampleBytes: sampleBytes}, err
+	setting, err := debugguard.ParseMode(name)
+	return Setting{Name: name, setting: setting}, err
 }
 
 // ParseSettings reads several.
@@ -40,8 +39,7 @@ func ParseSettings(names ...string) ([]Setting, error) {
 }
 
 // Apply switches a guard to the setting while it runs. Errors are those of
-// [debugguard.Resource.SetMode].
+// [debugguard.Resource.Apply].
 func (s Setting) Apply(ctx context.Context, guard *debugguard.Resource) error {
-	guard.SetSampleBytes(s.sampleBytes)
-	return guard.SetMode(ctx, s.mode)
+	return guard.Apply(ctx, s.setting)
 }
