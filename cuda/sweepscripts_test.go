@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
 )
 
 var sweepScripts = []struct {
@@ -27,6 +28,7 @@ var sweepScripts = []struct {
 	{"copies between devices", sweepPeers},
 	{"page-locked buffers", sweepHostBuffers},
 	{"graphs and captures", sweepGraphs},
+	{"mapped memory", sweepMapped},
 	{"calls of the service itself", sweepDriver},
 }
 
@@ -280,6 +282,26 @@ func sweepPools(x *sweep) error {
 		x.Errorf("%d bytes of the pool are in use", used)
 	}
 	return err
+}
+
+// sweepMapped maps memory by hand.
+func sweepMapped(x *sweep) error {
+	const size = sim.Granule
+	ptr, err := x.faults.MemReserve(size)
+	if err != nil {
+		return err
+	}
+	x.later(func() error { return x.faults.MemUnreserve(ptr, size) })
+	h, err := x.faults.MemCreate(size)
+	if err != nil {
+		return err
+	}
+	x.later(func() error { return x.faults.MemRelease(h) })
+	if err := x.faults.MemMap(ptr, size, h); err != nil {
+		return err
+	}
+	x.later(func() error { return x.faults.MemUnmap(ptr, size) })
+	return x.faults.MemAccess(ptr, size)
 }
 
 // sweepDriver makes the calls that a service makes itself.
