@@ -103,7 +103,7 @@ func (r *Runtime) newCollector() (*telemetry.Collector, error) {
 		Operations:       r.observer.Operations,
 		Holders:          r.budget.Holders,
 		Streams:          r.streamStats,
-		Findings:         r.findings.Counts,
+		Findings:         r.findings.CountsByTag,
 		LogDropped:       r.log.Dropped,
 		RecordersDropped: r.DroppedRecorders,
 		Health:           r.Health,
