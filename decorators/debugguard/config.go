@@ -59,6 +59,9 @@ type Config struct {
 	PoisonCap uint64
 	// HuntTags are the tags hunted at the start; see [Resource.HuntTags].
 	HuntTags []core.Tag
+	// Refuse makes a misuse that a call can refuse an error of that call, and
+	// not only a finding.
+	Refuse bool
 	// Tombstones is how many freed blocks the ledger remembers, and Launches
 	// how many recent launches are kept as suspects. Suspects is how many of
 	// them a finding names at most. Zero means the default of each.

@@ -107,6 +107,10 @@ func (r *Resource) SetSampleBytes(mean uint64) {
 	r.bytes.setMean(orDefault(mean, DefaultSampleBytes))
 }
 
+// SampleBytes is the mean number of bytes between guarded blocks in mode
+// Sample.
+func (r *Resource) SampleBytes() uint64 { return r.bytes.mean.Load() }
+
 // HuntTags replaces the set of hunted tags: in mode Sample every block of
 // them is guarded and poisoned whole, and in every mode but Off their stacks
 // are kept.
@@ -114,6 +118,9 @@ func (r *Resource) HuntTags(tags ...core.Tag) {
 	tags = slices.Clone(tags)
 	r.hunted.Store(&tags)
 }
+
+// HuntedTags is the set of hunted tags. The slice is the caller's.
+func (r *Resource) HuntedTags() []core.Tag { return slices.Clone(*r.hunted.Load()) }
 
 func (r *Resource) hunts(tag core.Tag) bool { return slices.Contains(*r.hunted.Load(), tag) }
 
