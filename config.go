@@ -2,6 +2,7 @@ package fencepost
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -75,8 +76,9 @@ type Config struct {
 	// FENCEPOST_BUDGET, with an optional suffix KiB, MiB or GiB.
 	Budget uint64
 	// Guard is the debug guard's mode: "off", "ledger", "sample",
-	// "sample:BYTES" or "hunt"; empty means "sample". FENCEPOST_GUARD. See
-	// [Runtime.SwitchGuard] for changing it later.
+	// "sample:BYTES" or "hunt", the last with options, such as
+	// "hunt:bisect+delay", see [debugguard.HuntConfig]; empty means "sample".
+	// FENCEPOST_GUARD. See [Runtime.SwitchGuard] for changing it later.
 	Guard string
 	// GuardPolicy is what follows a finding: PolicyReport, PolicyRefuse or
 	// PolicyStop. Empty means PolicyReport. FENCEPOST_GUARD_POLICY.
@@ -86,8 +88,9 @@ type Config struct {
 	// delivered. It may close the runtime.
 	OnStop func(core.Finding)
 	// GuardConfig tunes the guard. Its Mode, Device, Findings and Events are
-	// set by Open, SampleBytes also by Guard, and Refuse by PolicyRefuse. Its
-	// HuntTags are in FENCEPOST_GUARD_TAGS, separated by commas.
+	// set by Open, SampleBytes and Hunt also by Guard, and Refuse by
+	// PolicyRefuse. Its HuntTags are in FENCEPOST_GUARD_TAGS, separated by
+	// commas.
 	GuardConfig debugguard.Config
 	// Incidents is the folder into which each finding is written as a JSON
 	// file; empty means none are. FENCEPOST_INCIDENTS. See package
@@ -161,8 +164,9 @@ func (c *Config) check() error {
 	case c.CloseTimeout < 0:
 		return invalid("CloseTimeout", fmt.Sprintf("%v: say a time, or 0 for the default", c.CloseTimeout))
 	}
-	if _, err := parseGuard(c.Guard); err != nil {
-		return invalid("Guard", fmt.Sprintf("%q: say %s", c.Guard, guardWords))
+	var bad *core.InvalidRequestError
+	if _, err := debugguard.ParseMode(c.Guard); errors.As(err, &bad) {
+		return invalid("Guard", bad.Reason)
 	}
 	if c.GuardPolicy != PolicyReport && c.GuardPolicy != PolicyRefuse && c.GuardPolicy != PolicyStop {
 		return invalid("GuardPolicy", fmt.Sprintf("%q: say report, refuse or stop", c.GuardPolicy))

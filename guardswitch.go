@@ -2,55 +2,13 @@ package fencepost
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
-
-// guardWords are what [Config.Guard] may say.
-const guardWords = "off, ledger, sample, sample:BYTES or hunt"
-
-// guardSetting is the guard's mode with its options. Everything that reads,
-// sets or prints it goes through this type.
-type guardSetting struct {
-	mode debugguard.Mode
-	// sampleBytes is zero if none was named.
-	sampleBytes uint64
-}
-
-func parseGuard(s string) (guardSetting, error) {
-	mode, sampleBytes, err := debugguard.ParseMode(s)
-	return guardSetting{mode, sampleBytes}, err
-}
-
-func settingOf(g *debugguard.Resource) guardSetting {
-	return guardSetting{g.Mode(), g.SampleBytes()}
-}
-
-// String is the setting as parseGuard reads it.
-func (s guardSetting) String() string {
-	if s.mode == debugguard.Sample && s.sampleBytes > 0 {
-		return s.mode.String() + ":" + strconv.FormatUint(s.sampleBytes, 10)
-	}
-	return s.mode.String()
-}
-
-func (s guardSetting) configure(cfg *debugguard.Config) {
-	cfg.Mode = s.mode
-	if s.sampleBytes > 0 {
-		cfg.SampleBytes = s.sampleBytes
-	}
-}
-
-func (s guardSetting) apply(ctx context.Context, g *debugguard.Resource) error {
-	if s.sampleBytes > 0 {
-		g.SetSampleBytes(s.sampleBytes)
-	}
-	return g.SetMode(ctx, s.mode)
-}
 
 // GuardStatus is how the debug guard is set and what it did.
 type GuardStatus struct {
@@ -67,7 +25,11 @@ type GuardStatus struct {
 
 // GuardStatus is how the debug guard is set now. It makes no device call.
 func (r *Runtime) GuardStatus() GuardStatus {
-	s := GuardStatus{Setting: settingOf(r.guard).String(), Policy: r.policy, HuntTags: []string{}, Numbers: map[string]uint64{}, Findings: r.findings.Total()}
+	setting := r.guard.Setting()
+	if setting.Mode == debugguard.Sample {
+		setting.SampleBytes = r.guard.SampleBytes() // also where it is the default
+	}
+	s := GuardStatus{Setting: setting.String(), Policy: r.policy, HuntTags: []string{}, Numbers: map[string]uint64{}, Findings: r.findings.Total()}
 	for _, tag := range r.guard.HuntedTags() {
 		s.HuntTags = append(s.HuntTags, string(tag))
 	}
@@ -113,7 +75,7 @@ type GuardChange struct {
 	// Mode is what [Config.Guard] takes.
 	Mode *string `json:"mode,omitempty"`
 	// SampleBytes is the mean number of bytes between guarded blocks in mode
-	// sample.
+	// sample. Without it a mode "sample" takes the mean of the configuration.
 	SampleBytes *uint64 `json:"sample_bytes,omitempty"`
 	// HuntTags are all tags to be hunted; an empty list is none.
 	HuntTags *[]core.Tag `json:"hunt_tags,omitempty"`
@@ -122,22 +84,22 @@ type GuardChange struct {
 // maxHuntTags bounds the tags that each allocation is compared with.
 const maxHuntTags = 64
 
-func (c GuardChange) check() (setting *guardSetting, err error) {
+func (c GuardChange) check() (setting *debugguard.Setting, err error) {
 	bad := func(field, reason string) error {
 		return &core.InvalidRequestError{Op: "SwitchGuard", Field: field, Reason: reason}
 	}
 	if c.Mode != nil {
-		s, err := parseGuard(*c.Mode)
-		if err != nil {
-			return nil, bad("mode", fmt.Sprintf("%q: say %s", *c.Mode, guardWords))
+		s, err := debugguard.ParseMode(*c.Mode)
+		if e, ok := errors.AsType[*core.InvalidRequestError](err); ok {
+			return nil, bad("mode", e.Reason)
 		}
 		setting = &s
 	}
 	switch {
 	case c.SampleBytes != nil && *c.SampleBytes == 0:
 		return nil, bad("sample_bytes", "0: say 1 or more, or mode=off")
-	case c.SampleBytes != nil && setting != nil && setting.sampleBytes > 0 && setting.sampleBytes != *c.SampleBytes:
-		return nil, bad("sample_bytes", fmt.Sprintf("%d, and the mode says %d: say one of them", *c.SampleBytes, setting.sampleBytes))
+	case c.SampleBytes != nil && setting != nil && setting.SampleBytes > 0 && setting.SampleBytes != *c.SampleBytes:
+		return nil, bad("sample_bytes", fmt.Sprintf("%d, and the mode says %d: say one of them", *c.SampleBytes, setting.SampleBytes))
 	case c.HuntTags != nil && len(*c.HuntTags) > maxHuntTags:
 		return nil, bad("hunt_tags", fmt.Sprintf("%d tags: say at most %d", len(*c.HuntTags), maxHuntTags))
 	}
@@ -152,7 +114,7 @@ func (c GuardChange) check() (setting *guardSetting, err error) {
 }
 
 // SwitchGuard changes the guard's setting while the program runs; see
-// [debugguard.Resource.SetMode] for what that costs. A change that makes no
+// [debugguard.Resource.Apply] for what that costs. A change that makes no
 // sense is a [core.InvalidRequestError] and changes nothing. Any other error
 // says which frees failed as the guard gave up its quarantine: the change is
 // made all the same.
@@ -166,11 +128,15 @@ func (r *Runtime) SwitchGuard(ctx context.Context, c GuardChange) error {
 	if c.HuntTags != nil {
 		r.guard.HuntTags(*c.HuntTags...)
 	}
-	if c.SampleBytes != nil {
+	switch {
+	case c.SampleBytes == nil:
+	case setting != nil && setting.Mode == debugguard.Sample:
+		setting.SampleBytes = *c.SampleBytes
+	default:
 		r.guard.SetSampleBytes(*c.SampleBytes)
 	}
 	if setting == nil {
 		return nil
 	}
-	return setting.apply(ctx, r.guard)
+	return r.guard.Apply(ctx, *setting)
 }
