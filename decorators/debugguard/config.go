@@ -66,6 +66,9 @@ type Config struct {
 	PoisonCap uint64
 	// HuntTags are the tags hunted at the start; see [Resource.HuntTags].
 	HuntTags []core.Tag
+	// Refuse makes a misuse that a call can refuse an error of that call, and
+	// not only a finding.
+	Refuse bool
 	// Hunt is what mode Hunt does beyond guarding every block. Bisect, Delay
 	// and Unmap are what it begins with; see [Resource.Apply].
 	Hunt HuntConfig

@@ -81,6 +81,9 @@ func (r *Resource) HuntTags(tags ...core.Tag) {
 	r.hunted.Store(&tags)
 }
 
+// HuntedTags is the set of hunted tags. The slice is the caller's.
+func (r *Resource) HuntedTags() []core.Tag { return slices.Clone(*r.hunted.Load()) }
+
 func (r *Resource) hunts(tag core.Tag) bool { return slices.Contains(*r.hunted.Load(), tag) }
 
 // String is "debugguard(upstream)".
