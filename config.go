@@ -2,6 +2,7 @@ package fencepost
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -74,10 +75,12 @@ type Config struct {
 	// FENCEPOST_BUDGET, with an optional suffix KiB, MiB or GiB.
 	Budget uint64
 	// Guard is the debug guard's mode: "off", "ledger", "sample",
-	// "sample:BYTES" or "hunt"; empty means "sample". FENCEPOST_GUARD.
+	// "sample:BYTES" or "hunt", the last with options, such as
+	// "hunt:bisect+delay", see [debugguard.HuntConfig]; empty means "sample".
+	// FENCEPOST_GUARD.
 	Guard string
 	// GuardConfig tunes the guard. Its Mode, Device, Findings and Events are
-	// set by Open, SampleBytes also by Guard.
+	// set by Open, SampleBytes and Hunt also by Guard.
 	GuardConfig debugguard.Config
 	// History is how many log records are kept in memory; 0 means
 	// [logging.DefaultRingSize]. FENCEPOST_HISTORY.
@@ -143,8 +146,9 @@ func (c *Config) check() error {
 	case c.CloseTimeout < 0:
 		return invalid("CloseTimeout", fmt.Sprintf("%v: say a time, or 0 for the default", c.CloseTimeout))
 	}
-	if _, _, err := debugguard.ParseMode(c.Guard); err != nil {
-		return invalid("Guard", fmt.Sprintf("%q: say off, ledger, sample, sample:BYTES or hunt", c.Guard))
+	var bad *core.InvalidRequestError
+	if _, err := debugguard.ParseMode(c.Guard); errors.As(err, &bad) {
+		return invalid("Guard", bad.Reason)
 	}
 	return nil
 }

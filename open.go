@@ -1,6 +1,7 @@
 package fencepost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,13 +127,21 @@ func (r *Runtime) buildStack(cfg Config) error {
 
 func (r *Runtime) guardConfig(cfg Config) (debugguard.Config, error) {
 	g := cfg.GuardConfig
-	mode, sample, err := debugguard.ParseMode(cfg.Guard)
+	setting, err := debugguard.ParseMode(cfg.Guard)
 	if err != nil {
 		return g, err
 	}
-	g.Mode, g.Findings = mode, r.witness
-	if sample > 0 {
-		g.SampleBytes = sample
+	g.Mode, g.Findings = setting.Mode, r.witness
+	if setting.SampleBytes > 0 {
+		g.SampleBytes = setting.SampleBytes
+	}
+	g.Hunt.Bisect = g.Hunt.Bisect || setting.Bisect
+	g.Hunt.Unmap = g.Hunt.Unmap || setting.Unmap
+	if setting.Delay && g.Hunt.Delay == 0 {
+		g.Hunt.Delay = debugguard.DefaultDelay
+	}
+	if err := r.fitQuarantine(&g); err != nil {
+		return g, err
 	}
 	if r.ops, err = cuda.NewDeviceOps(r.driver, r.streams, guardkernels.Image()); err != nil {
 		return g, err
@@ -140,6 +149,21 @@ func (r *Runtime) guardConfig(cfg Config) (debugguard.Config, error) {
 	r.onClose(func(ctx context.Context) error { return within(ctx, func() error { return r.ops.Close(ctx) }) })
 	g.Device = r.ops
 	return g, nil
+}
+
+// fitQuarantine sizes a quarantine that nobody has sized by the device's
+// memory.
+func (r *Runtime) fitQuarantine(g *debugguard.Config) error {
+	if g.QuarantineBytes > 0 {
+		return nil
+	}
+	_, total, err := r.driver.MemInfo()
+	if err != nil {
+		return err
+	}
+	sample, hunt := debugguard.QuarantineFor(total)
+	g.QuarantineBytes, g.Hunt.QuarantineBytes = sample, cmp.Or(g.Hunt.QuarantineBytes, hunt)
+	return nil
 }
 
 // budgetHeadroom is what a GPU's default budget leaves free: memory that the

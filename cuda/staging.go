@@ -41,14 +41,15 @@ const minStaging = 64
 
 // stage returns memory with the table of the regions at its start, and room
 // for tables of that size in all.
-func (d *DeviceOps) stage(regions []core.Region, tables int) (*staging, error) {
-	records := countPieces(regions)
+func (d *DeviceOps) stage(regions []core.Region, tables int, content recordContent) (*staging, error) {
+	size := pieceBytes(regions)
+	records := countPieces(regions, size)
 	st, err := d.take(tables * records * driver.GuardRecord)
 	if err != nil {
 		return nil, err
 	}
 	st.records = records
-	writePieces(st.table(), regions)
+	writePieces(st.table(), regions, size, content)
 	return st, nil
 }
 

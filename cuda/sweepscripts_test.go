@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
@@ -206,6 +207,12 @@ func sweepDeviceOps(x *sweep) error {
 		if err := x.verify(ops, s, b, regions, discard); err != nil {
 			return err
 		}
+		if err := x.sum(ops, s, b, regions, discard); err != nil {
+			return err
+		}
+	}
+	if err := ops.Delay(ctx, s.ID(), time.Microsecond); err != nil {
+		return err
 	}
 	return ops.Synchronize(ctx, s.ID())
 }
@@ -228,6 +235,28 @@ func (x *sweep) verify(ops *cuda.DeviceOps, s *cuda.Lease, b core.Block, regions
 	bad, err := v.Mismatches()
 	if err == nil && len(bad) > 0 {
 		err = fmt.Errorf("mismatches: %+v", bad)
+	}
+	return err
+}
+
+func (x *sweep) sum(ops *cuda.DeviceOps, s *cuda.Lease, b core.Block, regions []core.Region, discard bool) error {
+	var c core.Checksums
+	err := x.rt.Launch(ctx, s.ID(), declared(reads(b)), func(ctx context.Context) (err error) {
+		c, err = ops.Checksum(ctx, s.ID(), regions)
+		return err
+	})
+	if c != nil {
+		x.later(func() error { c.Discard(); return nil })
+	}
+	if err != nil || discard {
+		return err
+	}
+	if err := c.Wait(ctx); err != nil {
+		return err
+	}
+	sums, err := c.Sums()
+	if err == nil && (len(sums) != 2 || sums[0] == sums[1]) {
+		err = fmt.Errorf("sums: %#x", sums)
 	}
 	return err
 }

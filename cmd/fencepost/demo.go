@@ -51,7 +51,7 @@ bug was not seen.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.device, "device", fencepost.Auto, "auto, cuda or sim")
 	flags.DurationVar(&f.duration, "for", 20*time.Second, "how long to run")
-	flags.StringVar(&f.guard, "guard", "sample:65536", "debug guard: off, ledger, sample, sample:BYTES or hunt")
+	flags.StringVar(&f.guard, "guard", "sample:65536", "debug guard: off, ledger, sample[:BYTES] or hunt[:bisect+delay+unmap]")
 	flags.StringVar(&f.budget, "budget", "", "byte limit, such as 8GiB (default: the device's free memory)")
 	flags.StringVar(&f.inject, "inject", "", "plant a bug of this kind")
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:9464", "address for /metrics and /healthz; empty for none")

@@ -30,18 +30,24 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, 
 		return core.Block{}, err
 	}
 	hunted := mode == Hunt || r.hunts(req.Tag)
-	if r.choose(mode, hunted, req.Bytes) {
+	if r.choose(mode, hunted, req) {
 		return r.allocateGuarded(ctx, req, hunted)
 	}
 	return r.allocateKnown(ctx, req, hunted)
 }
 
 // choose decides whether a block is guarded on the device.
-func (r *Resource) choose(mode Mode, hunted bool, bytes uint64) bool {
+func (r *Resource) choose(mode Mode, hunted bool, req core.Request) bool {
 	if r.cfg.Device == nil || mode < Sample {
 		return false
 	}
-	return hunted || r.bytes.take(bytes)
+	if hunted {
+		return true
+	}
+	if mean, ok := r.rates.of(req.Tag.OrUntagged()); ok {
+		return chosen(req.Bytes, mean)
+	}
+	return r.bytes.take(req.Bytes)
 }
 
 // allocateKnown allocates a block that only the ledger knows.
@@ -51,7 +57,7 @@ func (r *Resource) allocateKnown(ctx context.Context, req core.Request, hunted b
 		return b, err
 	}
 	rec := r.ledger.fresh()
-	rec.block = b
+	rec.fill(b)
 	if hunted || b.Bytes >= stackAlways || r.stacks.take(b.Bytes) {
 		rec.stacked, rec.allocStack = true, core.CaptureStack(2)
 	}
@@ -63,7 +69,7 @@ func (r *Resource) allocateKnown(ctx context.Context, req core.Request, hunted b
 // allocateGuarded allocates a block between red zones. If there is no room
 // for them, the block goes without.
 func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted bool) (core.Block, error) {
-	l, ok := layoutFor(req.Bytes, r.cfg.RedZone)
+	l, ok := layoutFor(req.Bytes, r.cfg.RedZone, !hunted)
 	if !ok {
 		return r.allocateKnown(ctx, req, hunted)
 	}
@@ -80,8 +86,7 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 	}
 	l.base = b.ID.Ptr
 	b.ID.Ptr, b.Bytes = l.start(), req.Bytes
-	rec := &record{block: b, guarded: true, layout: l, stacked: true, allocStack: core.CaptureStack(2),
-		whole: hunted || b.Bytes <= r.cfg.PoisonCap}
+	rec := newGuarded(b, guarded{layout: l, whole: hunted || b.Bytes <= r.cfg.PoisonCap}, core.CaptureStack(2))
 	r.arm(ctx, rec)
 	rec.mu.Lock()
 	r.ledger.enter(rec)

@@ -36,17 +36,17 @@ func newBatch(stream core.StreamID) *batch { return &batch{stream: stream} }
 // redZones adds the red zones of a block, poisoned those and its poison. at
 // is the tick of the comparison. The caller alone holds the block.
 func (b *batch) redZones(rec *record, at uint64) {
-	b.watch(rec, at, rec.layout.redZones(b.regions, rec.block.ID.Generation))
+	b.watch(rec, at, rec.guard.layout.redZones(b.regions, rec.generation()))
 }
 
 func (b *batch) poisoned(rec *record, at uint64) {
-	g := rec.block.ID.Generation
-	b.watch(rec, at, rec.layout.poison(rec.layout.redZones(b.regions, g), g, rec.whole))
+	g := rec.generation()
+	b.watch(rec, at, rec.guard.layout.poison(rec.guard.layout.redZones(b.regions, g), g, rec.guard.whole))
 }
 
 func (b *batch) watch(rec *record, at uint64, regions []core.Region) {
 	for _, region := range regions[len(b.regions):] {
-		b.watched = append(b.watched, watched{rec: rec, offset: int64(region.Ptr - rec.layout.start()), from: rec.clean, to: at})
+		b.watched = append(b.watched, watched{rec: rec, offset: int64(region.Ptr - rec.guard.layout.start()), from: rec.guard.clean, to: at})
 	}
 	b.regions = regions
 	b.blocks++
@@ -66,7 +66,7 @@ func (r *Resource) compare(ctx context.Context, b *batch) error {
 		return err
 	}
 	for _, w := range b.watched {
-		w.rec.clean = w.to
+		w.rec.guard.clean = w.to
 	}
 	r.checks.add(&check{batch: b, verification: v})
 	return nil

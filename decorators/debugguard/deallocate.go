@@ -25,12 +25,12 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 		return r.freeUnknown(ctx, id)
 	}
 	switch {
-	case rec.block.State != core.Live && !rec.guarded && r.Mode() == Off:
+	case rec.state() != core.Live && rec.guard == nil && r.Mode() == Off:
 		rec.mu.Unlock()
 		return r.upstream.Deallocate(ctx, id)
-	case rec.block.State != core.Live:
+	case rec.state() != core.Live:
 		return core.Block{}, r.doubleFree(id, rec)
-	case rec.guarded && !rec.layout.contains(id.Ptr):
+	case rec.guard != nil && !rec.guard.layout.contains(id.Ptr):
 		return core.Block{}, r.wildPointer("Deallocate", id, id.AllocStream, rec)
 	}
 	return r.freeKnown(ctx, id, rec)
@@ -39,16 +39,16 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 // freeKnown frees a live block; rec is locked. From here on a second free of
 // it is refused, unless this one fails.
 func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *record) (core.Block, error) {
-	rec.block.State = core.Retired
+	rec.setState(core.Retired)
 	if rec.stacked {
 		rec.freeStack = core.CaptureStack(2)
 	}
-	requested, guarded := rec.block.Requested, rec.guarded
-	if guarded && rec.open > 0 {
-		rec.deferred = true
+	requested, guarded := rec.block().Requested, rec.guard != nil
+	if guarded && rec.guard.open > 0 {
+		rec.guard.deferred = true
 		r.meter.heldBack.Store(true)
 		r.deferred.add(rec.held())
-		b := rec.block
+		b := rec.block()
 		rec.mu.Unlock()
 		r.meter.sub(requested)
 		return b, nil
@@ -76,8 +76,9 @@ func (r *Resource) revive(g core.Generation) {
 	if rec == nil {
 		return
 	}
-	if rec.block.State == core.Retired {
-		rec.block.State, rec.freeStack = core.Live, nil
+	if rec.state() == core.Retired {
+		rec.setState(core.Live)
+		rec.freeStack = nil
 	}
 	rec.mu.Unlock()
 }
@@ -93,7 +94,7 @@ func (r *Resource) freeGuarded(ctx context.Context, rec *record) (core.Block, er
 	if err != nil {
 		return core.Block{}, err
 	}
-	b.ID, b.Bytes = rec.block.ID, rec.block.Bytes
+	b.ID, b.Bytes = rec.id(), rec.block().Bytes
 	return b, nil
 }
 
@@ -102,7 +103,7 @@ func (r *Resource) freeGuarded(ctx context.Context, rec *record) (core.Block, er
 // again like any other in quarantine.
 func (r *Resource) freeDeferred(ctx context.Context, rec *record) {
 	if _, err := r.freeGuarded(ctx, rec); err != nil {
-		rec.checked = true
+		rec.guard.checked = true
 		r.confine(ctx, rec)
 	}
 	r.deferred.sub(rec.held())
@@ -113,13 +114,13 @@ func (r *Resource) freeDeferred(ctx context.Context, rec *record) {
 // been poisoned, which it is not if the guard is off by now, a step fails, or
 // the block is too large for quarantine.
 func (r *Resource) checkAndPoison(ctx context.Context, rec *record) (poisoned bool) {
-	if r.Mode() < Sample || !rec.armed || r.checks.full() {
+	if r.Mode() < Sample || !rec.guard.armed || r.checks.full() {
 		r.count.unchecked.Add(1)
 		return false
 	}
-	g := rec.block.ID.Generation
-	batch := newBatch(rec.block.ID.AllocStream)
-	err := r.device(ctx, work{name: launchFree, stream: rec.block.ID.AllocStream,
+	g := rec.generation()
+	batch := newBatch(rec.stream())
+	err := r.device(ctx, work{name: launchFree, stream: rec.stream(),
 		uses: []core.Use{{Block: rec.inner(), Access: core.ReadWrite}},
 		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
 			batch.stream = stream
@@ -127,13 +128,13 @@ func (r *Resource) checkAndPoison(ctx context.Context, rec *record) (poisoned bo
 			if err := r.compare(ctx, batch); err != nil {
 				return !core.WasNotEnqueued(err), err
 			}
-			if rec.held().Bytes > r.cfg.QuarantineBytes {
+			if rec.held().Bytes > r.quarantineLimit() {
 				return true, nil
 			}
 			poisoned = true
-			fill := rec.layout.poison(rec.layout.redZones(nil, g), g, rec.whole)
+			fill := rec.guard.layout.poison(rec.guard.layout.redZones(nil, g), g, rec.guard.whole)
 			err := r.cfg.Device.Fill(ctx, stream, fill)
-			rec.checked = err != nil // nothing known to compare later
+			rec.guard.checked = err != nil // nothing known to compare later
 			return true, err
 		}})
 	if err != nil {

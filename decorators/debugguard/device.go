@@ -80,12 +80,12 @@ func (r *Resource) arm(ctx context.Context, rec *record) {
 		uses: []core.Use{{Block: id, Access: core.Write}},
 		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
 			var zones [2]core.Region
-			err := r.cfg.Device.Fill(ctx, stream, rec.layout.redZones(zones[:0], id.Generation))
+			err := r.cfg.Device.Fill(ctx, stream, rec.guard.layout.redZones(zones[:0], id.Generation))
 			return !core.WasNotEnqueued(err), err
 		}})
 	if err != nil {
 		r.count.unchecked.Add(1)
 		return
 	}
-	rec.armed, rec.clean = true, r.launches.tick()
+	rec.guard.armed, rec.guard.clean = true, r.launches.tick()
 }

@@ -16,7 +16,7 @@ const verdictsPerCall = 4
 func (r *Resource) housekeep(ctx context.Context) {
 	r.poll(verdictsPerCall)
 	if r.Mode() < Sample {
-		r.enforce(ctx) // what was freed while the mode changed
+		r.enforce(ctx, 0) // what was freed while the mode changed
 	}
 }
 
@@ -26,7 +26,7 @@ func (r *Resource) housekeep(ctx context.Context) {
 func (r *Resource) ReapPending(ctx context.Context) error {
 	if r.gate.Load() != 0 {
 		r.poll(math.MaxInt)
-		r.enforce(ctx)
+		r.enforce(ctx, 0)
 	}
 	return r.upstream.ReapPending(ctx)
 }
@@ -66,7 +66,7 @@ func (r *Resource) State(id core.BlockID) core.BlockState {
 	if rec == nil {
 		return r.upstream.State(id)
 	}
-	state, passedOn := rec.block.State, rec.block.State == core.Retired && !rec.guarded
+	state, passedOn := rec.state(), rec.state() == core.Retired && rec.guard == nil
 	rec.mu.Unlock()
 	if passedOn {
 		return max(state, r.upstream.State(id))

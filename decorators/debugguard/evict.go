@@ -16,28 +16,41 @@ const maxBatch = 64
 // it.
 func (r *Resource) confine(ctx context.Context, rec *record) core.Block {
 	rec.mu.Lock()
-	rec.block.State, rec.freedAt = core.Quarantined, r.cfg.Now()
-	b := rec.block
+	rec.setState(core.Quarantined)
+	rec.guard.freedAt = r.cfg.Now()
+	b := rec.block()
 	rec.mu.Unlock()
 	r.meter.heldBack.Store(true)
+	r.enforce(ctx, rec.held().Bytes)
 	r.quarantine.push(rec)
-	r.enforce(ctx)
+	if r.quarantineLimit() == 0 { // turned off meanwhile
+		r.enforce(ctx, 0)
+	}
 	return b
 }
 
-// enforce evicts what is over the limits, and everything if the device guard
-// is off. Whoever is evicting already does it for all.
-func (r *Resource) enforce(ctx context.Context) {
+// quarantineLimit is what quarantine may hold in bytes now.
+func (r *Resource) quarantineLimit() uint64 {
+	switch r.Mode() {
+	case Sample:
+		return r.cfg.QuarantineBytes
+	case Hunt:
+		return r.cfg.Hunt.QuarantineBytes
+	default:
+		return 0
+	}
+}
+
+// enforce evicts what is over the limits once so many bytes come in, and
+// everything if the device guard is off. Whoever is evicting already does it
+// for all.
+func (r *Resource) enforce(ctx context.Context, incoming uint64) {
 	if r.quarantine.size().Blocks == 0 || !r.evicting.TryLock() {
 		return
 	}
 	defer r.evicting.Unlock()
 	for {
-		limit := r.cfg.QuarantineBytes
-		if r.Mode() < Sample {
-			limit = 0
-		}
-		excess := r.quarantine.excess(limit, r.cfg.Now().Add(-r.cfg.QuarantineAge))
+		excess := r.quarantine.excess(r.quarantineLimit(), incoming, r.cfg.Now().Add(-r.cfg.QuarantineAge))
 		if excess == 0 {
 			return
 		}
@@ -53,12 +66,12 @@ func (r *Resource) enforce(ctx context.Context) {
 func (r *Resource) evict(ctx context.Context, want uint64) (freed uint64, err error) {
 	blocks := r.quarantine.take(want)
 	slices.SortStableFunc(blocks, func(a, b *record) int {
-		return cmp.Compare(a.block.ID.AllocStream, b.block.ID.AllocStream)
+		return cmp.Compare(a.stream(), b.stream())
 	})
 	var kept []*record
 	for len(blocks) > 0 {
 		n := 1
-		for n < len(blocks) && n < maxBatch && blocks[n].block.ID.AllocStream == blocks[0].block.ID.AllocStream {
+		for n < len(blocks) && n < maxBatch && blocks[n].stream() == blocks[0].stream() {
 			n++
 		}
 		r.compareLast(ctx, blocks[:n])
@@ -79,11 +92,11 @@ func (r *Resource) evict(ctx context.Context, want uint64) (freed uint64, err er
 // stream. It is tried once for each block.
 func (r *Resource) compareLast(ctx context.Context, blocks []*record) {
 	var uses []core.Use
-	b := newBatch(blocks[0].block.ID.AllocStream)
+	b := newBatch(blocks[0].stream())
 	at := r.launches.tick()
 	for _, rec := range blocks {
-		if !rec.checked {
-			rec.checked = true
+		if !rec.guard.checked {
+			rec.guard.checked = true
 			b.poisoned(rec, at)
 			uses = append(uses, core.Use{Block: rec.inner(), Access: core.Read})
 		}
@@ -119,8 +132,8 @@ func (r *Resource) release(ctx context.Context, rec *record) error {
 	switch {
 	case err != nil:
 		r.ledger.bury(rec)
-	case rec.block.State == core.Quarantined: // not released within the call
-		rec.block.State = core.Retired
+	case rec.state() == core.Quarantined: // not released within the call
+		rec.setState(core.Retired)
 		fallthrough
 	default:
 		rec.mu.Unlock()

@@ -19,7 +19,7 @@ func (r *Resource) report(f core.Finding) {
 
 // victim begins a finding about a known block; rec must be locked.
 func victim(kind core.FindingKind, rec *record) core.Finding {
-	f := core.Finding{Kind: kind, Victim: rec.block, AllocStack: rec.allocStack, FreeStack: rec.freeStack}
+	f := core.Finding{Kind: kind, Victim: rec.block(), AllocStack: rec.allocStack, FreeStack: rec.freeStack}
 	f.Uses, f.OlderUses = rec.lastUses()
 	return f
 }
@@ -63,7 +63,7 @@ func isLayer(line string) bool {
 
 // doubleFree unlocks rec and reports that its block is freed again.
 func (r *Resource) doubleFree(id core.BlockID, rec *record) error {
-	b := rec.block
+	b := rec.block()
 	return r.misused(core.FindingDoubleFree, rec,
 		&core.UseAfterFreeError{Op: "Deallocate", Generation: id.Generation, Block: id, State: b.State, Tag: b.Tag},
 		fmt.Sprintf("generation %s tagged %q is %s and was freed again", id.Generation, b.Tag, b.State))
@@ -71,7 +71,7 @@ func (r *Resource) doubleFree(id core.BlockID, rec *record) error {
 
 // staleUse unlocks rec and reports that its block is used after its free.
 func (r *Resource) staleUse(op string, id core.BlockID, rec *record) error {
-	b := rec.block
+	b := rec.block()
 	return r.misused(core.FindingStaleHandle, rec,
 		&core.UseAfterFreeError{Op: op, Generation: id.Generation, Block: id, State: b.State, Tag: b.Tag},
 		fmt.Sprintf("generation %s tagged %q is %s and was named by %s", id.Generation, b.Tag, b.State, op))
@@ -79,7 +79,7 @@ func (r *Resource) staleUse(op string, id core.BlockID, rec *record) error {
 
 // wildPointer unlocks rec and reports an id whose pointer is not in its block.
 func (r *Resource) wildPointer(op string, id core.BlockID, stream core.StreamID, rec *record) error {
-	b := rec.block
+	b := rec.block()
 	return r.misused(core.FindingStaleHandle, rec,
 		&core.StreamMisuseError{Op: op, Block: id, Stream: stream, Reason: "the pointer does not lie inside the block of that generation"},
 		fmt.Sprintf("%s named generation %s tagged %q by pointer %#x, which is not in its %d bytes at %#x", op, id.Generation, b.Tag, id.Ptr, b.Bytes, b.ID.Ptr))

@@ -19,10 +19,10 @@ func (r *Resource) hold(o *openLaunch, req core.UseRequest) error {
 		if rec == nil {
 			continue
 		}
-		if rec.guarded {
-			rec.open++
+		if rec.guard != nil {
+			rec.guard.open++
 		}
-		o.held = append(o.held, heldUse{rec, u.Block.Generation, rec.guarded})
+		o.held = append(o.held, heldUse{rec, u.Block.Generation, rec.guard != nil})
 		rec.mu.Unlock()
 	}
 	return nil
@@ -39,12 +39,12 @@ func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID) (*re
 		return nil, nil
 	}
 	switch {
-	case rec.block.State != core.Live && !rec.guarded && r.Mode() == Off:
+	case rec.state() != core.Live && rec.guard == nil && r.Mode() == Off:
 		rec.mu.Unlock()
 		return nil, nil
-	case rec.block.State != core.Live:
+	case rec.state() != core.Live:
 		return nil, r.staleUse(op, id, rec)
-	case rec.guarded && !rec.layout.contains(id.Ptr):
+	case rec.guard != nil && !rec.guard.layout.contains(id.Ptr):
 		return nil, r.wildPointer(op, id, stream, rec)
 	}
 	return rec, nil
@@ -63,7 +63,7 @@ func (o *openLaunch) begin(in *core.Intent) {
 		if kept > 0 && o.held[kept-1].generation == h.generation {
 			h.rec.mu.Lock()
 			if h.guarded {
-				h.rec.open--
+				h.rec.guard.open--
 			}
 			h.rec.mu.Unlock()
 			continue
@@ -88,8 +88,8 @@ func (r *Resource) noteUses(o *openLaunch, in *core.Intent) error {
 		h := o.held[next]
 		next++
 		h.rec.mu.Lock()
-		if h.rec.block.ID.Generation == h.generation {
-			if h.guarded && h.rec.block.State != core.Live {
+		if h.rec.generation() == h.generation {
+			if h.guarded && h.rec.state() != core.Live {
 				return r.staleUse("PrepareUse", u.Block, h.rec)
 			}
 			use := o.use
@@ -120,7 +120,7 @@ func (r *Resource) noteSpans(o *openLaunch, in *core.Intent) {
 func (r *Resource) retract(o *openLaunch) {
 	for _, h := range o.held {
 		h.rec.mu.Lock()
-		if h.rec.block.ID.Generation == h.generation {
+		if h.rec.generation() == h.generation {
 			h.rec.retract(o.use.LaunchID)
 		}
 		h.rec.mu.Unlock()
@@ -135,10 +135,10 @@ func (r *Resource) letGo(ctx context.Context, o *openLaunch) {
 			continue
 		}
 		h.rec.mu.Lock()
-		h.rec.open--
-		last := h.rec.open == 0 && h.rec.deferred
+		h.rec.guard.open--
+		last := h.rec.guard.open == 0 && h.rec.guard.deferred
 		if last {
-			h.rec.deferred = false
+			h.rec.guard.deferred = false
 		}
 		h.rec.mu.Unlock()
 		if last {

@@ -35,7 +35,7 @@ func (l *ledger) fresh() *record {
 
 // enter puts a filled record, locked by fresh, into the books and unlocks it.
 func (l *ledger) enter(rec *record) {
-	g := rec.block.ID.Generation
+	g := rec.generation()
 	rec.mu.Unlock()
 	l.gate.Add(1)
 	l.records.Store(g, rec)
@@ -48,7 +48,7 @@ func (l *ledger) lock(g core.Generation) *record {
 		return nil
 	}
 	rec.mu.Lock()
-	if rec.block.ID.Generation != g { // buried and reused meanwhile
+	if rec.generation() != g { // buried and reused meanwhile
 		rec.mu.Unlock()
 		return nil
 	}
@@ -58,8 +58,8 @@ func (l *ledger) lock(g core.Generation) *record {
 // bury makes a tombstone of rec, which is locked, and unlocks it. The oldest
 // tombstone beyond the limit is forgotten.
 func (l *ledger) bury(rec *record) {
-	g, again := rec.block.ID.Generation, rec.block.State == core.Freed
-	rec.block.State = core.Freed
+	g, again := rec.generation(), rec.state() == core.Freed
+	rec.setState(core.Freed)
 	rec.mu.Unlock()
 	if again {
 		return
@@ -76,12 +76,13 @@ func (l *ledger) forget(g core.Generation) {
 		return
 	}
 	rec.mu.Lock()
-	if rec.guarded {
+	if rec.guard != nil {
 		rec.mu.Unlock()
 		return
 	}
 	clear(rec.uses[:])
-	rec.block, rec.layout, rec.used = core.Block{}, layout{}, 0
+	rec.fill(core.Block{})
+	rec.used = 0
 	rec.stacked, rec.allocStack, rec.freeStack = false, nil, nil
 	rec.mu.Unlock()
 	l.pool.Put(rec)

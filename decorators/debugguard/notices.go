@@ -46,7 +46,7 @@ func (n notices) Released(b core.Block) {
 	r := n.guard
 	if r.gate.Load() != 0 {
 		if rec := r.ledger.lock(b.ID.Generation); rec != nil {
-			b.ID, b.Bytes = rec.block.ID, rec.block.Bytes
+			b.ID, b.Bytes = rec.id(), rec.block().Bytes
 			r.ledger.bury(rec)
 		}
 	}

@@ -55,19 +55,20 @@ func (q *quarantine) take(want uint64) []*record {
 }
 
 // excess is how many bytes must go: those of blocks that came before cutoff,
-// and if more than limit would be left, enough to have an eighth of it free.
-func (q *quarantine) excess(limit uint64, cutoff time.Time) uint64 {
+// and if more than limit would be there with what comes in, enough to have an
+// eighth of it free.
+func (q *quarantine) excess(limit, incoming uint64, cutoff time.Time) uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var old uint64
 	for _, rec := range q.queue {
-		if !rec.freedAt.Before(cutoff) {
+		if !rec.guard.freedAt.Before(cutoff) {
 			break
 		}
 		old += rec.held().Bytes
 	}
-	if q.bytes <= limit {
+	if q.bytes+incoming <= limit || q.bytes == 0 {
 		return old
 	}
-	return max(old, q.bytes-limit+limit/8)
+	return max(old, q.bytes+incoming-limit+limit/8)
 }

@@ -16,14 +16,27 @@ const usesKept = 4
 // because comparisons under way refer to them.
 type record struct {
 	mu sync.Mutex
-	// block is the block as its owner knows it; its State is kept current.
-	block core.Block
-	// guarded is set if the caller's pointer is shifted by layout; it does
-	// not change. armed is set once the red zones are filled.
-	guarded, armed bool
-	layout         layout
-	// open counts the intents open on a guarded block; deferred is set if a
-	// free waits for the last of them.
+	// known is the block as its owner knows it; its State is kept current.
+	known core.Block
+	// guard is what a block guarded on the device needs, nil for any other. It
+	// does not change.
+	guard *guarded
+
+	// stacked is set if the block was chosen to keep stacks.
+	stacked               bool
+	allocStack, freeStack core.Stack
+	uses                  [usesKept]core.UseRecord
+	used                  uint64 // uses in all
+}
+
+// guarded is what the guard knows of a block that it watches on the device.
+type guarded struct {
+	// layout shifts the caller's pointer; it does not change. armed is set
+	// once the red zones are filled.
+	layout layout
+	armed  bool
+	// open counts the intents open on the block; deferred is set if a free
+	// waits for the last of them.
 	open     int
 	deferred bool
 	// whole is set if all of the block is poisoned, and checked once its
@@ -33,13 +46,27 @@ type record struct {
 	// launch log at the last comparison or at arming.
 	freedAt time.Time
 	clean   uint64
-
-	// stacked is set if the block was chosen to keep stacks.
-	stacked               bool
-	allocStack, freeStack core.Stack
-	uses                  [usesKept]core.UseRecord
-	used                  uint64 // uses in all
 }
+
+// newGuarded returns the record of a guarded block. It is not pooled.
+func newGuarded(b core.Block, g guarded, allocated core.Stack) *record {
+	rec := &record{guard: &g, stacked: true, allocStack: allocated}
+	rec.fill(b)
+	return rec
+}
+
+// fill makes rec the record of b.
+func (rec *record) fill(b core.Block) { rec.known = b }
+
+// block is the block as its owner knows it now. What follows are parts of it.
+func (rec *record) block() core.Block           { return rec.known }
+func (rec *record) id() core.BlockID            { return rec.known.ID }
+func (rec *record) generation() core.Generation { return rec.known.ID.Generation }
+func (rec *record) stream() core.StreamID       { return rec.known.ID.AllocStream }
+func (rec *record) state() core.BlockState      { return rec.known.State }
+
+// setState moves the block on; mu must be held.
+func (rec *record) setState(s core.BlockState) { rec.known.State = s }
 
 // note adds a use; mu must be held.
 func (rec *record) note(u core.UseRecord) {
@@ -87,21 +114,21 @@ func (rec *record) info() core.BlockInfo {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	uses, _ := rec.lastUses()
-	return core.BlockInfo{Block: rec.block, AllocStack: rec.allocStack, Uses: uses}
+	return core.BlockInfo{Block: rec.block(), AllocStack: rec.allocStack, Uses: uses}
 }
 
 // held is what the block takes of the device below the guard.
 func (rec *record) held() core.Amount {
-	bytes := rec.block.Bytes
-	if rec.guarded {
-		bytes = rec.layout.total()
+	b := rec.block()
+	if rec.guard != nil {
+		b.Bytes = rec.guard.layout.total()
 	}
-	return core.Amount{Bytes: bytes, Requested: rec.block.Requested, Blocks: 1}
+	return core.Amount{Bytes: b.Bytes, Requested: b.Requested, Blocks: 1}
 }
 
 // inner names a guarded block to the upstream by its true beginning.
 func (rec *record) inner() core.BlockID {
-	id := rec.block.ID
-	id.Ptr = rec.layout.base
+	id := rec.id()
+	id.Ptr = rec.guard.layout.base
 	return id
 }

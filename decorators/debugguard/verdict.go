@@ -44,7 +44,7 @@ func (w watched) damaged(m core.Mismatch) damage {
 	switch {
 	case w.offset < 0:
 		d.kind = core.FindingUnderflow
-	case uint64(w.offset) >= w.rec.layout.body:
+	case uint64(w.offset) >= w.rec.guard.layout.body:
 		d.kind = core.FindingOutOfBoundsWrite
 	default:
 		d.kind = core.FindingUseAfterFreeWrite

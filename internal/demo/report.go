@@ -41,6 +41,7 @@ type Report struct {
 	SpansEnded   uint64 `json:"spans_ended"`
 	SpansDropped uint64 `json:"spans_dropped"`
 
+	Guarding Guarding `json:"guarding"`
 	// Findings are by kind; Details holds the first of them.
 	Findings map[string]uint64 `json:"findings"`
 	Details  []Detail          `json:"details"`
@@ -95,7 +96,7 @@ func (d *Demo) Finish(left core.Leftover, spans telemetry.SpanCounts, runErr, cl
 		Launches: result.Launches, CrossStreamLaunches: result.CrossStream, Results: result.Checked, Wrong: result.Wrong,
 		TracesReplayed: d.replays.Load(), Refused: result.Refused + d.replayRefusals.Load(),
 		SpansStarted: spans.Started, SpansEnded: spans.Ended, SpansDropped: spans.Dropped + spans.Failed,
-		Leaked: uint64(len(left.Leaks)), DriftBytes: d.drift,
+		Leaked: uint64(len(left.Leaks)), DriftBytes: d.drift, Guarding: d.guarding(),
 	}
 	for op := core.OpAllocate; op <= core.OpDrain; op++ {
 		r.Operations[op.String()] = ops.Succeeded(op)
