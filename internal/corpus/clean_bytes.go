@@ -74,7 +74,7 @@ func cleanBytes() []Case {
 			var all []*Mem
 			for _, n := range []uint64{1, 3, 7, 255, 256, 257, 511, 513, 4095, 65537} {
 				b := w.Bytes(s, "odd", n)
-				w.memset(s, b, 0, byte(n), n) //nolint:gosec // any byte will do
+				w.memset(s, b, 0, byte(n), n)
 				all = append(all, b)
 			}
 			w.Free(all...)
@@ -110,8 +110,8 @@ func cleanBytes() []Case {
 			s := w.Stream()
 			var all []*Mem
 			for i := range 300 {
-				b := w.Bytes(s, core.Tag(fmt.Sprintf("tiny.%d", i%4)), uint64(1+i%16)) //nolint:gosec // small
-				w.memset(s, b, 0, byte(i), b.Requested)                               //nolint:gosec // any byte will do
+				b := w.Bytes(s, core.Tag(fmt.Sprintf("tiny.%d", i%4)), uint64(1+i%16))
+				w.memset(s, b, 0, byte(i), b.Requested)
 				all = append(all, b)
 			}
 			w.Free(all...)

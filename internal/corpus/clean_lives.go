@@ -16,7 +16,7 @@ func freedInOrder(w *World, order func([]*Mem)) {
 	s := w.Stream()
 	all := make([]*Mem, 0, 20)
 	for i := range 20 {
-		all = append(all, w.Filled(s, "layer", 50+i, uint64(i))) //nolint:gosec // small
+		all = append(all, w.Filled(s, "layer", 50+i, uint64(i)))
 	}
 	order(all)
 	for _, m := range all {
@@ -32,7 +32,7 @@ func cleanLives() []Case {
 		clean("freed-last-in-first-out", "frees blocks in the opposite order", func(w *World) { freedInOrder(w, slices.Reverse[[]*Mem]) }),
 		clean("freed-in-any-order", "frees blocks in a shuffled order", func(w *World) {
 			freedInOrder(w, func(all []*Mem) {
-				rand.New(rand.NewPCG(1, 2)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) //nolint:gosec // a shuffle
+				rand.New(rand.NewPCG(1, 2)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 			})
 		}),
 		clean("address-comes-again", "a block is freed and the next one has its address, is written and read", func(w *World) {
@@ -71,7 +71,7 @@ func cleanLives() []Case {
 			buffer, err := cuda.AllocHost[uint64](w.Memory(), 100)
 			w.must(err)
 			for i := range buffer.Values() {
-				buffer.Values()[i] = uint64(i) //nolint:gosec // small
+				buffer.Values()[i] = uint64(i)
 			}
 			w.must(cuda.CopyToDevice(w.ctx, v, s.ID(), buffer.Values()))
 			w.must(buffer.Free(w.ctx))
@@ -97,7 +97,7 @@ func cleanLives() []Case {
 				s := w.Stream()
 				for i := range 12 {
 					b := w.Bytes(s, "large", 1<<20)
-					w.memset(s, b, 0, byte(i), 1<<20) //nolint:gosec // small
+					w.memset(s, b, 0, byte(i), 1<<20)
 					w.Free(b)
 				}
 			}},

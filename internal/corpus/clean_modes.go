@@ -44,7 +44,7 @@ func cleanModes() []Case {
 		clean("flushed-at-any-time", "quarantine is emptied between the operations of an ordinary program", func(w *World) {
 			x, y := w.Stream(), w.Stream()
 			for i := range 5 {
-				b := w.Filled(x, "rows", words, uint64(i)) //nolint:gosec // small
+				b := w.Filled(x, "rows", words, uint64(i))
 				w.must(w.Guard().Flush(w.ctx))
 				w.Read("use_rows", y, b)
 				w.Free(b)

@@ -1,7 +1,6 @@
 package corpus
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -58,7 +57,7 @@ func (w *World) enqueue(j Job, h driver.Stream) error {
 		case Addr:
 			args[i] = driver.Ptr(uint64(v))
 		case int:
-			args[i] = driver.U64(uint64(v)) //nolint:gosec // not negative
+			args[i] = driver.U64(uint64(v))
 		case uint64:
 			args[i] = driver.U64(v)
 		default:
@@ -108,11 +107,6 @@ func (s *Stream) reads(at Addr, n int) Job {
 // Copy declares and copies n words between two blocks.
 func (w *World) Copy(name string, s *Stream, to, from *Mem, n int) {
 	w.Do(Job{Name: name, On: s, Uses: []core.Use{to.W(), from.R()}, Kernel: testkernels.CopyAdd, Args: []any{to.At(0), from.At(0), n, uint64(0)}})
-}
-
-// launched is LaunchNamed of a job's raw half.
-func (w *World) launched(j Job) error {
-	return w.LaunchNamed(w.ctx, j.Name, j.On.ID(), j.Uses, func(context.Context) error { return w.enqueue(j, j.On.Handle()) })
 }
 
 // Download waits for a block's first words.

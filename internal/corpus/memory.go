@@ -21,12 +21,12 @@ type Mem struct{ core.Block }
 func (m *Mem) At(word int) Addr { return m.Byte(wordBytes * word) }
 
 // Byte is the address of a byte of the block.
-func (m *Mem) Byte(i int) Addr { return Addr(m.ID.Ptr) + Addr(i) } //nolint:gosec // a negative index wraps as it must
+func (m *Mem) Byte(i int) Addr { return Addr(m.ID.Ptr) + Addr(i) }
 
 // Words is how many words the block has, the last one cut off if it is short.
-func (m *Mem) Words() int { return int(m.Requested / wordBytes) } //nolint:gosec // small
+func (m *Mem) Words() int { return int(m.Requested / wordBytes) }
 
-// R, W and RW are uses of the block.
+// R is a use that reads.
 func (m *Mem) R() core.Use { return core.Use{Block: m.ID, Access: core.Read} }
 
 // W is a use that overwrites.
@@ -62,7 +62,7 @@ func (w *World) Bytes(s *Stream, tag core.Tag, bytes uint64) *Mem {
 
 // Words allocates a block of n words.
 func (w *World) Words(s *Stream, tag core.Tag, n int) *Mem {
-	return w.Bytes(s, tag, uint64(n)*wordBytes) //nolint:gosec // not negative
+	return w.Bytes(s, tag, uint64(n)*wordBytes)
 }
 
 // Filled allocates a block of n words and writes them.

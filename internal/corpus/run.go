@@ -46,7 +46,7 @@ func (m *Machine) run(ctx context.Context, c Case, bug bool, t Tier, backend str
 	err = w.perform(c, bug)
 	err = errors.Join(err, w.finish())
 	v := w.judge(c, bug && c.Class != Clean)
-	if err != nil && !(bug && c.Faults && errors.Is(err, core.ErrSticky)) {
+	if lost := bug && c.Faults && errors.Is(err, core.ErrSticky); err != nil && !lost {
 		v.Outcome, v.Text = Broken, err.Error()
 	}
 	return v

@@ -2,6 +2,7 @@ package corpus
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
@@ -31,6 +32,20 @@ func spatialStreams() []Case {
 				w.Do(overrun("refine", y, b, bug))
 				w.Read("use_other", x, other)
 				w.Free(b, other)
+			}},
+		{Name: "overrun-in-a-crowd", Class: Spatial, What: "one of forty launches on four streams writes behind the block that all of them use",
+			Kinds: behind, Culprit: "step_17", Want: onDevice, Why: hostOnly, Stack: true,
+			Run: func(w *World, bug bool) {
+				var streams [4]*Stream
+				for i := range streams {
+					streams[i] = w.Stream()
+				}
+				b := w.Filled(streams[0], "rows", words, 1)
+				w.Victim(b.ID)
+				for i := range 40 {
+					w.Do(overrun(fmt.Sprintf("step_%d", i), streams[i%4], b, bug && i == 17))
+				}
+				w.Free(b)
 			}},
 		{Name: "overrun-in-a-graph", Class: Spatial, What: "a captured kernel writes behind its block whenever the graph is launched",
 			Kinds: behind, Culprit: "step_graph", Want: onDevice, Why: hostOnly, Stack: true,

@@ -28,7 +28,7 @@ func scatter(name string, s *Stream, b *Mem, index int) Job {
 
 // farIndex is that of the middle of another block, which lies higher.
 func farIndex(from, to *Mem) int {
-	return int((to.ID.Ptr-from.ID.Ptr)/wordBytes) + to.Words()/2 //nolint:gosec // small
+	return int((to.ID.Ptr-from.ID.Ptr)/wordBytes) + to.Words()/2
 }
 
 // spatialWrites are kernels that write beside their block.

@@ -76,7 +76,8 @@ func (m *Machine) open(ctx context.Context, c Case, t Tier, backend string) (*Wo
 	if err := w.load(); err != nil {
 		return nil, errors.Join(err, w.undo())
 	}
-	return w, w.furnish()
+	err = w.furnish()
+	return w, err
 }
 
 func (w *World) load() (err error) {
