@@ -20,7 +20,7 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 	if id.Ordinal != r.upstream.Ordinal() && r.Mode() != Off {
 		return core.Block{}, r.foreignDevice(id)
 	}
-	rec := r.ledger.lock(id.Generation)
+	rec := r.ledger.lock(id)
 	if rec == nil {
 		return r.freeUnknown(ctx, id)
 	}
@@ -40,17 +40,18 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 // it is refused, unless this one fails.
 func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *record) (core.Block, error) {
 	rec.setState(core.Retired)
-	if rec.stacked {
-		rec.freeStack = core.CaptureStack(2)
+	rec.freed = r.ledger.clock.instant()
+	if rec.flags&stacked != 0 {
+		rec.more().freeStack = r.ledger.stacks.capture(2)
 	}
-	requested, guarded := rec.block().Requested, rec.guard != nil
+	requested, guarded := rec.requested, rec.guard != nil
 	if guarded && rec.guard.open > 0 {
 		rec.guard.deferred = true
 		r.meter.heldBack.Store(true)
 		r.deferred.add(rec.held())
 		b := rec.block()
 		rec.mu.Unlock()
-		r.meter.sub(requested)
+		r.unmetered(requested)
 		return b, nil
 	}
 	rec.mu.Unlock()
@@ -63,24 +64,28 @@ func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *record) 
 		b, err = r.upstream.Deallocate(ctx, id)
 	}
 	if err != nil {
-		r.revive(id.Generation)
+		r.revive(rec)
 		return b, err
 	}
-	r.meter.sub(requested)
+	if !guarded {
+		r.ledger.bury(rec) // how far the upstream is with it, the upstream tells
+	}
+	r.unmetered(requested)
 	return b, nil
 }
 
 // revive makes a block live again whose free failed.
-func (r *Resource) revive(g core.Generation) {
-	rec := r.ledger.lock(g)
-	if rec == nil {
+func (r *Resource) revive(rec *record) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if rec.state() != core.Retired {
 		return
 	}
-	if rec.state() == core.Retired {
-		rec.setState(core.Live)
-		rec.freeStack = nil
+	rec.setState(core.Live)
+	rec.freed = 0
+	if rec.extra != nil {
+		rec.extra.freeStack = nil
 	}
-	rec.mu.Unlock()
 }
 
 // freeGuarded frees a guarded block that nobody uses. One that was poisoned
@@ -94,7 +99,7 @@ func (r *Resource) freeGuarded(ctx context.Context, rec *record) (core.Block, er
 	if err != nil {
 		return core.Block{}, err
 	}
-	b.ID, b.Bytes = rec.id(), rec.block().Bytes
+	b.ID, b.Bytes = rec.id(), rec.bytes
 	return b, nil
 }
 
@@ -151,7 +156,7 @@ func (r *Resource) freeUnknown(ctx context.Context, id core.BlockID) (core.Block
 	if r.Mode() == Off || state == core.Live || state == core.Quarantined {
 		b, err := r.upstream.Deallocate(ctx, id)
 		if err == nil {
-			r.meter.sub(b.Requested)
+			r.unmetered(b.Requested)
 		}
 		if err == nil || r.Mode() == Off || !errors.Is(err, core.ErrUseAfterFree) {
 			return b, err

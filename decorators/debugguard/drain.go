@@ -62,25 +62,31 @@ func (r *Resource) State(id core.BlockID) core.BlockState {
 	if r.gate.Load() == 0 || id.Ordinal != r.upstream.Ordinal() {
 		return r.upstream.State(id)
 	}
-	rec := r.ledger.lock(id.Generation)
+	rec := r.ledger.lock(id)
 	if rec == nil {
 		return r.upstream.State(id)
 	}
-	state, passedOn := rec.state(), rec.state() == core.Retired && rec.guard == nil
+	b := rec.block()
 	rec.mu.Unlock()
-	if passedOn {
-		return max(state, r.upstream.State(id))
+	return r.settled(rec, b)
+}
+
+// settled is the state of a block as it is by now: the ledger does not follow
+// a free that was passed on.
+func (r *Resource) settled(rec *record, b core.Block) core.BlockState {
+	if b.State == core.Retired && rec.guard == nil {
+		return max(b.State, r.upstream.State(b.ID))
 	}
-	return state
+	return b.State
 }
 
 // Blocks lists the blocks that are not released: those of the ledger with
 // stacks and uses, then those that the upstream lists and the ledger does not
 // know, so that what leaked shows in every mode.
 func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
-	for _, rec := range r.ledger.records.All {
-		info := rec.info()
-		if info.Block.ID.Generation == 0 || info.Block.State == core.Freed {
+	for rec := range r.ledger.all {
+		info := r.ledger.info(rec)
+		if info.Block.ID.Generation == 0 || r.settled(rec, info.Block) == core.Freed {
 			continue
 		}
 		if !yield(info) {
@@ -92,7 +98,7 @@ func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
 		return
 	}
 	below.Blocks(func(info core.BlockInfo) bool {
-		if _, known := r.ledger.records.Load(info.Block.ID.Generation); known {
+		if r.ledger.get(info.Block.ID) != nil {
 			return true
 		}
 		return yield(info)

@@ -119,7 +119,7 @@ func (r *Resource) release(ctx context.Context, rec *record) error {
 	rec.mu.Lock()
 	switch {
 	case err != nil:
-		r.ledger.bury(rec)
+		r.ledger.close(rec)
 	case rec.state() == core.Quarantined: // not released within the call
 		rec.setState(core.Retired)
 		fallthrough

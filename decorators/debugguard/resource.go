@@ -15,6 +15,9 @@ type Resource struct {
 	cfg      Config
 	// tracked is whether the upstream fences uses.
 	tracked bool
+	// orderer is the backend's word on what is ordered before what, nil if
+	// it has none.
+	orderer core.Orderer
 
 	// gate is zero when there is nothing to do: the mode is Off, no block is
 	// known and no verdict is awaited. It is what every operation loads
@@ -29,6 +32,7 @@ type Resource struct {
 	stacks    sampler // which other blocks keep stacks
 
 	ledger     *ledger
+	accused    accusations
 	open       tickets
 	launches   launchLog
 	quarantine quarantine
@@ -55,8 +59,9 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 		return nil, err
 	}
 	r := &Resource{upstream: upstream, cfg: cfg, tracked: upstream.Features().Has(core.UseTracking)}
-	r.ledger = newLedger(&r.gate, cfg.Tombstones)
+	r.ledger = newLedger(&r.gate, cfg)
 	r.checks.gate = &r.gate
+	r.orderer, _ = core.Find[core.Orderer](upstream)
 	r.launches.resize(cfg.Launches)
 	r.bytes.setMean(cfg.SampleBytes)
 	r.stacks.setMean(cfg.StackBytes)
@@ -84,16 +89,20 @@ func (r *Resource) SetMode(ctx context.Context, m Mode) error {
 	r.switching.Lock()
 	defer r.switching.Unlock()
 	was := r.Mode()
+	if !r.meter.heldBack.Load() && was < Sample && m >= Sample || was == Off && m != Off && r.gate.Load() == 0 {
+		r.meter.rebase(r.upstream.Stats())
+	}
 	if was == Off && m != Off {
-		if r.gate.Load() == 0 {
-			r.meter.rebase(r.upstream.Stats())
-		}
 		r.ledger.unseen.Store(uint64(core.NextGeneration()))
+		r.ledger.clock.start()
 		r.gate.Add(1)
+		r.ledger.countLive(false)
 	}
 	r.mode.Store(uint32(m))
 	if was != Off && m == Off {
+		r.ledger.countLive(true)
 		r.gate.Add(-1)
+		r.ledger.clock.stop()
 	}
 	if was >= Sample && m < Sample {
 		return r.Flush(ctx)
