@@ -53,8 +53,8 @@ func (r *Resource) allocateKnown(ctx context.Context, req core.Request, mode Mod
 	rec := r.ledger.enter(b)
 	if hunted || r.keepsStacks(b.Bytes) {
 		stack := r.ledger.stacks.capture(2)
+		rec.stacked = true // the block is nobody's yet
 		rec.mu.Lock()
-		rec.flags |= stacked
 		rec.more().allocStack = stack
 		rec.mu.Unlock()
 	}
@@ -95,7 +95,7 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, mode M
 	padded := req
 	padded.Bytes = l.total()
 	b, err := r.allocate(ctx, padded)
-	if refused(err) {
+	if outOfMemory(err) {
 		r.hide(err)
 		r.count.unguarded.Add(1)
 		return r.allocateKnown(ctx, req, mode, hunted)

@@ -66,18 +66,12 @@ func (r *Resource) State(id core.BlockID) core.BlockState {
 	if rec == nil {
 		return r.upstream.State(id)
 	}
-	b := rec.block()
+	state, passedOn := rec.state(), rec.state() == core.Retired && rec.guard == nil
 	rec.mu.Unlock()
-	return r.settled(rec, b)
-}
-
-// settled is the state of a block as it is by now: the ledger does not follow
-// a free that was passed on.
-func (r *Resource) settled(rec *record, b core.Block) core.BlockState {
-	if b.State == core.Retired && rec.guard == nil {
-		return max(b.State, r.upstream.State(b.ID))
+	if passedOn {
+		return max(state, r.upstream.State(id))
 	}
-	return b.State
+	return state
 }
 
 // Blocks lists the blocks that are not released: those of the ledger with
@@ -86,7 +80,7 @@ func (r *Resource) settled(rec *record, b core.Block) core.BlockState {
 func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
 	for rec := range r.ledger.all {
 		info := r.ledger.info(rec)
-		if info.Block.ID.Generation == 0 || r.settled(rec, info.Block) == core.Freed {
+		if info.Block.ID.Generation == 0 || info.Block.State == core.Freed {
 			continue
 		}
 		if !yield(info) {

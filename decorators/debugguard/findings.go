@@ -30,7 +30,6 @@ func (r *Resource) victim(kind core.FindingKind, rec *record) core.Finding {
 func (r *Resource) misused(kind core.FindingKind, rec *record, err error, text string) error {
 	f := r.victim(kind, rec)
 	rec.mu.Unlock()
-	f.Victim.State = r.settled(rec, f.Victim)
 	if r.Mode() != Off {
 		f.Text, f.Err = text+" at "+caller(), err
 		r.report(f)
@@ -66,7 +65,6 @@ func isLayer(line string) bool {
 // doubleFree unlocks rec and reports that its block is freed again.
 func (r *Resource) doubleFree(id core.BlockID, rec *record) error {
 	b := rec.block()
-	b.State = r.settled(rec, b)
 	return r.misused(core.FindingDoubleFree, rec,
 		&core.UseAfterFreeError{Op: "Deallocate", Generation: id.Generation, Block: id, State: b.State, Tag: b.Tag},
 		fmt.Sprintf("generation %s tagged %q is %s and was freed again", id.Generation, b.Tag, b.State))

@@ -136,14 +136,14 @@ func TestTheLedgerForgetsTheOldestTombstone(t *testing.T) {
 		for range n {
 			id := core.BlockID{Generation: core.NextGeneration(), AllocStream: stream}
 			rec := l.enter(core.Block{ID: id, State: core.Live})
-			l.bury(rec)
+			l.close(rec, id.Generation)
 			ids = append(ids, id)
 		}
 		return ids
 	}
 	ids := bury(1, 6)
 	for i, id := range ids {
-		if known := l.get(id) != nil; known != (i >= 2) {
+		if known := l.tombstone(id) != nil; known != (i >= 2) {
 			t.Errorf("tombstone %d: known %v", i, known)
 		}
 	}
@@ -154,7 +154,7 @@ func TestTheLedgerForgetsTheOldestTombstone(t *testing.T) {
 	if live, buried := l.size(); live != 0 || buried != 4 || gate.Load() != 0 {
 		t.Errorf("%d live, %d remembered, gate %d", live, buried, gate.Load())
 	}
-	if l.get(ids[3]) != nil || l.get(ids[4]) == nil {
+	if l.tombstone(ids[3]) != nil || l.tombstone(ids[4]) == nil {
 		t.Error("the shard in use before kept more than its share, or less")
 	}
 }

@@ -3,6 +3,7 @@ package debugguard
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -45,11 +46,30 @@ func (r *Resource) glance(id core.BlockID) (rec *record, live bool) {
 	if rec = r.ledger.get(id); rec == nil {
 		return nil, false
 	}
-	live = rec.state() == core.Live
-	if rec.generation() != id.Generation { // another block's by now
+	key := rec.key.Load()
+	if key>>stateBits != uint64(id.Generation) { // another block's by now
 		return nil, false
 	}
-	return rec, live
+	return rec, key == keyOf(id.Generation, core.Live)
+}
+
+// refused looks at an upstream's refusal of a use: that of a block which was
+// freed is found, if the ledger remembers it.
+func (r *Resource) refused(err error, use late) error {
+	var uaf *core.UseAfterFreeError
+	if !errors.As(err, &uaf) {
+		return err
+	}
+	use.id = uaf.Block
+	rec := r.ledger.lockAny(use.id)
+	if rec == nil {
+		return err
+	}
+	if rec.state() == core.Live {
+		rec.mu.Unlock()
+		return err
+	}
+	return r.staleUse(use, rec)
 }
 
 // usable returns the record of a block that is to be used, locked, or nil if

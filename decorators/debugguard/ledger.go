@@ -39,20 +39,17 @@ const slab = 280
 type shard struct {
 	mu    sync.Mutex
 	table table
-	// dead are the tombstones, oldest first; empty are records of no block.
-	dead, lastDead *record
-	buried         int
-	empty          *record
-	// live counts the records that are no tombstones, counted is set while
-	// they hold the gate open.
+	// empty are records of no block, the one used last first.
+	empty *record
+	// live counts the records of the table, counted is set while they hold the
+	// gate open.
 	live    int
 	counted bool
 	inUse   bool
+	dead    graveyard
 	// index is nil until an address was asked for.
 	index *addresses
-	// forgotten is the newest generation whose tombstone had to go.
-	forgotten atomic.Uint64
-	_         [24]byte // keeps neighbours on different cache lines
+	_     [16]byte // keeps neighbours on different cache lines
 }
 
 func newLedger(gate *atomic.Int64, cfg Config) *ledger {
@@ -74,8 +71,7 @@ func (l *ledger) enter(b core.Block) *record {
 	if rec == nil {
 		rec = s.makeRecords()
 	}
-	s.empty = rec.after
-	rec.after = nil
+	s.empty, rec.neighbour = rec.neighbour, nil
 	rec.fill(b, l.clock.instant())
 	l.add(s, rec)
 	return rec
@@ -110,7 +106,7 @@ func (l *ledger) add(s *shard, rec *record) {
 func (s *shard) makeRecords() *record {
 	records := make([]record, slab)
 	for i := range records[:slab-1] {
-		records[i].after = &records[i+1]
+		records[i].neighbour = &records[i+1]
 	}
 	return &records[0]
 }
@@ -121,7 +117,7 @@ func (l *ledger) share() {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
-		l.trim(s)
+		s.dead.shrink(int(l.limit.Load()), s.index)
 		s.mu.Unlock()
 	}
 }
@@ -172,69 +168,73 @@ func (l *ledger) lock(id core.BlockID) *record {
 	return rec
 }
 
-// close ends the life of a block that was released, if that is news; rec is
-// locked, and unlocked here. The tombstone of an unguarded block was made when
-// its free was passed on.
-func (l *ledger) close(rec *record) {
-	was := rec.state()
-	rec.setState(core.Freed)
-	rec.mu.Unlock()
-	if was == core.Live || rec.guard != nil && was != core.Freed {
-		l.bury(rec)
+// lockAny is lock, and of a freed block it returns what is remembered.
+func (l *ledger) lockAny(id core.BlockID) *record {
+	rec := l.lock(id)
+	if rec != nil {
+		return rec
 	}
+	if rec = l.tombstone(id); rec != nil {
+		rec.mu.Lock()
+	}
+	return rec
 }
 
-// bury makes a tombstone of the record of g, unless it is one. The oldest
-// tombstones beyond the limit are forgotten.
-func (l *ledger) bury(rec *record) {
+// close makes a tombstone of a block that was released, and empties its record
+// for another one if it is pooled. rec is not locked.
+func (l *ledger) close(rec *record, g core.Generation) {
 	s := l.shard(rec.stream())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.live--
-	if s.counted {
-		l.gate.Add(-1)
-	}
-	if s.lastDead == nil {
-		s.dead = rec
-	} else {
-		s.lastDead.after = rec
-	}
-	s.lastDead = rec
-	s.buried++
-	l.trim(s)
-}
-
-// trim forgets the tombstones beyond the limit; s.mu must be held.
-func (l *ledger) trim(s *shard) {
-	for int64(s.buried) > l.limit.Load() {
-		rec := s.dead
-		s.dead, rec.after = rec.after, nil
-		if s.dead == nil {
-			s.lastDead = nil
-		}
-		s.buried--
-		l.forget(s, rec)
-	}
-}
-
-// forget takes a record out of the books, and empties it for another block if
-// it is pooled; s.mu must be held.
-func (l *ledger) forget(s *shard, rec *record) {
-	if g := uint64(rec.generation()); g > s.forgotten.Load() {
-		s.forgotten.Store(g)
+	rec.mu.Lock() // nobody waits for anything under it
+	defer rec.mu.Unlock()
+	if rec.generation() != g || rec.state() == core.Freed {
+		return
 	}
 	s.table.remove(rec)
 	if s.index != nil {
 		s.index.remove(rec)
 	}
+	s.dead.bury(rec, l.clock.instant(), int(l.limit.Load()), s.index)
+	s.live--
+	if s.counted {
+		l.gate.Add(-1)
+	}
 	if rec.guard != nil {
+		rec.setState(core.Freed)
 		return
 	}
-	rec.mu.Lock() // nobody waits for anything under it
 	rec.key.Store(0)
-	rec.mu.Unlock()
-	rec.extra, rec.writer, rec.used, rec.flags, rec.freed, rec.tag = nil, 0, 0, 0, 0, ""
-	rec.after, s.empty = s.empty, rec
+	rec.extra, rec.writer, rec.used, rec.flags, rec.stacked = nil, 0, 0, 0, false
+	rec.neighbour, s.empty = s.empty, rec
+}
+
+// tombstone returns a copy of what is remembered of a freed block, nil if that
+// is nothing. It looks at all that one shard, or if need be every one,
+// remembers: it is asked only about a misuse.
+func (l *ledger) tombstone(id core.BlockID) *record {
+	if rec := l.shard(id.AllocStream).tombstone(id.Generation); rec != nil {
+		return rec
+	}
+	for i := range l.shards {
+		if rec := l.shards[i].tombstone(id.Generation); rec != nil {
+			return rec
+		}
+	}
+	return nil
+}
+
+func (s *shard) tombstone(g core.Generation) *record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, rec := range s.dead.ring {
+		if rec.generation() == g && g != 0 {
+			found := &record{}
+			found.bury(rec, rec.freed)
+			return found
+		}
+	}
+	return nil
 }
 
 // mayForget reports whether g may have been allocated here and have left no
@@ -245,7 +245,7 @@ func (l *ledger) mayForget(g core.Generation) bool {
 	}
 	newest := l.unseen.Load()
 	for i := range l.shards {
-		newest = max(newest, l.shards[i].forgotten.Load())
+		newest = max(newest, l.shards[i].dead.forgotten.Load())
 	}
 	return uint64(g) <= newest
 }
@@ -273,14 +273,15 @@ func (l *ledger) size() (live, buried int) {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
-		live, buried = live+s.live, buried+s.buried
+		live, buried = live+s.live, buried+len(s.dead.ring)
 		s.mu.Unlock()
 	}
 	return live, buried
 }
 
-// all calls yield for every record, with no lock held, until yield returns
-// false. Records that come or go meanwhile may be missed.
+// all calls yield for every record of a block that is not released, with no
+// lock held, until yield returns false. Records that come or go meanwhile may
+// be missed.
 func (l *ledger) all(yield func(*record) bool) {
 	var records []*record
 	for i := range l.shards {

@@ -50,19 +50,16 @@ func (n notices) Released(b core.Block) {
 	r.listeners.notify(b)
 }
 
-// released closes the book of a block and returns it as its owner knew it. Of an
-// unguarded one that was freed through the guard there is nothing to note.
+// released closes the book of a block and returns it as its owner knew it.
 func (r *Resource) released(b core.Block) core.Block {
 	rec := r.ledger.get(b.ID)
-	if rec == nil || rec.guard == nil && rec.state() != core.Live {
+	if rec == nil {
 		return b
 	}
-	rec.mu.Lock()
-	if rec.generation() != b.ID.Generation {
-		rec.mu.Unlock()
-		return b
+	g := b.ID.Generation
+	if rec.guard != nil {
+		b.ID, b.Bytes = rec.id(), rec.bytes
 	}
-	b.ID, b.Bytes = rec.id(), rec.bytes
-	r.ledger.close(rec)
+	r.ledger.close(rec, g)
 	return b
 }

@@ -60,7 +60,7 @@ func (r *Resource) accusePointer(kind core.FindingKind, id core.BlockID, use cor
 	if !r.cfg.Refuse && !r.accused.first(id.Generation, use.Launch) {
 		return nil
 	}
-	rec := r.ledger.lock(id)
+	rec := r.ledger.lockAny(id)
 	if rec == nil {
 		return nil
 	}
@@ -152,6 +152,9 @@ func (s *shard) indexed() *addresses {
 	if s.index == nil {
 		s.index = &addresses{}
 		s.table.each(s.index.enter)
+		for _, stone := range s.dead.ring {
+			s.index.enter(stone)
+		}
 	}
 	return s.index
 }

@@ -19,19 +19,18 @@ import (
 // for. Those of guarded blocks are not pooled, because comparisons under way
 // refer to them.
 type record struct {
-	// key is the block's generation, zero while the record is of none. It is
-	// set last and cleared first, so whoever finds his generation here may
-	// read the rest under the lock. next is the chain's, see table.
+	// key is the block's generation, and below it its state; zero while the
+	// record is of none. It is set last and cleared first, so whoever finds his
+	// generation here may read the rest under the lock. next is the chain's,
+	// see table.
 	key  atomic.Uint64
 	next atomic.Pointer[record]
-	// after is the next record of the list that this one is in: the freed
-	// ones, oldest first, or the empty ones. neighbour is the next one of its
-	// bucket of addresses. Both belong to the shard.
-	after, neighbour *record
+	// neighbour is the next record in the shard's index of addresses, or in its
+	// list of empty ones.
+	neighbour *record
 
-	mu     sync.Mutex
-	status atomic.Uint32 // a core.BlockState; changes under mu
-	// born and freed are when the block came and went.
+	mu sync.Mutex
+	// born and freed are when the block came and when it was released.
 	born, freed instant
 
 	ptr, requested, bytes uint64
@@ -52,6 +51,9 @@ type record struct {
 	flags  flags
 	// ordinal is the device, of which there are at most core.MaxOrdinals.
 	ordinal uint8
+	// stacked is set before the block is handed out if it was chosen to keep
+	// stacks.
+	stacked bool
 	uses    [usesKept]use
 }
 
@@ -59,10 +61,9 @@ type record struct {
 type flags uint8
 
 const (
-	// stacked is set if the block was chosen to keep stacks, readUnwritten if
-	// it was read before it was written and that was reported.
-	stacked flags = 1 << iota
-	readUnwritten
+	// readUnwritten is set if it was read before it was written and that was
+	// reported.
+	readUnwritten flags = 1 << iota
 )
 
 // extra is what is kept of some blocks only.
@@ -92,7 +93,7 @@ type guarded struct {
 
 // newGuarded returns the record of a guarded block. It is not pooled.
 func newGuarded(b core.Block, g guarded, born instant, allocated core.Stack) *record {
-	rec := &record{guard: &g, flags: stacked, extra: &extra{allocStack: allocated}}
+	rec := &record{guard: &g, stacked: true, extra: &extra{allocStack: allocated}}
 	rec.fill(b, born)
 	return rec
 }
@@ -103,8 +104,7 @@ func (rec *record) fill(b core.Block, born instant) {
 	rec.allocStream, rec.tag = b.ID.AllocStream, b.Tag
 	rec.align = uint8(bits.TrailingZeros64(b.Align))
 	rec.ordinal, rec.born = uint8(b.ID.Ordinal), born
-	rec.status.Store(uint32(b.State))
-	rec.key.Store(uint64(b.ID.Generation))
+	rec.key.Store(keyOf(b.ID.Generation, b.State))
 }
 
 // block is the block as its owner knows it now. What follows are parts of it.
@@ -116,12 +116,24 @@ func (rec *record) id() core.BlockID {
 	return core.BlockID{Ptr: rec.ptr, Generation: rec.generation(), AllocStream: rec.allocStream, Ordinal: int(rec.ordinal)}
 }
 
-func (rec *record) generation() core.Generation { return core.Generation(rec.key.Load()) }
+func (rec *record) generation() core.Generation { return core.Generation(rec.key.Load() >> stateBits) }
 func (rec *record) stream() core.StreamID       { return rec.allocStream }
-func (rec *record) state() core.BlockState      { return core.BlockState(rec.status.Load()) }
+func (rec *record) state() core.BlockState {
+	return core.BlockState(rec.key.Load() & (1<<stateBits - 1))
+}
 
 // setState moves the block on; mu must be held.
-func (rec *record) setState(s core.BlockState) { rec.status.Store(uint32(s)) }
+func (rec *record) setState(s core.BlockState) { rec.key.Store(keyOf(rec.generation(), s)) }
+
+// retire takes the block of generation g from Live to Retired, without the
+// lock, and reports whether it was this caller who did.
+func (rec *record) retire(g core.Generation) bool {
+	return rec.key.CompareAndSwap(keyOf(g, core.Live), keyOf(g, core.Retired))
+}
+
+const stateBits = 3
+
+func keyOf(g core.Generation, s core.BlockState) uint64 { return uint64(g)<<stateBits | uint64(s) }
 
 // describe is block for whoever has not locked the record; its generation is
 // zero if the record is of none.
@@ -132,6 +144,17 @@ func (rec *record) describe() core.Block {
 		return core.Block{}
 	}
 	return rec.block()
+}
+
+// bury makes rec, a tombstone of no block, that of another record, which is
+// locked.
+func (rec *record) bury(other *record, freed instant) {
+	rec.born, rec.freed = other.born, freed
+	rec.ptr, rec.requested, rec.bytes = other.ptr, other.requested, other.bytes
+	rec.allocStream, rec.tag, rec.extra = other.allocStream, other.tag, other.extra
+	rec.writer, rec.used, rec.uses = other.writer, other.used, other.uses
+	rec.align, rec.flags, rec.ordinal = other.align, other.flags, other.ordinal
+	rec.key.Store(keyOf(other.generation(), core.Freed))
 }
 
 // contains reports whether an address lies in the block; mu must be held.

@@ -34,7 +34,7 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 		}
 	}
 	if err != nil && len(racing) == 0 {
-		return err
+		return r.refused(err, late{op: "RecordUse", stream: stream})
 	}
 	use := core.UseRecord{Stream: stream, Access: core.ReadWrite}
 	if rec := r.ledger.lock(id); rec != nil {

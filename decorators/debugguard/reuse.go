@@ -20,48 +20,36 @@ type late struct {
 // its memory is another block's by now, the use races that block's.
 func (r *Resource) staleUse(use late, rec *record) error {
 	b := rec.block()
-	rec.mu.Unlock()
-	b.State = r.settled(rec, b)
 	err := &core.UseAfterFreeError{Op: use.op, Generation: use.id.Generation, Block: use.id, State: b.State, Tag: b.Tag}
+	f := r.victim(core.FindingStaleHandle, rec)
+	rec.mu.Unlock()
 	if r.Mode() == Off {
 		return err
 	}
-	kind := core.FindingStaleHandle
 	text := fmt.Sprintf("generation %s tagged %q is %s and was named by %s", b.ID.Generation, b.Tag, b.State, use.op)
 	if heir, ok := r.ledger.heir(b); ok {
-		kind = core.FindingReuseRace
+		f.Kind = core.FindingReuseRace
 		text = fmt.Sprintf("%s; its memory at %#x belongs to generation %s tagged %q by now, which is %s", text, b.ID.Ptr, heir.ID.Generation, heir.Tag, heir.State)
 	}
-	f := r.remembered(kind, rec, b)
 	f.Suspects = []core.UseRecord{{LaunchID: use.number, Launch: use.launch, Stream: use.stream, Time: r.ledger.clock.time(r.ledger.clock.instant())}}
 	f.Text, f.Err = text+", at "+caller(), err
 	r.report(f)
 	return err
 }
 
-// remembered begins a finding about a block whose record was unlocked, and may
-// be another one's since.
-func (r *Resource) remembered(kind core.FindingKind, rec *record, b core.Block) core.Finding {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	if rec.generation() != b.ID.Generation {
-		return core.Finding{Kind: kind, Victim: b}
-	}
-	f := r.victim(kind, rec)
-	f.Victim.State = b.State
-	return f
-}
-
 // heir returns the newest block that was allocated after b and has some of its
 // bytes, as far as the ledger remembers. It looks at every record: it is asked
 // only about a misuse.
 func (l *ledger) heir(b core.Block) (heir core.Block, ok bool) {
-	for rec := range l.all {
-		other := rec.describe()
+	look := func(other core.Block) {
 		overlaps := other.ID.Ptr-b.ID.Ptr < b.Bytes || b.ID.Ptr-other.ID.Ptr < other.Bytes
 		if overlaps && other.ID.Generation > max(b.ID.Generation, heir.ID.Generation) {
 			heir, ok = other, true
 		}
+	}
+	l.eachTombstone(look)
+	for rec := range l.all {
+		look(rec.describe())
 	}
 	return heir, ok
 }

@@ -31,7 +31,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	t, err := r.upstream.PrepareUse(ctx, req)
 	if err != nil {
 		r.letGo(ctx, o)
-		return t, err
+		return t, r.refused(err, late{op: "PrepareUse", stream: req.Stream, launch: req.Launch})
 	}
 	r.begin(o, t.Intent())
 	if err := r.noteUses(o, t.Intent()); err != nil { // freed while this call waited
