@@ -88,7 +88,11 @@ func (w *witness) oracle(f sim.Finding) {
 	if kind == "" {
 		return // the runtime reports the lost context itself
 	}
-	w.sink.Report(core.Finding{Kind: kind, Source: "sim-oracle", Victim: w.blockAt(f), Text: fmt.Sprintf("the device's oracle: %s", f.Text)})
+	victim := w.blockAt(f)
+	if f.Kind == sim.IllegalAddress && victim.ID.Generation == 0 {
+		return // an address that was nobody's: nothing to add to that report
+	}
+	w.sink.Report(core.Finding{Kind: kind, Source: "sim-oracle", Victim: victim, Text: fmt.Sprintf("the device's oracle: %s", f.Text)})
 }
 
 func oracleKind(f sim.Finding) core.FindingKind {
@@ -97,7 +101,7 @@ func oracleKind(f sim.Finding) core.FindingKind {
 		return core.FindingMissingFence
 	case sim.UseBeforeAlloc:
 		return core.FindingUseBeforeAlloc
-	case sim.UseAfterFree:
+	case sim.UseAfterFree, sim.IllegalAddress: // of a block that is gone, if of any
 		if f.First.Access.Writes() {
 			return core.FindingUseAfterFreeWrite
 		}
@@ -127,7 +131,7 @@ func (w *witness) blockAt(f sim.Finding) core.Block {
 	}
 	if inspector, ok := w.stack.(core.Inspector); ok {
 		inspector.Blocks(func(info core.BlockInfo) bool {
-			if f.Kind != sim.UseAfterFree || info.Block.State != core.Live {
+			if !isLate(f) || info.Block.State != core.Live {
 				consider(info.Block)
 			}
 			return true
@@ -140,3 +144,6 @@ func (w *witness) blockAt(f sim.Finding) core.Block {
 	}
 	return victim
 }
+
+// isLate reports whether the finding is about a block that is gone.
+func isLate(f sim.Finding) bool { return f.Kind == sim.UseAfterFree || f.Kind == sim.IllegalAddress }
