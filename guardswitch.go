@@ -52,6 +52,8 @@ func (r *Runtime) guardStats() telemetry.GuardStats {
 	out.Counts = []telemetry.GuardNumber{
 		{Name: "guarded", Value: st.Guarded},
 		{Name: "unguarded", Value: st.Unguarded},
+		{Name: "isolated", Value: st.Isolated},
+		{Name: "not_isolated", Value: st.NotIsolated},
 		{Name: "verified", Value: st.Verified},
 		{Name: "unchecked", Value: st.Unchecked},
 		{Name: "findings", Value: st.Findings},
