@@ -73,9 +73,7 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 	if !ok {
 		return r.allocateKnown(ctx, req, hunted)
 	}
-	padded := req
-	padded.Bytes = l.total()
-	b, err := r.allocate(ctx, padded)
+	b, l, isolated, err := r.allocateBetween(ctx, req, l)
 	if refused(err) {
 		r.hide(err)
 		r.count.unguarded.Add(1)
@@ -86,7 +84,7 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 	}
 	l.base = b.ID.Ptr
 	b.ID.Ptr, b.Bytes = l.start(), req.Bytes
-	rec := newGuarded(b, guarded{layout: l, whole: hunted || b.Bytes <= r.cfg.PoisonCap}, core.CaptureStack(2))
+	rec := newGuarded(b, guarded{layout: l, isolated: isolated, whole: hunted || b.Bytes <= r.cfg.PoisonCap}, core.CaptureStack(2))
 	r.arm(ctx, rec)
 	rec.mu.Lock()
 	r.ledger.enter(rec)

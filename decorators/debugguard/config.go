@@ -66,6 +66,9 @@ type Config struct {
 	PoisonCap uint64
 	// HuntTags are the tags hunted at the start; see [Resource.HuntTags].
 	HuntTags []core.Tag
+	// Refuse makes a misuse that a call can refuse an error of that call, and
+	// not only a finding.
+	Refuse bool
 	// Hunt is what mode Hunt does beyond guarding every block. Bisect, Delay
 	// and Unmap are what it begins with; see [Resource.Apply].
 	Hunt HuntConfig
@@ -97,8 +100,10 @@ type HuntConfig struct {
 	// the place of blocks that were freed. Zero means DefaultSentinels,
 	// negative none.
 	Sentinels int
-	// Unmap asks the upstream for blocks of their own mapping, where it has
-	// them.
+	// Unmap asks the upstream for isolated blocks (core.Request.Isolated): a
+	// late access of one faults and takes the context, so this is for a process
+	// that may be lost. One that the upstream cannot give is quarantined like
+	// any other, and counted in GuardStats.NotIsolated.
 	Unmap bool
 }
 

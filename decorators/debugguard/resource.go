@@ -13,8 +13,10 @@ import (
 type Resource struct {
 	upstream core.Resource
 	cfg      Config
-	// tracked is whether the upstream fences uses.
+	// tracked is whether the upstream fences uses, granule the unit in which it
+	// isolates blocks; 0 if it does not.
 	tracked bool
+	granule uint64
 
 	// gate is zero when there is nothing to do: the mode is Off, no block is
 	// known and no verdict is awaited. It is what every operation loads
@@ -56,7 +58,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if err := cfg.check(upstream); err != nil {
 		return nil, err
 	}
-	r := &Resource{upstream: upstream, cfg: cfg, tracked: upstream.Features().Has(core.UseTracking)}
+	r := &Resource{upstream: upstream, cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), granule: isolationOf(upstream)}
 	r.ledger = newLedger(&r.gate, cfg.Tombstones)
 	r.checks.gate = &r.gate
 	r.launches.resize(cfg.Launches)
@@ -78,6 +80,9 @@ func (r *Resource) HuntTags(tags ...core.Tag) {
 	tags = slices.Clone(tags)
 	r.hunted.Store(&tags)
 }
+
+// HuntedTags is the set of hunted tags. The slice is the caller's.
+func (r *Resource) HuntedTags() []core.Tag { return slices.Clone(*r.hunted.Load()) }
 
 func (r *Resource) hunts(tag core.Tag) bool { return slices.Contains(*r.hunted.Load(), tag) }
 

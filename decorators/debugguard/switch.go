@@ -85,3 +85,7 @@ func (r *Resource) turn(ctx context.Context, w uint32) error {
 func (r *Resource) SetSampleBytes(mean uint64) {
 	r.bytes.setMean(orDefault(mean, DefaultSampleBytes))
 }
+
+// SampleBytes is the mean number of bytes between guarded blocks in mode
+// Sample.
+func (r *Resource) SampleBytes() uint64 { return r.bytes.mean.Load() }
