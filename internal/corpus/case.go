@@ -83,6 +83,9 @@ type Case struct {
 	Unseen string
 	// Faults says that the bug loses the device.
 	Faults bool
+	// Unmapped says that the bug reaches memory that a hunt which unmaps has
+	// taken away, so that it is run at that tier, too.
+	Unmapped bool
 	// Stack says that the program needs the stream-ordered backend, so that
 	// compute-sanitizer sees it over that and not over single allocations.
 	Stack bool
@@ -100,8 +103,18 @@ func (c Case) Expected(tier string) Outcome {
 		return c.Want.Tier0
 	case Tier1.Name:
 		return c.Want.Tier1
+	case Unmapped.Name:
+		return Late // the device is lost, which names no block
 	}
 	return c.Want.Tier2
+}
+
+// Tiers are those at which the case is run.
+func (c Case) Tiers() []Tier {
+	if c.Unmapped {
+		return append(slices.Clone(Tiers), Unmapped)
+	}
+	return Tiers
 }
 
 // ToolBackend is the backend under which compute-sanitizer sees the case: single

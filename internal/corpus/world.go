@@ -56,7 +56,11 @@ func (w *World) must(err error) {
 const programBound = 30 * time.Second
 
 func (m *Machine) open(ctx context.Context, c Case, t Tier, backend string) (*World, error) {
-	drv, simulated, err := m.device()
+	bytes := uint64(simBytes)
+	if t.OwnProcess {
+		bytes = simBytesIsolated
+	}
+	drv, simulated, err := m.device(bytes)
 	if err != nil {
 		return nil, err
 	}
