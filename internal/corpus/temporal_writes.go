@@ -33,7 +33,7 @@ func temporalWrites() []Case {
 				w.Refused(w.Try(Job{Name: "flush_cache", On: s, Uses: []core.Use{mine.W()}, Kernel: testkernels.Write, Args: []any{at, 100, uint64(3)}}))
 				w.Free(mine)
 			}},
-		{Name: "late-index", Class: Temporal, What: "a launch over its own block reaches, by an index kept from before, one that was freed",
+		{Name: "late-index", Class: Temporal, Unmapped: true, What: "a launch over its own block reaches, by an index kept from before, one that was freed",
 			Kinds: afterFree, Culprit: "scatter", Want: onDevice, Why: "the address that is handed over is the launch's own: only bytes on the device show where it writes",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
@@ -62,7 +62,7 @@ func temporalWrites() []Case {
 					w.Raw(clearing)
 				}
 			}},
-		{Name: "late-write-between-spots", Class: Temporal, What: "one word in the first quarter of a large block is written after its free",
+		{Name: "late-write-between-spots", Class: Temporal, Unmapped: true, What: "one word in the first quarter of a large block is written after its free",
 			Kinds: afterFree, Want: onlyHunted, Why: "tier 1 poisons a block of more than 1 MiB at its first, middle and last words only",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
@@ -78,7 +78,7 @@ func temporalWrites() []Case {
 					w.Raw(late)
 				}
 			}},
-		{Name: "late-overrun", Class: Temporal, What: "a write after the free is behind the block, too",
+		{Name: "late-overrun", Class: Temporal, Unmapped: true, What: "a write after the free is behind the block, too",
 			Kinds: append(behind, core.FindingUseAfterFreeWrite), Want: onDevice, Why: notTold,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
@@ -97,7 +97,7 @@ func temporalWrites() []Case {
 					w.Raw(late)
 				}
 			}},
-		{Name: "write-after-quarantine", Class: Temporal, What: "a block is written after it was freed and has left quarantine",
+		{Name: "write-after-quarantine", Class: Temporal, Unmapped: true, What: "a block is written after it was freed and has left quarantine",
 			Kinds: append(afterFree, core.FindingStrayWrite), Want: nowhere, Why: "nothing watches memory that went back to the driver's pool",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
