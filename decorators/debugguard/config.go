@@ -16,7 +16,7 @@ const (
 	DefaultSampleBytes         uint64        = 64 << 20
 	DefaultStackBytes          uint64        = 512 << 10
 	DefaultPoisonCap           uint64        = 1 << 20
-	DefaultTombstones                        = 16384
+	DefaultTombstones                        = 65536
 	DefaultLaunches                          = 4096
 	DefaultSuspects                          = 16
 	DefaultDelay               time.Duration = 100 * time.Microsecond
@@ -102,8 +102,10 @@ type HuntConfig struct {
 	// the place of blocks that were freed. Zero means DefaultSentinels,
 	// negative none.
 	Sentinels int
-	// Unmap asks the upstream for blocks of their own mapping, where it has
-	// them.
+	// Unmap asks the upstream for isolated blocks (core.Request.Isolated): a
+	// late access of one faults and takes the context, so this is for a process
+	// that may be lost. One that the upstream cannot give is quarantined like
+	// any other, and counted in GuardStats.NotIsolated.
 	Unmap bool
 }
 

@@ -13,6 +13,7 @@ type counters struct {
 	ownLaunches, ownAborts, ownCrossings    atomic.Uint64
 	hiddenRefusals, hiddenFailures          atomic.Uint64
 	captured, draws, delays, givenUp        atomic.Uint64
+	isolated, notIsolated                   atomic.Uint64
 }
 
 // GuardStats is what the guard did and holds.
@@ -21,6 +22,10 @@ type GuardStats struct {
 	// Guarded counts the blocks allocated between red zones, Unguarded those
 	// chosen for it that had to do without, for want of memory.
 	Guarded, Unguarded uint64
+	// Isolated counts those of them that got a mapping of their own,
+	// NotIsolated those that a hunt wanted one for and that are quarantined
+	// like all others: the upstream has none, or had no memory for it.
+	Isolated, NotIsolated uint64
 	// Verified counts comparisons of a block that the device has done,
 	// Unchecked the armings and comparisons of a block that were left out:
 	// the layers below refused, or the guard had been turned off.
@@ -49,7 +54,8 @@ type GuardStats struct {
 	// Checks is the number of batches whose verdict is awaited.
 	Checks uint64
 	// Known is the number of blocks in the ledger, Tombstones that of freed
-	// ones it remembers.
+	// ones it remembers. A guarded block counts as known until it is released,
+	// any other until it is freed.
 	Known, Tombstones uint64
 }
 
@@ -57,11 +63,12 @@ type GuardStats struct {
 // call; it counts the ledger, so it is for reports and scrapes and not for
 // every operation.
 func (r *Resource) GuardStats() GuardStats {
-	tombstones := r.ledger.tombstones.len()
+	live, tombstones := r.ledger.size()
 	return GuardStats{
-		Mode:       r.Mode(),
-		Guarded:    r.count.guarded.Load(),
-		Unguarded:  r.count.unguarded.Load(),
+		Mode:      r.Mode(),
+		Guarded:   r.count.guarded.Load(),
+		Unguarded: r.count.unguarded.Load(),
+		Isolated:  r.count.isolated.Load(), NotIsolated: r.count.notIsolated.Load(),
 		Verified:   r.count.verified.Load(),
 		Unchecked:  r.count.unchecked.Load(),
 		Findings:   r.count.findings.Load(),
@@ -75,7 +82,7 @@ func (r *Resource) GuardStats() GuardStats {
 		Sentinels:  r.sentinels.held.amount(),
 		Deferred:   r.deferred.amount(),
 		Checks:     uint64(r.checks.awaited()),
-		Known:      unsigned(int64(r.ledger.records.Len() - tombstones)),
+		Known:      uint64(live),
 		Tombstones: uint64(tombstones),
 	}
 }

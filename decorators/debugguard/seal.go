@@ -27,7 +27,6 @@ const (
 type seal struct {
 	block core.Block // as its owner knows it
 	inner core.BlockID
-	rec   *record
 	// clean is the tick of the last sum queued.
 	clean atomic.Uint64
 	// sums are those of the parts at the last verdict, nil before the first.
@@ -60,14 +59,14 @@ func (r *Resource) Seal(ctx context.Context, id core.BlockID) error {
 	if r.Mode() == Off {
 		return nil
 	}
-	rec, err := r.usable("Seal", id, id.AllocStream)
+	rec, err := r.usable("Seal", id, id.AllocStream, "")
 	if err != nil {
 		return err
 	}
 	if rec == nil {
 		return r.sealUnknown(id)
 	}
-	s := &seal{block: rec.block(), rec: rec}
+	s := &seal{block: rec.block()}
 	s.inner = s.block.ID
 	if rec.guard != nil {
 		s.inner = rec.inner()

@@ -32,6 +32,13 @@ func (ss *seals) put(s *seal) {
 	ss.count.Store(int64(len(ss.all)))
 }
 
+// again takes a seal back whose block's free failed, nil for none.
+func (ss *seals) again(s *seal) {
+	if s != nil {
+		ss.put(s)
+	}
+}
+
 // get is the seal of a generation, nil if there is none.
 func (ss *seals) get(g core.Generation) *seal {
 	if ss.count.Load() == 0 {
@@ -139,7 +146,7 @@ func (s *ticketShard) writing(g core.Generation) bool {
 
 // sealedUses finds the writes to sealed blocks that a launch declares. The
 // error is that of the first, if they are to be refused.
-func (r *Resource) sealedUses(ctx context.Context, req core.UseRequest) error {
+func (r *Resource) sealedUses(ctx context.Context, req *core.UseRequest) error {
 	if r.seals.count.Load() == 0 || r.Mode() == Off {
 		return nil
 	}
@@ -160,7 +167,7 @@ func (r *Resource) sealedUses(ctx context.Context, req core.UseRequest) error {
 }
 
 // sealedWrite reports a declared write to a sealed block.
-func (r *Resource) sealedWrite(s *seal, req core.UseRequest) error {
+func (r *Resource) sealedWrite(s *seal, req *core.UseRequest) error {
 	err := &core.StreamMisuseError{Op: "PrepareUse", Block: s.block.ID, Stream: req.Stream,
 		Reason: "the block was declared read-only (Seal): Unseal it before a launch that writes it"}
 	f := r.sealFinding(s)

@@ -124,7 +124,7 @@ func (r *Resource) post(ctx context.Context, freed *record) {
 	r.sentinels.owned(freed.block(), freed.guard.layout)
 	b, err := r.upstream.Allocate(ctx, core.Request{Bytes: sentinelSize(freed), Stream: freed.stream(), Tag: sentinelTag})
 	if err != nil {
-		if refused(err) {
+		if outOfMemory(err) {
 			r.hide(err)
 		}
 		return
@@ -132,7 +132,7 @@ func (r *Resource) post(ctx context.Context, freed *record) {
 	r.sentinels.born(b.ID.Generation)
 	owner := r.sentinels.ownerOf(b.ID.Ptr)
 	b.State = core.Quarantined
-	rec := newGuarded(b, &guarded{layout: layout{base: b.ID.Ptr, body: b.Bytes}, whole: true, sentinelOf: &owner}, nil)
+	rec := newGuarded(b, &guarded{layout: layout{base: b.ID.Ptr, body: b.Bytes}, whole: true, sentinelOf: &owner}, r.ledger.clock.instant(), nil)
 	r.sentinels.held.add(rec.held())
 	r.fillSentinel(ctx, rec)
 	r.sentinels.queue = append(r.sentinels.queue, rec)

@@ -92,11 +92,10 @@ func (r *Resource) reportBroken(s *seal, w window, before, now []uint64) {
 
 // sealFinding begins a finding about a sealed block.
 func (r *Resource) sealFinding(s *seal) core.Finding {
-	f := core.Finding{Kind: core.FindingSealedWrite, Victim: s.block}
-	s.rec.mu.Lock()
-	if s.rec.generation() == s.block.ID.Generation { // the ledger has not forgotten it
-		f = victim(core.FindingSealedWrite, s.rec)
+	rec := r.ledger.lockAny(s.block.ID)
+	if rec == nil { // the ledger has forgotten it
+		return core.Finding{Kind: core.FindingSealedWrite, Victim: s.block}
 	}
-	s.rec.mu.Unlock()
-	return f
+	defer rec.mu.Unlock()
+	return r.victim(core.FindingSealedWrite, rec)
 }

@@ -67,7 +67,7 @@ var damageText = map[core.FindingKind]string{
 func (r *Resource) reportDamage(d damage, b *batch) {
 	rec := d.place.rec
 	rec.mu.Lock()
-	f := victim(d.kind, rec)
+	f := r.victim(d.kind, rec)
 	rec.mu.Unlock()
 	f.Offset, f.BadBytes, f.Expected, f.Seen = d.offset, d.bytes, d.expected, d.seen
 	f.Suspects = r.suspects(d.place, b, f.Uses)
