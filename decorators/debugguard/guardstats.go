@@ -12,7 +12,7 @@ type counters struct {
 	findings, relieved, evicted, retried    atomic.Uint64
 	ownLaunches, ownAborts, ownCrossings    atomic.Uint64
 	hiddenRefusals, hiddenFailures          atomic.Uint64
-	captured, draws, delays, givenUp        atomic.Uint64
+	captured, draws, delays                 atomic.Uint64
 	isolated, notIsolated                   atomic.Uint64
 }
 
@@ -34,9 +34,9 @@ type GuardStats struct {
 	Findings uint64
 	// Relieved counts refusals that giving up quarantine cured.
 	Relieved uint64
-	// GivenUp is the bytes of quarantine and sentinels that were given up so
-	// that a caller need not be told no.
-	GivenUp uint64
+	// GivenUp is what quarantine and sentinels held of the device that was
+	// given up so that a caller need not be told no.
+	GivenUp core.Amount
 	// Evicted counts blocks that left quarantine, Retried frees that failed
 	// there and left the block in it.
 	Evicted, Retried uint64
@@ -77,7 +77,7 @@ func (r *Resource) GuardStats() GuardStats {
 		Retried:    r.count.retried.Load(),
 		Captured:   r.count.captured.Load(),
 		Delays:     r.count.delays.Load(),
-		GivenUp:    r.count.givenUp.Load(),
+		GivenUp:    r.givenUp.amount(),
 		Quarantine: r.quarantine.size().Add(r.sentinels.held.amount()),
 		Sentinels:  r.sentinels.held.amount(),
 		Deferred:   r.deferred.amount(),

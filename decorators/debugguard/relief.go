@@ -49,7 +49,7 @@ func (r *Resource) giveUp(ctx context.Context, bytes, given uint64) bool {
 		if freed == 0 {
 			freed, _ = r.evict(ctx, max(bytes, r.quarantine.size().Bytes/4), false)
 		}
-		r.count.givenUp.Add(freed)
+		r.givenUp.add(core.Amount{Bytes: freed, Blocks: r.given() - given})
 	}
 	r.evicting.Unlock()
 	if r.given() == given {

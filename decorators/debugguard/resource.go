@@ -49,6 +49,7 @@ type Resource struct {
 	seals     seals
 
 	listeners listeners
+	givenUp   tally // for callers
 	deferred  tally // freed by the caller, kept by an open intent
 	meter     meter
 	count     counters

@@ -122,12 +122,12 @@ func TestSentinelsAreGivenUpFirst(t *testing.T) {
 		b.fake.FailNext("Allocate", refusal)
 		b.free(b.alloc(512))
 		after := b.guard.GuardStats()
-		if after.Sentinels.Blocks != 0 || after.Evicted != before.Evicted || after.Relieved != 1 || after.GivenUp != before.Sentinels.Bytes || before.Sentinels.Bytes == 0 {
+		if after.Sentinels.Blocks != 0 || after.Evicted != before.Evicted || after.Relieved != 1 || after.GivenUp.Bytes != before.Sentinels.Bytes || after.GivenUp.Blocks != before.Sentinels.Blocks || before.Sentinels.Bytes == 0 {
 			t.Errorf("%s: before %+v, after %+v", name, before, after)
 		}
 		b.fake.FailNext("Allocate", refusal)
 		b.free(b.alloc(512))
-		if g := b.guard.GuardStats(); g.Relieved != 2 || g.Evicted == before.Evicted || g.GivenUp <= after.GivenUp {
+		if g := b.guard.GuardStats(); g.Relieved != 2 || g.Evicted == before.Evicted || g.GivenUp.Bytes <= after.GivenUp.Bytes {
 			t.Errorf("%s: quarantine did not follow: %+v", name, g)
 		}
 		b.empty()
