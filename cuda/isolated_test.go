@@ -227,6 +227,23 @@ func TestAnIsolatedBlockIsRefusedWhereThereAreNone(t *testing.T) {
 	}
 }
 
+func TestASliceCanBeIsolated(t *testing.T) {
+	b := newBench(t)
+	l := b.leases(1)[0]
+	options := cuda.AllocOptions{Stream: l.ID(), Isolated: true}
+	s, err := cuda.Alloc[uint32](ctx, b.Memory, 100, options)
+	must(t, err)
+	b.mapped("a slice", 1)
+	must(t, cuda.Memset(ctx, s, l.ID(), 1))
+	must(t, s.Free(ctx))
+	b.drain()
+	b.mapped("freed", 0)
+	untracked := cuda.NewUntrackedManager(b.Driver, b.Streams, 0)
+	if _, err := cuda.Alloc[uint32](ctx, untracked, 100, options); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("without a runtime: %v", err)
+	}
+}
+
 // unmapping is a device that maps no memory.
 type unmapping struct{ driver.Driver }
 
