@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -149,9 +150,21 @@ func TestTheOldestAddressesAreGivenBackBeyondTheLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, limit)
 			s := b.leases(1)[0]
+			b.faults.SetLog(true)
+			var made, gone []uint64
 			for range 9 {
-				b.free(b.isolate(s, 100))
+				block := b.isolate(s, 100)
+				made = append(made, block.ID.Ptr)
+				b.free(block)
 				b.drain()
+			}
+			for _, c := range b.faults.Log() {
+				if c.Method == drivertest.MemUnreserve {
+					gone = append(gone, c.Ptr)
+				}
+			}
+			if !slices.Equal(gone, made[:5]) {
+				t.Errorf("of %#x were given back %#x", made, gone)
 			}
 			equal(t, "addresses kept", b.Runtime.Stats().IsolatedAddresses, 4*sim.Granule)
 			equal(t, "ranges reserved", b.Sim.Books().Reservations, 4)
