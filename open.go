@@ -33,14 +33,26 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{timeout: cfg.CloseTimeout, findings: telemetry.NewFindings(cfg.Findings), ring: logging.NewRing(cfg.History)}
-	r.witness = newWitness(tee{r.findings, cfg.OnFinding})
+	r := &Runtime{timeout: cfg.CloseTimeout, policy: cfg.GuardPolicy, findings: newFindings(cfg), ring: logging.NewRing(cfg.History)}
+	if err := r.openIncidents(cfg); err != nil {
+		return nil, err
+	}
+	r.witness = newWitness(r.newTee(cfg))
 	if err := r.build(cfg); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.CloseTimeout)
 		defer cancel()
 		return nil, errors.Join(fmt.Errorf("opening device %d: %w", cfg.Ordinal, err), r.unwind(ctx))
 	}
+	r.built.Store(true)
 	return r, nil
+}
+
+// newFindings traces findings where launches are traced.
+func newFindings(cfg Config) *telemetry.Findings {
+	if cfg.Findings.TracerProvider == nil && cfg.TraceLevel != telemetry.LevelOff {
+		cfg.Findings.TracerProvider = cfg.TracerProvider
+	}
+	return telemetry.NewFindings(cfg.Findings)
 }
 
 func (r *Runtime) build(cfg Config) error {
@@ -113,7 +125,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 			return r.guard, err
 		},
 		func(up core.Resource) (core.Resource, error) {
-			r.observer, err = telemetry.NewResource(up, telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel, NoRoots: cfg.NoRootSpans})
+			r.observer, err = telemetry.NewResource(up, telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel, NoRoots: cfg.NoRootSpans, Findings: r.findings})
 			return r.observer, err
 		},
 	)
@@ -132,6 +144,7 @@ func (r *Runtime) guardConfig(cfg Config) (debugguard.Config, error) {
 		return g, err
 	}
 	g.Mode, g.Findings = setting.Mode, r.witness
+	g.Refuse = g.Refuse || cfg.GuardPolicy == PolicyRefuse
 	if setting.SampleBytes > 0 {
 		g.SampleBytes = setting.SampleBytes
 	}

@@ -7,18 +7,36 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
-// tee passes findings to the collection and to the caller's function.
+// tee passes findings to the collection, the caller's function, the incident
+// files, and to who stops the process.
 type tee struct {
 	collection *telemetry.Findings
 	forward    func(core.Finding)
+	incidents  *incident.Writer
+	stop       *stopper
+}
+
+func (r *Runtime) newTee(cfg Config) tee {
+	t := tee{collection: r.findings, forward: cfg.OnFinding, incidents: r.incidents}
+	if cfg.GuardPolicy == PolicyStop {
+		t.stop = newStopper(cfg, r.incidents)
+	}
+	return t
 }
 
 func (t tee) Report(f core.Finding) {
 	t.collection.Report(f)
 	if t.forward != nil {
 		t.forward(f)
+	}
+	if t.stop != nil && t.stop.take(f) {
+		return // delivered
+	}
+	if t.incidents != nil {
+		t.incidents.Report(f)
 	}
 }
 

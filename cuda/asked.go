@@ -35,7 +35,7 @@ func (b *asked) Discard() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.staging != nil {
-		b.ops.park(b.staging)
+		b.ops.memory.park(b.staging)
 		b.staging = nil
 	}
 }
@@ -56,7 +56,7 @@ func (b *asked) results(read func(table, results []byte)) error {
 		return errors.New("the batch is still under way: Poll or Wait first")
 	}
 	read(b.staging.table(), b.staging.results())
-	b.ops.park(b.staging)
+	b.ops.memory.rest(b.staging)
 	b.staging = nil
 	return nil
 }

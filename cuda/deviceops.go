@@ -22,9 +22,8 @@ type DeviceOps struct {
 
 	fill, verify, checksum, delay *Kernel
 
-	mu       sync.Mutex
-	idle     []*staging
-	inFlight []*staging
+	memory  stagings
+	closing sync.Mutex
 }
 
 var _ core.DeviceOps = (*DeviceOps)(nil)
@@ -52,12 +51,12 @@ func (d *DeviceOps) Fill(_ context.Context, stream core.StreamID, regions []core
 	if len(regions) == 0 {
 		return nil
 	}
-	st, err := d.stage(regions, 1, patterns)
+	st, err := d.stage(stream, regions, 1, patterns)
 	if err != nil {
 		return core.NotEnqueued(err)
 	}
 	err = d.enqueue(d.fill, stream, st, driver.Ptr(st.mem.DevicePtr), driver.U32(uint32(st.records)))
-	d.park(st)
+	d.memory.park(st)
 	return err
 }
 
@@ -81,7 +80,7 @@ func (d *DeviceOps) Checksum(_ context.Context, stream core.StreamID, regions []
 
 // ask enqueues a kernel that has results for regions.
 func (d *DeviceOps) ask(k *Kernel, stream core.StreamID, regions []core.Region, content recordContent) (*asked, error) {
-	st, err := d.stage(regions, 2, content)
+	st, err := d.stage(stream, regions, 2, content)
 	if err != nil {
 		return nil, core.NotEnqueued(err)
 	}
@@ -90,7 +89,7 @@ func (d *DeviceOps) ask(k *Kernel, stream core.StreamID, regions []core.Region, 
 		return b, nil
 	}
 	if err := d.enqueue(k, stream, st, driver.Ptr(st.mem.DevicePtr), driver.Ptr(st.resultsPtr()), driver.U32(uint32(st.records))); err != nil {
-		d.park(st)
+		d.memory.park(st)
 		return nil, err
 	}
 	return b, nil
@@ -148,16 +147,15 @@ func (d *DeviceOps) Synchronize(ctx context.Context, stream core.StreamID) error
 // events and kernels back. It may block in the driver. After an error it may be
 // called again, for what is left.
 func (d *DeviceOps) Close(ctx context.Context) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.closing.Lock()
+	defer d.closing.Unlock()
 	var errs []error
-	var kept []*staging
-	for _, st := range append(d.idle, d.inFlight...) {
+	for _, st := range d.memory.takeAll() {
 		if err := st.close(ctx, d.drv); err != nil {
-			errs, kept = append(errs, err), append(kept, st)
+			errs = append(errs, err)
+			d.memory.park(st)
 		}
 	}
-	d.idle, d.inFlight = nil, kept
 	if len(errs) == 0 && d.module != nil {
 		if err := d.module.Unload(); err != nil {
 			return err

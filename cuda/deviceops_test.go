@@ -290,3 +290,42 @@ func TestDeviceOpsNeedTheGuardsKernels(t *testing.T) {
 	}
 	equal(t, "modules left loaded", b.faults.Calls(drivertest.ModuleLoad)-b.faults.Calls(drivertest.ModuleUnload), 0)
 }
+
+// A device that is far behind is not asked about each batch under way for
+// every one that follows, and a stalled stream hides nothing of another's.
+func TestBatchesUnderWayAreNotAllAskedAbout(t *testing.T) {
+	const stalled, more = 500, 300
+	g := newGuardBench(t, 4096)
+	other := g.leases(1)[0]
+	apart := g.alloc(other, 64)
+	defer g.free(apart)
+	release := g.hold(g.on)
+	defer release()
+	for range stalled {
+		must(t, g.ops.Fill(ctx, g.on.ID(), []core.Region{g.at(0, 8)}))
+	}
+	made, asked := g.faults.Calls(drivertest.HostAlloc), g.faults.Calls(drivertest.EventQuery)
+	equal(t, "memories for batches that stall", made >= stalled, true)
+	for range more {
+		must(t, g.ops.Fill(ctx, other.ID(), []core.Region{{Ptr: apart.ID.Ptr, Bytes: 8, Pattern: pattern}}))
+		g.sync(other)
+	}
+	if n := g.faults.Calls(drivertest.HostAlloc) - made; n > 2 {
+		t.Errorf("%d memories were made for %d batches that each ended before the next", n, more)
+	}
+	before := g.faults.Calls(drivertest.EventQuery)
+	for range more {
+		must(t, g.ops.Fill(ctx, g.on.ID(), []core.Region{g.at(0, 8)}))
+	}
+	if n := g.faults.Calls(drivertest.EventQuery) - before; n > 2*more {
+		t.Errorf("%d more batches asked %d times about the %d before them", more, n, stalled)
+	}
+	t.Logf("%d questions for %d batches", g.faults.Calls(drivertest.EventQuery)-asked, stalled+2*more)
+	release()
+	g.sync(g.on)
+	made = g.faults.Calls(drivertest.HostAlloc)
+	for range more {
+		must(t, g.ops.Fill(ctx, g.on.ID(), []core.Region{g.at(0, 8)}))
+	}
+	equal(t, "memories made while there are idle ones", g.faults.Calls(drivertest.HostAlloc)-made, 0)
+}

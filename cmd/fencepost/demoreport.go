@@ -51,6 +51,9 @@ func printFindings(out io.Writer, r *demo.Report) {
 	for _, kind := range slices.Sorted(maps.Keys(r.Findings)) {
 		fmt.Fprintf(out, "  findings      %s: %d\n", kind, r.Findings[kind])
 	}
+	for _, file := range r.Incidents {
+		fmt.Fprintf(out, "  incident      %s\n", file)
+	}
 	for i, d := range r.Details {
 		if i == shownFindings {
 			fmt.Fprintf(out, "\n... and %d more\n", len(r.Details)-i)

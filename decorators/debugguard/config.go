@@ -16,7 +16,7 @@ const (
 	DefaultSampleBytes         uint64        = 64 << 20
 	DefaultStackBytes          uint64        = 512 << 10
 	DefaultPoisonCap           uint64        = 1 << 20
-	DefaultTombstones                        = 16384
+	DefaultTombstones                        = 65536
 	DefaultLaunches                          = 4096
 	DefaultSuspects                          = 16
 	DefaultDelay               time.Duration = 100 * time.Microsecond
@@ -64,6 +64,11 @@ type Config struct {
 	// its first, middle and last words, except in mode Hunt or for a hunted
 	// tag. Zero means DefaultPoisonCap.
 	PoisonCap uint64
+	// Refuse makes the guard refuse a misuse that a call can refuse, where it
+	// only reports it otherwise: a read of what nobody wrote, a pointer into a
+	// block that the launch does not declare, a use that bypassed the fences.
+	// Work on freed blocks is refused in any case.
+	Refuse bool
 	// HuntTags are the tags hunted at the start; see [Resource.HuntTags].
 	HuntTags []core.Tag
 	// Hunt is what mode Hunt does beyond guarding every block. Bisect, Delay

@@ -62,7 +62,7 @@ func (r *Resource) State(id core.BlockID) core.BlockState {
 	if r.gate.Load() == 0 || id.Ordinal != r.upstream.Ordinal() {
 		return r.upstream.State(id)
 	}
-	rec := r.ledger.lock(id.Generation)
+	rec := r.ledger.lock(id)
 	if rec == nil {
 		return r.upstream.State(id)
 	}
@@ -78,8 +78,8 @@ func (r *Resource) State(id core.BlockID) core.BlockState {
 // stacks and uses, then those that the upstream lists and the ledger does not
 // know, so that what leaked shows in every mode.
 func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
-	for _, rec := range r.ledger.records.All {
-		info := rec.info()
+	for rec := range r.ledger.all {
+		info := r.ledger.info(rec)
 		if info.Block.ID.Generation == 0 || info.Block.State == core.Freed {
 			continue
 		}
@@ -92,7 +92,7 @@ func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
 		return
 	}
 	below.Blocks(func(info core.BlockInfo) bool {
-		if _, known := r.ledger.records.Load(info.Block.ID.Generation); known {
+		if r.ledger.get(info.Block.ID) != nil {
 			return true
 		}
 		return yield(info)

@@ -128,16 +128,14 @@ func (r *Resource) release(ctx context.Context, rec *record) error {
 		r.count.retried.Add(1)
 		return err
 	}
-	rec.mu.Lock()
-	switch {
-	case err != nil:
-		r.ledger.bury(rec)
-	case rec.state() == core.Quarantined: // not released within the call
-		rec.setState(core.Retired)
-		fallthrough
-	default:
-		rec.mu.Unlock()
+	if err != nil {
+		r.ledger.close(rec, rec.generation())
 	}
+	rec.mu.Lock()
+	if rec.state() == core.Quarantined { // not released within the call
+		rec.setState(core.Retired)
+	}
+	rec.mu.Unlock()
 	r.quarantine.held.sub(rec.held())
 	r.count.evicted.Add(1)
 	return nil

@@ -42,7 +42,8 @@ type GuardStats struct {
 	// Checks is the number of batches whose verdict is awaited.
 	Checks uint64
 	// Known is the number of blocks in the ledger, Tombstones that of freed
-	// ones it remembers.
+	// ones it remembers. A guarded block counts as known until it is released,
+	// any other until it is freed.
 	Known, Tombstones uint64
 }
 
@@ -50,7 +51,7 @@ type GuardStats struct {
 // call; it counts the ledger, so it is for reports and scrapes and not for
 // every operation.
 func (r *Resource) GuardStats() GuardStats {
-	tombstones := r.ledger.tombstones.len()
+	live, tombstones := r.ledger.size()
 	return GuardStats{
 		Mode:      r.Mode(),
 		Guarded:   r.count.guarded.Load(),
@@ -65,7 +66,7 @@ func (r *Resource) GuardStats() GuardStats {
 		Quarantine: r.quarantine.size(),
 		Deferred:   r.deferred.amount(),
 		Checks:     uint64(r.checks.awaited()),
-		Known:      unsigned(int64(r.ledger.records.Len() - tombstones)),
+		Known:      uint64(live),
 		Tombstones: uint64(tombstones),
 	}
 }

@@ -36,7 +36,7 @@ func (r *Resource) allocateBetween(ctx context.Context, req core.Request, l layo
 			r.count.isolated.Add(1)
 			return b, wide, true, nil
 		}
-		if req.Isolated || !refused(err) && !errors.Is(err, errors.ErrUnsupported) {
+		if req.Isolated || !outOfMemory(err) && !errors.Is(err, errors.ErrUnsupported) {
 			return b, l, false, err
 		}
 		r.hide(err)

@@ -5,142 +5,295 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/genmap"
 )
 
-// ledger holds a record of each block known, and of the last ones freed.
+// ledger holds a record of each block known, and of the last ones freed. It is
+// divided by the stream of the allocation, so that goroutines on different
+// streams stay off each other's cache lines.
 type ledger struct {
-	records    genmap.Map[*record]
-	tombstones graveyard
-	// gate is the guard's; each record that is no tombstone holds it open.
+	shards [shards]shard
+	// gate is the guard's. While the mode is Off, each record that is no
+	// tombstone holds it open; otherwise the mode does.
 	gate *atomic.Int64
 	// unseen is the newest generation that may have been allocated here while
 	// the ledger was off.
-	unseen atomic.Uint64
-	pool   sync.Pool
+	unseen     atomic.Uint64
+	tombstones int
+	// used is how many shards are in use, limit how many tombstones each of
+	// them may keep.
+	used  atomic.Int32
+	limit atomic.Int64
+
+	clock  *coarse
+	names  *names
+	stacks *depot
 }
 
-func newLedger(gate *atomic.Int64, tombstones int) *ledger {
-	l := &ledger{gate: gate, pool: sync.Pool{New: func() any { return new(record) }}}
-	l.tombstones.resize(tombstones)
+const shards = 64
+
+// slab is how many records are made at a time: about 64 KiB of them.
+const slab = 280
+
+// shard is the blocks of some streams. Its lock is never held together with
+// another's, and a record's is taken under it only where nothing waits.
+type shard struct {
+	mu    sync.Mutex
+	table table
+	// empty are records of no block, the one used last first.
+	empty *record
+	// live counts the records of the table, counted is set while they hold the
+	// gate open.
+	live    int
+	counted bool
+	inUse   bool
+	dead    graveyard
+	// index is nil until an address was asked for.
+	index *addresses
+	_     [16]byte // keeps neighbours on different cache lines
+}
+
+func newLedger(gate *atomic.Int64, cfg Config) *ledger {
+	l := &ledger{gate: gate, tombstones: cfg.Tombstones, clock: newCoarse(cfg.Now), names: newNames(), stacks: newDepot()}
+	for i := range l.shards {
+		l.shards[i].counted = true
+	}
 	return l
 }
 
-// fresh returns an empty record, locked.
-func (l *ledger) fresh() *record {
-	rec := l.pool.Get().(*record)
-	rec.mu.Lock()
+func (l *ledger) shard(stream core.StreamID) *shard { return &l.shards[uint64(stream)%shards] }
+
+// enter puts a block into the books. The record returned may be changed by the
+// caller until the block is handed out.
+func (l *ledger) enter(b core.Block) *record {
+	s := l.shard(b.ID.AllocStream)
+	s.mu.Lock()
+	rec := s.empty
+	if rec == nil {
+		rec = s.makeRecords()
+	}
+	s.empty, rec.neighbour = rec.neighbour, nil
+	rec.fill(b, l.clock.instant())
+	l.add(s, rec)
 	return rec
 }
 
-// enter puts a filled record, locked by fresh, into the books and unlocks it.
-func (l *ledger) enter(rec *record) {
-	g := rec.generation()
-	rec.mu.Unlock()
-	l.gate.Add(1)
-	l.records.Store(g, rec)
+// enterGuarded puts the record of a guarded block into the books.
+func (l *ledger) enterGuarded(rec *record) {
+	s := l.shard(rec.stream())
+	s.mu.Lock()
+	l.add(s, rec)
 }
 
-// lock returns the record of g, locked, or nil if there is none.
-func (l *ledger) lock(g core.Generation) *record {
-	rec, ok := l.records.Load(g)
-	if !ok {
+// add makes rec, which is filled, findable and unlocks the shard.
+func (l *ledger) add(s *shard, rec *record) {
+	s.table.insert(rec)
+	s.live++
+	if s.counted {
+		l.gate.Add(1)
+	}
+	if s.index != nil {
+		s.index.enter(rec)
+	}
+	fresh := !s.inUse
+	s.inUse = true
+	s.mu.Unlock()
+	if fresh {
+		l.share()
+	}
+}
+
+// makeRecords fills the list of empty records; s.mu must be held.
+func (s *shard) makeRecords() *record {
+	records := make([]record, slab)
+	for i := range records[:slab-1] {
+		records[i].neighbour = &records[i+1]
+	}
+	return &records[0]
+}
+
+// share divides the tombstones anew: another shard is in use.
+func (l *ledger) share() {
+	l.limit.Store(int64(max(1, l.tombstones/int(l.used.Add(1)))))
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		s.dead.shrink(int(l.limit.Load()), s.index)
+		s.mu.Unlock()
+	}
+}
+
+// get returns the record of a block, nil if there is none. It is not locked:
+// what it says is to be believed only if its generation still is the block's.
+func (l *ledger) get(id core.BlockID) *record {
+	if rec := l.shard(id.AllocStream).table.load(id.Generation); rec != nil {
+		return rec
+	}
+	return l.search(id)
+}
+
+// search looks for a record under the locks: first where it should be, then,
+// because a caller may have made up the stream, everywhere.
+func (l *ledger) search(id core.BlockID) *record {
+	if rec := l.shard(id.AllocStream).find(id.Generation); rec != nil || uint64(id.Generation) <= l.unseen.Load() || id.Generation == core.NoBytes {
+		return rec
+	}
+	for i := range l.shards {
+		if rec := l.shards[i].find(id.Generation); rec != nil {
+			return rec
+		}
+	}
+	return nil
+}
+
+func (s *shard) find(g core.Generation) *record {
+	if s.table.buckets.Load() == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.table.find(g)
+}
+
+// lock returns the record of a block, locked, or nil if there is none.
+func (l *ledger) lock(id core.BlockID) *record {
+	rec := l.get(id)
+	if rec == nil {
 		return nil
 	}
 	rec.mu.Lock()
-	if rec.generation() != g { // buried and reused meanwhile
+	if rec.generation() != id.Generation { // buried and reused meanwhile
 		rec.mu.Unlock()
 		return nil
 	}
 	return rec
 }
 
-// bury makes a tombstone of rec, which is locked, and unlocks it. The oldest
-// tombstone beyond the limit is forgotten.
-func (l *ledger) bury(rec *record) {
-	g, again := rec.generation(), rec.state() == core.Freed
-	rec.setState(core.Freed)
-	rec.mu.Unlock()
-	if again {
-		return
+// lockAny is lock, and of a freed block it returns what is remembered.
+func (l *ledger) lockAny(id core.BlockID) *record {
+	rec := l.lock(id)
+	if rec != nil {
+		return rec
 	}
-	l.gate.Add(-1)
-	if oldest, ok := l.tombstones.add(g); ok {
-		l.forget(oldest)
+	if rec = l.tombstone(id); rec != nil {
+		rec.mu.Lock()
 	}
+	return rec
 }
 
-func (l *ledger) forget(g core.Generation) {
-	rec, ok := l.records.Delete(g)
-	if !ok {
+// close makes a tombstone of a block that was released, and empties its record
+// for another one if it is pooled. rec is not locked.
+func (l *ledger) close(rec *record, g core.Generation) {
+	s := l.shard(rec.stream())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec.mu.Lock() // nobody waits for anything under it
+	defer rec.mu.Unlock()
+	if rec.generation() != g || rec.state() == core.Freed {
 		return
 	}
-	rec.mu.Lock()
+	s.table.remove(rec)
+	if s.index != nil {
+		s.index.remove(rec)
+	}
+	s.dead.bury(rec, l.clock.instant(), int(l.limit.Load()), s.index)
+	s.live--
+	if s.counted {
+		l.gate.Add(-1)
+	}
 	if rec.guard != nil {
-		rec.mu.Unlock()
+		rec.setState(core.Freed)
 		return
 	}
-	clear(rec.uses[:])
-	rec.fill(core.Block{})
-	rec.used = 0
-	rec.stacked, rec.allocStack, rec.freeStack = false, nil, nil
-	rec.mu.Unlock()
-	l.pool.Put(rec)
+	rec.key.Store(0)
+	rec.extra, rec.writer, rec.used, rec.flags, rec.stacked = nil, 0, 0, 0, false
+	rec.neighbour, s.empty = s.empty, rec
+}
+
+// tombstone returns a copy of what is remembered of a freed block, nil if that
+// is nothing. It looks at all that one shard, or if need be every one,
+// remembers: it is asked only about a misuse.
+func (l *ledger) tombstone(id core.BlockID) *record {
+	if rec := l.shard(id.AllocStream).tombstone(id.Generation); rec != nil {
+		return rec
+	}
+	for i := range l.shards {
+		if rec := l.shards[i].tombstone(id.Generation); rec != nil {
+			return rec
+		}
+	}
+	return nil
+}
+
+func (s *shard) tombstone(g core.Generation) *record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, rec := range s.dead.ring {
+		if rec.generation() == g && g != 0 {
+			found := &record{}
+			found.bury(rec, rec.freed)
+			return found
+		}
+	}
+	return nil
 }
 
 // mayForget reports whether g may have been allocated here and have left no
 // record: the ledger was off, or its tombstone is gone.
 func (l *ledger) mayForget(g core.Generation) bool {
-	return g != 0 && (uint64(g) <= l.unseen.Load() || l.tombstones.forgot(g))
-}
-
-// graveyard is the order in which freed blocks are forgotten: first in, first
-// out within each of its shards.
-type graveyard struct {
-	shards [16]struct {
-		mu   sync.Mutex
-		ring []core.Generation
-		next int
-		// forgotten is the newest generation that had to go.
-		forgotten core.Generation
-		_         [16]byte // keeps neighbours on different cache lines
+	if g == 0 {
+		return false
 	}
-	each int
-}
-
-func (y *graveyard) resize(n int) { y.each = max(1, n/len(y.shards)) }
-
-// add enters g and returns the one that must go for it, if any.
-func (y *graveyard) add(g core.Generation) (oldest core.Generation, ok bool) {
-	s := &y.shards[uint64(g)%uint64(len(y.shards))]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.ring) < y.each {
-		s.ring = append(s.ring, g)
-		return 0, false
+	newest := l.unseen.Load()
+	for i := range l.shards {
+		newest = max(newest, l.shards[i].dead.forgotten.Load())
 	}
-	oldest, s.ring[s.next] = s.ring[s.next], g
-	s.next = (s.next + 1) % y.each
-	s.forgotten = max(s.forgotten, oldest)
-	return oldest, true
+	return uint64(g) <= newest
 }
 
-// forgot reports whether g may be one that had to go.
-func (y *graveyard) forgot(g core.Generation) bool {
-	s := &y.shards[uint64(g)%uint64(len(y.shards))]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return g <= s.forgotten
-}
-
-// len is the number of freed blocks remembered.
-func (y *graveyard) len() int {
-	n := 0
-	for i := range y.shards {
-		s := &y.shards[i]
+// countLive makes each record that is no tombstone hold the gate open, or lets
+// it go.
+func (l *ledger) countLive(on bool) {
+	for i := range l.shards {
+		s := &l.shards[i]
 		s.mu.Lock()
-		n += len(s.ring)
+		switch {
+		case on && !s.counted:
+			l.gate.Add(int64(s.live))
+		case !on && s.counted:
+			l.gate.Add(-int64(s.live))
+		}
+		s.counted = on
 		s.mu.Unlock()
 	}
-	return n
+}
+
+// size is how many blocks are known that are no tombstones, and how many
+// tombstones there are.
+func (l *ledger) size() (live, buried int) {
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		live, buried = live+s.live, buried+len(s.dead.ring)
+		s.mu.Unlock()
+	}
+	return live, buried
+}
+
+// all calls yield for every record of a block that is not released, with no
+// lock held, until yield returns false. Records that come or go meanwhile may
+// be missed.
+func (l *ledger) all(yield func(*record) bool) {
+	var records []*record
+	for i := range l.shards {
+		s := &l.shards[i]
+		records = records[:0]
+		s.mu.Lock()
+		s.table.each(func(rec *record) { records = append(records, rec) })
+		s.mu.Unlock()
+		for _, rec := range records {
+			if !yield(rec) {
+				return
+			}
+		}
+	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// refused reports whether err is a want of memory, which giving some back may
+// outOfMemory reports whether err is a want of memory, which giving some back may
 // cure.
-func refused(err error) bool {
+func outOfMemory(err error) bool {
 	return errors.Is(err, core.ErrOutOfBudget) || errors.Is(err, core.ErrOutOfMemory)
 }
 
@@ -20,12 +20,12 @@ func refused(err error) bool {
 func (r *Resource) allocate(ctx context.Context, req core.Request) (core.Block, error) {
 	evicted := r.count.evicted.Load()
 	b, first := r.upstream.Allocate(ctx, req)
-	if first == nil || !refused(first) {
+	if first == nil || !outOfMemory(first) {
 		return b, first
 	}
 	began := r.cfg.Now()
 	err := first
-	for refused(err) && r.giveUp(ctx, req.Bytes, evicted) {
+	for outOfMemory(err) && r.giveUp(ctx, req.Bytes, evicted) {
 		r.hide(err)
 		evicted = r.count.evicted.Load()
 		b, err = r.upstream.Allocate(ctx, req)

@@ -17,6 +17,9 @@ type Resource struct {
 	// isolates blocks; 0 if it does not.
 	tracked bool
 	granule uint64
+	// orderer is the backend's word on what is ordered before what, nil if
+	// it has none.
+	orderer core.Orderer
 
 	// gate is zero when there is nothing to do: the mode is Off, no block is
 	// known and no verdict is awaited. It is what every operation loads
@@ -33,6 +36,7 @@ type Resource struct {
 	stacks    sampler // which other blocks keep stacks
 
 	ledger     *ledger
+	accused    accusations
 	open       tickets
 	launches   launchLog
 	quarantine quarantine
@@ -59,8 +63,9 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 		return nil, err
 	}
 	r := &Resource{upstream: upstream, cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), granule: isolationOf(upstream)}
-	r.ledger = newLedger(&r.gate, cfg.Tombstones)
+	r.ledger = newLedger(&r.gate, cfg)
 	r.checks.gate = &r.gate
+	r.orderer, _ = core.Find[core.Orderer](upstream)
 	r.launches.resize(cfg.Launches)
 	r.bytes.setMean(cfg.SampleBytes)
 	r.stacks.setMean(cfg.StackBytes)
@@ -80,6 +85,9 @@ func (r *Resource) HuntTags(tags ...core.Tag) {
 	tags = slices.Clone(tags)
 	r.hunted.Store(&tags)
 }
+
+// HuntedTags is the set of hunted tags. The slice is the caller's.
+func (r *Resource) HuntedTags() []core.Tag { return slices.Clone(*r.hunted.Load()) }
 
 func (r *Resource) hunts(tag core.Tag) bool { return slices.Contains(*r.hunted.Load(), tag) }
 

@@ -30,7 +30,8 @@ func unsigned(n int64) uint64 { return uint64(max(n, 0)) }
 
 // meter follows the requested bytes that callers have live while the guard is
 // at work, because the upstream's peak counts what is held back as live. It is
-// used only once something was; until then the upstream's peak is right.
+// used only once something was; until then the upstream's peak is right, and it
+// runs only in the modes in which something may be.
 type meter struct {
 	requested atomic.Int64
 	peak      atomic.Uint64

@@ -62,7 +62,7 @@ var damageText = map[core.FindingKind]string{
 func (r *Resource) reportDamage(d damage, stream core.StreamID) {
 	rec := d.place.rec
 	rec.mu.Lock()
-	f := victim(d.kind, rec)
+	f := r.victim(d.kind, rec)
 	rec.mu.Unlock()
 	f.Offset, f.BadBytes, f.Expected, f.Seen = d.offset, d.bytes, d.expected, d.seen
 	f.Suspects = r.launches.suspects(window{from: d.place.from, to: d.place.to, stream: stream}, f.Uses, r.cfg.Suspects)

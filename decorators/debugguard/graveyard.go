@@ -1,0 +1,81 @@
+package debugguard
+
+import (
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// graveyard is the tombstones of a shard, under its lock: copies of the records
+// of its last released blocks. A copy is written behind the one before, which
+// costs less than to keep the records themselves: those are used again at once,
+// while they are in the processor's cache.
+type graveyard struct {
+	ring []*record
+	next int
+	made []record // of the last slab, not used yet
+	// forgotten is the newest generation that had to go.
+	forgotten atomic.Uint64
+}
+
+// bury remembers rec, which is locked. The oldest tombstone beyond the limit is
+// forgotten.
+func (y *graveyard) bury(rec *record, freed instant, limit int, index *addresses) {
+	var stone *record
+	if len(y.ring) < limit {
+		stone = y.fresh()
+		y.ring = append(y.ring, stone)
+	} else {
+		stone = y.ring[y.next]
+		y.forget(stone, index)
+		y.next = (y.next + 1) % len(y.ring)
+	}
+	stone.bury(rec, freed)
+	if index != nil {
+		index.enter(stone)
+	}
+}
+
+func (y *graveyard) fresh() *record {
+	if len(y.made) == 0 {
+		y.made = make([]record, slab)
+	}
+	stone := &y.made[0]
+	y.made = y.made[1:]
+	return stone
+}
+
+func (y *graveyard) forget(stone *record, index *addresses) {
+	if g := uint64(stone.generation()); g > y.forgotten.Load() {
+		y.forgotten.Store(g)
+	}
+	if index != nil {
+		index.remove(stone)
+	}
+}
+
+// shrink forgets the oldest beyond the limit.
+func (y *graveyard) shrink(limit int, index *addresses) {
+	excess := len(y.ring) - limit
+	if excess <= 0 {
+		return
+	}
+	inOrder := append(y.ring[y.next:len(y.ring):len(y.ring)], y.ring[:y.next]...)
+	for _, stone := range inOrder[:excess] {
+		y.forget(stone, index)
+	}
+	y.ring, y.next = append([]*record(nil), inOrder[excess:]...), 0
+}
+
+// each calls visit for every freed block that the ledger remembers, under the
+// locks of their shards in turn.
+func (l *ledger) eachTombstone(visit func(core.Block)) {
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		for _, rec := range s.dead.ring {
+			visit(rec.block())
+		}
+		s.mu.Unlock()
+	}
+}
