@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -51,7 +53,14 @@ func (r *Resource) overtaken(id core.BlockID, stream core.StreamID) []core.UseRe
 	if r.orderer == nil || r.Mode() == Off {
 		return nil
 	}
-	return r.orderer.Unordered(id, stream, core.ReadWrite)
+	return slices.DeleteFunc(r.orderer.Unordered(id, stream, core.ReadWrite), isOwnLook)
+}
+
+// isOwnLook reports whether a use is a comparison of the guard's own. It reads
+// what the program may not write, so nobody has to wait for it, and the program
+// does not know of it.
+func isOwnLook(u core.UseRecord) bool {
+	return u.Access == core.Read && strings.HasPrefix(u.Launch, launchPrefix)
 }
 
 // missingFence reports that work on the stream was not ordered behind the
