@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -46,12 +48,15 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 }
 
 // overtaken lists the uses that work enqueued on the stream without waits may
-// overtake.
+// overtake. The guard's own are none of the program's business: they look at
+// what the program must not write.
 func (r *Resource) overtaken(id core.BlockID, stream core.StreamID) []core.UseRecord {
 	if r.orderer == nil || r.Mode() == Off {
 		return nil
 	}
-	return r.orderer.Unordered(id, stream, core.ReadWrite)
+	return slices.DeleteFunc(r.orderer.Unordered(id, stream, core.ReadWrite), func(u core.UseRecord) bool {
+		return strings.HasPrefix(u.Launch, launchPrefix)
+	})
 }
 
 // missingFence reports that work on the stream was not ordered behind the
