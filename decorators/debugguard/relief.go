@@ -17,14 +17,18 @@ func outOfMemory(err error) bool {
 // allocate asks the upstream, and gives up quarantine, oldest first and in
 // steps, as long as that is what it takes. The frees are queued, not waited
 // for: an upstream may reuse their bytes in stream order.
-func (r *Resource) allocate(ctx context.Context, req core.Request) (core.Block, error) {
+func (r *Resource) allocate(ctx context.Context, req *core.Request) (core.Block, error) {
 	evicted := r.count.evicted.Load()
-	b, first := r.upstream.Allocate(ctx, req)
-	if first == nil || !outOfMemory(first) {
-		return b, first
+	b, err := r.upstream.Allocate(ctx, *req)
+	if err == nil || !outOfMemory(err) {
+		return b, err
 	}
+	return r.relieve(ctx, *req, evicted, err)
+}
+
+func (r *Resource) relieve(ctx context.Context, req core.Request, evicted uint64, first error) (b core.Block, err error) {
 	began := r.cfg.Now()
-	err := first
+	err = first
 	for outOfMemory(err) && r.giveUp(ctx, req.Bytes, evicted) {
 		r.hide(err)
 		evicted = r.count.evicted.Load()

@@ -29,7 +29,6 @@ type Resource struct {
 	switching sync.Mutex
 	hunted    atomic.Pointer[[]core.Tag]
 	bytes     sampler // which blocks are guarded
-	stacks    sampler // which other blocks keep stacks
 
 	ledger     *ledger
 	accused    accusations
@@ -64,7 +63,6 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.orderer, _ = core.Find[core.Orderer](upstream)
 	r.launches.resize(cfg.Launches)
 	r.bytes.setMean(cfg.SampleBytes)
-	r.stacks.setMean(cfg.StackBytes)
 	r.HuntTags(cfg.HuntTags...)
 	upstream.Subscribe(notices{r})
 	if err := r.SetMode(context.Background(), cfg.Mode); err != nil {
