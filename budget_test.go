@@ -155,3 +155,46 @@ func TestTheLimitChangesAtRunTime(t *testing.T) {
 	rt.Budget().SetLimit(1 << 20)
 	free(t, rt, allocate(t, rt, 8192, core.DefaultStream, "a"))
 }
+
+// A stream reuses its own pending bytes in order, so the budget lends them; an
+// isolated block's it never reuses: they are charged until they are back.
+func TestTheBytesOfAnIsolatedBlockAreChargedUntilTheyAreBack(t *testing.T) {
+	const size = 2 << 20
+	for _, isolated := range []bool{false, true} {
+		rt := open(t, fencepost.Config{Budget: 3 * size, Guard: "off", Async: cuda.AsyncConfig{ReapInterval: -1}})
+		s := lease(t, rt, "s")
+		take := func() (core.Block, error) {
+			return rt.Allocate(t.Context(), core.Request{Bytes: size, Stream: s.ID(), Tag: "t", Isolated: isolated})
+		}
+		var blocks []core.Block
+		for range 3 {
+			b, err := take()
+			if err != nil {
+				t.Fatal(err)
+			}
+			blocks = append(blocks, b)
+		}
+		letGo := hold(t, rt, s.Handle())
+		free(t, rt, blocks[0])
+		b, err := take()
+		if refused := errors.Is(err, core.ErrOutOfBudget); refused != isolated {
+			t.Errorf("isolated: %v; behind a free that is pending: %v", isolated, err)
+		}
+		letGo()
+		if isolated {
+			if err := rt.Drain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if b, err = take(); err != nil {
+				t.Errorf("when the bytes are back: %v", err)
+			}
+		}
+		free(t, rt, blocks[1], blocks[2], b)
+		if err := rt.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if st := rt.Stats(); st.Charged != 0 || st.Isolated != 0 {
+			t.Errorf("left over: %+v", st)
+		}
+	}
+}

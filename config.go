@@ -2,6 +2,7 @@ package fencepost
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
 // Kinds of devices for [Config.Device].
@@ -74,11 +76,29 @@ type Config struct {
 	// FENCEPOST_BUDGET, with an optional suffix KiB, MiB or GiB.
 	Budget uint64
 	// Guard is the debug guard's mode: "off", "ledger", "sample",
-	// "sample:BYTES" or "hunt"; empty means "sample". FENCEPOST_GUARD.
+	// "sample:BYTES" or "hunt", the last with options, such as
+	// "hunt:bisect+delay", see [debugguard.HuntConfig]; empty means "sample".
+	// FENCEPOST_GUARD. See [Runtime.SwitchGuard] for changing it later.
 	Guard string
+	// GuardPolicy is what follows a finding: PolicyReport, PolicyRefuse or
+	// PolicyStop. Empty means PolicyReport. FENCEPOST_GUARD_POLICY.
+	GuardPolicy string
+	// OnStop, if not nil, is called under PolicyStop in place of the exit of
+	// the process, once, in a goroutine of its own, when the finding has been
+	// delivered. It may close the runtime.
+	OnStop func(core.Finding)
 	// GuardConfig tunes the guard. Its Mode, Device, Findings and Events are
-	// set by Open, SampleBytes also by Guard.
+	// set by Open, SampleBytes and Hunt also by Guard, and Refuse by
+	// PolicyRefuse. Its HuntTags are in FENCEPOST_GUARD_TAGS, separated by
+	// commas.
 	GuardConfig debugguard.Config
+	// Incidents is the folder into which each finding is written as a JSON
+	// file; empty means none are. FENCEPOST_INCIDENTS. See package
+	// [incident].
+	Incidents string
+	// IncidentConfig says how many files there may be. Its Folder and Around
+	// are set by Open.
+	IncidentConfig incident.Config
 	// History is how many log records are kept in memory; 0 means
 	// [logging.DefaultRingSize]. FENCEPOST_HISTORY.
 	History int
@@ -123,6 +143,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Device = cmp.Or(c.Device, Auto)
 	c.Resource = cmp.Or(c.Resource, Async)
 	c.Guard = cmp.Or(c.Guard, debugguard.Sample.String())
+	c.GuardPolicy = cmp.Or(c.GuardPolicy, PolicyReport)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, 30*time.Second)
 	err := c.check()
 	return c, err
@@ -143,8 +164,12 @@ func (c *Config) check() error {
 	case c.CloseTimeout < 0:
 		return invalid("CloseTimeout", fmt.Sprintf("%v: say a time, or 0 for the default", c.CloseTimeout))
 	}
-	if _, _, err := debugguard.ParseMode(c.Guard); err != nil {
-		return invalid("Guard", fmt.Sprintf("%q: say off, ledger, sample, sample:BYTES or hunt", c.Guard))
+	var bad *core.InvalidRequestError
+	if _, err := debugguard.ParseMode(c.Guard); errors.As(err, &bad) {
+		return invalid("Guard", bad.Reason)
+	}
+	if c.GuardPolicy != PolicyReport && c.GuardPolicy != PolicyRefuse && c.GuardPolicy != PolicyStop {
+		return invalid("GuardPolicy", fmt.Sprintf("%q: say report, refuse or stop", c.GuardPolicy))
 	}
 	return nil
 }

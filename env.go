@@ -29,6 +29,9 @@ var variables = [...]Variable{
 	{"FENCEPOST_DEVICE_ORDER", "DeviceOrder", "waits for compute-sanitizer: 1 or 0", func(c *Config, s string) error { return yes(&c.DeviceOrder, s) }},
 	{"FENCEPOST_BUDGET", "Budget", "bytes that may be charged", func(c *Config, s string) error { return size(&c.Budget, s) }},
 	{"FENCEPOST_GUARD", "Guard", "the debug guard's mode", func(c *Config, s string) error { return text(&c.Guard, s) }},
+	{"FENCEPOST_GUARD_POLICY", "GuardPolicy", "what follows a finding: report, refuse or stop", func(c *Config, s string) error { return text(&c.GuardPolicy, s) }},
+	{"FENCEPOST_GUARD_TAGS", "GuardConfig.HuntTags", "tags to hunt, separated by commas", func(c *Config, s string) error { return tags(&c.GuardConfig.HuntTags, s) }},
+	{"FENCEPOST_INCIDENTS", "Incidents", "the folder for incident files", func(c *Config, s string) error { return text(&c.Incidents, s) }},
 	{"FENCEPOST_HISTORY", "History", "log records kept in memory", func(c *Config, s string) error { return number(&c.History, s) }},
 }
 
@@ -63,6 +66,18 @@ func invalid(field, reason string) error {
 
 func text(to *string, s string) error {
 	*to = s
+	return nil
+}
+
+// tags reads names between commas; blanks around them do not count.
+func tags(to *[]core.Tag, s string) error {
+	*to = nil
+	for name := range strings.SplitSeq(s, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			return errors.New("an empty tag: write the tags with one comma between two")
+		}
+		*to = append(*to, core.Tag(name))
+	}
 	return nil
 }
 

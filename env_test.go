@@ -3,6 +3,9 @@ package fencepost_test
 import (
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +18,7 @@ func TestTheEnvironmentOverridesTheConfig(t *testing.T) {
 	for name, value := range map[string]string{
 		"FENCEPOST_DEVICE": "sim", "FENCEPOST_ORDINAL": "5", "FENCEPOST_SIM_BYTES": "64 MiB", "FENCEPOST_RESOURCE": "direct",
 		"FENCEPOST_STREAMS": "3", "FENCEPOST_BUDGET": "32MiB", "FENCEPOST_GUARD": "off", "FENCEPOST_HISTORY": "64", "FENCEPOST_DEVICE_ORDER": "1",
+		"FENCEPOST_GUARD_POLICY": "refuse", "FENCEPOST_GUARD_TAGS": "sort.keys, join.table", "FENCEPOST_INCIDENTS": filepath.Join(t.TempDir(), "incidents"),
 	} {
 		t.Setenv(name, value)
 	}
@@ -27,6 +31,9 @@ func TestTheEnvironmentOverridesTheConfig(t *testing.T) {
 	}
 	if rt.Streams().Stats().Max != 3 || rt.Stats().Limit != 32<<20 || rt.Guard().Mode().String() != "off" || rt.History().Cap() != 64 {
 		t.Errorf("%d leases, limit %d, guard %v, %d records", rt.Streams().Stats().Max, rt.Stats().Limit, rt.Guard().Mode(), rt.History().Cap())
+	}
+	if s := rt.GuardStatus(); s.Policy != fencepost.PolicyRefuse || !slices.Equal(s.HuntTags, []string{"sort.keys", "join.table"}) || rt.Incidents() == nil {
+		t.Errorf("%+v, incidents in %v", s, rt.Incidents())
 	}
 }
 
@@ -56,6 +63,10 @@ func TestABadVariableIsNamedInTheRefusal(t *testing.T) {
 		{"FENCEPOST_BUDGET", "18446744073709551615GiB"},
 		{"FENCEPOST_GUARD", "paranoid"},
 		{"FENCEPOST_GUARD", "sample:lots"},
+		{"FENCEPOST_GUARD_POLICY", "explode"},
+		{"FENCEPOST_GUARD_TAGS", "a,,b"},
+		{"FENCEPOST_GUARD_TAGS", ","},
+		{"FENCEPOST_INCIDENTS", os.DevNull},
 		{"FENCEPOST_HISTORY", "some"},
 		{"FENCEPOST_HISTORY", "-5"},
 		{"FENCEPOST_HISTORY", "99999999999"},

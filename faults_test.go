@@ -19,28 +19,32 @@ import (
 // fail until none is left. What failed once must work when it is asked again,
 // and nothing may be lost, unfenced or wrongly reported.
 func TestEveryDriverCallUnderTheWholeStackMayFail(t *testing.T) {
-	k := uint64(1)
-	for ; failOneCall(t, k); k++ {
-		if t.Failed() {
-			t.Fatalf("with driver call %d failing", k)
-		}
-	}
-	t.Logf("%d calls were made to fail in turn", k-1)
-	if k < 100 {
-		t.Errorf("only %d calls were made: the script has lost its work", k-1)
+	for _, guard := range []string{"hunt", "hunt:unmap"} {
+		t.Run(guard, func(t *testing.T) {
+			k := uint64(1)
+			for ; failOneCall(t, guard, k); k++ {
+				if t.Failed() {
+					t.Fatalf("with driver call %d failing", k)
+				}
+			}
+			t.Logf("%d calls were made to fail in turn", k-1)
+			if k < 100 {
+				t.Errorf("only %d calls were made: the script has lost its work", k-1)
+			}
+		})
 	}
 }
 
 // failOneCall runs the script with its k-th driver call failing and reports
 // whether there was one.
-func failOneCall(t *testing.T, k uint64) bool {
+func failOneCall(t *testing.T, guard string, k uint64) bool {
 	t.Helper()
 	device, err := sim.Open(sim.Config{Bytes: 64 << 20, Schedule: sim.Seeded(1)}) // the same calls for every k
 	succeed(t, "opening the device", err)
 	defer func() { succeed(t, "closing the device", device.Close()) }()
 	faults := drivertest.NewFaults(device)
 	faults.FailCall(k, driver.Unknown)
-	cfg := fencepost.Config{Driver: faults, Guard: "hunt", Async: cuda.AsyncConfig{ReapInterval: -1}}
+	cfg := fencepost.Config{Driver: faults, Guard: guard, Async: cuda.AsyncConfig{ReapInterval: -1}}
 	rt, err := fencepost.Open(t.Context(), cfg)
 	if err != nil {
 		faults.Clear()
@@ -53,8 +57,14 @@ func failOneCall(t *testing.T, k uint64) bool {
 	s.retry(s.giveBack)
 	faults.Clear()
 	s.settled()
+	if unmaps := guard == "hunt:unmap"; unmaps != (rt.Guard().GuardStats().Isolated > 0) {
+		t.Errorf("with guard %s: %+v", guard, rt.Guard().GuardStats())
+	}
 	left, err := rt.Close(context.Background())
 	succeed(t, "closing", err)
+	if b := device.Books(); b.Mappings+b.Handles+b.Reservations > 0 {
+		t.Errorf("mapped still: %+v", b)
+	}
 	if len(left.Leaks) > 0 || device.Books().LiveBlocks > 0 || device.FindingCount() > 0 {
 		t.Errorf("left over: %+v; the device: %+v, %v", left, device.Books(), device.Findings())
 	}

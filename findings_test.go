@@ -9,7 +9,9 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
 )
 
 // single returns the only finding of a kind.
@@ -48,6 +50,65 @@ func hold(t *testing.T, rt *fencepost.Runtime, on driver.Stream) (release func()
 	}
 	t.Cleanup(release)
 	return release
+}
+
+// A late access of memory that is unmapped loses the context; beside that, it is
+// named whose memory it was.
+func TestTheFaultOfALateAccessNamesTheBlockThatWasThere(t *testing.T) {
+	for _, unmapped := range []bool{true, false} {
+		for kind, kernel := range map[core.FindingKind]func(x *sim.Exec){
+			core.FindingUseAfterFreeWrite: func(x *sim.Exec) { x.Write(x.Args().Ptr(0), 8) },
+			core.FindingUseAfterFreeRead:  func(x *sim.Exec) { x.Read(x.Args().Ptr(0), 8) },
+		} {
+			rt := openDirty(t, fencepost.Config{Guard: "hunt:unmap", Async: cuda.AsyncConfig{ReapInterval: -1}})
+			if err := simulated(rt).RegisterModule("late", sim.Kernel{Name: "late", Run: kernel}); err != nil {
+				t.Fatal(err)
+			}
+			l := lease(t, rt, "late")
+			victim := allocate(t, rt, 4096, l.ID(), "victim")
+			_ = allocate(t, rt, 4096, l.ID(), "bystander")
+			free(t, rt, victim)
+			if err := rt.Drain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			at := victim.ID.Ptr + 64
+			if !unmapped {
+				at = 0xdead_0000
+			}
+			if err := strike(rt, l.Handle(), at); !errors.Is(err, core.ErrSticky) {
+				t.Fatalf("the late access: %v", err)
+			}
+			if !unmapped {
+				for _, f := range rt.Findings().Recent() {
+					if f.Kind == kind {
+						t.Errorf("an address that was nobody's: %v", f)
+					}
+				}
+				continue
+			}
+			f := single(t, rt, kind)
+			names(t, f, "sim-oracle", victim)
+			if !strings.Contains(f.Text, "gone since unmap") {
+				t.Errorf("the text is %q", f.Text)
+			}
+		}
+	}
+}
+
+// strike runs the registered kernel "late" on an address, around the runtime.
+func strike(rt *fencepost.Runtime, on driver.Stream, ptr uint64) error {
+	m, err := rt.Driver().ModuleLoad(driver.Image{Name: "late"})
+	if err != nil {
+		return err
+	}
+	f, err := rt.Driver().ModuleFunction(m, "late")
+	if err != nil {
+		return err
+	}
+	if err := rt.Driver().Launch(&driver.Launch{Function: f, Stream: on, Args: []driver.Arg{driver.Ptr(ptr)}}); err != nil {
+		return err
+	}
+	return rt.Driver().StreamSynchronize(on)
 }
 
 // The oracle knows addresses; what is reported knows the block.

@@ -26,6 +26,10 @@ func TestMain(m *testing.M) {
 		}
 	}
 	_ = os.Setenv(libcuda.PathVariable, "no/libcuda.so.1")
+	if dir := os.Getenv(stopChild); dir != "" {
+		runStopChild(dir)
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -1,9 +1,12 @@
 package fencepost_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fencepost-gpu/fencepost"
@@ -30,6 +33,18 @@ func scrape(t *testing.T, rt *fencepost.Runtime) map[telemetry.MetricName]float6
 		}
 	}
 	return values
+}
+
+// gather is the metrics as text.
+func gather(t *testing.T, rt *fencepost.Runtime) string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(rt.Collector()); err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return w.Body.String()
 }
 
 // scrapeHistogram reads a histogram that has no label but the device.

@@ -1,6 +1,7 @@
 package fencepost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,14 +33,26 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{timeout: cfg.CloseTimeout, findings: telemetry.NewFindings(cfg.Findings), ring: logging.NewRing(cfg.History)}
-	r.witness = newWitness(tee{r.findings, cfg.OnFinding})
+	r := &Runtime{timeout: cfg.CloseTimeout, policy: cfg.GuardPolicy, findings: newFindings(cfg), ring: logging.NewRing(cfg.History)}
+	if err := r.openIncidents(cfg); err != nil {
+		return nil, err
+	}
+	r.witness = newWitness(r.newTee(cfg))
 	if err := r.build(cfg); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.CloseTimeout)
 		defer cancel()
 		return nil, errors.Join(fmt.Errorf("opening device %d: %w", cfg.Ordinal, err), r.unwind(ctx))
 	}
+	r.built.Store(true)
 	return r, nil
+}
+
+// newFindings traces findings where launches are traced.
+func newFindings(cfg Config) *telemetry.Findings {
+	if cfg.Findings.TracerProvider == nil && cfg.TraceLevel != telemetry.LevelOff {
+		cfg.Findings.TracerProvider = cfg.TracerProvider
+	}
+	return telemetry.NewFindings(cfg.Findings)
 }
 
 func (r *Runtime) build(cfg Config) error {
@@ -112,7 +125,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 			return r.guard, err
 		},
 		func(up core.Resource) (core.Resource, error) {
-			r.observer, err = telemetry.NewResource(up, telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel, NoRoots: cfg.NoRootSpans})
+			r.observer, err = telemetry.NewResource(up, telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel, NoRoots: cfg.NoRootSpans, Findings: r.findings})
 			return r.observer, err
 		},
 	)
@@ -126,13 +139,22 @@ func (r *Runtime) buildStack(cfg Config) error {
 
 func (r *Runtime) guardConfig(cfg Config) (debugguard.Config, error) {
 	g := cfg.GuardConfig
-	mode, sample, err := debugguard.ParseMode(cfg.Guard)
+	setting, err := debugguard.ParseMode(cfg.Guard)
 	if err != nil {
 		return g, err
 	}
-	g.Mode, g.Findings = mode, r.witness
-	if sample > 0 {
-		g.SampleBytes = sample
+	g.Mode, g.Findings = setting.Mode, r.witness
+	g.Refuse = g.Refuse || cfg.GuardPolicy == PolicyRefuse
+	if setting.SampleBytes > 0 {
+		g.SampleBytes = setting.SampleBytes
+	}
+	g.Hunt.Bisect = g.Hunt.Bisect || setting.Bisect
+	g.Hunt.Unmap = g.Hunt.Unmap || setting.Unmap
+	if setting.Delay && g.Hunt.Delay == 0 {
+		g.Hunt.Delay = debugguard.DefaultDelay
+	}
+	if err := r.fitQuarantine(&g); err != nil {
+		return g, err
 	}
 	if r.ops, err = cuda.NewDeviceOps(r.driver, r.streams, guardkernels.Image()); err != nil {
 		return g, err
@@ -140,6 +162,21 @@ func (r *Runtime) guardConfig(cfg Config) (debugguard.Config, error) {
 	r.onClose(func(ctx context.Context) error { return within(ctx, func() error { return r.ops.Close(ctx) }) })
 	g.Device = r.ops
 	return g, nil
+}
+
+// fitQuarantine sizes a quarantine that nobody has sized by the device's
+// memory.
+func (r *Runtime) fitQuarantine(g *debugguard.Config) error {
+	if g.QuarantineBytes > 0 {
+		return nil
+	}
+	_, total, err := r.driver.MemInfo()
+	if err != nil {
+		return err
+	}
+	sample, hunt := debugguard.QuarantineFor(total)
+	g.QuarantineBytes, g.Hunt.QuarantineBytes = sample, cmp.Or(g.Hunt.QuarantineBytes, hunt)
+	return nil
 }
 
 // budgetHeadroom is what a GPU's default budget leaves free: memory that the

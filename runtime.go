@@ -3,6 +3,7 @@ package fencepost
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,27 +15,33 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
 // Runtime is an open stack. Its methods are those of [core.Runtime] and the
 // ones below; all are safe for concurrent use.
 type Runtime struct {
 	*core.Runtime
-	driver     driver.Driver
-	device     DeviceChoice
-	gpu        bool
-	streams    *cuda.StreamPool
-	memory     *cuda.MemoryManager
-	async      *cuda.AsyncResource
-	ops        *cuda.DeviceOps
-	ring       *logging.Ring
-	log        *logging.Resource
-	budget     *budget.Resource
-	guard      *debugguard.Resource
-	observer   *telemetry.Resource
-	findings   *telemetry.Findings
-	witness    *witness
-	collector  *telemetry.Collector
+	driver    driver.Driver
+	device    DeviceChoice
+	gpu       bool
+	streams   *cuda.StreamPool
+	memory    *cuda.MemoryManager
+	async     *cuda.AsyncResource
+	ops       *cuda.DeviceOps
+	ring      *logging.Ring
+	log       *logging.Resource
+	budget    *budget.Resource
+	guard     *debugguard.Resource
+	observer  *telemetry.Resource
+	findings  *telemetry.Findings
+	witness   *witness
+	collector *telemetry.Collector
+	incidents *incident.Writer // nil if there is no folder for them
+	policy    string
+	// built is set when nothing of the above changes any more.
+	built      atomic.Bool
+	switching  sync.Mutex // serialises SwitchGuard
 	timeout    time.Duration
 	undo       []func(context.Context) error
 	closing    sync.Once
@@ -62,6 +69,10 @@ func (r *Runtime) Guard() *debugguard.Resource { return r.guard }
 
 // Findings are the memory bugs seen so far.
 func (r *Runtime) Findings() *telemetry.Findings { return r.findings }
+
+// Incidents is the writer of incident files, nil if Config.Incidents names no
+// folder.
+func (r *Runtime) Incidents() *incident.Writer { return r.incidents }
 
 // Operations counts the calls by operation and result.
 func (r *Runtime) Operations() telemetry.Operations { return r.observer.Operations() }
@@ -98,16 +109,21 @@ func (r *Runtime) TrimPool(ctx context.Context, keep uint64) error {
 }
 
 func (r *Runtime) newCollector() (*telemetry.Collector, error) {
-	return telemetry.NewCollector(telemetry.Source{
+	source := telemetry.Source{
 		Device:           r.Runtime,
 		Operations:       r.observer.Operations,
 		Holders:          r.budget.Holders,
 		Streams:          r.streamStats,
-		Findings:         r.findings.Counts,
+		Findings:         r.findings.CountsByTag,
 		LogDropped:       r.log.Dropped,
 		RecordersDropped: r.DroppedRecorders,
 		Health:           r.Health,
-	})
+		Guard:            r.guardStats,
+	}
+	if r.incidents != nil {
+		source.Incidents = r.incidentStats
+	}
+	return telemetry.NewCollector(source)
 }
 
 func (r *Runtime) streamStats() telemetry.StreamStats {

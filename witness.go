@@ -7,18 +7,36 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
-// tee passes findings to the collection and to the caller's function.
+// tee passes findings to the collection, the caller's function, the incident
+// files, and to who stops the process.
 type tee struct {
 	collection *telemetry.Findings
 	forward    func(core.Finding)
+	incidents  *incident.Writer
+	stop       *stopper
+}
+
+func (r *Runtime) newTee(cfg Config) tee {
+	t := tee{collection: r.findings, forward: cfg.OnFinding, incidents: r.incidents}
+	if cfg.GuardPolicy == PolicyStop {
+		t.stop = newStopper(cfg, r.incidents)
+	}
+	return t
 }
 
 func (t tee) Report(f core.Finding) {
 	t.collection.Report(f)
 	if t.forward != nil {
 		t.forward(f)
+	}
+	if t.stop != nil && t.stop.take(f) {
+		return // delivered
+	}
+	if t.incidents != nil {
+		t.incidents.Report(f)
 	}
 }
 
@@ -70,7 +88,11 @@ func (w *witness) oracle(f sim.Finding) {
 	if kind == "" {
 		return // the runtime reports the lost context itself
 	}
-	w.sink.Report(core.Finding{Kind: kind, Source: "sim-oracle", Victim: w.blockAt(f), Text: fmt.Sprintf("the device's oracle: %s", f.Text)})
+	victim := w.blockAt(f)
+	if f.Kind == sim.IllegalAddress && victim.ID.Generation == 0 {
+		return // an address that was nobody's: nothing to add to that report
+	}
+	w.sink.Report(core.Finding{Kind: kind, Source: "sim-oracle", Victim: victim, Text: fmt.Sprintf("the device's oracle: %s", f.Text)})
 }
 
 func oracleKind(f sim.Finding) core.FindingKind {
@@ -79,7 +101,7 @@ func oracleKind(f sim.Finding) core.FindingKind {
 		return core.FindingMissingFence
 	case sim.UseBeforeAlloc:
 		return core.FindingUseBeforeAlloc
-	case sim.UseAfterFree:
+	case sim.UseAfterFree, sim.IllegalAddress: // of a block that is gone, if of any
 		if f.First.Access.Writes() {
 			return core.FindingUseAfterFreeWrite
 		}
@@ -109,7 +131,7 @@ func (w *witness) blockAt(f sim.Finding) core.Block {
 	}
 	if inspector, ok := w.stack.(core.Inspector); ok {
 		inspector.Blocks(func(info core.BlockInfo) bool {
-			if f.Kind != sim.UseAfterFree || info.Block.State != core.Live {
+			if !isLate(f) || info.Block.State != core.Live {
 				consider(info.Block)
 			}
 			return true
@@ -122,3 +144,6 @@ func (w *witness) blockAt(f sim.Finding) core.Block {
 	}
 	return victim
 }
+
+// isLate reports whether the finding is about a block that is gone.
+func isLate(f sim.Finding) bool { return f.Kind == sim.UseAfterFree || f.Kind == sim.IllegalAddress }

@@ -102,7 +102,9 @@ type Request struct {
 	// Isolated asks for memory of a mapping of its own: behind the free it is
 	// unmapped, its bytes go back to the device, and its addresses are not
 	// given out again for as long as the resource can afford, so that a late
-	// access faults. It needs [Isolation] and costs tens of microseconds.
+	// access faults. It needs [Isolation] and costs tens of microseconds. The
+	// device gives whole units of [Isolator]'s granularity; Bytes stays what
+	// was asked for.
 	Isolated bool
 	// Span is the trace span of the allocation, if it is recorded. A wait
 	// for the block's readiness links to it.

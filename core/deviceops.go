@@ -1,6 +1,9 @@
 package core
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // DeviceOps is what a guard needs of a device. All of it is enqueued raw:
 // the caller prepares and finishes the uses of the blocks it touches, like
@@ -18,6 +21,14 @@ type DeviceOps interface {
 	// Verify enqueues on stream the comparison of all regions in one batch.
 	// The slice is not kept.
 	Verify(ctx context.Context, stream StreamID, regions []Region) (Verification, error)
+	// Checksum enqueues on stream the summing up of all regions in one batch;
+	// their patterns are ignored. Equal bytes have equal sums, wherever they
+	// lie; bytes that differ in one aligned word of 8 never have, others only
+	// by a chance of 2^-64. The slice is not kept.
+	Checksum(ctx context.Context, stream StreamID, regions []Region) (Checksums, error)
+	// Delay enqueues on stream work that does nothing for about d, less if
+	// that is more than the device lets wait.
+	Delay(ctx context.Context, stream StreamID, d time.Duration) error
 	// Synchronize blocks until all work of stream is done or ctx ends.
 	Synchronize(ctx context.Context, stream StreamID) error
 }
@@ -39,6 +50,21 @@ type Verification interface {
 	// Mismatches returns the regions that differ, in order. It may be called
 	// once, after the batch was done; it gives the batch's memory back.
 	Mismatches() ([]Mismatch, error)
+	// Discard gives the batch's memory back as soon as the device is done
+	// with it, for a caller that does not want the result.
+	Discard()
+}
+
+// Checksums is a batch of checksums under way. Its methods are safe for
+// concurrent use.
+type Checksums interface {
+	// Poll reports whether the device has done the batch. It does not block.
+	Poll() (done bool, err error)
+	// Wait blocks until it has, or ctx ends.
+	Wait(ctx context.Context) error
+	// Sums returns the sum of each region, in order. It may be called once,
+	// after the batch was done; it gives the batch's memory back.
+	Sums() ([]uint64, error)
 	// Discard gives the batch's memory back as soon as the device is done
 	// with it, for a caller that does not want the result.
 	Discard()

@@ -24,6 +24,7 @@ type AsyncResource struct {
 	streams *StreamPool
 	pool    driver.Pool
 
+	isolated  isolation
 	peaks     highWater
 	listeners listeners
 	poolStats atomic.Pointer[driver.PoolStats]
@@ -47,6 +48,7 @@ var (
 	_ core.Resource   = (*AsyncResource)(nil)
 	_ core.Inspector  = (*AsyncResource)(nil)
 	_ core.DatedFreer = (*AsyncResource)(nil)
+	_ core.Isolator   = (*AsyncResource)(nil)
 )
 
 // DefaultReapInterval is how often queued frees are looked at when nothing
@@ -65,6 +67,12 @@ type AsyncConfig struct {
 	// ReapInterval is the time between two looks at queued frees; 0 means
 	// [DefaultReapInterval], negative that only calls reap.
 	ReapInterval time.Duration
+	// IsolatedAddresses is how many bytes of address space the isolated blocks
+	// that were freed keep reserved at most, and IsolatedRanges how many of
+	// them do: beyond either the oldest are given back, and may be handed out
+	// anew. 0 means [DefaultIsolatedAddresses] and [DefaultIsolatedRanges].
+	IsolatedAddresses uint64
+	IsolatedRanges    int
 }
 
 // NewAsyncResource returns a backend that allocates from a new pool of drv's,
@@ -92,13 +100,17 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 	}
 	r := &AsyncResource{drv: drv, ordinal: drv.Ordinal(), streams: streams, pool: pool, reaperStop: make(chan struct{}), reaperDone: make(chan struct{})}
 	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })
+	r.isolated.configure(cfg, props.MapGranularity)
 	r.poolStats.Store(&driver.PoolStats{})
 	r.startReaper(cfg.ReapInterval)
 	return r, nil
 }
 
 // Allocate allocates from the pool in the order of r.Stream. The block's
-// readiness is its first write: uses on other streams wait for it.
+// readiness is its first write: uses on other streams wait for it. A request
+// with Isolated set gets a mapping of its own instead, which may block in the
+// driver; if the device maps no memory it is refused with an error that matches
+// errors.ErrUnsupported.
 func (r *AsyncResource) Allocate(_ context.Context, req core.Request) (core.Block, error) {
 	req, err := req.Normalize("Allocate")
 	if err != nil {
@@ -107,6 +119,9 @@ func (r *AsyncResource) Allocate(_ context.Context, req core.Request) (core.Bloc
 	s, err := r.streams.table.resolve("Allocate", req.Stream)
 	if err != nil {
 		return core.Block{}, err
+	}
+	if req.Isolated {
+		return r.allocateIsolated(s, req)
 	}
 	ptr, ready, err := r.allocateOn(s, req)
 	if err != nil {
@@ -190,8 +205,15 @@ func (r *AsyncResource) ReleaseClaim(ctx context.Context, id core.ClaimID) error
 // Ordinal is the device's.
 func (r *AsyncResource) Ordinal() int { return r.ordinal }
 
-// Features is use tracking in stream order.
-func (r *AsyncResource) Features() core.Features { return core.UseTracking | core.StreamOrdered }
+// Features is use tracking in stream order, and isolation if the device maps
+// memory.
+func (r *AsyncResource) Features() core.Features {
+	f := core.UseTracking | core.StreamOrdered
+	if r.isolated.granularity != 0 {
+		f |= core.Isolation
+	}
+	return f
+}
 
 // Subscribe adds a listener for released blocks.
 func (r *AsyncResource) Subscribe(l core.Listener) { r.listeners.add(l) }

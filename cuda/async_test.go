@@ -34,7 +34,7 @@ func TestADeviceWithoutPoolsIsRefused(t *testing.T) {
 func TestResourcesSayWhatTheyAre(t *testing.T) {
 	b := newBench(t)
 	equal(t, "async", cuda.NewDirectResource(b.Sim).String(), "direct(sim:0)")
-	equal(t, "features", b.Async.Features(), core.UseTracking|core.StreamOrdered)
+	equal(t, "features", b.Async.Features(), core.UseTracking|core.StreamOrdered|core.Isolation)
 	equal(t, "ordinal", b.Async.Ordinal(), 0)
 	if b.Async.Unwrap() != nil || cuda.NewDirectResource(b.Sim).Unwrap() != nil {
 		t.Error("a backend has an upstream")

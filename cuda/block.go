@@ -30,7 +30,9 @@ type block struct {
 	// poisoned: an access could not be fenced, so the memory can be neither
 	// used nor reused.
 	poisoned bool
-	_        [32]byte // blocks share no cache line
+	// mapped is the size of an isolated block's mapping, 0 for one of the pool.
+	mapped uint64
+	_      [24]byte // blocks share no cache line
 }
 
 // usualAccesses is for how many a block has room at first, so that the lists of
@@ -43,8 +45,16 @@ var blocks = sync.Pool{New: func() any { return &block{accesses: make([]access, 
 // who found the block that it was before may be looking at it.
 func (b *block) fill(s *stream, c core.Block, ready access) {
 	b.mu.Lock()
-	b.stream, b.core, b.poisoned = s, c, false
+	b.stream, b.core, b.poisoned, b.mapped = s, c, false, 0
 	b.accesses = append(b.accesses[:0], ready)
+	b.mu.Unlock()
+}
+
+// fillMapped is fill for an isolated block, which nobody has to wait for.
+func (b *block) fillMapped(s *stream, c core.Block, mapped uint64) {
+	b.mu.Lock()
+	b.stream, b.core, b.poisoned, b.mapped = s, c, false, mapped
+	b.accesses = b.accesses[:0]
 	b.mu.Unlock()
 }
 

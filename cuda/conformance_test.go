@@ -47,7 +47,7 @@ func asyncOver(t *testing.T, schedule sim.Schedule) (coretest.Subject, *driverte
 	})
 	return coretest.Subject{
 		Resource: stack.Async,
-		Features: core.UseTracking | core.StreamOrdered,
+		Features: core.UseTracking | core.StreamOrdered | core.Isolation,
 		Streams:  func(t testing.TB) core.StreamID { return stack.Lease(t, "conformance").ID() },
 		Device:   stack.Device(),
 		Capacity: conformanceBytes,

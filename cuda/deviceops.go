@@ -5,24 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// DeviceOps fills and verifies device memory for a guard, in batches of one
-// kernel launch each. Regions and results travel through page-locked host
+// DeviceOps fills, verifies and sums up device memory for a guard, in batches of
+// one kernel launch each. Regions and results travel through page-locked host
 // memory that the kernels reach themselves: nothing is copied synchronously.
 // It is safe for concurrent use and must be closed.
 type DeviceOps struct {
-	drv          driver.Driver
-	streams      *StreamPool
-	module       *Module
-	fill, verify *Kernel
+	drv     driver.Driver
+	streams *StreamPool
+	module  *Module
 
-	mu       sync.Mutex
-	idle     []*staging
-	inFlight []*staging
+	fill, verify, checksum, delay *Kernel
+
+	memory  stagings
+	closing sync.Mutex
 }
 
 var _ core.DeviceOps = (*DeviceOps)(nil)
@@ -34,7 +35,10 @@ func NewDeviceOps(drv driver.Driver, streams *StreamPool, image driver.Image) (*
 		return nil, fmt.Errorf("loading the guard's kernels: %w", err)
 	}
 	d := &DeviceOps{drv: drv, streams: streams, module: module}
-	for name, kernel := range map[string]**Kernel{driver.GuardFillKernel: &d.fill, driver.GuardVerifyKernel: &d.verify} {
+	for name, kernel := range map[string]**Kernel{
+		driver.GuardFillKernel: &d.fill, driver.GuardVerifyKernel: &d.verify,
+		driver.GuardChecksumKernel: &d.checksum, driver.GuardDelayKernel: &d.delay,
+	} {
 		if *kernel, err = module.Kernel(name); err != nil {
 			return nil, errors.Join(fmt.Errorf("loading the guard's kernels: %w", err), module.Unload())
 		}
@@ -47,30 +51,60 @@ func (d *DeviceOps) Fill(_ context.Context, stream core.StreamID, regions []core
 	if len(regions) == 0 {
 		return nil
 	}
-	st, err := d.stage(regions, 1)
+	st, err := d.stage(stream, regions, 1, patterns)
 	if err != nil {
 		return core.NotEnqueued(err)
 	}
 	err = d.enqueue(d.fill, stream, st, driver.Ptr(st.mem.DevicePtr), driver.U32(uint32(st.records)))
-	d.park(st)
+	d.memory.park(st)
 	return err
 }
 
 // Verify enqueues the comparison of all regions as one launch.
 func (d *DeviceOps) Verify(_ context.Context, stream core.StreamID, regions []core.Region) (core.Verification, error) {
-	st, err := d.stage(regions, 2)
+	b, err := d.ask(d.verify, stream, regions, patterns)
+	if err != nil {
+		return nil, err
+	}
+	return verification{b}, nil
+}
+
+// Checksum enqueues the summing up of all regions as one launch.
+func (d *DeviceOps) Checksum(_ context.Context, stream core.StreamID, regions []core.Region) (core.Checksums, error) {
+	b, err := d.ask(d.checksum, stream, regions, offsets)
+	if err != nil {
+		return nil, err
+	}
+	return checksums{b, len(regions)}, nil
+}
+
+// ask enqueues a kernel that has results for regions.
+func (d *DeviceOps) ask(k *Kernel, stream core.StreamID, regions []core.Region, content recordContent) (*asked, error) {
+	st, err := d.stage(stream, regions, 2, content)
 	if err != nil {
 		return nil, core.NotEnqueued(err)
 	}
-	v := &verification{ops: d, staging: st}
+	b := &asked{ops: d, staging: st}
 	if len(regions) == 0 {
-		return v, nil
+		return b, nil
 	}
-	if err := d.enqueue(d.verify, stream, st, driver.Ptr(st.mem.DevicePtr), driver.Ptr(st.resultsPtr()), driver.U32(uint32(st.records))); err != nil {
-		d.park(st)
+	if err := d.enqueue(k, stream, st, driver.Ptr(st.mem.DevicePtr), driver.Ptr(st.resultsPtr()), driver.U32(uint32(st.records))); err != nil {
+		d.memory.park(st)
 		return nil, err
 	}
-	return v, nil
+	return b, nil
+}
+
+// Delay enqueues a kernel that does nothing for so long, at most
+// [driver.GuardLongestDelay].
+func (d *DeviceOps) Delay(_ context.Context, stream core.StreamID, length time.Duration) error {
+	on, err := d.streams.table.enterUncaptured("DeviceOps", stream)
+	if err != nil {
+		return core.NotEnqueued(err)
+	}
+	defer on.leave()
+	length = min(max(length, 0), driver.GuardLongestDelay)
+	return refusedUnlessSticky(d.delay.Enqueue(on.handle, Blocks1D(1, 1), driver.U64(uint64(length))))
 }
 
 // enqueue launches a kernel over st and records its end in st. If only the
@@ -113,16 +147,15 @@ func (d *DeviceOps) Synchronize(ctx context.Context, stream core.StreamID) error
 // events and kernels back. It may block in the driver. After an error it may be
 // called again, for what is left.
 func (d *DeviceOps) Close(ctx context.Context) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	d.closing.Lock()
+	defer d.closing.Unlock()
 	var errs []error
-	var kept []*staging
-	for _, st := range append(d.idle, d.inFlight...) {
+	for _, st := range d.memory.takeAll() {
 		if err := st.close(ctx, d.drv); err != nil {
-			errs, kept = append(errs, err), append(kept, st)
+			errs = append(errs, err)
+			d.memory.park(st)
 		}
 	}
-	d.idle, d.inFlight = nil, kept
 	if len(errs) == 0 && d.module != nil {
 		if err := d.module.Unload(); err != nil {
 			return err
@@ -130,56 +163,4 @@ func (d *DeviceOps) Close(ctx context.Context) error {
 		d.module = nil
 	}
 	return errors.Join(errs...)
-}
-
-// verification is a batch under way; its results lie behind the regions in
-// the staging memory.
-type verification struct {
-	ops *DeviceOps
-
-	mu      sync.Mutex
-	staging *staging
-}
-
-// Poll reports whether the device has done the batch.
-func (v *verification) Poll() (bool, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.staging == nil || v.staging.records == 0 {
-		return true, nil
-	}
-	return v.ops.drv.EventQuery(v.staging.event)
-}
-
-// Wait blocks until the device has done the batch, or ctx ends.
-func (v *verification) Wait(ctx context.Context) error { return poll(ctx, v.Poll) }
-
-// Mismatches reads the results and gives the memory back.
-func (v *verification) Mismatches() ([]core.Mismatch, error) {
-	done, err := v.Poll()
-	if err != nil {
-		return nil, err
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.staging == nil {
-		return nil, errors.New("the results were taken before: Mismatches is called once")
-	}
-	if !done {
-		return nil, errors.New("the batch is still under way: Poll or Wait first")
-	}
-	bad := joinPieces(v.staging.table(), v.staging.results())
-	v.ops.park(v.staging)
-	v.staging = nil
-	return bad, nil
-}
-
-// Discard gives the memory back once the device is done with it.
-func (v *verification) Discard() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.staging != nil {
-		v.ops.park(v.staging)
-		v.staging = nil
-	}
 }

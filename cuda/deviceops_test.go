@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
@@ -127,11 +128,86 @@ func TestLargeRegionsAreReportedWhole(t *testing.T) {
 	}
 }
 
+func (g *guardBench) sums(regions ...core.Region) []uint64 {
+	g.Helper()
+	c, err := g.ops.Checksum(ctx, g.on.ID(), regions)
+	must(g, err)
+	must(g, c.Wait(ctx))
+	sums, err := c.Sums()
+	must(g, err)
+	if _, err := c.Sums(); err == nil {
+		g.Error("the sums were given twice")
+	}
+	return sums
+}
+
+// Two copies of the same bytes, so large that they go in pieces.
+func TestChecksumsTellBytesAndNotPlaces(t *testing.T) {
+	const n = 1<<20 + 13
+	g := newGuardBench(t, 4<<20)
+	must(t, g.ops.Fill(ctx, g.on.ID(), []core.Region{g.at(0, n), g.at(2<<20, n)}))
+	both := []core.Region{g.at(0, n), g.at(2<<20, n)}
+	sums := g.sums(both...)
+	if sums[0] != sums[1] {
+		t.Errorf("equal bytes have the sums %#x", sums)
+	}
+	intact := sums[0]
+	for _, offset := range []uint64{0, 7, 8, 65536, 1 << 19, n - 1} {
+		must(t, g.Driver.MemsetAsync(g.block.ID.Ptr+offset, 0xee, 1, g.on.Handle()))
+		if sums = g.sums(both...); sums[0] == intact || sums[1] != intact {
+			t.Errorf("byte %d changed: sums %#x, before %#x", offset, sums, intact)
+		}
+		must(t, g.ops.Fill(ctx, g.on.ID(), both[:1]))
+	}
+	if sums = g.sums(both...); sums[0] != intact {
+		t.Errorf("filled again the sum is %#x, was %#x", sums[0], intact)
+	}
+	shorter := g.sums(g.at(0, n-1), g.at(0, 0), g.at(8, n-8))
+	if shorter[0] == intact || shorter[1] != 0 || shorter[2] == intact {
+		t.Errorf("sums of parts: %#x", shorter)
+	}
+}
+
+// Words that trade places sum up to the same, unless each counts with its place.
+func TestChecksumsSeeWordsThatTradedPlaces(t *testing.T) {
+	g := newGuardBench(t, 64)
+	write := func(a, b uint64) uint64 {
+		must(t, g.ops.Fill(ctx, g.on.ID(), []core.Region{
+			{Ptr: g.block.ID.Ptr, Bytes: 8, Pattern: a}, {Ptr: g.block.ID.Ptr + 8, Bytes: 8, Pattern: b}}))
+		return g.sums(g.at(0, 16))[0]
+	}
+	if write(1, 2) == write(2, 1) {
+		t.Error("the sums are equal")
+	}
+}
+
+func TestDelaysAreEnqueuedInOrderAndBounded(t *testing.T) {
+	g := newGuardBench(t, 64)
+	began := time.Now()
+	for _, d := range []time.Duration{-1, 0, time.Microsecond, time.Hour} {
+		must(t, g.ops.Delay(ctx, g.on.ID(), d))
+	}
+	must(t, g.ops.Synchronize(ctx, g.on.ID()))
+	if took := time.Since(began); took > 2*driver.GuardLongestDelay {
+		t.Errorf("it took %v", took)
+	}
+	g.faults.FailMethod(drivertest.Launch, 1, driver.InvalidValue)
+	if err := g.ops.Delay(ctx, g.on.ID(), time.Microsecond); !core.WasNotEnqueued(err) {
+		t.Errorf("a refused launch: %v", err)
+	}
+	if err := g.ops.Delay(ctx, 12345, time.Microsecond); !core.WasNotEnqueued(err) {
+		t.Errorf("an unknown stream: %v", err)
+	}
+}
+
 func TestEmptyBatches(t *testing.T) {
 	g := newGuardBench(t, 64)
 	must(t, g.ops.Fill(ctx, g.on.ID(), nil))
 	if bad := g.verify(); len(bad) > 0 {
 		t.Errorf("mismatches of nothing: %+v", bad)
+	}
+	if sums := g.sums(); len(sums) > 0 {
+		t.Errorf("sums of nothing: %+v", sums)
 	}
 }
 
@@ -201,6 +277,9 @@ func TestDeviceOpsSayWhatWasNotEnqueued(t *testing.T) {
 	if _, err := g.ops.Verify(ctx, 12345, regions); !core.WasNotEnqueued(err) {
 		t.Errorf("an unknown stream: %v", err)
 	}
+	if _, err := g.ops.Checksum(ctx, 12345, regions); !core.WasNotEnqueued(err) {
+		t.Errorf("a checksum on an unknown stream: %v", err)
+	}
 }
 
 func TestDeviceOpsNeedTheGuardsKernels(t *testing.T) {
@@ -210,4 +289,43 @@ func TestDeviceOpsNeedTheGuardsKernels(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	equal(t, "modules left loaded", b.faults.Calls(drivertest.ModuleLoad)-b.faults.Calls(drivertest.ModuleUnload), 0)
+}
+
+// A device that is far behind is not asked about each batch under way for
+// every one that follows, and a stalled stream hides nothing of another's.
+func TestBatchesUnderWayAreNotAllAskedAbout(t *testing.T) {
+	const stalled, more = 500, 300
+	g := newGuardBench(t, 4096)
+	other := g.leases(1)[0]
+	apart := g.alloc(other, 64)
+	defer g.free(apart)
+	release := g.hold(g.on)
+	defer release()
+	for range stalled {
+		must(t, g.ops.Fill(ctx, g.on.ID(), []core.Region{g.at(0, 8)}))
+	}
+	made, asked := g.faults.Calls(drivertest.HostAlloc), g.faults.Calls(drivertest.EventQuery)
+	equal(t, "memories for batches that stall", made >= stalled, true)
+	for range more {
+		must(t, g.ops.Fill(ctx, other.ID(), []core.Region{{Ptr: apart.ID.Ptr, Bytes: 8, Pattern: pattern}}))
+		g.sync(other)
+	}
+	if n := g.faults.Calls(drivertest.HostAlloc) - made; n > 2 {
+		t.Errorf("%d memories were made for %d batches that each ended before the next", n, more)
+	}
+	before := g.faults.Calls(drivertest.EventQuery)
+	for range more {
+		must(t, g.ops.Fill(ctx, g.on.ID(), []core.Region{g.at(0, 8)}))
+	}
+	if n := g.faults.Calls(drivertest.EventQuery) - before; n > 2*more {
+		t.Errorf("%d more batches asked %d times about the %d before them", more, n, stalled)
+	}
+	t.Logf("%d questions for %d batches", g.faults.Calls(drivertest.EventQuery)-asked, stalled+2*more)
+	release()
+	g.sync(g.on)
+	made = g.faults.Calls(drivertest.HostAlloc)
+	for range more {
+		must(t, g.ops.Fill(ctx, g.on.ID(), []core.Region{g.at(0, 8)}))
+	}
+	equal(t, "memories made while there are idle ones", g.faults.Calls(drivertest.HostAlloc)-made, 0)
 }

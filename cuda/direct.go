@@ -38,11 +38,15 @@ func NewDirectResource(drv driver.Driver) *DirectResource {
 		drv: drv, live: map[core.Generation]core.Block{}}
 }
 
-// Allocate makes a driver allocation; r.Stream is only noted. It may block.
+// Allocate makes a driver allocation; r.Stream is only noted. It may block. An
+// isolated block is refused with an error that matches errors.ErrUnsupported.
 func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Block, error) {
 	req, err := req.Normalize("Allocate")
 	if err != nil {
 		return core.Block{}, err
+	}
+	if req.Isolated { // its free would give the addresses back, too
+		return core.Block{}, core.UnsupportedError("Allocate of an isolated block", r.Resource, "use cuda.AsyncResource, which maps memory")
 	}
 	ptr, err := r.drv.MemAlloc(req.Bytes)
 	if err != nil {

@@ -133,12 +133,12 @@ func (r *AsyncResource) queueFree(s *stream, b *block, f *fence, p patience) (ag
 	if f != nil {
 		err = f.queue(s, func(dependency) { s.books.waits.Add(1) })
 	}
-	if err == nil {
+	if err == nil && b.mapped == 0 {
 		err = r.drv.MemFreeAsync(b.core.ID.Ptr, s.handle)
 	}
 	var done *passed
 	if err == nil {
-		s.enterFree(b)
+		s.enterFree(b, r.numbered(b))
 		done = r.reapSome(s)
 	}
 	s.mu.Unlock()
@@ -146,15 +146,27 @@ func (r *AsyncResource) queueFree(s *stream, b *block, f *fence, p patience) (ag
 	return false, err
 }
 
+// numbered returns the number of an isolated block's free, 0 for others.
+func (r *AsyncResource) numbered(b *block) uint64 {
+	if b.mapped == 0 {
+		return 0
+	}
+	return r.isolated.wait()
+}
+
 // enterFree hands b to the reaper of s, whose lock must be held.
-func (s *stream) enterFree(b *block) {
+func (s *stream) enterFree(b *block, isolated uint64) {
 	for i := range b.accesses {
 		b.accesses[i].event.release()
 	}
 	b.accesses = b.accesses[:0]
-	s.odometer.queued.Add(b.core.Bytes)
-	s.freedBytes += b.core.Bytes
-	s.queue = append(s.queue, pending{block: b, bytes: b.core.Bytes})
+	p := pending{block: b, isolated: isolated}
+	if isolated == 0 {
+		p.bytes = b.core.Bytes
+		s.odometer.queued.Add(p.bytes)
+	}
+	s.freedBytes += max(p.bytes, b.mapped)
+	s.queue = append(s.queue, p)
 	s.queued.Store(int64(len(s.queue)))
 }
 

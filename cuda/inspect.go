@@ -15,12 +15,13 @@ func (r *AsyncResource) State(id core.BlockID) core.BlockState {
 }
 
 // Stats adds the streams' books. Reserved, PoolUsed and their high marks are
-// as last read by the reaper.
+// as last read by the reaper; what is mapped for isolated blocks is exact.
 func (r *AsyncResource) Stats() core.Stats {
 	pool := r.poolStats.Load()
 	st := core.Stats{Poisoned: clamp(r.streams.table.poisoned.Load()), Reserved: pool.Reserved, PoolUsed: pool.Used,
 		ReservedHigh: pool.ReservedHigh, PoolUsedHigh: pool.UsedHigh}
 	r.peaks.addTo(&st)
+	r.isolated.addTo(&st)
 	for _, s := range r.streams.table.streams() {
 		if s.books != &r.streams.table.adopted {
 			s.books.addTo(&st)
@@ -40,8 +41,8 @@ func (r *AsyncResource) FreedOn(id core.StreamID) core.Odometer {
 	if err != nil {
 		return core.Odometer{}
 	}
-	passed := s.odometer.passed.Load() // first: Queued must not be behind it
-	return core.Odometer{Queued: s.odometer.queued.Load(), Passed: passed}
+	passed := s.odometer.passed.Load() + s.odometer.unmapped.Load() // first: Queued must not be behind it
+	return core.Odometer{Queued: s.odometer.queued.Load() + s.odometer.unmapped.Load(), Passed: passed}
 }
 
 // Blocks lists every block that is not released.

@@ -15,6 +15,9 @@ import (
 // counts when that is done.
 type odometer struct {
 	queued, passed, settled atomic.Uint64
+	// unmapped are isolated blocks', whose bytes no later allocation can use in
+	// stream order: they are queued and passed when they are back.
+	unmapped atomic.Uint64
 
 	mu       sync.Mutex
 	overtook []stretch

@@ -10,24 +10,42 @@ import (
 )
 
 func TestPiecesCoverEachRegionWithItsPatternInStep(t *testing.T) {
-	sizes := []uint64{0, 1, minPiece - 1, minPiece, minPiece + 1, 3*minPiece + 5, maxPieces*minPiece + 1, 1<<34 + 3, 1 << 37}
-	var regions []core.Region
-	for i, size := range sizes {
-		regions = append(regions, core.Region{Ptr: uint64(i+1)<<40 + 3, Bytes: size, Pattern: uint64(i)})
+	for _, sizes := range [][]uint64{
+		{0, 1, minPiece - 1, minPiece, minPiece + 1, 3*minPiece + 5},
+		{maxPieces*minPiece + 1, 7}, {1<<34 + 3, 0, 1 << 37},
+	} {
+		var regions []core.Region
+		for i, size := range sizes {
+			regions = append(regions, core.Region{Ptr: uint64(i+1)<<40 + 3, Bytes: size, Pattern: uint64(i) + 100})
+		}
+		for _, content := range []recordContent{patterns, offsets} {
+			size := pieceBytes(regions)
+			table := make([]byte, countPieces(regions, size)*driver.GuardRecord)
+			writePieces(table, regions, size, content)
+			if n := len(table) / driver.GuardRecord; n > maxPieces+len(regions) {
+				t.Errorf("%d pieces of %v", n, sizes)
+			}
+			checkPieces(t, table, regions, content)
+		}
 	}
-	table := make([]byte, countPieces(regions)*driver.GuardRecord)
-	writePieces(table, regions)
+}
+
+func checkPieces(t *testing.T, table []byte, regions []core.Region, content recordContent) {
+	t.Helper()
 	for i, r := range regions {
 		at, n := r.Ptr, 0
-		for ; len(table) > 0 && binary.LittleEndian.Uint64(table[24:]) == uint64(i); n++ {
-			word := func(i int) uint64 { return binary.LittleEndian.Uint64(table[8*i:]) }
-			if word(0) != at || (at-r.Ptr)%16 != 0 || word(2) != r.Pattern {
-				t.Fatalf("piece %d of %d bytes begins at %#x with pattern %d, want %#x and %d", n, r.Bytes, word(0), word(2), at, r.Pattern)
+		for ; len(table) > 0 && recordWord(table, 3) == uint64(i); n++ {
+			third := r.Pattern
+			if content == offsets {
+				third = at - r.Ptr
 			}
-			at += word(1)
+			if recordWord(table, 0) != at || (at-r.Ptr)%pieceAlign != 0 || recordWord(table, 2) != third {
+				t.Fatalf("piece %d of %d bytes begins at %#x with %d, want %#x and %d", n, r.Bytes, recordWord(table, 0), recordWord(table, 2), at, third)
+			}
+			at += recordWord(table, 1)
 			table = table[driver.GuardRecord:]
 		}
-		if at != r.Ptr+r.Bytes || n < 1 || n > maxPieces+1 {
+		if at != r.Ptr+r.Bytes || n < 1 {
 			t.Errorf("%d pieces cover %d of %d bytes", n, at-r.Ptr, r.Bytes)
 		}
 	}
@@ -38,8 +56,8 @@ func TestPiecesCoverEachRegionWithItsPatternInStep(t *testing.T) {
 
 func TestResultsOfPiecesAreJoinedByRegion(t *testing.T) {
 	regions := []core.Region{{Bytes: 3 * minPiece}, {Bytes: 0}, {Bytes: 2*minPiece + 1}, {Bytes: 8}}
-	table := make([]byte, countPieces(regions)*driver.GuardRecord)
-	writePieces(table, regions)
+	table := make([]byte, countPieces(regions, minPiece)*driver.GuardRecord)
+	writePieces(table, regions, minPiece, patterns)
 	results := make([]byte, len(table))
 	for piece, r := range map[int][2]uint64{1: {10, 3}, 2: {0, 1}, 6: {0, 1}, 7: {7, 1}} {
 		binary.LittleEndian.PutUint64(results[piece*driver.GuardRecord:], r[0])
@@ -58,5 +76,18 @@ func TestResultsOfPiecesAreJoinedByRegion(t *testing.T) {
 	}
 	if got := joinPieces(table, results); !slices.Equal(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestSumsOfPiecesAreAddedByRegion(t *testing.T) {
+	regions := []core.Region{{Bytes: 3 * minPiece}, {Bytes: 0}, {Bytes: minPiece + 1}}
+	table := make([]byte, countPieces(regions, minPiece)*driver.GuardRecord)
+	writePieces(table, regions, minPiece, offsets)
+	results := make([]byte, len(table))
+	for piece := range len(table) / driver.GuardRecord {
+		binary.LittleEndian.PutUint64(results[piece*driver.GuardRecord:], 1<<63+uint64(piece))
+	}
+	if got, want := joinSums(table, results, 3), []uint64{1<<63 + 3, 1<<63 + 3, 9}; !slices.Equal(got, want) {
+		t.Errorf("got %#x, want %#x", got, want)
 	}
 }

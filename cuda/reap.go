@@ -18,10 +18,13 @@ const (
 	reapBytes = 32 << 20
 )
 
-// pending is a queued free.
+// pending is a queued free. Its bytes are those that later allocations can use
+// in stream order: none of an isolated block.
 type pending struct {
 	block *block
 	bytes uint64
+	// isolated is the number of an isolated block's free, 0 for others.
+	isolated uint64
 }
 
 // passed is a batch of entries that the device has passed.
@@ -111,6 +114,7 @@ func (r *AsyncResource) release(s *stream, batch *passed) {
 	if batch == nil {
 		return
 	}
+	r.unmapPassed(s, batch)
 	if len(batch.entries) > 0 {
 		batch.leaveBooks(core.Now())
 	}
@@ -118,6 +122,7 @@ func (r *AsyncResource) release(s *stream, batch *passed) {
 		p := &batch.entries[i]
 		s.odometer.passed.Add(p.bytes)
 		r.releaseBlock(p.block)
+		r.isolated.done(p.isolated)
 	}
 	if batch.stretch.to > batch.stretch.from {
 		s.odometer.settle(batch.stretch)
@@ -165,6 +170,9 @@ func (r *AsyncResource) ReapPending(context.Context) error {
 			first = err
 		}
 	}
+	if err := r.retryUnmaps(); err != nil && first == nil {
+		first = err
+	}
 	if stats, err := r.drv.PoolStats(r.pool); err == nil {
 		r.poolStats.Store(&stats)
 	} else if first == nil {
@@ -208,6 +216,7 @@ func (r *AsyncResource) Drain(ctx context.Context) error {
 	if err := r.drainHeld(ctx); err != nil {
 		return cmp.Or(first, errors.Join(err, r.captures()))
 	}
+	isolated := r.isolated.newest()
 	for _, s := range r.streams.table.streams() {
 		targets = append(targets, target{&s.odometer, s.odometer.queued.Load()})
 	}
@@ -220,7 +229,7 @@ func (r *AsyncResource) Drain(ctx context.Context) error {
 				return false, nil
 			}
 		}
-		return true, nil
+		return r.isolated.doneUpTo(isolated), nil
 	})
 	if err != nil && ctx.Err() != nil {
 		err = errors.Join(err, r.captures())
@@ -263,11 +272,11 @@ func (r *AsyncResource) hasPending() bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.unfreed) > 0 || r.held.n.Load() > 0
+	return len(r.unfreed) > 0 || r.held.n.Load() > 0 || r.isolated.due()
 }
 
-// Close stops the reaper, waits for pending frees until ctx ends, and
-// destroys the pool. Live blocks stay valid until they are freed, which the
+// Close stops the reaper, waits for pending frees until ctx ends, gives back the
+// addresses that isolated blocks left, and destroys the pool. Live blocks stay valid until they are freed, which the
 // device's context does at the latest. After a driver's error, and while a
 // capture holds frees back, Close may be called again; after it has ended a further one does nothing.
 func (r *AsyncResource) Close(ctx context.Context) error {
@@ -281,6 +290,9 @@ func (r *AsyncResource) Close(ctx context.Context) error {
 	err := r.Drain(ctx)
 	if err != nil && (ctx.Err() == nil || r.held.n.Load() > 0) {
 		return err
+	}
+	if isolatedErr := cmp.Or(r.clearRemains(), r.yield(0, 0)); isolatedErr != nil {
+		return cmp.Or(err, isolatedErr)
 	}
 	if poolErr := r.drv.PoolDestroy(r.pool); poolErr != nil {
 		return cmp.Or(err, poolErr)

@@ -13,6 +13,8 @@ import (
 type staging struct {
 	mem   driver.HostMemory
 	event driver.Event
+	// stream is that of the present batch.
+	stream core.StreamID
 	// records is the number of records in the present batch's table, at the
 	// start of the memory; room for as many results may follow.
 	records int
@@ -41,14 +43,15 @@ const minStaging = 64
 
 // stage returns memory with the table of the regions at its start, and room
 // for tables of that size in all.
-func (d *DeviceOps) stage(regions []core.Region, tables int) (*staging, error) {
-	records := countPieces(regions)
-	st, err := d.take(tables * records * driver.GuardRecord)
+func (d *DeviceOps) stage(stream core.StreamID, regions []core.Region, tables int, content recordContent) (*staging, error) {
+	size := pieceBytes(regions)
+	records := countPieces(regions, size)
+	st, err := d.take(stream, tables*records*driver.GuardRecord)
 	if err != nil {
 		return nil, err
 	}
 	st.records = records
-	writePieces(st.table(), regions)
+	writePieces(st.table(), regions, size, content)
 	return st, nil
 }
 
@@ -65,18 +68,13 @@ func (st *staging) resultsPtr() uint64 {
 	return st.mem.DevicePtr + uint64(st.records)*driver.GuardRecord
 }
 
-// take returns idle memory of at least size bytes, or makes some.
-func (d *DeviceOps) take(size int) (*staging, error) {
-	d.mu.Lock()
-	d.collect()
-	for i, st := range d.idle {
-		if len(st.mem.Bytes) >= size {
-			d.idle = append(d.idle[:i], d.idle[i+1:]...)
-			d.mu.Unlock()
-			return st, nil
-		}
+// take returns idle memory of at least size bytes for a batch on stream, or
+// makes some. The device is asked what it is done with only if there is none.
+func (d *DeviceOps) take(stream core.StreamID, size int) (*staging, error) {
+	if st := d.memory.take(d.drv, stream, size); st != nil {
+		st.stream = stream
+		return st, nil
 	}
-	d.mu.Unlock()
 	event, err := d.drv.EventCreate()
 	if err != nil {
 		return nil, err
@@ -85,27 +83,5 @@ func (d *DeviceOps) take(size int) (*staging, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.drv.EventDestroy(event))
 	}
-	return &staging{mem: mem, event: event}, nil
-}
-
-// park keeps memory until the device has passed its event.
-func (d *DeviceOps) park(st *staging) {
-	d.mu.Lock()
-	d.inFlight = append(d.inFlight, st)
-	d.mu.Unlock()
-}
-
-// collect moves memory that the device is done with to the idle list; d.mu
-// must be held. What cannot be asked about stays where it is.
-func (d *DeviceOps) collect() {
-	kept := d.inFlight[:0]
-	for _, st := range d.inFlight {
-		if done, err := d.drv.EventQuery(st.event); done && err == nil && !st.lost {
-			d.idle = append(d.idle, st)
-		} else {
-			kept = append(kept, st)
-		}
-	}
-	clear(d.inFlight[len(kept):])
-	d.inFlight = kept
+	return &staging{mem: mem, event: event, stream: stream}, nil
 }

@@ -47,7 +47,7 @@ func (x *sweep) open() (err error) {
 		return err
 	}
 	x.later(func() error { return x.streams.Close(ctx) })
-	if x.async, err = cuda.NewAsyncResource(x.faults, x.streams, cuda.AsyncConfig{ReapInterval: -1}); err != nil {
+	if x.async, err = cuda.NewAsyncResource(x.faults, x.streams, cuda.AsyncConfig{ReapInterval: -1, IsolatedAddresses: 2 * sim.Granule}); err != nil {
 		return err
 	}
 	x.later(func() error { return x.async.Close(ctx) })

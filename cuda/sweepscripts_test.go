@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
 )
 
 var sweepScripts = []struct {
@@ -27,6 +29,8 @@ var sweepScripts = []struct {
 	{"copies between devices", sweepPeers},
 	{"page-locked buffers", sweepHostBuffers},
 	{"graphs and captures", sweepGraphs},
+	{"mapped memory", sweepMapped},
+	{"isolated blocks", sweepIsolated},
 	{"calls of the service itself", sweepDriver},
 }
 
@@ -206,6 +210,12 @@ func sweepDeviceOps(x *sweep) error {
 		if err := x.verify(ops, s, b, regions, discard); err != nil {
 			return err
 		}
+		if err := x.sum(ops, s, b, regions, discard); err != nil {
+			return err
+		}
+	}
+	if err := ops.Delay(ctx, s.ID(), time.Microsecond); err != nil {
+		return err
 	}
 	return ops.Synchronize(ctx, s.ID())
 }
@@ -228,6 +238,28 @@ func (x *sweep) verify(ops *cuda.DeviceOps, s *cuda.Lease, b core.Block, regions
 	bad, err := v.Mismatches()
 	if err == nil && len(bad) > 0 {
 		err = fmt.Errorf("mismatches: %+v", bad)
+	}
+	return err
+}
+
+func (x *sweep) sum(ops *cuda.DeviceOps, s *cuda.Lease, b core.Block, regions []core.Region, discard bool) error {
+	var c core.Checksums
+	err := x.rt.Launch(ctx, s.ID(), declared(reads(b)), func(ctx context.Context) (err error) {
+		c, err = ops.Checksum(ctx, s.ID(), regions)
+		return err
+	})
+	if c != nil {
+		x.later(func() error { c.Discard(); return nil })
+	}
+	if err != nil || discard {
+		return err
+	}
+	if err := c.Wait(ctx); err != nil {
+		return err
+	}
+	sums, err := c.Sums()
+	if err == nil && (len(sums) != 2 || sums[0] == sums[1]) {
+		err = fmt.Errorf("sums: %#x", sums)
 	}
 	return err
 }
@@ -280,6 +312,72 @@ func sweepPools(x *sweep) error {
 		x.Errorf("%d bytes of the pool are in use", used)
 	}
 	return err
+}
+
+// sweepMapped maps memory by hand.
+func sweepMapped(x *sweep) error {
+	const size = sim.Granule
+	ptr, err := x.faults.MemReserve(size)
+	if err != nil {
+		return err
+	}
+	x.later(func() error { return x.faults.MemUnreserve(ptr, size) })
+	h, err := x.faults.MemCreate(size)
+	if err != nil {
+		return err
+	}
+	x.later(func() error { return x.faults.MemRelease(h) })
+	if err := x.faults.MemMap(ptr, size, h); err != nil {
+		return err
+	}
+	x.later(func() error { return x.faults.MemUnmap(ptr, size) })
+	return x.faults.MemAccess(ptr, size)
+}
+
+// sweepIsolated frees more isolated blocks than addresses are kept, one of them
+// behind uses on two streams, and then needs what the pool holds.
+func sweepIsolated(x *sweep) error {
+	s, err := x.leases(2)
+	if err != nil {
+		return err
+	}
+	shared, err := x.isolate(s[0])
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(x.launch(s[0], writes(shared)), x.launch(s[1], readWrites(shared)), x.free(shared), x.rt.ReapPending(ctx)); err != nil {
+		return err
+	}
+	for i := range 4 {
+		b, err := x.isolate(s[i%2])
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(x.free(b), x.rt.Drain(ctx)); err != nil {
+			return err
+		}
+	}
+	big, err := x.rt.Allocate(ctx, core.Request{Bytes: 60 << 20, Stream: s[0].ID()})
+	if err != nil {
+		return err
+	}
+	x.later(func() error { return x.free(big) })
+	if err := errors.Join(x.free(big), x.rt.Drain(ctx)); err != nil {
+		return err
+	}
+	last, err := x.rt.Allocate(ctx, core.Request{Bytes: 40 << 20, Stream: s[1].ID(), Isolated: true}) // trims the pool
+	if err == nil {
+		x.later(func() error { return x.free(last) })
+	}
+	return err
+}
+
+func (x *sweep) isolate(on *cuda.Lease) (core.Block, error) {
+	b, err := x.rt.Allocate(ctx, core.Request{Bytes: 256, Stream: on.ID(), Tag: "sweep", Isolated: true})
+	if err == nil {
+		x.later(func() error { return x.free(b) })
+	}
+	return b, err
 }
 
 // sweepDriver makes the calls that a service makes itself.

@@ -33,8 +33,12 @@ type Source struct {
 	Holders func() []core.Holder
 	// Streams is the state of the stream pool.
 	Streams func() StreamStats
-	// Findings counts findings by kind; see [Findings.Counts].
-	Findings func() map[core.FindingKind]uint64
+	// Findings counts findings by kind and tag; see [Findings.CountsByTag].
+	Findings func() []TagFindings
+	// Guard is the state of the debug guard.
+	Guard func() GuardStats
+	// Incidents is what became of the findings to be written to files.
+	Incidents func() IncidentStats
 	// LogDropped counts log records that were dropped.
 	LogDropped func() uint64
 	// RecordersDropped counts launch recorders dropped without an end; see

@@ -61,7 +61,16 @@ func fullSource(t *testing.T, d telemetry.Device) telemetry.Source {
 		Streams: func() telemetry.StreamStats {
 			return telemetry.StreamStats{Limit: 16, Leased: 3, Idle: 2, Adopted: 1, Waiting: 4, Acquisitions: 50, Refusals: 5, Waited: 1500 * time.Millisecond}
 		},
-		Findings:         func() map[core.FindingKind]uint64 { return map[core.FindingKind]uint64{core.FindingLeak: 2, "odd": 1} },
+		Findings: func() []telemetry.TagFindings {
+			return []telemetry.TagFindings{{core.FindingLeak, "sort", 2}, {core.FindingLeak, "join", 7}, {"odd", "a\xff", 1}, {"odd", "a\xfe", 4}}
+		},
+		Guard: func() telemetry.GuardStats {
+			return telemetry.GuardStats{Modes: []string{"off", "ledger", "sample", "hunt"}, Mode: "sample", Quarantine: core.Amount{Bytes: 41, Requested: 42, Blocks: 43},
+				Counts: []telemetry.GuardNumber{{"guarded", 44}, {"verified", 45}}, Levels: []telemetry.GuardNumber{{"ledger_blocks", 46}}}
+		},
+		Incidents: func() telemetry.IncidentStats {
+			return telemetry.IncidentStats{Written: 51, Omitted: 52, Dropped: 53, Failed: 54, Removed: 55}
+		},
 		LogDropped:       func() uint64 { return 31 },
 		RecordersDropped: func() uint64 { return 32 },
 		Health:           func() core.Health { return core.Health{OK: true} },

@@ -14,6 +14,7 @@
 //	gpumem.launch   the caller's span   each launch, from prepare to finish or abort
 //	gpumem.prepare  gpumem.launch       each block of a launch, or one that failed for all
 //	gpumem.finish   gpumem.launch       each block of a finished launch
+//	gpumem.finding  gpumem.launch       each finding, under its first suspects: see below
 //
 // Above [MaxUseSpans] blocks in one launch there is one prepare and one
 // finish span that list all generations. The launch function gets a context
@@ -47,6 +48,20 @@
 // A guard hides its red zones from its caller, so gpumem.block.bytes of A and
 // D is without them; the uses of a launch come from the backend, so that of P
 // and F is with them.
+//
+// # Findings
+//
+// A finding comes when the launch that is suspected has ended, so it is a span
+// gpumem.finding of no duration under the span of the suspect: one for each of
+// the first [MaxFindingSpans] suspects if it was traced, and where there is no
+// suspect one under the victim's newest traced use. Where a call returns the
+// error of a finding, that is an event gpumem.finding of the call's own span.
+// Both have gpumem.finding.kind, .source and .suspects (how many there are),
+// the victim's cuda.device.index, gpumem.generation, gpumem.tag and
+// gpumem.block.requested if it is known, gpumem.finding.offset, .bytes,
+// .expected and .seen if bytes were compared, and error.type if there is a
+// typed error. The span has gpumem.launch.id, gpumem.launch.name and
+// gpumem.stream.id of the suspect, the event gpumem.finding.text.
 //
 // # Status and links
 //

@@ -38,6 +38,10 @@ type FindingsConfig struct {
 	// the trace of the first launch or use that was traced. Its handler runs
 	// in the goroutine that reports, so it should not block.
 	Logger *slog.Logger
+	// TracerProvider, if not nil, gets a [SpanFinding] for each finding whose
+	// suspects were traced. Its processors run in the goroutine that reports,
+	// so they should not block.
+	TracerProvider trace.TracerProvider
 }
 
 // TagFindings is how many findings of a kind have a victim of that tag.
@@ -51,6 +55,7 @@ type TagFindings struct {
 // keeps the last few whole. It is safe for concurrent use.
 type Findings struct {
 	logger *slog.Logger
+	tracer trace.Tracer // nil if nothing is traced
 
 	mu     sync.Mutex
 	total  uint64
@@ -76,18 +81,25 @@ func NewFindings(cfg FindingsConfig) *Findings {
 	if keep <= 0 {
 		keep = DefaultKeep
 	}
-	return &Findings{
+	c := &Findings{
 		logger: cfg.Logger, keep: keep,
 		kinds: map[core.FindingKind]uint64{},
 		byTag: map[tagKey]uint64{},
 		tags:  map[core.Tag]bool{},
 	}
+	if cfg.TracerProvider != nil {
+		c.tracer = cfg.TracerProvider.Tracer(ScopeName)
+	}
+	return c
 }
 
-// Report counts f, keeps it and logs it. It calls nothing but the logger's
-// handler, and that with no lock held.
+// Report counts f, keeps it, logs it and traces it. It calls nothing but the
+// logger's handler and the tracer, and those with no lock held.
 func (c *Findings) Report(f core.Finding) {
 	c.add(f)
+	if c.tracer != nil {
+		traceFinding(c.tracer, &f)
+	}
 	if c.logger != nil {
 		logFinding(c.logger, f)
 	}

@@ -20,7 +20,7 @@ func TestHammer(t *testing.T) {
 	findings := telemetry.NewFindings(telemetry.FindingsConfig{Keep: 3})
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(must[*telemetry.Collector](t)(telemetry.NewCollector(
-		telemetry.Source{Device: r, Operations: r.Operations, Findings: findings.Counts})))
+		telemetry.Source{Device: r, Operations: r.Operations, Findings: findings.CountsByTag})))
 
 	stop := make(chan struct{})
 	var scraper, workers sync.WaitGroup

@@ -87,7 +87,7 @@ func (l *launch) refused(req core.UseRequest, start time.Time, err error) {
 	if l.tracing.level == LevelOperations {
 		span := l.startChild(SpanPrepare, start)
 		span.SetAttributes(l.tracing.refusedPrepareAttributes(req, err)...)
-		endSpan(span, err)
+		l.tracing.endSpan(span, err)
 	}
 	l.end(OutcomeRefused, err)
 }
@@ -112,7 +112,7 @@ func (l *launch) finish(ctx context.Context, upstream core.Resource, ticket core
 	err := upstream.FinishUse(trace.ContextWithSpan(ctx, l.span), ticket)
 	end := trace.WithTimestamp(time.Now())
 	for _, span := range spans {
-		endSpan(span, err, end)
+		l.tracing.endSpan(span, err, end)
 	}
 	l.end(OutcomeFinished, err, end)
 	return err
@@ -147,7 +147,7 @@ func (l *launch) abort(ctx context.Context, upstream core.Resource, ticket core.
 
 func (l *launch) end(outcome string, err error, options ...trace.SpanEndOption) {
 	l.span.SetAttributes(AttrOutcome.String(outcome))
-	endSpan(l.span, err, options...)
+	l.tracing.endSpan(l.span, err, options...)
 }
 
 // startChild starts a span of a use. All uses of a step share its start and

@@ -1,7 +1,7 @@
 package telemetry
 
 import (
-	"slices"
+	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -18,6 +18,8 @@ func (s Source) parts() []part {
 	add(s.Holders != nil, part{holderMetrics, s.collectHolders})
 	add(s.Streams != nil, part{streamMetrics, s.collectStreams})
 	add(s.Findings != nil, part{findingMetrics, s.collectFindings})
+	add(s.Guard != nil, part{guardMetrics, s.collectGuard})
+	add(s.Incidents != nil, part{incidentMetrics, s.collectIncidents})
 	add(s.LogDropped != nil, part{logMetrics, func(out emitter) { out.send(MetricLogDropped, s.LogDropped()) }})
 	add(s.RecordersDropped != nil, part{recorderMetrics, func(out emitter) { out.send(MetricRecordersDropped, s.RecordersDropped()) }})
 	add(s.Health != nil, part{healthMetrics, s.collectHealth})
@@ -47,7 +49,7 @@ var (
 		{name: MetricStreamWaitSeconds, kind: counter, help: "Time that callers spent waiting for a stream."},
 	}
 	findingMetrics = []definition{
-		{name: MetricFindings, kind: counter, labels: []string{"kind"}, help: "Memory bugs found, by kind."},
+		{name: MetricFindings, kind: counter, labels: []string{"kind", "tag"}, help: "Memory bugs found, by kind and tag of the victim; the first tags, the rest as other."},
 	}
 )
 
@@ -85,19 +87,28 @@ func (s Source) collectStreams(out emitter) {
 var knownKinds = []core.FindingKind{
 	core.FindingUseAfterFreeWrite, core.FindingUseAfterFreeRead, core.FindingOutOfBoundsWrite,
 	core.FindingUnderflow, core.FindingDoubleFree, core.FindingForeignFree, core.FindingStaleHandle,
-	core.FindingMissingFence, core.FindingUseBeforeAlloc, core.FindingUndeclaredAccess, core.FindingLeak,
+	core.FindingMissingFence, core.FindingUseBeforeAlloc, core.FindingUndeclaredAccess,
+	core.FindingUninitializedRead, core.FindingReuseRace, core.FindingSealedWrite, core.FindingStrayWrite, core.FindingLeak,
 	core.FindingOutOfMemory, core.FindingStickyError, core.FindingDroppedRecorder, core.FindingAccountingMismatch,
 }
 
+// collectFindings sends each known kind that has none under the tag of
+// untagged blocks: the sum over tags is what an alert looks at.
 func (s Source) collectFindings(out emitter) {
-	counts := s.Findings()
-	for _, kind := range knownKinds {
-		out.send(MetricFindings, counts[kind], string(kind))
+	type series struct{ kind, tag string }
+	counts, present := map[series]uint64{}, map[string]bool{}
+	for _, c := range s.Findings() { // labels that become equal are one series
+		key := series{strings.ToValidUTF8(string(c.Kind), "\uFFFD"), strings.ToValidUTF8(string(c.Tag), "\uFFFD")}
+		counts[key] += c.Count
+		present[key.kind] = true
 	}
-	for kind, n := range counts {
-		if !slices.Contains(knownKinds, kind) {
-			out.send(MetricFindings, n, string(kind))
+	for _, kind := range knownKinds {
+		if !present[string(kind)] {
+			counts[series{string(kind), string(core.Untagged)}] = 0
 		}
+	}
+	for key, n := range counts {
+		out.send(MetricFindings, n, key.kind, key.tag)
 	}
 }
 

@@ -33,6 +33,9 @@ type Config struct {
 	// parent span gets none. By default it starts a root span, subject to
 	// the provider's sampler.
 	NoRoots bool
+	// Findings, if not nil, tells which finding an error is about: it becomes
+	// an event [SpanFinding] of the span of the call that returns the error.
+	Findings *Findings
 }
 
 // Resource is the outermost layer of a stack: it counts every call by its

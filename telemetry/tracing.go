@@ -20,6 +20,8 @@ type tracing struct {
 	level  Level
 	roots  bool
 	device attribute.KeyValue
+	// findings may be nil.
+	findings *Findings
 }
 
 func newTracing(cfg Config, ordinal int) *tracing {
@@ -31,6 +33,8 @@ func newTracing(cfg Config, ordinal int) *tracing {
 		level:  cfg.Level,
 		roots:  !cfg.NoRoots,
 		device: AttrDevice.Int(ordinal),
+
+		findings: cfg.Findings,
 	}
 }
 
@@ -70,7 +74,7 @@ func (t *tracing) allocate(ctx context.Context, upstream core.Resource, req core
 	} else {
 		span.SetAttributes(t.blockAttributes(b)...)
 	}
-	endSpan(span, err)
+	t.endSpan(span, err)
 	return b, err
 }
 
@@ -85,14 +89,15 @@ func (t *tracing) deallocate(ctx context.Context, upstream core.Resource, id cor
 	} else {
 		span.SetAttributes(t.blockAttributes(b)...)
 	}
-	endSpan(span, err)
+	t.endSpan(span, err)
 	return b, err
 }
 
 // endSpan ends a span with the outcome of its operation. Success leaves the
 // status unset, as OpenTelemetry asks of instrumentation.
-func endSpan(span trace.Span, err error, options ...trace.SpanEndOption) {
+func (t *tracing) endSpan(span trace.Span, err error, options ...trace.SpanEndOption) {
 	if err != nil {
+		noteFinding(t.findings, span, err)
 		span.SetAttributes(AttrErrorType.String(ErrorType(err)))
 		span.SetStatus(codes.Error, err.Error())
 	}

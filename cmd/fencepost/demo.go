@@ -17,7 +17,7 @@ import (
 
 type demoFlags struct {
 	device, guard, inject, listen, spans string
-	budget                               string
+	budget, incidents, policy            string
 	duration                             time.Duration
 	sample                               float64
 	json                                 bool
@@ -40,8 +40,11 @@ the free are not seen: the oracle that sees them is the simulated device's.
 Spans go to --spans FILE as JSON lines, and to a collector if the standard
 OTEL_EXPORTER_OTLP_ENDPOINT variables name one.
 
+While it runs, "fencepost guard" shows and switches its debug guard. With
+--incidents each finding is a file there, which "fencepost incident" prints.
+
 Exit codes: 0 clean; 1 something was wrong or found; 2 a bad flag; 3 a planted
-bug was not seen.`,
+bug was not seen; 70 stopped by --guard-policy=stop.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			*code, err = runDemo(cmd.Context(), f)
@@ -51,10 +54,12 @@ bug was not seen.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.device, "device", fencepost.Auto, "auto, cuda or sim")
 	flags.DurationVar(&f.duration, "for", 20*time.Second, "how long to run")
-	flags.StringVar(&f.guard, "guard", "sample:65536", "debug guard: off, ledger, sample, sample:BYTES or hunt")
+	flags.StringVar(&f.guard, "guard", "sample:65536", "debug guard: off, ledger, sample[:BYTES] or hunt[:bisect+delay+unmap]")
+	flags.StringVar(&f.policy, "guard-policy", fencepost.PolicyReport, "what follows a finding: report, refuse or stop")
+	flags.StringVar(&f.incidents, "incidents", "", "write each finding into this folder as a JSON file")
 	flags.StringVar(&f.budget, "budget", "", "byte limit, such as 8GiB (default: the device's free memory)")
 	flags.StringVar(&f.inject, "inject", "", "plant a bug of this kind")
-	flags.StringVar(&f.listen, "listen", "127.0.0.1:9464", "address for /metrics and /healthz; empty for none")
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:9464", "address for /metrics, /healthz and /guard; empty for none")
 	flags.StringVar(&f.spans, "spans", "", "write spans to this file as JSON lines")
 	flags.Float64Var(&f.sample, "sample", 0.01, "share of traces that are sampled, unless OTEL_TRACES_SAMPLER says otherwise")
 	flags.BoolVar(&f.json, "json", false, "print the report as one JSON object, the last line of standard output")
@@ -62,7 +67,7 @@ bug was not seen.`,
 }
 
 func (f demoFlags) config() (fencepost.Config, error) {
-	cfg := fencepost.Config{Device: f.device, Guard: f.guard, Streams: demo.Streams}
+	cfg := fencepost.Config{Device: f.device, Guard: f.guard, GuardPolicy: f.policy, Incidents: f.incidents, Streams: demo.Streams}
 	if f.duration <= 0 {
 		return cfg, fmt.Errorf("--for %v: say more than 0", f.duration)
 	}
@@ -112,7 +117,7 @@ func runDemo(ctx context.Context, f demoFlags) (code int, err error) {
 func showDemo(ctx context.Context, f demoFlags, rt *fencepost.Runtime, d *demo.Demo, spans *spanPipe, server *server) (int, error) {
 	fmt.Fprintln(os.Stdout, "device:", rt.DeviceChoice())
 	if server.url != "" {
-		fmt.Fprintf(os.Stdout, "metrics on %s/metrics, health on %s/healthz\n", server.url, server.url)
+		fmt.Fprintf(os.Stdout, "metrics on %s/metrics, health on %s/healthz, the guard on %s/guard\n", server.url, server.url, server.url)
 	}
 	progress := startProgress(os.Stdout, rt, spans)
 	runCtx, cancel := context.WithTimeout(ctx, f.duration)

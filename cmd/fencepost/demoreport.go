@@ -32,6 +32,11 @@ func printDemo(out io.Writer, r *demo.Report) {
 	fmt.Fprintf(out, "  spans         %d started, %d ended, %d dropped\n", r.SpansStarted, r.SpansEnded, r.SpansDropped)
 	fmt.Fprintf(out, "  refused       %d requests\n", r.Refused)
 	fmt.Fprintf(out, "  leaked        %d blocks, drift %d bytes\n", r.Leaked, r.DriftBytes)
+	g := r.Guarding
+	fmt.Fprintf(out, "  guard         %s: %d blocks guarded, %d without for want of memory; %d comparisons, %d left out\n",
+		g.Mode, g.Guarded, g.Unguarded, g.Verified, g.Unchecked)
+	fmt.Fprintf(out, "  quarantine    at most %s seen in it; %d blocks let go, %d refusals cured by that\n",
+		fencepost.FormatBytes(g.QuarantinePeak), g.Evicted, g.Relieved)
 	printFindings(out, r)
 	for _, e := range r.Errors {
 		fmt.Fprintf(out, "  error         %s\n", e)
@@ -45,6 +50,9 @@ func printFindings(out io.Writer, r *demo.Report) {
 	}
 	for _, kind := range slices.Sorted(maps.Keys(r.Findings)) {
 		fmt.Fprintf(out, "  findings      %s: %d\n", kind, r.Findings[kind])
+	}
+	for _, file := range r.Incidents {
+		fmt.Fprintf(out, "  incident      %s\n", file)
 	}
 	for i, d := range r.Details {
 		if i == shownFindings {

@@ -1,7 +1,8 @@
 // Command fencepost shows and exercises the runtime: "demo" runs the whole
 // stack on real allocation traces and on a sort and hash join, "replay" plays
-// allocation traces of the user's, and "doctor" says what a machine has and
-// what is missing.
+// allocation traces of the user's, "doctor" says what a machine has and what is
+// missing, "guard" switches the debug guard of a running process, and "incident"
+// prints the files in which a process wrote what was found.
 package main
 
 import (
@@ -38,7 +39,7 @@ func run(args []string) int {
 		SilenceUsage:  true,
 	}
 	code := exitClean
-	root.AddCommand(demoCommand(&code), replayCommand(&code), doctorCommand(&code))
+	root.AddCommand(demoCommand(&code), replayCommand(&code), doctorCommand(&code), guardCommand(&code), incidentCommand(&code))
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

@@ -45,7 +45,7 @@ Exit codes: 0 clean; 1 refusals, drift or findings; 2 a file or flag is bad.`,
 	flags.StringVar(&f.device, "device", fencepost.Auto, "auto, cuda or sim")
 	flags.StringVar(&f.resource, "resource", fencepost.Async, "async or direct")
 	flags.StringVar(&f.budget, "budget", "", "byte limit, such as 2GiB (default: the device's free memory)")
-	flags.StringVar(&f.guard, "guard", "sample", "debug guard: off, ledger, sample, sample:BYTES or hunt")
+	flags.StringVar(&f.guard, "guard", "sample", "debug guard: off, ledger, sample[:BYTES] or hunt[:bisect+delay+unmap]")
 	flags.Float64Var(&f.speed, "speed", 0, "how much faster than recorded; 1 keeps the times, 0 does not wait")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object for each file, after its report, on standard output")
 	return cmd

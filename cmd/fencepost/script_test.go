@@ -28,15 +28,20 @@ func TestTheCommandKeepsItsWord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	incidents, err := filepath.Abs("../../telemetry/incident/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("TRACES", traces)
+			e.Setenv("INCIDENTS", incidents)
 			e.Setenv(libcuda.PathVariable, "no/libcuda.so.1") // the same on a machine with a GPU
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "report": report, "cut": cut, "spans": spans, "fakecuda": fakeCUDA,
+			"exits": exits, "report": report, "cut": cut, "spans": spans, "fakecuda": fakeCUDA, "reported": reported,
 		},
 		RequireExplicitExec: true, RequireUniqueNames: true,
 	})
@@ -77,6 +82,15 @@ func report(ts *testscript.TestScript, neg bool, args []string) {
 	if ok == neg {
 		ts.Fatalf("report %s is %v (%v)", strings.Join(args, " "), value, err)
 	}
+}
+
+// reported puts the first incident file that the report names into a variable:
+// reported NAME.
+func reported(ts *testscript.TestScript, _ bool, args []string) {
+	lines := strings.Split(strings.TrimSpace(ts.ReadFile("stdout")), "\n")
+	value, err := lookUp(lines[len(lines)-1], "incidents.0")
+	ts.Check(err)
+	ts.Setenv(args[0], fmt.Sprint(value))
 }
 
 // lookUp follows a path of keys and indexes, such as "left_live.0.bytes".

@@ -17,7 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
-// server serves metrics and health while the demo runs.
+// server serves metrics, health and the guard while the demo runs.
 type server struct {
 	http http.Server
 	// url is empty if nothing is served.
@@ -42,6 +42,7 @@ func serve(ctx context.Context, address string, rt *fencepost.Runtime, spans *sp
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, rt) })
+	mux.Handle("/guard", rt.GuardHandler())
 	s.http = http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	s.url = "http://" + listener.Addr().String()
 	go func() {

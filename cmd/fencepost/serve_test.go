@@ -6,10 +6,14 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 )
 
 // runCaptured calls run with standard output in a pipe, and hands each line
@@ -88,4 +92,31 @@ func TestTheDemoServesMetricsAndHealth(t *testing.T) {
 	if !served || code != exitClean {
 		t.Errorf("served: %v, exit code %d", served, code)
 	}
+}
+
+// runChild runs the command as a process of its own and hands each line of its
+// standard output to line.
+func runChild(t *testing.T, line func(string), args ...string) (code int) {
+	program := filepath.Join(t.TempDir(), "fencepost") // testscript goes by the name
+	if err := os.Symlink(os.Args[0], program); err != nil {
+		t.Error(err)
+		return -1
+	}
+	child := exec.CommandContext(t.Context(), program, args...)
+	child.Env = append(os.Environ(), libcuda.PathVariable+"=no/libcuda.so.1")
+	child.Stderr = os.Stderr
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Error(err)
+		return -1
+	}
+	if err := child.Start(); err != nil {
+		t.Error(err)
+		return -1
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		line(lines.Text())
+	}
+	_ = child.Wait() // the code says it
+	return child.ProcessState.ExitCode()
 }

@@ -29,12 +29,14 @@ type Fake struct {
 	calls     []string
 	script    map[string][]error
 	immediate bool
+	granule   uint64                 // of isolated blocks, 0 if there are none
 	leases    map[core.StreamID]bool // nil until the first Lease
 	closed    chan struct{}          // closed and replaced whenever an intent closes
 }
 
 var _ core.Resource = (*Fake)(nil)
 var _ core.Inspector = (*Fake)(nil)
+var _ core.Isolator = (*Fake)(nil)
 
 // NewFake returns a fake for device ordinal.
 func NewFake(ordinal int) *Fake {
@@ -59,8 +61,24 @@ func (f *Fake) ReleaseAtFree() {
 	f.immediate = true
 }
 
-// Calls returns the methods called so far, such as "Allocate 64 tag", and
-// forgets them.
+// Isolate lets the fake take requests for isolated blocks from now on, in units
+// of granularity bytes. They are blocks like all others, as no address comes
+// again here.
+func (f *Fake) Isolate(granularity uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.granule = granularity
+}
+
+// IsolationGranularity is that of Isolate; 0 before.
+func (f *Fake) IsolationGranularity() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.granule
+}
+
+// Calls returns the methods called so far, such as "Allocate 64 tag" or
+// "Allocate 64 tag isolated", and forgets them.
 func (f *Fake) Calls() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,12 +143,15 @@ func amount(b *fakeBlock) core.Amount {
 func (f *Fake) Allocate(_ context.Context, r core.Request) (core.Block, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.begin("Allocate", "%d %s", r.Bytes, r.Tag.OrUntagged()); err != nil {
+	if err := f.begin("Allocate", "%d %s%s", r.Bytes, r.Tag.OrUntagged(), map[bool]string{true: " isolated"}[r.Isolated]); err != nil {
 		return core.Block{}, err
 	}
 	r, err := r.Normalize("Allocate")
 	if err != nil {
 		return core.Block{}, err
+	}
+	if r.Isolated && f.granule == 0 {
+		return core.Block{}, core.UnsupportedError("Allocate of an isolated block", "fake", "call Isolate first")
 	}
 	if err := f.checkStream("Allocate", r.Stream); err != nil {
 		return core.Block{}, err

@@ -89,8 +89,14 @@ func (f *Fake) Blocks(yield func(core.BlockInfo) bool) {
 // Ordinal is the fake's device.
 func (f *Fake) Ordinal() int { return f.ordinal }
 
-// Features is use tracking in stream order.
-func (f *Fake) Features() core.Features { return core.UseTracking | core.StreamOrdered }
+// Features is use tracking in stream order, and isolation after Isolate.
+func (f *Fake) Features() core.Features {
+	features := core.UseTracking | core.StreamOrdered
+	if f.IsolationGranularity() != 0 {
+		features |= core.Isolation
+	}
+	return features
+}
 
 // Unwrap is nil: the fake is a backend.
 func (f *Fake) Unwrap() core.Resource { return nil }

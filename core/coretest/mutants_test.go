@@ -74,6 +74,12 @@ var mutants = []struct {
 	{"reservations are pretended", "without reservations a claim is refused as unsupported", mutate(func(m *mutant) {
 		m.reserve = func(context.Context, uint64, core.Tag) (core.Claim, error) { return core.Claim{}, nil }
 	})},
+	{"isolation is ignored", "without isolation an isolated block is refused as unsupported", mutate(onRequest(func(r *core.Request) { r.Isolated = false }))},
+	{"isolated blocks share an address", "an isolated block lives like any other and does not come again", mutate(func(m *mutant) {
+		m.Isolate(mib)
+		m.features |= core.Isolation
+		onAllocate(func(b *core.Block) { b.ID.Ptr = 0x10000 })(m)
+	})},
 	{"use tracking is pretended", "without use tracking uses are refused as unsupported", mutate(func(m *mutant) { m.features = core.StreamOrdered })},
 	{"recorded uses are not checked", "a stale handle is refused everywhere", mutate(func(m *mutant) {
 		m.record = func(context.Context, core.BlockID, core.StreamID) error { return nil }

@@ -93,7 +93,7 @@ func (c testCase) unfit(s Subject) string {
 func cases() []testCase {
 	var all []testCase
 	for _, group := range [][]testCase{allocationCases, threadCases, identityCases, stateCases, ticketCases,
-		conflictCases, bookCases, layerCases, reservationCases, deviceCases} {
+		conflictCases, bookCases, layerCases, reservationCases, isolationCases, deviceCases} {
 		all = append(all, group...)
 	}
 	return all

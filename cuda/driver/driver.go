@@ -32,6 +32,10 @@ type Function uint64
 // handle is no graph.
 type Graph uint64
 
+// MemHandle is a driver's handle of device memory that has no address of its
+// own. The zero handle is no memory.
+type MemHandle uint64
+
 // Driver is one device as its driver presents it.
 type Driver interface {
 	// Ordinal is the device's number, from 0.
@@ -62,6 +66,31 @@ type Driver interface {
 	HostAlloc(bytes uint64) (HostMemory, error)
 	// HostFree frees memory of HostAlloc.
 	HostFree(HostMemory) error
+
+	// MemReserve reserves a range of addresses with nothing behind it: an
+	// access there is an illegal address. bytes is a multiple of
+	// Properties.MapGranularity, and so is the address. This call and the six
+	// below are for devices whose granularity is not zero; they are calls of
+	// the host, in no stream's order, and may block.
+	MemReserve(bytes uint64) (ptr uint64, err error)
+	// MemUnreserve gives back a range of MemReserve, whole and with nothing
+	// mapped there. Its addresses may come again.
+	MemUnreserve(ptr, bytes uint64) error
+	// MemCreate takes memory from the device, bytes being a multiple of the
+	// granularity. Its content is undefined.
+	MemCreate(bytes uint64) (MemHandle, error)
+	// MemRelease gives the handle back. The memory goes back to the device
+	// with it, or when it is unmapped if it still is mapped.
+	MemRelease(h MemHandle) error
+	// MemMap puts the memory of h, all of it, at a reserved range. Memory is
+	// mapped once in its life, and nobody may touch it before MemAccess.
+	MemMap(ptr, bytes uint64, h MemHandle) error
+	// MemAccess lets the device read and write a mapped range.
+	MemAccess(ptr, bytes uint64) error
+	// MemUnmap takes a mapped range, whole, from its addresses, which stay
+	// reserved. It does not wait for work that is queued, which faults when
+	// it gets there: the caller knows that the device is done with the range.
+	MemUnmap(ptr, bytes uint64) error
 
 	// MemsetAsync sets n bytes at ptr to value.
 	MemsetAsync(ptr uint64, value byte, n uint64, s Stream) error
@@ -165,6 +194,9 @@ type Properties struct {
 	TotalBytes uint64
 	// MemoryPools says whether the Async allocation calls are supported.
 	MemoryPools bool
+	// MapGranularity is the unit in bytes, a power of two, in which addresses
+	// are reserved and memory is mapped; 0 if the device or its driver cannot.
+	MapGranularity uint64
 }
 
 // HostMemory is page-locked host memory.

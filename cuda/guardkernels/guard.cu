@@ -1,11 +1,14 @@
-// The guard's kernels: they fill regions of device memory with a pattern, and
-// look for bytes that differ from it. The format of the table and of the
-// results is cuda/driver/guard.go's.
+// The guard's kernels: they fill regions of device memory with a pattern, look
+// for bytes that differ from it, sum regions up, and keep a stream busy. The
+// format of the table and of the results is cuda/driver/guard.go's.
 //
 // A warp takes one region at a time. Red zones, a few bytes each and by the
 // thousand, then keep every warp busy, and no result is put together from the
 // work of two warps: results lie in host memory, where an atomic operation of
 // the device cannot be relied on. The host cuts large regions into pieces.
+//
+// The table lies in host memory too, some microseconds away. A warp asks for
+// its next record before it works on the one it has.
 
 #include <cstdint>
 
@@ -13,6 +16,7 @@ constexpr uint32_t lanes = 32;
 constexpr uint32_t allLanes = 0xffffffff;
 constexpr uint32_t vectorBytes = 16;
 constexpr uint64_t noMismatch = ~uint64_t{0};
+constexpr uint64_t longestDelay = 1000000000;
 
 struct alignas(16) Region {
   uint64_t address, bytes, pattern, tag;
@@ -60,15 +64,30 @@ static __device__ uint32_t firstRegion() { return (blockIdx.x * blockDim.x + thr
 
 static __device__ uint32_t nextRegion() { return gridDim.x * blockDim.x / lanes; }
 
+// eachRegion calls work(i, region) for the regions of this warp.
+template <typename Work>
+static __device__ void eachRegion(const Region *table, uint32_t n, Work work) {
+  uint32_t i = firstRegion();
+  if (i >= n) return;
+  for (Region r = table[i];;) {
+    const uint32_t next = i + nextRegion();
+    Region following{};
+    if (next < n) following = table[next];
+    work(i, r);
+    if (next >= n) return;
+    i = next;
+    r = following;
+  }
+}
+
 extern "C" __global__ void fencepost_fill(const Region *table, uint32_t n) {
-  for (uint32_t i = firstRegion(); i < n; i += nextRegion()) {
-    const Region r = table[i];
+  eachRegion(table, n, [](uint32_t, const Region &r) {
     const Span s(r);
     const uint64_t at = s.edge(lane());
     if (at < s.bytes) s.start[at] = byteOf(r.pattern, at);
     const uint64_t word = s.word(r.pattern);
     for (uint64_t k = lane(); k < s.vectors; k += lanes) s.body()[k] = make_ulonglong2(word, word);
-  }
+  });
 }
 
 // differs reports whether any byte of the region does. It has no branches
@@ -108,10 +127,61 @@ static __device__ Result examine(const Region &r) {
 }
 
 extern "C" __global__ void fencepost_verify(const Region *table, Result *results, uint32_t n) {
-  for (uint32_t i = firstRegion(); i < n; i += nextRegion()) {
-    const Region r = table[i];
+  eachRegion(table, n, [results](uint32_t i, const Region &r) {
     Result result{noMismatch, 0, 0, 0};
     if (differs(r)) result = examine(r);
     if (lane() == 0) results[i] = result;
+  });
+}
+
+// mixed is what a word at a position adds to a sum. For one position it is a
+// bijection of the word, so that no change of a single word goes unseen.
+static __device__ uint64_t mixed(uint64_t word, uint64_t position) {
+  uint64_t x = word ^ (position + 1) * 0x9E3779B97F4A7C15;
+  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
+  x = (x ^ x >> 27) * 0x94D049BB133111EB;
+  return x ^ x >> 31;
+}
+
+// wordAt is the word at an offset, with zeros for what lies behind the end.
+static __device__ uint64_t wordAt(const uint8_t *start, uint64_t bytes, uint64_t at) {
+  uint64_t word = 0;
+  for (uint64_t i = 0; i < 8 && at + i < bytes; i++) word |= uint64_t{start[at + i]} << (8 * i);
+  return word;
+}
+
+// checksum is the sum of the region's words, in vectors where it is aligned for
+// them. In place of the pattern the record has the offset at which the region
+// begins in that of which it is a piece.
+static __device__ uint64_t checksum(const Region &r) {
+  const uint8_t *start = reinterpret_cast<const uint8_t *>(r.address);
+  const ulonglong2 *body = reinterpret_cast<const ulonglong2 *>(r.address);
+  const uint64_t before = r.pattern / 8, vectors = r.address % vectorBytes == 0 ? r.bytes / vectorBytes : 0;
+  uint64_t sum = 0;
+#pragma unroll 8
+  for (uint64_t k = lane(); k < vectors; k += lanes) {
+    const ulonglong2 v = body[k];
+    sum += mixed(v.x, before + 2 * k) + mixed(v.y, before + 2 * k + 1);
   }
+  for (uint64_t k = 2 * vectors + lane(); 8 * k < r.bytes; k += lanes) sum += mixed(wordAt(start, r.bytes, 8 * k), before + k);
+  for (uint32_t step = lanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(allLanes, sum, step);
+  return sum;
+}
+
+extern "C" __global__ void fencepost_checksum(const Region *table, Result *results, uint32_t n) {
+  eachRegion(table, n, [results](uint32_t i, const Region &r) {
+    const uint64_t sum = checksum(r);
+    if (lane() == 0) results[i] = Result{sum, 0, 0, 0};
+  });
+}
+
+static __device__ uint64_t nanoseconds() {
+  uint64_t now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+extern "C" __global__ void fencepost_delay(uint64_t ns) {
+  const uint64_t bound = ns < longestDelay ? ns : longestDelay;
+  for (const uint64_t start = nanoseconds(); nanoseconds() - start < bound;) __nanosleep(200);
 }

@@ -17,7 +17,7 @@ func TestTheLaunchPathAllocatesNothing(t *testing.T) {
 		b := newBench(t, f, f.open())
 		f.set("strict", strict)
 		launch := b.launch()
-		cold := []string{"ModuleLoad, ModuleUnload", "ModuleFunction", "PoolCreate, PoolDestroy", "HostAlloc, HostFree"}
+		cold := []string{"ModuleLoad, ModuleUnload", "ModuleFunction", "PoolCreate, PoolDestroy", "HostAlloc, HostFree", "MemCreate, MemRelease", "MemMap, MemAccess, MemUnmap"}
 		calls := slices.DeleteFunc(everyCall(b), func(c apiCall) bool { return slices.Contains(cold, c.name) })
 		calls = append(calls, apiCall{name: "Launch", run: func() error { return b.d.Launch(launch) }})
 		for _, c := range calls {

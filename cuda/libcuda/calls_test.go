@@ -103,6 +103,11 @@ func everyCall(b *bench) []apiCall {
 			made(func() (uint64, error) { return d.MemAllocAsync(64, 0, b.stream) }, func(p uint64) error { return d.MemFreeAsync(p, b.stream) })},
 		{"HostAlloc, HostFree", true, []string{"cuMemHostAlloc", "cuMemHostGetDevicePointer_v2", "cuMemFreeHost"}, nil,
 			made(func() (driver.HostMemory, error) { return d.HostAlloc(64) }, d.HostFree)},
+		{"MemReserve, MemUnreserve", true, []string{"cuMemAddressReserve", "cuMemAddressFree"}, mapSymbols,
+			made(func() (uint64, error) { return d.MemReserve(mapBytes) }, func(p uint64) error { return d.MemUnreserve(p, mapBytes) })},
+		{"MemCreate, MemRelease", true, []string{"cuMemCreate", "cuMemRelease"}, mapSymbols,
+			made(func() (driver.MemHandle, error) { return d.MemCreate(mapBytes) }, d.MemRelease)},
+		{"MemMap, MemAccess, MemUnmap", true, []string{"cuMemMap", "cuMemSetAccess", "cuMemUnmap"}, mapSymbols, func() error { return b.mapOnce() }},
 		{"MemsetAsync", false, []string{"cuMemsetD8Async"}, nil, func() error { return d.MemsetAsync(b.ptr, 1, 16, b.stream) }},
 		{"CopyToDeviceAsync", false, []string{"cuMemcpyHtoDAsync_v2"}, nil, func() error { return d.CopyToDeviceAsync(b.ptr, buffer, b.stream) }},
 		{"CopyToHostAsync", false, []string{"cuMemcpyDtoHAsync_v2"}, nil, func() error { return d.CopyToHostAsync(buffer, b.ptr, b.stream) }},
@@ -134,6 +139,32 @@ func everyCall(b *bench) []apiCall {
 		{"PoolStats", false, []string{"cuMemPoolGetAttribute"}, nil, func() error { return second(d.PoolStats(b.pool)) }},
 		{"PoolTrim", false, []string{"cuMemPoolTrimTo"}, nil, func() error { return d.PoolTrim(b.pool, 0) }},
 	}
+}
+
+const mapBytes = 4 << 20
+
+// mapSymbols are all needed for one to be used.
+var mapSymbols = []string{"cuMemGetAllocationGranularity", "cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate", "cuMemRelease", "cuMemMap", "cuMemSetAccess", "cuMemUnmap"}
+
+// mapOnce maps memory and unmaps it.
+func (b *bench) mapOnce() error {
+	ptr, err := b.d.MemReserve(mapBytes)
+	if err != nil {
+		return err
+	}
+	h, err := b.d.MemCreate(mapBytes)
+	if err != nil {
+		return errors.Join(err, b.d.MemUnreserve(ptr, mapBytes))
+	}
+	if err = b.d.MemMap(ptr, mapBytes, h); err == nil {
+		err = b.d.MemAccess(ptr, mapBytes)
+		unmapErr := b.d.MemUnmap(ptr, mapBytes)
+		if unmapErr != nil {
+			_ = b.d.MemUnmap(ptr, mapBytes)
+		}
+		err = errors.Join(err, unmapErr)
+	}
+	return errors.Join(err, b.d.MemRelease(h), b.d.MemUnreserve(ptr, mapBytes))
 }
 
 func (b *bench) launch() *driver.Launch {
@@ -179,6 +210,13 @@ func TestArgumentsArriveWholeAndInOrder(t *testing.T) {
 		{"cuMemAllocFromPoolAsync", func() { _, _ = d.MemAllocAsync(c, b, s) }, []uint64{chosen, c, b, a}},
 		{"cuMemFreeAsync", func() { _ = d.MemFreeAsync(b, s) }, []uint64{b, a}},
 		{"cuMemHostAlloc", func() { m, _ := d.HostAlloc(77); _ = d.HostFree(m) }, []uint64{chosen, 77, 3}},
+		{"cuMemAddressReserve", func() { _, _ = d.MemReserve(c) }, []uint64{chosen, c, 2 << 20, 0, 0}},
+		{"cuMemAddressFree", func() { _ = d.MemUnreserve(a, c) }, []uint64{a, c}},
+		{"cuMemCreate", func() { _, _ = d.MemCreate(c) }, []uint64{chosen, c, chosen, 0, 0}},
+		{"cuMemRelease", func() { _ = d.MemRelease(a) }, []uint64{a}},
+		{"cuMemMap", func() { _ = d.MemMap(a, c, b) }, []uint64{a, c, 0, b, 0}},
+		{"cuMemSetAccess", func() { _ = d.MemAccess(a, c) }, []uint64{a, c, chosen, 1, 1, 0, 3}},
+		{"cuMemUnmap", func() { _ = d.MemUnmap(a, c) }, []uint64{a, c}},
 		{"cuMemsetD8Async", func() { _ = d.MemsetAsync(b, 0xfe, c, s) }, []uint64{b, 0xfe, c, a}},
 		{"cuMemcpyHtoDAsync_v2", func() { _ = d.CopyToDeviceAsync(b, buffer, s) }, []uint64{b, chosen, 300, a}},
 		{"cuMemcpyDtoHAsync_v2", func() { _ = d.CopyToHostAsync(buffer, b, s) }, []uint64{chosen, b, 300, a}},

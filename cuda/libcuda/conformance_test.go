@@ -46,7 +46,7 @@ func TestTheAsyncResourceConforms(t *testing.T) {
 		})
 		return coretest.Subject{
 			Resource: r,
-			Features: core.UseTracking | core.StreamOrdered,
+			Features: core.UseTracking | core.StreamOrdered | core.Isolation,
 			Streams: func(t testing.TB) core.StreamID {
 				l, err := streams.Acquire(context.Background(), "conformance")
 				must(t, err)

@@ -166,7 +166,7 @@ func TestWanderingGoroutinesLeaveNoContextBehind(t *testing.T) {
 			t.Errorf("%d records", got)
 		}
 		b.close()
-		equal(t, "books", f.books(), [9]uint64{0: 1})
+		equal(t, "books", f.books(), [11]uint64{0: 1})
 	}
 }
 

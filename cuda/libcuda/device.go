@@ -20,6 +20,8 @@ type Device struct {
 	// defaultPool is what the zero driver.Pool stands for; 0 if the device
 	// has no pools.
 	defaultPool driver.Pool
+	// granularity is that of mapped memory; 0 if there can be none.
+	granularity uint64
 	description Description
 
 	// mode is how calls are made; see invoke.
@@ -63,6 +65,9 @@ func (l *Library) Open(ordinal int) (*Device, error) {
 		if d.defaultPool, err = d.findDefaultPool(); err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
+	}
+	if d.granularity, err = d.findGranularity(); err != nil {
+		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
 }
@@ -108,7 +113,7 @@ func (d *Device) Properties() (driver.Properties, error) {
 	return driver.Properties{
 		Name: v.Name, UUID: v.UUID, DriverVersion: d.library.version,
 		ComputeMajor: v.ComputeMajor, ComputeMinor: v.ComputeMinor,
-		Multiprocessors: v.Multiprocessors, TotalBytes: v.TotalBytes, MemoryPools: v.MemoryPools,
+		Multiprocessors: v.Multiprocessors, TotalBytes: v.TotalBytes, MemoryPools: v.MemoryPools, MapGranularity: d.granularity,
 	}, nil
 }
 

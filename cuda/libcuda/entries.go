@@ -31,6 +31,14 @@ const (
 	cuMemHostAlloc
 	cuMemHostGetDevicePointer
 	cuMemFreeHost
+	cuMemGetAllocationGranularity
+	cuMemAddressReserve
+	cuMemAddressFree
+	cuMemCreate
+	cuMemRelease
+	cuMemMap
+	cuMemSetAccess
+	cuMemUnmap
 	cuMemsetD8Async
 	cuMemcpyHtoDAsync
 	cuMemcpyDtoHAsync
@@ -97,6 +105,14 @@ var symbols = [entryCount]string{
 	cuMemHostAlloc:                    "cuMemHostAlloc",
 	cuMemHostGetDevicePointer:         "cuMemHostGetDevicePointer_v2",
 	cuMemFreeHost:                     "cuMemFreeHost",
+	cuMemGetAllocationGranularity:     "cuMemGetAllocationGranularity",
+	cuMemAddressReserve:               "cuMemAddressReserve",
+	cuMemAddressFree:                  "cuMemAddressFree",
+	cuMemCreate:                       "cuMemCreate",
+	cuMemRelease:                      "cuMemRelease",
+	cuMemMap:                          "cuMemMap",
+	cuMemSetAccess:                    "cuMemSetAccess",
+	cuMemUnmap:                        "cuMemUnmap",
 	cuMemsetD8Async:                   "cuMemsetD8Async",
 	cuMemcpyHtoDAsync:                 "cuMemcpyHtoDAsync_v2",
 	cuMemcpyDtoHAsync:                 "cuMemcpyDtoHAsync_v2",

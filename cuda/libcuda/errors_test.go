@@ -62,7 +62,7 @@ func TestEveryKthCallOfOpeningFails(t *testing.T) {
 		if !errors.As(err, &e) || e.Code != newer {
 			t.Fatalf("call %d failed: got %v", k, err)
 		}
-		equal(t, "books", f.books(), [9]uint64{})
+		equal(t, "books", f.books(), [11]uint64{})
 	}
 }
 

@@ -98,8 +98,9 @@ func (f *fake) hold(s driver.Stream, on int)    { f.control("fake_hold", uintptr
 func (f *fake) current() uint64                 { return f.control("fake_current") }
 
 // books counts what is alive: contexts (retained), pools, streams, events,
-// blocks, host blocks, modules, graphs, graphs to launch.
-func (f *fake) books() (b [9]uint64) {
+// blocks, host blocks, modules, graphs, graphs to launch, reserved ranges of
+// addresses, handles of memory.
+func (f *fake) books() (b [11]uint64) {
 	for kind := range b {
 		b[kind] = f.control("fake_live", uintptr(kind))
 	}

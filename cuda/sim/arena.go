@@ -16,6 +16,8 @@ const (
 	deviceBase uint64 = 0x7000_0000_0000
 	hostBase   uint64 = 0x6000_0000_0000
 	deviceSpan        = maxBytes * vaFactor
+	// mapBase lies above the addresses of all devices' pools.
+	mapBase uint64 = 1 << 48
 )
 
 // vaFactor is how much more address space than memory an arena has, so that

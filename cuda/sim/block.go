@@ -17,6 +17,7 @@ type block struct {
 	stream     driver.Stream // of the allocation
 	slot       int           // of the allocation's operation
 	seq        uint64
+	mapping    bool // of MemMap: its life ends with the unmap
 
 	mu     sync.Mutex
 	freed  bool // a free is queued: free is its clock

@@ -11,8 +11,14 @@ type Books struct {
 	// PendingFrees and PendingBytes are frees that are queued and that the
 	// device has not passed.
 	PendingFrees, PendingBytes uint64
-	// Reserved is what all pools hold of the device's memory.
+	// Reserved is what all pools and handles of MemCreate hold of the device's
+	// memory.
 	Reserved uint64
+	// Handles are those of MemCreate that were not released, Mappings the
+	// ranges mapped with MappedBytes, and Reservations the ranges of addresses
+	// reserved, mapped or not.
+	Handles, Mappings, Reservations int
+	MappedBytes                     uint64
 	// QueuedOps are operations that wait or run.
 	QueuedOps uint64
 	// Streams, Events, Pools, Modules and Graphs exist; stream 0 and the
@@ -30,6 +36,10 @@ func (d *Device) Books() Books {
 	}
 	b.LiveBlocks, b.LiveBytes = d.memory.countLive()
 	b.HostBlocks, b.HostBytes = d.host.countLive()
+	b.Handles = d.created.live
+	if h := d.mapped.Load(); h != nil {
+		h.countMapped(&b)
+	}
 	d.memory.Lock()
 	defer d.memory.Unlock()
 	b.Reserved = d.memory.reserved
@@ -46,6 +56,18 @@ func (s *stream) count(b *Books) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b.QueuedOps += uint64(s.queue.n)
+}
+
+func (h *heap) countMapped(b *Books) {
+	h.Lock()
+	defer h.Unlock()
+	for _, n := range h.nodes {
+		b.Reservations++
+		if n.held != nil {
+			b.Mappings++
+			b.MappedBytes += n.size
+		}
+	}
 }
 
 func (h *heap) countLive() (blocks, bytes uint64) {

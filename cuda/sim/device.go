@@ -19,6 +19,8 @@ type Device struct {
 	host   *heap // page-locked memory of the machine
 	direct *pool // what MemAlloc takes from
 	pinned *pool // what HostAlloc takes from
+	// mapped is the range of addresses for MemReserve; nil before the first.
+	mapped atomic.Pointer[heap]
 	calls  [methodCount]counter
 	found  findings
 	faults faults
@@ -46,6 +48,7 @@ type Device struct {
 	modules   table[module]
 	functions table[Kernel]
 	graphs    table[graph]
+	created   table[physical]
 	images    map[string]*module
 	slots     slots
 	hostClock vec
@@ -101,10 +104,11 @@ func (d *Device) Properties() (driver.Properties, error) {
 	if err := d.enter(mProperties); err != nil {
 		return driver.Properties{}, err
 	}
-	return driver.Properties{Name: d.config.Name, Multiprocessors: 1, TotalBytes: d.config.Bytes, MemoryPools: true}, nil
+	return driver.Properties{Name: d.config.Name, Multiprocessors: 1, TotalBytes: d.config.Bytes, MemoryPools: true, MapGranularity: Granule}, nil
 }
 
-// MemInfo returns the bytes that no pool holds, and the capacity.
+// MemInfo returns the bytes that neither a pool nor a handle of MemCreate
+// holds, and the capacity.
 func (d *Device) MemInfo() (free, total uint64, err error) {
 	if err := d.enter(mMemInfo); err != nil {
 		return 0, 0, err
@@ -133,11 +137,21 @@ func (d *Device) Close() error {
 	defer d.memory.Unlock()
 	d.host.Lock()
 	defer d.host.Unlock()
+	mapped := d.mapped.Load()
+	if mapped != nil {
+		mapped.Lock()
+		defer mapped.Unlock()
+	}
 	d.guests.Lock()
 	defer d.guests.Unlock()
 	err := d.memory.arena.close()
 	if hostErr := d.host.arena.close(); err == nil {
 		err = hostErr
+	}
+	if mapped != nil {
+		if mapErr := mapped.arena.close(); err == nil {
+			err = mapErr
+		}
 	}
 	return err
 }

@@ -21,6 +21,15 @@
 // CUDA_ERROR_OUT_OF_MEMORY. The reuse policies of a pool can be disabled, to
 // see what a program would get without one. The device maps memory in granules of 2 MiB.
 //
+// # Mapped memory
+//
+// MemReserve hands out addresses of a range of their own, upwards, so that what
+// was given back comes again late. Where nothing is mapped an access is an
+// illegal address: the context is lost, and the finding names the block that
+// was there last. An unmap waits for nothing, as on a device; the oracle judges
+// it as a free by the host. A handle can be mapped once, and its memory reads
+// as zero at first.
+//
 // # Capture
 //
 // What is enqueued on a stream that captures is kept and not run. A wait for an

@@ -63,8 +63,8 @@ func (d *Device) StickyAt(n uint64, code int) {
 	d.faults.sticky.arm(n)
 }
 
-// OutOfMemoryAt makes the n-th allocation from now (MemAlloc, MemAllocAsync or
-// HostAlloc) fail with CUDA_ERROR_OUT_OF_MEMORY. 0 disarms.
+// OutOfMemoryAt makes the n-th allocation from now (MemAlloc, MemAllocAsync,
+// HostAlloc or MemCreate) fail with CUDA_ERROR_OUT_OF_MEMORY. 0 disarms.
 func (d *Device) OutOfMemoryAt(n uint64) { d.faults.memory.arm(n) }
 
 // NeverReadyAt makes what the n-th EventRecord from now records never ready:

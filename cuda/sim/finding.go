@@ -30,7 +30,8 @@ const (
 	// oracle remembers.
 	OutOfBounds Kind = "out-of-bounds"
 	// IllegalAddress: an access to memory that is not mapped. The context is
-	// lost with CUDA_ERROR_ILLEGAL_ADDRESS.
+	// lost with CUDA_ERROR_ILLEGAL_ADDRESS. Other is the end of the block that
+	// was there last, if one is remembered.
 	IllegalAddress Kind = "illegal-address"
 	// KernelPanic: a kernel panicked. The context is lost with
 	// CUDA_ERROR_LAUNCH_FAILED.
@@ -40,7 +41,7 @@ const (
 // Party is one operation of a finding.
 type Party struct {
 	// Op is the kernel's name, or "memset", "copy to device", "copy to
-	// host", "copy on device", "alloc", "free".
+	// host", "copy on device", "alloc", "free", "unmap".
 	Op     string
 	Stream driver.Stream
 	// Access is what it did; zero for an allocation or a free.
@@ -121,6 +122,8 @@ func (d *Device) report(kind Kind, b *block, first, other Party) {
 	f := Finding{Kind: kind, First: first, Other: other}
 	f.Text = fmt.Sprintf("%s: %s", kind, first)
 	switch {
+	case kind == IllegalAddress && other.Op != "":
+		f.Text += fmt.Sprintf(" of memory that is gone since %s", other)
 	case kind == UseAfterFree:
 		f.Text += fmt.Sprintf(" was enqueued after %s", other)
 	case other.Op != "":

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
@@ -21,10 +22,14 @@ func guardKernels() []Kernel {
 	}, {
 		Name: driver.GuardVerifyKernel, Run: runVerify, Indirect: true,
 		Declare: func(a Args) []Range {
-			n := tableBytes(a.U32(2))
-			return []Range{Reads(a.Ptr(0), n), Writes(a.Ptr(1), n)}
+			return []Range{Reads(a.Ptr(0), tableBytes(a.U32(2))), Writes(a.Ptr(1), tableBytes(a.U32(2)))}
 		},
-	}}
+	}, {
+		Name: driver.GuardChecksumKernel, Run: runChecksum, Indirect: true,
+		Declare: func(a Args) []Range {
+			return []Range{Reads(a.Ptr(0), tableBytes(a.U32(2))), Writes(a.Ptr(1), tableBytes(a.U32(2)))}
+		},
+	}, {Name: driver.GuardDelayKernel, Run: runDelay}}
 }
 
 func tableBytes(records uint32) uint64 { return uint64(records) * driver.GuardRecord }
@@ -87,4 +92,41 @@ func verifyPattern(b []byte, pattern uint64, result []byte) {
 	}
 	binary.LittleEndian.PutUint64(result, first)
 	binary.LittleEndian.PutUint64(result[8:], bad)
+}
+
+func runChecksum(x *Exec) {
+	n := int(x.Args().U32(2))
+	table := x.Read(x.Args().Ptr(0), uint64(n)*driver.GuardRecord)
+	results := x.Write(x.Args().Ptr(1), uint64(n)*driver.GuardRecord)
+	clear(results)
+	for i := range n {
+		r := regionAt(table, i)
+		binary.LittleEndian.PutUint64(results[i*driver.GuardRecord:], checksum(x.Read(r.ptr, r.bytes), r.pattern))
+	}
+}
+
+// checksum sums b up, which begins at an offset in a larger region.
+func checksum(b []byte, offset uint64) (sum uint64) {
+	position := offset / 8
+	for ; len(b) >= 8; b, position = b[8:], position+1 {
+		sum += driver.GuardMix(binary.LittleEndian.Uint64(b), position)
+	}
+	if len(b) > 0 {
+		var word [8]byte
+		copy(word[:], b)
+		sum += driver.GuardMix(binary.LittleEndian.Uint64(word[:]), position)
+	}
+	return sum
+}
+
+// longestSimDelay keeps simulated programs quick: a stream that yields for a
+// moment is late enough for the others, which do not wait for hardware.
+const longestSimDelay = 20 * time.Microsecond
+
+// runDelay holds its stream up. A seeded schedule may put any operation in
+// front of any other without it, and runs kernels one at a time.
+func runDelay(x *Exec) {
+	if x.d.chooser == nil {
+		time.Sleep(min(time.Duration(min(x.Args().U64(0), uint64(driver.GuardLongestDelay))), longestSimDelay))
+	}
 }

@@ -14,6 +14,7 @@ type heap struct {
 	pools    []*pool
 	spare    *node // nodes to use again, linked by next
 	history  history
+	cursor   uint64 // of the heap for MemReserve: where the last range ends
 	// hostKnows reports whether the host has seen an operation done; the
 	// device's lock is held.
 	hostKnows func(slot int, seq uint64) bool

@@ -16,6 +16,13 @@ const (
 	mMemFreeAsync
 	mHostAlloc
 	mHostFree
+	mMemReserve
+	mMemUnreserve
+	mMemCreate
+	mMemRelease
+	mMemMap
+	mMemAccess
+	mMemUnmap
 	mMemsetAsync
 	mCopyToDeviceAsync
 	mCopyToHostAsync
@@ -60,6 +67,13 @@ var methods = [methodCount]struct{ name, entry string }{
 	mMemFreeAsync:       {"MemFreeAsync", "cuMemFreeAsync"},
 	mHostAlloc:          {"HostAlloc", "cuMemHostAlloc"},
 	mHostFree:           {"HostFree", "cuMemFreeHost"},
+	mMemReserve:         {"MemReserve", "cuMemAddressReserve"},
+	mMemUnreserve:       {"MemUnreserve", "cuMemAddressFree"},
+	mMemCreate:          {"MemCreate", "cuMemCreate"},
+	mMemRelease:         {"MemRelease", "cuMemRelease"},
+	mMemMap:             {"MemMap", "cuMemMap"},
+	mMemAccess:          {"MemAccess", "cuMemSetAccess"},
+	mMemUnmap:           {"MemUnmap", "cuMemUnmap"},
 	mMemsetAsync:        {"MemsetAsync", "cuMemsetD8Async"},
 	mCopyToDeviceAsync:  {"CopyToDeviceAsync", "cuMemcpyHtoDAsync"},
 	mCopyToHostAsync:    {"CopyToHostAsync", "cuMemcpyDtoHAsync"},

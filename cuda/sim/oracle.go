@@ -92,7 +92,11 @@ func (d *Device) retire(b *block, free stamp, by driver.Stream) {
 
 // freeParty describes the free of a block; its lock is held.
 func (b *block) freeParty() Party {
-	return Party{Op: "free", Stream: b.freeBy, Ptr: b.ptr, Bytes: b.bytes}
+	op := "free"
+	if b.mapping {
+		op = "unmap"
+	}
+	return Party{Op: op, Stream: b.freeBy, Ptr: b.ptr, Bytes: b.bytes}
 }
 
 func (b *block) lockedFreeParty() Party {

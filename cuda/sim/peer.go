@@ -84,7 +84,7 @@ func (d *Device) runPeerCopy(o *op) {
 	p.guests.RLock()
 	defer p.guests.RUnlock()
 	if p.isDead() || !p.isMapped(r.Ptr, r.Bytes) {
-		d.illegal(o, r)
+		d.illegalAt(o, r, nil)
 		return
 	}
 	copy(d.bytes(o.dst, o.n), p.bytes(o.src, o.n))

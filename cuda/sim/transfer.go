@@ -118,8 +118,35 @@ func fill(b []byte, value byte) {
 	}
 }
 
-// illegal takes the context for an access to memory that is not mapped.
+// illegal takes the context for an access to memory that is not mapped. The
+// finding names the block that was there, if that is remembered. No lock may
+// be held.
 func (d *Device) illegal(o *op, r Range) {
-	d.report(IllegalAddress, nil, o.accessOf(r.Ptr, r.Ptr+r.Bytes).party(r.Access), Party{})
+	d.illegalAt(o, r, d.lastAt(r))
+}
+
+// lastAt is the newest freed block that held the first or the last byte of a
+// range where nothing lives now.
+func (d *Device) lastAt(r Range) *block {
+	h := d.heapOf(r.Ptr)
+	h.Lock()
+	defer h.Unlock()
+	for _, at := range [...]uint64{r.Ptr, r.Ptr + max(r.Bytes, 1) - 1} {
+		if h.blockAt(at) != nil {
+			continue
+		}
+		if b := h.history.last(at, anyBlock); b != nil {
+			return b
+		}
+	}
+	return nil
+}
+
+func (d *Device) illegalAt(o *op, r Range, gone *block) {
+	var end Party
+	if gone != nil {
+		end = gone.lockedFreeParty()
+	}
+	d.report(IllegalAddress, gone, o.accessOf(r.Ptr, r.Ptr+r.Bytes).party(r.Access), end)
 	d.fail(driver.IllegalAddress)
 }

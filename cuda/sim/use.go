@@ -29,6 +29,11 @@ type use struct {
 }
 
 func (d *Device) heapOf(ptr uint64) *heap {
+	if ptr >= mapBase {
+		if h := d.mapped.Load(); h != nil {
+			return h
+		}
+	}
 	if ptr >= d.memory.arena.base {
 		return d.memory
 	}

@@ -26,7 +26,7 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, 
 		return b, err
 	}
 	hunted := mode == Hunt || r.hunts(req.Tag)
-	if !r.choose(mode, hunted, req.Bytes) {
+	if !r.choose(mode, hunted, &req) {
 		return r.allocateKnown(ctx, &req, mode, hunted)
 	}
 	req, err := req.Normalize("Allocate")
@@ -37,11 +37,17 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, 
 }
 
 // choose decides whether a block is guarded on the device.
-func (r *Resource) choose(mode Mode, hunted bool, bytes uint64) bool {
+func (r *Resource) choose(mode Mode, hunted bool, req *core.Request) bool {
 	if r.cfg.Device == nil || mode < Sample {
 		return false
 	}
-	return hunted || r.bytes.take(bytes)
+	if hunted {
+		return true
+	}
+	if mean, ok := r.rates.of(req.Tag.OrUntagged()); ok {
+		return chosen(req.Bytes, mean)
+	}
+	return r.bytes.take(req.Bytes)
 }
 
 // allocateKnown allocates a block that only the ledger knows.
@@ -87,13 +93,11 @@ func (r *Resource) unmetered(requested uint64) {
 // allocateGuarded allocates a block between red zones. If there is no room
 // for them, the block goes without.
 func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, mode Mode, hunted bool) (core.Block, error) {
-	l, ok := layoutFor(req.Bytes, r.cfg.RedZone)
+	l, ok := layoutFor(req.Bytes, r.cfg.RedZone, !hunted)
 	if !ok {
 		return r.allocateKnown(ctx, &req, mode, hunted)
 	}
-	padded := req
-	padded.Bytes = l.total()
-	b, err := r.allocate(ctx, &padded)
+	b, l, isolated, err := r.allocateBetween(ctx, req, l)
 	if outOfMemory(err) {
 		r.hide(err)
 		r.count.unguarded.Add(1)
@@ -104,7 +108,7 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, mode M
 	}
 	l.base = b.ID.Ptr
 	b.ID.Ptr, b.Bytes = l.start(), req.Bytes
-	rec := newGuarded(b, guarded{layout: l, whole: hunted || b.Bytes <= r.cfg.PoisonCap}, r.ledger.clock.instant(), r.ledger.stacks.capture(1))
+	rec := newGuarded(b, guarded{layout: l, isolated: isolated, whole: hunted || b.Bytes <= r.cfg.PoisonCap}, r.ledger.clock.instant(), r.ledger.stacks.capture(1))
 	r.arm(ctx, rec)
 	r.ledger.enterGuarded(rec)
 	r.count.guarded.Add(1)

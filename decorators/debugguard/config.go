@@ -9,15 +9,18 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultRedZone         uint64        = 256
-	DefaultQuarantineBytes uint64        = 64 << 20
-	DefaultQuarantineAge   time.Duration = 10 * time.Second
-	DefaultSampleBytes     uint64        = 64 << 20
-	DefaultStackBytes      uint64        = 512 << 10
-	DefaultPoisonCap       uint64        = 1 << 20
-	DefaultTombstones                    = 16384
-	DefaultLaunches                      = 4096
-	DefaultSuspects                      = 16
+	DefaultRedZone             uint64        = 256
+	DefaultQuarantineBytes     uint64        = 64 << 20
+	DefaultHuntQuarantineBytes uint64        = 1 << 30
+	DefaultQuarantineAge       time.Duration = 10 * time.Second
+	DefaultSampleBytes         uint64        = 64 << 20
+	DefaultStackBytes          uint64        = 512 << 10
+	DefaultPoisonCap           uint64        = 1 << 20
+	DefaultTombstones                        = 16384
+	DefaultLaunches                          = 4096
+	DefaultSuspects                          = 16
+	DefaultDelay               time.Duration = 100 * time.Microsecond
+	DefaultSentinels                         = 384
 )
 
 // Config is how a guard is built. The zero value is a guard that is off, has
@@ -35,12 +38,16 @@ type Config struct {
 	Events core.EventSink
 	// RedZone is the bytes watched on each side of a guarded block, at
 	// least. The left side is rounded up to keep the block's alignment, the
-	// right side takes the rounding slack. Zero means DefaultRedZone.
+	// right side takes the rounding slack. Where that is 16 bytes or more, the
+	// right side of a sampled block of a tag that is not hunted makes do with
+	// it, unless RedZone is larger than the alignment. Zero means
+	// DefaultRedZone.
 	RedZone uint64
 	// QuarantineBytes is the device memory that quarantine may hold. Over
 	// it, the oldest blocks leave until an eighth is free, so that they are
 	// compared in batches. A block that alone is larger is not quarantined.
-	// Zero means DefaultQuarantineBytes.
+	// Zero means DefaultQuarantineBytes; [QuarantineFor] has what suits a
+	// device.
 	QuarantineBytes uint64
 	// QuarantineAge is how long a block stays at most, looked at whenever a
 	// guarded block comes or goes and in ReapPending. Zero means
@@ -64,6 +71,9 @@ type Config struct {
 	Refuse bool
 	// HuntTags are the tags hunted at the start; see [Resource.HuntTags].
 	HuntTags []core.Tag
+	// Hunt is what mode Hunt does beyond guarding every block. Bisect, Delay
+	// and Unmap are what it begins with; see [Resource.Apply].
+	Hunt HuntConfig
 	// Tombstones is how many freed blocks the ledger remembers, and Launches
 	// how many recent launches are kept as suspects. Suspects is how many of
 	// them a finding names at most. Zero means the default of each.
@@ -72,10 +82,49 @@ type Config struct {
 	Now func() time.Time
 }
 
+// HuntConfig is how mode Hunt looks for what guarding alone does not show.
+type HuntConfig struct {
+	// Bisect compares, after every launch, its own blocks' red zones and what
+	// else is watched, so that a finding's window holds that launch and those
+	// that ran beside it.
+	Bisect bool
+	// Delay is the mean length of the delays that a random quarter of the
+	// launches begin with on the device, behind the waits queued for them, so
+	// that an order that only luck kept shows. Zero means none at the start,
+	// and DefaultDelay once [Resource.Apply] asks for delays.
+	Delay time.Duration
+	// DelaySeed draws which launches are delayed and for how long.
+	DelaySeed uint64
+	// QuarantineBytes takes the place of Config.QuarantineBytes in mode Hunt.
+	// Zero means that, or if that is zero too DefaultHuntQuarantineBytes.
+	QuarantineBytes uint64
+	// Sentinels is how many small blocks, filled with a pattern, at most take
+	// the place of blocks that were freed. Zero means DefaultSentinels,
+	// negative none.
+	Sentinels int
+	// Unmap asks the upstream for isolated blocks (core.Request.Isolated): a
+	// late access of one faults and takes the context, so this is for a process
+	// that may be lost. One that the upstream cannot give is quarantined like
+	// any other, and counted in GuardStats.NotIsolated.
+	Unmap bool
+}
+
+// QuarantineFor is the quarantine for a device with so many bytes of memory
+// that sampling may cost without being noticed, and the larger one for a hunt:
+// 0.4 % and at most DefaultQuarantineBytes, and a sixteenth and at most
+// DefaultHuntQuarantineBytes.
+func QuarantineFor(memory uint64) (sample, hunt uint64) {
+	return max(1, min(DefaultQuarantineBytes, memory/250)), max(1, min(DefaultHuntQuarantineBytes, memory/16))
+}
+
 // withDefaults fills in what was left zero.
 func (c Config) withDefaults() Config {
 	c.RedZone = orDefault(c.RedZone, DefaultRedZone)
-	c.QuarantineBytes = orDefault(c.QuarantineBytes, DefaultQuarantineBytes)
+	if c.QuarantineBytes == 0 {
+		c.QuarantineBytes = DefaultQuarantineBytes
+		c.Hunt.QuarantineBytes = orDefault(c.Hunt.QuarantineBytes, DefaultHuntQuarantineBytes)
+	}
+	c.Hunt.QuarantineBytes = orDefault(c.Hunt.QuarantineBytes, c.QuarantineBytes)
 	c.QuarantineAge = orDefault(c.QuarantineAge, DefaultQuarantineAge)
 	c.SampleBytes = orDefault(c.SampleBytes, DefaultSampleBytes)
 	c.StackBytes = orDefault(c.StackBytes, DefaultStackBytes)
@@ -83,6 +132,7 @@ func (c Config) withDefaults() Config {
 	c.Tombstones = orDefault(c.Tombstones, DefaultTombstones)
 	c.Launches = orDefault(c.Launches, DefaultLaunches)
 	c.Suspects = orDefault(c.Suspects, DefaultSuspects)
+	c.Hunt.Sentinels = max(0, orDefault(c.Hunt.Sentinels, DefaultSentinels))
 	if c.QuarantineAge < 0 {
 		c.QuarantineAge = math.MaxInt64
 	}
@@ -112,6 +162,8 @@ func (c Config) check(upstream core.Resource) error {
 		return bad("Mode", c.Mode.String()+": use Off, Ledger, Sample or Hunt")
 	case c.RedZone > 1<<30:
 		return bad("RedZone", "more than 1 GiB a side")
+	case c.Hunt.Delay < 0:
+		return bad("Hunt.Delay", "negative")
 	case c.Tombstones < 0 || c.Launches < 0 || c.Suspects < 0:
 		return bad("Tombstones, Launches, Suspects", "negative")
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // Deallocate gives a block back. A guarded one is compared, poisoned and
-// quarantined; while an intent is open on it, that waits for the intent's end
+// quarantined, or, if it is isolated, compared and passed on; while an intent is open on it, that waits for the intent's end
 // and the block is Retired. A second free is refused with a
 // [core.UseAfterFreeError] and not passed on, and so is a block that was
 // never allocated here; another device's block is a [core.StreamMisuseError].
@@ -129,8 +129,8 @@ func (r *Resource) freeDeferred(ctx context.Context, rec *record) {
 
 // checkAndPoison queues the comparison of the red zones, then fills the block
 // with poison and the red zones anew. It reports whether the block may have
-// been poisoned, which it is not if the guard is off by now, a step fails, or
-// the block is too large for quarantine.
+// been poisoned, which it is not if the guard is off by now, a step fails, the
+// block is too large for quarantine, or it is isolated.
 func (r *Resource) checkAndPoison(ctx context.Context, rec *record) (poisoned bool) {
 	if r.Mode() < Sample || !rec.guard.armed || r.checks.full() {
 		r.count.unchecked.Add(1)
@@ -146,7 +146,7 @@ func (r *Resource) checkAndPoison(ctx context.Context, rec *record) (poisoned bo
 			if err := r.compare(ctx, batch); err != nil {
 				return !core.WasNotEnqueued(err), err
 			}
-			if rec.held().Bytes > r.cfg.QuarantineBytes {
+			if rec.guard.isolated || rec.held().Bytes > r.quarantineLimit() {
 				return true, nil
 			}
 			poisoned = true

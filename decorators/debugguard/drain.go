@@ -18,7 +18,7 @@ func (r *Resource) housekeep(ctx context.Context) {
 		r.poll(verdictsPerCall)
 	}
 	if r.quarantine.held.blocks.Load() != 0 && r.Mode() < Sample {
-		r.enforce(ctx) // what was freed while the mode changed
+		r.enforce(ctx, 0) // what was freed while the mode changed
 	}
 }
 
@@ -28,7 +28,7 @@ func (r *Resource) housekeep(ctx context.Context) {
 func (r *Resource) ReapPending(ctx context.Context) error {
 	if r.gate.Load() != 0 {
 		r.poll(math.MaxInt)
-		r.enforce(ctx)
+		r.enforce(ctx, 0)
 	}
 	return r.upstream.ReapPending(ctx)
 }

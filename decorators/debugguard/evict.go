@@ -21,24 +21,36 @@ func (r *Resource) confine(ctx context.Context, rec *record) core.Block {
 	b := rec.block()
 	rec.mu.Unlock()
 	r.meter.heldBack.Store(true)
+	r.enforce(ctx, rec.held().Bytes)
 	r.quarantine.push(rec)
-	r.enforce(ctx)
+	if r.quarantineLimit() == 0 { // turned off meanwhile
+		r.enforce(ctx, 0)
+	}
 	return b
 }
 
-// enforce evicts what is over the limits, and everything if the device guard
-// is off. Whoever is evicting already does it for all.
-func (r *Resource) enforce(ctx context.Context) {
+// quarantineLimit is what quarantine may hold in bytes now.
+func (r *Resource) quarantineLimit() uint64 {
+	switch r.Mode() {
+	case Sample:
+		return r.cfg.QuarantineBytes
+	case Hunt:
+		return r.cfg.Hunt.QuarantineBytes
+	default:
+		return 0
+	}
+}
+
+// enforce evicts what is over the limits once so many bytes come in, and
+// everything if the device guard is off. Whoever is evicting already does it
+// for all.
+func (r *Resource) enforce(ctx context.Context, incoming uint64) {
 	if r.quarantine.size().Blocks == 0 || !r.evicting.TryLock() {
 		return
 	}
 	defer r.evicting.Unlock()
 	for {
-		limit := r.cfg.QuarantineBytes
-		if r.Mode() < Sample {
-			limit = 0
-		}
-		excess := r.quarantine.excess(limit, r.cfg.Now().Add(-r.cfg.QuarantineAge))
+		excess := r.quarantine.excess(r.quarantineLimit(), incoming, r.cfg.Now().Add(-r.cfg.QuarantineAge))
 		if excess == 0 {
 			return
 		}

@@ -44,11 +44,11 @@ func Example() {
 }
 
 func ExampleParseMode() {
-	mode, bytes, err := debugguard.ParseMode("sample:1048576")
-	fmt.Println(mode, bytes, err)
-	_, _, err = debugguard.ParseMode("always")
+	setting, err := debugguard.ParseMode("hunt:bisect+delay")
+	fmt.Println(setting.Mode, setting.Bisect, setting.Delay, setting.Unmap, err)
+	_, err = debugguard.ParseMode("sample:0")
 	fmt.Println(err)
 	// Output:
-	// sample 1048576 <nil>
-	// invalid request: debugguard.ParseMode: mode: "always": say off, ledger, sample, sample:BYTES or hunt
+	// hunt true true false <nil>
+	// invalid request: debugguard.ParseMode: mode: "sample:0": sample takes a number of bytes that is not zero
 }

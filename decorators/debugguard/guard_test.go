@@ -1,6 +1,7 @@
 package debugguard
 
 import (
+	"errors"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -9,21 +10,26 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-func TestParseMode(t *testing.T) {
-	for s, want := range map[string]struct {
-		mode  Mode
-		bytes uint64
-	}{"off": {Off, 0}, "ledger": {Ledger, 0}, "sample": {Sample, 0}, "sample:4096": {Sample, 4096}, "hunt": {Hunt, 0}} {
-		if m, bytes, err := ParseMode(s); err != nil || m != want.mode || bytes != want.bytes {
-			t.Errorf("%s: %v, %d, %v", s, m, bytes, err)
+func TestSettingsAreReadAsTheyPrint(t *testing.T) {
+	for s, want := range map[string]Setting{
+		"off": {}, "ledger": {Mode: Ledger}, "sample": {Mode: Sample}, "sample:4096": {Mode: Sample, SampleBytes: 4096},
+		"hunt": {Mode: Hunt}, "hunt:bisect": {Mode: Hunt, Bisect: true}, "hunt:bisect+unmap": {Mode: Hunt, Bisect: true, Unmap: true},
+		"hunt:bisect+delay+unmap": {Mode: Hunt, Bisect: true, Delay: true, Unmap: true},
+	} {
+		got, err := ParseMode(s)
+		if err != nil || got != want || got.String() != s {
+			t.Errorf("%s: %+v, prints as %s, %v", s, got, got, err)
 		}
-		if want.bytes == 0 && want.mode.String() != s {
-			t.Errorf("%v does not print as %s", want.mode, s)
+		if again := settingOf(got.word()); again.Mode != got.Mode || again.Bisect != got.Bisect || again.Delay != got.Delay || again.Unmap != got.Unmap {
+			t.Errorf("%s packed is %+v", s, again)
 		}
 	}
-	for _, s := range []string{"", "on", "hunt:1", "sample:", "sample:0", "sample:-1", "sample:x", "Sample"} {
-		if _, _, err := ParseMode(s); err == nil {
-			t.Errorf("%q was accepted", s)
+	if s, err := ParseMode("hunt:delay+bisect"); err != nil || s.String() != "hunt:bisect+delay" {
+		t.Errorf("options in another order: %v, %v", s, err)
+	}
+	for _, s := range []string{"", "on", "hunt:1", "hunt:", "hunt:bisect,delay", "hunt:bisect+", "ledger:bisect", "off:", "sample:", "sample:0", "sample:-1", "sample:x", "sample:bisect", "Sample"} {
+		if got, err := ParseMode(s); !errors.Is(err, core.ErrInvalidRequest) || got != (Setting{}) {
+			t.Errorf("%q: %+v, %v", s, got, err)
 		}
 	}
 	if s := Mode(9).String(); s != "mode(9)" {
@@ -72,7 +78,7 @@ func TestRedZonePatternsDiffer(t *testing.T) {
 func TestLayout(t *testing.T) {
 	for _, body := range []uint64{1, 8, 63, 64, 65, 255, 256, 257, 1 << 30} {
 		for _, red := range []uint64{1, 16, 256, 300, 4096} {
-			l, ok := layoutFor(body, red)
+			l, ok := layoutFor(body, red, false)
 			if !ok || l.left < red || l.right < red || l.left%core.DefaultAlign != 0 || l.total()%core.DefaultAlign != 0 {
 				t.Errorf("body %d, red zone %d: %+v", body, red, l)
 			}
@@ -85,9 +91,49 @@ func TestLayout(t *testing.T) {
 			}
 		}
 	}
-	for _, body := range []uint64{math.MaxUint64, math.MaxUint64 - 256, math.MaxUint64 - 600} {
-		if l, ok := layoutFor(body, 256); ok {
-			t.Errorf("body %d: %+v", body, l)
+	for _, body := range []uint64{math.MaxUint64, math.MaxUint64 - 1, math.MaxUint64 - 256} {
+		for _, thrifty := range []bool{false, true} {
+			if l, ok := layoutFor(body, 256, thrifty); ok {
+				t.Errorf("body %d: %+v", body, l)
+			}
+		}
+	}
+}
+
+func TestAThriftyLayoutTakesNoMoreThanTheLeftZoneWhereRoundingLeavesTheRight(t *testing.T) {
+	for body := uint64(1); body <= 1024; body++ {
+		l, ok := layoutFor(body, DefaultRedZone, true)
+		slack := roundUp(body, core.DefaultAlign) - body
+		want := roundUp(body, core.DefaultAlign) + core.DefaultAlign
+		if slack < enoughSlack {
+			want += core.DefaultAlign
+		}
+		if !ok || l.total() != want || l.right < enoughSlack || l.left != DefaultRedZone {
+			t.Fatalf("body %d with a slack of %d: %+v, want %d in all", body, slack, l, want)
+		}
+	}
+	if l, _ := layoutFor(100, 8, true); l.right < 8 || l.total() != 512 {
+		t.Errorf("a small red zone: %+v", l)
+	}
+	if l, _ := layoutFor(100, 4096, true); l.right < 4096 {
+		t.Errorf("a red zone that was asked for was taken away: %+v", l)
+	}
+}
+
+func TestAMeanOfOneChoosesEveryBlockAndOfNoneNone(t *testing.T) {
+	for range 1000 {
+		if !chosen(1, 1) || chosen(math.MaxUint64, 0) {
+			t.Fatal("it is a matter of luck")
+		}
+	}
+}
+
+func TestQuarantineSuitsTheDevice(t *testing.T) {
+	for memory, want := range map[uint64][2]uint64{
+		0: {1, 1}, 1 << 30: {1 << 30 / 250, 64 << 20}, 16 << 30: {64 << 20, 1 << 30}, 141 << 30: {64 << 20, 1 << 30},
+	} {
+		if sample, hunt := QuarantineFor(memory); sample != want[0] || hunt != want[1] {
+			t.Errorf("%d bytes: %d and %d, want %v", memory, sample, hunt, want)
 		}
 	}
 }

@@ -12,6 +12,7 @@ type counters struct {
 	findings, relieved, evicted, retried    atomic.Uint64
 	ownLaunches, ownAborts, ownCrossings    atomic.Uint64
 	hiddenRefusals, hiddenFailures          atomic.Uint64
+	isolated, notIsolated                   atomic.Uint64
 }
 
 // GuardStats is what the guard did and holds.
@@ -20,6 +21,10 @@ type GuardStats struct {
 	// Guarded counts the blocks allocated between red zones, Unguarded those
 	// chosen for it that had to do without, for want of memory.
 	Guarded, Unguarded uint64
+	// Isolated counts those of them that got a mapping of their own,
+	// NotIsolated those that a hunt wanted one for and that are quarantined
+	// like all others: the upstream has none, or had no memory for it.
+	Isolated, NotIsolated uint64
 	// Verified counts comparisons of a block that the device has done,
 	// Unchecked the armings and comparisons of a block that were left out:
 	// the layers below refused, or the guard had been turned off.
@@ -48,9 +53,10 @@ type GuardStats struct {
 func (r *Resource) GuardStats() GuardStats {
 	live, tombstones := r.ledger.size()
 	return GuardStats{
-		Mode:       r.Mode(),
-		Guarded:    r.count.guarded.Load(),
-		Unguarded:  r.count.unguarded.Load(),
+		Mode:      r.Mode(),
+		Guarded:   r.count.guarded.Load(),
+		Unguarded: r.count.unguarded.Load(),
+		Isolated:  r.count.isolated.Load(), NotIsolated: r.count.notIsolated.Load(),
 		Verified:   r.count.verified.Load(),
 		Unchecked:  r.count.unchecked.Load(),
 		Findings:   r.count.findings.Load(),

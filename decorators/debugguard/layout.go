@@ -21,13 +21,22 @@ type layout struct {
 	base, left, body, right uint64
 }
 
+// enoughSlack is the slack of rounding in bytes that makes a right red zone
+// where thrift is wanted: what the widest access of a thread reaches.
+const enoughSlack = 16
+
 // layoutFor is the layout, still without a base, of a block of body bytes.
 // ok is false if it has no place in the address space. The left zone keeps
 // the alignment that every resource honours; the whole is rounded up, and the
-// slack of the rounding belongs to the right zone.
-func layoutFor(body, redZone uint64) (l layout, ok bool) {
-	left := roundUp(redZone, core.DefaultAlign)
-	total := left + body + redZone
+// slack of the rounding belongs to the right zone. A thrifty layout has no
+// more of a right zone than that, where there is enough of it and no more than
+// a unit of alignment was asked for.
+func layoutFor(body, redZone uint64, thrifty bool) (l layout, ok bool) {
+	left, right := roundUp(redZone, core.DefaultAlign), redZone
+	if slack := roundUp(body, core.DefaultAlign) - body; thrifty && redZone <= core.DefaultAlign && slack >= min(redZone, enoughSlack) {
+		right = slack
+	}
+	total := left + body + right
 	if total < body || roundUp(total, core.DefaultAlign) < total {
 		return layout{}, false
 	}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"hash/fnv"
 	"sync"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -25,6 +27,7 @@ type memory struct {
 	calls   map[string]int
 	// pending counts verifications whose memory was not given back.
 	pending int
+	delayed time.Duration
 }
 
 func newMemory() *memory {
@@ -168,6 +171,38 @@ func (m *memory) Verify(_ context.Context, _ core.StreamID, regions []core.Regio
 	return v, nil
 }
 
+// Checksum implements core.DeviceOps, by a sum of another kind than real ones.
+func (m *memory) Checksum(_ context.Context, _ core.StreamID, regions []core.Region) (core.Checksums, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.begin("Checksum"); err != nil {
+		return nil, err
+	}
+	v := &verification{memory: m, done: make(chan struct{})}
+	regions = append([]core.Region(nil), regions...)
+	m.pending++
+	m.enqueue(func() {
+		for _, r := range regions {
+			h := fnv.New64a()
+			m.walk(r.Ptr, r.Bytes, func(_ uint64, part []byte) { _, _ = h.Write(part) })
+			v.sums = append(v.sums, h.Sum64())
+		}
+		close(v.done)
+	})
+	return v, nil
+}
+
+// Delay implements core.DeviceOps; it only notes the call.
+func (m *memory) Delay(_ context.Context, _ core.StreamID, d time.Duration) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if d <= 0 {
+		panic("a delay of no time")
+	}
+	m.delayed += d
+	return m.begin("Delay")
+}
+
 // Synchronize implements core.DeviceOps.
 func (m *memory) Synchronize(context.Context, core.StreamID) error {
 	m.mu.Lock()
@@ -183,6 +218,7 @@ type verification struct {
 	memory *memory
 	done   chan struct{}
 	found  []core.Mismatch
+	sums   []uint64
 	spent  bool
 }
 
@@ -242,6 +278,13 @@ func (v *verification) Mismatches() ([]core.Mismatch, error) {
 	defer v.memory.mu.Unlock()
 	v.giveBack()
 	return v.found, v.memory.begin("Mismatches")
+}
+
+func (v *verification) Sums() ([]uint64, error) {
+	v.memory.mu.Lock()
+	defer v.memory.mu.Unlock()
+	v.giveBack()
+	return v.sums, v.memory.begin("Sums")
 }
 
 func (v *verification) Discard() {

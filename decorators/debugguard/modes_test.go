@@ -15,6 +15,32 @@ func (b *bench) mode(m debugguard.Mode) {
 	}
 }
 
+func TestASettingIsAppliedAsAWhole(t *testing.T) {
+	b := newBench(t, debugguard.Ledger, func(c *debugguard.Config) { c.SampleBytes, c.Hunt.Bisect = 1<<40, true })
+	for _, s := range []string{"sample:4096", "hunt:delay+unmap", "hunt", "sample", "off", "ledger", "hunt:bisect"} {
+		setting, err := debugguard.ParseMode(s)
+		if err == nil {
+			err = b.guard.Apply(ctx, setting)
+		}
+		if got := b.guard.Setting(); err != nil || got.String() != s || b.guard.Mode() != setting.Mode {
+			t.Errorf("%s: the setting is %v, the mode %v, %v", s, got, b.guard.Mode(), err)
+		}
+	}
+	b.mode(debugguard.Ledger)
+	b.mode(debugguard.Hunt)
+	if got := b.guard.Setting().String(); got != "hunt:bisect" {
+		t.Errorf("SetMode changed the options: %s", got)
+	}
+	for _, bad := range []debugguard.Setting{{Mode: 9}, {Mode: debugguard.Ledger, Bisect: true}, {Mode: debugguard.Hunt, SampleBytes: 1}} {
+		if err := b.guard.Apply(ctx, bad); !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+	if got := b.guard.Setting().String(); got != "hunt:bisect" {
+		t.Errorf("a refused setting left %s", got)
+	}
+}
+
 func TestBlocksAllocatedWhileOffAreNeverForeign(t *testing.T) {
 	b := newBench(t, debugguard.Off)
 	used, freed := b.alloc(64), b.alloc(64)
@@ -134,6 +160,67 @@ func TestSampleChoosesByBytesAndByTag(t *testing.T) {
 	}
 	if g := b.guard.GuardStats().Guarded; g != before+10 {
 		t.Errorf("%d of 10 hunted blocks were guarded", g-before)
+	}
+	b.empty()
+	b.want()
+}
+
+func TestATagIsSampledAtARateOfItsOwn(t *testing.T) {
+	b := newBench(t, debugguard.Sample, func(c *debugguard.Config) { c.SampleBytes = 1 })
+	guarded := func(tag core.Tag) uint64 {
+		t.Helper()
+		before := b.guard.GuardStats().Guarded
+		for range 10 {
+			block, err := b.guard.Allocate(ctx, core.Request{Bytes: 8, Tag: tag})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.free(block)
+		}
+		return b.guard.GuardStats().Guarded - before
+	}
+	b.guard.SampleTag("never", 0)
+	b.guard.SampleTag("", 0)
+	if n, un, other := guarded("never"), guarded(core.Untagged), guarded("other"); n != 0 || un != 0 || other != 10 {
+		t.Errorf("%d of a tag never sampled, %d untagged, %d of another", n, un, other)
+	}
+	b.guard.HuntTags("never")
+	if n := guarded("never"); n != 10 {
+		t.Errorf("hunted: %d", n)
+	}
+	b.guard.HuntTags()
+	b.guard.SetSampleBytes(1 << 60)
+	b.guard.SampleTag("always", 1)
+	b.guard.SampleTagAsOthers("never")
+	if always, n := guarded("always"), guarded("never"); always != 10 || n != 0 {
+		t.Errorf("%d of a tag always sampled, %d as others", always, n)
+	}
+	b.empty()
+	b.want()
+}
+
+func TestAHuntHasMoreQuarantineThanSampling(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) {
+		c.SampleBytes, c.QuarantineBytes, c.Hunt.QuarantineBytes, c.Hunt.Sentinels = 1, 8<<10, 64<<10, -1
+	})
+	for range 100 {
+		b.free(b.alloc(1024))
+		if q := b.guard.GuardStats().Quarantine.Bytes; q > 64<<10 {
+			t.Fatalf("quarantine holds %d bytes", q)
+		}
+	}
+	if q := b.guard.GuardStats().Quarantine.Bytes; q < 48<<10 {
+		t.Errorf("a hunt's quarantine holds %d bytes only", q)
+	}
+	b.mode(debugguard.Sample)
+	if q := b.guard.GuardStats().Quarantine.Bytes; q > 8<<10 {
+		t.Errorf("after the hunt %d bytes are left", q)
+	}
+	for range 100 {
+		b.free(b.alloc(1024))
+		if q := b.guard.GuardStats().Quarantine.Bytes; q > 8<<10 {
+			t.Fatalf("quarantine holds %d bytes", q)
+		}
 	}
 	b.empty()
 	b.want()

@@ -55,8 +55,9 @@ func (q *quarantine) take(want uint64) []*record {
 }
 
 // excess is how many bytes must go: those of blocks that came before cutoff,
-// and if more than limit would be left, enough to have an eighth of it free.
-func (q *quarantine) excess(limit uint64, cutoff time.Time) uint64 {
+// and if more than limit would be there with what comes in, enough to have an
+// eighth of it free.
+func (q *quarantine) excess(limit, incoming uint64, cutoff time.Time) uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var old uint64
@@ -66,8 +67,8 @@ func (q *quarantine) excess(limit uint64, cutoff time.Time) uint64 {
 		}
 		old += rec.held().Bytes
 	}
-	if q.bytes <= limit {
+	if q.bytes+incoming <= limit || q.bytes == 0 {
 		return old
 	}
-	return max(old, q.bytes-limit+limit/8)
+	return max(old, q.bytes+incoming-limit+limit/8)
 }

@@ -81,6 +81,9 @@ type guarded struct {
 	// once the red zones are filled.
 	layout layout
 	armed  bool
+	// isolated is set if nothing is mapped at its addresses behind the free; it
+	// does not change.
+	isolated bool
 	// open counts the intents open on the block; deferred is set if a free
 	// waits for the last of them.
 	open     int

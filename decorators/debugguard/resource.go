@@ -13,8 +13,10 @@ import (
 type Resource struct {
 	upstream core.Resource
 	cfg      Config
-	// tracked is whether the upstream fences uses.
+	// tracked is whether the upstream fences uses, granule the unit in which it
+	// isolates blocks; 0 if it does not.
 	tracked bool
+	granule uint64
 	// orderer is the backend's word on what is ordered before what, nil if
 	// it has none.
 	orderer core.Orderer
@@ -24,11 +26,13 @@ type Resource struct {
 	// first. Each mode but Off, each block known and each comparison under
 	// way adds one.
 	gate atomic.Int64
-	mode atomic.Uint32
-	// switching serialises SetMode.
+	// word is mode and options, see Setting.
+	word atomic.Uint32
+	// switching serialises SetMode and Apply.
 	switching sync.Mutex
 	hunted    atomic.Pointer[[]core.Tag]
 	bytes     sampler // which blocks are guarded
+	rates     tagRates
 
 	ledger     *ledger
 	accused    accusations
@@ -57,7 +61,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if err := cfg.check(upstream); err != nil {
 		return nil, err
 	}
-	r := &Resource{upstream: upstream, cfg: cfg, tracked: upstream.Features().Has(core.UseTracking)}
+	r := &Resource{upstream: upstream, cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), granule: isolationOf(upstream)}
 	r.ledger = newLedger(&r.gate, cfg)
 	r.checks.gate = &r.gate
 	r.orderer, _ = core.Find[core.Orderer](upstream)
@@ -65,53 +69,11 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.bytes.setMean(cfg.SampleBytes)
 	r.HuntTags(cfg.HuntTags...)
 	upstream.Subscribe(notices{r})
-	if err := r.SetMode(context.Background(), cfg.Mode); err != nil {
+	start := Setting{Mode: cfg.Mode, Bisect: cfg.Hunt.Bisect, Delay: cfg.Hunt.Delay > 0, Unmap: cfg.Hunt.Unmap}
+	if err := r.turn(context.Background(), start.word()); err != nil {
 		return nil, err
 	}
 	return r, nil
-}
-
-// Mode is the mode now.
-func (r *Resource) Mode() Mode { return Mode(r.mode.Load()) }
-
-// SetMode changes the mode from the next operation on. Turning the device
-// guard off (Off, Ledger) empties the quarantine; blocks that are guarded
-// then stay usable and are freed unchecked. No block is lost and no false
-// finding raised by a change. It does not block on the device, except over an
-// upstream without use tracking. The error says which mode is unknown, or
-// which frees failed: those stay in quarantine and are tried again.
-func (r *Resource) SetMode(ctx context.Context, m Mode) error {
-	if m > Hunt {
-		return &core.InvalidRequestError{Op: "debugguard.SetMode", Field: "mode", Reason: m.String() + ": use Off, Ledger, Sample or Hunt"}
-	}
-	r.switching.Lock()
-	defer r.switching.Unlock()
-	was := r.Mode()
-	if !r.meter.heldBack.Load() && was < Sample && m >= Sample || was == Off && m != Off && r.gate.Load() == 0 {
-		r.meter.rebase(r.upstream.Stats())
-	}
-	if was == Off && m != Off {
-		r.ledger.unseen.Store(uint64(core.NextGeneration()))
-		r.ledger.clock.start()
-		r.gate.Add(1)
-		r.ledger.countLive(false)
-	}
-	r.mode.Store(uint32(m))
-	if was != Off && m == Off {
-		r.ledger.countLive(true)
-		r.gate.Add(-1)
-		r.ledger.clock.stop()
-	}
-	if was >= Sample && m < Sample {
-		return r.Flush(ctx)
-	}
-	return nil
-}
-
-// SetSampleBytes changes the mean number of bytes between guarded blocks in
-// mode Sample; zero means [DefaultSampleBytes].
-func (r *Resource) SetSampleBytes(mean uint64) {
-	r.bytes.setMean(orDefault(mean, DefaultSampleBytes))
 }
 
 // HuntTags replaces the set of hunted tags: in mode Sample every block of
@@ -121,6 +83,9 @@ func (r *Resource) HuntTags(tags ...core.Tag) {
 	tags = slices.Clone(tags)
 	r.hunted.Store(&tags)
 }
+
+// HuntedTags is the set of hunted tags. The slice is the caller's.
+func (r *Resource) HuntedTags() []core.Tag { return slices.Clone(*r.hunted.Load()) }
 
 func (r *Resource) hunts(tag core.Tag) bool { return slices.Contains(*r.hunted.Load(), tag) }
 

@@ -52,6 +52,12 @@ func open(tb testing.TB, layers ...core.Layer) *stack {
 
 func openOver(tb testing.TB, drv driver.Driver, layers ...core.Layer) *stack {
 	tb.Helper()
+	return openWith(tb, drv, func(*cuda.StreamPool) []core.Layer { return layers })
+}
+
+// openWith is for layers that need the streams.
+func openWith(tb testing.TB, drv driver.Driver, layersOf func(*cuda.StreamPool) []core.Layer) *stack {
+	tb.Helper()
 	streams, err := cuda.NewStreamPool(drv, cuda.StreamPoolConfig{})
 	if err != nil {
 		tb.Fatal(err)
@@ -60,7 +66,7 @@ func openOver(tb testing.TB, drv driver.Driver, layers ...core.Layer) *stack {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	top, err := core.Chain(async, layers...)
+	top, err := core.Chain(async, layersOf(streams)...)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -37,6 +37,7 @@ type Demo struct {
 	deviceName     string
 	peakReserved   uint64
 	drift          int64
+	quarantine     uint64
 }
 
 // New prepares a run. begin, if not nil, makes each iteration of the workload
@@ -87,7 +88,9 @@ func (d *Demo) Run(ctx context.Context) error {
 	if d.plant != nil {
 		group.Go(func() { errs[2] = d.plantBug(ctx) })
 	}
+	stop := d.watchQuarantine()
 	group.Wait()
+	stop()
 	return errors.Join(errs...)
 }
 

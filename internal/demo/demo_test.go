@@ -23,6 +23,9 @@ func TestADemoIsCleanAndMostlyAcrossStreams(t *testing.T) {
 	if r.Bytes.End != 0 || r.Bytes.PeakRequested == 0 || r.Bytes.Peak < r.Bytes.PeakRequested || r.Bytes.Budget != sim.DefaultBytes {
 		t.Errorf("bytes: %+v", r.Bytes)
 	}
+	if g := r.Guarding; g.Mode != "sample" || g.Guarded == 0 || g.Verified < g.Guarded || g.QuarantinePeak == 0 || g.Evicted == 0 || g.Findings != 0 {
+		t.Errorf("the guard: %+v", g)
+	}
 	if r.Operations["allocate"] != r.Operations["deallocate"] || len(r.Failures) != 0 {
 		t.Errorf("operations %v, failures %v", r.Operations, r.Failures)
 	}

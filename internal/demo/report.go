@@ -41,10 +41,13 @@ type Report struct {
 	SpansEnded   uint64 `json:"spans_ended"`
 	SpansDropped uint64 `json:"spans_dropped"`
 
+	Guarding Guarding `json:"guarding"`
 	// Findings are by kind; Details holds the first of them.
 	Findings map[string]uint64 `json:"findings"`
 	Details  []Detail          `json:"details"`
-	Leaked   uint64            `json:"leaked_blocks"`
+	// Incidents are the files in which findings were written.
+	Incidents []string `json:"incidents"`
+	Leaked    uint64   `json:"leaked_blocks"`
 	// DriftBytes is what the books of the runtime and of the driver's pool
 	// differ by when all is given back.
 	DriftBytes int64 `json:"drift_bytes"`
@@ -95,7 +98,7 @@ func (d *Demo) Finish(left core.Leftover, spans telemetry.SpanCounts, runErr, cl
 		Launches: result.Launches, CrossStreamLaunches: result.CrossStream, Results: result.Checked, Wrong: result.Wrong,
 		TracesReplayed: d.replays.Load(), Refused: result.Refused + d.replayRefusals.Load(),
 		SpansStarted: spans.Started, SpansEnded: spans.Ended, SpansDropped: spans.Dropped + spans.Failed,
-		Leaked: uint64(len(left.Leaks)), DriftBytes: d.drift,
+		Leaked: uint64(len(left.Leaks)), DriftBytes: d.drift, Guarding: d.guarding(),
 	}
 	for op := core.OpAllocate; op <= core.OpDrain; op++ {
 		r.Operations[op.String()] = ops.Succeeded(op)
@@ -110,6 +113,10 @@ func (d *Demo) Finish(left core.Leftover, spans telemetry.SpanCounts, runErr, cl
 	}
 	for _, f := range d.rt.Findings().Recent() {
 		r.Details = append(r.Details, detailOf(f))
+	}
+	r.Incidents = []string{}
+	if w := d.rt.Incidents(); w != nil {
+		r.Incidents = append(r.Incidents, w.Files()...)
 	}
 	for _, err := range []error{runErr, closeErr} {
 		r.Errors = append(r.Errors, lines(err)...)

@@ -27,8 +27,10 @@ var images = map[string]struct {
 	kernels kernels
 }{
 	"cuda/guardkernels/guard": {guardkernels.Image(), kernels{
-		driver.GuardFillKernel:   "64 32",
-		driver.GuardVerifyKernel: "64 64 32",
+		driver.GuardFillKernel:     "64 32",
+		driver.GuardVerifyKernel:   "64 64 32",
+		driver.GuardChecksumKernel: "64 64 32",
+		driver.GuardDelayKernel:    "64",
 	}},
 	"internal/testkernels/testkernels": {testkernels.Image(), kernels{
 		testkernels.Delay:       "64",
@@ -36,6 +38,7 @@ var images = map[string]struct {
 		testkernels.Write:       "64 64 64",
 		testkernels.Check:       "64 64 64 64",
 		testkernels.CopyAdd:     "64 64 64 64",
+		testkernels.ReadAll:     "64 64 64",
 		testkernels.Illegal:     "64",
 		testkernels.OutOfBounds: "64 64 64",
 	}},

@@ -84,7 +84,7 @@ func (h *hardware) backend(t *testing.T) (coretest.Subject, *drivertest.Faults) 
 	stack := p.Open(t, func(d driver.Driver) driver.Driver { faults = drivertest.NewFaults(d); return faults })
 	return coretest.Subject{
 		Resource: stack.Async,
-		Features: core.UseTracking | core.StreamOrdered,
+		Features: core.UseTracking | core.StreamOrdered | stack.Async.Features()&core.Isolation,
 		Streams:  func(t testing.TB) core.StreamID { return stack.Lease(t, "conformance").ID() },
 		Device:   p.Device(stack),
 		Capacity: p.Bytes, MaxBlock: p.MaxBlock,

@@ -112,7 +112,7 @@ func subject(t *testing.T, order []string, place Place) coretest.Subject {
 	b := &build{t: t, place: place, ring: logging.NewRing(1 << 10)}
 	b.stack = place.Open(t, func(d driver.Driver) driver.Driver { faults = drivertest.NewFaults(d); return faults })
 	s := coretest.Subject{
-		Features: core.UseTracking | core.StreamOrdered, Device: place.Device(b.stack), Capacity: place.Bytes, MaxBlock: place.MaxBlock,
+		Features: core.UseTracking | core.StreamOrdered | b.stack.Async.Features()&core.Isolation, Device: place.Device(b.stack), Capacity: place.Bytes, MaxBlock: place.MaxBlock,
 		Streams:      func(t testing.TB) core.StreamID { return b.stack.Lease(t, "conformance").ID() },
 		FailNextFree: func() { faults.FailMethod(drivertest.MemFreeAsync, 1, driver.InvalidValue) },
 	}

@@ -11,6 +11,7 @@ func Register(d *sim.Device) error {
 		sim.Kernel{Name: Write, Declare: declareWrite, Run: runWrite},
 		sim.Kernel{Name: Check, Declare: declareCheck, Run: runCheck},
 		sim.Kernel{Name: CopyAdd, Declare: declareCopyAdd, Run: runCopyAdd},
+		sim.Kernel{Name: ReadAll, Declare: declareReadAll, Run: runReadAll},
 		sim.Kernel{Name: Illegal, Declare: declareIllegal, Run: runIllegal},
 		sim.Kernel{Name: OutOfBounds, Declare: declareWrite, Run: runOutOfBounds},
 	)
@@ -64,6 +65,18 @@ func runCopyAdd(x *sim.Exec) {
 	to := sim.WriteSlice[uint64](x, a.Ptr(0), n)
 	for i, word := range sim.ReadSlice[uint64](x, a.Ptr(1), n) {
 		to[i] = word + a.U64(3)
+	}
+}
+
+func declareReadAll(a sim.Args) []sim.Range {
+	return []sim.Range{sim.Reads(a.Ptr(0), wordBytes*a.U64(1)), sim.ReadWrites(a.Ptr(2), wordBytes)}
+}
+
+func runReadAll(x *sim.Exec) {
+	a := x.Args()
+	out := sim.ReadWriteSlice[uint64](x, a.Ptr(2), 1)
+	for _, word := range sim.ReadSlice[uint64](x, a.Ptr(0), int(a.U64(1))) {
+		out[0] += word
 	}
 }
 

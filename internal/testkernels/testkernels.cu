@@ -40,6 +40,25 @@ extern "C" __global__ void fencepost_test_copy_add(uint64_t *to, const uint64_t 
   for (uint64_t i = firstWord(); i < n; i += nextWord()) to[i] = from[i] + add;
 }
 
+// Adds the sum of all words to out, in as little time as reading them takes:
+// a yardstick for kernels that read. words is aligned to 16 bytes.
+extern "C" __global__ void fencepost_test_read_all(const uint64_t *words, uint64_t n, unsigned long long *out) {
+  __shared__ unsigned long long block;
+  if (threadIdx.x == 0) block = 0;
+  __syncthreads();
+  const ulonglong2 *pairs = reinterpret_cast<const ulonglong2 *>(words);
+  unsigned long long sum = n % 2 == 1 && firstWord() == 0 ? words[n - 1] : 0;
+#pragma unroll 8
+  for (uint64_t i = firstWord(); i < n / 2; i += nextWord()) {
+    const ulonglong2 pair = pairs[i];
+    sum += pair.x + pair.y;
+  }
+  for (uint32_t step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);
+  if (threadIdx.x % 32 == 0) atomicAdd(&block, sum);
+  __syncthreads();
+  if (threadIdx.x == 0) atomicAdd(out, block);
+}
+
 // Writes a word to an address that the caller has made up.
 extern "C" __global__ void fencepost_test_illegal(volatile uint64_t *wild) { *wild = 0x4242424242424242; }
 

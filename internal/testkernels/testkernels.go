@@ -25,6 +25,10 @@ const (
 	Check = "fencepost_test_check"
 	// CopyAdd(to, from, n, add) copies n words, with add added to each.
 	CopyAdd = "fencepost_test_copy_add"
+	// ReadAll(words, n, out) adds the sum of n words, which are aligned to 16
+	// bytes, to the word at out, as fast as they can be read. Its blocks are a
+	// multiple of 32 threads.
+	ReadAll = "fencepost_test_read_all"
 	// Illegal(address) writes a word at an address, whatever is there.
 	Illegal = "fencepost_test_illegal"
 	// OutOfBounds(words, n, beyond) may write n words and writes as many as

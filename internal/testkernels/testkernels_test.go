@@ -92,6 +92,20 @@ func TestCheckCountsWhatWriteAndCopyAddWrote(t *testing.T) {
 	}
 }
 
+func TestReadAllAddsUpWhatItReads(t *testing.T) {
+	b := newBench(t)
+	b.launch(testkernels.Write, b.words, n, 7)
+	b.launch(testkernels.Write, b.words+8*(n-2), 1, 1000)
+	b.launch(testkernels.ReadAll, b.words, n-1, b.sum)
+	b.launch(testkernels.ReadAll, b.words, 0, b.sum)
+	if got := b.word(b.sum); got != 7*(n-2)+1000 {
+		t.Errorf("the sum is %d", got)
+	}
+	if found := b.device.Findings(); len(found) > 0 {
+		t.Errorf("an honest kernel: %v", found)
+	}
+}
+
 func TestPlantedWritesOutOfBoundsAreFound(t *testing.T) {
 	b := newBench(t)
 	b.launch(testkernels.OutOfBounds, b.words, n/2, 1)

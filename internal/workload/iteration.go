@@ -42,8 +42,16 @@ type results struct {
 
 func (it *iteration) run(ctx context.Context, t tables) error {
 	var r results
-	for _, step := range []func(context.Context, tables, *results) error{it.sort, it.join, it.filter, it.check} {
-		if err := step(ctx, t, &r); err != nil {
+	if err := it.compute(ctx, t, &r); err != nil {
+		return err
+	}
+	return it.check(ctx, t, &r)
+}
+
+// compute enqueues everything but the way back.
+func (it *iteration) compute(ctx context.Context, t tables, r *results) error {
+	for _, step := range []func(context.Context, tables, *results) error{it.sort, it.join, it.filter} {
+		if err := step(ctx, t, r); err != nil {
 			return err
 		}
 	}

@@ -138,10 +138,14 @@ func (w *Workload) traced(ctx context.Context, rng *rand.Rand, x, y *cuda.Lease)
 	return w.iterate(ctx, rng, x, y)
 }
 
+func (w *Workload) newIteration(x, y *cuda.Lease) *iteration {
+	return &iteration{w: w, streams: [2]*cuda.Lease{x, y}, writers: map[core.Generation]core.StreamID{}}
+}
+
 // iterate does one sort and join. A refused allocation ends the iteration and
 // not the run.
 func (w *Workload) iterate(ctx context.Context, rng *rand.Rand, x, y *cuda.Lease) error {
-	it := &iteration{w: w, streams: [2]*cuda.Lease{x, y}, writers: map[core.Generation]core.StreamID{}}
+	it := w.newIteration(x, y)
 	data := newTables(rng, w.cfg.Rows)
 	err := it.run(context.WithoutCancel(ctx), data)
 	err = errors.Join(err, it.freeAll(context.WithoutCancel(ctx)))

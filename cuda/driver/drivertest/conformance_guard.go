@@ -70,6 +70,10 @@ func (s *suite) guardKernels() {
 	table := s.guardTable(block, regions)
 	results, err := s.d.HostAlloc(uint64(len(table.Bytes)))
 	s.must(err)
+	sums := s.guardTable(block, regions)
+	for i, r := range regions { // as if each began somewhere in a larger region
+		binary.LittleEndian.PutUint64(sums.Bytes[i*driver.GuardRecord+16:], r.at*8)
+	}
 	n := driver.U32(uint32(len(regions)))
 	for _, shape := range [][2]uint32{{1, 32}, {7, 96}, {512, 256}} {
 		s.must(s.d.MemsetAsync(block, 0xa5, total, st))
@@ -84,11 +88,15 @@ func (s *suite) guardKernels() {
 			s.wantResult(r, got[r.at:][:r.bytes], results.Bytes[i*driver.GuardRecord:][:driver.GuardRecord])
 		}
 		clear(results.Bytes)
+		s.guardSums(m, st, shape, guardSumming{bytes: got, regions: regions, table: sums, results: results})
+		clear(results.Bytes)
 	}
+	s.launch(m, driver.GuardDelayKernel, st, [2]uint32{1, 1}, driver.U64(1000))
 	s.must(s.d.MemFreeAsync(block, st))
 	s.must(s.d.StreamSynchronize(st))
 	s.must(s.d.HostFree(table))
 	s.must(s.d.HostFree(results))
+	s.must(s.d.HostFree(sums))
 	s.must(s.d.ModuleUnload(m))
 }
 
@@ -102,6 +110,33 @@ func (s *suite) guardTable(block uint64, regions []guardRegion) driver.HostMemor
 		}
 	}
 	return table
+}
+
+// guardSumming is what the checksums are asked of.
+type guardSumming struct {
+	bytes          []byte
+	regions        []guardRegion
+	table, results driver.HostMemory
+}
+
+// guardSums requires that the device sums up as the contract says.
+func (s *suite) guardSums(m driver.Module, st driver.Stream, shape [2]uint32, g guardSumming) {
+	s.Helper()
+	s.launch(m, driver.GuardChecksumKernel, st, shape, driver.Ptr(g.table.DevicePtr), driver.Ptr(g.results.DevicePtr), driver.U32(uint32(len(g.regions))))
+	s.must(s.d.StreamSynchronize(st))
+	for i, r := range g.regions {
+		var want uint64
+		for at := uint64(0); at < r.bytes; at += 8 {
+			var word uint64
+			for k := range min(8, r.bytes-at) {
+				word |= uint64(g.bytes[r.at+at+k]) << (8 * k)
+			}
+			want += driver.GuardMix(word, r.at+at/8)
+		}
+		if got := binary.LittleEndian.Uint64(g.results.Bytes[i*driver.GuardRecord:]); got != want {
+			s.Fatalf("%d bytes at alignment %d sum up to %#x, want %#x (seed %d)", r.bytes, r.at%16, got, want, guardSeed)
+		}
+	}
 }
 
 // wanted is the byte of the region's pattern at an offset.

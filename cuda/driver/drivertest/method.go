@@ -16,6 +16,13 @@ const (
 	MemFreeAsync
 	HostAlloc
 	HostFree
+	MemReserve
+	MemUnreserve
+	MemCreate
+	MemRelease
+	MemMap
+	MemAccess
+	MemUnmap
 	MemsetAsync
 	CopyToDeviceAsync
 	CopyToHostAsync
@@ -51,6 +58,7 @@ const (
 var methodNames = [methodCount]string{
 	"Properties", "MemInfo", "Synchronize", "Close",
 	"MemAlloc", "MemFree", "MemAllocAsync", "MemFreeAsync", "HostAlloc", "HostFree",
+	"MemReserve", "MemUnreserve", "MemCreate", "MemRelease", "MemMap", "MemAccess", "MemUnmap",
 	"MemsetAsync", "CopyToDeviceAsync", "CopyToHostAsync", "CopyOnDeviceAsync", "CopyFromPeerAsync",
 	"StreamCreate", "StreamDestroy", "StreamQuery", "StreamSynchronize", "StreamWait", "StreamWaitPeer",
 	"StreamBeginCapture", "StreamEndCapture", "StreamCapturing", "GraphLaunch", "GraphDestroy",

@@ -27,6 +27,8 @@ const (
 	shardBits = 50
 	nullAlign = 256
 	nullBytes = 1 << 40
+	// nullGranularity is that of an H200.
+	nullGranularity = 2 << 20
 )
 
 type nullShard struct {
@@ -47,7 +49,7 @@ func (d *Null) Ordinal() int { return d.Number }
 
 // Properties describes a device of 1 TiB.
 func (d *Null) Properties() (driver.Properties, error) {
-	return driver.Properties{Name: "null", TotalBytes: nullBytes, MemoryPools: true}, nil
+	return driver.Properties{Name: "null", TotalBytes: nullBytes, MemoryPools: true, MapGranularity: nullGranularity}, nil
 }
 
 // MemInfo reports that all of the memory is free.

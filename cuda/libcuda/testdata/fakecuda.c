@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 typedef uint64_t u64;
@@ -29,7 +30,7 @@ static pthread_cond_t moved = PTHREAD_COND_INITIALIZER;
 // ---- settings and calls, for the tests
 
 static struct { const char *key; u64 value; } settings[] = {
-	{"version", 13000}, {"init", 0}, {"devices", 2}, {"bytes", 4ULL << 30}, {"pools", 1}, {"mig", 0}, {"mode", 0},
+	{"version", 13000}, {"init", 0}, {"devices", 2}, {"bytes", 4ULL << 30}, {"pools", 1}, {"vmm", 1}, {"mig", 0}, {"mode", 0},
 	{"strict", 0},   // 1: every call needs a current context
 	{"foreign", 0},  // 1: a call on which another context is current is refused
 	{"drowsy", 0},   // how long a push of a context sleeps, in microseconds
@@ -83,7 +84,7 @@ u64 fake_arg(const char *name, int i) { return call_of(name)->args[i]; }
 
 // ---- objects: everything that a handle or an address stands for
 
-enum kind { CONTEXT, POOL, STREAM, EVENT, BLOCK, HOST, MODULE, GRAPH, EXEC, FUNCTION, KINDS };
+enum kind { CONTEXT, POOL, STREAM, EVENT, BLOCK, HOST, MODULE, GRAPH, EXEC, RANGE, MEMORY, FUNCTION, KINDS };
 
 // mark is one record of an event; waits that were queued keep it.
 struct mark { int done; };
@@ -111,13 +112,15 @@ struct object {
 	char *text;
 	struct capture *capture; // a stream's, and that an event was last recorded in
 	int reach[8], place;     // see struct capture
+	struct object *mapped;   // a range's memory
+	int access, mappings;    // of a range: the device may touch it; of memory: ranges it is at
 };
 
 static struct object *table[1024], *streams, *primaries[16];
 static u64 live[KINDS], ids, device_used;
 
 static struct object **slot(u64 key) { return &table[key >> 6 & 1023]; }
-static u64 key_of(struct object *o) { return o->kind == BLOCK || o->kind == HOST ? (u64)o->memory : (u64)o; }
+static u64 key_of(struct object *o) { return o->kind == BLOCK || o->kind == HOST || o->kind == RANGE ? (u64)o->memory : (u64)o; }
 
 static struct object *add(enum kind kind, void *memory) {
 	struct object *o = aligned_alloc(64, (sizeof *o + 63) / 64 * 64);
@@ -146,7 +149,7 @@ static void take(struct object *o) {
 static int reachable(u64 p, size_t n) {
 	for (size_t i = 0; i < 1024; i++)
 		for (struct object *o = table[i]; o; o = o->next)
-			if ((o->kind == BLOCK || o->kind == HOST) && p >= (u64)o->memory && p + n <= (u64)o->memory + o->bytes) return 1;
+			if ((o->kind == BLOCK || o->kind == HOST || (o->kind == RANGE && o->access)) && p >= (u64)o->memory && p + n <= (u64)o->memory + o->bytes) return 1;
 	return 0;
 }
 
@@ -233,6 +236,21 @@ static void verify(u64 table_, u64 results, u64 n) {
 	}
 }
 
+static void checksum(u64 table_, u64 results, u64 n) {
+	for (u64 i = 0; i < n; i++) {
+		u64 *r = (u64 *)table_ + 4 * i, *out = (u64 *)results + 4 * i;
+		out[0] = out[1] = out[2] = out[3] = 0;
+		for (u64 at = 0; at < r[1]; at += 8) {
+			u64 word = 0;
+			memcpy(&word, (char *)r[0] + at, r[1] - at < 8 ? r[1] - at : 8);
+			u64 x = word ^ ((r[2] + at) / 8 + 1) * 0x9E3779B97F4A7C15;
+			x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
+			x = (x ^ x >> 27) * 0x94D049BB133111EB;
+			out[0] += x ^ x >> 31;
+		}
+	}
+}
+
 static u64 echoed[64];
 
 // fake_echoed is argument i of the last launch of a kernel fake_echo<n>.
@@ -248,6 +266,7 @@ static void run(struct op *o) {
 	case LAUNCH:
 		if (!strcmp(o->object->text, "fencepost_fill")) fill(o->args[0], (uint32_t)o->args[1]);
 		if (!strcmp(o->object->text, "fencepost_verify")) verify(o->args[0], o->args[1], (uint32_t)o->args[2]);
+		if (!strcmp(o->object->text, "fencepost_checksum")) checksum(o->args[0], o->args[1], (uint32_t)o->args[2]);
 	}
 }
 
@@ -433,7 +452,8 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
 	case 20: *value = (int)*setting("mode"); break;
 	case 40: *value = 3; break;
 	case 75: *value = 9; break;
-	case 31: case 32: case 41: case 102: *value = 1; break;
+	case 31: case 32: case 41: *value = 1; break;
+	case 102: *value = (int)*setting("vmm"); break;
 	case 115: *value = (int)*setting("pools"); break;
 	default: *value = 0;
 	}
@@ -600,6 +620,129 @@ int cuMemFreeHost(void *ptr) {
 	take(o);
 	free(o->memory);
 	free(o);
+	return leave(SUCCESS);
+}
+
+// ---- mapped memory
+
+enum { GRANULE = 2 << 20 };
+
+struct location { int type, id; };
+struct allocation_prop {
+	int type, handle_types;
+	struct location location;
+	void *win32;
+	struct { unsigned char compression, rdma; uint16_t usage; unsigned char reserved[4]; } flags;
+};
+struct access_desc { struct location location; int flags; };
+_Static_assert(sizeof(struct allocation_prop) == 32, "CUmemAllocationProp has 32 bytes");
+_Static_assert(sizeof(struct access_desc) == 12, "CUmemAccessDesc has 12 bytes");
+
+static int plain(const struct allocation_prop *p) {
+	static const struct allocation_prop none;
+	return p->type == 1 && !p->handle_types && p->location.type == 1 && p->location.id < (int)*setting("devices") && !p->win32 &&
+		!memcmp(&p->flags, &none.flags, sizeof p->flags);
+}
+
+int cuMemGetAllocationGranularity(size_t *granularity, const struct allocation_prop *p, int option) {
+	ENTER(BOUND, (u64)granularity, (u64)p, option);
+	UNSAFE();
+	if (!plain(p) || option) return leave(INVALID_VALUE);
+	*granularity = GRANULE;
+	return leave(SUCCESS);
+}
+
+int cuMemAddressReserve(u64 *ptr, size_t bytes, size_t align, u64 at, u64 flags) {
+	ENTER(BOUND, (u64)ptr, bytes, align, at, flags);
+	UNSAFE();
+	if (!bytes || bytes % GRANULE || align & (align - 1) || flags) return leave(INVALID_VALUE);
+	char *p = mmap(NULL, bytes + GRANULE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED) return leave(OUT_OF_MEMORY);
+	u64 first = ((u64)p + GRANULE - 1) / GRANULE * GRANULE;
+	if (first > (u64)p) munmap(p, first - (u64)p);
+	if (first < (u64)p + GRANULE) munmap((char *)first + bytes, (u64)p + GRANULE - first);
+	add(RANGE, (void *)first)->bytes = bytes;
+	*ptr = first;
+	return leave(SUCCESS);
+}
+
+static struct object *range(u64 ptr, size_t bytes, int mapped) {
+	struct object *o = find(RANGE, ptr);
+	return o && o->bytes == bytes && !o->mapped == !mapped ? o : NULL;
+}
+
+int cuMemAddressFree(u64 ptr, size_t bytes) {
+	ENTER(BOUND, ptr, bytes);
+	UNSAFE();
+	struct object *o = range(ptr, bytes, 0);
+	if (!o) return leave(INVALID_VALUE);
+	take(o);
+	munmap(o->memory, bytes);
+	free(o);
+	return leave(SUCCESS);
+}
+
+int cuMemCreate(u64 *handle, size_t bytes, const struct allocation_prop *p, u64 flags) {
+	ENTER(BOUND, (u64)handle, bytes, (u64)p, flags, p->location.id);
+	UNSAFE();
+	if (!bytes || bytes % GRANULE || !plain(p) || flags) return leave(INVALID_VALUE);
+	if (bytes > *setting("bytes") - device_used) return leave(OUT_OF_MEMORY);
+	struct object *o = add(MEMORY, NULL);
+	o->bytes = bytes;
+	o->retained = 1;
+	device_used += bytes;
+	*handle = (u64)o;
+	return leave(SUCCESS);
+}
+
+// unless_used ends memory that has neither handle nor mapping.
+static void unless_used(struct object *o) {
+	if (o->retained || o->mappings) return;
+	device_used -= o->bytes;
+	free(o);
+}
+
+int cuMemRelease(u64 handle) {
+	ENTER(BOUND, handle);
+	UNSAFE();
+	struct object *o = find(MEMORY, handle);
+	if (!o) return leave(INVALID_VALUE);
+	take(o);
+	o->retained = 0;
+	unless_used(o);
+	return leave(SUCCESS);
+}
+
+int cuMemMap(u64 ptr, size_t bytes, size_t offset, u64 handle, u64 flags) {
+	ENTER(BOUND, ptr, bytes, offset, handle, flags);
+	UNSAFE();
+	struct object *o = range(ptr, bytes, 0), *m = find(MEMORY, handle);
+	if (!o || !m || offset || flags || m->bytes != bytes || m->mappings) return leave(INVALID_VALUE);
+	o->mapped = m;
+	m->mappings++;
+	return leave(SUCCESS);
+}
+
+int cuMemSetAccess(u64 ptr, size_t bytes, const struct access_desc *d, size_t n) {
+	ENTER(BOUND, ptr, bytes, (u64)d, n, d->location.type, d->location.id, d->flags);
+	UNSAFE();
+	struct object *o = range(ptr, bytes, 1);
+	if (!o || n != 1 || d->location.type != 1 || d->flags != 3) return leave(INVALID_VALUE);
+	mprotect(o->memory, bytes, PROT_READ | PROT_WRITE);
+	o->access = 1;
+	return leave(SUCCESS);
+}
+
+int cuMemUnmap(u64 ptr, size_t bytes) {
+	ENTER(BOUND, ptr, bytes);
+	UNSAFE();
+	struct object *o = range(ptr, bytes, 1);
+	if (!o) return leave(INVALID_VALUE);
+	mmap(o->memory, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	o->mapped->mappings--;
+	unless_used(o->mapped);
+	o->mapped = NULL;
+	o->access = 0;
 	return leave(SUCCESS);
 }
 
@@ -883,7 +1026,7 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
 	if (sscanf(f->text, "fake_echo%d", &n) == 1)
 		for (int i = 0; i < n; i++) echoed[i] = *(u64 *)params[i];
 	if (!strcmp(f->text, "fencepost_fill")) o.args[0] = *(u64 *)params[0], o.args[1] = *(uint32_t *)params[1];
-	if (!strcmp(f->text, "fencepost_verify"))
+	if (!strcmp(f->text, "fencepost_verify") || !strcmp(f->text, "fencepost_checksum"))
 		o.args[0] = *(u64 *)params[0], o.args[1] = *(u64 *)params[1], o.args[2] = *(uint32_t *)params[2];
 	return leave(push(s, o));
 }

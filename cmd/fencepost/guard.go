@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost-gpu/fencepost"
+)
+
+// guardTime bounds a request: switching a guard empties its quarantine.
+const guardTime = 30 * time.Second
+
+type guardFlags struct {
+	at       string
+	huntTags []string
+	json     bool
+}
+
+func guardCommand(code *int) *cobra.Command {
+	var f guardFlags
+	cmd := &cobra.Command{
+		Use:   "guard [status | off | ledger | sample[:BYTES] | hunt[:OPTIONS]]",
+		Short: "Show or switch the debug guard of a running process",
+		Long: `Guard asks a running process how its debug guard is set, or switches it, through
+the endpoint that the process serves (Runtime.GuardHandler; the demo has it on
+/guard). --hunt-tag names all tags that are hunted from now on; --hunt-tag= is
+none of them. The process takes changes from its own machine only.
+
+Exit codes: 0 shown, or switched; 1 nobody answers there, or the change was not
+taken; 2 a bad flag or word.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			*code, err = runGuard(cmd.Context(), f, args, cmd.Flags().Changed("hunt-tag"))
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.at, "at", "http://127.0.0.1:9464/guard", "where the process serves its guard")
+	flags.StringArrayVar(&f.huntTags, "hunt-tag", nil, "hunt this tag; may be given several times; empty for none")
+	flags.BoolVar(&f.json, "json", false, "print the answer as the process gave it")
+	return cmd
+}
+
+func runGuard(ctx context.Context, f guardFlags, args []string, retag bool) (int, error) {
+	at, err := url.Parse(f.at)
+	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
+		return exitBadInput, fmt.Errorf("--at %q: say a URL such as http://127.0.0.1:9464/guard", f.at)
+	}
+	change := url.Values{}
+	if len(args) == 1 && args[0] != "status" {
+		change.Set("mode", args[0])
+	}
+	if retag {
+		change["hunt_tags"] = f.huntTags
+	}
+	ctx, cancel := context.WithTimeout(ctx, guardTime)
+	defer cancel()
+	answer, status, err := askGuard(ctx, at.String(), change)
+	if err != nil {
+		return exitProblem, &problemError{err}
+	}
+	if status != http.StatusOK {
+		return refusedBy(status, answer)
+	}
+	return exitClean, showGuard(os.Stdout, answer, f.json)
+}
+
+// askGuard sends a change, or asks for the status if there is none.
+func askGuard(ctx context.Context, at string, change url.Values) (answer []byte, status int, err error) {
+	method, body := http.MethodGet, io.Reader(nil)
+	if len(change) > 0 {
+		method, body = http.MethodPost, strings.NewReader(change.Encode())
+	}
+	request, err := http.NewRequestWithContext(ctx, method, at, body)
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(change) > 0 {
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w; does the process serve its guard there? see --at", err)
+	}
+	defer func() { err = errors.Join(err, response.Body.Close()) }()
+	answer, err = io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	return answer, response.StatusCode, err
+}
+
+// refusedBy is the error for an answer that is none of success.
+func refusedBy(status int, answer []byte) (int, error) {
+	err := fmt.Errorf("%s: %s", http.StatusText(status), strings.TrimSpace(string(answer)))
+	if status == http.StatusBadRequest {
+		return exitBadInput, err
+	}
+	return exitProblem, &problemError{err}
+}
+
+func showGuard(out io.Writer, answer []byte, asJSON bool) error {
+	if asJSON {
+		fmt.Fprintf(out, "%s\n", strings.TrimSpace(string(answer)))
+		return nil
+	}
+	var s fencepost.GuardStatus
+	if err := json.Unmarshal(answer, &s); err != nil || s.Setting == "" {
+		return &problemError{errors.New("the answer is not a guard's: does --at name its endpoint?")}
+	}
+	hunted := "none"
+	if len(s.HuntTags) > 0 {
+		hunted = strings.Join(s.HuntTags, ", ")
+	}
+	fmt.Fprintf(out, "guard        %s, policy %s\nhunted tags  %s\nfindings     %d\n", s.Setting, s.Policy, hunted, s.Findings)
+	for _, name := range slices.Sorted(maps.Keys(s.Numbers)) {
+		fmt.Fprintf(out, "  %-18s %d\n", name, s.Numbers[name])
+	}
+	return nil
+}

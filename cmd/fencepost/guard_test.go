@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+)
+
+// captured runs the command and returns what it printed, both streams together.
+func captured(t *testing.T, args ...string) (text string, code int) {
+	t.Helper()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr := os.Stdout, os.Stderr
+	os.Stdout, os.Stderr = write, write
+	done := make(chan string, 1)
+	go func() {
+		var b bytes.Buffer
+		_, _ = io.Copy(&b, read)
+		done <- b.String()
+	}()
+	code = run(args)
+	os.Stdout, os.Stderr = stdout, stderr
+	_ = write.Close()
+	return <-done, code
+}
+
+// The command switches a running demo, which goes on with every result right.
+func TestTheGuardOfARunningDemoIsSwitched(t *testing.T) {
+	demoCode := make(chan int, 1)
+	addresses := make(chan string, 1)
+	go func() {
+		demoCode <- runChild(t, func(line string) {
+			if _, rest, ok := strings.Cut(line, "the guard on "); ok {
+				addresses <- rest
+			}
+		}, "demo", "--for", "3s", "--listen", "127.0.0.1:0", "--guard=ledger")
+	}()
+	at := "--at=" + <-addresses
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"guard", at}, exitClean, "guard        ledger, policy report\nhunted tags  none"},
+		{[]string{"guard", at, "status"}, exitClean, "ledger_blocks"},
+		{[]string{"guard", at, "sample:4096", "--hunt-tag=sort.keys", "--hunt-tag=join.table"}, exitClean, "guard        sample:4096, policy report\nhunted tags  sort.keys, join.table"},
+		{[]string{"guard", at, "hunt"}, exitClean, "guard        hunt, "},
+		{[]string{"guard", at, "--hunt-tag="}, exitClean, "hunted tags  none"},
+		{[]string{"guard", at, "off", "--json"}, exitClean, `"setting":"off"`},
+		{[]string{"guard", at, "paranoid"}, exitBadInput, `"paranoid": say off, ledger`},
+		{[]string{"guard", strings.TrimSuffix(at, "/guard") + "/healthz"}, exitProblem, "not a guard's"},
+		{[]string{"guard", strings.TrimSuffix(at, "/guard") + "/metrics", "off"}, exitProblem, "Method Not Allowed"},
+	} {
+		text, code := captured(t, c.args...)
+		if code != c.code || !strings.Contains(text, c.want) {
+			t.Errorf("%q: exit code %d, want %d and %q:\n%s", c.args, code, c.code, c.want, text)
+		}
+	}
+	if code := <-demoCode; code != exitClean {
+		t.Errorf("the demo ended with %d", code)
+	}
+}
+
+func TestARefusalOfTheProcessIsAProblemAndNotBadInput(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "the guard is switched from this machine only", http.StatusForbidden)
+	}))
+	defer server.Close()
+	if text, code := captured(t, "guard", "--at="+server.URL, "hunt"); code != exitProblem || !strings.Contains(text, "Forbidden: the guard is switched from this machine only") {
+		t.Errorf("exit code %d:\n%s", code, text)
+	}
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fencepost-gpu/fencepost/telemetry/incident"
+)
+
+func incidentCommand(code *int) *cobra.Command {
+	return &cobra.Command{
+		Use:   "incident FILE...",
+		Short: "Print incident files for people",
+		Long: `Incident prints what a process wrote into its folder for incidents (--incidents,
+FENCEPOST_INCIDENTS): the bug, its victim, the launches that may have done it,
+both stacks, the victim's last uses, and what was done around it.
+
+Exit codes: 0 printed; 2 a file cannot be read or is no incident.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, files []string) error {
+			*code = printIncidents(os.Stdout, os.Stderr, files)
+			return nil
+		},
+	}
+}
+
+// printIncidents prints each file. A bad one does not keep the others from
+// being printed.
+func printIncidents(out, problems io.Writer, files []string) (code int) {
+	for i, file := range files {
+		in, err := incident.ReadFile(file)
+		if err != nil {
+			fmt.Fprintln(problems, "fencepost:", err)
+			code = exitBadInput
+			continue
+		}
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		if len(files) > 1 {
+			fmt.Fprintf(out, "%s\n", file)
+		}
+		fmt.Fprint(out, in)
+	}
+	return code
+}

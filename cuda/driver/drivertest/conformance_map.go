@@ -1,0 +1,143 @@
+package drivertest
+
+import (
+	"errors"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// granules is a size in whole granules of about 4 MiB, and the granularity. A
+// device that cannot map must say so in an error that can be told.
+func (s *suite) granules() (size, granularity uint64, can bool) {
+	s.Helper()
+	p, err := s.d.Properties()
+	s.must(err)
+	g := p.MapGranularity
+	if g == 0 {
+		if _, err := s.d.MemReserve(2 << 20); !errors.Is(err, errors.ErrUnsupported) {
+			s.Fatalf("a device without a granularity reserves addresses: %v", err)
+		}
+		return 0, 0, false
+	}
+	if g&(g-1) != 0 || g < core.DefaultAlign {
+		s.Fatalf("the granularity is %d", g)
+	}
+	return max(2*g, 4<<20), g, true
+}
+
+// mapped reserves, creates and maps size bytes.
+func (s *suite) mapped(size uint64) (ptr uint64, h driver.MemHandle) {
+	s.Helper()
+	ptr, err := s.d.MemReserve(size)
+	s.must(err)
+	h, err = s.d.MemCreate(size)
+	s.must(err)
+	if h == 0 || ptr == 0 {
+		s.Fatalf("memory %#x at %#x", h, ptr)
+	}
+	s.must(s.d.MemMap(ptr, size, h))
+	s.must(s.d.MemAccess(ptr, size))
+	return ptr, h
+}
+
+func (s *suite) mapping() {
+	size, granularity, can := s.granules()
+	if !can {
+		return
+	}
+	st := s.stream()
+	s.mapAndUse(size, granularity, st) // what the driver takes at the first use is not ours
+	before := s.free()
+	a, b := s.mapAndUse(size, granularity, st)
+	if after := s.free(); after < before {
+		s.Fatalf("%d bytes are missing from the device after all was unmapped and released", before-after)
+	}
+	c, err := s.d.MemReserve(size)
+	s.must(err)
+	s.wantApart(a, size, c, size) // the addresses are still taken
+	s.must(s.d.MemUnreserve(a, size))
+	s.must(s.d.MemUnreserve(b, granularity))
+	s.must(s.d.MemUnreserve(c, size))
+}
+
+// mapAndUse maps, uses and unmaps two ranges, and leaves their addresses
+// reserved.
+func (s *suite) mapAndUse(size, granularity uint64, st driver.Stream) (a, b uint64) {
+	s.Helper()
+	before := s.free()
+	a, memory := s.mapped(size)
+	b, other := s.mapped(granularity)
+	s.wantApart(a, size, b, granularity)
+	if a%granularity != 0 || b%granularity != 0 {
+		s.Fatalf("%#x or %#x is not aligned to %d", a, b, granularity)
+	}
+	if after := s.free(); after > before || before-after < size+granularity {
+		s.Fatalf("%d bytes are mapped; of %d free bytes %d are left", size+granularity, before, after)
+	}
+	s.must(s.d.MemsetAsync(a, 0x11, size, st))
+	s.must(s.d.MemsetAsync(b, 0x22, granularity, st))
+	s.must(s.d.CopyOnDeviceAsync(a+size-granularity, b, granularity, st))
+	got := s.read(a, size, st)
+	s.wantAll(got[:size-granularity], 0x11)
+	s.wantAll(got[size-granularity:], 0x22)
+	s.must(s.d.MemUnmap(a, size))
+	s.must(s.d.MemUnmap(b, granularity))
+	s.must(s.d.MemRelease(memory))
+	s.must(s.d.MemRelease(other))
+	return a, b
+}
+
+// mappingOutlivesHandle: an unmap gives memory back whose handle is released.
+func (s *suite) mappingOutlivesHandle() {
+	size, _, can := s.granules()
+	if !can {
+		return
+	}
+	st := s.stream()
+	for _, measured := range []bool{false, true} {
+		before := s.free()
+		ptr, h := s.mapped(size)
+		s.must(s.d.MemRelease(h))
+		s.must(s.d.MemsetAsync(ptr, 0x33, size, st))
+		s.wantAll(s.read(ptr, size, st), 0x33)
+		s.must(s.d.MemUnmap(ptr, size))
+		if after := s.free(); measured && after < before {
+			s.Fatalf("%d bytes are missing from the device after the unmap", before-after)
+		}
+		s.must(s.d.MemUnreserve(ptr, size))
+	}
+}
+
+func (s *suite) mappingRefuses() {
+	size, granularity, can := s.granules()
+	if !can {
+		return
+	}
+	_, err := s.d.MemReserve(0)
+	s.wantCode(err, driver.InvalidValue)
+	for _, bytes := range []uint64{0, granularity / 2} {
+		_, err = s.d.MemCreate(bytes)
+		s.wantCode(err, driver.InvalidValue)
+	}
+	if _, err := s.d.MemCreate(absurd); !errors.Is(err, core.ErrOutOfMemory) {
+		s.Fatalf("MemCreate: got %v, want out of memory", err)
+	}
+	ptr, h := s.mapped(size)
+	if err := s.d.MemMap(ptr, size, h); err == nil {
+		s.Fatal("memory was mapped where there is some")
+	}
+	s.must(s.d.MemUnmap(ptr, size))
+	if err := s.d.MemUnmap(ptr, size); err == nil {
+		s.Fatal("what is not mapped was unmapped")
+	}
+	s.must(s.d.MemRelease(h))
+	s.must(s.d.MemUnreserve(ptr, size))
+}
+
+func (s *suite) free() uint64 {
+	s.Helper()
+	free, _, err := s.d.MemInfo()
+	s.must(err)
+	return free
+}

@@ -1,0 +1,161 @@
+package cuda
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// A block asked for with core.Request.Isolated is not of the pool: it has
+// addresses of its own, and memory that is mapped there for its life alone. Its
+// readiness is not an event: the calls are the host's, so it is ready for
+// every stream when Allocate returns, and no access stands for it.
+//
+// # The free
+//
+// An unmap respects no stream's order, so it is made when the device is known to
+// be done with the block. The free is queued like any other: the waits for uses
+// on other streams go into the allocation stream, and the mark behind the
+// stream's frees covers it. Where the pool would get its memory in the order of
+// the stream, nothing is enqueued. Who sees the mark passed unmaps the block,
+// under no lock, and only then is it released. Its bytes are never reusable in
+// stream order, so the odometer counts them, queued and passed at once, when they
+// are back.
+//
+// # Addresses
+//
+// They stay reserved, with nothing there, so that a late access faults. The
+// oldest are given back when there are too many.
+//
+// # Failures
+//
+// A mapping is taken down step by step, and remembers how far that has come.
+// What fails is kept and tried again by every reap: a block that could not be
+// unmapped is pending until it can be.
+
+// Defaults of [AsyncConfig].
+const (
+	DefaultIsolatedAddresses uint64 = 1 << 40
+	DefaultIsolatedRanges           = 1 << 16
+)
+
+// isolation is what an AsyncResource keeps of its isolated blocks.
+type isolation struct {
+	// granularity is 0 if the device maps no memory.
+	granularity         uint64
+	maxBytes            uint64
+	maxRanges           int
+	mapped, mappedHigh  atomic.Int64
+	waiting             atomic.Int64 // blocks freed and not unmapped
+	addresses, leftover atomic.Int64 // bytes kept reserved; mappings to take down
+
+	mu sync.Mutex
+	// freed are the numbers of the frees that are not done, last the newest.
+	freed map[uint64]struct{}
+	last  uint64
+	// stuck are blocks that the device is done with and that could not be
+	// unmapped, remains what is left of mappings that are no block's.
+	stuck   []stuckBlock
+	remains []*mapping
+	// kept are addresses without memory, oldest first. yielding is held by who
+	// gives some back.
+	kept     []addressRange
+	yielding sync.Mutex
+}
+
+type stuckBlock struct {
+	pending
+	stream *stream
+}
+
+type addressRange struct{ ptr, bytes uint64 }
+
+// mapping is memory at addresses of its own, as far as it is made or taken down.
+type mapping struct {
+	ptr, bytes uint64
+	handle     driver.MemHandle
+	mapped     bool
+}
+
+func (i *isolation) configure(cfg AsyncConfig, granularity uint64) {
+	i.granularity, i.maxBytes, i.maxRanges = granularity, cfg.IsolatedAddresses, cfg.IsolatedRanges
+	if i.maxBytes == 0 {
+		i.maxBytes = DefaultIsolatedAddresses
+	}
+	if i.maxRanges == 0 {
+		i.maxRanges = DefaultIsolatedRanges
+	}
+	i.freed = map[uint64]struct{}{}
+}
+
+// hold counts memory that was taken from the device.
+func (i *isolation) hold(bytes uint64) {
+	now := i.mapped.Add(int64(bytes))
+	for high := i.mappedHigh.Load(); now > high && !i.mappedHigh.CompareAndSwap(high, now); {
+		high = i.mappedHigh.Load()
+	}
+}
+
+// wait enters a free that is queued, and returns its number.
+func (i *isolation) wait() uint64 {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.last++
+	i.freed[i.last] = struct{}{}
+	i.waiting.Add(1)
+	return i.last
+}
+
+// done takes out the free of a block that is released; 0 is a free of the pool.
+func (i *isolation) done(number uint64) {
+	if number == 0 {
+		return
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.freed, number)
+	i.waiting.Add(-1)
+}
+
+// newest is the number of the last free that was queued.
+func (i *isolation) newest() uint64 {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.last
+}
+
+// doneUpTo reports whether no free up to a number is outstanding.
+func (i *isolation) doneUpTo(number uint64) bool {
+	if i.waiting.Load() == 0 {
+		return true
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for n := range i.freed {
+		if n <= number {
+			return false
+		}
+	}
+	return true
+}
+
+// due reports whether there is something for a reap to try again.
+func (i *isolation) due() bool {
+	if i.leftover.Load() > 0 {
+		return true
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.stuck) > 0
+}
+
+// IsolationGranularity is the unit in which isolated blocks take memory; 0 if
+// the device maps none.
+func (r *AsyncResource) IsolationGranularity() uint64 { return r.isolated.granularity }
+
+func (i *isolation) addTo(st *core.Stats) {
+	st.Isolated, st.IsolatedHigh = clamp(i.mapped.Load()), clamp(i.mappedHigh.Load())
+	st.IsolatedAddresses = clamp(i.addresses.Load())
+}

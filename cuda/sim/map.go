@@ -1,0 +1,167 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// physical is memory of MemCreate. It lives as long as its handle or its
+// mapping does.
+type physical struct {
+	bytes    uint64
+	handle   bool // not released
+	mapped   bool
+	consumed bool // was mapped before
+}
+
+// mapFactor is how much more address space than memory there is for MemReserve.
+const mapFactor = 8
+
+// lockMapped locks the device and the heap of mapped memory, which is made at
+// the first call; unlock undoes it.
+func (d *Device) lockMapped(m method) (h *heap, unlock func(), err error) {
+	if err := d.enter(m); err != nil {
+		return nil, nil, err
+	}
+	if err := d.lock(m); err != nil {
+		return nil, nil, err
+	}
+	if h = d.mapped.Load(); h == nil {
+		span := min(d.config.Bytes*mapFactor, deviceSpan)
+		a, err := newArena(mapBase+uint64(d.config.Ordinal)*deviceSpan, span/vaFactor)
+		if err != nil {
+			d.mu.Unlock()
+			return nil, nil, fault(m, driver.OutOfMemory, err.Error())
+		}
+		h = newHeap(a, 0)
+		h.cursor = a.base
+		d.mapped.Store(h)
+	}
+	h.Lock()
+	return h, func() { h.Unlock(); d.mu.Unlock() }, nil
+}
+
+func badSize(m method, bytes uint64) error {
+	return fault(m, driver.InvalidValue, fmt.Sprintf("%d bytes are not a multiple of the granularity %d, or none", bytes, Granule))
+}
+
+func badRange(m method, ptr, bytes uint64, what string) error {
+	return fault(m, driver.InvalidValue, fmt.Sprintf("%d bytes at %#x are not %s", bytes, ptr, what))
+}
+
+// MemReserve reserves addresses. It does not block.
+func (d *Device) MemReserve(bytes uint64) (uint64, error) {
+	h, unlock, err := d.lockMapped(mMemReserve)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	if bytes == 0 || bytes%Granule != 0 {
+		return 0, badSize(mMemReserve, bytes)
+	}
+	ptr, ok := h.room(bytes)
+	if !ok {
+		return 0, fault(mMemReserve, driver.OutOfMemory, fmt.Sprintf("no %d addresses in a row are left", bytes))
+	}
+	h.addNode(nil, ptr, bytes).free = true
+	h.cursor = ptr + bytes
+	return ptr, nil
+}
+
+// room finds addresses that are not reserved: above those that were handed out
+// last, and below only if there are none.
+func (h *heap) room(bytes uint64) (uint64, bool) {
+	a := h.arena
+	if bytes > a.limit-a.base {
+		return 0, false
+	}
+	for _, from := range [...]uint64{h.cursor, a.base} {
+		for from <= a.limit-bytes {
+			n := h.lastBelow(from + bytes)
+			if n == nil || n.end() <= from {
+				return from, true
+			}
+			from = n.end()
+		}
+	}
+	return 0, false
+}
+
+// lastBelow is the highest range that begins below addr, nil if there is none.
+func (h *heap) lastBelow(addr uint64) *node {
+	i, ok := h.arena.starts.floor((addr - 1 - h.arena.base) / unit)
+	if !ok {
+		return nil
+	}
+	return h.nodes[h.arena.base+i*unit]
+}
+
+// MemUnreserve gives addresses back. It does not block.
+func (d *Device) MemUnreserve(ptr, bytes uint64) error {
+	h, unlock, err := d.lockMapped(mMemUnreserve)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	n := h.nodes[ptr]
+	if n == nil || n.size != bytes || n.held != nil {
+		return badRange(mMemUnreserve, ptr, bytes, "a reserved range with nothing mapped there")
+	}
+	h.dropNode(n)
+	return nil
+}
+
+// MemCreate takes memory from the device. Pools keep what they hold. It does
+// not block.
+func (d *Device) MemCreate(bytes uint64) (driver.MemHandle, error) {
+	_, unlock, err := d.lockMapped(mMemCreate)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	if bytes == 0 || bytes%Granule != 0 {
+		return 0, badSize(mMemCreate, bytes)
+	}
+	d.memory.Lock()
+	defer d.memory.Unlock()
+	if d.faults.memory.due() {
+		return 0, fault(mMemCreate, driver.OutOfMemory, "injected by OutOfMemoryAt")
+	}
+	if left := d.memory.capacity - d.memory.reserved; bytes > left {
+		return 0, fault(mMemCreate, driver.OutOfMemory, fmt.Sprintf("%d bytes asked for; %d are neither a pool's nor a handle's", bytes, left))
+	}
+	d.memory.reserved += bytes
+	return driver.MemHandle(d.created.put(&physical{bytes: bytes, handle: true})), nil
+}
+
+// MemRelease gives the handle back, and the memory unless it is mapped. It does
+// not block.
+func (d *Device) MemRelease(mh driver.MemHandle) error {
+	_, unlock, err := d.lockMapped(mMemRelease)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	p := d.created.take(uint64(mh))
+	if p == nil {
+		return badMemory(mMemRelease, mh)
+	}
+	p.handle = false
+	d.giveBack(p)
+	return nil
+}
+
+func badMemory(m method, mh driver.MemHandle) error {
+	return fault(m, driver.InvalidHandle, "memory "+hex(uint64(mh))+" does not exist (any longer)")
+}
+
+// giveBack returns memory to the device that has neither handle nor mapping.
+func (d *Device) giveBack(p *physical) {
+	if p.handle || p.mapped {
+		return
+	}
+	d.memory.Lock()
+	defer d.memory.Unlock()
+	d.memory.reserved -= p.bytes
+}

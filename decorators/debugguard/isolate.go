@@ -1,0 +1,62 @@
+package debugguard
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// An isolated block is quarantined without bytes: behind its free nothing is
+// mapped at its addresses, so a late access faults, and its memory is the
+// device's again. It has red zones like any other guarded block, the right one
+// up to the end of what the device gives, and is neither poisoned nor kept.
+
+// isolationOf is the unit in which the upstream isolates blocks, 0 if it does not.
+func isolationOf(upstream core.Resource) uint64 {
+	if !upstream.Features().Has(core.Isolation) {
+		return 0
+	}
+	i, ok := core.Find[core.Isolator](upstream)
+	if !ok {
+		return 0
+	}
+	return i.IsolationGranularity()
+}
+
+// allocateBetween allocates the block of a layout, isolated if the hunt or the
+// request wants it so. A hunt makes do without.
+func (r *Resource) allocateBetween(ctx context.Context, req core.Request, l layout) (b core.Block, _ layout, isolated bool, err error) {
+	hunts := r.hunting(unmapping)
+	if req.Isolated || hunts && r.granule != 0 {
+		asked, wide := req, l.widened(r.granule)
+		asked.Isolated, asked.Bytes = true, wide.total()
+		b, err = r.allocate(ctx, &asked)
+		if err == nil {
+			r.count.isolated.Add(1)
+			return b, wide, true, nil
+		}
+		if req.Isolated || !outOfMemory(err) && !errors.Is(err, errors.ErrUnsupported) {
+			return b, l, false, err
+		}
+		r.hide(err)
+	}
+	if hunts {
+		r.count.notIsolated.Add(1)
+	}
+	req.Bytes = l.total()
+	b, err = r.allocate(ctx, &req)
+	return b, l, false, err
+}
+
+// widened is the layout with the right zone up to the next multiple of unit, if
+// that is not 0.
+func (l layout) widened(unit uint64) layout {
+	if unit == 0 {
+		return l
+	}
+	if total := roundUp(l.total(), unit); total > l.total() {
+		l.right += total - l.total()
+	}
+	return l
+}

@@ -1,0 +1,241 @@
+package debugguard_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+)
+
+const granule = 64 << 10
+
+// unmappingBench hunts by unmapping over a fake that isolates blocks.
+func unmappingBench(t *testing.T, change ...func(*debugguard.Config)) *bench {
+	t.Helper()
+	return newBenchOver(t, true, append(change, func(c *debugguard.Config) { c.Hunt.Unmap, c.Hunt.Sentinels = true, -1 })...)
+}
+
+// newBenchOver is newBench over a fake that isolates blocks, or does not.
+func newBenchOver(t *testing.T, isolates bool, change ...func(*debugguard.Config)) *bench {
+	t.Helper()
+	b := newBench(t, debugguard.Off)
+	if isolates {
+		b.fake.Isolate(granule)
+	}
+	b.guard = b.over(b.fake, debugguard.Hunt, change...)
+	b.fake.Calls()
+	return b
+}
+
+func (b *bench) isolatedCalls() (n int) {
+	for _, call := range b.fake.Calls() {
+		if strings.HasPrefix(call, "Allocate") && strings.HasSuffix(call, " isolated") {
+			n++
+		}
+	}
+	return n
+}
+
+func TestAHuntByUnmappingAsksForWholeGranules(t *testing.T) {
+	b := unmappingBench(t)
+	block := b.alloc(100)
+	calls := b.fake.Calls()
+	if want := fmt.Sprintf("Allocate %d test isolated", granule); len(calls) == 0 || calls[0] != want {
+		t.Errorf("asked %q, want %q first", calls, want)
+	}
+	if block.Bytes != 100 || block.ID.Ptr%core.DefaultAlign != 0 {
+		t.Errorf("the caller got %+v", block)
+	}
+	big := b.alloc(granule)
+	if calls = b.fake.Calls(); calls[0] != fmt.Sprintf("Allocate %d test isolated", 2*granule) {
+		t.Errorf("asked %q", calls)
+	}
+	if g := b.guard.GuardStats(); g.Isolated != 2 || g.Guarded != 2 || g.NotIsolated != 0 {
+		t.Errorf("the statistics: %+v", g)
+	}
+	b.free(block)
+	b.free(big)
+	b.empty()
+	b.want()
+}
+
+func TestAnIsolatedBlockIsComparedAndNotQuarantined(t *testing.T) {
+	b := unmappingBench(t)
+	block := b.alloc(100)
+	fills := b.mem.calls["Fill"]
+	freed := b.free(block)
+	if freed.State != core.Retired || freed.ID != block.ID || freed.Bytes != 100 {
+		t.Errorf("freed is %+v", freed)
+	}
+	if q := b.guard.GuardStats().Quarantine; q != (core.Amount{}) {
+		t.Errorf("quarantine holds %+v", q)
+	}
+	if n := b.mem.calls["Fill"]; n != fills {
+		t.Errorf("%d fills for the free", n-fills)
+	}
+	b.drain()
+	if g := b.guard.GuardStats(); g.Verified != 1 || g.Unchecked != 0 {
+		t.Errorf("the statistics: %+v", g)
+	}
+	if _, err := b.guard.Deallocate(ctx, block.ID); !errors.Is(err, core.ErrUseAfterFree) {
+		t.Errorf("a second free: %v", err)
+	}
+	b.want(core.FindingDoubleFree)
+	b.empty()
+}
+
+// The right red zone reaches to the end of the granule.
+func TestTheRedZonesOfAnIsolatedBlockFillItsGranule(t *testing.T) {
+	for offset, kind := range map[int]core.FindingKind{
+		-1: core.FindingUnderflow, 100: core.FindingOutOfBoundsWrite, granule - 257: core.FindingOutOfBoundsWrite,
+	} {
+		b := unmappingBench(t)
+		block := b.alloc(100)
+		b.mem.poke(block.ID.Ptr+uint64(offset), 1)
+		b.free(block)
+		b.drain()
+		if f := b.want(kind)[0]; f.Offset != int64(offset) || f.Victim.ID != block.ID {
+			t.Errorf("%d: offset %d of %v", offset, f.Offset, f.Victim.ID)
+		}
+		b.empty()
+	}
+}
+
+func TestAHuntThatCannotUnmapQuarantinesAndCounts(t *testing.T) {
+	b := newBenchOver(t, false, func(c *debugguard.Config) { c.Hunt.Unmap = true })
+	b.free(b.alloc(100))
+	if n := b.isolatedCalls(); n != 0 {
+		t.Errorf("%d isolated blocks were asked for", n)
+	}
+	if g := b.guard.GuardStats(); g.NotIsolated != 1 || g.Isolated != 0 || g.Quarantine.Blocks != 1 {
+		t.Errorf("the statistics: %+v", g)
+	}
+	b.empty()
+	b.want()
+}
+
+func TestABlockThatCannotBeIsolatedIsGuardedWithout(t *testing.T) {
+	for name, err := range map[string]error{"memory": outOfMemory(), "budget": &core.OutOfBudgetError{}, "support": core.UnsupportedError("Allocate", "fake", "none")} {
+		b := unmappingBench(t)
+		b.fake.FailNext("Allocate", err)
+		block := b.alloc(100)
+		if calls := b.isolatedCalls(); calls != 1 {
+			t.Errorf("%s: %d isolated blocks were asked for", name, calls)
+		}
+		s, g := b.guard.Stats(), b.guard.GuardStats()
+		if g.NotIsolated != 1 || g.Isolated != 0 || g.Guarded != 1 || g.Unguarded != 0 || s.Refusals != 0 || s.Failures != 0 {
+			t.Errorf("%s: %+v, %+v", name, g, s)
+		}
+		b.free(block)
+		if q := b.guard.GuardStats().Quarantine; q.Blocks != 1 {
+			t.Errorf("%s: quarantine holds %+v", name, q)
+		}
+		b.empty()
+		b.want()
+	}
+	b := unmappingBench(t)
+	b.fake.FailNext("Allocate", errDevice)
+	if _, err := b.guard.Allocate(ctx, core.Request{Bytes: 8}); !errors.Is(err, errDevice) {
+		t.Errorf("another failure: %v", err)
+	}
+	b.empty()
+}
+
+func outOfMemory() error { return &core.DriverError{Op: "test", Code: 2, OutOfMemory: true} }
+
+// What the caller wants isolated is so in every mode, or refused.
+func TestTheCallersOwnWishIsKept(t *testing.T) {
+	for _, mode := range []debugguard.Mode{debugguard.Off, debugguard.Ledger, debugguard.Sample, debugguard.Hunt} {
+		for _, isolates := range []bool{true, false} {
+			b := newBenchOver(t, isolates, func(c *debugguard.Config) { c.SampleBytes = 1 })
+			b.mode(mode)
+			b.fake.Calls()
+			block, err := b.guard.Allocate(ctx, core.Request{Bytes: 100, Isolated: true})
+			if n := b.isolatedCalls(); n != 1 || isolates == (err != nil) {
+				t.Errorf("%v: asked %d times, %v", mode, n, err)
+			}
+			if !isolates {
+				if !errors.Is(err, errors.ErrUnsupported) {
+					t.Errorf("%v: %v", mode, err)
+				}
+				continue
+			}
+			b.free(block)
+			if q := b.guard.GuardStats().Quarantine; q != (core.Amount{}) {
+				t.Errorf("%v: quarantine holds %+v", mode, q)
+			}
+			b.empty()
+			b.want()
+		}
+	}
+}
+
+func TestUnmappingFollowsTheSetting(t *testing.T) {
+	b := newBenchOver(t, true)
+	for setting, want := range map[string]int{"hunt": 0, "hunt:unmap": 1, "hunt:bisect": 0, "sample:1": 0, "ledger": 0} {
+		s, err := debugguard.ParseMode(setting)
+		if err == nil {
+			err = b.guard.Apply(ctx, s)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.fake.Calls()
+		block := b.alloc(100)
+		if n := b.isolatedCalls(); n != want {
+			t.Errorf("%s: %d isolated blocks were asked for, want %d", setting, n, want)
+		}
+		b.free(block)
+	}
+	b.empty()
+	b.want()
+}
+
+// A free that fails leaves the block its owner's: nothing of it was overwritten.
+func TestAnIsolatedBlockWhoseFreeFailsIsLiveAgain(t *testing.T) {
+	b := unmappingBench(t)
+	block := b.alloc(100)
+	fills := b.mem.calls["Fill"]
+	b.fake.FailNext("Deallocate", errDevice)
+	if _, err := b.guard.Deallocate(ctx, block.ID); !errors.Is(err, errDevice) {
+		t.Fatalf("got %v", err)
+	}
+	if s := b.guard.State(block.ID); s != core.Live || b.mem.calls["Fill"] != fills {
+		t.Errorf("the block is %v, and was filled %d times", s, b.mem.calls["Fill"]-fills)
+	}
+	busy := b.alloc(100)
+	ticket := b.prepare("busy", 1, busy)
+	b.free(busy)
+	b.fake.FailNext("Deallocate", errDevice)
+	b.finish(ticket) // whose deferred free fails, and is tried again
+	b.free(block)
+	b.empty()
+	b.want()
+}
+
+func TestEveryCallOfAHuntByUnmappingFailsOnce(t *testing.T) {
+	for _, op := range []string{"Allocate", "Deallocate", "PrepareUse", "FinishUse", "AbortUse", "ReapPending", "Drain", "Fill", "Verify", "Poll", "Wait", "Mismatches"} {
+		for k := range 40 {
+			b := unmappingBench(t)
+			errs := make([]error, k+1)
+			errs[k] = fmt.Errorf("call %d of %s: %w", k, op, errDevice)
+			switch op {
+			case "Fill", "Verify", "Poll", "Wait", "Mismatches":
+				b.mem.failNext(op, errs...)
+			default:
+				b.fake.FailNext(op, errs...)
+			}
+			program(b)
+			if found := b.sink.taken(); len(found) > 0 {
+				t.Fatalf("%s failing at %d: false findings %v", op, k, found)
+			}
+			b.empty()
+			if t.Failed() {
+				t.Fatalf("%s failing at call %d", op, k)
+			}
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package debugguard
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Setting is a mode with what can be said about it while the program runs.
+type Setting struct {
+	Mode Mode
+	// SampleBytes is the mean number of bytes between guarded blocks in mode
+	// Sample; zero means what the guard was built with.
+	SampleBytes uint64
+	// Bisect, Delay and Unmap are options of mode Hunt, see [HuntConfig].
+	Bisect, Delay, Unmap bool
+}
+
+// options are those of mode Hunt, as bits beside the mode in one word.
+type options uint32
+
+const (
+	bisecting options = 1 << (8 + iota)
+	delaying
+	unmapping
+)
+
+var optionNames = [...]string{"bisect", "delay", "unmap"}
+
+const (
+	modeMask       = 0xff
+	modesReading   = "off, ledger, sample, sample:BYTES, hunt or hunt:OPTIONS, where OPTIONS are bisect, delay and unmap, joined by +"
+	sampleTakes    = "sample takes a number of bytes that is not zero"
+	onlyHuntsHave  = "bisect, delay and unmap are options of hunt alone"
+	onlySampleHave = "a number of bytes is for sample alone"
+)
+
+// word packs mode and options, so that a caller sees both change at once.
+func (s Setting) word() uint32 {
+	w := uint32(s.Mode)
+	for i, on := range [...]bool{s.Bisect, s.Delay, s.Unmap} {
+		if on {
+			w |= uint32(bisecting) << i
+		}
+	}
+	return w
+}
+
+// settingOf is what a word says.
+func settingOf(w uint32) Setting {
+	has := func(o options) bool { return w&uint32(o) != 0 }
+	return Setting{Mode: Mode(w & modeMask), Bisect: has(bisecting), Delay: has(delaying), Unmap: has(unmapping)}
+}
+
+// String is the setting as [ParseMode] reads it: "sample:1048576", say, or
+// "hunt:bisect+delay".
+func (s Setting) String() string {
+	switch {
+	case s.Mode == Sample && s.SampleBytes > 0:
+		return s.Mode.String() + ":" + strconv.FormatUint(s.SampleBytes, 10)
+	case s.Mode != Hunt:
+		return s.Mode.String()
+	}
+	var names []string
+	for i, on := range [...]bool{s.Bisect, s.Delay, s.Unmap} {
+		if on {
+			names = append(names, optionNames[i])
+		}
+	}
+	if len(names) == 0 {
+		return s.Mode.String()
+	}
+	return s.Mode.String() + ":" + strings.Join(names, "+")
+}
+
+// check refuses what has no meaning.
+func (s Setting) check() error {
+	reason := ""
+	switch {
+	case s.Mode > Hunt:
+		reason = s.Mode.String() + ": use Off, Ledger, Sample or Hunt"
+	case s.Mode != Hunt && (s.Bisect || s.Delay || s.Unmap):
+		reason = onlyHuntsHave
+	case s.Mode != Sample && s.SampleBytes > 0:
+		reason = onlySampleHave
+	default:
+		return nil
+	}
+	return &core.InvalidRequestError{Op: "debugguard.Apply", Field: "setting", Reason: reason}
+}
+
+// ParseMode reads "off", "ledger", "sample", "sample:BYTES", "hunt" or
+// "hunt:OPTION+OPTION", where BYTES is the mean number of bytes between
+// samples and the options are bisect, delay and unmap. The error is a
+// [core.InvalidRequestError].
+func ParseMode(s string) (Setting, error) {
+	name, detail, detailed := strings.Cut(s, ":")
+	mode := slices.Index(modeNames[:], name)
+	if mode < 0 {
+		return Setting{}, badMode(s, "say "+modesReading)
+	}
+	setting := Setting{Mode: Mode(mode)}
+	switch {
+	case !detailed:
+		return setting, nil
+	case setting.Mode == Sample:
+		bytes, err := strconv.ParseUint(detail, 10, 64)
+		if err != nil || bytes == 0 {
+			return Setting{}, badMode(s, sampleTakes)
+		}
+		setting.SampleBytes = bytes
+		return setting, nil
+	case setting.Mode == Hunt:
+		return setting.with(s, strings.Split(detail, "+"))
+	}
+	return Setting{}, badMode(s, "say "+modesReading)
+}
+
+// with turns the named options on.
+func (s Setting) with(text string, names []string) (Setting, error) {
+	for _, name := range names {
+		switch name {
+		case optionNames[0]:
+			s.Bisect = true
+		case optionNames[1]:
+			s.Delay = true
+		case optionNames[2]:
+			s.Unmap = true
+		default:
+			return Setting{}, badMode(text, "say "+modesReading)
+		}
+	}
+	return s, nil
+}
+
+func badMode(s, reason string) error {
+	return &core.InvalidRequestError{Op: "debugguard.ParseMode", Field: "mode", Reason: fmt.Sprintf("%q: %s", s, reason)}
+}

@@ -1,0 +1,95 @@
+package debugguard
+
+import (
+	"context"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Mode is the mode now.
+func (r *Resource) Mode() Mode { return Mode(r.word.Load() & modeMask) }
+
+// Setting is the mode now with its options.
+func (r *Resource) Setting() Setting {
+	s := settingOf(r.word.Load())
+	if s.Mode != Hunt {
+		s.Bisect, s.Delay, s.Unmap = false, false, false
+	}
+	if mean := r.bytes.mean.Load(); s.Mode == Sample && mean != r.cfg.SampleBytes {
+		s.SampleBytes = mean
+	}
+	return s
+}
+
+// hunting reports whether the mode is Hunt with an option.
+func (r *Resource) hunting(o options) bool {
+	w := r.word.Load()
+	return Mode(w&modeMask) == Hunt && w&uint32(o) != 0
+}
+
+// SetMode changes the mode from the next operation on, and leaves its options
+// as they were. Turning the device guard off (Off, Ledger) empties the
+// quarantine; blocks that are guarded then stay usable and are freed
+// unchecked. No block is lost and no false finding raised by a change. It does
+// not block on the device, except over an upstream without use tracking. The
+// error says which mode is unknown, or which frees failed: those stay in
+// quarantine and are tried again.
+func (r *Resource) SetMode(ctx context.Context, m Mode) error {
+	if m > Hunt {
+		return &core.InvalidRequestError{Op: "debugguard.SetMode", Field: "mode", Reason: m.String() + ": use Off, Ledger, Sample or Hunt"}
+	}
+	r.switching.Lock()
+	defer r.switching.Unlock()
+	return r.turn(ctx, r.word.Load()&^uint32(modeMask)|uint32(m))
+}
+
+// Apply changes mode and options from the next operation on, all at once for
+// every operation that begins later. It is SetMode in all other respects.
+func (r *Resource) Apply(ctx context.Context, s Setting) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	r.switching.Lock()
+	defer r.switching.Unlock()
+	if s.Mode == Sample {
+		r.bytes.setMean(orDefault(s.SampleBytes, r.cfg.SampleBytes))
+	}
+	return r.turn(ctx, s.word())
+}
+
+// turn makes w the mode and its options; switching must be held.
+func (r *Resource) turn(ctx context.Context, w uint32) error {
+	was, m := r.Mode(), Mode(w&modeMask)
+	if !r.meter.heldBack.Load() && was < Sample && m >= Sample || was == Off && m != Off && r.gate.Load() == 0 {
+		r.meter.rebase(r.upstream.Stats())
+	}
+	if was == Off && m != Off {
+		r.ledger.unseen.Store(uint64(core.NextGeneration()))
+		r.ledger.clock.start()
+		r.gate.Add(1)
+		r.ledger.countLive(false)
+	}
+	r.word.Store(w)
+	if was != Off && m == Off {
+		r.ledger.countLive(true)
+		r.gate.Add(-1)
+		r.ledger.clock.stop()
+	}
+	switch {
+	case was >= Sample && m < Sample:
+		return r.Flush(ctx)
+	case was == Hunt && m == Sample: // which has less quarantine
+		r.enforce(ctx, 0)
+	}
+	return nil
+}
+
+// SetSampleBytes changes the mean number of bytes between guarded blocks in
+// mode Sample; zero means [DefaultSampleBytes].
+func (r *Resource) SetSampleBytes(mean uint64) {
+	r.bytes.setMean(orDefault(mean, DefaultSampleBytes))
+}
+
+// SampleBytes is the mean number of bytes between guarded blocks in mode
+// Sample.
+func (r *Resource) SampleBytes() uint64 { return r.bytes.mean.Load() }

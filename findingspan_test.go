@@ -1,0 +1,61 @@
+package fencepost_test
+
+import (
+	"slices"
+	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// tracedRuntime is a runtime whose spans are recorded.
+func tracedRuntime(t *testing.T, cfg fencepost.Config) (*fencepost.Runtime, *tracetest.SpanRecorder) {
+	t.Helper()
+	recorder := tracetest.NewSpanRecorder()
+	cfg.TracerProvider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
+	return openDirty(t, cfg), recorder
+}
+
+func spansNamed(recorder *tracetest.SpanRecorder, name telemetry.SpanName) []sdktrace.ReadOnlySpan {
+	return slices.DeleteFunc(recorder.Ended(), func(s sdktrace.ReadOnlySpan) bool { return s.Name() != string(name) })
+}
+
+func TestAFindingHangsUnderTheLaunchThatDidIt(t *testing.T) {
+	rt, recorder := tracedRuntime(t, fencepost.Config{Guard: "hunt"})
+	overrun(t, rt, "victim")
+	launches, findings := spansNamed(recorder, telemetry.SpanLaunch), spansNamed(recorder, telemetry.SpanFinding)
+	if len(launches) != 1 || len(findings) != 1 {
+		t.Fatalf("%d launches and %d findings are traced", len(launches), len(findings))
+	}
+	// The guard knows the use by its launch or by its finish span; both are
+	// the launch's trace.
+	f := findings[0]
+	parents := slices.Concat(launches, spansNamed(recorder, telemetry.SpanFinish), spansNamed(recorder, telemetry.SpanPrepare))
+	if !slices.ContainsFunc(parents, func(s sdktrace.ReadOnlySpan) bool { return s.SpanContext().SpanID() == f.Parent().SpanID() }) ||
+		f.SpanContext().TraceID() != launches[0].SpanContext().TraceID() {
+		t.Errorf("the finding hangs under %v of trace %v", f.Parent().SpanID(), f.SpanContext().TraceID())
+	}
+	// Where launches are not traced, findings are not.
+	rt, recorder = tracedRuntime(t, fencepost.Config{Guard: "hunt", TraceLevel: telemetry.LevelOff, Device: fencepost.Sim, Ordinal: 1})
+	overrun(t, rt, "victim")
+	if n := len(recorder.Ended()); n != 0 {
+		t.Errorf("%d spans with tracing off", n)
+	}
+}
+
+func TestARefusedMisuseIsAnEventOfItsCall(t *testing.T) {
+	rt, recorder := tracedRuntime(t, fencepost.Config{Guard: "ledger"})
+	b := allocate(t, rt, 64, core.DefaultStream, "a")
+	free(t, rt, b)
+	if _, err := rt.Deallocate(t.Context(), b.ID); err == nil {
+		t.Fatal("freed twice")
+	}
+	spans := spansNamed(recorder, telemetry.SpanDealloc)
+	if len(spans) != 2 || len(spans[0].Events()) != 0 || len(spans[1].Events()) != 1 || spans[1].Events()[0].Name != string(telemetry.SpanFinding) {
+		t.Errorf("the events of the two frees: %v", spans)
+	}
+}

@@ -1,0 +1,182 @@
+package fencepost
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// maxGuardBody is the largest request in bytes that the handler reads.
+const maxGuardBody = 64 << 10
+
+// GuardHandler is an HTTP endpoint that shows the debug guard and switches it.
+//
+// GET answers with [GuardStatus] as JSON. POST and PUT change what the request
+// names, and answer with the status after it: fields mode, sample_bytes and
+// hunt_tags, as the JSON of [GuardChange] or as a form or query, where
+// hunt_tags may be given several times or with commas, and empty is none. A
+// change that makes no sense is refused with 400 and the words to use.
+//
+// A change is taken from this machine alone: the peer's address must be a
+// loopback address, the Host header a loopback address or localhost (a web page
+// that had its name rebound to this machine has another), and a browser must
+// not say that the request comes from another site. Everything else is refused
+// with 403. Whoever may connect to a loopback port of this machine may switch the
+// guard: mount it where that is right.
+func (r *Runtime) GuardHandler() http.Handler {
+	return &guardHandler{runtime: r, origin: http.NewCrossOriginProtection()}
+}
+
+type guardHandler struct {
+	runtime *Runtime
+	origin  *http.CrossOriginProtection
+}
+
+// ServeHTTP answers one request.
+func (h *guardHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	switch req.Method {
+	case http.MethodGet, http.MethodHead:
+	case http.MethodPost, http.MethodPut:
+		if err := h.permit(req); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+		if err := h.change(w, req); err != nil {
+			http.Error(w, err.Error(), statusOf(err))
+			return
+		}
+	default:
+		w.Header().Set("Allow", "GET, HEAD, POST, PUT")
+		http.Error(w, req.Method+": use GET to see the guard, POST or PUT to switch it", http.StatusMethodNotAllowed)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(h.runtime.GuardStatus()) //nolint:errchkjson // the client went away
+}
+
+// permit refuses a change that does not come from this machine.
+func (h *guardHandler) permit(req *http.Request) error {
+	peer, err := netip.ParseAddrPort(req.RemoteAddr)
+	if err != nil || !peer.Addr().Unmap().IsLoopback() {
+		return fmt.Errorf("the guard is switched from this machine only, over a loopback address: the request comes from %q", req.RemoteAddr)
+	}
+	if !loopbackHost(req.Host) {
+		return fmt.Errorf("host %q: address the guard as localhost or by a loopback address", req.Host)
+	}
+	if err := h.origin.Check(req); err != nil {
+		return fmt.Errorf("the guard is not switched from web pages of other sites: %w", err)
+	}
+	if origin := req.Header.Get("Origin"); origin != "" {
+		from, err := url.Parse(origin)
+		if err != nil || !loopbackHost(from.Host) {
+			return fmt.Errorf("the guard is not switched from web pages of other sites: origin %q", origin)
+		}
+	}
+	return nil
+}
+
+// loopbackHost reports whether a Host header names this machine to itself.
+func loopbackHost(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]") // without a port
+	}
+	if strings.EqualFold(name, "localhost") {
+		return true
+	}
+	address, err := netip.ParseAddr(name)
+	return err == nil && address.Unmap().IsLoopback()
+}
+
+func (h *guardHandler) change(w http.ResponseWriter, req *http.Request) error {
+	req.Body = http.MaxBytesReader(w, req.Body, maxGuardBody)
+	change, err := readChange(req)
+	if err != nil {
+		return err
+	}
+	if change == (GuardChange{}) {
+		return badChange("the request", "names nothing to change: say mode, sample_bytes or hunt_tags")
+	}
+	return h.runtime.SwitchGuard(context.WithoutCancel(req.Context()), change) // whole, even if the client goes away
+}
+
+func readChange(req *http.Request) (change GuardChange, err error) {
+	kind, _, err := mime.ParseMediaType(req.Header.Get("Content-Type"))
+	if err == nil && kind == "application/json" {
+		decoder := json.NewDecoder(req.Body)
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&change); err != nil {
+			return change, tooLargeOr(err, `write it as {"mode":"hunt","sample_bytes":65536,"hunt_tags":["a"]}`)
+		}
+		if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+			return change, badChange("the body", "more than one object")
+		}
+		return change, nil
+	}
+	if err := req.ParseForm(); err != nil {
+		return change, tooLargeOr(err, "write it as mode=hunt&hunt_tags=a,b")
+	}
+	return changeOf(req.Form)
+}
+
+func changeOf(form url.Values) (change GuardChange, err error) {
+	for name, values := range form {
+		switch {
+		case name == "hunt_tags":
+			hunted := []core.Tag{}
+			if !slices.Equal(values, []string{""}) {
+				if err := tags(&hunted, strings.Join(values, ",")); err != nil {
+					return change, badChange(name, err.Error())
+				}
+			}
+			change.HuntTags = &hunted
+		case len(values) != 1:
+			return change, badChange(name, "given several times: say it once")
+		case name == "mode":
+			change.Mode = &values[0]
+		case name == "sample_bytes":
+			n, err := strconv.ParseUint(values[0], 10, 64)
+			if err != nil {
+				return change, badChange(name, fmt.Sprintf("%q: write a whole number of bytes", values[0]))
+			}
+			change.SampleBytes = &n
+		default:
+			return change, badChange(name, "unknown: say mode, sample_bytes or hunt_tags")
+		}
+	}
+	return change, nil
+}
+
+func badChange(field, reason string) error {
+	return &core.InvalidRequestError{Op: "SwitchGuard", Field: field, Reason: reason}
+}
+
+func tooLargeOr(err error, advice string) error {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return err
+	}
+	return badChange("the body", fmt.Sprintf("%v: %s", err, advice))
+}
+
+func statusOf(err error) int {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return http.StatusRequestEntityTooLarge
+	}
+	if errors.Is(err, core.ErrInvalidRequest) {
+		return http.StatusBadRequest
+	}
+	return http.StatusInternalServerError
+}

@@ -1,0 +1,144 @@
+package fencepost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// GuardStatus is how the debug guard is set and what it did.
+type GuardStatus struct {
+	// Setting is the mode with its options, as [Config.Guard] takes it.
+	Setting string `json:"setting"`
+	Policy  string `json:"policy"`
+	// HuntTags are the hunted tags.
+	HuntTags []string `json:"hunt_tags"`
+	// Numbers are the guard's own, by name.
+	Numbers map[string]uint64 `json:"numbers"`
+	// Findings is how many there were, whoever saw them.
+	Findings uint64 `json:"findings"`
+}
+
+// GuardStatus is how the debug guard is set now. It makes no device call.
+func (r *Runtime) GuardStatus() GuardStatus {
+	setting := r.guard.Setting()
+	if setting.Mode == debugguard.Sample {
+		setting.SampleBytes = r.guard.SampleBytes() // also where it is the default
+	}
+	s := GuardStatus{Setting: setting.String(), Policy: r.policy, HuntTags: []string{}, Numbers: map[string]uint64{}, Findings: r.findings.Total()}
+	for _, tag := range r.guard.HuntedTags() {
+		s.HuntTags = append(s.HuntTags, string(tag))
+	}
+	stats := r.guardStats()
+	for _, n := range append(stats.Counts, stats.Levels...) {
+		s.Numbers[n.Name] = n.Value
+	}
+	s.Numbers["quarantine_bytes"], s.Numbers["quarantine_blocks"] = stats.Quarantine.Bytes, stats.Quarantine.Blocks
+	return s
+}
+
+// guardStats are the guard's numbers for metrics, incidents and the status: a
+// number more is a row more, here and in the README's table of metrics.
+func (r *Runtime) guardStats() telemetry.GuardStats {
+	st := r.guard.GuardStats()
+	out := telemetry.GuardStats{Mode: st.Mode.String(), Quarantine: st.Quarantine}
+	for m := debugguard.Off; m <= debugguard.Hunt; m++ {
+		out.Modes = append(out.Modes, m.String())
+	}
+	out.Counts = []telemetry.GuardNumber{
+		{Name: "guarded", Value: st.Guarded},
+		{Name: "unguarded", Value: st.Unguarded},
+		{Name: "isolated", Value: st.Isolated},
+		{Name: "not_isolated", Value: st.NotIsolated},
+		{Name: "verified", Value: st.Verified},
+		{Name: "unchecked", Value: st.Unchecked},
+		{Name: "findings", Value: st.Findings},
+		{Name: "relieved", Value: st.Relieved},
+		{Name: "evicted", Value: st.Evicted},
+		{Name: "retried", Value: st.Retried},
+	}
+	out.Levels = []telemetry.GuardNumber{
+		{Name: "checks", Value: st.Checks},
+		{Name: "ledger_blocks", Value: st.Known},
+		{Name: "tombstones", Value: st.Tombstones},
+		{Name: "deferred", Value: st.Deferred.Blocks},
+		{Name: "hunted_tags", Value: uint64(len(r.guard.HuntedTags()))},
+	}
+	return out
+}
+
+// GuardChange says what to change of the debug guard's setting. What is nil
+// stays as it is.
+type GuardChange struct {
+	// Mode is what [Config.Guard] takes.
+	Mode *string `json:"mode,omitempty"`
+	// SampleBytes is the mean number of bytes between guarded blocks in mode
+	// sample. Without it a mode "sample" takes the mean of the configuration.
+	SampleBytes *uint64 `json:"sample_bytes,omitempty"`
+	// HuntTags are all tags to be hunted; an empty list is none.
+	HuntTags *[]core.Tag `json:"hunt_tags,omitempty"`
+}
+
+// maxHuntTags bounds the tags that each allocation is compared with.
+const maxHuntTags = 64
+
+func (c GuardChange) check() (setting *debugguard.Setting, err error) {
+	bad := func(field, reason string) error {
+		return &core.InvalidRequestError{Op: "SwitchGuard", Field: field, Reason: reason}
+	}
+	if c.Mode != nil {
+		s, err := debugguard.ParseMode(*c.Mode)
+		if e, ok := errors.AsType[*core.InvalidRequestError](err); ok {
+			return nil, bad("mode", e.Reason)
+		}
+		setting = &s
+	}
+	switch {
+	case c.SampleBytes != nil && *c.SampleBytes == 0:
+		return nil, bad("sample_bytes", "0: say 1 or more, or mode=off")
+	case c.SampleBytes != nil && setting != nil && setting.SampleBytes > 0 && setting.SampleBytes != *c.SampleBytes:
+		return nil, bad("sample_bytes", fmt.Sprintf("%d, and the mode says %d: say one of them", *c.SampleBytes, setting.SampleBytes))
+	case c.HuntTags != nil && len(*c.HuntTags) > maxHuntTags:
+		return nil, bad("hunt_tags", fmt.Sprintf("%d tags: say at most %d", len(*c.HuntTags), maxHuntTags))
+	}
+	if c.HuntTags != nil {
+		for _, tag := range *c.HuntTags {
+			if tag == "" {
+				return nil, bad("hunt_tags", `an empty tag: blocks without a tag have "untagged"`)
+			}
+		}
+	}
+	return setting, nil
+}
+
+// SwitchGuard changes the guard's setting while the program runs; see
+// [debugguard.Resource.Apply] for what that costs. A change that makes no
+// sense is a [core.InvalidRequestError] and changes nothing. Any other error
+// says which frees failed as the guard gave up its quarantine: the change is
+// made all the same.
+func (r *Runtime) SwitchGuard(ctx context.Context, c GuardChange) error {
+	setting, err := c.check()
+	if err != nil {
+		return err
+	}
+	r.switching.Lock()
+	defer r.switching.Unlock()
+	if c.HuntTags != nil {
+		r.guard.HuntTags(*c.HuntTags...)
+	}
+	switch {
+	case c.SampleBytes == nil:
+	case setting != nil && setting.Mode == debugguard.Sample:
+		setting.SampleBytes = *c.SampleBytes
+	default:
+		r.guard.SetSampleBytes(*c.SampleBytes)
+	}
+	if setting == nil {
+		return nil
+	}
+	return r.guard.Apply(ctx, *setting)
+}

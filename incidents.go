@@ -1,0 +1,98 @@
+package fencepost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/incident"
+)
+
+// How many records of the history go with an incident: of the victim itself,
+// and of the streams concerned.
+const (
+	victimRecords = 16
+	streamRecords = 64
+)
+
+// openIncidents is the first step of Open and so undone last: closing the rest
+// makes findings too.
+func (r *Runtime) openIncidents(cfg Config) error {
+	if cfg.Incidents == "" {
+		return nil
+	}
+	settings := cfg.IncidentConfig
+	settings.Folder, settings.Around = cfg.Incidents, r.around
+	w, err := incident.NewWriter(settings)
+	if e, ok := errors.AsType[*core.InvalidRequestError](err); ok {
+		return invalid("IncidentConfig", e.Field+": "+e.Reason)
+	}
+	if err != nil {
+		return invalid("Incidents", fmt.Sprintf("%v: name a folder that this process may write to", err))
+	}
+	r.incidents = w
+	r.onClose(func(ctx context.Context) error {
+		if ctx.Err() == nil {
+			return w.Close(ctx)
+		}
+		// What kept Close busy, leases or a device, is what was just found.
+		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastMoment)
+		defer cancel()
+		return w.Close(moment)
+	})
+	return nil
+}
+
+func (r *Runtime) incidentStats() telemetry.IncidentStats {
+	st := r.incidents.Stats()
+	return telemetry.IncidentStats{Written: st.Written, Omitted: st.Omitted, Dropped: st.Dropped, Failed: st.Failed, Removed: st.Removed}
+}
+
+// around is what surrounds a finding. It makes no device call.
+func (r *Runtime) around(f core.Finding) incident.Surroundings {
+	if !r.built.Load() {
+		return incident.Surroundings{Incomplete: "the runtime was not open yet"}
+	}
+	status := r.GuardStatus()
+	return incident.Surroundings{
+		Device:  incident.Device{Kind: r.device.Kind, Ordinal: r.device.Ordinal, Name: r.device.Name},
+		Stack:   r.String(),
+		Guard:   incident.Guard{Mode: status.Setting, Policy: status.Policy, HuntTags: status.HuntTags, Numbers: status.Numbers},
+		Memory:  incident.FromStats(r.Stats()),
+		History: r.historyOf(f),
+	}
+}
+
+// historyOf is the newest records, up to the finding, of the victim and of the
+// streams of its uses and suspects, oldest first.
+func (r *Runtime) historyOf(f core.Finding) []incident.Event {
+	var streams []core.StreamID
+	if f.Victim.ID.Generation != 0 {
+		streams = append(streams, f.Victim.ID.AllocStream)
+	}
+	for _, u := range slices.Concat(f.Suspects, f.Uses) {
+		streams = append(streams, u.Stream)
+	}
+	var events []incident.Event
+	ofVictim, ofStreams := 0, 0
+	for _, rec := range slices.Backward(r.ring.Snapshot()) {
+		e := &rec.Event
+		isVictim := e.Block.Generation != 0 && e.Block.Generation == f.Victim.ID.Generation
+		switch {
+		case e.Time.After(f.Time):
+			continue
+		case isVictim && ofVictim < victimRecords:
+			ofVictim++
+		case slices.Contains(streams, e.Stream) && ofStreams < streamRecords:
+			ofStreams++
+		default:
+			continue
+		}
+		events = append(events, incident.FromEvent(*e))
+	}
+	slices.Reverse(events)
+	return events
+}

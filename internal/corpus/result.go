@@ -1,0 +1,115 @@
+package corpus
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// The variants of a case.
+const (
+	WithBug = "bug"
+	Twin    = "twin"
+)
+
+// ToolTier is the tier of results of compute-sanitizer.
+const ToolTier = "compute-sanitizer"
+
+// Result is a verdict as a line of JSON.
+type Result struct {
+	Device  string  `json:"device"`
+	Driver  string  `json:"driver"`
+	Case    string  `json:"case"`
+	Variant string  `json:"variant"`
+	Tier    string  `json:"tier"`
+	Outcome Outcome `json:"outcome"`
+	// Kind and Victim are the finding's, of compute-sanitizer empty.
+	Kind   string `json:"kind,omitempty"`
+	Victim string `json:"victim,omitempty"`
+	// Culprit and Suspects are as in a [Verdict].
+	Culprit  int `json:"culprit,omitempty"`
+	Suspects int `json:"suspects,omitempty"`
+	// Seen is the oracle's, Backend that of a run under compute-sanitizer.
+	Seen    int    `json:"seen,omitempty"`
+	Backend string `json:"backend,omitempty"`
+	Text    string `json:"text,omitempty"`
+}
+
+// Variants of a case: the bug and its twin, or the clean program.
+func (c Case) Variants() []string {
+	if c.Class == Clean {
+		return []string{string(Clean)}
+	}
+	return []string{WithBug, Twin}
+}
+
+// Wanted is what a variant must come to at a tier.
+func (c Case) Wanted(variant, tier string) Outcome {
+	if variant == WithBug {
+		return c.Expected(tier)
+	}
+	return Silent
+}
+
+// Result runs a variant of a case at a tier.
+func (m *Machine) Result(ctx context.Context, c Case, variant string, t Tier) (Result, error) {
+	device, version, err := m.Describe()
+	v := m.Run(ctx, c, variant == WithBug, t)
+	r := Result{Device: device, Driver: version, Case: c.Name, Variant: variant, Tier: t.Name, Outcome: v.Outcome,
+		Kind: string(v.Kind), Victim: v.Victim, Culprit: v.Culprit, Suspects: v.Suspects, Seen: v.Seen}
+	if v.Outcome == Broken || v.Outcome == FalseAlarm {
+		r.Text = v.Text
+	}
+	return r, err
+}
+
+// Simulated runs every case at every tier on simulated devices, and with the
+// guard off.
+func Simulated(ctx context.Context) ([]Result, error) {
+	m := OnSim()
+	var all []Result
+	for _, c := range All() {
+		for _, t := range append([]Tier{Bare}, Tiers...) {
+			for _, variant := range c.Variants() {
+				r, err := m.Result(ctx, c, variant, t)
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, r)
+			}
+		}
+	}
+	return all, nil
+}
+
+// Line is the result as it is kept.
+func (r Result) Line() (string, error) {
+	b, err := json.Marshal(r)
+	return string(b) + "\n", err
+}
+
+// ReadResults reads lines of JSON. Empty ones and those that begin with # are
+// skipped.
+func ReadResults(text []byte) ([]Result, error) {
+	var all []Result
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, 1<<20)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		var r Result
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if _, known := Find(r.Case); !known {
+			return nil, fmt.Errorf("line %d: there is no case %q any more: run the corpus on the GPU again", n, r.Case)
+		}
+		all = append(all, r)
+	}
+	return all, lines.Err()
+}

@@ -1,0 +1,118 @@
+package corpus
+
+import (
+	"fmt"
+	"strings"
+)
+
+// results finds a result by case, variant and tier.
+type results map[[3]string]Result
+
+func index(all []Result) results {
+	found := results{}
+	for _, r := range all {
+		found[[3]string{r.Case, r.Variant, r.Tier}] = r
+	}
+	return found
+}
+
+func (rs results) of(c Case, variant, tier string) (Result, bool) {
+	r, ok := rs[[3]string{c.Name, variant, tier}]
+	return r, ok
+}
+
+// Document is docs/guard-corpus.md, made of results of the simulated device and
+// of recorded ones.
+func Document(simulated, recorded []Result) string {
+	d := document{sim: index(simulated), gpu: index(recorded), recorded: recorded}
+	d.line("%s", heading)
+	d.provenance()
+	d.totals()
+	for _, class := range Classes {
+		d.class(class)
+	}
+	d.clean()
+	return d.String()
+}
+
+const heading = `# The guard's corpus
+
+<!-- Made by "go run ./internal/corpus/table"; a test compares. Do not edit. -->
+
+Small programs over the public API with planted bugs, the same programs without them (the twins), and clean programs that look
+suspicious: package ` + "`internal/corpus`" + `. Each runs at every tier of the debug guard.
+
+- **found**: a finding by the guard or the runtime, of a kind that the case names and about the block that was harmed, no later than the
+  end of the program's Drain. "culprit 1 of 2" is the place of the guilty launch among the suspects that the finding names; where no such
+  words stand the finding is the guilty call's own, or no launch was announced that could be named.
+- **late**: one of such a kind without the right victim, or about the victim with another kind, or only when the runtime was closed.
+- **missed**: nothing of the sort; the reason is below the table.
+
+Tier 0 is ` + "`ledger`" + `, tier 1 ` + "`sample:1`" + ` (every block is sampled), tier 2 ` + "`hunt:bisect`" + `. "Oracle" is the judge that the simulated
+device has built in, in a run with the guard off: the witness that the bug happens. No tier is credited with what it sees. For
+compute-sanitizer (memcheck with stream-ordered races, the guard off) the backend stands beside its verdict: "direct" gives each block an
+allocation of its own, which is the best that the tool can get, "async" is the stream-ordered pool.`
+
+type document struct {
+	strings.Builder
+	sim, gpu results
+	recorded []Result
+}
+
+func (d *document) line(format string, args ...any) {
+	d.WriteString(fmt.Sprintf(format, args...) + "\n")
+}
+
+// provenance says what was run where.
+func (d *document) provenance() {
+	if len(d.recorded) == 0 {
+		d.line("\nThe tiers were run on the simulated device. Nothing is recorded of a GPU and of compute-sanitizer yet: `scripts/gpu-corpus` does that.")
+		return
+	}
+	r := d.recorded[0]
+	d.line("\nThe tiers were run on the simulated device, and on an %s with the driver of %s, whose verdicts stand apart where they differ. "+
+		"`scripts/gpu-corpus` records them in `internal/corpus/testdata/gpu.jsonl`.", r.Device, r.Driver)
+}
+
+// cell is the verdicts of a tier on a case.
+func (d *document) cell(c Case, t Tier) string {
+	onSim, _ := d.sim.of(c, WithBug, t.Name)
+	text := verdictText(onSim)
+	if onGPU, ok := d.gpu.of(c, WithBug, t.Name); ok && verdictText(onGPU) != text {
+		return "sim: " + text + "; GPU: " + verdictText(onGPU)
+	}
+	return text
+}
+
+func verdictText(r Result) string {
+	switch {
+	case r.Outcome == Missed:
+		return "missed"
+	case r.Culprit > 0:
+		return fmt.Sprintf("**%s** %s, culprit %d of %d", r.Outcome, r.Kind, r.Culprit, r.Suspects)
+	case r.Outcome == Found:
+		return "**found** " + r.Kind
+	}
+	return fmt.Sprintf("%s %s", r.Outcome, r.Kind)
+}
+
+func (d *document) oracle(c Case) string {
+	r, _ := d.sim.of(c, WithBug, Bare.Name)
+	if r.Seen > 0 {
+		return "sees it"
+	}
+	return "silent"
+}
+
+// tool is compute-sanitizer's verdict on a case and on its twin.
+func (d *document) tool(c Case) string {
+	r, ok := d.gpu.of(c, WithBug, ToolTier)
+	if !ok {
+		return "not run"
+	}
+	text := fmt.Sprintf("%s (%s)", r.Outcome, r.Backend)
+	if twin, ok := d.gpu.of(c, Twin, ToolTier); ok && twin.Outcome != Silent {
+		text += ", twin: " + string(twin.Outcome)
+	}
+	return text
+}

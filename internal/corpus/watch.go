@@ -1,0 +1,75 @@
+package corpus
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// oracleSource marks what a simulated device's oracle found; it is no tier's.
+const oracleSource = "sim-oracle"
+
+// watch collects the findings of one run.
+type watch struct {
+	mu    sync.Mutex
+	found []noted
+	ended bool
+	// victims are the blocks that the program harms; nobody is set if it
+	// harms none in particular.
+	victims []core.Generation
+	nobody  bool
+	// refused joins the errors of the calls that are the bug.
+	refused error
+}
+
+// noted is a finding; late is set if it came after the program's end.
+type noted struct {
+	core.Finding
+	late bool
+}
+
+func (v *watch) note(f core.Finding) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.found = append(v.found, noted{f, v.ended})
+}
+
+func (v *watch) end() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.ended = true
+}
+
+// split returns what the runtime and the guard found, and how much an oracle
+// saw.
+func (v *watch) split() (found []noted, oracle int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, n := range v.found {
+		if n.Source == oracleSource {
+			oracle++
+			continue
+		}
+		found = append(found, n)
+	}
+	return found, oracle
+}
+
+// Victim names the block that the bug harms. Of several one is enough.
+func (w *World) Victim(blocks ...core.BlockID) {
+	for _, id := range blocks {
+		w.watch.victims = append(w.watch.victims, id.Generation)
+	}
+}
+
+// Nobody says that the bug harms no block in particular.
+func (w *World) Nobody() { w.watch.nobody = true }
+
+// right reports whether a finding names a victim.
+func (v *watch) right(f core.Finding) bool {
+	if f.Victim.ID.Generation == 0 {
+		return v.nobody
+	}
+	return slices.Contains(v.victims, f.Victim.ID.Generation)
+}

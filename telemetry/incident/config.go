@@ -1,0 +1,79 @@
+package incident
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Defaults of [Config].
+const (
+	DefaultMaxFiles       = 256
+	DefaultMaxBytes       = 64 << 20
+	DefaultQueue          = 256
+	DefaultFull           = 4
+	DefaultEvery          = time.Minute
+	DefaultHistory        = 64
+	minBytes        int64 = 64 << 10
+)
+
+// Config configures a [Writer]. Only Folder is required.
+type Config struct {
+	// Folder is where the files go. It is made if it is missing.
+	Folder string
+	// MaxFiles and MaxBytes are the most that the folder may hold of ours;
+	// the oldest files are removed for new ones. Zero means DefaultMaxFiles
+	// and DefaultMaxBytes. MaxBytes must leave room for one incident, 64 KiB.
+	MaxFiles int
+	MaxBytes int64
+	// Queue is how many findings may wait for the disk; beyond it they are
+	// dropped and counted. Zero means DefaultQueue.
+	Queue int
+	// Full is how many findings of one sort (kind, source, tag and stacks) are
+	// written each for itself, and Every how often one is afterwards, with the
+	// number of those that were left out in between. Zero means DefaultFull
+	// and DefaultEvery.
+	Full  int
+	Every time.Duration
+	// Around, if not nil, says what surrounds a finding. It is called in the
+	// writer's goroutine when the finding is written; one that takes longer
+	// than a quarter of a second is not waited for.
+	Around func(core.Finding) Surroundings
+
+	fs  files
+	now func() time.Time
+}
+
+func (c Config) withDefaults() Config {
+	c.MaxFiles = cmp.Or(c.MaxFiles, DefaultMaxFiles)
+	c.MaxBytes = cmp.Or(c.MaxBytes, DefaultMaxBytes)
+	c.Queue = cmp.Or(c.Queue, DefaultQueue)
+	c.Full = cmp.Or(c.Full, DefaultFull)
+	c.Every = cmp.Or(c.Every, DefaultEvery)
+	if c.fs == nil {
+		c.fs = disk{}
+	}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	return c
+}
+
+func (c Config) check() error {
+	bad := func(field, reason string) error {
+		return &core.InvalidRequestError{Op: "incident.NewWriter", Field: field, Reason: reason}
+	}
+	switch {
+	case c.Folder == "":
+		return bad("Folder", "empty: name a folder")
+	case c.MaxFiles < 0:
+		return bad("MaxFiles", fmt.Sprintf("%d: say 1 or more, or 0 for the default of %d", c.MaxFiles, DefaultMaxFiles))
+	case c.MaxBytes < minBytes:
+		return bad("MaxBytes", fmt.Sprintf("%d: say %d or more, or 0 for the default of %d", c.MaxBytes, minBytes, DefaultMaxBytes))
+	case c.Queue < 0 || c.Full < 0 || c.Every < 0:
+		return bad("Queue, Full, Every", "negative")
+	}
+	return nil
+}

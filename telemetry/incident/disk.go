@@ -1,0 +1,58 @@
+package incident
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+)
+
+// disk is the real file system.
+type disk struct{}
+
+var _ files = disk{}
+
+// MkdirAll makes a folder that others may read: incidents hold names, stacks
+// and addresses, and no bytes of the program's data but the first that differs.
+func (disk) MkdirAll(dir string) error {
+	return os.MkdirAll(dir, 0o755) //nolint:gosec // see above
+}
+
+// Write makes the file anew; one that is there already is somebody else's.
+func (disk) Write(path string, text []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // as the folder
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Exists reports whether there is something under the name.
+func (disk) Exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// Rename gives a file its name.
+func (disk) Rename(from, to string) error { return os.Rename(from, to) }
+
+// Remove removes one file.
+func (disk) Remove(path string) error { return os.Remove(path) }
+
+// ReadDir lists a folder.
+func (disk) ReadDir(dir string) ([]fs.DirEntry, error) { return os.ReadDir(dir) }
+
+// SyncDir makes a rename last. File systems that cannot are content without.
+func (disk) SyncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) {
+		return errors.Join(err, f.Close())
+	}
+	return f.Close()
+}

@@ -1,0 +1,48 @@
+// Package incident is the stable written form of findings: one JSON object for
+// each memory bug that was seen, with what surrounded it. [Writer] writes them
+// into a folder that it keeps small, [Read] reads one, and [Incident.String]
+// prints it for people.
+//
+// # The schema
+//
+// A file holds one object. The field "schema" is its version, now [Schema]. A
+// version only gains fields; a reader skips those that it does not know and
+// refuses a version that it does not know. Absent fields are zero.
+//
+//	schema      int     the version of the form
+//	number      uint    the incident's number in its process, from 1
+//	finding     object  the bug; see below
+//	repeats     object  since, omitted: how many findings like it were left out
+//	                    before it, and since when
+//	process     object  pid, program, go, fencepost: the process that saw it
+//	device      object  kind, ordinal, name
+//	stack       string  the layers, as a stack prints itself
+//	guard       object  mode, policy, hunt_tags, numbers: the guard's settings and counters
+//	memory      object  the device's memory: bytes by state, budget, pool, counters
+//	history     array   log records of the streams and the block concerned, oldest first
+//	incomplete  string  why what surrounds the finding is missing
+//
+// The finding:
+//
+//	kind, source, text  string  what happened, and who saw it
+//	time         string  when it was seen
+//	victim       object  tag, generation, ptr, requested, bytes, align, stream, device, state
+//	damage       object  offset, bytes, expected, seen: the first bad byte relative to the
+//	                     victim's ptr, how many differ, what was expected and what was there
+//	alloc_stack  array   where the victim was allocated, "function file:line" a frame
+//	free_stack   array   where it was freed
+//	uses         array   the victim's last declared uses, newest first
+//	older_uses   uint    how many more there were and are forgotten
+//	suspects     array   the launches that may have done it
+//	error        object  text, and classes: the names of all errors of package core that it matches
+//
+// A use is launch_id, launch, stream, access, trace_id, span_id, time and tags.
+// A record of the history is time, duration_ns, op, layer, device, stream, ptr,
+// generation, tag, requested, bytes, launch, access, uses, waits, elided,
+// relieved and error.
+//
+// Addresses and single bytes are strings of hexadecimal digits with 0x in
+// front, traces and spans the hexadecimal digits of W3C trace context; times
+// are RFC 3339 with nanoseconds, in UTC; sizes are bytes. Numbers are whole and
+// take up to 64 bits, so a reader must not go through floating point.
+package incident

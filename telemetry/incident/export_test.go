@@ -1,0 +1,24 @@
+package incident
+
+import (
+	"io/fs"
+	"time"
+)
+
+// Files is the seam to the file system, for faults.
+type Files = files
+
+// Disk is the real one.
+func Disk() Files { return disk{} }
+
+// WithFiles puts a file system under a writer.
+func (c Config) WithFiles(f Files) Config { c.fs = f; return c }
+
+// WithClock puts a clock under a writer.
+func (c Config) WithClock(now func() time.Time) Config { c.now = now; return c }
+
+// IsDraft reports whether a name is that of a file that is not whole yet.
+func IsDraft(name string) bool { return isDraft(name) }
+
+// DirEntry is what Files lists.
+type DirEntry = fs.DirEntry

@@ -1,0 +1,200 @@
+package incident_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/incident"
+)
+
+// Whichever call of the file system fails: the findings are all accounted for,
+// no draft stays, what is in the folder is whole, and the next is written.
+func TestEveryCallOfTheFileSystemMayFail(t *testing.T) {
+	for k := 0; ; k++ {
+		dir, hit := t.TempDir(), false
+		disk := &faulty{Files: incident.Disk()}
+		w := writer(t, incident.Config{Folder: dir, MaxFiles: 2}.WithFiles(disk))
+		disk.mu.Lock()
+		disk.calls = 0
+		disk.fail = func(call int, _ string) bool {
+			hit = hit || call == k
+			return call == k
+		}
+		disk.mu.Unlock()
+		for _, tag := range []core.Tag{"a", "b", "c"} {
+			w.Report(named(tag))
+		}
+		err := w.Flush(t.Context())
+		disk.mu.Lock()
+		disk.fail = nil
+		disk.mu.Unlock()
+		w.Report(named("d"))
+		check(t, errors.Join(w.Flush(t.Context()), w.Close(t.Context())))
+		s := w.Stats()
+		balanced(t, s)
+		if !hit {
+			if k < 15 || err != nil || s.Failed > 0 {
+				t.Errorf("%d calls, %v, %+v", k, err, s)
+			}
+			return
+		}
+		if !errors.Is(err, errFault) {
+			t.Errorf("call %d: Flush says %v", k, err)
+		}
+		names := list(t, dir)
+		if slices.ContainsFunc(names, incident.IsDraft) || len(names) > 2 {
+			t.Errorf("call %d leaves %q", k, names)
+		}
+		for _, in := range readAll(t, dir) {
+			if in.Finding.Kind != string(core.FindingOutOfBoundsWrite) {
+				t.Errorf("call %d leaves %+v", k, in)
+			}
+		}
+	}
+}
+
+func TestAFolderThatIsRemovedIsMadeAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "incidents")
+	w := writer(t, incident.Config{Folder: dir})
+	check(t, os.RemoveAll(dir))
+	w.Report(named("a"))
+	check(t, w.Close(t.Context()))
+	if names := list(t, dir); len(names) != 1 {
+		t.Errorf("%q", names)
+	}
+}
+
+// Where a file stands in the place of the folder nothing can be written, which
+// is counted and said, and costs nothing else.
+func TestWhatCannotBeWrittenIsCountedAndSaid(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "incidents")
+	w := writer(t, incident.Config{Folder: dir})
+	check(t, os.RemoveAll(dir))
+	check(t, os.WriteFile(dir, nil, 0o600))
+	w.Report(named("a"))
+	if err := w.Close(t.Context()); err == nil {
+		t.Error("Close says nothing")
+	}
+	if s := w.Stats(); s.Failed != 1 || s.Written != 0 || len(w.Files()) != 0 {
+		t.Errorf("%+v", s)
+	}
+	if _, err := w.Deliver(t.Context(), named("b")); !errors.Is(err, core.ErrClosed) {
+		t.Errorf("Deliver after Close: %v", err)
+	}
+	w.Report(named("c"))
+	balanced(t, w.Stats())
+}
+
+// stuck is a writer whose disk does not answer until release.
+func stuck(t *testing.T, cfg incident.Config) (w *incident.Writer, disk *faulty, release func()) {
+	disk = &faulty{Files: incident.Disk()}
+	w = writer(t, cfg.WithFiles(disk))
+	disk.gate, disk.writes = make(chan struct{}), make(chan struct{}, 1)
+	return w, disk, func() { close(disk.gate) }
+}
+
+func TestASlowDiskNeverHoldsUpWhoReports(t *testing.T) {
+	dir := t.TempDir()
+	w, disk, release := stuck(t, incident.Config{Folder: dir, Queue: 4, Full: 1000})
+	w.Report(named("first"))
+	<-disk.writes // the writer is at the disk
+	for range 100 {
+		w.Report(named("more")) // returns, or the test does not end
+	}
+	if s := w.Stats(); s.Dropped != 96 {
+		t.Errorf("%+v, want 96 dropped by a queue of 4", s)
+	}
+	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := w.Flush(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Flush on a stuck disk: %v", err)
+	}
+	release()
+	check(t, w.Close(t.Context()))
+	if s := w.Stats(); s.Written != 5 || len(list(t, dir)) != 5 {
+		t.Errorf("%+v", s)
+	}
+	balanced(t, w.Stats())
+}
+
+// The finding that ends the process goes before those that wait, whatever the
+// queue and the limit say.
+func TestADeliveredFindingGoesFirst(t *testing.T) {
+	w, disk, release := stuck(t, incident.Config{Folder: t.TempDir(), Queue: 2})
+	for _, tag := range []core.Tag{"a", "b", "c", "d"} {
+		w.Report(named(tag))
+		if tag == "a" {
+			<-disk.writes
+		}
+	}
+	flushed := make(chan error, 1)
+	go func() { flushed <- w.Flush(context.Background()) }()
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := w.Deliver(short, named("late")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Deliver on a stuck disk: %v", err)
+	}
+	release()
+	path, err := w.Deliver(t.Context(), named("last"))
+	check(t, errors.Join(err, <-flushed))
+	in, err := incident.ReadFile(path)
+	check(t, err)
+	if in.Finding.Victim.Tag != "last" {
+		t.Errorf("%s holds %q", path, in.Finding.Victim.Tag)
+	}
+	check(t, w.Close(t.Context()))
+	var order []string
+	for _, path := range w.Files() {
+		in, err := incident.ReadFile(path)
+		check(t, err)
+		order = append(order, in.Finding.Victim.Tag)
+	}
+	if slices.Index(order, "late") > slices.Index(order, "b") {
+		t.Errorf("written in the order %q: what was delivered did not go first", order)
+	}
+	if s := w.Stats(); s.Dropped != 1 || s.Written != 5 {
+		t.Errorf("%+v", s)
+	}
+	balanced(t, w.Stats())
+}
+
+func TestCloseIsBoundedOnADiskThatDoesNotAnswer(t *testing.T) {
+	w, disk, release := stuck(t, incident.Config{Folder: t.TempDir()})
+	for _, tag := range []core.Tag{"a", "b", "c"} {
+		w.Report(named(tag))
+	}
+	<-disk.writes
+	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := w.Close(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close: %v", err)
+	}
+	release()
+	_ = w.Close(t.Context()) // says what was dropped, or not
+	if s := w.Stats(); s.Dropped != 2 || s.Written != 1 {
+		t.Errorf("%+v, want what waited to be dropped", s)
+	}
+	balanced(t, w.Stats())
+}
+
+// Who reports may hold a lock that the surroundings need.
+func TestARuntimeThatDoesNotAnswerCostsItsSurroundingsOnly(t *testing.T) {
+	dir, held := t.TempDir(), make(chan struct{})
+	w := writer(t, incident.Config{Folder: dir, Around: func(core.Finding) incident.Surroundings { <-held; return incident.Surroundings{Stack: "s"} }})
+	w.Report(named("a"))
+	w.Report(named("b"))
+	check(t, w.Flush(t.Context()))
+	close(held)
+	check(t, w.Close(t.Context()))
+	for _, in := range readAll(t, dir) {
+		if in.Incomplete == "" || in.Stack != "" {
+			t.Errorf("%+v", in.Surroundings)
+		}
+	}
+}

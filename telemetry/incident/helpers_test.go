@@ -1,0 +1,139 @@
+package incident_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/incident"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writer(t *testing.T, cfg incident.Config) *incident.Writer {
+	t.Helper()
+	w, err := incident.NewWriter(cfg)
+	check(t, err)
+	t.Cleanup(func() { _ = w.Close(context.Background()) }) // for tests that end early
+	return w
+}
+
+// named is a finding of a sort of its own.
+func named(tag core.Tag) core.Finding {
+	return core.Finding{Kind: core.FindingOutOfBoundsWrite, Source: "test", Text: "bytes were overwritten", Time: time.Date(2026, 11, 22, 3, 45, 0, 123456789, time.UTC),
+		Victim: core.Block{ID: core.BlockID{Ptr: 0x1000, Generation: 7}, Tag: tag, Requested: 10, Bytes: 10, State: core.Live}, BadBytes: 1}
+}
+
+// list are the names in a folder.
+func list(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	check(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// readAll reads every incident of a folder, oldest first.
+func readAll(t *testing.T, dir string) []*incident.Incident {
+	t.Helper()
+	var all []*incident.Incident
+	for _, name := range list(t, dir) {
+		in, err := incident.ReadFile(filepath.Join(dir, name))
+		check(t, err)
+		all = append(all, in)
+	}
+	return all
+}
+
+// balanced demands that each finding is in one of the counters.
+func balanced(t *testing.T, s incident.Stats) {
+	t.Helper()
+	if s.Reported != s.Written+s.Omitted+s.Dropped+s.Failed {
+		t.Errorf("the sums differ: %+v", s)
+	}
+}
+
+var errFault = errors.New("no space left on the device")
+
+// faulty is a file system whose k-th call fails, or whose writes wait for a
+// gate.
+type faulty struct {
+	incident.Files
+	mu     sync.Mutex
+	calls  int
+	fail   func(call int, op string) bool
+	gate   chan struct{}
+	writes chan struct{}
+}
+
+func (f *faulty) step(op string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	call := f.calls
+	f.calls++
+	if f.fail != nil && f.fail(call, op) {
+		return errFault
+	}
+	return nil
+}
+
+func (f *faulty) MkdirAll(dir string) error {
+	return errors.Join(f.step("MkdirAll"), f.Files.MkdirAll(dir))
+}
+
+func (f *faulty) Write(path string, text []byte) error {
+	if f.gate != nil {
+		select {
+		case f.writes <- struct{}{}:
+		default:
+		}
+		<-f.gate
+	}
+	if err := f.step("Write"); err != nil {
+		_ = f.Files.Write(path, text[:len(text)/2]) // a full disk leaves half a file
+		return err
+	}
+	return f.Files.Write(path, text)
+}
+
+func (f *faulty) Rename(from, to string) error {
+	if err := f.step("Rename"); err != nil {
+		return err
+	}
+	return f.Files.Rename(from, to)
+}
+
+func (f *faulty) SyncDir(dir string) error {
+	return errors.Join(f.step("SyncDir"), f.Files.SyncDir(dir))
+}
+
+func (f *faulty) Remove(path string) error {
+	if err := f.step("Remove"); err != nil {
+		return err
+	}
+	return f.Files.Remove(path)
+}
+
+func (f *faulty) ReadDir(dir string) ([]incident.DirEntry, error) {
+	if err := f.step("ReadDir"); err != nil {
+		return nil, err
+	}
+	return f.Files.ReadDir(dir)
+}

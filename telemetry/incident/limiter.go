@@ -1,0 +1,124 @@
+package incident
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// maxSorts is how many sorts of findings are told apart; all beyond share one.
+const maxSorts = 1024
+
+// sort is what makes two findings the same bug: kind, source, tag, and the
+// stacks, or, where none were kept, the launch that is suspected first.
+type sort uint64
+
+func sortOf(f *core.Finding) sort {
+	h := fnv.New64a()
+	add := func(texts ...string) {
+		for _, s := range texts {
+			_, _ = h.Write([]byte(s)) // never fails
+			_, _ = h.Write([]byte{0})
+		}
+	}
+	add(string(f.Kind), f.Source, string(f.Victim.Tag.OrUntagged()))
+	var word [8]byte
+	for _, stack := range []core.Stack{f.AllocStack, f.FreeStack} {
+		for _, pc := range stack {
+			binary.LittleEndian.PutUint64(word[:], uint64(pc))
+			_, _ = h.Write(word[:])
+		}
+		add("")
+	}
+	if len(f.AllocStack)+len(f.FreeStack) == 0 && len(f.Suspects) > 0 {
+		add(f.Suspects[0].Launch)
+	}
+	return sort(h.Sum64())
+}
+
+// limiter lets the first few findings of a sort through, and then one in a
+// while with the number of those that it kept back. What it keeps back at the
+// end is the newest finding of each sort, so no count is lost. It is not safe
+// for concurrent use.
+type limiter struct {
+	full  int
+	every time.Duration
+	sorts map[sort]*storm
+}
+
+// storm is the findings of one sort.
+type storm struct {
+	passed int
+	last   time.Time // is when one last passed
+	// omitted were kept back since, first and newest being the ends of them.
+	omitted uint64
+	first   time.Time
+	newest  core.Finding
+}
+
+// others is the sort of all that are too many to be told apart.
+const others sort = 0
+
+// pass decides about f, seen at now. It returns what was kept back before f,
+// whether f passes, and how many findings are now sure never to: one that is
+// kept back may still be the newest of the rest.
+func (l *limiter) pass(f *core.Finding, now time.Time) (r Repeats, passes bool, gone uint64) {
+	s := l.stormOf(sortOf(f))
+	if s.omitted > 0 {
+		gone = 1
+	}
+	if s.passed >= l.full && now.Sub(s.last) < l.every {
+		if s.omitted == 0 {
+			s.first = now
+		}
+		s.omitted++
+		s.newest = *f
+		return Repeats{}, false, gone
+	}
+	s.passed++
+	s.last = now
+	return s.release(), true, gone
+}
+
+func (l *limiter) stormOf(k sort) *storm {
+	s := l.sorts[k]
+	if s == nil {
+		if len(l.sorts) >= maxSorts {
+			k = others
+		}
+		if s = l.sorts[k]; s == nil {
+			s = &storm{}
+			l.sorts[k] = s
+		}
+	}
+	return s
+}
+
+// release forgets what was kept back, and says what it was.
+func (s *storm) release() Repeats {
+	if s.omitted == 0 {
+		return Repeats{}
+	}
+	r := Repeats{Since: instant(s.first), Omitted: s.omitted}
+	s.omitted, s.newest = 0, core.Finding{}
+	return r
+}
+
+// rest calls yield for the newest finding of each sort that was kept back, with
+// how many were before it, and forgets them.
+func (l *limiter) rest(yield func(core.Finding, Repeats)) {
+	for _, s := range l.sorts {
+		if s.omitted == 0 {
+			continue
+		}
+		f := s.newest
+		r := s.release()
+		r.Omitted--
+		if r.Omitted == 0 {
+			r = Repeats{}
+		}
+		yield(f, r)
+	}
+}

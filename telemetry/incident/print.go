@@ -1,0 +1,166 @@
+package incident
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// String is the incident for people, on several lines: the bug, its victim, the
+// suspects, the stacks, the uses and what was done around it.
+func (in *Incident) String() string {
+	p := &printer{}
+	f := &in.Finding
+	p.line("%s: %s", f.Kind, f.Text)
+	p.line("  seen       %s by %s, incident %d of process %d (%s)", stamp(f.Time), f.Source, in.Number, in.Process.PID, in.Process.Program)
+	if in.Repeats.Omitted > 0 {
+		p.line("  repeats    %d like it were left out since %s", in.Repeats.Omitted, stamp(in.Repeats.Since))
+	}
+	p.victim(f)
+	if e := f.Error; e != nil {
+		p.line("  error      %s [%s]", e.Text, strings.Join(e.Classes, ", "))
+	}
+	p.uses("suspects, likeliest first", f.Suspects)
+	p.uses("last uses, newest first", f.Uses)
+	if f.OlderUses > 0 {
+		p.line("  and %d older uses that are forgotten", f.OlderUses)
+	}
+	p.stack("allocated at", f.AllocStack)
+	p.stack("freed at", f.FreeStack)
+	p.around(&in.Surroundings)
+	p.history(in.History, f.Victim)
+	p.line("built with %s, fencepost %s", in.Process.Go, in.Process.Fencepost)
+	return p.text.String()
+}
+
+type printer struct{ text strings.Builder }
+
+func (p *printer) line(format string, args ...any) { fmt.Fprintf(&p.text, format+"\n", args...) }
+
+func (p *printer) victim(f *Finding) {
+	if v := f.Victim; v != nil {
+		p.line("  victim     tag %q generation #%d, %d bytes at %v, %s, of stream %s", v.Tag, v.Generation, v.Requested, v.Ptr, v.State, streamText(v.Stream))
+	} else {
+		p.line("  victim     unknown")
+	}
+	if d := f.Damage; d != nil {
+		p.line("  damage     %d bytes, the first at offset %d (%v): %v expected, %v seen", d.Bytes, d.Offset, f.Victim.at(d.Offset), d.Expected, d.Seen)
+	}
+}
+
+// at is the address of an offset; a victim that is not known has none.
+func (b *Block) at(offset int64) string {
+	if b == nil {
+		return "at an unknown address"
+	}
+	return (b.Ptr + Address(offset)).String()
+}
+
+func (p *printer) uses(title string, uses []Use) {
+	if len(uses) == 0 {
+		return
+	}
+	p.line("\n%s:", title)
+	for _, u := range uses {
+		p.line("  %s", u)
+	}
+}
+
+// String is the use on one line.
+func (u Use) String() string {
+	text := fmt.Sprintf("launch %d %q on stream %s", u.LaunchID, u.Launch, streamText(u.Stream))
+	if !u.Time.IsZero() {
+		text = stamp(u.Time) + "  " + text
+	}
+	if u.Access != "" {
+		text += ", " + u.Access
+	}
+	if len(u.Tags) > 0 {
+		text += fmt.Sprintf(", blocks %q", u.Tags)
+	}
+	if !u.SpanID.IsZero() {
+		text += fmt.Sprintf(", span %v of trace %v", u.SpanID, u.TraceID)
+	}
+	return text
+}
+
+func (p *printer) stack(title string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	p.line("\n%s:", title)
+	for _, line := range lines {
+		p.line("  %s", line)
+	}
+}
+
+func (p *printer) around(s *Surroundings) {
+	if s.Incomplete != "" {
+		p.line("\nwhat surrounded it is missing: %s", s.Incomplete)
+		return
+	}
+	if s.Stack == "" {
+		return
+	}
+	p.line("\naround it:")
+	p.line("  device     %s:%d %s, %s", s.Device.Kind, s.Device.Ordinal, s.Device.Name, s.Stack)
+	p.line("  guard      %s, policy %s, hunted tags %q", s.Guard.Mode, s.Guard.Policy, s.Guard.HuntTags)
+	var numbers []string
+	for name, n := range s.Guard.Numbers {
+		numbers = append(numbers, fmt.Sprintf("%s %d", name, n))
+	}
+	slices.Sort(numbers)
+	p.line("             %s", strings.Join(numbers, ", "))
+	p.line("  memory     live %d, pending %d, quarantined %d of %d bytes; %d launches", s.Memory.Live, s.Memory.Pending, s.Memory.Quarantined, s.Memory.Limit, s.Memory.Launches)
+}
+
+// history prints the records; those of the victim are marked.
+func (p *printer) history(events []Event, victim *Block) {
+	if len(events) == 0 {
+		return
+	}
+	p.line("\nhistory of its block (*) and streams, oldest first:")
+	for _, e := range events {
+		mark := " "
+		if victim != nil && e.Generation == victim.Generation && e.Generation != 0 {
+			mark = "*"
+		}
+		p.line("%s %s", mark, e)
+	}
+}
+
+// String is the record on one line.
+func (e Event) String() string {
+	text := fmt.Sprintf("%s  %-10s stream %s", stamp(e.Time), e.Op, streamText(e.Stream))
+	if e.Generation != 0 {
+		text += fmt.Sprintf(" #%d", e.Generation)
+	}
+	if e.Tag != "" {
+		text += fmt.Sprintf(" %q", e.Tag)
+	}
+	if e.Bytes > 0 {
+		text += fmt.Sprintf(" %d bytes", e.Bytes)
+	}
+	if e.Launch != "" {
+		text += fmt.Sprintf(" launch %q %s, %d uses, %d waits", e.Launch, e.Access, e.Uses, e.Waits)
+	}
+	if e.Error != nil {
+		text += " FAILED: " + e.Error.Text
+	}
+	return text
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return "at an unknown time"
+	}
+	return t.Format(time.RFC3339Nano)
+}
+
+func streamText(id uint64) string {
+	if id == 0 {
+		return "default"
+	}
+	return fmt.Sprint(id)
+}
