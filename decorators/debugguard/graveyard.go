@@ -1,10 +1,6 @@
 package debugguard
 
-import (
-	"sync/atomic"
-
-	"github.com/fencepost-gpu/fencepost/core"
-)
+import "github.com/fencepost-gpu/fencepost/core"
 
 // graveyard is the tombstones of a shard, under its lock: copies of the records
 // of its last released blocks. A copy is written behind the one before, which
@@ -15,7 +11,7 @@ type graveyard struct {
 	next int
 	made []record // of the last slab, not used yet
 	// forgotten is the newest generation that had to go.
-	forgotten atomic.Uint64
+	forgotten core.Generation
 }
 
 // bury remembers rec, which is locked. The oldest tombstone beyond the limit is
@@ -46,9 +42,7 @@ func (y *graveyard) fresh() *record {
 }
 
 func (y *graveyard) forget(stone *record, index *addresses) {
-	if g := uint64(stone.generation()); g > y.forgotten.Load() {
-		y.forgotten.Store(g)
-	}
+	y.forgotten = max(y.forgotten, stone.generation())
 	if index != nil {
 		index.remove(stone)
 	}

@@ -281,6 +281,9 @@ func TestUnmappingHammer(t *testing.T) {
 			}
 		}
 	})
+	if err := b.guard.Apply(t.Context(), debugguard.Setting{Mode: debugguard.Hunt, Unmap: true}); err != nil {
+		t.Fatal(err) // the workers meet both, however late the switcher is
+	}
 	close(begin)
 	workers.Wait()
 	close(stop)

@@ -1,6 +1,7 @@
 package debugguard
 
 import (
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
@@ -23,6 +24,8 @@ type ledger struct {
 	// them may keep.
 	used  atomic.Int32
 	limit atomic.Int64
+	// stackBytes is the mean number of bytes between blocks that keep stacks.
+	stackBytes float64
 
 	clock  *coarse
 	names  *names
@@ -46,36 +49,47 @@ type shard struct {
 	live    int
 	counted bool
 	inUse   bool
-	dead    graveyard
+	// untilStack is how many bytes are allocated before the next block that
+	// keeps its stacks.
+	untilStack int64
+	dead       graveyard
 	// index is nil until an address was asked for.
 	index *addresses
 	_     [16]byte // keeps neighbours on different cache lines
 }
 
 func newLedger(gate *atomic.Int64, cfg Config) *ledger {
-	l := &ledger{gate: gate, tombstones: cfg.Tombstones, clock: newCoarse(cfg.Now), names: newNames(), stacks: newDepot()}
+	l := &ledger{gate: gate, tombstones: cfg.Tombstones, stackBytes: float64(cfg.StackBytes), clock: newCoarse(cfg.Now), names: newNames(), stacks: newDepot()}
 	for i := range l.shards {
 		l.shards[i].counted = true
+		l.shards[i].untilStack = l.nextStack()
 	}
 	return l
 }
 
 func (l *ledger) shard(stream core.StreamID) *shard { return &l.shards[uint64(stream)%shards] }
 
-// enter puts a block into the books. The record returned may be changed by the
-// caller until the block is handed out.
-func (l *ledger) enter(b core.Block) *record {
+// enter puts a block into the books, and says whether it is one that keeps its
+// stacks: each byte has the same chance to choose its block.
+func (l *ledger) enter(b *core.Block) (rec *record, due bool) {
 	s := l.shard(b.ID.AllocStream)
 	s.mu.Lock()
-	rec := s.empty
+	if s.untilStack -= int64(min(b.Bytes, stackAlways)); s.untilStack < 0 {
+		due = true
+		s.untilStack = l.nextStack()
+	}
+	rec = s.empty
 	if rec == nil {
 		rec = s.makeRecords()
 	}
 	s.empty, rec.neighbour = rec.neighbour, nil
 	rec.fill(b, l.clock.instant())
 	l.add(s, rec)
-	return rec
+	return rec, due
 }
+
+// nextStack draws how many bytes go by before the next block that keeps stacks.
+func (l *ledger) nextStack() int64 { return int64(rand.ExpFloat64() * l.stackBytes) }
 
 // enterGuarded puts the record of a guarded block into the books.
 func (l *ledger) enterGuarded(rec *record) {
@@ -243,11 +257,14 @@ func (l *ledger) mayForget(g core.Generation) bool {
 	if g == 0 {
 		return false
 	}
-	newest := l.unseen.Load()
+	newest := core.Generation(l.unseen.Load())
 	for i := range l.shards {
-		newest = max(newest, l.shards[i].dead.forgotten.Load())
+		s := &l.shards[i]
+		s.mu.Lock()
+		newest = max(newest, s.dead.forgotten)
+		s.mu.Unlock()
 	}
-	return uint64(g) <= newest
+	return g <= newest
 }
 
 // countLive makes each record that is no tombstone hold the gate open, or lets
