@@ -270,7 +270,7 @@ func TestUnmappingHammer(t *testing.T) {
 	}
 	switcher.Go(func() {
 		<-begin
-		for on := false; ; on = !on {
+		for on := true; ; on = !on {
 			select {
 			case <-stop:
 				return
