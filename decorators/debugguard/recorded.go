@@ -54,9 +54,20 @@ func (r *Resource) overtaken(id core.BlockID, stream core.StreamID) []core.UseRe
 	if r.orderer == nil || r.Mode() == Off {
 		return nil
 	}
-	return slices.DeleteFunc(r.orderer.Unordered(id, stream, core.ReadWrite), func(u core.UseRecord) bool {
-		return strings.HasPrefix(u.Launch, launchPrefix)
-	})
+	racing := slices.DeleteFunc(r.orderer.Unordered(id, stream, core.ReadWrite), isOwnLook)
+	for i, u := range racing {
+		if u.Launch == launchArm { // it stands for the allocation, behind which it is
+			racing[i] = core.UseRecord{Stream: u.Stream, Access: core.Write}
+		}
+	}
+	return racing
+}
+
+// isOwnLook reports whether a use is a comparison of the guard's own. It reads
+// what the program may not write, so nobody has to wait for it, and the program
+// does not know of it.
+func isOwnLook(u core.UseRecord) bool {
+	return u.Access == core.Read && strings.HasPrefix(u.Launch, launchPrefix)
 }
 
 // missingFence reports that work on the stream was not ordered behind the
