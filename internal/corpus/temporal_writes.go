@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/testkernels"
 )
@@ -113,6 +114,31 @@ func temporalWrites() []Case {
 				if bug {
 					w.Raw(late)
 				}
+			}},
+		{Name: "late-index-into-a-gap", Class: Temporal, What: "an index kept from before reaches a block that other frees have pushed out of quarantine",
+			Kinds: append(afterFree, core.FindingStrayWrite), Culprit: "scatter", Want: onlyHunted, Stack: true,
+			Why:       "nothing watches memory that went back to the pool but the sentinels of the hunt, which hold the first 4 KiB of what leaves quarantine while there is room for them",
+			Configure: func(c *fencepost.Config) { c.GuardConfig.QuarantineBytes = 128 << 10 },
+			Run: func(w *World, bug bool) {
+				s := w.Stream()
+				low, high := w.Filled(s, "kept", words, 1), w.Filled(s, "gone", 4*words, 2)
+				if low.ID.Ptr > high.ID.Ptr {
+					w.failf("the second block lies before the first")
+				}
+				w.Victim(high.ID)
+				w.Nobody() // by then the memory belongs to no block
+				index := words - 1
+				if bug {
+					index = farIndex(low, high) - high.Words()/2 + 10
+				}
+				var others []*Mem
+				for range 14 {
+					others = append(others, w.Filled(s, "other", words, 3))
+				}
+				w.Free(high)
+				w.Free(others...)
+				w.Do(scatter("scatter", s, low, index))
+				w.Free(low)
 			}},
 		{Name: "raw-write-to-reused", Class: Temporal, What: "a raw write by an old address lands in the block that has the address now",
 			Kinds: append(afterFree, core.FindingReuseRace), Want: nowhere, Why: "it lands in bytes that another block owns, and looks like that block's own write",
