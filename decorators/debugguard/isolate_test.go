@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
@@ -278,11 +279,12 @@ func TestUnmappingHammer(t *testing.T) {
 				if err := b.guard.Apply(ctx, debugguard.Setting{Mode: debugguard.Hunt, Unmap: on}); err != nil {
 					t.Error(err)
 				}
+				time.Sleep(50 * time.Microsecond) // the workers meet both
 			}
 		}
 	})
 	if err := b.guard.Apply(t.Context(), debugguard.Setting{Mode: debugguard.Hunt, Unmap: true}); err != nil {
-		t.Fatal(err) // the workers meet both, however late the switcher is
+		t.Fatal(err)
 	}
 	close(begin)
 	workers.Wait()
