@@ -1,9 +1,11 @@
 package debugguard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -51,7 +53,9 @@ func (r *Resource) overtaken(id core.BlockID, stream core.StreamID) []core.UseRe
 	if r.orderer == nil || r.Mode() == Off {
 		return nil
 	}
-	return r.orderer.Unordered(id, stream, core.ReadWrite)
+	racing := r.orderer.Unordered(id, stream, core.ReadWrite)
+	slices.SortStableFunc(racing, func(a, b core.UseRecord) int { return cmp.Compare(b.LaunchID, a.LaunchID) }) // the newest launch first
+	return racing
 }
 
 // missingFence reports that work on the stream was not ordered behind the
