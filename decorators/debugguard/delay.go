@@ -30,8 +30,8 @@ func (r *Resource) delay(ctx context.Context, stream core.StreamID) {
 	r.count.delays.Add(1)
 }
 
-// delayOf draws the delay of the n-th launch, none for most. Those there are
-// are spread evenly between nothing and twice the mean.
+// delayOf draws the delay of the n-th launch, none for most. The rest lie evenly
+// between nothing and twice the mean.
 func delayOf(h HuntConfig, n uint64) time.Duration {
 	draw := mix(h.DelaySeed ^ mix(n))
 	if draw%delayedShare != 0 {

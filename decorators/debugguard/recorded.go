@@ -1,6 +1,7 @@
 package debugguard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,12 +49,20 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 }
 
 // overtaken lists the uses that work enqueued on the stream without waits may
-// overtake.
+// overtake. The guard's own are none of the program's business: they look at
+// what the program must not write.
 func (r *Resource) overtaken(id core.BlockID, stream core.StreamID) []core.UseRecord {
 	if r.orderer == nil || r.Mode() == Off {
 		return nil
 	}
-	return slices.DeleteFunc(r.orderer.Unordered(id, stream, core.ReadWrite), isOwnLook)
+	racing := slices.DeleteFunc(r.orderer.Unordered(id, stream, core.ReadWrite), isOwnLook)
+	for i, u := range racing {
+		if u.Launch == launchArm { // it stands for the allocation, behind which it is
+			racing[i] = core.UseRecord{Stream: u.Stream, Access: core.Write}
+		}
+	}
+	slices.SortStableFunc(racing, func(a, b core.UseRecord) int { return cmp.Compare(b.LaunchID, a.LaunchID) }) // the newest launch first
+	return racing
 }
 
 // isOwnLook reports whether a use is a comparison of the guard's own. It reads

@@ -73,7 +73,6 @@ func (r *Resource) Seal(ctx context.Context, id core.BlockID) error {
 	}
 	rec.mu.Unlock()
 	r.seals.put(s)
-	err = nil
 	if r.open.writing(id.Generation) {
 		err = &core.StreamMisuseError{Op: "Seal", Block: id, Stream: id.AllocStream, Reason: "a launch that writes the block is announced: end it first"}
 	} else {

@@ -45,7 +45,7 @@ func TestAnUndeclaredWriteToASealedBlockIsFoundByItsChecksum(t *testing.T) {
 			t.Run(fmt.Sprint(mode, " ", name), func(t *testing.T) {
 				b := newBench(t, mode, sampled)
 				block := b.alloc(100_000)
-					b.seal(block)
+				b.seal(block)
 				b.read("good", 1, func() {}, block)
 				b.read("bad", 1, func() { b.mem.poke(block.ID.Ptr+50_000, 1) }, block)
 				if err := end(b, block); err != nil {
