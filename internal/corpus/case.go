@@ -131,7 +131,7 @@ func All() []Case {
 	var all []Case
 	for _, part := range [][]Case{
 		spatialWrites(), spatialCopies(), spatialStreams(), spatialOthers(), sealedSpatial(),
-		temporalFrees(), temporalHandles(), temporalWrites(), temporalReads(),
+		temporalFrees(), temporalHandles(), temporalWrites(), temporalReuse(), temporalReads(),
 		orderRecorded(), orderDeclared(), orderUndeclared(), orderStreams(), sealedOrder(),
 		cleanBytes(), cleanLives(), cleanStreams(), cleanLaunches(), cleanModes(), cleanRuntimes(), cleanSeals(),
 	} {
