@@ -281,6 +281,10 @@ func TestUnmappingHammer(t *testing.T) {
 			}
 		}
 	})
+	// On at the start: on a busy machine the switcher may come last.
+	if err := b.guard.Apply(ctx, debugguard.Setting{Mode: debugguard.Hunt, Unmap: true}); err != nil {
+		t.Fatal(err)
+	}
 	close(begin)
 	workers.Wait()
 	close(stop)
