@@ -18,6 +18,9 @@ const (
 	// bisectSuspects is how many launches a finding names at most, unless more
 	// have passed in its window.
 	bisectSuspects = 3
+	// bisectVerdicts is how many verdicts a launch reads in passing: more than
+	// it makes, so that they do not pile up.
+	bisectVerdicts = 8
 )
 
 // bisect queues, behind a launch that has just been finished, the
@@ -34,6 +37,7 @@ func (r *Resource) bisect(ctx context.Context, o *openLaunch) {
 	if r.cfg.Device == nil || !r.hunting(bisecting) {
 		return
 	}
+	r.poll(bisectVerdicts)
 	r.bisectOwn(ctx, o)
 	r.bisectOthers(ctx, o.use.Stream)
 	r.bisectSeals(ctx, o.use.Stream)
@@ -77,14 +81,11 @@ func (r *Resource) orderedBlock(id core.BlockID, stream core.StreamID) bool {
 }
 
 // look queues the comparison of a batch of blocks that are not about to be
-// freed. One that fails is made up for by the next, and by the last one before
-// their free.
+// freed. One that fails, or is left out because the device is far behind, is
+// made up for by the next, and by the last one before their free; windows are
+// wider then.
 func (r *Resource) look(ctx context.Context, name string, b *batch, uses []core.Use) {
-	if b.blocks == 0 {
-		return
-	}
-	if r.checks.full() {
-		r.count.unchecked.Add(uint64(b.blocks))
+	if b.blocks == 0 || r.checks.busy() {
 		return
 	}
 	b.bisecting = true

@@ -116,6 +116,10 @@ type checks struct {
 func (cs *checks) awaited() int64 { return cs.count.Load() }
 func (cs *checks) full() bool     { return cs.count.Load() >= maxChecks }
 
+// busy reports whether only comparisons that are the last of their blocks should
+// be queued.
+func (cs *checks) busy() bool { return cs.count.Load() >= maxChecks/2 }
+
 func (cs *checks) add(c *check) {
 	cs.gate.Add(1)
 	cs.mu.Lock()

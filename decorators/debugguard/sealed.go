@@ -180,7 +180,7 @@ func (r *Resource) sealedWrite(s *seal, req *core.UseRequest) error {
 
 // bisectSeals compares sealed blocks behind a launch, in turn.
 func (r *Resource) bisectSeals(ctx context.Context, stream core.StreamID) {
-	if r.seals.count.Load() == 0 {
+	if r.seals.count.Load() == 0 || r.checks.busy() {
 		return
 	}
 	some := r.seals.turn(bisectBlocks, bisectBytes, func(s *seal) bool { return r.orderedBlock(s.inner, stream) })
