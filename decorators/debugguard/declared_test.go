@@ -1,12 +1,14 @@
 package debugguard_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 )
 
@@ -344,4 +346,84 @@ func TestBlocksTellWhenTheyWereAllocated(t *testing.T) {
 		return true
 	})
 	b.free(block)
+}
+
+// unleasing is a fake that refuses uses for want of a lease, or in another way.
+type unleasing struct {
+	*coretest.Fake
+	err error
+}
+
+func (u *unleasing) PrepareUse(c context.Context, req core.UseRequest) (core.Ticket, error) {
+	if u.err != nil {
+		return core.Ticket{}, u.err
+	}
+	return u.Fake.PrepareUse(c, req)
+}
+
+func (u *unleasing) RecordUse(c context.Context, id core.BlockID, s core.StreamID) error {
+	if u.err != nil {
+		return u.err
+	}
+	return u.Fake.RecordUse(c, id, s)
+}
+
+func TestWhatTheUpstreamRefusesIsFoundWhereItIsABug(t *testing.T) {
+	b := newBench(t, debugguard.Off)
+	upstream := &unleasing{Fake: b.fake}
+	b.guard = b.over(upstream, debugguard.Ledger)
+	block := b.alloc(64)
+	outside := block.ID
+	outside.Ptr += 64
+	for name, c := range map[string]struct {
+		err  error
+		want []core.FindingKind
+	}{
+		"no lease":           {&core.StreamMisuseError{Op: "PrepareUse", Stream: 9, Unleased: true}, []core.FindingKind{core.FindingStaleHandle}},
+		"a pointer outside":  {&core.StreamMisuseError{Op: "PrepareUse", Block: outside}, []core.FindingKind{core.FindingStaleHandle}},
+		"an open intent":     {&core.StreamMisuseError{Op: "PrepareUse", Block: block.ID, Holder: &core.IntentHolder{}}, nil},
+		"the driver":         {errDevice, nil},
+		"a block of nobody":  {&core.UseAfterFreeError{Block: core.BlockID{Generation: core.NextGeneration()}}, nil},
+		"a block that lives": {&core.UseAfterFreeError{Block: block.ID}, nil},
+	} {
+		upstream.err = c.err
+		if err := b.try(core.UseRequest{Stream: 1, Launch: "refused", Uses: using(core.Write, block)}); err == nil || err.Error() == "" {
+			t.Errorf("%s: the launch was not refused", name)
+		}
+		b.want(c.want...)
+		if err := b.guard.RecordUse(ctx, block.ID, 1); err == nil {
+			t.Errorf("%s: the use was not refused", name)
+		}
+		b.want(c.want...)
+		if s := b.guard.State(block.ID); s != core.Live {
+			t.Errorf("%s: the block is %v", name, s)
+		}
+	}
+	upstream.err = nil
+	if err := b.reads("sum", block); err != nil { // none of those launches wrote it
+		t.Error(err)
+	}
+	b.want(core.FindingUninitializedRead)
+	b.free(block)
+	b.empty()
+}
+
+func TestAUseThatCouldNotBeRecordedIsStillFound(t *testing.T) {
+	b := newBench(t, debugguard.Off)
+	upstream := &refusingOrdered{unleasing: unleasing{Fake: b.fake, err: errDevice}}
+	b.guard = b.over(upstream, debugguard.Ledger, strict)
+	block := b.alloc(64)
+	err := b.guard.RecordUse(ctx, block.ID, 2)
+	if !errors.Is(err, core.ErrDriver) || !errors.Is(err, core.ErrStreamMisuse) {
+		t.Errorf("got %v, want the driver's error and the finding's", err)
+	}
+	b.want(core.FindingMissingFence)
+	b.free(block)
+	b.empty()
+}
+
+type refusingOrdered struct{ unleasing }
+
+func (*refusingOrdered) Unordered(core.BlockID, core.StreamID, core.Access) []core.UseRecord {
+	return []core.UseRecord{{LaunchID: 1, Stream: 1, Access: core.Write}}
 }

@@ -105,12 +105,15 @@ func (l *ledger) share() {
 func (l *ledger) close(rec *record, g core.Generation) {
 	s := l.shard(rec.stream())
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	rec.mu.Lock() // nobody waits for anything under it
-	defer rec.mu.Unlock()
-	if rec.generation() != g || rec.state() == core.Freed {
-		return
+	if rec.generation() == g && rec.state() != core.Freed {
+		l.closeLocked(s, rec)
 	}
+	rec.mu.Unlock()
+	s.mu.Unlock()
+}
+
+func (l *ledger) closeLocked(s *shard, rec *record) {
 	s.table.remove(rec)
 	if s.index != nil {
 		s.index.remove(rec)
