@@ -66,9 +66,6 @@ type Case struct {
 	What string
 	// Kinds are the kinds that a finding of it may have.
 	Kinds []core.FindingKind
-	// Refusal, if not nil, is matched by the error of the guilty call, which is
-	// refused whatever the guard does: that counts as found.
-	Refusal error
 	// Culprit is the name of the launch that does it, empty if it is no launch
 	// that the runtime was told of, or a call that is itself the finding.
 	Culprit string

@@ -25,10 +25,6 @@ type Verdict struct {
 	Text string
 }
 
-// Refused stands for a kind where the guilty call returned an error and the
-// runtime reported nothing.
-const Refused core.FindingKind = "refused"
-
 // Run runs a case, with or without its bug, at a tier.
 func (m *Machine) Run(ctx context.Context, c Case, bug bool, t Tier) Verdict {
 	return m.run(ctx, c, bug, t, fencepost.Async)
@@ -103,9 +99,6 @@ func (v *watch) verdict(c Case, found []noted) Verdict {
 		if better(now, best) {
 			best = now
 		}
-	}
-	if best.Outcome != Found && c.Refusal != nil && errors.Is(v.refused, c.Refusal) {
-		return Verdict{Outcome: Found, Kind: Refused, Text: v.refused.Error()}
 	}
 	return best
 }

@@ -44,8 +44,7 @@ suspicious: package ` + "`internal/corpus`" + `. Each runs at every tier of the 
 
 - **found**: a finding by the guard or the runtime, of a kind that the case names and about the block that was harmed, no later than the
   end of the program's Drain. "culprit 1 of 2" is the place of the guilty launch among the suspects that the finding names; where no such
-  words stand the finding is the guilty call's own, or no launch was announced that could be named. "refused" stands for a typed error of
-  the guilty call, which the runtime returns at any tier and with the guard off.
+  words stand the finding is the guilty call's own, or no launch was announced that could be named.
 - **late**: one of such a kind without the right victim, or about the victim with another kind, or only when the runtime was closed.
 - **missed**: nothing of the sort; the reason is below the table.
 

@@ -55,18 +55,6 @@ func TestAVerdictSaysWhereTheCulpritStands(t *testing.T) {
 	}
 }
 
-func TestARefusalCountsOnlyWhereTheCaseSaysSo(t *testing.T) {
-	w := watch{refused: errors.Join(nil, &core.StreamMisuseError{})}
-	if got := w.verdict(Case{Refusal: core.ErrStreamMisuse}, nil); got.Outcome != Found || got.Kind != Refused {
-		t.Errorf("the refusal is %s %s", got.Outcome, got.Kind)
-	}
-	for name, c := range map[string]Case{"not said": {}, "another error": {Refusal: core.ErrUseAfterFree}} {
-		if got := w.verdict(c, nil); got.Outcome != Missed {
-			t.Errorf("%s: %s", name, got.Outcome)
-		}
-	}
-}
-
 // The machinery against programs that are broken in known ways.
 func TestABrokenProgramIsNoVerdict(t *testing.T) {
 	for name, run := range map[string]func(w *World, bug bool){
