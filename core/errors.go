@@ -122,6 +122,8 @@ type StreamMisuseError struct {
 	Stream StreamID
 	// Holder is the open intent that conflicts, if that is the reason.
 	Holder *IntentHolder
+	// Unleased is true if Stream is no lease: it was given back, or never was.
+	Unleased bool
 	// Unsupported is true if the resource cannot do the operation at all;
 	// the error then also matches errors.ErrUnsupported.
 	Unsupported bool

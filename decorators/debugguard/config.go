@@ -16,7 +16,7 @@ const (
 	DefaultSampleBytes         uint64        = 64 << 20
 	DefaultStackBytes          uint64        = 512 << 10
 	DefaultPoisonCap           uint64        = 1 << 20
-	DefaultTombstones                        = 65536
+	DefaultTombstones                        = 16384
 	DefaultLaunches                          = 4096
 	DefaultSuspects                          = 16
 	DefaultDelay               time.Duration = 100 * time.Microsecond

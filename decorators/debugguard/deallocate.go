@@ -49,6 +49,13 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 // second free of it is refused, unless this one fails.
 func (r *Resource) freeUnguarded(ctx context.Context, id core.BlockID, rec *record) (core.Block, error) {
 	requested := rec.requested
+	if !rec.contains(id.Ptr) {
+		r.revive(rec, id.Generation)
+		if rec = r.ledger.lock(id); rec != nil {
+			return core.Block{}, r.wildPointer("Deallocate", id, id.AllocStream, rec)
+		}
+		return r.upstream.Deallocate(ctx, id)
+	}
 	if rec.stacked {
 		stack := r.ledger.stacks.capture(2)
 		rec.mu.Lock()

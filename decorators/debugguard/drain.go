@@ -14,8 +14,10 @@ const verdictsPerCall = 4
 // housekeep is the guard's upkeep, done in passing by operations that are not
 // on the launch path.
 func (r *Resource) housekeep(ctx context.Context) {
-	r.poll(verdictsPerCall)
-	if r.Mode() < Sample {
+	if r.checks.awaited() != 0 {
+		r.poll(verdictsPerCall)
+	}
+	if r.quarantine.held.blocks.Load() != 0 && r.Mode() < Sample {
 		r.enforce(ctx, 0) // what was freed while the mode changed
 	}
 }

@@ -1,7 +1,7 @@
 package debugguard
 
 import (
-	"sync/atomic"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -15,7 +15,7 @@ type graveyard struct {
 	next int
 	made []record // of the last slab, not used yet
 	// forgotten is the newest generation that had to go.
-	forgotten atomic.Uint64
+	forgotten core.Generation
 }
 
 // bury remembers rec, which is locked. The oldest tombstone beyond the limit is
@@ -46,9 +46,7 @@ func (y *graveyard) fresh() *record {
 }
 
 func (y *graveyard) forget(stone *record, index *addresses) {
-	if g := uint64(stone.generation()); g > y.forgotten.Load() {
-		y.forgotten.Store(g)
-	}
+	y.forgotten = max(y.forgotten, stone.generation())
 	if index != nil {
 		index.remove(stone)
 	}
@@ -60,11 +58,11 @@ func (y *graveyard) shrink(limit int, index *addresses) {
 	if excess <= 0 {
 		return
 	}
-	inOrder := append(y.ring[y.next:len(y.ring):len(y.ring)], y.ring[:y.next]...)
+	inOrder := slices.Concat(y.ring[y.next:], y.ring[:y.next])
 	for _, stone := range inOrder[:excess] {
 		y.forget(stone, index)
 	}
-	y.ring, y.next = append([]*record(nil), inOrder[excess:]...), 0
+	y.ring, y.next = slices.Clone(inOrder[excess:]), 0
 }
 
 // each calls visit for every freed block that the ledger remembers, under the
@@ -78,4 +76,32 @@ func (l *ledger) eachTombstone(visit func(core.Block)) {
 		}
 		s.mu.Unlock()
 	}
+}
+
+// tombstone returns a copy of what is remembered of a freed block, nil if that
+// is nothing. It looks at all that one shard, or if need be every one,
+// remembers: it is asked only about a misuse.
+func (l *ledger) tombstone(id core.BlockID) *record {
+	if rec := l.shard(id.AllocStream).tombstone(id.Generation); rec != nil {
+		return rec
+	}
+	for i := range l.shards {
+		if rec := l.shards[i].tombstone(id.Generation); rec != nil {
+			return rec
+		}
+	}
+	return nil
+}
+
+func (s *shard) tombstone(g core.Generation) *record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, rec := range s.dead.ring {
+		if rec.generation() == g && g != 0 {
+			found := &record{}
+			found.bury(rec, rec.freed)
+			return found
+		}
+	}
+	return nil
 }

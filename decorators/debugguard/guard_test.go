@@ -181,7 +181,7 @@ func TestTheLedgerForgetsTheOldestTombstone(t *testing.T) {
 	bury := func(stream core.StreamID, n int) (ids []core.BlockID) {
 		for range n {
 			id := core.BlockID{Generation: core.NextGeneration(), AllocStream: stream}
-			rec := l.enter(core.Block{ID: id, State: core.Live})
+			rec, _ := l.enter(&core.Block{ID: id, State: core.Live})
 			l.close(rec, id.Generation)
 			ids = append(ids, id)
 		}

@@ -58,7 +58,7 @@ func churn(b *bench, seed, rounds int) {
 		live = append(live, block)
 		use := live[i%len(live)]
 		ticket, err := b.guard.PrepareUse(ctx, core.UseRequest{Stream: core.StreamID(seed), Launch: "churn",
-			Uses: []core.Use{{Block: use.ID, Access: core.Write}, {Block: block.ID, Access: core.ReadWrite}}})
+			Uses: []core.Use{{Block: use.ID, Access: core.Write}, {Block: block.ID, Access: core.ReadWrite}}, Pointers: []uint64{block.ID.Ptr, use.ID.Ptr}})
 		if err != nil {
 			b.Error(err)
 			return

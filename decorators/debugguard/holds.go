@@ -3,7 +3,6 @@ package debugguard
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -51,25 +50,6 @@ func (r *Resource) glance(id core.BlockID) (rec *record, live bool) {
 		return nil, false
 	}
 	return rec, key == keyOf(id.Generation, core.Live)
-}
-
-// refused looks at an upstream's refusal of a use: that of a block which was
-// freed is found, if the ledger remembers it.
-func (r *Resource) refused(err error, use late) error {
-	var uaf *core.UseAfterFreeError
-	if !errors.As(err, &uaf) {
-		return err
-	}
-	use.id = uaf.Block
-	rec := r.ledger.lockAny(use.id)
-	if rec == nil {
-		return err
-	}
-	if rec.state() == core.Live {
-		rec.mu.Unlock()
-		return err
-	}
-	return r.staleUse(use, rec)
 }
 
 // usable returns the record of a block that is to be used, locked, or nil if

@@ -1,7 +1,7 @@
 package debugguard
 
 import (
-	"sync"
+	"math/rand/v2"
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -23,59 +23,46 @@ type ledger struct {
 	// them may keep.
 	used  atomic.Int32
 	limit atomic.Int64
+	// stackBytes is the mean number of bytes between blocks that keep stacks.
+	stackBytes float64
 
 	clock  *coarse
 	names  *names
 	stacks *depot
 }
 
-const shards = 64
-
-// slab is how many records are made at a time: about 64 KiB of them.
-const slab = 280
-
-// shard is the blocks of some streams. Its lock is never held together with
-// another's, and a record's is taken under it only where nothing waits.
-type shard struct {
-	mu    sync.Mutex
-	table table
-	// empty are records of no block, the one used last first.
-	empty *record
-	// live counts the records of the table, counted is set while they hold the
-	// gate open.
-	live    int
-	counted bool
-	inUse   bool
-	dead    graveyard
-	// index is nil until an address was asked for.
-	index *addresses
-	_     [16]byte // keeps neighbours on different cache lines
-}
-
 func newLedger(gate *atomic.Int64, cfg Config) *ledger {
-	l := &ledger{gate: gate, tombstones: cfg.Tombstones, clock: newCoarse(cfg.Now), names: newNames(), stacks: newDepot()}
+	l := &ledger{gate: gate, tombstones: cfg.Tombstones, stackBytes: float64(cfg.StackBytes), clock: newCoarse(cfg.Now), names: newNames(), stacks: newDepot()}
 	for i := range l.shards {
 		l.shards[i].counted = true
+		l.shards[i].untilStack = l.nextStack()
 	}
 	return l
 }
 
 func (l *ledger) shard(stream core.StreamID) *shard { return &l.shards[uint64(stream)%shards] }
 
-// enter puts a block into the books. The record returned may be changed by the
-// caller until the block is handed out.
-func (l *ledger) enter(b core.Block) *record {
+// enter puts a block into the books, and says whether it is one that keeps its
+// stacks: each byte has the same chance to choose its block.
+func (l *ledger) enter(b *core.Block) (rec *record, due bool) {
 	s := l.shard(b.ID.AllocStream)
 	s.mu.Lock()
-	rec := s.empty
+	if s.untilStack -= int64(min(b.Bytes, stackAlways)); s.untilStack < 0 {
+		due = true
+		s.untilStack = l.nextStack()
+	}
+	rec = s.empty
 	if rec == nil {
 		rec = s.makeRecords()
 	}
 	s.empty, rec.neighbour = rec.neighbour, nil
 	rec.fill(b, l.clock.instant())
 	l.add(s, rec)
-	return rec
+	return rec, due
 }
+
+// nextStack draws how many bytes go by before the next block that keeps stacks.
+func (l *ledger) nextStack() int64 { return int64(rand.ExpFloat64() * l.stackBytes) }
 
 // enterGuarded puts the record of a guarded block into the books.
 func (l *ledger) enterGuarded(rec *record) {
@@ -102,15 +89,6 @@ func (l *ledger) add(s *shard, rec *record) {
 	}
 }
 
-// makeRecords fills the list of empty records; s.mu must be held.
-func (s *shard) makeRecords() *record {
-	records := make([]record, slab)
-	for i := range records[:slab-1] {
-		records[i].neighbour = &records[i+1]
-	}
-	return &records[0]
-}
-
 // share divides the tombstones anew: another shard is in use.
 func (l *ledger) share() {
 	l.limit.Store(int64(max(1, l.tombstones/int(l.used.Add(1)))))
@@ -122,75 +100,20 @@ func (l *ledger) share() {
 	}
 }
 
-// get returns the record of a block, nil if there is none. It is not locked:
-// what it says is to be believed only if its generation still is the block's.
-func (l *ledger) get(id core.BlockID) *record {
-	if rec := l.shard(id.AllocStream).table.load(id.Generation); rec != nil {
-		return rec
-	}
-	return l.search(id)
-}
-
-// search looks for a record under the locks: first where it should be, then,
-// because a caller may have made up the stream, everywhere.
-func (l *ledger) search(id core.BlockID) *record {
-	if rec := l.shard(id.AllocStream).find(id.Generation); rec != nil || uint64(id.Generation) <= l.unseen.Load() || id.Generation == core.NoBytes {
-		return rec
-	}
-	for i := range l.shards {
-		if rec := l.shards[i].find(id.Generation); rec != nil {
-			return rec
-		}
-	}
-	return nil
-}
-
-func (s *shard) find(g core.Generation) *record {
-	if s.table.buckets.Load() == nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.table.find(g)
-}
-
-// lock returns the record of a block, locked, or nil if there is none.
-func (l *ledger) lock(id core.BlockID) *record {
-	rec := l.get(id)
-	if rec == nil {
-		return nil
-	}
-	rec.mu.Lock()
-	if rec.generation() != id.Generation { // buried and reused meanwhile
-		rec.mu.Unlock()
-		return nil
-	}
-	return rec
-}
-
-// lockAny is lock, and of a freed block it returns what is remembered.
-func (l *ledger) lockAny(id core.BlockID) *record {
-	rec := l.lock(id)
-	if rec != nil {
-		return rec
-	}
-	if rec = l.tombstone(id); rec != nil {
-		rec.mu.Lock()
-	}
-	return rec
-}
-
 // close makes a tombstone of a block that was released, and empties its record
 // for another one if it is pooled. rec is not locked.
 func (l *ledger) close(rec *record, g core.Generation) {
 	s := l.shard(rec.stream())
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	rec.mu.Lock() // nobody waits for anything under it
-	defer rec.mu.Unlock()
-	if rec.generation() != g || rec.state() == core.Freed {
-		return
+	if rec.generation() == g && rec.state() != core.Freed {
+		l.closeLocked(s, rec)
 	}
+	rec.mu.Unlock()
+	s.mu.Unlock()
+}
+
+func (l *ledger) closeLocked(s *shard, rec *record) {
 	s.table.remove(rec)
 	if s.index != nil {
 		s.index.remove(rec)
@@ -209,45 +132,20 @@ func (l *ledger) close(rec *record, g core.Generation) {
 	rec.neighbour, s.empty = s.empty, rec
 }
 
-// tombstone returns a copy of what is remembered of a freed block, nil if that
-// is nothing. It looks at all that one shard, or if need be every one,
-// remembers: it is asked only about a misuse.
-func (l *ledger) tombstone(id core.BlockID) *record {
-	if rec := l.shard(id.AllocStream).tombstone(id.Generation); rec != nil {
-		return rec
-	}
-	for i := range l.shards {
-		if rec := l.shards[i].tombstone(id.Generation); rec != nil {
-			return rec
-		}
-	}
-	return nil
-}
-
-func (s *shard) tombstone(g core.Generation) *record {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, rec := range s.dead.ring {
-		if rec.generation() == g && g != 0 {
-			found := &record{}
-			found.bury(rec, rec.freed)
-			return found
-		}
-	}
-	return nil
-}
-
 // mayForget reports whether g may have been allocated here and have left no
 // record: the ledger was off, or its tombstone is gone.
 func (l *ledger) mayForget(g core.Generation) bool {
 	if g == 0 {
 		return false
 	}
-	newest := l.unseen.Load()
+	newest := core.Generation(l.unseen.Load())
 	for i := range l.shards {
-		newest = max(newest, l.shards[i].dead.forgotten.Load())
+		s := &l.shards[i]
+		s.mu.Lock()
+		newest = max(newest, s.dead.forgotten)
+		s.mu.Unlock()
 	}
-	return uint64(g) <= newest
+	return g <= newest
 }
 
 // countLive makes each record that is no tombstone hold the gate open, or lets

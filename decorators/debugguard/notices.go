@@ -49,21 +49,20 @@ func (n notices) Released(b core.Block) {
 	}
 	if r.gate.Load() != 0 {
 		r.seals.forget(b.ID.Generation)
-		b = r.released(b)
+		r.released(&b)
 	}
 	r.listeners.notify(b)
 }
 
-// released closes the book of a block and returns it as its owner knew it.
-func (r *Resource) released(b core.Block) core.Block {
+// released closes the book of a block and makes b what its owner knew.
+func (r *Resource) released(b *core.Block) {
 	rec := r.ledger.get(b.ID)
 	if rec == nil {
-		return b
+		return
 	}
 	g := b.ID.Generation
 	if rec.guard != nil {
 		b.ID, b.Bytes = rec.id(), rec.bytes
 	}
 	r.ledger.close(rec, g)
-	return b
 }

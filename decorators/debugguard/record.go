@@ -25,6 +25,9 @@ type record struct {
 	// see table.
 	key  atomic.Uint64
 	next atomic.Pointer[record]
+	// dead is the generation of a tombstone, whose key is zero: it is written
+	// without an atomic operation, which would wait for the memory.
+	dead core.Generation
 	// neighbour is the next record in the shard's index of addresses, or in its
 	// list of empty ones.
 	neighbour *record
@@ -116,12 +119,12 @@ func (g *guarded) tell(kind core.FindingKind, filled uint32) bool {
 // newGuarded returns the record of a guarded block. It is not pooled.
 func newGuarded(b core.Block, g *guarded, born instant, allocated core.Stack) *record {
 	rec := &record{guard: g, stacked: true, extra: &extra{allocStack: allocated}}
-	rec.fill(b, born)
+	rec.fill(&b, born)
 	return rec
 }
 
 // fill makes rec, which nobody can find yet, the record of b.
-func (rec *record) fill(b core.Block, born instant) {
+func (rec *record) fill(b *core.Block, born instant) {
 	rec.ptr, rec.requested, rec.bytes = b.ID.Ptr, b.Requested, b.Bytes
 	rec.allocStream, rec.tag = b.ID.AllocStream, b.Tag
 	rec.align = uint8(bits.TrailingZeros64(b.Align))
@@ -138,10 +141,19 @@ func (rec *record) id() core.BlockID {
 	return core.BlockID{Ptr: rec.ptr, Generation: rec.generation(), AllocStream: rec.allocStream, Ordinal: int(rec.ordinal)}
 }
 
-func (rec *record) generation() core.Generation { return core.Generation(rec.key.Load() >> stateBits) }
-func (rec *record) stream() core.StreamID       { return rec.allocStream }
+func (rec *record) generation() core.Generation {
+	if key := rec.key.Load(); key != 0 {
+		return core.Generation(key >> stateBits)
+	}
+	return rec.dead
+}
+
+func (rec *record) stream() core.StreamID { return rec.allocStream }
 func (rec *record) state() core.BlockState {
-	return core.BlockState(rec.key.Load() & (1<<stateBits - 1))
+	if key := rec.key.Load(); key != 0 {
+		return core.BlockState(key & (1<<stateBits - 1))
+	}
+	return core.Freed
 }
 
 // setState moves the block on; mu must be held.
@@ -174,9 +186,10 @@ func (rec *record) bury(other *record, freed instant) {
 	rec.born, rec.freed = other.born, freed
 	rec.ptr, rec.requested, rec.bytes = other.ptr, other.requested, other.bytes
 	rec.allocStream, rec.tag, rec.extra = other.allocStream, other.tag, other.extra
-	rec.writer, rec.used, rec.uses = other.writer, other.used, other.uses
+	rec.writer, rec.used = other.writer, other.used
+	copy(rec.uses[:], other.uses[:min(other.used, usesKept)])
 	rec.align, rec.flags, rec.ordinal = other.align, other.flags, other.ordinal
-	rec.key.Store(keyOf(other.generation(), core.Freed))
+	rec.dead = other.generation()
 }
 
 // contains reports whether an address lies in the block; mu must be held.

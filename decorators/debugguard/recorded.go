@@ -1,6 +1,7 @@
 package debugguard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,7 @@ func (r *Resource) overtaken(id core.BlockID, stream core.StreamID) []core.UseRe
 			racing[i] = core.UseRecord{Stream: u.Stream, Access: core.Write}
 		}
 	}
+	slices.SortStableFunc(racing, func(a, b core.UseRecord) int { return cmp.Compare(b.LaunchID, a.LaunchID) }) // the newest launch first
 	return racing
 }
 

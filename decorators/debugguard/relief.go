@@ -17,14 +17,20 @@ func outOfMemory(err error) bool {
 // allocate asks the upstream, and gives up quarantine, oldest first and in
 // steps, as long as that is what it takes. The frees are queued, not waited
 // for: an upstream may reuse their bytes in stream order.
-func (r *Resource) allocate(ctx context.Context, req core.Request) (core.Block, error) {
+func (r *Resource) allocate(ctx context.Context, req *core.Request) (core.Block, error) {
 	given := r.given()
-	b, first := r.upstream.Allocate(ctx, req)
-	if first == nil || !outOfMemory(first) {
-		return b, first
+	b, err := r.upstream.Allocate(ctx, *req)
+	if err == nil || !outOfMemory(err) {
+		return b, err
 	}
+	return r.relieve(ctx, *req, given, err)
+}
+
+// relieve gives up quarantine until the request is granted or nothing is left.
+// given is what had been given up before it was refused.
+func (r *Resource) relieve(ctx context.Context, req core.Request, given uint64, first error) (b core.Block, err error) {
 	began := r.cfg.Now()
-	err := first
+	err = first
 	for outOfMemory(err) && r.giveUp(ctx, req.Bytes, given) {
 		r.hide(err)
 		given = r.given()

@@ -33,7 +33,6 @@ type Resource struct {
 	hunted    atomic.Pointer[[]core.Tag]
 	bytes     sampler // which blocks are guarded
 	rates     tagRates
-	stacks    sampler // which other blocks keep stacks
 
 	ledger     *ledger
 	accused    accusations
@@ -72,7 +71,6 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.orderer, _ = core.Find[core.Orderer](upstream)
 	r.launches.resize(cfg.Launches)
 	r.bytes.setMean(cfg.SampleBytes)
-	r.stacks.setMean(cfg.StackBytes)
 	r.HuntTags(cfg.HuntTags...)
 	upstream.Subscribe(notices{r})
 	start := Setting{Mode: cfg.Mode, Bisect: cfg.Hunt.Bisect, Delay: cfg.Hunt.Delay > 0, Unmap: cfg.Hunt.Unmap}

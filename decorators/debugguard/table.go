@@ -39,7 +39,7 @@ func (t *table) load(g core.Generation) *record {
 	}
 	rec := chain(*buckets, g).Load()
 	for range strayLimit {
-		if rec == nil || rec.generation() == g {
+		if rec == nil || rec.key.Load()>>stateBits == uint64(g) {
 			return rec
 		}
 		rec = rec.next.Load()
@@ -53,7 +53,7 @@ func (t *table) find(g core.Generation) *record {
 		return nil
 	}
 	rec := chain(*t.buckets.Load(), g).Load()
-	for rec != nil && rec.generation() != g {
+	for rec != nil && rec.key.Load()>>stateBits != uint64(g) {
 		rec = rec.next.Load()
 	}
 	return rec

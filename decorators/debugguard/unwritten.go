@@ -26,7 +26,7 @@ func (r *Resource) readUnwritten(o *openLaunch, u *core.PreparedUse, rec *record
 	}
 	suspect := o.use
 	suspect.Access = u.Access
-	r.reportUnwritten(rec, u.Block, suspect)
+	_ = r.reportUnwritten(rec, u.Block, suspect) // prepared: the error is the finding's
 }
 
 // reportUnwritten reports the read once for the block, unlocks rec, and returns

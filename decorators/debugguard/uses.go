@@ -45,7 +45,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 		return core.Ticket{}, err
 	}
 	if len(req.Pointers) > 0 && !r.cfg.Refuse {
-		r.checkPointers(o, &req)
+		_ = r.checkPointers(o, &req) // prepared: the errors are the findings'
 	}
 	switch {
 	case len(o.held) == 0 && !r.hunting(bisecting):

@@ -130,10 +130,10 @@ func (c Case) ToolBackend() string {
 func All() []Case {
 	var all []Case
 	for _, part := range [][]Case{
-		spatialWrites(), spatialCopies(), spatialStreams(), spatialOthers(),
-		temporalFrees(), temporalHandles(), temporalWrites(), temporalReads(),
-		orderRecorded(), orderDeclared(), orderUndeclared(), orderStreams(),
-		cleanBytes(), cleanLives(), cleanStreams(), cleanLaunches(), cleanModes(), cleanRuntimes(),
+		spatialWrites(), spatialCopies(), spatialStreams(), spatialOthers(), sealedSpatial(),
+		temporalFrees(), temporalHandles(), temporalWrites(), temporalReuse(), temporalReads(),
+		orderRecorded(), orderDeclared(), orderUndeclared(), orderStreams(), sealedOrder(),
+		cleanBytes(), cleanLives(), cleanStreams(), cleanLaunches(), cleanModes(), cleanRuntimes(), cleanSeals(),
 	} {
 		all = append(all, part...)
 	}

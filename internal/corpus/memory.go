@@ -101,7 +101,19 @@ func (w *World) passed() {
 	}
 }
 
-// Reuse gives a block back, waits until it has left quarantine, and allocates
+// Enclosed is Filled for a block whose neighbours live until the program ends:
+// when it is freed, no other free memory joins it, and its address comes again.
+func (w *World) Enclosed(s *Stream, tag core.Tag, n int, value uint64) *Mem {
+	neighbour := func() { w.own = append(w.own, w.Words(s, "neighbour", n).ID) }
+	for range 8 { // the first ones fill holes
+		neighbour()
+	}
+	m := w.Filled(s, tag, n, value)
+	neighbour()
+	return m
+}
+
+// Reuse gives an enclosed block back, waits until it has left quarantine, and allocates
 // until a block of the same size begins at its address; the others are given
 // back.
 func (w *World) Reuse(s *Stream, m *Mem, tag core.Tag) *Mem {

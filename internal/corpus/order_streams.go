@@ -135,7 +135,7 @@ func orderStreams() []Case {
 			Kinds: []core.FindingKind{core.FindingReuseRace, core.FindingStaleHandle}, Want: everywhere,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "old", words, 1)
+				b := w.Enclosed(x, "old", words, 1)
 				w.Victim(b.ID)
 				w.Sync(x)
 				release := w.Hold(y)

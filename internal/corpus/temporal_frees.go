@@ -35,7 +35,7 @@ func temporalFrees() []Case {
 			Kinds: []core.FindingKind{core.FindingDoubleFree}, Want: everywhere, Unseen: refusedCall, Stack: true,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "old", words, 1)
+				b := w.Enclosed(s, "old", words, 1)
 				w.Victim(b.ID)
 				next := w.Reuse(s, b, "new")
 				w.Write("fill_new", s, next, 2)
