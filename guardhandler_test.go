@@ -221,7 +221,7 @@ func TestEveryNumberOfTheGuardIsExported(t *testing.T) {
 		}
 	}
 	numbers := open(t, fencepost.Config{}).GuardStatus().Numbers
-	for _, extra := range []string{"quarantine_bytes", "quarantine_blocks", "deferred", "hunted_tags"} {
+	for _, extra := range []string{"quarantine_bytes", "quarantine_blocks", "deferred", "hunted_tags", "given_up", "sentinels"} {
 		if _, ok := numbers[extra]; !ok {
 			t.Errorf("%s is missing", extra)
 		}

@@ -127,6 +127,9 @@ type StreamMisuseError struct {
 	// Unsupported is true if the resource cannot do the operation at all;
 	// the error then also matches errors.ErrUnsupported.
 	Unsupported bool
+	// Capturing is true if the reason is that the stream, or one that it
+	// synchronises with, captures. The operation can be repeated afterwards.
+	Capturing bool
 }
 
 // IntentHolder names the launch whose open intent stands in the way.

@@ -108,7 +108,7 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, mode M
 	}
 	l.base = b.ID.Ptr
 	b.ID.Ptr, b.Bytes = l.start(), req.Bytes
-	rec := newGuarded(b, guarded{layout: l, isolated: isolated, whole: hunted || b.Bytes <= r.cfg.PoisonCap}, r.ledger.clock.instant(), r.ledger.stacks.capture(1))
+	rec := newGuarded(b, &guarded{layout: l, isolated: isolated, whole: hunted || b.Bytes <= r.cfg.PoisonCap}, r.ledger.clock.instant(), r.ledger.stacks.capture(1))
 	r.arm(ctx, rec)
 	r.ledger.enterGuarded(rec)
 	r.count.guarded.Add(1)

@@ -66,8 +66,8 @@ type Config struct {
 	PoisonCap uint64
 	// Refuse makes the guard refuse a misuse that a call can refuse, where it
 	// only reports it otherwise: a read of what nobody wrote, a pointer into a
-	// block that the launch does not declare, a use that bypassed the fences.
-	// Work on freed blocks is refused in any case.
+	// block that the launch does not declare, a use that bypassed the fences,
+	// a write to a sealed block. Work on freed blocks is refused in any case.
 	Refuse bool
 	// HuntTags are the tags hunted at the start; see [Resource.HuntTags].
 	HuntTags []core.Tag

@@ -62,9 +62,12 @@ func (r *Resource) freeUnguarded(ctx context.Context, id core.BlockID, rec *reco
 		rec.more().freeStack = stack
 		rec.mu.Unlock()
 	}
+	sealed := r.seals.get(id.Generation)
+	_ = r.breakSeal(ctx, sealed) // what could not be compared is counted
 	b, err := r.upstream.Deallocate(ctx, id)
 	if err != nil {
 		r.revive(rec, id.Generation)
+		r.seals.again(sealed)
 		return b, err
 	}
 	r.unmetered(requested)
@@ -87,9 +90,12 @@ func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *record) 
 		return b, nil
 	}
 	rec.mu.Unlock()
+	sealed := r.seals.get(id.Generation)
+	_ = r.breakSeal(ctx, sealed) // what could not be compared is counted
 	b, err := r.freeGuarded(ctx, rec)
 	if err != nil {
 		r.revive(rec, id.Generation)
+		r.seals.again(sealed)
 		return b, err
 	}
 	r.unmetered(requested)
@@ -127,6 +133,7 @@ func (r *Resource) freeGuarded(ctx context.Context, rec *record) (core.Block, er
 // has been told that it is freed, so one whose free fails is kept and tried
 // again like any other in quarantine.
 func (r *Resource) freeDeferred(ctx context.Context, rec *record) {
+	_ = r.breakSeal(ctx, r.seals.get(rec.generation()))
 	if _, err := r.freeGuarded(ctx, rec); err != nil {
 		rec.guard.checked = true
 		r.confine(ctx, rec)
@@ -158,14 +165,13 @@ func (r *Resource) checkAndPoison(ctx context.Context, rec *record) (poisoned bo
 			}
 			poisoned = true
 			fill := rec.guard.layout.poison(rec.guard.layout.redZones(nil, g), g, rec.guard.whole)
+			rec.guard.filled.Add(1)
 			err := r.cfg.Device.Fill(ctx, stream, fill)
 			rec.guard.checked = err != nil // nothing known to compare later
 			return true, err
 		}})
-	if err != nil {
-		batch.void.Store(true)
-		r.count.unchecked.Add(1)
-	}
+	batch.blocks = 1 // also if it was not even made
+	r.settled(batch, err)
 	return poisoned
 }
 

@@ -7,8 +7,10 @@
 // [Off] costs one atomic load an operation. [Ledger] works on the host alone,
 // see below. [Sample] also
 // guards some blocks on the device, chosen by bytes as TCMalloc's profiler
-// does, and every block of a hunted tag. [Hunt] guards every block, poisons
-// it whole and keeps all stacks. The mode may change at any time: each block
+// does, at a rate of their own for some tags, and every block of a hunted
+// one. [Hunt] guards every block, poisons it whole and keeps all stacks; its
+// options compare after every launch, delay launches and unmap what was freed.
+// Mode and options may change at any time: each block
 // remembers how it was allocated, and one allocated while the guard was off
 // is unknown to the ledger, never foreign.
 //
@@ -57,10 +59,26 @@
 // and side, so bytes copied from another red zone do not pass for one's own,
 // and poison reads as NaN in every common float format.
 //
+// # What else a hunt watches
+//
+// A block that its owner seals is read-only: a write that a launch declares is
+// found when it is announced, any other by a checksum of the bytes. Where a
+// hunt has let a block go, a sentinel of the guard's own takes the bytes and is
+// compared with the rest. When bisecting, everything that is ordered before a
+// launch's stream is compared behind the launch, within a bound and in turn, so
+// that a finding's window is one launch wide. A delay holds a launch up behind
+// its waits and in front of its work, so that what nobody orders behind it
+// overtakes it.
+//
+// While a stream captures, nothing of the guard's is put on it: the default
+// stream takes its place where it can, behind the same fences, and
+// GuardStats.Captured counts it.
+//
 // # What gives way
 //
-// The guard never makes a program fail. Quarantine is given up, oldest first,
-// before a request is refused; the red zones are given up next. A guard
+// The guard never makes a program fail. Sentinels and then quarantine, oldest
+// first, are given up before a request is refused; the red zones are next. An
+// access of the guard's that stands in a caller's way is waited for. A guard
 // launch that the layers below refuse leaves the block unchecked and counted,
 // and the plain free is forwarded. A free that fails in eviction keeps the
 // block in quarantine and is tried again.

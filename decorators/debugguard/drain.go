@@ -33,15 +33,16 @@ func (r *Resource) ReapPending(ctx context.Context) error {
 	return r.upstream.ReapPending(ctx)
 }
 
-// Flush empties the quarantine: every block's last comparison and its free
+// Flush empties the quarantine and gives up the sentinels: every block's last comparison and its free
 // are queued. It does not wait for the device, except over an upstream
 // without use tracking. The error joins the frees that failed; their blocks
 // stay in quarantine and are tried again.
 func (r *Resource) Flush(ctx context.Context) error {
 	r.evicting.Lock()
 	defer r.evicting.Unlock()
-	_, err := r.evict(ctx, math.MaxUint64)
-	return err
+	_, err := r.evict(ctx, math.MaxUint64, false)
+	_, trimmed := r.trimSentinels(ctx, 0)
+	return errors.Join(err, trimmed)
 }
 
 // Drain empties the quarantine, waits for every verdict, and drains the
@@ -96,6 +97,9 @@ func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
 	below.Blocks(func(info core.BlockInfo) bool {
 		if r.ledger.get(info.Block.ID) != nil {
 			return true
+		}
+		if info.Block.State == core.Live && r.sentinels.is(info.Block.ID.Generation) {
+			info.Block.State = core.Quarantined
 		}
 		return yield(info)
 	})

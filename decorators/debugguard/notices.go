@@ -44,7 +44,11 @@ type notices struct{ guard *Resource }
 // Released closes the book of a block, whoever freed it, and passes it on.
 func (n notices) Released(b core.Block) {
 	r := n.guard
+	if r.sentinels.released(b.ID.Generation) {
+		return
+	}
 	if r.gate.Load() != 0 {
+		r.seals.forget(b.ID.Generation)
 		r.released(&b)
 	}
 	r.listeners.notify(b)

@@ -47,7 +47,7 @@ func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64) e
 	switch {
 	case live != nil:
 		return r.accusePointer(core.FindingUndeclaredAccess, live.ID, use, ptr)
-	case dead != nil && uint64(dead.ID.Generation) > r.ledger.unseen.Load() && !r.livesBelow(ptr):
+	case dead != nil && uint64(dead.ID.Generation) > r.ledger.unseen.Load() && !r.livesBelow(ptr, dead.ID.Generation):
 		return r.accusePointer(core.FindingStaleHandle, dead.ID, use, ptr)
 	}
 	return nil
@@ -110,14 +110,15 @@ func (a *accusations) first(g core.Generation, launch string) bool {
 }
 
 // livesBelow reports whether the upstream knows a live block at the address,
-// which the ledger then does not know.
-func (r *Resource) livesBelow(ptr uint64) (lives bool) {
+// which the ledger then does not know. The freed one that the address was
+// found in may be in quarantine, which for the upstream is alive.
+func (r *Resource) livesBelow(ptr uint64, freed core.Generation) (lives bool) {
 	below, ok := core.Find[core.Inspector](r.upstream)
 	if !ok {
 		return false
 	}
 	below.Blocks(func(info core.BlockInfo) bool {
-		lives = info.Block.State == core.Live && ptr-info.Block.ID.Ptr < info.Block.Bytes
+		lives = info.Block.State == core.Live && ptr-info.Block.ID.Ptr < info.Block.Bytes && info.Block.ID.Generation != freed
 		return !lives
 	})
 	return lives

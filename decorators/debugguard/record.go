@@ -94,12 +94,31 @@ type guarded struct {
 	// freedAt is when the block entered quarantine, clean the tick of the
 	// launch log at the last comparison or at arming.
 	freedAt time.Time
-	clean   uint64
+	clean   atomic.Uint64
+	// sentinelOf is set for a sentinel: whose its bytes were before.
+	sentinelOf *core.Block
+	// filled counts the fillings of the zones after the first. told says at
+	// which of them damage was last reported, for each kind of damage: what
+	// several comparisons saw is told once. It belongs to who reads verdicts.
+	filled atomic.Uint32
+	told   map[core.FindingKind]uint32
+}
+
+// tell reports whether damage of a kind, seen after so many fillings, is news.
+func (g *guarded) tell(kind core.FindingKind, filled uint32) bool {
+	if at, ok := g.told[kind]; ok && at >= filled {
+		return false
+	}
+	if g.told == nil {
+		g.told = map[core.FindingKind]uint32{}
+	}
+	g.told[kind] = filled
+	return true
 }
 
 // newGuarded returns the record of a guarded block. It is not pooled.
-func newGuarded(b core.Block, g guarded, born instant, allocated core.Stack) *record {
-	rec := &record{guard: &g, stacked: true, extra: &extra{allocStack: allocated}}
+func newGuarded(b core.Block, g *guarded, born instant, allocated core.Stack) *record {
+	rec := &record{guard: g, stacked: true, extra: &extra{allocStack: allocated}}
 	rec.fill(&b, born)
 	return rec
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -48,14 +49,27 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 }
 
 // overtaken lists the uses that work enqueued on the stream without waits may
-// overtake.
+// overtake. The guard's own are none of the program's business: they look at
+// what the program must not write.
 func (r *Resource) overtaken(id core.BlockID, stream core.StreamID) []core.UseRecord {
 	if r.orderer == nil || r.Mode() == Off {
 		return nil
 	}
-	racing := r.orderer.Unordered(id, stream, core.ReadWrite)
+	racing := slices.DeleteFunc(r.orderer.Unordered(id, stream, core.ReadWrite), isOwnLook)
+	for i, u := range racing {
+		if u.Launch == launchArm { // it stands for the allocation, behind which it is
+			racing[i] = core.UseRecord{Stream: u.Stream, Access: core.Write}
+		}
+	}
 	slices.SortStableFunc(racing, func(a, b core.UseRecord) int { return cmp.Compare(b.LaunchID, a.LaunchID) }) // the newest launch first
 	return racing
+}
+
+// isOwnLook reports whether a use is a comparison of the guard's own. It reads
+// what the program may not write, so nobody has to wait for it, and the program
+// does not know of it.
+func isOwnLook(u core.UseRecord) bool {
+	return u.Access == core.Read && strings.HasPrefix(u.Launch, launchPrefix)
 }
 
 // missingFence reports that work on the stream was not ordered behind the

@@ -43,8 +43,12 @@ type Resource struct {
 	// knows that it is empty. The launch path only tries to take it.
 	evicting sync.Mutex
 	checks   checks
+	// sentinels are what a hunt puts where blocks were.
+	sentinels sentinels
+	seals     seals
 
 	listeners listeners
+	givenUp   tally // for callers
 	deferred  tally // freed by the caller, kept by an open intent
 	meter     meter
 	count     counters

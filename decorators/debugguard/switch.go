@@ -71,6 +71,7 @@ func (r *Resource) turn(ctx context.Context, w uint32) error {
 	}
 	r.word.Store(w)
 	if was != Off && m == Off {
+		r.seals.clear()
 		r.ledger.countLive(true)
 		r.gate.Add(-1)
 		r.ledger.clock.stop()
@@ -79,7 +80,11 @@ func (r *Resource) turn(ctx context.Context, w uint32) error {
 	case was >= Sample && m < Sample:
 		return r.Flush(ctx)
 	case was == Hunt && m == Sample: // which has less quarantine
+		r.evicting.Lock()
+		_, err := r.trimSentinels(ctx, 0)
+		r.evicting.Unlock()
 		r.enforce(ctx, 0)
+		return err
 	}
 	return nil
 }

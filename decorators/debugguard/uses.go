@@ -21,6 +21,9 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	o := openLaunches.Get().(*openLaunch)
 	o.began = r.launches.now()
 	err := r.hold(o, &req)
+	if err == nil {
+		err = r.sealedUses(ctx, &req)
+	}
 	if err == nil && r.cfg.Refuse {
 		err = r.refuse(o, &req)
 	}
@@ -28,11 +31,12 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 		r.letGo(ctx, o)
 		return core.Ticket{}, err
 	}
-	t, err := r.upstream.PrepareUse(ctx, req)
+	t, err := r.prepare(ctx, req)
 	if err != nil {
 		r.letGo(ctx, o)
 		return t, r.refused(err, late{op: "PrepareUse", stream: req.Stream, launch: req.Launch})
 	}
+	r.delay(ctx, req.Stream)
 	r.begin(o, t.Intent())
 	if err := r.noteUses(o, t.Intent()); err != nil { // freed while this call waited
 		r.retract(o)
@@ -44,7 +48,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 		_ = r.checkPointers(o, &req) // prepared: the errors are the findings'
 	}
 	switch {
-	case len(o.held) == 0:
+	case len(o.held) == 0 && !r.hunting(bisecting):
 		r.logLaunch(o) // its end will not be noticed
 		o.recycle()
 	case o.guarded || r.Mode() >= Sample:
@@ -73,6 +77,7 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	err = r.upstream.FinishUse(ctx, t) // spends the ticket, also if it fails
 	r.open.drop(t)
 	r.logLaunch(o)
+	r.bisect(ctx, o)
 	r.letGo(ctx, o)
 	return err
 }

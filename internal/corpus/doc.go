@@ -18,7 +18,8 @@
 //
 // Found: a finding by the guard or the runtime, of a kind that the case names
 // and about the block that was harmed, no later than the end of the program's
-// Drain. Late: one of such a kind without the right victim, or about the
+// Drain; or, where the case says so, the typed error with which the runtime
+// refuses the guilty call, guard or no guard. Late: one of such a kind without the right victim, or about the
 // victim of another kind, or only when the runtime was closed. Missed: nothing
 // of the sort. Whatever else is reported in a program without a bug is a false
 // alarm.

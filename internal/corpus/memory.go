@@ -51,7 +51,7 @@ func (w *World) Bytes(s *Stream, tag core.Tag, bytes uint64) *Mem {
 	for range 64 {
 		b, err := w.Allocate(w.ctx, core.Request{Bytes: bytes, Stream: s.ID(), Tag: tag})
 		w.must(err)
-		if inside(b) {
+		if w.Tier.OwnProcess || inside(b) { // each is a mapping of its own there
 			return &Mem{b}
 		}
 		w.own = append(w.own, b.ID)
@@ -87,6 +87,17 @@ func (w *World) Free(blocks ...*Mem) {
 	for _, m := range blocks {
 		_, err := w.Deallocate(w.ctx, m.ID)
 		w.must(err)
+	}
+	if len(w.held) == 0 {
+		w.passed()
+	}
+}
+
+// passed waits until the device has passed every free, where that is when the
+// memory is unmapped: what comes later comes late.
+func (w *World) passed() {
+	if w.Tier.OwnProcess {
+		w.must(w.Drain(w.ctx))
 	}
 }
 

@@ -82,7 +82,7 @@ func orderDeclared() []Case {
 				w.must(second.Free(w.ctx))
 			}},
 		{Name: "stale-lease", Class: Order, What: "a launch names a stream whose lease was given back and belongs to somebody else by now", Declared: true,
-			Kinds: []core.FindingKind{core.FindingStaleHandle, core.FindingMissingFence}, Culprit: "use_rows", Want: everywhere, Unseen: refusedCall,
+			Kinds: []core.FindingKind{core.FindingStaleHandle, core.FindingMissingFence}, Culprit: "use_rows", Refusal: core.ErrStreamMisuse, Want: everywhere, Unseen: refusedCall,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
 				b := w.Filled(x, "rows", words, 1)

@@ -25,6 +25,10 @@ type Verdict struct {
 	Text string
 }
 
+// Refused stands for a kind where the guilty call returned an error and the
+// runtime reported nothing.
+const Refused core.FindingKind = "refused"
+
 // Run runs a case, with or without its bug, at a tier.
 func (m *Machine) Run(ctx context.Context, c Case, bug bool, t Tier) Verdict {
 	return m.run(ctx, c, bug, t, fencepost.Async)
@@ -46,7 +50,7 @@ func (m *Machine) run(ctx context.Context, c Case, bug bool, t Tier, backend str
 	err = w.perform(c, bug)
 	err = errors.Join(err, w.finish())
 	v := w.judge(c, bug && c.Class != Clean)
-	if lost := bug && c.Faults && errors.Is(err, core.ErrSticky); err != nil && !lost {
+	if lost := bug && (c.Faults || t.OwnProcess) && errors.Is(err, core.ErrSticky); err != nil && !lost {
 		v.Outcome, v.Text = Broken, err.Error()
 	}
 	return v
@@ -100,11 +104,14 @@ func (v *watch) verdict(c Case, found []noted) Verdict {
 			best = now
 		}
 	}
+	if best.Outcome != Found && c.Refusal != nil && errors.Is(v.refused, c.Refusal) {
+		return Verdict{Outcome: Found, Kind: Refused, Text: v.refused.Error()}
+	}
 	return best
 }
 
 func (v *watch) outcome(c Case, n noted) Outcome {
-	kind, right := slices.Contains(c.Kinds, n.Kind), v.right(n.Finding)
+	kind, right := slices.Contains(c.Kinds, n.Kind) || n.Kind == core.FindingStickyError, v.right(n.Finding)
 	switch {
 	case kind && right && !n.late:
 		return Found

@@ -44,9 +44,13 @@ suspicious: package ` + "`internal/corpus`" + `. Each runs at every tier of the 
 
 - **found**: a finding by the guard or the runtime, of a kind that the case names and about the block that was harmed, no later than the
   end of the program's Drain. "culprit 1 of 2" is the place of the guilty launch among the suspects that the finding names; where no such
-  words stand the finding is the guilty call's own, or no launch was announced that could be named.
+  words stand the finding is the guilty call's own, or no launch was announced that could be named. "refused" stands for a typed error of
+  the guilty call, which the runtime returns at any tier and with the guard off.
 - **late**: one of such a kind without the right victim, or about the victim with another kind, or only when the runtime was closed.
 - **missed**: nothing of the sort; the reason is below the table.
+
+"Unmapping" is ` + "`hunt:bisect+unmap`" + `, for the cases that reach freed memory: freed blocks are taken off the map once the device has
+passed the free, and a later access is an illegal address. That loses the device and names no block, so it is late by definition.
 
 Tier 0 is ` + "`ledger`" + `, tier 1 ` + "`sample:1`" + ` (every block is sampled), tier 2 ` + "`hunt:bisect`" + `. "Oracle" is the judge that the simulated
 device has built in, in a run with the guard off: the witness that the bug happens. No tier is credited with what it sees. For
@@ -94,6 +98,13 @@ func verdictText(r Result) string {
 		return "**found** " + r.Kind
 	}
 	return fmt.Sprintf("%s %s", r.Outcome, r.Kind)
+}
+
+func (d *document) unmapping(c Case) string {
+	if !c.Unmapped {
+		return ""
+	}
+	return d.cell(c, Unmapped)
 }
 
 func (d *document) oracle(c Case) string {

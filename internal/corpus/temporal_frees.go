@@ -78,7 +78,7 @@ func temporalFrees() []Case {
 				w.Free(b)
 			}},
 		{Name: "free-by-outside-pointer", Class: Temporal, What: "a block is freed by a pointer that was advanced past its end", Declared: true,
-			Kinds: []core.FindingKind{core.FindingStaleHandle}, Want: everywhere, Unseen: refusedCall,
+			Kinds: staleKinds, Refusal: core.ErrStreamMisuse, Want: everywhere, Unseen: refusedCall,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				b := w.Filled(s, "rows", words, 1)

@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/testkernels"
 )
@@ -33,7 +34,7 @@ func temporalWrites() []Case {
 				w.Refused(w.Try(Job{Name: "flush_cache", On: s, Uses: []core.Use{mine.W()}, Kernel: testkernels.Write, Args: []any{at, 100, uint64(3)}}))
 				w.Free(mine)
 			}},
-		{Name: "late-index", Class: Temporal, What: "a launch over its own block reaches, by an index kept from before, one that was freed",
+		{Name: "late-index", Class: Temporal, Unmapped: true, What: "a launch over its own block reaches, by an index kept from before, one that was freed",
 			Kinds: afterFree, Culprit: "scatter", Want: onDevice, Why: "the address that is handed over is the launch's own: only bytes on the device show where it writes",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
@@ -62,7 +63,7 @@ func temporalWrites() []Case {
 					w.Raw(clearing)
 				}
 			}},
-		{Name: "late-write-between-spots", Class: Temporal, What: "one word in the first quarter of a large block is written after its free",
+		{Name: "late-write-between-spots", Class: Temporal, Unmapped: true, What: "one word in the first quarter of a large block is written after its free",
 			Kinds: afterFree, Want: onlyHunted, Why: "tier 1 poisons a block of more than 1 MiB at its first, middle and last words only",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
@@ -78,7 +79,7 @@ func temporalWrites() []Case {
 					w.Raw(late)
 				}
 			}},
-		{Name: "late-overrun", Class: Temporal, What: "a write after the free is behind the block, too",
+		{Name: "late-overrun", Class: Temporal, Unmapped: true, What: "a write after the free is behind the block, too",
 			Kinds: append(behind, core.FindingUseAfterFreeWrite), Want: onDevice, Why: notTold,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
@@ -97,7 +98,7 @@ func temporalWrites() []Case {
 					w.Raw(late)
 				}
 			}},
-		{Name: "write-after-quarantine", Class: Temporal, What: "a block is written after it was freed and has left quarantine",
+		{Name: "write-after-quarantine", Class: Temporal, Unmapped: true, What: "a block is written after it was freed and has left quarantine",
 			Kinds: append(afterFree, core.FindingStrayWrite), Want: nowhere, Why: "nothing watches memory that went back to the driver's pool",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
@@ -113,6 +114,31 @@ func temporalWrites() []Case {
 				if bug {
 					w.Raw(late)
 				}
+			}},
+		{Name: "late-index-into-a-gap", Class: Temporal, What: "an index kept from before reaches a block that other frees have pushed out of quarantine",
+			Kinds: append(afterFree, core.FindingStrayWrite), Culprit: "scatter", Want: onlyHunted, Stack: true,
+			Why:       "nothing watches memory that went back to the pool but the sentinels of the hunt, which hold the first 4 KiB of what leaves quarantine while there is room for them",
+			Configure: func(c *fencepost.Config) { c.GuardConfig.QuarantineBytes = 128 << 10 },
+			Run: func(w *World, bug bool) {
+				s := w.Stream()
+				low, high := w.Filled(s, "kept", words, 1), w.Filled(s, "gone", 4*words, 2)
+				if low.ID.Ptr > high.ID.Ptr {
+					w.failf("the second block lies before the first")
+				}
+				w.Victim(high.ID)
+				w.Nobody() // by then the memory belongs to no block
+				index := words - 1
+				if bug {
+					index = farIndex(low, high) - high.Words()/2 + 10
+				}
+				var others []*Mem
+				for range 14 {
+					others = append(others, w.Filled(s, "other", words, 3))
+				}
+				w.Free(high)
+				w.Free(others...)
+				w.Do(scatter("scatter", s, low, index))
+				w.Free(low)
 			}},
 		{Name: "raw-write-to-reused", Class: Temporal, What: "a raw write by an old address lands in the block that has the address now",
 			Kinds: append(afterFree, core.FindingReuseRace), Want: nowhere, Why: "it lands in bytes that another block owns, and looks like that block's own write",

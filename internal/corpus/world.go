@@ -56,7 +56,11 @@ func (w *World) must(err error) {
 const programBound = 30 * time.Second
 
 func (m *Machine) open(ctx context.Context, c Case, t Tier, backend string) (*World, error) {
-	drv, simulated, err := m.device()
+	bytes := uint64(simBytes)
+	if t.OwnProcess {
+		bytes = simBytesIsolated
+	}
+	drv, simulated, err := m.device(bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -73,11 +77,12 @@ func (m *Machine) open(ctx context.Context, c Case, t Tier, backend string) (*Wo
 	}
 	w.after = append(w.after, func() error { _, err := w.Close(context.WithoutCancel(ctx)); return err })
 	w.tracked = w.SupportsBlockUseTracking()
-	if err := w.load(); err != nil {
-		return nil, errors.Join(err, w.undo())
+	for _, step := range []func() error{w.load, w.furnish} {
+		if err := step(); err != nil {
+			return nil, errors.Join(err, w.undo())
+		}
 	}
-	err = w.furnish()
-	return w, err
+	return w, nil
 }
 
 func (w *World) load() (err error) {
