@@ -1,6 +1,7 @@
 // Command fencepost shows and exercises the runtime: "demo" runs the whole
 // stack on real allocation traces and on a sort and hash join, "replay" plays
-// allocation traces of the user's, and "doctor" says what a machine has and
+// allocation traces of the user's, "history" converts a log for the viewers of
+// Perfetto and PyTorch, and "doctor" says what a machine has and
 // what is missing.
 package main
 
@@ -38,7 +39,7 @@ func run(args []string) int {
 		SilenceUsage:  true,
 	}
 	code := exitClean
-	root.AddCommand(demoCommand(&code), replayCommand(&code), doctorCommand(&code))
+	root.AddCommand(demoCommand(&code), replayCommand(&code), historyCommand(), doctorCommand(&code))
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

@@ -26,7 +26,10 @@ func Take(sources ...Source) (*profile.Profile, error) {
 	at := time.Now()
 	p := build(collect(sources, MaxSamples))
 	p.TimeNanos = at.UnixNano()
-	return p, p.CheckValid()
+	if err := p.CheckValid(); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 func collect(sources []Source, limit int) *table {
