@@ -81,17 +81,18 @@ func (h *loaded) list(r core.Resource) {
 	})
 }
 
+// findOrigin takes the beginning of the first operation for the origin, and
+// leaves out the findings before it: hours older than the history, they would
+// leave no room for it.
 func (h *loaded) findOrigin() {
-	earlier := func(t time.Time) {
-		if h.origin.IsZero() || t.Before(h.origin) {
+	for i := range h.events {
+		if t := h.events[i].Time; i == 0 || t.Before(h.origin) {
 			h.origin = t
 		}
 	}
-	for i := range h.events {
-		earlier(h.events[i].Time)
-	}
-	for i := range h.findings {
-		earlier(h.findings[i].Time)
+	h.findings = slices.DeleteFunc(slices.Clone(h.findings), func(f core.Finding) bool { return f.Time.Before(h.origin) })
+	if len(h.events) == 0 && len(h.findings) > 0 {
+		h.origin = slices.MinFunc(h.findings, func(a, b core.Finding) int { return a.Time.Compare(b.Time) }).Time
 	}
 	for i := range h.events {
 		h.end = max(h.end, h.after(&h.events[i]))

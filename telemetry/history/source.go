@@ -20,7 +20,8 @@ type Source struct {
 	// blocks that they list complete a history that has lost its beginning,
 	// and their stacks go into the snapshot. None is asked for anything else.
 	Resources []core.Resource
-	// Findings returns the findings to be marked; nil for none.
+	// Findings returns the findings to be marked; nil for none. Those that are
+	// older than the history are left out.
 	Findings func() []core.Finding
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
@@ -282,4 +283,27 @@ func TestLaunchesThatOverlapOnAStreamGetLanes(t *testing.T) {
 		t.Fatal(err)
 	}
 	free(t, rt, one, two)
+}
+
+func TestFindingsOlderThanTheHistoryDoNotStretchIt(t *testing.T) {
+	now := time.Now()
+	finding := func(age time.Duration) core.Finding {
+		return core.Finding{Kind: core.FindingLeak, Time: now.Add(-age), Victim: core.Block{ID: core.BlockID{Ordinal: 1}}, Text: "a leak"}
+	}
+	events := []core.Event{{Op: core.OpReap, Time: now.Add(-time.Minute)}}
+	source := history.Source{Events: func() []core.Event { return events },
+		Findings: func() []core.Finding { return []core.Finding{finding(time.Hour), finding(time.Second)} }}
+	f := readTrace(t, export(t, source, history.Perfetto))
+	if got := f.instants(); !slices.Equal(got, []string{"finding leak"}) {
+		t.Errorf("instants %q", got)
+	}
+	for _, e := range f.entries {
+		if *e.TS > 60e6 {
+			t.Errorf("%q is %v seconds after the beginning", e.Name, *e.TS/1e6)
+		}
+	}
+	events = nil // findings alone
+	if got := readTrace(t, export(t, source, history.Perfetto)).instants(); len(got) != 2 {
+		t.Errorf("without operations there are the instants %q", got)
+	}
 }
