@@ -1,8 +1,9 @@
 // Command fencepost shows and exercises the runtime: "demo" runs the whole
 // stack on real allocation traces and on a sort and hash join, "replay" plays
-// allocation traces of the user's, "doctor" says what a machine has and what is
-// missing, "guard" switches the debug guard of a running process, and "incident"
-// prints the files in which a process wrote what was found.
+// allocation traces of the user's, "history" converts a log for the viewers of
+// Perfetto and PyTorch, "doctor" says what a machine has and what is missing,
+// "guard" switches the debug guard of a running process, and "incident" prints
+// the files in which a process wrote what was found.
 package main
 
 import (
@@ -39,7 +40,7 @@ func run(args []string) int {
 		SilenceUsage:  true,
 	}
 	code := exitClean
-	root.AddCommand(demoCommand(&code), replayCommand(&code), doctorCommand(&code), guardCommand(&code), incidentCommand(&code))
+	root.AddCommand(demoCommand(&code), replayCommand(&code), historyCommand(), doctorCommand(&code), guardCommand(&code), incidentCommand(&code))
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

@@ -17,20 +17,11 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry/profile"
 )
 
-func get(t *testing.T, h http.Handler, method, url string) *http.Response {
+func get(t *testing.T, h http.Handler, method, url string) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, url, nil))
-	return w.Result()
-}
-
-func body(t *testing.T, r *http.Response) string {
-	t.Helper()
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return w
 }
 
 func fake(t *testing.T, sizes ...uint64) (*coretest.Fake, []core.Block) {
@@ -51,9 +42,9 @@ func fake(t *testing.T, sizes ...uint64) (*coretest.Fake, []core.Block) {
 func TestTheHandlerServesWhatPprofReads(t *testing.T) {
 	f, _ := fake(t, 100, 200)
 	r := get(t, profile.Handler(profile.Source{Resource: f}), http.MethodGet, "/debug/pprof/gpumem")
-	if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "application/octet-stream" || r.Header.Get("X-Content-Type-Options") != "nosniff" ||
-		r.Header.Get("Content-Disposition") != `attachment; filename="gpumem"` {
-		t.Errorf("%s with %v", r.Status, r.Header)
+	if r.Code != http.StatusOK || r.Header().Get("Content-Type") != "application/octet-stream" || r.Header().Get("X-Content-Type-Options") != "nosniff" ||
+		r.Header().Get("Content-Disposition") != `attachment; filename="gpumem"` {
+		t.Errorf("%d with %v", r.Code, r.Header())
 	}
 	p, err := pprof.Parse(r.Body)
 	if err != nil || inUse(p, "", "").Bytes != 300 {
@@ -67,8 +58,8 @@ func TestDebugGivesText(t *testing.T) {
 	want := "gpumem profile: 300 bytes in 2 blocks in use, 300 bytes in 2 blocks ever allocated\n\n" +
 		"300 bytes in 2 [0 bytes in 0] @ device=0 state=live stream=default tag=tables\n#\tunsampled\n\n" +
 		"0 bytes in 0 [300 bytes in 2] @ device=0\n#\tunsampled\n"
-	if got := body(t, r); got != want || r.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
-		t.Errorf("%v\n%s", r.Header, got)
+	if got := r.Body.String(); got != want || r.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("%v\n%s", r.Header(), got)
 	}
 }
 
@@ -109,16 +100,16 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	for url, want := range map[string]int{
 		"/?seconds=0": 400, "/?seconds=-1": 400, "/?seconds=x": 400, "/?seconds=99999999": 400, "/?seconds=1&debug=1": 400, "/": 200,
 	} {
-		if r := get(t, h, http.MethodGet, url); r.StatusCode != want {
-			t.Errorf("%s: %s", url, r.Status)
+		if r := get(t, h, http.MethodGet, url); r.Code != want {
+			t.Errorf("%s: %d", url, r.Code)
 		}
 	}
 	r := get(t, h, http.MethodPost, "/")
-	if r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") != "GET, HEAD" {
-		t.Errorf("POST: %s", r.Status)
+	if r.Code != http.StatusMethodNotAllowed || r.Header().Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST: %d", r.Code)
 	}
-	if r := get(t, h, http.MethodHead, "/"); r.StatusCode != http.StatusOK || body(t, r) != "" {
-		t.Errorf("HEAD: %s", r.Status)
+	if r := get(t, h, http.MethodHead, "/"); r.Code != http.StatusOK || r.Body.Len() != 0 {
+		t.Errorf("HEAD: %d", r.Code)
 	}
 }
 
@@ -137,7 +128,11 @@ func TestADeltaThatTheServerWouldCutOffIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Body.Close()
-	if text := body(t, r); r.StatusCode != http.StatusBadRequest || !strings.Contains(text, "WriteTimeout") {
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), "WriteTimeout") {
 		t.Errorf("%s: %s", r.Status, text)
 	}
 }

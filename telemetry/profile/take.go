@@ -26,7 +26,10 @@ func Take(sources ...Source) (*profile.Profile, error) {
 	at := time.Now()
 	p := build(collect(sources, MaxSamples))
 	p.TimeNanos = at.UnixNano()
-	return p, p.CheckValid()
+	if err := p.CheckValid(); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 func collect(sources []Source, limit int) *table {
@@ -75,8 +78,8 @@ func build(t *table) *profile.Profile {
 			Mapping: []*profile.Mapping{{ID: 1, File: executable(), HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true}}},
 		functions: map[functionKey]*profile.Function{}, locations: map[locationKey]*profile.Location{}, resolved: map[*frames][]*profile.Location{},
 	}
-	for i := range sampleTypes {
-		b.out.SampleType = append(b.out.SampleType, &sampleTypes[i])
+	for _, t := range sampleTypes { // copies: writing a profile writes to them
+		b.out.SampleType = append(b.out.SampleType, &t)
 	}
 	for k, v := range t.samples {
 		if v != (values{}) {

@@ -1,0 +1,172 @@
+package alloctrace
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// ReadEvents reads all of a log of Fencepost's, plain or gzipped, and checks
+// every line of it. name stands for the file in errors, which are
+// [ParseError]. What the events point to, errors among it, says what the log
+// says: the kind of an error matches the sentinel of core.
+//
+// Times are those of the log's monotonic clock, counted from the wall clock of
+// its first line, so that a step of the latter does not tear the history. A
+// difference of more than a second is followed: the process was started anew.
+func ReadEvents(name string, r io.Reader) ([]core.Event, error) {
+	d, err := NewReader(name, r)
+	if err != nil {
+		return nil, err
+	}
+	if d.format != FormatLog {
+		return nil, bad("header", "", "not a log of Fencepost's: it has to begin with a JSON object").at(name, 1)
+	}
+	var events []core.Event
+	var clock logClock
+	for {
+		line, err := d.next()
+		if errors.Is(err, io.EOF) {
+			return events, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		e, parseErr := clock.parse(line)
+		if parseErr != nil {
+			return nil, parseErr.at(name, d.line)
+		}
+		events = append(events, e)
+	}
+}
+
+// eventLine is all of a record of decorators/logging.
+type eventLine struct {
+	logLine
+	Time       *time.Time `json:"time"`
+	Duration   int64      `json:"duration_ns"`
+	Layer      string     `json:"layer"`
+	Kind       string     `json:"kind"`
+	Relieved   bool       `json:"relieved"`
+	Launch     string     `json:"launch"`
+	LaunchID   uint64     `json:"launch_id"`
+	Access     string     `json:"access"`
+	Uses       int        `json:"uses"`
+	Waits      int        `json:"waits"`
+	Elided     int        `json:"elided"`
+	WaitedFor  []uint64   `json:"waited_launches"`
+	WaitBlocks []uint64   `json:"waited_blocks"`
+}
+
+// logClock turns the times of a log into instants.
+type logClock struct{ start time.Time }
+
+// at is the instant of a line.
+func (c *logClock) at(wall time.Time, mono time.Duration) time.Time {
+	if at := c.start.Add(mono); !c.start.IsZero() && at.Sub(wall).Abs() <= time.Second {
+		return at
+	}
+	c.start = wall.Add(-mono)
+	return wall
+}
+
+func (c *logClock) parse(line string) (core.Event, *ParseError) {
+	var l eventLine
+	if err := json.Unmarshal([]byte(line), &l); err != nil {
+		wrong := jsonError(line, err)
+		wrong.Field = strings.TrimPrefix(wrong.Field, "logLine.")
+		return core.Event{}, wrong
+	}
+	op, err := l.operation()
+	if err != nil {
+		return core.Event{}, err
+	}
+	if err := l.check(); err != nil {
+		return core.Event{}, err
+	}
+	e := core.Event{Op: op, Relieved: l.Relieved, Access: accesses[l.Access], Layer: l.Layer, Duration: time.Duration(l.Duration),
+		Time: c.at(*l.Time, time.Duration(*l.MonoNS)), Ordinal: l.Device, Stream: core.StreamID(*l.Stream), Tag: core.Tag(l.Tag),
+		Launch: l.Launch, LaunchID: l.LaunchID, Uses: l.Uses, Waits: l.Waits, Elided: l.Elided}
+	e.Requested, e.Bytes = orZero(l.Requested), orZero(l.Bytes)
+	if l.Generation != nil {
+		e.Block = core.BlockID{Generation: core.Generation(*l.Generation), Ordinal: l.Device}
+		if op == core.OpAllocate || op == core.OpDeallocate || op == core.OpRelease {
+			e.Block.AllocStream = e.Stream // of a launch it is not logged
+		}
+	}
+	if l.Ptr != nil {
+		if e.Block.Ptr, err = parsePointer("ptr", *l.Ptr); err != nil {
+			return core.Event{}, err
+		}
+	}
+	l.waits(&e)
+	if l.Error != "" {
+		e.Err = &LoggedError{Kind: l.Kind, Text: l.Error}
+	}
+	return e, nil
+}
+
+func orZero(n *uint64) uint64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+func (l *eventLine) waits(e *core.Event) {
+	refs := e.WaitedFor[:0]
+	for _, id := range l.WaitedFor {
+		refs = append(refs, core.LaunchWait(id))
+	}
+	for _, g := range l.WaitBlocks {
+		refs = append(refs, core.BlockWait(core.Generation(g)))
+	}
+	copy(e.WaitedFor[:], refs)
+}
+
+var accesses = map[string]core.Access{"": 0, core.Read.String(): core.Read, core.Write.String(): core.Write, core.ReadWrite.String(): core.ReadWrite}
+
+// operation is the line's operation.
+func (l *eventLine) operation() (core.Op, *ParseError) {
+	if l.Op == nil {
+		return 0, bad("op", "", "missing")
+	}
+	for op := core.OpAllocate; knownOps[op.String()]; op++ {
+		if op.String() == *l.Op {
+			return op, nil
+		}
+	}
+	return 0, bad("op", *l.Op, "unknown operation")
+}
+
+// check refuses what no log has.
+func (l *eventLine) check() *ParseError {
+	_, access := accesses[l.Access]
+	switch {
+	case l.Time == nil:
+		return bad("time", "", "missing")
+	case l.MonoNS == nil:
+		return bad("mono_ns", "", "missing")
+	case l.Stream == nil:
+		return bad("stream", "", "missing")
+	case *l.MonoNS < 0:
+		return bad("mono_ns", strconv.FormatInt(*l.MonoNS, 10), "must not be negative")
+	case l.Duration < 0:
+		return bad("duration_ns", strconv.FormatInt(l.Duration, 10), "must not be negative")
+	case l.Device < 0 || l.Device >= core.MaxOrdinals:
+		return bad("device", strconv.Itoa(l.Device), fmt.Sprintf("does not lie in 0 to %d", core.MaxOrdinals-1))
+	case !access:
+		return bad("access", l.Access, "say read, write or read_write")
+	case l.Uses < 0 || l.Waits < 0 || l.Elided < 0:
+		return bad("uses", strconv.Itoa(l.Uses), "uses, waits and elided must not be negative")
+	case len(l.WaitedFor)+len(l.WaitBlocks) > len(core.Event{}.WaitedFor):
+		return bad("waited_launches", "", fmt.Sprintf("a line names at most %d", len(core.Event{}.WaitedFor)))
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// program makes a random history of a device that reuses addresses eagerly:
+// blocks are allocated, freed and released, and memory that is pending may be
+// passed on before its release is known. It returns the events and what is
+// held at their end.
+func program(random *rand.Rand, n int, releases bool) (events []core.Event, left map[core.Generation]core.BlockState) {
+	const cells, cell = 12, 4096
+	type block struct {
+		core.BlockID
+		bytes uint64
+	}
+	left = map[core.Generation]core.BlockState{}
+	blocks := map[core.Generation]block{}
+	owner := [cells]core.Generation{} // the last one, if it is not released
+	clock, last := time.Unix(1_700_000_000, 0), core.Generation(0)
+	emit := func(op core.Op, b block) {
+		clock = clock.Add(time.Duration(1 + random.IntN(5000)))
+		events = append(events, core.Event{Op: op, Layer: "logging", Time: clock, Stream: b.AllocStream, Block: b.BlockID, Tag: "tag", Requested: b.bytes - 1, Bytes: b.bytes})
+	}
+	pick := func(state core.BlockState) (core.Generation, bool) {
+		var all []core.Generation
+		for g, s := range left {
+			if s == state {
+				all = append(all, g)
+			}
+		}
+		if len(all) == 0 {
+			return 0, false
+		}
+		slices.Sort(all)
+		return all[random.IntN(len(all))], true
+	}
+	for range n {
+		switch random.IntN(3) {
+		case 0:
+			from, size := random.IntN(cells), 1+random.IntN(3)
+			if from+size > cells || slices.ContainsFunc(owner[from:from+size], func(g core.Generation) bool { return left[g] == core.Live }) {
+				continue
+			}
+			last++
+			b := block{core.BlockID{Ptr: uint64(1<<30 + from*cell), Generation: last, AllocStream: core.StreamID(random.IntN(3))}, uint64(size * cell)}
+			for i := range size {
+				owner[from+i] = last
+			}
+			blocks[last], left[last] = b, core.Live
+			emit(core.OpAllocate, b)
+		case 1:
+			if g, ok := pick(core.Live); ok {
+				if left[g] = core.Retired; !releases {
+					delete(left, g)
+				}
+				emit(core.OpDeallocate, blocks[g])
+			}
+		case 2:
+			if g, ok := pick(core.Retired); ok {
+				delete(left, g)
+				emit(core.OpRelease, blocks[g])
+			}
+		}
+	}
+	return events, left
+}
+
+// follower checks that the steps of a replay fit together.
+type follower struct {
+	t     *testing.T
+	what  string
+	state map[core.Generation]step
+	at    extents
+	steps map[step]int
+}
+
+func follow(t *testing.T, what string, h *loaded) (*follower, *replay) {
+	t.Helper()
+	f := &follower{t: t, what: what, state: map[core.Generation]step{}, steps: map[step]int{}}
+	r := h.books[0].replay(h.events, f.step)
+	for _, b := range r.left() {
+		if want := map[bool]step{false: stepAllocate, true: stepFree}[b.freed]; f.state[b.id.Generation] != want {
+			t.Fatalf("%s: block %v is left as %v", what, b.id, f.state[b.id.Generation])
+		}
+	}
+	return f, r
+}
+
+func (f *follower) step(s step, b *held, _ *core.Event) {
+	f.t.Helper()
+	f.steps[s]++
+	g := b.id.Generation
+	if s == stepRefuse {
+		return
+	}
+	again := s == stepAllocate && f.state[g] == stepRelease // two records of one allocation
+	if want := map[step]step{stepAllocate: 0, stepFree: stepAllocate, stepRelease: stepFree}[s]; f.state[g] != want && !again {
+		f.t.Fatalf("%s: step %d of block %v after step %d", f.what, s, b.id, f.state[g])
+	}
+	f.state[g] = s
+	switch s {
+	case stepAllocate:
+		if f.at.overlaps(b) {
+			f.t.Fatalf("%s: block %v is allocated over another", f.what, b.id)
+		}
+		f.at.insert(b)
+	case stepRelease:
+		f.at.remove(b)
+	}
+}
+
+func load(t *testing.T, events []core.Event, listed map[core.Generation]listedBlock) *loaded {
+	t.Helper()
+	h := &loaded{events: events, listed: listed}
+	h.findOrigin()
+	if err := h.keepBooks(); err != nil {
+		t.Fatal(err)
+	}
+	if len(h.books) == 0 {
+		h.books = []*book{newBook(0)}
+	}
+	return h
+}
+
+func TestAWholeHistoryEndsWithWhatIsHeld(t *testing.T) {
+	for seed := range uint64(300) {
+		releases := seed%2 == 0
+		events, want := program(rand.New(rand.NewPCG(seed, 1)), 200, releases)
+		f, r := follow(t, fmt.Sprint("seed ", seed), load(t, events, nil))
+		got := map[core.Generation]core.BlockState{}
+		for _, b := range r.left() {
+			got[b.id.Generation] = core.Live
+			if b.freed {
+				got[b.id.Generation] = core.Retired
+			}
+		}
+		// memory that was passed on in stream order is no longer the older block's
+		maps.DeleteFunc(want, func(g core.Generation, s core.BlockState) bool { return s == core.Retired && f.state[g] == stepRelease })
+		if !maps.Equal(got, want) {
+			t.Fatalf("seed %d: left %v, want %v", seed, got, want)
+		}
+	}
+}
+
+// Whatever records are lost, the rest makes sense; and what the resources list
+// is held at the end.
+func TestAHistoryWithoutItsBeginningStillFitsTogether(t *testing.T) {
+	for seed := range uint64(600) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		events, left := program(random, 200, seed%2 == 0)
+		listed := map[core.Generation]listedBlock{}
+		for _, e := range events {
+			if state, ok := left[e.Block.Generation]; ok && seed%3 > 0 {
+				listed[e.Block.Generation] = listedBlock{held: heldOf(&e), state: state}
+			}
+		}
+		switch cut := random.IntN(200); seed % 4 {
+		case 0, 1:
+			events = events[min(cut, len(events)):]
+		default: // a ring of stripes forgets each stream's by itself
+			old := 0
+			events = slices.DeleteFunc(events, func(e core.Event) bool {
+				old++
+				return old < cut*int(1+e.Stream)/3
+			})
+		}
+		_, r := follow(t, fmt.Sprint("seed ", seed), load(t, events, listed))
+		if seed%3 == 0 {
+			continue
+		}
+		for g, state := range left {
+			if state == core.Live && r.blocks[g] == nil {
+				t.Fatalf("seed %d: block %v is live and not among what is left", seed, g)
+			}
+		}
+	}
+}
+
+func TestLostAndRefusedRequestsAreToldFromOthers(t *testing.T) {
+	lost := core.Event{Op: core.OpAllocate, Err: fmt.Errorf("driver: %w", core.ErrOutOfMemory), Bytes: 7}
+	refused := core.Event{Op: core.OpRefusal, Err: &core.OutOfBudgetError{Remaining: 3}, Bytes: 9}
+	relieved := refused
+	relieved.Relieved = true
+	other := core.Event{Op: core.OpAllocate, Err: errors.New("stream misuse")}
+	f, _ := follow(t, "refusals", load(t, []core.Event{lost, refused, relieved, other}, nil))
+	if f.steps[stepRefuse] != 2 || len(f.steps) != 1 {
+		t.Errorf("steps %v, want two refusals", f.steps)
+	}
+	if remaining(refused.Err) != 3 || remaining(lost.Err) != 0 {
+		t.Error("the rest of the budget")
+	}
+}
+
+func TestAddressesThatNoDeviceHasAreRefused(t *testing.T) {
+	for _, e := range []core.Event{
+		{Op: core.OpAllocate, Block: core.BlockID{Generation: 1, Ptr: 1 << 63}},
+		{Op: core.OpDeallocate, Block: core.BlockID{Generation: 1}, Bytes: 1 << 63},
+		{Op: core.OpReap, Ordinal: core.MaxOrdinals},
+	} {
+		s := Source{Events: func() []core.Event { return []core.Event{e} }}
+		for _, f := range []Format{Perfetto, PyTorch} {
+			if err := s.Write(nil, f); err == nil {
+				t.Errorf("%v was written as %s", e, f)
+			}
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// extents are blocks that do not overlap, by address.
+type extents []*held
+
+// first is the index of the first block that ends behind address.
+func (x extents) first(address uint64) int {
+	i, _ := slices.BinarySearchFunc(x, address, func(h *held, a uint64) int {
+		if h.end() <= a {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// over are the blocks that have bytes in common with h.
+func (x extents) over(h *held) (found []core.Generation) {
+	for i := x.first(h.id.Ptr); i < len(x) && x[i].id.Ptr < h.end(); i++ {
+		found = append(found, x[i].id.Generation)
+	}
+	return found
+}
+
+func (x extents) overlaps(h *held) bool {
+	i := x.first(h.id.Ptr)
+	return i < len(x) && x[i].id.Ptr < h.end()
+}
+
+func (x *extents) insert(h *held) { *x = slices.Insert(*x, x.first(h.id.Ptr), h) }
+
+// remove takes out h, which was inserted.
+func (x *extents) remove(h *held) {
+	i := x.first(h.id.Ptr)
+	*x = slices.Delete(*x, i, i+1)
+}
+
+// extent is a range of addresses.
+type extent struct{ from, to uint64 }
+
+// merge joins extents that touch, and sorts them.
+func merge(all []extent) []extent {
+	slices.SortFunc(all, func(a, b extent) int { return cmp.Compare(a.from, b.from) })
+	var merged []extent
+	for _, e := range all {
+		if n := len(merged); n > 0 && e.from <= merged[n-1].to {
+			merged[n-1].to = max(merged[n-1].to, e.to)
+			continue
+		}
+		merged = append(merged, e)
+	}
+	return merged
+}
+
+// places are blocks by address, whenever they had it.
+type places struct {
+	sorted []held
+	// largest is the size of the largest.
+	largest uint64
+}
+
+func newPlaces(all []held) places {
+	p := places{sorted: slices.SortedFunc(slices.Values(all), func(a, b held) int { return cmp.Compare(a.id.Ptr, b.id.Ptr) })}
+	for i := range all {
+		p.largest = max(p.largest, all[i].bytes)
+	}
+	return p
+}
+
+// holdOlder reports whether a block that is older than h had some of its
+// bytes.
+func (p places) holdOlder(h *held) bool {
+	lowest := h.id.Ptr - min(p.largest, h.id.Ptr)
+	i, _ := slices.BinarySearchFunc(p.sorted, lowest, func(a held, ptr uint64) int { return cmp.Compare(a.id.Ptr, ptr) })
+	for ; i < len(p.sorted) && p.sorted[i].id.Ptr < h.end(); i++ {
+		if a := &p.sorted[i]; a.end() > h.id.Ptr && a.id.Generation < h.id.Generation {
+			return true
+		}
+	}
+	return false
+}

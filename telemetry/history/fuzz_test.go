@@ -1,0 +1,62 @@
+package history_test
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/history"
+)
+
+// eventsOf makes events of bytes, 8 of them each: any operation on few blocks,
+// streams, addresses and launches, in any order.
+func eventsOf(data []byte) (events []core.Event) {
+	start := time.Unix(1_700_000_000, 0)
+	for ; len(data) >= 8; data = data[8:] {
+		n := binary.LittleEndian.Uint64(data)
+		take := func(below uint64) uint64 { v := n % below; n /= below; return v }
+		e := core.Event{Op: core.Op(1 + take(12)), Ordinal: int(take(2)), Stream: core.StreamID(take(3)), Tag: core.Tag([]string{"", "a", "\xff\""}[take(3)]),
+			Bytes: 256 * take(8), Requested: 100 * take(8), Launch: []string{"", "sort"}[take(2)], LaunchID: take(5), Waits: 1,
+			WaitedFor: [4]core.WaitRef{core.LaunchWait(take(5)), core.BlockWait(core.Generation(take(8)))},
+			Time:      start.Add(time.Duration(take(1 << 12))), Duration: time.Duration(take(1 << 10)), Relieved: take(2) == 0}
+		e.Block = core.BlockID{Ptr: 256 * take(16), Generation: core.Generation(take(8)), AllocStream: e.Stream, Ordinal: e.Ordinal}
+		if take(5) == 0 {
+			e.Err = core.ErrOutOfMemory
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+// Whatever a history says, its trace keeps the rules, and its snapshot is
+// written.
+func FuzzExport(f *testing.F) {
+	f.Add([]byte{})
+	seed := make([]byte, 0, 8*64)
+	for i := range uint64(64) {
+		seed = binary.LittleEndian.AppendUint64(seed, i*0x9E3779B97F4A7C15)
+	}
+	f.Add(seed)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1024 {
+			return
+		}
+		source := history.Source{Events: func() []core.Event { return eventsOf(data) }}
+		readTrace(t, export(t, source, history.Perfetto))
+		export(t, source, history.PyTorch)
+	})
+}
+
+func TestRandomHistoriesMakeSnapshotsThatFitTogether(t *testing.T) {
+	for seed := range uint64(12) {
+		data := make([]byte, 0, 8*300)
+		for i := range uint64(300) {
+			data = binary.LittleEndian.AppendUint64(data, (i+1)*(seed*2+1)*0x9E3779B97F4A7C15^i<<17)
+		}
+		source := history.Source{Events: func() []core.Event { return eventsOf(data) }}
+		if report := checkSnapshot(t, export(t, source, history.PyTorch)); len(report.Broken) > 0 {
+			t.Errorf("seed %d: %q", seed, report.Broken)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package history_test
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/history"
+)
+
+// Many goroutines allocate, launch and free while others export in every
+// format; each export keeps the rules.
+func TestHammerOfExportsUnderLoad(t *testing.T) {
+	rt, source := open(t, fencepost.Config{History: 2048, Guard: "sample:65536"})
+	s := streams(t, rt, 6)
+	shared := allocate(t, rt, 4096, s[0], "shared")
+	stop := make(chan struct{})
+	var readers, writers sync.WaitGroup
+	for _, format := range history.Formats() {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				file := export(t, source, format)
+				if format == history.Perfetto {
+					readTrace(t, file)
+				}
+			}
+		})
+	}
+	for i, stream := range s {
+		writers.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 3))
+			for range 150 {
+				b, err := rt.Allocate(context.Background(), core.Request{Bytes: 1 + random.Uint64N(1<<16), Stream: stream, Tag: "hammer"})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				uses := []core.Use{{Block: b.ID, Access: core.Write}, {Block: shared.ID, Access: core.Read}}
+				if err := rt.LaunchNamed(context.Background(), "mix", stream, uses, func(context.Context) error { return nil }); err != nil {
+					t.Error(err)
+				}
+				if _, err := rt.Deallocate(context.Background(), b.ID); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	close(stop)
+	readers.Wait()
+	free(t, rt, shared)
+	if err := rt.Drain(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if report := checkSnapshot(t, export(t, source, history.PyTorch)); len(report.Broken) > 0 || report.Active != 0 {
+		t.Errorf("%+v", report)
+	}
+}
+
+// full is a ring of the default size with launches and waits.
+func full(t testing.TB) history.Source {
+	t.Helper()
+	rt, source := open(t, fencepost.Config{Guard: "off"})
+	s := streams(t, rt, 16)
+	for i := range 3 * 1024 {
+		b := allocate(t, rt, 4096, s[i%16], "rows")
+		launch(t, rt, "write", s[i%16], core.Write, b)
+		launch(t, rt, "read", s[(i+1)%16], core.Read, b)
+		free(t, rt, b)
+	}
+	if err := rt.Drain(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return source
+}
+
+// An export of a ring of the default size takes some megabytes, most of which
+// are the copy of the ring.
+func TestAnExportOfAFullRingTakesLittleMemory(t *testing.T) {
+	source := full(t)
+	n := len(source.Events())
+	if n < 12_000 {
+		t.Fatalf("the ring has %d records", n)
+	}
+	for _, format := range history.Formats() {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		if err := source.Write(io.Discard, format); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		took := after.TotalAlloc - before.TotalAlloc
+		t.Logf("%s: %d records, %d KiB allocated in all", format, n, took>>10)
+		if took > 64<<20 {
+			t.Errorf("%s: %d bytes were allocated", format, took)
+		}
+	}
+}
+
+func BenchmarkExport(b *testing.B) {
+	source := full(b)
+	for _, format := range history.Formats() {
+		b.Run(string(format), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := source.Write(io.Discard, format); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,63 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+)
+
+// Handler serves the history of s in the format that the query's format
+// names: "jsonl", which is the default, "perfetto" or "pytorch". It is usually
+// mounted at /debug/gpumem/history. Only GET and HEAD are answered. Requests
+// are answered one at a time, so that many of them take no more memory than
+// one. It is safe for concurrent use.
+//
+// It changes nothing, but it shows tags, names of launches and addresses: who
+// may reach it is the mount's to say.
+func Handler(s Source) http.Handler { return &handler{source: s} }
+
+type handler struct {
+	source Source
+	busy   sync.Mutex
+}
+
+// files are how each format is sent.
+var files = map[Format]struct{ contentType, name string }{
+	JSONLines: {"application/x-ndjson", "gpumem-history.jsonl"},
+	Perfetto:  {"application/json", "gpumem-history.trace.json"},
+	PyTorch:   {"application/octet-stream", "gpumem-history.pickle"},
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "use GET", http.StatusMethodNotAllowed)
+		return
+	}
+	format := JSONLines
+	if text := r.FormValue("format"); text != "" {
+		var err error
+		if format, err = ParseFormat(text); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
+	h.busy.Lock()
+	defer h.busy.Unlock()
+	write, err := h.source.prepare(format)
+	switch {
+	case errors.Is(err, ErrUnavailable):
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", files[format].contentType)
+	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", files[format].name))
+	if r.Method == http.MethodGet {
+		_ = write(w) // the client went away
+	}
+}

@@ -1,0 +1,157 @@
+package history
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// step is a change of what is allocated.
+type step uint8
+
+// The steps of a block's life, and a request that came to nothing.
+const (
+	stepAllocate step = iota + 1
+	stepFree
+	stepRelease
+	stepRefuse
+)
+
+// replay calls yield for each step of the device's history, in order and in
+// pairs that fit: no two blocks overlap, each is allocated, freed and released
+// once. event is what caused the step; nil for the blocks that were there from
+// the beginning, which come first, and for what is only known to be there at
+// the end.
+func (b *book) replay(events []core.Event, yield func(s step, block *held, event *core.Event)) *replay {
+	r := &replay{book: b, yield: yield, blocks: map[core.Generation]*replayed{}, waiting: map[core.Generation]held{}}
+	r.begin()
+	for i := range events {
+		if events[i].Ordinal == b.ordinal {
+			r.take(&events[i])
+		}
+	}
+	for _, g := range slices.Sorted(maps.Keys(r.waiting)) {
+		r.admit(g, nil)
+	}
+	return r
+}
+
+// replay is the state of a replay.
+type replay struct {
+	book    *book
+	yield   func(step, *held, *core.Event)
+	blocks  map[core.Generation]*replayed
+	extents extents
+	// waiting are early blocks whose addresses another one had.
+	waiting map[core.Generation]held
+}
+
+// replayed is a block of a replay.
+type replayed struct {
+	held
+	freed bool
+}
+
+// begin allocates the blocks that were there from the beginning. Generations
+// are given out in order: memory that an older block is allocated in later was
+// not a younger one's yet.
+func (r *replay) begin() {
+	older := newPlaces(r.book.places)
+	for _, g := range slices.Sorted(maps.Keys(r.book.early)) {
+		early := r.book.early[g]
+		if r.extents.overlaps(&early) || older.holdOlder(&early) {
+			r.waiting[g] = early
+			continue
+		}
+		r.allocate(early, nil)
+		if r.book.retired[g] {
+			r.free(g, nil)
+		}
+	}
+}
+
+// admit allocates a waiting block, unless its addresses are a younger one's by
+// now.
+func (r *replay) admit(g core.Generation, e *core.Event) {
+	early, ok := r.waiting[g]
+	if !ok {
+		return
+	}
+	delete(r.waiting, g)
+	for _, other := range r.extents.over(&early) {
+		if other > g {
+			return
+		}
+	}
+	r.allocate(early, e)
+	if e == nil && r.book.retired[g] {
+		r.free(g, nil)
+	}
+}
+
+func (r *replay) take(e *core.Event) {
+	g := e.Block.Generation
+	switch {
+	case isRefusal(e):
+		refused := heldOf(e)
+		r.yield(stepRefuse, &refused, e)
+	case !concernsBlock(e):
+	case e.Op == core.OpAllocate:
+		r.allocate(heldOf(e), e)
+	default:
+		r.admit(g, e)
+		r.free(g, e)
+		if e.Op == core.OpRelease || !r.book.releases {
+			r.release(g, e)
+		}
+	}
+}
+
+// isRefusal reports whether e is a request that its caller did not get for
+// want of memory.
+func isRefusal(e *core.Event) bool {
+	switch e.Op {
+	case core.OpRefusal:
+		return !e.Relieved
+	case core.OpAllocate:
+		return errors.Is(e.Err, core.ErrOutOfMemory) || errors.Is(e.Err, core.ErrOutOfBudget)
+	}
+	return false
+}
+
+func (r *replay) allocate(h held, e *core.Event) {
+	r.release(h.id.Generation, e) // two records of one allocation
+	for _, g := range r.extents.over(&h) {
+		r.release(g, e)
+	}
+	b := &replayed{held: h}
+	r.blocks[h.id.Generation] = b
+	r.extents.insert(&b.held)
+	r.yield(stepAllocate, &b.held, e)
+}
+
+func (r *replay) free(g core.Generation, e *core.Event) {
+	if b := r.blocks[g]; b != nil && !b.freed {
+		b.freed = true
+		r.yield(stepFree, &b.held, e)
+	}
+}
+
+func (r *replay) release(g core.Generation, e *core.Event) {
+	b := r.blocks[g]
+	if b == nil {
+		return
+	}
+	r.free(g, e)
+	delete(r.blocks, g)
+	r.extents.remove(&b.held)
+	r.yield(stepRelease, &b.held, e)
+}
+
+// left is what is held at the end, by address.
+func (r *replay) left() []*replayed {
+	return slices.SortedFunc(maps.Values(r.blocks), func(a, b *replayed) int { return cmp.Compare(a.id.Ptr, b.id.Ptr) })
+}

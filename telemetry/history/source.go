@@ -1,0 +1,91 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Source is a history and what completes it.
+type Source struct {
+	// Events returns a copy of the history, in the order of its log: an
+	// allocation by its end, everything else by its beginning. Required.
+	Events func() []core.Event
+	// JSONLines writes the history as its logger does. Nil leaves out the
+	// format JSONLines.
+	JSONLines func(io.Writer) error
+	// Resources are the stacks that the history is of, outermost layers. The
+	// blocks that they list complete a history that has lost its beginning,
+	// and their stacks go into the snapshot. None is asked for anything else.
+	Resources []core.Resource
+	// Findings returns the findings to be marked; nil for none. Those that are
+	// older than the history are left out.
+	Findings func() []core.Finding
+}
+
+// Format is a form in which a history is written.
+type Format string
+
+// The formats.
+const (
+	// JSONLines is the lines of decorators/logging, which replay reads.
+	JSONLines Format = "jsonl"
+	// Perfetto is a trace in Chrome's JSON trace event format, for
+	// ui.perfetto.dev and chrome://tracing.
+	Perfetto Format = "perfetto"
+	// PyTorch is a pickled memory snapshot as of PyTorch's caching allocator,
+	// for its memory_viz page and its scripts.
+	PyTorch Format = "pytorch"
+)
+
+// Formats are all formats.
+func Formats() []Format { return []Format{JSONLines, Perfetto, PyTorch} }
+
+// ErrUnavailable is the error of a format that a source does not have.
+var ErrUnavailable = errors.New("history: the source does not have this format")
+
+// ParseFormat reads a format; the error names those that there are.
+func ParseFormat(text string) (Format, error) {
+	for _, f := range Formats() {
+		if text == string(f) {
+			return f, nil
+		}
+	}
+	return "", fmt.Errorf("format %q: say one of %v", text, Formats())
+}
+
+// Write writes the history to w in format f. It makes no device call. Beside
+// the copy of the history it needs a few hundred bytes an event; the output
+// is streamed. The error is w's, [ErrUnavailable], or says which event cannot
+// be exported.
+func (s Source) Write(w io.Writer, f Format) error {
+	write, err := s.prepare(f)
+	if err != nil {
+		return err
+	}
+	return write(w)
+}
+
+// prepare does what may fail for other reasons than the writer.
+func (s Source) prepare(f Format) (func(io.Writer) error, error) {
+	switch f {
+	case JSONLines:
+		if s.JSONLines == nil {
+			return nil, ErrUnavailable
+		}
+		return s.JSONLines, nil
+	case Perfetto, PyTorch:
+		h, err := s.load()
+		if err != nil {
+			return nil, err
+		}
+		if f == Perfetto {
+			return func(w io.Writer) error { return writePerfetto(w, h) }, nil
+		}
+		return func(w io.Writer) error { return writeSnapshot(w, h) }, nil
+	}
+	_, err := ParseFormat(string(f))
+	return nil, err
+}

@@ -1,0 +1,177 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// trackKind is what the spans of a track are.
+type trackKind uint8
+
+// The kinds, in the order in which a device's tracks stand.
+const (
+	// hostTrack has what names no stream: reservations, reaps, drains.
+	hostTrack trackKind = iota
+	// launchTrack has a stream's launches, memoryTrack its allocations,
+	// frees and recorded uses.
+	launchTrack
+	memoryTrack
+)
+
+// String is the category of the kind's spans.
+func (k trackKind) String() string { return [...]string{"host", "launch", "memory"}[k] }
+
+// track is one line of the drawing. Spans of one track do not overlap: where
+// they would, there is another lane.
+type track struct {
+	ordinal int
+	stream  core.StreamID
+	kind    trackKind
+	lane    int
+}
+
+func (k track) compare(b track) int {
+	return cmp.Or(cmp.Compare(k.ordinal, b.ordinal), cmp.Compare(min(k.kind, launchTrack), min(b.kind, launchTrack)),
+		cmp.Compare(k.stream, b.stream), cmp.Compare(k.kind, b.kind), cmp.Compare(k.lane, b.lane))
+}
+
+// span is an operation with a duration.
+type span struct {
+	track
+	begin, end int64
+	// first is the event that began it, last the one that ended it: of a
+	// launch that is whole, its prepare and its end. Either may be nil, if
+	// the history does not have it.
+	first, last *core.Event
+}
+
+func (s *span) event() *core.Event {
+	if s.first != nil {
+		return s.first
+	}
+	return s.last
+}
+
+// launchKey names a launch within a history.
+type launchKey struct {
+	ordinal int
+	id      uint64
+}
+
+// spansOf makes spans of the events, in the order of their beginnings, each
+// on a lane of its own.
+func spansOf(h *loaded) []*span {
+	var spans []*span
+	open := map[launchKey]*span{}
+	for i := range h.events {
+		e := &h.events[i]
+		if e.Op == core.OpRefusal || e.Op == core.OpRelease {
+			continue // moments
+		}
+		s := &span{track: trackOf(e), begin: h.begin(e), end: h.after(e), first: e, last: e}
+		key := launchKey{e.Ordinal, e.LaunchID}
+		switch {
+		case e.LaunchID == 0 || s.kind != launchTrack:
+		case e.Op == core.OpPrepare:
+			s.last, s.end = nil, h.end // until its end is found
+			open[key] = s
+		case open[key] != nil:
+			prepared := open[key]
+			delete(open, key)
+			prepared.last, prepared.end = e, max(s.end, prepared.begin)
+			continue
+		default:
+			s.first = nil
+		}
+		spans = append(spans, s)
+	}
+	slices.SortStableFunc(spans, func(a, b *span) int { return cmp.Compare(a.begin, b.begin) })
+	assignLanes(spans)
+	return spans
+}
+
+func trackOf(e *core.Event) track {
+	switch e.Op {
+	case core.OpPrepare, core.OpFinish, core.OpAbort:
+		return track{ordinal: e.Ordinal, stream: e.Stream, kind: launchTrack}
+	case core.OpAllocate, core.OpDeallocate, core.OpRecord, core.OpRelease, core.OpRefusal:
+		return track{ordinal: e.Ordinal, stream: e.Stream, kind: memoryTrack}
+	}
+	return track{ordinal: e.Ordinal, kind: hostTrack}
+}
+
+// assignLanes puts each span, in the order of their beginnings, on the first
+// lane of its track that is free by then.
+func assignLanes(spans []*span) {
+	ends := map[track][]int64{}
+	for _, s := range spans {
+		lanes := ends[s.track]
+		lane := slices.IndexFunc(lanes, func(end int64) bool { return end <= s.begin })
+		if lane < 0 {
+			lane = len(lanes)
+			lanes = append(lanes, 0)
+		}
+		lanes[lane] = s.end
+		ends[s.track] = lanes
+		s.lane = lane
+	}
+}
+
+// arrow leads from what was waited for to the launch that waited.
+type arrow struct {
+	from, to        *span
+	leaves, arrives int64
+}
+
+// arrowsOf makes an arrow of each wait whose cause is in the history too.
+func arrowsOf(h *loaded, spans []*span) []arrow {
+	launches := map[launchKey]*span{}
+	blocks := map[core.Generation]*span{} // the last to make a block ready
+	var arrows []arrow
+	for _, s := range spans {
+		if e := s.event(); s.kind == launchTrack && e.LaunchID != 0 {
+			launches[launchKey{e.Ordinal, e.LaunchID}] = s
+		}
+	}
+	for _, s := range spans {
+		if s.kind == memoryTrack && s.first.Op != core.OpDeallocate && s.first.Err == nil {
+			blocks[s.first.Block.Generation] = s
+		}
+		if s.kind != launchTrack || s.first == nil {
+			continue
+		}
+		for _, ref := range s.first.WaitedFor {
+			var from *span
+			if id, ok := ref.Launch(); ok {
+				from = launches[launchKey{s.ordinal, id}]
+			} else if g, ok := ref.Block(); ok {
+				from = blocks[g]
+			}
+			if from != nil && from != s {
+				arrows = appendArrow(arrows, h, from, s)
+			}
+		}
+	}
+	return arrows
+}
+
+// appendArrow draws from the moment at which the cause was enqueued to the
+// one at which the wait was. Both lie inside their spans, or a viewer could
+// not tell which spans the arrow connects.
+func appendArrow(arrows []arrow, h *loaded, from, to *span) []arrow {
+	leaves, arrives := from.end, h.after(to.first)
+	if from.kind == launchTrack && from.last != nil {
+		leaves = h.begin(from.last)
+	}
+	arrives = within(arrives, to)
+	leaves = min(within(leaves, from), arrives)
+	if leaves < from.begin {
+		return arrows // it would lead back in time: the clocks disagree
+	}
+	return append(arrows, arrow{from, to, leaves, arrives})
+}
+
+// within is the moment inside s that is closest to at.
+func within(at int64, s *span) int64 { return max(s.begin, min(at, s.end-1)) }
