@@ -18,11 +18,23 @@ import (
 )
 
 // The queue is larger than the SDK's default of 2048, which loses spans under
-// load without a word; what is lost all the same is counted.
+// load without a word; what is lost all the same is counted. A batch stays below
+// the 4 MiB that receivers of gRPC take by default: a span has up to 1 KiB.
 const (
 	spanQueue = 65536
-	spanBatch = 8192
+	spanBatch = 2048
 )
+
+// batching is that, where the standard variables say nothing else.
+func batching() (options []sdktrace.BatchSpanProcessorOption) {
+	if os.Getenv("OTEL_BSP_MAX_QUEUE_SIZE") == "" {
+		options = append(options, sdktrace.WithMaxQueueSize(spanQueue))
+	}
+	if os.Getenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE") == "" {
+		options = append(options, sdktrace.WithMaxExportBatchSize(spanBatch))
+	}
+	return options
+}
 
 // traces make the service's spans, and count what becomes of them.
 type traces struct {
@@ -52,7 +64,7 @@ func newTraces(ctx context.Context, share float64, extra sdktrace.SpanProcessor)
 		if err != nil {
 			return nil, fmt.Errorf("the OTLP exporter: %w", err)
 		}
-		batch := sdktrace.NewBatchSpanProcessor(t.counter.Exporter(exporter), sdktrace.WithMaxQueueSize(spanQueue), sdktrace.WithMaxExportBatchSize(spanBatch))
+		batch := sdktrace.NewBatchSpanProcessor(t.counter.Exporter(exporter), batching()...)
 		options = append(options, sdktrace.WithSpanProcessor(t.counter.Processor(batch)))
 	}
 	t.provider = sdktrace.NewTracerProvider(options...)
