@@ -34,8 +34,7 @@ func TestAFindingHangsUnderTheLaunchThatDidIt(t *testing.T) {
 	// The guard knows the use by its launch or by its finish span; both are
 	// the launch's trace.
 	f := findings[0]
-	parents := append(launches, spansNamed(recorder, telemetry.SpanFinish)...)
-	parents = append(parents, spansNamed(recorder, telemetry.SpanPrepare)...)
+	parents := slices.Concat(launches, spansNamed(recorder, telemetry.SpanFinish), spansNamed(recorder, telemetry.SpanPrepare))
 	if !slices.ContainsFunc(parents, func(s sdktrace.ReadOnlySpan) bool { return s.SpanContext().SpanID() == f.Parent().SpanID() }) ||
 		f.SpanContext().TraceID() != launches[0].SpanContext().TraceID() {
 		t.Errorf("the finding hangs under %v of trace %v", f.Parent().SpanID(), f.SpanContext().TraceID())

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -207,5 +208,26 @@ func TestTheStatusNamesEveryNumberOnce(t *testing.T) {
 		if !strings.Contains(read(t, "README.md"), "`"+name+"`") {
 			t.Errorf("the README does not say what %s is", name)
 		}
+	}
+}
+
+// A number that the guard gains and nobody exports is noticed here: it needs a
+// row in guardStats and a word in the README.
+func TestEveryNumberOfTheGuardIsExported(t *testing.T) {
+	fields := 0
+	for field := range reflect.TypeFor[debugguard.GuardStats]().Fields() {
+		if field.Type.Kind() == reflect.Uint64 {
+			fields++
+		}
+	}
+	numbers := open(t, fencepost.Config{}).GuardStatus().Numbers
+	for _, extra := range []string{"quarantine_bytes", "quarantine_blocks", "deferred", "hunted_tags", "given_up", "sentinels"} {
+		if _, ok := numbers[extra]; !ok {
+			t.Errorf("%s is missing", extra)
+		}
+		delete(numbers, extra)
+	}
+	if len(numbers) != fields {
+		t.Errorf("the guard has %d numbers, %d are exported: %v", fields, len(numbers), numbers)
 	}
 }

@@ -52,18 +52,24 @@ func (r *Runtime) guardStats() telemetry.GuardStats {
 	out.Counts = []telemetry.GuardNumber{
 		{Name: "guarded", Value: st.Guarded},
 		{Name: "unguarded", Value: st.Unguarded},
+		{Name: "isolated", Value: st.Isolated},
+		{Name: "not_isolated", Value: st.NotIsolated},
 		{Name: "verified", Value: st.Verified},
 		{Name: "unchecked", Value: st.Unchecked},
 		{Name: "findings", Value: st.Findings},
 		{Name: "relieved", Value: st.Relieved},
 		{Name: "evicted", Value: st.Evicted},
 		{Name: "retried", Value: st.Retried},
+		{Name: "given_up", Value: st.GivenUp.Blocks},
+		{Name: "captured", Value: st.Captured},
+		{Name: "delays", Value: st.Delays},
 	}
 	out.Levels = []telemetry.GuardNumber{
 		{Name: "checks", Value: st.Checks},
 		{Name: "ledger_blocks", Value: st.Known},
 		{Name: "tombstones", Value: st.Tombstones},
 		{Name: "deferred", Value: st.Deferred.Blocks},
+		{Name: "sentinels", Value: st.Sentinels.Blocks},
 		{Name: "hunted_tags", Value: uint64(len(r.guard.HuntedTags()))},
 	}
 	return out

@@ -33,7 +33,7 @@ func TestOpenWithoutConfigBuildsTheDefaultStack(t *testing.T) {
 	if got := rt.History().Cap(); got != logging.DefaultRingSize {
 		t.Errorf("a history of %d records, want %d", got, logging.DefaultRingSize)
 	}
-	want := core.UseTracking | core.StreamOrdered | core.Reservations | core.DeviceChecks
+	want := core.UseTracking | core.StreamOrdered | core.Reservations | core.DeviceChecks | core.Isolation
 	if got := rt.Resource().Features(); got != want {
 		t.Errorf("features %v, want %v", got, want)
 	}

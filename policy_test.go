@@ -13,9 +13,13 @@ import (
 	"testing"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
@@ -157,5 +161,31 @@ func TestAnUnknownPolicyIsRefused(t *testing.T) {
 	_, err := fencepost.Open(t.Context(), fencepost.Config{GuardPolicy: "explode"})
 	if e, ok := errors.AsType[*core.InvalidRequestError](err); !ok || e.Field != "GuardPolicy" || !strings.Contains(e.Reason, "report, refuse or stop") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Spans that wait in a batch are sent before the program is stopped.
+func TestAStopFlushesSpans(t *testing.T) {
+	exporter := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter, sdktrace.WithBatchTimeout(time.Hour)))
+	t.Cleanup(func() { succeed(t, "shutdown", provider.Shutdown(context.Background())) })
+	sent := make(chan int, 1)
+	rt := openDirty(t, fencepost.Config{Guard: "hunt", GuardPolicy: fencepost.PolicyStop, TracerProvider: provider, OnStop: func(core.Finding) {
+		n := 0
+		for _, s := range exporter.GetSpans() {
+			if s.Name == string(telemetry.SpanFinding) {
+				n++
+			}
+		}
+		sent <- n
+	}})
+	overrun(t, rt, "victim")
+	select {
+	case n := <-sent:
+		if n != 1 {
+			t.Errorf("%d spans of the finding were sent before the stop", n)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("OnStop was not called")
 	}
 }

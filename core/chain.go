@@ -1,6 +1,9 @@
 package core
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Layer wraps a resource in a decorator. Returning the upstream itself is the
 // way to build nothing.
@@ -61,4 +64,7 @@ type BlockInfo struct {
 	AllocStack Stack
 	// Uses are its last declared uses, newest first, if they were kept.
 	Uses []UseRecord
+	// Allocated is when it was allocated, to the resolution of the clock of
+	// who kept it; zero if nobody did.
+	Allocated time.Time
 }

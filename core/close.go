@@ -61,6 +61,10 @@ func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 }
 
 func (r *Runtime) reportLeak(leak BlockInfo) {
-	r.report(Finding{Kind: FindingLeak, Time: time.Now(), Victim: leak.Block, AllocStack: leak.AllocStack, Uses: leak.Uses,
-		Text: fmt.Sprintf("%d bytes tagged %q were never given back", leak.Block.Requested, leak.Block.Tag)})
+	now := time.Now()
+	text := fmt.Sprintf("%d bytes tagged %q were never given back", leak.Block.Requested, leak.Block.Tag)
+	if !leak.Allocated.IsZero() {
+		text += fmt.Sprintf(", allocated %v ago", now.Sub(leak.Allocated).Round(10*time.Millisecond))
+	}
+	r.report(Finding{Kind: FindingLeak, Time: now, Victim: leak.Block, AllocStack: leak.AllocStack, Uses: leak.Uses, Text: text})
 }

@@ -156,3 +156,27 @@ func TestCloseReportsBooksThatWentWrong(t *testing.T) {
 	mustBe(t, "number of findings", len(all), 1)
 	mustBe(t, "kind", all[0].Kind, core.FindingAccountingMismatch)
 }
+
+// aged is a fake that knows when its blocks were allocated.
+type aged struct {
+	*coretest.Fake
+	ago time.Duration
+}
+
+func (a *aged) Blocks(yield func(core.BlockInfo) bool) {
+	a.Fake.Blocks(func(info core.BlockInfo) bool {
+		info.Allocated = time.Now().Add(-a.ago)
+		return yield(info)
+	})
+}
+
+func TestALeakTellsItsAge(t *testing.T) {
+	found := new(findings)
+	rt := newRuntime(t, core.Parts{Resource: &aged{Fake: coretest.NewFake(0), ago: 90 * time.Second}, Findings: found})
+	alloc(t, rt, 64)
+	_, err := rt.Close(t.Context())
+	succeed(t, "close", err)
+	all := found.take()
+	mustBe(t, "number of findings", len(all), 1)
+	mustBe(t, "whether the text tells the age: "+all[0].Text, strings.Contains(all[0].Text, "allocated 1m30"), true)
+}

@@ -122,9 +122,14 @@ type StreamMisuseError struct {
 	Stream StreamID
 	// Holder is the open intent that conflicts, if that is the reason.
 	Holder *IntentHolder
+	// Unleased is true if Stream is no lease: it was given back, or never was.
+	Unleased bool
 	// Unsupported is true if the resource cannot do the operation at all;
 	// the error then also matches errors.ErrUnsupported.
 	Unsupported bool
+	// Capturing is true if the reason is that the stream, or one that it
+	// synchronises with, captures. The operation can be repeated afterwards.
+	Capturing bool
 }
 
 // IntentHolder names the launch whose open intent stands in the way.

@@ -37,6 +37,11 @@ func (o Op) String() string {
 // Event is the record of one operation. It is a value and shares nothing.
 type Event struct {
 	Op Op
+	// Relieved marks a refusal that a layer above cured by giving memory
+	// back and asking again.
+	Relieved bool
+	// Access is the combined access of a launch; see Launch.
+	Access Access
 	// Layer is the layer that reports, such as "logging" or "budget".
 	Layer string
 	// Time is when the operation began, wall clock and monotonic.
@@ -56,11 +61,12 @@ type Event struct {
 	// abort: its name, the combined access, the number of blocks, of waits
 	// queued and of waits not needed.
 	Launch              string
-	Access              Access
 	Uses, Waits, Elided int
-	// Relieved marks a refusal that a layer above cured by giving memory
-	// back and asking again.
-	Relieved bool
+	// LaunchID is the number of that launch, the same in its prepare and its
+	// end; zero in a prepare that failed. WaitedFor is what its first waits
+	// were for, as far as the resource says.
+	LaunchID  uint64
+	WaitedFor [4]WaitRef
 	// Err is the error returned, nil for a success.
 	Err error
 }

@@ -22,7 +22,14 @@ func (r *Runtime) Launch(ctx context.Context, stream StreamID, uses []Use, launc
 // LaunchNamed is Launch with a name for traces, logs and findings. The name
 // should come from a small fixed set, such as the kernel's name.
 func (r *Runtime) LaunchNamed(ctx context.Context, name string, stream StreamID, uses []Use, launch func(context.Context) error) error {
-	t, err := r.PrepareUse(ctx, UseRequest{Stream: stream, Launch: name, Uses: uses, Wait: true})
+	return r.LaunchWith(ctx, UseRequest{Stream: stream, Launch: name, Uses: uses}, launch)
+}
+
+// LaunchWith is Launch with all that a request can say, such as the pointers
+// that a kernel is given. It waits for a conflicting intent in any case.
+func (r *Runtime) LaunchWith(ctx context.Context, req UseRequest, launch func(context.Context) error) error {
+	req.Wait = true
+	t, err := r.PrepareUse(ctx, req)
 	if err != nil {
 		return err
 	}

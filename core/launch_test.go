@@ -181,3 +181,29 @@ func TestLaunchOverAnInjectedFault(t *testing.T) {
 	mustBe(t, "faults that fired", faults.Fired(), 1)
 	mustBe(t, "launches, aborts, open", ends(rt), [3]uint64{2, 1, 0})
 }
+
+// seeing is a fake that notes the request of the last launch.
+type seeing struct {
+	*coretest.Fake
+	req core.UseRequest
+}
+
+func (s *seeing) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
+	s.req = req
+	return s.Fake.PrepareUse(ctx, req)
+}
+
+func TestLaunchWithPassesTheWholeRequestOnAndWaits(t *testing.T) {
+	upstream := &seeing{Fake: coretest.NewFake(0)}
+	rt := newRuntime(t, core.Parts{Resource: upstream})
+	b := alloc(t, rt, 64)
+	launched := false
+	err := rt.LaunchWith(t.Context(), core.UseRequest{Stream: 1, Launch: "kernel", Pointers: []uint64{7, 8},
+		Uses: []core.Use{{Block: b.ID, Access: core.Write}}}, func(context.Context) error { launched = true; return nil })
+	succeed(t, "launch", err)
+	mustBe(t, "whether it was launched", launched, true)
+	mustBe(t, "name", upstream.req.Launch, "kernel")
+	mustBe(t, "whether it waits", upstream.req.Wait, true)
+	mustBe(t, "number of pointers", len(upstream.req.Pointers), 2)
+	mustBe(t, "open intents", rt.Stats().OpenIntents, uint64(0))
+}

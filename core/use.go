@@ -59,6 +59,8 @@ type Waited struct {
 	// alloc span if one was recorded.
 	Stream StreamID
 	Span   SpanRef
+	// For names that work; zero if the resource does not say.
+	For WaitRef
 }
 
 // Intent is an announced launch between PrepareUse and its end. Intents are

@@ -102,7 +102,7 @@ func captureRefusal(op string, id core.StreamID) error {
 	if id == core.DefaultStream {
 		reason = "a stream that synchronises with the default stream is capturing: use a leased stream, or wait until the capture has ended"
 	}
-	return &core.StreamMisuseError{Op: op, Stream: id, Reason: reason}
+	return &core.StreamMisuseError{Op: op, Stream: id, Reason: reason, Capturing: true}
 }
 
 // unlessCapturing is err, or nil if that is just a capture under way.

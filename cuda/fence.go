@@ -29,6 +29,14 @@ type dependency struct {
 	use int
 }
 
+// waitRef names what the dependency is on, for a use of the block g.
+func (d *dependency) waitRef(g core.Generation) core.WaitRef {
+	if d.event.launch != 0 {
+		return core.LaunchWait(d.event.launch)
+	}
+	return core.BlockWait(g)
+}
+
 // fence is the outcome of ordering one stream after some dependencies.
 type fence struct {
 	// deps that follow each other and name one event hold one reference.

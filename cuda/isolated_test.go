@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -149,9 +150,21 @@ func TestTheOldestAddressesAreGivenBackBeyondTheLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, limit)
 			s := b.leases(1)[0]
+			b.faults.SetLog(true)
+			var made, gone []uint64
 			for range 9 {
-				b.free(b.isolate(s, 100))
+				block := b.isolate(s, 100)
+				made = append(made, block.ID.Ptr)
+				b.free(block)
 				b.drain()
+			}
+			for _, c := range b.faults.Log() {
+				if c.Method == drivertest.MemUnreserve {
+					gone = append(gone, c.Ptr)
+				}
+			}
+			if !slices.Equal(gone, made[:5]) {
+				t.Errorf("of %#x were given back %#x", made, gone)
 			}
 			equal(t, "addresses kept", b.Runtime.Stats().IsolatedAddresses, 4*sim.Granule)
 			equal(t, "ranges reserved", b.Sim.Books().Reservations, 4)
@@ -224,6 +237,23 @@ func TestAnIsolatedBlockIsRefusedWhereThereAreNone(t *testing.T) {
 	direct := cuda.NewDirectResource(b.Sim)
 	if _, err := direct.Allocate(ctx, isolated(s, 100)); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("the direct backend: %v", err)
+	}
+}
+
+func TestASliceCanBeIsolated(t *testing.T) {
+	b := newBench(t)
+	l := b.leases(1)[0]
+	options := cuda.AllocOptions{Stream: l.ID(), Isolated: true}
+	s, err := cuda.Alloc[uint32](ctx, b.Memory, 100, options)
+	must(t, err)
+	b.mapped("a slice", 1)
+	must(t, cuda.Memset(ctx, s, l.ID(), 1))
+	must(t, s.Free(ctx))
+	b.drain()
+	b.mapped("freed", 0)
+	untracked := cuda.NewUntrackedManager(b.Driver, b.Streams, 0)
+	if _, err := cuda.Alloc[uint32](ctx, untracked, 100, options); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("without a runtime: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package cuda
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -32,12 +33,26 @@ func Blocks1D(n, size int) Grid {
 
 // Launch enqueues the kernel on the lease's stream, fenced for uses: every
 // block that the arguments reach. It returns when the launch is enqueued. A
-// launch that the driver refuses is aborted.
+// launch that the driver refuses is aborted. The arguments that are pointers
+// (see [driver.Ptr]) are named to the runtime, whose guard finds those that
+// lie in no block of uses.
 func (k *Kernel) Launch(ctx context.Context, rt *core.Runtime, on *Lease, grid Grid, uses []core.Use, args ...driver.Arg) error {
-	return rt.LaunchNamed(ctx, k.name, on.ID(), uses, func(context.Context) error {
+	list := pointerLists.Get().(*[]uint64)
+	defer pointerLists.Put(list)
+	*list = (*list)[:0]
+	for i := range args {
+		if args[i].Pointer {
+			*list = append(*list, args[i].Bits)
+		}
+	}
+	req := core.UseRequest{Stream: on.ID(), Launch: k.name, Uses: uses, Pointers: *list}
+	return rt.LaunchWith(ctx, req, func(context.Context) error {
 		return refusedUnlessSticky(k.Enqueue(on.Handle(), grid, args...))
 	})
 }
+
+// pointerLists are for the pointers among the arguments of a launch.
+var pointerLists = sync.Pool{New: func() any { return new([]uint64) }}
 
 // Enqueue enqueues the kernel raw, for callers that fence it themselves. A
 // launch function that enqueues nothing else may mark its error with

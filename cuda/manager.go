@@ -58,7 +58,7 @@ func (m *MemoryManager) allocate(ctx context.Context, bytes uint64, o AllocOptio
 	if m.runtime == nil {
 		return m.allocateUntracked(bytes, o)
 	}
-	b, err := m.runtime.Allocate(ctx, core.Request{Bytes: bytes, Stream: o.Stream, Tag: o.Tag, Claim: o.Claim})
+	b, err := m.runtime.Allocate(ctx, core.Request{Bytes: bytes, Stream: o.Stream, Tag: o.Tag, Claim: o.Claim, Isolated: o.Isolated})
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +66,9 @@ func (m *MemoryManager) allocate(ctx context.Context, bytes uint64, o AllocOptio
 }
 
 func (m *MemoryManager) allocateUntracked(bytes uint64, o AllocOptions) (*memory, error) {
+	if o.Isolated {
+		return nil, core.UnsupportedError("Alloc of an isolated slice", "an untracked manager", "nothing says when the device is done with it; use a manager with a runtime")
+	}
 	if err := m.charge(bytes, o.Tag); err != nil {
 		return nil, err
 	}

@@ -79,14 +79,14 @@ func (r *AsyncResource) build(m *mapping) (err error) {
 		return err
 	}
 	r.isolated.hold(m.bytes)
-	if err = r.drv.MemMap(m.ptr, m.bytes, m.handle); err != nil {
+	if err := r.drv.MemMap(m.ptr, m.bytes, m.handle); err != nil {
 		return err
 	}
 	m.mapped = true
-	if err = r.drv.MemAccess(m.ptr, m.bytes); err != nil {
+	if err := r.drv.MemAccess(m.ptr, m.bytes); err != nil {
 		return err
 	}
-	if err = r.drv.MemRelease(m.handle); err != nil {
+	if err := r.drv.MemRelease(m.handle); err != nil {
 		return err
 	}
 	m.handle = 0

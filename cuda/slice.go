@@ -25,6 +25,9 @@ type AllocOptions struct {
 	Tag core.Tag
 	// Claim is the reservation to draw from; zero means none.
 	Claim core.ClaimID
+	// Isolated asks for memory of a mapping of its own; see
+	// [core.Request.Isolated].
+	Isolated bool
 }
 
 // Slice is n values of T in device memory, or a view of some of another

@@ -65,7 +65,7 @@ func (t *streamTable) resolve(op string, id core.StreamID) (*stream, error) {
 	if s, ok := (*t.leases.Load())[id]; ok {
 		return s, nil
 	}
-	return nil, &core.StreamMisuseError{Op: op, Stream: id,
+	return nil, &core.StreamMisuseError{Op: op, Stream: id, Unleased: true,
 		Reason: fmt.Sprintf("stream %v is not leased: it was released or never acquired; acquire a stream and keep the lease until its work is enqueued", id)}
 }
 

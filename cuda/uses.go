@@ -136,7 +136,7 @@ func (r *AsyncResource) queueWaits(s *stream, in *core.Intent, f *fence) error {
 		u := &in.Uses[d.use]
 		u.Waits++
 		u.Elided--
-		in.Waited = append(in.Waited, core.Waited{Use: d.use, Stream: d.event.lease, Span: d.span})
+		in.Waited = append(in.Waited, core.Waited{Use: d.use, Stream: d.event.lease, Span: d.span, For: d.waitRef(u.Block.Generation)})
 	})
 	s.books.waits.Add(uint64(len(in.Waited)))
 	s.books.elided.Add(uint64(len(f.deps) - len(in.Waited)))

@@ -3,7 +3,7 @@ package driver
 import "math"
 
 // Ptr is a device address as a kernel argument.
-func Ptr(p uint64) Arg { return Arg{Bits: p, Size: 8} }
+func Ptr(p uint64) Arg { return Arg{Bits: p, Size: 8, Pointer: true} }
 
 // U64 is a 64-bit unsigned kernel argument.
 func U64(v uint64) Arg { return Arg{Bits: v, Size: 8} }

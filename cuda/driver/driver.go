@@ -251,4 +251,7 @@ type Launch struct {
 type Arg struct {
 	Bits uint64
 	Size uint8
+	// Pointer says that it is a device address: a guard looks whose memory
+	// that is. [Ptr] sets it.
+	Pointer bool
 }

@@ -19,25 +19,25 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, 
 	r.housekeep(ctx)
 	mode := r.Mode()
 	if mode == Off {
-		b, err := r.allocate(ctx, req)
+		b, err := r.allocate(ctx, &req)
 		if err == nil {
-			r.meter.add(b.Requested)
+			r.metered(mode, b.Requested)
 		}
 		return b, err
+	}
+	hunted := mode == Hunt || r.hunts(req.Tag)
+	if !r.choose(mode, hunted, &req) {
+		return r.allocateKnown(ctx, &req, mode, hunted)
 	}
 	req, err := req.Normalize("Allocate")
 	if err != nil {
 		return core.Block{}, err
 	}
-	hunted := mode == Hunt || r.hunts(req.Tag)
-	if r.choose(mode, hunted, req) {
-		return r.allocateGuarded(ctx, req, hunted)
-	}
-	return r.allocateKnown(ctx, req, hunted)
+	return r.allocateGuarded(ctx, req, mode, hunted)
 }
 
 // choose decides whether a block is guarded on the device.
-func (r *Resource) choose(mode Mode, hunted bool, req core.Request) bool {
+func (r *Resource) choose(mode Mode, hunted bool, req *core.Request) bool {
 	if r.cfg.Device == nil || mode < Sample {
 		return false
 	}
@@ -51,44 +51,67 @@ func (r *Resource) choose(mode Mode, hunted bool, req core.Request) bool {
 }
 
 // allocateKnown allocates a block that only the ledger knows.
-func (r *Resource) allocateKnown(ctx context.Context, req core.Request, hunted bool) (core.Block, error) {
+func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, mode Mode, hunted bool) (core.Block, error) {
 	b, err := r.allocate(ctx, req)
 	if err != nil {
 		return b, err
 	}
-	rec := r.ledger.fresh()
-	rec.fill(b)
-	if hunted || b.Bytes >= stackAlways || r.stacks.take(b.Bytes) {
-		rec.stacked, rec.allocStack = true, core.CaptureStack(2)
+	rec, due := r.ledger.enter(&b)
+	if hunted || r.keepsStacks(b.Bytes, due) {
+		stack := r.ledger.stacks.capture(2)
+		rec.stacked = true // the block is nobody's yet
+		rec.mu.Lock()
+		rec.more().allocStack = stack
+		rec.mu.Unlock()
 	}
-	r.ledger.enter(rec)
-	r.meter.add(b.Requested)
+	r.metered(mode, b.Requested)
 	return b, nil
+}
+
+// keepsStacks decides whether a block that is not hunted keeps its stacks:
+// those whose turn it is by their bytes, and large ones, of which only so many
+// in a time that it never costs more than a hundredth of a processor.
+func (r *Resource) keepsStacks(bytes uint64, due bool) bool {
+	return (due || bytes >= stackAlways) && r.ledger.stacks.affords(r.ledger.clock.instant())
+}
+
+// metered counts a block that its caller has now. Nobody asks for the count
+// before something may be held back.
+func (r *Resource) metered(mode Mode, requested uint64) {
+	if mode >= Sample || r.meter.heldBack.Load() {
+		r.meter.add(requested)
+	}
+}
+
+// unmetered counts a block that its caller has no more.
+func (r *Resource) unmetered(requested uint64) {
+	if r.Mode() >= Sample || r.meter.heldBack.Load() {
+		r.meter.sub(requested)
+	}
 }
 
 // allocateGuarded allocates a block between red zones. If there is no room
 // for them, the block goes without.
-func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted bool) (core.Block, error) {
+func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, mode Mode, hunted bool) (core.Block, error) {
 	l, ok := layoutFor(req.Bytes, r.cfg.RedZone, !hunted)
 	if !ok {
-		return r.allocateKnown(ctx, req, hunted)
+		return r.allocateKnown(ctx, &req, mode, hunted)
 	}
 	b, l, isolated, err := r.allocateBetween(ctx, req, l)
-	if refused(err) {
+	if outOfMemory(err) {
 		r.hide(err)
 		r.count.unguarded.Add(1)
-		return r.allocateKnown(ctx, req, hunted)
+		return r.allocateKnown(ctx, &req, mode, hunted)
 	}
 	if err != nil {
 		return b, err
 	}
 	l.base = b.ID.Ptr
 	b.ID.Ptr, b.Bytes = l.start(), req.Bytes
-	rec := newGuarded(b, guarded{layout: l, isolated: isolated, whole: hunted || b.Bytes <= r.cfg.PoisonCap}, core.CaptureStack(2))
+	rec := newGuarded(b, &guarded{layout: l, isolated: isolated, whole: hunted || b.Bytes <= r.cfg.PoisonCap}, r.ledger.clock.instant(), r.ledger.stacks.capture(1))
 	r.arm(ctx, rec)
-	rec.mu.Lock()
-	r.ledger.enter(rec)
+	r.ledger.enterGuarded(rec)
 	r.count.guarded.Add(1)
-	r.meter.add(b.Requested)
+	r.metered(mode, b.Requested)
 	return b, nil
 }

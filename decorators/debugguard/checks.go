@@ -18,6 +18,8 @@ type batch struct {
 	regions []core.Region
 	watched []watched
 	blocks  int
+	// bisecting is set for a comparison behind a launch.
+	bisecting bool
 	// void is set if the launch of the comparison failed: nothing orders it
 	// before the reuse of the bytes, so its verdict means nothing.
 	void atomic.Bool
@@ -29,6 +31,7 @@ type watched struct {
 	rec      *record
 	offset   int64 // of the region, from the caller's pointer
 	from, to uint64
+	filled   uint32
 }
 
 func newBatch(stream core.StreamID) *batch { return &batch{stream: stream} }
@@ -40,36 +43,63 @@ func (b *batch) redZones(rec *record, at uint64) {
 }
 
 func (b *batch) poisoned(rec *record, at uint64) {
+	if rec.guard.sentinelOf != nil {
+		b.watch(rec, at, rec.guard.layout.poison(b.regions, rec.generation(), true))
+		return
+	}
 	g := rec.generation()
 	b.watch(rec, at, rec.guard.layout.poison(rec.guard.layout.redZones(b.regions, g), g, rec.guard.whole))
 }
 
 func (b *batch) watch(rec *record, at uint64, regions []core.Region) {
+	g := rec.guard
 	for _, region := range regions[len(b.regions):] {
-		b.watched = append(b.watched, watched{rec: rec, offset: int64(region.Ptr - rec.guard.layout.start()), from: rec.guard.clean, to: at})
+		b.watched = append(b.watched, watched{rec: rec, offset: int64(region.Ptr - g.layout.start()),
+			from: g.clean.Load(), to: at, filled: g.filled.Load()})
 	}
 	b.regions = regions
 	b.blocks++
 }
 
-// check is a batch whose verdict is awaited.
-type check struct {
-	batch        *batch
-	verification core.Verification
+// answer is what a check waits for: a [core.Verification] or
+// [core.Checksums].
+type answer interface {
+	Poll() (done bool, err error)
+	Wait(ctx context.Context) error
+	Discard()
 }
 
-// compare queues the comparison of a batch; the verdict comes later. On
-// success the blocks count as clean up to it: what it finds is reported once.
+// check is something asked of the device whose verdict is awaited.
+type check struct {
+	answer answer
+	// void says that the answer means nothing.
+	void *atomic.Bool
+	// blocks is how many blocks it is about, judge reads the answer.
+	blocks int
+	judge  func() error
+}
+
+// compare queues the comparison of a batch; the verdict comes later.
 func (r *Resource) compare(ctx context.Context, b *batch) error {
 	v, err := r.cfg.Device.Verify(ctx, b.stream, b.regions)
 	if err != nil {
 		return err
 	}
-	for _, w := range b.watched {
-		w.rec.guard.clean = w.to
-	}
-	r.checks.add(&check{batch: b, verification: v})
+	r.checks.add(&check{answer: v, void: &b.void, blocks: b.blocks, judge: func() error { return r.judge(b, v) }})
 	return nil
+}
+
+// settled ends the queueing of a comparison whose launch had that error. On
+// success the blocks count as clean up to it; otherwise it tells nothing.
+func (r *Resource) settled(b *batch, err error) {
+	if err != nil {
+		b.void.Store(true)
+		r.count.unchecked.Add(uint64(b.blocks))
+		return
+	}
+	for _, w := range b.watched {
+		raise(&w.rec.guard.clean, int64(w.to))
+	}
 }
 
 // checks are the batches under way, oldest first.
@@ -85,6 +115,10 @@ type checks struct {
 
 func (cs *checks) awaited() int64 { return cs.count.Load() }
 func (cs *checks) full() bool     { return cs.count.Load() >= maxChecks }
+
+// busy reports whether only comparisons that are the last of their blocks should
+// be queued.
+func (cs *checks) busy() bool { return cs.count.Load() >= maxChecks/2 }
 
 func (cs *checks) add(c *check) {
 	cs.gate.Add(1)
@@ -126,7 +160,7 @@ func (r *Resource) poll(limit int) {
 		if c == nil {
 			return
 		}
-		done, err := c.verification.Poll()
+		done, err := c.answer.Poll()
 		if err == nil && !done {
 			return
 		}
@@ -137,13 +171,15 @@ func (r *Resource) poll(limit int) {
 // settle ends a batch that is done or failed; settling must be held.
 func (r *Resource) settle(c *check, err error) {
 	switch {
-	case c.batch.void.Load():
-		c.verification.Discard()
+	case c.void.Load():
+		c.answer.Discard()
 	case err != nil:
-		c.verification.Discard()
-		r.count.unchecked.Add(uint64(c.batch.blocks))
+		c.answer.Discard()
+		r.count.unchecked.Add(uint64(c.blocks))
+	case c.judge() != nil:
+		r.count.unchecked.Add(uint64(c.blocks))
 	default:
-		r.judge(c)
+		r.count.verified.Add(uint64(c.blocks))
 	}
 	r.checks.drop()
 }
@@ -158,7 +194,7 @@ func (r *Resource) await(ctx context.Context) error {
 		if c == nil {
 			return nil
 		}
-		err := c.verification.Wait(ctx)
+		err := c.answer.Wait(ctx)
 		if err != nil && ctx.Err() != nil {
 			return err
 		}

@@ -64,11 +64,13 @@ type Config struct {
 	// its first, middle and last words, except in mode Hunt or for a hunted
 	// tag. Zero means DefaultPoisonCap.
 	PoisonCap uint64
+	// Refuse makes the guard refuse a misuse that a call can refuse, where it
+	// only reports it otherwise: a read of what nobody wrote, a pointer into a
+	// block that the launch does not declare, a use that bypassed the fences,
+	// a write to a sealed block. Work on freed blocks is refused in any case.
+	Refuse bool
 	// HuntTags are the tags hunted at the start; see [Resource.HuntTags].
 	HuntTags []core.Tag
-	// Refuse makes a misuse that a call can refuse an error of that call, and
-	// not only a finding.
-	Refuse bool
 	// Hunt is what mode Hunt does beyond guarding every block. Bisect, Delay
 	// and Unmap are what it begins with; see [Resource.Apply].
 	Hunt HuntConfig

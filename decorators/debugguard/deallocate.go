@@ -20,8 +20,14 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 	if id.Ordinal != r.upstream.Ordinal() && r.Mode() != Off {
 		return core.Block{}, r.foreignDevice(id)
 	}
-	rec := r.ledger.lock(id.Generation)
+	rec := r.ledger.get(id)
 	if rec == nil {
+		return r.freeUnknown(ctx, id)
+	}
+	if rec.guard == nil && rec.retire(id.Generation) {
+		return r.freeUnguarded(ctx, id, rec)
+	}
+	if rec = r.ledger.lockAny(id); rec == nil {
 		return r.freeUnknown(ctx, id)
 	}
 	switch {
@@ -30,57 +36,82 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 		return r.upstream.Deallocate(ctx, id)
 	case rec.state() != core.Live:
 		return core.Block{}, r.doubleFree(id, rec)
-	case rec.guard != nil && !rec.guard.layout.contains(id.Ptr):
+	case rec.guard == nil: // another free of it has failed just now
+		rec.mu.Unlock()
+		return r.Deallocate(ctx, id)
+	case !rec.guard.layout.contains(id.Ptr):
 		return core.Block{}, r.wildPointer("Deallocate", id, id.AllocStream, rec)
 	}
 	return r.freeKnown(ctx, id, rec)
 }
 
-// freeKnown frees a live block; rec is locked. From here on a second free of
-// it is refused, unless this one fails.
+// freeUnguarded passes the free of a block on that this call has retired: a
+// second free of it is refused, unless this one fails.
+func (r *Resource) freeUnguarded(ctx context.Context, id core.BlockID, rec *record) (core.Block, error) {
+	requested := rec.requested
+	if !rec.contains(id.Ptr) {
+		r.revive(rec, id.Generation)
+		if rec = r.ledger.lock(id); rec != nil {
+			return core.Block{}, r.wildPointer("Deallocate", id, id.AllocStream, rec)
+		}
+		return r.upstream.Deallocate(ctx, id)
+	}
+	if rec.stacked {
+		stack := r.ledger.stacks.capture(2)
+		rec.mu.Lock()
+		rec.more().freeStack = stack
+		rec.mu.Unlock()
+	}
+	sealed := r.seals.get(id.Generation)
+	_ = r.breakSeal(ctx, sealed) // what could not be compared is counted
+	b, err := r.upstream.Deallocate(ctx, id)
+	if err != nil {
+		r.revive(rec, id.Generation)
+		r.seals.again(sealed)
+		return b, err
+	}
+	r.unmetered(requested)
+	return b, nil
+}
+
+// freeKnown frees a live guarded block; rec is locked. From here on a second
+// free of it is refused, unless this one fails.
 func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *record) (core.Block, error) {
 	rec.setState(core.Retired)
-	if rec.stacked {
-		rec.freeStack = core.CaptureStack(2)
-	}
-	requested, guarded := rec.block().Requested, rec.guard != nil
-	if guarded && rec.guard.open > 0 {
+	rec.more().freeStack = r.ledger.stacks.capture(2)
+	requested := rec.requested
+	if rec.guard.open > 0 {
 		rec.guard.deferred = true
 		r.meter.heldBack.Store(true)
 		r.deferred.add(rec.held())
 		b := rec.block()
 		rec.mu.Unlock()
-		r.meter.sub(requested)
+		r.unmetered(requested)
 		return b, nil
 	}
 	rec.mu.Unlock()
-
-	var b core.Block
-	var err error
-	if guarded {
-		b, err = r.freeGuarded(ctx, rec)
-	} else {
-		b, err = r.upstream.Deallocate(ctx, id)
-	}
+	sealed := r.seals.get(id.Generation)
+	_ = r.breakSeal(ctx, sealed) // what could not be compared is counted
+	b, err := r.freeGuarded(ctx, rec)
 	if err != nil {
-		r.revive(id.Generation)
+		r.revive(rec, id.Generation)
+		r.seals.again(sealed)
 		return b, err
 	}
-	r.meter.sub(requested)
+	r.unmetered(requested)
 	return b, nil
 }
 
 // revive makes a block live again whose free failed.
-func (r *Resource) revive(g core.Generation) {
-	rec := r.ledger.lock(g)
-	if rec == nil {
+func (r *Resource) revive(rec *record, g core.Generation) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if !rec.key.CompareAndSwap(keyOf(g, core.Retired), keyOf(g, core.Live)) { // it was released after all
 		return
 	}
-	if rec.state() == core.Retired {
-		rec.setState(core.Live)
-		rec.freeStack = nil
+	if rec.extra != nil {
+		rec.extra.freeStack = nil
 	}
-	rec.mu.Unlock()
 }
 
 // freeGuarded frees a guarded block that nobody uses. One that was poisoned
@@ -94,7 +125,7 @@ func (r *Resource) freeGuarded(ctx context.Context, rec *record) (core.Block, er
 	if err != nil {
 		return core.Block{}, err
 	}
-	b.ID, b.Bytes = rec.id(), rec.block().Bytes
+	b.ID, b.Bytes = rec.id(), rec.bytes
 	return b, nil
 }
 
@@ -102,6 +133,7 @@ func (r *Resource) freeGuarded(ctx context.Context, rec *record) (core.Block, er
 // has been told that it is freed, so one whose free fails is kept and tried
 // again like any other in quarantine.
 func (r *Resource) freeDeferred(ctx context.Context, rec *record) {
+	_ = r.breakSeal(ctx, r.seals.get(rec.generation()))
 	if _, err := r.freeGuarded(ctx, rec); err != nil {
 		rec.guard.checked = true
 		r.confine(ctx, rec)
@@ -133,14 +165,13 @@ func (r *Resource) checkAndPoison(ctx context.Context, rec *record) (poisoned bo
 			}
 			poisoned = true
 			fill := rec.guard.layout.poison(rec.guard.layout.redZones(nil, g), g, rec.guard.whole)
+			rec.guard.filled.Add(1)
 			err := r.cfg.Device.Fill(ctx, stream, fill)
 			rec.guard.checked = err != nil // nothing known to compare later
 			return true, err
 		}})
-	if err != nil {
-		batch.void.Store(true)
-		r.count.unchecked.Add(1)
-	}
+	batch.blocks = 1 // also if it was not even made
+	r.settled(batch, err)
 	return poisoned
 }
 
@@ -151,12 +182,15 @@ func (r *Resource) freeUnknown(ctx context.Context, id core.BlockID) (core.Block
 	if r.Mode() == Off || state == core.Live || state == core.Quarantined {
 		b, err := r.upstream.Deallocate(ctx, id)
 		if err == nil {
-			r.meter.sub(b.Requested)
+			r.unmetered(b.Requested)
 		}
 		if err == nil || r.Mode() == Off || !errors.Is(err, core.ErrUseAfterFree) {
 			return b, err
 		}
 		state = core.Retired // somebody else freed it since it was looked up
+	}
+	if rec := r.ledger.lockAny(id); rec != nil {
+		return core.Block{}, r.doubleFree(id, rec)
 	}
 	return core.Block{}, r.unknownFree(id, state)
 }

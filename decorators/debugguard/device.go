@@ -3,12 +3,15 @@ package debugguard
 import (
 	"context"
 	"errors"
+	"runtime"
+	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
 // The names of the guard's own launches in traces and logs below it.
 const (
+	launchPrefix = "gpumem.guard."
 	launchArm    = "gpumem.guard.arm"
 	launchFree   = "gpumem.guard.free"
 	launchVerify = "gpumem.guard.verify"
@@ -48,15 +51,43 @@ func (r *Resource) device(ctx context.Context, w work) error {
 }
 
 // prepareOwn opens the intent of w. A block may outlive the lease of its
-// stream, on which nothing can be launched any more; the default stream takes
-// its place then, behind the same fences.
+// stream, on which nothing can be launched any more, and its stream may
+// capture; the default stream takes its place then, behind the same fences.
 func (r *Resource) prepareOwn(ctx context.Context, w work) (core.Ticket, core.StreamID, error) {
 	t, err := r.upstream.PrepareUse(ctx, core.UseRequest{Stream: w.stream, Launch: w.name, Uses: w.uses})
+	r.noteCapture(err)
 	if err == nil || w.stream == core.DefaultStream || !errors.Is(err, core.ErrStreamMisuse) {
 		return t, w.stream, err
 	}
 	t, err = r.upstream.PrepareUse(ctx, core.UseRequest{Stream: core.DefaultStream, Launch: w.name, Uses: w.uses})
 	return t, core.DefaultStream, err
+}
+
+// prepare opens a caller's intent. One that only an access of the guard's
+// stands in the way of is tried until that has ended, whether the caller wants
+// to wait or not: the caller cannot know of it, and it ends at once.
+func (r *Resource) prepare(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
+	t, err := r.upstream.PrepareUse(ctx, req)
+	for err != nil && !req.Wait && heldByGuard(err) && ctx.Err() == nil {
+		runtime.Gosched()
+		t, err = r.upstream.PrepareUse(ctx, req)
+	}
+	return t, err
+}
+
+// heldByGuard reports whether what conflicts is an access of the guard's.
+func heldByGuard(err error) bool {
+	var misuse *core.StreamMisuseError
+	return errors.As(err, &misuse) && misuse.Holder != nil && strings.HasPrefix(misuse.Holder.Launch, launchPrefix)
+}
+
+// noteCapture counts an access of the guard's that a capture kept off its
+// stream.
+func (r *Resource) noteCapture(err error) {
+	var misuse *core.StreamMisuseError
+	if errors.As(err, &misuse) && misuse.Capturing {
+		r.count.captured.Add(1)
+	}
 }
 
 // synchronously does w where nobody fences uses: behind all work of the
@@ -66,6 +97,7 @@ func (r *Resource) synchronously(ctx context.Context, w work) error {
 		return err
 	}
 	enqueued, err := w.enqueue(ctx, w.stream)
+	r.noteCapture(err)
 	if !enqueued {
 		return err
 	}
@@ -87,5 +119,6 @@ func (r *Resource) arm(ctx context.Context, rec *record) {
 		r.count.unchecked.Add(1)
 		return
 	}
-	rec.guard.armed, rec.guard.clean = true, r.launches.tick()
+	rec.guard.armed = true
+	rec.guard.clean.Store(r.launches.tick())
 }

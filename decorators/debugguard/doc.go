@@ -4,13 +4,44 @@
 //
 // # Modes
 //
-// [Off] costs one atomic load an operation. [Ledger] works on the host alone:
-// double and foreign frees, stale handles, leaks, last uses. [Sample] also
+// [Off] costs one atomic load an operation. [Ledger] works on the host alone,
+// see below. [Sample] also
 // guards some blocks on the device, chosen by bytes as TCMalloc's profiler
-// does, and every block of a hunted tag. [Hunt] guards every block, poisons
-// it whole and keeps all stacks. The mode may change at any time: each block
+// does, at a rate of their own for some tags, and every block of a hunted
+// one. [Hunt] guards every block, poisons it whole and keeps all stacks; its
+// options compare after every launch, delay launches and unmap what was freed.
+// Mode and options may change at any time: each block
 // remembers how it was allocated, and one allocated while the guard was off
 // is unknown to the ledger, never foreign.
+//
+// # The ledger
+//
+// It holds a packed record of every block, with its last four declared uses,
+// and a copy of the record of the blocks released last: at most 256 MiB of host
+// memory for a million live blocks. It takes no global lock and, once warm,
+// allocates nothing. From what is declared, and from the backend's word on what
+// is ordered before what ([core.Orderer]), it finds
+//
+//   - double and foreign frees, a free by a pointer outside the block, stale
+//     handles, a launch on a stream that is not leased;
+//   - a late use of memory that another block has by now (reuse race);
+//   - a read of a block that no declared launch has written, once a block;
+//   - a pointer among a launch's arguments ([core.UseRequest.Pointers]) into a
+//     live block that it does not declare, once for the launch's name and the
+//     block, or into a freed one and in no live one;
+//   - a use recorded after work that was enqueued without waits, while a
+//     conflicting use was not known to be ordered before it (missing fence, or
+//     use before the allocation is ready). What the runtime was not told, such
+//     as a wait on the whole device behind its back, it does not know.
+//
+// [Config.Refuse] makes it refuse what it otherwise only reports. A block that
+// was allocated while the guard was off, or around it, has no record and is never
+// accused.
+//
+// The times of uses and allocations come from a clock that a timer moves every
+// 10 ms while the guard is on, so no operation reads the real one for them.
+// Stacks are kept of blocks chosen by bytes and of those of 1 MiB and more, 6400
+// in a second at most.
 //
 // # A guarded block
 //
@@ -28,10 +59,26 @@
 // and side, so bytes copied from another red zone do not pass for one's own,
 // and poison reads as NaN in every common float format.
 //
+// # What else a hunt watches
+//
+// A block that its owner seals is read-only: a write that a launch declares is
+// found when it is announced, any other by a checksum of the bytes. Where a
+// hunt has let a block go, a sentinel of the guard's own takes the bytes and is
+// compared with the rest. When bisecting, everything that is ordered before a
+// launch's stream is compared behind the launch, within a bound and in turn, so
+// that a finding's window is one launch wide. A delay holds a launch up behind
+// its waits and in front of its work, so that what nobody orders behind it
+// overtakes it.
+//
+// While a stream captures, nothing of the guard's is put on it: the default
+// stream takes its place where it can, behind the same fences, and
+// GuardStats.Captured counts it.
+//
 // # What gives way
 //
-// The guard never makes a program fail. Quarantine is given up, oldest first,
-// before a request is refused; the red zones are given up next. A guard
+// The guard never makes a program fail. Sentinels and then quarantine, oldest
+// first, are given up before a request is refused; the red zones are next. An
+// access of the guard's that stands in a caller's way is waited for. A guard
 // launch that the layers below refuse leaves the block unchecked and counted,
 // and the plain free is forwarded. A free that fails in eviction keeps the
 // block in quarantine and is tried again.

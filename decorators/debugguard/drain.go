@@ -14,8 +14,10 @@ const verdictsPerCall = 4
 // housekeep is the guard's upkeep, done in passing by operations that are not
 // on the launch path.
 func (r *Resource) housekeep(ctx context.Context) {
-	r.poll(verdictsPerCall)
-	if r.Mode() < Sample {
+	if r.checks.awaited() != 0 {
+		r.poll(verdictsPerCall)
+	}
+	if r.quarantine.held.blocks.Load() != 0 && r.Mode() < Sample {
 		r.enforce(ctx, 0) // what was freed while the mode changed
 	}
 }
@@ -31,15 +33,16 @@ func (r *Resource) ReapPending(ctx context.Context) error {
 	return r.upstream.ReapPending(ctx)
 }
 
-// Flush empties the quarantine: every block's last comparison and its free
+// Flush empties the quarantine and gives up the sentinels: every block's last comparison and its free
 // are queued. It does not wait for the device, except over an upstream
 // without use tracking. The error joins the frees that failed; their blocks
 // stay in quarantine and are tried again.
 func (r *Resource) Flush(ctx context.Context) error {
 	r.evicting.Lock()
 	defer r.evicting.Unlock()
-	_, err := r.evict(ctx, math.MaxUint64)
-	return err
+	_, err := r.evict(ctx, math.MaxUint64, false)
+	_, trimmed := r.trimSentinels(ctx, 0)
+	return errors.Join(err, trimmed)
 }
 
 // Drain empties the quarantine, waits for every verdict, and drains the
@@ -62,7 +65,7 @@ func (r *Resource) State(id core.BlockID) core.BlockState {
 	if r.gate.Load() == 0 || id.Ordinal != r.upstream.Ordinal() {
 		return r.upstream.State(id)
 	}
-	rec := r.ledger.lock(id.Generation)
+	rec := r.ledger.lock(id)
 	if rec == nil {
 		return r.upstream.State(id)
 	}
@@ -78,8 +81,8 @@ func (r *Resource) State(id core.BlockID) core.BlockState {
 // stacks and uses, then those that the upstream lists and the ledger does not
 // know, so that what leaked shows in every mode.
 func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
-	for _, rec := range r.ledger.records.All {
-		info := rec.info()
+	for rec := range r.ledger.all {
+		info := r.ledger.info(rec)
 		if info.Block.ID.Generation == 0 || info.Block.State == core.Freed {
 			continue
 		}
@@ -92,8 +95,11 @@ func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
 		return
 	}
 	below.Blocks(func(info core.BlockInfo) bool {
-		if _, known := r.ledger.records.Load(info.Block.ID.Generation); known {
+		if r.ledger.get(info.Block.ID) != nil {
 			return true
+		}
+		if info.Block.State == core.Live && r.sentinels.is(info.Block.ID.Generation) {
+			info.Block.State = core.Quarantined
 		}
 		return yield(info)
 	})

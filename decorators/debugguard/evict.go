@@ -45,30 +45,43 @@ func (r *Resource) quarantineLimit() uint64 {
 // everything if the device guard is off. Whoever is evicting already does it
 // for all.
 func (r *Resource) enforce(ctx context.Context, incoming uint64) {
-	if r.quarantine.size().Blocks == 0 || !r.evicting.TryLock() {
+	if r.quarantine.size().Blocks+r.sentinels.held.amount().Blocks == 0 || !r.evicting.TryLock() {
 		return
 	}
 	defer r.evicting.Unlock()
+	if r.Mode() != Hunt {
+		_, _ = r.trimSentinels(ctx, 0) // what fails stays, for later
+	}
 	for {
-		excess := r.quarantine.excess(r.quarantineLimit(), incoming, r.cfg.Now().Add(-r.cfg.QuarantineAge))
+		limit := r.quarantineLimit()
+		limit -= min(limit, r.sentinels.held.amount().Bytes)
+		excess := r.quarantine.excess(limit, incoming, r.cfg.Now().Add(-r.cfg.QuarantineAge))
 		if excess == 0 {
 			return
 		}
-		if freed, err := r.evict(ctx, excess); freed == 0 || err != nil {
+		if freed, err := r.evict(ctx, excess, r.Mode() == Hunt); freed == 0 || err != nil {
 			return
 		}
 	}
 }
 
-// evict lets the oldest blocks go until they make up want bytes: it queues
-// their last comparison, in batches of one stream, and behind it their free.
-// Blocks whose free failed stay. evicting must be held.
-func (r *Resource) evict(ctx context.Context, want uint64) (freed uint64, err error) {
+// evict lets the oldest blocks go until they make up want bytes, and posts
+// sentinels in their place if it is asked to. evicting must be held.
+func (r *Resource) evict(ctx context.Context, want uint64, post bool) (freed uint64, err error) {
 	blocks := r.quarantine.take(want)
-	slices.SortStableFunc(blocks, func(a, b *record) int {
-		return cmp.Compare(a.stream(), b.stream())
-	})
-	var kept []*record
+	freed, kept, err := r.evictAll(ctx, blocks)
+	r.quarantine.restore(kept)
+	if !post {
+		return freed, err
+	}
+	return freed, errors.Join(err, r.postSome(ctx, slices.DeleteFunc(blocks, func(rec *record) bool { return slices.Contains(kept, rec) })))
+}
+
+// evictAll queues the last comparison of blocks, in batches of one stream, and
+// behind it their free. It returns those whose free failed. Their order in
+// blocks is lost.
+func (r *Resource) evictAll(ctx context.Context, blocks []*record) (freed uint64, kept []*record, err error) {
+	slices.SortStableFunc(blocks, func(a, b *record) int { return cmp.Compare(a.stream(), b.stream()) })
 	for len(blocks) > 0 {
 		n := 1
 		for n < len(blocks) && n < maxBatch && blocks[n].stream() == blocks[0].stream() {
@@ -84,8 +97,7 @@ func (r *Resource) evict(ctx context.Context, want uint64) (freed uint64, err er
 		}
 		blocks = blocks[n:]
 	}
-	r.quarantine.restore(kept)
-	return freed, err
+	return freed, kept, err
 }
 
 // compareLast queues the comparison of poison and red zones of blocks of one
@@ -101,6 +113,9 @@ func (r *Resource) compareLast(ctx context.Context, blocks []*record) {
 			uses = append(uses, core.Use{Block: rec.inner(), Access: core.Read})
 		}
 	}
+	if b.blocks > 0 {
+		uses = r.watchSentinels(b, uses, at, func(rec *record) bool { return rec.stream() == b.stream })
+	}
 	if b.blocks == 0 {
 		return
 	}
@@ -114,10 +129,7 @@ func (r *Resource) compareLast(ctx context.Context, blocks []*record) {
 			err := r.compare(ctx, b)
 			return !core.WasNotEnqueued(err), err
 		}})
-	if err != nil {
-		b.void.Store(true)
-		r.count.unchecked.Add(uint64(b.blocks))
-	}
+	r.settled(b, err)
 }
 
 // release frees a block at the upstream. One that somebody freed around the
@@ -128,16 +140,18 @@ func (r *Resource) release(ctx context.Context, rec *record) error {
 		r.count.retried.Add(1)
 		return err
 	}
-	rec.mu.Lock()
-	switch {
-	case err != nil:
-		r.ledger.bury(rec)
-	case rec.state() == core.Quarantined: // not released within the call
-		rec.setState(core.Retired)
-		fallthrough
-	default:
-		rec.mu.Unlock()
+	if rec.guard.sentinelOf != nil {
+		r.sentinelGone(rec)
+		return nil
 	}
+	if err != nil {
+		r.ledger.close(rec, rec.generation())
+	}
+	rec.mu.Lock()
+	if rec.state() == core.Quarantined { // not released within the call
+		rec.setState(core.Retired)
+	}
+	rec.mu.Unlock()
 	r.quarantine.held.sub(rec.held())
 	r.count.evicted.Add(1)
 	return nil

@@ -3,7 +3,9 @@ package debugguard_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
@@ -14,12 +16,16 @@ import (
 // gives up on the first error of an allocation or use, and retries frees.
 func program(b *bench) {
 	var live []core.Block
-	for i := range 6 {
+	for i := range 12 {
 		block, err := b.guard.Allocate(ctx, core.Request{Bytes: 200, Stream: core.StreamID(i % 2)})
 		if err != nil {
 			continue
 		}
 		live = append(live, block)
+		if i == 4 && b.guard.Seal(ctx, block.ID) == nil {
+			_ = b.guard.CheckSeals(ctx)
+			_ = b.guard.Unseal(ctx, block.ID)
+		}
 		ticket, err := b.guard.PrepareUse(ctx, core.UseRequest{Stream: 1, Uses: []core.Use{{Block: block.ID, Access: core.Write}}})
 		if err != nil {
 			continue
@@ -27,6 +33,10 @@ func program(b *bench) {
 		if i == 3 {
 			b.retry(func() error { _, err := b.guard.Deallocate(ctx, block.ID); return err })
 			live = live[:len(live)-1]
+		}
+		if i == 7 {
+			_ = b.guard.AbortUse(ctx, ticket)
+			continue
 		}
 		_ = b.guard.FinishUse(ctx, ticket)
 	}
@@ -51,18 +61,21 @@ func (b *bench) retry(f func() error) {
 // TestEveryCallFailsOnce fails the k-th call of each method below the guard,
 // for every k until the program makes no such call any more.
 func TestEveryCallFailsOnce(t *testing.T) {
-	small := func(c *debugguard.Config) { c.QuarantineBytes = 1600 }
+	small := func(c *debugguard.Config) {
+		c.QuarantineBytes = 1600
+		c.Hunt = debugguard.HuntConfig{Bisect: true, Delay: time.Microsecond, QuarantineBytes: 4500}
+	}
 	inject := map[string]func(b *bench, op string, errs []error){
 		"fake":   func(b *bench, op string, errs []error) { b.fake.FailNext(op, errs...) },
 		"device": func(b *bench, op string, errs []error) { b.mem.failNext(op, errs...) },
 	}
 	ops := map[string][]string{
 		"fake":   {"Allocate", "Deallocate", "PrepareUse", "FinishUse", "AbortUse", "ReapPending", "Drain"},
-		"device": {"Fill", "Verify", "Poll", "Wait", "Mismatches"},
+		"device": {"Fill", "Verify", "Checksum", "Delay", "Poll", "Wait", "Mismatches", "Sums"},
 	}
 	for where, names := range ops {
 		for _, op := range names {
-			for k := range 40 {
+			for k := 0; ; k++ {
 				b := newBench(t, debugguard.Hunt, small)
 				errs := make([]error, k+1)
 				errs[k] = fmt.Errorf("call %d of %s: %w", k, op, errDevice)
@@ -75,9 +88,26 @@ func TestEveryCallFailsOnce(t *testing.T) {
 				if t.Failed() {
 					t.Fatalf("%s failing at call %d", op, k)
 				}
+				if n := b.called(op); n <= k {
+					if n == 0 {
+						t.Errorf("%s is never called", op)
+					}
+					break
+				}
 			}
 		}
 	}
+}
+
+// called is how often the program called a method below the guard.
+func (b *bench) called(op string) int {
+	n := b.mem.calls[op]
+	for _, call := range b.fake.Calls() {
+		if strings.HasPrefix(call, op+" ") || call == op {
+			n++
+		}
+	}
+	return n
 }
 
 func TestFailedFreeLeavesTheBlockLive(t *testing.T) {

@@ -18,16 +18,17 @@ func (r *Resource) report(f core.Finding) {
 }
 
 // victim begins a finding about a known block; rec must be locked.
-func victim(kind core.FindingKind, rec *record) core.Finding {
-	f := core.Finding{Kind: kind, Victim: rec.block(), AllocStack: rec.allocStack, FreeStack: rec.freeStack}
-	f.Uses, f.OlderUses = rec.lastUses()
+func (r *Resource) victim(kind core.FindingKind, rec *record) core.Finding {
+	f := core.Finding{Kind: kind, Victim: rec.block()}
+	f.AllocStack, f.FreeStack = rec.stacks()
+	f.Uses, f.OlderUses = r.ledger.lastUses(rec)
 	return f
 }
 
 // misused unlocks rec and reports a misuse of its block by the caller, which
 // gets err. In mode Off it is refused all the same, but not reported.
 func (r *Resource) misused(kind core.FindingKind, rec *record, err error, text string) error {
-	f := victim(kind, rec)
+	f := r.victim(kind, rec)
 	rec.mu.Unlock()
 	if r.Mode() != Off {
 		f.Text, f.Err = text+" at "+caller(), err
@@ -67,14 +68,6 @@ func (r *Resource) doubleFree(id core.BlockID, rec *record) error {
 	return r.misused(core.FindingDoubleFree, rec,
 		&core.UseAfterFreeError{Op: "Deallocate", Generation: id.Generation, Block: id, State: b.State, Tag: b.Tag},
 		fmt.Sprintf("generation %s tagged %q is %s and was freed again", id.Generation, b.Tag, b.State))
-}
-
-// staleUse unlocks rec and reports that its block is used after its free.
-func (r *Resource) staleUse(op string, id core.BlockID, rec *record) error {
-	b := rec.block()
-	return r.misused(core.FindingStaleHandle, rec,
-		&core.UseAfterFreeError{Op: op, Generation: id.Generation, Block: id, State: b.State, Tag: b.Tag},
-		fmt.Sprintf("generation %s tagged %q is %s and was named by %s", id.Generation, b.Tag, b.State, op))
 }
 
 // wildPointer unlocks rec and reports an id whose pointer is not in its block.

@@ -12,6 +12,7 @@ type counters struct {
 	findings, relieved, evicted, retried    atomic.Uint64
 	ownLaunches, ownAborts, ownCrossings    atomic.Uint64
 	hiddenRefusals, hiddenFailures          atomic.Uint64
+	captured, draws, delays                 atomic.Uint64
 	isolated, notIsolated                   atomic.Uint64
 }
 
@@ -33,16 +34,28 @@ type GuardStats struct {
 	Findings uint64
 	// Relieved counts refusals that giving up quarantine cured.
 	Relieved uint64
+	// GivenUp is what quarantine and sentinels held of the device that was
+	// given up so that a caller need not be told no.
+	GivenUp core.Amount
 	// Evicted counts blocks that left quarantine, Retried frees that failed
 	// there and left the block in it.
 	Evicted, Retried uint64
+	// Captured counts accesses of the guard's that were not put on their
+	// stream because it captures. They were done on the default stream, or
+	// left out if that could not be either; delays are always left out.
+	Captured uint64
+	// Delays counts launches that a hunt has delayed on the device.
+	Delays uint64
 	// Quarantine is what quarantine holds now, Deferred what open intents
 	// keep from being freed.
 	Quarantine, Deferred core.Amount
+	// Sentinels is the part of Quarantine that is the guard's own blocks.
+	Sentinels core.Amount
 	// Checks is the number of batches whose verdict is awaited.
 	Checks uint64
 	// Known is the number of blocks in the ledger, Tombstones that of freed
-	// ones it remembers.
+	// ones it remembers. A guarded block counts as known until it is released,
+	// any other until it is freed.
 	Known, Tombstones uint64
 }
 
@@ -50,7 +63,7 @@ type GuardStats struct {
 // call; it counts the ledger, so it is for reports and scrapes and not for
 // every operation.
 func (r *Resource) GuardStats() GuardStats {
-	tombstones := r.ledger.tombstones.len()
+	live, tombstones := r.ledger.size()
 	return GuardStats{
 		Mode:      r.Mode(),
 		Guarded:   r.count.guarded.Load(),
@@ -62,10 +75,14 @@ func (r *Resource) GuardStats() GuardStats {
 		Relieved:   r.count.relieved.Load(),
 		Evicted:    r.count.evicted.Load(),
 		Retried:    r.count.retried.Load(),
-		Quarantine: r.quarantine.size(),
+		Captured:   r.count.captured.Load(),
+		Delays:     r.count.delays.Load(),
+		GivenUp:    r.givenUp.amount(),
+		Quarantine: r.quarantine.size().Add(r.sentinels.held.amount()),
+		Sentinels:  r.sentinels.held.amount(),
 		Deferred:   r.deferred.amount(),
 		Checks:     uint64(r.checks.awaited()),
-		Known:      unsigned(int64(r.ledger.records.Len() - tombstones)),
+		Known:      uint64(live),
 		Tombstones: uint64(tombstones),
 	}
 }

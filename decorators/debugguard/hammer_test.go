@@ -11,7 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 )
 
-// TestSwitchingUnderLoad changes the mode all the time while goroutines
+// TestSwitchingUnderLoad changes the setting all the time while goroutines
 // allocate, use and free correctly.
 func TestSwitchingUnderLoad(t *testing.T) {
 	b := newBench(t, debugguard.Off, func(c *debugguard.Config) {
@@ -20,10 +20,17 @@ func TestSwitchingUnderLoad(t *testing.T) {
 	var stop atomic.Bool
 	var work, switcher sync.WaitGroup
 	switcher.Go(func() {
+		options := [...]debugguard.Setting{{}, {Bisect: true}, {Delay: true}, {Bisect: true, Delay: true, Unmap: true}}
 		for i := 0; !stop.Load(); i++ {
-			if err := b.guard.SetMode(ctx, debugguard.Mode(i*7%4)); err != nil {
+			setting := debugguard.Setting{Mode: debugguard.Mode(i * 7 % 4)}
+			if setting.Mode == debugguard.Hunt {
+				setting = options[i/4%len(options)]
+				setting.Mode = debugguard.Hunt
+			}
+			if err := b.guard.Apply(ctx, setting); err != nil {
 				t.Error(err)
 			}
+			b.guard.SampleTag("churn", uint64(i%3)*2048)
 			b.fake.Pass()
 			time.Sleep(200 * time.Microsecond)
 		}
@@ -51,7 +58,7 @@ func churn(b *bench, seed, rounds int) {
 		live = append(live, block)
 		use := live[i%len(live)]
 		ticket, err := b.guard.PrepareUse(ctx, core.UseRequest{Stream: core.StreamID(seed), Launch: "churn",
-			Uses: []core.Use{{Block: use.ID, Access: core.Write}, {Block: block.ID, Access: core.Read}}})
+			Uses: []core.Use{{Block: use.ID, Access: core.Write}, {Block: block.ID, Access: core.ReadWrite}}, Pointers: []uint64{block.ID.Ptr, use.ID.Ptr}})
 		if err != nil {
 			b.Error(err)
 			return
@@ -75,9 +82,16 @@ func churn(b *bench, seed, rounds int) {
 }
 
 func TestHammer(t *testing.T) {
-	for _, mode := range []debugguard.Mode{debugguard.Ledger, debugguard.Hunt} {
-		t.Run(mode.String(), func(t *testing.T) {
-			b := newBench(t, mode, func(c *debugguard.Config) { c.QuarantineBytes, c.Tombstones = 8<<10, 32 })
+	for _, s := range []string{"ledger", "hunt", "hunt:bisect+delay"} {
+		t.Run(s, func(t *testing.T) {
+			setting, err := debugguard.ParseMode(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := newBench(t, setting.Mode, func(c *debugguard.Config) { c.QuarantineBytes, c.Tombstones = 32<<10, 32 })
+			if err := b.guard.Apply(ctx, setting); err != nil {
+				t.Fatal(err)
+			}
 			var stop atomic.Bool
 			var work, readers sync.WaitGroup
 			readers.Go(func() {

@@ -10,31 +10,55 @@ import (
 
 // hold looks up every block of a launch. A guarded one is counted as in use
 // from here on, so that a free meanwhile waits.
-func (r *Resource) hold(o *openLaunch, req core.UseRequest) error {
-	for _, u := range req.Uses {
-		rec, err := r.usable("PrepareUse", u.Block, req.Stream)
-		if err != nil {
-			return err
-		}
+func (r *Resource) hold(o *openLaunch, req *core.UseRequest) error {
+	for i := range req.Uses {
+		u := &req.Uses[i]
+		rec, live := r.glance(u.Block)
 		if rec == nil {
 			continue
 		}
-		if rec.guard != nil {
-			rec.guard.open++
+		if !live || rec.guard != nil {
+			var err error
+			if rec, err = r.usable("PrepareUse", u.Block, req.Stream, req.Launch); err != nil {
+				return err
+			}
+			if rec == nil {
+				continue
+			}
+			if rec.guard != nil {
+				rec.guard.open++
+				o.guarded = true
+			}
+			rec.mu.Unlock()
 		}
-		o.held = append(o.held, heldUse{rec, u.Block.Generation, rec.guard != nil})
-		rec.mu.Unlock()
+		o.held = append(o.held, heldUse{rec: rec, generation: u.Block.Generation, guarded: rec.guard != nil})
 	}
 	return nil
 }
 
+// glance finds the record of a block without a lock, nil if the ledger does
+// not know it, and says whether the block is live.
+func (r *Resource) glance(id core.BlockID) (rec *record, live bool) {
+	if id.Ordinal != r.upstream.Ordinal() {
+		return nil, false
+	}
+	if rec = r.ledger.get(id); rec == nil {
+		return nil, false
+	}
+	key := rec.key.Load()
+	if key>>stateBits != uint64(id.Generation) { // another block's by now
+		return nil, false
+	}
+	return rec, key == keyOf(id.Generation, core.Live)
+}
+
 // usable returns the record of a block that is to be used, locked, or nil if
 // the ledger does not know it and the upstream must judge.
-func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID) (*record, error) {
+func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID, launch string) (*record, error) {
 	if id.Ordinal != r.upstream.Ordinal() {
 		return nil, nil
 	}
-	rec := r.ledger.lock(id.Generation)
+	rec := r.ledger.lock(id)
 	if rec == nil {
 		return nil, nil
 	}
@@ -43,7 +67,7 @@ func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID) (*re
 		rec.mu.Unlock()
 		return nil, nil
 	case rec.state() != core.Live:
-		return nil, r.staleUse(op, id, rec)
+		return nil, r.staleUse(late{op: op, id: id, stream: stream, launch: launch}, rec)
 	case rec.guard != nil && !rec.guard.layout.contains(id.Ptr):
 		return nil, r.wildPointer(op, id, stream, rec)
 	}
@@ -52,20 +76,30 @@ func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID) (*re
 
 // begin takes over what the opened intent knows, and folds the blocks that
 // the launch names twice.
-func (o *openLaunch) begin(in *core.Intent) {
+func (r *Resource) begin(o *openLaunch, in *core.Intent) {
 	o.use = core.UseRecord{LaunchID: in.ID, Launch: in.Launch, Stream: in.Stream}
-	for _, u := range in.Uses {
-		o.use.Access = o.use.Access.Combine(u.Access)
+	for i := range in.Uses {
+		o.use.Access = o.use.Access.Combine(in.Uses[i].Access)
 	}
+	for i := 1; i < len(o.held); i++ {
+		if o.held[i-1].generation >= o.held[i].generation {
+			o.fold()
+			return
+		}
+	}
+}
+
+// fold sorts the blocks by generation and drops those named before.
+func (o *openLaunch) fold() {
 	slices.SortFunc(o.held, func(a, b heldUse) int { return cmp.Compare(a.generation, b.generation) })
 	kept := 0
 	for i, h := range o.held {
 		if kept > 0 && o.held[kept-1].generation == h.generation {
-			h.rec.mu.Lock()
 			if h.guarded {
+				h.rec.mu.Lock()
 				h.rec.guard.open--
+				h.rec.mu.Unlock()
 			}
-			h.rec.mu.Unlock()
 			continue
 		}
 		o.held[kept] = o.held[i]
@@ -79,22 +113,35 @@ func (o *openLaunch) begin(in *core.Intent) {
 // sorted by generation. It fails if a block was freed since it was looked up,
 // which can be while the upstream waited for another intent.
 func (r *Resource) noteUses(o *openLaunch, in *core.Intent) error {
+	if len(o.held) == 0 {
+		return nil
+	}
+	note := packUse(o.use, r.ledger.names.number(in.Launch), r.ledger.clock.instant())
 	next := 0
 	for i := range in.Uses {
 		u := &in.Uses[i]
-		if next == len(o.held) || o.held[next].generation != u.Block.Generation {
+		if next == len(o.held) {
+			return nil
+		}
+		h := &o.held[next]
+		if h.generation != u.Block.Generation {
 			continue
 		}
-		h := o.held[next]
 		next++
 		h.rec.mu.Lock()
-		if h.rec.generation() == h.generation {
-			if h.guarded && h.rec.state() != core.Live {
-				return r.staleUse("PrepareUse", u.Block, h.rec)
-			}
-			use := o.use
-			use.Access = u.Access
-			h.rec.note(use)
+		if h.rec.generation() != h.generation {
+			h.rec.mu.Unlock()
+			continue
+		}
+		if h.guarded && h.rec.state() != core.Live {
+			return r.staleUse(late{op: "PrepareUse", id: u.Block, stream: in.Stream, launch: in.Launch, number: in.ID}, h.rec)
+		}
+		h.ptr, h.bytes = h.rec.ptr, h.rec.bytes
+		unwritten := h.rec.readsUnwritten(u.Access)
+		h.rec.note(note.as(u.Access))
+		if unwritten {
+			r.readUnwritten(o, u, h.rec)
+			continue
 		}
 		h.rec.mu.Unlock()
 	}
@@ -108,9 +155,11 @@ func (r *Resource) noteSpans(o *openLaunch, in *core.Intent) {
 		if u.Span.IsZero() {
 			continue
 		}
-		o.use.Span = u.Span
-		if rec := r.ledger.lock(u.Block.Generation); rec != nil {
-			rec.traced(o.use.LaunchID, u.Span)
+		if o != nil {
+			o.use.Span = u.Span
+		}
+		if rec := r.ledger.lock(u.Block); rec != nil {
+			rec.traced(in.ID, u.Span)
 			rec.mu.Unlock()
 		}
 	}

@@ -31,12 +31,12 @@ func (r *Resource) allocateBetween(ctx context.Context, req core.Request, l layo
 	if req.Isolated || hunts && r.granule != 0 {
 		asked, wide := req, l.widened(r.granule)
 		asked.Isolated, asked.Bytes = true, wide.total()
-		b, err = r.allocate(ctx, asked)
+		b, err = r.allocate(ctx, &asked)
 		if err == nil {
 			r.count.isolated.Add(1)
 			return b, wide, true, nil
 		}
-		if req.Isolated || !refused(err) && !errors.Is(err, errors.ErrUnsupported) {
+		if req.Isolated || !outOfMemory(err) && !errors.Is(err, errors.ErrUnsupported) {
 			return b, l, false, err
 		}
 		r.hide(err)
@@ -45,7 +45,7 @@ func (r *Resource) allocateBetween(ctx context.Context, req core.Request, l layo
 		r.count.notIsolated.Add(1)
 	}
 	req.Bytes = l.total()
-	b, err = r.allocate(ctx, req)
+	b, err = r.allocate(ctx, &req)
 	return b, l, false, err
 }
 

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
@@ -238,4 +240,60 @@ func TestEveryCallOfAHuntByUnmappingFailsOnce(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestUnmappingHammer allocates, uses and frees from many goroutines while the
+// option comes and goes; the sums are exact at the end.
+func TestUnmappingHammer(t *testing.T) {
+	b := unmappingBench(t)
+	begin, stop := make(chan struct{}), make(chan struct{})
+	var workers, switcher sync.WaitGroup
+	const goroutines, rounds = 8, 60
+	for g := range goroutines {
+		workers.Go(func() {
+			<-begin
+			for range rounds {
+				block, err := b.guard.Allocate(ctx, core.Request{Bytes: 100, Stream: core.StreamID(g % 3)})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				ticket, err := b.guard.PrepareUse(ctx, core.UseRequest{Stream: core.StreamID(g % 3), Uses: []core.Use{{Block: block.ID, Access: core.Write}}})
+				if err == nil {
+					_, err = b.guard.Deallocate(ctx, block.ID) // waits for the launch
+					err = errors.Join(err, b.guard.FinishUse(ctx, ticket))
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	switcher.Go(func() {
+		<-begin
+		for on := true; ; on = !on {
+			select {
+			case <-stop:
+				return
+			default:
+				if err := b.guard.Apply(ctx, debugguard.Setting{Mode: debugguard.Hunt, Unmap: on}); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(50 * time.Microsecond) // the workers meet both
+			}
+		}
+	})
+	if err := b.guard.Apply(t.Context(), debugguard.Setting{Mode: debugguard.Hunt, Unmap: true}); err != nil {
+		t.Fatal(err)
+	}
+	close(begin)
+	workers.Wait()
+	close(stop)
+	switcher.Wait()
+	isolated := uint64(b.isolatedCalls())
+	if g := b.guard.GuardStats(); g.Guarded != goroutines*rounds || g.Isolated != isolated || g.NotIsolated != 0 || isolated == 0 {
+		t.Errorf("%d isolated blocks were asked for; the statistics: %+v", isolated, g)
+	}
+	b.empty()
+	b.want()
 }

@@ -53,27 +53,38 @@ func (l *launchLog) add(use core.UseRecord, began uint64) {
 type window struct {
 	from, to uint64
 	stream   core.StreamID
+	// few, if not zero, is the limit where no more were enqueued within.
+	few int
 }
 
 // suspects returns at most limit launches that may have written within w:
-// first those that touched the victim, which uses lists, then the other ones
-// enqueued within w, then on each other stream the last one enqueued before,
-// which may still have been running. Each group is newest first.
+// first those that touched the victim, which uses lists, then those of the
+// comparison's own stream, which all had run, then the other ones enqueued
+// within w, then on each other stream the last one enqueued before, which may
+// still have been running. Each group is newest first. The guard's own are not
+// in the log.
 func (l *launchLog) suspects(w window, uses []core.UseRecord, limit int) []core.UseRecord {
 	inside, before := l.split(w)
+	if w.few > 0 && len(inside) <= w.few {
+		limit = min(limit, w.few)
+	}
 	touched := func(e launchRecord) bool {
 		return slices.ContainsFunc(uses, func(u core.UseRecord) bool {
 			return u.LaunchID != 0 && u.LaunchID == e.use.LaunchID
 		})
 	}
-	slices.SortFunc(inside, func(a, b launchRecord) int {
-		if ta, tb := touched(a), touched(b); ta != tb {
-			if ta {
-				return -1
-			}
+	rank := func(e launchRecord) int {
+		switch {
+		case touched(e):
+			return 0
+		case e.use.Stream == w.stream:
 			return 1
+		default:
+			return 2
 		}
-		return cmp.Compare(b.ended, a.ended)
+	}
+	slices.SortFunc(inside, func(a, b launchRecord) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.ended, a.ended))
 	})
 	slices.SortFunc(before, func(a, b launchRecord) int { return cmp.Compare(b.ended, a.ended) })
 	var found []core.UseRecord

@@ -1,146 +1,197 @@
 package debugguard
 
 import (
-	"sync"
+	"math/rand/v2"
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/genmap"
 )
 
-// ledger holds a record of each block known, and of the last ones freed.
+// ledger holds a record of each block known, and of the last ones freed. It is
+// divided by the stream of the allocation, so that goroutines on different
+// streams stay off each other's cache lines.
 type ledger struct {
-	records    genmap.Map[*record]
-	tombstones graveyard
-	// gate is the guard's; each record that is no tombstone holds it open.
+	shards [shards]shard
+	// gate is the guard's. While the mode is Off, each record that is no
+	// tombstone holds it open; otherwise the mode does.
 	gate *atomic.Int64
 	// unseen is the newest generation that may have been allocated here while
 	// the ledger was off.
-	unseen atomic.Uint64
-	pool   sync.Pool
+	unseen     atomic.Uint64
+	tombstones int
+	// used is how many shards are in use, limit how many tombstones each of
+	// them may keep.
+	used  atomic.Int32
+	limit atomic.Int64
+	// stackBytes is the mean number of bytes between blocks that keep stacks.
+	stackBytes float64
+
+	clock  *coarse
+	names  *names
+	stacks *depot
 }
 
-func newLedger(gate *atomic.Int64, tombstones int) *ledger {
-	l := &ledger{gate: gate, pool: sync.Pool{New: func() any { return new(record) }}}
-	l.tombstones.resize(tombstones)
+func newLedger(gate *atomic.Int64, cfg Config) *ledger {
+	l := &ledger{gate: gate, tombstones: cfg.Tombstones, stackBytes: float64(cfg.StackBytes), clock: newCoarse(cfg.Now), names: newNames(), stacks: newDepot()}
+	for i := range l.shards {
+		l.shards[i].counted = true
+		l.shards[i].untilStack = l.nextStack()
+	}
 	return l
 }
 
-// fresh returns an empty record, locked.
-func (l *ledger) fresh() *record {
-	rec := l.pool.Get().(*record)
-	rec.mu.Lock()
-	return rec
+func (l *ledger) shard(stream core.StreamID) *shard { return &l.shards[uint64(stream)%shards] }
+
+// enter puts a block into the books, and says whether it is one that keeps its
+// stacks: each byte has the same chance to choose its block.
+func (l *ledger) enter(b *core.Block) (rec *record, due bool) {
+	s := l.shard(b.ID.AllocStream)
+	s.mu.Lock()
+	if s.untilStack -= int64(min(b.Bytes, stackAlways)); s.untilStack < 0 {
+		due = true
+		s.untilStack = l.nextStack()
+	}
+	rec = s.empty
+	if rec == nil {
+		rec = s.makeRecords()
+	}
+	s.empty, rec.neighbour = rec.neighbour, nil
+	rec.fill(b, l.clock.instant())
+	l.add(s, rec)
+	return rec, due
 }
 
-// enter puts a filled record, locked by fresh, into the books and unlocks it.
-func (l *ledger) enter(rec *record) {
-	g := rec.generation()
+// nextStack draws how many bytes go by before the next block that keeps stacks.
+func (l *ledger) nextStack() int64 { return int64(rand.ExpFloat64() * l.stackBytes) }
+
+// enterGuarded puts the record of a guarded block into the books.
+func (l *ledger) enterGuarded(rec *record) {
+	s := l.shard(rec.stream())
+	s.mu.Lock()
+	l.add(s, rec)
+}
+
+// add makes rec, which is filled, findable and unlocks the shard.
+func (l *ledger) add(s *shard, rec *record) {
+	s.table.insert(rec)
+	s.live++
+	if s.counted {
+		l.gate.Add(1)
+	}
+	if s.index != nil {
+		s.index.enter(rec)
+	}
+	fresh := !s.inUse
+	s.inUse = true
+	s.mu.Unlock()
+	if fresh {
+		l.share()
+	}
+}
+
+// share divides the tombstones anew: another shard is in use.
+func (l *ledger) share() {
+	l.limit.Store(int64(max(1, l.tombstones/int(l.used.Add(1)))))
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		s.dead.shrink(int(l.limit.Load()), s.index)
+		s.mu.Unlock()
+	}
+}
+
+// close makes a tombstone of a block that was released, and empties its record
+// for another one if it is pooled. rec is not locked.
+func (l *ledger) close(rec *record, g core.Generation) {
+	s := l.shard(rec.stream())
+	s.mu.Lock()
+	rec.mu.Lock() // nobody waits for anything under it
+	if rec.generation() == g && rec.state() != core.Freed {
+		l.closeLocked(s, rec)
+	}
 	rec.mu.Unlock()
-	l.gate.Add(1)
-	l.records.Store(g, rec)
+	s.mu.Unlock()
 }
 
-// lock returns the record of g, locked, or nil if there is none.
-func (l *ledger) lock(g core.Generation) *record {
-	rec, ok := l.records.Load(g)
-	if !ok {
-		return nil
+func (l *ledger) closeLocked(s *shard, rec *record) {
+	s.table.remove(rec)
+	if s.index != nil {
+		s.index.remove(rec)
 	}
-	rec.mu.Lock()
-	if rec.generation() != g { // buried and reused meanwhile
-		rec.mu.Unlock()
-		return nil
+	s.dead.bury(rec, l.clock.instant(), int(l.limit.Load()), s.index)
+	s.live--
+	if s.counted {
+		l.gate.Add(-1)
 	}
-	return rec
-}
-
-// bury makes a tombstone of rec, which is locked, and unlocks it. The oldest
-// tombstone beyond the limit is forgotten.
-func (l *ledger) bury(rec *record) {
-	g, again := rec.generation(), rec.state() == core.Freed
-	rec.setState(core.Freed)
-	rec.mu.Unlock()
-	if again {
-		return
-	}
-	l.gate.Add(-1)
-	if oldest, ok := l.tombstones.add(g); ok {
-		l.forget(oldest)
-	}
-}
-
-func (l *ledger) forget(g core.Generation) {
-	rec, ok := l.records.Delete(g)
-	if !ok {
-		return
-	}
-	rec.mu.Lock()
 	if rec.guard != nil {
-		rec.mu.Unlock()
+		rec.setState(core.Freed)
 		return
 	}
-	clear(rec.uses[:])
-	rec.fill(core.Block{})
-	rec.used = 0
-	rec.stacked, rec.allocStack, rec.freeStack = false, nil, nil
-	rec.mu.Unlock()
-	l.pool.Put(rec)
+	rec.key.Store(0)
+	rec.extra, rec.writer, rec.used, rec.flags, rec.stacked = nil, 0, 0, 0, false
+	rec.neighbour, s.empty = s.empty, rec
 }
 
 // mayForget reports whether g may have been allocated here and have left no
 // record: the ledger was off, or its tombstone is gone.
 func (l *ledger) mayForget(g core.Generation) bool {
-	return g != 0 && (uint64(g) <= l.unseen.Load() || l.tombstones.forgot(g))
-}
-
-// graveyard is the order in which freed blocks are forgotten: first in, first
-// out within each of its shards.
-type graveyard struct {
-	shards [16]struct {
-		mu   sync.Mutex
-		ring []core.Generation
-		next int
-		// forgotten is the newest generation that had to go.
-		forgotten core.Generation
-		_         [16]byte // keeps neighbours on different cache lines
+	if g == 0 {
+		return false
 	}
-	each int
-}
-
-func (y *graveyard) resize(n int) { y.each = max(1, n/len(y.shards)) }
-
-// add enters g and returns the one that must go for it, if any.
-func (y *graveyard) add(g core.Generation) (oldest core.Generation, ok bool) {
-	s := &y.shards[uint64(g)%uint64(len(y.shards))]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.ring) < y.each {
-		s.ring = append(s.ring, g)
-		return 0, false
-	}
-	oldest, s.ring[s.next] = s.ring[s.next], g
-	s.next = (s.next + 1) % y.each
-	s.forgotten = max(s.forgotten, oldest)
-	return oldest, true
-}
-
-// forgot reports whether g may be one that had to go.
-func (y *graveyard) forgot(g core.Generation) bool {
-	s := &y.shards[uint64(g)%uint64(len(y.shards))]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return g <= s.forgotten
-}
-
-// len is the number of freed blocks remembered.
-func (y *graveyard) len() int {
-	n := 0
-	for i := range y.shards {
-		s := &y.shards[i]
+	newest := core.Generation(l.unseen.Load())
+	for i := range l.shards {
+		s := &l.shards[i]
 		s.mu.Lock()
-		n += len(s.ring)
+		newest = max(newest, s.dead.forgotten)
 		s.mu.Unlock()
 	}
-	return n
+	return g <= newest
+}
+
+// countLive makes each record that is no tombstone hold the gate open, or lets
+// it go.
+func (l *ledger) countLive(on bool) {
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		switch {
+		case on && !s.counted:
+			l.gate.Add(int64(s.live))
+		case !on && s.counted:
+			l.gate.Add(-int64(s.live))
+		}
+		s.counted = on
+		s.mu.Unlock()
+	}
+}
+
+// size is how many blocks are known that are no tombstones, and how many
+// tombstones there are.
+func (l *ledger) size() (live, buried int) {
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		live, buried = live+s.live, buried+len(s.dead.ring)
+		s.mu.Unlock()
+	}
+	return live, buried
+}
+
+// all calls yield for every record of a block that is not released, with no
+// lock held, until yield returns false. Records that come or go meanwhile may
+// be missed.
+func (l *ledger) all(yield func(*record) bool) {
+	var records []*record
+	for i := range l.shards {
+		s := &l.shards[i]
+		records = records[:0]
+		s.mu.Lock()
+		s.table.each(func(rec *record) { records = append(records, rec) })
+		s.mu.Unlock()
+		for _, rec := range records {
+			if !yield(rec) {
+				return
+			}
+		}
+	}
 }

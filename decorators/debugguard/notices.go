@@ -44,11 +44,25 @@ type notices struct{ guard *Resource }
 // Released closes the book of a block, whoever freed it, and passes it on.
 func (n notices) Released(b core.Block) {
 	r := n.guard
+	if r.sentinels.released(b.ID.Generation) {
+		return
+	}
 	if r.gate.Load() != 0 {
-		if rec := r.ledger.lock(b.ID.Generation); rec != nil {
-			b.ID, b.Bytes = rec.id(), rec.block().Bytes
-			r.ledger.bury(rec)
-		}
+		r.seals.forget(b.ID.Generation)
+		r.released(&b)
 	}
 	r.listeners.notify(b)
+}
+
+// released closes the book of a block and makes b what its owner knew.
+func (r *Resource) released(b *core.Block) {
+	rec := r.ledger.get(b.ID)
+	if rec == nil {
+		return
+	}
+	g := b.ID.Generation
+	if rec.guard != nil {
+		b.ID, b.Bytes = rec.id(), rec.bytes
+	}
+	r.ledger.close(rec, g)
 }

@@ -16,6 +16,7 @@ type quarantine struct {
 	mu    sync.Mutex
 	queue []*record
 	bytes uint64 // in the queue
+	next  uint64 // whose turn it is
 }
 
 // size is what quarantine holds of the device.
@@ -51,6 +52,27 @@ func (q *quarantine) take(want uint64) []*record {
 	blocks := slices.Clone(q.queue[:n])
 	q.queue = slices.Delete(q.queue, 0, n)
 	q.bytes -= sum
+	return blocks
+}
+
+// turn returns the next blocks in turn that are wanted, as many as make up
+// about so many bytes, without those whose last comparison is queued. They stay
+// in the queue as long as the caller holds off who evicts.
+func (q *quarantine) turn(most int, bytes uint64, wanted func(*record) bool) []*record {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var blocks []*record
+	sum := uint64(0)
+	for range q.queue {
+		if len(blocks) == most || sum >= bytes {
+			break
+		}
+		rec := q.queue[q.next%uint64(len(q.queue))]
+		q.next++
+		if !rec.guard.checked && wanted(rec) {
+			blocks, sum = append(blocks, rec), sum+rec.held().Bytes
+		}
+	}
 	return blocks
 }
 

@@ -1,32 +1,78 @@
 package debugguard
 
 import (
+	"math/bits"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// usesKept is how many uses of a block the ledger remembers.
-const usesKept = 4
-
-// record is what the ledger knows of one block. Records of unguarded blocks
-// are pooled: whoever got one from the map must check, under its lock, that
-// it still is of the generation looked for. Those of guarded blocks are not,
-// because comparisons under way refer to them.
+// record is what the ledger knows of one block. A million of them are to cost
+// little, so it holds what every block needs and no more: what only a guarded
+// one needs, or one whose stacks are kept, is reached through a pointer.
+//
+// Records of unguarded blocks are pooled by the shard of the ledger that they
+// are in and never given back to Go: whoever got one without the shard's lock
+// must check, under the record's, that it still is of the generation looked
+// for. Those of guarded blocks are not pooled, because comparisons under way
+// refer to them.
 type record struct {
+	// key is the block's generation, and below it its state; zero while the
+	// record is of none. It is set last and cleared first, so whoever finds his
+	// generation here may read the rest under the lock. next is the chain's,
+	// see table.
+	key  atomic.Uint64
+	next atomic.Pointer[record]
+	// dead is the generation of a tombstone, whose key is zero: it is written
+	// without an atomic operation, which would wait for the memory.
+	dead core.Generation
+	// neighbour is the next record in the shard's index of addresses, or in its
+	// list of empty ones.
+	neighbour *record
+
 	mu sync.Mutex
-	// known is the block as its owner knows it; its State is kept current.
-	known core.Block
+	// born and freed are when the block came and when it was released.
+	born, freed instant
+
+	ptr, requested, bytes uint64
+	allocStream           core.StreamID
+	tag                   core.Tag
+
 	// guard is what a block guarded on the device needs, nil for any other. It
 	// does not change.
 	guard *guarded
+	// extra is nil unless stacks or spans were kept.
+	extra *extra
 
-	// stacked is set if the block was chosen to keep stacks.
-	stacked               bool
+	// writer is the first launch known to have written the block, zero if none
+	// is.
+	writer uint64
+	used   uint32 // uses in all
+	align  uint8  // its logarithm
+	flags  flags
+	// ordinal is the device, of which there are at most core.MaxOrdinals.
+	ordinal uint8
+	// stacked is set before the block is handed out if it was chosen to keep
+	// stacks.
+	stacked bool
+	uses    [usesKept]use
+}
+
+// flags are what else is known of a block.
+type flags uint8
+
+const (
+	// readUnwritten is set if it was read before it was written and that was
+	// reported.
+	readUnwritten flags = 1 << iota
+)
+
+// extra is what is kept of some blocks only.
+type extra struct {
 	allocStack, freeStack core.Stack
-	uses                  [usesKept]core.UseRecord
-	used                  uint64 // uses in all
+	spans                 [usesKept]core.SpanRef
 }
 
 // guarded is what the guard knows of a block that it watches on the device.
@@ -48,85 +94,131 @@ type guarded struct {
 	// freedAt is when the block entered quarantine, clean the tick of the
 	// launch log at the last comparison or at arming.
 	freedAt time.Time
-	clean   uint64
+	clean   atomic.Uint64
+	// sentinelOf is set for a sentinel: whose its bytes were before.
+	sentinelOf *core.Block
+	// filled counts the fillings of the zones after the first. told says at
+	// which of them damage was last reported, for each kind of damage: what
+	// several comparisons saw is told once. It belongs to who reads verdicts.
+	filled atomic.Uint32
+	told   map[core.FindingKind]uint32
+}
+
+// tell reports whether damage of a kind, seen after so many fillings, is news.
+func (g *guarded) tell(kind core.FindingKind, filled uint32) bool {
+	if at, ok := g.told[kind]; ok && at >= filled {
+		return false
+	}
+	if g.told == nil {
+		g.told = map[core.FindingKind]uint32{}
+	}
+	g.told[kind] = filled
+	return true
 }
 
 // newGuarded returns the record of a guarded block. It is not pooled.
-func newGuarded(b core.Block, g guarded, allocated core.Stack) *record {
-	rec := &record{guard: &g, stacked: true, allocStack: allocated}
-	rec.fill(b)
+func newGuarded(b core.Block, g *guarded, born instant, allocated core.Stack) *record {
+	rec := &record{guard: g, stacked: true, extra: &extra{allocStack: allocated}}
+	rec.fill(&b, born)
 	return rec
 }
 
-// fill makes rec the record of b.
-func (rec *record) fill(b core.Block) { rec.known = b }
+// fill makes rec, which nobody can find yet, the record of b.
+func (rec *record) fill(b *core.Block, born instant) {
+	rec.ptr, rec.requested, rec.bytes = b.ID.Ptr, b.Requested, b.Bytes
+	rec.allocStream, rec.tag = b.ID.AllocStream, b.Tag
+	rec.align = uint8(bits.TrailingZeros64(b.Align))
+	rec.ordinal, rec.born = uint8(b.ID.Ordinal), born
+	rec.key.Store(keyOf(b.ID.Generation, b.State))
+}
 
 // block is the block as its owner knows it now. What follows are parts of it.
-func (rec *record) block() core.Block           { return rec.known }
-func (rec *record) id() core.BlockID            { return rec.known.ID }
-func (rec *record) generation() core.Generation { return rec.known.ID.Generation }
-func (rec *record) stream() core.StreamID       { return rec.known.ID.AllocStream }
-func (rec *record) state() core.BlockState      { return rec.known.State }
+func (rec *record) block() core.Block {
+	return core.Block{ID: rec.id(), Requested: rec.requested, Bytes: rec.bytes, Align: 1 << rec.align, Tag: rec.tag, State: rec.state()}
+}
+
+func (rec *record) id() core.BlockID {
+	return core.BlockID{Ptr: rec.ptr, Generation: rec.generation(), AllocStream: rec.allocStream, Ordinal: int(rec.ordinal)}
+}
+
+func (rec *record) generation() core.Generation {
+	if key := rec.key.Load(); key != 0 {
+		return core.Generation(key >> stateBits)
+	}
+	return rec.dead
+}
+
+func (rec *record) stream() core.StreamID { return rec.allocStream }
+func (rec *record) state() core.BlockState {
+	if key := rec.key.Load(); key != 0 {
+		return core.BlockState(key & (1<<stateBits - 1))
+	}
+	return core.Freed
+}
 
 // setState moves the block on; mu must be held.
-func (rec *record) setState(s core.BlockState) { rec.known.State = s }
+func (rec *record) setState(s core.BlockState) { rec.key.Store(keyOf(rec.generation(), s)) }
 
-// note adds a use; mu must be held.
-func (rec *record) note(u core.UseRecord) {
-	rec.uses[rec.used%usesKept] = u
-	rec.used++
+// retire takes the block of generation g from Live to Retired, without the
+// lock, and reports whether it was this caller who did.
+func (rec *record) retire(g core.Generation) bool {
+	return rec.key.CompareAndSwap(keyOf(g, core.Live), keyOf(g, core.Retired))
 }
 
-// traced completes a use with the span that it got after it was prepared; mu
-// must be held.
-func (rec *record) traced(launch uint64, span core.SpanRef) {
-	for i := range rec.uses {
-		if rec.uses[i].LaunchID == launch {
-			rec.uses[i].Span = span
-		}
-	}
-}
+const stateBits = 3
 
-// retract takes back the use by a launch that was aborted; mu must be held.
-// An older use that it displaced is not brought back.
-func (rec *record) retract(launch uint64) {
-	for i := range rec.uses {
-		if rec.uses[i].LaunchID != launch {
-			continue
-		}
-		rec.uses[i] = core.UseRecord{}
-		if uint64(i) == (rec.used-1)%usesKept {
-			rec.used--
-		}
-	}
-}
+func keyOf(g core.Generation, s core.BlockState) uint64 { return uint64(g)<<stateBits | uint64(s) }
 
-// lastUses returns the uses kept, newest first, and how many are forgotten;
-// mu must be held.
-func (rec *record) lastUses() (uses []core.UseRecord, older uint64) {
-	for i := range min(rec.used, usesKept) {
-		if u := rec.uses[(rec.used-1-i)%usesKept]; u != (core.UseRecord{}) {
-			uses = append(uses, u)
-		}
-	}
-	return uses, rec.used - uint64(len(uses))
-}
-
-// info describes the block to an inspector.
-func (rec *record) info() core.BlockInfo {
+// describe is block for whoever has not locked the record; its generation is
+// zero if the record is of none.
+func (rec *record) describe() core.Block {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	uses, _ := rec.lastUses()
-	return core.BlockInfo{Block: rec.block(), AllocStack: rec.allocStack, Uses: uses}
+	if rec.generation() == 0 {
+		return core.Block{}
+	}
+	return rec.block()
+}
+
+// bury makes rec, a tombstone of no block, that of another record, which is
+// locked.
+func (rec *record) bury(other *record, freed instant) {
+	rec.born, rec.freed = other.born, freed
+	rec.ptr, rec.requested, rec.bytes = other.ptr, other.requested, other.bytes
+	rec.allocStream, rec.tag, rec.extra = other.allocStream, other.tag, other.extra
+	rec.writer, rec.used = other.writer, other.used
+	copy(rec.uses[:], other.uses[:min(other.used, usesKept)])
+	rec.align, rec.flags, rec.ordinal = other.align, other.flags, other.ordinal
+	rec.dead = other.generation()
+}
+
+// contains reports whether an address lies in the block; mu must be held.
+func (rec *record) contains(ptr uint64) bool { return ptr-rec.ptr < rec.bytes }
+
+// more returns the side of rec for what few blocks have; mu must be held.
+func (rec *record) more() *extra {
+	if rec.extra == nil {
+		rec.extra = &extra{}
+	}
+	return rec.extra
+}
+
+// stacks are those of the allocation and of the free, as far as they were
+// kept; mu must be held.
+func (rec *record) stacks() (allocated, freed core.Stack) {
+	if rec.extra == nil {
+		return nil, nil
+	}
+	return rec.extra.allocStack, rec.extra.freeStack
 }
 
 // held is what the block takes of the device below the guard.
 func (rec *record) held() core.Amount {
-	b := rec.block()
+	bytes := rec.bytes
 	if rec.guard != nil {
-		b.Bytes = rec.guard.layout.total()
+		bytes = rec.guard.layout.total()
 	}
-	return core.Amount{Bytes: b.Bytes, Requested: b.Requested, Blocks: 1}
+	return core.Amount{Bytes: bytes, Requested: rec.requested, Blocks: 1}
 }
 
 // inner names a guarded block to the upstream by its true beginning.

@@ -8,26 +8,32 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// refused reports whether err is a want of memory, which giving some back may
+// outOfMemory reports whether err is a want of memory, which giving some back may
 // cure.
-func refused(err error) bool {
+func outOfMemory(err error) bool {
 	return errors.Is(err, core.ErrOutOfBudget) || errors.Is(err, core.ErrOutOfMemory)
 }
 
 // allocate asks the upstream, and gives up quarantine, oldest first and in
 // steps, as long as that is what it takes. The frees are queued, not waited
 // for: an upstream may reuse their bytes in stream order.
-func (r *Resource) allocate(ctx context.Context, req core.Request) (core.Block, error) {
-	evicted := r.count.evicted.Load()
-	b, first := r.upstream.Allocate(ctx, req)
-	if first == nil || !refused(first) {
-		return b, first
+func (r *Resource) allocate(ctx context.Context, req *core.Request) (core.Block, error) {
+	given := r.given()
+	b, err := r.upstream.Allocate(ctx, *req)
+	if err == nil || !outOfMemory(err) {
+		return b, err
 	}
+	return r.relieve(ctx, *req, given, err)
+}
+
+// relieve gives up quarantine until the request is granted or nothing is left.
+// given is what had been given up before it was refused.
+func (r *Resource) relieve(ctx context.Context, req core.Request, given uint64, first error) (b core.Block, err error) {
 	began := r.cfg.Now()
-	err := first
-	for refused(err) && r.giveUp(ctx, req.Bytes, evicted) {
+	err = first
+	for outOfMemory(err) && r.giveUp(ctx, req.Bytes, given) {
 		r.hide(err)
-		evicted = r.count.evicted.Load()
+		given = r.given()
 		b, err = r.upstream.Allocate(ctx, req)
 	}
 	if err == nil {
@@ -36,16 +42,23 @@ func (r *Resource) allocate(ctx context.Context, req core.Request) (core.Block, 
 	return b, err
 }
 
-// giveUp evicts a step: the bytes that are needed, or a quarter of quarantine
-// if that is more. It reports whether anything was freed, by this call or by
-// others since the number of evictions was read.
-func (r *Resource) giveUp(ctx context.Context, bytes, evicted uint64) bool {
+// given counts the blocks that were given up for any reason.
+func (r *Resource) given() uint64 { return r.count.evicted.Load() + r.sentinels.freed.Load() }
+
+// giveUp evicts a step: the sentinels, and when there are none left the bytes
+// that are needed, or a quarter of quarantine if that is more. It reports whether anything was freed, by this call or by
+// others since the number of blocks given was read.
+func (r *Resource) giveUp(ctx context.Context, bytes, given uint64) bool {
 	r.evicting.Lock()
-	if r.count.evicted.Load() == evicted {
-		_, _ = r.evict(ctx, max(bytes, r.quarantine.size().Bytes/4)) // what fails stays, for later
+	if r.given() == given {
+		freed, _ := r.trimSentinels(ctx, 0) // what fails stays, for later
+		if freed == 0 {
+			freed, _ = r.evict(ctx, max(bytes, r.quarantine.size().Bytes/4), false)
+		}
+		r.givenUp.add(core.Amount{Bytes: freed, Blocks: r.given() - given})
 	}
 	r.evicting.Unlock()
-	if r.count.evicted.Load() == evicted {
+	if r.given() == given {
 		return false
 	}
 	_ = r.upstream.ReapPending(ctx) // what fails here, the next attempt tells

@@ -17,6 +17,9 @@ type Resource struct {
 	// isolates blocks; 0 if it does not.
 	tracked bool
 	granule uint64
+	// orderer is the backend's word on what is ordered before what, nil if
+	// it has none.
+	orderer core.Orderer
 
 	// gate is zero when there is nothing to do: the mode is Off, no block is
 	// known and no verdict is awaited. It is what every operation loads
@@ -30,9 +33,9 @@ type Resource struct {
 	hunted    atomic.Pointer[[]core.Tag]
 	bytes     sampler // which blocks are guarded
 	rates     tagRates
-	stacks    sampler // which other blocks keep stacks
 
 	ledger     *ledger
+	accused    accusations
 	open       tickets
 	launches   launchLog
 	quarantine quarantine
@@ -40,8 +43,12 @@ type Resource struct {
 	// knows that it is empty. The launch path only tries to take it.
 	evicting sync.Mutex
 	checks   checks
+	// sentinels are what a hunt puts where blocks were.
+	sentinels sentinels
+	seals     seals
 
 	listeners listeners
+	givenUp   tally // for callers
 	deferred  tally // freed by the caller, kept by an open intent
 	meter     meter
 	count     counters
@@ -59,11 +66,11 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 		return nil, err
 	}
 	r := &Resource{upstream: upstream, cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), granule: isolationOf(upstream)}
-	r.ledger = newLedger(&r.gate, cfg.Tombstones)
+	r.ledger = newLedger(&r.gate, cfg)
 	r.checks.gate = &r.gate
+	r.orderer, _ = core.Find[core.Orderer](upstream)
 	r.launches.resize(cfg.Launches)
 	r.bytes.setMean(cfg.SampleBytes)
-	r.stacks.setMean(cfg.StackBytes)
 	r.HuntTags(cfg.HuntTags...)
 	upstream.Subscribe(notices{r})
 	start := Setting{Mode: cfg.Mode, Bisect: cfg.Hunt.Bisect, Delay: cfg.Hunt.Delay > 0, Unmap: cfg.Hunt.Unmap}

@@ -78,7 +78,7 @@ func (s Setting) String() string {
 
 // check refuses what has no meaning.
 func (s Setting) check() error {
-	reason := ""
+	var reason string
 	switch {
 	case s.Mode > Hunt:
 		reason = s.Mode.String() + ": use Off, Ledger, Sample or Hunt"

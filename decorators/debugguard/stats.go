@@ -30,7 +30,8 @@ func unsigned(n int64) uint64 { return uint64(max(n, 0)) }
 
 // meter follows the requested bytes that callers have live while the guard is
 // at work, because the upstream's peak counts what is held back as live. It is
-// used only once something was; until then the upstream's peak is right.
+// used only once something was; until then the upstream's peak is right, and it
+// runs only in the modes in which something may be.
 type meter struct {
 	requested atomic.Int64
 	peak      atomic.Uint64
@@ -58,8 +59,8 @@ func raise(peak *atomic.Uint64, to int64) {
 	}
 }
 
-// Stats is the upstream's, seen from above the guard: what quarantine holds
-// is Quarantined and not Live, what an open intent keeps from being freed is
+// Stats is the upstream's, seen from above the guard: what quarantine and
+// sentinels hold is Quarantined and not Live, what an open intent keeps from being freed is
 // Pending, and both count as deallocated. Refusals and failures that were
 // cured are left out, and so are the guard's own launches, while the waits
 // that these queued are real and stay in. Sizes in bytes include the red
@@ -70,11 +71,14 @@ func raise(peak *atomic.Uint64, to int64) {
 func (r *Resource) Stats() core.Stats {
 	launches, aborts, crossings := r.count.ownLaunches.Load(), r.count.ownAborts.Load(), r.count.ownCrossings.Load()
 	refusals, failures := r.count.hiddenRefusals.Load(), r.count.hiddenFailures.Load()
+	made, gone := r.sentinels.made.Load(), r.sentinels.freed.Load()
 	s := r.upstream.Stats()
-	quarantined, deferred := r.quarantine.size(), r.deferred.amount()
+	quarantined, deferred, sentinels := r.quarantine.size(), r.deferred.amount(), r.sentinels.held.amount()
 
-	s.Live = s.Live.Sub(quarantined).Sub(deferred)
-	s.Quarantined = s.Quarantined.Add(quarantined)
+	s.Live = s.Live.Sub(quarantined).Sub(deferred).Sub(sentinels)
+	s.Quarantined = s.Quarantined.Add(quarantined).Add(sentinels)
+	s.Allocations = less(s.Allocations, made)
+	s.Deallocations = less(s.Deallocations, gone)
 	s.Pending = s.Pending.Add(deferred)
 	s.Deallocations += quarantined.Blocks + deferred.Blocks
 	s.Launches = less(s.Launches, launches)

@@ -60,22 +60,31 @@ func (r *Resource) Apply(ctx context.Context, s Setting) error {
 // turn makes w the mode and its options; switching must be held.
 func (r *Resource) turn(ctx context.Context, w uint32) error {
 	was, m := r.Mode(), Mode(w&modeMask)
+	if !r.meter.heldBack.Load() && was < Sample && m >= Sample || was == Off && m != Off && r.gate.Load() == 0 {
+		r.meter.rebase(r.upstream.Stats())
+	}
 	if was == Off && m != Off {
-		if r.gate.Load() == 0 {
-			r.meter.rebase(r.upstream.Stats())
-		}
 		r.ledger.unseen.Store(uint64(core.NextGeneration()))
+		r.ledger.clock.start()
 		r.gate.Add(1)
+		r.ledger.countLive(false)
 	}
 	r.word.Store(w)
 	if was != Off && m == Off {
+		r.seals.clear()
+		r.ledger.countLive(true)
 		r.gate.Add(-1)
+		r.ledger.clock.stop()
 	}
 	switch {
 	case was >= Sample && m < Sample:
 		return r.Flush(ctx)
 	case was == Hunt && m == Sample: // which has less quarantine
+		r.evicting.Lock()
+		_, err := r.trimSentinels(ctx, 0)
+		r.evicting.Unlock()
 		r.enforce(ctx, 0)
+		return err
 	}
 	return nil
 }

@@ -3,14 +3,17 @@ package debugguard
 import (
 	"reflect"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
 // openLaunch is a launch between prepare and end that uses known blocks.
 type openLaunch struct {
-	// held are the records used, sorted by generation, each once.
-	held []heldUse
+	// held are the records used, sorted by generation, each once; guarded is
+	// set if one of them is.
+	held    []heldUse
+	guarded bool
 	// use describes the launch as a whole; began is the tick before it.
 	use   core.UseRecord
 	began uint64
@@ -19,10 +22,12 @@ type openLaunch struct {
 }
 
 // heldUse is one known block of an open launch. guarded is set if the launch
-// is counted in the record's open intents.
+// is counted in the record's open intents. Pointer and size are known once the
+// use was noted.
 type heldUse struct {
 	rec        *record
 	generation core.Generation
+	ptr, bytes uint64
 	guarded    bool
 }
 
@@ -30,15 +35,19 @@ var openLaunches = sync.Pool{New: func() any { return new(openLaunch) }}
 
 func (o *openLaunch) recycle() {
 	clear(o.held)
-	o.held, o.use, o.began, o.ending = o.held[:0], core.UseRecord{}, 0, false
+	o.held, o.guarded, o.use, o.began, o.ending = o.held[:0], false, core.UseRecord{}, 0, false
 	openLaunches.Put(o)
 }
 
 // tickets finds the open launch of a ticket. Intents are pooled, so nothing
 // of one may be read with a ticket that was ended; a ticket as a whole names
 // one opening only, and of several callers who end it one takes its launch.
+//
+// A launch that uses no guarded block in a mode that keeps no suspects is not
+// entered: what its end needs is read from the intent while that is open.
 type tickets struct {
 	shards [16]ticketShard
+	count  atomic.Int64
 }
 
 type ticketShard struct {
@@ -59,6 +68,7 @@ func (ts *tickets) put(t core.Ticket, o *openLaunch) {
 		s.open = map[core.Ticket]*openLaunch{}
 	}
 	s.open[t] = o
+	ts.count.Add(1)
 	s.mu.Unlock()
 }
 
@@ -66,6 +76,9 @@ func (ts *tickets) put(t core.Ticket, o *openLaunch) {
 // It stays here until drop. taken is true if somebody else is ending it: the
 // intent is theirs to read then, and the upstream must not be asked.
 func (ts *tickets) take(t core.Ticket) (o *openLaunch, taken bool) {
+	if ts.count.Load() == 0 {
+		return nil, false
+	}
 	s := ts.shard(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,5 +95,6 @@ func (ts *tickets) drop(t core.Ticket) {
 	s := ts.shard(t)
 	s.mu.Lock()
 	delete(s.open, t)
+	ts.count.Add(-1)
 	s.mu.Unlock()
 }

@@ -105,3 +105,24 @@ func (d *delayed) own(id core.BlockID) core.BlockID {
 	id.Ptr = d.inner[id.Generation]
 	return id
 }
+
+func (d *delayed) RecordUse(ctx context.Context, id core.BlockID, s core.StreamID) error {
+	return d.Fake.RecordUse(ctx, d.own(id), s)
+}
+
+// reusing is a fake that gives out the address freed last again.
+func reusing() *delayed {
+	return &delayed{Fake: coretest.NewFake(0), inner: map[core.Generation]uint64{}}
+}
+
+// ordered is a fake that says which uses an access would race with.
+type ordered struct {
+	*coretest.Fake
+	racing []core.UseRecord
+	asked  int
+}
+
+func (o *ordered) Unordered(core.BlockID, core.StreamID, core.Access) []core.UseRecord {
+	o.asked++
+	return o.racing
+}

@@ -8,36 +8,54 @@ import (
 
 // PrepareUse opens the intent at the upstream. A use of a block that was
 // freed is refused with a [core.UseAfterFreeError] and found as a stale
-// handle; a pointer outside a guarded block is a [core.StreamMisuseError]. An
-// upstream that tracks no uses refuses them itself.
+// handle, or as a reuse race if its memory is another block's by now; a
+// pointer outside a guarded block is a [core.StreamMisuseError]. A read of a
+// block that nothing has written, and a pointer into a block that the launch
+// does not declare, are found, and refused with a [core.StreamMisuseError] if
+// [Config.Refuse] says so. An upstream that tracks no uses refuses them
+// itself.
 func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
 	if r.gate.Load() == 0 || !r.tracked {
 		return r.upstream.PrepareUse(ctx, req)
 	}
 	o := openLaunches.Get().(*openLaunch)
 	o.began = r.launches.now()
-	if err := r.hold(o, req); err != nil {
+	err := r.hold(o, &req)
+	if err == nil {
+		err = r.sealedUses(ctx, &req)
+	}
+	if err == nil && r.cfg.Refuse {
+		err = r.refuse(o, &req)
+	}
+	if err != nil {
 		r.letGo(ctx, o)
 		return core.Ticket{}, err
 	}
-	t, err := r.upstream.PrepareUse(ctx, req)
+	t, err := r.prepare(ctx, req)
 	if err != nil {
 		r.letGo(ctx, o)
-		return t, err
+		return t, r.refused(err, late{op: "PrepareUse", stream: req.Stream, launch: req.Launch})
 	}
-	o.begin(t.Intent())
+	r.delay(ctx, req.Stream)
+	r.begin(o, t.Intent())
 	if err := r.noteUses(o, t.Intent()); err != nil { // freed while this call waited
 		r.retract(o)
 		_ = r.upstream.AbortUse(ctx, t) // nothing was enqueued; what to tell is the use after free
 		r.letGo(ctx, o)
 		return core.Ticket{}, err
 	}
-	if len(o.held) == 0 {
+	if len(req.Pointers) > 0 && !r.cfg.Refuse {
+		_ = r.checkPointers(o, &req) // prepared: the errors are the findings'
+	}
+	switch {
+	case len(o.held) == 0 && !r.hunting(bisecting):
 		r.logLaunch(o) // its end will not be noticed
 		o.recycle()
-		return t, nil
+	case o.guarded || r.Mode() >= Sample:
+		r.open.put(t, o)
+	default:
+		o.recycle()
 	}
-	r.open.put(t, o)
 	return t, nil
 }
 
@@ -50,12 +68,16 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 		return err
 	}
 	if o == nil {
+		if r.gate.Load() != 0 && t.IsOpen() {
+			r.noteSpans(nil, t.Intent())
+		}
 		return r.upstream.FinishUse(ctx, t)
 	}
 	r.noteSpans(o, t.Intent())
 	err = r.upstream.FinishUse(ctx, t) // spends the ticket, also if it fails
 	r.open.drop(t)
 	r.logLaunch(o)
+	r.bisect(ctx, o)
 	r.letGo(ctx, o)
 	return err
 }
@@ -68,7 +90,7 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 		return err
 	}
 	if o == nil {
-		return r.upstream.AbortUse(ctx, t)
+		return r.abortUnentered(ctx, t)
 	}
 	err = r.upstream.AbortUse(ctx, t) // spends the ticket, also if it fails
 	r.open.drop(t)
@@ -77,28 +99,25 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	return err
 }
 
-// RecordUse notes the use and passes it on. Errors are those of PrepareUse.
-func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.StreamID) error {
-	if r.gate.Load() == 0 || !r.tracked {
-		return r.upstream.RecordUse(ctx, id, stream)
+// abortUnentered is AbortUse of a launch that only its intent knows.
+func (r *Resource) abortUnentered(ctx context.Context, t core.Ticket) error {
+	if r.gate.Load() == 0 || !t.IsOpen() {
+		return r.upstream.AbortUse(ctx, t)
 	}
-	rec, err := r.usable("RecordUse", id, stream)
-	if err != nil {
-		return err
+	o := openLaunches.Get().(*openLaunch)
+	defer o.recycle()
+	in := t.Intent()
+	o.use.LaunchID = in.ID
+	for i := range in.Uses {
+		if rec, _ := r.glance(in.Uses[i].Block); rec != nil {
+			o.held = append(o.held, heldUse{rec: rec, generation: in.Uses[i].Block.Generation})
+		}
 	}
-	if rec != nil {
-		rec.mu.Unlock()
+	err := r.upstream.AbortUse(ctx, t)
+	if err == nil {
+		r.retract(o)
 	}
-	if err := r.upstream.RecordUse(ctx, id, stream); err != nil {
-		return err
-	}
-	use := core.UseRecord{Stream: stream, Access: core.ReadWrite}
-	if rec := r.ledger.lock(id.Generation); rec != nil {
-		rec.note(use)
-		rec.mu.Unlock()
-	}
-	r.logLaunch(&openLaunch{use: use, began: r.launches.now()})
-	return nil
+	return err
 }
 
 // take returns what is known of the launch of a ticket that is to be ended,

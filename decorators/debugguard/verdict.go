@@ -16,17 +16,16 @@ type damage struct {
 	expected, seen byte
 }
 
-// judge reads the result of a comparison that the device has done.
-func (r *Resource) judge(c *check) {
-	mismatches, err := c.verification.Mismatches()
+// judge reads the result of a comparison that the device has done. What an
+// earlier comparison has told is not told again.
+func (r *Resource) judge(b *batch, v core.Verification) error {
+	mismatches, err := v.Mismatches()
 	if err != nil {
-		r.count.unchecked.Add(uint64(c.batch.blocks))
-		return
+		return err
 	}
-	r.count.verified.Add(uint64(c.batch.blocks))
 	var found []damage
 	for _, m := range mismatches {
-		d := c.batch.watched[m.Region].damaged(m)
+		d := b.watched[m.Region].damaged(m)
 		if n := len(found); n > 0 && found[n-1].place.rec == d.place.rec && found[n-1].kind == d.kind {
 			found[n-1].bytes += d.bytes // another place of the same poison
 			continue
@@ -34,14 +33,19 @@ func (r *Resource) judge(c *check) {
 		found = append(found, d)
 	}
 	for _, d := range found {
-		r.reportDamage(d, c.batch.stream)
+		if d.place.rec.guard.tell(d.kind, d.place.filled) {
+			r.reportDamage(d, b)
+		}
 	}
+	return nil
 }
 
 // damaged says what a mismatch in the region means.
 func (w watched) damaged(m core.Mismatch) damage {
 	d := damage{place: w, offset: w.offset + int64(m.Offset), bytes: m.BadBytes, expected: m.Expected, seen: m.Seen}
 	switch {
+	case w.rec.guard.sentinelOf != nil:
+		d.kind = core.FindingStrayWrite
 	case w.offset < 0:
 		d.kind = core.FindingUnderflow
 	case uint64(w.offset) >= w.rec.guard.layout.body:
@@ -56,20 +60,41 @@ var damageText = map[core.FindingKind]string{
 	core.FindingUnderflow:         "bytes before the block were overwritten",
 	core.FindingOutOfBoundsWrite:  "bytes behind the block were overwritten",
 	core.FindingUseAfterFreeWrite: "the block was written after it was freed",
+	core.FindingStrayWrite:        "memory that nobody had was written",
 }
 
 // reportDamage names the victim and the launches that may have done it.
-func (r *Resource) reportDamage(d damage, stream core.StreamID) {
+func (r *Resource) reportDamage(d damage, b *batch) {
 	rec := d.place.rec
 	rec.mu.Lock()
-	f := victim(d.kind, rec)
+	f := r.victim(d.kind, rec)
 	rec.mu.Unlock()
 	f.Offset, f.BadBytes, f.Expected, f.Seen = d.offset, d.bytes, d.expected, d.seen
-	f.Suspects = r.launches.suspects(window{from: d.place.from, to: d.place.to, stream: stream}, f.Uses, r.cfg.Suspects)
+	f.Suspects = r.suspects(d.place, b, f.Uses)
 	f.Text = fmt.Sprintf("%s: %d bytes of generation %s tagged %q changed, the first at offset %d from %#02x to %#02x; %d launches may have done it",
 		damageText[d.kind], f.BadBytes, f.Victim.ID.Generation, f.Victim.Tag, f.Offset, f.Expected, f.Seen, len(f.Suspects))
+	if owner := rec.guard.sentinelOf; owner != nil {
+		f.Text += formerly(*owner, f.Victim.ID.Ptr+uint64(f.Offset))
+	}
 	f.Err = damageError(f)
 	r.report(f)
+}
+
+// formerly says whose an address was before a sentinel took it.
+func formerly(owner core.Block, ptr uint64) string {
+	if owner.ID.Generation == 0 || ptr-owner.ID.Ptr >= owner.Bytes {
+		return fmt.Sprintf("; the sentinel is the guard's own, and whose address %#x was before is not known", ptr)
+	}
+	return fmt.Sprintf("; the sentinel is the guard's own, and before it address %#x belonged to generation %s tagged %q", ptr, owner.ID.Generation, owner.Tag)
+}
+
+// suspects are the launches that may have damaged a place.
+func (r *Resource) suspects(place watched, b *batch, uses []core.UseRecord) []core.UseRecord {
+	few := 0
+	if b.bisecting {
+		few = bisectSuspects
+	}
+	return r.launches.suspects(window{from: place.from, to: place.to, stream: b.stream, few: few}, uses, r.cfg.Suspects)
 }
 
 // damageError is the finding as a typed error. It comes too late for any call

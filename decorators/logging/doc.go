@@ -72,6 +72,10 @@
 //	uses         int     blocks used; likewise
 //	waits        int     waits queued; likewise
 //	elided       int     waits not needed; likewise
+//	launch_id    uint    number of the launch, the same in prepare and end; likewise, but for a refused prepare
+//	waited_launches, waited_blocks
+//	             []uint  what the first four waits were for: launches by number, and blocks (their
+//	                     allocation, or a use recorded without a launch) by generation; if there was a wait
 //
 // A slog record has the same attributes, but for time (its own) and mono_ns
 // (left out), and duration as a duration.

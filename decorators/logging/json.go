@@ -59,12 +59,34 @@ func appendLaunch(b []byte, e *core.Event) []byte {
 		return b
 	}
 	b = appendText(b, `,"launch":`, e.Launch)
+	if e.LaunchID != 0 {
+		b = appendUint(b, `,"launch_id":`, e.LaunchID)
+	}
 	if e.Access != 0 {
 		b = appendText(b, `,"access":`, e.Access.String())
 	}
 	b = appendInt(b, `,"uses":`, int64(e.Uses))
 	b = appendInt(b, `,"waits":`, int64(e.Waits))
-	return appendInt(b, `,"elided":`, int64(e.Elided))
+	b = appendInt(b, `,"elided":`, int64(e.Elided))
+	b = appendRefs(b, `,"waited_launches":`, &e.WaitedFor, core.WaitRef.Launch)
+	return appendRefs(b, `,"waited_blocks":`, &e.WaitedFor, func(w core.WaitRef) (uint64, bool) {
+		g, ok := w.Block()
+		return uint64(g), ok
+	})
+}
+
+// appendRefs lists those of refs that number has a number for, if any.
+func appendRefs(b []byte, key string, refs *[4]core.WaitRef, number func(core.WaitRef) (uint64, bool)) []byte {
+	sep := key + "["
+	for _, ref := range refs {
+		if n, ok := number(ref); ok {
+			b, sep = appendUint(b, sep, n), ","
+		}
+	}
+	if sep == "," {
+		b = append(b, ']')
+	}
+	return b
 }
 
 func appendResult(b []byte, e *core.Event) []byte {

@@ -71,7 +71,10 @@ func (rec *Record) describeIntent(t core.Ticket) {
 	in := t.Intent()
 	uses := in.Uses
 	rec.Event.Stream, rec.Event.Launch = in.Stream, in.Launch
-	rec.Event.Uses, rec.Event.Waits = len(uses), len(in.Waited)
+	rec.Event.LaunchID, rec.Event.Uses, rec.Event.Waits = in.ID, len(uses), len(in.Waited)
+	for i := range min(len(in.Waited), len(rec.Event.WaitedFor)) {
+		rec.Event.WaitedFor[i] = in.Waited[i].For
+	}
 	for i := range uses {
 		u := &uses[i]
 		if i == 0 {

@@ -25,7 +25,7 @@ func TestLaunchesAreLoggedAtTheLevelUses(t *testing.T) {
 		Launch: "merge", Access: core.ReadWrite, Uses: 2}
 
 	ticket := b.prepare(uses...)
-	want.Op = core.OpPrepare
+	want.Op, want.LaunchID = core.OpPrepare, ticket.Intent().ID
 	b.want(want)
 	if err := b.log.FinishUse(ctx, ticket); err != nil {
 		t.Fatal(err)
@@ -35,10 +35,10 @@ func TestLaunchesAreLoggedAtTheLevelUses(t *testing.T) {
 
 	ticket = b.prepare(uses...)
 	b.skip()
+	want.Op, want.LaunchID = core.OpAbort, ticket.Intent().ID
 	if err := b.log.AbortUse(ctx, ticket); err != nil {
 		t.Fatal(err)
 	}
-	want.Op = core.OpAbort
 	b.want(want)
 }
 
@@ -49,12 +49,17 @@ func TestWaitsOfALaunchAreLogged(t *testing.T) {
 	b.skip()
 	in := ticket.Intent()
 	in.Uses[0].Elided = 2
-	in.Waited = append(in.Waited, core.Waited{Stream: 1}, core.Waited{Stream: 2}, core.Waited{Stream: 3})
+	in.Waited = append(in.Waited, core.Waited{Stream: 1, For: core.LaunchWait(7)}, core.Waited{Stream: 2, For: core.BlockWait(8)},
+		core.Waited{Stream: 3}, core.Waited{Stream: 4, For: core.LaunchWait(9)}, core.Waited{Stream: 5, For: core.LaunchWait(10)})
 	if err := b.log.FinishUse(ctx, ticket); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.one(); got.Waits != 3 || got.Elided != 2 {
+	got := b.one()
+	if got.Waits != 5 || got.Elided != 2 {
 		t.Errorf("waits %d, elided %d", got.Waits, got.Elided)
+	}
+	if want := [4]core.WaitRef{core.LaunchWait(7), core.BlockWait(8), 0, core.LaunchWait(9)}; got.WaitedFor != want {
+		t.Errorf("waited for %v, want the first four: %v", got.WaitedFor, want)
 	}
 }
 

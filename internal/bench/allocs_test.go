@@ -21,10 +21,24 @@ func unsampled() context.Context {
 }
 
 func TestHotPathsAllocateNothing(t *testing.T) {
-	s := open(t, whole...)
+	for guard, layers := range map[string][]core.Layer{"guard off": whole, "ledger": wholeLedger} {
+		t.Run(guard, func(t *testing.T) { allocateNothing(t, open(t, layers...)) })
+	}
+}
+
+func allocateNothing(t *testing.T, s *stack) {
+	t.Helper()
 	x, y := s.lease(t).ID(), s.lease(t).ID()
 	uses := blocks(t, s, x, 8)
 	nothing := func(context.Context) error { return nil }
+	pointers := make([]uint64, 0, len(uses))
+	pointersOf := func(uses []core.Use) []uint64 {
+		pointers = pointers[:0]
+		for i := range uses {
+			pointers = append(pointers, uses[i].Block.Ptr)
+		}
+		return pointers
+	}
 	for name, ctx := range map[string]context.Context{"no trace": context.Background(), "unsampled trace": unsampled()} {
 		for op, run := range map[string]func() error{
 			"alloc and free": func() error { return s.pair(ctx, x) },
@@ -36,6 +50,9 @@ func TestHotPathsAllocateNothing(t *testing.T) {
 					return err
 				}
 				return s.runtime.Launch(ctx, y, uses, nothing)
+			},
+			"launch with pointers": func() error {
+				return s.runtime.LaunchWith(ctx, core.UseRequest{Stream: x, Launch: "kernel", Uses: uses, Pointers: pointersOf(uses)}, nothing)
 			},
 			"prepare and abort": func() error {
 				ticket, err := s.runtime.PrepareUse(ctx, core.UseRequest{Stream: x, Uses: uses})

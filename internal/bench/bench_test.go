@@ -23,6 +23,7 @@ func BenchmarkPair(b *testing.B) {
 		{"guard=ledger", []core.Layer{guardLedger}},
 		{"telemetry", []core.Layer{counted}},
 		{"stack", whole},
+		{"stack,guard=ledger", wholeLedger},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := open(b, c.layers...)
@@ -43,7 +44,7 @@ func BenchmarkPairOn(b *testing.B) {
 	for _, c := range []struct {
 		name   string
 		layers []core.Layer
-	}{{"backend", nil}, {"stack", whole}} {
+	}{{"backend", nil}, {"stack", whole}, {"stack,guard=ledger", wholeLedger}} {
 		for _, goroutines := range []int{1, 2} {
 			b.Run(fmt.Sprintf("%s/goroutines=%d", c.name, goroutines), func(b *testing.B) {
 				pairs(b, open(b, c.layers...), goroutines)
@@ -81,7 +82,7 @@ func BenchmarkLaunch(b *testing.B) {
 			for _, c := range []struct {
 				name   string
 				layers []core.Layer
-			}{{"bare", nil}, {"stack", whole}} {
+			}{{"bare", nil}, {"stack", whole}, {"stack,guard=ledger", wholeLedger}} {
 				b.Run(fmt.Sprintf("blocks=%d/streams=%d/%s", count, streams, c.name), func(b *testing.B) {
 					launches(b, open(b, c.layers...), count, streams)
 				})

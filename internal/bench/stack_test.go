@@ -45,6 +45,9 @@ func counted(up core.Resource) (core.Resource, error) {
 // metrics on.
 var whole = []core.Layer{ring, limit, guardOff, counted}
 
+// wholeLedger is that stack with the guard's ledger on.
+var wholeLedger = []core.Layer{ring, limit, guardLedger, counted}
+
 func open(tb testing.TB, layers ...core.Layer) *stack {
 	tb.Helper()
 	return openOver(tb, &drivertest.Null{}, layers...)

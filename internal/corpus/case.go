@@ -80,6 +80,9 @@ type Case struct {
 	Unseen string
 	// Faults says that the bug loses the device.
 	Faults bool
+	// Unmapped says that the bug reaches memory that a hunt which unmaps has
+	// taken away, so that it is run at that tier, too.
+	Unmapped bool
 	// Stack says that the program needs the stream-ordered backend, so that
 	// compute-sanitizer sees it over that and not over single allocations.
 	Stack bool
@@ -97,8 +100,18 @@ func (c Case) Expected(tier string) Outcome {
 		return c.Want.Tier0
 	case Tier1.Name:
 		return c.Want.Tier1
+	case Unmapped.Name:
+		return Late // the device is lost, which names no block
 	}
 	return c.Want.Tier2
+}
+
+// Tiers are those at which the case is run.
+func (c Case) Tiers() []Tier {
+	if c.Unmapped {
+		return append(slices.Clone(Tiers), Unmapped)
+	}
+	return Tiers
 }
 
 // ToolBackend is the backend under which compute-sanitizer sees the case: single
@@ -114,10 +127,10 @@ func (c Case) ToolBackend() string {
 func All() []Case {
 	var all []Case
 	for _, part := range [][]Case{
-		spatialWrites(), spatialCopies(), spatialStreams(), spatialOthers(),
-		temporalFrees(), temporalHandles(), temporalWrites(), temporalReads(),
-		orderRecorded(), orderDeclared(), orderUndeclared(), orderStreams(),
-		cleanBytes(), cleanLives(), cleanStreams(), cleanLaunches(), cleanModes(), cleanRuntimes(),
+		spatialWrites(), spatialCopies(), spatialStreams(), spatialOthers(), sealedSpatial(),
+		temporalFrees(), temporalHandles(), temporalWrites(), temporalReuse(), temporalReads(),
+		orderRecorded(), orderDeclared(), orderUndeclared(), orderStreams(), sealedOrder(),
+		cleanBytes(), cleanLives(), cleanStreams(), cleanLaunches(), cleanModes(), cleanRuntimes(), cleanSeals(),
 	} {
 		all = append(all, part...)
 	}

@@ -37,7 +37,7 @@ func cleanLives() []Case {
 		}),
 		clean("address-comes-again", "a block is freed and the next one has its address, is written and read", func(w *World) {
 			s := w.Stream()
-			b := w.Filled(s, "old", words, 1)
+			b := w.Enclosed(s, "old", words, 1)
 			next := w.Reuse(s, b, "new")
 			w.Write("fill_new", s, next, 2)
 			w.Read("use_new", s, next)

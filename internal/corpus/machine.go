@@ -16,6 +16,9 @@ import (
 // program needs.
 const simBytes = 256 << 20
 
+// simBytesIsolated is the same where each block takes granules of its own.
+const simBytesIsolated = 4 << 30
+
 // Machine is where programs run, one after the other: a simulated device for
 // each, or a GPU that they share. It is not safe for concurrent use.
 type Machine struct {
@@ -87,13 +90,14 @@ func (m *Machine) Describe() (device, version string, err error) {
 	return p.Name, fmt.Sprintf("CUDA %d.%d", p.DriverVersion/1000, p.DriverVersion%1000/10), err
 }
 
-// device returns the device for one program, and its simulation, nil on a GPU.
-func (m *Machine) device() (driver.Driver, *sim.Device, error) {
+// device returns the device for one program, and its simulation of some bytes,
+// nil on a GPU.
+func (m *Machine) device(bytes uint64) (driver.Driver, *sim.Device, error) {
 	if m.gpu != nil {
 		m.taken = 0
 		return m.gpu, nil, nil
 	}
-	d, err := sim.Open(sim.Config{Bytes: simBytes})
+	d, err := sim.Open(sim.Config{Bytes: bytes})
 	if err != nil {
 		return nil, nil, err
 	}

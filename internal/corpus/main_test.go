@@ -54,7 +54,8 @@ func machine() (*Machine, error) {
 }
 
 // alone does what caseVariable says and returns the exit code: 0 if the program
-// ran, whatever became of it.
+// ran, 1 if it broke off, which is what a sanitizer makes of a guilty launch,
+// and 2 if nothing could be run.
 func alone(what string) int {
 	if what == "list" {
 		for _, c := range All() {
@@ -94,7 +95,7 @@ func perform(m *Machine, c Case, variant string) int {
 	}
 	v := m.RunAlone(ctx, c, variant == WithBug)
 	fmt.Printf("ran %s:%s: %s %s\n", c.Name, variant, v.Outcome, v.Text)
-	if variant != WithBug && v.Outcome != Silent {
+	if v.Outcome == Broken || v.Outcome == FalseAlarm {
 		return 1
 	}
 	return 0

@@ -51,7 +51,7 @@ func (w *World) Bytes(s *Stream, tag core.Tag, bytes uint64) *Mem {
 	for range 64 {
 		b, err := w.Allocate(w.ctx, core.Request{Bytes: bytes, Stream: s.ID(), Tag: tag})
 		w.must(err)
-		if inside(b) {
+		if w.Tier.OwnProcess || inside(b) { // each is a mapping of its own there
 			return &Mem{b}
 		}
 		w.own = append(w.own, b.ID)
@@ -88,9 +88,32 @@ func (w *World) Free(blocks ...*Mem) {
 		_, err := w.Deallocate(w.ctx, m.ID)
 		w.must(err)
 	}
+	if len(w.held) == 0 {
+		w.passed()
+	}
 }
 
-// Reuse gives a block back, waits until it has left quarantine, and allocates
+// passed waits until the device has passed every free, where that is when the
+// memory is unmapped: what comes later comes late.
+func (w *World) passed() {
+	if w.Tier.OwnProcess {
+		w.must(w.Drain(w.ctx))
+	}
+}
+
+// Enclosed is Filled for a block whose neighbours live until the program ends:
+// when it is freed, no other free memory joins it, and its address comes again.
+func (w *World) Enclosed(s *Stream, tag core.Tag, n int, value uint64) *Mem {
+	neighbour := func() { w.own = append(w.own, w.Words(s, "neighbour", n).ID) }
+	for range 8 { // the first ones fill holes
+		neighbour()
+	}
+	m := w.Filled(s, tag, n, value)
+	neighbour()
+	return m
+}
+
+// Reuse gives an enclosed block back, waits until it has left quarantine, and allocates
 // until a block of the same size begins at its address; the others are given
 // back.
 func (w *World) Reuse(s *Stream, m *Mem, tag core.Tag) *Mem {

@@ -15,7 +15,7 @@ func (w *World) overwriting(s *Stream, b *Mem) Job {
 // held work on another one is still to write it. wrong and right enqueue that
 // work on y.
 func freedUnderWriter(name, what, culprit, why string, wrong, right func(w *World, y *Stream, b *Mem)) Case {
-	return Case{Name: name, Class: Order, What: what, Kinds: afterFree, Culprit: culprit, Want: onDevice, Why: why,
+	return Case{Name: name, Class: Order, What: what, Kinds: afterFree, Culprit: culprit, Want: onDevice, Why: why, Unmapped: true,
 		Run: func(w *World, bug bool) {
 			x, y := w.Stream(), w.Stream()
 			b := w.Filled(x, "rows", words, 1)
@@ -26,6 +26,7 @@ func freedUnderWriter(name, what, culprit, why string, wrong, right func(w *Worl
 				wrong(w, y, b)
 				w.Free(b)
 				w.Sync(x) // the free is passed, the writer is not
+				w.passed()
 			} else {
 				right(w, y, b)
 				w.Free(b)
@@ -69,7 +70,7 @@ func orderStreams() []Case {
 				w.must(w.LaunchNamed(w.ctx, "update_rows", b.ID.AllocStream, []core.Use{b.W()}, func(context.Context) error { return w.enqueue(w.overwriting(y, b), y.Handle()) }))
 			}, declaredWrite),
 		{Name: "write-on-a-stream-given-up", Class: Order, What: "work is enqueued on an adopted stream after its lease was given back, and the block is freed", Kinds: afterFree,
-			Want: onDevice, Why: notTold,
+			Want: onDevice, Why: notTold, Unmapped: true,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Adopt()
 				b := w.Filled(x, "rows", words, 1)
@@ -86,12 +87,13 @@ func orderStreams() []Case {
 				w.Free(b)
 				if bug {
 					w.Sync(x)
+					w.passed()
 				}
 				release()
 				w.settle(y)
 			}},
 		{Name: "free-during-raw-read", Class: Order, What: "a block is freed while undeclared work on another stream reads it",
-			Kinds: lateRead, Want: nowhere, Why: changesNothing,
+			Kinds: lateRead, Want: nowhere, Why: changesNothing, Unmapped: true,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
 				b := w.Filled(x, "rows", words, 1)
@@ -104,7 +106,12 @@ func orderStreams() []Case {
 					w.Read("use_rows", y, b)
 				}
 				w.Free(b)
+				if bug {
+					w.Sync(x)
+					w.passed()
+				}
 				release()
+				w.settle(y)
 			}},
 		{Name: "free-during-recorded-read", Class: Order, What: "a raw reader on another stream is recorded after the block was freed", Declared: true,
 			Kinds: []core.FindingKind{core.FindingStaleHandle, core.FindingReuseRace, core.FindingMissingFence}, Want: everywhere,
@@ -128,7 +135,7 @@ func orderStreams() []Case {
 			Kinds: []core.FindingKind{core.FindingReuseRace, core.FindingStaleHandle}, Want: everywhere,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "old", words, 1)
+				b := w.Enclosed(x, "old", words, 1)
 				w.Victim(b.ID)
 				w.Sync(x)
 				release := w.Hold(y)

@@ -72,7 +72,7 @@ func Simulated(ctx context.Context) ([]Result, error) {
 	m := OnSim()
 	var all []Result
 	for _, c := range All() {
-		for _, t := range append([]Tier{Bare}, Tiers...) {
+		for _, t := range append([]Tier{Bare}, c.Tiers()...) {
 			for _, variant := range c.Variants() {
 				r, err := m.Result(ctx, c, variant, t)
 				if err != nil {

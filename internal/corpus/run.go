@@ -46,7 +46,7 @@ func (m *Machine) run(ctx context.Context, c Case, bug bool, t Tier, backend str
 	err = w.perform(c, bug)
 	err = errors.Join(err, w.finish())
 	v := w.judge(c, bug && c.Class != Clean)
-	if lost := bug && c.Faults && errors.Is(err, core.ErrSticky); err != nil && !lost {
+	if lost := bug && (c.Faults || t.OwnProcess) && errors.Is(err, core.ErrSticky); err != nil && !lost {
 		v.Outcome, v.Text = Broken, err.Error()
 	}
 	return v
@@ -104,7 +104,7 @@ func (v *watch) verdict(c Case, found []noted) Verdict {
 }
 
 func (v *watch) outcome(c Case, n noted) Outcome {
-	kind, right := slices.Contains(c.Kinds, n.Kind), v.right(n.Finding)
+	kind, right := slices.Contains(c.Kinds, n.Kind) || n.Kind == core.FindingStickyError, v.right(n.Finding)
 	switch {
 	case kind && right && !n.late:
 		return Found

@@ -10,7 +10,7 @@ import (
 // declared as a launch that does the same within it.
 func spatialCopies() []Case {
 	return []Case{
-		{Name: "memset-byte-behind", Class: Spatial, What: "a memset of a block with an odd size sets one byte too many",
+		{Name: "memset-byte-behind", Class: Spatial, What: "a memset of a block with an odd size clears one byte too many",
 			Kinds: behind, Culprit: "clear_text", Want: onDevice, Why: hostOnly,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
@@ -20,7 +20,7 @@ func spatialCopies() []Case {
 				if bug {
 					n++
 				}
-				w.Do(Job{Name: "clear_text", On: s, Uses: []core.Use{b.W()}, Enqueue: w.Memset(b.Byte(0), ' ', n)})
+				w.Do(Job{Name: "clear_text", On: s, Uses: []core.Use{b.W()}, Enqueue: w.Memset(b.Byte(0), 0, n)})
 				w.Free(b)
 			}},
 		{Name: "memset-shifted-start", Class: Spatial, What: "a memset begins in the middle of the first value and keeps its length",

@@ -48,6 +48,9 @@ suspicious: package ` + "`internal/corpus`" + `. Each runs at every tier of the 
 - **late**: one of such a kind without the right victim, or about the victim with another kind, or only when the runtime was closed.
 - **missed**: nothing of the sort; the reason is below the table.
 
+"Unmapping" is ` + "`hunt:bisect+unmap`" + `, for the cases that reach freed memory: freed blocks are taken off the map once the device has
+passed the free, and a later access is an illegal address. That loses the device and names no block, so it is late by definition.
+
 Tier 0 is ` + "`ledger`" + `, tier 1 ` + "`sample:1`" + ` (every block is sampled), tier 2 ` + "`hunt:bisect`" + `. "Oracle" is the judge that the simulated
 device has built in, in a run with the guard off: the witness that the bug happens. No tier is credited with what it sees. For
 compute-sanitizer (memcheck with stream-ordered races, the guard off) the backend stands beside its verdict: "direct" gives each block an
@@ -94,6 +97,13 @@ func verdictText(r Result) string {
 		return "**found** " + r.Kind
 	}
 	return fmt.Sprintf("%s %s", r.Outcome, r.Kind)
+}
+
+func (d *document) unmapping(c Case) string {
+	if !c.Unmapped {
+		return ""
+	}
+	return d.cell(c, Unmapped)
 }
 
 func (d *document) oracle(c Case) string {

@@ -52,7 +52,7 @@ func (d *document) alarms() (programs, alarms int) {
 	for _, c := range All() {
 		variant := c.Variants()[len(c.Variants())-1]
 		programs++
-		for _, t := range Tiers {
+		for _, t := range c.Tiers() {
 			for _, rs := range []results{d.sim, d.gpu} {
 				if r, ok := rs.of(c, variant, t.Name); ok && r.Outcome != Silent {
 					alarms++
@@ -66,14 +66,14 @@ func (d *document) alarms() (programs, alarms int) {
 // class is the table of one class, and why its misses are.
 func (d *document) class(class Class) {
 	d.line("\n## %s%s\n", strings.ToUpper(string(class[:1])), class[1:])
-	d.line("| case | tier 0 | tier 1 | tier 2 | oracle | compute-sanitizer |")
-	d.line("| --- | --- | --- | --- | --- | --- |")
+	d.line("| case | tier 0 | tier 1 | tier 2 | unmapping | oracle | compute-sanitizer |")
+	d.line("| --- | --- | --- | --- | --- | --- | --- |")
 	var notes []string
 	for _, c := range Bugs() {
 		if c.Class != class {
 			continue
 		}
-		d.line("| %s | %s | %s | %s | %s | %s |", c.Name, d.cell(c, Tier0), d.cell(c, Tier1), d.cell(c, Tier2), d.oracle(c), d.tool(c))
+		d.line("| %s | %s | %s | %s | %s | %s | %s |", c.Name, d.cell(c, Tier0), d.cell(c, Tier1), d.cell(c, Tier2), d.unmapping(c), d.oracle(c), d.tool(c))
 		notes = append(notes, note(c))
 	}
 	d.line("\n%s", strings.Join(notes, "\n"))

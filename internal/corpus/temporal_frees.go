@@ -35,7 +35,7 @@ func temporalFrees() []Case {
 			Kinds: []core.FindingKind{core.FindingDoubleFree}, Want: everywhere, Unseen: refusedCall, Stack: true,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "old", words, 1)
+				b := w.Enclosed(s, "old", words, 1)
 				w.Victim(b.ID)
 				next := w.Reuse(s, b, "new")
 				w.Write("fill_new", s, next, 2)
@@ -78,7 +78,7 @@ func temporalFrees() []Case {
 				w.Free(b)
 			}},
 		{Name: "free-by-outside-pointer", Class: Temporal, What: "a block is freed by a pointer that was advanced past its end", Declared: true,
-			Kinds: []core.FindingKind{core.FindingStaleHandle}, Want: everywhere, Unseen: refusedCall,
+			Kinds: staleKinds, Want: everywhere, Unseen: refusedCall,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				b := w.Filled(s, "rows", words, 1)

@@ -20,7 +20,7 @@ const anyBytes = "the oracle judges order and bounds; what the bytes mean is the
 // temporalReads are reads of memory that was freed, or never written.
 func temporalReads() []Case {
 	return []Case{
-		{Name: "raw-read-after-free", Class: Temporal, What: "a kernel behind the runtime's back reads a block after its free",
+		{Name: "raw-read-after-free", Class: Temporal, Unmapped: true, What: "a kernel behind the runtime's back reads a block after its free",
 			Kinds: lateRead, Want: nowhere, Why: changesNothing + "; what it gets is NaN from tier 1 on, and a fault where freed blocks are unmapped",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
@@ -35,7 +35,7 @@ func temporalReads() []Case {
 				}
 			}},
 		{Name: "raw-copy-out-after-free", Class: Temporal, What: "the driver copies a block to the host after its free",
-			Kinds: lateRead, Want: nowhere, Why: changesNothing + "; what it gets is NaN from tier 1 on, and a fault where freed blocks are unmapped",
+			Kinds: lateRead, Want: nowhere, Why: changesNothing + "; what it gets is NaN from tier 1 on, and where freed blocks are unmapped the driver refuses the copy",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				b := w.Filled(s, "rows", words, 1)

@@ -11,9 +11,6 @@ var (
 	staleAddress = []core.FindingKind{core.FindingUndeclaredAccess, core.FindingUseAfterFreeWrite, core.FindingStaleHandle, core.FindingReuseRace}
 )
 
-// reusedAddress is why the oracle sees nothing of a stale address that is used again.
-const reusedAddress = "the address belongs to a live block, and the device cannot know that the old one was meant"
-
 const notTold = "nobody tells the runtime of the work: only bytes on the device show it"
 
 // temporalWrites are writes to memory that was freed.
@@ -33,7 +30,7 @@ func temporalWrites() []Case {
 				w.Refused(w.Try(Job{Name: "flush_cache", On: s, Uses: []core.Use{mine.W()}, Kernel: testkernels.Write, Args: []any{at, 100, uint64(3)}}))
 				w.Free(mine)
 			}},
-		{Name: "late-index", Class: Temporal, What: "a launch over its own block reaches, by an index kept from before, one that was freed",
+		{Name: "late-index", Class: Temporal, Unmapped: true, What: "a launch over its own block reaches, by an index kept from before, one that was freed",
 			Kinds: afterFree, Culprit: "scatter", Want: onDevice, Why: "the address that is handed over is the launch's own: only bytes on the device show where it writes",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
@@ -62,7 +59,7 @@ func temporalWrites() []Case {
 					w.Raw(clearing)
 				}
 			}},
-		{Name: "late-write-between-spots", Class: Temporal, What: "one word in the first quarter of a large block is written after its free",
+		{Name: "late-write-between-spots", Class: Temporal, Unmapped: true, What: "one word in the first quarter of a large block is written after its free",
 			Kinds: afterFree, Want: onlyHunted, Why: "tier 1 poisons a block of more than 1 MiB at its first, middle and last words only",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
@@ -78,7 +75,7 @@ func temporalWrites() []Case {
 					w.Raw(late)
 				}
 			}},
-		{Name: "late-overrun", Class: Temporal, What: "a write after the free is behind the block, too",
+		{Name: "late-overrun", Class: Temporal, Unmapped: true, What: "a write after the free is behind the block, too",
 			Kinds: append(behind, core.FindingUseAfterFreeWrite), Want: onDevice, Why: notTold,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
@@ -96,57 +93,6 @@ func temporalWrites() []Case {
 				if bug {
 					w.Raw(late)
 				}
-			}},
-		{Name: "write-after-quarantine", Class: Temporal, What: "a block is written after it was freed and has left quarantine",
-			Kinds: append(afterFree, core.FindingStrayWrite), Want: nowhere, Why: "nothing watches memory that went back to the driver's pool",
-			Run: func(w *World, bug bool) {
-				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
-				late := writes(b.At(0), 10, 9)
-				late.On = s
-				if !bug {
-					w.Raw(late)
-				}
-				w.Free(b)
-				w.must(w.Drain(w.ctx))
-				if bug {
-					w.Raw(late)
-				}
-			}},
-		{Name: "raw-write-to-reused", Class: Temporal, What: "a raw write by an old address lands in the block that has the address now",
-			Kinds: append(afterFree, core.FindingReuseRace), Want: nowhere, Why: "it lands in bytes that another block owns, and looks like that block's own write",
-			Unseen: reusedAddress, Stack: true,
-			Run: func(w *World, bug bool) {
-				s := w.Stream()
-				old := w.Filled(s, "old", words, 1)
-				late := writes(old.At(0), 10, 9)
-				late.On = s
-				if !bug {
-					w.Raw(late)
-				}
-				next := w.Reuse(s, old, "new")
-				w.Victim(old.ID, next.ID)
-				w.Write("fill_new", s, next, 2)
-				if bug {
-					w.Raw(late)
-				}
-				w.Free(next)
-			}},
-		{Name: "launch-over-reused-pointer", Class: Temporal, What: "a launch declares its own block and is handed an old address that belongs to a new block now", Declared: true,
-			Kinds: staleAddress, Culprit: "flush_cache", Want: everywhere, Unseen: reusedAddress, Stack: true,
-			Run: func(w *World, bug bool) {
-				s := w.Stream()
-				mine, old := w.Filled(s, "mine", words, 1), w.Filled(s, "old", words, 2)
-				at := mine.At(0)
-				if bug {
-					at = old.At(0)
-				}
-				next := w.Reuse(s, old, "new")
-				w.Victim(old.ID, next.ID)
-				w.Write("fill_new", s, next, 2)
-				w.Refused(w.Try(Job{Name: "flush_cache", On: s, Uses: []core.Use{mine.W()}, Kernel: testkernels.Write, Args: []any{at, 100, uint64(3)}}))
-				w.Free(next, mine)
 			}},
 	}
 }

@@ -76,7 +76,7 @@ func TestTheGuardFindsAWriteAfterTheFree(t *testing.T) {
 
 func TestTheGuardFindsNothingInACleanProgram(t *testing.T) {
 	gpu(t)
-	for _, mode := range []string{"hunt", "sample:65536"} {
+	for _, mode := range []string{"hunt", "hunt:bisect+delay", "sample:65536"} {
 		t.Run(mode, func(t *testing.T) {
 			b := newBench(t, fencepost.Config{Guard: mode})
 			seed := firstSeed(t)

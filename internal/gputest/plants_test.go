@@ -19,13 +19,14 @@ var plants = map[string]func() int{
 	"uaf":     func() int { return forSanitizer(plantUseAfterFree) },
 	"oob":     func() int { return forSanitizer(plantOutOfBounds) },
 	"illegal": plantIllegal,
+	"late":    plantLate,
 }
 
 // plant commits one bug and returns the exit code.
 func plant(name string) int {
 	f, ok := plants[name]
 	if !ok {
-		fmt.Fprintf(os.Stderr, "%s=%s: say uaf, oob or illegal\n", plantVariable, name)
+		fmt.Fprintf(os.Stderr, "%s=%s: say uaf, oob, illegal or late\n", plantVariable, name)
 		return 2
 	}
 	return f()
@@ -106,4 +107,54 @@ func run(h *hardware, m *cuda.Module, name string, id core.StreamID, on driver.S
 		return fmt.Errorf("%s on stream %v: %w", name, id, err)
 	}
 	return nil
+}
+
+// plantLate writes an isolated block behind its free, and returns exitLost if
+// the device then says that the address is illegal.
+func plantLate() int {
+	err := lateAccess()
+	var d *core.DriverError
+	if errors.As(err, &d) && d.Code == driver.IllegalAddress && d.Sticky {
+		fmt.Println("the device said:", err)
+		return exitLost
+	}
+	fmt.Fprintln(os.Stderr, "want an illegal address:", err)
+	return 1
+}
+
+func lateAccess() error {
+	h, err := openHardware(0)
+	if err != nil {
+		return err
+	}
+	module, err := cuda.LoadModule(h.Driver, testkernels.Image())
+	if err != nil {
+		return err
+	}
+	s, err := teststack.New(teststack.Config{Device: h.Driver})
+	if err != nil {
+		return err
+	}
+	on, err := s.Streams.Acquire(ctx, "planted")
+	if err != nil {
+		return err
+	}
+	b, err := s.Runtime.Allocate(ctx, core.Request{Bytes: plantWords * wordBytes, Stream: on.ID(), Tag: "planted", Isolated: true})
+	if err != nil {
+		return err
+	}
+	args := []driver.Arg{driver.Ptr(b.ID.Ptr), driver.U64(plantWords), driver.U64(testkernels.Planted)}
+	err = s.Runtime.LaunchNamed(ctx, "honest", on.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
+		return run(h, module, testkernels.Write, on.ID(), on.Handle(), args...)
+	})
+	if err != nil {
+		return fmt.Errorf("the honest launch: %v", err) // no such error is what is waited for
+	}
+	if _, err := s.Runtime.Deallocate(ctx, b.ID); err != nil {
+		return err
+	}
+	if err := s.Runtime.Drain(ctx); err != nil {
+		return err
+	}
+	return run(h, module, testkernels.Write, on.ID(), on.Handle(), args...)
 }

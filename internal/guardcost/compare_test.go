@@ -85,8 +85,8 @@ func show(t *testing.T, rt *fencepost.Runtime, results []Result) {
 
 func TestEveryTierIsComparedWithTheGuardOff(t *testing.T) {
 	rt, _ := simulated(t, fencepost.Config{})
-	results := compareAll(t, rt, plan{Config: Config{Pairs: 2, Side: time.Millisecond},
-		rows: []int{256}, goroutines: 2, kernels: []time.Duration{10 * time.Microsecond}, threads: []int{1, 2}, traces: []string{"tables"}, events: 400})
+	results := compareAll(t, rt, plan{Config: Config{Pairs: 2, Side: 300 * time.Microsecond},
+		rows: []int{256}, goroutines: 2, kernels: []time.Duration{10 * time.Microsecond}, threads: []int{1, 2}, traces: []string{"tables"}, events: 100})
 	if want := 4 * len(Tiers()); len(results) != want {
 		t.Errorf("%d results, want %d", len(results), want)
 	}

@@ -69,7 +69,10 @@ func (p *printer) uses(title string, uses []Use) {
 
 // String is the use on one line.
 func (u Use) String() string {
-	text := fmt.Sprintf("%s  launch %d %q on stream %s", stamp(u.Time), u.LaunchID, u.Launch, streamText(u.Stream))
+	text := fmt.Sprintf("launch %d %q on stream %s", u.LaunchID, u.Launch, streamText(u.Stream))
+	if !u.Time.IsZero() {
+		text = stamp(u.Time) + "  " + text
+	}
 	if u.Access != "" {
 		text += ", " + u.Access
 	}

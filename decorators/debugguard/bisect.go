@@ -1,0 +1,99 @@
+package debugguard
+
+import (
+	"context"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// launchBisect is the name of the comparisons after a launch.
+const launchBisect = "gpumem.guard.bisect"
+
+const (
+	// bisectBytes and bisectBlocks are how much of what nobody uses is
+	// compared after one launch. What is beyond comes after the next ones, in
+	// turn.
+	bisectBytes  = 64 << 20
+	bisectBlocks = 1024
+	// bisectSuspects is how many launches a finding names at most, unless more
+	// have passed in its window.
+	bisectSuspects = 3
+	// bisectVerdicts is how many verdicts a launch reads in passing: more than
+	// it makes, so that they do not pile up.
+	bisectVerdicts = 8
+)
+
+// bisect queues, behind a launch that has just been finished, the
+// comparison of its own blocks' red zones, of what quarantine and sentinels
+// hold, and of sealed blocks. They run on the launch's stream, and their verdicts come
+// later, like all. What is found then lies between this comparison and the
+// last, so that its window holds this launch, and those that ran beside it.
+//
+// The blocks are still held: none is freed before letGo. One that another
+// stream has taken up since is left to that launch's own comparison. Of what
+// is in quarantine, only what is ordered before this stream already is
+// compared: a wait of the guard's would hide that the program lacks one.
+func (r *Resource) bisect(ctx context.Context, o *openLaunch) {
+	if r.cfg.Device == nil || !r.hunting(bisecting) {
+		return
+	}
+	r.poll(bisectVerdicts)
+	r.bisectOwn(ctx, o)
+	r.bisectOthers(ctx, o.use.Stream)
+	r.bisectSeals(ctx, o.use.Stream)
+}
+
+func (r *Resource) bisectOwn(ctx context.Context, o *openLaunch) {
+	b, at := newBatch(o.use.Stream), r.launches.tick()
+	var uses []core.Use
+	for _, h := range o.held {
+		if h.guarded && h.rec.guard.armed {
+			b.redZones(h.rec, at)
+			uses = append(uses, core.Use{Block: h.rec.inner(), Access: core.Read})
+		}
+	}
+	r.look(ctx, launchBisect, b, uses)
+}
+
+// bisectOthers takes its turn at quarantine unless blocks are leaving it,
+// which are compared then.
+func (r *Resource) bisectOthers(ctx context.Context, stream core.StreamID) {
+	if !r.evicting.TryLock() {
+		return
+	}
+	defer r.evicting.Unlock()
+	b, at := newBatch(stream), r.launches.tick()
+	var uses []core.Use
+	for _, rec := range r.quarantine.turn(bisectBlocks, bisectBytes, func(rec *record) bool { return r.orderedBlock(rec.inner(), stream) }) {
+		b.poisoned(rec, at)
+		uses = append(uses, core.Use{Block: rec.inner(), Access: core.Read})
+	}
+	uses = r.watchSentinels(b, uses, at, func(rec *record) bool { return r.orderedBlock(rec.id(), stream) })
+	r.look(ctx, launchBisect, b, uses)
+}
+
+// orderedBlock reports whether a read on stream needs no wait.
+func (r *Resource) orderedBlock(id core.BlockID, stream core.StreamID) bool {
+	if r.orderer == nil {
+		return id.AllocStream == stream
+	}
+	return len(r.orderer.Unordered(id, stream, core.Read)) == 0
+}
+
+// look queues the comparison of a batch of blocks that are not about to be
+// freed. One that fails, or is left out because the device is far behind, is
+// made up for by the next, and by the last one before their free; windows are
+// wider then.
+func (r *Resource) look(ctx context.Context, name string, b *batch, uses []core.Use) {
+	if b.blocks == 0 || r.checks.busy() {
+		return
+	}
+	b.bisecting = true
+	err := r.device(ctx, work{name: name, stream: b.stream, uses: uses,
+		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
+			b.stream = stream
+			err := r.compare(ctx, b)
+			return !core.WasNotEnqueued(err), err
+		}})
+	r.settled(b, err)
+}

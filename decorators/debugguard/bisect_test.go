@@ -1,0 +1,175 @@
+package debugguard_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+)
+
+func bisecting(c *debugguard.Config) { c.Hunt.Bisect = true }
+
+func names(uses []core.UseRecord) (all []string) {
+	for _, u := range uses {
+		all = append(all, u.Launch)
+	}
+	return all
+}
+
+// Many launches use a block that one of them runs over, long before its free.
+func TestBisectingNamesTheLaunchThatRanOver(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, bisecting)
+	block, other := b.alloc(100), b.alloc(100)
+	for i := range 40 {
+		name := "good"
+		if i == 17 {
+			name = "bad"
+		}
+		b.launch(name, 1, func() {
+			if name == "bad" {
+				b.mem.poke(block.ID.Ptr+100, 4)
+			}
+		}, block, other)
+	}
+	b.free(block)
+	b.free(other)
+	b.empty()
+	f := b.want(core.FindingOutOfBoundsWrite)[0]
+	if !slices.Equal(names(f.Suspects), []string{"bad"}) || f.Victim.ID != block.ID || f.Offset != 100 || f.BadBytes != 4 {
+		t.Errorf("suspects %v, victim %v at %d", names(f.Suspects), f.Victim.ID, f.Offset)
+	}
+}
+
+// The culprit declares nothing, not even a block.
+func TestBisectingNamesTheLaunchThatWroteFreedMemory(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, bisecting)
+	freed, used := b.alloc(4096), b.alloc(64)
+	b.free(freed)
+	for i := range 40 {
+		switch i {
+		case 23:
+			b.launch("bad", 1, func() { b.mem.poke(freed.ID.Ptr+8, 8) })
+		default:
+			b.launch("good", 1, func() {}, used)
+		}
+	}
+	b.free(used)
+	b.empty()
+	f := b.want(core.FindingUseAfterFreeWrite)[0]
+	if !slices.Equal(names(f.Suspects), []string{"bad"}) || f.Victim.ID != freed.ID || f.BadBytes != 8 {
+		t.Errorf("suspects %v, victim %v, %d bytes", names(f.Suspects), f.Victim.ID, f.BadBytes)
+	}
+}
+
+// The device is behind: verdicts come later, of launches long past.
+func TestBisectingDoesNotWaitForTheDevice(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, bisecting)
+	block, freed := b.alloc(64), b.alloc(64)
+	b.mem.hold()
+	b.free(freed)
+	b.launch("before", 1, func() {}, block)
+	b.launch("bad", 1, func() { b.mem.poke(block.ID.Ptr-1, 1); b.mem.poke(freed.ID.Ptr, 1) }, block)
+	b.launch("after", 1, func() {}, block)
+	b.want()
+	b.mem.release()
+	b.drain()
+	for _, f := range b.want(core.FindingUnderflow, core.FindingUseAfterFreeWrite) {
+		if !slices.Equal(names(f.Suspects), []string{"bad"}) {
+			t.Errorf("%v: suspects %v", f.Kind, names(f.Suspects))
+		}
+	}
+	b.free(block)
+	b.empty()
+	b.want()
+}
+
+func TestLaunchesBesideTheCulpritAreSuspectsAfterIt(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, bisecting)
+	one, two := b.allocOn(1, 64), b.allocOn(2, 64)
+	b.launch("earlier", 2, func() {}, two)
+	beside := b.prepare("beside", 2, two)
+	bad := b.prepare("bad", 1, one)
+	b.finish(beside)
+	b.mem.poke(one.ID.Ptr+64, 1)
+	b.finish(bad)
+	b.free(one)
+	b.free(two)
+	b.empty()
+	f := b.want(core.FindingOutOfBoundsWrite)[0]
+	if got := names(f.Suspects); len(got) > 3 || got[0] != "bad" || !slices.Contains(got, "beside") {
+		t.Errorf("suspects %v", got)
+	}
+}
+
+// A wait of the guard's would order streams that the program does not.
+func TestBisectingLeavesOtherStreamsQuarantineToThem(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, bisecting)
+	freed, mine, theirs := b.allocOn(2, 64), b.allocOn(1, 64), b.allocOn(2, 64)
+	b.free(freed)
+	b.fake.Calls()
+	b.launch("mine", 1, func() {}, mine)
+	if calls := b.fake.Calls(); !slices.Contains(calls, "PrepareUse gpumem.guard.bisect 1") || slices.Contains(calls, "PrepareUse gpumem.guard.bisect 2") {
+		t.Errorf("after a launch on another stream: %v", calls)
+	}
+	before := b.mem.calls["Verify"]
+	b.launch("theirs", 2, func() {}, theirs)
+	if n := b.mem.calls["Verify"] - before; n != 2 { // its own block, and what was freed
+		t.Errorf("%d comparisons on the stream itself", n)
+	}
+	b.free(mine)
+	b.free(theirs)
+	b.empty()
+	b.want()
+}
+
+func TestQuarantineBeyondTheBoundIsComparedInTurn(t *testing.T) {
+	const blocks = 3000
+	b := newBench(t, debugguard.Hunt, bisecting, func(c *debugguard.Config) { c.Hunt.QuarantineBytes = 1 << 30 })
+	used := b.alloc(64)
+	var freed []core.Block
+	for range blocks {
+		freed = append(freed, b.alloc(64))
+	}
+	for _, f := range freed {
+		b.free(f)
+	}
+	b.mem.poke(freed[2500].ID.Ptr, 1)
+	for i := range 3 {
+		b.launch("work", 1, func() {}, used)
+		if err := b.guard.ReapPending(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if found := len(b.sink.taken()); found != i/2 {
+			t.Errorf("after %d launches %d findings", i+1, found)
+		}
+	}
+	b.free(used)
+	b.empty()
+	b.want()
+}
+
+func TestAFailedComparisonAfterALaunchIsMadeUpFor(t *testing.T) {
+	for _, op := range []string{"PrepareUse", "FinishUse", "Verify"} {
+		b := newBench(t, debugguard.Hunt, bisecting)
+		block := b.alloc(64)
+		tickets := b.prepare("bad", 1, block)
+		b.mem.poke(block.ID.Ptr+64, 1)
+		switch op {
+		case "Verify":
+			b.mem.failNext(op, errDevice)
+		case "FinishUse":
+			b.fake.FailNext(op, nil, errDevice)
+		default:
+			b.fake.FailNext(op, errDevice)
+		}
+		b.finish(tickets)
+		b.launch("good", 1, func() {}, block)
+		b.free(block)
+		b.empty()
+		f := b.want(core.FindingOutOfBoundsWrite)[0]
+		if got := names(f.Suspects); !slices.Contains(got, "bad") || b.guard.GuardStats().Unchecked != 1 {
+			t.Errorf("%s failed: suspects %v, %d unchecked", op, got, b.guard.GuardStats().Unchecked)
+		}
+	}
+}

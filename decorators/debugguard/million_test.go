@@ -1,0 +1,115 @@
+//go:build !race
+
+// The race detector shadows the heap, so memory is measured without it:
+// scripts/test runs this test apart.
+
+package debugguard_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+)
+
+const (
+	million = 1_000_000
+	// promised is the Go heap of the ledger for a million live blocks with
+	// their last four uses.
+	promised = 256 << 20
+)
+
+// heap is the bytes of Go's heap that are in use now.
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what a pool kept goes with the second
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+func TestTheLedgerOfAMillionBlocksFitsItsMemory(t *testing.T) {
+	for _, c := range []struct {
+		streams int
+		indexed bool
+	}{{1, false}, {3, true}, {64, true}} {
+		bytes := heapOf(t, c.streams, c.indexed)
+		t.Logf("%d streams, index of addresses %v: %d bytes a block, %d MiB", c.streams, c.indexed, bytes/million, bytes>>20)
+		if bytes > promised {
+			t.Errorf("%d streams, index of addresses %v: %d MiB, promised are %d", c.streams, c.indexed, bytes>>20, promised>>20)
+		}
+	}
+}
+
+// heapOf is what the ledger takes for a million live blocks on so many streams,
+// each used more often than is remembered, with an index of addresses if a
+// launch was asked about a pointer.
+func heapOf(t *testing.T, streams int, indexed bool) uint64 {
+	t.Helper()
+	blocks := make([]core.BlockID, million)
+	upstream := &null{}
+	before := heap()
+	guard, err := debugguard.New(upstream, debugguard.Config{Mode: debugguard.Ledger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range blocks {
+		block, err := guard.Allocate(ctx, core.Request{Bytes: 512, Stream: core.StreamID(i % streams), Tag: "million"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks[i] = block.ID
+	}
+	names := [...]string{"a", "b", "c", "d", "e"}
+	uses := make([]core.Use, 1000)
+	for i := 0; i < million; i += len(uses) {
+		for j := range uses {
+			uses[j] = core.Use{Block: blocks[i+j], Access: core.ReadWrite}
+		}
+		for _, name := range names {
+			launchNamed(t, guard, name, uses)
+		}
+	}
+	if indexed {
+		launchPointers(t, guard, blocks[0], blocks[1].Ptr)
+	}
+	after := heap()
+	if g := guard.GuardStats(); g.Known != million || (g.Findings == 1) != indexed {
+		t.Errorf("%d blocks known, %d findings", g.Known, g.Findings)
+	}
+	remembered := 0
+	guard.Blocks(func(info core.BlockInfo) bool {
+		remembered += len(info.Uses)
+		return true
+	})
+	if remembered < 4*million {
+		t.Errorf("%d uses are remembered, want 4 of each block", remembered)
+	}
+	runtime.KeepAlive(blocks)
+	return after - min(before, after)
+}
+
+func launchNamed(t *testing.T, r core.Resource, name string, uses []core.Use) {
+	t.Helper()
+	ticket, err := r.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: name, Uses: uses})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.FinishUse(context.Background(), ticket); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func launchPointers(t *testing.T, r core.Resource, declared core.BlockID, pointers ...uint64) {
+	t.Helper()
+	ticket, err := r.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: "pointers", Pointers: pointers,
+		Uses: []core.Use{{Block: declared, Access: core.Write}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.FinishUse(ctx, ticket); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,161 @@
+package debugguard
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// checkPointers finds the pointers of a launch that lie in no block that it
+// declares but in another one of the ledger, and returns the first of them as
+// an error. One that lies right behind a declared block is its end, which
+// many programs pass.
+func (r *Resource) checkPointers(o *openLaunch, req *core.UseRequest) (first error) {
+	at := 0
+	for _, ptr := range req.Pointers {
+		declared := false
+		for range o.held { // pointers mostly come in the order of the uses
+			h := &o.held[at]
+			if declared = ptr-h.ptr <= h.bytes; declared {
+				break
+			}
+			at = (at + 1) % len(o.held)
+		}
+		if declared || ptr == 0 || r.Mode() == Off {
+			continue
+		}
+		if err := r.undeclared(o, req, ptr); first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// undeclared reports a pointer that lies in a live block which the launch does
+// not declare, or in a freed one and in no live one.
+func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64) error {
+	live, dead := r.ledger.owners(ptr)
+	use := o.use
+	use.Launch, use.Stream, use.Access = req.Launch, req.Stream, 0
+	use.Time = r.ledger.clock.time(r.ledger.clock.instant())
+	for i := range req.Uses {
+		if g := req.Uses[i].Block.Generation; live != nil && g == live.ID.Generation {
+			return nil // declared, and not held because it was freed meanwhile
+		}
+	}
+	switch {
+	case live != nil:
+		return r.accusePointer(core.FindingUndeclaredAccess, live.ID, use, ptr)
+	case dead != nil && uint64(dead.ID.Generation) > r.ledger.unseen.Load() && !r.livesBelow(ptr, dead.ID.Generation):
+		return r.accusePointer(core.FindingStaleHandle, dead.ID, use, ptr)
+	}
+	return nil
+}
+
+// accusePointer reports a pointer into a block that the launch does not
+// declare, once for the block and the launch's name unless it is refused, and
+// returns it as an error.
+func (r *Resource) accusePointer(kind core.FindingKind, id core.BlockID, use core.UseRecord, ptr uint64) error {
+	if !r.cfg.Refuse && !r.accused.first(id.Generation, use.Launch) {
+		return nil
+	}
+	rec := r.ledger.lockAny(id)
+	if rec == nil {
+		return nil
+	}
+	f := r.victim(kind, rec)
+	rec.mu.Unlock()
+	f.Suspects = []core.UseRecord{use}
+	b, why := f.Victim, "it does not declare"
+	f.Err = &core.StreamMisuseError{Op: "PrepareUse", Block: id, Stream: use.Stream,
+		Reason: fmt.Sprintf("the launch is given pointer %#x into a block that is not among its uses: declare what it does with it", ptr)}
+	if kind == core.FindingStaleHandle {
+		why = "was freed"
+		f.Err = &core.UseAfterFreeError{Op: "PrepareUse", Generation: id.Generation, Block: id, State: b.State, Tag: b.Tag}
+	}
+	f.Text = fmt.Sprintf("launch %q on stream %v is given pointer %#x, at offset %d of generation %s tagged %q, which %s, at %s",
+		use.Launch, use.Stream, ptr, ptr-b.ID.Ptr, id.Generation, b.Tag, why, caller())
+	r.report(f)
+	return f.Err
+}
+
+// accusations are what was reported of launches that may come again and again.
+type accusations struct {
+	mu   sync.Mutex
+	seen map[accusation]struct{}
+}
+
+type accusation struct {
+	generation core.Generation
+	launch     string
+}
+
+// maxAccusations bounds the memory of them; all are forgotten beyond it.
+const maxAccusations = 4096
+
+// first reports whether the launch was not accused of the block yet.
+func (a *accusations) first(g core.Generation, launch string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := accusation{g, launch}
+	if _, seen := a.seen[key]; seen {
+		return false
+	}
+	if a.seen == nil || len(a.seen) == maxAccusations {
+		a.seen = map[accusation]struct{}{}
+	}
+	a.seen[key] = struct{}{}
+	return true
+}
+
+// livesBelow reports whether the upstream knows a live block at the address,
+// which the ledger then does not know. The freed one that the address was
+// found in may be in quarantine, which for the upstream is alive.
+func (r *Resource) livesBelow(ptr uint64, freed core.Generation) (lives bool) {
+	below, ok := core.Find[core.Inspector](r.upstream)
+	if !ok {
+		return false
+	}
+	below.Blocks(func(info core.BlockInfo) bool {
+		lives = info.Block.State == core.Live && ptr-info.Block.ID.Ptr < info.Block.Bytes && info.Block.ID.Generation != freed
+		return !lives
+	})
+	return lives
+}
+
+// owners returns the live block that an address lies in, and the newest freed
+// one of those remembered; nil if there is none.
+func (l *ledger) owners(ptr uint64) (live, dead *core.Block) {
+	for i := range l.shards {
+		s := &l.shards[i]
+		if s.table.buckets.Load() == nil {
+			continue
+		}
+		s.mu.Lock()
+		s.indexed().at(ptr, func(rec *record) {
+			b := rec.block() // it neither goes nor moves while the shard is locked
+			switch {
+			case b.State == core.Live:
+				live = &b
+			case dead == nil || dead.ID.Generation < b.ID.Generation:
+				dead = &b
+			}
+		})
+		s.mu.Unlock()
+	}
+	return live, dead
+}
+
+// indexed is the shard's index of addresses, built if this is the first
+// question; s.mu must be held.
+func (s *shard) indexed() *addresses {
+	if s.index == nil {
+		s.index = &addresses{}
+		s.table.each(s.index.enter)
+		for _, stone := range s.dead.ring {
+			s.index.enter(stone)
+		}
+	}
+	return s.index
+}

@@ -1,0 +1,164 @@
+package debugguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// A block is sealed when its owner declares it read-only. A declared write is
+// found when it is announced. One that nobody declared is found by a checksum,
+// which is taken on the device behind the last declared write and compared at
+// the end of the seal, at the free, by CheckSeals, and after launches when
+// bisecting.
+
+const (
+	launchSeal = "gpumem.guard.seal"
+	// sealParts is into how many parts a block is summed up at most, none
+	// smaller than sealPart bytes, so that a finding can say where to look.
+	sealParts = 64
+	sealPart  = 4 << 10
+)
+
+// seal is a block that is declared read-only.
+type seal struct {
+	block core.Block // as its owner knows it
+	inner core.BlockID
+	// clean is the tick of the last sum queued.
+	clean atomic.Uint64
+	// sums are those of the parts at the last verdict, nil before the first.
+	// They belong to who reads verdicts.
+	sums []uint64
+}
+
+// parts are the regions of the block that are summed up.
+func (s *seal) parts(to []core.Region) []core.Region {
+	size := max(sealPart, roundUp((s.block.Bytes+sealParts-1)/sealParts, sealPart))
+	for at := uint64(0); at < s.block.Bytes; at += size {
+		to = append(to, core.Region{Ptr: s.block.ID.Ptr + at, Bytes: min(size, s.block.Bytes-at)})
+	}
+	return to
+}
+
+// Seal declares a live block read-only until Unseal or its free. From then on
+// a write that a launch declares is a [core.FindingSealedWrite], refused with a
+// [core.StreamMisuseError] if Config.Refuse says so; otherwise it ends the
+// seal. In mode Sample and Hunt, with device operations, the block's checksum
+// is taken too, so that a write which nobody declared is found when it is next
+// compared. RecordUse is no declared write: it does not say what it does.
+//
+// In mode Off, and for a block allocated while the guard was, Seal does
+// nothing; turning the guard off ends all seals. Errors are a [core.UseAfterFreeError] for a block that is not live,
+// a [core.StreamMisuseError] for one with an announced write, and those of the
+// layers below; the block is not sealed then. It does not block on the device,
+// except over an upstream without use tracking. A sealed block is sealed anew.
+func (r *Resource) Seal(ctx context.Context, id core.BlockID) error {
+	if r.Mode() == Off {
+		return nil
+	}
+	rec, err := r.usable("Seal", id, id.AllocStream, "")
+	if err != nil {
+		return err
+	}
+	if rec == nil {
+		return r.sealUnknown(id)
+	}
+	s := &seal{block: rec.block()}
+	s.inner = s.block.ID
+	if rec.guard != nil {
+		s.inner = rec.inner()
+	}
+	rec.mu.Unlock()
+	r.seals.put(s)
+	if r.open.writing(id.Generation) {
+		err = &core.StreamMisuseError{Op: "Seal", Block: id, Stream: id.AllocStream, Reason: "a launch that writes the block is announced: end it first"}
+	} else {
+		err = r.sum(ctx, s, false)
+	}
+	if err != nil {
+		r.seals.remove(s)
+	}
+	return err
+}
+
+// sealUnknown is Seal of a block without a record.
+func (r *Resource) sealUnknown(id core.BlockID) error {
+	if id.Ordinal != r.upstream.Ordinal() {
+		return &core.StreamMisuseError{Op: "Seal", Block: id, Stream: id.AllocStream,
+			Reason: fmt.Sprintf("the block belongs to device %d, this resource serves device %d", id.Ordinal, r.Ordinal())}
+	}
+	if state := r.upstream.State(id); state != core.Live {
+		return &core.UseAfterFreeError{Op: "Seal", Generation: id.Generation, Block: id, State: state}
+	}
+	return nil
+}
+
+// Unseal ends a seal, after its last comparison was queued, whose verdict comes
+// later like all. It does nothing for a block that is not sealed. The error is
+// that of the comparison; the seal ends all the same.
+func (r *Resource) Unseal(ctx context.Context, id core.BlockID) error {
+	return r.breakSeal(ctx, r.seals.get(id.Generation))
+}
+
+// breakSeal ends a seal, nil for none.
+func (r *Resource) breakSeal(ctx context.Context, s *seal) error {
+	if s == nil || !r.seals.remove(s) {
+		return nil
+	}
+	return r.sum(ctx, s, true)
+}
+
+// CheckSeals queues the comparison of every sealed block; verdicts come later.
+// Drain waits for them. The error joins those of blocks that could not be
+// compared, which stay sealed.
+func (r *Resource) CheckSeals(ctx context.Context) error {
+	var errs []error
+	for _, s := range r.seals.list() {
+		if err := r.sum(ctx, s, false); err != nil && r.seals.holds(s) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sum queues the checksum of a block, behind what was declared to write it; of
+// one whose seal has ended only if that is what it ends with. The first verdict
+// about a seal is what later ones are compared with. Where nothing is done on
+// the device, neither is this.
+func (r *Resource) sum(ctx context.Context, s *seal, ended bool) error {
+	if r.cfg.Device == nil || r.Mode() < Sample {
+		return nil
+	}
+	a := &summing{seals: []*seal{s}, ended: ended, stream: s.block.ID.AllocStream}
+	return r.sumUp(ctx, launchSeal, a)
+}
+
+// sumUp queues a batch of checksums.
+func (r *Resource) sumUp(ctx context.Context, name string, a *summing) error {
+	if r.checks.full() {
+		r.count.unchecked.Add(uint64(len(a.seals)))
+		return nil
+	}
+	var uses []core.Use
+	for _, s := range a.seals {
+		uses = append(uses, core.Use{Block: s.inner, Access: core.Read})
+	}
+	a.at = r.launches.tick()
+	err := r.device(ctx, work{name: name, stream: a.stream, uses: uses,
+		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
+			a.stream = stream
+			return r.enqueueSums(ctx, a)
+		}})
+	if err != nil {
+		a.void.Store(true)
+		r.count.unchecked.Add(uint64(len(a.seals)))
+		return fmt.Errorf("checking seals: %w", err)
+	}
+	for _, s := range a.seals {
+		raise(&s.clean, int64(a.at))
+	}
+	return nil
+}

@@ -1,0 +1,260 @@
+package debugguard_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+)
+
+// seal has a launch write the block, and seals it.
+func (b *bench) seal(block core.Block) {
+	b.Helper()
+	b.launch("init", block.ID.AllocStream, func() { b.mem.poke(block.ID.Ptr, int(block.Bytes)) }, block)
+	if err := b.guard.Seal(ctx, block.ID); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// read uses a block as one that only reads.
+func (b *bench) read(name string, stream core.StreamID, work func(), block core.Block) {
+	b.Helper()
+	t, err := b.guard.PrepareUse(ctx, core.UseRequest{Stream: stream, Launch: name, Uses: []core.Use{{Block: block.ID, Access: core.Read}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	work()
+	b.finish(t)
+}
+
+// sampled is a guard that guards no block by itself.
+func sampled(c *debugguard.Config) { c.SampleBytes = 1 << 60 }
+
+func TestAnUndeclaredWriteToASealedBlockIsFoundByItsChecksum(t *testing.T) {
+	for _, mode := range []debugguard.Mode{debugguard.Sample, debugguard.Hunt} {
+		for name, end := range map[string]func(*bench, core.Block) error{
+			"unseal": func(b *bench, block core.Block) error { return b.guard.Unseal(ctx, block.ID) },
+			"check":  func(b *bench, _ core.Block) error { return b.guard.CheckSeals(ctx) },
+			"free":   func(*bench, core.Block) error { return nil },
+		} {
+			t.Run(fmt.Sprint(mode, " ", name), func(t *testing.T) {
+				b := newBench(t, mode, sampled)
+				block := b.alloc(100_000)
+				b.seal(block)
+				b.read("good", 1, func() {}, block)
+				b.read("bad", 1, func() { b.mem.poke(block.ID.Ptr+50_000, 1) }, block)
+				if err := end(b, block); err != nil {
+					t.Fatal(err)
+				}
+				if name != "free" {
+					b.launch("late", 1, func() {}) // after the comparison
+				}
+				b.free(block)
+				b.empty()
+				f := b.want(core.FindingSealedWrite)[0]
+				if got := names(f.Suspects); !slices.Contains(got, "bad") || slices.Contains(got, "init") || slices.Contains(got, "late") {
+					t.Errorf("suspects %v", got)
+				}
+				if f.Victim.ID != block.ID || f.Offset > 50_000 || f.Offset+4096 <= 50_000 || !errors.Is(f.Err, core.ErrStreamMisuse) {
+					t.Errorf("finding %+v", f)
+				}
+			})
+		}
+	}
+}
+
+func TestADeclaredWriteToASealedBlockIsFoundAtOnce(t *testing.T) {
+	for _, mode := range []debugguard.Mode{debugguard.Ledger, debugguard.Sample, debugguard.Hunt} {
+		b := newBench(t, mode, sampled)
+		block := b.alloc(64)
+		b.seal(block)
+		b.read("reader", 2, func() {}, block)
+		b.want()
+		b.launch("writer", 2, func() { b.mem.poke(block.ID.Ptr, 64) }, block)
+		f := b.want(core.FindingSealedWrite)[0]
+		if !slices.Equal(names(f.Suspects), []string{"writer"}) || f.Victim.ID != block.ID || !strings.Contains(f.Text, "_test.go") {
+			t.Errorf("finding %v", f)
+		}
+		b.launch("writer", 2, func() { b.mem.poke(block.ID.Ptr, 64) }, block)
+		b.free(block)
+		b.empty()
+		b.want() // one is enough, and the bytes changed with notice
+	}
+}
+
+func TestADeclaredWriteToASealedBlockIsRefusedWhereThatIsThePolicy(t *testing.T) {
+	b := newBench(t, debugguard.Sample, sampled, func(c *debugguard.Config) { c.Refuse = true })
+	block := b.alloc(64)
+	b.seal(block)
+	write := core.UseRequest{Stream: 2, Launch: "writer", Uses: []core.Use{{Block: block.ID, Access: core.Write}}}
+	for range 2 {
+		if _, err := b.guard.PrepareUse(ctx, write); !errors.Is(err, core.ErrStreamMisuse) {
+			t.Errorf("the write was not refused: %v", err)
+		}
+	}
+	b.want(core.FindingSealedWrite, core.FindingSealedWrite)
+	if err := b.guard.Unseal(ctx, block.ID); err != nil {
+		t.Fatal(err)
+	}
+	b.launch("writer", 2, func() { b.mem.poke(block.ID.Ptr, 64) }, block)
+	b.free(block)
+	b.empty()
+	b.want()
+}
+
+func TestBisectingNamesTheLaunchThatBrokeTheSeal(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, bisecting)
+	block := b.alloc(10_000)
+	b.seal(block)
+	for i := range 20 {
+		name := "good"
+		if i == 11 {
+			name = "bad"
+		}
+		b.read(name, 1, func() {
+			if name == "bad" {
+				b.mem.poke(block.ID.Ptr+9_999, 1)
+			}
+		}, block)
+	}
+	b.free(block)
+	b.empty()
+	if f := b.want(core.FindingSealedWrite)[0]; !slices.Equal(names(f.Suspects), []string{"bad"}) || f.Offset != 8192 {
+		t.Errorf("suspects %v at %d", names(f.Suspects), f.Offset)
+	}
+}
+
+func TestSealsWithoutABug(t *testing.T) {
+	b := newBench(t, debugguard.Off)
+	early := b.alloc(64)
+	b.seal(early) // nobody watches
+	b.mode(debugguard.Hunt)
+	b.seal(early) // nobody knows it
+	b.launch("writer", 1, func() { b.mem.poke(early.ID.Ptr, 64) }, early)
+	block, kept := b.alloc(5000), b.alloc(64)
+	for range 3 {
+		b.launch("writer", 1, func() { b.mem.poke(block.ID.Ptr, 5000) }, block)
+		b.seal(block)
+		if err := b.guard.Seal(ctx, block.ID); err != nil { // anew
+			t.Fatal(err)
+		}
+		b.read("reader", 2, func() {}, block)
+		if err := errors.Join(b.guard.CheckSeals(ctx), b.guard.Unseal(ctx, block.ID), b.guard.Unseal(ctx, block.ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.seal(kept)
+	b.mode(debugguard.Off)
+	b.launch("writer", 1, func() { b.mem.poke(kept.ID.Ptr, 64) }, kept)
+	b.mode(debugguard.Hunt)
+	if err := b.guard.CheckSeals(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range []core.Block{early, block, kept} {
+		b.free(block)
+	}
+	b.empty()
+	b.want()
+	if err := b.guard.Unseal(ctx, block.ID); err != nil {
+		t.Errorf("unsealing what is gone: %v", err)
+	}
+}
+
+func TestSealRefusesWhatCannotBeSealed(t *testing.T) {
+	b := newBench(t, debugguard.Hunt)
+	block, gone := b.alloc(64), b.alloc(64)
+	b.free(gone)
+	if err := b.guard.Seal(ctx, gone.ID); !errors.Is(err, core.ErrUseAfterFree) {
+		t.Errorf("a freed block: %v", err)
+	}
+	b.want(core.FindingStaleHandle)
+	elsewhere := block.ID
+	elsewhere.Ordinal++
+	if err := b.guard.Seal(ctx, elsewhere); !errors.Is(err, core.ErrStreamMisuse) {
+		t.Errorf("another device's block: %v", err)
+	}
+	unknown := block.ID
+	unknown.Generation = core.NextGeneration()
+	if err := b.guard.Seal(ctx, unknown); !errors.Is(err, core.ErrUseAfterFree) {
+		t.Errorf("a block that never was: %v", err)
+	}
+	open := b.prepare("writer", 1, block)
+	if err := b.guard.Seal(ctx, block.ID); !errors.Is(err, core.ErrStreamMisuse) {
+		t.Errorf("a block that is being written: %v", err)
+	}
+	b.finish(open)
+	for _, op := range []string{"PrepareUse", "FinishUse"} {
+		b.fake.FailNext(op, errDevice)
+		if err := b.guard.Seal(ctx, block.ID); !errors.Is(err, core.ErrDriver) {
+			t.Errorf("%s failed: %v", op, err)
+		}
+	}
+	b.launch("writer", 1, func() { b.mem.poke(block.ID.Ptr, 64) }, block) // it is not sealed
+	b.free(block)
+	b.empty()
+	b.want()
+}
+
+func TestAFreeThatFailsLeavesTheBlockSealed(t *testing.T) {
+	b := newBench(t, debugguard.Sample, sampled)
+	block := b.alloc(64)
+	b.seal(block)
+	b.fake.FailNext("Deallocate", errDevice)
+	if _, err := b.guard.Deallocate(ctx, block.ID); !errors.Is(err, core.ErrDriver) {
+		t.Fatal(err)
+	}
+	b.mem.poke(block.ID.Ptr, 1)
+	b.free(block)
+	b.empty()
+	b.want(core.FindingSealedWrite)
+}
+
+func TestASealedBlockFreedDuringALaunchIsComparedBehindIt(t *testing.T) {
+	b := newBench(t, debugguard.Hunt)
+	block := b.alloc(64)
+	b.seal(block)
+	open, err := b.guard.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: "reader", Uses: []core.Use{{Block: block.ID, Access: core.Read}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.free(block)
+	b.mem.poke(block.ID.Ptr, 1)
+	b.finish(open)
+	b.empty()
+	b.want(core.FindingSealedWrite)
+}
+
+func TestSealHammer(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, bisecting)
+	var group sync.WaitGroup
+	for g := range 4 {
+		group.Go(func() {
+			for range 60 {
+				block, err := b.guard.Allocate(ctx, core.Request{Bytes: 5000, Stream: core.StreamID(g), Tag: "hammer"})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				b.launch("writer", core.StreamID(g), func() { b.mem.poke(block.ID.Ptr, 5000) }, block)
+				if err := b.guard.Seal(ctx, block.ID); err != nil {
+					t.Error(err)
+				}
+				b.read("reader", core.StreamID(g), func() {}, block)
+				_ = b.guard.CheckSeals(ctx) // others' seals may end meanwhile
+				if err := b.guard.Unseal(ctx, block.ID); err != nil {
+					t.Error(err)
+				}
+				b.launch("writer", core.StreamID(g), func() { b.mem.poke(block.ID.Ptr, 5000) }, block)
+				b.free(block)
+			}
+		})
+	}
+	group.Wait()
+	b.empty()
+	b.want()
+}

@@ -1,0 +1,177 @@
+package debugguard_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+)
+
+// watched has a quarantine of 64 blocks of 1024 bytes, and so room for
+// sentinels of 8 KiB.
+func watchedGaps(c *debugguard.Config) { c.Hunt.QuarantineBytes = 64 << 10 }
+
+// churned frees blocks until some have left quarantine, and returns the
+// sentinels.
+func (b *bench) churned(n int) []core.Block {
+	b.Helper()
+	for range n {
+		b.free(b.alloc(512))
+	}
+	return b.sentinels()
+}
+
+func (b *bench) sentinels() (all []core.Block) {
+	b.guard.Blocks(func(info core.BlockInfo) bool {
+		if strings.HasPrefix(string(info.Block.Tag), "gpumem.guard.") && info.Block.State < core.Retired {
+			b.Errorf("a sentinel shows as %v", info.Block.State)
+		}
+		if strings.HasPrefix(string(info.Block.Tag), "gpumem.guard.") && info.Block.State == core.Quarantined {
+			all = append(all, info.Block)
+		}
+		return true
+	})
+	return all
+}
+
+func TestAWriteToAFreedGapIsFoundByItsSentinel(t *testing.T) {
+	for _, bisect := range []bool{false, true} {
+		b := newBench(t, debugguard.Hunt, watchedGaps, func(c *debugguard.Config) { c.Hunt.Bisect = bisect })
+		used := b.alloc(64)
+		all := b.churned(100)
+		if len(all) == 0 {
+			t.Fatal("no sentinel was posted")
+		}
+		b.launch("good", 1, func() {}, used)
+		b.launch("bad", 1, func() { b.mem.poke(all[0].ID.Ptr+100, 3) }, used)
+		b.launch("later", 1, func() {}, used)
+		if bisect {
+			b.launch("much later", 1, func() {}, used)
+			if err := b.guard.ReapPending(ctx); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			b.free(used)
+			b.empty()
+		}
+		f := b.want(core.FindingStrayWrite)[0]
+		if f.Offset != 100 || f.BadBytes != 3 || f.Victim.ID.Ptr != all[0].ID.Ptr || !strings.Contains(f.Text, "the guard's own") {
+			t.Errorf("finding %v", f)
+		}
+		if got := names(f.Suspects); !slices.Contains(got, "bad") || bisect && len(got) != 1 {
+			t.Errorf("suspects %v", got)
+		}
+		if bisect {
+			b.free(used)
+			b.empty()
+			b.want()
+		}
+	}
+}
+
+func TestSentinelsAreBoundedAndTheGuardsOwn(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, watchedGaps, func(c *debugguard.Config) { c.Hunt.Sentinels = 6 })
+	heard := 0
+	b.guard.Subscribe(listener(func(core.Block) { heard++ }))
+	const n = 2000
+	for i := range n {
+		b.free(b.alloc(512))
+		g, s := b.guard.GuardStats(), b.guard.Stats()
+		if g.Sentinels.Blocks > 6 || g.Sentinels.Bytes > 8<<10 || g.Quarantine.Bytes > 64<<10 {
+			t.Fatalf("after %d frees: %+v", i+1, g)
+		}
+		if s.Live != (core.Amount{}) || s.Quarantined != g.Quarantine || s.Allocations != uint64(i+1) || s.Deallocations != uint64(i+1) {
+			t.Fatalf("after %d frees: %+v, quarantine %+v", i+1, s, g.Quarantine)
+		}
+	}
+	if len(b.sentinels()) == 0 {
+		t.Fatal("no sentinel was posted")
+	}
+	b.empty()
+	b.want()
+	if len(b.sentinels()) != 0 || b.guard.GuardStats().Sentinels != (core.Amount{}) {
+		t.Error("sentinels were left")
+	}
+	if heard != n {
+		t.Errorf("%d releases were told, want those of the %d blocks of callers", heard, n)
+	}
+}
+
+func TestSentinelsEndWithTheHunt(t *testing.T) {
+	for _, m := range []debugguard.Mode{debugguard.Off, debugguard.Ledger, debugguard.Sample} {
+		b := newBench(t, debugguard.Hunt, watchedGaps)
+		if len(b.churned(100)) == 0 {
+			t.Fatal("no sentinel was posted")
+		}
+		b.mode(m)
+		if g := b.guard.GuardStats(); g.Sentinels.Blocks != 0 {
+			t.Errorf("%v: %+v", m, g.Sentinels)
+		}
+		b.empty()
+		b.want()
+	}
+}
+
+func TestSentinelsAreGivenUpFirst(t *testing.T) {
+	for name, refusal := range map[string]error{"budget": &core.OutOfBudgetError{Requested: 1}, "device": errMemory} {
+		b := newBench(t, debugguard.Hunt, watchedGaps)
+		b.churned(100)
+		before := b.guard.GuardStats()
+		b.fake.FailNext("Allocate", refusal)
+		b.free(b.alloc(512))
+		after := b.guard.GuardStats()
+		if after.Sentinels.Blocks != 0 || after.Evicted != before.Evicted || after.Relieved != 1 || after.GivenUp.Bytes != before.Sentinels.Bytes || after.GivenUp.Blocks != before.Sentinels.Blocks || before.Sentinels.Bytes == 0 {
+			t.Errorf("%s: before %+v, after %+v", name, before, after)
+		}
+		b.fake.FailNext("Allocate", refusal)
+		b.free(b.alloc(512))
+		if g := b.guard.GuardStats(); g.Relieved != 2 || g.Evicted == before.Evicted || g.GivenUp.Bytes <= after.GivenUp.Bytes {
+			t.Errorf("%s: quarantine did not follow: %+v", name, g)
+		}
+		b.empty()
+		b.want()
+	}
+}
+
+func TestSentinelsGiveWaySilently(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, watchedGaps)
+	for range 63 {
+		b.free(b.alloc(512))
+	}
+	more := []core.Block{b.alloc(512), b.alloc(512)}
+	refusals := make([]error, 40)
+	for i := range refusals {
+		refusals[i] = errMemory
+	}
+	b.fake.FailNext("Allocate", refusals...)
+	for _, block := range more {
+		b.free(block)
+	}
+	if g, s := b.guard.GuardStats(), b.guard.Stats(); g.Sentinels.Blocks != 0 || g.Evicted == 0 || s.Failures != 0 {
+		t.Errorf("guard %+v, failures %d", g, s.Failures)
+	}
+	b.fake.FailNext("Allocate")
+	b.want()
+}
+
+func TestASentinelThatCannotBeFilledIsNotCompared(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, watchedGaps, func(c *debugguard.Config) { c.Hunt.Sentinels = 1 })
+	for range 64 {
+		b.free(b.alloc(512))
+	}
+	last := b.alloc(512)
+	b.mem.failNext("Fill", nil, core.NotEnqueued(errDevice)) // its poison, then the sentinel
+	b.free(last)
+	all := b.sentinels()
+	if len(all) != 1 {
+		t.Fatalf("%d sentinels", len(all))
+	}
+	b.mem.poke(all[0].ID.Ptr, 1)
+	b.empty()
+	b.want()
+	if g := b.guard.GuardStats(); g.Unchecked != 1 {
+		t.Errorf("%d unchecked", g.Unchecked)
+	}
+}

@@ -1,0 +1,109 @@
+package debugguard
+
+import (
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// table finds records by generation. It is a hash table of chains through the
+// records themselves, changed under its shard's lock and read without one:
+// records are pooled, so a reader may be led astray by one that was recycled
+// meanwhile, but never out of records. What it finds must be compared again
+// under the record's lock, and what it does not find must be looked for with
+// find. It is the protocol of the backend's map of blocks.
+type table struct {
+	buckets atomic.Pointer[[]bucket]
+	n       int
+}
+
+type bucket = atomic.Pointer[record]
+
+const (
+	firstBuckets = 64
+	// strayLimit bounds how far a reader is led astray: chains are short.
+	strayLimit = 16
+)
+
+// chain mixes the generation: streams that allocate in turn have generations
+// at regular distances.
+func chain(buckets []bucket, g core.Generation) *bucket {
+	return &buckets[uint64(g)*0x9e3779b97f4a7c15>>32&uint64(len(buckets)-1)]
+}
+
+// load finds a record without the lock. It may miss one.
+func (t *table) load(g core.Generation) *record {
+	buckets := t.buckets.Load()
+	if buckets == nil {
+		return nil
+	}
+	rec := chain(*buckets, g).Load()
+	for range strayLimit {
+		if rec == nil || rec.key.Load()>>stateBits == uint64(g) {
+			return rec
+		}
+		rec = rec.next.Load()
+	}
+	return nil
+}
+
+// find finds a record under the lock.
+func (t *table) find(g core.Generation) *record {
+	if t.n == 0 {
+		return nil
+	}
+	rec := chain(*t.buckets.Load(), g).Load()
+	for rec != nil && rec.key.Load()>>stateBits != uint64(g) {
+		rec = rec.next.Load()
+	}
+	return rec
+}
+
+func (t *table) insert(rec *record) {
+	if buckets := t.buckets.Load(); buckets == nil || t.n == len(*buckets) {
+		t.grow()
+	}
+	link(chain(*t.buckets.Load(), rec.generation()), rec)
+	t.n++
+}
+
+func link(head *bucket, rec *record) {
+	if next := head.Load(); rec.next.Load() != next {
+		rec.next.Store(next)
+	}
+	head.Store(rec)
+}
+
+func (t *table) grow() {
+	larger := make([]bucket, max(firstBuckets, 2*t.n))
+	t.each(func(rec *record) { link(chain(larger, rec.generation()), rec) })
+	t.buckets.Store(&larger)
+}
+
+func (t *table) remove(rec *record) {
+	at := chain(*t.buckets.Load(), rec.generation())
+	for other := at.Load(); other != nil; other = at.Load() {
+		if other == rec {
+			at.Store(rec.next.Load())
+			t.n--
+			return
+		}
+		at = &other.next
+	}
+}
+
+// each calls f, which may move the record to another chain, for every record,
+// under the lock.
+func (t *table) each(f func(*record)) {
+	buckets := t.buckets.Load()
+	if buckets == nil {
+		return
+	}
+	for i := range *buckets {
+		for rec := (*buckets)[i].Load(); rec != nil; {
+			next := rec.next.Load()
+			f(rec)
+			rec = next
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package corpus
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// about is a finding of a kind about a block.
+func about(kind core.FindingKind, g core.Generation, late bool, launches ...string) noted {
+	n := noted{Finding: core.Finding{Kind: kind, Victim: core.Block{ID: core.BlockID{Generation: g}}}, late: late}
+	for _, name := range launches {
+		n.Suspects = append(n.Suspects, core.UseRecord{Launch: name})
+	}
+	return n
+}
+
+func TestAVerdictAsksForKindVictimAndTime(t *testing.T) {
+	const victim, bystander, none = 7, 8, 0
+	c := Case{Kinds: []core.FindingKind{core.FindingUnderflow}, Culprit: "guilty"}
+	for name, try := range map[string]struct {
+		found []noted
+		want  Outcome
+	}{
+		"nothing":                           {nil, Missed},
+		"the right kind and victim":         {[]noted{about(core.FindingUnderflow, victim, false)}, Found},
+		"the same when all was over":        {[]noted{about(core.FindingUnderflow, victim, true)}, Late},
+		"the right kind of a bystander":     {[]noted{about(core.FindingUnderflow, bystander, false)}, Late},
+		"the right kind of nobody":          {[]noted{about(core.FindingUnderflow, none, false)}, Late},
+		"another kind of the victim":        {[]noted{about(core.FindingLeak, victim, false)}, Late},
+		"another kind of a bystander":       {[]noted{about(core.FindingLeak, bystander, false)}, Missed},
+		"another kind of nobody":            {[]noted{about(core.FindingLeak, none, false)}, Missed},
+		"the best of several":               {[]noted{about(core.FindingLeak, victim, false), about(core.FindingUnderflow, victim, false)}, Found},
+		"the best of several, which is bad": {[]noted{about(core.FindingLeak, bystander, false), about(core.FindingUnderflow, bystander, false)}, Late},
+	} {
+		w := watch{victims: []core.Generation{victim}}
+		if got := w.verdict(c, try.found); got.Outcome != try.want {
+			t.Errorf("%s is %s, want %s", name, got.Outcome, try.want)
+		}
+	}
+}
+
+func TestAVerdictSaysWhereTheCulpritStands(t *testing.T) {
+	c := Case{Kinds: []core.FindingKind{core.FindingUnderflow}, Culprit: "guilty"}
+	w := watch{victims: []core.Generation{7}}
+	for want, launches := range map[int][]string{0: {"a", "b"}, 1: {"guilty", "a"}, 2: {"a", "guilty"}} {
+		if got := w.verdict(c, []noted{about(core.FindingUnderflow, 7, false, launches...)}); got.Culprit != want || got.Suspects != 2 {
+			t.Errorf("among %v the culprit is number %d of %d", launches, got.Culprit, got.Suspects)
+		}
+	}
+	two := []noted{about(core.FindingUnderflow, 7, false, "a", "guilty"), about(core.FindingUnderflow, 7, false, "guilty")}
+	if got := w.verdict(c, two); got.Culprit != 1 {
+		t.Errorf("of two findings the one was taken that names the culprit as number %d", got.Culprit)
+	}
+}
+
+// The machinery against programs that are broken in known ways.
+func TestABrokenProgramIsNoVerdict(t *testing.T) {
+	for name, run := range map[string]func(w *World, bug bool){
+		"an unexpected error":  func(w *World, _ bool) { w.must(errors.New("unexpected")) },
+		"a clean call refused": func(w *World, _ bool) { w.Refused(errors.New("refused")) },
+		"a demand not met":     func(w *World, _ bool) { w.failf("it did not come about") },
+	} {
+		c := Case{Name: "broken", Class: Spatial, Run: run}
+		if v := OnSim().Run(ctx, c, false, Tier0); v.Outcome != Broken {
+			t.Errorf("%s: %s", name, v.Outcome)
+		}
+	}
+	leaky := Case{Name: "leaky", Class: Clean, Run: func(w *World, _ bool) { w.Filled(w.Stream(), "left", 10, 1) }}
+	if v := OnSim().Run(ctx, leaky, false, Tier0); v.Outcome != FalseAlarm || v.Kind != core.FindingLeak {
+		t.Errorf("a clean program that leaks: %s %s", v.Outcome, v.Kind)
+	}
+}
+
+func TestResultsAreReadAsTheyWereWritten(t *testing.T) {
+	r := Result{Device: "d", Driver: "v", Case: "overrun-word", Variant: Twin, Tier: Tier2.Name, Outcome: Silent, Culprit: 2, Suspects: 3, Text: "a\nb"}
+	line, err := r.Line()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadResults([]byte("# a comment\n\n" + line))
+	if err != nil || len(got) != 1 || got[0] != r {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, bad := range []string{"{", `{"case":"no such case"}`} {
+		if _, err := ReadResults([]byte(bad)); err == nil {
+			t.Errorf("%s was read", bad)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package profile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/google/pprof/profile"
+)
+
+// Handler serves a profile of sources as net/http/pprof serves Go's heap:
+// gzipped protocol buffers; with debug=1 or more, text; with seconds=N, what
+// changed within N seconds. A request with seconds takes that long and ends
+// with its client. Only GET and HEAD are answered. It is safe for concurrent
+// use.
+//
+// It changes nothing, but it shows the program's functions and tags: who may
+// reach it is the mount's to say.
+func Handler(sources ...Source) http.Handler { return handler(sources) }
+
+type handler []Source
+
+// maxSeconds keeps a request from holding a profile for longer than a day.
+const maxSeconds = 24 * 60 * 60
+
+func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "use GET", http.StatusMethodNotAllowed)
+		return
+	}
+	debug, _ := strconv.Atoi(r.FormValue("debug"))
+	p, name, err := h.take(r, debug)
+	if err != nil {
+		var bad *badRequest
+		if errors.As(err, &bad) {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	if debug > 0 {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	} else {
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", name))
+	}
+	if r.Method == http.MethodHead {
+		return
+	}
+	_ = write(w, p, debug) // the client went away
+}
+
+// take takes the profile that is asked for, and names it.
+func (h handler) take(r *http.Request, debug int) (*profile.Profile, string, error) {
+	text := r.FormValue("seconds")
+	if text == "" {
+		p, err := Take(h...)
+		return p, "gpumem", err
+	}
+	seconds, err := strconv.Atoi(text)
+	switch {
+	case err != nil || seconds <= 0 || seconds > maxSeconds:
+		return nil, "", &badRequest{fmt.Sprintf("invalid value for seconds: say 1 to %d", maxSeconds)}
+	case debug != 0:
+		return nil, "", &badRequest{"seconds and debug params are incompatible"}
+	case exceedsWriteTimeout(r, seconds):
+		return nil, "", &badRequest{"profile duration exceeds server's WriteTimeout"}
+	}
+	p, err := delta(r.Context(), h, time.Duration(seconds)*time.Second)
+	return p, "gpumem-delta", err
+}
+
+// delta is the profile at the end of a time less that at its beginning. What
+// was freed meanwhile is negative.
+func delta(ctx context.Context, sources []Source, d time.Duration) (*profile.Profile, error) {
+	before, err := Take(sources...)
+	if err != nil {
+		return nil, err
+	}
+	over := time.NewTimer(d)
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	after, err := Take(sources...)
+	if err != nil {
+		return nil, err
+	}
+	before.Scale(-1)
+	p, err := profile.Merge([]*profile.Profile{before, after})
+	if err != nil {
+		return nil, err
+	}
+	p.TimeNanos, p.DurationNanos = after.TimeNanos, after.TimeNanos-before.TimeNanos
+	return p, nil
+}
+
+func exceedsWriteTimeout(r *http.Request, seconds int) bool {
+	server, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
+	return ok && server.WriteTimeout != 0 && float64(seconds) >= server.WriteTimeout.Seconds()
+}
+
+// Write takes a profile and writes it to w: as pprof's protocol buffers,
+// gzipped, or as text if debug is 1 or more.
+func Write(w io.Writer, debug int, sources ...Source) error {
+	p, err := Take(sources...)
+	if err != nil {
+		return err
+	}
+	return write(w, p, debug)
+}
+
+func write(w io.Writer, p *profile.Profile, debug int) error {
+	if debug > 0 {
+		return writeText(w, p)
+	}
+	return p.Write(w)
+}
+
+// badRequest is a mistake of the client's.
+type badRequest struct{ text string }
+
+func (e *badRequest) Error() string { return e.text }

@@ -1,0 +1,179 @@
+package profile_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/telemetry/profile"
+)
+
+// equalsStats demands that the sums of each state are those of the books.
+func equalsStats(t *testing.T, rt interface{ Stats() core.Stats }, source profile.Source) {
+	t.Helper()
+	stats, p := rt.Stats(), written(t, source)
+	for rt.Stats() != stats { // the device has passed a free meanwhile
+		stats, p = rt.Stats(), written(t, source)
+	}
+	for state, want := range map[string]core.Amount{"live": stats.Live, "pending": stats.Pending, "quarantined": stats.Quarantined} {
+		want.Requested = 0
+		if got := inUse(p, "state", state); got != want {
+			t.Errorf("%s: the profile sums up to %+v, the books to %+v", state, got, want)
+		}
+	}
+	want := stats.Outstanding()
+	want.Requested = 0
+	if got := inUse(p, "", ""); got != want {
+		t.Errorf("all: the profile sums up to %+v, the books to %+v", got, want)
+	}
+}
+
+func TestSumsAreExactForWhatIsLivePendingAndQuarantined(t *testing.T) {
+	rt, source := open(t)
+	leases := []*cuda.Lease{lease(t, rt), lease(t, rt)}
+	streams := []core.StreamID{core.DefaultStream, leases[0].ID(), leases[1].ID()}
+	var blocks []core.Block
+	for i := range 300 {
+		blocks = append(blocks, allocate(t, rt, uint64(1000+i*16), streams[i%3], core.Tag(fmt.Sprint("tag", i%7))))
+	}
+	blocks = append(blocks, allocate(t, rt, 3<<20, streams[1], "big"))
+	equalsStats(t, rt, source)
+
+	free(t, rt, blocks[:150]...)
+	stats := rt.Stats()
+	if stats.Quarantined.Blocks == 0 || stats.Live.Blocks != 151 {
+		t.Fatalf("the test needs blocks in quarantine: %+v", stats)
+	}
+	release, err := rt.Driver().(*sim.Device).Hold(leases[1].Handle()) // or the device would pass the frees at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	free(t, rt, blocks[150:200]...)
+	if rt.Stats().Pending.Blocks == 0 {
+		t.Fatalf("the test needs blocks that are pending: %+v", rt.Stats())
+	}
+	equalsStats(t, rt, source)
+	release()
+	free(t, rt, blocks[200:]...)
+	if err := rt.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	equalsStats(t, rt, source)
+	if sum := inUse(written(t, source), "", ""); sum != (core.Amount{}) {
+		t.Errorf("nothing is held, and the profile says %+v", sum)
+	}
+}
+
+func TestAStackLeadsToTheCallerOfTheRuntime(t *testing.T) {
+	rt, source := open(t)
+	big, small := allocate(t, rt, 2<<20, 0, "index"), allocate(t, rt, 16, 0, "crumbs")
+	got := leaves(written(t, source), "index")
+	if len(got) != 1 || got["github.com/fencepost-gpu/fencepost/telemetry/profile_test.allocate"] < 2<<20 {
+		t.Errorf("the leaves are %v", got)
+	}
+	for leaf := range leaves(written(t, source), "crumbs") { // 1 in 500 has a stack
+		if leaf != "unsampled" && !strings.HasSuffix(leaf, ".allocate") {
+			t.Errorf("the leaf of an unsampled block is %s", leaf)
+		}
+	}
+	free(t, rt, big, small)
+}
+
+func TestLabelsNameTagDeviceStreamAndState(t *testing.T) {
+	rt, source := open(t)
+	s := lease(t, rt).ID()
+	b := allocate(t, rt, 4096, s, "join.table")
+	p := written(t, source)
+	for label, want := range map[string]string{"tag": "join.table", "device": "0", "stream": s.String(), "state": "live"} {
+		if inUse(p, label, want).Blocks != 1 {
+			t.Errorf("no block has %s=%s in\n%v", label, want, p)
+		}
+	}
+	if p.DefaultSampleType != "inuse_space" || p.SampleType[3].Type != "inuse_space" {
+		t.Errorf("the default is %s", p.DefaultSampleType)
+	}
+	free(t, rt, b)
+}
+
+func TestEverythingEverAllocatedIsCountedExactly(t *testing.T) {
+	base := coretest.NewFake(0)
+	source := profile.Source{Resource: base, Allocations: profile.NewAllocations(base)}
+	var bytes, blocks uint64
+	stack := core.CaptureStack(0)
+	for round := range 10 {
+		var held []core.Block
+		for i := range 50 {
+			b, err := base.Allocate(t.Context(), core.Request{Bytes: uint64(1 + round*1000 + i), Tag: "churn"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i%5 == 0 {
+				source.Allocations.Sampled(b.Bytes, b.Tag, stack)
+			}
+			held, bytes, blocks = append(held, b), bytes+b.Bytes, blocks+1
+		}
+		for _, b := range held {
+			if _, err := base.Deallocate(t.Context(), b.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if round%2 == 0 { // what the others freed stays pending
+			base.Pass()
+		}
+	}
+	p := written(t, source)
+	if got := allocated(p); got.Bytes != bytes || got.Blocks != blocks {
+		t.Errorf("the profile says %+v, and %d bytes in %d blocks were allocated", got, bytes, blocks)
+	}
+	sampled := int64(0)
+	for _, s := range p.Sample {
+		if s.HasLabel("tag", "churn") && s.Value[0] > 0 {
+			sampled += s.Value[0]
+			if name := s.Location[0].Line[0].Function.Name; !strings.HasSuffix(name, "TestEverythingEverAllocatedIsCountedExactly") {
+				t.Errorf("the leaf is %s", name)
+			}
+		}
+	}
+	if sampled != 100 {
+		t.Errorf("%d allocations have a stack, want 100", sampled)
+	}
+}
+
+// blind is a resource that lists no blocks.
+type blind struct{ core.Resource }
+
+func (blind) Unwrap() core.Resource { return nil }
+
+func TestAStackThatListsNoBlocksIsProfiledByItsHolders(t *testing.T) {
+	fake := coretest.NewFake(3)
+	holders := []core.Holder{{Tag: "a", State: core.Live, Bytes: 10, Blocks: 2}, {Tag: "b", State: core.Retired, Bytes: 5, Blocks: 1}}
+	p := written(t, profile.Source{Resource: blind{fake}, Holders: func() []core.Holder { return holders }})
+	if live, pending := inUse(p, "state", "live"), inUse(p, "state", "pending"); live != (core.Amount{Bytes: 10, Blocks: 2}) || pending != (core.Amount{Bytes: 5, Blocks: 1}) {
+		t.Errorf("live %+v, pending %+v", live, pending)
+	}
+	if leaf := leaves(p, "a"); leaf["unsampled"] != 10 {
+		t.Errorf("the leaves are %v", leaf)
+	}
+	if p := written(t, profile.Source{Resource: blind{fake}}); len(p.Sample) != 0 {
+		t.Errorf("of nothing there are %d samples", len(p.Sample))
+	}
+}
+
+func TestDevicesAreToldApart(t *testing.T) {
+	one, two := coretest.NewFake(0), coretest.NewFake(1)
+	for i, r := range []*coretest.Fake{one, two, two} {
+		if _, err := r.Allocate(context.Background(), core.Request{Bytes: uint64(100 + i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := written(t, profile.Source{Resource: one}, profile.Source{Resource: two})
+	if a, b := inUse(p, "device", "0"), inUse(p, "device", "1"); a.Bytes != 100 || b != (core.Amount{Bytes: 203, Blocks: 2}) {
+		t.Errorf("device 0 has %+v, device 1 %+v", a, b)
+	}
+}

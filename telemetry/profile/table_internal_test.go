@@ -1,0 +1,101 @@
+package profile
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
+)
+
+func TestTagsMadeOfIdentifiersDoNotGrowAProfileAndLoseNoByte(t *testing.T) {
+	fake := coretest.NewFake(0)
+	for i := range 1000 {
+		if _, err := fake.Allocate(context.Background(), core.Request{Bytes: 10, Tag: core.Tag(fmt.Sprint("row ", i))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table := collect([]Source{{Resource: fake}}, 50)
+	if len(table.samples) != 51 {
+		t.Errorf("%d samples, want 50 and the rest", len(table.samples))
+	}
+	other := table.samples[key{tag: otherTag, noStream: true, state: core.Live}]
+	if other.inuseObjects != 950 || other.inuseBytes != 9500 {
+		t.Errorf("the rest is %+v", other)
+	}
+	var bytes int64
+	for _, s := range build(table).Sample {
+		bytes += s.Value[3]
+	}
+	if bytes != 10_000 {
+		t.Errorf("the sum is %d", bytes)
+	}
+}
+
+func TestSitesThatAllocateAreBoundedAndTheRestIsUnsampled(t *testing.T) {
+	fake := coretest.NewFake(0)
+	a := NewAllocations(fake)
+	for i := range maxSites + 100 {
+		if _, err := fake.Allocate(context.Background(), core.Request{Bytes: 10}); err != nil {
+			t.Fatal(err)
+		}
+		a.Sampled(10, "tag", core.Stack{uintptr(i + 1)})
+	}
+	table := newTable(MaxSamples)
+	a.collect(table, 0)
+	rest := table.samples[key{noStream: true}]
+	if len(a.sites) != maxSites || rest.allocObjects != 100 || rest.allocBytes != 1000 {
+		t.Errorf("%d sites, and %+v is unsampled", len(a.sites), rest)
+	}
+}
+
+func TestTheInnerFramesOfTheRuntimeAreLeftOut(t *testing.T) {
+	const m = "github.com/fencepost-gpu/fencepost"
+	for function, want := range map[string]string{
+		m + "/decorators/debugguard.(*Resource).Allocate": m + "/decorators/debugguard",
+		m + "/cuda.Alloc[go.shape.float32]":               m + "/cuda",
+		m + "/cuda.Alloc[" + m + "/internal/x.T]":         m + "/cuda",
+		m + ".Open.func1":                                 m,
+		"main.main":                                       "main",
+		"gopkg.in/yaml%2ev3.Unmarshal":                    "gopkg.in/yaml%2ev3",
+		"no dot":                                          "no dot",
+	} {
+		if got := packageOf(function); got != want {
+			t.Errorf("the package of %s is %s, want %s", function, got, want)
+		}
+	}
+	frames := func(functions ...string) (all []runtime.Frame) {
+		for _, f := range functions {
+			all = append(all, runtime.Frame{Function: f})
+		}
+		return all
+	}
+	layers := []string{m + "/decorators/debugguard.(*Resource).Allocate", m + "/telemetry.(*Resource).Allocate", m + "/core.(*Runtime).Allocate", m + "/cuda.Alloc[...]"}
+	for _, c := range []struct {
+		outer []string
+		want  string
+	}{
+		{[]string{"main.load", "main.main"}, "main.load"},
+		{[]string{m + "/internal/workload.(*Workload).Run", m + "/core.(*Runtime).Launch"}, m + "/internal/workload.(*Workload).Run"},
+		{[]string{m + "/cuda_test.TestX"}, m + "/cuda_test.TestX"},
+		{nil, layers[0]}, // nothing else is known
+	} {
+		if got := withoutLayers(frames(append(append([]string(nil), layers...), c.outer...)...)); got[0].Function != c.want {
+			t.Errorf("below %v the leaf is %s", c.outer, got[0].Function)
+		}
+	}
+}
+
+func TestStacksDeeperThanWhatIsToldApartKeepTheirInnerFrames(t *testing.T) {
+	deep := make(core.Stack, 40)
+	for i := range deep {
+		deep[i] = uintptr(i + 1)
+	}
+	table := stackTable{}
+	f := table.intern(deep)
+	if len(f.counters()) != maxFrames || f.counters()[0] != 1 || table.intern(deep[:maxFrames]) != f || table.intern(nil) != nil {
+		t.Errorf("%d frames, from %d", len(f.counters()), f.counters()[0])
+	}
+}
