@@ -19,15 +19,17 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/examples/service/internal/device"
 	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
 
-// TestMain clears the variables that would change what is built here.
+// TestMain clears the variables that would change what is built here, but for
+// the one that says where the driver is.
 func TestMain(m *testing.M) {
 	for _, entry := range os.Environ() {
-		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "FENCEPOST_") {
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "FENCEPOST_") && name != libcuda.PathVariable {
 			_ = os.Unsetenv(name)
 		}
 	}
@@ -85,7 +87,11 @@ func must(t *testing.T, err error) {
 var lengths = []int{1, 2, 31, 33, 255, 257, 2048, 2049, 5000, 64*2048 + 7}
 
 func TestKeysAreSortedAsTheCPUSortsThem(t *testing.T) {
-	b := open(t, fencepost.Config{}, 0)
+	checkSorts(t, open(t, fencepost.Config{}, 0).Engine)
+}
+
+func checkSorts(t *testing.T, b *device.Engine) {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, n := range lengths {
 		keys32, keys64 := make([]uint32, n), make([]uint64, n)
@@ -131,7 +137,11 @@ func newTables(rng *rand.Rand, left, right int) (t device.Tables, want []uint32)
 }
 
 func TestRowsAreJoinedAsTheCPUJoinsThem(t *testing.T) {
-	b := open(t, fencepost.Config{}, 0)
+	checkJoins(t, open(t, fencepost.Config{}, 0).Engine)
+}
+
+func checkJoins(t *testing.T, b *device.Engine) {
+	t.Helper()
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, left := range lengths {
 		for _, right := range []int{0, 1, 300, 5000} {
@@ -178,7 +188,11 @@ func crowded(n uint32) (t device.Tables) {
 // What the kernel would get wrong in silence is refused: keys twice, and more
 // keys of one place than it searches.
 func TestRightRowsThatMakeNoTableAreRefused(t *testing.T) {
-	b := open(t, fencepost.Config{}, 0)
+	checkRefusedTables(t, open(t, fencepost.Config{}, 0).Engine)
+}
+
+func checkRefusedTables(t *testing.T, b *device.Engine) {
+	t.Helper()
 	for name, c := range map[string]struct {
 		tables device.Tables
 		want   error
@@ -346,7 +360,11 @@ func TestEveryDriverCallOfAJobMayFail(t *testing.T) {
 }
 
 func TestManyJobsAtATimeAreAllRight(t *testing.T) {
-	b := open(t, fencepost.Config{Guard: "hunt"}, time.Minute)
+	checkManyJobs(t, open(t, fencepost.Config{Guard: "hunt"}, time.Minute).Engine)
+}
+
+func checkManyJobs(t *testing.T, b *device.Engine) {
+	t.Helper()
 	var group sync.WaitGroup
 	for g := range uint64(8) {
 		group.Go(func() {
