@@ -61,16 +61,17 @@ func (s *tempo) count() (n int) {
 	return n
 }
 
-func startTempo(t *testing.T) (sink *tempo, address string) {
+// newTempo listens, and serves when it is told to: the collector sets gRPC's
+// logger when it starts, for which nobody may be using gRPC.
+func newTempo(t *testing.T) (sink *tempo, address string, serve func()) {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	sink = &tempo{spans: map[string][]*tracepb.Span{}, services: map[string]bool{}}
 	server := grpc.NewServer()
 	collectortrace.RegisterTraceServiceServer(server, sink)
-	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
-	return sink, listener.Addr().String()
+	return sink, listener.Addr().String(), func() { go func() { _ = server.Serve(listener) }() }
 }
 
 // freePort is one that nobody listens on now.
@@ -178,8 +179,10 @@ func spansOf(t *testing.T, golden string) int {
 // its request, and nothing else.
 func TestTheServicesSpansComeOutOfTheCollector(t *testing.T) {
 	const requests = 40
-	sink, address := startTempo(t)
-	url, stop := startService(t, startCollector(t, address))
+	sink, address, serve := newTempo(t)
+	endpoint := startCollector(t, address)
+	serve()
+	url, stop := startService(t, endpoint)
 	for range requests {
 		post(t, url+"/sort", `{"keys":[3,1,2]}`)
 		post(t, url+"/join", `{"left":[7,8],"right_keys":[8],"right_values":[80]}`)
