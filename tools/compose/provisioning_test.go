@@ -10,8 +10,7 @@ import (
 
 // datasources is the form of Grafana's file, as far as ours uses it.
 type datasources struct {
-	APIVersion  int  `yaml:"apiVersion"`
-	Prune       bool `yaml:"prune"`
+	APIVersion  int `yaml:"apiVersion"`
 	Datasources []struct {
 		Name, UID, Type, Access, URL string
 		IsDefault                    bool `yaml:"isDefault"`
