@@ -110,6 +110,9 @@ func (r *Resource) postSome(ctx context.Context, freed []*record) error {
 			return err
 		}
 	}
+	for _, rec := range freed {
+		r.sentinels.owned(rec.block(), rec.guard.layout)
+	}
 	step := max(1, len(freed)/max(1, most/8))
 	for i := 0; i < len(freed); i += step {
 		if room(sentinelSize(freed[i])) {
@@ -121,7 +124,6 @@ func (r *Resource) postSome(ctx context.Context, freed []*record) error {
 
 // post puts a sentinel where a block was. It is never more than a try.
 func (r *Resource) post(ctx context.Context, freed *record) {
-	r.sentinels.owned(freed.block(), freed.guard.layout)
 	b, err := r.upstream.Allocate(ctx, core.Request{Bytes: sentinelSize(freed), Stream: freed.stream(), Tag: sentinelTag})
 	if err != nil {
 		if outOfMemory(err) {
