@@ -113,7 +113,7 @@ func (r *running) background() <-chan string {
 }
 
 func TestRequestsUnderWayEndBeforeTheServiceDoes(t *testing.T) {
-	r := start(t, "-drain=100ms")
+	r := start(t, "-drain=500ms")
 	release := r.hang()
 	answer := r.background()
 	r.stop()
@@ -124,7 +124,7 @@ func TestRequestsUnderWayEndBeforeTheServiceDoes(t *testing.T) {
 	select {
 	case err := <-r.ended:
 		t.Errorf("it ended with a request under way: %v", err)
-	case <-time.After(300 * time.Millisecond):
+	case <-time.After(time.Second):
 	}
 	release()
 	if err := <-r.ended; err != nil {

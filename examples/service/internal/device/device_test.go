@@ -244,11 +244,11 @@ func TestTheReservationIsWhatTheWholeJobNeeds(t *testing.T) {
 func TestAJobWaitsForMemoryAsLongAsItsPatienceLasts(t *testing.T) {
 	const n = 1000
 	limit := device.SortBytes(n, 4)
-	b := open(t, fencepost.Config{Budget: limit, Guard: "off"}, 200*time.Millisecond)
+	b := open(t, fencepost.Config{Budget: limit, Guard: "off"}, 500*time.Millisecond)
 	claim, err := b.rt.Reserve(t.Context(), limit, "other")
 	must(t, err)
 	begin := time.Now()
-	if _, err := b.Sort32(t.Context(), make([]uint32, n)); !errors.Is(err, core.ErrOutOfBudget) || time.Since(begin) < 200*time.Millisecond {
+	if _, err := b.Sort32(t.Context(), make([]uint32, n)); !errors.Is(err, core.ErrOutOfBudget) || time.Since(begin) < 500*time.Millisecond {
 		t.Errorf("after %v: %v", time.Since(begin), err)
 	}
 	if n := b.rt.Stats().Refusals; n != 1 {
