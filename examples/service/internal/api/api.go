@@ -1,0 +1,149 @@
+// Package api is what the example service and its clients say to each other.
+//
+// POST /sort and POST /join take a JSON object or, as application/octet-stream,
+// little-endian values; the answer comes in the form of the request. Every
+// refusal is a [Problem].
+package api
+
+import "fmt"
+
+// The routes.
+const (
+	RouteSort    = "/sort"
+	RouteJoin    = "/join"
+	RouteMetrics = "/metrics"
+	RouteHealth  = "/healthz"
+	RouteReady   = "/readyz"
+)
+
+// The media types.
+const (
+	JSON        = "application/json"
+	Binary      = "application/octet-stream"
+	ProblemJSON = "application/problem+json"
+)
+
+// HeaderTimeout is the request header that shortens a request's deadline, as
+// a Go duration such as 250ms.
+const HeaderTimeout = "Request-Timeout"
+
+// The query parameters of binary requests.
+const (
+	// QueryType is the type of the keys of a sort; empty means [Uint32].
+	QueryType = "type"
+	// QueryLeft and QueryRight are the numbers of rows of a join, whose body
+	// is the left keys, the right keys and the right values.
+	QueryLeft  = "left"
+	QueryRight = "right"
+)
+
+// Type is the type of a column's keys.
+type Type string
+
+// The types. A join takes [Uint32] only.
+const (
+	Uint32 Type = "uint32"
+	Uint64 Type = "uint64"
+)
+
+// NoPartner stands for the missing partner of a row in a binary answer.
+const NoPartner = ^uint32(0)
+
+// SortRequest asks for keys in order.
+type SortRequest[K uint32 | uint64] struct {
+	Type Type `json:"type,omitempty"`
+	Keys []K  `json:"keys"`
+}
+
+// SortResponse is the keys in order.
+type SortResponse[K uint32 | uint64] struct {
+	Type Type `json:"type"`
+	Keys []K  `json:"keys"`
+}
+
+// JoinRequest asks for the right row of each left key. Right keys are unique.
+type JoinRequest struct {
+	Left        []uint32 `json:"left"`
+	RightKeys   []uint32 `json:"right_keys"`
+	RightValues []uint32 `json:"right_values"`
+}
+
+// JoinResponse has the value of the right row for each left key, null if there
+// is none.
+type JoinResponse struct {
+	Values []*uint32 `json:"values"`
+}
+
+// Problem is a refusal, after RFC 9457.
+type Problem struct {
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	// Code says the reason in one word of a fixed set, see the constants.
+	Code   Code   `json:"code"`
+	Detail string `json:"detail"`
+	// TraceID is the request's trace, if it was sampled.
+	TraceID string `json:"trace_id,omitempty"`
+	// Memory says why there was none, if that is the reason.
+	Memory *Memory `json:"memory,omitempty"`
+}
+
+// Error is the problem on one line.
+func (p *Problem) Error() string { return fmt.Sprintf("%d %s: %s", p.Status, p.Code, p.Detail) }
+
+// Code is the reason of a refusal.
+type Code string
+
+// The reasons.
+const (
+	CodeMalformed       Code = "malformed"         // 400
+	CodeTooSlow         Code = "upload_too_slow"   // 408
+	CodeTooLarge        Code = "too_large"         // 413
+	CodeExceedsBudget   Code = "exceeds_budget"    // 413, with Memory: it never fits
+	CodeUnsupportedType Code = "unsupported_type"  // 415
+	CodeUnprocessable   Code = "unprocessable"     // 422
+	CodeTooMany         Code = "too_many_requests" // 429
+	CodeClientGone      Code = "client_gone"       // 499, which nobody reads
+	CodeInternal        Code = "internal"          // 500
+	CodeOutOfBudget     Code = "out_of_budget"     // 503, with Memory
+	CodeOutOfMemory     Code = "out_of_memory"     // 503: the device has less than the budget
+	CodeUnavailable     Code = "unavailable"       // 503: the device is lost, or the service stops
+	CodeDeadline        Code = "deadline_exceeded" // 504
+)
+
+// Memory explains a refusal of memory. Sizes are bytes at that moment; live,
+// pending, claimed and quarantined add up to what is charged.
+type Memory struct {
+	// Asked is the reservation of the whole request, Remaining what it could
+	// have got, Limit the budget.
+	Asked     uint64 `json:"asked"`
+	Remaining uint64 `json:"remaining"`
+	Limit     uint64 `json:"limit"`
+	// Live is allocated, Pending freed and not yet passed by the device,
+	// Claimed reserved and not allocated, Quarantined held by the debug guard.
+	Live        uint64 `json:"live"`
+	Pending     uint64 `json:"pending"`
+	Claimed     uint64 `json:"claimed"`
+	Quarantined uint64 `json:"quarantined"`
+	// Holders are the largest holders, largest first.
+	Holders []Holder `json:"holders"`
+}
+
+// Holder is what one tag holds in one state.
+type Holder struct {
+	Tag    string `json:"tag"`
+	State  string `json:"state"`
+	Bytes  uint64 `json:"bytes"`
+	Blocks uint64 `json:"blocks"`
+}
+
+// Health is the answer of [RouteHealth] and [RouteReady].
+type Health struct {
+	// Status is "ok" or "unavailable".
+	Status string `json:"status"`
+	Reason string `json:"reason,omitempty"`
+	// Device and Stack say what the service runs on.
+	Device string `json:"device"`
+	Stack  string `json:"stack"`
+	// Findings counts the memory bugs that were seen, by kind.
+	Findings map[string]uint64 `json:"findings,omitempty"`
+}

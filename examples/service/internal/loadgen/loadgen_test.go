@@ -1,0 +1,250 @@
+package loadgen_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/trace/noop"
+	"go.uber.org/goleak"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/examples/service/internal/api"
+	"github.com/fencepost-gpu/fencepost/examples/service/internal/device"
+	"github.com/fencepost-gpu/fencepost/examples/service/internal/loadgen"
+	"github.com/fencepost-gpu/fencepost/examples/service/internal/web"
+	"github.com/fencepost-gpu/fencepost/internal/workload"
+)
+
+// TestMain clears the variables that would change what is built here.
+func TestMain(m *testing.M) {
+	for _, entry := range os.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "FENCEPOST_") {
+			_ = os.Unsetenv(name)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serve starts the service with a budget, and in front of it what spoils it.
+func serve(t *testing.T, budget uint64, spoil func(http.Handler) http.Handler) (url string) {
+	t.Helper()
+	d, err := sim.Open(sim.Config{Bytes: 256 << 20})
+	must(t, err)
+	must(t, workload.Register(d))
+	rt, err := fencepost.Open(t.Context(), fencepost.Config{Driver: d, Budget: budget, Guard: "off"})
+	must(t, err)
+	engine, err := device.New(device.Config{Runtime: rt, TracerProvider: noop.NewTracerProvider()})
+	must(t, err)
+	service, err := web.New(web.Config{Runtime: rt, Engine: engine, TracerProvider: noop.NewTracerProvider(), Limits: web.DefaultLimits(engine)})
+	must(t, err)
+	server := httptest.NewServer(spoil(service.Handler()))
+	t.Cleanup(func() {
+		server.Close()
+		must(t, engine.Close(context.Background()))
+		left, err := rt.Close(context.Background())
+		if err != nil || len(left.Leaks) > 0 {
+			t.Errorf("closing: %v, %+v", err, left)
+		}
+		must(t, d.Close())
+	})
+	return server.URL
+}
+
+func unspoilt(h http.Handler) http.Handler { return h }
+
+func config(url string) loadgen.Config {
+	return loadgen.Config{URL: url, Rate: 200, For: 500 * time.Millisecond, InFlight: 32, Rows: 5000, Seed: 1, Timeout: 10 * time.Second}
+}
+
+func TestEveryResultOfTheServiceIsRight(t *testing.T) {
+	report, err := loadgen.Run(t.Context(), config(serve(t, 0, unspoilt)))
+	must(t, err)
+	if !report.Clean() || report.OK+report.Skipped != 100 || report.OK < 50 || report.Rows == 0 || len(report.Refused) > 0 {
+		t.Errorf("%+v", report)
+	}
+	if l := report.Latency; l.P50 <= 0 || l.P50 > l.P90 || l.P90 > l.P99 || l.P99 > l.Max {
+		t.Errorf("%+v", l)
+	}
+}
+
+// A service that is short of memory refuses some, and that is no failure.
+func TestRefusalsAreCountedByReason(t *testing.T) {
+	cfg := config(serve(t, 60<<10, unspoilt))
+	report, err := loadgen.Run(t.Context(), cfg)
+	must(t, err)
+	sum := report.OK
+	for reason, n := range report.Refused {
+		if reason != "503 out_of_budget" && reason != "413 exceeds_budget" {
+			t.Errorf("%d with %s", n, reason)
+		}
+		sum += n
+	}
+	if !report.Clean() || sum != report.Sent || report.Refused["413 exceeds_budget"] == 0 {
+		t.Errorf("%+v", report)
+	}
+}
+
+// spoilt answers in place of the service, at times.
+func spoilt(answer func(n int64, w http.ResponseWriter) bool) func(http.Handler) http.Handler {
+	var n atomic.Int64
+	return func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !answer(n.Add(1), w) {
+				h.ServeHTTP(w, r)
+			}
+		})
+	}
+}
+
+func TestWrongResultsAndFailuresAreSeen(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer func(w http.ResponseWriter)
+		count  func(loadgen.Report) uint64
+		says   string
+	}{
+		"another result": {func(w http.ResponseWriter) { _, _ = w.Write([]byte(`{"type":"uint32","keys":[7],"values":[7]}`)) },
+			func(r loadgen.Report) uint64 { return r.Wrong }, ""},
+		"an error": {func(w http.ResponseWriter) { http.Error(w, "oh", http.StatusInternalServerError) },
+			func(r loadgen.Report) uint64 { return r.Refused["500"] }, "oh"},
+		"no explanation": {func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_ = json.NewEncoder(w).Encode(api.Problem{Code: api.CodeOutOfBudget})
+		}, func(r loadgen.Report) uint64 { return r.Refused["503 out_of_budget"] }, "without its explanation"},
+		"no answer": {func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
+			func(r loadgen.Report) uint64 { return r.Failed }, "EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report, err := loadgen.Run(t.Context(), config(serve(t, 0, spoilt(func(n int64, w http.ResponseWriter) bool {
+				if n != 30 {
+					return false
+				}
+				c.answer(w)
+				return true
+			}))))
+			must(t, err)
+			if report.Clean() || c.count(report) != 1 || !strings.Contains(report.FirstFailure, c.says) {
+				t.Errorf("%+v", report)
+			}
+			var text bytes.Buffer
+			report.Print(&text)
+			if !strings.Contains(text.String(), report.FirstFailure) || !strings.Contains(text.String(), "wrong") {
+				t.Errorf("it prints\n%s", &text)
+			}
+		})
+	}
+}
+
+// A service that hangs does not make requests pile up here without bound.
+func TestRequestsBeyondTheBoundAreSkipped(t *testing.T) {
+	release := make(chan struct{})
+	var once sync.Once
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		<-release
+		http.Error(w, "", http.StatusServiceUnavailable)
+	}))
+	defer server.Close()
+	cfg := config(server.URL)
+	cfg.InFlight, cfg.For = 3, 200*time.Millisecond
+	time.AfterFunc(400*time.Millisecond, func() { once.Do(func() { close(release) }) })
+	report, err := loadgen.Run(t.Context(), cfg)
+	must(t, err)
+	if report.Sent != 3 || report.Skipped != 37 || report.Clean() {
+		t.Errorf("%+v", report)
+	}
+}
+
+func TestARunEndsWithItsContext(t *testing.T) {
+	cfg := config(serve(t, 0, unspoilt))
+	cfg.For = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	report, err := loadgen.Run(ctx, cfg)
+	if err != nil || !report.Clean() || report.Took > 5*time.Second {
+		t.Errorf("%+v: %v", report, err)
+	}
+}
+
+// recorded runs against a server that keeps what it gets, in order.
+func recorded(t *testing.T, seed uint64) (all []string) {
+	t.Helper()
+	var mu sync.Mutex
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, r.URL.String()+r.Header.Get("Content-Type")+string(body))
+	}))
+	defer server.Close()
+	cfg := config(server.URL)
+	cfg.Seed, cfg.InFlight, cfg.Rows, cfg.Rate, cfg.For = seed, 1, 200, 100, 300*time.Millisecond
+	_, err := loadgen.Run(t.Context(), cfg)
+	must(t, err)
+	return all
+}
+
+// Requests are skipped as time will have it, so what comes of one run is
+// looked for in the other.
+func TestTheSeedMakesTheRequests(t *testing.T) {
+	first := recorded(t, 1)
+	again, other := strings.Join(recorded(t, 1), "\n"), strings.Join(recorded(t, 2), "\n")
+	same, different := 0, 0
+	for _, r := range first {
+		if strings.Contains(again, r) {
+			same++
+		}
+		if !strings.Contains(other, r) {
+			different++
+		}
+	}
+	if len(first) < 10 || same < len(first)*2/3 || different < len(first)*2/3 {
+		t.Errorf("of %d requests %d came again, and %d with another seed did not", len(first), same, different)
+	}
+}
+
+func TestConfigurationsOutOfBoundsAreRefused(t *testing.T) {
+	for name, spoil := range map[string]func(*loadgen.Config){
+		"no rate":         func(c *loadgen.Config) { c.Rate = 0 },
+		"too high a rate": func(c *loadgen.Config) { c.Rate = loadgen.MaxRate + 1 },
+		"no time":         func(c *loadgen.Config) { c.For = 0 },
+		"too much time":   func(c *loadgen.Config) { c.For = loadgen.MaxFor + 1 },
+		"nothing flies":   func(c *loadgen.Config) { c.InFlight = 0 },
+		"no rows":         func(c *loadgen.Config) { c.Rows = 0 },
+		"no timeout":      func(c *loadgen.Config) { c.Timeout = 0 },
+		"no URL":          func(c *loadgen.Config) { c.URL = "localhost:8080" },
+		"another scheme":  func(c *loadgen.Config) { c.URL = "ftp://localhost" },
+		"another host":    func(c *loadgen.Config) { c.URL = "http://192.0.2.1:8080" },
+		"a name":          func(c *loadgen.Config) { c.URL = "http://localhost.example" },
+	} {
+		cfg := config("http://127.0.0.1:1")
+		spoil(&cfg)
+		if _, err := loadgen.Run(t.Context(), cfg); err == nil {
+			t.Errorf("%s: %+v was taken", name, cfg)
+		}
+	}
+	for _, url := range []string{"http://localhost:8080", "http://127.9.9.9", "https://[::1]:8080/"} {
+		if err := config(url).Check(); err != nil {
+			t.Error(err)
+		}
+	}
+	cfg := config("http://192.0.2.1:8080")
+	cfg.AnyHost = true
+	must(t, cfg.Check())
+}

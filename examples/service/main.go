@@ -1,0 +1,123 @@
+// Command service is an example of a program that uses Fencepost: an HTTP
+// service that sorts and joins uploaded columns on a GPU, or on the simulated
+// device where there is none.
+//
+//	go run ./examples/service
+//	curl -d '{"keys":[3,1,2]}' -H 'Content-Type: application/json' http://127.0.0.1:8080/sort
+//
+// Each request has a deadline and reserves the memory of its whole work before
+// it begins; a refusal says who holds the memory. Spans go to a collector if
+// the standard OTEL_EXPORTER_OTLP_ENDPOINT variables name one. The README in
+// this folder has the rest; examples/service/load makes requests.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/examples/service/internal/web"
+)
+
+// The exit codes.
+const (
+	exitClean   = 0
+	exitProblem = 1 // it did not run, or not end, as it should
+	exitUsage   = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process
+	os.Exit(run(ctx, os.Args[1:], os.Stderr))
+}
+
+// options are what the flags say.
+type options struct {
+	listen, check string
+	stack         fencepost.Config
+	// limits holds what the flags say; zero is the default.
+	limits web.Limits
+	// patience is how long a request waits for memory, drain how long the
+	// service goes on after it said that it stops, and stop how long the
+	// requests under way have then.
+	patience, drain, stop time.Duration
+	// step is what each step of the end may take; it has no flag.
+	step  time.Duration
+	share float64
+}
+
+// run is main with an exit code, so that tests can call it. It ends when ctx
+// does.
+func run(ctx context.Context, args []string, stderr io.Writer) int {
+	o, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitClean
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "service:", err)
+		return exitUsage
+	}
+	do := serve
+	if o.check != "" {
+		do = check
+	}
+	if err := do(ctx, o); err != nil {
+		fmt.Fprintln(stderr, "service:", err)
+		return exitProblem
+	}
+	return exitClean
+}
+
+func parse(args []string, stderr io.Writer) (options, error) {
+	o := options{step: stepTimeout}
+	var budget string
+	flags := flag.NewFlagSet("service", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "address to serve on; there is no authentication, so think before you name another")
+	flags.StringVar(&o.check, "check", "", "ask a running service's `URL` whether it is ready, and end with 0 if so")
+	flags.StringVar(&o.stack.Device, "device", fencepost.Auto, "auto, cuda or sim")
+	flags.StringVar(&o.stack.Guard, "guard", "", "debug guard: off, ledger, sample, sample:BYTES or hunt (default sample)")
+	flags.StringVar(&budget, "budget", "", "limit of device memory, such as 1GiB (default: what is free)")
+	flags.IntVar(&o.stack.Streams, "streams", 0, "stream leases at a time; a request takes up to two (default 16)")
+	flags.Int64Var(&o.limits.MaxBody, "max-body", 0, "bytes of a request's body (default 64 MiB)")
+	flags.IntVar(&o.limits.MaxRows, "max-rows", 0, "rows of a column (default 4194304)")
+	flags.IntVar(&o.limits.Waiting, "waiting", -1, "requests that may wait for a turn on the device; more get 429 (default 64)")
+	flags.DurationVar(&o.limits.Timeout, "timeout", 0, "how long a request may take (default 10s)")
+	flags.DurationVar(&o.patience, "patience", 50*time.Millisecond, "how long a request waits for device memory before it is refused with 503")
+	flags.DurationVar(&o.drain, "drain", 0, "how long to serve on after a signal, while /readyz says no")
+	flags.DurationVar(&o.stop, "stop-timeout", 20*time.Second, "how long requests under way have to end after that")
+	flags.Float64Var(&o.share, "trace-share", 1, "share of traces that are sampled, unless OTEL_TRACES_SAMPLER says otherwise")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	err := o.complete(flags.Args(), budget)
+	return o, err
+}
+
+func (o *options) complete(rest []string, budget string) error {
+	if len(rest) > 0 {
+		return fmt.Errorf("%q: it takes flags only", rest[0])
+	}
+	if o.share < 0 || o.share > 1 {
+		return fmt.Errorf("-trace-share %v: say 0 to 1", o.share)
+	}
+	if o.patience < 0 || o.drain < 0 || o.stop <= 0 {
+		return fmt.Errorf("-patience %v, -drain %v, -stop-timeout %v: say times that are not negative, and let requests end", o.patience, o.drain, o.stop)
+	}
+	if budget != "" {
+		bytes, err := fencepost.ParseBytes(budget)
+		if err != nil {
+			return fmt.Errorf("-budget %q: %w", budget, err)
+		}
+		o.stack.Budget = bytes
+	}
+	return o.stack.Check()
+}

@@ -1,0 +1,358 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.uber.org/goleak"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/workload"
+)
+
+// TestMain clears the variables that would change what is built here.
+func TestMain(m *testing.M) {
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, "FENCEPOST_") || strings.HasPrefix(name, "OTEL_") {
+			_ = os.Unsetenv(name)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// running is a service that a test stops.
+type running struct {
+	*service
+	t     *testing.T
+	sim   *sim.Device
+	url   string
+	stop  context.CancelFunc
+	ended chan error
+}
+
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	o, err := parse(args, io.Discard)
+	must(t, err)
+	d, err := sim.Open(sim.Config{Bytes: 64 << 20})
+	must(t, err)
+	must(t, workload.Register(d))
+	o.stack.Driver = d
+	ctx, stop := context.WithCancel(t.Context())
+	s, err := open(ctx, o, nil)
+	must(t, err)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	must(t, err)
+	r := &running{service: s, t: t, sim: d, url: "http://" + listener.Addr().String(), stop: stop, ended: make(chan error, 1)}
+	go func() { r.ended <- s.serve(ctx, listener) }()
+	t.Cleanup(func() { stop(); must(t, d.Close()); http.DefaultClient.CloseIdleConnections() })
+	return r
+}
+
+// hang makes the next request hang on the device.
+func (r *running) hang() (release func()) {
+	r.t.Helper()
+	lease, err := r.rt.Streams().Acquire(r.t.Context(), "test")
+	must(r.t, err)
+	release, err = r.sim.Hold(lease.Handle())
+	must(r.t, err)
+	must(r.t, lease.Release())
+	return release
+}
+
+// sort sends a sort; the answer is status and body.
+func (r *running) sort() string {
+	response, err := http.Post(r.url+"/sort", "application/json", strings.NewReader(`{"keys":[3,1,2]}`))
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	text, _ := io.ReadAll(response.Body)
+	return response.Status + " " + string(text)
+}
+
+// background sends a sort to a device that hangs, and returns when the request
+// has all its memory.
+func (r *running) background() <-chan string {
+	answer := make(chan string, 1)
+	go func() { answer <- r.sort() }()
+	for range 1000 {
+		if r.rt.Stats().Live.Blocks == 3 {
+			return answer
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	r.t.Fatal("the request did not reach the device")
+	return nil
+}
+
+func TestRequestsUnderWayEndBeforeTheServiceDoes(t *testing.T) {
+	r := start(t, "-drain=500ms")
+	release := r.hang()
+	answer := r.background()
+	r.stop()
+	time.Sleep(30 * time.Millisecond)
+	if err := check(t.Context(), options{check: r.url + "/readyz"}); err == nil || !strings.Contains(err.Error(), "stops") {
+		t.Errorf("while it drains it says that it is ready: %v", err)
+	}
+	select {
+	case err := <-r.ended:
+		t.Errorf("it ended with a request under way: %v", err)
+	case <-time.After(time.Second):
+	}
+	release()
+	if err := <-r.ended; err != nil {
+		t.Error(err)
+	}
+	if got := <-answer; got != "200 OK {\"type\":\"uint32\",\"keys\":[1,2,3]}\n" {
+		t.Error(got)
+	}
+	must(t, r.close())
+	if n := r.sim.Books().LiveBlocks; n != 0 {
+		t.Errorf("%d blocks are live on the device", n)
+	}
+}
+
+// Requests that do not end in time are told why, and give everything back.
+func TestRequestsThatDoNotEndAreCutShort(t *testing.T) {
+	r := start(t, "-stop-timeout=100ms")
+	release := r.hang()
+	answer := r.background()
+	r.stop()
+	err := <-r.ended
+	if err == nil || !strings.Contains(err.Error(), "cut short after 100ms") {
+		t.Errorf("ended with %v", err)
+	}
+	if got := <-answer; !strings.HasPrefix(got, "503 ") || !strings.Contains(got, `"unavailable"`) {
+		t.Error(got)
+	}
+	release()
+	must(t, r.close())
+	if n := r.sim.Books().LiveBlocks; n != 0 {
+		t.Errorf("%d blocks are live on the device", n)
+	}
+}
+
+func TestWhatWasNeverGivenBackIsAnErrorAtTheEnd(t *testing.T) {
+	r := start(t)
+	_, err := cuda.Alloc[byte](t.Context(), r.rt.Memory(), 100, cuda.AllocOptions{Stream: core.DefaultStream, Tag: "test.leak"})
+	must(t, err)
+	r.stop()
+	must(t, <-r.ended)
+	if err := r.close(); err == nil || !strings.Contains(err.Error(), "leaked 100 bytes in 1 blocks") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A device that hangs for good does not keep the service from ending.
+func TestTheEndIsBounded(t *testing.T) {
+	r := start(t, "-stop-timeout=50ms")
+	r.options.step = 300 * time.Millisecond
+	release := r.hang()
+	defer release()
+	answer := r.background()
+	begin := time.Now()
+	r.stop()
+	if err := <-r.ended; err == nil {
+		t.Error("requests were cut short without a word")
+	}
+	<-answer
+	if err := r.close(); err == nil {
+		t.Error("a device that hangs was closed without a word")
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// stopped runs the whole program until it serves, and stops it.
+func TestTheProgramServesUntilItIsToldToStop(t *testing.T) {
+	var mu sync.Mutex
+	var log bytes.Buffer
+	former := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(lockedWriter{&mu, &log}, nil)))
+	defer slog.SetDefault(former)
+	ctx, stop := context.WithCancel(t.Context())
+	code := make(chan int, 1)
+	go func() { code <- run(ctx, []string{"-listen=127.0.0.1:0", "-device=sim", "-budget=32MiB"}, io.Discard) }()
+	var url []byte
+	for range 1000 {
+		mu.Lock()
+		url = regexp.MustCompile(`http://127[0-9.:]+`).Find(log.Bytes())
+		mu.Unlock()
+		if url != nil {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	var stderr bytes.Buffer
+	if got := run(t.Context(), []string{"-check=" + string(url) + "/readyz"}, &stderr); got != exitClean {
+		t.Errorf("-check: %d %s", got, &stderr)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	stop()
+	if got := <-code; got != exitClean || !strings.Contains(log.String(), "nothing was leaked") {
+		t.Errorf("%d\n%s", got, &log)
+	}
+	if got := run(t.Context(), []string{"-check=" + string(url) + "/readyz"}, io.Discard); got != exitProblem {
+		t.Errorf("-check of a service that has ended: %d", got)
+	}
+}
+
+type lockedWriter struct {
+	mu *sync.Mutex
+	to io.Writer
+}
+
+func (w lockedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(p)
+}
+
+func TestBadFlagsAreRefusedBeforeAnythingIsOpened(t *testing.T) {
+	for flag, want := range map[string]string{
+		"-no-such":            "not defined",
+		"extra":               "flags only",
+		"-trace-share=2":      "0 to 1",
+		"-patience=-1s":       "-patience",
+		"-stop-timeout=0s":    "-stop-timeout",
+		"-budget=much":        "-budget",
+		"-device=tpu":         "tpu",
+		"-guard=always":       "always",
+		"-max-body=many":      "max-body",
+		"-timeout=whenever":   "timeout",
+		"-streams=1000000000": "Streams",
+	} {
+		var stderr bytes.Buffer
+		if code := run(t.Context(), []string{flag}, &stderr); code != exitUsage || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%s: %d\n%s", flag, code, &stderr)
+		}
+	}
+	var stderr bytes.Buffer
+	if code := run(t.Context(), []string{"-h"}, &stderr); code != exitClean || !strings.Contains(stderr.String(), "-patience") {
+		t.Errorf("-h: %d\n%s", code, &stderr)
+	}
+}
+
+// What is wrong only once it is tried leaves nothing open behind it.
+func TestWhatCannotBeOpenedIsAProblem(t *testing.T) {
+	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	defer taken.Close()
+	for flag, want := range map[string]string{
+		"-listen=" + taken.Addr().String(): "in use",
+		"-max-rows=-1":                     "-1 rows",
+		"-timeout=-1s":                     "timeout of -1s",
+	} {
+		var stderr bytes.Buffer
+		if code := run(t.Context(), []string{"-device=sim", flag, "-listen=" + taken.Addr().String()}, &stderr); code != exitProblem || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%s: %d\n%s", flag, code, &stderr)
+		}
+	}
+}
+
+// collector counts the exports that reach it.
+func collector(t *testing.T) (url string, exports *atomic.Int64) {
+	exports = &atomic.Int64{}
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if body, err := io.ReadAll(r.Body); err == nil && r.URL.Path == "/v1/traces" && bytes.Contains(body, []byte("gpumem.launch")) && bytes.Contains(body, []byte("sorter")) {
+			exports.Add(1)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, exports
+}
+
+func TestSpansAreExportedOnlyWhereTheVariablesSay(t *testing.T) {
+	url, exports := collector(t)
+	for name, c := range map[string]struct {
+		variables map[string]string
+		exported  bool
+	}{
+		"nothing":      {nil, false},
+		"an endpoint":  {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_SERVICE_NAME": "sorter", "OTEL_EXPORTER_OTLP_COMPRESSION": "none"}, true},
+		"switched off": {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_SDK_DISABLED": "true"}, false},
+		"exporter off": {map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_TRACES_EXPORTER": "none"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for k, v := range c.variables {
+				t.Setenv(k, v)
+			}
+			before := exports.Load()
+			r := start(t)
+			if got := r.sort(); !strings.HasPrefix(got, "200 ") {
+				t.Error(got)
+			}
+			r.stop()
+			must(t, <-r.ended)
+			must(t, r.close())
+			if got := exports.Load() > before; got != c.exported {
+				t.Errorf("exported: %v", got)
+			}
+			if counts := r.traces.counter.Counts(); c.exported && (counts.Exported == 0 || counts.Exported != counts.Started || counts.Dropped != 0) {
+				t.Errorf("%+v", counts)
+			}
+		})
+	}
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "smoke")
+	if _, err := open(t.Context(), options{}, nil); err == nil || !strings.Contains(err.Error(), "smoke") {
+		t.Errorf("an unknown protocol: %v", err)
+	}
+}
+
+func TestALostDeviceEndsTheServiceWithOneError(t *testing.T) {
+	r := start(t)
+	r.sim.LoseContext(driver.IllegalAddress)
+	if got := r.sort(); !strings.HasPrefix(got, "503 ") {
+		t.Error(got)
+	}
+	r.stop()
+	must(t, <-r.ended)
+	if err := r.close(); err == nil || strings.Count(err.Error(), "ILLEGAL_ADDRESS") > 2 {
+		t.Errorf("%v", err)
+	}
+}
+
+// The spans that an embedding program asks for get them as the exporter does.
+func TestSpansAreCounted(t *testing.T) {
+	o, err := parse([]string{"-device=sim"}, io.Discard)
+	must(t, err)
+	recorder := tracetest.NewInMemoryExporter()
+	s, err := open(t.Context(), o, sdktrace.NewSimpleSpanProcessor(recorder))
+	must(t, err)
+	_, err = s.engine.Sort32(t.Context(), []uint32{2, 1})
+	must(t, err)
+	started := s.traces.counter.Counts().Started
+	if n := len(recorder.GetSpans()); n == 0 || uint64(n) != started {
+		t.Errorf("%d spans, %d counted", n, started)
+	}
+	must(t, s.close())
+}
