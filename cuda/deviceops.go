@@ -20,7 +20,7 @@ type DeviceOps struct {
 	streams *StreamPool
 	module  *Module
 
-	fill, verify, checksum, delay *Kernel
+	fill, fillFew, verify, checksum, delay *Kernel
 
 	memory  stagings
 	closing sync.Mutex
@@ -36,7 +36,7 @@ func NewDeviceOps(drv driver.Driver, streams *StreamPool, image driver.Image) (*
 	}
 	d := &DeviceOps{drv: drv, streams: streams, module: module}
 	for name, kernel := range map[string]**Kernel{
-		driver.GuardFillKernel: &d.fill, driver.GuardVerifyKernel: &d.verify,
+		driver.GuardFillKernel: &d.fill, driver.GuardFillFewKernel: &d.fillFew, driver.GuardVerifyKernel: &d.verify,
 		driver.GuardChecksumKernel: &d.checksum, driver.GuardDelayKernel: &d.delay,
 	} {
 		if *kernel, err = module.Kernel(name); err != nil {
@@ -46,10 +46,14 @@ func NewDeviceOps(drv driver.Driver, streams *StreamPool, image driver.Image) (*
 	return d, nil
 }
 
-// Fill enqueues the filling of all regions as one launch.
+// Fill enqueues the filling of all regions as one launch. A few of them travel
+// as its arguments, which takes neither memory nor an event.
 func (d *DeviceOps) Fill(_ context.Context, stream core.StreamID, regions []core.Region) error {
 	if len(regions) == 0 {
 		return nil
+	}
+	if len(regions) <= driver.GuardFew {
+		return d.fillArguments(stream, regions)
 	}
 	st, err := d.stage(stream, regions, 1, patterns)
 	if err != nil {
@@ -85,6 +89,7 @@ func (d *DeviceOps) ask(k *Kernel, stream core.StreamID, regions []core.Region, 
 		return nil, core.NotEnqueued(err)
 	}
 	b := &asked{ops: d, staging: st}
+	presetResults(st.results())
 	if len(regions) == 0 {
 		return b, nil
 	}
@@ -143,8 +148,9 @@ func (d *DeviceOps) Synchronize(ctx context.Context, stream core.StreamID) error
 	return d.streams.Synchronize(ctx, stream)
 }
 
-// Close waits for the batches under way until ctx ends, and gives memory,
-// events and kernels back. It may block in the driver. After an error it may be
+// Close waits for the batches under way that have results or a table, until ctx
+// ends, and gives memory, events and kernels back. Delays, and what was filled
+// by arguments, hold nothing of it but the kernels, which the driver knows. It may block in the driver. After an error it may be
 // called again, for what is left.
 func (d *DeviceOps) Close(ctx context.Context) error {
 	d.closing.Lock()

@@ -42,6 +42,11 @@ func (g *guardBench) at(offset, bytes uint64) core.Region {
 	return core.Region{Ptr: g.block.ID.Ptr + offset, Bytes: bytes, Pattern: pattern}
 }
 
+// tabled is a region among so many that they do not travel as arguments.
+func tabled(r core.Region) []core.Region {
+	return append(make([]core.Region, driver.GuardFew), r)
+}
+
 func (g *guardBench) verify(regions ...core.Region) []core.Mismatch {
 	g.Helper()
 	v, err := g.ops.Verify(ctx, g.on.ID(), regions)
@@ -71,6 +76,30 @@ func TestFilledRegionsHoldTheirPattern(t *testing.T) {
 		if v != word[i%8] {
 			t.Fatalf("byte %d is %#x", i, v)
 		}
+	}
+}
+
+// A few regions travel as arguments: from none to a large one, and nothing
+// around them is touched.
+func TestAFewRegionsAreFilledWithoutMemoryOrEvents(t *testing.T) {
+	g := newGuardBench(t, 8<<20)
+	must(t, g.Driver.MemsetAsync(g.block.ID.Ptr, 0xa5, 8<<20, g.on.Handle()))
+	regions := []core.Region{g.at(3, 7), g.at(4096, 0), g.at(5000, 256), g.at(1<<20+5, 5<<20+3)}
+	regions[2].Pattern = 42
+	for n := range len(regions) + 1 {
+		must(t, g.ops.Fill(ctx, g.on.ID(), regions[:n]))
+	}
+	equal(t, "host allocations", g.faults.Calls(drivertest.HostAlloc), 0)
+	equal(t, "launches", g.faults.Calls(drivertest.Launch), uint64(len(regions)))
+	if bad := g.verify(regions...); len(bad) > 0 {
+		t.Errorf("mismatches: %+v", bad)
+	}
+	around := []core.Region{g.at(0, 3), g.at(10, 4990), g.at(5256, 1<<20+5-5256), g.at(6<<20+8, 2<<20-8)}
+	for i := range around {
+		around[i].Pattern = 0xa5a5a5a5a5a5a5a5
+	}
+	if bad := g.verify(around...); len(bad) > 0 {
+		t.Errorf("touched around them: %+v", bad)
 	}
 }
 
@@ -254,7 +283,7 @@ func TestDiscardedBatchesGiveTheirMemoryBack(t *testing.T) {
 
 func TestStagingThatMayBeInUseIsNotReused(t *testing.T) {
 	g := newGuardBench(t, 64)
-	regions := []core.Region{g.at(0, 64)}
+	regions := tabled(g.at(0, 64))
 	g.faults.FailMethod(drivertest.EventRecord, 1, driver.InvalidHandle)
 	g.faults.FailMethod(drivertest.StreamSynchronize, 1, driver.InvalidHandle)
 	if err := g.ops.Fill(ctx, g.on.ID(), regions); err == nil || core.WasNotEnqueued(err) {
@@ -266,13 +295,20 @@ func TestStagingThatMayBeInUseIsNotReused(t *testing.T) {
 
 func TestDeviceOpsSayWhatWasNotEnqueued(t *testing.T) {
 	g := newGuardBench(t, 64)
-	regions := []core.Region{g.at(0, 64)}
+	regions := tabled(g.at(0, 64))
 	for _, m := range []drivertest.Method{drivertest.EventCreate, drivertest.HostAlloc, drivertest.Launch} {
 		g.faults.FailMethod(m, 1, driver.InvalidValue)
 		if err := g.ops.Fill(ctx, g.on.ID(), regions); !core.WasNotEnqueued(err) {
 			t.Errorf("%v: %v", m, err)
 		}
 		g.faults.Clear()
+	}
+	g.faults.FailMethod(drivertest.Launch, 1, driver.InvalidValue)
+	if err := g.ops.Fill(ctx, g.on.ID(), regions[driver.GuardFew:]); !core.WasNotEnqueued(err) {
+		t.Errorf("a few regions: %v", err)
+	}
+	if err := g.ops.Fill(ctx, 12345, regions[driver.GuardFew:]); !core.WasNotEnqueued(err) {
+		t.Errorf("a few regions on an unknown stream: %v", err)
 	}
 	if _, err := g.ops.Verify(ctx, 12345, regions); !core.WasNotEnqueued(err) {
 		t.Errorf("an unknown stream: %v", err)
@@ -302,12 +338,12 @@ func TestBatchesUnderWayAreNotAllAskedAbout(t *testing.T) {
 	release := g.hold(g.on)
 	defer release()
 	for range stalled {
-		must(t, g.ops.Fill(ctx, g.on.ID(), []core.Region{g.at(0, 8)}))
+		must(t, g.ops.Fill(ctx, g.on.ID(), tabled(g.at(0, 8))))
 	}
 	made, asked := g.faults.Calls(drivertest.HostAlloc), g.faults.Calls(drivertest.EventQuery)
 	equal(t, "memories for batches that stall", made >= stalled, true)
 	for range more {
-		must(t, g.ops.Fill(ctx, other.ID(), []core.Region{{Ptr: apart.ID.Ptr, Bytes: 8, Pattern: pattern}}))
+		must(t, g.ops.Fill(ctx, other.ID(), tabled(core.Region{Ptr: apart.ID.Ptr, Bytes: 8, Pattern: pattern})))
 		g.sync(other)
 	}
 	if n := g.faults.Calls(drivertest.HostAlloc) - made; n > 2 {
@@ -315,7 +351,7 @@ func TestBatchesUnderWayAreNotAllAskedAbout(t *testing.T) {
 	}
 	before := g.faults.Calls(drivertest.EventQuery)
 	for range more {
-		must(t, g.ops.Fill(ctx, g.on.ID(), []core.Region{g.at(0, 8)}))
+		must(t, g.ops.Fill(ctx, g.on.ID(), tabled(g.at(0, 8))))
 	}
 	if n := g.faults.Calls(drivertest.EventQuery) - before; n > 2*more {
 		t.Errorf("%d more batches asked %d times about the %d before them", more, n, stalled)
@@ -325,7 +361,7 @@ func TestBatchesUnderWayAreNotAllAskedAbout(t *testing.T) {
 	g.sync(g.on)
 	made = g.faults.Calls(drivertest.HostAlloc)
 	for range more {
-		must(t, g.ops.Fill(ctx, g.on.ID(), []core.Region{g.at(0, 8)}))
+		must(t, g.ops.Fill(ctx, g.on.ID(), tabled(g.at(0, 8))))
 	}
 	equal(t, "memories made while there are idle ones", g.faults.Calls(drivertest.HostAlloc)-made, 0)
 }

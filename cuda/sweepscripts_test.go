@@ -201,10 +201,12 @@ func sweepDeviceOps(x *sweep) error {
 		return err
 	}
 	regions := []core.Region{{Ptr: b.ID.Ptr, Bytes: 100, Pattern: 0x1122334455667788}, {Ptr: b.ID.Ptr + 101, Bytes: 33, Pattern: 7}}
-	if err := x.rt.Launch(ctx, s.ID(), declared(writes(b)), func(ctx context.Context) error {
-		return ops.Fill(ctx, s.ID(), regions)
-	}); err != nil {
-		return err
+	for _, some := range [][]core.Region{regions, append(make([]core.Region, driver.GuardFew), regions...)} {
+		if err := x.rt.Launch(ctx, s.ID(), declared(writes(b)), func(ctx context.Context) error {
+			return ops.Fill(ctx, s.ID(), some)
+		}); err != nil {
+			return err
+		}
 	}
 	for _, discard := range []bool{false, true} {
 		if err := x.verify(ops, s, b, regions, discard); err != nil {

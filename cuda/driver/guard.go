@@ -3,21 +3,27 @@ package driver
 import "time"
 
 // The guard's kernels, which every driver must be able to load under
-// [GuardImage]. All but the last take the device address of a table of n
-// records of [GuardRecord] bytes and n as a 32-bit number:
+// [GuardImage]. Three take the device address of a table of n records of
+// [GuardRecord] bytes and n as a 32-bit number:
 //
 //	fencepost_fill(table, n)              fills each region
 //	fencepost_verify(table, results, n)   compares each region
 //	fencepost_checksum(table, results, n) sums each region up
+//	fencepost_fill_few(address, bytes, pattern, ...) fills [GuardFew] regions
 //	fencepost_delay(ns)                   does nothing for so long
 //
 // A record is three little-endian 64-bit words: address, length in bytes,
 // pattern, and one word that the kernels leave alone. The pattern repeats from
-// the region's start. Verify writes a record of [GuardRecord] bytes for each
-// region to results: the offset of the first differing byte
-// ([GuardNoMismatch] if none), the number of differing bytes, and the expected
-// and seen value of the first in the low two bytes of the third word. Table
+// the region's start. Verify writes a record of [GuardRecord] bytes to results
+// for each region that differs: the offset of the first differing byte, the
+// number of differing bytes, and the expected and seen value of the first in
+// the low two bytes of the third word. It leaves the others' records alone, so
+// the caller sets their first word to [GuardNoMismatch] before. Table
 // and results are aligned to 16 bytes; they may lie in page-locked host memory.
+//
+// The regions that come as arguments, each three 64-bit ones, need no table;
+// those that are not needed have no bytes. All threads of the launch fill them
+// together, so a large one wants many.
 //
 // For checksums the record's third word is no pattern but the offset, a
 // multiple of 8, at which the region begins in a larger one. The first word of
@@ -32,11 +38,14 @@ import "time"
 const (
 	GuardImage          = "fencepost.guard"
 	GuardFillKernel     = "fencepost_fill"
+	GuardFillFewKernel  = "fencepost_fill_few"
 	GuardVerifyKernel   = "fencepost_verify"
 	GuardChecksumKernel = "fencepost_checksum"
 	GuardDelayKernel    = "fencepost_delay"
 	// GuardRecord is the size of a record in bytes.
 	GuardRecord = 32
+	// GuardFew is how many regions fencepost_fill_few takes.
+	GuardFew = 4
 	// GuardThreads is the number of threads for one region.
 	GuardThreads = 32
 	// GuardNoMismatch is the offset of a region that is as expected.

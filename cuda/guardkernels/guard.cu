@@ -7,13 +7,18 @@
 // work of two warps: results lie in host memory, where an atomic operation of
 // the device cannot be relied on. The host cuts large regions into pieces.
 //
-// The table lies in host memory too, some microseconds away. A warp asks for
-// its next record before it works on the one it has.
+// The table lies in host memory too, some microseconds away. A warp takes
+// neighbouring records, asks for as many as its lanes can hold at once, and for
+// the next before it works on those. What is intact leaves no result: the host
+// has written that there is none. A few regions to fill need no table: they
+// come as arguments, and all threads fill them.
 
 #include <cstdint>
 
 constexpr uint32_t lanes = 32;
 constexpr uint32_t allLanes = 0xffffffff;
+constexpr uint32_t recordWords = 4;
+constexpr uint32_t recordsAtOnce = lanes / recordWords;
 constexpr uint32_t vectorBytes = 16;
 constexpr uint64_t noMismatch = ~uint64_t{0};
 constexpr uint64_t longestDelay = 1000000000;
@@ -41,12 +46,12 @@ struct Span {
 
   __device__ ulonglong2 *body() const { return reinterpret_cast<ulonglong2 *>(start + head); }
 
-  // edge is the offset of the single byte that is this lane's: one in front
-  // for the lower half of the warp, one behind for the upper. It is no less
-  // than bytes if there is none.
-  __device__ uint64_t edge(uint32_t lane) const {
-    if (lane < vectorBytes) return lane < head ? lane : bytes;
-    return head + vectors * vectorBytes + (lane - vectorBytes);
+  // edge is the offset of the single byte that is this thread's, of those that
+  // share the region: one in front for the first of them, one behind for the
+  // next. It is no less than bytes if there is none.
+  __device__ uint64_t edge(uint32_t thread) const {
+    if (thread < vectorBytes) return thread < head ? thread : bytes;
+    return head + vectors * vectorBytes + (thread - vectorBytes);
   }
 
   // word is the pattern as it lies in an aligned word of the body.
@@ -60,34 +65,54 @@ static __device__ uint8_t byteOf(uint64_t pattern, uint64_t at) { return pattern
 
 static __device__ uint32_t lane() { return threadIdx.x % lanes; }
 
-static __device__ uint32_t firstRegion() { return (blockIdx.x * blockDim.x + threadIdx.x) / lanes; }
+static __device__ uint32_t thread() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
-static __device__ uint32_t nextRegion() { return gridDim.x * blockDim.x / lanes; }
+static __device__ uint32_t threads() { return gridDim.x * blockDim.x; }
 
-// eachRegion calls work(i, region) for the regions of this warp.
+// fetch loads the records from the i-th on, one word of them in each lane.
+static __device__ uint64_t fetch(const Region *table, uint32_t i, uint32_t end) {
+  const uint64_t at = uint64_t{i} * recordWords + lane();
+  return at < uint64_t{end} * recordWords ? reinterpret_cast<const uint64_t *>(table)[at] : 0;
+}
+
+// eachRegion calls work(i, region) for the regions of this warp, which lie side
+// by side: as many for each warp, but for the rest.
 template <typename Work>
 static __device__ void eachRegion(const Region *table, uint32_t n, Work work) {
-  uint32_t i = firstRegion();
-  if (i >= n) return;
-  for (Region r = table[i];;) {
-    const uint32_t next = i + nextRegion();
-    Region following{};
-    if (next < n) following = table[next];
-    work(i, r);
-    if (next >= n) return;
-    i = next;
-    r = following;
+  const uint32_t warp = thread() / lanes, warps = threads() / lanes, share = n / warps, rest = n % warps;
+  uint32_t i = warp * share + (warp < rest ? warp : rest);
+  const uint32_t end = i + share + (warp < rest ? 1 : 0);
+  for (uint64_t words = fetch(table, i, end); i < end;) {
+    const uint64_t following = i + recordsAtOnce < end ? fetch(table, i + recordsAtOnce, end) : 0;
+#pragma unroll 1
+    for (uint32_t k = 0; k < lanes && i < end; k += recordWords, i++) {
+      work(i, Region{__shfl_sync(allLanes, words, k), __shfl_sync(allLanes, words, k + 1), __shfl_sync(allLanes, words, k + 2), 0});
+    }
+    words = following;
   }
 }
 
+// fill fills what is the share of one thread, of so many that fill the region.
+static __device__ void fill(const Region &r, uint32_t thread, uint32_t threads) {
+  const Span s(r);
+  const uint64_t at = s.edge(thread);
+  if (at < s.bytes) s.start[at] = byteOf(r.pattern, at);
+  const uint64_t word = s.word(r.pattern);
+  for (uint64_t k = thread; k < s.vectors; k += threads) s.body()[k] = make_ulonglong2(word, word);
+}
+
 extern "C" __global__ void fencepost_fill(const Region *table, uint32_t n) {
-  eachRegion(table, n, [](uint32_t, const Region &r) {
-    const Span s(r);
-    const uint64_t at = s.edge(lane());
-    if (at < s.bytes) s.start[at] = byteOf(r.pattern, at);
-    const uint64_t word = s.word(r.pattern);
-    for (uint64_t k = lane(); k < s.vectors; k += lanes) s.body()[k] = make_ulonglong2(word, word);
-  });
+  eachRegion(table, n, [](uint32_t, const Region &r) { fill(r, lane(), lanes); });
+}
+
+extern "C" __global__ void fencepost_fill_few(uint64_t address0, uint64_t bytes0, uint64_t pattern0,
+                                              uint64_t address1, uint64_t bytes1, uint64_t pattern1,
+                                              uint64_t address2, uint64_t bytes2, uint64_t pattern2,
+                                              uint64_t address3, uint64_t bytes3, uint64_t pattern3) {
+  fill(Region{address0, bytes0, pattern0, 0}, thread(), threads());
+  fill(Region{address1, bytes1, pattern1, 0}, thread(), threads());
+  fill(Region{address2, bytes2, pattern2, 0}, thread(), threads());
+  fill(Region{address3, bytes3, pattern3, 0}, thread(), threads());
 }
 
 // differs reports whether any byte of the region does. It has no branches
@@ -128,8 +153,8 @@ static __device__ Result examine(const Region &r) {
 
 extern "C" __global__ void fencepost_verify(const Region *table, Result *results, uint32_t n) {
   eachRegion(table, n, [results](uint32_t i, const Region &r) {
-    Result result{noMismatch, 0, 0, 0};
-    if (differs(r)) result = examine(r);
+    if (!differs(r)) return;
+    const Result result = examine(r);
     if (lane() == 0) results[i] = result;
   });
 }

@@ -11,14 +11,16 @@ import (
 func (d *Device) String() string { return "sim" }
 
 // guardKernels are the kernels of driver.GuardImage, which every device has.
-// The table may still be on its way when they are launched, so only the run
-// knows the regions: they are Indirect.
+// A table may still be on its way when they are launched, so only the run
+// knows the regions: those with one are Indirect.
 func guardKernels() []Kernel {
 	return []Kernel{{
 		Name: driver.GuardFillKernel, Run: runFill, Indirect: true,
 		Declare: func(a Args) []Range {
 			return []Range{Reads(a.Ptr(0), tableBytes(a.U32(1)))}
 		},
+	}, {
+		Name: driver.GuardFillFewKernel, Run: runFillFew, Declare: declareFew,
 	}, {
 		Name: driver.GuardVerifyKernel, Run: runVerify, Indirect: true,
 		Declare: func(a Args) []Range {
@@ -40,6 +42,29 @@ type region struct{ ptr, bytes, pattern uint64 }
 func regionAt(table []byte, i int) region {
 	r := table[i*driver.GuardRecord:]
 	return region{binary.LittleEndian.Uint64(r), binary.LittleEndian.Uint64(r[8:]), binary.LittleEndian.Uint64(r[16:])}
+}
+
+// few are the regions among a launch's arguments.
+func few(a Args) (regions []region) {
+	for i := range driver.GuardFew {
+		if r := (region{a.Ptr(3 * i), a.U64(3*i + 1), a.U64(3*i + 2)}); r.bytes > 0 {
+			regions = append(regions, r)
+		}
+	}
+	return regions
+}
+
+func declareFew(a Args) (ranges []Range) {
+	for _, r := range few(a) {
+		ranges = append(ranges, Writes(r.ptr, r.bytes))
+	}
+	return ranges
+}
+
+func runFillFew(x *Exec) {
+	for _, r := range few(x.Args()) {
+		fillPattern(x.Write(r.ptr, r.bytes), r.pattern)
+	}
 }
 
 func runFill(x *Exec) {
@@ -70,10 +95,10 @@ func runVerify(x *Exec) {
 	}
 }
 
-// verifyPattern compares b with the pattern and writes the result's record.
+// verifyPattern compares b with the pattern and writes the result's record if
+// it differs.
 func verifyPattern(b []byte, pattern uint64, result []byte) {
-	clear(result)
-	first, bad := driver.GuardNoMismatch, uint64(0)
+	first, bad := uint64(0), uint64(0)
 	var word [8]byte
 	binary.LittleEndian.PutUint64(word[:], pattern)
 	for at := 0; at < len(b); at += 8 {
@@ -86,9 +111,13 @@ func verifyPattern(b []byte, pattern uint64, result []byte) {
 			}
 			if bad++; bad == 1 {
 				first = uint64(i)
+				clear(result)
 				result[16], result[17] = word[i%8], b[i]
 			}
 		}
+	}
+	if bad == 0 {
+		return
 	}
 	binary.LittleEndian.PutUint64(result, first)
 	binary.LittleEndian.PutUint64(result[8:], bad)

@@ -28,6 +28,7 @@ var images = map[string]struct {
 }{
 	"cuda/guardkernels/guard": {guardkernels.Image(), kernels{
 		driver.GuardFillKernel:     "64 32",
+		driver.GuardFillFewKernel:  strings.TrimSpace(strings.Repeat(" 64", 3*driver.GuardFew)),
 		driver.GuardVerifyKernel:   "64 64 32",
 		driver.GuardChecksumKernel: "64 64 32",
 		driver.GuardDelayKernel:    "64",

@@ -16,7 +16,7 @@ func (s *suite) modules() {
 	s.must(err)
 	_, err = s.d.ModuleFunction(m, "no_such_kernel")
 	s.wantCode(err, driver.NotFound)
-	for _, name := range []string{driver.GuardFillKernel, driver.GuardVerifyKernel} {
+	for _, name := range []string{driver.GuardFillKernel, driver.GuardFillFewKernel, driver.GuardVerifyKernel} {
 		f, err := s.d.ModuleFunction(m, name)
 		s.must(err)
 		if f == 0 {
