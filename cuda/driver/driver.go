@@ -90,6 +90,8 @@ type Driver interface {
 	// MemUnmap takes a mapped range, whole, from its addresses, which stay
 	// reserved. It does not wait for work that is queued, which faults when
 	// it gets there: the caller knows that the device is done with the range.
+	// Of a reserved range that is not mapped CUDA promises no error: some
+	// versions of its driver return none.
 	MemUnmap(ptr, bytes uint64) error
 
 	// MemsetAsync sets n bytes at ptr to value.

@@ -173,6 +173,21 @@ func TestMappingsRefuseWhatTheyAreNot(t *testing.T) {
 	wantCode(t, d.MemMap(one, Granule, h), driver.NotSupported) // a second time
 }
 
+// CUDA need not notice it; a simulated device is there to notice.
+func TestWhatIsNotMappedIsNotUnmapped(t *testing.T) {
+	d := open(t, FreeRunning())
+	p := newProgram(t, d)
+	reserved, err := d.MemReserve(Granule)
+	must(t, err)
+	wantCode(t, d.MemUnmap(reserved, Granule), driver.InvalidValue) // never mapped
+	must(t, d.MemUnreserve(reserved, Granule))
+	ptr, size := p.mapped(2)
+	must(t, d.MemUnmap(ptr, size))
+	wantCode(t, d.MemUnmap(ptr, size), driver.InvalidValue) // a second time
+	must(t, d.MemUnreserve(ptr, size))
+	wantCode(t, d.MemUnmap(ptr, size), driver.InvalidValue) // not even reserved
+}
+
 func TestManyMappingsAtOnceKeepTheirBooks(t *testing.T) {
 	d := open(t, FreeRunning())
 	p := newProgram(t, d)

@@ -38,8 +38,13 @@ const (
 	FalseAlarm Outcome = "false alarm"
 	// Silent is what a program without a bug must be.
 	Silent Outcome = "clean"
+	// DriverRefused: the driver of a GPU refuses the call that is the bug, so
+	// that nothing happens.
+	DriverRefused Outcome = "refused"
 	// Broken: the program could not do what it is there for.
 	Broken Outcome = "broken"
+	// NotRun: there was no time left for the program.
+	NotRun Outcome = "not run"
 )
 
 // Want is what the tiers must make of a bug.

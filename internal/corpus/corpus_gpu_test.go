@@ -31,8 +31,8 @@ func TestTheCorpusOnTheGPU(t *testing.T) {
 			for _, variant := range c.Variants() {
 				r := onGPU(t, m, c, variant, tier)
 				keepResult(t, r)
-				if want := c.Wanted(variant, tier.Name); r.Outcome != want {
-					t.Errorf("%s:%s at %s is %s, want %s: %s of %q, %s", c.Name, variant, tier.Name, r.Outcome, want, r.Kind, r.Victim, r.Text)
+				if !c.Accepts(variant, tier.Name, r.Outcome) {
+					t.Errorf("%s:%s at %s is %s, want %s: %s of %q, %s", c.Name, variant, tier.Name, r.Outcome, c.Wanted(variant, tier.Name), r.Kind, r.Victim, r.Text)
 				}
 			}
 		}

@@ -111,11 +111,7 @@ func TestTheHuntNamesTheCulpritAmongThree(t *testing.T) {
 }
 
 func TestTheTableIsWhatTheCorpusSays(t *testing.T) {
-	text, err := os.ReadFile("testdata/gpu.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	recorded, err := ReadResults(text)
+	recorded, err := Recorded("testdata/gpu.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,10 @@
 // and about the block that was harmed, no later than the end of the program's
 // Drain. Late: one of such a kind without the right victim, or about the
 // victim of another kind, or only when the runtime was closed. Missed: nothing
-// of the sort. Whatever else is reported in a program without a bug is a false
-// alarm.
+// of the sort. Refused: on a GPU the driver refused the call that is the bug,
+// because it checks the ranges of copies and fills against its allocations, so
+// nothing happened; that will do only where the tier need not find the bug.
+// Whatever else is reported in a program without a bug is a false alarm.
 //
 // The oracle of the simulated device, in a run with the guard off, is the
 // witness that a bug really happens; no tier is credited with what it sees.

@@ -72,16 +72,6 @@ func (w *World) Filled(s *Stream, tag core.Tag, n int, value uint64) *Mem {
 	return m
 }
 
-// Pair allocates two filled blocks of n words, the one at the lower address
-// first.
-func (w *World) Pair(s *Stream, n int) (low, high *Mem) {
-	low, high = w.Filled(s, "first", n, 1), w.Filled(s, "second", n, 2)
-	if low.ID.Ptr > high.ID.Ptr {
-		low, high = high, low
-	}
-	return low, high
-}
-
 // Free gives blocks back.
 func (w *World) Free(blocks ...*Mem) {
 	for _, m := range blocks {
@@ -99,38 +89,6 @@ func (w *World) passed() {
 	if w.Tier.OwnProcess {
 		w.must(w.Drain(w.ctx))
 	}
-}
-
-// Enclosed is Filled for a block whose neighbours live until the program ends:
-// when it is freed, no other free memory joins it, and its address comes again.
-func (w *World) Enclosed(s *Stream, tag core.Tag, n int, value uint64) *Mem {
-	neighbour := func() { w.own = append(w.own, w.Words(s, "neighbour", n).ID) }
-	for range 8 { // the first ones fill holes
-		neighbour()
-	}
-	m := w.Filled(s, tag, n, value)
-	neighbour()
-	return m
-}
-
-// Reuse gives an enclosed block back, waits until it has left quarantine, and allocates
-// until a block of the same size begins at its address; the others are given
-// back.
-func (w *World) Reuse(s *Stream, m *Mem, tag core.Tag) *Mem {
-	w.Free(m)
-	w.must(w.Drain(w.ctx))
-	var others []*Mem
-	defer func() { w.Free(others...) }()
-	for range 64 {
-		b, err := w.Allocate(w.ctx, core.Request{Bytes: m.Requested, Stream: s.ID(), Tag: tag})
-		w.must(err)
-		if b.ID.Ptr == m.ID.Ptr {
-			return &Mem{b}
-		}
-		others = append(others, &Mem{b})
-	}
-	w.failf("the address of a freed block did not come again")
-	return nil
 }
 
 // Slice allocates typed memory.

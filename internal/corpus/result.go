@@ -5,7 +5,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 )
 
@@ -32,10 +35,12 @@ type Result struct {
 	// Culprit and Suspects are as in a [Verdict].
 	Culprit  int `json:"culprit,omitempty"`
 	Suspects int `json:"suspects,omitempty"`
-	// Seen is the oracle's, Backend that of a run under compute-sanitizer.
-	Seen    int    `json:"seen,omitempty"`
-	Backend string `json:"backend,omitempty"`
-	Text    string `json:"text,omitempty"`
+	// Seen is the oracle's; Backend and Seconds, which it took, are those of a
+	// run under compute-sanitizer.
+	Seen    int     `json:"seen,omitempty"`
+	Backend string  `json:"backend,omitempty"`
+	Seconds float64 `json:"seconds,omitempty"`
+	Text    string  `json:"text,omitempty"`
 }
 
 // Variants of a case: the bug and its twin, or the clean program.
@@ -54,13 +59,21 @@ func (c Case) Wanted(variant, tier string) Outcome {
 	return Silent
 }
 
+// Accepts reports whether an outcome on a GPU is what it must be: the wanted
+// one, or for a bug that a tier misses, that the driver refused it. Where a tier
+// must find a bug, the bug must happen.
+func (c Case) Accepts(variant, tier string, got Outcome) bool {
+	want := c.Wanted(variant, tier)
+	return got == want || got == DriverRefused && variant == WithBug && want == Missed
+}
+
 // Result runs a variant of a case at a tier.
 func (m *Machine) Result(ctx context.Context, c Case, variant string, t Tier) (Result, error) {
 	device, version, err := m.Describe()
 	v := m.Run(ctx, c, variant == WithBug, t)
 	r := Result{Device: device, Driver: version, Case: c.Name, Variant: variant, Tier: t.Name, Outcome: v.Outcome,
 		Kind: string(v.Kind), Victim: v.Victim, Culprit: v.Culprit, Suspects: v.Suspects, Seen: v.Seen}
-	if v.Outcome == Broken || v.Outcome == FalseAlarm {
+	if v.Outcome == Broken || v.Outcome == FalseAlarm || v.Outcome == DriverRefused {
 		r.Text = v.Text
 	}
 	return r, err
@@ -89,6 +102,18 @@ func Simulated(ctx context.Context) ([]Result, error) {
 func (r Result) Line() (string, error) {
 	b, err := json.Marshal(r)
 	return string(b) + "\n", err
+}
+
+// Recorded reads a file of results, none if there is no such file.
+func Recorded(name string) ([]Result, error) {
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ReadResults(text)
 }
 
 // ReadResults reads lines of JSON. Empty ones and those that begin with # are

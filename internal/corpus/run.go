@@ -75,6 +75,9 @@ func (w *World) judge(c Case, bug bool) Verdict {
 	}
 	if bug {
 		v := w.watch.verdict(c, found)
+		if err := w.watch.byDriver; err != nil && v.Outcome != Found {
+			v = Verdict{Outcome: DriverRefused, Text: err.Error()} // nothing happened that could be found
+		}
 		v.Seen = seen
 		return v
 	}

@@ -20,7 +20,7 @@ func spatialCopies() []Case {
 				if bug {
 					n++
 				}
-				w.Do(Job{Name: "clear_text", On: s, Uses: []core.Use{b.W()}, Enqueue: w.Memset(b.Byte(0), 0, n)})
+				w.Do(Job{Name: "clear_text", On: s, Uses: []core.Use{b.W()}, Guilty: bug, Enqueue: w.Memset(b.Byte(0), 0, n)})
 				w.Free(b)
 			}},
 		{Name: "memset-shifted-start", Class: Spatial, What: "a memset begins in the middle of the first value and keeps its length",
@@ -33,7 +33,7 @@ func spatialCopies() []Case {
 				if bug {
 					start = 4
 				}
-				w.Do(Job{Name: "clear_values", On: s, Uses: []core.Use{b.W()}, Enqueue: w.Memset(b.Byte(start), 0, words*wordBytes)})
+				w.Do(Job{Name: "clear_values", On: s, Uses: []core.Use{b.W()}, Guilty: bug, Enqueue: w.Memset(b.Byte(start), 0, words*wordBytes)})
 				w.Free(b)
 			}},
 		{Name: "copy-longer-than-target", Class: Spatial, What: "a copy on the device takes the length of its source, which is longer than the target",
@@ -46,7 +46,7 @@ func spatialCopies() []Case {
 				if bug {
 					n = from.Requested
 				}
-				w.Do(Job{Name: "gather", On: s, Uses: []core.Use{to.W(), from.R()},
+				w.Do(Job{Name: "gather", On: s, Uses: []core.Use{to.W(), from.R()}, Guilty: bug,
 					Enqueue: func(h driver.Stream) error { return w.Driver().CopyOnDeviceAsync(to.ID.Ptr, from.ID.Ptr, n, h) }})
 				w.Free(from, to)
 			}},
@@ -60,7 +60,7 @@ func spatialCopies() []Case {
 				if bug {
 					data = data[:cap(data)]
 				}
-				w.Do(Job{Name: "upload", On: s, Uses: []core.Use{b.W()},
+				w.Do(Job{Name: "upload", On: s, Uses: []core.Use{b.W()}, Guilty: bug,
 					Enqueue: func(h driver.Stream) error { return w.Driver().CopyToDeviceAsync(b.ID.Ptr, data, h) }})
 				w.Sync(s) // data must stay until the copy is done
 				w.Free(b)
@@ -78,17 +78,17 @@ func spatialCopies() []Case {
 				w.Do(Job{Name: "move_rows", On: s, Uses: []core.Use{to.W(), from.R()}, Kernel: testkernels.CopyAdd, Args: []any{to.At(start), from.At(0), words - 4, uint64(0)}})
 				w.Free(from, to)
 			}},
-		{Name: "overrun-through-red-zone", Class: Spatial, What: "a memset takes a number of words for one of rows and goes on over all that lies behind",
+		{Name: "overrun-through-red-zone", Class: Spatial, What: "a kernel takes a number of words for one of rows and goes on over all that lies behind",
 			Kinds: []core.FindingKind{core.FindingOutOfBoundsWrite, core.FindingUnderflow}, Culprit: "clear_rows", Want: onDevice, Why: hostOnly,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				low, high := w.Pair(s, words)
+				low, high := w.Adjacent(s, words)
 				w.Victim(low.ID, high.ID)
-				n := low.Requested
+				n := low.Words()
 				if bug { // the other one's bytes are the program's own
-					n = high.ID.Ptr - low.ID.Ptr + 16
+					n = int(high.ID.Ptr-low.ID.Ptr)/wordBytes + 2
 				}
-				w.Do(Job{Name: "clear_rows", On: s, Uses: []core.Use{low.W()}, Enqueue: w.Memset(low.At(0), 0, n)})
+				w.Do(Job{Name: "clear_rows", On: s, Uses: []core.Use{low.W()}, Kernel: testkernels.Write, Args: []any{low.At(0), n, uint64(0)}})
 				w.Free(low, high)
 			}},
 	}

@@ -3,6 +3,8 @@ package corpus
 import (
 	"fmt"
 	"strings"
+
+	"github.com/fencepost-gpu/fencepost/core"
 )
 
 // results finds a result by case, variant and tier.
@@ -47,6 +49,8 @@ suspicious: package ` + "`internal/corpus`" + `. Each runs at every tier of the 
   words stand the finding is the guilty call's own, or no launch was announced that could be named.
 - **late**: one of such a kind without the right victim, or about the victim with another kind, or only when the runtime was closed.
 - **missed**: nothing of the sort; the reason is below the table.
+- **refused**: on a GPU the driver refuses the guilty call itself. It checks the ranges of copies and fills against its allocations, so
+  such a bug cannot happen there unless something else is allocated around the block, as a red zone or quarantine is.
 
 "Unmapping" is ` + "`hunt:bisect+unmap`" + `, for the cases that reach freed memory: freed blocks are taken off the map once the device has
 passed the free, and a later access is an illegal address. That loses the device and names no block, so it is late by definition.
@@ -73,24 +77,26 @@ func (d *document) provenance() {
 		return
 	}
 	r := d.recorded[0]
-	d.line("\nThe tiers were run on the simulated device, and on an %s with the driver of %s, whose verdicts stand apart where they differ. "+
-		"`scripts/gpu-corpus` records them in `internal/corpus/testdata/gpu.jsonl`.", r.Device, r.Driver)
-}
-
-// cell is the verdicts of a tier on a case.
-func (d *document) cell(c Case, t Tier) string {
-	onSim, _ := d.sim.of(c, WithBug, t.Name)
-	text := verdictText(onSim)
-	if onGPU, ok := d.gpu.of(c, WithBug, t.Name); ok && verdictText(onGPU) != text {
-		return "sim: " + text + "; GPU: " + verdictText(onGPU)
+	d.line("\nThe tiers were run on the simulated device. `scripts/gpu-corpus` recorded `internal/corpus/testdata/gpu.jsonl` on an %s with the driver of %s.", r.Device, r.Driver)
+	if same, all := d.agreement(); all > 0 {
+		d.line("There %d of %d verdicts on bugs at the tiers are the same as on the simulated device, to the number of suspects; the other %d stand in the column of the GPU.", same, all, all-same)
 	}
-	return text
 }
 
+// cell is the verdict of a tier on a case, on the simulated device.
+func (d *document) cell(c Case, t Tier) string {
+	r, _ := d.sim.of(c, WithBug, t.Name)
+	return verdictText(r)
+}
+
+// verdictText leaves out the suspects of a lost device: they are what was in
+// flight when somebody asked, and differ from run to run.
 func verdictText(r Result) string {
 	switch {
-	case r.Outcome == Missed:
-		return "missed"
+	case r.Kind == string(core.FindingStickyError):
+		return fmt.Sprintf("%s %s", r.Outcome, r.Kind)
+	case r.Outcome == Broken || r.Kind == "":
+		return string(r.Outcome)
 	case r.Culprit > 0:
 		return fmt.Sprintf("**%s** %s, culprit %d of %d", r.Outcome, r.Kind, r.Culprit, r.Suspects)
 	case r.Outcome == Found:
@@ -112,17 +118,4 @@ func (d *document) oracle(c Case) string {
 		return "sees it"
 	}
 	return "silent"
-}
-
-// tool is compute-sanitizer's verdict on a case and on its twin.
-func (d *document) tool(c Case) string {
-	r, ok := d.gpu.of(c, WithBug, ToolTier)
-	if !ok {
-		return "not run"
-	}
-	text := fmt.Sprintf("%s (%s)", r.Outcome, r.Backend)
-	if twin, ok := d.gpu.of(c, Twin, ToolTier); ok && twin.Outcome != Silent {
-		text += ", twin: " + string(twin.Outcome)
-	}
-	return text
 }

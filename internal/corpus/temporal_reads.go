@@ -41,7 +41,7 @@ func temporalReads() []Case {
 				b := w.Filled(s, "rows", words, 1)
 				w.Victim(b.ID)
 				out := make([]byte, 64)
-				download := Job{On: s, Enqueue: func(h driver.Stream) error { return w.Driver().CopyToHostAsync(out, b.ID.Ptr, h) }}
+				download := Job{On: s, Guilty: bug, Enqueue: func(h driver.Stream) error { return w.Driver().CopyToHostAsync(out, b.ID.Ptr, h) }}
 				if !bug {
 					w.Raw(download)
 				}

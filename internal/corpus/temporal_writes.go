@@ -50,7 +50,7 @@ func temporalWrites() []Case {
 				s := w.Stream()
 				b := w.Filled(s, "rows", words, 1)
 				w.Victim(b.ID)
-				clearing := Job{On: s, Enqueue: w.Memset(b.At(0), 0, b.Requested)}
+				clearing := Job{On: s, Guilty: bug, Enqueue: w.Memset(b.At(0), 0, b.Requested)}
 				if !bug {
 					w.Raw(clearing)
 				}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
 // about is a finding of a kind about a block.
@@ -86,6 +87,76 @@ func TestResultsAreReadAsTheyWereWritten(t *testing.T) {
 	for _, bad := range []string{"{", `{"case":"no such case"}`} {
 		if _, err := ReadResults([]byte(bad)); err == nil {
 			t.Errorf("%s was read", bad)
+		}
+	}
+}
+
+// refuses stands for a call that the driver of a GPU does not take.
+func refuses(code int) func(driver.Stream) error {
+	return func(driver.Stream) error { return driver.NewError("cuMemsetD8Async", code) }
+}
+
+func TestADriverThatRefusesTheBugIsNoBrokenProgram(t *testing.T) {
+	for name, try := range map[string]struct {
+		guilty, declared bool
+		code             int
+		want             Outcome
+	}{
+		"the guilty call, declared":          {true, true, driver.InvalidValue, DriverRefused},
+		"the guilty call, raw":               {true, false, driver.InvalidValue, DriverRefused},
+		"an innocent call":                   {false, true, driver.InvalidValue, Broken},
+		"an innocent call, raw":              {false, false, driver.InvalidValue, Broken},
+		"the guilty call for another reason": {true, true, driver.InvalidHandle, Broken},
+	} {
+		c := Case{Name: "refused", Class: Spatial, Run: func(w *World, _ bool) {
+			s := w.Stream()
+			b := w.Filled(s, "rows", words, 1)
+			j := Job{Name: "clear_rows", On: s, Uses: []core.Use{b.W()}, Guilty: try.guilty, Enqueue: refuses(try.code)}
+			if try.declared {
+				w.Do(j)
+			} else {
+				w.Raw(j)
+			}
+			w.Free(b)
+		}}
+		for where, v := range map[string]Verdict{"tier 1": OnSim().Run(ctx, c, true, Tier1), "alone": OnSim().RunAlone(ctx, c, true)} {
+			if v.Outcome != try.want || v.Text == "" {
+				t.Errorf("%s, %s: %s %q, want %s", name, where, v.Outcome, v.Text, try.want)
+			}
+		}
+	}
+}
+
+func TestWhatWasFoundIsFoundAlthoughTheDriverRefused(t *testing.T) {
+	c := Case{Name: "both", Class: Temporal, Kinds: []core.FindingKind{core.FindingUninitializedRead}, Run: func(w *World, _ bool) {
+		s := w.Stream()
+		b := w.Words(s, "rows", words)
+		w.Victim(b.ID)
+		w.Do(Job{Name: "copy_rows", On: s, Uses: []core.Use{b.R()}, Guilty: true, Enqueue: refuses(driver.InvalidValue)})
+		w.Free(b)
+	}}
+	if v := OnSim().Run(ctx, c, true, Tier0); v.Outcome != Found {
+		t.Errorf("%s %s", v.Outcome, v.Text)
+	}
+}
+
+func TestARefusalWillDoOnlyForABugThatTheTierMisses(t *testing.T) {
+	c := Case{Class: Spatial, Want: onDevice}
+	for name, try := range map[string]struct {
+		variant string
+		tier    Tier
+		got     Outcome
+		want    bool
+	}{
+		"missed where it is missed":  {WithBug, Tier0, Missed, true},
+		"refused where it is missed": {WithBug, Tier0, DriverRefused, true},
+		"broken where it is missed":  {WithBug, Tier0, Broken, false},
+		"refused where it is found":  {WithBug, Tier1, DriverRefused, false},
+		"a twin that was refused":    {Twin, Tier0, DriverRefused, false},
+		"a twin that is silent":      {Twin, Tier1, Silent, true},
+	} {
+		if got := c.Accepts(try.variant, try.tier.Name, try.got); got != try.want {
+			t.Errorf("%s: accepted is %v", name, got)
 		}
 	}
 }

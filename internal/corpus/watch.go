@@ -21,6 +21,8 @@ type watch struct {
 	nobody  bool
 	// refused joins the errors of the calls that are the bug.
 	refused error
+	// byDriver is the driver's refusal of the call that is the bug.
+	byDriver error
 }
 
 // noted is a finding; late is set if it came after the program's end.

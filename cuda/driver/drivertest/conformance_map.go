@@ -127,10 +127,7 @@ func (s *suite) mappingRefuses() {
 	if err := s.d.MemMap(ptr, size, h); err == nil {
 		s.Fatal("memory was mapped where there is some")
 	}
-	s.must(s.d.MemUnmap(ptr, size))
-	if err := s.d.MemUnmap(ptr, size); err == nil {
-		s.Fatal("what is not mapped was unmapped")
-	}
+	s.must(s.d.MemUnmap(ptr, size)) // a second time may be refused or not
 	s.must(s.d.MemRelease(h))
 	s.must(s.d.MemUnreserve(ptr, size))
 }

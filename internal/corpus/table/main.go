@@ -19,11 +19,7 @@ func main() {
 }
 
 func write(ctx context.Context) error {
-	text, err := os.ReadFile("internal/corpus/testdata/gpu.jsonl")
-	if err != nil {
-		return err
-	}
-	recorded, err := corpus.ReadResults(text)
+	recorded, err := corpus.Recorded("internal/corpus/testdata/gpu.jsonl")
 	if err != nil {
 		return err
 	}
