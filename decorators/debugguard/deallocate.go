@@ -17,7 +17,7 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 		return r.upstream.Deallocate(ctx, id)
 	}
 	r.housekeep(ctx)
-	if id.Ordinal != r.upstream.Ordinal() && r.Mode() != Off {
+	if id.Ordinal != r.ordinal && r.Mode() != Off {
 		return core.Block{}, r.foreignDevice(id)
 	}
 	rec := r.ledger.get(id)
