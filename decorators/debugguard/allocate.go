@@ -12,24 +12,24 @@ const stackAlways = 1 << 20
 // Allocate returns a live block. A guarded one costs red zones and one launch
 // more. If memory is refused, quarantine is given up before the refusal is
 // passed on. Errors are the upstream's.
-func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
+func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
 	if r.gate.Load() == 0 {
 		return r.upstream.Allocate(ctx, req)
 	}
 	r.housekeep(ctx)
 	mode := r.Mode()
 	if mode == Off {
-		b, err := r.allocate(ctx, &req)
-		if err == nil {
+		if err = r.obtain(ctx, &req, &b); err == nil {
 			r.metered(mode, b.Requested)
 		}
 		return b, err
 	}
 	hunted := mode == Hunt || r.hunts(req.Tag)
 	if !r.choose(mode, hunted, &req) {
-		return r.allocateKnown(ctx, &req, mode, hunted)
+		err = r.allocateKnown(ctx, &req, &b, mode, hunted)
+		return b, err
 	}
-	req, err := req.Normalize("Allocate")
+	req, err = req.Normalize("Allocate")
 	if err != nil {
 		return core.Block{}, err
 	}
@@ -50,13 +50,13 @@ func (r *Resource) choose(mode Mode, hunted bool, req *core.Request) bool {
 	return r.bytes.take(req.Bytes)
 }
 
-// allocateKnown allocates a block that only the ledger knows.
-func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, mode Mode, hunted bool) (core.Block, error) {
-	b, err := r.allocate(ctx, req)
-	if err != nil {
-		return b, err
+// allocateKnown allocates a block that only the ledger knows, into b: most
+// blocks come this way, and each copy of one costs more than its lookup.
+func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core.Block, mode Mode, hunted bool) error {
+	if err := r.obtain(ctx, req, b); err != nil {
+		return err
 	}
-	rec, due := r.ledger.enter(&b)
+	rec, due := r.ledger.enter(b)
 	if hunted || r.keepsStacks(b.Bytes, due) {
 		stack := r.ledger.stacks.capture(2)
 		rec.stacked = true // the block is nobody's yet
@@ -65,7 +65,16 @@ func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, mode Mo
 		rec.mu.Unlock()
 	}
 	r.metered(mode, b.Requested)
-	return b, nil
+	return nil
+}
+
+// obtain is allocate into b.
+func (r *Resource) obtain(ctx context.Context, req *core.Request, b *core.Block) (err error) {
+	given := r.given()
+	if *b, err = r.upstream.Allocate(ctx, *req); err != nil && outOfMemory(err) {
+		*b, err = r.relieve(ctx, *req, given, err)
+	}
+	return err
 }
 
 // keepsStacks decides whether a block that is not hunted keeps its stacks:
@@ -92,16 +101,18 @@ func (r *Resource) unmetered(requested uint64) {
 
 // allocateGuarded allocates a block between red zones. If there is no room
 // for them, the block goes without.
-func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, mode Mode, hunted bool) (core.Block, error) {
+func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, mode Mode, hunted bool) (b core.Block, err error) {
 	l, ok := layoutFor(req.Bytes, r.cfg.RedZone, !hunted)
 	if !ok {
-		return r.allocateKnown(ctx, &req, mode, hunted)
+		err = r.allocateKnown(ctx, &req, &b, mode, hunted)
+		return b, err
 	}
 	b, l, isolated, err := r.allocateBetween(ctx, req, l)
 	if outOfMemory(err) {
 		r.hide(err)
 		r.count.unguarded.Add(1)
-		return r.allocateKnown(ctx, &req, mode, hunted)
+		err = r.allocateKnown(ctx, &req, &b, mode, hunted)
+		return b, err
 	}
 	if err != nil {
 		return b, err

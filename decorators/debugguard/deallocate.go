@@ -12,12 +12,12 @@ import (
 // and the block is Retired. A second free is refused with a
 // [core.UseAfterFreeError] and not passed on, and so is a block that was
 // never allocated here; another device's block is a [core.StreamMisuseError].
-func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
+func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
 	if r.gate.Load() == 0 {
 		return r.upstream.Deallocate(ctx, id)
 	}
 	r.housekeep(ctx)
-	if id.Ordinal != r.upstream.Ordinal() && r.Mode() != Off {
+	if id.Ordinal != r.ordinal && r.Mode() != Off {
 		return core.Block{}, r.foreignDevice(id)
 	}
 	rec := r.ledger.get(id)
@@ -25,7 +25,8 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 		return r.freeUnknown(ctx, id)
 	}
 	if rec.guard == nil && rec.retire(id.Generation) {
-		return r.freeUnguarded(ctx, id, rec)
+		err = r.freeUnguarded(ctx, &id, rec, &b)
+		return b, err
 	}
 	if rec = r.ledger.lockAny(id); rec == nil {
 		return r.freeUnknown(ctx, id)
@@ -46,15 +47,16 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 }
 
 // freeUnguarded passes the free of a block on that this call has retired: a
-// second free of it is refused, unless this one fails.
-func (r *Resource) freeUnguarded(ctx context.Context, id core.BlockID, rec *record) (core.Block, error) {
+// second free of it is refused, unless this one fails. The block goes to b.
+func (r *Resource) freeUnguarded(ctx context.Context, id *core.BlockID, rec *record, b *core.Block) (err error) {
 	requested := rec.requested
 	if !rec.contains(id.Ptr) {
 		r.revive(rec, id.Generation)
-		if rec = r.ledger.lock(id); rec != nil {
-			return core.Block{}, r.wildPointer("Deallocate", id, id.AllocStream, rec)
+		if rec = r.ledger.lock(*id); rec != nil {
+			return r.wildPointer("Deallocate", *id, id.AllocStream, rec)
 		}
-		return r.upstream.Deallocate(ctx, id)
+		*b, err = r.upstream.Deallocate(ctx, *id)
+		return err
 	}
 	if rec.stacked {
 		stack := r.ledger.stacks.capture(2)
@@ -64,14 +66,13 @@ func (r *Resource) freeUnguarded(ctx context.Context, id core.BlockID, rec *reco
 	}
 	sealed := r.seals.get(id.Generation)
 	_ = r.breakSeal(ctx, sealed) // what could not be compared is counted
-	b, err := r.upstream.Deallocate(ctx, id)
-	if err != nil {
+	if *b, err = r.upstream.Deallocate(ctx, *id); err != nil {
 		r.revive(rec, id.Generation)
 		r.seals.again(sealed)
-		return b, err
+		return err
 	}
 	r.unmetered(requested)
-	return b, nil
+	return nil
 }
 
 // freeKnown frees a live guarded block; rec is locked. From here on a second

@@ -62,7 +62,7 @@ func (r *Resource) Drain(ctx context.Context) error {
 // State is the block's state as its owner sees it. The upstream tells how far
 // a free that was passed on has come.
 func (r *Resource) State(id core.BlockID) core.BlockState {
-	if r.gate.Load() == 0 || id.Ordinal != r.upstream.Ordinal() {
+	if r.gate.Load() == 0 || id.Ordinal != r.ordinal {
 		return r.upstream.State(id)
 	}
 	rec := r.ledger.lock(id)

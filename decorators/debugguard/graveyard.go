@@ -28,7 +28,9 @@ func (y *graveyard) bury(rec *record, freed instant, limit int, index *addresses
 	} else {
 		stone = y.ring[y.next]
 		y.forget(stone, index)
-		y.next = (y.next + 1) % len(y.ring)
+		if y.next++; y.next == len(y.ring) {
+			y.next = 0
+		}
 	}
 	stone.bury(rec, freed)
 	if index != nil {

@@ -39,7 +39,7 @@ func (r *Resource) hold(o *openLaunch, req *core.UseRequest) error {
 // glance finds the record of a block without a lock, nil if the ledger does
 // not know it, and says whether the block is live.
 func (r *Resource) glance(id core.BlockID) (rec *record, live bool) {
-	if id.Ordinal != r.upstream.Ordinal() {
+	if id.Ordinal != r.ordinal {
 		return nil, false
 	}
 	if rec = r.ledger.get(id); rec == nil {
@@ -55,7 +55,7 @@ func (r *Resource) glance(id core.BlockID) (rec *record, live bool) {
 // usable returns the record of a block that is to be used, locked, or nil if
 // the ledger does not know it and the upstream must judge.
 func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID, launch string) (*record, error) {
-	if id.Ordinal != r.upstream.Ordinal() {
+	if id.Ordinal != r.ordinal {
 		return nil, nil
 	}
 	rec := r.ledger.lock(id)

@@ -102,19 +102,27 @@ func (l *ledger) share() {
 
 // close makes a tombstone of a block that was released, and empties its record
 // for another one if it is pooled. rec is not locked.
-func (l *ledger) close(rec *record, g core.Generation) {
-	s := l.shard(rec.stream())
-	s.mu.Lock()
-	rec.mu.Lock() // nobody waits for anything under it
-	if rec.generation() == g && rec.state() != core.Freed {
-		l.closeLocked(s, rec)
+func (l *ledger) close(rec *record, g core.Generation) { l.closeIn(l.shard(rec.stream()), g) }
+
+// closeIn is close of the record of a generation in a shard, which it returns:
+// nil if there is none. Finding and removing it is one walk.
+func (l *ledger) closeIn(s *shard, g core.Generation) *record {
+	if s.table.buckets.Load() == nil {
+		return nil
 	}
-	rec.mu.Unlock()
+	s.mu.Lock()
+	rec := s.table.take(g)
+	if rec != nil {
+		rec.mu.Lock() // nobody waits for anything under it
+		l.closeLocked(s, rec)
+		rec.mu.Unlock()
+	}
 	s.mu.Unlock()
+	return rec
 }
 
+// closeLocked is the rest of close, of a record that the table has no more.
 func (l *ledger) closeLocked(s *shard, rec *record) {
-	s.table.remove(rec)
 	if s.index != nil {
 		s.index.remove(rec)
 	}

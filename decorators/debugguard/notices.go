@@ -56,13 +56,15 @@ func (n notices) Released(b core.Block) {
 
 // released closes the book of a block and makes b what its owner knew.
 func (r *Resource) released(b *core.Block) {
-	rec := r.ledger.get(b.ID)
-	if rec == nil {
-		return
-	}
 	g := b.ID.Generation
-	if rec.guard != nil {
+	rec := r.ledger.closeIn(r.ledger.shard(b.ID.AllocStream), g)
+	if rec == nil {
+		if rec = r.ledger.elsewhere(b.ID); rec == nil {
+			return
+		}
+		r.ledger.close(rec, g)
+	}
+	if rec.guard != nil { // which is not pooled
 		b.ID, b.Bytes = rec.id(), rec.bytes
 	}
-	r.ledger.close(rec, g)
 }

@@ -17,6 +17,8 @@ type Resource struct {
 	// isolates blocks; 0 if it does not.
 	tracked bool
 	granule uint64
+	// ordinal is the upstream's, which asks every layer below for it.
+	ordinal int
 	// orderer is the backend's word on what is ordered before what, nil if
 	// it has none.
 	orderer core.Orderer
@@ -65,7 +67,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if err := cfg.check(upstream); err != nil {
 		return nil, err
 	}
-	r := &Resource{upstream: upstream, cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), granule: isolationOf(upstream)}
+	r := &Resource{upstream: upstream, cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), granule: isolationOf(upstream), ordinal: upstream.Ordinal()}
 	r.ledger = newLedger(&r.gate, cfg)
 	r.checks.gate = &r.gate
 	r.orderer, _ = core.Find[core.Orderer](upstream)

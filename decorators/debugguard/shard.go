@@ -54,8 +54,16 @@ func (l *ledger) get(id core.BlockID) *record {
 // search looks for a record under the locks: first where it should be, then,
 // because a caller may have made up the stream, everywhere.
 func (l *ledger) search(id core.BlockID) *record {
-	if rec := l.shard(id.AllocStream).find(id.Generation); rec != nil || uint64(id.Generation) <= l.unseen.Load() || id.Generation == core.NoBytes {
+	if rec := l.shard(id.AllocStream).find(id.Generation); rec != nil {
 		return rec
+	}
+	return l.elsewhere(id)
+}
+
+// elsewhere is search of a block that is not where it should be.
+func (l *ledger) elsewhere(id core.BlockID) *record {
+	if uint64(id.Generation) <= l.unseen.Load() || id.Generation == core.NoBytes {
+		return nil
 	}
 	for i := range l.shards {
 		if rec := l.shards[i].find(id.Generation); rec != nil {

@@ -80,16 +80,21 @@ func (t *table) grow() {
 	t.buckets.Store(&larger)
 }
 
-func (t *table) remove(rec *record) {
-	at := chain(*t.buckets.Load(), rec.generation())
-	for other := at.Load(); other != nil; other = at.Load() {
-		if other == rec {
+// take finds a record under the lock and removes it.
+func (t *table) take(g core.Generation) *record {
+	if t.n == 0 {
+		return nil
+	}
+	at := chain(*t.buckets.Load(), g)
+	for rec := at.Load(); rec != nil; rec = at.Load() {
+		if rec.key.Load()>>stateBits == uint64(g) {
 			at.Store(rec.next.Load())
 			t.n--
-			return
+			return rec
 		}
-		at = &other.next
+		at = &rec.next
 	}
+	return nil
 }
 
 // each calls f, which may move the record to another chain, for every record,
