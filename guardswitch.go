@@ -52,6 +52,7 @@ func (r *Runtime) guardStats() telemetry.GuardStats {
 	out.Counts = []telemetry.GuardNumber{
 		{Name: "guarded", Value: st.Guarded},
 		{Name: "unguarded", Value: st.Unguarded},
+		{Name: "skipped", Value: st.Skipped},
 		{Name: "isolated", Value: st.Isolated},
 		{Name: "not_isolated", Value: st.NotIsolated},
 		{Name: "verified", Value: st.Verified},

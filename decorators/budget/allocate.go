@@ -74,6 +74,9 @@ func (r *Resource) retry(ctx context.Context, req *core.Request, c *claim, b *co
 	reaped := r.upstream.ReapPending(ctx)
 	err := r.attempt(ctx, req, c, b)
 	short := isShort(err)
+	if short == nil && isShort(first) == nil {
+		r.repeated.Add(1) // the upstream failed once more than is told
+	}
 	if short == nil {
 		return alsoReap(err, reaped)
 	}

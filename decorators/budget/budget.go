@@ -35,6 +35,7 @@ type Resource struct {
 	claims claimTable
 
 	refusals   atomic.Uint64
+	repeated   atomic.Uint64 // failures of the upstream that were tried again
 	quarantine atomic.Pointer[func() core.Amount]
 }
 

@@ -77,6 +77,44 @@ func TestADeviceOutOfMemoryIsReapedAndAskedOnceMore(t *testing.T) {
 	}
 }
 
+// counting is a fake that counts the allocations that it fails.
+type counting struct {
+	*coretest.Fake
+	failed uint64
+}
+
+func (c *counting) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
+	b, err := c.Fake.Allocate(ctx, req)
+	if err != nil {
+		c.failed++
+	}
+	return b, err
+}
+
+func (c *counting) Stats() core.Stats {
+	s := c.Fake.Stats()
+	s.Failures += c.failed
+	return s
+}
+
+func TestAnAllocationFailsOnceInTheStatisticsOrNotAtAll(t *testing.T) {
+	up := &counting{Fake: coretest.NewFake(0)}
+	r := newBudget(t, up, Config{Limit: 100})
+	for name, c := range map[string]struct {
+		failures []error
+		want     uint64
+	}{"cured": {[]error{errMemory}, 0}, "tried twice": {[]error{errMemory, errMemory}, 1}, "of another kind": {[]error{errInjected}, 1}} {
+		before := r.Stats().Failures
+		up.FailNext("Allocate", c.failures...)
+		if b, err := r.Allocate(t.Context(), core.Request{Bytes: 10}); err == nil {
+			mustFree(t, r, b)
+		}
+		if got := r.Stats().Failures - before; got != c.want {
+			t.Errorf("%s: %d failures, want %d", name, got, c.want)
+		}
+	}
+}
+
 func wantCalls(t *testing.T, fake *coretest.Fake, want ...string) {
 	t.Helper()
 	got := fake.Calls()

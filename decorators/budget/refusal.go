@@ -78,10 +78,13 @@ func (r *Resource) Holders() []core.Holder {
 }
 
 // Stats is the upstream's, with Limit and Charged replaced by this budget's
-// and its claims, refusals and underflows added. Charged may exceed Limit by
+// and its claims, refusals and underflows added. A failure that a second attempt
+// followed is left out: one call has failed once, or not at all. Charged may exceed Limit by
 // what is lent in stream order, and after the limit was lowered.
 func (r *Resource) Stats() core.Stats {
+	repeated := r.repeated.Load()
 	s := r.upstream.Stats()
+	s.Failures -= min(s.Failures, repeated)
 	claims, unspent := r.claims.totals()
 	s.Limit, s.Charged = r.Limit(), r.charged()
 	s.Claims += claims

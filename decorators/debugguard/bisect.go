@@ -68,7 +68,7 @@ func (r *Resource) bisectOthers(ctx context.Context, stream core.StreamID) {
 		b.poisoned(rec, at)
 		uses = append(uses, core.Use{Block: rec.inner(), Access: core.Read})
 	}
-	uses = r.watchSentinels(b, uses, at, func(rec *record) bool { return r.orderedBlock(rec.id(), stream) })
+	uses = r.watchSentinels(b, uses, bisectBlocks, func(rec *record) bool { return r.orderedBlock(rec.id(), stream) })
 	r.look(ctx, launchBisect, b, uses)
 }
 

@@ -9,8 +9,14 @@ import (
 )
 
 // maxChecks is how many batches may await their verdict. Beyond that the
-// device is far behind, and blocks are freed unchecked.
-const maxChecks = 1024
+// device is far behind: quarantine keeps its blocks up to twice its limit, and
+// what must go then, or because memory is wanted, is freed unchecked.
+//
+// busyChecks is where comparisons that others make up for are left out.
+const (
+	maxChecks  = 4096
+	busyChecks = 512
+)
 
 // batch is a comparison of regions of several blocks, to be queued at once.
 type batch struct {
@@ -34,6 +40,11 @@ type watched struct {
 	filled   uint32
 }
 
+// inBody reports whether the region lies in the caller's bytes.
+func (w watched) inBody() bool {
+	return w.offset >= 0 && uint64(w.offset) < w.rec.guard.layout.body
+}
+
 func newBatch(stream core.StreamID) *batch { return &batch{stream: stream} }
 
 // redZones adds the red zones of a block, poisoned those and its poison. at
@@ -47,15 +58,23 @@ func (b *batch) poisoned(rec *record, at uint64) {
 		b.watch(rec, at, rec.guard.layout.poison(b.regions, rec.generation(), true))
 		return
 	}
+	if rec.guard.unpoisoned {
+		b.redZones(rec, at)
+		return
+	}
 	g := rec.generation()
 	b.watch(rec, at, rec.guard.layout.poison(rec.guard.layout.redZones(b.regions, g), g, rec.guard.whole))
 }
 
 func (b *batch) watch(rec *record, at uint64, regions []core.Region) {
 	g := rec.guard
+	clean, filled := g.clean.Load(), g.filled.Load()
 	for _, region := range regions[len(b.regions):] {
-		b.watched = append(b.watched, watched{rec: rec, offset: int64(region.Ptr - g.layout.start()),
-			from: g.clean.Load(), to: at, filled: g.filled.Load()})
+		w := watched{rec: rec, offset: int64(region.Ptr - g.layout.start()), from: clean, to: at, filled: filled}
+		if w.inBody() { // it was filled later than the red zones
+			w.from = max(clean, g.poisonedAt)
+		}
+		b.watched = append(b.watched, w)
 	}
 	b.regions = regions
 	b.blocks++
@@ -118,7 +137,7 @@ func (cs *checks) full() bool     { return cs.count.Load() >= maxChecks }
 
 // busy reports whether only comparisons that are the last of their blocks should
 // be queued.
-func (cs *checks) busy() bool { return cs.count.Load() >= maxChecks/2 }
+func (cs *checks) busy() bool { return cs.count.Load() >= busyChecks }
 
 func (cs *checks) add(c *check) {
 	cs.gate.Add(1)

@@ -14,6 +14,7 @@ const (
 	DefaultHuntQuarantineBytes uint64        = 1 << 30
 	DefaultQuarantineAge       time.Duration = 10 * time.Second
 	DefaultSampleBytes         uint64        = 64 << 20
+	DefaultSampleRate                        = 200
 	DefaultStackBytes          uint64        = 512 << 10
 	DefaultPoisonCap           uint64        = 1 << 20
 	DefaultTombstones                        = 16384
@@ -56,6 +57,15 @@ type Config struct {
 	// SampleBytes is the mean number of bytes between guarded blocks in mode
 	// Sample. Zero means DefaultSampleBytes.
 	SampleBytes uint64
+	// SampleRate bounds the blocks that mode Sample guards in a second; what it
+	// leaves out is counted in GuardStats.Skipped. A program that allocates
+	// SampleBytes faster than that has a smaller share of its blocks guarded, and
+	// pays no more for it: that of a block is SampleRate in as many as are chosen
+	// in a second by their bytes. Blocks of a tag with a mean of its own and
+	// hunted ones are never left out, nor is any after Apply or SetSampleBytes
+	// gave a mean. Zero means DefaultSampleRate, or no bound if SampleBytes is
+	// given; a negative value is no bound.
+	SampleRate int
 	// StackBytes is the mean number of bytes between allocations whose
 	// stacks are kept for other reasons than being guarded or of 1 MiB and
 	// more. Zero means DefaultStackBytes.
@@ -126,6 +136,10 @@ func (c Config) withDefaults() Config {
 	}
 	c.Hunt.QuarantineBytes = orDefault(c.Hunt.QuarantineBytes, c.QuarantineBytes)
 	c.QuarantineAge = orDefault(c.QuarantineAge, DefaultQuarantineAge)
+	if c.SampleRate == 0 && c.SampleBytes != 0 {
+		c.SampleRate = -1
+	}
+	c.SampleRate = orDefault(c.SampleRate, DefaultSampleRate)
 	c.SampleBytes = orDefault(c.SampleBytes, DefaultSampleBytes)
 	c.StackBytes = orDefault(c.StackBytes, DefaultStackBytes)
 	c.PoisonCap = orDefault(c.PoisonCap, DefaultPoisonCap)

@@ -7,9 +7,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// Deallocate gives a block back. A guarded one is compared, poisoned and
-// quarantined, or, if it is isolated, compared and passed on; while an intent is open on it, that waits for the intent's end
-// and the block is Retired. A second free is refused with a
+// Deallocate gives a block back. A guarded one is poisoned and quarantined, or,
+// if it is isolated or too large for that, compared and passed on; while an
+// intent is open on it, that waits for the intent's end and the block is Retired. A second free is refused with a
 // [core.UseAfterFreeError] and not passed on, and so is a block that was
 // never allocated here; another device's block is a [core.StreamMisuseError].
 func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
@@ -119,7 +119,7 @@ func (r *Resource) revive(rec *record, g core.Generation) {
 // goes to quarantine, whatever else failed: its bytes are gone, so its owner
 // cannot have it back.
 func (r *Resource) freeGuarded(ctx context.Context, rec *record) (core.Block, error) {
-	if r.checkAndPoison(ctx, rec) {
+	if r.poison(ctx, rec) {
 		return r.confine(ctx, rec), nil
 	}
 	b, err := r.upstream.Deallocate(ctx, rec.inner())
@@ -140,40 +140,6 @@ func (r *Resource) freeDeferred(ctx context.Context, rec *record) {
 		r.confine(ctx, rec)
 	}
 	r.deferred.sub(rec.held())
-}
-
-// checkAndPoison queues the comparison of the red zones, then fills the block
-// with poison and the red zones anew. It reports whether the block may have
-// been poisoned, which it is not if the guard is off by now, a step fails, the
-// block is too large for quarantine, or it is isolated.
-func (r *Resource) checkAndPoison(ctx context.Context, rec *record) (poisoned bool) {
-	if r.Mode() < Sample || !rec.guard.armed || r.checks.full() {
-		r.count.unchecked.Add(1)
-		return false
-	}
-	g := rec.generation()
-	batch := newBatch(rec.stream())
-	err := r.device(ctx, work{name: launchFree, stream: rec.stream(),
-		uses: []core.Use{{Block: rec.inner(), Access: core.ReadWrite}},
-		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
-			batch.stream = stream
-			batch.redZones(rec, r.launches.tick())
-			if err := r.compare(ctx, batch); err != nil {
-				return !core.WasNotEnqueued(err), err
-			}
-			if rec.guard.isolated || rec.held().Bytes > r.quarantineLimit() {
-				return true, nil
-			}
-			poisoned = true
-			fill := rec.guard.layout.poison(rec.guard.layout.redZones(nil, g), g, rec.guard.whole)
-			rec.guard.filled.Add(1)
-			err := r.cfg.Device.Fill(ctx, stream, fill)
-			rec.guard.checked = err != nil // nothing known to compare later
-			return true, err
-		}})
-	batch.blocks = 1 // also if it was not even made
-	r.settled(batch, err)
-	return poisoned
 }
 
 // freeUnknown frees a block without a record: one allocated while the guard

@@ -7,8 +7,8 @@
 // [Off] costs one atomic load an operation. [Ledger] works on the host alone,
 // see below. [Sample] also
 // guards some blocks on the device, chosen by bytes as TCMalloc's profiler
-// does, at a rate of their own for some tags, and every block of a hunted
-// one. [Hunt] guards every block, poisons it whole and keeps all stacks; its
+// does and no more than so many in a second, at a rate of their own for some
+// tags, and every block of a hunted one. [Hunt] guards every block, poisons it whole and keeps all stacks; its
 // options compare after every launch, delay launches and unmap what was freed.
 // Mode and options may change at any time: each block
 // remembers how it was allocated, and one allocated while the guard was off
@@ -47,12 +47,19 @@
 //
 // The guard asks its upstream for a red zone on both sides, fills them, and
 // hands out the middle: the caller's pointer is shifted, the generation is
-// not. At the free the red zones are compared, the block is filled with
-// poison, and it enters a quarantine, first in first out, limited by bytes
-// and by age. When it leaves, poison and red zones are compared once more and
-// the block goes inward at once: the fence of the comparison orders the real
+// not. At the free the block is filled with poison, and it enters a quarantine,
+// first in first out, limited by bytes and by age. When it leaves, poison and red
+// zones are compared, many blocks at a time, and the block goes inward at once: the fence of the comparison orders the real
 // free behind it. The verdict is read when the device has reached it, by
 // later operations, ReapPending or Drain; nothing on the launch path waits.
+//
+// So damage is told when the block leaves, by [Resource.Flush] or
+// [Resource.Drain], and not at the free. A red zone's window of suspects then
+// begins where the block was allocated and ends there, which is wide: the
+// launches that used the block come first, as far as the ledger remembers them.
+// What is lost is damage that another stray write undid, or that the guard no
+// longer sees because it was switched off around the free. A block
+// that will not be quarantined, or any when bisecting, is compared at the free.
 //
 // Each access of the guard's own is a launch through the layers below:
 // PrepareUse, enqueue, FinishUse. The patterns are derived from generation

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -55,7 +56,7 @@ func (r *Resource) enforce(ctx context.Context, incoming uint64) {
 	for {
 		limit := r.quarantineLimit()
 		limit -= min(limit, r.sentinels.held.amount().Bytes)
-		excess := r.quarantine.excess(limit, incoming, r.cfg.Now().Add(-r.cfg.QuarantineAge))
+		excess := r.excess(limit, incoming)
 		if excess == 0 {
 			return
 		}
@@ -63,6 +64,17 @@ func (r *Resource) enforce(ctx context.Context, incoming uint64) {
 			return
 		}
 	}
+}
+
+// excess is how many bytes must leave quarantine. While the device is so far
+// behind that they would go unchecked, that is what is beyond twice the limit.
+func (r *Resource) excess(limit, incoming uint64) uint64 {
+	if r.checks.full() {
+		if r.poll(verdictsPerCall); r.checks.full() {
+			return r.quarantine.excess(2*limit, incoming, time.Time{}, 0)
+		}
+	}
+	return r.quarantine.excess(limit, incoming, r.cfg.Now().Add(-r.cfg.QuarantineAge), r.cfg.QuarantineAge/8)
 }
 
 // evict lets the oldest blocks go until they make up want bytes, and posts
@@ -114,7 +126,7 @@ func (r *Resource) compareLast(ctx context.Context, blocks []*record) {
 		}
 	}
 	if b.blocks > 0 {
-		uses = r.watchSentinels(b, uses, at, func(rec *record) bool { return rec.stream() == b.stream })
+		uses = r.watchSentinels(b, uses, sentinelsAtOnce, func(rec *record) bool { return rec.stream() == b.stream })
 	}
 	if b.blocks == 0 {
 		return

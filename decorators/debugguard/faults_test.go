@@ -145,15 +145,22 @@ func TestRefusedGuardLaunchIsCounted(t *testing.T) {
 	if g := b.guard.GuardStats(); g.Unchecked != 2 {
 		t.Errorf("%d unchecked, want arming and comparison", g.Unchecked)
 	}
-	b.mem.failNext("Verify", core.NotEnqueued(errTest))
-	b.free(b.alloc(64))
+	refused := b.alloc(64)
+	b.mem.failNext("Fill", core.NotEnqueued(errTest))
+	if s := b.free(refused).State; s != core.Retired {
+		t.Errorf("the block without poison is %v", s)
+	}
 	if s := b.fake.Stats(); s.OpenIntents != 0 || s.Aborts != 1 {
 		t.Errorf("nothing was enqueued, yet %+v", s)
 	}
 	// An error that does not say so may be that of work under way, which must
 	// not stay unfenced.
-	b.mem.failNext("Verify", errTest)
-	b.free(b.alloc(64))
+	unsure := b.alloc(64)
+	b.mem.poke(unsure.ID.Ptr+64, 1)
+	b.mem.failNext("Fill", errTest)
+	if s := b.free(unsure).State; s != core.Quarantined {
+		t.Errorf("the block that may hold poison is %v", s)
+	}
 	if s := b.fake.Stats(); s.OpenIntents != 0 || s.Aborts != 1 {
 		t.Errorf("something may have been enqueued, yet %+v", s)
 	}
@@ -161,7 +168,30 @@ func TestRefusedGuardLaunchIsCounted(t *testing.T) {
 		t.Errorf("the caller aborted nothing: %+v", s)
 	}
 	b.empty()
-	b.want()
+	b.want(core.FindingOutOfBoundsWrite) // its red zones are compared all the same
+}
+
+// A block that is too large for quarantine is compared at its free, or never.
+func TestRefusedComparisonAtTheFreeIsCounted(t *testing.T) {
+	for name, failure := range map[string]error{"nothing enqueued": core.NotEnqueued(errTest), "something may be": errTest, "none": nil} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.QuarantineBytes = 1024 })
+			large := b.alloc(4096)
+			b.mem.poke(large.ID.Ptr+4096, 1)
+			if failure != nil {
+				b.mem.failNext("Verify", failure)
+			}
+			if s := b.free(large).State; s != core.Retired {
+				t.Errorf("the block is %v", s)
+			}
+			b.drain()
+			found := b.sink.taken()
+			if g, damaged := b.guard.GuardStats(), len(found); g.Unchecked+uint64(damaged) != 1 || (damaged == 1) != (failure == nil) {
+				t.Errorf("%d unchecked, found %v", g.Unchecked, found)
+			}
+			b.empty()
+		})
+	}
 }
 
 func TestFailedEvictionKeepsTheBlock(t *testing.T) {

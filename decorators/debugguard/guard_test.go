@@ -3,6 +3,7 @@ package debugguard
 import (
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -226,10 +227,124 @@ func TestSuspectsAreBoundedAndOrdered(t *testing.T) {
 		}
 		return got
 	}
-	if got := ids(9); len(got) != 3 || got[0] != 5 || got[1] != 6 || got[2] != 3 {
-		t.Errorf("suspects %v, want 5 (used the victim), 6, 3", got)
+	if got := ids(9); !slices.Equal(got, []uint64{5, 6, 7, 3}) {
+		t.Errorf("suspects %v, want 5 (used the victim), 6, 7 (on another stream, since), 3", got)
 	}
 	if got := ids(1); len(got) != 1 {
 		t.Errorf("%d suspects, want 1", len(got))
+	}
+}
+
+// Behind those that touched the victim come those that write, and what was
+// enqueued since on other streams, where nothing orders the comparison before it.
+func TestWritersAreSuspectedFirst(t *testing.T) {
+	var l launchLog
+	l.resize(64)
+	add := func(id uint64, stream core.StreamID, access core.Access) {
+		l.add(core.UseRecord{LaunchID: id, Stream: stream, Access: access}, l.now())
+	}
+	add(1, 2, core.Read) // the last ones before
+	add(2, 3, core.Write)
+	from := l.tick()
+	add(3, 0, core.Write)
+	add(4, 0, core.Read)
+	add(5, 1, core.ReadWrite)
+	add(6, 1, core.Read)
+	add(7, 0, core.Read) // touches the victim
+	w := window{from: from, to: l.tick(), stream: 0}
+	add(8, 0, core.Write) // ordered behind the comparison
+	add(9, 4, core.Read)
+	add(10, 5, core.Write)
+	add(11, 5, core.Write)
+	ids := func(w window) (got []uint64) {
+		for _, u := range l.suspects(w, []core.UseRecord{{LaunchID: 7}, {LaunchID: 12}}, 16) {
+			got = append(got, u.LaunchID)
+		}
+		return got
+	}
+	if got, want := ids(w), []uint64{7, 3, 5, 4, 6, 10, 11, 9, 2, 1}; !slices.Equal(got, want) {
+		t.Errorf("suspects %v, want %v", got, want)
+	}
+	w.from, w.few = l.tick(), 3
+	w.to = l.tick()
+	add(13, 6, core.Write)
+	if got, want := ids(w), []uint64{13, 11, 2}; !slices.Equal(got, want) {
+		t.Errorf("suspects of a narrow window %v, want %v", got, want)
+	}
+}
+
+// A block may stay in quarantine for longer than the log remembers launches.
+// Those that the block remembers are suspects all the same.
+func TestForgottenLaunchesThatTouchedTheVictimAreSuspects(t *testing.T) {
+	var l launchLog
+	l.resize(8) // one a shard
+	from := l.tick()
+	touched := []core.UseRecord{{LaunchID: 1, Launch: "first"}, {LaunchID: 2, Launch: "second"}}
+	for _, id := range []uint64{1, 2} {
+		l.add(core.UseRecord{LaunchID: id}, l.now())
+	}
+	lost := l.forgotten(from, touched)
+	if len(lost) != 1 || lost[0].Launch != "first" {
+		t.Fatalf("forgotten: %v", lost)
+	}
+	got := l.suspects(window{from: from, to: l.tick(), lost: lost}, touched, 16)
+	if len(got) != 2 || got[0].LaunchID != 2 || got[1].Launch != "first" {
+		t.Errorf("suspects %v", got)
+	}
+	if lost := l.forgotten(l.now(), touched); len(lost) != 0 {
+		t.Errorf("used before the window: %v", lost)
+	}
+}
+
+func TestTheThrottleAllowsSoManyInASecond(t *testing.T) {
+	for _, perSecond := range []uint64{1, 7, 100, 150, 200, 1000} {
+		var b throttle
+		b.perSecond = perSecond
+		allowed := func(now instant) (n uint64) {
+			for range 5000 {
+				if b.allows(now) {
+					n++
+				}
+			}
+			return n
+		}
+		if n, most := allowed(1000), perSecond/ticksPerSecond+1; n < 1 || n > most {
+			t.Errorf("%d a second: %d at once, want one at least and %d at most", perSecond, n, most)
+		}
+		var sum uint64
+		for now := instant(1001); now <= 2000; now++ {
+			sum += allowed(now)
+		}
+		if want := 10 * perSecond; sum < want-1 || sum > want+1 {
+			t.Errorf("%d a second: %d in ten seconds", perSecond, sum)
+		}
+		if n := allowed(100_000); n > perSecond/ticksPerSecond+1 {
+			t.Errorf("%d a second: %d at once after a pause", perSecond, n)
+		}
+		if !b.allows(math.MaxUint32) || !b.allows(math.MaxUint32) {
+			t.Error("nothing is allowed where the clock has ended")
+		}
+	}
+}
+
+func TestTheThrottleHoldsUnderConcurrentUse(t *testing.T) {
+	var b throttle
+	b.perSecond = 400
+	var group sync.WaitGroup
+	var allowed atomic.Uint64
+	for range 8 {
+		group.Go(func() {
+			for now := instant(1); now <= 500; now++ {
+				for range 20 {
+					if b.allows(now) {
+						allowed.Add(1)
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := allowed.Load(); n < 500 || n > 500*4+5 || n+b.skipped.Load() != 8*500*20 {
+		t.Errorf("%d allowed and %d skipped in 500 ticks of 4", n, b.skipped.Load())
 	}
 }

@@ -22,6 +22,9 @@ type GuardStats struct {
 	// Guarded counts the blocks allocated between red zones, Unguarded those
 	// chosen for it that had to do without, for want of memory.
 	Guarded, Unguarded uint64
+	// Skipped counts the blocks that were chosen by their bytes and left out
+	// because Config.SampleRate blocks had been guarded in that second.
+	Skipped uint64
 	// Isolated counts those of them that got a mapping of their own,
 	// NotIsolated those that a hunt wanted one for and that are quarantined
 	// like all others: the upstream has none, or had no memory for it.
@@ -68,6 +71,7 @@ func (r *Resource) GuardStats() GuardStats {
 		Mode:      r.Mode(),
 		Guarded:   r.count.guarded.Load(),
 		Unguarded: r.count.unguarded.Load(),
+		Skipped:   r.throttle.skipped.Load(),
 		Isolated:  r.count.isolated.Load(), NotIsolated: r.count.notIsolated.Load(),
 		Verified:   r.count.verified.Load(),
 		Unchecked:  r.count.unchecked.Load(),

@@ -78,6 +78,9 @@ func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID, laun
 // the launch names twice.
 func (r *Resource) begin(o *openLaunch, in *core.Intent) {
 	o.use = core.UseRecord{LaunchID: in.ID, Launch: in.Launch, Stream: in.Stream}
+	if r.Mode() >= Sample { // it may become a suspect
+		o.use.Time = r.ledger.clock.time(r.ledger.clock.instant())
+	}
 	for i := range in.Uses {
 		o.use.Access = o.use.Access.Combine(in.Uses[i].Access)
 	}

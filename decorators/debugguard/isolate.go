@@ -39,7 +39,9 @@ func (r *Resource) allocateBetween(ctx context.Context, req core.Request, l layo
 		if req.Isolated || !outOfMemory(err) && !errors.Is(err, errors.ErrUnsupported) {
 			return b, l, false, err
 		}
-		r.hide(err)
+		if outOfMemory(err) { // the rest is no failure of the device's
+			r.hide(err)
+		}
 	}
 	if hunts {
 		r.count.notIsolated.Add(1)

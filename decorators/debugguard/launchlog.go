@@ -1,8 +1,6 @@
 package debugguard
 
 import (
-	"cmp"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -18,6 +16,8 @@ type launchLog struct {
 		mu   sync.Mutex
 		ring []launchRecord
 		next int
+		// gone is the tick of the newest launch that had to go.
+		gone uint64
 	}
 	each int
 }
@@ -44,81 +44,7 @@ func (l *launchLog) add(use core.UseRecord, began uint64) {
 		s.ring = append(s.ring, e)
 		return
 	}
+	s.gone = max(s.gone, s.ring[s.next].ended)
 	s.ring[s.next] = e
 	s.next = (s.next + 1) % l.each
-}
-
-// window is the time between the good comparison and the bad one, both of
-// which ran on stream.
-type window struct {
-	from, to uint64
-	stream   core.StreamID
-	// few, if not zero, is the limit where no more were enqueued within.
-	few int
-}
-
-// suspects returns at most limit launches that may have written within w:
-// first those that touched the victim, which uses lists, then those of the
-// comparison's own stream, which all had run, then the other ones enqueued
-// within w, then on each other stream the last one enqueued before, which may
-// still have been running. Each group is newest first. The guard's own are not
-// in the log.
-func (l *launchLog) suspects(w window, uses []core.UseRecord, limit int) []core.UseRecord {
-	inside, before := l.split(w)
-	if w.few > 0 && len(inside) <= w.few {
-		limit = min(limit, w.few)
-	}
-	touched := func(e launchRecord) bool {
-		return slices.ContainsFunc(uses, func(u core.UseRecord) bool {
-			return u.LaunchID != 0 && u.LaunchID == e.use.LaunchID
-		})
-	}
-	rank := func(e launchRecord) int {
-		switch {
-		case touched(e):
-			return 0
-		case e.use.Stream == w.stream:
-			return 1
-		default:
-			return 2
-		}
-	}
-	slices.SortFunc(inside, func(a, b launchRecord) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.ended, a.ended))
-	})
-	slices.SortFunc(before, func(a, b launchRecord) int { return cmp.Compare(b.ended, a.ended) })
-	var found []core.UseRecord
-	for _, e := range append(inside, before...) {
-		if len(found) == limit {
-			break
-		}
-		found = append(found, e.use)
-	}
-	return found
-}
-
-// split returns the launches enqueued within w, and of each stream that has
-// none of them and is not w's own the last one before w.
-func (l *launchLog) split(w window) (inside, before []launchRecord) {
-	latest := map[core.StreamID]launchRecord{}
-	for i := range l.shards {
-		s := &l.shards[i]
-		s.mu.Lock()
-		for _, e := range s.ring {
-			switch {
-			case e.ended > w.from && e.began < w.to:
-				inside = append(inside, e)
-			case e.ended <= w.from && e.use.Stream != w.stream && e.ended > latest[e.use.Stream].ended:
-				latest[e.use.Stream] = e
-			}
-		}
-		s.mu.Unlock()
-	}
-	for _, e := range inside {
-		delete(latest, e.use.Stream)
-	}
-	for _, e := range latest {
-		before = append(before, e)
-	}
-	return inside, before
 }

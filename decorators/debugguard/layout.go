@@ -11,9 +11,12 @@ const (
 	poisonZone
 )
 
-// poisonSpot is the length in bytes of each of the three places at which a
-// large block is poisoned.
-const poisonSpot = 64
+// poisonSpot is the length in bytes of each of the places at which a large block
+// is poisoned.
+const (
+	poisonSpot  = 64
+	poisonSpots = 3
+)
 
 // layout is where things lie in a guarded block: left red zone, the caller's
 // bytes, right red zone.
@@ -64,7 +67,7 @@ func (l layout) redZones(to []core.Region, g core.Generation) []core.Region {
 // all of it, or its first, middle and last words.
 func (l layout) poison(to []core.Region, g core.Generation, whole bool) []core.Region {
 	p := poisonPattern(g)
-	if whole || l.body <= 3*poisonSpot {
+	if whole || l.body <= poisonSpots*poisonSpot {
 		return append(to, core.Region{Ptr: l.start(), Bytes: l.body, Pattern: p})
 	}
 	for _, at := range [...]uint64{0, (l.body - poisonSpot) / 2 &^ 7, l.body - poisonSpot} {

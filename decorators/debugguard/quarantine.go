@@ -76,14 +76,18 @@ func (q *quarantine) turn(most int, bytes uint64, wanted func(*record) bool) []*
 	return blocks
 }
 
-// excess is how many bytes must go: those of blocks that came before cutoff,
-// and if more than limit would be there with what comes in, enough to have an
-// eighth of it free.
-func (q *quarantine) excess(limit, incoming uint64, cutoff time.Time) uint64 {
+// excess is how many bytes must go: if any block came before cutoff, those of
+// all that came until soon after, so that they are compared together, and if
+// more than limit would be there with what comes in, enough to have an eighth of
+// it free.
+func (q *quarantine) excess(limit, incoming uint64, cutoff time.Time, soon time.Duration) uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var old uint64
-	for _, rec := range q.queue {
+	for i, rec := range q.queue {
+		if i == 0 && rec.guard.freedAt.Before(cutoff) {
+			cutoff = cutoff.Add(soon)
+		}
 		if !rec.guard.freedAt.Before(cutoff) {
 			break
 		}

@@ -91,13 +91,18 @@ type guarded struct {
 	// whole is set if all of the block is poisoned, and checked once its
 	// last comparison is queued and only the free is left to do.
 	whole, checked bool
+	// unpoisoned is set if the block is in quarantine without poison, because it
+	// could not be filled; poisonedAt is the tick before it was. Both belong to
+	// who frees the block.
+	unpoisoned bool
+	poisonedAt uint64
 	// freedAt is when the block entered quarantine, clean the tick of the
 	// launch log at the last comparison or at arming.
 	freedAt time.Time
 	clean   atomic.Uint64
 	// sentinelOf is set for a sentinel: whose its bytes were before.
 	sentinelOf *core.Block
-	// filled counts the fillings of the zones after the first. told says at
+	// filled counts the fillings of the red zones after the first. told says at
 	// which of them damage was last reported, for each kind of damage: what
 	// several comparisons saw is told once. It belongs to who reads verdicts.
 	filled atomic.Uint32

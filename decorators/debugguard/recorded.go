@@ -39,7 +39,7 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 	if err != nil && len(racing) == 0 {
 		return r.refused(err, late{op: "RecordUse", stream: stream})
 	}
-	use := core.UseRecord{Stream: stream, Access: core.ReadWrite}
+	use := core.UseRecord{Stream: stream, Access: core.ReadWrite, Time: r.ledger.clock.time(r.ledger.clock.instant())}
 	if rec := r.ledger.lock(id); rec != nil {
 		rec.note(packUse(use, 0, r.ledger.clock.instant()))
 		rec.mu.Unlock()

@@ -35,6 +35,7 @@ type Resource struct {
 	hunted    atomic.Pointer[[]core.Tag]
 	bytes     sampler // which blocks are guarded
 	rates     tagRates
+	throttle  throttle // how many of those that bytes choose
 
 	ledger     *ledger
 	accused    accusations
@@ -72,7 +73,8 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.checks.gate = &r.gate
 	r.orderer, _ = core.Find[core.Orderer](upstream)
 	r.launches.resize(cfg.Launches)
-	r.bytes.setMean(cfg.SampleBytes)
+	r.throttle.perSecond = uint64(max(cfg.SampleRate, 0))
+	r.sampleBy(0)
 	r.HuntTags(cfg.HuntTags...)
 	upstream.Subscribe(notices{r})
 	start := Setting{Mode: cfg.Mode, Bisect: cfg.Hunt.Bisect, Delay: cfg.Hunt.Delay > 0, Unmap: cfg.Hunt.Unmap}

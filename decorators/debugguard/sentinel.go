@@ -12,8 +12,9 @@ import (
 // When a hunt lets a block go, nobody watches its bytes any more. A sentinel is
 // a small block of the guard's own, taken from the upstream right behind such a
 // free, on its stream: it mostly gets the very bytes. It is filled with a
-// pattern, compared with every batch of its stream, and given back when there
-// are too many, when memory is wanted, and when the hunt ends.
+// pattern, compared in turn with the batches of its stream and behind launches
+// when bisecting, and once more when it is given back: when there are too many,
+// when memory is wanted, by Flush and Drain, and when the hunt ends.
 
 const (
 	launchSentinel = "gpumem.guard.sentinel"
@@ -21,6 +22,8 @@ const (
 	// minSentinel and maxSentinel bound a sentinel's size in bytes.
 	minSentinel = 512
 	maxSentinel = 4 << 10
+	// sentinelsAtOnce is how many are compared with a batch of other blocks.
+	sentinelsAtOnce = 16
 	// formerOwners is how many freed blocks are remembered by address.
 	formerOwners = 1024
 )
@@ -31,6 +34,7 @@ type sentinels struct {
 	held        tally
 	made, freed atomic.Uint64
 	queue       []*record // oldest first
+	turn        int       // whose turn it is to be compared
 	owners      []core.Block
 	next        int
 
@@ -164,12 +168,20 @@ func (r *Resource) fillSentinel(ctx context.Context, rec *record) {
 	rec.guard.clean.Store(r.launches.tick())
 }
 
-// watchSentinels adds the sentinels of a stream to a batch of its comparisons.
-func (r *Resource) watchSentinels(b *batch, uses []core.Use, at uint64, wanted func(*record) bool) []core.Use {
-	for _, rec := range r.sentinels.queue {
+// watchSentinels adds so many of the sentinels that are wanted to a batch, those
+// whose turn it is. evicting must be held.
+func (r *Resource) watchSentinels(b *batch, uses []core.Use, most int, wanted func(*record) bool) []core.Use {
+	at := r.launches.now()
+	for range r.sentinels.queue {
+		if most == 0 {
+			break
+		}
+		rec := r.sentinels.queue[r.sentinels.turn%len(r.sentinels.queue)]
+		r.sentinels.turn++
 		if !rec.guard.checked && wanted(rec) {
 			b.poisoned(rec, at)
 			uses = append(uses, core.Use{Block: rec.id(), Access: core.Read})
+			most--
 		}
 	}
 	return uses

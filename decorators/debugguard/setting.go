@@ -13,7 +13,8 @@ import (
 type Setting struct {
 	Mode Mode
 	// SampleBytes is the mean number of bytes between guarded blocks in mode
-	// Sample; zero means what the guard was built with.
+	// Sample, whatever Config.SampleRate says; zero means what the guard was
+	// built with, within that bound.
 	SampleBytes uint64
 	// Bisect, Delay and Unmap are options of mode Hunt, see [HuntConfig].
 	Bisect, Delay, Unmap bool

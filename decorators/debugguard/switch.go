@@ -15,7 +15,8 @@ func (r *Resource) Setting() Setting {
 	if s.Mode != Hunt {
 		s.Bisect, s.Delay, s.Unmap = false, false, false
 	}
-	if mean := r.bytes.mean.Load(); s.Mode == Sample && mean != r.cfg.SampleBytes {
+	mean, lifted := r.bytes.mean.Load(), r.throttle.off.Load() && r.cfg.SampleRate > 0
+	if s.Mode == Sample && (lifted || mean != r.cfg.SampleBytes) {
 		s.SampleBytes = mean
 	}
 	return s
@@ -52,7 +53,7 @@ func (r *Resource) Apply(ctx context.Context, s Setting) error {
 	r.switching.Lock()
 	defer r.switching.Unlock()
 	if s.Mode == Sample {
-		r.bytes.setMean(orDefault(s.SampleBytes, r.cfg.SampleBytes))
+		r.sampleBy(s.SampleBytes)
 	}
 	return r.turn(ctx, s.word())
 }
@@ -90,9 +91,13 @@ func (r *Resource) turn(ctx context.Context, w uint32) error {
 }
 
 // SetSampleBytes changes the mean number of bytes between guarded blocks in
-// mode Sample; zero means [DefaultSampleBytes].
+// mode Sample, whatever Config.SampleRate says; zero means
+// [DefaultSampleBytes], within that bound.
 func (r *Resource) SetSampleBytes(mean uint64) {
-	r.bytes.setMean(orDefault(mean, DefaultSampleBytes))
+	r.sampleBy(mean)
+	if mean == 0 {
+		r.bytes.setMean(DefaultSampleBytes)
+	}
 }
 
 // SampleBytes is the mean number of bytes between guarded blocks in mode

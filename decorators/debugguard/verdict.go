@@ -48,10 +48,10 @@ func (w watched) damaged(m core.Mismatch) damage {
 		d.kind = core.FindingStrayWrite
 	case w.offset < 0:
 		d.kind = core.FindingUnderflow
-	case uint64(w.offset) >= w.rec.guard.layout.body:
-		d.kind = core.FindingOutOfBoundsWrite
-	default:
+	case w.inBody():
 		d.kind = core.FindingUseAfterFreeWrite
+	default:
+		d.kind = core.FindingOutOfBoundsWrite
 	}
 	return d
 }
@@ -90,11 +90,14 @@ func formerly(owner core.Block, ptr uint64) string {
 
 // suspects are the launches that may have damaged a place.
 func (r *Resource) suspects(place watched, b *batch, uses []core.UseRecord) []core.UseRecord {
-	few := 0
+	w := window{from: place.from, to: place.to, stream: b.stream}
 	if b.bisecting {
-		few = bisectSuspects
+		w.few = bisectSuspects
 	}
-	return r.launches.suspects(window{from: place.from, to: place.to, stream: b.stream, few: few}, uses, r.cfg.Suspects)
+	if !place.inBody() { // whose poison came behind all of the block's uses
+		w.lost = r.launches.forgotten(place.from, uses)
+	}
+	return r.launches.suspects(w, uses, r.cfg.Suspects)
 }
 
 // damageError is the finding as a typed error. It comes too late for any call

@@ -1,0 +1,170 @@
+package debugguard_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+)
+
+// guardedOf allocates and frees n blocks of a tag and says how many of them were
+// guarded, and how many skipped.
+func (b *bench) guardedOf(n int, tag core.Tag) (guarded, skipped uint64) {
+	b.Helper()
+	before := b.guard.GuardStats()
+	for range n {
+		block, err := b.guard.Allocate(ctx, core.Request{Bytes: 64, Stream: 1, Tag: tag})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.free(block)
+	}
+	after := b.guard.GuardStats()
+	return after.Guarded - before.Guarded, after.Skipped - before.Skipped
+}
+
+func TestSamplingIsBoundedInTimeUnlessAskedForByBytes(t *testing.T) {
+	b := newBench(t, debugguard.Sample, func(c *debugguard.Config) {
+		c.SampleBytes, c.SampleRate, c.HuntTags = 1, 200, []core.Tag{"hunted"}
+	})
+	few := func(when string) {
+		t.Helper()
+		b.clock.advance(time.Minute)
+		time.Sleep(50 * time.Millisecond) // the ledger's clock follows
+		if guarded, skipped := b.guardedOf(100, "test"); guarded < 1 || guarded > 9 || guarded+skipped != 100 {
+			t.Errorf("%s: %d guarded, %d skipped of 100 at once", when, guarded, skipped)
+		}
+	}
+	all := func(when string, tag core.Tag) {
+		t.Helper()
+		if guarded, skipped := b.guardedOf(50, tag); guarded != 50 || skipped != 0 {
+			t.Errorf("%s: %d guarded, %d skipped of 50", when, guarded, skipped)
+		}
+	}
+	few("at the start")
+	all("a hunted tag", "hunted")
+	b.guard.SampleTag("tagged", 1)
+	all("a tag with a mean of its own", "tagged")
+	if err := b.guard.Apply(ctx, debugguard.Setting{Mode: debugguard.Sample, SampleBytes: 1}); err != nil {
+		t.Fatal(err)
+	}
+	all("a mean by a setting", "test")
+	if got := b.guard.Setting().String(); got != "sample:1" {
+		t.Errorf("setting %q", got)
+	}
+	if err := b.guard.Apply(ctx, debugguard.Setting{Mode: debugguard.Sample}); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.guard.Setting().String(); got != "sample" {
+		t.Errorf("setting %q", got)
+	}
+	few("back to the configuration")
+	b.guard.SetSampleBytes(1)
+	all("a mean while it runs", "test")
+	b.empty()
+	b.want()
+}
+
+func TestAMeanInTheConfigurationIsNotBounded(t *testing.T) {
+	for name, change := range map[string]func(*debugguard.Config){
+		"given":    func(c *debugguard.Config) { c.SampleBytes = 1 },
+		"no bound": func(c *debugguard.Config) { c.SampleBytes, c.SampleRate = 1, -1 },
+	} {
+		b := newBench(t, debugguard.Sample, change)
+		if guarded, skipped := b.guardedOf(500, "test"); guarded != 500 || skipped != 0 {
+			t.Errorf("%s: %d guarded, %d skipped of 500", name, guarded, skipped)
+		}
+		b.empty()
+	}
+}
+
+func TestBlocksOfAnAgeLeaveTogether(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.QuarantineAge, c.Hunt.Sentinels = 8*time.Second, -1 })
+	var blocks []core.Block
+	for range 12 {
+		blocks = append(blocks, b.alloc(64))
+	}
+	for _, block := range blocks {
+		b.free(block)
+		b.clock.advance(200 * time.Millisecond)
+	}
+	b.clock.advance(5700 * time.Millisecond) // the first is 8.1 s old
+	b.reap()
+	if g := b.guard.GuardStats(); g.Evicted != 6 || g.Quarantine.Blocks != 6 {
+		t.Errorf("%d left and %d stay, want those freed within a second of the oldest to leave", g.Evicted, g.Quarantine.Blocks)
+	}
+	b.clock.advance(100 * time.Millisecond)
+	b.reap()
+	if n := b.guard.GuardStats().Evicted; n != 6 {
+		t.Errorf("%d left, though none was too old", n)
+	}
+	b.empty()
+	b.want()
+}
+
+func (b *bench) reap() {
+	b.Helper()
+	if err := b.guard.ReapPending(ctx); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// A device that is far behind has quarantine keep what would go unchecked, up to
+// twice its limit.
+func TestQuarantineKeepsWhatWouldGoUnchecked(t *testing.T) {
+	const limit = 64 << 10
+	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.QuarantineBytes, c.Hunt.Sentinels = limit, -1 })
+	b.mem.hold()
+	g := b.guard.GuardStats()
+	for stream := core.StreamID(0); g.Quarantine.Bytes <= limit && stream < 40_000; stream++ {
+		b.free(b.allocOn(stream%8, 512)) // small batches: an eighth of quarantine, of eight streams
+		g = b.guard.GuardStats()
+	}
+	if g.Quarantine.Bytes <= limit || g.Unchecked != 0 || g.Checks < 4096 {
+		t.Fatalf("quarantine holds %v with %d checks awaited and %d left out", g.Quarantine, g.Checks, g.Unchecked)
+	}
+	for range 2 * limit / 1024 {
+		b.free(b.alloc(512))
+		g = b.guard.GuardStats()
+		if g.Quarantine.Bytes > 2*limit {
+			t.Fatalf("quarantine holds %v, twice its limit is %d", g.Quarantine, 2*limit)
+		}
+	}
+	if g.Unchecked == 0 {
+		t.Error("quarantine was full twice over and nothing is counted as left out")
+	}
+	b.mem.release()
+	b.reap()
+	if g = b.guard.GuardStats(); g.Quarantine.Bytes > limit {
+		t.Errorf("the device has caught up and quarantine still holds %v", g.Quarantine)
+	}
+	b.empty()
+	b.want()
+}
+
+func TestABatchComparesAFewSentinels(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.Hunt.QuarantineBytes = 512 << 10 })
+	if n := len(b.churned(2000)); n < 40 {
+		t.Fatalf("%d sentinels", n)
+	}
+	most := 0
+	for _, call := range b.fake.Calls() {
+		var blocks int
+		if n, _ := fmt.Sscanf(call, "PrepareUse gpumem.guard.verify %d", &blocks); n == 1 {
+			most = max(most, blocks)
+		}
+	}
+	if most <= 64 || most > 64+16 {
+		t.Errorf("a batch compares up to %d blocks, want 64 and 16 sentinels at most", most)
+	}
+	for _, s := range b.sentinels() { // each of them is compared in the end
+		b.mem.poke(s.ID.Ptr+8, 1)
+	}
+	damaged := len(b.sentinels())
+	b.empty()
+	if found := b.sink.taken(); len(found) != damaged {
+		t.Errorf("%d of %d damaged sentinels were found", len(found), damaged)
+	}
+}

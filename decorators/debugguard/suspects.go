@@ -1,0 +1,132 @@
+package debugguard
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// window is the time between the good comparison and the bad one, both of
+// which ran on stream.
+type window struct {
+	from, to uint64
+	stream   core.StreamID
+	// few, if not zero, is the limit where no more were enqueued within.
+	few int
+	// lost are launches that touched the victim and that the log has forgotten.
+	lost []core.UseRecord
+}
+
+// suspects returns at most limit launches that may have written within w:
+//
+//   - those that touched the victim, which uses lists, then those of them that
+//     the log has forgotten;
+//   - the others enqueued within w, those of the comparison's own stream first,
+//     which all had run;
+//   - those enqueued on other streams since: nothing orders the comparison before
+//     them, so it may have run behind them. The first of them are the likeliest;
+//   - on each stream without any of these the last one enqueued before w, which
+//     may still have been running.
+//
+// In each group but the first, those that write come before those that declare
+// to read. Groups are newest first where nothing else is said. The guard's own
+// are not in the log.
+func (l *launchLog) suspects(w window, uses []core.UseRecord, limit int) []core.UseRecord {
+	s := l.split(w)
+	if w.few > 0 && len(s.inside)+len(w.lost) <= w.few {
+		limit = min(limit, w.few)
+	}
+	touched := func(e launchRecord) bool {
+		return slices.ContainsFunc(uses, func(u core.UseRecord) bool {
+			return u.LaunchID != 0 && u.LaunchID == e.use.LaunchID
+		})
+	}
+	slices.SortFunc(s.inside, func(a, b launchRecord) int {
+		return cmp.Or(first(touched(a), touched(b)), first(a.mayWrite(), b.mayWrite()),
+			first(a.use.Stream == w.stream, b.use.Stream == w.stream), cmp.Compare(b.ended, a.ended))
+	})
+	slices.SortFunc(s.after, func(a, b launchRecord) int {
+		return cmp.Or(first(a.mayWrite(), b.mayWrite()), cmp.Compare(a.ended, b.ended))
+	})
+	slices.SortFunc(s.before, func(a, b launchRecord) int {
+		return cmp.Or(first(a.mayWrite(), b.mayWrite()), cmp.Compare(b.ended, a.ended))
+	})
+	var found []core.UseRecord
+	rest := slices.Concat(s.inside, s.after, s.before)
+	for len(rest) > 0 && touched(rest[0]) {
+		found, rest = append(found, rest[0].use), rest[1:]
+	}
+	found = append(found, w.lost...)
+	for _, e := range rest {
+		found = append(found, e.use)
+	}
+	return found[:min(len(found), limit)]
+}
+
+// first orders what has a property in front of what has not.
+func first(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+// mayWrite reports whether the launch declared to write something.
+func (e launchRecord) mayWrite() bool { return e.use.Access.Writes() }
+
+// sides are the launches on both sides of a window and within.
+type sides struct{ inside, after, before []launchRecord }
+
+// split returns the launches enqueued within w, those enqueued on other streams
+// since, and of each other stream that has none of them the last one before w.
+func (l *launchLog) split(w window) (s sides) {
+	latest := map[core.StreamID]launchRecord{}
+	for i := range l.shards {
+		shard := &l.shards[i]
+		shard.mu.Lock()
+		for _, e := range shard.ring {
+			other := e.use.Stream != w.stream
+			switch {
+			case e.ended > w.from && e.began < w.to:
+				s.inside = append(s.inside, e)
+			case e.ended > w.from && other:
+				s.after = append(s.after, e)
+			case e.ended <= w.from && other && e.ended > latest[e.use.Stream].ended:
+				latest[e.use.Stream] = e
+			}
+		}
+		shard.mu.Unlock()
+	}
+	for _, e := range slices.Concat(s.inside, s.after) {
+		delete(latest, e.use.Stream)
+	}
+	for _, e := range latest {
+		s.before = append(s.before, e)
+	}
+	return s
+}
+
+// forgotten returns the uses of launches that the log has not any more, if it
+// has lost any that ended after a tick.
+func (l *launchLog) forgotten(from uint64, uses []core.UseRecord) (lost []core.UseRecord) {
+	known, gone := map[uint64]bool{}, uint64(0)
+	for i := range l.shards {
+		shard := &l.shards[i]
+		shard.mu.Lock()
+		gone = max(gone, shard.gone)
+		for _, e := range shard.ring {
+			known[e.use.LaunchID] = true
+		}
+		shard.mu.Unlock()
+	}
+	for _, u := range uses {
+		if gone > from && u.LaunchID != 0 && !known[u.LaunchID] {
+			lost = append(lost, u)
+		}
+	}
+	return lost
+}
