@@ -40,7 +40,7 @@
 //
 // The times of uses and allocations come from a clock that a timer moves every
 // 10 ms while the guard is on, so no operation reads the real one for them.
-// Stacks are kept of blocks chosen by bytes and of those of 1 MiB and more, 6400
+// Stacks are kept of blocks chosen by bytes and of those of 1 MiB and more, 1600
 // in a second at most.
 //
 // # A guarded block
