@@ -25,11 +25,7 @@ type GuardStatus struct {
 
 // GuardStatus is how the debug guard is set now. It makes no device call.
 func (r *Runtime) GuardStatus() GuardStatus {
-	setting := r.guard.Setting()
-	if setting.Mode == debugguard.Sample {
-		setting.SampleBytes = r.guard.SampleBytes() // also where it is the default
-	}
-	s := GuardStatus{Setting: setting.String(), Policy: r.policy, HuntTags: []string{}, Numbers: map[string]uint64{}, Findings: r.findings.Total()}
+	s := GuardStatus{Setting: r.guard.Setting().String(), Policy: r.policy, HuntTags: []string{}, Numbers: map[string]uint64{}, Findings: r.findings.Total()}
 	for _, tag := range r.guard.HuntedTags() {
 		s.HuntTags = append(s.HuntTags, string(tag))
 	}
