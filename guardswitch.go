@@ -26,8 +26,8 @@ type GuardStatus struct {
 // GuardStatus is how the debug guard is set now. It makes no device call.
 func (r *Runtime) GuardStatus() GuardStatus {
 	setting := r.guard.Setting()
-	if setting.Mode == debugguard.Sample {
-		setting.SampleBytes = r.guard.SampleBytes() // also where it is the default
+	if setting.Mode == debugguard.Sample && r.guard.SampleRate() == 0 {
+		setting.SampleBytes = r.guard.SampleBytes() // also where it is the configuration's
 	}
 	s := GuardStatus{Setting: setting.String(), Policy: r.policy, HuntTags: []string{}, Numbers: map[string]uint64{}, Findings: r.findings.Total()}
 	for _, tag := range r.guard.HuntedTags() {

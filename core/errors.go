@@ -239,6 +239,9 @@ func NotEnqueued(err error) error {
 
 // WasNotEnqueued reports whether err is marked by [NotEnqueued].
 func WasNotEnqueued(err error) bool {
+	if err == nil {
+		return false
+	}
 	var e *notEnqueued
 	return errors.As(err, &e)
 }

@@ -84,8 +84,10 @@ func heldByGuard(err error) bool {
 // noteCapture counts an access of the guard's that a capture kept off its
 // stream.
 func (r *Resource) noteCapture(err error) {
-	var misuse *core.StreamMisuseError
-	if errors.As(err, &misuse) && misuse.Capturing {
+	if err == nil {
+		return
+	}
+	if misuse, ok := errors.AsType[*core.StreamMisuseError](err); ok && misuse.Capturing {
 		r.count.captured.Add(1)
 	}
 }

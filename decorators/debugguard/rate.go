@@ -37,6 +37,15 @@ func (t *throttle) allows(now instant) bool {
 	return false
 }
 
+// SampleRate is how many blocks are guarded in a second at most in mode Sample,
+// those of hunted tags and of tags with a mean of their own apart; 0 is no bound.
+func (r *Resource) SampleRate() int {
+	if r.throttle.off.Load() {
+		return 0
+	}
+	return int(r.throttle.perSecond)
+}
+
 // sampleBy makes mean the bytes between samples, said by whoever wants it kept
 // to whatever the time. Zero is what the guard was built with.
 func (r *Resource) sampleBy(mean uint64) {

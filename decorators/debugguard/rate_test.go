@@ -44,6 +44,9 @@ func TestSamplingIsBoundedInTimeUnlessAskedForByBytes(t *testing.T) {
 		}
 	}
 	few("at the start")
+	if n := b.guard.SampleRate(); n != 200 {
+		t.Errorf("a bound of %d", n)
+	}
 	all("a hunted tag", "hunted")
 	b.guard.SampleTag("tagged", 1)
 	all("a tag with a mean of its own", "tagged")
@@ -51,8 +54,8 @@ func TestSamplingIsBoundedInTimeUnlessAskedForByBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	all("a mean by a setting", "test")
-	if got := b.guard.Setting().String(); got != "sample:1" {
-		t.Errorf("setting %q", got)
+	if got, n := b.guard.Setting().String(), b.guard.SampleRate(); got != "sample:1" || n != 0 {
+		t.Errorf("setting %q with a bound of %d", got, n)
 	}
 	if err := b.guard.Apply(ctx, debugguard.Setting{Mode: debugguard.Sample}); err != nil {
 		t.Fatal(err)
