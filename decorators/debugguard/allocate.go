@@ -25,8 +25,7 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 		return b, err
 	}
 	hunted := mode == Hunt || r.hunts(req.Tag)
-	guard, bounded := r.choose(mode, hunted, &req)
-	if !guard {
+	if !r.choose(mode, hunted, &req) {
 		err = r.allocateKnown(ctx, &req, &b, mode, hunted)
 		return b, err
 	}
@@ -34,26 +33,21 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 	if err != nil {
 		return core.Block{}, err
 	}
-	if bounded {
-		began := r.cfg.Now()
-		defer func() { r.throttle.took(r.cfg.Now().Sub(began)) }()
-	}
 	return r.allocateGuarded(ctx, req, mode, hunted)
 }
 
-// choose decides whether a block is guarded on the device, and says whether it
-// is one of those that are bounded in time.
-func (r *Resource) choose(mode Mode, hunted bool, req *core.Request) (guard, bounded bool) {
+// choose decides whether a block is guarded on the device.
+func (r *Resource) choose(mode Mode, hunted bool, req *core.Request) bool {
 	if r.cfg.Device == nil || mode < Sample {
-		return false, false
+		return false
 	}
 	if hunted {
-		return true, false
+		return true
 	}
 	if mean, ok := r.rates.of(req.Tag.OrUntagged()); ok {
-		return chosen(req.Bytes, mean), false
+		return chosen(req.Bytes, mean)
 	}
-	return r.bytes.take(req.Bytes) && r.throttle.allows(r.ledger.clock.instant()), true
+	return r.bytes.take(req.Bytes) && r.throttle.allows(r.ledger.clock.instant())
 }
 
 // allocateKnown allocates a block that only the ledger knows, into b: most

@@ -9,8 +9,7 @@ import (
 // ticksPerSecond is how often the ledger's clock moves.
 const ticksPerSecond = uint64(time.Second / resolution)
 
-// throttle bounds how many blocks are guarded in a second, and what of it their
-// allocations take: a bucket that holds
+// throttle bounds how many blocks are guarded in a second: a bucket that holds
 // what comes in a tick of the ledger's clock, and one more. It keeps the time
 // up to which what was taken is paid for, in units of which a tick has as many
 // as a second has blocks, so that a block costs ticksPerSecond of them.
@@ -36,27 +35,6 @@ func (t *throttle) allows(now instant) bool {
 	}
 	t.skipped.Add(1)
 	return false
-}
-
-// share is what the allocations of bounded blocks may take of a second of the
-// host's time, and longestDebt how long one that took longer silences sampling at
-// most.
-const (
-	share       = time.Second / 200
-	longestDebt = 10 // seconds
-)
-
-// took charges a bounded block for the time that its allocation took: red zones
-// around a large block make the driver's pool find more memory, and that takes as
-// long as hundreds of others.
-func (t *throttle) took(d time.Duration) {
-	if t.off.Load() || d <= 0 {
-		return
-	}
-	blocks := min(uint64(d)*t.perSecond/uint64(share), longestDebt*t.perSecond)
-	if blocks > 1 {
-		t.paid.Add((blocks - 1) * ticksPerSecond)
-	}
 }
 
 // SampleRate is how many blocks are guarded in a second at most in mode Sample,

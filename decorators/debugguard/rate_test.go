@@ -171,22 +171,3 @@ func TestABatchComparesAFewSentinels(t *testing.T) {
 		t.Errorf("%d of %d damaged sentinels were found", len(found), damaged)
 	}
 }
-
-// A bounded block whose allocation took long is paid for before the next one is
-// guarded, and a very long one not for ever.
-func TestASlowGuardedBlockSilencesSamplingForAWhile(t *testing.T) {
-	for name, c := range map[string]struct {
-		took, later time.Duration
-		guarded     bool
-	}{
-		"a quick one":                 {10 * time.Microsecond, time.Second, true},
-		"a slow one, soon after":      {2 * time.Millisecond, 300 * time.Millisecond, false},
-		"a slow one, when it is paid": {2 * time.Millisecond, 500 * time.Millisecond, true},
-		"a stall, soon after":         {time.Minute, 9 * time.Second, false},
-		"a stall, when it is paid":    {time.Minute, 11 * time.Second, true},
-	} {
-		if got := debugguard.GuardsAfter(200, c.took, c.later); got != c.guarded {
-			t.Errorf("%s: guarded %v, want %v", name, got, c.guarded)
-		}
-	}
-}
