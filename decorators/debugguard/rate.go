@@ -25,7 +25,7 @@ type throttle struct {
 // allows reports whether one more block may be guarded, and takes it if so. A
 // caller that loses a race for one is refused: others have just had theirs.
 func (t *throttle) allows(now instant) bool {
-	if t.off.Load() || now == math.MaxUint32 { // where the clock stands still for good
+	if now == math.MaxUint32 { // where the clock stands still for good
 		return true
 	}
 	at, was := uint64(now)*t.perSecond, t.paid.Load()
@@ -35,6 +35,21 @@ func (t *throttle) allows(now instant) bool {
 	}
 	t.skipped.Add(1)
 	return false
+}
+
+// largeShare is how many bounded blocks there are for one that is larger than
+// [Config.PoisonCap]. While that one is in quarantine, and with its red zones, the
+// driver's pool has to find other memory for its successor, and that takes
+// milliseconds where a small block takes microseconds.
+const largeShare = 100
+
+// timeAllows decides whether a block that its bytes have chosen is guarded.
+func (r *Resource) timeAllows(bytes uint64) bool {
+	if r.throttle.off.Load() {
+		return true
+	}
+	now := r.ledger.clock.instant()
+	return (bytes <= r.cfg.PoisonCap || r.large.allows(now)) && r.throttle.allows(now)
 }
 
 // SampleRate is how many blocks are guarded in a second at most in mode Sample,

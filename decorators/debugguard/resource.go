@@ -36,6 +36,7 @@ type Resource struct {
 	bytes     sampler // which blocks are guarded
 	rates     tagRates
 	throttle  throttle // how many of those that bytes choose
+	large     throttle // and how many of these may be large
 
 	ledger     *ledger
 	accused    accusations
@@ -74,6 +75,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.orderer, _ = core.Find[core.Orderer](upstream)
 	r.launches.resize(cfg.Launches)
 	r.throttle.perSecond = uint64(max(cfg.SampleRate, 0))
+	r.large.perSecond = max(1, r.throttle.perSecond/largeShare)
 	r.sampleBy(0)
 	r.HuntTags(cfg.HuntTags...)
 	upstream.Subscribe(notices{r})
