@@ -58,8 +58,8 @@ type Config struct {
 	// Sample. Zero means DefaultSampleBytes.
 	SampleBytes uint64
 	// SampleRate bounds the blocks that mode Sample guards in a second, and a
-	// hundredth of it, but at least one, those larger than PoisonCap; what it
-	// leaves out is counted in GuardStats.Skipped. A program that allocates
+	// two-thousandth of it those larger than PoisonCap: one in ten seconds by
+	// default. What it leaves out is counted in GuardStats.Skipped. A program that allocates
 	// SampleBytes faster than that has a smaller share of its blocks guarded, and
 	// pays no more for it: that of a block is SampleRate in as many as are chosen
 	// in a second by their bytes. Blocks of a tag with a mean of its own and

@@ -15,6 +15,8 @@ const ticksPerSecond = uint64(time.Second / resolution)
 // as a second has blocks, so that a block costs ticksPerSecond of them.
 type throttle struct {
 	perSecond uint64
+	// weight is for how many a block counts, 1 at least.
+	weight uint64
 	// off is set while nothing is bounded.
 	off  atomic.Bool
 	paid atomic.Uint64
@@ -28,20 +30,20 @@ func (t *throttle) allows(now instant) bool {
 	if now == math.MaxUint32 { // where the clock stands still for good
 		return true
 	}
-	at, was := uint64(now)*t.perSecond, t.paid.Load()
-	paid := max(was, at) + ticksPerSecond
-	if paid <= at+t.perSecond+ticksPerSecond && t.paid.CompareAndSwap(was, paid) {
+	at, was, cost := uint64(now)*t.perSecond, t.paid.Load(), ticksPerSecond*max(1, t.weight)
+	paid := max(was, at) + cost
+	if paid <= at+t.perSecond+cost && t.paid.CompareAndSwap(was, paid) {
 		return true
 	}
 	t.skipped.Add(1)
 	return false
 }
 
-// largeShare is how many bounded blocks there are for one that is larger than
-// [Config.PoisonCap]. While that one is in quarantine, and with its red zones, the
-// driver's pool has to find other memory for its successor, and that takes
+// largeWeight is for how many bounded blocks one counts that is larger than
+// [Config.PoisonCap]: with its red zones it does not fit where the last one of its
+// size was, and the driver's pool has to find other memory, which takes
 // milliseconds where a small block takes microseconds.
-const largeShare = 100
+const largeWeight = 2000
 
 // timeAllows decides whether a block that its bytes have chosen is guarded.
 func (r *Resource) timeAllows(bytes uint64) bool {

@@ -75,7 +75,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.orderer, _ = core.Find[core.Orderer](upstream)
 	r.launches.resize(cfg.Launches)
 	r.throttle.perSecond = uint64(max(cfg.SampleRate, 0))
-	r.large.perSecond = max(1, r.throttle.perSecond/largeShare)
+	r.large.perSecond, r.large.weight = r.throttle.perSecond, largeWeight
 	r.sampleBy(0)
 	r.HuntTags(cfg.HuntTags...)
 	upstream.Subscribe(notices{r})
