@@ -67,7 +67,11 @@ func (h *guardHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_ = json.NewEncoder(w).Encode(h.runtime.GuardStatus()) //nolint:errchkjson // the client went away
 }
 
-// permit refuses a change that does not come from this machine.
+// proxyHeaders are what proxies add to what they pass on.
+var proxyHeaders = [...]string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "X-Envoy-External-Address"}
+
+// permit refuses a change that does not come from this machine. A proxy that hides
+// itself cannot be told from a client here.
 func (h *guardHandler) permit(req *http.Request) error {
 	peer, err := netip.ParseAddrPort(req.RemoteAddr)
 	if err != nil || !peer.Addr().Unmap().IsLoopback() {
@@ -75,6 +79,11 @@ func (h *guardHandler) permit(req *http.Request) error {
 	}
 	if !loopbackHost(req.Host) {
 		return fmt.Errorf("host %q: address the guard as localhost or by a loopback address", req.Host)
+	}
+	for _, name := range proxyHeaders {
+		if len(req.Header.Values(name)) > 0 {
+			return fmt.Errorf("the guard is switched from this machine only: header %s says that the request came through a proxy", name)
+		}
 	}
 	if err := h.origin.Check(req); err != nil {
 		return fmt.Errorf("the guard is not switched from web pages of other sites: %w", err)

@@ -139,6 +139,8 @@ func TestTheGuardIsSwitchedFromThisMachineOnly(t *testing.T) {
 			r.Header.Set("Sec-Fetch-Site", "same-origin")
 		},
 		"another local server's page": header("Origin", "http://127.0.0.1:8080"),
+		"a client of a local proxy":   header("X-Forwarded-For", "10.0.0.7"),
+		"a client of another proxy":   header("Via", "1.1 gateway"),
 	} {
 		for _, method := range []string{http.MethodPost, http.MethodPut} {
 			if w := ask(rt, method, formType, "mode=off", change); w.Code != http.StatusForbidden || rt.GuardStatus().Setting != "ledger" {

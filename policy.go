@@ -78,7 +78,7 @@ func (s *stopper) take(f core.Finding) (delivered bool) {
 	}
 	s.once.Do(func() {
 		delivered = true
-		s.announce(f, s.deliver(f))
+		s.say(f, s.deliver(f))
 		if s.onStop == nil {
 			s.exit(StopExitCode)
 			return
@@ -124,6 +124,17 @@ func (s *stopper) writeIncident(ctx context.Context, f core.Finding) string {
 		return fmt.Sprintf("the incident could not be written: %v", err)
 	}
 	return "incident: " + path
+}
+
+// say announces the stop, and waits a moment for who reads it: a pipe that nobody
+// empties must not keep the process.
+func (s *stopper) say(f core.Finding, incident string) {
+	said := make(chan struct{})
+	go func() { s.announce(f, incident); close(said) }()
+	select {
+	case <-said:
+	case <-time.After(lastMoment):
+	}
 }
 
 func (s *stopper) announce(f core.Finding, incident string) {

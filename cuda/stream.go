@@ -52,6 +52,8 @@ type stream struct {
 	// operations and freedBytes count since the last look at queue.
 	operations int
 	freedBytes uint64
+	// frees is how many frees were ever queued.
+	frees uint64
 
 	completed atomic.Uint64
 	// queued is the length of queue, held that of pins, open the number of

@@ -66,6 +66,26 @@ func (r *Resource) enforce(ctx context.Context, incoming uint64) {
 	}
 }
 
+// hasRoom reports whether quarantine may take so many bytes more: up to twice its
+// limit, while somebody else evicts or the device is far behind. A block for which
+// there is none is compared and passed on. Nobody waits here, because the end of a
+// launch may come this way; frees at the same moment may each bring one more.
+func (r *Resource) hasRoom(ctx context.Context, bytes uint64) bool {
+	limit := r.quarantineLimit()
+	if bytes > limit {
+		return false
+	}
+	crowded := func() bool {
+		held := r.quarantine.size().Bytes
+		return held > limit && held-limit > limit-bytes
+	}
+	if !crowded() {
+		return true
+	}
+	r.enforce(ctx, bytes)
+	return !crowded()
+}
+
 // excess is how many bytes must leave quarantine. While the device is so far
 // behind that they would go unchecked, that is what is beyond twice the limit.
 func (r *Resource) excess(limit, incoming uint64) uint64 {

@@ -1,6 +1,7 @@
 package debugguard
 
 import (
+	"context"
 	"errors"
 	"math"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
 )
 
 func TestSettingsAreReadAsTheyPrint(t *testing.T) {
@@ -359,5 +361,29 @@ func TestTheThrottleHoldsUnderConcurrentUse(t *testing.T) {
 	group.Wait()
 	if n := allowed.Load(); n < 500 || n > 500*4+5 || n+b.skipped.Load() != 8*500*20 {
 		t.Errorf("%d allowed and %d skipped in 500 ticks of 4", n, b.skipped.Load())
+	}
+}
+
+// A launch that was prepared while the guard was on and ends when it is off, with
+// nothing else known, is forgotten all the same: its intent is somebody else's soon.
+func TestALaunchThatEndsWhenTheGuardIsOffIsForgotten(t *testing.T) {
+	ctx, fake := context.Background(), coretest.NewFake(0)
+	unknown, err := fake.Allocate(ctx, core.Request{Bytes: 512, Stream: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(fake, Config{Mode: Hunt, Hunt: HuntConfig{Bisect: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ticket, err := r.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: "last", Uses: []core.Use{{Block: unknown.ID, Access: core.Write}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.SetMode(ctx, Off), r.FinishUse(ctx, ticket)); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.open.count.Load(); n != 0 {
+		t.Errorf("%d launches are kept of none", n)
 	}
 }

@@ -171,3 +171,33 @@ func TestDelayedUpstream(t *testing.T) {
 		})
 	}
 }
+
+// The first blocks of a ledger may be released before it has shared its
+// tombstones out.
+func TestTheFirstBlocksOfAStreamMayBeReleasedAtOnce(t *testing.T) {
+	for range 2000 {
+		guard, err := debugguard.New(&null{}, debugguard.Config{Mode: debugguard.Ledger})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := make(chan struct{})
+		var group sync.WaitGroup
+		for range 2 {
+			group.Go(func() {
+				<-begin
+				b, err := guard.Allocate(ctx, core.Request{Bytes: 64, Stream: 1})
+				if err == nil {
+					_, err = guard.Deallocate(ctx, b.ID)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(begin)
+		group.Wait()
+		if got := guard.GuardStats().Tombstones; got != 2 {
+			t.Fatalf("%d tombstones of 2 blocks", got)
+		}
+	}
+}

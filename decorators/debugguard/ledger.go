@@ -2,6 +2,7 @@ package debugguard
 
 import (
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -20,9 +21,10 @@ type ledger struct {
 	unseen     atomic.Uint64
 	tombstones int
 	// used is how many shards are in use, limit how many tombstones each of
-	// them may keep.
-	used  atomic.Int32
-	limit atomic.Int64
+	// them may keep; sharing is held while they change.
+	sharing sync.Mutex
+	used    int
+	limit   atomic.Int64
 	// stackBytes is the mean number of bytes between blocks that keep stacks.
 	stackBytes float64
 
@@ -33,6 +35,7 @@ type ledger struct {
 
 func newLedger(gate *atomic.Int64, cfg Config) *ledger {
 	l := &ledger{gate: gate, tombstones: cfg.Tombstones, stackBytes: float64(cfg.StackBytes), clock: newCoarse(cfg.Now), names: newNames(), stacks: newDepot()}
+	l.limit.Store(int64(max(1, cfg.Tombstones))) // a first block may be gone before its shard is shared in
 	for i := range l.shards {
 		l.shards[i].counted = true
 		l.shards[i].untilStack = l.nextStack()
@@ -91,7 +94,10 @@ func (l *ledger) add(s *shard, rec *record) {
 
 // share divides the tombstones anew: another shard is in use.
 func (l *ledger) share() {
-	l.limit.Store(int64(max(1, l.tombstones/int(l.used.Add(1)))))
+	l.sharing.Lock()
+	defer l.sharing.Unlock()
+	l.used++
+	l.limit.Store(int64(max(1, l.tombstones/l.used)))
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()

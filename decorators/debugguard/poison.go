@@ -15,7 +15,7 @@ import (
 // the block leaves quarantine, many blocks at a time. Where there will be no
 // such time, or each step is compared on its own, it is done here and now.
 func (r *Resource) poison(ctx context.Context, rec *record) (poisoned bool) {
-	kept := !rec.guard.isolated && rec.held().Bytes <= r.quarantineLimit()
+	kept := !rec.guard.isolated && r.hasRoom(ctx, rec.held().Bytes)
 	compared := !kept || r.hunting(bisecting)
 	if compared && r.checks.full() {
 		compared = false

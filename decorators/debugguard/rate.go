@@ -51,7 +51,10 @@ func (r *Resource) timeAllows(bytes uint64) bool {
 		return true
 	}
 	now := r.ledger.clock.instant()
-	return (bytes <= r.cfg.PoisonCap || r.large.allows(now)) && r.throttle.allows(now)
+	if bytes > r.cfg.PoisonCap {
+		return r.large.allows(now) // so few that the others need not pay for them
+	}
+	return r.throttle.allows(now)
 }
 
 // SampleRate is how many blocks are guarded in a second at most in mode Sample,

@@ -26,12 +26,16 @@ func (r *Resource) allocate(ctx context.Context, req *core.Request) (core.Block,
 	return r.relieve(ctx, *req, given, err)
 }
 
+// maxRelief bounds the rounds of one request: quarters of what quarantine holds
+// come to an end before, but others' frees may go on for ever.
+const maxRelief = 64
+
 // relieve gives up quarantine until the request is granted or nothing is left.
 // given is what had been given up before it was refused.
 func (r *Resource) relieve(ctx context.Context, req core.Request, given uint64, first error) (b core.Block, err error) {
 	began := r.cfg.Now()
 	err = first
-	for outOfMemory(err) && r.giveUp(ctx, req.Bytes, given) {
+	for rounds := 0; rounds < maxRelief && outOfMemory(err) && r.giveUp(ctx, req.Bytes, given); rounds++ {
 		r.hide(err)
 		given = r.given()
 		b, err = r.upstream.Allocate(ctx, req)

@@ -74,7 +74,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.checks.gate = &r.gate
 	r.orderer, _ = core.Find[core.Orderer](upstream)
 	r.launches.resize(cfg.Launches)
-	r.throttle.perSecond = uint64(max(cfg.SampleRate, 0))
+	r.throttle.perSecond = uint64(min(max(cfg.SampleRate, 0), 1<<30))
 	r.large.perSecond, r.large.weight = r.throttle.perSecond, largeWeight
 	r.sampleBy(0)
 	r.HuntTags(cfg.HuntTags...)

@@ -45,6 +45,9 @@ func (s *shard) makeRecords() *record {
 // get returns the record of a block, nil if there is none. It is not locked:
 // what it says is to be believed only if its generation still is the block's.
 func (l *ledger) get(id core.BlockID) *record {
+	if id.Generation == 0 { // what a record has that is being filled
+		return nil
+	}
 	if rec := l.shard(id.AllocStream).table.load(id.Generation); rec != nil {
 		return rec
 	}

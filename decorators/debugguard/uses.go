@@ -123,9 +123,6 @@ func (r *Resource) abortUnentered(ctx context.Context, t core.Ticket) error {
 // take returns what is known of the launch of a ticket that is to be ended,
 // or nil. It refuses a ticket that somebody else is ending.
 func (r *Resource) take(op string, t core.Ticket) (*openLaunch, error) {
-	if r.gate.Load() == 0 {
-		return nil, nil
-	}
 	o, taken := r.open.take(t)
 	if taken {
 		return nil, &core.StreamMisuseError{Op: op, Reason: "the ticket is being ended by another call: each ticket is finished or aborted once"}

@@ -82,6 +82,9 @@ func (d *folder) add(name string, text []byte) (path string, removed int, err er
 	}
 	draft := filepath.Join(d.dir, draftPrefix+name+draftSuffix)
 	if err := d.fs.Write(draft, text); err != nil {
+		if errors.Is(err, fs.ErrExist) { // another process's
+			return "", removed, err
+		}
 		return "", removed, errors.Join(err, ignoreMissing(d.fs.Remove(draft)))
 	}
 	if err := d.fs.Rename(draft, path); err != nil {
