@@ -68,15 +68,6 @@ func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core
 	return nil
 }
 
-// obtain is allocate into b.
-func (r *Resource) obtain(ctx context.Context, req *core.Request, b *core.Block) (err error) {
-	given := r.given()
-	if *b, err = r.upstream.Allocate(ctx, *req); err != nil && outOfMemory(err) {
-		*b, err = r.relieve(ctx, *req, given, err)
-	}
-	return err
-}
-
 // keepsStacks decides whether a block that is not hunted keeps its stacks:
 // those whose turn it is by their bytes, and large ones, of which only so many
 // in a time that it never costs more than a hundredth of a processor.

@@ -31,7 +31,7 @@ func (r *Resource) allocateBetween(ctx context.Context, req core.Request, l layo
 	if req.Isolated || hunts && r.granule != 0 {
 		asked, wide := req, l.widened(r.granule)
 		asked.Isolated, asked.Bytes = true, wide.total()
-		b, err = r.allocate(ctx, &asked)
+		err = r.obtain(ctx, &asked, &b)
 		if err == nil {
 			r.count.isolated.Add(1)
 			return b, wide, true, nil
@@ -47,7 +47,7 @@ func (r *Resource) allocateBetween(ctx context.Context, req core.Request, l layo
 		r.count.notIsolated.Add(1)
 	}
 	req.Bytes = l.total()
-	b, err = r.allocate(ctx, &req)
+	err = r.obtain(ctx, &req, &b)
 	return b, l, false, err
 }
 

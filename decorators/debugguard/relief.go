@@ -14,16 +14,15 @@ func outOfMemory(err error) bool {
 	return errors.Is(err, core.ErrOutOfBudget) || errors.Is(err, core.ErrOutOfMemory)
 }
 
-// allocate asks the upstream, and gives up quarantine, oldest first and in
-// steps, as long as that is what it takes. The frees are queued, not waited
-// for: an upstream may reuse their bytes in stream order.
-func (r *Resource) allocate(ctx context.Context, req *core.Request) (core.Block, error) {
+// obtain asks the upstream for a block, into b, and gives up quarantine, oldest
+// first and in steps, as long as that is what it takes. The frees are queued, not
+// waited for: an upstream may reuse their bytes in stream order.
+func (r *Resource) obtain(ctx context.Context, req *core.Request, b *core.Block) (err error) {
 	given := r.given()
-	b, err := r.upstream.Allocate(ctx, *req)
-	if err == nil || !outOfMemory(err) {
-		return b, err
+	if *b, err = r.upstream.Allocate(ctx, *req); err != nil && outOfMemory(err) {
+		*b, err = r.relieve(ctx, *req, given, err)
 	}
-	return r.relieve(ctx, *req, given, err)
+	return err
 }
 
 // maxRelief bounds the rounds of one request: quarters of what quarantine holds
@@ -50,8 +49,9 @@ func (r *Resource) relieve(ctx context.Context, req core.Request, given uint64, 
 func (r *Resource) given() uint64 { return r.count.evicted.Load() + r.sentinels.freed.Load() }
 
 // giveUp evicts a step: the sentinels, and when there are none left the bytes
-// that are needed, or a quarter of quarantine if that is more. It reports whether anything was freed, by this call or by
-// others since the number of blocks given was read.
+// that are needed, or a quarter of quarantine if that is more. It reports whether
+// anything was freed, by this call or by others since the number of blocks given
+// was read.
 func (r *Resource) giveUp(ctx context.Context, bytes, given uint64) bool {
 	r.evicting.Lock()
 	if r.given() == given {
