@@ -52,6 +52,9 @@ func compareAll(t *testing.T, rt *fencepost.Runtime, p plan) []Result {
 	longer := p.Config
 	longer.Side *= 2 // bound by the host, which is noisier than a GPU
 	compare(w, settings, longer, func() error { return nil })
+	busy, err := newAtWork(ctx, rt, w)
+	must(t, err)
+	compare(busy, settings, longer, func() error { return busy.Close(ctx) })
 	unbisected := settings[:len(settings)-1] // to compare after launches of microseconds is to measure comparing
 	for _, lasting := range p.kernels {
 		for _, threads := range p.threads {
@@ -90,7 +93,7 @@ func TestEveryTierIsComparedWithTheGuardOff(t *testing.T) {
 	rt, _ := simulated(t, fencepost.Config{})
 	results := compareAll(t, rt, plan{Config: Config{Pairs: 2, Side: 300 * time.Microsecond},
 		rows: []int{256}, goroutines: 2, kernels: []time.Duration{10 * time.Microsecond}, threads: []int{1, 2}, traces: []string{"tables"}, events: 100})
-	if want := 4*len(Tiers()) - 2; len(results) != want {
+	if want := 5*len(Tiers()) - 2; len(results) != want {
 		t.Errorf("%d results, want %d", len(results), want)
 	}
 	show(t, rt, results)
