@@ -47,7 +47,7 @@ func (r *Resource) choose(mode Mode, hunted bool, req *core.Request) bool {
 	if mean, ok := r.rates.of(req.Tag.OrUntagged()); ok {
 		return chosen(req.Bytes, mean)
 	}
-	return r.bytes.take(req.Bytes) && r.timeAllows(req.Bytes)
+	return r.bytes.take(req.Bytes) && r.timeAllows()
 }
 
 // allocateKnown allocates a block that only the ledger knows, into b: most

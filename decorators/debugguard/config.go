@@ -57,9 +57,8 @@ type Config struct {
 	// SampleBytes is the mean number of bytes between guarded blocks in mode
 	// Sample. Zero means DefaultSampleBytes.
 	SampleBytes uint64
-	// SampleRate bounds the blocks that mode Sample guards in a second, and a
-	// two-thousandth of it those larger than PoisonCap: one in ten seconds by
-	// default. What it leaves out is counted in GuardStats.Skipped. A program that allocates
+	// SampleRate bounds the blocks that mode Sample guards in a second. What it
+	// leaves out is counted in GuardStats.Skipped. A program that allocates
 	// SampleBytes faster than that has a smaller share of its blocks guarded, and
 	// pays no more for it: that of a block is SampleRate in as many as are chosen
 	// in a second by their bytes. Blocks of a tag with a mean of its own and

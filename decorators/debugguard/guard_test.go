@@ -329,19 +329,6 @@ func TestTheThrottleAllowsSoManyInASecond(t *testing.T) {
 	}
 }
 
-func TestAHeavyBlockIsAllowedAsOftenAsItWeighs(t *testing.T) {
-	b := throttle{perSecond: 200, weight: 2000}
-	var at []instant
-	for now := instant(1000); now < 1000+3500; now++ {
-		if b.allows(now) {
-			at = append(at, now-1000)
-		}
-	}
-	if want := []instant{0, 1000 - 1, 2000 - 1, 3000 - 1}; !slices.Equal(at, want) {
-		t.Errorf("allowed at the ticks %v, want one in ten seconds: %v", at, want)
-	}
-}
-
 func TestTheThrottleHoldsUnderConcurrentUse(t *testing.T) {
 	var b throttle
 	b.perSecond = 400

@@ -15,8 +15,6 @@ const ticksPerSecond = uint64(time.Second / resolution)
 // as a second has blocks, so that a block costs ticksPerSecond of them.
 type throttle struct {
 	perSecond uint64
-	// weight is for how many a block counts, 1 at least.
-	weight uint64
 	// off is set while nothing is bounded.
 	off  atomic.Bool
 	paid atomic.Uint64
@@ -30,31 +28,18 @@ func (t *throttle) allows(now instant) bool {
 	if now == math.MaxUint32 { // where the clock stands still for good
 		return true
 	}
-	at, was, cost := uint64(now)*t.perSecond, t.paid.Load(), ticksPerSecond*max(1, t.weight)
-	paid := max(was, at) + cost
-	if paid <= at+t.perSecond+cost && t.paid.CompareAndSwap(was, paid) {
+	at, was := uint64(now)*t.perSecond, t.paid.Load()
+	paid := max(was, at) + ticksPerSecond
+	if paid <= at+t.perSecond+ticksPerSecond && t.paid.CompareAndSwap(was, paid) {
 		return true
 	}
 	t.skipped.Add(1)
 	return false
 }
 
-// largeWeight is for how many bounded blocks one counts that is larger than
-// [Config.PoisonCap]: with its red zones it does not fit where the last one of its
-// size was, and the driver's pool has to find other memory, which takes
-// milliseconds where a small block takes microseconds.
-const largeWeight = 2000
-
 // timeAllows decides whether a block that its bytes have chosen is guarded.
-func (r *Resource) timeAllows(bytes uint64) bool {
-	if r.throttle.off.Load() {
-		return true
-	}
-	now := r.ledger.clock.instant()
-	if bytes > r.cfg.PoisonCap {
-		return r.large.allows(now) // so few that the others need not pay for them
-	}
-	return r.throttle.allows(now)
+func (r *Resource) timeAllows() bool {
+	return r.throttle.off.Load() || r.throttle.allows(r.ledger.clock.instant())
 }
 
 // SampleRate is how many blocks are guarded in a second at most in mode Sample,

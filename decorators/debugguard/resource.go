@@ -36,7 +36,6 @@ type Resource struct {
 	bytes     sampler // which blocks are guarded
 	rates     tagRates
 	throttle  throttle // how many of those that bytes choose
-	large     throttle // and how many of these may be large
 
 	ledger     *ledger
 	accused    accusations
@@ -75,7 +74,6 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.orderer, _ = core.Find[core.Orderer](upstream)
 	r.launches.resize(cfg.Launches)
 	r.throttle.perSecond = uint64(min(max(cfg.SampleRate, 0), 1<<30))
-	r.large.perSecond, r.large.weight = r.throttle.perSecond, largeWeight
 	r.sampleBy(0)
 	r.HuntTags(cfg.HuntTags...)
 	upstream.Subscribe(notices{r})
