@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/version"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
@@ -119,6 +120,8 @@ func (r *Runtime) newCollector() (*telemetry.Collector, error) {
 		RecordersDropped: r.DroppedRecorders,
 		Health:           r.Health,
 		Guard:            r.guardStats,
+		History:          r.historyStats,
+		Build:            r.buildInfo(),
 	}
 	if r.incidents != nil {
 		source.Incidents = r.incidentStats
@@ -129,5 +132,13 @@ func (r *Runtime) newCollector() (*telemetry.Collector, error) {
 func (r *Runtime) streamStats() telemetry.StreamStats {
 	st := r.streams.Stats()
 	return telemetry.StreamStats{Limit: st.Max, Leased: st.Leased, Idle: st.Idle, Adopted: st.Adopted,
-		Waiting: st.Waiting, Acquisitions: uint64(st.Acquires), Refusals: uint64(st.Refused), Waited: st.WaitTime}
+		Waiting: st.Waiting, Acquisitions: uint64(st.Acquires), Refusals: uint64(st.Refused), Waited: st.WaitTime, Oldest: st.OldestAge}
+}
+
+func (r *Runtime) historyStats() telemetry.HistoryStats {
+	return telemetry.HistoryStats{Records: r.ring.Total(), Capacity: r.ring.Cap()}
+}
+
+func (r *Runtime) buildInfo() telemetry.BuildInfo {
+	return telemetry.BuildInfo{Version: version.Fencepost(), Stack: r.Runtime.String(), DeviceKind: r.device.Kind, DeviceName: r.device.Name}
 }

@@ -39,6 +39,12 @@ type Source struct {
 	Guard func() GuardStats
 	// Incidents is what became of the findings to be written to files.
 	Incidents func() IncidentStats
+	// Memory is what the device's memory was when it was last read.
+	Memory func() DeviceMemory
+	// History is the state of the history in memory.
+	History func() HistoryStats
+	// Build says what runs; the zero BuildInfo is left out.
+	Build BuildInfo
 	// LogDropped counts log records that were dropped.
 	LogDropped func() uint64
 	// RecordersDropped counts launch recorders dropped without an end; see
@@ -62,19 +68,21 @@ type StreamStats struct {
 	Acquisitions, Refusals uint64
 	// Waited is the time that callers spent waiting, in all.
 	Waited time.Duration
+	// Oldest is the age of the longest lease held, zero if none is.
+	Oldest time.Duration
 }
 
 // Collector exports the metrics of devices to Prometheus. It keeps no
 // samples: each scrape takes one snapshot of each source and makes no device
 // call. It is safe for concurrent use.
 type Collector struct {
-	devices []deviceMetrics
+	devices []deviceParts
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// deviceMetrics are the parts that one source can fill.
-type deviceMetrics struct {
+// deviceParts are the parts that one source can fill.
+type deviceParts struct {
 	metrics described
 	parts   []part
 }
@@ -101,13 +109,13 @@ func NewCollector(sources ...Source) (*Collector, error) {
 				Reason: fmt.Sprintf("two sources for device %d: their series would collide", ordinal)}
 		}
 		seen[ordinal] = true
-		c.devices = append(c.devices, newDeviceMetrics(s, ordinal))
+		c.devices = append(c.devices, newDeviceParts(s, ordinal))
 	}
 	return c, nil
 }
 
-func newDeviceMetrics(s Source, ordinal int) deviceMetrics {
-	d := deviceMetrics{parts: s.parts()}
+func newDeviceParts(s Source, ordinal int) deviceParts {
+	d := deviceParts{parts: s.parts()}
 	var definitions []definition
 	for _, p := range d.parts {
 		definitions = append(definitions, p.definitions...)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,7 @@ func distinct() core.Stats {
 		Claims: 12, Claimed: 13, Limit: 14, Charged: 15, Reserved: 16, PoolUsed: 17, ReservedHigh: 116, PoolUsedHigh: 117,
 		Allocations: 18, Deallocations: 19, Failures: 20, Refusals: 21,
 		Launches: 22, Aborts: 23, WaitsQueued: 24, WaitsElided: 25, CrossStream: 26,
+		Isolated: 118, IsolatedHigh: 119, IsolatedAddresses: 120,
 		OpenIntents: 27, Events: 28, Poisoned: 29, Underflows: 30,
 	}
 }
@@ -59,7 +61,7 @@ func fullSource(t *testing.T, d telemetry.Device) telemetry.Source {
 			return []core.Holder{{Tag: "sort", State: core.Live, Bytes: 640, Blocks: 2}, {Tag: "sort", State: core.Retired, Bytes: 64, Blocks: 1}, {State: core.Live, Bytes: 8, Blocks: 1}}
 		},
 		Streams: func() telemetry.StreamStats {
-			return telemetry.StreamStats{Limit: 16, Leased: 3, Idle: 2, Adopted: 1, Waiting: 4, Acquisitions: 50, Refusals: 5, Waited: 1500 * time.Millisecond}
+			return telemetry.StreamStats{Limit: 16, Leased: 3, Idle: 2, Adopted: 1, Waiting: 4, Acquisitions: 50, Refusals: 5, Waited: 1500 * time.Millisecond, Oldest: 2500 * time.Millisecond}
 		},
 		Findings: func() []telemetry.TagFindings {
 			return []telemetry.TagFindings{{core.FindingLeak, "sort", 2}, {core.FindingLeak, "join", 7}, {"odd", "a\xff", 1}, {"odd", "a\xfe", 4}}
@@ -71,6 +73,10 @@ func fullSource(t *testing.T, d telemetry.Device) telemetry.Source {
 		Incidents: func() telemetry.IncidentStats {
 			return telemetry.IncidentStats{Written: 51, Omitted: 52, Dropped: 53, Failed: 54, Removed: 55}
 		},
+		Memory: func() telemetry.DeviceMemory {
+			return telemetry.DeviceMemory{Read: time.Unix(61, 5e8), Free: 62, Total: 63, Foreign: 64, DriftRead: time.Unix(65, 0), Drift: -66}
+		},
+		History:          func() telemetry.HistoryStats { return telemetry.HistoryStats{Records: 67, Capacity: 68} },
 		LogDropped:       func() uint64 { return 31 },
 		RecordersDropped: func() uint64 { return 32 },
 		Health:           func() core.Health { return core.Health{OK: true} },
@@ -209,5 +215,40 @@ func TestNewCollectorRefusesBadSources(t *testing.T) {
 func TestUnexportedIsNeverNegative(t *testing.T) {
 	if n := (telemetry.SpanCounts{Ended: 1, Exported: 2}).Unexported(); n != 0 {
 		t.Errorf("%d spans unexported", n)
+	}
+}
+
+func TestTheBuildIsALabelledOne(t *testing.T) {
+	c := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{},
+		Build: telemetry.BuildInfo{Version: "v1.2.3", Stack: "telemetry(fake)", DeviceKind: "sim", DeviceName: "odd \xff name"}}))
+	want := fmt.Sprintf(`
+# HELP gpumem_build_info What runs; always 1.
+# TYPE gpumem_build_info gauge
+gpumem_build_info{device="0",device_kind="sim",device_name="odd `+"\uFFFD"+` name",goversion=%q,stack="telemetry(fake)",version="v1.2.3"} 1
+`, runtime.Version())
+	if err := testutil.CollectAndCompare(c, strings.NewReader(want), string(telemetry.MetricBuildInfo)); err != nil {
+		t.Error(err)
+	}
+}
+
+// What was never read is not zero, it is absent.
+func TestUnreadMemoryIsLeftOut(t *testing.T) {
+	m := telemetry.DeviceMemory{}
+	c := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{},
+		Memory: func() telemetry.DeviceMemory { return m }}))
+	count := func() int {
+		return testutil.CollectAndCount(c, string(telemetry.MetricDeviceFreeBytes), string(telemetry.MetricDeviceTotalBytes), string(telemetry.MetricDeviceForeignBytes),
+			string(telemetry.MetricDeviceReadTimestamp), string(telemetry.MetricDriftBytes), string(telemetry.MetricDriftReadTimestamp))
+	}
+	if n := count(); n != 0 {
+		t.Errorf("%d samples before anything was read", n)
+	}
+	m.Read = time.Unix(1, 0)
+	if n := count(); n != 4 {
+		t.Errorf("%d samples of a device without a drift, want 4", n)
+	}
+	m.DriftRead = time.Unix(1, 0)
+	if n := count(); n != 6 {
+		t.Errorf("%d samples, want 6", n)
 	}
 }

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -66,6 +67,11 @@ func (e emitter) sendFloat(name MetricName, value float64, labels ...string) {
 	}
 	m := e.metrics[name]
 	e.ch <- prometheus.MustNewConstMetric(m.desc, m.kind, value, labels...)
+}
+
+// sendTime sends an instant as Prometheus counts time, in seconds since 1970.
+func (e emitter) sendTime(name MetricName, at time.Time) {
+	e.sendFloat(name, float64(at.UnixMilli())/1e3)
 }
 
 // bucketBounds are those of [core.Durations] in seconds.

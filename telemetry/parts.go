@@ -20,6 +20,9 @@ func (s Source) parts() []part {
 	add(s.Findings != nil, part{findingMetrics, s.collectFindings})
 	add(s.Guard != nil, part{guardMetrics, s.collectGuard})
 	add(s.Incidents != nil, part{incidentMetrics, s.collectIncidents})
+	add(s.Memory != nil, part{deviceMetrics, s.collectMemory})
+	add(s.History != nil, part{historyMetrics, s.collectHistory})
+	add(s.Build != BuildInfo{}, part{buildMetrics, s.collectBuild})
 	add(s.LogDropped != nil, part{logMetrics, func(out emitter) { out.send(MetricLogDropped, s.LogDropped()) }})
 	add(s.RecordersDropped != nil, part{recorderMetrics, func(out emitter) { out.send(MetricRecordersDropped, s.RecordersDropped()) }})
 	add(s.Health != nil, part{healthMetrics, s.collectHealth})
@@ -47,6 +50,7 @@ var (
 		{name: MetricStreamAcquisitions, kind: counter, help: "Stream leases granted."},
 		{name: MetricStreamRefusals, kind: counter, help: "Stream leases refused or given up while waiting."},
 		{name: MetricStreamWaitSeconds, kind: counter, help: "Time that callers spent waiting for a stream."},
+		{name: MetricStreamOldestLease, kind: gauge, help: "Age of the stream lease that has been held longest, 0 if none is held."},
 	}
 	findingMetrics = []definition{
 		{name: MetricFindings, kind: counter, labels: []string{"kind", "tag"}, help: "Memory bugs found, by kind and tag of the victim; the first tags, the rest as other."},
@@ -81,6 +85,7 @@ func (s Source) collectStreams(out emitter) {
 	out.send(MetricStreamAcquisitions, st.Acquisitions)
 	out.send(MetricStreamRefusals, st.Refusals)
 	out.sendFloat(MetricStreamWaitSeconds, st.Waited.Seconds())
+	out.sendFloat(MetricStreamOldestLease, st.Oldest.Seconds())
 }
 
 // knownKinds are sent even at zero, so that an alert sees the first increase.

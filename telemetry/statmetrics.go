@@ -17,6 +17,9 @@ var statMetrics = []definition{
 	{name: MetricPoolReservedPeak, kind: gauge, help: "Highest bytes that the driver's pool has held, as last read."},
 	{name: MetricPoolUsedBytes, kind: gauge, help: "Bytes that the driver's pool has handed out, as last read."},
 	{name: MetricPoolUsedPeak, kind: gauge, help: "Highest bytes that the driver's pool had handed out, as last read."},
+	{name: MetricIsolatedBytes, kind: gauge, help: "Device memory mapped for isolated blocks, live and pending, in whole units of mapping; no pool has it."},
+	{name: MetricIsolatedPeakBytes, kind: gauge, help: "Highest device memory that was mapped for isolated blocks."},
+	{name: MetricIsolatedAddressBytes, kind: gauge, help: "Address space that isolated blocks keep reserved after their free, with no memory there."},
 	{name: MetricAllocations, kind: counter, help: "Successful allocations."},
 	{name: MetricDeallocations, kind: counter, help: "Successful deallocations."},
 	{name: MetricFreeToReusable, kind: histogram, help: "Time from a free's request to the backend until the runtime knew that the device had passed it: late by up to two reap intervals, without the guard's quarantine, and later than reuse in order on the same stream."},
@@ -60,6 +63,9 @@ func sendMemory(out emitter, st *core.Stats) {
 	out.send(MetricPoolReservedPeak, st.ReservedHigh)
 	out.send(MetricPoolUsedBytes, st.PoolUsed)
 	out.send(MetricPoolUsedPeak, st.PoolUsedHigh)
+	out.send(MetricIsolatedBytes, st.Isolated)
+	out.send(MetricIsolatedPeakBytes, st.IsolatedHigh)
+	out.send(MetricIsolatedAddressBytes, st.IsolatedAddresses)
 }
 
 func sendActivity(out emitter, st *core.Stats) {
