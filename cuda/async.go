@@ -167,6 +167,7 @@ func (r *AsyncResource) allocateLocked(s *stream, req core.Request) (uint64, *ev
 		}
 		return 0, nil, err
 	}
+	s.counts.taken++
 	ready = s.readyBehind(ready, reserve)
 	if s.open.Load() > 0 {
 		_ = s.flush() // whoever needs it tries again

@@ -166,7 +166,8 @@ func (s *stream) enterFree(b *block, isolated uint64) {
 		s.odometer.queued.Add(p.bytes)
 	}
 	s.freedBytes += max(p.bytes, b.mapped)
-	s.frees++
+	s.counts.freed++
+	s.counts.freedBytes += p.bytes
 	s.queue = append(s.queue, p)
 	s.queued.Store(int64(len(s.queue)))
 }

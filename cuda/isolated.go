@@ -50,6 +50,8 @@ type isolation struct {
 	mapped, mappedHigh  atomic.Int64
 	waiting             atomic.Int64 // blocks freed and not unmapped
 	addresses, leftover atomic.Int64 // bytes kept reserved; mappings to take down
+	// entered and enteredBytes are the blocks that ever came into the books.
+	entered, enteredBytes atomic.Int64
 
 	mu sync.Mutex
 	// freed are the numbers of the frees that are not done, last the newest.

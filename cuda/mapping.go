@@ -32,6 +32,8 @@ func (r *AsyncResource) allocateIsolated(s *stream, req core.Request) (core.Bloc
 	}
 	b.fillMapped(s, result, m.bytes)
 	s.books.admit(&result, b, &r.peaks, r.streams.table)
+	r.isolated.entered.Add(1)
+	r.isolated.enteredBytes.Add(int64(result.Bytes))
 	return result, nil
 }
 

@@ -173,12 +173,8 @@ func (r *AsyncResource) ReapPending(context.Context) error {
 	if err := r.retryUnmaps(); err != nil && first == nil {
 		first = err
 	}
-	if stats, err := r.drv.PoolStats(r.pool); err == nil {
-		r.poolStats.Store(&stats)
-	} else if first == nil {
-		first = err
-	}
-	return first
+	_, err := r.readPool()
+	return cmp.Or(first, err)
 }
 
 // retryUnfreed does what could not be done before: frees, and what captures

@@ -52,8 +52,8 @@ type stream struct {
 	// operations and freedBytes count since the last look at queue.
 	operations int
 	freedBytes uint64
-	// frees is how many frees were ever queued.
-	frees uint64
+	// counts is what a census wants to know of the stream.
+	counts counts
 
 	completed atomic.Uint64
 	// queued is the length of queue, held that of pins, open the number of

@@ -36,6 +36,8 @@ type streamTable struct {
 	next int
 	// removed are streams that are gone and may have events in use.
 	removed []*stream
+	// gone is what the streams counted that were removed.
+	gone counts
 }
 
 type freeSlot struct {
@@ -132,6 +134,7 @@ func (t *streamTable) remove(s *stream) error {
 	defer t.mu.Unlock()
 	all := slices.DeleteFunc(slices.Clone(t.streams()), func(other *stream) bool { return other == s })
 	t.all.Store(&all)
+	t.gone = t.gone.plus(s.counts)
 	t.free = append(t.free, freeSlot{slot: s.slot, seq: s.seq})
 	t.removed = append(slices.DeleteFunc(t.removed, withoutEvents), s)
 	return nil

@@ -1,0 +1,102 @@
+package cuda
+
+import "github.com/fencepost-gpu/fencepost/cuda/driver"
+
+// census is what the books and the streams have counted since the beginning.
+// Every number only grows, so that two equal ones have nothing between them.
+type census struct {
+	counts
+	// entered is the blocks that came into the books and enteredBytes their
+	// size, mapped what of both is isolated and so not of the pool.
+	entered, enteredBytes, mapped, mappedBytes uint64
+}
+
+// counts are calls of the driver's that succeeded on a stream: allocations from
+// the pool and frees that were queued, with the bytes of the latter that are
+// the pool's. They change in one step with the call, under the stream's lock.
+type counts struct{ taken, freed, freedBytes uint64 }
+
+func (n counts) plus(m counts) counts {
+	return counts{n.taken + m.taken, n.freed + m.freed, n.freedBytes + m.freedBytes}
+}
+
+// settled reports whether every allocation that the driver made is in the
+// books.
+func (c *census) settled() bool { return c.entered == c.taken+c.mapped }
+
+// inPool is what the pool must have handed out: what came into the books, less
+// the frees that are queued. A block that was given back and whose free is held
+// back counts, because the pool still has it out.
+func (c *census) inPool() int64 { return int64(c.enteredBytes - c.mappedBytes - c.freedBytes) }
+
+// takeCensus passes every stream once, with its lock: so it comes between two
+// calls there, never into one.
+func (r *AsyncResource) takeCensus() (c census) {
+	streams, gone := r.streams.table.present()
+	c.counts = gone
+	for _, s := range streams {
+		s.mu.Lock()
+		c.counts = c.counts.plus(s.counts)
+		s.mu.Unlock()
+	}
+	r.streams.table.eachBooks(streams, func(b *books) {
+		b.mu.Lock()
+		c.entered += clamp(b.allocated.blocks)
+		c.enteredBytes += clamp(b.allocated.bytes)
+		b.mu.Unlock()
+	})
+	c.mapped, c.mappedBytes = clamp(r.isolated.entered.Load()), clamp(r.isolated.enteredBytes.Load())
+	return c
+}
+
+// present is the streams alive and what those counted that are gone. A stream
+// is in one of them.
+func (t *streamTable) present() ([]*stream, counts) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.streams(), t.gone
+}
+
+// driftTries is how often the drift is looked for at a time: on a busy device
+// most moments are not quiet.
+const driftTries = 64
+
+// Drift is what the books say that the driver's pool has handed out (live
+// memory, which here includes what a guard holds, and what was given back and
+// waits for its free to be queued) less what the driver says, in bytes. It is
+// zero unless one of the two is wrong. Isolated blocks are in neither.
+//
+// # How it is consistent
+//
+// The pool is read between two censuses of the books. If these are equal and
+// every allocation of the driver's is in the books, no call of this resource
+// allocated or freed in between, and none was under way on any stream: the
+// reading belongs to these books. Otherwise it is tried again, some times; if
+// no moment was quiet, ok is false and there is no drift to tell.
+//
+// It holds no lock over a driver call, waits for the streams' locks for an
+// instant each, and is safe for concurrent use. Errors are [core.DriverError].
+func (r *AsyncResource) Drift() (bytes int64, ok bool, err error) {
+	before := r.takeCensus()
+	for range driftTries {
+		pool, err := r.readPool()
+		if err != nil {
+			return 0, false, err
+		}
+		after := r.takeCensus()
+		if before == after && after.settled() {
+			return after.inPool() - int64(pool.Used), true, nil
+		}
+		before = after
+	}
+	return 0, false, nil
+}
+
+// readPool reads the driver's pool, for Stats too.
+func (r *AsyncResource) readPool() (driver.PoolStats, error) {
+	pool, err := r.drv.PoolStats(r.pool)
+	if err == nil {
+		r.poolStats.Store(&pool)
+	}
+	return pool, err
+}

@@ -1,0 +1,158 @@
+package cuda
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// DefaultWatchInterval is how often a [MemoryWatch] reads the device.
+const DefaultWatchInterval = time.Second
+
+// Holder is a backend that a [MemoryWatch] can ask: an [AsyncResource] or a
+// [DirectResource].
+type Holder interface {
+	// deviceBytes is what the backend has of the device's memory, in bytes.
+	deviceBytes() (uint64, error)
+	// Drift compares the books with the driver's pool; see
+	// [AsyncResource.Drift].
+	Drift() (bytes int64, ok bool, err error)
+}
+
+var (
+	_ Holder = (*AsyncResource)(nil)
+	_ Holder = (*DirectResource)(nil)
+)
+
+// MemoryReading is what a [MemoryWatch] last saw. Sizes are bytes.
+type MemoryReading struct {
+	// Read is when Free, Total and Foreign were read; zero if they never were.
+	Read time.Time
+	// Free and Total are the device's memory.
+	Free, Total uint64
+	// Foreign is what is used and not the backend's: other processes,
+	// contexts, modules, libraries, and what the driver rounds up.
+	Foreign uint64
+	// Drift is that of [AsyncResource.Drift]; DriftRead is when it was
+	// established, zero if it never was.
+	Drift     int64
+	DriftRead time.Time
+}
+
+// MemoryWatch reads a device's memory from time to time, so that metrics can
+// tell of it without a device call. All methods are safe for concurrent use.
+type MemoryWatch struct {
+	drv     driver.Driver
+	holder  Holder
+	last    atomic.Pointer[MemoryReading]
+	reading sync.Mutex
+	stop    func()
+	done    chan struct{}
+}
+
+// WatchMemory reads the memory of holder's device, drv, at once and then at
+// every interval; 0 means [DefaultWatchInterval], negative that only
+// [MemoryWatch.Refresh] reads. A reading that fails leaves the one before. The
+// watch must be closed before the backend is. It may block in the driver.
+func WatchMemory(drv driver.Driver, holder Holder, interval time.Duration) *MemoryWatch {
+	ctx, stop := context.WithCancel(context.Background())
+	w := &MemoryWatch{drv: drv, holder: holder, stop: stop, done: make(chan struct{})}
+	w.last.Store(&MemoryReading{})
+	_ = w.Refresh() // the reading says that it is missing
+	if interval == 0 {
+		interval = DefaultWatchInterval
+	}
+	if interval < 0 {
+		close(w.done)
+		return w
+	}
+	go w.run(ctx, interval)
+	return w
+}
+
+func (w *MemoryWatch) run(ctx context.Context, interval time.Duration) {
+	defer close(w.done)
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			_ = w.Refresh() // the reading says how old it is
+		}
+	}
+}
+
+// Last is the last reading. It makes no device call and does not block.
+func (w *MemoryWatch) Last() MemoryReading { return *w.last.Load() }
+
+// Refresh reads now. What could not be read stays as it was; the error is the
+// first, a [core.DriverError]. It may block in the driver.
+func (w *MemoryWatch) Refresh() error {
+	w.reading.Lock()
+	defer w.reading.Unlock()
+	next := w.Last()
+	memoryErr := w.readMemory(&next)
+	drift, ok, err := w.holder.Drift()
+	if ok {
+		next.Drift, next.DriftRead = drift, time.Now()
+	}
+	w.last.Store(&next)
+	if memoryErr != nil {
+		return memoryErr
+	}
+	return err
+}
+
+// memoryTries is how often the device is read until what the backend holds is
+// the same before and after.
+const memoryTries = 8
+
+func (w *MemoryWatch) readMemory(next *MemoryReading) error {
+	own, err := w.holder.deviceBytes()
+	if err != nil {
+		return err
+	}
+	for try := 1; ; try++ {
+		free, total, err := w.drv.MemInfo()
+		if err != nil {
+			return err
+		}
+		after, err := w.holder.deviceBytes()
+		if err != nil {
+			return err
+		}
+		if after == own || try == memoryTries {
+			next.Read, next.Free, next.Total = time.Now(), free, total
+			next.Foreign = total - min(total, free+after)
+			return nil
+		}
+		own = after
+	}
+}
+
+// Close stops the readings and waits for one that is under way until ctx ends.
+func (w *MemoryWatch) Close(ctx context.Context) error {
+	w.stop()
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("a reading of the device's memory does not end: %w", ctx.Err())
+	}
+}
+
+func (r *AsyncResource) deviceBytes() (uint64, error) {
+	pool, err := r.readPool()
+	return pool.Reserved + clamp(r.isolated.mapped.Load()), err
+}
+
+func (r *DirectResource) deviceBytes() (uint64, error) { return r.Stats().Live.Bytes, nil }
+
+// Drift has nothing to compare: there is no pool, so ok is false.
+func (r *DirectResource) Drift() (bytes int64, ok bool, err error) { return 0, false, nil }
