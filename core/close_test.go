@@ -22,7 +22,10 @@ func TestCloseOfACleanRuntime(t *testing.T) {
 	mustBe(t, "leaked bytes", left.LeakedBytes, uint64(0))
 	mustBe(t, "state of the freed block", rt.State(b.ID), core.Freed)
 	mustBe(t, "number of findings", found.count(), 0)
-	mustBe(t, "health", rt.Health(), core.Health{Reason: "closed"})
+	health := rt.Health()
+	mustBe(t, "OK", health.OK, false)
+	mustBe(t, "state", health.State, core.HealthClosed)
+	mustBe(t, "reason", health.Reason, "closed")
 }
 
 func TestCloseListsLeaksWithTheirTags(t *testing.T) {

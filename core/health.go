@@ -7,33 +7,45 @@ import (
 	"time"
 )
 
-// Health is whether the runtime can be used.
+// Health is how well a runtime is.
 type Health struct {
-	// OK is true while work is admitted.
-	OK bool
-	// Reason says why not.
+	// OK is true while work is admitted: in the states ok and degraded.
+	OK    bool
+	State HealthState
+	// Reason says in words why the state is not ok.
 	Reason string
+	// Signs are the reasons by name, the gravest first; none if the state is
+	// ok or closed. The slice is shared and must not be changed.
+	Signs []HealthSign
 	// Err is the sticky error that lost the device, if that is the reason.
 	Err error
 }
 
-// Health reports whether the runtime admits work. It makes no device call.
+// Health reports whether the runtime admits work. It makes no device call and
+// takes no lock. A runtime of this package is never degraded: what makes it so
+// is seen by the layers, which the root package's Runtime knows.
 func (r *Runtime) Health() Health {
 	if f := r.poisoned.Load(); f != nil {
-		return Health{Reason: "the device was lost in " + f.op + ": " + f.err.Error(), Err: f.err}
+		text := "the device was lost in " + f.op + ": " + f.err.Error()
+		return Health{State: HealthPoisoned, Reason: text, Err: f.err,
+			Signs: []HealthSign{{Reason: HealthStickyError, Text: text, Since: f.at}}}
 	}
 	if r.closed.Load() {
-		return Health{Reason: "closed"}
+		return Health{State: HealthClosed, Reason: "closed"}
 	}
 	return Health{OK: true}
 }
+
+// StickyErrors counts the sticky driver errors that the runtime has seen. The
+// first loses the device; the calls refused because of it are not counted.
+func (r *Runtime) StickyErrors() uint64 { return r.sticky.Load() }
 
 // ReportSticky tells the runtime of a sticky error that was seen outside its
 // own calls, by a kernel launch or a synchronise. Other errors are ignored.
 func (r *Runtime) ReportSticky(op string, err error) { _ = r.observe(op, err) }
 
 func (r *Runtime) poison(op string, err error) {
-	if !r.poisoned.CompareAndSwap(nil, &stickyFault{err: err, op: op}) {
+	if !r.poisoned.CompareAndSwap(nil, &stickyFault{err: err, op: op, at: time.Now()}) {
 		return
 	}
 	r.report(Finding{

@@ -36,10 +36,18 @@ func refusedAsLost(t *testing.T, rt *core.Runtime, fake *coretest.Fake, b core.B
 	mustBe(t, "number of calls that reached the resource", len(fake.Calls()), 0)
 }
 
+func isWell(t *testing.T, rt *core.Runtime) {
+	t.Helper()
+	h := rt.Health()
+	if !h.OK || h.State != core.HealthOK || h.Reason != "" || h.Err != nil || len(h.Signs) != 0 {
+		t.Errorf("health is %+v, want none of it bad", h)
+	}
+}
+
 func TestStickyErrorPoisonsTheRuntimeOnce(t *testing.T) {
 	rt, fake, found := fakeRuntime(t)
 	b := alloc(t, rt, 64)
-	mustBe(t, "health before", rt.Health(), core.Health{OK: true})
+	isWell(t, rt)
 	fake.FailNext("ReapPending", fmt.Errorf("reap: %w", lost))
 	mustBe(t, "whether reap returned the error", errors.Is(rt.ReapPending(t.Context()), lost), true)
 
@@ -47,9 +55,15 @@ func TestStickyErrorPoisonsTheRuntimeOnce(t *testing.T) {
 	mustBe(t, "OK", health.OK, false)
 	mustBe(t, "whether the health names the error", errors.Is(health.Err, lost), true)
 	mustBe(t, "reason", health.Reason, "the device was lost in ReapPending: reap: "+lost.Error())
+	mustBe(t, "state", health.State, core.HealthPoisoned)
+	mustBe(t, "number of signs", len(health.Signs), 1)
+	mustBe(t, "sign", health.Signs[0].Reason, core.HealthStickyError)
 	refusedAsLost(t, rt, fake, b)
+	mustBe(t, "sticky errors, refusals not being any", rt.StickyErrors(), uint64(1))
 
 	rt.ReportSticky("kernel", lost)
+	mustBe(t, "sticky errors", rt.StickyErrors(), uint64(2))
+	mustBe(t, "since", rt.Health().Signs[0].Since, health.Signs[0].Since)
 	all := found.take()
 	mustBe(t, "number of findings", len(all), 1)
 	mustBe(t, "kind", all[0].Kind, core.FindingStickyError)
@@ -99,7 +113,7 @@ func TestOtherErrorsDoNotPoison(t *testing.T) {
 	fake.FailNext("Allocate", &core.DriverError{Op: "cuMemAllocAsync", Code: 1})
 	_, err := rt.Allocate(t.Context(), core.Request{Bytes: 1})
 	mustBe(t, "whether the allocation failed in the driver", errors.Is(err, core.ErrDriver), true)
-	mustBe(t, "health", rt.Health(), core.Health{OK: true})
+	isWell(t, rt)
 	mustBe(t, "number of findings", found.count(), 0)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 )
 
 // Runtime is what a service holds: one device's resource stack behind a
@@ -16,6 +17,7 @@ type Runtime struct {
 
 	closed   atomic.Bool
 	poisoned atomic.Pointer[stickyFault]
+	sticky   atomic.Uint64
 	dropped  atomic.Uint64
 }
 
@@ -31,6 +33,7 @@ type Parts struct {
 type stickyFault struct {
 	err error
 	op  string
+	at  time.Time
 }
 
 // NewRuntime composes a runtime around the caller's stack. It is not a
@@ -183,6 +186,7 @@ func (r *Runtime) admit(op string) error {
 // says so once and stops asking.
 func (r *Runtime) observe(op string, err error) error {
 	if err != nil && errors.Is(err, ErrSticky) {
+		r.sticky.Add(1)
 		r.poison(op, err)
 	}
 	return err
