@@ -117,6 +117,19 @@ type Config struct {
 	// OnFinding, if not nil, gets each finding too. It must not block nor
 	// call the runtime.
 	OnFinding func(core.Finding)
+	// OnHealth, if not nil, is told of each change of the runtime's health: of
+	// its state, or of the reasons for it. It is called in a goroutine of the
+	// runtime's, one call at a time; Close waits for it, so it must not close
+	// the runtime itself. Findings.Logger gets a record of each change too.
+	OnHealth func(core.Health)
+	// HealthHold is how long a reason for degraded health holds after it was
+	// last seen; 0 means [DefaultHealthHold].
+	HealthHold time.Duration
+	// TelemetryLost, if not nil, counts what was lost of the telemetry outside
+	// the runtime, such as the spans that an exporter failed; what is lost is a
+	// reason for degraded health. It is called once a second and must not
+	// block.
+	TelemetryLost func() uint64
 	// CloseTimeout bounds Close when its context has no deadline; 0 means 30
 	// seconds.
 	CloseTimeout time.Duration
@@ -144,6 +157,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.Resource = cmp.Or(c.Resource, Async)
 	c.Guard = cmp.Or(c.Guard, debugguard.Sample.String())
 	c.GuardPolicy = cmp.Or(c.GuardPolicy, PolicyReport)
+	c.HealthHold = cmp.Or(c.HealthHold, DefaultHealthHold)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, 30*time.Second)
 	err := c.check()
 	return c, err
@@ -161,6 +175,8 @@ func (c *Config) check() error {
 		return invalid("Streams", fmt.Sprintf("%d leases: say 1 to %d, or 0 for the default of %d", c.Streams, maxStreams, cuda.DefaultMaxStreams))
 	case c.History < 0 || c.History > maxHistory:
 		return invalid("History", fmt.Sprintf("%d records: say 1 to %d, or 0 for the default of %d", c.History, maxHistory, logging.DefaultRingSize))
+	case c.HealthHold < 0:
+		return invalid("HealthHold", fmt.Sprintf("%v: say a time, or 0 for the default of %v", c.HealthHold, DefaultHealthHold))
 	case c.CloseTimeout < 0:
 		return invalid("CloseTimeout", fmt.Sprintf("%v: say a time, or 0 for the default", c.CloseTimeout))
 	}

@@ -3,6 +3,7 @@ package fencepost_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -117,7 +118,7 @@ func TestTheMetricsEqualTheStats(t *testing.T) {
 		telemetry.MetricBudgetRefusals: st.Refusals, telemetry.MetricRefusals: 1,
 		telemetry.MetricAllocations: st.Allocations, telemetry.MetricDeallocations: st.Deallocations, telemetry.MetricDriverFailures: 0,
 		telemetry.MetricLaunches: st.Launches, telemetry.MetricWaits: st.WaitsQueued + st.WaitsElided,
-		telemetry.MetricStreamsLimit: 16, telemetry.MetricHealthy: 1, telemetry.MetricAccountingUnderflows: 0, telemetry.MetricLogDropped: 0,
+		telemetry.MetricStreamsLimit: 16, telemetry.MetricHealth: 1, telemetry.MetricHealthReasons: 0, telemetry.MetricStickyErrors: 0, telemetry.MetricAccountingUnderflows: 0, telemetry.MetricLogDropped: 0,
 	} {
 		if value, there := got[name]; !there || value != float64(want) {
 			t.Errorf("%s is %v (exported: %v), Stats says %d", name, value, there, want)
@@ -159,7 +160,13 @@ func TestALostDeviceShowsInTheMetrics(t *testing.T) {
 	simulated(rt).LoseContext(700)
 	_, _ = rt.Allocate(t.Context(), core.Request{Bytes: 64}) // meets the loss
 	got := scrape(t, rt)
-	if got[telemetry.MetricHealthy] != 0 || got[telemetry.MetricFindings] != 1 {
-		t.Errorf("healthy %v, findings %v", got[telemetry.MetricHealthy], got[telemetry.MetricFindings])
+	if got[telemetry.MetricStickyErrors] != 1 || got[telemetry.MetricFindings] != 1 {
+		t.Errorf("sticky errors %v, findings %v", got[telemetry.MetricStickyErrors], got[telemetry.MetricFindings])
+	}
+	text := gather(t, rt)
+	for _, want := range []string{`gpumem_health{device="0",state="poisoned"} 1`, `gpumem_health{device="0",state="ok"} 0`, `gpumem_health_reasons{device="0",reason="sticky_error"} 1`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
 	}
 }

@@ -33,7 +33,7 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{timeout: cfg.CloseTimeout, policy: cfg.GuardPolicy, findings: newFindings(cfg), ring: logging.NewRing(cfg.History)}
+	r := &Runtime{timeout: cfg.CloseTimeout, policy: cfg.GuardPolicy, findings: newFindings(cfg), ring: logging.NewRing(cfg.History), health: newHealthWatch(cfg)}
 	if err := r.openIncidents(cfg); err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func newFindings(cfg Config) *telemetry.Findings {
 }
 
 func (r *Runtime) build(cfg Config) error {
-	for _, step := range []func(Config) error{r.openDriver, r.openStreams, r.buildStack, r.finishBuild} {
+	for _, step := range []func(Config) error{r.openDriver, r.openStreams, r.buildStack, r.finishBuild, r.watchHealth} {
 		if err := step(cfg); err != nil {
 			return err
 		}

@@ -40,6 +40,7 @@ type Runtime struct {
 	collector *telemetry.Collector
 	incidents *incident.Writer // nil if there is no folder for them
 	policy    string
+	health    *healthWatch
 	// built is set when nothing of the above changes any more.
 	built      atomic.Bool
 	switching  sync.Mutex // serialises SwitchGuard
@@ -119,6 +120,7 @@ func (r *Runtime) newCollector() (*telemetry.Collector, error) {
 		LogDropped:       r.log.Dropped,
 		RecordersDropped: r.DroppedRecorders,
 		Health:           r.Health,
+		StickyErrors:     r.StickyErrors,
 		Guard:            r.guardStats,
 		History:          r.historyStats,
 		Build:            r.buildInfo(),

@@ -10,17 +10,18 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
-// tee passes findings to the collection, the caller's function, the incident
+// tee passes findings to the collection, the watch of health, the caller's function, the incident
 // files, and to who stops the process.
 type tee struct {
 	collection *telemetry.Findings
+	health     *healthWatch
 	forward    func(core.Finding)
 	incidents  *incident.Writer
 	stop       *stopper
 }
 
 func (r *Runtime) newTee(cfg Config) tee {
-	t := tee{collection: r.findings, forward: cfg.OnFinding, incidents: r.incidents}
+	t := tee{collection: r.findings, health: r.health, forward: cfg.OnFinding, incidents: r.incidents}
 	if cfg.GuardPolicy == PolicyStop {
 		t.stop = newStopper(cfg, r.incidents)
 	}
@@ -29,6 +30,7 @@ func (r *Runtime) newTee(cfg Config) tee {
 
 func (t tee) Report(f core.Finding) {
 	t.collection.Report(f)
+	t.health.Report(f)
 	if t.forward != nil {
 		t.forward(f)
 	}

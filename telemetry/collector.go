@@ -50,8 +50,11 @@ type Source struct {
 	// RecordersDropped counts launch recorders dropped without an end; see
 	// [core.Runtime.DroppedRecorders].
 	RecordersDropped func() uint64
-	// Health is whether work is admitted; see [core.Runtime.Health].
+	// Health is how well the runtime is; see [core.Runtime.Health].
 	Health func() core.Health
+	// StickyErrors counts the errors that lost the device; see
+	// [core.Runtime.StickyErrors].
+	StickyErrors func() uint64
 }
 
 // StreamStats is a snapshot of a pool of streams.

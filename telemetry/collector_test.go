@@ -79,7 +79,10 @@ func fullSource(t *testing.T, d telemetry.Device) telemetry.Source {
 		History:          func() telemetry.HistoryStats { return telemetry.HistoryStats{Records: 67, Capacity: 68} },
 		LogDropped:       func() uint64 { return 31 },
 		RecordersDropped: func() uint64 { return 32 },
-		Health:           func() core.Health { return core.Health{OK: true} },
+		Health: func() core.Health {
+			return core.Health{OK: true, State: core.HealthDegraded, Signs: []core.HealthSign{{Reason: core.HealthFindings}, {Reason: core.HealthTelemetryLoss}}}
+		},
+		StickyErrors: func() uint64 { return 33 },
 	}
 }
 
@@ -127,16 +130,27 @@ gpumem_budget_limit_bytes{device="1"} 7
 	}
 }
 
-func TestUnhealthyIsZero(t *testing.T) {
-	c := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{},
-		Health: func() core.Health { return core.Health{Reason: "closed"} }}))
-	const want = `
-# HELP gpumem_healthy Whether the runtime admits work: 1, or 0 if it is closed or its device is lost.
-# TYPE gpumem_healthy gauge
-gpumem_healthy{device="0"} 0
-`
-	if err := testutil.CollectAndCompare(c, strings.NewReader(want), string(telemetry.MetricHealthy)); err != nil {
-		t.Error(err)
+// Whatever the state and the reasons, each is a series, and those that hold are 1.
+func TestEachStateAndReasonOfHealthIsASeries(t *testing.T) {
+	for _, state := range core.HealthStates() {
+		for _, reason := range core.HealthReasons() {
+			h := core.Health{State: state, Signs: []core.HealthSign{{Reason: reason}}}
+			c := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{}, Health: func() core.Health { return h }}))
+			states, reasons := samplesBy(t, c, telemetry.MetricHealth, "state"), samplesBy(t, c, telemetry.MetricHealthReasons, "reason")
+			if len(states) != 4 || len(reasons) != 9 {
+				t.Errorf("%d states, %d reasons, want all 4 and 9", len(states), len(reasons))
+			}
+			for name, v := range states {
+				if (v == 1) != (name == state.String()) {
+					t.Errorf("in state %v, state %s is %v", state, name, v)
+				}
+			}
+			for name, v := range reasons {
+				if (v == 1) != (name == string(reason)) {
+					t.Errorf("with reason %v, reason %s is %v", reason, name, v)
+				}
+			}
+		}
 	}
 }
 
@@ -181,6 +195,12 @@ func TestOddTagsAreMerged(t *testing.T) {
 // samples are the values of a metric by tag.
 func samples(t *testing.T, c prometheus.Collector, name telemetry.MetricName) map[string]float64 {
 	t.Helper()
+	return samplesBy(t, c, name, "tag")
+}
+
+// samplesBy are the values of a gauge by one label.
+func samplesBy(t *testing.T, c prometheus.Collector, name telemetry.MetricName, label string) map[string]float64 {
+	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c)
 	families, err := registry.Gather()
@@ -192,7 +212,7 @@ func samples(t *testing.T, c prometheus.Collector, name telemetry.MetricName) ma
 		}
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
-				if l.GetName() == "tag" {
+				if l.GetName() == label {
 					values[l.GetValue()] = m.GetGauge().GetValue()
 				}
 			}

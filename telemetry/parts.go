@@ -26,6 +26,7 @@ func (s Source) parts() []part {
 	add(s.LogDropped != nil, part{logMetrics, func(out emitter) { out.send(MetricLogDropped, s.LogDropped()) }})
 	add(s.RecordersDropped != nil, part{recorderMetrics, func(out emitter) { out.send(MetricRecordersDropped, s.RecordersDropped()) }})
 	add(s.Health != nil, part{healthMetrics, s.collectHealth})
+	add(s.StickyErrors != nil, part{stickyMetrics, func(out emitter) { out.send(MetricStickyErrors, s.StickyErrors()) }})
 	return all
 }
 
@@ -35,9 +36,6 @@ var (
 	}
 	recorderMetrics = []definition{
 		{name: MetricRecordersDropped, kind: counter, help: "Launch recorders dropped without a commit or an abort."},
-	}
-	healthMetrics = []definition{
-		{name: MetricHealthy, kind: gauge, help: "Whether the runtime admits work: 1, or 0 if it is closed or its device is lost."},
 	}
 	operationMetrics = []definition{
 		{name: MetricOperations, kind: counter, labels: []string{"op", "result"}, help: "Calls by operation and result, as callers saw them; the result is ok or the reason of the error."},
@@ -115,12 +113,4 @@ func (s Source) collectFindings(out emitter) {
 	for key, n := range counts {
 		out.send(MetricFindings, n, key.kind, key.tag)
 	}
-}
-
-func (s Source) collectHealth(out emitter) {
-	var healthy uint64
-	if s.Health().OK {
-		healthy = 1
-	}
-	out.send(MetricHealthy, healthy)
 }

@@ -59,7 +59,7 @@ bug was not seen; 70 stopped by --guard-policy=stop.`,
 	flags.StringVar(&f.incidents, "incidents", "", "write each finding into this folder as a JSON file")
 	flags.StringVar(&f.budget, "budget", "", "byte limit, such as 8GiB (default: the device's free memory)")
 	flags.StringVar(&f.inject, "inject", "", "plant a bug of this kind")
-	flags.StringVar(&f.listen, "listen", "127.0.0.1:9464", "address for /metrics, /healthz and /guard; empty for none")
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:9464", "address for /metrics, /healthz, /readyz and /guard; empty for none")
 	flags.StringVar(&f.spans, "spans", "", "write spans to this file as JSON lines")
 	flags.Float64Var(&f.sample, "sample", 0.01, "share of traces that are sampled, unless OTEL_TRACES_SAMPLER says otherwise")
 	flags.BoolVar(&f.json, "json", false, "print the report as one JSON object, the last line of standard output")
@@ -95,7 +95,7 @@ func runDemo(ctx context.Context, f demoFlags) (code int, err error) {
 	if err != nil {
 		return exitBadInput, err
 	}
-	cfg.TracerProvider = spans.provider
+	cfg.TracerProvider, cfg.TelemetryLost = spans.provider, spans.lost
 	rt, err := fencepost.Open(ctx, cfg)
 	if err != nil {
 		return exitBadInput, errors.Join(err, spans.close(ctx))

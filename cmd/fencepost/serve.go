@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,7 +40,8 @@ func serve(ctx context.Context, address string, rt *fencepost.Runtime, spans *sp
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeHealth(w, rt) })
+	mux.Handle("/healthz", rt.HealthHandler())
+	mux.Handle("/readyz", rt.ReadyHandler())
 	mux.Handle("/guard", rt.GuardHandler())
 	s.http = http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	s.url = "http://" + listener.Addr().String()
@@ -53,26 +53,10 @@ func serve(ctx context.Context, address string, rt *fencepost.Runtime, spans *sp
 	return s, nil
 }
 
+// lost is the spans that came out nowhere.
+func (p *spanPipe) lost() uint64 {
+	c := p.counter.Counts()
+	return c.Failed + c.Dropped
+}
+
 func (s *server) close() { _ = s.http.Close() }
-
-// health is the health page.
-type health struct {
-	Status   string            `json:"status"`
-	Reason   string            `json:"reason,omitempty"`
-	Stack    string            `json:"stack"`
-	Findings map[string]uint64 `json:"findings"`
-}
-
-func writeHealth(w http.ResponseWriter, rt *fencepost.Runtime) {
-	h := health{Status: "ok", Stack: rt.String(), Findings: map[string]uint64{}}
-	for kind, n := range rt.Findings().Counts() {
-		h.Findings[string(kind)] = n
-	}
-	code := http.StatusOK
-	if state := rt.Health(); !state.OK {
-		h.Status, h.Reason, code = "unavailable", state.Reason, http.StatusServiceUnavailable
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(h) //nolint:errchkjson // the client went away
-}

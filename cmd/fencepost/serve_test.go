@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 )
 
@@ -80,10 +81,13 @@ func TestTheDemoServesMetricsAndHealth(t *testing.T) {
 		if problems, err := promlint.New(strings.NewReader(metrics)).Lint(); err != nil || len(problems) > 0 {
 			t.Errorf("the metrics do not lint: %v %v", problems, err)
 		}
-		var h health
+		var h fencepost.HealthReport
 		page, status := get(t, base+"/healthz")
-		if err := json.Unmarshal([]byte(page), &h); err != nil || status != http.StatusOK || h.Status != "ok" || !strings.Contains(h.Stack, "async(sim:0)") {
+		if err := json.Unmarshal([]byte(page), &h); err != nil || status != http.StatusOK || h.State != "ok" || !strings.Contains(h.Stack, "async(sim:0)") {
 			t.Errorf("health: %d %v\n%s", status, err, page)
+		}
+		if page, status := get(t, base+"/readyz"); status != http.StatusOK {
+			t.Errorf("ready: %d\n%s", status, page)
 		}
 		if _, status := get(t, base+"/nothing"); status != http.StatusNotFound {
 			t.Errorf("an unknown page: %d", status)

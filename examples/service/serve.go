@@ -52,7 +52,7 @@ func open(ctx context.Context, o options, spans sdktrace.SpanProcessor) (s *serv
 	if s.traces, err = newTraces(ctx, o.share, spans); err != nil {
 		return nil, err
 	}
-	o.stack.TracerProvider = s.traces.provider
+	o.stack.TracerProvider, o.stack.TelemetryLost = s.traces.provider, s.traces.lost
 	if s.rt, err = fencepost.Open(ctx, o.stack); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -65,6 +65,12 @@ func open(ctx context.Context, o options, spans sdktrace.SpanProcessor) (s *serv
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
+}
+
+// lost is the spans that came out nowhere.
+func (t *traces) lost() uint64 {
+	c := t.counter.Counts()
+	return c.Failed + c.Dropped
 }
 
 func withDefaults(asked, defaults web.Limits) web.Limits {

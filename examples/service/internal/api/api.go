@@ -135,15 +135,3 @@ type Holder struct {
 	Bytes  uint64 `json:"bytes"`
 	Blocks uint64 `json:"blocks"`
 }
-
-// Health is the answer of [RouteHealth] and [RouteReady].
-type Health struct {
-	// Status is "ok" or "unavailable".
-	Status string `json:"status"`
-	Reason string `json:"reason,omitempty"`
-	// Device and Stack say what the service runs on.
-	Device string `json:"device"`
-	Stack  string `json:"stack"`
-	// Findings counts the memory bugs that were seen, by kind.
-	Findings map[string]uint64 `json:"findings,omitempty"`
-}

@@ -29,7 +29,7 @@ func TestTheMetricsLint(t *testing.T) {
 		`service_request_duration_seconds_count{code="200",route="/sort"} 1`,
 		`service_request_duration_seconds_count{code="400",route="/sort"} 1`,
 		`gpumem_allocations_total{device="0"} 3`,
-		"gpumem_healthy{device=\"0\"} 1",
+		`gpumem_health{device="0",state="ok"} 1`,
 	} {
 		if !strings.Contains(string(page.body), want) {
 			t.Errorf("no %s", want)

@@ -47,14 +47,21 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle("POST "+api.RouteSort, s.endpoint(api.RouteSort, s.sort))
 	mux.Handle("POST "+api.RouteJoin, s.endpoint(api.RouteJoin, s.join))
 	mux.Handle("GET "+api.RouteMetrics, s.metricsPage())
-	mux.HandleFunc("GET "+api.RouteHealth, s.health)
-	mux.HandleFunc("GET "+api.RouteReady, s.ready)
+	mux.Handle("GET "+api.RouteHealth, s.rt.HealthHandler())
+	mux.Handle("GET "+api.RouteReady, s.rt.ReadyHandler(s.isStopping))
 	return mux
 }
 
 // Stopping makes the service answer that it is not ready, so that whoever
 // sends it requests goes elsewhere. Requests are still served.
 func (s *Server) Stopping() { s.stopping.Store(true) }
+
+func (s *Server) isStopping() error {
+	if s.stopping.Load() {
+		return ErrStopping
+	}
+	return nil
+}
 
 // Wait waits until no request is being served, or ctx ends. None may come in
 // any more.

@@ -1,0 +1,109 @@
+package fencepost
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// Health is how well the runtime is: ok; degraded, with the reasons; closed; or
+// poisoned, when a sticky error lost the device and every call is refused. See
+// docs/health.md for when each reason begins and ends. It makes no device call
+// and takes no lock: what it says of reasons is at most a second old, and that
+// the device is lost or the runtime closed it says at once.
+func (r *Runtime) Health() core.Health {
+	h := r.Runtime.Health()
+	signs := r.health.signs.Load()
+	switch {
+	case signs == nil || len(*signs) == 0 || h.State == core.HealthClosed:
+	case h.State == core.HealthPoisoned:
+		h.Signs = append(h.Signs[:1:1], *signs...)
+	default:
+		h.State, h.Signs, h.Reason = core.HealthDegraded, *signs, textOf(*signs)
+	}
+	return h
+}
+
+func textOf(signs []core.HealthSign) string {
+	texts := make([]string, len(signs))
+	for i, s := range signs {
+		texts[i] = string(s.Reason) + ": " + s.Text
+	}
+	return strings.Join(texts, "; ")
+}
+
+// healthReading is what the runtime's own numbers say at one moment.
+type healthReading struct {
+	// These only grow.
+	findings, requests, refusals, relieved, underflows, unguarded, lost uint64
+	// poisoned is blocks, drift bytes beyond what the books explain.
+	poisoned, drift uint64
+	// guarding is whether the guard is on.
+	guarding bool
+	// waiting is callers that wait while every stream is leased.
+	waiting int
+}
+
+// readHealth reads the numbers. It makes no device call.
+func (r *Runtime) readHealth() healthReading {
+	stats, guard, streams, ops := r.Stats(), r.guard.GuardStats(), r.streams.Stats(), r.observer.Operations()
+	now := healthReading{
+		findings:   r.findings.Total() - r.findings.Counts()[core.FindingStickyError], // which has a reason of its own
+		relieved:   guard.GivenUp.Blocks,
+		unguarded:  guard.Unchecked + guard.Unguarded,
+		guarding:   guard.Mode != debugguard.Off, // what is turned off leaves out what it had begun
+		underflows: stats.Underflows,
+		poisoned:   stats.Poisoned,
+		drift:      driftOf(core.Base(r.Resource()).Stats()),
+		lost:       r.lostTelemetry(),
+	}
+	for _, op := range []core.Op{core.OpAllocate, core.OpReserve} {
+		now.requests += ops.Succeeded(op)
+		for _, reason := range telemetry.Reasons() {
+			now.requests += ops.Failed(op, reason)
+		}
+	}
+	now.refusals = ops.Refusals(telemetry.ReasonOutOfBudget) + ops.Refusals(telemetry.ReasonOutOfMemory)
+	if streams.Leased >= streams.Max {
+		now.waiting = streams.Waiting
+	}
+	return now
+}
+
+// driftOf is how much more the driver's pool has handed out than the books of
+// the backend know. The pool was read by the last reap, which follows every
+// free; what was allocated since is in the books only, so the difference tells
+// nothing in the other direction.
+func driftOf(base core.Stats) uint64 {
+	known := base.Live.Bytes + base.Pending.Bytes
+	if base.PoolUsed <= known+max(driftFloor, known/100) {
+		return 0
+	}
+	return base.PoolUsed - known
+}
+
+// driftFloor is a difference that is none: drivers round sizes up.
+const driftFloor = 2 << 20
+
+func (r *Runtime) lostTelemetry() uint64 {
+	lost := r.log.Dropped()
+	if r.incidents != nil {
+		st := r.incidents.Stats()
+		lost += st.Dropped + st.Failed
+	}
+	if r.health.lost != nil {
+		lost += r.health.lost()
+	}
+	return lost
+}
+
+// plural is "1 finding" or "2 findings".
+func plural(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

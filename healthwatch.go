@@ -1,0 +1,96 @@
+package fencepost
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// healthWatch looks at a runtime's numbers once a second, and at once when a
+// finding is reported, and tells of every change. One goroutine looks; others
+// read signs.
+type healthWatch struct {
+	signs    atomic.Pointer[[]core.HealthSign]
+	lost     func() uint64
+	onHealth func(core.Health)
+	logger   *slog.Logger
+	hold     time.Duration
+
+	found chan struct{} // holds one signal
+	stop  chan struct{}
+	done  chan struct{}
+}
+
+func newHealthWatch(cfg Config) *healthWatch {
+	return &healthWatch{lost: cfg.TelemetryLost, onHealth: cfg.OnHealth, logger: cfg.Findings.Logger, hold: cfg.HealthHold,
+		found: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+}
+
+// Report makes the watch look soon. It does not block.
+func (w *healthWatch) Report(core.Finding) {
+	select {
+	case w.found <- struct{}{}:
+	default: // it will look
+	}
+}
+
+// watchHealth is the last step of Open, so that it ends first.
+func (r *Runtime) watchHealth(Config) error {
+	w := r.health
+	go w.run(r)
+	r.onClose(func(ctx context.Context) error {
+		close(w.stop)
+		return within(ctx, func() error { <-w.done; return nil })
+	})
+	return nil
+}
+
+func (w *healthWatch) run(r *Runtime) {
+	defer close(w.done)
+	ticker := time.NewTicker(healthInterval)
+	defer ticker.Stop()
+	rules := newHealthSigns(w.hold)
+	var told core.Health
+	told.OK = true // which nobody needs to be told
+	for ended := false; !ended; {
+		select {
+		case <-ticker.C:
+		case <-w.found:
+		case <-w.stop:
+			ended = true
+		}
+		signs := rules.look(r.readHealth(), time.Now())
+		w.signs.Store(&signs)
+		if now := r.Health(); differs(told, now) {
+			w.tell(now)
+			told = now
+		}
+	}
+}
+
+// differs reports whether somebody who knows a should be told of b.
+func differs(a, b core.Health) bool {
+	return a.State != b.State || !slices.EqualFunc(a.Signs, b.Signs, func(x, y core.HealthSign) bool { return x.Reason == y.Reason })
+}
+
+var healthLevels = map[core.HealthState]slog.Level{
+	core.HealthOK: slog.LevelInfo, core.HealthDegraded: slog.LevelWarn, core.HealthClosed: slog.LevelInfo, core.HealthPoisoned: slog.LevelError,
+}
+
+func (w *healthWatch) tell(h core.Health) {
+	if w.logger != nil {
+		reasons := make([]string, len(h.Signs))
+		for i, s := range h.Signs {
+			reasons[i] = string(s.Reason)
+		}
+		w.logger.LogAttrs(context.Background(), healthLevels[h.State], "gpu memory health: "+h.State.String(),
+			slog.String("state", h.State.String()), slog.Any("reasons", reasons), slog.String("reason", h.Reason))
+	}
+	if w.onHealth != nil {
+		w.onHealth(h)
+	}
+}
