@@ -66,7 +66,9 @@ type Config struct {
 	// runs under compute-sanitizer; see [cuda.StreamPoolConfig].
 	// FENCEPOST_DEVICE_ORDER, 1 or 0.
 	DeviceOrder bool
-	// Async configures the stream-ordered backend.
+	// Async configures the stream-ordered backend. With a negative ReapInterval
+	// nothing calls the device in the background: its memory is read once, by
+	// Open.
 	Async cuda.AsyncConfig
 	// Budget is the most bytes of the device that may be charged, guard
 	// padding and quarantine included. 0 means the simulated device's memory,

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -134,14 +136,12 @@ func TestTheMetricsEqualTheStats(t *testing.T) {
 }
 
 func TestAScrapeMakesNoDeviceCall(t *testing.T) {
-	rt := open(t, fencepost.Config{})
+	rt := open(t, fencepost.Config{Async: cuda.AsyncConfig{ReapInterval: -1}}) // nor does anything in the background
 	if err := rt.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	total := func() (n uint64) {
-		calls := simulated(rt).Calls()
-		delete(calls, "PoolStats") // the reaper's, by its ticker
-		for _, c := range calls {
+		for _, c := range simulated(rt).Calls() {
 			n += c
 		}
 		return n
@@ -152,6 +152,52 @@ func TestAScrapeMakesNoDeviceCall(t *testing.T) {
 	}
 	if after := total(); after != before {
 		t.Errorf("50 scrapes made %d device calls", after-before)
+	}
+}
+
+func TestTheDevicesMemoryIsExported(t *testing.T) {
+	rt := open(t, fencepost.Config{})
+	live := allocate(t, rt, 5<<20, core.DefaultStream, "live")
+	foreign, err := rt.Driver().MemAlloc(16 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[telemetry.MetricName]float64
+	for deadline := time.Now().Add(20 * time.Second); got[telemetry.MetricDeviceForeignBytes] == 0; time.Sleep(50 * time.Millisecond) {
+		if got = scrape(t, rt); time.Now().After(deadline) {
+			t.Fatal("foreign memory never shows")
+		}
+	}
+	m := rt.DeviceMemory()
+	for name, want := range map[telemetry.MetricName]float64{
+		telemetry.MetricDeviceFreeBytes: float64(m.Free), telemetry.MetricDeviceTotalBytes: float64(m.Total),
+		telemetry.MetricDeviceForeignBytes: 16 << 20, telemetry.MetricDriftBytes: 0,
+		telemetry.MetricPoolUsedBytes: 5 << 20, telemetry.MetricHistoryRecords: 1,
+	} {
+		if value, there := got[name]; !there || value != want {
+			t.Errorf("%s is %v (exported: %v), want %v", name, value, there, want)
+		}
+	}
+	for _, name := range []telemetry.MetricName{telemetry.MetricDeviceReadTimestamp, telemetry.MetricDriftReadTimestamp} {
+		if age := float64(time.Now().Unix()) - got[name]; age < -1 || age > 60 {
+			t.Errorf("%s is %v s old", name, age)
+		}
+	}
+	free(t, rt, live)
+	if err := rt.Driver().MemFree(foreign); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheOldestLeaseIsExported(t *testing.T) {
+	rt := open(t, fencepost.Config{})
+	if age := scrape(t, rt)[telemetry.MetricStreamOldestLease]; age != 0 {
+		t.Errorf("without a lease: %v", age)
+	}
+	lease(t, rt, "old")
+	time.Sleep(2 * time.Millisecond)
+	if age := scrape(t, rt)[telemetry.MetricStreamOldestLease]; age < 0.002 || age > 60 {
+		t.Errorf("the lease is %v s old", age)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
@@ -86,13 +87,15 @@ func (r *Runtime) openStreams(cfg Config) (err error) {
 
 func (r *Runtime) base(cfg Config) (core.Resource, error) {
 	if cfg.Resource == Direct {
-		return cuda.NewDirectResource(r.driver), nil
+		direct := cuda.NewDirectResource(r.driver)
+		r.holder = direct
+		return direct, nil
 	}
 	async, err := cuda.NewAsyncResource(r.driver, r.streams, cfg.Async)
 	if err != nil {
 		return nil, err
 	}
-	r.async = async
+	r.async, r.holder = async, async
 	r.onClose(async.Close)
 	return async, nil
 }
@@ -195,7 +198,8 @@ func (r *Runtime) budgetLimit(cfg Config) (uint64, error) {
 	return max(1, free-min(free/32, budgetHeadroom)), nil // 0 would be no budget
 }
 
-func (r *Runtime) finishBuild(Config) (err error) {
+func (r *Runtime) finishBuild(cfg Config) (err error) {
+	r.watchMemory(cfg)
 	if r.memory, err = cuda.NewMemoryManager(r.driver, r.streams, r.Runtime); err != nil {
 		return err
 	}
@@ -204,4 +208,15 @@ func (r *Runtime) finishBuild(Config) (err error) {
 	}
 	r.witness.watch(r.Resource())
 	return nil
+}
+
+// watchMemory reads the device's memory in the background, unless nothing is
+// to be done there.
+func (r *Runtime) watchMemory(cfg Config) {
+	interval := time.Duration(0)
+	if cfg.Async.ReapInterval < 0 {
+		interval = -1
+	}
+	r.watch = cuda.WatchMemory(r.driver, r.holder, interval)
+	r.onClose(r.watch.Close)
 }

@@ -30,6 +30,8 @@ type Runtime struct {
 	memory    *cuda.MemoryManager
 	async     *cuda.AsyncResource
 	ops       *cuda.DeviceOps
+	holder    cuda.Holder
+	watch     *cuda.MemoryWatch
 	ring      *logging.Ring
 	log       *logging.Resource
 	budget    *budget.Resource
@@ -83,6 +85,10 @@ func (r *Runtime) Operations() telemetry.Operations { return r.observer.Operatio
 // registry.
 func (r *Runtime) Collector() prometheus.Collector { return r.collector }
 
+// DeviceMemory is what the device and its driver last said of its memory, at
+// most a second ago while they answer. It makes no device call.
+func (r *Runtime) DeviceMemory() cuda.MemoryReading { return r.watch.Last() }
+
 // PoolStats reads the driver's memory pool: reserved, highest reserved, used
 // and highest used bytes. It makes a driver call. A Direct stack has no pool
 // and answers zeros.
@@ -122,6 +128,7 @@ func (r *Runtime) newCollector() (*telemetry.Collector, error) {
 		Health:           r.Health,
 		StickyErrors:     r.StickyErrors,
 		Guard:            r.guardStats,
+		Memory:           r.deviceMemory,
 		History:          r.historyStats,
 		Build:            r.buildInfo(),
 	}
@@ -135,6 +142,11 @@ func (r *Runtime) streamStats() telemetry.StreamStats {
 	st := r.streams.Stats()
 	return telemetry.StreamStats{Limit: st.Max, Leased: st.Leased, Idle: st.Idle, Adopted: st.Adopted,
 		Waiting: st.Waiting, Acquisitions: uint64(st.Acquires), Refusals: uint64(st.Refused), Waited: st.WaitTime, Oldest: st.OldestAge}
+}
+
+func (r *Runtime) deviceMemory() telemetry.DeviceMemory {
+	m := r.watch.Last()
+	return telemetry.DeviceMemory{Read: m.Read, Free: m.Free, Total: m.Total, Foreign: m.Foreign, DriftRead: m.DriftRead, Drift: m.Drift}
 }
 
 func (r *Runtime) historyStats() telemetry.HistoryStats {

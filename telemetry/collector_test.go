@@ -97,7 +97,13 @@ func TestGoldenExposition(t *testing.T) {
 	golden, err := os.Open("testdata/metrics.prom")
 	check(t, err)
 	defer golden.Close()
-	if err := testutil.GatherAndCompare(registry, golden); err != nil {
+	var names []string
+	for _, m := range telemetry.Catalogue() {
+		if m.Name != telemetry.MetricOperationDuration { // no two runs have the same
+			names = append(names, string(m.Name))
+		}
+	}
+	if err := testutil.GatherAndCompare(registry, golden, names...); err != nil {
 		t.Error(err)
 	}
 	d.reads = 0

@@ -2,23 +2,26 @@ package telemetry
 
 import (
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// counters count calls by operation and result. A success is one atomic add
-// to a stripe that goroutines on other stacks rarely share; failures are
-// rare and share one cell each. Nothing here allocates, locks or reads a
-// clock.
+// counters count calls by operation and result, and time them. A call is two
+// atomic adds to a stripe that goroutines on other stacks rarely share; failures
+// are rare and share one cell each. Nothing here locks, reads a clock, or
+// allocates but for a stripe's first call and sampled traces.
 type counters struct {
-	succeeded [stripes]stripe
+	stripes   [stripes]atomic.Pointer[stripe]
 	failed    [operations][reasons]atomic.Uint64
+	exemplars exemplars
+	since     time.Time
 }
 
 const (
-	// stripes makes it rare that two running goroutines meet on one; at a
-	// few hundred bytes each they are cheap.
+	// stripes makes it rare that two running goroutines meet on one. One takes
+	// 26 KiB, from its first call on.
 	stripeBits = 6
 	stripes    = 1 << stripeBits
 	// operations is one more than the last operation that a caller makes;
@@ -26,21 +29,27 @@ const (
 	operations = int(core.OpDrain) + 1
 )
 
-// stripe holds one counter for each operation. What follows the counters
-// keeps them off the cache lines of the next stripe, wherever the allocator
-// puts the first.
-type stripe struct {
-	ok [operations]atomic.Uint64
-	_  [128]byte
-}
+// stripe has the durations of the calls of some goroutines, by operation.
+type stripe [operations]opCells
 
-// count notes one call of op that returned err.
-func (c *counters) count(op core.Op, err error) {
-	if err != nil {
-		c.failed[op][ReasonOf(err)].Add(1)
-		return
+// note counts one call of op that took some time and returned err. span is its
+// own if its trace is sampled.
+func (c *counters) note(op core.Op, took time.Duration, span core.SpanRef, err error) {
+	cell := grid.cellOf(uint64(took))
+	at := &c.stripes[stripeIndex()]
+	s := at.Load()
+	if s == nil {
+		at.CompareAndSwap(nil, new(stripe))
+		s = at.Load()
 	}
-	c.succeeded[stripeIndex()].ok[op].Add(1)
+	s[op].cells[cell].Add(1)
+	s[op].nanoseconds.Add(uint64(took))
+	if err != nil {
+		c.failed[op][ReasonOf(err)].Add(1) // after the call: see snapshot
+	}
+	if !span.IsZero() {
+		c.exemplars.keep(op, cell, took, span)
+	}
 }
 
 // stripeIndex picks a stripe by the address of the goroutine's stack: the
@@ -53,33 +62,58 @@ func stripeIndex() uint64 {
 }
 
 // snapshot sums the stripes. Each counter is exact; their combination is
-// exact while no call is under way.
+// exact while no call is under way. Failures are read before the calls that
+// they are part of, so that there are never more of them.
 func (c *counters) snapshot() Operations {
-	var o Operations
+	o := Operations{since: c.since, latencies: make([]latency, operations)}
 	for op := range operations {
-		for i := range c.succeeded {
-			o.succeeded[op] += c.succeeded[i].ok[op].Load()
-		}
 		for reason := range reasons {
 			o.failed[op][reason] = c.failed[op][reason].Load()
+		}
+		o.latencies[op].exemplars = c.exemplars.of(op)
+		for i := range c.stripes {
+			if s := c.stripes[i].Load(); s != nil {
+				o.latencies[op].merge(&s[op])
+			}
 		}
 	}
 	return o
 }
 
 // Operations is a snapshot of the calls that a [Resource] has seen, by
-// operation and result. It is a value and shares nothing.
+// operation and result, and of how long they took. It is a value and shares
+// nothing.
 type Operations struct {
-	succeeded [operations]uint64
 	failed    [operations][reasons]uint64
+	latencies []latency
+	since     time.Time
 }
 
 // Succeeded is the number of calls of op that returned no error.
 func (o *Operations) Succeeded(op core.Op) uint64 {
-	if int(op) >= operations {
+	n := o.Calls(op)
+	if n > 0 {
+		for _, failed := range o.failed[op] {
+			n -= failed
+		}
+	}
+	return n
+}
+
+// Calls is the number of calls of op, whatever their result.
+func (o *Operations) Calls(op core.Op) uint64 {
+	if int(op) >= len(o.latencies) {
 		return 0
 	}
-	return o.succeeded[op]
+	return o.latencies[op].calls
+}
+
+// Took is the time that the calls of op took in all, as their callers saw it.
+func (o *Operations) Took(op core.Op) time.Duration {
+	if int(op) >= len(o.latencies) {
+		return 0
+	}
+	return time.Duration(o.latencies[op].nanoseconds)
 }
 
 // Failed is the number of calls of op that returned an error of that reason.
@@ -98,13 +132,9 @@ func (o *Operations) Refusals(reason Reason) uint64 {
 }
 
 // Total is the number of calls of all operations, whatever their result.
-func (o *Operations) Total() uint64 {
-	var total uint64
+func (o *Operations) Total() (total uint64) {
 	for op := range operations {
-		total += o.succeeded[op]
-		for _, n := range o.failed[op] {
-			total += n
-		}
+		total += o.Calls(core.Op(op))
 	}
 	return total
 }

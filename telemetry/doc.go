@@ -71,10 +71,25 @@
 // stream as gpumem.stream.id; work that was not sampled has no link. The SDK
 // keeps 128 links of a span by default.
 //
+// # Durations
+//
+// How long callers waited is a histogram with classic and with native buckets,
+// [MetricOperationDuration]. It begins when the outermost layer is called and
+// ends when that returns: with the guard, the budget and what they do to cure a
+// refusal, and whatever the result, so it counts as many calls as
+// [MetricOperations]. A sampled span of the call itself (gpumem.alloc,
+// gpumem.dealloc; gpumem.launch for its prepare and end) becomes the exemplar of
+// its bucket, with the labels trace_id and span_id.
+//
+// Native buckets travel in protobuf only, exemplars in that and in OpenMetrics;
+// the handler negotiates both if it is made with
+// promhttp.HandlerOpts{EnableOpenMetrics: true}. The server must ask for them:
+// scrape_native_histograms and --enable-feature=exemplar-storage.
+//
 // # Cost
 //
-// Counting is one atomic add and reads no clock. With an unsampled parent
-// tracing adds one look at the context. An operation without a parent, whose
+// Counting and timing a call is two atomic adds and two readings of the
+// monotonic clock. With an unsampled parent tracing adds one look at the context. An operation without a parent, whose
 // root span the sampler declines, costs what the SDK needs to ask it (two
 // allocations); [Config].NoRoots avoids that. Attributes are built only for
 // spans that record, so samplers decide by name and parent.

@@ -24,7 +24,7 @@ type launch struct {
 }
 
 // prepare forwards under a launch span and leaves that open on success.
-func (t *tracing) prepare(ctx context.Context, upstream core.Resource, req core.UseRequest) (core.Ticket, error) {
+func (t *tracing) prepare(ctx context.Context, upstream core.Resource, req core.UseRequest) (core.Ticket, core.SpanRef, error) {
 	ctx, span := t.start(ctx, SpanLaunch)
 	recording := span.IsRecording()
 	var start time.Time
@@ -36,16 +36,16 @@ func (t *tracing) prepare(ctx context.Context, upstream core.Resource, req core.
 		carryContext(ctx, ticket)
 	}
 	if !recording {
-		return ticket, err
+		return ticket, core.SpanRef{}, err
 	}
 	l := &launch{tracing: t, ctx: ctx, span: span}
 	if err != nil {
 		l.refused(req, start, err)
-		return ticket, err
+		return ticket, spanRef(span), err
 	}
 	ticket.Intent().Trace = l
 	l.prepared(ticket.Intent(), start)
-	return ticket, nil
+	return ticket, spanRef(span), nil
 }
 
 // carryContext hands ctx to the launch function, so that its own spans nest

@@ -22,7 +22,11 @@ type definition struct {
 	kind   prometheus.ValueType
 	help   string
 	labels []string
+	// note is what a document says besides.
+	note string
 }
+
+var typeNames = map[prometheus.ValueType]string{counter: "counter", gauge: "gauge", histogram: "histogram"}
 
 // described are definitions made ready for one source.
 type described map[MetricName]describedMetric

@@ -39,6 +39,7 @@ var (
 	}
 	operationMetrics = []definition{
 		{name: MetricOperations, kind: counter, labels: []string{"op", "result"}, help: "Calls by operation and result, as callers saw them; the result is ok or the reason of the error."},
+		{name: MetricOperationDuration, kind: histogram, labels: []string{"op"}, help: "Time that callers waited for each call, refused and failed ones too: from the outermost layer, with guard, budget, the driver's calls and, in sampled traces, the spans; enqueued work is not waited for. Classic and native; exemplars are of calls with a sampled span."},
 		{name: MetricRefusals, kind: counter, labels: []string{"reason"}, help: "Allocations and reservations that were refused, by the reason that callers were told."},
 	}
 	streamMetrics = []definition{
@@ -51,7 +52,8 @@ var (
 		{name: MetricStreamOldestLease, kind: gauge, help: "Age of the stream lease that has been held longest, 0 if none is held."},
 	}
 	findingMetrics = []definition{
-		{name: MetricFindings, kind: counter, labels: []string{"kind", "tag"}, help: "Memory bugs found, by kind and tag of the victim; the first tags, the rest as other."},
+		{name: MetricFindings, kind: counter, labels: []string{"kind", "tag"}, help: "Memory bugs found, by kind and tag of the victim; the first tags, the rest as other.",
+			note: "A kind without any has a 0 under `untagged`."},
 	}
 )
 
@@ -61,6 +63,7 @@ var (
 func (s Source) collectOperations(out emitter) {
 	ops := s.Operations()
 	for op := core.OpAllocate; int(op) < operations; op++ {
+		out.sendLatency(MetricOperationDuration, ops.latencyOf(op), ops.since, op.String())
 		out.send(MetricOperations, ops.Succeeded(op), op.String(), "ok")
 		for _, reason := range Reasons() {
 			if n := ops.Failed(op, reason); n > 0 {

@@ -18,36 +18,41 @@ func (r *Resource) Features() core.Features { return r.upstream.Features() }
 // RecordUse forwards and counts. It makes no span: the work was enqueued
 // before the call.
 func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.StreamID) error {
+	start := core.Now()
 	err := r.upstream.RecordUse(ctx, id, stream)
-	r.counters.count(core.OpRecord, err)
+	r.counters.note(core.OpRecord, core.Now().Since(start), core.SpanRef{}, err)
 	return err
 }
 
 // Reserve forwards and counts.
 func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
+	start := core.Now()
 	claim, err := r.upstream.Reserve(ctx, bytes, tag)
-	r.counters.count(core.OpReserve, err)
+	r.counters.note(core.OpReserve, core.Now().Since(start), core.SpanRef{}, err)
 	return claim, err
 }
 
 // ReleaseClaim forwards and counts.
 func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
+	start := core.Now()
 	err := r.upstream.ReleaseClaim(ctx, id)
-	r.counters.count(core.OpReleaseClaim, err)
+	r.counters.note(core.OpReleaseClaim, core.Now().Since(start), core.SpanRef{}, err)
 	return err
 }
 
 // ReapPending forwards and counts.
 func (r *Resource) ReapPending(ctx context.Context) error {
+	start := core.Now()
 	err := r.upstream.ReapPending(ctx)
-	r.counters.count(core.OpReap, err)
+	r.counters.note(core.OpReap, core.Now().Since(start), core.SpanRef{}, err)
 	return err
 }
 
 // Drain forwards and counts. It blocks as its upstream does.
 func (r *Resource) Drain(ctx context.Context) error {
+	start := core.Now()
 	err := r.upstream.Drain(ctx)
-	r.counters.count(core.OpDrain, err)
+	r.counters.note(core.OpDrain, core.Now().Since(start), core.SpanRef{}, err)
 	return err
 }
 

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -39,7 +40,7 @@ type Config struct {
 }
 
 // Resource is the outermost layer of a stack: it counts every call by its
-// result and traces memory operations. It is safe for concurrent use, blocks
+// result, measures how long its caller waited, and traces memory operations. It is safe for concurrent use, blocks
 // only where its upstream does, and changes nothing that the upstream
 // answers. An operation whose parent span is unsampled allocates nothing.
 //
@@ -64,7 +65,9 @@ func NewResource(upstream core.Resource, cfg Config) (*Resource, error) {
 	if cfg.Level > LevelOff {
 		return nil, &core.InvalidRequestError{Op: op, Field: "Level", Reason: "unknown: use one of the Level constants"}
 	}
-	return &Resource{upstream: upstream, tracing: newTracing(cfg, upstream.Ordinal())}, nil
+	r := &Resource{upstream: upstream, tracing: newTracing(cfg, upstream.Ordinal())}
+	r.counters.since = time.Now()
+	return r, nil
 }
 
 // Operations is a snapshot of the calls so far. It makes no call upstream.
@@ -73,26 +76,30 @@ func (r *Resource) Operations() Operations { return r.counters.snapshot() }
 // Allocate forwards, counts, and traces as [SpanAlloc].
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
 	var b core.Block
+	var span core.SpanRef
 	var err error
+	start := core.Now()
 	if r.tracing.wantsOperation(ctx) {
-		b, err = r.tracing.allocate(ctx, r.upstream, req)
+		b, span, err = r.tracing.allocate(ctx, r.upstream, req)
 	} else {
 		b, err = r.upstream.Allocate(ctx, req)
 	}
-	r.counters.count(core.OpAllocate, err)
+	r.counters.note(core.OpAllocate, core.Now().Since(start), span, err)
 	return b, err
 }
 
 // Deallocate forwards, counts, and traces as [SpanDealloc].
 func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
 	var b core.Block
+	var span core.SpanRef
 	var err error
+	start := core.Now()
 	if r.tracing.wantsOperation(ctx) {
-		b, err = r.tracing.deallocate(ctx, r.upstream, id)
+		b, span, err = r.tracing.deallocate(ctx, r.upstream, id)
 	} else {
 		b, err = r.upstream.Deallocate(ctx, id)
 	}
-	r.counters.count(core.OpDeallocate, err)
+	r.counters.note(core.OpDeallocate, core.Now().Since(start), span, err)
 	return b, err
 }
 
@@ -100,13 +107,15 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 // for each block.
 func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
 	var t core.Ticket
+	var span core.SpanRef
 	var err error
+	start := core.Now()
 	if r.tracing.wants(ctx) {
-		t, err = r.tracing.prepare(ctx, r.upstream, req)
+		t, span, err = r.tracing.prepare(ctx, r.upstream, req)
 	} else {
 		t, err = r.upstream.PrepareUse(ctx, req)
 	}
-	r.counters.count(core.OpPrepare, err)
+	r.counters.note(core.OpPrepare, core.Now().Since(start), span, err)
 	return t, err
 }
 
@@ -114,24 +123,30 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 // [SpanFinish] for each block. The launch decides whether that is traced,
 // not ctx.
 func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
+	var span core.SpanRef
 	var err error
+	start := core.Now()
 	if launch := r.tracing.claim(t); launch != nil {
+		span = spanRef(launch.span)
 		err = launch.finish(ctx, r.upstream, t)
 	} else {
 		err = r.upstream.FinishUse(ctx, t)
 	}
-	r.counters.count(core.OpFinish, err)
+	r.counters.note(core.OpFinish, core.Now().Since(start), span, err)
 	return err
 }
 
 // AbortUse forwards, counts, and closes the launch's span as aborted.
 func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
+	var span core.SpanRef
 	var err error
+	start := core.Now()
 	if launch := r.tracing.claim(t); launch != nil {
+		span = spanRef(launch.span)
 		err = launch.abort(ctx, r.upstream, t)
 	} else {
 		err = r.upstream.AbortUse(ctx, t)
 	}
-	r.counters.count(core.OpAbort, err)
+	r.counters.note(core.OpAbort, core.Now().Since(start), span, err)
 	return err
 }

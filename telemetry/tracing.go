@@ -60,12 +60,16 @@ func (t *tracing) start(ctx context.Context, name SpanName, options ...trace.Spa
 	return t.tracer.Start(ctx, string(name), options...) //nolint:spancheck // the caller ends it
 }
 
+// allocate, deallocate and prepare return the span of the call too, none if
+// it is not sampled.
+
 // allocate tells the upstream the span before it forwards, so that a wait for
 // the block's readiness can link to it.
-func (t *tracing) allocate(ctx context.Context, upstream core.Resource, req core.Request) (core.Block, error) {
+func (t *tracing) allocate(ctx context.Context, upstream core.Resource, req core.Request) (core.Block, core.SpanRef, error) {
 	ctx, span := t.start(ctx, SpanAlloc)
 	if !span.IsRecording() {
-		return upstream.Allocate(ctx, req)
+		b, err := upstream.Allocate(ctx, req)
+		return b, core.SpanRef{}, err
 	}
 	req.Span = spanRef(span)
 	b, err := upstream.Allocate(ctx, req)
@@ -75,13 +79,14 @@ func (t *tracing) allocate(ctx context.Context, upstream core.Resource, req core
 		span.SetAttributes(t.blockAttributes(b)...)
 	}
 	t.endSpan(span, err)
-	return b, err
+	return b, spanRef(span), err
 }
 
-func (t *tracing) deallocate(ctx context.Context, upstream core.Resource, id core.BlockID) (core.Block, error) {
+func (t *tracing) deallocate(ctx context.Context, upstream core.Resource, id core.BlockID) (core.Block, core.SpanRef, error) {
 	ctx, span := t.start(ctx, SpanDealloc)
 	if !span.IsRecording() {
-		return upstream.Deallocate(ctx, id)
+		b, err := upstream.Deallocate(ctx, id)
+		return b, core.SpanRef{}, err
 	}
 	b, err := upstream.Deallocate(ctx, id)
 	if err != nil {
@@ -90,7 +95,7 @@ func (t *tracing) deallocate(ctx context.Context, upstream core.Resource, id cor
 		span.SetAttributes(t.blockAttributes(b)...)
 	}
 	t.endSpan(span, err)
-	return b, err
+	return b, spanRef(span), err
 }
 
 // endSpan ends a span with the outcome of its operation. Success leaves the

@@ -1,0 +1,189 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// slow takes its time to allocate.
+type slow struct {
+	*fencing
+	takes time.Duration
+}
+
+func (s slow) Allocate(ctx context.Context, r core.Request) (core.Block, error) {
+	time.Sleep(s.takes)
+	return s.fencing.Allocate(ctx, r)
+}
+
+// scrapeAs fetches the metrics of r in the format that accept asks for.
+func scrapeAs(t *testing.T, r *telemetry.Resource, accept string) (body []byte, contentType string) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{}, Operations: r.Operations})))
+	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	defer server.Close()
+	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil))
+	request.Header.Set("Accept", accept)
+	response := must[*http.Response](t)(http.DefaultClient.Do(request))
+	defer response.Body.Close()
+	return must[[]byte](t)(io.ReadAll(response.Body)), response.Header.Get("Content-Type")
+}
+
+// What servers ask for; see prometheus.io, "Content negotiation".
+const (
+	openMetrics = "application/openmetrics-text;version=1.0.0"
+	protobuf    = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
+)
+
+// histogramOf is the durations of op in a scrape of protobuf.
+func histogramOf(t *testing.T, r *telemetry.Resource, op core.Op) *dto.Histogram {
+	t.Helper()
+	body, contentType := scrapeAs(t, r, protobuf)
+	if !strings.HasPrefix(contentType, "application/vnd.google.protobuf") {
+		t.Fatalf("the handler answers with %s", contentType)
+	}
+	decoder := expfmt.NewDecoder(bytes.NewReader(body), expfmt.NewFormat(expfmt.TypeProtoDelim))
+	for {
+		var family dto.MetricFamily
+		check(t, decoder.Decode(&family))
+		if family.GetName() != string(telemetry.MetricOperationDuration) {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "op" && l.GetValue() == op.String() {
+					return m.GetHistogram()
+				}
+			}
+		}
+	}
+}
+
+// As many durations as calls, refused ones too: they are what callers waited.
+func TestEveryCallHasADuration(t *testing.T) {
+	r := must[*telemetry.Resource](t)(telemetry.NewResource(newFencing(), telemetry.Config{}))
+	life(t.Context(), t, r)
+	r.Unwrap().(*fencing).FailNext("Allocate", &core.OutOfBudgetError{})
+	_, _ = r.Allocate(t.Context(), core.Request{Bytes: 1})
+	ops := r.Operations()
+	for op := core.OpAllocate; op <= core.OpDrain; op++ {
+		want := ops.Succeeded(op)
+		for _, reason := range telemetry.Reasons() {
+			want += ops.Failed(op, reason)
+		}
+		h := histogramOf(t, r, op)
+		if h.GetSampleCount() != want || ops.Calls(op) != want {
+			t.Errorf("%v: %d durations, %d calls, %d results", op, h.GetSampleCount(), ops.Calls(op), want)
+		}
+		if h.GetSampleSum() != ops.Took(op).Seconds() {
+			t.Errorf("%v: %v s exported, %v measured", op, h.GetSampleSum(), ops.Took(op))
+		}
+	}
+	if ops.Failed(core.OpAllocate, telemetry.ReasonOutOfBudget) != 1 || ops.Took(core.OpAllocate) <= 0 {
+		t.Errorf("nothing was refused, or measured")
+	}
+}
+
+func TestADurationIsWhatTheCallerWaited(t *testing.T) {
+	const takes = 3 * time.Millisecond
+	r := must[*telemetry.Resource](t)(telemetry.NewResource(slow{newFencing(), takes}, telemetry.Config{}))
+	start := time.Now()
+	_ = must[core.Block](t)(r.Allocate(t.Context(), core.Request{Bytes: 64}))
+	waited := time.Since(start)
+	h := histogramOf(t, r, core.OpAllocate)
+	if sum := h.GetSampleSum(); sum < takes.Seconds() || sum > waited.Seconds() {
+		t.Errorf("%v s measured, of a call that slept %v and took %v", sum, takes, waited)
+	}
+	for _, bucket := range h.GetBucket() {
+		if in := bucket.GetUpperBound() >= h.GetSampleSum(); in != (bucket.GetCumulativeCount() == 1) {
+			t.Errorf("the bucket up to %v has %d", bucket.GetUpperBound(), bucket.GetCumulativeCount())
+		}
+	}
+}
+
+// One observation of each kind of operation under a sampled trace is an
+// exemplar, in both formats, and names the operation's own span.
+func TestSampledOperationsAreExemplars(t *testing.T) {
+	r := newTraced(t, telemetry.Config{})
+	life(r.request(t), t, r.Resource)
+	spans := map[string]string{}
+	for _, s := range r.recorder.Ended() {
+		spans[s.Name()] = s.SpanContext().SpanID().String()
+	}
+	text, contentType := scrapeAs(t, r.Resource, openMetrics)
+	if !strings.HasPrefix(contentType, "application/openmetrics-text") {
+		t.Fatalf("the handler answers with %s", contentType)
+	}
+	traceID := hex.EncodeToString(append([]byte{1}, make([]byte, 15)...))
+	for op, span := range map[core.Op]telemetry.SpanName{core.OpAllocate: telemetry.SpanAlloc, core.OpDeallocate: telemetry.SpanDealloc,
+		core.OpPrepare: telemetry.SpanLaunch, core.OpFinish: telemetry.SpanLaunch} {
+		if !hasExemplar(string(text), op, traceID, spans[string(span)]) {
+			t.Errorf("%v has no exemplar of span %s in\n%s", op, spans[string(span)], text)
+		}
+		h := histogramOf(t, r.Resource, op)
+		if n := len(h.GetExemplars()); n == 0 || n > int(h.GetSampleCount()) || len(h.GetPositiveSpan()) == 0 {
+			t.Errorf("%v: the native histogram has %d exemplars of %d calls and %d spans of buckets", op, n, h.GetSampleCount(), len(h.GetPositiveSpan()))
+		}
+		for _, e := range h.GetExemplars() {
+			if e.GetTimestamp() == nil || e.GetValue() <= 0 || e.GetValue() > h.GetSampleSum() {
+				t.Errorf("%v: an exemplar is of %v s at %v, all calls took %v s", op, e.GetValue(), e.GetTimestamp(), h.GetSampleSum())
+			}
+		}
+	}
+}
+
+// hasExemplar reports whether a bucket of op has an exemplar of that span.
+func hasExemplar(text string, op core.Op, traceID, spanID string) bool {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, string(telemetry.MetricOperationDuration)+"_bucket") && strings.Contains(line, `op="`+op.String()+`"`) &&
+			strings.Contains(line, `# {`) && strings.Contains(line, `trace_id="`+traceID+`"`) && strings.Contains(line, `span_id="`+spanID+`"`) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestUnsampledOperationsAreNoExemplars(t *testing.T) {
+	for name, r := range map[string]traced{
+		"unsampled parent": newTraced(t, telemetry.Config{}),
+		"declined root":    newTraced(t, telemetry.Config{}, sdktrace.WithSampler(sdktrace.NeverSample())),
+		"nothing traced":   newTraced(t, telemetry.Config{Level: telemetry.LevelOff}),
+	} {
+		life(unsampled(t.Context()), t, r.Resource)
+		life(map[bool]context.Context{true: t.Context(), false: unsampled(t.Context())}[name != "unsampled parent"], t, r.Resource)
+		if text, _ := scrapeAs(t, r.Resource, openMetrics); strings.Contains(string(text), "trace_id") {
+			t.Errorf("%s: there is an exemplar in\n%s", name, text)
+		}
+	}
+}
+
+// Exemplars stay bounded, however many calls are traced.
+func TestExemplarsAreBounded(t *testing.T) {
+	r := newTraced(t, telemetry.Config{})
+	ctx := r.request(t)
+	for range 500 {
+		block := must[core.Block](t)(r.Allocate(ctx, core.Request{Bytes: 64}))
+		_ = must[core.Block](t)(r.Deallocate(ctx, block.ID))
+	}
+	h := histogramOf(t, r.Resource, core.OpAllocate)
+	if n := len(h.GetExemplars()); n == 0 || n > len(h.GetBucket())+1 {
+		t.Errorf("%d exemplars in %d buckets", n, len(h.GetBucket()))
+	}
+}
