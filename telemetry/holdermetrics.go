@@ -30,43 +30,58 @@ func stateLabel(s core.BlockState) string {
 	return s.String()
 }
 
-type holderKey struct {
-	tag   core.Tag
-	state core.BlockState
-}
-
 // capHolders sums holders by tag and state, keeping the [MaxTags] tags that
 // hold the most and the rest as [OtherTag]. Largest first is what an on-call
 // engineer asks for; the price is that a tag at the edge comes and goes.
 func capHolders(holders []core.Holder) []core.Holder {
-	holders = slices.Clone(holders)
-	tags := map[core.Tag]uint64{}
-	for i := range holders {
-		holders[i].Tag = core.Tag(strings.ToValidUTF8(string(holders[i].Tag.OrUntagged()), "\uFFFD"))
-		tags[holders[i].Tag] += holders[i].Bytes
+	type key struct {
+		tag   core.Tag
+		state core.BlockState
 	}
-	kept := largest(tags)
-	sums := map[holderKey]core.Holder{}
+	kept := largestTags(holders)
+	sums := make(map[key]core.Holder, 3*len(kept))
 	for _, h := range holders {
+		h.Tag = labelOf(h.Tag)
 		if !kept[h.Tag] {
 			h.Tag = OtherTag
 		}
-		sum := sums[holderKey{h.Tag, h.State}]
+		sum := sums[key{h.Tag, h.State}]
 		h.Bytes += sum.Bytes
 		h.Blocks += sum.Blocks
-		sums[holderKey{h.Tag, h.State}] = h
+		sums[key{h.Tag, h.State}] = h
 	}
 	return slices.Collect(maps.Values(sums))
 }
 
-// largest returns the MaxTags tags with the most bytes.
-func largest(tags map[core.Tag]uint64) map[core.Tag]bool {
-	order := slices.SortedFunc(maps.Keys(tags), func(a, b core.Tag) int {
-		return cmp.Or(cmp.Compare(tags[b], tags[a]), cmp.Compare(a, b))
+// labelOf is a tag as it can be a label.
+func labelOf(t core.Tag) core.Tag {
+	return core.Tag(strings.ToValidUTF8(string(t.OrUntagged()), "\uFFFD"))
+}
+
+// largestTags are the MaxTags tags with the most bytes.
+func largestTags(holders []core.Holder) map[core.Tag]bool {
+	type held struct {
+		tag   core.Tag
+		bytes uint64
+	}
+	at := make(map[core.Tag]int, len(holders))
+	var tags []held
+	for _, h := range holders {
+		tag := labelOf(h.Tag)
+		i, seen := at[tag]
+		if !seen {
+			i = len(tags)
+			at[tag] = i
+			tags = append(tags, held{tag: tag})
+		}
+		tags[i].bytes += h.Bytes
+	}
+	slices.SortFunc(tags, func(a, b held) int {
+		return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.tag, b.tag))
 	})
-	kept := map[core.Tag]bool{}
-	for _, tag := range order[:min(len(order), MaxTags)] {
-		kept[tag] = true
+	kept := make(map[core.Tag]bool, MaxTags)
+	for _, t := range tags[:min(len(tags), MaxTags)] {
+		kept[t.tag] = true
 	}
 	return kept
 }

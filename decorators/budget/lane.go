@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -53,7 +54,11 @@ type lane struct {
 	general till
 	claims  map[core.ClaimID]*till
 	tallies map[core.Tag]*tally
-	last    *tally
+	// order are the same, the oldest first; forgetAt is how many there may be
+	// before idle ones are forgotten, forgotten how often that was done.
+	order               []*tally
+	forgetAt, forgotten int
+	last                *tally
 
 	_ [64]byte
 }
@@ -82,7 +87,8 @@ func (s *sum) add(bytes uint64) { s.bytes, s.blocks = s.bytes+bytes, s.blocks+1 
 func (s *sum) sub(bytes uint64) { s.bytes, s.blocks = s.bytes-bytes, s.blocks-1 }
 
 // maxIdleTallies is how many tags a lane remembers before it forgets those
-// that hold nothing.
+// that hold nothing. The number doubles with those that do hold something, so
+// that forgetting costs a constant for each new tag.
 const maxIdleTallies = 64
 
 // book enters a grant, as live from now on; l.mu must be held.
@@ -107,22 +113,27 @@ func (l *lane) strike(rec *record) {
 func (l *lane) tallyOf(tag core.Tag) *tally {
 	t := l.tallies[tag]
 	if t == nil {
-		if len(l.tallies) >= maxIdleTallies {
+		if len(l.order) >= max(maxIdleTallies, l.forgetAt) {
 			l.forgetIdleTallies()
 		}
 		t = &tally{tag: tag}
 		l.tallies[tag] = t
+		l.order = append(l.order, t)
 	}
 	l.last = t
 	return t
 }
 
 func (l *lane) forgetIdleTallies() {
-	for tag, t := range l.tallies {
-		if t.live.blocks+t.pending.blocks == 0 {
-			delete(l.tallies, tag)
+	l.order = slices.DeleteFunc(l.order, func(t *tally) bool {
+		idle := t.live.blocks+t.pending.blocks == 0
+		if idle {
+			delete(l.tallies, t.tag)
 		}
-	}
+		return idle
+	})
+	l.forgetAt = 2 * len(l.order)
+	l.forgotten++
 }
 
 // tillOf returns the till of c; l.mu must be held.

@@ -1,6 +1,8 @@
 package budget
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -118,6 +120,13 @@ func (t *laneTable) sweep() {
 		}
 	}
 	t.sweepAt = max(minSweepAt, 2*len(t.lanes))
+}
+
+// list is all lanes.
+func (t *laneTable) list() []*lane {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Values(t.lanes))
 }
 
 // each calls visit with every lane, locked.

@@ -1,8 +1,6 @@
 package budget
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -43,38 +41,6 @@ func (r *Resource) explain(tag core.Tag, short *shortage) *core.OutOfBudgetError
 	}
 	e.Holders = holders[:min(r.holders, len(holders))]
 	return e
-}
-
-// Holders is what each tag holds, live (core.Live) and pending
-// (core.Retired), largest first; the order of equals is by tag and state. An
-// allocation that the device has not answered yet is live. It locks each stream's books for a moment and makes no device call, so it can
-// be read for metrics.
-func (r *Resource) Holders() []core.Holder {
-	type key struct {
-		tag   core.Tag
-		state core.BlockState
-	}
-	sums := map[key]sum{}
-	add := func(tag core.Tag, state core.BlockState, s sum) {
-		if s.blocks > 0 {
-			k := key{tag, state}
-			sums[k] = sum{sums[k].bytes + s.bytes, sums[k].blocks + s.blocks}
-		}
-	}
-	r.lanes.each(func(l *lane) {
-		for tag, t := range l.tallies {
-			add(tag, core.Live, t.live)
-			add(tag, core.Retired, t.pending)
-		}
-	})
-	holders := make([]core.Holder, 0, len(sums))
-	for k, s := range sums {
-		holders = append(holders, core.Holder{Tag: k.tag, State: k.state, Bytes: s.bytes, Blocks: s.blocks})
-	}
-	slices.SortFunc(holders, func(a, b core.Holder) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.State, b.State))
-	})
-	return holders
 }
 
 // Stats is the upstream's, with Limit and Charged replaced by this budget's

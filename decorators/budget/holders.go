@@ -1,0 +1,91 @@
+package budget
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// holding is what a tag holds on one stream at an instant.
+type holding struct {
+	tag           core.Tag
+	live, pending sum
+}
+
+// Holders is what each tag holds, live (core.Live) and pending
+// (core.Retired), largest first; the order of equals is by tag and state. An
+// allocation that the device has not answered yet is live. It locks each
+// stream's books for a few tags at a time and makes no device call, so it can
+// be read for metrics; each tag's bytes on a stream are of one instant, all
+// together are not.
+func (r *Resource) Holders() []core.Holder {
+	var all []holding
+	for _, l := range r.lanes.list() {
+		all = l.appendTo(all)
+	}
+	all = sumByTag(all)
+	holders := make([]core.Holder, 0, len(all))
+	for i := range all {
+		h := &all[i]
+		if h.live.blocks > 0 {
+			holders = append(holders, core.Holder{Tag: h.tag, State: core.Live, Bytes: h.live.bytes, Blocks: h.live.blocks})
+		}
+		if h.pending.blocks > 0 {
+			holders = append(holders, core.Holder{Tag: h.tag, State: core.Retired, Bytes: h.pending.bytes, Blocks: h.pending.blocks})
+		}
+	}
+	slices.SortFunc(holders, func(a, b core.Holder) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.State, b.State))
+	})
+	return holders
+}
+
+// glimpse is how many tags are read at a time: an allocation on the stream
+// waits for no more.
+const glimpse = 64
+
+// appendTo appends what the lane's tags hold. When tags are forgotten
+// meanwhile, which is seldom, it begins again: others took their places.
+func (l *lane) appendTo(all []holding) []holding {
+	start := len(all)
+	l.mu.Lock()
+	forgotten := l.forgotten
+	l.mu.Unlock()
+	for from := 0; ; from += glimpse {
+		all = slices.Grow(all, glimpse) // not under the lock
+		l.mu.Lock()
+		if l.forgotten != forgotten {
+			forgotten, from, all = l.forgotten, 0, all[:start]
+		}
+		to := min(from+glimpse, len(l.order))
+		for _, t := range l.order[min(from, to):to] {
+			if t.live.blocks+t.pending.blocks > 0 {
+				all = append(all, holding{t.tag, t.live, t.pending})
+			}
+		}
+		done := to == len(l.order)
+		l.mu.Unlock()
+		if done {
+			return all
+		}
+	}
+}
+
+// sumByTag makes one of those of a tag, in place.
+func sumByTag(all []holding) []holding {
+	at := make(map[core.Tag]int, len(all))
+	sums := all[:0]
+	for _, h := range all {
+		i, seen := at[h.tag]
+		if !seen {
+			at[h.tag] = len(sums)
+			sums = append(sums, h)
+			continue
+		}
+		sums[i].live, sums[i].pending = sums[i].live.plus(h.live), sums[i].pending.plus(h.pending)
+	}
+	return sums
+}
+
+func (s sum) plus(t sum) sum { return sum{s.bytes + t.bytes, s.blocks + t.blocks} }
