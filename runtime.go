@@ -154,5 +154,5 @@ func (r *Runtime) historyStats() telemetry.HistoryStats {
 }
 
 func (r *Runtime) buildInfo() telemetry.BuildInfo {
-	return telemetry.BuildInfo{Version: version.Fencepost(), Stack: r.Runtime.String(), DeviceKind: r.device.Kind, DeviceName: r.device.Name}
+	return telemetry.BuildInfo{Version: version.Fencepost(), Stack: r.String(), DeviceKind: r.device.Kind, DeviceName: r.device.Name}
 }

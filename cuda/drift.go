@@ -36,7 +36,7 @@ func (r *AsyncResource) takeCensus() (c census) {
 	c.counts = gone
 	for _, s := range streams {
 		s.mu.Lock()
-		c.counts = c.counts.plus(s.counts)
+		c.counts = c.plus(s.counts)
 		s.mu.Unlock()
 	}
 	r.streams.table.eachBooks(streams, func(b *books) {

@@ -85,3 +85,12 @@ func ExampleFindings() {
 	// map[leak:1]
 	// leak: 64 bytes were never given back
 }
+
+func ExampleCatalogue() {
+	for _, m := range telemetry.Catalogue() {
+		if m.Name == telemetry.MetricWaits {
+			fmt.Println(m.Type, m.Labels, m.Help)
+		}
+	}
+	// Output: counter [device outcome] Dependencies on other streams, by whether a wait was queued or could be elided.
+}

@@ -41,7 +41,8 @@ func scrapeAs(t *testing.T, r *telemetry.Resource, accept string) (body []byte, 
 	defer server.Close()
 	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil))
 	request.Header.Set("Accept", accept)
-	response := must[*http.Response](t)(http.DefaultClient.Do(request))
+	response, err := http.DefaultClient.Do(request)
+	check(t, err)
 	defer response.Body.Close()
 	return must[[]byte](t)(io.ReadAll(response.Body)), response.Header.Get("Content-Type")
 }
