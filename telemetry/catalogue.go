@@ -32,7 +32,7 @@ func Catalogue() []MetricInfo {
 // deviceGroups are the metrics that have the label of a device.
 var deviceGroups = [][]definition{
 	statMetrics, deviceMetrics, holderMetrics, operationMetrics, streamMetrics, findingMetrics, guardMetrics, incidentMetrics,
-	historyMetrics, logMetrics, recorderMetrics, healthMetrics, buildMetrics,
+	historyMetrics, logMetrics, recorderMetrics, healthMetrics, stickyMetrics, buildMetrics,
 }
 
 func infos(definitions []definition, constant ...string) (all []MetricInfo) {
