@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/profile"
 )
 
 // Open builds the default stack on a device: from the device outwards the
@@ -105,6 +106,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 	if err != nil {
 		return err
 	}
+	r.allocations = profile.NewAllocations(base)
 	guard, err := r.guardConfig(cfg)
 	if err != nil {
 		return err
@@ -146,7 +148,7 @@ func (r *Runtime) guardConfig(cfg Config) (debugguard.Config, error) {
 	if err != nil {
 		return g, err
 	}
-	g.Mode, g.Findings = setting.Mode, r.witness
+	g.Mode, g.Findings, g.OnStack = setting.Mode, r.witness, r.allocations.Sampled
 	g.Refuse = g.Refuse || cfg.GuardPolicy == PolicyRefuse
 	if setting.SampleBytes > 0 {
 		g.SampleBytes = setting.SampleBytes

@@ -2,6 +2,7 @@ package fencepost
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/version"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
+	"github.com/fencepost-gpu/fencepost/telemetry/profile"
 )
 
 // Runtime is an open stack. Its methods are those of [core.Runtime] and the
@@ -40,9 +42,11 @@ type Runtime struct {
 	findings  *telemetry.Findings
 	witness   *witness
 	collector *telemetry.Collector
-	incidents *incident.Writer // nil if there is no folder for them
-	policy    string
-	health    *healthWatch
+	// allocations counts what was ever allocated, for the profile.
+	allocations *profile.Allocations
+	incidents   *incident.Writer // nil if there is no folder for them
+	policy      string
+	health      *healthWatch
 	// built is set when nothing of the above changes any more.
 	built      atomic.Bool
 	switching  sync.Mutex // serialises SwitchGuard
@@ -88,6 +92,15 @@ func (r *Runtime) Collector() prometheus.Collector { return r.collector }
 // DeviceMemory is what the device and its driver last said of its memory, at
 // most a second ago while they answer. It makes no device call.
 func (r *Runtime) DeviceMemory() cuda.MemoryReading { return r.watch.Last() }
+
+// ProfileHandler serves who holds the device's memory as a pprof profile: bytes
+// and blocks by call stack, tag, stream and state, and what was ever
+// allocated; see package [profile]. It is usually mounted at
+// /debug/pprof/gpumem, where net/http/pprof is mounted too. It makes no device
+// call.
+func (r *Runtime) ProfileHandler() http.Handler {
+	return profile.Handler(profile.Source{Resource: r.Resource(), Holders: r.budget.Holders, Allocations: r.allocations})
+}
 
 // PoolStats reads the driver's memory pool: reserved, highest reserved, used
 // and highest used bytes. It makes a driver call. A Direct stack has no pool

@@ -63,9 +63,16 @@ func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core
 		rec.mu.Lock()
 		rec.more().allocStack = stack
 		rec.mu.Unlock()
+		r.tellStack(b.Bytes, b.Tag, stack)
 	}
 	r.metered(mode, b.Requested)
 	return nil
+}
+
+func (r *Resource) tellStack(bytes uint64, tag core.Tag, stack core.Stack) {
+	if r.cfg.OnStack != nil {
+		r.cfg.OnStack(bytes, tag, stack)
+	}
 }
 
 // keepsStacks decides whether a block that is not hunted keeps its stacks:
@@ -110,7 +117,9 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, mode M
 	}
 	l.base = b.ID.Ptr
 	b.ID.Ptr, b.Bytes = l.start(), req.Bytes
-	rec := newGuarded(b, &guarded{layout: l, isolated: isolated, whole: hunted || b.Bytes <= r.cfg.PoisonCap}, r.ledger.clock.instant(), r.ledger.stacks.capture(1))
+	stack := r.ledger.stacks.capture(1)
+	rec := newGuarded(b, &guarded{layout: l, isolated: isolated, whole: hunted || b.Bytes <= r.cfg.PoisonCap}, r.ledger.clock.instant(), stack)
+	r.tellStack(l.total(), b.Tag, stack)
 	r.arm(ctx, rec)
 	r.ledger.enterGuarded(rec)
 	r.count.guarded.Add(1)

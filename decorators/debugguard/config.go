@@ -37,6 +37,11 @@ type Config struct {
 	Findings core.FindingSink
 	// Events takes refusals that the guard cured. Nil discards them.
 	Events core.EventSink
+	// OnStack, if not nil, is told of each block whose stack of the allocation
+	// is kept, when it is allocated: the bytes that the layers below were asked
+	// for, red zones included. It must not block, call the guard, or change the
+	// stack.
+	OnStack func(bytes uint64, tag core.Tag, stack core.Stack)
 	// RedZone is the bytes watched on each side of a guarded block, at
 	// least. The left side is rounded up to keep the block's alignment, the
 	// right side takes the rounding slack. Where that is 16 bytes or more, the

@@ -6,6 +6,8 @@
 //	go tool pprof http://localhost:6060/debug/pprof/gpumem
 //	go tool pprof -diff_base=before.pb.gz after.pb.gz
 //
+// The root package's Runtime.ProfileHandler is that handler for its stack.
+//
 // # What is counted
 //
 // The sample types are those of Go's heap profile, so that tools find them:
@@ -15,7 +17,8 @@
 // the red zones of a debug guard are in them.
 //
 // Sums are exact. Stacks are kept for some blocks only (those that a debug
-// guard guards or samples by bytes, and every one of a MiB or more); a block
+// guard guards, hunts or samples by bytes, and every one of a MiB or more, while
+// those that are not guarded nor hunted are at most 1600 a second); a block
 // without one counts under the frame "unsampled". So at a moment when nothing
 // is under way the in-use samples of each state add up to the Live, Pending
 // and Quarantined of [core.Stats], and the allocated ones to everything that

@@ -1,0 +1,24 @@
+package fencepost_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+
+	"github.com/fencepost-gpu/fencepost"
+)
+
+// The profile stands beside those of net/http/pprof.
+func ExampleRuntime_ProfileHandler() {
+	ctx := context.Background()
+	rt, err := fencepost.Open(ctx, fencepost.Config{Device: fencepost.Sim})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close(ctx)
+	mux := http.NewServeMux()
+	mux.Handle("/debug/pprof/gpumem", rt.ProfileHandler())
+	fmt.Println("go tool pprof http://localhost:6060/debug/pprof/gpumem")
+	// Output: go tool pprof http://localhost:6060/debug/pprof/gpumem
+}
