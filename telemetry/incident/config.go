@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/internal/rotated"
 )
 
 // Defaults of [Config].
@@ -42,7 +43,7 @@ type Config struct {
 	// than a quarter of a second is not waited for.
 	Around func(core.Finding) Surroundings
 
-	fs  files
+	fs  rotated.Files
 	now func() time.Time
 }
 
@@ -53,7 +54,7 @@ func (c Config) withDefaults() Config {
 	c.Full = cmp.Or(c.Full, DefaultFull)
 	c.Every = cmp.Or(c.Every, DefaultEvery)
 	if c.fs == nil {
-		c.fs = disk{}
+		c.fs = rotated.Disk{}
 	}
 	if c.now == nil {
 		c.now = time.Now

@@ -108,7 +108,7 @@ func (w *Writer) write(it *item) (path string, err error) {
 		if err != nil {
 			return "", err
 		}
-		path, removed, err := w.folder.add(fileName(in), text)
+		path, removed, err := w.folder.Add(fileName(in), text)
 		w.removed.Add(uint64(removed))
 		if !errors.Is(err, fs.ErrExist) {
 			return path, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/internal/rotated"
 )
 
 // Writer writes each finding that is reported to it as a file. It is safe for
@@ -24,7 +25,7 @@ import (
 // the writer is closed.
 type Writer struct {
 	cfg    Config
-	folder folder
+	folder rotated.Folder
 
 	mu      sync.Mutex
 	limiter limiter
@@ -88,12 +89,12 @@ func NewWriter(cfg Config) (*Writer, error) {
 	}
 	w := &Writer{
 		cfg:     cfg,
-		folder:  folder{dir: cfg.Folder, fs: cfg.fs, maxFiles: cfg.MaxFiles, maxBytes: cfg.MaxBytes},
+		folder:  rotated.Folder{Dir: cfg.Folder, FS: cfg.fs, Ours: namePattern, MaxFiles: cfg.MaxFiles, MaxBytes: cfg.MaxBytes},
 		limiter: limiter{full: cfg.Full, every: cfg.Every, sorts: map[sort]*storm{}},
 		wake:    make(chan struct{}, 1),
 		ended:   make(chan struct{}),
 	}
-	if err := w.folder.open(); err != nil {
+	if err := w.folder.Open(); err != nil {
 		return nil, fmt.Errorf("the folder for incidents, %s, cannot be written to: %w", cfg.Folder, err)
 	}
 	go w.run()

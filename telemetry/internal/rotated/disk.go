@@ -1,4 +1,4 @@
-package incident
+package rotated
 
 import (
 	"errors"
@@ -6,19 +6,19 @@ import (
 	"os"
 )
 
-// disk is the real file system.
-type disk struct{}
+// Disk is the real file system.
+type Disk struct{}
 
-var _ files = disk{}
+var _ Files = Disk{}
 
 // MkdirAll makes a folder that others may read: incidents hold names, stacks
 // and addresses, and no bytes of the program's data but the first that differs.
-func (disk) MkdirAll(dir string) error {
+func (Disk) MkdirAll(dir string) error {
 	return os.MkdirAll(dir, 0o755) //nolint:gosec // see above
 }
 
 // Write makes the file anew; one that is there already is somebody else's.
-func (disk) Write(path string, text []byte) error {
+func (Disk) Write(path string, text []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // as the folder
 	if err != nil {
 		return err
@@ -31,22 +31,22 @@ func (disk) Write(path string, text []byte) error {
 }
 
 // Exists reports whether there is something under the name.
-func (disk) Exists(path string) bool {
+func (Disk) Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
 // Rename gives a file its name.
-func (disk) Rename(from, to string) error { return os.Rename(from, to) }
+func (Disk) Rename(from, to string) error { return os.Rename(from, to) }
 
 // Remove removes one file.
-func (disk) Remove(path string) error { return os.Remove(path) }
+func (Disk) Remove(path string) error { return os.Remove(path) }
 
 // ReadDir lists a folder.
-func (disk) ReadDir(dir string) ([]fs.DirEntry, error) { return os.ReadDir(dir) }
+func (Disk) ReadDir(dir string) ([]fs.DirEntry, error) { return os.ReadDir(dir) }
 
 // SyncDir makes a rename last. File systems that cannot are content without.
-func (disk) SyncDir(dir string) error {
+func (Disk) SyncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err

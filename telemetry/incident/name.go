@@ -1,0 +1,27 @@
+package incident
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/fencepost-gpu/fencepost/telemetry/internal/rotated"
+)
+
+// The pattern of our names: the time, the number of the incident, the kind.
+// The folder removes nothing else.
+var (
+	namePattern = regexp.MustCompile(`^\d{8}T\d{6}\.\d{9}Z-\d{6,20}-[a-z0-9-]{1,40}\.json$`)
+	notInName   = regexp.MustCompile(`[^a-z0-9-]+`)
+)
+
+// fileName is the incident's name in a folder. Names sort by time.
+func fileName(in *Incident) string {
+	kind := notInName.ReplaceAllString(strings.ToLower(in.Finding.Kind), "-")
+	return fmt.Sprintf("%s-%06d-%s.json", in.Finding.Time.UTC().Format(rotated.NameTime), in.Number, cmp.Or(kind[:min(len(kind), 40)], "unknown"))
+}
+
+// errTooLarge refuses text that a reader or the folder would not take.
+var errTooLarge = errors.New("larger than an incident or the folder may be")

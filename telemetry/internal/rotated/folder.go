@@ -1,0 +1,156 @@
+// Package rotated keeps folders of small files that never hold more than so
+// many files and bytes: what is new takes the place of the oldest. Nobody reads
+// half of a file, and a file of somebody else's is never touched.
+package rotated
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Files are the calls of the file system that a [Folder] makes. Tests put faults
+// in between.
+type Files interface {
+	MkdirAll(dir string) error
+	// Write makes a new file with that text, on the disk when it returns.
+	Write(path string, text []byte) error
+	Exists(path string) bool
+	Rename(from, to string) error
+	// SyncDir puts the names of a folder on the disk.
+	SyncDir(dir string) error
+	Remove(path string) error
+	ReadDir(dir string) ([]fs.DirEntry, error)
+}
+
+// A file is written under another name and then renamed, so that nobody reads
+// half of one.
+const (
+	draftPrefix = ".fencepost-"
+	draftSuffix = ".draft"
+)
+
+// NameTime is the form of the time that names begin with, so that they sort by
+// it.
+const NameTime = "20060102T150405.000000000Z"
+
+// Folder is a place for files of one sort that never holds more than a number
+// of files and bytes of them. Several processes may share it: what is there is
+// looked at anew for each file. It belongs to one goroutine.
+type Folder struct {
+	Dir string
+	FS  Files
+	// Ours says which names are of that sort; they begin with [NameTime].
+	Ours     *regexp.Regexp
+	MaxFiles int
+	MaxBytes int64
+}
+
+// Open makes the folder, and tries to write to it.
+func (d *Folder) Open() error {
+	if err := d.FS.MkdirAll(d.Dir); err != nil {
+		return err
+	}
+	draft := filepath.Join(d.Dir, draftPrefix+fmt.Sprint(os.Getpid(), "-", time.Now().UnixNano())+draftSuffix)
+	if err := d.FS.Write(draft, []byte("{}\n")); err != nil {
+		return errors.Join(err, ignoreMissing(d.FS.Remove(draft)))
+	}
+	return d.FS.Remove(draft)
+}
+
+// Add writes text under the name, after it has removed as many of the oldest
+// as are too many with it. It returns the path, and how many it removed.
+func (d *Folder) Add(name string, text []byte) (path string, removed int, err error) {
+	if err := d.FS.MkdirAll(d.Dir); err != nil { // somebody may have removed it
+		return "", 0, err
+	}
+	if removed, err = d.makeRoom(int64(len(text))); err != nil {
+		return "", removed, err
+	}
+	path = filepath.Join(d.Dir, name)
+	if d.FS.Exists(path) {
+		return "", removed, fmt.Errorf("%s: %w", path, fs.ErrExist)
+	}
+	draft := filepath.Join(d.Dir, draftPrefix+name+draftSuffix)
+	if err := d.FS.Write(draft, text); err != nil {
+		if errors.Is(err, fs.ErrExist) { // another process's
+			return "", removed, err
+		}
+		return "", removed, errors.Join(err, ignoreMissing(d.FS.Remove(draft)))
+	}
+	if err := d.FS.Rename(draft, path); err != nil {
+		return "", removed, errors.Join(err, ignoreMissing(d.FS.Remove(draft)))
+	}
+	return path, removed, d.FS.SyncDir(d.Dir)
+}
+
+// makeRoom removes the oldest files until one more of so many bytes fits.
+func (d *Folder) makeRoom(bytes int64) (removed int, err error) {
+	ours, err := d.list()
+	if err != nil {
+		return 0, err
+	}
+	held := int64(0)
+	for _, f := range ours {
+		held += f.bytes
+	}
+	for _, f := range ours {
+		if len(ours)-removed < d.MaxFiles && held+bytes <= d.MaxBytes {
+			break
+		}
+		// Another process may have been faster.
+		if err := ignoreMissing(d.FS.Remove(filepath.Join(d.Dir, f.name))); err != nil {
+			return removed, err
+		}
+		removed++
+		held -= f.bytes
+	}
+	return removed, nil
+}
+
+type entry struct {
+	name  string
+	bytes int64
+}
+
+// list is the folder's files of ours, oldest first: names begin with the time. A
+// draft that is an hour old is a process's that died; it counts, and as it
+// sorts first it is the first to go.
+func (d *Folder) list() ([]entry, error) {
+	entries, err := d.FS.ReadDir(d.Dir)
+	if err != nil {
+		return nil, err
+	}
+	var ours []entry
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !e.Type().IsRegular() { // gone, or not ours
+			continue
+		}
+		abandoned := IsDraft(e.Name()) && time.Since(info.ModTime()) > time.Hour
+		if d.Ours.MatchString(e.Name()) || abandoned {
+			ours = append(ours, entry{e.Name(), info.Size()})
+		}
+	}
+	slices.SortFunc(ours, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
+	return ours, nil
+}
+
+// IsDraft reports whether a name is that of a file that is not whole yet.
+func IsDraft(name string) bool {
+	return strings.HasPrefix(name, draftPrefix) && strings.HasSuffix(name, draftSuffix)
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
