@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
@@ -95,12 +96,17 @@ type Config struct {
 	// commas.
 	GuardConfig debugguard.Config
 	// Incidents is the folder into which each finding is written as a JSON
-	// file; empty means none are. FENCEPOST_INCIDENTS. See package
+	// file, and the history is dumped; empty means none are. FENCEPOST_INCIDENTS. See package
 	// [incident].
 	Incidents string
 	// IncidentConfig says how many files there may be. Its Folder and Around
 	// are set by Open.
 	IncidentConfig incident.Config
+	// DumpConfig says how often the history is dumped into that folder, upon a
+	// finding, a storm of refusals and the loss of the device, and how many
+	// dumps there may be. Its Folder and Source are set by Open. See package
+	// [dump] and [Runtime.Dump].
+	DumpConfig dump.Config
 	// History is how many log records are kept in memory; 0 means
 	// [logging.DefaultRingSize]. FENCEPOST_HISTORY.
 	History int

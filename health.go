@@ -92,7 +92,7 @@ func (r *Runtime) lostTelemetry() uint64 {
 	lost := r.log.Dropped()
 	if r.incidents != nil {
 		st := r.incidents.Stats()
-		lost += st.Dropped + st.Failed
+		lost += st.Dropped + st.Failed + r.dumps.Failures()
 	}
 	if r.health.lost != nil {
 		lost += r.health.lost()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 )
 
 // healthWatch looks at a runtime's numbers once a second, and at once when a
@@ -66,6 +67,9 @@ func (w *healthWatch) run(r *Runtime) {
 		signs := rules.look(r.readHealth(), time.Now())
 		w.signs.Store(&signs)
 		if now := r.Health(); differs(told, now) {
+			if r.dumps != nil && has(now, core.HealthRefusalStorm) && !has(told, core.HealthRefusalStorm) {
+				r.dumps.Trigger(dump.Refusals)
+			}
 			w.tell(now)
 			told = now
 		}
@@ -75,6 +79,10 @@ func (w *healthWatch) run(r *Runtime) {
 // differs reports whether somebody who knows a should be told of b.
 func differs(a, b core.Health) bool {
 	return a.State != b.State || !slices.EqualFunc(a.Signs, b.Signs, func(x, y core.HealthSign) bool { return x.Reason == y.Reason })
+}
+
+func has(h core.Health, reason core.HealthReason) bool {
+	return slices.ContainsFunc(h.Signs, func(s core.HealthSign) bool { return s.Reason == reason })
 }
 
 var healthLevels = map[core.HealthState]slog.Level{

@@ -1,7 +1,6 @@
 package fencepost
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,15 +33,7 @@ func (r *Runtime) openIncidents(cfg Config) error {
 		return invalid("Incidents", fmt.Sprintf("%v: name a folder that this process may write to", err))
 	}
 	r.incidents = w
-	r.onClose(func(ctx context.Context) error {
-		if ctx.Err() == nil {
-			return w.Close(ctx)
-		}
-		// What kept Close busy, leases or a device, is what was just found.
-		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastMoment)
-		defer cancel()
-		return w.Close(moment)
-	})
+	r.onClose(closeWriter(w.Close))
 	return nil
 }
 

@@ -39,6 +39,9 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err := r.openIncidents(cfg); err != nil {
 		return nil, err
 	}
+	if err := r.openDumps(cfg); err != nil {
+		return nil, errors.Join(err, r.unwind(ctx))
+	}
 	r.witness = newWitness(r.newTee(cfg))
 	if err := r.build(cfg); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.CloseTimeout)

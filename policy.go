@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
@@ -23,7 +24,7 @@ const (
 	// PolicyStop ends the process with exit code [StopExitCode] upon a finding
 	// of [StopKinds]: memory is corrupt, or may be, and every result from then
 	// on may be wrong. Before that the finding is written to its incident
-	// file, and log and spans are flushed, for at most 2 seconds in all.
+	// file, the history dumped, and log and spans are flushed, for at most 2 seconds in all.
 	PolicyStop = "stop"
 )
 
@@ -56,12 +57,18 @@ type stopper struct {
 	exit      func(int)
 }
 
-func newStopper(cfg Config, incidents *incident.Writer) *stopper {
+func newStopper(cfg Config, incidents *incident.Writer, dumps *dump.Writer) *stopper {
 	s := &stopper{incidents: incidents, onStop: cfg.OnStop, stderr: os.Stderr, exit: os.Exit}
 	for _, sink := range cfg.LogSinks {
 		if sink != nil {
 			s.flushes = append(s.flushes, sink.Flush)
 		}
+	}
+	if dumps != nil {
+		s.flushes = append(s.flushes, func(ctx context.Context) error {
+			_, err := dumps.Now(ctx, dump.Finding)
+			return err
+		})
 	}
 	if provider, ok := cfg.TracerProvider.(interface{ ForceFlush(context.Context) error }); ok {
 		s.flushes = append(s.flushes, provider.ForceFlush)

@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/version"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 	"github.com/fencepost-gpu/fencepost/telemetry/profile"
 )
@@ -45,6 +46,7 @@ type Runtime struct {
 	// allocations counts what was ever allocated, for the profile.
 	allocations *profile.Allocations
 	incidents   *incident.Writer // nil if there is no folder for them
+	dumps       *dump.Writer     // nil if there is no folder for them
 	policy      string
 	health      *healthWatch
 	// built is set when nothing of the above changes any more.
@@ -146,7 +148,7 @@ func (r *Runtime) newCollector() (*telemetry.Collector, error) {
 		Build:            r.buildInfo(),
 	}
 	if r.incidents != nil {
-		source.Incidents = r.incidentStats
+		source.Incidents, source.Dumps = r.incidentStats, r.dumpCounts
 	}
 	return telemetry.NewCollector(source)
 }

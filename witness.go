@@ -7,6 +7,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
@@ -17,13 +18,14 @@ type tee struct {
 	health     *healthWatch
 	forward    func(core.Finding)
 	incidents  *incident.Writer
+	dumps      *dump.Writer
 	stop       *stopper
 }
 
 func (r *Runtime) newTee(cfg Config) tee {
-	t := tee{collection: r.findings, health: r.health, forward: cfg.OnFinding, incidents: r.incidents}
+	t := tee{collection: r.findings, health: r.health, forward: cfg.OnFinding, incidents: r.incidents, dumps: r.dumps}
 	if cfg.GuardPolicy == PolicyStop {
-		t.stop = newStopper(cfg, r.incidents)
+		t.stop = newStopper(cfg, r.incidents, r.dumps)
 	}
 	return t
 }
@@ -40,6 +42,7 @@ func (t tee) Report(f core.Finding) {
 	if t.incidents != nil {
 		t.incidents.Report(f)
 	}
+	dumpUpon(t.dumps, f)
 }
 
 // rememberedBlocks is how many released blocks a witness can still name.

@@ -45,6 +45,8 @@ type Source struct {
 	History func() HistoryStats
 	// Build says what runs; the zero BuildInfo is left out.
 	Build BuildInfo
+	// Dumps counts the dumps of the history, by every trigger and outcome.
+	Dumps func() []DumpCount
 	// LogDropped counts log records that were dropped.
 	LogDropped func() uint64
 	// RecordersDropped counts launch recorders dropped without an end; see

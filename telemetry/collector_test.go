@@ -76,7 +76,10 @@ func fullSource(t *testing.T, d telemetry.Device) telemetry.Source {
 		Memory: func() telemetry.DeviceMemory {
 			return telemetry.DeviceMemory{Read: time.Unix(61, 5e8), Free: 62, Total: 63, Foreign: 64, DriftRead: time.Unix(65, 0), Drift: -66}
 		},
-		History:          func() telemetry.HistoryStats { return telemetry.HistoryStats{Records: 67, Capacity: 68} },
+		History: func() telemetry.HistoryStats { return telemetry.HistoryStats{Records: 67, Capacity: 68} },
+		Dumps: func() []telemetry.DumpCount {
+			return []telemetry.DumpCount{{"finding", "written", 61}, {"finding", "limited", 62}}
+		},
 		LogDropped:       func() uint64 { return 31 },
 		RecordersDropped: func() uint64 { return 32 },
 		Health: func() core.Health {

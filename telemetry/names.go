@@ -163,6 +163,7 @@ const (
 	MetricHealth                MetricName = "gpumem_health"
 	MetricHealthReasons         MetricName = "gpumem_health_reasons"
 	MetricStickyErrors          MetricName = "gpumem_sticky_errors_total"
+	MetricDumps                 MetricName = "gpumem_dumps_total"
 	MetricSpansStarted          MetricName = "gpumem_spans_started_total"
 	MetricSpansEnded            MetricName = "gpumem_spans_ended_total"
 	MetricSpansExported         MetricName = "gpumem_spans_exported_total"

@@ -23,6 +23,7 @@ func (s Source) parts() []part {
 	add(s.Memory != nil, part{deviceMetrics, s.collectMemory})
 	add(s.History != nil, part{historyMetrics, s.collectHistory})
 	add(s.Build != BuildInfo{}, part{buildMetrics, s.collectBuild})
+	add(s.Dumps != nil, part{dumpMetrics, s.collectDumps})
 	add(s.LogDropped != nil, part{logMetrics, func(out emitter) { out.send(MetricLogDropped, s.LogDropped()) }})
 	add(s.RecordersDropped != nil, part{recorderMetrics, func(out emitter) { out.send(MetricRecordersDropped, s.RecordersDropped()) }})
 	add(s.Health != nil, part{healthMetrics, s.collectHealth})

@@ -25,8 +25,10 @@ func WriteJSON(w io.Writer, records []Record) error {
 func (g *Ring) WriteJSON(w io.Writer) error { return WriteJSON(w, g.Snapshot()) }
 
 // Events is the events of a [Ring.Snapshot].
-func (g *Ring) Events() []core.Event {
-	records := g.Snapshot()
+func (g *Ring) Events() []core.Event { return Events(g.Snapshot()) }
+
+// Events is the events of records.
+func Events(records []Record) []core.Event {
 	events := make([]core.Event, len(records))
 	for i := range records {
 		events[i] = records[i].Event

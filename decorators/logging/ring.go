@@ -85,7 +85,7 @@ func (g *Ring) keep(r *Record, at moment) {
 // Snapshot returns a copy of the records kept, oldest first by sequence
 // number, or by time where there are none. Records put meanwhile may or may not be in it.
 func (g *Ring) Snapshot() []Record {
-	var records []Record
+	records := make([]Record, 0, min(g.Total(), uint64(g.Cap()))) // a few more or less by the time they are copied
 	for i := range g.stripes {
 		records = g.stripes[i].appendTo(records)
 	}

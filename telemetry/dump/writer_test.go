@@ -1,0 +1,308 @@
+package dump_test
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/dump"
+	"github.com/fencepost-gpu/fencepost/telemetry/history"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// small is a history of one allocation.
+func small() (history.Source, error) {
+	block := core.BlockID{Ptr: 0x1000, Generation: 7, AllocStream: 1}
+	event := core.Event{Op: core.OpAllocate, Time: time.Unix(1_700_000_000, 0), Stream: 1, Block: block, Tag: "sort", Requested: 100, Bytes: 256}
+	return history.Source{
+		Events:    func() []core.Event { return []core.Event{event} },
+		JSONLines: func(w io.Writer) error { _, err := io.WriteString(w, "{\"op\":\"allocate\"}\n"); return err },
+	}, nil
+}
+
+// clock is one that a test turns.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func newClock() *clock { return &clock{at: time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)} }
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = c.at.Add(d)
+}
+
+func writer(t *testing.T, cfg dump.Config) *dump.Writer {
+	t.Helper()
+	if cfg.Source == nil {
+		cfg.Source = small
+	}
+	w, err := dump.NewWriter(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close(context.Background()) })
+	return w
+}
+
+func counted(w *dump.Writer, trigger dump.Trigger, outcome dump.Outcome) uint64 {
+	for _, c := range w.Stats() {
+		if c.Trigger == trigger && c.Outcome == outcome {
+			return c.Count
+		}
+	}
+	return 0
+}
+
+func list(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func unpacked(t *testing.T, path string) []byte {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	packed, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestADumpIsTheHistoryInEveryForm(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made")
+	w := writer(t, dump.Config{Folder: dir})
+	paths, err := w.Now(t.Context(), dump.Request)
+	if err != nil || len(paths) != 3 {
+		t.Fatalf("%v %v", paths, err)
+	}
+	if text := unpacked(t, paths[0]); string(text) != "{\"op\":\"allocate\"}\n" || !strings.HasSuffix(paths[0], "-dump-request.jsonl.gz") {
+		t.Errorf("%s is %q", paths[0], text)
+	}
+	var trace struct{ TraceEvents []map[string]any }
+	if text := unpacked(t, paths[1]); json.Unmarshal(text, &trace) != nil || len(trace.TraceEvents) == 0 {
+		t.Errorf("%s is %q", paths[1], text)
+	}
+	pickle, err := os.ReadFile(paths[2])
+	if err != nil || !strings.HasPrefix(string(pickle), "\x80") || !strings.HasSuffix(string(pickle), ".") || !strings.Contains(string(pickle), "sort") {
+		t.Errorf("%s is %q, %v", paths[2], pickle, err)
+	}
+	if names := list(t, dir); len(names) != 3 {
+		t.Errorf("the folder has %q", names)
+	}
+}
+
+// A storm of findings is one dump; the loss of the device and a request are
+// dumped in any case.
+func TestAStormIsDumpedOnce(t *testing.T) {
+	c := newClock()
+	w := writer(t, dump.Config{Folder: t.TempDir(), Every: time.Minute}.WithClock(c.now))
+	for range 100 {
+		w.Trigger(dump.Finding)
+	}
+	c.pass(59 * time.Second)
+	w.Trigger(dump.Refusals)
+	w.Trigger(dump.StickyError)
+	if _, err := w.Now(t.Context(), dump.Request); err != nil { // which is after the others
+		t.Fatal(err)
+	}
+	c.pass(time.Minute)
+	w.Trigger(dump.Refusals)
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[dump.Trigger][2]uint64{dump.Finding: {1, 99}, dump.Refusals: {1, 1}, dump.StickyError: {1, 0}, dump.Request: {1, 0}} {
+		if written, limited := counted(w, key, dump.Written), counted(w, key, dump.Limited); written != want[0] || limited != want[1] {
+			t.Errorf("%s: %d written, %d limited; want %v", key, written, limited, want)
+		}
+	}
+}
+
+// The folder keeps the newest dumps, and what is not a dump.
+func TestTheFolderKeepsTheNewestDumps(t *testing.T) {
+	dir, c := t.TempDir(), newClock()
+	const foreign = "20200101T000000.000000000Z-000001-oob-write.json"
+	if err := os.WriteFile(filepath.Join(dir, foreign), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := writer(t, dump.Config{Folder: dir, MaxFiles: 6}.WithClock(c.now))
+	var newest []string
+	for range 5 {
+		c.pass(time.Second)
+		paths, err := w.Now(t.Context(), dump.Request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		newest = append(newest, paths...)
+	}
+	want := []string{foreign}
+	for _, path := range newest[len(newest)-6:] {
+		want = append(want, filepath.Base(path))
+	}
+	if got := list(t, dir); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		t.Errorf("the folder has %q, want %q", got, want)
+	}
+}
+
+func TestAFolderThatIsLostFailsTheDumpAndIsSaid(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "dumps")
+	w := writer(t, dump.Config{Folder: dir})
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if paths, err := w.Now(t.Context(), dump.Request); err == nil || len(paths) != 0 {
+		t.Errorf("%v %v", paths, err)
+	}
+	if err := w.Close(t.Context()); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("Close says %v", err)
+	}
+	if n := counted(w, dump.Request, dump.Failed); n != 1 || w.Failures() != 1 {
+		t.Errorf("%d failed", n)
+	}
+}
+
+func TestASourceThatHasNothingFailsTheDump(t *testing.T) {
+	none := errors.New("not open yet")
+	w := writer(t, dump.Config{Folder: t.TempDir(), Source: func() (history.Source, error) { return history.Source{}, none }})
+	if _, err := w.Now(t.Context(), dump.Request); !errors.Is(err, none) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The writer is busy with a source that takes its time: nobody who triggers
+// waits for it, and who asks does so while its context lasts.
+func TestNobodyWaitsForASlowSource(t *testing.T) {
+	release := make(chan struct{})
+	w := writer(t, dump.Config{Folder: t.TempDir(), Every: time.Nanosecond, Source: func() (history.Source, error) { <-release; return small() }})
+	for range 1000 {
+		w.Trigger(dump.Finding)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := w.Now(ctx, dump.Request); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Close says %v", err)
+	}
+	close(release)
+	if err := w.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if written, limited := counted(w, dump.Finding, dump.Written), counted(w, dump.Finding, dump.Limited); written == 0 || limited < 900 || written+limited != 1000 {
+		t.Errorf("%d written, %d limited", written, limited)
+	}
+}
+
+func TestAClosedWriterRefuses(t *testing.T) {
+	w := writer(t, dump.Config{Folder: t.TempDir()})
+	for range 2 {
+		if err := w.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Trigger(dump.Finding)
+	if _, err := w.Now(t.Context(), dump.Request); !errors.Is(err, core.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+	if counted(w, dump.Finding, dump.Limited) != 1 {
+		t.Error("the trigger is not counted")
+	}
+}
+
+func TestBadConfigurationsAreRefusedByField(t *testing.T) {
+	dir := t.TempDir()
+	for field, cfg := range map[string]dump.Config{
+		"Folder": {Source: small}, "Source": {Folder: dir}, "MaxFiles": {Folder: dir, Source: small, MaxFiles: 2},
+		"MaxBytes": {Folder: dir, Source: small, MaxBytes: 1}, "Every": {Folder: dir, Source: small, Every: -1},
+	} {
+		_, err := dump.NewWriter(cfg)
+		if e, ok := errors.AsType[*core.InvalidRequestError](err); !ok || e.Field != field {
+			t.Errorf("%s: got %v", field, err)
+		}
+	}
+}
+
+// Whatever many do at once, each trigger comes to one outcome.
+func TestEveryTriggerIsCountedOnce(t *testing.T) {
+	w := writer(t, dump.Config{Folder: t.TempDir(), Every: time.Microsecond, MaxFiles: 9})
+	const goroutines, each = 8, 50
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			for i := range each {
+				w.Trigger([]dump.Trigger{dump.Finding, dump.Refusals, dump.StickyError}[i%3])
+				if i%10 == 0 {
+					if _, err := w.Now(t.Context(), dump.Request); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	if err := w.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	var sum uint64
+	for _, c := range w.Stats() {
+		sum += c.Count
+	}
+	if want := uint64(goroutines * (each + each/10)); sum != want || w.Failures() != 0 {
+		t.Errorf("%d outcomes of %d triggers: %v", sum, want, w.Stats())
+	}
+}
+
+func ExampleNewWriter() {
+	dir, _ := os.MkdirTemp("", "dumps")
+	defer os.RemoveAll(dir)
+	w, err := dump.NewWriter(dump.Config{Folder: dir, Source: small})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	w.Trigger(dump.Finding) // does not wait
+	files, err := w.Now(context.Background(), dump.Request)
+	fmt.Println(len(files), err, w.Close(context.Background()))
+	// Output: 3 <nil> <nil>
+}
