@@ -58,7 +58,9 @@ func (r *Runtime) frozenHistory() (history.Source, error) {
 	if !r.built.Load() {
 		return history.Source{}, errors.New("the runtime was not open yet")
 	}
-	records, s := r.ring.Snapshot(), r.liveHistory()
+	s := r.liveHistory().ListNow() // before the records, which then say what changed meanwhile
+	records, findings := r.ring.Snapshot(), r.findings.Recent()
+	s.Findings = func() []core.Finding { return findings }
 	s.Events = func() []core.Event { return logging.Events(records) }
 	s.JSONLines = func(w io.Writer) error { return logging.WriteJSON(w, records) }
 	return s, nil

@@ -29,14 +29,12 @@ type listedBlock struct {
 	stack core.Stack
 }
 
-// load reads the source. The blocks are listed before the events are copied:
-// what is allocated in between is then in the events, and what is freed in
-// between is in both.
+// load reads the source.
 func (s Source) load() (*loaded, error) {
-	h := &loaded{listed: map[core.Generation]listedBlock{}}
-	for _, r := range s.Resources {
-		h.list(r)
+	if s.listed == nil {
+		s = s.ListNow()
 	}
+	h := &loaded{listed: s.listed}
 	h.events = s.Events()
 	if s.Findings != nil {
 		h.findings = s.Findings()

@@ -73,11 +73,14 @@ func (s *snapshotWriter) traces() {
 // blocks of a segment.
 func (s *snapshotWriter) trace(b *book) {
 	var seen []extent
+	freed := map[core.Generation]bool{} // requested in the trace, and not completed
 	r := b.replay(s.history.events, func(step step, block *held, e *core.Event) {
 		if step == stepAllocate {
 			seen = merge(append(seen, extent{block.id.Ptr / page * page, (block.end() + page - 1) / page * page}))
 		}
 		switch {
+		case e == nil && step == stepRelease && freed[block.id.Generation]: // another has its memory at the end
+			s.entry(step, block, s.history.end)
 		case e == nil:
 		case step == stepRefuse:
 			s.refusal(block, e)
@@ -85,6 +88,7 @@ func (s *snapshotWriter) trace(b *book) {
 			s.entry(step, block, s.history.after(e))
 		default:
 			s.entry(step, block, s.history.begin(e))
+			freed[block.id.Generation] = step == stepFree
 		}
 	})
 	s.seen[b.ordinal], s.left[b.ordinal] = seen, r.left()

@@ -23,6 +23,23 @@ type Source struct {
 	// Findings returns the findings to be marked; nil for none. Those that are
 	// older than the history are left out.
 	Findings func() []core.Finding
+
+	// listed are the blocks as [Source.ListNow] found them.
+	listed map[core.Generation]listedBlock
+}
+
+// ListNow returns the source with the blocks of its resources as they are now,
+// for a history that is kept to be written later, or in several formats. It
+// must be called before the events are copied: what is allocated in between
+// is then in the events, and what is freed in between is in both. It makes no
+// device call.
+func (s Source) ListNow() Source {
+	h := &loaded{listed: map[core.Generation]listedBlock{}}
+	for _, r := range s.Resources {
+		h.list(r)
+	}
+	s.Resources, s.listed = nil, h.listed
+	return s
 }
 
 // Format is a form in which a history is written.
