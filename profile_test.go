@@ -130,7 +130,7 @@ func TestTheProfileNamesWhoAllocated(t *testing.T) {
 		t.Errorf("allocated %d bytes, in use %d, of 400 that were asked for", got, want)
 	}
 	for _, sample := range p.Sample {
-		if sample.HasLabel("state", "live") && !(sample.HasLabel("device", "0") && sample.HasLabel("stream", s.ID().String()) && len(sample.Label["tag"]) == 1) {
+		if sample.HasLabel("state", "live") && (!sample.HasLabel("device", "0") || !sample.HasLabel("stream", s.ID().String()) || len(sample.Label["tag"]) != 1) {
 			t.Errorf("labels %v", sample.Label)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
-// tee passes findings to the collection, the watch of health, the caller's function, the incident
-// files, and to who stops the process.
+// tee passes findings to the collection, the watch of health, the caller's
+// function, the incident files, the dumps, and to who stops the process.
 type tee struct {
 	collection *telemetry.Findings
 	health     *healthWatch
