@@ -34,7 +34,8 @@ func ExampleRuntime_Dump() {
 	defer os.RemoveAll(dir)
 	rt, err := fencepost.Open(ctx, fencepost.Config{Device: fencepost.Sim, Incidents: dir})
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer rt.Close(ctx)
 	mux := http.NewServeMux()
