@@ -39,8 +39,9 @@ func textOf(signs []core.HealthSign) string {
 type healthReading struct {
 	// These only grow.
 	findings, requests, refusals, relieved, underflows, unguarded, lost uint64
-	// poisoned is blocks, drift bytes beyond what the books explain.
-	poisoned, drift uint64
+	// poisoned is blocks, drift bytes of the books less those of the pool.
+	poisoned uint64
+	drift    int64
 	// guarding is whether the guard is on.
 	guarding bool
 	// waiting is callers that wait while every stream is leased.
@@ -57,7 +58,7 @@ func (r *Runtime) readHealth() healthReading {
 		guarding:   guard.Mode != debugguard.Off, // what is turned off leaves out what it had begun
 		underflows: stats.Underflows,
 		poisoned:   stats.Poisoned,
-		drift:      driftOf(core.Base(r.Resource()).Stats()),
+		drift:      r.DeviceMemory().Drift,
 		lost:       r.lostTelemetry(),
 	}
 	for _, op := range []core.Op{core.OpAllocate, core.OpReserve} {
@@ -72,21 +73,6 @@ func (r *Runtime) readHealth() healthReading {
 	}
 	return now
 }
-
-// driftOf is how much more the driver's pool has handed out than the books of
-// the backend know. The pool was read by the last reap, which follows every
-// free; what was allocated since is in the books only, so the difference tells
-// nothing in the other direction.
-func driftOf(base core.Stats) uint64 {
-	known := base.Live.Bytes + base.Pending.Bytes
-	if base.PoolUsed <= known+max(driftFloor, known/100) {
-		return 0
-	}
-	return base.PoolUsed - known
-}
-
-// driftFloor is a difference that is none: drivers round sizes up.
-const driftFloor = 2 << 20
 
 func (r *Runtime) lostTelemetry() uint64 {
 	lost := r.log.Dropped()

@@ -85,8 +85,8 @@ func (s *healthSigns) lookAtLevels(now healthReading, at time.Time) {
 	if now.poisoned > 0 {
 		s.seen(core.HealthPoisonedBlocks, at).sign.Text = plural(now.poisoned, "block could not be fenced", "blocks could not be fenced")
 	}
-	if lasts(&s.driftFrom, now.drift > 0, at, driftTime) {
-		s.seen(core.HealthLedgerDrift, at).sign.Text = fmt.Sprintf("the driver's pool has handed out %d bytes that the books do not know", now.drift)
+	if lasts(&s.driftFrom, now.drift != 0, at, driftTime) {
+		s.seen(core.HealthLedgerDrift, at).sign.Text = fmt.Sprintf("the books less the driver's pool are %d bytes", now.drift)
 	}
 	if lasts(&s.waitFrom, now.waiting > 0, at, waitTime) {
 		s.seen(core.HealthStreamsExhausted, at).sign.Text = fmt.Sprintf("every stream is leased, and %s", plural(uint64(now.waiting), "caller waits", "callers wait"))

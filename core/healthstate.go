@@ -51,8 +51,8 @@ const (
 	HealthStickyError HealthReason = "sticky_error"
 	// HealthFindings: a memory bug was found.
 	HealthFindings HealthReason = "findings"
-	// HealthLedgerDrift: the driver's pool has handed out more than the books
-	// know of, or a counter of the books went below zero.
+	// HealthLedgerDrift: the books and the driver's pool do not agree, or a
+	// counter of the books went below zero.
 	HealthLedgerDrift HealthReason = "ledger_drift"
 	// HealthQuarantineRelief: the guard gave up quarantine, because somebody
 	// would have been refused otherwise.

@@ -31,7 +31,7 @@ func Catalogue() []MetricInfo {
 
 // deviceGroups are the metrics that have the label of a device.
 var deviceGroups = [][]definition{
-	statMetrics, deviceMetrics, holderMetrics, operationMetrics, streamMetrics, findingMetrics, guardMetrics, incidentMetrics,
+	statMetrics, deviceMetrics, holderMetrics, operationMetrics, streamMetrics, findingMetrics, guardMetrics, incidentMetrics, dumpMetrics,
 	historyMetrics, logMetrics, recorderMetrics, healthMetrics, stickyMetrics, buildMetrics,
 }
 
