@@ -205,16 +205,15 @@ func TestTheStatusNamesEveryNumberOnce(t *testing.T) {
 	if len(exported)+2 != len(s.Numbers) {
 		t.Errorf("%d numbers are exported, the status has %d", len(exported), len(s.Numbers))
 	}
-	// The README says what each is.
 	for _, name := range exported {
-		if !strings.Contains(read(t, "README.md"), "`"+name+"`") {
-			t.Errorf("the README does not say what %s is", name)
+		if !strings.Contains(read(t, "docs/metrics.md"), "`"+name+"`") {
+			t.Errorf("the page of metrics does not say what %s is", name)
 		}
 	}
 }
 
 // A number that the guard gains and nobody exports is noticed here: it needs a
-// row in guardStats and a word in the README.
+// row in guardStats and a word in the page of metrics.
 func TestEveryNumberOfTheGuardIsExported(t *testing.T) {
 	fields := 0
 	for field := range reflect.TypeFor[debugguard.GuardStats]().Fields() {
