@@ -27,6 +27,9 @@ const (
 type seal struct {
 	block core.Block // as its owner knows it
 	inner core.BlockID
+	// set is what Seal ends with: until then a declared write or a free takes the
+	// seal away without a word, and Seal refuses. The lock of seals guards it.
+	set bool
 	// clean is the tick of the last sum queued.
 	clean atomic.Uint64
 	// sums are those of the parts at the last verdict, nil before the first.
@@ -52,8 +55,9 @@ func (s *seal) parts(to []core.Region) []core.Region {
 //
 // In mode Off, and for a block allocated while the guard was, Seal does
 // nothing; turning the guard off ends all seals. Errors are a [core.UseAfterFreeError] for a block that is not live,
-// a [core.StreamMisuseError] for one with an announced write, and those of the
-// layers below; the block is not sealed then. It does not block on the device,
+// a [core.StreamMisuseError] for one with an announced write (in mode Ledger
+// such a write does not count), and those of the layers below; the block is not
+// sealed then. It does not block on the device,
 // except over an upstream without use tracking. A sealed block is sealed anew.
 func (r *Resource) Seal(ctx context.Context, id core.BlockID) error {
 	if r.Mode() == Off {
@@ -73,15 +77,32 @@ func (r *Resource) Seal(ctx context.Context, id core.BlockID) error {
 	}
 	rec.mu.Unlock()
 	r.seals.put(s)
-	if r.open.writing(id.Generation) {
-		err = &core.StreamMisuseError{Op: "Seal", Block: id, Stream: id.AllocStream, Reason: "a launch that writes the block is announced: end it first"}
-	} else {
-		err = r.sum(ctx, s, false)
-	}
-	if err != nil {
-		r.seals.remove(s)
+	if err = r.setSeal(ctx, s, rec); err != nil || r.Mode() == Off { // turned off meanwhile
+		r.seals.annul(s)
 	}
 	return err
+}
+
+// setSeal completes a seal that everybody can find already. A launch that
+// declares a write enters itself before it looks for seals once more, and a
+// free retires the block before it does, so that of two at the same moment at
+// least one sees the other.
+func (r *Resource) setSeal(ctx context.Context, s *seal, rec *record) error {
+	id := s.block.ID
+	written := r.open.writing(id.Generation)
+	if !written {
+		if err := r.sum(ctx, s, false); err != nil {
+			return err
+		}
+		written = !r.seals.complete(s)
+	}
+	switch {
+	case rec.key.Load() != keyOf(id.Generation, core.Live):
+		return &core.UseAfterFreeError{Op: "Seal", Generation: id.Generation, Block: id, State: r.State(id), Tag: s.block.Tag}
+	case written && r.Mode() != Off:
+		return &core.StreamMisuseError{Op: "Seal", Block: id, Stream: id.AllocStream, Reason: "a launch that writes the block is announced: end it first"}
+	}
+	return nil
 }
 
 // sealUnknown is Seal of a block without a record.

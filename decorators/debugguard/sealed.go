@@ -25,6 +25,11 @@ type seals struct {
 func (ss *seals) put(s *seal) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
+	ss.enter(s)
+}
+
+// enter is put under the lock.
+func (ss *seals) enter(s *seal) {
 	if ss.all == nil {
 		ss.all = map[core.Generation]*seal{}
 	}
@@ -32,10 +37,23 @@ func (ss *seals) put(s *seal) {
 	ss.count.Store(int64(len(ss.all)))
 }
 
+// complete sets a seal, and reports false if somebody took it away.
+func (ss *seals) complete(s *seal) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	s.set = ss.all[s.block.ID.Generation] == s
+	return s.set
+}
+
 // again takes a seal back whose block's free failed, nil for none.
 func (ss *seals) again(s *seal) {
-	if s != nil {
-		ss.put(s)
+	if s == nil {
+		return
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if s.set {
+		ss.enter(s)
 	}
 }
 
@@ -58,6 +76,30 @@ func (ss *seals) remove(s *seal) bool {
 	defer ss.ending.Unlock()
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
+	return ss.drop(s)
+}
+
+// removeUnset is remove of a seal that is not set yet.
+func (ss *seals) removeUnset(s *seal) bool {
+	ss.ending.Lock()
+	defer ss.ending.Unlock()
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return !s.set && ss.drop(s)
+}
+
+// annul takes away s, which its caller is not told of.
+func (ss *seals) annul(s *seal) {
+	ss.ending.Lock()
+	defer ss.ending.Unlock()
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	s.set = false
+	ss.drop(s)
+}
+
+// drop is remove under the locks.
+func (ss *seals) drop(s *seal) bool {
 	g := s.block.ID.Generation
 	if ss.all[g] != s {
 		return false
@@ -154,14 +196,16 @@ func (r *Resource) sealedUses(ctx context.Context, req *core.UseRequest) error {
 		if !u.Access.Writes() {
 			continue
 		}
-		if s := r.seals.get(u.Block.Generation); s != nil {
-			if err := r.sealedWrite(s, req); r.cfg.Refuse {
-				return err
-			}
-			// The bytes are about to change with notice: there is nothing
-			// left to keep, and what they were before is compared now.
-			_ = r.breakSeal(ctx, s)
+		s := r.seals.get(u.Block.Generation)
+		if s == nil || r.seals.removeUnset(s) { // Seal refuses then
+			continue
 		}
+		if err := r.sealedWrite(s, req); r.cfg.Refuse {
+			return err
+		}
+		// The bytes are about to change with notice: there is nothing
+		// left to keep, and what they were before is compared now.
+		_ = r.breakSeal(ctx, s)
 	}
 	return nil
 }

@@ -39,24 +39,43 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	r.delay(ctx, req.Stream)
 	r.begin(o, t.Intent())
 	if err := r.noteUses(o, t.Intent()); err != nil { // freed while this call waited
-		r.retract(o)
-		_ = r.upstream.AbortUse(ctx, t) // nothing was enqueued; what to tell is the use after free
-		r.letGo(ctx, o)
-		return core.Ticket{}, err
+		return core.Ticket{}, r.withdraw(ctx, t, o, err)
 	}
 	if len(req.Pointers) > 0 && !r.cfg.Refuse {
 		_ = r.checkPointers(o, &req) // prepared: the errors are the findings'
 	}
-	switch {
-	case len(o.held) == 0 && !r.hunting(bisecting):
-		r.logLaunch(o) // its end will not be noticed
-		o.recycle()
-	case o.guarded || r.Mode() >= Sample:
-		r.open.put(t, o)
-	default:
+	entered := r.enter(t, o)
+	if err := r.sealedUses(ctx, &req); err != nil { // sealed since it was asked
+		if entered {
+			r.open.drop(t)
+		}
+		return core.Ticket{}, r.withdraw(ctx, t, o, err)
+	}
+	if !entered {
 		o.recycle()
 	}
 	return t, nil
+}
+
+// enter makes a prepared launch one whose end will be noticed, if it must be.
+func (r *Resource) enter(t core.Ticket, o *openLaunch) bool {
+	if len(o.held) == 0 && !r.hunting(bisecting) {
+		r.logLaunch(o)
+		return false
+	}
+	if !o.guarded && r.Mode() < Sample {
+		return false
+	}
+	r.open.put(t, o)
+	return true
+}
+
+// withdraw takes a launch back of which nothing was enqueued, and returns why.
+func (r *Resource) withdraw(ctx context.Context, t core.Ticket, o *openLaunch, why error) error {
+	r.retract(o)
+	_ = r.upstream.AbortUse(ctx, t)
+	r.letGo(ctx, o)
+	return why
 }
 
 // FinishUse closes the intent. A free that waited for it is done now, for
