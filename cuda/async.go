@@ -23,6 +23,8 @@ type AsyncResource struct {
 	ordinal int
 	streams *StreamPool
 	pool    driver.Pool
+	// closed: the pool is gone.
+	closed atomic.Bool
 
 	isolated  isolation
 	peaks     highWater
@@ -40,8 +42,9 @@ type AsyncResource struct {
 	reaperDone chan struct{}
 	stopReaper func()
 
-	closing sync.Mutex
-	closed  bool
+	// closing holds who closes, naming is read-held by who names the pool.
+	closing chan struct{}
+	naming  sync.RWMutex
 }
 
 var (
@@ -98,7 +101,7 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 		streams.taken.Store(false)
 		return nil, err
 	}
-	r := &AsyncResource{drv: drv, ordinal: drv.Ordinal(), streams: streams, pool: pool, reaperStop: make(chan struct{}), reaperDone: make(chan struct{})}
+	r := &AsyncResource{drv: drv, ordinal: drv.Ordinal(), streams: streams, pool: pool, reaperStop: make(chan struct{}), reaperDone: make(chan struct{}), closing: make(chan struct{}, 1)}
 	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })
 	r.isolated.configure(cfg, props.MapGranularity)
 	r.poolStats.Store(&driver.PoolStats{})
@@ -112,6 +115,9 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 // driver; if the device maps no memory it is refused with an error that matches
 // errors.ErrUnsupported.
 func (r *AsyncResource) Allocate(_ context.Context, req core.Request) (core.Block, error) {
+	if err := r.refuseClosed("Allocate"); err != nil {
+		return core.Block{}, err
+	}
 	req, err := req.Normalize("Allocate")
 	if err != nil {
 		return core.Block{}, err

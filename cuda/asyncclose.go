@@ -3,21 +3,37 @@ package cuda
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
+
+// reaperMoment is what the reaper is given to end when ctx has ended already:
+// plenty, unless the driver does not answer it.
+const reaperMoment = 50 * time.Millisecond
 
 // Close stops the reaper, waits for pending frees until ctx ends, gives back the
 // addresses that isolated blocks left, and destroys the pool. Live blocks stay
 // valid until they are freed, which the device's context does at the latest.
-// After a driver's error, and while a capture holds frees back, Close may be
-// called again; after it has ended a further one does nothing.
+// After a driver's error, while a capture holds frees back, and where a call of
+// the driver does not return until ctx ends, Close may be called again; after it
+// has ended a further one does nothing, and allocating and trimming are refused
+// with [core.ErrClosed].
 func (r *AsyncResource) Close(ctx context.Context) error {
-	r.closing.Lock()
-	defer r.closing.Unlock()
-	if r.closed {
+	select {
+	case r.closing <- struct{}{}:
+		defer func() { <-r.closing }()
+	case <-ctx.Done():
+		return fmt.Errorf("closing the pool: another call has not ended it: %w", ctx.Err())
+	}
+	if r.closed.Load() {
 		return nil
 	}
-	r.stopReaper()
-	<-r.reaperDone
+	if err := r.endReaper(ctx); err != nil {
+		return err
+	}
 	err := r.Drain(ctx)
 	if err != nil && (ctx.Err() == nil || r.held.n.Load() > 0) {
 		return err
@@ -25,9 +41,53 @@ func (r *AsyncResource) Close(ctx context.Context) error {
 	if isolatedErr := cmp.Or(r.clearRemains(), r.yield(0, 0)); isolatedErr != nil {
 		return cmp.Or(err, isolatedErr)
 	}
-	if poolErr := r.drv.PoolDestroy(r.pool); poolErr != nil {
-		return cmp.Or(err, poolErr)
+	return cmp.Or(err, r.destroyPool(ctx))
+}
+
+// endReaper stops the reaper and waits for it. It may be in a call of the
+// driver.
+func (r *AsyncResource) endReaper(ctx context.Context) error {
+	r.stopReaper()
+	select {
+	case <-r.reaperDone:
+		return nil
+	case <-ctx.Done():
 	}
-	r.closed = true
+	select {
+	case <-r.reaperDone:
+		return nil
+	case <-time.After(reaperMoment):
+		return fmt.Errorf("closing the pool: the driver does not answer the reaper: %w", ctx.Err())
+	}
+}
+
+// destroyPool waits for those who name the pool.
+func (r *AsyncResource) destroyPool(ctx context.Context) error {
+	if err := poll(ctx, func() (bool, error) { return r.naming.TryLock(), nil }); err != nil {
+		return fmt.Errorf("closing the pool: it is being trimmed or asked: %w", err)
+	}
+	defer r.naming.Unlock()
+	err := r.drv.PoolDestroy(r.pool)
+	if err == nil {
+		r.closed.Store(true)
+	}
 	return err
+}
+
+// withPool calls f with the pool, which is not destroyed meanwhile. Allocations
+// do without: who closes has ended them.
+func (r *AsyncResource) withPool(op string, f func(driver.Pool) error) error {
+	r.naming.RLock()
+	defer r.naming.RUnlock()
+	if err := r.refuseClosed(op); err != nil {
+		return err
+	}
+	return f(r.pool)
+}
+
+func (r *AsyncResource) refuseClosed(op string) error {
+	if r.closed.Load() {
+		return fmt.Errorf("%s refused: the resource is %w", op, core.ErrClosed)
+	}
+	return nil
 }

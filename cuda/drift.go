@@ -93,10 +93,12 @@ func (r *AsyncResource) Drift() (bytes int64, ok bool, err error) {
 }
 
 // readPool reads the driver's pool, for Stats too.
-func (r *AsyncResource) readPool() (driver.PoolStats, error) {
-	pool, err := r.drv.PoolStats(r.pool)
-	if err == nil {
-		r.poolStats.Store(&pool)
-	}
+func (r *AsyncResource) readPool() (pool driver.PoolStats, err error) {
+	err = r.withPool("PoolStats", func(p driver.Pool) error {
+		if pool, err = r.drv.PoolStats(p); err == nil {
+			r.poolStats.Store(&pool)
+		}
+		return err
+	})
 	return pool, err
 }

@@ -42,6 +42,11 @@ func (d *slowDriver) EventRecord(e driver.Event, s driver.Stream) error {
 	return d.Driver.EventRecord(e, s)
 }
 
+func (d *slowDriver) PoolStats(p driver.Pool) (driver.PoolStats, error) {
+	d.at(drivertest.PoolStats, false)
+	return d.Driver.PoolStats(p)
+}
+
 func (d *slowDriver) StreamSynchronize(s driver.Stream) error {
 	d.at(drivertest.StreamSynchronize, false)
 	return d.Driver.StreamSynchronize(s)

@@ -113,7 +113,7 @@ func (r *AsyncResource) create(bytes uint64) (driver.MemHandle, error) {
 	if !errors.Is(err, core.ErrOutOfMemory) {
 		return h, err
 	}
-	if trimErr := r.drv.PoolTrim(r.pool, 0); trimErr != nil {
+	if trimErr := r.withPool("Allocate", func(p driver.Pool) error { return r.drv.PoolTrim(p, 0) }); trimErr != nil {
 		return 0, errors.Join(err, trimErr)
 	}
 	return r.drv.MemCreate(bytes)

@@ -173,8 +173,10 @@ func (r *AsyncResource) ReapPending(context.Context) error {
 	if err := r.retryUnmaps(); err != nil && first == nil {
 		first = err
 	}
-	_, err := r.readPool()
-	return cmp.Or(first, err)
+	if _, err := r.readPool(); first == nil && !errors.Is(err, core.ErrClosed) { // gone, it holds nothing new
+		first = err
+	}
+	return first
 }
 
 // retryUnfreed does what could not be done before: frees, and what captures

@@ -1,0 +1,74 @@
+package cuda_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+)
+
+// The reaper is in a call that does not return: each Close ends with its ctx,
+// and once the driver answers, the next one ends the resource.
+func TestCloseIsBoundedWhileTheDriverDoesNotAnswerTheReaper(t *testing.T) {
+	b, slow := newSlowBench(t, ticking)
+	s := b.leases(1)[0]
+	arrived, release := slow.stall(t, drivertest.PoolStats, false)
+	b.free(b.alloc(s, 256))
+	<-arrived
+	short, cancel := within(5)
+	defer cancel()
+	ended := make(chan error, 2)
+	for range 2 {
+		go func() { ended <- b.Async.Close(short) }()
+	}
+	for range 2 {
+		if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close: %v", err)
+		}
+	}
+	equal(t, "pools destroyed", b.faults.Calls(drivertest.PoolDestroy), 0)
+	release()
+	must(t, b.Async.Close(ctx))
+	equal(t, "pools destroyed", b.faults.Calls(drivertest.PoolDestroy), 1)
+}
+
+// A pool that somebody is asking about is not destroyed meanwhile.
+func TestCloseWaitsForWhoNamesThePoolWhileItsContextLasts(t *testing.T) {
+	b, slow := newSlowBench(t)
+	arrived, release := slow.stall(t, drivertest.PoolStats, false)
+	asked := make(chan error, 1)
+	go func() {
+		_, _, _, _, err := b.Async.PoolStats()
+		asked <- err
+	}()
+	<-arrived
+	short, cancel := within(5)
+	defer cancel()
+	if err := b.Async.Close(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close: %v", err)
+	}
+	equal(t, "pools destroyed", b.faults.Calls(drivertest.PoolDestroy), 0)
+	release()
+	must(t, <-asked)
+	must(t, b.Async.Close(ctx))
+}
+
+func TestAClosedResourceNamesNoPool(t *testing.T) {
+	b := newBench(t)
+	s := b.leases(1)[0]
+	must(t, b.Async.Close(ctx))
+	equal(t, "calls", b.calls(func() {
+		_, allocated := b.Async.Allocate(ctx, core.Request{Bytes: 256, Stream: s.ID()})
+		_, unpooled := b.Async.Allocate(ctx, isolated(s, 256))
+		_, _, _, _, asked := b.Async.PoolStats()
+		for what, err := range map[string]error{"allocate": allocated, "isolate": unpooled, "trim": b.Async.TrimPool(0), "ask": asked} {
+			if !errors.Is(err, core.ErrClosed) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		must(t, b.Async.ReapPending(ctx))
+		must(t, b.Async.Close(ctx))
+	}), "")
+}
