@@ -19,8 +19,9 @@ import (
 // be done with the block. The free is queued like any other: the waits for uses
 // on other streams go into the allocation stream, and the mark behind the
 // stream's frees covers it. Where the pool would get its memory in the order of
-// the stream, nothing is enqueued. Who sees the mark passed unmaps the block,
-// under no lock, and only then is it released. Its bytes are never reusable in
+// the stream, nothing is enqueued. Who sees the mark passed sets the block aside,
+// because that may be the end of a launch and an unmap takes long; a reap, or the
+// next isolated allocation, unmaps it, under no lock, and only then is it released. Its bytes are never reusable in
 // stream order, so the odometer counts them, queued and passed at once, when they
 // are back.
 //
@@ -57,9 +58,9 @@ type isolation struct {
 	// freed are the numbers of the frees that are not done, last the newest.
 	freed map[uint64]struct{}
 	last  uint64
-	// stuck are blocks that the device is done with and that could not be
+	// passed are blocks that the device is done with and that are to be
 	// unmapped, remains what is left of mappings that are no block's.
-	stuck   []stuckBlock
+	passed  []passedBlock
 	remains []*mapping
 	// kept are addresses without memory, oldest first. yielding is held by who
 	// gives some back.
@@ -67,7 +68,7 @@ type isolation struct {
 	yielding sync.Mutex
 }
 
-type stuckBlock struct {
+type passedBlock struct {
 	pending
 	stream *stream
 }
@@ -110,11 +111,8 @@ func (i *isolation) wait() uint64 {
 	return i.last
 }
 
-// done takes out the free of a block that is released; 0 is a free of the pool.
+// done takes out the free of a block that is released.
 func (i *isolation) done(number uint64) {
-	if number == 0 {
-		return
-	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.freed, number)
@@ -143,14 +141,14 @@ func (i *isolation) doneUpTo(number uint64) bool {
 	return true
 }
 
-// due reports whether there is something for a reap to try again.
+// due reports whether there is something for a reap to unmap or to take down.
 func (i *isolation) due() bool {
 	if i.leftover.Load() > 0 {
 		return true
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return len(i.stuck) > 0
+	return len(i.passed) > 0
 }
 
 // IsolationGranularity is the unit in which isolated blocks take memory; 0 if

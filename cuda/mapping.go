@@ -20,6 +20,7 @@ func (r *AsyncResource) allocateIsolated(s *stream, req core.Request) (core.Bloc
 		s.books.fails.Add(1)
 		return core.Block{}, err
 	}
+	_ = r.takeDown() // the next reap tells
 	m, err := r.mapMemory(req.Bytes)
 	if err != nil {
 		s.books.fails.Add(1)

@@ -114,7 +114,7 @@ func (r *AsyncResource) release(s *stream, batch *passed) {
 	if batch == nil {
 		return
 	}
-	r.unmapPassed(s, batch)
+	r.setAside(s, batch)
 	if len(batch.entries) > 0 {
 		batch.leaveBooks(core.Now())
 	}
@@ -122,7 +122,6 @@ func (r *AsyncResource) release(s *stream, batch *passed) {
 		p := &batch.entries[i]
 		s.odometer.passed.Add(p.bytes)
 		r.releaseBlock(p.block)
-		r.isolated.done(p.isolated)
 	}
 	if batch.stretch.to > batch.stretch.from {
 		s.odometer.settle(batch.stretch)
@@ -170,7 +169,7 @@ func (r *AsyncResource) ReapPending(context.Context) error {
 			first = err
 		}
 	}
-	if err := r.retryUnmaps(); err != nil && first == nil {
+	if err := r.takeDown(); err != nil && first == nil {
 		first = err
 	}
 	if _, err := r.readPool(); first == nil && !errors.Is(err, core.ErrClosed) { // gone, it holds nothing new

@@ -2,26 +2,31 @@ package cuda
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// unmapPassed unmaps the isolated blocks of a batch that the device has passed.
-// Those that could not be unmapped leave the batch and are tried again; they
-// stay pending. No lock may be held.
-func (r *AsyncResource) unmapPassed(s *stream, batch *passed) {
-	if r.isolated.waiting.Load() == 0 {
+// setAside takes the isolated blocks out of a batch that the device has passed:
+// an unmap takes long, and whoever sees the mark passed may be on his way out of
+// a launch. The next reap, or the next isolated allocation, unmaps them.
+func (r *AsyncResource) setAside(s *stream, batch *passed) {
+	i := &r.isolated
+	if i.waiting.Load() == 0 {
 		return
 	}
 	kept := batch.entries[:0]
+	i.mu.Lock()
 	for _, p := range batch.entries {
-		if p.isolated == 0 || r.unmap(s, p) == nil { // or else the next reap tells
+		if p.isolated == 0 {
 			kept = append(kept, p)
+		} else {
+			i.passed = append(i.passed, passedBlock{p, s})
 		}
 	}
+	i.mu.Unlock()
 	clear(batch.entries[len(kept):])
 	batch.entries = kept
-	_ = r.yield(r.isolated.maxBytes, r.isolated.maxRanges) // the next reap tells
 }
 
 // unmap gives the memory of a block back that the device is done with, and
@@ -32,7 +37,7 @@ func (r *AsyncResource) unmap(s *stream, p pending) error {
 	if err := r.drv.MemUnmap(ptr, bytes); err != nil {
 		s.books.fails.Add(1)
 		i.mu.Lock()
-		i.stuck = append(i.stuck, stuckBlock{p, s})
+		i.passed = append(i.passed, passedBlock{p, s})
 		i.mu.Unlock()
 		return err
 	}
@@ -45,17 +50,18 @@ func (r *AsyncResource) unmap(s *stream, p pending) error {
 	return nil
 }
 
-// retryUnmaps unmaps what could not be unmapped before, takes down what is left
-// of mappings, and gives back the oldest addresses beyond the limits.
-func (r *AsyncResource) retryUnmaps() error {
+// takeDown unmaps what the device has passed, takes down what is left of
+// mappings, and gives back the oldest addresses beyond the limits. What fails
+// is tried again by the next call. No lock may be held.
+func (r *AsyncResource) takeDown() error {
 	i := &r.isolated
 	var first error
 	if i.waiting.Load() > 0 {
 		i.mu.Lock()
-		stuck := i.stuck
-		i.stuck = nil
+		due := i.passed
+		i.passed = nil
 		i.mu.Unlock()
-		for _, x := range stuck {
+		for _, x := range due {
 			if err := r.unmap(x.stream, x.pending); err != nil {
 				first = cmp.Or(first, err)
 				continue
@@ -70,7 +76,8 @@ func (r *AsyncResource) retryUnmaps() error {
 }
 
 // yield gives addresses back, oldest first, until at most so many bytes and
-// ranges are kept.
+// ranges are kept. A range that the driver does not take back stays, and stands
+// in no other's way.
 func (r *AsyncResource) yield(bytes uint64, ranges int) error {
 	i := &r.isolated
 	if i.addresses.Load() == 0 {
@@ -78,33 +85,41 @@ func (r *AsyncResource) yield(bytes uint64, ranges int) error {
 	}
 	i.yielding.Lock()
 	defer i.yielding.Unlock()
+	var first error
+	refused := 0 // at the front
 	for {
-		oldest, ok := i.excess(bytes, ranges)
+		oldest, ok := i.excess(bytes, ranges, refused)
 		if !ok {
-			return nil
+			return first
 		}
 		if err := r.drv.MemUnreserve(oldest.ptr, oldest.bytes); err != nil {
-			return err
+			first = cmp.Or(first, err)
+			refused++
+			continue
 		}
-		i.forget(oldest)
+		i.forget(refused)
 	}
 }
 
-// excess is the oldest range if more is kept than the limits; yielding must be
-// held.
-func (i *isolation) excess(bytes uint64, ranges int) (addressRange, bool) {
+// excess is the oldest range behind those that were refused, if more is kept
+// than the limits; yielding must be held.
+func (i *isolation) excess(bytes uint64, ranges, refused int) (addressRange, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if len(i.kept) == 0 || clamp(i.addresses.Load()) <= bytes && len(i.kept) <= ranges {
+	if len(i.kept) == refused || clamp(i.addresses.Load()) <= bytes && len(i.kept) <= ranges {
 		return addressRange{}, false
 	}
-	return i.kept[0], true
+	return i.kept[refused], true
 }
 
-// forget drops the oldest range, which was given back; yielding must be held.
-func (i *isolation) forget(oldest addressRange) {
+// forget drops a range that was given back; yielding must be held.
+func (i *isolation) forget(at int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.kept = i.kept[1:]
-	i.addresses.Add(-int64(oldest.bytes))
+	i.addresses.Add(-int64(i.kept[at].bytes))
+	if at == 0 {
+		i.kept = i.kept[1:]
+		return
+	}
+	i.kept = slices.Delete(i.kept, at, at+1)
 }
