@@ -130,6 +130,7 @@ func (r *AsyncResource) queueFree(s *stream, b *block, f *fence, p patience) (ag
 		s.mu.Unlock()
 		return false, err
 	}
+	s.frees++
 	if f != nil {
 		err = f.queue(s, func(dependency) { s.books.waits.Add(1) })
 	}

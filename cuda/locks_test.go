@@ -49,6 +49,7 @@ func (d *slowDriver) PoolStats(p driver.Pool) (driver.PoolStats, error) {
 
 func (d *slowDriver) StreamSynchronize(s driver.Stream) error {
 	d.at(drivertest.StreamSynchronize, false)
+	defer d.at(drivertest.StreamSynchronize, true)
 	return d.Driver.StreamSynchronize(s)
 }
 

@@ -54,6 +54,9 @@ type stream struct {
 	freedBytes uint64
 	// counts is what a census wants to know of the stream.
 	counts counts
+	// frees is how many frees ever began to queue something. One that failed may
+	// have queued its waits.
+	frees uint64
 
 	completed atomic.Uint64
 	// queued is the length of queue, held that of pins, open the number of

@@ -114,11 +114,11 @@ func (p *StreamPool) makeIdle(s *stream) bool {
 	for {
 		s.mu.Lock()
 		_ = s.flush() // for whoever waits on the device for what the host has seen
-		seq, frees := s.point(), s.counts.freed
+		seq, frees := s.point(), s.frees
 		s.mu.Unlock()
 		err := p.drv.StreamSynchronize(s.handle)
 		s.mu.Lock()
-		if err != nil || seq == s.seq && frees == s.counts.freed {
+		if err != nil || seq == s.seq && frees == s.frees {
 			return err == nil
 		}
 		s.mu.Unlock()
