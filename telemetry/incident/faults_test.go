@@ -59,6 +59,52 @@ func TestEveryCallOfTheFileSystemMayFail(t *testing.T) {
 	}
 }
 
+// A file that cannot be removed costs its place and no more: what comes later
+// is written, the folder keeps its limits, and the failure is said each time.
+func TestAFileThatCannotBeRemovedBlocksNoOther(t *testing.T) {
+	dir := t.TempDir()
+	disk := &faulty{Files: incident.Disk()}
+	w := writer(t, incident.Config{Folder: dir, MaxFiles: 2}.WithFiles(disk))
+	w.Report(named("stays"))
+	check(t, w.Flush(t.Context()))
+	disk.stuck = w.Files()[0]
+	for i, tag := range []core.Tag{"a", "b", "c"} {
+		w.Report(named(tag))
+		if err := w.Flush(t.Context()); (i > 0) != errors.Is(err, errFault) {
+			t.Errorf("%s: %v", tag, err)
+		}
+	}
+	var tags []string
+	for _, in := range readAll(t, dir) {
+		tags = append(tags, in.Finding.Victim.Tag)
+	}
+	if !slices.Equal(tags, []string{"stays", "c"}) {
+		t.Errorf("%q", tags)
+	}
+	if s := w.Stats(); s.Written != 4 || s.Failed != 0 || s.Removed != 2 {
+		t.Errorf("%+v", s)
+	}
+	check(t, w.Close(t.Context()))
+}
+
+// Where nothing makes room the folder keeps its limit, and the finding counts
+// as failed.
+func TestAFolderOfFilesThatCannotBeRemovedStaysWithinItsLimit(t *testing.T) {
+	dir := t.TempDir()
+	disk := &faulty{Files: incident.Disk()}
+	w := writer(t, incident.Config{Folder: dir, MaxFiles: 1}.WithFiles(disk))
+	w.Report(named("stays"))
+	check(t, w.Flush(t.Context()))
+	disk.stuck = w.Files()[0]
+	w.Report(named("a"))
+	if err := w.Close(t.Context()); !errors.Is(err, errFault) {
+		t.Errorf("Close: %v", err)
+	}
+	if s := w.Stats(); s.Written != 1 || s.Failed != 1 || len(list(t, dir)) != 1 {
+		t.Errorf("%+v, %q", s, list(t, dir))
+	}
+}
+
 func TestAFolderThatIsRemovedIsMadeAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "incidents")
 	w := writer(t, incident.Config{Folder: dir})

@@ -81,6 +81,7 @@ type faulty struct {
 	fail   func(call int, op string) bool
 	gate   chan struct{}
 	writes chan struct{}
+	stuck  string // cannot be removed
 }
 
 func (f *faulty) step(op string) error {
@@ -127,6 +128,9 @@ func (f *faulty) SyncDir(dir string) error {
 func (f *faulty) Remove(path string) error {
 	if err := f.step("Remove"); err != nil {
 		return err
+	}
+	if path == f.stuck {
+		return errFault
 	}
 	return f.Files.Remove(path)
 }

@@ -66,13 +66,15 @@ func (d *Folder) Open() error {
 }
 
 // Add writes text under the name, after it has removed as many of the oldest
-// as are too many with it. It returns the path, and how many it removed.
+// as are too many with it. It returns the path, which is empty if nothing was
+// written, and how many it removed.
 func (d *Folder) Add(name string, text []byte) (path string, removed int, err error) {
 	if err := d.FS.MkdirAll(d.Dir); err != nil { // somebody may have removed it
 		return "", 0, err
 	}
-	if removed, err = d.makeRoom(int64(len(text))); err != nil {
-		return "", removed, err
+	removed, fits, refused := d.makeRoom(int64(len(text)))
+	if !fits {
+		return "", removed, refused
 	}
 	path = filepath.Join(d.Dir, name)
 	if d.FS.Exists(path) {
@@ -88,31 +90,41 @@ func (d *Folder) Add(name string, text []byte) (path string, removed int, err er
 	if err := d.FS.Rename(draft, path); err != nil {
 		return "", removed, errors.Join(err, ignoreMissing(d.FS.Remove(draft)))
 	}
-	return path, removed, d.FS.SyncDir(d.Dir)
+	return path, removed, errors.Join(refused, d.FS.SyncDir(d.Dir))
 }
 
-// makeRoom removes the oldest files until one more of so many bytes fits.
-func (d *Folder) makeRoom(bytes int64) (removed int, err error) {
+// errNoRoom refuses text that is larger than the whole folder may be.
+var errNoRoom = errors.New("larger than the folder may be")
+
+// makeRoom removes the oldest files until one more of so many bytes fits, and
+// says whether it does. A file that cannot be removed stays, in the place of a
+// newer one; err is the first such failure, if any.
+func (d *Folder) makeRoom(bytes int64) (removed int, fits bool, err error) {
 	ours, err := d.list()
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	held := int64(0)
 	for _, f := range ours {
 		held += f.bytes
 	}
+	roomy := func() bool { return len(ours)-removed < d.MaxFiles && held+bytes <= d.MaxBytes }
 	for _, f := range ours {
-		if len(ours)-removed < d.MaxFiles && held+bytes <= d.MaxBytes {
+		if roomy() {
 			break
 		}
 		// Another process may have been faster.
-		if err := ignoreMissing(d.FS.Remove(filepath.Join(d.Dir, f.name))); err != nil {
-			return removed, err
+		if refused := ignoreMissing(d.FS.Remove(filepath.Join(d.Dir, f.name))); refused != nil {
+			err = cmp.Or(err, refused)
+			continue
 		}
 		removed++
 		held -= f.bytes
 	}
-	return removed, nil
+	if roomy() {
+		return removed, true, err
+	}
+	return removed, false, cmp.Or(err, errNoRoom)
 }
 
 type entry struct {
