@@ -61,25 +61,39 @@ type storm struct {
 // others is the sort of all that are too many to be told apart.
 const others sort = 0
 
-// pass decides about f, seen at now. It returns what was kept back before f,
-// whether f passes, and how many findings are now sure never to: one that is
-// kept back may still be the newest of the rest.
-func (l *limiter) pass(f *core.Finding, now time.Time) (r Repeats, passes bool, gone uint64) {
+// fate is what becomes of a finding.
+type fate int
+
+const (
+	passes fate = iota
+	keptBack
+	noRoom
+)
+
+// pass decides about f, seen at now, which can be queued only if there is room.
+// It returns what was kept back before f, the fate of f, and how many findings
+// are now sure never to pass: one that is kept back may still be the newest of
+// the rest. For one that there is no room for nothing is forgotten.
+func (l *limiter) pass(f *core.Finding, now time.Time, room bool) (r Repeats, is fate, gone uint64) {
 	s := l.stormOf(sortOf(f))
+	full := s.passed >= l.full && now.Sub(s.last) < l.every
+	if !full && !room {
+		return Repeats{}, noRoom, 0
+	}
 	if s.omitted > 0 {
 		gone = 1
 	}
-	if s.passed >= l.full && now.Sub(s.last) < l.every {
+	if full {
 		if s.omitted == 0 {
 			s.first = now
 		}
 		s.omitted++
 		s.newest = *f
-		return Repeats{}, false, gone
+		return Repeats{}, keptBack, gone
 	}
 	s.passed++
 	s.last = now
-	return s.release(), true, gone
+	return s.release(), passes, gone
 }
 
 func (l *limiter) stormOf(k sort) *storm {

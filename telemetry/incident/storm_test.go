@@ -48,6 +48,33 @@ func TestAStormIsAFewFilesThatSayHowManyThereWere(t *testing.T) {
 	balanced(t, w.Stats())
 }
 
+// A finding that finds the queue full takes no count with it: the next of its
+// sort that is written says how many were left out.
+func TestAFullQueueLosesNoCountOfRepeats(t *testing.T) {
+	now := time.Date(2026, 11, 22, 3, 45, 0, 0, time.UTC)
+	dir := t.TempDir()
+	w, disk, release := stuck(t, incident.Config{Folder: dir, Full: 1, Every: time.Minute, Queue: 1}.WithClock(func() time.Time { return now }))
+	w.Report(named("storm"))
+	<-disk.writes // the writer is at the disk
+	for range 5 {
+		w.Report(named("storm"))
+	}
+	w.Report(named("bystander")) // fills the queue
+	now = now.Add(2 * time.Minute)
+	w.Report(named("storm"))
+	if s := w.Stats(); s.Dropped != 1 {
+		t.Errorf("%+v, want one dropped", s)
+	}
+	release()
+	check(t, w.Flush(t.Context()))
+	w.Report(named("storm"))
+	check(t, w.Close(t.Context()))
+	if files, omitted := sumOf(readAll(t, dir)); files != 3 || omitted != 5 {
+		t.Errorf("%d files say that %d were left out", files, omitted)
+	}
+	balanced(t, w.Stats())
+}
+
 // Findings that differ in kind, tag or stacks are no repeats of each other.
 func TestOnlyTheSameBugIsARepeat(t *testing.T) {
 	w := writer(t, incident.Config{Folder: t.TempDir(), Full: 1})

@@ -112,13 +112,12 @@ func (w *Writer) Report(f core.Finding) {
 		w.dropped.Add(1)
 		return
 	}
-	repeats, passes, gone := w.limiter.pass(&f, w.cfg.now())
+	repeats, is, gone := w.limiter.pass(&f, w.cfg.now(), len(w.pending) < w.cfg.Queue)
 	w.omitted.Add(gone)
-	switch {
-	case !passes:
-	case len(w.pending) >= w.cfg.Queue:
+	switch is {
+	case noRoom:
 		w.dropped.Add(1)
-	default:
+	case passes:
 		w.queue(item{finding: f, repeats: repeats})
 	}
 }
