@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -21,13 +22,19 @@ import (
 // maxGuardBody is the largest request in bytes that the handler reads.
 const maxGuardBody = 64 << 10
 
+// switchTime bounds a change over HTTP: less than the command waits for, so that
+// it hears why.
+const switchTime = 20 * time.Second
+
 // GuardHandler is an HTTP endpoint that shows the debug guard and switches it.
 //
 // GET answers with [GuardStatus] as JSON. POST and PUT change what the request
 // names, and answer with the status after it: fields mode, sample_bytes and
 // hunt_tags, as the JSON of [GuardChange] or as a form or query, where
 // hunt_tags may be given several times or with commas, and empty is none. A
-// change that makes no sense is refused with 400 and the words to use.
+// change that makes no sense is refused with 400 and the words to use. One that
+// is not made within 20 seconds, because the device does not answer, is answered
+// with 503, and may be made later.
 //
 // A change is taken from this machine alone: the peer's address must be a
 // loopback address, the Host header a loopback address or localhost (a web page
@@ -36,12 +43,13 @@ const maxGuardBody = 64 << 10
 // with 403. Whoever may connect to a loopback port of this machine may switch the
 // guard: mount it where that is right.
 func (r *Runtime) GuardHandler() http.Handler {
-	return &guardHandler{runtime: r, origin: http.NewCrossOriginProtection()}
+	return &guardHandler{runtime: r, origin: http.NewCrossOriginProtection(), limit: switchTime}
 }
 
 type guardHandler struct {
 	runtime *Runtime
 	origin  *http.CrossOriginProtection
+	limit   time.Duration
 }
 
 // ServeHTTP answers one request.
@@ -119,7 +127,10 @@ func (h *guardHandler) change(w http.ResponseWriter, req *http.Request) error {
 	if change == (GuardChange{}) {
 		return badChange("the request", "names nothing to change: say mode, sample_bytes or hunt_tags")
 	}
-	return h.runtime.SwitchGuard(context.WithoutCancel(req.Context()), change) // whole, even if the client goes away
+	// Whole, even if the client goes away.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), h.limit)
+	defer cancel()
+	return within(ctx, func() error { return h.runtime.SwitchGuard(ctx, change) })
 }
 
 func readChange(req *http.Request) (change GuardChange, err error) {
@@ -186,6 +197,9 @@ func statusOf(err error) int {
 	}
 	if errors.Is(err, core.ErrInvalidRequest) {
 		return http.StatusBadRequest
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
@@ -20,6 +21,10 @@ const formType, jsonType = "application/x-www-form-urlencoded", "application/jso
 // ask sends one request to the guard's endpoint, as from this machine unless
 // change says otherwise.
 func ask(rt *fencepost.Runtime, method, contentType, body string, change func(*http.Request)) *httptest.ResponseRecorder {
+	return askAt(rt.GuardHandler(), method, contentType, body, change)
+}
+
+func askAt(handler http.Handler, method, contentType, body string, change func(*http.Request)) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(method, "http://127.0.0.1:9464/guard", strings.NewReader(body))
 	req.RemoteAddr = "127.0.0.1:40000"
 	if contentType != "" {
@@ -29,8 +34,29 @@ func ask(rt *fencepost.Runtime, method, contentType, body string, change func(*h
 		change(req)
 	}
 	w := httptest.NewRecorder()
-	rt.GuardHandler().ServeHTTP(w, req)
+	handler.ServeHTTP(w, req)
 	return w
+}
+
+// Who asks is answered, whatever holds the switch up; the switch is made when
+// it can be.
+func TestASwitchOverHTTPThatHangsIsAnswered(t *testing.T) {
+	rt := open(t, fencepost.Config{Guard: "ledger"})
+	handler, release := fencepost.GuardHandlerWithin(rt, time.Millisecond), fencepost.HoldGuardSwitch(rt)
+	answer := make(chan *httptest.ResponseRecorder, 1)
+	go func() { answer <- askAt(handler, http.MethodPost, formType, "mode=hunt", nil) }()
+	select {
+	case w := <-answer:
+		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "does not answer") {
+			t.Errorf("answer %d: %s", w.Code, w.Body)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("no answer while the switch hangs")
+	}
+	release()
+	for rt.Guard().Mode() != debugguard.Hunt {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func statusIn(t *testing.T, w *httptest.ResponseRecorder) fencepost.GuardStatus {
