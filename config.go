@@ -123,7 +123,7 @@ type Config struct {
 	// Findings configures how findings are kept and logged.
 	Findings telemetry.FindingsConfig
 	// OnFinding, if not nil, gets each finding too. It must not block nor
-	// call the runtime.
+	// call the runtime; [PolicyStop] stops the process all the same.
 	OnFinding func(core.Finding)
 	// OnHealth, if not nil, is told of each change of the runtime's health: of
 	// its state, or of the reasons for it. It is called in a goroutine of the

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -24,7 +25,8 @@ const (
 	// PolicyStop ends the process with exit code [StopExitCode] upon a finding
 	// of [StopKinds]: memory is corrupt, or may be, and every result from then
 	// on may be wrong. Before that the finding is written to its incident
-	// file, the history dumped, and log and spans are flushed, for at most 2 seconds in all.
+	// file, told to the logger and to [Config.OnFinding], the history dumped, and
+	// log and spans are flushed, for at most 2 seconds in all, whatever of that blocks.
 	PolicyStop = "stop"
 )
 
@@ -47,9 +49,12 @@ var stopKinds = [...]core.FindingKind{
 // and the books are not among them.
 func StopKinds() []core.FindingKind { return slices.Clone(stopKinds[:]) }
 
+func stops(kind core.FindingKind) bool { return slices.Contains(stopKinds[:], kind) }
+
 // stopper ends the process upon a finding.
 type stopper struct {
-	once      sync.Once
+	begun     atomic.Bool
+	delivered chan struct{}
 	incidents *incident.Writer
 	flushes   []func(context.Context) error
 	onStop    func(core.Finding)
@@ -58,7 +63,7 @@ type stopper struct {
 }
 
 func newStopper(cfg Config, incidents *incident.Writer, dumps *dump.Writer) *stopper {
-	s := &stopper{incidents: incidents, onStop: cfg.OnStop, stderr: os.Stderr, exit: os.Exit}
+	s := &stopper{delivered: make(chan struct{}), incidents: incidents, onStop: cfg.OnStop, stderr: os.Stderr, exit: os.Exit}
 	for _, sink := range cfg.LogSinks {
 		if sink != nil {
 			s.flushes = append(s.flushes, sink.Flush)
@@ -76,37 +81,45 @@ func newStopper(cfg Config, incidents *incident.Writer, dumps *dump.Writer) *sto
 	return s
 }
 
-// take stops the process if f is a reason to, and reports whether f was
-// delivered as that. Who reports another meanwhile waits, as the process must
-// not go on; with OnStop it goes on as soon as the first is delivered.
-func (s *stopper) take(f core.Finding) (delivered bool) {
-	if !slices.Contains(stopKinds[:], f.Kind) {
+// take stops the process for f, and reports whether f was delivered as the
+// reason. Who reports another meanwhile waits, as the process must not go on;
+// with OnStop it goes on as soon as the first is delivered.
+func (s *stopper) take(f core.Finding, tell func(core.Finding)) (delivered bool) {
+	if !s.begun.CompareAndSwap(false, true) {
+		tell(f)
+		<-s.delivered
 		return false
 	}
-	s.once.Do(func() {
-		delivered = true
-		s.say(f, s.deliver(f))
-		if s.onStop == nil {
-			s.exit(StopExitCode)
-			return
-		}
-		// Who reports may hold locks that closing the runtime takes.
-		go s.onStop(f)
-	})
-	return delivered
+	defer close(s.delivered)
+	s.say(f, s.deliver(f, tell))
+	if s.onStop == nil {
+		s.exit(StopExitCode)
+		return true
+	}
+	// Who reports may hold locks that closing the runtime takes.
+	go s.onStop(f)
+	return true
 }
 
-// deliver writes the incident and flushes log and spans, all at once and for
-// stopTime at most, even where one of them does not keep to its context. It
-// says in one line what became of the incident.
-func (s *stopper) deliver(f core.Finding) string {
+// deliver tells of f, writes the incident and flushes log and spans, all at once
+// and for stopTime at most, even where one of them does not keep to its context:
+// what the program brought must not keep it. It says in one line what became of
+// the incident.
+func (s *stopper) deliver(f core.Finding, tell func(core.Finding)) string {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
-	written := make(chan string, 1)
+	written, told := make(chan string, 1), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() { written <- s.writeIncident(ctx, f) })
+	all.Go(func() { tell(f); close(told) })
 	for _, flush := range s.flushes {
-		all.Go(func() { _ = flush(ctx) }) // the process ends, and there is nobody to tell
+		all.Go(func() {
+			select { // the finding's span is to be among them
+			case <-told:
+			case <-time.After(lastMoment):
+			}
+			_ = flush(ctx) // the process ends, and there is nobody to tell
+		})
 	}
 	done := make(chan struct{})
 	go func() { all.Wait(); close(done) }()

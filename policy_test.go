@@ -39,6 +39,9 @@ func runStopChild(dir string) {
 	if os.Getenv("STOP_CHILD_STUCK") != "" { // a sink that never answers
 		cfg.LogSinks = append(cfg.LogSinks, stuckSink{})
 	}
+	if os.Getenv("STOP_CHILD_CALLBACK") != "" { // and a callback that never returns
+		cfg.OnFinding = func(core.Finding) { select {} }
+	}
 	rt, err := fencepost.Open(ctx, cfg)
 	if err != nil {
 		panic(err)
@@ -67,7 +70,9 @@ func (stuckSink) Dropped() uint64             { return 0 }
 // stopped runs the child and returns what it wrote to standard error.
 func stopped(t *testing.T, dir string, env ...string) string {
 	t.Helper()
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
+	bounded, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	child := exec.CommandContext(bounded, os.Args[0], "-test.run=^$")
 	child.Env = append(append(os.Environ(), stopChild+"="+dir), env...)
 	var stdout, stderr bytes.Buffer
 	child.Stdout, child.Stderr = &stdout, &stderr
@@ -95,21 +100,24 @@ func TestAStopEndsTheProcessWithTheFindingDelivered(t *testing.T) {
 	}
 }
 
-func TestAStopIsBoundedWhereALogDoesNotAnswer(t *testing.T) {
-	start := time.Now()
-	text := stopped(t, t.TempDir(), "STOP_CHILD_STUCK=1")
-	if took := time.Since(start); took > 20*time.Second || !strings.Contains(text, "incident: ") {
-		t.Errorf("after %v:\n%s", took, text)
+func TestAStopIsBoundedWhateverDoesNotAnswer(t *testing.T) {
+	for _, stuck := range []string{"STOP_CHILD_STUCK=1", "STOP_CHILD_CALLBACK=1"} {
+		start := time.Now()
+		text := stopped(t, t.TempDir(), stuck)
+		if took := time.Since(start); took > 20*time.Second || !strings.Contains(text, "incident: ") {
+			t.Errorf("%s: after %v:\n%s", stuck, took, text)
+		}
 	}
 }
 
 // OnStop takes the place of the exit, once, and may close the runtime.
 func TestOnStopTakesThePlaceOfTheExit(t *testing.T) {
-	var calls atomic.Int64
+	var calls, heard atomic.Int64
 	ended := make(chan core.Finding, 1)
 	var rt *fencepost.Runtime
 	ready := make(chan struct{})
-	rt = openDirty(t, fencepost.Config{Guard: "hunt", GuardPolicy: fencepost.PolicyStop, Incidents: t.TempDir(), OnStop: func(f core.Finding) {
+	hear := func(core.Finding) { heard.Add(1) }
+	rt = openDirty(t, fencepost.Config{Guard: "hunt", GuardPolicy: fencepost.PolicyStop, Incidents: t.TempDir(), OnFinding: hear, OnStop: func(f core.Finding) {
 		<-ready
 		calls.Add(1)
 		_, _ = rt.Close(context.Background())
@@ -130,6 +138,9 @@ func TestOnStopTakesThePlaceOfTheExit(t *testing.T) {
 		}
 	case <-time.After(20 * time.Second):
 		t.Fatal("OnStop was not called, or could not close the runtime")
+	}
+	if total := rt.Findings().Total(); heard.Load() == 0 || uint64(heard.Load()) != total {
+		t.Errorf("OnFinding heard %d of %d findings", heard.Load(), total)
 	}
 	if calls.Load() != 1 || len(rt.Incidents().Files()) == 0 {
 		t.Errorf("%d calls, files %q", calls.Load(), rt.Incidents().Files())

@@ -31,18 +31,26 @@ func (r *Runtime) newTee(cfg Config) tee {
 }
 
 func (t tee) Report(f core.Finding) {
-	t.collection.Report(f)
 	t.health.Report(f)
-	if t.forward != nil {
-		t.forward(f)
-	}
-	if t.stop != nil && t.stop.take(f) {
-		return // delivered
+	if t.stop != nil && stops(f.Kind) {
+		if t.stop.take(f, t.tell) {
+			return // delivered
+		}
+	} else {
+		t.tell(f)
 	}
 	if t.incidents != nil {
 		t.incidents.Report(f)
 	}
 	dumpUpon(t.dumps, f)
+}
+
+// tell calls what the caller brought, which may block though it must not.
+func (t tee) tell(f core.Finding) {
+	t.collection.Report(f)
+	if t.forward != nil {
+		t.forward(f)
+	}
 }
 
 // rememberedBlocks is how many released blocks a witness can still name.
