@@ -31,9 +31,9 @@ const switchTime = 20 * time.Second
 // GET answers with [GuardStatus] as JSON. POST and PUT change what the request
 // names, and answer with the status after it: fields mode, sample_bytes and
 // hunt_tags, as the JSON of [GuardChange] or as a form or query, where
-// hunt_tags may be given several times or with commas, and empty is none. A
-// change that makes no sense is refused with 400 and the words to use. One that
-// is not made within 20 seconds, because the device does not answer, is answered
+// hunt_tags may be given several times or with commas (a tag that holds one needs
+// JSON), and empty is none. A change that makes no sense is refused with 400 and
+// the words to use. One that is not made within 20 seconds, because the device does not answer, is answered
 // with 503, and may be made later.
 //
 // A change is taken from this machine alone: the peer's address must be a

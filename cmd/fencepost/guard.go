@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
 )
 
 // guardTime bounds a request: switching a guard empties its quarantine.
@@ -35,8 +37,9 @@ func guardCommand(code *int) *cobra.Command {
 		Short: "Show or switch the debug guard of a running process",
 		Long: `Guard asks a running process how its debug guard is set, or switches it, through
 the endpoint that the process serves (Runtime.GuardHandler; the demo has it on
-/guard). --hunt-tag names all tags that are hunted from now on; --hunt-tag= is
-none of them. The process takes changes from its own machine only.
+/guard). --hunt-tag names all tags that are hunted from now on, each flag one,
+for a tag may hold commas; --hunt-tag= is none of them. The process takes changes
+from its own machine only.
 
 Exit codes: 0 shown, or switched; 1 nobody answers there, or the change was not
 taken; 2 a bad flag or word.`,
@@ -48,7 +51,7 @@ taken; 2 a bad flag or word.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.at, "at", "http://127.0.0.1:9464/guard", "where the process serves its guard")
-	flags.StringArrayVar(&f.huntTags, "hunt-tag", nil, "hunt this tag; may be given several times; empty for none")
+	flags.StringArrayVar(&f.huntTags, "hunt-tag", nil, "hunt this tag, commas and all; may be given several times; empty for none")
 	flags.BoolVar(&f.json, "json", false, "print the answer as the process gave it")
 	return cmd
 }
@@ -58,12 +61,12 @@ func runGuard(ctx context.Context, f guardFlags, args []string, retag bool) (int
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
 		return exitBadInput, fmt.Errorf("--at %q: say a URL such as http://127.0.0.1:9464/guard", f.at)
 	}
-	change := url.Values{}
+	var change fencepost.GuardChange
 	if len(args) == 1 && args[0] != "status" {
-		change.Set("mode", args[0])
+		change.Mode = &args[0]
 	}
 	if retag {
-		change["hunt_tags"] = f.huntTags
+		change.HuntTags = tagsOf(f.huntTags)
 	}
 	ctx, cancel := context.WithTimeout(ctx, guardTime)
 	defer cancel()
@@ -77,18 +80,32 @@ func runGuard(ctx context.Context, f guardFlags, args []string, retag bool) (int
 	return exitClean, showGuard(os.Stdout, answer, f.json)
 }
 
-// askGuard sends a change, or asks for the status if there is none.
-func askGuard(ctx context.Context, at string, change url.Values) (answer []byte, status int, err error) {
-	method, body := http.MethodGet, io.Reader(nil)
-	if len(change) > 0 {
-		method, body = http.MethodPost, strings.NewReader(change.Encode())
+// tagsOf are the tags that flags name: one empty flag names none.
+func tagsOf(flags []string) *[]core.Tag {
+	tags := []core.Tag{}
+	if !slices.Equal(flags, []string{""}) {
+		for _, f := range flags {
+			tags = append(tags, core.Tag(f))
+		}
 	}
-	request, err := http.NewRequestWithContext(ctx, method, at, body)
+	return &tags
+}
+
+// askGuard sends a change, or asks for the status if there is none.
+func askGuard(ctx context.Context, at string, change fencepost.GuardChange) (answer []byte, status int, err error) {
+	method, body := http.MethodGet, []byte(nil)
+	if change != (fencepost.GuardChange{}) {
+		method = http.MethodPost
+		if body, err = json.Marshal(change); err != nil {
+			return nil, 0, err
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
 	if err != nil {
 		return nil, 0, err
 	}
-	if len(change) > 0 {
-		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
