@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,6 +87,23 @@ type UseRecord struct {
 	// Tags are those of the launch's blocks, the first few in no order, where
 	// they are known; the rest is empty.
 	Tags [4]Tag
+}
+
+// FirstTags are the tags of the intent's blocks as [UseRecord] keeps them: each
+// once, and no more than the first few.
+func (in *Intent) FirstTags() (tags [4]Tag) {
+	n := 0
+	for i := range in.Uses {
+		tag := in.Uses[i].Tag
+		if slices.Contains(tags[:n], tag) {
+			continue
+		}
+		tags[n] = tag
+		if n++; n == len(tags) {
+			break
+		}
+	}
+	return tags
 }
 
 // FindingSink takes findings.

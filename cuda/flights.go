@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"slices"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -27,16 +26,7 @@ type flights struct {
 func (fs *flights) note(in *core.Intent, seq uint64) {
 	f := &fs.ring[fs.n%uint64(len(fs.ring))]
 	fs.n++
-	*f = flight{seq: seq, launch: in.ID, name: in.Launch, lease: in.Stream, span: in.Uses[0].Span}
-	n := 0
-	for i := range in.Uses {
-		if tag := in.Uses[i].Tag; !slices.Contains(f.tags[:n], tag) {
-			f.tags[n] = tag
-			if n++; n == len(f.tags) {
-				return
-			}
-		}
-	}
+	*f = flight{seq: seq, launch: in.ID, name: in.Launch, lease: in.Stream, span: in.Uses[0].Span, tags: in.FirstTags()}
 }
 
 // after lists the launches after seq, newest first; the stream's lock must be

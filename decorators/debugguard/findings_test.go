@@ -280,3 +280,28 @@ func TestSpansOfUsesAreKept(t *testing.T) {
 		t.Errorf("use %+v, suspect %+v", f.Uses[0], f.Suspects[0])
 	}
 }
+
+// Who reads a finding knows the suspects by what they worked on.
+func TestASuspectNamesTheTagsOfItsBlocks(t *testing.T) {
+	b := newBench(t, debugguard.Hunt)
+	victim := b.alloc(100)
+	var others []core.Block
+	for _, tag := range []core.Tag{"a", "b", "a", "c", "d", "e"} {
+		other, err := b.guard.Allocate(ctx, core.Request{Bytes: 64, Stream: 1, Tag: tag})
+		if err != nil {
+			t.Fatal(err)
+		}
+		others = append(others, other)
+	}
+	b.launch("culprit", 1, func() { b.mem.poke(victim.ID.Ptr+100, 1) }, others...)
+	b.free(victim)
+	b.drain()
+	f := b.want(core.FindingOutOfBoundsWrite)[0]
+	if len(f.Suspects) != 1 || f.Suspects[0].Tags != [4]core.Tag{"a", "b", "c", "d"} {
+		t.Errorf("suspects %+v", f.Suspects)
+	}
+	for _, other := range others {
+		b.free(other)
+	}
+	b.empty()
+}

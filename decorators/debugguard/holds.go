@@ -80,6 +80,7 @@ func (r *Resource) begin(o *openLaunch, in *core.Intent) {
 	o.use = core.UseRecord{LaunchID: in.ID, Launch: in.Launch, Stream: in.Stream}
 	if r.Mode() >= Sample { // it may become a suspect
 		o.use.Time = r.ledger.clock.time(r.ledger.clock.instant())
+		o.use.Tags = in.FirstTags()
 	}
 	for i := range in.Uses {
 		o.use.Access = o.use.Access.Combine(in.Uses[i].Access)
