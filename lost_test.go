@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -44,6 +45,37 @@ func TestALostDeviceRefusesEverythingAtOnce(t *testing.T) {
 	found := rt.Findings().Recent()
 	if len(found) != 1 || found[0].Kind != core.FindingStickyError {
 		t.Errorf("findings %v, want the loss, once", found)
+	}
+}
+
+// The pool of streams is not the runtime, and yet often the first to meet a
+// lost device: a service waits for its streams far more than it allocates.
+func TestALossThatTheStreamsMeetIsTheRuntimesToo(t *testing.T) {
+	for name, meet := range map[string]func(*fencepost.Runtime, *cuda.Lease) error{
+		"Synchronize": func(rt *fencepost.Runtime, l *cuda.Lease) error { return rt.Streams().Synchronize(t.Context(), l.ID()) },
+		"Acquire": func(rt *fencepost.Runtime, _ *cuda.Lease) error {
+			_, err := rt.Streams().Acquire(t.Context(), "b")
+			return err
+		},
+		"TryAcquire": func(rt *fencepost.Runtime, _ *cuda.Lease) error {
+			_, err := rt.Streams().TryAcquire(t.Context(), "b")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt := openDirty(t, fencepost.Config{Guard: "ledger"})
+			s := lease(t, rt, "a")
+			simulated(rt).LoseContext(driver.IllegalAddress)
+			if err := meet(rt, s); !errors.Is(err, core.ErrSticky) {
+				t.Fatalf("the call that meets the loss: %v", err)
+			}
+			if h := rt.Health(); h.OK || !strings.Contains(h.Reason, name) {
+				t.Errorf("health %+v", h)
+			}
+			if found := rt.Findings().Recent(); len(found) != 1 || found[0].Kind != core.FindingStickyError {
+				t.Errorf("findings %v, want the loss, once", found)
+			}
+		})
 	}
 }
 

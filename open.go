@@ -82,7 +82,12 @@ func (r *Runtime) unwind(ctx context.Context) error {
 }
 
 func (r *Runtime) openStreams(cfg Config) (err error) {
-	if r.streams, err = cuda.NewStreamPool(r.driver, cuda.StreamPoolConfig{Max: cfg.Streams, DeviceOrder: cfg.DeviceOrder}); err != nil {
+	lost := func(op string, err error) {
+		if r.built.Load() { // or else Open fails
+			r.ReportSticky(op, err)
+		}
+	}
+	if r.streams, err = cuda.NewStreamPool(r.driver, cuda.StreamPoolConfig{Max: cfg.Streams, DeviceOrder: cfg.DeviceOrder, OnSticky: lost}); err != nil {
 		return err
 	}
 	r.onClose(r.streams.Close)

@@ -81,7 +81,7 @@ func (l *Lease) Release() error {
 		l.pool.hold(l)
 		l.released.Store(false)
 	}
-	return err
+	return l.pool.observe("Release", err)
 }
 
 // StreamStats is a snapshot of a [StreamPool].

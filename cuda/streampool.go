@@ -30,7 +30,9 @@ type StreamPool struct {
 	table *streamTable
 	pool  *puddle.Pool[*stream]
 	max   int32
-	_     [64]byte // every launch reads what is above
+	// onSticky does not change; it may be nil.
+	onSticky func(op string, err error)
+	_        [64]byte // every launch reads what is above
 
 	waiting, refused atomic.Int64
 	// taken: an AsyncResource keeps its books on the streams.
@@ -64,6 +66,10 @@ type StreamPoolConfig struct {
 	// compute-sanitizer, to which work on a stream that was created after the
 	// host synchronised with an event does not come after that event.
 	DeviceOrder bool
+	// OnSticky, if not nil, hears which call met a sticky error of the driver's:
+	// the device is lost. It is called with no lock held, and before the call
+	// returns the error.
+	OnSticky func(op string, err error)
 }
 
 // NewStreamPool returns a pool over drv. No stream is made yet.
@@ -74,7 +80,7 @@ func NewStreamPool(drv driver.Driver, cfg StreamPoolConfig) (*StreamPool, error)
 	if cfg.Max == 0 {
 		cfg.Max = DefaultMaxStreams
 	}
-	p := &StreamPool{drv: drv, table: newStreamTable(drv, cfg.DeviceOrder), max: int32(cfg.Max),
+	p := &StreamPool{drv: drv, table: newStreamTable(drv, cfg.DeviceOrder), max: int32(cfg.Max), onSticky: cfg.OnSticky,
 		leased: map[core.StreamID]*Lease{}, adopted: map[driver.Stream]bool{}}
 	pool, err := puddle.NewPool(&puddle.Config[*stream]{
 		Constructor: p.construct,
@@ -133,7 +139,7 @@ func (p *StreamPool) Acquire(ctx context.Context, tag core.Tag) (*Lease, error) 
 	res, err := p.pool.Acquire(ctx)
 	p.waiting.Add(-1)
 	if err != nil {
-		return nil, p.explain(err)
+		return nil, p.explain("Acquire", err)
 	}
 	return p.newLease(res, tag), nil
 }
@@ -146,7 +152,7 @@ func (p *StreamPool) TryAcquire(ctx context.Context, tag core.Tag) (*Lease, erro
 		res, err = p.acquireNew(ctx)
 	}
 	if err != nil {
-		return nil, p.explain(err)
+		return nil, p.explain("TryAcquire", err)
 	}
 	return p.newLease(res, tag), nil
 }
@@ -163,13 +169,21 @@ func (p *StreamPool) acquireNew(ctx context.Context) (*puddle.Resource[*stream],
 	return res, err
 }
 
-func (p *StreamPool) explain(err error) error {
+// observe tells of an error that means that the device is lost, and returns it.
+func (p *StreamPool) observe(op string, err error) error {
+	if p.onSticky != nil && errors.Is(err, core.ErrSticky) {
+		p.onSticky(op, err)
+	}
+	return err
+}
+
+func (p *StreamPool) explain(op string, err error) error {
 	p.refused.Add(1)
 	if errors.Is(err, puddle.ErrClosedPool) {
 		return fmt.Errorf("acquiring a stream: the pool is %w", core.ErrClosed)
 	}
 	if errors.Is(err, core.ErrDriver) {
-		return fmt.Errorf("making a stream: %w", err)
+		return p.observe(op, fmt.Errorf("making a stream: %w", err))
 	}
 	st := p.Stats()
 	detail := fmt.Sprintf("%d of %d are leased", st.Leased, st.Max)
@@ -200,11 +214,11 @@ func (p *StreamPool) Synchronize(ctx context.Context, id core.StreamID) error {
 	}
 	e, err := s.recordHere(id)
 	if err != nil {
-		return err
+		return p.observe("Synchronize", err)
 	}
 	defer e.release()
 	if err := poll(ctx, func() (bool, error) { return s.askPassed(e) }); err != nil {
-		return err
+		return p.observe("Synchronize", err)
 	}
 	s.mu.Lock()
 	s.unpin()

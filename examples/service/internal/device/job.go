@@ -40,7 +40,6 @@ func (e *Engine) begin(ctx context.Context, tag tag, words uint64, streams int) 
 	for range streams {
 		lease, err := e.rt.Streams().Acquire(ctx, tag)
 		if err != nil {
-			e.rt.ReportSticky("Acquire", err) // the pool is not the runtime
 			return nil, errors.Join(err, j.end(ctx))
 		}
 		j.streams = append(j.streams, lease)
@@ -124,10 +123,7 @@ func (j *job) launch(ctx context.Context, on *cuda.Lease, k *cuda.Kernel, grid c
 	return k.Launch(ctx, j.engine.rt.Runtime, on, grid, j.uses, args...)
 }
 
-// wait waits until the stream has done what was enqueued, or ctx ends. If that
-// tells of a lost device the runtime is told: it was not one of its calls.
+// wait waits until the stream has done what was enqueued, or ctx ends.
 func (j *job) wait(ctx context.Context, on *cuda.Lease) error {
-	err := j.engine.rt.Streams().Synchronize(ctx, on.ID())
-	j.engine.rt.ReportSticky("Synchronize", err)
-	return err
+	return j.engine.rt.Streams().Synchronize(ctx, on.ID())
 }
