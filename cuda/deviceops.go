@@ -22,8 +22,10 @@ type DeviceOps struct {
 
 	fill, fillFew, verify, checksum, delay *Kernel
 
-	memory  stagings
-	closing sync.Mutex
+	memory stagings
+	// unmarked is where delays and fills by arguments went.
+	unmarked unmarked
+	closing  sync.Mutex
 }
 
 var _ core.DeviceOps = (*DeviceOps)(nil)
@@ -109,6 +111,7 @@ func (d *DeviceOps) Delay(_ context.Context, stream core.StreamID, length time.D
 	}
 	defer on.leave()
 	length = min(max(length, 0), driver.GuardLongestDelay)
+	d.unmarked.note(on)
 	return refusedUnlessSticky(d.delay.Enqueue(on.handle, Blocks1D(1, 1), driver.U64(uint64(length))))
 }
 
@@ -148,10 +151,10 @@ func (d *DeviceOps) Synchronize(ctx context.Context, stream core.StreamID) error
 	return d.streams.Synchronize(ctx, stream)
 }
 
-// Close waits for the batches under way that have results or a table, until ctx
-// ends, and gives memory, events and kernels back. Delays, and what was filled
-// by arguments, hold nothing of it but the kernels, which the driver knows. It may block in the driver. After an error it may be
-// called again, for what is left.
+// Close waits for what was enqueued, until ctx ends, and gives memory, events and
+// kernels back. Behind delays, and what was filled by arguments, it waits for all
+// that their streams were given until now. It may block in the driver. After an
+// error it may be called again, for what is left; a stream that captures is one.
 func (d *DeviceOps) Close(ctx context.Context) error {
 	d.closing.Lock()
 	defer d.closing.Unlock()
@@ -161,6 +164,10 @@ func (d *DeviceOps) Close(ctx context.Context) error {
 			errs = append(errs, err)
 			d.memory.park(st)
 		}
+	}
+	// Of a lost device the code is gone with the context.
+	if err := d.unmarked.wait(ctx); err != nil && !errors.Is(err, core.ErrSticky) {
+		errs = append(errs, err)
 	}
 	if len(errs) == 0 && d.module != nil {
 		if err := d.module.Unload(); err != nil {

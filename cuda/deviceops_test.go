@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -278,6 +279,35 @@ func TestDiscardedBatchesGiveTheirMemoryBack(t *testing.T) {
 	}
 	if n := g.faults.Calls(drivertest.HostAlloc); n > 4 {
 		t.Errorf("%d host allocations for 200 batches, one at a time", n)
+	}
+}
+
+// Delays and small fills leave no event behind, and their kernels must not be
+// unloaded while they wait for their turn.
+func TestCloseWaitsForWorkThatLeavesNoEvent(t *testing.T) {
+	for name, enqueue := range map[string]func(*guardBench) error{
+		"fill":  func(g *guardBench) error { return g.ops.Fill(ctx, g.on.ID(), []core.Region{g.at(0, 64)}) },
+		"delay": func(g *guardBench) error { return g.ops.Delay(ctx, g.on.ID(), 1) },
+	} {
+		for _, released := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " released ", released), func(t *testing.T) {
+				g := newGuardBench(t, 64)
+				release := g.hold(g.on)
+				must(t, enqueue(g))
+				if released { // the lease is given back, and the stream is another's next
+					must(t, g.on.Release())
+				}
+				short, cancel := within(5)
+				defer cancel()
+				if err := g.ops.Close(short); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Close: %v", err)
+				}
+				equal(t, "modules unloaded", g.faults.Calls(drivertest.ModuleUnload), 0)
+				release()
+				must(t, g.ops.Close(ctx))
+				equal(t, "modules unloaded", g.faults.Calls(drivertest.ModuleUnload), 1)
+			})
+		}
 	}
 }
 

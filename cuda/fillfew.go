@@ -39,6 +39,7 @@ func (d *DeviceOps) fillArguments(stream core.StreamID, regions []core.Region) e
 		return core.NotEnqueued(err)
 	}
 	defer on.leave()
+	d.unmarked.note(on)
 	f := fewLaunches.Get().(*fewArguments)
 	defer fewLaunches.Put(f)
 	f.set(regions)

@@ -1,0 +1,61 @@
+package cuda
+
+import (
+	"context"
+	"sync"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// unmarked are the streams on which work was enqueued that no event of its own
+// stands behind, for the end of who enqueued it.
+type unmarked struct {
+	mu      sync.Mutex
+	streams map[*stream]struct{}
+}
+
+func (u *unmarked) note(s *stream) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.streams == nil {
+		u.streams = map[*stream]struct{}{}
+	}
+	u.streams[s] = struct{}{}
+}
+
+// wait waits until the device has done all of it, or ctx ends.
+func (u *unmarked) wait(ctx context.Context) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for s := range u.streams {
+		if err := s.passedAll(ctx); err != nil {
+			return err
+		}
+		delete(u.streams, s)
+	}
+	return nil
+}
+
+// passedAll waits until the device has done what is enqueued now, or ctx ends. A
+// stream that was given up is not named again: its last event is behind it all.
+func (s *stream) passedAll(ctx context.Context) error {
+	e, err := s.lastOrHere()
+	if err != nil {
+		return err
+	}
+	defer e.release()
+	return poll(ctx, func() (bool, error) { return s.askPassed(e) })
+}
+
+func (s *stream) lastOrHere() (*event, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last := s.last.Load(); last != nil {
+		last.retain()
+		return last, nil
+	}
+	if err := s.refuseCaptured("Close", core.DefaultStream); err != nil {
+		return nil, err
+	}
+	return s.record(core.DefaultStream)
+}
