@@ -2,6 +2,7 @@ package debugguard
 
 import (
 	"context"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -21,13 +22,20 @@ const (
 	// bisectVerdicts is how many verdicts a launch reads in passing: more than
 	// it makes, so that they do not pile up.
 	bisectVerdicts = 8
+	// bisectLag is how many verdicts may be awaited before the end of a launch
+	// waits for the oldest: a device that falls behind would have comparisons left
+	// out, and windows as wide as the gap. It waits for bisectPatience at most, for
+	// the device may be waiting for what the program does next.
+	bisectLag      = 64
+	bisectPatience = time.Second
 )
 
 // bisect queues, behind a launch that has just been finished, the
 // comparison of its own blocks' red zones, of what quarantine and sentinels
 // hold, and of sealed blocks. They run on the launch's stream, and their verdicts come
 // later, like all. What is found then lies between this comparison and the
-// last, so that its window holds this launch, and those that ran beside it.
+// last, so that its window holds this launch, and those that ran beside it. The
+// launch waits only where the device has fallen far behind.
 //
 // The blocks are still held: none is freed before letGo. One that another
 // stream has taken up since is left to that launch's own comparison. Of what
@@ -38,9 +46,34 @@ func (r *Resource) bisect(ctx context.Context, o *openLaunch) {
 		return
 	}
 	r.poll(bisectVerdicts)
+	r.keepUp(ctx)
 	r.bisectOwn(ctx, o)
 	r.bisectOthers(ctx, o.use.Stream)
 	r.bisectSeals(ctx, o.use.Stream)
+}
+
+// keepUp waits until few enough verdicts are awaited. A batch that was waited
+// for in vain is not waited for again: whatever holds it up holds up everything.
+func (r *Resource) keepUp(ctx context.Context) {
+	if r.checks.awaited() < bisectLag {
+		return
+	}
+	r.checks.settling.Lock()
+	defer r.checks.settling.Unlock()
+	patient, cancel := context.WithTimeout(ctx, bisectPatience)
+	defer cancel()
+	for r.checks.awaited() >= bisectLag {
+		c := r.checks.oldest()
+		if c == nil || c.vain {
+			return
+		}
+		err := c.answer.Wait(patient)
+		if err != nil && patient.Err() != nil {
+			c.vain = ctx.Err() == nil // or else the caller was in a hurry
+			return
+		}
+		r.settle(c, err)
+	}
 }
 
 func (r *Resource) bisectOwn(ctx context.Context, o *openLaunch) {

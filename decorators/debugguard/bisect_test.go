@@ -1,8 +1,12 @@
 package debugguard_test
 
 import (
+	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
@@ -79,6 +83,68 @@ func TestBisectingDoesNotWaitForTheDevice(t *testing.T) {
 			t.Errorf("%v: suspects %v", f.Kind, names(f.Suspects))
 		}
 	}
+	b.free(block)
+	b.empty()
+	b.want()
+}
+
+// A device that falls behind is waited for, so that no comparison is left out and
+// the window of a finding stays one launch wide.
+func TestBisectingKeepsUpWithASlowDevice(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, bisecting)
+	block := b.alloc(100)
+	b.mem.hold()
+	var ended atomic.Bool
+	var device sync.WaitGroup
+	device.Go(func() {
+		for !ended.Load() {
+			time.Sleep(time.Millisecond)
+			b.mem.pass()
+		}
+	})
+	most := uint64(0)
+	const launches, culprit = 1000, 700
+	for i := range launches {
+		name := fmt.Sprint("launch ", i)
+		b.launch(name, 1, func() {
+			if i == culprit {
+				b.mem.poke(block.ID.Ptr+100, 1)
+			}
+		}, block)
+		most = max(most, b.guard.GuardStats().Checks)
+	}
+	ended.Store(true)
+	device.Wait()
+	b.mem.release()
+	if most > 70 {
+		t.Errorf("%d verdicts were awaited at a time", most)
+	}
+	b.drain()
+	f := b.want(core.FindingOutOfBoundsWrite)[0]
+	if got := names(f.Suspects); !slices.Equal(got, []string{fmt.Sprint("launch ", culprit)}) {
+		t.Errorf("suspects %v", got)
+	}
+	if n := b.guard.GuardStats().Unchecked; n != 0 {
+		t.Errorf("%d comparisons were left out", n)
+	}
+	b.free(block)
+	b.empty()
+}
+
+// The device may be waiting for what the program does next: a launch waits for
+// it once, and those behind it no more.
+func TestBisectingIsNotHeldUpByADeviceThatIs(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, bisecting)
+	block := b.alloc(100)
+	b.mem.hold()
+	began := time.Now()
+	for range 200 {
+		b.launch("launch", 1, func() {}, block)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("200 launches took %v", took)
+	}
+	b.mem.release()
 	b.free(block)
 	b.empty()
 	b.want()

@@ -96,6 +96,8 @@ type check struct {
 	// blocks is how many blocks it is about, judge reads the answer.
 	blocks int
 	judge  func() error
+	// vain is set if somebody waited for it who gave up; settling guards it.
+	vain bool
 }
 
 // compare queues the comparison of a batch; the verdict comes later.

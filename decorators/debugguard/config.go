@@ -101,7 +101,9 @@ type Config struct {
 type HuntConfig struct {
 	// Bisect compares, after every launch, its own blocks' red zones and what
 	// else is watched, so that a finding's window holds that launch and those
-	// that ran beside it.
+	// that ran beside it. The end of a launch waits where more than 64 verdicts
+	// are awaited, for a second at most: the program runs at the pace of the
+	// comparisons.
 	Bisect bool
 	// Delay is the mean length of the delays that a random quarter of the
 	// launches begin with on the device, behind the waits queued for them, so

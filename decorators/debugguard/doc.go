@@ -51,7 +51,8 @@
 // first in first out, limited by bytes and by age. When it leaves, poison and red
 // zones are compared, many blocks at a time, and the block goes inward at once: the fence of the comparison orders the real
 // free behind it. The verdict is read when the device has reached it, by
-// later operations, ReapPending or Drain; nothing on the launch path waits.
+// later operations, ReapPending or Drain; nothing on the launch path waits, unless
+// a hunt bisects on a device that falls far behind.
 //
 // So damage is told when the block leaves, by [Resource.Flush] or
 // [Resource.Drain], and not at the free. A red zone's window of suspects then
@@ -73,7 +74,8 @@
 // hunt has let a block go, a sentinel of the guard's own takes the bytes and is
 // compared with the rest. When bisecting, everything that is ordered before a
 // launch's stream is compared behind the launch, within a bound and in turn, so
-// that a finding's window is one launch wide. A delay holds a launch up behind
+// that a finding's window is one launch wide; launches wait for the device then, a
+// second at most, rather than leave comparisons out. A delay holds a launch up behind
 // its waits and in front of its work, so that what nobody orders behind it
 // overtakes it.
 //

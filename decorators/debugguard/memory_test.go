@@ -113,6 +113,13 @@ func (m *memory) hold() {
 	m.held = true
 }
 
+// pass lets a device that is held do what waits.
+func (m *memory) pass() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.catchUp()
+}
+
 func (m *memory) release() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
