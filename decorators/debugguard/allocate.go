@@ -118,7 +118,8 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, mode M
 	l.base = b.ID.Ptr
 	b.ID.Ptr, b.Bytes = l.start(), req.Bytes
 	stack := r.ledger.stacks.capture(1)
-	rec := newGuarded(b, &guarded{layout: l, isolated: isolated, whole: hunted || b.Bytes <= r.cfg.PoisonCap}, r.ledger.clock.instant(), stack)
+	rec := newGuarded(b, r.ledger.clock.instant(), stack)
+	rec.guard.layout, rec.guard.isolated, rec.guard.whole = l, isolated, hunted || b.Bytes <= r.cfg.PoisonCap
 	r.tellStack(l.total(), b.Tag, stack)
 	r.arm(ctx, rec)
 	r.ledger.enterGuarded(rec)

@@ -105,22 +105,3 @@ func (r *Resource) synchronously(ctx context.Context, w work) error {
 	}
 	return errors.Join(err, r.cfg.Device.Synchronize(ctx, w.stream))
 }
-
-// arm fills the red zones of a fresh block. One that could not be armed is
-// handed out all the same and never compared.
-func (r *Resource) arm(ctx context.Context, rec *record) {
-	id := rec.inner()
-	err := r.device(ctx, work{name: launchArm, stream: id.AllocStream,
-		uses: []core.Use{{Block: id, Access: core.Write}},
-		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
-			var zones [2]core.Region
-			err := r.cfg.Device.Fill(ctx, stream, rec.guard.layout.redZones(zones[:0], id.Generation))
-			return !core.WasNotEnqueued(err), err
-		}})
-	if err != nil {
-		r.count.unchecked.Add(1)
-		return
-	}
-	rec.guard.armed = true
-	rec.guard.clean.Store(r.launches.tick())
-}

@@ -30,14 +30,7 @@ func (r *Resource) poison(ctx context.Context, rec *record) (poisoned bool) {
 	case compared:
 		return r.compareAndPoison(ctx, rec, kept)
 	}
-	err := r.device(ctx, work{name: launchFree, stream: rec.stream(),
-		uses: []core.Use{{Block: rec.inner(), Access: core.Write}},
-		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
-			var spots [poisonSpots]core.Region
-			err := r.fillPoison(ctx, stream, rec, spots[:0])
-			poisoned = !core.WasNotEnqueued(err)
-			return poisoned, err
-		}})
+	poisoned, err := r.fillBlock(ctx, launchFree, rec, true)
 	if err != nil {
 		r.count.unchecked.Add(1)
 	}

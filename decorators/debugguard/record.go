@@ -121,9 +121,15 @@ func (g *guarded) tell(kind core.FindingKind, filled uint32) bool {
 	return true
 }
 
-// newGuarded returns the record of a guarded block. It is not pooled.
-func newGuarded(b core.Block, g *guarded, born instant, allocated core.Stack) *record {
-	rec := &record{guard: g, stacked: true, extra: &extra{allocStack: allocated}}
+// newGuarded returns the record of a guarded block, whose guard the caller
+// fills in before anybody can find it. It is not pooled.
+func newGuarded(b core.Block, born instant, allocated core.Stack) *record {
+	made := new(struct {
+		record  record
+		guarded guarded
+	})
+	rec := &made.record
+	rec.guard, rec.stacked, rec.extra = &made.guarded, true, &extra{allocStack: allocated}
 	rec.fill(&b, born)
 	return rec
 }

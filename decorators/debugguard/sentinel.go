@@ -138,7 +138,8 @@ func (r *Resource) post(ctx context.Context, freed *record) {
 	r.sentinels.born(b.ID.Generation)
 	owner := r.sentinels.ownerOf(b.ID.Ptr)
 	b.State = core.Quarantined
-	rec := newGuarded(b, &guarded{layout: layout{base: b.ID.Ptr, body: b.Bytes}, whole: true, sentinelOf: &owner}, r.ledger.clock.instant(), nil)
+	rec := newGuarded(b, r.ledger.clock.instant(), nil)
+	rec.guard.layout, rec.guard.whole, rec.guard.sentinelOf = layout{base: b.ID.Ptr, body: b.Bytes}, true, &owner
 	r.sentinels.held.add(rec.held())
 	r.fillSentinel(ctx, rec)
 	r.sentinels.queue = append(r.sentinels.queue, rec)
