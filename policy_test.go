@@ -100,13 +100,19 @@ func TestAStopEndsTheProcessWithTheFindingDelivered(t *testing.T) {
 	}
 }
 
-func TestAStopIsBoundedWhateverDoesNotAnswer(t *testing.T) {
-	for _, stuck := range []string{"STOP_CHILD_STUCK=1", "STOP_CHILD_CALLBACK=1"} {
-		start := time.Now()
-		text := stopped(t, t.TempDir(), stuck)
-		if took := time.Since(start); took > 20*time.Second || !strings.Contains(text, "incident: ") {
-			t.Errorf("%s: after %v:\n%s", stuck, took, text)
-		}
+func TestAStopIsBoundedWhereALogDoesNotAnswer(t *testing.T) { stoppedInTime(t, "STOP_CHILD_STUCK=1") }
+
+// The program's own callback may be what hangs because memory is corrupt.
+func TestAStopIsBoundedWhereOnFindingDoesNotReturn(t *testing.T) {
+	stoppedInTime(t, "STOP_CHILD_CALLBACK=1")
+}
+
+func stoppedInTime(t *testing.T, stuck string) {
+	t.Helper()
+	start := time.Now()
+	text := stopped(t, t.TempDir(), stuck)
+	if took := time.Since(start); took > 20*time.Second || !strings.Contains(text, "incident: ") {
+		t.Errorf("after %v:\n%s", took, text)
 	}
 }
 
