@@ -106,6 +106,20 @@ func CheckOnce(streams int, p program.Program, s Schedule) (oracle.Verdict, erro
 	if err != nil {
 		return oracle.Verdict{}, err
 	}
+	return r.checkAndClose(p, s)
+}
+
+// CheckIsolated is CheckOnce on a runner of isolated blocks.
+func CheckIsolated(streams int, p program.Program, s Schedule) error {
+	r, err := NewIsolatedRunner(streams)
+	if err != nil {
+		return err
+	}
+	_, err = r.checkAndClose(p, s)
+	return err
+}
+
+func (r *Runner) checkAndClose(p program.Program, s Schedule) (oracle.Verdict, error) {
 	v, err := r.Check(p, s)
 	if err != nil {
 		return v, err

@@ -27,6 +27,8 @@ var (
 	ErrAnswer = errors.New("a call was answered wrongly")
 	// ErrEarly: the listeners were told of a block too early.
 	ErrEarly = errors.New("a block is called reusable before the device has executed its free")
+	// ErrTorn: a block was unmapped under the device's hands.
+	ErrTorn = errors.New("a block is unmapped before the device has done what uses it")
 )
 
 // Runner runs programs on the production code, over a device that writes down
@@ -40,6 +42,8 @@ type Runner struct {
 	leases   []*cuda.Lease
 	handles  []uint8
 	adopting bool
+	// isolated: every block has a mapping of its own.
+	isolated bool
 
 	// early is the first block that was said to be reusable before the
 	// device had executed its free.
@@ -63,6 +67,17 @@ func NewRunner(streams int, layers ...core.Layer) (*Runner, error) {
 // NewDeviceOrderRunner is NewRunner with [cuda.StreamPoolConfig].DeviceOrder: to
 // the oracle, too, what the host has seen done orders nothing.
 func NewDeviceOrderRunner(streams int) (*Runner, error) { return newRunner(streams, true, nil) }
+
+// NewIsolatedRunner is NewRunner with blocks that have mappings of their own. An
+// unmap lies on no stream, so it is looked at when it is made, and the oracle is
+// not asked: verdicts are empty.
+func NewIsolatedRunner(streams int) (*Runner, error) {
+	r, err := newRunner(streams, false, nil)
+	if err == nil {
+		r.isolated = true
+	}
+	return r, err
+}
 
 func newRunner(streams int, deviceOrder bool, layers []core.Layer) (*Runner, error) {
 	r := &Runner{device: device.New()}
@@ -173,6 +188,9 @@ func (r *Runner) Run(p program.Program, steps Schedule) (oracle.Verdict, error) 
 			}
 		}
 	}
+	if r.isolated {
+		return oracle.Verdict{}, r.settle()
+	}
 	v := r.device.History.Judge()
 	return v, r.settle()
 }
@@ -204,6 +222,11 @@ func (r *Runner) settle() error {
 	r.failures = s.Failures
 	if s.Outstanding().Blocks != 0 || s.OpenIntents != 0 || s.Poisoned != 0 || failures != r.refused || s.Underflows != 0 {
 		return fmt.Errorf("%w: %d new failures, %d expected: %+v", ErrBooks, failures, r.refused, s)
+	}
+	for b := range r.blocks {
+		if r.device.Torn(uint8(b)) {
+			return fmt.Errorf("%w: block %d", ErrTorn, b)
+		}
 	}
 	return r.early
 }

@@ -41,7 +41,7 @@ func (r *Runner) take(p program.Program, step Step) error {
 
 func (r *Runner) alloc(o program.Op) error {
 	r.device.Block = o.Block
-	b, err := r.resource.Allocate(ctx, core.Request{Bytes: blockBytes, Stream: r.leases[o.Stream].ID()})
+	b, err := r.resource.Allocate(ctx, core.Request{Bytes: blockBytes, Stream: r.leases[o.Stream].ID(), Isolated: r.isolated})
 	r.blocks, r.live = append(r.blocks, b), append(r.live, true)
 	return err
 }

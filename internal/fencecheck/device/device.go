@@ -52,6 +52,10 @@ type Device struct {
 	freed []freed
 	next  uint8
 	addrs map[uint64]living
+	// mapped are the isolated blocks by their addresses; unmapped says of which
+	// nothing is mapped any more, torn which was in use then.
+	mapped         map[uint64]uint8
+	unmapped, torn oracle.Set
 	// executed are nodes that the device has done, with all before them.
 	executed []int32
 	allDone  bool
@@ -80,7 +84,7 @@ const never = -1
 
 // New returns a device without streams but the default one.
 func New() *Device {
-	d := &Device{History: oracle.New(MaxStreams), made: 1, addrs: map[uint64]living{}}
+	d := &Device{History: oracle.New(MaxStreams), made: 1, addrs: map[uint64]living{}, mapped: map[uint64]uint8{}}
 	d.Reset()
 	return d
 }
@@ -90,6 +94,8 @@ func (d *Device) Reset() {
 	d.History.Reset()
 	d.freed, d.next, d.Calls, d.allDone, d.Refuse = d.freed[:0], 0, Calls{}, false, false
 	clear(d.addrs)
+	clear(d.mapped)
+	d.unmapped, d.torn = 0, 0
 	for i := range d.events {
 		if d.events[i] != destroyed {
 			d.events[i] = done
@@ -126,8 +132,12 @@ func (d *Device) isDone(node int32) bool {
 	return false
 }
 
-// Freed reports whether the device has executed the free of a program's block.
+// Freed reports whether the device has executed the free of a program's block, or
+// nothing is mapped there any more.
 func (d *Device) Freed(block uint8) bool {
+	if d.unmapped>>block&1 != 0 {
+		return true
+	}
 	return d.frees[block] != never && d.isDone(d.frees[block])
 }
 

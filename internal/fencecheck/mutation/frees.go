@@ -1,7 +1,7 @@
 package mutation
 
-// freeSites are the way of a block from its free to the end, eventSites that of
-// an event.
+// freeSites are the way of a block from its free to the end, unmapSites what is
+// special about an isolated one, eventSites the way of an event.
 var (
 	freeSites = []Site{
 		{
@@ -51,6 +51,20 @@ var (
 			Wrong: "the mark behind the frees is believed to be passed as soon as it is recorded",
 			Old:   "s.mark, s.marked = mark, len(s.queue)",
 			New:   "if mutated() {\n s.passed(mark.seq)\n }\n s.mark, s.marked = mark, len(s.queue)",
+		},
+	}
+	unmapSites = []Site{
+		{
+			Name: "free: an isolated block used elsewhere", File: "free.go", Func: "AsyncResource.free",
+			Wrong: "a block is unmapped without waiting for the uses of other streams",
+			Old:   "if last == nil && b.usedOnlyOn(s) {",
+			New:   "if last == nil && (b.usedOnlyOn(s) || b.mapped > 0 && mutated()) {",
+		},
+		{
+			Name: "setAside: an isolated block goes on", File: "unmap.go", Func: "AsyncResource.setAside",
+			Wrong: "a block is called gone while it is mapped, and nobody unmaps it",
+			Old:   "if p.isolated == 0 {",
+			New:   "if p.isolated == 0 || mutated() {",
 		},
 	}
 	eventSites = []Site{

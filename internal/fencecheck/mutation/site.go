@@ -40,7 +40,7 @@ func (s *Site) Count() int {
 
 // Sites are all sites, by the number that they have at the switch.
 func Sites() []Site {
-	return slices.Concat(clockSites, streamSites, fenceSites, blockSites, readinessSites, useSites, freeSites, eventSites, adoptSites)
+	return slices.Concat(clockSites, streamSites, fenceSites, blockSites, readinessSites, useSites, freeSites, unmapSites, eventSites, adoptSites)
 }
 
 // check refuses a table that is too long, or in which two sites have one name.

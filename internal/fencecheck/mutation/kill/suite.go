@@ -13,6 +13,9 @@ import (
 
 var everyKind = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record, program.Reap, program.Faulty, program.FaultyRecord}
 
+// isolatedKinds are what is done with blocks that have mappings of their own.
+var isolatedKinds = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Reap}
+
 var withGivingUp = append([]program.Kind{program.GiveUp}, everyKind...)
 
 // The programs: all small ones, and larger ones from fixed seeds.
@@ -39,7 +42,9 @@ const (
 	// As many large ones are run in advance, to see which sites they execute;
 	// a mutant that survives those is tried on further ones.
 	seeds, furtherSeeds = 1600, 6000
-	fewestOps, mostOps  = 8, 60
+	// So many large ones, and as many short ones, isolate their blocks.
+	isolatedSeeds      = 400
+	fewestOps, mostOps = 8, 60
 	// Every other large one is a shorter one many times in a row: what comes
 	// once there comes often.
 	times, shortOps, shortBlocks = 12, 15, 2
@@ -52,6 +57,8 @@ type trial struct {
 	streams  int
 	program  program.Program
 	schedule fencecheck.Schedule
+	// isolated: its blocks have mappings of their own.
+	isolated bool
 }
 
 // suite has, for each mutant, the trials that execute its site often enough.
@@ -87,6 +94,12 @@ func newSuite() (*suite, error) {
 			return nil, fmt.Errorf("seed %d: %w", seed, err)
 		}
 	}
+	for seed := range uint64(isolatedSeeds) {
+		s.short = append(s.short, isolatedShort(seed))
+		if err := s.add(isolatedTrial(seed), false); err != nil {
+			return nil, fmt.Errorf("isolated, seed %d: %w", seed, err)
+		}
+	}
 	return s, nil
 }
 
@@ -94,7 +107,7 @@ func newSuite() (*suite, error) {
 func (s *suite) addAll(b fencecheck.Bound) (err error) {
 	b.Each(1, func(p program.Program) bool {
 		fencecheck.EachSchedule(p, b.Goroutines, func(steps fencecheck.Schedule) bool {
-			err = s.add(&trial{b.Streams, slices.Clone(p), slices.Clone(steps)}, true)
+			err = s.add(&trial{b.Streams, slices.Clone(p), slices.Clone(steps), false}, true)
 			return err == nil
 		})
 		return err == nil
@@ -115,7 +128,7 @@ func largeTrial(seed uint64) *trial {
 		b.Blocks, b.Ops = 1+rng.IntN(shortBlocks), 3+rng.IntN(shortOps-2)
 		p = program.Random(rng, b).Repeat(times)
 	}
-	return &trial{b.Streams, p, fencecheck.RandomSchedule(rng, p, 2+rng.IntN(2))}
+	return &trial{b.Streams, p, fencecheck.RandomSchedule(rng, p, 2+rng.IntN(2)), false}
 }
 
 func shortTrial(seed uint64) *trial {
@@ -125,7 +138,23 @@ func shortTrial(seed uint64) *trial {
 		b.Kinds = withGivingUp
 	}
 	p := program.Random(rng, b)
-	return &trial{b.Streams, p, fencecheck.RandomSchedule(rng, p, 2+rng.IntN(2))}
+	return &trial{b.Streams, p, fencecheck.RandomSchedule(rng, p, 2+rng.IntN(2)), false}
+}
+
+func isolatedTrial(seed uint64) *trial {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	return isolated(rng, program.Bounds{Streams: 2 + rng.IntN(3), Blocks: sizes[seed%uint64(len(sizes))], Ops: fewestOps + rng.IntN(mostOps-fewestOps+1)})
+}
+
+func isolatedShort(seed uint64) *trial {
+	rng := rand.New(rand.NewPCG(seed, 4))
+	return isolated(rng, program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 1 + rng.IntN(shortBlocks), Ops: 3 + rng.IntN(shortOps-2)})
+}
+
+func isolated(rng *rand.Rand, b program.Bounds) *trial {
+	b.Kinds = isolatedKinds
+	p := program.Random(rng, b)
+	return &trial{b.Streams, p, fencecheck.RandomSchedule(rng, p, 2+rng.IntN(2)), true}
 }
 
 // add runs a trial without a mutant and notes it for the mutants that it may

@@ -83,7 +83,7 @@ func (t *trial) repeat() *trial {
 			all = append(all, fencecheck.Step{Op: uint8(op)})
 		}
 	}
-	return &trial{t.streams, p, all}
+	return &trial{t.streams, p, all, t.isolated}
 }
 
 // kills tries a mutant on one trial. It counts if the trial goes well without the
@@ -121,7 +121,11 @@ func (t *trial) run(site, k int) (by []string, err error) {
 		}
 	}()
 	toggle.Arm(site, k)
-	_, err = fencecheck.CheckOnce(t.streams, t.program, t.schedule)
+	if t.isolated {
+		err = fencecheck.CheckIsolated(t.streams, t.program, t.schedule)
+	} else {
+		_, err = fencecheck.CheckOnce(t.streams, t.program, t.schedule)
+	}
 	return reasons(err), err
 }
 
@@ -139,7 +143,7 @@ func reasons(err error) (by []string) {
 		is   bool
 	}{
 		{"missed", f.Verdict.Missed > 0}, {"wrong", f.Verdict.Wrong > 0}, {"redundant", f.Verdict.Redundant > 0}, {"extra", f.Verdict.Extra > 0},
-		{"books", errors.Is(err, fencecheck.ErrBooks)}, {"events", errors.Is(err, fencecheck.ErrEvents)}, {"early", errors.Is(err, fencecheck.ErrEarly)},
+		{"books", errors.Is(err, fencecheck.ErrBooks)}, {"events", errors.Is(err, fencecheck.ErrEvents)}, {"early", errors.Is(err, fencecheck.ErrEarly)}, {"torn", errors.Is(err, fencecheck.ErrTorn)},
 		{"answer", errors.Is(err, fencecheck.ErrAnswer) || errors.Is(err, core.ErrStreamMisuse)}, {"driver", errors.Is(err, core.ErrDriver)},
 	} {
 		if r.is {
