@@ -23,8 +23,8 @@ type AsyncResource struct {
 	ordinal int
 	streams *StreamPool
 	pool    driver.Pool
-	// closed: the pool is gone.
-	closed atomic.Bool
+	// naming is how many name the pool now, or that it is gone.
+	naming atomic.Int64
 
 	isolated  isolation
 	peaks     highWater
@@ -42,9 +42,8 @@ type AsyncResource struct {
 	reaperDone chan struct{}
 	stopReaper func()
 
-	// closing holds who closes, naming is read-held by who names the pool.
+	// closing holds who closes.
 	closing chan struct{}
-	naming  sync.RWMutex
 }
 
 var (

@@ -28,7 +28,7 @@ func (r *AsyncResource) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("closing the pool: another call has not ended it: %w", ctx.Err())
 	}
-	if r.closed.Load() {
+	if r.naming.Load() == poolGone {
 		return nil
 	}
 	if err := r.endReaper(ctx); err != nil {
@@ -61,15 +61,18 @@ func (r *AsyncResource) endReaper(ctx context.Context) error {
 	}
 }
 
+// poolGone is in place of the number of those who name the pool, once it is
+// destroyed or about to be.
+const poolGone = -1
+
 // destroyPool waits for those who name the pool.
 func (r *AsyncResource) destroyPool(ctx context.Context) error {
-	if err := poll(ctx, func() (bool, error) { return r.naming.TryLock(), nil }); err != nil {
+	if err := poll(ctx, func() (bool, error) { return r.naming.CompareAndSwap(0, poolGone), nil }); err != nil {
 		return fmt.Errorf("closing the pool: it is being trimmed or asked: %w", err)
 	}
-	defer r.naming.Unlock()
 	err := r.drv.PoolDestroy(r.pool)
-	if err == nil {
-		r.closed.Store(true)
+	if err != nil {
+		r.naming.Store(0)
 	}
 	return err
 }
@@ -77,17 +80,27 @@ func (r *AsyncResource) destroyPool(ctx context.Context) error {
 // withPool calls f with the pool, which is not destroyed meanwhile. Allocations
 // do without: who closes has ended them.
 func (r *AsyncResource) withPool(op string, f func(driver.Pool) error) error {
-	r.naming.RLock()
-	defer r.naming.RUnlock()
-	if err := r.refuseClosed(op); err != nil {
-		return err
+	for {
+		n := r.naming.Load()
+		if n == poolGone {
+			return errPoolGone(op)
+		}
+		if r.naming.CompareAndSwap(n, n+1) {
+			break
+		}
 	}
+	defer r.naming.Add(-1)
 	return f(r.pool)
 }
 
+// refuseClosed is the error of what needs the pool when that is gone.
 func (r *AsyncResource) refuseClosed(op string) error {
-	if r.closed.Load() {
-		return fmt.Errorf("%s refused: the resource is %w", op, core.ErrClosed)
+	if r.naming.Load() == poolGone {
+		return errPoolGone(op)
 	}
 	return nil
+}
+
+func errPoolGone(op string) error {
+	return fmt.Errorf("%s refused: the resource is %w", op, core.ErrClosed)
 }
