@@ -31,7 +31,6 @@ func (r *Runtime) newTee(cfg Config) tee {
 }
 
 func (t tee) Report(f core.Finding) {
-	t.health.Report(f)
 	if t.stop != nil && stops(f.Kind) {
 		if t.stop.take(f, t.tell) {
 			return // delivered
@@ -48,6 +47,7 @@ func (t tee) Report(f core.Finding) {
 // tell calls what the caller brought, which may block though it must not.
 func (t tee) tell(f core.Finding) {
 	t.collection.Report(f)
+	t.health.Report(f)
 	if t.forward != nil {
 		t.forward(f)
 	}
