@@ -29,7 +29,8 @@ type AsyncResource struct {
 	isolated  isolation
 	peaks     highWater
 	listeners listeners
-	poolStats atomic.Pointer[driver.PoolStats]
+	readings  atomic.Uint64
+	poolStats atomic.Pointer[poolReading]
 
 	// unfreed are retired blocks whose free the driver failed; every reap
 	// tries them again.
@@ -103,7 +104,7 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 	r := &AsyncResource{drv: drv, ordinal: drv.Ordinal(), streams: streams, pool: pool, reaperStop: make(chan struct{}), reaperDone: make(chan struct{}), closing: make(chan struct{}, 1)}
 	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })
 	r.isolated.configure(cfg, props.MapGranularity)
-	r.poolStats.Store(&driver.PoolStats{})
+	r.poolStats.Store(new(poolReading))
 	r.startReaper(cfg.ReapInterval)
 	return r, nil
 }

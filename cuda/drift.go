@@ -92,13 +92,27 @@ func (r *AsyncResource) Drift() (bytes int64, ok bool, err error) {
 	return 0, false, nil
 }
 
-// readPool reads the driver's pool, for Stats too.
-func (r *AsyncResource) readPool() (pool driver.PoolStats, err error) {
-	err = r.withPool("PoolStats", func(p driver.Pool) error {
-		if pool, err = r.drv.PoolStats(p); err == nil {
-			r.poolStats.Store(&pool)
-		}
+// poolReading is what the pool said, and when it was asked: readings are
+// numbered before the driver is called.
+type poolReading struct {
+	driver.PoolStats
+	number uint64
+}
+
+// readPool reads the driver's pool, for Stats too. Of several readings at a time
+// the one that was begun last stays: on a runtime that goes quiet nobody would
+// correct an older one that came back later.
+func (r *AsyncResource) readPool() (driver.PoolStats, error) {
+	reading := &poolReading{number: r.readings.Add(1)}
+	err := r.withPool("PoolStats", func(p driver.Pool) (err error) {
+		reading.PoolStats, err = r.drv.PoolStats(p)
 		return err
 	})
-	return pool, err
+	if err != nil {
+		return driver.PoolStats{}, err
+	}
+	for last := r.poolStats.Load(); last.number < reading.number && !r.poolStats.CompareAndSwap(last, reading); {
+		last = r.poolStats.Load()
+	}
+	return reading.PoolStats, nil
 }

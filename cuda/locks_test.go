@@ -44,6 +44,7 @@ func (d *slowDriver) EventRecord(e driver.Event, s driver.Stream) error {
 
 func (d *slowDriver) PoolStats(p driver.Pool) (driver.PoolStats, error) {
 	d.at(drivertest.PoolStats, false)
+	defer d.at(drivertest.PoolStats, true)
 	return d.Driver.PoolStats(p)
 }
 
