@@ -38,7 +38,8 @@ On a GPU a missing fence, a use before the allocation is ready and a read after
 the free are not seen: the oracle that sees them is the simulated device's.
 
 Spans go to --spans FILE as JSON lines, and to a collector if the standard
-OTEL_EXPORTER_OTLP_ENDPOINT variables name one.
+OTEL_EXPORTER_OTLP_ENDPOINT variables name one. Metrics are pushed, too, if
+OTEL_METRICS_EXPORTER=otlp or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT says so.
 
 While it runs, "fencepost guard" shows and switches its debug guard. With
 --incidents each finding is a file there, which "fencepost incident" prints.
@@ -127,7 +128,7 @@ func showDemo(ctx context.Context, f demoFlags, rt *fencepost.Runtime, d *demo.D
 	ctx = context.WithoutCancel(ctx)
 	measureErr := d.Measure(ctx)
 	left, closeErr := rt.Close(ctx)
-	closeErr = errors.Join(measureErr, closeErr, spans.close(ctx))
+	closeErr = errors.Join(measureErr, closeErr, server.push.Close(ctx), spans.close(ctx))
 	report := d.Finish(left, spans.counter.Counts(), runErr, closeErr)
 	printDemo(os.Stdout, report)
 	if f.json {

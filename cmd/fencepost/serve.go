@@ -9,11 +9,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/otlpmetrics"
 )
 
 // server serves metrics, health and the guard while the demo runs.
@@ -21,22 +20,22 @@ type server struct {
 	http http.Server
 	// url is empty if nothing is served.
 	url string
+	// push sends metrics to a collector, if the variables ask for it.
+	push *otlpmetrics.Exporter
 }
 
 func serve(ctx context.Context, address string, rt *fencepost.Runtime, spans *spanPipe) (*server, error) {
-	s := &server{}
-	if address == "" {
-		return s, nil
+	registry, err := newRegistry(rt, spans)
+	if err != nil {
+		return nil, err
 	}
-	registry := prometheus.NewRegistry()
-	for _, c := range []prometheus.Collector{rt.Collector(), telemetry.NewSpanCollector(spans.counter.Counts)} {
-		if err := registry.Register(c); err != nil {
-			return nil, err
-		}
+	s := &server{}
+	if s.push, err = otlpmetrics.Open(ctx, registry, nil); err != nil || address == "" {
+		return s, err
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("--listen: %w; name another address, or none with --listen=", err)
+		return nil, errors.Join(fmt.Errorf("--listen: %w; name another address, or none with --listen=", err), s.push.Close(ctx))
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))

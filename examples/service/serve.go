@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/examples/service/internal/device"
 	"github.com/fencepost-gpu/fencepost/examples/service/internal/web"
+	"github.com/fencepost-gpu/fencepost/telemetry/otlpmetrics"
 )
 
 // stepTimeout is what each step of the end may take, once the requests have
@@ -30,6 +31,7 @@ type service struct {
 	rt      *fencepost.Runtime
 	engine  *device.Engine
 	web     *web.Server
+	metrics *otlpmetrics.Exporter
 }
 
 // serve runs the service until ctx ends.
@@ -62,6 +64,9 @@ func open(ctx context.Context, o options, spans sdktrace.SpanProcessor) (s *serv
 	s.web, err = web.New(web.Config{Runtime: s.rt, Engine: s.engine, TracerProvider: s.traces.provider,
 		SpanCounts: s.traces.counter.Counts, Limits: withDefaults(o.limits, web.DefaultLimits(s.engine))})
 	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	if s.metrics, err = otlpmetrics.Open(ctx, s.web.Metrics(), s.traces.about); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
@@ -137,6 +142,9 @@ func (s *service) close() error {
 			left, err := s.rt.Close(ctx)
 			return errors.Join(err, leaks(left))
 		}))
+	}
+	if s.metrics != nil {
+		errs = append(errs, s.within(s.metrics.Close))
 	}
 	return errors.Join(append(errs, s.within(s.traces.close))...)
 }

@@ -40,6 +40,8 @@ func batching() (options []sdktrace.BatchSpanProcessorOption) {
 type traces struct {
 	provider *sdktrace.TracerProvider
 	counter  spancount.Counter
+	// about is the service, as spans and pushed metrics name it.
+	about *resource.Resource
 }
 
 // newTraces makes a provider that exports where the standard variables say,
@@ -51,7 +53,7 @@ func newTraces(ctx context.Context, share float64, extra sdktrace.SpanProcessor)
 	if err != nil {
 		return nil, fmt.Errorf("the OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	t := &traces{}
+	t := &traces{about: about}
 	options := []sdktrace.TracerProviderOption{sdktrace.WithResource(about)}
 	if os.Getenv("OTEL_TRACES_SAMPLER") == "" {
 		options = append(options, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(share))))

@@ -84,11 +84,14 @@ func freePort(t *testing.T) string {
 }
 
 // startCollector runs the collector with the configuration of
-// docker-compose.yml, of which only the addresses are others.
-func startCollector(t *testing.T, to string) (endpoint string) {
+// docker-compose.yml, of which only the addresses are others, and what more is
+// added.
+func startCollector(t *testing.T, to, more string) (endpoint string) {
 	t.Helper()
 	port := freePort(t)
-	overlay := filepath.Join(t.TempDir(), "addresses.yaml")
+	dir := t.TempDir()
+	overlay, added := filepath.Join(dir, "addresses.yaml"), filepath.Join(dir, "more.yaml")
+	must(t, os.WriteFile(added, []byte(more), 0o600))
 	must(t, os.WriteFile(overlay, fmt.Appendf(nil, `
 receivers: {otlp: {protocols: {grpc: {endpoint: "127.0.0.1:%s"}, http: {endpoint: "127.0.0.1:0"}}}}
 exporters: {otlp_grpc: {endpoint: "%s"}}
@@ -98,7 +101,7 @@ service: {telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: {host: 
 		Factories: factories, DisableGracefulShutdown: true,
 		LoggingOptions: []zap.Option{zap.WrapCore(func(zapcore.Core) zapcore.Core { return zapcore.NewNopCore() })},
 		ConfigProviderSettings: otelcol.ConfigProviderSettings{ResolverSettings: confmap.ResolverSettings{
-			URIs: []string{"file:" + collectorFile, "file:" + overlay}, ProviderFactories: []confmap.ProviderFactory{fileprovider.NewFactory()}}},
+			URIs: []string{"file:" + collectorFile, "file:" + overlay, "file:" + added}, ProviderFactories: []confmap.ProviderFactory{fileprovider.NewFactory()}}},
 	})
 	must(t, err)
 	ended := make(chan error, 1)
@@ -126,7 +129,7 @@ service: {telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: {host: 
 
 // startService builds and starts the example service, with the variables that
 // docker-compose.yml gives it.
-func startService(t *testing.T, endpoint string) (url string, stop func()) {
+func startService(t *testing.T, endpoint string, more ...string) (url string, stop func()) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "service")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./examples/service")
@@ -137,6 +140,7 @@ func startService(t *testing.T, endpoint string) (url string, stop func()) {
 	run := exec.CommandContext(t.Context(), program, "-listen=127.0.0.1:0")
 	run.Env = append(os.Environ(), "FENCEPOST_DEVICE=sim", "FENCEPOST_GUARD=off",
 		"OTEL_SERVICE_NAME=fencepost-service", "OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc")
+	run.Env = append(run.Env, more...)
 	log, err := run.StderrPipe()
 	must(t, err)
 	must(t, run.Start())
@@ -180,7 +184,7 @@ func spansOf(t *testing.T, golden string) int {
 func TestTheServicesSpansComeOutOfTheCollector(t *testing.T) {
 	const requests = 40
 	sink, address, serve := newTempo(t)
-	endpoint := startCollector(t, address)
+	endpoint := startCollector(t, address, "{}")
 	serve()
 	url, stop := startService(t, endpoint)
 	for range requests {

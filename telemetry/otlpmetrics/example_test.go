@@ -1,0 +1,35 @@
+package otlpmetrics_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/telemetry/otlpmetrics"
+)
+
+// The registry that is scraped is also what is pushed, if the environment asks
+// for it.
+func ExampleOpen() {
+	ctx := context.Background()
+	rt, err := fencepost.Open(ctx, fencepost.Config{Device: fencepost.Sim})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(rt.Collector())
+	push, err := otlpmetrics.Open(ctx, registry, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("pushes:", push.Pushes())
+	_, err = rt.Close(ctx)
+	fmt.Println(err, push.Close(ctx)) // in this order: the last push has the end in it
+	// Output:
+	// pushes: false
+	// <nil> <nil>
+}

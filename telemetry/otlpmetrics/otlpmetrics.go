@@ -1,0 +1,95 @@
+package otlpmetrics
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/resource"
+)
+
+// Exporter pushes until it is closed.
+type Exporter struct {
+	// provider is nil if nobody asked for metrics.
+	provider *sdkmetric.MeterProvider
+}
+
+// Open pushes what g has, every minute, if the standard variables ask for it:
+// OTEL_METRICS_EXPORTER=otlp, or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT while the
+// former is not set. OTEL_METRICS_EXPORTER=none or prometheus, or
+// OTEL_SDK_DISABLED=true, say no. OTEL_EXPORTER_OTLP_ENDPOINT alone asks for
+// spans only, because who can scrape would have every metric twice.
+//
+// The exporter reads the other variables itself, such as
+// OTEL_METRIC_EXPORT_INTERVAL, OTEL_EXPORTER_OTLP_METRICS_PROTOCOL (grpc or
+// http/protobuf, the default) and those of endpoints, headers and certificates.
+// about says whose metrics they are; nil is [resource.Default].
+//
+// Open does not connect, and does not fail because nobody listens: what goes
+// wrong later goes to OpenTelemetry's error handler. Variables that say what
+// cannot be done are an error. The exporter must be closed.
+func Open(ctx context.Context, g prometheus.Gatherer, about *resource.Resource) (*Exporter, error) {
+	asked, err := asked()
+	if err != nil {
+		return nil, err
+	}
+	if !asked {
+		return &Exporter{}, nil
+	}
+	exporter, err := newExporter(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the OTLP exporter of metrics: %w", err)
+	}
+	options := []sdkmetric.Option{sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter, sdkmetric.WithProducer(NewProducer(g))))}
+	if about != nil {
+		options = append(options, sdkmetric.WithResource(about))
+	}
+	return &Exporter{sdkmetric.NewMeterProvider(options...)}, nil
+}
+
+// Pushes reports whether anything is pushed.
+func (e *Exporter) Pushes() bool { return e.provider != nil }
+
+// Close pushes a last time, until ctx ends, and ends. A second Close returns an
+// error.
+func (e *Exporter) Close(ctx context.Context) error {
+	if e.provider == nil {
+		return nil
+	}
+	return e.provider.Shutdown(ctx)
+}
+
+// asked follows the variables that switch pushing on and off.
+func asked() (bool, error) {
+	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+		return false, nil
+	}
+	switch exporter := os.Getenv("OTEL_METRICS_EXPORTER"); strings.ToLower(exporter) {
+	case "otlp":
+		return true, nil
+	case "none", "prometheus": // which is served in any case
+		return false, nil
+	case "":
+		return os.Getenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT") != "", nil
+	default:
+		return false, fmt.Errorf("OTEL_METRICS_EXPORTER=%q: say otlp, prometheus or none", exporter)
+	}
+}
+
+// newExporter follows the protocol variables.
+func newExporter(ctx context.Context) (sdkmetric.Exporter, error) {
+	protocol := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"))
+	switch strings.ToLower(protocol) {
+	case "", "http/protobuf":
+		return otlpmetrichttp.New(ctx)
+	case "grpc":
+		return otlpmetricgrpc.New(ctx)
+	}
+	return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL=%q: say grpc or http/protobuf", protocol)
+}
