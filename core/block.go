@@ -143,13 +143,3 @@ type Claim struct {
 	Bytes uint64
 	Tag   Tag
 }
-
-// SpanRef refers to a span of a trace without naming a tracing library. The
-// zero value refers to none. Its fields are those of W3C trace context.
-type SpanRef struct {
-	TraceID [16]byte
-	SpanID  [8]byte
-}
-
-// IsZero reports whether r refers to no span.
-func (r SpanRef) IsZero() bool { return r == SpanRef{} }

@@ -67,6 +67,9 @@ type Event struct {
 	// were for, as far as the resource says.
 	LaunchID  uint64
 	WaitedFor [4]WaitRef
+	// Span is the sampled span under which the operation ran, zero if there is
+	// none or nobody traces; see [SpanOf].
+	Span SpanRef
 	// Err is the error returned, nil for a success.
 	Err error
 }

@@ -83,7 +83,7 @@ func (r *Resource) retry(ctx context.Context, req *core.Request, c *claim, b *co
 	if isShort(first) == nil {
 		return alsoReap(first, reaped)
 	}
-	return r.refuse(req, short, reaped)
+	return r.refuse(ctx, req, short, reaped)
 }
 
 // alsoReap adds the error of the reap, if any, to err: it may be the reason,

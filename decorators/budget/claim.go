@@ -125,7 +125,7 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 		reaped := r.upstream.ReapPending(ctx)
 		if _, ok := r.ledger.take(bytes, 0); !ok {
 			short := &shortage{purse: &r.ledger, bytes: bytes, remaining: r.ledger.room(0)}
-			return core.Claim{}, r.refuse(&core.Request{Bytes: bytes, Requested: bytes, Tag: tag}, short, reaped)
+			return core.Claim{}, r.refuse(ctx, &core.Request{Bytes: bytes, Requested: bytes, Tag: tag}, short, reaped)
 		}
 	}
 	c := &claim{id: core.ClaimID(lastClaim.Add(1)), ledger: &r.ledger, unspent: bytes}

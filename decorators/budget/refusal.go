@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"context"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -8,13 +9,13 @@ import (
 
 // refuse makes the explained error of a refusal, counts it and reports it to
 // the event sink, once. reaped is the error of the reap before it, if any.
-func (r *Resource) refuse(req *core.Request, short *shortage, reaped error) error {
+func (r *Resource) refuse(ctx context.Context, req *core.Request, short *shortage, reaped error) error {
 	refusal := r.explain(req.Tag, short)
 	err := alsoReap(refusal, reaped)
 	r.refusals.Add(1)
 	if r.events != nil {
 		r.events.Emit(core.Event{Op: core.OpRefusal, Layer: "budget", Time: time.Now(), Ordinal: r.Ordinal(),
-			Stream: req.Stream, Tag: req.Tag, Requested: req.Requested, Bytes: req.Bytes, Err: err})
+			Stream: req.Stream, Tag: req.Tag, Requested: req.Requested, Bytes: req.Bytes, Span: core.SpanOf(ctx), Err: err})
 	}
 	return err
 }

@@ -42,6 +42,15 @@ func TestARefusalExplainsItself(t *testing.T) {
 		ev.Tag != "sort" || ev.Relieved || ev.Time.IsZero() || !errors.Is(ev.Err, core.ErrOutOfBudget) {
 		t.Errorf("event %+v", ev)
 	}
+	if !ev.Span.IsZero() {
+		t.Errorf("a refusal outside any trace names %v", ev.Span)
+	}
+	span := core.SpanRef{TraceID: [16]byte{1}, SpanID: [8]byte{2}}
+	_, allocated := r.Allocate(core.WithSpan(t.Context(), span), core.Request{Bytes: 24})
+	_, reserved := r.Reserve(core.WithSpan(t.Context(), span), 24, "sort")
+	if !errors.Is(allocated, core.ErrOutOfBudget) || !errors.Is(reserved, core.ErrOutOfBudget) || events.events[1].Span != span || events.events[2].Span != span {
+		t.Errorf("%v, %v, events %+v", allocated, reserved, events.events[1:])
+	}
 	if h := r.Holders(); len(h) != 3 || h[2].Tag != core.Untagged {
 		t.Errorf("all holders: %v", h)
 	}

@@ -40,7 +40,7 @@ func (r *Resource) relieve(ctx context.Context, req core.Request, given uint64, 
 		b, err = r.upstream.Allocate(ctx, req)
 	}
 	if err == nil {
-		r.relieved(req, began, first)
+		r.relieved(ctx, req, began, first)
 	}
 	return b, err
 }
@@ -79,7 +79,7 @@ func (r *Resource) hide(err error) {
 }
 
 // relieved counts and reports a refusal that was cured.
-func (r *Resource) relieved(req core.Request, began time.Time, refusal error) {
+func (r *Resource) relieved(ctx context.Context, req core.Request, began time.Time, refusal error) {
 	r.count.relieved.Add(1)
 	if r.cfg.Events == nil {
 		return
@@ -88,6 +88,6 @@ func (r *Resource) relieved(req core.Request, began time.Time, refusal error) {
 		Op: core.OpRefusal, Layer: "debugguard", Time: began, Duration: r.cfg.Now().Sub(began),
 		Ordinal: r.Ordinal(), Stream: req.Stream, Tag: req.Tag.OrUntagged(),
 		Block:     core.BlockID{AllocStream: req.Stream, Ordinal: r.Ordinal()},
-		Requested: req.Requested, Bytes: req.Bytes, Relieved: true, Err: refusal,
+		Requested: req.Requested, Bytes: req.Bytes, Relieved: true, Span: core.SpanOf(ctx), Err: refusal,
 	})
 }

@@ -34,7 +34,10 @@ func TestQuarantineGivesWayToARefusal(t *testing.T) {
 				b.free(block)
 			}
 			b.fake.FailNext("Allocate", refusal)
-			b.alloc(512)
+			span := core.SpanRef{TraceID: [16]byte{1}, SpanID: [8]byte{2}}
+			if _, err := b.guard.Allocate(core.WithSpan(ctx, span), core.Request{Bytes: 512, Tag: "test"}); err != nil {
+				t.Fatal(err)
+			}
 			g := b.guard.GuardStats()
 			if g.Relieved != 1 || g.Evicted != 2 {
 				t.Errorf("relieved %d, evicted %d", g.Relieved, g.Evicted)
@@ -46,7 +49,7 @@ func TestQuarantineGivesWayToARefusal(t *testing.T) {
 				t.Fatalf("events %v", told.all)
 			}
 			e := told.all[0]
-			if e.Op != core.OpRefusal || !e.Relieved || !errors.Is(e.Err, refusal) || e.Requested != 512 || e.Tag != "test" || e.Layer != "debugguard" {
+			if e.Op != core.OpRefusal || !e.Relieved || !errors.Is(e.Err, refusal) || e.Requested != 512 || e.Tag != "test" || e.Layer != "debugguard" || e.Span != span {
 				t.Errorf("event %+v", e)
 			}
 			b.want()

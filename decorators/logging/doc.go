@@ -76,7 +76,10 @@
 //	waited_launches, waited_blocks
 //	             []uint  what the first four waits were for: launches by number, and blocks (their
 //	                     allocation, or a use recorded without a launch) by generation; if there was a wait
+//	trace_id, span_id
+//	             string  the sampled span under which it ran, in hexadecimal; if there is one
 //
 // A slog record has the same attributes, but for time (its own) and mono_ns
-// (left out), and duration as a duration.
+// (left out), and duration as a duration. Its handler is called with a context
+// for which [core.SpanOf] says the span.
 package logging

@@ -27,10 +27,11 @@ func goldenRecords() []Record {
 	at := testStart.Add
 	block := core.BlockID{Ptr: 0x7f00_0000_1000, Generation: 41, AllocStream: 7, Ordinal: 1}
 	oom := &core.DriverError{Op: "cuMemAllocAsync", Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory", OutOfMemory: true}
+	span := core.SpanRef{TraceID: [16]byte{0x4b, 0xf9, 15: 0x36}, SpanID: [8]byte{0x00, 0xf0, 7: 0xb7}}
 	events := []core.Event{
 		{Op: core.OpAllocate, Layer: "logging", Time: at(4 * time.Microsecond), Duration: 575, Ordinal: 1, Stream: 7, Block: block, Tag: "sort.keys", Requested: 1000, Bytes: 1512},
 		{Op: core.OpAllocate, Layer: "logging", Time: at(time.Second), Duration: 1200, Ordinal: 1, Stream: 12, Tag: core.Untagged, Requested: 1 << 40, Bytes: 1 << 40, Err: oom},
-		{Op: core.OpRefusal, Layer: "budget", Time: at(2 * time.Second), Duration: 90, Ordinal: 1, Stream: 7, Tag: "join", Requested: 64, Bytes: 64, Relieved: true,
+		{Op: core.OpRefusal, Layer: "budget", Time: at(2 * time.Second), Duration: 90, Ordinal: 1, Stream: 7, Tag: "join", Requested: 64, Bytes: 64, Relieved: true, Span: span,
 			Err: &core.OutOfBudgetError{Requested: 64, Limit: 32, Remaining: 2, Live: 30, Tag: "join"}},
 		{Op: core.OpPrepare, Layer: "logging", Time: at(3 * time.Second), Duration: 300, Ordinal: 1, Stream: 8, Block: block, Tag: "sort.keys",
 			Requested: 1000, Bytes: 1512, Launch: "merge \"left\"\n", Access: core.ReadWrite, Uses: 2, Waits: 1, Elided: 3},

@@ -1,6 +1,7 @@
 package logging
 
 import (
+	"encoding/hex"
 	"io"
 	"strconv"
 	"time"
@@ -42,6 +43,7 @@ func (j *jsonLines) appendObject(b []byte, r *Record) []byte {
 	b = appendText(b, `,"layer":`, e.Layer)
 	b = appendBlock(b, e.Block)
 	b = appendLaunch(b, e)
+	b = appendSpan(b, e.Span)
 	b = appendResult(b, e)
 	return append(b, '}')
 }
@@ -89,6 +91,15 @@ func appendRefs(b []byte, key string, refs *[4]core.WaitRef, number func(core.Wa
 	return b
 }
 
+func appendSpan(b []byte, span core.SpanRef) []byte {
+	if span.IsZero() {
+		return b
+	}
+	b = hex.AppendEncode(append(b, `,"`+core.TraceIDKey+`":"`...), span.TraceID[:])
+	b = hex.AppendEncode(append(b, `","`+core.SpanIDKey+`":"`...), span.SpanID[:])
+	return append(b, '"')
+}
+
 func appendResult(b []byte, e *core.Event) []byte {
 	if e.Err != nil {
 		b = appendText(b, `,"error":`, errorText(e.Err))
@@ -111,14 +122,14 @@ func appendUint(b []byte, key string, n uint64) []byte {
 // appendText writes a JSON string. Bytes that are not UTF-8 become the
 // replacement character.
 func appendText(b []byte, key, s string) []byte {
-	const hex = "0123456789abcdef"
+	const digits = "0123456789abcdef"
 	b = append(append(b, key...), '"')
 	for _, c := range s {
 		switch {
 		case c == '"' || c == '\\':
 			b = append(b, '\\', byte(c))
 		case c < ' ':
-			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
+			b = append(b, '\\', 'u', '0', '0', digits[c>>4], digits[c&0xf])
 		default:
 			b = utf8.AppendRune(b, c)
 		}

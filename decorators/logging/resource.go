@@ -58,7 +58,7 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, 
 	} else {
 		rec.describeFailed(&req)
 	}
-	r.put(&rec, core.OpAllocate, start, err)
+	r.put(ctx, &rec, core.OpAllocate, start, err)
 	return b, err
 }
 
@@ -75,7 +75,7 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 	if err == nil {
 		rec.describe(&b)
 	}
-	r.put(&rec, core.OpDeallocate, start, err)
+	r.put(ctx, &rec, core.OpDeallocate, start, err)
 	return b, err
 }
 
@@ -94,7 +94,7 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 	start := r.clock.now()
 	claim, err := r.upstream.Reserve(ctx, bytes, tag)
 	rec := Record{Event: core.Event{Tag: tag.OrUntagged(), Requested: bytes, Bytes: bytes}}
-	r.put(&rec, core.OpReserve, start, err)
+	r.put(ctx, &rec, core.OpReserve, start, err)
 	return claim, err
 }
 
@@ -105,7 +105,7 @@ func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 	}
 	start := r.clock.now()
 	err := r.upstream.ReleaseClaim(ctx, id)
-	r.put(&Record{}, core.OpReleaseClaim, start, err)
+	r.put(ctx, &Record{}, core.OpReleaseClaim, start, err)
 	return err
 }
 
@@ -116,7 +116,7 @@ func (r *Resource) ReapPending(ctx context.Context) error {
 	}
 	start := r.clock.now()
 	err := r.upstream.ReapPending(ctx)
-	r.put(&Record{}, core.OpReap, start, err)
+	r.put(ctx, &Record{}, core.OpReap, start, err)
 	return err
 }
 
@@ -128,15 +128,16 @@ func (r *Resource) Drain(ctx context.Context) error {
 	}
 	start := r.clock.now()
 	err := r.upstream.Drain(ctx)
-	r.put(&Record{}, core.OpDrain, start, err)
+	r.put(ctx, &Record{}, core.OpDrain, start, err)
 	return err
 }
 
 // put completes rec and delivers it. The clock is read first, so that logging
 // does not count itself.
-func (r *Resource) put(rec *Record, op core.Op, start moment, err error) {
+func (r *Resource) put(ctx context.Context, rec *Record, op core.Op, start moment, err error) {
 	rec.Event.Duration = r.clock.since(start)
 	rec.Event.Op, rec.Event.Layer, rec.Event.Ordinal, rec.Event.Err = op, layerName, r.ordinal, err
+	rec.Event.Span = core.SpanOf(ctx)
 	if rec.Seq == 0 {
 		rec.Seq = r.sequence.next()
 	}

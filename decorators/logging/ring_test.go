@@ -48,7 +48,7 @@ func TestRingSizes(t *testing.T) {
 			t.Errorf("NewRing(%d) keeps %d, want %d", size, got, want)
 		}
 	}
-	if slot, stripe := unsafe.Sizeof(slot{}), unsafe.Sizeof(stripe{}); slot != 256 || stripe != 128 {
+	if slot, stripe := unsafe.Sizeof(slot{}), unsafe.Sizeof(stripe{}); slot != 320 || stripe != 128 {
 		t.Errorf("a slot takes %d bytes, a stripe %d: adjust their padding", slot, stripe)
 	}
 }

@@ -2,6 +2,7 @@ package logging
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"log/slog"
 	"strconv"
@@ -24,13 +25,22 @@ func (s *slogRecords) write(records []Record) (int, error) {
 	written := 0
 	var errs error
 	for i := range records {
-		if err := s.handler.Handle(context.Background(), s.record(&records[i])); err != nil {
+		if err := s.handler.Handle(contextOf(&records[i]), s.record(&records[i])); err != nil {
 			errs = errors.Join(errs, err)
 			continue
 		}
 		written++
 	}
 	return written, errs
+}
+
+// contextOf is what a handler that knows about traces looks at; see
+// telemetry.NewSpanHandler.
+func contextOf(r *Record) context.Context {
+	if r.Event.Span.IsZero() {
+		return context.Background()
+	}
+	return core.WithSpan(context.Background(), r.Event.Span)
 }
 
 // slogLevel is how much a record matters to whoever reads the service's log.
@@ -65,6 +75,7 @@ func (s *slogRecords) record(r *Record) slog.Record {
 			slog.Uint64("generation", uint64(e.Block.Generation)))
 	}
 	s.addLaunch(e)
+	s.addSpan(e)
 	s.addResult(e)
 	out := slog.NewRecord(e.Time, slogLevel(outcomeOf(e)), "gpu memory "+e.Op.String(), 0)
 	out.AddAttrs(s.attrs...)
@@ -80,6 +91,14 @@ func (s *slogRecords) addLaunch(e *core.Event) {
 		s.attrs = append(s.attrs, slog.String("access", e.Access.String()))
 	}
 	s.attrs = append(s.attrs, slog.Int("uses", e.Uses), slog.Int("waits", e.Waits), slog.Int("elided", e.Elided))
+}
+
+func (s *slogRecords) addSpan(e *core.Event) {
+	if !e.Span.IsZero() {
+		s.attrs = append(s.attrs,
+			slog.String(core.TraceIDKey, hex.EncodeToString(e.Span.TraceID[:])),
+			slog.String(core.SpanIDKey, hex.EncodeToString(e.Span.SpanID[:])))
+	}
 }
 
 func (s *slogRecords) addResult(e *core.Event) {

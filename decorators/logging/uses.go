@@ -20,7 +20,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	} else {
 		rec.describeUses(&req)
 	}
-	r.put(&rec, core.OpPrepare, start, err)
+	r.put(ctx, &rec, core.OpPrepare, start, err)
 	return t, err
 }
 
@@ -33,7 +33,7 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	var rec Record
 	rec.describeIntent(t) // before the upstream recycles the intent
 	err := r.upstream.FinishUse(ctx, t)
-	r.put(&rec, core.OpFinish, start, err)
+	r.put(ctx, &rec, core.OpFinish, start, err)
 	return err
 }
 
@@ -46,7 +46,7 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	var rec Record
 	rec.describeIntent(t) // before the upstream recycles the intent
 	err := r.upstream.AbortUse(ctx, t)
-	r.put(&rec, core.OpAbort, start, err)
+	r.put(ctx, &rec, core.OpAbort, start, err)
 	return err
 }
 
@@ -58,7 +58,7 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 	start := r.clock.now()
 	err := r.upstream.RecordUse(ctx, id, stream)
 	rec := Record{Event: core.Event{Stream: stream, Block: id, Access: core.ReadWrite, Uses: 1}}
-	r.put(&rec, core.OpRecord, start, err)
+	r.put(ctx, &rec, core.OpRecord, start, err)
 	return err
 }
 
