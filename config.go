@@ -115,11 +115,17 @@ type Config struct {
 	// LogSinks get every log record besides the history. They stay the
 	// caller's to close.
 	LogSinks []logging.Sink
-	// TracerProvider makes spans; nil means none are made. Level and NoRoots
-	// as in [telemetry.Config].
+	// TracerProvider makes spans; nil means none are made. NoRootSpans as
+	// NoRoots in [telemetry.Config].
 	TracerProvider trace.TracerProvider
-	TraceLevel     telemetry.Level
 	NoRootSpans    bool
+	// TraceLevel is which operations become spans; see [telemetry.Level].
+	// FENCEPOST_TRACE_LEVEL: off, launches or operations.
+	TraceLevel telemetry.Level
+	// TraceLayers makes a span of each layer that a traced operation passes
+	// through, to see in which of them the time goes; see [telemetry.Probe].
+	// It multiplies the spans. FENCEPOST_TRACE_LAYERS, 1 or 0.
+	TraceLayers bool
 	// Findings configures how findings are kept and logged.
 	Findings telemetry.FindingsConfig
 	// OnFinding, if not nil, gets each finding too. It must not block nor

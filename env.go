@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 // Variable is an environment variable that overrides a field of [Config].
@@ -32,6 +33,8 @@ var variables = [...]Variable{
 	{"FENCEPOST_GUARD_POLICY", "GuardPolicy", "what follows a finding: report, refuse or stop", func(c *Config, s string) error { return text(&c.GuardPolicy, s) }},
 	{"FENCEPOST_GUARD_TAGS", "GuardConfig.HuntTags", "tags to hunt, separated by commas", func(c *Config, s string) error { return tags(&c.GuardConfig.HuntTags, s) }},
 	{"FENCEPOST_INCIDENTS", "Incidents", "the folder for incident files", func(c *Config, s string) error { return text(&c.Incidents, s) }},
+	{"FENCEPOST_TRACE_LEVEL", "TraceLevel", "what becomes a span: off, launches or operations", func(c *Config, s string) error { return level(&c.TraceLevel, s) }},
+	{"FENCEPOST_TRACE_LAYERS", "TraceLayers", "a span of each layer: 1 or 0", func(c *Config, s string) error { return yes(&c.TraceLayers, s) }},
 	{"FENCEPOST_HISTORY", "History", "log records kept in memory", func(c *Config, s string) error { return number(&c.History, s) }},
 }
 
@@ -91,6 +94,13 @@ func number(to *int, s string) (err error) {
 func yes(to *bool, s string) (err error) {
 	if *to, err = strconv.ParseBool(s); err != nil {
 		return errors.New("write 1 or 0")
+	}
+	return nil
+}
+
+func level(to *telemetry.Level, s string) (err error) {
+	if *to, err = telemetry.ParseLevel(s); err != nil {
+		return errors.New("say off, launches or operations")
 	}
 	return nil
 }

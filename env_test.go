@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 func TestTheEnvironmentOverridesTheConfig(t *testing.T) {
@@ -34,6 +35,23 @@ func TestTheEnvironmentOverridesTheConfig(t *testing.T) {
 	}
 	if s := rt.GuardStatus(); s.Policy != fencepost.PolicyRefuse || !slices.Equal(s.HuntTags, []string{"sort.keys", "join.table"}) || rt.Incidents() == nil {
 		t.Errorf("%+v, incidents in %v", s, rt.Incidents())
+	}
+}
+
+func TestTheEnvironmentSaysWhatIsTraced(t *testing.T) {
+	t.Setenv("FENCEPOST_TRACE_LEVEL", "launches")
+	t.Setenv("FENCEPOST_TRACE_LAYERS", "1")
+	rt, recorder := tracedRuntime(t, fencepost.Config{Guard: "off"})
+	if err := life(t.Context(), rt); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(spansNamed(recorder, telemetry.SpanAlloc)); n != 0 || len(spansNamed(recorder, telemetry.SpanLaunch)) == 0 || len(spansNamed(recorder, telemetry.SpanLayer)) == 0 {
+		t.Errorf("%d allocations among %d spans", n, len(recorder.Ended()))
+	}
+	t.Setenv("FENCEPOST_TRACE_LEVEL", "off")
+	quiet, recorder := tracedRuntime(t, fencepost.Config{Guard: "off", Ordinal: 1})
+	if err := life(t.Context(), quiet); err != nil || len(recorder.Ended()) != 0 {
+		t.Errorf("%d spans of a stack that is not traced, %v", len(recorder.Ended()), err)
 	}
 }
 
@@ -67,6 +85,8 @@ func TestABadVariableIsNamedInTheRefusal(t *testing.T) {
 		{"FENCEPOST_GUARD_TAGS", "a,,b"},
 		{"FENCEPOST_GUARD_TAGS", ","},
 		{"FENCEPOST_INCIDENTS", os.DevNull},
+		{"FENCEPOST_TRACE_LEVEL", "verbose"},
+		{"FENCEPOST_TRACE_LAYERS", "all"},
 		{"FENCEPOST_HISTORY", "some"},
 		{"FENCEPOST_HISTORY", "-5"},
 		{"FENCEPOST_HISTORY", "99999999999"},

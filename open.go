@@ -124,19 +124,23 @@ func (r *Runtime) buildStack(cfg Config) error {
 		return err
 	}
 	top, err := core.Chain(base,
+		probe(cfg, telemetry.LayerDriver),
 		func(up core.Resource) (core.Resource, error) {
 			r.log, err = logging.New(up, logging.Config{Level: cfg.LogLevel, Sinks: append([]logging.Sink{r.ring}, cfg.LogSinks...)})
 			return r.log, err
 		},
+		probe(cfg, telemetry.LayerLog),
 		func(up core.Resource) (core.Resource, error) {
 			r.budget, err = budget.New(up, budget.Config{Limit: limit, Events: r.log})
 			return r.budget, err
 		},
+		probe(cfg, telemetry.LayerBudget),
 		func(up core.Resource) (core.Resource, error) {
 			guard.Events = r.log
 			r.guard, err = debugguard.New(up, guard)
 			return r.guard, err
 		},
+		probe(cfg, telemetry.LayerGuard),
 		func(up core.Resource) (core.Resource, error) {
 			r.observer, err = telemetry.NewResource(up, telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel, NoRoots: cfg.NoRootSpans, Findings: r.findings})
 			return r.observer, err
@@ -148,6 +152,17 @@ func (r *Runtime) buildStack(cfg Config) error {
 	r.budget.SetQuarantine(func() core.Amount { return r.guard.GuardStats().Quarantine })
 	r.Runtime, err = core.NewRuntime(core.Parts{Resource: top, Findings: r.witness})
 	return err
+}
+
+// probe shows what passes into a layer, if that was asked for. A nil layer is
+// not built.
+func probe(cfg Config, layer string) core.Layer {
+	if !cfg.TraceLayers || cfg.TracerProvider == nil || cfg.TraceLevel == telemetry.LevelOff {
+		return nil
+	}
+	return func(up core.Resource) (core.Resource, error) {
+		return telemetry.NewProbe(up, layer, cfg.TracerProvider)
+	}
 }
 
 func (r *Runtime) guardConfig(cfg Config) (debugguard.Config, error) {

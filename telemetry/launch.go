@@ -109,7 +109,7 @@ func (t *tracing) claim(ticket core.Ticket) *launch {
 // references with the event that it records, and later waits link to them.
 func (l *launch) finish(ctx context.Context, upstream core.Resource, ticket core.Ticket) error {
 	spans := l.startFinishes(ticket.Intent(), upstream)
-	err := upstream.FinishUse(trace.ContextWithSpan(ctx, l.span), ticket)
+	err := upstream.FinishUse(under(ctx, l.span), ticket)
 	end := trace.WithTimestamp(time.Now())
 	for _, span := range spans {
 		l.tracing.endSpan(span, err, end)
@@ -140,7 +140,7 @@ func (l *launch) startFinishes(in *core.Intent, upstream core.Resource) []trace.
 }
 
 func (l *launch) abort(ctx context.Context, upstream core.Resource, ticket core.Ticket) error {
-	err := upstream.AbortUse(trace.ContextWithSpan(ctx, l.span), ticket)
+	err := upstream.AbortUse(under(ctx, l.span), ticket)
 	l.end(OutcomeAborted, err)
 	return err
 }
@@ -153,7 +153,7 @@ func (l *launch) end(outcome string, err error, options ...trace.SpanEndOption) 
 // startChild starts a span of a use. All uses of a step share its start and
 // its end: the upstream does them together.
 func (l *launch) startChild(name SpanName, start time.Time) trace.Span {
-	_, span := l.tracing.start(l.ctx, name, trace.WithTimestamp(start))
+	_, span := l.tracing.tracer.Start(l.ctx, string(name), trace.WithTimestamp(start))
 	return span
 }
 

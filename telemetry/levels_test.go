@@ -87,6 +87,86 @@ func TestLevelOffMakesNoSpan(t *testing.T) {
 	r.wantSpans(t)
 }
 
+func TestLevelsHaveNames(t *testing.T) {
+	for level, name := range []string{"operations", "launches", "off"} {
+		got, err := telemetry.ParseLevel(name)
+		if err != nil || got != telemetry.Level(level) || got.String() != name {
+			t.Errorf("%q is read as %v, %v", name, got, err)
+		}
+	}
+	if _, err := telemetry.ParseLevel("loud"); !errors.Is(err, core.ErrInvalidRequest) || telemetry.Level(9).String() != "level(9)" {
+		t.Errorf("an unknown level: %v, %v", err, telemetry.Level(9))
+	}
+}
+
+// spanSpy notes which span each call is told to name in its reports.
+type spanSpy struct {
+	*coretest.Fake
+	seen map[core.Op]core.SpanRef
+}
+
+func (s *spanSpy) Allocate(ctx context.Context, r core.Request) (core.Block, error) {
+	s.seen[core.OpAllocate] = core.SpanOf(ctx)
+	return s.Fake.Allocate(ctx, r)
+}
+
+func (s *spanSpy) PrepareUse(ctx context.Context, r core.UseRequest) (core.Ticket, error) {
+	s.seen[core.OpPrepare] = core.SpanOf(ctx)
+	return s.Fake.PrepareUse(ctx, r)
+}
+
+func (s *spanSpy) FinishUse(ctx context.Context, ticket core.Ticket) error {
+	s.seen[core.OpFinish] = core.SpanOf(ctx)
+	return s.Fake.FinishUse(ctx, ticket)
+}
+
+func (s *spanSpy) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
+	s.seen[core.OpReserve] = core.SpanOf(ctx)
+	return s.Fake.Reserve(ctx, bytes, tag)
+}
+
+// At every level the layers below are told a span: the operation's, and where
+// it has none the caller's. Outside a sampled trace they are told none.
+func TestLayersBelowAreToldTheSpan(t *testing.T) {
+	for _, level := range []telemetry.Level{telemetry.LevelOperations, telemetry.LevelLaunches, telemetry.LevelOff} {
+		r := newTraced(t, telemetry.Config{})
+		spy := &spanSpy{Fake: r.fake.Fake, seen: map[core.Op]core.SpanRef{}}
+		observed := must[*telemetry.Resource](t)(telemetry.NewResource(spy, telemetry.Config{TracerProvider: r.provider, Level: level}))
+		for _, sampled := range []bool{true, false} {
+			ctx := unsampled(t.Context())
+			if sampled {
+				ctx = r.request(t)
+			}
+			clear(spy.seen)
+			b := must[core.Block](t)(observed.Allocate(ctx, core.Request{Bytes: 64, Stream: 1}))
+			ticket := must[core.Ticket](t)(observed.PrepareUse(ctx, core.UseRequest{Stream: 1, Uses: uses(core.Read, b)}))
+			check(t, observed.FinishUse(t.Context(), ticket))
+			if _, err := observed.Reserve(ctx, 1, "a"); err == nil {
+				t.Fatal("the fake reserves")
+			}
+			spans := map[core.SpanRef]string{{}: "none", {TraceID: [16]byte{1}, SpanID: [8]byte{2}}: "caller"}
+			for _, s := range r.recorder.Ended() {
+				spans[core.SpanRef{TraceID: s.SpanContext().TraceID(), SpanID: s.SpanContext().SpanID()}] = s.Name()
+			}
+			want := map[core.Op]string{core.OpAllocate: "caller", core.OpPrepare: "caller", core.OpFinish: "none", core.OpReserve: "caller"}
+			if level <= telemetry.LevelLaunches {
+				want[core.OpPrepare], want[core.OpFinish] = "gpumem.launch", "gpumem.launch"
+			}
+			if level == telemetry.LevelOperations {
+				want[core.OpAllocate] = "gpumem.alloc"
+			}
+			for op, name := range want {
+				if !sampled {
+					name = "none"
+				}
+				if got := spans[spy.seen[op]]; got != name {
+					t.Errorf("%v, sampled %v: %v is told %q, want %q", level, sampled, op, got, name)
+				}
+			}
+		}
+	}
+}
+
 func TestGoldenLevelLaunches(t *testing.T) {
 	r := newTraced(t, telemetry.Config{Level: telemetry.LevelLaunches})
 	life(r.request(t), t, r)

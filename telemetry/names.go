@@ -26,6 +26,9 @@ const (
 	// It is also the name of the event on the span of a call that was refused
 	// for one.
 	SpanFinding SpanName = "gpumem.finding"
+	// SpanLayer covers one call that passes into a layer of the stack, where
+	// those are asked for; see [Probe].
+	SpanLayer SpanName = "gpumem.layer"
 )
 
 // The attributes. Numbers are int64, sizes are bytes.
@@ -81,6 +84,10 @@ const (
 	AttrFindingSeen     attribute.Key = "gpumem.finding.seen"
 	// AttrFindingSuspects is how many launches may have done it.
 	AttrFindingSuspects attribute.Key = "gpumem.finding.suspects"
+	// AttrLayer is the layer that a call passed into: one of the Layer
+	// constants. AttrOperation is what it was asked, as in logs.
+	AttrLayer     attribute.Key = "gpumem.layer.name"
+	AttrOperation attribute.Key = "gpumem.layer.operation"
 	// AttrErrorType classifies the failure; it is absent on success.
 	AttrErrorType attribute.Key = "error.type"
 )
@@ -93,6 +100,15 @@ const (
 	OutcomeAborted = "aborted"
 	// OutcomeRefused: the prepare failed, so there was no launch.
 	OutcomeRefused = "refused"
+)
+
+// The values of [AttrLayer], from the outermost to the device.
+const (
+	LayerGuard  = "guard"
+	LayerBudget = "budget"
+	LayerLog    = "log"
+	// LayerDriver is the backend, which calls the driver.
+	LayerDriver = "driver"
 )
 
 // MetricName is the name of a Prometheus metric.

@@ -19,7 +19,7 @@ func (r *Resource) Features() core.Features { return r.upstream.Features() }
 // before the call.
 func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.StreamID) error {
 	start := core.Now()
-	err := r.upstream.RecordUse(ctx, id, stream)
+	err := r.upstream.RecordUse(r.tracing.correlate(ctx), id, stream)
 	r.counters.note(core.OpRecord, core.Now().Since(start), core.SpanRef{}, err)
 	return err
 }
@@ -27,7 +27,7 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 // Reserve forwards and counts.
 func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
 	start := core.Now()
-	claim, err := r.upstream.Reserve(ctx, bytes, tag)
+	claim, err := r.upstream.Reserve(r.tracing.correlate(ctx), bytes, tag)
 	r.counters.note(core.OpReserve, core.Now().Since(start), core.SpanRef{}, err)
 	return claim, err
 }
@@ -35,7 +35,7 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 // ReleaseClaim forwards and counts.
 func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 	start := core.Now()
-	err := r.upstream.ReleaseClaim(ctx, id)
+	err := r.upstream.ReleaseClaim(r.tracing.correlate(ctx), id)
 	r.counters.note(core.OpReleaseClaim, core.Now().Since(start), core.SpanRef{}, err)
 	return err
 }

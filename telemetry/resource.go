@@ -9,21 +9,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// Level says which operations become spans.
-type Level uint8
-
-// The levels. The zero value is the default.
-const (
-	// LevelOperations: launches, and every alloc, prepare, finish and
-	// dealloc.
-	LevelOperations Level = iota
-	// LevelLaunches: launches only. The links of cross-stream waits then go
-	// from launch to launch.
-	LevelLaunches
-	// LevelOff: no spans, only counters.
-	LevelOff
-)
-
 // Config configures a [Resource]. The zero Config counts and does not trace.
 type Config struct {
 	// TracerProvider makes the spans; nil means none are made.
@@ -79,7 +64,8 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, 
 	var span core.SpanRef
 	var err error
 	start := core.Now()
-	if r.tracing.wantsOperation(ctx) {
+	ctx, traced := r.tracing.admit(ctx, LevelOperations)
+	if traced {
 		b, span, err = r.tracing.allocate(ctx, r.upstream, req)
 	} else {
 		b, err = r.upstream.Allocate(ctx, req)
@@ -94,7 +80,8 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 	var span core.SpanRef
 	var err error
 	start := core.Now()
-	if r.tracing.wantsOperation(ctx) {
+	ctx, traced := r.tracing.admit(ctx, LevelOperations)
+	if traced {
 		b, span, err = r.tracing.deallocate(ctx, r.upstream, id)
 	} else {
 		b, err = r.upstream.Deallocate(ctx, id)
@@ -110,7 +97,8 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	var span core.SpanRef
 	var err error
 	start := core.Now()
-	if r.tracing.wants(ctx) {
+	ctx, traced := r.tracing.admit(ctx, LevelLaunches)
+	if traced {
 		t, span, err = r.tracing.prepare(ctx, r.upstream, req)
 	} else {
 		t, err = r.upstream.PrepareUse(ctx, req)

@@ -25,7 +25,7 @@ type tracing struct {
 }
 
 func newTracing(cfg Config, ordinal int) *tracing {
-	if cfg.TracerProvider == nil || cfg.Level == LevelOff {
+	if cfg.TracerProvider == nil {
 		return nil
 	}
 	return &tracing{
@@ -38,26 +38,11 @@ func newTracing(cfg Config, ordinal int) *tracing {
 	}
 }
 
-// wants reports whether a span may be recorded under ctx.
-func (t *tracing) wants(ctx context.Context) bool {
-	if t == nil {
-		return false
-	}
-	parent := trace.SpanContextFromContext(ctx)
-	if parent.IsValid() {
-		return parent.IsSampled()
-	}
-	return t.roots
-}
-
-// wantsOperation is wants for spans below the level of launches.
-func (t *tracing) wantsOperation(ctx context.Context) bool {
-	return t != nil && t.level == LevelOperations && t.wants(ctx)
-}
-
-// start starts a span that the caller ends, if it records.
-func (t *tracing) start(ctx context.Context, name SpanName, options ...trace.SpanStartOption) (context.Context, trace.Span) {
-	return t.tracer.Start(ctx, string(name), options...) //nolint:spancheck // the caller ends it
+// start starts a span that the caller ends, if it records. The context is for
+// the layers below.
+func (t *tracing) start(ctx context.Context, name SpanName) (context.Context, trace.Span) {
+	ctx, span := t.tracer.Start(ctx, string(name)) //nolint:spancheck // the caller ends it
+	return enter(ctx, span), span
 }
 
 // allocate, deallocate and prepare return the span of the call too, none if
@@ -110,8 +95,9 @@ func (t *tracing) endSpan(span trace.Span, err error, options ...trace.SpanEndOp
 }
 
 // spanRef refers to span, or to none if nobody will ever see it.
-func spanRef(span trace.Span) core.SpanRef {
-	sc := span.SpanContext()
+func spanRef(span trace.Span) core.SpanRef { return refTo(span.SpanContext()) }
+
+func refTo(sc trace.SpanContext) core.SpanRef {
 	if !sc.IsSampled() {
 		return core.SpanRef{}
 	}

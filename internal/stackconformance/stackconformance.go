@@ -58,6 +58,11 @@ var layers = map[string]func(*build) core.Layer{
 	"guard ledger": guard(debugguard.Ledger),
 	"guard sample": guard(debugguard.Sample),
 	"guard hunt":   guard(debugguard.Hunt),
+	"probe": func(*build) core.Layer {
+		return func(up core.Resource) (core.Resource, error) {
+			return telemetry.NewProbe(up, telemetry.LayerBudget, nil)
+		}
+	},
 	"telemetry": func(*build) core.Layer {
 		return func(up core.Resource) (core.Resource, error) { return telemetry.NewResource(up, telemetry.Config{}) }
 	},
@@ -89,6 +94,7 @@ var orders = [][]string{
 	{"guard hunt", "budget", "logging", "telemetry"},
 	{"guard sample", "logging", "budget", "telemetry"},
 	{"telemetry", "logging", "budget", "guard sample"},
+	{"probe", "logging", "probe", "budget", "probe", "guard hunt", "probe", "telemetry"},
 	{"logging", "telemetry", "guard ledger", "budget"},
 	{"logging"}, {"budget"}, {"guard sample"}, {"telemetry"},
 }

@@ -1,0 +1,69 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// operation is the context that the layers below get with a traced operation.
+// They find its span without a search: [core.SpanOf] for their reports, and by
+// the type a [Probe], which makes spans of operations only.
+type operation struct {
+	context.Context
+	span core.SpanRef
+}
+
+var _ core.SpanCarrier = (*operation)(nil)
+
+func (o *operation) SpanRef() core.SpanRef { return o.span }
+
+// under is ctx inside span, for the layers below. A span that is recorded but
+// not sampled is nothing that a report should name.
+func under(ctx context.Context, span trace.Span) context.Context {
+	return enter(trace.ContextWithSpan(ctx, span), span)
+}
+
+// enter is under for a context that carries span already.
+func enter(ctx context.Context, span trace.Span) context.Context {
+	if ref := spanRef(span); !ref.IsZero() {
+		return &operation{Context: ctx, span: ref}
+	}
+	return ctx
+}
+
+// admit looks at the caller's span, once. It reports whether an operation that
+// is traced up to the level last gets a span. If it gets none although the
+// caller's is sampled, the layers below are told the caller's.
+func (t *tracing) admit(ctx context.Context, last Level) (context.Context, bool) {
+	if t == nil {
+		return ctx, false
+	}
+	traced := t.level <= last
+	parent := trace.SpanContextFromContext(ctx)
+	switch {
+	case !parent.IsValid():
+		return ctx, traced && t.roots
+	case traced:
+		return ctx, parent.IsSampled()
+	}
+	return carry(ctx, parent), false
+}
+
+// correlate tells the layers below the caller's span, for an operation that
+// never gets one.
+func (t *tracing) correlate(ctx context.Context) context.Context {
+	if t == nil {
+		return ctx
+	}
+	return carry(ctx, trace.SpanContextFromContext(ctx))
+}
+
+func carry(ctx context.Context, parent trace.SpanContext) context.Context {
+	if ref := refTo(parent); !ref.IsZero() {
+		return core.WithSpan(ctx, ref)
+	}
+	return ctx
+}

@@ -1,0 +1,136 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Probe stands outside one layer of a stack and makes a [SpanLayer] of each
+// call that a traced operation makes into it, so that a trace shows in which
+// layer the time went. Below a [Resource] of the same stack: a call that is
+// part of no traced operation makes no span. It changes nothing that the
+// upstream answers, blocks only where that does, and is safe for concurrent
+// use.
+//
+// A span costs what spans cost, and that is part of what the spans around it
+// show: compare layers with each other, not with a stack without probes.
+type Probe struct {
+	upstream core.Resource
+	// dated is the upstream if it measures from an instant of its caller's.
+	dated  core.DatedFreer
+	tracer trace.Tracer // nil if nothing is traced
+	name   string
+	device attribute.KeyValue
+}
+
+var (
+	_ core.Resource   = (*Probe)(nil)
+	_ core.DatedFreer = (*Probe)(nil)
+)
+
+// NewProbe wraps upstream, whose layer is name: one of the Layer constants, or
+// what a layer of one's own is called. A nil provider makes no spans. A missing
+// upstream or name is a [core.InvalidRequestError].
+func NewProbe(upstream core.Resource, name string, provider trace.TracerProvider) (*Probe, error) {
+	missing := func(field, reason string) (*Probe, error) {
+		return nil, &core.InvalidRequestError{Op: "telemetry.NewProbe", Field: field, Reason: reason}
+	}
+	switch {
+	case upstream == nil:
+		return missing("upstream", "nil: pass the layer to observe")
+	case name == "":
+		return missing("name", "empty: say which layer it is, such as telemetry.LayerBudget")
+	}
+	p := &Probe{upstream: upstream, name: name, device: AttrDevice.Int(upstream.Ordinal())}
+	if provider != nil {
+		p.tracer = provider.Tracer(ScopeName)
+	}
+	p.dated, _ = upstream.(core.DatedFreer)
+	return p, nil
+}
+
+// begin starts the span of a call that is part of a traced operation, nil
+// otherwise.
+func (p *Probe) begin(ctx context.Context, op core.Op) (context.Context, trace.Span) {
+	if _, ok := ctx.(*operation); !ok || p.tracer == nil {
+		return ctx, nil
+	}
+	ctx, span := p.tracer.Start(ctx, string(SpanLayer)) //nolint:spancheck // end ends it
+	span.SetAttributes(p.device, text(AttrLayer, p.name), AttrOperation.String(op.String()))
+	return enter(ctx, span), span
+}
+
+func end(span trace.Span, err error) {
+	if span == nil {
+		return
+	}
+	if err != nil {
+		span.SetAttributes(AttrErrorType.String(ErrorType(err)))
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End()
+}
+
+// Allocate forwards, in a span.
+func (p *Probe) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
+	ctx, span := p.begin(ctx, core.OpAllocate)
+	b, err := p.upstream.Allocate(ctx, req)
+	end(span, err)
+	return b, err
+}
+
+// Deallocate forwards, in a span.
+func (p *Probe) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
+	ctx, span := p.begin(ctx, core.OpDeallocate)
+	b, err := p.upstream.Deallocate(ctx, id)
+	end(span, err)
+	return b, err
+}
+
+// DeallocateAsked forwards the instant to an upstream that measures from it.
+func (p *Probe) DeallocateAsked(ctx context.Context, id core.BlockID, asked core.Instant) (core.Block, error) {
+	if p.dated == nil {
+		return p.Deallocate(ctx, id)
+	}
+	ctx, span := p.begin(ctx, core.OpDeallocate)
+	b, err := p.dated.DeallocateAsked(ctx, id, asked)
+	end(span, err)
+	return b, err
+}
+
+// PrepareUse forwards, in a span.
+func (p *Probe) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
+	ctx, span := p.begin(ctx, core.OpPrepare)
+	t, err := p.upstream.PrepareUse(ctx, req)
+	end(span, err)
+	return t, err
+}
+
+// FinishUse forwards, in a span.
+func (p *Probe) FinishUse(ctx context.Context, t core.Ticket) error {
+	ctx, span := p.begin(ctx, core.OpFinish)
+	err := p.upstream.FinishUse(ctx, t)
+	end(span, err)
+	return err
+}
+
+// AbortUse forwards, in a span.
+func (p *Probe) AbortUse(ctx context.Context, t core.Ticket) error {
+	ctx, span := p.begin(ctx, core.OpAbort)
+	err := p.upstream.AbortUse(ctx, t)
+	end(span, err)
+	return err
+}
+
+// ReapPending forwards, in a span: a layer that is short of memory reaps.
+func (p *Probe) ReapPending(ctx context.Context) error {
+	ctx, span := p.begin(ctx, core.OpReap)
+	err := p.upstream.ReapPending(ctx)
+	end(span, err)
+	return err
+}

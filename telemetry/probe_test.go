@@ -1,0 +1,128 @@
+package telemetry_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// probed is a traced resource over a probe over a fake.
+func newProbed(t testing.TB, cfg telemetry.Config, options ...sdktrace.TracerProviderOption) traced {
+	t.Helper()
+	r := newTraced(t, cfg, options...)
+	probe := must[*telemetry.Probe](t)(telemetry.NewProbe(r.fake, telemetry.LayerDriver, r.provider))
+	cfg.TracerProvider = r.provider
+	r.Resource = must[*telemetry.Resource](t)(telemetry.NewResource(probe, cfg))
+	return r
+}
+
+func TestProbeConformance(t *testing.T) {
+	coretest.Run(t, func(t *testing.T) coretest.Subject {
+		r := newTraced(t, telemetry.Config{})
+		probe := must[*telemetry.Probe](t)(telemetry.NewProbe(r.fake, telemetry.LayerDriver, r.provider))
+		return coretest.Subject{Resource: probe, Features: r.fake.Features(), Streams: r.fake.Streams}
+	})
+}
+
+func TestGoldenLayersOfALife(t *testing.T) {
+	r := newProbed(t, telemetry.Config{})
+	ctx := r.request(t)
+	b := must[core.Block](t)(r.Allocate(ctx, core.Request{Bytes: 64, Stream: 1}))
+	check(t, r.FinishUse(t.Context(), must[core.Ticket](t)(r.PrepareUse(ctx, core.UseRequest{Stream: 1, Uses: uses(core.Read, b)}))))
+	r.fake.FailNext("AbortUse", errors.New("no"))
+	if r.AbortUse(ctx, must[core.Ticket](t)(r.PrepareUse(ctx, core.UseRequest{Stream: 1, Uses: uses(core.Read, b)}))) == nil {
+		t.Fatal("the scripted failure was lost")
+	}
+	must[core.Block](t)(r.Deallocate(ctx, b.ID))
+	var got []string
+	for _, line := range render(r.recorder.Ended()) {
+		if strings.HasPrefix(line, "layer/") {
+			got = append(got, line)
+		}
+	}
+	const layer = " cuda.device.index=0 layer.name=driver layer.operation="
+	want := []string{
+		"layer/1 in alloc/1" + layer + "allocate", "layer/2 in launch/1" + layer + "prepare", "layer/3 in launch/1" + layer + "finish",
+		"layer/4 in launch/2" + layer + "prepare", "layer/5 in launch/2" + layer + "abort error.type=_OTHER Error(no)", "layer/6 in dealloc/1" + layer + "deallocate",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// A call that belongs to no traced operation shows in no layer.
+func TestLayersFollowOperations(t *testing.T) {
+	r := newProbed(t, telemetry.Config{})
+	life(unsampled(t.Context()), t, r)
+	check(t, r.ReapPending(r.request(t)))
+	check(t, r.Drain(r.request(t)))
+	r.wantSpans(t)
+	launches := newProbed(t, telemetry.Config{Level: telemetry.LevelLaunches})
+	life(launches.request(t), t, launches)
+	for _, line := range render(launches.recorder.Ended()) {
+		if strings.HasPrefix(line, "layer/") && !strings.Contains(line, " in launch/") {
+			t.Errorf("at the level of launches: %s", line)
+		}
+	}
+	mute := must[*telemetry.Probe](t)(telemetry.NewProbe(newFencing(), telemetry.LayerDriver, nil))
+	life(launches.request(t), t, must[*telemetry.Resource](t)(telemetry.NewResource(mute, telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample())})))
+	if n := len(launches.recorder.Ended()); n != 6 {
+		t.Errorf("%d spans, want two launches and their prepares and finishes in the layer", n)
+	}
+}
+
+func TestAnUnsampledProbeAllocatesNothing(t *testing.T) {
+	r := newProbed(t, telemetry.Config{})
+	probe := must[*telemetry.Probe](t)(telemetry.NewProbe(newNothing(), telemetry.LayerDriver, r.provider))
+	observed := must[*telemetry.Resource](t)(telemetry.NewResource(probe, telemetry.Config{TracerProvider: r.provider}))
+	ctx := unsampled(t.Context())
+	if n := allocs(t, func() error { _, err := observed.Allocate(ctx, core.Request{Bytes: 64}); return err }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// dated is a backend that measures from an instant of its caller's.
+type dated struct {
+	*coretest.Fake
+	asked core.Instant
+}
+
+func (d *dated) DeallocateAsked(ctx context.Context, id core.BlockID, asked core.Instant) (core.Block, error) {
+	d.asked = asked
+	return d.Fake.Deallocate(ctx, id)
+}
+
+func TestAProbeHandsTheInstantOfAFreeOn(t *testing.T) {
+	provider := sdktrace.NewTracerProvider()
+	backend := &dated{Fake: coretest.NewFake(0)}
+	for upstream, want := range map[core.Resource]core.Instant{backend: 42, core.Resource(backend.Fake): 0} {
+		backend.asked = 0
+		probe := must[*telemetry.Probe](t)(telemetry.NewProbe(upstream, telemetry.LayerDriver, provider))
+		b := must[core.Block](t)(probe.Allocate(t.Context(), core.Request{Bytes: 64}))
+		must[core.Block](t)(probe.DeallocateAsked(t.Context(), b.ID, 42))
+		if backend.asked != want {
+			t.Errorf("the backend got %v, want %v", backend.asked, want)
+		}
+	}
+}
+
+func TestNewProbeRefusesWhatIsMissing(t *testing.T) {
+	provider := sdktrace.NewTracerProvider()
+	for name, call := range map[string]func() (*telemetry.Probe, error){
+		"upstream": func() (*telemetry.Probe, error) { return telemetry.NewProbe(nil, telemetry.LayerLog, provider) },
+		"name":     func() (*telemetry.Probe, error) { return telemetry.NewProbe(newFencing(), "", provider) },
+	} {
+		var bad *core.InvalidRequestError
+		if p, err := call(); p != nil || !errors.As(err, &bad) || bad.Field != name {
+			t.Errorf("%s: got %v, %v", name, p, err)
+		}
+	}
+}
