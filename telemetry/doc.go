@@ -95,5 +95,5 @@
 // spans that record, so samplers decide by name and parent.
 //
 // The package needs OpenTelemetry's API, not its SDK; the subpackages
-// spanfile and spancount, which plug into the SDK, do.
+// spanfile and spanpipe, which plug into the SDK, do.
 package telemetry

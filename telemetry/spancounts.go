@@ -3,19 +3,18 @@ package telemetry
 import "github.com/prometheus/client_golang/prometheus"
 
 // SpanCounts is what became of the sampled spans of a process. Package
-// spancount takes it.
+// spanpipe takes it.
 type SpanCounts struct {
 	// Started and Ended count spans at the provider.
 	Started, Ended uint64
 	// Exported were accepted by the exporter, Failed refused by it.
 	Exported, Failed uint64
-	// Dropped never reached the exporter. It is learned at a flush, so it
-	// lags behind while the process runs.
+	// Dropped never reached the exporter, because the queue was full or had
+	// ended.
 	Dropped uint64
 }
 
-// Unexported is the number of spans ended of which nothing is known yet:
-// they are queued, under way, or dropped since the last flush.
+// Unexported is the number of spans that are queued or being exported.
 func (c SpanCounts) Unexported() uint64 {
 	known := c.Exported + c.Failed + c.Dropped
 	if known > c.Ended {
@@ -29,8 +28,8 @@ var spanMetrics = []definition{
 	{name: MetricSpansEnded, kind: counter, help: "Sampled spans ended."},
 	{name: MetricSpansExported, kind: counter, help: "Spans that the exporter accepted."},
 	{name: MetricSpansFailed, kind: counter, help: "Spans that the exporter refused."},
-	{name: MetricSpansDropped, kind: counter, help: "Spans that never reached the exporter, as known at the last flush."},
-	{name: MetricSpansUnexported, kind: gauge, help: "Spans ended that are queued, being exported, or dropped since the last flush."},
+	{name: MetricSpansDropped, kind: counter, help: "Spans that never reached the exporter, because its queue was full."},
+	{name: MetricSpansUnexported, kind: gauge, help: "Spans that are queued or being exported."},
 }
 
 // spanCollector exports span counts, which belong to the process and not to

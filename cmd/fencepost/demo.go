@@ -129,7 +129,7 @@ func showDemo(ctx context.Context, f demoFlags, rt *fencepost.Runtime, d *demo.D
 	measureErr := d.Measure(ctx)
 	left, closeErr := rt.Close(ctx)
 	closeErr = errors.Join(measureErr, closeErr, server.push.Close(ctx), spans.close(ctx))
-	report := d.Finish(left, spans.counter.Counts(), runErr, closeErr)
+	report := d.Finish(left, spans.pipe.Counts(), runErr, closeErr)
 	printDemo(os.Stdout, report)
 	if f.json {
 		if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {

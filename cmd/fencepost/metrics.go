@@ -10,7 +10,7 @@ import (
 // newRegistry has the metrics of a run, to be scraped and to be pushed.
 func newRegistry(rt *fencepost.Runtime, spans *spanPipe) (*prometheus.Registry, error) {
 	registry := prometheus.NewRegistry()
-	for _, c := range []prometheus.Collector{rt.Collector(), telemetry.NewSpanCollector(spans.counter.Counts)} {
+	for _, c := range []prometheus.Collector{rt.Collector(), telemetry.NewSpanCollector(spans.pipe.Counts)} {
 		if err := registry.Register(c); err != nil {
 			return nil, err
 		}

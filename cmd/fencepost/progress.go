@@ -78,7 +78,7 @@ func (p *progress) show() {
 }
 
 func (p *progress) line(rate float64) string {
-	s, spans := p.rt.Stats(), p.spans.counter.Counts()
+	s, spans := p.rt.Stats(), p.spans.pipe.Counts()
 	return fmt.Sprintf("live %s  pending %s  quarantined %s  of %s | %.0f ops/s | waits %d queued %d elided | spans %d started %d dropped | findings %d",
 		fencepost.FormatBytes(s.Live.Bytes), fencepost.FormatBytes(s.Pending.Bytes), fencepost.FormatBytes(s.Quarantined.Bytes), fencepost.FormatBytes(s.Limit), rate,
 		s.WaitsQueued, s.WaitsElided, spans.Started, spans.Dropped+spans.Failed, p.rt.Findings().Total())

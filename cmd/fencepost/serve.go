@@ -54,7 +54,7 @@ func serve(ctx context.Context, address string, rt *fencepost.Runtime, spans *sp
 
 // lost is the spans that came out nowhere.
 func (p *spanPipe) lost() uint64 {
-	c := p.counter.Counts()
+	c := p.pipe.Counts()
 	return c.Failed + c.Dropped
 }
 

@@ -14,21 +14,14 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fencepost-gpu/fencepost/telemetry/spancount"
 	"github.com/fencepost-gpu/fencepost/telemetry/spanfile"
+	"github.com/fencepost-gpu/fencepost/telemetry/spanpipe"
 )
 
-// The queue is sized so that the demo loses no span: the SDK's default of
-// 2048 does under load, silently.
-const (
-	spanQueue = 65536
-	spanBatch = 8192
-)
-
-// spanPipe is the way of the spans out of the process, counted at both ends.
+// spanPipe is what makes the demo's spans, and their way out of the process.
 type spanPipe struct {
 	provider *sdktrace.TracerProvider
-	counter  spancount.Counter
+	pipe     *spanpipe.Pipe
 	file     io.Closer
 }
 
@@ -52,8 +45,8 @@ func openSpans(ctx context.Context, path string, share float64) (*spanPipe, erro
 		}
 		exporters = append(exporters, exporter)
 	}
-	batch := sdktrace.NewBatchSpanProcessor(p.counter.Exporter(exporters), sdktrace.WithMaxQueueSize(spanQueue), sdktrace.WithMaxExportBatchSize(spanBatch))
-	options := []sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(p.counter.Processor(batch))}
+	p.pipe = spanpipe.New(exporters, spanpipe.Config{})
+	options := []sdktrace.TracerProviderOption{sdktrace.WithSpanProcessor(p.pipe)}
 	if os.Getenv("OTEL_TRACES_SAMPLER") == "" {
 		options = append(options, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(share))))
 	}
@@ -88,7 +81,7 @@ func (p *spanPipe) beginRequest(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { span.End() }
 }
 
-// close flushes what is queued and ends the pipe.
+// close flushes what is queued and ends it all.
 func (p *spanPipe) close(ctx context.Context) error {
 	return errors.Join(p.provider.ForceFlush(ctx), p.provider.Shutdown(ctx), p.closeFile())
 }

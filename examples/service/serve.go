@@ -48,8 +48,9 @@ func serve(ctx context.Context, o options) error {
 	return errors.Join(s.serve(ctx, listener), s.close())
 }
 
-// open opens the stack. An error leaves nothing behind.
-func open(ctx context.Context, o options, spans sdktrace.SpanProcessor) (s *service, err error) {
+// open opens the stack, whose spans go to spans, or if that is nil where the
+// variables say. An error leaves nothing behind.
+func open(ctx context.Context, o options, spans sdktrace.SpanExporter) (s *service, err error) {
 	s = &service{options: o}
 	if s.traces, err = newTraces(ctx, o.share, spans); err != nil {
 		return nil, err
@@ -62,7 +63,7 @@ func open(ctx context.Context, o options, spans sdktrace.SpanProcessor) (s *serv
 		return nil, errors.Join(err, s.close())
 	}
 	s.web, err = web.New(web.Config{Runtime: s.rt, Engine: s.engine, TracerProvider: s.traces.provider,
-		SpanCounts: s.traces.counter.Counts, Limits: withDefaults(o.limits, web.DefaultLimits(s.engine))})
+		SpanCounts: s.traces.counts, Limits: withDefaults(o.limits, web.DefaultLimits(s.engine))})
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -74,7 +75,7 @@ func open(ctx context.Context, o options, spans sdktrace.SpanProcessor) (s *serv
 
 // lost is the spans that came out nowhere.
 func (t *traces) lost() uint64 {
-	c := t.counter.Counts()
+	c := t.counts()
 	return c.Failed + c.Dropped
 }
 

@@ -19,8 +19,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.uber.org/goleak"
 
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
-
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -316,7 +314,7 @@ func TestSpansAreExportedOnlyWhereTheVariablesSay(t *testing.T) {
 			if got := exports.Load() > before; got != c.exported {
 				t.Errorf("exported: %v", got)
 			}
-			if counts := r.traces.counter.Counts(); c.exported && (counts.Exported == 0 || counts.Exported != counts.Started || counts.Dropped != 0) {
+			if counts := r.traces.counts(); c.exported && (counts.Exported == 0 || counts.Exported != counts.Started || counts.Dropped != 0) {
 				t.Errorf("%+v", counts)
 			}
 		})
@@ -341,18 +339,18 @@ func TestALostDeviceEndsTheServiceWithOneError(t *testing.T) {
 	}
 }
 
-// The spans that an embedding program asks for get them as the exporter does.
 func TestSpansAreCounted(t *testing.T) {
 	o, err := parse([]string{"-device=sim"}, io.Discard)
 	must(t, err)
 	recorder := tracetest.NewInMemoryExporter()
-	s, err := open(t.Context(), o, sdktrace.NewSimpleSpanProcessor(recorder))
+	s, err := open(t.Context(), o, recorder)
 	must(t, err)
 	_, err = s.engine.Sort32(t.Context(), []uint32{2, 1})
 	must(t, err)
-	started := s.traces.counter.Counts().Started
-	if n := len(recorder.GetSpans()); n == 0 || uint64(n) != started {
-		t.Errorf("%d spans, %d counted", n, started)
+	must(t, s.traces.provider.ForceFlush(t.Context()))
+	counts := s.traces.counts()
+	if n := uint64(len(recorder.GetSpans())); n == 0 || n != counts.Started || n != counts.Exported || counts.Unexported() != 0 {
+		t.Errorf("%d spans, counted %+v", n, counts)
 	}
 	must(t, s.close())
 }

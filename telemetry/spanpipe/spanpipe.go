@@ -1,0 +1,127 @@
+// Package spanpipe is the way of spans out of a process: a bounded queue, a
+// batch, an exporter, and a count of what became of every span.
+//
+//	pipe := spanpipe.New(exporter, spanpipe.Config{})
+//	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(pipe))
+//
+// OpenTelemetry's batch processor does the work. By default its queue takes
+// 2048 spans, and what does not fit is dropped without a word; a launch of a
+// few blocks is ten spans, so a busy second fills that many times. A [Pipe] has
+// a queue that is large enough for [DefaultQueue] spans, never makes the work
+// wait, and drops by its own count, so that a drop is known at once and
+// exactly.
+package spanpipe
+
+import (
+	"context"
+	"sync/atomic"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// flushRoom is what the processor's own queue has beyond ours. A flush puts a
+// mark into that queue, which stays there if nobody waits for it any more;
+// without room for marks the processor would drop a span that we admitted.
+const flushRoom = 256
+
+// Pipe is a span processor that queues sampled spans for one exporter. It is
+// safe for concurrent use. Ending a span never blocks on it.
+type Pipe struct {
+	next     sdktrace.SpanProcessor
+	capacity int64
+
+	started, ended, exported, failed, dropped atomic.Uint64
+	// held is how many spans are queued or being exported.
+	held atomic.Int64
+	// stopped is set when no more spans are taken, emptied when those that
+	// were held are known to have come out or never will.
+	stopped, emptied atomic.Bool
+}
+
+var _ sdktrace.SpanProcessor = (*Pipe)(nil)
+
+// New returns a pipe to exporter, which runs a goroutine until Shutdown. The
+// exporter is called by one goroutine at a time and is shut down with the pipe.
+func New(exporter sdktrace.SpanExporter, cfg Config) *Pipe {
+	cfg = cfg.withDefaults()
+	p := &Pipe{capacity: int64(cfg.Queue)}
+	p.next = sdktrace.NewBatchSpanProcessor(&counted{pipe: p, next: exporter},
+		sdktrace.WithMaxQueueSize(cfg.Queue+flushRoom), sdktrace.WithMaxExportBatchSize(cfg.Batch))
+	return p
+}
+
+// Counts is what became of the spans so far. Each count is exact.
+func (p *Pipe) Counts() telemetry.SpanCounts {
+	counts := telemetry.SpanCounts{Exported: p.exported.Load(), Failed: p.failed.Load(), Dropped: p.dropped.Load()}
+	if p.emptied.Load() {
+		counts.Dropped += uint64(max(p.held.Load(), 0))
+	}
+	// In this order, so that no more come out than went in.
+	counts.Ended = p.ended.Load()
+	counts.Started = p.started.Load()
+	return counts
+}
+
+// OnStart counts the span.
+func (p *Pipe) OnStart(ctx context.Context, s sdktrace.ReadWriteSpan) {
+	if s.SpanContext().IsSampled() {
+		p.started.Add(1)
+	}
+	p.next.OnStart(ctx, s)
+}
+
+// OnEnd queues the span, or drops and counts it if the queue is full. The
+// processor's queue is larger, so what is admitted here is never dropped there.
+func (p *Pipe) OnEnd(s sdktrace.ReadOnlySpan) {
+	if !s.SpanContext().IsSampled() {
+		return
+	}
+	p.ended.Add(1)
+	if p.stopped.Load() {
+		p.dropped.Add(1)
+		return
+	}
+	if p.held.Add(1) > p.capacity {
+		p.held.Add(-1)
+		p.dropped.Add(1)
+		return
+	}
+	p.next.OnEnd(s)
+}
+
+// ForceFlush exports what is queued. It blocks until that is done or ctx ends.
+func (p *Pipe) ForceFlush(ctx context.Context) error { return p.next.ForceFlush(ctx) }
+
+// Shutdown exports what is queued and ends the pipe. It blocks until that is
+// done or ctx ends; spans that end later are dropped.
+func (p *Pipe) Shutdown(ctx context.Context) error {
+	err := p.next.Shutdown(ctx)
+	p.stopped.Store(true)
+	if err == nil {
+		p.emptied.Store(true)
+	}
+	return err
+}
+
+// counted is the exporter, with counting in front.
+type counted struct {
+	pipe *Pipe
+	next sdktrace.SpanExporter
+}
+
+// ExportSpans counts the batch as exported or, if next fails, as failed whole.
+func (c *counted) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	n := len(spans)
+	err := c.next.ExportSpans(ctx, spans)
+	if err != nil {
+		c.pipe.failed.Add(uint64(n))
+	} else {
+		c.pipe.exported.Add(uint64(n))
+	}
+	c.pipe.held.Add(-int64(n))
+	return err
+}
+
+func (c *counted) Shutdown(ctx context.Context) error { return c.next.Shutdown(ctx) }

@@ -1,0 +1,271 @@
+package spanpipe_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/spanpipe"
+)
+
+// sdkDefault is what the SDK's processor has if nobody says anything else.
+var sdkDefault = spanpipe.Config{Queue: sdktrace.DefaultMaxQueueSize, Batch: sdktrace.DefaultMaxExportBatchSize}
+
+// gate is an exporter that holds batches back until it is opened.
+type gate struct {
+	open    chan struct{}
+	entered chan struct{}
+	once    sync.Once
+	err     error
+	took    atomic.Uint64
+}
+
+func newGate() *gate { return &gate{open: make(chan struct{}), entered: make(chan struct{})} }
+
+func opened(err error) *gate {
+	g := newGate()
+	g.err = err
+	close(g.open)
+	return g
+}
+
+func (g *gate) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	g.once.Do(func() { close(g.entered) })
+	select {
+	case <-g.open:
+		g.took.Add(uint64(len(spans)))
+		return g.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (g *gate) Shutdown(context.Context) error { return nil }
+
+func pipeline(exporter sdktrace.SpanExporter, cfg spanpipe.Config, options ...sdktrace.TracerProviderOption) (*spanpipe.Pipe, *sdktrace.TracerProvider) {
+	pipe := spanpipe.New(exporter, cfg)
+	return pipe, sdktrace.NewTracerProvider(append(options, sdktrace.WithSpanProcessor(pipe))...)
+}
+
+func spans(provider trace.TracerProvider, n int) {
+	tracer := provider.Tracer("test")
+	for range n {
+		_, span := tracer.Start(context.Background(), "span")
+		span.End()
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantCounts(t *testing.T, pipe *spanpipe.Pipe, want telemetry.SpanCounts) {
+	t.Helper()
+	if got := pipe.Counts(); got != want {
+		t.Errorf("counts %+v, want %+v", got, want)
+	}
+}
+
+// The exporter is held while a burst ends. What the SDK's own sizes have no
+// room for is lost, and known to be without a flush; the shipped sizes lose
+// none of it.
+func TestABurstBehindAStuckExporter(t *testing.T) {
+	const burst = 50_000
+	for name, c := range map[string]struct {
+		config spanpipe.Config
+		lost   uint64
+	}{
+		"the SDK's sizes":   {sdkDefault, burst - sdktrace.DefaultMaxQueueSize},
+		"the shipped sizes": {spanpipe.Config{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			exporter := newGate()
+			pipe, provider := pipeline(exporter, c.config)
+			spans(provider, burst)
+			wantCounts(t, pipe, telemetry.SpanCounts{Started: burst, Ended: burst, Dropped: c.lost})
+			if n := pipe.Counts().Unexported(); n != burst-c.lost {
+				t.Errorf("%d are held, want %d", n, burst-c.lost)
+			}
+			close(exporter.open)
+			check(t, provider.Shutdown(context.Background()))
+			wantCounts(t, pipe, telemetry.SpanCounts{Started: burst, Ended: burst, Exported: burst - c.lost, Dropped: c.lost})
+			if got := exporter.took.Load(); got != burst-c.lost {
+				t.Errorf("the exporter got %d", got)
+			}
+		})
+	}
+}
+
+// slow is an exporter that takes 20 ms for a batch, as a collector that is far
+// away or busy does.
+type slow struct{ took atomic.Uint64 }
+
+func (s *slow) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
+	time.Sleep(20 * time.Millisecond)
+	s.took.Add(uint64(len(spans)))
+	return nil
+}
+
+func (s *slow) Shutdown(context.Context) error { return nil }
+
+// Behind a slow exporter the SDK's sizes lose spans, and the count of them is
+// exact; the shipped sizes lose none.
+func TestASlowExporter(t *testing.T) {
+	const total = 60_000
+	for name, c := range map[string]struct {
+		config spanpipe.Config
+		loses  bool
+	}{"the SDK's sizes": {sdkDefault, true}, "the shipped sizes": {spanpipe.Config{}, false}} {
+		t.Run(name, func(t *testing.T) {
+			exporter := &slow{}
+			pipe, provider := pipeline(exporter, c.config)
+			spans(provider, total)
+			check(t, provider.Shutdown(context.Background()))
+			counts := pipe.Counts()
+			if counts.Ended != total || counts.Exported != exporter.took.Load() || counts.Dropped != total-exporter.took.Load() || counts.Unexported() != 0 {
+				t.Errorf("%+v, the exporter got %d", counts, exporter.took.Load())
+			}
+			if (counts.Dropped > 0) != c.loses {
+				t.Errorf("%d of %d were dropped", counts.Dropped, total)
+			}
+			t.Logf("%d of %d were dropped", counts.Dropped, total)
+		})
+	}
+}
+
+// What the exporter fails is failed, not dropped, and makes room.
+func TestFailedBatchesAreCounted(t *testing.T) {
+	pipe, provider := pipeline(opened(errors.New("no collector")), spanpipe.Config{Queue: 1})
+	for range 3 {
+		spans(provider, 1)
+		_ = provider.ForceFlush(context.Background()) // says that there is no collector
+	}
+	check(t, provider.Shutdown(context.Background()))
+	wantCounts(t, pipe, telemetry.SpanCounts{Started: 3, Ended: 3, Failed: 3})
+}
+
+// Flushes that nobody waits for any more leave their marks in the processor's
+// queue, which must not push out a span.
+func TestFlushesCutShortLoseNothing(t *testing.T) {
+	exporter := newGate()
+	pipe, provider := pipeline(exporter, spanpipe.Config{Queue: 8, Batch: 1})
+	spans(provider, 1)
+	<-exporter.entered
+	for range 100 {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Microsecond)
+		if err := provider.ForceFlush(ctx); err == nil {
+			t.Error("a flush went past an exporter that is held")
+		}
+		cancel()
+	}
+	spans(provider, 7)
+	wantCounts(t, pipe, telemetry.SpanCounts{Started: 8, Ended: 8})
+	close(exporter.open)
+	check(t, provider.ForceFlush(context.Background()))
+	wantCounts(t, pipe, telemetry.SpanCounts{Started: 8, Ended: 8, Exported: 8})
+	check(t, provider.Shutdown(context.Background()))
+}
+
+func TestSpansAfterTheEndAreDropped(t *testing.T) {
+	exporter := opened(nil)
+	pipe := spanpipe.New(exporter, spanpipe.Config{})
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(pipe))
+	_, late := provider.Tracer("test").Start(context.Background(), "late")
+	check(t, pipe.Shutdown(context.Background()))
+	late.End()
+	wantCounts(t, pipe, telemetry.SpanCounts{Started: 1, Ended: 1, Dropped: 1})
+	check(t, provider.Shutdown(context.Background()))
+}
+
+// An end that was cut short tells nothing of what was held.
+func TestAnEndCutShortLearnsNothing(t *testing.T) {
+	exporter := newGate()
+	pipe, provider := pipeline(exporter, spanpipe.Config{Batch: 1})
+	spans(provider, 1)
+	<-exporter.entered
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := provider.Shutdown(ctx); err == nil {
+		t.Fatal("an end with an ended context succeeded")
+	}
+	wantCounts(t, pipe, telemetry.SpanCounts{Started: 1, Ended: 1})
+	if n := pipe.Counts().Unexported(); n != 1 {
+		t.Errorf("%d held, want 1", n)
+	}
+	close(exporter.open)
+}
+
+func TestUnsampledSpansAreNotCounted(t *testing.T) {
+	pipe, provider := pipeline(opened(nil), spanpipe.Config{}, sdktrace.WithSampler(recordOnly{}))
+	spans(provider, 3)
+	check(t, provider.Shutdown(context.Background()))
+	wantCounts(t, pipe, telemetry.SpanCounts{})
+}
+
+type recordOnly struct{}
+
+func (recordOnly) ShouldSample(sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	return sdktrace.SamplingResult{Decision: sdktrace.RecordOnly}
+}
+func (recordOnly) Description() string { return "record only" }
+
+func TestTheStandardVariablesSayTheSizes(t *testing.T) {
+	for _, c := range []struct {
+		queue, batch string
+		config       spanpipe.Config
+		holds        uint64
+	}{
+		{"", "", spanpipe.Config{}, spanpipe.DefaultQueue},
+		{"7", "3", spanpipe.Config{}, 7},
+		{"7", "3", spanpipe.Config{Queue: 5, Batch: 100}, 5},
+		{"many", "-1", spanpipe.Config{Queue: -1}, spanpipe.DefaultQueue},
+	} {
+		t.Setenv("OTEL_BSP_MAX_QUEUE_SIZE", c.queue)
+		t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", c.batch)
+		exporter := newGate()
+		pipe, provider := pipeline(exporter, c.config)
+		spans(provider, spanpipe.DefaultQueue+100)
+		if got := pipe.Counts().Unexported(); got != c.holds {
+			t.Errorf("%+v: %d are held", c, got)
+		}
+		close(exporter.open)
+		check(t, provider.Shutdown(context.Background()))
+	}
+}
+
+// Under load from many goroutines, with flushes between and a queue that is too
+// small, every span is accounted for once and none twice.
+func TestHammer(t *testing.T) {
+	exporter := opened(nil)
+	pipe, provider := pipeline(exporter, spanpipe.Config{Queue: 16, Batch: 4})
+	var workers sync.WaitGroup
+	for range 4 {
+		workers.Go(func() {
+			for range 20 {
+				spans(provider, 50)
+				if err := provider.ForceFlush(context.Background()); err != nil {
+					t.Error(err)
+				}
+				if counts := pipe.Counts(); counts.Exported+counts.Failed+counts.Dropped > counts.Ended || counts.Ended > counts.Started {
+					t.Errorf("more came out than went in: %+v", counts)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	check(t, provider.Shutdown(context.Background()))
+	counts := pipe.Counts()
+	if counts.Ended != 4000 || counts.Started != 4000 || counts.Exported != exporter.took.Load() || counts.Exported+counts.Dropped != 4000 {
+		t.Errorf("counts %+v do not add up to 4000, the exporter got %d", counts, exporter.took.Load())
+	}
+}
