@@ -35,7 +35,7 @@ func (s *slogRecords) write(records []Record) (int, error) {
 }
 
 // contextOf is what a handler that knows about traces looks at; see
-// telemetry.NewSpanHandler.
+// telemetry.NewLogHandler.
 func contextOf(r *Record) context.Context {
 	if r.Event.Span.IsZero() {
 		return context.Background()
