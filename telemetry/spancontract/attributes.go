@@ -1,0 +1,53 @@
+package spancontract
+
+import (
+	"go.opentelemetry.io/otel/attribute"
+
+	t "github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// bytes is the unit of sizes, as UCUM writes it.
+const bytes = "By"
+
+var definitions = []Definition{
+	{t.AttrDevice, attribute.INT64, "", "the device's ordinal"},
+	{t.AttrStream, attribute.INT64, "", "the allocation stream of an alloc and a dealloc, the launch's stream otherwise; on a link the stream of the work waited for"},
+	{t.AttrGeneration, attribute.INT64, "", "the block, by the number that logs and findings have too; on a refused prepare the block that the error names"},
+	{t.AttrGenerations, attribute.INT64SLICE, "", "the blocks of a span that stands for several"},
+	{t.AttrTag, attribute.STRING, "", "the tag that the block is accounted under"},
+	{t.AttrRequested, attribute.INT64, bytes, "what the caller asked for; the sum where the span stands for several blocks"},
+	{t.AttrBytes, attribute.INT64, bytes, "the size as the layer below says: without a guard's red zones on an alloc and a dealloc, with them on a prepare and a finish; a sum likewise"},
+	{t.AttrState, attribute.STRING, "", "the block's state: live, retired, quarantined or freed"},
+	{t.AttrAccess, attribute.STRING, "", "read, write or read_write; combined where the span stands for several blocks"},
+	{t.AttrWaitsQueued, attribute.INT64, "", "waits queued for the block, or for the launch"},
+	{t.AttrWaitsElided, attribute.INT64, "", "dependencies on other streams that needed no wait"},
+	{t.AttrLaunchName, attribute.STRING, "", "the launch's name"},
+	{t.AttrLaunchID, attribute.INT64, "", "the launch's number in the process, as in logs and findings"},
+	{t.AttrLaunchUses, attribute.INT64, "", "how many blocks the launch uses"},
+	{t.AttrCrossStream, attribute.BOOL, "", "whether a block was last written on another stream"},
+	{t.AttrOutcome, attribute.STRING, "", "how the launch ended: finished, aborted or refused"},
+	{t.AttrLayer, attribute.STRING, "", "the layer that the call passed into: guard, budget, log or driver"},
+	{t.AttrOperation, attribute.STRING, "", "what it was asked: allocate, deallocate, prepare, finish, abort or reap"},
+	{t.AttrFindingKind, attribute.STRING, "", "the kind of the memory bug"},
+	{t.AttrFindingSource, attribute.STRING, "", "the layer that saw it"},
+	{t.AttrFindingText, attribute.STRING, "", "what happened"},
+	{t.AttrFindingSuspects, attribute.INT64, "", "how many launches may have done it"},
+	{t.AttrFindingOffset, attribute.INT64, bytes, "where the first bad byte is, from the victim's address"},
+	{t.AttrFindingBytes, attribute.INT64, bytes, "how many bytes are bad"},
+	{t.AttrFindingExpected, attribute.STRING, "", `what the first bad byte should have been, such as "0x5f"`},
+	{t.AttrFindingSeen, attribute.STRING, "", "what it was"},
+	{t.AttrErrorType, attribute.STRING, "", "the class of the error, such as out_of_budget, or the driver's name of it"},
+}
+
+// Definitions lists every attribute. The slice is the caller's.
+func Definitions() []Definition { return append([]Definition(nil), definitions...) }
+
+// define finds the definition of a key, nil if the contract has no such key.
+func define(key attribute.Key) *Definition {
+	for i := range definitions {
+		if definitions[i].Key == key {
+			return &definitions[i]
+		}
+	}
+	return nil
+}

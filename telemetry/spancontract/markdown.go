@@ -1,0 +1,124 @@
+package spancontract
+
+import (
+	"fmt"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// The marks between which docs/traces.md is made by [Document].
+const (
+	beginMark = "<!-- contract: begin (made by \"go run ./telemetry/spancontract/table\") -->\n"
+	endMark   = "<!-- contract: end -->\n"
+)
+
+// Document puts the contract between the marks of a page. A page without the
+// marks is an error.
+func Document(page string) (string, error) {
+	before, rest, begun := strings.Cut(page, beginMark)
+	_, after, ended := strings.Cut(rest, endMark)
+	if !begun || !ended {
+		return "", fmt.Errorf("the page lacks the lines %q and %q, between which the contract goes", beginMark, endMark)
+	}
+	return before + beginMark + "\n" + Markdown() + "\n" + endMark + after, nil
+}
+
+// Markdown is the contract as text.
+func Markdown() string {
+	var out strings.Builder
+	for i := range rows {
+		writeRow(&out, &rows[i])
+	}
+	fmt.Fprintf(&out, "### Event `%s`\n\nWith %s.\n\n", refusal[0].Name, attributeNames(refusal[0].Attributes))
+	out.WriteString("### Attributes\n\n| attribute | type | unit | meaning |\n| --- | --- | --- | --- |\n")
+	for _, d := range definitions {
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", d.Key, typeName(d.Type), unitName(d.Unit), d.Meaning)
+	}
+	return out.String()
+}
+
+func writeRow(out *strings.Builder, row *Row) {
+	fmt.Fprintf(out, "### `%s`%s\n\n%s.\n\n", row.Name, caseName(row), strings.ToUpper(row.When[:1])+row.When[1:])
+	fmt.Fprintf(out, "- parent: %s\n- status: %s\n", spanNames(row.Parents), statusName(row.Status))
+	fmt.Fprintf(out, "- attributes: %s\n", attributeNames(row.Attributes))
+	for _, l := range row.Links {
+		fmt.Fprintf(out, "- links: to %s, %s, with %s\n", spanNames(l.To), l.When, attributeNames(l.Attributes))
+	}
+	for _, e := range row.Events {
+		fmt.Fprintf(out, "- event: `%s`, if %s\n", e.Name, e.When)
+	}
+	out.WriteString("\n")
+}
+
+func caseName(row *Row) string {
+	if row.Case == "" {
+		return ""
+	}
+	return ": " + row.Case
+}
+
+func spanNames(names []telemetry.SpanName) string {
+	var texts []string
+	for _, n := range names {
+		if n == Caller {
+			texts = append(texts, string(Caller)+", or none")
+			continue
+		}
+		texts = append(texts, "`"+string(n)+"`")
+	}
+	return strings.Join(texts, " or ")
+}
+
+// attributeNames lists attributes, those of one condition together.
+func attributeNames(attributes []Attribute) string {
+	var conditions []string
+	byCondition := map[string][]string{}
+	for _, a := range attributes {
+		when := condition(a)
+		if byCondition[when] == nil {
+			conditions = append(conditions, when)
+		}
+		name := "`" + string(a.Key) + "`"
+		if a.Value != "" {
+			name += " = " + a.Value
+		}
+		byCondition[when] = append(byCondition[when], name)
+	}
+	var parts []string
+	for _, when := range conditions {
+		part := strings.Join(byCondition[when], ", ")
+		if when != "" {
+			part = "if " + when + " " + part
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func condition(a Attribute) string {
+	switch a.Presence {
+	case Always:
+		return ""
+	case OnFailure:
+		return "it failed"
+	}
+	return a.When
+}
+
+func statusName(s Status) string {
+	return [...]string{Unset: "unset", Error: "error, with the error's text", ErrorOnFailure: "unset, or error with the error's text if it failed"}[s]
+}
+
+func typeName(t attribute.Type) string {
+	return map[attribute.Type]string{attribute.INT64: "int", attribute.INT64SLICE: "int[]", attribute.STRING: "string", attribute.BOOL: "bool"}[t]
+}
+
+func unitName(unit string) string {
+	if unit == bytes {
+		return "bytes"
+	}
+	return unit
+}

@@ -1,0 +1,31 @@
+// Command table writes the contract of the spans into docs/traces.md. It is run
+// in the root of the repository.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/fencepost-gpu/fencepost/telemetry/spancontract"
+)
+
+const page = "docs/traces.md"
+
+func main() {
+	if err := write(); err != nil {
+		fmt.Fprintln(os.Stderr, "table:", err)
+		os.Exit(1)
+	}
+}
+
+func write() error {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	made, err := spancontract.Document(string(text))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(page, []byte(made), 0o644) //nolint:gosec // a page for everybody
+}
