@@ -31,6 +31,7 @@ type tempo struct {
 	collectortrace.UnimplementedTraceServiceServer
 	mu       sync.Mutex
 	spans    map[string][]*tracepb.Span // by trace
+	scopes   map[string]string          // by span
 	services map[string]bool
 }
 
@@ -45,6 +46,7 @@ func (s *tempo) Export(_ context.Context, r *collectortrace.ExportTraceServiceRe
 		}
 		for _, scope := range of.GetScopeSpans() {
 			for _, span := range scope.GetSpans() {
+				s.scopes[string(span.GetSpanId())] = scope.GetScope().GetName()
 				s.spans[string(span.GetTraceId())] = append(s.spans[string(span.GetTraceId())], span)
 			}
 		}
@@ -67,7 +69,7 @@ func newTempo(t *testing.T) (sink *tempo, address string, serve func()) {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
-	sink = &tempo{spans: map[string][]*tracepb.Span{}, services: map[string]bool{}}
+	sink = &tempo{spans: map[string][]*tracepb.Span{}, scopes: map[string]string{}, services: map[string]bool{}}
 	server := grpc.NewServer()
 	collectortrace.RegisterTraceServiceServer(server, sink)
 	t.Cleanup(server.Stop)
