@@ -3,8 +3,10 @@ package telemetry
 import (
 	"errors"
 	"strings"
+	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -16,6 +18,21 @@ const MaxUseSpans = 32
 
 // room is the capacity that fits the attributes of any of the spans.
 const room = 12
+
+// scratches are the arrays in which the attributes of a span are gathered. A
+// span takes copies, so the array of one serves the next.
+var scratches = sync.Pool{New: func() any { return new([room]attribute.KeyValue) }}
+
+func scratch() []attribute.KeyValue { return scratches.Get().(*[room]attribute.KeyValue)[:0] }
+
+// set gives span its attributes, whose slice must not be used after that.
+func set(span trace.Span, attributes []attribute.KeyValue) {
+	span.SetAttributes(attributes...)
+	if cap(attributes) == room { // a scratch, that was large enough
+		clear(attributes) // holds on to no text
+		scratches.Put((*[room]attribute.KeyValue)(attributes[:room]))
+	}
+}
 
 // text is a string attribute that exporters can encode: one tag that is not
 // UTF-8 would otherwise lose the whole batch that it travels in.
@@ -35,7 +52,7 @@ func (t *tracing) blockAttributes(b core.Block) []attribute.KeyValue {
 }
 
 func (t *tracing) idAttributes(id core.BlockID) []attribute.KeyValue {
-	return append(make([]attribute.KeyValue, 0, room), t.device,
+	return append(scratch(), t.device,
 		number(AttrStream, id.AllocStream), number(AttrGeneration, id.Generation))
 }
 
@@ -45,14 +62,14 @@ func (t *tracing) requestAttributes(r core.Request) []attribute.KeyValue {
 	if requested == 0 {
 		requested = r.Bytes
 	}
-	return append(make([]attribute.KeyValue, 0, room), t.device,
+	return append(scratch(), t.device,
 		number(AttrStream, r.Stream), text(AttrTag, string(r.Tag.OrUntagged())),
 		number(AttrRequested, requested), number(AttrBytes, r.Bytes))
 }
 
 // stepAttributes are common to the launch and its steps.
 func (t *tracing) stepAttributes(stream core.StreamID, launch string) []attribute.KeyValue {
-	attrs := append(make([]attribute.KeyValue, 0, room), t.device, number(AttrStream, stream))
+	attrs := append(scratch(), t.device, number(AttrStream, stream))
 	if launch != "" {
 		attrs = append(attrs, text(AttrLaunchName, launch))
 	}
@@ -60,9 +77,8 @@ func (t *tracing) stepAttributes(stream core.StreamID, launch string) []attribut
 }
 
 func (t *tracing) launchAttributes(in *core.Intent) []attribute.KeyValue {
-	attrs := append(t.stepAttributes(in.Stream, in.Launch),
-		number(AttrLaunchID, in.ID), AttrLaunchUses.Int(len(in.Uses)), AttrCrossStream.Bool(in.CrossStream))
-	return append(attrs, waitTotals(in)...)
+	return appendWaits(append(t.stepAttributes(in.Stream, in.Launch),
+		number(AttrLaunchID, in.ID), AttrLaunchUses.Int(len(in.Uses)), AttrCrossStream.Bool(in.CrossStream)), in)
 }
 
 func (t *tracing) useAttributes(in *core.Intent, use int) []attribute.KeyValue {
@@ -102,13 +118,13 @@ func (t *tracing) batchAttributes(in *core.Intent) []attribute.KeyValue {
 		AttrAccess.String(sum.Access.String()))
 }
 
-// waitTotals are the waits of all uses of a launch.
-func waitTotals(in *core.Intent) []attribute.KeyValue {
+// appendWaits adds the waits of all uses of a launch.
+func appendWaits(attrs []attribute.KeyValue, in *core.Intent) []attribute.KeyValue {
 	elided := 0
 	for i := range in.Uses {
 		elided += in.Uses[i].Elided
 	}
-	return []attribute.KeyValue{AttrWaitsQueued.Int(len(in.Waited)), AttrWaitsElided.Int(elided)}
+	return append(attrs, AttrWaitsQueued.Int(len(in.Waited)), AttrWaitsElided.Int(elided))
 }
 
 func (t *tracing) refusedLaunchAttributes(req core.UseRequest) []attribute.KeyValue {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/spanpipe"
 )
 
 // nothing is the least a tracking backend can do, so that what is measured is
@@ -103,7 +104,23 @@ var traces = []setting{
 	{"sampled", func(t testing.TB) (core.Resource, context.Context) {
 		return observed(t, telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample())}), context.Background()
 	}},
+	{"sampled-to-the-pipe", func(t testing.TB) (core.Resource, context.Context) {
+		piped := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spanpipe.New(forget{}, spanpipe.Config{})))
+		t.Cleanup(func() { check(t, piped.Shutdown(context.Background())) })
+		return observed(t, telemetry.Config{TracerProvider: piped}), context.Background()
+	}},
+	{"sampled-with-a-layer", func(t testing.TB) (core.Resource, context.Context) {
+		p := provider(sdktrace.AlwaysSample())
+		probe := must[*telemetry.Probe](t)(telemetry.NewProbe(newNothing(), telemetry.LayerDriver, p))
+		return must[*telemetry.Resource](t)(telemetry.NewResource(probe, telemetry.Config{TracerProvider: p})), context.Background()
+	}},
 }
+
+// forget is an exporter that takes everything at once.
+type forget struct{}
+
+func (forget) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return nil }
+func (forget) Shutdown(context.Context) error                             { return nil }
 
 // launchPair is the prepare and finish of one launch.
 func launchPair(ctx context.Context, r core.Resource, req core.UseRequest) error {

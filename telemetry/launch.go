@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -19,6 +20,8 @@ type launch struct {
 	// ctx carries span; the spans of the uses are its children.
 	ctx  context.Context
 	span trace.Span
+	// attributes are set by the end, with the outcome, in one go.
+	attributes []attribute.KeyValue
 	// claimed is set by the one end that may close the span.
 	claimed atomic.Bool
 }
@@ -58,7 +61,7 @@ func carryContext(ctx context.Context, ticket core.Ticket) {
 }
 
 func (l *launch) prepared(in *core.Intent, start time.Time) {
-	l.span.SetAttributes(l.tracing.launchAttributes(in)...)
+	l.attributes = l.tracing.launchAttributes(in)
 	if l.tracing.level == LevelLaunches {
 		linkWaits(l.span, in, allUses)
 		return
@@ -66,15 +69,14 @@ func (l *launch) prepared(in *core.Intent, start time.Time) {
 	end := trace.WithTimestamp(time.Now())
 	if len(in.Uses) > MaxUseSpans {
 		span := l.startChild(SpanPrepare, start)
-		span.SetAttributes(l.tracing.batchAttributes(in)...)
-		span.SetAttributes(waitTotals(in)...)
+		set(span, appendWaits(l.tracing.batchAttributes(in), in))
 		linkWaits(span, in, allUses)
 		span.End(end)
 		return
 	}
 	for i := range in.Uses {
 		span := l.startChild(SpanPrepare, start)
-		span.SetAttributes(l.tracing.prepareAttributes(in, i)...)
+		set(span, l.tracing.prepareAttributes(in, i))
 		linkWaits(span, in, i)
 		span.End(end)
 	}
@@ -83,10 +85,10 @@ func (l *launch) prepared(in *core.Intent, start time.Time) {
 // refused closes the launch of a prepare that failed. The upstream does not
 // say which use it failed on, unless the error does: one span stands for all.
 func (l *launch) refused(req core.UseRequest, start time.Time, err error) {
-	l.span.SetAttributes(l.tracing.refusedLaunchAttributes(req)...)
+	l.attributes = l.tracing.refusedLaunchAttributes(req)
 	if l.tracing.level == LevelOperations {
 		span := l.startChild(SpanPrepare, start)
-		span.SetAttributes(l.tracing.refusedPrepareAttributes(req, err)...)
+		set(span, l.tracing.refusedPrepareAttributes(req, err))
 		l.tracing.endSpan(span, err)
 	}
 	l.end(OutcomeRefused, err)
@@ -126,14 +128,14 @@ func (l *launch) startFinishes(in *core.Intent, upstream core.Resource) []trace.
 	start := time.Now()
 	if len(in.Uses) > MaxUseSpans {
 		span := l.startChild(SpanFinish, start)
-		span.SetAttributes(l.tracing.batchAttributes(in)...)
+		set(span, l.tracing.batchAttributes(in))
 		referAll(in, spanRef(span))
 		return []trace.Span{span}
 	}
 	spans := make([]trace.Span, len(in.Uses))
 	for i := range in.Uses {
 		spans[i] = l.startChild(SpanFinish, start)
-		spans[i].SetAttributes(l.tracing.finishAttributes(in, i, upstream.State(in.Uses[i].Block))...)
+		set(spans[i], l.tracing.finishAttributes(in, i, upstream.State(in.Uses[i].Block)))
 		in.Uses[i].Span = spanRef(spans[i])
 	}
 	return spans
@@ -146,7 +148,7 @@ func (l *launch) abort(ctx context.Context, upstream core.Resource, ticket core.
 }
 
 func (l *launch) end(outcome string, err error, options ...trace.SpanEndOption) {
-	l.span.SetAttributes(AttrOutcome.String(outcome))
+	set(l.span, append(l.attributes, AttrOutcome.String(outcome)))
 	l.tracing.endSpan(l.span, err, options...)
 }
 

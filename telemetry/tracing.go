@@ -59,9 +59,9 @@ func (t *tracing) allocate(ctx context.Context, upstream core.Resource, req core
 	req.Span = spanRef(span)
 	b, err := upstream.Allocate(ctx, req)
 	if err != nil {
-		span.SetAttributes(t.requestAttributes(req)...)
+		set(span, t.requestAttributes(req))
 	} else {
-		span.SetAttributes(t.blockAttributes(b)...)
+		set(span, t.blockAttributes(b))
 	}
 	t.endSpan(span, err)
 	return b, spanRef(span), err
@@ -75,9 +75,9 @@ func (t *tracing) deallocate(ctx context.Context, upstream core.Resource, id cor
 	}
 	b, err := upstream.Deallocate(ctx, id)
 	if err != nil {
-		span.SetAttributes(t.idAttributes(id)...)
+		set(span, t.idAttributes(id))
 	} else {
-		span.SetAttributes(t.blockAttributes(b)...)
+		set(span, t.blockAttributes(b))
 	}
 	t.endSpan(span, err)
 	return b, spanRef(span), err
