@@ -49,8 +49,8 @@ func TestThePageNamesEveryMetric(t *testing.T) {
 	compare(t, "metrics", matches(read(t, "telemetry/names.go"), `MetricName += "(\w+)"`), matches(read(t, "docs/metrics.md"), "(?m)^\\| `(gpumem_\\w+)` \\|"))
 }
 
-func TestTheREADMENamesEverySpan(t *testing.T) {
-	compare(t, "spans", matches(read(t, "telemetry/names.go"), `SpanName = "([\w.]+)"`), matches(read(t, "README.md"), "(?m)^\\| `(gpumem\\.\\w+)` \\|"))
+func TestThePageNamesEverySpan(t *testing.T) {
+	compare(t, "spans", matches(read(t, "telemetry/names.go"), `SpanName = "([\w.]+)"`), matches(read(t, "docs/traces.md"), "(?m)^### `(gpumem\\.\\w+)`"))
 }
 
 func TestTheREADMENamesEveryVariable(t *testing.T) {
@@ -76,7 +76,7 @@ func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := matches(code.String(), `(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
-	for _, document := range []string{"README.md", "RATIONALE.md", "docs/architecture.md", "docs/gpu.md"} {
+	for _, document := range []string{"README.md", "RATIONALE.md", "docs/architecture.md", "docs/gpu.md", "docs/traces.md"} {
 		for _, name := range matches(read(t, document), "`((?:Test|Fuzz|Benchmark|Example)\\w*)`") {
 			if !slices.Contains(tests, name) {
 				t.Errorf("%s names %s, which does not exist", document, name)

@@ -154,6 +154,8 @@ func (l *launch) end(outcome string, err error, options ...trace.SpanEndOption) 
 
 // startChild starts a span of a use. All uses of a step share its start and
 // its end: the upstream does them together.
+//
+//nolint:spancheck // the caller ends it
 func (l *launch) startChild(name SpanName, start time.Time) trace.Span {
 	_, span := l.tracing.tracer.Start(l.ctx, string(name), trace.WithTimestamp(start))
 	return span

@@ -56,11 +56,13 @@ func NewProbe(upstream core.Resource, name string, provider trace.TracerProvider
 
 // begin starts the span of a call that is part of a traced operation, nil
 // otherwise.
+//
+//nolint:spancheck // end ends it
 func (p *Probe) begin(ctx context.Context, op core.Op) (context.Context, trace.Span) {
 	if _, ok := ctx.(*operation); !ok || p.tracer == nil {
 		return ctx, nil
 	}
-	ctx, span := p.tracer.Start(ctx, string(SpanLayer)) //nolint:spancheck // end ends it
+	ctx, span := p.tracer.Start(ctx, string(SpanLayer))
 	span.SetAttributes(p.device, text(AttrLayer, p.name), AttrOperation.String(op.String()))
 	return enter(ctx, span), span
 }

@@ -97,7 +97,7 @@ type dated struct {
 
 func (d *dated) DeallocateAsked(ctx context.Context, id core.BlockID, asked core.Instant) (core.Block, error) {
 	d.asked = asked
-	return d.Fake.Deallocate(ctx, id)
+	return d.Deallocate(ctx, id)
 }
 
 func TestAProbeHandsTheInstantOfAFreeOn(t *testing.T) {

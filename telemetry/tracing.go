@@ -40,8 +40,10 @@ func newTracing(cfg Config, ordinal int) *tracing {
 
 // start starts a span that the caller ends, if it records. The context is for
 // the layers below.
+//
+//nolint:spancheck // the caller ends it
 func (t *tracing) start(ctx context.Context, name SpanName) (context.Context, trace.Span) {
-	ctx, span := t.tracer.Start(ctx, string(name)) //nolint:spancheck // the caller ends it
+	ctx, span := t.tracer.Start(ctx, string(name))
 	return enter(ctx, span), span
 }
 

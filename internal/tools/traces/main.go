@@ -1,4 +1,4 @@
-// Command table writes the contract of the spans into docs/traces.md. It is run
+// Traces writes the contract of the spans into docs/traces.md. It is run
 // in the root of the repository.
 package main
 
@@ -13,7 +13,7 @@ const page = "docs/traces.md"
 
 func main() {
 	if err := write(); err != nil {
-		fmt.Fprintln(os.Stderr, "table:", err)
+		fmt.Fprintln(os.Stderr, "traces:", err)
 		os.Exit(1)
 	}
 }
