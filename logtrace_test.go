@@ -23,7 +23,7 @@ func TestARefusalInTheLogLeadsToItsTrace(t *testing.T) {
 	for _, level := range []telemetry.Level{telemetry.LevelOperations, telemetry.LevelLaunches, telemetry.LevelOff} {
 		var text strings.Builder
 		sink := logging.NewSlogSink(slog.New(slog.NewJSONHandler(&text, &slog.HandlerOptions{Level: slog.LevelWarn})), logging.Queue{})
-		rt, recorder := tracedRuntime(t, fencepost.Config{Budget: 1 << 20, TraceLevel: level, LogSinks: []logging.Sink{sink}})
+		rt, recorder := tracedRuntime(t, fencepost.Config{Guard: "off", Budget: 1 << 20, TraceLevel: level, LogSinks: []logging.Sink{sink}})
 		ctx, request := sdktrace.NewTracerProvider().Tracer("service").Start(t.Context(), "POST /sort")
 		_, allocated := rt.Allocate(ctx, core.Request{Bytes: 2 << 20, Tag: "rows"})
 		_, reserved := rt.Reserve(ctx, 2<<20, "rows")

@@ -24,7 +24,10 @@ require (
 	google.golang.org/grpc v1.83.2
 )
 
-require github.com/jackc/puddle/v2 v2.2.3 // indirect
+require (
+	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+)
 
 require (
 	cloud.google.com/go/auth v0.23.2 // indirect

@@ -46,7 +46,7 @@ func TestARefusalReachesTheLogsOfOpenTelemetry(t *testing.T) {
 	bridge := otelslog.NewHandler("gpu memory", otelslog.WithLoggerProvider(records))
 	sink := logging.NewSlogSink(slog.New(telemetry.NewLogHandler(bridge)), logging.Queue{})
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
-	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Budget: 1 << 20, TracerProvider: provider, LogSinks: []logging.Sink{sink}})
+	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "off", Budget: 1 << 20, TracerProvider: provider, LogSinks: []logging.Sink{sink}})
 	must(t, err)
 	ctx, request := provider.Tracer("service").Start(t.Context(), "POST /sort")
 	if _, err := rt.Allocate(ctx, core.Request{Bytes: 2 << 20, Tag: "rows"}); !errors.Is(err, core.ErrOutOfBudget) {
