@@ -6,18 +6,22 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"time"
 
 	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
 )
 
-// collector is an OpenTelemetry collector's HTTP endpoint for traces.
+// collector is an OpenTelemetry collector's HTTP endpoint for traces, which
+// takes its time.
 type collector struct {
+	delay time.Duration
 	mu    sync.Mutex
 	spans map[string]int
 }
 
 func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	time.Sleep(c.delay)
 	body, err := io.ReadAll(r.Body)
 	var request collectortrace.ExportTraceServiceRequest
 	if err != nil || r.URL.Path != "/v1/traces" || proto.Unmarshal(body, &request) != nil {
@@ -35,15 +39,17 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// The standard variables are all that it takes to send spans to a collector.
+// The standard variables are all that it takes to send spans to a collector,
+// and one that takes 50 ms for a batch gets every span of work that is traced
+// whole.
 func TestTheDemoSendsSpansToACollector(t *testing.T) {
-	c := &collector{spans: map[string]int{}}
+	c := &collector{delay: 50 * time.Millisecond, spans: map[string]int{}}
 	server := httptest.NewServer(c)
 	defer server.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
 	var last string
-	code := runCaptured(t, func(line string) { last = line }, "demo", "--for", "600ms", "--listen=", "--sample=0.1", "--json")
+	code := runCaptured(t, func(line string) { last = line }, "demo", "--for", "600ms", "--listen=", "--sample=1", "--json")
 	if code != exitClean {
 		t.Errorf("exit code %d: %s", code, last)
 	}
