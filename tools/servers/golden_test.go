@@ -69,7 +69,7 @@ func zero(rt *fencepost.Runtime, rows *cuda.Slice[float32], on *cuda.Lease) func
 // fewer, under the same parents, with the same links.
 func TestTheGoldenTrace(t *testing.T) {
 	sink, address, serve := newTempo(t)
-	endpoint, err := url.Parse(startCollector(t, address))
+	endpoint, err := url.Parse(startCollector(t, address, "{}"))
 	must(t, err)
 	serve()
 	exporter, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(endpoint.Host), otlptracegrpc.WithInsecure())
