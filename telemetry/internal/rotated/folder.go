@@ -19,14 +19,19 @@ import (
 // Files are the calls of the file system that a [Folder] makes. Tests put faults
 // in between.
 type Files interface {
+	// MkdirAll makes a folder and those above it, if they are not there.
 	MkdirAll(dir string) error
 	// Write makes a new file with that text, on the disk when it returns.
 	Write(path string, text []byte) error
+	// Exists reports whether there is a file.
 	Exists(path string) bool
+	// Rename gives a file another name, in one step for its readers.
 	Rename(from, to string) error
 	// SyncDir puts the names of a folder on the disk.
 	SyncDir(dir string) error
+	// Remove removes a file.
 	Remove(path string) error
+	// ReadDir lists a folder, in the order of names.
 	ReadDir(dir string) ([]fs.DirEntry, error)
 }
 
