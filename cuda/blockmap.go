@@ -100,12 +100,23 @@ func (m *blockMap) remove(g core.Generation) {
 }
 
 // each calls f, which may move the block to another chain, for every block.
-func (m *blockMap) each(f func(*block)) {
+func (m *blockMap) each(f func(*block)) { m.everyNth(0, 1, f) }
+
+// chains is how many chains there are; it never falls.
+func (m *blockMap) chains() int {
+	if buckets := m.buckets.Load(); buckets != nil {
+		return len(*buckets)
+	}
+	return 0
+}
+
+// everyNth is each for the blocks of every nth chain from first on.
+func (m *blockMap) everyNth(first, n int, f func(*block)) {
 	buckets := m.buckets.Load()
 	if buckets == nil {
 		return
 	}
-	for i := range *buckets {
+	for i := first; i < len(*buckets); i += n {
 		for b := (*buckets)[i].Load(); b != nil; {
 			next := b.next.Load()
 			f(b)
@@ -138,10 +149,4 @@ func (t *streamTable) eachBooks(streams []*stream, f func(*books)) {
 			f(s.books)
 		}
 	}
-}
-
-// blocks lists the blocks of all streams.
-func (t *streamTable) blocks() (list []core.Block) {
-	t.eachBooks(t.streams(), func(b *books) { list = append(list, b.describe()...) })
-	return list
 }

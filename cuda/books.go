@@ -141,21 +141,3 @@ func (b *books) find(g core.Generation) *block {
 	defer b.mu.Unlock()
 	return b.blocks.find(g)
 }
-
-// describe lists the blocks in the books. Those that leave meanwhile may be
-// missing.
-func (b *books) describe() []core.Block {
-	b.mu.Lock()
-	records := make(map[core.Generation]*block, b.blocks.n)
-	b.blocks.each(func(r *block) { records[core.Generation(r.generation.Load())] = r })
-	b.mu.Unlock()
-	list := make([]core.Block, 0, len(records))
-	for g, r := range records {
-		r.mu.Lock()
-		if r.core.ID.Generation == g {
-			list = append(list, r.core)
-		}
-		r.mu.Unlock()
-	}
-	return list
-}

@@ -34,11 +34,22 @@ func (fs *flights) note(in *core.Intent, seq uint64) {
 func (fs *flights) after(seq uint64) (list []core.UseRecord) {
 	size := uint64(len(fs.ring))
 	for i := fs.n; i > 0 && fs.n-i < size && fs.ring[(i-1)%size].seq > seq; i-- {
-		f := &fs.ring[(i-1)%size]
-		u := core.UseRecord{LaunchID: f.launch, Launch: f.name, Stream: f.lease, Span: f.span, Tags: f.tags}
-		list = append(list, u)
+		list = append(list, fs.ring[(i-1)%size].record())
 	}
 	return list
+}
+
+// newest is the launch that was noted last, if any; the stream's lock must be
+// held.
+func (fs *flights) newest() core.UseRecord {
+	if fs.n == 0 {
+		return core.UseRecord{}
+	}
+	return fs.ring[(fs.n-1)%uint64(len(fs.ring))].record()
+}
+
+func (f *flight) record() core.UseRecord {
+	return core.UseRecord{LaunchID: f.launch, Launch: f.name, Stream: f.lease, Span: f.span, Tags: f.tags}
 }
 
 // InFlight lists launches that were finished and that the device is not known

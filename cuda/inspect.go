@@ -44,12 +44,3 @@ func (r *AsyncResource) FreedOn(id core.StreamID) core.Odometer {
 	passed := s.odometer.passed.Load() + s.odometer.unmapped.Load() // first: Queued must not be behind it
 	return core.Odometer{Queued: s.odometer.queued.Load() + s.odometer.unmapped.Load(), Passed: passed}
 }
-
-// Blocks lists every block that is not released.
-func (r *AsyncResource) Blocks(yield func(core.BlockInfo) bool) {
-	for _, b := range r.streams.table.blocks() {
-		if !yield(core.BlockInfo{Block: b}) {
-			return
-		}
-	}
-}

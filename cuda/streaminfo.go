@@ -1,0 +1,105 @@
+package cuda
+
+import (
+	"slices"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// StreamInfo is what the runtime knows of one physical stream.
+type StreamInfo struct {
+	// Number tells the streams of a pool apart; another stream may have it when
+	// this one is gone.
+	Number int
+	// Lease is who has the stream; nil if nobody does. The default stream needs
+	// none.
+	Lease *LeaseInfo
+	// Default is the legacy default stream.
+	Default bool
+	// Busy: a call of the driver's is under way on the stream, so Seq, After
+	// and Last are not known.
+	Busy bool
+	// Seq is the number of the stream's newest event, Completed that of the
+	// newest which the device is known to have passed.
+	Seq, Completed uint64
+	// After is up to which event of other streams everything that is enqueued
+	// from now on is ordered; streams of which it is none are left out.
+	After []StreamPoint
+	// Last is the newest launch that was finished; its LaunchID is zero if
+	// there is none.
+	Last core.UseRecord
+	// OpenLaunches are launches prepared and not ended, PendingFrees the frees
+	// that the device is not known to have passed, and PendingBytes theirs.
+	OpenLaunches, PendingFrees, PendingBytes uint64
+	// Launches, WaitsQueued and WaitsElided count since the stream was made.
+	// Adopted streams are counted together: each of them has the sums.
+	Launches, WaitsQueued, WaitsElided uint64
+	// Capturing: a CUDA graph is being captured on it, through [Lease.Capture].
+	Capturing bool
+}
+
+// StreamPoint is a place in the order of the stream of that number.
+type StreamPoint struct {
+	Number int
+	Seq    uint64
+}
+
+// Inspect lists the physical streams that there are, the default stream first.
+// It makes no driver call and waits for none: what it cannot know because of
+// that it leaves out, see [StreamInfo.Busy].
+func (p *StreamPool) Inspect() []StreamInfo {
+	leases := map[core.StreamID]LeaseInfo{}
+	for _, l := range p.Leases() {
+		leases[l.ID] = l
+	}
+	holders := map[*stream]*LeaseInfo{}
+	for id, s := range *p.table.leases.Load() {
+		if l, ok := leases[id]; ok {
+			holders[s] = &l
+		}
+	}
+	var list []StreamInfo
+	for _, s := range p.table.streams() {
+		info := s.inspect()
+		info.Lease = holders[s]
+		list = append(list, info)
+	}
+	slices.SortStableFunc(list, func(a, b StreamInfo) int { return a.Number - b.Number })
+	return list
+}
+
+func (s *stream) inspect() StreamInfo {
+	info := StreamInfo{
+		Number: s.slot, Default: s.handle == 0, Completed: s.completed.Load(),
+		OpenLaunches: clamp(s.open.Load()), PendingFrees: clamp(s.queued.Load()), Capturing: s.capturing.Load(),
+		Launches: s.books.launches.Load(), WaitsQueued: s.books.waits.Load(), WaitsElided: s.books.elided.Load(),
+	}
+	passed := s.odometer.passed.Load() // first: queued must not be behind it
+	info.PendingBytes = s.odometer.queued.Load() - passed
+	if !s.lockSoon() {
+		info.Busy = true
+		return info
+	}
+	defer s.mu.Unlock()
+	info.Seq = s.seq
+	info.Last = s.flights.newest()
+	for slot, seq := range s.clock {
+		if slot != s.slot && seq > 0 {
+			info.After = append(info.After, StreamPoint{Number: slot, Seq: seq})
+		}
+	}
+	return info
+}
+
+// lockSoon takes the lock unless somebody holds it for longer than the driver
+// usually needs for a call.
+func (s *stream) lockSoon() bool {
+	for patience := 10; !s.mu.TryLock(); patience-- {
+		if patience == 0 {
+			return false
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	return true
+}
