@@ -191,20 +191,33 @@ func (l *ledger) size() (live, buried int) {
 	return live, buried
 }
 
+// chainsAtOnce is how many chains of a shard are looked at under its lock.
+const chainsAtOnce = 64
+
 // all calls yield for every record of a block that is not released, with no
 // lock held, until yield returns false. Records that come or go meanwhile may
-// be missed.
+// be missed. A table grows by doubling, so that what hung in chain i of n hangs
+// in one of the chains i, i+n, i+2n and so on later: they are looked at
+// together, and each record is met once.
 func (l *ledger) all(yield func(*record) bool) {
 	var records []*record
+	note := func(rec *record) { records = append(records, rec) }
 	for i := range l.shards {
 		s := &l.shards[i]
-		records = records[:0]
 		s.mu.Lock()
-		s.table.each(func(rec *record) { records = append(records, rec) })
+		n := s.table.chains()
 		s.mu.Unlock()
-		for _, rec := range records {
-			if !yield(rec) {
-				return
+		for from := 0; from < n; from += chainsAtOnce {
+			records = records[:0]
+			s.mu.Lock()
+			for chain := from; chain < min(from+chainsAtOnce, n); chain++ {
+				s.table.everyNth(chain, n, note)
+			}
+			s.mu.Unlock()
+			for _, rec := range records {
+				if !yield(rec) {
+					return
+				}
 			}
 		}
 	}

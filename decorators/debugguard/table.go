@@ -99,12 +99,23 @@ func (t *table) take(g core.Generation) *record {
 
 // each calls f, which may move the record to another chain, for every record,
 // under the lock.
-func (t *table) each(f func(*record)) {
+func (t *table) each(f func(*record)) { t.everyNth(0, 1, f) }
+
+// chains is how many chains there are; it never falls.
+func (t *table) chains() int {
+	if buckets := t.buckets.Load(); buckets != nil {
+		return len(*buckets)
+	}
+	return 0
+}
+
+// everyNth is each for the records of every nth chain from first on.
+func (t *table) everyNth(first, n int, f func(*record)) {
 	buckets := t.buckets.Load()
 	if buckets == nil {
 		return
 	}
-	for i := range *buckets {
+	for i := first; i < len(*buckets); i += n {
 		for rec := (*buckets)[i].Load(); rec != nil; {
 			next := rec.next.Load()
 			f(rec)
