@@ -38,6 +38,9 @@ func compareAll(t *testing.T, rt *fencepost.Runtime, p plan) []Result {
 		t.Helper()
 		results, err := Compare(ctx, rt, w, settings, cfg)
 		must(t, errors.Join(err, end()))
+		for _, r := range results { // at once: the whole may take minutes, or be cut off
+			t.Logf("%s, %s: %.3f (%.3f to %.3f)", r.Work, r.Guard, r.Ratio, r.Low, r.High)
+		}
 		all = append(all, results...)
 	}
 	for _, rows := range p.rows {
