@@ -80,8 +80,8 @@ type Query struct {
 
 // Proof says what moves a query: after the scene's action the sum of the
 // series that Series picks is at least By above the highest that it was
-// before, or below the lowest if By is negative. Where there was no series it
-// was 0. What nothing can move, such as the size of a device, is Is instead.
+// before, or below the lowest if By is negative, and at most a hundred times By.
+// Where there was no series it was 0. What nothing can move, such as the size of a device, is Is instead.
 type Proof struct {
 	Scene  string            `json:"scene"`
 	By     float64           `json:"by,omitempty"`
