@@ -1,0 +1,170 @@
+package liveview
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// The bounds of an address map.
+const (
+	maxListed  = 2048
+	maxCells   = 1024
+	maxExtents = 256
+)
+
+// addressMap is where the blocks lie. The extents are the address space in use,
+// without what is empty between them; offsets are bytes from the beginning of
+// the first, as if they followed each other.
+type addressMap struct {
+	Serial uint64    `json:"serial"`
+	At     time.Time `json:"at"`
+	TookMS float64   `json:"took_ms"`
+	Blocks uint64    `json:"blocks"`
+	Bytes  uint64    `json:"bytes"`
+	// Dated: the ages of the blocks are known.
+	Dated   bool         `json:"dated"`
+	Extents []jsonExtent `json:"extents"`
+	Tags    []string     `json:"tags"`
+	// Listed are the largest blocks, by address. The slices are as long as each
+	// other.
+	Listed listed `json:"listed"`
+	Rest   rest   `json:"rest"`
+}
+
+type jsonExtent struct {
+	From  string `json:"from"`
+	Bytes uint64 `json:"bytes"`
+}
+
+type listed struct {
+	Offset     []uint64 `json:"offset"`
+	Bytes      []uint64 `json:"bytes"`
+	State      []int    `json:"state"`  // as in byState
+	AgeMS      []int64  `json:"age_ms"` // -1 if it is not known
+	Tag        []int    `json:"tag"`    // in Tags
+	Generation []uint64 `json:"generation"`
+}
+
+// rest is all other blocks, summed up in cells of equal size. Cells has the
+// number of a cell and its bytes by state; empty ones are left out.
+type rest struct {
+	Blocks    uint64      `json:"blocks"`
+	Bytes     uint64      `json:"bytes"`
+	CellBytes uint64      `json:"cell_bytes"`
+	Cells     [][4]uint64 `json:"cells"`
+}
+
+// survey lists the blocks of a resource once and makes the map of them.
+func survey(inspector core.Inspector) *addressMap {
+	began := time.Now()
+	all, top := newCoverage(), &largest{n: maxListed}
+	m := emptyMap(began)
+	inspector.Blocks(func(info core.BlockInfo) bool {
+		m.Blocks++
+		m.Bytes += info.Block.Bytes
+		m.Dated = m.Dated || !info.Allocated.IsZero()
+		all.add(info.Block)
+		info.Uses, info.AllocStack = nil, nil // not kept for so many
+		top.show(info)
+		return true
+	})
+	extents := all.extents(maxExtents)
+	m.list(top.byAddress(), all, extents)
+	m.sum(all, extents)
+	for _, e := range extents {
+		m.Extents = append(m.Extents, jsonExtent{From: hex(e.first << all.shift), Bytes: e.n << all.shift})
+	}
+	m.TookMS = float64(time.Since(began)) / float64(time.Millisecond)
+	return m
+}
+
+// emptyMap has no list that is null: the page goes through all of them.
+func emptyMap(at time.Time) *addressMap {
+	return &addressMap{At: at, Extents: []jsonExtent{}, Tags: []string{}, Rest: rest{Cells: [][4]uint64{}},
+		Listed: listed{Offset: []uint64{}, Bytes: []uint64{}, State: []int{}, AgeMS: []int64{}, Tag: []int{}, Generation: []uint64{}}}
+}
+
+// list puts the blocks into the map, and takes them out of what is summed up.
+func (m *addressMap) list(blocks []core.BlockInfo, all *coverage, extents []extent) {
+	tags := map[core.Tag]int{}
+	for _, info := range blocks {
+		b := info.Block
+		all.remove(b)
+		index, known := tags[b.Tag]
+		if !known {
+			index = len(m.Tags)
+			tags[b.Tag] = index
+			m.Tags = append(m.Tags, clip(string(b.Tag.OrUntagged()), maxTagText))
+		}
+		l := &m.Listed
+		l.Offset = append(l.Offset, offset(b.ID.Ptr, all.shift, extents))
+		l.Bytes = append(l.Bytes, b.Bytes)
+		l.State = append(l.State, place(b.State))
+		l.AgeMS = append(l.AgeMS, age(m.At, info.Allocated))
+		l.Tag = append(l.Tag, index)
+		l.Generation = append(l.Generation, uint64(b.ID.Generation))
+	}
+	m.Rest.Blocks = m.Blocks - uint64(len(blocks))
+}
+
+// offset is where an address that lies in an extent is on the map.
+func offset(ptr uint64, shift uint, extents []extent) uint64 {
+	part := ptr >> shift
+	i, found := slices.BinarySearchFunc(extents, part, func(e extent, part uint64) int {
+		switch {
+		case part < e.first:
+			return 1
+		case part >= e.first+e.n:
+			return -1
+		}
+		return 0
+	})
+	if !found {
+		return 0
+	}
+	return (extents[i].begin+part-extents[i].first)<<shift + ptr&(1<<shift-1)
+}
+
+// sum puts what is not listed into cells.
+func (m *addressMap) sum(all *coverage, extents []extent) {
+	if len(extents) == 0 || m.Rest.Blocks == 0 {
+		return
+	}
+	last := extents[len(extents)-1]
+	per := (last.begin + last.n + maxCells - 1) / maxCells // parts in a cell
+	m.Rest.CellBytes = per << all.shift
+	for _, e := range extents {
+		for part := e.first; part < e.first+e.n; part++ {
+			bytes := all.parts[part]
+			if bytes == nil || *bytes == (byState{}) {
+				continue
+			}
+			m.addCell((e.begin+part-e.first)/per, *bytes)
+		}
+	}
+}
+
+// addCell adds to a cell; they come in order.
+func (m *addressMap) addCell(cell uint64, bytes byState) {
+	if n := len(m.Rest.Cells); n == 0 || m.Rest.Cells[n-1][0] != cell {
+		m.Rest.Cells = append(m.Rest.Cells, [4]uint64{cell})
+	}
+	row := &m.Rest.Cells[len(m.Rest.Cells)-1]
+	for i, n := range bytes {
+		row[1+i] += n
+		m.Rest.Bytes += n
+	}
+}
+
+func hex(address uint64) string { return "0x" + strconv.FormatUint(address, 16) }
+
+// age is in milliseconds, -1 if it is not known since when.
+func age(now, since time.Time) int64 {
+	if since.IsZero() {
+		return -1
+	}
+	return max(now.Sub(since).Milliseconds(), 0)
+}

@@ -1,0 +1,152 @@
+import { byID, cells, el, keyed, setText } from "./dom.js";
+import { bytes, clock, count, counted, duration, percent, short } from "./format.js";
+import { ages, color, mix, ofState, states } from "./palette.js";
+
+const swatch = (name) => el("i", { className: "swatch", style: { background: color(name) }, "aria-hidden": "true" });
+
+/** tiles are the numbers that are looked at first. rate is per second since the
+ * state before. */
+export function tiles(device, rate) {
+  const m = device.memory;
+  const c = device.counters;
+  const per = (n) => (n == null ? "" : `${short(n)}/s`);
+  const waits = (rate.waits_queued ?? 0) + (rate.waits_elided ?? 0);
+  const list = [
+    { what: "Charged", value: bytes(m.charged), more: m.limit ? `${percent(m.charged, m.limit)} of ${bytes(m.limit)}` : "no budget" },
+    { what: "Live", color: "live", value: bytes(m.live.bytes), more: `${counted(m.live.blocks, "block")}, peak ${bytes(m.peak)}` },
+    { what: "Pending free", color: "pending", value: bytes(m.pending.bytes), more: `${counted(m.pending.blocks, "block")}` },
+    { what: "Quarantined", color: "quarantined", value: bytes(m.quarantined.bytes), more: `${counted(m.quarantined.blocks, "block")}` },
+    { what: "Claimed", color: "claimed", value: bytes(m.claimed), more: `${counted(m.claims, "claim")}` },
+    { what: "Pool reserved", value: bytes(m.pool_reserved), more: `${bytes(m.pool_used)} handed out` },
+    { what: "Allocations", value: per(rate.allocations) || "–", more: `${short(c.allocations)} in all` },
+    { what: "Launches", value: per(rate.launches) || "–", more: `${c.open_intents} open, ${short(c.launches)} in all` },
+    { what: "Waits elided", value: percent(waits ? rate.waits_elided : c.waits_elided, waits || c.waits_elided + c.waits_queued), more: `${per(rate.waits_queued) || short(c.waits_queued)} queued` },
+    { what: "Refused", value: short(c.refusals), more: c.failures ? `${counted(c.failures, "driver failure")}` : per(rate.refusals), alarm: rate.refusals > 0 },
+    { what: "Findings", value: short(device.findings.total), more: c.poisoned ? `${counted(c.poisoned, "block")} poisoned` : "", alarm: device.findings.total > 0 },
+  ];
+  keyed(byID("tiles"), list, (t) => t.what, (t) => {
+    const what = el("div", { className: "what" });
+    if (t.color) what.append(swatch(t.color));
+    what.append(t.what);
+    return el("div", { className: "tile" }, what, el("div", { className: "value" }), el("div", { className: "more" }));
+  }, (node, t) => {
+    node.classList.toggle("alarm", Boolean(t.alarm));
+    setText(node.children[1], t.value);
+    setText(node.children[2], t.more);
+    node.children[2].title = t.more;
+  });
+}
+
+export function budget(m) {
+  const bar = byID("budget");
+  bar.hidden = !m.limit;
+  const parts = [["live", m.live.bytes], ["quarantined", m.quarantined.bytes], ["pending", m.pending.bytes], ["claimed", m.claimed]];
+  bar.setAttribute("aria-label", `Of the budget of ${bytes(m.limit)}: ${parts.map(([s, n]) => `${bytes(n)} ${s}`).join(", ")}`);
+  keyed(bar, parts, ([s]) => s, ([s]) => el("i", { title: s }), (node, [s, n]) => {
+    node.style.width = `${(100 * n) / Math.max(m.limit, m.charged)}%`;
+    node.style.background = color(s);
+  });
+}
+
+/** tags lists them as they are, or as they were where the chart is pointed at. */
+export function tags(list, palette, then) {
+  const sum = (t) => t.live + t.pending;
+  const rows = then ? list.map((t) => ({ ...t, then: then.tags.get(t.tag) ?? 0 })).sort((a, b) => b.then - a.then) : list;
+  setText(byID("tags-when"), then ? `at ${clock(then.t * 1000)}` : "now");
+  keyed(byID("tags").tBodies[0], rows, (t) => t.tag ?? "", (t) => {
+    const row = cells(["name", "n", "n", "n"]);
+    row.cells[0].append(el("span", { className: "named" }, el("i", { className: "swatch" }), el("span", { textContent: t.tag ?? `${t.others} others`, title: t.tag ?? "" })));
+    return row;
+  }, (row, t) => {
+    row.querySelector(".swatch").style.background = color(t.tag ? palette.name(t.tag) : "other");
+    setText(row.cells[1], bytes(then ? t.then : sum(t)));
+    setText(row.cells[2], then ? "" : t.pending ? bytes(t.pending) : "–");
+    setText(row.cells[3], then ? "" : count(t.live_blocks + t.pending_blocks));
+  });
+}
+
+export function legend(dated, byTag) {
+  const at = byID("map-legend");
+  at.replaceChildren();
+  if (byTag) {
+    at.append("fainter: freed and not yet passed, or quarantined");
+    return;
+  }
+  states.forEach((s, i) => at.append(el("span", {}, el("span", { className: "ramp" }, ...ages.map((a) => el("i", { title: a.upTo === Infinity ? "10 min and more" : `up to ${a.text}`, style: { background: ofState(i, dated ? a.upTo : -1) } }))), s)));
+  at.append(el("span", { textContent: dated ? "held 1 s … 10 min and more" : "ages unknown: the guard is off" }));
+}
+
+/** streams shows who has each, and how far behind the device is known to be. */
+export function streams(s) {
+  const known = new Map(s.list.map((x) => [x.number, x]));
+  setText(byID("streams-note"), `${s.leased} of ${s.limit} leased, ${s.idle} idle${s.adopted ? `, ${s.adopted} adopted` : ""}${s.waiting ? `, ${s.waiting} waiting for a lease` : ""}${s.omitted ? `, ${s.omitted} not shown` : ""}`);
+  byID("streams-note").className = s.waiting ? "warn" : "quiet";
+  const order = s.list.slice().sort((a, b) => a.number - b.number);
+  keyed(byID("streams").tBodies[0], s.list, (x) => x.number, (x) => {
+    const row = cells(["", "n", "name", "n", "name", "n", "", "n", "n", "n", "n", "", "where"]);
+    row.cells[6].append(el("span", { className: "bar" }, el("i")), el("span"));
+    row.cells[11].append(el("span", { className: "after" }));
+    return row;
+  }, (row, x) => {
+    const held = x.lease || x.name;
+    row.className = held ? "" : "idle";
+    const behind = x.busy ? null : x.seq - x.completed;
+    const texts = [x.name || `s${x.number}`, x.lease ? String(x.lease) : "–", x.lease ? x.tag : x.name ? "" : "idle", x.lease ? duration(x.age_ms) : "", x.last ?? "", x.busy ? "busy" : count(x.seq)];
+    texts.forEach((text, i) => setText(row.cells[i], text));
+    row.cells[2].title = x.tag ?? "";
+    row.cells[6].firstChild.firstChild.style.width = behind === null ? "0" : `${100 * (1 - Math.min(behind, 64) / 64)}%`;
+    setText(row.cells[6].lastChild, behind === null ? "" : behind === 0 ? "all" : `−${count(behind)}`);
+    setText(row.cells[7], x.open_launches ? String(x.open_launches) : "–");
+    setText(row.cells[8], x.pending_frees ? `${count(x.pending_frees)} (${bytes(x.pending_bytes)})` : "–");
+    setText(row.cells[9], count(x.waits_queued));
+    setText(row.cells[10], count(x.waits_elided));
+    ordered(row.cells[11].firstChild, x, order, known);
+    setText(row.cells[12], [x.capturing ? "capturing" : "", x.adopted ? "adopted" : "", x.at ?? ""].filter(Boolean).join(" · "));
+    row.cells[12].title = x.at ?? "";
+  });
+}
+
+/** ordered draws a square for each stream: the stronger, the closer to that
+ * stream's newest event everything that is enqueued here comes. */
+function ordered(at, x, order, known) {
+  if (order.length > 32) {
+    setText(at, `${(x.after ?? []).length} streams`);
+    return;
+  }
+  const after = new Map((x.after ?? []).map((p) => [p.number, p.seq]));
+  keyed(at, order, (o) => o.number, () => el("i"), (square, o) => {
+    const seq = after.get(o.number);
+    const behind = seq == null ? null : (known.get(o.number).seq || seq) - seq;
+    square.className = o.number === x.number ? "self" : "";
+    square.style.background = behind === null || o.number === x.number ? "" : mix("live", "free", behind <= 0 ? 1 : behind < 16 ? 0.7 : behind < 256 ? 0.45 : 0.25);
+    square.title = o.number === x.number ? "" : `${o.name || `s${o.number}`}: ${seq == null ? "nothing" : `up to ${count(seq)}${behind > 0 ? `, ${count(behind)} behind its newest` : ", all of it"}`}`;
+  });
+}
+
+export function guard(g, form) {
+  byID("guard-section").hidden = false;
+  setText(byID("guard-note"), `${g.setting}, policy ${g.policy}${g.hunt_tags.length ? `, hunting ${g.hunt_tags.join(", ")}` : ""}`);
+  keyed(byID("guard"), Object.entries(g.numbers).sort(([a], [b]) => (a < b ? -1 : 1)), ([name]) => name, ([name]) => el("div", {}, el("dt", { textContent: name.replaceAll("_", " ") }), el("dd")),
+    (node, [name, n]) => {
+      setText(node.lastChild, name.endsWith("bytes") ? bytes(n) : count(n));
+      node.className = n === 0 ? "zero" : "";
+    });
+  const place = byID("guard-switch");
+  if (g.switch && !place.firstChild) place.append(form());
+  if (!g.switch) place.replaceChildren();
+}
+
+/** guardForm switches the guard, where the server lets it. */
+export function guardForm(device, then) {
+  const mode = el("input", { name: "mode", placeholder: "off, ledger, sample, hunt", size: 24, required: true, "aria-label": "Mode" });
+  const answer = el("output", { className: "quiet" });
+  const form = el("form", {}, el("span", { textContent: "Switch to" }), mode, el("button", { type: "submit", textContent: "Switch" }), answer);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const response = await fetch(`guard?device=${device()}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ mode: mode.value }) });
+    answer.textContent = response.ok ? "switched" : await response.text();
+    answer.className = response.ok ? "quiet" : "bad";
+    then();
+  });
+  return form;
+}
