@@ -12,6 +12,9 @@
 //		return enqueueKernel(stream.Handle(), keys.Ptr())
 //	})
 //
+// [NewHandler] serves what operators look at: metrics, health, profile, history
+// and a live view.
+//
 // Without a GPU everything runs on the simulated device of package cuda/sim.
 // The package names the things; packages core, cuda, decorators/... and
 // telemetry hold them.

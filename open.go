@@ -131,12 +131,13 @@ func (r *Runtime) buildStack(cfg Config) error {
 		},
 		probe(cfg, telemetry.LayerLog),
 		func(up core.Resource) (core.Resource, error) {
-			r.budget, err = budget.New(up, budget.Config{Limit: limit, Events: r.log})
+			r.refusals.next = r.log
+			r.budget, err = budget.New(up, budget.Config{Limit: limit, Events: &r.refusals})
 			return r.budget, err
 		},
 		probe(cfg, telemetry.LayerBudget),
 		func(up core.Resource) (core.Resource, error) {
-			guard.Events = r.log
+			guard.Events = &r.refusals
 			r.guard, err = debugguard.New(up, guard)
 			return r.guard, err
 		},

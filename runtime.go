@@ -49,6 +49,7 @@ type Runtime struct {
 	dumps       *dump.Writer     // nil if there is no folder for them
 	policy      string
 	health      *healthWatch
+	refusals    refusals
 	// built is set when nothing of the above changes any more.
 	built      atomic.Bool
 	switching  sync.Mutex // serialises SwitchGuard

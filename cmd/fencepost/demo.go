@@ -60,7 +60,7 @@ bug was not seen; 70 stopped by --guard-policy=stop.`,
 	flags.StringVar(&f.incidents, "incidents", "", "write each finding into this folder as a JSON file")
 	flags.StringVar(&f.budget, "budget", "", "byte limit, such as 8GiB (default: the device's free memory)")
 	flags.StringVar(&f.inject, "inject", "", "plant a bug of this kind")
-	flags.StringVar(&f.listen, "listen", "127.0.0.1:9464", "address for /metrics, /healthz, /readyz and /guard; empty for none")
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:9464", "address for the live view, metrics, health and the guard; empty for none")
 	flags.StringVar(&f.spans, "spans", "", "write spans to this file as JSON lines")
 	flags.Float64Var(&f.sample, "sample", 0.01, "share of traces that are sampled, unless OTEL_TRACES_SAMPLER says otherwise")
 	flags.BoolVar(&f.json, "json", false, "print the report as one JSON object, the last line of standard output")
@@ -118,7 +118,7 @@ func runDemo(ctx context.Context, f demoFlags) (code int, err error) {
 func showDemo(ctx context.Context, f demoFlags, rt *fencepost.Runtime, d *demo.Demo, spans *spanPipe, server *server) (int, error) {
 	fmt.Fprintln(os.Stdout, "device:", rt.DeviceChoice())
 	if server.url != "" {
-		fmt.Fprintf(os.Stdout, "metrics on %s/metrics, health on %s/healthz, the guard on %s/guard\n", server.url, server.url, server.url)
+		fmt.Fprintf(os.Stdout, "metrics on %s/metrics, health on %s/healthz, the live view on %s/debug/gpumem/\n", server.url, server.url, server.url)
 	}
 	progress := startProgress(os.Stdout, rt, spans)
 	runCtx, cancel := context.WithTimeout(ctx, f.duration)

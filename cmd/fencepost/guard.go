@@ -36,8 +36,8 @@ func guardCommand(code *int) *cobra.Command {
 		Use:   "guard [status | off | ledger | sample[:BYTES] | hunt[:OPTIONS]]",
 		Short: "Show or switch the debug guard of a running process",
 		Long: `Guard asks a running process how its debug guard is set, or switches it, through
-the endpoint that the process serves (Runtime.GuardHandler; the demo has it on
-/guard). --hunt-tag names all tags that are hunted from now on, each flag one,
+the endpoint that the process serves (HandlerConfig.SwitchGuard; the demo has
+it). --hunt-tag names all tags that are hunted from now on, each flag one,
 for a tag may hold commas; --hunt-tag= is none of them. The process takes changes
 from its own machine only.
 
@@ -50,7 +50,7 @@ taken; 2 a bad flag or word.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.at, "at", "http://127.0.0.1:9464/guard", "where the process serves its guard")
+	flags.StringVar(&f.at, "at", "http://127.0.0.1:9464/debug/gpumem/guard", "where the process serves its guard")
 	flags.StringArrayVar(&f.huntTags, "hunt-tag", nil, "hunt this tag, commas and all; may be given several times; empty for none")
 	flags.BoolVar(&f.json, "json", false, "print the answer as the process gave it")
 	return cmd
@@ -59,7 +59,7 @@ taken; 2 a bad flag or word.`,
 func runGuard(ctx context.Context, f guardFlags, args []string, retag bool) (int, error) {
 	at, err := url.Parse(f.at)
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
-		return exitBadInput, fmt.Errorf("--at %q: say a URL such as http://127.0.0.1:9464/guard", f.at)
+		return exitBadInput, fmt.Errorf("--at %q: say a URL such as http://127.0.0.1:9464/debug/gpumem/guard", f.at)
 	}
 	var change fencepost.GuardChange
 	if len(args) == 1 && args[0] != "status" {

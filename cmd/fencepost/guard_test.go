@@ -37,8 +37,8 @@ func TestTheGuardOfARunningDemoIsSwitched(t *testing.T) {
 	addresses := make(chan string, 1)
 	go func() {
 		demoCode <- runChild(t, func(line string) {
-			if _, rest, ok := strings.Cut(line, "the guard on "); ok {
-				addresses <- rest
+			if _, rest, ok := strings.Cut(line, "the live view on "); ok {
+				addresses <- rest + "guard"
 			}
 		}, "demo", "--for", "3s", "--listen", "127.0.0.1:0", "--guard=ledger")
 	}()
@@ -57,8 +57,8 @@ func TestTheGuardOfARunningDemoIsSwitched(t *testing.T) {
 		{[]string{"guard", at, "off", "--json"}, exitClean, `"setting":"off"`},
 		{[]string{"guard", at, "--hunt-tag=a", "--hunt-tag="}, exitBadInput, "an empty tag"},
 		{[]string{"guard", at, "paranoid"}, exitBadInput, `"paranoid": say off, ledger`},
-		{[]string{"guard", strings.TrimSuffix(at, "/guard") + "/healthz"}, exitProblem, "not a guard's"},
-		{[]string{"guard", strings.TrimSuffix(at, "/guard") + "/metrics", "off"}, exitProblem, "Method Not Allowed"},
+		{[]string{"guard", strings.TrimSuffix(at, "/debug/gpumem/guard") + "/healthz"}, exitProblem, "not a guard's"},
+		{[]string{"guard", strings.TrimSuffix(at, "/debug/gpumem/guard") + "/metrics", "off"}, exitProblem, "Method Not Allowed"},
 	} {
 		text, code := captured(t, c.args...)
 		if code != c.code || !strings.Contains(text, c.want) {

@@ -9,13 +9,11 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/telemetry/otlpmetrics"
 )
 
-// server serves metrics, health and the guard while the demo runs.
+// server serves the operators' pages while the demo runs.
 type server struct {
 	http http.Server
 	// url is empty if nothing is served.
@@ -33,16 +31,15 @@ func serve(ctx context.Context, address string, rt *fencepost.Runtime, spans *sp
 	if s.push, err = otlpmetrics.Open(ctx, registry, nil); err != nil || address == "" {
 		return s, err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	handler, err := fencepost.NewHandler(fencepost.HandlerConfig{Runtimes: []*fencepost.Runtime{rt}, Gatherer: registry, SwitchGuard: true})
+	if err != nil {
+		return nil, errors.Join(err, s.push.Close(ctx))
+	}
+	listener, err := listen(ctx, address)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--listen: %w; name another address, or none with --listen=", err), s.push.Close(ctx))
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-	mux.Handle("/healthz", rt.HealthHandler())
-	mux.Handle("/readyz", rt.ReadyHandler())
-	mux.Handle("/guard", rt.GuardHandler())
-	s.http = http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	s.http = http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	s.url = "http://" + listener.Addr().String()
 	go func() {
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -50,6 +47,19 @@ func serve(ctx context.Context, address string, rt *fencepost.Runtime, spans *sp
 		}
 	}()
 	return s, nil
+}
+
+// listen opens an address that names its host: without one it would be that of
+// every network, which is to be said and not to be forgotten.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	if host == "" {
+		return nil, fmt.Errorf("%q can be reached from everywhere: say 127.0.0.1:%s, or 0.0.0.0:%s if that is meant", address, port, port)
+	}
+	return new(net.ListenConfig).Listen(ctx, "tcp", address)
 }
 
 // lost is the spans that came out nowhere.

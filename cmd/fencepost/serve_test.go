@@ -89,12 +89,31 @@ func TestTheDemoServesMetricsAndHealth(t *testing.T) {
 		if page, status := get(t, base+"/readyz"); status != http.StatusOK {
 			t.Errorf("ready: %d\n%s", status, page)
 		}
+		if page, status := get(t, base+"/debug/gpumem/state"); status != http.StatusOK || !strings.Contains(page, "workload.") {
+			t.Errorf("the live view: %d\n%s", status, page)
+		}
 		if _, status := get(t, base+"/nothing"); status != http.StatusNotFound {
 			t.Errorf("an unknown page: %d", status)
 		}
 	}, "demo", "--for", "1s", "--listen", "127.0.0.1:0")
 	if !served || code != exitClean {
 		t.Errorf("served: %v, exit code %d", served, code)
+	}
+}
+
+func TestAnAddressForEveryNetworkIsToBeSaid(t *testing.T) {
+	for address, want := range map[string]string{":0": "say 127.0.0.1:0, or 0.0.0.0:0", "9464": "missing port"} {
+		if _, err := listen(t.Context(), address); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	for _, address := range []string{"127.0.0.1:0", "localhost:0", "0.0.0.0:0"} {
+		listener, err := listen(t.Context(), address)
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+			continue
+		}
+		_ = listener.Close()
 	}
 }
 

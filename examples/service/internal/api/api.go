@@ -14,6 +14,7 @@ const (
 	RouteMetrics = "/metrics"
 	RouteHealth  = "/healthz"
 	RouteReady   = "/readyz"
+	RouteDebug   = "/debug/" // with all below it
 )
 
 // The media types.

@@ -69,9 +69,3 @@ func (s *Server) registerMetrics(cfg Config) error {
 
 // Metrics is what /metrics serves, for whoever pushes it.
 func (s *Server) Metrics() prometheus.Gatherer { return s.registry }
-
-// metricsPage serves OpenMetrics, without which there are no exemplars, and
-// protobuf, without which there are no native histograms.
-func (s *Server) metricsPage() http.Handler {
-	return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
-}

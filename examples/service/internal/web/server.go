@@ -25,6 +25,8 @@ type Server struct {
 	metrics  *metrics
 	registry *prometheus.Registry
 	stopping atomic.Bool
+	// operators serves metrics, health and the pages of package fencepost.
+	operators http.Handler
 }
 
 // New returns a server. Errors are those of limits that nothing could keep,
@@ -38,17 +40,21 @@ func New(cfg Config) (*Server, error) {
 	if err := s.registerMetrics(cfg); err != nil {
 		return nil, err
 	}
-	return s, nil
+	var err error
+	s.operators, err = fencepost.NewHandler(fencepost.HandlerConfig{Runtimes: []*fencepost.Runtime{cfg.Runtime}, Gatherer: s.registry, Ready: []func() error{s.isStopping}})
+	return s, err
 }
 
-// Handler is the service's routes.
+// Handler is the service's routes, and what its operators look at. A service
+// with a public port would serve those, and [api.RouteDebug] above all, on
+// another.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST "+api.RouteSort, s.endpoint(api.RouteSort, s.sort))
 	mux.Handle("POST "+api.RouteJoin, s.endpoint(api.RouteJoin, s.join))
-	mux.Handle("GET "+api.RouteMetrics, s.metricsPage())
-	mux.Handle("GET "+api.RouteHealth, s.rt.HealthHandler())
-	mux.Handle("GET "+api.RouteReady, s.rt.ReadyHandler(s.isStopping))
+	for _, path := range []string{api.RouteMetrics, api.RouteHealth, api.RouteReady, api.RouteDebug} {
+		mux.Handle(path, s.operators)
+	}
 	return mux
 }
 

@@ -1,0 +1,123 @@
+package fencepost
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strconv"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// ordinals are runtimes by the text of their ordinals.
+type ordinals struct {
+	runtimes map[string]*Runtime
+	list     []*Runtime
+}
+
+func byOrdinal(runtimes []*Runtime) (o ordinals, err error) {
+	bad := func(reason string) error {
+		return &core.InvalidRequestError{Op: "fencepost.NewHandler", Field: "Runtimes", Reason: reason}
+	}
+	o = ordinals{runtimes: map[string]*Runtime{}, list: runtimes}
+	for i, r := range runtimes {
+		if r == nil {
+			return o, bad(fmt.Sprintf("number %d is nil: pass open runtimes", i))
+		}
+		ordinal := strconv.Itoa(r.Ordinal())
+		if o.runtimes[ordinal] != nil {
+			return o, bad("two for device " + ordinal)
+		}
+		o.runtimes[ordinal] = r
+	}
+	if len(runtimes) == 0 {
+		return o, bad("none: pass at least one")
+	}
+	return o, nil
+}
+
+// each makes a handler for each runtime.
+func (o ordinals) each(of func(*Runtime) http.Handler) (handlers []http.Handler) {
+	for _, r := range o.list {
+		handlers = append(handlers, of(r))
+	}
+	return handlers
+}
+
+// choose serves the handler of the device that the query names. It may be left
+// out if there is one only.
+func (o ordinals) choose(of func(*Runtime) http.Handler) http.Handler {
+	handlers := map[string]http.Handler{}
+	for ordinal, r := range o.runtimes {
+		handlers[ordinal] = of(r)
+	}
+	if len(o.list) == 1 {
+		handlers[""] = of(o.list[0])
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		query := req.URL.Query()
+		h, ok := handlers[query.Get("device")]
+		if !ok {
+			http.Error(w, fmt.Sprintf("device %q: say ?device= and one of %v", query.Get("device"), o.names()), http.StatusBadRequest)
+			return
+		}
+		if query.Has("device") { // it is said
+			query.Del("device")
+			req = req.Clone(req.Context())
+			req.URL.RawQuery = query.Encode()
+		}
+		h.ServeHTTP(w, req)
+	})
+}
+
+func (o ordinals) names() (names []int) {
+	for _, r := range o.list {
+		names = append(names, r.Ordinal())
+	}
+	return names
+}
+
+// worst answers with the worst answer of several devices, which is the one with
+// the highest status, and the bodies of all as a list of JSON.
+func worst(handlers []http.Handler) http.Handler {
+	if len(handlers) == 1 {
+		return handlers[0]
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var bodies []json.RawMessage
+		worst := &answer{}
+		for _, h := range handlers {
+			a := &answer{header: http.Header{}, status: http.StatusOK}
+			h.ServeHTTP(a, req)
+			if a.status > worst.status {
+				worst = a
+			}
+			bodies = append(bodies, a.body.Bytes())
+		}
+		maps.Copy(w.Header(), worst.header)
+		body := worst.body.Bytes()
+		if list, err := json.Marshal(bodies); err == nil { // they are JSON, and no refusals of the method
+			body = list
+		}
+		w.WriteHeader(worst.status)
+		_, _ = w.Write(body) // the client went away
+	})
+}
+
+// answer is a response in memory.
+type answer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// Header is the header.
+func (a *answer) Header() http.Header { return a.header }
+
+// WriteHeader notes the status.
+func (a *answer) WriteHeader(status int) { a.status = status }
+
+// Write keeps the body.
+func (a *answer) Write(p []byte) (int, error) { return a.body.Write(p) }

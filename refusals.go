@@ -1,0 +1,43 @@
+package fencepost
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// keptRefusals is how many refusals a runtime remembers, for who looks at it
+// afterwards.
+const keptRefusals = 32
+
+// refusals remembers the newest refusals on their way to the log. The log has
+// them too, as long as a busy stream leaves them there.
+type refusals struct {
+	next core.EventSink
+
+	mu     sync.Mutex
+	total  uint64
+	recent []core.Event
+}
+
+// Emit remembers a refusal, and passes every event on.
+func (r *refusals) Emit(e core.Event) {
+	if e.Op == core.OpRefusal {
+		r.mu.Lock()
+		r.total++
+		if len(r.recent) == keptRefusals {
+			r.recent = slices.Delete(r.recent, 0, 1)
+		}
+		r.recent = append(r.recent, e)
+		r.mu.Unlock()
+	}
+	r.next.Emit(e)
+}
+
+// newest is how many there were, and the last of them, oldest first.
+func (r *refusals) newest() (uint64, []core.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.total, slices.Clone(r.recent)
+}
