@@ -1,0 +1,297 @@
+package browser
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+)
+
+// What a tab checks at its end is part of each of these tests: no error, no
+// line on the console, and no request to anybody else.
+func TestThePageShowsWhatIsHeldByTag(t *testing.T) {
+	s := newScene(t, nil)
+	s.alloc("weights", 512*mib)
+	s.alloc("kv.cache", 128*mib)
+	p := openTab(t, s.live(), desk)
+	p.contains("#tags", "weights")
+	p.contains("#tags", "512 MiB")
+	p.contains("#tiles", "16 % of 4.00 GiB")
+	p.until("a chart", "document.querySelector('#chart canvas')?.width > 400")
+	p.until("the chart to be painted in the tags' colours", painted("#chart canvas", 2))
+	// It goes on by itself.
+	s.alloc("sort.keys", 64*mib)
+	p.contains("#tags", "sort.keys")
+	p.contains("#health", "ok")
+	p.until("the title to say how much", "document.title.startsWith('17')")
+}
+
+// painted is true if a canvas has so many colours or more, each with a hundred
+// pixels at least.
+func painted(selector string, colors int) string {
+	return fmt.Sprintf(`(() => {
+	const c = document.querySelector(%q);
+	const d = new Uint32Array(c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer);
+	const n = new Map();
+	for (const v of d) if (v >>> 24 > 200) n.set(v, (n.get(v) ?? 0) + 1);
+	return [...n.values()].filter((k) => k > 100).length >= %d;
+})()`, selector, colors)
+}
+
+func TestAClickOnABlockShowsIt(t *testing.T) {
+	s := newScene(t, nil)
+	b := s.alloc("weights", 256*mib)
+	s.launch("load_weights", s.stream, core.Write, b)
+	s.alloc("kv.cache", 64*mib)
+	p := openTab(t, s.live(), desk)
+	p.contains("#map-note", "2 blocks")
+	p.until("the map", painted("#map", 2))
+	// The first block begins where the map does, behind the addresses.
+	box := value[[]float64](p, "(() => { const b = document.querySelector('#map').getBoundingClientRect(); document.querySelector('#map').scrollIntoView(); const c = document.querySelector('#map').getBoundingClientRect(); return [c.left, c.top]; })()")
+	p.do("a click", chromedp.MouseClickXY(box[0]+112+40, box[1]+6))
+	p.contains("#details", fmt.Sprintf("weights #%d", b.ID.Generation))
+	for _, want := range []string{"268 435 456", fmt.Sprintf("%#x", b.ID.Ptr), "load_weights", "write", "(*scene).alloc", "live"} {
+		if text := p.text("#details"); !strings.Contains(text, want) {
+			t.Errorf("the details lack %q:\n%s", want, text)
+		}
+	}
+	// The keys get there too.
+	p.do("keys", chromedp.Focus(chromedp.CSS("#map")), chromedp.KeyEvent(kb.End), chromedp.KeyEvent(kb.Enter))
+	p.contains("#details", "kv.cache")
+}
+
+func TestABlockThatIsGoneIsSaidToBe(t *testing.T) {
+	s := newScene(t, nil)
+	b := s.alloc("weights", 256*mib)
+	p := openTab(t, s.live(), desk)
+	p.contains("#map-note", "1 block")
+	p.do("pausing", chromedp.Click(chromedp.CSS("#pause")))
+	s.free(b)
+	must(t, s.rt.Drain(t.Context()))
+	p.do("keys", chromedp.Focus(chromedp.CSS("#map")), chromedp.KeyEvent(kb.Home), chromedp.KeyEvent(kb.Enter))
+	p.contains("#details", "is gone")
+}
+
+func TestAFindingAppears(t *testing.T) {
+	s := newScene(t, nil)
+	p := openTab(t, s.live(), desk)
+	p.contains("#findings", "None.")
+	b := s.overrun("build_postings")
+	p.contains("#findings", "oob-write")
+	p.contains("#findings", fmt.Sprintf("index.build #%d", b.ID.Generation))
+	p.do("opening it", chromedp.Click(chromedp.CSS("#findings summary")))
+	p.contains("#findings pre", "build_postings")
+	p.contains("#health", "degraded")
+	p.contains("#reasons", "findings")
+	p.until("the tile to warn", "[...document.querySelectorAll('.tile.alarm')].some((t) => t.innerText.includes('Findings'))")
+	// It stays open when another comes.
+	before := s.rt.Findings().Total()
+	s.overrun("merge_postings")
+	p.until("another finding", fmt.Sprintf("document.querySelectorAll('#findings details').length > %d", before))
+	p.until("the first to stay open", "document.querySelectorAll('#findings details[open]').length === 1")
+}
+
+func TestARefusalSaysWhoHeldTheMemoryThen(t *testing.T) {
+	s := newScene(t, nil)
+	s.alloc("weights", 3<<30)
+	p := openTab(t, s.live(), desk)
+	p.contains("#refusals", "None.")
+	s.refuse("kv.cache", 2<<30)
+	p.contains("#refusals", "2.00 GiB, 1.00 GiB left of 4.00 GiB")
+	p.do("opening it", chromedp.Click(chromedp.CSS("#refusals summary")))
+	p.contains("#refusals .body", "out of budget")
+	p.contains("#refusals .body table", "weights")
+}
+
+func TestHealthTurnsWhenTheDeviceIsLost(t *testing.T) {
+	s := newScene(t, nil)
+	p := openTab(t, s.live(), desk)
+	p.contains("#health", "ok")
+	s.rt.Driver().(*sim.Device).LoseContext(700)
+	_, _ = s.rt.Allocate(t.Context(), core.Request{Bytes: 64}) // meets the loss
+	p.contains("#health", "poisoned")
+	p.contains("#reasons", "sticky error")
+	p.contains("#findings", "sticky-error")
+}
+
+func TestStreamsShowWhoHasThemAndTheirOrder(t *testing.T) {
+	s := newScene(t, nil)
+	reader, err := s.rt.Streams().Acquire(t.Context(), "attention")
+	must(t, err)
+	defer func() { must(t, reader.Release()) }()
+	b := s.alloc("kv.cache", mib)
+	s.launch("fill_cache", s.stream, core.Write, b)
+	s.launch("attend", reader, core.Read, b)
+	p := openTab(t, s.live(), desk)
+	p.contains("#streams", "attention")
+	p.contains("#streams", "attend")
+	row := "[...document.querySelectorAll('#streams tbody tr')].find((r) => r.innerText.includes('attention'))"
+	p.until("a wait", row+".cells[9].innerText === '1'")
+	p.until("the order", "[..."+row+".querySelectorAll('.after i')].some((i) => i.title.includes('up to'))")
+	p.contains("#streams-note", "2 of 16 leased")
+}
+
+func TestTheGuardIsSwitchedOnlyWhereThatIsSwitchedOn(t *testing.T) {
+	shown := newScene(t, nil)
+	p := openTab(t, shown.live(), desk)
+	p.contains("#guard-note", "sample")
+	if n := value[int](p, "document.querySelectorAll('#guard-section form, #guard-section button, #guard-section input').length"); n != 0 {
+		t.Errorf("%d controls", n)
+	}
+	p.do("switching by hand", script(`fetch("guard", {method: "POST", headers: {"Content-Type": "application/json"}, body: '{"mode":"off"}'}).then((r) => { window.answer = r.status; }); 0`))
+	p.until("an answer", "window.answer === 405")
+	p.takeProblems() // the browser logs the refusal
+	if mode := shown.rt.GuardStatus().Setting; !strings.HasPrefix(mode, "sample") {
+		t.Errorf("it was switched to %s", mode)
+	}
+
+	switched := newScene(t, func(_ *fencepost.Config, h *fencepost.HandlerConfig) { h.SwitchGuard = true })
+	p = openTab(t, switched.live(), desk)
+	p.until("a form", "document.querySelector('#guard-switch input')")
+	p.do("switching", chromedp.SendKeys(chromedp.CSS("#guard-switch input"), "hunt"), chromedp.Click(chromedp.CSS("#guard-switch button")))
+	p.contains("#guard-note", "hunt")
+	p.do("switching to nonsense", chromedp.SendKeys(chromedp.CSS("#guard-switch input"), "er"), chromedp.Click(chromedp.CSS("#guard-switch button")))
+	p.contains("#guard-switch output", "mode")
+	p.takeProblems()
+	if mode := switched.rt.GuardStatus().Setting; mode != "hunt" {
+		t.Errorf("it is in mode %s", mode)
+	}
+}
+
+// evil would run in the page if a text were put into it as markup.
+const evil = `<img src=x onerror="window.pwned=1"><script>window.pwned=1</script>`
+
+func TestTextsOfTheProgramAreNeverMarkup(t *testing.T) {
+	s := newScene(t, func(c *fencepost.Config, _ *fencepost.HandlerConfig) {
+		c.Sim.Name = evil
+		c.GuardConfig.HuntTags = []core.Tag{hunted, evil}
+	})
+	lease, err := s.rt.Streams().Acquire(t.Context(), evil)
+	must(t, err)
+	defer func() { must(t, lease.Release()) }()
+	b := s.alloc(evil, 256*mib)
+	s.launch(evil, lease, core.Write, b)
+	s.refuse(evil, 8<<30)
+	s.free(b)
+	if _, err := s.rt.Deallocate(t.Context(), b.ID); err == nil { // a finding
+		t.Fatal("it was freed twice")
+	}
+	s.alloc(evil, 256*mib)
+	p := openTab(t, s.live(), desk)
+	for _, place := range []string{"#tags", "#streams", "#refusals", "#findings"} {
+		p.contains(place, "<img src=x onerror=")
+	}
+	p.do("keys", chromedp.Focus(chromedp.CSS("#map")), chromedp.KeyEvent(kb.End), chromedp.KeyEvent(kb.Enter))
+	p.contains("#details", "<img src=x onerror=")
+	p.do("opening all", script("document.querySelectorAll('summary').forEach((s) => s.click())"))
+	if n := value[int](p, "document.querySelectorAll('img').length + document.querySelectorAll('body script').length"); n != 0 {
+		t.Errorf("%d elements were made of a text", n)
+	}
+	if value[bool](p, "'pwned' in window") {
+		t.Error("a tag ran")
+	}
+}
+
+func TestScriptsOfOthersDoNotRun(t *testing.T) {
+	s := newScene(t, nil)
+	p := openTab(t, s.live(), desk)
+	p.contains("#health", "ok")
+	p.do("an inline script", script("{ const s = document.createElement('script'); s.textContent = 'window.pwned = 1'; document.body.append(s); }"))
+	p.do("an image from elsewhere", script("{ const i = document.createElement('img'); i.src = 'https://example.invalid/x.png'; document.body.append(i); }"))
+	if value[bool](p, "'pwned' in window") {
+		t.Error("an inline script ran")
+	}
+	refused := strings.Join(p.takeProblems(), "\n")
+	for _, want := range []string{"script-src 'self'", "img-src 'self'"} {
+		if !strings.Contains(refused, want) {
+			t.Errorf("nothing was refused because of %q:\n%s", want, refused)
+		}
+	}
+}
+
+func TestAServerThatIsGoneIsSaidToBe(t *testing.T) {
+	s := newScene(t, nil)
+	p := openTab(t, s.live(), desk)
+	p.contains("#health", "ok")
+	s.server.CloseClientConnections()
+	s.server.Close()
+	p.contains("#health", "unreachable")
+	p.contains("#lost", "No answer from the process since")
+	p.takeProblems() // the browser logs each attempt
+	p.do("pausing", chromedp.Click(chromedp.CSS("#pause")))
+	p.takeProblems()
+}
+
+func TestSeveralDevicesAreChosenFrom(t *testing.T) {
+	first, second := openAt(t, 3), openAt(t, 5)
+	s := newScene(t, func(_ *fencepost.Config, h *fencepost.HandlerConfig) {
+		h.Runtimes = []*fencepost.Runtime{first, second}
+	})
+	s.alloc("weights", 256*mib)
+	_, err := second.Allocate(t.Context(), core.Request{Bytes: 128 * mib, Tag: "of.five"})
+	must(t, err)
+	p := openTab(t, s.live(), desk)
+	p.until("three devices", "document.querySelectorAll('#device option').length === 3")
+	p.until("the first to be shown", "document.querySelector('#device').value === '3'")
+	p.do("choosing", script("{ const d = document.querySelector('#device'); d.value = '5'; d.dispatchEvent(new Event('change')); }"))
+	p.contains("#tags", "of.five")
+	p.do("choosing", script("{ const d = document.querySelector('#device'); d.value = '0'; d.dispatchEvent(new Event('change')); }"))
+	p.contains("#tags", "weights")
+	p.until("the other's tags to be gone", "!document.querySelector('#tags').innerText.includes('of.five')")
+	p.contains("#map-note", "1 block, 256 MiB")
+	links := value[[]string](p, "[...document.querySelectorAll('#links a')].map((a) => a.href)")
+	for _, link := range links {
+		response, err := http.Get(link)
+		must(t, err)
+		must(t, response.Body.Close())
+		if response.StatusCode != http.StatusOK || !strings.Contains(link, "device=0") {
+			t.Errorf("%s: %s", link, response.Status)
+		}
+	}
+	if len(links) != 5 {
+		t.Errorf("links: %q", links)
+	}
+}
+
+func TestNothingIsWiderThanTheScreen(t *testing.T) {
+	s := newScene(t, nil)
+	s.alloc("weights", 512*mib)
+	s.alloc(core.Tag(strings.Repeat("long.", 40)), 512*mib)
+	s.overrun("build_postings")
+	s.refuse(core.Tag(strings.Repeat("wide", 40)), 8<<30)
+	for _, width := range []int64{400, 768, 1280, 1920} {
+		p := openTab(t, s.live(), screen{width: width, height: 800})
+		p.contains("#findings", "oob-write")
+		p.contains("#tags", "weights")
+		if wide := value[int64](p, "document.documentElement.scrollWidth"); wide > width {
+			t.Errorf("at %d the page is %d wide", width, wide)
+		}
+	}
+}
+
+// What the keyboard cannot reach does not exist for those who have only that.
+func TestTheKeyboardReachesEverything(t *testing.T) {
+	s := newScene(t, func(_ *fencepost.Config, h *fencepost.HandlerConfig) { h.SwitchGuard = true })
+	s.overrun("build_postings")
+	s.refuse("kv.cache", 8<<30)
+	p := openTab(t, s.live(), desk)
+	p.contains("#findings", "oob-write")
+	p.until("the form", "document.querySelector('#guard-switch input')")
+	reached := map[string]bool{}
+	for range 40 {
+		p.do("tab", chromedp.KeyEvent(kb.Tab))
+		reached[value[string](p, "(() => { const e = document.activeElement; return e.id || e.getAttribute('aria-label') || e.textContent.slice(0, 12) || e.tagName; })()")] = true
+	}
+	for _, want := range []string{"pause", "scale", "map", "by-state", "by-tag", "Tags", "Streams", "Metrics", "Mode", "Switch"} {
+		if !reached[want] {
+			t.Errorf("%s is not reached: %v", want, reached)
+		}
+	}
+}
