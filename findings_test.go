@@ -209,8 +209,14 @@ func TestTheGuardNamesVictimAndCulprit(t *testing.T) {
 	rt := openDirty(t, fencepost.Config{Guard: "hunt", OnFinding: func(core.Finding) { heard.Add(1) }})
 	s := lease(t, rt, "s")
 	b := allocate(t, rt, 1000, s.ID(), "victim")
-	err := rt.LaunchNamed(t.Context(), "off_by_one", s.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
-		return rt.Driver().MemsetAsync(b.ID.Ptr, 7, b.Requested+1, s.Handle())
+	var canary [1]byte // what is written there must differ from it
+	err := errors.Join(rt.Driver().CopyToHostAsync(canary[:], b.ID.Ptr+b.Requested, s.Handle()), rt.Streams().Synchronize(t.Context(), s.ID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong := ^canary[0]
+	err = rt.LaunchNamed(t.Context(), "off_by_one", s.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
+		return rt.Driver().MemsetAsync(b.ID.Ptr, wrong, b.Requested+1, s.Handle())
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +227,7 @@ func TestTheGuardNamesVictimAndCulprit(t *testing.T) {
 	}
 	f := single(t, rt, core.FindingOutOfBoundsWrite)
 	names(t, f, "debugguard", b)
-	if f.Offset != 1000 || f.BadBytes != 1 || f.Seen != 7 {
+	if f.Offset != 1000 || f.BadBytes != 1 || f.Seen != wrong {
 		t.Errorf("first bad byte at %d, %d bad, %#x seen", f.Offset, f.BadBytes, f.Seen)
 	}
 	text := f.String()

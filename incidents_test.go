@@ -21,7 +21,7 @@ func overrun(t *testing.T, rt *fencepost.Runtime, tag core.Tag) core.Block {
 	s := lease(t, rt, "s")
 	b := allocate(t, rt, 1000, s.ID(), tag)
 	err := rt.LaunchNamed(t.Context(), "off_by_one", s.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
-		return rt.Driver().MemsetAsync(b.ID.Ptr, 7, b.Requested+1, s.Handle())
+		return rt.Driver().MemsetAsync(b.ID.Ptr, 7, b.Requested+16, s.Handle())
 	})
 	succeed(t, "launch", err)
 	free(t, rt, b)
@@ -81,7 +81,7 @@ func TestTheHistoryOfAnIncidentIsOfItsStreams(t *testing.T) {
 	for range 300 {
 		free(t, rt, allocate(t, rt, 64, noise.ID(), "noise"), allocate(t, rt, 64, s.ID(), "near"))
 	}
-	succeed(t, "memset", memset(t.Context(), rt, b.ID.Ptr, b.Requested+1, s.Handle()))
+	succeed(t, "memset", memset(t.Context(), rt, b.ID.Ptr, b.Requested+16, s.Handle()))
 	free(t, rt, b)
 	succeed(t, "drain", rt.Drain(t.Context()))
 	succeed(t, "flush", rt.Incidents().Flush(t.Context()))

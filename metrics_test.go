@@ -156,7 +156,7 @@ func TestAScrapeMakesNoDeviceCall(t *testing.T) {
 }
 
 func TestTheDevicesMemoryIsExported(t *testing.T) {
-	rt := open(t, fencepost.Config{})
+	rt := open(t, fencepost.Config{Guard: "ledger"}) // no red zones
 	live := allocate(t, rt, 5<<20, core.DefaultStream, "live")
 	foreign, err := rt.Driver().MemAlloc(16 << 20)
 	if err != nil {

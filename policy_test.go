@@ -50,7 +50,7 @@ func runStopChild(dir string) {
 	if err != nil {
 		panic(err)
 	}
-	if err := rt.Driver().MemsetAsync(b.ID.Ptr, 7, b.Requested+1, 0); err != nil {
+	if err := rt.Driver().MemsetAsync(b.ID.Ptr, 7, b.Requested+16, 0); err != nil {
 		panic(err)
 	}
 	if _, err := rt.Deallocate(ctx, b.ID); err != nil {
@@ -132,7 +132,7 @@ func TestOnStopTakesThePlaceOfTheExit(t *testing.T) {
 	close(ready)
 	blocks := []core.Block{allocate(t, rt, 1000, core.DefaultStream, "first"), allocate(t, rt, 1000, core.DefaultStream, "second")}
 	for _, b := range blocks {
-		succeed(t, "memset", memset(t.Context(), rt, b.ID.Ptr, b.Requested+1, 0))
+		succeed(t, "memset", memset(t.Context(), rt, b.ID.Ptr, b.Requested+16, 0))
 	}
 	free(t, rt, blocks[0])
 	_, _ = rt.Deallocate(t.Context(), blocks[1].ID) // may come after the end

@@ -151,7 +151,7 @@ func (s *stack) findings() {
 		lease := s.leases[0]
 		b := s.alloc(ctx, 1000)
 		s.must(s.rt.LaunchNamed(ctx, name, lease.ID(), usesOf(b), func(context.Context) error {
-			return s.rt.Driver().MemsetAsync(b.ID.Ptr, 7, b.Requested+1, lease.Handle())
+			return s.rt.Driver().MemsetAsync(b.ID.Ptr, 7, b.Requested+16, lease.Handle())
 		}))
 		s.free(ctx, b)
 		s.must(s.rt.Drain(ctx))
