@@ -173,7 +173,7 @@ func guardLosses() Row {
 			Shows:   "How long the history takes to be overwritten at the present rate.",
 			Bad:     "Less than the time from a cause to its finding: some ten seconds.",
 			Do:      "Enlarge it (FENCEPOST_HISTORY), or log less (LogLevel).",
-			Queries: []Query{{Expr: `min by (instance, device) (gpumem_history_capacity{@} / rate(gpumem_history_records_total{@}[$__rate_interval]))`, Legend: "{{instance}} {{device}}", Proof: moves("work", -1)}},
+			Queries: []Query{{Expr: `min by (instance, device) (gpumem_history_capacity{@} / rate(gpumem_history_records_total{@}[$__rate_interval]))`, Legend: "{{instance}} {{device}}", Proof: moves("work", -10)}},
 		},
 	}}
 }

@@ -10,7 +10,7 @@ import (
 func guardScenes() []scene {
 	return []scene{
 		{name: "hunt", act: actHunt},
-		{name: "quarantine", configure: quarantining, act: actQuarantine},
+		{name: "quarantine", idle: true, configure: quarantining, act: actQuarantine},
 		{name: "pressure", idle: true, configure: pressing, act: actPressure},
 		{name: "isolate", act: actIsolate},
 	}
