@@ -21,7 +21,7 @@ func (n counts) plus(m counts) counts {
 }
 
 // settled reports whether every allocation that the driver made is in the
-// books.
+// books. They hear of it last, so they can be behind the others only.
 func (c *census) settled() bool { return c.entered == c.taken+c.mapped }
 
 // inPool is what the pool must have handed out: what came into the books, less

@@ -51,7 +51,8 @@ type isolation struct {
 	mapped, mappedHigh  atomic.Int64
 	waiting             atomic.Int64 // blocks freed and not unmapped
 	addresses, leftover atomic.Int64 // bytes kept reserved; mappings to take down
-	// entered and enteredBytes are the blocks that ever came into the books.
+	// entered and enteredBytes are the blocks that ever came into the books,
+	// or are about to.
 	entered, enteredBytes atomic.Int64
 
 	mu sync.Mutex
@@ -91,6 +92,15 @@ func (i *isolation) configure(cfg AsyncConfig, granularity uint64) {
 		i.maxRanges = DefaultIsolatedRanges
 	}
 	i.freed = map[uint64]struct{}{}
+}
+
+// enter counts a block that comes into the books next. The books must be the
+// last to hear of any allocation, and the count come before the bytes: so
+// whatever is on its way is lacking in the books, and nothing on its way makes up
+// for something else. See [census].
+func (i *isolation) enter(b *core.Block) {
+	i.entered.Add(1)
+	i.enteredBytes.Add(int64(b.Bytes))
 }
 
 // hold counts memory that was taken from the device.

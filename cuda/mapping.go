@@ -32,9 +32,8 @@ func (r *AsyncResource) allocateIsolated(s *stream, req core.Request) (core.Bloc
 		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
 	}
 	b.fillMapped(s, result, m.bytes)
+	r.isolated.enter(&result)
 	s.books.admit(&result, b, &r.peaks, r.streams.table)
-	r.isolated.entered.Add(1)
-	r.isolated.enteredBytes.Add(int64(result.Bytes))
 	return result, nil
 }
 

@@ -1,0 +1,64 @@
+package cuda
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+)
+
+// An isolated block that is half in the books and a block of the pool that is not
+// yet in them must not cancel out: that moment is not quiet.
+func TestTwoAllocationsOnTheirWayIntoTheBooksAreNoDrift(t *testing.T) {
+	drv, err := sim.Open(sim.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	streams, err := NewStreamPool(drv, StreamPoolConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := NewAsyncResource(drv, streams, AsyncConfig{ReapInterval: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := streams.table.streams()[0]
+
+	r.peaks.recalling.Lock() // an allocation that makes a new peak comes as far as here, in the books already
+	var group sync.WaitGroup
+	var isolated core.Block
+	group.Go(func() {
+		var err error
+		if isolated, err = r.Allocate(t.Context(), core.Request{Bytes: 1 << 20, Isolated: true}); err != nil {
+			t.Error(err)
+		}
+	})
+	for r.Stats().Allocations == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	ptr, ready, err := r.allocateOn(s, core.Request{Bytes: 4096}) // the pool's half of an allocation
+	if err != nil {
+		t.Fatal(err)
+	}
+	if drift, ok, err := r.Drift(); ok || err != nil {
+		t.Errorf("drift %d (%v, %v) while two allocations are under way", drift, ok, err)
+	}
+	r.peaks.recalling.Unlock()
+	group.Wait()
+	if drift, ok, err := r.Drift(); ok || err != nil {
+		t.Errorf("drift %d (%v, %v) while one is under way", drift, ok, err)
+	}
+	ready.release()
+	if err := drv.MemFreeAsync(ptr, 0); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.Deallocate(t.Context(), isolated.ID); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(r.Close(t.Context()), streams.Close(t.Context()), drv.Close()); err != nil {
+		t.Error(err)
+	}
+}
