@@ -52,7 +52,7 @@ type healthReading struct {
 func (r *Runtime) readHealth() healthReading {
 	stats, guard, streams, ops := r.Stats(), r.guard.GuardStats(), r.streams.Stats(), r.observer.Operations()
 	now := healthReading{
-		findings:   r.findings.Total() - r.findings.Counts()[core.FindingStickyError], // which has a reason of its own
+		findings:   degrading(r.findings),
 		relieved:   guard.GivenUp.Blocks,
 		unguarded:  guard.Unchecked + guard.Unguarded,
 		guarding:   guard.Mode != debugguard.Off, // what is turned off leaves out what it had begun
@@ -72,6 +72,18 @@ func (r *Runtime) readHealth() healthReading {
 		now.waiting = streams.Waiting
 	}
 	return now
+}
+
+// degrading counts the findings but that of a lost device, which has a reason of
+// its own. It takes one snapshot: of two, the second may know of a loss that the
+// first does not.
+func degrading(f *telemetry.Findings) (n uint64) {
+	for kind, count := range f.Counts() {
+		if kind != core.FindingStickyError {
+			n += count
+		}
+	}
+	return n
 }
 
 func (r *Runtime) lostTelemetry() uint64 {

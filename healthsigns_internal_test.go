@@ -3,10 +3,12 @@ package fencepost
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 // watched is the rules under a clock of the test's.
@@ -175,5 +177,34 @@ func TestEveryReasonIsKnown(t *testing.T) {
 		if strings.ToLower(string(reason)) != string(reason) || strings.ContainsAny(string(reason), " -") {
 			t.Errorf("%q is no label", reason)
 		}
+	}
+}
+
+// A device that is lost at the moment of a look is no finding, and surely not
+// one less than none.
+func TestALostDeviceIsNoFindingWhenever(t *testing.T) {
+	findings := telemetry.NewFindings(telemetry.FindingsConfig{})
+	var reporting sync.WaitGroup
+	reporting.Go(func() {
+		for range 300_000 {
+			findings.Report(core.Finding{Kind: core.FindingStickyError})
+		}
+	})
+	done := make(chan struct{})
+	go func() { reporting.Wait(); close(done) }()
+	for ended := false; !ended; {
+		select {
+		case <-done:
+			ended = true
+		default:
+		}
+		if n := degrading(findings); n != 0 {
+			t.Fatalf("%d findings", n)
+		}
+	}
+	findings.Report(core.Finding{Kind: core.FindingLeak})
+	findings.Report(core.Finding{Kind: core.FindingDoubleFree})
+	if n := degrading(findings); n != 2 {
+		t.Errorf("%d findings, want 2", n)
 	}
 }
