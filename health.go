@@ -42,7 +42,7 @@ type healthReading struct {
 	// poisoned is blocks, drift bytes of the books less those of the pool.
 	poisoned uint64
 	drift    int64
-	// guarding is whether the guard is on.
+	// guarding is whether the guard guards blocks.
 	guarding bool
 	// waiting is callers that wait while every stream is leased.
 	waiting int
@@ -55,7 +55,7 @@ func (r *Runtime) readHealth() healthReading {
 		findings:   degrading(r.findings),
 		relieved:   guard.GivenUp.Blocks,
 		unguarded:  guard.Unchecked + guard.Unguarded,
-		guarding:   guard.Mode != debugguard.Off, // what is turned off leaves out what it had begun
+		guarding:   guard.Mode >= debugguard.Sample, // what is turned down leaves out what it had begun
 		underflows: stats.Underflows,
 		poisoned:   stats.Poisoned,
 		drift:      r.DeviceMemory().Drift,

@@ -147,6 +147,35 @@ func TestAGuardThatIsTurnedOffHasNoGaps(t *testing.T) {
 	w.want(w.pass(time.Minute))
 }
 
+// Nor is what a guard leaves undone that is turned down to its ledger.
+func TestAGuardThatIsTurnedDownHasNoGaps(t *testing.T) {
+	r, err := open(t.Context(), Config{Device: Sim, Guard: "hunt"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := r.Allocate(t.Context(), core.Request{Bytes: 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, ledger := newHealthSigns(DefaultHealthHold), "ledger"
+	rules.look(r.readHealth(), time.Now())
+	if err := r.SwitchGuard(t.Context(), GuardChange{Mode: &ledger}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Deallocate(t.Context(), b.ID); err != nil {
+		t.Fatal(err)
+	}
+	if r.guard.GuardStats().Unchecked == 0 {
+		t.Error("nothing was left undone, so nothing was tested")
+	}
+	if signs := rules.look(r.readHealth(), time.Now()); len(signs) != 0 {
+		t.Errorf("%+v", signs)
+	}
+	if _, err := r.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestReasonsComeGravestFirstAndSayWhatAndSince(t *testing.T) {
 	w := watch(t)
 	w.now.lost = 1
