@@ -140,9 +140,9 @@ type Config struct {
 	// last seen; 0 means [DefaultHealthHold].
 	HealthHold time.Duration
 	// TelemetryLost, if not nil, counts what was lost of the telemetry outside
-	// the runtime, such as the spans that an exporter failed; what is lost is a
-	// reason for degraded health. It is called once a second and must not
-	// block.
+	// the runtime, such as the spans that an exporter failed; what is lost from
+	// Open on is a reason for degraded health. It is called by Open and then once
+	// a second, and must not block.
 	TelemetryLost func() uint64
 	// CloseTimeout bounds Close when its context has no deadline; 0 means 30
 	// seconds.

@@ -260,3 +260,17 @@ func TestHealthIsReadWhileItChanges(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 }
+
+// What another runtime's exporter lost before this one was opened is not this
+// one's loss.
+func TestWhatWasLostBeforeIsNotHeldAgainstARuntime(t *testing.T) {
+	var lost atomic.Uint64
+	lost.Store(7)
+	told := make(chan core.Health, 8)
+	rt := open(t, fencepost.Config{TelemetryLost: lost.Load, OnHealth: func(h core.Health) { told <- h }})
+	lost.Add(2)
+	if h := <-told; h.State != core.HealthDegraded || h.Signs[0].Text != "2 records, incidents or spans lost" {
+		t.Errorf("%+v", h)
+	}
+	becomes(t, rt, core.HealthDegraded, core.HealthTelemetryLoss)
+}

@@ -41,8 +41,11 @@ func (w *healthWatch) Report(core.Finding) {
 
 // watchHealth is the last step of Open, so that it ends first.
 func (r *Runtime) watchHealth(Config) error {
-	w := r.health
-	go w.run(r)
+	w, rules := r.health, newHealthSigns(r.health.hold)
+	if w.lost != nil {
+		rules.last.lost = w.lost() // before there was this runtime
+	}
+	go w.run(r, rules)
 	r.onClose(func(ctx context.Context) error {
 		close(w.stop)
 		return within(ctx, func() error { <-w.done; return nil })
@@ -50,11 +53,10 @@ func (r *Runtime) watchHealth(Config) error {
 	return nil
 }
 
-func (w *healthWatch) run(r *Runtime) {
+func (w *healthWatch) run(r *Runtime, rules *healthSigns) {
 	defer close(w.done)
 	ticker := time.NewTicker(healthInterval)
 	defer ticker.Stop()
-	rules := newHealthSigns(w.hold)
 	var told core.Health
 	told.OK = true // which nobody needs to be told
 	for ended := false; !ended; {
