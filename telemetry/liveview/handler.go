@@ -125,10 +125,16 @@ func (v *View) serveBlocks(w http.ResponseWriter, r *http.Request) {
 	case d.mapper == nil:
 		http.Error(w, "no layer of this device's stack lists its blocks", http.StatusNotFound)
 	default:
-		d.listing.Lock()
-		defer d.listing.Unlock()
-		writeJSON(w, blocksIn(d.mapper.inspector, from, to))
+		writeJSON(w, d.blocks(from, to))
 	}
+}
+
+// blocks lists blocks. The answer is written without the lock: a client may take
+// it slowly, or never.
+func (d *viewed) blocks(from, to uint64) details {
+	d.listing.Lock()
+	defer d.listing.Unlock()
+	return blocksIn(d.mapper.inspector, from, to)
 }
 
 // device is the one that the query names by its ordinal, or the first.

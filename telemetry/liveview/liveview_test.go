@@ -422,3 +422,40 @@ func TestManyPagesShareOneMap(t *testing.T) {
 		t.Errorf("the blocks were listed %d times for 320 states within %v", lists, time.Since(began))
 	}
 }
+
+// stalled is a client that takes nothing until it is let.
+type stalled struct {
+	*httptest.ResponseRecorder
+	reached, release chan struct{}
+	once             sync.Once
+}
+
+func (s *stalled) Write(p []byte) (int, error) {
+	s.once.Do(func() { close(s.reached) })
+	<-s.release
+	return s.ResponseRecorder.Write(p)
+}
+
+func TestAClientThatTakesNothingKeepsNobodyFromTheBlocks(t *testing.T) {
+	h := view(t, liveview.Source{Resource: &resource{n: 100, block: small}})
+	slow := &stalled{ResponseRecorder: httptest.NewRecorder(), reached: make(chan struct{}), release: make(chan struct{})}
+	var asking sync.WaitGroup
+	asking.Go(func() { h.ServeHTTP(slow, httptest.NewRequest(http.MethodGet, "/blocks", nil)) })
+	<-slow.reached
+	answered := make(chan int, 1)
+	asking.Go(func() {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/blocks", nil))
+		answered <- w.Code
+	})
+	select {
+	case code := <-answered:
+		if code != http.StatusOK {
+			t.Errorf("the answer is %d", code)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("no answer while another client takes nothing")
+	}
+	close(slow.release)
+	asking.Wait()
+}
