@@ -160,7 +160,7 @@ func TestAMillionBlocksAreABoundedStateThatAddsUp(t *testing.T) {
 	}}
 	h := view(t, liveview.Source{Resource: r, Holders: func() (holders []core.Holder) {
 		for i := range 5000 {
-			holders = append(holders, core.Holder{Tag: core.Tag(strings.Repeat("long", 100) + fmt.Sprint(i)), State: core.Live, Bytes: uint64(i)})
+			holders = append(holders, core.Holder{Tag: core.Tag(fmt.Sprint(i) + strings.Repeat("long", 100)), State: core.Live, Bytes: uint64(i)})
 		}
 		return holders
 	}})
@@ -458,4 +458,24 @@ func TestAClientThatTakesNothingKeepsNobodyFromTheBlocks(t *testing.T) {
 	}
 	close(slow.release)
 	asking.Wait()
+}
+
+// The page knows a tag by what it is shown of it, so what is shown alike is one.
+func TestTagsThatAreCutAlikeAreOne(t *testing.T) {
+	long := core.Tag(strings.Repeat("t", 96))
+	holders := []core.Holder{
+		{Tag: long + "1", State: core.Live, Bytes: 5, Blocks: 1}, {Tag: "\xff", State: core.Live, Bytes: 4, Blocks: 1},
+		{Tag: long + "2", State: core.Retired, Bytes: 3, Blocks: 1}, {Tag: "\xfe", State: core.Live, Bytes: 2, Blocks: 1},
+	}
+	got := ask[struct {
+		Device struct {
+			Tags []struct {
+				Tag           string
+				Live, Pending uint64
+			}
+		}
+	}](t, view(t, liveview.Source{Resource: &resource{}, Holders: func() []core.Holder { return holders }}), "/state").Device.Tags
+	if len(got) != 2 || got[0].Live != 5 || got[0].Pending != 3 || got[1].Tag != "\ufffd" || got[1].Live != 6 {
+		t.Errorf("%+v", got)
+	}
 }

@@ -3,6 +3,7 @@ package liveview
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -27,16 +28,18 @@ type tagged struct {
 	Others int `json:"others,omitempty"`
 }
 
-// tags adds up what each tag has, largest first.
+// tags adds up what each tag has, largest first. Tags that are shown alike are
+// one, because the page knows them by what is shown.
 func tags(holders []core.Holder) []tagged {
 	list := []tagged{}
-	index := map[core.Tag]int{}
+	index := map[string]int{}
 	for _, h := range holders {
-		i, ok := index[h.Tag]
+		name := clip(strings.ToValidUTF8(string(h.Tag.OrUntagged()), "\uFFFD"), maxTagText)
+		i, ok := index[name]
 		if !ok {
 			i = len(list)
-			index[h.Tag] = i
-			list = append(list, tagged{Tag: clip(string(h.Tag.OrUntagged()), maxTagText)})
+			index[name] = i
+			list = append(list, tagged{Tag: name})
 		}
 		if h.State == core.Retired {
 			list[i].Pending, list[i].PendingBlocks = list[i].Pending+h.Bytes, list[i].PendingBlocks+h.Blocks
