@@ -36,7 +36,7 @@ type Pipe struct {
 	// held is how many spans are queued or being exported.
 	held atomic.Int64
 	// stopped is set when no more spans are taken, emptied when those that
-	// were held are known to have come out or never will.
+	// are held never come out.
 	stopped, emptied atomic.Bool
 }
 
@@ -95,14 +95,11 @@ func (p *Pipe) OnEnd(s sdktrace.ReadOnlySpan) {
 func (p *Pipe) ForceFlush(ctx context.Context) error { return p.next.ForceFlush(ctx) }
 
 // Shutdown exports what is queued and ends the pipe. It blocks until that is
-// done or ctx ends; spans that end later are dropped.
+// done or ctx ends, and then what is queued may be exported all the same; spans
+// that end from now on are dropped. A second Shutdown does nothing.
 func (p *Pipe) Shutdown(ctx context.Context) error {
-	err := p.next.Shutdown(ctx)
 	p.stopped.Store(true)
-	if err == nil {
-		p.emptied.Store(true)
-	}
-	return err
+	return p.next.Shutdown(ctx)
 }
 
 // counted is the exporter, with counting in front.
@@ -124,4 +121,9 @@ func (c *counted) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 	return err
 }
 
-func (c *counted) Shutdown(ctx context.Context) error { return c.next.Shutdown(ctx) }
+// Shutdown is called when the last batch was exported, however long ago who
+// wanted the end ceased to wait: what is held now came too late for it.
+func (c *counted) Shutdown(ctx context.Context) error {
+	c.pipe.emptied.Store(true)
+	return c.next.Shutdown(ctx)
+}

@@ -205,6 +205,74 @@ func TestAnEndCutShortLearnsNothing(t *testing.T) {
 	close(exporter.open)
 }
 
+// stubborn is an exporter that keeps to no context, and fails to shut down.
+type stubborn struct {
+	*gate
+	down chan struct{}
+}
+
+func (s *stubborn) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
+	return s.gate.ExportSpans(context.Background(), spans)
+}
+
+func (s *stubborn) Shutdown(context.Context) error {
+	close(s.down)
+	return errors.New("the connection was closed already")
+}
+
+// What became of the spans is known when the exporter is done, not when somebody
+// ceased to wait for it: a second end must not take for lost what is on its way.
+func TestWhatIsOnItsWayAfterAnEndCutShortIsNotLost(t *testing.T) {
+	exporter := &stubborn{gate: newGate(), down: make(chan struct{})}
+	pipe, provider := pipeline(exporter, spanpipe.Config{Batch: 1})
+	_, late := provider.Tracer("test").Start(context.Background(), "late")
+	spans(provider, 3)
+	<-exporter.entered
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := pipe.Shutdown(ctx); err == nil {
+		t.Fatal("an end with an ended context succeeded")
+	}
+	late.End()
+	_ = pipe.Shutdown(context.Background()) // is not the first
+	wantCounts(t, pipe, telemetry.SpanCounts{Started: 4, Ended: 4, Dropped: 1})
+	close(exporter.open)
+	<-exporter.down
+	wantCounts(t, pipe, telemetry.SpanCounts{Started: 4, Ended: 4, Exported: 3, Dropped: 1})
+}
+
+// A span that ends while the pipe ends is dropped, and counted then and there.
+func TestASpanThatEndsDuringTheEndIsDroppedAtOnce(t *testing.T) {
+	exporter := newGate()
+	pipe, provider := pipeline(exporter, spanpipe.Config{Batch: 1})
+	_, late := provider.Tracer("test").Start(context.Background(), "late")
+	spans(provider, 1)
+	<-exporter.entered
+	ended := make(chan error, 1)
+	go func() { ended <- pipe.Shutdown(context.Background()) }()
+	for pipe.Counts().Dropped == 0 {
+		_, probe := provider.Tracer("test").Start(context.Background(), "probe")
+		probe.End()
+		time.Sleep(time.Millisecond)
+		if len(ended) > 0 {
+			t.Fatal("it ended while the exporter is held")
+		}
+		if pipe.Counts().Ended > 2000 {
+			t.Fatal("2000 spans ended while the pipe ends, and none is known to be dropped")
+		}
+	}
+	before := pipe.Counts().Dropped
+	late.End()
+	if n := pipe.Counts().Dropped; n != before+1 {
+		t.Errorf("%d dropped, want %d", n, before+1)
+	}
+	close(exporter.open)
+	check(t, <-ended)
+	if c := pipe.Counts(); c.Ended != c.Exported+c.Dropped {
+		t.Errorf("counts %+v", c)
+	}
+}
+
 func TestUnsampledSpansAreNotCounted(t *testing.T) {
 	pipe, provider := pipeline(opened(nil), spanpipe.Config{}, sdktrace.WithSampler(recordOnly{}))
 	spans(provider, 3)
