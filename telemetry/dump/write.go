@@ -42,26 +42,31 @@ func (w *Writer) write(t Trigger) (paths []string, err error) {
 	}
 	name := fmt.Sprintf("%s-%06d-dump-%s", w.cfg.now().UTC().Format(rotated.NameTime), lastNumber.Add(1), strings.ReplaceAll(string(t), "_", "-"))
 	var errs []error
+	room := w.cfg.MaxBytes
 	for _, f := range forms {
-		path, err := w.writeForm(source, f, name)
+		path, bytes, err := w.writeForm(source, f, name, room)
 		if path != "" {
 			paths = append(paths, path)
+			room -= bytes
 		}
 		errs = append(errs, err)
 	}
 	return paths, errors.Join(errs...)
 }
 
-func (w *Writer) writeForm(source history.Source, f form, name string) (string, error) {
+// writeForm writes one file, if it fits into room: what the folder may hold less
+// the dump's other files, which must not make room for this one.
+func (w *Writer) writeForm(source history.Source, f form, name string, room int64) (path string, bytes int64, err error) {
 	text, err := f.encode(source)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", f.format, err)
+		return "", 0, fmt.Errorf("%s: %w", f.format, err)
 	}
-	if int64(len(text)) > w.cfg.MaxBytes {
-		return "", fmt.Errorf("%s: %d bytes are more than the folder may hold: raise MaxBytes", f.format, len(text))
+	bytes = int64(len(text))
+	if bytes > room {
+		return "", 0, fmt.Errorf("%s: %d bytes are more than the folder may hold beside the dump's other files: raise MaxBytes", f.format, bytes)
 	}
-	path, _, err := w.folder.Add(name+f.suffix, text)
-	return path, err
+	path, _, err = w.folder.Add(name+f.suffix, text)
+	return path, bytes, err
 }
 
 func (f form) encode(source history.Source) ([]byte, error) {

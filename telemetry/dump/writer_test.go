@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -178,6 +179,42 @@ func TestTheFolderKeepsTheNewestDumps(t *testing.T) {
 	}
 	if got := list(t, dir); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("the folder has %q, want %q", got, want)
+	}
+}
+
+// A dump that does not fit as a whole says so, and does not take its own first
+// file for an old one.
+func TestADumpLargerThanTheFolderKeepsWhatFits(t *testing.T) {
+	dir := t.TempDir()
+	lines := make([]byte, 50<<10) // of noise, so that they do not pack
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range lines {
+		lines[i] = byte(random.Uint32())
+	}
+	large := func() (history.Source, error) {
+		s, err := small()
+		s.JSONLines = func(w io.Writer) error { _, err := w.Write(lines); return err }
+		event := s.Events()[0]
+		s.Events = func() (events []core.Event) {
+			for i := range 2000 {
+				event.Block.Generation, event.Block.Ptr = core.Generation(i+1), uint64(i+1)<<12
+				events = append(events, event)
+			}
+			return events
+		}
+		return s, err
+	}
+	w := writer(t, dump.Config{Folder: dir, MaxBytes: 64 << 10, Source: large})
+	paths, err := w.Now(t.Context(), dump.Request)
+	if err == nil || !strings.Contains(err.Error(), "raise MaxBytes") {
+		t.Errorf("the dump does not say that it is too large: %v", err)
+	}
+	var said []string
+	for _, path := range paths {
+		said = append(said, filepath.Base(path))
+	}
+	if got := list(t, dir); len(got) == 0 || !slices.Equal(got, said) {
+		t.Errorf("the folder has %q, and it said %q", got, said)
 	}
 }
 
