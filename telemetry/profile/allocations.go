@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -8,8 +9,12 @@ import (
 )
 
 // maxSites bounds the pairs of stack and tag that [Allocations] counts. They
-// take some 400 bytes each. What is beyond counts as unsampled.
+// take some 700 bytes each. What is beyond counts as unsampled.
 const maxSites = 8192
+
+// glimpse is how many sites are read at a time: an allocation that counts its
+// stack waits for no more.
+const glimpse = 64
 
 // Allocations counts everything that a device was ever asked for, in all and,
 // as far as stacks are kept, by stack and tag. It is safe for concurrent use.
@@ -22,11 +27,21 @@ type Allocations struct {
 	base     core.Resource
 	released [16]releasedBytes
 
-	mu    sync.Mutex
-	sites map[site]values
+	mu sync.Mutex
+	// sites are where each site is in counts, which only grows.
+	sites  map[site]int
+	counts []counted
+
+	reading sync.Mutex
 	// allocated and objects are the highest totals read: a total that is
 	// read while a block passes from one book to the next lacks that block.
 	allocated, objects uint64
+}
+
+// counted is what was allocated at a site.
+type counted struct {
+	site
+	values
 }
 
 // site is where allocations of one tag are made.
@@ -44,7 +59,7 @@ type releasedBytes struct {
 // stack, and subscribes to its releases. So it is made with the stack, before
 // anything is allocated.
 func NewAllocations(base core.Resource) *Allocations {
-	a := &Allocations{base: base, sites: map[site]values{}}
+	a := &Allocations{base: base, sites: map[site]int{}}
 	base.Subscribe(releases{a})
 	return a
 }
@@ -55,11 +70,16 @@ func (a *Allocations) Sampled(bytes uint64, tag core.Tag, stack core.Stack) {
 	s := site{framesOf(stack), tag.OrUntagged()}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	sum, known := a.sites[s]
-	if !known && len(a.sites) >= maxSites {
-		return
+	at, known := a.sites[s]
+	if !known {
+		if len(a.counts) == maxSites {
+			return
+		}
+		at = len(a.counts)
+		a.sites[s] = at
+		a.counts = append(a.counts, counted{site: s})
 	}
-	a.sites[s] = sum.plus(values{allocObjects: 1, allocBytes: bytes})
+	a.counts[at].values = a.counts[at].plus(values{allocObjects: 1, allocBytes: bytes})
 }
 
 // releases is a type of its own, so that nobody else can report a release.
@@ -73,23 +93,35 @@ func (r releases) Released(b core.Block) {
 
 // collect adds the counts to t: by stack, and what is left as unsampled.
 func (a *Allocations) collect(t *table, device int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	var sampled values
-	for s, v := range a.sites { // before the totals, which then cover them
-		stack := t.stacks.intern(s.stack.counters())
-		t.add(key{stack: stack, tag: s.tag, device: device, noStream: true}, v)
-		sampled = sampled.plus(v)
+	for from := 0; ; from += glimpse { // before the totals, which then cover them
+		few := a.few(from)
+		for i := range few {
+			c := &few[i]
+			t.add(key{stack: t.stacks.intern(c.stack.counters()), tag: c.tag, device: device, noStream: true}, c.values)
+			sampled = sampled.plus(c.values)
+		}
+		if len(few) < glimpse {
+			break
+		}
 	}
-	a.read()
+	objects, bytes := a.totals()
 	t.add(key{device: device, noStream: true}, values{
-		allocObjects: less(a.objects, sampled.allocObjects), allocBytes: less(a.allocated, sampled.allocBytes)})
+		allocObjects: less(objects, sampled.allocObjects), allocBytes: less(bytes, sampled.allocBytes)})
 }
 
-// read brings the totals up to date; mu must be held. What is released in
-// between is then in neither book, and found at the next reading: no total
-// ever falls.
-func (a *Allocations) read() {
+// few copies some of the counts.
+func (a *Allocations) few(from int) []counted {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.counts[from:min(from+glimpse, len(a.counts))])
+}
+
+// totals brings the totals up to date. What is released in between is then in
+// neither book, and found at the next reading: no total ever falls.
+func (a *Allocations) totals() (objects, bytes uint64) {
+	a.reading.Lock()
+	defer a.reading.Unlock()
 	var released uint64
 	for i := range a.released {
 		released += a.released[i].Load()
@@ -97,6 +129,7 @@ func (a *Allocations) read() {
 	stats := a.base.Stats()
 	a.allocated = max(a.allocated, stats.Outstanding().Bytes+released)
 	a.objects = max(a.objects, stats.Allocations)
+	return a.objects, a.allocated
 }
 
 func less(a, b uint64) uint64 {

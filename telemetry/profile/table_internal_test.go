@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
@@ -97,5 +99,66 @@ func TestStacksDeeperThanWhatIsToldApartKeepTheirInnerFrames(t *testing.T) {
 	f := table.intern(deep)
 	if len(f.counters()) != maxFrames || f.counters()[0] != 1 || table.intern(deep[:maxFrames]) != f || table.intern(nil) != nil {
 		t.Errorf("%d frames, from %d", len(f.counters()), f.counters()[0])
+	}
+}
+
+// asked is a resource whose Stats somebody holds up.
+type asked struct {
+	*coretest.Fake
+	asking, answer chan struct{}
+}
+
+func (a *asked) Stats() core.Stats {
+	close(a.asking)
+	<-a.answer
+	return a.Fake.Stats()
+}
+
+// Who allocates does not wait for who takes a profile.
+func TestAStackIsCountedWhileAProfileIsTaken(t *testing.T) {
+	base := &asked{Fake: coretest.NewFake(0), asking: make(chan struct{}), answer: make(chan struct{})}
+	a := NewAllocations(base)
+	var taking sync.WaitGroup
+	taking.Go(func() { a.collect(newTable(10), 0) })
+	<-base.asking
+	counted := make(chan struct{})
+	go func() { a.Sampled(1, "a", core.CaptureStack(0)); close(counted) }()
+	select {
+	case <-counted:
+	case <-time.After(10 * time.Second):
+		t.Error("it waits for a profile that is being taken")
+	}
+	close(base.answer)
+	taking.Wait()
+	<-counted
+}
+
+// However a profile is parted, it has every site once.
+func TestEverySiteIsCollectedOnceWhileOthersCome(t *testing.T) {
+	fake := coretest.NewFake(0)
+	a := NewAllocations(fake)
+	const before = 3*glimpse + 7
+	for i := range before {
+		a.Sampled(uint64(i+1), core.Tag(fmt.Sprint(i)), core.Stack{1})
+	}
+	var adding sync.WaitGroup
+	adding.Go(func() {
+		for i := range 2 * before {
+			a.Sampled(1, core.Tag(fmt.Sprint("late ", i)), core.Stack{1})
+		}
+	})
+	table := newTable(maxSites)
+	a.collect(table, 0)
+	adding.Wait()
+	for i := range before {
+		var sum uint64
+		for k, v := range table.samples {
+			if k.tag == core.Tag(fmt.Sprint(i)) {
+				sum += v.allocBytes
+			}
+		}
+		if sum != uint64(i+1) {
+			t.Errorf("site %d has %d bytes, want %d", i, sum, i+1)
+		}
 	}
 }
