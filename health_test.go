@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 )
@@ -273,4 +274,21 @@ func TestWhatWasLostBeforeIsNotHeldAgainstARuntime(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 	becomes(t, rt, core.HealthDegraded, core.HealthTelemetryLoss)
+}
+
+// A service that is idle learns that its device is lost, too: the probe would
+// else say ok until the next request.
+func TestALostDeviceIsNoticedWithoutACall(t *testing.T) {
+	rt := openDirty(t, fencepost.Config{})
+	simulated(rt).LoseContext(driver.IllegalAddress)
+	h := becomes(t, rt, core.HealthPoisoned, core.HealthStickyError)
+	if !errors.Is(h.Err, core.ErrSticky) {
+		t.Errorf("%+v", h)
+	}
+	probes(t, rt, 503, 503, "poisoned")
+	_, _ = rt.Allocate(t.Context(), core.Request{Bytes: 64}) // is refused
+	time.Sleep(2 * cuda.DefaultWatchInterval)
+	if n := rt.StickyErrors(); n != 1 {
+		t.Errorf("it was told %d times", n)
+	}
 }

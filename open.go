@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
@@ -239,10 +238,14 @@ func (r *Runtime) finishBuild(cfg Config) (err error) {
 // watchMemory reads the device's memory in the background, unless nothing is
 // to be done there.
 func (r *Runtime) watchMemory(cfg Config) {
-	interval := time.Duration(0)
+	watch := cuda.MemoryWatchConfig{OnSticky: func(op string, err error) {
+		if r.Runtime.Health().Err == nil { // a loss that is known is not another
+			r.ReportSticky(op, err)
+		}
+	}}
 	if cfg.Async.ReapInterval < 0 {
-		interval = -1
+		watch.Interval = -1
 	}
-	r.watch = cuda.WatchMemory(r.driver, r.holder, interval)
+	r.watch = cuda.WatchMemory(r.driver, r.holder, watch)
 	r.onClose(r.watch.Close)
 }

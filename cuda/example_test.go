@@ -220,7 +220,7 @@ func ExampleWatchMemory() {
 	}
 	defer device.Close()
 	direct := cuda.NewDirectResource(device)
-	watch := cuda.WatchMemory(device, direct, 0)
+	watch := cuda.WatchMemory(device, direct, cuda.MemoryWatchConfig{})
 	defer func() { _ = watch.Close(context.Background()) }()
 
 	m := watch.Last()

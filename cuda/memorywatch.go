@@ -1,12 +1,15 @@
 package cuda
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -46,31 +49,40 @@ type MemoryReading struct {
 // MemoryWatch reads a device's memory from time to time, so that metrics can
 // tell of it without a device call. All methods are safe for concurrent use.
 type MemoryWatch struct {
-	drv     driver.Driver
-	holder  Holder
-	last    atomic.Pointer[MemoryReading]
-	reading sync.Mutex
-	stop    func()
-	done    chan struct{}
+	drv      driver.Driver
+	holder   Holder
+	onSticky func(op string, err error)
+	last     atomic.Pointer[MemoryReading]
+	reading  sync.Mutex
+	stop     func()
+	done     chan struct{}
+}
+
+// MemoryWatchConfig says how a [MemoryWatch] reads. The zero value is a good one.
+type MemoryWatchConfig struct {
+	// Interval is the time between readings; 0 means [DefaultWatchInterval],
+	// negative that only [MemoryWatch.Refresh] reads.
+	Interval time.Duration
+	// OnSticky, if not nil, hears of a sticky error of the driver's that a
+	// reading in the background met: where nothing else calls the device,
+	// nobody else would learn that it is lost. It is called once, and the
+	// readings end with it. Close waits for it.
+	OnSticky func(op string, err error)
 }
 
 // WatchMemory reads the memory of holder's device, drv, at once and then at
-// every interval; 0 means [DefaultWatchInterval], negative that only
-// [MemoryWatch.Refresh] reads. A reading that fails leaves the one before. The
-// watch must be closed before the backend is. It may block in the driver.
-func WatchMemory(drv driver.Driver, holder Holder, interval time.Duration) *MemoryWatch {
+// every interval. A reading that fails leaves the one before. The watch must be
+// closed before the backend is. It may block in the driver.
+func WatchMemory(drv driver.Driver, holder Holder, cfg MemoryWatchConfig) *MemoryWatch {
 	ctx, stop := context.WithCancel(context.Background())
-	w := &MemoryWatch{drv: drv, holder: holder, stop: stop, done: make(chan struct{})}
+	w := &MemoryWatch{drv: drv, holder: holder, onSticky: cfg.OnSticky, stop: stop, done: make(chan struct{})}
 	w.last.Store(&MemoryReading{})
 	_ = w.Refresh() // the reading says that it is missing
-	if interval == 0 {
-		interval = DefaultWatchInterval
-	}
-	if interval < 0 {
+	if cfg.Interval < 0 {
 		close(w.done)
 		return w
 	}
-	go w.run(ctx, interval)
+	go w.run(ctx, cmp.Or(cfg.Interval, DefaultWatchInterval))
 	return w
 }
 
@@ -83,7 +95,12 @@ func (w *MemoryWatch) run(ctx context.Context, interval time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			_ = w.Refresh() // the reading says how old it is
+		}
+		if err := w.Refresh(); errors.Is(err, core.ErrSticky) { // others are told by the age of the reading
+			if w.onSticky != nil {
+				w.onSticky("WatchMemory", err)
+			}
+			return // no later one would succeed
 		}
 	}
 }

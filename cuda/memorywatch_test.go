@@ -13,7 +13,7 @@ import (
 
 func (b *bench) watch(interval time.Duration) *cuda.MemoryWatch {
 	b.Helper()
-	w := cuda.WatchMemory(b.Driver, b.Async, interval)
+	w := cuda.WatchMemory(b.Driver, b.Async, cuda.MemoryWatchConfig{Interval: interval})
 	b.Cleanup(func() { must(b, w.Close(ctx)) })
 	return w
 }
@@ -100,7 +100,7 @@ func TestDirectBlocksAreNotForeign(t *testing.T) {
 	direct := cuda.NewDirectResource(b.Driver)
 	block, err := direct.Allocate(ctx, core.Request{Bytes: 4 << 20})
 	must(t, err)
-	w := cuda.WatchMemory(b.Driver, direct, -1)
+	w := cuda.WatchMemory(b.Driver, direct, cuda.MemoryWatchConfig{Interval: -1})
 	defer func() { must(t, w.Close(ctx)) }()
 	last := w.Last()
 	if last.Foreign != 0 || last.Total-last.Free < 4<<20 || !last.DriftRead.IsZero() {
@@ -113,7 +113,7 @@ func TestDirectBlocksAreNotForeign(t *testing.T) {
 // A driver that does not answer keeps nobody from closing in time.
 func TestCloseOfAWatchIsBounded(t *testing.T) {
 	b, m := newMeddled(t)
-	w := cuda.WatchMemory(b.Driver, b.Async, time.Millisecond)
+	w := cuda.WatchMemory(b.Driver, b.Async, cuda.MemoryWatchConfig{Interval: time.Millisecond})
 	arrived, answer := make(chan struct{}, 1), make(chan struct{})
 	hang := func() {
 		select {
@@ -131,4 +131,27 @@ func TestCloseOfAWatchIsBounded(t *testing.T) {
 	}
 	close(answer)
 	must(t, w.Close(ctx))
+}
+
+// A lost device is told of once, and not asked again.
+func TestTheWatchTellsOfALostDeviceOnce(t *testing.T) {
+	b, m := newMeddled(t)
+	direct := cuda.NewDirectResource(m)
+	lost := make(chan error, 8)
+	w := cuda.WatchMemory(m, direct, cuda.MemoryWatchConfig{Interval: time.Millisecond, OnSticky: func(_ string, err error) { lost <- err }})
+	defer func() { must(t, w.Close(ctx)) }()
+	b.faults.FailMethod(drivertest.MemInfo, 1, driver.InvalidValue) // which loses nothing
+	select {
+	case err := <-lost:
+		t.Fatalf("told of %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	b.faults.FailMethod(drivertest.MemInfo, 1, driver.IllegalAddress)
+	if err := <-lost; !errors.Is(err, core.ErrSticky) {
+		t.Errorf("told of %v", err)
+	}
+	must(t, w.Close(ctx)) // its readings have ended
+	if len(lost) != 0 {
+		t.Errorf("told again of %v", <-lost)
+	}
 }

@@ -67,7 +67,7 @@ func TestForeignMemoryIsToldApart(t *testing.T) {
 	must(t, err)
 	other, err := cuda.NewAsyncResource(b.Driver(), streams, cuda.AsyncConfig{ReapInterval: -1})
 	must(t, err)
-	w := cuda.WatchMemory(b.Driver(), other, -1) // to which the runtime's is foreign, too
+	w := cuda.WatchMemory(b.Driver(), other, cuda.MemoryWatchConfig{Interval: -1}) // to which the runtime's is foreign, too
 	before := w.Last()
 
 	block := b.alloc(s, own/4, "own")
