@@ -2,6 +2,7 @@ package budget
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -40,7 +41,7 @@ func (r *Resource) explain(tag core.Tag, short *shortage) *core.OutOfBudgetError
 		e.Quarantined = min((*held)().Bytes, e.Live)
 		e.Live -= e.Quarantined
 	}
-	e.Holders = holders[:min(r.holders, len(holders))]
+	e.Holders = slices.Clone(holders[:min(r.holders, len(holders))]) // logs keep it, and not the list of all
 	return e
 }
 

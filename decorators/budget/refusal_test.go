@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -57,6 +58,18 @@ func TestARefusalExplainsItself(t *testing.T) {
 	r.SetQuarantine(nil)
 	if e := refused(t, r, core.Request{Bytes: 24}); e.Quarantined != 0 || e.Live != 43 {
 		t.Errorf("without a guard: %v", e)
+	}
+}
+
+// A refusal is kept by whoever remembers it, such as a log; the list of all tags
+// must not be kept with it.
+func TestARefusalKeepsTheHoldersThatItNamesAndNoOthers(t *testing.T) {
+	r := newBudget(t, newDevice(), Config{Limit: 1000, Holders: 2})
+	for i := range 1000 {
+		mustAllocate(t, r, core.Request{Bytes: 1, Stream: 1, Tag: core.Tag(strconv.Itoa(i))})
+	}
+	if e := refused(t, r, core.Request{Bytes: 1, Stream: 1}); len(e.Holders) != 2 || cap(e.Holders) > 16 {
+		t.Errorf("it names %d holders and keeps %d", len(e.Holders), cap(e.Holders))
 	}
 }
 
