@@ -18,8 +18,9 @@ const lastMoment = 250 * time.Millisecond
 // deadline), reports what was never given back, with tags and stacks, and
 // closes the device. Leases that are still out are named in the error. When
 // ctx ends first, Close takes a quarter of a second more to give up, and as
-// much for each of two calls of the driver that may not return, and to write
-// incidents. A second Close returns what the first did.
+// much for each of two calls of the driver that may not return, to write
+// incidents, and for a Config.OnHealth that does not return. A second Close
+// returns what the first did.
 func (r *Runtime) Close(ctx context.Context) (core.Leftover, error) {
 	r.closing.Do(func() { r.close(ctx) })
 	return r.leftover, r.closeError

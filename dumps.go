@@ -34,7 +34,7 @@ func (r *Runtime) openDumps(cfg Config) error {
 	return nil
 }
 
-// closeWriter gives a writer a moment even if there is no time left: what kept
+// closeWriter gives a writer, of files or of news, a moment even if there is no time left: what kept
 // Close busy, leases or a device, is what was just found.
 func closeWriter(end func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {

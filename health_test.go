@@ -292,3 +292,21 @@ func TestALostDeviceIsNoticedWithoutACall(t *testing.T) {
 		t.Errorf("it was told %d times", n)
 	}
 }
+
+func TestACallbackThatHangsIsNamedByClose(t *testing.T) {
+	called, release := make(chan struct{}), make(chan struct{})
+	rt := openDirty(t, fencepost.Config{Guard: "ledger", OnHealth: func(h core.Health) {
+		if h.State == core.HealthDegraded {
+			close(called)
+			<-release
+		}
+	}})
+	_, _ = rt.Deallocate(t.Context(), core.BlockID{Generation: 1}) // a foreign free
+	<-called
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := rt.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "OnHealth") {
+		t.Errorf("Close says %v", err)
+	}
+	close(release)
+}

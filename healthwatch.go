@@ -2,6 +2,7 @@ package fencepost
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -39,18 +40,28 @@ func (w *healthWatch) Report(core.Finding) {
 	}
 }
 
-// watchHealth is the last step of Open, so that it ends first.
+// watchHealth is the last step of Open, so that it is told to end first. It is
+// waited for last: a callback that hangs must not take the time in which the
+// device is given back.
 func (r *Runtime) watchHealth(Config) error {
 	w, rules := r.health, newHealthSigns(r.health.hold)
 	if w.lost != nil {
 		rules.last.lost = w.lost() // before there was this runtime
 	}
 	go w.run(r, rules)
-	r.onClose(func(ctx context.Context) error {
-		close(w.stop)
-		return within(ctx, func() error { <-w.done; return nil })
-	})
+	r.undo = slices.Insert(r.undo, 0, closeWriter(w.ended))
+	r.onClose(func(context.Context) error { close(w.stop); return nil })
 	return nil
+}
+
+// ended waits until the last change was told, or ctx ends.
+func (w *healthWatch) ended(ctx context.Context) error {
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the watch of health does not end, because Config.OnHealth, Config.TelemetryLost or the logger does not return: %w", ctx.Err())
+	}
 }
 
 func (w *healthWatch) run(r *Runtime, rules *healthSigns) {
