@@ -44,9 +44,15 @@ var _ sdktrace.SpanProcessor = (*Pipe)(nil)
 
 // New returns a pipe to exporter, which runs a goroutine until Shutdown. The
 // exporter is called by one goroutine at a time and is shut down with the pipe.
+// A pipe to nil drops every span, and counts it.
 func New(exporter sdktrace.SpanExporter, cfg Config) *Pipe {
 	cfg = cfg.withDefaults()
 	p := &Pipe{capacity: int64(cfg.Queue)}
+	if exporter == nil {
+		p.stopped.Store(true)
+		p.next = sdktrace.NewBatchSpanProcessor(nil)
+		return p
+	}
 	p.next = sdktrace.NewBatchSpanProcessor(&counted{pipe: p, next: exporter},
 		sdktrace.WithMaxQueueSize(cfg.Queue+flushRoom), sdktrace.WithMaxExportBatchSize(cfg.Batch))
 	return p

@@ -273,6 +273,14 @@ func TestASpanThatEndsDuringTheEndIsDroppedAtOnce(t *testing.T) {
 	}
 }
 
+func TestAPipeToNobodyDropsAndCounts(t *testing.T) {
+	pipe, provider := pipeline(nil, spanpipe.Config{Batch: 1})
+	spans(provider, 3)
+	check(t, provider.ForceFlush(context.Background()))
+	wantCounts(t, pipe, telemetry.SpanCounts{Started: 3, Ended: 3, Dropped: 3})
+	check(t, provider.Shutdown(context.Background()))
+}
+
 func TestUnsampledSpansAreNotCounted(t *testing.T) {
 	pipe, provider := pipeline(opened(nil), spanpipe.Config{}, sdktrace.WithSampler(recordOnly{}))
 	spans(provider, 3)
