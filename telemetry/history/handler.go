@@ -4,22 +4,29 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
+	"time"
 )
+
+// patience is how long a client may take over a history while others wait.
+const patience = time.Minute
 
 // Handler serves the history of s in the format that the query's format
 // names: "jsonl", which is the default, "perfetto" or "pytorch". It is usually
 // mounted at /debug/gpumem/history. Only GET and HEAD are answered. Requests
 // are answered one at a time, so that many of them take no more memory than
-// one. It is safe for concurrent use.
+// one; who waits may leave, and who does not read for a minute is cut off. It is
+// safe for concurrent use.
 //
 // It changes nothing, but it shows tags, names of launches and addresses: who
 // may reach it is the mount's to say.
-func Handler(s Source) http.Handler { return &handler{source: s} }
+func Handler(s Source) http.Handler {
+	return &handler{source: s, patience: patience, turn: make(chan struct{}, 1)}
+}
 
 type handler struct {
-	source Source
-	busy   sync.Mutex
+	source   Source
+	patience time.Duration
+	turn     chan struct{} // full while somebody is answered
 }
 
 // files are how each format is sent.
@@ -44,8 +51,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	h.busy.Lock()
-	defer h.busy.Unlock()
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-r.Context().Done():
+		return
+	}
 	write, err := h.source.prepare(format)
 	switch {
 	case errors.Is(err, ErrUnavailable):
@@ -57,7 +68,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", files[format].contentType)
 	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", files[format].name))
-	if r.Method == http.MethodGet {
-		_ = write(w) // the client went away
+	if r.Method != http.MethodGet {
+		return
 	}
+	connection := http.NewResponseController(w)
+	if connection.SetWriteDeadline(time.Now().Add(h.patience)) == nil {
+		defer func() { _ = connection.SetWriteDeadline(time.Time{}) }() // the next request has its own
+	}
+	_ = write(w) // the client went away
 }

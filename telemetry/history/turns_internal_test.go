@@ -1,0 +1,65 @@
+package history
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// endless is a history that has no end as long as somebody takes it.
+func endless(began chan<- struct{}) Source {
+	return Source{Events: func() []core.Event { return nil }, JSONLines: func(w io.Writer) error {
+		began <- struct{}{}
+		for line := make([]byte, 64<<10); ; {
+			if _, err := w.Write(line); err != nil {
+				return err
+			}
+		}
+	}}
+}
+
+// A client that does not read holds up nobody for long.
+func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
+	began := make(chan struct{}, 8)
+	h := &handler{source: endless(began), patience: 50 * time.Millisecond, turn: make(chan struct{}, 1)}
+	server := httptest.NewServer(h)
+	defer server.Close()
+	for range 2 { // the second is answered when the first is cut off
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: here\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-began:
+		case <-time.After(20 * time.Second):
+			t.Fatal("a request is held up")
+		}
+	}
+}
+
+func TestAClientThatWaitsForItsTurnMayLeave(t *testing.T) {
+	h := &handler{source: endless(nil), patience: patience, turn: make(chan struct{}, 1)}
+	h.turn <- struct{}{} // somebody is answered
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it waits on")
+	}
+}
