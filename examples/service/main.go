@@ -17,6 +17,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -36,6 +37,7 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process
+	slog.SetDefault(slog.New(withTrace(slog.NewTextHandler(os.Stderr, nil))))
 	os.Exit(run(ctx, os.Args[1:], os.Stderr))
 }
 

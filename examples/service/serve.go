@@ -56,6 +56,7 @@ func open(ctx context.Context, o options, spans sdktrace.SpanExporter) (s *servi
 		return nil, err
 	}
 	o.stack.TracerProvider, o.stack.TelemetryLost = s.traces.provider, s.traces.lost
+	o.stack.Findings.Logger = slog.Default() // findings, and every change of health
 	if s.rt, err = fencepost.Open(ctx, o.stack); err != nil {
 		return nil, errors.Join(err, s.close())
 	}

@@ -87,9 +87,7 @@ func refusalOfMemory(short *core.OutOfBudgetError) *refusal {
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	no := refusalOf(r.Context(), err)
 	s.metrics.refusals.WithLabelValues(string(no.code)).Inc()
-	if no.status == http.StatusInternalServerError {
-		slog.ErrorContext(r.Context(), "a request failed", "route", r.Pattern, "error", err)
-	}
+	no.log(r, err)
 	p := api.Problem{Title: http.StatusText(no.status), Status: no.status, Code: no.code, Detail: no.detail, Memory: no.memory}
 	if span := trace.SpanContextFromContext(r.Context()); span.IsSampled() {
 		p.TraceID = span.TraceID().String()
@@ -102,4 +100,15 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	w.WriteHeader(no.status)
 	_ = json.NewEncoder(w).Encode(p) //nolint:errchkjson // the client went away
+}
+
+// log says what the service could not do, in the request's trace. What a
+// client did wrong it is told itself.
+func (e *refusal) log(r *http.Request, err error) {
+	switch {
+	case e.status == http.StatusInternalServerError:
+		slog.ErrorContext(r.Context(), "a request failed", "route", r.Pattern, "error", err)
+	case e.status > http.StatusInternalServerError, e.status == http.StatusTooManyRequests, e.memory != nil:
+		slog.WarnContext(r.Context(), "a request was refused", "route", r.Pattern, "status", e.status, "code", e.code, "detail", e.detail)
+	}
 }
