@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
@@ -103,6 +104,35 @@ func TestTheGuardGivesUpQuarantineBeforeARequestIsRefused(t *testing.T) {
 	if ops.Refusals(telemetry.ReasonOutOfBudget) != 0 || rt.Guard().GuardStats().Relieved != 1 {
 		t.Errorf("%d refusals counted, %d relieved; the caller was told of none", ops.Refusals(telemetry.ReasonOutOfBudget), rt.Guard().GuardStats().Relieved)
 	}
+}
+
+// A claim is not lent what is pending, so it may have to be asked for again once
+// the device has passed what quarantine held. Nothing is given up for one that is
+// larger than the budget.
+func TestTheGuardGivesUpQuarantineBeforeAClaimIsRefused(t *testing.T) {
+	rt := open(t, fencepost.Config{Budget: 8 << 20, Guard: "hunt", GuardConfig: debugguard.Config{QuarantineBytes: 16 << 20, QuarantineAge: time.Hour}})
+	free(t, rt, allocate(t, rt, 6<<20, core.DefaultStream, "first"))
+	for _, ask := range []func() error{
+		func() error { _, err := rt.Reserve(t.Context(), 8<<20+1, "hopeless"); return err },
+		func() error { _, err := rt.Allocate(t.Context(), core.Request{Bytes: 8<<20 + 1}); return err },
+	} {
+		if err := ask(); !errors.Is(err, core.ErrOutOfBudget) || rt.Stats().Quarantined.Requested != 6<<20 {
+			t.Errorf("%v, and %d bytes are left in quarantine", err, rt.Stats().Quarantined.Requested)
+		}
+	}
+	claim, err := rt.Reserve(t.Context(), 4<<20, "second")
+	for range 1000 {
+		if err == nil {
+			break
+		}
+		if q := rt.Stats().Quarantined.Bytes; q != 0 {
+			t.Fatalf("refused with %d bytes in quarantine: %v", q, err)
+		}
+		time.Sleep(time.Millisecond)
+		claim, err = rt.Reserve(t.Context(), 4<<20, "second")
+	}
+	succeed(t, "reserving what quarantine held", err)
+	succeed(t, "releasing it", rt.ReleaseClaim(t.Context(), claim.ID))
 }
 
 func TestAClaimIsDrawnThroughTheWholeStack(t *testing.T) {

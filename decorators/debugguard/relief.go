@@ -9,8 +9,11 @@ import (
 )
 
 // outOfMemory reports whether err is a want of memory, which giving some back may
-// cure.
+// cure: not that of a request that is larger than the budget.
 func outOfMemory(err error) bool {
+	if short, ok := errors.AsType[*core.OutOfBudgetError](err); ok && short.Limit > 0 && short.Requested > short.Limit {
+		return false
+	}
 	return errors.Is(err, core.ErrOutOfBudget) || errors.Is(err, core.ErrOutOfMemory)
 }
 
@@ -43,6 +46,35 @@ func (r *Resource) relieve(ctx context.Context, req core.Request, given uint64, 
 		r.relieved(ctx, req, began, first)
 	}
 	return b, err
+}
+
+// Reserve asks the upstream, and gives up quarantine before it is refused. A
+// claim is lent nothing that is pending: where the device has not passed the
+// frees yet it is refused, with those bytes as pending, and no more is given up
+// for it. The guard's own overhead is never drawn from a claim.
+func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
+	given := r.given()
+	c, err := r.upstream.Reserve(ctx, bytes, tag)
+	if err == nil {
+		return c, nil
+	}
+	began, first := r.cfg.Now(), err
+	for rounds := 0; rounds < maxRelief && outOfMemory(err) && !pendingWouldDo(err) && r.giveUp(ctx, bytes, given); rounds++ {
+		r.hide(err)
+		given = r.given()
+		c, err = r.upstream.Reserve(ctx, bytes, tag)
+	}
+	if err == nil {
+		r.relieved(ctx, core.Request{Bytes: bytes, Requested: bytes, Tag: tag}, began, first)
+	}
+	return c, err
+}
+
+// pendingWouldDo reports whether a refused claim lacks only what the device has
+// yet to pass.
+func pendingWouldDo(err error) bool {
+	short, ok := errors.AsType[*core.OutOfBudgetError](err)
+	return ok && short.Remaining+short.Pending >= short.Requested
 }
 
 // given counts the blocks that were given up for any reason.

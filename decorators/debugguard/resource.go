@@ -119,12 +119,6 @@ func (r *Resource) Unwrap() core.Resource { return r.upstream }
 // FreedOn is the upstream's odometer. A quarantined block is not in it yet.
 func (r *Resource) FreedOn(id core.StreamID) core.Odometer { return r.upstream.FreedOn(id) }
 
-// Reserve is the upstream's. The guard's own overhead is never drawn from a
-// claim.
-func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
-	return r.upstream.Reserve(ctx, bytes, tag)
-}
-
 // ReleaseClaim is the upstream's.
 func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 	return r.upstream.ReleaseClaim(ctx, id)
