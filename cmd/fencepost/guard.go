@@ -24,6 +24,9 @@ import (
 // guardTime bounds a request: switching a guard empties its quarantine.
 const guardTime = 30 * time.Second
 
+// guardPath is where [fencepost.NewHandler] has the guard.
+const guardPath = "/debug/gpumem/guard"
+
 type guardFlags struct {
 	at       string
 	huntTags []string
@@ -50,7 +53,7 @@ taken; 2 a bad flag or word.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.at, "at", "http://127.0.0.1:9464/debug/gpumem/guard", "where the process serves its guard")
+	flags.StringVar(&f.at, "at", "http://127.0.0.1:9464", "where the process serves its guard: a URL, without a path that of "+guardPath)
 	flags.StringArrayVar(&f.huntTags, "hunt-tag", nil, "hunt this tag, commas and all; may be given several times; empty for none")
 	flags.BoolVar(&f.json, "json", false, "print the answer as the process gave it")
 	return cmd
@@ -59,7 +62,10 @@ taken; 2 a bad flag or word.`,
 func runGuard(ctx context.Context, f guardFlags, args []string, retag bool) (int, error) {
 	at, err := url.Parse(f.at)
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
-		return exitBadInput, fmt.Errorf("--at %q: say a URL such as http://127.0.0.1:9464/debug/gpumem/guard", f.at)
+		return exitBadInput, fmt.Errorf("--at %q: say a URL such as http://127.0.0.1:9464", f.at)
+	}
+	if strings.Trim(at.Path, "/") == "" {
+		at.Path = guardPath
 	}
 	var change fencepost.GuardChange
 	if len(args) == 1 && args[0] != "status" {

@@ -50,6 +50,7 @@ func TestTheGuardOfARunningDemoIsSwitched(t *testing.T) {
 	}{
 		{[]string{"guard", at}, exitClean, "guard        ledger, policy report\nhunted tags  none"},
 		{[]string{"guard", at, "status"}, exitClean, "ledger_blocks"},
+		{[]string{"guard", strings.TrimSuffix(at, guardPath)}, exitClean, "guard        ledger, "},
 		{[]string{"guard", at, "sample:4096", "--hunt-tag=sort.keys", "--hunt-tag=join.table"}, exitClean, "guard        sample:4096, policy report\nhunted tags  sort.keys, join.table"},
 		{[]string{"guard", at, "--hunt-tag=rows,left", "--json"}, exitClean, `"hunt_tags":["rows,left"]`},
 		{[]string{"guard", at, "hunt"}, exitClean, "guard        hunt, "},
@@ -57,8 +58,8 @@ func TestTheGuardOfARunningDemoIsSwitched(t *testing.T) {
 		{[]string{"guard", at, "off", "--json"}, exitClean, `"setting":"off"`},
 		{[]string{"guard", at, "--hunt-tag=a", "--hunt-tag="}, exitBadInput, "an empty tag"},
 		{[]string{"guard", at, "paranoid"}, exitBadInput, `"paranoid": say off, ledger`},
-		{[]string{"guard", strings.TrimSuffix(at, "/debug/gpumem/guard") + "/healthz"}, exitProblem, "not a guard's"},
-		{[]string{"guard", strings.TrimSuffix(at, "/debug/gpumem/guard") + "/metrics", "off"}, exitProblem, "Method Not Allowed"},
+		{[]string{"guard", strings.TrimSuffix(at, guardPath) + "/healthz"}, exitProblem, "not a guard's"},
+		{[]string{"guard", strings.TrimSuffix(at, guardPath) + "/metrics", "off"}, exitProblem, "Method Not Allowed"},
 	} {
 		text, code := captured(t, c.args...)
 		if code != c.code || !strings.Contains(text, c.want) {

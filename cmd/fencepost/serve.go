@@ -39,7 +39,10 @@ func serve(ctx context.Context, address string, rt *fencepost.Runtime, spans *sp
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--listen: %w; name another address, or none with --listen=", err), s.push.Close(ctx))
 	}
-	s.http = http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	mux := http.NewServeMux()
+	mux.Handle("/", handler)
+	mux.Handle("GET /{$}", http.RedirectHandler("/debug/gpumem/", http.StatusFound))
+	s.http = http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	s.url = "http://" + listener.Addr().String()
 	go func() {
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

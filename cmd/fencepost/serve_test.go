@@ -92,6 +92,9 @@ func TestTheDemoServesMetricsAndHealth(t *testing.T) {
 		if page, status := get(t, base+"/debug/gpumem/state"); status != http.StatusOK || !strings.Contains(page, "workload.") {
 			t.Errorf("the live view: %d\n%s", status, page)
 		}
+		if page, status := get(t, base); status != http.StatusOK || !strings.Contains(page, "<title>GPU memory") {
+			t.Errorf("the address alone does not lead to the live view: %d\n%s", status, page)
+		}
 		if _, status := get(t, base+"/nothing"); status != http.StatusNotFound {
 			t.Errorf("an unknown page: %d", status)
 		}
