@@ -48,7 +48,8 @@ type OutOfBudgetError struct {
 	Holders []Holder
 }
 
-// Holder is what one tag holds in one state.
+// Holder is what one tag holds in one state: as the layer sees it that says so,
+// for which what a guard above it holds in quarantine is live.
 type Holder struct {
 	Tag    Tag
 	State  BlockState

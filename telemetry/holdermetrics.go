@@ -10,7 +10,7 @@ import (
 )
 
 var holderMetrics = []definition{
-	{name: MetricTagBytes, kind: gauge, labels: []string{"tag", "state"}, help: "Device memory by tag and state, padding included; the largest tags, the rest as other."},
+	{name: MetricTagBytes, kind: gauge, labels: []string{"tag", "state"}, help: "Device memory by tag and state, padding included: live, what the guard holds in quarantine among it, and pending; the largest tags, the rest as other."},
 	{name: MetricTagBlocks, kind: gauge, labels: []string{"tag", "state"}, help: "Blocks by tag and state; the largest tags, the rest as other."},
 }
 

@@ -57,7 +57,7 @@ bug was not seen; 70 stopped by --guard-policy=stop.`,
 	flags.DurationVar(&f.duration, "for", 20*time.Second, "how long to run")
 	flags.StringVar(&f.guard, "guard", "sample:65536", "debug guard: off, ledger, sample[:BYTES] or hunt[:bisect+delay+unmap]")
 	flags.StringVar(&f.policy, "guard-policy", fencepost.PolicyReport, "what follows a finding: report, refuse or stop")
-	flags.StringVar(&f.incidents, "incidents", "", "write each finding into this folder as a JSON file")
+	flags.StringVar(&f.incidents, "incidents", "", "write each finding into this folder as a JSON file, and dump the history there")
 	flags.StringVar(&f.budget, "budget", "", "byte limit, such as 8GiB (default: the device's free memory)")
 	flags.StringVar(&f.inject, "inject", "", "plant a bug of this kind")
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:9464", "address for the live view, metrics, health and the guard; empty for none")

@@ -24,6 +24,8 @@ second. No stream and no address is a label; of tags the %d largest are told apa
 
 ## To serve them
 
+` + "`fencepost.NewHandler`" + ` has them on ` + "`/metrics`" + `. Beside metrics of your own, in a registry of yours:
+
 ` + "```go" + `
 registry := prometheus.NewRegistry()
 registry.MustRegister(rt.Collector())
