@@ -66,6 +66,9 @@ func (e *OutOfBudgetError) Error() string {
 		sep := ", "
 		if i == 0 {
 			sep = "; largest holders: "
+			if e.Quarantined > 0 {
+				sep = "; largest holders (quarantined counts as live): "
+			}
 		}
 		fmt.Fprintf(&b, "%s%s %s %d bytes in %d blocks", sep, h.Tag, h.State, h.Bytes, h.Blocks)
 	}

@@ -56,6 +56,8 @@ func TestErrorTexts(t *testing.T) {
 		{&core.OutOfBudgetError{Requested: 10, Limit: 100, Live: 100, Tag: "sort", Holders: []core.Holder{
 			{Tag: "index", State: core.Live, Bytes: 80, Blocks: 2}, {Tag: "sort", State: core.Retired, Bytes: 20, Blocks: 1}}},
 			`out of budget: requested 10 bytes for "sort", remaining 0 of 100 (live 100, pending 0, quarantined 0, claimed 0); largest holders: index live 80 bytes in 2 blocks, sort retired 20 bytes in 1 blocks`},
+		{&core.OutOfBudgetError{Requested: 10, Limit: 100, Quarantined: 100, Tag: "sort", Holders: []core.Holder{{Tag: "index", State: core.Live, Bytes: 100, Blocks: 2}}},
+			`out of budget: requested 10 bytes for "sort", remaining 0 of 100 (live 0, pending 0, quarantined 100, claimed 0); largest holders (quarantined counts as live): index live 100 bytes in 2 blocks`},
 		{&core.DriverError{Op: "cuMemAllocAsync", Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory"},
 			"driver error: cuMemAllocAsync: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"},
 		{&core.DriverError{Op: "cuEventRecord", Code: 700, Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Text: "illegal address", Detail: "the stream was synchronised instead"},
