@@ -33,7 +33,7 @@ type Config struct {
 type player struct {
 	cfg    Config
 	report *Report
-	leases map[uint64]*cuda.Lease
+	leases map[uint64]*leased
 	live   map[alloctrace.Key]held
 	// lost are live blocks that no later row can name.
 	lost []held
@@ -52,7 +52,7 @@ type held struct {
 // allocation is counted and does not end the replay; the error is one of the
 // stack, or ctx's.
 func Play(ctx context.Context, t *alloctrace.Trace, cfg Config) (*Report, error) {
-	p := &player{cfg: cfg, leases: map[uint64]*cuda.Lease{}, live: map[alloctrace.Key]held{}, refused: map[alloctrace.Key]bool{},
+	p := &player{cfg: cfg, leases: map[uint64]*leased{}, live: map[alloctrace.Key]held{}, refused: map[alloctrace.Key]bool{},
 		report: &Report{File: t.Name, Format: t.Format.String(), Resource: cfg.Runtime.String(), LeftLive: []Left{}, Findings: map[string]uint64{}}}
 	start := time.Now()
 	err := p.play(ctx, t)
@@ -160,17 +160,4 @@ func (p *player) free(ctx context.Context, row *alloctrace.Row) error {
 		delete(p.live, row.Key())
 	}
 	return err
-}
-
-// lease returns the stream that stands for a recorded one.
-func (p *player) lease(ctx context.Context, recorded uint64) (*cuda.Lease, error) {
-	if l, ok := p.leases[recorded]; ok {
-		return l, nil
-	}
-	l, err := p.cfg.Streams.TryAcquire(ctx, "replay")
-	if err != nil {
-		return nil, fmt.Errorf("a lease for recorded stream %d: %w", recorded, err)
-	}
-	p.leases[recorded] = l
-	return l, nil
 }

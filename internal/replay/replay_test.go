@@ -143,11 +143,43 @@ func TestAReplayGivesEverythingBackAfterAnError(t *testing.T) {
 	}
 }
 
-func TestMoreStreamsThanLeasesAreAnError(t *testing.T) {
+// Fencepost's own logs name leases, which are never used again: a service's has
+// more of them than any device has streams.
+func TestMoreStreamsThanLeasesTakeTurns(t *testing.T) {
+	ring := logging.NewRing(64)
+	s := teststack.Open(t, teststack.Config{Streams: 2, Layers: []core.Layer{logging.Layer(logging.Config{Sinks: []logging.Sink{ring}})}})
+	report := play(t, s, trace(t,
+		"allocate,0x100,10,1", "allocate,0x200,20,2", "allocate,0x300,30,1", "allocate,0x400,40,3", "allocate,0x500,50,1", "allocate,0x600,60,2",
+		"free,0x100,10,1", "free,0x200,20,2", "free,0x300,30,1", "free,0x400,40,3", "free,0x500,50,1", "free,0x600,60,2"))
+	if report.Allocations != 6 || report.Frees != 6 || report.UnknownFrees != 0 || report.LeftLiveBlocks != 0 || report.Drift != 0 {
+		t.Errorf("%+v", report)
+	}
+	on := map[uint64]core.StreamID{}
+	for _, r := range ring.Snapshot() {
+		if r.Event.Op == core.OpAllocate {
+			on[r.Event.Requested] = r.Event.Stream
+		}
+	}
+	if on[10] != on[30] || on[10] != on[50] || on[20] == on[60] || on[20] == on[40] || on[10] == on[20] {
+		t.Errorf("not the one that was not used for longest gave way: %v", on)
+	}
+	if st := s.Streams.Stats(); st.Leased != 0 {
+		t.Errorf("%d leases are out", st.Leased)
+	}
+}
+
+func TestNoStreamAtAllIsAnError(t *testing.T) {
 	s := teststack.Open(t, teststack.Config{Streams: 1})
-	_, err := replay.Play(t.Context(), trace(t, "allocate,0x100,64,1", "allocate,0x200,64,2"), config(s))
-	if !errors.Is(err, cuda.ErrNoStream) || !strings.Contains(err.Error(), "recorded stream 2") {
+	other, err := s.Streams.Acquire(t.Context(), "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = replay.Play(t.Context(), trace(t, "allocate,0x100,64,1"), config(s))
+	if !errors.Is(err, cuda.ErrNoStream) || !strings.Contains(err.Error(), "recorded stream 1") {
 		t.Errorf("got %v", err)
+	}
+	if err := other.Release(); err != nil {
+		t.Error(err)
 	}
 }
 
