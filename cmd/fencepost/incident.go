@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +35,7 @@ func printIncidents(out, problems io.Writer, files []string) (code int) {
 	for i, file := range files {
 		in, err := incident.ReadFile(file)
 		if err != nil {
-			fmt.Fprintln(problems, "fencepost:", err)
+			fmt.Fprintf(problems, "fencepost: %v%s\n", err, advice(file))
 			code = exitBadInput
 			continue
 		}
@@ -46,4 +48,15 @@ func printIncidents(out, problems io.Writer, files []string) (code int) {
 		fmt.Fprint(out, in)
 	}
 	return code
+}
+
+// advice says what to do with what lies beside incidents and is none.
+func advice(file string) string {
+	if strings.Contains(filepath.Base(file), "-dump-") {
+		return "; it is a dump of the history: fencepost history and fencepost replay read its .jsonl.gz"
+	}
+	if at, err := os.Stat(file); err == nil && at.IsDir() {
+		return "; name the files in it: " + filepath.Join(file, "*.json")
+	}
+	return ""
 }
