@@ -81,8 +81,8 @@ func (r *Resource) State(id core.BlockID) core.BlockState {
 // stacks and uses, then those that the upstream lists and the ledger does not
 // know, so that what leaked shows in every mode.
 func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
-	for rec := range r.ledger.all {
-		info := r.ledger.info(rec)
+	for g, rec := range r.ledger.all {
+		info := r.ledger.info(g, rec)
 		if info.Block.ID.Generation == 0 || info.Block.State == core.Freed {
 			continue
 		}

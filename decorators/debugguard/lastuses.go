@@ -101,11 +101,12 @@ func (l *ledger) lastUses(rec *record) (uses []core.UseRecord, older uint64) {
 	return uses, uint64(rec.used) - uint64(len(uses))
 }
 
-// info describes the block to an inspector.
-func (l *ledger) info(rec *record) core.BlockInfo {
+// info describes the block of generation g to an inspector; it is of no
+// generation if rec is not that block's any more.
+func (l *ledger) info(g core.Generation, rec *record) core.BlockInfo {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	if rec.generation() == 0 { // it is being filled anew
+	if rec.generation() != g {
 		return core.BlockInfo{}
 	}
 	uses, _ := l.lastUses(rec)

@@ -194,28 +194,33 @@ func (l *ledger) size() (live, buried int) {
 // chainsAtOnce is how many chains of a shard are looked at under its lock.
 const chainsAtOnce = 64
 
-// all calls yield for every record of a block that is not released, with no
-// lock held, until yield returns false. Records that come or go meanwhile may
-// be missed. A table grows by doubling, so that what hung in chain i of n hangs
+// all calls yield for every block that is not released and its record, with no
+// lock held, until yield returns false. Blocks that come or go meanwhile may be
+// missed, and the record may be another block's by then: whoever reads it must
+// compare the generation, or he meets that other block twice. A table grows by doubling, so that what hung in chain i of n hangs
 // in one of the chains i, i+n, i+2n and so on later: they are looked at
 // together, and each record is met once.
-func (l *ledger) all(yield func(*record) bool) {
-	var records []*record
-	note := func(rec *record) { records = append(records, rec) }
+func (l *ledger) all(yield func(core.Generation, *record) bool) {
+	type sighting struct {
+		generation core.Generation
+		record     *record
+	}
+	var sightings []sighting
+	note := func(rec *record) { sightings = append(sightings, sighting{rec.generation(), rec}) }
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
 		n := s.table.chains()
 		s.mu.Unlock()
 		for from := 0; from < n; from += chainsAtOnce {
-			records = records[:0]
+			sightings = sightings[:0]
 			s.mu.Lock()
 			for chain := from; chain < min(from+chainsAtOnce, n); chain++ {
 				s.table.everyNth(chain, n, note)
 			}
 			s.mu.Unlock()
-			for _, rec := range records {
-				if !yield(rec) {
+			for _, seen := range sightings {
+				if !yield(seen.generation, seen.record) {
 					return
 				}
 			}

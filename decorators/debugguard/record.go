@@ -180,12 +180,12 @@ const stateBits = 3
 
 func keyOf(g core.Generation, s core.BlockState) uint64 { return uint64(g)<<stateBits | uint64(s) }
 
-// describe is block for whoever has not locked the record; its generation is
-// zero if the record is of none.
-func (rec *record) describe() core.Block {
+// describe is the block of generation g for whoever has not locked the record;
+// it is of no generation if the record is not that block's any more.
+func (rec *record) describe(g core.Generation) core.Block {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	if rec.generation() == 0 {
+	if rec.generation() != g {
 		return core.Block{}
 	}
 	return rec.block()

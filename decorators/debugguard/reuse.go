@@ -48,8 +48,8 @@ func (l *ledger) heir(b core.Block) (heir core.Block, ok bool) {
 		}
 	}
 	l.eachTombstone(look)
-	for rec := range l.all {
-		look(rec.describe())
+	for g, rec := range l.all {
+		look(rec.describe(g))
 	}
 	return heir, ok
 }
