@@ -55,25 +55,43 @@ func (r *Resource) bisect(ctx context.Context, o *openLaunch) {
 // keepUp waits until few enough verdicts are awaited. A batch that was waited
 // for in vain is not waited for again: whatever holds it up holds up everything.
 func (r *Resource) keepUp(ctx context.Context) {
-	if r.checks.awaited() < bisectLag {
+	if !r.checks.lag() {
 		return
 	}
-	r.checks.settling.Lock()
-	defer r.checks.settling.Unlock()
 	patient, cancel := context.WithTimeout(ctx, bisectPatience)
 	defer cancel()
-	for r.checks.awaited() >= bisectLag {
+	if r.catchUp(patient) == nil || ctx.Err() != nil { // or the caller was in a hurry
+		return
+	}
+	if c := r.checks.oldest(); c != nil {
+		c.vain.Store(true)
+	}
+}
+
+// lag reports whether too many verdicts are awaited, and waiting may help.
+func (cs *checks) lag() bool {
+	if cs.awaited() < bisectLag {
+		return false
+	}
+	c := cs.oldest()
+	return c != nil && !c.vain.Load()
+}
+
+// catchUp settles batches until few enough are left, or ctx ends.
+func (r *Resource) catchUp(ctx context.Context) error {
+	if err := r.checks.claim(ctx); err != nil {
+		return err
+	}
+	defer r.checks.yield()
+	for r.checks.lag() {
 		c := r.checks.oldest()
-		if c == nil || c.vain {
-			return
-		}
-		err := c.answer.Wait(patient)
-		if err != nil && patient.Err() != nil {
-			c.vain = ctx.Err() == nil // or else the caller was in a hurry
-			return
+		err := c.answer.Wait(ctx)
+		if err != nil && ctx.Err() != nil {
+			return err
 		}
 		r.settle(c, err)
 	}
+	return nil
 }
 
 func (r *Resource) bisectOwn(ctx context.Context, o *openLaunch) {

@@ -96,8 +96,8 @@ type check struct {
 	// blocks is how many blocks it is about, judge reads the answer.
 	blocks int
 	judge  func() error
-	// vain is set if somebody waited for it who gave up; settling guards it.
-	vain bool
+	// vain is set if somebody waited for it who gave up.
+	vain atomic.Bool
 }
 
 // compare queues the comparison of a batch; the verdict comes later.
@@ -129,10 +129,35 @@ type checks struct {
 	count atomic.Int64
 	mu    sync.Mutex
 	list  []*check
-	// settling is held by who reads verdicts. Drain keeps it while it waits;
-	// everybody else only tries to take it.
-	settling sync.Mutex
+	// settling holds who reads verdicts, see claim.
+	settling chan struct{}
 }
+
+// claim takes the right to settle batches, until yield, or gives up when ctx
+// ends: who has it may be waiting for the device.
+func (cs *checks) claim(ctx context.Context) error {
+	if cs.tryClaim() { // also if ctx has ended
+		return nil
+	}
+	select {
+	case cs.settling <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// tryClaim is claim for who does not wait.
+func (cs *checks) tryClaim() bool {
+	select {
+	case cs.settling <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (cs *checks) yield() { <-cs.settling }
 
 func (cs *checks) awaited() int64 { return cs.count.Load() }
 func (cs *checks) full() bool     { return cs.count.Load() >= maxChecks }
@@ -159,7 +184,7 @@ func (cs *checks) oldest() *check {
 	return cs.list[0]
 }
 
-// drop takes the first batch off; settling must be held.
+// drop takes the first batch off, which the caller has settled.
 func (cs *checks) drop() {
 	cs.mu.Lock()
 	cs.list[0] = nil
@@ -172,10 +197,10 @@ func (cs *checks) drop() {
 // poll reads the verdicts of at most limit batches that the device has done.
 // It does not block. One whose device failed is given up.
 func (r *Resource) poll(limit int) {
-	if r.checks.awaited() == 0 || !r.checks.settling.TryLock() {
+	if r.checks.awaited() == 0 || !r.checks.tryClaim() {
 		return
 	}
-	defer r.checks.settling.Unlock()
+	defer r.checks.yield()
 	for range limit {
 		c := r.checks.oldest()
 		if c == nil {
@@ -189,7 +214,7 @@ func (r *Resource) poll(limit int) {
 	}
 }
 
-// settle ends a batch that is done or failed; settling must be held.
+// settle ends a batch that is done or failed, for who has claimed that.
 func (r *Resource) settle(c *check, err error) {
 	switch {
 	case c.void.Load():
@@ -208,8 +233,13 @@ func (r *Resource) settle(c *check, err error) {
 // await waits for the verdicts that are under way now, or until ctx ends; the
 // rest stays for later.
 func (r *Resource) await(ctx context.Context) error {
-	r.checks.settling.Lock()
-	defer r.checks.settling.Unlock()
+	if r.checks.awaited() == 0 {
+		return nil
+	}
+	if err := r.checks.claim(ctx); err != nil {
+		return err
+	}
+	defer r.checks.yield()
 	for range r.checks.awaited() {
 		c := r.checks.oldest()
 		if c == nil {

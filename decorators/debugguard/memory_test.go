@@ -52,6 +52,13 @@ func (m *memory) begin(op string) error {
 	return errs[0]
 }
 
+// count is how often op was called.
+func (m *memory) count(op string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.calls[op]
+}
+
 // walk calls visit for the n bytes at ptr, page by page, with the offset from
 // ptr; mu must be held.
 func (m *memory) walk(ptr, n uint64, visit func(offset uint64, part []byte)) {

@@ -70,7 +70,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	}
 	r := &Resource{upstream: upstream, cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), granule: isolationOf(upstream), ordinal: upstream.Ordinal()}
 	r.ledger = newLedger(&r.gate, cfg)
-	r.checks.gate = &r.gate
+	r.checks.gate, r.checks.settling = &r.gate, make(chan struct{}, 1)
 	r.orderer, _ = core.Find[core.Orderer](upstream)
 	r.launches.resize(cfg.Launches)
 	r.throttle.perSecond = uint64(min(max(cfg.SampleRate, 0), 1<<30))

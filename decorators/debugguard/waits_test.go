@@ -1,0 +1,80 @@
+package debugguard_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+)
+
+// drainForGood drains on a device that is held, and returns when that waits.
+func (b *bench) drainForGood() (ended <-chan error) {
+	b.Helper()
+	done, before := make(chan error, 1), b.mem.count("Wait")
+	go func() { done <- b.guard.Drain(ctx) }()
+	for b.mem.count("Wait") == before {
+		time.Sleep(time.Millisecond)
+	}
+	return done
+}
+
+// soon fails if f does not return, and lets the device go on then.
+func (b *bench) soon(what string, f func()) {
+	b.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		b.Errorf("%s is held up by who drains", what)
+		b.mem.release()
+		<-done
+	}
+}
+
+func TestADrainEndsWithItsContextWhileAnotherWaits(t *testing.T) {
+	b := newBench(t, debugguard.Hunt)
+	b.mem.hold()
+	b.free(b.alloc(64))
+	patient := b.drainForGood()
+	b.soon("another Drain", func() {
+		short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+		defer cancel()
+		if err := b.guard.Drain(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Drain: %v", err)
+		}
+	})
+	b.mem.release()
+	if err := <-patient; err != nil {
+		t.Error(err)
+	}
+	b.empty()
+}
+
+// The device may be waiting for what the program does behind its launches, and
+// somebody drains meanwhile.
+func TestBisectingIsNotHeldUpByWhoDrains(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, bisecting)
+	block := b.alloc(64)
+	b.mem.hold()
+	for range 70 {
+		b.launch("before", 1, func() {}, block)
+	}
+	patient := b.drainForGood()
+	b.soon("a launch", func() {
+		for range 20 {
+			b.launch("beside", 1, func() {}, block)
+		}
+	})
+	b.mem.release()
+	if err := <-patient; err != nil {
+		t.Error(err)
+	}
+	b.free(block)
+	b.empty()
+}
