@@ -58,7 +58,7 @@ func (s *seal) parts(to []core.Region) []core.Region {
 // a [core.StreamMisuseError] for one with an announced write (in mode Ledger
 // such a write does not count), and those of the layers below; the block is not
 // sealed then. It does not block on the device,
-// except over an upstream without use tracking. A sealed block is sealed anew.
+// except over an upstream without use tracking. A sealed block is compared, and sealed anew.
 func (r *Resource) Seal(ctx context.Context, id core.BlockID) error {
 	if r.Mode() == Off {
 		return nil
@@ -76,6 +76,7 @@ func (r *Resource) Seal(ctx context.Context, id core.BlockID) error {
 		s.inner = rec.inner()
 	}
 	rec.mu.Unlock()
+	_ = r.breakSeal(ctx, r.seals.get(id.Generation)) // what could not be compared is counted
 	r.seals.put(s)
 	if err = r.setSeal(ctx, s, rec); err != nil || r.Mode() == Off { // turned off meanwhile
 		r.seals.annul(s)

@@ -41,6 +41,7 @@ func TestAnUndeclaredWriteToASealedBlockIsFoundByItsChecksum(t *testing.T) {
 			"unseal": func(b *bench, block core.Block) error { return b.guard.Unseal(ctx, block.ID) },
 			"check":  func(b *bench, _ core.Block) error { return b.guard.CheckSeals(ctx) },
 			"free":   func(*bench, core.Block) error { return nil },
+			"reseal": func(b *bench, block core.Block) error { return b.guard.Seal(ctx, block.ID) },
 		} {
 			t.Run(fmt.Sprint(mode, " ", name), func(t *testing.T) {
 				b := newBench(t, mode, sampled)
