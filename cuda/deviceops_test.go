@@ -311,6 +311,36 @@ func TestCloseWaitsForWorkThatLeavesNoEvent(t *testing.T) {
 	}
 }
 
+// A launch that is delayed or whose block is filled does not wait for who closes.
+func TestWorkIsEnqueuedWhileCloseWaitsForOther(t *testing.T) {
+	g := newGuardBench(t, 64)
+	other := g.leases(1)[0]
+	release := g.hold(g.on)
+	must(t, g.ops.Delay(ctx, g.on.ID(), 1))
+	long, end := context.WithCancel(ctx)
+	closed := make(chan error, 1)
+	queries := g.faults.Calls(drivertest.EventQuery)
+	go func() { closed <- g.ops.Close(long) }()
+	for g.faults.Calls(drivertest.EventQuery) == queries {
+		time.Sleep(time.Millisecond)
+	}
+	enqueued := make(chan error, 1)
+	go func() { enqueued <- g.ops.Delay(ctx, other.ID(), 1) }()
+	select {
+	case err := <-enqueued:
+		must(t, err)
+	case <-time.After(10 * time.Second):
+		t.Error("a delay waits for the end of Close")
+	}
+	end()
+	if err := <-closed; !errors.Is(err, context.Canceled) {
+		t.Errorf("Close: %v", err)
+	}
+	equal(t, "modules unloaded", g.faults.Calls(drivertest.ModuleUnload), 0)
+	release()
+	must(t, g.ops.Close(ctx))
+}
+
 func TestStagingThatMayBeInUseIsNotReused(t *testing.T) {
 	g := newGuardBench(t, 64)
 	regions := tabled(g.at(0, 64))

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -23,17 +24,22 @@ func (u *unmarked) note(s *stream) {
 	u.streams[s] = struct{}{}
 }
 
-// wait waits until the device has done all of it, or ctx ends.
+// wait waits until the device has done all of it, or ctx ends. What is enqueued
+// meanwhile does not wait, and is left to the next call. It returns the first
+// error.
 func (u *unmarked) wait(ctx context.Context) error {
 	u.mu.Lock()
-	defer u.mu.Unlock()
-	for s := range u.streams {
+	streams := u.streams
+	u.streams = nil
+	u.mu.Unlock()
+	var first error
+	for s := range streams {
 		if err := s.passedAll(ctx); err != nil {
-			return err
+			first = cmp.Or(first, err)
+			u.note(s)
 		}
-		delete(u.streams, s)
 	}
-	return nil
+	return first
 }
 
 // passedAll waits until the device has done what is enqueued now, or ctx ends. A
