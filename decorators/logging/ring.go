@@ -23,10 +23,21 @@ const DefaultRingSize = 16384
 // share its backend has a lock of its own that is held for longer. A snapshot
 // takes the lock for a few slots at a time, so that it holds nobody up.
 //
-// Each stripe keeps its own newest records: a busy stream does not drive out
-// the history of a quiet one.
+// The slots come in parcels. A stripe that has filled its newest parcel gets one
+// that nobody had, or one of the stripe that has most if it has less than its
+// part, or else begins its own oldest anew. So a stream that is alone
+// keeps its history in the whole ring, and a busy one drives out that of a quiet
+// one only as far as that has more than its part.
 type Ring struct {
 	stripes []stripe
+	parcels []parcel
+
+	// sharing is held by who gets a parcel for his stripe, which is locked, and may
+	// want that of another stripe that has some. So nobody waits for sharing who
+	// holds such a stripe's lock.
+	sharing sync.Mutex
+	given   int // how many parcels have an owner
+	active  int // how many stripes have parcels
 }
 
 // maxStripes is the number of stripes of a ring that is large enough for
@@ -37,10 +48,15 @@ const (
 )
 
 type stripe struct {
-	mu    sync.Mutex
-	next  uint64 // is how many were ever put
-	slots []slot
-	_     [88]byte // makes 128 bytes: stripes share no cache line, nor a pair of them
+	mu   sync.Mutex
+	puts uint64 // is how many records were ever put
+	room []slot // the slots of newest, of which at are written
+	at   int
+	// oldest to newest are the stripe's parcels, count of them. Others take the
+	// oldest, under both locks.
+	oldest, newest *parcel
+	count          int
+	_              [56]byte // makes 128 bytes: stripes share no cache line, nor a pair of them
 }
 
 type slot struct {
@@ -54,31 +70,36 @@ var _ Sink = (*Ring)(nil)
 
 // NewRing returns a ring of size records, rounded up to a power of two. A
 // size of zero or less means [DefaultRingSize]. A record takes 320 bytes. A
-// ring of 1024 records or more has 16 stripes, one of less than 128 has one:
-// the records of one stream share a stripe's part of the size.
+// ring of 1024 records or more has 16 stripes, one of less than 128 has one.
 func NewRing(size int) *Ring {
 	if size <= 0 {
 		size = DefaultRingSize
 	}
 	size = 1 << bits.Len(uint(size-1))
-	count := min(maxStripes, max(1, size/minStripe))
-	g := &Ring{stripes: make([]stripe, count)}
-	for i := range g.stripes {
-		g.stripes[i].slots = make([]slot, size/count)
+	each := min(size, parcelSize)
+	g := &Ring{stripes: make([]stripe, min(maxStripes, max(1, size/minStripe))), parcels: make([]parcel, size/each)}
+	slots := make([]slot, size)
+	for i := range g.parcels {
+		g.parcels[i].slots = slots[i*each : (i+1)*each]
 	}
 	return g
 }
 
-// Put keeps r in the place of its stripe's oldest record.
+// Put keeps r, in the place of the oldest record if the ring is full of its
+// stream's.
 func (g *Ring) Put(r Record) { g.keep(&r, moment{}) }
 
 // keep is Put of a record whose time is at, unless that is zero.
 func (g *Ring) keep(r *Record, at moment) {
 	p := &g.stripes[uint64(r.Event.Stream)&uint64(len(g.stripes)-1)]
 	p.mu.Lock()
-	s := &p.slots[p.next&uint64(len(p.slots)-1)]
+	if p.at == len(p.room) {
+		g.advance(p)
+	}
+	s := &p.room[p.at]
 	s.record, s.at = *r, at
-	p.next++
+	p.at++
+	p.puts++
 	p.mu.Unlock()
 }
 
@@ -86,26 +107,10 @@ func (g *Ring) keep(r *Record, at moment) {
 // number, or by time where there are none. Records put meanwhile may or may not be in it.
 func (g *Ring) Snapshot() []Record {
 	records := make([]Record, 0, min(g.Total(), uint64(g.Cap()))) // a few more or less by the time they are copied
-	for i := range g.stripes {
-		records = g.stripes[i].appendTo(records)
+	for i := range g.parcels {
+		records = g.parcels[i].appendTo(records)
 	}
 	slices.SortStableFunc(records, func(a, b Record) int { return a.before(&b) })
-	return records
-}
-
-// glimpse is how many slots a snapshot copies at a time.
-const glimpse = 16
-
-func (p *stripe) appendTo(records []Record) []Record {
-	for first := 0; first < len(p.slots); first += glimpse {
-		records = slices.Grow(records, glimpse) // not under the lock
-		p.mu.Lock()
-		kept := min(p.next, uint64(len(p.slots)))
-		for i := first; i < min(first+glimpse, int(kept)); i++ {
-			records = append(records, p.slots[i].read())
-		}
-		p.mu.Unlock()
-	}
 	return records
 }
 
@@ -120,7 +125,7 @@ func (s *slot) read() Record {
 func bySeq(a, b Record) int { return cmp.Compare(a.Seq, b.Seq) }
 
 // Cap is the number of records that the ring can keep.
-func (g *Ring) Cap() int { return len(g.stripes) * len(g.stripes[0].slots) }
+func (g *Ring) Cap() int { return len(g.parcels) * len(g.parcels[0].slots) }
 
 // Total is the number of records ever put.
 func (g *Ring) Total() uint64 {
@@ -128,7 +133,7 @@ func (g *Ring) Total() uint64 {
 	for i := range g.stripes {
 		p := &g.stripes[i]
 		p.mu.Lock()
-		total += p.next
+		total += p.puts
 		p.mu.Unlock()
 	}
 	return total

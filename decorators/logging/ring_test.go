@@ -2,6 +2,7 @@ package logging
 
 import (
 	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"unsafe"
@@ -53,19 +54,87 @@ func TestRingSizes(t *testing.T) {
 	}
 }
 
+func on(stream core.StreamID, seq uint64) Record {
+	return Record{Seq: seq, Event: core.Event{Stream: stream, Requested: seq}}
+}
+
+// newestOf is how many records of each stream are in the ring, which must be its
+// newest.
+func newestOf(t *testing.T, g *Ring) map[core.StreamID]int {
+	t.Helper()
+	newest, n := map[core.StreamID]uint64{}, map[core.StreamID]int{}
+	records := g.Snapshot()
+	for i := range records {
+		r := &records[len(records)-1-i]
+		if n[r.Event.Stream] > 0 && r.Seq != newest[r.Event.Stream]-1 {
+			t.Fatalf("record %d of stream %v is missing, and %d is there", newest[r.Event.Stream]-1, r.Event.Stream, r.Seq)
+		}
+		newest[r.Event.Stream] = r.Seq
+		n[r.Event.Stream]++
+	}
+	return n
+}
+
+func TestAStreamThatIsAloneHasTheWholeRing(t *testing.T) {
+	g := NewRing(4096)
+	for seq := uint64(1); seq <= 3*4096; seq++ {
+		g.Put(on(1, seq))
+	}
+	if n := newestOf(t, g); n[1] != 4096 {
+		t.Errorf("a ring of 4096 keeps %d", n[1])
+	}
+}
+
+// Whoever comes later gets his part of what one stream has, and no more.
+func TestStreamsShareTheRing(t *testing.T) {
+	g := NewRing(4096)
+	put := func(stream core.StreamID, from, n uint64) {
+		for i := range n {
+			g.Put(on(stream, from+i))
+		}
+	}
+	put(1, 1, 10_000)
+	put(2, 20_000, 100)
+	put(1, 10_001, 9_000)
+	if n := newestOf(t, g); n[2] != 100 || n[1] < 4096-128 {
+		t.Errorf("beside a quiet stream: %v", n)
+	}
+	put(2, 20_100, 10_000)
+	// Who was robbed last has begun a parcel whose old half is forgotten.
+	if n := newestOf(t, g); n[1] <= 2048-parcelSize || n[1] > 2048 || n[2] != 2048 {
+		t.Errorf("two busy streams: %v", n)
+	}
+	for stream := core.StreamID(3); stream <= 16; stream++ {
+		put(stream, uint64(stream)*100_000, 5000)
+	}
+	put(1, 19_001, 5000)
+	n := newestOf(t, g)
+	for stream := core.StreamID(1); stream <= 16; stream++ {
+		if n[stream] <= 256-parcelSize || n[stream] > 256 {
+			t.Errorf("stream %v of 16 has %d records", stream, n[stream])
+		}
+	}
+}
+
 // TestRingHammer writes from many goroutines while others read. A record that
 // was torn shows as a number that differs from its event.
 func TestRingHammer(t *testing.T) {
 	const each = 5000
 	writers := 4 * runtime.GOMAXPROCS(0)
-	g, numbers := NewRing(64), new(sequence)
+	for _, size := range []int{64, 1024} {
+		t.Run(strconv.Itoa(size), func(t *testing.T) { hammerRing(t, NewRing(size), writers, each) })
+	}
+}
+
+func hammerRing(t *testing.T, g *Ring, writers, each int) {
+	numbers := new(sequence)
 	start, stop := make(chan struct{}), make(chan struct{})
 	var writing, reading sync.WaitGroup
-	for range writers {
+	for w := range writers {
 		writing.Go(func() {
 			<-start
-			for range each {
-				g.Put(numbered(numbers.next()))
+			for i := range each {
+				g.Put(on(core.StreamID(w+i/1000), numbers.next())) // each goes from stream to stream
 			}
 		})
 	}
@@ -87,7 +156,8 @@ func TestRingHammer(t *testing.T) {
 	reading.Wait()
 	last := g.Snapshot()
 	checkWhole(t, last)
-	if len(last) != g.Cap() || g.Total() != uint64(writers*each) {
+	missing := g.Cap() - len(last) // what a stripe took from another and has not filled yet
+	if missing < 0 || missing > len(g.stripes)*parcelSize || g.Total() != uint64(writers*each) {
 		t.Errorf("%d records of %d", len(last), g.Total())
 	}
 }
