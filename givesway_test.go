@@ -59,3 +59,16 @@ func TestWhatAHuntHoldsIsGivenUpBeforeACallerIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A block that fits into the budget and not with its red zones goes without them.
+func TestABlockAsLargeAsTheBudgetGoesWithoutRedZones(t *testing.T) {
+	const memory = 8 << 20
+	for _, backend := range []string{fencepost.Async, fencepost.Direct} {
+		rt := open(t, fencepost.Config{Resource: backend, Guard: "hunt", Budget: memory})
+		all := allocate(t, rt, memory, core.DefaultStream, "all")
+		if g := rt.Guard().GuardStats(); g.Unguarded != 1 || g.Guarded != 0 {
+			t.Errorf("%s: %+v", backend, g)
+		}
+		free(t, rt, all)
+	}
+}

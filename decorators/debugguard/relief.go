@@ -8,13 +8,16 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// outOfMemory reports whether err is a want of memory, which giving some back may
-// cure: not that of a request that is larger than the budget.
+// outOfMemory reports whether err is a want of memory.
 func outOfMemory(err error) bool {
-	if short, ok := errors.AsType[*core.OutOfBudgetError](err); ok && short.Limit > 0 && short.Requested > short.Limit {
-		return false
-	}
 	return errors.Is(err, core.ErrOutOfBudget) || errors.Is(err, core.ErrOutOfMemory)
+}
+
+// curable reports whether err is a want of memory that giving some back may cure:
+// not that of a request that is larger than the budget.
+func curable(err error) bool {
+	short, ok := errors.AsType[*core.OutOfBudgetError](err)
+	return outOfMemory(err) && (!ok || short.Limit == 0 || short.Requested <= short.Limit)
 }
 
 // obtain asks the upstream for a block, into b, and gives up quarantine, oldest
@@ -22,7 +25,7 @@ func outOfMemory(err error) bool {
 // waited for: an upstream may reuse their bytes in stream order.
 func (r *Resource) obtain(ctx context.Context, req *core.Request, b *core.Block) (err error) {
 	given := r.given()
-	if *b, err = r.upstream.Allocate(ctx, *req); err != nil && outOfMemory(err) {
+	if *b, err = r.upstream.Allocate(ctx, *req); err != nil && curable(err) {
 		*b, err = r.relieve(ctx, *req, given, err)
 	}
 	return err
@@ -37,7 +40,7 @@ const maxRelief = 64
 func (r *Resource) relieve(ctx context.Context, req core.Request, given uint64, first error) (b core.Block, err error) {
 	began := r.cfg.Now()
 	err = first
-	for rounds := 0; rounds < maxRelief && outOfMemory(err) && r.giveUp(ctx, req.Bytes, given); rounds++ {
+	for rounds := 0; rounds < maxRelief && curable(err) && r.giveUp(ctx, req.Bytes, given); rounds++ {
 		r.hide(err)
 		given = r.given()
 		b, err = r.upstream.Allocate(ctx, req)
@@ -59,7 +62,7 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 		return c, nil
 	}
 	began, first := r.cfg.Now(), err
-	for rounds := 0; rounds < maxRelief && outOfMemory(err) && !pendingWouldDo(err) && r.giveUp(ctx, bytes, given); rounds++ {
+	for rounds := 0; rounds < maxRelief && curable(err) && !pendingWouldDo(err) && r.giveUp(ctx, bytes, given); rounds++ {
 		r.hide(err)
 		given = r.given()
 		c, err = r.upstream.Reserve(ctx, bytes, tag)
