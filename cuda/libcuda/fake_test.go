@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/dynlib"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,6 +47,9 @@ type fake struct {
 // newFake makes a copy that lacks the symbols of without.
 func newFake(t testing.TB, without ...string) *fake {
 	t.Helper()
+	if !dynlib.Supported {
+		t.Skip("no CUDA driver here: its library is used on Linux only")
+	}
 	if _, err := exec.LookPath("cc"); err != nil {
 		t.Skip("no C compiler here: the fake driver library cannot be built")
 	}
@@ -56,7 +60,7 @@ func newFake(t testing.TB, without ...string) *fake {
 	}
 	f := &fake{TB: t, path: filepath.Join(t.TempDir(), "libcuda.so.1")}
 	must(t, os.WriteFile(f.path, image, 0o700))
-	f.handle, err = purego.Dlopen(f.path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	f.handle, err = dynlib.Open(f.path)
 	must(t, err)
 	return f
 }
@@ -74,8 +78,10 @@ func withoutSymbol(t testing.TB, image []byte, symbol string) []byte {
 // control calls a function of the fake's own.
 func (f *fake) control(function string, args ...uintptr) uint64 {
 	f.Helper()
-	fn, err := purego.Dlsym(f.handle, function)
-	must(f, err)
+	fn := dynlib.Symbol(f.handle, function)
+	if fn == 0 {
+		f.Fatalf("the fake has no function %s", function)
+	}
 	r, _, _ := purego.SyscallN(fn, args...)
 	return uint64(r)
 }

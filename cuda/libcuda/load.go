@@ -3,6 +3,8 @@ package libcuda
 import (
 	"os"
 	"sync"
+
+	"github.com/fencepost-gpu/fencepost/internal/dynlib"
 )
 
 // MinVersion is the oldest driver that is accepted, as cuDriverGetVersion says
@@ -67,7 +69,7 @@ func LoadPath(path string) (*Library, error) { return load([]string{path}) }
 func load(paths []string) (*Library, error) {
 	var failures []openFailure
 	for _, path := range paths {
-		handle, err := open(path)
+		handle, err := dynlib.Open(path)
 		if err == nil {
 			return start(path, handle)
 		}
@@ -81,7 +83,7 @@ func load(paths []string) (*Library, error) {
 func start(path string, handle uintptr) (*Library, error) {
 	l := &Library{path: path}
 	for e, symbol := range symbols {
-		l.functions[e] = lookUp(handle, symbol)
+		l.functions[e] = dynlib.Symbol(handle, symbol)
 	}
 	f := newFrame()
 	defer f.release()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/dynlib"
 )
 
 // ErrNoDriver is matched by every error of loading: there is no CUDA driver
@@ -71,6 +72,9 @@ func notFound(failures []openFailure) *LoadError {
 		}
 		e.Path = f.path
 		reasons = append(reasons, f.err.Error())
+	}
+	if !dynlib.Supported {
+		e.Help = "the simulated device needs no driver"
 	}
 	e.Text = "the driver library could not be opened: " + strings.Join(reasons, "; ")
 	return e

@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/dynlib"
 )
 
 // gpu is a real device with what the C loops need of it.
@@ -71,9 +72,11 @@ func (g *gpu) loadLoops(b *testing.B, driverPath string) {
 	if out, err := exec.Command("cc", "-O2", "-shared", "-fPIC", "-o", library, "testdata/cloop.c", "-ldl").CombinedOutput(); err != nil {
 		b.Skipf("no C compiler for the loops to compare with: %v\n%s", err, out)
 	}
-	handle := made(b, func() (uintptr, error) { return purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL) })
+	handle := made(b, func() (uintptr, error) { return dynlib.Open(library) })
 	for _, name := range []string{"cloop_open", "cloop_pairs", "cloop_fences"} {
-		g.loops[name] = made(b, func() (uintptr, error) { return purego.Dlsym(handle, name) })
+		if g.loops[name] = dynlib.Symbol(handle, name); g.loops[name] == 0 {
+			b.Fatalf("the loops have no function %s", name)
+		}
 	}
 	path := append([]byte(driverPath), 0)
 	if rc, _, _ := purego.SyscallN(g.loops["cloop_open"], uintptr(unsafe.Pointer(&path[0]))); rc != 0 {

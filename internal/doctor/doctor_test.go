@@ -144,6 +144,7 @@ func TestEachProblemSaysWhatToDo(t *testing.T) {
 		"a lost device":     {machine().withDevice(func(d *libcuda.Description) { d.Name = "" }), "auto", Warning, "fell off the bus", "dmesg"},
 		"hidden devices":    {machine().with(map[string]string{"CUDA_VISIBLE_DEVICES": "-1"}), "auto", Note, `CUDA_VISIBLE_DEVICES="-1" hides every device`, "unset it"},
 		"an override":       {machine().with(map[string]string{"FENCEPOST_DEVICE": "sim"}), "cuda", Warning, "FENCEPOST_DEVICE=sim overrides", "unset FENCEPOST_DEVICE"},
+		"a typing error":    {machine().with(map[string]string{"FENCEPOST_DEVCE": "cuda"}), "auto", Warning, "FENCEPOST_DEVCE is no variable of Fencepost and has no effect; the nearest known name is FENCEPOST_DEVICE", "correct its name"},
 		"MPS":               {machine().withFile("tmp/nvidia-mps/control", ""), "auto", Note, "/tmp/nvidia-mps", "nothing"},
 		"WSL":               {machine().withFile("dev/dxg", ""), "auto", Note, "this is WSL", "nothing"},
 		"a failed test":     {machine().failing("compare", "word 3 came back wrong"), "auto", Severe, `failed at "compare": word 3`, "docs/gpu.md"},
@@ -242,5 +243,18 @@ func TestTheReportIsJSONWithoutNulls(t *testing.T) {
 	text, err := json.Marshal(Collect(t.Context(), machine().without("dev/nvidia0").withoutDriver(noLibrary), fencepost.Config{}))
 	if err != nil || strings.Contains(string(text), "null") {
 		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+func TestNobodyIsToldToInstallADriverWhereThereIsNone(t *testing.T) {
+	for platform, want := range map[string]string{
+		"linux/amd64":   "install the NVIDIA driver",
+		"windows/amd64": "NVIDIA GPUs are used on Linux, and windows has the simulated device",
+		"darwin/arm64":  "NVIDIA GPUs are used on Linux, and darwin has the simulated device",
+	} {
+		r := Report{Build: Build{Platform: platform}}
+		if fix := r.noGPUFix(); !strings.Contains(fix, want) {
+			t.Errorf("%s: %q", platform, fix)
+		}
 	}
 }

@@ -81,6 +81,9 @@ func (r *Report) isSet(name string) bool {
 }
 
 func (r *Report) noGPUFix() string {
+	if system, _, _ := strings.Cut(r.Build.Platform, "/"); system != "linux" {
+		return "nothing: NVIDIA GPUs are used on Linux, and " + system + " has the simulated device"
+	}
 	if r.Host.Container != "" {
 		return "for a GPU, start the container with --gpus all (docker) or nvidia.com/gpu (Kubernetes) on a host with the NVIDIA Container Toolkit; FENCEPOST_DEVICE=sim goes on without one"
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fencepost-gpu/fencepost/internal/dynlib"
 	"github.com/fencepost-gpu/fencepost/internal/lint"
 )
 
@@ -26,6 +27,9 @@ var ErrCannotBuild = errors.New("the fake driver library cannot be built here")
 // Build compiles the stand-in into dir and returns its path. The settings are
 // those that the source lists, such as "devices" and "version".
 func Build(dir string, settings map[string]int) (string, error) {
+	if !dynlib.Supported {
+		return "", fmt.Errorf("%w: it could not be loaded on this system", ErrCannotBuild)
+	}
 	root, err := lint.Root(absolute("."))
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrCannotBuild, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/dynlib"
 )
 
 // captureIncrement is a graph that adds one to every word.
@@ -141,13 +142,13 @@ func (b *bench) captureGlobally(s driver.Stream) (end func()) {
 	}
 	lib, err := libcuda.Load()
 	must(b, err)
-	handle, err := purego.Dlopen(lib.Path(), purego.RTLD_NOW|purego.RTLD_LOCAL)
+	handle, err := dynlib.Open(lib.Path())
 	must(b, err)
 	out := new(uint64)
 	call := func(function string, args ...uintptr) {
-		symbol, err := purego.Dlsym(handle, function)
-		if err != nil {
-			b.Error(err)
+		symbol := dynlib.Symbol(handle, function)
+		if symbol == 0 {
+			b.Errorf("the driver has no function %s", function)
 			return
 		}
 		if code, _, _ := purego.SyscallN(symbol, args...); uint32(code) != 0 {

@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64)
 
-package libcuda
+package dynlib
 
 import (
 	"runtime"
@@ -8,22 +8,25 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// open loads a library. RTLD_LOCAL keeps its symbols from those of a second
+// Supported is whether libraries can be opened on this system.
+const Supported = true
+
+// Open loads a library. RTLD_LOCAL keeps its symbols from those of a second
 // copy of the driver, which CUDA's own tools may have loaded.
 //
 // The thread is locked: what the linker has to say about a failure is kept by
 // thread, and fetched with a call of its own.
-func open(path string) (uintptr, error) {
+func Open(path string) (uintptr, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
-// lookUp returns the address of a symbol, 0 if there is none.
-func lookUp(library uintptr, symbol string) uintptr {
-	fn, err := purego.Dlsym(library, symbol)
+// Symbol is the address of a symbol of an open library, 0 if there is none.
+func Symbol(library uintptr, name string) uintptr {
+	address, err := purego.Dlsym(library, name)
 	if err != nil {
 		return 0
 	}
-	return fn
+	return address
 }
