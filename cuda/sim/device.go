@@ -25,9 +25,9 @@ type Device struct {
 	found  findings
 	faults faults
 
-	// lost is the code of the error that took the context, or 0. dead is
+	// lost is the error that took the context, nil before. dead is
 	// closed when it is set and at Close: nothing waits any longer then.
-	lost    atomic.Int64
+	lost    atomic.Pointer[loss]
 	dead    chan struct{}
 	die     sync.Once
 	closed  atomic.Bool
@@ -156,9 +156,6 @@ func (d *Device) Close() error {
 	return err
 }
 
-// fail takes the context with a sticky error; the first one stays.
-func (d *Device) fail(code int) { d.lost.CompareAndSwap(0, int64(code)) }
-
 // kill wakes everything that waits, once the context is lost or closed.
 func (d *Device) kill() {
 	d.mu.Lock()
@@ -176,15 +173,15 @@ func (d *Device) killLocked() {
 }
 
 // isDead reports whether work is to be discarded.
-func (d *Device) isDead() bool { return d.lost.Load() != 0 || d.closed.Load() }
+func (d *Device) isDead() bool { return d.lost.Load() != nil || d.closed.Load() }
 
 // state is the error that every call of m returns from now on, or nil.
 func (d *Device) state(m method) error {
 	if d.closed.Load() {
 		return withDetail(driver.NewError(m.entry(), driver.Deinitialized), "the simulated device was closed")
 	}
-	if code := d.lost.Load(); code != 0 {
-		return withDetail(driver.NewError(m.entry(), int(code)), "the context was lost before; open a new device")
+	if l := d.lost.Load(); l != nil {
+		return withDetail(driver.NewError(m.entry(), l.code), l.detail())
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,6 +100,9 @@ func TestIllegalAddressTakesTheContext(t *testing.T) {
 		if f := d.Findings(); len(f) != 1 || f[0].Kind != IllegalAddress || f[0].First.Op != "wild" {
 			t.Errorf("findings: %v", f)
 		}
+		if err := d.Synchronize(); err == nil || !strings.Contains(err.Error(), "wild touched memory at 0xdead0000 (1 bytes), where nothing is mapped") {
+			t.Errorf("later calls do not say what was touched: %v", err)
+		}
 		wantLost(t, d, s, driver.IllegalAddress)
 	})
 }
@@ -112,8 +116,34 @@ func TestKernelPanicIsAFailedLaunch(t *testing.T) {
 		if f := d.Findings(); len(f) != 1 || f[0].Kind != KernelPanic || !strings.Contains(f[0].Text, "out of ideas") {
 			t.Errorf("findings: %v", f)
 		}
+		var lost *core.DriverError
+		if err := d.Synchronize(); !errors.As(err, &lost) || !regexp.MustCompile(`kernel "panic" panicked at \w+_test\.go:\d+: .*out of ideas`).MatchString(lost.Detail) {
+			t.Errorf("later calls do not say which kernel panicked, where and with what: %v", err)
+		}
 		wantLost(t, d, s, driver.LaunchFailed)
 	})
+}
+
+// A twin that asks an accessor for nonsense is at fault, and not the accessor.
+func TestAPanicOfAnAccessorIsThatOfTheKernel(t *testing.T) {
+	d := open(t, FreeRunning())
+	must(t, d.RegisterModule("nonsense", Kernel{Name: "nonsense", Run: func(x *Exec) { ReadSlice[uint32](x, 2, 1) }}))
+	module, err := d.ModuleLoad(driver.Image{Name: "nonsense"})
+	must(t, err)
+	f, err := d.ModuleFunction(module, "nonsense")
+	must(t, err)
+	must(t, d.Launch(&driver.Launch{Function: f}))
+	if err := d.Synchronize(); err == nil || !strings.Contains(err.Error(), "panicked at device_test.go:") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRegisterModuleRefusesAKernelThatCannotRun(t *testing.T) {
+	d := open(t, FreeRunning())
+	err := d.RegisterModule("code", Kernel{Name: "lame"})
+	if !errors.Is(err, core.ErrInvalidRequest) || !strings.Contains(err.Error(), `RegisterModule: kernels: kernel "lame" of the code "code"`) {
+		t.Errorf("%v", err)
+	}
 }
 
 func TestBadArgumentsAreRefused(t *testing.T) {

@@ -52,7 +52,7 @@ func (f *faults) gateForRecord() *gate {
 // [driver.IllegalAddress], now. Queued work is discarded and every later call
 // but Close fails with the code.
 func (d *Device) LoseContext(code int) {
-	d.fail(code)
+	d.fail(code, "")
 	d.kill()
 }
 

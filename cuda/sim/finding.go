@@ -44,6 +44,12 @@ type Party struct {
 	// host", "copy on device", "alloc", "free", "unmap".
 	Op     string
 	Stream driver.Stream
+	// Number tells the operations of a stream apart; 0 for an allocation or a
+	// free.
+	Number uint64
+	// Guard says that the operation is a kernel of the debug guard's, and not
+	// the program's.
+	Guard bool
 	// Access is what it did; zero for an allocation or a free.
 	Access core.Access
 	// Ptr and Bytes are the range that it touched.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -26,6 +27,8 @@ type Kernel struct {
 	// context is lost with CUDA_ERROR_LAUNCH_FAILED and the panic is a
 	// finding.
 	Run func(x *Exec)
+
+	guard bool // of driver.GuardImage, which nobody else can make
 }
 
 // Args are the arguments of a launch. Reading one that is missing, or as a
@@ -78,7 +81,8 @@ func (d *Device) RegisterModule(image string, kernels ...Kernel) error {
 	m := &module{kernels: make(map[string]*Kernel, len(kernels))}
 	for _, k := range kernels {
 		if k.Name == "" || k.Run == nil {
-			return configError("kernels", fmt.Sprintf("a kernel of module %q lacks a Name or a Run function", image))
+			return &core.InvalidRequestError{Op: "RegisterModule", Field: "kernels",
+				Reason: fmt.Sprintf("kernel %q of the code %q lacks a Name or a Run function", k.Name, image)}
 		}
 		m.kernels[k.Name] = &k
 	}
@@ -99,7 +103,7 @@ func (d *Device) ModuleLoad(image driver.Image) (driver.Module, error) {
 	defer d.mu.Unlock()
 	m := d.images[image.Name]
 	if m == nil {
-		return 0, fault(mModuleLoad, driver.InvalidImage, fmt.Sprintf("no kernels are registered for image %q: call RegisterModule first", image.Name))
+		return 0, fault(mModuleLoad, driver.InvalidImage, fmt.Sprintf("no kernels are registered for image %q: this device runs kernels in Go, so pass them to fencepost's Runtime.Load, or register them with RegisterModule first", image.Name))
 	}
 	loaded := &module{kernels: m.kernels, handles: make(map[string]driver.Function)}
 	return driver.Module(d.modules.put(loaded)), nil

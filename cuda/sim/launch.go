@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -112,14 +111,4 @@ func (d *Device) callKernel(o *op) {
 		}
 	}()
 	o.kernel.Run(&o.exec)
-}
-
-// kernelPanic takes the context for a kernel that panicked.
-func (d *Device) kernelPanic(o *op, p any) {
-	stack := make([]byte, 4<<10)
-	stack = stack[:runtime.Stack(stack, false)]
-	f := Finding{Kind: KernelPanic, First: Party{Op: o.name, Stream: o.stream}}
-	f.Text = fmt.Sprintf("%s: kernel %s on stream %#x panicked: %v\n%s", KernelPanic, o.name, uint64(o.stream), p, stack)
-	d.file(f, nil, fmt.Sprint(p))
-	d.fail(driver.LaunchFailed)
 }

@@ -129,7 +129,7 @@ func (d *Device) Calls() map[string]uint64 {
 func (d *Device) enter(m method) error {
 	d.calls[m].n.Add(1)
 	if d.faults.stickyDue() {
-		d.fail(d.faults.stickyCode())
+		d.fail(d.faults.stickyCode(), "")
 		d.kill()
 	}
 	return d.state(m)

@@ -148,5 +148,5 @@ func (d *Device) illegalAt(o *op, r Range, gone *block) {
 		end = gone.lockedFreeParty()
 	}
 	d.report(IllegalAddress, gone, o.accessOf(r.Ptr, r.Ptr+r.Bytes).party(r.Access), end)
-	d.fail(driver.IllegalAddress)
+	d.fail(driver.IllegalAddress, o.reached(r))
 }
