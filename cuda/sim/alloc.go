@@ -7,9 +7,13 @@ import (
 )
 
 func outOfMemory(m method, bytes uint64, p *pool) error {
-	return fault(m, driver.OutOfMemory, fmt.Sprintf(
-		"%d bytes asked for; the pool holds %d with %d in use, all pools hold %d of %d",
-		bytes, p.stats.Reserved, p.stats.Used, p.heap.reserved, p.heap.capacity))
+	text := fmt.Sprintf("%d bytes asked for; the pool holds %d with %d in use, all pools hold %d of %d",
+		bytes, p.stats.Reserved, p.stats.Used, p.heap.reserved, p.heap.capacity)
+	if err := p.heap.machine; err != nil {
+		text += "; the machine has no more: " + err.Error()
+		p.heap.machine = nil
+	}
+	return fault(m, driver.OutOfMemory, text)
 }
 
 // allocate takes bytes from p for a block that begins its life with operation

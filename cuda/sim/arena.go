@@ -1,12 +1,11 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
 // Fabricated address spaces: fixed, so that a run can be repeated, and far
@@ -31,6 +30,7 @@ const unit uint64 = 256
 // the race detector must judge host state alone, since unfenced accesses to
 // device bytes are what the oracle is there for.
 type arena struct {
+	pages       pages
 	base, limit uint64
 	mem         []byte
 	region      []byte // mem and, behind it, the words of starts
@@ -43,19 +43,22 @@ type arena struct {
 func newArena(base, capacity uint64) (*arena, error) {
 	span := capacity * vaFactor
 	indexWords := (span/unit + 63) / 64
-	region, err := unix.Mmap(-1, 0, int(span+indexWords*8), unix.PROT_READ|unix.PROT_WRITE, mapFlags)
+	region, err := system.reserve(span + indexWords*8)
 	if err != nil {
 		return nil, fmt.Errorf("sim: cannot reserve %d bytes of address space: %w; lower Config.Bytes or raise the process's address space limit", span, err)
 	}
+	if err := system.commit(region[span:]); err != nil {
+		return nil, errors.Join(fmt.Errorf("sim: cannot have %d bytes for the index of addresses: %w; lower Config.Bytes", indexWords*8, err), system.release(region))
+	}
 	index := unsafe.Slice((*uint64)(unsafe.Pointer(&region[span])), indexWords)
 	return &arena{
-		base: base, limit: base + span, mem: region[:span:span], region: region,
+		pages: system, base: base, limit: base + span, mem: region[:span:span], region: region,
 		starts: newBitset(index),
 		mapped: make([]atomic.Uint64, (span/Granule+63)/64),
 	}, nil
 }
 
-func (a *arena) close() error { return unix.Munmap(a.region) }
+func (a *arena) close() error { return a.pages.release(a.region) }
 
 func (a *arena) granules() int { return int((a.limit - a.base) / Granule) }
 
@@ -90,10 +93,22 @@ func (a *arena) bytes(ptr, n uint64) []byte {
 	return a.mem[off : off+n : off+n]
 }
 
-func (a *arena) setMapped(ptr, n uint64) {
+// setMapped backs granules with memory. It fails if the machine has none left.
+func (a *arena) setMapped(ptr, n uint64) error {
+	if err := a.pages.commit(a.bytes(ptr, n)); err != nil {
+		return err
+	}
 	for g := (ptr - a.base) / Granule; g < (ptr+n-a.base)/Granule; g++ {
 		a.mapped[g/64].Or(1 << (g % 64))
 	}
+	return nil
+}
+
+// holds reports whether an address of this process is one of the arena's bytes,
+// and which address of the device it is.
+func (a *arena) holds(addr uintptr) (ptr uint64, ok bool) {
+	off := uint64(addr - uintptr(unsafe.Pointer(unsafe.SliceData(a.mem))))
+	return a.base + off, off < uint64(len(a.mem))
 }
 
 // unmap takes granules away and gives their pages back to the machine.
@@ -101,8 +116,7 @@ func (a *arena) unmap(ptr, n uint64) {
 	for g := (ptr - a.base) / Granule; g < (ptr+n-a.base)/Granule; g++ {
 		a.mapped[g/64].And(^(uint64(1) << (g % 64)))
 	}
-	// A failure only keeps the pages resident; the addresses are gone anyway.
-	_ = unix.Madvise(a.bytes(ptr, n), unix.MADV_DONTNEED)
+	a.pages.giveBack(a.bytes(ptr, n))
 }
 
 // findGranules returns the lowest run of n unmapped granules.

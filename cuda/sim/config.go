@@ -44,7 +44,8 @@ type Config struct {
 	Ordinal int
 	// Bytes is the capacity, a multiple of [Granule]; 0 means
 	// [DefaultBytes]. Memory of the machine is used only where the program
-	// touches the device's.
+	// touches the device's; on Windows what pools hold counts against the
+	// system's commit limit besides.
 	Bytes uint64
 	// Name is the device's name; empty means "Fencepost simulated GPU".
 	Name string

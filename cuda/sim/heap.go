@@ -9,6 +9,7 @@ type heap struct {
 	arena    *arena
 	capacity uint64
 	reserved uint64
+	machine  error // why the newest reserve got no memory of the machine
 	recency  uint64
 	nodes    map[uint64]*node // every node by its address
 	pools    []*pool
@@ -92,7 +93,9 @@ func (h *heap) reserve(p *pool, size uint64) *node {
 	if !ok {
 		return nil
 	}
-	h.arena.setMapped(addr, size)
+	if h.machine = h.arena.setMapped(addr, size); h.machine != nil {
+		return nil
+	}
 	h.reserved += size
 	p.setReserved(p.stats.Reserved + size)
 	n := h.addNode(p, addr, size)

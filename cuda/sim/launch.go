@@ -107,6 +107,10 @@ func (d *Device) callKernel(o *op) {
 		case faulted:
 			d.illegal(o, p.r)
 		default:
+			if r, ok := d.taken(o, p); ok {
+				d.illegal(o, r)
+				return
+			}
 			d.kernelPanic(o, p)
 		}
 	}()

@@ -39,8 +39,10 @@ func (d *Device) MemAccess(ptr, bytes uint64) error {
 		return badRange(mMemAccess, ptr, bytes, "mapped as a whole")
 	}
 	if n.free {
+		if err := h.arena.setMapped(ptr, bytes); err != nil {
+			return fault(mMemAccess, driver.OutOfMemory, "the machine has no more: "+err.Error())
+		}
 		n.free, n.blk = false, &block{ptr: ptr, bytes: bytes, slot: hostSlot, mapping: true}
-		h.arena.setMapped(ptr, bytes)
 	}
 	return nil
 }

@@ -98,9 +98,16 @@ func (d *Device) delay(s *stream) {
 
 // run does what an entry says. Of a dead context nothing is done.
 func (d *Device) run(o *op) {
-	if d.isDead() {
-		return
+	switch {
+	case d.isDead():
+	case d.memory.arena.pages.revokes:
+		d.runRevocable(o)
+	default:
+		d.perform(o)
 	}
+}
+
+func (d *Device) perform(o *op) {
 	switch o.kind {
 	case opMark:
 	case opWait:

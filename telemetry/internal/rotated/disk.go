@@ -45,14 +45,6 @@ func (Disk) Remove(path string) error { return os.Remove(path) }
 // ReadDir lists a folder.
 func (Disk) ReadDir(dir string) ([]fs.DirEntry, error) { return os.ReadDir(dir) }
 
-// SyncDir makes a rename last. File systems that cannot are content without.
-func (Disk) SyncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) {
-		return errors.Join(err, f.Close())
-	}
-	return f.Close()
-}
+// SyncDir makes a rename last. Systems and file systems that cannot are content
+// without.
+func (Disk) SyncDir(dir string) error { return syncDir(dir) }
