@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -32,19 +31,16 @@ type access struct {
 	low, high uint64
 	op        string
 	stream    driver.Stream
+	own       bool // by a kernel of the guard's
 	slot      int
 	seq       uint64
 }
 
 func (b *block) end() uint64 { return b.ptr + b.bytes }
 
-func (b *block) String() string {
-	return fmt.Sprintf("block %#x (%d bytes, allocated on stream %#x)", b.ptr, b.bytes, uint64(b.stream))
-}
-
 // party describes one side of a finding.
 func (a access) party(kind core.Access) Party {
-	return Party{Op: a.op, Stream: a.stream, Access: kind, Ptr: a.low, Bytes: a.high - a.low}
+	return Party{Op: a.op, Stream: a.stream, Number: a.seq, Guard: a.own, Access: kind, Ptr: a.low, Bytes: a.high - a.low}
 }
 
 // history remembers freed blocks: the newest, so that a touch of memory that no

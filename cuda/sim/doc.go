@@ -63,6 +63,12 @@
 // outside their life. The oracle judges the bytes that an operation really
 // touched; a kernel that touches more than it declares is a finding too.
 //
+// An access over a block's bound is about the block from whose pointer it was
+// made, whatever it hit: a live neighbour, a freed one, or nothing. Whose pointer
+// it was is read from where its range begins, from the arguments of the launch,
+// and from what the kernel declares. It is no access of the block that it hit, so
+// one bug is one finding.
+//
 // # Peers
 //
 // Devices of one process may copy from and wait for one another, whatever

@@ -26,12 +26,15 @@ const (
 	FreeRace Kind = "free-race"
 	// Undeclared: a kernel touched what its launch did not declare.
 	Undeclared Kind = "undeclared"
-	// OutOfBounds: an access to mapped memory outside every block that the
-	// oracle remembers.
+	// OutOfBounds: an access from a block over its bound, whatever lies there,
+	// which the finding does not name: the block is the one whose bound was
+	// crossed. Without a block it is an access to mapped memory outside every
+	// block that the oracle remembers.
 	OutOfBounds Kind = "out-of-bounds"
 	// IllegalAddress: an access to memory that is not mapped. The context is
 	// lost with CUDA_ERROR_ILLEGAL_ADDRESS. Other is the end of the block that
-	// was there last, if one is remembered.
+	// was there last, if one is remembered; with a block and without Other, the
+	// block's bound was crossed.
 	IllegalAddress Kind = "illegal-address"
 	// KernelPanic: a kernel panicked. The context is lost with
 	// CUDA_ERROR_LAUNCH_FAILED.
@@ -57,12 +60,17 @@ type Party struct {
 }
 
 // String describes the operation.
-func (p Party) String() string {
+func (p Party) String() string { return p.describe(handleName) }
+
+func (p Party) describe(name func(driver.Stream) string) string {
 	if p.Access == 0 {
-		return fmt.Sprintf("%s on stream %#x", p.Op, uint64(p.Stream))
+		return fmt.Sprintf("%s on stream %s", p.Op, name(p.Stream))
 	}
-	return fmt.Sprintf("%s (%s of %#x+%d) on stream %#x", p.Op, p.Access, p.Ptr, p.Bytes, uint64(p.Stream))
+	return fmt.Sprintf("%s (%s of %#x+%d) on stream %s", p.Op, p.Access, p.Ptr, p.Bytes, name(p.Stream))
 }
+
+// handleName is a stream as the driver names it.
+func handleName(s driver.Stream) string { return hex(uint64(s)) }
 
 // Finding is one thing that the oracle found. Findings that differ only in
 // the ranges of their parties are counted as one.
@@ -71,8 +79,10 @@ type Finding struct {
 	// First is the offender; Other is what it collides with, zero if there
 	// is no such operation.
 	First, Other Party
-	// BlockPtr and BlockBytes are the block's, zero if there is none.
+	// BlockPtr and BlockBytes are the block's, zero if there is none, and
+	// BlockStream is where it was allocated.
 	BlockPtr, BlockBytes uint64
+	BlockStream          driver.Stream
 	// Count is how often it happened.
 	Count uint64
 	// Text says it in one line.
@@ -81,6 +91,44 @@ type Finding struct {
 
 // String returns the text.
 func (f Finding) String() string { return f.Text }
+
+// Describe is the text with the streams called by the names that name gives them:
+// the device knows handles, which say nothing to who leases streams.
+func (f Finding) Describe(name func(driver.Stream) string) string {
+	text := fmt.Sprintf("%s: %s", f.Kind, f.First.describe(name))
+	other := f.Other.describe(name)
+	switch {
+	case f.overruns():
+		text += f.crossing()
+	case f.Kind == IllegalAddress && f.Other.Op != "":
+		text += " of memory that is gone since " + other
+	case f.Kind == UseAfterFree:
+		text += " was enqueued after " + other
+	case f.Other.Op != "":
+		text += " is not ordered after or before " + other
+	}
+	if f.BlockBytes != 0 {
+		text += fmt.Sprintf("; block %#x (%d bytes, allocated on stream %s)", f.BlockPtr, f.BlockBytes, name(f.BlockStream))
+	}
+	return text
+}
+
+// overruns reports whether the finding is of a bound that was crossed.
+func (f Finding) overruns() bool {
+	return f.BlockBytes != 0 && (f.Kind == OutOfBounds || f.Kind == IllegalAddress && f.Other.Op == "")
+}
+
+// crossing says which bound was crossed.
+func (f Finding) crossing() string {
+	switch end := f.BlockPtr + f.BlockBytes; {
+	case f.First.Ptr < f.BlockPtr:
+		return fmt.Sprintf(" is out of bounds, %d bytes before the block", f.BlockPtr-f.First.Ptr)
+	case f.First.Ptr < end:
+		return " goes on over the end of the block"
+	default:
+		return fmt.Sprintf(" is out of bounds, at %d bytes behind the end of the block", f.First.Ptr-end)
+	}
+}
 
 // maxFindings bounds the findings kept; all are counted.
 const maxFindings = 1000
@@ -126,19 +174,10 @@ func (d *Device) ResetFindings() {
 // report files a finding about a block (nil if there is none).
 func (d *Device) report(kind Kind, b *block, first, other Party) {
 	f := Finding{Kind: kind, First: first, Other: other}
-	f.Text = fmt.Sprintf("%s: %s", kind, first)
-	switch {
-	case kind == IllegalAddress && other.Op != "":
-		f.Text += fmt.Sprintf(" of memory that is gone since %s", other)
-	case kind == UseAfterFree:
-		f.Text += fmt.Sprintf(" was enqueued after %s", other)
-	case other.Op != "":
-		f.Text += fmt.Sprintf(" is not ordered after or before %s", other)
-	}
 	if b != nil {
-		f.BlockPtr, f.BlockBytes = b.ptr, b.bytes
-		f.Text += "; " + b.String()
+		f.BlockPtr, f.BlockBytes, f.BlockStream = b.ptr, b.bytes, b.stream
 	}
+	f.Text = f.Describe(handleName)
 	d.file(f, b, "")
 }
 

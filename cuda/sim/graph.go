@@ -48,7 +48,7 @@ func (d *Device) replay(s *stream, w *recorded) {
 	o := newOp(w.op.kind, w.op.name)
 	o.dst, o.src, o.n, o.value, o.hostBytes = w.op.dst, w.op.src, w.op.n, w.op.value, w.op.hostBytes
 	for _, r := range w.ranges {
-		o.uses = d.resolve(o.uses, r)
+		o.uses = d.resolve(o.uses, r, w.op.exec.args)
 	}
 	if w.op.kind == opLaunch {
 		o.kernel, o.exec.d = w.op.kernel, d

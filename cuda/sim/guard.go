@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"encoding/binary"
 	"time"
 
@@ -14,7 +15,7 @@ func (d *Device) String() string { return "sim" }
 // A table may still be on its way when they are launched, so only the run
 // knows the regions: those with one are Indirect.
 func guardKernels() []Kernel {
-	return []Kernel{{
+	kernels := []Kernel{{
 		Name: driver.GuardFillKernel, Run: runFill, Indirect: true,
 		Declare: func(a Args) []Range {
 			return []Range{Reads(a.Ptr(0), tableBytes(a.U32(1)))}
@@ -32,6 +33,10 @@ func guardKernels() []Kernel {
 			return []Range{Reads(a.Ptr(0), tableBytes(a.U32(2))), Writes(a.Ptr(1), tableBytes(a.U32(2)))}
 		},
 	}, {Name: driver.GuardDelayKernel, Run: runDelay}}
+	for i := range kernels {
+		kernels[i].guard = true
+	}
+	return kernels
 }
 
 func tableBytes(records uint32) uint64 { return uint64(records) * driver.GuardRecord }
@@ -96,31 +101,33 @@ func runVerify(x *Exec) {
 }
 
 // verifyPattern compares b with the pattern and writes the result's record if
-// it differs.
+// it differs. It goes by parts: one copy is one access of the memory for the race
+// detector, which a word at a time would keep busy.
 func verifyPattern(b []byte, pattern uint64, result []byte) {
-	first, bad := uint64(0), uint64(0)
-	var word [8]byte
-	binary.LittleEndian.PutUint64(word[:], pattern)
-	for at := 0; at < len(b); at += 8 {
-		if at+8 <= len(b) && binary.LittleEndian.Uint64(b[at:]) == pattern {
+	var want, got [256]byte
+	fillPattern(want[:min(len(b), len(want))], pattern)
+	first, bad := 0, 0
+	for at := 0; at < len(b); at += len(got) {
+		part := got[:copy(got[:], b[at:])]
+		if bytes.Equal(part, want[:len(part)]) {
 			continue
 		}
-		for i := at; i < min(at+8, len(b)); i++ {
-			if b[i] == word[i%8] {
+		for i, is := range part {
+			if is == want[i] {
 				continue
 			}
 			if bad++; bad == 1 {
-				first = uint64(i)
+				first = at + i
 				clear(result)
-				result[16], result[17] = word[i%8], b[i]
+				result[16], result[17] = want[i], is
 			}
 		}
 	}
 	if bad == 0 {
 		return
 	}
-	binary.LittleEndian.PutUint64(result, first)
-	binary.LittleEndian.PutUint64(result[8:], bad)
+	binary.LittleEndian.PutUint64(result, uint64(first))
+	binary.LittleEndian.PutUint64(result[8:], uint64(bad))
 }
 
 func runChecksum(x *Exec) {

@@ -43,7 +43,7 @@ func (d *Device) Launch(l *driver.Launch) error {
 		return d.record(mLaunch, s, o, declared)
 	}
 	for _, r := range declared {
-		o.uses = d.resolve(o.uses, r)
+		o.uses = d.resolve(o.uses, r, o.exec.args)
 	}
 	d.enqueue(s, o)
 	return nil

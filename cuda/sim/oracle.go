@@ -47,23 +47,28 @@ func (d *Device) compare(b *block, olds []access, now stamp, a access, me Party,
 	}
 }
 
-// dropCovered removes the accesses that a covers.
+// dropCovered removes the accesses that a covers. Mostly there are none, and then
+// nothing is copied.
 func dropCovered(olds []access, now stamp, a access) []access {
-	kept := olds[:0]
+	kept := 0
 	for i := range olds {
 		old := &olds[i]
-		if old.low < a.low || old.high > a.high || !now.after(old.slot, old.seq) {
-			kept = append(kept, *old)
+		if old.low >= a.low && old.high <= a.high && now.after(old.slot, old.seq) {
+			continue
 		}
+		if kept != i {
+			olds[kept] = *old
+		}
+		kept++
 	}
-	clear(olds[len(kept):])
-	return kept
+	clear(olds[kept:])
+	return olds[:kept]
 }
 
 func keep(olds []access, now stamp, a access) []access {
 	olds = dropCovered(olds, now, a)
 	if len(olds) >= maxShadow {
-		olds = append(olds[:0], olds[1:]...)
+		olds = olds[1:] // append moves them now and then
 	}
 	return append(olds, a)
 }

@@ -51,9 +51,9 @@ func (d *Device) copyFromPeer(o *op, peer driver.Driver, h driver.Stream) error 
 		return notAllocated(m, write, d)
 	}
 	d.catchUp(s)
-	o.uses = d.resolve(o.uses, write)
+	o.uses = d.resolve(o.uses, write, nil)
 	o.peer, o.source = p, d.abroad(p, s)
-	o.source.uses = p.resolve(nil, read)
+	o.source.uses = p.resolve(nil, read, nil)
 	d.push(s, o)
 	return nil
 }

@@ -55,7 +55,7 @@ func (d *Device) transfer(m method, o *op, h driver.Stream) error {
 			o.recycle()
 			return fault(m, driver.InvalidValue, fmt.Sprintf("%d bytes at %#x are not all allocated memory", r.Bytes, r.Ptr))
 		}
-		o.uses = d.resolve(o.uses, r)
+		o.uses = d.resolve(o.uses, r, nil)
 	}
 	if s.capture != nil {
 		return d.record(m, s, o, o.touched())
@@ -119,9 +119,14 @@ func fill(b []byte, value byte) {
 }
 
 // illegal takes the context for an access to memory that is not mapped. The
-// finding names the block that was there, if that is remembered. No lock may
-// be held.
+// finding names the block whose bound was crossed, or the one that was there, if
+// that is known. No lock may be held.
 func (d *Device) illegal(o *op, r Range) {
+	if of := d.crossedTo(o, r); of != nil {
+		d.report(IllegalAddress, of, o.accessOf(r.Ptr, r.Ptr+r.Bytes).party(r.Access), Party{})
+		d.fail(driver.IllegalAddress, o.reached(r))
+		return
+	}
 	d.illegalAt(o, r, d.lastAt(r))
 }
 

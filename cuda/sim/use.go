@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
 // Range is a range of addresses and what is done with it.
@@ -26,6 +27,7 @@ type use struct {
 	access    core.Access
 	blk       *block // nil: no block lived there
 	gone      *block // the block that had lived there, if remembered
+	over      *block // the block whose bound was crossed to come here, nil for none
 }
 
 func (d *Device) heapOf(ptr uint64) *heap {
@@ -44,8 +46,10 @@ func (d *Device) isMapped(ptr, n uint64) bool { return d.heapOf(ptr).arena.isMap
 
 func (d *Device) bytes(ptr, n uint64) []byte { return d.heapOf(ptr).arena.bytes(ptr, n) }
 
-// resolve appends the blocks that a range means now. It takes a heap's lock.
-func (d *Device) resolve(uses []use, r Range) []use {
+// resolve appends the blocks that a range means now; args are the arguments of
+// the launch that declares it. It takes a heap's lock.
+func (d *Device) resolve(uses []use, r Range, args []driver.Arg) []use {
+	known := len(uses)
 	h := d.heapOf(r.Ptr)
 	h.Lock()
 	defer h.Unlock()
@@ -60,6 +64,7 @@ func (d *Device) resolve(uses []use, r Range) []use {
 		uses = append(uses, u)
 		low = u.high
 	}
+	h.attribute(uses[known:], r, args)
 	return uses
 }
 
@@ -106,9 +111,11 @@ func (d *Device) judge(o *op, touched Range) {
 	low, high := touched.Ptr, touched.Ptr+touched.Bytes
 	for i := range o.uses {
 		u := &o.uses[i]
-		if from, to := max(low, u.low), min(high, u.high); from < to {
-			d.judgeUse(o, u, from, to, touched.Access)
+		from, to := max(low, u.low), min(high, u.high)
+		if from >= to || u.over != nil && o.lawful(from, to, touched) {
+			continue
 		}
+		d.judgeUse(o, u, from, to, touched.Access)
 	}
 	if o.kind == opLaunch {
 		d.judgeDeclared(o, touched)
@@ -119,6 +126,8 @@ func (d *Device) judge(o *op, touched Range) {
 func (d *Device) judgeUse(o *op, u *use, from, to uint64, access core.Access) {
 	a := o.accessOf(from, to)
 	switch {
+	case u.over != nil: // and no access of the block that it hit, whoever that is
+		d.report(OutOfBounds, u.over, a.party(access), Party{})
 	case u.blk != nil:
 		d.touch(u.blk, o.now, a, access)
 	case u.gone != nil:
@@ -137,21 +146,29 @@ func (d *Device) judgeDeclared(o *op, touched Range) {
 			continue
 		}
 		if from, to := firstGap(o.uses, low, high, kind); from < to {
-			d.report(Undeclared, d.blockNear(from), o.accessOf(from, to).party(kind), Party{})
+			d.judgeUndeclared(o, from, to, kind)
 		}
 	}
 	for from, to := firstGap(o.uses, low, high, core.ReadWrite); from < to; from, to = firstGap(o.uses, to, high, core.ReadWrite) {
-		for _, u := range d.resolveLate(o, Range{from, to - from, touched.Access}) {
-			d.judgeUse(o, &u, u.low, u.high, touched.Access)
+		parts := d.resolveLate(o, Range{from, to - from, touched.Access})
+		d.attributeLate(o, parts)
+		for i := range parts {
+			d.judgeUse(o, &parts[i], parts[i].low, parts[i].high, touched.Access)
 		}
 	}
 }
 
-func (d *Device) blockNear(addr uint64) *block {
-	h := d.heapOf(addr)
-	h.Lock()
-	defer h.Unlock()
-	return h.blockAt(addr)
+// judgeUndeclared reports the first block in [from, to) that was not declared so.
+// What is nobody's, or out of the bounds of what was declared, is told as that.
+func (d *Device) judgeUndeclared(o *op, from, to uint64, kind core.Access) {
+	parts := d.resolveLate(o, Range{from, to - from, kind})
+	d.attributeLate(o, parts)
+	for i := range parts {
+		if u := &parts[i]; u.blk != nil && u.over == nil {
+			d.report(Undeclared, u.blk, o.accessOf(u.low, u.high).party(kind), Party{})
+			return
+		}
+	}
 }
 
 // firstGap returns the first part of [low, high) that no use covers with any
@@ -175,5 +192,5 @@ func firstGap(uses []use, low, high uint64, kinds core.Access) (from, to uint64)
 
 // accessOf is the oracle's entry for a part of what an operation touched.
 func (o *op) accessOf(low, high uint64) access {
-	return access{low: low, high: high, op: o.name, stream: o.stream, slot: o.now.slot, seq: o.now.seq}
+	return access{low: low, high: high, op: o.name, stream: o.stream, own: o.kernel != nil && o.kernel.guard, slot: o.now.slot, seq: o.now.seq}
 }

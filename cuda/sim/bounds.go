@@ -1,0 +1,194 @@
+package sim
+
+import "github.com/fencepost-gpu/fencepost/cuda/driver"
+
+// An access that begins in one block and goes on over its bound is out of that
+// block's bounds, whatever lies behind: a live block, a freed one, the slack of
+// the allocator or nothing. So the oracle asks whose pointer an access was made
+// from, and not only where it landed. What tells is, in this order: the block in
+// which the range begins; the pointers among a launch's arguments; the beginning
+// of a freed block, which is a pointer of that block's own; the live block that
+// the range runs into or touches. Where none of these says anything, the access
+// is judged by what lived there last.
+
+// attribute sets in the parts of a range, all in h, the block whose bound was
+// crossed on the way there. h is locked.
+func (h *heap) attribute(parts []use, r Range, args []driver.Arg) {
+	if len(parts) == 0 || len(parts) == 1 && parts[0].blk != nil {
+		return
+	}
+	of := h.crossed(parts, r, args)
+	if of == nil {
+		return
+	}
+	for i := range parts {
+		if parts[i].blk != of {
+			parts[i].over = of
+		}
+	}
+}
+
+// crossed is the block from whose pointer a range was reached that is not all
+// within one live block; nil if that is not known.
+func (h *heap) crossed(parts []use, r Range, args []driver.Arg) *block {
+	first := &parts[0]
+	if first.blk != nil {
+		return first.blk
+	}
+	if of, direct := h.pointed(args, first); of != nil && !direct {
+		return of
+	}
+	gone := first.gone
+	if gone != nil && r.Ptr == gone.ptr {
+		return nil
+	}
+	for i := range parts {
+		if b := parts[i].blk; b != nil && (gone == nil || r.Ptr+r.Bytes > gone.end()) {
+			return b
+		}
+	}
+	return h.beside(r)
+}
+
+// pointed is the live block nearest to a dead part that one of the arguments
+// points into. direct is set if an argument points to the dead part itself, or
+// into the block that was there.
+func (h *heap) pointed(args []driver.Arg, dead *use) (nearest *block, direct bool) {
+	for _, a := range args {
+		switch at := a.Bits; {
+		case a.Size != 8:
+		case dead.holds(at):
+			direct = true
+		default:
+			nearest = nearer(dead.low, nearest, h.blockAt(at))
+		}
+	}
+	return nearest, direct
+}
+
+// holds reports whether an address lies in the part, or in the freed block that
+// the part is of.
+func (u *use) holds(at uint64) bool {
+	return at >= u.low && at < u.high || u.gone != nil && at >= u.gone.ptr && at < u.gone.end()
+}
+
+// nearer is the one of two blocks, which may be nil, that is nearer to an
+// address in neither of them.
+func nearer(at uint64, a, b *block) *block {
+	if a == nil || b != nil && b.distance(at) < a.distance(at) {
+		return b
+	}
+	return a
+}
+
+// distance is how far an address lies outside the block, 0 within.
+func (b *block) distance(at uint64) uint64 {
+	switch {
+	case at < b.ptr:
+		return b.ptr - at
+	case at >= b.end():
+		return at - b.end()
+	}
+	return 0
+}
+
+// beside is the live block in whose slack a range begins, or that it touches.
+func (h *heap) beside(r Range) *block {
+	if n := h.nodeAt(r.Ptr); n != nil && !n.free {
+		return n.blk
+	}
+	if b := h.blockAt(r.Ptr - 1); b != nil {
+		return b
+	}
+	if b := h.blockAt(r.Ptr + r.Bytes); b != nil && b.ptr == r.Ptr+r.Bytes {
+		return b
+	}
+	return nil
+}
+
+// attributeLate is attribute for what a launch touched without having declared
+// it: where no argument points and nothing is declared, the nearest block that
+// the launch was given was overrun. Of a launch that finds addresses in memory
+// nothing can be said.
+func (d *Device) attributeLate(o *op, parts []use) {
+	if o.kernel.Indirect {
+		return
+	}
+	var before *block
+	for i := range parts {
+		u := &parts[i]
+		of, direct := d.given(o, u)
+		switch {
+		case direct || of == nil || u.blk == of:
+			of = nil
+		case u.blk != nil && u.low != of.end() && before != of:
+			of = nil // another live block, and not reached over the bound: a matter of what was declared
+		}
+		u.over, before = of, of
+	}
+}
+
+// given is the block nearest to a part that the launch was given: as an argument,
+// or by what it declared. direct is set if it was given the part itself.
+func (d *Device) given(o *op, u *use) (nearest *block, direct bool) {
+	consider := func(b *block) {
+		if b != nil && b == u.blk {
+			direct = true
+		}
+		nearest = nearer(u.low, nearest, b)
+	}
+	for _, a := range o.exec.args {
+		if a.Size != 8 {
+			continue
+		}
+		if u.holds(a.Bits) {
+			direct = true
+		}
+		for _, at := range d.resolveLate(o, Range{Ptr: a.Bits, Bytes: 1}) {
+			consider(at.blk)
+		}
+	}
+	for i := range o.uses {
+		if o.uses[i].over == nil {
+			consider(o.uses[i].blk)
+		}
+	}
+	return nearest, direct
+}
+
+// lawful reports whether a launch declared all of [from, to) for what it did
+// there from a pointer of the block's own, though it also declared it as part of
+// a range that crosses another's bound.
+func (o *op) lawful(from, to uint64, touched Range) bool {
+	for i := range o.uses {
+		u := &o.uses[i]
+		if u.over == nil && u.blk != nil && u.access&touched.Access == touched.Access && u.low <= from && to <= u.high {
+			return true
+		}
+	}
+	return false
+}
+
+// crossedTo is the block from whose pointer an operation reached for a range that
+// is not all mapped, nil if that is not known.
+func (d *Device) crossedTo(o *op, r Range) *block {
+	for i := range o.uses {
+		if u := &o.uses[i]; u.over != nil && u.low < r.Ptr+r.Bytes && r.Ptr < u.high {
+			return u.over
+		}
+	}
+	h := d.heapOf(r.Ptr)
+	h.Lock()
+	defer h.Unlock()
+	if b := h.blockAt(r.Ptr); b != nil {
+		return b
+	}
+	if o.kernel == nil || o.kernel.Indirect {
+		return nil
+	}
+	of, direct := h.pointed(o.exec.args, &use{low: r.Ptr, high: r.Ptr + r.Bytes, gone: h.history.last(r.Ptr, anyBlock)})
+	if direct {
+		return nil
+	}
+	return of
+}

@@ -1,0 +1,149 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// row is three blocks side by side, the outer ones freed if that is asked for.
+type row struct {
+	*program
+	s                 driver.Stream
+	left, block, last uint64
+}
+
+const rowBytes = 4096
+
+func newRow(t *testing.T, d *Device, neighboursGone bool) row {
+	t.Helper()
+	must(t, d.RegisterModule("rows", boundsKernels()...))
+	m, err := d.ModuleLoad(driver.Image{Name: "rows"})
+	must(t, err)
+	r := row{program: &program{TB: t, d: d, module: m}}
+	r.s = r.stream()
+	r.left, r.block, r.last = r.alloc(rowBytes, r.s), r.alloc(rowBytes, r.s), r.alloc(rowBytes, r.s)
+	if r.block != r.left+rowBytes || r.last != r.block+rowBytes {
+		t.Fatalf("%#x, %#x and %#x are not side by side: the test shows nothing", r.left, r.block, r.last)
+	}
+	if neighboursGone {
+		r.free(r.left, r.s)
+		r.free(r.last, r.s)
+	}
+	return r
+}
+
+// boundsKernels are given (ptr, n). "loop" declares n bytes and writes 64 more,
+// word by word, "ahead" declares the word that is n bytes on, "gap" declares n
+// bytes and writes the word that is 2n on.
+func boundsKernels() []Kernel {
+	declared := func(a Args) []Range { return []Range{Writes(a.Ptr(0), a.U64(1))} }
+	return []Kernel{
+		{Name: "write", Declare: declared, Run: func(x *Exec) { x.Write(x.Args().Ptr(0), x.Args().U64(1)) }},
+		{Name: "loop", Declare: declared, Run: func(x *Exec) {
+			for at := uint64(0); at < x.Args().U64(1)+64; at += 8 {
+				x.Write(x.Args().Ptr(0)+at, 8)
+			}
+		}},
+		{Name: "ahead", Declare: func(a Args) []Range { return []Range{Writes(a.Ptr(0)+a.U64(1), 8)} },
+			Run: func(x *Exec) { x.Write(x.Args().Ptr(0)+x.Args().U64(1), 8) }},
+		{Name: "gap", Declare: declared, Run: func(x *Exec) { x.Write(x.Args().Ptr(0)+2*x.Args().U64(1), 8) }},
+	}
+}
+
+// Who is accused is the block whose bound was crossed, and nobody beside it,
+// whatever lies behind the bound.
+func TestAnOverrunIsAboutTheBlockWhoseBoundItCrossed(t *testing.T) {
+	for name, overrun := range map[string]func(r row){
+		"a fill that goes on":                   func(r row) { must(r, r.d.MemsetAsync(r.block, 1, rowBytes+24, r.s)) },
+		"a fill over all that lies behind":      func(r row) { must(r, r.d.MemsetAsync(r.block+8, 1, 2*rowBytes-8, r.s)) },
+		"an upload that is too long":            func(r row) { must(r, r.d.CopyToDeviceAsync(r.block, make([]byte, rowBytes+8), r.s)) },
+		"a download that is too long":           func(r row) { must(r, r.d.CopyToHostAsync(make([]byte, rowBytes+8), r.block, r.s)) },
+		"a kernel that declares too much":       func(r row) { r.launch("write", r.block, rowBytes+8, r.s) },
+		"a kernel that does more than declared": func(r row) { r.launch("loop", r.block, rowBytes, r.s) },
+	} {
+		for _, gone := range []bool{true, false} {
+			underEach(t, func(t *testing.T, d *Device) {
+				r := newRow(t, d, gone)
+				overrun(r)
+				r.accuses(name, " over the end ", " behind the end ")
+			})
+		}
+	}
+}
+
+// Where the pointer tells, a range that begins elsewhere is the block's too.
+func TestAnAccessBesideABlockIsAboutThePointerItWasMadeFrom(t *testing.T) {
+	for name, beside := range map[string]func(r row){
+		"a word behind, by the pointer":       func(r row) { r.launch("ahead", r.block, rowBytes, r.s) },
+		"a word far behind, by the pointer":   func(r row) { r.launch("ahead", r.block, rowBytes+512, r.s) },
+		"a word behind that was not declared": func(r row) { r.launch("gap", r.block+rowBytes/2+8, rowBytes/2-8, r.s) },
+		"a word before, by the pointer":       func(r row) { r.launch("ahead", r.block, ^uint64(7), r.s) },
+		"a fill that begins too early":        func(r row) { must(r, r.d.MemsetAsync(r.block-16, 1, 32, r.s)) },
+		"a fill that ends where it begins":    func(r row) { must(r, r.d.MemsetAsync(r.block-16, 1, 16, r.s)) },
+	} {
+		underEach(t, func(t *testing.T, d *Device) {
+			r := newRow(t, d, true)
+			beside(r)
+			r.accuses(name, " before the block", " behind the end ")
+		})
+	}
+}
+
+// accuses demands one finding, of the middle block, in one of these words.
+func (r row) accuses(name string, words ...string) {
+	r.Helper()
+	must(r, r.d.Synchronize())
+	found := r.d.Findings()
+	if len(found) != 1 || found[0].Kind != OutOfBounds || found[0].BlockPtr != r.block {
+		r.Fatalf("%s: found %v, want one overrun of the block at %#x", name, found, r.block)
+	}
+	for _, w := range words {
+		if strings.Contains(found[0].Text, w) {
+			return
+		}
+	}
+	r.Errorf("%s: the text is %q", name, found[0].Text)
+}
+
+// A pointer of the freed block's own says that it was that one which was meant.
+func TestAStalePointerIsAboutTheFreedBlock(t *testing.T) {
+	for name, stale := range map[string]func(r row){
+		"a fill of it":              func(r row) { must(r, r.d.MemsetAsync(r.left, 1, 64, r.s)) },
+		"a fill of it, and over it": func(r row) { must(r, r.d.MemsetAsync(r.left, 1, rowBytes, r.s)) },
+		"a fill of its middle":      func(r row) { must(r, r.d.MemsetAsync(r.left+512, 1, 512, r.s)) },
+		"a kernel":                  func(r row) { r.launch("write", r.left, 64, r.s) },
+		"a kernel in its middle":    func(r row) { r.launch("write", r.left+512, 64, r.s) },
+	} {
+		underEach(t, func(t *testing.T, d *Device) {
+			r := newRow(t, d, true)
+			stale(r)
+			must(t, d.Synchronize())
+			if found := d.Findings(); len(found) != 1 || found[0].Kind != UseAfterFree || found[0].BlockPtr != r.left {
+				t.Errorf("%s: found %v, want a use of the freed block at %#x", name, found, r.left)
+			}
+		})
+	}
+}
+
+// What a launch declares from each block's own pointer is in bounds, though the
+// blocks lie side by side.
+func TestNeighboursThatAreBothDeclaredAreNotOverrun(t *testing.T) {
+	underEach(t, func(t *testing.T, d *Device) {
+		r := newRow(t, d, false)
+		must(t, d.RegisterModule("pair", Kernel{Name: "both",
+			Declare: func(a Args) []Range { return []Range{Writes(a.Ptr(0), rowBytes), Writes(a.Ptr(1), rowBytes)} },
+			Run: func(x *Exec) {
+				x.Write(x.Args().Ptr(0), rowBytes)
+				x.Write(x.Args().Ptr(1), rowBytes)
+			}}))
+		m, err := d.ModuleLoad(driver.Image{Name: "pair"})
+		must(t, err)
+		f, err := d.ModuleFunction(m, "both")
+		must(t, err)
+		must(t, d.Launch(&driver.Launch{Function: f, Stream: r.s, Args: []driver.Arg{driver.Ptr(r.block), driver.Ptr(r.last)}}))
+		must(t, d.CopyOnDeviceAsync(r.last, r.block, rowBytes, r.s))
+		r.wantClean()
+	})
+}
