@@ -56,7 +56,8 @@ type Config struct {
 	// be open on a driver.
 	Driver driver.Driver
 	// Sim configures the simulated device; its Ordinal and OnFinding are set
-	// by Open. SimBytes in FENCEPOST_SIM_BYTES.
+	// by Open. Its Bytes are in FENCEPOST_SIM_BYTES, its UUID in
+	// FENCEPOST_SIM_UUID.
 	Sim sim.Config
 	// Resource is Async or Direct. Empty means Async. FENCEPOST_RESOURCE.
 	Resource string

@@ -50,6 +50,7 @@ func (r *Runtime) openDriver(cfg Config) error {
 	r.onClose(func(context.Context) error { openDevices.Delete(id); return nil })
 	r.driver, r.gpu = drv, isGPU(props)
 	r.device.Kind, r.device.Ordinal, r.device.Name = Sim, drv.Ordinal(), props.Name
+	r.device.UUID, r.device.PCIBusID = props.UUID, props.PCIBusID
 	if r.gpu {
 		r.device.Kind = CUDA
 	}
@@ -86,8 +87,8 @@ func (r *Runtime) openSim(cfg Config) (driver.Driver, error) {
 	simulated := cfg.Sim
 	simulated.Ordinal, simulated.OnFinding = cfg.Ordinal, r.witness.oracle
 	device, err := sim.Open(simulated)
-	if e, ok := errors.AsType[*core.InvalidRequestError](err); ok && e.Field == "Bytes" {
-		return nil, invalid("Sim.Bytes", e.Reason)
+	if e, ok := errors.AsType[*core.InvalidRequestError](err); ok && (e.Field == "Bytes" || e.Field == "UUID") {
+		return nil, invalid("Sim."+e.Field, e.Reason)
 	}
 	if err != nil {
 		return nil, err
@@ -105,6 +106,10 @@ type DeviceChoice struct {
 	Ordinal int    `json:"ordinal"`
 	// Name is the device's, such as "NVIDIA H200".
 	Name string `json:"name"`
+	// UUID and PCIBusID are those of [driver.Properties]; empty if the driver
+	// cannot say.
+	UUID     string `json:"uuid,omitempty"`
+	PCIBusID string `json:"pci_bus_id,omitempty"`
 	// Reason is why it is this device: what was asked for, or, where Auto
 	// fell back to the simulated device, what kept it from a GPU.
 	Reason string `json:"reason"`

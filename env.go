@@ -25,6 +25,7 @@ var variables = [...]Variable{
 	{"FENCEPOST_DEVICE", "Device", "the device: auto, cuda or sim", func(c *Config, s string) error { return text(&c.Device, s) }},
 	{"FENCEPOST_ORDINAL", "Ordinal", "the device's number", func(c *Config, s string) error { return number(&c.Ordinal, s) }},
 	{"FENCEPOST_SIM_BYTES", "Sim.Bytes", "memory of the simulated device", func(c *Config, s string) error { return size(&c.Sim.Bytes, s) }},
+	{"FENCEPOST_SIM_UUID", "Sim.UUID", "what the simulated device says it is", func(c *Config, s string) error { return text(&c.Sim.UUID, s) }},
 	{"FENCEPOST_RESOURCE", "Resource", "the backend: async or direct", func(c *Config, s string) error { return text(&c.Resource, s) }},
 	{"FENCEPOST_STREAMS", "Streams", "stream leases at a time", func(c *Config, s string) error { return number(&c.Streams, s) }},
 	{"FENCEPOST_DEVICE_ORDER", "DeviceOrder", "waits for compute-sanitizer: 1 or 0", func(c *Config, s string) error { return yes(&c.DeviceOrder, s) }},

@@ -18,7 +18,8 @@ import (
 func TestTheEnvironmentOverridesTheConfig(t *testing.T) {
 	for name, value := range map[string]string{
 		"FENCEPOST_DEVICE": "sim", "FENCEPOST_ORDINAL": "5", "FENCEPOST_SIM_BYTES": "64 MiB", "FENCEPOST_RESOURCE": "direct",
-		"FENCEPOST_STREAMS": "3", "FENCEPOST_BUDGET": "32MiB", "FENCEPOST_GUARD": "off", "FENCEPOST_HISTORY": "64", "FENCEPOST_DEVICE_ORDER": "1",
+		"FENCEPOST_SIM_UUID": "GPU-00000000-0000-0000-0000-00000000abcd",
+		"FENCEPOST_STREAMS":  "3", "FENCEPOST_BUDGET": "32MiB", "FENCEPOST_GUARD": "off", "FENCEPOST_HISTORY": "64", "FENCEPOST_DEVICE_ORDER": "1",
 		"FENCEPOST_GUARD_POLICY": "refuse", "FENCEPOST_GUARD_TAGS": "sort.keys, join.table", "FENCEPOST_INCIDENTS": filepath.Join(t.TempDir(), "incidents"),
 	} {
 		t.Setenv(name, value)
@@ -29,6 +30,9 @@ func TestTheEnvironmentOverridesTheConfig(t *testing.T) {
 	}
 	if _, total, err := rt.Driver().MemInfo(); err != nil || total != 64<<20 {
 		t.Errorf("a device of %d bytes, %v", total, err)
+	}
+	if p, err := rt.Driver().Properties(); err != nil || p.UUID != "GPU-00000000-0000-0000-0000-00000000abcd" {
+		t.Errorf("a device %q, %v", p.UUID, err)
 	}
 	if rt.Streams().Stats().Max != 3 || rt.Stats().Limit != 32<<20 || rt.Guard().Mode().String() != "off" || rt.History().Cap() != 64 {
 		t.Errorf("%d leases, limit %d, guard %v, %d records", rt.Streams().Stats().Max, rt.Stats().Limit, rt.Guard().Mode(), rt.History().Cap())
@@ -71,6 +75,7 @@ func TestABadVariableIsNamedInTheRefusal(t *testing.T) {
 		{"FENCEPOST_SIM_BYTES", "lots"},
 		{"FENCEPOST_SIM_BYTES", "3MiB"},
 		{"FENCEPOST_SIM_BYTES", "99999999TiB"},
+		{"FENCEPOST_SIM_UUID", "mine"},
 		{"FENCEPOST_RESOURCE", "managed"},
 		{"FENCEPOST_STREAMS", "many"},
 		{"FENCEPOST_STREAMS", "-1"},

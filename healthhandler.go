@@ -18,8 +18,10 @@ type HealthReport struct {
 	// NotReady is why no requests should be sent here, if the state is not
 	// the reason.
 	NotReady string `json:"not_ready,omitempty"`
-	// Device and Stack say what the runtime runs on.
+	// Device and Stack say what the runtime runs on. UUID is the device's in
+	// every process; empty if the driver cannot say.
 	Device string `json:"device"`
+	UUID   string `json:"uuid,omitempty"`
 	Stack  string `json:"stack"`
 	// Findings counts the memory bugs that were seen, by kind.
 	Findings map[string]uint64 `json:"findings,omitempty"`
@@ -36,7 +38,7 @@ type HealthSign struct {
 // device call.
 func (r *Runtime) HealthReport() HealthReport {
 	h := r.Health()
-	report := HealthReport{State: h.State.String(), Reason: h.Reason, Device: r.DeviceChoice().String(), Stack: r.String(), Findings: map[string]uint64{}}
+	report := HealthReport{State: h.State.String(), Reason: h.Reason, Device: r.device.String(), UUID: r.device.UUID, Stack: r.String(), Findings: map[string]uint64{}}
 	for _, s := range h.Signs {
 		report.Reasons = append(report.Reasons, HealthSign{Reason: string(s.Reason), Text: s.Text, Since: s.Since})
 	}

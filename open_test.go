@@ -84,6 +84,7 @@ func TestOpenRefusesConfigsThatMeanNothing(t *testing.T) {
 		{"Ordinal", fencepost.Config{Ordinal: -1}},
 		{"Ordinal", fencepost.Config{Ordinal: core.MaxOrdinals}},
 		{"Sim.Bytes", fencepost.Config{Sim: sim.Config{Bytes: sim.Granule + 1}}},
+		{"Sim.UUID", fencepost.Config{Sim: sim.Config{UUID: "mine"}}},
 		{"Sim.Bytes", fencepost.Config{Sim: sim.Config{Bytes: math.MaxUint64 &^ (sim.Granule - 1)}}},
 		{"Streams", fencepost.Config{Streams: -1}},
 		{"Streams", fencepost.Config{Streams: math.MaxInt32 + 1}},

@@ -118,3 +118,26 @@ func TestAClosedDeviceIsBuiltAnew(t *testing.T) {
 		t.Error("a second Close of the first runtime made Device forget the second")
 	}
 }
+
+func TestTwoRuntimesOnOneSimulatedOrdinalAreTwoDevices(t *testing.T) {
+	first, second := open(t, fencepost.Config{Guard: "off"}), open(t, fencepost.Config{Guard: "off"})
+	if first.Ordinal() != second.Ordinal() {
+		t.Fatalf("ordinals %d and %d", first.Ordinal(), second.Ordinal())
+	}
+	left, _, err := second.Driver().MemInfo()
+	succeed(t, "memory info", err)
+	b := allocate(t, first, 1<<30, core.DefaultStream, "a")
+	if after, _, err := second.Driver().MemInfo(); err != nil || after != left {
+		t.Errorf("an allocation on the first left the second %d of %d bytes (%v)", after, left, err)
+	}
+	if _, err := second.Deallocate(t.Context(), b.ID); err == nil {
+		t.Error("the second freed a block of the first")
+	}
+	free(t, first, b)
+	if _, err := fencepost.Open(t.Context(), fencepost.Config{Driver: first.Driver()}); !errors.Is(err, core.ErrInvalidRequest) {
+		t.Errorf("a second runtime on the first's device: %v, want a refusal", err)
+	}
+	if _, err := fencepost.NewHandler(fencepost.HandlerConfig{Runtimes: []*fencepost.Runtime{first, second}}); !errors.Is(err, core.ErrInvalidRequest) {
+		t.Errorf("one handler for both: %v, want a refusal", err)
+	}
+}

@@ -184,8 +184,13 @@ type Driver interface {
 type Properties struct {
 	// Name is the device's, such as "NVIDIA H200".
 	Name string
-	// UUID identifies the device; may be empty.
+	// UUID identifies the device in every process, as nvidia-smi -L writes it:
+	// "GPU-..." of a GPU, "MIG-..." of an instance of one. Empty if the driver
+	// cannot say.
 	UUID string
+	// PCIBusID is where the device is, in lower case, such as "0000:3b:00.0";
+	// the instances of a GPU share it. Empty if the driver cannot say.
+	PCIBusID string
 	// DriverVersion is the driver's, such as 13000 for CUDA 13.0; 0 on sim.
 	DriverVersion int
 	// ComputeMajor and ComputeMinor are the compute capability.
@@ -232,7 +237,8 @@ type PoolStats struct {
 type Image struct {
 	// Name is how the sim finds the Go kernels that stand in for the code.
 	Name string
-	// PTX is the code for a CUDA driver.
+	// PTX is the code for a CUDA driver: PTX as text, with or without a final
+	// zero byte, or a cubin or fatbin for its GPU. The sim does not look at it.
 	PTX []byte
 }
 

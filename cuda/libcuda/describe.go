@@ -17,7 +17,8 @@ type Description struct {
 	// UUID identifies the device, as nvidia-smi -L writes it: "GPU-...", or
 	// "MIG-..." for an instance. Empty if the driver cannot say.
 	UUID string
-	// PCIBusID is such as "0000:3b:00.0"; empty if the driver cannot say.
+	// PCIBusID is such as "0000:3b:00.0", in lower case; that of the GPU for an
+	// instance. Empty if the driver cannot say.
 	PCIBusID string
 	// ComputeMajor and ComputeMinor are the compute capability.
 	ComputeMajor, ComputeMinor int
@@ -134,11 +135,21 @@ func (l *Library) describeDevice(ordinal int, device uintptr) (Description, erro
 		d.ComputeMode = fmt.Sprintf("mode %d", mode)
 	}
 	d.MIG = strings.Contains(d.Name, " MIG ")
-	if l.has(cuDeviceGetPCIBusID) {
-		d.PCIBusID = q.text(cuDeviceGetPCIBusID)
-	}
-	if l.has(cuDeviceGetUUID) {
-		d.UUID = q.uuid(d.MIG)
-	}
+	d.PCIBusID, d.UUID = l.busID(device), l.uuid(device, d.MIG)
 	return d, q.err
+}
+
+// busID is empty where the driver cannot say: memory is allocated without it.
+// CUDA writes capitals; Linux, in /sys, does not.
+func (l *Library) busID(device uintptr) string {
+	q := query{library: l, device: device}
+	return strings.ToLower(q.text(cuDeviceGetPCIBusID))
+}
+
+// uuid is empty where the driver cannot say. The first version of the function
+// is not asked then: of an instance it tells the GPU's, which would make the
+// instances of a GPU one device.
+func (l *Library) uuid(device uintptr, mig bool) string {
+	q := query{library: l, device: device}
+	return q.uuid(mig)
 }

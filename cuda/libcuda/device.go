@@ -111,7 +111,7 @@ func (d *Device) Description() Description { return d.description }
 func (d *Device) Properties() (driver.Properties, error) {
 	v := &d.description
 	return driver.Properties{
-		Name: v.Name, UUID: v.UUID, DriverVersion: d.library.version,
+		Name: v.Name, UUID: v.UUID, PCIBusID: v.PCIBusID, DriverVersion: d.library.version,
 		ComputeMajor: v.ComputeMajor, ComputeMinor: v.ComputeMinor,
 		Multiprocessors: v.Multiprocessors, TotalBytes: v.TotalBytes, MemoryPools: v.MemoryPools, MapGranularity: d.granularity,
 	}, nil

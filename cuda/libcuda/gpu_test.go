@@ -2,14 +2,15 @@ package libcuda_test
 
 import (
 	"encoding/binary"
+	"os/exec"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
 
-	"github.com/ebitengine/purego"
-
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/dynlib"
 )
 
 // gpu opens the first real device, or skips the test with what is wrong.
@@ -53,6 +54,38 @@ func TestAGPUIsDescribed(t *testing.T) {
 	}
 }
 
+// TestAGPUIsIdentifiedAsNvidiaSMIDoes compares with nvidia-smi where there is
+// one: containers without the capability "utility" lack it.
+func TestAGPUIsIdentifiedAsNvidiaSMIDoes(t *testing.T) {
+	p, err := gpu(t).Properties()
+	must(t, err)
+	t.Logf("%s at %s", p.UUID, p.PCIBusID)
+	if !regexp.MustCompile(`^(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString(p.UUID) {
+		t.Errorf("the UUID is %q", p.UUID)
+	}
+	if !regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`).MatchString(p.PCIBusID) {
+		t.Errorf("the bus id is %q", p.PCIBusID)
+	}
+	if _, err := exec.LookPath("nvidia-smi"); err != nil {
+		t.Logf("there is no nvidia-smi to compare with: %v", err)
+		return
+	}
+	listed, err := exec.CommandContext(t.Context(), "nvidia-smi", "-L").Output()
+	must(t, err)
+	if !strings.Contains(string(listed), p.UUID) {
+		t.Errorf("nvidia-smi -L does not list %s:\n%s", p.UUID, listed)
+	}
+	if strings.HasPrefix(p.UUID, "MIG-") {
+		return // whose bus id is the GPU's, which has another UUID
+	}
+	asked, err := exec.CommandContext(t.Context(), "nvidia-smi", "--query-gpu=pci.bus_id", "--format=csv,noheader", "--id="+p.UUID).Output()
+	must(t, err)
+	t.Logf("nvidia-smi says %s", asked)
+	if got := strings.ToLower(strings.TrimSpace(string(asked))); !strings.HasSuffix(got, p.PCIBusID) {
+		t.Errorf("the bus id is %s, nvidia-smi says %s", p.PCIBusID, got)
+	}
+}
+
 func TestAGPURunsAKernelWithItsArguments(t *testing.T) {
 	d := gpu(t)
 	m, err := d.ModuleLoad(driver.Image{PTX: []byte(storePTX)})
@@ -89,7 +122,7 @@ func TestAGPUTakesCallsBesideAnotherContext(t *testing.T) {
 	d := gpu(t)
 	l, err := libcuda.Load()
 	must(t, err)
-	handle, err := purego.Dlopen(l.Path(), purego.RTLD_NOW|purego.RTLD_LOCAL)
+	handle, err := dynlib.Open(l.Path())
 	must(t, err)
 	b := &bench{fake: &fake{TB: t, handle: handle}, d: d}
 	b.stream, err = d.StreamCreate()
@@ -121,7 +154,7 @@ func TestNoCallDisturbsACaptureOfSomebodyElsesOnAGPU(t *testing.T) {
 	d := gpu(t)
 	l, err := libcuda.Load()
 	must(t, err)
-	handle, err := purego.Dlopen(l.Path(), purego.RTLD_NOW|purego.RTLD_LOCAL)
+	handle, err := dynlib.Open(l.Path())
 	must(t, err)
 	f := &fake{TB: t, handle: handle}
 	b := &bench{fake: f, d: d}

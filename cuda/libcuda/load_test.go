@@ -111,7 +111,7 @@ func TestADeviceIsDescribedWithoutAContext(t *testing.T) {
 	got, err := f.load().Describe(1)
 	must(t, err)
 	want := libcuda.Description{
-		Ordinal: 1, Name: "Fake GPU", UUID: "GPU-f1f2f3f4-f5f6-f7f8-f9fa-fbfcfdfeff00", PCIBusID: "0000:19:00.0",
+		Ordinal: 1, Name: "Fake GPU", UUID: "GPU-f1f2f3f4-f5f6-f7f8-f9fa-fbfcfdfeff00", PCIBusID: "0000:1b:00.0",
 		ComputeMajor: 9, Multiprocessors: 132, TotalBytes: 4 << 30, AsyncEngines: 3, ComputeMode: "default",
 		MemoryPools: true, VirtualMemory: true, UnifiedAddressing: true, ConcurrentKernels: true, ECC: true,
 	}
@@ -125,6 +125,46 @@ func TestADeviceIsDescribedWithoutAContext(t *testing.T) {
 	if !got.MIG || !strings.HasPrefix(got.UUID, "MIG-") || got.ComputeMode != "exclusive-process" || got.MemoryPools {
 		t.Errorf("an exclusive instance without pools is described as %+v", got)
 	}
+}
+
+func TestADeviceWhoseIdentityTheDriverCannotTellWorksWithoutIt(t *testing.T) {
+	const uuid, busID = "cuDeviceGetUuid_v2", "cuDeviceGetPCIBusId"
+	for name, c := range map[string]struct {
+		without, fails []string
+		uuid, busID    string
+	}{
+		"no UUID function":   {without: []string{uuid}, busID: "0000:1a:00.0"},
+		"no bus id function": {without: []string{busID}, uuid: "GPU-f0f1f2f3-f4f5-f6f7-f8f9-fafbfcfdfeff"},
+		"the UUID fails":     {fails: []string{uuid}, busID: "0000:1a:00.0"},
+		"the bus id fails":   {fails: []string{busID}, uuid: "GPU-f0f1f2f3-f4f5-f6f7-f8f9-fafbfcfdfeff"},
+		"both fail":          {fails: []string{uuid, busID}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t, c.without...)
+			l := f.load()
+			for _, symbol := range c.fails {
+				f.fail(symbol, 1, driver.NotSupported)
+			}
+			d, err := l.Open(0)
+			must(t, err)
+			p, err := d.Properties()
+			must(t, err)
+			equal(t, "UUID", p.UUID, c.uuid)
+			equal(t, "bus id", p.PCIBusID, c.busID)
+			equal(t, "name", p.Name, "Fake GPU")
+			equal(t, "pools", p.MemoryPools, true)
+			must(t, d.Close())
+		})
+	}
+}
+
+func TestAnInstanceIsIdentifiedApartFromItsGPU(t *testing.T) {
+	f := newFake(t)
+	f.set("mig", 1)
+	p, err := f.open().Properties()
+	must(t, err)
+	equal(t, "UUID", p.UUID, "MIG-f0f1f2f3-f4f5-f6f7-f8f9-fafbfcfdfeff")
+	equal(t, "bus id", p.PCIBusID, "0000:1a:00.0")
 }
 
 func TestADeviceThatDoesNotExistIsExplained(t *testing.T) {

@@ -49,6 +49,15 @@ type Config struct {
 	Bytes uint64
 	// Name is the device's name; empty means "Fencepost simulated GPU".
 	Name string
+	// UUID is what the device says it is, in the form of nvidia-smi:
+	// "GPU-00000000-0000-0000-0000-00000000abcd", or the same behind "MIG-".
+	// Empty means one that no other process has and that begins with
+	// "GPU-00000000-0000-0000-", the same for each device of an ordinal in this
+	// process. The PCI bus id follows from it. Devices of one UUID, in whichever
+	// process, are one device for whoever reads metrics, as processes on a GPU
+	// are; but each has all its memory for itself and does not see what the
+	// others use.
+	UUID string
 	// Schedule is free-running unless said otherwise.
 	Schedule Schedule
 	// ReuseStreamHandles gives the handle of a destroyed stream to the next
@@ -70,6 +79,12 @@ func (c Config) normalize() (Config, error) {
 	}
 	if c.Ordinal < 0 || c.Ordinal >= core.MaxOrdinals {
 		return c, configError("Ordinal", fmt.Sprintf("%d is outside 0..%d", c.Ordinal, core.MaxOrdinals-1))
+	}
+	if c.UUID == "" {
+		c.UUID = defaultUUID(c.Ordinal)
+	}
+	if !uuidForm.MatchString(c.UUID) {
+		return c, configError("UUID", fmt.Sprintf("%q: write it as \"nvidia-smi -L\" does, such as %s", c.UUID, defaultUUID(c.Ordinal)))
 	}
 	if c.Bytes%Granule != 0 {
 		return c, configError("Bytes", fmt.Sprintf("%d is not a multiple of %d: round it up to %d", c.Bytes, Granule, roundUp(c.Bytes, Granule)))

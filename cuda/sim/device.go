@@ -98,13 +98,14 @@ func Open(c Config) (*Device, error) {
 // Ordinal is the device's number.
 func (d *Device) Ordinal() int { return d.config.Ordinal }
 
-// Properties describes the device: the configured name and capacity, and the
-// compute capability of no real device.
+// Properties describes the device: the configured name, identity and capacity,
+// and the compute capability of no real device.
 func (d *Device) Properties() (driver.Properties, error) {
 	if err := d.enter(mProperties); err != nil {
 		return driver.Properties{}, err
 	}
-	return driver.Properties{Name: d.config.Name, Multiprocessors: 1, TotalBytes: d.config.Bytes, MemoryPools: true, MapGranularity: Granule}, nil
+	return driver.Properties{Name: d.config.Name, UUID: d.config.UUID, PCIBusID: busID(d.config.UUID),
+		Multiprocessors: 1, TotalBytes: d.config.Bytes, MemoryPools: true, MapGranularity: Granule}, nil
 }
 
 // MemInfo returns the bytes that neither a pool nor a handle of MemCreate

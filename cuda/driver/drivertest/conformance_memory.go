@@ -3,6 +3,7 @@ package drivertest
 import (
 	"bytes"
 	"errors"
+	"regexp"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -11,11 +12,25 @@ import (
 // absurd is more memory than any device has.
 const absurd uint64 = 1 << 60
 
+// What identifies a device has NVIDIA's form, which other tools print too.
+var (
+	uuidForm  = regexp.MustCompile(`^(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	busIDForm = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$`)
+)
+
 func (s *suite) identity() {
 	p, err := s.d.Properties()
 	s.must(err)
 	if s.d.Ordinal() < 0 || p.Name == "" || p.TotalBytes == 0 {
 		s.Fatalf("ordinal %d, properties %+v: want a name and memory", s.d.Ordinal(), p)
+	}
+	if p.UUID != "" && !uuidForm.MatchString(p.UUID) || p.PCIBusID != "" && !busIDForm.MatchString(p.PCIBusID) {
+		s.Errorf("UUID %q, PCI bus id %q: want nothing, or what nvidia-smi prints, in lower case", p.UUID, p.PCIBusID)
+	}
+	again, err := s.d.Properties()
+	s.must(err)
+	if again != p {
+		s.Errorf("described as %+v and then as %+v", p, again)
 	}
 	free, total, err := s.d.MemInfo()
 	s.must(err)

@@ -448,7 +448,7 @@ int cuDeviceGetUuid_v2(char *uuid, int device) {
 
 int cuDeviceGetPCIBusId(char *id, int n, int device) {
 	ENTER(NOTHING, (u64)id, n, device);
-	snprintf(id, n, "0000:%02x:00.0", 0x18 + device);
+	snprintf(id, n, "0000:%02X:00.0", 0x1a + device);
 	return leave(SUCCESS);
 }
 
