@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -20,11 +21,7 @@ func (r *recording) dropped() {
 		return
 	}
 	text := fmt.Sprintf("launch recorder %q with %d uses on stream %v (%v) was dropped without Commit or Abort", r.name, len(r.uses), r.stream, r.mode)
-	born := "unknown"
-	if lines := r.born.Lines(); len(lines) > 0 {
-		born = lines[0]
-	}
-	slog.Error("fencepost: "+text, "born", born)
+	slog.Error("fencepost: "+text, "born", cmp.Or(r.born.Caller(), "unknown"))
 	if r.runtime == nil {
 		return
 	}

@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -157,34 +156,5 @@ func writeStack(b *strings.Builder, title string, s Stack) {
 	fmt.Fprintf(b, "\n  %s:", title)
 	for _, line := range s.Lines() {
 		b.WriteString("\n    " + line)
-	}
-}
-
-// Stack is a call stack as program counters of runtime.Callers.
-type Stack []uintptr
-
-// CaptureStack returns the caller's stack, without its first skip frames and
-// at most 32 frames deep. It costs about a microsecond.
-func CaptureStack(skip int) Stack {
-	var pcs [32]uintptr
-	n := runtime.Callers(skip+2, pcs[:])
-	return append(Stack(nil), pcs[:n]...)
-}
-
-// Lines renders the stack, a frame a line, as "function file:line".
-func (s Stack) Lines() []string {
-	if len(s) == 0 {
-		return nil
-	}
-	var lines []string
-	frames := runtime.CallersFrames(s)
-	for {
-		f, more := frames.Next()
-		if f.Function != "" {
-			lines = append(lines, fmt.Sprintf("%s %s:%d", f.Function, f.File, f.Line))
-		}
-		if !more {
-			return lines
-		}
 	}
 }

@@ -1,8 +1,8 @@
 package debugguard
 
 import (
+	"cmp"
 	"fmt"
-	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -37,30 +37,8 @@ func (r *Resource) misused(kind core.FindingKind, rec *record, err error, text s
 	return err
 }
 
-// caller is the frame outside the layers of the runtime that made the call.
-func caller() string {
-	for _, line := range core.CaptureStack(1).Lines() {
-		if !isLayer(line) {
-			return line
-		}
-	}
-	return "an unknown place"
-}
-
-// isLayer reports whether a line of a stack is a method of one of the
-// module's own layers.
-func isLayer(line string) bool {
-	name, ok := strings.CutPrefix(line, "github.com/fencepost-gpu/fencepost/")
-	if !ok {
-		return false
-	}
-	for _, dir := range [...]string{"core.(*", "cuda.(*", "telemetry.(*"} {
-		if strings.HasPrefix(name, dir) {
-			return true
-		}
-	}
-	return strings.HasPrefix(name, "decorators/") && strings.Contains(name, ".(*Resource)")
-}
+// caller is the first frame of the program that made the call.
+func caller() string { return cmp.Or(core.CaptureStack(1).Caller(), "an unknown place") }
 
 // doubleFree unlocks rec and reports that its block is freed again.
 func (r *Resource) doubleFree(id core.BlockID, rec *record) error {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"runtime"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -164,14 +163,8 @@ func (s *snapshotWriter) frames(block *held) {
 	s.once(fmt.Sprint("frames:", block.tag, stack), func() {
 		s.beginList()
 		s.frame(string(block.tag), "tag", 0)
-		if len(stack) > 0 {
-			for it := runtime.CallersFrames(stack); ; {
-				f, more := it.Next()
-				s.frame(f.Function, f.File, f.Line)
-				if !more {
-					break
-				}
-			}
+		for _, f := range stack.Frames() {
+			s.frame(f.Function, f.File, f.Line)
 		}
 		s.endList()
 	})

@@ -3,7 +3,6 @@ package profile
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -50,43 +49,6 @@ func TestSitesThatAllocateAreBoundedAndTheRestIsUnsampled(t *testing.T) {
 	rest := table.samples[key{noStream: true}]
 	if len(a.sites) != maxSites || rest.allocObjects != 100 || rest.allocBytes != 1000 {
 		t.Errorf("%d sites, and %+v is unsampled", len(a.sites), rest)
-	}
-}
-
-func TestTheInnerFramesOfTheRuntimeAreLeftOut(t *testing.T) {
-	const m = "github.com/fencepost-gpu/fencepost"
-	for function, want := range map[string]string{
-		m + "/decorators/debugguard.(*Resource).Allocate": m + "/decorators/debugguard",
-		m + "/cuda.Alloc[go.shape.float32]":               m + "/cuda",
-		m + "/cuda.Alloc[" + m + "/internal/x.T]":         m + "/cuda",
-		m + ".Open.func1":                                 m,
-		"main.main":                                       "main",
-		"gopkg.in/yaml%2ev3.Unmarshal":                    "gopkg.in/yaml%2ev3",
-		"no dot":                                          "no dot",
-	} {
-		if got := packageOf(function); got != want {
-			t.Errorf("the package of %s is %s, want %s", function, got, want)
-		}
-	}
-	frames := func(functions ...string) (all []runtime.Frame) {
-		for _, f := range functions {
-			all = append(all, runtime.Frame{Function: f})
-		}
-		return all
-	}
-	layers := []string{m + "/decorators/debugguard.(*Resource).Allocate", m + "/telemetry.(*Resource).Allocate", m + "/core.(*Runtime).Allocate", m + "/cuda.Alloc[...]"}
-	for _, c := range []struct {
-		outer []string
-		want  string
-	}{
-		{[]string{"main.load", "main.main"}, "main.load"},
-		{[]string{m + "/internal/workload.(*Workload).Run", m + "/core.(*Runtime).Launch"}, m + "/internal/workload.(*Workload).Run"},
-		{[]string{m + "/cuda_test.TestX"}, m + "/cuda_test.TestX"},
-		{nil, layers[0]}, // nothing else is known
-	} {
-		if got := withoutLayers(frames(append(append([]string(nil), layers...), c.outer...)...)); got[0].Function != c.want {
-			t.Errorf("below %v the leaf is %s", c.outer, got[0].Function)
-		}
 	}
 }
 
