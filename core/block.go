@@ -94,7 +94,8 @@ type Request struct {
 	// Stream is where the allocation is ordered: the block may be used on
 	// it at once and on other streams through prepared uses.
 	Stream StreamID
-	// Tag accounts the block; empty means [Untagged].
+	// Tag accounts the block; empty means [Untagged], and one of more than
+	// [MaxName] bytes is cut.
 	Tag Tag
 	// Claim is the reservation that Requested is drawn from; the zero
 	// claim means the general ledger.

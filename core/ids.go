@@ -24,18 +24,24 @@ func (s StreamID) String() string {
 
 // Tag says on whose behalf memory is allocated. It is the label under which
 // budgets, metrics and findings account a block, so it should come from a
-// small fixed set ("sort.keys", "index.build") and carry no identifiers.
+// small fixed set ("sort.keys", "index.build") and carry no identifiers. Of a
+// tag longer than [MaxName] bytes everybody sees what [BoundName] makes of it,
+// and it is the same tag in either form.
 type Tag string
 
 // Untagged is the tag of an allocation that named none.
 const Untagged Tag = "untagged"
 
-// OrUntagged returns t, or [Untagged] if t is empty.
+// OrUntagged returns the tag that memory is accounted under: t, or [Untagged] if
+// t is empty, or what [BoundName] makes of t.
 func (t Tag) OrUntagged() Tag {
+	if uint(len(t)-1) < MaxName { // neither empty nor too long, in one comparison
+		return t
+	}
 	if t == "" {
 		return Untagged
 	}
-	return t
+	return Tag(cutName(string(t)))
 }
 
 // Generation numbers allocations. Generations are unique and increasing

@@ -80,7 +80,7 @@ func newRecorder(stream StreamID, mode RecorderMode) *LaunchRecorder {
 // Named sets the launch's name for traces, logs and findings, and returns the
 // recorder.
 func (r *LaunchRecorder) Named(name string) *LaunchRecorder {
-	r.name = name
+	r.name = BoundName(name)
 	return r
 }
 

@@ -19,7 +19,8 @@ type Use struct {
 type UseRequest struct {
 	// Stream is where the launch will be enqueued.
 	Stream StreamID
-	// Launch names the launch in traces, logs and findings.
+	// Launch names the launch in traces, logs and findings; a name of more than
+	// [MaxName] bytes is cut, see [BoundName].
 	Launch string
 	// Uses are the blocks that the launch touches, in any order. A block
 	// named twice counts once, with the combined access. The slice is not
@@ -111,7 +112,7 @@ var intents = sync.Pool{New: func() any { return new(Intent) }}
 // pointers into it, is kept under the first of them.
 func OpenIntent(owner Resource, r UseRequest) (*Intent, error) {
 	in := intents.Get().(*Intent)
-	in.ID, in.Stream, in.Launch = in.nextID(), r.Stream, r.Launch
+	in.ID, in.Stream, in.Launch = in.nextID(), r.Stream, BoundName(r.Launch)
 	in.Uses = slices.Grow(in.Uses, len(r.Uses))[:len(r.Uses)] // all zero, see Recycle
 	ordinal, n := owner.Ordinal(), 0
 	for i := range r.Uses {

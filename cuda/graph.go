@@ -28,7 +28,7 @@ type Graph struct {
 }
 
 func newGraph(drv driver.Driver, name string, uses []core.Use, exec driver.Graph) *Graph {
-	return &Graph{drv: drv, name: name, uses: slices.Clone(uses), exec: exec}
+	return &Graph{drv: drv, name: core.BoundName(name), uses: slices.Clone(uses), exec: exec}
 }
 
 // Name is the name of the graph's launches.

@@ -11,7 +11,10 @@ import (
 
 // Kernel is one entry point of a module. It is safe for concurrent use.
 type Kernel struct {
-	name     string
+	name string
+	// launch is what its launches are called: a template's name can be longer
+	// than a launch's.
+	launch   string
 	drv      driver.Driver
 	function driver.Function
 }

@@ -69,6 +69,7 @@ func (m *MemoryManager) allocateUntracked(bytes uint64, o AllocOptions) (*memory
 	if o.Isolated {
 		return nil, core.UnsupportedError("Alloc of an isolated slice", "an untracked manager", "nothing says when the device is done with it; use a manager with a runtime")
 	}
+	o.Tag = o.Tag.OrUntagged()
 	if err := m.charge(bytes, o.Tag); err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func (m *MemoryManager) allocateUntracked(bytes uint64, o AllocOptions) (*memory
 		m.used.Add(-bytes)
 		return nil, err
 	}
-	return &memory{manager: m, kind: core.Untracked, block: core.Block{ID: core.BlockID{Ptr: ptr, Ordinal: m.drv.Ordinal()}, Requested: bytes, Bytes: bytes, Tag: o.Tag.OrUntagged()}}, nil
+	return &memory{manager: m, kind: core.Untracked, block: core.Block{ID: core.BlockID{Ptr: ptr, Ordinal: m.drv.Ordinal()}, Requested: bytes, Bytes: bytes, Tag: o.Tag}}, nil
 }
 
 // charge takes bytes from the limit. It compares before it adds: to add first

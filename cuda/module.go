@@ -65,7 +65,7 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Kernel{name: name, drv: drv, function: f}, nil
+	return &Kernel{name: name, launch: core.BoundName(name), drv: drv, function: f}, nil
 }
 
 // Unload gives the code up, and unloads it with the last of those who loaded

@@ -28,6 +28,7 @@ type launch struct {
 
 // prepare forwards under a launch span and leaves that open on success.
 func (t *tracing) prepare(ctx context.Context, upstream core.Resource, req core.UseRequest) (core.Ticket, core.SpanRef, error) {
+	req.Launch = core.BoundName(req.Launch)
 	ctx, span := t.start(ctx, SpanLaunch)
 	recording := span.IsRecording()
 	var start time.Time

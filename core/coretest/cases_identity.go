@@ -2,6 +2,7 @@ package coretest
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -11,6 +12,7 @@ const noStream core.StreamID = 1 << 62
 
 var identityCases = []testCase{
 	{name: "a block carries what was asked", run: (*trial).carriesRequest},
+	{name: "names that are too long are cut alike", run: (*trial).longNames},
 	{name: "generations increase", run: (*trial).generationsIncrease},
 	{name: "a stale handle is refused everywhere", run: (*trial).staleHandle},
 	{name: "an invented handle is refused everywhere", run: (*trial).inventedHandle},
@@ -40,6 +42,31 @@ func (t *trial) carriesRequest() {
 	t.check(plain.Tag == core.Untagged, "an empty tag became %q", plain.Tag)
 	t.check(plain.Requested == 100 && plain.Align >= core.DefaultAlign, "defaults are %d requested, aligned to %d", plain.Requested, plain.Align)
 	t.free(plain)
+}
+
+// longNames demands that nobody sees a longer name than the resource's caller
+// would be shown.
+func (t *trial) longNames() {
+	long := strings.Repeat("name", core.MaxName)
+	stream, want := t.Streams(t), core.BoundName(long)
+	b, err := t.allocate(core.Request{Bytes: kib, Stream: stream, Tag: core.Tag(long)})
+	t.succeed(err, "allocate under a long tag")
+	t.check(string(b.Tag) == want, "a tag of %d bytes became one of %d, %q", len(long), len(b.Tag), b.Tag)
+	if t.tracks() {
+		ticket, err := t.tryPrepare(stream, long, core.Use{Block: b.ID, Access: core.Write})
+		t.succeed(err, "prepare under a long name")
+		in := ticket.Intent()
+		t.check(in.Launch == want && string(in.Uses[0].Tag) == want, "a name of %d bytes became one of %d, over a block tagged %q", len(long), len(in.Launch), in.Uses[0].Tag)
+		t.finish(ticket)
+	}
+	freed := t.free(b)
+	t.check(string(freed.Tag) == want, "the free names the tag %q", freed.Tag)
+	if t.Features.Has(core.Reservations) {
+		claim, err := t.Resource.Reserve(t.ctx, kib, core.Tag(long))
+		t.succeed(err, "reserve under a long tag")
+		t.check(string(claim.Tag) == want, "a claim's tag of %d bytes became %q", len(long), claim.Tag)
+		t.succeed(t.Resource.ReleaseClaim(t.ctx, claim.ID), "release the claim")
+	}
 }
 
 func (t *trial) generationsIncrease() {

@@ -192,7 +192,7 @@ func (c *claims) Reserve(_ context.Context, bytes uint64, tag core.Tag) (core.Cl
 	}
 	c.last++
 	c.open[c.last] = bytes
-	return core.Claim{ID: c.last, Bytes: bytes, Tag: tag}, nil
+	return core.Claim{ID: c.last, Bytes: bytes, Tag: tag.OrUntagged()}, nil
 }
 
 func (c *claims) ReleaseClaim(_ context.Context, id core.ClaimID) error {

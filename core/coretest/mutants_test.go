@@ -26,6 +26,24 @@ var mutants = []struct {
 	{"blocks overlap in mixed use", "mixed allocations and frees", mutate(onAllocate(func(b *core.Block) { b.ID.Ptr = b.ID.Ptr % mib &^ 255 }))},
 	{"alignment is not checked", "malformed requests are refused", mutate(onRequest(func(r *core.Request) { r.Align = 0 }))},
 	{"the tag is lost", "a block carries what was asked", mutate(onRequest(func(r *core.Request) { r.Tag = "" }))},
+	{"long tags are kept whole", "names that are too long are cut alike", mutate(func(m *mutant) {
+		m.allocate = func(ctx context.Context, r core.Request) (core.Block, error) {
+			b, err := m.Fake.Allocate(ctx, r)
+			if b.Tag != core.Untagged {
+				b.Tag = r.Tag
+			}
+			return b, err
+		}
+	})},
+	{"the names of launches are kept whole", "names that are too long are cut alike", mutate(func(m *mutant) {
+		m.prepare = func(ctx context.Context, r core.UseRequest) (core.Ticket, error) {
+			t, err := m.Fake.PrepareUse(ctx, r)
+			if err == nil {
+				t.Intent().Launch = r.Launch
+			}
+			return t, err
+		}
+	})},
 	{"padding is taken for a request", "a block carries what was asked", mutate(onRequest(func(r *core.Request) { r.Requested = 0 }))},
 	{"generations repeat", "generations are unique across goroutines", mutate(onAllocate(func(b *core.Block) { b.ID.Generation = 1 + b.ID.Generation/2 }))},
 	{"a stale handle reaches the newest block", "a stale handle is refused everywhere", mutate(onID(newestBlock))},

@@ -89,6 +89,9 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 // are kept.
 func (r *Resource) HuntTags(tags ...core.Tag) {
 	tags = slices.Clone(tags)
+	for i := range tags {
+		tags[i] = tags[i].OrUntagged()
+	}
 	r.hunted.Store(&tags)
 }
 

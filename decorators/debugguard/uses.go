@@ -18,6 +18,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	if r.gate.Load() == 0 || !r.tracked {
 		return r.upstream.PrepareUse(ctx, req)
 	}
+	req.Launch = core.BoundName(req.Launch)
 	o := openLaunches.Get().(*openLaunch)
 	o.began = r.launches.now()
 	err := r.hold(o, &req)

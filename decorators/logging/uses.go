@@ -12,6 +12,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	if !r.ops.has(core.OpPrepare) {
 		return r.upstream.PrepareUse(ctx, req)
 	}
+	req.Launch = core.BoundName(req.Launch)
 	start := r.clock.now()
 	t, err := r.upstream.PrepareUse(ctx, req)
 	var rec Record

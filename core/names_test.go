@@ -1,0 +1,57 @@
+package core_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+func TestANameWithinTheBoundIsLeftAlone(t *testing.T) {
+	for _, name := range []string{"", "sort.keys", "\xff\xfe", strings.Repeat("x", core.MaxName)} {
+		if got := core.BoundName(name); got != name {
+			t.Errorf("%q became %q", name, got)
+		}
+	}
+	name := strings.Repeat("x", core.MaxName)
+	if n := testing.AllocsPerRun(100, func() { _ = core.Tag(core.BoundName(name)).OrUntagged() }); n != 0 {
+		t.Errorf("a name within the bound costs %v allocations", n)
+	}
+}
+
+func TestALongNameIsCutAtARuneAndMarked(t *testing.T) {
+	for _, c := range []struct{ letter, cut string }{
+		{"x", strings.Repeat("x", 245)}, {"é", strings.Repeat("é", 122)}, {"語", strings.Repeat("語", 81)}, {"🚧", strings.Repeat("🚧", 61)},
+		{"\xff", "\uFFFD"}, {"\x80", "\uFFFD"},
+	} {
+		long := strings.Repeat(c.letter, 70_000)
+		got := core.BoundName(long)
+		kept, mark, ok := strings.Cut(got, "…")
+		if kept != c.cut || len(mark) != 8 || !ok || len(got) > core.MaxName || !utf8.ValidString(got) {
+			t.Errorf("of %q: %q", c.letter, got)
+		}
+		if again := core.BoundName(got); again != got {
+			t.Errorf("what was cut is cut again: %q, then %q", got, again)
+		}
+		if other := core.BoundName(long + "2"); other == got {
+			t.Errorf("two names with one beginning became one: %q", got)
+		}
+		if tag := core.Tag(long).OrUntagged(); tag != core.Tag(got) {
+			t.Errorf("as a tag it is %q", tag)
+		}
+	}
+}
+
+func FuzzANameIsBoundedOnceAndForAll(f *testing.F) {
+	for _, seed := range []string{"", "a", "\xff", "語", "…00000000", "a\xe8\xaa"} {
+		f.Add(seed, 300)
+	}
+	f.Fuzz(func(t *testing.T, part string, times int) {
+		name := strings.Repeat(part, min(max(times, 0), 1000))
+		got := core.BoundName(name)
+		if len(got) > core.MaxName || core.BoundName(got) != got || len(name) <= core.MaxName && got != name || got != name && !utf8.ValidString(got) {
+			t.Errorf("%q of %d bytes became %q", name, len(name), got)
+		}
+	})
+}
