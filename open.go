@@ -225,7 +225,7 @@ func (r *Runtime) budgetLimit(cfg Config) (uint64, error) {
 
 func (r *Runtime) finishBuild(cfg Config) (err error) {
 	r.watchMemory(cfg)
-	if r.memory, err = cuda.NewMemoryManager(r.driver, r.streams, r.Runtime); err != nil {
+	if r.memory, err = cuda.NewMemoryManager(r.driver, r.streams, r); err != nil {
 		return err
 	}
 	if r.collector, err = r.newCollector(); err != nil {

@@ -60,6 +60,16 @@ type Runtime struct {
 	closeError error
 }
 
+// Core is the runtime without the rest of the stack, nil of a nil Runtime. It
+// makes a Runtime a [core.AnyRuntime]: what launches or allocates takes it as it
+// is.
+func (r *Runtime) Core() *core.Runtime {
+	if r == nil {
+		return nil
+	}
+	return r.Runtime
+}
+
 // Driver is the device's driver, for enqueueing work of one's own.
 func (r *Runtime) Driver() driver.Driver { return r.driver }
 

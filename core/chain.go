@@ -13,6 +13,9 @@ type Layer func(upstream Resource) (Resource, error)
 // the innermost. Nil layers are skipped. The order has meaning: a layer sees
 // what the layers outside it ask for.
 func Chain(base Resource, layers ...Layer) (Resource, error) {
+	if base == nil {
+		return nil, Missing("Chain", "base", "give the resource to build on")
+	}
 	r := base
 	for _, layer := range layers {
 		if layer == nil {

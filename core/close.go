@@ -24,6 +24,9 @@ type Leftover struct {
 // know of may still use them. Uses that are open may still be ended. A second
 // Close returns [ErrClosed].
 func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
+	if r == nil {
+		return Leftover{}, r.missing("Close")
+	}
 	if !r.closed.CompareAndSwap(false, true) {
 		return Leftover{}, fmt.Errorf("Close refused: the runtime is %w", ErrClosed)
 	}

@@ -33,6 +33,9 @@ func (r *Runtime) LaunchWith(ctx context.Context, req UseRequest, launch func(co
 	if err != nil {
 		return err
 	}
+	if launch == nil {
+		return errors.Join(Missing("Launch", "launch", "give a function that enqueues the work on the stream"), r.AbortUse(ctx, t))
+	}
 	return r.run(ctx, t, launch)
 }
 

@@ -68,7 +68,8 @@ const (
 func NewStrictRecorder(stream StreamID) *LaunchRecorder { return newRecorder(stream, Strict) }
 
 // NewPermissiveRecorder returns a recorder for one launch on stream that
-// skips memory it cannot fence.
+// skips memory it cannot fence. If that is all there is, no launch is recorded:
+// it is neither counted nor traced, as it is by a [Runtime.Launch] without uses.
 func NewPermissiveRecorder(stream StreamID) *LaunchRecorder { return newRecorder(stream, Permissive) }
 
 func newRecorder(stream StreamID, mode RecorderMode) *LaunchRecorder {
@@ -111,6 +112,12 @@ func (r *LaunchRecorder) ReadWrite(memory Tracked) error {
 // noteAlive keeps the recorder reachable while its recording changes: the
 // cleanup of a dropped one must not run meanwhile.
 func (r *LaunchRecorder) noteAlive(op string, memory Tracked, access Access) error {
+	switch {
+	case r == nil:
+		return missingRecorder("LaunchRecorder." + op)
+	case memory == nil:
+		return Missing("LaunchRecorder."+op, "memory", "give the block or slice that the launch uses")
+	}
 	defer runtime.KeepAlive(r)
 	return r.note(op, memory, access)
 }
@@ -156,10 +163,16 @@ func (r *recording) reject(op string, kind TrackingKind) error {
 // need. It must succeed before any work is enqueued; if it fails nothing was
 // opened, and it may be called again. A second call after success is refused.
 // A recorder without uses needs no preflight and no tracking resource.
-func (r *LaunchRecorder) Preflight(ctx context.Context, rt *Runtime) error {
-	defer runtime.KeepAlive(r)
+func (r *LaunchRecorder) Preflight(ctx context.Context, on AnyRuntime) error {
 	const op = "LaunchRecorder.Preflight"
+	if r == nil {
+		return missingRecorder(op)
+	}
+	defer runtime.KeepAlive(r)
+	rt, err := coreOf(op, on)
 	switch {
+	case err != nil:
+		return err
 	case r.phase == preflighted:
 		return &StreamMisuseError{Op: op, Stream: r.stream, Reason: "called again after it succeeded: use one recorder for each launch"}
 	case r.phase == ended:
@@ -185,14 +198,22 @@ func (r *LaunchRecorder) Preflight(ctx context.Context, rt *Runtime) error {
 // was not preflighted is refused. If a use was recorded after preflight,
 // everything that was preflighted is fenced and the StreamMisuse of the late
 // use is returned.
-func (r *LaunchRecorder) Commit(ctx context.Context, rt *Runtime) error {
-	if err := r.end("LaunchRecorder.Commit", rt); err != nil {
+func (r *LaunchRecorder) Commit(ctx context.Context, on AnyRuntime) error {
+	const op = "LaunchRecorder.Commit"
+	if r == nil {
+		return missingRecorder(op)
+	}
+	rt, err := coreOf(op, on)
+	if err != nil {
+		return err
+	}
+	if err := r.end(op, rt); err != nil {
 		return err
 	}
 	if r.ticket == (Ticket{}) {
 		return r.late
 	}
-	err := rt.FinishUse(ctx, r.ticket)
+	err = rt.FinishUse(ctx, r.ticket)
 	if err == nil {
 		return r.late
 	}
@@ -201,8 +222,15 @@ func (r *LaunchRecorder) Commit(ctx context.Context, rt *Runtime) error {
 
 // Abort closes the recorder of a launch that was not enqueued. Nothing is
 // recorded. It may be called at any time before Commit.
-func (r *LaunchRecorder) Abort(ctx context.Context, rt *Runtime) error {
+func (r *LaunchRecorder) Abort(ctx context.Context, on AnyRuntime) error {
 	const op = "LaunchRecorder.Abort"
+	if r == nil {
+		return missingRecorder(op)
+	}
+	rt, err := coreOf(op, on)
+	if err != nil {
+		return err
+	}
 	if err := r.checkOpen(op, rt); err != nil {
 		return err
 	}

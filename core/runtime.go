@@ -88,11 +88,17 @@ func (r *Runtime) PrepareUse(ctx context.Context, req UseRequest) (Ticket, error
 // FinishUse closes the intent of a launch that was enqueued; see
 // [Resource.FinishUse].
 func (r *Runtime) FinishUse(ctx context.Context, t Ticket) error {
+	if r == nil {
+		return r.missing("FinishUse")
+	}
 	return r.observe("FinishUse", r.resource.FinishUse(ctx, t))
 }
 
 // AbortUse closes the intent of a launch that was not enqueued.
 func (r *Runtime) AbortUse(ctx context.Context, t Ticket) error {
+	if r == nil {
+		return r.missing("AbortUse")
+	}
 	return r.observe("AbortUse", r.resource.AbortUse(ctx, t))
 }
 
@@ -118,6 +124,9 @@ func (r *Runtime) RecordBlockUse(ctx context.Context, id BlockID, stream StreamI
 // than the one it was allocated on: the launch waits until the allocation is
 // ready. Memory without a block of this runtime is a [StreamMisuseError].
 func (r *Runtime) PrepareFirstUse(ctx context.Context, memory Tracked, stream StreamID, access Access) (Ticket, error) {
+	if memory == nil {
+		return Ticket{}, Missing("PrepareFirstUse", "memory", "give the block or slice to be used")
+	}
 	t := memory.Tracking()
 	if t.Kind != TrackedBlock {
 		return Ticket{}, &StreamMisuseError{Op: "PrepareFirstUse", Stream: stream,
@@ -139,16 +148,25 @@ func (r *Runtime) Reserve(ctx context.Context, bytes uint64, tag Tag) (Claim, er
 
 // ReleaseClaim gives back what is left of a claim.
 func (r *Runtime) ReleaseClaim(ctx context.Context, id ClaimID) error {
+	if r == nil {
+		return r.missing("ReleaseClaim")
+	}
 	return r.resource.ReleaseClaim(ctx, id)
 }
 
 // ReapPending releases the frees that the device has passed; it never blocks.
 func (r *Runtime) ReapPending(ctx context.Context) error {
+	if r == nil {
+		return r.missing("ReapPending")
+	}
 	return r.observe("ReapPending", r.resource.ReapPending(ctx))
 }
 
 // Drain blocks until every queued free is passed, or ctx ends.
 func (r *Runtime) Drain(ctx context.Context) error {
+	if r == nil {
+		return r.missing("Drain")
+	}
 	return r.observe("Drain", r.resource.Drain(ctx))
 }
 
@@ -172,6 +190,9 @@ func (r *Runtime) DroppedRecorders() uint64 { return r.dropped.Load() }
 
 // admit refuses work on a runtime that is closed or whose device is lost.
 func (r *Runtime) admit(op string) error {
+	if r == nil {
+		return r.missing(op)
+	}
 	if f := r.poisoned.Load(); f != nil {
 		return fmt.Errorf("%s refused: the device was lost in %s: %w", op, f.op, f.err)
 	}

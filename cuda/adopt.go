@@ -30,6 +30,9 @@ const (
 // given up may be adopted again, whether it names the same stream or one that
 // the driver made since.
 func (p *StreamPool) Adopt(handle driver.Stream, tag core.Tag) (*Lease, error) {
+	if err := needPool("Adopt", p); err != nil {
+		return nil, err
+	}
 	refuse := func(reason string) (*Lease, error) {
 		return nil, &core.StreamMisuseError{Op: "Adopt", Reason: reason}
 	}

@@ -83,6 +83,9 @@ type AsyncConfig struct {
 // is refused with an error that matches errors.ErrUnsupported. A stream pool
 // serves one resource, for good, because blocks and books are kept by stream.
 func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (*AsyncResource, error) {
+	if err := needDevice("NewAsyncResource", drv, streams); err != nil {
+		return nil, err
+	}
 	props, err := drv.Properties()
 	if err != nil {
 		return nil, err

@@ -33,6 +33,17 @@ import (
 // that record has invalidated. It blocks as record does, and while the
 // driver builds the graph.
 func (l *Lease) Capture(ctx context.Context, name string, uses []core.Use, record func(driver.Stream) error, forks ...*Lease) (*Graph, error) {
+	if err := needLease("Capture", l); err != nil {
+		return nil, err
+	}
+	if record == nil {
+		return nil, core.Missing("Capture", "record", "give a function that enqueues the work to be captured")
+	}
+	for _, fork := range forks {
+		if err := needLease("Capture", fork); err != nil {
+			return nil, err
+		}
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("Capture: %w", err)
 	}

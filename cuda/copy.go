@@ -14,6 +14,9 @@ import (
 // stream is done (see [StreamPool.Synchronize]). The runtime keeps it
 // reachable and in place until then.
 func CopyToDevice[T Element](ctx context.Context, dst *Slice[T], stream core.StreamID, src []T) error {
+	if err := needSlice("CopyToDevice", "dst", dst); err != nil {
+		return err
+	}
 	if err := fits("CopyToDevice", len(src), dst.n); err != nil || len(src) == 0 {
 		return err
 	}
@@ -27,6 +30,9 @@ func CopyToDevice[T Element](ctx context.Context, dst *Slice[T], stream core.Str
 // fenced like any launch. It returns at once: dst holds them when the stream
 // is done. The runtime keeps dst reachable and in place until then.
 func CopyToHost[T Element](ctx context.Context, dst []T, src *Slice[T], stream core.StreamID) error {
+	if err := needSlice("CopyToHost", "src", src); err != nil {
+		return err
+	}
 	if err := fits("CopyToHost", len(dst), src.n); err != nil || len(dst) == 0 {
 		return err
 	}
@@ -39,6 +45,9 @@ func CopyToHost[T Element](ctx context.Context, dst []T, src *Slice[T], stream c
 // CopyOnDevice enqueues on stream a copy of src to the start of dst, fenced
 // like any launch. Both must belong to one manager.
 func CopyOnDevice[T Element](ctx context.Context, dst, src *Slice[T], stream core.StreamID) error {
+	if err := needSlices("CopyOnDevice", dst, src); err != nil {
+		return err
+	}
 	if dst.memory.manager != src.memory.manager {
 		return &core.StreamMisuseError{Op: "CopyOnDevice", Stream: stream, Reason: "the slices belong to two managers: use CopyFromPeer between devices, and slices of one manager on one"}
 	}
@@ -54,6 +63,9 @@ func CopyOnDevice[T Element](ctx context.Context, dst, src *Slice[T], stream cor
 // Memset enqueues on stream the setting of every byte of dst to value, fenced
 // like any launch.
 func Memset[T Element](ctx context.Context, dst *Slice[T], stream core.StreamID, value byte) error {
+	if err := needSlice("Memset", "dst", dst); err != nil {
+		return err
+	}
 	if dst.n == 0 {
 		return nil
 	}
@@ -65,6 +77,9 @@ func Memset[T Element](ctx context.Context, dst *Slice[T], stream core.StreamID,
 
 // Download copies all of src to the host and waits for it, until ctx ends.
 func Download[T Element](ctx context.Context, src *Slice[T], stream core.StreamID) ([]T, error) {
+	if err := needSlice("Download", "src", src); err != nil {
+		return nil, err
+	}
 	out := make([]T, src.n)
 	if err := CopyToHost(ctx, out, src, stream); err != nil {
 		return nil, err

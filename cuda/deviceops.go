@@ -32,6 +32,9 @@ var _ core.DeviceOps = (*DeviceOps)(nil)
 
 // NewDeviceOps loads the guard's kernels. It may block.
 func NewDeviceOps(drv driver.Driver, streams *StreamPool, image driver.Image) (*DeviceOps, error) {
+	if err := needDevice("NewDeviceOps", drv, streams); err != nil {
+		return nil, err
+	}
 	module, err := LoadModule(drv, image)
 	if err != nil {
 		return nil, fmt.Errorf("loading the guard's kernels: %w", err)

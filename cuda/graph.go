@@ -44,12 +44,22 @@ func (g *Graph) Uses() []core.Use { return slices.Clone(g.uses) }
 // returns when the work is enqueued. Errors are those of [core.Runtime.Launch],
 // among them [core.UseAfterFreeError] if a block was freed since; one that
 // matches [core.ErrClosed] after Close; and [core.StreamMisuseError] for a lease of
-// another device.
-func (g *Graph) Launch(ctx context.Context, rt *core.Runtime, on *Lease) error {
+// another device. A nil runtime or lease is a [core.InvalidRequestError].
+func (g *Graph) Launch(ctx context.Context, rt core.AnyRuntime, on *Lease) error {
+	if g == nil {
+		return missingHandle("Graph.Launch", "graph")
+	}
+	r, err := needRuntime("Graph.Launch", rt)
+	if err != nil {
+		return err
+	}
+	if err := needLease("Graph.Launch", on); err != nil {
+		return err
+	}
 	if on.pool.drv != g.drv {
 		return &core.StreamMisuseError{Op: "Graph.Launch", Stream: on.id, Reason: fmt.Sprintf("the graph %q was captured on another device: capture it there", g.name)}
 	}
-	return rt.LaunchNamed(ctx, g.name, on.ID(), g.uses, func(context.Context) error {
+	return r.LaunchNamed(ctx, g.name, on.ID(), g.uses, func(context.Context) error {
 		return g.enqueue(on.Handle())
 	})
 }
@@ -67,6 +77,9 @@ func (g *Graph) enqueue(s driver.Stream) error {
 // run. A second Close is an error that matches [core.ErrClosed]; after a
 // driver's error it may be called again. It may block in the driver.
 func (g *Graph) Close() error {
+	if g == nil {
+		return missingHandle("Graph.Close", "graph")
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.exec == 0 {

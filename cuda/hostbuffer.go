@@ -45,6 +45,12 @@ const (
 // Errors are [core.DriverError], and [core.InvalidRequestError] for a negative
 // n or a size beyond 64 bits.
 func AllocHost[T Element](m *MemoryManager, n int) (*HostBuffer[T], error) {
+	if err := needManager("AllocHost", m); err != nil {
+		return nil, err
+	}
+	if err := needPool("AllocHost", m.streams); err != nil {
+		return nil, err
+	}
 	bytes, err := sizeOf[T]("AllocHost", n)
 	if err != nil {
 		return nil, err
@@ -87,6 +93,9 @@ func (b *HostBuffer[T]) Arg() driver.Arg { return driver.Ptr(b.mem.DevicePtr) }
 // Free is an error that matches [core.ErrUseAfterFree]. It must not be called
 // while a call that was given the values has not returned.
 func (b *HostBuffer[T]) Free(ctx context.Context) error {
+	if b == nil {
+		return missingHandle("HostBuffer.Free", "buffer")
+	}
 	if !b.state.CompareAndSwap(hostLive, hostFreeing) && !b.state.CompareAndSwap(hostLeaving, hostFreeing) {
 		return fmt.Errorf("HostBuffer.Free: the buffer was freed before, or is being freed: %w", core.ErrUseAfterFree)
 	}

@@ -38,8 +38,19 @@ func Blocks1D(n, size int) Grid {
 // block that the arguments reach. It returns when the launch is enqueued. A
 // launch that the driver refuses is aborted. The arguments that are pointers
 // (see [driver.Ptr]) are named to the runtime, whose guard finds those that
-// lie in no block of uses.
-func (k *Kernel) Launch(ctx context.Context, rt *core.Runtime, on *Lease, grid Grid, uses []core.Use, args ...driver.Arg) error {
+// lie in no block of uses. A nil kernel, runtime or lease is a
+// [core.InvalidRequestError].
+func (k *Kernel) Launch(ctx context.Context, rt core.AnyRuntime, on *Lease, grid Grid, uses []core.Use, args ...driver.Arg) error {
+	if k == nil {
+		return missingHandle("Kernel.Launch", "kernel")
+	}
+	r, err := needRuntime("Kernel.Launch", rt)
+	if err != nil {
+		return err
+	}
+	if err := needLease("Kernel.Launch", on); err != nil {
+		return err
+	}
 	list := pointerLists.Get().(*[]uint64)
 	defer pointerLists.Put(list)
 	*list = (*list)[:0]
@@ -48,8 +59,8 @@ func (k *Kernel) Launch(ctx context.Context, rt *core.Runtime, on *Lease, grid G
 			*list = append(*list, args[i].Bits)
 		}
 	}
-	req := core.UseRequest{Stream: on.ID(), Launch: k.name, Uses: uses, Pointers: *list}
-	return rt.LaunchWith(ctx, req, func(context.Context) error {
+	req := core.UseRequest{Stream: on.ID(), Launch: k.launch, Uses: uses, Pointers: *list}
+	return r.LaunchWith(ctx, req, func(context.Context) error {
 		return refusedUnlessSticky(k.Enqueue(on.Handle(), grid, args...))
 	})
 }
@@ -61,6 +72,9 @@ var pointerLists = sync.Pool{New: func() any { return new([]uint64) }}
 // launch function that enqueues nothing else may mark its error with
 // [core.NotEnqueued] unless it is sticky; one that has enqueued before must not.
 func (k *Kernel) Enqueue(stream driver.Stream, grid Grid, args ...driver.Arg) error {
+	if k == nil {
+		return missingHandle("Kernel.Enqueue", "kernel")
+	}
 	return k.drv.Launch(&driver.Launch{Function: k.function, Grid: grid.Grid, Block: grid.Block,
 		SharedBytes: grid.SharedBytes, Stream: stream, Args: args})
 }

@@ -61,6 +61,9 @@ func (l *Lease) Handle() driver.Stream { return l.stream.handle }
 // adopted stream, on the driver's record of a last event, and if a capture of
 // the lease could not be ended; if it fails the lease is as it was.
 func (l *Lease) Release() error {
+	if l == nil {
+		return missingHandle("Release", "lease")
+	}
 	if !l.released.CompareAndSwap(false, true) {
 		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: fmt.Sprintf("the lease %q was released before", l.tag)}
 	}

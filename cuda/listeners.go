@@ -13,6 +13,9 @@ type listeners struct {
 }
 
 func (l *listeners) add(listener core.Listener) {
+	if listener == nil {
+		return // nobody to tell
+	}
 	for {
 		old := l.list.Load()
 		var next []core.Listener

@@ -25,12 +25,18 @@ type MemoryManager struct {
 	used  atomic.Uint64
 }
 
-// NewMemoryManager returns a manager that allocates through rt.
-func NewMemoryManager(drv driver.Driver, streams *StreamPool, rt *core.Runtime) (*MemoryManager, error) {
-	if rt == nil {
-		return nil, &core.InvalidRequestError{Op: "NewMemoryManager", Field: "Runtime", Reason: "nil: use NewUntrackedManager to allocate around the runtime"}
+// NewMemoryManager returns a manager that allocates through rt. What is nil is
+// a [core.InvalidRequestError].
+func NewMemoryManager(drv driver.Driver, streams *StreamPool, rt core.AnyRuntime) (*MemoryManager, error) {
+	const op = "NewMemoryManager"
+	if err := needDevice(op, drv, streams); err != nil {
+		return nil, err
 	}
-	return &MemoryManager{drv: drv, streams: streams, runtime: rt}, nil
+	r, err := needRuntime(op, rt)
+	if err != nil {
+		return nil, err
+	}
+	return &MemoryManager{drv: drv, streams: streams, runtime: r}, nil
 }
 
 // NewUntrackedManager returns a manager without a runtime, that allocates at

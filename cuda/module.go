@@ -34,8 +34,11 @@ var (
 )
 
 // LoadModule loads device code, or shares what is loaded on drv already. It
-// may block.
+// may block. A nil driver is a [core.InvalidRequestError].
 func LoadModule(drv driver.Driver, image driver.Image) (*Module, error) {
+	if err := needDriver("LoadModule", drv); err != nil {
+		return nil, err
+	}
 	modulesMu.Lock()
 	defer modulesMu.Unlock()
 	key := moduleKey{drv: drv, name: image.Name, ptx: string(image.PTX)}
@@ -55,6 +58,9 @@ func LoadModule(drv driver.Driver, image driver.Image) (*Module, error) {
 // Kernel looks a kernel up by its name. A module that was unloaded has none:
 // the error matches [core.ErrClosed].
 func (m *Module) Kernel(name string) (*Kernel, error) {
+	if m == nil {
+		return nil, missingHandle("Kernel", "module")
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.loaded == nil {
@@ -73,6 +79,9 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 // matches [core.ErrClosed]; after a driver's error it may be called again,
 // unless the device is lost.
 func (m *Module) Unload() error {
+	if m == nil {
+		return missingHandle("Unload", "module")
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.loaded == nil {

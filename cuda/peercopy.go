@@ -21,6 +21,9 @@ import (
 // [core.StreamMisuseError] for two slices of one device: use [CopyOnDevice].
 // Memory without a block is not fenced, as under a permissive recorder.
 func CopyFromPeer[T Element](ctx context.Context, dst *Slice[T], dstStream core.StreamID, src *Slice[T], srcStream core.StreamID) error {
+	if err := needSlices("CopyFromPeer", dst, src); err != nil {
+		return err
+	}
 	if err := fits("CopyFromPeer", src.n, dst.n); err != nil || src.n == 0 {
 		return err
 	}

@@ -25,6 +25,9 @@ type peerEnd struct {
 
 func newPeerEnd(memory *memory, access core.Access, lease core.StreamID) (*peerEnd, error) {
 	m := memory.manager
+	if err := needPool("CopyFromPeer", m.streams); err != nil {
+		return nil, err
+	}
 	s, err := m.streams.table.resolve("CopyFromPeer", lease)
 	if err != nil {
 		return nil, err

@@ -33,7 +33,8 @@ type AllocOptions struct {
 // Slice is n values of T in device memory, or a view of some of another
 // slice's. A view keeps the memory: it is given back when the slice and all
 // its views are freed. It is the original's TrackedCudaSlice. A Slice may be
-// used by several goroutines, but freed by one.
+// used by several goroutines, but freed by one. A nil slice is one that was not
+// allocated: what needs one refuses it, and it has no length.
 type Slice[T Element] struct {
 	memory *memory
 	offset uint64
@@ -47,6 +48,9 @@ var _ core.Tracked = (*Slice[byte])(nil)
 // slice without memory. Errors are those of [core.Runtime.Allocate], and
 // [core.InvalidRequestError] for a negative n or a size beyond 64 bits.
 func Alloc[T Element](ctx context.Context, m *MemoryManager, n int, o AllocOptions) (*Slice[T], error) {
+	if err := needManager("Alloc", m); err != nil {
+		return nil, err
+	}
 	bytes, err := sizeOf[T]("Alloc", n)
 	if err != nil {
 		return nil, err
@@ -77,14 +81,19 @@ func elementBytes[T Element]() uint64 {
 }
 
 // Len is the number of values.
-func (s *Slice[T]) Len() int { return s.n }
+func (s *Slice[T]) Len() int {
+	if s == nil {
+		return 0
+	}
+	return s.n
+}
 
 // Bytes is the size in bytes.
-func (s *Slice[T]) Bytes() uint64 { return uint64(s.n) * elementBytes[T]() }
+func (s *Slice[T]) Bytes() uint64 { return uint64(s.Len()) * elementBytes[T]() }
 
 // Ptr is the device address of the first value; 0 for an empty slice.
 func (s *Slice[T]) Ptr() uint64 {
-	if s.memory.kind == core.TrackedEmpty {
+	if s == nil || s.memory.kind == core.TrackedEmpty {
 		return 0
 	}
 	return s.memory.block.ID.Ptr + s.offset
@@ -99,6 +108,9 @@ func (s *Slice[T]) Tag() core.Tag { return s.memory.block.Tag }
 // Tracking says what the runtime knows of the memory. A view is tracked as
 // the block that it is part of.
 func (s *Slice[T]) Tracking() core.Tracking {
+	if s == nil {
+		return core.Tracking{Kind: core.Untracked}
+	}
 	if s.n == 0 {
 		return core.Tracking{Kind: core.TrackedEmpty}
 	}
@@ -108,6 +120,9 @@ func (s *Slice[T]) Tracking() core.Tracking {
 // Use is a use of the block for [core.Runtime.Launch]; one of an empty slice
 // is left out there, and one of untracked memory is refused.
 func (s *Slice[T]) Use(access core.Access) core.Use {
+	if s == nil {
+		return core.Use{Access: access}
+	}
 	if s.n == 0 {
 		return core.Use{Block: core.BlockID{Generation: core.NoBytes}, Access: access}
 	}
@@ -117,6 +132,9 @@ func (s *Slice[T]) Use(access core.Access) core.Use {
 // View returns the values from lo up to and excluding hi as a slice of their
 // own. It must be freed too.
 func (s *Slice[T]) View(lo, hi int) (*Slice[T], error) {
+	if s == nil {
+		return nil, missingHandle("View", "slice")
+	}
 	if s.freed.Load() {
 		return nil, freedError("View")
 	}
@@ -131,6 +149,9 @@ func (s *Slice[T]) View(lo, hi int) (*Slice[T], error) {
 // not wait for the device. A second Free is an error that matches
 // [core.ErrUseAfterFree]; after a driver's error Free may be called again.
 func (s *Slice[T]) Free(ctx context.Context) error {
+	if s == nil {
+		return missingHandle("Free", "slice")
+	}
 	if !s.freed.CompareAndSwap(false, true) {
 		return freedError("Free")
 	}

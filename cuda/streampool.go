@@ -74,6 +74,9 @@ type StreamPoolConfig struct {
 
 // NewStreamPool returns a pool over drv. No stream is made yet.
 func NewStreamPool(drv driver.Driver, cfg StreamPoolConfig) (*StreamPool, error) {
+	if err := needDriver("NewStreamPool", drv); err != nil {
+		return nil, err
+	}
 	if cfg.Max < 0 {
 		return nil, &core.InvalidRequestError{Op: "NewStreamPool", Field: "Max", Reason: fmt.Sprintf("%d streams: ask for at least 1, or 0 for the default of %d", cfg.Max, DefaultMaxStreams)}
 	}
@@ -198,6 +201,9 @@ func (p *StreamPool) explain(op string, err error) error {
 
 // Handle returns the driver's handle of a leased stream, for enqueueing work.
 func (p *StreamPool) Handle(id core.StreamID) (driver.Stream, error) {
+	if err := needPool("Handle", p); err != nil {
+		return 0, err
+	}
 	s, err := p.table.resolve("Handle", id)
 	if err != nil {
 		return 0, err
@@ -208,6 +214,9 @@ func (p *StreamPool) Handle(id core.StreamID) (driver.Stream, error) {
 // Synchronize blocks until all work enqueued on a leased stream so far is done
 // or ctx ends. What others enqueue meanwhile is not waited for.
 func (p *StreamPool) Synchronize(ctx context.Context, id core.StreamID) error {
+	if err := needPool("Synchronize", p); err != nil {
+		return err
+	}
 	s, err := p.table.resolve("Synchronize", id)
 	if err != nil {
 		return err

@@ -14,6 +14,9 @@ type listeners struct {
 }
 
 func (ls *listeners) add(l core.Listener) {
+	if l == nil {
+		return // nobody to tell
+	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	var all []core.Listener

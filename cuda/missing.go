@@ -1,0 +1,79 @@
+package cuda
+
+import (
+	"cmp"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// What is said of nil, by what it stands in place of.
+const (
+	adviceDriver  = "open a device, and look at the error of opening it"
+	adviceRuntime = "open a runtime, and look at the error of opening it"
+	adviceStreams = "make a pool with NewStreamPool"
+	adviceManager = "make one with NewMemoryManager, or take that of the runtime"
+	adviceSlice   = "allocate one with Alloc, and look at its error"
+	adviceLease   = "acquire one with StreamPool.Acquire, and look at its error"
+	adviceHandle  = "look at the error of what made it"
+)
+
+func needDriver(op string, drv driver.Driver) error {
+	if drv == nil {
+		return core.Missing(op, "driver", adviceDriver)
+	}
+	return nil
+}
+
+// needDevice is for what stands on a device and its streams.
+func needDevice(op string, drv driver.Driver, streams *StreamPool) error {
+	if drv != nil && streams == nil {
+		return core.Missing(op, "streams", adviceStreams)
+	}
+	return needDriver(op, drv)
+}
+
+// needRuntime is the runtime of rt. One that is nil itself is as none.
+func needRuntime(op string, rt core.AnyRuntime) (*core.Runtime, error) {
+	if rt != nil {
+		if r := rt.Core(); r != nil {
+			return r, nil
+		}
+	}
+	return nil, core.Missing(op, "runtime", adviceRuntime)
+}
+
+func needManager(op string, m *MemoryManager) error {
+	if m == nil {
+		return core.Missing(op, "manager", adviceManager)
+	}
+	return needDriver(op, m.drv)
+}
+
+func needSlice[T Element](op, field string, s *Slice[T]) error {
+	if s == nil {
+		return core.Missing(op, field, adviceSlice)
+	}
+	return nil
+}
+
+func needSlices[T Element](op string, dst, src *Slice[T]) error {
+	return cmp.Or(needSlice(op, "dst", dst), needSlice(op, "src", src))
+}
+
+func needLease(op string, l *Lease) error {
+	if l == nil {
+		return core.Missing(op, "lease", adviceLease)
+	}
+	return nil
+}
+
+func needPool(op string, p *StreamPool) error {
+	if p == nil {
+		return core.Missing(op, "pool", adviceStreams)
+	}
+	return nil
+}
+
+// missingHandle is the error of a method of nil.
+func missingHandle(op, what string) error { return core.Missing(op, what, adviceHandle) }
