@@ -91,6 +91,8 @@ type DriverError struct {
 	Sticky bool
 	// OutOfMemory is true only if the driver certainly ran out of memory.
 	OutOfMemory bool
+	// Closed is true if the device was closed, or its driver shuts down.
+	Closed bool
 	// Detail is what the runtime adds: what it was doing, what it did about
 	// the failure. May be empty.
 	Detail string
@@ -105,11 +107,13 @@ func (e *DriverError) Error() string {
 	return s
 }
 
-// Is matches [ErrDriver], and [ErrOutOfMemory] or [ErrSticky] where it holds.
+// Is matches [ErrDriver], and [ErrOutOfMemory], [ErrSticky] or [ErrClosed] where
+// it holds.
 func (e *DriverError) Is(target error) bool {
 	return target == ErrDriver ||
 		target == ErrOutOfMemory && e.OutOfMemory ||
-		target == ErrSticky && e.Sticky
+		target == ErrSticky && e.Sticky ||
+		target == ErrClosed && e.Closed
 }
 
 // StreamMisuseError is a violation of the stream-ordered contract by the

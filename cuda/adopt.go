@@ -44,7 +44,7 @@ func (p *StreamPool) Adopt(handle driver.Stream, tag core.Tag) (*Lease, error) {
 	}
 	p.mu.Lock()
 	switch {
-	case p.closed:
+	case p.closed.Load():
 		p.mu.Unlock()
 		return nil, fmt.Errorf("adopting a stream: the pool is %w", core.ErrClosed)
 	case p.adopted[handle]:
@@ -56,8 +56,8 @@ func (p *StreamPool) Adopt(handle driver.Stream, tag core.Tag) (*Lease, error) {
 	}
 	p.adopted[handle] = true
 	p.mu.Unlock()
-	l := &Lease{stream: p.table.add(handle, &p.table.adopted), pool: p, tag: tag.OrUntagged(), since: time.Now(), stack: core.CaptureStack(1)}
-	p.enter(l)
+	l := &Lease{id: nextID(), stream: p.table.add(handle, &p.table.adopted), pool: p, tag: tag.OrUntagged(), since: time.Now(), stack: core.CaptureStack(1), adopted: true}
+	p.hold(l)
 	return l, nil
 }
 

@@ -10,24 +10,24 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// reaperMoment is what the reaper is given to end when ctx has ended already:
-// plenty, unless the driver does not answer it.
-const reaperMoment = 50 * time.Millisecond
+// driverMoment is what calls of the driver that take no time are given when ctx
+// has ended already: plenty, unless the driver does not answer.
+const driverMoment = time.Second
 
 // Close stops the reaper, waits for pending frees until ctx ends, gives back the
-// addresses that isolated blocks left, and destroys the pool. Live blocks stay
+// addresses that isolated blocks left, and destroys the pool; with a context that
+// has ended it does the same without waiting. Live blocks stay
 // valid until they are freed, which the device's context does at the latest.
 // After a driver's error, while a capture holds frees back, and where a call of
 // the driver does not return until ctx ends, Close may be called again; after it
 // has ended a further one does nothing, and allocating and trimming are refused
 // with [core.ErrClosed].
 func (r *AsyncResource) Close(ctx context.Context) error {
-	select {
-	case r.closing <- struct{}{}:
-		defer func() { <-r.closing }()
-	case <-ctx.Done():
+	r.stopReaper() // whoever else closes, and however little time there is
+	if !r.claimClose(ctx) {
 		return fmt.Errorf("closing the pool: another call has not ended it: %w", ctx.Err())
 	}
+	defer func() { <-r.closing }()
 	if r.naming.Load() == poolGone {
 		return nil
 	}
@@ -44,10 +44,25 @@ func (r *AsyncResource) Close(ctx context.Context) error {
 	return cmp.Or(err, r.destroyPool(ctx))
 }
 
-// endReaper stops the reaper and waits for it. It may be in a call of the
+// claimClose takes the right to close, or answers false if another call has it
+// until ctx ends. A right that nobody has is taken whether ctx has ended or not.
+func (r *AsyncResource) claimClose(ctx context.Context) bool {
+	select {
+	case r.closing <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case r.closing <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// endReaper waits for the reaper, which was stopped. It may be in a call of the
 // driver.
 func (r *AsyncResource) endReaper(ctx context.Context) error {
-	r.stopReaper()
 	select {
 	case <-r.reaperDone:
 		return nil
@@ -56,7 +71,7 @@ func (r *AsyncResource) endReaper(ctx context.Context) error {
 	select {
 	case <-r.reaperDone:
 		return nil
-	case <-time.After(reaperMoment):
+	case <-time.After(driverMoment):
 		return fmt.Errorf("closing the pool: the driver does not answer the reaper: %w", ctx.Err())
 	}
 }

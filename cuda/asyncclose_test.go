@@ -3,7 +3,9 @@ package cuda_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
@@ -71,4 +73,34 @@ func TestAClosedResourceNamesNoPool(t *testing.T) {
 		must(t, b.Async.ReapPending(ctx))
 		must(t, b.Async.Close(ctx))
 	}), "")
+}
+
+// Half of the closes with a context that has ended once blamed another call that
+// there was not.
+func TestAnEndedContextIsEnoughToCloseAnIdleResource(t *testing.T) {
+	for range 50 {
+		b := newBench(t, ticking)
+		b.free(b.alloc(b.leases(1)[0], 256))
+		b.drain()
+		must(t, b.Async.Close(ended()))
+		equal(t, "pools destroyed", b.faults.Calls(drivertest.PoolDestroy), 1)
+	}
+}
+
+// With no time to wait for the device, the reaper is stopped all the same, and
+// the pool destroyed.
+func TestAnEndedContextStopsTheReaperOfABusyDevice(t *testing.T) {
+	for range 12 {
+		b := newBench(t, ticking)
+		l := b.leases(1)[0]
+		release := b.hold(l)
+		b.free(b.alloc(l, 256))
+		if err := b.Async.Close(ended()); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "another call") {
+			t.Errorf("Close: %v", err)
+		}
+		equal(t, "pools destroyed", b.faults.Calls(drivertest.PoolDestroy), 1)
+		equal(t, "calls", b.calls(func() { time.Sleep(10 * time.Millisecond) }), "")
+		release()
+		b.drain()
+	}
 }

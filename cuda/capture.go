@@ -135,7 +135,7 @@ func (t *streamTable) enterUncaptured(op string, id core.StreamID) (*stream, err
 // here.
 func (l *Lease) mayRelease() error {
 	s := l.stream
-	if l.resource == nil && s.open.Load() > 0 {
+	if l.adopted && s.open.Load() > 0 {
 		return stillOpen(l.id)
 	}
 	if s.stuck.Load() {

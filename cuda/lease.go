@@ -15,26 +15,17 @@ import (
 // whoever kept it after Release is refused instead of meeting the next
 // holder's work.
 type Lease struct {
-	id     core.StreamID
-	stream *stream
-	pool   *StreamPool
-	tag    core.Tag
-	since  time.Time
-	stack  core.Stack
-	// resource is puddle's; nil for an adopted stream.
-	resource *puddle.Resource[*stream]
+	id       core.StreamID
+	stream   *stream
+	pool     *StreamPool
+	tag      core.Tag
+	since    time.Time
+	stack    core.Stack
+	adopted  bool
 	released atomic.Bool
-}
-
-func (p *StreamPool) newLease(res *puddle.Resource[*stream], tag core.Tag) *Lease {
-	l := &Lease{stream: res.Value(), pool: p, tag: tag.OrUntagged(), since: time.Now(), stack: core.CaptureStack(2), resource: res}
-	p.enter(l)
-	return l
-}
-
-func (p *StreamPool) enter(l *Lease) {
-	l.id = nextID()
-	p.hold(l)
+	// resource is puddle's; nil for an adopted stream, and once Close has taken
+	// the stream out of puddle. The pool's mu guards it.
+	resource *puddle.Resource[*stream]
 }
 
 // hold makes the lease's id usable.
@@ -43,6 +34,24 @@ func (p *StreamPool) hold(l *Lease) {
 	p.mu.Lock()
 	p.leased[l.id] = l
 	p.mu.Unlock()
+}
+
+// admit is hold for a lease that was just granted, unless the pool was closed
+// meanwhile: then its stream ends.
+func (p *StreamPool) admit(l *Lease) bool {
+	p.table.setLease(l.id, l.stream)
+	p.mu.Lock()
+	if !p.closed.Load() {
+		p.leased[l.id] = l
+		p.mu.Unlock()
+		return true
+	}
+	l.resource.Hijack()
+	p.ending++
+	p.mu.Unlock()
+	p.table.unlease(l.id)
+	p.end(l.stream)
+	return false
 }
 
 // ID names the lease in requests, launches and telemetry.
@@ -72,19 +81,34 @@ func (l *Lease) Release() error {
 		return err
 	}
 	l.pool.table.unlease(l.id)
+	if !l.adopted {
+		l.pool.takeBack(l)
+		return nil
+	}
 	l.pool.mu.Lock()
 	delete(l.pool.leased, l.id)
 	l.pool.mu.Unlock()
-	if l.resource != nil {
-		l.resource.Release()
-		return nil
-	}
 	err := l.pool.giveUp(l)
 	if err != nil {
 		l.pool.hold(l)
 		l.released.Store(false)
 	}
 	return l.pool.observe("Release", err)
+}
+
+// takeBack gives the stream of a lease back to puddle, or ends it if the pool
+// was closed since it was leased.
+func (p *StreamPool) takeBack(l *Lease) {
+	p.mu.Lock()
+	delete(p.leased, l.id)
+	if l.resource != nil {
+		l.resource.Release()
+		p.mu.Unlock()
+		return
+	}
+	p.ending++
+	p.mu.Unlock()
+	p.end(l.stream)
 }
 
 // StreamStats is a snapshot of a [StreamPool].
@@ -119,6 +143,10 @@ func (p *StreamPool) Stats() StreamStats {
 	defer p.mu.Unlock()
 	out.Adopted = len(p.adopted)
 	for _, l := range p.leased {
+		if !l.adopted && l.resource == nil { // puddle does not know of it any more
+			out.Leased++
+			out.Total++
+		}
 		if age := time.Since(l.since); age > out.OldestAge {
 			out.OldestAge, out.OldestTag = age, l.tag
 		}
@@ -143,7 +171,7 @@ func (p *StreamPool) Leases() []LeaseInfo {
 	defer p.mu.Unlock()
 	infos := make([]LeaseInfo, 0, len(p.leased))
 	for _, l := range p.leased {
-		infos = append(infos, LeaseInfo{ID: l.id, Tag: l.tag, Since: l.since, Stack: l.stack, Adopted: l.resource == nil})
+		infos = append(infos, LeaseInfo{ID: l.id, Tag: l.tag, Since: l.since, Stack: l.stack, Adopted: l.adopted})
 	}
 	return infos
 }

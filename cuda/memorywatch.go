@@ -153,13 +153,19 @@ func (w *MemoryWatch) readMemory(next *MemoryReading) error {
 	}
 }
 
-// Close stops the readings and waits for one that is under way until ctx ends.
+// Close stops the readings and waits for one that is under way until ctx ends and
+// a moment more.
 func (w *MemoryWatch) Close(ctx context.Context) error {
 	w.stop()
 	select {
 	case <-w.done:
 		return nil
 	case <-ctx.Done():
+	}
+	select { // the goroutine ends by itself, unless it is in the driver
+	case <-w.done:
+		return nil
+	case <-time.After(driverMoment):
 		return fmt.Errorf("a reading of the device's memory does not end: %w", ctx.Err())
 	}
 }

@@ -14,6 +14,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
+// errPoolClosed is the refusal of a pool that Close has begun to end.
+var errPoolClosed = fmt.Errorf("acquiring a stream: the pool is %w", core.ErrClosed)
+
 // ErrNoStream is matched by the error of an Acquire when the pool is at its
 // capacity and every stream is leased.
 var ErrNoStream = errors.New("no stream is free")
@@ -43,13 +46,15 @@ type StreamPool struct {
 	adopted map[driver.Stream]bool
 	// backstop is where the frees of blocks go whose stream was given up.
 	backstop *stream
-	closed   bool
+	// closed: Close has begun, and no lease is granted. It is set with mu held.
+	closed atomic.Bool
+	// ending are the streams that are on their way to be destroyed; busy are
+	// those of them that had work to do at first.
+	ending, busy int
 	// destroyed: the pool's own streams are gone.
 	destroyed bool
 	// backing is held while the backstop is made.
 	backing sync.Mutex
-	// emptied is closed when puddle has no stream left; nil before Close.
-	emptied chan struct{}
 	// undestroyed are the streams that the driver would not destroy.
 	undestroyed []driver.Stream
 	// graphs are those that the driver would not destroy and nobody has.
@@ -98,6 +103,9 @@ func NewStreamPool(drv driver.Driver, cfg StreamPoolConfig) (*StreamPool, error)
 }
 
 func (p *StreamPool) construct(context.Context) (*stream, error) {
+	if p.closed.Load() {
+		return nil, errPoolClosed
+	}
 	handle, err := p.drv.StreamCreate()
 	if err != nil {
 		return nil, err
@@ -136,28 +144,49 @@ func (p *StreamPool) makeIdle(s *stream) bool {
 
 // Acquire leases a stream. If all are leased it waits for one until ctx ends;
 // the error then matches both [ErrNoStream] and ctx's, and names the longest
-// lease. tag says what the lease is for.
+// lease. tag says what the lease is for. From when Close begins the error is
+// one that matches [core.ErrClosed], for those who wait then too.
 func (p *StreamPool) Acquire(ctx context.Context, tag core.Tag) (*Lease, error) {
+	if err := needPool("Acquire", p); err != nil {
+		return nil, err
+	}
+	if p.closed.Load() {
+		return nil, p.explain("Acquire", errPoolClosed)
+	}
 	p.waiting.Add(1)
 	res, err := p.pool.Acquire(ctx)
 	p.waiting.Add(-1)
-	if err != nil {
-		return nil, p.explain("Acquire", err)
-	}
-	return p.newLease(res, tag), nil
+	return p.grant("Acquire", res, err, tag)
 }
 
 // TryAcquire leases a stream without waiting for another lease to end; it may
-// make a stream. If all are leased the error matches [ErrNoStream].
+// make a stream. If all are leased the error matches [ErrNoStream]; from when
+// Close begins it matches [core.ErrClosed].
 func (p *StreamPool) TryAcquire(ctx context.Context, tag core.Tag) (*Lease, error) {
+	if err := needPool("TryAcquire", p); err != nil {
+		return nil, err
+	}
+	if p.closed.Load() {
+		return nil, p.explain("TryAcquire", errPoolClosed)
+	}
 	res, err := p.pool.TryAcquire(ctx)
 	for errors.Is(err, puddle.ErrNotAvailable) && p.pool.Stat().AcquiredResources() < p.max {
 		res, err = p.acquireNew(ctx)
 	}
+	return p.grant("TryAcquire", res, err, tag)
+}
+
+// grant makes a lease of what puddle gave, or says why there is none.
+func (p *StreamPool) grant(op string, res *puddle.Resource[*stream], err error, tag core.Tag) (*Lease, error) {
 	if err != nil {
-		return nil, p.explain("TryAcquire", err)
+		return nil, p.explain(op, err)
 	}
-	return p.newLease(res, tag), nil
+	l := &Lease{stream: res.Value(), pool: p, tag: tag.OrUntagged(), since: time.Now(), stack: core.CaptureStack(2), resource: res}
+	l.id = nextID()
+	if !p.admit(l) {
+		return nil, p.explain(op, errPoolClosed)
+	}
+	return l, nil
 }
 
 // acquireNew waits for a stream that is being made. Another caller may be
@@ -182,11 +211,11 @@ func (p *StreamPool) observe(op string, err error) error {
 
 func (p *StreamPool) explain(op string, err error) error {
 	p.refused.Add(1)
-	if errors.Is(err, puddle.ErrClosedPool) {
-		return fmt.Errorf("acquiring a stream: the pool is %w", core.ErrClosed)
-	}
 	if errors.Is(err, core.ErrDriver) {
 		return p.observe(op, fmt.Errorf("making a stream: %w", err))
+	}
+	if p.closed.Load() { // whatever puddle calls it
+		return errPoolClosed
 	}
 	st := p.Stats()
 	detail := fmt.Sprintf("%d of %d are leased", st.Leased, st.Max)

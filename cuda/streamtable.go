@@ -38,6 +38,8 @@ type streamTable struct {
 	removed []*stream
 	// gone is what the streams counted that were removed.
 	gone counts
+	// closed is set when no stream is named any more, the default one included.
+	closed atomic.Bool
 }
 
 type freeSlot struct {
@@ -66,6 +68,9 @@ func (t *streamTable) poison(b *block) {
 func (t *streamTable) resolve(op string, id core.StreamID) (*stream, error) {
 	if s, ok := (*t.leases.Load())[id]; ok {
 		return s, nil
+	}
+	if t.closed.Load() {
+		return nil, fmt.Errorf("%s on stream %v refused: the stream pool is %w", op, id, core.ErrClosed)
 	}
 	return nil, &core.StreamMisuseError{Op: op, Stream: id, Unleased: true,
 		Reason: fmt.Sprintf("stream %v is not leased: it was released or never acquired; acquire a stream and keep the lease until its work is enqueued", id)}
@@ -177,6 +182,14 @@ func (t *streamTable) setLease(id core.StreamID, s *stream) {
 	next := maps.Clone(*t.leases.Load())
 	next[id] = s
 	t.leases.Store(&next)
+}
+
+// shut takes all leases off, that of the default stream too.
+func (t *streamTable) shut() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed.Store(true)
+	t.leases.Store(&map[core.StreamID]*stream{})
 }
 
 // unlease takes the lease off; later uses of its id are refused.

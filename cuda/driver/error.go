@@ -61,5 +61,5 @@ func NewError(op string, code int) *core.DriverError {
 		info = codeInfo{name: fmt.Sprintf("CUDA_ERROR_%d", code), text: "unrecognized error code"}
 	}
 	return &core.DriverError{Op: op, Code: code, Name: info.name, Text: info.text,
-		Sticky: info.sticky, OutOfMemory: code == OutOfMemory}
+		Sticky: info.sticky, OutOfMemory: code == OutOfMemory, Closed: code == Deinitialized}
 }

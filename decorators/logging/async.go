@@ -153,6 +153,11 @@ func (s *AsyncSink) Failures() uint64 { return s.failures.Load() }
 func (s *AsyncSink) Flush(ctx context.Context) error {
 	reply := make(chan error, 1)
 	select {
+	case <-s.done: // also if ctx has ended
+		return nil
+	default:
+	}
+	select {
 	case s.flushes <- reply:
 	case <-s.done:
 		return nil

@@ -86,6 +86,11 @@ func (w *Writer) Trigger(t Trigger) {
 func (w *Writer) Now(ctx context.Context, t Trigger) ([]string, error) {
 	reply := make(chan result, 1)
 	select {
+	case <-w.stop: // also if ctx has ended, or there is room in the queue
+		return nil, fmt.Errorf("dumping the history: %w", core.ErrClosed)
+	default:
+	}
+	select {
 	case w.queue <- item{t, reply}:
 	case <-w.stop:
 		return nil, fmt.Errorf("dumping the history: %w", core.ErrClosed)
