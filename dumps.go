@@ -77,6 +77,9 @@ func (r *Runtime) HistoryHandler() http.Handler { return history.Handler(r.liveH
 // disk until ctx ends, and makes no device call. Without a folder it is a
 // [core.InvalidRequestError].
 func (r *Runtime) Dump(ctx context.Context) ([]string, error) {
+	if r == nil {
+		return nil, r.refuseClosed("Dump")
+	}
 	if r.dumps == nil {
 		return nil, &core.InvalidRequestError{Op: "Dump", Field: "Config.Incidents", Reason: "empty: name a folder for dumps there, or in FENCEPOST_INCIDENTS"}
 	}

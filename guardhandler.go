@@ -34,7 +34,7 @@ const switchTime = 20 * time.Second
 // hunt_tags may be given several times or with commas (a tag that holds one needs
 // JSON), and empty is none. A change that makes no sense is refused with 400 and
 // the words to use. One that is not made within 20 seconds, because the device does not answer, is answered
-// with 503, and may be made later.
+// with 503, and may be made later; one of a runtime that is closed is answered with 503, too.
 //
 // A change is taken from this machine alone: the peer's address must be a
 // loopback address, the Host header a loopback address or localhost (a web page
@@ -198,7 +198,7 @@ func statusOf(err error) int {
 	if errors.Is(err, core.ErrInvalidRequest) {
 		return http.StatusBadRequest
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, core.ErrClosed) {
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError

@@ -42,7 +42,7 @@ func (r *Runtime) GuardStatus() GuardStatus {
 }
 
 // guardStats are the guard's numbers for metrics, incidents and the status: a
-// number more is a row more, here and in the README's table of metrics.
+// number more is a row more, here and in docs/metrics.md.
 func (r *Runtime) guardStats() telemetry.GuardStats {
 	st := r.guard.GuardStats()
 	out := telemetry.GuardStats{Mode: st.Mode.String(), Quarantine: st.Quarantine}
@@ -124,14 +124,20 @@ func (c GuardChange) check() (setting *debugguard.Setting, err error) {
 // [debugguard.Resource.Apply] for what that costs. A change that makes no
 // sense is a [core.InvalidRequestError] and changes nothing. Any other error
 // says which frees failed as the guard gave up its quarantine: the change is
-// made all the same.
+// made all the same. Once Close has begun the error matches [core.ErrClosed].
 func (r *Runtime) SwitchGuard(ctx context.Context, c GuardChange) error {
+	if r == nil {
+		return r.refuseClosed("SwitchGuard")
+	}
 	setting, err := c.check()
 	if err != nil {
 		return err
 	}
 	r.switching.Lock()
 	defer r.switching.Unlock()
+	if err := r.refuseClosed("SwitchGuard"); err != nil {
+		return err
+	}
 	if c.HuntTags != nil {
 		r.guard.HuntTags(*c.HuntTags...)
 	}

@@ -1,6 +1,7 @@
 package fencepost
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -52,6 +53,7 @@ type Runtime struct {
 	refusals    refusals
 	// built is set when nothing of the above changes any more.
 	built      atomic.Bool
+	closed     atomic.Bool
 	switching  sync.Mutex // serialises SwitchGuard
 	timeout    time.Duration
 	undo       []func(context.Context) error
@@ -119,6 +121,9 @@ func (r *Runtime) ProfileHandler() http.Handler {
 // and highest used bytes. It makes a driver call. A Direct stack has no pool
 // and answers zeros.
 func (r *Runtime) PoolStats() (reserved, reservedHigh, used, usedHigh uint64, err error) {
+	if err := r.refuseClosed("PoolStats"); err != nil {
+		return 0, 0, 0, 0, err
+	}
 	if r.async == nil {
 		return 0, 0, 0, 0, nil
 	}
@@ -131,7 +136,7 @@ func (r *Runtime) PoolStats() (reserved, reservedHigh, used, usedHigh uint64, er
 // begin once ctx has ended. A Direct stack has no pool and refuses with an
 // error that matches errors.ErrUnsupported.
 func (r *Runtime) TrimPool(ctx context.Context, keep uint64) error {
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(r.refuseClosed("TrimPool"), ctx.Err()); err != nil {
 		return err
 	}
 	if r.async == nil {
