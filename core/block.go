@@ -47,6 +47,9 @@ const (
 	Quarantined
 	// Freed: gone. It is also the answer for a block that was never known.
 	Freed
+	// Claimed is no state of a block, but of bytes that a [Claim] has set aside
+	// and that are in no block yet. Only a [Holder] has it.
+	Claimed
 )
 
 // String returns the state's lower-case name.
@@ -60,6 +63,8 @@ func (s BlockState) String() string {
 		return "quarantined"
 	case Freed:
 		return "freed"
+	case Claimed:
+		return "claimed"
 	}
 	return fmt.Sprintf("state(%d)", uint8(s))
 }

@@ -10,6 +10,11 @@ import (
 var (
 	// ErrOutOfBudget: a budget refused the request. See [OutOfBudgetError].
 	ErrOutOfBudget = errors.New("out of budget")
+	// ErrClaimExceeded: a request needs more than is left of the reservation
+	// that it names. Unlike [ErrOutOfBudget] it is a mistake of the program, which
+	// reserved too little: what others give back does not help, and nor does
+	// trying again. See [OutOfBudgetError].
+	ErrClaimExceeded = errors.New("reservation exceeded")
 	// ErrDriver: the device driver failed. See [DriverError].
 	ErrDriver = errors.New("driver error")
 	// ErrOutOfMemory: the driver has no memory left for the request.
@@ -41,24 +46,43 @@ type OutOfBudgetError struct {
 	// Limit is the budget; Live, Pending, Quarantined, Claimed add up to
 	// what is charged against it.
 	Limit, Live, Pending, Quarantined, Claimed uint64
-	// Claim is the reservation that was asked, zero for the general ledger.
-	Claim ClaimID
-	Tag   Tag
-	// Holders are the largest holders, largest first.
+	// Claim is the reservation that was asked, and Reserved its size; both are
+	// zero for the general ledger. Remaining is the reservation's then.
+	Claim    ClaimID
+	Reserved uint64
+	Tag      Tag
+	// Holders are the largest holders, largest first. A reservation that is
+	// exceeded has none: what others hold is not the reason.
 	Holders []Holder
 }
 
-// Holder is what one tag holds in one state: as the layer sees it that says so,
-// for which what a guard above it holds in quarantine is live.
+// Holder is what one tag holds in one state: live, retired (pending),
+// quarantined by a guard, or claimed by reservations and not drawn from them.
 type Holder struct {
-	Tag    Tag
-	State  BlockState
-	Bytes  uint64
+	Tag   Tag
+	State BlockState
+	Bytes uint64
+	// Blocks is how many blocks, of a State of [Claimed] how many reservations.
 	Blocks uint64
+}
+
+// String is "sort live 4096 bytes in 2 blocks".
+func (h Holder) String() string {
+	unit := "block"
+	if h.State == Claimed {
+		unit = "reservation"
+	}
+	if h.Blocks != 1 {
+		unit += "s"
+	}
+	return fmt.Sprintf("%s %s %d bytes in %d %s", h.Tag, h.State, h.Bytes, h.Blocks, unit)
 }
 
 // Error explains the refusal on one line.
 func (e *OutOfBudgetError) Error() string {
+	if e.Claim != 0 {
+		return e.claimExceeded()
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "out of budget: requested %d bytes for %q, remaining %d of %d (live %d, pending %d, quarantined %d, claimed %d)",
 		e.Requested, e.Tag.OrUntagged(), e.Remaining, e.Limit, e.Live, e.Pending, e.Quarantined, e.Claimed)
@@ -66,17 +90,26 @@ func (e *OutOfBudgetError) Error() string {
 		sep := ", "
 		if i == 0 {
 			sep = "; largest holders: "
-			if e.Quarantined > 0 {
-				sep = "; largest holders (quarantined counts as live): "
-			}
 		}
-		fmt.Fprintf(&b, "%s%s %s %d bytes in %d blocks", sep, h.Tag, h.State, h.Bytes, h.Blocks)
+		b.WriteString(sep + h.String())
 	}
 	return b.String()
 }
 
-// Is matches [ErrOutOfBudget].
-func (e *OutOfBudgetError) Is(target error) bool { return target == ErrOutOfBudget }
+func (e *OutOfBudgetError) claimExceeded() string {
+	return fmt.Sprintf("reservation exceeded: requested %d bytes for %q, remaining %d of %d reserved (drawn %d): "+
+		"reserve more, at least the sum of what is allocated at a time; freed memory counts until the device has passed its free",
+		e.Requested, e.Tag.OrUntagged(), e.Remaining, e.Reserved, e.Reserved-min(e.Reserved, e.Remaining))
+}
+
+// Is matches [ErrClaimExceeded] if a reservation refused, and [ErrOutOfBudget]
+// otherwise.
+func (e *OutOfBudgetError) Is(target error) bool {
+	if e.Claim != 0 {
+		return target == ErrClaimExceeded
+	}
+	return target == ErrOutOfBudget
+}
 
 // DriverError is a failed driver call.
 type DriverError struct {

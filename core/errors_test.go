@@ -10,7 +10,7 @@ import (
 )
 
 var sentinels = map[string]error{
-	"OutOfBudget": core.ErrOutOfBudget, "Driver": core.ErrDriver, "OutOfMemory": core.ErrOutOfMemory, "Sticky": core.ErrSticky,
+	"OutOfBudget": core.ErrOutOfBudget, "ClaimExceeded": core.ErrClaimExceeded, "Driver": core.ErrDriver, "OutOfMemory": core.ErrOutOfMemory, "Sticky": core.ErrSticky,
 	"StreamMisuse": core.ErrStreamMisuse, "UseAfterFree": core.ErrUseAfterFree, "OutOfBounds": core.ErrOutOfBounds,
 	"InvalidRequest": core.ErrInvalidRequest, "Closed": core.ErrClosed, "Unsupported": errors.ErrUnsupported,
 }
@@ -21,6 +21,7 @@ func TestErrorsMatchTheirSentinelsOnly(t *testing.T) {
 		want []string
 	}{
 		{&core.OutOfBudgetError{}, []string{"OutOfBudget"}},
+		{&core.OutOfBudgetError{Claim: 1}, []string{"ClaimExceeded"}},
 		{&core.DriverError{}, []string{"Driver"}},
 		{&core.DriverError{OutOfMemory: true}, []string{"Driver", "OutOfMemory"}},
 		{&core.DriverError{Sticky: true}, []string{"Driver", "Sticky"}},
@@ -55,9 +56,17 @@ func TestErrorTexts(t *testing.T) {
 			`out of budget: requested 10 bytes for "untagged", remaining 4 of 100 (live 90, pending 3, quarantined 2, claimed 1)`},
 		{&core.OutOfBudgetError{Requested: 10, Limit: 100, Live: 100, Tag: "sort", Holders: []core.Holder{
 			{Tag: "index", State: core.Live, Bytes: 80, Blocks: 2}, {Tag: "sort", State: core.Retired, Bytes: 20, Blocks: 1}}},
-			`out of budget: requested 10 bytes for "sort", remaining 0 of 100 (live 100, pending 0, quarantined 0, claimed 0); largest holders: index live 80 bytes in 2 blocks, sort retired 20 bytes in 1 blocks`},
-		{&core.OutOfBudgetError{Requested: 10, Limit: 100, Quarantined: 100, Tag: "sort", Holders: []core.Holder{{Tag: "index", State: core.Live, Bytes: 100, Blocks: 2}}},
-			`out of budget: requested 10 bytes for "sort", remaining 0 of 100 (live 0, pending 0, quarantined 100, claimed 0); largest holders (quarantined counts as live): index live 100 bytes in 2 blocks`},
+			`out of budget: requested 10 bytes for "sort", remaining 0 of 100 (live 100, pending 0, quarantined 0, claimed 0); largest holders: index live 80 bytes in 2 blocks, sort retired 20 bytes in 1 block`},
+		{&core.OutOfBudgetError{Requested: 10, Limit: 100, Quarantined: 100, Tag: "sort", Holders: []core.Holder{{Tag: "index", State: core.Quarantined, Bytes: 100, Blocks: 2}}},
+			`out of budget: requested 10 bytes for "sort", remaining 0 of 100 (live 0, pending 0, quarantined 100, claimed 0); largest holders: index quarantined 100 bytes in 2 blocks`},
+		{&core.OutOfBudgetError{Requested: 10, Limit: 100, Claimed: 100, Tag: "sort", Holders: []core.Holder{
+			{Tag: "sort", State: core.Claimed, Bytes: 80, Blocks: 1}, {Tag: "join", State: core.Claimed, Bytes: 20, Blocks: 2}}},
+			`out of budget: requested 10 bytes for "sort", remaining 0 of 100 (live 0, pending 0, quarantined 0, claimed 100); ` +
+				`largest holders: sort claimed 80 bytes in 1 reservation, join claimed 20 bytes in 2 reservations`},
+		{&core.OutOfBudgetError{Requested: 4000, Remaining: 4, Limit: 1 << 20, Live: 4012, Tag: "table", Claim: 1, Reserved: 12,
+			Holders: []core.Holder{{Tag: "other", State: core.Live, Bytes: 4000, Blocks: 1}}},
+			`reservation exceeded: requested 4000 bytes for "table", remaining 4 of 12 reserved (drawn 8): ` +
+				`reserve more, at least the sum of what is allocated at a time; freed memory counts until the device has passed its free`},
 		{&core.DriverError{Op: "cuMemAllocAsync", Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory"},
 			"driver error: cuMemAllocAsync: CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"},
 		{&core.DriverError{Op: "cuEventRecord", Code: 700, Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Text: "illegal address", Detail: "the stream was synchronised instead"},

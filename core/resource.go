@@ -27,8 +27,9 @@ type Resource interface {
 	Features() Features
 
 	// Allocate returns a live block, usable at once on r.Stream. Errors:
-	// [InvalidRequestError], [OutOfBudgetError], [StreamMisuseError] for a
-	// stream that is not leased, [DriverError].
+	// [InvalidRequestError], [OutOfBudgetError] (which matches [ErrClaimExceeded]
+	// if r.Claim is short), [StreamMisuseError] for a stream that is not leased,
+	// [DriverError].
 	Allocate(ctx context.Context, r Request) (Block, error)
 
 	// Deallocate gives a block back. The free is queued on the block's

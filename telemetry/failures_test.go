@@ -19,6 +19,9 @@ var failures = []struct {
 	reason    telemetry.Reason
 }{
 	{&core.OutOfBudgetError{Requested: 8}, "out_of_budget", telemetry.ReasonOutOfBudget},
+	{&core.OutOfBudgetError{Requested: 8, Limit: 8}, "out_of_budget", telemetry.ReasonOutOfBudget},
+	{fmt.Errorf("refused: %w", &core.OutOfBudgetError{Requested: 9, Limit: 8}), "exceeds_budget", telemetry.ReasonExceedsBudget},
+	{fmt.Errorf("refused: %w", &core.OutOfBudgetError{Requested: 9, Limit: 8, Claim: 1, Reserved: 8}), "claim_exceeded", telemetry.ReasonClaimExceeded},
 	{&core.DriverError{Op: "cuMemAllocAsync", Name: "CUDA_ERROR_OUT_OF_MEMORY", OutOfMemory: true}, "out_of_memory", telemetry.ReasonOutOfMemory},
 	{&core.DriverError{Op: "cuEventRecord", Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Sticky: true}, "CUDA_ERROR_ILLEGAL_ADDRESS", telemetry.ReasonDriver},
 	{&core.DriverError{Op: "cuEventRecord"}, "driver_error", telemetry.ReasonDriver},

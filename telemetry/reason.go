@@ -13,8 +13,14 @@ type Reason uint8
 
 // The reasons. Of an error that has several the first listed here counts.
 const (
-	// ReasonOutOfBudget: a budget refused.
+	// ReasonOutOfBudget: a budget refused what would fit it if others held less.
 	ReasonOutOfBudget Reason = iota
+	// ReasonExceedsBudget: a budget refused a request that is larger than all
+	// of it. That says something of who asks, and nothing of the runtime.
+	ReasonExceedsBudget
+	// ReasonClaimExceeded: a request needed more than was left of the reservation
+	// that it names. That too says something of who asks.
+	ReasonClaimExceeded
 	// ReasonOutOfMemory: the driver had no memory left.
 	ReasonOutOfMemory
 	// ReasonDriver: any other failed driver call.
@@ -48,6 +54,8 @@ var reasonTable = [reasons]struct {
 	is   error
 }{
 	ReasonOutOfBudget:      {"out_of_budget", core.ErrOutOfBudget},
+	ReasonExceedsBudget:    {"exceeds_budget", errExceedsBudget},
+	ReasonClaimExceeded:    {"claim_exceeded", core.ErrClaimExceeded},
 	ReasonOutOfMemory:      {"out_of_memory", core.ErrOutOfMemory},
 	ReasonDriver:           {"driver_error", core.ErrDriver},
 	ReasonUseAfterFree:     {"use_after_free", core.ErrUseAfterFree},
@@ -59,6 +67,9 @@ var reasonTable = [reasons]struct {
 	ReasonCanceled:         {"canceled", context.Canceled},
 	ReasonOther:            {reasonOther, nil},
 }
+
+// errExceedsBudget matches no error; see ReasonOf.
+var errExceedsBudget = errors.New("exceeds the budget")
 
 // Reasons lists all reasons, in their order.
 func Reasons() []Reason {
@@ -72,11 +83,22 @@ func Reasons() []Reason {
 // ReasonOf classifies err, which must not be nil. It allocates nothing.
 func ReasonOf(err error) Reason {
 	for i, row := range reasonTable[:ReasonOther] {
-		if errors.Is(err, row.is) {
-			return Reason(i)
+		if !errors.Is(err, row.is) {
+			continue
 		}
+		if Reason(i) == ReasonOutOfBudget && exceedsBudget(err) {
+			return ReasonExceedsBudget
+		}
+		return Reason(i)
 	}
 	return ReasonOther
+}
+
+// exceedsBudget reports whether a refusal is of a request that no budget of that
+// limit could grant.
+func exceedsBudget(err error) bool {
+	short, ok := errors.AsType[*core.OutOfBudgetError](err)
+	return ok && short.Limit != 0 && short.Requested > short.Limit
 }
 
 // String is the reason as it appears in metrics, such as "out_of_budget".

@@ -11,8 +11,8 @@ import (
 // Allocate charges the request and passes it on. It never waits: if the
 // bytes do not fit, or the device has no memory, it asks the upstream to reap
 // and tries once more. Errors: core.InvalidRequestError, also for a claim
-// that is not open; core.OutOfBudgetError, with Claim set if it is the claim
-// that is short; and the upstream's. After an error nothing is charged.
+// that is not open; core.OutOfBudgetError, which matches core.ErrClaimExceeded
+// if it is the claim that is short; and the upstream's. After an error nothing is charged.
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
 	if err := normalize(&req); err != nil {
 		return b, err

@@ -3,6 +3,8 @@ package budget
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -17,6 +19,8 @@ var lastClaim atomic.Uint64
 // it gives nothing more and passes on what is given to it.
 type claim struct {
 	id     core.ClaimID
+	tag    core.Tag
+	bytes  uint64 // as reserved
 	ledger *ledger
 
 	mu      sync.Mutex
@@ -96,14 +100,37 @@ func (t *claimTable) remove(id core.ClaimID) *claim {
 	return c
 }
 
-// totals is the number of open claims and the sum of their unspent bytes.
-func (t *claimTable) totals() (claims, unspent uint64) {
+// list is the open claims. The table is locked while they are copied and not
+// while they are read.
+func (t *claimTable) list() []*claim {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	for _, c := range t.open {
+	return slices.AppendSeq(make([]*claim, 0, len(t.open)), maps.Values(t.open))
+}
+
+// totals is the number of open claims and the sum of their unspent bytes.
+func (t *claimTable) totals() (claims, unspent uint64) {
+	open := t.list()
+	for _, c := range open {
 		unspent += c.room(0)
 	}
-	return uint64(len(t.open)), unspent
+	return uint64(len(open)), unspent
+}
+
+// holders is what the claims of each tag have set aside, in any order. A claim
+// that is drawn to its end is left out: its blocks are listed.
+func (t *claimTable) holders() []core.Holder {
+	sums := map[core.Tag]sum{}
+	for _, c := range t.list() {
+		if unspent := c.room(0); unspent > 0 {
+			sums[c.tag] = sums[c.tag].plus(sum{unspent, 1})
+		}
+	}
+	holders := make([]core.Holder, 0, len(sums))
+	for tag, s := range sums {
+		holders = append(holders, core.Holder{Tag: tag, State: core.Claimed, Bytes: s.bytes, Blocks: s.blocks})
+	}
+	return holders
 }
 
 func unknownClaim(op string, id core.ClaimID) error {
@@ -128,7 +155,7 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 			return core.Claim{}, r.refuse(ctx, &core.Request{Bytes: bytes, Requested: bytes, Tag: tag}, short, reaped)
 		}
 	}
-	c := &claim{id: core.ClaimID(lastClaim.Add(1)), ledger: &r.ledger, unspent: bytes}
+	c := &claim{id: core.ClaimID(lastClaim.Add(1)), tag: tag, bytes: bytes, ledger: &r.ledger, unspent: bytes}
 	r.claims.add(c)
 	return core.Claim{ID: c.id, Bytes: bytes, Tag: tag}, nil
 }

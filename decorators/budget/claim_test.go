@@ -48,6 +48,25 @@ func TestDrawnBytesReturnToAnOpenClaim(t *testing.T) {
 	wantCharged(t, r, 60)
 }
 
+// Who else holds memory is no reason, and more of it would not help.
+func TestAClaimThatIsExceededSaysSo(t *testing.T) {
+	r := newBudget(t, newDevice(), Config{Limit: 100})
+	mustAllocate(t, r, core.Request{Bytes: 30, Stream: 1, Tag: "other"})
+	c := mustReserve(t, r, 12)
+	mustAllocate(t, r, core.Request{Bytes: 8, Claim: c.ID, Stream: 1, Tag: "job"})
+	_, err := r.Allocate(t.Context(), core.Request{Bytes: 40, Claim: c.ID, Stream: 1, Tag: "job"})
+	if !errors.Is(err, core.ErrClaimExceeded) || errors.Is(err, core.ErrOutOfBudget) {
+		t.Errorf("got %v", err)
+	}
+	e := refused(t, r, core.Request{Bytes: 40, Claim: c.ID, Stream: 1, Tag: "job"})
+	if e.Claim != c.ID || e.Reserved != 12 || e.Requested != 40 || e.Remaining != 4 || len(e.Holders) != 0 {
+		t.Errorf("explained as %+v", e)
+	}
+	if e := refused(t, r, core.Request{Bytes: 90, Stream: 1}); !errors.Is(e, core.ErrOutOfBudget) || e.Claim != 0 || len(e.Holders) == 0 {
+		t.Errorf("beside the claim it is explained as %+v", e)
+	}
+}
+
 func TestAClaimLendsItsOwnPendingBytesInOrder(t *testing.T) {
 	d := newDevice()
 	r := newBudget(t, d, Config{Limit: 100})

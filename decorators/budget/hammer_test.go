@@ -147,7 +147,7 @@ func hammer(t *testing.T, r *Resource, rnd *rand.Rand) {
 		b, err := r.Allocate(ctx, req)
 		if err == nil {
 			blocks = append(blocks, b)
-		} else if !errors.Is(err, core.ErrOutOfBudget) {
+		} else if !isRefusal(err) {
 			t.Error(err)
 		}
 	}

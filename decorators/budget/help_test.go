@@ -50,10 +50,15 @@ func refused(t testing.TB, r core.Resource, req core.Request) *core.OutOfBudgetE
 	t.Helper()
 	_, err := r.Allocate(context.Background(), req)
 	var refusal *core.OutOfBudgetError
-	if !errors.As(err, &refusal) || !errors.Is(err, core.ErrOutOfBudget) {
+	if !errors.As(err, &refusal) || !isRefusal(err) {
 		t.Fatalf("Allocate(%d bytes on stream %v): got %v, want a refusal", req.Bytes, req.Stream, err)
 	}
 	return refusal
+}
+
+// isRefusal reports whether err is a refusal of the budget or of one of its claims.
+func isRefusal(err error) bool {
+	return errors.Is(err, core.ErrOutOfBudget) || errors.Is(err, core.ErrClaimExceeded)
 }
 
 func wantCharged(t testing.TB, r *Resource, want uint64) {

@@ -2,7 +2,6 @@ package budget
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -59,7 +58,7 @@ func (s *machine) allocate(t *rapid.T) {
 	before := s.budget.ledger.used.Load()
 	fits := s.model.admits(req)
 	b, err := s.budget.Allocate(context.Background(), req)
-	if fits != (err == nil) || err != nil && !errors.Is(err, core.ErrOutOfBudget) {
+	if fits != (err == nil) || err != nil && !isRefusal(err) {
 		t.Fatalf("%+v: got %v, the model says it fits: %v", req, err, fits)
 	}
 	if err != nil {

@@ -23,11 +23,12 @@ func (r *Resource) refuse(ctx context.Context, req *core.Request, short *shortag
 
 // explain says why the purse of short could not give its bytes. The sums add
 // up to the charge: what is charged and not otherwise accounted for is live,
-// which includes grants that are on their way to the device.
+// which includes grants that are on their way to the device. A claim that is
+// short is short for everybody's sums: it names no holders.
 func (r *Resource) explain(tag core.Tag, short *shortage) *core.OutOfBudgetError {
 	e := &core.OutOfBudgetError{Requested: short.bytes, Tag: tag, Limit: r.Limit(), Remaining: short.remaining}
 	if c, ok := short.purse.(*claim); ok {
-		e.Claim = c.id
+		e.Claim, e.Reserved = c.id, c.bytes
 	}
 	holders := r.Holders()
 	for _, h := range holders {

@@ -63,9 +63,9 @@
 //	ptr          string  device address, "0x..."; with a block
 //	generation   uint    the block's generation; with a block
 //	error        string  the error, at most 256 bytes; absent after a success
-//	kind         string  kind of the error; with error: out_of_budget, out_of_memory, driver,
-//	                     stream_misuse, use_after_free, out_of_bounds, invalid_request,
-//	                     closed, canceled, deadline_exceeded, other
+//	kind         string  kind of the error; with error: out_of_budget, claim_exceeded, out_of_memory,
+//	                     driver, stream_misuse, use_after_free, out_of_bounds,
+//	                     invalid_request, closed, canceled, deadline_exceeded, other
 //	relieved     bool    true for a refusal that a layer above cured
 //	launch       string  name of the launch; for prepare, finish, abort and record
 //	access       string  combined access "read", "write", "read_write"; likewise

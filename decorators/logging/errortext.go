@@ -34,6 +34,7 @@ var errorKinds = [...]struct {
 	name   string
 }{
 	{core.ErrOutOfBudget, "out_of_budget"},
+	{core.ErrClaimExceeded, "claim_exceeded"},
 	{core.ErrOutOfMemory, "out_of_memory"},
 	{core.ErrDriver, "driver"},
 	{core.ErrStreamMisuse, "stream_misuse"},

@@ -182,6 +182,7 @@ func TestErrorTextIsBoundedAndValid(t *testing.T) {
 func TestErrorKinds(t *testing.T) {
 	for want, err := range map[string]error{
 		"out_of_budget":     &core.OutOfBudgetError{},
+		"claim_exceeded":    &core.OutOfBudgetError{Claim: 1},
 		"out_of_memory":     &core.DriverError{OutOfMemory: true},
 		"driver":            &core.DriverError{},
 		"stream_misuse":     core.UnsupportedError("a", "b", "c"),

@@ -13,6 +13,7 @@ type LoggedError struct {
 // kinds are those that a reader looks at; the rest is text to it.
 var kinds = map[string]error{
 	"out_of_budget":   core.ErrOutOfBudget,
+	"claim_exceeded":  core.ErrClaimExceeded,
 	"out_of_memory":   core.ErrOutOfMemory,
 	"driver":          core.ErrDriver,
 	"stream_misuse":   core.ErrStreamMisuse,

@@ -117,7 +117,7 @@ func isRefusal(e *core.Event) bool {
 	case core.OpRefusal:
 		return !e.Relieved
 	case core.OpAllocate:
-		return errors.Is(e.Err, core.ErrOutOfMemory) || errors.Is(e.Err, core.ErrOutOfBudget)
+		return errors.Is(e.Err, core.ErrOutOfMemory) || errors.Is(e.Err, core.ErrOutOfBudget) || errors.Is(e.Err, core.ErrClaimExceeded)
 	}
 	return false
 }

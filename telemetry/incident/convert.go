@@ -75,6 +75,7 @@ var classes = []struct {
 	is   error
 }{
 	{"out_of_budget", core.ErrOutOfBudget},
+	{"claim_exceeded", core.ErrClaimExceeded},
 	{"out_of_memory", core.ErrOutOfMemory},
 	{"driver_error", core.ErrDriver},
 	{"sticky", core.ErrSticky},
