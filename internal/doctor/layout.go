@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
 // Layout of the text: a label, then the value from labelWidth on, wrapped at
@@ -16,14 +18,15 @@ const (
 // printer writes lines of a label and a value.
 type printer struct{ out io.Writer }
 
-func (p printer) title(format string, args ...any) { fmt.Fprintf(p.out, format+"\n", args...) }
+func (p printer) title(format string, args ...any) { terminal.Fprintf(p.out, format+"\n", args...) }
 
 // line writes a value beside its label, on as many lines as it takes. Nothing
-// is written for an empty value.
+// is written for an empty value. Line ends are spaces to it, and what else does
+// not print is escaped.
 func (p printer) line(label, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	for _, row := range wrap(text, pageWidth-labelWidth) {
-		fmt.Fprintf(p.out, "%-*s%s\n", labelWidth, cut("  "+label), row)
+		terminal.Fprintf(p.out, "%-*s%s\n", labelWidth, cut("  "+label), row)
 		label = ""
 	}
 }

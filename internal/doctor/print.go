@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
 // Print writes the report for people.
@@ -23,7 +24,7 @@ func (r *Report) Print(out io.Writer) {
 	if len(r.Settings) > 0 {
 		p.title("\nVariables that are set")
 		for _, s := range r.Settings {
-			fmt.Fprintf(out, "  %s=%s\n", s.Name, s.Value)
+			terminal.Fprintf(out, "  %s=%s\n", s.Name, s.Value)
 			p.line("", "%s", s.Meaning)
 		}
 	}

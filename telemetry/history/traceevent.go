@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
 // pid is the process by which a viewer shows a device. Zero is the idle
@@ -194,13 +195,14 @@ func (t *trace) close() { _, _ = t.out.Write(append(t.buf, '}', '}')) }
 // whole is a number in JSON.
 func whole(n uint64) []byte { return strconv.AppendUint(nil, n, 10) }
 
-// quoted is a text in JSON; what is not UTF-8 in it is replaced.
+// quoted is a text in JSON; what is not UTF-8 in it is replaced, and what does not
+// print is escaped, because a trace may be written to a terminal.
 func quoted(s string) []byte {
 	text, err := json.Marshal(s)
 	if err != nil { // there is no text of which that is so
 		return []byte(`""`)
 	}
-	return text
+	return terminal.JSON(text)
 }
 
 // microseconds writes nanoseconds in the format's unit, with all of them.

@@ -5,10 +5,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
 // String is the incident for people, on several lines: the bug, its victim, the
-// suspects, the stacks, the uses and what was done around it.
+// suspects, the stacks, the uses and what was done around it. What does not print
+// in its texts, line ends among it, is escaped: an incident may be anybody's.
 func (in *Incident) String() string {
 	p := &printer{}
 	f := &in.Finding
@@ -36,7 +39,9 @@ func (in *Incident) String() string {
 
 type printer struct{ text strings.Builder }
 
-func (p *printer) line(format string, args ...any) { fmt.Fprintf(&p.text, format+"\n", args...) }
+func (p *printer) line(format string, args ...any) {
+	terminal.Fprintf(&p.text, format+"\n", args...)
+}
 
 func (p *printer) victim(f *Finding) {
 	if v := f.Victim; v != nil {
@@ -67,7 +72,7 @@ func (p *printer) uses(title string, uses []Use) {
 	}
 }
 
-// String is the use on one line.
+// String is the use on one line; what does not print is escaped.
 func (u Use) String() string {
 	text := fmt.Sprintf("launch %d %q on stream %s", u.LaunchID, u.Launch, streamText(u.Stream))
 	if !u.Time.IsZero() {
@@ -82,7 +87,7 @@ func (u Use) String() string {
 	if !u.SpanID.IsZero() {
 		text += fmt.Sprintf(", span %v of trace %v", u.SpanID, u.TraceID)
 	}
-	return text
+	return terminal.Escape(text)
 }
 
 func (p *printer) stack(title string, lines []string) {
@@ -130,7 +135,7 @@ func (p *printer) history(events []Event, victim *Block) {
 	}
 }
 
-// String is the record on one line.
+// String is the record on one line; what does not print is escaped.
 func (e Event) String() string {
 	text := fmt.Sprintf("%s  %-10s stream %s", stamp(e.Time), e.Op, streamText(e.Stream))
 	if e.Generation != 0 {
@@ -148,7 +153,7 @@ func (e Event) String() string {
 	if e.Error != nil {
 		text += " FAILED: " + e.Error.Text
 	}
-	return text
+	return terminal.Escape(text)
 }
 
 func stamp(t time.Time) string {
