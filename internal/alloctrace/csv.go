@@ -1,6 +1,7 @@
 package alloctrace
 
 import (
+	"fmt"
 	"strings"
 	"time"
 )
@@ -52,7 +53,9 @@ func (p *csvRows) parse(line string) (row Row, ok bool, err *ParseError) {
 	if row.Action == Allocate && row.Pointer == 0 && row.Bytes != 0 {
 		return Row{}, false, bad(columns[3], fields[3], "an allocation of bytes needs a pointer")
 	}
-	row.Time = p.unwrap(clock)
+	if row.Time = p.unwrap(clock); row.Time > maxHours*time.Hour+day {
+		return Row{}, false, bad(columns[1], fields[1], fmt.Sprintf("more midnights than %d hours have", maxHours))
+	}
 	return row, true, nil
 }
 

@@ -67,10 +67,6 @@ func TestParseErrorShortensWhatItRepeats(t *testing.T) {
 	}
 }
 
-func TestLineLongerThanTheBoundIsRefused(t *testing.T) {
-	wantError(t, header+strings.Repeat("x", 2*alloctrace.MaxLine), "f:2: row: longer than 65536 bytes")
-}
-
 func TestReadFileOfAMissingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "missing.csv")
 	_, err := alloctrace.ReadFile(path)

@@ -12,37 +12,48 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// ReadEvents reads all of a log of Fencepost's, plain or gzipped, and checks
-// every line of it. name stands for the file in errors, which are
-// [ParseError]. What the events point to, errors among it, says what the log
-// says: the kind of an error matches the sentinel of core.
+// ReadEvents reads all of a log of Fencepost's, plain or gzipped, within
+// [DefaultLimits]; see [Limits.EachEvent].
+func ReadEvents(name string, r io.Reader) ([]core.Event, error) {
+	var events []core.Event
+	_, err := DefaultLimits.EachEvent(name, r, func(_ string, e core.Event) { events = append(events, e) })
+	if err != nil {
+		return nil, err
+	}
+	return events, nil
+}
+
+// EachEvent reads a log of Fencepost's, plain or gzipped, checks every line of it
+// and calls yield with each line and what it says, but those that are too long.
+// name stands for the file in errors, which are [ParseError]. What the events
+// point to, errors among it, says what the log says: the kind of an error
+// matches the sentinel of core.
 //
 // Times are those of the log's monotonic clock, counted from the wall clock of
 // its first line, so that a step of the latter does not tear the history. A
 // difference of more than a second is followed: the process was started anew.
-func ReadEvents(name string, r io.Reader) ([]core.Event, error) {
-	d, err := NewReader(name, r)
+func (l Limits) EachEvent(name string, r io.Reader, yield func(line string, e core.Event)) (TooLong, error) {
+	d, err := l.NewReader(name, r)
 	if err != nil {
-		return nil, err
+		return TooLong{}, err
 	}
 	if d.format != FormatLog {
-		return nil, bad("header", "", "not a log of Fencepost's: it has to begin with a JSON object").at(name, 1)
+		return TooLong{}, bad("header", "", "not a log of Fencepost's: it has to begin with a JSON object").at(name, 1)
 	}
-	var events []core.Event
 	var clock logClock
 	for {
 		line, err := d.next()
 		if errors.Is(err, io.EOF) {
-			return events, nil
+			return d.tooLong, nil
 		}
 		if err != nil {
-			return nil, err
+			return d.tooLong, err
 		}
 		e, parseErr := clock.parse(line)
 		if parseErr != nil {
-			return nil, parseErr.at(name, d.line)
+			return d.tooLong, parseErr.at(name, d.line)
 		}
-		events = append(events, e)
+		yield(line, e)
 	}
 }
 
@@ -109,7 +120,29 @@ func (c *logClock) parse(line string) (core.Event, *ParseError) {
 	if l.Error != "" {
 		e.Err = &LoggedError{Kind: l.Kind, Text: l.Error}
 	}
-	return e, nil
+	err = l.checkBlock(&e)
+	return e, err
+}
+
+// maxAddress is beyond what any device has; of two numbers below it the sum
+// does not overflow.
+const maxAddress = 1 << 62
+
+// checkBlock refuses a block that no device can have. Of what was refused, or
+// only claimed, any size is right.
+func (l *eventLine) checkBlock(e *core.Event) *ParseError {
+	block := e.Block.Generation != 0 && (e.Op == core.OpAllocate || e.Op == core.OpDeallocate || e.Op == core.OpRelease)
+	const reason = "beyond what an address can be"
+	switch {
+	case !block || l.Error != "":
+	case e.Block.Ptr >= maxAddress:
+		return bad("ptr", *l.Ptr, reason)
+	case e.Requested >= maxAddress:
+		return bad("requested", strconv.FormatUint(e.Requested, 10), reason)
+	case e.Bytes >= maxAddress:
+		return bad("bytes", strconv.FormatUint(e.Bytes, 10), reason)
+	}
+	return nil
 }
 
 func orZero(n *uint64) uint64 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -104,8 +105,27 @@ var eventErrors = []struct{ line, field string }{
 	{`{"time":"2026-01-01T00:00:00Z"}`, "op"},
 	{`{"op":7}`, "op"},
 	{`{"op":`, "row"},
+	{block(`"ptr":"0x4000000000000000"`), "ptr"},
+	{block(`"ptr":"0xffffffffffffffff"`), "ptr"},
+	{block(`"ptr":"0x7f00","requested":4611686018427387904`), "requested"},
+	{block(`"ptr":"0x7f00","bytes":18446744073709551615`), "bytes"},
 	{`Thread,Time,Action,Pointer,Size,Stream`, "header"},
 	{``, "header"},
+}
+
+// block is a line about a block with further fields.
+func block(fields string) string {
+	return `{"op":"release","time":"2026-01-01T00:00:00Z","mono_ns":1,"stream":0,"generation":9,` + fields + `}`
+}
+
+// A request of any size may have been refused, and that is in our own logs.
+func TestARefusalOfAnySizeIsRead(t *testing.T) {
+	for _, op := range []string{"allocate", "refusal"} {
+		events, err := alloctrace.ReadEvents("f", strings.NewReader(`{"op":"`+op+`","time":"2026-01-01T00:00:00Z","mono_ns":1,"stream":0,"requested":18446744073709551615,"bytes":18446744073709551615,"error":"out of budget","kind":"out_of_budget"}`))
+		if err != nil || events[0].Requested != math.MaxUint64 {
+			t.Errorf("%s: %v, %v", op, events, err)
+		}
+	}
 }
 
 func TestALineThatNoLogHasIsNamed(t *testing.T) {
@@ -135,6 +155,8 @@ func FuzzReadEvents(f *testing.F) {
 		}
 	}
 	f.Add(file.Bytes())
+	f.Add([]byte(block(`"tag":"`+strings.Repeat("x", alloctrace.MaxLine)+`"`) + "\n" + block(`"tag":"\u001b[2J\u009b\u202e\x7f"`)))
+	f.Add([]byte(`{"op":"reap","time":"9999-12-31T23:59:59Z","mono_ns":9223372036854775807,"duration_ns":9223372036854775807,"stream":18446744073709551615}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		events, err := alloctrace.ReadEvents("f", bytes.NewReader(data))
 		if _, ok := errors.AsType[*alloctrace.ParseError](err); err != nil && (!ok || events != nil) {

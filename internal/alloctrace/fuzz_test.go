@@ -23,6 +23,9 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(log))
 	f.Add(compress(f, []byte(log)))
 	f.Add(compress(f, []byte(log))[:40])
+	f.Add([]byte(header + row("allocate", "0x1", "0") + strings.Repeat("x", alloctrace.MaxLine+1) + "\n" + row("free", "0x1", "0")))
+	f.Add([]byte(header + "1,99999:59:59:999999,allocate,0xffffffffffffffff,18446744073709551615,18446744073709551615\n"))
+	f.Add([]byte("{" + strings.Repeat(" ", 3*alloctrace.MaxLine)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		trace, err := alloctrace.Read("f", bytes.NewReader(data))
 		checkOutcome(t, trace, err)

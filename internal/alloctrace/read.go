@@ -7,10 +7,13 @@ import (
 	"os"
 )
 
+// Read is [Limits.Read] with [DefaultLimits].
+func Read(name string, r io.Reader) (*Trace, error) { return DefaultLimits.Read(name, r) }
+
 // Read reads a whole trace and checks every row of it. name stands for the
 // file in errors, which are [ParseError].
-func Read(name string, r io.Reader) (*Trace, error) {
-	d, err := NewReader(name, r)
+func (l Limits) Read(name string, r io.Reader) (*Trace, error) {
+	d, err := l.NewReader(name, r)
 	if err != nil {
 		return nil, err
 	}
@@ -18,7 +21,7 @@ func Read(name string, r io.Reader) (*Trace, error) {
 	for {
 		row, err := d.Next()
 		if errors.Is(err, io.EOF) {
-			t.Skipped = d.Skipped()
+			t.Skipped, t.TooLong = d.Skipped(), d.TooLong()
 			return t, nil
 		}
 		if err != nil {
@@ -28,15 +31,18 @@ func Read(name string, r io.Reader) (*Trace, error) {
 	}
 }
 
+// ReadFile is [Limits.ReadFile] with [DefaultLimits].
+func ReadFile(path string) (*Trace, error) { return DefaultLimits.ReadFile(path) }
+
 // ReadFile reads the trace at path. A file that cannot be opened is a
 // [ParseError] too, so that a caller has one kind of error to report.
-func ReadFile(path string) (*Trace, error) {
+func (l Limits) ReadFile(path string) (*Trace, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, openError(path, err)
 	}
 	defer f.Close()
-	return Read(path, f)
+	return l.Read(path, f)
 }
 
 func openError(path string, err error) error {

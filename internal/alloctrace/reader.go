@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// MaxLine is the length in bytes of the longest line that is read. Lines of
-// both formats are a fraction of it; without a bound, a file that is no trace
-// could be one line of any length.
+// MaxLine is the length in bytes of the longest line that is read, its end
+// included. Lines of both formats are a fraction of it. A row that is longer is
+// skipped and counted, so that one of them does not cost the others.
 const MaxLine = 64 << 10
 
 var gzipMagic = []byte{0x1f, 0x8b}
@@ -26,17 +26,22 @@ type lineParser interface {
 type Reader struct {
 	name    string
 	format  Format
+	limits  Limits
 	lines   *bufio.Reader
 	gzipped bool
 	parser  lineParser
-	line    int
-	skipped int
+	// line is the number of the current line, of which header are no rows;
+	// bytes is how much was read, unpacked.
+	line, header int
+	bytes        uint64
+	skipped      int
+	tooLong      TooLong
 }
 
 // NewReader detects compression and format from the first bytes of r. name
 // stands for the file in errors, which are [ParseError].
-func NewReader(name string, r io.Reader) (*Reader, error) {
-	d := &Reader{name: name, lines: bufio.NewReaderSize(r, MaxLine)}
+func (l Limits) NewReader(name string, r io.Reader) (*Reader, error) {
+	d := &Reader{name: name, limits: l, lines: bufio.NewReaderSize(r, MaxLine)}
 	magic, err := d.lines.Peek(len(gzipMagic))
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, d.readError(err)
@@ -69,10 +74,14 @@ func (d *Reader) detect() error {
 		d.format, d.parser = FormatLog, logRows{}
 		return nil
 	}
-	line, err := d.next()
+	line, long, err := d.read()
 	if err != nil {
 		return err
 	}
+	if long {
+		return bad("header", "", fmt.Sprintf("longer than %d bytes: neither the CSV header nor a JSON object", MaxLine)).at(d.name, 1)
+	}
+	d.header = 1
 	if line != header {
 		return bad("header", line, "neither the CSV header "+header+" nor a JSON object").at(d.name, 1)
 	}
@@ -106,20 +115,55 @@ func (d *Reader) Next() (Row, error) {
 	}
 }
 
-// next returns a line without its end.
+// TooLong is the rows that were skipped because they are longer than [MaxLine].
+func (d *Reader) TooLong() TooLong { return d.tooLong }
+
+// next returns the next line that is not too long, without its end, and io.EOF
+// behind the last one. A file of which every row is too long is an error.
 func (d *Reader) next() (string, error) {
-	text, err := d.lines.ReadSlice('\n')
-	if len(text) == 0 && errors.Is(err, io.EOF) {
-		return "", io.EOF
+	for {
+		text, long, err := d.read()
+		switch {
+		case errors.Is(err, io.EOF) && d.tooLong.Rows > 0 && d.tooLong.Rows == d.line-d.header:
+			return "", bad("row", "", fmt.Sprintf("longer than %d bytes, and so is every other row", MaxLine)).at(d.name, d.tooLong.First)
+		case err != nil:
+			return "", err
+		case !long:
+			return text, nil
+		}
+		if d.tooLong.Rows++; d.tooLong.Rows == 1 {
+			d.tooLong.First = d.line
+		}
+	}
+}
+
+// read reads one line. Of one that is too long it returns no text.
+func (d *Reader) read() (text string, long bool, err error) {
+	part, err := d.lines.ReadSlice('\n')
+	if len(part) == 0 && errors.Is(err, io.EOF) {
+		return "", false, io.EOF
 	}
 	d.line++
-	if errors.Is(err, bufio.ErrBufferFull) {
-		return "", bad("row", "", fmt.Sprintf("longer than %d bytes", MaxLine)).at(d.name, d.line)
+	if d.line-d.header > d.limits.Rows {
+		return "", false, bad("file", "", fmt.Sprintf("more than %d rows, which is the limit (--max-rows)", d.limits.Rows)).at(d.name, d.line)
+	}
+	for {
+		if d.bytes += uint64(len(part)); d.bytes > d.limits.Bytes {
+			return "", false, bad("file", "", fmt.Sprintf("more than %d bytes unpacked, which is the limit (--max-bytes)", d.limits.Bytes)).at(d.name, d.line)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			break
+		}
+		long = true
+		part, err = d.lines.ReadSlice('\n')
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return "", d.readError(err)
+		return "", false, d.readError(err)
 	}
-	return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), nil
+	if long {
+		return "", true, nil
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(part), "\n"), "\r"), false, nil
 }
 
 // readError places an error of the file or of its compression. An early end

@@ -105,4 +105,6 @@ type Trace struct {
 	// Skipped counts the records of a log that replay has no use for, such
 	// as prepared uses.
 	Skipped int
+	// TooLong are the rows that are not in the trace because of their length.
+	TooLong TooLong
 }

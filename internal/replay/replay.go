@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -25,9 +26,23 @@ type Config struct {
 	Streams *cuda.StreamPool
 	// Pool may be nil: reserved bytes and drift are not reported then.
 	Pool Pool
-	// Speed is how much faster than recorded to go: 1 keeps the recorded
-	// times, 0 does not wait at all.
+	// Speed is how much faster than recorded to go, from [MinSpeed] to
+	// [MaxSpeed]: 1 keeps the recorded times. 0 does not wait at all.
 	Speed float64
+}
+
+// The bounds of a speed that is not zero.
+const (
+	MinSpeed = 1e-3
+	MaxSpeed = 1e6
+)
+
+// CheckSpeed returns an error for a speed that is none, such as NaN.
+func CheckSpeed(speed float64) error {
+	if speed == 0 || speed >= MinSpeed && speed <= MaxSpeed {
+		return nil
+	}
+	return fmt.Errorf("a speed of %v: say 0, or %v to %.0f", speed, MinSpeed, MaxSpeed)
 }
 
 type player struct {
@@ -39,7 +54,9 @@ type player struct {
 	lost []held
 	// refused are blocks that could not be had, so that their frees are not
 	// taken for unknown ones.
-	refused       map[alloctrace.Key]bool
+	refused map[alloctrace.Key]bool
+	// empty are pointers of allocations of no bytes: their frees free nothing.
+	empty         map[alloctrace.Key]bool
 	allocs, frees []time.Duration
 }
 
@@ -52,8 +69,12 @@ type held struct {
 // allocation is counted and does not end the replay; the error is one of the
 // stack, or ctx's.
 func Play(ctx context.Context, t *alloctrace.Trace, cfg Config) (*Report, error) {
-	p := &player{cfg: cfg, leases: map[uint64]*leased{}, live: map[alloctrace.Key]held{}, refused: map[alloctrace.Key]bool{},
-		report: &Report{File: t.Name, Format: t.Format.String(), Resource: cfg.Runtime.String(), LeftLive: []Left{}, Findings: map[string]uint64{}}}
+	p := &player{cfg: cfg, leases: map[uint64]*leased{}, live: map[alloctrace.Key]held{}, refused: map[alloctrace.Key]bool{}, empty: map[alloctrace.Key]bool{},
+		report: &Report{File: t.Name, Format: t.Format.String(), Resource: cfg.Runtime.String(), LeftLive: []Left{}, Findings: map[string]uint64{},
+			TooLong: uint64(t.TooLong.Rows), FirstTooLong: t.TooLong.First}}
+	if err := CheckSpeed(cfg.Speed); err != nil {
+		return p.report, err
+	}
 	start := time.Now()
 	err := p.play(ctx, t)
 	p.report.Seconds = time.Since(start).Seconds()
@@ -82,7 +103,9 @@ func (p *player) await(ctx context.Context, start time.Time, offset time.Duratio
 	if p.cfg.Speed <= 0 {
 		return ctx.Err()
 	}
-	due := time.Until(start.Add(time.Duration(float64(offset) / p.cfg.Speed)))
+	// Slower than recorded, a time may be more than a duration can count.
+	at := min(float64(offset)/p.cfg.Speed, math.MaxInt64/2)
+	due := time.Duration(at) - time.Since(start)
 	if due <= 0 {
 		return ctx.Err()
 	}
@@ -98,7 +121,7 @@ func (p *player) row(ctx context.Context, row *alloctrace.Row) error {
 	switch {
 	case row.Action == alloctrace.AllocateFailure:
 		p.report.RecordedFailures++
-	case row.IsNil():
+	case p.isEmpty(row):
 		p.report.Empty++
 	case row.Action == alloctrace.Allocate:
 		p.report.Allocations++
@@ -108,6 +131,23 @@ func (p *player) row(ctx context.Context, row *alloctrace.Row) error {
 		return p.free(ctx, row)
 	}
 	return nil
+}
+
+// isEmpty reports whether the row concerns no memory: some allocators return
+// a pointer for no bytes, which is freed like others.
+func (p *player) isEmpty(row *alloctrace.Row) bool {
+	key := row.Key()
+	switch _, live := p.live[key]; {
+	case row.IsNil():
+		return true
+	case row.Action == alloctrace.Allocate && row.Bytes == 0:
+		p.empty[key] = !live
+		return true
+	case p.empty[key]:
+		delete(p.empty, key)
+		return row.Action == alloctrace.Free
+	}
+	return false
 }
 
 func (p *player) allocate(ctx context.Context, row *alloctrace.Row) error {

@@ -17,8 +17,13 @@ type Report struct {
 	// RecordedFailures are rows of allocations that had failed when they
 	// were recorded; they are not played.
 	RecordedFailures uint64 `json:"recorded_failures"`
-	// Empty are rows that concern no memory.
+	// Empty are rows that concern no memory: allocations of no bytes, and frees
+	// of what they returned.
 	Empty uint64 `json:"empty"`
+	// TooLong are rows that were skipped because of their length, the first of
+	// them in the line FirstTooLong. They are not among Events.
+	TooLong      uint64 `json:"too_long"`
+	FirstTooLong int    `json:"first_too_long_line,omitempty"`
 	// UnknownFrees are frees of a block that was not live. Among Frees.
 	UnknownFrees uint64 `json:"unknown_frees"`
 	// Repeated are allocations at a pointer that was live: the row of its

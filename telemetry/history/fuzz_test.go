@@ -1,11 +1,15 @@
 package history_test
 
 import (
+	"bytes"
 	"encoding/binary"
+	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/alloctrace"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
 )
 
@@ -46,6 +50,52 @@ func FuzzExport(f *testing.F) {
 		readTrace(t, export(t, source, history.Perfetto))
 		export(t, source, history.PyTorch)
 	})
+}
+
+// extreme are lines whose numbers are as large as they may be, and texts that no
+// terminal should get.
+var extreme = strings.Join([]string{
+	`{"op":"allocate","time":"9999-12-31T23:59:59Z","mono_ns":9223372036854775807,"duration_ns":9223372036854775807,"stream":18446744073709551615,"generation":18446744073709551615,"ptr":"0x3fffffffffffffff","requested":4611686018427387903,"bytes":4611686018427387903,"device":15,"tag":"\u001b\u009b\u202e\u007f"}`,
+	`{"op":"allocate","time":"0001-01-01T00:00:00Z","mono_ns":0,"stream":0,"generation":1,"ptr":"0x0","requested":4611686018427387903,"bytes":0}`,
+	`{"op":"allocate","time":"2026-01-01T00:00:00Z","mono_ns":1,"stream":0,"requested":18446744073709551615,"bytes":18446744073709551615,"error":"no","kind":"out_of_memory"}`,
+	`{"op":"refusal","time":"2026-01-01T00:00:00Z","mono_ns":1,"stream":0,"generation":3,"ptr":"0xffffffffffffffff","requested":18446744073709551615,"error":"no","kind":"out_of_budget"}`,
+	`{"op":"prepare","time":"2026-01-01T00:00:00Z","mono_ns":1,"stream":1,"launch_id":18446744073709551615,"launch":"\u001b","uses":9223372036854775807,"waits":9223372036854775807,"waited_launches":[18446744073709551615],"ptr":"0xffffffffffffffff","generation":1}`,
+	`{"op":"finish","time":"2026-01-01T00:00:00Z","mono_ns":9223372036854775807,"duration_ns":9223372036854775807,"stream":1,"launch_id":18446744073709551615,"launch":"\u001b"}`,
+	`{"op":"release","time":"2026-01-01T00:00:00Z","mono_ns":1,"stream":0,"generation":1,"ptr":"0x3fffffffffffffff","bytes":4611686018427387903}`,
+}, "\n") + "\n"
+
+// Whatever a log says that can be read, it has a trace that keeps the rules and
+// prints, and a snapshot.
+func FuzzExportOfALog(f *testing.F) {
+	f.Add([]byte(extreme))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<14 {
+			return
+		}
+		events, err := alloctrace.ReadEvents("f", bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		source := history.Source{Events: func() []core.Event { return events }}
+		text := export(t, source, history.Perfetto)
+		readTrace(t, text)
+		for _, r := range string(text) {
+			if r != '\n' && !unicode.IsPrint(r) {
+				t.Errorf("the trace has %q", r)
+			}
+		}
+		export(t, source, history.PyTorch)
+	})
+}
+
+func TestLinesWithTheLargestNumbersAreExported(t *testing.T) {
+	events, err := alloctrace.ReadEvents("f", strings.NewReader(extreme))
+	if err != nil || len(events) != strings.Count(extreme, "\n") {
+		t.Fatalf("%d events, %v", len(events), err)
+	}
+	source := history.Source{Events: func() []core.Event { return events }}
+	readTrace(t, export(t, source, history.Perfetto))
+	export(t, source, history.PyTorch)
 }
 
 func TestRandomHistoriesMakeSnapshotsThatFitTogether(t *testing.T) {

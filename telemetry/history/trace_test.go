@@ -85,7 +85,7 @@ func (f *tracefile) check() error {
 			}
 			delete(tails, *e.ID)
 		case "C":
-			if n, ok := e.Args["bytes"].(float64); !ok || n < 0 || n > 1<<50 {
+			if n, ok := e.Args["bytes"].(float64); !ok || n < 0 || n > 1<<63 {
 				return fmt.Errorf("counter %d is %v", i, e.Args)
 			}
 		case "i":
