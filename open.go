@@ -149,7 +149,6 @@ func (r *Runtime) buildStack(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	r.budget.SetQuarantine(func() core.Amount { return r.guard.GuardStats().Quarantine })
 	r.Runtime, err = core.NewRuntime(core.Parts{Resource: top, Findings: r.witness})
 	return err
 }

@@ -112,6 +112,9 @@ type Request struct {
 	// device gives whole units of [Isolator]'s granularity; Bytes stays what
 	// was asked for.
 	Isolated bool
+	// Withheld marks a block of a layer's own, which no caller has; see
+	// [Withholder].
+	Withheld bool
 	// Span is the trace span of the allocation, if it is recorded. A wait
 	// for the block's readiness links to it.
 	Span SpanRef

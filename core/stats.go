@@ -33,8 +33,9 @@ type Stats struct {
 	// yet passed by the device. Quarantined is held by a guard.
 	Live, Pending, Quarantined Amount
 	// PeakRequested is the highest Live.Requested so far, PeakBytes the
-	// highest Live.Bytes.
-	PeakRequested, PeakBytes uint64
+	// highest Live.Bytes: what a guard withholds is in neither.
+	// PeakOutstanding is the highest Outstanding().Bytes so far.
+	PeakRequested, PeakBytes, PeakOutstanding uint64
 
 	// Claims is the number of open reservations and Claimed their unspent
 	// bytes.

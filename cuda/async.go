@@ -142,8 +142,8 @@ func (r *AsyncResource) Allocate(_ context.Context, req core.Request) (core.Bloc
 		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.ordinal},
 		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
 	}
-	b.fill(s, result, access{event: ready, kind: core.Write, span: req.Span})
-	s.books.admit(&result, b, &r.peaks, r.streams.table)
+	b.fill(s, result, req.Withheld, access{event: ready, kind: core.Write, span: req.Span})
+	s.books.admit(&result, b, req.Withheld, &r.peaks, r.streams.table)
 	return result, nil
 }
 

@@ -30,6 +30,8 @@ type block struct {
 	// poisoned: an access could not be fenced, so the memory can be neither
 	// used nor reused.
 	poisoned bool
+	// withheld: its owner has given it back, and a guard keeps it.
+	withheld bool
 	// mapped is the size of an isolated block's mapping, 0 for one of the pool.
 	mapped uint64
 	_      [24]byte // blocks share no cache line
@@ -43,17 +45,17 @@ var blocks = sync.Pool{New: func() any { return &block{accesses: make([]access, 
 
 // fill makes b the record of a fresh allocation. It takes the lock: somebody
 // who found the block that it was before may be looking at it.
-func (b *block) fill(s *stream, c core.Block, ready access) {
+func (b *block) fill(s *stream, c core.Block, withheld bool, ready access) {
 	b.mu.Lock()
-	b.stream, b.core, b.poisoned, b.mapped = s, c, false, 0
+	b.stream, b.core, b.poisoned, b.withheld, b.mapped = s, c, false, withheld, 0
 	b.accesses = append(b.accesses[:0], ready)
 	b.mu.Unlock()
 }
 
 // fillMapped is fill for an isolated block, which nobody has to wait for.
-func (b *block) fillMapped(s *stream, c core.Block, mapped uint64) {
+func (b *block) fillMapped(s *stream, c core.Block, withheld bool, mapped uint64) {
 	b.mu.Lock()
-	b.stream, b.core, b.poisoned, b.mapped = s, c, false, mapped
+	b.stream, b.core, b.poisoned, b.withheld, b.mapped = s, c, false, withheld, mapped
 	b.accesses = b.accesses[:0]
 	b.mu.Unlock()
 }

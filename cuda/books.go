@@ -57,10 +57,11 @@ type books struct {
 }
 
 // admit enters a fresh block, with its record if one is kept.
-func (b *books) admit(c *core.Block, record *block, peaks *highWater, all *streamTable) {
+func (b *books) admit(c *core.Block, record *block, withheld bool, peaks *highWater, all *streamTable) {
 	b.mu.Lock()
 	b.allocated.add(c)
-	short := b.takeSlack(c)
+	short := b.takeLive(c, withheld)
+	short[outstandingBytes] = take(&b.slack[outstandingBytes], int64(c.Bytes))
 	if record != nil {
 		b.blocks.insert(c.ID.Generation, record)
 	}
@@ -72,11 +73,11 @@ func (b *books) admit(c *core.Block, record *block, peaks *highWater, all *strea
 
 // retire counts a block that was given back, and release one that left the
 // books. Either finding more gone than came is a bug in the accounting.
-func (b *books) retire(c *core.Block) {
+func (b *books) retire(c *core.Block, withheld bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.retired.add(c)
-	b.giveSlack(c)
+	b.giveLive(c, withheld)
 	if b.retired.bytes > b.allocated.bytes {
 		b.underflows++
 	}
@@ -84,10 +85,10 @@ func (b *books) retire(c *core.Block) {
 
 // revive undoes a retire. Others may have been given the memory's share of the
 // peak meanwhile, so this may be a new one. No lock may be held.
-func (b *books) revive(c *core.Block, peaks *highWater, all *streamTable) {
+func (b *books) revive(c *core.Block, withheld bool, peaks *highWater, all *streamTable) {
 	b.mu.Lock()
 	b.retired.undo(c)
-	short := b.takeSlack(c)
+	short := b.takeLive(c, withheld)
 	b.mu.Unlock()
 	if short != (sizes{}) {
 		peaks.raise(short, b, all)
@@ -113,6 +114,7 @@ func (b *books) releaseAll(entries []pending, now core.Instant) {
 
 func (b *books) leave(c *core.Block, took time.Duration) {
 	b.released.add(c)
+	b.slack[outstandingBytes] += int64(c.Bytes)
 	b.reusable.Note(took)
 	if b.released.bytes > b.retired.bytes {
 		b.underflows++

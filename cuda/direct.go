@@ -21,6 +21,7 @@ type DirectResource struct {
 
 	mu        sync.Mutex
 	live      map[core.Generation]core.Block
+	withheld  map[core.Generation]bool // of those live
 	listeners listeners
 	books     books
 	peaks     highWater
@@ -35,7 +36,7 @@ var (
 // NewDirectResource returns a backend over drv. It needs no closing.
 func NewDirectResource(drv driver.Driver) *DirectResource {
 	return &DirectResource{Unsupported: core.Unsupported{Resource: "direct(" + deviceName(drv) + ")"},
-		drv: drv, live: map[core.Generation]core.Block{}}
+		drv: drv, live: map[core.Generation]core.Block{}, withheld: map[core.Generation]bool{}}
 }
 
 // Allocate makes a driver allocation; r.Stream is only noted. It may block. An
@@ -57,9 +58,12 @@ func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Blo
 		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.drv.Ordinal()},
 		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
 	}
-	r.books.admit(&b, nil, &r.peaks, nil)
+	r.books.admit(&b, nil, req.Withheld, &r.peaks, nil)
 	r.mu.Lock()
 	r.live[b.ID.Generation] = b
+	if req.Withheld {
+		r.withheld[b.ID.Generation] = true
+	}
 	r.mu.Unlock()
 	return b, nil
 }
@@ -82,7 +86,11 @@ func (r *DirectResource) DeallocateAsked(_ context.Context, id core.BlockID, ask
 		r.mu.Unlock()
 		return core.Block{}, err
 	}
-	r.books.retire(&b)
+	r.mu.Lock()
+	withheld := r.withheld[id.Generation]
+	delete(r.withheld, id.Generation)
+	r.mu.Unlock()
+	r.books.retire(&b, withheld)
 	r.books.release(&b, core.Now().Since(asked))
 	b.State = core.Freed
 	r.listeners.released(b)

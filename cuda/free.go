@@ -35,7 +35,7 @@ func (r *AsyncResource) DeallocateAsked(_ context.Context, id core.BlockID, aske
 	b.core.State, b.asked = core.Retired, asked
 	result := b.core
 	deferred := b.holdBack()
-	b.stream.books.retire(&b.core) // before the free can be queued, and so reaped
+	b.stream.books.retire(&b.core, b.withheld) // before the free can be queued, and so reaped
 	b.mu.Unlock()
 	if !deferred {
 		if err := r.freeOrHold(b, patient); err != nil {
@@ -62,9 +62,9 @@ func (b *block) holdBack() bool {
 func (r *AsyncResource) revive(b *block) {
 	b.mu.Lock()
 	b.core.State = core.Live
-	revived, books := b.core, b.stream.books
+	revived, withheld, books := b.core, b.withheld, b.stream.books
 	b.mu.Unlock()
-	books.revive(&revived, &r.peaks, r.streams.table)
+	books.revive(&revived, withheld, &r.peaks, r.streams.table)
 	books.fails.Add(1)
 }
 

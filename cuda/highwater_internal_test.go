@@ -17,14 +17,14 @@ func TestThePeakIsExactWhileSlackIsRecalled(t *testing.T) {
 	table.all.Store(&all)
 	var peaks highWater
 	bytes := func(n uint64) *core.Block { return &core.Block{Bytes: n, Requested: n} }
-	all[1].books.admit(bytes(1000), nil, &peaks, table)
+	all[1].books.admit(bytes(1000), nil, false, &peaks, table)
 	all[2].books.mu.Lock() // a recall comes as far as here
 	var group sync.WaitGroup
-	group.Go(func() { all[0].books.admit(bytes(1), nil, &peaks, table) })
+	group.Go(func() { all[0].books.admit(bytes(1), nil, false, &peaks, table) })
 	time.Sleep(5 * time.Millisecond)
 	group.Go(func() {
-		all[1].books.retire(bytes(1000))
-		all[3].books.admit(bytes(1000), nil, &peaks, table)
+		all[1].books.retire(bytes(1000), false)
+		all[3].books.admit(bytes(1000), nil, false, &peaks, table)
 	})
 	time.Sleep(5 * time.Millisecond)
 	all[2].books.mu.Unlock()
@@ -44,10 +44,10 @@ func TestARevivedBlockMayMakeANewPeak(t *testing.T) {
 	table.all.Store(&all)
 	var peaks highWater
 	b := &core.Block{Bytes: 100, Requested: 100}
-	all[0].books.admit(b, nil, &peaks, table)
-	all[0].books.retire(b)
-	all[0].books.admit(b, nil, &peaks, table)
-	all[0].books.revive(b, &peaks, table)
+	all[0].books.admit(b, nil, false, &peaks, table)
+	all[0].books.retire(b, false)
+	all[0].books.admit(b, nil, false, &peaks, table)
+	all[0].books.revive(b, false, &peaks, table)
 	var st core.Stats
 	peaks.addTo(&st)
 	if st.PeakRequested != 200 || st.PeakBytes != 200 {

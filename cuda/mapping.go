@@ -31,9 +31,9 @@ func (r *AsyncResource) allocateIsolated(s *stream, req core.Request) (core.Bloc
 		ID:        core.BlockID{Ptr: m.ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.ordinal},
 		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
 	}
-	b.fillMapped(s, result, m.bytes)
+	b.fillMapped(s, result, req.Withheld, m.bytes)
 	r.isolated.enter(&result)
-	s.books.admit(&result, b, &r.peaks, r.streams.table)
+	s.books.admit(&result, b, req.Withheld, &r.peaks, r.streams.table)
 	return result, nil
 }
 

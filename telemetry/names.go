@@ -122,6 +122,8 @@ const (
 	MetricBlocks                MetricName = "gpumem_blocks"
 	MetricMemoryPeakBytes       MetricName = "gpumem_memory_peak_bytes"
 	MetricMemoryRequestedPeak   MetricName = "gpumem_memory_requested_peak_bytes"
+	MetricMemoryOutstandingPeak MetricName = "gpumem_memory_outstanding_peak_bytes"
+	MetricMemoryWindowPeak      MetricName = "gpumem_memory_window_peak_bytes"
 	MetricBudgetLimitBytes      MetricName = "gpumem_budget_limit_bytes"
 	MetricBudgetChargedBytes    MetricName = "gpumem_budget_charged_bytes"
 	MetricBudgetClaimedBytes    MetricName = "gpumem_budget_claimed_bytes"

@@ -70,3 +70,8 @@ func (r *Resource) Subscribe(l core.Listener) { r.upstream.Subscribe(l) }
 
 // Unwrap is the upstream, for inspection only.
 func (r *Resource) Unwrap() core.Resource { return r.upstream }
+
+// Withhold passes on to an upstream that takes it.
+func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {
+	core.WithholderOf(r.upstream).Withhold(id, as)
+}

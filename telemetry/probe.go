@@ -31,6 +31,7 @@ type Probe struct {
 var (
 	_ core.Resource   = (*Probe)(nil)
 	_ core.DatedFreer = (*Probe)(nil)
+	_ core.Withholder = (*Probe)(nil)
 )
 
 // NewProbe wraps upstream, whose layer is name: one of the Layer constants, or

@@ -50,3 +50,8 @@ func (p *Probe) Subscribe(l core.Listener) { p.upstream.Subscribe(l) }
 
 // Unwrap is the upstream, for inspection only.
 func (p *Probe) Unwrap() core.Resource { return p.upstream }
+
+// Withhold passes on to an upstream that takes it.
+func (p *Probe) Withhold(id core.BlockID, as core.BlockState) {
+	core.WithholderOf(p.upstream).Withhold(id, as)
+}

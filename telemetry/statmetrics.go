@@ -6,13 +6,14 @@ var statMetrics = []definition{
 	{name: MetricMemoryBytes, kind: gauge, labels: []string{"state"}, help: "Device memory by state, padding included: live, pending until the device has passed the free, or quarantined by the guard."},
 	{name: MetricMemoryRequestedBytes, kind: gauge, labels: []string{"state"}, help: "Device memory by state as callers asked for it."},
 	{name: MetricBlocks, kind: gauge, labels: []string{"state"}, help: "Blocks by state."},
-	{name: MetricMemoryPeakBytes, kind: gauge, help: "Highest live bytes so far, padding included."},
+	{name: MetricMemoryPeakBytes, kind: gauge, help: "Highest live bytes so far, padding included; what the guard quarantines is not live."},
 	{name: MetricMemoryRequestedPeak, kind: gauge, help: "Highest live bytes so far as callers asked for them."},
+	{name: MetricMemoryOutstandingPeak, kind: gauge, help: "Highest sum of live, pending and quarantined bytes so far, padding included."},
 	{name: MetricBudgetLimitBytes, kind: gauge, help: "Budget of the device, 0 if there is none."},
 	{name: MetricBudgetChargedBytes, kind: gauge, help: "Bytes that count against the budget."},
 	{name: MetricBudgetClaimedBytes, kind: gauge, help: "Bytes reserved and not yet drawn."},
 	{name: MetricBudgetClaims, kind: gauge, help: "Open reservations."},
-	{name: MetricBudgetRefusals, kind: counter, help: "Requests that the budget refused, including those that a layer above then relieved."},
+	{name: MetricBudgetRefusals, kind: counter, help: "Requests that the budget refused and whose callers were told so; what a layer above relieved is left out."},
 	{name: MetricPoolReservedBytes, kind: gauge, help: "Bytes that the driver's pool holds of the device, as last read."},
 	{name: MetricPoolReservedPeak, kind: gauge, help: "Highest bytes that the driver's pool has held, as last read."},
 	{name: MetricPoolUsedBytes, kind: gauge, help: "Bytes that the driver's pool has handed out, as last read."},
@@ -54,6 +55,7 @@ func sendAmount(out emitter, a core.Amount, in core.BlockState) {
 func sendMemory(out emitter, st *core.Stats) {
 	out.send(MetricMemoryPeakBytes, st.PeakBytes)
 	out.send(MetricMemoryRequestedPeak, st.PeakRequested)
+	out.send(MetricMemoryOutstandingPeak, st.PeakOutstanding)
 	out.send(MetricBudgetLimitBytes, st.Limit)
 	out.send(MetricBudgetChargedBytes, st.Charged)
 	out.send(MetricBudgetClaimedBytes, st.Claimed)

@@ -77,6 +77,7 @@ func (m *model) compare(t *trial, s core.Stats) {
 	t.check(got == want, "live bytes, live blocks, peak, allocations, deallocations: got %s, want %s", got, want)
 	t.check(s.Live.Bytes >= s.Live.Requested, "live is %d bytes for %d requested", s.Live.Bytes, s.Live.Requested)
 	t.check(s.PeakBytes >= s.Live.Bytes, "the peak of %d is below what is live, %d", s.PeakBytes, s.Live.Bytes)
+	t.check(s.PeakOutstanding >= s.Outstanding().Bytes, "the peak of %d is below what is held, %d", s.PeakOutstanding, s.Outstanding().Bytes)
 }
 
 // odometer compares the backend's own count of freed bytes with its notices;

@@ -26,6 +26,7 @@ type Fake struct {
 	odometers map[core.StreamID]core.Odometer
 	listeners []core.Listener
 	stats     core.Stats
+	withheld  core.Amount
 	calls     []string
 	script    map[string][]error
 	immediate bool
@@ -164,7 +165,7 @@ func (f *Fake) Allocate(_ context.Context, r core.Request) (core.Block, error) {
 }
 
 func (f *Fake) place(r core.Request) core.Block {
-	b := &fakeBlock{Block: core.Block{
+	b := &fakeBlock{withheld: r.Withheld, Block: core.Block{
 		ID:        core.BlockID{Ptr: f.next, Generation: core.NextGeneration(), AllocStream: r.Stream, Ordinal: f.ordinal},
 		Requested: r.Requested, Bytes: r.Bytes, Align: core.DefaultAlign, Tag: r.Tag, State: core.Live,
 	}}
@@ -172,8 +173,13 @@ func (f *Fake) place(r core.Request) core.Block {
 	f.blocks[b.ID.Generation] = b
 	f.stats.Allocations++
 	f.stats.Live = f.stats.Live.Add(amount(b))
-	f.stats.PeakRequested = max(f.stats.PeakRequested, f.stats.Live.Requested)
-	f.stats.PeakBytes = max(f.stats.PeakBytes, f.stats.Live.Bytes)
+	if b.withheld {
+		f.withheld = f.withheld.Add(amount(b))
+	}
+	live := f.stats.Live.Sub(f.withheld)
+	f.stats.PeakRequested = max(f.stats.PeakRequested, live.Requested)
+	f.stats.PeakBytes = max(f.stats.PeakBytes, live.Bytes)
+	f.stats.PeakOutstanding = max(f.stats.PeakOutstanding, f.stats.Outstanding().Bytes)
 	return b.Block
 }
 
@@ -190,6 +196,9 @@ func (f *Fake) Deallocate(_ context.Context, id core.BlockID) (core.Block, error
 		return core.Block{}, err
 	}
 	b.State = core.Retired
+	if b.withheld {
+		f.withheld = f.withheld.Sub(amount(b))
+	}
 	f.stats.Deallocations++
 	f.stats.Live = f.stats.Live.Sub(amount(b))
 	f.stats.Pending = f.stats.Pending.Add(amount(b))

@@ -103,3 +103,13 @@ func (f *Fake) Unwrap() core.Resource { return nil }
 
 // String is "fake:ordinal".
 func (f *Fake) String() string { return fmt.Sprintf("fake:%d", f.ordinal) }
+
+// Withhold takes a live block out of what the peaks of live memory are of.
+func (f *Fake) Withhold(id core.BlockID, _ core.BlockState) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if b, ok := f.blocks[id.Generation]; ok && b.State == core.Live && !b.withheld {
+		b.withheld = true
+		f.withheld = f.withheld.Add(amount(b))
+	}
+}

@@ -10,7 +10,8 @@ import (
 // fakeBlock is what the fake keeps of one block.
 type fakeBlock struct {
 	core.Block
-	intents []fakeIntent
+	withheld bool
+	intents  []fakeIntent
 }
 
 // fakeIntent is an open intent on one block.

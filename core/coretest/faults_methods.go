@@ -131,3 +131,8 @@ func (f *Faults) Subscribe(l core.Listener) { f.upstream.Subscribe(l) }
 
 // Unwrap is the upstream.
 func (f *Faults) Unwrap() core.Resource { return f.upstream }
+
+// Withhold passes on to an upstream that takes it, and never fails.
+func (f *Faults) Withhold(id core.BlockID, as core.BlockState) {
+	core.WithholderOf(f.upstream).Withhold(id, as)
+}

@@ -127,6 +127,16 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 	return b, nil
 }
 
+// Withhold counts a live block among the holders as what it is above, and passes
+// on. It stays charged.
+func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {
+	if l := r.lanes.peek(id.AllocStream); l != nil {
+		l.withhold(id.Generation, as)
+		l.mu.Unlock()
+	}
+	r.below.Withhold(id, as)
+}
+
 // notices hears from the upstream which blocks the device has passed.
 type notices struct{ budget *Resource }
 

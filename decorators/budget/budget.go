@@ -27,6 +27,7 @@ type Config struct {
 // concurrent use; no method waits for the device except Drain.
 type Resource struct {
 	upstream core.Resource
+	below    core.Withholder // the upstream, or nobody
 	events   core.EventSink
 	holders  int
 
@@ -34,12 +35,12 @@ type Resource struct {
 	lanes  laneTable
 	claims claimTable
 
-	refusals   atomic.Uint64
-	repeated   atomic.Uint64 // failures of the upstream that were tried again
-	quarantine atomic.Pointer[func() core.Amount]
+	refusals atomic.Uint64
+	repeated atomic.Uint64 // failures of the upstream that were tried again
 }
 
 var _ core.Resource = (*Resource)(nil)
+var _ core.Withholder = (*Resource)(nil)
 
 // New returns a budget around upstream and subscribes it to upstream's
 // notices, so it must be made before anything is allocated through it. A
@@ -52,7 +53,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if cfg.Holders == 0 {
 		cfg.Holders = DefaultHolders
 	}
-	r := &Resource{upstream: upstream, events: cfg.Events, holders: max(cfg.Holders, 0)}
+	r := &Resource{upstream: upstream, below: core.WithholderOf(upstream), events: cfg.Events, holders: max(cfg.Holders, 0)}
 	r.SetLimit(cfg.Limit)
 	r.lanes.init(&r.ledger, upstream)
 	upstream.Subscribe(notices{r})
@@ -87,18 +88,6 @@ func (r *Resource) Limit() uint64 {
 		return 0
 	}
 	return limit
-}
-
-// SetQuarantine tells the budget where to ask how much memory a guard above
-// it holds back. To the ledger such blocks are live; with the figure a
-// refusal can tell the two apart. held is called on refusals only, from any
-// goroutine; it must not block and must not call the budget. Nil removes it.
-func (r *Resource) SetQuarantine(held func() core.Amount) {
-	if held == nil {
-		r.quarantine.Store(nil)
-		return
-	}
-	r.quarantine.Store(&held)
 }
 
 // String is "budget(" upstream ")".

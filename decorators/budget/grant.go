@@ -50,7 +50,11 @@ func (r *Resource) obtain(req *core.Request, c *claim, g *grant) error {
 		l.leave(t)
 		return err
 	}
-	g.record = l.book(req.Tag, g)
+	as := core.Live
+	if req.Withheld {
+		as = core.Quarantined
+	}
+	g.record = l.book(req.Tag, g, as)
 	return nil
 }
 

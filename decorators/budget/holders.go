@@ -9,17 +9,29 @@ import (
 
 // holding is what a tag holds on one stream at an instant.
 type holding struct {
-	tag           core.Tag
-	live, pending sum
+	tag                        core.Tag
+	live, pending, quarantined sum
 }
 
-// Holders is what each tag holds, live (core.Live) and pending
-// (core.Retired), largest first; the order of equals is by tag and state. An
-// allocation that the device has not answered yet is live. It locks each
+// Holders is what each tag holds, live (core.Live), pending (core.Retired) and
+// withheld by a guard above (core.Quarantined), largest first; the order of equals
+// is by tag and state. What claims have set aside is in no block and not listed. An allocation that the device has not answered yet is live. It locks each
 // stream's books for a few tags at a time and makes no device call, so it can
 // be read for metrics; each tag's bytes on a stream are of one instant, all
 // together are not.
 func (r *Resource) Holders() []core.Holder {
+	holders := r.blockHolders()
+	largestFirst(holders)
+	return holders
+}
+
+func largestFirst(holders []core.Holder) {
+	slices.SortFunc(holders, func(a, b core.Holder) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.State, b.State))
+	})
+}
+
+func (r *Resource) blockHolders() []core.Holder {
 	var all []holding
 	for _, l := range r.lanes.list() {
 		all = l.appendTo(all)
@@ -34,10 +46,10 @@ func (r *Resource) Holders() []core.Holder {
 		if h.pending.blocks > 0 {
 			holders = append(holders, core.Holder{Tag: h.tag, State: core.Retired, Bytes: h.pending.bytes, Blocks: h.pending.blocks})
 		}
+		if h.quarantined.blocks > 0 {
+			holders = append(holders, core.Holder{Tag: h.tag, State: core.Quarantined, Bytes: h.quarantined.bytes, Blocks: h.quarantined.blocks})
+		}
 	}
-	slices.SortFunc(holders, func(a, b core.Holder) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.State, b.State))
-	})
 	return holders
 }
 
@@ -60,8 +72,8 @@ func (l *lane) appendTo(all []holding) []holding {
 		}
 		to := min(from+glimpse, len(l.order))
 		for _, t := range l.order[min(from, to):to] {
-			if t.live.blocks+t.pending.blocks > 0 {
-				all = append(all, holding{t.tag, t.live, t.pending})
+			if !t.idle() {
+				all = append(all, holding{t.tag, t.in[core.Live], t.in[core.Retired], t.in[core.Quarantined]})
 			}
 		}
 		done := to == len(l.order)
@@ -83,7 +95,8 @@ func sumByTag(all []holding) []holding {
 			sums = append(sums, h)
 			continue
 		}
-		sums[i].live, sums[i].pending = sums[i].live.plus(h.live), sums[i].pending.plus(h.pending)
+		s := &sums[i]
+		s.live, s.pending, s.quarantined = s.live.plus(h.live), s.pending.plus(h.pending), s.quarantined.plus(h.quarantined)
 	}
 	return sums
 }

@@ -76,9 +76,16 @@ type till struct {
 
 // tally is what one tag holds on one stream.
 type tally struct {
-	tag           core.Tag
-	live, pending sum
-	_             [80]byte // makes 128 bytes: lanes share no cache line, nor a pair of them
+	tag core.Tag
+	// in is what it holds by the state that callers see: what a guard above
+	// withholds is quarantined, though live to all calls.
+	in   [core.Freed]sum
+	told uint32   // see tagNews
+	_    [44]byte // makes 128 bytes: lanes share no cache line, nor a pair of them
+}
+
+func (t *tally) idle() bool {
+	return t.in[core.Live].blocks+t.in[core.Retired].blocks+t.in[core.Quarantined].blocks == 0
 }
 
 type sum struct{ bytes, blocks uint64 }
@@ -92,7 +99,7 @@ func (s *sum) sub(bytes uint64) { s.bytes, s.blocks = s.bytes-bytes, s.blocks-1 
 const maxIdleTallies = 64
 
 // book enters a grant, as live from now on; l.mu must be held.
-func (l *lane) book(tag core.Tag, g *grant) *record {
+func (l *lane) book(tag core.Tag, g *grant, as core.BlockState) *record {
 	tally := l.last
 	if tally == nil || tally.tag != tag {
 		tally = l.tallyOf(tag)
@@ -100,13 +107,14 @@ func (l *lane) book(tag core.Tag, g *grant) *record {
 	rec := l.records.open()
 	rec.tally, rec.till = tally, g.drawn.till
 	rec.bytes, rec.drawn = g.drawn.bytes+g.padding.bytes, g.drawn.bytes
-	tally.live.add(rec.bytes)
+	rec.state = as
+	tally.in[as].add(rec.bytes)
 	return rec
 }
 
 // strike undoes book; l.mu must be held.
 func (l *lane) strike(rec *record) {
-	rec.tally.live.sub(rec.bytes)
+	rec.tally.in[rec.state].sub(rec.bytes)
 	l.records.abandon(rec)
 }
 
@@ -126,11 +134,10 @@ func (l *lane) tallyOf(tag core.Tag) *tally {
 
 func (l *lane) forgetIdleTallies() {
 	l.order = slices.DeleteFunc(l.order, func(t *tally) bool {
-		idle := t.live.blocks+t.pending.blocks == 0
-		if idle {
+		if t.idle() {
 			delete(l.tallies, t.tag)
 		}
-		return idle
+		return t.idle()
 	})
 	l.forgetAt = 2 * len(l.order)
 	l.forgotten++
@@ -157,8 +164,7 @@ func (l *lane) retire(g core.Generation) {
 		return
 	}
 	rec.pending = true
-	rec.tally.live.sub(rec.bytes)
-	rec.tally.pending.add(rec.bytes)
+	rec.count(core.Retired)
 	l.given += rec.bytes
 	rec.till.pending += rec.drawn
 	l.general.pending += rec.bytes - rec.drawn
@@ -174,18 +180,33 @@ func (l *lane) release(g core.Generation) {
 	}
 	drawn, padding := part{rec.till, rec.drawn, 0}, part{&l.general, rec.bytes - rec.drawn, 0}
 	if rec.pending {
-		rec.tally.pending.sub(rec.bytes)
 		drawn.till.pending -= drawn.bytes
 		padding.till.pending -= padding.bytes
 		drawn.lent, padding.lent = drawn.bytes, padding.bytes
 	} else {
-		rec.tally.live.sub(rec.bytes)
 		l.given += rec.bytes
 	}
+	rec.tally.in[rec.state].sub(rec.bytes)
 	drawn.settle()
 	padding.settle()
 	l.leave(rec.till)
 	l.records.remove(rec)
+}
+
+// withhold counts a live block as what it is above; l.mu must be held. A block
+// only goes on in its life: of two notices that overtake each other the later
+// state holds.
+func (l *lane) withhold(g core.Generation, as core.BlockState) {
+	if rec := l.records.find(g); rec != nil && !rec.pending && rec.state < as {
+		rec.count(as)
+	}
+}
+
+// count moves the block in its tally.
+func (r *record) count(as core.BlockState) {
+	r.tally.in[r.state].sub(r.bytes)
+	r.state = as
+	r.tally.in[as].add(r.bytes)
 }
 
 // lent is what of the lane's pending bytes is lent; l.mu must be held.

@@ -15,6 +15,7 @@ type record struct {
 	till         *till
 	bytes, drawn uint64
 	pending      bool
+	state        core.BlockState // where the tally counts it
 	next         *record
 	_            [8]byte // makes 64 bytes, so that lanes share no cache line
 }

@@ -30,18 +30,22 @@ func (r *Resource) explain(tag core.Tag, short *shortage) *core.OutOfBudgetError
 	if c, ok := short.purse.(*claim); ok {
 		e.Claim, e.Reserved = c.id, c.bytes
 	}
-	holders := r.Holders()
+	holders := slices.Concat(r.blockHolders(), r.claims.holders())
 	for _, h := range holders {
-		if h.State == core.Retired {
+		switch h.State {
+		case core.Retired:
 			e.Pending += h.Bytes
+		case core.Quarantined:
+			e.Quarantined += h.Bytes
+		case core.Claimed:
+			e.Claimed += h.Bytes
 		}
 	}
-	_, e.Claimed = r.claims.totals()
-	e.Live = less(less(r.charged(), e.Pending), e.Claimed)
-	if held := r.quarantine.Load(); held != nil {
-		e.Quarantined = min((*held)().Bytes, e.Live)
-		e.Live -= e.Quarantined
+	e.Live = less(r.charged(), e.Pending+e.Quarantined+e.Claimed)
+	if e.Claim != 0 {
+		return e
 	}
+	largestFirst(holders)
 	e.Holders = slices.Clone(holders[:min(r.holders, len(holders))]) // logs keep it, and not the list of all
 	return e
 }

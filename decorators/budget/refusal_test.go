@@ -13,17 +13,17 @@ import (
 func TestARefusalExplainsItself(t *testing.T) {
 	d, events := newDevice(), &sink{}
 	r := newBudget(t, d, Config{Limit: 100, Events: events, Holders: 2})
-	r.SetQuarantine(func() core.Amount { return core.Amount{Bytes: 5, Blocks: 1} })
 	mustReserve(t, r, 10)
 	mustAllocate(t, r, core.Request{Bytes: 20, Stream: 1, Tag: "index"})
-	mustAllocate(t, r, core.Request{Bytes: 15, Stream: 2, Tag: "index"})
+	mustAllocate(t, r, core.Request{Bytes: 10, Stream: 2, Tag: "index"})
+	r.Withhold(mustAllocate(t, r, core.Request{Bytes: 5, Stream: 2, Tag: "index"}).ID, core.Quarantined)
 	mustAllocate(t, r, core.Request{Bytes: 8, Stream: 1})
 	mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 30, Stream: 2, Tag: "sort"}))
 
 	e := refused(t, r, core.Request{Bytes: 24, Requested: 16, Stream: 1, Tag: "sort"})
 	want := core.OutOfBudgetError{Requested: 24, Remaining: 17, Limit: 100, Live: 38, Pending: 30, Quarantined: 5, Claimed: 10, Tag: "sort",
 		Holders: []core.Holder{
-			{Tag: "index", State: core.Live, Bytes: 35, Blocks: 2},
+			{Tag: "index", State: core.Live, Bytes: 30, Blocks: 2},
 			{Tag: "sort", State: core.Retired, Bytes: 30, Blocks: 1},
 		}}
 	if e.Requested != want.Requested || e.Error() != want.Error() || !slices.Equal(e.Holders, want.Holders) {
@@ -52,12 +52,42 @@ func TestARefusalExplainsItself(t *testing.T) {
 	if !errors.Is(allocated, core.ErrOutOfBudget) || !errors.Is(reserved, core.ErrOutOfBudget) || events.events[1].Span != span || events.events[2].Span != span {
 		t.Errorf("%v, %v, events %+v", allocated, reserved, events.events[1:])
 	}
-	if h := r.Holders(); len(h) != 3 || h[2].Tag != core.Untagged {
+	if h := r.Holders(); len(h) != 4 || h[2].Tag != core.Untagged || h[3] != (core.Holder{Tag: "index", State: core.Quarantined, Bytes: 5, Blocks: 1}) {
 		t.Errorf("all holders: %v", h)
 	}
-	r.SetQuarantine(nil)
-	if e := refused(t, r, core.Request{Bytes: 24}); e.Quarantined != 0 || e.Live != 43 {
-		t.Errorf("without a guard: %v", e)
+}
+
+// Bytes that are set aside are as much out of reach as those in blocks, and
+// somebody's.
+func TestARefusalNamesThoseWhoReserved(t *testing.T) {
+	r := newBudget(t, newDevice(), Config{Limit: 1000})
+	reserve := func(bytes uint64, tag core.Tag) core.ClaimID {
+		c, err := r.Reserve(t.Context(), bytes, tag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.ID
+	}
+	sort := reserve(500, "sort")
+	reserve(200, "sort")
+	reserve(50, "")
+	drawn := reserve(30, "drawn")
+	mustAllocate(t, r, core.Request{Bytes: 100, Claim: sort, Stream: 1, Tag: "sort"})
+	mustAllocate(t, r, core.Request{Bytes: 30, Claim: drawn, Stream: 1, Tag: "drawn"})
+	if err := r.ReleaseClaim(t.Context(), reserve(40, "over")); err != nil {
+		t.Fatal(err)
+	}
+	want := []core.Holder{
+		{Tag: "sort", State: core.Claimed, Bytes: 600, Blocks: 2},
+		{Tag: "sort", State: core.Live, Bytes: 100, Blocks: 1},
+		{Tag: core.Untagged, State: core.Claimed, Bytes: 50, Blocks: 1},
+		{Tag: "drawn", State: core.Live, Bytes: 30, Blocks: 1},
+	}
+	if e := refused(t, r, core.Request{Bytes: 300, Stream: 1}); !slices.Equal(e.Holders, want) || e.Claimed != 650 || e.Live != 130 {
+		t.Errorf("got %v", e)
+	}
+	if h := r.Holders(); len(h) != 2 {
+		t.Errorf("among the blocks: %v", h)
 	}
 }
 
@@ -73,13 +103,54 @@ func TestARefusalKeepsTheHoldersThatItNamesAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestAQuarantineIsNeverMoreThanWhatIsLive(t *testing.T) {
-	r := newBudget(t, newDevice(), Config{Limit: 10, Holders: -1})
-	r.SetQuarantine(func() core.Amount { return core.Amount{Bytes: 500} })
-	mustAllocate(t, r, core.Request{Bytes: 8})
-	if e := refused(t, r, core.Request{Bytes: 3}); e.Quarantined != 8 || e.Live != 0 || len(e.Holders) != 0 {
+// What a guard withholds stays charged and is lent to nobody, until it is freed.
+func TestWhatIsWithheldIsToldApart(t *testing.T) {
+	d := newDevice()
+	r := newBudget(t, d, Config{Limit: 100})
+	held := func(states ...core.BlockState) {
+		t.Helper()
+		var got []core.BlockState
+		for _, h := range r.Holders() {
+			got = append(got, h.State)
+		}
+		if !slices.Equal(got, states) {
+			t.Errorf("states %v, want %v", got, states)
+		}
+	}
+	b := mustAllocate(t, r, core.Request{Bytes: 60, Stream: 1, Tag: "a"})
+	held(core.Live)
+	r.Withhold(b.ID, core.Retired) // a launch keeps it
+	held(core.Retired)
+	r.Withhold(b.ID, core.Quarantined)
+	r.Withhold(b.ID, core.Quarantined)
+	r.Withhold(b.ID, core.Retired) // overtaken
+	held(core.Quarantined)
+	wantCharged(t, r, 60)
+	if e := refused(t, r, core.Request{Bytes: 50, Stream: 1}); e.Quarantined != 60 || e.Live != 0 || e.Remaining != 40 {
 		t.Errorf("explained as %+v", e)
 	}
+	d.failNext("Deallocate", errInjected)
+	if _, err := r.Deallocate(t.Context(), b.ID); !errors.Is(err, errInjected) {
+		t.Fatalf("got %v", err)
+	}
+	held(core.Quarantined)
+	mustFree(t, r, b)
+	held(core.Retired)
+	r.Withhold(b.ID, core.Quarantined) // too late
+	held(core.Retired)
+	own := mustAllocate(t, r, core.Request{Bytes: 50, Stream: 1, Tag: "own", Withheld: true})
+	held(core.Retired, core.Quarantined)
+	d.failNext("Allocate", errInjected)
+	if _, err := r.Allocate(t.Context(), core.Request{Bytes: 5, Stream: 1, Tag: "own", Withheld: true}); !errors.Is(err, errInjected) {
+		t.Fatalf("got %v", err)
+	}
+	d.pass(1, 1)
+	held(core.Quarantined)
+	d.atOnce = true
+	mustFree(t, r, own)
+	held()
+	r.Withhold(b.ID, core.Quarantined)
+	wantEmpty(t, r)
 }
 
 func TestAReapThatHelpsMakesNoRefusal(t *testing.T) {

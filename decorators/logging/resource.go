@@ -26,6 +26,7 @@ type Resource struct {
 
 var _ core.Resource = (*Resource)(nil)
 var _ core.EventSink = (*Resource)(nil)
+var _ core.Withholder = (*Resource)(nil)
 
 // Emit logs an event of another layer as it is, if the level logs its
 // operation. It does not block.
