@@ -16,11 +16,13 @@ import (
 // DefaultWatchInterval is how often a [MemoryWatch] reads the device.
 const DefaultWatchInterval = time.Second
 
-// Holder is a backend that a [MemoryWatch] can ask: an [AsyncResource] or a
+// Holder is a backend that [MemoryWatch] and [PeakWindows] can ask: an [AsyncResource] or a
 // [DirectResource].
 type Holder interface {
 	// deviceBytes is what the backend has of the device's memory, in bytes.
 	deviceBytes() (uint64, error)
+	// water is where the backend keeps its peaks, and the books that these are of.
+	water() (h *highWater, own *books, all *streamTable)
 	// Drift compares the books with the driver's pool; see
 	// [AsyncResource.Drift].
 	Drift() (bytes int64, ok bool, err error)
