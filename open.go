@@ -86,7 +86,8 @@ func (r *Runtime) openStreams(cfg Config) (err error) {
 			r.ReportSticky(op, err)
 		}
 	}
-	if r.streams, err = cuda.NewStreamPool(r.driver, cuda.StreamPoolConfig{Max: cfg.Streams, DeviceOrder: cfg.DeviceOrder, OnSticky: lost}); err != nil {
+	steps := telemetry.NewSteps(telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel}, r.driver.Ordinal())
+	if r.streams, err = cuda.NewStreamPool(r.driver, cuda.StreamPoolConfig{Max: cfg.Streams, DeviceOrder: cfg.DeviceOrder, OnSticky: lost, Steps: steps}); err != nil {
 		return err
 	}
 	r.onClose(r.streams.Close)

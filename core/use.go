@@ -34,6 +34,9 @@ type UseRequest struct {
 	// Wait makes a conflicting open intent on another stream something to
 	// wait for, until ctx ends, instead of a refusal.
 	Wait bool
+	// Mark is what the runtime's own copies say of themselves; leave it nil. Layers
+	// pass it on.
+	Mark any
 }
 
 // PreparedUse is one block of an open intent.

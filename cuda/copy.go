@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/ownwork"
 )
 
 // CopyToDevice enqueues on stream a copy of src to the start of dst, fenced
@@ -21,7 +22,9 @@ func CopyToDevice[T Element](ctx context.Context, dst *Slice[T], stream core.Str
 		return err
 	}
 	m := dst.memory.manager
-	return m.fenced(ctx, "copy.to_device", stream, []operand{{dst.Tracking(), core.Write}}, unsafe.Pointer(unsafe.SliceData(src)), func(h driver.Stream) error {
+	t := transfer{name: "copy.to_device", direction: core.ToDevice, bytes: uint64(len(src)) * elementBytes[T](), stream: stream,
+		host: unsafe.Pointer(unsafe.SliceData(src))}
+	return m.fenced(ctx, t, []operand{{dst.Tracking(), core.Write}}, func(h driver.Stream) error {
 		return m.drv.CopyToDeviceAsync(dst.Ptr(), asBytes(src), h)
 	})
 }
@@ -37,7 +40,9 @@ func CopyToHost[T Element](ctx context.Context, dst []T, src *Slice[T], stream c
 		return err
 	}
 	m := src.memory.manager
-	return m.fenced(ctx, "copy.to_host", stream, []operand{{src.Tracking(), core.Read}}, unsafe.Pointer(unsafe.SliceData(dst)), func(h driver.Stream) error {
+	t := transfer{name: "copy.to_host", direction: core.ToHost, bytes: uint64(len(dst)) * elementBytes[T](), stream: stream, mark: ownwork.ReadsOnly,
+		host: unsafe.Pointer(unsafe.SliceData(dst))}
+	return m.fenced(ctx, t, []operand{{src.Tracking(), core.Read}}, func(h driver.Stream) error {
 		return m.drv.CopyToHostAsync(asBytes(dst), src.Ptr(), h)
 	})
 }
@@ -55,7 +60,8 @@ func CopyOnDevice[T Element](ctx context.Context, dst, src *Slice[T], stream cor
 		return err
 	}
 	m := dst.memory.manager
-	return m.fenced(ctx, "copy.on_device", stream, []operand{{dst.Tracking(), core.Write}, {src.Tracking(), core.Read}}, nil, func(h driver.Stream) error {
+	t := transfer{name: "copy.on_device", direction: core.OnDevice, bytes: src.Bytes(), stream: stream}
+	return m.fenced(ctx, t, []operand{{dst.Tracking(), core.Write}, {src.Tracking(), core.Read}}, func(h driver.Stream) error {
 		return m.drv.CopyOnDeviceAsync(dst.Ptr(), src.Ptr(), src.Bytes(), h)
 	})
 }
@@ -70,7 +76,7 @@ func Memset[T Element](ctx context.Context, dst *Slice[T], stream core.StreamID,
 		return nil
 	}
 	m := dst.memory.manager
-	return m.fenced(ctx, "memset", stream, []operand{{dst.Tracking(), core.Write}}, nil, func(h driver.Stream) error {
+	return m.fenced(ctx, transfer{name: "memset", stream: stream}, []operand{{dst.Tracking(), core.Write}}, func(h driver.Stream) error {
 		return m.drv.MemsetAsync(dst.Ptr(), value, dst.Bytes(), h)
 	})
 }
@@ -104,13 +110,35 @@ type operand struct {
 	access   core.Access
 }
 
-// fenced runs enqueue between the two halves of the launch protocol. host, if
-// not nil, is pinned until the device has passed the work. Memory without a
-// block is not fenced, as under a permissive recorder.
-func (m *MemoryManager) fenced(ctx context.Context, name string, stream core.StreamID, blocks []operand, host unsafe.Pointer, enqueue func(driver.Stream) error) error {
-	s, err := m.streams.table.resolve(name, stream)
+// transfer is a copy, or a memset, which has no direction.
+type transfer struct {
+	name      string
+	direction string
+	bytes     uint64
+	stream    core.StreamID
+	mark      any // see [core.UseRequest]
+	// host, if not nil, is pinned until the device has passed the work.
+	host unsafe.Pointer
+}
+
+// fenced runs enqueue between the two halves of the launch protocol. Memory
+// without a block is not fenced, as under a permissive recorder. The blocks are no
+// part of t, which escapes.
+func (m *MemoryManager) fenced(ctx context.Context, t transfer, blocks []operand, enqueue func(driver.Stream) error) error {
+	if err := needPool(t.name, m.streams); err != nil {
+		return err
+	}
+	s, err := m.streams.table.resolve(t.name, t.stream)
 	if err != nil {
 		return err
+	}
+	run := func(ctx context.Context) error { return m.enqueue(ctx, s, t, enqueue) }
+	if m.runtime == nil { // no launch keeps captures out
+		if _, err := m.streams.table.enterUncaptured(t.name, t.stream); err != nil {
+			return err
+		}
+		defer s.leave()
+		return run(ctx)
 	}
 	var uses []core.Use
 	for _, b := range blocks {
@@ -118,25 +146,26 @@ func (m *MemoryManager) fenced(ctx context.Context, name string, stream core.Str
 			uses = append(uses, core.Use{Block: b.tracking.Block, Access: b.access})
 		}
 	}
-	run := func(context.Context) error {
-		err := enqueue(s.handle)
-		if err != nil {
-			return refusedUnlessSticky(err)
-		}
-		if host == nil {
-			return nil
-		}
-		if err = s.keep(host, stream); err != nil {
-			m.streams.table.lostHosts.add(host)
-		}
-		return err
+	return m.runtime.LaunchWith(ctx, core.UseRequest{Stream: t.stream, Launch: t.name, Uses: uses, Mark: t.mark}, run)
+}
+
+// enqueue gives the driver the work, and pins the host's memory. ctx is the
+// launch's.
+func (m *MemoryManager) enqueue(ctx context.Context, s *stream, t transfer, enqueue func(driver.Stream) error) error {
+	var span core.StepSpan
+	if t.direction != "" {
+		span = m.streams.begin(ctx, core.Step{Kind: core.StepCopy, Stream: t.stream, Direction: t.direction, Bytes: t.bytes})
 	}
-	if m.runtime == nil { // no launch keeps captures out
-		if _, err := m.streams.table.enterUncaptured(name, stream); err != nil {
-			return err
-		}
-		defer s.leave()
-		return run(ctx)
+	err := enqueue(s.handle)
+	endStep(span, err)
+	if err != nil {
+		return refusedUnlessSticky(err)
 	}
-	return m.runtime.LaunchNamed(ctx, name, stream, uses, run)
+	if t.host == nil {
+		return nil
+	}
+	if err = s.keep(t.host, t.stream); err != nil {
+		m.streams.table.lostHosts.add(t.host)
+	}
+	return err
 }

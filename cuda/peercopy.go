@@ -67,10 +67,12 @@ func (c *peerCopy) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err = second.prepare(during); err != nil {
+	if during, err = second.prepare(during); err != nil {
 		return errors.Join(err, first.end(ctx, false))
 	}
+	span := c.to.streams.begin(during, core.Step{Kind: core.StepCopy, Stream: c.to.lease, Direction: core.FromPeer, Bytes: c.bytes})
 	launched, err := c.enqueue()
+	endStep(span, err)
 	return errors.Join(err, second.end(ctx, launched), first.end(ctx, launched))
 }
 

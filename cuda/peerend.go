@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/ownwork"
 )
 
 // peerEnd is one end of a copy between devices, with what belongs to it alone:
@@ -15,6 +16,7 @@ import (
 type peerEnd struct {
 	drv     driver.Driver
 	runtime *core.Runtime // nil if the memory is not fenced
+	streams *StreamPool
 	table   *streamTable
 	stream  *stream
 	lease   core.StreamID
@@ -32,7 +34,7 @@ func newPeerEnd(memory *memory, access core.Access, lease core.StreamID) (*peerE
 	if err != nil {
 		return nil, err
 	}
-	e := &peerEnd{drv: m.drv, table: m.streams.table, stream: s, lease: lease, block: memory.block.ID, access: access}
+	e := &peerEnd{drv: m.drv, streams: m.streams, table: m.streams.table, stream: s, lease: lease, block: memory.block.ID, access: access}
 	if memory.kind == core.TrackedBlock {
 		e.runtime = m.runtime
 	}
@@ -46,8 +48,11 @@ func (e *peerEnd) prepare(ctx context.Context) (context.Context, error) {
 		_, err := e.table.enterUncaptured("CopyFromPeer", e.lease)
 		return ctx, err
 	}
-	t, err := e.runtime.PrepareUse(ctx, core.UseRequest{Stream: e.lease, Launch: "copy.from_peer",
-		Uses: []core.Use{{Block: e.block, Access: e.access}}, Wait: true})
+	req := core.UseRequest{Stream: e.lease, Launch: "copy.from_peer", Uses: []core.Use{{Block: e.block, Access: e.access}}, Wait: true}
+	if !e.access.Writes() {
+		req.Mark = ownwork.ReadsOnly
+	}
+	t, err := e.runtime.PrepareUse(ctx, req)
 	if err != nil {
 		return nil, err
 	}

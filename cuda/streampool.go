@@ -35,7 +35,9 @@ type StreamPool struct {
 	max   int32
 	// onSticky does not change; it may be nil.
 	onSticky func(op string, err error)
-	_        [64]byte // every launch reads what is above
+	// steps does not change; it may be nil.
+	steps core.StepTracer
+	_     [64]byte // every launch reads what is above
 
 	waiting, refused atomic.Int64
 	// taken: an AsyncResource keeps its books on the streams.
@@ -75,6 +77,8 @@ type StreamPoolConfig struct {
 	// the device is lost. It is called with no lock held, and before the call
 	// returns the error.
 	OnSticky func(op string, err error)
+	// Steps, if not nil, shows copies and waits in traces; see telemetry.NewSteps.
+	Steps core.StepTracer
 }
 
 // NewStreamPool returns a pool over drv. No stream is made yet.
@@ -88,7 +92,7 @@ func NewStreamPool(drv driver.Driver, cfg StreamPoolConfig) (*StreamPool, error)
 	if cfg.Max == 0 {
 		cfg.Max = DefaultMaxStreams
 	}
-	p := &StreamPool{drv: drv, table: newStreamTable(drv, cfg.DeviceOrder), max: int32(cfg.Max), onSticky: cfg.OnSticky,
+	p := &StreamPool{drv: drv, table: newStreamTable(drv, cfg.DeviceOrder), max: int32(cfg.Max), onSticky: cfg.OnSticky, steps: cfg.Steps,
 		leased: map[core.StreamID]*Lease{}, adopted: map[driver.Stream]bool{}}
 	pool, err := puddle.NewPool(&puddle.Config[*stream]{
 		Constructor: p.construct,
@@ -241,7 +245,8 @@ func (p *StreamPool) Handle(id core.StreamID) (driver.Stream, error) {
 }
 
 // Synchronize blocks until all work enqueued on a leased stream so far is done
-// or ctx ends. What others enqueue meanwhile is not waited for.
+// or ctx ends. What others enqueue meanwhile is not waited for. In a sampled trace
+// the wait is a span; see [StreamPoolConfig].
 func (p *StreamPool) Synchronize(ctx context.Context, id core.StreamID) error {
 	if err := needPool("Synchronize", p); err != nil {
 		return err
@@ -250,6 +255,13 @@ func (p *StreamPool) Synchronize(ctx context.Context, id core.StreamID) error {
 	if err != nil {
 		return err
 	}
+	span := p.begin(ctx, core.Step{Kind: core.StepWait, Stream: id})
+	err = p.waitFor(ctx, s, id)
+	endStep(span, err)
+	return err
+}
+
+func (p *StreamPool) waitFor(ctx context.Context, s *stream, id core.StreamID) error {
 	e, err := s.recordHere(id)
 	if err != nil {
 		return p.observe("Synchronize", err)

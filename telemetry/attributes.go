@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -38,6 +39,11 @@ func set(span trace.Span, attributes []attribute.KeyValue) {
 // UTF-8 would otherwise lose the whole batch that it travels in.
 func text(key attribute.Key, value string) attribute.KeyValue {
 	return key.String(strings.ToValidUTF8(value, "\uFFFD"))
+}
+
+// fail marks span as failed, with a text that exporters can encode, as text is.
+func fail(span trace.Span, description string) {
+	span.SetStatus(codes.Error, strings.ToValidUTF8(description, "\uFFFD"))
 }
 
 func number[N ~uint64](key attribute.Key, value N) attribute.KeyValue {

@@ -26,6 +26,10 @@ const (
 	// It is also the name of the event on the span of a call that was refused
 	// for one.
 	SpanFinding SpanName = "gpumem.finding"
+	// SpanCopy covers giving the driver a copy, within its launch; SpanWait the
+	// host's wait until the device is done, also with copies.
+	SpanCopy SpanName = "gpumem.copy"
+	SpanWait SpanName = "gpumem.wait"
 	// SpanLayer covers one call that passes into a layer of the stack, where
 	// those are asked for; see [Probe].
 	SpanLayer SpanName = "gpumem.layer"
@@ -88,6 +92,11 @@ const (
 	// constants. AttrOperation is what it was asked, as in logs.
 	AttrLayer     attribute.Key = "gpumem.layer.name"
 	AttrOperation attribute.Key = "gpumem.layer.operation"
+	// AttrCopyDirection is where a copy goes, such as [core.ToHost], AttrCopyBytes
+	// how much it copies. AttrWaitFor is what was waited for: [WaitForStream].
+	AttrCopyDirection attribute.Key = "gpumem.copy.direction"
+	AttrCopyBytes     attribute.Key = "gpumem.copy.bytes"
+	AttrWaitFor       attribute.Key = "gpumem.wait.for"
 	// AttrErrorType classifies the failure; it is absent on success.
 	AttrErrorType attribute.Key = "error.type"
 )
@@ -101,6 +110,10 @@ const (
 	// OutcomeRefused: the prepare failed, so there was no launch.
 	OutcomeRefused = "refused"
 )
+
+// WaitForStream is the value of [AttrWaitFor]: all that was enqueued on the stream
+// so far.
+const WaitForStream = "stream"
 
 // The values of [AttrLayer], from the outermost to the device.
 const (

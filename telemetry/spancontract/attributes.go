@@ -36,6 +36,9 @@ var definitions = []Definition{
 	{t.AttrFindingBytes, attribute.INT64, bytes, "how many bytes are bad"},
 	{t.AttrFindingExpected, attribute.STRING, "", `what the first bad byte should have been, such as "0x5f"`},
 	{t.AttrFindingSeen, attribute.STRING, "", "what it was"},
+	{t.AttrCopyDirection, attribute.STRING, "", "where a copy goes: to_device, to_host, on_device or from_peer"},
+	{t.AttrCopyBytes, attribute.INT64, bytes, "how much it copies"},
+	{t.AttrWaitFor, attribute.STRING, "", "what was waited for: stream, all that was enqueued on it so far"},
 	{t.AttrErrorType, attribute.STRING, "", "the class of the error, such as out_of_budget, or the driver's name of it"},
 }
 
