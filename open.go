@@ -144,6 +144,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 		probe(cfg, telemetry.LayerGuard),
 		func(up core.Resource) (core.Resource, error) {
 			r.observer, err = telemetry.NewResource(up, telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel, NoRoots: cfg.NoRootSpans, Findings: r.findings})
+			r.refusals.trace = r.observer.Refused
 			return r.observer, err
 		},
 	)

@@ -1,6 +1,7 @@
 package fencepost
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -15,15 +16,26 @@ const keptRefusals = 32
 // them too, as long as a busy stream leaves them there.
 type refusals struct {
 	next core.EventSink
+	// trace makes a span of a refusal that has none.
+	trace func(context.Context, core.Event) (span core.SpanRef, alone bool)
 
 	mu     sync.Mutex
 	total  uint64
 	recent []core.Event
 }
 
-// Emit remembers a refusal, and passes every event on.
-func (r *refusals) Emit(e core.Event) {
+var _ core.ContextSink = (*refusals)(nil)
+
+// Emit is EmitIn for an event of no request.
+func (r *refusals) Emit(e core.Event) { r.EmitIn(context.Background(), e) }
+
+// EmitIn remembers a refusal, and passes every event on. One of which the caller
+// is told leads to the request's trace, also if that is not sampled.
+func (r *refusals) EmitIn(ctx context.Context, e core.Event) {
 	if e.Op == core.OpRefusal {
+		if e.Span.IsZero() && !e.Relieved {
+			e.Span, e.Alone = r.trace(ctx, e)
+		}
 		r.mu.Lock()
 		r.total++
 		if len(r.recent) == keptRefusals {

@@ -100,6 +100,13 @@ func (r *Runtime) Incidents() *incident.Writer { return r.incidents }
 // Operations counts the calls by operation and result.
 func (r *Runtime) Operations() telemetry.Operations { return r.observer.Operations() }
 
+// TraceOf is how a log record of a request finds its way into ctx's trace: an
+// exported span of it, and how much of that trace was exported, [core.TraceFull]
+// or [core.TraceEvent]; neither if nothing was. See [telemetry.Resource.TraceOf].
+func (r *Runtime) TraceOf(ctx context.Context) (span core.SpanRef, extent string) {
+	return r.observer.TraceOf(ctx)
+}
+
 // Collector exports the runtime's metrics; register it with a Prometheus
 // registry.
 func (r *Runtime) Collector() prometheus.Collector { return r.collector }

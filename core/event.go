@@ -1,6 +1,9 @@
 package core
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // Op is an operation that is reported as an [Event].
 type Op uint8
@@ -40,6 +43,8 @@ type Event struct {
 	// Relieved marks a refusal that a layer above cured by giving memory
 	// back and asking again.
 	Relieved bool
+	// Alone: Span is of a trace that is not sampled; see [TraceEvent].
+	Alone bool
 	// Access is the combined access of a launch; see Launch.
 	Access Access
 	// Layer is the layer that reports, such as "logging" or "budget".
@@ -67,11 +72,24 @@ type Event struct {
 	// were for, as far as the resource says.
 	LaunchID  uint64
 	WaitedFor [4]WaitRef
-	// Span is the sampled span under which the operation ran, zero if there is
-	// none or nobody traces; see [SpanOf].
+	// Span is the sampled span under which the operation ran, see [SpanOf], or
+	// the one that a [ContextSink] made of a refusal. Zero if there is none or
+	// nobody traces.
 	Span SpanRef
 	// Err is the error returned, nil for a success.
 	Err error
+}
+
+// Trace is how much of the trace of e's span was exported: [TraceFull] or
+// [TraceEvent], and empty if e has no span.
+func (e *Event) Trace() string {
+	switch {
+	case e.Span.IsZero():
+		return ""
+	case e.Alone:
+		return TraceEvent
+	}
+	return TraceFull
 }
 
 // EventSink takes events.
@@ -79,4 +97,22 @@ type EventSink interface {
 	// Emit takes one event. It must be safe for concurrent use and must not
 	// block.
 	Emit(e Event)
+}
+
+// ContextSink is an [EventSink] that is told whose operation an event is of, so
+// that it can find the request's trace even where that is not sampled.
+type ContextSink interface {
+	EventSink
+	// EmitIn is Emit for an event of an operation that ran under ctx. It keeps
+	// nothing of ctx.
+	EmitIn(ctx context.Context, e Event)
+}
+
+// EmitIn gives e to sink, with ctx if sink is a [ContextSink].
+func EmitIn(ctx context.Context, sink EventSink, e Event) {
+	if s, ok := sink.(ContextSink); ok {
+		s.EmitIn(ctx, e)
+		return
+	}
+	sink.Emit(e)
 }

@@ -13,10 +13,22 @@ type SpanRef struct {
 func (r SpanRef) IsZero() bool { return r == SpanRef{} }
 
 // TraceIDKey and SpanIDKey are the fields by which log records name a span, in
-// hexadecimal. Log stores find the trace of a record by these names.
+// hexadecimal. Log stores find the trace of a record by these names. TraceKey
+// says how much of that trace was exported: TraceFull or TraceEvent.
 const (
 	TraceIDKey = "trace_id"
 	SpanIDKey  = "span_id"
+	TraceKey   = "trace"
+)
+
+// The values of [TraceKey]. A record without a span has none.
+const (
+	// TraceFull: the trace was sampled.
+	TraceFull = "full"
+	// TraceEvent: the trace was not sampled, and the span that the record names
+	// was exported all the same, because it tells of a refusal or a failure. The
+	// rest of its trace may not exist anywhere.
+	TraceEvent = "event"
 )
 
 // SpanCarrier is a context that says which span it was made for. A tracing
@@ -24,7 +36,7 @@ const (
 // what they report without knowing a tracing library.
 type SpanCarrier interface {
 	context.Context
-	// SpanRef is the span, which is sampled; zero if there is none.
+	// SpanRef is the span, which is exported; zero if there is none.
 	SpanRef() SpanRef
 }
 

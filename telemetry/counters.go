@@ -16,6 +16,7 @@ type counters struct {
 	stripes   [stripes]atomic.Pointer[stripe]
 	failed    [operations][reasons]atomic.Uint64
 	exemplars exemplars
+	failures  failureExemplars
 	since     time.Time
 }
 
@@ -32,8 +33,8 @@ const (
 // stripe has the durations of the calls of some goroutines, by operation.
 type stripe [operations]opCells
 
-// note counts one call of op that took some time and returned err. span is its
-// own if its trace is sampled.
+// note counts one call of op that took some time and returned err. span is the
+// exported one that tells of it, if there is one.
 func (c *counters) note(op core.Op, took time.Duration, span core.SpanRef, err error) {
 	cell := grid.cellOf(uint64(took))
 	at := &c.stripes[stripeIndex()]
@@ -48,7 +49,11 @@ func (c *counters) note(op core.Op, took time.Duration, span core.SpanRef, err e
 		c.failed[op][ReasonOf(err)].Add(1) // after the call: see snapshot
 	}
 	if !span.IsZero() {
-		c.exemplars.keep(op, cell, took, span)
+		x := &exemplar{span: span, took: took, at: time.Now()}
+		c.exemplars.keep(op, cell, x)
+		if err != nil {
+			c.failures[op][ReasonOf(err)].Store(x)
+		}
 	}
 }
 
@@ -69,6 +74,7 @@ func (c *counters) snapshot() Operations {
 	for op := range operations {
 		for reason := range reasons {
 			o.failed[op][reason] = c.failed[op][reason].Load()
+			o.failures[op][reason] = c.failures[op][reason].Load()
 		}
 		o.latencies[op].exemplars = c.exemplars.of(op)
 		for i := range c.stripes {
@@ -85,8 +91,12 @@ func (c *counters) snapshot() Operations {
 // nothing.
 type Operations struct {
 	failed    [operations][reasons]uint64
+	failures  [operations][reasons]*exemplar
 	latencies []latency
-	since     time.Time
+	// spansDropped is how many failed calls left no span, because there were too
+	// many of them.
+	spansDropped uint64
+	since        time.Time
 }
 
 // Succeeded is the number of calls of op that returned no error.

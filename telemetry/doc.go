@@ -29,6 +29,10 @@
 // traced use. Where a call returns the error of a finding, that is an event of
 // the call's own span.
 //
+// A call that is refused or fails and has no span of its own makes a
+// [SpanRefusal] or a [SpanFailure], also where the request is not sampled: there
+// at most [MaxEventSpans] a second, if the provider's sampler follows its parent.
+//
 // # Durations
 //
 // How long callers waited is a histogram with classic and with native buckets,
@@ -36,7 +40,7 @@
 // ends when that returns: with the guard, the budget and what they do to cure a
 // refusal, and whatever the result, so it counts as many calls as
 // [MetricOperations]. A sampled span of the call itself (gpumem.alloc,
-// gpumem.dealloc; gpumem.launch for its prepare and end) becomes the exemplar of
+// gpumem.dealloc; gpumem.launch for its prepare and end), or that of its failure, becomes the exemplar of
 // its bucket, with the labels trace_id and span_id.
 //
 // Native buckets travel in protobuf only, exemplars in that and in OpenMetrics;

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -32,7 +31,7 @@ func traceFinding(tracer trace.Tracer, f *core.Finding) {
 		if span.IsRecording() {
 			span.SetAttributes(findingAttributes(f)...)
 			span.SetAttributes(suspectAttributes(u)...)
-			span.SetStatus(codes.Error, f.Text)
+			fail(span, f.Text)
 		}
 		span.End(end...)
 	}

@@ -26,6 +26,15 @@ type fencing struct {
 
 	mu   sync.Mutex
 	last map[core.Generation]core.Waited
+	// refusal, if not nil, is what a reservation is refused with.
+	refusal error
+}
+
+func (f *fencing) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
+	if f.refusal != nil {
+		return core.Claim{}, f.refusal
+	}
+	return f.Fake.Reserve(ctx, bytes, tag)
 }
 
 func newFencing() *fencing {

@@ -32,7 +32,7 @@ func (l *latency) merge(from *opCells) {
 	l.nanoseconds += from.nanoseconds.Load()
 }
 
-// exemplar is one call whose trace was sampled.
+// exemplar is one call of which a span was exported.
 type exemplar struct {
 	span core.SpanRef
 	took time.Duration
@@ -40,11 +40,21 @@ type exemplar struct {
 }
 
 // exemplars are the newest traced calls, one for each classic bucket of each
-// operation. They are kept for sampled traces only, which allocate anyway.
+// operation. They are kept for calls with a span only, which allocate anyway.
 type exemplars [operations][classicBounds + 1]atomic.Pointer[exemplar]
 
-func (e *exemplars) keep(op core.Op, cell int, took time.Duration, span core.SpanRef) {
-	e[op][grid.classic[cell]].Store(&exemplar{span: span, took: took, at: time.Now()})
+func (e *exemplars) keep(op core.Op, cell int, x *exemplar) { e[op][grid.classic[cell]].Store(x) }
+
+// failureExemplars are the newest calls that failed of which a span was exported,
+// one for each operation and reason.
+type failureExemplars [operations][reasons]atomic.Pointer[exemplar]
+
+// newer is the newer of two, either of which may be nil.
+func newer(a, b *exemplar) *exemplar {
+	if a == nil || b != nil && b.at.After(a.at) {
+		return b
+	}
+	return a
 }
 
 func (e *exemplars) of(op int) (kept []exemplar) {

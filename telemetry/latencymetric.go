@@ -72,8 +72,22 @@ func (l *latency) buckets() (classic map[float64]uint64, native map[int]int64, s
 func forPrometheus(kept []exemplar) []prometheus.Exemplar {
 	all := make([]prometheus.Exemplar, len(kept))
 	for i, x := range kept {
-		all[i] = prometheus.Exemplar{Value: x.took.Seconds(), Timestamp: x.at, Labels: prometheus.Labels{
-			"trace_id": hex.EncodeToString(x.span.TraceID[:]), "span_id": hex.EncodeToString(x.span.SpanID[:])}}
+		all[i] = x.forPrometheus(x.took.Seconds())
 	}
 	return all
+}
+
+func (x *exemplar) forPrometheus(value float64) prometheus.Exemplar {
+	return prometheus.Exemplar{Value: value, Timestamp: x.at, Labels: prometheus.Labels{
+		"trace_id": hex.EncodeToString(x.span.TraceID[:]), "span_id": hex.EncodeToString(x.span.SpanID[:])}}
+}
+
+// sendFailures sends a count of failed calls, with the newest of them that has a
+// span, if any.
+func (e emitter) sendFailures(name MetricName, n uint64, newest *exemplar, labels ...string) {
+	m := prometheus.MustNewConstMetric(e.metrics[name].desc, counter, float64(n), labels...)
+	if newest != nil {
+		m = prometheus.MustNewMetricWithExemplars(m, newest.forPrometheus(1))
+	}
+	e.ch <- m
 }

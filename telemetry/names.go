@@ -26,6 +26,11 @@ const (
 	// It is also the name of the event on the span of a call that was refused
 	// for one.
 	SpanFinding SpanName = "gpumem.finding"
+	// SpanRefusal is a request for memory that a budget refused, SpanFailure any
+	// other call that failed, where the call has no span of its own: because the
+	// request is not sampled, or because no span is made of such calls.
+	SpanRefusal SpanName = "gpumem.refusal"
+	SpanFailure SpanName = "gpumem.failure"
 	// SpanCopy covers giving the driver a copy, within its launch; SpanWait the
 	// host's wait until the device is done, also with copies.
 	SpanCopy SpanName = "gpumem.copy"
@@ -89,7 +94,8 @@ const (
 	// AttrFindingSuspects is how many launches may have done it.
 	AttrFindingSuspects attribute.Key = "gpumem.finding.suspects"
 	// AttrLayer is the layer that a call passed into: one of the Layer
-	// constants. AttrOperation is what it was asked, as in logs.
+	// constants. AttrOperation is what it was asked, as in logs; on a
+	// [SpanFailure] the call that failed.
 	AttrLayer     attribute.Key = "gpumem.layer.name"
 	AttrOperation attribute.Key = "gpumem.layer.operation"
 	// AttrCopyDirection is where a copy goes, such as [core.ToHost], AttrCopyBytes
@@ -97,6 +103,14 @@ const (
 	AttrCopyDirection attribute.Key = "gpumem.copy.direction"
 	AttrCopyBytes     attribute.Key = "gpumem.copy.bytes"
 	AttrWaitFor       attribute.Key = "gpumem.wait.for"
+	// AttrTrace is how much of the span's trace was exported: [core.TraceFull], or
+	// [core.TraceEvent] where the request is not sampled.
+	AttrTrace attribute.Key = "gpumem.trace"
+	// AttrLimit is the budget, AttrRemaining what a request could have had of it,
+	// AttrHolders who holds the most, each as in the error's text.
+	AttrLimit     attribute.Key = "gpumem.budget.limit"
+	AttrRemaining attribute.Key = "gpumem.budget.remaining"
+	AttrHolders   attribute.Key = "gpumem.budget.holders"
 	// AttrErrorType classifies the failure; it is absent on success.
 	AttrErrorType attribute.Key = "error.type"
 )
@@ -172,6 +186,7 @@ const (
 	MetricOperations            MetricName = "gpumem_operations_total"
 	MetricOperationDuration     MetricName = "gpumem_operation_duration_seconds"
 	MetricRefusals              MetricName = "gpumem_refusals_total"
+	MetricEventSpansDropped     MetricName = "gpumem_event_spans_dropped_total"
 	MetricStreams               MetricName = "gpumem_streams"
 	MetricStreamsLimit          MetricName = "gpumem_streams_limit"
 	MetricStreamsWaiting        MetricName = "gpumem_streams_waiting"

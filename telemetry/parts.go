@@ -39,9 +39,10 @@ var (
 		{name: MetricRecordersDropped, kind: counter, help: "Launch recorders dropped without a commit or an abort."},
 	}
 	operationMetrics = []definition{
-		{name: MetricOperations, kind: counter, labels: []string{"op", "result"}, help: "Calls by operation and result, as callers saw them; the result is ok or the reason of the error."},
-		{name: MetricOperationDuration, kind: histogram, labels: []string{"op"}, help: "Time that callers waited for each call, refused and failed ones too: from the outermost layer, with guard, budget, the driver's calls and, in sampled traces, the spans; enqueued work is not waited for. Classic and native; exemplars are of calls with a sampled span."},
-		{name: MetricRefusals, kind: counter, labels: []string{"reason"}, help: "Allocations and reservations that were refused, by the reason that callers were told."},
+		{name: MetricOperations, kind: counter, labels: []string{"op", "result"}, help: "Calls by operation and result, as callers saw them; the result is ok or the reason of the error. Exemplars are of failed calls of which a span was exported."},
+		{name: MetricOperationDuration, kind: histogram, labels: []string{"op"}, help: "Time that callers waited for each call, refused and failed ones too: from the outermost layer, with guard, budget, the driver's calls and, in sampled traces, the spans; enqueued work is not waited for. Classic and native; exemplars are of calls of which a span was exported."},
+		{name: MetricRefusals, kind: counter, labels: []string{"reason"}, help: "Allocations and reservations that were refused, by the reason that callers were told. Exemplars are of those of which a span was exported."},
+		{name: MetricEventSpansDropped, kind: counter, help: "Refused and failed calls in traces that are not sampled of which no span was made, because there were more than 50 in a second."},
 	}
 	streamMetrics = []definition{
 		{name: MetricStreams, kind: gauge, labels: []string{"state"}, help: "Streams by state: leased, idle in the pool, or adopted from callers."},
@@ -68,13 +69,14 @@ func (s Source) collectOperations(out emitter) {
 		out.send(MetricOperations, ops.Succeeded(op), op.String(), "ok")
 		for _, reason := range Reasons() {
 			if n := ops.Failed(op, reason); n > 0 {
-				out.send(MetricOperations, n, op.String(), reason.String())
+				out.sendFailures(MetricOperations, n, ops.failures[op][reason], op.String(), reason.String())
 			}
 		}
 	}
 	for _, reason := range Reasons() {
-		out.send(MetricRefusals, ops.Refusals(reason), reason.String())
+		out.sendFailures(MetricRefusals, ops.Refusals(reason), newer(ops.failures[core.OpAllocate][reason], ops.failures[core.OpReserve][reason]), reason.String())
 	}
+	out.send(MetricEventSpansDropped, ops.spansDropped)
 }
 
 func (s Source) collectStreams(out emitter) {

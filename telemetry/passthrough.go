@@ -20,7 +20,12 @@ func (r *Resource) Features() core.Features { return r.upstream.Features() }
 func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.StreamID) error {
 	start := core.Now()
 	err := r.upstream.RecordUse(r.tracing.correlate(ctx), id, stream)
-	r.counters.note(core.OpRecord, core.Now().Since(start), core.SpanRef{}, err)
+	took := core.Now().Since(start)
+	var span core.SpanRef
+	if err != nil {
+		span = r.tracing.failed(ctx, &core.Event{Op: core.OpRecord, Stream: stream, Block: id, Duration: took, Err: err})
+	}
+	r.counters.note(core.OpRecord, took, span, err)
 	return err
 }
 
@@ -28,7 +33,12 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
 	start := core.Now()
 	claim, err := r.upstream.Reserve(r.tracing.correlate(ctx), bytes, tag)
-	r.counters.note(core.OpReserve, core.Now().Since(start), core.SpanRef{}, err)
+	took := core.Now().Since(start)
+	var span core.SpanRef
+	if err != nil {
+		span = r.tracing.failed(ctx, &core.Event{Op: core.OpReserve, Tag: tag, Bytes: bytes, Duration: took, Err: err})
+	}
+	r.counters.note(core.OpReserve, took, span, err)
 	return claim, err
 }
 
@@ -36,7 +46,12 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 	start := core.Now()
 	err := r.upstream.ReleaseClaim(r.tracing.correlate(ctx), id)
-	r.counters.note(core.OpReleaseClaim, core.Now().Since(start), core.SpanRef{}, err)
+	took := core.Now().Since(start)
+	var span core.SpanRef
+	if err != nil {
+		span = r.tracing.failed(ctx, &core.Event{Op: core.OpReleaseClaim, Duration: took, Err: err})
+	}
+	r.counters.note(core.OpReleaseClaim, took, span, err)
 	return err
 }
 
@@ -44,7 +59,12 @@ func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 func (r *Resource) ReapPending(ctx context.Context) error {
 	start := core.Now()
 	err := r.upstream.ReapPending(ctx)
-	r.counters.note(core.OpReap, core.Now().Since(start), core.SpanRef{}, err)
+	took := core.Now().Since(start)
+	var span core.SpanRef
+	if err != nil {
+		span = r.tracing.failed(ctx, &core.Event{Op: core.OpReap, Duration: took, Err: err})
+	}
+	r.counters.note(core.OpReap, took, span, err)
 	return err
 }
 
@@ -52,7 +72,12 @@ func (r *Resource) ReapPending(ctx context.Context) error {
 func (r *Resource) Drain(ctx context.Context) error {
 	start := core.Now()
 	err := r.upstream.Drain(ctx)
-	r.counters.note(core.OpDrain, core.Now().Since(start), core.SpanRef{}, err)
+	took := core.Now().Since(start)
+	var span core.SpanRef
+	if err != nil {
+		span = r.tracing.failed(ctx, &core.Event{Op: core.OpDrain, Duration: took, Err: err})
+	}
+	r.counters.note(core.OpDrain, took, span, err)
 	return err
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -74,7 +73,7 @@ func end(span trace.Span, err error) {
 	}
 	if err != nil {
 		span.SetAttributes(AttrErrorType.String(ErrorType(err)))
-		span.SetStatus(codes.Error, err.Error())
+		fail(span, err.Error())
 	}
 	span.End()
 }

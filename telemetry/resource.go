@@ -56,7 +56,13 @@ func NewResource(upstream core.Resource, cfg Config) (*Resource, error) {
 }
 
 // Operations is a snapshot of the calls so far. It makes no call upstream.
-func (r *Resource) Operations() Operations { return r.counters.snapshot() }
+func (r *Resource) Operations() Operations {
+	o := r.counters.snapshot()
+	if r.tracing != nil {
+		o.spansDropped = r.tracing.events.dropped.Load()
+	}
+	return o
+}
 
 // Allocate forwards, counts, and traces as [SpanAlloc].
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
@@ -70,7 +76,11 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, 
 	} else {
 		b, err = r.upstream.Allocate(ctx, req)
 	}
-	r.counters.note(core.OpAllocate, core.Now().Since(start), span, err)
+	took := core.Now().Since(start)
+	if err != nil && span.IsZero() {
+		span = r.tracing.failed(ctx, &core.Event{Op: core.OpAllocate, Stream: req.Stream, Tag: req.Tag, Requested: req.Requested, Bytes: req.Bytes, Duration: took, Err: err})
+	}
+	r.counters.note(core.OpAllocate, took, span, err)
 	return b, err
 }
 
@@ -86,7 +96,11 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 	} else {
 		b, err = r.upstream.Deallocate(ctx, id)
 	}
-	r.counters.note(core.OpDeallocate, core.Now().Since(start), span, err)
+	took := core.Now().Since(start)
+	if err != nil && span.IsZero() {
+		span = r.tracing.failed(ctx, &core.Event{Op: core.OpDeallocate, Stream: id.AllocStream, Block: id, Duration: took, Err: err})
+	}
+	r.counters.note(core.OpDeallocate, took, span, err)
 	return b, err
 }
 
@@ -103,7 +117,11 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	} else {
 		t, err = r.upstream.PrepareUse(ctx, req)
 	}
-	r.counters.note(core.OpPrepare, core.Now().Since(start), span, err)
+	took := core.Now().Since(start)
+	if err != nil && span.IsZero() {
+		span = r.tracing.failed(ctx, &core.Event{Op: core.OpPrepare, Stream: req.Stream, Launch: req.Launch, Duration: took, Err: err})
+	}
+	r.counters.note(core.OpPrepare, took, span, err)
 	return t, err
 }
 
@@ -120,7 +138,11 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	} else {
 		err = r.upstream.FinishUse(ctx, t)
 	}
-	r.counters.note(core.OpFinish, core.Now().Since(start), span, err)
+	took := core.Now().Since(start)
+	if err != nil && span.IsZero() {
+		span = r.tracing.failed(ctx, &core.Event{Op: core.OpFinish, Duration: took, Err: err})
+	}
+	r.counters.note(core.OpFinish, took, span, err)
 	return err
 }
 
@@ -135,6 +157,10 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	} else {
 		err = r.upstream.AbortUse(ctx, t)
 	}
-	r.counters.note(core.OpAbort, core.Now().Since(start), span, err)
+	took := core.Now().Since(start)
+	if err != nil && span.IsZero() {
+		span = r.tracing.failed(ctx, &core.Event{Op: core.OpAbort, Duration: took, Err: err})
+	}
+	r.counters.note(core.OpAbort, took, span, err)
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -22,6 +21,7 @@ type tracing struct {
 	device attribute.KeyValue
 	// findings may be nil.
 	findings *Findings
+	events   eventSpans
 }
 
 func newTracing(cfg Config, ordinal int) *tracing {
@@ -91,7 +91,7 @@ func (t *tracing) endSpan(span trace.Span, err error, options ...trace.SpanEndOp
 	if err != nil {
 		noteFinding(t.findings, span, err)
 		span.SetAttributes(AttrErrorType.String(ErrorType(err)))
-		span.SetStatus(codes.Error, err.Error())
+		fail(span, err.Error())
 	}
 	span.End(options...)
 }

@@ -77,7 +77,9 @@
 //	             []uint  what the first four waits were for: launches by number, and blocks (their
 //	                     allocation, or a use recorded without a launch) by generation; if there was a wait
 //	trace_id, span_id
-//	             string  the sampled span under which it ran, in hexadecimal; if there is one
+//	             string  the exported span that it belongs to, in hexadecimal; if there is one
+//	trace        string  with them: "full" if the trace was sampled, "event" if of a trace that
+//	                     was not only the span of this refusal was exported
 //
 // A slog record has the same attributes, but for time (its own) and mono_ns
 // (left out), and duration as a duration. Its handler is called with a context

@@ -33,6 +33,8 @@ func goldenRecords() []Record {
 		{Op: core.OpAllocate, Layer: "logging", Time: at(time.Second), Duration: 1200, Ordinal: 1, Stream: 12, Tag: core.Untagged, Requested: 1 << 40, Bytes: 1 << 40, Err: oom},
 		{Op: core.OpRefusal, Layer: "budget", Time: at(2 * time.Second), Duration: 90, Ordinal: 1, Stream: 7, Tag: "join", Requested: 64, Bytes: 64, Relieved: true, Span: span,
 			Err: &core.OutOfBudgetError{Requested: 64, Limit: 32, Remaining: 2, Live: 30, Tag: "join"}},
+		{Op: core.OpRefusal, Layer: "debugguard", Time: at(2 * time.Second), Ordinal: 1, Tag: "join", Requested: 64, Bytes: 64, Span: span, Alone: true,
+			Err: &core.OutOfBudgetError{Requested: 64, Limit: 32, Tag: "join"}},
 		{Op: core.OpPrepare, Layer: "logging", Time: at(3 * time.Second), Duration: 300, Ordinal: 1, Stream: 8, Block: block, Tag: "sort.keys",
 			Requested: 1000, Bytes: 1512, Launch: "merge \"left\"\n", Access: core.ReadWrite, Uses: 2, Waits: 1, Elided: 3},
 		{Op: core.OpFinish, Layer: "logging", Time: at(3 * time.Second), Duration: 280, Ordinal: 1, Err: &core.StreamMisuseError{Op: "FinishUse", Reason: "the ticket is empty"}},
@@ -130,7 +132,7 @@ func TestSlogTakesOnlyWhatTheLoggerLogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := buf.String()
-	if strings.Count(got, "level=ERROR") != 3 || strings.Count(got, "level=WARN") != 1 || strings.Count(got, "\n") != 4 {
+	if strings.Count(got, "level=ERROR") != 3 || strings.Count(got, "level=WARN") != 2 || strings.Count(got, "\n") != 5 {
 		t.Errorf("got\n%s", got)
 	}
 }

@@ -43,7 +43,7 @@ func (j *jsonLines) appendObject(b []byte, r *Record) []byte {
 	b = appendText(b, `,"layer":`, e.Layer)
 	b = appendBlock(b, e.Block)
 	b = appendLaunch(b, e)
-	b = appendSpan(b, e.Span)
+	b = appendSpan(b, e)
 	b = appendResult(b, e)
 	return append(b, '}')
 }
@@ -91,12 +91,14 @@ func appendRefs(b []byte, key string, refs *[4]core.WaitRef, number func(core.Wa
 	return b
 }
 
-func appendSpan(b []byte, span core.SpanRef) []byte {
+func appendSpan(b []byte, e *core.Event) []byte {
+	span := &e.Span
 	if span.IsZero() {
 		return b
 	}
 	b = hex.AppendEncode(append(b, `,"`+core.TraceIDKey+`":"`...), span.TraceID[:])
 	b = hex.AppendEncode(append(b, `","`+core.SpanIDKey+`":"`...), span.SpanID[:])
+	b = append(append(b, `","`+core.TraceKey+`":"`...), e.Trace()...)
 	return append(b, '"')
 }
 

@@ -97,7 +97,8 @@ func (s *slogRecords) addSpan(e *core.Event) {
 	if !e.Span.IsZero() {
 		s.attrs = append(s.attrs,
 			slog.String(core.TraceIDKey, hex.EncodeToString(e.Span.TraceID[:])),
-			slog.String(core.SpanIDKey, hex.EncodeToString(e.Span.SpanID[:])))
+			slog.String(core.SpanIDKey, hex.EncodeToString(e.Span.SpanID[:])),
+			slog.String(core.TraceKey, e.Trace()))
 	}
 }
 

@@ -27,7 +27,7 @@ var definitions = []Definition{
 	{t.AttrCrossStream, attribute.BOOL, "", "whether a block was last written on another stream"},
 	{t.AttrOutcome, attribute.STRING, "", "how the launch ended: finished, aborted or refused"},
 	{t.AttrLayer, attribute.STRING, "", "the layer that the call passed into: guard, budget, log or driver"},
-	{t.AttrOperation, attribute.STRING, "", "what it was asked: allocate, deallocate, prepare, finish, abort or reap"},
+	{t.AttrOperation, attribute.STRING, "", "what it was asked, or the call that failed: allocate, deallocate, prepare, finish, abort, record, reserve, release_claim, reap or drain"},
 	{t.AttrFindingKind, attribute.STRING, "", "the kind of the memory bug"},
 	{t.AttrFindingSource, attribute.STRING, "", "the layer that saw it"},
 	{t.AttrFindingText, attribute.STRING, "", "what happened"},
@@ -39,6 +39,10 @@ var definitions = []Definition{
 	{t.AttrCopyDirection, attribute.STRING, "", "where a copy goes: to_device, to_host, on_device or from_peer"},
 	{t.AttrCopyBytes, attribute.INT64, bytes, "how much it copies"},
 	{t.AttrWaitFor, attribute.STRING, "", "what was waited for: stream, all that was enqueued on it so far"},
+	{t.AttrTrace, attribute.STRING, "", "how much of the span's trace was exported: full, or event where the request is not sampled"},
+	{t.AttrLimit, attribute.INT64, bytes, "the budget"},
+	{t.AttrRemaining, attribute.INT64, bytes, "what a request could have had of it"},
+	{t.AttrHolders, attribute.STRINGSLICE, "", "who holds the most, largest first: tag, state, bytes and blocks, or claimed, bytes and reservations"},
 	{t.AttrErrorType, attribute.STRING, "", "the class of the error, such as out_of_budget, or the driver's name of it"},
 }
 

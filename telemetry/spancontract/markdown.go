@@ -113,7 +113,7 @@ func statusName(s Status) string {
 }
 
 func typeName(t attribute.Type) string {
-	return map[attribute.Type]string{attribute.INT64: "int", attribute.INT64SLICE: "int[]", attribute.STRING: "string", attribute.BOOL: "bool"}[t]
+	return map[attribute.Type]string{attribute.INT64: "int", attribute.INT64SLICE: "int[]", attribute.STRING: "string", attribute.STRINGSLICE: "string[]", attribute.BOOL: "bool"}[t]
 }
 
 func unitName(unit string) string {

@@ -14,6 +14,7 @@ const (
 	known    = "the victim is known"
 	waited   = "for each wait across streams whose cause was sampled"
 	typed    = "there is a typed error"
+	lonely   = "has no span of its own: because the request is not sampled, or none is made of such calls"
 )
 
 var (
@@ -69,6 +70,13 @@ var rows = []Row{
 		Attributes: append(always(t.AttrDevice, t.AttrStream, t.AttrCopyDirection, t.AttrCopyBytes), onFailure())},
 	{Name: t.SpanWait, When: "each wait of the host until a stream is done", Parents: []t.SpanName{Caller, t.SpanLaunch}, Status: ErrorOnFailure,
 		Attributes: append(always(t.AttrDevice, t.AttrStream, t.AttrWaitFor), onFailure())},
+
+	{Name: t.SpanRefusal, When: "each request for memory that a budget refused and that " + lonely, Parents: caller, Status: Error,
+		Attributes: slices.Concat(always(t.AttrDevice, t.AttrTag, t.AttrRequested, t.AttrLimit, t.AttrRemaining, t.AttrTrace), failed, sometimes("anybody holds memory", t.AttrHolders))},
+	{Name: t.SpanFailure, When: "each other call that failed and " + lonely, Parents: caller, Status: Error, Events: refusal,
+		Attributes: slices.Concat(always(t.AttrDevice, t.AttrOperation, t.AttrTrace), failed,
+			sometimes("the call names a stream", t.AttrStream), sometimes("the call is for memory", t.AttrTag, t.AttrRequested),
+			sometimes("the call or the error names a block", t.AttrGeneration), sometimes(named, t.AttrLaunchName))},
 	{Name: t.SpanLayer, When: "each call of a traced operation into a layer, with TraceLayers", Status: ErrorOnFailure,
 		Parents:    []t.SpanName{t.SpanAlloc, t.SpanDealloc, t.SpanLaunch, t.SpanLayer},
 		Attributes: append(always(t.AttrDevice, t.AttrLayer, t.AttrOperation), onFailure())},

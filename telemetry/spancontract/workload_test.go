@@ -10,6 +10,7 @@ import (
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
@@ -39,6 +40,11 @@ type traced struct {
 func newTraced(t *testing.T) *traced {
 	recorder := tracetest.NewSpanRecorder()
 	return &traced{T: t, recorder: recorder, provider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))}
+}
+
+// unsampled is the context of a caller whose trace is not sampled.
+func (t *traced) unsampled() context.Context {
+	return trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{9}, SpanID: trace.SpanID{8}}))
 }
 
 // request is the context of a caller whose span ends with the test.
@@ -143,6 +149,29 @@ func (s *stack) successes() {
 	s.free(ctx, blocks...)
 }
 
+// copies are copies to and fro, with a block and without, and waits for them: also
+// within a launch, and one that is given up.
+func (s *stack) copies() {
+	ctx, on := s.request(), s.leases[0].ID()
+	around := cuda.NewUntrackedManager(s.rt.Driver(), s.rt.Streams(), 0)
+	for _, m := range []*cuda.MemoryManager{s.rt.Memory(), around} {
+		from, err := cuda.Alloc[uint32](ctx, m, 3, cuda.AllocOptions{Stream: on, Tag: "rows"})
+		s.must(err)
+		to, err := cuda.Alloc[uint32](ctx, m, 3, cuda.AllocOptions{Stream: on, Tag: "rows"})
+		s.must(err)
+		s.must(cuda.CopyToDevice(ctx, from, on, []uint32{1, 2, 3}))
+		s.must(cuda.CopyOnDevice(ctx, to, from, on))
+		values, err := cuda.Download(ctx, to, on)
+		s.must(err)
+		if values[2] != 3 {
+			s.Errorf("copied %v", values)
+		}
+		s.must(from.Free(ctx))
+		s.must(to.Free(ctx))
+	}
+	s.must(s.rt.Launch(ctx, on, nil, func(ctx context.Context) error { return s.rt.Streams().Synchronize(ctx, s.leases[1].ID()) }))
+}
+
 // findings are a write beyond a block by a launch, with a name and without, and
 // frees that the guard refuses and notes.
 func (s *stack) findings() {
@@ -177,6 +206,30 @@ func (s *stack) refusals() {
 	s.refused(err)
 	s.must(s.rt.AbortUse(ctx, held))
 	s.free(ctx, b)
+}
+
+// lonely are calls that fail and have no span of their own.
+func (s *stack) lonely() {
+	for _, ctx := range []context.Context{s.unsampled(), s.request()} {
+		held := s.alloc(ctx, 64)
+		_, err := s.rt.Allocate(ctx, core.Request{Bytes: 1 << 40, Stream: s.leases[0].ID()})
+		s.refused(err)
+		s.free(ctx, held)
+		s.must(s.rt.Drain(ctx))
+		_, err = s.rt.Reserve(ctx, 1<<40, "rows")
+		s.refused(err)
+		_, err = s.rt.Allocate(ctx, core.Request{Bytes: 64, Stream: 1 << 40})
+		s.refused(err)
+		s.refused(s.rt.ReleaseClaim(ctx, 1<<40))
+		b := s.alloc(ctx, 64)
+		s.free(ctx, b)
+		for _, name := range []string{"", "radix"} {
+			s.refused(s.rt.LaunchNamed(ctx, name, s.leases[0].ID(), usesOf(b), nothing))
+		}
+		_, err = s.rt.Deallocate(ctx, b.ID)
+		s.refused(err)
+		s.refused(s.rt.RecordBlockUse(ctx, b.ID, s.leases[0].ID()))
+	}
 }
 
 // causes are errors of every kind.
@@ -220,6 +273,13 @@ func (t *traced) failures() {
 	}
 }
 
+// failedSteps are a copy that the driver refuses and a wait that is given up.
+func (t *traced) failedSteps() {
+	steps := telemetry.NewSteps(telemetry.Config{TracerProvider: t.provider}, 0)
+	steps.BeginStep(t.request(), core.Step{Kind: core.StepCopy, Stream: 1, Direction: core.ToHost, Bytes: 8}).End(causes[1])
+	steps.BeginStep(t.request(), core.Step{Kind: core.StepWait, Stream: 1}).End(context.DeadlineExceeded)
+}
+
 func (t *traced) ended(r core.Resource, req core.UseRequest, end func(context.Context, core.Ticket) error) error {
 	t.Helper()
 	ticket, err := r.PrepareUse(t.request(), req)
@@ -251,6 +311,8 @@ func TestSpansKeepTheContract(t *testing.T) {
 		s := work.open(cfg)
 		s.successes()
 		s.refusals()
+		s.lonely()
+		s.copies()
 		if cfg.Guard == "hunt" {
 			s.findings()
 		}
@@ -258,6 +320,7 @@ func TestSpansKeepTheContract(t *testing.T) {
 	}
 	work.failures()
 	work.orphans()
+	work.failedSteps()
 
 	spans := work.recorder.Ended()
 	if started := len(work.recorder.Started()); started != len(spans) {

@@ -1,0 +1,89 @@
+package telemetry
+
+import (
+	"errors"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// MaxEventSpans is how many spans of refusals and failures a second a [Resource]
+// makes in traces that are not sampled. What is beyond is counted, and leaves no
+// trace: a service under overload refuses thousands.
+const MaxEventSpans = 50
+
+// keptEventSpans is how many of them are remembered, so that a log record or the
+// next layer finds the span that there is: those of some seconds.
+const keptEventSpans = 256
+
+// eventSpans bounds and remembers the spans of events in traces that are not
+// sampled. Only calls that failed come here.
+type eventSpans struct {
+	dropped atomic.Uint64
+
+	mu     sync.Mutex
+	second int64
+	made   int
+	recent []eventSpan
+	// next is where the next goes in recent, once that is full.
+	next int
+}
+
+type eventSpan struct {
+	span core.SpanRef
+	err  error
+}
+
+// admit reports whether the second of now has room for one more, and takes it.
+func (s *eventSpans) admit(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if second := now.Unix(); second != s.second {
+		s.second, s.made = second, 0
+	}
+	if s.made >= MaxEventSpans {
+		s.dropped.Add(1)
+		return false
+	}
+	s.made++
+	return true
+}
+
+// keep remembers a span of err, unless the sampler said no to it. An error that
+// cannot be compared, as one with a slice in a field that is an interface, would
+// panic in errors.Is: its span is found by the trace alone.
+func (s *eventSpans) keep(span core.SpanRef, err error) {
+	if span.IsZero() {
+		return
+	}
+	if !reflect.ValueOf(err).Comparable() {
+		err = nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.recent) < keptEventSpans {
+		s.recent = append(s.recent, eventSpan{span, err})
+		return
+	}
+	s.recent[s.next] = eventSpan{span, err}
+	s.next = (s.next + 1) % keptEventSpans
+}
+
+// about finds the newest span of a trace that was made of err or of an error that
+// err wraps, or of any if err is nil.
+func (s *eventSpans) about(id trace.TraceID, err error) core.SpanRef {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for back := range len(s.recent) {
+		at := (s.next - 1 - back + 2*len(s.recent)) % len(s.recent)
+		if kept := &s.recent[at]; kept.span.TraceID == id && (err == nil || errors.Is(err, kept.err)) {
+			return kept.span
+		}
+	}
+	return core.SpanRef{}
+}

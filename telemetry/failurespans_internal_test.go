@@ -1,0 +1,54 @@
+package telemetry
+
+import (
+	"context"
+	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
+)
+
+// refusing refuses every allocation with an error of its own, as a budget does.
+type refusing struct{ *coretest.Fake }
+
+func (refusing) Allocate(_ context.Context, req core.Request) (core.Block, error) {
+	return core.Block{}, &core.OutOfBudgetError{Requested: req.Bytes, Limit: 1 << 20, Tag: req.Tag,
+		Holders: []core.Holder{{Tag: "join", State: core.Live, Bytes: 1 << 19, Blocks: 3}, {Tag: "sort", State: core.Retired, Bytes: 1 << 18, Blocks: 1}}}
+}
+
+// BenchmarkRefused is a refused allocation in a request that is not sampled: "off"
+// makes no span of it, "limited" none because the second's are used up.
+func BenchmarkRefused(b *testing.B) {
+	for name, c := range map[string]struct {
+		level   Level
+		limited bool
+	}{"off": {level: LevelOff}, "limited": {limited: true}, "span": {}} {
+		b.Run(name, func(b *testing.B) {
+			provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(0))), sdktrace.WithSpanProcessor(drop{}))
+			r, err := NewResource(refusing{coretest.NewFake(0)}, Config{TracerProvider: provider, Level: c.level})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx := trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}}))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := r.Allocate(ctx, core.Request{Bytes: 1 << 19, Stream: 1, Tag: "sort"}); err == nil {
+					b.Fatal("not refused")
+				}
+				if !c.limited {
+					r.tracing.events.made = 0
+				}
+			}
+		})
+	}
+}
+
+type drop struct{}
+
+func (drop) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (drop) OnEnd(sdktrace.ReadOnlySpan)                     {}
+func (drop) Shutdown(context.Context) error                  { return nil }
+func (drop) ForceFlush(context.Context) error                { return nil }
