@@ -30,7 +30,7 @@ func TestAFullStreamPoolNamesTheLongestLease(t *testing.T) {
 }
 
 func TestAViewKeepsItsBlock(t *testing.T) {
-	rt := open(t, fencepost.Config{})
+	rt := openDirty(t, fencepost.Config{})
 	s := lease(t, rt, "s")
 	keys, err := cuda.Alloc[uint32](t.Context(), rt.Memory(), 100, cuda.AllocOptions{Stream: s.ID(), Tag: "keys"})
 	if err != nil {
@@ -58,6 +58,9 @@ func TestAViewKeepsItsBlock(t *testing.T) {
 	}
 	if err := view.Free(t.Context()); !errors.Is(err, core.ErrUseAfterFree) {
 		t.Errorf("a view freed twice: %v", err)
+	}
+	if f := single(t, rt, core.FindingDoubleFree); f.Victim.ID != id || f.Source != core.SourceSlice {
+		t.Errorf("found %v", f)
 	}
 	if got := rt.State(id); got == core.Live {
 		t.Error("the block is live without a slice or a view")

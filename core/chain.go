@@ -63,8 +63,9 @@ type Inspector interface {
 // BlockInfo is what a layer knows of one block.
 type BlockInfo struct {
 	Block Block
-	// AllocStack is where it was allocated, if that was kept.
-	AllocStack Stack
+	// AllocStack is where it was allocated, FreeStack where it was freed if it
+	// was, as far as they were kept.
+	AllocStack, FreeStack Stack
 	// Uses are its last declared uses, newest first, if they were kept.
 	Uses []UseRecord
 	// Allocated is when it was allocated, to the resolution of the clock of

@@ -43,7 +43,8 @@ const (
 // Finding is one memory bug that was seen.
 type Finding struct {
 	Kind FindingKind
-	// Source is who saw it: "debugguard", "runtime" or "sim-oracle".
+	// Source is who saw it: "debugguard", "runtime", [SourceSlice] or
+	// "sim-oracle".
 	Source string
 	Time   time.Time
 	// Victim is the block that was harmed, as its owner knew it; its
@@ -58,6 +59,9 @@ type Finding struct {
 	// AllocStack and FreeStack say where the victim was allocated and freed,
 	// as far as stacks were kept.
 	AllocStack, FreeStack Stack
+	// CallStack says where the call was made that the finding is about, such as
+	// the second free, if it was kept.
+	CallStack Stack
 	// Uses are the victim's last declared uses, newest first, and
 	// OlderUses how many more there were.
 	Uses      []UseRecord

@@ -92,7 +92,9 @@ func (r *Runtime) report(f Finding) {
 	if r.findings == nil {
 		return
 	}
-	f.Source = "runtime"
+	if f.Source == "" {
+		f.Source = "runtime"
+	}
 	if f.Time.IsZero() {
 		f.Time = time.Now()
 	}

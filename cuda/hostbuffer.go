@@ -22,9 +22,11 @@ import (
 type HostBuffer[T Element] struct {
 	drv   driver.Driver
 	table *streamTable
-	mem   driver.HostMemory
-	n     int
-	state atomic.Int32
+	// runtime is told of a second free; nil if there is none.
+	runtime *core.Runtime
+	mem     driver.HostMemory
+	n       int
+	state   atomic.Int32
 	// result is what the driver's free will say, once that was asked for; it
 	// belongs to whoever has set the state to freeing.
 	result chan error
@@ -42,8 +44,9 @@ const (
 // AllocHost allocates n values of T of page-locked memory on m's device,
 // uninitialised. Zero values are an empty buffer without memory. It may block
 // in the driver, and costs far more than Go's memory does: keep buffers.
-// Errors are [core.DriverError], and [core.InvalidRequestError] for a negative
-// n or a size beyond 64 bits.
+// Errors are [core.DriverError], [core.InvalidRequestError] for a negative
+// n or a size beyond 64 bits, and one that matches [core.ErrClosed] once the
+// stream pool is being closed.
 func AllocHost[T Element](m *MemoryManager, n int) (*HostBuffer[T], error) {
 	if err := needManager("AllocHost", m); err != nil {
 		return nil, err
@@ -55,7 +58,10 @@ func AllocHost[T Element](m *MemoryManager, n int) (*HostBuffer[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &HostBuffer[T]{drv: m.drv, table: m.streams.table, n: n}
+	if m.streams.closed.Load() {
+		return nil, fmt.Errorf("AllocHost refused: the stream pool is %w", core.ErrClosed)
+	}
+	b := &HostBuffer[T]{drv: m.drv, table: m.streams.table, runtime: m.runtime, n: n}
 	if n > 0 {
 		b.mem, err = m.drv.HostAlloc(bytes)
 	}
@@ -90,14 +96,15 @@ func (b *HostBuffer[T]) Arg() driver.Arg { return driver.Ptr(b.mem.DevicePtr) }
 // Free gives the buffer back when the copies under way that use it are done.
 // It waits for them, and for the driver, which may wait for all work of the
 // device, until ctx ends. After an error it may be called again. A second
-// Free is an error that matches [core.ErrUseAfterFree]. It must not be called
+// Free is an error that matches [core.ErrUseAfterFree], and a finding that harms
+// nobody ([core.Finding.Harmless]). It must not be called
 // while a call that was given the values has not returned.
 func (b *HostBuffer[T]) Free(ctx context.Context) error {
 	if b == nil {
 		return missingHandle("HostBuffer.Free", "buffer")
 	}
 	if !b.state.CompareAndSwap(hostLive, hostFreeing) && !b.state.CompareAndSwap(hostLeaving, hostFreeing) {
-		return fmt.Errorf("HostBuffer.Free: the buffer was freed before, or is being freed: %w", core.ErrUseAfterFree)
+		return hostFreedTwice(b.runtime, b.Bytes())
 	}
 	next, err := b.free(ctx)
 	b.state.Store(next)

@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"sync/atomic"
 
@@ -118,8 +117,4 @@ func (s *memory) free(ctx context.Context) error {
 		s.manager.used.Add(-s.block.Bytes)
 	}
 	return nil
-}
-
-func freedError(op string) error {
-	return fmt.Errorf("%s: the slice or view was freed before: %w", op, core.ErrUseAfterFree)
 }

@@ -136,7 +136,7 @@ func (s *Slice[T]) View(lo, hi int) (*Slice[T], error) {
 		return nil, missingHandle("View", "slice")
 	}
 	if s.freed.Load() {
-		return nil, freedError("View")
+		return nil, s.memory.freedError("Slice.View", "take views before it is freed")
 	}
 	if lo < 0 || hi < lo || hi > s.n {
 		return nil, &core.InvalidRequestError{Op: "View", Field: "range", Reason: fmt.Sprintf("[%d, %d) does not lie in [0, %d)", lo, hi, s.n)}
@@ -146,14 +146,15 @@ func (s *Slice[T]) View(lo, hi int) (*Slice[T], error) {
 }
 
 // Free gives the slice up, and the memory with the last of its views. It does
-// not wait for the device. A second Free is an error that matches
-// [core.ErrUseAfterFree]; after a driver's error Free may be called again.
+// not wait for the device. A second Free frees nothing: it is a
+// [core.UseAfterFreeError], and a finding that harms nobody
+// ([core.Finding.Harmless]). After a driver's error Free may be called again.
 func (s *Slice[T]) Free(ctx context.Context) error {
 	if s == nil {
 		return missingHandle("Free", "slice")
 	}
 	if !s.freed.CompareAndSwap(false, true) {
-		return freedError("Free")
+		return s.memory.freedTwice()
 	}
 	if s.memory.refs.Add(-1) > 0 {
 		return nil

@@ -31,6 +31,7 @@ func (r *Resource) misused(kind core.FindingKind, rec *record, err error, text s
 	f := r.victim(kind, rec)
 	rec.mu.Unlock()
 	if r.Mode() != Off {
+		f.CallStack = core.CaptureStack(1)
 		f.Text, f.Err = text+" at "+caller(), err
 		r.report(f)
 	}

@@ -98,7 +98,8 @@ func (l *ledger) tombstone(id core.BlockID) *record {
 func (s *shard) tombstone(g core.Generation) *record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, rec := range s.dead.ring {
+	for i := range s.dead.ring { // the newest first: most second frees come soon
+		rec := s.dead.ring[(s.dead.next+len(s.dead.ring)-1-i)%len(s.dead.ring)]
 		if rec.generation() == g && g != 0 {
 			found := &record{}
 			found.bury(rec, rec.freed)

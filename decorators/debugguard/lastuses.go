@@ -109,7 +109,12 @@ func (l *ledger) info(g core.Generation, rec *record) core.BlockInfo {
 	if rec.generation() != g {
 		return core.BlockInfo{}
 	}
+	return l.describe(rec)
+}
+
+// describe is info of a record that is locked.
+func (l *ledger) describe(rec *record) core.BlockInfo {
 	uses, _ := l.lastUses(rec)
-	allocated, _ := rec.stacks()
-	return core.BlockInfo{Block: rec.block(), AllocStack: allocated, Uses: uses, Allocated: l.clock.time(rec.born)}
+	allocated, freed := rec.stacks()
+	return core.BlockInfo{Block: rec.block(), AllocStack: allocated, FreeStack: freed, Uses: uses, Allocated: l.clock.time(rec.born)}
 }
