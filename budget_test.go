@@ -2,6 +2,7 @@ package fencepost_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,29 +32,30 @@ func refusals(rt *fencepost.Runtime) (told, relieved []logging.Record) {
 // One refusal, looked at from every side: the caller's error, the history,
 // the counters.
 func TestARefusalExplainsItselfThroughAllLayers(t *testing.T) {
-	for _, guard := range []string{"off", "ledger", "sample", "hunt"} {
+	for _, guard := range guardSettings {
 		t.Run(guard, func(t *testing.T) {
-			rt := open(t, fencepost.Config{Budget: 8 << 20, Guard: guard})
+			rt := open(t, fencepost.Config{Budget: 64 << 20, Guard: guard})
 			s := lease(t, rt, "s")
-			index := allocate(t, rt, 5<<20, s.ID(), "index.build")
-			sort := allocate(t, rt, 1<<20, s.ID(), "sort")
-			claim, err := rt.Reserve(t.Context(), 1<<20, "request")
+			index := allocate(t, rt, 40<<20, s.ID(), "index.build")
+			sort := allocate(t, rt, 8<<20, s.ID(), "sort")
+			claim, err := rt.Reserve(t.Context(), 8<<20, "request")
 			if err != nil {
 				t.Fatal(err)
 			}
 
-			_, err = rt.Allocate(t.Context(), core.Request{Bytes: 4 << 20, Stream: s.ID(), Tag: "join"})
+			_, err = rt.Allocate(t.Context(), core.Request{Bytes: 32 << 20, Stream: s.ID(), Tag: "join"})
 			var refusal *core.OutOfBudgetError
 			if !errors.As(err, &refusal) || !errors.Is(err, core.ErrOutOfBudget) {
 				t.Fatalf("got %v, want an OutOfBudgetError", err)
 			}
-			if refusal.Requested != 4<<20 || refusal.Limit != 8<<20 || refusal.Tag != "join" || refusal.Claimed != 1<<20 {
+			if refusal.Requested != 32<<20 || refusal.Limit != 64<<20 || refusal.Tag != "join" || refusal.Claimed != 8<<20 {
 				t.Errorf("the refusal says %+v", refusal)
 			}
 			if sum := refusal.Live + refusal.Pending + refusal.Quarantined + refusal.Claimed; sum != refusal.Limit-refusal.Remaining {
 				t.Errorf("%d accounted for, %d not to be had: %v", sum, refusal.Limit-refusal.Remaining, refusal)
 			}
-			if len(refusal.Holders) != 2 || refusal.Holders[0].Tag != "index.build" || refusal.Holders[0].State != core.Live || refusal.Holders[1].Tag != "sort" {
+			claimed := core.Holder{Tag: "request", State: core.Claimed, Bytes: 8 << 20, Blocks: 1} // before or behind "sort", with or without red zones
+			if len(refusal.Holders) != 3 || refusal.Holders[0].Tag != "index.build" || refusal.Holders[0].State != core.Live || !slices.Contains(refusal.Holders, claimed) {
 				t.Errorf("the holders are %+v", refusal.Holders)
 			}
 			if text := err.Error(); !strings.Contains(text, "index.build") || !strings.Contains(text, "remaining") {
@@ -61,11 +63,11 @@ func TestARefusalExplainsItselfThroughAllLayers(t *testing.T) {
 			}
 
 			told, relieved := refusals(rt)
-			if len(relieved) != 0 || len(told) == 0 {
-				t.Fatalf("history: %d told, %d relieved", len(told), len(relieved))
+			if len(relieved) != 0 || len(told) != 1 {
+				t.Fatalf("history: %d told, %d relieved; the caller was told of one", len(told), len(relieved))
 			}
-			last := told[len(told)-1].Event
-			if last.Layer != "budget" || last.Tag != "join" || last.Requested != 4<<20 || !errors.Is(last.Err, core.ErrOutOfBudget) {
+			last := told[0].Event
+			if last.Layer != "debugguard" || last.Tag != "join" || last.Requested != 32<<20 || !errors.Is(last.Err, core.ErrOutOfBudget) {
 				t.Errorf("history: %+v", last)
 			}
 			ops := rt.Operations()
@@ -74,6 +76,12 @@ func TestARefusalExplainsItselfThroughAllLayers(t *testing.T) {
 			}
 			if got := rt.Stats().Refusals; got != 1 {
 				t.Errorf("Stats counts %d refusals, the caller was told 1", got)
+			}
+			if _, err := rt.Reserve(t.Context(), 24<<20, "claim"); !errors.Is(err, core.ErrOutOfBudget) {
+				t.Errorf("a claim beyond what is left: %v", err)
+			}
+			if told, relieved := refusals(rt); len(relieved) != 0 || len(told) != 2 || told[1].Event.Tag != "claim" {
+				t.Errorf("history of the claim: %d told, %d relieved", len(told), len(relieved))
 			}
 			free(t, rt, index, sort)
 			if err := rt.ReleaseClaim(t.Context(), claim.ID); err != nil {
@@ -97,7 +105,7 @@ func TestTheGuardGivesUpQuarantineBeforeARequestIsRefused(t *testing.T) {
 		t.Fatalf("refused with %d bytes in quarantine: %v", rt.Stats().Quarantined.Bytes, err)
 	}
 	free(t, rt, b)
-	if _, relieved := refusals(rt); len(relieved) != 1 || relieved[0].Event.Layer != "debugguard" || relieved[0].Event.Tag != "second" {
+	if told, relieved := refusals(rt); len(told) != 0 || len(relieved) != 1 || relieved[0].Event.Layer != "debugguard" || relieved[0].Event.Tag != "second" {
 		t.Errorf("history of relief: %+v", relieved)
 	}
 	ops := rt.Operations()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -31,7 +32,7 @@ func layersUnder(spans []sdktrace.ReadOnlySpan, parent trace.SpanID) string {
 // An allocation that two layers had to cure shows what each of them did: the
 // budget reaped and was short all the same, the guard gave up quarantine.
 func TestASlowAllocationShowsItsLayers(t *testing.T) {
-	rt, recorder := tracedRuntime(t, fencepost.Config{Guard: "hunt", Budget: 4 << 20, TraceLayers: true})
+	rt, recorder := tracedRuntime(t, fencepost.Config{Guard: "hunt", GuardConfig: debugguard.Config{QuarantineBytes: 4 << 20}, Budget: 4 << 20, TraceLayers: true})
 	if got, want := rt.String(), "telemetry(probe(debugguard(probe(budget(probe(logging(probe(async(sim:0)))))))))"; got != want {
 		t.Errorf("the stack is %s, want %s", got, want)
 	}

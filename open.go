@@ -115,11 +115,11 @@ func (r *Runtime) buildStack(cfg Config) error {
 		return err
 	}
 	r.allocations = profile.NewAllocations(base)
-	guard, err := r.guardConfig(cfg)
+	limit, err := r.budgetLimit(cfg)
 	if err != nil {
 		return err
 	}
-	limit, err := r.budgetLimit(cfg)
+	guard, err := r.guardConfig(cfg, limit)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func probe(cfg Config, layer string) core.Layer {
 	}
 }
 
-func (r *Runtime) guardConfig(cfg Config) (debugguard.Config, error) {
+func (r *Runtime) guardConfig(cfg Config, limit uint64) (debugguard.Config, error) {
 	g := cfg.GuardConfig
 	setting, err := debugguard.ParseMode(cfg.Guard)
 	if err != nil {
@@ -182,7 +182,7 @@ func (r *Runtime) guardConfig(cfg Config) (debugguard.Config, error) {
 	if setting.Delay && g.Hunt.Delay == 0 {
 		g.Hunt.Delay = debugguard.DefaultDelay
 	}
-	if err := r.fitQuarantine(&g); err != nil {
+	if err := r.fitQuarantine(&g, limit); err != nil {
 		return g, err
 	}
 	if r.ops, err = cuda.NewDeviceOps(r.driver, r.streams, guardkernels.Image()); err != nil {
@@ -194,8 +194,9 @@ func (r *Runtime) guardConfig(cfg Config) (debugguard.Config, error) {
 }
 
 // fitQuarantine sizes a quarantine that nobody has sized by the device's
-// memory.
-func (r *Runtime) fitQuarantine(g *debugguard.Config) error {
+// memory, or by the budget if that is less: quarantine is charged against it, and
+// one sized by a large device would fill a small budget.
+func (r *Runtime) fitQuarantine(g *debugguard.Config, limit uint64) error {
 	if g.QuarantineBytes > 0 {
 		return nil
 	}
@@ -203,7 +204,7 @@ func (r *Runtime) fitQuarantine(g *debugguard.Config) error {
 	if err != nil {
 		return err
 	}
-	sample, hunt := debugguard.QuarantineFor(total)
+	sample, hunt := debugguard.QuarantineFor(min(total, limit))
 	g.QuarantineBytes, g.Hunt.QuarantineBytes = sample, cmp.Or(g.Hunt.QuarantineBytes, hunt)
 	return nil
 }

@@ -55,3 +55,40 @@ func TestSamplingCostsAtMostHalfAPercentOfTheDevice(t *testing.T) {
 		}
 	}
 }
+
+// A program with a small budget on a large device: what the guard holds back is
+// sized by the budget, so that a program which needs nearly all of it is served
+// without the guard's giving anything up.
+func TestQuarantineFollowsABudgetThatIsSmallerThanTheDevice(t *testing.T) {
+	const budget, column = 8 << 20, 4 << 10
+	for guard, most := range map[string]uint64{"sample:1": budget / 100, "hunt": budget / 8} {
+		t.Run(guard, func(t *testing.T) {
+			rt := open(t, fencepost.Config{Device: fencepost.Sim, Sim: sim.Config{Bytes: 16 << 30}, Budget: budget, Guard: guard})
+			ctx, on := context.Background(), lease(t, rt, "thrift")
+			var quarantined uint64
+			for range 400 {
+				var live []core.Block
+				for _, bytes := range []uint64{column, budget / 8, budget / 8, 5*budget/8 - most} { // seven of eight parts
+					b, err := rt.Allocate(ctx, core.Request{Bytes: bytes, Stream: on.ID(), Tag: "column"})
+					if err != nil {
+						t.Fatal(err)
+					}
+					live = append(live, b)
+				}
+				for _, b := range live {
+					if _, err := rt.Deallocate(ctx, b.ID); err != nil {
+						t.Fatal(err)
+					}
+				}
+				quarantined = max(quarantined, rt.Guard().GuardStats().Quarantine.Bytes)
+			}
+			st := rt.Guard().GuardStats()
+			if quarantined > most || st.Relieved > 0 || st.Unguarded > 0 {
+				t.Errorf("%d bytes in quarantine, more than %d, or given up: %+v", quarantined, most, st)
+			}
+			if quarantined == 0 {
+				t.Error("nothing was quarantined: the load shows nothing")
+			}
+		})
+	}
+}

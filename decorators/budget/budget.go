@@ -16,7 +16,8 @@ type Config struct {
 	// Limit is the most bytes that may be charged; zero means no limit.
 	Limit uint64
 	// Events, if not nil, gets one core.Event of core.OpRefusal for each
-	// request that the caller was refused.
+	// request that the caller was refused. A guard above may ask again for what
+	// was refused: leave it nil there, and the guard reports.
 	Events core.EventSink
 	// Holders is how many of the largest holders a refusal names; zero means
 	// [DefaultHolders], a negative number none.

@@ -10,7 +10,8 @@
 // given back and not yet passed is pending and stays charged. The one
 // exception is an allocation on the very stream that the bytes are pending
 // on: the device runs a stream in order, so by the time of the allocation
-// the bytes are free, and the ledger lends them. Without that a service that
+// the bytes are free, and the ledger lends them. An isolated block is lent
+// nothing: its memory is the host's to take, now. Without that a service that
 // churns above half of its limit would be refused by timing. What is lent is
 // lent once, and a claim lends to its own requests only.
 //

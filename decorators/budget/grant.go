@@ -40,9 +40,10 @@ func (r *Resource) obtain(req *core.Request, c *claim, g *grant) error {
 	g.lane = l
 	l.grants++
 	t.grants++
-	err := r.draw(l, t, n, &g.drawn)
+	lends := !req.Isolated // its memory is taken now, and in no stream's order
+	err := r.draw(l, t, n, lends, &g.drawn)
 	if padding := req.Bytes - n; err == nil && padding > 0 {
-		if err = r.draw(l, &l.general, padding, &g.padding); err != nil {
+		if err = r.draw(l, &l.general, padding, lends, &g.padding); err != nil {
 			g.drawn.settle()
 		}
 	}
@@ -58,9 +59,13 @@ func (r *Resource) obtain(req *core.Request, c *claim, g *grant) error {
 	return nil
 }
 
-// draw fills p with n bytes of t; l.mu must be held.
-func (r *Resource) draw(l *lane, t *till, n uint64, p *part) error {
-	lendable := r.lendable(l, t)
+// draw fills p with n bytes of t, of which some are lent where lends is set;
+// l.mu must be held.
+func (r *Resource) draw(l *lane, t *till, n uint64, lends bool, p *part) error {
+	var lendable uint64
+	if lends {
+		lendable = r.lendable(l, t)
+	}
 	lent, ok := t.purse.take(n, lendable)
 	if !ok {
 		return &shortage{purse: t.purse, bytes: n, remaining: t.purse.room(lendable)}

@@ -254,3 +254,19 @@ func TestTagsThatHoldNothingAreForgotten(t *testing.T) {
 	}
 	mustFree(t, r, kept)
 }
+
+// Its memory is the host's to take, now: it cannot wait for a free in the order
+// of a stream.
+func TestAnIsolatedBlockIsLentNothing(t *testing.T) {
+	d := newDevice()
+	r := newBudget(t, d, Config{Limit: 100})
+	c := mustReserve(t, r, 20)
+	mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 70, Stream: 1}))
+	if e := refused(t, r, core.Request{Bytes: 11, Stream: 1, Isolated: true}); e.Remaining != 10 {
+		t.Errorf("remaining %d, want 10", e.Remaining)
+	}
+	mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 20, Stream: 1, Claim: c.ID}))
+	_ = refused(t, r, core.Request{Bytes: 20, Stream: 1, Claim: c.ID, Isolated: true})
+	mustAllocate(t, r, core.Request{Bytes: 10, Stream: 1, Isolated: true})
+	mustAllocate(t, r, core.Request{Bytes: 70, Stream: 1})
+}

@@ -11,29 +11,37 @@ const stackAlways = 1 << 20
 
 // Allocate returns a live block. A guarded one costs red zones and one launch
 // more. If memory is refused, quarantine is given up before the refusal is
-// passed on. Errors are the upstream's.
+// passed on; if that lacks only what the device has yet to pass of what the guard
+// held, Allocate waits for it, see [Config.Patience]. Errors are the upstream's.
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
 	if r.gate.Load() == 0 {
-		return r.upstream.Allocate(ctx, req)
+		b, err = r.upstream.Allocate(ctx, req)
+	} else {
+		err = r.allocate(ctx, &req, &b)
 	}
+	if err != nil {
+		r.passRefusal(ctx, &req, err)
+	}
+	return b, err
+}
+
+func (r *Resource) allocate(ctx context.Context, req *core.Request, b *core.Block) (err error) {
 	r.housekeep(ctx)
 	mode := r.Mode()
 	if mode == Off {
-		if err = r.obtain(ctx, &req, &b); err == nil {
-			r.metered(mode, b.Requested)
-		}
-		return b, err
+		return r.obtain(ctx, req, b, true)
 	}
+	req.Tag = req.Tag.OrUntagged()
 	hunted := mode == Hunt || r.hunts(req.Tag)
-	if !r.choose(mode, hunted, &req) {
-		err = r.allocateKnown(ctx, &req, &b, mode, hunted)
-		return b, err
+	if !r.choose(mode, hunted, req) {
+		return r.allocateKnown(ctx, req, b, hunted)
 	}
-	req, err = req.Normalize("Allocate")
+	normal, err := req.Normalize("Allocate")
 	if err != nil {
-		return core.Block{}, err
+		return err
 	}
-	return r.allocateGuarded(ctx, req, mode, hunted)
+	*b, err = r.allocateGuarded(ctx, normal, hunted)
+	return err
 }
 
 // choose decides whether a block is guarded on the device.
@@ -44,7 +52,7 @@ func (r *Resource) choose(mode Mode, hunted bool, req *core.Request) bool {
 	if hunted {
 		return true
 	}
-	if mean, ok := r.rates.of(req.Tag.OrUntagged()); ok {
+	if mean, ok := r.rates.of(req.Tag); ok {
 		return chosen(req.Bytes, mean)
 	}
 	return r.bytes.take(req.Bytes) && r.timeAllows()
@@ -52,20 +60,19 @@ func (r *Resource) choose(mode Mode, hunted bool, req *core.Request) bool {
 
 // allocateKnown allocates a block that only the ledger knows, into b: most
 // blocks come this way, and each copy of one costs more than its lookup.
-func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core.Block, mode Mode, hunted bool) error {
-	if err := r.obtain(ctx, req, b); err != nil {
+func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core.Block, hunted bool) error {
+	if err := r.obtain(ctx, req, b, true); err != nil {
 		return err
 	}
 	rec, due := r.ledger.enter(b)
 	if hunted || r.keepsStacks(b.Bytes, due) {
-		stack := r.ledger.stacks.capture(2)
+		stack := r.ledger.stacks.capture(3)
 		rec.stacked = true // the block is nobody's yet
 		rec.mu.Lock()
 		rec.more().allocStack = stack
 		rec.mu.Unlock()
 		r.tellStack(b.Bytes, b.Tag, stack)
 	}
-	r.metered(mode, b.Requested)
 	return nil
 }
 
@@ -82,34 +89,20 @@ func (r *Resource) keepsStacks(bytes uint64, due bool) bool {
 	return (due || bytes >= stackAlways) && r.ledger.stacks.affords(r.ledger.clock.instant())
 }
 
-// metered counts a block that its caller has now. Nobody asks for the count
-// before something may be held back.
-func (r *Resource) metered(mode Mode, requested uint64) {
-	if mode >= Sample || r.meter.heldBack.Load() {
-		r.meter.add(requested)
-	}
-}
-
-// unmetered counts a block that its caller has no more.
-func (r *Resource) unmetered(requested uint64) {
-	if r.Mode() >= Sample || r.meter.heldBack.Load() {
-		r.meter.sub(requested)
-	}
-}
-
 // allocateGuarded allocates a block between red zones. If there is no room
 // for them, the block goes without.
-func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, mode Mode, hunted bool) (b core.Block, err error) {
+func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted bool) (b core.Block, err error) {
 	l, ok := layoutFor(req.Bytes, r.cfg.RedZone, !hunted)
 	if !ok {
-		err = r.allocateKnown(ctx, &req, &b, mode, hunted)
+		err = r.allocateKnown(ctx, &req, &b, hunted)
 		return b, err
 	}
 	b, l, isolated, err := r.allocateBetween(ctx, req, l)
 	if outOfMemory(err) {
 		r.hide(err)
-		r.count.unguarded.Add(1)
-		err = r.allocateKnown(ctx, &req, &b, mode, hunted)
+		if err = r.allocateKnown(ctx, &req, &b, hunted); err == nil { // one that is refused after all is no gap
+			r.count.unguarded.Add(1)
+		}
 		return b, err
 	}
 	if err != nil {
@@ -117,13 +110,15 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, mode M
 	}
 	l.base = b.ID.Ptr
 	b.ID.Ptr, b.Bytes = l.start(), req.Bytes
-	stack := r.ledger.stacks.capture(1)
+	stack := r.ledger.stacks.capture(2)
 	rec := newGuarded(b, r.ledger.clock.instant(), stack)
 	rec.guard.layout, rec.guard.isolated, rec.guard.whole = l, isolated, hunted || b.Bytes <= r.cfg.PoisonCap
+	if isolated {
+		r.inward.isolation.Add(int64(l.total() - b.Bytes))
+	}
 	r.tellStack(l.total(), b.Tag, stack)
 	r.arm(ctx, rec)
 	r.ledger.enterGuarded(rec)
 	r.count.guarded.Add(1)
-	r.metered(mode, b.Requested)
 	return b, nil
 }

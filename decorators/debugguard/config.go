@@ -22,6 +22,7 @@ const (
 	DefaultSuspects                          = 16
 	DefaultDelay               time.Duration = 100 * time.Microsecond
 	DefaultSentinels                         = 384
+	DefaultPatience            time.Duration = time.Second
 )
 
 // Config is how a guard is built. The zero value is a guard that is off, has
@@ -35,7 +36,9 @@ type Config struct {
 	// Findings takes what the guard finds. Nil discards it; it is counted
 	// all the same.
 	Findings core.FindingSink
-	// Events takes refusals that the guard cured. Nil discards them.
+	// Events takes refusals, one event for each: those that the guard cured, as
+	// relieved, and those of a budget below that it passed on. That budget asks for
+	// no sink then. Nil discards them.
 	Events core.EventSink
 	// OnStack, if not nil, is told of each block whose stack of the allocation
 	// is kept, when it is allocated: the bytes that the layers below were asked
@@ -84,6 +87,11 @@ type Config struct {
 	// block that the launch does not declare, a use that bypassed the fences,
 	// a write to a sealed block. Work on freed blocks is refused in any case.
 	Refuse bool
+	// Patience is how long a request that would be refused waits for the device to
+	// pass something of what the guard held back, if that would do: so long for each
+	// thing passed, ten times as long in all, and no longer than its context. Zero
+	// means DefaultPatience, a negative value that nobody waits.
+	Patience time.Duration
 	// HuntTags are the tags hunted at the start; see [Resource.HuntTags].
 	HuntTags []core.Tag
 	// Hunt is what mode Hunt does beyond guarding every block. Bisect, Delay
@@ -126,8 +134,8 @@ type HuntConfig struct {
 	Unmap bool
 }
 
-// QuarantineFor is the quarantine for a device with so many bytes of memory
-// that sampling may cost without being noticed, and the larger one for a hunt:
+// QuarantineFor is the quarantine for so many bytes of memory, a device's or a
+// budget's, that sampling may cost without being noticed, and the larger one for a hunt:
 // 0.4 % and at most DefaultQuarantineBytes, and a sixteenth and at most
 // DefaultHuntQuarantineBytes.
 func QuarantineFor(memory uint64) (sample, hunt uint64) {
@@ -154,6 +162,7 @@ func (c Config) withDefaults() Config {
 	c.Launches = orDefault(c.Launches, DefaultLaunches)
 	c.Suspects = orDefault(c.Suspects, DefaultSuspects)
 	c.Hunt.Sentinels = max(0, orDefault(c.Hunt.Sentinels, DefaultSentinels))
+	c.Patience = orDefault(c.Patience, DefaultPatience)
 	if c.QuarantineAge < 0 {
 		c.QuarantineAge = math.MaxInt64
 	}

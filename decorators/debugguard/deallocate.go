@@ -49,7 +49,6 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 // freeUnguarded passes the free of a block on that this call has retired: a
 // second free of it is refused, unless this one fails. The block goes to b.
 func (r *Resource) freeUnguarded(ctx context.Context, id *core.BlockID, rec *record, b *core.Block) (err error) {
-	requested := rec.requested
 	if !rec.contains(id.Ptr) {
 		r.revive(rec, id.Generation)
 		if rec = r.ledger.lock(*id); rec != nil {
@@ -71,7 +70,6 @@ func (r *Resource) freeUnguarded(ctx context.Context, id *core.BlockID, rec *rec
 		r.seals.again(sealed)
 		return err
 	}
-	r.unmetered(requested)
 	return nil
 }
 
@@ -80,14 +78,12 @@ func (r *Resource) freeUnguarded(ctx context.Context, id *core.BlockID, rec *rec
 func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *record) (core.Block, error) {
 	rec.setState(core.Retired)
 	rec.more().freeStack = r.ledger.stacks.capture(2)
-	requested := rec.requested
 	if rec.guard.open > 0 {
 		rec.guard.deferred = true
-		r.meter.heldBack.Store(true)
 		r.deferred.add(rec.held())
 		b := rec.block()
 		rec.mu.Unlock()
-		r.unmetered(requested)
+		r.below.Withhold(rec.inner(), core.Retired)
 		return b, nil
 	}
 	rec.mu.Unlock()
@@ -99,7 +95,6 @@ func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *record) 
 		r.seals.again(sealed)
 		return b, err
 	}
-	r.unmetered(requested)
 	return b, nil
 }
 
@@ -122,7 +117,7 @@ func (r *Resource) freeGuarded(ctx context.Context, rec *record) (core.Block, er
 	if r.poison(ctx, rec) {
 		return r.confine(ctx, rec), nil
 	}
-	b, err := r.upstream.Deallocate(ctx, rec.inner())
+	b, err := r.passOn(ctx, rec)
 	if err != nil {
 		return core.Block{}, err
 	}
@@ -148,9 +143,6 @@ func (r *Resource) freeUnknown(ctx context.Context, id core.BlockID) (core.Block
 	state := r.upstream.State(id)
 	if r.Mode() == Off || state == core.Live || state == core.Quarantined {
 		b, err := r.upstream.Deallocate(ctx, id)
-		if err == nil {
-			r.unmetered(b.Requested)
-		}
 		if err == nil || r.Mode() == Off || !errors.Is(err, core.ErrUseAfterFree) {
 			return b, err
 		}

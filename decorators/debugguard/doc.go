@@ -86,7 +86,8 @@
 // # What gives way
 //
 // The guard never makes a program fail. Sentinels and then quarantine, oldest
-// first, are given up before a request is refused; the red zones are next. An
+// first, are given up before a request is refused, the device is waited for where
+// it has yet to pass them, and the red zones are next. An
 // access of the guard's that stands in a caller's way is waited for. A guard
 // launch that the layers below refuse leaves the block unchecked and counted,
 // and the plain free is forwarded. A free that fails in eviction keeps the

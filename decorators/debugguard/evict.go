@@ -21,7 +21,7 @@ func (r *Resource) confine(ctx context.Context, rec *record) core.Block {
 	rec.guard.freedAt = r.cfg.Now()
 	b := rec.block()
 	rec.mu.Unlock()
-	r.meter.heldBack.Store(true)
+	r.below.Withhold(rec.inner(), core.Quarantined)
 	r.enforce(ctx, rec.held().Bytes)
 	r.quarantine.push(rec)
 	if r.quarantineLimit() == 0 { // turned off meanwhile
@@ -67,12 +67,13 @@ func (r *Resource) enforce(ctx context.Context, incoming uint64) {
 }
 
 // hasRoom reports whether quarantine may take so many bytes more: up to twice its
-// limit, while somebody else evicts or the device is far behind. A block for which
+// limit, while somebody else evicts or the device is far behind, and nothing while
+// somebody waits for what it gave up. A block for which
 // there is none is compared and passed on. Nobody waits here, because the end of a
 // launch may come this way; frees at the same moment may each bring one more.
 func (r *Resource) hasRoom(ctx context.Context, bytes uint64) bool {
 	limit := r.quarantineLimit()
-	if bytes > limit {
+	if bytes > limit || r.inward.waiting.Load() > 0 {
 		return false
 	}
 	crowded := func() bool {
@@ -167,7 +168,7 @@ func (r *Resource) compareLast(ctx context.Context, blocks []*record) {
 // release frees a block at the upstream. One that somebody freed around the
 // guard is let go too.
 func (r *Resource) release(ctx context.Context, rec *record) error {
-	_, err := r.upstream.Deallocate(ctx, rec.inner())
+	_, err := r.passOn(ctx, rec)
 	if err != nil && !errors.Is(err, core.ErrUseAfterFree) {
 		r.count.retried.Add(1)
 		return err

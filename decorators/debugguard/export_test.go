@@ -1,4 +1,12 @@
 package debugguard
 
+import "github.com/fencepost-gpu/fencepost/core"
+
 // Seals is how many blocks are sealed.
 func (r *Resource) Seals() int { return int(r.seals.count.Load()) }
+
+// Inward is what was passed on and has not come back, what isolated blocks take
+// beyond what is live, and how many wait.
+func (r *Resource) Inward() (held core.Amount, isolation, waiting int64) {
+	return r.inward.held.amount(), r.inward.isolation.Load(), r.inward.waiting.Load()
+}

@@ -20,7 +20,7 @@ type counters struct {
 type GuardStats struct {
 	Mode Mode
 	// Guarded counts the blocks allocated between red zones, Unguarded those
-	// chosen for it that had to do without, for want of memory.
+	// chosen for it that were handed out without, for want of memory.
 	Guarded, Unguarded uint64
 	// Skipped counts the blocks that were chosen by their bytes and left out
 	// because Config.SampleRate blocks had been guarded in that second.

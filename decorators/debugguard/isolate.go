@@ -24,14 +24,37 @@ func isolationOf(upstream core.Resource) uint64 {
 	return i.IsolationGranularity()
 }
 
+// isolationShare is the part of a budget, one in so many bytes, that isolated
+// blocks may take beyond what callers have live of them before a hunt isolates no
+// more: an isolated block of a few bytes takes a whole unit, and is not unmapped
+// before the device has passed its free and the host has seen that.
+const isolationShare = 8
+
+// mayIsolate reports whether a hunt may isolate one more block, which takes so
+// many bytes beyond those of its caller.
+func (r *Resource) mayIsolate(ctx context.Context, spare uint64) bool {
+	within := func() bool {
+		limit := r.upstream.Stats().Limit
+		return limit == 0 || unsigned(r.inward.isolation.Load())+spare <= limit/isolationShare
+	}
+	switch {
+	case r.inward.waiting.Load() > 0:
+		return false
+	case within():
+		return true
+	}
+	_ = r.upstream.ReapPending(ctx) // unmaps what it can; what fails there, the next one tells
+	return within()
+}
+
 // allocateBetween allocates the block of a layout, isolated if the hunt or the
-// request wants it so. A hunt makes do without.
+// request wants it so. A hunt makes do without, and does not wait for it.
 func (r *Resource) allocateBetween(ctx context.Context, req core.Request, l layout) (b core.Block, _ layout, isolated bool, err error) {
-	hunts := r.hunting(unmapping)
-	if req.Isolated || hunts && r.granule != 0 {
-		asked, wide := req, l.widened(r.granule)
+	hunts, wide := r.hunting(unmapping), l.widened(r.granule)
+	if req.Isolated || hunts && r.granule != 0 && r.mayIsolate(ctx, wide.total()-req.Bytes) {
+		asked := req
 		asked.Isolated, asked.Bytes = true, wide.total()
-		err = r.obtain(ctx, &asked, &b)
+		err = r.obtain(ctx, &asked, &b, req.Isolated)
 		if err == nil {
 			r.count.isolated.Add(1)
 			return b, wide, true, nil
@@ -47,7 +70,7 @@ func (r *Resource) allocateBetween(ctx context.Context, req core.Request, l layo
 		r.count.notIsolated.Add(1)
 	}
 	req.Bytes = l.total()
-	err = r.obtain(ctx, &req, &b)
+	err = r.obtain(ctx, &req, &b, true)
 	return b, l, false, err
 }
 

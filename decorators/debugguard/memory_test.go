@@ -52,6 +52,16 @@ func (m *memory) begin(op string) error {
 	return errs[0]
 }
 
+// unmet is how many scripted errors no call has met.
+func (m *memory) unmet() (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, errs := range m.script {
+		n += len(errs)
+	}
+	return n
+}
+
 // count is how often op was called.
 func (m *memory) count(op string) int {
 	m.mu.Lock()

@@ -47,7 +47,8 @@ type notices struct{ guard *Resource }
 // Released closes the book of a block, whoever freed it, and passes it on.
 func (n notices) Released(b core.Block) {
 	r := n.guard
-	if r.sentinels.released(b.ID.Generation) {
+	if rec := r.sentinels.released(b.ID.Generation); rec != nil {
+		r.cameBack(rec)
 		return
 	}
 	if r.gate.Load() != 0 {
@@ -68,6 +69,7 @@ func (r *Resource) released(b *core.Block) {
 		r.ledger.close(rec, g)
 	}
 	if rec.guard != nil { // which is not pooled
+		r.cameBack(rec)
 		b.ID, b.Bytes = rec.id(), rec.bytes
 	}
 }

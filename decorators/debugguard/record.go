@@ -84,6 +84,8 @@ type guarded struct {
 	// isolated is set if nothing is mapped at its addresses behind the free; it
 	// does not change.
 	isolated bool
+	// inward is set while its free is passed on and it is not released.
+	inward atomic.Bool
 	// open counts the intents open on the block; deferred is set if a free
 	// waits for the last of them.
 	open     int

@@ -8,85 +8,134 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
+// What the guard has taken of the device beyond what callers hold must be no
+// reason to refuse them. So a want of memory is met in this order: quarantine
+// is given up, whose bytes a budget lends in the order of their stream; where
+// they are pending on another, or belong to isolated blocks, whose bytes nobody
+// is lent, the device is waited for; and last the block goes without isolation
+// and without red zones.
+
 // outOfMemory reports whether err is a want of memory.
 func outOfMemory(err error) bool {
-	return errors.Is(err, core.ErrOutOfBudget) || errors.Is(err, core.ErrOutOfMemory)
+	return refused(err) || errors.Is(err, core.ErrOutOfMemory)
+}
+
+// refused reports whether err is a refusal of the budget's, or of a reservation.
+// What quarantine holds may be the reservation's too.
+func refused(err error) bool {
+	return errors.Is(err, core.ErrOutOfBudget) || errors.Is(err, core.ErrClaimExceeded)
 }
 
 // curable reports whether err is a want of memory that giving some back may cure:
-// not that of a request that is larger than the budget.
+// not that of a request that is larger than the budget, or its reservation.
 func curable(err error) bool {
 	short, ok := errors.AsType[*core.OutOfBudgetError](err)
-	return outOfMemory(err) && (!ok || short.Limit == 0 || short.Requested <= short.Limit)
+	if !ok {
+		return outOfMemory(err)
+	}
+	most := short.Limit
+	if short.Claim != 0 {
+		most = short.Reserved
+	}
+	return most == 0 || short.Requested <= most
 }
 
-// obtain asks the upstream for a block, into b, and gives up quarantine, oldest
-// first and in steps, as long as that is what it takes. The frees are queued, not
-// waited for: an upstream may reuse their bytes in stream order.
-func (r *Resource) obtain(ctx context.Context, req *core.Request, b *core.Block) (err error) {
-	given := r.given()
-	if *b, err = r.upstream.Allocate(ctx, *req); err != nil && curable(err) {
-		*b, err = r.relieve(ctx, *req, given, err)
+// want is a request that was refused, as far as relief goes by it.
+type want struct {
+	bytes uint64
+	// inOrder is set if what is pending on its own stream is lent to it.
+	inOrder bool
+	// patient is set if it waits for the device before it is refused.
+	patient bool
+}
+
+// obtain asks the upstream for a block, into b, and again as long as relieve
+// finds a reason to.
+func (r *Resource) obtain(ctx context.Context, req *core.Request, b *core.Block, patient bool) (err error) {
+	seen := r.progress()
+	if *b, err = r.upstream.Allocate(ctx, *req); err == nil || !curable(err) {
+		return err
+	}
+	began, first := r.cfg.Now(), err
+	err = r.relieve(ctx, want{req.Bytes, !req.Isolated, patient}, seen, err, func() (err error) {
+		*b, err = r.upstream.Allocate(ctx, *req)
+		return err
+	})
+	if err == nil {
+		r.relieved(ctx, req, began, first)
 	}
 	return err
+}
+
+// Reserve asks the upstream, and gives up quarantine before it is refused. A
+// claim is lent nothing that is pending: once what is would do, no more is given
+// up for it, and the device is waited for as in Allocate. The guard's own overhead
+// is never drawn from a claim.
+func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
+	seen := r.progress()
+	c, err := r.upstream.Reserve(ctx, bytes, tag)
+	if err == nil {
+		return c, nil
+	}
+	began, first, req := r.cfg.Now(), err, core.Request{Bytes: bytes, Requested: bytes, Tag: tag}
+	err = r.relieve(ctx, want{bytes: bytes, patient: true}, seen, err, func() (err error) {
+		c, err = r.upstream.Reserve(ctx, bytes, tag)
+		return err
+	})
+	if err == nil {
+		r.relieved(ctx, &req, began, first)
+	} else {
+		r.passRefusal(ctx, &req, err)
+	}
+	return c, err
 }
 
 // maxRelief bounds the rounds of one request: quarters of what quarantine holds
 // come to an end before, but others' frees may go on for ever.
 const maxRelief = 64
 
-// relieve gives up quarantine until the request is granted or nothing is left.
-// given is what had been given up before it was refused.
-func (r *Resource) relieve(ctx context.Context, req core.Request, given uint64, first error) (b core.Block, err error) {
-	began := r.cfg.Now()
-	err = first
-	for rounds := 0; rounds < maxRelief && curable(err) && r.giveUp(ctx, req.Bytes, given); rounds++ {
+// relieve asks again for what was refused with err, each time that quarantine
+// was given up for it, oldest first and in steps, or the device has passed what
+// was: until it is granted or there is no reason left. seen is how far that was
+// before err.
+func (r *Resource) relieve(ctx context.Context, w want, seen progress, err error, ask func() error) error {
+	var p patience
+	defer p.end()
+	for rounds := 0; curable(err); {
+		switch {
+		case rounds < maxRelief && (w.inOrder || !r.pendingWouldDo(err)) && r.giveUp(ctx, w.bytes, seen.given):
+			rounds++
+		case w.patient && r.outwait(ctx, &p, seen, err):
+		default:
+			return err
+		}
 		r.hide(err)
-		given = r.given()
-		b, err = r.upstream.Allocate(ctx, req)
+		seen = r.progress()
+		err = ask()
 	}
-	if err == nil {
-		r.relieved(ctx, req, began, first)
-	}
-	return b, err
+	return err
 }
 
-// Reserve asks the upstream, and gives up quarantine before it is refused. A
-// claim is lent nothing that is pending: where the device has not passed the
-// frees yet it is refused, with those bytes as pending, and no more is given up
-// for it. The guard's own overhead is never drawn from a claim.
-func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
-	given := r.given()
-	c, err := r.upstream.Reserve(ctx, bytes, tag)
-	if err == nil {
-		return c, nil
-	}
-	began, first := r.cfg.Now(), err
-	for rounds := 0; rounds < maxRelief && curable(err) && !pendingWouldDo(err) && r.giveUp(ctx, bytes, given); rounds++ {
-		r.hide(err)
-		given = r.given()
-		c, err = r.upstream.Reserve(ctx, bytes, tag)
-	}
-	if err == nil {
-		r.relieved(ctx, core.Request{Bytes: bytes, Requested: bytes, Tag: tag}, began, first)
-	}
-	return c, err
-}
-
-// pendingWouldDo reports whether a refused claim lacks only what the device has
-// yet to pass.
-func pendingWouldDo(err error) bool {
+// pendingWouldDo reports whether a refused request lacks only what the device
+// has yet to pass. What open intents keep is not on its way to it.
+func (r *Resource) pendingWouldDo(err error) bool {
 	short, ok := errors.AsType[*core.OutOfBudgetError](err)
-	return ok && short.Remaining+short.Pending >= short.Requested
+	return ok && short.Remaining+less(short.Pending, r.deferred.amount().Bytes) >= short.Requested
 }
+
+// progress is what a want of memory may be cured by: blocks that were given up,
+// and those that the upstream has released since.
+type progress struct{ given, released uint64 }
+
+func (r *Resource) progress() progress { return progress{r.given(), r.inward.released.Load()} }
 
 // given counts the blocks that were given up for any reason.
 func (r *Resource) given() uint64 { return r.count.evicted.Load() + r.sentinels.freed.Load() }
 
 // giveUp evicts a step: the sentinels, and when there are none left the bytes
-// that are needed, or a quarter of quarantine if that is more. It reports whether
-// anything was freed, by this call or by others since the number of blocks given
-// was read.
+// that are needed, or a quarter of quarantine if that is more. The frees are
+// queued, not waited for. It reports whether anything was freed, by this call or
+// by others since the number of blocks given was read.
 func (r *Resource) giveUp(ctx context.Context, bytes, given uint64) bool {
 	r.evicting.Lock()
 	if r.given() == given {
@@ -106,7 +155,7 @@ func (r *Resource) giveUp(ctx context.Context, bytes, given uint64) bool {
 
 // hide keeps an error that the caller is not told out of the statistics.
 func (r *Resource) hide(err error) {
-	if errors.Is(err, core.ErrOutOfBudget) {
+	if refused(err) {
 		r.count.hiddenRefusals.Add(1)
 		return
 	}
@@ -114,15 +163,33 @@ func (r *Resource) hide(err error) {
 }
 
 // relieved counts and reports a refusal that was cured.
-func (r *Resource) relieved(ctx context.Context, req core.Request, began time.Time, refusal error) {
+func (r *Resource) relieved(ctx context.Context, req *core.Request, began time.Time, refusal error) {
 	r.count.relieved.Add(1)
+	r.emit(ctx, req, began, refusal, true)
+}
+
+// passRefusal reports a refusal that the caller is told of. The layers below may
+// have refused the same request several times before.
+func (r *Resource) passRefusal(ctx context.Context, req *core.Request, err error) {
+	if refused(err) {
+		r.emit(ctx, req, r.cfg.Now(), err, false)
+	}
+}
+
+func (r *Resource) emit(ctx context.Context, req *core.Request, began time.Time, refusal error, relieved bool) {
 	if r.cfg.Events == nil {
 		return
 	}
-	r.cfg.Events.Emit(core.Event{
-		Op: core.OpRefusal, Layer: "debugguard", Time: began, Duration: r.cfg.Now().Sub(began),
-		Ordinal: r.Ordinal(), Stream: req.Stream, Tag: req.Tag.OrUntagged(),
+	e := core.Event{
+		Op: core.OpRefusal, Layer: "debugguard", Time: began, Ordinal: r.Ordinal(), Stream: req.Stream, Tag: req.Tag.OrUntagged(),
 		Block:     core.BlockID{AllocStream: req.Stream, Ordinal: r.Ordinal()},
-		Requested: req.Requested, Bytes: req.Bytes, Relieved: true, Span: core.SpanOf(ctx), Err: refusal,
-	})
+		Requested: req.Requested, Bytes: req.Bytes, Relieved: relieved, Span: core.SpanOf(ctx), Err: refusal,
+	}
+	if e.Requested == 0 {
+		e.Requested = req.Bytes
+	}
+	if relieved {
+		e.Duration = r.cfg.Now().Sub(began)
+	}
+	core.EmitIn(ctx, r.cfg.Events, e)
 }

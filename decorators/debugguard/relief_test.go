@@ -2,6 +2,7 @@ package debugguard_test
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 
@@ -73,6 +74,26 @@ func TestRefusalThatNothingCuresIsTold(t *testing.T) {
 	}
 	if g := b.guard.GuardStats(); g.Quarantine.Blocks != 0 || g.Relieved != 0 {
 		t.Errorf("refused with %+v", g)
+	}
+}
+
+// What was freed may be the reservation's, unless it never had as much.
+func TestQuarantineGivesWayToAReservationThatItMayHelp(t *testing.T) {
+	for name, c := range map[string]struct {
+		reserved uint64
+		refusals int
+		helps    bool
+	}{"it would fit an empty one": {512, 1, true}, "it would fit none of that size": {511, 20, false}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, debugguard.Hunt)
+			b.free(b.alloc(512))
+			short := &core.OutOfBudgetError{Requested: 512, Limit: 1 << 20, Claim: 1, Reserved: c.reserved}
+			b.fake.FailNext("Allocate", slices.Repeat([]error{short}, c.refusals)...)
+			_, err := b.guard.Allocate(ctx, core.Request{Bytes: 512})
+			if g := b.guard.GuardStats(); (err == nil) != c.helps || (g.Quarantine.Blocks == 0) != c.helps {
+				t.Errorf("%v, %d blocks in quarantine", err, g.Quarantine.Blocks)
+			}
+		})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 // Resource is the guard. It is safe for concurrent use.
 type Resource struct {
 	upstream core.Resource
+	below    core.Withholder // the upstream, or nobody
 	cfg      Config
 	// tracked is whether the upstream fences uses, granule the unit in which it
 	// isolates blocks; 0 if it does not.
@@ -52,14 +53,15 @@ type Resource struct {
 
 	listeners listeners
 	givenUp   tally // for callers
+	inward    inward
 	deferred  tally // freed by the caller, kept by an open intent
-	meter     meter
 	count     counters
 }
 
 var (
-	_ core.Resource  = (*Resource)(nil)
-	_ core.Inspector = (*Resource)(nil)
+	_ core.Resource   = (*Resource)(nil)
+	_ core.Inspector  = (*Resource)(nil)
+	_ core.Withholder = (*Resource)(nil)
 )
 
 // New guards upstream. The error is a [core.InvalidRequestError].
@@ -68,7 +70,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if err := cfg.check(upstream); err != nil {
 		return nil, err
 	}
-	r := &Resource{upstream: upstream, cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), granule: isolationOf(upstream), ordinal: upstream.Ordinal()}
+	r := &Resource{upstream: upstream, below: core.WithholderOf(upstream), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), granule: isolationOf(upstream), ordinal: upstream.Ordinal()}
 	r.ledger = newLedger(&r.gate, cfg)
 	r.checks.gate, r.checks.settling = &r.gate, make(chan struct{}, 1)
 	r.orderer, _ = core.Find[core.Orderer](upstream)

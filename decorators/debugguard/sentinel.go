@@ -39,17 +39,17 @@ type sentinels struct {
 	next        int
 
 	mu    sync.Mutex
-	alive map[core.Generation]bool // until the upstream has released them
+	alive map[core.Generation]*record // until the upstream has released them
 }
 
 // born notes a sentinel, so that its release is not told as a caller's block's.
-func (ss *sentinels) born(g core.Generation) {
+func (ss *sentinels) born(rec *record) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if ss.alive == nil {
-		ss.alive = map[core.Generation]bool{}
+		ss.alive = map[core.Generation]*record{}
 	}
-	ss.alive[g] = true
+	ss.alive[rec.generation()] = rec
 	ss.made.Add(1)
 }
 
@@ -60,19 +60,20 @@ func (ss *sentinels) is(g core.Generation) bool {
 	}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	return ss.alive[g]
+	return ss.alive[g] != nil
 }
 
-// released reports whether a block that was released is a sentinel, and
+// released returns the sentinel that a released block is, nil if it is none, and
 // forgets it.
-func (ss *sentinels) released(g core.Generation) bool {
+func (ss *sentinels) released(g core.Generation) *record {
 	if !ss.is(g) {
-		return false
+		return nil
 	}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
+	rec := ss.alive[g]
 	delete(ss.alive, g)
-	return true
+	return rec
 }
 
 // owned remembers whose the bytes of a block were that is being let go.
@@ -135,11 +136,11 @@ func (r *Resource) post(ctx context.Context, freed *record) {
 		}
 		return
 	}
-	r.sentinels.born(b.ID.Generation)
 	owner := r.sentinels.ownerOf(b.ID.Ptr)
 	b.State = core.Quarantined
 	rec := newGuarded(b, r.ledger.clock.instant(), nil)
 	rec.guard.layout, rec.guard.whole, rec.guard.sentinelOf = layout{base: b.ID.Ptr, body: b.Bytes}, true, &owner
+	r.sentinels.born(rec)
 	r.sentinels.held.add(rec.held())
 	r.fillSentinel(ctx, rec)
 	r.sentinels.queue = append(r.sentinels.queue, rec)

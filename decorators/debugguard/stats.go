@@ -28,28 +28,6 @@ func (t *tally) amount() core.Amount {
 
 func unsigned(n int64) uint64 { return uint64(max(n, 0)) }
 
-// meter follows the requested bytes that callers have live while the guard is
-// at work, because the upstream's peak counts what is held back as live. It is
-// used only once something was; until then the upstream's peak is right, and it
-// runs only in the modes in which something may be.
-type meter struct {
-	requested atomic.Int64
-	peak      atomic.Uint64
-	heldBack  atomic.Bool
-}
-
-// rebase starts from what the upstream has live.
-func (m *meter) rebase(s core.Stats) {
-	m.requested.Store(int64(s.Live.Requested))
-	if m.heldBack.Load() {
-		s.PeakRequested = s.Live.Requested
-	}
-	raise(&m.peak, int64(s.PeakRequested))
-}
-
-func (m *meter) add(requested uint64) { raise(&m.peak, m.requested.Add(int64(requested))) }
-func (m *meter) sub(requested uint64) { m.requested.Add(-int64(requested)) }
-
 func raise(peak *atomic.Uint64, to int64) {
 	for {
 		old := peak.Load()
@@ -64,10 +42,9 @@ func raise(peak *atomic.Uint64, to int64) {
 // Pending, and both count as deallocated. Refusals and failures that were
 // cured are left out, and so are the guard's own launches, while the waits
 // that these queued are real and stay in. Sizes in bytes include the red
-// zones. PeakBytes is the upstream's: it counts what was held back, which was
-// real memory. After something was, PeakRequested is of what callers had live
-// while the guard was at work; what passed it in mode Off since is known only
-// as far as it is live now.
+// zones. The peaks are the upstream's: PeakOutstanding counts what was held back,
+// which was real memory; PeakBytes and PeakRequested do not where the layers
+// below are [core.Withholder], as all of the project's are.
 func (r *Resource) Stats() core.Stats {
 	launches, aborts, crossings := r.count.ownLaunches.Load(), r.count.ownAborts.Load(), r.count.ownCrossings.Load()
 	refusals, failures := r.count.hiddenRefusals.Load(), r.count.hiddenFailures.Load()
@@ -86,9 +63,6 @@ func (r *Resource) Stats() core.Stats {
 	s.CrossStream = less(s.CrossStream, crossings)
 	s.Refusals = less(s.Refusals, refusals)
 	s.Failures = less(s.Failures, failures)
-	if r.meter.heldBack.Load() {
-		s.PeakRequested = max(r.meter.peak.Load(), s.Live.Requested)
-	}
 	return s
 }
 
@@ -97,4 +71,15 @@ func less(a, b uint64) uint64 {
 		return 0
 	}
 	return a - b
+}
+
+// Withhold passes on what a guard above withholds.
+func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {
+	if rec := r.ledger.lock(id); rec != nil {
+		if rec.guard != nil {
+			id = rec.inner()
+		}
+		rec.mu.Unlock()
+	}
+	r.below.Withhold(id, as)
 }

@@ -61,9 +61,6 @@ func (r *Resource) Apply(ctx context.Context, s Setting) error {
 // turn makes w the mode and its options; switching must be held.
 func (r *Resource) turn(ctx context.Context, w uint32) error {
 	was, m := r.Mode(), Mode(w&modeMask)
-	if !r.meter.heldBack.Load() && was < Sample && m >= Sample || was == Off && m != Off && r.gate.Load() == 0 {
-		r.meter.rebase(r.upstream.Stats())
-	}
 	if was == Off && m != Off {
 		r.ledger.unseen.Store(uint64(core.NextGeneration()))
 		r.ledger.clock.start()

@@ -1,0 +1,148 @@
+package debugguard
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// inward is what the guard had of the device for guarded blocks, has passed on
+// and has not heard of since: it comes back when the device has passed the
+// frees.
+type inward struct {
+	held tally
+	// released counts the blocks that came back. Who has waited for one in vain
+	// leaves the number, and one, in vain: until it has changed nobody else
+	// waits.
+	released, vain atomic.Uint64
+	// waiting counts who waits. Meanwhile nothing is quarantined or isolated: it
+	// would take what comes back.
+	waiting atomic.Int64
+	// isolation is the bytes that isolated blocks take beyond what callers have
+	// live of them: what fills their units up, and all of those that were freed
+	// and are not unmapped.
+	isolation atomic.Int64
+}
+
+// passOn frees a guarded block at the upstream.
+func (r *Resource) passOn(ctx context.Context, rec *record) (core.Block, error) {
+	rec.guard.inward.Store(true)
+	r.inward.held.add(rec.held())
+	if rec.guard.isolated {
+		r.inward.isolation.Add(int64(rec.bytes))
+	}
+	b, err := r.upstream.Deallocate(ctx, rec.inner())
+	if err != nil && rec.guard.inward.CompareAndSwap(true, false) {
+		r.inward.held.sub(rec.held())
+		if rec.guard.isolated {
+			r.inward.isolation.Add(-int64(rec.bytes))
+		}
+	}
+	return b, err
+}
+
+// cameBack notes that the upstream has released a guarded block.
+func (r *Resource) cameBack(rec *record) {
+	spare := rec.guard.layout.total() - rec.bytes
+	if rec.guard.inward.CompareAndSwap(true, false) {
+		r.inward.held.sub(rec.held())
+		spare += rec.bytes
+	}
+	if rec.guard.isolated {
+		r.inward.isolation.Add(-int64(spare))
+	}
+	r.inward.released.Add(1)
+}
+
+// patience is the time that one request may wait or ask again, because the
+// device may be waiting for the program, and because what others give back may be
+// taken by others for ever. It begins with the first look at it.
+type patience struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	waiting *atomic.Int64 // nil unless it is counted there
+}
+
+func (p *patience) begin(ctx context.Context, atMost time.Duration) {
+	if p.ctx == nil {
+		p.ctx, p.cancel = context.WithTimeout(ctx, atMost)
+	}
+}
+
+// count counts who waits, until end.
+func (p *patience) count(waiting *atomic.Int64) {
+	if p.waiting == nil {
+		p.waiting = waiting
+		waiting.Add(1)
+	}
+}
+
+func (p *patience) end() {
+	if p.cancel != nil {
+		p.cancel()
+	}
+	if p.waiting != nil {
+		p.waiting.Add(-1)
+	}
+}
+
+// pause waits a while; it reports whether there is patience left.
+func (p *patience) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-p.ctx.Done():
+		return false
+	}
+}
+
+// patiences is how often Config.Patience goes into the longest wait.
+const patiences = 10
+
+// outwait waits for the device to pass something of what the guard has passed
+// on, if all of that would do for a request that was refused with err, and
+// reports whether it has. seen is how far it was before the request. There is no
+// patience for a ctx that has ended.
+func (r *Resource) outwait(ctx context.Context, p *patience, seen progress, err error) bool {
+	p.begin(ctx, patiences*max(r.cfg.Patience, 0))
+	if p.ctx.Err() != nil {
+		return false
+	}
+	if r.inward.released.Load() != seen.released {
+		return true
+	}
+	if !r.inwardWouldDo(err) || r.inward.vain.Load() == seen.released+1 {
+		return false
+	}
+	p.count(&r.inward.waiting)
+	for began, wait := time.Now(), 20*time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
+		if r.upstream.ReapPending(ctx) != nil {
+			return false // the next request tells, if it lasts
+		}
+		if r.inward.released.Load() != seen.released {
+			return true
+		}
+		if time.Since(began) > r.cfg.Patience {
+			r.inward.vain.Store(seen.released + 1)
+			return false
+		}
+		if !p.pause(wait) {
+			return false
+		}
+	}
+}
+
+// inwardWouldDo reports whether what the guard has passed on would do for a
+// request that was refused with err.
+func (r *Resource) inwardWouldDo(err error) bool {
+	held := r.inward.held.amount().Bytes
+	if short, ok := errors.AsType[*core.OutOfBudgetError](err); ok {
+		return held > 0 && short.Remaining+held >= short.Requested
+	}
+	return held > 0
+}

@@ -1,0 +1,231 @@
+package debugguard_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+)
+
+// limited is a budget that lends nothing: what is pending is charged. Its device
+// passes the frees when it has been asked so often.
+type limited struct {
+	*coretest.Fake
+	limit          uint64
+	asked, refused atomic.Int64
+	passAt         int64
+	// onRefusal, if not nil, is called at each refusal.
+	onRefusal func()
+}
+
+func (l *limited) room(bytes uint64) error {
+	s := l.Fake.Stats()
+	if used := s.Outstanding().Bytes; used+bytes > l.limit {
+		l.refused.Add(1)
+		if l.onRefusal != nil {
+			l.onRefusal()
+		}
+		return &core.OutOfBudgetError{Requested: bytes, Remaining: l.limit - min(used, l.limit), Limit: l.limit, Pending: s.Pending.Bytes, Live: s.Live.Bytes}
+	}
+	return nil
+}
+
+func (l *limited) Allocate(ctx context.Context, r core.Request) (core.Block, error) {
+	if err := l.room(r.Bytes); err != nil {
+		return core.Block{}, err
+	}
+	return l.Fake.Allocate(ctx, r)
+}
+
+func (l *limited) Reserve(_ context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
+	return core.Claim{Bytes: bytes, Tag: tag}, l.room(bytes)
+}
+
+func (l *limited) Stats() core.Stats {
+	s := l.Fake.Stats()
+	s.Limit, s.Refusals = l.limit, uint64(l.refused.Load())
+	return s
+}
+
+func (l *limited) ReapPending(ctx context.Context) error {
+	if l.asked.Add(1) == l.passAt {
+		l.Pass()
+	}
+	return l.Fake.ReapPending(ctx)
+}
+
+func newLimited(t *testing.T, limit uint64, passAt int64, change ...func(*debugguard.Config)) (*bench, *limited, *events) {
+	t.Helper()
+	b, told := newBench(t, debugguard.Off), &events{}
+	l := &limited{Fake: b.fake, limit: limit, passAt: passAt}
+	b.guard = b.over(l, debugguard.Hunt, append(change, func(c *debugguard.Config) { c.Events, c.Hunt.Sentinels = told, -1 })...)
+	return b, l, told
+}
+
+func TestARequestWaitsForWhatTheGuardHeldAndTheDeviceHasNotPassed(t *testing.T) {
+	for name, ask := range map[string]func(*bench) error{
+		"block": func(b *bench) error {
+			block, err := b.guard.Allocate(ctx, core.Request{Bytes: 4096, Stream: 2, Tag: "second"})
+			if err == nil {
+				b.free(block)
+			}
+			return err
+		},
+		"claim": func(b *bench) error { _, err := b.guard.Reserve(ctx, 4096, "second"); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, l, told := newLimited(t, 6000, 20, func(c *debugguard.Config) { c.Patience = time.Minute })
+			b.free(b.alloc(4096))
+			if err := ask(b); err != nil {
+				t.Fatal(err)
+			}
+			if g, s := b.guard.GuardStats(), b.guard.Stats(); g.Relieved != 1 || g.Unguarded != 0 || s.Refusals != 0 || l.refused.Load() == 0 {
+				t.Errorf("%+v; %d refusals told, %d by the budget", g, s.Refusals, l.refused.Load())
+			}
+			if len(told.all) != 1 || !told.all[0].Relieved || told.all[0].Tag != "second" {
+				t.Errorf("events %+v", told.all)
+			}
+			b.empty()
+			b.want()
+		})
+	}
+}
+
+// What is live is waited for by nobody, nor is what was freed by those above
+// without the guard's having held it.
+func TestNobodyWaitsForWhatTheGuardDidNotHold(t *testing.T) {
+	b, l, told := newLimited(t, 6000, 0)
+	b.mode(debugguard.Ledger)
+	b.free(b.alloc(4096))
+	b.mode(debugguard.Hunt)
+	reaps := l.asked.Load()
+	if _, err := b.guard.Allocate(ctx, core.Request{Bytes: 4096}); !errors.Is(err, core.ErrOutOfBudget) {
+		t.Errorf("got %v", err)
+	}
+	if n := l.asked.Load() - reaps; n > 0 {
+		t.Errorf("the device was asked %d times", n)
+	}
+	if len(told.all) != 1 || told.all[0].Relieved || told.all[0].Requested != 4096 || b.guard.Stats().Refusals != 1 {
+		t.Errorf("one refusal: events %+v, %d counted", told.all, b.guard.Stats().Refusals)
+	}
+	b.empty()
+}
+
+// On a device that passes nothing a request is refused in the end, and the next
+// one at once, as long as nothing has changed.
+func TestADeviceThatPassesNothingIsWaitedForOnce(t *testing.T) {
+	b, l, told := newLimited(t, 6000, 0, func(c *debugguard.Config) { c.Patience = 100 * time.Millisecond })
+	b.free(b.alloc(4096))
+	hurried, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
+	defer cancel()
+	for i, ctx := range []context.Context{hurried, ctx, ctx, ctx} {
+		before := l.asked.Load()
+		if _, err := b.guard.Allocate(ctx, core.Request{Bytes: 4096, Stream: 2}); !errors.Is(err, core.ErrOutOfBudget) {
+			t.Fatalf("request %d: %v", i, err)
+		}
+		if n := l.asked.Load() - before; i > 1 && n > 0 {
+			t.Errorf("request %d asked the device %d times", i, n)
+		}
+	}
+	if len(told.all) != 4 || b.guard.Stats().Refusals != 4 {
+		t.Errorf("four refusals: %d events, %d counted", len(told.all), b.guard.Stats().Refusals)
+	}
+	b.fake.Pass()
+	b.free(b.allocOn(2, 4096))
+	b.empty()
+	b.want()
+}
+
+func TestNobodyWaitsWhereThatIsNotWanted(t *testing.T) {
+	b, l, _ := newLimited(t, 6000, 20, func(c *debugguard.Config) { c.Patience = -1 })
+	b.free(b.alloc(4096))
+	before := l.asked.Load()
+	if _, err := b.guard.Allocate(ctx, core.Request{Bytes: 4096, Stream: 2}); !errors.Is(err, core.ErrOutOfBudget) {
+		t.Errorf("got %v", err)
+	}
+	if n := l.asked.Load() - before; n > 5 {
+		t.Errorf("the device was asked %d times", n)
+	}
+	b.empty()
+}
+
+// Others give back and take all the time, so something has always come back since
+// a request was refused. That is no reason to ask for ever.
+func TestARequestStopsAskingWhenItsTimeIsOver(t *testing.T) {
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	for name, c := range map[string]struct {
+		ctx      context.Context
+		patience time.Duration
+	}{"an ended context": {over, time.Hour}, "no patience": {ctx, -1}, "patience that ends": {ctx, time.Millisecond}} {
+		t.Run(name, func(t *testing.T) {
+			b, l, _ := newLimited(t, 1<<20, 0, func(cfg *debugguard.Config) { cfg.Patience, cfg.Hunt.QuarantineBytes = c.patience, 1 })
+			held := b.alloc(700 << 10)
+			began, asked := time.Now(), 0
+			l.onRefusal = func() {
+				if asked++; asked > 1_000_000 || c.patience != time.Millisecond && asked > 1000 {
+					return // or a wrong answer would take for ever
+				}
+				b.free(b.alloc(64))
+				l.Pass()
+			}
+			if _, err := b.guard.Allocate(c.ctx, core.Request{Bytes: 500 << 10, Stream: 2}); !errors.Is(err, core.ErrOutOfBudget) {
+				t.Errorf("got %v", err)
+			}
+			if asked > 200 && c.patience != time.Millisecond || asked > 1_000_000 {
+				t.Errorf("it asked %d times in %v", asked, time.Since(began))
+			}
+			l.onRefusal = nil
+			b.free(held)
+			b.empty()
+		})
+	}
+}
+
+func TestALostDeviceIsNotWaitedFor(t *testing.T) {
+	b, l, _ := newLimited(t, 6000, 0)
+	b.free(b.alloc(4096))
+	b.fake.FailNext("ReapPending", nil, errDevice, errDevice, errDevice, errDevice)
+	began := l.asked.Load()
+	if _, err := b.guard.Allocate(ctx, core.Request{Bytes: 4096, Stream: 2}); !errors.Is(err, core.ErrOutOfBudget) {
+		t.Errorf("got %v", err)
+	}
+	if n := l.asked.Load() - began; n > 5 {
+		t.Errorf("the device was asked %d times", n)
+	}
+	b.fake.FailNext("ReapPending")
+	b.empty()
+}
+
+// What isolated blocks take beyond their callers' bytes, live or on the way out,
+// is an eighth of the budget at most.
+func TestIsolationTakesAnEighthOfTheBudgetAtMost(t *testing.T) {
+	b, l, _ := newLimited(t, 64*granule, 0, func(c *debugguard.Config) { c.Hunt.Unmap = true })
+	b.fake.Isolate(granule)
+	b.guard = b.over(l, debugguard.Hunt, func(c *debugguard.Config) { c.Hunt.Unmap, c.Hunt.Sentinels = true, -1 })
+	var live []core.Block
+	for range 4 {
+		live = append(live, b.alloc(100))
+	}
+	for range 20 {
+		b.free(b.alloc(100))
+	}
+	if g := b.guard.GuardStats(); g.Isolated != 8 || g.NotIsolated != 16 || g.Guarded != 24 {
+		t.Errorf("of eight that may be: %+v", g)
+	}
+	b.fake.Pass()
+	b.free(b.alloc(100))
+	if g := b.guard.GuardStats(); g.Isolated != 9 {
+		t.Errorf("after the device has passed them: %+v", g)
+	}
+	for _, block := range live {
+		b.free(block)
+	}
+	b.empty()
+	b.want()
+}
