@@ -70,7 +70,7 @@ type Config struct {
 	DeviceOrder bool
 	// Async configures the stream-ordered backend. With a negative ReapInterval
 	// nothing calls the device in the background: its memory is read once, by
-	// Open.
+	// Open, and the guard tells what it finds by later operations alone.
 	Async cuda.AsyncConfig
 	// Budget is the most bytes of the device that may be charged, guard
 	// padding and quarantine included. 0 means the simulated device's memory,

@@ -151,6 +151,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 	if err != nil {
 		return err
 	}
+	r.onClose(r.guard.Close)
 	r.Runtime, err = core.NewRuntime(core.Parts{Resource: top, Findings: r.witness})
 	return err
 }
@@ -181,6 +182,9 @@ func (r *Runtime) guardConfig(cfg Config, limit uint64) (debugguard.Config, erro
 	g.Hunt.Unmap = g.Hunt.Unmap || setting.Unmap
 	if setting.Delay && g.Hunt.Delay == 0 {
 		g.Hunt.Delay = debugguard.DefaultDelay
+	}
+	if cfg.Async.ReapInterval < 0 {
+		g.UpkeepInterval = -1
 	}
 	if err := r.fitQuarantine(&g, limit); err != nil {
 		return g, err

@@ -110,6 +110,12 @@ func (r *Resource) compare(ctx context.Context, b *batch) error {
 	return nil
 }
 
+// ask awaits the answer of a check that was queued.
+func (r *Resource) ask(c *check) {
+	r.checks.add(c)
+	r.wake()
+}
+
 // settled ends the queueing of a comparison whose launch had that error. On
 // success the blocks count as clean up to it; otherwise it tells nothing.
 func (r *Resource) settled(b *batch, err error) {

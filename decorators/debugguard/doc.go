@@ -51,11 +51,14 @@
 // first in first out, limited by bytes and by age. When it leaves, poison and red
 // zones are compared, many blocks at a time, and the block goes inward at once: the fence of the comparison orders the real
 // free behind it. The verdict is read when the device has reached it, by
-// later operations, ReapPending or Drain; nothing on the launch path waits, unless
-// a hunt bisects on a device that falls far behind.
+// later operations, ReapPending or Drain, or by a tick where none come; nothing on
+// the launch path waits, unless a hunt bisects on a device that falls far behind.
 //
-// So damage is told when the block leaves, by [Resource.Flush] or
-// [Resource.Drain], and not at the free. A red zone's window of suspects then
+// So damage is told when the block leaves, at its age, by [Resource.Flush] or by
+// [Resource.Drain], and not at the free. The tick runs while anything is in
+// quarantine or a verdict is awaited ([Config.UpkeepInterval]), and
+// [Resource.Close] ends it. Of a block that is never freed the red zones are
+// compared when the runtime is closed ([Resource.CheckLive]). A red zone's window of suspects then
 // begins where the block was allocated and ends there, which is wide: the
 // launches that used the block come first, as far as the ledger remembers them.
 // What is lost is damage that another stray write undid, or that the guard no

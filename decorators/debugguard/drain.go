@@ -37,11 +37,15 @@ func (r *Resource) ReapPending(ctx context.Context) error {
 // are queued. It does not wait for the device, except over an upstream
 // without use tracking. The error joins the frees that failed; their blocks
 // stay in quarantine and are tried again.
-func (r *Resource) Flush(ctx context.Context) error {
+func (r *Resource) Flush(ctx context.Context) error { return r.flush(ctx, nil) }
+
+// flush is Flush until stop, if that is not nil, says so.
+func (r *Resource) flush(ctx context.Context, stop func() bool) error {
 	r.evicting.Lock()
 	defer r.evicting.Unlock()
-	_, err := r.evict(ctx, math.MaxUint64, false)
-	_, trimmed := r.trimSentinels(ctx, 0)
+	_, kept, err := r.evictAll(ctx, r.quarantine.take(math.MaxUint64), stop)
+	r.quarantine.restore(kept)
+	_, trimmed := r.trimSentinelsUntil(ctx, 0, stop)
 	return errors.Join(err, trimmed)
 }
 

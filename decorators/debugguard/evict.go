@@ -24,6 +24,7 @@ func (r *Resource) confine(ctx context.Context, rec *record) core.Block {
 	r.below.Withhold(rec.inner(), core.Quarantined)
 	r.enforce(ctx, rec.held().Bytes)
 	r.quarantine.push(rec)
+	r.wake()
 	if r.quarantineLimit() == 0 { // turned off meanwhile
 		r.enforce(ctx, 0)
 	}
@@ -101,8 +102,13 @@ func (r *Resource) excess(limit, incoming uint64) uint64 {
 // evict lets the oldest blocks go until they make up want bytes, and posts
 // sentinels in their place if it is asked to. evicting must be held.
 func (r *Resource) evict(ctx context.Context, want uint64, post bool) (freed uint64, err error) {
-	blocks := r.quarantine.take(want)
-	freed, kept, err := r.evictAll(ctx, blocks)
+	return r.evictBlocks(ctx, r.quarantine.take(want), post)
+}
+
+// evictBlocks lets blocks go that were taken from quarantine. evicting must be
+// held.
+func (r *Resource) evictBlocks(ctx context.Context, blocks []*record, post bool) (freed uint64, err error) {
+	freed, kept, err := r.evictAll(ctx, blocks, nil)
 	r.quarantine.restore(kept)
 	if !post {
 		return freed, err
@@ -111,17 +117,25 @@ func (r *Resource) evict(ctx context.Context, want uint64, post bool) (freed uin
 }
 
 // evictAll queues the last comparison of blocks, in batches of one stream, and
-// behind it their free. It returns those whose free failed. Their order in
-// blocks is lost.
-func (r *Resource) evictAll(ctx context.Context, blocks []*record) (freed uint64, kept []*record, err error) {
+// behind it their free. It returns those whose free failed, and those that were
+// left when stop, if it is not nil, said so. Their order in blocks is lost.
+func (r *Resource) evictAll(ctx context.Context, blocks []*record, stop func() bool) (freed uint64, kept []*record, err error) {
 	slices.SortStableFunc(blocks, func(a, b *record) int { return cmp.Compare(a.stream(), b.stream()) })
 	for len(blocks) > 0 {
+		if stop != nil && stop() {
+			kept = append(kept, blocks...)
+			break
+		}
 		n := 1
 		for n < len(blocks) && n < maxBatch && blocks[n].stream() == blocks[0].stream() {
 			n++
 		}
 		r.compareLast(ctx, blocks[:n])
 		for _, rec := range blocks[:n] {
+			if stop != nil && stop() { // told of at the end
+				kept = append(kept, rec)
+				continue
+			}
 			if failure := r.release(ctx, rec); failure != nil {
 				kept, err = append(kept, rec), errors.Join(err, failure)
 				continue
@@ -129,6 +143,9 @@ func (r *Resource) evictAll(ctx context.Context, blocks []*record) (freed uint64
 			freed += rec.held().Bytes
 		}
 		blocks = blocks[n:]
+	}
+	if stop != nil && stop() {
+		err = errors.Join(err, r.refuseClosed("Flush"))
 	}
 	return freed, kept, err
 }
@@ -185,7 +202,7 @@ func (r *Resource) release(ctx context.Context, rec *record) error {
 		rec.setState(core.Retired)
 	}
 	rec.mu.Unlock()
-	r.quarantine.held.sub(rec.held())
+	r.quarantine.left(rec, r.cfg.Now())
 	r.count.evicted.Add(1)
 	return nil
 }

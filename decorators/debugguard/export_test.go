@@ -5,6 +5,9 @@ import "github.com/fencepost-gpu/fencepost/core"
 // Seals is how many blocks are sealed.
 func (r *Resource) Seals() int { return int(r.seals.count.Load()) }
 
+// Ticking reports whether the upkeep has set its timer.
+func (r *Resource) Ticking() bool { return r.upkeep.armed.Load() }
+
 // Inward is what was passed on and has not come back, what isolated blocks take
 // beyond what is live, and how many wait.
 func (r *Resource) Inward() (held core.Amount, isolation, waiting int64) {

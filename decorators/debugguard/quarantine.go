@@ -17,6 +17,9 @@ type quarantine struct {
 	queue []*record
 	bytes uint64 // in the queue
 	next  uint64 // whose turn it is
+	// leaving are those that were taken from the queue and are not freed yet.
+	leaving map[*record]struct{}
+	past    stays
 }
 
 // size is what quarantine holds of the device.
@@ -37,6 +40,7 @@ func (q *quarantine) restore(blocks []*record) {
 	q.queue = slices.Insert(q.queue, 0, blocks...)
 	for _, rec := range blocks {
 		q.bytes += rec.held().Bytes
+		delete(q.leaving, rec)
 	}
 }
 
@@ -52,6 +56,28 @@ func (q *quarantine) take(want uint64) []*record {
 	blocks := slices.Clone(q.queue[:n])
 	q.queue = slices.Delete(q.queue, 0, n)
 	q.bytes -= sum
+	q.leave(blocks)
+	return blocks
+}
+
+// takeOld removes the oldest blocks, if any came before cutoff, and those of all
+// that came until soon after, so that they are compared together; at most so many.
+func (q *quarantine) takeOld(cutoff time.Time, soon time.Duration, most int) []*record {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.queue) == 0 || !q.queue[0].guard.freedAt.Before(cutoff) {
+		return nil
+	}
+	cutoff = cutoff.Add(soon)
+	n := 0
+	for n < min(most, len(q.queue)) && q.queue[n].guard.freedAt.Before(cutoff) {
+		q.bytes -= q.queue[n].held().Bytes
+		n++
+	}
+	blocks := slices.Clone(q.queue[:n])
+	clear(q.queue[:n])
+	q.queue = q.queue[n:]
+	q.leave(blocks)
 	return blocks
 }
 

@@ -31,8 +31,9 @@ type Resource struct {
 	gate atomic.Int64
 	// word is mode and options, see Setting.
 	word atomic.Uint32
-	// switching serialises SetMode and Apply.
+	// switching serialises SetMode and Apply, which closed has refused since Close.
 	switching sync.Mutex
+	closed    atomic.Bool
 	hunted    atomic.Pointer[[]core.Tag]
 	bytes     sampler // which blocks are guarded
 	rates     tagRates
@@ -47,6 +48,7 @@ type Resource struct {
 	// knows that it is empty. The launch path only tries to take it.
 	evicting sync.Mutex
 	checks   checks
+	upkeep   upkeep
 	// sentinels are what a hunt puts where blocks were.
 	sentinels sentinels
 	seals     seals
@@ -73,6 +75,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r := &Resource{upstream: upstream, below: core.WithholderOf(upstream), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), granule: isolationOf(upstream), ordinal: upstream.Ordinal()}
 	r.ledger = newLedger(&r.gate, cfg)
 	r.checks.gate, r.checks.settling = &r.gate, make(chan struct{}, 1)
+	r.upkeep.begin(cfg.upkeepInterval())
 	r.orderer, _ = core.Find[core.Orderer](upstream)
 	r.launches.resize(cfg.Launches)
 	r.throttle.perSecond = uint64(min(max(cfg.SampleRate, 0), 1<<30))

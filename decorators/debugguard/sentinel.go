@@ -17,8 +17,7 @@ import (
 // when memory is wanted, by Flush and Drain, and when the hunt ends.
 
 const (
-	launchSentinel = "gpumem.guard.sentinel"
-	sentinelTag    = core.Tag("gpumem.guard.sentinel")
+	launchSentinel = string(SentinelTag)
 	// minSentinel and maxSentinel bound a sentinel's size in bytes.
 	minSentinel = 512
 	maxSentinel = 4 << 10
@@ -129,7 +128,7 @@ func (r *Resource) postSome(ctx context.Context, freed []*record) error {
 
 // post puts a sentinel where a block was. It is never more than a try.
 func (r *Resource) post(ctx context.Context, freed *record) {
-	b, err := r.upstream.Allocate(ctx, core.Request{Bytes: sentinelSize(freed), Stream: freed.stream(), Tag: sentinelTag})
+	b, err := r.upstream.Allocate(ctx, core.Request{Bytes: sentinelSize(freed), Stream: freed.stream(), Tag: SentinelTag, Withheld: true})
 	if err != nil {
 		if outOfMemory(err) {
 			r.hide(err)
@@ -192,13 +191,17 @@ func (r *Resource) watchSentinels(b *batch, uses []core.Use, most int, wanted fu
 // trimSentinels gives back the oldest beyond so many, compared once more. It
 // returns their bytes; those whose free failed stay. evicting must be held.
 func (r *Resource) trimSentinels(ctx context.Context, keep int) (freed uint64, err error) {
+	return r.trimSentinelsUntil(ctx, keep, nil)
+}
+
+func (r *Resource) trimSentinelsUntil(ctx context.Context, keep int, stop func() bool) (freed uint64, err error) {
 	n := len(r.sentinels.queue) - keep
 	if n <= 0 {
 		return 0, nil
 	}
 	oldest := r.sentinels.queue[:n]
 	r.sentinels.queue = slices.Clone(r.sentinels.queue[n:])
-	freed, kept, err := r.evictAll(ctx, oldest)
+	freed, kept, err := r.evictAll(ctx, oldest, stop)
 	r.sentinels.queue = append(kept, r.sentinels.queue...)
 	return freed, err
 }

@@ -44,7 +44,7 @@ func (r *Resource) enqueueSums(ctx context.Context, a *summing) (enqueued bool, 
 	if err != nil {
 		return !core.WasNotEnqueued(err), err
 	}
-	r.checks.add(&check{answer: c, void: &a.void, blocks: len(a.seals), judge: func() error { return r.judgeSums(a, c) }})
+	r.ask(&check{answer: c, void: &a.void, blocks: len(a.seals), judge: func() error { return r.judgeSums(a, c) }})
 	return true, nil
 }
 

@@ -2,6 +2,7 @@ package debugguard
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -34,13 +35,17 @@ func (r *Resource) hunting(o options) bool {
 // unchecked. No block is lost and no false finding raised by a change. It does
 // not block on the device, except over an upstream without use tracking. The
 // error says which mode is unknown, or which frees failed: those stay in
-// quarantine and are tried again.
+// quarantine and are tried again. After Close it matches [core.ErrClosed]; a
+// change that was under way then has left blocks in quarantine.
 func (r *Resource) SetMode(ctx context.Context, m Mode) error {
 	if m > Hunt {
 		return &core.InvalidRequestError{Op: "debugguard.SetMode", Field: "mode", Reason: m.String() + ": use Off, Ledger, Sample or Hunt"}
 	}
 	r.switching.Lock()
 	defer r.switching.Unlock()
+	if err := r.refuseClosed("SetMode"); err != nil {
+		return err
+	}
 	return r.turn(ctx, r.word.Load()&^uint32(modeMask)|uint32(m))
 }
 
@@ -52,10 +57,20 @@ func (r *Resource) Apply(ctx context.Context, s Setting) error {
 	}
 	r.switching.Lock()
 	defer r.switching.Unlock()
+	if err := r.refuseClosed("Apply"); err != nil {
+		return err
+	}
 	if s.Mode == Sample {
 		r.sampleBy(s.SampleBytes)
 	}
 	return r.turn(ctx, s.word())
+}
+
+func (r *Resource) refuseClosed(op string) error {
+	if r.closed.Load() {
+		return fmt.Errorf("debugguard.%s refused: the guard is %w", op, core.ErrClosed)
+	}
+	return nil
 }
 
 // turn makes w the mode and its options; switching must be held.
@@ -76,12 +91,14 @@ func (r *Resource) turn(ctx context.Context, w uint32) error {
 	}
 	switch {
 	case was >= Sample && m < Sample:
-		return r.Flush(ctx)
+		return r.flush(ctx, r.closed.Load)
 	case was == Hunt && m == Sample: // which has less quarantine
 		r.evicting.Lock()
-		_, err := r.trimSentinels(ctx, 0)
+		_, err := r.trimSentinelsUntil(ctx, 0, r.closed.Load)
 		r.evicting.Unlock()
-		r.enforce(ctx, 0)
+		if !r.closed.Load() {
+			r.enforce(ctx, 0)
+		}
 		return err
 	}
 	return nil

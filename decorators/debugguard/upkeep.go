@@ -1,0 +1,232 @@
+package debugguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+	"weak"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// The guard does its upkeep in passing, by the operations of its callers. Where
+// none come, a tick does it: it lets go what has been in quarantine for its age,
+// and reads verdicts. So what was freed on a device that is idle since is told
+// after [Config.QuarantineAge], a tick, and the moment of a comparison.
+const (
+	// upkeepShare is the part of the age that a tick may add to it, minUpkeep and
+	// maxUpkeep bound it.
+	upkeepShare = 20
+	minUpkeep   = 10 * time.Millisecond
+	maxUpkeep   = time.Second
+	// upkeepHaste is the part of a tick after which it looks again, while
+	// verdicts are awaited or there is more to do.
+	upkeepHaste = 10
+	// upkeepStep is how many blocks leave quarantine while others who would let
+	// blocks go wait, upkeepSteps how many times that in one tick.
+	upkeepStep  = 64
+	upkeepSteps = 512
+	// closeMoment is what a tick under way is given when ctx has ended already.
+	closeMoment = 50 * time.Millisecond
+)
+
+// upkeep is the tick. It is a timer and no goroutine, and there is none while
+// nothing is quarantined and no verdict is awaited: who brings the first starts
+// it (wake), and it ends when it finds nothing. Whoever brings something looks at
+// armed behind that, and a tick that ends looks for something behind armed, so one
+// of the two sees the other.
+type upkeep struct {
+	every time.Duration
+	// armed is set while the timer runs, and for ever if there is to be none.
+	armed atomic.Bool
+	ctx   context.Context // ends with Close
+	stop  context.CancelFunc
+
+	mu      sync.Mutex
+	closed  bool
+	timer   *time.Timer
+	running chan struct{} // nil between ticks, closed at the end of one
+}
+
+// upkeepInterval is how often a tick looks while there is nothing in haste.
+func (c Config) upkeepInterval() time.Duration {
+	if c.UpkeepInterval != 0 {
+		return c.UpkeepInterval
+	}
+	return min(max(c.QuarantineAge/upkeepShare, minUpkeep), maxUpkeep)
+}
+
+func (u *upkeep) begin(every time.Duration) {
+	u.every = every
+	u.ctx, u.stop = context.WithCancel(context.Background())
+	if every < 0 {
+		u.end()
+	}
+}
+
+// end lets no further tick begin, and returns that under way, nil if none is.
+func (u *upkeep) end() (running <-chan struct{}) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.closed = true
+	u.armed.Store(true)
+	if u.timer != nil {
+		u.timer.Stop()
+	}
+	u.stop()
+	return u.running
+}
+
+// wake makes the tick run. It costs a load while that does.
+func (r *Resource) wake() {
+	if !r.upkeep.armed.Load() {
+		r.startUpkeep()
+	}
+}
+
+func (r *Resource) startUpkeep() {
+	u := &r.upkeep
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.armed.Load() {
+		u.armed.Store(true)
+		r.nextUpkeep(u.every)
+	}
+}
+
+// nextUpkeep sets the timer; upkeep.mu must be held. It does not keep alive a
+// guard that everybody else has forgotten.
+func (r *Resource) nextUpkeep(in time.Duration) {
+	held := weak.Make(r)
+	r.upkeep.timer = time.AfterFunc(in, func() {
+		if r := held.Value(); r != nil {
+			r.tick()
+		}
+	})
+}
+
+// tick does the upkeep once, and sets the timer if there will be more of it.
+func (r *Resource) tick() {
+	u := &r.upkeep
+	u.mu.Lock()
+	if u.closed {
+		u.mu.Unlock()
+		return
+	}
+	done := make(chan struct{})
+	u.running = done
+	u.mu.Unlock()
+
+	next, err := r.keepHouse(u.ctx)
+
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.running = nil
+	close(done)
+	if u.closed || errors.Is(err, core.ErrSticky) { // a lost device is asked nothing more
+		return
+	}
+	u.armed.Store(false)
+	if r.hasUpkeep() {
+		u.armed.Store(true)
+		r.nextUpkeep(next)
+	}
+}
+
+// hasUpkeep reports whether time alone brings something to do.
+func (r *Resource) hasUpkeep() bool {
+	return r.checks.awaited() != 0 || r.quarantine.held.blocks.Load() != 0 && r.cfg.QuarantineAge < math.MaxInt64
+}
+
+// keepHouse is the upkeep, and says when it is to be done again. Nothing in it
+// waits for the device, except over an upstream without use tracking.
+func (r *Resource) keepHouse(ctx context.Context) (next time.Duration, err error) {
+	r.poll(maxChecks)
+	more, err := r.letAgedGo(ctx)
+	r.poll(maxChecks) // of a device that is idle they are there
+	if err == nil && (more || r.checks.awaited() != 0) {
+		return max(r.upkeep.every/upkeepHaste, time.Millisecond), nil
+	}
+	return r.upkeep.every, err
+}
+
+// letAgedGo evicts what has been in quarantine for its age, and everything if the
+// device guard is off. It says whether there may be more. It waits for nobody who
+// lets blocks go, and keeps nobody waiting for more than a step.
+func (r *Resource) letAgedGo(ctx context.Context) (more bool, err error) {
+	if r.Mode() < Sample {
+		r.enforce(ctx, 0)
+		return false, nil
+	}
+	for step := range upkeepSteps {
+		if !r.evicting.TryLock() {
+			return true, nil
+		}
+		evicted, err := r.evictAged(ctx, step == 0 && r.Mode() == Hunt)
+		r.evicting.Unlock()
+		if evicted < upkeepStep || err != nil || ctx.Err() != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// evictAged is one step of letAgedGo. What would go unchecked is left to a device
+// that is less far behind. evicting must be held.
+func (r *Resource) evictAged(ctx context.Context, post bool) (evicted int, err error) {
+	if r.checks.full() {
+		return 0, nil
+	}
+	blocks := r.quarantine.takeOld(r.cfg.Now().Add(-r.cfg.QuarantineAge), r.cfg.QuarantineAge/8, upkeepStep)
+	_, err = r.evictBlocks(ctx, blocks, post)
+	return len(blocks), err
+}
+
+// Close ends the guard's work in the background and refuses to change its mode
+// from now on, and waits for what of both is under way until ctx ends and a
+// moment more; a change of the mode stops before the next blocks that it would free. Close frees nothing and compares
+// nothing: Drain does. The guard may be used after it, as one that has
+// [Config.UpkeepInterval] negative. A second Close is as the first. It is to be
+// called before what lies below is closed.
+func (r *Resource) Close(ctx context.Context) error {
+	r.closed.Store(true)
+	running := r.upkeep.end()
+	return errors.Join(awaitUpkeep(ctx, running), r.awaitSwitch(ctx))
+}
+
+// awaitSwitch waits for a change of the mode that is under way.
+func (r *Resource) awaitSwitch(ctx context.Context) error {
+	var ending time.Time
+	for ; !r.switching.TryLock(); time.Sleep(closeMoment / 500) {
+		switch {
+		case ctx.Err() == nil:
+		case ending.IsZero():
+			ending = time.Now().Add(closeMoment)
+		case time.Now().After(ending):
+			return fmt.Errorf("closing the guard: a change of its mode does not end: %w", ctx.Err())
+		}
+	}
+	r.switching.Unlock()
+	return nil
+}
+
+func awaitUpkeep(ctx context.Context, running <-chan struct{}) error {
+	if running == nil {
+		return nil
+	}
+	select {
+	case <-running:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-running:
+		return nil
+	case <-time.After(closeMoment):
+		return fmt.Errorf("closing the guard: the device does not answer its upkeep: %w", ctx.Err())
+	}
+}
