@@ -66,8 +66,15 @@ type Finding struct {
 	// OlderUses how many more there were.
 	Uses      []UseRecord
 	OlderUses uint64
-	// Suspects are the launches between the last good check and the bad one.
-	Suspects []UseRecord
+	// Unproven says that there need be no bug: the runtime knows of no order, and
+	// the program may have made one that the runtime cannot see. Such a finding
+	// stops nobody and is no ill health.
+	Unproven bool
+	// Suspects are the launches between the last good check and the bad one,
+	// likeliest first, or those in flight on a device that was lost. MoreSuspects
+	// is set if there may be others that are not named.
+	Suspects     []UseRecord
+	MoreSuspects bool
 	// Text says in one sentence what happened.
 	Text string
 	// Err is the error that the caller got for it, or the typed error of the
@@ -124,8 +131,8 @@ func (f Finding) String() string {
 	if f.Victim.ID.Generation != 0 {
 		fmt.Fprintf(&b, "\n  victim: tag %q generation %s, %d bytes at %#x", f.Victim.Tag, f.Victim.ID.Generation, f.Victim.Requested, f.Victim.ID.Ptr)
 	}
-	for _, u := range f.Suspects {
-		fmt.Fprintf(&b, "\n  suspect: %v", u)
+	for i, u := range f.Suspects {
+		fmt.Fprintf(&b, "\n  %s: %v", f.Suspicion(i), u)
 	}
 	for _, u := range f.Uses {
 		fmt.Fprintf(&b, "\n  used by: %v", u)
@@ -135,10 +142,34 @@ func (f Finding) String() string {
 	return b.String()
 }
 
+// Suspicion is what f says of Suspects[i]: "suspect 1 of 8", "suspect 1 of 8 or
+// more", "in flight" on a device that was lost, and "culprit" only of the one
+// launch that can have done it.
+func (f *Finding) Suspicion(i int) string {
+	switch {
+	case f.Kind == FindingStickyError:
+		return "in flight"
+	case f.MoreSuspects:
+		return fmt.Sprintf("suspect %d of %d or more", i+1, len(f.Suspects))
+	case len(f.Suspects) == 1:
+		return "culprit"
+	}
+	return fmt.Sprintf("suspect %d of %d", i+1, len(f.Suspects))
+}
+
+// launchName is a launch as findings call it. Its number is left out where it is
+// not known, as of what the simulated device's oracle saw.
+func launchName(id uint64, name string) string {
+	if id == 0 {
+		return fmt.Sprintf("launch %q", name)
+	}
+	return fmt.Sprintf("launch %d %q", id, name)
+}
+
 // String is `launch 7 "sort" on stream 2 (write) of "rows", span 4bf9...`; what
 // is not known is left out.
 func (u UseRecord) String() string {
-	text := fmt.Sprintf("launch %d %q on stream %v", u.LaunchID, u.Launch, u.Stream)
+	text := fmt.Sprintf("%s on stream %v", launchName(u.LaunchID, u.Launch), u.Stream)
 	if u.Access != 0 {
 		text += fmt.Sprintf(" (%v)", u.Access)
 	}

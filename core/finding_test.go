@@ -21,7 +21,7 @@ func TestFindingTellsTheWholeStory(t *testing.T) {
 	}
 	want := regexp.MustCompile(`(?s)^oob-write: 8 bytes behind the block changed
   victim: tag "sort\.keys" generation #7, 100 bytes at 0x500
-  suspect: launch 12 "scatter" on stream 2 \(write\)
+  culprit: launch 12 "scatter" on stream 2 \(write\)
   used by: launch 11 "histogram" on stream 2 \(read\)
   allocated at:
     \S+TestFindingTellsTheWholeStory \S+finding_test\.go:\d+\n.*
@@ -30,6 +30,17 @@ func TestFindingTellsTheWholeStory(t *testing.T) {
 	if !want.MatchString(f.String()) {
 		t.Errorf("the finding reads\n%s", f)
 	}
+}
+
+func TestOneLaunchIsTheCulpritAndSeveralAreSuspects(t *testing.T) {
+	f := core.Finding{Kind: core.FindingOutOfBoundsWrite, Suspects: make([]core.UseRecord, 1)}
+	mustBe(t, "the only one", f.Suspicion(0), "culprit")
+	f.MoreSuspects = true
+	mustBe(t, "one of unknown others", f.Suspicion(0), "suspect 1 of 1 or more")
+	f.Suspects, f.MoreSuspects = make([]core.UseRecord, 8), false
+	mustBe(t, "the last of eight", f.Suspicion(7), "suspect 8 of 8")
+	lost := core.Finding{Kind: core.FindingStickyError, Suspects: make([]core.UseRecord, 1)}
+	mustBe(t, "what ran when the device was lost", lost.Suspicion(0), "in flight")
 }
 
 func TestFindingWithoutAVictimIsOneLine(t *testing.T) {

@@ -148,7 +148,7 @@ func TestALostDeviceIsReportedWithTheLaunchesInFlight(t *testing.T) {
 	for i, u := range report.Suspects {
 		mustBe(t, "suspect", u.LaunchID, uint64(i))
 	}
-	if want := `suspect: launch 3 "sort" on stream default of "rows"`; !strings.Contains(report.String(), want) {
+	if want := `in flight: launch 3 "sort" on stream default of "rows"`; !strings.Contains(report.String(), want) {
 		t.Errorf("%v does not say %s", report, want)
 	}
 }

@@ -106,7 +106,13 @@ func (r *Resource) compare(ctx context.Context, b *batch) error {
 	if err != nil {
 		return err
 	}
-	r.checks.add(&check{answer: v, void: &b.void, blocks: b.blocks, judge: func() error { return r.judge(b, v) }})
+	r.ask(&check{answer: v, void: &b.void, blocks: b.blocks, judge: func() error {
+		err := r.judge(b, v)
+		if err == nil {
+			r.passed(b)
+		}
+		return err
+	}})
 	return nil
 }
 
@@ -234,6 +240,15 @@ func (r *Resource) settle(c *check, err error) {
 		r.count.verified.Add(uint64(c.blocks))
 	}
 	r.checks.drop()
+}
+
+// passed notes what the device must have done before a comparison that it has
+// answered: all that had been enqueued on its stream. While launches are not
+// bisected some are logged before they are enqueued, so that nothing is known.
+func (r *Resource) passed(b *batch) {
+	if b.bisecting && len(b.watched) > 0 {
+		r.launches.passed(b.stream, b.watched[0].to)
+	}
 }
 
 // await waits for the verdicts that are under way now, or until ctx ends; the

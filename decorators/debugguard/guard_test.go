@@ -212,7 +212,7 @@ func TestSuspectsAreBoundedAndOrdered(t *testing.T) {
 	var l launchLog
 	l.resize(16) // two a shard
 	add := func(id uint64, stream core.StreamID) {
-		l.add(core.UseRecord{LaunchID: id, Stream: stream}, l.now())
+		l.add(launchRecord{use: core.UseRecord{LaunchID: id, Stream: stream}, began: l.now()})
 	}
 	add(1, 0)
 	add(2, 1)
@@ -224,13 +224,20 @@ func TestSuspectsAreBoundedAndOrdered(t *testing.T) {
 	w := window{from: from, to: l.tick(), stream: 0}
 	add(7, 3)
 	ids := func(limit int) (got []uint64) {
-		for _, u := range l.suspects(w, []core.UseRecord{{LaunchID: 5}}, limit) {
+		found, _ := l.suspects(w, []core.UseRecord{{LaunchID: 5}}, limit)
+		for _, u := range found {
 			got = append(got, u.LaunchID)
 		}
 		return got
 	}
 	if got := ids(9); !slices.Equal(got, []uint64{5, 6, 7, 3}) {
 		t.Errorf("suspects %v, want 5 (used the victim), 6, 7 (on another stream, since), 3", got)
+	}
+	if _, more := l.suspects(w, nil, 9); !more {
+		t.Error("a launch within the window was forgotten, and nobody says that there may be more")
+	}
+	if _, more := l.suspects(window{from: w.to, to: w.to}, nil, 9); more {
+		t.Error("what was forgotten before the window counts")
 	}
 	if got := ids(1); len(got) != 1 {
 		t.Errorf("%d suspects, want 1", len(got))
@@ -243,7 +250,7 @@ func TestWritersAreSuspectedFirst(t *testing.T) {
 	var l launchLog
 	l.resize(64)
 	add := func(id uint64, stream core.StreamID, access core.Access) {
-		l.add(core.UseRecord{LaunchID: id, Stream: stream, Access: access}, l.now())
+		l.add(launchRecord{use: core.UseRecord{LaunchID: id, Stream: stream, Access: access}, began: l.now()})
 	}
 	add(1, 2, core.Read) // the last ones before
 	add(2, 3, core.Write)
@@ -259,13 +266,19 @@ func TestWritersAreSuspectedFirst(t *testing.T) {
 	add(10, 5, core.Write)
 	add(11, 5, core.Write)
 	ids := func(w window) (got []uint64) {
-		for _, u := range l.suspects(w, []core.UseRecord{{LaunchID: 7}, {LaunchID: 12}}, 16) {
+		found, _ := l.suspects(w, []core.UseRecord{{LaunchID: 7}, {LaunchID: 12}}, 16)
+		for _, u := range found {
 			got = append(got, u.LaunchID)
 		}
 		return got
 	}
 	if got, want := ids(w), []uint64{7, 3, 5, 4, 6, 10, 11, 9, 2, 1}; !slices.Equal(got, want) {
 		t.Errorf("suspects %v, want %v", got, want)
+	}
+	for limit, want := range map[int]bool{9: true, 10: false} {
+		if _, more := l.suspects(w, nil, limit); more != want {
+			t.Errorf("of ten suspects at most %d are named: more is %v", limit, more)
+		}
 	}
 	w.from, w.few = l.tick(), 3
 	w.to = l.tick()
@@ -283,13 +296,13 @@ func TestForgottenLaunchesThatTouchedTheVictimAreSuspects(t *testing.T) {
 	from := l.tick()
 	touched := []core.UseRecord{{LaunchID: 1, Launch: "first"}, {LaunchID: 2, Launch: "second"}}
 	for _, id := range []uint64{1, 2} {
-		l.add(core.UseRecord{LaunchID: id}, l.now())
+		l.add(launchRecord{use: core.UseRecord{LaunchID: id}, began: l.now()})
 	}
 	lost := l.forgotten(from, touched)
 	if len(lost) != 1 || lost[0].Launch != "first" {
 		t.Fatalf("forgotten: %v", lost)
 	}
-	got := l.suspects(window{from: from, to: l.tick(), lost: lost}, touched, 16)
+	got, _ := l.suspects(window{from: from, to: l.tick(), lost: lost}, touched, 16)
 	if len(got) != 2 || got[0].LaunchID != 2 || got[1].Launch != "first" {
 		t.Errorf("suspects %v", got)
 	}

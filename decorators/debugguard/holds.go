@@ -204,6 +204,6 @@ func (r *Resource) letGo(ctx context.Context, o *openLaunch) {
 // logLaunch keeps the launch as a possible suspect.
 func (r *Resource) logLaunch(o *openLaunch) {
 	if r.Mode() >= Sample {
-		r.launches.add(o.use, o.began)
+		r.launches.add(launchRecord{use: o.use, began: o.began, readsOnly: o.readsOnly})
 	}
 }

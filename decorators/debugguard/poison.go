@@ -44,7 +44,7 @@ func (r *Resource) compareAndPoison(ctx context.Context, rec *record, kept bool)
 	err := r.device(ctx, work{name: launchFree, stream: rec.stream(),
 		uses: []core.Use{{Block: rec.inner(), Access: core.ReadWrite}},
 		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
-			b.stream = stream
+			b = newBatch(stream)
 			b.redZones(rec, r.launches.tick())
 			if err := r.compare(ctx, b); err != nil || !kept {
 				return !core.WasNotEnqueued(err), err

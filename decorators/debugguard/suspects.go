@@ -18,7 +18,8 @@ type window struct {
 	lost []core.UseRecord
 }
 
-// suspects returns at most limit launches that may have written within w:
+// suspects returns at most limit launches that may have written within w, and
+// whether there may be more:
 //
 //   - those that touched the victim, which uses lists, then those of them that
 //     the log has forgotten;
@@ -27,13 +28,26 @@ type window struct {
 //   - those enqueued on other streams since: nothing orders the comparison before
 //     them, so it may have run behind them. The first of them are the likeliest;
 //   - on each stream without any of these the last one enqueued before w, which
-//     may still have been running.
+//     may still have been running, unless the device was seen to have done it.
+//
+// Where there is no other they are, in this order, those that the device was seen to
+// have done (the work may not be where its launch was declared), and the runtime's
+// own copies that only read device memory.
 //
 // In each group but the first, those that write come before those that declare
 // to read. Groups are newest first where nothing else is said. The guard's own
 // are not in the log.
-func (l *launchLog) suspects(w window, uses []core.UseRecord, limit int) []core.UseRecord {
-	s := l.split(w)
+func (l *launchLog) suspects(w window, uses []core.UseRecord, limit int) (found []core.UseRecord, more bool) {
+	var s sides
+	for _, may := range [...]func(*launchRecord) bool{
+		func(e *launchRecord) bool { return !e.readsOnly && (e.done == 0 || e.done > w.from) },
+		func(e *launchRecord) bool { return !e.readsOnly },
+		func(*launchRecord) bool { return true },
+	} {
+		if s = l.split(w, may); !s.empty() || len(w.lost) > 0 {
+			break
+		}
+	}
 	if w.few > 0 && len(s.inside)+len(w.lost) <= w.few {
 		limit = min(limit, w.few)
 	}
@@ -52,7 +66,6 @@ func (l *launchLog) suspects(w window, uses []core.UseRecord, limit int) []core.
 	slices.SortFunc(s.before, func(a, b launchRecord) int {
 		return cmp.Or(first(a.mayWrite(), b.mayWrite()), cmp.Compare(b.ended, a.ended))
 	})
-	var found []core.UseRecord
 	rest := slices.Concat(s.inside, s.after, s.before)
 	for len(rest) > 0 && touched(rest[0]) {
 		found, rest = append(found, rest[0].use), rest[1:]
@@ -61,7 +74,7 @@ func (l *launchLog) suspects(w window, uses []core.UseRecord, limit int) []core.
 	for _, e := range rest {
 		found = append(found, e.use)
 	}
-	return found[:min(len(found), limit)]
+	return found[:min(len(found), limit)], len(found) > limit || s.gone > w.from
 }
 
 // first orders what has a property in front of what has not.
@@ -79,18 +92,27 @@ func first(a, b bool) int {
 func (e launchRecord) mayWrite() bool { return e.use.Access.Writes() }
 
 // sides are the launches on both sides of a window and within.
-type sides struct{ inside, after, before []launchRecord }
+type sides struct {
+	inside, after, before []launchRecord
+	// gone is the tick of the newest launch that the log has forgotten.
+	gone uint64
+}
 
-// split returns the launches enqueued within w, those enqueued on other streams
-// since, and of each other stream that has none of them the last one before w.
-func (l *launchLog) split(w window) (s sides) {
+func (s *sides) empty() bool { return len(s.inside)+len(s.after)+len(s.before) == 0 }
+
+// split returns those that may of the launches enqueued within w, those enqueued on
+// other streams since, and of each other stream that has none of them the last one
+// before w.
+func (l *launchLog) split(w window, may func(*launchRecord) bool) (s sides) {
 	latest := map[core.StreamID]launchRecord{}
 	for i := range l.shards {
 		shard := &l.shards[i]
 		shard.mu.Lock()
+		s.gone = max(s.gone, shard.gone)
 		for _, e := range shard.ring {
 			other := e.use.Stream != w.stream
 			switch {
+			case !may(&e):
 			case e.ended > w.from && e.began < w.to:
 				s.inside = append(s.inside, e)
 			case e.ended > w.from && other:

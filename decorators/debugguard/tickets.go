@@ -17,6 +17,8 @@ type openLaunch struct {
 	// use describes the launch as a whole; began is the tick before it.
 	use   core.UseRecord
 	began uint64
+	// readsOnly is set if the runtime knows that it writes no device memory.
+	readsOnly bool
 	// ending is set while somebody ends the launch.
 	ending bool
 }
@@ -35,7 +37,7 @@ var openLaunches = sync.Pool{New: func() any { return new(openLaunch) }}
 
 func (o *openLaunch) recycle() {
 	clear(o.held)
-	o.held, o.guarded, o.use, o.began, o.ending = o.held[:0], false, core.UseRecord{}, 0, false
+	o.held, o.guarded, o.use, o.began, o.readsOnly, o.ending = o.held[:0], false, core.UseRecord{}, 0, false, false
 	openLaunches.Put(o)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/ownwork"
 )
 
 // PrepareUse opens the intent at the upstream. A use of a block that was
@@ -20,7 +21,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	}
 	req.Launch = core.BoundName(req.Launch)
 	o := openLaunches.Get().(*openLaunch)
-	o.began = r.launches.now()
+	o.began, o.readsOnly = r.launches.now(), req.Mark == ownwork.ReadsOnly
 	err := r.hold(o, &req)
 	if err == nil {
 		err = r.sealedUses(ctx, &req)

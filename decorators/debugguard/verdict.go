@@ -70,14 +70,28 @@ func (r *Resource) reportDamage(d damage, b *batch) {
 	f := r.victim(d.kind, rec)
 	rec.mu.Unlock()
 	f.Offset, f.BadBytes, f.Expected, f.Seen = d.offset, d.bytes, d.expected, d.seen
-	f.Suspects = r.suspects(d.place, b, f.Uses)
-	f.Text = fmt.Sprintf("%s: %d bytes of generation %s tagged %q changed, the first at offset %d from %#02x to %#02x; %d launches may have done it",
-		damageText[d.kind], f.BadBytes, f.Victim.ID.Generation, f.Victim.Tag, f.Offset, f.Expected, f.Seen, len(f.Suspects))
+	f.Suspects, f.MoreSuspects = r.suspects(d.place, b, f.Uses)
+	f.Text = fmt.Sprintf("%s: %d bytes of generation %s tagged %q changed, the first at offset %d from %#02x to %#02x; %s",
+		damageText[d.kind], f.BadBytes, f.Victim.ID.Generation, f.Victim.Tag, f.Offset, f.Expected, f.Seen, doers(&f))
 	if owner := rec.guard.sentinelOf; owner != nil {
 		f.Text += formerly(*owner, f.Victim.ID.Ptr+uint64(f.Offset))
 	}
 	f.Err = damageError(f)
 	r.report(f)
+}
+
+// doers says how many launches may have done it.
+func doers(f *core.Finding) string {
+	switch n := len(f.Suspects); {
+	case f.MoreSuspects:
+		return fmt.Sprintf("%d launches or more may have done it", n)
+	case n == 1:
+		return "one launch may have done it"
+	case n == 0:
+		return "no launch is known that may have done it"
+	default:
+		return fmt.Sprintf("%d launches may have done it", n)
+	}
 }
 
 // formerly says whose an address was before a sentinel took it.
@@ -89,7 +103,7 @@ func formerly(owner core.Block, ptr uint64) string {
 }
 
 // suspects are the launches that may have damaged a place.
-func (r *Resource) suspects(place watched, b *batch, uses []core.UseRecord) []core.UseRecord {
+func (r *Resource) suspects(place watched, b *batch, uses []core.UseRecord) ([]core.UseRecord, bool) {
 	w := window{from: place.from, to: place.to, stream: b.stream}
 	if b.bisecting {
 		w.few = bisectSuspects

@@ -12,7 +12,7 @@ import (
 
 // plantedSuspect is how the report names the launch that did it: with the
 // stream, the tag of its block, and the span.
-var plantedSuspect = regexp.MustCompile(`suspect: launch \d+ "planted" on stream \d+ of "planted\.victim", span [0-9a-f]{16} of trace [0-9a-f]{32}`)
+var plantedSuspect = regexp.MustCompile(`in flight: launch \d+ "planted" on stream \d+ of "planted\.victim", span [0-9a-f]{16} of trace [0-9a-f]{32}`)
 
 // A kernel writes to an address of its own making in a process of its own,
 // because the context is lost with it. The runtime there says so once and names
