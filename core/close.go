@@ -7,19 +7,9 @@ import (
 	"time"
 )
 
-// Leftover is what a runtime still held when it was closed.
-type Leftover struct {
-	// Leaks are the blocks that were never given back, as far as a layer of
-	// the stack can list them; see [Inspector].
-	Leaks []BlockInfo
-	// LeakedBytes is the requested bytes that were never given back.
-	LeakedBytes uint64
-	// OpenIntents is the number of uses prepared and never ended.
-	OpenIntents uint64
-}
-
-// Close refuses further work, waits until the device has passed every queued
-// free or ctx ends, and reports what was never given back, each leak as a
+// Close refuses further work, has a layer that can compare what was never given
+// back do so ([LiveChecker]), waits until the device has passed that and every
+// queued free or ctx ends, and reports what was never given back, each leak as a
 // finding too. It does not free leaked blocks: work that the runtime does not
 // know of may still use them. Uses that are open may still be ended. A second
 // Close returns [ErrClosed].
@@ -32,10 +22,10 @@ func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 	}
 	var err error
 	if r.poisoned.Load() == nil {
-		err = r.Drain(ctx)
+		err = r.settle(ctx)
 	}
 	stats := r.resource.Stats()
-	left := Leftover{OpenIntents: stats.OpenIntents, LeakedBytes: stats.Live.Requested}
+	left := Leftover{OpenIntents: stats.OpenIntents, LeakedBytes: stats.Live.Requested, closed: time.Now()}
 	if stats.Underflows > 0 {
 		r.report(Finding{Kind: FindingAccountingMismatch,
 			Text: fmt.Sprintf("%d attempts to take a byte counter of %v below zero: its books are wrong, which is a bug of that resource", stats.Underflows, r.resource)})

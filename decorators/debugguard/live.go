@@ -1,0 +1,103 @@
+package debugguard
+
+import (
+	"context"
+	"errors"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// launchLive is the name of the comparisons of live blocks.
+const launchLive = "gpumem.guard.live"
+
+var _ core.LiveChecker = (*Resource)(nil)
+
+// CheckLive queues the comparison of the red zones of every guarded block that
+// its owner has not freed, or whose free an open intent keeps back; see
+// [core.LiveChecker]. Without it, what happened to a block that is never freed
+// would never be told. It does nothing in the modes that have no red zones.
+func (r *Resource) CheckLive(ctx context.Context) error {
+	if r.cfg.Device == nil || r.Mode() < Sample {
+		return nil
+	}
+	for stream, blocks := range r.liveBlocks() {
+		for len(blocks) > 0 {
+			n := min(len(blocks), maxBatch)
+			if err := r.checkSome(ctx, stream, blocks[:n]); err != nil {
+				return err
+			}
+			blocks = blocks[n:]
+		}
+	}
+	return nil
+}
+
+// liveBlocks are the guarded blocks that can be compared, by stream.
+func (r *Resource) liveBlocks() map[core.StreamID][]*record {
+	live := map[core.StreamID][]*record{}
+	for _, rec := range r.ledger.all {
+		if rec.guard != nil && rec.guard.armed && rec.watched() {
+			live[rec.stream()] = append(live[rec.stream()], rec)
+		}
+	}
+	return live
+}
+
+// watched reports whether a guarded block is live, or freed and kept by an intent.
+func (rec *record) watched() bool {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return rec.state() == core.Live || rec.guard.deferred
+}
+
+// checkSome compares blocks of one stream, each by itself if they cannot be
+// compared together: one that a launch holds open must not hide the others.
+func (r *Resource) checkSome(ctx context.Context, stream core.StreamID, blocks []*record) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if r.checks.full() {
+		if err := r.await(ctx); err != nil {
+			return err
+		}
+	}
+	err := r.checkTogether(ctx, stream, blocks)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, core.ErrSticky):
+		return err
+	case len(blocks) == 1:
+		if blocks[0].watched() { // or it was freed meanwhile
+			r.count.unchecked.Add(1)
+		}
+		return nil
+	}
+	for i := range blocks {
+		if err := r.checkSome(ctx, stream, blocks[i:i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Resource) checkTogether(ctx context.Context, stream core.StreamID, blocks []*record) error {
+	b, at := newBatch(stream), r.launches.tick()
+	var uses []core.Use
+	for _, rec := range blocks {
+		b.redZones(rec, at)
+		uses = append(uses, core.Use{Block: rec.inner(), Access: core.Read})
+	}
+	err := r.device(ctx, work{name: launchLive, stream: stream, uses: uses,
+		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
+			b.stream = stream
+			err := r.compare(ctx, b)
+			return !core.WasNotEnqueued(err), err
+		}})
+	if err != nil {
+		b.void.Store(true)
+		return err
+	}
+	r.settled(b, nil)
+	return nil
+}
