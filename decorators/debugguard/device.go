@@ -23,45 +23,57 @@ type work struct {
 	stream core.StreamID
 	uses   []core.Use
 	// enqueue does it on the stream it is given, and says whether any of it
-	// was enqueued.
+	// was enqueued. If none was it may be called again, with another stream.
 	enqueue func(ctx context.Context, stream core.StreamID) (enqueued bool, err error)
 }
 
 // device does w in the order of all other uses of its blocks. Nothing waits
 // for the device, except over an upstream without use tracking.
+//
+// A block may outlive the lease of its stream, on which nothing can be launched
+// any more, and its stream may capture; the default stream takes its place
+// then, behind the same fences. A lease that is given back at this very moment,
+// before the intent or behind it, is seen by the refusal.
 func (r *Resource) device(ctx context.Context, w work) error {
 	if !r.tracked {
 		return r.synchronously(ctx, w)
 	}
-	t, stream, err := r.prepareOwn(ctx, w)
-	if err != nil {
+	if !r.leased(w.stream) {
+		w.stream = core.DefaultStream
+	}
+	enqueued, err := r.launch(ctx, w)
+	r.noteCapture(err)
+	if enqueued || w.stream == core.DefaultStream || !errors.Is(err, core.ErrStreamMisuse) {
 		return err
 	}
+	w.stream = core.DefaultStream
+	_, err = r.launch(ctx, w)
+	return err
+}
+
+// launch does w on its stream. If that is refused nothing of it is left.
+func (r *Resource) launch(ctx context.Context, w work) (enqueued bool, err error) {
+	t, err := r.upstream.PrepareUse(ctx, core.UseRequest{Stream: w.stream, Launch: w.name, Uses: w.uses})
+	if err != nil {
+		return false, err
+	}
 	crossed := t.Intent().CrossStream
-	enqueued, err := w.enqueue(ctx, stream)
+	enqueued, err = w.enqueue(ctx, w.stream)
 	if !enqueued {
 		r.count.ownAborts.Add(1)
-		return errors.Join(err, r.upstream.AbortUse(ctx, t))
+		return false, errors.Join(err, r.upstream.AbortUse(ctx, t))
 	}
 	if crossed {
 		r.count.ownCrossings.Add(1)
 	}
 	r.count.ownLaunches.Add(1)
-	return errors.Join(err, r.upstream.FinishUse(ctx, t))
+	return true, errors.Join(err, r.upstream.FinishUse(ctx, t))
 }
 
-// prepareOwn opens the intent of w. A block may outlive the lease of its
-// stream, on which nothing can be launched any more, and its stream may
-// capture; the default stream takes its place then, behind the same fences.
-func (r *Resource) prepareOwn(ctx context.Context, w work) (core.Ticket, core.StreamID, error) {
-	t, err := r.upstream.PrepareUse(ctx, core.UseRequest{Stream: w.stream, Launch: w.name, Uses: w.uses})
-	r.noteCapture(err)
-	if err == nil || w.stream == core.DefaultStream || !errors.Is(err, core.ErrStreamMisuse) {
-		return t, w.stream, err
-	}
-	t, err = r.upstream.PrepareUse(ctx, core.UseRequest{Stream: core.DefaultStream, Launch: w.name, Uses: w.uses})
-	return t, core.DefaultStream, err
-}
+// leased reports whether the upstream takes work on a stream, as far as it says.
+// To ask costs less than a refused call, which the log would hold against the
+// program.
+func (r *Resource) leased(stream core.StreamID) bool { return r.books == nil || r.books.Leased(stream) }
 
 // prepare opens a caller's intent. One that only an access of the guard's
 // stands in the way of is tried until that has ended, whether the caller wants

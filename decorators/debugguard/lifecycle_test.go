@@ -197,8 +197,8 @@ func TestStatsAreTheCallers(t *testing.T) {
 	if s.Live.Requested != 1200 || s.Live.Blocks != 2 || s.Quarantined.Requested != 1000 || s.Quarantined.Bytes != 1536 {
 		t.Errorf("live %+v, quarantined %+v", s.Live, s.Quarantined)
 	}
-	if s.PeakRequested != 1500 || s.PeakBytes != s.Outstanding().Bytes {
-		t.Errorf("peaks %d requested, %d bytes of %+v", s.PeakRequested, s.PeakBytes, s.Outstanding())
+	if s.PeakRequested != 1500 || s.PeakBytes != 1536+1024 || s.PeakOutstanding != s.Outstanding().Bytes {
+		t.Errorf("peaks %d requested, %d live and %d bytes of %+v", s.PeakRequested, s.PeakBytes, s.PeakOutstanding, s.Outstanding())
 	}
 	if s.Allocations != 3 || s.Deallocations != 1 || s.Launches != 1 || s.Aborts != 0 {
 		t.Errorf("counts %+v", s)
@@ -271,4 +271,32 @@ func TestStreamGivenBackBeforeEviction(t *testing.T) {
 	b.drain()
 	b.want(core.FindingUseAfterFreeWrite)
 	b.empty()
+}
+
+// A lease may be given back behind the intent too: the guard's device operation
+// is refused then, in each of the places where it works on a block's stream.
+func TestStreamGivenBackBehindTheIntent(t *testing.T) {
+	gone := core.NotEnqueued(&core.StreamMisuseError{Op: "DeviceOps", Stream: 7, Unleased: true, Reason: "the lease of stream 7 was released"})
+	for when, op := range map[string]string{"arm": "Fill", "free": "Fill", "eviction": "Verify"} {
+		t.Run(when, func(t *testing.T) {
+			b := newBench(t, debugguard.Hunt)
+			refuse := func(at string) {
+				if at == when {
+					b.mem.failNext(op, gone)
+				}
+			}
+			refuse("arm")
+			block := b.allocOn(7, 64)
+			refuse("free")
+			b.free(block)
+			b.mem.poke(block.ID.Ptr, 1)
+			refuse("eviction")
+			b.drain()
+			if s := b.guard.GuardStats(); s.Unchecked != 0 || b.mem.unmet() != 0 {
+				t.Errorf("%d left unchecked, %d refusals not met", s.Unchecked, b.mem.unmet())
+			}
+			b.want(core.FindingUseAfterFreeWrite)
+			b.empty()
+		})
+	}
 }

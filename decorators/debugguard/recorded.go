@@ -16,7 +16,10 @@ import (
 // missing fence, or as a use before the allocation is ready if that is all it
 // overtakes. With [Config.Refuse] that is a [core.StreamMisuseError] too: the
 // use is recorded all the same, because its work was enqueued already and the
-// free must wait for it. Other errors are those of PrepareUse.
+// free must wait for it. A use before the allocation is ready is found as not
+// proven, and never refused, if one of the two streams is adopted: who has the
+// stream may have ordered the two with events of the driver's. Other errors are
+// those of PrepareUse.
 func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.StreamID) error {
 	if r.gate.Load() == 0 || !r.tracked {
 		return r.upstream.RecordUse(ctx, id, stream)
@@ -32,7 +35,7 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 	racing := r.overtaken(id, stream)
 	err = r.upstream.RecordUse(ctx, id, stream)
 	if len(racing) > 0 {
-		if found := r.missingFence(id, stream, racing); r.cfg.Refuse {
+		if found := r.missingFence(id, stream, racing); r.cfg.Refuse && found != nil {
 			err = errors.Join(err, found)
 		}
 	}
@@ -73,7 +76,7 @@ func isOwnLook(u core.UseRecord) bool {
 }
 
 // missingFence reports that work on the stream was not ordered behind the
-// uses that it may overtake, and returns it as an error.
+// uses that it may overtake, and returns it as an error, nil if it is not proven.
 func (r *Resource) missingFence(id core.BlockID, stream core.StreamID, racing []core.UseRecord) error {
 	now := r.ledger.clock.time(r.ledger.clock.instant())
 	f := core.Finding{Kind: core.FindingUseBeforeAlloc, Victim: core.Block{ID: id, State: core.Live}}
@@ -90,6 +93,14 @@ func (r *Resource) missingFence(id core.BlockID, stream core.StreamID, racing []
 	f.Suspects = append([]core.UseRecord{{Stream: stream, Access: core.ReadWrite, Time: now}}, racing...)
 	f.Text = fmt.Sprintf("work on stream %v used generation %s tagged %q without waiting for %s, at %s",
 		stream, id.Generation, f.Victim.Tag, overtakenText(racing), caller())
+	if f.Kind == core.FindingUseBeforeAlloc && r.books != nil && r.books.Adopted(id, stream) {
+		f.Unproven = true
+		f.Text = fmt.Sprintf("work on stream %v used generation %s tagged %q, and Fencepost has not ordered it behind %s, at %s; if you ordered it yourself, an event of your own between the adopted streams, this is no bug: "+
+			"prepare the use before the work is enqueued (Launch, a LaunchRecorder), and Fencepost orders it and says no more",
+			stream, id.Generation, f.Victim.Tag, overtakenText(racing), caller())
+		r.report(f)
+		return nil
+	}
 	f.Err = &core.StreamMisuseError{Op: "RecordUse", Block: id, Stream: stream,
 		Reason: "the work was enqueued without waiting for " + overtakenText(racing) + ": prepare the use before the work is enqueued"}
 	r.report(f)

@@ -23,6 +23,8 @@ type Resource struct {
 	// orderer is the backend's word on what is ordered before what, nil if
 	// it has none.
 	orderer core.Orderer
+	// books is the backend's word on its streams, nil if it has none.
+	books core.StreamBooks
 
 	// gate is zero when there is nothing to do: the mode is Off, no block is
 	// known and no verdict is awaited. It is what every operation loads
@@ -77,6 +79,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.checks.gate, r.checks.settling = &r.gate, make(chan struct{}, 1)
 	r.upkeep.begin(cfg.upkeepInterval())
 	r.orderer, _ = core.Find[core.Orderer](upstream)
+	r.books, _ = core.Find[core.StreamBooks](upstream)
 	r.launches.resize(cfg.Launches)
 	r.throttle.perSecond = uint64(min(max(cfg.SampleRate, 0), 1<<30))
 	r.sampleBy(0)

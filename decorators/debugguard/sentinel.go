@@ -126,8 +126,12 @@ func (r *Resource) postSome(ctx context.Context, freed []*record) error {
 	return nil
 }
 
-// post puts a sentinel where a block was. It is never more than a try.
+// post puts a sentinel where a block was. It is never more than a try, and none
+// where the lease of the block's stream was given back.
 func (r *Resource) post(ctx context.Context, freed *record) {
+	if !r.leased(freed.stream()) {
+		return
+	}
 	b, err := r.upstream.Allocate(ctx, core.Request{Bytes: sentinelSize(freed), Stream: freed.stream(), Tag: SentinelTag, Withheld: true})
 	if err != nil {
 		if outOfMemory(err) {
