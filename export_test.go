@@ -1,11 +1,15 @@
 package fencepost
 
 import (
+	"context"
+	"iter"
 	"net/http"
 	"testing"
 	"time"
 
+	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
 // LoadLibraryFrom makes Open load the CUDA driver from path until the test
@@ -28,3 +32,16 @@ func GuardHandlerWithin(r *Runtime, limit time.Duration) http.Handler {
 	h.limit = limit
 	return h
 }
+
+// SignsSinceOpen are the reasons that a look at everything since Open gives.
+func SignsSinceOpen(r *Runtime) []core.HealthSign {
+	return newHealthSigns(DefaultHealthHold).look(r.readHealth(), time.Now())
+}
+
+// Around is what an incident of f learns of its surroundings, step by step.
+func Around(ctx context.Context, r *Runtime, f core.Finding) iter.Seq[incident.Surroundings] {
+	return r.around(ctx, f)
+}
+
+// Holders is what the budget says of its tags.
+func Holders(r *Runtime) []core.Holder { return r.budget.Holders() }

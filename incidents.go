@@ -1,9 +1,12 @@
 package fencepost
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
+	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/telemetry"
@@ -42,18 +45,40 @@ func (r *Runtime) incidentStats() telemetry.IncidentStats {
 	return telemetry.IncidentStats{Written: st.Written, Omitted: st.Omitted, Dropped: st.Dropped, Failed: st.Failed, Removed: st.Removed}
 }
 
-// around is what surrounds a finding. It makes no device call.
-func (r *Runtime) around(f core.Finding) incident.Surroundings {
-	if !r.built.Load() {
-		return incident.Surroundings{Incomplete: "the runtime was not open yet"}
-	}
-	status := r.GuardStatus()
-	return incident.Surroundings{
-		Device:  incident.Device{Kind: r.device.Kind, Ordinal: r.device.Ordinal, Name: r.device.Name},
-		Stack:   r.String(),
-		Guard:   incident.Guard{Mode: status.Setting, Policy: status.Policy, HuntTags: status.HuntTags, Numbers: status.Numbers},
-		Memory:  incident.FromStats(r.Stats()),
-		History: r.historyOf(f),
+// around is what surrounds a finding, as far as it is known: the device at once,
+// and then what takes locks that whoever reports the finding may hold. It makes no
+// device call.
+func (r *Runtime) around(ctx context.Context, f core.Finding) iter.Seq[incident.Surroundings] {
+	return func(yield func(incident.Surroundings) bool) {
+		if !r.built.Load() {
+			yield(incident.Surroundings{Incomplete: "the runtime was not open yet"})
+			return
+		}
+		s := incident.Surroundings{
+			Device: incident.Device{Kind: r.device.Kind, Ordinal: r.device.Ordinal, Name: r.device.Name, UUID: r.device.UUID, PCIBusID: r.device.PCIBusID},
+			Stack:  r.String(),
+		}
+		parts := []struct {
+			name string
+			ask  func()
+		}{
+			{"history", func() { s.History = r.historyOf(f) }},
+			{"memory", func() { s.Memory = incident.FromStats(r.Stats()) }},
+			{"guard", func() {
+				status := r.GuardStatus()
+				s.Guard = incident.Guard{Mode: status.Setting, Policy: status.Policy, HuntTags: status.HuntTags, Numbers: status.Numbers}
+			}},
+		}
+		missing := []string{"history", "memory", "guard"}
+		for i, part := range parts {
+			s.Incomplete = strings.Join(missing[i:], ", ") + ": not known yet"
+			if !yield(s) || ctx.Err() != nil {
+				return
+			}
+			part.ask()
+		}
+		s.Incomplete = ""
+		yield(s)
 	}
 }
 

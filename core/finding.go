@@ -77,6 +77,10 @@ type Finding struct {
 	MoreSuspects bool
 	// Text says in one sentence what happened.
 	Text string
+	// Incident is the path of the file in which the finding is, or soon will be,
+	// with what surrounded it; of a repeat that gets no file of its own it is the
+	// last file of its sort. Empty if there is none.
+	Incident string
 	// Err is the error that the caller got for it, or the typed error of the
 	// kind where there was no call to return it from; nil if neither fits.
 	Err error
@@ -142,6 +146,10 @@ func (f Finding) String() string {
 	}
 	writeStack(&b, "allocated at", f.AllocStack)
 	writeStack(&b, "freed at", f.FreeStack)
+	writeStack(&b, "called at", f.CallStack)
+	if f.Incident != "" {
+		fmt.Fprintf(&b, "\n  incident: %s", f.Incident)
+	}
 	return b.String()
 }
 

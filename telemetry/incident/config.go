@@ -2,7 +2,9 @@ package incident
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -38,10 +40,13 @@ type Config struct {
 	// and DefaultEvery.
 	Full  int
 	Every time.Duration
-	// Around, if not nil, says what surrounds a finding. It is called in the
-	// writer's goroutine when the finding is written; one that takes longer
-	// than a quarter of a second is not waited for.
-	Around func(core.Finding) Surroundings
+	// Around, if not nil, says what surrounds a finding, in steps: each value
+	// knows more than the one before, and says in Incomplete what is missing;
+	// the last is all that will be known. It is called in a goroutine of the
+	// writer's, for one finding at a time. A finding is written with what is
+	// known after a moment, and again with the last value, however late that is.
+	// ctx ends when the writer is closed and waits no longer.
+	Around func(ctx context.Context, f core.Finding) iter.Seq[Surroundings]
 
 	fs  rotated.Files
 	now func() time.Time

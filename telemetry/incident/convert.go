@@ -12,9 +12,9 @@ import (
 // a time that RFC 3339 cannot write is left out.
 func FromFinding(f core.Finding) Finding {
 	w := Finding{
-		Kind: clean(string(f.Kind)), Source: clean(f.Source), Text: clean(f.Text), Time: instant(f.Time),
-		AllocStack: f.AllocStack.Lines(), FreeStack: f.FreeStack.Lines(),
-		Uses: fromUses(f.Uses), OlderUses: f.OlderUses, Suspects: fromUses(f.Suspects), Error: fromError(f.Err),
+		Kind: clean(string(f.Kind)), Source: clean(f.Source), Text: clean(f.Text), Time: instant(f.Time), Unproven: f.Unproven,
+		AllocStack: f.AllocStack.Lines(), FreeStack: f.FreeStack.Lines(), CallStack: f.CallStack.Lines(),
+		Uses: fromUses(f.Uses), OlderUses: f.OlderUses, Suspects: fromUses(f.Suspects), MoreSuspects: f.MoreSuspects, Error: fromError(f.Err),
 	}
 	if f.Victim.ID.Generation != 0 || f.Victim.ID.Ptr != 0 {
 		w.Victim = fromBlock(f.Victim)

@@ -15,12 +15,17 @@
 //	repeats     object  since, omitted: how many findings like it were left out
 //	                    before it, and since when
 //	process     object  pid, program, go, fencepost: the process that saw it
-//	device      object  kind, ordinal, name
+//	device      object  kind, ordinal, name, uuid, pci_bus_id
 //	stack       string  the layers, as a stack prints itself
 //	guard       object  mode, policy, hunt_tags, numbers: the guard's settings and counters
 //	memory      object  the device's memory: bytes by state, budget, pool, counters
 //	history     array   log records of the streams and the block concerned, oldest first
-//	incomplete  string  why what surrounds the finding is missing
+//	completed   string  when the file was written again, with what was not known at first
+//	incomplete  string  what of the surroundings is missing, and whether it is still to come
+//
+// A file is there as soon as the finding is known. What surrounds it is asked of
+// a runtime that may be busy: what does not come in a moment is left out, which
+// incomplete says, and the file is replaced in one step when it comes.
 //
 // The finding:
 //
@@ -31,9 +36,12 @@
 //	                     victim's ptr, how many differ, what was expected and what was there
 //	alloc_stack  array   where the victim was allocated, "function file:line" a frame
 //	free_stack   array   where it was freed
+//	call_stack   array   where the call was made that the finding is about
 //	uses         array   the victim's last declared uses, newest first
 //	older_uses   uint    how many more there were and are forgotten
-//	suspects     array   the launches that may have done it
+//	suspects     array   the launches that may have done it, likeliest first; of a lost device
+//	                     those that were in flight
+//	more_suspects bool   whether there may be suspects that are not named
 //	error        object  text, and classes: the names of all errors of package core that it matches
 //
 // A use is launch_id, launch, stream, access, trace_id, span_id, time and tags.

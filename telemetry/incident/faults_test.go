@@ -228,19 +228,3 @@ func TestCloseIsBoundedOnADiskThatDoesNotAnswer(t *testing.T) {
 	}
 	balanced(t, w.Stats())
 }
-
-// Who reports may hold a lock that the surroundings need.
-func TestARuntimeThatDoesNotAnswerCostsItsSurroundingsOnly(t *testing.T) {
-	dir, held := t.TempDir(), make(chan struct{})
-	w := writer(t, incident.Config{Folder: dir, Around: func(core.Finding) incident.Surroundings { <-held; return incident.Surroundings{Stack: "s"} }})
-	w.Report(named("a"))
-	w.Report(named("b"))
-	check(t, w.Flush(t.Context()))
-	close(held)
-	check(t, w.Close(t.Context()))
-	for _, in := range readAll(t, dir) {
-		if in.Incomplete == "" || in.Stack != "" {
-			t.Errorf("%+v", in.Surroundings)
-		}
-	}
-}

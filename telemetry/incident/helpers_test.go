@@ -3,6 +3,7 @@ package incident_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"os"
 	"path/filepath"
 	"sync"
@@ -140,4 +141,11 @@ func (f *faulty) ReadDir(dir string) ([]incident.DirEntry, error) {
 		return nil, err
 	}
 	return f.Files.ReadDir(dir)
+}
+
+// known is an Around that knows everything at once.
+func known(around func(core.Finding) incident.Surroundings) func(context.Context, core.Finding) iter.Seq[incident.Surroundings] {
+	return func(_ context.Context, f core.Finding) iter.Seq[incident.Surroundings] {
+		return func(yield func(incident.Surroundings) bool) { yield(around(f)) }
+	}
 }

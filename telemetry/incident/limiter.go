@@ -56,6 +56,8 @@ type storm struct {
 	omitted uint64
 	first   time.Time
 	newest  core.Finding
+	// path is the file of the last that passed.
+	path string
 }
 
 // others is the sort of all that are too many to be told apart.
@@ -71,14 +73,15 @@ const (
 )
 
 // pass decides about f, seen at now, which can be queued only if there is room.
-// It returns what was kept back before f, the fate of f, and how many findings
-// are now sure never to pass: one that is kept back may still be the newest of
-// the rest. For one that there is no room for nothing is forgotten.
-func (l *limiter) pass(f *core.Finding, now time.Time, room bool) (r Repeats, is fate, gone uint64) {
-	s := l.stormOf(sortOf(f))
+// It returns the storm of f's sort, what was kept back before f, the fate of f,
+// and how many findings are now sure never to pass: one that is kept back may
+// still be the newest of the rest. For one that there is no room for nothing is
+// forgotten.
+func (l *limiter) pass(f *core.Finding, now time.Time, room bool) (s *storm, r Repeats, is fate, gone uint64) {
+	s = l.stormOf(sortOf(f))
 	full := s.passed >= l.full && now.Sub(s.last) < l.every
 	if !full && !room {
-		return Repeats{}, noRoom, 0
+		return s, Repeats{}, noRoom, 0
 	}
 	if s.omitted > 0 {
 		gone = 1
@@ -89,11 +92,12 @@ func (l *limiter) pass(f *core.Finding, now time.Time, room bool) (r Repeats, is
 		}
 		s.omitted++
 		s.newest = *f
-		return Repeats{}, keptBack, gone
+		return s, Repeats{}, keptBack, gone
 	}
 	s.passed++
 	s.last = now
-	return s.release(), passes, gone
+	repeats := s.release()
+	return s, repeats, passes, gone
 }
 
 func (l *limiter) stormOf(k sort) *storm {

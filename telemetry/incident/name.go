@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/telemetry/internal/rotated"
 )
 
@@ -17,11 +18,14 @@ var (
 	notInName   = regexp.MustCompile(`[^a-z0-9-]+`)
 )
 
-// fileName is the incident's name in a folder. Names sort by time.
-func fileName(in *Incident) string {
-	kind := notInName.ReplaceAllString(strings.ToLower(in.Finding.Kind), "-")
-	return fmt.Sprintf("%s-%06d-%s.json", in.Finding.Time.UTC().Format(rotated.NameTime), in.Number, cmp.Or(kind[:min(len(kind), 40)], "unknown"))
+// fileName is an incident's name in a folder. Names sort by time.
+func fileName(f *core.Finding, number uint64) string {
+	kind := notInName.ReplaceAllString(strings.ToLower(string(f.Kind)), "-")
+	return fmt.Sprintf("%s-%06d-%s.json", instant(f.Time).Format(rotated.NameTime), number, cmp.Or(kind[:min(len(kind), 40)], "unknown"))
 }
 
 // errTooLarge refuses text that a reader or the folder would not take.
 var errTooLarge = errors.New("larger than an incident or the folder may be")
+
+// IsFile reports whether a name is of the form that [Writer] gives to files.
+func IsFile(name string) bool { return namePattern.MatchString(name) }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
@@ -24,17 +25,32 @@ func (in *Incident) String() string {
 	if e := f.Error; e != nil {
 		p.line("  error      %s [%s]", e.Text, strings.Join(e.Classes, ", "))
 	}
-	p.uses("suspects, likeliest first", f.Suspects)
+	p.uses(f.suspicion(), f.Suspects)
 	p.uses("last uses, newest first", f.Uses)
 	if f.OlderUses > 0 {
 		p.line("  and %d older uses that are forgotten", f.OlderUses)
 	}
 	p.stack("allocated at", f.AllocStack)
 	p.stack("freed at", f.FreeStack)
+	p.stack("called at", f.CallStack)
 	p.around(&in.Surroundings)
 	p.history(in.History, f.Victim)
 	p.line("built with %s, fencepost %s", in.Process.Go, in.Process.Fencepost)
 	return p.text.String()
+}
+
+// suspicion is the title of the suspects. Only the one launch that can have
+// done it is called the culprit.
+func (f *Finding) suspicion() string {
+	switch {
+	case f.Kind == string(core.FindingStickyError):
+		return "in flight"
+	case f.MoreSuspects:
+		return fmt.Sprintf("%d suspects, likeliest first; there may be more", len(f.Suspects))
+	case len(f.Suspects) == 1:
+		return "culprit"
+	}
+	return fmt.Sprintf("%d suspects, likeliest first", len(f.Suspects))
 }
 
 type printer struct{ text strings.Builder }
@@ -74,7 +90,11 @@ func (p *printer) uses(title string, uses []Use) {
 
 // String is the use on one line; what does not print is escaped.
 func (u Use) String() string {
-	text := fmt.Sprintf("launch %d %q on stream %s", u.LaunchID, u.Launch, streamText(u.Stream))
+	text := "launch "
+	if u.LaunchID != 0 { // of what an oracle saw it is not known
+		text += fmt.Sprintf("%d ", u.LaunchID)
+	}
+	text += fmt.Sprintf("%q on stream %s", u.Launch, streamText(u.Stream))
 	if !u.Time.IsZero() {
 		text = stamp(u.Time) + "  " + text
 	}
@@ -102,14 +122,19 @@ func (p *printer) stack(title string, lines []string) {
 
 func (p *printer) around(s *Surroundings) {
 	if s.Incomplete != "" {
-		p.line("\nwhat surrounded it is missing: %s", s.Incomplete)
-		return
+		p.line("\nincomplete: %s", s.Incomplete)
 	}
 	if s.Stack == "" {
 		return
 	}
 	p.line("\naround it:")
 	p.line("  device     %s:%d %s, %s", s.Device.Kind, s.Device.Ordinal, s.Device.Name, s.Stack)
+	if id := strings.TrimSpace(s.Device.UUID + " " + s.Device.PCIBusID); id != "" {
+		p.line("  identity   %s", id)
+	}
+	if s.Guard.Mode == "" { // not known
+		return
+	}
 	p.line("  guard      %s, policy %s, hunted tags %q", s.Guard.Mode, s.Guard.Policy, s.Guard.HuntTags)
 	var numbers []string
 	for name, n := range s.Guard.Numbers {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -100,7 +102,8 @@ func golden() *incident.Incident {
 			Err:      &core.UseAfterFreeError{Op: "guard check", Generation: 13086, State: core.Quarantined, Tag: "sort.keys"},
 		}),
 		Surroundings: incident.Surroundings{
-			Device: incident.Device{Kind: "sim", Ordinal: 1, Name: "Fencepost simulated GPU"}, Stack: "telemetry(debugguard(async(sim:1)))",
+			Device: incident.Device{Kind: "sim", Ordinal: 1, Name: "Fencepost simulated GPU", UUID: "GPU-00000000-0000-0000-0001-a1b2c3d4e5f6", PCIBusID: "e5f6:01:00.0"},
+			Stack:  "telemetry(debugguard(async(sim:1)))",
 			Guard:  incident.Guard{Mode: "sample", Policy: "report", HuntTags: []string{"sort.keys"}, Numbers: map[string]uint64{"guarded": 5, "verified": 4}},
 			Memory: incident.FromStats(core.Stats{Live: core.Amount{Bytes: 100}, Pending: core.Amount{Bytes: 20}, Quarantined: core.Amount{Bytes: 3}, Limit: 1000, Launches: 9}),
 			History: []incident.Event{
@@ -202,4 +205,29 @@ func FuzzWhatDecodesIsWrittenAndReadAgain(f *testing.F) {
 			t.Errorf("%v\n%s", err, again)
 		}
 	})
+}
+
+// An incident may be anybody's: what a terminal would obey is seen instead, and
+// no line is the text's own.
+func TestAnIncidentOfAStrangerPrintsNothingRaw(t *testing.T) {
+	const hostile = "\x1b[2J\x07\r\nforged\u009b\u202e\x7f\xff"
+	use := incident.Use{LaunchID: 1, Launch: hostile, Access: hostile, Tags: []string{hostile}}
+	event := incident.Event{Op: hostile, Generation: 1, Tag: hostile, Launch: hostile, Access: hostile, Error: &incident.Failure{Text: hostile}}
+	in := &incident.Incident{Finding: incident.Finding{Kind: hostile, Source: hostile, Text: hostile, Victim: &incident.Block{Tag: hostile, State: hostile, Generation: 1},
+		AllocStack: []string{hostile}, FreeStack: []string{hostile}, Uses: []incident.Use{use}, Suspects: []incident.Use{use}, Error: &incident.Failure{Text: hostile, Classes: []string{hostile}}},
+		Process: incident.Process{Program: hostile, Go: hostile, Fencepost: hostile}}
+	in.Surroundings = incident.Surroundings{Device: incident.Device{Kind: hostile, Name: hostile, UUID: hostile, PCIBusID: hostile}, Stack: hostile, History: []incident.Event{event},
+		Guard: incident.Guard{Mode: hostile, Policy: hostile, HuntTags: []string{hostile}, Numbers: map[string]uint64{hostile: 1}}}
+	incomplete := *in
+	incomplete.Incomplete = hostile
+	for name, text := range map[string]string{"incident": in.String(), "incomplete": incomplete.String(), "use": use.String(), "event": event.String()} {
+		for _, c := range text {
+			if c != '\n' && !unicode.IsPrint(c) || c == utf8.RuneError {
+				t.Fatalf("%s: it prints %q:\n%q", name, c, text)
+			}
+		}
+		if strings.Contains(text, "\nforged") || !strings.Contains(text, `\x1b[2J`) {
+			t.Errorf("%s: it prints\n%s", name, text)
+		}
+	}
 }

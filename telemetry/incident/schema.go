@@ -14,6 +14,9 @@ type Incident struct {
 	Finding Finding `json:"finding"`
 	Repeats Repeats `json:"repeats,omitzero"`
 	Process Process `json:"process"`
+	// Completed is when the file was written again with what had not been known
+	// at first: guard and memory are as they were then.
+	Completed time.Time `json:"completed,omitzero"`
 	Surroundings
 }
 
@@ -25,7 +28,7 @@ type Surroundings struct {
 	Guard   Guard   `json:"guard,omitzero"`
 	Memory  Memory  `json:"memory,omitzero"`
 	History []Event `json:"history,omitempty"`
-	// Incomplete says why the rest is missing; empty if it is there.
+	// Incomplete says what is missing and why; empty if all is there.
 	Incomplete string `json:"incomplete,omitempty"`
 }
 
@@ -35,16 +38,21 @@ type Finding struct {
 	Source string    `json:"source"`
 	Text   string    `json:"text"`
 	Time   time.Time `json:"time,omitzero"`
+	// Unproven says that there need be no bug.
+	Unproven bool `json:"unproven,omitempty"`
 	// Victim is nil if no block is known.
 	Victim *Block `json:"victim,omitempty"`
 	// Damage is nil if no bytes were compared.
 	Damage     *Damage  `json:"damage,omitempty"`
 	AllocStack []string `json:"alloc_stack,omitempty"`
 	FreeStack  []string `json:"free_stack,omitempty"`
+	CallStack  []string `json:"call_stack,omitempty"`
 	Uses       []Use    `json:"uses,omitempty"`
 	OlderUses  uint64   `json:"older_uses,omitempty"`
 	Suspects   []Use    `json:"suspects,omitempty"`
-	Error      *Failure `json:"error,omitempty"`
+	// MoreSuspects is set if there may be suspects that are not named.
+	MoreSuspects bool     `json:"more_suspects,omitempty"`
+	Error        *Failure `json:"error,omitempty"`
 }
 
 // Block is a block of memory. Sizes are bytes.
@@ -115,6 +123,10 @@ type Device struct {
 	Kind    string `json:"kind"`
 	Ordinal int    `json:"ordinal"`
 	Name    string `json:"name"`
+	// UUID is the same in every process that uses the device; PCIBusID is where
+	// it is. Empty if the driver cannot say.
+	UUID     string `json:"uuid,omitempty"`
+	PCIBusID string `json:"pci_bus_id,omitempty"`
 }
 
 // Guard is the debug guard's settings and numbers.

@@ -3,7 +3,9 @@ package incident_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -113,8 +115,18 @@ func TestSortsAreBounded(t *testing.T) {
 
 func TestHammerOfReportsLosesNoCount(t *testing.T) {
 	dir := t.TempDir()
+	var asked atomic.Int64
 	w := writer(t, incident.Config{Folder: dir, Full: 2, Every: 5 * time.Millisecond, Queue: 16, MaxFiles: 8,
-		Around: func(core.Finding) incident.Surroundings { return incident.Surroundings{Stack: "s"} }})
+		Around: func(context.Context, core.Finding) iter.Seq[incident.Surroundings] {
+			return func(yield func(incident.Surroundings) bool) {
+				if yield(incident.Surroundings{Stack: "s", Incomplete: "more is to come"}) {
+					if asked.Add(1)%40 == 0 {
+						time.Sleep(60 * time.Millisecond) // longer than a file waits
+					}
+					yield(incident.Surroundings{Stack: "s"})
+				}
+			}
+		}})
 	const goroutines, each = 8, 200
 	var group sync.WaitGroup
 	start := make(chan struct{})
@@ -138,6 +150,12 @@ func TestHammerOfReportsLosesNoCount(t *testing.T) {
 	}
 	close(start)
 	group.Wait()
+	check(t, w.Flush(t.Context()))
+	for _, in := range readAll(t, dir) {
+		if in.Incomplete != "" {
+			t.Errorf("%+v", in.Surroundings)
+		}
+	}
 	check(t, w.Close(t.Context()))
 	s := w.Stats()
 	balanced(t, s)

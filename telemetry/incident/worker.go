@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/fencepost-gpu/fencepost/core"
 )
 
 // lastNumber numbers the incidents of the process, so that runtimes may share a
@@ -19,52 +17,71 @@ var lastNumber atomic.Uint64
 // run writes until the writer is closed and nothing waits.
 func (w *Writer) run() {
 	defer close(w.ended)
+	defer w.asker.stop()
+	defer func() {
+		if w.closing != nil {
+			w.closing.Stop()
+		}
+	}()
 	for {
-		it, state := w.next()
+		it, l, state := w.next()
 		switch state {
-		case queueEmpty:
+		case nothingToDo:
 			<-w.wake
-			continue
-		case queueEnded:
+		case anItem:
+			w.handle(&it)
+		case aLate:
+			w.complete(l)
+		case ended:
 			return
 		}
-		path, err := w.write(&it)
-		w.finish(&it, path, err)
 	}
 }
 
-type queueState int
+type state int
 
 const (
-	queueItem queueState = iota
-	queueEmpty
-	queueEnded
+	nothingToDo state = iota
+	anItem
+	aLate
+	ended
 )
 
 // errAbandoned is what becomes of items after a Close that gave up.
 var errAbandoned = errors.New("the writer was closed before there was time for it")
 
-// next takes the first item.
-func (w *Writer) next() (item, queueState) {
+// next takes the first item, or else a late one that can be completed: one that
+// is known whole, or any when nobody waits for it any longer.
+func (w *Writer) next() (item, *late, state) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case len(w.pending) > 0:
+	if len(w.pending) > 0 {
 		it := w.pending[0]
 		w.pending[0] = item{}
 		w.pending = w.pending[1:]
-		return it, queueItem
-	case w.closed:
-		return item{}, queueEnded
+		return it, nil, anItem
 	}
 	w.pending = nil // gives back what a storm took
-	return item{}, queueEmpty
+	for i, l := range w.lates {
+		if l.answer.ended() || w.asker.ctx.Err() != nil {
+			w.lates = slices.Delete(w.lates, i, i+1)
+			return item{}, l, aLate
+		}
+	}
+	switch {
+	case !w.closed:
+	case len(w.lates) == 0:
+		return item{}, nil, ended
+	case w.closing == nil:
+		w.closing = time.AfterFunc(lastAnswers, func() { w.asker.stop(); w.nudge() })
+	}
+	return item{}, nil, nothingToDo
 }
 
-// finish counts what became of an item, and tells who waits for it.
-func (w *Writer) finish(it *item, path string, err error) {
+// handle writes an item, and keeps what is to come.
+func (w *Writer) handle(it *item) {
+	l, path, err := w.write(it)
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	switch {
 	case errors.Is(err, errAbandoned):
 		w.dropped.Add(1)
@@ -75,14 +92,30 @@ func (w *Writer) finish(it *item, path string, err error) {
 		w.paths = append(w.paths, path)
 		w.paths = slices.Delete(w.paths, 0, max(0, len(w.paths)-w.cfg.MaxFiles))
 	}
-	w.err = cmp.Or(w.err, err)
 	if it.reply != nil {
 		it.reply <- outcome{path, err}
 	}
-	w.done++
+	if l != nil && path != "" {
+		w.lates = append(w.lates, l)
+		w.err = cmp.Or(w.err, err)
+		w.mu.Unlock()
+		return
+	}
+	w.mu.Unlock()
+	w.settle(it.seq, err)
+}
+
+// settle notes that an item is handled, and tells who waits for it.
+func (w *Writer) settle(seq uint64, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.err = cmp.Or(w.err, err)
+	delete(w.open, seq)
 	w.waiting = slices.DeleteFunc(w.waiting, func(x waiter) bool {
-		if w.done < x.target {
-			return false
+		for open := range w.open {
+			if open <= x.last {
+				return false
+			}
 		}
 		close(x.ready)
 		return true
@@ -95,27 +128,84 @@ func (w *Writer) isAbandoned() bool {
 	return w.abandoned
 }
 
-// write writes one incident. Another process may take the very name in the
-// folder that both share; then it gets another number.
-func (w *Writer) write(it *item) (path string, err error) {
+// write writes one incident, with what is known of its surroundings in a moment;
+// if that is not all, it returns what is late. Another process may take the very
+// name in the folder that both share; then it gets another number.
+func (w *Writer) write(it *item) (l *late, path string, err error) {
 	if w.isAbandoned() {
-		return "", errAbandoned
+		return nil, "", errAbandoned
 	}
-	in := &Incident{Schema: Schema, Finding: FromFinding(it.finding), Repeats: it.repeats, Process: thisProcess(), Surroundings: w.around(it.finding)}
+	in := &Incident{Schema: Schema, Number: it.number, Finding: FromFinding(it.finding), Repeats: it.repeats, Process: thisProcess()}
+	l = w.surround(in, it)
 	for range 3 {
-		in.Number = lastNumber.Add(1)
-		text, err := in.fit(min(w.cfg.MaxBytes, MaxFile))
+		text, err := in.fit(w.limit())
 		if err != nil {
-			return "", err
+			return nil, "", err
 		}
-		path, removed, err := w.folder.Add(fileName(in), text)
+		name := fileName(&it.finding, in.Number)
+		path, removed, err := w.folder.Add(name, text)
 		w.removed.Add(uint64(removed))
 		if !errors.Is(err, fs.ErrExist) {
-			return path, err
+			if l != nil {
+				l.name = name
+			}
+			return l, path, err
 		}
+		in.Number = lastNumber.Add(1)
 	}
-	return "", fs.ErrExist
+	return nil, "", fs.ErrExist
 }
+
+// surround asks what surrounds a finding, and waits for it where nobody waits
+// already: a runtime that is stuck delays one file and not each.
+func (w *Writer) surround(in *Incident, it *item) *late {
+	w.mu.Lock()
+	waiting := len(w.lates)
+	w.mu.Unlock()
+	if waiting >= w.cfg.Queue {
+		in.Incomplete = notAsked
+		w.incomplete.Add(1)
+		return nil
+	}
+	if w.asker.ctx.Err() != nil {
+		in.Surroundings = unfinished(Surroundings{}, neverCame)
+		w.incomplete.Add(1)
+		return nil
+	}
+	a := w.asker.ask(it.finding)
+	switch {
+	case it.reply != nil:
+		a.wait(patience)
+	case waiting == 0:
+		a.wait(aMoment)
+	}
+	s, whole := a.now()
+	if whole {
+		in.Surroundings = s
+		return nil
+	}
+	in.Surroundings = unfinished(s, stillToCome)
+	return &late{incident: in, answer: a, seq: it.seq}
+}
+
+// rewrite puts a completed incident in the place of what was written at first.
+func (w *Writer) rewrite(l *late) error {
+	if w.isAbandoned() {
+		return nil // it says that it is not whole
+	}
+	text, err := l.incident.fit(w.limit())
+	if err != nil {
+		return err
+	}
+	removed, err := w.folder.Replace(l.name, text)
+	w.removed.Add(uint64(removed))
+	if errors.Is(err, fs.ErrNotExist) { // it was the oldest
+		return nil
+	}
+	return err
+}
+
+func (w *Writer) limit() int64 { return min(w.cfg.MaxBytes, MaxFile) }
 
 // fit encodes the incident, without its oldest history if it is too long.
 func (in *Incident) fit(limit int64) ([]byte, error) {
@@ -128,30 +218,5 @@ func (in *Incident) fit(limit int64) ([]byte, error) {
 			return nil, fmt.Errorf("an incident of %d bytes: %w", len(text), errTooLarge)
 		}
 		in.History = in.History[(len(in.History)+1)/2:]
-	}
-}
-
-// around asks what surrounds a finding. Who reports a finding may hold what the
-// answer needs, so the question is asked beside and not waited for long.
-func (w *Writer) around(f core.Finding) Surroundings {
-	if w.cfg.Around == nil {
-		return Surroundings{}
-	}
-	if !w.asking.CompareAndSwap(false, true) {
-		return Surroundings{Incomplete: "the runtime has not answered for the incident before"}
-	}
-	answer := make(chan Surroundings, 1)
-	go func() {
-		s := w.cfg.Around(f)
-		w.asking.Store(false)
-		answer <- s
-	}()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case s := <-answer:
-		return s
-	case <-timer.C:
-		return Surroundings{Incomplete: "the runtime did not answer in " + patience.String()}
 	}
 }

@@ -17,9 +17,9 @@ import (
 
 func TestEachFindingIsAFileNamedByTimeNumberAndKind(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "as", "needed")
-	w := writer(t, incident.Config{Folder: dir, Around: func(f core.Finding) incident.Surroundings {
+	w := writer(t, incident.Config{Folder: dir, Around: known(func(f core.Finding) incident.Surroundings {
 		return incident.Surroundings{Stack: "stack around " + string(f.Victim.Tag)}
-	}})
+	})})
 	w.Report(named("a"))
 	w.Report(core.Finding{Kind: "Odd/../kind", Source: "x"})
 	check(t, w.Close(t.Context()))
@@ -116,13 +116,13 @@ func TestAnAbandonedDraftIsTheFirstToGo(t *testing.T) {
 
 func TestAHistoryThatIsTooLongLosesItsOldest(t *testing.T) {
 	dir := t.TempDir()
-	w := writer(t, incident.Config{Folder: dir, MaxBytes: 64 << 10, Around: func(core.Finding) incident.Surroundings {
+	w := writer(t, incident.Config{Folder: dir, MaxBytes: 64 << 10, Around: known(func(core.Finding) incident.Surroundings {
 		s := incident.Surroundings{Stack: "s"}
 		for i := range 1000 {
 			s.History = append(s.History, incident.FromEvent(core.Event{Op: core.OpAllocate, Bytes: uint64(i), Tag: "some.tag"}))
 		}
 		return s
-	}})
+	})})
 	w.Report(named("a"))
 	check(t, w.Close(t.Context()))
 	in := readAll(t, dir)[0]

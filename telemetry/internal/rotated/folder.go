@@ -65,9 +65,18 @@ func (d *Folder) Open() error {
 	}
 	draft := filepath.Join(d.Dir, draftPrefix+fmt.Sprint(os.Getpid(), "-", time.Now().UnixNano())+draftSuffix)
 	if err := d.FS.Write(draft, []byte("{}\n")); err != nil {
-		return errors.Join(err, ignoreMissing(d.FS.Remove(draft)))
+		return errors.Join(err, d.discard(draft, err))
 	}
 	return d.FS.Remove(draft)
+}
+
+// discard removes what is there of a draft that could not be written, unless it
+// was there before: then it is another process's.
+func (d *Folder) discard(draft string, why error) error {
+	if errors.Is(why, fs.ErrExist) {
+		return nil
+	}
+	return ignoreMissing(d.FS.Remove(draft))
 }
 
 // Add writes text under the name, after it has removed as many of the oldest
@@ -77,45 +86,73 @@ func (d *Folder) Add(name string, text []byte) (path string, removed int, err er
 	if err := d.FS.MkdirAll(d.Dir); err != nil { // somebody may have removed it
 		return "", 0, err
 	}
-	removed, fits, refused := d.makeRoom(int64(len(text)))
+	removed, fits, refused := d.makeRoom(int64(len(text)), "")
 	if !fits {
 		return "", removed, refused
 	}
-	path = filepath.Join(d.Dir, name)
+	path = d.Path(name)
 	if d.FS.Exists(path) {
 		return "", removed, fmt.Errorf("%s: %w", path, fs.ErrExist)
 	}
-	draft := filepath.Join(d.Dir, draftPrefix+name+draftSuffix)
-	if err := d.FS.Write(draft, text); err != nil {
-		if errors.Is(err, fs.ErrExist) { // another process's
-			return "", removed, err
-		}
-		return "", removed, errors.Join(err, ignoreMissing(d.FS.Remove(draft)))
-	}
-	if err := d.FS.Rename(draft, path); err != nil {
-		return "", removed, errors.Join(err, ignoreMissing(d.FS.Remove(draft)))
+	if err := d.put(name, text); err != nil {
+		return "", removed, err
 	}
 	return path, removed, errors.Join(refused, d.FS.SyncDir(d.Dir))
+}
+
+// Path is where the file of a name is.
+func (d *Folder) Path(name string) string { return filepath.Join(d.Dir, name) }
+
+// Replace writes other text under the name of a file that Add wrote, in one step
+// for its readers. What is larger takes the place of older files only. An error
+// leaves the file as it was, and it matches [fs.ErrNotExist] if the file is gone:
+// then nothing is written.
+func (d *Folder) Replace(name string, text []byte) (removed int, err error) {
+	if path := d.Path(name); !d.FS.Exists(path) {
+		return 0, fmt.Errorf("%s: %w", path, fs.ErrNotExist)
+	}
+	removed, fits, refused := d.makeRoom(int64(len(text)), name)
+	if !fits {
+		return removed, refused
+	}
+	if err := d.put(name, text); err != nil {
+		return removed, err
+	}
+	return removed, errors.Join(refused, d.FS.SyncDir(d.Dir))
+}
+
+// put writes text under another name, and gives it its own when it is whole.
+func (d *Folder) put(name string, text []byte) error {
+	draft := filepath.Join(d.Dir, draftPrefix+name+draftSuffix)
+	if err := d.FS.Write(draft, text); err != nil {
+		return errors.Join(err, d.discard(draft, err))
+	}
+	if err := d.FS.Rename(draft, d.Path(name)); err != nil {
+		return errors.Join(err, ignoreMissing(d.FS.Remove(draft)))
+	}
+	return nil
 }
 
 // errNoRoom refuses text that is larger than the whole folder may be.
 var errNoRoom = errors.New("larger than the folder may be")
 
 // makeRoom removes the oldest files until one more of so many bytes fits, and
-// says whether it does. A file that cannot be removed stays, in the place of a
+// says whether it does. One that takes the place of the file of a name costs that
+// no longer, and removes none but older ones. A file that cannot be removed stays, in the place of a
 // newer one; err is the first such failure, if any.
-func (d *Folder) makeRoom(bytes int64) (removed int, fits bool, err error) {
+func (d *Folder) makeRoom(bytes int64, replaced string) (removed int, fits bool, err error) {
 	ours, err := d.list()
 	if err != nil {
 		return 0, false, err
 	}
+	ours = slices.DeleteFunc(ours, func(f entry) bool { return f.name == replaced })
 	held := int64(0)
 	for _, f := range ours {
 		held += f.bytes
 	}
 	roomy := func() bool { return len(ours)-removed < d.MaxFiles && held+bytes <= d.MaxBytes }
 	for _, f := range ours {
-		if roomy() {
+		if roomy() || replaced != "" && f.name > replaced {
 			break
 		}
 		// Another process may have been faster.
