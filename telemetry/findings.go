@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"cmp"
-	"context"
 	"log/slog"
 	"maps"
 	"slices"
@@ -26,6 +25,9 @@ const OtherTag core.Tag = "other"
 // maxKinds bounds the kinds of findings; core knows far fewer.
 const maxKinds = 64
 
+// maxPlaces bounds the places in the code whose harmless findings are told.
+const maxPlaces = 1024
+
 // otherKind stands for all kinds beyond maxKinds.
 const otherKind core.FindingKind = "other"
 
@@ -34,9 +36,12 @@ const otherKind core.FindingKind = "other"
 type FindingsConfig struct {
 	// Keep is how many findings are kept; zero or less means [DefaultKeep].
 	Keep int
-	// Logger takes each finding as an error record, whose context carries
-	// the trace of the first launch or use that was traced. Its handler runs
-	// in the goroutine that reports, so it should not block.
+	// Logger takes each finding as one error record that says all that somebody
+	// who is woken up by it must know: what, whose block, which launches, where
+	// in the program, and which file has the rest; docs/guard.md lists the
+	// attributes. Where nothing was harmed or nothing is proven it is a warning. The record's context carries the trace of the first launch or
+	// use that was traced. Its handler runs in the goroutine that reports, so it
+	// should not block.
 	Logger *slog.Logger
 	// TracerProvider, if not nil, gets a [SpanFinding] for each finding whose
 	// suspects were traced. Its processors run in the goroutine that reports,
@@ -57,9 +62,13 @@ type Findings struct {
 	logger *slog.Logger
 	tracer trace.Tracer // nil if nothing is traced
 
-	mu     sync.Mutex
-	total  uint64
-	kinds  map[core.FindingKind]uint64
+	mu    sync.Mutex
+	total uint64
+	kinds map[core.FindingKind]uint64
+	// mild is what of kinds harmed nothing or is not proven. places are where
+	// harmless findings came from, so that each is kept and logged once.
+	mild   map[core.FindingKind]uint64
+	places map[uintptr]bool
 	byTag  map[tagKey]uint64
 	tags   map[core.Tag]bool
 	recent []core.Finding
@@ -83,7 +92,7 @@ func NewFindings(cfg FindingsConfig) *Findings {
 	}
 	c := &Findings{
 		logger: cfg.Logger, keep: keep,
-		kinds: map[core.FindingKind]uint64{},
+		kinds: map[core.FindingKind]uint64{}, mild: map[core.FindingKind]uint64{}, places: map[uintptr]bool{},
 		byTag: map[tagKey]uint64{},
 		tags:  map[core.Tag]bool{},
 	}
@@ -93,10 +102,14 @@ func NewFindings(cfg FindingsConfig) *Findings {
 	return c
 }
 
-// Report counts f, keeps it, logs it and traces it. It calls nothing but the
-// logger's handler and the tracer, and those with no lock held.
+// Report counts f, keeps it, logs it and traces it. Of those that harmed nothing
+// ([core.Finding.Harmless]) only the first from each place in the code is more
+// than counted: a program may bring one with every request. Report calls nothing
+// but the logger's handler and the tracer, and those with no lock held.
 func (c *Findings) Report(f core.Finding) {
-	c.add(f)
+	if !c.add(f) {
+		return
+	}
 	if c.tracer != nil {
 		traceFinding(c.tracer, &f)
 	}
@@ -105,7 +118,8 @@ func (c *Findings) Report(f core.Finding) {
 	}
 }
 
-func (c *Findings) add(f core.Finding) {
+// add reports whether f is news.
+func (c *Findings) add(f core.Finding) (news bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.total++
@@ -120,13 +134,37 @@ func (c *Findings) add(f core.Finding) {
 	} else {
 		c.tags[tag] = true
 	}
+	if f.Unproven || f.Harmless() {
+		c.mild[kind]++
+	}
+	if f.Unproven {
+		kind += unprovenSuffix
+	}
 	c.byTag[tagKey{kind, tag}]++
+	if f.Harmless() && !c.newPlace(f.CallStack) {
+		return false
+	}
 	if len(c.recent) < c.keep {
 		c.recent = append(c.recent, f)
-		return
+		return true
 	}
 	c.recent[c.next] = f
 	c.next = (c.next + 1) % c.keep
+	return true
+}
+
+// newPlace reports whether nothing harmless came from the top of a stack before,
+// and notes it; beyond maxPlaces there are no new ones. mu must be held.
+func (c *Findings) newPlace(at core.Stack) bool {
+	var place uintptr
+	if len(at) > 0 {
+		place = at[0]
+	}
+	if c.places[place] || len(c.places) >= maxPlaces {
+		return false
+	}
+	c.places[place] = true
+	return true
 }
 
 // Total is the number of findings so far.
@@ -143,8 +181,26 @@ func (c *Findings) Counts() map[core.FindingKind]uint64 {
 	return maps.Clone(c.kinds)
 }
 
+// Harmful is Counts without the findings that harmed nothing
+// ([core.Finding.Harmless]) and those that are not proven
+// ([core.Finding.Unproven]). The map is the caller's.
+func (c *Findings) Harmful() map[core.FindingKind]uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	counts := maps.Clone(c.kinds)
+	for kind, n := range c.mild {
+		counts[kind] -= n
+	}
+	return counts
+}
+
+// unprovenSuffix ends the kind of findings that are not proven where findings are
+// counted by tag, and so in metrics: an alert on the kind is for what is.
+const unprovenSuffix = "-unproven"
+
 // CountsByTag is the number of findings so far by kind and tag of the victim,
-// sorted. The first [MaxTags] tags are told apart.
+// sorted; those that are not proven are of a kind of their own, which ends in
+// "-unproven". The first [MaxTags] tags are told apart.
 func (c *Findings) CountsByTag() []TagFindings {
 	c.mu.Lock()
 	counts := make([]TagFindings, 0, len(c.byTag))
@@ -163,21 +219,6 @@ func (c *Findings) Recent() []core.Finding {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append(slices.Clone(c.recent[c.next:]), c.recent[:c.next]...)
-}
-
-func logFinding(logger *slog.Logger, f core.Finding) {
-	attrs := []slog.Attr{slog.String("kind", string(f.Kind)), slog.String("source", f.Source)}
-	if f.Victim.ID.Generation != 0 {
-		attrs = append(attrs,
-			slog.String("tag", string(f.Victim.Tag.OrUntagged())),
-			slog.Uint64("generation", uint64(f.Victim.ID.Generation)),
-			slog.Uint64("requested", f.Victim.Requested))
-	}
-	ctx := context.Background()
-	if span := spanOf(f); !span.IsZero() {
-		ctx = trace.ContextWithSpanContext(ctx, spanContext(span))
-	}
-	logger.LogAttrs(ctx, slog.LevelError, "gpu memory finding: "+f.Text, attrs...)
 }
 
 // spanOf is the first traced launch that f names: a suspect, or else a use.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"strings"
 	"testing"
 
 	"go.opentelemetry.io/otel/trace"
@@ -105,7 +106,7 @@ func TestFindingsAreLoggedWithTheirTrace(t *testing.T) {
 	finding.Uses = []core.UseRecord{{}, {Span: core.SpanRef{TraceID: [16]byte{1}, SpanID: [8]byte{2}}}}
 	finding.Suspects = []core.UseRecord{{}}
 	f.Report(finding)
-	if handler.record.Level != slog.LevelError || handler.record.Message != "gpu memory finding: 5" || handler.record.NumAttrs() != 5 {
+	if handler.record.Level != slog.LevelError || handler.record.Message != "gpu memory finding: 5; culprit: a launch without a name, stream default" || handler.record.NumAttrs() != 10 {
 		t.Errorf("logged %v with %d attributes", handler.record, handler.record.NumAttrs())
 	}
 	if handler.span.SpanID() != (trace.SpanID{2}) || handler.span.TraceID() != (trace.TraceID{1}) {
@@ -114,5 +115,33 @@ func TestFindingsAreLoggedWithTheirTrace(t *testing.T) {
 	f.Report(core.Finding{Kind: core.FindingStickyError})
 	if handler.span.IsValid() || handler.record.NumAttrs() != 2 {
 		t.Errorf("a finding without a trace was logged in %v with %d attributes", handler.span, handler.record.NumAttrs())
+	}
+}
+
+// What harmed nothing is counted every time, apart from what did harm, and kept
+// and logged once for each place in the code.
+func TestWhatHarmsNothingIsToldOnceForEachPlace(t *testing.T) {
+	var log strings.Builder
+	c := telemetry.NewFindings(telemetry.FindingsConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	twice := func(source string, at ...uintptr) core.Finding {
+		return core.Finding{Kind: core.FindingDoubleFree, Source: source, CallStack: at, Text: "freed again"}
+	}
+	for range 3 {
+		c.Report(twice(core.SourceSlice, 1, 9))
+		c.Report(twice(core.SourceSlice, 2, 9))
+		c.Report(twice(core.SourceSlice)) // from nobody knows where
+		c.Report(twice("debugguard", 1, 9))
+	}
+	if all, harmful := c.Counts()[core.FindingDoubleFree], c.Harmful()[core.FindingDoubleFree]; all != 12 || harmful != 3 || c.Total() != 12 {
+		t.Errorf("%d of which %d did harm, want 12 and 3", all, harmful)
+	}
+	if warned, kept := strings.Count(log.String(), "level=WARN"), len(c.Recent()); warned != 3 || strings.Count(log.String(), "level=ERROR") != 3 || kept != 6 {
+		t.Errorf("kept %d, logged\n%s", kept, log.String())
+	}
+	for place := range uintptr(5000) { // however many there are, what is noted of them is bounded
+		c.Report(twice(core.SourceSlice, 100+place))
+	}
+	if warned := strings.Count(log.String(), "level=WARN"); warned != 1024 || c.Harmful()[core.FindingDoubleFree] != 3 {
+		t.Errorf("%d places are told of, want 1024", warned)
 	}
 }
