@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -20,8 +21,18 @@ import (
 // Open builds the default stack on a device: from the device outwards the
 // backend, logging, the budget, the debug guard, and telemetry. The runtime
 // must be closed. An error leaves nothing behind. Open may block on the
-// driver; ctx is for its spans only.
+// driver; ctx is for its spans only. A FENCEPOST_ variable that is not known is
+// warned of; see [UnknownVariables].
+//
+// A GPU has one runtime: a second Open of it is a [core.ErrInvalidRequest], by
+// whatever ordinal or driver. Simulated devices are not shared: each Open makes
+// one of its own, with memory, streams and an oracle of its own, also of an
+// ordinal that is open, so that tests of one process need not know of each
+// other. They show the same ordinal, so one registry and one [NewHandler] take
+// only one of them. A program that opens an ordinal twice by mistake hears of it
+// on a GPU; [Device] gives everybody the same runtime on both.
 func Open(ctx context.Context, cfg Config) (*Runtime, error) {
+	cfg.warnOfUnknown(os.Environ())
 	if err := cfg.applyEnvironment(); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package fencepost
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -34,6 +35,7 @@ func Device(ordinal int) (*Runtime, error) {
 		return r, nil
 	}
 	var cfg Config
+	cfg.warnOfUnknown(os.Environ())
 	if err := cfg.applyEnvironment(); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"path"
 	"runtime"
 	"runtime/debug"
@@ -29,9 +30,13 @@ func Collect(ctx context.Context, s System, cfg fencepost.Config) *Report {
 		Problems: []Problem{},
 	}
 	s.driver(r)
+	cfg.Findings.Logger = slog.New(slog.DiscardHandler) // the report says it all
 	r.SelfTest = s.Test(ctx, cfg)
 	r.OK = r.SelfTest.OK
 	r.judge(cfg)
+	for _, u := range fencepost.UnknownVariables(s.Environ()) {
+		r.say(Warning, u.String(), "correct its name, or unset it")
+	}
 	return r
 }
 

@@ -45,6 +45,7 @@ func machine() System {
 			"proc/driver/nvidia/version": {Data: []byte("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep 23\nGCC version: 13.3\n")},
 		},
 		Variable:  func(string) (string, bool) { return "", false },
+		Environ:   func() []string { return nil },
 		Access:    func(string) error { return nil },
 		LockedMax: func() uint64 { return 0 },
 		Load:      func() (Library, error) { return library{version: 13000, devices: []libcuda.Description{h200}}, nil },
@@ -59,6 +60,12 @@ func machine() System {
 
 func (s System) with(variables map[string]string) System {
 	s.Variable = func(name string) (string, bool) { v, ok := variables[name]; return v, ok }
+	s.Environ = func() (all []string) {
+		for name, value := range variables {
+			all = append(all, name+"="+value)
+		}
+		return all
+	}
 	return s
 }
 

@@ -31,6 +31,8 @@ type System struct {
 	Files fs.FS
 	// Variable is an environment variable, and whether it is set.
 	Variable func(name string) (string, bool)
+	// Environ is the whole environment, as name=value.
+	Environ func() []string
 	// Access says why a device file cannot be read and written.
 	Access func(path string) error
 	// LockedMax is the limit on locked memory, 0 for none.
@@ -48,6 +50,7 @@ func Here() System {
 	return System{
 		Files:     os.DirFS("/"),
 		Variable:  os.LookupEnv,
+		Environ:   os.Environ,
 		Access:    access,
 		LockedMax: lockedMax,
 		Load: func() (Library, error) {
