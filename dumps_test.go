@@ -72,9 +72,11 @@ func TestALostDeviceIsDumpedWhateverWasBefore(t *testing.T) {
 func TestAStormOfRefusalsIsDumped(t *testing.T) {
 	dir := t.TempDir()
 	rt := open(t, fencepost.Config{Budget: 1 << 20, Guard: "off", Incidents: dir})
+	held := allocate(t, rt, 1<<19, core.DefaultStream, "held")
 	for range 10 {
-		_, _ = rt.Allocate(t.Context(), core.Request{Bytes: 2 << 20, Tag: "greedy"})
+		_, _ = rt.Allocate(t.Context(), core.Request{Bytes: 1 << 20, Tag: "late"})
 	}
+	free(t, rt, held)
 	dumped(t, dir, "refusals")
 }
 

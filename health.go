@@ -38,7 +38,7 @@ func textOf(signs []core.HealthSign) string {
 // healthReading is what the runtime's own numbers say at one moment.
 type healthReading struct {
 	// These only grow.
-	findings, requests, refusals, relieved, underflows, unguarded, lost uint64
+	findings, requests, refusals, underflows, unguarded, lost uint64
 	// poisoned is blocks, drift bytes of the books less those of the pool.
 	poisoned uint64
 	drift    int64
@@ -53,7 +53,6 @@ func (r *Runtime) readHealth() healthReading {
 	stats, guard, streams, ops := r.Stats(), r.guard.GuardStats(), r.streams.Stats(), r.observer.Operations()
 	now := healthReading{
 		findings:   degrading(r.findings),
-		relieved:   guard.GivenUp.Blocks,
 		unguarded:  guard.Unchecked + guard.Unguarded,
 		guarding:   guard.Mode >= debugguard.Sample, // what is turned down leaves out what it had begun
 		underflows: stats.Underflows,
@@ -75,10 +74,10 @@ func (r *Runtime) readHealth() healthReading {
 }
 
 // degrading counts the findings but that of a lost device, which has a reason of
-// its own. It takes one snapshot: of two, the second may know of a loss that the
-// first does not.
+// its own, and those that harmed nothing or are not proven. It takes one
+// snapshot: of two, the second may know of a loss that the first does not.
 func degrading(f *telemetry.Findings) (n uint64) {
-	for kind, count := range f.Counts() {
+	for kind, count := range f.Harmful() {
 		if kind != core.FindingStickyError {
 			n += count
 		}

@@ -19,7 +19,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
-	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 )
 
 // becomes waits until the health is in a state for these reasons.
@@ -132,12 +131,14 @@ func TestAFindingDegradesAndIsNotFatal(t *testing.T) {
 
 func TestARefusalStormDegrades(t *testing.T) {
 	rt := open(t, fencepost.Config{Budget: 1 << 20, Guard: "off"})
+	held := allocate(t, rt, 1<<19, core.DefaultStream, "held")
 	for range 10 {
-		if _, err := rt.Allocate(t.Context(), core.Request{Bytes: 2 << 20}); !errors.Is(err, core.ErrOutOfBudget) {
+		if _, err := rt.Allocate(t.Context(), core.Request{Bytes: 1 << 20}); !errors.Is(err, core.ErrOutOfBudget) {
 			t.Fatal(err)
 		}
 	}
 	becomes(t, rt, core.HealthDegraded, core.HealthRefusalStorm)
+	free(t, rt, held)
 }
 
 func TestWhatTelemetryLosesDegrades(t *testing.T) {
@@ -166,15 +167,6 @@ func TestCallersThatWaitForAStreamDegrade(t *testing.T) {
 	if err := held.Release(); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestQuarantineThatGivesWayDegrades(t *testing.T) {
-	rt := open(t, fencepost.Config{Budget: 8 << 20, Guard: "hunt", GuardConfig: debugguard.Config{QuarantineBytes: 6 << 20}})
-	for range 60 {
-		free(t, rt, allocate(t, rt, 200_000, core.DefaultStream, "old"))
-	}
-	free(t, rt, allocate(t, rt, 3<<20, core.DefaultStream, "large"))
-	becomes(t, rt, core.HealthDegraded, core.HealthQuarantineRelief)
 }
 
 // Each change is told once, in order, to the callback and the log.

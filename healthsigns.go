@@ -17,7 +17,8 @@ const (
 	// and alert delay.
 	DefaultHealthHold = 5 * time.Minute
 	// A refusal storm is stormRefusals refused requests, and one of stormShare
-	// of all, within stormTime.
+	// of all, within stormTime. Requests larger than the budget are not among
+	// those refused: no client makes a runtime ill by asking for too much.
 	stormTime     = 10 * time.Second
 	stormRefusals = 10
 	stormShare    = 100
@@ -68,7 +69,6 @@ func (s *healthSigns) lookAtCounts(now healthReading, at time.Time) {
 		one, many string
 	}{
 		{core.HealthFindings, s.last.findings, now.findings, true, "finding", "findings"},
-		{core.HealthQuarantineRelief, s.last.relieved, now.relieved, true, "block given up from quarantine", "blocks given up from quarantine"},
 		{core.HealthGuardGaps, s.last.unguarded, now.unguarded, now.guarding, "block not guarded or not checked", "blocks not guarded or not checked"},
 		{core.HealthTelemetryLoss, s.last.lost, now.lost, true, "record, incident or span lost", "records, incidents or spans lost"},
 		{core.HealthLedgerDrift, s.last.underflows, now.underflows, true, "byte counter taken below zero", "byte counters taken below zero"},

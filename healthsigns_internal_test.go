@@ -46,12 +46,11 @@ func (w *watched) want(got []core.HealthReason, want ...core.HealthReason) {
 // Whatever is seen once holds for the hold and a look, and no longer.
 func TestAReasonHoldsForItsTimeAfterItWasLastSeen(t *testing.T) {
 	for reason, cause := range map[core.HealthReason]func(*healthReading){
-		core.HealthFindings:         func(r *healthReading) { r.findings++ },
-		core.HealthQuarantineRelief: func(r *healthReading) { r.relieved++ },
-		core.HealthGuardGaps:        func(r *healthReading) { r.unguarded++; r.guarding = true },
-		core.HealthTelemetryLoss:    func(r *healthReading) { r.lost++ },
-		core.HealthLedgerDrift:      func(r *healthReading) { r.underflows++ },
-		core.HealthRefusalStorm:     func(r *healthReading) { r.refusals += 10; r.requests += 1000 },
+		core.HealthFindings:      func(r *healthReading) { r.findings++ },
+		core.HealthGuardGaps:     func(r *healthReading) { r.unguarded++; r.guarding = true },
+		core.HealthTelemetryLoss: func(r *healthReading) { r.lost++ },
+		core.HealthLedgerDrift:   func(r *healthReading) { r.underflows++ },
+		core.HealthRefusalStorm:  func(r *healthReading) { r.refusals += 10; r.requests += 1000 },
 	} {
 		w := watch(t)
 		w.want(w.pass(time.Minute))
@@ -75,7 +74,7 @@ func TestHealthDoesNotFlap(t *testing.T) {
 	changes, before := 0, 0
 	for i := range 600 {
 		if i%7 == 0 {
-			w.now.relieved++
+			w.now.lost++
 		}
 		n := len(w.pass(time.Second))
 		if n != before {
@@ -197,7 +196,7 @@ func TestReasonsComeGravestFirstAndSayWhatAndSince(t *testing.T) {
 func TestEveryReasonIsKnown(t *testing.T) {
 	w := watch(t)
 	w.pass(time.Second)
-	w.now = healthReading{findings: 1, requests: 10, refusals: 10, relieved: 1, underflows: 1, unguarded: 1, lost: 1, poisoned: 1, drift: 1, waiting: 1, guarding: true}
+	w.now = healthReading{findings: 1, requests: 10, refusals: 10, underflows: 1, unguarded: 1, lost: 1, poisoned: 1, drift: 1, waiting: 1, guarding: true}
 	got := append([]core.HealthReason{core.HealthStickyError}, w.pass(2*driftTime)...)
 	if want := core.HealthReasons(); !slices.Equal(got, want) {
 		t.Errorf("the reasons are %v, want %v", got, want)

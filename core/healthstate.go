@@ -54,10 +54,8 @@ const (
 	// HealthLedgerDrift: the books and the driver's pool do not agree, or a
 	// counter of the books went below zero.
 	HealthLedgerDrift HealthReason = "ledger_drift"
-	// HealthQuarantineRelief: the guard gave up quarantine, because somebody
-	// would have been refused otherwise.
-	HealthQuarantineRelief HealthReason = "quarantine_relief"
-	// HealthRefusalStorm: many requests for memory are refused.
+	// HealthRefusalStorm: many requests for memory are refused that the budget
+	// could grant if others held less.
 	HealthRefusalStorm HealthReason = "refusal_storm"
 	// HealthTelemetryLoss: log records, incidents or spans were lost.
 	HealthTelemetryLoss HealthReason = "telemetry_loss"
@@ -73,7 +71,7 @@ const (
 // HealthReasons are all reasons, the gravest first.
 func HealthReasons() []HealthReason {
 	return []HealthReason{HealthStickyError, HealthPoisonedBlocks, HealthFindings, HealthLedgerDrift, HealthRefusalStorm,
-		HealthStreamsExhausted, HealthQuarantineRelief, HealthGuardGaps, HealthTelemetryLoss}
+		HealthStreamsExhausted, HealthGuardGaps, HealthTelemetryLoss}
 }
 
 // HealthSign is one reason as it holds now.
