@@ -3,15 +3,19 @@ package fencepost_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
 // single returns the only finding of a kind.
@@ -204,7 +208,7 @@ func TestTheOracleTellsBlocksAtOneAddressApart(t *testing.T) {
 	names(t, single(t, rt, core.FindingUseAfterFreeWrite), "sim-oracle", last)
 }
 
-func TestTheGuardNamesVictimAndCulprit(t *testing.T) {
+func TestTheGuardNamesVictimAndSuspect(t *testing.T) {
 	var heard atomic.Int64
 	rt := openDirty(t, fencepost.Config{Guard: "hunt", OnFinding: func(core.Finding) { heard.Add(1) }})
 	s := lease(t, rt, "s")
@@ -231,12 +235,59 @@ func TestTheGuardNamesVictimAndCulprit(t *testing.T) {
 		t.Errorf("first bad byte at %d, %d bad, %#x seen", f.Offset, f.BadBytes, f.Seen)
 	}
 	text := f.String()
-	for _, want := range []string{"off_by_one", "allocated at", "freed at", "TestTheGuardNamesVictimAndCulprit"} {
+	for _, want := range []string{"off_by_one", "allocated at", "freed at", "TestTheGuardNamesVictimAndSuspect"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the finding lacks %q:\n%s", want, text)
 		}
 	}
 	if heard.Load() != int64(rt.Findings().Total()) {
 		t.Errorf("OnFinding heard %d of %d findings", heard.Load(), rt.Findings().Total())
+	}
+}
+
+// What an on-call engineer sees of a bug: one line, which does without the rest.
+func TestAFindingIsOneLineInTheLog(t *testing.T) {
+	for _, guard := range []string{"hunt", "hunt:bisect"} {
+		logger, text := logOf()
+		cfg := fencepost.Config{Guard: guard, Incidents: t.TempDir()}
+		cfg.Findings.Logger = logger
+		cfg.TracerProvider = sdktrace.NewTracerProvider()
+		rt := openDirty(t, cfg)
+		others := lease(t, rt, "others")
+		unrelated := allocate(t, rt, 64, others.ID(), "rows")
+		for i := range 3 {
+			succeed(t, "launch", rt.LaunchNamed(t.Context(), fmt.Sprint("sort_", i), others.ID(), []core.Use{{Block: unrelated.ID, Access: core.Write}}, func(context.Context) error { return nil }))
+		}
+		b := overrun(t, rt, "victim")
+		free(t, rt, unrelated)
+		succeed(t, "release", others.Release())
+		var line string
+		for l := range strings.Lines(text.String()) {
+			if strings.Contains(l, "gpu memory finding") {
+				if line != "" {
+					t.Errorf("%s: more than one line:\n%s", guard, text)
+				}
+				line = l
+			}
+		}
+		t.Log(line)
+		f := single(t, rt, core.FindingOutOfBoundsWrite)
+		for _, want := range []string{
+			"level=ERROR", "kind=oob-write", "source=debugguard", "tag=victim", fmt.Sprintf("generation=%d ", b.ID.Generation), "requested=1000 ", fmt.Sprintf("offset=%d ", f.Offset), fmt.Sprintf("bad_bytes=%d ", f.BadBytes),
+			f.Suspicion(0) + ": off_by_one, stream ", ", trace ", fmt.Sprintf("suspects=%d ", len(f.Suspects)), "suspect_1.launch=off_by_one ", "suspect_1.trace_id=",
+			`allocated_at="github.com/fencepost-gpu/fencepost_test.allocate `, "incident=" + f.Incident,
+			map[bool]string{true: `freed_at="github.com/fencepost-gpu/fencepost_test.free `}[len(f.FreeStack) > 0], // a hunt that bisects may see it before the free
+		} {
+			if !strings.Contains(line, want) {
+				t.Errorf("%s: the line lacks %q:\n%s", guard, want, line)
+			}
+		}
+		succeed(t, "flush", rt.Incidents().Flush(t.Context()))
+		if in, err := incident.ReadFile(f.Incident); err != nil || in.Finding.Victim.Generation != uint64(b.ID.Generation) || in.Incomplete != "" {
+			t.Errorf("%s: the file that the line names: %v, %+v", guard, err, in)
+		}
+		if _, err := rt.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 }

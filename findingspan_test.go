@@ -1,6 +1,7 @@
 package fencepost_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -57,5 +58,33 @@ func TestARefusedMisuseIsAnEventOfItsCall(t *testing.T) {
 	spans := spansNamed(recorder, telemetry.SpanDealloc)
 	if len(spans) != 2 || len(spans[0].Events()) != 0 || len(spans[1].Events()) != 1 || spans[1].Events()[0].Name != string(telemetry.SpanFinding) {
 		t.Errorf("the events of the two frees: %v", spans)
+	}
+}
+
+// The oracle sees operations of the driver and not the launches that made them. The
+// launch has another name here, as it may in any program.
+func TestWhatTheFindingsOfTheOracleLack(t *testing.T) {
+	for guard, known := range map[string]bool{"off": false, "ledger": true} {
+		rt, recorder := tracedRuntime(t, fencepost.Config{Guard: guard})
+		s := lease(t, rt, "s")
+		b := allocate(t, rt, 4096, s.ID(), "victim")
+		succeed(t, "the launch", rt.LaunchNamed(t.Context(), "guilty", s.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
+			return memset(t.Context(), rt, b.ID.Ptr, b.Requested+64, s.Handle())
+		}))
+		f := single(t, rt, core.FindingOutOfBoundsWrite)
+		names(t, f, "sim-oracle", b)
+		if len(f.Suspects) != 1 {
+			t.Fatalf("guard %s: %d suspects", guard, len(f.Suspects))
+		}
+		if u := f.Suspects[0]; u.Launch != "memset" || u.Stream != s.ID() || u.Access != core.Write || u.LaunchID != 0 || !u.Span.IsZero() {
+			t.Errorf("guard %s: it suspects %+v", guard, u)
+		}
+		if n := len(spansNamed(recorder, telemetry.SpanFinding)); n != 0 {
+			t.Errorf("guard %s: it has %d spans", guard, n)
+		}
+		if got := len(f.Uses) == 1 && f.Uses[0].Launch == "guilty" && f.Uses[0].LaunchID != 0; got != known || !known && len(f.Uses)+len(f.AllocStack) != 0 {
+			t.Errorf("guard %s: its uses are %v, its stack %v", guard, f.Uses, f.AllocStack)
+		}
+		free(t, rt, b)
 	}
 }

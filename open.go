@@ -248,7 +248,7 @@ func (r *Runtime) finishBuild(cfg Config) (err error) {
 	if r.collector, err = r.newCollector(); err != nil {
 		return err
 	}
-	r.witness.watch(r.Resource())
+	r.witness.watch(r)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/terminal"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
@@ -23,7 +24,7 @@ const (
 	// with, where there is such a call; see [debugguard.Config.Refuse].
 	PolicyRefuse = "refuse"
 	// PolicyStop ends the process with exit code [StopExitCode] upon a finding
-	// of [StopKinds]: memory is corrupt, or may be, and every result from then
+	// of [StopKinds] that is proven: memory is corrupt, or may be, and every result from then
 	// on may be wrong. Before that the finding is written to its incident
 	// file, told to the logger and to [Config.OnFinding], the history dumped, and
 	// log and spans are flushed, for at most 2 seconds in all, whatever of that blocks.
@@ -49,7 +50,8 @@ var stopKinds = [...]core.FindingKind{
 // and the books are not among them.
 func StopKinds() []core.FindingKind { return slices.Clone(stopKinds[:]) }
 
-func stops(kind core.FindingKind) bool { return slices.Contains(stopKinds[:], kind) }
+// stops reports whether a finding ends the process: one that is not proven does not.
+func stops(f core.Finding) bool { return !f.Unproven && slices.Contains(stopKinds[:], f.Kind) }
 
 // stopper ends the process upon a finding.
 type stopper struct {
@@ -81,36 +83,42 @@ func newStopper(cfg Config, incidents *incident.Writer, dumps *dump.Writer) *sto
 	return s
 }
 
-// take stops the process for f, and reports whether f was delivered as the
-// reason. Who reports another meanwhile waits, as the process must not go on;
+// first reports whether the caller is the first to report what stops the process.
+func (s *stopper) first() bool { return s.begun.CompareAndSwap(false, true) }
+
+// wait keeps whoever reports another meanwhile, as the process must not go on;
 // with OnStop it goes on as soon as the first is delivered.
-func (s *stopper) take(f core.Finding, tell func(core.Finding)) (delivered bool) {
-	if !s.begun.CompareAndSwap(false, true) {
-		tell(f)
-		<-s.delivered
-		return false
-	}
+func (s *stopper) wait() { <-s.delivered }
+
+// take stops the process for f, the first.
+func (s *stopper) take(f core.Finding, tell func(core.Finding)) {
 	defer close(s.delivered)
-	s.say(f, s.deliver(f, tell))
+	write := func(context.Context) (string, error) { return "", nil }
+	if s.incidents != nil {
+		f.Incident, write = s.incidents.Urgent(f)
+	}
+	written := s.deliver(f, tell, write)
+	said := f
+	said.Incident = "" // the last line says what became of it
+	s.say(said, written)
 	if s.onStop == nil {
 		s.exit(StopExitCode)
-		return true
+		return
 	}
 	// Who reports may hold locks that closing the runtime takes.
 	go s.onStop(f)
-	return true
 }
 
 // deliver tells of f, writes the incident and flushes log and spans, all at once
 // and for stopTime at most, even where one of them does not keep to its context:
 // what the program brought must not keep it. It says in one line what became of
 // the incident.
-func (s *stopper) deliver(f core.Finding, tell func(core.Finding)) string {
+func (s *stopper) deliver(f core.Finding, tell func(core.Finding), write func(context.Context) (string, error)) string {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
 	written, told := make(chan string, 1), make(chan struct{})
 	var all sync.WaitGroup
-	all.Go(func() { written <- s.writeIncident(ctx, f) })
+	all.Go(func() { written <- s.writeIncident(ctx, write) })
 	all.Go(func() { tell(f); close(told) })
 	for _, flush := range s.flushes {
 		all.Go(func() {
@@ -135,11 +143,11 @@ func (s *stopper) deliver(f core.Finding, tell func(core.Finding)) string {
 	}
 }
 
-func (s *stopper) writeIncident(ctx context.Context, f core.Finding) string {
+func (s *stopper) writeIncident(ctx context.Context, write func(context.Context) (string, error)) string {
 	if s.incidents == nil {
 		return "no incident file: FENCEPOST_INCIDENTS names no folder"
 	}
-	path, err := s.incidents.Deliver(ctx, f)
+	path, err := write(ctx)
 	if path == "" {
 		return fmt.Sprintf("the incident could not be written: %v", err)
 	}
@@ -162,5 +170,5 @@ func (s *stopper) announce(f core.Finding, incident string) {
 	if s.onStop != nil {
 		end = "stopping is left to the program"
 	}
-	fmt.Fprintf(s.stderr, "fencepost: stopped by policy: GPU memory is corrupt or may be; %s\n%v\n%s\n", end, f, incident)
+	terminal.Fprintf(s.stderr, "fencepost: stopped by policy: GPU memory is corrupt or may be; %s\n%s\n%s\n", end, terminal.Lines(f.String()), incident)
 }

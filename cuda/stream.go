@@ -76,7 +76,9 @@ type stream struct {
 	// last is the event behind all work of an adopted stream that was given
 	// up: no call may name its handle any more.
 	last atomic.Pointer[event]
-	_    [64]byte
+	// lease is the last id that the stream was leased under, 0 if none was.
+	lease atomic.Uint64
+	_     [64]byte
 }
 
 func newStream(drv driver.Driver, handle driver.Stream, slot int, seq uint64, counters *books) *stream {

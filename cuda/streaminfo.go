@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
 // StreamInfo is what the runtime knows of one physical stream.
@@ -67,6 +68,21 @@ func (p *StreamPool) Inspect() []StreamInfo {
 	}
 	slices.SortStableFunc(list, func(a, b StreamInfo) int { return a.Number - b.Number })
 	return list
+}
+
+// LeaseOf is the id under which the stream of a driver's handle is leased or
+// adopted, or was last if it is not any more. ok is false for a handle that is not
+// of the pool's and of a stream that was never leased. It takes no lock.
+func (p *StreamPool) LeaseOf(handle driver.Stream) (id core.StreamID, ok bool) {
+	if handle == 0 || handle == legacyHandle {
+		return core.DefaultStream, true
+	}
+	for _, s := range p.table.streams() {
+		if lease := core.StreamID(s.lease.Load()); s.handle == handle && lease > id {
+			id = lease // of two with one handle the newer: the other is gone
+		}
+	}
+	return id, id != 0
 }
 
 func (s *stream) inspect() StreamInfo {

@@ -179,6 +179,7 @@ func nextID() core.StreamID { return core.StreamID(lastLease.Add(1)) }
 func (t *streamTable) setLease(id core.StreamID, s *stream) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	s.lease.Store(uint64(id))
 	next := maps.Clone(*t.leases.Load())
 	next[id] = s
 	t.leases.Store(&next)

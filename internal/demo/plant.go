@@ -47,8 +47,8 @@ type bug struct {
 var bugs = map[core.FindingKind]bug{
 	core.FindingUseAfterFreeWrite: {plantUseAfterFreeWrite, "a write after the free is seen where the guard quarantines the block, or by the simulated device's oracle; the victim was not guarded, and on a GPU nothing else looks at freed bytes"},
 	core.FindingUseAfterFreeRead:  {plantUseAfterFreeRead, "a read changes no byte, so a guard that compares bytes cannot see it; only the simulated device's oracle can, and only when the block has really been freed and is not in the guard's quarantine (--guard=off)"},
-	core.FindingOutOfBoundsWrite:  {plantOutOfBounds, "a write behind the block is seen where the block lies between red zones (--guard=sample or hunt)"},
-	core.FindingUnderflow:         {plantUnderflow, "a write in front of the block is seen where the block lies between red zones (--guard=sample or hunt)"},
+	core.FindingOutOfBoundsWrite:  {plantOutOfBounds, "a write behind the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in nobody's memory"},
+	core.FindingUnderflow:         {plantUnderflow, "a write in front of the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in nobody's memory"},
 	core.FindingDoubleFree:        {plantDoubleFree, "a second free is refused in every tier, but only the ledger can tell whose block it was (--guard=ledger or more)"},
 	core.FindingForeignFree:       {plantForeignFree, "a foreign free is refused in every tier, but only the ledger reports it (--guard=ledger or more)"},
 	core.FindingStaleHandle:       {plantStaleHandle, "a stale handle is refused in every tier, but only the ledger can tell whose it was (--guard=ledger or more)"},
