@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
@@ -45,7 +46,8 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{timeout: cfg.CloseTimeout, policy: cfg.GuardPolicy, findings: newFindings(cfg), ring: logging.NewRing(cfg.History), health: newHealthWatch(cfg)}
+	r := &Runtime{opened: time.Now(), tags: telemetry.NewTagSeries(), timeout: cfg.CloseTimeout, policy: cfg.GuardPolicy, findings: newFindings(cfg),
+		ring: logging.NewRing(cfg.History), logsReleases: cfg.LogLevel == logging.Uses, health: newHealthWatch(cfg)}
 	if err := r.openIncidents(cfg); err != nil {
 		return nil, err
 	}
@@ -143,7 +145,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 		probe(cfg, telemetry.LayerLog),
 		func(up core.Resource) (core.Resource, error) {
 			r.refusals.next = r.log
-			r.budget, err = budget.New(up, budget.Config{Limit: limit, Events: &r.refusals})
+			r.budget, err = budget.New(up, budget.Config{Limit: limit, OnTag: r.tags.Used}) // the guard reports refusals: it may cure them
 			return r.budget, err
 		},
 		probe(cfg, telemetry.LayerBudget),

@@ -27,28 +27,33 @@ import (
 // ones below; all are safe for concurrent use.
 type Runtime struct {
 	*core.Runtime
-	driver    driver.Driver
-	device    DeviceChoice
-	gpu       bool
-	streams   *cuda.StreamPool
-	memory    *cuda.MemoryManager
-	async     *cuda.AsyncResource
-	ops       *cuda.DeviceOps
-	holder    cuda.Holder
-	watch     *cuda.MemoryWatch
-	ring      *logging.Ring
-	log       *logging.Resource
-	budget    *budget.Resource
-	guard     *debugguard.Resource
-	observer  *telemetry.Resource
-	findings  *telemetry.Findings
-	witness   *witness
-	collector *telemetry.Collector
+	driver  driver.Driver
+	device  DeviceChoice
+	gpu     bool
+	streams *cuda.StreamPool
+	memory  *cuda.MemoryManager
+	async   *cuda.AsyncResource
+	ops     *cuda.DeviceOps
+	holder  cuda.Holder
+	watch   *cuda.MemoryWatch
+	peaks   *cuda.PeakWindows
+	tags    *telemetry.TagSeries
+	ring    *logging.Ring
+	log     *logging.Resource
+	// logsReleases: the log says when the device has passed a free.
+	logsReleases bool
+	budget       *budget.Resource
+	guard        *debugguard.Resource
+	observer     *telemetry.Resource
+	findings     *telemetry.Findings
+	witness      *witness
+	collector    *telemetry.Collector
 	// allocations counts what was ever allocated, for the profile.
 	allocations *profile.Allocations
 	incidents   *incident.Writer // nil if there is no folder for them
 	dumps       *dump.Writer     // nil if there is no folder for them
 	policy      string
+	opened      time.Time
 	health      *healthWatch
 	refusals    refusals
 	// built is set when nothing of the above changes any more.
@@ -159,6 +164,7 @@ func (r *Runtime) newCollector() (*telemetry.Collector, error) {
 		Device:           r.Runtime,
 		Operations:       r.observer.Operations,
 		Holders:          r.budget.Holders,
+		Tags:             r.tags,
 		Streams:          r.streamStats,
 		Findings:         r.findings.CountsByTag,
 		LogDropped:       r.log.Dropped,

@@ -31,6 +31,10 @@ type Source struct {
 	Operations func() Operations
 	// Holders is what each tag holds, by state.
 	Holders func() []core.Holder
+	// Tags are the tags of Holders that have series of their own. If it is nil the
+	// collector keeps them, and looks at the tags with each scrape: then it matters
+	// when and how often that is.
+	Tags *TagSeries
 	// Streams is the state of the stream pool.
 	Streams func() StreamStats
 	// Findings counts findings by kind and tag; see [Findings.CountsByTag].

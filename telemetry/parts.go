@@ -15,7 +15,7 @@ func (s Source) parts() []part {
 		}
 	}
 	add(s.Operations != nil, part{operationMetrics, s.collectOperations})
-	add(s.Holders != nil, part{holderMetrics, s.collectHolders})
+	add(s.Holders != nil, part{holderMetrics, s.holderCollector()})
 	add(s.Streams != nil, part{streamMetrics, s.collectStreams})
 	add(s.Findings != nil, part{findingMetrics, s.collectFindings})
 	add(s.Guard != nil, part{guardMetrics, s.collectGuard})

@@ -22,6 +22,11 @@ type Config struct {
 	// Holders is how many of the largest holders a refusal names; zero means
 	// [DefaultHolders], a negative number none.
 	Holders int
+	// OnTag, if not nil, is told of a tag that is given memory: when that is for
+	// the first time, and again after each [Resource.RenewTags], on each stream. It
+	// is called with the stream's books locked, so it must return soon and call
+	// nothing of the budget's.
+	OnTag func(core.Tag)
 }
 
 // Resource is a budget around an upstream resource. It is safe for
@@ -33,6 +38,7 @@ type Resource struct {
 	holders  int
 
 	ledger ledger
+	tags   tagNews
 	lanes  laneTable
 	claims claimTable
 
@@ -56,7 +62,8 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	}
 	r := &Resource{upstream: upstream, below: core.WithholderOf(upstream), events: cfg.Events, holders: max(cfg.Holders, 0)}
 	r.SetLimit(cfg.Limit)
-	r.lanes.init(&r.ledger, upstream)
+	r.tags.tell(cfg.OnTag)
+	r.lanes.init(&r.ledger, &r.tags, upstream)
 	upstream.Subscribe(notices{r})
 	return r, nil
 }

@@ -59,6 +59,7 @@ type lane struct {
 	order               []*tally
 	forgetAt, forgotten int
 	last                *tally
+	tags                *tagNews
 
 	_ [64]byte
 }
@@ -104,6 +105,7 @@ func (l *lane) book(tag core.Tag, g *grant, as core.BlockState) *record {
 	if tally == nil || tally.tag != tag {
 		tally = l.tallyOf(tag)
 	}
+	l.tags.of(tally)
 	rec := l.records.open()
 	rec.tally, rec.till = tally, g.drawn.till
 	rec.bytes, rec.drawn = g.drawn.bytes+g.padding.bytes, g.drawn.bytes

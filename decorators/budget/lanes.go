@@ -20,6 +20,7 @@ import (
 // finder asks again.
 type laneTable struct {
 	ledger   *ledger
+	tags     *tagNews
 	upstream core.Resource
 	cache    [cacheSlots]atomic.Pointer[lane]
 
@@ -33,8 +34,8 @@ const (
 	minSweepAt = 64
 )
 
-func (t *laneTable) init(l *ledger, upstream core.Resource) {
-	t.ledger, t.upstream = l, upstream
+func (t *laneTable) init(l *ledger, tags *tagNews, upstream core.Resource) {
+	t.ledger, t.tags, t.upstream = l, tags, upstream
 	t.lanes, t.sweepAt = map[core.StreamID]*lane{}, minSweepAt
 }
 
@@ -103,7 +104,7 @@ func (t *laneTable) add(id core.StreamID, base uint64) *lane {
 	if len(t.lanes) >= t.sweepAt {
 		t.sweep()
 	}
-	l := &lane{stream: id, base: base, general: till{purse: t.ledger}, tallies: map[core.Tag]*tally{}}
+	l := &lane{stream: id, base: base, general: till{purse: t.ledger}, tallies: map[core.Tag]*tally{}, tags: t.tags}
 	t.lanes[id] = l
 	return l
 }

@@ -26,7 +26,7 @@ func ring(up core.Resource) (core.Resource, error) {
 }
 
 func limit(up core.Resource) (core.Resource, error) {
-	return budget.New(up, budget.Config{Limit: 1 << 40})
+	return budget.New(up, budget.Config{Limit: 1 << 40, OnTag: telemetry.NewTagSeries().Used})
 }
 
 func guardOff(up core.Resource) (core.Resource, error) {

@@ -1,0 +1,62 @@
+package budget_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/decorators/budget"
+)
+
+// Whoever listens is told of each tag once in a round, for each stream.
+func TestTagsInUseAreToldOnceInARound(t *testing.T) {
+	var mu sync.Mutex
+	var told []core.Tag
+	r, err := budget.New(coretest.NewFake(0), budget.Config{OnTag: func(tag core.Tag) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, tag)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := func(tag core.Tag) {
+		b, err := r.Allocate(t.Context(), core.Request{Bytes: 64, Tag: tag})
+		if err == nil {
+			_, err = r.Deallocate(t.Context(), b.ID)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		pair("a")
+		pair("b")
+		pair("a")
+	}
+	pair("")
+	if want := []core.Tag{"a", "b", core.Untagged}; !slices.Equal(told, want) {
+		t.Errorf("told of %v, want %v", told, want)
+	}
+	told = nil
+	r.RenewTags()
+	pair("b")
+	pair("b")
+	if want := []core.Tag{"b"}; !slices.Equal(told, want) {
+		t.Errorf("in the next round told of %v, want %v", told, want)
+	}
+}
+
+// Where nobody listens there is nobody to tell.
+func TestTagsNeedNoListener(t *testing.T) {
+	r, err := budget.New(coretest.NewFake(0), budget.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.RenewTags()
+	if _, err := r.Allocate(t.Context(), core.Request{Bytes: 64, Tag: "a"}); err != nil {
+		t.Error(err)
+	}
+}

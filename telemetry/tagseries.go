@@ -1,0 +1,221 @@
+package telemetry
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+const (
+	// tagIdle is how long a tag must have had no memory before another may take
+	// its place, and how long it has that place for certain.
+	tagIdle = 10 * time.Minute
+	// tagRound is how long a tag must hold more than twice what another does to
+	// take the place of that.
+	tagRound = time.Minute
+)
+
+// TagSeries decides which tags have series of their own in metrics, [MaxTags] at
+// most; all others are summed as [OtherTag]. A tag that is in stays in, with
+// zeros while it holds nothing, so that its series have no gaps.
+//
+// While there is room a tag is in from its first memory on. When there is none, a
+// tag that holds memory takes the place of the one that has had none for the
+// longest time, if that is ten minutes or more; the largest comes first. If
+// all had memory since, a tag that held more than twice as much throughout a minute
+// as the smallest of those that held any takes the place of that, if it has been
+// in for ten minutes. So a series that ends has been there for ten minutes,
+// whatever comes and goes.
+//
+// What counts is when tags are used and what they hold at each look, and not
+// who scrapes. All methods are safe for concurrent use and do not block.
+type TagSeries struct {
+	// members are by label. The map is replaced, never changed; mu is held for
+	// that and guards the rest.
+	members atomic.Pointer[map[core.Tag]*tagMember]
+	mu      sync.Mutex
+	// lows is the least that each of the largest tags outside held at the looks of
+	// this round.
+	lows map[core.Tag]uint64
+	ends time.Time
+}
+
+// tagMember is a tag that has series of its own.
+type tagMember struct {
+	used atomic.Bool // since the last look
+	// in is when it was first looked at, had when it last had memory.
+	in, had time.Time
+	// high is the most that it held at the looks of this round.
+	high uint64
+}
+
+// NewTagSeries returns a set without a tag.
+func NewTagSeries() *TagSeries {
+	s := &TagSeries{}
+	s.members.Store(&map[core.Tag]*tagMember{})
+	return s
+}
+
+// Used says that a tag is given memory. To say so once between two looks is
+// enough. It takes no lock unless there is room for a tag that is not in.
+func (s *TagSeries) Used(tag core.Tag) {
+	tag = labelOf(tag)
+	members := *s.members.Load()
+	if m := members[tag]; m != nil {
+		if !m.used.Load() {
+			m.used.Store(true)
+		}
+		return
+	}
+	if len(members) >= MaxTags {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.enter(tag, "", &tagMember{})
+	if m := (*s.members.Load())[tag]; m != nil {
+		m.used.Store(true)
+	}
+}
+
+// Look takes in what all tags hold now. It is to be called about once a second.
+func (s *TagSeries) Look(now time.Time, holders []core.Holder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	members := *s.members.Load()
+	outside := s.note(now, holders)
+	for _, t := range outside {
+		idle := ""
+		if len(members) >= MaxTags {
+			if idle = string(s.idlest(now)); idle == "" {
+				break
+			}
+		}
+		s.enter(t.tag, core.Tag(idle), &tagMember{in: now, had: now, high: t.bytes})
+		members = *s.members.Load()
+	}
+	s.compare(now, outside)
+}
+
+// tagBytes is what a tag holds, in all states.
+type tagBytes struct {
+	tag   core.Tag
+	bytes uint64
+}
+
+// largestFirst orders tags by what they hold, and equals by name.
+func largestFirst(a, b tagBytes) int {
+	return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.tag, b.tag))
+}
+
+// note brings the members up to date and returns the other tags.
+func (s *TagSeries) note(now time.Time, holders []core.Holder) (outside []tagBytes) {
+	members, held := *s.members.Load(), map[core.Tag]uint64{}
+	for _, h := range holders {
+		held[labelOf(h.Tag)] += h.Bytes
+	}
+	for tag, m := range members {
+		if m.in.IsZero() {
+			m.in = now
+		}
+		if m.used.Swap(false) || held[tag] > 0 {
+			m.had = now
+		}
+		m.high = max(m.high, held[tag])
+		delete(held, tag)
+	}
+	for tag, bytes := range held {
+		if bytes > 0 && tag != OtherTag {
+			outside = append(outside, tagBytes{tag, bytes})
+		}
+	}
+	slices.SortFunc(outside, largestFirst)
+	return outside
+}
+
+// idlest is the tag that has had no memory for the longest time, "" if none was
+// idle for long enough.
+func (s *TagSeries) idlest(now time.Time) (tag core.Tag) {
+	since := now.Add(-tagIdle)
+	for t, m := range *s.members.Load() {
+		if !m.had.IsZero() && !m.had.After(since) && (tag == "" || m.had.Before(since) || t < tag) {
+			tag, since = t, m.had
+		}
+	}
+	return tag
+}
+
+// compare keeps the lows of the tags outside, and at the end of a round gives the
+// places of small members to much larger tags.
+func (s *TagSeries) compare(now time.Time, outside []tagBytes) {
+	members, lows := *s.members.Load(), map[core.Tag]uint64{}
+	for _, t := range outside {
+		if members[t.tag] != nil {
+			continue // just now
+		}
+		if s.lows == nil {
+			if len(lows) < MaxTags {
+				lows[t.tag] = t.bytes
+			}
+		} else if low, always := s.lows[t.tag]; always {
+			lows[t.tag] = min(low, t.bytes)
+		}
+	}
+	if s.lows == nil {
+		s.ends = now.Add(tagRound)
+	}
+	s.lows = lows
+	if now.Before(s.ends) {
+		return
+	}
+	s.displace(now)
+	s.lows = nil
+	for _, m := range *s.members.Load() {
+		m.high = 0
+	}
+}
+
+// displace lets the largest of the tags outside take the places of the smallest
+// members.
+func (s *TagSeries) displace(now time.Time) {
+	var large, small []tagBytes
+	for tag, low := range s.lows {
+		large = append(large, tagBytes{tag, low})
+	}
+	for tag, m := range *s.members.Load() {
+		if m.high > 0 && now.Sub(m.in) >= tagIdle { // or else it waits for being idle
+			small = append(small, tagBytes{tag, m.high})
+		}
+	}
+	slices.SortFunc(large, largestFirst)
+	slices.SortFunc(small, func(a, b tagBytes) int { return largestFirst(b, a) })
+	for i := range min(len(large), len(small)) {
+		if large[i].bytes/2 <= small[i].bytes {
+			return
+		}
+		s.enter(large[i].tag, small[i].tag, &tagMember{in: now, had: now})
+	}
+}
+
+// enter takes a tag in, in the place of another if there is no room; s.mu must be
+// held.
+func (s *TagSeries) enter(tag, instead core.Tag, m *tagMember) {
+	next := maps.Clone(*s.members.Load())
+	delete(next, instead)
+	if tag == OtherTag || next[tag] != nil || len(next) >= MaxTags {
+		return
+	}
+	next[tag] = m
+	s.members.Store(&next)
+}
+
+// labelOf is a tag as it can be a label.
+func labelOf(t core.Tag) core.Tag {
+	return core.Tag(strings.ToValidUTF8(string(t.OrUntagged()), "\uFFFD"))
+}
