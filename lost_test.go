@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 // A lost device answers every call with the same error for the rest of the
@@ -45,6 +46,30 @@ func TestALostDeviceRefusesEverythingAtOnce(t *testing.T) {
 	found := rt.Findings().Recent()
 	if len(found) != 1 || found[0].Kind != core.FindingStickyError {
 		t.Errorf("findings %v, want the loss, once", found)
+	}
+}
+
+// A device is lost once, however many errors say so.
+func TestALostDeviceIsCountedOnce(t *testing.T) {
+	rt := openDirty(t, fencepost.Config{})
+	s := lease(t, rt, "a")
+	if got := scrape(t, rt); got[telemetry.MetricDeviceLost] != 0 || got[telemetry.MetricStickyErrors] != 0 {
+		t.Errorf("before: lost %v, errors %v", got[telemetry.MetricDeviceLost], got[telemetry.MetricStickyErrors])
+	}
+	simulated(rt).LoseContext(driver.IllegalAddress)
+	const errs = 10
+	for range errs {
+		if err := rt.Streams().Synchronize(t.Context(), s.ID()); !errors.Is(err, core.ErrSticky) {
+			t.Fatalf("synchronising: %v", err)
+		}
+	}
+	if got := scrape(t, rt); got[telemetry.MetricDeviceLost] != 1 || got[telemetry.MetricStickyErrors] < errs {
+		t.Errorf("lost %v, errors %v, want 1 and %d at least", got[telemetry.MetricDeviceLost], got[telemetry.MetricStickyErrors], errs)
+	}
+	_ = s.Release() // Close would wait for it
+	_, _ = rt.Close(t.Context())
+	if got := scrape(t, rt)[telemetry.MetricDeviceLost]; got != 1 {
+		t.Errorf("after Close: lost %v", got)
 	}
 }
 

@@ -115,7 +115,7 @@ func TestTheMetricsEqualTheStats(t *testing.T) {
 	got, st := scrape(t, rt), rt.Stats()
 	for name, want := range map[telemetry.MetricName]uint64{
 		telemetry.MetricMemoryBytes: st.Outstanding().Bytes, telemetry.MetricMemoryRequestedBytes: st.Outstanding().Requested, telemetry.MetricBlocks: st.Outstanding().Blocks,
-		telemetry.MetricMemoryPeakBytes: st.PeakBytes, telemetry.MetricMemoryRequestedPeak: st.PeakRequested,
+		telemetry.MetricMemoryPeakBytes: st.PeakBytes, telemetry.MetricMemoryRequestedPeak: st.PeakRequested, telemetry.MetricMemoryOutstandingPeak: st.PeakOutstanding,
 		telemetry.MetricBudgetLimitBytes: 64 << 20, telemetry.MetricBudgetChargedBytes: st.Charged, telemetry.MetricBudgetClaimedBytes: 1 << 20, telemetry.MetricBudgetClaims: 1,
 		telemetry.MetricBudgetRefusals: st.Refusals, telemetry.MetricRefusals: 1,
 		telemetry.MetricAllocations: st.Allocations, telemetry.MetricDeallocations: st.Deallocations, telemetry.MetricDriverFailures: 0,
@@ -169,9 +169,12 @@ func TestTheDevicesMemoryIsExported(t *testing.T) {
 		}
 	}
 	m := rt.DeviceMemory()
+	if m.Held < 5<<20 || m.Free+m.Held+m.Foreign != m.Total {
+		t.Errorf("free, held and foreign are not the total: %+v", m)
+	}
 	for name, want := range map[telemetry.MetricName]float64{
-		telemetry.MetricDeviceFreeBytes: float64(m.Free), telemetry.MetricDeviceTotalBytes: float64(m.Total),
-		telemetry.MetricDeviceForeignBytes: 16 << 20, telemetry.MetricDriftBytes: 0,
+		telemetry.MetricDeviceFreeBytes: float64(m.Free), telemetry.MetricDeviceTotalBytes: float64(m.Total), telemetry.MetricDeviceHeldBytes: float64(m.Held),
+		telemetry.MetricDeviceForeignBytes: 16 << 20, telemetry.MetricDeviceInfo: 1, telemetry.MetricDriftBytes: 0,
 		telemetry.MetricPoolUsedBytes: 5 << 20, telemetry.MetricHistoryRecords: 1,
 	} {
 		if value, there := got[name]; !there || value != want {
@@ -186,6 +189,17 @@ func TestTheDevicesMemoryIsExported(t *testing.T) {
 	free(t, rt, live)
 	if err := rt.Driver().MemFree(foreign); err != nil {
 		t.Error(err)
+	}
+}
+
+// A restart is a new start, to the millisecond.
+func TestTheStartIsWhenTheRuntimeWasOpened(t *testing.T) {
+	before := time.Now()
+	rt := open(t, fencepost.Config{})
+	after := time.Now()
+	got := int64(scrape(t, rt)[telemetry.MetricStartTime]*1e3 + 0.5)
+	if got < before.UnixMilli() || got > after.UnixMilli() {
+		t.Errorf("started at %d, opened between %d and %d", got, before.UnixMilli(), after.UnixMilli())
 	}
 }
 

@@ -244,6 +244,7 @@ func (r *Runtime) budgetLimit(cfg Config) (uint64, error) {
 
 func (r *Runtime) finishBuild(cfg Config) (err error) {
 	r.watchMemory(cfg)
+	r.keepMetrics()
 	if r.memory, err = cuda.NewMemoryManager(r.driver, r.streams, r); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -165,6 +166,7 @@ func (r *Runtime) newCollector() (*telemetry.Collector, error) {
 		Operations:       r.observer.Operations,
 		Holders:          r.budget.Holders,
 		Tags:             r.tags,
+		Windows:          r.windowPeaks,
 		Streams:          r.streamStats,
 		Findings:         r.findings.CountsByTag,
 		LogDropped:       r.log.Dropped,
@@ -174,7 +176,9 @@ func (r *Runtime) newCollector() (*telemetry.Collector, error) {
 		Guard:            r.guardStats,
 		Memory:           r.deviceMemory,
 		History:          r.historyStats,
+		Info:             r.deviceInfo(),
 		Build:            r.buildInfo(),
+		Started:          r.opened,
 	}
 	if r.incidents != nil {
 		source.Incidents, source.Dumps = r.incidentStats, r.dumpCounts
@@ -190,11 +194,25 @@ func (r *Runtime) streamStats() telemetry.StreamStats {
 
 func (r *Runtime) deviceMemory() telemetry.DeviceMemory {
 	m := r.watch.Last()
-	return telemetry.DeviceMemory{Read: m.Read, Free: m.Free, Total: m.Total, Foreign: m.Foreign, DriftRead: m.DriftRead, Drift: m.Drift}
+	return telemetry.DeviceMemory{Read: m.Read, Free: m.Free, Total: m.Total, Held: m.Held, Foreign: m.Foreign, DriftRead: m.DriftRead, Drift: m.Drift}
 }
 
 func (r *Runtime) historyStats() telemetry.HistoryStats {
 	return telemetry.HistoryStats{Records: r.ring.Total(), Capacity: r.ring.Cap()}
+}
+
+func (r *Runtime) deviceInfo() telemetry.DeviceInfo {
+	return telemetry.DeviceInfo{UUID: r.device.UUID, PCIBusID: r.device.PCIBusID, Host: hostName(), Name: r.device.Name, Kind: r.device.Kind}
+}
+
+// hostName is the node's name where the environment has it, as a pod's may: a
+// container's own name is not that of the machine whose GPU it shares.
+func hostName() string {
+	if node := os.Getenv("NODE_NAME"); node != "" {
+		return node
+	}
+	name, _ := os.Hostname() // or else nobody knows
+	return name
 }
 
 func (r *Runtime) buildInfo() telemetry.BuildInfo {

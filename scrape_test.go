@@ -138,8 +138,8 @@ func countLines(page []byte) (n int) {
 }
 
 // maxTaggedSeries: the bytes and the blocks of so many tags, and of the others,
-// live and pending.
-const maxTaggedSeries = 2 * 2 * (telemetry.MaxTags + 1)
+// live, pending and quarantined.
+const maxTaggedSeries = 2 * 3 * (telemetry.MaxTags + 1)
 
 func taggedSeries(page []byte) int {
 	return bytes.Count(page, []byte("\ngpumem_tag_"))

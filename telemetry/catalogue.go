@@ -31,8 +31,8 @@ func Catalogue() []MetricInfo {
 
 // deviceGroups are the metrics that have the label of a device.
 var deviceGroups = [][]definition{
-	statMetrics, deviceMetrics, holderMetrics, operationMetrics, streamMetrics, findingMetrics, guardMetrics, incidentMetrics, dumpMetrics,
-	historyMetrics, logMetrics, recorderMetrics, healthMetrics, stickyMetrics, buildMetrics,
+	statMetrics, windowMetrics, deviceMetrics, infoMetrics, holderMetrics, operationMetrics, streamMetrics, findingMetrics, guardMetrics, incidentMetrics, dumpMetrics,
+	historyMetrics, logMetrics, recorderMetrics, healthMetrics, stickyMetrics, buildMetrics, startMetrics,
 }
 
 func infos(definitions []definition, constant ...string) (all []MetricInfo) {

@@ -35,6 +35,8 @@ type Source struct {
 	// collector keeps them, and looks at the tags with each scrape: then it matters
 	// when and how often that is.
 	Tags *TagSeries
+	// Windows are the peaks of memory over fixed windows of time.
+	Windows func() []WindowPeak
 	// Streams is the state of the stream pool.
 	Streams func() StreamStats
 	// Findings counts findings by kind and tag; see [Findings.CountsByTag].
@@ -47,8 +49,12 @@ type Source struct {
 	Memory func() DeviceMemory
 	// History is the state of the history in memory.
 	History func() HistoryStats
+	// Info says which device it is; the zero DeviceInfo is left out.
+	Info DeviceInfo
 	// Build says what runs; the zero BuildInfo is left out.
 	Build BuildInfo
+	// Started is when the runtime was opened; the zero time is left out.
+	Started time.Time
 	// Dumps counts the dumps of the history, by every trigger and outcome.
 	Dumps func() []DumpCount
 	// LogDropped counts log records that were dropped.

@@ -39,7 +39,7 @@ func distinct() core.Stats {
 	return core.Stats{
 		FreeToReusable: reusable,
 		Live:           core.Amount{Bytes: 1, Requested: 2, Blocks: 3}, Pending: core.Amount{Bytes: 4, Requested: 5, Blocks: 6},
-		Quarantined: core.Amount{Bytes: 7, Requested: 8, Blocks: 9}, PeakRequested: 10, PeakBytes: 11,
+		Quarantined: core.Amount{Bytes: 7, Requested: 8, Blocks: 9}, PeakRequested: 10, PeakBytes: 11, PeakOutstanding: 111,
 		Claims: 12, Claimed: 13, Limit: 14, Charged: 15, Reserved: 16, PoolUsed: 17, ReservedHigh: 116, PoolUsedHigh: 117,
 		Allocations: 18, Deallocations: 19, Failures: 20, Refusals: 21,
 		Launches: 22, Aborts: 23, WaitsQueued: 24, WaitsElided: 25, CrossStream: 26,
@@ -60,6 +60,9 @@ func fullSource(t *testing.T, d telemetry.Device) telemetry.Source {
 		Holders: func() []core.Holder {
 			return []core.Holder{{Tag: "sort", State: core.Live, Bytes: 640, Blocks: 2}, {Tag: "sort", State: core.Retired, Bytes: 64, Blocks: 1}, {State: core.Live, Bytes: 8, Blocks: 1}}
 		},
+		Windows: func() []telemetry.WindowPeak {
+			return []telemetry.WindowPeak{{Length: 15 * time.Second, Live: 71, Outstanding: 72}, {Length: time.Minute, Live: 73, Outstanding: 74}}
+		},
 		Streams: func() telemetry.StreamStats {
 			return telemetry.StreamStats{Limit: 16, Leased: 3, Idle: 2, Adopted: 1, Waiting: 4, Acquisitions: 50, Refusals: 5, Waited: 1500 * time.Millisecond, Oldest: 2500 * time.Millisecond}
 		},
@@ -74,8 +77,9 @@ func fullSource(t *testing.T, d telemetry.Device) telemetry.Source {
 			return telemetry.IncidentStats{Written: 51, Omitted: 52, Dropped: 53, Failed: 54, Removed: 55}
 		},
 		Memory: func() telemetry.DeviceMemory {
-			return telemetry.DeviceMemory{Read: time.Unix(61, 5e8), Free: 62, Total: 63, Foreign: 64, DriftRead: time.Unix(65, 0), Drift: -66}
+			return telemetry.DeviceMemory{Read: time.Unix(61, 5e8), Free: 62, Total: 63, Held: 60, Foreign: 64, DriftRead: time.Unix(65, 0), Drift: -66}
 		},
+		Info:    telemetry.DeviceInfo{UUID: "MIG-b5c627b3-7ab5-8097-6f1f-5b9119c15a8e", PCIBusID: "0000:19:00.0", Host: "node-1", Name: "NVIDIA H200 MIG 1g.18gb", Kind: "cuda"},
 		History: func() telemetry.HistoryStats { return telemetry.HistoryStats{Records: 67, Capacity: 68} },
 		Dumps: func() []telemetry.DumpCount {
 			return []telemetry.DumpCount{{"finding", "written", 61}, {"finding", "limited", 62}}
@@ -86,6 +90,7 @@ func fullSource(t *testing.T, d telemetry.Device) telemetry.Source {
 			return core.Health{OK: true, State: core.HealthDegraded, Signs: []core.HealthSign{{Reason: core.HealthFindings}, {Reason: core.HealthTelemetryLoss}}}
 		},
 		StickyErrors: func() uint64 { return 33 },
+		Started:      time.Unix(34, 25e7),
 	}
 }
 
@@ -146,8 +151,8 @@ func TestEachStateAndReasonOfHealthIsASeries(t *testing.T) {
 			h := core.Health{State: state, Signs: []core.HealthSign{{Reason: reason}}}
 			c := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{}, Health: func() core.Health { return h }}))
 			states, reasons := samplesBy(t, c, telemetry.MetricHealth, "state"), samplesBy(t, c, telemetry.MetricHealthReasons, "reason")
-			if len(states) != 4 || len(reasons) != 9 {
-				t.Errorf("%d states, %d reasons, want all 4 and 9", len(states), len(reasons))
+			if len(states) != 4 || len(reasons) != 8 {
+				t.Errorf("%d states, %d reasons, want all 4 and 8", len(states), len(reasons))
 			}
 			for name, v := range states {
 				if (v == 1) != (name == state.String()) {
@@ -207,7 +212,7 @@ func samples(t *testing.T, c prometheus.Collector, name telemetry.MetricName) ma
 	return samplesBy(t, c, name, "tag")
 }
 
-// samplesBy are the values of a gauge by one label.
+// samplesBy are the values of a gauge by one label, summed over the others.
 func samplesBy(t *testing.T, c prometheus.Collector, name telemetry.MetricName, label string) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -222,12 +227,37 @@ func samplesBy(t *testing.T, c prometheus.Collector, name telemetry.MetricName, 
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
 				if l.GetName() == label {
-					values[l.GetValue()] = m.GetGauge().GetValue()
+					values[l.GetValue()] += m.GetGauge().GetValue()
 				}
 			}
 		}
 	}
 	return values
+}
+
+// A driver that cannot say who its device is has the rest exported.
+func TestADeviceWithoutAnIdentityIsExported(t *testing.T) {
+	for what, c := range map[string]struct {
+		info telemetry.DeviceInfo
+		want string
+	}{
+		"no UUID and no bus id": {telemetry.DeviceInfo{Host: "h", Name: "old \xff GPU", Kind: "cuda"},
+			`gpumem_device_info{device="0",device_kind="cuda",device_name="old � GPU",host="h",pci_bus_id="",uuid=""} 1`},
+		"nothing": {},
+	} {
+		c0 := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{}, Info: c.info}))
+		if c.want == "" {
+			if n := testutil.CollectAndCount(c0, string(telemetry.MetricDeviceInfo)); n != 0 {
+				t.Errorf("%s: %d samples", what, n)
+			}
+			continue
+		}
+		want := "# HELP gpumem_device_info Which device it is; always 1. All processes on a GPU have the same uuid for it, whatever its number is to them.\n" +
+			"# TYPE gpumem_device_info gauge\n" + c.want + "\n"
+		if err := testutil.CollectAndCompare(c0, strings.NewReader(want), string(telemetry.MetricDeviceInfo)); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 }
 
 func TestNewCollectorRefusesBadSources(t *testing.T) {

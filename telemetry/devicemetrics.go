@@ -8,12 +8,12 @@ import (
 // DeviceMemory is what the driver said of the device's memory when it was last
 // asked, which no scrape does. All sizes are bytes.
 type DeviceMemory struct {
-	// Read is when Free, Total and Foreign were read; zero if they never were,
-	// and then they are left out.
+	// Read is when Free, Total, Held and Foreign were read; zero if they never
+	// were, and then they are left out.
 	Read time.Time
-	// Free and Total are the device's. Foreign is what is neither free nor
-	// held by the pool, by isolated blocks or by direct ones.
-	Free, Total, Foreign uint64
+	// Free and Total are the device's. Held is what the pool, isolated blocks
+	// and direct ones have of it, Foreign what is neither free nor held.
+	Free, Total, Held, Foreign uint64
 	// DriftRead is when Drift was established, zero if it never was, and then
 	// it is left out: always, on a device without a pool.
 	DriftRead time.Time
@@ -43,6 +43,7 @@ var (
 	deviceMetrics = []definition{
 		{name: MetricDeviceFreeBytes, kind: gauge, help: "Free memory of the device, as last read."},
 		{name: MetricDeviceTotalBytes, kind: gauge, help: "Memory of the device, as last read."},
+		{name: MetricDeviceHeldBytes, kind: gauge, help: "Memory of the device that this runtime holds, as last read: what the driver's pool has reserved, what is mapped for isolated blocks, and direct blocks."},
 		{name: MetricDeviceForeignBytes, kind: gauge, help: "Used memory of the device that neither the driver's pool, isolated blocks nor direct ones explain, as last read: other processes, contexts, modules, libraries and the driver's rounding."},
 		{name: MetricDeviceReadTimestamp, kind: gauge, help: "When the device's memory was last read: a background reading a second, none in a scrape, none that failed."},
 		{name: MetricDriftBytes, kind: gauge, help: "Bytes that the ledger says the driver's pool has handed out (live and quarantined as asked of the driver, and blocks given back whose free is not queued yet; isolated and pending ones are in neither), less what the pool says. Taken between two equal readings of the ledger with no call under way, so any value but 0 is a bug; as last established."},
@@ -55,6 +56,9 @@ var (
 	buildMetrics = []definition{
 		{name: MetricBuildInfo, kind: gauge, labels: []string{"version", "goversion", "stack", "device_kind", "device_name"}, help: "What runs; always 1."},
 	}
+	startMetrics = []definition{
+		{name: MetricStartTime, kind: gauge, help: "When the runtime was opened, in seconds since 1970."},
+	}
 )
 
 func (s Source) collectMemory(out emitter) {
@@ -62,6 +66,7 @@ func (s Source) collectMemory(out emitter) {
 	if !m.Read.IsZero() {
 		out.send(MetricDeviceFreeBytes, m.Free)
 		out.send(MetricDeviceTotalBytes, m.Total)
+		out.send(MetricDeviceHeldBytes, m.Held)
 		out.send(MetricDeviceForeignBytes, m.Foreign)
 		out.sendTime(MetricDeviceReadTimestamp, m.Read)
 	}

@@ -6,9 +6,10 @@ var (
 	healthMetrics = []definition{
 		{name: MetricHealth, kind: gauge, labels: []string{"state"}, help: "How well the runtime is: 1 for the state it is in, 0 for the others."},
 		{name: MetricHealthReasons, kind: gauge, labels: []string{"reason"}, help: "Why the runtime is not well: 1 for each reason that holds, 0 for the others."},
+		{name: MetricDeviceLost, kind: gauge, help: "1 if the device's context is lost for the rest of the process, however many errors said so, or else 0."},
 	}
 	stickyMetrics = []definition{
-		{name: MetricStickyErrors, kind: counter, help: "Driver errors seen that lose the device's context for the rest of the process."},
+		{name: MetricStickyErrors, kind: counter, help: "Driver errors seen that lose the device's context for the rest of the process; one lost device may answer with many, see gpumem_device_lost."},
 	}
 )
 
@@ -16,6 +17,7 @@ var (
 // see each before it is first true.
 func (s Source) collectHealth(out emitter) {
 	h := s.Health()
+	out.send(MetricDeviceLost, oneIf(h.State == core.HealthPoisoned))
 	for _, state := range core.HealthStates() {
 		out.send(MetricHealth, oneIf(state == h.State), state.String())
 	}
