@@ -25,6 +25,11 @@ type HandlerConfig struct {
 	// and as [Runtime.GuardHandler] says. Without it nothing that the handler
 	// serves changes anything.
 	SwitchGuard bool
+	// GoProfiles serves the Go runtime's profiles beside that of the GPU's
+	// memory, below /debug/pprof/: as package net/http/pprof does, but for the
+	// command line and the look-up of symbols. Whoever may ask for them can
+	// slow the program down, and reads what it does.
+	GoProfiles bool
 }
 
 // NewHandler returns everything that a service shows of its GPU memory as one
@@ -38,6 +43,7 @@ type HandlerConfig struct {
 //	/debug/gpumem/history  the newest operations; ?format=jsonl, perfetto or pytorch
 //	/debug/gpumem/guard    how the debug guard is set, and its switch if SwitchGuard is set
 //	/debug/pprof/gpumem    the memory by Go call stack, for go tool pprof
+//	/debug/pprof/          the Go runtime's profiles if GoProfiles is set: profile, trace, heap, goroutine and so on
 //
 // With several devices ?device=N says of which; /metrics has all. What is
 // mounted for a part of the paths serves that part. Nothing makes a device call.
@@ -68,6 +74,9 @@ func NewHandler(cfg HandlerConfig) (http.Handler, error) {
 	mux.Handle("/debug/gpumem/history", devices.choose((*Runtime).HistoryHandler))
 	mux.Handle("/debug/gpumem/guard", devices.choose(guardOf(cfg.SwitchGuard)))
 	mux.Handle("/debug/pprof/gpumem", devices.choose((*Runtime).ProfileHandler))
+	if cfg.GoProfiles {
+		mux.Handle("/debug/pprof/", goProfiles())
+	}
 	return mux, nil
 }
 
@@ -93,6 +102,9 @@ func newView(cfg HandlerConfig) (*liveview.View, error) {
 	view := liveview.Config{Links: []liveview.Link{
 		{Text: "Metrics", Href: "../../metrics"}, {Text: "Perfetto", Href: "history?format=perfetto"},
 		{Text: "PyTorch", Href: "history?format=pytorch"}, {Text: "Log", Href: "history?format=jsonl"}, {Text: "pprof", Href: "../pprof/gpumem?debug=1"}}}
+	if cfg.GoProfiles {
+		view.Links = append(view.Links, liveview.Link{Text: "Go profiles", Href: "../pprof/"})
+	}
 	for _, r := range cfg.Runtimes {
 		view.Devices = append(view.Devices, r.liveSource(cfg.SwitchGuard))
 	}
