@@ -39,7 +39,7 @@ type HandlerConfig struct {
 //	/metrics               for Prometheus: text, OpenMetrics (exemplars), protobuf (native histograms)
 //	/healthz, /readyz      for probes; of several devices the worst
 //	/debug/gpumem/         the live view, a page; see package liveview
-//	/debug/gpumem/state    its numbers as JSON, /debug/gpumem/blocks the blocks of a stretch of addresses
+//	/debug/gpumem/state    its numbers as JSON; /debug/gpumem/past what they were before, /debug/gpumem/blocks the blocks of a stretch of addresses
 //	/debug/gpumem/history  the newest operations; ?format=jsonl, perfetto or pytorch
 //	/debug/gpumem/guard    how the debug guard is set, and its switch if SwitchGuard is set
 //	/debug/pprof/gpumem    the memory by Go call stack, for go tool pprof

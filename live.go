@@ -3,6 +3,7 @@ package fencepost
 import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/telemetry/liveview"
 )
 
@@ -11,8 +12,10 @@ import (
 func (r *Runtime) liveSource(switchGuard bool) liveview.Source {
 	return liveview.Source{
 		Name:     r.device.String(),
+		UUID:     r.device.UUID,
 		Resource: r.Resource(),
 		Holders:  r.budget.Holders,
+		Past:     r.livePast,
 		Health:   r.Health,
 		Streams:  r.liveStreams,
 		Findings: func() (uint64, []core.Finding) { return r.findings.Total(), r.findings.Recent() },
@@ -22,6 +25,19 @@ func (r *Runtime) liveSource(switchGuard bool) liveview.Source {
 			return liveview.Guard{Setting: s.Setting, Policy: s.Policy, HuntTags: s.HuntTags, Numbers: s.Numbers, Switch: switchGuard}
 		},
 	}
+}
+
+// livePast is what the log in memory and the guard remember.
+func (r *Runtime) livePast() liveview.Past {
+	p := liveview.Past{OwnTag: debugguard.SentinelTag, Releases: r.logsReleases}
+	p.Events = r.ring.Events()
+	p.EventsSince = r.ring.Since() // after them: what was given up meanwhile is not there
+	stays, since := r.guard.Stays()
+	p.StaysSince = since
+	for _, s := range stays {
+		p.Stays = append(p.Stays, liveview.Stay(s))
+	}
+	return p
 }
 
 func (r *Runtime) liveStreams() liveview.Streams {

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+	"time"
 )
 
 // DefaultRingSize is the number of records that a [Ring] of size zero keeps.
@@ -137,6 +138,29 @@ func (g *Ring) Total() uint64 {
 		p.mu.Unlock()
 	}
 	return total
+}
+
+// Since is when the ring begins: it has every record of what ended later. It is
+// zero as long as the ring has given up none.
+func (g *Ring) Since() (since time.Time) {
+	for i := range g.stripes {
+		if at := g.stripes[i].since(); at.After(since) {
+			since = at
+		}
+	}
+	return since
+}
+
+// since is the end of the oldest record that the stripe is sure to have, zero if
+// it has all. What was given up was put before, and so had ended.
+func (p *stripe) since() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.newest == nil || p.puts <= uint64((p.count-1)*len(p.room)+p.at) {
+		return time.Time{}
+	}
+	oldest := p.oldest.slots[0].read()
+	return oldest.Event.Time.Add(oldest.Event.Duration)
 }
 
 // Flush does nothing: a record is kept as soon as Put returns.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -170,6 +171,44 @@ func checkWhole(t *testing.T, records []Record) {
 		}
 		if i > 0 && records[i-1].Seq >= r.Seq {
 			t.Errorf("record %d comes after %d", r.Seq, records[i-1].Seq)
+		}
+	}
+}
+
+// Whoever adds up what the ring has must know from when on that is everything,
+// however the streams shared it.
+func TestARingSaysFromWhenOnItIsComplete(t *testing.T) {
+	for _, streams := range []uint64{1, 3, 16} {
+		g := NewRing(1024)
+		for n := range uint64(5000) {
+			stream := core.StreamID(n % streams)
+			if n%7 == 0 {
+				stream = 0 // has more than the others
+			}
+			g.Put(Record{Event: core.Event{Stream: stream, Requested: n, Time: testStart.Add(time.Duration(n) * time.Second), Duration: time.Millisecond}})
+			if n%61 != 0 && n > 40 { // where parcels end does not matter
+				continue
+			}
+			since, kept := g.Since(), g.Snapshot()
+			if since.IsZero() {
+				if len(kept) != int(n)+1 {
+					t.Fatalf("%d streams: %d records of %d are kept, and none is said to be lost", streams, len(kept), n+1)
+				}
+				continue
+			}
+			has := map[uint64]bool{}
+			for _, r := range kept {
+				has[r.Event.Requested] = true
+			}
+			first := uint64(since.Sub(testStart) / time.Second)
+			for m := first; m <= n; m++ {
+				if !has[m] {
+					t.Fatalf("%d streams: the ring is said to be complete from record %d on, and lacks %d of %d", streams, first, m, n+1)
+				}
+			}
+			if streams == 1 && n-first < 1024-2*parcelSize {
+				t.Fatalf("one stream has the whole ring, and only %d records of it are sure", n-first)
+			}
 		}
 	}
 }

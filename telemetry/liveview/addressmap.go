@@ -59,14 +59,32 @@ type rest struct {
 
 // survey lists the blocks of a resource once and makes the map of them.
 func survey(inspector core.Inspector) *addressMap {
+	return surveyWith(inspector, newCoverage(partShift), func(b core.Block) (core.Block, bool) { return b, true })
+}
+
+// surveyOf is survey of what lies in a stretch, in finer parts. Blocks at its ends
+// are cut.
+func surveyOf(inspector core.Inspector, of stretch) *addressMap {
+	of, shift := of.aligned()
+	all := newCoverage(shift)
+	all.reach(of) // the map is of the stretch, also where nothing is
+	return surveyWith(inspector, all, of.cut)
+}
+
+func surveyWith(inspector core.Inspector, all *coverage, wanted func(core.Block) (core.Block, bool)) *addressMap {
 	began := time.Now()
-	all, top := newCoverage(), &largest{n: maxListed}
+	top := &largest{n: maxListed}
 	m := emptyMap(began)
 	inspector.Blocks(func(info core.BlockInfo) bool {
+		b, ok := wanted(info.Block)
+		if !ok {
+			return true
+		}
+		info.Block = b
 		m.Blocks++
-		m.Bytes += info.Block.Bytes
+		m.Bytes += b.Bytes
 		m.Dated = m.Dated || !info.Allocated.IsZero()
-		all.add(info.Block)
+		all.add(b)
 		info.Uses, info.AllocStack = nil, nil // not kept for so many
 		top.show(info)
 		return true

@@ -23,7 +23,7 @@ func place(s core.BlockState) int {
 
 // coverage is which parts of the address space have blocks, and how many bytes
 // of them. The parts are equal; they begin as the 2 MiB in which a device maps
-// memory, and are doubled when there are too many.
+// memory unless a closer look is asked for, and are doubled when there are too many.
 type coverage struct {
 	shift uint
 	parts map[uint64]*byState
@@ -36,7 +36,14 @@ const (
 	maxSpan  = 1 << 12
 )
 
-func newCoverage() *coverage { return &coverage{shift: partShift, parts: map[uint64]*byState{}} }
+func newCoverage(shift uint) *coverage { return &coverage{shift: shift, parts: map[uint64]*byState{}} }
+
+// reach makes the ends of a stretch belong to what is covered.
+func (c *coverage) reach(s stretch) {
+	for _, at := range []uint64{s.from, s.to - 1} {
+		c.parts[at>>c.shift] = &byState{}
+	}
+}
 
 func (c *coverage) add(b core.Block) {
 	for b.Bytes>>c.shift > maxSpan || len(c.parts) > maxParts {
@@ -87,13 +94,17 @@ func (c *coverage) coarsen() {
 // extents of a map lie one behind the other there: begin is where, in parts.
 type extent struct{ first, n, begin uint64 }
 
-// usualGap is the largest gap, in parts, that is shown as one.
+// usualGap is the largest gap, in parts of the usual size, that is not left out.
 const usualGap = 32
 
 // extents are at most limit.
 func (c *coverage) extents(limit int) []extent {
 	parts := slices.Sorted(maps.Keys(c.parts))
-	for gap := uint64(usualGap); ; gap *= 2 {
+	gap := uint64(usualGap)
+	if c.shift < partShift {
+		gap <<= partShift - c.shift
+	}
+	for ; ; gap *= 2 {
 		list := joined(parts, gap)
 		if len(list) <= limit {
 			return list

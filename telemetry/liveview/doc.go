@@ -5,9 +5,9 @@
 //
 // # The state
 //
-// The page asks for the state about once a second, keeps what it draws of the
-// past itself, and the server keeps nothing of it: a page that is not open
-// costs nothing. The state makes no device call and has a bounded size,
+// The page asks for the state about once a second and keeps what it has seen.
+// What it has not seen it asks for when it is opened, and the server makes that of
+// the log and of what is held now: a page that is not open costs nothing. The state makes no device call and has a bounded size,
 // whatever the number of blocks, streams, tags, findings and refusals:
 //
 //	tags       the 64 largest, and the sum of the others
@@ -16,6 +16,8 @@
 //	streams    64, leased ones first
 //	findings   the newest 32
 //	refusals   the newest 32
+//	past       300 points of 15 minutes, of 16 tags and the sum of the others
+//	a map of a stretch   as that of all, in at most 4096 parts of the stretch
 //	texts      are cut
 //
 // The address map is made for all pages together, and not made anew before
@@ -25,6 +27,7 @@
 // # Who may see it
 //
 // It shows tags, names of launches, addresses and stacks of the program. It
-// changes nothing. Who may reach it is the mount's to say: the loopback
+// changes nothing by itself: what it offers to switch or to make is the mount's,
+// beside it. Who may reach it is the mount's to say: the loopback
 // interface by default.
 package liveview

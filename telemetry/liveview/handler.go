@@ -31,7 +31,9 @@ type View struct {
 // viewed is a device with its map.
 type viewed struct {
 	source Source
-	mapper *mapper // nil if nobody lists the blocks
+	mapper *mapper    // nil if nobody lists the blocks
+	zoomer *zoomer    // as mapper
+	past   *historian // nil if nobody keeps it
 	// listing is held while blocks are listed in detail: one list at a time.
 	listing sync.Mutex
 }
@@ -45,7 +47,7 @@ type Config struct {
 }
 
 // New returns a view, to be mounted with its prefix stripped: the page is "/",
-// and asks for "state" and "blocks" beside it. No device, one without a
+// and asks for "state", "past", "map" and "blocks" beside it. No device, one without a
 // resource, or two of one ordinal are a [core.InvalidRequestError].
 func New(cfg Config) (*View, error) {
 	if len(cfg.Devices) == 0 {
@@ -62,7 +64,14 @@ func New(cfg Config) (*View, error) {
 			return nil, invalid("Devices", fmt.Sprintf("two for device %d", ordinal))
 		}
 		seen[ordinal] = true
-		v.devices = append(v.devices, &viewed{source: s, mapper: newMapper(s.Resource)})
+		d := &viewed{source: s, mapper: newMapper(s.Resource)}
+		if d.mapper != nil {
+			d.zoomer = &zoomer{inspector: d.mapper.inspector}
+		}
+		if s.Past != nil && s.Holders != nil {
+			d.past = &historian{source: s}
+		}
+		v.devices = append(v.devices, d)
 	}
 	files, err := fs.Sub(embedded, "assets")
 	if err != nil {
@@ -73,6 +82,8 @@ func New(cfg Config) (*View, error) {
 	v.mux.Handle("GET /uplot/{file}", http.FileServerFS(files))
 	v.mux.HandleFunc("GET /state", v.serveState)
 	v.mux.HandleFunc("GET /blocks", v.serveBlocks)
+	v.mux.HandleFunc("GET /map", v.serveMap)
+	v.mux.HandleFunc("GET /past", v.servePast)
 	return v, nil
 }
 

@@ -466,16 +466,17 @@ func TestTagsThatAreCutAlikeAreOne(t *testing.T) {
 	holders := []core.Holder{
 		{Tag: long + "1", State: core.Live, Bytes: 5, Blocks: 1}, {Tag: "\xff", State: core.Live, Bytes: 4, Blocks: 1},
 		{Tag: long + "2", State: core.Retired, Bytes: 3, Blocks: 1}, {Tag: "\xfe", State: core.Live, Bytes: 2, Blocks: 1},
+		{Tag: long + "3", State: core.Quarantined, Bytes: 7, Blocks: 1},
 	}
 	got := ask[struct {
 		Device struct {
 			Tags []struct {
-				Tag           string
-				Live, Pending uint64
+				Tag                        string
+				Live, Pending, Quarantined uint64
 			}
 		}
 	}](t, view(t, liveview.Source{Resource: &resource{}, Holders: func() []core.Holder { return holders }}), "/state").Device.Tags
-	if len(got) != 2 || got[0].Live != 5 || got[0].Pending != 3 || got[1].Tag != "\ufffd" || got[1].Live != 6 {
+	if len(got) != 2 || got[0].Live != 5 || got[0].Pending != 3 || got[0].Quarantined != 7 || got[1].Tag != "\ufffd" || got[1].Live != 6 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -24,39 +24,62 @@ type tagged struct {
 	LiveBlocks    uint64 `json:"live_blocks"`
 	Pending       uint64 `json:"pending"`
 	PendingBlocks uint64 `json:"pending_blocks"`
+	// Quarantined is what the guard holds back.
+	Quarantined       uint64 `json:"quarantined"`
+	QuarantinedBlocks uint64 `json:"quarantined_blocks"`
 	// Others is how many tags a sum is of.
 	Others int `json:"others,omitempty"`
 }
 
-// tags adds up what each tag has, largest first. Tags that are shown alike are
-// one, because the page knows them by what is shown.
-func tags(holders []core.Holder) []tagged {
+func (t *tagged) add(o tagged) {
+	t.Live, t.LiveBlocks = t.Live+o.Live, t.LiveBlocks+o.LiveBlocks
+	t.Pending, t.PendingBlocks = t.Pending+o.Pending, t.PendingBlocks+o.PendingBlocks
+	t.Quarantined, t.QuarantinedBlocks = t.Quarantined+o.Quarantined, t.QuarantinedBlocks+o.QuarantinedBlocks
+}
+
+func (t *tagged) bytes() uint64 { return t.Live + t.Pending + t.Quarantined }
+
+// shownTag is what the page knows a tag by.
+func shownTag(tag core.Tag) string {
+	return clip(strings.ToValidUTF8(string(tag.OrUntagged()), "\uFFFD"), maxTagText)
+}
+
+// byTag adds up what each tag has. Tags that are shown alike are one.
+func byTag(holders []core.Holder) []tagged {
 	list := []tagged{}
 	index := map[string]int{}
 	for _, h := range holders {
-		name := clip(strings.ToValidUTF8(string(h.Tag.OrUntagged()), "\uFFFD"), maxTagText)
+		name := shownTag(h.Tag)
 		i, ok := index[name]
 		if !ok {
 			i = len(list)
 			index[name] = i
 			list = append(list, tagged{Tag: name})
 		}
-		if h.State == core.Retired {
-			list[i].Pending, list[i].PendingBlocks = list[i].Pending+h.Bytes, list[i].PendingBlocks+h.Blocks
-		} else {
-			list[i].Live, list[i].LiveBlocks = list[i].Live+h.Bytes, list[i].LiveBlocks+h.Blocks
+		switch h.State {
+		case core.Retired:
+			list[i].add(tagged{Pending: h.Bytes, PendingBlocks: h.Blocks})
+		case core.Quarantined:
+			list[i].add(tagged{Quarantined: h.Bytes, QuarantinedBlocks: h.Blocks})
+		default:
+			list[i].add(tagged{Live: h.Bytes, LiveBlocks: h.Blocks})
 		}
 	}
+	return list
+}
+
+// tags is the tags that have most, largest first, and the sum of the others.
+func tags(holders []core.Holder) []tagged {
+	list := byTag(holders)
 	slices.SortStableFunc(list, func(a, b tagged) int {
-		return cmp.Or(cmp.Compare(b.Live+b.Pending, a.Live+a.Pending), cmp.Compare(a.Tag, b.Tag))
+		return cmp.Or(cmp.Compare(b.bytes(), a.bytes()), cmp.Compare(a.Tag, b.Tag))
 	})
 	if len(list) <= maxTags {
 		return list
 	}
 	sum := tagged{Others: len(list) - maxTags}
 	for _, t := range list[maxTags:] {
-		sum.Live, sum.LiveBlocks = sum.Live+t.Live, sum.LiveBlocks+t.LiveBlocks
-		sum.Pending, sum.PendingBlocks = sum.Pending+t.Pending, sum.PendingBlocks+t.PendingBlocks
+		sum.add(t)
 	}
 	return append(list[:maxTags], sum)
 }

@@ -12,11 +12,16 @@ import (
 type Source struct {
 	// Name is the device's, such as "cuda:0 NVIDIA H200".
 	Name string
+	// UUID is the same in every process that uses the device; empty if it is
+	// not known.
+	UUID string
 	// Resource is the outermost layer of the device's stack. Its blocks are
 	// listed by the outermost layer that is a [core.Inspector].
 	Resource core.Resource
 	// Holders is what each tag is charged for, by state.
 	Holders func() []core.Holder
+	// Past is what happened before now. It needs Holders to begin with.
+	Past    func() Past
 	Health  func() core.Health
 	Streams func() Streams
 	// Findings is how many there were, and the newest of them, oldest first.
@@ -25,6 +30,9 @@ type Source struct {
 	// first.
 	Refusals func() (total uint64, newest []core.Event)
 	Guard    func() Guard
+	// Files: the page shows the files that "incidents" beside itself lists, and
+	// offers to make a dump by POST to "dump".
+	Files bool
 }
 
 // Guard is how the debug guard is set.

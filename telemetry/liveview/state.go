@@ -31,6 +31,7 @@ type summary struct {
 type device struct {
 	Ordinal  int             `json:"ordinal"`
 	Name     string          `json:"name"`
+	UUID     string          `json:"uuid,omitempty"`
 	Stack    string          `json:"stack"`
 	Health   *health         `json:"health"`
 	Memory   memory          `json:"memory"`
@@ -41,6 +42,7 @@ type device struct {
 	Findings news[finding]   `json:"findings"`
 	Refusals news[refusal]   `json:"refusals"`
 	Guard    *Guard          `json:"guard"`
+	Files    bool            `json:"files"`
 }
 
 // health is how well the device is, and why.
@@ -84,9 +86,9 @@ func (d *viewed) look(now time.Time, has known) device {
 	src := d.source
 	st := src.Resource.Stats()
 	out := device{
-		Ordinal: src.Resource.Ordinal(), Name: src.Name, Stack: clip(src.Resource.String(), maxText),
+		Ordinal: src.Resource.Ordinal(), Name: src.Name, UUID: src.UUID, Stack: clip(src.Resource.String(), maxText),
 		Memory: memoryOf(&st), Counters: countersOf(&st), Map: json.RawMessage("null"),
-		Findings: d.findings(has.findings), Refusals: d.refusals(has.refusals),
+		Findings: d.findings(has.findings), Refusals: d.refusals(has.refusals), Files: src.Files,
 	}
 	if src.Holders != nil {
 		out.Tags = tags(src.Holders())

@@ -3,8 +3,6 @@ package liveview
 import (
 	"fmt"
 	"path"
-	"runtime"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -31,54 +29,24 @@ func clip(s string, n int) string {
 	return s[:n] + mark
 }
 
-// ownFrames begin the functions of the layers, which a caller's stack has at
-// its inner end.
-var ownFrames = []string{
-	"github.com/fencepost-gpu/fencepost/core.", "github.com/fencepost-gpu/fencepost/cuda.",
-	"github.com/fencepost-gpu/fencepost/decorators/", "github.com/fencepost-gpu/fencepost/telemetry.",
-	"github.com/fencepost-gpu/fencepost.(*Runtime)",
-}
-
-// frames renders a stack, innermost first, without the layers' own frames.
+// frames renders a stack, innermost first, from the first frame of the program
+// on.
 func frames(s core.Stack) (lines []string) {
-	if len(s) == 0 {
-		return nil
-	}
-	iterator := runtime.CallersFrames(s)
-	for len(lines) < maxFrames {
-		f, more := iterator.Next()
-		if f.Function != "" && (len(lines) > 0 || !isOwn(f.Function)) {
-			lines = append(lines, clip(fmt.Sprintf("%s %s:%d", f.Function, f.File, f.Line), maxText))
-		}
-		if !more {
+	for _, line := range s.Lines() {
+		if len(lines) == maxFrames {
 			break
 		}
+		lines = append(lines, clip(line, maxText))
 	}
 	return lines
 }
 
-func isOwn(function string) bool {
-	for _, prefix := range ownFrames {
-		if strings.HasPrefix(function, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-// caller is the innermost frame that is not a layer's, short.
+// caller is the first frame of the program, short.
 func caller(s core.Stack) string {
-	if len(s) == 0 {
+	all := s.Frames()
+	if len(all) == 0 {
 		return ""
 	}
-	iterator := runtime.CallersFrames(s)
-	for {
-		f, more := iterator.Next()
-		if f.Function != "" && !isOwn(f.Function) {
-			return clip(fmt.Sprintf("%s %s:%d", path.Base(f.Function), path.Base(f.File), f.Line), maxText)
-		}
-		if !more {
-			return ""
-		}
-	}
+	f := all[0]
+	return clip(fmt.Sprintf("%s %s:%d", path.Base(f.Function), path.Base(f.File), f.Line), maxText)
 }

@@ -11,9 +11,13 @@ function nice(span) {
   return step;
 }
 
-/** Chart draws what each tag is charged for, one upon the other, and the
- * budget. Samples are { t, charged, claimed, limit, tags: Map }; one that is a
- * gap has no tags. */
+/** withheld are the layers above what is live. */
+const withheld = ["quarantined", "pending", "claimed"];
+
+/** Chart draws what each tag has live, one upon the other, above that what is
+ * quarantined, pending and claimed, and the budget. Samples are { t, live: Map,
+ * sum, quarantined, pending, claimed, limit }; what is not known is null, and one
+ * that is a gap has nothing but t. */
 export class Chart {
   #at;
   #plot = null;
@@ -34,15 +38,15 @@ export class Chart {
   show(samples, tags) {
     this.#samples = samples;
     const own = tags.list();
-    const layers = [...own, null, undefined]; // the others, what is claimed
+    const layers = [...own, null, ...withheld]; // null is the other tags
     const columns = layers.map((layer) => samples.map((s) => this.#value(s, layer, own)));
     for (let i = 1; i < columns.length; i++) columns[i] = columns[i].map((v, j) => (v === null ? null : v + columns[i - 1][j]));
     const sum = columns.at(-1);
     const limit = samples.at(-1)?.limit ?? 0;
     const peak = Math.max(1, ...sum.map((v) => v ?? 0));
     this.#top = this.toBudget || peak > 0.4 * limit ? Math.max(limit, peak) * 1.04 : peak * 1.12;
-    const colors = layers.map((layer) => (layer === null ? "other" : layer === undefined ? "claimed" : tags.name(layer)));
-    const data = [samples.map((s) => s.t), ...columns.reverse(), samples.map((s) => (s.tags ? s.limit || null : null))];
+    const colors = layers.map((layer) => (layer === null ? "other" : withheld.includes(layer) ? layer : tags.name(layer)));
+    const data = [samples.map((s) => s.t), ...columns.reverse(), samples.map((s) => (s.live ? s.limit || null : null))];
     if (this.#layers !== colors.join()) {
       this.#layers = colors.join();
       this.#build(colors.reverse(), data);
@@ -53,11 +57,11 @@ export class Chart {
   }
 
   #value(s, layer, own) {
-    if (!s.tags) return null;
-    if (layer === undefined) return s.claimed;
-    if (layer !== null) return s.tags.get(layer) ?? 0;
-    let rest = s.charged - s.claimed;
-    for (const tag of own) rest -= s.tags.get(tag) ?? 0;
+    if (!s.live) return null;
+    if (withheld.includes(layer)) return s[layer] ?? 0;
+    if (layer !== null) return s.live.get(layer) ?? 0;
+    let rest = s.sum;
+    for (const tag of own) rest -= s.live.get(tag) ?? 0;
     return Math.max(rest, 0);
   }
 

@@ -1,15 +1,17 @@
 import { Chart } from "./chart.js";
 import { details, failed, loading } from "./details.js";
 import { byID, el, keyed, setText } from "./dom.js";
+import { dumpWhenAsked, files } from "./files.js";
 import { bytes, clock, duration, percent } from "./format.js";
 import { AddressMap } from "./map.js";
 import * as news from "./news.js";
 import { Tags, onTheme } from "./palette.js";
+import { fill } from "./past.js";
 import * as panels from "./panels.js";
 
 const interval = 1000; // ms between answers and the next question
 const patience = 10_000; // ms for an answer
-const samplesKept = 900;
+const kept = 900; // seconds that the chart reaches back
 const gap = 4; // seconds without a sample that the chart shows as none
 
 /** memories are what the page keeps of each device, by ordinal. */
@@ -27,7 +29,7 @@ const memory = () => {
 };
 
 const chart = new Chart(byID("chart"), (sample) => {
-  pointed = sample?.tags ? sample : null;
+  pointed = sample?.live ? sample : null;
   drawTags();
 });
 const map = new AddressMap(byID("map"), byID("tip"), async ({ from, size, generation }) => {
@@ -40,7 +42,35 @@ const map = new AddressMap(byID("map"), byID("tip"), async ({ from, size, genera
   } catch (error) {
     failed(error.message);
   }
-});
+}, closer);
+
+let asking = false;
+let part = { range: null, serial: 0 }; // the closer look that is drawn
+
+/** closer asks for the stretch that the map is to show, one at a time: the newest
+ * that was wanted. */
+async function closer() {
+  const range = map.range;
+  byID("zoom-all").disabled = byID("zoom-out").disabled = !range;
+  setText(byID("map-range"), map.shownRange);
+  if (!range || asking || document.hidden) return;
+  asking = true;
+  const of = device;
+  try {
+    const response = await fetch(`map?device=${of}&from=${range.from}&to=${range.to}&map=${part.range === range ? part.serial : 0}`);
+    if (!response.ok) throw new Error(await response.text());
+    const answer = await response.json();
+    if (answer && of === device && range === map.range) {
+      part = { range, serial: answer.serial };
+      map.showPart(answer);
+      setText(byID("map-note"), map.summary);
+    }
+  } catch (error) {
+    setText(byID("map-range"), `${range.from} to ${range.to}: ${error.message}`);
+  }
+  asking = false;
+  if (range !== map.range) closer();
+}
 
 async function poll() {
   clearTimeout(timer);
@@ -87,7 +117,7 @@ function show(state) {
   health(d.health ?? { state: "unknown", reasons: [] });
   panels.tiles(d, m.rate);
   panels.budget(d.memory);
-  m.tags.settle(d.tags ?? [], (tag) => m.samples.some((s) => s.tags?.get(tag) > 0));
+  m.tags.settle(d.tags ?? [], (tag) => m.samples.some((s) => s.live?.get(tag) > 0));
   drawChart();
   drawTags();
   map.skew = Date.now() - Date.parse(state.time);
@@ -96,25 +126,48 @@ function show(state) {
     map.show(d.map);
     panels.legend(map.dated, map.byTag);
   }
+  closer();
   setText(byID("map-note"), map.summary || "no layer lists the blocks");
   if (d.streams) panels.streams(d.streams);
   showNews(m, d, "findings");
   showNews(m, d, "refusals");
+  files(device, d);
   if (d.guard) panels.guard(d.guard, () => panels.guardForm(() => device, poll));
 }
 
-/** remember keeps a sample, and the rates since the last. */
+/** remember keeps a sample, and the rates since the last. Where it saw nothing
+ * for a while, the server is asked for what it missed. */
 function remember(m, state) {
   const { memory: now, counters, tags } = state.device;
   const t = Date.parse(state.time) / 1000;
+  const last = m.last?.t ?? 0;
   m.rate = {};
-  if (m.last && t > m.last.t) {
-    for (const [name, n] of Object.entries(counters)) m.rate[name] = Math.max(0, n - m.last.counters[name]) / (t - m.last.t);
-    if (t - m.last.t > gap) m.samples.push({ t: (t + m.last.t) / 2 });
+  if (m.last && t > last) {
+    for (const [name, n] of Object.entries(counters)) m.rate[name] = Math.max(0, n - m.last.counters[name]) / (t - last);
   }
+  if (m.last && t - last > gap) m.samples.push({ t: (t + last) / 2 });
+  if (t - last > gap) look(m, last, t, now.limit);
   m.last = { t, counters, tags };
-  m.samples.push({ t, charged: now.charged, claimed: now.claimed, limit: now.limit, tags: new Map((tags ?? []).filter((x) => x.tag).map((x) => [x.tag, x.live + x.pending])) });
-  m.samples.splice(0, m.samples.length - samplesKept);
+  const live = new Map((tags ?? []).filter((x) => x.tag).map((x) => [x.tag, x.live]));
+  m.samples.push({ t, live, sum: now.live.bytes, quarantined: now.quarantined.bytes, pending: now.pending.bytes, claimed: now.claimed, limit: now.limit });
+  m.samples = m.samples.filter((s) => s.t > t - kept);
+}
+
+/** look asks for what was there between two moments. A server that does not know
+ * leaves it blank. */
+async function look(m, from, until, limit) {
+  const asked = device;
+  try {
+    const response = await fetch(`past?device=${asked}`);
+    if (!response.ok) return;
+    const past = await response.json();
+    m.samples = fill(m.samples, past, from, until, limit, gap);
+    if (asked !== device || !m.last) return;
+    m.tags.settle(m.last.tags ?? [], (tag) => m.samples.some((s) => s.live?.get(tag) > 0));
+    drawChart();
+  } catch {
+    // the next answer says what is wrong with the server
+  }
 }
 
 function header(state) {
@@ -122,7 +175,7 @@ function header(state) {
   byID("picker").hidden = !several;
   byID("name").hidden = several;
   setText(byID("name"), state.device.name);
-  byID("name").title = state.device.name;
+  byID("name").title = [state.device.name, state.device.uuid].filter(Boolean).join("\n");
   keyed(byID("device"), state.devices, (x) => x.ordinal, (x) => el("option", { value: x.ordinal }), (option, x) => {
     setText(option, `${x.name}${x.limit ? ` · ${percent(x.charged, x.limit)}` : ""}${x.health && x.health !== "ok" ? ` · ${x.health}` : ""}`);
     option.selected = x.ordinal === device;
@@ -154,8 +207,9 @@ function health(h) {
 function drawChart() {
   const m = memory();
   const { limit, shown } = chart.show(m.samples, m.tags);
-  setText(byID("scale-note"), !limit ? "" : shown ? `dashed: the budget of ${bytes(limit)}` : `the budget of ${bytes(limit)} is above the scale`);
+  setText(byID("scale-note"), !limit ? "" : shown ? `dashed: the budget, ${bytes(limit)}` : `the budget of ${bytes(limit)} is above the scale`);
   byID("scale").hidden = !limit;
+  panels.layers(m.samples);
 }
 
 function drawTags() {
@@ -182,6 +236,7 @@ byID("device").addEventListener("change", (event) => {
   device = Number(event.target.value);
   memory().shown = memory().map = null;
   byID("details").replaceChildren();
+  map.all();
   poll();
 });
 byID("scale").addEventListener("click", (event) => {
@@ -189,6 +244,10 @@ byID("scale").addEventListener("click", (event) => {
   event.currentTarget.setAttribute("aria-pressed", chart.toBudget);
   drawChart();
 });
+dumpWhenAsked(() => device);
+byID("zoom-in").addEventListener("click", () => map.zoom(0.5));
+byID("zoom-out").addEventListener("click", () => map.zoom(2));
+byID("zoom-all").addEventListener("click", () => map.all());
 for (const [id, byTag] of [["by-state", false], ["by-tag", true]]) {
   byID(id).addEventListener("click", () => {
     byID("by-state").setAttribute("aria-pressed", !byTag);

@@ -1,5 +1,5 @@
 import { byID, el } from "./dom.js";
-import { bytes, clock, count } from "./format.js";
+import { bytes, clock, count, counted } from "./format.js";
 import { color } from "./palette.js";
 
 const when = (time) => el("time", { className: "time", dateTime: time, title: time, textContent: clock(time) });
@@ -32,7 +32,7 @@ export function refusals(list) {
 /** holders is who had the memory then. */
 function holders(b) {
   const parts = [["live", b.live], ["quarantined", b.quarantined], ["pending", b.pending], ["claimed", b.claimed]];
-  const row = (h) => el("tr", {}, el("td", { className: "name", textContent: h.tag, title: h.tag }), el("td", { textContent: h.state === "retired" ? "pending" : h.state }), el("td", { className: "n", textContent: bytes(h.bytes) }), el("td", { className: "n", textContent: count(h.blocks) }));
+  const row = (h) => el("tr", {}, el("td", { className: "name", textContent: h.tag, title: h.tag }), el("td", { textContent: h.state === "retired" ? "pending" : h.state }), el("td", { className: "n", textContent: bytes(h.bytes) }), el("td", { className: "n", textContent: h.state === "claimed" ? counted(h.blocks, "reservation") : count(h.blocks) }));
   return [
     el("div", { className: "pieces", role: "img", "aria-label": parts.map(([s, n]) => `${s} ${bytes(n)}`).join(", ") },
       ...parts.map(([s, n]) => el("i", { title: `${s} ${bytes(n)}`, style: { width: `${(100 * n) / b.limit}%`, background: color(s) } }))),

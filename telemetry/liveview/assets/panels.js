@@ -13,7 +13,7 @@ export function tiles(device, rate) {
   const waits = (rate.waits_queued ?? 0) + (rate.waits_elided ?? 0);
   const list = [
     { what: "Charged", value: bytes(m.charged), more: m.limit ? `${percent(m.charged, m.limit)} of ${bytes(m.limit)}` : "no budget" },
-    { what: "Live", color: "live", value: bytes(m.live.bytes), more: `${counted(m.live.blocks, "block")}, peak ${bytes(m.peak)}` },
+    { what: "Live", color: "live", value: bytes(m.live.bytes), more: `${counted(m.live.blocks, "block")}` },
     { what: "Pending free", color: "pending", value: bytes(m.pending.bytes), more: `${counted(m.pending.blocks, "block")}` },
     { what: "Quarantined", color: "quarantined", value: bytes(m.quarantined.bytes), more: `${counted(m.quarantined.blocks, "block")}` },
     { what: "Claimed", color: "claimed", value: bytes(m.claimed), more: `${counted(m.claims, "claim")}` },
@@ -48,20 +48,33 @@ export function budget(m) {
   });
 }
 
-/** tags lists them as they are, or as they were where the chart is pointed at. */
+/** layers says what the chart draws above the tags, as far as there is any, and
+ * where its past does not know. */
+export function layers(samples) {
+  const drawn = [["quarantined", "quarantined"], ["pending", "pending free"], ["claimed", "claimed"]].filter(([name]) => samples.some((s) => s[name] > 0));
+  keyed(byID("layers"), drawn, ([name]) => name, ([name, text]) => el("span", {}, swatch(name), text), () => {});
+  const past = samples.findLast((s) => s.past);
+  const first = samples.find((s) => s.past);
+  setText(byID("past-note"), !past ? "" : `before ${clock(past.t * 1000)} from the log in memory${first.pending === null ? ", which does not say what was pending" : ""}`);
+}
+
+/** tags lists them as they are, or what they had live where the chart is pointed
+ * at. */
 export function tags(list, palette, then) {
-  const sum = (t) => t.live + t.pending;
-  const rows = then ? list.map((t) => ({ ...t, then: then.tags.get(t.tag) ?? 0 })).sort((a, b) => b.then - a.then) : list;
+  const known = (t) => t.tag && then.live.has(t.tag);
+  const rows = then ? list.map((t) => ({ ...t, then: known(t) ? then.live.get(t.tag) : null })).sort((a, b) => b.then - a.then) : list;
+  const some = (n) => (then ? "" : n ? bytes(n) : "–");
   setText(byID("tags-when"), then ? `at ${clock(then.t * 1000)}` : "now");
   keyed(byID("tags").tBodies[0], rows, (t) => t.tag ?? "", (t) => {
-    const row = cells(["name", "n", "n", "n"]);
+    const row = cells(["name", "n", "n", "n", "n"]);
     row.cells[0].append(el("span", { className: "named" }, el("i", { className: "swatch" }), el("span", { textContent: t.tag ?? `${t.others} others`, title: t.tag ?? "" })));
     return row;
   }, (row, t) => {
     row.querySelector(".swatch").style.background = color(t.tag ? palette.name(t.tag) : "other");
-    setText(row.cells[1], bytes(then ? t.then : sum(t)));
-    setText(row.cells[2], then ? "" : t.pending ? bytes(t.pending) : "–");
-    setText(row.cells[3], then ? "" : count(t.live_blocks + t.pending_blocks));
+    setText(row.cells[1], then ? (t.then === null ? "" : bytes(t.then)) : some(t.live));
+    setText(row.cells[2], some(t.quarantined));
+    setText(row.cells[3], some(t.pending));
+    setText(row.cells[4], then ? "" : count(t.live_blocks + t.pending_blocks + t.quarantined_blocks));
   });
 }
 

@@ -1,0 +1,208 @@
+package liveview
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// The bounds of a reconstructed past.
+const (
+	pastSpan   = 15 * time.Minute
+	pastPoints = 300
+	pastTags   = 16
+)
+
+// Past is what a device's log and its guard remember of the time before now.
+// Events have lost their beginning, and Stays theirs.
+type Past struct {
+	// Events are the operations, in any order; EventsSince is from when on they
+	// are all there, zero if none was given up.
+	Events      []core.Event
+	EventsSince time.Time
+	// Releases: the events say when the device has passed a free. Without them
+	// nothing is known of pending memory.
+	Releases bool
+	// Stays are what a guard held back, which the events call live; those that
+	// ended after StaysSince are all there.
+	Stays      []Stay
+	StaysSince time.Time
+	// OwnTag is of the guard's own blocks, quarantined all their life.
+	OwnTag core.Tag
+}
+
+// Stay is a block that a guard held back. Until is zero as long as it does.
+type Stay struct {
+	Tag         core.Tag
+	Bytes       uint64
+	From, Until time.Time
+}
+
+// series is how memory was used until an instant, as the page draws it: at equal
+// steps, what its tags had live and what was quarantined and pending. It begins
+// where the history does.
+type series struct {
+	// T is seconds of Unix time.
+	T    []float64 `json:"t"`
+	Tags []string  `json:"tags"`
+	// Live is of each tag, and Others of all the rest.
+	Live        [][]uint64 `json:"live"`
+	Others      []uint64   `json:"others"`
+	Quarantined []uint64   `json:"quarantined"`
+	Pending     []uint64   `json:"pending"` // null if the history does not say
+}
+
+// change is what happened to a tag's bytes at an instant.
+type change struct {
+	at                         time.Time
+	tag                        string
+	live, quarantined, pending int64
+}
+
+// changes are what the past says of bytes, each at its instant.
+func (p *Past) changes() (list []change) {
+	for i := range p.Events {
+		e := &p.Events[i]
+		if e.Err != nil || e.Block.Generation == 0 {
+			continue
+		}
+		c, bytes := change{at: e.Time.Add(e.Duration)}, int64(e.Bytes)
+		switch e.Op {
+		case core.OpAllocate:
+			c.live = bytes
+		case core.OpDeallocate:
+			c.live, c.pending = -bytes, bytes
+		case core.OpRelease:
+			c.pending = -bytes
+		default:
+			continue
+		}
+		if e.Tag == p.OwnTag && p.OwnTag != "" {
+			c.live, c.quarantined = 0, c.live
+		}
+		c.tag = shownTag(e.Tag)
+		list = append(list, c)
+	}
+	for _, s := range p.Stays {
+		tag, bytes := shownTag(s.Tag), int64(s.Bytes)
+		list = append(list, change{at: s.From, tag: tag, live: -bytes, quarantined: bytes})
+		if !s.Until.IsZero() {
+			list = append(list, change{at: s.Until, tag: tag, live: bytes, quarantined: -bytes})
+		}
+	}
+	return list
+}
+
+// begin is from when on the past says everything, of a list of its changes.
+func (p *Past) begin(now time.Time, list []change) time.Time {
+	begin := now
+	for i := range list {
+		if list[i].at.Before(begin) {
+			begin = list[i].at
+		}
+	}
+	for _, since := range []time.Time{p.EventsSince, p.StaysSince, now.Add(-pastSpan)} {
+		if since.After(begin) {
+			begin = since
+		}
+	}
+	return begin
+}
+
+// reconstruct goes back from what is held at an instant to what was held before,
+// by undoing what has happened in between. Operations that were under way at that
+// instant may be missing.
+func (p *Past) reconstruct(now time.Time, holders []core.Holder) series {
+	list := p.changes()
+	begin := p.begin(now, list)
+	list = slices.DeleteFunc(list, func(c change) bool { return !c.at.After(begin) || c.at.After(now) })
+	held := byTag(holders)
+	slot, names := slots(list, held)
+	step := now.Sub(begin) / (pastPoints - 1)
+	if step <= 0 {
+		return series{T: []float64{}, Tags: []string{}, Live: [][]uint64{}, Others: []uint64{}, Quarantined: []uint64{}}
+	}
+	rows := newRows(len(names)+3, held, slot) // others, quarantined, pending behind the tags
+	for _, c := range list {
+		// The change is undone in every point before it.
+		point := pastPoints - 1 - int(now.Sub(c.at)/step)
+		rows.add(point, slot(c.tag), c.live)
+		rows.add(point, len(names)+1, c.quarantined)
+		rows.add(point, len(names)+2, c.pending)
+	}
+	out := series{Tags: names, Live: [][]uint64{}}
+	for i := range pastPoints {
+		at := now.Add(-step * time.Duration(pastPoints-1-i))
+		out.T = append(out.T, float64(at.UnixMicro())/1e6)
+	}
+	for i := range names {
+		out.Live = append(out.Live, rows.before(i))
+	}
+	out.Others, out.Quarantined = rows.before(len(names)), rows.before(len(names)+1)
+	if p.Releases {
+		out.Pending = rows.before(len(names) + 2)
+	}
+	return out
+}
+
+// slots gives the tags that had most a row each, and all others one behind.
+func slots(list []change, held []tagged) (slot func(tag string) int, names []string) {
+	weight := map[string]uint64{}
+	for _, t := range held {
+		weight[t.Tag] += t.bytes()
+	}
+	for _, c := range list {
+		weight[c.tag] += uint64(max(c.live, 0))
+	}
+	names = make([]string, 0, len(weight))
+	for tag := range weight {
+		names = append(names, tag)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(weight[b], weight[a]), cmp.Compare(a, b)) })
+	names = names[:min(len(names), pastTags)]
+	at := map[string]int{}
+	for i, tag := range names {
+		at[tag] = i
+	}
+	return func(tag string) int {
+		if i, ok := at[tag]; ok {
+			return i
+		}
+		return len(names)
+	}, names
+}
+
+// rows are what is held now, and in each point what has changed since the one
+// before.
+type rows struct {
+	now     []int64
+	changed [][]int64
+}
+
+func newRows(n int, held []tagged, slot func(string) int) *rows {
+	r := &rows{now: make([]int64, n), changed: make([][]int64, n)}
+	for i := range r.changed {
+		r.changed[i] = make([]int64, pastPoints)
+	}
+	for _, t := range held {
+		r.now[slot(t.Tag)] += int64(t.Live)
+		r.now[n-2] += int64(t.Quarantined)
+		r.now[n-1] += int64(t.Pending)
+	}
+	return r
+}
+
+func (r *rows) add(point, row int, bytes int64) { r.changed[row][max(point, 0)] += bytes }
+
+// before is a row's bytes in every point. What was under way may leave a rest:
+// there are no fewer than none.
+func (r *rows) before(row int) []uint64 {
+	out, held := make([]uint64, pastPoints), r.now[row]
+	for i := pastPoints - 1; i >= 0; i-- {
+		out[i] = uint64(max(held, 0))
+		held -= r.changed[row][i]
+	}
+	return out
+}
