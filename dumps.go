@@ -1,6 +1,7 @@
 package fencepost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ func (r *Runtime) openDumps(cfg Config) error {
 	if err != nil {
 		return invalid("Incidents", fmt.Sprintf("%v: name a folder that this process may write to", err))
 	}
-	r.dumps = w
+	r.dumps, r.maxDump = w, cmp.Or(settings.MaxBytes, dump.DefaultMaxBytes)
 	r.onClose(closeWriter(w.Close))
 	return nil
 }

@@ -57,7 +57,7 @@ func (h *guardHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch req.Method {
 	case http.MethodGet, http.MethodHead:
 	case http.MethodPost, http.MethodPut:
-		if err := h.permit(req); err != nil {
+		if err := permit(req, h.origin, "the guard is switched"); err != nil {
 			http.Error(w, err.Error(), http.StatusForbidden)
 			return
 		}
@@ -78,28 +78,28 @@ func (h *guardHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // proxyHeaders are what proxies add to what they pass on.
 var proxyHeaders = [...]string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "X-Envoy-External-Address"}
 
-// permit refuses a change that does not come from this machine. A proxy that hides
-// itself cannot be told from a client here.
-func (h *guardHandler) permit(req *http.Request) error {
+// permit refuses what does not come from this machine; done says what it would
+// do. A proxy that hides itself cannot be told from a client here.
+func permit(req *http.Request, origins *http.CrossOriginProtection, done string) error {
 	peer, err := netip.ParseAddrPort(req.RemoteAddr)
 	if err != nil || !peer.Addr().Unmap().IsLoopback() {
-		return fmt.Errorf("the guard is switched from this machine only, over a loopback address: the request comes from %q", req.RemoteAddr)
+		return fmt.Errorf("%s from this machine only, over a loopback address: the request comes from %q", done, req.RemoteAddr)
 	}
 	if !loopbackHost(req.Host) {
-		return fmt.Errorf("host %q: address the guard as localhost or by a loopback address", req.Host)
+		return fmt.Errorf("host %q: address the process as localhost or by a loopback address", req.Host)
 	}
 	for _, name := range proxyHeaders {
 		if len(req.Header.Values(name)) > 0 {
-			return fmt.Errorf("the guard is switched from this machine only: header %s says that the request came through a proxy", name)
+			return fmt.Errorf("%s from this machine only: header %s says that the request came through a proxy", done, name)
 		}
 	}
-	if err := h.origin.Check(req); err != nil {
-		return fmt.Errorf("the guard is not switched from web pages of other sites: %w", err)
+	if err := origins.Check(req); err != nil {
+		return fmt.Errorf("%s from no web page of another site: %w", done, err)
 	}
 	if origin := req.Header.Get("Origin"); origin != "" {
 		from, err := url.Parse(origin)
 		if err != nil || !loopbackHost(from.Host) {
-			return fmt.Errorf("the guard is not switched from web pages of other sites: origin %q", origin)
+			return fmt.Errorf("%s from no web page of another site: origin %q", done, origin)
 		}
 	}
 	return nil

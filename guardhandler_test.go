@@ -137,14 +137,14 @@ func TestABadChangeIsRefusedWithTheWordsToUse(t *testing.T) {
 	}
 }
 
-func TestTheGuardIsSwitchedFromThisMachineOnly(t *testing.T) {
-	rt := open(t, fencepost.Config{Guard: "ledger"})
+// elsewhere are requests that do not come from this machine, or not from a page
+// of its own.
+func elsewhere() map[string]func(*http.Request) {
 	header := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}
 	peer := func(address string) func(*http.Request) { return func(r *http.Request) { r.RemoteAddr = address } }
-	host := func(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
-	for name, change := range map[string]func(*http.Request){
+	return map[string]func(*http.Request){
 		"another machine":            peer("10.0.0.7:4000"),
 		"another machine, IPv6":      peer("[2001:db8::1]:4000"),
 		"all addresses":              peer("0.0.0.0:4000"),
@@ -167,7 +167,14 @@ func TestTheGuardIsSwitchedFromThisMachineOnly(t *testing.T) {
 		"another local server's page": header("Origin", "http://127.0.0.1:8080"),
 		"a client of a local proxy":   header("X-Forwarded-For", "10.0.0.7"),
 		"a client of another proxy":   header("Via", "1.1 gateway"),
-	} {
+	}
+}
+
+func host(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
+
+func TestTheGuardIsSwitchedFromThisMachineOnly(t *testing.T) {
+	rt := open(t, fencepost.Config{Guard: "ledger"})
+	for name, change := range elsewhere() {
 		for _, method := range []string{http.MethodPost, http.MethodPut} {
 			if w := ask(rt, method, formType, "mode=off", change); w.Code != http.StatusForbidden || rt.GuardStatus().Setting != "ledger" {
 				t.Errorf("%s of %s: %d %s", method, name, w.Code, w.Body)

@@ -25,6 +25,10 @@ type HandlerConfig struct {
 	// and as [Runtime.GuardHandler] says. Without it nothing that the handler
 	// serves changes anything.
 	SwitchGuard bool
+	// Incidents serves the files of Config.Incidents, by number and as downloads,
+	// and makes a dump upon a POST from this machine, as GuardHandler says, once a
+	// minute. Without it those paths are not there.
+	Incidents bool
 	// GoProfiles serves the Go runtime's profiles beside that of the GPU's
 	// memory, below /debug/pprof/: as package net/http/pprof does, but for the
 	// command line and the look-up of symbols. Whoever may ask for them can
@@ -42,6 +46,8 @@ type HandlerConfig struct {
 //	/debug/gpumem/state    its numbers as JSON; /debug/gpumem/past what they were before, /debug/gpumem/blocks the blocks of a stretch of addresses
 //	/debug/gpumem/history  the newest operations; ?format=jsonl, perfetto or pytorch
 //	/debug/gpumem/guard    how the debug guard is set, and its switch if SwitchGuard is set
+//	/debug/gpumem/incidents, /debug/gpumem/dump
+//	                       if Incidents is set: the files of Config.Incidents, and what makes a dump
 //	/debug/pprof/gpumem    the memory by Go call stack, for go tool pprof
 //	/debug/pprof/          the Go runtime's profiles if GoProfiles is set: profile, trace, heap, goroutine and so on
 //
@@ -73,6 +79,7 @@ func NewHandler(cfg HandlerConfig) (http.Handler, error) {
 	mux.Handle("/debug/gpumem/", http.StripPrefix("/debug/gpumem", view))
 	mux.Handle("/debug/gpumem/history", devices.choose((*Runtime).HistoryHandler))
 	mux.Handle("/debug/gpumem/guard", devices.choose(guardOf(cfg.SwitchGuard)))
+	serveIncidents(mux, devices, cfg.Incidents)
 	mux.Handle("/debug/pprof/gpumem", devices.choose((*Runtime).ProfileHandler))
 	if cfg.GoProfiles {
 		mux.Handle("/debug/pprof/", goProfiles())
@@ -106,7 +113,7 @@ func newView(cfg HandlerConfig) (*liveview.View, error) {
 		view.Links = append(view.Links, liveview.Link{Text: "Go profiles", Href: "../pprof/"})
 	}
 	for _, r := range cfg.Runtimes {
-		view.Devices = append(view.Devices, r.liveSource(cfg.SwitchGuard))
+		view.Devices = append(view.Devices, r.liveSource(cfg))
 	}
 	return liveview.New(view)
 }

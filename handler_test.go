@@ -21,7 +21,8 @@ import (
 )
 
 // everyPath are the paths that the handler serves.
-var everyPath = []string{"/metrics", "/healthz", "/readyz", "/debug/gpumem/", "/debug/gpumem/live.js", "/debug/gpumem/state", "/debug/gpumem/blocks",
+var everyPath = []string{"/metrics", "/healthz", "/readyz", "/debug/gpumem/", "/debug/gpumem/live.js", "/debug/gpumem/state", "/debug/gpumem/past", "/debug/gpumem/blocks",
+	"/debug/gpumem/map?from=0&to=0x800000000000",
 	"/debug/gpumem/history", "/debug/gpumem/history?format=perfetto", "/debug/gpumem/guard", "/debug/pprof/gpumem", "/debug/pprof/gpumem?debug=1"}
 
 func handlerOf(t *testing.T, cfg fencepost.HandlerConfig, runtimes ...*fencepost.Runtime) http.Handler {

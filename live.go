@@ -9,7 +9,7 @@ import (
 
 // liveSource is what the live view shows of the runtime. It makes no device
 // call.
-func (r *Runtime) liveSource(switchGuard bool) liveview.Source {
+func (r *Runtime) liveSource(cfg HandlerConfig) liveview.Source {
 	return liveview.Source{
 		Name:     r.device.String(),
 		UUID:     r.device.UUID,
@@ -20,9 +20,10 @@ func (r *Runtime) liveSource(switchGuard bool) liveview.Source {
 		Streams:  r.liveStreams,
 		Findings: func() (uint64, []core.Finding) { return r.findings.Total(), r.findings.Recent() },
 		Refusals: r.refusals.newest,
+		Files:    cfg.Incidents && r.incidents != nil,
 		Guard: func() liveview.Guard {
 			s := r.GuardStatus()
-			return liveview.Guard{Setting: s.Setting, Policy: s.Policy, HuntTags: s.HuntTags, Numbers: s.Numbers, Switch: switchGuard}
+			return liveview.Guard{Setting: s.Setting, Policy: s.Policy, HuntTags: s.HuntTags, Numbers: s.Numbers, Switch: cfg.SwitchGuard}
 		},
 	}
 }

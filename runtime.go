@@ -53,6 +53,7 @@ type Runtime struct {
 	allocations *profile.Allocations
 	incidents   *incident.Writer // nil if there is no folder for them
 	dumps       *dump.Writer     // nil if there is no folder for them
+	maxDump     int64            // bytes that a file of a dump has at most
 	policy      string
 	opened      time.Time
 	health      *healthWatch

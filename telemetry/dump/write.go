@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -78,4 +79,11 @@ func (f form) encode(source history.Source) ([]byte, error) {
 	packer := gzip.NewWriter(&text)
 	err := errors.Join(source.Write(packer, f.format), packer.Close())
 	return text.Bytes(), err
+}
+
+// IsFile reports whether a name is of the form that [Writer] gives to the files
+// of one format.
+func IsFile(name string, f history.Format) bool {
+	i := slices.IndexFunc(forms[:], func(x form) bool { return x.format == f })
+	return i >= 0 && strings.HasSuffix(name, forms[i].suffix) && namePattern.MatchString(name)
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -43,6 +44,77 @@ func painted(selector string, colors int) string {
 	for (const v of d) if (v >>> 24 > 200) n.set(v, (n.get(v) ?? 0) + 1);
 	return [...n.values()].filter((k) => k > 100).length >= %d;
 })()`, selector, colors)
+}
+
+// What happened before the page was opened is in the chart, from the log.
+func TestTheChartBeginsBeforeThePage(t *testing.T) {
+	s := newScene(t, nil)
+	s.alloc("weights", 512*mib)
+	for range 20 {
+		s.alloc("kv.cache", 16*mib)
+		time.Sleep(200 * time.Millisecond)
+	}
+	p := openTab(t, s.live(), desk)
+	p.contains("#past-note", "from the log in memory")
+	p.do("pausing", chromedp.Click(chromedp.CSS("#pause"))) // what it draws now is not what it saw
+	if wide := value[int](p, paintedWidth("--tag0")); wide < 25 {
+		t.Errorf("the past of weights is %d pixels wide, of four seconds in sixty", wide)
+	}
+	// It ends as it is: at the right edge of what is painted all is there.
+	p.contains("#tags", "320 MiB")
+}
+
+// paintedWidth is how many columns of the chart have the colour of a tag's area.
+func paintedWidth(name string) string {
+	return fmt.Sprintf(`(() => {
+	const c = document.querySelector("#chart canvas");
+	const want = getComputedStyle(document.documentElement).getPropertyValue(%q).trim();
+	const [r, g, b] = [1, 3, 5].map((i) => 0.62 * parseInt(want.slice(i, i + 2), 16) + 0.38 * 255);
+	const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+	const columns = new Set();
+	for (let i = 0; i < d.length; i += 4) if (Math.abs(d[i] - r) + Math.abs(d[i + 1] - g) + Math.abs(d[i + 2] - b) < 12) columns.add((i / 4) %% c.width);
+	return columns.size;
+})()`, name)
+}
+
+// Live is the same everywhere: what the guard holds back, and what the device has
+// not passed, is neither live in the tiles nor in the table nor in the map.
+func TestQuarantineIsToldApartEverywhere(t *testing.T) {
+	s := newScene(t, func(c *fencepost.Config, _ *fencepost.HandlerConfig) {
+		c.GuardConfig.QuarantineAge = time.Hour
+		c.GuardConfig.Hunt.QuarantineBytes = 1 << 30
+	})
+	kept := s.alloc(hunted, 8*mib)
+	for range 4 {
+		s.free(s.alloc(hunted, mib))
+	}
+	p := openTab(t, s.live(), desk)
+	p.contains("#tags", string(hunted))
+	stats := s.rt.Stats()
+	live, held := float64(stats.Live.Bytes)/mib, float64(stats.Quarantined.Bytes)/mib
+	if stats.Quarantined.Blocks != 4 || stats.Live.Blocks != 1 {
+		t.Fatalf("%+v", stats)
+	}
+	p.contains("#layers", "quarantined")
+	row := value[[]string](p, "[...[...document.querySelectorAll('#tags tbody tr')].find((r) => r.innerText.includes('index.build')).cells].map((c) => c.innerText)")
+	if row[1] != fmt.Sprintf("%.2f MiB", live) || row[2] != fmt.Sprintf("%.2f MiB", held) || row[3] != "–" || row[4] != "5" {
+		t.Errorf("the table says %q, of %.2f MiB live and %.2f MiB quarantined", row, live, held)
+	}
+	tile := func(n int) string {
+		return value[string](p, fmt.Sprintf("document.querySelectorAll('.tile .value')[%d].innerText", n))
+	}
+	if tile(1) != row[1] || tile(3) != row[2] {
+		t.Errorf("the tiles say %s live and %s quarantined, the table %q", tile(1), tile(3), row)
+	}
+	p.do("keys", chromedp.Focus(chromedp.CSS("#map")), chromedp.KeyEvent(kb.Home))
+	for range 5 {
+		p.do("the next block", chromedp.KeyEvent(kb.ArrowRight))
+		tip := p.text("#tip")
+		if isKept := strings.Contains(tip, fmt.Sprintf("#%d ", kept.ID.Generation)); strings.Contains(tip, "live") != isKept || strings.Contains(tip, "quarantined") == isKept {
+			t.Errorf("the map says %q of a block that is kept: %v", tip, isKept)
+		}
+	}
+	s.free(kept)
 }
 
 func TestAClickOnABlockShowsIt(t *testing.T) {
@@ -181,9 +253,7 @@ func TestTextsOfTheProgramAreNeverMarkup(t *testing.T) {
 	s.launch(evil, lease, core.Write, b)
 	s.refuse(evil, 8<<30)
 	s.free(b)
-	if _, err := s.rt.Deallocate(t.Context(), b.ID); err == nil { // a finding
-		t.Fatal("it was freed twice")
-	}
+	s.freeTwice(evil)
 	s.alloc(evil, 256*mib)
 	p := openTab(t, s.live(), desk)
 	for _, place := range []string{"#tags", "#streams", "#refusals", "#findings"} {
@@ -197,6 +267,82 @@ func TestTextsOfTheProgramAreNeverMarkup(t *testing.T) {
 	}
 	if value[bool](p, "'pwned' in window") {
 		t.Error("a tag ran")
+	}
+}
+
+func TestIncidentsAreShownOnlyWhereThatIsSwitchedOn(t *testing.T) {
+	folder := func(c *fencepost.Config, _ *fencepost.HandlerConfig) { c.Incidents = t.TempDir() }
+	off := newScene(t, folder)
+	p := openTab(t, off.live(), desk)
+	p.contains("#health", "ok")
+	if text := p.text("body"); strings.Contains(text, "Incidents") || strings.Contains(text, "Dump") {
+		t.Errorf("it is off, and the page says:\n%s", text)
+	}
+	p.do("asking by hand", script(`Promise.all([fetch("incidents"), fetch("dump", {method: "POST"})]).then((r) => { window.answers = r.map((x) => x.status).join(); }); 0`))
+	p.until("two times 404", "window.answers === '404,404'")
+	p.takeProblems() // the browser logs the refusals
+
+	on := newScene(t, func(c *fencepost.Config, h *fencepost.HandlerConfig) { folder(c, h); h.Incidents = true })
+	p = openTab(t, on.live(), desk)
+	p.contains("#files-note", "none yet")
+	p.do("dumping", chromedp.Click(chromedp.CSS("#dump")))
+	p.contains("#dump-answer", "dumped in 3 forms")
+	p.contains("#files", "dump: request")
+	p.do("dumping again", chromedp.Click(chromedp.CSS("#dump")))
+	p.contains("#dump-answer", "ask again in")
+	p.takeProblems() // the browser logs the refusal
+}
+
+// An incident holds what the program says, such as a tag that is markup. Nothing of
+// that is shown by a browser that is led to it: it is a download.
+func TestAnIncidentIsNeverAPage(t *testing.T) {
+	for _, tag := range hostile {
+		s := newScene(t, func(c *fencepost.Config, h *fencepost.HandlerConfig) { c.Incidents, h.Incidents = t.TempDir(), true })
+		s.freeTwice(tag)
+		p := openTab(t, s.live(), desk)
+		p.contains("#files", "double-free")
+		row := "[...document.querySelectorAll('#files tbody tr')].find((r) => r.innerText.includes('double-free'))"
+		if text := value[string](p, row+".innerText"); strings.ContainsAny(text, "<>\"\u202e") {
+			t.Errorf("%q: the row says %q", tag, text)
+		}
+		var answer struct{ Type, Disposition, Sniff, Text string }
+		link := value[string](p, row+".querySelector('a').href")
+		p.do("fetching it", script(fmt.Sprintf(`fetch(%q).then(async (r) => { window.got = { type: r.headers.get("Content-Type"), disposition: r.headers.get("Content-Disposition"), sniff: r.headers.get("X-Content-Type-Options"), text: await r.text() }; }); 0`, link)))
+		p.until("the incident", "window.got")
+		answer = value[struct{ Type, Disposition, Sniff, Text string }](p, "window.got")
+		if answer.Type != "application/octet-stream" || answer.Disposition != `attachment; filename="fencepost-incident.json"` || answer.Sniff != "nosniff" || !strings.Contains(answer.Text, "double-free") {
+			t.Errorf("%q: %+v", tag, answer)
+		}
+		p.do("following the link", script(row+".querySelector('a').click()"))
+		p.do("leading the page to it", script(fmt.Sprintf("location.href = %q", link)))
+		time.Sleep(500 * time.Millisecond)
+		if at := value[string](p, "location.href"); at != s.live() || value[bool](p, "'pwned' in window") {
+			t.Errorf("%q: the page is %s, and something ran: %v", tag, at, value[bool](p, "'pwned' in window"))
+		}
+	}
+}
+
+// hostile are tags that would do harm where they are no text.
+var hostile = []core.Tag{evil, `"><svg onload="window.pwned=1">`, "javascript:window.pwned=1", "a\u202eb\u2066c\x00\x1b[31m\r\nX: y", core.Tag(strings.Repeat("long<b>", 600)), "\xff\xfe"}
+
+// Each of them is in the past of the chart, in the table and in the map.
+func TestHostileTagsAreTextInThePast(t *testing.T) {
+	s := newScene(t, nil)
+	for i, tag := range hostile {
+		s.alloc(tag, uint64(64+i)*mib)
+	}
+	time.Sleep(1500 * time.Millisecond)
+	p := openTab(t, s.live(), desk)
+	p.contains("#past-note", "from the log in memory")
+	p.until("all tags", fmt.Sprintf("document.querySelectorAll('#tags tbody tr').length === %d", len(hostile)))
+	p.contains("#tags", "<img src=x onerror=")
+	p.contains("#tags", "…") // the long one is cut
+	p.do("pointing at the past", chromedp.MouseClickXY(300, 300))
+	if n := value[int](p, "document.querySelectorAll('img, svg, iframe, b[onload]').length + document.querySelectorAll('body script').length"); n != 0 || value[bool](p, "'pwned' in window") {
+		t.Errorf("%d elements were made of a text", n)
+	}
+	if wide := value[int64](p, "document.documentElement.scrollWidth"); wide > desk.width {
+		t.Errorf("the page is %d wide", wide)
 	}
 }
 
@@ -290,7 +436,7 @@ func TestTheKeyboardReachesEverything(t *testing.T) {
 		p.do("tab", chromedp.KeyEvent(kb.Tab))
 		reached[value[string](p, "(() => { const e = document.activeElement; return e.id || e.getAttribute('aria-label') || e.textContent.slice(0, 12) || e.tagName; })()")] = true
 	}
-	for _, want := range []string{"pause", "scale", "map", "by-state", "by-tag", "Tags", "Streams", "Metrics", "Mode", "Switch"} {
+	for _, want := range []string{"pause", "scale", "map", "zoom-in", "by-state", "by-tag", "Tags", "Streams", "Metrics", "Mode", "Switch"} {
 		if !reached[want] {
 			t.Errorf("%s is not reached: %v", want, reached)
 		}

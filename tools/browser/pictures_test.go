@@ -33,15 +33,21 @@ func TestPicturesOfTheDocuments(t *testing.T) {
 		{"narrow", screen{width: 400, height: 800, dark: true}, 20},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newScene(t, func(c *fencepost.Config, _ *fencepost.HandlerConfig) { c.GuardConfig.StackBytes = 1 })
-			p := openTab(t, s.live(), c.on)
-			p.contains("#health", "ok")
+			s := newScene(t, func(cfg *fencepost.Config, h *fencepost.HandlerConfig) {
+				cfg.GuardConfig.StackBytes = 1
+				if c.name == "incident" {
+					cfg.Incidents, h.Incidents = t.TempDir(), true
+				}
+			})
 			o := newOffice(s)
 			if c.name != "idle" {
 				defer o.open()()
 			}
+			time.Sleep(seconds(c.seconds)) // the page begins with what was before it
+			p := openTab(t, s.live(), c.on)
+			p.contains("#health", "ok")
 			p.contains("#streams", "decode")
-			time.Sleep(seconds(c.seconds))
+			p.contains("#past-note", "from the log in memory")
 			if c.name == "load" {
 				p.do("choosing a block", chromedp.Focus(chromedp.CSS("#map")), chromedp.KeyEvent(kb.Home), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.Enter),
 					script("document.activeElement.blur(); document.querySelector('#tip').hidden = true"))
@@ -52,9 +58,14 @@ func TestPicturesOfTheDocuments(t *testing.T) {
 				s.refuse("kv.cache", 3<<30)
 				p.contains("#findings", "oob-write")
 				p.contains("#refusals", "kv.cache")
+				p.contains("#files", "oob-write")
 				p.do("opening both", script("document.querySelectorAll('.news details:first-child > summary').forEach((s) => s.click())"))
 			}
+			time.Sleep(seconds(3))
 			p.picture(c.name)
+			if c.name == "load" { // for the README: who holds the memory, and where it lies
+				p.capture("front", "Math.ceil(document.querySelector('#map-range').getBoundingClientRect().bottom + scrollY + 8)")
+			}
 		})
 	}
 }
@@ -70,12 +81,16 @@ func seconds(n int) time.Duration {
 // picture writes the whole page as a file.
 func (p *tab) picture(name string) {
 	p.Helper()
+	p.capture(name, "document.documentElement.scrollHeight")
+}
+
+// capture writes the page down to a height that a script says as a file.
+func (p *tab) capture(name, height string) {
+	p.Helper()
 	if *pictures == "" {
 		return
 	}
-	height := value[int64](p, "document.documentElement.scrollHeight")
-	width := value[int64](p, "document.documentElement.clientWidth")
-	p.do("the whole page", chromedp.EmulateViewport(width, height))
+	p.do("the height of the picture", chromedp.EmulateViewport(value[int64](p, "document.documentElement.clientWidth"), value[int64](p, height)))
 	time.Sleep(2500 * time.Millisecond) // it draws itself anew
 	image, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
 	must(p.T, err)

@@ -119,6 +119,16 @@ func (s *scene) overrun(launch string) core.Block {
 	return b
 }
 
+// freeTwice makes a finding.
+func (s *scene) freeTwice(tag core.Tag) {
+	s.Helper()
+	b := s.alloc(tag, mib)
+	s.free(b)
+	if _, err := s.rt.Deallocate(s.Context(), b.ID); err == nil {
+		s.Fatal("it was freed twice")
+	}
+}
+
 // refuse makes the budget refuse a request.
 func (s *scene) refuse(tag core.Tag, bytes uint64) {
 	s.Helper()

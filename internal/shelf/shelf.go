@@ -1,0 +1,157 @@
+// Package shelf hands out the files of a folder by number. Nobody names a path:
+// the numbers are those of files that were listed, whose names are of a known
+// form, and what is no regular file of a bounded size is not there.
+package shelf
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// most is how many files are listed, the newest.
+const most = 64
+
+// Form is a sort of files.
+type Form struct {
+	// Name tells the forms apart, and Download is what a file is called that was
+	// fetched, whatever it is called here.
+	Name, Download string
+	// Is says which names are of the form. They begin with a time, so that the
+	// newest sort last.
+	Is func(name string) bool
+	// MaxBytes is the largest that is listed and handed out.
+	MaxBytes int64
+}
+
+// Shelf is a folder of files. It is safe for concurrent use.
+type Shelf struct {
+	dir   string
+	forms []Form
+
+	mu      sync.Mutex
+	numbers map[string]int // of the names listed last
+	last    int
+}
+
+// New returns the shelf of a folder, which need not be there yet.
+func New(dir string, forms ...Form) *Shelf {
+	return &Shelf{dir: dir, forms: forms, numbers: map[string]int{}}
+}
+
+// File is one that is listed.
+type File struct {
+	// Index is the file's number for as long as it is listed. It is never that of
+	// another one.
+	Index int
+	Name  string
+	Form  Form
+	Bytes int64
+}
+
+// List is the newest files, newest first.
+func (s *Shelf) List() ([]File, error) {
+	root, err := os.OpenRoot(s.dir)
+	if err != nil {
+		return nil, ignoreMissing(err) // nothing was written yet
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil, err
+	}
+	var files []File
+	for _, e := range entries {
+		if form, ok := s.form(e.Name()); ok && e.Type().IsRegular() {
+			if info, err := root.Lstat(e.Name()); err == nil && form.takes(info) { // else it is gone
+				files = append(files, File{Name: e.Name(), Form: form, Bytes: info.Size()})
+			}
+		}
+	}
+	slices.SortFunc(files, func(a, b File) int { return strings.Compare(b.Name, a.Name) })
+	files = files[:min(len(files), most)]
+	s.number(files)
+	return files, nil
+}
+
+func (s *Shelf) form(name string) (Form, bool) {
+	i := slices.IndexFunc(s.forms, func(f Form) bool { return f.Is(name) })
+	if i < 0 {
+		return Form{}, false
+	}
+	return s.forms[i], true
+}
+
+func (f *Form) takes(info fs.FileInfo) bool {
+	return info.Mode().IsRegular() && info.Size() <= f.MaxBytes
+}
+
+// number gives new files numbers, the oldest the lowest, and forgets those that
+// are listed no more.
+func (s *Shelf) number(files []File) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	numbers := make(map[string]int, len(files))
+	for i := range slices.Backward(files) {
+		name := files[i].Name
+		n := s.numbers[name]
+		if n == 0 {
+			s.last++
+			n = s.last
+		}
+		numbers[name], files[i].Index = n, n
+	}
+	s.numbers = numbers
+}
+
+// Open opens the file of a number that [Shelf.List] told. Its size is what may be
+// read of it. The error of one that was not listed, is gone, or is no file that
+// would be listed now, matches [fs.ErrNotExist].
+func (s *Shelf) Open(index int) (*os.File, File, error) {
+	name := s.name(index)
+	form, ok := s.form(name)
+	if !ok {
+		return nil, File{}, fs.ErrNotExist
+	}
+	root, err := os.OpenRoot(s.dir)
+	if err != nil {
+		return nil, File{}, err
+	}
+	defer root.Close()
+	named, err := root.Lstat(name)
+	if err != nil || !form.takes(named) {
+		return nil, File{}, cmp.Or(err, fs.ErrNotExist)
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, File{}, err
+	}
+	// What was opened is what was looked at, and no link that took its place.
+	opened, err := f.Stat()
+	if err != nil || !os.SameFile(named, opened) || !form.takes(opened) {
+		return nil, File{}, errors.Join(cmp.Or(err, fs.ErrNotExist), f.Close())
+	}
+	return f, File{Index: index, Name: name, Form: form, Bytes: opened.Size()}, nil
+}
+
+func (s *Shelf) name(index int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, n := range s.numbers {
+		if n == index {
+			return name
+		}
+	}
+	return ""
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
