@@ -6,11 +6,19 @@
 // streams, explains refusals, and reports the memory bugs it sees.
 //
 //	rt, err := fencepost.Open(ctx, fencepost.Config{})
-//	stream, err := rt.Streams().Acquire(ctx, "request")
-//	keys, err := cuda.Alloc[uint32](ctx, rt.Memory(), 1<<20, cuda.AllocOptions{Stream: stream.ID(), Tag: "sort.keys"})
-//	err = rt.Launch(ctx, stream.ID(), []core.Use{keys.Use(core.Write)}, func(ctx context.Context) error {
-//		return enqueueKernel(stream.Handle(), keys.Ptr())
+//	module, err := rt.Load("sort", ptx)
+//	sort, err := module.Kernel("sort")
+//	err = rt.Do(ctx, "sort", func(j *fencepost.Job) error {
+//		keys, err := fencepost.Upload(j, input)
+//		err = j.Launch(sort, cuda.Blocks1D(len(input), 256), fencepost.ReadWrites(keys), fencepost.Value(uint32(len(input))))
+//		output, err = fencepost.Download(j, keys)
+//		return err
 //	})
+//
+// [Runtime.Do] is the straight way: a stream, memory that is freed whatever
+// happens, and launches that say what they read and write. Under it, and beside it,
+// are stream leases ([Runtime.Streams]), typed memory ([Runtime.Memory]) and the
+// calls of [core.Runtime].
 //
 // [NewHandler] serves what operators look at: metrics, health, profile, history
 // and a live view.

@@ -27,8 +27,8 @@ func ExampleOpen() {
 	// <nil>
 }
 
-// The example of the README: typed memory, filled by one stream and read by
-// another, fenced by what the launch declares.
+// Typed memory, filled by one stream and read by another, fenced by what the
+// launch declares.
 func Example() {
 	ctx := context.Background()
 	rt, _ := fencepost.Open(ctx, fencepost.Config{})
@@ -129,7 +129,7 @@ func ExampleRuntime_reserve() {
 	fmt.Println(err)
 	// Output:
 	// 1048576 <nil>
-	// out of budget: requested 4096 bytes for "sort", remaining 0 of 1048576 (live 0, pending 0, quarantined 0, claimed 1048576)
+	// out of budget: requested 4096 bytes for "sort", remaining 0 of 1048576 (live 0, pending 0, quarantined 0, claimed 1048576); largest holders: index.build claimed 1048576 bytes in 1 reservation
 	// 4096 <nil>
 	// <nil>
 	// <nil>

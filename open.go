@@ -73,7 +73,7 @@ func newFindings(cfg Config) *telemetry.Findings {
 }
 
 func (r *Runtime) build(cfg Config) error {
-	for _, step := range []func(Config) error{r.openDriver, r.openStreams, r.buildStack, r.finishBuild, r.watchHealth} {
+	for _, step := range []func(Config) error{r.openDriver, r.openCode, r.openStreams, r.buildStack, r.finishBuild, r.watchHealth} {
 		if err := step(cfg); err != nil {
 			return err
 		}

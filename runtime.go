@@ -26,6 +26,13 @@ import (
 
 // Runtime is an open stack. Its methods are those of [core.Runtime] and the
 // ones below; all are safe for concurrent use.
+//
+// Of [core.Runtime] come Stats (bytes by state, budget, waits, refusals),
+// BytesOutstanding, State and Ordinal; Allocate, Deallocate, Reserve and
+// ReleaseClaim for memory without a [Job]; and Launch, LaunchNamed and LaunchWith
+// for work that the driver or a library enqueues. More numbers are in
+// [Runtime.Health], [Runtime.Findings], [Runtime.Operations] and
+// [Runtime.DeviceMemory].
 type Runtime struct {
 	*core.Runtime
 	driver  driver.Driver
@@ -54,6 +61,7 @@ type Runtime struct {
 	incidents   *incident.Writer // nil if there is no folder for them
 	dumps       *dump.Writer     // nil if there is no folder for them
 	maxDump     int64            // bytes that a file of a dump has at most
+	code        code
 	policy      string
 	opened      time.Time
 	health      *healthWatch
