@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -23,7 +21,7 @@ type demoFlags struct {
 	json                                 bool
 }
 
-func demoCommand(code *int) *cobra.Command {
+func demoCommand(c *console, code *int) *cobra.Command {
 	var f demoFlags
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -37,18 +35,20 @@ the runtime saw it. Kinds: ` + strings.Join(demo.Kinds(), ", ") + `.
 On a GPU a missing fence, a use before the allocation is ready and a read after
 the free are not seen: the oracle that sees them is the simulated device's.
 
-Spans go to --spans FILE as JSON lines, and to a collector if the standard
+Spans go to --spans FILE as JSON lines, which takes the place of what was there
+when the demo has ended, and to a collector if the standard
 OTEL_EXPORTER_OTLP_ENDPOINT variables name one. Metrics are pushed, too, if
 OTEL_METRICS_EXPORTER=otlp or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT says so.
 
 While it runs, "fencepost guard" shows and switches its debug guard. With
---incidents each finding is a file there, which "fencepost incident" prints.
+--incidents each finding is a file there, which "fencepost incident" prints, and
+the live view hands out on a loopback address.
 
 Exit codes: 0 clean; 1 something was wrong or found; 2 a bad flag; 3 a planted
 bug was not seen; 70 stopped by --guard-policy=stop.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			*code, err = runDemo(cmd.Context(), f)
+			*code, err = runDemo(cmd.Context(), c, f)
 			return err
 		},
 	}
@@ -72,7 +72,7 @@ func (f demoFlags) config() (fencepost.Config, error) {
 	if f.duration <= 0 {
 		return cfg, fmt.Errorf("--for %v: say more than 0", f.duration)
 	}
-	if f.sample < 0 || f.sample > 1 {
+	if !(f.sample >= 0 && f.sample <= 1) { // NaN is neither
 		return cfg, fmt.Errorf("--sample %v: say 0 to 1", f.sample)
 	}
 	var err error
@@ -80,7 +80,7 @@ func (f demoFlags) config() (fencepost.Config, error) {
 	return cfg, err
 }
 
-func runDemo(ctx context.Context, f demoFlags) (code int, err error) {
+func runDemo(ctx context.Context, c *console, f demoFlags) (code int, err error) {
 	cfg, err := f.config()
 	if err != nil {
 		return exitBadInput, err
@@ -96,31 +96,32 @@ func runDemo(ctx context.Context, f demoFlags) (code int, err error) {
 	if err != nil {
 		return exitBadInput, err
 	}
-	cfg.TracerProvider, cfg.TelemetryLost = spans.provider, spans.lost
+	cfg.TracerProvider, cfg.TelemetryLost = spans.tracers(), spans.lost
 	rt, err := fencepost.Open(ctx, cfg)
 	if err != nil {
-		return exitBadInput, errors.Join(err, spans.close(ctx))
+		return exitBadInput, errors.Join(err, spans.discard(ctx))
 	}
 	d, err := demo.New(rt, spans.beginRequest, plant)
 	if err != nil {
 		_, closeErr := rt.Close(ctx)
-		return exitBadInput, errors.Join(err, closeErr, spans.close(ctx))
+		return exitBadInput, errors.Join(err, closeErr, spans.discard(ctx))
 	}
 	server, err := serve(ctx, f.listen, rt, spans)
 	if err != nil {
 		_, closeErr := rt.Close(ctx)
-		return exitBadInput, errors.Join(err, closeErr, spans.close(ctx))
+		return exitBadInput, errors.Join(err, closeErr, spans.discard(ctx))
 	}
 	defer server.close()
-	return showDemo(ctx, f, rt, d, spans, server)
+	return showDemo(ctx, c, f, rt, d, spans, server)
 }
 
-func showDemo(ctx context.Context, f demoFlags, rt *fencepost.Runtime, d *demo.Demo, spans *spanPipe, server *server) (int, error) {
-	fmt.Fprintln(os.Stdout, "device:", rt.DeviceChoice())
+func showDemo(ctx context.Context, c *console, f demoFlags, rt *fencepost.Runtime, d *demo.Demo, spans *spanPipe, server *server) (int, error) {
+	c.printf("device: %v\n", rt.DeviceChoice())
+	c.printf("freed memory serves its stream again before the device is done with it, so more can wait for the device than it has\n")
 	if server.url != "" {
-		fmt.Fprintf(os.Stdout, "metrics on %s/metrics, health on %s/healthz, the live view on %s/debug/gpumem/\n", server.url, server.url, server.url)
+		c.printf("metrics on %s/metrics, health on %s/healthz, the live view on %s/debug/gpumem/\n", server.url, server.url, server.url)
 	}
-	progress := startProgress(os.Stdout, rt, spans)
+	progress := startProgress(c, rt, spans)
 	runCtx, cancel := context.WithTimeout(ctx, f.duration)
 	runErr := d.Run(runCtx)
 	cancel()
@@ -130,9 +131,9 @@ func showDemo(ctx context.Context, f demoFlags, rt *fencepost.Runtime, d *demo.D
 	left, closeErr := rt.Close(ctx)
 	closeErr = errors.Join(measureErr, closeErr, server.push.Close(ctx), spans.close(ctx))
 	report := d.Finish(left, spans.pipe.Counts(), runErr, closeErr)
-	printDemo(os.Stdout, report)
+	printDemo(c, report)
 	if f.json {
-		if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
+		if err := c.printJSON(report); err != nil {
 			return exitProblem, &problemError{err}
 		}
 	}

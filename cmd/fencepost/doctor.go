@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +19,7 @@ type doctorFlags struct {
 	json             bool
 }
 
-func doctorCommand(code *int) *cobra.Command {
+func doctorCommand(c *console, code *int) *cobra.Command {
 	var f doctorFlags
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -35,7 +33,7 @@ the simulated device; 1 it does not: a GPU was asked for and cannot be used, or
 one is there and is broken; 2 a bad flag or variable.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			*code, err = runDoctor(cmd.Context(), f)
+			*code, err = runDoctor(cmd.Context(), c, f)
 			return err
 		},
 	}
@@ -47,7 +45,7 @@ one is there and is broken; 2 a bad flag or variable.`,
 	return cmd
 }
 
-func runDoctor(ctx context.Context, f doctorFlags) (int, error) {
+func runDoctor(ctx context.Context, c *console, f doctorFlags) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
 	cfg := fencepost.Config{Device: f.device, Ordinal: f.ordinal, Resource: f.resource}
@@ -56,11 +54,11 @@ func runDoctor(ctx context.Context, f doctorFlags) (int, error) {
 	}
 	report := doctor.Collect(ctx, doctor.Here(), cfg)
 	if f.json {
-		if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
+		if err := c.printJSON(report); err != nil {
 			return exitProblem, &problemError{err}
 		}
 	} else {
-		report.Print(os.Stdout)
+		report.Print(c.out)
 	}
 	if !report.OK {
 		return exitProblem, nil

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
 // guardTime bounds a request: switching a guard empties its quarantine.
@@ -33,7 +33,7 @@ type guardFlags struct {
 	json     bool
 }
 
-func guardCommand(code *int) *cobra.Command {
+func guardCommand(c *console, code *int) *cobra.Command {
 	var f guardFlags
 	cmd := &cobra.Command{
 		Use:   "guard [status | off | ledger | sample[:BYTES] | hunt[:OPTIONS]]",
@@ -48,7 +48,7 @@ Exit codes: 0 shown, or switched; 1 nobody answers there, or the change was not
 taken; 2 a bad flag or word.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			*code, err = runGuard(cmd.Context(), f, args, cmd.Flags().Changed("hunt-tag"))
+			*code, err = runGuard(cmd.Context(), c, f, args, cmd.Flags().Changed("hunt-tag"))
 			return err
 		},
 	}
@@ -59,7 +59,7 @@ taken; 2 a bad flag or word.`,
 	return cmd
 }
 
-func runGuard(ctx context.Context, f guardFlags, args []string, retag bool) (int, error) {
+func runGuard(ctx context.Context, c *console, f guardFlags, args []string, retag bool) (int, error) {
 	at, err := url.Parse(f.at)
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
 		return exitBadInput, fmt.Errorf("--at %q: say a URL such as http://127.0.0.1:9464", f.at)
@@ -83,7 +83,7 @@ func runGuard(ctx context.Context, f guardFlags, args []string, retag bool) (int
 	if status != http.StatusOK {
 		return refusedBy(status, answer)
 	}
-	return exitClean, showGuard(os.Stdout, answer, f.json)
+	return exitClean, showGuard(c, answer, f.json)
 }
 
 // tagsOf are the tags that flags name: one empty flag names none.
@@ -131,22 +131,22 @@ func refusedBy(status int, answer []byte) (int, error) {
 	return exitProblem, &problemError{err}
 }
 
-func showGuard(out io.Writer, answer []byte, asJSON bool) error {
-	if asJSON {
-		fmt.Fprintf(out, "%s\n", strings.TrimSpace(string(answer)))
-		return nil
-	}
+func showGuard(c *console, answer []byte, asJSON bool) error {
 	var s fencepost.GuardStatus
 	if err := json.Unmarshal(answer, &s); err != nil || s.Setting == "" {
 		return &problemError{errors.New("the answer is not a guard's: does --at name its endpoint?")}
+	}
+	if asJSON {
+		c.printf("%s\n", terminal.Lines(terminal.JSON(bytes.TrimSpace(answer))))
+		return nil
 	}
 	hunted := "none"
 	if len(s.HuntTags) > 0 {
 		hunted = strings.Join(s.HuntTags, ", ")
 	}
-	fmt.Fprintf(out, "guard        %s, policy %s\nhunted tags  %s\nfindings     %d\n", s.Setting, s.Policy, hunted, s.Findings)
+	c.printf("guard        %s, policy %s\nhunted tags  %s\nfindings     %d\n", s.Setting, s.Policy, hunted, s.Findings)
 	for _, name := range slices.Sorted(maps.Keys(s.Numbers)) {
-		fmt.Fprintf(out, "  %-18s %d\n", name, s.Numbers[name])
+		c.printf("  %-18s %d\n", name, s.Numbers[name])
 	}
 	return nil
 }

@@ -1,9 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,11 +12,21 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/alloctrace"
+	"github.com/fencepost-gpu/fencepost/internal/output"
+	"github.com/fencepost-gpu/fencepost/internal/terminal"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
 )
 
-func historyCommand() *cobra.Command {
-	var format, output string
+// conversion is what one run of the command is to do.
+type conversion struct {
+	path, output string
+	format       history.Format
+	limits       alloctrace.Limits
+}
+
+func historyCommand(c *console) *cobra.Command {
+	var format, out string
+	var bounds limitFlags
 	cmd := &cobra.Command{
 		Use:   "history FILE",
 		Short: "Convert a log for the viewers of Perfetto and PyTorch",
@@ -29,47 +38,118 @@ people's viewers:
   pytorch   a memory snapshot for pytorch.org/memory_viz and PyTorch's scripts
   jsonl     the lines themselves, unpacked, after every one of them was checked
 
-Launches and waits are in a log of the level Uses. The file is checked whole
-before anything is written. A conversion needs about a kilobyte of memory for
-each line.
+Launches and waits are in a log of the level Uses. The file is read once, so it
+may be a pipe, and checked whole before anything is written. Rows of more than
+64 KiB are skipped, and it says how many. A conversion needs about a kilobyte of
+memory for each line.
+
+The output takes the place of what was there when it is whole, and not before;
+it must not be the input. A device or a pipe is written to as it is.
 
 Exit codes: 0 converted; 1 the output could not be written; 2 the file or a flag
 is bad.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := history.ParseFormat(format)
 			if err != nil {
 				return fmt.Errorf("--format: %w", err)
 			}
-			return convertLog(args[0], f, output)
+			limits, err := bounds.limits()
+			if err != nil {
+				return err
+			}
+			return convertLog(cmd.Context(), c, conversion{path: args[0], output: out, format: f, limits: limits})
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", string(history.Perfetto), "jsonl, perfetto or pytorch")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write (default: standard output)")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write (default: standard output)")
+	bounds.add(cmd)
 	return cmd
 }
 
-// convertLog reads the log at path and writes it to the file output, or to
-// standard output. A file that could not be written whole is removed.
-func convertLog(path string, format history.Format, output string) error {
-	events, err := readLog(path)
+// convertLog reads the log and writes it in another form.
+func convertLog(ctx context.Context, c *console, what conversion) error {
+	file, err := os.Open(what.path)
 	if err != nil {
 		return err
 	}
-	source := history.Source{
-		Events:    func() []core.Event { return events },
-		JSONLines: func(w io.Writer) error { return unpack(w, path) },
+	defer file.Close()
+	target, err := what.findOutput(c, file)
+	if err != nil {
+		return err
 	}
-	if output == "" {
-		return asProblem(source.Write(os.Stdout, format))
+	source, tooLong, err := what.read(ctx, file)
+	if ctx.Err() != nil {
+		return asProblem(ctx.Err())
 	}
-	file, err := os.Create(output)
+	if err != nil {
+		return err
+	}
+	c.complainOf(what.path, tooLong)
+	if target == nil {
+		return what.write(ctx, source, c.stdout)
+	}
+	out, err := target.Create()
 	if err != nil {
 		return asProblem(err)
 	}
-	err = errors.Join(source.Write(file, format), file.Close())
+	if err := what.write(ctx, source, out); err != nil {
+		if discarded := out.Discard(); discarded != nil {
+			c.complain(discarded)
+		}
+		return err
+	}
+	return asProblem(out.Commit())
+}
+
+// findOutput is where the output goes, nil for standard output. Neither may be
+// the input.
+func (what conversion) findOutput(c *console, input *os.File) (*output.Target, error) {
+	in, err := input.Stat()
 	if err != nil {
-		err = errors.Join(err, os.Remove(output))
+		return nil, err
+	}
+	if what.output != "" {
+		target, err := output.Find(what.output, in)
+		if err != nil && !errors.Is(err, output.ErrInput) {
+			return nil, asProblem(err)
+		}
+		return target, err
+	}
+	if out, err := c.stdout.Stat(); err == nil && output.IsInput(out, in) {
+		return nil, fmt.Errorf("standard output: %w", output.ErrInput)
+	}
+	if what.format == history.PyTorch && c.isTerminal() {
+		return nil, fmt.Errorf("--format=%s: a snapshot is not for terminals: name a file with --output", what.format)
+	}
+	return nil, nil
+}
+
+// read reads the log once.
+func (what conversion) read(ctx context.Context, file io.Reader) (history.Source, alloctrace.TooLong, error) {
+	var events []core.Event
+	var lines bytes.Buffer
+	tooLong, err := what.limits.EachEvent(what.path, &untilStopped{ctx: ctx, r: file}, func(line string, e core.Event) {
+		if what.format != history.JSONLines {
+			events = append(events, e)
+			return
+		}
+		lines.Write(terminal.JSON([]byte(line)))
+		lines.WriteByte('\n')
+	})
+	return history.Source{
+		Events:    func() []core.Event { return events },
+		JSONLines: func(w io.Writer) error { _, err := w.Write(lines.Bytes()); return err },
+	}, tooLong, err
+}
+
+// write writes the source. What cannot be written in that form is the input's
+// fault, everything else the output's.
+func (what conversion) write(ctx context.Context, source history.Source, out io.Writer) error {
+	w := &untilStopped{ctx: ctx, w: out}
+	err := source.Write(w, what.format)
+	if err != nil && w.err == nil {
+		return fmt.Errorf("%s: %w", what.path, err)
 	}
 	return asProblem(err)
 }
@@ -79,33 +159,4 @@ func asProblem(err error) error {
 		return nil
 	}
 	return &problemError{fmt.Errorf("history: %w", err)}
-}
-
-func readLog(path string) ([]core.Event, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return alloctrace.ReadEvents(path, file)
-}
-
-// unpack copies a file that may be gzipped.
-func unpack(w io.Writer, path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	plain := bufio.NewReader(file)
-	if magic, _ := plain.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		_, err = io.Copy(w, plain)
-		return err
-	}
-	packed, err := gzip.NewReader(plain)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(w, packed) //nolint:gosec // it was read to its end before, and is a log
-	return err
 }

@@ -2,17 +2,17 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fencepost-gpu/fencepost/internal/terminal"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
-func incidentCommand(code *int) *cobra.Command {
+func incidentCommand(c *console, code *int) *cobra.Command {
 	return &cobra.Command{
 		Use:   "incident FILE...",
 		Short: "Print incident files for people",
@@ -23,7 +23,7 @@ both stacks, the victim's last uses, and what was done around it.
 Exit codes: 0 printed; 2 a file cannot be read or is no incident.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, files []string) error {
-			*code = printIncidents(os.Stdout, os.Stderr, files)
+			*code = printIncidents(c, files)
 			return nil
 		},
 	}
@@ -31,21 +31,21 @@ Exit codes: 0 printed; 2 a file cannot be read or is no incident.`,
 
 // printIncidents prints each file. A bad one does not keep the others from
 // being printed.
-func printIncidents(out, problems io.Writer, files []string) (code int) {
+func printIncidents(c *console, files []string) (code int) {
 	for i, file := range files {
 		in, err := incident.ReadFile(file)
 		if err != nil {
-			fmt.Fprintf(problems, "fencepost: %v%s\n", err, advice(file))
+			c.complain(fmt.Errorf("%w%s", err, advice(file)))
 			code = exitBadInput
 			continue
 		}
 		if i > 0 {
-			fmt.Fprintln(out)
+			c.printf("\n")
 		}
 		if len(files) > 1 {
-			fmt.Fprintf(out, "%s\n", file)
+			c.printf("%s\n", file)
 		}
-		fmt.Fprint(out, in)
+		c.printf("%s", terminal.Lines(in.String()))
 	}
 	return code
 }

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/alloctrace"
 	"github.com/fencepost-gpu/fencepost/internal/replay"
@@ -65,6 +69,39 @@ func TestALogReplaysToTheAccountingOfItsRun(t *testing.T) {
 			if got, err := lookUp(last, field); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("%s: %s is %v, %v; want %v", trace, field, got, err, want)
 			}
+		}
+	}
+}
+
+// Of a name of any length the log keeps what its readers can read.
+func TestALogWithLongNamesIsReadAgain(t *testing.T) {
+	long := strings.Repeat("x", 70_000)
+	path := filepath.Join(t.TempDir(), "log.jsonl")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink := logging.NewJSONSink(file, logging.Queue{})
+	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, LogSinks: []logging.Sink{sink}, LogLevel: logging.Uses, Guard: "ledger"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := rt.Allocate(t.Context(), core.Request{Bytes: 64, Tag: core.Tag(long)})
+	if err == nil {
+		err = rt.LaunchNamed(t.Context(), long, core.DefaultStream, []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error { return nil })
+	}
+	if err == nil {
+		_, err = rt.Deallocate(t.Context(), b.ID)
+	}
+	if _, closing := rt.Close(t.Context()); err != nil || closing != nil {
+		t.Fatal(err, closing)
+	}
+	if err := errors.Join(sink.Close(t.Context()), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"history", path, "--format=pytorch", "-o", filepath.Join(t.TempDir(), "x")}, {"history", path, "--format=perfetto", "-o", filepath.Join(t.TempDir(), "y")}, {"replay", "--guard=off", path}} {
+		if code := runCaptured(t, func(string) {}, args...); code != exitClean {
+			t.Errorf("%v: exit code %d", args, code)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/internal/version"
 )
 
 // The exit codes.
@@ -33,20 +34,38 @@ func main() { os.Exit(run(os.Args[1:])) }
 func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	defer context.AfterFunc(ctx, stop)() // a second signal ends what does not listen to the first
+	c := newConsole(os.Stdout, os.Stderr)
+	defer c.takeLog()()
 	root := &cobra.Command{
 		Use:           "fencepost",
 		Short:         "GPU memory with fences, budgets, a debug guard and telemetry",
+		Version:       version.Line(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			switch cmd.Name() {
+			case "history", "guard", "incident": // the others open a runtime, which says it, or list it
+				for _, u := range fencepost.UnknownVariables(os.Environ()) {
+					c.complain(errors.New(u.String()))
+				}
+			}
+		},
 	}
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	code := exitClean
-	root.AddCommand(demoCommand(&code), replayCommand(&code), historyCommand(), doctorCommand(&code), guardCommand(&code), incidentCommand(&code))
+	root.AddCommand(demoCommand(c, &code), replayCommand(c, &code), historyCommand(c), doctorCommand(c, &code), guardCommand(c, &code), incidentCommand(c, &code))
 	root.SetArgs(args)
+	root.SetOut(c.out)
+	root.SetErr(c.problems)
 	err := root.ExecuteContext(ctx)
+	if lost := c.out.Err(); err == nil && lost != nil {
+		err = &problemError{fmt.Errorf("standard output: %w", lost)}
+	}
 	if err == nil {
 		return code
 	}
-	fmt.Fprintln(os.Stderr, "fencepost:", err)
+	c.complain(err)
 	var problem *problemError
 	if errors.As(err, &problem) {
 		return exitProblem
@@ -59,11 +78,7 @@ func parseBudget(flag string) (uint64, error) {
 	if flag == "" {
 		return 0, nil
 	}
-	bytes, err := fencepost.ParseBytes(flag)
-	if err != nil {
-		return 0, fmt.Errorf("--budget %q: %w", flag, err)
-	}
-	return bytes, nil
+	return parseSize("--budget", flag)
 }
 
 // problemError is an error of the run and not of its input.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"time"
 
 	"golang.org/x/term"
@@ -14,7 +13,7 @@ import (
 // progress shows what goes on: one line that is rewritten on a terminal, and
 // a line a second elsewhere.
 type progress struct {
-	out      *os.File
+	console  *console
 	rt       *fencepost.Runtime
 	spans    *spanPipe
 	terminal bool
@@ -24,8 +23,8 @@ type progress struct {
 	lastAt   time.Time
 }
 
-func startProgress(out *os.File, rt *fencepost.Runtime, spans *spanPipe) *progress {
-	p := &progress{out: out, rt: rt, spans: spans, terminal: term.IsTerminal(int(out.Fd())),
+func startProgress(c *console, rt *fencepost.Runtime, spans *spanPipe) *progress {
+	p := &progress{console: c, rt: rt, spans: spans, terminal: c.isTerminal(),
 		stopping: make(chan struct{}), stopped: make(chan struct{}), lastAt: time.Now()}
 	go p.run()
 	return p
@@ -43,7 +42,7 @@ func (p *progress) run() {
 		select {
 		case <-p.stopping:
 			if p.terminal {
-				fmt.Fprintln(p.out)
+				p.console.printf("\n")
 			}
 			return
 		case <-ticker.C:
@@ -68,18 +67,18 @@ func (p *progress) show() {
 	line := p.line(rate)
 	if p.terminal {
 		// A line that wraps could not be rewritten.
-		if width, _, err := term.GetSize(int(p.out.Fd())); err == nil && width > 0 {
+		if width, _, err := term.GetSize(int(p.console.stdout.Fd())); err == nil && width > 0 {
 			line = line[:min(len(line), width-1)]
 		}
-		fmt.Fprintf(p.out, "\r\x1b[K%s", line)
+		fmt.Fprintf(p.console.stdout, "\r\x1b[K%s", line) // numbers and our own words
 		return
 	}
-	fmt.Fprintln(p.out, line)
+	p.console.printf("%s\n", line)
 }
 
 func (p *progress) line(rate float64) string {
 	s, spans := p.rt.Stats(), p.spans.pipe.Counts()
-	return fmt.Sprintf("live %s  pending %s  quarantined %s  of %s | %.0f ops/s | waits %d queued %d elided | spans %d started %d dropped | findings %d",
-		fencepost.FormatBytes(s.Live.Bytes), fencepost.FormatBytes(s.Pending.Bytes), fencepost.FormatBytes(s.Quarantined.Bytes), fencepost.FormatBytes(s.Limit), rate,
+	return fmt.Sprintf("live %s of %s, quarantined %s; freed and waiting for the device %s | %.0f ops/s | waits %d queued, %d not needed | spans %d started %d dropped | findings %d",
+		fencepost.FormatBytes(s.Live.Bytes), fencepost.FormatBytes(s.Limit), fencepost.FormatBytes(s.Quarantined.Bytes), fencepost.FormatBytes(s.Pending.Bytes), rate,
 		s.WaitsQueued, s.WaitsElided, spans.Started, spans.Dropped+spans.Failed, p.rt.Findings().Total())
 }

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -17,10 +15,11 @@ import (
 type replayFlags struct {
 	device, resource, budget, guard string
 	speed                           float64
+	bounds                          limitFlags
 	json                            bool
 }
 
-func replayCommand(code *int) *cobra.Command {
+func replayCommand(c *console, code *int) *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
 		Use:   "replay FILE...",
@@ -28,16 +27,22 @@ func replayCommand(code *int) *cobra.Command {
 		Long: `Replay plays allocation traces through the stack, in the order and on the
 streams of the recording: the CSV of RMM's logging adaptor, plain or gzipped,
 and the JSON lines of Fencepost's own log. Each file gets a stack of its own
-and is checked whole before any of it is played.
+and is checked whole before any of it is played. Rows of more than 64 KiB are
+skipped, and it says how many.
 
-Exit codes: 0 clean; 1 refusals, drift or findings; 2 a file or flag is bad.`,
+Exit codes: 0 clean; 1 refusals, findings, or books that differ from
+the driver's; 2 a file or flag is bad.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			cfg, err := f.config()
 			if err != nil {
 				return err
 			}
-			*code = replayFiles(cmd.Context(), files, cfg, f)
+			limits, err := f.bounds.limits()
+			if err != nil {
+				return err
+			}
+			*code = replayFiles(cmd.Context(), c, files, playing{cfg, f, limits})
 			return nil
 		},
 	}
@@ -46,55 +51,62 @@ Exit codes: 0 clean; 1 refusals, drift or findings; 2 a file or flag is bad.`,
 	flags.StringVar(&f.resource, "resource", fencepost.Async, "async or direct")
 	flags.StringVar(&f.budget, "budget", "", "byte limit, such as 2GiB (default: the device's free memory)")
 	flags.StringVar(&f.guard, "guard", "sample", "debug guard: off, ledger, sample[:BYTES] or hunt[:bisect+delay+unmap]")
-	flags.Float64Var(&f.speed, "speed", 0, "how much faster than recorded; 1 keeps the times, 0 does not wait")
+	flags.Float64Var(&f.speed, "speed", 0, "how much faster than recorded, 0.001 to 1000000; 1 keeps the times, 0 does not wait")
+	f.bounds.add(cmd)
 	flags.BoolVar(&f.json, "json", false, "print one JSON object for each file, after its report, on standard output")
 	return cmd
 }
 
 func (f replayFlags) config() (fencepost.Config, error) {
 	cfg := fencepost.Config{Device: f.device, Resource: f.resource, Guard: f.guard, Streams: 256}
-	if f.speed < 0 {
-		return cfg, fmt.Errorf("--speed %v: say 0 or more", f.speed)
+	if err := replay.CheckSpeed(f.speed); err != nil {
+		return cfg, fmt.Errorf("--speed: %w", err)
 	}
 	var err error
 	cfg.Budget, err = parseBudget(f.budget)
 	return cfg, err
 }
 
+// playing is how files are played.
+type playing struct {
+	cfg    fencepost.Config
+	flags  replayFlags
+	limits alloctrace.Limits
+}
+
 // replayFiles plays each file and returns the worst exit code. A bad file
 // does not keep the others from being played.
-func replayFiles(ctx context.Context, files []string, cfg fencepost.Config, f replayFlags) int {
+func replayFiles(ctx context.Context, c *console, files []string, how playing) int {
 	worst := exitClean
 	for _, file := range files {
-		code, err := replayFile(ctx, file, cfg, f)
+		code, err := replayFile(ctx, c, file, how)
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "fencepost:", err)
+			c.complain(err)
 		}
 		worst = max(worst, code)
 	}
 	return worst
 }
 
-func replayFile(ctx context.Context, file string, cfg fencepost.Config, f replayFlags) (int, error) {
-	trace, err := alloctrace.ReadFile(file)
+func replayFile(ctx context.Context, c *console, file string, how playing) (int, error) {
+	trace, err := how.limits.ReadFile(file)
 	if err != nil {
 		return exitBadInput, err
 	}
-	rt, err := fencepost.Open(ctx, cfg)
+	c.complainOf(file, trace.TooLong)
+	rt, err := fencepost.Open(ctx, how.cfg)
 	if err != nil {
 		return exitBadInput, err
 	}
-	report, err := replay.Play(ctx, trace, replay.Config{Runtime: rt.Runtime, Streams: rt.Streams(), Pool: poolOf(rt, cfg), Speed: f.speed})
+	report, err := replay.Play(ctx, trace, replay.Config{Runtime: rt.Runtime, Streams: rt.Streams(), Pool: poolOf(rt, how.cfg), Speed: how.flags.speed})
 	left, closeErr := rt.Close(context.WithoutCancel(ctx))
 	err = errors.Join(err, closeErr)
 	for kind, n := range rt.Findings().Counts() {
 		report.Findings[string(kind)] = n
 	}
-	printReplay(report)
-	if f.json {
-		if jsonErr := json.NewEncoder(os.Stdout).Encode(report); jsonErr != nil {
-			err = errors.Join(err, jsonErr)
-		}
+	printReplay(c, report)
+	if how.flags.json {
+		err = errors.Join(err, c.printJSON(report))
 	}
 	if err != nil || len(left.Leaks) > 0 || !report.Clean() {
 		return exitProblem, err

@@ -31,7 +31,7 @@ func serve(ctx context.Context, address string, rt *fencepost.Runtime, spans *sp
 	if s.push, err = otlpmetrics.Open(ctx, registry, nil); err != nil || address == "" {
 		return s, err
 	}
-	handler, err := fencepost.NewHandler(fencepost.HandlerConfig{Runtimes: []*fencepost.Runtime{rt}, Gatherer: registry, SwitchGuard: true})
+	handler, err := fencepost.NewHandler(fencepost.HandlerConfig{Runtimes: []*fencepost.Runtime{rt}, Gatherer: registry, SwitchGuard: true, Incidents: onLoopback(address)})
 	if err != nil {
 		return nil, errors.Join(err, s.push.Close(ctx))
 	}
@@ -63,6 +63,13 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 		return nil, fmt.Errorf("%q can be reached from everywhere: say 127.0.0.1:%s, or 0.0.0.0:%s if that is meant", address, port, port)
 	}
 	return new(net.ListenConfig).Listen(ctx, "tcp", address)
+}
+
+// onLoopback reports whether an address is reached from this machine alone.
+func onLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
 // lost is the spans that came out nowhere.

@@ -106,7 +106,10 @@ func TestTheDemoServesMetricsAndHealth(t *testing.T) {
 		if _, status := get(t, base+"/nothing"); status != http.StatusNotFound {
 			t.Errorf("an unknown page: %d", status)
 		}
-	}, "demo", "--for", "4s", "--listen", "127.0.0.1:0")
+		if page, status := get(t, base+"/debug/gpumem/incidents"); status != http.StatusOK || !strings.Contains(page, `"files":`) {
+			t.Errorf("the incidents: %d\n%s", status, page)
+		}
+	}, "demo", "--for", "4s", "--listen", "127.0.0.1:0", "--incidents", t.TempDir())
 	if !served || code != exitClean {
 		t.Errorf("served: %v, exit code %d", served, code)
 	}
@@ -125,6 +128,15 @@ func TestAnAddressForEveryNetworkIsToBeSaid(t *testing.T) {
 			continue
 		}
 		_ = listener.Close()
+	}
+}
+
+func TestTheDemoHandsOutIncidentsOnLoopbackOnly(t *testing.T) {
+	for address, want := range map[string]bool{"127.0.0.1:9464": true, "[::1]:0": true, "localhost:0": true, "127.3.2.1:0": true,
+		"0.0.0.0:9464": false, "[::]:0": false, "10.0.0.7:0": false, "localhost.example:0": false, "127.0.0.1": false, "": false} {
+		if onLoopback(address) != want {
+			t.Errorf("%q: %v", address, !want)
+		}
 	}
 }
 

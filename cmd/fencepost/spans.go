@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/fencepost-gpu/fencepost/internal/output"
 	"github.com/fencepost-gpu/fencepost/telemetry/spanfile"
 	"github.com/fencepost-gpu/fencepost/telemetry/spanpipe"
 )
@@ -22,7 +22,7 @@ import (
 type spanPipe struct {
 	provider *sdktrace.TracerProvider
 	pipe     *spanpipe.Pipe
-	file     io.Closer
+	file     *output.File
 }
 
 // openSpans makes a provider that samples a share of the traces, and exports
@@ -31,17 +31,15 @@ func openSpans(ctx context.Context, path string, share float64) (*spanPipe, erro
 	p := &spanPipe{}
 	var exporters fanOut
 	if path != "" {
-		file, err := os.Create(path)
-		if err != nil {
+		if err := p.createFile(path); err != nil {
 			return nil, fmt.Errorf("--spans: %w", err)
 		}
-		p.file = file
-		exporters = append(exporters, spanfile.New(file))
+		exporters = append(exporters, spanfile.New(p.file))
 	}
 	if collectorConfigured() {
 		exporter, err := newCollectorExporter(ctx)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("the OTLP exporter: %w", err), p.closeFile())
+			return nil, errors.Join(fmt.Errorf("the OTLP exporter: %w", err), p.discardFile())
 		}
 		exporters = append(exporters, exporter)
 	}
@@ -52,6 +50,36 @@ func openSpans(ctx context.Context, path string, share float64) (*spanPipe, erro
 	}
 	p.provider = sdktrace.NewTracerProvider(options...)
 	return p, nil
+}
+
+func (p *spanPipe) createFile(path string) error {
+	target, err := output.Find(path)
+	if err != nil {
+		return err
+	}
+	p.file, err = target.Create()
+	return err
+}
+
+// publishing is a provider whose spans are in the file, under its name, once
+// they are flushed. A runtime flushes when it ends the process, and waits for
+// that only so long: the name comes first, and what is written after it is added.
+type publishing struct {
+	*sdktrace.TracerProvider
+	file *output.File
+}
+
+// ForceFlush publishes the file and exports what is queued.
+func (p publishing) ForceFlush(ctx context.Context) error {
+	return errors.Join(p.file.Publish(), p.TracerProvider.ForceFlush(ctx))
+}
+
+// tracers is the provider for a runtime.
+func (p *spanPipe) tracers() trace.TracerProvider {
+	if p.file == nil {
+		return p.provider
+	}
+	return publishing{p.provider, p.file}
 }
 
 func collectorConfigured() bool {
@@ -83,14 +111,23 @@ func (p *spanPipe) beginRequest(ctx context.Context) (context.Context, func()) {
 
 // close flushes what is queued and ends it all.
 func (p *spanPipe) close(ctx context.Context) error {
-	return errors.Join(p.provider.ForceFlush(ctx), p.provider.Shutdown(ctx), p.closeFile())
+	err := errors.Join(p.provider.ForceFlush(ctx), p.provider.Shutdown(ctx))
+	if p.file == nil {
+		return err
+	}
+	return errors.Join(err, p.file.Commit())
 }
 
-func (p *spanPipe) closeFile() error {
+// discard ends it all for a demo that was not run: a file that is there stays.
+func (p *spanPipe) discard(ctx context.Context) error {
+	return errors.Join(p.provider.Shutdown(ctx), p.discardFile())
+}
+
+func (p *spanPipe) discardFile() error {
 	if p.file == nil {
 		return nil
 	}
-	return p.file.Close()
+	return p.file.Discard()
 }
 
 // fanOut exports to several places; none is fine.

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"os"
+
+	"golang.org/x/term"
+
+	"github.com/fencepost-gpu/fencepost/internal/alloctrace"
+	"github.com/fencepost-gpu/fencepost/internal/terminal"
+)
+
+// console is where a command prints. Whatever comes from outside is escaped: by
+// printf, which keeps line ends for the layout, and once more by the writers.
+type console struct {
+	out, problems *terminal.Writer
+	// stdout is standard output itself, for what was made to be written there
+	// as it is.
+	stdout *os.File
+}
+
+func newConsole(stdout, stderr *os.File) *console {
+	return &console{out: terminal.NewWriter(stdout), problems: terminal.NewWriter(stderr), stdout: stdout}
+}
+
+// takeLog passes what libraries log through the console, until the function
+// that it returns is called.
+func (c *console) takeLog() (giveBack func()) {
+	before := log.Writer()
+	log.SetOutput(c.problems)
+	return func() { log.SetOutput(before) }
+}
+
+// printf prints to standard output.
+func (c *console) printf(format string, args ...any) { terminal.Fprintf(c.out, format, args...) }
+
+// printJSON prints one line of JSON to standard output.
+func (c *console) printJSON(v any) error {
+	text, err := terminal.Encode(v)
+	if err != nil {
+		return err
+	}
+	_, err = c.out.Write(text)
+	return err
+}
+
+// complain prints an error.
+func (c *console) complain(err error) {
+	_, _ = io.WriteString(c.problems, terminal.Error("fencepost: ", err))
+}
+
+// complainOf says of a file which of its rows were passed over.
+func (c *console) complainOf(file string, rows alloctrace.TooLong) {
+	if rows.Rows > 0 {
+		c.complain(fmt.Errorf("%s: rows of more than %d bytes were skipped: %d of them, the first in line %d", file, alloctrace.MaxLine, rows.Rows, rows.First))
+	}
+}
+
+// isTerminal reports whether standard output is for eyes.
+func (c *console) isTerminal() bool { return term.IsTerminal(int(c.stdout.Fd())) }
+
+// untilStopped is a reader and a writer that fail once ctx has ended.
+type untilStopped struct {
+	ctx context.Context //nolint:containedctx // it is what the type is for
+	r   io.Reader
+	w   io.Writer
+	// err is the first error of w.
+	err error
+}
+
+// Read reads, unless the context has ended.
+func (s *untilStopped) Read(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.r.Read(p)
+}
+
+// Write writes, unless the context has ended.
+func (s *untilStopped) Write(p []byte) (n int, err error) {
+	if err = s.ctx.Err(); err == nil {
+		n, err = s.w.Write(p)
+	}
+	if s.err == nil {
+		s.err = err
+	}
+	return n, err
+}

@@ -1,0 +1,33 @@
+//go:build unix
+
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+func TestAPipeIsWrittenToAndStays(t *testing.T) {
+	dir := t.TempDir()
+	log, pipe := filepath.Join(dir, "log"), filepath.Join(dir, "pipe")
+	write(t, log, aLog, 0o600)
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string, 1)
+	go func() {
+		text, _ := os.ReadFile(pipe)
+		got <- string(text)
+	}()
+	text, code := captured(t, "history", log, "--format=jsonl", "-o", pipe)
+	if read := <-got; code != exitClean || read != aLog {
+		t.Errorf("exit code %d, read %q: %s", code, read, text)
+	}
+	if info, err := os.Lstat(pipe); err != nil || info.Mode().Type() != fs.ModeNamedPipe {
+		t.Errorf("the pipe is %v, %v", info, err)
+	}
+	mustHave(t, "a pipe", dir, "log", "pipe")
+}
