@@ -9,10 +9,12 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// withTrace returns a handler that adds to each record the trace of its
-// context: of the request that was refused, or of the launch that a finding
-// suspects. A bridge such as contrib's otelslog, which sends records to a
-// collector, does so by itself.
+// withTrace returns a handler that adds to each record the trace of its context,
+// if that was sampled: of the request that was refused, or of the launch that a
+// finding suspects. The trace of a request that was not sampled is found nowhere,
+// unless its refusal was exported: that the record of the refusal says itself. A
+// bridge such as contrib's otelslog, which sends records to a collector, adds the
+// trace too, sampled or not.
 func withTrace(next slog.Handler) slog.Handler { return tracedLog{next} }
 
 type tracedLog struct{ next slog.Handler }
@@ -22,9 +24,9 @@ func (h tracedLog) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 func (h tracedLog) Handle(ctx context.Context, r slog.Record) error {
-	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+	if span := trace.SpanContextFromContext(ctx); span.IsSampled() {
 		r = r.Clone()
-		r.AddAttrs(slog.String(core.TraceIDKey, span.TraceID().String()), slog.String(core.SpanIDKey, span.SpanID().String()))
+		r.AddAttrs(slog.String(core.TraceIDKey, span.TraceID().String()), slog.String(core.SpanIDKey, span.SpanID().String()), slog.String(core.TraceKey, core.TraceFull))
 	}
 	return h.next.Handle(ctx, r)
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
@@ -60,7 +62,7 @@ func TestTheLogHasRefusalsInTheirTraceFindingsAndHealth(t *testing.T) {
 	if response.StatusCode != http.StatusRequestEntityTooLarge || problem.TraceID == "" {
 		t.Fatalf("%d %+v", response.StatusCode, problem)
 	}
-	line(t, lines, "a request was refused", "route=\"POST /sort\"", "status=413", "code=exceeds_budget", "out of budget: requested", "trace_id="+problem.TraceID, "span_id=")
+	line(t, lines, "a request was refused", "route=\"POST /sort\"", "status=413", "code=exceeds_budget", "out of budget: requested", "trace_id="+problem.TraceID, "span_id=", "trace=full")
 	if answer := r.sort(); !strings.HasPrefix(answer, "200") {
 		t.Fatal(answer)
 	}
@@ -75,6 +77,41 @@ func TestTheLogHasRefusalsInTheirTraceFindingsAndHealth(t *testing.T) {
 	for _, l := range lines() {
 		if strings.Contains(l, "a request") && !strings.Contains(l, "code=exceeds_budget") {
 			t.Errorf("a request that was served, or a second refusal, is in the log: %s", l)
+		}
+	}
+}
+
+// The trace of a request that the head did not sample is in no backend: what the
+// log and the answer name is the one span of the refusal.
+func TestARefusalThatIsNotSampledLeadsToItsOneSpan(t *testing.T) {
+	lines := capture(t)
+	spans := tracetest.NewInMemoryExporter()
+	r := startWith(t, spans, "-budget=1MiB", "-trace-share=0")
+	if answer := r.sort(); !strings.HasPrefix(answer, "200") {
+		t.Fatal(answer)
+	}
+	response, err := http.Post(r.url+"/sort", "application/octet-stream", bytes.NewReader(make([]byte, 1<<20)))
+	must(t, err)
+	defer response.Body.Close()
+	var problem struct {
+		TraceID string `json:"trace_id"`
+	}
+	must(t, json.NewDecoder(response.Body).Decode(&problem))
+	must(t, r.traces.provider.ForceFlush(t.Context()))
+	got := spans.GetSpans()
+	if len(got) != 1 || got[0].Name != "gpumem.refusal" || got[0].SpanContext.TraceID().String() != problem.TraceID {
+		t.Fatalf("%d spans %v, the answer names %q", len(got), got, problem.TraceID)
+	}
+	refused := line(t, lines, "a request was refused", "trace_id="+problem.TraceID, "span_id="+got[0].SpanContext.SpanID().String(), "trace=event")
+	if strings.Count(refused, "trace_id=") != 1 {
+		t.Errorf("the trace is named twice: %s", refused)
+	}
+	r.stop()
+	must(t, <-r.ended)
+	must(t, r.close())
+	for _, l := range lines() {
+		if strings.Contains(l, "trace_id=") && !strings.Contains(l, problem.TraceID) {
+			t.Errorf("a trace that nobody has: %s", l)
 		}
 	}
 }

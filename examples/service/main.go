@@ -54,6 +54,10 @@ type options struct {
 	// step is what each step of the end may take; it has no flag.
 	step  time.Duration
 	share float64
+	// switchGuard permits that, from this machine; plantOverrun is the bug of the
+	// engine.
+	switchGuard  bool
+	plantOverrun uint64
 }
 
 // run is main with an exit code, so that tests can call it. It ends when ctx
@@ -87,6 +91,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.check, "check", "", "ask a running service's `URL` whether it is ready, and end with 0 if so")
 	flags.StringVar(&o.stack.Device, "device", fencepost.Auto, "auto, cuda or sim")
 	flags.StringVar(&o.stack.Guard, "guard", "", "debug guard: off, ledger, sample, sample:BYTES or hunt (default sample)")
+	flags.BoolVar(&o.switchGuard, "switch-guard", false, "take requests from this machine that switch the debug guard, as \"fencepost guard\" makes them")
 	flags.StringVar(&budget, "budget", "", "limit of device memory, such as 1GiB (default: what is free)")
 	flags.IntVar(&o.stack.Streams, "streams", 0, "stream leases at a time; a request takes up to two (default 16)")
 	flags.Int64Var(&o.limits.MaxBody, "max-body", 0, "bytes of a request's body (default 64 MiB)")
@@ -97,6 +102,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.DurationVar(&o.drain, "drain", 0, "how long to serve on after a signal, while /readyz says no")
 	flags.DurationVar(&o.stop, "stop-timeout", 20*time.Second, "how long requests under way have to end after that")
 	flags.Float64Var(&o.share, "trace-share", 1, "share of traces that are sampled, unless OTEL_TRACES_SAMPLER says otherwise")
+	flags.Uint64Var(&o.plantOverrun, "plant-overrun", 0, "PLANT A BUG, to practise on-call work: one sort of `N` writes one value behind a column (default none)")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -108,7 +114,7 @@ func (o *options) complete(rest []string, budget string) error {
 	if len(rest) > 0 {
 		return fmt.Errorf("%q: it takes flags only", rest[0])
 	}
-	if o.share < 0 || o.share > 1 {
+	if !(o.share >= 0 && o.share <= 1) { // NaN is neither
 		return fmt.Errorf("-trace-share %v: say 0 to 1", o.share)
 	}
 	if o.patience < 0 || o.drain < 0 || o.stop <= 0 {

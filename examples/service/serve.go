@@ -45,6 +45,9 @@ func serve(ctx context.Context, o options) error {
 		return errors.Join(fmt.Errorf("-listen: %w", err), s.close())
 	}
 	slog.Info("serving", "url", "http://"+listener.Addr().String(), "device", s.rt.DeviceChoice().String(), "stack", s.rt.String())
+	if o.plantOverrun > 0 {
+		slog.Warn("a bug is planted: -plant-overrun", "sorts", o.plantOverrun)
+	}
 	return errors.Join(s.serve(ctx, listener), s.close())
 }
 
@@ -60,11 +63,11 @@ func open(ctx context.Context, o options, spans sdktrace.SpanExporter) (s *servi
 	if s.rt, err = fencepost.Open(ctx, o.stack); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	if s.engine, err = device.New(device.Config{Runtime: s.rt, TracerProvider: s.traces.provider, Patience: o.patience}); err != nil {
+	if s.engine, err = device.New(device.Config{Runtime: s.rt, TracerProvider: s.traces.provider, Patience: o.patience, PlantOverrun: o.plantOverrun}); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	s.web, err = web.New(web.Config{Runtime: s.rt, Engine: s.engine, TracerProvider: s.traces.provider,
-		SpanCounts: s.traces.counts, Limits: withDefaults(o.limits, web.DefaultLimits(s.engine))})
+		SpanCounts: s.traces.counts, Limits: withDefaults(o.limits, web.DefaultLimits(s.engine)), SwitchGuard: o.switchGuard})
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -136,9 +139,6 @@ func (s *service) shutDown(ctx context.Context, server *http.Server, cancel cont
 // everything back.
 func (s *service) close() error {
 	var errs []error
-	if s.engine != nil {
-		errs = append(errs, s.within(s.engine.Close))
-	}
 	if s.rt != nil {
 		errs = append(errs, s.within(func(ctx context.Context) error {
 			left, err := s.rt.Close(ctx)

@@ -10,12 +10,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.uber.org/goleak"
 
@@ -23,7 +25,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
-	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
 
 // TestMain clears the variables that would change what is built here.
@@ -56,14 +57,19 @@ type running struct {
 
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
+	return startWith(t, nil, args...)
+}
+
+// startWith is start with an exporter.
+func startWith(t *testing.T, spans sdktrace.SpanExporter, args ...string) *running {
+	t.Helper()
 	o, err := parse(args, io.Discard)
 	must(t, err)
 	d, err := sim.Open(sim.Config{Bytes: 64 << 20})
 	must(t, err)
-	must(t, workload.Register(d))
 	o.stack.Driver = d
 	ctx, stop := context.WithCancel(t.Context())
-	s, err := open(ctx, o, nil)
+	s, err := open(ctx, o, spans)
 	must(t, err)
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	must(t, err)
@@ -239,6 +245,7 @@ func TestBadFlagsAreRefusedBeforeAnythingIsOpened(t *testing.T) {
 		"-no-such":            "not defined",
 		"extra":               "flags only",
 		"-trace-share=2":      "0 to 1",
+		"-trace-share=NaN":    "0 to 1",
 		"-patience=-1s":       "-patience",
 		"-stop-timeout=0s":    "-stop-timeout",
 		"-budget=much":        "-budget",
@@ -353,4 +360,19 @@ func TestSpansAreCounted(t *testing.T) {
 		t.Errorf("%d spans, counted %+v", n, counts)
 	}
 	must(t, s.close())
+}
+
+func TestTheGuardIsSwitchedOnlyWhereTheFlagSaysSo(t *testing.T) {
+	for _, permitted := range []bool{false, true} {
+		r := start(t, "-switch-guard="+strconv.FormatBool(permitted))
+		response, err := http.Post(r.url+"/debug/gpumem/guard", "application/json", strings.NewReader(`{"mode":"ledger"}`))
+		must(t, err)
+		must(t, response.Body.Close())
+		if switched := r.rt.GuardStatus().Setting == "ledger"; switched != permitted || (response.StatusCode == http.StatusOK) != permitted {
+			t.Errorf("-switch-guard=%v: %s, and the guard is set to %s", permitted, response.Status, r.rt.GuardStatus().Setting)
+		}
+		r.stop()
+		must(t, <-r.ended)
+		must(t, r.close())
+	}
 }

@@ -131,8 +131,9 @@ type Memory struct {
 
 // Holder is what one tag holds in one state.
 type Holder struct {
-	Tag    string `json:"tag"`
-	State  string `json:"state"`
-	Bytes  uint64 `json:"bytes"`
+	Tag   string `json:"tag"`
+	State string `json:"state"`
+	Bytes uint64 `json:"bytes"`
+	// Blocks is how many blocks; reservations if the state is claimed.
 	Blocks uint64 `json:"blocks"`
 }

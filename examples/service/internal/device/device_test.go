@@ -22,7 +22,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/examples/service/internal/device"
-	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
 
 // TestMain clears the variables that would change what is built here, but for
@@ -49,7 +48,6 @@ func open(t *testing.T, cfg fencepost.Config, patience time.Duration) *bench {
 	t.Helper()
 	d, err := sim.Open(sim.Config{Bytes: 64 << 20})
 	must(t, err)
-	must(t, workload.Register(d))
 	if cfg.Driver == nil {
 		cfg.Driver = d
 	}
@@ -63,7 +61,6 @@ func open(t *testing.T, cfg fencepost.Config, patience time.Duration) *bench {
 		if st := rt.Stats(); st.Outstanding() != (core.Amount{}) || st.Claims != 0 || st.Charged != 0 || st.OpenIntents != 0 {
 			t.Errorf("held after the last job: %+v", st)
 		}
-		must(t, engine.Close(ctx))
 		if left, err := rt.Close(ctx); err != nil || len(left.Leaks) > 0 || left.OpenIntents > 0 {
 			t.Errorf("closing: %v, left over %+v", err, left)
 		}
@@ -290,7 +287,7 @@ func TestADeadlineEndsAJobAndCostsNoMemory(t *testing.T) {
 }
 
 func TestAJobThatGetsNoStreamHoldsNothing(t *testing.T) {
-	b := open(t, fencepost.Config{Streams: 2}, 0)
+	b := open(t, fencepost.Config{Streams: 1}, 0)
 	lease, err := b.rt.Streams().Acquire(t.Context(), "test")
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
@@ -312,7 +309,6 @@ func failingJobs(t *testing.T, k uint64) bool {
 	t.Helper()
 	d, err := sim.Open(sim.Config{Bytes: 64 << 20, Schedule: sim.Seeded(1)}) // the same calls for every k
 	must(t, err)
-	must(t, workload.Register(d))
 	faults := drivertest.NewFaults(d)
 	rt, err := fencepost.Open(t.Context(), fencepost.Config{Driver: faults, Guard: "off", Async: cuda.AsyncConfig{ReapInterval: -1}})
 	must(t, err)
@@ -339,7 +335,6 @@ func failingJobs(t *testing.T, k uint64) bool {
 	if st := rt.Stats(); st.Outstanding() != (core.Amount{}) || st.Claims != 0 || st.OpenIntents != 0 {
 		t.Errorf("call %d: held after the jobs: %+v", k, st)
 	}
-	must(t, engine.Close(t.Context()))
 	left, err := rt.Close(t.Context())
 	must(t, err)
 	if len(left.Leaks) > 0 || d.FindingCount() > 0 || d.Books().LiveBlocks > 0 {

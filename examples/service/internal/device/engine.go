@@ -1,14 +1,12 @@
 package device
 
 import (
-	"context"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/workload"
+	"github.com/fencepost-gpu/fencepost/examples/service/internal/kernels"
 )
 
 // ScopeName is the instrumentation scope of the engine's spans.
@@ -17,10 +15,11 @@ const ScopeName = "github.com/fencepost-gpu/fencepost/examples/service"
 // Engine runs jobs on one runtime. It is safe for concurrent use.
 type Engine struct {
 	rt      *fencepost.Runtime
-	kernels *workload.Kernels
+	kernels *kernels.Kernels
 	tracer  trace.Tracer
 	// patience is how long a job may wait for memory that others hold.
 	patience time.Duration
+	plant    plant
 }
 
 // Config is what an [Engine] is made of.
@@ -33,39 +32,31 @@ type Config struct {
 	// Patience is how long a job waits for memory before it is refused. Zero
 	// refuses at once.
 	Patience time.Duration
+	// PlantOverrun plants a bug, to practise with: one sort of so many writes one
+	// value behind a column. Zero plants none.
+	PlantOverrun uint64
 }
 
-// New loads the kernels. It may block in the driver. The engine must be
-// closed, before the runtime.
+// New loads the kernels, until the runtime is closed. It may block in the
+// driver.
 func New(cfg Config) (*Engine, error) {
-	kernels, err := workload.LoadKernels(cfg.Runtime.Driver())
+	k, err := kernels.Load(cfg.Runtime)
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{rt: cfg.Runtime, kernels: kernels, tracer: cfg.TracerProvider.Tracer(ScopeName), patience: cfg.Patience}, nil
+	return &Engine{rt: cfg.Runtime, kernels: k, tracer: cfg.TracerProvider.Tracer(ScopeName), patience: cfg.Patience, plant: plant{every: cfg.PlantOverrun}}, nil
 }
 
-// Close unloads the kernels. No job may be running, and none may begin. What
-// jobs have left on the device when their time was over is waited for until
-// ctx ends: kernels that run must not be unloaded.
-func (e *Engine) Close(ctx context.Context) error {
-	if e.rt.Health().OK {
-		if err := e.rt.Drain(ctx); err != nil {
-			return err
-		}
-	}
-	return e.kernels.Unload()
-}
+// jobStreams is the most streams that a job can make use of.
+const jobStreams = 2
 
-// MaxJobs is how many jobs can have their streams at a time, if a job takes at
-// most jobStreams of them.
+// MaxJobs is how many jobs can run at a time with a stream for each of their
+// parts.
 func (e *Engine) MaxJobs() int { return max(1, e.rt.Streams().Stats().Max/jobStreams) }
 
-// tag is what the memory of one kind of job is accounted under. Tags are few:
-// they are labels of metrics.
-type tag = core.Tag
-
+// The names of the jobs, under which memory is accounted. They are few: they are
+// labels of metrics.
 const (
-	sortTag tag = "service.sort"
-	joinTag tag = "service.join"
+	sortJob = "service.sort"
+	joinJob = "service.join"
 )

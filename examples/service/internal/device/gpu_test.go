@@ -33,7 +33,6 @@ func TestJobsAreRightOnAGPU(t *testing.T) {
 	if st := rt.Stats(); st.Outstanding() != (core.Amount{}) || st.Claims != 0 || st.OpenIntents != 0 {
 		t.Errorf("held after the last job: %+v", st)
 	}
-	must(t, engine.Close(ctx))
 	left, err := rt.Close(ctx)
 	must(t, err)
 	if counts := rt.Findings().Counts(); len(left.Leaks) > 0 || len(counts) > 0 {

@@ -5,15 +5,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/cuda"
-	"github.com/fencepost-gpu/fencepost/cuda/driver"
-	"github.com/fencepost-gpu/fencepost/internal/workload"
+	"github.com/fencepost-gpu/fencepost/examples/service/internal/kernels"
 )
 
 // NoPartner is the joined value of a left row that has no right row. No right
 // row may have it as its key or its value.
-const NoPartner = workload.NoPartner
+const NoPartner = kernels.NoPartner
 
 // ErrUnjoinable is matched by the error of a join whose right rows do not make
 // a table: a key occurs twice with different values, or more keys than the
@@ -39,7 +38,7 @@ func (t Tables) slots() int {
 func JoinBytes(t Tables) uint64 { return t.words() * wordBytes }
 
 func (t Tables) words() uint64 {
-	return 2*uint64(len(t.Left)) + 3*uint64(len(t.RightKeys)) + workload.SlotWords*uint64(t.slots())
+	return 2*uint64(len(t.Left)) + 3*uint64(len(t.RightKeys)) + kernels.SlotWords*uint64(t.slots())
 }
 
 // Check returns the error that Join would return for these tables whatever the
@@ -58,90 +57,90 @@ func (t Tables) Check() error {
 
 // Join returns, for each left key, the value of the right row with that key,
 // or [NoPartner]. The table is built on one stream while the left keys are
-// copied on another. It waits and fails like [Engine.Sort32]; the error
+// copied on another, if two are free. It waits and fails like [Engine.Sort32]; the error
 // matches [ErrUnjoinable] or [core.ErrInvalidRequest] if the tables are at
 // fault.
 func (e *Engine) Join(ctx context.Context, t Tables) (joined []uint32, err error) {
 	if err := t.Check(); err != nil {
 		return nil, err
 	}
-	joined = make([]uint32, len(t.Left))
 	if len(t.Left) == 0 || len(t.RightKeys) == 0 {
+		joined = make([]uint32, len(t.Left))
 		for i := range joined {
 			joined[i] = NoPartner
 		}
 		return joined, nil
 	}
-	j, err := e.begin(ctx, joinTag, t.words(), 2)
+	var stored []uint32 // of the right rows what is found of them
+	err = e.do(ctx, joinJob, t.words(), func(probing *fencepost.Job) error {
+		building, err := probing.Fork()
+		if err != nil {
+			return err
+		}
+		table, right, err := e.build(building, t)
+		if err != nil {
+			return err
+		}
+		left, err := fencepost.Upload(probing, t.Left)
+		if err != nil {
+			return err
+		}
+		// From here on the stream waits for the table: the runtime knows who wrote it.
+		found, err := e.lookUp(probing, table, left)
+		if err != nil {
+			return err
+		}
+		if stored, err = fencepost.Download(building, right); err != nil {
+			return err
+		}
+		joined, err = fencepost.Download(probing, found)
+		return err
+	})
 	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, j.end(ctx)) }()
-	probing, building := j.streams[0], j.streams[1]
-	table, stored, err := j.build(ctx, building, t)
-	if err != nil {
-		return nil, err
-	}
-	if err := j.probe(ctx, probing, table, t.Left, joined); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(j.wait(ctx, building), j.wait(ctx, probing)); err != nil {
 		return nil, err
 	}
 	return joined, t.verify(stored)
 }
 
 // build makes the hash table of the right rows, and looks each of them up in
-// it: stored is what was found, when the stream is done.
-func (j *job) build(ctx context.Context, on *cuda.Lease, t Tables) (table *column, stored []uint32, err error) {
-	k, rows := j.engine.kernels, len(t.RightKeys)
-	if table, err = j.alloc(ctx, on, workload.SlotWords*t.slots()); err != nil {
+// it.
+func (e *Engine) build(j *fencepost.Job, t Tables) (table, found *column, err error) {
+	rows := len(t.RightKeys)
+	if table, err = fencepost.Alloc[uint32](j, kernels.SlotWords*t.slots()); err != nil {
 		return nil, nil, err
 	}
-	keys, err := j.upload(ctx, on, t.RightKeys)
+	keys, err := fencepost.Upload(j, t.RightKeys)
 	if err != nil {
 		return nil, nil, err
 	}
-	values, err := j.upload(ctx, on, t.RightValues)
+	values, err := fencepost.Upload(j, t.RightValues)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := j.launch(ctx, on, k.Clear, workload.Rows(table.Len()), nil, []*column{table}, table.Arg(), driver.U32(uint32(table.Len()))); err != nil {
+	if err := j.Launch(e.kernels.Clear, kernels.Rows(table.Len()), fencepost.Writes(table), fencepost.Value(uint32(table.Len()))); err != nil {
 		return nil, nil, err
 	}
-	if err := j.launch(ctx, on, k.Build, workload.Rows(rows), []*column{keys, values, table}, []*column{table},
-		keys.Arg(), values.Arg(), table.Arg(), driver.U32(uint32(rows)), mask(table)); err != nil {
+	if err := j.Launch(e.kernels.Build, kernels.Rows(rows), fencepost.Reads(keys), fencepost.Reads(values), fencepost.ReadWrites(table),
+		fencepost.Value(uint32(rows)), mask(table)); err != nil {
 		return nil, nil, err
 	}
-	stored = make([]uint32, rows)
-	return table, stored, j.lookUp(ctx, on, table, keys, stored)
+	found, err = e.lookUp(j, table, keys)
+	return table, found, err
 }
 
-// probe looks the left keys up. Its stream waits for the building of the table
-// because the runtime knows who wrote that.
-func (j *job) probe(ctx context.Context, on *cuda.Lease, table *column, left, joined []uint32) error {
-	keys, err := j.upload(ctx, on, left)
+// lookUp finds the value of each key.
+func (e *Engine) lookUp(j *fencepost.Job, table, keys *column) (*column, error) {
+	n := keys.Len()
+	found, err := fencepost.Alloc[uint32](j, n)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return j.lookUp(ctx, on, table, keys, joined)
+	return found, j.Launch(e.kernels.Probe, kernels.Rows(n), fencepost.Reads(keys), fencepost.Reads(table), fencepost.Writes(found),
+		fencepost.Value(uint32(n)), mask(table))
 }
 
-// lookUp copies the value of each key to the host.
-func (j *job) lookUp(ctx context.Context, on *cuda.Lease, table, keys *column, to []uint32) error {
-	found, err := j.alloc(ctx, on, len(to))
-	if err != nil {
-		return err
-	}
-	if err := j.launch(ctx, on, j.engine.kernels.Probe, workload.Rows(len(to)), []*column{keys, table}, []*column{found},
-		keys.Arg(), table.Arg(), found.Arg(), driver.U32(uint32(len(to))), mask(table)); err != nil {
-		return err
-	}
-	return cuda.CopyToHost(ctx, to, found, on.ID())
-}
-
-func mask(table *column) driver.Arg {
-	return driver.U32(uint32(table.Len()/workload.SlotWords - 1))
+func mask(table *column) fencepost.Arg {
+	return fencepost.Value(uint32(table.Len()/kernels.SlotWords - 1))
 }
 
 // verify compares what the table holds of the right rows with the rows. The

@@ -2,13 +2,11 @@ package device
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/cuda"
-	"github.com/fencepost-gpu/fencepost/cuda/driver"
-	"github.com/fencepost-gpu/fencepost/internal/workload"
+	"github.com/fencepost-gpu/fencepost/examples/service/internal/kernels"
 )
 
 // MaxRows is the most rows of a column: the kernels count in 32 bits, and a
@@ -33,7 +31,7 @@ func SortBytes(n, width int) uint64 { return sortWords(n, width/wordBytes) * wor
 // sortWords counts the columns: the keys' words twice, to move to and fro, and
 // the counters.
 func sortWords(n, words int) uint64 {
-	return 2*uint64(words)*uint64(n) + uint64(workload.Counters(n))
+	return 2*uint64(words)*uint64(n) + uint64(kernels.Counters(n))
 }
 
 // Sort32 returns the keys in order. It waits for memory, streams and the
@@ -79,31 +77,33 @@ func (e *Engine) sort(ctx context.Context, words ...[]uint32) (sorted [][]uint32
 	if err := checkRows("Sort", n); err != nil {
 		return nil, err
 	}
-	j, err := e.begin(ctx, sortTag, sortWords(n, len(words)), 1)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, j.end(ctx)) }()
-	on := j.streams[0]
-	rows, err := j.newRows(ctx, on, words)
-	if err != nil {
-		return nil, err
-	}
-	for word := range words {
-		for shift := 0; shift < keyBits; shift += workload.DigitBits {
-			if err := j.pass(ctx, on, rows, word, uint32(shift)); err != nil {
-				return nil, err
+	err = e.do(ctx, sortJob, sortWords(n, len(words)), func(j *fencepost.Job) error {
+		rows, err := newRows(j, words)
+		if err != nil {
+			return err
+		}
+		for word := range words {
+			for shift := 0; shift < keyBits; shift += kernels.DigitBits {
+				if err := e.pass(j, rows, word, uint32(shift)); err != nil {
+					return err
+				}
 			}
 		}
-	}
-	sorted = make([][]uint32, len(words))
-	for i, col := range rows.here {
-		sorted[i] = make([]uint32, n)
-		if err := cuda.CopyToHost(ctx, sorted[i], col, on.ID()); err != nil {
-			return nil, err
+		if e.plant.due(n) {
+			if err := e.overrun(j, rows.there[0]); err != nil {
+				return err
+			}
 		}
-	}
-	return sorted, j.wait(ctx, on)
+		for _, col := range rows.here {
+			values, err := fencepost.Download(j, col)
+			if err != nil {
+				return err
+			}
+			sorted = append(sorted, values)
+		}
+		return nil
+	})
+	return sorted, err
 }
 
 // rows are the columns of a sort under way, and where the next pass moves them.
@@ -113,20 +113,20 @@ type rows struct {
 	counters    *column
 }
 
-func (j *job) newRows(ctx context.Context, on *cuda.Lease, words [][]uint32) (*rows, error) {
+func newRows(j *fencepost.Job, words [][]uint32) (*rows, error) {
 	r := &rows{n: len(words[0])}
 	for _, values := range words {
-		col, err := j.upload(ctx, on, values)
+		col, err := fencepost.Upload(j, values)
 		if err != nil {
 			return nil, err
 		}
 		r.here = append(r.here, col)
 	}
-	lengths := []int{workload.Counters(r.n)}
+	lengths := []int{kernels.Counters(r.n)}
 	for range words {
 		lengths = append(lengths, r.n)
 	}
-	cols, err := j.allocAll(ctx, on, lengths...)
+	cols, err := allocate(j, lengths...)
 	if err != nil {
 		return nil, err
 	}
@@ -136,19 +136,18 @@ func (j *job) newRows(ctx context.Context, on *cuda.Lease, words [][]uint32) (*r
 
 // pass sorts the rows by one digit of one of their words. The other word is
 // carried along; rows of one word carry the word itself.
-func (j *job) pass(ctx context.Context, on *cuda.Lease, r *rows, word int, shift uint32) error {
-	k := j.engine.kernels
+func (e *Engine) pass(j *fencepost.Job, r *rows, word int, shift uint32) error {
+	k := e.kernels
 	other := len(r.here) - 1 - word
 	keys, values, toKeys, toValues := r.here[word], r.here[other], r.there[word], r.there[other]
-	n := driver.U32(uint32(r.n))
-	counters := []*column{r.counters}
-	err := j.launch(ctx, on, k.Histogram, workload.Sliced(r.n), []*column{keys}, counters, keys.Arg(), r.counters.Arg(), n, driver.U32(shift))
+	n, digit := fencepost.Value(uint32(r.n)), fencepost.Value(shift)
+	err := j.Launch(k.Histogram, kernels.Sliced(r.n), fencepost.Reads(keys), fencepost.Writes(r.counters), n, digit)
 	if err == nil {
-		err = j.launch(ctx, on, k.Scan, workload.OneBlock(), counters, counters, r.counters.Arg(), driver.U32(uint32(r.counters.Len())))
+		err = j.Launch(k.Scan, kernels.OneBlock(), fencepost.ReadWrites(r.counters), fencepost.Value(uint32(r.counters.Len())))
 	}
 	if err == nil {
-		err = j.launch(ctx, on, k.Scatter, workload.Sliced(r.n), []*column{keys, values, r.counters}, []*column{toKeys, toValues},
-			keys.Arg(), values.Arg(), toKeys.Arg(), toValues.Arg(), r.counters.Arg(), n, driver.U32(shift))
+		err = j.Launch(k.Scatter, kernels.Sliced(r.n), fencepost.Reads(keys), fencepost.Reads(values),
+			fencepost.Writes(toKeys), fencepost.Writes(toValues), fencepost.Reads(r.counters), n, digit)
 	}
 	r.here, r.there = r.there, r.here
 	return err

@@ -45,7 +45,7 @@ type Config struct {
 // Check returns the error that Run would return before it sends anything.
 func (c Config) Check() error {
 	switch {
-	case c.Rate <= 0 || c.Rate > MaxRate:
+	case !(c.Rate > 0 && c.Rate <= MaxRate): // NaN is neither
 		return fmt.Errorf("a rate of %v a second: say more than 0, and at most %d", c.Rate, MaxRate)
 	case c.For <= 0 || c.For > MaxFor:
 		return fmt.Errorf("for %v: say more than 0, and at most %v", c.For, MaxFor)

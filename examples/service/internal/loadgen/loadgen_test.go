@@ -5,14 +5,18 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/goleak"
@@ -23,7 +27,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/examples/service/internal/device"
 	"github.com/fencepost-gpu/fencepost/examples/service/internal/loadgen"
 	"github.com/fencepost-gpu/fencepost/examples/service/internal/web"
-	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
 
 // TestMain clears the variables that would change what is built here.
@@ -48,7 +51,6 @@ func serve(t *testing.T, budget uint64, spoil func(http.Handler) http.Handler) (
 	t.Helper()
 	d, err := sim.Open(sim.Config{Bytes: 256 << 20})
 	must(t, err)
-	must(t, workload.Register(d))
 	rt, err := fencepost.Open(t.Context(), fencepost.Config{Driver: d, Budget: budget, Guard: "off"})
 	must(t, err)
 	engine, err := device.New(device.Config{Runtime: rt, TracerProvider: noop.NewTracerProvider()})
@@ -58,7 +60,6 @@ func serve(t *testing.T, budget uint64, spoil func(http.Handler) http.Handler) (
 	server := httptest.NewServer(spoil(service.Handler()))
 	t.Cleanup(func() {
 		server.Close()
-		must(t, engine.Close(context.Background()))
 		left, err := rt.Close(context.Background())
 		if err != nil || len(left.Leaks) > 0 {
 			t.Errorf("closing: %v, %+v", err, left)
@@ -145,7 +146,7 @@ func TestWrongResultsAndFailuresAreSeen(t *testing.T) {
 			}
 			var text bytes.Buffer
 			report.Print(&text)
-			if !strings.Contains(text.String(), report.FirstFailure) || !strings.Contains(text.String(), "wrong") {
+			if !strings.Contains(text.String(), strings.Trim(strconv.QuoteToASCII(report.FirstFailure), `"`)) || !strings.Contains(text.String(), "wrong") {
 				t.Errorf("it prints\n%s", &text)
 			}
 		})
@@ -222,6 +223,7 @@ func TestTheSeedMakesTheRequests(t *testing.T) {
 func TestConfigurationsOutOfBoundsAreRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*loadgen.Config){
 		"no rate":         func(c *loadgen.Config) { c.Rate = 0 },
+		"a rate of NaN":   func(c *loadgen.Config) { c.Rate = math.NaN() },
 		"too high a rate": func(c *loadgen.Config) { c.Rate = loadgen.MaxRate + 1 },
 		"no time":         func(c *loadgen.Config) { c.For = 0 },
 		"too much time":   func(c *loadgen.Config) { c.For = loadgen.MaxFor + 1 },
@@ -247,4 +249,19 @@ func TestConfigurationsOutOfBoundsAreRefused(t *testing.T) {
 	cfg := config("http://192.0.2.1:8080")
 	cfg.AnyHost = true
 	must(t, cfg.Check())
+}
+
+// What a service answers may be anything, and none of it reaches the terminal.
+func TestAReportPrintsNothingRaw(t *testing.T) {
+	r := loadgen.Report{Refused: map[string]uint64{"500 \x1b[2J\u009b": 1}, FirstFailure: "request 1: 500 \x1b]0;title\x07\nfailed    0\u202e\xff"}
+	var text bytes.Buffer
+	r.Print(&text)
+	for _, c := range text.String() {
+		if c != '\n' && !unicode.IsPrint(c) || c == utf8.RuneError {
+			t.Fatalf("it prints %q:\n%q", c, text.String())
+		}
+	}
+	if !strings.Contains(text.String(), `500 \x1b[2J\u009b`) || strings.Count(text.String(), "\n") != 5 {
+		t.Errorf("it prints\n%s", &text)
+	}
 }

@@ -44,17 +44,18 @@ type Latency struct {
 // and there was a result among them.
 func (r Report) Clean() bool { return r.Wrong == 0 && r.Failed == 0 && r.OK > 0 }
 
-// Print writes the report for people.
+// Print writes the report for people. What the service said is quoted,
+// because it may be anything.
 func (r Report) Print(w io.Writer) {
 	fmt.Fprintf(w, "requests  %d sent in %v, %d skipped; seed %d\n", r.Sent, r.Took.Round(time.Millisecond), r.Skipped, r.Seed)
 	fmt.Fprintf(w, "results   %d right, %d wrong, %d rows\n", r.OK, r.Wrong, r.Rows)
 	fmt.Fprintf(w, "latency   p50 %v, p90 %v, p99 %v, max %v\n", short(r.Latency.P50), short(r.Latency.P90), short(r.Latency.P99), short(r.Latency.Max))
 	for _, reason := range slices.Sorted(maps.Keys(r.Refused)) {
-		fmt.Fprintf(w, "refused   %d with %s\n", r.Refused[reason], reason)
+		fmt.Fprintf(w, "refused   %d with %+q\n", r.Refused[reason], reason)
 	}
 	fmt.Fprintf(w, "failed    %d", r.Failed)
 	if r.FirstFailure != "" {
-		fmt.Fprintf(w, ", the first %s", r.FirstFailure)
+		fmt.Fprintf(w, ", the first %+q", r.FirstFailure)
 	}
 	fmt.Fprintln(w)
 }

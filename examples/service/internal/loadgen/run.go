@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -111,10 +112,10 @@ func (r *run) refused(n uint64, status int, body []byte) {
 	r.note(func(report *Report) { report.Refused[strings.TrimSpace(fmt.Sprintf("%d %s", status, p.Code))]++ })
 	switch {
 	case p.Code == api.CodeOutOfBudget && p.Memory == nil:
-		r.fail(n, "a refusal of memory without its explanation: "+string(body))
+		r.fail(n, "a refusal of memory without its explanation: "+strings.TrimSpace(string(body)))
 	case p.Code == api.CodeExceedsBudget:
 	case status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable && status != http.StatusGatewayTimeout:
-		r.fail(n, fmt.Sprintf("%d %s", status, body))
+		r.fail(n, fmt.Sprintf("%d %s", status, bytes.TrimSpace(body)))
 	}
 }
 

@@ -23,6 +23,8 @@ type Config struct {
 	// those metrics out.
 	SpanCounts func() telemetry.SpanCounts
 	Limits     Limits
+	// SwitchGuard lets requests from this machine switch the debug guard.
+	SwitchGuard bool
 }
 
 // Limits bound what requests may cost.

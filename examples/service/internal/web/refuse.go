@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,8 +10,6 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/examples/service/internal/api"
@@ -62,7 +61,8 @@ func refusalOf(ctx context.Context, err error) *refusal {
 	case errors.Is(err, core.ErrOutOfMemory):
 		return &refusal{status: http.StatusServiceUnavailable, code: api.CodeOutOfMemory, retry: true, detail: err.Error()}
 	}
-	if short, ok := errors.AsType[*core.OutOfBudgetError](err); ok {
+	// A reservation that is exceeded is the service's own mistake, and below.
+	if short, ok := errors.AsType[*core.OutOfBudgetError](err); ok && !errors.Is(err, core.ErrClaimExceeded) {
 		return refusalOfMemory(short)
 	}
 	return &refusal{status: http.StatusInternalServerError, code: api.CodeInternal, detail: "the request failed, and the service's log says why"}
@@ -87,10 +87,11 @@ func refusalOfMemory(short *core.OutOfBudgetError) *refusal {
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	no := refusalOf(r.Context(), err)
 	s.metrics.refusals.WithLabelValues(string(no.code)).Inc()
-	no.log(r, err)
+	span, extent := s.rt.TraceOf(r.Context())
+	no.log(r, err, eventAttrs(span, extent))
 	p := api.Problem{Title: http.StatusText(no.status), Status: no.status, Code: no.code, Detail: no.detail, Memory: no.memory}
-	if span := trace.SpanContextFromContext(r.Context()); span.IsSampled() {
-		p.TraceID = span.TraceID().String()
+	if !span.IsZero() {
+		p.TraceID = hex.EncodeToString(span.TraceID[:])
 	}
 	h := w.Header()
 	h.Set("Content-Type", api.ProblemJSON)
@@ -102,13 +103,22 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	_ = json.NewEncoder(w).Encode(p) //nolint:errchkjson // the client went away
 }
 
-// log says what the service could not do, in the request's trace. What a
-// client did wrong it is told itself.
-func (e *refusal) log(r *http.Request, err error) {
+// eventAttrs name the exported span of a refusal whose request is not sampled. A
+// sampled request's trace is in the context, and the log's handler names it.
+func eventAttrs(span core.SpanRef, extent string) []any {
+	if extent != core.TraceEvent {
+		return nil
+	}
+	return []any{core.TraceIDKey, hex.EncodeToString(span.TraceID[:]), core.SpanIDKey, hex.EncodeToString(span.SpanID[:]), core.TraceKey, extent}
+}
+
+// log says what the service could not do, with what leads to the request's trace.
+// What a client did wrong it is told itself.
+func (e *refusal) log(r *http.Request, err error, event []any) {
 	switch {
 	case e.status == http.StatusInternalServerError:
-		slog.ErrorContext(r.Context(), "a request failed", "route", r.Pattern, "error", err)
+		slog.ErrorContext(r.Context(), "a request failed", append([]any{"route", r.Pattern, "error", err}, event...)...)
 	case e.status > http.StatusInternalServerError, e.status == http.StatusTooManyRequests, e.memory != nil:
-		slog.WarnContext(r.Context(), "a request was refused", "route", r.Pattern, "status", e.status, "code", e.code, "detail", e.detail)
+		slog.WarnContext(r.Context(), "a request was refused", append([]any{"route", r.Pattern, "status", e.status, "code", e.code, "detail", e.detail}, event...)...)
 	}
 }

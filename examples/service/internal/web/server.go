@@ -41,7 +41,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	var err error
-	s.operators, err = fencepost.NewHandler(fencepost.HandlerConfig{Runtimes: []*fencepost.Runtime{cfg.Runtime}, Gatherer: s.registry, Ready: []func() error{s.isStopping}})
+	s.operators, err = fencepost.NewHandler(fencepost.HandlerConfig{Runtimes: []*fencepost.Runtime{cfg.Runtime}, Gatherer: s.registry,
+		SwitchGuard: cfg.SwitchGuard, Ready: []func() error{s.isStopping}})
 	return s, err
 }
 

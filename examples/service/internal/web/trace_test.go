@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the golden traces")
 
 // shown are the attributes that a golden trace has, in their order.
 var shown = []attribute.Key{"http.request.method", "http.route", "http.response.status_code", "service.reserve.bytes",
-	telemetry.AttrLaunchName, telemetry.AttrStream, telemetry.AttrGeneration, telemetry.AttrTag, telemetry.AttrRequested, telemetry.AttrAccess,
+	telemetry.AttrCopyDirection, telemetry.AttrCopyBytes, telemetry.AttrWaitFor, telemetry.AttrLaunchName, telemetry.AttrStream, telemetry.AttrGeneration, telemetry.AttrTag, telemetry.AttrRequested, telemetry.AttrAccess,
 	telemetry.AttrState, telemetry.AttrWaitsQueued, telemetry.AttrCrossStream, telemetry.AttrOutcome, telemetry.AttrErrorType}
 
 // tree renders spans as a tree. Streams and generations are numbered as they

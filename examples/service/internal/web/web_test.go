@@ -30,7 +30,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/examples/service/internal/api"
 	"github.com/fencepost-gpu/fencepost/examples/service/internal/device"
 	"github.com/fencepost-gpu/fencepost/examples/service/internal/web"
-	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
 
 // TestMain clears the variables that would change what is built here.
@@ -74,7 +73,6 @@ func start(t *testing.T, cfg setup) *service {
 	t.Helper()
 	d, err := sim.Open(sim.Config{Bytes: 256 << 20, Schedule: cfg.schedule})
 	must(t, err)
-	must(t, workload.Register(d))
 	s := &service{T: t, sim: d, spans: tracetest.NewInMemoryExporter()}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(s.spans))
 	faults := drivertest.NewFaults(d)
@@ -96,12 +94,12 @@ func start(t *testing.T, cfg setup) *service {
 	s.url, s.client = server.URL, server.Client()
 	t.Cleanup(func() {
 		server.Close() // waits for the requests
-		s.end(engine, cfg.lost)
+		s.end(cfg.lost)
 	})
 	return s
 }
 
-func (s *service) end(engine *device.Engine, lost bool) {
+func (s *service) end(lost bool) {
 	ctx := context.Background()
 	must(s.T, s.web.Wait(ctx))
 	if !lost {
@@ -113,10 +111,9 @@ func (s *service) end(engine *device.Engine, lost bool) {
 	if n := s.rt.Streams().Stats().Leased; n != 0 {
 		s.Errorf("%d streams are leased after the last request", n)
 	}
-	err := engine.Close(ctx)
-	left, closeErr := s.rt.Close(ctx)
-	if !lost && (err != nil || closeErr != nil || len(left.Leaks) > 0 || s.sim.FindingCount() > 0 || s.sim.Books().LiveBlocks > 0) {
-		s.Errorf("closing: %v, %v, left over %+v, found %v", err, closeErr, left, s.sim.Findings())
+	left, err := s.rt.Close(ctx)
+	if !lost && (err != nil || len(left.Leaks) > 0 || s.sim.FindingCount() > 0 || s.sim.Books().LiveBlocks > 0) {
+		s.Errorf("closing: %v, left over %+v, found %v", err, left, s.sim.Findings())
 	}
 	must(s.T, s.sim.Close())
 }
@@ -347,7 +344,8 @@ func TestARefusalExplainsWhoHoldsTheMemory(t *testing.T) {
 		t.Errorf("%d %s, headers %v", a.status, a.body, a.header)
 	}
 	want := api.Memory{Asked: device.SortBytes(50_000, 4), Remaining: limit - 900<<10, Limit: limit, Live: 700 << 10, Claimed: 200 << 10,
-		Holders: []api.Holder{{Tag: "test.hog", State: "live", Bytes: 700 << 10, Blocks: 1}}}
+		Holders: []api.Holder{{Tag: "test.hog", State: "live", Bytes: 700 << 10, Blocks: 1},
+			{Tag: "test.claim", State: "claimed", Bytes: 200 << 10, Blocks: 1}}}
 	if p.Memory == nil || fmt.Sprint(*p.Memory) != fmt.Sprint(want) {
 		t.Errorf("memory:\ngot  %+v\nwant %+v", p.Memory, want)
 	}
@@ -424,18 +422,17 @@ func TestMoreRequestsThanPlacesAreRefusedAtOnce(t *testing.T) {
 }
 
 func TestADeadlineIsKept(t *testing.T) {
-	s := start(t, setup{limits: func(l *web.Limits) { l.Turns, l.Timeout = 1, time.Second }})
+	s := start(t, setup{limits: func(l *web.Limits) { l.Turns, l.Timeout = 1, 3*time.Second }})
 	release := s.hang()
-	begin := time.Now()
 	atDevice := s.background(t.Context())
 	s.eventually("it is at the device", s.inFlight(1))
-	// This one asks for less, and waits for its turn only.
+	// This one asks for less, and waits for its turn only: it is told first.
 	p := s.post(api.RouteSort, api.Binary, columns(1), api.HeaderTimeout, "50ms").problem(t)
-	if took := time.Since(begin); p.Status != http.StatusGatewayTimeout || p.Code != api.CodeDeadline || took > 900*time.Millisecond {
-		t.Errorf("waiting for a turn: after %v %+v", took, p)
+	if p.Status != http.StatusGatewayTimeout || p.Code != api.CodeDeadline || len(atDevice) != 0 {
+		t.Errorf("waiting for a turn: %+v; %d told before it", p, len(atDevice))
 	}
-	if p := (<-atDevice).problem(t); p.Status != http.StatusGatewayTimeout || p.Code != api.CodeDeadline || time.Since(begin) > 5*time.Second {
-		t.Errorf("at the device: after %v %+v", time.Since(begin), p)
+	if p := (<-atDevice).problem(t); p.Status != http.StatusGatewayTimeout || p.Code != api.CodeDeadline {
+		t.Errorf("at the device: %+v", p)
 	}
 	release()
 }
@@ -594,5 +591,4 @@ func TestLimitsThatNothingCouldKeepAreRefused(t *testing.T) {
 			t.Errorf("%s: %+v was taken", name, limits)
 		}
 	}
-	must(t, engine.Close(t.Context()))
 }
