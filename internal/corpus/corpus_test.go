@@ -98,7 +98,7 @@ func TestTheTiersFindWhatTheyMust(t *testing.T) {
 // maxSuspects is how many launches a person has to look at.
 const maxSuspects = 3
 
-func TestTheHuntNamesTheCulpritAmongThree(t *testing.T) {
+func TestTheHuntNamesTheGuiltyAmongThree(t *testing.T) {
 	for _, r := range simResults(t) {
 		c := find(t, r.Case)
 		if r.Tier != Tier2.Name || r.Variant != WithBug || r.Outcome != Found || c.Culprit == "" || c.Want == everywhere {

@@ -48,6 +48,19 @@ func spatialWrites() []Case {
 				w.Read("use_rows", s, b)
 				w.Free(b)
 			}},
+		{Name: "overrun-of-a-leaked-block", Class: Spatial, What: "a kernel writes the word behind a block that nobody ever frees",
+			Kinds: behind, Culprit: "scale_rows", Want: Want{Late, Late, Found}, Why: "red zones are compared at the free, and of a block that is never freed when the runtime is closed; the ledger alone knows of the leak",
+			Run: func(w *World, bug bool) {
+				s := w.Stream()
+				b := w.Filled(s, "rows", words, 1)
+				w.Victim(b.ID)
+				if bug {
+					w.Do(Job{Name: "scale_rows", On: s, Uses: []core.Use{b.RW()}, Kernel: testkernels.OutOfBounds, Args: []any{b.At(0), words, 1}})
+					return
+				}
+				w.Do(Job{Name: "scale_rows", On: s, Uses: []core.Use{b.RW()}, Kernel: testkernels.OutOfBounds, Args: []any{b.At(0), words, 0}})
+				w.Free(b)
+			}},
 		{Name: "overrun-into-slack", Class: Spatial, What: "a kernel rounds its block of 1000 bytes up to 1024 and clears the slack of the allocator",
 			Kinds: behind, Culprit: "clear_rounded", Want: onDevice, Why: hostOnly,
 			Run: func(w *World, bug bool) {

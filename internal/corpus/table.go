@@ -45,7 +45,7 @@ Small programs over the public API with planted bugs, the same programs without 
 suspicious: package ` + "`internal/corpus`" + `. Each runs at every tier of the debug guard.
 
 - **found**: a finding by the guard or the runtime, of a kind that the case names and about the block that was harmed, no later than the
-  end of the program's Drain. "culprit 1 of 2" is the place of the guilty launch among the suspects that the finding names; where no such
+  end of the program's Drain. "suspect 1 of 2" is the place of the guilty launch among those that the finding names, "culprit" that it names no other; where no such
   words stand the finding is the guilty call's own, or no launch was announced that could be named.
 - **late**: one of such a kind without the right victim, or about the victim with another kind, or only when the runtime was closed.
 - **missed**: nothing of the sort; the reason is below the table.
@@ -97,8 +97,10 @@ func verdictText(r Result) string {
 		return fmt.Sprintf("%s %s", r.Outcome, r.Kind)
 	case r.Outcome == Broken || r.Kind == "":
 		return string(r.Outcome)
+	case r.Culprit == 1 && r.Suspects == 1:
+		return fmt.Sprintf("**%s** %s, culprit", r.Outcome, r.Kind)
 	case r.Culprit > 0:
-		return fmt.Sprintf("**%s** %s, culprit %d of %d", r.Outcome, r.Kind, r.Culprit, r.Suspects)
+		return fmt.Sprintf("**%s** %s, suspect %d of %d", r.Outcome, r.Kind, r.Culprit, r.Suspects)
 	case r.Outcome == Found:
 		return "**found** " + r.Kind
 	}

@@ -94,6 +94,18 @@ func temporalFrees() []Case {
 					w.Free(b)
 				}
 			}},
+		{Name: "slice-freed-twice", Class: Temporal, What: "a function frees a slice that it has deferred to free", Declared: true,
+			Kinds: []core.FindingKind{core.FindingDoubleFree}, Want: everywhere, Unseen: refusedCall, Stack: true,
+			Run: func(w *World, bug bool) {
+				s := w.Stream()
+				v := w.Slice(s, "scratch", words)
+				w.Victim(v.Tracking().Block)
+				w.FillSlice("fill_scratch", s, v, 1)
+				w.must(v.Free(w.ctx))
+				if bug {
+					w.Refused(v.Free(w.ctx))
+				}
+			}},
 		{Name: "leak", Class: Temporal, What: "an early return leaves a block that nobody frees", Declared: true,
 			Kinds: []core.FindingKind{core.FindingLeak}, Want: Want{Late, Late, Late}, Why: "a block is known to be forgotten when the runtime is closed, and not before",
 			Unseen: "a device does not mind who keeps its memory",
