@@ -218,7 +218,7 @@ func TestDelaysAreEnqueuedInOrderAndBounded(t *testing.T) {
 		must(t, g.ops.Delay(ctx, g.on.ID(), d))
 	}
 	must(t, g.ops.Synchronize(ctx, g.on.ID()))
-	if took := time.Since(began); took > 2*driver.GuardLongestDelay {
+	if took := time.Since(began); took > patience { // instead of an hour
 		t.Errorf("it took %v", took)
 	}
 	g.faults.FailMethod(drivertest.Launch, 1, driver.InvalidValue)

@@ -13,7 +13,8 @@ import (
 )
 
 func TestADemoIsCleanAndMostlyAcrossStreams(t *testing.T) {
-	r := runDemo(t, "", "sample:65536", nil)
+	worked := func(r *Report) bool { return r.Results > 0 && r.CrossStreamLaunches > 1 }
+	r := runUntil(t, worked, "", "sample:65536", nil)
 	if !r.Clean() {
 		t.Errorf("not clean: %+v", r)
 	}
@@ -34,14 +35,16 @@ func TestADemoIsCleanAndMostlyAcrossStreams(t *testing.T) {
 // The demo must be able to fail: with every wait dropped at the device it
 // ends with findings.
 func TestADemoWithoutFencesIsNotClean(t *testing.T) {
-	r := runDemo(t, "", "off", func(d *sim.Device) { d.DropWaits(true) })
+	found := func(r *Report) bool { return len(r.Findings) > 0 }
+	r := runUntil(t, found, "", "off", func(d *sim.Device) { d.DropWaits(true) })
 	if r.Clean() || len(r.Findings) == 0 {
 		t.Errorf("no wait reached the device and the report says %v", r.Findings)
 	}
 }
 
 func TestADemoEndsWhenTheDeviceIsLost(t *testing.T) {
-	r := runDemo(t, "", "off", func(d *sim.Device) { d.LoseContext(driver.IllegalAddress) })
+	lost := func(r *Report) bool { return len(r.Errors) > 0 }
+	r := runUntil(t, lost, "", "off", func(d *sim.Device) { d.LoseContext(driver.IllegalAddress) })
 	if r.Clean() || r.Findings[string(core.FindingStickyError)] != 1 || len(r.Errors) == 0 || r.Leaked != 0 {
 		t.Errorf("%+v", r)
 	}

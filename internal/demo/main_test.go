@@ -15,8 +15,29 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// runDemo is a whole run; during, if not nil, is called beside it.
-func runDemo(t *testing.T, kind, guard string, during func(*sim.Device)) *Report {
+// demoTime is how long a run takes on a machine that does nothing else.
+const demoTime = 400 * time.Millisecond
+
+// runUntil runs the demo for longer and longer until the report shows enough: on
+// a busy machine a short run gets to nothing. The last report is returned if the
+// time of the tests is half over.
+func runUntil(t *testing.T, enough func(*Report) bool, kind, guard string, during func(*sim.Device)) *Report {
+	t.Helper()
+	end := time.Now().Add(5 * time.Minute)
+	if deadline, ok := t.Deadline(); ok {
+		end = time.Now().Add(time.Until(deadline) / 2)
+	}
+	for long := demoTime; ; long *= 2 {
+		r := runDemoFor(t, long, kind, guard, during)
+		if enough(r) || time.Now().Add(2*long).After(end) {
+			return r
+		}
+		t.Logf("%v showed too little: once more, for longer", long)
+	}
+}
+
+// runDemoFor is a whole run; during, if not nil, is called beside it.
+func runDemoFor(t *testing.T, long time.Duration, kind, guard string, during func(*sim.Device)) *Report {
 	t.Helper()
 	cfg := fencepost.Config{Device: fencepost.Sim, Guard: guard, Streams: Streams,
 		// Nothing planted leaves quarantine before it is misused, however slow
@@ -41,7 +62,7 @@ func runDemo(t *testing.T, kind, guard string, during func(*sim.Device)) *Report
 	if during != nil {
 		time.AfterFunc(50*time.Millisecond, func() { during(rt.Driver().(*sim.Device)) })
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
 	runErr := d.Run(ctx)
 	_ = d.Measure(t.Context()) // fails on a lost device, as does Close

@@ -24,8 +24,7 @@ func TestGPUSwitchingTiersUnderLoadLosesNothing(t *testing.T) {
 	rt := onGPU(t, fencepost.Config{})
 	d := soakFor(t, 10*time.Second)
 	s := &soak{T: t, rt: rt}
-	s.run(d)
-	s.judge(d)
+	s.soakAndJudge(d)
 }
 
 func TestGPUTheDefaultGuardTakesLittleMemory(t *testing.T) {
