@@ -3,6 +3,7 @@ package boards_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -52,6 +53,9 @@ func TestTheFilesAreCurrent(t *testing.T) {
 // queries are all expressions, of boards as Grafana is given them.
 func queries() (all []string) {
 	for _, b := range boards.Boards() {
+		for _, a := range b.Annotations {
+			all = append(all, a.Query.Expand())
+		}
 		for _, p := range panels(b) {
 			for _, q := range p.Queries {
 				all = append(all, q.Expand())
@@ -147,7 +151,7 @@ func TestAlertsSayWhatTheyMean(t *testing.T) {
 		if seen[a.Name] || !strings.HasPrefix(a.Name, "Fencepost") || a.Summary == "" || !strings.HasSuffix(a.Description, ".") {
 			t.Errorf("%+v", a)
 		}
-		if seen[a.Name] = true; a.Severity != boards.Critical && a.Severity != boards.Warning {
+		if seen[a.Name] = true; a.Severity != boards.Critical && a.Severity != boards.Warning && a.Severity != boards.Info {
 			t.Errorf("%s: severity %q", a.Name, a.Severity)
 		}
 	}
@@ -207,10 +211,24 @@ type panel struct {
 	GridPos                  struct{ X, Y, W, H int }
 	Datasource               struct{ UID string }
 	Targets                  []struct {
-		RefID, Expr string
-		Datasource  struct{ UID string }
+		RefID, Expr, LegendFormat string
+		Instant, Range            bool
+		Datasource                struct{ UID string }
 	}
-	FieldConfig struct{ Defaults struct{ Unit string } }
+	FieldConfig struct {
+		Defaults struct {
+			Unit, NoValue string
+			Min           *float64
+			Links         []struct{ URL string }
+			Custom        struct{ ScaleDistribution struct{ Type string } }
+		}
+	}
+	Options struct {
+		Legend struct {
+			DisplayMode string
+			Calcs       []string
+		}
+	}
 }
 
 func decode(t *testing.T, text string) (d file) {
@@ -246,7 +264,7 @@ func checkVariables(t *testing.T, name string, d file) {
 }
 
 // units are those of Grafana that panels use.
-var units = []string{boards.Bytes, boards.BytesASecond, boards.Seconds, boards.Count, boards.EventsASecond, boards.OpsASecond, boards.Share}
+var units = []string{boards.Bytes, boards.BytesASecond, boards.Seconds, boards.Count, boards.OpsASecond, boards.Share, boards.Percent, boards.Celsius, boards.Watts}
 
 func checkPanels(t *testing.T, name string, d file) {
 	t.Helper()
@@ -275,5 +293,83 @@ func checkPanels(t *testing.T, name string, d file) {
 				t.Errorf("%s: %s: %+v", name, p.Title, q)
 			}
 		}
+		for _, wrong := range p.unreadable() {
+			t.Errorf("%s: %s: %s", name, p.Title, wrong)
+		}
+	}
+}
+
+// unreadable is what of a panel would need guessing: a legend that is PromQL,
+// an axis whose scale depends on the data, a number that is not of now.
+func (p panel) unreadable() (found []string) {
+	defaults := p.FieldConfig.Defaults
+	say := func(wrong bool, text string) {
+		if wrong {
+			found = append(found, text)
+		}
+	}
+	say(defaults.NoValue == "", "nothing is said where there is no data")
+	for _, q := range p.Targets {
+		named := q.LegendFormat != "" && !strings.Contains(q.LegendFormat, "__auto")
+		say(!named && p.Type != "table", "the legend is PromQL: "+q.Expr)
+		of := p.Type == "stat" || p.Type == "table"
+		say(q.Instant != of || q.Range == of, "asked for another time than it shows")
+	}
+	if p.Type == "timeseries" {
+		legend := p.Options.Legend
+		say(legend.DisplayMode != "table" || !slices.Equal(legend.Calcs, []string{"lastNotNull", "max", "mean"}), "no last, maximum and mean")
+		say(defaults.Unit == boards.Seconds && strings.Contains(p.Targets[0].Expr, "histogram_quantile") && defaults.Custom.ScaleDistribution.Type != "log", "quantiles on a linear axis")
+		goesBelow := slices.Contains([]string{"Growth by tag", "Drift of the ledger"}, p.Title)
+		say(defaults.Min == nil && !goesBelow && defaults.Custom.ScaleDistribution.Type != "log", "the axis does not begin at zero")
+	}
+	return found
+}
+
+// Without this the test above could pass because nothing is looked at.
+func TestAnUnreadablePanelIsSeen(t *testing.T) {
+	good := read(t, "dashboards/operations.json")
+	for _, change := range [][2]string{
+		{`"legendFormat": "{{op}}"`, `"legendFormat": "__auto"`}, {`"legendFormat": "{{op}}"`, `"legendFormat": ""`}, {`"min": 0`, `"max": 0`},
+		{`"noValue": "no allocations"`, `"noValue": ""`}, {`"displayMode": "table"`, `"displayMode": "list"`}, {`"type": "log"`, `"type": "linear"`}, {`"range": true`, `"range": false`},
+	} {
+		found := 0
+		for _, p := range decode(t, strings.ReplaceAll(good, change[0], change[1])).Panels {
+			if p.Type != "row" {
+				found += len(p.unreadable())
+			}
+		}
+		if found == 0 {
+			t.Errorf("%s for %s is not seen", change[1], change[0])
+		}
+	}
+}
+
+// A click on a number leads somewhere: to a board that exists, and to a panel
+// that it has, with the choice and the time range.
+func TestLinksLeadToPanels(t *testing.T) {
+	ids, links := map[string]bool{}, 0
+	for _, b := range boards.Boards() {
+		d := decode(t, read(t, "dashboards/"+b.File+".json"))
+		ids["/d/"+d.UID] = true
+		for _, p := range d.Panels {
+			ids[fmt.Sprintf("/d/%s?viewPanel=%d", d.UID, p.ID)] = p.Type != "row"
+		}
+	}
+	for _, b := range boards.Boards() {
+		for _, p := range decode(t, read(t, "dashboards/"+b.File+".json")).Panels {
+			for _, l := range p.FieldConfig.Defaults.Links {
+				to, kept := strings.CutSuffix(l.URL, "${__url_time_range}&${__all_variables}")
+				if !kept || !ids[strings.TrimRight(to, "?&")] {
+					t.Errorf("%s: %s leads to %s", b.File, p.Title, l.URL)
+				}
+				links++
+			}
+			if p.Type == "stat" && len(p.FieldConfig.Defaults.Links) != 1 {
+				t.Errorf("%s: a click on %s leads nowhere", b.File, p.Title)
+			}
+		}
+	}
+	if links < 10 {
+		t.Errorf("%d links", links)
 	}
 }

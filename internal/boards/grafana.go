@@ -6,22 +6,39 @@ package boards
 const schemaVersion = 42
 
 type dashboard struct {
-	UID           string     `json:"uid"`
-	Title         string     `json:"title"`
-	Description   string     `json:"description"`
-	Tags          []string   `json:"tags"`
-	SchemaVersion int        `json:"schemaVersion"`
-	Editable      bool       `json:"editable"`
-	GraphTooltip  int        `json:"graphTooltip"`
-	Refresh       string     `json:"refresh"`
-	Time          timeRange  `json:"time"`
-	Timezone      string     `json:"timezone"`
-	Templating    templating `json:"templating"`
-	Annotations   struct {
-		List []struct{} `json:"list"`
-	} `json:"annotations"`
-	Links  []link  `json:"links"`
-	Panels []panel `json:"panels"`
+	UID           string      `json:"uid"`
+	Title         string      `json:"title"`
+	Description   string      `json:"description"`
+	Tags          []string    `json:"tags"`
+	SchemaVersion int         `json:"schemaVersion"`
+	Version       int         `json:"version"`
+	Editable      bool        `json:"editable"`
+	GraphTooltip  int         `json:"graphTooltip"`
+	Refresh       string      `json:"refresh"`
+	Time          timeRange   `json:"time"`
+	Timezone      string      `json:"timezone"`
+	Templating    templating  `json:"templating"`
+	Annotations   annotations `json:"annotations"`
+	Links         []link      `json:"links"`
+	Panels        []panel     `json:"panels"`
+}
+
+type annotations struct {
+	List []annotation `json:"list"`
+}
+
+type annotation struct {
+	Name            string `json:"name"`
+	Datasource      source `json:"datasource"`
+	Enable          bool   `json:"enable"`
+	Hide            bool   `json:"hide"`
+	IconColor       string `json:"iconColor"`
+	Expr            string `json:"expr"`
+	Step            string `json:"step,omitempty"`
+	TitleFormat     string `json:"titleFormat"`
+	TextFormat      string `json:"textFormat"`
+	TagKeys         string `json:"tagKeys"`
+	UseValueForTime string `json:"useValueForTime,omitempty"`
 }
 
 type timeRange struct {
@@ -115,9 +132,30 @@ type fieldConfig struct {
 
 type fieldDefaults struct {
 	Unit       string         `json:"unit"`
+	Min        *float64       `json:"min,omitempty"`
+	NoValue    string         `json:"noValue"`
 	Color      colorMode      `json:"color"`
 	Thresholds thresholds     `json:"thresholds"`
+	Mappings   []mapping      `json:"mappings,omitempty"`
+	Links      []dataLink     `json:"links,omitempty"`
 	Custom     map[string]any `json:"custom,omitempty"`
+}
+
+type mapping struct {
+	Type    string                 `json:"type"`
+	Options map[string]mappedValue `json:"options"`
+}
+
+type mappedValue struct {
+	Text  string `json:"text"`
+	Color string `json:"color"`
+	Index int    `json:"index"`
+}
+
+type dataLink struct {
+	Title       string `json:"title"`
+	URL         string `json:"url"`
+	TargetBlank bool   `json:"targetBlank"`
 }
 
 type colorMode struct {

@@ -5,61 +5,17 @@ const mib = 1 << 20
 func overview() Board {
 	return Board{
 		File: "overview", Title: "Fencepost: overview",
-		Description: "Who holds the device's memory, whether it grows without reason, what cannot be used again yet, and why requests are refused.",
-		Rows:        []Row{overviewNow(), overviewHolders(), overviewGrowth(), overviewPending(), overviewForeign(), overviewRefusals()},
+		Description: "Who holds the device's memory, whether it will run out, what is wrong, and where to look next. A click on a number leads to what explains it.",
+		Annotations: annotationsOf(),
+		Rows:        []Row{overviewNow(), overviewWrong(), overviewHolders(), overviewOutlook(), overviewService(), overviewGrowth(), overviewPending(), overviewForeign(), overviewRefusals()},
 	}
-}
-
-func overviewNow() Row {
-	return Row{Title: "Now", Panels: []Panel{
-		{
-			Title: "Health", Kind: Stat, Unit: Count, Width: 6,
-			Shows:   "How many runtimes are in each state.",
-			Bad:     "A runtime is degraded: it works, and something is wrong. Poisoned: its device is lost and it refuses every call.",
-			Do:      "For degraded look at the reasons on the board of the guard. A poisoned process must be restarted; its incident names the launches that were under way.",
-			Levels:  []Level{{1, "orange", "degraded"}, {1, "red", "poisoned"}},
-			Queries: []Query{{Expr: `sum by (state) (gpumem_health{@})`, Legend: "{{state}}", Proof: moves("lose", 1, "state", "poisoned")}},
-		},
-		{
-			Title: "Live memory", Kind: Stat, Unit: Bytes, Width: 5,
-			Shows:   "Device memory that is allocated, padding included.",
-			Bad:     "It is near the budget, or higher than this service ever needs.",
-			Do:      "See below which tag holds it.",
-			Queries: []Query{{Expr: `sum(gpumem_memory_bytes{@, state="live"})`, Proof: moves("hold", 60*mib)}},
-		},
-		{
-			Title: "Fullest budget", Kind: Stat, Unit: Share, Width: 5,
-			Shows:   "The share of its budget that the fullest device is charged for: live, pending, quarantined and claimed memory.",
-			Bad:     "Close to 1 the next large request is refused.",
-			Do:      "See which state and which tag holds it; raise the budget only if the device has the memory.",
-			Levels:  []Level{{From: 0.8, Color: "orange"}, {From: 0.95, Color: "red"}},
-			Queries: []Query{{Expr: `max(gpumem_budget_charged_bytes{@} / (gpumem_budget_limit_bytes{@} > 0))`, Proof: moves("hold", 0.2)}},
-		},
-		{
-			Title: "Refused a second", Kind: Stat, Unit: EventsASecond, Width: 4,
-			Shows:   "Allocations and reservations that callers were refused.",
-			Bad:     "More than nothing: requests fail, or wait and try again.",
-			Do:      "The last row says why; the refusal itself says who holds the memory.",
-			Levels:  []Level{{From: 0.001, Color: "orange"}},
-			Queries: []Query{{Expr: `sum(rate(gpumem_refusals_total{@}[$__rate_interval]))`, Proof: moves("refuse", 5)}},
-		},
-		{
-			Title: "Memory bugs found", Kind: Stat, Unit: Count, Width: 4,
-			Shows:  "Findings since the processes started.",
-			Bad:    "Any finding is a bug; those of corrupt memory make results doubtful.",
-			Do:     "Open the board of the guard, then the incident file.",
-			Levels: []Level{{From: 1, Color: "red"}},
-			Queries: []Query{{Expr: `sum(gpumem_findings_total{@})`, Proof: moves("misuse", 1),
-				Raw: "one finding a week must not vanish from the board"}},
-		},
-	}}
 }
 
 func overviewHolders() Row {
 	return Row{Title: "Who holds the memory?", Panels: []Panel{
 		{
-			Title: "Live memory by tag", Kind: TimeSeries, Unit: Bytes, Width: 12, Stacked: true,
-			Shows:   "What each tag holds.",
+			Title: "Live memory by tag", Kind: TimeSeries, Unit: Bytes, Width: 12, Stacked: true, None: "nobody holds memory",
+			Shows:   "What each tag holds, without what it gave back and the guard quarantines.",
 			Bad:     "One tag's layer grows and does not shrink when the load does: its owner leaks or caches without a bound.",
 			Do:      "Look at the tag's allocations in the profile (/debug/pprof/gpumem), which has stacks.",
 			Queries: []Query{{Expr: `sum by (tag) (gpumem_tag_bytes{@, state="live"})`, Legend: "{{tag}}", Proof: moves("hold", 60*mib, "tag", "hold")}},
@@ -77,22 +33,34 @@ func overviewHolders() Row {
 		},
 		{
 			Title: "Holders", Kind: Table, Unit: Bytes, Width: 12,
-			Shows: "Each tag's bytes by state now, the largest first; beyond 64 tags the rest is \"other\".",
-			Bad:   "A tag that you do not know, or \"untagged\", holds much.",
-			Do:    "Give allocations tags that name their owner (core.Request.Tag).",
+			Shows:   "Each tag's bytes by state now, the largest first; beyond 64 tags the rest is \"other\".",
+			Bad:     "A tag that you do not know, or \"untagged\", holds much.",
+			Do:      "Give allocations tags that name their owner (core.Request.Tag).",
+			None:    "nobody holds memory",
+			Columns: []Column{{Label: "tag", Heading: "tag"}, {Label: "state", Heading: "state"}, {Label: "Value", Heading: "memory", Unit: Bytes}},
 			Queries: []Query{
-				{Expr: `sort_desc(sum by (tag, state) (gpumem_tag_bytes{@}))`, Proof: moves("hold", 60*mib, "tag", "hold", "state", "live")},
+				{Expr: `sort_desc(sum by (tag, state) (gpumem_tag_bytes{@}) > 0)`, Proof: moves("hold", 60*mib, "tag", "hold", "state", "live")},
 			},
 		},
 		{
-			Title: "Blocks by tag", Kind: TimeSeries, Unit: Count, Width: 6,
+			Title: "Peaks between scrapes", Kind: TimeSeries, Unit: Bytes, Width: 12, None: "no runtime",
+			Shows: "The most that was live in each 15 and 60 seconds, whenever that was: what a scrape sees of a service that comes and goes is mostly nothing. Runtimes are added up, each at its own time.",
+			Bad:   "It comes close to the budget while live memory looks low.",
+			Do:    "Size the budget by the peaks.",
+			Queries: []Query{
+				{Expr: `sum by (window) (gpumem_memory_window_peak_bytes{@, state="live"})`, Legend: "live, in {{window}}", Proof: moves("slack", 30*mib, "window", "60s")},
+				{Expr: `sum(gpumem_memory_window_peak_bytes{@, state="outstanding", window="60s"})`, Legend: "with pending and quarantined, in 60s", Proof: moves("slack", 30*mib)},
+			},
+		},
+		{
+			Title: "Blocks by tag", Kind: TimeSeries, Unit: Count, Width: 12, None: "nobody holds memory",
 			Shows:   "How many live blocks each tag has.",
 			Bad:     "It climbs while the bytes hardly do: small blocks leak, which the bytes show late.",
 			Do:      "As for bytes: find the tag's owner by its stacks in the profile.",
 			Queries: []Query{{Expr: `sum by (tag) (gpumem_tag_blocks{@, state="live"})`, Legend: "{{tag}}", Proof: moves("leak", 3, "tag", "leaky")}},
 		},
 		{
-			Title: "High-water marks", Kind: TimeSeries, Unit: Bytes, Width: 6,
+			Title: "High-water marks", Kind: TimeSeries, Unit: Bytes, Width: 12,
 			Shows: "The most that was live since each process started, with padding, and as callers asked for it.",
 			Bad:   "A step up: one request needed more than any before it. The gap between the two is padding of the guard.",
 			Do:    "Size the budget by it, not by the average.",
@@ -117,11 +85,11 @@ func overviewGrowth() Row {
 			},
 		},
 		{
-			Title: "Growth by tag", Kind: TimeSeries, Unit: BytesASecond, Width: 12,
-			Shows:   "By how much each tag's live bytes changed in a second, over the last 15 minutes.",
+			Title: "Growth by tag", Kind: TimeSeries, Unit: BytesASecond, Width: 12, Signed: true, None: "no tag is a quarter of an hour old",
+			Shows:   "By how much each tag's live bytes changed in a second, over the last 15 minutes. A tag appears when it is that old: the slope of a few samples is none.",
 			Bad:     "A tag that stays above zero for hours leaks: healthy ones cross it.",
 			Do:      "Find the owner of the tag. If it is a cache, give it a bound.",
-			Queries: []Query{{Expr: `sum by (tag) (deriv(gpumem_tag_bytes{@, state="live"}[15m]))`, Legend: "{{tag}}", Proof: moves("leak", mib, "tag", "leaky")}},
+			Queries: []Query{{Expr: `sum by (tag) (deriv(gpumem_tag_bytes{@, state="live"}[15m]) and gpumem_tag_bytes{@, state="live"} offset 15m)`, Legend: "{{tag}}", Proof: moves("leak", mib, "tag", "leaky")}},
 		},
 	}}
 }

@@ -35,17 +35,18 @@ func overviewForeign() Row {
 	return Row{Title: "Not ours?", Panels: []Panel{
 		{
 			Title: "The whole device", Kind: TimeSeries, Unit: Bytes, Width: 12,
-			Shows: "The device's memory, what is free of it, and what neither our pool nor our mappings hold: other processes, libraries, the driver.",
+			Shows: "Each GPU once, however many processes use it: its memory, what is free of it, what the runtimes on it hold together, and the rest: contexts, libraries, other processes.",
 			Bad:   "What is not ours grows: the budget promises memory that the device does not have, and allocations will fail in the driver.",
 			Do:    "List the device's processes (nvidia-smi), and lower the budget to what is left (Budget().SetLimit).",
 			Queries: []Query{
-				{Expr: `sum(gpumem_device_total_bytes{@})`, Legend: "device", Proof: stays("foreign", 256*mib)},
-				{Expr: `sum(gpumem_device_free_bytes{@})`, Legend: "free", Proof: moves("foreign", -60*mib)},
-				{Expr: `sum(gpumem_device_foreign_bytes{@})`, Legend: "not ours", Proof: moves("foreign", 60*mib)},
+				{Expr: deviceTotal, Legend: "{{uuid}}: size", Proof: stays("foreign", 256*mib)},
+				{Expr: deviceFree, Legend: "{{uuid}}: free", Proof: moves("foreign", -60*mib)},
+				{Expr: deviceHeld, Legend: "{{uuid}}: runtimes", Proof: moves("hold", 60*mib)},
+				{Expr: `clamp_min(` + deviceTotal + ` - ` + deviceFree + ` - ` + deviceHeld + `, 0)`, Legend: "{{uuid}}: others", Proof: moves("foreign", 60*mib)},
 			},
 		},
 		{
-			Title: "Drift of the ledger", Kind: TimeSeries, Unit: Bytes, Width: 6,
+			Title: "Drift of the ledger", Kind: TimeSeries, Unit: Bytes, Width: 6, Signed: true,
 			Shows:   "What the ledger says of the driver's pool, less what the pool says itself.",
 			Bad:     "Anything but zero: memory of the pool was freed around the runtime (above zero) or allocated (below), or the books are wrong.",
 			Do:      "Look for calls of cuMemFreeAsync on blocks of the runtime; report it if there are none.",
@@ -57,8 +58,8 @@ func overviewForeign() Row {
 			Bad:   "They grow: the driver does not answer, or fails, and what stands to the left is old. Only the drift's grows: allocations leave no quiet moment for it.",
 			Do:    "See the driver's failures and the runtime's health.",
 			Queries: []Query{
-				{Expr: `max by (instance, device) (time() - gpumem_device_read_timestamp_seconds{@})`, Legend: "{{instance}} {{device}}", Proof: moves("deaf", 3)},
-				{Expr: `max by (instance, device) (time() - gpumem_drift_read_timestamp_seconds{@})`, Legend: "{{instance}} {{device}}, drift", Proof: moves("deaf", 3)},
+				{Expr: `max by (instance, device) (clamp_min(time() - gpumem_device_read_timestamp_seconds{@}, 0))`, Legend: "{{instance}} {{device}}", Proof: moves("deaf", 3)},
+				{Expr: `max by (instance, device) (clamp_min(time() - gpumem_drift_read_timestamp_seconds{@}, 0))`, Legend: "{{instance}} {{device}}, drift", Proof: moves("deaf", 3)},
 			},
 		},
 	}}
@@ -67,22 +68,22 @@ func overviewForeign() Row {
 func overviewRefusals() Row {
 	return Row{Title: "Refused, and why", Panels: []Panel{
 		{
-			Title: "Refusals by reason", Kind: TimeSeries, Unit: EventsASecond, Width: 8,
-			Shows:   "Allocations and reservations a second that callers were refused.",
-			Bad:     "out_of_budget: the service wants more than its share. out_of_memory: the device has less than the budget promises. Others are errors of callers.",
-			Do:      "out_of_budget: reserve before work starts, and shed load. out_of_memory: lower the budget, see \"Not ours?\".",
-			Queries: []Query{{Expr: `sum by (reason) (rate(gpumem_refusals_total{@}[$__rate_interval]))`, Legend: "{{reason}}", Proof: moves("oom", 1, "reason", "out_of_memory")}},
+			Title: "Refusals by reason", Kind: TimeSeries, Unit: OpsASecond, Width: 8, None: "none",
+			Shows:   "Allocations and reservations a second that callers were refused. A point is a refusal whose span was exported; it leads to its trace.",
+			Bad:     "out_of_budget: the service wants more than its share. out_of_memory: the device has less than the budget promises. exceeds_budget: somebody asks for more than the whole budget. claim_exceeded: a job allocates more than it reserved. Others are errors of callers.",
+			Do:      "out_of_budget: reserve before work starts, and shed load. out_of_memory: lower the budget, see \"Not ours?\". exceeds_budget: refuse such requests at the door. claim_exceeded: reserve more in that job.",
+			Queries: []Query{{Expr: `sum by (reason) (rate(gpumem_refusals_total{@}[$__rate_interval])) > 0`, Legend: "{{reason}}", Exemplars: true, Proof: moves("oom", 1, "reason", "out_of_memory")}},
 		},
 		{
-			Title: "Share of requests refused", Kind: TimeSeries, Unit: Share, Width: 8,
-			Shows: "Of all allocations and reservations, those refused for want of memory.",
+			Title: "Share of requests refused", Kind: TimeSeries, Unit: Share, Width: 8, None: "no requests",
+			Shows: "Of all allocations and reservations, those refused for want of memory that fit the budget.",
 			Bad:   "Above a hundredth the service is too small for its load, or something holds what it needs.",
 			Do:    "Compare with the tags above at the same time.",
 			Queries: []Query{{Expr: `sum(rate(gpumem_refusals_total{@, reason=~"out_of_budget|out_of_memory"}[$__rate_interval]))` +
-				` / sum(rate(gpumem_operations_total{@, op=~"allocate|reserve"}[$__rate_interval]))`, Proof: moves("refuse", 0.2)}},
+				` / sum(rate(gpumem_operations_total{@, op=~"allocate|reserve"}[$__rate_interval])) >= 0`, Legend: "refused", Proof: moves("refuse", 0.2)}},
 		},
 		{
-			Title: "Refusals of the budget, and failures of the driver", Kind: TimeSeries, Unit: EventsASecond, Width: 8,
+			Title: "Refusals of the budget, and failures of the driver", Kind: TimeSeries, Unit: OpsASecond, Width: 8,
 			Shows: "What the budget refused, including what the guard then cured by giving up quarantine, and calls that the driver failed.",
 			Bad:   "The budget refuses more than callers are told: the guard lives from hand to mouth. The driver fails: see the findings.",
 			Do:    "Raise the budget or shrink quarantine; for the driver see the log and the incident files.",

@@ -14,8 +14,8 @@ const (
 	onTimeRangeChange   = 2
 	sharedCrosshair     = 1
 	alphabetical        = 1
-	statHeight, rowSize = 4, 1
-	panelHeight         = 8
+	statHeight, rowSize = 3, 1
+	panelHeight         = 9
 )
 
 var prometheus = source{Type: "prometheus", UID: "${datasource}"}
@@ -40,18 +40,24 @@ func (q Query) Expand() string {
 	return strings.NewReplacer("{@process", "{"+matchProcess, "{@", "{"+matchDevice).Replace(q.Expr)
 }
 
+// uidOf is a board's uid, by which links and other people's folders know it.
+func uidOf(file string) string { return "fencepost-" + file }
+
 func (p Panel) description() string {
 	return fmt.Sprintf("%s\n\n**Bad:** %s\n\n**Then:** %s", p.Shows, p.Bad, p.Do)
 }
 
 func render(b Board) dashboard {
 	d := dashboard{
-		UID: "fencepost-" + b.File, Title: b.Title, Description: b.Description, Tags: []string{"fencepost"},
-		SchemaVersion: schemaVersion, GraphTooltip: sharedCrosshair, Refresh: "30s", Timezone: "browser",
+		UID: uidOf(b.File), Title: b.Title, Description: b.Description, Tags: []string{"fencepost"},
+		SchemaVersion: schemaVersion, Version: Version, GraphTooltip: sharedCrosshair, Refresh: "30s", Timezone: "browser",
 		Time: timeRange{From: "now-1h", To: "now"}, Templating: templating{List: variables()},
 		Links: []link{{Title: "Fencepost", Type: "dashboards", Icon: "external link", Tooltip: "The other boards of Fencepost", Tags: []string{"fencepost"}, IncludeVars: true, KeepTime: true}},
 	}
-	d.Annotations.List = []struct{}{}
+	d.Annotations.List = []annotation{}
+	for _, a := range b.Annotations {
+		d.Annotations.List = append(d.Annotations.List, a.render())
+	}
 	y := 0
 	for _, row := range b.Rows {
 		y = d.addRow(row, y)
@@ -82,10 +88,10 @@ func (d *dashboard) addRow(row Row, y int) int {
 func (p Panel) render() panel {
 	out := panel{
 		Type: string(p.Kind), Title: p.Title, Description: p.description(), Datasource: &prometheus,
-		GridPos: gridPos{W: p.Width, H: panelHeight}, FieldConfig: &fieldConfig{Defaults: p.defaults(), Overrides: p.overrides()},
+		GridPos: gridPos{W: p.Width, H: p.height()}, FieldConfig: &fieldConfig{Defaults: p.defaults(), Overrides: p.overrides()},
 	}
 	for i, q := range p.Queries {
-		t := target{RefID: string(rune('A' + i)), Datasource: prometheus, Expr: q.Expand(), LegendFormat: cmp.Or(q.Legend, "__auto"),
+		t := target{RefID: string(rune('A' + i)), Datasource: prometheus, Expr: q.Expand(), LegendFormat: q.Legend,
 			EditorMode: "code", Format: "time_series", Range: true, Exemplar: q.Exemplars}
 		p.adapt(&t)
 		out.Targets = append(out.Targets, t)
@@ -94,13 +100,53 @@ func (p Panel) render() panel {
 				[]property{{"unit", q.RightUnit}, {"custom.axisPlacement", "right"}}})
 		}
 	}
+	if p.Link != "" {
+		out.FieldConfig.Defaults.Links = []dataLink{{Title: "Open", URL: urlOf(p.Link)}}
+	}
 	p.style(&out)
 	return out
+}
+
+func (p Panel) height() int {
+	if p.Kind == Stat {
+		return cmp.Or(p.Height, statHeight)
+	}
+	return cmp.Or(p.Height, panelHeight)
+}
+
+func (a Annotation) render() annotation {
+	out := annotation{Name: a.Name, Datasource: prometheus, Enable: true, IconColor: a.Color, Expr: a.Query.Expand(),
+		TitleFormat: a.Title, TextFormat: "{{instance}}, device {{device}}", TagKeys: "instance"}
+	if a.At {
+		out.UseValueForTime = "on"
+	}
+	return out
+}
+
+// idOf is the number that a panel has on its board, 0 if there is none.
+func idOf(file, title string) int {
+	for _, b := range Boards() {
+		if b.File != file {
+			continue
+		}
+		id := 0
+		for _, row := range b.Rows {
+			id++
+			for _, p := range row.Panels {
+				if id++; p.Title == title {
+					return id
+				}
+			}
+		}
+	}
+	return 0
 }
 
 // adapt asks for what the kind of panel draws.
 func (p Panel) adapt(t *target) {
 	switch p.Kind {
+	case Stat: // of now: a range query shows what was, when nothing is
+		t.Instant, t.Range = true, false
 	case Table:
 		t.Format, t.Instant, t.Range = "table", true, false
 	case Heatmap:

@@ -60,7 +60,7 @@ const quiet = "quiet"
 // busy machine moves by itself.
 func controlsOf(p plan) (control []plannedQuery) {
 	for _, q := range p.Queries {
-		if q.Unit != "s" && q.Proof.Is == 0 && q.Proof.Scene != quiet {
+		if q.Unit != "s" && q.Proof.Is == 0 && q.Proof.After == 0 && !q.Fleet && q.Proof.Scene != quiet {
 			q.Proof.Scene = quiet
 			control = append(control, q)
 		}
@@ -146,6 +146,8 @@ func (q plannedQuery) moved(t *testing.T, w watcher, before span) (bool, string)
 		return false, seen
 	case q.Proof.Is != 0:
 		return v == q.Proof.Is, seen
+	case q.Proof.After != 0:
+		return v > q.Proof.After, seen
 	case q.Proof.By > 0:
 		return between(v, before.high+q.Proof.By, before.high+tooFar*q.Proof.By), seen
 	}
@@ -197,7 +199,9 @@ func wantExemplars(t *testing.T, w watcher, p plan) {
 			continue
 		}
 		asked++
-		q.Proof.Scene = "work" // which is traced
+		if strings.Contains(q.Expr, "_bucket") {
+			q.Proof.Scene = "work" // which is traced, as are those of failures
+		}
 		traces := w.traces(t, q.expand())
 		if len(traces) == 0 || slices.ContainsFunc(traces, func(id string) bool { return len(id) != 32 }) {
 			t.Errorf("%s: traces %q", q.Where, traces)
@@ -228,7 +232,7 @@ func wantHealthyRules(t *testing.T, w watcher, p plan) {
 			healthy++
 		}
 	}
-	if healthy != 2*len(p.Alerts) {
-		t.Errorf("%d rules, want the %d alerts twice", healthy, len(p.Alerts))
+	if healthy != 2*(len(p.Alerts)+p.Records) {
+		t.Errorf("%d rules, want the %d alerts and the %d records twice", healthy, len(p.Alerts), p.Records)
 	}
 }

@@ -3,6 +3,7 @@ package servers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"net/url"
@@ -35,7 +36,8 @@ import (
 var update = flag.Bool("update", false, "write the golden trace")
 
 // oneRequest allocates, copies to the device, launches on two streams, of which
-// the second waits for the first, and frees.
+// the second waits for the first, copies back, and frees. What it is refused in the
+// same trace, as if that were not sampled, is a span all the same.
 func oneRequest(t *testing.T, provider trace.TracerProvider) {
 	t.Helper()
 	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "off", TracerProvider: provider,
@@ -51,12 +53,23 @@ func oneRequest(t *testing.T, provider trace.TracerProvider) {
 	must(t, cuda.CopyToDevice(ctx, rows, first.ID(), []float32{1, 2, 3}))
 	must(t, rt.LaunchNamed(ctx, "scale", first.ID(), []core.Use{rows.Use(core.ReadWrite)}, zero(rt, rows, first)))
 	must(t, rt.LaunchNamed(ctx, "clear", second.ID(), []core.Use{rows.Use(core.Write)}, zero(rt, rows, second)))
+	_, err = cuda.Download(ctx, rows, second.ID())
+	must(t, err)
+	if _, err := rt.Reserve(unsampled(ctx), 1<<40, "scale.rows"); !errors.Is(err, core.ErrOutOfBudget) {
+		t.Fatalf("not refused: %v", err)
+	}
 	must(t, rows.Free(ctx))
 	request.End()
 	must(t, first.Release())
 	must(t, second.Release())
 	_, err = rt.Close(t.Context())
 	must(t, err)
+}
+
+// unsampled is ctx without the flag that says that its trace is sampled.
+func unsampled(ctx context.Context) context.Context {
+	sc := trace.SpanContextFromContext(ctx)
+	return trace.ContextWithSpanContext(ctx, sc.WithTraceFlags(sc.TraceFlags().WithSampled(false)))
 }
 
 // zero is work for a stream.
@@ -154,14 +167,27 @@ func attributesOf(from []*commonpb.KeyValue) (to []attribute.KeyValue) {
 		case *commonpb.AnyValue_BoolValue:
 			to = append(to, key.Bool(v.BoolValue))
 		case *commonpb.AnyValue_ArrayValue:
-			var numbers []int64
-			for _, n := range v.ArrayValue.GetValues() {
-				numbers = append(numbers, n.GetIntValue())
-			}
-			to = append(to, key.Int64Slice(numbers))
+			to = append(to, listOf(key, v.ArrayValue.GetValues()))
 		}
 	}
 	return to
+}
+
+// listOf is a list of texts or of numbers.
+func listOf(key attribute.Key, values []*commonpb.AnyValue) attribute.KeyValue {
+	var numbers []int64
+	var texts []string
+	for _, v := range values {
+		if s, ok := v.GetValue().(*commonpb.AnyValue_StringValue); ok {
+			texts = append(texts, s.StringValue)
+			continue
+		}
+		numbers = append(numbers, v.GetIntValue())
+	}
+	if texts != nil {
+		return key.StringSlice(texts)
+	}
+	return key.Int64Slice(numbers)
 }
 
 // drawing renders spans as a tree. What differs from run to run is numbered as it comes.

@@ -22,15 +22,18 @@ type plan struct {
 	Scenes  []string
 	Queries []plannedQuery
 	Alerts  []plannedAlert
+	Records int
 }
 
 type plannedQuery struct {
 	Where, Expr    string
 	Unit           string
 	Exemplars, Raw bool
+	Fleet, Held    bool
 	Proof          struct {
 		Scene  string
 		By, Is float64
+		After  float64
 		Series map[string]string
 	}
 }
@@ -98,9 +101,13 @@ const (
 	minute         = time.Second
 	scrapeInterval = time.Second
 	rateInterval   = 5 * time.Second
+	timeRange      = time.Minute
 )
 
 var longTime = regexp.MustCompile(`(\[|offset |for: )([0-9]+)([smh])\b`)
+
+// groupName is the line that begins a group of rules.
+var groupName = regexp.MustCompile(`(?m)name: (fencepost\S*)$`)
 
 // shorten writes the times of rules and queries as the test counts them.
 func shorten(text string) string {
@@ -130,7 +137,7 @@ func prometheusConfig(t *testing.T, s stage, scenes []string) string {
 		text, err := os.ReadFile(file)
 		must(t, err)
 		short := filepath.Join(t.TempDir(), filepath.Base(file))
-		must(t, os.WriteFile(short, []byte(strings.ReplaceAll(shorten(string(text)), "name: fencepost", "name: short\n    labels: {clock: short}")), 0o600))
+		must(t, os.WriteFile(short, []byte(groupName.ReplaceAllString(shorten(string(text)), "name: short-$1\n    labels: {clock: short}")), 0o600))
 		absolute, err := filepath.Abs(file)
 		must(t, err)
 		fmt.Fprintf(&b, "  - %q\n  - %q\n", absolute, short)
@@ -144,7 +151,11 @@ func prometheusConfig(t *testing.T, s stage, scenes []string) string {
 
 // expand puts the values of a board's variables into a query.
 func (q plannedQuery) expand() string {
-	return strings.NewReplacer("$__rate_interval", rateInterval.String(), "$instance", q.Proof.Scene, "$job", ".+", "$device", ".+").Replace(shorten(q.Expr))
+	expr := strings.NewReplacer("$__rate_interval", rateInterval.String(), "$__range", timeRange.String(), "$instance", q.Proof.Scene, "$job", ".+", "$device", ".+").Replace(shorten(q.Expr))
+	if q.Held {
+		return fmt.Sprintf("max_over_time((%s)[%v:%v])", expr, timeRange, scrapeInterval)
+	}
+	return expr
 }
 
 // measure sums the series that the proof picks.

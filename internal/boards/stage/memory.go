@@ -16,6 +16,11 @@ const limit = 16 * mib
 
 func small(_ *player, cfg *fencepost.Config) { cfg.Budget = limit }
 
+func smallTraced(p *player, cfg *fencepost.Config) {
+	small(p, cfg)
+	traced(p, cfg)
+}
+
 func memoryScenes() []scene {
 	return []scene{
 		{name: "hold", act: actHold},
@@ -26,8 +31,8 @@ func memoryScenes() []scene {
 			return err
 		}},
 		{name: "limit", configure: small, act: func(_ context.Context, p *player) error { p.rt.Budget().SetLimit(limit + 64*mib); return nil }},
-		{name: "refuse", configure: small, act: actRefuse},
-		{name: "oom", act: actOutOfMemory},
+		{name: "refuse", configure: smallTraced, act: actRefuse},
+		{name: "oom", configure: traced, act: actOutOfMemory},
 		{name: "foreign", act: func(_ context.Context, p *player) error { _, err := p.device.MemAlloc(64 * mib); return err }},
 		{name: "drift", act: actDrift},
 		{name: "deaf", act: func(_ context.Context, p *player) error { p.driver.deaf.Store(true); return nil }},
@@ -68,11 +73,11 @@ func actSlack(ctx context.Context, p *player) error {
 }
 
 func actRefuse(ctx context.Context, p *player) error {
-	on, err := p.lease(ctx, "greedy")
+	on, _, err := p.hold(ctx, "greedy", limit/2)
 	if err != nil {
 		return err
 	}
-	p.loop(ctx, beat, func() error { return p.once(ctx, on, "greedy", 2*limit) })
+	p.loop(ctx, beat, func() error { return p.once(ctx, on, "greedy", limit) })
 	return nil
 }
 

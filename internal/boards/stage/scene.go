@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"sync"
@@ -53,6 +54,7 @@ type player struct {
 	sink    logging.Sink // nil but for one
 	folder  string
 	metrics http.Handler
+	others  *neighbours
 	// ctx ends with the scene.
 	ctx     context.Context //nolint:containedctx // of loops that outlive the call that begins them
 	stop    context.CancelFunc
@@ -67,7 +69,7 @@ type player struct {
 func open(ctx context.Context, s scene, folder string) (*player, error) {
 	p := &player{scene: s, folder: folder, unblock: make(chan struct{})}
 	var err error
-	if p.device, err = sim.Open(sim.Config{Bytes: deviceBytes}); err != nil {
+	if p.device, err = sim.Open(sim.Config{Bytes: deviceBytes, UUID: s.uuid()}); err != nil {
 		return nil, err
 	}
 	p.driver = &moody{Driver: p.device}
@@ -94,9 +96,21 @@ func open(ctx context.Context, s scene, folder string) (*player, error) {
 	return p, nil
 }
 
+// uuid is that of the scene's device: all scenes are in one process, in which
+// devices of one number would be the same.
+func (s scene) uuid() string {
+	sum := sha256.Sum256([]byte(s.name))
+	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+}
+
 // export makes the page of metrics.
 func (p *player) export() error {
 	registry := prometheus.NewRegistry()
+	p.others = newNeighbours()
+	p.others.idle(p.scene.uuid())
+	if err := p.others.register(registry); err != nil {
+		return err
+	}
 	p.metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	if p.spans != nil {
 		if err := registry.Register(telemetry.NewSpanCollector(p.spans.Counts)); err != nil {

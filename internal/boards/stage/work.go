@@ -37,7 +37,10 @@ func actWork(ctx context.Context, p *player) error {
 	if err != nil {
 		return err
 	}
-	p.loop(ctx, quick, func() error { return p.once(ctx, on, "work", beatBytes) })
+	p.loop(ctx, quick, func() error {
+		p.others.busy(p.scene.uuid())
+		return p.once(ctx, on, "work", beatBytes)
+	})
 	return nil
 }
 

@@ -1,0 +1,364 @@
+package servers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+)
+
+// The overview is watched for some time, and by hand for an hour:
+//
+//	go test -run TestTheOverviewSaysWhatIsTrue -timeout 2h -args -overview.for 1h -overview.every 15s
+var (
+	watchFor   = flag.Duration("overview.for", 5*time.Minute, "how long the overview is watched")
+	watchEvery = flag.Duration("overview.every", time.Second, "how often each of its panels is asked")
+)
+
+// shownPanel is what is looked at of a panel's JSON.
+type shownPanel struct {
+	Title, Type string
+	Targets     []struct{ RefID, Expr string }
+	FieldConfig struct{ Defaults struct{ NoValue string } }
+}
+
+func overviewPanels(t *testing.T) (all []shownPanel) {
+	t.Helper()
+	text, err := os.ReadFile(root + "/dashboards/overview.json")
+	must(t, err)
+	var board struct{ Panels []shownPanel }
+	must(t, json.Unmarshal(text, &board))
+	for _, p := range board.Panels {
+		if p.Type != "row" {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// state is what is true of a runtime at one time.
+type state struct {
+	at      time.Time
+	stats   core.Stats
+	byTag   map[string]float64
+	blocks  map[string]float64
+	running bool
+}
+
+// chronicle is a runtime that holds now more and now less, with what was true
+// when. It can end and begin anew at the same address.
+type chronicle struct {
+	address string
+	mu      sync.Mutex
+	states  []state
+	stop    func()
+}
+
+// step is how long each level is held: longer than a scrape takes.
+const step = 3 * time.Second
+
+func (c *chronicle) begin(t *testing.T) {
+	t.Helper()
+	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "ledger", Budget: 64 << 20})
+	must(t, err)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(rt.Collector())
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", c.address)
+	must(t, err)
+	server := &http.Server{Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}), ReadHeaderTimeout: time.Second}
+	go func() { _ = server.Serve(listener) }()
+	ctx, cancel := context.WithCancel(t.Context())
+	var loops sync.WaitGroup
+	held := &holdings{rt: rt, byTag: map[string]float64{}, blocks: map[string]float64{}}
+	loops.Go(func() { held.breathe(ctx, t) })
+	loops.Go(func() { c.write(ctx, held) })
+	c.stop = sync.OnceFunc(func() {
+		cancel()
+		loops.Wait()
+		c.add(state{at: time.Now()})
+		_ = server.Close()
+		if _, err := rt.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Logf("closing: %v", err)
+		}
+	})
+	t.Cleanup(func() { c.stop() })
+}
+
+// holdings are what a runtime was asked for. A change of them and of the
+// runtime is one step to whoever looks, or two states that are both true.
+type holdings struct {
+	rt            *fencepost.Runtime
+	mu            sync.Mutex
+	byTag, blocks map[string]float64
+}
+
+// breathe holds a model, and batches that come and go; one is freed twice.
+func (h *holdings) breathe(ctx context.Context, t *testing.T) {
+	on, err := h.rt.Streams().Acquire(ctx, "chronicle")
+	if err != nil {
+		t.Errorf("a stream: %v", err)
+		return
+	}
+	defer func() { _ = on.Release() }()
+	h.allocate(ctx, t, on, "model", 8<<20)
+	for round := 0; ctx.Err() == nil; round++ {
+		var batch []core.Block
+		for range round%3 + 1 {
+			batch = append(batch, h.allocate(ctx, t, on, "batch", uint64(round%4+1)<<20))
+		}
+		pause(ctx, step)
+		for _, b := range batch {
+			h.free(ctx, t, b)
+		}
+		if round == 0 {
+			if _, err := h.rt.Deallocate(ctx, batch[0].ID); !errors.Is(err, core.ErrUseAfterFree) && ctx.Err() == nil {
+				t.Errorf("the second free: %v", err)
+			}
+		}
+		pause(ctx, step)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func (h *holdings) allocate(ctx context.Context, t *testing.T, on *cuda.Lease, tag core.Tag, bytes uint64) core.Block {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b, err := h.rt.Allocate(ctx, core.Request{Bytes: bytes, Stream: on.ID(), Tag: tag})
+	if err != nil && ctx.Err() == nil {
+		t.Errorf("%s: %v", tag, err)
+	}
+	h.byTag[string(tag)] += float64(bytes)
+	h.blocks[string(tag)]++
+	return b
+}
+
+func (h *holdings) free(ctx context.Context, t *testing.T, b core.Block) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, err := h.rt.Deallocate(ctx, b.ID); err != nil && ctx.Err() == nil {
+		t.Errorf("a free: %v", err)
+	}
+	h.byTag[string(b.Tag)] -= float64(b.Requested)
+	h.blocks[string(b.Tag)]--
+}
+
+// write keeps what is true, every few milliseconds.
+func (c *chronicle) write(ctx context.Context, h *holdings) {
+	for ctx.Err() == nil {
+		h.mu.Lock()
+		s := state{at: time.Now(), stats: h.rt.Stats(), byTag: maps.Clone(h.byTag), blocks: maps.Clone(h.blocks), running: true}
+		h.mu.Unlock()
+		c.add(s)
+		pause(ctx, 5*time.Millisecond)
+	}
+}
+
+func (c *chronicle) add(s state) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.states = append(c.states, s)
+	if first := slices.IndexFunc(c.states, func(s state) bool { return time.Since(s.at) < time.Minute }); first > 10_000 {
+		c.states = slices.Delete(c.states, 0, first)
+	}
+}
+
+// since is what was true at any time since another, and just before it.
+func (c *chronicle) since(t time.Time) []state {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first, _ := slices.BinarySearchFunc(c.states, t, func(s state, t time.Time) int { return s.at.Compare(t) })
+	return slices.Clone(c.states[max(0, first-1):])
+}
+
+// truths say what panels must show, by title and query: the value of the series
+// with a label, of which an empty one stands for the only series.
+var truths = map[string]func(s state, series map[string]string) float64{
+	"Live memory: A":                     func(s state, _ map[string]string) float64 { return float64(s.stats.Live.Bytes) },
+	"Live memory by tag: A":              func(s state, m map[string]string) float64 { return s.byTag[m["tag"]] },
+	"Holders: A":                         func(s state, m map[string]string) float64 { return s.byTag[m["tag"]] },
+	"Blocks by tag: A":                   func(s state, m map[string]string) float64 { return s.blocks[m["tag"]] },
+	"Fullest budget: A":                  func(s state, _ map[string]string) float64 { return float64(s.stats.Charged) / float64(s.stats.Limit) },
+	"High-water marks: A":                func(s state, _ map[string]string) float64 { return float64(s.stats.PeakBytes) },
+	"Live memory and work: A":            func(s state, _ map[string]string) float64 { return float64(s.stats.Live.Bytes) },
+	"Memory by state, and the budget: C": func(s state, _ map[string]string) float64 { return float64(s.stats.Limit) },
+	"Memory by state, and the budget: A": func(s state, m map[string]string) float64 {
+		return float64(map[string]uint64{"live": s.stats.Live.Bytes, "pending": s.stats.Pending.Bytes, "quarantined": s.stats.Quarantined.Bytes}[m["state"]])
+	},
+}
+
+// overviewQuery is a query as Grafana would send it.
+func overviewQuery(expr string) string {
+	return strings.NewReplacer("$__rate_interval", "20s", "$__range", "1h", "$job", ".+", "$instance", ".+", "$device", ".+").Replace(expr)
+}
+
+// vigil is what was seen of the overview.
+type vigil struct {
+	panels         []shownPanel
+	seen           map[string]bool // queries that have shown something
+	rounds, missed int
+	compared       int
+	noticed        int // numbers of before that were seen to be old
+}
+
+// look asks every query of every panel while the runtime runs. A round in which
+// a scrape failed says nothing.
+func (v *vigil) look(t *testing.T, w watcher, c *chronicle) {
+	t.Helper()
+	for _, p := range v.panels {
+		for _, q := range p.Targets {
+			name := p.Title + ": " + q.RefID
+			before, up := lastScrape(t, w)
+			samples := w.query(t, overviewQuery(q.Expr))
+			if _, still := lastScrape(t, w); !up || !still {
+				v.missed++
+				continue
+			}
+			v.rounds++
+			if needed := p.FieldConfig.Defaults.NoValue == "no runtime"; needed && len(samples) == 0 && v.seen[name] {
+				t.Errorf("%s is empty while a runtime runs:\n%s", name, q.Expr)
+			}
+			v.seen[name] = v.seen[name] || len(samples) > 0
+			if truth := truths[name]; truth != nil {
+				for _, wrong := range v.compare(t, name, samples, c.since(before), truth) {
+					t.Error(wrong)
+				}
+			}
+		}
+	}
+}
+
+// compare demands values that were true at one time since the last scrape, and
+// returns what is said of others.
+func (v *vigil) compare(t *testing.T, name string, samples []sample, states []state, truth func(state, map[string]string) float64) (wrong []string) {
+	t.Helper()
+	for _, s := range samples {
+		if s.Metric["state"] != "" && s.Metric["tag"] != "" && s.Metric["state"] != "live" {
+			continue // what was freed belongs to no tag in the books of the test
+		}
+		v.compared++
+		got := s.value(t)
+		if !slices.ContainsFunc(states, func(is state) bool { return is.running && math.Abs(truth(is, s.Metric)-got) <= 1e-9*math.Abs(got) }) {
+			wrong = append(wrong, fmt.Sprintf("%s shows %v of %v; since the last scrape it was %v to %v", name, got, s.Metric, truth(states[0], s.Metric), truth(states[len(states)-1], s.Metric)))
+		}
+	}
+	return wrong
+}
+
+// lookBehind asks for what live memory was a step before, which must not pass
+// for what it is: a number that is older than a scrape is noticed.
+func (v *vigil) lookBehind(t *testing.T, w watcher, c *chronicle) {
+	t.Helper()
+	const name = "Live memory: A"
+	before, up := lastScrape(t, w)
+	samples := w.query(t, fmt.Sprintf(`sum(gpumem_memory_bytes{state="live"} offset %v)`, step))
+	if _, still := lastScrape(t, w); up && still {
+		v.noticed += len(v.compare(t, name, samples, c.since(before), truths[name]))
+	}
+}
+
+// lastScrape is when the runtime was last scraped, and whether that worked.
+func lastScrape(t *testing.T, w watcher) (at time.Time, up bool) {
+	t.Helper()
+	times, values := w.query(t, "timestamp(up)"), w.query(t, "up")
+	if len(times) != 1 || len(values) != 1 {
+		return at, false
+	}
+	return time.UnixMilli(int64(times[0].value(t) * 1000)), values[0].value(t) == 1
+}
+
+// The panels of the overview, as their JSON has them, are asked beside what is
+// true: nothing is empty that should not be, nothing is older than a scrape.
+// When the process has ended nothing is said to be now, but what was found
+// stays; so it does when the process is started again.
+func TestTheOverviewSaysWhatIsTrue(t *testing.T) {
+	t.Parallel()
+	c := &chronicle{address: "127.0.0.1:" + freePort(t)}
+	c.begin(t)
+	w := startPrometheus(t, fmt.Sprintf("global: {scrape_interval: %v, scrape_timeout: %v}\nscrape_configs:\n  - job_name: chronicle\n    static_configs: [{targets: [%q]}]\n", scrapeInterval, scrapeInterval, c.address))
+	v := &vigil{panels: overviewPanels(t), seen: map[string]bool{}}
+	for begin := time.Now(); time.Since(begin) < *watchFor && !t.Failed(); time.Sleep(*watchEvery) {
+		v.look(t, w, c)
+		v.lookBehind(t, w, c)
+	}
+	for _, p := range v.panels {
+		for _, q := range p.Targets {
+			if p.FieldConfig.Defaults.NoValue == "no runtime" && !v.seen[p.Title+": "+q.RefID] {
+				t.Errorf("%s: %s never showed anything", p.Title, q.RefID)
+			}
+		}
+	}
+	t.Logf("%d answers, %d of them while a scrape was missed; %d values compared; %d old ones noticed", v.rounds+v.missed, v.missed, v.compared, v.noticed)
+	if v.compared < 50 || v.rounds < v.missed || v.noticed == 0 {
+		t.Errorf("too little was seen")
+	}
+	c.stop()
+	v.wantEnded(t, w)
+	c.begin(t)
+	if !until(t.Context(), beginTime, func() bool { _, up := lastScrape(t, w); return up }) {
+		t.Fatal("it is not started again")
+	}
+	if found := v.ask(t, w, "Memory bugs found"); found != 1 {
+		t.Errorf("after a restart %v bugs were found, want 1", found)
+	}
+	v.seen = map[string]bool{} // a rate is empty until the second scrape
+	v.look(t, w, c)
+}
+
+// wantEnded demands that no number is of now, and that findings stay.
+func (v *vigil) wantEnded(t *testing.T, w watcher) {
+	t.Helper()
+	var left []string
+	if !until(t.Context(), beginTime, func() bool {
+		left = nil
+		for _, p := range v.panels {
+			for _, q := range p.Targets {
+				if (p.Type == "stat" || p.Type == "table") && p.Title != "Memory bugs found" && len(w.query(t, overviewQuery(q.Expr))) > 0 {
+					left = append(left, p.Title)
+				}
+			}
+		}
+		return len(left) == 0
+	}) {
+		t.Errorf("the process has ended, and there is something in %q", left)
+	}
+	if found := v.ask(t, w, "Memory bugs found"); found != 1 {
+		t.Errorf("after the end %v bugs were found, want 1", found)
+	}
+}
+
+// ask is the only value of a panel, or -1.
+func (v *vigil) ask(t *testing.T, w watcher, title string) float64 {
+	t.Helper()
+	for _, p := range v.panels {
+		if p.Title == title {
+			if samples := w.query(t, overviewQuery(p.Targets[0].Expr)); len(samples) == 1 {
+				return samples[0].value(t)
+			}
+		}
+	}
+	return -1
+}
