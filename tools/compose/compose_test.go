@@ -18,10 +18,26 @@ const (
 )
 
 func TestTheComposeFilesAreValid(t *testing.T) {
-	project := mustLoad(t, composeFile)
-	want := []string{"collector", "grafana", "load", "prometheus", "service", "tempo"}
-	if got := slices.Sorted(maps.Keys(project.Services)); !slices.Equal(got, want) {
-		t.Errorf("services %q, want %q", got, want)
+	always := []string{"collector", "grafana", "load", "prometheus", "service", "tempo"}
+	for profile, want := range map[string][]string{
+		"":         always,
+		"incident": slices.Sorted(slices.Values(append([]string{"incident", "incident-load"}, always...))),
+	} {
+		project, err := loadProfiles(t, []string{profile}, filepath.Join(root, composeFile))
+		must(t, err)
+		if got := slices.Sorted(maps.Keys(project.Services)); !slices.Equal(got, want) {
+			t.Errorf("profile %q: services %q, want %q", profile, got, want)
+		}
+	}
+}
+
+// The bug and the load beyond the budget are nobody's who did not ask for them.
+func TestOnlyTheProfileForPracticeHasABug(t *testing.T) {
+	for name, s := range mustLoad(t, composeFile).Services {
+		planted := slices.ContainsFunc(s.Command, func(word string) bool { return strings.HasPrefix(word, "-plant-") })
+		if practice := slices.Equal(s.Profiles, []string{"incident"}); planted && !practice || name == "incident" && !planted {
+			t.Errorf("%s of the profiles %q: %q", name, s.Profiles, s.Command)
+		}
 	}
 }
 
@@ -83,7 +99,7 @@ func TestNothingCanBeReachedFromAnotherMachine(t *testing.T) {
 			t.Errorf("%s has the host's network or rights", name)
 		}
 	}
-	if ports != 3 {
+	if ports != 4 {
 		t.Errorf("%d ports are published", ports)
 	}
 }
@@ -92,6 +108,9 @@ func TestWhatIsMountedExistsAndCannotBeWritten(t *testing.T) {
 	mounts := 0
 	for name, service := range mustLoad(t, composeFile).Services {
 		for _, v := range service.Volumes {
+			if v.Type == types.VolumeTypeVolume {
+				continue // nothing of this machine; see the Dockerfile's test
+			}
 			mounts++
 			if _, err := os.Stat(v.Source); v.Type != types.VolumeTypeBind || !v.ReadOnly || err != nil {
 				t.Errorf("%s: %+v: %v", name, v, err)
@@ -135,7 +154,7 @@ func TestServicesWaitOnlyForHealthThatIsChecked(t *testing.T) {
 			}
 			healthy++
 			// The service's check is in its image; see the Dockerfile's test.
-			if project.Services[other].HealthCheck == nil && other != "service" {
+			if project.Services[other].HealthCheck == nil && project.Services[other].Image != project.Services["service"].Image {
 				t.Errorf("%s waits for the health of %s, which nobody checks", name, other)
 			}
 		}
@@ -145,12 +164,29 @@ func TestServicesWaitOnlyForHealthThatIsChecked(t *testing.T) {
 	}
 }
 
-// ports are where the services listen for each other.
-var ports = map[string][]string{
-	"service": {"8080"}, "collector": {"4317", "8888"}, "tempo": {"3200", "4317"}, "prometheus": {"9090"}, "localhost": {"9090"},
+// Spans that nobody takes are lost within seconds, and health shows it.
+func TestWhoSendsSpansStartsAfterTheCollector(t *testing.T) {
+	senders := 0
+	for name, s := range mustLoad(t, composeFile).Services {
+		if s.Environment["OTEL_EXPORTER_OTLP_ENDPOINT"] == nil {
+			continue
+		}
+		senders++
+		if _, after := s.DependsOn["collector"]; !after {
+			t.Errorf("%s does not wait for the collector", name)
+		}
+	}
+	if senders != 2 {
+		t.Errorf("%d services send spans", senders)
+	}
 }
 
-var address = regexp.MustCompile(`\b(service|collector|tempo|prometheus|grafana|loki|localhost|load):([0-9]{4})\b`)
+// ports are where the services listen for each other.
+var ports = map[string][]string{
+	"service": {"8080"}, "incident": {"8080"}, "collector": {"4317", "8888"}, "tempo": {"3200", "4317"}, "prometheus": {"9090"}, "localhost": {"9090"},
+}
+
+var address = regexp.MustCompile(`\b(service|incident|collector|tempo|prometheus|grafana|loki|localhost|load):([0-9]{4})\b`)
 
 func TestTheServicesFindEachOther(t *testing.T) {
 	found := map[string]bool{}
@@ -163,7 +199,7 @@ func TestTheServicesFindEachOther(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"service:8080", "collector:4317", "collector:8888", "tempo:3200", "tempo:4317", "prometheus:9090"} {
+	for _, want := range []string{"service:8080", "incident:8080", "collector:4317", "collector:8888", "tempo:3200", "tempo:4317", "prometheus:9090"} {
 		if !found[want] {
 			t.Errorf("nobody asks %s", want)
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 	"github.com/moby/patternmatcher"
@@ -96,8 +97,8 @@ func build(t *testing.T) (out string) {
 	out = t.TempDir()
 	for _, c := range commandsOf[*instructions.RunCommand](stages(t)[0]) {
 		line := strings.Join(c.CmdLine, " ")
-		if strings.Contains(line, "go mod download") {
-			continue // it would fetch what the tests need, too
+		if !strings.Contains(line, "go build") {
+			continue // go mod download would fetch what the tests need, too
 		}
 		if !strings.Contains(line, "CGO_ENABLED=0 ") {
 			t.Errorf("with cgo: %s", line)
@@ -124,13 +125,17 @@ func TestWhatTheDockerfileBuildsIsWhatItsImageRuns(t *testing.T) {
 		t.Fatalf("%+v %+v", entry, check)
 	}
 	project := mustLoad(t, composeFile)
-	service, load := project.Services["service"], project.Services["load"]
-	for name, words := range map[string][]string{
+	lines := map[string][]string{
 		"entry point":  append(slices.Clone(entry[0].CmdLine), commandsOf[*instructions.CmdCommand](image)[0].CmdLine...),
 		"health check": check[0].Health.Test[1:],
-		"service":      append(slices.Clone(entry[0].CmdLine), service.Command...),
-		"load":         append(slices.Clone(load.Entrypoint), load.Command...),
-	} {
+	}
+	for _, name := range []string{"service", "incident"} {
+		lines[name] = append(slices.Clone(entry[0].CmdLine), project.Services[name].Command...)
+	}
+	for _, name := range []string{"load", "incident-load"} {
+		lines[name] = append(slices.Clone(project.Services[name].Entrypoint), project.Services[name].Command...)
+	}
+	for name, words := range lines {
 		program := filepath.Join(out, strings.TrimPrefix(words[0], "/usr/local/bin/"))
 		if path.Dir(words[0]) != "/usr/local/bin" {
 			t.Errorf("%s: %q is not copied", name, words[0])
@@ -142,5 +147,25 @@ func TestWhatTheDockerfileBuildsIsWhatItsImageRuns(t *testing.T) {
 	}
 	if text, err := exec.CommandContext(t.Context(), filepath.Join(out, "service"), "-no-such-flag", "-h").CombinedOutput(); err == nil {
 		t.Errorf("a wrong flag is not seen:\n%s", text)
+	}
+}
+
+// A new volume has the owner of the folder that it covers: were that root, the
+// first incident could not be written.
+func TestTheVolumeForIncidentsIsTheServicesToWrite(t *testing.T) {
+	s := mustLoad(t, composeFile).Services["incident"]
+	if len(s.Volumes) != 1 || s.Volumes[0].Type != types.VolumeTypeVolume || s.Volumes[0].ReadOnly || s.Volumes[0].Target != *s.Environment["FENCEPOST_INCIDENTS"] {
+		t.Fatalf("%+v, and incidents go to %q", s.Volumes, *s.Environment["FENCEPOST_INCIDENTS"])
+	}
+	target, all := s.Volumes[0].Target, stages(t)
+	made := slices.ContainsFunc(commandsOf[*instructions.RunCommand](all[0]), func(c *instructions.RunCommand) bool {
+		return strings.Join(c.CmdLine, " ") == "mkdir -p /folders/"+path.Base(target)
+	})
+	copied := slices.ContainsFunc(commandsOf[*instructions.CopyCommand](all[1]), func(c *instructions.CopyCommand) bool {
+		return c.From == "build" && slices.Equal(c.SourcePaths, []string{"/folders/"}) && c.DestPath == path.Dir(target)+"/" &&
+			c.Chown == commandsOf[*instructions.UserCommand](all[1])[0].User
+	})
+	if !made || !copied {
+		t.Errorf("the image has no folder %s of its user: made %v, copied %v", target, made, copied)
 	}
 }

@@ -21,12 +21,18 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// load loads Compose files, the later over the earlier.
+// load loads Compose files, the later over the earlier, with the services of all
+// profiles.
 func load(t *testing.T, files ...string) (*types.Project, error) {
+	t.Helper()
+	return loadProfiles(t, []string{"*"}, files...)
+}
+
+func loadProfiles(t *testing.T, profiles []string, files ...string) (*types.Project, error) {
 	t.Helper()
 	dir, err := filepath.Abs(root)
 	must(t, err)
-	options, err := cli.NewProjectOptions(files, cli.WithWorkingDirectory(dir))
+	options, err := cli.NewProjectOptions(files, cli.WithWorkingDirectory(dir), cli.WithProfiles(profiles))
 	must(t, err)
 	return options.LoadProject(t.Context())
 }

@@ -26,6 +26,7 @@ type datasources struct {
 				DatasourceUID      string `yaml:"datasourceUid"`
 				SpanStartTimeShift string `yaml:"spanStartTimeShift"`
 				SpanEndTimeShift   string `yaml:"spanEndTimeShift"`
+				Tags               []struct{ Key, Value string }
 				Queries            []struct{ Name, Query string }
 			} `yaml:"tracesToMetrics"`
 			NodeGraph struct{ Enabled bool } `yaml:"nodeGraph"`
@@ -43,7 +44,7 @@ func TestTheDatasourcesAreLinked(t *testing.T) {
 	for _, d := range file.Datasources {
 		types[d.UID] = d.Type
 	}
-	links, queries := 0, 0
+	links, queries, filtered := 0, 0, 0
 	for _, d := range file.Datasources {
 		for _, e := range d.JSONData.ExemplarTraceIDDestinations {
 			links++
@@ -54,14 +55,55 @@ func TestTheDatasourcesAreLinked(t *testing.T) {
 		if d.Type == "tempo" && types[d.JSONData.TracesToMetrics.DatasourceUID] != "prometheus" {
 			t.Errorf("%+v", d.JSONData.TracesToMetrics)
 		}
+		var labels []string
+		for _, tag := range d.JSONData.TracesToMetrics.Tags {
+			labels = append(labels, tag.Value)
+			wantAttribute(t, tag.Key)
+		}
 		for _, q := range d.JSONData.TracesToMetrics.Queries {
 			queries++
 			wantMetrics(t, q.Query)
+			if filter := "{$__tags}"; strings.Contains(q.Query, filter) {
+				filtered++
+				wantLabels(t, q.Query[:strings.Index(q.Query, filter)], labels)
+			}
 		}
 	}
-	if links != 1 || queries != 3 || file.APIVersion != 1 {
-		t.Errorf("%d links and %d queries", links, queries)
+	if links != 1 || queries != 5 || filtered != 3 || file.APIVersion != 1 {
+		t.Errorf("%d links and %d queries, of which %d are filtered by the span", links, queries, filtered)
 	}
+}
+
+// wantAttribute demands that spans have an attribute.
+func wantAttribute(t *testing.T, key string) {
+	t.Helper()
+	if !strings.Contains(read(t, "docs/traces.md"), "| `"+key+"` |") {
+		t.Errorf("no span has %s", key)
+	}
+}
+
+// wantLabels demands of the metric that a query ends with, as far as it goes, all
+// of the labels: a span's tag that is no label of it would leave nothing.
+func wantLabels(t *testing.T, query string, labels []string) {
+	t.Helper()
+	names := metric.FindAllString(query, -1)
+	if len(names) == 0 {
+		t.Fatalf("nothing is filtered in %s", query)
+	}
+	name := names[len(names)-1]
+	for line := range strings.Lines(read(t, "docs/metrics.md")) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 || strings.Trim(cells[1], " `") != name {
+			continue
+		}
+		for _, label := range labels {
+			if !strings.Contains(cells[4], "`"+label+"`") {
+				t.Errorf("%s has the labels %s, not %s", name, cells[4], label)
+			}
+		}
+		return
+	}
+	t.Errorf("docs/metrics.md lacks %s", name)
 }
 
 var metric = regexp.MustCompile(`\b(?:gpumem|service)_[a-z_]+`)
@@ -97,6 +139,10 @@ func TestTheDashboardsFolderIsTheOneThatIsMounted(t *testing.T) {
 	mounts := map[string]string{}
 	for _, v := range mustLoad(t, composeFile).Services["grafana"].Volumes {
 		mounts[v.Target] = path.Base(v.Source)
+	}
+	home := mustLoad(t, composeFile).Services["grafana"].Environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+	if home == nil || mounts[path.Dir(*home)] != "dashboards" || !strings.Contains(read(t, "dashboards/"+path.Base(*home)), `"uid": "fencepost-overview"`) {
+		t.Errorf("the first page is %v, not the overview", home)
 	}
 	if len(file.Providers) != 1 || mounts[file.Providers[0].Options.Path] != "dashboards" || mounts["/etc/grafana/provisioning"] != "provisioning" {
 		t.Errorf("%+v in %v", file.Providers, mounts)

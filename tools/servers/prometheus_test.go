@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/prometheus/config"
+	_ "github.com/prometheus/prometheus/discovery/dns" // which the configuration names
 )
 
 const (
