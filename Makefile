@@ -1,20 +1,17 @@
 # Everything is a script in scripts/ or a go command; this file only names
-# them. ARGS, FUZZTIME, COUNT and BENCH are passed on.
+# them. ARGS, PKG, FUZZTIME, COUNT and BENCH are passed on.
 
 .DEFAULT_GOAL := help
-.PHONY: help test check unit lint format bench compare demo doctor fuzz ptx
+.PHONY: help test check lint format bench compare demo doctor fuzz ptx
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
-test: ## all checks, then all tests with the race detector
-	@scripts/test
+test: ## the tests, in a few minutes; PKG=./core/... narrows them
+	@scripts/test $(PKG)
 
-check: ## the checks of "make test" without the tests
-	@scripts/test --checks
-
-unit: ## the tests of "make test" without the checks; PKG=./core/... narrows it
-	@scripts/test --unit $(PKG)
+check: ## the rest: linter, other systems, servers, a browser, the long tests whole
+	@scripts/test --check
 
 lint: ## golangci-lint
 	@scripts/tool golangci-lint run $(ARGS) ./...

@@ -150,6 +150,9 @@ func loadTable(t *testing.T, rt *fencepost.Runtime) core.Block {
 // The tool that everybody has reads it from the server, and compares it with
 // what it read before.
 func TestGoToolPprofReadsTheProfileOverHTTP(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the go command builds pprof for it: make check runs it")
+	}
 	rt := open(t, fencepost.Config{Guard: "ledger"})
 	mux := http.NewServeMux()
 	mux.Handle("/debug/pprof/gpumem", rt.ProfileHandler())

@@ -73,10 +73,15 @@ func (x explorer) run(t *testing.T, args ...string) *overlap.Total {
 
 // TestFencesInterleavedInsideCalls runs small programs in which two or three
 // goroutines are inside calls at once, and switches between them at every lock,
-// atomic and driver call, with up to so many preemptions.
+// atomic and driver call, with up to so many preemptions. With -short it is some
+// of the programs.
 func TestFencesInterleavedInsideCalls(t *testing.T) {
 	x := buildExplorer(t, nil)
-	args := []string{"-of", strconv.Itoa(runtime.GOMAXPROCS(0))}
+	parts := runtime.GOMAXPROCS(0)
+	if testing.Short() {
+		parts *= 40
+	}
+	args := []string{"-of", strconv.Itoa(parts)}
 	if os.Getenv("FENCEPOST_FENCES") == "full" {
 		args = append(args, "-all")
 	}
@@ -100,15 +105,19 @@ func TestFencesInterleavedInsideCalls(t *testing.T) {
 	}
 	t.Logf("%d executions with %d steps, %d of which differ by more than the order of what has nothing in common, in %v",
 		total.Executions, total.Steps, total.Ends, time.Since(start).Round(time.Millisecond))
-	fmt.Printf("locks: %v preemptions=%s complete=%v\n", &total, strings.Join(total.Bounds, "+"), !t.Failed())
+	fmt.Printf("locks: %v preemptions=%s complete=%v\n", &total, strings.Join(total.Bounds, "+"), !t.Failed() && !testing.Short())
 }
 
 // TestTheReductionLosesNothingInsideCalls explores some programs once more, and
 // stops before every step, whether anybody could tell or not.
 func TestTheReductionLosesNothingInsideCalls(t *testing.T) {
-	total := buildExplorer(t, nil).run(t, "-compare")
+	sampled, fewest := 100, 20
+	if testing.Short() {
+		sampled, fewest = 1000, 2
+	}
+	total := buildExplorer(t, nil).run(t, "-compare", strconv.Itoa(sampled))
 	t.Logf("%v: %d programs, %d executions", total.Bounds, total.Programs, total.Executions)
-	if total.Failure != "" || total.Programs < 20 {
+	if total.Failure != "" || total.Programs < uint64(fewest) {
 		t.Errorf("%s", total.Failure)
 	}
 }

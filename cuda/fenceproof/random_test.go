@@ -78,6 +78,9 @@ func tryRandomly(t *testing.T, bound program.Bounds, programs int) {
 	if raceDetector {
 		programs /= 20
 	}
+	if testing.Short() {
+		programs /= 5
+	}
 	for range programs {
 		p := program.Random(rng, bound)
 		s := fencecheck.RandomSchedule(rng, p, 1+rng.IntN(4))

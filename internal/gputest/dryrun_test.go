@@ -11,6 +11,9 @@ func TestTheGPUTestsPassOnTheSimulatedDevice(t *testing.T) {
 	if sanitized {
 		t.Skip("left out under the sanitizer: it uses no GPU")
 	}
+	if testing.Short() {
+		t.Skip("it takes half a minute: make check runs it")
+	}
 	out, err := self(t, []string{"-test.v", "-test.short", "-test.count=1", "-test.timeout=10m", "-test.skip=^" + t.Name() + "$"}, dryVariable+"=1")
 	text := string(out)
 	if err != nil || strings.Contains(text, "--- SKIP") || strings.Count(text, "\n--- PASS") < 30 {

@@ -3,6 +3,7 @@ package lint
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -25,6 +26,10 @@ func Length(files []*File) []Violation {
 var (
 	unfinished  = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X)\b`)
 	machinePath = regexp.MustCompile(`(^|[^\w.-])/(wo` + `rk|ro` + `ot|ho` + `me/\w+)/`)
+
+	// One of these is in every line that matches. They are looked for first,
+	// because expressions take half a minute under the race detector.
+	signs = []string{"TO" + "DO", "FIX" + "ME", "XX" + "X", "/wo" + "rk/", "/ro" + "ot/", "/ho" + "me/"}
 )
 
 // Words finds marks of unfinished work, and paths that exist on the author's
@@ -35,6 +40,9 @@ func Words(files []*File) []Violation {
 		number := 0
 		for line := range strings.Lines(f.Text) {
 			number++
+			if !slices.ContainsFunc(signs, func(sign string) bool { return strings.Contains(line, sign) }) {
+				continue
+			}
 			if m := unfinished.FindString(line); m != "" {
 				found = append(found, Violation{File: f.Path, Line: number, Text: m + ": finish it or open an issue"})
 			}

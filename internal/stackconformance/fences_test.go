@@ -71,6 +71,10 @@ func TestEveryStackGivesTheSameFences(t *testing.T) {
 		}
 		stacks = append(stacks, openRunner(t, layers...))
 	}
+	skipped := skipped
+	if testing.Short() {
+		skipped *= 10
+	}
 	start, programs, runs := time.Now(), 0, 0
 	bound.Each(1, func(p program.Program) bool {
 		if programs++; len(p) == bound.Ops && programs%skipped != 0 {

@@ -201,7 +201,11 @@ func outcomes(t *testing.T, threads [][]int, preemptions int, all bool) (map[str
 // reduction and without, for many small programs and every bound.
 func TestTheReductionLosesNoOutcome(t *testing.T) {
 	var all, reduced uint64
-	for n := 0; n < 6*6*6*6*6*6; n += 31 {
+	step := 31
+	if testing.Short() {
+		step *= 10
+	}
+	for n := 0; n < 6*6*6*6*6*6; n += step {
 		threads := small(n)
 		for preemptions := range 3 {
 			want, executions := outcomes(t, threads, preemptions, true)

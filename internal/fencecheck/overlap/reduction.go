@@ -9,14 +9,10 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/fencecheck/oracle"
 )
 
-// sampled is the part of a family's programs that are explored without the
-// reduction, which takes long.
-const sampled = 100
-
-// CompareReduction explores some programs of families of two short goroutines
-// with the scheduler's reduction and without, with at most two preemptions, and
-// compares what came about. Failure says where that differs.
-func CompareReduction(families []*Family) *Total {
+// CompareReduction explores one in so many programs of families of two short
+// goroutines with the scheduler's reduction and without, which takes long, with at
+// most two preemptions, and compares what came about. Failure says where that differs.
+func CompareReduction(families []*Family, sampled int) *Total {
 	t := &Total{}
 	for _, f := range families {
 		if !slices.Equal(f.Shape, []int{1, 1}) {

@@ -4,7 +4,8 @@
 //
 // A test that needs a GPU may be skipped where there is none, unless
 // FENCEPOST_REQUIRE_CUDA says that there is: it is the number of GPUs that must
-// be found, and a test may need two. Such a skip is known by its reason.
+// be found, and a test may need two. With -short a test may leave itself to "make
+// check". Such skips are known by their reasons.
 // Nothing is printed when all is well.
 package main
 
@@ -12,6 +13,7 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -23,18 +25,23 @@ import (
 // GPUs that makes it a failure. The first begins the CUDA driver's own error.
 var permitted = map[string]int{"no CUDA driver here": 1, "one GPU only": 2}
 
+// leftToCheck is the reason of a skip with -short.
+const leftToCheck = "make check runs it"
+
 func main() {
+	short := flag.Bool("short", false, "go test had -short")
+	flag.Parse()
 	gpus, err := strconv.Atoi(cmp.Or(os.Getenv("FENCEPOST_REQUIRE_CUDA"), "0"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "skips: FENCEPOST_REQUIRE_CUDA: say how many GPUs there are:", err)
 		os.Exit(2)
 	}
-	skipped, err := readFiles(os.Args[1:])
+	skipped, err := readFiles(flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "skips:", err)
 		os.Exit(2)
 	}
-	if refused := refuse(skipped, gpus); len(refused) > 0 {
+	if refused := refuse(skipped, gpus, *short); len(refused) > 0 {
 		fmt.Fprintln(os.Stderr, "skipped, and must not be:")
 		for _, s := range refused {
 			fmt.Fprintf(os.Stderr, "  %s %s: %s\n", s.pkg, s.test, s.reason)
@@ -46,18 +53,22 @@ func main() {
 // skip is a test that was skipped.
 type skip struct{ pkg, test, reason string }
 
-// refuse leaves out the skips that are permitted where there are so many GPUs.
-func refuse(all []skip, gpus int) []skip {
+// refuse leaves out the skips that are permitted where there are so many GPUs, and
+// those that are with -short.
+func refuse(all []skip, gpus int, short bool) []skip {
 	var refused []skip
 	for _, s := range all {
-		if !isPermitted(s, gpus) {
+		if !isPermitted(s, gpus, short) {
 			refused = append(refused, s)
 		}
 	}
 	return refused
 }
 
-func isPermitted(s skip, gpus int) bool {
+func isPermitted(s skip, gpus int, short bool) bool {
+	if short && strings.Contains(s.reason, leftToCheck) {
+		return true
+	}
 	for reason, enough := range permitted {
 		if gpus < enough && strings.Contains(s.reason, reason) {
 			return true

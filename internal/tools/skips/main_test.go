@@ -18,6 +18,8 @@ const events = `{"Action":"start","Package":"p"}
 {"Action":"pass","Package":"p","Test":"TestC"}
 {"Action":"output","Package":"p","Test":"TestD","Output":"    d_test.go:3: one GPU only: this test needs two\n"}
 {"Action":"skip","Package":"p","Test":"TestD"}
+{"Action":"output","Package":"p","Test":"TestE","Output":"    e_test.go:3: it takes minutes: make check runs it\n"}
+{"Action":"skip","Package":"p","Test":"TestE"}
 {"Action":"skip","Package":"empty"}
 `
 
@@ -31,12 +33,17 @@ func TestReadFindsSkippedTestsAndTheirReasons(t *testing.T) {
 		{"p", "TestA", "a_test.go:3: no promtool"},
 		{"p", "TestB", "b_test.go:3: no CUDA driver here: libcuda.so.1"},
 		{"p", "TestD", "d_test.go:3: one GPU only: this test needs two"},
+		{"p", "TestE", "e_test.go:3: it takes minutes: make check runs it"},
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Fatalf("got %q, %v", got, err)
 	}
-	for gpus, want := range [][]skip{want[:1], want[:2], want} {
-		if refused := refuse(got, gpus); !slices.Equal(refused, want) {
+	long := want[3:]
+	for gpus, want := range [][]skip{want[:1], want[:2], want[:3]} {
+		if refused := refuse(got, gpus, true); !slices.Equal(refused, want) {
+			t.Errorf("with -short and %d GPUs: %q", gpus, refused)
+		}
+		if refused := refuse(got, gpus, false); !slices.Equal(refused, slices.Concat(want, long)) {
 			t.Errorf("with %d GPUs: %q", gpus, refused)
 		}
 	}

@@ -7,7 +7,7 @@
 //	-all           the larger bounds
 //	-family pairs  one family of programs
 //	-plant 3       with fault 3 of those that were built in
-//	-compare       some programs with the reduction and without it
+//	-compare 100   one in so many programs with the reduction and without it
 //	-sequential    one call at a time instead, to see what that finds
 package main
 
@@ -30,15 +30,15 @@ func main() {
 	own, of := flag.Int("own", 0, "`number` of the part to run"), flag.Int("of", 1, "`number` of parts")
 	all, plant := flag.Bool("all", false, "run the larger bounds"), flag.Int("plant", 0, "`number` of the fault to show")
 	family := flag.String("family", "", "`name` of the only family to run")
-	compare, sequential := flag.Bool("compare", false, "compare with what comes without the reduction"), flag.Bool("sequential", false, "check one call at a time")
+	compare, sequential := flag.Int("compare", 0, "compare one in so `many` programs with what comes without the reduction"), flag.Bool("sequential", false, "check one call at a time")
 	flag.Parse()
 	ctl.Plant(*plant)
 	var total *overlap.Total
 	switch {
 	case *sequential:
 		total = oneAtATime()
-	case *compare:
-		total = overlap.CompareReduction(overlap.Families(*all))
+	case *compare > 0:
+		total = overlap.CompareReduction(overlap.Families(*all), *compare)
 	default:
 		debug.SetGCPercent(800) // every execution makes its own runtime
 		families := overlap.Families(*all)
