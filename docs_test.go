@@ -53,14 +53,49 @@ func TestThePageNamesEverySpan(t *testing.T) {
 	compare(t, "spans", matches(read(t, "telemetry/names.go"), `SpanName = "([\w.]+)"`), matches(read(t, "docs/traces.md"), "(?m)^### `(gpumem\\.\\w+)`"))
 }
 
-func TestTheREADMENamesEveryVariable(t *testing.T) {
-	compare(t, "variables", matches(read(t, "env.go"), `"(FENCEPOST_\w+)"`), matches(read(t, "README.md"), "(?m)^\\| `(FENCEPOST_\\w+)` \\|"))
+func TestThePageNamesEveryVariable(t *testing.T) {
+	compare(t, "variables", matches(read(t, "env.go"), `"(FENCEPOST_\w+)"`), matches(read(t, "docs/configuration.md"), "(?m)^\\| `(FENCEPOST_\\w+)` \\|"))
 }
 
-func TestTheREADMENamesEveryKindOfFinding(t *testing.T) {
-	_, section, _ := strings.Cut(read(t, "README.md"), "\n## Findings\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	compare(t, "findings", matches(read(t, "core/finding.go"), `FindingKind += "([\w-]+)"`), matches(section, "(?m)^\\| `([\\w-]+)` \\|"))
+func TestThePageNamesEveryKindOfFinding(t *testing.T) {
+	compare(t, "findings", matches(read(t, "core/finding.go"), `FindingKind += "([\w-]+)"`), matches(read(t, "docs/findings.md"), "(?m)^\\| `([\\w-]+)` \\|"))
+}
+
+// The README is what somebody reads who has five minutes.
+func TestTheREADMEIsShort(t *testing.T) {
+	if lines := strings.Count(read(t, "README.md"), "\n"); lines > 130 {
+		t.Errorf("%d lines: what is beyond 130 belongs into docs/", lines)
+	}
+}
+
+// A version's section is news for users, not a list of commits.
+func TestASectionOfTheChangelogIsShort(t *testing.T) {
+	for _, section := range strings.Split(read(t, "CHANGELOG.md"), "\n## ")[1:] {
+		title, text, _ := strings.Cut(section, "\n")
+		if lines := 1 + strings.Count(text, "\n"); lines > 80 {
+			t.Errorf("%s: %d lines, more than 80", title, lines)
+		}
+	}
+}
+
+// The README shows code that a test builds and runs as a module of its own.
+func TestTheCodeOfTheREADMEIsTheExamples(t *testing.T) {
+	_, shown, _ := strings.Cut(read(t, "README.md"), "```go\n")
+	shown, _, _ = strings.Cut(shown, "```")
+	indented := "\t" + strings.ReplaceAll(strings.TrimSpace(shown), "\n", "\n\t") + "\n"
+	if !strings.Contains(read(t, "examples/hello/main.go"), indented) {
+		t.Errorf("examples/hello/main.go does not have these lines:\n%s", indented)
+	}
+}
+
+// The index of the pages is whole.
+func TestTheIndexNamesEveryPage(t *testing.T) {
+	pages, err := fs.Glob(os.DirFS("docs"), "*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := read(t, "docs/README.md")
+	compare(t, "pages", slices.DeleteFunc(pages, func(p string) bool { return p == "README.md" }), matches(index, `\]\(([\w-]+\.md)\)`))
 }
 
 // A claim whose proof was renamed has none.
@@ -76,11 +111,53 @@ func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := matches(code.String(), `(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
-	for _, document := range []string{"README.md", "RATIONALE.md", "docs/architecture.md", "docs/gpu.md", "docs/traces.md"} {
+	documents, err := fs.Glob(os.DirFS("."), "docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range append(documents, "README.md", "RATIONALE.md") {
 		for _, name := range matches(read(t, document), "`((?:Test|Fuzz|Benchmark|Example)\\w*)`") {
 			if !slices.Contains(tests, name) {
 				t.Errorf("%s names %s, which does not exist", document, name)
 			}
 		}
+	}
+}
+
+func TestThePageOfSystemsSaysWhatIsBuilt(t *testing.T) {
+	page := read(t, "docs/support.md")
+	_, loop, _ := strings.Cut(read(t, "scripts/test"), "for target in ")
+	targets, _, _ := strings.Cut(loop, ";")
+	compare(t, "systems that are built", matches(targets, `(\w+/\w+)`), matches(page, "(?m)^\\| `(\\w+/\\w+)` \\| built"))
+	if version := matches(read(t, "go.mod"), `(?m)^go (\d+\.\d+)`); !strings.Contains(page, "Go "+version[0]+" or later") {
+		t.Errorf("the page does not name Go %s", version[0])
+	}
+}
+
+// The workflow runs commands of the repository, with no more rights than
+// reading, and actions of a major version.
+func TestTheWorkflowRunsWhatDevelopersRun(t *testing.T) {
+	workflow := read(t, ".github/workflows/ci.yml")
+	for _, line := range []string{"permissions:\n  contents: read\n", "run: .ci/run\n", "run: scripts/test --systems\n", "go-version-file: go.mod\n"} {
+		if !strings.Contains(workflow, line) {
+			t.Errorf("the workflow has no %q", line)
+		}
+	}
+	if strings.Count(workflow, "permissions:") != 1 || strings.Contains(workflow, "secrets.") {
+		t.Error("the workflow asks for more than it needs")
+	}
+	for _, action := range matches(workflow, `uses: (\S+)`) {
+		if !regexp.MustCompile(`^actions/[\w-]+@v\d+$`).MatchString(action) {
+			t.Errorf("%s: name an action of GitHub's by its major version", action)
+		}
+	}
+	script := read(t, "scripts/test")
+	for _, option := range []string{"--systems", "--check"} {
+		if !strings.Contains(script, "\n"+option+")\n") {
+			t.Errorf("scripts/test has no %s", option)
+		}
+	}
+	if targets := matches(read(t, ".ci/run"), `(?m)^(?:exec )?make --no-print-directory (\w+)`); !slices.Equal(targets, []string{"check", "test"}) {
+		t.Errorf(".ci/run makes %q: the test runner's lines come last", targets)
 	}
 }

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -50,16 +51,41 @@ func TestCodeInDocumentsParses(t *testing.T) {
 	})
 }
 
+func TestBlocksHaveTheOutputBehindThem(t *testing.T) {
+	text := "```sh\nx\n```\n```go\na\n```\nIt prints\n\n```output\n1\n2\n```\n\n```go\nb\n```\n```\n3\n```\n"
+	got := GoBlocks([]*File{{Path: "docs/a.md", Text: text}})
+	want := []Block{{File: "docs/a.md", Line: 5, Code: "a\n", Output: "1\n2\n"}, {File: "docs/a.md", Line: 15, Code: "b\n"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestRunReturnsWhatAProgramPrints(t *testing.T) {
+	root, _ := repository(t)
+	b := Block{File: "docs/some.md", Line: 7, Code: "package main\n\nimport (\n\t\"fmt\"\n\t\"os\"\n)\n\nfunc main() { fmt.Println(os.Getenv(\"FENCEPOST_DEVICE\")) }\n"}
+	if got, err := b.Run(t.Context(), root, t.TempDir()); err != nil || got != "sim\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	b.Code = "package main\n\nfunc main() { panic(\"no\") }\n"
+	if _, err := b.Run(t.Context(), root, t.TempDir()); err == nil || !strings.Contains(err.Error(), "docs/some.md:7") || !strings.Contains(err.Error(), "panic: no") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestCompileSeesWhatParsingDoesNot(t *testing.T) {
 	root, _ := repository(t)
 	program := func(body string) Block {
-		return Block{File: "README.md", Line: 7, Code: "package main\n\nimport \"" + Module + "/core\"\n\nfunc main() { " + body + " }\n"}
+		return Block{File: "docs/some.md", Line: 7, Code: "package main\n\nimport \"" + Module + "/core\"\n\nfunc main() { " + body + " }\n"}
 	}
-	if err := program("println(core.Untagged)").Compile(t.Context(), root, t.TempDir()); err != nil {
-		t.Errorf("a good program: %v", err)
+	good, bad := program("println(core.Untagged)"), program("println(core.NoSuchName)")
+	embeds := Block{File: "docs/other.md", Line: 3, Code: "package other\n\nimport _ \"embed\"\n\n//go:embed some.ptx\nvar code []byte\n"}
+	if err := Compile(t.Context(), root, t.TempDir(), good, embeds); err != nil {
+		t.Errorf("good programs: %v", err)
 	}
-	err := program("println(core.NoSuchName)").Compile(t.Context(), root, t.TempDir())
-	if err == nil || !strings.Contains(err.Error(), "README.md:7") || !strings.Contains(err.Error(), "NoSuchName") {
-		t.Errorf("a bad program: %v", err)
+	for name, programs := range map[string][]Block{"alone": {bad}, "among others": {good, bad, embeds}} {
+		err := Compile(t.Context(), root, t.TempDir(), programs...)
+		if err == nil || !strings.Contains(err.Error(), "docs/some.md:11") || !strings.Contains(err.Error(), "NoSuchName") || strings.Contains(err.Error(), "other.md") {
+			t.Errorf("a bad program %s: %v", name, err)
+		}
 	}
 }

@@ -13,6 +13,9 @@ type Block struct {
 	File string
 	Line int
 	Code string
+	// Output is the fenced block behind it, if that one is marked as output:
+	// what the program prints.
+	Output string
 }
 
 // GoBlocks lists the Go blocks of the Markdown files among files.
@@ -28,19 +31,23 @@ func GoBlocks(files []*File) []Block {
 
 func blocksOf(f *File) []Block {
 	var blocks []Block
-	var open *Block
+	var into *string // what the lines belong to, nil outside of all fences
 	number := 0
 	for line := range strings.Lines(f.Text) {
 		number++
-		fence := strings.TrimSpace(line)
+		fence, isFence := strings.CutPrefix(strings.TrimSpace(line), "```")
 		switch {
-		case open == nil && fence == "```go":
-			open = &Block{File: f.Path, Line: number + 1}
-		case open != nil && fence == "```":
-			blocks = append(blocks, *open)
-			open = nil
-		case open != nil:
-			open.Code += line
+		case into != nil && isFence && fence == "":
+			into = nil
+		case into != nil:
+			*into += line
+		case isFence && fence == "go":
+			blocks = append(blocks, Block{File: f.Path, Line: number + 1})
+			into = &blocks[len(blocks)-1].Code
+		case isFence && fence == "output" && len(blocks) > 0:
+			into = &blocks[len(blocks)-1].Output
+		case isFence:
+			into = new(string)
 		}
 	}
 	return blocks

@@ -27,6 +27,7 @@ func repository(t *testing.T) (root string, files []*File) {
 // rules are all rules that need no more than the text of files.
 var rules = map[string]func([]*File) []Violation{
 	"import direction":          Imports,
+	"examples can be copied":    Examples,
 	"no anonymous fields":       Embedded,
 	"no panics in libraries":    Panics,
 	"exported names documented": Undocumented,
@@ -35,6 +36,7 @@ var rules = map[string]func([]*File) []Violation{
 	"words and machine paths":   Words,
 	"code in documents parses":  Code,
 	"names of the seeds exist":  Names,
+	"long tests run somewhere":  Short,
 }
 
 func TestRepositoryKeepsItsRules(t *testing.T) {
@@ -53,13 +55,41 @@ func TestProgramsInDocumentsCompile(t *testing.T) {
 		t.Skip("no go command here")
 	}
 	root, files := repository(t)
+	programs := slices.DeleteFunc(GoBlocks(files), func(b Block) bool { return !b.IsProgram() })
+	for _, want := range []string{"docs/gpu.md", "docs/start.md"} {
+		if !slices.ContainsFunc(programs, func(b Block) bool { return b.File == want }) {
+			t.Errorf("no program was found in %s", want)
+		}
+	}
+	if err := Compile(t.Context(), root, t.TempDir(), programs...); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a document shows as the output of a program is what it prints. The block
+// behind the program is marked as such:
+//
+//	```output
+func TestProgramsInDocumentsPrintWhatTheySay(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("no go command here")
+	}
+	root, files := repository(t)
+	shown := 0
 	for _, b := range GoBlocks(files) {
-		if !b.IsProgram() {
+		if b.Output == "" {
 			continue
 		}
-		if err := b.Compile(t.Context(), root, t.TempDir()); err != nil {
+		shown++
+		got, err := b.Run(t.Context(), root, t.TempDir())
+		if err != nil {
 			t.Error(err)
+		} else if got != b.Output {
+			t.Errorf("the program at %s:%d prints\n%sand not\n%s", b.File, b.Line, got, b.Output)
 		}
+	}
+	if shown < 2 {
+		t.Errorf("%d programs with an output were found", shown)
 	}
 }
 

@@ -83,6 +83,21 @@ func TestImportsKeepTheirDirection(t *testing.T) {
 	})
 }
 
+func TestExamplesImportWhatAModuleOfTheirOwnCould(t *testing.T) {
+	good, goodText := importing("examples/a/internal/x", "~", "~/cuda", "~/examples/a/internal/y", "context")
+	elsewhere, elsewhereText := importing("cmd/fencepost", "~/internal/demo")
+	bad, badText := importing("examples/a/internal/x", "~/internal/demo", "~/examples/b/internal/y", "~/cuda/internal/z")
+	check(t, Examples, map[string]example{
+		"what is public or its own": {one(good, goodText), nil},
+		"what is no example":        {one(elsewhere, elsewhereText), nil},
+		"what is internal": {one(bad, badText), []string{
+			bad + ":2: examples/a/internal/x imports internal/demo, which nobody can who copies the example",
+			bad + ":3: examples/a/internal/x imports examples/b/internal/y, which nobody can who copies the example",
+			bad + ":4: examples/a/internal/x imports cuda/internal/z, which nobody can who copies the example",
+		}},
+	})
+}
+
 func TestImportsSeeThroughInternalPackages(t *testing.T) {
 	decorator, decoratorText := importing("decorators/budget", "~/internal/a")
 	a, aText := importing("internal/a", "~/internal/b")
@@ -120,5 +135,16 @@ func TestLibrariesDoNotPanic(t *testing.T) {
 		"command":   {one("cmd/fencepost/f.go", panics), nil},
 		"helper":    {one("core/coretest/f.go", panics), nil},
 		"word":      {one("core/f.go", "package p\n\n// f does not panic(\"x\").\nfunc f() {}\n"), nil},
+	})
+}
+
+func TestLongTestsRunSomewhere(t *testing.T) {
+	const asks = "package p\nfunc f() bool { return testing." + "Short() }\n"
+	leaves := "package p\nfunc f(t *testing.T) { t.Skip(\"" + leftToCheck + "\") }\n"
+	check(t, Short, map[string]example{
+		"in a test":        {one("a/f_test.go", asks), nil},
+		"in a helper":      {one("a/f.go", asks), []string{"a/f.go:2: testing.Short outside a _test.go file: scripts/test would not run its callers' tests whole"}},
+		"left":             {map[string]string{"a/f_test.go": asks, "a/g_test.go": leaves}, nil},
+		"left, never runs": {map[string]string{"a/f_test.go": asks, "b/g_test.go": leaves}, []string{"b/g_test.go:2: a test is left to make check, and none of its package asks testing.Short()"}},
 	})
 }
