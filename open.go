@@ -54,7 +54,7 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err := r.openDumps(cfg); err != nil {
 		return nil, errors.Join(err, r.unwind(ctx))
 	}
-	r.witness = newWitness(r.newTee(cfg))
+	r.translator = newOracleTranslator(r.newTee(cfg))
 	if err := r.build(cfg); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.CloseTimeout)
 		defer cancel()
@@ -165,7 +165,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 		return err
 	}
 	r.onClose(r.guard.Close)
-	r.Runtime, err = core.NewRuntime(core.Parts{Resource: top, Findings: r.witness})
+	r.Runtime, err = core.NewRuntime(core.Parts{Resource: top, Findings: r.translator})
 	return err
 }
 
@@ -186,7 +186,7 @@ func (r *Runtime) guardConfig(cfg Config, limit uint64) (debugguard.Config, erro
 	if err != nil {
 		return g, err
 	}
-	g.Mode, g.Findings, g.OnStack = setting.Mode, r.witness, r.allocations.Sampled
+	g.Mode, g.Findings, g.OnStack = setting.Mode, r.translator, r.allocations.Sampled
 	g.Refuse = g.Refuse || cfg.GuardPolicy == PolicyRefuse
 	if setting.SampleBytes > 0 {
 		g.SampleBytes = setting.SampleBytes
@@ -251,7 +251,7 @@ func (r *Runtime) finishBuild(cfg Config) (err error) {
 	if r.collector, err = r.newCollector(); err != nil {
 		return err
 	}
-	r.witness.watch(r)
+	r.translator.watch(r)
 	return nil
 }
 

@@ -54,7 +54,7 @@ type Runtime struct {
 	guard        *debugguard.Resource
 	observer     *telemetry.Resource
 	findings     *telemetry.Findings
-	witness      *witness
+	translator   *oracleTranslator
 	collector    *telemetry.Collector
 	// allocations counts what was ever allocated, for the profile.
 	allocations *profile.Allocations

@@ -66,7 +66,7 @@ func TestEveryExpectedMissHasItsReason(t *testing.T) {
 	}
 }
 
-// The witness that the bugs are bugs, and that the twins have none.
+// The oracle proves that the bugs are bugs and that their clean twins have none.
 func TestTheOracleSeesTheBugsAndNothingElse(t *testing.T) {
 	for _, r := range simResults(t) {
 		c := find(t, r.Case)

@@ -25,8 +25,8 @@
 // nothing happened; that will do only where the tier need not find the bug.
 // Whatever else is reported in a program without a bug is a false alarm.
 //
-// The oracle of the simulated device, in a run with the guard off, is the
-// witness that a bug really happens; no tier is credited with what it sees.
+// The oracle of the simulated device, in a run with the guard off, proves
+// that a bug really happens; no tier is credited with what it sees.
 //
 // # Safety
 //

@@ -56,7 +56,7 @@ suspicious: package ` + "`internal/corpus`" + `. Each runs at every tier of the 
 passed the free, and a later access is an illegal address. That loses the device and names no block, so it is late by definition.
 
 Tier 0 is ` + "`ledger`" + `, tier 1 ` + "`sample:1`" + ` (every block is sampled), tier 2 ` + "`hunt:bisect`" + `. "Oracle" is the judge that the simulated
-device has built in, in a run with the guard off: the witness that the bug happens. No tier is credited with what it sees. For
+device has built in, in a run with the guard off: it proves that the bug happens. No tier is credited with what it sees. For
 compute-sanitizer (memcheck with stream-ordered races, the guard off) the backend stands beside its verdict: "direct" gives each block an
 allocation of its own, which is the best that the tool can get, "async" is the stream-ordered pool.`
 

@@ -9,14 +9,14 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 )
 
-// rememberedBlocks is how many released blocks a witness can still name.
+// rememberedBlocks is how many released blocks the translator can still name.
 const rememberedBlocks = 8192
 
-// witness takes the findings of the runtime and the guard, and turns those of
+// oracleTranslator takes the findings of the runtime and the guard, and turns those of
 // the simulated device's oracle, which knows addresses and handles only, into
 // findings that name block and stream. Where guard and oracle have seen the same
 // bug, it is told once; see [told].
-type witness struct {
+type oracleTranslator struct {
 	sink core.FindingSink
 	told told
 
@@ -28,45 +28,47 @@ type witness struct {
 	next     int
 }
 
-func newWitness(sink core.FindingSink) *witness { return &witness{sink: sink} }
+func newOracleTranslator(sink core.FindingSink) *oracleTranslator {
+	return &oracleTranslator{sink: sink}
+}
 
 // Report passes a finding of the guard or the runtime on, unless it is of a bug
 // that the oracle has told.
-func (w *witness) Report(f core.Finding) {
-	if w.told.news(f) {
-		w.sink.Report(f)
+func (t *oracleTranslator) Report(f core.Finding) {
+	if t.told.news(f) {
+		t.sink.Report(f)
 	}
 }
 
-// watch makes the witness remember the blocks of a stack. The base knows the
+// watch makes the translator remember the blocks of a stack. The base knows the
 // addresses that the device sees, so it is the base that is asked for those, and
 // the guard for what their owners know.
-func (w *witness) watch(r *Runtime) {
+func (t *oracleTranslator) watch(r *Runtime) {
 	base := core.Base(r.Resource())
-	base.Subscribe(w)
-	w.mu.Lock()
-	w.stack, w.guard, w.streams = base, r.guard, r.streams
-	w.mu.Unlock()
+	base.Subscribe(t)
+	t.mu.Lock()
+	t.stack, t.guard, t.streams = base, r.guard, r.streams
+	t.mu.Unlock()
 }
 
 // Released remembers a block that left the books.
-func (w *witness) Released(b core.Block) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.released) < rememberedBlocks {
-		w.released = append(w.released, b)
+func (t *oracleTranslator) Released(b core.Block) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.released) < rememberedBlocks {
+		t.released = append(t.released, b)
 		return
 	}
-	w.released[w.next] = b
-	w.next = (w.next + 1) % rememberedBlocks
+	t.released[t.next] = b
+	t.next = (t.next + 1) % rememberedBlocks
 }
 
 // blockAt names the block of a finding: the newest released one at the
 // address for an access after the free, the one that holds it otherwise. newest
 // is the newest block that there is.
-func (w *witness) blockAt(f sim.Finding) (victim core.Block, newest core.Generation) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (t *oracleTranslator) blockAt(f sim.Finding) (victim core.Block, newest core.Generation) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	ptr := f.BlockPtr
 	if ptr == 0 {
 		ptr = f.First.Ptr
@@ -76,7 +78,7 @@ func (w *witness) blockAt(f sim.Finding) (victim core.Block, newest core.Generat
 			victim = b
 		}
 	}
-	if inspector, ok := w.stack.(core.Inspector); ok {
+	if inspector, ok := t.stack.(core.Inspector); ok {
 		inspector.Blocks(func(info core.BlockInfo) bool {
 			newest = max(newest, info.Block.ID.Generation)
 			if !isLate(f) || info.Block.State != core.Live {
@@ -86,7 +88,7 @@ func (w *witness) blockAt(f sim.Finding) (victim core.Block, newest core.Generat
 		})
 	}
 	if victim.ID.Generation == 0 {
-		for _, b := range w.released {
+		for _, b := range t.released {
 			consider(b)
 		}
 	}

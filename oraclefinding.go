@@ -13,40 +13,40 @@ import (
 // oracleSource is the source of the oracle's findings.
 const oracleSource = "sim-oracle"
 
-// oracle takes a finding of the simulated device.
-func (w *witness) oracle(f sim.Finding) {
+// translate takes a finding of the simulated device.
+func (t *oracleTranslator) translate(f sim.Finding) {
 	kind := oracleKind(f)
 	if kind == "" {
 		return // the runtime reports the lost context itself
 	}
-	victim, newest := w.blockAt(f)
+	victim, newest := t.blockAt(f)
 	if f.Kind == sim.IllegalAddress && victim.ID.Generation == 0 {
 		return // an address that was nobody's: nothing to add to that report
 	}
-	found, sentinel := w.owned(victim)
+	found, sentinel := t.owned(victim)
 	found.Kind, found.Source, found.Time = kind, oracleSource, time.Now()
-	found.Text = "the device's oracle: " + f.Describe(w.streamName)
+	found.Text = "the device's oracle: " + f.Describe(t.streamName)
 	culprit := f.First
 	if f.Kind == sim.FreeRace && !culprit.Guard && found.Victim.Bytes < victim.Bytes {
 		found.Kind = lateKind(f) // between red zones: the device's free is the guard's, long after the owner's
 	}
 	if f.First.Guard != f.Other.Guard && f.Kind == sim.Race {
-		culprit = w.watched(&found, f, sentinel)
+		culprit = t.raceWithGuard(&found, f, sentinel)
 	}
-	if id, ok := w.lease(culprit.Stream); ok {
+	if id, ok := t.lease(culprit.Stream); ok {
 		found.Suspects = []core.UseRecord{{Launch: culprit.Op, Stream: id, Access: culprit.Access, Time: found.Time}}
 	}
-	if w.told.oracles(found, f, culprit, newest) {
-		w.sink.Report(found)
+	if t.told.oracles(found, f, culprit, newest) {
+		t.sink.Report(found)
 	}
 }
 
 // owned begins a finding about a block as its owner knows it, without the red
 // zones that the device sees. sentinel is set for one of the guard's own.
-func (w *witness) owned(b core.Block) (f core.Finding, sentinel bool) {
-	w.mu.Lock()
-	guard := w.guard
-	w.mu.Unlock()
+func (t *oracleTranslator) owned(b core.Block) (f core.Finding, sentinel bool) {
+	t.mu.Lock()
+	guard := t.guard
+	t.mu.Unlock()
 	if guard == nil || b.ID.Generation == 0 {
 		return core.Finding{Victim: b}, false
 	}
@@ -57,10 +57,10 @@ func (w *witness) owned(b core.Block) (f core.Finding, sentinel bool) {
 }
 
 // lease is the id under which a stream is leased, or was last.
-func (w *witness) lease(s driver.Stream) (core.StreamID, bool) {
-	w.mu.Lock()
-	streams := w.streams
-	w.mu.Unlock()
+func (t *oracleTranslator) lease(s driver.Stream) (core.StreamID, bool) {
+	t.mu.Lock()
+	streams := t.streams
+	t.mu.Unlock()
 	if streams == nil {
 		return 0, false
 	}
@@ -69,20 +69,20 @@ func (w *witness) lease(s driver.Stream) (core.StreamID, bool) {
 
 // streamName is a stream as everything else names it. One that was never leased
 // has no other name than the driver's.
-func (w *witness) streamName(s driver.Stream) string {
-	if id, ok := w.lease(s); ok {
+func (t *oracleTranslator) streamName(s driver.Stream) string {
+	if id, ok := t.lease(s); ok {
 		return id.String()
 	}
 	return "0x" + strconv.FormatUint(uint64(s), 16) + " (never leased)"
 }
 
-// watched says what a race between the program and the guard is. The guard looks
+// raceWithGuard says what a race between the program and the guard is. The guard looks
 // at what no program may touch: red zones, and blocks that were freed. So the race
 // is the program's late or stray access, which the guard may or may not find by its
-// bytes; to accuse the guard's kernel would be to accuse the witness. It returns the
+// bytes; to accuse the guard's kernel would be to accuse the instrument that saw the bug. It returns the
 // program's side. A race between two accesses of the guard's, or of the guard
 // with an allocation or a free, stays what it is: that would be the guard's own.
-func (w *witness) watched(found *core.Finding, f sim.Finding, sentinel bool) sim.Party {
+func (t *oracleTranslator) raceWithGuard(found *core.Finding, f sim.Finding, sentinel bool) sim.Party {
 	culprit, own := f.First, f.Other
 	if own.Access == 0 || culprit.Access == 0 {
 		return f.First
@@ -108,7 +108,7 @@ func (w *witness) watched(found *core.Finding, f sim.Finding, sentinel bool) sim
 		found.Kind, what = core.FindingUseAfterFreeRead, "is not ordered before the free of the block, whose bytes the guard watches since"
 	}
 	found.Text = fmt.Sprintf("the device's oracle: %s (%s at offset %d) on stream %s %s; generation %s tagged %q, %d bytes",
-		culprit.Op, culprit.Access, found.Offset, w.streamName(culprit.Stream), what, found.Victim.ID.Generation, found.Victim.Tag, found.Victim.Requested)
+		culprit.Op, culprit.Access, found.Offset, t.streamName(culprit.Stream), what, found.Victim.ID.Generation, found.Victim.Tag, found.Victim.Requested)
 	return culprit
 }
 

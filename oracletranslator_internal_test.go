@@ -8,7 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 )
 
-// heard collects what a witness passes on.
+// heard collects what a translator passes on.
 type heard []core.Finding
 
 func (h *heard) Report(f core.Finding) { *h = append(*h, f) }
@@ -83,10 +83,10 @@ func TestOnlyARaceWithTheProgramIsTheProgramsFault(t *testing.T) {
 		"the guard and a free":      {sim.Finding{Kind: sim.FreeRace, First: own, Other: sim.Party{Op: "free", Stream: 8}}, core.FindingMissingFence},
 	} {
 		var got heard
-		w := newWitness(&got)
-		w.released = []core.Block{{ID: core.BlockID{Ptr: 0x1000, Generation: 5}, Bytes: 0x1000, State: core.Freed}}
+		translator := newOracleTranslator(&got)
+		translator.released = []core.Block{{ID: core.BlockID{Ptr: 0x1000, Generation: 5}, Bytes: 0x1000, State: core.Freed}}
 		c.finding.BlockPtr, c.finding.BlockBytes = 0x1000, 0x1000
-		w.oracle(c.finding)
+		translator.translate(c.finding)
 		if len(got) != 1 || got[0].Kind != c.want || c.want == core.FindingUseAfterFreeWrite && strings.Contains(got[0].Text, own.Op) {
 			t.Errorf("%s: told %v, want %s", name, got, c.want)
 		}
