@@ -102,7 +102,7 @@ func TestGoroutinesThatChurnWithinTheirSharesAreNeverRefused(t *testing.T) {
 func TestChurnOnAStalledStreamIsNeverRefusedInAnyMode(t *testing.T) {
 	for _, guard := range guardSettings {
 		t.Run(guard, func(t *testing.T) {
-			rt := open(t, fencepost.Config{Guard: guard, Budget: 128 << 20, GuardConfig: debugguard.Config{Hunt: debugguard.HuntConfig{Sentinels: -1}}})
+			rt := open(t, fencepost.Config{Guard: guard, Budget: 128 << 20, GuardConfig: debugguard.Config{Hunt: debugguard.HuntConfig{Canaries: -1}}})
 			s := lease(t, rt, "churn")
 			release, err := simulated(rt).Hold(s.Handle())
 			succeed(t, "holding the stream", err)

@@ -30,12 +30,12 @@ func TestWhatAHuntHoldsIsGivenUpBeforeACallerIsRefused(t *testing.T) {
 					freed = append(freed, b)
 				}
 				before := rt.Guard().GuardStats()
-				if before.Quarantine.Bytes < 4<<20 || before.Sentinels.Blocks == 0 {
+				if before.Quarantine.Bytes < 4<<20 || before.Canaries.Blocks == 0 {
 					t.Fatalf("little to give up: %+v", before)
 				}
 				large := allocate(t, rt, 3<<20, core.DefaultStream, "large")
 				after := rt.Guard().GuardStats()
-				if after.Relieved != before.Relieved+1 || after.Unguarded != 0 || after.Sentinels.Blocks != 0 || after.GivenUp.Bytes <= before.GivenUp.Bytes {
+				if after.Relieved != before.Relieved+1 || after.Unguarded != 0 || after.Canaries.Blocks != 0 || after.GivenUp.Bytes <= before.GivenUp.Bytes {
 					t.Errorf("before %+v\nafter %+v", before, after)
 				}
 				states := map[core.BlockState]int{}

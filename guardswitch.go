@@ -70,7 +70,7 @@ func (r *Runtime) guardStats() telemetry.GuardStats {
 		{Name: "ledger_blocks", Value: st.Known},
 		{Name: "tombstones", Value: st.Tombstones},
 		{Name: "deferred", Value: st.Deferred.Blocks},
-		{Name: "sentinels", Value: st.Sentinels.Blocks},
+		{Name: "sentinels", Value: st.Canaries.Blocks},
 		{Name: "hunted_tags", Value: uint64(len(r.guard.HuntedTags()))},
 	}
 	return out

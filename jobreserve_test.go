@@ -67,7 +67,7 @@ func TestARefusedReservationSaysWhoHoldsTheMemory(t *testing.T) {
 // What the guard held would do, and the device has not passed it: the wait is the
 // job's, not the guard's.
 func TestAReservationKeepsToItsWait(t *testing.T) {
-	rt := open(t, fencepost.Config{Budget: 8 << 20, Guard: "hunt", GuardConfig: debugguard.Config{Patience: time.Hour, Hunt: debugguard.HuntConfig{Sentinels: -1}}})
+	rt := open(t, fencepost.Config{Budget: 8 << 20, Guard: "hunt", GuardConfig: debugguard.Config{Patience: time.Hour, Hunt: debugguard.HuntConfig{Canaries: -1}}})
 	s := lease(t, rt, "stalled")
 	release, err := simulated(rt).Hold(s.Handle())
 	succeed(t, "holding the stream", err)

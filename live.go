@@ -30,7 +30,7 @@ func (r *Runtime) liveSource(cfg HandlerConfig) liveview.Source {
 
 // livePast is what the log in memory and the guard remember.
 func (r *Runtime) livePast() liveview.Past {
-	p := liveview.Past{OwnTag: debugguard.SentinelTag, Releases: r.logsReleases}
+	p := liveview.Past{OwnTag: debugguard.CanaryTag, Releases: r.logsReleases}
 	p.Events = r.ring.Events()
 	p.EventsSince = r.ring.Since() // after them: what was given up meanwhile is not there
 	stays, since := r.guard.Stays()

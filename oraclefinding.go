@@ -23,7 +23,7 @@ func (t *oracleTranslator) translate(f sim.Finding) {
 	if f.Kind == sim.IllegalAddress && victim.ID.Generation == 0 {
 		return // an address that was nobody's: nothing to add to that report
 	}
-	found, sentinel := t.owned(victim)
+	found, canary := t.owned(victim)
 	found.Kind, found.Source, found.Time = kind, oracleSource, time.Now()
 	found.Text = "the device's oracle: " + f.Describe(t.streamName)
 	culprit := f.First
@@ -31,7 +31,7 @@ func (t *oracleTranslator) translate(f sim.Finding) {
 		found.Kind = lateKind(f) // between red zones: the device's free is the guard's, long after the owner's
 	}
 	if f.First.Guard != f.Other.Guard && f.Kind == sim.Race {
-		culprit = t.raceWithGuard(&found, f, sentinel)
+		culprit = t.raceWithGuard(&found, f, canary)
 	}
 	if id, ok := t.lease(culprit.Stream); ok {
 		found.Suspects = []core.UseRecord{{Launch: culprit.Op, Stream: id, Access: culprit.Access, Time: found.Time}}
@@ -42,8 +42,8 @@ func (t *oracleTranslator) translate(f sim.Finding) {
 }
 
 // owned begins a finding about a block as its owner knows it, without the red
-// zones that the device sees. sentinel is set for one of the guard's own.
-func (t *oracleTranslator) owned(b core.Block) (f core.Finding, sentinel bool) {
+// zones that the device sees. canary is set for one of the guard's own.
+func (t *oracleTranslator) owned(b core.Block) (f core.Finding, canary bool) {
 	t.mu.Lock()
 	guard := t.guard
 	t.mu.Unlock()
@@ -53,7 +53,7 @@ func (t *oracleTranslator) owned(b core.Block) (f core.Finding, sentinel bool) {
 	if known, ok := guard.Remember(b.ID); ok {
 		return core.Finding{Victim: known.Block, AllocStack: known.AllocStack, FreeStack: known.FreeStack, Uses: known.Uses}, false
 	}
-	return core.Finding{Victim: b}, guard.IsSentinel(b.ID)
+	return core.Finding{Victim: b}, guard.IsCanary(b.ID)
 }
 
 // lease is the id under which a stream is leased, or was last.
@@ -82,7 +82,7 @@ func (t *oracleTranslator) streamName(s driver.Stream) string {
 // bytes; to accuse the guard's kernel would be to accuse the instrument that saw the bug. It returns the
 // program's side. A race between two accesses of the guard's, or of the guard
 // with an allocation or a free, stays what it is: that would be the guard's own.
-func (t *oracleTranslator) raceWithGuard(found *core.Finding, f sim.Finding, sentinel bool) sim.Party {
+func (t *oracleTranslator) raceWithGuard(found *core.Finding, f sim.Finding, canary bool) sim.Party {
 	culprit, own := f.First, f.Other
 	if own.Access == 0 || culprit.Access == 0 {
 		return f.First
@@ -94,11 +94,11 @@ func (t *oracleTranslator) raceWithGuard(found *core.Finding, f sim.Finding, sen
 	found.Offset = int64(at - found.Victim.ID.Ptr)
 	var what string
 	switch b := found.Victim; {
-	case sentinel && culprit.Access.Writes():
+	case canary && culprit.Access.Writes():
 		found.Kind, what = core.FindingStrayWrite, "touches memory that nobody has"
-	case !sentinel && at < b.ID.Ptr:
+	case !canary && at < b.ID.Ptr:
 		found.Kind, what = core.FindingUnderflow, fmt.Sprintf("is out of bounds, %d bytes before the block", b.ID.Ptr-at)
-	case !sentinel && at-b.ID.Ptr >= b.Bytes:
+	case !canary && at-b.ID.Ptr >= b.Bytes:
 		found.Kind, what = core.FindingOutOfBoundsWrite, fmt.Sprintf("is out of bounds, at %d bytes behind the end of the block", at-b.ID.Ptr-b.Bytes)
 	case b.State == core.Live && culprit.Access.Writes():
 		found.Kind, what = core.FindingSealedWrite, "writes a block that was declared read-only"

@@ -37,7 +37,7 @@ var (
 		{name: MetricGuardEvents, kind: counter, labels: []string{"event"}, help: "What the guard did, by event.",
 			note: "Blocks `guarded` and, for want of memory, `unguarded`; samples beyond so many in a second, `skipped`; those of a hunt `isolated` in a mapping of their own and `not_isolated`; comparisons `verified` and left out, `unchecked`; blocks `evicted` from quarantine, frees `retried` there, refusals `relieved` by giving it up, and the blocks `given_up` for that; what a capture kept off its stream, `captured`; launches that a hunt delayed, `delays`; `findings`."},
 		{name: MetricGuardState, kind: gauge, labels: []string{"what"}, help: "What the guard keeps and awaits now.",
-			note: "`ledger_blocks`, `tombstones`, batches of comparisons that are awaited (`checks`), frees held back by launches (`deferred`), `sentinels` in the place of freed blocks, `hunted_tags`."},
+			note: "`ledger_blocks`, `tombstones`, batches of comparisons that are awaited (`checks`), frees held back by launches (`deferred`), canaries (`sentinels`) in the place of freed blocks, `hunted_tags`."},
 	}
 	incidentMetrics = []definition{
 		{name: MetricIncidents, kind: counter, labels: []string{"outcome"}, help: "Incident files by outcome: written, omitted as repeats, dropped for a full queue, failed, or removed for newer ones."},

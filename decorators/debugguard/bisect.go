@@ -31,7 +31,7 @@ const (
 )
 
 // bisect queues, behind a launch that has just been finished, the
-// comparison of its own blocks' red zones, of what quarantine and sentinels
+// comparison of its own blocks' red zones, of what quarantine and canaries
 // hold, and of sealed blocks. They run on the launch's stream, and their verdicts come
 // later, like all. What is found then lies between this comparison and the
 // last, so that its window holds this launch, and those that ran beside it. The
@@ -119,7 +119,7 @@ func (r *Resource) bisectOthers(ctx context.Context, stream core.StreamID) {
 		b.poisoned(rec, at)
 		uses = append(uses, core.Use{Block: rec.inner(), Access: core.Read})
 	}
-	uses = r.watchSentinels(b, uses, bisectBlocks, func(rec *record) bool { return r.orderedBlock(rec.id(), stream) })
+	uses = r.watchCanaries(b, uses, bisectBlocks, func(rec *record) bool { return r.orderedBlock(rec.id(), stream) })
 	r.look(ctx, launchBisect, b, uses)
 }
 

@@ -54,7 +54,7 @@ func (b *batch) redZones(rec *record, at uint64) {
 }
 
 func (b *batch) poisoned(rec *record, at uint64) {
-	if rec.guard.sentinelOf != nil {
+	if rec.guard.canaryOf != nil {
 		b.watch(rec, at, rec.guard.layout.poison(b.regions, rec.generation(), true))
 		return
 	}

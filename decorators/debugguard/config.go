@@ -21,7 +21,7 @@ const (
 	DefaultLaunches                          = 4096
 	DefaultSuspects                          = 16
 	DefaultDelay               time.Duration = 100 * time.Microsecond
-	DefaultSentinels                         = 384
+	DefaultCanaries                          = 384
 	DefaultPatience            time.Duration = time.Second
 )
 
@@ -129,10 +129,10 @@ type HuntConfig struct {
 	// QuarantineBytes takes the place of Config.QuarantineBytes in mode Hunt.
 	// Zero means that, or if that is zero too DefaultHuntQuarantineBytes.
 	QuarantineBytes uint64
-	// Sentinels is how many small blocks, filled with a pattern, at most take
-	// the place of blocks that were freed. Zero means DefaultSentinels,
+	// Canaries is how many small blocks, filled with a pattern, at most take
+	// the place of blocks that were freed. Zero means DefaultCanaries,
 	// negative none.
-	Sentinels int
+	Canaries int
 	// Unmap asks the upstream for isolated blocks (core.Request.Isolated): a
 	// late access of one faults and takes the context, so this is for a process
 	// that may be lost. One that the upstream cannot give is quarantined like
@@ -167,7 +167,7 @@ func (c Config) withDefaults() Config {
 	c.Tombstones = orDefault(c.Tombstones, DefaultTombstones)
 	c.Launches = orDefault(c.Launches, DefaultLaunches)
 	c.Suspects = orDefault(c.Suspects, DefaultSuspects)
-	c.Hunt.Sentinels = max(0, orDefault(c.Hunt.Sentinels, DefaultSentinels))
+	c.Hunt.Canaries = max(0, orDefault(c.Hunt.Canaries, DefaultCanaries))
 	c.Patience = orDefault(c.Patience, DefaultPatience)
 	if c.QuarantineAge < 0 {
 		c.QuarantineAge = math.MaxInt64

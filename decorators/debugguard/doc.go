@@ -74,7 +74,7 @@
 //
 // A block that its owner seals is read-only: a write that a launch declares is
 // found when it is announced, any other by a checksum of the bytes. Where a
-// hunt has let a block go, a sentinel of the guard's own takes the bytes and is
+// hunt has let a block go, a canary of the guard's own takes the bytes and is
 // compared with the rest. When bisecting, everything that is ordered before a
 // launch's stream is compared behind the launch, within a bound and in turn, so
 // that a finding's window is one launch wide; launches wait for the device then, a
@@ -88,7 +88,7 @@
 //
 // # What gives way
 //
-// The guard never makes a program fail. Sentinels and then quarantine, oldest
+// The guard never makes a program fail. Canaries and then quarantine, oldest
 // first, are given up before a request is refused, the device is waited for where
 // it has yet to pass them, and the red zones are next. An
 // access of the guard's that stands in a caller's way is waited for. A guard

@@ -33,7 +33,7 @@ func (r *Resource) ReapPending(ctx context.Context) error {
 	return r.upstream.ReapPending(ctx)
 }
 
-// Flush empties the quarantine and gives up the sentinels: every block's last comparison and its free
+// Flush empties the quarantine and gives up the canaries: every block's last comparison and its free
 // are queued. It does not wait for the device, except over an upstream
 // without use tracking. The error joins the frees that failed; their blocks
 // stay in quarantine and are tried again.
@@ -45,7 +45,7 @@ func (r *Resource) flush(ctx context.Context, stop func() bool) error {
 	defer r.evicting.Unlock()
 	_, kept, err := r.evictAll(ctx, r.quarantine.take(math.MaxUint64), stop)
 	r.quarantine.restore(kept)
-	_, trimmed := r.trimSentinelsUntil(ctx, 0, stop)
+	_, trimmed := r.trimCanariesUntil(ctx, 0, stop)
 	return errors.Join(err, trimmed)
 }
 
@@ -102,7 +102,7 @@ func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
 		if r.ledger.get(info.Block.ID) != nil {
 			return true
 		}
-		if info.Block.State == core.Live && r.sentinels.is(info.Block.ID.Generation) {
+		if info.Block.State == core.Live && r.canaries.is(info.Block.ID.Generation) {
 			info.Block.State = core.Quarantined
 		}
 		return yield(info)

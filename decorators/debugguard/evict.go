@@ -47,16 +47,16 @@ func (r *Resource) quarantineLimit() uint64 {
 // everything if the device guard is off. Whoever is evicting already does it
 // for all.
 func (r *Resource) enforce(ctx context.Context, incoming uint64) {
-	if r.quarantine.size().Blocks+r.sentinels.held.amount().Blocks == 0 || !r.evicting.TryLock() {
+	if r.quarantine.size().Blocks+r.canaries.held.amount().Blocks == 0 || !r.evicting.TryLock() {
 		return
 	}
 	defer r.evicting.Unlock()
 	if r.Mode() != Hunt {
-		_, _ = r.trimSentinels(ctx, 0) // what fails stays, for later
+		_, _ = r.trimCanaries(ctx, 0) // what fails stays, for later
 	}
 	for {
 		limit := r.quarantineLimit()
-		limit -= min(limit, r.sentinels.held.amount().Bytes)
+		limit -= min(limit, r.canaries.held.amount().Bytes)
 		excess := r.excess(limit, incoming)
 		if excess == 0 {
 			return
@@ -100,7 +100,7 @@ func (r *Resource) excess(limit, incoming uint64) uint64 {
 }
 
 // evict lets the oldest blocks go until they make up want bytes, and posts
-// sentinels in their place if it is asked to. evicting must be held.
+// canaries in their place if it is asked to. evicting must be held.
 func (r *Resource) evict(ctx context.Context, want uint64, post bool) (freed uint64, err error) {
 	return r.evictBlocks(ctx, r.quarantine.take(want), post)
 }
@@ -164,7 +164,7 @@ func (r *Resource) compareLast(ctx context.Context, blocks []*record) {
 		}
 	}
 	if b.blocks > 0 {
-		uses = r.watchSentinels(b, uses, sentinelsAtOnce, func(rec *record) bool { return rec.stream() == b.stream })
+		uses = r.watchCanaries(b, uses, canariesAtOnce, func(rec *record) bool { return rec.stream() == b.stream })
 	}
 	if b.blocks == 0 {
 		return
@@ -190,8 +190,8 @@ func (r *Resource) release(ctx context.Context, rec *record) error {
 		r.count.retried.Add(1)
 		return err
 	}
-	if rec.guard.sentinelOf != nil {
-		r.sentinelGone(rec)
+	if rec.guard.canaryOf != nil {
+		r.canaryGone(rec)
 		return nil
 	}
 	if err != nil {

@@ -25,9 +25,9 @@ func (r *Resource) victim(kind core.FindingKind, rec *record) core.Finding {
 	return f
 }
 
-// IsSentinel reports whether a block is one of the guard's own that holds the
+// IsCanary reports whether a block is one of the guard's own that holds the
 // place of freed ones.
-func (r *Resource) IsSentinel(id core.BlockID) bool { return r.sentinels.is(id.Generation) }
+func (r *Resource) IsCanary(id core.BlockID) bool { return r.canaries.is(id.Generation) }
 
 // misused unlocks rec and reports a misuse of its block by the caller, which
 // gets err. In mode Off it is refused all the same, but not reported.

@@ -37,7 +37,7 @@ type GuardStats struct {
 	Findings uint64
 	// Relieved counts refusals that giving up quarantine cured.
 	Relieved uint64
-	// GivenUp is what quarantine and sentinels held of the device that was
+	// GivenUp is what quarantine and canaries held of the device that was
 	// given up so that a caller need not be told no.
 	GivenUp core.Amount
 	// Evicted counts blocks that left quarantine, Retried frees that failed
@@ -52,8 +52,8 @@ type GuardStats struct {
 	// Quarantine is what quarantine holds now, Deferred what open intents
 	// keep from being freed.
 	Quarantine, Deferred core.Amount
-	// Sentinels is the part of Quarantine that is the guard's own blocks.
-	Sentinels core.Amount
+	// Canaries is the part of Quarantine that is the guard's own blocks.
+	Canaries core.Amount
 	// Checks is the number of batches whose verdict is awaited.
 	Checks uint64
 	// Known is the number of blocks in the ledger, Tombstones that of freed
@@ -82,8 +82,8 @@ func (r *Resource) GuardStats() GuardStats {
 		Captured:   r.count.captured.Load(),
 		Delays:     r.count.delays.Load(),
 		GivenUp:    r.givenUp.amount(),
-		Quarantine: r.quarantine.size().Add(r.sentinels.held.amount()),
-		Sentinels:  r.sentinels.held.amount(),
+		Quarantine: r.quarantine.size().Add(r.canaries.held.amount()),
+		Canaries:   r.canaries.held.amount(),
 		Deferred:   r.deferred.amount(),
 		Checks:     uint64(r.checks.awaited()),
 		Known:      uint64(live),

@@ -63,7 +63,7 @@ func newLimited(t *testing.T, limit uint64, passAt int64, change ...func(*debugg
 	t.Helper()
 	b, told := newBench(t, debugguard.Off), &events{}
 	l := &limited{Fake: b.fake, limit: limit, passAt: passAt}
-	b.guard = b.over(l, debugguard.Hunt, append(change, func(c *debugguard.Config) { c.Events, c.Hunt.Sentinels = told, -1 })...)
+	b.guard = b.over(l, debugguard.Hunt, append(change, func(c *debugguard.Config) { c.Events, c.Hunt.Canaries = told, -1 })...)
 	return b, l, told
 }
 
@@ -207,7 +207,7 @@ func TestALostDeviceIsNotWaitedFor(t *testing.T) {
 func TestIsolationTakesAnEighthOfTheBudgetAtMost(t *testing.T) {
 	b, l, _ := newLimited(t, 64*granule, 0, func(c *debugguard.Config) { c.Hunt.Unmap = true })
 	b.fake.Isolate(granule)
-	b.guard = b.over(l, debugguard.Hunt, func(c *debugguard.Config) { c.Hunt.Unmap, c.Hunt.Sentinels = true, -1 })
+	b.guard = b.over(l, debugguard.Hunt, func(c *debugguard.Config) { c.Hunt.Unmap, c.Hunt.Canaries = true, -1 })
 	var live []core.Block
 	for range 4 {
 		live = append(live, b.alloc(100))

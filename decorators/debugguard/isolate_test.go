@@ -17,7 +17,7 @@ const granule = 64 << 10
 // unmappingBench hunts by unmapping over a fake that isolates blocks.
 func unmappingBench(t *testing.T, change ...func(*debugguard.Config)) *bench {
 	t.Helper()
-	return newBenchOver(t, true, append(change, func(c *debugguard.Config) { c.Hunt.Unmap, c.Hunt.Sentinels = true, -1 })...)
+	return newBenchOver(t, true, append(change, func(c *debugguard.Config) { c.Hunt.Unmap, c.Hunt.Canaries = true, -1 })...)
 }
 
 // newBenchOver is newBench over a fake that isolates blocks, or does not.

@@ -201,7 +201,7 @@ func TestATagIsSampledAtARateOfItsOwn(t *testing.T) {
 
 func TestAHuntHasMoreQuarantineThanSampling(t *testing.T) {
 	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) {
-		c.SampleBytes, c.QuarantineBytes, c.Hunt.QuarantineBytes, c.Hunt.Sentinels = 1, 8<<10, 64<<10, -1
+		c.SampleBytes, c.QuarantineBytes, c.Hunt.QuarantineBytes, c.Hunt.Canaries = 1, 8<<10, 64<<10, -1
 	})
 	for range 100 {
 		b.free(b.alloc(1024))

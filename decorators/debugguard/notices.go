@@ -47,7 +47,7 @@ type notices struct{ guard *Resource }
 // Released closes the book of a block, whoever freed it, and passes it on.
 func (n notices) Released(b core.Block) {
 	r := n.guard
-	if rec := r.sentinels.released(b.ID.Generation); rec != nil {
+	if rec := r.canaries.released(b.ID.Generation); rec != nil {
 		r.cameBack(rec)
 		return
 	}

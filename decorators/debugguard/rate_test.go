@@ -84,7 +84,7 @@ func TestAMeanInTheConfigurationIsNotBounded(t *testing.T) {
 }
 
 func TestBlocksOfAnAgeLeaveTogether(t *testing.T) {
-	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.QuarantineAge, c.Hunt.Sentinels = 8*time.Second, -1 })
+	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.QuarantineAge, c.Hunt.Canaries = 8*time.Second, -1 })
 	var blocks []core.Block
 	for range 12 {
 		blocks = append(blocks, b.alloc(64))
@@ -118,7 +118,7 @@ func (b *bench) reap() {
 // twice its limit.
 func TestQuarantineKeepsWhatWouldGoUnchecked(t *testing.T) {
 	const limit = 64 << 10
-	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.QuarantineBytes, c.Hunt.Sentinels = limit, -1 })
+	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.QuarantineBytes, c.Hunt.Canaries = limit, -1 })
 	b.mem.hold()
 	g := b.guard.GuardStats()
 	for stream := core.StreamID(0); g.Quarantine.Bytes <= limit && stream < 40_000; stream++ {
@@ -147,10 +147,10 @@ func TestQuarantineKeepsWhatWouldGoUnchecked(t *testing.T) {
 	b.want()
 }
 
-func TestABatchComparesAFewSentinels(t *testing.T) {
+func TestABatchComparesAFewCanaries(t *testing.T) {
 	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.Hunt.QuarantineBytes = 512 << 10 })
 	if n := len(b.churned(2000)); n < 40 {
-		t.Fatalf("%d sentinels", n)
+		t.Fatalf("%d canaries", n)
 	}
 	most := 0
 	for _, call := range b.fake.Calls() {
@@ -160,15 +160,15 @@ func TestABatchComparesAFewSentinels(t *testing.T) {
 		}
 	}
 	if most <= 64 || most > 64+16 {
-		t.Errorf("a batch compares up to %d blocks, want 64 and 16 sentinels at most", most)
+		t.Errorf("a batch compares up to %d blocks, want 64 and 16 canaries at most", most)
 	}
-	for _, s := range b.sentinels() { // each of them is compared in the end
+	for _, s := range b.canaries() { // each of them is compared in the end
 		b.mem.poke(s.ID.Ptr+8, 1)
 	}
-	damaged := len(b.sentinels())
+	damaged := len(b.canaries())
 	b.empty()
 	if found := b.sink.taken(); len(found) != damaged {
-		t.Errorf("%d of %d damaged sentinels were found", len(found), damaged)
+		t.Errorf("%d of %d damaged canaries were found", len(found), damaged)
 	}
 }
 

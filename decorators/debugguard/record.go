@@ -102,8 +102,8 @@ type guarded struct {
 	// launch log at the last comparison or at arming.
 	freedAt time.Time
 	clean   atomic.Uint64
-	// sentinelOf is set for a sentinel: whose its bytes were before.
-	sentinelOf *core.Block
+	// canaryOf is set for a canary: whose its bytes were before.
+	canaryOf *core.Block
 	// filled counts the fillings of the red zones after the first. told says at
 	// which of them damage was last reported, for each kind of damage: what
 	// several comparisons saw is told once. It belongs to who reads verdicts.

@@ -130,16 +130,16 @@ type progress struct{ given, released uint64 }
 func (r *Resource) progress() progress { return progress{r.given(), r.inward.released.Load()} }
 
 // given counts the blocks that were given up for any reason.
-func (r *Resource) given() uint64 { return r.count.evicted.Load() + r.sentinels.freed.Load() }
+func (r *Resource) given() uint64 { return r.count.evicted.Load() + r.canaries.freed.Load() }
 
-// giveUp evicts a step: the sentinels, and when there are none left the bytes
+// giveUp evicts a step: the canaries, and when there are none left the bytes
 // that are needed, or a quarter of quarantine if that is more. The frees are
 // queued, not waited for. It reports whether anything was freed, by this call or
 // by others since the number of blocks given was read.
 func (r *Resource) giveUp(ctx context.Context, bytes, given uint64) bool {
 	r.evicting.Lock()
 	if r.given() == given {
-		freed, _ := r.trimSentinels(ctx, 0) // what fails stays, for later
+		freed, _ := r.trimCanaries(ctx, 0) // what fails stays, for later
 		if freed == 0 {
 			freed, _ = r.evict(ctx, max(bytes, r.quarantine.size().Bytes/4), false)
 		}

@@ -51,9 +51,9 @@ type Resource struct {
 	evicting sync.Mutex
 	checks   checks
 	upkeep   upkeep
-	// sentinels are what a hunt puts where blocks were.
-	sentinels sentinels
-	seals     seals
+	// canaries are what a hunt puts where blocks were.
+	canaries canaries
+	seals    seals
 
 	listeners listeners
 	givenUp   tally // for callers

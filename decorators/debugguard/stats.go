@@ -38,7 +38,7 @@ func raise(peak *atomic.Uint64, to int64) {
 }
 
 // Stats is the upstream's, seen from above the guard: what quarantine and
-// sentinels hold is Quarantined and not Live, what an open intent keeps from being freed is
+// canaries hold is Quarantined and not Live, what an open intent keeps from being freed is
 // Pending, and both count as deallocated. Refusals and failures that were
 // cured are left out, and so are the guard's own launches, while the waits
 // that these queued are real and stay in. Sizes in bytes include the red
@@ -48,12 +48,12 @@ func raise(peak *atomic.Uint64, to int64) {
 func (r *Resource) Stats() core.Stats {
 	launches, aborts, crossings := r.count.ownLaunches.Load(), r.count.ownAborts.Load(), r.count.ownCrossings.Load()
 	refusals, failures := r.count.hiddenRefusals.Load(), r.count.hiddenFailures.Load()
-	made, gone := r.sentinels.made.Load(), r.sentinels.freed.Load()
+	made, gone := r.canaries.made.Load(), r.canaries.freed.Load()
 	s := r.upstream.Stats()
-	quarantined, deferred, sentinels := r.quarantine.size(), r.deferred.amount(), r.sentinels.held.amount()
+	quarantined, deferred, canaries := r.quarantine.size(), r.deferred.amount(), r.canaries.held.amount()
 
-	s.Live = s.Live.Sub(quarantined).Sub(deferred).Sub(sentinels)
-	s.Quarantined = s.Quarantined.Add(quarantined).Add(sentinels)
+	s.Live = s.Live.Sub(quarantined).Sub(deferred).Sub(canaries)
+	s.Quarantined = s.Quarantined.Add(quarantined).Add(canaries)
 	s.Allocations = less(s.Allocations, made)
 	s.Deallocations = less(s.Deallocations, gone)
 	s.Pending = s.Pending.Add(deferred)

@@ -8,9 +8,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// SentinelTag is the tag of the guard's own blocks: no caller has them, and they
+// CanaryTag is the tag of the guard's own blocks: no caller has them, and they
 // are quarantined all their life.
-const SentinelTag core.Tag = "gpumem.guard.sentinel"
+const CanaryTag core.Tag = "gpumem.guard.sentinel"
 
 // Stay is the time that a block was in quarantine. The layers below the guard see
 // it free no sooner than Until; their records of that time call it live.
@@ -74,8 +74,8 @@ func (q *quarantine) left(rec *record, now time.Time) {
 
 // Stays is the blocks that quarantine has or has had, in no order, and since when
 // that is every one: those that ended later are all there. since is zero if none
-// has been forgotten. It makes no device call. Sentinels are left out; see
-// [SentinelTag].
+// has been forgotten. It makes no device call. Canaries are left out; see
+// [CanaryTag].
 func (r *Resource) Stays() (list []Stay, since time.Time) {
 	ended, there, since := r.quarantine.everyone()
 	list = slices.Grow(ended, len(there))

@@ -94,7 +94,7 @@ func (r *Resource) turn(ctx context.Context, w uint32) error {
 		return r.flush(ctx, r.closed.Load)
 	case was == Hunt && m == Sample: // which has less quarantine
 		r.evicting.Lock()
-		_, err := r.trimSentinelsUntil(ctx, 0, r.closed.Load)
+		_, err := r.trimCanariesUntil(ctx, 0, r.closed.Load)
 		r.evicting.Unlock()
 		if !r.closed.Load() {
 			r.enforce(ctx, 0)

@@ -15,7 +15,7 @@ import (
 // ticking has the guard look every few milliseconds, and quarantine end as soon
 // as the test's clock is moved.
 func ticking(c *debugguard.Config) {
-	c.QuarantineAge, c.UpkeepInterval, c.Hunt.Sentinels = 10*time.Second, 2*time.Millisecond, -1
+	c.QuarantineAge, c.UpkeepInterval, c.Hunt.Canaries = 10*time.Second, 2*time.Millisecond, -1
 }
 
 // eventually waits for what nobody does but the guard itself.

@@ -44,7 +44,7 @@ func (r *Resource) judge(b *batch, v core.Verification) error {
 func (w watched) damaged(m core.Mismatch) damage {
 	d := damage{place: w, offset: w.offset + int64(m.Offset), bytes: m.BadBytes, expected: m.Expected, seen: m.Seen}
 	switch {
-	case w.rec.guard.sentinelOf != nil:
+	case w.rec.guard.canaryOf != nil:
 		d.kind = core.FindingStrayWrite
 	case w.offset < 0:
 		d.kind = core.FindingUnderflow
@@ -73,7 +73,7 @@ func (r *Resource) reportDamage(d damage, b *batch) {
 	f.Suspects, f.MoreSuspects = r.suspects(d.place, b, f.Uses)
 	f.Text = fmt.Sprintf("%s: %d bytes of generation %s tagged %q changed, the first at offset %d from %#02x to %#02x; %s",
 		damageText[d.kind], f.BadBytes, f.Victim.ID.Generation, f.Victim.Tag, f.Offset, f.Expected, f.Seen, doers(&f))
-	if owner := rec.guard.sentinelOf; owner != nil {
+	if owner := rec.guard.canaryOf; owner != nil {
 		f.Text += formerly(*owner, f.Victim.ID.Ptr+uint64(f.Offset))
 	}
 	f.Err = damageError(f)
@@ -94,12 +94,12 @@ func doers(f *core.Finding) string {
 	}
 }
 
-// formerly says whose an address was before a sentinel took it.
+// formerly says whose an address was before a canary took it.
 func formerly(owner core.Block, ptr uint64) string {
 	if owner.ID.Generation == 0 || ptr-owner.ID.Ptr >= owner.Bytes {
-		return fmt.Sprintf("; the sentinel is the guard's own, and whose address %#x was before is not known", ptr)
+		return fmt.Sprintf("; the canary is the guard's own, and whose address %#x was before is not known", ptr)
 	}
-	return fmt.Sprintf("; the sentinel is the guard's own, and before it address %#x belonged to generation %s tagged %q", ptr, owner.ID.Generation, owner.Tag)
+	return fmt.Sprintf("; the canary is the guard's own, and before it address %#x belonged to generation %s tagged %q", ptr, owner.ID.Generation, owner.Tag)
 }
 
 // suspects are the launches that may have damaged a place.

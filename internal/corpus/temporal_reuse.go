@@ -32,7 +32,7 @@ func temporalReuse() []Case {
 			}},
 		{Name: "late-index-into-a-gap", Class: Temporal, What: "an index kept from before reaches a block that other frees have pushed out of quarantine",
 			Kinds: append(afterFree, core.FindingStrayWrite), Culprit: "scatter", Want: onlyHunted, Stack: true,
-			Why:       "nothing watches memory that went back to the pool but the sentinels of the hunt, which hold the first 4 KiB of what leaves quarantine while there is room for them",
+			Why:       "nothing watches memory that went back to the pool but the canaries of the hunt, which hold the first 4 KiB of what leaves quarantine while there is room for them",
 			Configure: func(c *fencepost.Config) { c.GuardConfig.QuarantineBytes = 128 << 10 },
 			Run: func(w *World, bug bool) {
 				s := w.Stream()

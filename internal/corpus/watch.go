@@ -70,7 +70,7 @@ func (w *World) Nobody() { w.watch.nobody = true }
 
 // right reports whether a finding names a victim.
 func (v *watch) right(f core.Finding) bool {
-	if f.Victim.ID.Generation == 0 || f.Kind == core.FindingStrayWrite { // which is into a sentinel, no block of the program's
+	if f.Victim.ID.Generation == 0 || f.Kind == core.FindingStrayWrite { // which is into a canary, no block of the program's
 		return v.nobody
 	}
 	return slices.Contains(v.victims, f.Victim.ID.Generation)

@@ -91,9 +91,9 @@ func TestBisectingFindsTheLaunchThatWroteFreedMemory(t *testing.T) {
 	b.among(f, "stray")
 }
 
-// sentinel is the address of one that lies where a block was, 0 if there is
+// canary is the address of one that lies where a block was, 0 if there is
 // none.
-func (b *bench) sentinel(blocks map[uint64]bool) (ptr uint64) {
+func (b *bench) canary(blocks map[uint64]bool) (ptr uint64) {
 	b.Guard().Blocks(func(info core.BlockInfo) bool {
 		if info.Block.State == core.Quarantined && strings.HasPrefix(string(info.Block.Tag), "gpumem.guard") && blocks[info.Block.ID.Ptr] {
 			ptr = info.Block.ID.Ptr
@@ -103,20 +103,20 @@ func (b *bench) sentinel(blocks map[uint64]bool) (ptr uint64) {
 	return ptr
 }
 
-func TestASentinelFindsAWriteToMemoryThatNobodyHas(t *testing.T) {
+func TestACanaryFindsAWriteToMemoryThatNobodyHas(t *testing.T) {
 	b := newBench(t, fencepost.Config{Guard: "hunt", GuardConfig: debugguard.Config{QuarantineBytes: 64 << 10}})
 	s := b.lease("test")
 	blocks := map[uint64]bool{}
-	for i := 0; b.sentinel(blocks) == 0; i++ {
+	for i := 0; b.canary(blocks) == 0; i++ {
 		if i == 2000 {
-			t.Fatal("no sentinel was posted where a block was")
+			t.Fatal("no canary was posted where a block was")
 		}
 		w := b.alloc(s, 200, "gone")
 		blocks[w.Ptr()-debugguard.DefaultRedZone] = true
 		must(t, b.doWrite(s, w, 1))
 		must(t, w.Free(ctx))
 	}
-	b.stray(s, "stray", b.sentinel(blocks)+16, 2)
+	b.stray(s, "stray", b.canary(blocks)+16, 2)
 	f := b.single(core.FindingStrayWrite, "gpumem.guard.sentinel")
 	b.within(f, 16, 32)
 	if !strings.Contains(f.Text, `tagged "gone"`) {

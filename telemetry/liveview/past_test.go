@@ -68,7 +68,7 @@ func TestThePastIsBoundedWhateverTheLogHas(t *testing.T) {
 func TestThePastEndsAsItIsAndBeginsWhereBothKnow(t *testing.T) {
 	now := time.Now()
 	ago := func(s int) time.Time { return now.Add(-time.Duration(s) * time.Second) }
-	const own = core.Tag("sentinel")
+	const own = core.Tag("canary")
 	p := liveview.Past{Releases: true, OwnTag: own, EventsSince: ago(200), StaysSince: ago(100),
 		Events: []core.Event{
 			happened(core.OpAllocate, ago(150), 1, "before", 1<<20),

@@ -10,23 +10,23 @@ import (
 )
 
 // watched has a quarantine of 64 blocks of 1024 bytes, and so room for
-// sentinels of 8 KiB.
+// canaries of 8 KiB.
 func watchedGaps(c *debugguard.Config) { c.Hunt.QuarantineBytes = 64 << 10 }
 
 // churned frees blocks until some have left quarantine, and returns the
-// sentinels.
+// canaries.
 func (b *bench) churned(n int) []core.Block {
 	b.Helper()
 	for range n {
 		b.free(b.alloc(512))
 	}
-	return b.sentinels()
+	return b.canaries()
 }
 
-func (b *bench) sentinels() (all []core.Block) {
+func (b *bench) canaries() (all []core.Block) {
 	b.guard.Blocks(func(info core.BlockInfo) bool {
 		if strings.HasPrefix(string(info.Block.Tag), "gpumem.guard.") && info.Block.State < core.Retired {
-			b.Errorf("a sentinel shows as %v", info.Block.State)
+			b.Errorf("a canary shows as %v", info.Block.State)
 		}
 		if strings.HasPrefix(string(info.Block.Tag), "gpumem.guard.") && info.Block.State == core.Quarantined {
 			all = append(all, info.Block)
@@ -36,13 +36,13 @@ func (b *bench) sentinels() (all []core.Block) {
 	return all
 }
 
-func TestAWriteToAFreedGapIsFoundByItsSentinel(t *testing.T) {
+func TestAWriteToAFreedGapIsFoundByItsCanary(t *testing.T) {
 	for _, bisect := range []bool{false, true} {
 		b := newBench(t, debugguard.Hunt, watchedGaps, func(c *debugguard.Config) { c.Hunt.Bisect = bisect })
 		used := b.alloc(64)
 		all := b.churned(100)
 		if len(all) == 0 {
-			t.Fatal("no sentinel was posted")
+			t.Fatal("no canary was posted")
 		}
 		b.launch("good", 1, func() {}, used)
 		b.launch("bad", 1, func() { b.mem.poke(all[0].ID.Ptr+100, 3) }, used)
@@ -71,50 +71,50 @@ func TestAWriteToAFreedGapIsFoundByItsSentinel(t *testing.T) {
 	}
 }
 
-func TestSentinelsAreBoundedAndTheGuardsOwn(t *testing.T) {
-	b := newBench(t, debugguard.Hunt, watchedGaps, func(c *debugguard.Config) { c.Hunt.Sentinels = 6 })
+func TestCanariesAreBoundedAndTheGuardsOwn(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, watchedGaps, func(c *debugguard.Config) { c.Hunt.Canaries = 6 })
 	heard := 0
 	b.guard.Subscribe(listener(func(core.Block) { heard++ }))
 	const n = 2000
 	for i := range n {
 		b.free(b.alloc(512))
 		g, s := b.guard.GuardStats(), b.guard.Stats()
-		if g.Sentinels.Blocks > 6 || g.Sentinels.Bytes > 8<<10 || g.Quarantine.Bytes > 64<<10 {
+		if g.Canaries.Blocks > 6 || g.Canaries.Bytes > 8<<10 || g.Quarantine.Bytes > 64<<10 {
 			t.Fatalf("after %d frees: %+v", i+1, g)
 		}
 		if s.Live != (core.Amount{}) || s.Quarantined != g.Quarantine || s.Allocations != uint64(i+1) || s.Deallocations != uint64(i+1) {
 			t.Fatalf("after %d frees: %+v, quarantine %+v", i+1, s, g.Quarantine)
 		}
 	}
-	if len(b.sentinels()) == 0 {
-		t.Fatal("no sentinel was posted")
+	if len(b.canaries()) == 0 {
+		t.Fatal("no canary was posted")
 	}
 	b.empty()
 	b.want()
-	if len(b.sentinels()) != 0 || b.guard.GuardStats().Sentinels != (core.Amount{}) {
-		t.Error("sentinels were left")
+	if len(b.canaries()) != 0 || b.guard.GuardStats().Canaries != (core.Amount{}) {
+		t.Error("canaries were left")
 	}
 	if heard != n {
 		t.Errorf("%d releases were told, want those of the %d blocks of callers", heard, n)
 	}
 }
 
-func TestSentinelsEndWithTheHunt(t *testing.T) {
+func TestCanariesEndWithTheHunt(t *testing.T) {
 	for _, m := range []debugguard.Mode{debugguard.Off, debugguard.Ledger, debugguard.Sample} {
 		b := newBench(t, debugguard.Hunt, watchedGaps)
 		if len(b.churned(100)) == 0 {
-			t.Fatal("no sentinel was posted")
+			t.Fatal("no canary was posted")
 		}
 		b.mode(m)
-		if g := b.guard.GuardStats(); g.Sentinels.Blocks != 0 {
-			t.Errorf("%v: %+v", m, g.Sentinels)
+		if g := b.guard.GuardStats(); g.Canaries.Blocks != 0 {
+			t.Errorf("%v: %+v", m, g.Canaries)
 		}
 		b.empty()
 		b.want()
 	}
 }
 
-func TestSentinelsAreGivenUpFirst(t *testing.T) {
+func TestCanariesAreGivenUpFirst(t *testing.T) {
 	for name, refusal := range map[string]error{"budget": &core.OutOfBudgetError{Requested: 1}, "device": errMemory} {
 		b := newBench(t, debugguard.Hunt, watchedGaps)
 		b.churned(100)
@@ -122,7 +122,7 @@ func TestSentinelsAreGivenUpFirst(t *testing.T) {
 		b.fake.FailNext("Allocate", refusal)
 		b.free(b.alloc(512))
 		after := b.guard.GuardStats()
-		if after.Sentinels.Blocks != 0 || after.Evicted != before.Evicted || after.Relieved != 1 || after.GivenUp.Bytes != before.Sentinels.Bytes || after.GivenUp.Blocks != before.Sentinels.Blocks || before.Sentinels.Bytes == 0 {
+		if after.Canaries.Blocks != 0 || after.Evicted != before.Evicted || after.Relieved != 1 || after.GivenUp.Bytes != before.Canaries.Bytes || after.GivenUp.Blocks != before.Canaries.Blocks || before.Canaries.Bytes == 0 {
 			t.Errorf("%s: before %+v, after %+v", name, before, after)
 		}
 		b.fake.FailNext("Allocate", refusal)
@@ -135,7 +135,7 @@ func TestSentinelsAreGivenUpFirst(t *testing.T) {
 	}
 }
 
-func TestSentinelsGiveWaySilently(t *testing.T) {
+func TestCanariesGiveWaySilently(t *testing.T) {
 	b := newBench(t, debugguard.Hunt, watchedGaps)
 	for range 63 {
 		b.free(b.alloc(512))
@@ -149,24 +149,24 @@ func TestSentinelsGiveWaySilently(t *testing.T) {
 	for _, block := range more {
 		b.free(block)
 	}
-	if g, s := b.guard.GuardStats(), b.guard.Stats(); g.Sentinels.Blocks != 0 || g.Evicted == 0 || s.Failures != 0 {
+	if g, s := b.guard.GuardStats(), b.guard.Stats(); g.Canaries.Blocks != 0 || g.Evicted == 0 || s.Failures != 0 {
 		t.Errorf("guard %+v, failures %d", g, s.Failures)
 	}
 	b.fake.FailNext("Allocate")
 	b.want()
 }
 
-func TestASentinelThatCannotBeFilledIsNotCompared(t *testing.T) {
-	b := newBench(t, debugguard.Hunt, watchedGaps, func(c *debugguard.Config) { c.Hunt.Sentinels = 1 })
+func TestACanaryThatCannotBeFilledIsNotCompared(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, watchedGaps, func(c *debugguard.Config) { c.Hunt.Canaries = 1 })
 	for range 64 {
 		b.free(b.alloc(512))
 	}
 	last := b.alloc(512)
-	b.mem.failNext("Fill", nil, core.NotEnqueued(errDevice)) // its poison, then the sentinel
+	b.mem.failNext("Fill", nil, core.NotEnqueued(errDevice)) // its poison, then the canary
 	b.free(last)
-	all := b.sentinels()
+	all := b.canaries()
 	if len(all) != 1 {
-		t.Fatalf("%d sentinels", len(all))
+		t.Fatalf("%d canaries", len(all))
 	}
 	b.mem.poke(all[0].ID.Ptr, 1)
 	b.empty()
