@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -39,6 +40,12 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func (c *collector) count(name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.spans[name]
+}
+
 // The standard variables are all that it takes to send spans to a collector,
 // and one that takes 50 ms for a batch gets every span of work of which a tenth is
 // traced: of all of it a fast machine makes more than a queue and such a collector
@@ -49,14 +56,16 @@ func TestTheDemoSendsSpansToACollector(t *testing.T) {
 	defer server.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
-	var last string
-	code := runCaptured(t, func(line string) { last = line }, "demo", "--for", "600ms", "--listen=", "--sample=0.1", "--json")
+	names := []string{"gpumem.alloc", "gpumem.launch", "gpumem.prepare", "gpumem.finish", "gpumem.dealloc"}
+	last, code := demoUntil(t, func(string) bool {
+		return !slices.ContainsFunc(names, func(name string) bool { return c.count(name) == 0 })
+	}, "--sample=0.1", "--json")
 	if code != exitClean {
 		t.Errorf("exit code %d: %s", code, last)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, name := range []string{"gpumem.alloc", "gpumem.launch", "gpumem.prepare", "gpumem.finish", "gpumem.dealloc"} {
+	for _, name := range names {
 		if c.spans[name] == 0 {
 			t.Errorf("the collector got no %s: %v", name, c.spans)
 		}
@@ -95,8 +104,7 @@ func TestADeadCollectorCostsSpansOnly(t *testing.T) {
 	}))
 	defer server.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
-	var last string
-	code := runCaptured(t, func(line string) { last = line }, "demo", "--for", "500ms", "--listen=", "--sample=0.1", "--json")
+	last, code := demoUntil(t, counted(t, "gpumem_spans_ended_total"), "--sample=0.1", "--json")
 	if wrong, err := lookUp(last, "wrong_results"); err != nil || wrong.(interface{ String() string }).String() != "0" {
 		t.Errorf("wrong results: %v, %v", wrong, err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -33,14 +34,16 @@ func captured(t *testing.T, args ...string) (text string, code int) {
 
 // The command switches a running demo, which goes on with every result right.
 func TestTheGuardOfARunningDemoIsSwitched(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	demoCode := make(chan int, 1)
 	addresses := make(chan string, 1)
 	go func() {
-		demoCode <- runChild(t, func(line string) {
+		demoCode <- runChild(ctx, t, func(line string) {
 			if _, rest, ok := strings.Cut(line, "the live view on "); ok {
 				addresses <- rest + "guard"
 			}
-		}, "demo", "--for", "3s", "--listen", "127.0.0.1:0", "--guard=ledger")
+		}, "demo", "--for", "10m", "--listen", "127.0.0.1:0", "--guard=ledger")
 	}()
 	at := "--at=" + <-addresses
 	for _, c := range []struct {
@@ -66,6 +69,7 @@ func TestTheGuardOfARunningDemoIsSwitched(t *testing.T) {
 			t.Errorf("%q: exit code %d, want %d and %q:\n%s", c.args, code, c.code, c.want, text)
 		}
 	}
+	stop()
 	if code := <-demoCode; code != exitClean {
 		t.Errorf("the demo ended with %d", code)
 	}

@@ -35,6 +35,11 @@ func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)() // a second signal ends what does not listen to the first
+	return runUntil(ctx, args)
+}
+
+// runUntil is run with a context whose end does what a signal does.
+func runUntil(ctx context.Context, args []string) int {
 	c := newConsole(os.Stdout, os.Stderr)
 	defer c.takeLog()()
 	root := &cobra.Command{

@@ -43,8 +43,8 @@ func TestTheDemoPushesMetricsToACollector(t *testing.T) {
 	server := httptest.NewServer(c)
 	defer server.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", server.URL+"/v1/metrics")
-	var last string
-	if code := runCaptured(t, func(line string) { last = line }, "demo", "--for", "400ms", "--listen=", "--json"); code != exitClean {
+	last, code := demoUntil(t, counted(t, "gpumem_launches_total"), "--json")
+	if code != exitClean {
 		t.Errorf("exit code %d: %s", code, last)
 	}
 	value, err := lookUp(last, "launches")

@@ -126,6 +126,13 @@ func TestAnOutputThatFailsLeavesWhatWasThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := []string{"log", "bad", "far", "old", "full"}
+	untouched := func(what string) {
+		mustHold(t, what, at("old"), "old")
+		mustHave(t, what, dir, all...)
+		if info, err := os.Lstat("/dev/full"); err != nil || info.Mode().IsRegular() {
+			t.Fatalf("%s: /dev/full is %v, %v", what, info, err)
+		}
+	}
 	for _, c := range []struct {
 		args []string
 		code int
@@ -139,25 +146,28 @@ func TestAnOutputThatFailsLeavesWhatWasThere(t *testing.T) {
 		{[]string{"history", at("log"), "-o", dir}, exitProblem},
 		{[]string{"demo", "--listen=", "--for=100ms", "--device=cuda", "--spans", at("old")}, exitBadInput},
 		{[]string{"demo", "--listen=nowhere", "--for=100ms", "--spans", at("old")}, exitBadInput},
-		{[]string{"demo", "--listen=", "--for=200ms", "--sample=1", "--spans", at("full")}, exitProblem},
 	} {
 		what := strings.Join(c.args, " ")
 		t.Setenv("FENCEPOST_LIBCUDA", "no/libcuda.so.1")
 		if text, code := captured(t, c.args...); code != c.code {
 			t.Errorf("%s: exit code %d, want %d:\n%s", what, code, c.code, text)
 		}
-		mustHold(t, what, at("old"), "old")
-		mustHave(t, what, dir, all...)
-		if info, err := os.Lstat("/dev/full"); err != nil || info.Mode().IsRegular() {
-			t.Fatalf("%s: /dev/full is %v, %v", what, info, err)
-		}
+		untouched(what)
 	}
-	for _, args := range [][]string{{"history", at("log"), "-o", at("old")}, {"demo", "--listen=", "--for=200ms", "--sample=0.1", "--spans", at("old")}} {
-		if text, code := captured(t, args...); code != exitClean {
-			t.Errorf("%q: exit code %d:\n%s", args, code, text)
+	traced := counted(t, "gpumem_spans_ended_total")
+	if text, code := demoUntil(t, traced, "--sample=1", "--spans", at("full")); code != exitProblem {
+		t.Errorf("a demo whose spans go nowhere: exit code %d:\n%s", code, text)
+	}
+	untouched("a demo")
+	for what, run := range map[string]func() (string, int){
+		"history": func() (string, int) { return captured(t, "history", at("log"), "-o", at("old")) },
+		"demo":    func() (string, int) { return demoUntil(t, traced, "--sample=0.1", "--spans", at("old")) },
+	} {
+		if text, code := run(); code != exitClean {
+			t.Errorf("%s: exit code %d:\n%s", what, code, text)
 		}
 		if info, err := os.Stat(at("old")); err != nil || info.Size() < 100 || info.Mode().Perm() != 0o640 {
-			t.Errorf("%q: the file is %v, %v", args, info, err)
+			t.Errorf("%s: the file is %v, %v", what, info, err)
 		}
 		mustHave(t, "written", dir, all...)
 		write(t, at("old"), "old", 0o640)

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +24,12 @@ import (
 // to line while the command runs.
 func runCaptured(t *testing.T, line func(string), args ...string) (code int) {
 	t.Helper()
+	return capture(t, func() int { return run(args) }, line)
+}
+
+// capture is runCaptured of another call.
+func capture(t *testing.T, call func() int, line func(string)) (code int) {
+	t.Helper()
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +39,7 @@ func runCaptured(t *testing.T, line func(string), args ...string) (code int) {
 	defer func() { os.Stdout = stdout }()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(args)
+		ended <- call()
 		_ = write.Close()
 	}()
 	lines := bufio.NewScanner(read)
@@ -43,6 +51,44 @@ func runCaptured(t *testing.T, line func(string), args ...string) (code int) {
 		t.Error(err)
 	}
 	return <-ended
+}
+
+// demoUntil runs the demo until it has done enough, however long that takes on a
+// busy machine, and returns its exit code and what it printed last. enough is
+// asked again and again, with the address that the demo serves on.
+func demoUntil(t *testing.T, enough func(base string) bool, args ...string) (last string, code int) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	args = append([]string{"demo", "--for=10m", "--listen=127.0.0.1:0"}, args...)
+	code = capture(t, func() int { return runUntil(ctx, args) }, func(line string) {
+		last = line
+		if rest, ok := strings.CutPrefix(line, "metrics on "); ok {
+			defer stop()
+			base, _, _ := strings.Cut(rest, "/metrics")
+			waitUntil(t, "the demo to do enough", func() bool { return enough(base) })
+		}
+	})
+	return last, code
+}
+
+// counted is enough for demoUntil: a counter is no longer zero.
+func counted(t *testing.T, name string) func(base string) bool {
+	return func(base string) bool {
+		metrics, _ := get(t, base+"/metrics")
+		return regexp.MustCompile(`(?m)^` + name + `(\{.*\})? [1-9]`).MatchString(metrics)
+	}
+}
+
+// waitUntil waits with patience for something to be so.
+func waitUntil(t *testing.T, what string, so func() bool) {
+	t.Helper()
+	for began := time.Now(); !so(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Errorf("waited a minute for %s", what)
+			return
+		}
+	}
 }
 
 func get(t *testing.T, url string) (body string, code int) {
@@ -67,13 +113,8 @@ func get(t *testing.T, url string) (body string, code int) {
 // while the work goes on.
 func TestTheDemoServesMetricsAndHealth(t *testing.T) {
 	served := false
-	code := runCaptured(t, func(line string) {
-		rest, ok := strings.CutPrefix(line, "metrics on ")
-		if !ok || served {
-			return
-		}
+	_, code := demoUntil(t, func(base string) bool {
 		served = true
-		base, _, _ := strings.Cut(rest, "/metrics")
 		metrics, status := get(t, base+"/metrics")
 		if status != http.StatusOK || !strings.Contains(metrics, "gpumem_memory_bytes{device=\"0\"") || !strings.Contains(metrics, "gpumem_spans_started_total") ||
 			!strings.Contains(metrics, "gpumem_free_to_reusable_seconds_count{device=\"0\"}") {
@@ -90,16 +131,10 @@ func TestTheDemoServesMetricsAndHealth(t *testing.T) {
 		if page, status := get(t, base+"/readyz"); status != http.StatusOK {
 			t.Errorf("ready: %d\n%s", status, page)
 		}
-		working := func() bool { // the pages are there before the work is
+		waitUntil(t, "the live view to show work", func() bool { // the pages are there before the work is
 			page, status := get(t, base+"/debug/gpumem/state")
 			return status == http.StatusOK && strings.Contains(page, "workload.")
-		}
-		for began := time.Now(); !working(); time.Sleep(20 * time.Millisecond) {
-			if time.Since(began) > 2*time.Second {
-				t.Error("the live view shows no work")
-				break
-			}
-		}
+		})
 		if page, status := get(t, base); status != http.StatusOK || !strings.Contains(page, "<title>GPU memory") {
 			t.Errorf("the address alone does not lead to the live view: %d\n%s", status, page)
 		}
@@ -109,7 +144,8 @@ func TestTheDemoServesMetricsAndHealth(t *testing.T) {
 		if page, status := get(t, base+"/debug/gpumem/incidents"); status != http.StatusOK || !strings.Contains(page, `"files":`) {
 			t.Errorf("the incidents: %d\n%s", status, page)
 		}
-	}, "demo", "--for", "4s", "--listen", "127.0.0.1:0", "--incidents", t.TempDir())
+		return true
+	}, "--incidents", t.TempDir())
 	if !served || code != exitClean {
 		t.Errorf("served: %v, exit code %d", served, code)
 	}
@@ -140,15 +176,16 @@ func TestTheDemoHandsOutIncidentsOnLoopbackOnly(t *testing.T) {
 	}
 }
 
-// runChild runs the command as a process of its own and hands each line of its
-// standard output to line.
-func runChild(t *testing.T, line func(string), args ...string) (code int) {
+// runChild runs the command as a process of its own, which ctx ends as an
+// interrupt does, and hands each line of its standard output to line.
+func runChild(ctx context.Context, t *testing.T, line func(string), args ...string) (code int) {
 	program := filepath.Join(t.TempDir(), "fencepost") // testscript goes by the name
 	if err := os.Symlink(os.Args[0], program); err != nil {
 		t.Error(err)
 		return -1
 	}
-	child := exec.CommandContext(t.Context(), program, args...)
+	child := exec.CommandContext(ctx, program, args...)
+	child.Cancel = func() error { return child.Process.Signal(os.Interrupt) }
 	child.Env = append(os.Environ(), libcuda.PathVariable+"=no/libcuda.so.1")
 	child.Stderr = os.Stderr
 	out, err := child.StdoutPipe()
