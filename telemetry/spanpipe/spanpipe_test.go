@@ -106,12 +106,19 @@ func TestABurstBehindAStuckExporter(t *testing.T) {
 	}
 }
 
-// slow is an exporter that takes 20 ms for a batch, as a collector that is far
-// away or busy does.
-type slow struct{ took atomic.Uint64 }
+// slow is an exporter that takes a batch for as long as four more of that size
+// take to come, as a collector that is far away or busy does; with the end of the
+// work it has time. By the clock a busy machine would make spans as slowly.
+type slow struct {
+	came func() uint64
+	idle atomic.Bool // no more come
+	took atomic.Uint64
+}
 
 func (s *slow) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
-	time.Sleep(20 * time.Millisecond)
+	for until := s.came() + 4*uint64(len(spans)); s.came() < until && !s.idle.Load(); {
+		time.Sleep(time.Millisecond)
+	}
 	s.took.Add(uint64(len(spans)))
 	return nil
 }
@@ -129,7 +136,9 @@ func TestASlowExporter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			exporter := &slow{}
 			pipe, provider := pipeline(exporter, c.config)
+			exporter.came = func() uint64 { return pipe.Counts().Ended }
 			spans(provider, total)
+			exporter.idle.Store(true)
 			check(t, provider.Shutdown(context.Background()))
 			counts := pipe.Counts()
 			if counts.Ended != total || counts.Exported != exporter.took.Load() || counts.Dropped != total-exporter.took.Load() || counts.Unexported() != 0 {
