@@ -33,7 +33,7 @@ func capture(t *testing.T) (lines func() []string) {
 // line waits for the line of the log that has all of parts.
 func line(t *testing.T, lines func() []string, parts ...string) string {
 	t.Helper()
-	for range 1000 {
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(5 * time.Millisecond) {
 	next:
 		for _, l := range lines() {
 			for _, part := range parts {
@@ -43,7 +43,6 @@ func line(t *testing.T, lines func() []string, parts ...string) string {
 			}
 			return l
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	t.Fatalf("no line has all of %q:\n%s", parts, strings.Join(lines(), "\n"))
 	return ""

@@ -32,6 +32,7 @@ type service struct {
 	engine  *device.Engine
 	web     *web.Server
 	metrics *otlpmetrics.Exporter
+	pause   func(time.Duration) // time.Sleep
 }
 
 // serve runs the service until ctx ends.
@@ -54,7 +55,7 @@ func serve(ctx context.Context, o options) error {
 // open opens the stack, whose spans go to spans, or if that is nil where the
 // variables say. An error leaves nothing behind.
 func open(ctx context.Context, o options, spans sdktrace.SpanExporter) (s *service, err error) {
-	s = &service{options: o}
+	s = &service{options: o, pause: time.Sleep}
 	if s.traces, err = newTraces(ctx, o.share, spans); err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func (s *service) serve(ctx context.Context, listener net.Listener) error {
 	}
 	slog.Info("stopping", "drain", s.options.drain, "timeout", s.options.stop)
 	s.web.Stopping()
-	time.Sleep(s.options.drain)
+	s.pause(s.options.drain)
 	return s.shutDown(context.WithoutCancel(ctx), server, cancel)
 }
 

@@ -32,15 +32,22 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	if err := cfg.Check(); err != nil {
 		return Report{}, err
 	}
+	return newRun(cfg).do(ctx), nil
+}
+
+func newRun(cfg Config) *run {
 	transport := &http.Transport{MaxIdleConns: cfg.InFlight, MaxIdleConnsPerHost: cfg.InFlight}
-	defer transport.CloseIdleConnections()
-	r := &run{cfg: cfg, client: &http.Client{Transport: transport, Timeout: cfg.Timeout},
+	return &run{cfg: cfg, client: &http.Client{Transport: transport, Timeout: cfg.Timeout},
 		places: make(chan struct{}, cfg.InFlight), report: Report{Seed: cfg.Seed, Refused: map[string]uint64{}}}
+}
+
+func (r *run) do(ctx context.Context) Report {
+	defer r.client.CloseIdleConnections()
 	begin := time.Now()
 	r.sendAll(ctx, begin)
 	r.report.Took = time.Since(begin)
 	r.report.Latency = r.served.summary()
-	return r.report, nil
+	return r.report
 }
 
 // sendAll sends each request when it is due, and returns when all were
