@@ -45,10 +45,10 @@ func normalize(req *core.Request) error {
 	return nil
 }
 
-// shortage is the error inside the package of a purse that has not the bytes;
-// the caller gets the explained refusal made from it.
+// shortage is the error of an account that lacks the bytes. It stays inside the
+// package: the caller gets the explained refusal made from it.
 type shortage struct {
-	purse            purse
+	account          account
 	bytes, remaining uint64
 }
 
@@ -120,7 +120,7 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 	if err != nil {
 		return b, err
 	}
-	if l := r.lanes.peek(b.ID.AllocStream); l != nil {
+	if l := r.streams.peek(b.ID.AllocStream); l != nil {
 		l.retire(b.ID.Generation)
 		l.mu.Unlock()
 	}
@@ -130,7 +130,7 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 // Withhold counts a live block among the holders as what it is above, and passes
 // on. It stays charged.
 func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {
-	if l := r.lanes.peek(id.AllocStream); l != nil {
+	if l := r.streams.peek(id.AllocStream); l != nil {
 		l.withhold(id.Generation, as)
 		l.mu.Unlock()
 	}
@@ -146,8 +146,128 @@ var _ core.Listener = notices{}
 // not of the notice: exactly what was charged. A generation without a record
 // was allocated around the budget.
 func (n notices) Released(b core.Block) {
-	if l := n.budget.lanes.peek(b.ID.AllocStream); l != nil {
+	if l := n.budget.streams.peek(b.ID.AllocStream); l != nil {
 		l.release(b.ID.Generation)
 		l.mu.Unlock()
 	}
+}
+
+// grant is what one request was given, until it becomes a block: Requested bytes
+// of a claim and the padding of the general ledger, or all of the general ledger.
+// It is booked in the ledger of the request's stream.
+type grant struct {
+	ledger         *streamLedger
+	drawn, padding part
+	record         *record
+}
+
+// part is bytes of one stream account, some of which may be on loan.
+type part struct {
+	account     *streamAccount
+	bytes, lent uint64
+}
+
+// settle takes the part off its stream account: up to lent of its bytes repay
+// loans, and the rest goes back to the account behind it. The stream ledger must
+// be locked.
+func (p *part) settle() {
+	if p.bytes == 0 {
+		return
+	}
+	repaid := min(p.lent, p.account.loan)
+	p.account.loan -= repaid
+	p.account.source.give(p.bytes - repaid)
+}
+
+// obtain fills g for req, from the claim c if that is not nil. The error is a
+// shortage.
+func (r *Resource) obtain(req *core.Request, c *claim, g *grant) error {
+	l := r.streams.enter(req.Stream)
+	defer l.mu.Unlock()
+	from, n := &l.general, req.Bytes
+	if c != nil {
+		from, n = l.accountOf(c), req.Requested
+	}
+	g.ledger = l
+	l.grants++
+	from.grants++
+	lends := !req.Isolated // its memory is taken now, and in no stream's order
+	err := r.draw(l, from, n, lends, &g.drawn)
+	if padding := req.Bytes - n; err == nil && padding > 0 {
+		if err = r.draw(l, &l.general, padding, lends, &g.padding); err != nil {
+			g.drawn.settle()
+		}
+	}
+	if err != nil {
+		l.leave(from)
+		return err
+	}
+	as := core.Live
+	if req.Withheld {
+		as = core.Quarantined
+	}
+	g.record = l.book(req.Tag, g, as)
+	return nil
+}
+
+// draw fills p with n bytes of a, of which some are lent where lends is set;
+// l.mu must be held.
+func (r *Resource) draw(l *streamLedger, a *streamAccount, n uint64, lends bool, p *part) error {
+	var lendable uint64
+	if lends {
+		lendable = r.lendable(l, a)
+	}
+	lent, ok := a.source.take(n, lendable)
+	if !ok {
+		return &shortage{account: a.source, bytes: n, remaining: a.source.room(lendable)}
+	}
+	a.loan += lent
+	*p = part{account: a, bytes: n, lent: lent}
+	return nil
+}
+
+// lendable is how many of a's pending bytes are not lent and are freed on the
+// device before an allocation made now begins; l.mu must be held, so that a free
+// that another goroutine queues and notes meanwhile does not look held back.
+//
+// Both differences stop at zero. An example, in bytes: when this stream ledger
+// was made, the upstream's counter for the stream stood at base = 100. Since then
+// two of its blocks were freed, of 10 and of 30, so freed = 40. A launch that is
+// still open uses the larger one, and the upstream has not queued its free: the
+// counter stands at queued = 110.
+//
+//	queued - base        = 110 - 100 = 10   in front of the allocation
+//	freed - 10           =  40 -  10 = 30   held back
+//	pending - loan - 30  =  40 - 0 - 30 = 10   lendable
+//
+// The launch ends, the upstream queues the free, queued = 140: nothing is held
+// back, and all 40 may be lent. If 25 bytes that are on no account here are then
+// freed on the same physical stream, queued = 165, and 40 - 65 is zero and not
+// negative: those 25 are never lent, though they hide as many of a free held back
+// later.
+func (r *Resource) lendable(l *streamLedger, a *streamAccount) uint64 {
+	if a.pending == a.loan {
+		return 0
+	}
+	queued := r.upstream.FreedOn(l.stream).Queued
+	heldBack := less(l.freed, less(queued, l.base))
+	return less(a.pending-a.loan, heldBack)
+}
+
+// undo gives a grant back that became no block.
+func (g *grant) undo() {
+	g.ledger.mu.Lock()
+	defer g.ledger.mu.Unlock()
+	g.drawn.settle()
+	g.padding.settle()
+	g.ledger.strike(g.record)
+	g.ledger.leave(g.drawn.account)
+}
+
+// less is a-b, or zero if b is more.
+func less(a, b uint64) uint64 {
+	if b > a {
+		return 0
+	}
+	return a - b
 }

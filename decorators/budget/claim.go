@@ -15,7 +15,7 @@ import (
 // never taken for one of another.
 var lastClaim atomic.Uint64
 
-// claim is a purse of bytes that were taken from the general ledger. Closed,
+// claim is an account of bytes that were taken from the general ledger. Closed,
 // it gives nothing more and passes on what is given to it.
 type claim struct {
 	id     core.ClaimID
@@ -28,7 +28,7 @@ type claim struct {
 	closed  bool
 }
 
-var _ purse = (*claim)(nil)
+var _ account = (*claim)(nil)
 
 func (c *claim) take(n, lendable uint64) (uint64, bool) {
 	c.mu.Lock()
@@ -151,7 +151,7 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 	if _, ok := r.ledger.take(bytes, 0); !ok {
 		reaped := r.upstream.ReapPending(ctx)
 		if _, ok := r.ledger.take(bytes, 0); !ok {
-			short := &shortage{purse: &r.ledger, bytes: bytes, remaining: r.ledger.room(0)}
+			short := &shortage{account: &r.ledger, bytes: bytes, remaining: r.ledger.room(0)}
 			return core.Claim{}, r.refuse(ctx, &core.Request{Bytes: bytes, Requested: bytes, Tag: tag}, short, reaped)
 		}
 	}

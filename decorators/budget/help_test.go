@@ -79,8 +79,8 @@ func wantEmpty(t testing.TB, r *Resource) {
 	if used, lent := r.ledger.used.Load(), r.lent(); used != 0 || lent != 0 {
 		t.Errorf("used %d, lent %d, want none", used, lent)
 	}
-	r.lanes.each(func(l *lane) {
-		if l.records.filed != 0 || l.records.underway != nil || l.grants != 0 || len(l.claims) != 0 || l.general != (till{purse: &r.ledger}) {
+	r.streams.each(func(l *streamLedger) {
+		if l.records.filed != 0 || l.records.underway != nil || l.grants != 0 || len(l.claims) != 0 || l.general != (streamAccount{source: &r.ledger}) {
 			t.Errorf("stream %v still has %d blocks, %d grants, %d claims, %+v",
 				l.stream, l.records.filed, l.grants, len(l.claims), l.general)
 		}

@@ -16,27 +16,27 @@ import "sync/atomic"
 //
 // Bytes that are pending on a stream may be lent to an allocation on the
 // same stream. A loan is the part of a grant that is not in used; lent is the
-// sum of the loans that stand, which the lanes keep: a stream that lives on
-// its own pending bytes writes no word that others write. So
+// sum of the loans that stand, which the stream ledgers keep: a stream that
+// lives on its own pending bytes writes no word that others write. So
 //
 //	used + lent = live + pending + unspent claims + grants under way
 //
-// whenever no lane is locked, and used never grows beyond the limit. Both sides of a loan
-// are charged while it stands, so that the charge (used + lent) may exceed
-// the limit by what is lent, which is never more than what is pending; the
-// device, which does not begin the allocation before it has passed the
-// frees, never does. When the bytes lent are released their charge becomes
+// whenever no stream ledger is locked, and used never grows beyond the limit.
+// Both sides of a loan are charged while it stands, so that the charge (used +
+// lent) may exceed the limit by what is lent, which is never more than what is
+// pending; the device, which does not begin the allocation before it has passed
+// the frees, never does. When the bytes lent are released their charge becomes
 // the borrower's, and used stays as it is.
 //
 // A grant borrows what it can even if there is room. Were it to borrow only
 // when short, a stream that takes room while it has bytes of its own coming
 // would leave another one short, for no reason but timing.
 //
-// All of it happens under the lock of the stream's lane, so the same bytes
+// All of it happens under the lock of the stream ledger, so the same bytes
 // never stand in twice, and no instant exists in which bytes are neither
-// pending nor given back. The general ledger and each claim are purses with
+// pending nor given back. The general ledger and each claim are accounts with
 // this same algebra: a claim's unspent bytes are to it what the room below
-// the limit is to the general ledger. Loans stay within one purse.
+// the limit is to the general ledger. Loans stay within one account.
 type ledger struct {
 	_           [64]byte // keeps the hot word off its neighbours' cache lines
 	limit, used atomic.Uint64
@@ -44,9 +44,9 @@ type ledger struct {
 	_           [64]byte
 }
 
-// purse is where the bytes of a request come from: the general ledger or a
+// account is where the bytes of a request come from: the general ledger or a
 // claim.
-type purse interface {
+type account interface {
 	// take takes n bytes if they fit, of which as many as possible, and at
 	// most lendable, are on loan; it says how many.
 	take(n, lendable uint64) (lent uint64, ok bool)
@@ -56,7 +56,7 @@ type purse interface {
 	room(lendable uint64) uint64
 }
 
-var _ purse = (*ledger)(nil)
+var _ account = (*ledger)(nil)
 
 func (l *ledger) take(n, lendable uint64) (uint64, bool) {
 	for {

@@ -107,7 +107,7 @@ func TestAFreeHeldBackByAnIntentIsNotLent(t *testing.T) {
 	_ = refused(t, r, core.Request{Bytes: 1, Stream: 1})
 }
 
-func TestALaneKnowsWhatItsStreamFreedBefore(t *testing.T) {
+func TestAStreamLedgerKnowsWhatWasFreedBefore(t *testing.T) {
 	d := newDevice()
 	d.odometers[1] = core.Odometer{Queued: 1 << 40} // an earlier lease of the same stream
 	d.hold = true
@@ -184,7 +184,7 @@ func TestALoanRepaidBeforeItsBorrowerFailed(t *testing.T) {
 	wantEmpty(t, r)
 }
 
-func TestLanesOfOldLeasesAreDropped(t *testing.T) {
+func TestStreamLedgersOfOldLeasesAreDropped(t *testing.T) {
 	d := newDevice()
 	r := newBudget(t, d, Config{Limit: 1 << 30})
 	kept := mustAllocate(t, r, core.Request{Bytes: 8, Stream: 7})
@@ -192,44 +192,44 @@ func TestLanesOfOldLeasesAreDropped(t *testing.T) {
 		mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 8, Stream: lease}))
 		d.pass(lease, 1)
 	}
-	if n := len(r.lanes.lanes); n > minSweepAt {
-		t.Errorf("%d lanes kept for one block", n)
+	if n := len(r.streams.byID); n > minSweepAt {
+		t.Errorf("%d stream ledgers kept for one block", n)
 	}
 	mustFree(t, r, kept)
 	d.pass(7, 1)
 	wantEmpty(t, r)
 }
 
-func TestALaneDroppedUnderAFinderIsMadeAnew(t *testing.T) {
+func TestAStreamLedgerDroppedUnderAFinderIsMadeAnew(t *testing.T) {
 	r := newBudget(t, newDevice(), Config{Limit: 100})
-	old := r.lanes.enter(5)
+	old := r.streams.enter(5)
 	old.mu.Unlock()
-	r.lanes.mu.Lock()
-	r.lanes.sweep()
-	r.lanes.mu.Unlock()
-	r.lanes.slot(5).Store(old) // as if a finder had read it before the sweep
-	if l := r.lanes.peek(5); l != nil {
-		t.Fatal("a dropped lane was found")
+	r.streams.mu.Lock()
+	r.streams.sweep()
+	r.streams.mu.Unlock()
+	r.streams.slot(5).Store(old) // as if a finder had read it before the sweep
+	if l := r.streams.peek(5); l != nil {
+		t.Fatal("a dropped stream ledger was found")
 	}
-	r.lanes.slot(5).Store(old)
-	l := r.lanes.enter(5)
+	r.streams.slot(5).Store(old)
+	l := r.streams.enter(5)
 	defer l.mu.Unlock()
-	if l == old || l.dead {
-		t.Fatal("a dropped lane was entered")
+	if l == old || l.dropped {
+		t.Fatal("a dropped stream ledger was entered")
 	}
 }
 
-func TestALaneWithAGrantUnderWayIsKept(t *testing.T) {
+func TestAStreamLedgerWithAGrantUnderWayIsKept(t *testing.T) {
 	r := newBudget(t, newDevice(), Config{Limit: 100})
 	var g grant
 	if err := r.obtain(&core.Request{Bytes: 10, Stream: 5}, nil, &g); err != nil {
 		t.Fatal(err)
 	}
-	r.lanes.mu.Lock()
-	r.lanes.sweep()
-	r.lanes.mu.Unlock()
-	if g.lane.dead {
-		t.Error("the lane was dropped")
+	r.streams.mu.Lock()
+	r.streams.sweep()
+	r.streams.mu.Unlock()
+	if g.ledger.dropped {
+		t.Error("the stream ledger was dropped")
 	}
 	g.undo()
 	wantEmpty(t, r)
@@ -243,7 +243,7 @@ func TestTagsThatHoldNothingAreForgotten(t *testing.T) {
 		mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 8, Tag: core.Tag(rune('a' + i))}))
 		d.pass(0, 1)
 	}
-	l := r.lanes.peek(0)
+	l := r.streams.peek(0)
 	n := len(l.tallies)
 	l.mu.Unlock()
 	if n > maxIdleTallies {

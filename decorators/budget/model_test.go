@@ -4,7 +4,7 @@ import "github.com/fencepost-gpu/fencepost/core"
 
 // model says what the ledger should be, in sums over lists of blocks and
 // claims that are taken anew at each step; only what is lent is a state of
-// its own. It knows nothing of locks, lanes or notices.
+// its own. It knows nothing of locks, stream ledgers or notices.
 type model struct {
 	limit  uint64
 	blocks []*modelBlock

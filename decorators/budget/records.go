@@ -12,19 +12,19 @@ type record struct {
 	// generation is zero until the block is known.
 	generation   atomic.Uint64
 	tally        *tally
-	till         *till
+	account      *streamAccount
 	bytes, drawn uint64
 	pending      bool
 	state        core.BlockState // where the tally counts it
 	next         *record
-	_            [8]byte // makes 64 bytes, so that lanes share no cache line
+	_            [8]byte // makes 64 bytes, so that stream ledgers share no cache line
 }
 
-// records are those of one lane, whose lock guards all of it but one step. A
+// records are those of one stream ledger, whose lock guards all but one step. A
 // record is opened with the grant, before there is a block, and stands in
 // underway; the grant that became a block says so by storing its generation,
-// without the lock, and who next looks for a block files it. So an allocation
-// takes the lane's lock once and not twice.
+// without the lock, and whoever next looks for a block files it. So an
+// allocation takes the stream ledger's lock once and not twice.
 //
 // Filed records stand in a hash table of chains through the records
 // themselves. Generations are consecutive in the process, so chains are
@@ -49,7 +49,7 @@ func (t *records) open() *record {
 	return r
 }
 
-// makeSpares makes several at once: few for a lane that holds little.
+// makeSpares makes several at once: few for a stream ledger that holds little.
 func (t *records) makeSpares() {
 	slab := make([]record, max(8, min(64, t.filed)))
 	for i := range slab {

@@ -21,13 +21,13 @@ func (r *Resource) refuse(ctx context.Context, req *core.Request, short *shortag
 	return err
 }
 
-// explain says why the purse of short could not give its bytes. The sums add
+// explain says why the account of short could not give its bytes. The sums add
 // up to the charge: what is charged and not otherwise accounted for is live,
 // which includes grants that are on their way to the device. A claim that is
 // short is short for everybody's sums: it names no holders.
 func (r *Resource) explain(tag core.Tag, short *shortage) *core.OutOfBudgetError {
 	e := &core.OutOfBudgetError{Requested: short.bytes, Tag: tag, Limit: r.Limit(), Remaining: short.remaining}
-	if c, ok := short.purse.(*claim); ok {
+	if c, ok := short.account.(*claim); ok {
 		e.Claim, e.Reserved = c.id, c.bytes
 	}
 	holders := slices.Concat(r.blockHolders(), r.claims.holders())
@@ -71,6 +71,6 @@ func (r *Resource) Stats() core.Stats {
 func (r *Resource) charged() uint64 { return r.ledger.used.Load() + r.lent() }
 
 func (r *Resource) lent() (lent uint64) {
-	r.lanes.each(func(l *lane) { lent += l.lent() })
+	r.streams.each(func(l *streamLedger) { lent += l.lent() })
 	return lent
 }

@@ -3,9 +3,61 @@ package budget
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
+
+// tally is what one tag holds on one stream.
+type tally struct {
+	tag core.Tag
+	// in is what it holds by the state that callers see: what a guard above
+	// withholds is quarantined, though live to all calls.
+	in   [core.Freed]sum
+	told uint32   // see tagNews
+	_    [44]byte // makes 128 bytes: the tallies of two streams share no cache line, nor a pair of them
+}
+
+func (t *tally) idle() bool {
+	return t.in[core.Live].blocks+t.in[core.Retired].blocks+t.in[core.Quarantined].blocks == 0
+}
+
+type sum struct{ bytes, blocks uint64 }
+
+func (s *sum) add(bytes uint64) { s.bytes, s.blocks = s.bytes+bytes, s.blocks+1 }
+func (s *sum) sub(bytes uint64) { s.bytes, s.blocks = s.bytes-bytes, s.blocks-1 }
+
+// tagNews tells which tags are in use. Each tally remembers the round in which it
+// was last told of, so that an allocation compares a number that changes seldom.
+// Where nobody listens that is 0, as in every tally.
+type tagNews struct {
+	_     [64]byte // off the words that are written often
+	round atomic.Uint32
+	to    func(core.Tag)
+	_     [64]byte
+}
+
+func (n *tagNews) tell(to func(core.Tag)) {
+	if n.to = to; to != nil {
+		n.round.Store(1)
+	}
+}
+
+// of tells of t, once in a round; the lock of its stream ledger must be held.
+func (n *tagNews) of(t *tally) {
+	if round := n.round.Load(); t.told != round {
+		t.told = round
+		n.to(t.tag)
+	}
+}
+
+// RenewTags has Config.OnTag told anew of each tag that is given memory from now
+// on.
+func (r *Resource) RenewTags() {
+	if r.tags.to != nil {
+		r.tags.round.Add(1)
+	}
+}
 
 // holding is what a tag holds on one stream at an instant.
 type holding struct {
@@ -33,7 +85,7 @@ func largestFirst(holders []core.Holder) {
 
 func (r *Resource) blockHolders() []core.Holder {
 	var all []holding
-	for _, l := range r.lanes.list() {
+	for _, l := range r.streams.list() {
 		all = l.appendTo(all)
 	}
 	all = sumByTag(all)
@@ -57,9 +109,9 @@ func (r *Resource) blockHolders() []core.Holder {
 // waits for no more.
 const glimpse = 64
 
-// appendTo appends what the lane's tags hold. When tags are forgotten
+// appendTo appends what the stream's tags hold. When tags are forgotten
 // meanwhile, which is seldom, it begins again: others took their places.
-func (l *lane) appendTo(all []holding) []holding {
+func (l *streamLedger) appendTo(all []holding) []holding {
 	start := len(all)
 	l.mu.Lock()
 	forgotten := l.forgotten
