@@ -10,7 +10,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
-	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
 
 // openDevices holds what a runtime is open on: two runtimes on one device
@@ -92,9 +91,6 @@ func (r *Runtime) openSim(cfg Config) (driver.Driver, error) {
 	}
 	if err != nil {
 		return nil, err
-	}
-	if err := workload.Register(device); err != nil {
-		return nil, errors.Join(err, device.Close())
 	}
 	return device, nil
 }

@@ -75,9 +75,6 @@ func newScene(t *testing.T, guard string, rng *rand.Rand) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := workload.Register(device); err != nil {
-		t.Fatal(err)
-	}
 	s := &scene{T: t, rng: rng, device: device, faults: drivertest.NewFaults(device), used: map[core.StreamID]uint64{}, calls: map[drivertest.Method]uint64{}}
 	cfg := fencepost.Config{Driver: s.faults, Guard: guard, Budget: limit, Streams: 128, Async: cuda.AsyncConfig{IsolatedRanges: 1}}
 	if guard == unmapping { // of a whole granule each block, which is compared to the last byte
@@ -150,7 +147,7 @@ func (s *scene) work() error {
 		}
 		_ = s.rt.TrimPool(ctx, 0)
 	})
-	w, err := workload.New(workload.Env{Driver: s.rt.Driver(), Runtime: s.rt.Runtime, Streams: s.rt.Streams(), Memory: s.rt.Memory(), Image: workload.Image()},
+	w, err := workload.New(workload.Env{Driver: s.rt.Driver(), Runtime: s.rt.Runtime, Streams: s.rt.Streams(), Memory: s.rt.Memory()},
 		workload.Config{Goroutines: 2, Iterations: 1, Rounds: 1, Rows: 64, Seed: seed})
 	if err == nil {
 		_, err = w.Run(ctx)

@@ -55,7 +55,7 @@ func New(rt *fencepost.Runtime, begin func(context.Context) (iteration context.C
 	}
 	d.deviceName = fmt.Sprintf("%s (ordinal %d)", props.Name, rt.Ordinal())
 	d.workload, err = workload.New(
-		workload.Env{Driver: rt.Driver(), Runtime: rt.Runtime, Streams: rt.Streams(), Memory: rt.Memory(), Image: workload.Image()},
+		workload.Env{Driver: rt.Driver(), Runtime: rt.Runtime, Streams: rt.Streams(), Memory: rt.Memory()},
 		workload.Config{Goroutines: goroutines, Iterations: iterations, Rounds: math.MaxInt, Rows: rows, Seed: uint64(time.Now().UnixNano()), Begin: begin})
 	return d, err
 }

@@ -190,7 +190,7 @@ func plantOutOfMemory(ctx context.Context, p *Plant) error {
 
 // plantStickyError launches a kernel with a wild pointer.
 func plantStickyError(ctx context.Context, p *Plant) error {
-	module, err := cuda.LoadModule(p.rt.Driver(), workload.Image())
+	module, err := workload.Load(p.rt.Driver())
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package gputest
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -12,7 +11,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/testkernels"
-	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
 
 // hardware is a device that the tests share: its primary context is one for
@@ -87,7 +85,7 @@ func openHardware(ordinal int) (*hardware, error) {
 func (h *hardware) open(ordinal int) (err error) {
 	if dryRun {
 		if h.sim, err = sim.Open(sim.Config{Ordinal: ordinal}); err == nil {
-			h.Driver, err = h.sim, errors.Join(workload.Register(h.sim), testkernels.Register(h.sim))
+			h.Driver, err = h.sim, testkernels.Register(h.sim)
 		}
 		return err
 	}

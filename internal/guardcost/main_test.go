@@ -12,7 +12,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/testkernels"
-	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
 
 var ctx = context.Background()
@@ -47,7 +46,7 @@ func simulated(t testing.TB, cfg fencepost.Config) (*fencepost.Runtime, *sim.Dev
 			t.Errorf("the oracle: %v", f)
 		}
 	})
-	must(t, errors.Join(workload.Register(device), testkernels.Register(device)))
+	must(t, testkernels.Register(device))
 	if cfg.Driver == nil {
 		cfg.Driver = device
 	}

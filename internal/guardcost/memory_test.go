@@ -62,7 +62,7 @@ func loads(iterations, rows int) []load {
 	}
 	return append(all, load{"sort+join", func(t *testing.T, rt *fencepost.Runtime) {
 		w, err := workload.New(
-			workload.Env{Driver: rt.Driver(), Runtime: rt.Runtime, Streams: rt.Streams(), Memory: rt.Memory(), Image: workload.Image()},
+			workload.Env{Driver: rt.Driver(), Runtime: rt.Runtime, Streams: rt.Streams(), Memory: rt.Memory()},
 			workload.Config{Goroutines: 8, Iterations: iterations, Rounds: 1, Rows: rows, Seed: 1})
 		must(t, err)
 		result, err := w.Run(context.Background())
@@ -123,7 +123,6 @@ func TestTheDefaultGuardTakesLittleMemory(t *testing.T) {
 	device, err := sim.Open(sim.Config{})
 	must(t, err)
 	defer func() { must(t, device.Close()) }()
-	must(t, workload.Register(device))
 	compareMemory(t, device, loads(4, 1<<13))
 }
 
@@ -133,7 +132,6 @@ func TestTheMeasureOfMemorySeesQuarantine(t *testing.T) {
 	device, err := sim.Open(sim.Config{})
 	must(t, err)
 	defer func() { must(t, device.Close()) }()
-	must(t, workload.Register(device))
 	tables := loads(1, 512)[len(traces.Names())-1]
 	off, on := measured(t, device, "off", tables), measured(t, device, "sample:1", tables)
 	if on.used < off.used+16<<20 || on.host == 0 {

@@ -27,7 +27,7 @@ type sortJoin struct {
 
 func newSortJoin(ctx context.Context, rt *fencepost.Runtime, goroutines, rows int) (*sortJoin, error) {
 	w, err := workload.New(
-		workload.Env{Driver: rt.Driver(), Runtime: rt.Runtime, Streams: rt.Streams(), Memory: rt.Memory(), Image: workload.Image()},
+		workload.Env{Driver: rt.Driver(), Runtime: rt.Runtime, Streams: rt.Streams(), Memory: rt.Memory()},
 		workload.Config{Goroutines: goroutines, Iterations: 1, Rounds: 1, Rows: rows, Seed: 1})
 	if err != nil {
 		return nil, err

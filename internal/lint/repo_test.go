@@ -28,6 +28,7 @@ func repository(t *testing.T) (root string, files []*File) {
 var rules = map[string]func([]*File) []Violation{
 	"import direction":          Imports,
 	"examples can be copied":    Examples,
+	"applications link little":  Linked,
 	"no anonymous fields":       Embedded,
 	"no panics in libraries":    Panics,
 	"exported names documented": Undocumented,

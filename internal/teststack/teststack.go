@@ -83,9 +83,6 @@ func (s *Stack) simulate(cfg sim.Config) error {
 		return err
 	}
 	s.Sim, s.Driver = device, device
-	if err := workload.Register(device); err != nil {
-		return errors.Join(err, device.Close())
-	}
 	return nil
 }
 
@@ -127,5 +124,5 @@ func (s *Stack) Lease(t testing.TB, tag core.Tag) *cuda.Lease {
 
 // Env is the stack as a workload needs it.
 func (s *Stack) Env() workload.Env {
-	return workload.Env{Driver: s.Driver, Runtime: s.Runtime, Streams: s.Streams, Memory: s.Memory, Image: workload.Image()}
+	return workload.Env{Driver: s.Driver, Runtime: s.Runtime, Streams: s.Streams, Memory: s.Memory}
 }

@@ -3,6 +3,7 @@ package workload
 import (
 	_ "embed"
 
+	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 )
@@ -10,12 +11,21 @@ import (
 //go:embed workload.ptx
 var ptx []byte
 
-// Image is the device code of the workload. A simulated device needs
-// [Register] before.
+// Image is the device code of the workload, for a GPU. A simulated device runs
+// the twins of its kernels instead; [Load] sees to both.
 func Image() driver.Image { return driver.Image{Name: "fencepost.workload", PTX: ptx} }
 
-// Register makes the workload's kernels available on a simulated device.
-func Register(d *sim.Device) error {
+// Load loads the workload's kernels on any device.
+func Load(drv driver.Driver) (*cuda.Module, error) {
+	if device, ok := driver.Unwrap(drv).(*sim.Device); ok {
+		if err := registerTwins(device); err != nil {
+			return nil, err
+		}
+	}
+	return cuda.LoadModule(drv, Image())
+}
+
+func registerTwins(d *sim.Device) error {
 	return d.RegisterModule(Image().Name,
 		sim.Kernel{Name: histogramKernel, Declare: declareHistogram, Run: runHistogram},
 		sim.Kernel{Name: scanKernel, Declare: declareScan, Run: runScan},

@@ -19,8 +19,6 @@ type Env struct {
 	Runtime *core.Runtime
 	Streams *cuda.StreamPool
 	Memory  *cuda.MemoryManager
-	// Image is the device code of the kernels.
-	Image driver.Image
 }
 
 // Config sizes the work.
@@ -66,7 +64,7 @@ func New(env Env, cfg Config) (*Workload, error) {
 	if cfg.Goroutines < 1 || cfg.Iterations < 1 || cfg.Rounds < 1 || cfg.Rows < 2 {
 		return nil, fmt.Errorf("workload: goroutines, iterations and rounds must be at least 1 and rows at least 2: %+v", cfg)
 	}
-	module, err := cuda.LoadModule(env.Driver, env.Image)
+	module, err := Load(env.Driver)
 	if err != nil {
 		return nil, fmt.Errorf("loading the workload's kernels: %w", err)
 	}
