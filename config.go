@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/findings"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
@@ -41,6 +42,31 @@ const (
 	// sanitizers; see [cuda.DirectResource].
 	Direct = "direct"
 )
+
+// Policies for [Config.GuardPolicy].
+const (
+	// PolicyReport reports findings and goes on.
+	PolicyReport = "report"
+	// PolicyRefuse also refuses a misuse in the call that a caller makes it
+	// with, where there is such a call; see [debugguard.Config.Refuse].
+	PolicyRefuse = "refuse"
+	// PolicyStop ends the process with exit code [StopExitCode] upon a finding
+	// of [StopKinds] that is proven: memory is corrupt, or may be, and every result from then
+	// on may be wrong. Before that the finding is written to its incident
+	// file, told to the logger and to [Config.OnFinding], the history dumped, and
+	// log and spans are flushed, for at most 2 seconds in all, whatever of that blocks.
+	PolicyStop = "stop"
+)
+
+// StopExitCode is the exit code of a process that PolicyStop ends.
+const StopExitCode = 70
+
+// StopKinds are the findings that mean that bytes were, or may have been,
+// changed or read behind their owner's back: writes and reads outside a block's
+// bounds or life, and accesses that nothing orders. Misuses that were refused
+// (double, foreign and stale handles), leaks, a want of memory, a lost device
+// and the books are not among them.
+func StopKinds() []core.FindingKind { return findings.StopKinds() }
 
 // Config says what [Open] builds. The zero Config is a runtime for ordinal 0
 // with every default below. Each field that names an environment variable is

@@ -84,7 +84,7 @@ func (r *Runtime) findDriver(cfg Config) (driver.Driver, bool, error) {
 
 func (r *Runtime) openSim(cfg Config) (driver.Driver, error) {
 	simulated := cfg.Sim
-	simulated.Ordinal, simulated.OnFinding = cfg.Ordinal, r.translator.translate
+	simulated.Ordinal, simulated.OnFinding = cfg.Ordinal, r.reporter.FromOracle
 	device, err := sim.Open(simulated)
 	if e, ok := errors.AsType[*core.InvalidRequestError](err); ok && (e.Field == "Bytes" || e.Field == "UUID") {
 		return nil, invalid("Sim."+e.Field, e.Reason)

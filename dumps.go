@@ -93,14 +93,3 @@ func (r *Runtime) dumpCounts() (counts []telemetry.DumpCount) {
 	}
 	return counts
 }
-
-// dumpUpon asks for a dump because of a finding.
-func dumpUpon(w *dump.Writer, f core.Finding) {
-	switch {
-	case w == nil:
-	case f.Kind == core.FindingStickyError:
-		w.Trigger(dump.StickyError)
-	default:
-		w.Trigger(dump.Finding)
-	}
-}

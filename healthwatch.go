@@ -32,8 +32,8 @@ func newHealthWatch(cfg Config) *healthWatch {
 		found: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 }
 
-// Report makes the watch look soon. It does not block.
-func (w *healthWatch) Report(core.Finding) {
+// lookSoon makes the watch look at once. It does not block.
+func (w *healthWatch) lookSoon() {
 	select {
 	case w.found <- struct{}{}:
 	default: // it will look

@@ -19,7 +19,7 @@ func (r *Runtime) liveSource(cfg HandlerConfig) liveview.Source {
 		Health:   r.Health,
 		Streams:  r.liveStreams,
 		Findings: func() (uint64, []core.Finding) { return r.findings.Total(), r.findings.Recent() },
-		Refusals: r.refusals.newest,
+		Refusals: r.refusals.Newest,
 		Files:    cfg.Incidents && r.incidents != nil,
 		Guard: func() liveview.Guard {
 			s := r.GuardStatus()

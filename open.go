@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/findings"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/profile"
 )
@@ -46,7 +47,7 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{opened: time.Now(), tags: telemetry.NewTagSeries(), timeout: cfg.CloseTimeout, policy: cfg.GuardPolicy, findings: newFindings(cfg),
+	r := &Runtime{opened: time.Now(), tags: telemetry.NewTagSeries(), timeout: cfg.CloseTimeout, policy: cfg.GuardPolicy, findings: newCollection(cfg),
 		ring: logging.NewRing(cfg.History), logsReleases: cfg.LogLevel == logging.Uses, health: newHealthWatch(cfg)}
 	if err := r.openIncidents(cfg); err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err := r.openDumps(cfg); err != nil {
 		return nil, errors.Join(err, r.unwind(ctx))
 	}
-	r.translator = newOracleTranslator(r.newTee(cfg))
+	r.reporter = r.newReporter(cfg)
 	if err := r.build(cfg); err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.CloseTimeout)
 		defer cancel()
@@ -64,12 +65,43 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 	return r, nil
 }
 
-// newFindings traces findings where launches are traced.
-func newFindings(cfg Config) *telemetry.Findings {
+// newCollection traces findings where launches are traced.
+func newCollection(cfg Config) *telemetry.Findings {
 	if cfg.Findings.TracerProvider == nil && cfg.TraceLevel != telemetry.LevelOff {
 		cfg.Findings.TracerProvider = cfg.TracerProvider
 	}
 	return telemetry.NewFindings(cfg.Findings)
+}
+
+// newReporter says where findings go: see package findings.
+func (r *Runtime) newReporter(cfg Config) *findings.Reporter {
+	to := findings.Config{Collection: r.findings, LookAtHealth: r.health.lookSoon, OnFinding: cfg.OnFinding,
+		Incidents: r.incidents, Dumps: r.dumps, Stack: r.findingStack}
+	if cfg.GuardPolicy == PolicyStop {
+		to.Stop = &findings.StopConfig{Flushes: flushes(cfg), OnStop: cfg.OnStop, ExitCode: StopExitCode}
+	}
+	return findings.New(to)
+}
+
+// findingStack is what knows the blocks and streams of a finding.
+func (r *Runtime) findingStack() (findings.Stack, bool) {
+	if !r.built.Load() {
+		return findings.Stack{}, false
+	}
+	return findings.Stack{Base: core.Base(r.Resource()), Guard: r.guard, Streams: r.streams}, true
+}
+
+// flushes are what the program brought that keeps records back.
+func flushes(cfg Config) (all []func(context.Context) error) {
+	for _, sink := range cfg.LogSinks {
+		if sink != nil {
+			all = append(all, sink.Flush)
+		}
+	}
+	if provider, ok := cfg.TracerProvider.(interface{ ForceFlush(context.Context) error }); ok {
+		all = append(all, provider.ForceFlush)
+	}
+	return all
 }
 
 func (r *Runtime) build(cfg Config) error {
@@ -144,20 +176,19 @@ func (r *Runtime) buildStack(cfg Config) error {
 		},
 		probe(cfg, telemetry.LayerLog),
 		func(up core.Resource) (core.Resource, error) {
-			r.refusals.next = r.log
 			r.budget, err = budget.New(up, budget.Config{Limit: limit, OnTag: r.tags.Used}) // the guard reports refusals: it may cure them
 			return r.budget, err
 		},
 		probe(cfg, telemetry.LayerBudget),
 		func(up core.Resource) (core.Resource, error) {
-			guard.Events = &r.refusals
+			r.refusals = findings.NewRefusals(r.log, func(ctx context.Context, e core.Event) (core.SpanRef, bool) { return r.observer.Refused(ctx, e) })
+			guard.Events = r.refusals
 			r.guard, err = debugguard.New(up, guard)
 			return r.guard, err
 		},
 		probe(cfg, telemetry.LayerGuard),
 		func(up core.Resource) (core.Resource, error) {
 			r.observer, err = telemetry.NewResource(up, telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel, NoRoots: cfg.NoRootSpans, Findings: r.findings})
-			r.refusals.trace = r.observer.Refused
 			return r.observer, err
 		},
 	)
@@ -165,7 +196,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 		return err
 	}
 	r.onClose(r.guard.Close)
-	r.Runtime, err = core.NewRuntime(core.Parts{Resource: top, Findings: r.translator})
+	r.Runtime, err = core.NewRuntime(core.Parts{Resource: top, Findings: r.reporter})
 	return err
 }
 
@@ -186,7 +217,7 @@ func (r *Runtime) guardConfig(cfg Config, limit uint64) (debugguard.Config, erro
 	if err != nil {
 		return g, err
 	}
-	g.Mode, g.Findings, g.OnStack = setting.Mode, r.translator, r.allocations.Sampled
+	g.Mode, g.Findings, g.OnStack = setting.Mode, r.reporter, r.allocations.Sampled
 	g.Refuse = g.Refuse || cfg.GuardPolicy == PolicyRefuse
 	if setting.SampleBytes > 0 {
 		g.SampleBytes = setting.SampleBytes
@@ -251,7 +282,7 @@ func (r *Runtime) finishBuild(cfg Config) (err error) {
 	if r.collector, err = r.newCollector(); err != nil {
 		return err
 	}
-	r.translator.watch(r)
+	core.Base(r.Resource()).Subscribe(r.reporter)
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/findings"
 	"github.com/fencepost-gpu/fencepost/internal/version"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
@@ -54,7 +55,7 @@ type Runtime struct {
 	guard        *debugguard.Resource
 	observer     *telemetry.Resource
 	findings     *telemetry.Findings
-	translator   *oracleTranslator
+	reporter     *findings.Reporter
 	collector    *telemetry.Collector
 	// allocations counts what was ever allocated, for the profile.
 	allocations *profile.Allocations
@@ -65,7 +66,7 @@ type Runtime struct {
 	policy      string
 	opened      time.Time
 	health      *healthWatch
-	refusals    refusals
+	refusals    *findings.Refusals
 	// built is set when nothing of the above changes any more.
 	built      atomic.Bool
 	closed     atomic.Bool

@@ -1,6 +1,7 @@
 package gputest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"

@@ -1,4 +1,4 @@
-package fencepost
+package findings
 
 import (
 	"strings"
@@ -6,43 +6,36 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/telemetry"
 )
-
-// heard collects what a translator passes on.
-type heard []core.Finding
-
-func (h *heard) Report(f core.Finding) { *h = append(*h, f) }
 
 func about(kind core.FindingKind, g core.Generation) core.Finding {
 	return core.Finding{Kind: kind, Victim: core.Block{ID: core.BlockID{Ptr: 0x1000, Generation: g}, Bytes: 0x1000}}
 }
 
 // late is what an oracle tells of an operation that touches a block after its free.
-func late(number uint64) (core.Finding, sim.Finding, sim.Party) {
+func late(number uint64) (translated, sim.Finding) {
 	who := sim.Party{Op: "memset", Stream: 7, Number: number, Access: core.Write, Ptr: 0x1000, Bytes: 8}
-	return about(core.FindingUseAfterFreeWrite, 5), sim.Finding{Kind: sim.UseAfterFree, First: who}, who
+	return translated{about(core.FindingUseAfterFreeWrite, 5), who, 9}, sim.Finding{Kind: sim.UseAfterFree, First: who}
 }
 
 func TestTheSecondToSeeABugDoesNotTellItAgain(t *testing.T) {
-	oracles := func(ts *told, number uint64) bool {
-		f, of, who := late(number)
-		return ts.oracles(f, of, who, 9)
-	}
-	var first, second told
+	oracles := func(r *repeats, number uint64) bool { return !r.ofGuard(late(number)) }
+	var first, second repeats
 	if !oracles(&first, 1) || oracles(&first, 1) || !oracles(&first, 2) {
 		t.Error("of an operation the oracle tells once what it did with a block, and of another one too")
 	}
 	for kind, want := range map[core.FindingKind]bool{core.FindingUseAfterFreeWrite: false, core.FindingUseAfterFreeRead: false,
 		core.FindingOutOfBoundsWrite: true, core.FindingMissingFence: true} {
-		if got := first.news(about(kind, 5)); got != want {
+		if got := !first.ofOracle(about(kind, 5)); got != want {
 			t.Errorf("the guard's %s of the block that the oracle saw written late is news: %v", kind, got)
 		}
 	}
-	if !first.news(about(core.FindingUseAfterFreeWrite, 6)) {
+	if first.ofOracle(about(core.FindingUseAfterFreeWrite, 6)) {
 		t.Error("a bug of another block was left out")
 	}
 	for range 2 {
-		if !second.news(about(core.FindingUseAfterFreeWrite, 5)) {
+		if second.ofOracle(about(core.FindingUseAfterFreeWrite, 5)) {
 			t.Error("what the guard says twice is its own affair")
 		}
 	}
@@ -52,18 +45,18 @@ func TestTheSecondToSeeABugDoesNotTellItAgain(t *testing.T) {
 }
 
 func TestDamageWhereAnOverrunWentIsThatOverrun(t *testing.T) {
-	var ts told
+	var seen repeats
 	over := sim.Party{Op: "memset", Stream: 7, Number: 1, Access: core.Write, Ptr: 0x2000, Bytes: 0x100}
-	ts.oracles(about(core.FindingOutOfBoundsWrite, 5), sim.Finding{Kind: sim.OutOfBounds, First: over}, over, 9)
+	seen.ofGuard(translated{about(core.FindingOutOfBoundsWrite, 5), over, 9}, sim.Finding{Kind: sim.OutOfBounds, First: over})
 	damage := func(g core.Generation, offset int64) core.Finding {
 		f := about(core.FindingUnderflow, g)
 		f.BadBytes, f.Offset = 4, offset
 		return f
 	}
-	if ts.news(damage(8, 0x1040)) {
+	if !seen.ofOracle(damage(8, 0x1040)) {
 		t.Error("the neighbour's damage was told as a bug of its own")
 	}
-	if !ts.news(damage(8, 0x1100)) || !ts.news(damage(10, 0x1040)) {
+	if seen.ofOracle(damage(8, 0x1100)) || seen.ofOracle(damage(10, 0x1040)) {
 		t.Error("damage elsewhere, or of a block that came later, was left out")
 	}
 }
@@ -82,11 +75,12 @@ func TestOnlyARaceWithTheProgramIsTheProgramsFault(t *testing.T) {
 		"the guard and itself":      {sim.Finding{Kind: sim.Race, First: own, Other: own}, core.FindingMissingFence},
 		"the guard and a free":      {sim.Finding{Kind: sim.FreeRace, First: own, Other: sim.Party{Op: "free", Stream: 8}}, core.FindingMissingFence},
 	} {
-		var got heard
-		translator := newOracleTranslator(&got)
-		translator.released = []core.Block{{ID: core.BlockID{Ptr: 0x1000, Generation: 5}, Bytes: 0x1000, State: core.Freed}}
+		var got []core.Finding
+		r := New(Config{Collection: telemetry.NewFindings(telemetry.FindingsConfig{}), LookAtHealth: func() {},
+			OnFinding: func(f core.Finding) { got = append(got, f) }, Stack: func() (Stack, bool) { return Stack{}, false }})
+		r.Released(core.Block{ID: core.BlockID{Ptr: 0x1000, Generation: 5}, Bytes: 0x1000, State: core.Freed})
 		c.finding.BlockPtr, c.finding.BlockBytes = 0x1000, 0x1000
-		translator.translate(c.finding)
+		r.FromOracle(c.finding)
 		if len(got) != 1 || got[0].Kind != c.want || c.want == core.FindingUseAfterFreeWrite && strings.Contains(got[0].Text, own.Op) {
 			t.Errorf("%s: told %v, want %s", name, got, c.want)
 		}

@@ -1,4 +1,4 @@
-package fencepost
+package findings
 
 import (
 	"context"
@@ -16,26 +16,12 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
-// Policies for [Config.GuardPolicy].
+// stopTime bounds the delivery of the finding that ends the process, and
+// lastMoment what is waited for besides.
 const (
-	// PolicyReport reports findings and goes on.
-	PolicyReport = "report"
-	// PolicyRefuse also refuses a misuse in the call that a caller makes it
-	// with, where there is such a call; see [debugguard.Config.Refuse].
-	PolicyRefuse = "refuse"
-	// PolicyStop ends the process with exit code [StopExitCode] upon a finding
-	// of [StopKinds] that is proven: memory is corrupt, or may be, and every result from then
-	// on may be wrong. Before that the finding is written to its incident
-	// file, told to the logger and to [Config.OnFinding], the history dumped, and
-	// log and spans are flushed, for at most 2 seconds in all, whatever of that blocks.
-	PolicyStop = "stop"
+	stopTime   = 2 * time.Second
+	lastMoment = 250 * time.Millisecond
 )
-
-// StopExitCode is the exit code of a process that PolicyStop ends.
-const StopExitCode = 70
-
-// stopTime bounds the delivery of the finding that ends the process.
-const stopTime = 2 * time.Second
 
 var stopKinds = [...]core.FindingKind{
 	core.FindingUseAfterFreeWrite, core.FindingUseAfterFreeRead, core.FindingOutOfBoundsWrite, core.FindingUnderflow,
@@ -43,42 +29,42 @@ var stopKinds = [...]core.FindingKind{
 	core.FindingUseBeforeAlloc, core.FindingUndeclaredAccess,
 }
 
-// StopKinds are the findings that mean that bytes were, or may have been,
-// changed or read behind their owner's back: writes and reads outside a block's
-// bounds or life, and accesses that nothing orders. Misuses that were refused
-// (double, foreign and stale handles), leaks, a want of memory, a lost device
-// and the books are not among them.
+// StopKinds are the findings that end the process.
 func StopKinds() []core.FindingKind { return slices.Clone(stopKinds[:]) }
 
 // stops reports whether a finding ends the process: one that is not proven does not.
 func stops(f core.Finding) bool { return !f.Unproven && slices.Contains(stopKinds[:], f.Kind) }
 
+// StopConfig says how a process is ended.
+type StopConfig struct {
+	// Flushes are called before the end, each with the time that is left.
+	Flushes []func(context.Context) error
+	// OnStop, if not nil, is called in place of the exit.
+	OnStop func(core.Finding)
+	// ExitCode is the process's.
+	ExitCode int
+}
+
 // stopper ends the process upon a finding.
 type stopper struct {
 	begun     atomic.Bool
 	delivered chan struct{}
-	incidents *incident.Writer
+	incidents *incident.Writer // nil if there is no folder for them
 	flushes   []func(context.Context) error
 	onStop    func(core.Finding)
+	code      int
 	stderr    io.Writer
 	exit      func(int)
 }
 
-func newStopper(cfg Config, incidents *incident.Writer, dumps *dump.Writer) *stopper {
-	s := &stopper{delivered: make(chan struct{}), incidents: incidents, onStop: cfg.OnStop, stderr: os.Stderr, exit: os.Exit}
-	for _, sink := range cfg.LogSinks {
-		if sink != nil {
-			s.flushes = append(s.flushes, sink.Flush)
-		}
-	}
+func newStopper(cfg StopConfig, incidents *incident.Writer, dumps *dump.Writer) *stopper {
+	s := &stopper{delivered: make(chan struct{}), incidents: incidents, flushes: cfg.Flushes, onStop: cfg.OnStop, code: cfg.ExitCode,
+		stderr: os.Stderr, exit: os.Exit}
 	if dumps != nil {
 		s.flushes = append(s.flushes, func(ctx context.Context) error {
 			_, err := dumps.Now(ctx, dump.Finding)
 			return err
 		})
-	}
-	if provider, ok := cfg.TracerProvider.(interface{ ForceFlush(context.Context) error }); ok {
-		s.flushes = append(s.flushes, provider.ForceFlush)
 	}
 	return s
 }
@@ -90,8 +76,8 @@ func (s *stopper) first() bool { return s.begun.CompareAndSwap(false, true) }
 // with OnStop it goes on as soon as the first is delivered.
 func (s *stopper) wait() { <-s.delivered }
 
-// take stops the process for f, the first.
-func (s *stopper) take(f core.Finding, tell func(core.Finding)) {
+// end ends the process for f, the first.
+func (s *stopper) end(f core.Finding, tell func(core.Finding)) {
 	defer close(s.delivered)
 	write := func(context.Context) (string, error) { return "", nil }
 	if s.incidents != nil {
@@ -102,7 +88,7 @@ func (s *stopper) take(f core.Finding, tell func(core.Finding)) {
 	said.Incident = "" // the last line says what became of it
 	s.say(said, written)
 	if s.onStop == nil {
-		s.exit(StopExitCode)
+		s.exit(s.code)
 		return
 	}
 	// Who reports may hold locks that closing the runtime takes.
@@ -166,7 +152,7 @@ func (s *stopper) say(f core.Finding, incident string) {
 }
 
 func (s *stopper) announce(f core.Finding, incident string) {
-	end := fmt.Sprintf("exit code %d", StopExitCode)
+	end := fmt.Sprintf("exit code %d", s.code)
 	if s.onStop != nil {
 		end = "stopping is left to the program"
 	}

@@ -1,0 +1,226 @@
+package findings
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+)
+
+// rememberedBlocks is how many released blocks can still be named.
+const rememberedBlocks = 8192
+
+// oracleSource is the source of the oracle's findings.
+const oracleSource = "sim-oracle"
+
+// Stack is what knows the blocks and streams of a runtime. The base knows the
+// addresses that the device sees, so it is asked for those, and the guard for
+// what the owners of the blocks know.
+type Stack struct {
+	Base    core.Resource
+	Guard   *debugguard.Resource
+	Streams *cuda.StreamPool
+}
+
+// oracleTranslator turns the findings of the simulated device, which knows addresses and
+// handles only, into findings that name block and stream.
+type oracleTranslator struct {
+	stack func() (Stack, bool)
+
+	mu       sync.Mutex
+	released []core.Block
+	next     int
+}
+
+// translated is a finding of the oracle's in the words of the stack.
+type translated struct {
+	core.Finding
+	// by is the operation that did it.
+	by sim.Party
+	// newest is the newest block that there was.
+	newest core.Generation
+}
+
+// translate is false for what the runtime reports itself, and for an address that
+// was nobody's, of which there is nothing to add to that report.
+func (o *oracleTranslator) translate(f sim.Finding) (translated, bool) {
+	kind := oracleKind(f)
+	if kind == "" {
+		return translated{}, false // the runtime reports the lost context itself
+	}
+	stack, _ := o.stack() // without one nothing is named
+	victim, newest := o.blockAt(stack.Base, f)
+	if f.Kind == sim.IllegalAddress && victim.ID.Generation == 0 {
+		return translated{}, false
+	}
+	found, canary := stack.owned(victim)
+	found.Kind, found.Source, found.Time = kind, oracleSource, time.Now()
+	found.Text = "the device's oracle: " + f.Describe(stack.streamName)
+	culprit := f.First
+	if f.Kind == sim.FreeRace && !culprit.Guard && found.Victim.Bytes < victim.Bytes {
+		found.Kind = lateKind(f) // between red zones: the device's free is the guard's, long after the owner's
+	}
+	if f.First.Guard != f.Other.Guard && f.Kind == sim.Race {
+		culprit = stack.watched(&found, f, canary)
+	}
+	if id, ok := stack.lease(culprit.Stream); ok {
+		found.Suspects = []core.UseRecord{{Launch: culprit.Op, Stream: id, Access: culprit.Access, Time: found.Time}}
+	}
+	return translated{found, culprit, newest}, true
+}
+
+// remember keeps a block that left the books.
+func (o *oracleTranslator) remember(b core.Block) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.released) < rememberedBlocks {
+		o.released = append(o.released, b)
+		return
+	}
+	o.released[o.next] = b
+	o.next = (o.next + 1) % rememberedBlocks
+}
+
+// blockAt names the block of a finding: the newest released one at the
+// address for an access after the free, the one that holds it otherwise. newest
+// is the newest block that there is.
+func (o *oracleTranslator) blockAt(base core.Resource, f sim.Finding) (victim core.Block, newest core.Generation) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	ptr := f.BlockPtr
+	if ptr == 0 {
+		ptr = f.First.Ptr
+	}
+	consider := func(b core.Block) {
+		if ptr-b.ID.Ptr < b.Bytes && b.ID.Generation > victim.ID.Generation {
+			victim = b
+		}
+	}
+	if inspector, ok := base.(core.Inspector); ok {
+		inspector.Blocks(func(info core.BlockInfo) bool {
+			newest = max(newest, info.Block.ID.Generation)
+			if !isLate(f) || info.Block.State != core.Live {
+				consider(info.Block)
+			}
+			return true
+		})
+	}
+	if victim.ID.Generation == 0 {
+		for _, b := range o.released {
+			consider(b)
+		}
+	}
+	return victim, newest
+}
+
+// owned begins a finding about a block as its owner knows it, without the red
+// zones that the device sees. canary is set for one of the guard's own.
+func (s Stack) owned(b core.Block) (f core.Finding, canary bool) {
+	if s.Guard == nil || b.ID.Generation == 0 {
+		return core.Finding{Victim: b}, false
+	}
+	if known, ok := s.Guard.Remember(b.ID); ok {
+		return core.Finding{Victim: known.Block, AllocStack: known.AllocStack, FreeStack: known.FreeStack, Uses: known.Uses}, false
+	}
+	return core.Finding{Victim: b}, s.Guard.IsCanary(b.ID)
+}
+
+// lease is the id under which a stream is leased, or was last.
+func (s Stack) lease(stream driver.Stream) (core.StreamID, bool) {
+	if s.Streams == nil {
+		return 0, false
+	}
+	return s.Streams.LeaseOf(stream)
+}
+
+// streamName is a stream as everything else names it. One that was never leased
+// has no other name than the driver's.
+func (s Stack) streamName(stream driver.Stream) string {
+	if id, ok := s.lease(stream); ok {
+		return id.String()
+	}
+	return "0x" + strconv.FormatUint(uint64(stream), 16) + " (never leased)"
+}
+
+// watched says what a race between the program and the guard is. The guard looks
+// at what no program may touch: red zones, and blocks that were freed. So the race
+// is the program's late or stray access, which the guard may or may not find by its
+// bytes; to accuse the guard's kernel would be to accuse the witness. It returns the
+// program's side. A race between two accesses of the guard's, or of the guard
+// with an allocation or a free, stays what it is: that would be the guard's own.
+func (s Stack) watched(found *core.Finding, f sim.Finding, canary bool) sim.Party {
+	culprit, own := f.First, f.Other
+	if own.Access == 0 || culprit.Access == 0 {
+		return f.First
+	}
+	if culprit.Guard {
+		culprit, own = own, culprit
+	}
+	at := max(culprit.Ptr, own.Ptr)
+	found.Offset = int64(at - found.Victim.ID.Ptr)
+	var what string
+	switch b := found.Victim; {
+	case canary && culprit.Access.Writes():
+		found.Kind, what = core.FindingStrayWrite, "touches memory that nobody has"
+	case !canary && at < b.ID.Ptr:
+		found.Kind, what = core.FindingUnderflow, fmt.Sprintf("is out of bounds, %d bytes before the block", b.ID.Ptr-at)
+	case !canary && at-b.ID.Ptr >= b.Bytes:
+		found.Kind, what = core.FindingOutOfBoundsWrite, fmt.Sprintf("is out of bounds, at %d bytes behind the end of the block", at-b.ID.Ptr-b.Bytes)
+	case b.State == core.Live && culprit.Access.Writes():
+		found.Kind, what = core.FindingSealedWrite, "writes a block that was declared read-only"
+	case culprit.Access.Writes():
+		found.Kind, what = core.FindingUseAfterFreeWrite, "is not ordered before the free of the block, whose bytes the guard watches since"
+	default:
+		found.Kind, what = core.FindingUseAfterFreeRead, "is not ordered before the free of the block, whose bytes the guard watches since"
+	}
+	found.Text = fmt.Sprintf("the device's oracle: %s (%s at offset %d) on stream %s %s; generation %s tagged %q, %d bytes",
+		culprit.Op, culprit.Access, found.Offset, s.streamName(culprit.Stream), what, found.Victim.ID.Generation, found.Victim.Tag, found.Victim.Requested)
+	return culprit
+}
+
+func oracleKind(f sim.Finding) core.FindingKind {
+	switch f.Kind {
+	case sim.Race, sim.FreeRace:
+		return core.FindingMissingFence
+	case sim.UseBeforeAlloc:
+		return core.FindingUseBeforeAlloc
+	case sim.UseAfterFree:
+		return lateKind(f)
+	case sim.IllegalAddress: // of a block that is gone, over the bound of one that is not, or of none
+		if isGone(f) {
+			return lateKind(f)
+		}
+		return outsideKind(f)
+	case sim.Undeclared:
+		return core.FindingUndeclaredAccess
+	case sim.OutOfBounds:
+		return outsideKind(f)
+	}
+	return ""
+}
+
+func lateKind(f sim.Finding) core.FindingKind {
+	if f.First.Access.Writes() {
+		return core.FindingUseAfterFreeWrite
+	}
+	return core.FindingUseAfterFreeRead
+}
+
+func outsideKind(f sim.Finding) core.FindingKind {
+	if f.First.Ptr < f.BlockPtr {
+		return core.FindingUnderflow
+	}
+	return core.FindingOutOfBoundsWrite
+}
+
+// isLate reports whether the finding is about a block that is gone.
+func isLate(f sim.Finding) bool { return f.Kind == sim.UseAfterFree || isGone(f) }
+
+// isGone reports whether the finding is of a fault where a block was once.
+func isGone(f sim.Finding) bool { return f.Kind == sim.IllegalAddress && f.Other.Op != "" }

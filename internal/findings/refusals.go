@@ -1,0 +1,59 @@
+package findings
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// keptRefusals is how many refusals are kept.
+const keptRefusals = 32
+
+// Refusals keeps the newest refusals on their way to the log. The log has
+// them too, as long as a busy stream leaves them there.
+type Refusals struct {
+	next  core.EventSink
+	trace func(context.Context, core.Event) (span core.SpanRef, alone bool)
+
+	mu     sync.Mutex
+	total  uint64
+	recent []core.Event
+}
+
+var _ core.ContextSink = (*Refusals)(nil)
+
+// NewRefusals returns Refusals that pass every event on to next. trace makes a
+// span of a refusal that has none.
+func NewRefusals(next core.EventSink, trace func(context.Context, core.Event) (span core.SpanRef, alone bool)) *Refusals {
+	return &Refusals{next: next, trace: trace}
+}
+
+// Emit is EmitIn for an event of no request.
+func (r *Refusals) Emit(e core.Event) { r.EmitIn(context.Background(), e) }
+
+// EmitIn keeps a refusal, and passes every event on. One of which the caller
+// is told leads to the request's trace, also if that is not sampled.
+func (r *Refusals) EmitIn(ctx context.Context, e core.Event) {
+	if e.Op == core.OpRefusal {
+		if e.Span.IsZero() && !e.Relieved {
+			e.Span, e.Alone = r.trace(ctx, e)
+		}
+		r.mu.Lock()
+		r.total++
+		if len(r.recent) == keptRefusals {
+			r.recent = slices.Delete(r.recent, 0, 1)
+		}
+		r.recent = append(r.recent, e)
+		r.mu.Unlock()
+	}
+	r.next.Emit(e)
+}
+
+// Newest is how many there were, and the last of them, oldest first.
+func (r *Refusals) Newest() (uint64, []core.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.total, slices.Clone(r.recent)
+}

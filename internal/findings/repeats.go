@@ -1,0 +1,127 @@
+package findings
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+)
+
+// repeats remembers which bugs were reported, because two look at the same bytes:
+// the guard compares them, the oracle of a simulated device sees each access.
+// Whoever sees a bug first reports it, which is mostly the oracle, and what the
+// other says of it later is left out: a finding of the same sort about the same
+// block, and damage in a place where the oracle saw an overrun of another block
+// go. What the guard says twice is reported twice; the oracle reports of each
+// operation once what it did wrong with a block.
+//
+// A finding that is not proven counts for nothing here: it must not hide the proof.
+type repeats struct {
+	mu       sync.Mutex
+	guard    map[bug]bool
+	oracle   map[bug][]culprit
+	overruns []overrun
+}
+
+// maxRepeats bounds the memory of it; all is forgotten beyond it.
+const maxRepeats = 4096
+
+// bug is what is wrong with a block.
+type bug struct {
+	generation core.Generation
+	sort       string
+}
+
+// culprit is an operation on a stream.
+type culprit struct {
+	stream driver.Stream
+	number uint64
+}
+
+// overrun is where an access went that crossed the bound of a block, of blocks
+// up to the newest that there was.
+type overrun struct {
+	low, high uint64
+	newest    core.Generation
+}
+
+// The sorts of bugs that guard and oracle may have different kinds for.
+const (
+	lateSort  = "late"
+	orderSort = "order"
+)
+
+func sortOf(kind core.FindingKind) string {
+	switch kind {
+	case core.FindingUseAfterFreeWrite, core.FindingUseAfterFreeRead:
+		return lateSort
+	case core.FindingMissingFence, core.FindingUseBeforeAlloc:
+		return orderSort
+	}
+	return string(kind)
+}
+
+// ofOracle reports whether a finding of the guard's or the runtime's is of a bug
+// that the oracle has reported, and remembers it otherwise.
+func (r *repeats) ofOracle(f core.Finding) bool {
+	if f.Victim.ID.Generation == 0 || f.Unproven {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := bug{f.Victim.ID.Generation, sortOf(f.Kind)}
+	if len(r.oracle[b]) > 0 || r.ranOver(f) {
+		return true
+	}
+	if r.guard == nil || len(r.guard) >= maxRepeats {
+		r.guard = map[bug]bool{}
+	}
+	r.guard[b] = true
+	return false
+}
+
+// ranOver reports whether the damage of a finding is that of an overrun of another
+// block.
+func (r *repeats) ranOver(f core.Finding) bool {
+	at := f.Victim.ID.Ptr + uint64(f.Offset)
+	return f.BadBytes > 0 && slices.ContainsFunc(r.overruns, func(o overrun) bool {
+		return at >= o.low && at < o.high && f.Victim.ID.Generation <= o.newest
+	})
+}
+
+// ofGuard reports whether a finding of the oracle's is of a bug that the guard, or
+// the oracle itself, has reported, and remembers it.
+func (r *repeats) ofGuard(found translated, f sim.Finding) bool {
+	if found.Victim.ID.Generation == 0 {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, who := bug{found.Victim.ID.Generation, sortOf(found.Kind)}, culprit{found.by.Stream, found.by.Number}
+	if f.Kind == sim.FreeRace {
+		b.sort = lateSort
+	}
+	if f.Kind == sim.OutOfBounds {
+		r.noteOverrun(overrun{f.First.Ptr, f.First.Ptr + f.First.Bytes, found.newest})
+	}
+	known := r.guard[b] || slices.Contains(r.oracle[b], who)
+	if b.sort == lateSort || b.sort == orderSort { // what waits for nothing is both
+		known = known || slices.Contains(r.oracle[bug{b.generation, lateSort}], who) || slices.Contains(r.oracle[bug{b.generation, orderSort}], who)
+	}
+	if r.oracle == nil || len(r.oracle) >= maxRepeats {
+		r.oracle = map[bug][]culprit{}
+	}
+	if !slices.Contains(r.oracle[b], who) {
+		r.oracle[b] = append(r.oracle[b], who) // also of what is left out: the guard may see it too
+	}
+	return known
+}
+
+func (r *repeats) noteOverrun(o overrun) {
+	if len(r.overruns) >= maxRepeats {
+		r.overruns = nil
+	}
+	r.overruns = append(r.overruns, o)
+}

@@ -1,0 +1,106 @@
+package findings
+
+import (
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/dump"
+	"github.com/fencepost-gpu/fencepost/telemetry/incident"
+)
+
+// Config says where findings go.
+type Config struct {
+	// Collection counts the findings, keeps the newest, and makes spans and log
+	// records of them.
+	Collection *telemetry.Findings
+	// LookAtHealth makes the watch of health look soon. It must not block.
+	LookAtHealth func()
+	// OnFinding is the program's; nil if there is none.
+	OnFinding func(core.Finding)
+	// Incidents and Dumps write files; nil if there is no folder for them.
+	Incidents *incident.Writer
+	Dumps     *dump.Writer
+	// Stop, if not nil, ends the process upon a finding of [StopKinds].
+	Stop *StopConfig
+	// Stack is the stack that the blocks and streams of a finding are of, or false
+	// until it is built.
+	Stack func() (Stack, bool)
+}
+
+// Reporter takes findings. It is a [core.FindingSink], and a [core.Listener] of
+// the base of the stack. It is safe for concurrent use.
+type Reporter struct {
+	cfg        Config
+	stop       *stopper // nil if findings do not end the process
+	translator oracleTranslator
+	repeats    repeats
+}
+
+var (
+	_ core.FindingSink = (*Reporter)(nil)
+	_ core.Listener    = (*Reporter)(nil)
+)
+
+// New makes a Reporter.
+func New(cfg Config) *Reporter {
+	r := &Reporter{cfg: cfg, translator: oracleTranslator{stack: cfg.Stack}}
+	if cfg.Stop != nil {
+		r.stop = newStopper(*cfg.Stop, cfg.Incidents, cfg.Dumps)
+	}
+	return r
+}
+
+// Report takes a finding of the guard or the runtime.
+func (r *Reporter) Report(f core.Finding) {
+	if !r.repeats.ofOracle(f) {
+		r.handle(f)
+	}
+}
+
+// FromOracle takes a finding of the simulated device.
+func (r *Reporter) FromOracle(f sim.Finding) {
+	if found, ok := r.translator.translate(f); ok && !r.repeats.ofGuard(found, f) {
+		r.handle(found.Finding)
+	}
+}
+
+// Released remembers a block that left the books, so that a late access can be
+// told whose memory it was.
+func (r *Reporter) Released(b core.Block) { r.translator.remember(b) }
+
+// handle is all that happens with a finding, in this order. What harmed nothing
+// gets no file and ends nothing: files are for what somebody must look into.
+func (r *Reporter) handle(f core.Finding) {
+	serious := !f.Harmless()
+	ends := serious && r.stop != nil && stops(f)
+	if ends && r.stop.first() {
+		r.stop.end(f, r.tell) // the same steps, within the time that is left
+		return
+	}
+	if serious && r.cfg.Incidents != nil {
+		f.Incident = r.cfg.Incidents.Take(f) // first, so that the rest can name the file
+	}
+	r.tell(f)
+	if ends {
+		r.stop.wait()
+	}
+	if serious && r.cfg.Dumps != nil {
+		r.cfg.Dumps.Trigger(dumpTrigger(f))
+	}
+}
+
+// tell calls what the program brought, which may block though it must not.
+func (r *Reporter) tell(f core.Finding) {
+	r.cfg.Collection.Report(f) // the count, the span, the log record
+	r.cfg.LookAtHealth()
+	if r.cfg.OnFinding != nil {
+		r.cfg.OnFinding(f)
+	}
+}
+
+func dumpTrigger(f core.Finding) dump.Trigger {
+	if f.Kind == core.FindingStickyError {
+		return dump.StickyError
+	}
+	return dump.Finding
+}
