@@ -85,10 +85,10 @@ type Resource interface {
 	// call.
 	Stats() Stats
 
-	// FreedOn is the odometer of frees on the physical stream of id; zero for
-	// a stream that is not leased. It makes no device call and calls no
+	// FreedOn is the free counters of the physical stream of id; zero for a
+	// stream that is not leased. It makes no device call and calls no
 	// listener.
-	FreedOn(id StreamID) Odometer
+	FreedOn(id StreamID) FreeCounters
 
 	// Subscribe adds a listener for released blocks. It is meant for
 	// construction; there is no way to unsubscribe.
@@ -106,8 +106,8 @@ type Resource interface {
 // meets a layer that does, costs one more reading. A type that embeds a backend
 // and changes its Deallocate must change this method with it.
 type DatedFreer interface {
-	// DeallocateAsked is Deallocate for a free that was requested at asked.
-	DeallocateAsked(ctx context.Context, id BlockID, asked Instant) (Block, error)
+	// DeallocateRequestedAt is Deallocate for a free that was requested earlier.
+	DeallocateRequestedAt(ctx context.Context, id BlockID, requested Instant) (Block, error)
 }
 
 // Listener hears of blocks leaving a resource's books.
@@ -121,11 +121,11 @@ type Listener interface {
 	Released(b Block)
 }
 
-// Odometer counts the bytes of frees on one physical stream, since the
-// stream was made. Queued-Passed is pending there; a later allocation on the
-// same stream may use those bytes in stream order.
-type Odometer struct {
-	// Queued is the bytes of all frees queued, Passed of those the device is
-	// known to have passed.
-	Queued, Passed uint64
+// FreeCounters counts the bytes of frees on one physical stream, since the
+// stream was made. Queued-Completed bytes are pending there; a later allocation on
+// the same stream may use them in stream order.
+type FreeCounters struct {
+	// Queued is the bytes of all frees queued, Completed of those that the device
+	// is known to have completed.
+	Queued, Completed uint64
 }

@@ -24,9 +24,9 @@ type block struct {
 	// holders is how many announced launches hold the free of a retired
 	// block back.
 	holders int
-	// asked is when the free of a retired block was requested, whatever has
-	// held it up since.
-	asked core.Instant
+	// freeRequested is when the free of a retired block was requested, whatever
+	// has delayed it since.
+	freeRequested core.Instant
 	// poisoned: an access could not be fenced, so the memory can be neither
 	// used nor reused.
 	poisoned bool

@@ -108,7 +108,7 @@ func (b *books) releaseAll(entries []pending, now core.Instant) {
 	for i := range entries {
 		record := entries[i].block
 		b.blocks.remove(record.core.ID.Generation)
-		b.leave(&record.core, now.Since(record.asked))
+		b.leave(&record.core, now.Since(record.freeRequested))
 	}
 }
 

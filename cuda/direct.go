@@ -70,11 +70,11 @@ func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Blo
 
 // Deallocate frees the block at once; the driver waits for the device.
 func (r *DirectResource) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
-	return r.DeallocateAsked(ctx, id, core.Now())
+	return r.DeallocateRequestedAt(ctx, id, core.Now())
 }
 
-// DeallocateAsked is Deallocate for a free that was requested at asked.
-func (r *DirectResource) DeallocateAsked(_ context.Context, id core.BlockID, asked core.Instant) (core.Block, error) {
+// DeallocateRequestedAt is Deallocate for a free that was requested earlier.
+func (r *DirectResource) DeallocateRequestedAt(_ context.Context, id core.BlockID, requested core.Instant) (core.Block, error) {
 	b, err := r.take(id)
 	if err != nil {
 		return core.Block{}, err
@@ -91,7 +91,7 @@ func (r *DirectResource) DeallocateAsked(_ context.Context, id core.BlockID, ask
 	delete(r.withheld, id.Generation)
 	r.mu.Unlock()
 	r.books.retire(&b, withheld)
-	r.books.release(&b, core.Now().Since(asked))
+	r.books.release(&b, core.Now().Since(requested))
 	b.State = core.Freed
 	r.listeners.released(b)
 	return b, nil
@@ -142,7 +142,7 @@ func (r *DirectResource) Stats() core.Stats {
 }
 
 // FreedOn is zero: frees are in no stream's order.
-func (r *DirectResource) FreedOn(core.StreamID) core.Odometer { return core.Odometer{} }
+func (r *DirectResource) FreedOn(core.StreamID) core.FreeCounters { return core.FreeCounters{} }
 
 // Subscribe adds a listener for released blocks.
 func (r *DirectResource) Subscribe(l core.Listener) { r.listeners.add(l) }

@@ -23,16 +23,16 @@ func (f *fence) recycle() {
 // the block is only retired, too: a reap after the end of the capture queues the
 // free.
 func (r *AsyncResource) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
-	return r.DeallocateAsked(ctx, id, core.Now())
+	return r.DeallocateRequestedAt(ctx, id, core.Now())
 }
 
-// DeallocateAsked is Deallocate for a free that was requested at asked.
-func (r *AsyncResource) DeallocateAsked(_ context.Context, id core.BlockID, asked core.Instant) (core.Block, error) {
+// DeallocateRequestedAt is Deallocate for a free that was requested earlier.
+func (r *AsyncResource) DeallocateRequestedAt(_ context.Context, id core.BlockID, requested core.Instant) (core.Block, error) {
 	b, err := r.find("Deallocate", id, id.AllocStream)
 	if err != nil {
 		return core.Block{}, err
 	}
-	b.core.State, b.asked = core.Retired, asked
+	b.core.State, b.freeRequested = core.Retired, requested
 	result := b.core
 	deferred := b.holdBack()
 	b.stream.books.retire(&b.core, b.withheld) // before the free can be queued, and so reaped
@@ -130,7 +130,7 @@ func (r *AsyncResource) queueFree(s *stream, b *block, f *fence, p patience) (ag
 		s.mu.Unlock()
 		return false, err
 	}
-	s.frees++
+	s.freeAttempts++
 	if f != nil {
 		err = f.queue(s, func(dependency) { s.books.waits.Add(1) })
 	}
@@ -164,7 +164,7 @@ func (s *stream) enterFree(b *block, isolated uint64) {
 	p := pending{block: b, isolated: isolated}
 	if isolated == 0 {
 		p.bytes = b.core.Bytes
-		s.odometer.queued.Add(p.bytes)
+		s.frees.queued.Add(p.bytes)
 	}
 	s.freedBytes += max(p.bytes, b.mapped)
 	s.counts.freed++

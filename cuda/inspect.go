@@ -35,12 +35,12 @@ func (r *AsyncResource) Stats() core.Stats {
 	return st
 }
 
-// FreedOn is the odometer of the stream of a lease; zero if it is not leased.
-func (r *AsyncResource) FreedOn(id core.StreamID) core.Odometer {
+// FreedOn is the free counters of the stream of a lease; zero if it is not leased.
+func (r *AsyncResource) FreedOn(id core.StreamID) core.FreeCounters {
 	s, err := r.streams.table.resolve("FreedOn", id)
 	if err != nil {
-		return core.Odometer{}
+		return core.FreeCounters{}
 	}
-	passed := s.odometer.passed.Load() + s.odometer.unmapped.Load() // first: Queued must not be behind it
-	return core.Odometer{Queued: s.odometer.queued.Load() + s.odometer.unmapped.Load(), Passed: passed}
+	completed := s.frees.completed.Load() + s.frees.unmapped.Load() // first: Queued must not be behind it
+	return core.FreeCounters{Queued: s.frees.queued.Load() + s.frees.unmapped.Load(), Completed: completed}
 }

@@ -22,8 +22,8 @@ import (
 // the stream, nothing is enqueued. Who sees the mark passed sets the block aside,
 // because that may be the end of a launch and an unmap takes long; a reap, or the
 // next isolated allocation, unmaps it, under no lock, and only then is it released. Its bytes are never reusable in
-// stream order, so the odometer counts them, queued and passed at once, when they
-// are back.
+// stream order, so the free counters count them, queued and completed at once,
+// when they are back.
 //
 // # Addresses
 //

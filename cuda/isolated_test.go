@@ -75,7 +75,7 @@ func TestTheFreeOfAnIsolatedBlockWaitsForEveryUse(t *testing.T) {
 	b.mapped("in use", 2)
 	st := b.Runtime.Stats()
 	equal(t, "pending", st.Pending, core.Amount{Bytes: sim.Granule + 1, Requested: sim.Granule + 1, Blocks: 1})
-	equal(t, "odometer", b.Async.FreedOn(s[0].ID()), core.Odometer{})
+	equal(t, "free counters", b.Async.FreedOn(s[0].ID()), core.FreeCounters{})
 	short, cancel := within(20)
 	defer cancel()
 	if err := b.Runtime.Drain(short); !errors.Is(err, context.DeadlineExceeded) {
@@ -87,7 +87,7 @@ func TestTheFreeOfAnIsolatedBlockWaitsForEveryUse(t *testing.T) {
 	st = b.Runtime.Stats()
 	equal(t, "most mapped", st.IsolatedHigh, 2*sim.Granule)
 	equal(t, "addresses kept", st.IsolatedAddresses, 2*sim.Granule)
-	equal(t, "odometer", b.Async.FreedOn(s[0].ID()), core.Odometer{Queued: sim.Granule + 1, Passed: sim.Granule + 1})
+	equal(t, "free counters", b.Async.FreedOn(s[0].ID()), core.FreeCounters{Queued: sim.Granule + 1, Completed: sim.Granule + 1})
 	equal(t, "state", b.Runtime.State(block.ID), core.Freed)
 }
 

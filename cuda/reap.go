@@ -30,7 +30,7 @@ type pending struct {
 // passed is a batch of entries that the device has passed.
 type passed struct {
 	entries []pending
-	stretch stretch
+	freed   freeRange
 }
 
 var passedBatches = sync.Pool{New: func() any { return new(passed) }}
@@ -63,9 +63,9 @@ func (r *AsyncResource) reapSome(s *stream) *passed {
 // takePassed removes what is done from the queue; s.mu must be held.
 func (r *AsyncResource) takePassed(s *stream) (*passed, error) {
 	batch := passedBatches.Get().(*passed)
-	batch.stretch = stretch{s.taken, s.taken}
+	batch.freed = freeRange{s.taken, s.taken}
 	s.operations, s.freedBytes = 0, 0
-	defer func() { s.taken = batch.stretch.to }()
+	defer func() { s.taken = batch.freed.to }()
 	for len(s.queue) > 0 {
 		if s.mark == nil {
 			if err := r.markQueue(s); err != nil {
@@ -78,7 +78,7 @@ func (r *AsyncResource) takePassed(s *stream) (*passed, error) {
 		s.mark.release()
 		for _, p := range s.queue[:s.marked] {
 			batch.entries = append(batch.entries, p)
-			batch.stretch.to += p.bytes
+			batch.freed.to += p.bytes
 		}
 		left := copy(s.queue, s.queue[s.marked:])
 		clear(s.queue[left:])
@@ -120,11 +120,11 @@ func (r *AsyncResource) release(s *stream, batch *passed) {
 	}
 	for i := range batch.entries {
 		p := &batch.entries[i]
-		s.odometer.passed.Add(p.bytes)
+		s.frees.completed.Add(p.bytes)
 		r.releaseBlock(p.block)
 	}
-	if batch.stretch.to > batch.stretch.from {
-		s.odometer.settle(batch.stretch)
+	if batch.freed.to > batch.freed.from {
+		s.frees.noteReleased(batch.freed)
 	}
 	clear(batch.entries)
 	batch.entries = batch.entries[:0]
@@ -205,8 +205,8 @@ func (r *AsyncResource) retryUnfreed() error {
 // before it can: an error then says so.
 func (r *AsyncResource) Drain(ctx context.Context) error {
 	type target struct {
-		odometer *odometer
-		queued   uint64
+		frees  *freeCounters
+		queued uint64
 	}
 	var targets []target
 	first := r.retryUnfreed()
@@ -215,14 +215,14 @@ func (r *AsyncResource) Drain(ctx context.Context) error {
 	}
 	isolated := r.isolated.newest()
 	for _, s := range r.streams.table.streams() {
-		targets = append(targets, target{&s.odometer, s.odometer.queued.Load()})
+		targets = append(targets, target{&s.frees, s.frees.queued.Load()})
 	}
 	err := poll(ctx, func() (bool, error) {
 		if err := r.ReapPending(ctx); err != nil {
 			return false, err
 		}
 		for _, t := range targets {
-			if t.odometer.settled.Load() < t.queued {
+			if t.frees.released.Load() < t.queued {
 				return false, nil
 			}
 		}

@@ -172,7 +172,7 @@ func TestTheRequestIsDatedByTheLayerThatReadTheClock(t *testing.T) {
 		logged, dated := b.alloc(l, 256), b.alloc(l, 256)
 		b.free(logged)
 		time.Sleep(2 * ms)
-		_, err := b.Async.DeallocateAsked(ctx, dated.ID, core.Now()-core.Instant(10*time.Second))
+		_, err := b.Async.DeallocateRequestedAt(ctx, dated.ID, core.Now()-core.Instant(10*time.Second))
 		must(t, err)
 		b.reap()
 		b.took(2*ms, 10*time.Second)

@@ -56,13 +56,13 @@ type stream struct {
 	counts counts
 	// frees is how many frees ever began to queue something. One that failed may
 	// have queued its waits.
-	frees uint64
+	freeAttempts uint64
 
 	completed atomic.Uint64
 	// queued is the length of queue, held that of pins, open the number of
 	// open intents.
 	queued, held, open atomic.Int64
-	odometer           odometer
+	frees              freeCounters
 	events             eventList
 	books              *books
 	// capturing: the stream is part of a capture of the runtime's. asked: the

@@ -91,8 +91,8 @@ func (s *stream) inspect() StreamInfo {
 		OpenLaunches: clamp(s.open.Load()), PendingFrees: clamp(s.queued.Load()), Capturing: s.capturing.Load(),
 		Launches: s.books.launches.Load(), WaitsQueued: s.books.waits.Load(), WaitsElided: s.books.elided.Load(),
 	}
-	passed := s.odometer.passed.Load() // first: queued must not be behind it
-	info.PendingBytes = s.odometer.queued.Load() - passed
+	completed := s.frees.completed.Load() // first: queued must not be behind it
+	info.PendingBytes = s.frees.queued.Load() - completed
 	if !s.lockSoon() {
 		info.Busy = true
 		return info

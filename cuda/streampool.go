@@ -135,11 +135,11 @@ func (p *StreamPool) makeIdle(s *stream) bool {
 	for {
 		s.mu.Lock()
 		_ = s.flush() // for whoever waits on the device for what the host has seen
-		seq, frees := s.point(), s.frees
+		seq, attempts := s.point(), s.freeAttempts
 		s.mu.Unlock()
 		err := p.drv.StreamSynchronize(s.handle)
 		s.mu.Lock()
-		if err != nil || seq == s.seq && frees == s.frees {
+		if err != nil || seq == s.seq && attempts == s.freeAttempts {
 			return err == nil
 		}
 		s.mu.Unlock()

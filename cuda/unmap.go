@@ -46,7 +46,7 @@ func (r *AsyncResource) unmap(s *stream, p pending) error {
 	i.kept = append(i.kept, addressRange{ptr, bytes})
 	i.addresses.Add(int64(bytes))
 	i.mu.Unlock()
-	s.odometer.unmapped.Add(p.block.core.Bytes)
+	s.frees.unmapped.Add(p.block.core.Bytes)
 	return nil
 }
 

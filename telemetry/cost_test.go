@@ -52,13 +52,13 @@ func (n *nothing) end(t core.Ticket, op string) error {
 	return err
 }
 
-func (n *nothing) ReapPending(context.Context) error   { return nil }
-func (n *nothing) Drain(context.Context) error         { return nil }
-func (n *nothing) State(core.BlockID) core.BlockState  { return core.Live }
-func (n *nothing) Stats() core.Stats                   { return core.Stats{} }
-func (n *nothing) FreedOn(core.StreamID) core.Odometer { return core.Odometer{} }
-func (n *nothing) Subscribe(core.Listener)             {}
-func (n *nothing) Unwrap() core.Resource               { return nil }
+func (n *nothing) ReapPending(context.Context) error       { return nil }
+func (n *nothing) Drain(context.Context) error             { return nil }
+func (n *nothing) State(core.BlockID) core.BlockState      { return core.Live }
+func (n *nothing) Stats() core.Stats                       { return core.Stats{} }
+func (n *nothing) FreedOn(core.StreamID) core.FreeCounters { return core.FreeCounters{} }
+func (n *nothing) Subscribe(core.Listener)                 {}
+func (n *nothing) Unwrap() core.Resource                   { return nil }
 
 // setting is a way to run the layer; its resource and a caller's context.
 type setting struct {

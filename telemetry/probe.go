@@ -94,13 +94,13 @@ func (p *Probe) Deallocate(ctx context.Context, id core.BlockID) (core.Block, er
 	return b, err
 }
 
-// DeallocateAsked forwards the instant to an upstream that measures from it.
-func (p *Probe) DeallocateAsked(ctx context.Context, id core.BlockID, asked core.Instant) (core.Block, error) {
+// DeallocateRequestedAt forwards the instant to an upstream that measures from it.
+func (p *Probe) DeallocateRequestedAt(ctx context.Context, id core.BlockID, requested core.Instant) (core.Block, error) {
 	if p.dated == nil {
 		return p.Deallocate(ctx, id)
 	}
 	ctx, span := p.begin(ctx, core.OpDeallocate)
-	b, err := p.dated.DeallocateAsked(ctx, id, asked)
+	b, err := p.dated.DeallocateRequestedAt(ctx, id, requested)
 	end(span, err)
 	return b, err
 }

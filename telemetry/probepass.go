@@ -43,7 +43,7 @@ func (p *Probe) State(id core.BlockID) core.BlockState { return p.upstream.State
 func (p *Probe) Stats() core.Stats { return p.upstream.Stats() }
 
 // FreedOn is the upstream's.
-func (p *Probe) FreedOn(id core.StreamID) core.Odometer { return p.upstream.FreedOn(id) }
+func (p *Probe) FreedOn(id core.StreamID) core.FreeCounters { return p.upstream.FreedOn(id) }
 
 // Subscribe hands the listener to the upstream: releases are the same here.
 func (p *Probe) Subscribe(l core.Listener) { p.upstream.Subscribe(l) }

@@ -10,7 +10,7 @@ import (
 
 var bookCases = []testCase{
 	{name: "statistics are exact in requested bytes", room: 64 * mib, run: (*trial).exactStatistics},
-	{name: "the odometer is exact and never runs back", run: (*trial).odometer},
+	{name: "the free counters are exact and never run back", run: (*trial).freeCounters},
 	{name: "a release is told exactly once whoever reaps", run: (*trial).concurrentReapers},
 	{name: "drain leaves nothing outstanding", run: (*trial).drainIsAccurate},
 }
@@ -80,9 +80,9 @@ func (m *model) compare(t *trial, s core.Stats) {
 	t.check(s.PeakOutstanding >= s.Outstanding().Bytes, "the peak of %d is below what is held, %d", s.PeakOutstanding, s.Outstanding().Bytes)
 }
 
-// odometer compares the backend's own count of freed bytes with its notices;
+// freeCounters compares the backend's own count of freed bytes with its notices;
 // layers above it may have asked for more than the suite did.
-func (t *trial) odometer() {
+func (t *trial) freeCounters() {
 	stream, base := t.Streams(t), core.Base(t.Resource)
 	told := &toldBytes{stream: stream}
 	base.Subscribe(told)
@@ -93,16 +93,16 @@ func (t *trial) odometer() {
 		total += b.Requested
 		t.free(b)
 		now := t.Resource.FreedOn(stream)
-		t.check(now.Queued >= last.Queued && now.Passed >= last.Passed, "the odometer ran back from %+v to %+v", last, now)
-		t.check(now.Passed <= now.Queued, "more was passed than queued: %+v", now)
+		t.check(now.Queued >= last.Queued && now.Completed >= last.Completed, "the free counters ran back from %+v to %+v", last, now)
+		t.check(now.Completed <= now.Queued, "more was passed than queued: %+v", now)
 		last = now
 	}
 	t.drain()
 	end := t.Resource.FreedOn(stream)
-	t.check(end.Passed == end.Queued, "after drain the odometer says %+v", end)
+	t.check(end.Completed == end.Queued, "after drain the free counters say %+v", end)
 	if t.Features.Has(core.StreamOrdered) {
 		moved := end.Queued - start.Queued
-		t.check(moved == told.bytes.Load() && moved >= total, "frees of %d bytes, told as %d, moved the odometer by %d", total, told.bytes.Load(), moved)
+		t.check(moved == told.bytes.Load() && moved >= total, "frees of %d bytes, told as %d, moved the free counters by %d", total, told.bytes.Load(), moved)
 	}
 }
 

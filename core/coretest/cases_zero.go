@@ -39,7 +39,7 @@ func (t *trial) zeroValues() {
 	t.refused(r.AbortUse(t.ctx, core.Ticket{}), "abort of the zero ticket", core.ErrStreamMisuse)
 	t.check(r.ReleaseClaim(t.ctx, 0) != nil, "the zero claim was released")
 	t.check(r.State(id) == core.Freed, "the zero block is %v", r.State(id))
-	t.check(r.FreedOn(noStream) == (core.Odometer{}), "a stream that never was has freed %+v", r.FreedOn(noStream))
+	t.check(r.FreedOn(noStream) == (core.FreeCounters{}), "a stream that never was has freed %+v", r.FreedOn(noStream))
 	if t.tracks() {
 		_, err := t.tryPrepare(core.DefaultStream, "", core.Use{})
 		t.refused(err, "prepare of the zero use", core.ErrInvalidRequest)

@@ -19,20 +19,20 @@ const fakeCapacity = 1 << 40
 type Fake struct {
 	ordinal int
 
-	mu        sync.Mutex
-	next      uint64
-	blocks    map[core.Generation]*fakeBlock
-	queue     []core.Generation // frees the device has not passed, in order
-	odometers map[core.StreamID]core.Odometer
-	listeners []core.Listener
-	stats     core.Stats
-	withheld  core.Amount
-	calls     []string
-	script    map[string][]error
-	immediate bool
-	granule   uint64                 // of isolated blocks, 0 if there are none
-	leases    map[core.StreamID]bool // nil until the first Lease
-	closed    chan struct{}          // closed and replaced whenever an intent closes
+	mu           sync.Mutex
+	next         uint64
+	blocks       map[core.Generation]*fakeBlock
+	queue        []core.Generation // frees the device has not passed, in order
+	freeCounters map[core.StreamID]core.FreeCounters
+	listeners    []core.Listener
+	stats        core.Stats
+	withheld     core.Amount
+	calls        []string
+	script       map[string][]error
+	immediate    bool
+	granule      uint64                 // of isolated blocks, 0 if there are none
+	leases       map[core.StreamID]bool // nil until the first Lease
+	closed       chan struct{}          // closed and replaced whenever an intent closes
 }
 
 var _ core.Resource = (*Fake)(nil)
@@ -42,7 +42,7 @@ var _ core.Isolator = (*Fake)(nil)
 // NewFake returns a fake for device ordinal.
 func NewFake(ordinal int) *Fake {
 	return &Fake{ordinal: ordinal, next: 0x10000, blocks: map[core.Generation]*fakeBlock{},
-		odometers: map[core.StreamID]core.Odometer{}, script: map[string][]error{}, closed: make(chan struct{})}
+		freeCounters: map[core.StreamID]core.FreeCounters{}, script: map[string][]error{}, closed: make(chan struct{})}
 }
 
 // FailNext makes the next calls of the method called op return errs, one
@@ -117,9 +117,9 @@ func (f *Fake) forget(g core.Generation) core.Block {
 	b := f.blocks[g]
 	delete(f.blocks, g)
 	f.stats.Pending = f.stats.Pending.Sub(amount(b))
-	o := f.odometers[b.ID.AllocStream]
-	o.Passed += b.Bytes
-	f.odometers[b.ID.AllocStream] = o
+	o := f.freeCounters[b.ID.AllocStream]
+	o.Completed += b.Bytes
+	f.freeCounters[b.ID.AllocStream] = o
 	b.State = core.Freed
 	return b.Block
 }
@@ -215,9 +215,9 @@ func (f *Fake) queueFree(b *fakeBlock, passed []core.Block) []core.Block {
 	if len(b.intents) > 0 {
 		return passed
 	}
-	o := f.odometers[b.ID.AllocStream]
+	o := f.freeCounters[b.ID.AllocStream]
 	o.Queued += b.Bytes
-	f.odometers[b.ID.AllocStream] = o
+	f.freeCounters[b.ID.AllocStream] = o
 	if f.immediate {
 		return append(passed, f.forget(b.ID.Generation))
 	}

@@ -54,11 +54,11 @@ func (f *Fake) Stats() core.Stats {
 	return f.stats
 }
 
-// FreedOn is the odometer of the stream.
-func (f *Fake) FreedOn(id core.StreamID) core.Odometer {
+// FreedOn is the free counters of the stream.
+func (f *Fake) FreedOn(id core.StreamID) core.FreeCounters {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.odometers[id]
+	return f.freeCounters[id]
 }
 
 // Subscribe adds a listener.

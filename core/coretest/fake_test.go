@@ -100,10 +100,10 @@ func TestFakePassesFreesInOrder(t *testing.T) {
 	expect(t, "first", heard.blocks[0].ID, b.ID)
 	expect(t, "second", heard.blocks[1].ID, a.ID)
 	expect(t, "state of the held block", fake.State(held.ID), core.Retired)
-	expect(t, "odometer", fake.FreedOn(1), core.Odometer{Queued: 128, Passed: 128})
+	expect(t, "free counters", fake.FreedOn(1), core.FreeCounters{Queued: 128, Completed: 128})
 
 	expect(t, "finish", fake.FinishUse(context.Background(), ticket), nil)
-	expect(t, "odometer after the intent", fake.FreedOn(1), core.Odometer{Queued: 192, Passed: 128})
+	expect(t, "free counters after the intent", fake.FreedOn(1), core.FreeCounters{Queued: 192, Completed: 128})
 	fake.Pass()
 	expect(t, "third", heard.blocks[2].ID, held.ID)
 }
@@ -117,5 +117,5 @@ func TestFakeReleasesAtFree(t *testing.T) {
 	expect(t, "deallocate", err, nil)
 	expect(t, "state", freed.State, core.Freed)
 	expect(t, "number of notices", len(heard.blocks), 1)
-	expect(t, "odometer", fake.FreedOn(1), core.Odometer{Queued: 64, Passed: 64})
+	expect(t, "free counters", fake.FreedOn(1), core.FreeCounters{Queued: 64, Completed: 64})
 }

@@ -124,7 +124,7 @@ func (f *Faults) State(id core.BlockID) core.BlockState { return f.upstream.Stat
 func (f *Faults) Stats() core.Stats { return f.upstream.Stats() }
 
 // FreedOn is upstream's.
-func (f *Faults) FreedOn(id core.StreamID) core.Odometer { return f.upstream.FreedOn(id) }
+func (f *Faults) FreedOn(id core.StreamID) core.FreeCounters { return f.upstream.FreedOn(id) }
 
 // Subscribe forwards.
 func (f *Faults) Subscribe(l core.Listener) { f.upstream.Subscribe(l) }

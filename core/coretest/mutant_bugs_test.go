@@ -204,10 +204,10 @@ func driftingStats(m *mutant) {
 	}
 }
 
-func doubleOdometer(m *mutant) {
-	m.freedOn = func(id core.StreamID) core.Odometer {
+func doubleFreeCounters(m *mutant) {
+	m.freedOn = func(id core.StreamID) core.FreeCounters {
 		o := m.Fake.FreedOn(id)
-		return core.Odometer{Queued: 2 * o.Queued, Passed: 2 * o.Passed}
+		return core.FreeCounters{Queued: 2 * o.Queued, Completed: 2 * o.Completed}
 	}
 }
 

@@ -21,7 +21,7 @@ type mutant struct {
 	reserve    func(context.Context, uint64, core.Tag) (core.Claim, error)
 	drain      func(context.Context) error
 	stats      func() core.Stats
-	freedOn    func(core.StreamID) core.Odometer
+	freedOn    func(core.StreamID) core.FreeCounters
 	subscribe  func(core.Listener)
 	blocksFunc func(func(core.BlockInfo) bool)
 	state      func(core.BlockID) core.BlockState
@@ -59,7 +59,7 @@ func (m *mutant) FinishUse(ctx context.Context, t core.Ticket) error { return m.
 func (m *mutant) AbortUse(ctx context.Context, t core.Ticket) error  { return m.abort(ctx, t) }
 func (m *mutant) Drain(ctx context.Context) error                    { return m.drain(ctx) }
 func (m *mutant) Stats() core.Stats                                  { return m.stats() }
-func (m *mutant) FreedOn(s core.StreamID) core.Odometer              { return m.freedOn(s) }
+func (m *mutant) FreedOn(s core.StreamID) core.FreeCounters          { return m.freedOn(s) }
 func (m *mutant) Subscribe(l core.Listener)                          { m.subscribe(l) }
 func (m *mutant) Blocks(yield func(core.BlockInfo) bool)             { m.blocksFunc(yield) }
 func (m *mutant) State(id core.BlockID) core.BlockState              { return m.state(id) }

@@ -145,7 +145,7 @@ func (r *Resource) Drain(ctx context.Context) error { return r.upstream.Drain(ct
 func (r *Resource) State(id core.BlockID) core.BlockState { return r.upstream.State(id) }
 
 // FreedOn is the upstream's.
-func (r *Resource) FreedOn(id core.StreamID) core.Odometer { return r.upstream.FreedOn(id) }
+func (r *Resource) FreedOn(id core.StreamID) core.FreeCounters { return r.upstream.FreedOn(id) }
 
 // Subscribe adds a listener for the upstream's notices. The budget heard of
 // each block first: its bytes have left the ledger when l is called.

@@ -11,12 +11,12 @@ import (
 // and are passed one by one, some are held back as if an intent were open on
 // their block, and every block has the same address.
 type device struct {
-	mu        sync.Mutex
-	live      map[core.Generation]core.Block
-	queues    map[core.StreamID][]core.Block
-	held      map[core.StreamID][]core.Block
-	odometers map[core.StreamID]core.Odometer
-	listeners []core.Listener
+	mu           sync.Mutex
+	live         map[core.Generation]core.Block
+	queues       map[core.StreamID][]core.Block
+	held         map[core.StreamID][]core.Block
+	freeCounters map[core.StreamID]core.FreeCounters
+	listeners    []core.Listener
 	// hold makes frees wait for letGo; fail fails the next calls of a method.
 	// atOnce makes the device pass a free before Deallocate returns.
 	hold   bool
@@ -31,7 +31,7 @@ var _ core.Resource = (*device)(nil)
 
 func newDevice() *device {
 	return &device{live: map[core.Generation]core.Block{}, queues: map[core.StreamID][]core.Block{},
-		held: map[core.StreamID][]core.Block{}, odometers: map[core.StreamID]core.Odometer{}, fail: map[string]error{}}
+		held: map[core.StreamID][]core.Block{}, freeCounters: map[core.StreamID]core.FreeCounters{}, fail: map[string]error{}}
 }
 
 // failNext fails the next call of op with err.
@@ -86,9 +86,9 @@ func (d *device) retire(id core.BlockID) (core.Block, error) {
 func (d *device) enqueue(b core.Block) {
 	s := b.ID.AllocStream
 	d.queues[s] = append(d.queues[s], b)
-	o := d.odometers[s]
+	o := d.freeCounters[s]
 	o.Queued += b.Bytes
-	d.odometers[s] = o
+	d.freeCounters[s] = o
 }
 
 // letGo queues the frees that were held back on stream.
@@ -107,11 +107,11 @@ func (d *device) pass(stream core.StreamID, n int) {
 	n = min(n, len(d.queues[stream]))
 	passed := d.queues[stream][:n]
 	d.queues[stream] = d.queues[stream][n:]
-	o := d.odometers[stream]
+	o := d.freeCounters[stream]
 	for _, b := range passed {
-		o.Passed += b.Bytes
+		o.Completed += b.Bytes
 	}
-	d.odometers[stream] = o
+	d.freeCounters[stream] = o
 	d.mu.Unlock()
 	for _, b := range passed {
 		b.State = core.Freed
@@ -132,10 +132,10 @@ func (d *device) ReapPending(context.Context) error {
 	return err
 }
 
-func (d *device) FreedOn(id core.StreamID) core.Odometer {
+func (d *device) FreedOn(id core.StreamID) core.FreeCounters {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.odometers[id]
+	return d.freeCounters[id]
 }
 
 func (d *device) Subscribe(l core.Listener) { d.listeners = append(d.listeners, l) }

@@ -51,7 +51,7 @@ func (f *leaf) ReapPending(context.Context) error                { return f.fail
 func (f *leaf) Drain(context.Context) error                      { return f.fail }
 func (f *leaf) State(core.BlockID) core.BlockState               { return core.Freed }
 func (f *leaf) Stats() core.Stats                                { return core.Stats{} }
-func (f *leaf) FreedOn(core.StreamID) core.Odometer              { return core.Odometer{} }
+func (f *leaf) FreedOn(core.StreamID) core.FreeCounters          { return core.FreeCounters{} }
 func (f *leaf) Subscribe(l core.Listener)                        { f.listeners = append(f.listeners, l) }
 func (f *leaf) Unwrap() core.Resource                            { return nil }
 func (f *leaf) Ordinal() int                                     { return 0 }

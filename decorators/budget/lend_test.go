@@ -109,7 +109,7 @@ func TestAFreeHeldBackByAnIntentIsNotLent(t *testing.T) {
 
 func TestAStreamLedgerKnowsWhatWasFreedBefore(t *testing.T) {
 	d := newDevice()
-	d.odometers[1] = core.Odometer{Queued: 1 << 40} // an earlier lease of the same stream
+	d.freeCounters[1] = core.FreeCounters{Queued: 1 << 40} // an earlier lease of the same stream
 	d.hold = true
 	r := newBudget(t, d, Config{Limit: 100})
 	mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 60, Stream: 1}))

@@ -172,7 +172,7 @@ func TestEverythingElseGoesThrough(t *testing.T) {
 	}
 	mustFree(t, r, b)
 	if r.FreedOn(2).Queued != 64 {
-		t.Errorf("odometer %+v", r.FreedOn(2))
+		t.Errorf("free counters %+v", r.FreedOn(2))
 	}
 	if err := errors.Join(r.ReapPending(ctx), r.Drain(ctx)); err != nil {
 		t.Error(err)

@@ -10,7 +10,7 @@ import (
 // streamLedger is the ledger of one stream: what is live and pending there, by
 // tag, and which of the pending bytes are lent. A block and the sums that it is
 // part of change in one step, under its lock. While that is held the upstream is
-// asked for its free counters (core.Odometer) and for nothing else.
+// asked for its free counters (core.FreeCounters) and for nothing else.
 //
 // Blocks are kept by generation, so that a block which gets the address of one
 // that is still being freed is another block. They are kept here, and not in a

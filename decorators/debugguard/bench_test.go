@@ -48,16 +48,16 @@ func (n *null) FinishUse(_ context.Context, t core.Ticket) error {
 	return err
 }
 
-func (n *null) ReapPending(context.Context) error   { return nil }
-func (n *null) Drain(context.Context) error         { return nil }
-func (n *null) State(core.BlockID) core.BlockState  { return core.Freed }
-func (n *null) Stats() core.Stats                   { return core.Stats{} }
-func (n *null) FreedOn(core.StreamID) core.Odometer { return core.Odometer{} }
-func (n *null) Subscribe(l core.Listener)           { n.listener = l }
-func (n *null) Unwrap() core.Resource               { return nil }
-func (n *null) Ordinal() int                        { return 0 }
-func (n *null) Features() core.Features             { return core.UseTracking | core.StreamOrdered }
-func (n *null) String() string                      { return "null" }
+func (n *null) ReapPending(context.Context) error       { return nil }
+func (n *null) Drain(context.Context) error             { return nil }
+func (n *null) State(core.BlockID) core.BlockState      { return core.Freed }
+func (n *null) Stats() core.Stats                       { return core.Stats{} }
+func (n *null) FreedOn(core.StreamID) core.FreeCounters { return core.FreeCounters{} }
+func (n *null) Subscribe(l core.Listener)               { n.listener = l }
+func (n *null) Unwrap() core.Resource                   { return nil }
+func (n *null) Ordinal() int                            { return 0 }
+func (n *null) Features() core.Features                 { return core.UseTracking | core.StreamOrdered }
+func (n *null) String() string                          { return "null" }
 
 // layers are the stacks that are compared, each over a fresh null backend.
 func layers(tb testing.TB) []struct {

@@ -127,8 +127,8 @@ func (r *Resource) Features() core.Features {
 // Unwrap is the upstream.
 func (r *Resource) Unwrap() core.Resource { return r.upstream }
 
-// FreedOn is the upstream's odometer. A quarantined block is not in it yet.
-func (r *Resource) FreedOn(id core.StreamID) core.Odometer { return r.upstream.FreedOn(id) }
+// FreedOn is the upstream's free counters. A quarantined block is not in them yet.
+func (r *Resource) FreedOn(id core.StreamID) core.FreeCounters { return r.upstream.FreedOn(id) }
 
 // ReleaseClaim is the upstream's.
 func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {

@@ -48,13 +48,13 @@ func (n *noop) FinishUse(_ context.Context, t core.Ticket) error {
 	}
 	return err
 }
-func (n *noop) ReapPending(context.Context) error   { return nil }
-func (n *noop) Drain(context.Context) error         { return nil }
-func (n *noop) State(core.BlockID) core.BlockState  { return core.Live }
-func (n *noop) Stats() core.Stats                   { return core.Stats{} }
-func (n *noop) FreedOn(core.StreamID) core.Odometer { return core.Odometer{} }
-func (n *noop) Subscribe(core.Listener)             {}
-func (n *noop) Unwrap() core.Resource               { return nil }
+func (n *noop) ReapPending(context.Context) error       { return nil }
+func (n *noop) Drain(context.Context) error             { return nil }
+func (n *noop) State(core.BlockID) core.BlockState      { return core.Live }
+func (n *noop) Stats() core.Stats                       { return core.Stats{} }
+func (n *noop) FreedOn(core.StreamID) core.FreeCounters { return core.FreeCounters{} }
+func (n *noop) Subscribe(core.Listener)                 {}
+func (n *noop) Unwrap() core.Resource                   { return nil }
 
 // pair is one allocation and its free.
 func pair(b testing.TB, r core.Resource) {

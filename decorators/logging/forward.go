@@ -21,7 +21,7 @@ func (r *Resource) State(id core.BlockID) core.BlockState { return r.upstream.St
 func (r *Resource) Stats() core.Stats { return r.upstream.Stats() }
 
 // FreedOn is the upstream's answer.
-func (r *Resource) FreedOn(id core.StreamID) core.Odometer { return r.upstream.FreedOn(id) }
+func (r *Resource) FreedOn(id core.StreamID) core.FreeCounters { return r.upstream.FreedOn(id) }
 
 // Subscribe subscribes to the upstream, whose blocks are this layer's.
 func (r *Resource) Subscribe(l core.Listener) { r.upstream.Subscribe(l) }

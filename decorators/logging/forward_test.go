@@ -40,7 +40,7 @@ func (f *budgeted) Stats() core.Stats {
 	return f.Fake.Stats()
 }
 
-func (f *budgeted) FreedOn(id core.StreamID) core.Odometer {
+func (f *budgeted) FreedOn(id core.StreamID) core.FreeCounters {
 	f.note("FreedOn")
 	return f.Fake.FreedOn(id)
 }
@@ -139,7 +139,7 @@ func questions(t *testing.T, r *Resource, up *budgeted, block core.Block) {
 	}
 	up.took(t, "Stats")
 	if got := r.FreedOn(4); got.Queued != 64 {
-		t.Errorf("odometer %+v", got)
+		t.Errorf("free counters %+v", got)
 	}
 	up.took(t, "FreedOn")
 	if got := r.Features(); got != core.Reservations {

@@ -82,7 +82,7 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 
 func (r *Resource) free(ctx context.Context, id core.BlockID, start moment) (core.Block, error) {
 	if r.dated != nil {
-		return r.dated.DeallocateAsked(ctx, id, start.instant())
+		return r.dated.DeallocateRequestedAt(ctx, id, start.instant())
 	}
 	return r.upstream.Deallocate(ctx, id)
 }

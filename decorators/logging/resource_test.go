@@ -168,11 +168,11 @@ func TestAnOperationReadsTheClockTwiceOrNever(t *testing.T) {
 // dated is an upstream that measures its frees.
 type dated struct {
 	core.Resource
-	asked []core.Instant
+	requested []core.Instant
 }
 
-func (d *dated) DeallocateAsked(c context.Context, id core.BlockID, asked core.Instant) (core.Block, error) {
-	d.asked = append(d.asked, asked)
+func (d *dated) DeallocateRequestedAt(c context.Context, id core.BlockID, requested core.Instant) (core.Block, error) {
+	d.requested = append(d.requested, requested)
 	return d.Deallocate(c, id)
 }
 
@@ -196,8 +196,8 @@ func TestTheReadingOfTheClockIsHandedDownWithAFree(t *testing.T) {
 				began = core.InstantOf(r.Event.Time)
 			}
 		}
-		if len(up.asked) != 1 || up.asked[0] != began {
-			t.Errorf("%v: handed down %v, the log says %v", level, up.asked, began)
+		if len(up.requested) != 1 || up.requested[0] != began {
+			t.Errorf("%v: handed down %v, the log says %v", level, up.requested, began)
 		}
 	}
 }
@@ -213,7 +213,7 @@ func TestNoReadingIsHandedDownWithoutALog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := log.Deallocate(ctx, block.ID); err != nil || len(up.asked) != 0 {
-		t.Errorf("%v, handed down %v", err, up.asked)
+	if _, err := log.Deallocate(ctx, block.ID); err != nil || len(up.requested) != 0 {
+		t.Errorf("%v, handed down %v", err, up.requested)
 	}
 }

@@ -38,6 +38,7 @@ var rules = map[string]func([]*File) []Violation{
 	"code in documents parses":  Code,
 	"names of the seeds exist":  Names,
 	"long tests run somewhere":  Short,
+	"retired words are gone":    Retired,
 }
 
 func TestRepositoryKeepsItsRules(t *testing.T) {
