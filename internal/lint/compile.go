@@ -43,7 +43,7 @@ func (b Block) Run(ctx context.Context, root, scratch string) (string, error) {
 // onOverlay runs a command of go over the programs.
 func onOverlay(ctx context.Context, root, scratch string, programs []Block, args ...string) error {
 	replace := map[string]string{}
-	args = append(args, asThisProgram(), "-overlay", filepath.Join(scratch, "overlay.json"))
+	args = append(args, AsThisProgram(), "-overlay", filepath.Join(scratch, "overlay.json"))
 	for i, b := range programs {
 		name := "block" + strconv.Itoa(i)
 		if err := b.lay(filepath.Join(root, "internal", "lint", name), filepath.Join(scratch, name), replace); err != nil {
@@ -87,9 +87,9 @@ func (b Block) lay(folder, at string, replace map[string]string) error {
 	return nil
 }
 
-// asThisProgram is the flag with which this program was built: so what a block is
+// AsThisProgram is the flag with which this program was built: so what a block is
 // built from is most likely built already.
-func asThisProgram() string {
+func AsThisProgram() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "-race" {
