@@ -10,9 +10,10 @@ import (
 const stackAlways = 1 << 20
 
 // Allocate returns a live block. A guarded one costs red zones and one launch
-// more. If memory is refused, quarantine is given up before the refusal is
-// passed on; if that lacks only what the device has yet to pass of what the guard
-// held, Allocate waits for it, see [Config.Patience]. Errors are the upstream's.
+// more. If memory is refused, quarantine is given up before the caller is refused;
+// if all that is missing is frees of the guard's that the device has yet to
+// complete, Allocate waits for them, see [Config.Patience]. Errors are the
+// upstream's.
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
 	if r.gate.Load() == 0 {
 		b, err = r.upstream.Allocate(ctx, req)
@@ -55,7 +56,7 @@ func (r *Resource) choose(mode Mode, hunted bool, req *core.Request) bool {
 	if mean, ok := r.rates.of(req.Tag); ok {
 		return chosen(req.Bytes, mean)
 	}
-	return r.bytes.take(req.Bytes) && r.timeAllows()
+	return r.bytes.choose(req.Bytes) && r.timeAllows()
 }
 
 // allocateKnown allocates a block that only the ledger knows, into b: most
@@ -114,7 +115,7 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 	rec := newGuarded(b, r.ledger.clock.instant(), stack)
 	rec.guard.layout, rec.guard.isolated, rec.guard.whole = l, isolated, hunted || b.Bytes <= r.cfg.PoisonCap
 	if isolated {
-		r.inward.isolation.Add(int64(l.total() - b.Bytes))
+		r.forwarded.isolation.Add(int64(l.total() - b.Bytes))
 	}
 	r.tellStack(l.total(), b.Tag, stack)
 	r.arm(ctx, rec)

@@ -17,7 +17,7 @@ const (
 	bisectBytes  = 64 << 20
 	bisectBlocks = 1024
 	// bisectSuspects is how many launches a finding names at most, unless more
-	// have passed in its window.
+	// ended in its window.
 	bisectSuspects = 3
 	// bisectVerdicts is how many verdicts a launch reads in passing: more than
 	// it makes, so that they do not pile up.
@@ -37,7 +37,7 @@ const (
 // last, so that its window holds this launch, and those that ran beside it. The
 // launch waits only where the device has fallen far behind.
 //
-// The blocks are still held: none is freed before letGo. One that another
+// The blocks are still pinned: none is freed before unpin. One that another
 // stream has taken up since is left to that launch's own comparison. Of what
 // is in quarantine, only what is ordered before this stream already is
 // compared: a wait of the guard's would hide that the program lacks one.
@@ -77,12 +77,12 @@ func (cs *checks) lag() bool {
 	return c != nil && !c.vain.Load()
 }
 
-// catchUp settles batches until few enough are left, or ctx ends.
+// catchUp settles checks until few enough are left, or ctx ends.
 func (r *Resource) catchUp(ctx context.Context) error {
-	if err := r.checks.claim(ctx); err != nil {
+	if err := r.checks.reading.lock(ctx); err != nil {
 		return err
 	}
-	defer r.checks.yield()
+	defer r.checks.reading.unlock()
 	for r.checks.lag() {
 		c := r.checks.oldest()
 		err := c.answer.Wait(ctx)
@@ -97,13 +97,13 @@ func (r *Resource) catchUp(ctx context.Context) error {
 func (r *Resource) bisectOwn(ctx context.Context, o *openLaunch) {
 	b, at := newBatch(o.use.Stream), r.launches.tick()
 	var uses []core.Use
-	for _, h := range o.held {
+	for _, h := range o.known {
 		if h.guarded && h.rec.guard.armed {
 			b.redZones(h.rec, at)
 			uses = append(uses, core.Use{Block: h.rec.inner(), Access: core.Read})
 		}
 	}
-	r.look(ctx, launchBisect, b, uses)
+	r.compareBatch(ctx, launchBisect, b, uses)
 }
 
 // bisectOthers takes its turn at quarantine unless blocks are leaving it,
@@ -115,12 +115,12 @@ func (r *Resource) bisectOthers(ctx context.Context, stream core.StreamID) {
 	defer r.evicting.Unlock()
 	b, at := newBatch(stream), r.launches.tick()
 	var uses []core.Use
-	for _, rec := range r.quarantine.turn(bisectBlocks, bisectBytes, func(rec *record) bool { return r.orderedBlock(rec.inner(), stream) }) {
+	for _, rec := range r.quarantine.nextInTurn(bisectBlocks, bisectBytes, func(rec *record) bool { return r.orderedBlock(rec.inner(), stream) }) {
 		b.poisoned(rec, at)
 		uses = append(uses, core.Use{Block: rec.inner(), Access: core.Read})
 	}
 	uses = r.watchCanaries(b, uses, bisectBlocks, func(rec *record) bool { return r.orderedBlock(rec.id(), stream) })
-	r.look(ctx, launchBisect, b, uses)
+	r.compareBatch(ctx, launchBisect, b, uses)
 }
 
 // orderedBlock reports whether a read on stream needs no wait.
@@ -131,11 +131,10 @@ func (r *Resource) orderedBlock(id core.BlockID, stream core.StreamID) bool {
 	return len(r.orderer.Unordered(id, stream, core.Read)) == 0
 }
 
-// look queues the comparison of a batch of blocks that are not about to be
-// freed. One that fails, or is left out because the device is far behind, is
-// made up for by the next, and by the last one before their free; windows are
-// wider then.
-func (r *Resource) look(ctx context.Context, name string, b *batch, uses []core.Use) {
+// compareBatch queues the comparison of blocks that are not about to be freed. One
+// that fails, or is left out because the device is far behind, is made up for by
+// the next, and by the last one before their free; windows are wider then.
+func (r *Resource) compareBatch(ctx context.Context, name string, b *batch, uses []core.Use) {
 	if b.blocks == 0 || r.checks.busy() {
 		return
 	}
@@ -146,5 +145,5 @@ func (r *Resource) look(ctx context.Context, name string, b *batch, uses []core.
 			err := r.compare(ctx, b)
 			return !core.WasNotEnqueued(err), err
 		}})
-	r.settled(b, err)
+	r.noteQueued(b, err)
 }

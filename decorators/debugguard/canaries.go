@@ -30,7 +30,7 @@ const (
 // canaries are those there are. The queue and the former owners change only
 // while evicting is held.
 type canaries struct {
-	held        tally
+	memory      tally
 	made, freed atomic.Uint64
 	queue       []*record // oldest first
 	turn        int       // whose turn it is to be compared
@@ -41,55 +41,55 @@ type canaries struct {
 	alive map[core.Generation]*record // until the upstream has released them
 }
 
-// born notes a canary, so that its release is not told as a caller's block's.
-func (ss *canaries) born(rec *record) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	if ss.alive == nil {
-		ss.alive = map[core.Generation]*record{}
+// add notes a canary, so that its release is not told as a caller's block's.
+func (cs *canaries) add(rec *record) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.alive == nil {
+		cs.alive = map[core.Generation]*record{}
 	}
-	ss.alive[rec.generation()] = rec
-	ss.made.Add(1)
+	cs.alive[rec.generation()] = rec
+	cs.made.Add(1)
 }
 
-// is reports whether a generation is that of a canary.
-func (ss *canaries) is(g core.Generation) bool {
-	if ss.made.Load() == 0 {
+// has reports whether a generation is that of a canary.
+func (cs *canaries) has(g core.Generation) bool {
+	if cs.made.Load() == 0 {
 		return false
 	}
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	return ss.alive[g] != nil
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.alive[g] != nil
 }
 
 // released returns the canary that a released block is, nil if it is none, and
 // forgets it.
-func (ss *canaries) released(g core.Generation) *record {
-	if !ss.is(g) {
+func (cs *canaries) released(g core.Generation) *record {
+	if !cs.has(g) {
 		return nil
 	}
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	rec := ss.alive[g]
-	delete(ss.alive, g)
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	rec := cs.alive[g]
+	delete(cs.alive, g)
 	return rec
 }
 
-// owned remembers whose the bytes of a block were that is being let go.
-func (ss *canaries) owned(b core.Block, l layout) {
+// rememberOwner remembers whose the bytes of a block were that is being let go.
+func (cs *canaries) rememberOwner(b core.Block, l layout) {
 	b.ID.Ptr, b.Bytes = l.base, l.total()
-	if len(ss.owners) < formerOwners {
-		ss.owners = append(ss.owners, b)
+	if len(cs.owners) < formerOwners {
+		cs.owners = append(cs.owners, b)
 		return
 	}
-	ss.owners[ss.next] = b
-	ss.next = (ss.next + 1) % formerOwners
+	cs.owners[cs.next] = b
+	cs.next = (cs.next + 1) % formerOwners
 }
 
 // ownerOf is the block that held an address last, a block of no generation if
 // that is forgotten.
-func (ss *canaries) ownerOf(ptr uint64) (owner core.Block) {
-	for _, b := range ss.owners {
+func (cs *canaries) ownerOf(ptr uint64) (owner core.Block) {
+	for _, b := range cs.owners {
 		if ptr-b.ID.Ptr < b.Bytes && b.ID.Generation > owner.ID.Generation {
 			owner = b
 		}
@@ -107,7 +107,7 @@ func (r *Resource) postSome(ctx context.Context, freed []*record) error {
 		return nil
 	}
 	room := func(size uint64) bool {
-		return len(r.canaries.queue) < most && r.canaries.held.amount().Bytes+size <= bytes
+		return len(r.canaries.queue) < most && r.canaries.memory.amount().Bytes+size <= bytes
 	}
 	if n := len(r.canaries.queue); n > 0 && !room(maxCanary) {
 		if _, err := r.trimCanaries(ctx, n-max(1, n/8)); err != nil {
@@ -115,7 +115,7 @@ func (r *Resource) postSome(ctx context.Context, freed []*record) error {
 		}
 	}
 	for _, rec := range freed {
-		r.canaries.owned(rec.block(), rec.guard.layout)
+		r.canaries.rememberOwner(rec.block(), rec.guard.layout)
 	}
 	step := max(1, len(freed)/max(1, most/8))
 	for i := 0; i < len(freed); i += step {
@@ -143,8 +143,8 @@ func (r *Resource) post(ctx context.Context, freed *record) {
 	b.State = core.Quarantined
 	rec := newGuarded(b, r.ledger.clock.instant(), nil)
 	rec.guard.layout, rec.guard.whole, rec.guard.canaryOf = layout{base: b.ID.Ptr, body: b.Bytes}, true, &owner
-	r.canaries.born(rec)
-	r.canaries.held.add(rec.held())
+	r.canaries.add(rec)
+	r.canaries.memory.add(rec.footprint())
 	r.fillCanary(ctx, rec)
 	r.canaries.queue = append(r.canaries.queue, rec)
 }
@@ -212,6 +212,6 @@ func (r *Resource) trimCanariesUntil(ctx context.Context, keep int, stop func() 
 
 // canaryGone counts one that was given back.
 func (r *Resource) canaryGone(rec *record) {
-	r.canaries.held.sub(rec.held())
+	r.canaries.memory.sub(rec.footprint())
 	r.canaries.freed.Add(1)
 }

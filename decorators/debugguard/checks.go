@@ -96,7 +96,7 @@ type check struct {
 	// blocks is how many blocks it is about, judge reads the answer.
 	blocks int
 	judge  func() error
-	// vain is set if somebody waited for it who gave up.
+	// vain is set if a caller waited for it and gave up.
 	vain atomic.Bool
 }
 
@@ -106,25 +106,26 @@ func (r *Resource) compare(ctx context.Context, b *batch) error {
 	if err != nil {
 		return err
 	}
-	r.ask(&check{answer: v, void: &b.void, blocks: b.blocks, judge: func() error {
+	r.awaitVerdict(&check{answer: v, void: &b.void, blocks: b.blocks, judge: func() error {
 		err := r.judge(b, v)
 		if err == nil {
-			r.passed(b)
+			r.noteCompleted(b)
 		}
 		return err
 	}})
 	return nil
 }
 
-// ask awaits the answer of a check that was queued.
-func (r *Resource) ask(c *check) {
+// awaitVerdict adds a queued check to those whose verdict is awaited.
+func (r *Resource) awaitVerdict(c *check) {
 	r.checks.add(c)
 	r.wake()
 }
 
-// settled ends the queueing of a comparison whose launch had that error. On
-// success the blocks count as clean up to it; otherwise it tells nothing.
-func (r *Resource) settled(b *batch, err error) {
+// noteQueued ends the queueing of a comparison, with the error of its launch. On
+// success the blocks count as clean up to here; otherwise the verdict means
+// nothing.
+func (r *Resource) noteQueued(b *batch, err error) {
 	if err != nil {
 		b.void.Store(true)
 		r.count.unchecked.Add(uint64(b.blocks))
@@ -141,35 +142,40 @@ type checks struct {
 	count atomic.Int64
 	mu    sync.Mutex
 	list  []*check
-	// settling holds who reads verdicts, see claim.
-	settling chan struct{}
+	// reading is held while verdicts are read and checks settled.
+	reading ctxMutex
 }
 
-// claim takes the right to settle batches, until yield, or gives up when ctx
-// ends: who has it may be waiting for the device.
-func (cs *checks) claim(ctx context.Context) error {
-	if cs.tryClaim() { // also if ctx has ended
+// ctxMutex is a lock for which a caller waits no longer than its context lasts,
+// because whoever holds it may be waiting for the device. A sync.Mutex cannot do
+// that.
+type ctxMutex chan struct{}
+
+func newCtxMutex() ctxMutex { return make(ctxMutex, 1) }
+
+// lock fails only if the lock is not free and ctx ends.
+func (m ctxMutex) lock(ctx context.Context) error {
+	if m.tryLock() { // also if ctx has ended
 		return nil
 	}
 	select {
-	case cs.settling <- struct{}{}:
+	case m <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// tryClaim is claim for who does not wait.
-func (cs *checks) tryClaim() bool {
+func (m ctxMutex) tryLock() bool {
 	select {
-	case cs.settling <- struct{}{}:
+	case m <- struct{}{}:
 		return true
 	default:
 		return false
 	}
 }
 
-func (cs *checks) yield() { <-cs.settling }
+func (m ctxMutex) unlock() { <-m }
 
 func (cs *checks) awaited() int64 { return cs.count.Load() }
 func (cs *checks) full() bool     { return cs.count.Load() >= maxChecks }
@@ -209,10 +215,10 @@ func (cs *checks) drop() {
 // poll reads the verdicts of at most limit batches that the device has done.
 // It does not block. One whose device failed is given up.
 func (r *Resource) poll(limit int) {
-	if r.checks.awaited() == 0 || !r.checks.tryClaim() {
+	if r.checks.awaited() == 0 || !r.checks.reading.tryLock() {
 		return
 	}
-	defer r.checks.yield()
+	defer r.checks.reading.unlock()
 	for range limit {
 		c := r.checks.oldest()
 		if c == nil {
@@ -226,7 +232,7 @@ func (r *Resource) poll(limit int) {
 	}
 }
 
-// settle ends a batch that is done or failed, for who has claimed that.
+// settle ends a check that is done or failed; checks.reading must be held.
 func (r *Resource) settle(c *check, err error) {
 	switch {
 	case c.void.Load():
@@ -242,12 +248,12 @@ func (r *Resource) settle(c *check, err error) {
 	r.checks.drop()
 }
 
-// passed notes what the device must have done before a comparison that it has
-// answered: all that had been enqueued on its stream. While launches are not
+// noteCompleted notes what the device must have completed before a comparison that
+// it has answered: all that had been enqueued on its stream. While launches are not
 // bisected some are logged before they are enqueued, so that nothing is known.
-func (r *Resource) passed(b *batch) {
+func (r *Resource) noteCompleted(b *batch) {
 	if b.bisecting && len(b.watched) > 0 {
-		r.launches.passed(b.stream, b.watched[0].to)
+		r.launches.completed(b.stream, b.watched[0].to)
 	}
 }
 
@@ -257,10 +263,10 @@ func (r *Resource) await(ctx context.Context) error {
 	if r.checks.awaited() == 0 {
 		return nil
 	}
-	if err := r.checks.claim(ctx); err != nil {
+	if err := r.checks.reading.lock(ctx); err != nil {
 		return err
 	}
-	defer r.checks.yield()
+	defer r.checks.reading.unlock()
 	for range r.checks.awaited() {
 		c := r.checks.oldest()
 		if c == nil {

@@ -13,14 +13,14 @@ import (
 // stalled is a fake whose first free takes until it is let go.
 type stalled struct {
 	*coretest.Fake
-	frees          int
-	arrived, letGo chan struct{}
+	frees            int
+	arrived, release chan struct{}
 }
 
 func (s *stalled) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
 	if s.frees++; s.frees == 1 {
 		close(s.arrived)
-		<-s.letGo
+		<-s.release
 	}
 	return s.Fake.Deallocate(ctx, id)
 }
@@ -29,7 +29,7 @@ func (s *stalled) Deallocate(ctx context.Context, id core.BlockID) (core.Block, 
 // the guard is closed: what lies below is closed next.
 func TestASwitchStopsWhenTheGuardIsClosed(t *testing.T) {
 	b := newBench(t, debugguard.Off)
-	up := &stalled{Fake: b.fake, arrived: make(chan struct{}), letGo: make(chan struct{})}
+	up := &stalled{Fake: b.fake, arrived: make(chan struct{}), release: make(chan struct{})}
 	b.guard = b.over(up, debugguard.Hunt)
 	for range 5 {
 		b.free(b.alloc(64))
@@ -42,7 +42,7 @@ func TestASwitchStopsWhenTheGuardIsClosed(t *testing.T) {
 	if err := b.guard.Close(ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("Close says %v of a switch that does not end", err)
 	}
-	close(up.letGo)
+	close(up.release)
 	if err := <-switched; !errors.Is(err, core.ErrClosed) {
 		t.Errorf("the switch: got %v, want %v", err, core.ErrClosed)
 	}

@@ -94,9 +94,9 @@ type Config struct {
 	// a write to a sealed block. Work on freed blocks is refused in any case.
 	Refuse bool
 	// Patience is how long a request that would be refused waits for the device to
-	// pass something of what the guard held back, if that would do: so long for each
-	// thing passed, ten times as long in all, and no longer than its context. Zero
-	// means DefaultPatience, a negative value that nobody waits.
+	// complete a free that the guard kept back, if such frees would make room: so
+	// long for each of them, ten times as long in all, and no longer than its
+	// context. Zero means DefaultPatience, a negative value that nobody waits.
 	Patience time.Duration
 	// HuntTags are the tags hunted at the start; see [Resource.HuntTags].
 	HuntTags []core.Tag

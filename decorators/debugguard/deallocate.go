@@ -67,7 +67,7 @@ func (r *Resource) freeUnguarded(ctx context.Context, id *core.BlockID, rec *rec
 	_ = r.breakSeal(ctx, sealed) // what could not be compared is counted
 	if *b, err = r.upstream.Deallocate(ctx, *id); err != nil {
 		r.revive(rec, id.Generation)
-		r.seals.again(sealed)
+		r.seals.restore(sealed)
 		return err
 	}
 	return nil
@@ -80,7 +80,7 @@ func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *record) 
 	rec.more().freeStack = r.ledger.stacks.capture(2)
 	if rec.guard.open > 0 {
 		rec.guard.deferred = true
-		r.deferred.add(rec.held())
+		r.deferred.add(rec.footprint())
 		b := rec.block()
 		rec.mu.Unlock()
 		r.below.Withhold(rec.inner(), core.Retired)
@@ -92,7 +92,7 @@ func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *record) 
 	b, err := r.freeGuarded(ctx, rec)
 	if err != nil {
 		r.revive(rec, id.Generation)
-		r.seals.again(sealed)
+		r.seals.restore(sealed)
 		return b, err
 	}
 	return b, nil
@@ -102,7 +102,7 @@ func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *record) 
 func (r *Resource) revive(rec *record, g core.Generation) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	if !rec.key.CompareAndSwap(keyOf(g, core.Retired), keyOf(g, core.Live)) { // it was released after all
+	if !rec.genState.CompareAndSwap(genStateOf(g, core.Retired), genStateOf(g, core.Live)) { // it was released after all
 		return
 	}
 	if rec.extra != nil {
@@ -115,9 +115,9 @@ func (r *Resource) revive(rec *record, g core.Generation) {
 // cannot have it back.
 func (r *Resource) freeGuarded(ctx context.Context, rec *record) (core.Block, error) {
 	if r.poison(ctx, rec) {
-		return r.confine(ctx, rec), nil
+		return r.quarantineBlock(ctx, rec), nil
 	}
-	b, err := r.passOn(ctx, rec)
+	b, err := r.forwardFree(ctx, rec)
 	if err != nil {
 		return core.Block{}, err
 	}
@@ -132,9 +132,9 @@ func (r *Resource) freeDeferred(ctx context.Context, rec *record) {
 	_ = r.breakSeal(ctx, r.seals.get(rec.generation()))
 	if _, err := r.freeGuarded(ctx, rec); err != nil {
 		rec.guard.checked = true
-		r.confine(ctx, rec)
+		r.quarantineBlock(ctx, rec)
 	}
-	r.deferred.sub(rec.held())
+	r.deferred.sub(rec.footprint())
 }
 
 // freeUnknown frees a block without a record: one allocated while the guard

@@ -80,15 +80,15 @@ func (r *Resource) leased(stream core.StreamID) bool { return r.books == nil || 
 // to wait or not: the caller cannot know of it, and it ends at once.
 func (r *Resource) prepare(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
 	t, err := r.upstream.PrepareUse(ctx, req)
-	for err != nil && !req.Wait && heldByGuard(err) && ctx.Err() == nil {
+	for err != nil && !req.Wait && conflictsWithGuard(err) && ctx.Err() == nil {
 		runtime.Gosched()
 		t, err = r.upstream.PrepareUse(ctx, req)
 	}
 	return t, err
 }
 
-// heldByGuard reports whether what conflicts is an access of the guard's.
-func heldByGuard(err error) bool {
+// conflictsWithGuard reports whether what conflicts is an access of the guard's.
+func conflictsWithGuard(err error) bool {
 	var misuse *core.StreamMisuseError
 	return errors.As(err, &misuse) && misuse.Holder != nil && strings.HasPrefix(misuse.Holder.Launch, launchPrefix)
 }

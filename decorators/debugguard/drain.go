@@ -17,7 +17,7 @@ func (r *Resource) housekeep(ctx context.Context) {
 	if r.checks.awaited() != 0 {
 		r.poll(verdictsPerCall)
 	}
-	if r.quarantine.held.blocks.Load() != 0 && r.Mode() < Sample {
+	if r.quarantine.memory.blocks.Load() != 0 && r.Mode() < Sample {
 		r.enforce(ctx, 0) // what was freed while the mode changed
 	}
 }
@@ -43,7 +43,7 @@ func (r *Resource) Flush(ctx context.Context) error { return r.flush(ctx, nil) }
 func (r *Resource) flush(ctx context.Context, stop func() bool) error {
 	r.evicting.Lock()
 	defer r.evicting.Unlock()
-	_, kept, err := r.evictAll(ctx, r.quarantine.take(math.MaxUint64), stop)
+	_, kept, err := r.evictAll(ctx, r.quarantine.dequeue(math.MaxUint64), stop)
 	r.quarantine.restore(kept)
 	_, trimmed := r.trimCanariesUntil(ctx, 0, stop)
 	return errors.Join(err, trimmed)
@@ -64,7 +64,7 @@ func (r *Resource) Drain(ctx context.Context) error {
 }
 
 // State is the block's state as its owner sees it. The upstream tells how far
-// a free that was passed on has come.
+// a forwarded free has come.
 func (r *Resource) State(id core.BlockID) core.BlockState {
 	if r.gate.Load() == 0 || id.Ordinal != r.ordinal {
 		return r.upstream.State(id)
@@ -73,9 +73,9 @@ func (r *Resource) State(id core.BlockID) core.BlockState {
 	if rec == nil {
 		return r.upstream.State(id)
 	}
-	state, passedOn := rec.state(), rec.state() == core.Retired && rec.guard == nil
+	state, forwarded := rec.state(), rec.state() == core.Retired && rec.guard == nil
 	rec.mu.Unlock()
-	if passedOn {
+	if forwarded {
 		return max(state, r.upstream.State(id))
 	}
 	return state
@@ -102,7 +102,7 @@ func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
 		if r.ledger.get(info.Block.ID) != nil {
 			return true
 		}
-		if info.Block.State == core.Live && r.canaries.is(info.Block.ID.Generation) {
+		if info.Block.State == core.Live && r.canaries.has(info.Block.ID.Generation) {
 			info.Block.State = core.Quarantined
 		}
 		return yield(info)

@@ -13,16 +13,16 @@ import (
 // maxBatch is how many blocks one comparison covers at most.
 const maxBatch = 64
 
-// confine puts a freed block into quarantine and returns it as its owner knew
+// quarantineBlock puts a freed block into quarantine and returns it as its owner knew
 // it.
-func (r *Resource) confine(ctx context.Context, rec *record) core.Block {
+func (r *Resource) quarantineBlock(ctx context.Context, rec *record) core.Block {
 	rec.mu.Lock()
 	rec.setState(core.Quarantined)
 	rec.guard.freedAt = r.cfg.Now()
 	b := rec.block()
 	rec.mu.Unlock()
 	r.below.Withhold(rec.inner(), core.Quarantined)
-	r.enforce(ctx, rec.held().Bytes)
+	r.enforce(ctx, rec.footprint().Bytes)
 	r.quarantine.push(rec)
 	r.wake()
 	if r.quarantineLimit() == 0 { // turned off meanwhile
@@ -47,7 +47,7 @@ func (r *Resource) quarantineLimit() uint64 {
 // everything if the device guard is off. Whoever is evicting already does it
 // for all.
 func (r *Resource) enforce(ctx context.Context, incoming uint64) {
-	if r.quarantine.size().Blocks+r.canaries.held.amount().Blocks == 0 || !r.evicting.TryLock() {
+	if r.quarantine.size().Blocks+r.canaries.memory.amount().Blocks == 0 || !r.evicting.TryLock() {
 		return
 	}
 	defer r.evicting.Unlock()
@@ -56,7 +56,7 @@ func (r *Resource) enforce(ctx context.Context, incoming uint64) {
 	}
 	for {
 		limit := r.quarantineLimit()
-		limit -= min(limit, r.canaries.held.amount().Bytes)
+		limit -= min(limit, r.canaries.memory.amount().Bytes)
 		excess := r.excess(limit, incoming)
 		if excess == 0 {
 			return
@@ -74,12 +74,12 @@ func (r *Resource) enforce(ctx context.Context, incoming uint64) {
 // launch may come this way; frees at the same moment may each bring one more.
 func (r *Resource) hasRoom(ctx context.Context, bytes uint64) bool {
 	limit := r.quarantineLimit()
-	if bytes > limit || r.inward.waiting.Load() > 0 {
+	if bytes > limit || r.forwarded.waiting.Load() > 0 {
 		return false
 	}
 	crowded := func() bool {
-		held := r.quarantine.size().Bytes
-		return held > limit && held-limit > limit-bytes
+		now := r.quarantine.size().Bytes
+		return now > limit && now-limit > limit-bytes
 	}
 	if !crowded() {
 		return true
@@ -102,7 +102,7 @@ func (r *Resource) excess(limit, incoming uint64) uint64 {
 // evict lets the oldest blocks go until they make up want bytes, and posts
 // canaries in their place if it is asked to. evicting must be held.
 func (r *Resource) evict(ctx context.Context, want uint64, post bool) (freed uint64, err error) {
-	return r.evictBlocks(ctx, r.quarantine.take(want), post)
+	return r.evictBlocks(ctx, r.quarantine.dequeue(want), post)
 }
 
 // evictBlocks lets blocks go that were taken from quarantine. evicting must be
@@ -140,7 +140,7 @@ func (r *Resource) evictAll(ctx context.Context, blocks []*record, stop func() b
 				kept, err = append(kept, rec), errors.Join(err, failure)
 				continue
 			}
-			freed += rec.held().Bytes
+			freed += rec.footprint().Bytes
 		}
 		blocks = blocks[n:]
 	}
@@ -179,13 +179,13 @@ func (r *Resource) compareLast(ctx context.Context, blocks []*record) {
 			err := r.compare(ctx, b)
 			return !core.WasNotEnqueued(err), err
 		}})
-	r.settled(b, err)
+	r.noteQueued(b, err)
 }
 
 // release frees a block at the upstream. One that somebody freed around the
 // guard is let go too.
 func (r *Resource) release(ctx context.Context, rec *record) error {
-	_, err := r.passOn(ctx, rec)
+	_, err := r.forwardFree(ctx, rec)
 	if err != nil && !errors.Is(err, core.ErrUseAfterFree) {
 		r.count.retried.Add(1)
 		return err

@@ -8,8 +8,8 @@ func (r *Resource) Seals() int { return int(r.seals.count.Load()) }
 // Ticking reports whether the upkeep has set its timer.
 func (r *Resource) Ticking() bool { return r.upkeep.armed.Load() }
 
-// Inward is what was passed on and has not come back, what isolated blocks take
+// Forwarded is what was passed on and has not come back, what isolated blocks take
 // beyond what is live, and how many wait.
-func (r *Resource) Inward() (held core.Amount, isolation, waiting int64) {
-	return r.inward.held.amount(), r.inward.isolation.Load(), r.inward.waiting.Load()
+func (r *Resource) Forwarded() (held core.Amount, isolation, waiting int64) {
+	return r.forwarded.memory.amount(), r.forwarded.isolation.Load(), r.forwarded.waiting.Load()
 }

@@ -27,7 +27,7 @@ func (r *Resource) victim(kind core.FindingKind, rec *record) core.Finding {
 
 // IsCanary reports whether a block is one of the guard's own that holds the
 // place of freed ones.
-func (r *Resource) IsCanary(id core.BlockID) bool { return r.canaries.is(id.Generation) }
+func (r *Resource) IsCanary(id core.BlockID) bool { return r.canaries.has(id.Generation) }
 
 // misused unlocks rec and reports a misuse of its block by the caller, which
 // gets err. In mode Off it is refused all the same, but not reported.

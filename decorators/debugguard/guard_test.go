@@ -148,7 +148,7 @@ func TestSamplerChoosesByBytes(t *testing.T) {
 		const n = 200_000
 		chosen := 0
 		for range n {
-			if s.take(size) {
+			if s.choose(size) {
 				chosen++
 			}
 		}
@@ -168,7 +168,7 @@ func TestSamplerGoesOnUnderConcurrentCallers(t *testing.T) {
 	for range 8 {
 		group.Go(func() {
 			for range 10_000 {
-				if !s.take(1 << 20) {
+				if !s.choose(1 << 20) {
 					t.Error("a block of 16384 mean gaps was passed over")
 					return
 				}

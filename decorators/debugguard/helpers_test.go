@@ -166,7 +166,7 @@ func (b *bench) empty() {
 	if g.Quarantine != (core.Amount{}) || g.Deferred != (core.Amount{}) || g.Checks != 0 || g.Known != 0 {
 		b.Errorf("left over in the guard: %+v", g)
 	}
-	if held, isolation, waiting := b.guard.Inward(); held != (core.Amount{}) || isolation != 0 || waiting != 0 {
+	if held, isolation, waiting := b.guard.Forwarded(); held != (core.Amount{}) || isolation != 0 || waiting != 0 {
 		b.Errorf("passed on and not come back: %+v; isolation takes %d; %d wait", held, isolation, waiting)
 	}
 	if b.mem.pending != 0 {

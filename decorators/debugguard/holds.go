@@ -8,9 +8,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// hold looks up every block of a launch. A guarded one is counted as in use
+// pin looks up every block of a launch. A guarded one is counted as in use
 // from here on, so that a free meanwhile waits.
-func (r *Resource) hold(o *openLaunch, req *core.UseRequest) error {
+func (r *Resource) pin(o *openLaunch, req *core.UseRequest) error {
 	for i := range req.Uses {
 		u := &req.Uses[i]
 		rec, live := r.glance(u.Block)
@@ -31,7 +31,7 @@ func (r *Resource) hold(o *openLaunch, req *core.UseRequest) error {
 			}
 			rec.mu.Unlock()
 		}
-		o.held = append(o.held, heldUse{rec: rec, generation: u.Block.Generation, guarded: rec.guard != nil})
+		o.known = append(o.known, knownUse{rec: rec, generation: u.Block.Generation, guarded: rec.guard != nil})
 	}
 	return nil
 }
@@ -45,11 +45,11 @@ func (r *Resource) glance(id core.BlockID) (rec *record, live bool) {
 	if rec = r.ledger.get(id); rec == nil {
 		return nil, false
 	}
-	key := rec.key.Load()
-	if key>>stateBits != uint64(id.Generation) { // another block's by now
+	gs := rec.genState.Load()
+	if gs>>stateBits != uint64(id.Generation) { // another block's by now
 		return nil, false
 	}
-	return rec, key == keyOf(id.Generation, core.Live)
+	return rec, gs == genStateOf(id.Generation, core.Live)
 }
 
 // usable returns the record of a block that is to be used, locked, or nil if
@@ -85,8 +85,8 @@ func (r *Resource) begin(o *openLaunch, in *core.Intent) {
 	for i := range in.Uses {
 		o.use.Access = o.use.Access.Combine(in.Uses[i].Access)
 	}
-	for i := 1; i < len(o.held); i++ {
-		if o.held[i-1].generation >= o.held[i].generation {
+	for i := 1; i < len(o.known); i++ {
+		if o.known[i-1].generation >= o.known[i].generation {
 			o.fold()
 			return
 		}
@@ -95,10 +95,10 @@ func (r *Resource) begin(o *openLaunch, in *core.Intent) {
 
 // fold sorts the blocks by generation and drops those named before.
 func (o *openLaunch) fold() {
-	slices.SortFunc(o.held, func(a, b heldUse) int { return cmp.Compare(a.generation, b.generation) })
+	slices.SortFunc(o.known, func(a, b knownUse) int { return cmp.Compare(a.generation, b.generation) })
 	kept := 0
-	for i, h := range o.held {
-		if kept > 0 && o.held[kept-1].generation == h.generation {
+	for i, h := range o.known {
+		if kept > 0 && o.known[kept-1].generation == h.generation {
 			if h.guarded {
 				h.rec.mu.Lock()
 				h.rec.guard.open--
@@ -106,28 +106,28 @@ func (o *openLaunch) fold() {
 			}
 			continue
 		}
-		o.held[kept] = o.held[i]
+		o.known[kept] = o.known[i]
 		kept++
 	}
-	clear(o.held[kept:])
-	o.held = o.held[:kept]
+	clear(o.known[kept:])
+	o.known = o.known[:kept]
 }
 
 // noteUses adds the launch to the uses of its known blocks. Both lists are
 // sorted by generation. It fails if a block was freed since it was looked up,
 // which can be while the upstream waited for another intent.
 func (r *Resource) noteUses(o *openLaunch, in *core.Intent) error {
-	if len(o.held) == 0 {
+	if len(o.known) == 0 {
 		return nil
 	}
 	note := packUse(o.use, r.ledger.names.number(in.Launch), r.ledger.clock.instant())
 	next := 0
 	for i := range in.Uses {
 		u := &in.Uses[i]
-		if next == len(o.held) {
+		if next == len(o.known) {
 			return nil
 		}
-		h := &o.held[next]
+		h := &o.known[next]
 		if h.generation != u.Block.Generation {
 			continue
 		}
@@ -171,7 +171,7 @@ func (r *Resource) noteSpans(o *openLaunch, in *core.Intent) {
 
 // retract takes the launch out of its blocks' uses again.
 func (r *Resource) retract(o *openLaunch) {
-	for _, h := range o.held {
+	for _, h := range o.known {
 		h.rec.mu.Lock()
 		if h.rec.generation() == h.generation {
 			h.rec.retract(o.use.LaunchID)
@@ -180,10 +180,10 @@ func (r *Resource) retract(o *openLaunch) {
 	}
 }
 
-// letGo ends the hold on the blocks, does the frees that waited for it, and
+// unpin ends the hold on the blocks, does the frees that waited for it, and
 // recycles o.
-func (r *Resource) letGo(ctx context.Context, o *openLaunch) {
-	for _, h := range o.held {
+func (r *Resource) unpin(ctx context.Context, o *openLaunch) {
+	for _, h := range o.known {
 		if !h.guarded {
 			continue
 		}

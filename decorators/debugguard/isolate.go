@@ -27,7 +27,7 @@ func isolationOf(upstream core.Resource) uint64 {
 // isolationShare is the part of a budget, one in so many bytes, that isolated
 // blocks may take beyond what callers have live of them before a hunt isolates no
 // more: an isolated block of a few bytes takes a whole unit, and is not unmapped
-// before the device has passed its free and the host has seen that.
+// before the device has completed its free and the host has seen that.
 const isolationShare = 8
 
 // mayIsolate reports whether a hunt may isolate one more block, which takes so
@@ -35,10 +35,10 @@ const isolationShare = 8
 func (r *Resource) mayIsolate(ctx context.Context, spare uint64) bool {
 	within := func() bool {
 		limit := r.upstream.Stats().Limit
-		return limit == 0 || unsigned(r.inward.isolation.Load())+spare <= limit/isolationShare
+		return limit == 0 || unsigned(r.forwarded.isolation.Load())+spare <= limit/isolationShare
 	}
 	switch {
-	case r.inward.waiting.Load() > 0:
+	case r.forwarded.waiting.Load() > 0:
 		return false
 	case within():
 		return true
@@ -52,9 +52,9 @@ func (r *Resource) mayIsolate(ctx context.Context, spare uint64) bool {
 func (r *Resource) allocateBetween(ctx context.Context, req core.Request, l layout) (b core.Block, _ layout, isolated bool, err error) {
 	hunts, wide := r.hunting(unmapping), l.widened(r.granule)
 	if req.Isolated || hunts && r.granule != 0 && r.mayIsolate(ctx, wide.total()-req.Bytes) {
-		asked := req
-		asked.Isolated, asked.Bytes = true, wide.total()
-		err = r.obtain(ctx, &asked, &b, req.Isolated)
+		own := req
+		own.Isolated, own.Bytes = true, wide.total()
+		err = r.obtain(ctx, &own, &b, req.Isolated)
 		if err == nil {
 			r.count.isolated.Add(1)
 			return b, wide, true, nil

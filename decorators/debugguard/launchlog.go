@@ -7,7 +7,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// launchLog remembers the launches that passed lately, so that a finding can
+// launchLog remembers the latest launches, so that a finding can
 // name those between two comparisons. A tick is drawn by every launch that
 // ends and by every comparison that is queued.
 type launchLog struct {
@@ -59,8 +59,8 @@ func (l *launchLog) add(e launchRecord) {
 	s.next = (s.next + 1) % l.each
 }
 
-// passed notes that the device has done what ended on a stream up to a tick.
-func (l *launchLog) passed(stream core.StreamID, to uint64) {
+// completed notes that the device has done what ended on a stream up to a tick.
+func (l *launchLog) completed(stream core.StreamID, to uint64) {
 	now := l.tick() // a window that was begun is older
 	s := l.shard(stream)
 	s.mu.Lock()

@@ -18,23 +18,24 @@ type ledger struct {
 	gate *atomic.Int64
 	// unseen is the newest generation that may have been allocated here while
 	// the ledger was off.
-	unseen     atomic.Uint64
-	tombstones int
+	unseen atomic.Uint64
+	// tombstoneLimit is how many tombstones there may be in all.
+	tombstoneLimit int
 	// used is how many shards are in use, limit how many tombstones each of
-	// them may keep; sharing is held while they change.
+	// them may keep; sharing is held while the two change.
 	sharing sync.Mutex
 	used    int
 	limit   atomic.Int64
 	// stackBytes is the mean number of bytes between blocks that keep stacks.
 	stackBytes float64
 
-	clock  *coarse
+	clock  *coarseClock
 	names  *names
 	stacks *depot
 }
 
 func newLedger(gate *atomic.Int64, cfg Config) *ledger {
-	l := &ledger{gate: gate, tombstones: cfg.Tombstones, stackBytes: float64(cfg.StackBytes), clock: newCoarse(cfg.Now), names: newNames(), stacks: newDepot()}
+	l := &ledger{gate: gate, tombstoneLimit: cfg.Tombstones, stackBytes: float64(cfg.StackBytes), clock: newCoarseClock(cfg.Now), names: newNames(), stacks: newDepot()}
 	l.limit.Store(int64(max(1, cfg.Tombstones))) // a first block may be gone before its shard is shared in
 	for i := range l.shards {
 		l.shards[i].counted = true
@@ -97,11 +98,11 @@ func (l *ledger) share() {
 	l.sharing.Lock()
 	defer l.sharing.Unlock()
 	l.used++
-	l.limit.Store(int64(max(1, l.tombstones/l.used)))
+	l.limit.Store(int64(max(1, l.tombstoneLimit/l.used)))
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
-		s.dead.shrink(int(l.limit.Load()), s.index)
+		s.tombstones.shrink(int(l.limit.Load()), s.index)
 		s.mu.Unlock()
 	}
 }
@@ -117,7 +118,7 @@ func (l *ledger) closeIn(s *shard, g core.Generation) *record {
 		return nil
 	}
 	s.mu.Lock()
-	rec := s.table.take(g)
+	rec := s.table.remove(g)
 	if rec != nil {
 		rec.mu.Lock() // nobody waits for anything under it
 		l.closeLocked(s, rec)
@@ -132,7 +133,7 @@ func (l *ledger) closeLocked(s *shard, rec *record) {
 	if s.index != nil {
 		s.index.remove(rec)
 	}
-	s.dead.bury(rec, l.clock.instant(), int(l.limit.Load()), s.index)
+	s.tombstones.add(rec, l.clock.instant(), int(l.limit.Load()), s.index)
 	s.live--
 	if s.counted {
 		l.gate.Add(-1)
@@ -141,7 +142,7 @@ func (l *ledger) closeLocked(s *shard, rec *record) {
 		rec.setState(core.Freed)
 		return
 	}
-	rec.key.Store(0)
+	rec.genState.Store(0)
 	rec.extra, rec.writer, rec.used, rec.flags, rec.stacked = nil, 0, 0, 0, false
 	rec.neighbour, s.empty = s.empty, rec
 }
@@ -156,7 +157,7 @@ func (l *ledger) mayForget(g core.Generation) bool {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
-		newest = max(newest, s.dead.forgotten)
+		newest = max(newest, s.tombstones.forgotten)
 		s.mu.Unlock()
 	}
 	return g <= newest
@@ -181,25 +182,27 @@ func (l *ledger) countLive(on bool) {
 
 // size is how many blocks are known that are no tombstones, and how many
 // tombstones there are.
-func (l *ledger) size() (live, buried int) {
+func (l *ledger) size() (live, tombstones int) {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
-		live, buried = live+s.live, buried+len(s.dead.ring)
+		live, tombstones = live+s.live, tombstones+len(s.tombstones.ring)
 		s.mu.Unlock()
 	}
-	return live, buried
+	return live, tombstones
 }
 
 // chainsAtOnce is how many chains of a shard are looked at under its lock.
 const chainsAtOnce = 64
 
-// all calls yield for every block that is not released and its record, with no
+// all calls yield for every block that is not released, with its record and no
 // lock held, until yield returns false. Blocks that come or go meanwhile may be
-// missed, and the record may be another block's by then: whoever reads it must
-// compare the generation, or he meets that other block twice. A table grows by doubling, so that what hung in chain i of n hangs
-// in one of the chains i, i+n, i+2n and so on later: they are looked at
-// together, and each record is met once.
+// missed. A record may belong to another block by then: whoever reads it must
+// compare the generation, or may see that other block twice.
+//
+// A table grows by doubling: a record of chain i of n is later in one of the
+// chains i, i+n, i+2n and so on. Those are read together, so each record is seen
+// once.
 func (l *ledger) all(yield func(core.Generation, *record) bool) {
 	type sighting struct {
 		generation core.Generation

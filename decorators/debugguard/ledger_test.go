@@ -49,7 +49,7 @@ func TestNamesAreBounded(t *testing.T) {
 }
 
 func TestTheCoarseClockRunsUntilItIsStopped(t *testing.T) {
-	c := newCoarse(time.Now)
+	c := newCoarseClock(time.Now)
 	c.start()
 	defer c.stop()
 	first := c.instant()
@@ -77,7 +77,7 @@ func TestTheCoarseClockRunsUntilItIsStopped(t *testing.T) {
 
 func TestAClockThatNobodyHasEnds(t *testing.T) {
 	var readings atomic.Int64
-	newCoarse(func() time.Time { readings.Add(1); return time.Now() }).start()
+	newCoarseClock(func() time.Time { readings.Add(1); return time.Now() }).start()
 	for range 100 {
 		runtime.GC()
 		before := readings.Load()
@@ -91,7 +91,7 @@ func TestAClockThatNobodyHasEnds(t *testing.T) {
 
 func TestAnOperationReadsNoClock(t *testing.T) {
 	var readings atomic.Int64
-	c := newCoarse(func() time.Time { readings.Add(1); return time.Time{} })
+	c := newCoarseClock(func() time.Time { readings.Add(1); return time.Time{} })
 	readings.Store(0)
 	for range 1000 {
 		c.instant()

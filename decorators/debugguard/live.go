@@ -98,6 +98,6 @@ func (r *Resource) checkTogether(ctx context.Context, stream core.StreamID, bloc
 		b.void.Store(true)
 		return err
 	}
-	r.settled(b, nil)
+	r.noteQueued(b, nil)
 	return nil
 }

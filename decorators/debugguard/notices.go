@@ -44,11 +44,12 @@ func (r *Resource) Subscribe(l core.Listener) { r.listeners.add(l) }
 // Released is not a method of the guard.
 type notices struct{ guard *Resource }
 
-// Released closes the book of a block, whoever freed it, and passes it on.
+// Released closes the record of a block, whoever freed it, and tells the guard's
+// own listeners.
 func (n notices) Released(b core.Block) {
 	r := n.guard
 	if rec := r.canaries.released(b.ID.Generation); rec != nil {
-		r.cameBack(rec)
+		r.noteReleased(rec)
 		return
 	}
 	if r.gate.Load() != 0 {
@@ -69,7 +70,7 @@ func (r *Resource) released(b *core.Block) {
 		r.ledger.close(rec, g)
 	}
 	if rec.guard != nil { // which is not pooled
-		r.cameBack(rec)
+		r.noteReleased(rec)
 		b.ID, b.Bytes = rec.id(), rec.bytes
 	}
 }

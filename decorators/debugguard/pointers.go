@@ -15,12 +15,12 @@ func (r *Resource) checkPointers(o *openLaunch, req *core.UseRequest) (first err
 	at := 0
 	for _, ptr := range req.Pointers {
 		declared := false
-		for range o.held { // pointers mostly come in the order of the uses
-			h := &o.held[at]
+		for range o.known { // pointers mostly come in the order of the uses
+			h := &o.known[at]
 			if declared = ptr-h.ptr <= h.bytes; declared {
 				break
 			}
-			at = (at + 1) % len(o.held)
+			at = (at + 1) % len(o.known)
 		}
 		if declared || ptr == 0 || r.Mode() == Off {
 			continue
@@ -35,7 +35,7 @@ func (r *Resource) checkPointers(o *openLaunch, req *core.UseRequest) (first err
 // undeclared reports a pointer that lies in a live block which the launch does
 // not declare, or in a freed one and in no live one.
 func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64) error {
-	live, dead := r.ledger.owners(ptr)
+	live, freed := r.ledger.owners(ptr)
 	use := o.use
 	use.Launch, use.Stream, use.Access = req.Launch, req.Stream, 0
 	use.Time = r.ledger.clock.time(r.ledger.clock.instant())
@@ -47,8 +47,8 @@ func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64) e
 	switch {
 	case live != nil:
 		return r.accusePointer(core.FindingUndeclaredAccess, live.ID, use, ptr)
-	case dead != nil && uint64(dead.ID.Generation) > r.ledger.unseen.Load() && !r.livesBelow(ptr, dead.ID.Generation):
-		return r.accusePointer(core.FindingStaleHandle, dead.ID, use, ptr)
+	case freed != nil && uint64(freed.ID.Generation) > r.ledger.unseen.Load() && !r.livesBelow(ptr, freed.ID.Generation):
+		return r.accusePointer(core.FindingStaleHandle, freed.ID, use, ptr)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (r *Resource) livesBelow(ptr uint64, freed core.Generation) (lives bool) {
 
 // owners returns the live block that an address lies in, and the newest freed
 // one of those remembered; nil if there is none.
-func (l *ledger) owners(ptr uint64) (live, dead *core.Block) {
+func (l *ledger) owners(ptr uint64) (live, freed *core.Block) {
 	for i := range l.shards {
 		s := &l.shards[i]
 		if s.table.buckets.Load() == nil {
@@ -138,13 +138,13 @@ func (l *ledger) owners(ptr uint64) (live, dead *core.Block) {
 			switch {
 			case b.State == core.Live:
 				live = &b
-			case dead == nil || dead.ID.Generation < b.ID.Generation:
-				dead = &b
+			case freed == nil || freed.ID.Generation < b.ID.Generation:
+				freed = &b
 			}
 		})
 		s.mu.Unlock()
 	}
-	return live, dead
+	return live, freed
 }
 
 // indexed is the shard's index of addresses, built if this is the first
@@ -153,7 +153,7 @@ func (s *shard) indexed() *addresses {
 	if s.index == nil {
 		s.index = &addresses{}
 		s.table.each(s.index.enter)
-		for _, stone := range s.dead.ring {
+		for _, stone := range s.tombstones.ring {
 			s.index.enter(stone)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 // the block leaves quarantine, many blocks at a time. Where there will be no
 // such time, or each step is compared on its own, it is done here and now.
 func (r *Resource) poison(ctx context.Context, rec *record) (poisoned bool) {
-	kept := !rec.guard.isolated && r.hasRoom(ctx, rec.held().Bytes)
+	kept := !rec.guard.isolated && r.hasRoom(ctx, rec.footprint().Bytes)
 	compared := !kept || r.hunting(bisecting)
 	if compared && r.checks.full() {
 		compared = false
@@ -54,7 +54,7 @@ func (r *Resource) compareAndPoison(ctx context.Context, rec *record, kept bool)
 			return true, r.fillPoison(ctx, stream, rec, rec.guard.layout.redZones(nil, rec.generation()))
 		}})
 	b.blocks = 1 // also if it was not even made
-	r.settled(b, err)
+	r.noteQueued(b, err)
 	return poisoned
 }
 

@@ -10,27 +10,27 @@ import (
 
 // quarantine is a queue of freed blocks whose bytes are watched.
 type quarantine struct {
-	// held is everything that was freed and not yet passed on, also what is
-	// on its way out.
-	held  tally
-	mu    sync.Mutex
-	queue []*record
-	bytes uint64 // in the queue
-	next  uint64 // whose turn it is
+	// memory is that of every freed block whose free was not forwarded yet, also of
+	// those that are leaving.
+	memory tally
+	mu     sync.Mutex
+	queue  []*record
+	bytes  uint64 // in the queue
+	next   uint64 // whose turn it is
 	// leaving are those that were taken from the queue and are not freed yet.
 	leaving map[*record]struct{}
 	past    stays
 }
 
 // size is what quarantine holds of the device.
-func (q *quarantine) size() core.Amount { return q.held.amount() }
+func (q *quarantine) size() core.Amount { return q.memory.amount() }
 
 func (q *quarantine) push(rec *record) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.held.add(rec.held())
+	q.memory.add(rec.footprint())
 	q.queue = append(q.queue, rec)
-	q.bytes += rec.held().Bytes
+	q.bytes += rec.footprint().Bytes
 }
 
 // restore puts blocks that could not be freed back to the front.
@@ -39,18 +39,18 @@ func (q *quarantine) restore(blocks []*record) {
 	defer q.mu.Unlock()
 	q.queue = slices.Insert(q.queue, 0, blocks...)
 	for _, rec := range blocks {
-		q.bytes += rec.held().Bytes
+		q.bytes += rec.footprint().Bytes
 		delete(q.leaving, rec)
 	}
 }
 
-// take removes the oldest blocks until they make up want bytes.
-func (q *quarantine) take(want uint64) []*record {
+// dequeue removes the oldest blocks until they make up want bytes.
+func (q *quarantine) dequeue(want uint64) []*record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n, sum := 0, uint64(0)
 	for n < len(q.queue) && sum < want {
-		sum += q.queue[n].held().Bytes
+		sum += q.queue[n].footprint().Bytes
 		n++
 	}
 	blocks := slices.Clone(q.queue[:n])
@@ -60,9 +60,9 @@ func (q *quarantine) take(want uint64) []*record {
 	return blocks
 }
 
-// takeOld removes the oldest blocks, if any came before cutoff, and those of all
+// dequeueAged removes the oldest blocks, if any came before cutoff, and those of all
 // that came until soon after, so that they are compared together; at most so many.
-func (q *quarantine) takeOld(cutoff time.Time, soon time.Duration, most int) []*record {
+func (q *quarantine) dequeueAged(cutoff time.Time, soon time.Duration, most int) []*record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.queue) == 0 || !q.queue[0].guard.freedAt.Before(cutoff) {
@@ -71,7 +71,7 @@ func (q *quarantine) takeOld(cutoff time.Time, soon time.Duration, most int) []*
 	cutoff = cutoff.Add(soon)
 	n := 0
 	for n < min(most, len(q.queue)) && q.queue[n].guard.freedAt.Before(cutoff) {
-		q.bytes -= q.queue[n].held().Bytes
+		q.bytes -= q.queue[n].footprint().Bytes
 		n++
 	}
 	blocks := slices.Clone(q.queue[:n])
@@ -81,10 +81,10 @@ func (q *quarantine) takeOld(cutoff time.Time, soon time.Duration, most int) []*
 	return blocks
 }
 
-// turn returns the next blocks in turn that are wanted, as many as make up
+// nextInTurn returns the next blocks in turn that are wanted, as many as make up
 // about so many bytes, without those whose last comparison is queued. They stay
 // in the queue as long as the caller holds off who evicts.
-func (q *quarantine) turn(most int, bytes uint64, wanted func(*record) bool) []*record {
+func (q *quarantine) nextInTurn(most int, bytes uint64, wanted func(*record) bool) []*record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var blocks []*record
@@ -96,7 +96,7 @@ func (q *quarantine) turn(most int, bytes uint64, wanted func(*record) bool) []*
 		rec := q.queue[q.next%uint64(len(q.queue))]
 		q.next++
 		if !rec.guard.checked && wanted(rec) {
-			blocks, sum = append(blocks, rec), sum+rec.held().Bytes
+			blocks, sum = append(blocks, rec), sum+rec.footprint().Bytes
 		}
 	}
 	return blocks
@@ -117,7 +117,7 @@ func (q *quarantine) excess(limit, incoming uint64, cutoff time.Time, soon time.
 		if !rec.guard.freedAt.Before(cutoff) {
 			break
 		}
-		old += rec.held().Bytes
+		old += rec.footprint().Bytes
 	}
 	if q.bytes+incoming <= limit || q.bytes == 0 {
 		return old

@@ -14,20 +14,20 @@ import (
 // one needs, or one whose stacks are kept, is reached through a pointer.
 //
 // Records of unguarded blocks are pooled by the shard of the ledger that they
-// are in and never given back to Go: whoever got one without the shard's lock
-// must check, under the record's, that it still is of the generation looked
+// are in and never given back to Go: whoever found one without the shard's lock
+// must check, under the record's, that it still belongs to the generation looked
 // for. Those of guarded blocks are not pooled, because comparisons under way
 // refer to them.
 type record struct {
-	// key is the block's generation, and below it its state; zero while the
-	// record is of none. It is set last and cleared first, so whoever finds his
-	// generation here may read the rest under the lock. next is the chain's,
-	// see table.
-	key  atomic.Uint64
-	next atomic.Pointer[record]
-	// dead is the generation of a tombstone, whose key is zero: it is written
-	// without an atomic operation, which would wait for the memory.
-	dead core.Generation
+	// genState is the block's generation, and in the low bits its state; zero
+	// while the record is of no block. It is set last and cleared first, so
+	// whoever finds the generation that it looks for here may read the rest under
+	// the lock. next is the chain's, see table.
+	genState atomic.Uint64
+	next     atomic.Pointer[record]
+	// buried is the generation of a tombstone, whose genState is zero. It is
+	// written without an atomic operation, which would wait for the memory.
+	buried core.Generation
 	// neighbour is the next record in the shard's index of addresses, or in its
 	// list of empty ones.
 	neighbour *record
@@ -84,8 +84,8 @@ type guarded struct {
 	// isolated is set if nothing is mapped at its addresses behind the free; it
 	// does not change.
 	isolated bool
-	// inward is set while its free is passed on and it is not released.
-	inward atomic.Bool
+	// forwarded is set from the forwarding of the free until the release.
+	forwarded atomic.Bool
 	// open counts the intents open on the block; deferred is set if a free
 	// waits for the last of them.
 	open     int
@@ -95,7 +95,7 @@ type guarded struct {
 	whole, checked bool
 	// unpoisoned is set if the block is in quarantine without poison, because it
 	// could not be filled; poisonedAt is the tick before it was. Both belong to
-	// who frees the block.
+	// the goroutine that frees the block.
 	unpoisoned bool
 	poisonedAt uint64
 	// freedAt is when the block entered quarantine, clean the tick of the
@@ -104,22 +104,23 @@ type guarded struct {
 	clean   atomic.Uint64
 	// canaryOf is set for a canary: whose its bytes were before.
 	canaryOf *core.Block
-	// filled counts the fillings of the red zones after the first. told says at
+	// filled counts the fillings of the red zones after the first. reported says at
 	// which of them damage was last reported, for each kind of damage: what
-	// several comparisons saw is told once. It belongs to who reads verdicts.
-	filled atomic.Uint32
-	told   map[core.FindingKind]uint32
+	// several comparisons saw is reported once. It belongs to whoever holds
+	// checks.reading.
+	filled   atomic.Uint32
+	reported map[core.FindingKind]uint32
 }
 
-// tell reports whether damage of a kind, seen after so many fillings, is news.
-func (g *guarded) tell(kind core.FindingKind, filled uint32) bool {
-	if at, ok := g.told[kind]; ok && at >= filled {
+// isNews reports whether damage of a kind, seen after so many fillings, is news.
+func (g *guarded) isNews(kind core.FindingKind, filled uint32) bool {
+	if at, ok := g.reported[kind]; ok && at >= filled {
 		return false
 	}
-	if g.told == nil {
-		g.told = map[core.FindingKind]uint32{}
+	if g.reported == nil {
+		g.reported = map[core.FindingKind]uint32{}
 	}
-	g.told[kind] = filled
+	g.reported[kind] = filled
 	return true
 }
 
@@ -142,7 +143,7 @@ func (rec *record) fill(b *core.Block, born instant) {
 	rec.allocStream, rec.tag = b.ID.AllocStream, b.Tag
 	rec.align = uint8(bits.TrailingZeros64(b.Align))
 	rec.ordinal, rec.born = uint8(b.ID.Ordinal), born
-	rec.key.Store(keyOf(b.ID.Generation, b.State))
+	rec.genState.Store(genStateOf(b.ID.Generation, b.State))
 }
 
 // block is the block as its owner knows it now. What follows are parts of it.
@@ -155,32 +156,32 @@ func (rec *record) id() core.BlockID {
 }
 
 func (rec *record) generation() core.Generation {
-	if key := rec.key.Load(); key != 0 {
-		return core.Generation(key >> stateBits)
+	if gs := rec.genState.Load(); gs != 0 {
+		return core.Generation(gs >> stateBits)
 	}
-	return rec.dead
+	return rec.buried
 }
 
 func (rec *record) stream() core.StreamID { return rec.allocStream }
 func (rec *record) state() core.BlockState {
-	if key := rec.key.Load(); key != 0 {
-		return core.BlockState(key & (1<<stateBits - 1))
+	if gs := rec.genState.Load(); gs != 0 {
+		return core.BlockState(gs & (1<<stateBits - 1))
 	}
 	return core.Freed
 }
 
 // setState moves the block on; mu must be held.
-func (rec *record) setState(s core.BlockState) { rec.key.Store(keyOf(rec.generation(), s)) }
+func (rec *record) setState(s core.BlockState) { rec.genState.Store(genStateOf(rec.generation(), s)) }
 
 // retire takes the block of generation g from Live to Retired, without the
 // lock, and reports whether it was this caller who did.
 func (rec *record) retire(g core.Generation) bool {
-	return rec.key.CompareAndSwap(keyOf(g, core.Live), keyOf(g, core.Retired))
+	return rec.genState.CompareAndSwap(genStateOf(g, core.Live), genStateOf(g, core.Retired))
 }
 
 const stateBits = 3
 
-func keyOf(g core.Generation, s core.BlockState) uint64 { return uint64(g)<<stateBits | uint64(s) }
+func genStateOf(g core.Generation, s core.BlockState) uint64 { return uint64(g)<<stateBits | uint64(s) }
 
 // describe is the block of generation g for whoever has not locked the record;
 // it is of no generation if the record is not that block's any more.
@@ -193,16 +194,16 @@ func (rec *record) describe(g core.Generation) core.Block {
 	return rec.block()
 }
 
-// bury makes rec, a tombstone of no block, that of another record, which is
-// locked.
-func (rec *record) bury(other *record, freed instant) {
+// becomeTombstone makes rec, which is of no block, the tombstone of another
+// record, which is locked.
+func (rec *record) becomeTombstone(other *record, freed instant) {
 	rec.born, rec.freed = other.born, freed
 	rec.ptr, rec.requested, rec.bytes = other.ptr, other.requested, other.bytes
 	rec.allocStream, rec.tag, rec.extra = other.allocStream, other.tag, other.extra
 	rec.writer, rec.used = other.writer, other.used
 	copy(rec.uses[:], other.uses[:min(other.used, usesKept)])
 	rec.align, rec.flags, rec.ordinal = other.align, other.flags, other.ordinal
-	rec.dead = other.generation()
+	rec.buried = other.generation()
 }
 
 // contains reports whether an address lies in the block; mu must be held.
@@ -225,8 +226,8 @@ func (rec *record) stacks() (allocated, freed core.Stack) {
 	return rec.extra.allocStack, rec.extra.freeStack
 }
 
-// held is what the block takes of the device below the guard.
-func (rec *record) held() core.Amount {
+// footprint is what the block takes of the device below the guard.
+func (rec *record) footprint() core.Amount {
 	bytes := rec.bytes
 	if rec.guard != nil {
 		bytes = rec.guard.layout.total()

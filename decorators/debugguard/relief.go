@@ -98,12 +98,12 @@ const maxRelief = 64
 // was given up for it, oldest first and in steps, or the device has passed what
 // was: until it is granted or there is no reason left. seen is how far that was
 // before err.
-func (r *Resource) relieve(ctx context.Context, w want, seen progress, err error, ask func() error) error {
+func (r *Resource) relieve(ctx context.Context, w want, seen progress, err error, again func() error) error {
 	var p patience
 	defer p.end()
 	for rounds := 0; curable(err); {
 		switch {
-		case rounds < maxRelief && (w.inOrder || !r.pendingWouldDo(err)) && r.giveUp(ctx, w.bytes, seen.given):
+		case rounds < maxRelief && (w.inOrder || !r.pendingSuffices(err)) && r.giveUp(ctx, w.bytes, seen.given):
 			rounds++
 		case w.patient && r.outwait(ctx, &p, seen, err):
 		default:
@@ -111,14 +111,14 @@ func (r *Resource) relieve(ctx context.Context, w want, seen progress, err error
 		}
 		r.hide(err)
 		seen = r.progress()
-		err = ask()
+		err = again()
 	}
 	return err
 }
 
-// pendingWouldDo reports whether a refused request lacks only what the device
+// pendingSuffices reports whether a refused request lacks only what the device
 // has yet to pass. What open intents keep is not on its way to it.
-func (r *Resource) pendingWouldDo(err error) bool {
+func (r *Resource) pendingSuffices(err error) bool {
 	short, ok := errors.AsType[*core.OutOfBudgetError](err)
 	return ok && short.Remaining+less(short.Pending, r.deferred.amount().Bytes) >= short.Requested
 }
@@ -127,7 +127,7 @@ func (r *Resource) pendingWouldDo(err error) bool {
 // and those that the upstream has released since.
 type progress struct{ given, released uint64 }
 
-func (r *Resource) progress() progress { return progress{r.given(), r.inward.released.Load()} }
+func (r *Resource) progress() progress { return progress{r.given(), r.forwarded.released.Load()} }
 
 // given counts the blocks that were given up for any reason.
 func (r *Resource) given() uint64 { return r.count.evicted.Load() + r.canaries.freed.Load() }

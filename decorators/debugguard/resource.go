@@ -46,8 +46,8 @@ type Resource struct {
 	open       tickets
 	launches   launchLog
 	quarantine quarantine
-	// evicting is held while blocks leave quarantine, so that who empties it
-	// knows that it is empty. The launch path only tries to take it.
+	// evicting is held while blocks leave quarantine, so that whoever empties it
+	// knows that it is empty. The launch path only tries to lock it.
 	evicting sync.Mutex
 	checks   checks
 	upkeep   upkeep
@@ -57,7 +57,7 @@ type Resource struct {
 
 	listeners listeners
 	givenUp   tally // for callers
-	inward    inward
+	forwarded forwardedFrees
 	deferred  tally // freed by the caller, kept by an open intent
 	count     counters
 }
@@ -76,7 +76,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	}
 	r := &Resource{upstream: upstream, below: core.WithholderOf(upstream), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), granule: isolationOf(upstream), ordinal: upstream.Ordinal()}
 	r.ledger = newLedger(&r.gate, cfg)
-	r.checks.gate, r.checks.settling = &r.gate, make(chan struct{}, 1)
+	r.checks.gate, r.checks.reading = &r.gate, newCtxMutex()
 	r.upkeep.begin(cfg.upkeepInterval())
 	r.orderer, _ = core.Find[core.Orderer](upstream)
 	r.books, _ = core.Find[core.StreamBooks](upstream)
@@ -86,7 +86,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.HuntTags(cfg.HuntTags...)
 	upstream.Subscribe(notices{r})
 	start := Setting{Mode: cfg.Mode, Bisect: cfg.Hunt.Bisect, Delay: cfg.Hunt.Delay > 0, Unmap: cfg.Hunt.Unmap}
-	if err := r.turn(context.Background(), start.word()); err != nil {
+	if err := r.switchTo(context.Background(), start.word()); err != nil {
 		return nil, err
 	}
 	return r, nil

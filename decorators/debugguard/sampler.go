@@ -18,8 +18,8 @@ type sampler struct{ mean atomic.Uint64 }
 
 func (s *sampler) setMean(bytes uint64) { s.mean.Store(bytes) }
 
-// take reports whether a block of so many bytes was chosen.
-func (s *sampler) take(bytes uint64) bool { return chosen(bytes, s.mean.Load()) }
+// choose reports whether a block of so many bytes was chosen.
+func (s *sampler) choose(bytes uint64) bool { return chosen(bytes, s.mean.Load()) }
 
 // chosen draws for a block of so many bytes. A mean of 1 chooses every block,
 // of 0 none.

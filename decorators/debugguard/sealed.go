@@ -17,9 +17,9 @@ type seals struct {
 	mu    sync.Mutex
 	all   map[core.Generation]*seal
 	next  int // whose turn it is when bisecting
-	// ending is held by who ends seals, and read-held by who queues checksums
+	// endLock is held while seals end, and read-held while checksums are queued
 	// of those that have not ended.
-	ending sync.RWMutex
+	endLock sync.RWMutex
 }
 
 func (ss *seals) put(s *seal) {
@@ -45,8 +45,8 @@ func (ss *seals) complete(s *seal) bool {
 	return s.set
 }
 
-// again takes a seal back whose block's free failed, nil for none.
-func (ss *seals) again(s *seal) {
+// restore takes a seal back whose block's free failed, nil for none.
+func (ss *seals) restore(s *seal) {
 	if s == nil {
 		return
 	}
@@ -72,8 +72,8 @@ func (ss *seals) holds(s *seal) bool { return ss.get(s.block.ID.Generation) == s
 
 // remove takes s away, and reports false if somebody else has.
 func (ss *seals) remove(s *seal) bool {
-	ss.ending.Lock()
-	defer ss.ending.Unlock()
+	ss.endLock.Lock()
+	defer ss.endLock.Unlock()
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	return ss.drop(s)
@@ -81,8 +81,8 @@ func (ss *seals) remove(s *seal) bool {
 
 // removeUnset is remove of a seal that is not set yet.
 func (ss *seals) removeUnset(s *seal) bool {
-	ss.ending.Lock()
-	defer ss.ending.Unlock()
+	ss.endLock.Lock()
+	defer ss.endLock.Unlock()
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	return !s.set && ss.drop(s)
@@ -90,8 +90,8 @@ func (ss *seals) removeUnset(s *seal) bool {
 
 // annul takes away s, which its caller is not told of.
 func (ss *seals) annul(s *seal) {
-	ss.ending.Lock()
-	defer ss.ending.Unlock()
+	ss.endLock.Lock()
+	defer ss.endLock.Unlock()
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	s.set = false
@@ -118,8 +118,8 @@ func (ss *seals) forget(g core.Generation) {
 
 // clear ends all seals, uncompared.
 func (ss *seals) clear() {
-	ss.ending.Lock()
-	defer ss.ending.Unlock()
+	ss.endLock.Lock()
+	defer ss.endLock.Unlock()
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	clear(ss.all)
@@ -141,8 +141,8 @@ func (ss *seals) list() []*seal {
 	return all
 }
 
-// turn is the next of them in turn that make up about so many bytes.
-func (ss *seals) turn(most int, bytes uint64, wanted func(*seal) bool) (some []*seal) {
+// nextInTurn is the next of them in turn that make up about so many bytes.
+func (ss *seals) nextInTurn(most int, bytes uint64, wanted func(*seal) bool) (some []*seal) {
 	all := ss.list()
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -227,7 +227,7 @@ func (r *Resource) bisectSeals(ctx context.Context, stream core.StreamID) {
 	if r.seals.count.Load() == 0 || r.checks.busy() {
 		return
 	}
-	some := r.seals.turn(bisectBlocks, bisectBytes, func(s *seal) bool { return r.orderedBlock(s.inner, stream) })
+	some := r.seals.nextInTurn(bisectBlocks, bisectBytes, func(s *seal) bool { return r.orderedBlock(s.inner, stream) })
 	if len(some) == 0 {
 		return
 	}

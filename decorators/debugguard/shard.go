@@ -27,7 +27,7 @@ type shard struct {
 	// untilStack is how many bytes are allocated before the next block that
 	// keeps its stacks.
 	untilStack int64
-	dead       graveyard
+	tombstones tombstones
 	// index is nil until an address was asked for.
 	index *addresses
 	_     [56]byte // keeps neighbours on different cache lines
@@ -92,7 +92,7 @@ func (l *ledger) lock(id core.BlockID) *record {
 		return nil
 	}
 	rec.mu.Lock()
-	if rec.generation() != id.Generation { // buried and reused meanwhile
+	if rec.generation() != id.Generation { // released and reused meanwhile
 		rec.mu.Unlock()
 		return nil
 	}

@@ -50,7 +50,7 @@ func (r *Resource) Stats() core.Stats {
 	refusals, failures := r.count.hiddenRefusals.Load(), r.count.hiddenFailures.Load()
 	made, gone := r.canaries.made.Load(), r.canaries.freed.Load()
 	s := r.upstream.Stats()
-	quarantined, deferred, canaries := r.quarantine.size(), r.deferred.amount(), r.canaries.held.amount()
+	quarantined, deferred, canaries := r.quarantine.size(), r.deferred.amount(), r.canaries.memory.amount()
 
 	s.Live = s.Live.Sub(quarantined).Sub(deferred).Sub(canaries)
 	s.Quarantined = s.Quarantined.Add(quarantined).Add(canaries)

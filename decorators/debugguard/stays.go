@@ -48,7 +48,7 @@ func (s *stays) add(stay Stay) {
 // stay is how long a guarded block has been there. Such a record is nobody
 // else's later: what is read here does not change.
 func (rec *record) stay() Stay {
-	return Stay{Tag: rec.tag, Bytes: rec.held().Bytes, From: rec.guard.freedAt}
+	return Stay{Tag: rec.tag, Bytes: rec.footprint().Bytes, From: rec.guard.freedAt}
 }
 
 // leave notes blocks that were taken from the queue; mu must be held.
@@ -65,7 +65,7 @@ func (q *quarantine) leave(blocks []*record) {
 func (q *quarantine) left(rec *record, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.held.sub(rec.held())
+	q.memory.sub(rec.footprint())
 	delete(q.leaving, rec)
 	stay := rec.stay()
 	stay.Until = now

@@ -25,8 +25,8 @@ type summing struct {
 // ended since it was chosen is left out: its owner may be writing. Until they
 // are queued no other ends.
 func (r *Resource) enqueueSums(ctx context.Context, a *summing) (enqueued bool, err error) {
-	r.seals.ending.RLock()
-	defer r.seals.ending.RUnlock()
+	r.seals.endLock.RLock()
+	defer r.seals.endLock.RUnlock()
 	if !a.ended {
 		a.seals = slices.DeleteFunc(a.seals, func(s *seal) bool { return !r.seals.holds(s) })
 	}
@@ -44,7 +44,7 @@ func (r *Resource) enqueueSums(ctx context.Context, a *summing) (enqueued bool, 
 	if err != nil {
 		return !core.WasNotEnqueued(err), err
 	}
-	r.ask(&check{answer: c, void: &a.void, blocks: len(a.seals), judge: func() error { return r.judgeSums(a, c) }})
+	r.awaitVerdict(&check{answer: c, void: &a.void, blocks: len(a.seals), judge: func() error { return r.judgeSums(a, c) }})
 	return true, nil
 }
 

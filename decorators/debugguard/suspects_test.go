@@ -55,10 +55,10 @@ func TestWhatIsDoneIsNoSuspect(t *testing.T) {
 	add(2, 2)
 	behind := l.tick()
 	add(3, 3)
-	l.passed(1, behind)
-	l.passed(3, behind) // of what came before it only
+	l.completed(1, behind)
+	l.completed(3, behind) // of what came before it only
 	from := l.tick()
-	l.passed(2, behind) // too late: it may have been running in the window
+	l.completed(2, behind) // too late: it may have been running in the window
 	add(4, 0)
 	found, _ := l.suspects(window{from: from, to: l.tick(), stream: 0}, nil, 16)
 	var got []uint64
@@ -72,7 +72,7 @@ func TestWhatIsDoneIsNoSuspect(t *testing.T) {
 	l = launchLog{}
 	l.resize(64)
 	add(1, 1)
-	l.passed(1, l.tick())
+	l.completed(1, l.tick())
 	from = l.tick()
 	if found, _ := l.suspects(window{from: from, to: l.tick(), stream: 0}, nil, 16); len(found) != 1 || found[0].LaunchID != 1 {
 		t.Errorf("where there is no other: %v, want launch 1", found)

@@ -46,7 +46,7 @@ func (r *Resource) SetMode(ctx context.Context, m Mode) error {
 	if err := r.refuseClosed("SetMode"); err != nil {
 		return err
 	}
-	return r.turn(ctx, r.word.Load()&^uint32(modeMask)|uint32(m))
+	return r.switchTo(ctx, r.word.Load()&^uint32(modeMask)|uint32(m))
 }
 
 // Apply changes mode and options from the next operation on, all at once for
@@ -63,7 +63,7 @@ func (r *Resource) Apply(ctx context.Context, s Setting) error {
 	if s.Mode == Sample {
 		r.sampleBy(s.SampleBytes)
 	}
-	return r.turn(ctx, s.word())
+	return r.switchTo(ctx, s.word())
 }
 
 func (r *Resource) refuseClosed(op string) error {
@@ -73,26 +73,31 @@ func (r *Resource) refuseClosed(op string) error {
 	return nil
 }
 
-// turn makes w the mode and its options; switching must be held.
-func (r *Resource) turn(ctx context.Context, w uint32) error {
-	was, m := r.Mode(), Mode(w&modeMask)
-	if was == Off && m != Off {
+// switchTo makes w the mode and its options; switching must be held.
+func (r *Resource) switchTo(ctx context.Context, w uint32) error {
+	from, to := r.Mode(), Mode(w&modeMask)
+	turnedOn := from == Off && to != Off
+	turnedOff := from != Off && to == Off
+	deviceGuardOff := from >= Sample && to < Sample
+	huntOver := from == Hunt && to == Sample
+
+	if turnedOn {
 		r.ledger.unseen.Store(uint64(core.NextGeneration()))
 		r.ledger.clock.start()
 		r.gate.Add(1)
 		r.ledger.countLive(false)
 	}
 	r.word.Store(w)
-	if was != Off && m == Off {
+	if turnedOff {
 		r.seals.clear()
 		r.ledger.countLive(true)
 		r.gate.Add(-1)
 		r.ledger.clock.stop()
 	}
 	switch {
-	case was >= Sample && m < Sample:
+	case deviceGuardOff:
 		return r.flush(ctx, r.closed.Load)
-	case was == Hunt && m == Sample: // which has less quarantine
+	case huntOver: // sampling has less quarantine
 		r.evicting.Lock()
 		_, err := r.trimCanariesUntil(ctx, 0, r.closed.Load)
 		r.evicting.Unlock()

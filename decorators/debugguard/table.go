@@ -39,7 +39,7 @@ func (t *table) load(g core.Generation) *record {
 	}
 	rec := chain(*buckets, g).Load()
 	for range strayLimit {
-		if rec == nil || rec.key.Load()>>stateBits == uint64(g) {
+		if rec == nil || rec.genState.Load()>>stateBits == uint64(g) {
 			return rec
 		}
 		rec = rec.next.Load()
@@ -53,7 +53,7 @@ func (t *table) find(g core.Generation) *record {
 		return nil
 	}
 	rec := chain(*t.buckets.Load(), g).Load()
-	for rec != nil && rec.key.Load()>>stateBits != uint64(g) {
+	for rec != nil && rec.genState.Load()>>stateBits != uint64(g) {
 		rec = rec.next.Load()
 	}
 	return rec
@@ -80,14 +80,14 @@ func (t *table) grow() {
 	t.buckets.Store(&larger)
 }
 
-// take finds a record under the lock and removes it.
-func (t *table) take(g core.Generation) *record {
+// remove finds a record under the lock and removes it.
+func (t *table) remove(g core.Generation) *record {
 	if t.n == 0 {
 		return nil
 	}
 	at := chain(*t.buckets.Load(), g)
 	for rec := at.Load(); rec != nil; rec = at.Load() {
-		if rec.key.Load()>>stateBits == uint64(g) {
+		if rec.genState.Load()>>stateBits == uint64(g) {
 			at.Store(rec.next.Load())
 			t.n--
 			return rec

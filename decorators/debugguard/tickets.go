@@ -12,7 +12,7 @@ import (
 type openLaunch struct {
 	// held are the records used, sorted by generation, each once; guarded is
 	// set if one of them is.
-	held    []heldUse
+	known   []knownUse
 	guarded bool
 	// use describes the launch as a whole; began is the tick before it.
 	use   core.UseRecord
@@ -23,10 +23,10 @@ type openLaunch struct {
 	ending bool
 }
 
-// heldUse is one known block of an open launch. guarded is set if the launch
+// knownUse is one known block of an open launch. guarded is set if the launch
 // is counted in the record's open intents. Pointer and size are known once the
 // use was noted.
-type heldUse struct {
+type knownUse struct {
 	rec        *record
 	generation core.Generation
 	ptr, bytes uint64
@@ -36,8 +36,8 @@ type heldUse struct {
 var openLaunches = sync.Pool{New: func() any { return new(openLaunch) }}
 
 func (o *openLaunch) recycle() {
-	clear(o.held)
-	o.held, o.guarded, o.use, o.began, o.readsOnly, o.ending = o.held[:0], false, core.UseRecord{}, 0, false, false
+	clear(o.known)
+	o.known, o.guarded, o.use, o.began, o.readsOnly, o.ending = o.known[:0], false, core.UseRecord{}, 0, false, false
 	openLaunches.Put(o)
 }
 
@@ -74,10 +74,10 @@ func (ts *tickets) put(t core.Ticket, o *openLaunch) {
 	s.mu.Unlock()
 }
 
-// take returns the launch of t, nil if there is none, to the one who ends it.
-// It stays here until drop. taken is true if somebody else is ending it: the
+// beginEnd returns the launch of t, nil if there is none, to the one who ends it.
+// It stays here until drop. ending is true if another call is ending it: the
 // intent is theirs to read then, and the upstream must not be asked.
-func (ts *tickets) take(t core.Ticket) (o *openLaunch, taken bool) {
+func (ts *tickets) beginEnd(t core.Ticket) (o *openLaunch, ending bool) {
 	if ts.count.Load() == 0 {
 		return nil, false
 	}

@@ -85,8 +85,8 @@ func writes(uses []core.Use, g core.Generation) bool {
 
 // measure notes where the blocks of the launch lie.
 func (o *openLaunch) measure() {
-	for i := range o.held {
-		h := &o.held[i]
+	for i := range o.known {
+		h := &o.known[i]
 		h.rec.mu.Lock()
 		if h.rec.generation() == h.generation {
 			h.ptr, h.bytes = h.rec.ptr, h.rec.bytes

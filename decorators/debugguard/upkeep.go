@@ -101,9 +101,9 @@ func (r *Resource) startUpkeep() {
 // nextUpkeep sets the timer; upkeep.mu must be held. It does not keep alive a
 // guard that everybody else has forgotten.
 func (r *Resource) nextUpkeep(in time.Duration) {
-	held := weak.Make(r)
+	weakGuard := weak.Make(r)
 	r.upkeep.timer = time.AfterFunc(in, func() {
-		if r := held.Value(); r != nil {
+		if r := weakGuard.Value(); r != nil {
 			r.tick()
 		}
 	})
@@ -139,7 +139,7 @@ func (r *Resource) tick() {
 
 // hasUpkeep reports whether time alone brings something to do.
 func (r *Resource) hasUpkeep() bool {
-	return r.checks.awaited() != 0 || r.quarantine.held.blocks.Load() != 0 && r.cfg.QuarantineAge < math.MaxInt64
+	return r.checks.awaited() != 0 || r.quarantine.memory.blocks.Load() != 0 && r.cfg.QuarantineAge < math.MaxInt64
 }
 
 // keepHouse is the upkeep, and says when it is to be done again. Nothing in it
@@ -181,7 +181,7 @@ func (r *Resource) evictAged(ctx context.Context, post bool) (evicted int, err e
 	if r.checks.full() {
 		return 0, nil
 	}
-	blocks := r.quarantine.takeOld(r.cfg.Now().Add(-r.cfg.QuarantineAge), r.cfg.QuarantineAge/8, upkeepStep)
+	blocks := r.quarantine.dequeueAged(r.cfg.Now().Add(-r.cfg.QuarantineAge), r.cfg.QuarantineAge/8, upkeepStep)
 	_, err = r.evictBlocks(ctx, blocks, post)
 	return len(blocks), err
 }

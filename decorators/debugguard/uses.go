@@ -22,7 +22,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	req.Launch = core.BoundName(req.Launch)
 	o := openLaunches.Get().(*openLaunch)
 	o.began, o.readsOnly = r.launches.now(), req.Mark == ownwork.ReadsOnly
-	err := r.hold(o, &req)
+	err := r.pin(o, &req)
 	if err == nil {
 		err = r.sealedUses(ctx, &req)
 	}
@@ -30,12 +30,12 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 		err = r.refuse(o, &req)
 	}
 	if err != nil {
-		r.letGo(ctx, o)
+		r.unpin(ctx, o)
 		return core.Ticket{}, err
 	}
 	t, err := r.prepare(ctx, req)
 	if err != nil {
-		r.letGo(ctx, o)
+		r.unpin(ctx, o)
 		return t, r.refused(err, late{op: "PrepareUse", stream: req.Stream, launch: req.Launch})
 	}
 	r.delay(ctx, req.Stream)
@@ -61,7 +61,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 
 // enter makes a prepared launch one whose end will be noticed, if it must be.
 func (r *Resource) enter(t core.Ticket, o *openLaunch) bool {
-	if len(o.held) == 0 && !r.hunting(bisecting) {
+	if len(o.known) == 0 && !r.hunting(bisecting) {
 		r.logLaunch(o)
 		return false
 	}
@@ -76,7 +76,7 @@ func (r *Resource) enter(t core.Ticket, o *openLaunch) bool {
 func (r *Resource) withdraw(ctx context.Context, t core.Ticket, o *openLaunch, why error) error {
 	r.retract(o)
 	_ = r.upstream.AbortUse(ctx, t)
-	r.letGo(ctx, o)
+	r.unpin(ctx, o)
 	return why
 }
 
@@ -84,7 +84,7 @@ func (r *Resource) withdraw(ctx context.Context, t core.Ticket, o *openLaunch, w
 // which the caller pays but of whose failure it is not told: the block is
 // kept and the free tried again.
 func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
-	o, err := r.take("FinishUse", t)
+	o, err := r.beginEnd("FinishUse", t)
 	if err != nil {
 		return err
 	}
@@ -99,14 +99,14 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	r.open.drop(t)
 	r.logLaunch(o)
 	r.bisect(ctx, o)
-	r.letGo(ctx, o)
+	r.unpin(ctx, o)
 	return err
 }
 
 // AbortUse closes the intent of a launch that was not enqueued, and forgets
 // that it used its blocks.
 func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
-	o, err := r.take("AbortUse", t)
+	o, err := r.beginEnd("AbortUse", t)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	err = r.upstream.AbortUse(ctx, t) // spends the ticket, also if it fails
 	r.open.drop(t)
 	r.retract(o)
-	r.letGo(ctx, o)
+	r.unpin(ctx, o)
 	return err
 }
 
@@ -131,7 +131,7 @@ func (r *Resource) abortUnentered(ctx context.Context, t core.Ticket) error {
 	o.use.LaunchID = in.ID
 	for i := range in.Uses {
 		if rec, _ := r.glance(in.Uses[i].Block); rec != nil {
-			o.held = append(o.held, heldUse{rec: rec, generation: in.Uses[i].Block.Generation})
+			o.known = append(o.known, knownUse{rec: rec, generation: in.Uses[i].Block.Generation})
 		}
 	}
 	err := r.upstream.AbortUse(ctx, t)
@@ -141,11 +141,11 @@ func (r *Resource) abortUnentered(ctx context.Context, t core.Ticket) error {
 	return err
 }
 
-// take returns what is known of the launch of a ticket that is to be ended,
+// beginEnd returns what is known of the launch of a ticket that is to be ended,
 // or nil. It refuses a ticket that somebody else is ending.
-func (r *Resource) take(op string, t core.Ticket) (*openLaunch, error) {
-	o, taken := r.open.take(t)
-	if taken {
+func (r *Resource) beginEnd(op string, t core.Ticket) (*openLaunch, error) {
+	o, ending := r.open.beginEnd(t)
+	if ending {
 		return nil, &core.StreamMisuseError{Op: op, Reason: "the ticket is being ended by another call: each ticket is finished or aborted once"}
 	}
 	return o, nil

@@ -33,7 +33,7 @@ func (r *Resource) judge(b *batch, v core.Verification) error {
 		found = append(found, d)
 	}
 	for _, d := range found {
-		if d.place.rec.guard.tell(d.kind, d.place.filled) {
+		if d.place.rec.guard.isNews(d.kind, d.place.filled) {
 			r.reportDamage(d, b)
 		}
 	}

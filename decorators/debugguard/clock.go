@@ -15,11 +15,14 @@ const resolution = 10 * time.Millisecond
 // still then.
 type instant uint32
 
-// coarse is the ledger's clock. Reading it costs a load: a timer moves it
-// while the guard is on, so that no operation reads the real clock for it.
-// The time that an operation notes is up to a tick old, and older if the
-// process has no processor left for the timer.
-type coarse struct {
+// coarseClock is the ledger's clock. Reading it costs a load: a timer moves it
+// while the guard is on, so that no operation has to read the real clock. The
+// time that an operation notes is up to one tick old, and older if the process
+// has no processor left for the timer.
+//
+// The timer holds the clock by a weak pointer only. A guard that nobody uses any
+// more can so be collected without having been closed, and its timer ends.
+type coarseClock struct {
 	now    func() time.Time
 	epoch  time.Time
 	ticks  atomic.Uint32
@@ -27,24 +30,24 @@ type coarse struct {
 	paused atomic.Bool
 }
 
-func newCoarse(now func() time.Time) *coarse {
-	c := &coarse{now: now, epoch: now()}
+func newCoarseClock(now func() time.Time) *coarseClock {
+	c := &coarseClock{now: now, epoch: now()}
 	c.ticks.Store(1)
 	return c
 }
 
-func (c *coarse) instant() instant { return instant(c.ticks.Load()) }
+func (c *coarseClock) instant() instant { return instant(c.ticks.Load()) }
 
 // time is when i was; zero for no instant.
-func (c *coarse) time(i instant) time.Time {
+func (c *coarseClock) time(i instant) time.Time {
 	if i == 0 {
 		return time.Time{}
 	}
 	return c.epoch.Add(time.Duration(i-1) * resolution)
 }
 
-// start makes the clock run until stop, or until nobody has it any more.
-func (c *coarse) start() {
+// start makes the clock run until stop, or until the clock is collected.
+func (c *coarseClock) start() {
 	c.paused.Store(false)
 	c.move()
 	if c.runs.CompareAndSwap(false, true) {
@@ -53,11 +56,12 @@ func (c *coarse) start() {
 }
 
 // stop lets the clock stand still after its next tick.
-func (c *coarse) stop() { c.paused.Store(true) }
+func (c *coarseClock) stop() { c.paused.Store(true) }
 
-func rearm(held weak.Pointer[coarse]) {
+// rearm sets the timer for the next tick.
+func rearm(weakClock weak.Pointer[coarseClock]) {
 	time.AfterFunc(resolution, func() {
-		c := held.Value()
+		c := weakClock.Value()
 		if c == nil {
 			return
 		}
@@ -68,12 +72,12 @@ func rearm(held weak.Pointer[coarse]) {
 			}
 		}
 		c.move()
-		rearm(held)
+		rearm(weakClock)
 	})
 }
 
 // move reads the real clock. Time never goes back here.
-func (c *coarse) move() {
+func (c *coarseClock) move() {
 	elapsed := uint32(min(max(c.now().Sub(c.epoch)/resolution, 0), math.MaxUint32-1)) + 1
 	for {
 		was := c.ticks.Load()

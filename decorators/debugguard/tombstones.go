@@ -6,11 +6,11 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// graveyard is the tombstones of a shard, under its lock: copies of the records
-// of its last released blocks. A copy is written behind the one before, which
-// costs less than to keep the records themselves: those are used again at once,
-// while they are in the processor's cache.
-type graveyard struct {
+// tombstones are those of a shard, under its lock: copies of the records of the
+// blocks that it released last, in a ring. Copies in a row cost less than keeping
+// the records themselves, which are used again at once, while they are in the
+// processor's cache.
+type tombstones struct {
 	ring []*record
 	next int
 	made []record // of the last slab, not used yet
@@ -18,53 +18,53 @@ type graveyard struct {
 	forgotten core.Generation
 }
 
-// bury remembers rec, which is locked. The oldest tombstone beyond the limit is
+// add remembers rec, which is locked. The oldest tombstone beyond the limit is
 // forgotten.
-func (y *graveyard) bury(rec *record, freed instant, limit int, index *addresses) {
+func (ts *tombstones) add(rec *record, freed instant, limit int, index *addresses) {
 	var stone *record
-	if len(y.ring) < limit {
-		stone = y.fresh()
-		y.ring = append(y.ring, stone)
+	if len(ts.ring) < limit {
+		stone = ts.fresh()
+		ts.ring = append(ts.ring, stone)
 	} else {
-		stone = y.ring[y.next]
-		y.forget(stone, index)
-		if y.next++; y.next == len(y.ring) {
-			y.next = 0
+		stone = ts.ring[ts.next]
+		ts.forget(stone, index)
+		if ts.next++; ts.next == len(ts.ring) {
+			ts.next = 0
 		}
 	}
-	stone.bury(rec, freed)
+	stone.becomeTombstone(rec, freed)
 	if index != nil {
 		index.enter(stone)
 	}
 }
 
-func (y *graveyard) fresh() *record {
-	if len(y.made) == 0 {
-		y.made = make([]record, slab)
+func (ts *tombstones) fresh() *record {
+	if len(ts.made) == 0 {
+		ts.made = make([]record, slab)
 	}
-	stone := &y.made[0]
-	y.made = y.made[1:]
+	stone := &ts.made[0]
+	ts.made = ts.made[1:]
 	return stone
 }
 
-func (y *graveyard) forget(stone *record, index *addresses) {
-	y.forgotten = max(y.forgotten, stone.generation())
+func (ts *tombstones) forget(stone *record, index *addresses) {
+	ts.forgotten = max(ts.forgotten, stone.generation())
 	if index != nil {
 		index.remove(stone)
 	}
 }
 
 // shrink forgets the oldest beyond the limit.
-func (y *graveyard) shrink(limit int, index *addresses) {
-	excess := len(y.ring) - limit
+func (ts *tombstones) shrink(limit int, index *addresses) {
+	excess := len(ts.ring) - limit
 	if excess <= 0 {
 		return
 	}
-	inOrder := slices.Concat(y.ring[y.next:], y.ring[:y.next])
+	inOrder := slices.Concat(ts.ring[ts.next:], ts.ring[:ts.next])
 	for _, stone := range inOrder[:excess] {
-		y.forget(stone, index)
+		ts.forget(stone, index)
 	}
-	y.ring, y.next = slices.Clone(inOrder[excess:]), 0
+	ts.ring, ts.next = slices.Clone(inOrder[excess:]), 0
 }
 
 // each calls visit for every freed block that the ledger remembers, under the
@@ -73,7 +73,7 @@ func (l *ledger) eachTombstone(visit func(core.Block)) {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
-		for _, rec := range s.dead.ring {
+		for _, rec := range s.tombstones.ring {
 			visit(rec.block())
 		}
 		s.mu.Unlock()
@@ -98,11 +98,11 @@ func (l *ledger) tombstone(id core.BlockID) *record {
 func (s *shard) tombstone(g core.Generation) *record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.dead.ring { // the newest first: most second frees come soon
-		rec := s.dead.ring[(s.dead.next+len(s.dead.ring)-1-i)%len(s.dead.ring)]
+	for i := range s.tombstones.ring { // the newest first: most second frees come soon
+		rec := s.tombstones.ring[(s.tombstones.next+len(s.tombstones.ring)-1-i)%len(s.tombstones.ring)]
 		if rec.generation() == g && g != 0 {
 			found := &record{}
-			found.bury(rec, rec.freed)
+			found.becomeTombstone(rec, rec.freed)
 			return found
 		}
 	}

@@ -9,17 +9,17 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// inward is what the guard had of the device for guarded blocks, has passed on
-// and has not heard of since: it comes back when the device has passed the
-// frees.
-type inward struct {
-	held tally
-	// released counts the blocks that came back. Who has waited for one in vain
-	// leaves the number, and one, in vain: until it has changed nobody else
-	// waits.
+// forwardedFrees are the frees of guarded blocks that the guard has forwarded to
+// the upstream and that this has not released yet: their memory becomes free when
+// the device has completed them.
+type forwardedFrees struct {
+	memory tally
+	// released counts the blocks that the upstream has released. A caller that
+	// waited for one in vain stores the number plus one in vain: until the number
+	// changes nobody else waits.
 	released, vain atomic.Uint64
-	// waiting counts who waits. Meanwhile nothing is quarantined or isolated: it
-	// would take what comes back.
+	// waiting counts the callers that wait. Meanwhile nothing is quarantined or
+	// isolated: that would take what is released.
 	waiting atomic.Int64
 	// isolation is the bytes that isolated blocks take beyond what callers have
 	// live of them: what fills their units up, and all of those that were freed
@@ -27,34 +27,34 @@ type inward struct {
 	isolation atomic.Int64
 }
 
-// passOn frees a guarded block at the upstream.
-func (r *Resource) passOn(ctx context.Context, rec *record) (core.Block, error) {
-	rec.guard.inward.Store(true)
-	r.inward.held.add(rec.held())
+// forwardFree frees a guarded block at the upstream.
+func (r *Resource) forwardFree(ctx context.Context, rec *record) (core.Block, error) {
+	rec.guard.forwarded.Store(true)
+	r.forwarded.memory.add(rec.footprint())
 	if rec.guard.isolated {
-		r.inward.isolation.Add(int64(rec.bytes))
+		r.forwarded.isolation.Add(int64(rec.bytes))
 	}
 	b, err := r.upstream.Deallocate(ctx, rec.inner())
-	if err != nil && rec.guard.inward.CompareAndSwap(true, false) {
-		r.inward.held.sub(rec.held())
+	if err != nil && rec.guard.forwarded.CompareAndSwap(true, false) {
+		r.forwarded.memory.sub(rec.footprint())
 		if rec.guard.isolated {
-			r.inward.isolation.Add(-int64(rec.bytes))
+			r.forwarded.isolation.Add(-int64(rec.bytes))
 		}
 	}
 	return b, err
 }
 
-// cameBack notes that the upstream has released a guarded block.
-func (r *Resource) cameBack(rec *record) {
+// noteReleased notes that the upstream has released a guarded block.
+func (r *Resource) noteReleased(rec *record) {
 	spare := rec.guard.layout.total() - rec.bytes
-	if rec.guard.inward.CompareAndSwap(true, false) {
-		r.inward.held.sub(rec.held())
+	if rec.guard.forwarded.CompareAndSwap(true, false) {
+		r.forwarded.memory.sub(rec.footprint())
 		spare += rec.bytes
 	}
 	if rec.guard.isolated {
-		r.inward.isolation.Add(-int64(spare))
+		r.forwarded.isolation.Add(-int64(spare))
 	}
-	r.inward.released.Add(1)
+	r.forwarded.released.Add(1)
 }
 
 // patience is the time that one request may wait or ask again, because the
@@ -113,22 +113,22 @@ func (r *Resource) outwait(ctx context.Context, p *patience, seen progress, err 
 	if p.ctx.Err() != nil {
 		return false
 	}
-	if r.inward.released.Load() != seen.released {
+	if r.forwarded.released.Load() != seen.released {
 		return true
 	}
-	if !r.inwardWouldDo(err) || r.inward.vain.Load() == seen.released+1 {
+	if !r.forwardedSuffices(err) || r.forwarded.vain.Load() == seen.released+1 {
 		return false
 	}
-	p.count(&r.inward.waiting)
+	p.count(&r.forwarded.waiting)
 	for began, wait := time.Now(), 20*time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
 		if r.upstream.ReapPending(ctx) != nil {
 			return false // the next request tells, if it lasts
 		}
-		if r.inward.released.Load() != seen.released {
+		if r.forwarded.released.Load() != seen.released {
 			return true
 		}
 		if time.Since(began) > r.cfg.Patience {
-			r.inward.vain.Store(seen.released + 1)
+			r.forwarded.vain.Store(seen.released + 1)
 			return false
 		}
 		if !p.pause(wait) {
@@ -137,12 +137,12 @@ func (r *Resource) outwait(ctx context.Context, p *patience, seen progress, err 
 	}
 }
 
-// inwardWouldDo reports whether what the guard has passed on would do for a
+// forwardedSuffices reports whether what the guard has passed on would do for a
 // request that was refused with err.
-func (r *Resource) inwardWouldDo(err error) bool {
-	held := r.inward.held.amount().Bytes
+func (r *Resource) forwardedSuffices(err error) bool {
+	pending := r.forwarded.memory.amount().Bytes
 	if short, ok := errors.AsType[*core.OutOfBudgetError](err); ok {
-		return held > 0 && short.Remaining+held >= short.Requested
+		return pending > 0 && short.Remaining+pending >= short.Requested
 	}
-	return held > 0
+	return pending > 0
 }
