@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 )
 
 // stackAlways is the size in bytes from which every block keeps its stacks.
@@ -93,7 +94,7 @@ func (r *Resource) keepsStacks(bytes uint64, due bool) bool {
 // allocateGuarded allocates a block between red zones. If there is no room
 // for them, the block goes without.
 func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted bool) (b core.Block, err error) {
-	l, ok := layoutFor(req.Bytes, r.cfg.RedZone, !hunted)
+	l, ok := canary.LayoutFor(req.Bytes, r.cfg.RedZone, !hunted)
 	if !ok {
 		err = r.allocateKnown(ctx, &req, &b, hunted)
 		return b, err
@@ -109,15 +110,15 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 	if err != nil {
 		return b, err
 	}
-	l.base = b.ID.Ptr
-	b.ID.Ptr, b.Bytes = l.start(), req.Bytes
+	l.Base = b.ID.Ptr
+	b.ID.Ptr, b.Bytes = l.Start(), req.Bytes
 	stack := r.ledger.stacks.capture(2)
 	rec := newGuarded(b, r.ledger.clock.instant(), stack)
 	rec.guard.layout, rec.guard.isolated, rec.guard.whole = l, isolated, hunted || b.Bytes <= r.cfg.PoisonCap
 	if isolated {
-		r.forwarded.isolation.Add(int64(l.total() - b.Bytes))
+		r.forwarded.isolation.Add(int64(l.Total() - b.Bytes))
 	}
-	r.tellStack(l.total(), b.Tag, stack)
+	r.tellStack(l.Total(), b.Tag, stack)
 	r.arm(ctx, rec)
 	r.ledger.enterGuarded(rec)
 	r.count.guarded.Add(1)

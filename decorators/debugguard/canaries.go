@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 )
 
 // When a hunt lets a block go, nobody watches its bytes any more. A canary is
@@ -76,8 +77,8 @@ func (cs *canaries) released(g core.Generation) *record {
 }
 
 // rememberOwner remembers whose the bytes of a block were that is being let go.
-func (cs *canaries) rememberOwner(b core.Block, l layout) {
-	b.ID.Ptr, b.Bytes = l.base, l.total()
+func (cs *canaries) rememberOwner(b core.Block, l canary.Layout) {
+	b.ID.Ptr, b.Bytes = l.Base, l.Total()
 	if len(cs.owners) < formerOwners {
 		cs.owners = append(cs.owners, b)
 		return
@@ -142,7 +143,7 @@ func (r *Resource) post(ctx context.Context, freed *record) {
 	owner := r.canaries.ownerOf(b.ID.Ptr)
 	b.State = core.Quarantined
 	rec := newGuarded(b, r.ledger.clock.instant(), nil)
-	rec.guard.layout, rec.guard.whole, rec.guard.canaryOf = layout{base: b.ID.Ptr, body: b.Bytes}, true, &owner
+	rec.guard.layout, rec.guard.whole, rec.guard.canaryOf = canary.Layout{Base: b.ID.Ptr, Body: b.Bytes}, true, &owner
 	r.canaries.add(rec)
 	r.canaries.memory.add(rec.footprint())
 	r.fillCanary(ctx, rec)
@@ -152,7 +153,7 @@ func (r *Resource) post(ctx context.Context, freed *record) {
 // canarySize is a size of which allocators hand out what they were given
 // last, as the freed block's was.
 func canarySize(freed *record) uint64 {
-	return min(max(freed.guard.layout.total(), minCanary), maxCanary)
+	return min(max(freed.guard.layout.Total(), minCanary), maxCanary)
 }
 
 // fillCanary fills it. One that could not be filled is kept, and never
@@ -161,7 +162,7 @@ func (r *Resource) fillCanary(ctx context.Context, rec *record) {
 	err := r.device(ctx, work{name: launchCanary, stream: rec.stream(),
 		uses: []core.Use{{Block: rec.id(), Access: core.Write}},
 		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
-			err := r.cfg.Device.Fill(ctx, stream, rec.guard.layout.poison(nil, rec.generation(), true))
+			err := r.cfg.Device.Fill(ctx, stream, rec.guard.layout.Poison(nil, rec.generation(), true))
 			return !core.WasNotEnqueued(err), err
 		}})
 	if err != nil {

@@ -42,7 +42,7 @@ type watched struct {
 
 // inBody reports whether the region lies in the caller's bytes.
 func (w watched) inBody() bool {
-	return w.offset >= 0 && uint64(w.offset) < w.rec.guard.layout.body
+	return w.offset >= 0 && uint64(w.offset) < w.rec.guard.layout.Body
 }
 
 func newBatch(stream core.StreamID) *batch { return &batch{stream: stream} }
@@ -50,12 +50,12 @@ func newBatch(stream core.StreamID) *batch { return &batch{stream: stream} }
 // redZones adds the red zones of a block, poisoned those and its poison. at
 // is the tick of the comparison. The caller alone holds the block.
 func (b *batch) redZones(rec *record, at uint64) {
-	b.watch(rec, at, rec.guard.layout.redZones(b.regions, rec.generation()))
+	b.watch(rec, at, rec.guard.layout.RedZones(b.regions, rec.generation()))
 }
 
 func (b *batch) poisoned(rec *record, at uint64) {
 	if rec.guard.canaryOf != nil {
-		b.watch(rec, at, rec.guard.layout.poison(b.regions, rec.generation(), true))
+		b.watch(rec, at, rec.guard.layout.Poison(b.regions, rec.generation(), true))
 		return
 	}
 	if rec.guard.unpoisoned {
@@ -63,14 +63,14 @@ func (b *batch) poisoned(rec *record, at uint64) {
 		return
 	}
 	g := rec.generation()
-	b.watch(rec, at, rec.guard.layout.poison(rec.guard.layout.redZones(b.regions, g), g, rec.guard.whole))
+	b.watch(rec, at, rec.guard.layout.Poison(rec.guard.layout.RedZones(b.regions, g), g, rec.guard.whole))
 }
 
 func (b *batch) watch(rec *record, at uint64, regions []core.Region) {
 	g := rec.guard
 	clean, filled := g.clean.Load(), g.filled.Load()
 	for _, region := range regions[len(b.regions):] {
-		w := watched{rec: rec, offset: int64(region.Ptr - g.layout.start()), from: clean, to: at, filled: filled}
+		w := watched{rec: rec, offset: int64(region.Ptr - g.layout.Start()), from: clean, to: at, filled: filled}
 		if w.inBody() { // it was filled later than the red zones
 			w.from = max(clean, g.poisonedAt)
 		}

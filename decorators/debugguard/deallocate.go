@@ -40,7 +40,7 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 	case rec.guard == nil: // another free of it has failed just now
 		rec.mu.Unlock()
 		return r.Deallocate(ctx, id)
-	case !rec.guard.layout.contains(id.Ptr):
+	case !rec.guard.layout.Contains(id.Ptr):
 		return core.Block{}, r.wildPointer("Deallocate", id, id.AllocStream, rec)
 	}
 	return r.freeKnown(ctx, id, rec)

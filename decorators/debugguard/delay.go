@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 )
 
 // delayedShare is one in how many launches begins with a delay.
@@ -33,7 +34,7 @@ func (r *Resource) delay(ctx context.Context, stream core.StreamID) {
 // delayOf draws the delay of the n-th launch, none for most. The rest lie evenly
 // between nothing and twice the mean.
 func delayOf(h HuntConfig, n uint64) time.Duration {
-	draw := mix(h.DelaySeed ^ mix(n))
+	draw := canary.Mix(h.DelaySeed ^ canary.Mix(n))
 	if draw%delayedShare != 0 {
 		return 0
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 )
 
 // filling is the filling of one block's red zones or of its poison: what every
@@ -17,7 +18,7 @@ type filling struct {
 	// enqueued is set if the device may do some of it.
 	enqueued bool
 	uses     [1]core.Use
-	regions  [poisonSpots]core.Region
+	regions  [canary.PoisonSpots]core.Region
 	run      func(context.Context, core.StreamID) (bool, error) // is enqueue
 }
 
@@ -44,7 +45,7 @@ func (f *filling) enqueue(ctx context.Context, stream core.StreamID) (bool, erro
 	if f.poisons {
 		err = f.guard.fillPoison(ctx, stream, f.rec, f.regions[:0])
 	} else {
-		err = f.guard.cfg.Device.Fill(ctx, stream, f.rec.guard.layout.redZones(f.regions[:0], f.rec.generation()))
+		err = f.guard.cfg.Device.Fill(ctx, stream, f.rec.guard.layout.RedZones(f.regions[:0], f.rec.generation()))
 	}
 	f.enqueued = !core.WasNotEnqueued(err)
 	return f.enqueued, err

@@ -46,7 +46,7 @@ func (r *Resource) forwardFree(ctx context.Context, rec *record) (core.Block, er
 
 // noteReleased notes that the upstream has released a guarded block.
 func (r *Resource) noteReleased(rec *record) {
-	spare := rec.guard.layout.total() - rec.bytes
+	spare := rec.guard.layout.Total() - rec.bytes
 	if rec.guard.forwarded.CompareAndSwap(true, false) {
 		r.forwarded.memory.sub(rec.footprint())
 		spare += rec.bytes

@@ -68,7 +68,7 @@ func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID, laun
 		return nil, nil
 	case rec.state() != core.Live:
 		return nil, r.staleUse(late{op: op, id: id, stream: stream, launch: launch}, rec)
-	case rec.guard != nil && !rec.guard.layout.contains(id.Ptr):
+	case rec.guard != nil && !rec.guard.layout.Contains(id.Ptr):
 		return nil, r.wildPointer(op, id, stream, rec)
 	}
 	return rec, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 )
 
 // An isolated block is quarantined without bytes: behind its free nothing is
@@ -49,11 +50,11 @@ func (r *Resource) mayIsolate(ctx context.Context, spare uint64) bool {
 
 // allocateBetween allocates the block of a layout, isolated if the hunt or the
 // request wants it so. A hunt makes do without, and does not wait for it.
-func (r *Resource) allocateBetween(ctx context.Context, req core.Request, l layout) (b core.Block, _ layout, isolated bool, err error) {
-	hunts, wide := r.hunting(unmapping), l.widened(r.granule)
-	if req.Isolated || hunts && r.granule != 0 && r.mayIsolate(ctx, wide.total()-req.Bytes) {
+func (r *Resource) allocateBetween(ctx context.Context, req core.Request, l canary.Layout) (b core.Block, _ canary.Layout, isolated bool, err error) {
+	hunts, wide := r.hunting(unmapping), l.Widened(r.granule)
+	if req.Isolated || hunts && r.granule != 0 && r.mayIsolate(ctx, wide.Total()-req.Bytes) {
 		own := req
-		own.Isolated, own.Bytes = true, wide.total()
+		own.Isolated, own.Bytes = true, wide.Total()
 		err = r.obtain(ctx, &own, &b, req.Isolated)
 		if err == nil {
 			r.count.isolated.Add(1)
@@ -69,19 +70,7 @@ func (r *Resource) allocateBetween(ctx context.Context, req core.Request, l layo
 	if hunts {
 		r.count.notIsolated.Add(1)
 	}
-	req.Bytes = l.total()
+	req.Bytes = l.Total()
 	err = r.obtain(ctx, &req, &b, true)
 	return b, l, false, err
-}
-
-// widened is the layout with the right zone up to the next multiple of unit, if
-// that is not 0.
-func (l layout) widened(unit uint64) layout {
-	if unit == 0 {
-		return l
-	}
-	if total := roundUp(l.total(), unit); total > l.total() {
-		l.right += total - l.total()
-	}
-	return l
 }

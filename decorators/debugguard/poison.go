@@ -51,7 +51,7 @@ func (r *Resource) compareAndPoison(ctx context.Context, rec *record, kept bool)
 			}
 			poisoned = true
 			rec.guard.filled.Add(1)
-			return true, r.fillPoison(ctx, stream, rec, rec.guard.layout.redZones(nil, rec.generation()))
+			return true, r.fillPoison(ctx, stream, rec, rec.guard.layout.RedZones(nil, rec.generation()))
 		}})
 	b.blocks = 1 // also if it was not even made
 	r.noteQueued(b, err)
@@ -62,7 +62,7 @@ func (r *Resource) compareAndPoison(ctx context.Context, rec *record, kept bool)
 // it. If it fails the block has no poison that could be compared.
 func (r *Resource) fillPoison(ctx context.Context, stream core.StreamID, rec *record, others []core.Region) error {
 	rec.guard.poisonedAt = r.launches.tick()
-	err := r.cfg.Device.Fill(ctx, stream, rec.guard.layout.poison(others, rec.generation(), rec.guard.whole))
+	err := r.cfg.Device.Fill(ctx, stream, rec.guard.layout.Poison(others, rec.generation(), rec.guard.whole))
 	rec.guard.unpoisoned = err != nil
 	return err
 }

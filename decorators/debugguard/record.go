@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 )
 
 // record is what the ledger knows of one block. A million of them are to cost
@@ -79,7 +80,7 @@ type extra struct {
 type guarded struct {
 	// layout shifts the caller's pointer; it does not change. armed is set
 	// once the red zones are filled.
-	layout layout
+	layout canary.Layout
 	armed  bool
 	// isolated is set if nothing is mapped at its addresses behind the free; it
 	// does not change.
@@ -230,7 +231,7 @@ func (rec *record) stacks() (allocated, freed core.Stack) {
 func (rec *record) footprint() core.Amount {
 	bytes := rec.bytes
 	if rec.guard != nil {
-		bytes = rec.guard.layout.total()
+		bytes = rec.guard.layout.Total()
 	}
 	return core.Amount{Bytes: bytes, Requested: rec.requested, Blocks: 1}
 }
@@ -238,6 +239,6 @@ func (rec *record) footprint() core.Amount {
 // inner names a guarded block to the upstream by its true beginning.
 func (rec *record) inner() core.BlockID {
 	id := rec.id()
-	id.Ptr = rec.guard.layout.base
+	id.Ptr = rec.guard.layout.Base
 	return id
 }

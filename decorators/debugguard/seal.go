@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 )
 
 // A block is sealed when its owner declares it read-only. A declared write is
@@ -39,7 +40,7 @@ type seal struct {
 
 // parts are the regions of the block that are summed up.
 func (s *seal) parts(to []core.Region) []core.Region {
-	size := max(sealPart, roundUp((s.block.Bytes+sealParts-1)/sealParts, sealPart))
+	size := max(sealPart, canary.RoundUp((s.block.Bytes+sealParts-1)/sealParts, sealPart))
 	for at := uint64(0); at < s.block.Bytes; at += size {
 		to = append(to, core.Region{Ptr: s.block.ID.Ptr + at, Bytes: min(size, s.block.Bytes-at)})
 	}

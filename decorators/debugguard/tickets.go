@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 )
 
 // openLaunch is a launch between prepare and end that uses known blocks.
@@ -60,7 +61,7 @@ type ticketShard struct {
 
 // shard picks the lock by the intent's address, without looking into it.
 func (ts *tickets) shard(t core.Ticket) *ticketShard {
-	return &ts.shards[mix(uint64(reflect.ValueOf(t.Intent()).Pointer()))%uint64(len(ts.shards))]
+	return &ts.shards[canary.Mix(uint64(reflect.ValueOf(t.Intent()).Pointer()))%uint64(len(ts.shards))]
 }
 
 func (ts *tickets) put(t core.Ticket, o *openLaunch) {
