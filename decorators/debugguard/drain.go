@@ -63,48 +63,97 @@ func (r *Resource) Drain(ctx context.Context) error {
 	return errors.Join(flushed, r.upstream.Drain(ctx))
 }
 
-// State is the block's state as its owner sees it. The upstream tells how far
-// a forwarded free has come.
-func (r *Resource) State(id core.BlockID) core.BlockState {
-	if r.gate.Load() == 0 || id.Ordinal != r.ordinal {
-		return r.upstream.State(id)
+// launchLive is the name of the comparisons of live blocks.
+const launchLive = "gpumem.guard.live"
+
+var _ core.LiveChecker = (*Resource)(nil)
+
+// CheckLive queues the comparison of the red zones of every guarded block that
+// its owner has not freed, or whose free an open intent keeps back; see
+// [core.LiveChecker]. Without it, what happened to a block that is never freed
+// would never be told. It does nothing in the modes that have no red zones.
+func (r *Resource) CheckLive(ctx context.Context) error {
+	if r.cfg.Device == nil || r.Mode() < Sample {
+		return nil
 	}
-	rec := r.ledger.lock(id)
-	if rec == nil {
-		return r.upstream.State(id)
+	for stream, blocks := range r.liveBlocks() {
+		for len(blocks) > 0 {
+			n := min(len(blocks), maxBatch)
+			if err := r.checkSome(ctx, stream, blocks[:n]); err != nil {
+				return err
+			}
+			blocks = blocks[n:]
+		}
 	}
-	state, forwarded := rec.state(), rec.state() == core.Retired && rec.guard == nil
-	rec.mu.Unlock()
-	if forwarded {
-		return max(state, r.upstream.State(id))
-	}
-	return state
+	return nil
 }
 
-// Blocks lists the blocks that are not released: those of the ledger with
-// stacks and uses, then those that the upstream lists and the ledger does not
-// know, so that what leaked shows in every mode.
-func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
-	for g, rec := range r.ledger.all {
-		info := r.ledger.info(g, rec)
-		if info.Block.ID.Generation == 0 || info.Block.State == core.Freed {
-			continue
-		}
-		if !yield(info) {
-			return
+// liveBlocks are the guarded blocks that can be compared, by stream.
+func (r *Resource) liveBlocks() map[core.StreamID][]*record {
+	live := map[core.StreamID][]*record{}
+	for _, rec := range r.ledger.all {
+		if rec.guard != nil && rec.guard.armed && rec.watched() {
+			live[rec.stream()] = append(live[rec.stream()], rec)
 		}
 	}
-	below, ok := core.Find[core.Inspector](r.upstream)
-	if !ok {
-		return
+	return live
+}
+
+// watched reports whether a guarded block is live, or freed and kept by an intent.
+func (rec *record) watched() bool {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return rec.state() == core.Live || rec.guard.deferred
+}
+
+// checkSome compares blocks of one stream, each by itself if they cannot be
+// compared together: one that a launch holds open must not hide the others.
+func (r *Resource) checkSome(ctx context.Context, stream core.StreamID, blocks []*record) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	below.Blocks(func(info core.BlockInfo) bool {
-		if r.ledger.get(info.Block.ID) != nil {
-			return true
+	if r.checks.full() {
+		if err := r.await(ctx); err != nil {
+			return err
 		}
-		if info.Block.State == core.Live && r.canaries.has(info.Block.ID.Generation) {
-			info.Block.State = core.Quarantined
+	}
+	err := r.checkTogether(ctx, stream, blocks)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, core.ErrSticky):
+		return err
+	case len(blocks) == 1:
+		if blocks[0].watched() { // or it was freed meanwhile
+			r.count.unchecked.Add(1)
 		}
-		return yield(info)
-	})
+		return nil
+	}
+	for i := range blocks {
+		if err := r.checkSome(ctx, stream, blocks[i:i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Resource) checkTogether(ctx context.Context, stream core.StreamID, blocks []*record) error {
+	b, at := newBatch(stream), r.launches.tick()
+	var uses []core.Use
+	for _, rec := range blocks {
+		b.redZones(rec, at)
+		uses = append(uses, core.Use{Block: rec.inner(), Access: core.Read})
+	}
+	err := r.device(ctx, work{name: launchLive, stream: stream, uses: uses,
+		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
+			b.stream = stream
+			err := r.compare(ctx, b)
+			return !core.WasNotEnqueued(err), err
+		}})
+	if err != nil {
+		b.void.Store(true)
+		return err
+	}
+	r.noteQueued(b, nil)
+	return nil
 }

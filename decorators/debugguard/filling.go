@@ -61,3 +61,64 @@ func (r *Resource) arm(ctx context.Context, rec *record) {
 	rec.guard.armed = true
 	rec.guard.clean.Store(r.launches.tick())
 }
+
+// poison fills a freed block with poison. It reports whether the block may hold
+// some, and so belongs into quarantine, which it does not if the guard is off
+// by now, the filling cannot be queued, the block is too large, or it is
+// isolated.
+//
+// The red zones stay as they were armed: they are compared with the poison when
+// the block leaves quarantine, many blocks at a time. Where there will be no
+// such time, or each step is compared on its own, it is done here and now.
+func (r *Resource) poison(ctx context.Context, rec *record) (poisoned bool) {
+	kept := !rec.guard.isolated && r.hasRoom(ctx, rec.footprint().Bytes)
+	compared := !kept || r.hunting(bisecting)
+	if compared && r.checks.full() {
+		compared = false
+		r.count.unchecked.Add(1)
+	}
+	switch {
+	case r.Mode() < Sample || !rec.guard.armed:
+		r.count.unchecked.Add(1)
+		return false
+	case !kept && !compared:
+		return false
+	case compared:
+		return r.compareAndPoison(ctx, rec, kept)
+	}
+	poisoned, err := r.fillBlock(ctx, launchFree, rec, true)
+	if err != nil {
+		r.count.unchecked.Add(1)
+	}
+	return poisoned
+}
+
+// compareAndPoison queues the comparison of the red zones, and behind it the
+// filling of a block that is kept, and of its red zones anew.
+func (r *Resource) compareAndPoison(ctx context.Context, rec *record, kept bool) (poisoned bool) {
+	b := newBatch(rec.stream())
+	err := r.device(ctx, work{name: launchFree, stream: rec.stream(),
+		uses: []core.Use{{Block: rec.inner(), Access: core.ReadWrite}},
+		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
+			b = newBatch(stream)
+			b.redZones(rec, r.launches.tick())
+			if err := r.compare(ctx, b); err != nil || !kept {
+				return !core.WasNotEnqueued(err), err
+			}
+			poisoned = true
+			rec.guard.filled.Add(1)
+			return true, r.fillPoison(ctx, stream, rec, rec.guard.layout.RedZones(nil, rec.generation()))
+		}})
+	b.blocks = 1 // also if it was not even made
+	r.noteQueued(b, err)
+	return poisoned
+}
+
+// fillPoison queues the filling of a block with poison, and of other regions of
+// it. If it fails the block has no poison that could be compared.
+func (r *Resource) fillPoison(ctx context.Context, stream core.StreamID, rec *record, others []core.Region) error {
+	rec.guard.poisonedAt = r.launches.tick()
+	err := r.cfg.Device.Fill(ctx, stream, rec.guard.layout.Poison(others, rec.generation(), rec.guard.whole))
+	rec.guard.unpoisoned = err != nil
+	return err
+}

@@ -83,3 +83,88 @@ func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {
 	}
 	r.below.Withhold(id, as)
 }
+
+// counters only grow.
+type counters struct {
+	guarded, unguarded, verified, unchecked atomic.Uint64
+	findings, relieved, evicted, retried    atomic.Uint64
+	ownLaunches, ownAborts, ownCrossings    atomic.Uint64
+	hiddenRefusals, hiddenFailures          atomic.Uint64
+	captured, draws, delays                 atomic.Uint64
+	isolated, notIsolated                   atomic.Uint64
+}
+
+// GuardStats is what the guard did and holds.
+type GuardStats struct {
+	Mode Mode
+	// Guarded counts the blocks allocated between red zones, Unguarded those
+	// chosen for it that were handed out without, for want of memory.
+	Guarded, Unguarded uint64
+	// Skipped counts the blocks that were chosen by their bytes and left out
+	// because Config.SampleRate blocks had been guarded in that second.
+	Skipped uint64
+	// Isolated counts those of them that got a mapping of their own,
+	// NotIsolated those that a hunt wanted one for and that are quarantined
+	// like all others: the upstream has none, or had no memory for it.
+	Isolated, NotIsolated uint64
+	// Verified counts comparisons of a block that the device has done,
+	// Unchecked the armings and comparisons of a block that were left out:
+	// the layers below refused, or the guard had been turned off.
+	Verified, Unchecked uint64
+	// Findings counts what was found, reported or not.
+	Findings uint64
+	// Relieved counts refusals that giving up quarantine cured.
+	Relieved uint64
+	// GivenUp is what quarantine and canaries held of the device that was
+	// given up so that a caller need not be told no.
+	GivenUp core.Amount
+	// Evicted counts blocks that left quarantine, Retried frees that failed
+	// there and left the block in it.
+	Evicted, Retried uint64
+	// Captured counts accesses of the guard's that were not put on their
+	// stream because it captures. They were done on the default stream, or
+	// left out if that could not be either; delays are always left out.
+	Captured uint64
+	// Delays counts launches that a hunt has delayed on the device.
+	Delays uint64
+	// Quarantine is what quarantine holds now, Deferred what open intents
+	// keep from being freed.
+	Quarantine, Deferred core.Amount
+	// Canaries is the part of Quarantine that is the guard's own blocks.
+	Canaries core.Amount
+	// Checks is the number of batches whose verdict is awaited.
+	Checks uint64
+	// Known is the number of blocks in the ledger, Tombstones that of freed
+	// ones it remembers. A guarded block counts as known until it is released,
+	// any other until it is freed.
+	Known, Tombstones uint64
+}
+
+// GuardStats is a snapshot of the guard's own numbers. It makes no device
+// call; it counts the ledger, so it is for reports and scrapes and not for
+// every operation.
+func (r *Resource) GuardStats() GuardStats {
+	live, tombstones := r.ledger.size()
+	return GuardStats{
+		Mode:      r.Mode(),
+		Guarded:   r.count.guarded.Load(),
+		Unguarded: r.count.unguarded.Load(),
+		Skipped:   r.throttle.skipped.Load(),
+		Isolated:  r.count.isolated.Load(), NotIsolated: r.count.notIsolated.Load(),
+		Verified:   r.count.verified.Load(),
+		Unchecked:  r.count.unchecked.Load(),
+		Findings:   r.count.findings.Load(),
+		Relieved:   r.count.relieved.Load(),
+		Evicted:    r.count.evicted.Load(),
+		Retried:    r.count.retried.Load(),
+		Captured:   r.count.captured.Load(),
+		Delays:     r.count.delays.Load(),
+		GivenUp:    r.givenUp.amount(),
+		Quarantine: r.quarantine.size().Add(r.canaries.memory.amount()),
+		Canaries:   r.canaries.memory.amount(),
+		Deferred:   r.deferred.amount(),
+		Checks:     uint64(r.checks.awaited()),
+		Known:      uint64(live),
+		Tombstones: uint64(tombstones),
+	}
+}
