@@ -119,7 +119,7 @@ func TestCloseIsBoundedByItsContextWithLeasesOut(t *testing.T) {
 	defer cancel()
 	began := time.Now()
 	_, err = rt.Close(ctx)
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("Close took %v with 100ms to do it in", took)
 	}
 	if err == nil || !strings.Contains(err.Error(), "forgotten.lease") || !strings.Contains(err.Error(), "TestCloseIsBounded") {
@@ -142,7 +142,7 @@ func TestCloseIsBoundedByItsContextOnAStuckDevice(t *testing.T) {
 	defer cancel()
 	began := time.Now()
 	_, err = rt.Close(ctx)
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("Close took %v with 100ms to do it in", took)
 	}
 	if !errors.Is(err, context.DeadlineExceeded) {
@@ -196,7 +196,7 @@ func TestCloseIsBoundedOnADeviceThatDoesNotAnswerTheGuard(t *testing.T) {
 	if _, err := rt.Close(ctx); err == nil {
 		t.Error("nothing was wrong with the end")
 	}
-	if took := time.Since(begin); took > 10*time.Second {
+	if took := time.Since(begin); took > time.Minute {
 		t.Errorf("Close took %v", took)
 	}
 }

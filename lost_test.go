@@ -132,7 +132,7 @@ func TestCloseOfALostDeviceReturnsOneError(t *testing.T) {
 		}
 		began := time.Now()
 		left, err := rt.Close(t.Context())
-		if took := time.Since(began); took > 10*time.Second {
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("guard %s: Close took %v", guard, took)
 		}
 		if !errors.Is(err, core.ErrSticky) || strings.Contains(err.Error(), "\n") {

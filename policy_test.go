@@ -111,7 +111,7 @@ func stoppedInTime(t *testing.T, stuck string) {
 	t.Helper()
 	start := time.Now()
 	text := stopped(t, t.TempDir(), stuck)
-	if took := time.Since(start); took > 20*time.Second || !strings.Contains(text, "incident: ") {
+	if took := time.Since(start); took > time.Minute || !strings.Contains(text, "incident: ") {
 		t.Errorf("after %v:\n%s", took, text)
 	}
 }

@@ -111,7 +111,7 @@ func (b *bench) during(arrived <-chan struct{}, release func(), call func() erro
 	select {
 	case err := <-done:
 		must(b, err)
-	case <-time.After(patience / 4):
+	case <-time.After(patience):
 		b.Error("a launch waits for a driver call of another stream")
 		release()
 		must(b, <-done)

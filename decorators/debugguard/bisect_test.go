@@ -141,7 +141,7 @@ func TestBisectingIsNotHeldUpByADeviceThatIs(t *testing.T) {
 	for range 200 {
 		b.launch("launch", 1, func() {}, block)
 	}
-	if took := time.Since(began); took > 20*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("200 launches took %v", took)
 	}
 	b.mem.release()

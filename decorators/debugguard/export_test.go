@@ -1,9 +1,16 @@
 package debugguard
 
-import "github.com/fencepost-gpu/fencepost/core"
+import (
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
 
 // Seals is how many blocks are sealed.
 func (r *Resource) Seals() int { return int(r.seals.count.Load()) }
+
+// Noted is the time that an operation would note now.
+func (r *Resource) Noted() time.Time { return r.ledger.clock.time(r.ledger.clock.instant()) }
 
 // Ticking reports whether the upkeep has set its timer.
 func (r *Resource) Ticking() bool { return r.upkeep.armed.Load() }

@@ -32,7 +32,8 @@ func TestSamplingIsBoundedInTimeUnlessAskedForByBytes(t *testing.T) {
 	few := func(when string) {
 		t.Helper()
 		b.clock.advance(time.Minute)
-		time.Sleep(50 * time.Millisecond) // the ledger's clock follows
+		now := b.clock.Now()
+		b.eventually("followed by the ledger's clock", func() bool { return now.Sub(b.guard.Noted()) < time.Second })
 		if guarded, skipped := b.guardedOf(100, "test"); guarded < 1 || guarded > 9 || guarded+skipped != 100 {
 			t.Errorf("%s: %d guarded, %d skipped of 100 at once", when, guarded, skipped)
 		}
@@ -174,7 +175,6 @@ func TestABatchComparesAFewCanaries(t *testing.T) {
 
 func TestARateThatIsHighEnoughLeavesNothingOut(t *testing.T) {
 	b := newBench(t, debugguard.Sample, func(c *debugguard.Config) { c.SampleBytes, c.SampleRate = 1, 100000 })
-	time.Sleep(50 * time.Millisecond)
 	if guarded, _ := b.guardedOf(500, "test"); guarded < 490 {
 		t.Errorf("%d of 500 blocks guarded", guarded)
 	}

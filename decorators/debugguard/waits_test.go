@@ -30,7 +30,7 @@ func (b *bench) soon(what string, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		b.Errorf("%s is held up by who drains", what)
 		b.mem.release()
 		<-done

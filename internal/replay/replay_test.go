@@ -209,10 +209,16 @@ func TestAReplayEndsWithItsContext(t *testing.T) {
 	tr.Rows[1].Time += time.Hour
 	cfg := config(s)
 	cfg.Speed = 1
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	go func() {
+		for s.Runtime.Stats().Live.Blocks == 0 && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
 	r, err := replay.Play(ctx, tr, cfg)
-	if !errors.Is(err, context.DeadlineExceeded) || r.Events != 1 || r.EndLive != 64 {
+	if !errors.Is(err, context.Canceled) || r.Events != 1 || r.EndLive != 64 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

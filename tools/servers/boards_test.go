@@ -12,7 +12,7 @@ import (
 
 // How long things may take on a busy machine. Each ends as soon as it is true.
 const (
-	beginTime    = time.Minute
+	beginTime    = patience
 	baselineTime = 8 * time.Second
 	moveTime     = 3 * time.Minute
 )

@@ -92,9 +92,7 @@ func TestTheGoldenTrace(t *testing.T) {
 	oneRequest(t, provider)
 	must(t, provider.Shutdown(t.Context()))
 	exported := int(pipe.Counts().Exported)
-	for begin := time.Now(); sink.count() < exported && time.Since(begin) < 20*time.Second; {
-		time.Sleep(20 * time.Millisecond)
-	}
+	sink.waitFor(exported)
 	spans := sink.received(t)
 	if len(spans) != exported || exported == 0 {
 		t.Errorf("%d spans came out, %d went in", len(spans), exported)

@@ -104,9 +104,7 @@ func TestTheServicesMetricsComeOutOfTheCollector(t *testing.T) {
 	scraped := kinds(t, url)
 	metrics.waitFor(t, "service_request_duration_seconds", requests) // in time, not only at the end
 	stop()
-	for begin := time.Now(); traces.count() < requests*spansOf(t, "sort.trace") && time.Since(begin) < 20*time.Second; {
-		time.Sleep(50 * time.Millisecond)
-	}
+	traces.waitFor(requests * spansOf(t, "sort.trace"))
 	metrics.mu.Lock()
 	defer metrics.mu.Unlock()
 	if len(scraped) < 60 || len(metrics.services) != 1 || !metrics.services["fencepost-service"] {
@@ -124,7 +122,7 @@ func TestTheServicesMetricsComeOutOfTheCollector(t *testing.T) {
 // waitFor waits until a histogram has counted so many.
 func (r *metricStore) waitFor(t *testing.T, name string, count uint64) {
 	t.Helper()
-	for begin := time.Now(); time.Since(begin) < 20*time.Second; time.Sleep(50 * time.Millisecond) {
+	for begin := time.Now(); time.Since(begin) < patience; time.Sleep(50 * time.Millisecond) {
 		r.mu.Lock()
 		points := r.metrics[name].GetHistogram().GetDataPoints()
 		done := len(points) == 1 && points[0].GetCount() == count

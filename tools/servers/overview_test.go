@@ -10,6 +10,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -81,13 +82,13 @@ func (c *chronicle) begin(t *testing.T) {
 	must(t, err)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(rt.Collector())
+	held := &holdings{rt: rt, byTag: map[string]float64{}, blocks: map[string]float64{}}
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", c.address)
 	must(t, err)
-	server := &http.Server{Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}), ReadHeaderTimeout: time.Second}
+	server := &http.Server{Handler: c.witnessed(promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}), held), ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(listener) }()
 	ctx, cancel := context.WithCancel(t.Context())
 	var loops sync.WaitGroup
-	held := &holdings{rt: rt, byTag: map[string]float64{}, blocks: map[string]float64{}}
 	loops.Go(func() { held.breathe(ctx, t) })
 	loops.Go(func() { c.write(ctx, held) })
 	c.stop = sync.OnceFunc(func() {
@@ -170,11 +171,36 @@ func (h *holdings) free(ctx context.Context, t *testing.T, b core.Block) {
 func (c *chronicle) write(ctx context.Context, h *holdings) {
 	for ctx.Err() == nil {
 		h.mu.Lock()
-		s := state{at: time.Now(), stats: h.rt.Stats(), byTag: maps.Clone(h.byTag), blocks: maps.Clone(h.blocks), running: true}
+		c.add(h.state())
 		h.mu.Unlock()
-		c.add(s)
 		pause(ctx, 5*time.Millisecond)
 	}
+}
+
+// state is what is true now; mu must be held.
+func (h *holdings) state() state {
+	return state{at: time.Now(), stats: h.rt.Stats(), byTag: maps.Clone(h.byTag), blocks: maps.Clone(h.blocks), running: true}
+}
+
+// witnessed serves a page of metrics while nothing changes, and keeps what is true
+// then: a state may end before write comes to it. What is freed comes back by
+// itself; if that was meanwhile, the page is made anew.
+func (c *chronicle) witnessed(page http.Handler, h *holdings) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for {
+			before, made := h.state(), httptest.NewRecorder()
+			page.ServeHTTP(made, r)
+			if h.state().stats == before.stats {
+				c.add(before)
+				maps.Copy(w.Header(), made.Header())
+				w.WriteHeader(made.Code)
+				_, _ = w.Write(made.Body.Bytes())
+				return
+			}
+		}
+	})
 }
 
 func (c *chronicle) add(s state) {
@@ -233,7 +259,7 @@ func (v *vigil) look(t *testing.T, w watcher, c *chronicle) {
 			name := p.Title + ": " + q.RefID
 			before, up := lastScrape(t, w)
 			samples := w.query(t, overviewQuery(q.Expr))
-			if _, still := lastScrape(t, w); !up || !still {
+			if !up || !scrapedSince(t, w, before) {
 				v.missed++
 				continue
 			}
@@ -275,7 +301,7 @@ func (v *vigil) lookBehind(t *testing.T, w watcher, c *chronicle) {
 	const name = "Live memory: A"
 	before, up := lastScrape(t, w)
 	samples := w.query(t, fmt.Sprintf(`sum(gpumem_memory_bytes{state="live"} offset %v)`, step))
-	if _, still := lastScrape(t, w); up && still {
+	if up && scrapedSince(t, w, before) {
 		v.noticed += len(v.compare(t, name, samples, c.since(before), truths[name]))
 	}
 }
@@ -288,6 +314,14 @@ func lastScrape(t *testing.T, w watcher) (at time.Time, up bool) {
 		return at, false
 	}
 	return time.UnixMilli(int64(times[0].value(t) * 1000)), values[0].value(t) == 1
+}
+
+// scrapedSince reports whether every scrape since one that worked has worked too.
+func scrapedSince(t *testing.T, w watcher, one time.Time) bool {
+	t.Helper()
+	now := time.Now()
+	samples := w.query(t, fmt.Sprintf("min_over_time(up[%dms] @ %s)", now.Sub(one).Milliseconds()+1, stamp(now)))
+	return len(samples) == 1 && samples[0].value(t) == 1
 }
 
 // The panels of the overview, as their JSON has them, are asked beside what is

@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +27,9 @@ import (
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 )
+
+// patience bounds what a busy machine may take for something.
+const patience = time.Minute
 
 // tempo stands where Tempo would: it keeps the spans that it is sent.
 type tempo struct {
@@ -63,6 +68,13 @@ func (s *tempo) count() (n int) {
 	return n
 }
 
+// waitFor waits until so many spans have come, or for as long as that may take.
+func (s *tempo) waitFor(n int) {
+	for begin := time.Now(); s.count() < n && time.Since(begin) < patience; {
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
 // newTempo listens, and serves when it is told to: the collector sets gRPC's
 // logger when it starts, for which nobody may be using gRPC.
 func newTempo(t *testing.T) (sink *tempo, address string, serve func()) {
@@ -76,13 +88,26 @@ func newTempo(t *testing.T) (sink *tempo, address string, serve func()) {
 	return sink, listener.Addr().String(), func() { go func() { _ = server.Serve(listener) }() }
 }
 
-// freePort is one that nobody listens on now.
+// taken are the ports that freePort has given.
+var taken sync.Map
+
+// freePort is one that nobody listens on now. It lies below those that systems
+// give to connections, such as a scrape's, so nobody has it until it is used.
 func freePort(t *testing.T) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
-	defer listener.Close()
-	return strings.TrimPrefix(listener.Addr().String(), "127.0.0.1:")
+	for range 1000 {
+		port := strconv.Itoa(20_000 + rand.IntN(10_000))
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:"+port)
+		if err != nil {
+			continue
+		}
+		must(t, listener.Close())
+		if _, before := taken.LoadOrStore(port, true); !before {
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 // startCollector runs the collector with the configuration of
@@ -114,7 +139,7 @@ service: {telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: {host: 
 			t.Error(err)
 		}
 	})
-	for range 500 {
+	for begin := time.Now(); time.Since(begin) < patience; {
 		if collector.GetState() == otelcol.StateRunning {
 			return "http://127.0.0.1:" + port
 		}
@@ -196,9 +221,7 @@ func TestTheServicesSpansComeOutOfTheCollector(t *testing.T) {
 	stop() // flushes
 	sorts, joins := spansOf(t, "sort.trace"), spansOf(t, "join.trace")
 	want := requests * (sorts + joins)
-	for begin := time.Now(); sink.count() < want && time.Since(begin) < 20*time.Second; {
-		time.Sleep(50 * time.Millisecond)
-	}
+	sink.waitFor(want)
 	if got := sink.count(); got != want || len(sink.spans) != 2*requests {
 		t.Fatalf("%d spans in %d traces came out, of %d in %d", got, len(sink.spans), want, 2*requests)
 	}

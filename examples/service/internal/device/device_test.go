@@ -276,13 +276,7 @@ func TestADeadlineEndsAJobAndCostsNoMemory(t *testing.T) {
 	release, err := b.sim.Hold(lease.Handle())
 	must(t, err)
 	must(t, lease.Release()) // the next job gets the stream, last in first out
-	ctx := overdue{t.Context(), make(chan struct{})}
-	go func() { // not by the clock, which a busy machine may need to get to the device
-		for b.rt.Stats().Live.Blocks < 3 && t.Context().Err() == nil {
-			time.Sleep(time.Millisecond)
-		}
-		close(ctx.passed)
-	}()
+	ctx := overdueWhen(t, func() bool { return b.rt.Stats().Live.Blocks == 3 })
 	_, err = b.Sort32(ctx, make([]uint32, 5000))
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the job on a stream that hangs: %v", err)
@@ -293,7 +287,21 @@ func TestADeadlineEndsAJobAndCostsNoMemory(t *testing.T) {
 	release()
 }
 
-// overdue is a context whose deadline passes when a test says so.
+// overdueWhen is a context whose deadline passes when something is so, and not by
+// a clock, since a busy machine may be late for that.
+func overdueWhen(t *testing.T, so func() bool) context.Context {
+	t.Helper()
+	ctx := overdue{t.Context(), make(chan struct{})}
+	go func() {
+		for !so() && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		close(ctx.passed)
+	}()
+	return ctx
+}
+
+// overdue is a context that overdueWhen ends.
 type overdue struct {
 	context.Context
 	passed chan struct{}
@@ -314,8 +322,7 @@ func TestAJobThatGetsNoStreamHoldsNothing(t *testing.T) {
 	b := open(t, fencepost.Config{Streams: 1}, 0)
 	lease, err := b.rt.Streams().Acquire(t.Context(), "test")
 	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-	defer cancel()
+	ctx := overdueWhen(t, func() bool { return b.rt.Streams().Stats().Waiting == 1 })
 	tables, _ := newTables(rand.New(rand.NewPCG(1, 1)), 10, 10)
 	if _, err := b.Join(ctx, tables); !errors.Is(err, cuda.ErrNoStream) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
