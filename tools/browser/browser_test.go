@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +21,7 @@ import (
 )
 
 // patience bounds what a page may take to show something on a busy machine.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // chromium is the program to test with.
 func chromium(t *testing.T) string {
@@ -49,6 +50,8 @@ type tab struct {
 	mu       sync.Mutex
 	problems []string
 	asked    map[network.RequestID]string
+	open     map[network.RequestID]bool // asked and not answered
+	gone     bool                       // the server is: requests that fail are no problem
 }
 
 // screen is what a page is shown on.
@@ -70,7 +73,7 @@ func openTab(t *testing.T, address string, on screen) *tab {
 	t.Cleanup(closeAllocator)
 	ctx, closeTab := chromedp.NewContext(allocator)
 	t.Cleanup(func() { _ = chromedp.Cancel(ctx); closeTab() }) // the folder goes after the browser
-	p := &tab{T: t, ctx: ctx, asked: map[network.RequestID]string{}}
+	p := &tab{T: t, ctx: ctx, asked: map[network.RequestID]string{}, open: map[network.RequestID]bool{}}
 	if err := chromedp.Do(ctx); err != nil { // without a deadline, which would be the browser's
 		t.Fatalf("starting the browser: %v", err)
 	}
@@ -118,10 +121,17 @@ func (p *tab) watch(event any) {
 		}
 		p.problems = append(p.problems, "console: "+strings.Join(text, " "))
 	case *log.EventEntryAdded:
+		if p.gone && strings.HasPrefix(e.Entry.Text, "Failed to load resource") {
+			return
+		}
 		p.problems = append(p.problems, fmt.Sprintf("log: %s: %s %s", e.Entry.Level, e.Entry.Text, e.Entry.URL))
 	case *network.EventRequestWillBeSent:
 		p.asked[e.RequestID] = e.Request.URL
+		p.open[e.RequestID] = true
+	case *network.EventLoadingFinished:
+		delete(p.open, e.RequestID)
 	case *network.EventLoadingFailed:
+		delete(p.open, e.RequestID)
 		if e.BlockedReason == network.BlockedReasonCsp {
 			delete(p.asked, e.RequestID) // it never left
 		}
@@ -135,6 +145,39 @@ func (p *tab) takeProblems() []string {
 	problems := p.problems
 	p.problems = nil
 	return problems
+}
+
+// problem waits until the browser has told of problems that have these texts, as it
+// does sometime after them, and forgets what it told.
+func (p *tab) problem(texts ...string) {
+	p.Helper()
+	told := ""
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		told += strings.Join(p.takeProblems(), "\n") + "\n"
+		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(told, text) }) {
+			return
+		}
+		if time.Now().After(end) {
+			p.Fatalf("not all of %q are told:\n%s", texts, told)
+		}
+	}
+}
+
+// pause stops the page from asking for the state, and waits for what it has asked.
+func (p *tab) pause() {
+	p.Helper()
+	p.do("pausing", chromedp.Click(chromedp.CSS("#pause")))
+	for end := time.Now().Add(patience); p.asking(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			p.Fatal("the page asks on")
+		}
+	}
+}
+
+func (p *tab) asking() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.open) > 0
 }
 
 func (p *tab) judge(host string) {

@@ -49,6 +49,7 @@ func TestPicturesOfTheDocuments(t *testing.T) {
 			p.contains("#streams", "decode")
 			p.contains("#past-note", "from the log in memory")
 			if c.name == "load" {
+				p.until("the map", shown("#map-note")+".match(/^[1-9]/)")
 				p.do("choosing a block", chromedp.Focus(chromedp.CSS("#map")), chromedp.KeyEvent(kb.Home), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.Enter),
 					script("document.activeElement.blur(); document.querySelector('#tip').hidden = true"))
 				p.contains("#details", "weights #")

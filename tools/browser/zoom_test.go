@@ -22,6 +22,9 @@ func zoomScene(t *testing.T) (s *scene, last core.Block) {
 	return s, last
 }
 
+// inPlace is true when nothing that is still to come moves the map.
+const inPlace = "document.querySelector('#past-note').innerText && document.querySelector('#streams tbody tr')"
+
 // corner is where the map begins behind its addresses, and how wide it is.
 func (p *tab) corner() (x, y, width float64) {
 	p.Helper()
@@ -73,7 +76,7 @@ func TestTheMapIsZoomedByPointerAndButtons(t *testing.T) {
 	s, _ := zoomScene(t)
 	p := openTab(t, s.live(), desk)
 	p.contains("#map-note", "5 blocks")
-	p.until("all to be in its place", "document.querySelector('#past-note').innerText && document.querySelector('#streams tbody tr')")
+	p.until("all to be in its place", inPlace)
 	x, y, width := p.corner()
 	p.drag(x+10, y+6, x+width/2, y+6)
 	p.until("a part of the first row", shown("#map-range")+".startsWith('0x') && "+shown("#map-note")+".startsWith('1 block,')")
