@@ -13,8 +13,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry/spanpipe"
 )
 
-// quick is the pause of what happens often.
-const quick = 5 * time.Millisecond
+// quick is the pause of what happens often: as often as the boards must show, and
+// no more, since a busy machine has to play all scenes at once.
+const quick = 15 * time.Millisecond
 
 func workScenes() []scene {
 	return []scene{
@@ -31,7 +32,7 @@ func workScenes() []scene {
 	}
 }
 
-// actWork does what goes on anyway ten times as often. On a busy machine a pause
+// actWork does what goes on anyway three times as often. On a busy machine a pause
 // takes longer; what was to be done meanwhile is made up for.
 func actWork(ctx context.Context, p *player) error {
 	on, err := p.lease(ctx, "work")
