@@ -5,23 +5,38 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 )
 
-// repository loads the files of this repository.
+// loaded holds the files of this repository, which all tests only read: parsing
+// them takes a second with the race detector.
+var loaded = sync.OnceValues(func() (*repo, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	root, err := Root(dir)
+	if err != nil {
+		return nil, err
+	}
+	files, err := Load(root)
+	return &repo{root, files}, err
+})
+
+type repo struct {
+	root  string
+	files []*File
+}
+
+// repository is this repository's folder, and its files.
 func repository(t *testing.T) (root string, files []*File) {
 	t.Helper()
-	dir, err := os.Getwd()
+	r, err := loaded()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if root, err = Root(dir); err != nil {
-		t.Fatal(err)
-	}
-	if files, err = Load(root); err != nil {
-		t.Fatal(err)
-	}
-	return root, files
+	return r.root, slices.Clone(r.files)
 }
 
 // rules are all rules that need no more than the text of files.
@@ -73,6 +88,9 @@ func TestProgramsInDocumentsCompile(t *testing.T) {
 //
 //	```output
 func TestProgramsInDocumentsPrintWhatTheySay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the go command links each program: make check runs it")
+	}
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("no go command here")
 	}
