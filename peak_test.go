@@ -104,8 +104,12 @@ func (m *peakModel) end() {
 }
 
 func TestThePeakIsTheMostThatCallersHadInEveryMode(t *testing.T) {
+	runs := 25
+	if testing.Short() {
+		runs = 5
+	}
 	for _, backend := range []string{fencepost.Async, fencepost.Direct} {
-		for range 25 {
+		for range runs {
 			seed := rand.Uint64()
 			t.Run(fmt.Sprint(backend, " ", seed), func(t *testing.T) {
 				rt := open(t, fencepost.Config{Guard: "off", Resource: backend, GuardConfig: debugguard.Config{QuarantineBytes: 1 << 20}})

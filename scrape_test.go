@@ -200,7 +200,11 @@ func (c *crowd) scrapeUntil(tb testing.TB) (stop func() int) {
 // Ten thousand tags make as many series as sixty-four and the others, and what
 // a scrape leaves behind on the heap does not grow with blocks or tags.
 func TestAScrapeOfACrowdIsBounded(t *testing.T) {
-	few, many := openCrowd(t, 1000, 10), openCrowd(t, 50_000, 10_000)
+	blocks, tags := 50_000, 10_000
+	if testing.Short() {
+		blocks, tags = 5000, 1000
+	}
+	few, many := openCrowd(t, 1000, 10), openCrowd(t, blocks, tags)
 	for name, c := range map[string]*crowd{"few": few, "many": many} {
 		page := c.scrape(t)
 		if tagged := taggedSeries(page); tagged == 0 || tagged > maxTaggedSeries {

@@ -16,6 +16,9 @@ const conformanceBytes = 4 << 30
 
 func TestAsyncResourceConforms(t *testing.T) {
 	schedules := []sim.Schedule{sim.FreeRunning(), sim.Seeded(1), sim.Seeded(2), sim.Seeded(3)}
+	if testing.Short() {
+		schedules = schedules[:2]
+	}
 	for _, schedule := range schedules {
 		t.Run(schedule.String(), func(t *testing.T) {
 			coretest.Run(t, func(t *testing.T) coretest.Subject { return asyncSubject(t, schedule) })

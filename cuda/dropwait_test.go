@@ -114,7 +114,11 @@ func TestNoWaitCanBeTakenAway(t *testing.T) {
 	for name, program := range dropPrograms {
 		programs[name] = program
 	}
-	for seed := range uint64(12) {
+	seeds := uint64(12)
+	if testing.Short() {
+		seeds = 3
+	}
+	for seed := range seeds {
 		programs[fmt.Sprintf("random %d", seed)] = randomProgram(seed)
 	}
 	total := uint64(0)

@@ -187,6 +187,9 @@ func TestTenMillionReadsOfAHotBlockLeaveNothingBehind(t *testing.T) {
 	if raceDetector {
 		launches = 50_000
 	}
+	if testing.Short() {
+		launches = 16_000
+	}
 	h := newHotBlock(t, streams)
 	h.warm()
 	before := h.held()

@@ -47,6 +47,8 @@ func bounds() []fencecheck.Bound {
 		return []fencecheck.Bound{bound(6, 2), bound(5, 3), withReaps(5, 2)}
 	case os.Getenv("FENCEPOST_FENCES") == "full":
 		return []fencecheck.Bound{withoutAborts(6, 2), bound(5, 2), bound(5, 3), withReaps(5, 2)}
+	case testing.Short():
+		return []fencecheck.Bound{bound(3, 2), bound(3, 3), withReaps(3, 2)}
 	case raceDetector:
 		return []fencecheck.Bound{bound(4, 2), withReaps(3, 2)}
 	default:

@@ -79,7 +79,7 @@ func TestFencesInterleavedInsideCalls(t *testing.T) {
 	x := buildExplorer(t, nil)
 	parts := runtime.GOMAXPROCS(0)
 	if testing.Short() {
-		parts *= 40
+		parts *= 100
 	}
 	args := []string{"-of", strconv.Itoa(parts)}
 	if os.Getenv("FENCEPOST_FENCES") == "full" {

@@ -47,7 +47,13 @@ func underAllPages(t *testing.T, test func(t *testing.T, revokes bool)) {
 // Whatever touches memory that is not committed ends the process or the context.
 func TestNothingTouchesMemoryThatIsNotCommitted(t *testing.T) {
 	withPages(t, strict)
-	t.Run("conformance", TestConformance)
+	t.Run("conformance", func(t *testing.T) {
+		under := schedules
+		if testing.Short() {
+			under = schedules[2:] // the others are TestConformance's
+		}
+		conforms(t, under)
+	})
 	t.Run("model", TestAllocatorAgainstModel)
 }
 

@@ -29,8 +29,11 @@ func peers(t testing.TB, schedules ...Schedule) []*program {
 
 // underEachPair runs a test under every pair of schedules.
 func underEachPair(t *testing.T, test func(t *testing.T, a, b *program)) {
-	for _, first := range schedules {
-		for _, second := range schedules {
+	for i, first := range schedules {
+		for j, second := range schedules {
+			if testing.Short() && (i+j)%len(schedules) != 1 { // each has a turn on each side, and one pair is of the same
+				continue
+			}
 			t.Run(fmt.Sprintf("%v and %v", first, second), func(t *testing.T) {
 				both := peers(t, first, second)
 				test(t, both[0], both[1])
@@ -49,8 +52,11 @@ func orderPeers(p *program, from driver.Stream, q *program, to driver.Stream) {
 }
 
 func TestPeerConformance(t *testing.T) {
-	for _, first := range schedules {
-		for _, second := range schedules {
+	for i, first := range schedules {
+		for j, second := range schedules {
+			if testing.Short() && (i+j)%len(schedules) != 1 { // each has a turn on each side, and one pair is of the same
+				continue
+			}
 			t.Run(fmt.Sprintf("%v and %v", first, second), func(t *testing.T) {
 				drivertest.PeerConformance(t, func(t *testing.T) (driver.Driver, driver.Driver) {
 					both := peers(t, first, second)

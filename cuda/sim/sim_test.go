@@ -38,7 +38,16 @@ func underEach(t *testing.T, test func(t *testing.T, d *Device)) {
 }
 
 func TestConformance(t *testing.T) {
-	for _, s := range schedules {
+	if testing.Short() {
+		conforms(t, schedules[:2])
+	} else {
+		conforms(t, schedules)
+	}
+}
+
+func conforms(t *testing.T, under []Schedule) {
+	t.Helper()
+	for _, s := range under {
 		t.Run(s.String(), func(t *testing.T) {
 			drivertest.Conformance(t, func(t *testing.T) driver.Driver {
 				d, err := Open(Config{Bytes: 256 << 20, Schedule: s})

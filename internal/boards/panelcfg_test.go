@@ -34,7 +34,7 @@ func TestAMisspeltOptionIsSeen(t *testing.T) {
 	for _, b := range boards.Boards() {
 		files[b.File] = read(t, "dashboards/"+b.File+".json")
 	}
-	for _, change := range [][3]string{
+	for i, change := range [][3]string{
 		{"overview", `"fillOpacity"`, `"fillOpactiy"`}, {"overview", `"displayMode": "table"`, `"displayMode": "tabel"`}, {"overview", `"graphMode"`, `"graphmode"`},
 		{"overview", `"noValue"`, `"novalue"`}, {"overview", `"custom.axisPlacement"`, `"custom.axisPlace"`}, {"overview", `"calcs": [`, `"calc": [`},
 		{"overview", `"mode": "normal"`, `"mode": "stacked"`}, {"overview", `"cellHeight": "sm"`, `"cellHeight": "small"`}, {"overview", `"showPoints": "never"`, `"showPoints": false`},
@@ -43,6 +43,9 @@ func TestAMisspeltOptionIsSeen(t *testing.T) {
 		{"guard", `"mergeValues": true`, `"mergeValue": true`}, {"guard", `"rowHeight": 0.9`, `"rowHeight": "0.9"`}, {"guard", `"mappings"`, `"mapping"`},
 		{"overview", `"type": "timeseries"`, `"type": "graph"`},
 	} {
+		if testing.Short() && i%3 != 0 { // of each board some
+			continue
+		}
 		broken := strings.Replace(files[change[0]], change[1], change[2], 1)
 		if broken == files[change[0]] || len(faultsOfBoard(t, broken)) == 0 {
 			t.Errorf("%s: %s for %s is not seen", change[0], change[2], change[1])

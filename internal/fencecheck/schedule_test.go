@@ -58,7 +58,7 @@ func TestNoInterleavingLeadsElsewhere(t *testing.T) {
 	} {
 		n := 0
 		b.Each(1, func(p program.Program) bool {
-			if n++; testing.Short() && n%10 != 0 {
+			if n++; testing.Short() && n%40 != 0 {
 				return true
 			}
 			reduced := outcomes(p, b.Goroutines, EachSchedule, &schedules)

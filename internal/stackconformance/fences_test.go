@@ -73,7 +73,7 @@ func TestEveryStackGivesTheSameFences(t *testing.T) {
 	}
 	skipped := skipped
 	if testing.Short() {
-		skipped *= 10
+		skipped *= 40
 	}
 	start, programs, runs := time.Now(), 0, 0
 	bound.Each(1, func(p program.Program) bool {

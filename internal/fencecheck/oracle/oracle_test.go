@@ -112,7 +112,11 @@ func reaches(all [][]int32, first, then int32) bool {
 
 func TestOrderIsReachability(t *testing.T) {
 	rng := seeded(t)
-	for range 300 {
+	histories := 300
+	if testing.Short() {
+		histories = 60
+	}
+	for range histories {
 		h := randomHistory(rng, 5+rng.IntN(90))
 		all := edges(h, -1, true, false)
 		for then := range int32(h.Len()) {
