@@ -20,7 +20,7 @@ func TestIsolatedBlocksAreUnmappedBehindEveryUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := 0
+	programs := uint64(0)
 	b.Each(1, func(p program.Program) bool {
 		programs++
 		fencecheck.EachSchedule(p, b.Goroutines, func(s fencecheck.Schedule) bool {
@@ -35,8 +35,7 @@ func TestIsolatedBlocksAreUnmappedBehindEveryUse(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
-	if programs < 100 {
-		t.Errorf("%d programs are too few", programs)
+	if want := goldenIsolated[b.Ops]; programs != want {
+		t.Errorf("%d programs were run, want %d", programs, want)
 	}
-	t.Logf("%d programs", programs)
 }

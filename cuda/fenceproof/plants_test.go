@@ -16,7 +16,7 @@ type plant struct {
 }
 
 func edit(file, old, replacement string) []overlay.Edit {
-	return []overlay.Edit{{File: "cuda/" + file, Old: old, New: replacement}}
+	return []overlay.Edit{{File: file, Old: old, New: replacement}}
 }
 
 var plants = []plant{

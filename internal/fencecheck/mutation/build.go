@@ -3,10 +3,10 @@ package mutation
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 
+	"github.com/fencepost-gpu/fencepost/internal/fencecheck/driven"
 	"github.com/fencepost-gpu/fencepost/internal/fencecheck/overlay"
 )
 
@@ -16,7 +16,7 @@ const (
 	program    = "./internal/fencecheck/mutation/kill"
 )
 
-// Build compiles program kill over the mutated package cuda and returns its
+// Build compiles program kill over the mutated packages and returns its
 // path. root is the module's folder, in which nothing is written; scratch is a
 // folder for the changed copies and the program.
 func Build(ctx context.Context, root, scratch string) (string, error) {
@@ -51,21 +51,25 @@ func WriteOverlay(root, scratch string) (string, error) {
 	if err := check(sites); err != nil {
 		return "", err
 	}
-	byFile := map[string][]numbered{}
+	list, err := driven.Files(root)
+	if err != nil {
+		return "", err
+	}
+	byFile := map[*driven.File][]numbered{}
 	for i, s := range sites {
-		byFile[s.File] = append(byFile[s.File], numbered{s, i})
+		file, err := list.Find(s.File, s.method()+"(")
+		if err != nil {
+			return "", fmt.Errorf("site %q: %w", s.Name, err)
+		}
+		byFile[file] = append(byFile[file], numbered{s, i})
 	}
 	files := overlay.Files{}
-	for name, sites := range byFile {
-		path := filepath.Join("cuda", name)
-		source, err := os.ReadFile(filepath.Join(root, path))
+	for file, sites := range byFile {
+		text, err := apply([]byte(file.Text), sites, switchPath)
 		if err != nil {
 			return "", err
 		}
-		if source, err = apply(source, sites, switchPath); err != nil {
-			return "", err
-		}
-		files[path] = string(source)
+		files[file.Path] = string(text)
 	}
 	return files.Write(root, scratch)
 }

@@ -3,17 +3,19 @@ package mutation
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fencepost-gpu/fencepost/internal/fencecheck/mutation/toggle"
 )
 
-// Site is one place of package cuda that can be made to go wrong.
+// Site is one place of the driven packages that can be made to go wrong.
 type Site struct {
 	// Name is the function, and what is changed in it, in short.
 	Name string
 	// Wrong says what is wrong with the mutant.
 	Wrong string
-	// File and Func are where the text stands: a function's name as in
+	// File and Func are where the text stands: a file of the driven packages, by
+	// its name or its path below the root, and a function's name in it, as in
 	// "stream.wait" for a method, pointer or not.
 	File, Func string
 	// Old is found exactly once in that function. New takes its place, with
@@ -30,6 +32,13 @@ type Site struct {
 // Executions is how many executions of each site are made to go wrong in turn.
 const Executions = 10
 
+// How many sites there are, and mutants in whole, is written down so that a move of the
+// code that loses one is noticed: what a site broke is then broken where it is now.
+const (
+	Places  = 91
+	Mutants = 904
+)
+
 // Count is how many executions are made to go wrong in turn.
 func (s *Site) Count() int {
 	if s.Most > 0 {
@@ -37,6 +46,9 @@ func (s *Site) Count() int {
 	}
 	return Executions
 }
+
+// method is the name of the function without its type.
+func (s *Site) method() string { return s.Func[strings.LastIndexByte(s.Func, '.')+1:] }
 
 // Sites are all sites, by the number that they have at the switch.
 func Sites() []Site {

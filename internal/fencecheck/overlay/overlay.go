@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/fencepost-gpu/fencepost/internal/fencecheck/driven"
 )
 
 // module is the path of this module.
@@ -38,86 +40,79 @@ func (f Files) Write(root, dir string) (string, error) {
 	return path, os.WriteFile(path, data, 0o600)
 }
 
-// driven is what package ctl stands in for: in all files but those named, which
-// keep the real one because what they have of it is mere statistics.
-var driven = []struct{ path, name, except string }{
-	{"sync", "sync", ""},
-	{"sync/atomic", "atomic", "books.go"},
+// stands are what package ctl stands in for, and under which name.
+var stands = []struct{ path, name string }{{"sync", "sync"}, {"sync/atomic", "atomic"}}
+
+// resets are added to packages, so that every run of a program counts from the same
+// numbers.
+var resets = map[string][]string{
+	"core": {"lastGeneration", "lastLaunch"},
+	"cuda": {"lastLease"},
 }
 
-// hooks are added to packages, so that every run of a program counts from the
-// same numbers.
-var hooks = Files{
-	"core/driven.go": `package core
-
-import "` + module + `internal/fencecheck/ctl"
-
-func init() {
-	ctl.OnReset(func() {
-		lastGeneration.Store(0)
-		lastLaunch.Store(0)
-	})
-}
-`,
-	"cuda/driven.go": `package cuda
-
-import "` + module + `internal/fencecheck/ctl"
-
-func init() { ctl.OnReset(func() { lastLease.Store(0) }) }
-
-func planted(n int) bool { return ctl.Planted(n) }
-`,
-}
-
-// Driven is package cuda with its locks and atomics taken from package ctl.
+// Driven are the driven packages with their locks and atomics taken from package ctl.
+// Each gets a function planted, which says whether a fault that was planted with
+// [Files.Apply] is to show.
 func Driven(root string) (Files, error) {
-	files := maps.Clone(hooks)
-	paths, err := filepath.Glob(filepath.Join(root, "cuda", "*.go"))
+	list, err := driven.Files(root)
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range paths {
-		name := filepath.Base(path)
-		if strings.HasSuffix(name, "_test.go") {
-			continue
+	files := Files{}
+	for _, f := range list {
+		if text := drive(f); text != f.Text {
+			files[f.Path] = text
 		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		if text := drive(name, string(data)); text != string(data) {
-			files["cuda/"+name] = text
-		}
+	}
+	for folder, name := range list.Packages() {
+		files[folder+"/driven.go"] = hook(name, resets[folder])
 	}
 	return files, nil
 }
 
-func drive(name, text string) string {
-	for _, d := range driven {
-		if name != d.except {
-			text = strings.Replace(text, fmt.Sprintf("\n\t%q\n", d.path), fmt.Sprintf("\n\t%s %q\n", d.name, module+"internal/fencecheck/ctl"), 1)
+// drive replaces the imports that a file does not keep.
+func drive(f *driven.File) string {
+	text := f.Text
+	for _, s := range stands {
+		if driven.Kept[f.Path][s.path] == "" {
+			text = strings.Replace(text, fmt.Sprintf("\n\t%q\n", s.path), fmt.Sprintf("\n\t%s %q\n", s.name, module+"internal/fencecheck/ctl"), 1)
 		}
 	}
 	return text
 }
 
-// Edit is a change of one place in a file. Old must be there once.
+// hook is a file that is added to a package.
+func hook(pkg string, counters []string) string {
+	text := "package " + pkg + "\n\nimport \"" + module + "internal/fencecheck/ctl\"\n\nfunc init() {\n\tctl.OnReset(func() {\n"
+	for _, c := range counters {
+		text += "\t\t" + c + ".Store(0)\n"
+	}
+	return text + "\t})\n}\n\nfunc planted(n int) bool { return ctl.Planted(n) }\n"
+}
+
+// Edit is a change of one place in a driven file, found by its name and by Old as in
+// [driven.List.Find]. Old must be there once.
 type Edit struct{ File, Old, New string }
 
 // Apply makes an edit in the files, which come from root if they do not have
 // it yet.
 func (f Files) Apply(root string, e Edit) error {
-	text, ok := f[e.File]
-	if !ok {
-		data, err := os.ReadFile(filepath.Join(root, e.File))
-		if err != nil {
-			return err
+	list, err := driven.Files(root)
+	if err != nil {
+		return err
+	}
+	for i, file := range list {
+		if text, ok := f[file.Path]; ok {
+			list[i] = &driven.File{Path: file.Path, Package: file.Package, Text: text}
 		}
-		text = string(data)
 	}
-	if n := strings.Count(text, e.Old); n != 1 {
-		return fmt.Errorf("%s has %d times, and must have once:\n%s", e.File, n, e.Old)
+	file, err := list.Find(e.File, e.Old)
+	if err != nil {
+		return err
 	}
-	f[e.File] = strings.Replace(text, e.Old, e.New, 1)
+	if n := strings.Count(file.Text, e.Old); n != 1 {
+		return fmt.Errorf("%s has %d times, and must have once:\n%s", file.Path, n, e.Old)
+	}
+	f[file.Path] = strings.Replace(file.Text, e.Old, e.New, 1)
 	return nil
 }
