@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/health"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
@@ -33,10 +34,8 @@ func GuardHandlerWithin(r *Runtime, limit time.Duration) http.Handler {
 	return h
 }
 
-// SignsSinceOpen are the reasons that a look at everything since Open gives.
-func SignsSinceOpen(r *Runtime) []core.HealthSign {
-	return newHealthSigns(DefaultHealthHold).look(r.readHealth(), time.Now())
-}
+// ReadHealth is what the rules of health look at.
+func ReadHealth(r *Runtime) health.Reading { return r.readHealth() }
 
 // Around is what an incident of f learns of its surroundings, step by step.
 func Around(ctx context.Context, r *Runtime, f core.Finding) iter.Seq[incident.Surroundings] {

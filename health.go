@@ -1,88 +1,163 @@
 package fencepost
 
 import (
-	"fmt"
-	"strings"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/health"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 )
+
+// DefaultHealthHold is five minutes: longer than any usual scrape interval
+// and alert delay.
+const DefaultHealthHold = health.DefaultHold
 
 // Health is how well the runtime is: ok; degraded, with the reasons; closed; or
 // poisoned, when a sticky error lost the device and every call is refused. See
 // docs/health.md for when each reason begins and ends. It makes no device call
 // and takes no lock: what it says of reasons is at most a second old, and that
 // the device is lost or the runtime closed it says at once.
-func (r *Runtime) Health() core.Health {
-	h := r.Runtime.Health()
-	signs := r.health.signs.Load()
-	switch {
-	case signs == nil || len(*signs) == 0 || h.State == core.HealthClosed:
-	case h.State == core.HealthPoisoned:
-		h.Signs = append(h.Signs[:1:1], *signs...)
-	default:
-		h.State, h.Signs, h.Reason = core.HealthDegraded, *signs, textOf(*signs)
-	}
-	return h
+func (r *Runtime) Health() core.Health { return r.health.Health() }
+
+// HealthReport is the answer of [Runtime.HealthHandler] and
+// [Runtime.ReadyHandler], as JSON.
+type HealthReport struct {
+	// State is that of [core.Health], Reason and Reasons why it is not ok.
+	State   string       `json:"state"`
+	Reason  string       `json:"reason,omitempty"`
+	Reasons []HealthSign `json:"reasons,omitempty"`
+	// NotReady is why no requests should be sent here, if the state is not
+	// the reason.
+	NotReady string `json:"not_ready,omitempty"`
+	// Device and Stack say what the runtime runs on. UUID is the device's in
+	// every process; empty if the driver cannot say.
+	Device string `json:"device"`
+	UUID   string `json:"uuid,omitempty"`
+	Stack  string `json:"stack"`
+	// Findings counts the memory bugs that were seen, by kind.
+	Findings map[string]uint64 `json:"findings,omitempty"`
 }
 
-func textOf(signs []core.HealthSign) string {
-	texts := make([]string, len(signs))
-	for i, s := range signs {
-		texts[i] = string(s.Reason) + ": " + s.Text
-	}
-	return strings.Join(texts, "; ")
+// HealthSign is a [core.HealthSign] as JSON.
+type HealthSign struct {
+	Reason string    `json:"reason"`
+	Text   string    `json:"text"`
+	Since  time.Time `json:"since"`
 }
 
-// healthReading is what the runtime's own numbers say at one moment.
-type healthReading struct {
-	// These only grow.
-	findings, requests, refusals, underflows, unguarded, lost uint64
-	// poisoned is blocks, drift bytes of the books less those of the pool.
-	poisoned uint64
-	drift    int64
-	// guarding is whether the guard guards blocks.
-	guarding bool
-	// waiting is callers that wait while every stream is leased.
-	waiting int
+// HealthReport is the runtime's health for people and machines. It makes no
+// device call.
+func (r *Runtime) HealthReport() HealthReport {
+	h := r.Health()
+	report := HealthReport{State: h.State.String(), Reason: h.Reason, Device: r.device.String(), UUID: r.device.UUID, Stack: r.String(), Findings: map[string]uint64{}}
+	for _, s := range h.Signs {
+		report.Reasons = append(report.Reasons, HealthSign{Reason: string(s.Reason), Text: s.Text, Since: s.Since})
+	}
+	for kind, n := range r.findings.Counts() {
+		report.Findings[string(kind)] = n
+	}
+	return report
+}
+
+// HealthHandler answers whether the process is worth keeping, with a
+// [HealthReport]: 503 if the device is lost, which only a new process gets
+// back, and 200 otherwise. It is for an orchestrator's liveness probe, usually
+// on /healthz. It makes no device call.
+func (r *Runtime) HealthHandler() http.Handler {
+	return probeHandler(func() (HealthReport, bool) {
+		report := r.HealthReport()
+		return report, report.State != core.HealthPoisoned.String()
+	})
+}
+
+// ReadyHandler answers whether to send requests here, with a [HealthReport]:
+// 503 if the runtime is closed or its device lost, or one of the checks
+// returns an error, such as that of a service that is stopping; 200
+// otherwise, degraded or not. It is for a readiness probe, usually on /readyz.
+// It makes no device call; the checks are called for each request and should
+// not block.
+func (r *Runtime) ReadyHandler(checks ...func() error) http.Handler {
+	return probeHandler(func() (HealthReport, bool) {
+		report := r.HealthReport()
+		for _, check := range checks {
+			if err := check(); err != nil {
+				report.NotReady = err.Error()
+				return report, false
+			}
+		}
+		return report, report.State == core.HealthOK.String() || report.State == core.HealthDegraded.String()
+	})
+}
+
+// probeHandler answers with a report and whether it is a good one.
+type probeHandler func() (HealthReport, bool)
+
+// ServeHTTP answers one request.
+func (h probeHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.Method != http.MethodGet && req.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, req.Method+": use GET", http.StatusMethodNotAllowed)
+		return
+	}
+	report, good := h()
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if !good {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(report) //nolint:errchkjson // the client went away
+}
+
+func (r *Runtime) newHealthWatch(cfg Config) *health.Watch {
+	return health.New(health.Config{Hold: cfg.HealthHold, Lost: cfg.TelemetryLost, OnHealth: cfg.OnHealth, Logger: cfg.Findings.Logger,
+		Read: r.readHealth, State: func() core.Health { return r.Runtime.Health() }, OnStorm: r.dumpUponStorm})
+}
+
+func (r *Runtime) dumpUponStorm() {
+	if r.dumps != nil {
+		r.dumps.Trigger(dump.Refusals)
+	}
+}
+
+// watchHealth is the last step of Open, so that it is told to end first. It is
+// waited for last: a callback that hangs must not take the time in which the
+// device is given back.
+func (r *Runtime) watchHealth(Config) error {
+	r.health.Start()
+	r.undo = slices.Insert(r.undo, 0, closeWriter(r.health.Wait))
+	r.onClose(func(context.Context) error { r.health.Stop(); return nil })
+	return nil
 }
 
 // readHealth reads the numbers. It makes no device call.
-func (r *Runtime) readHealth() healthReading {
+func (r *Runtime) readHealth() health.Reading {
 	stats, guard, streams, ops := r.Stats(), r.guard.GuardStats(), r.streams.Stats(), r.observer.Operations()
-	now := healthReading{
-		findings:   degrading(r.findings),
-		unguarded:  guard.Unchecked + guard.Unguarded,
-		guarding:   guard.Mode >= debugguard.Sample, // what is turned down leaves out what it had begun
-		underflows: stats.Underflows,
-		poisoned:   stats.Poisoned,
-		drift:      r.DeviceMemory().Drift,
-		lost:       r.lostTelemetry(),
+	now := health.Reading{
+		Findings:   health.Degrading(r.findings),
+		Unguarded:  guard.Unchecked + guard.Unguarded,
+		Guarding:   guard.Mode >= debugguard.Sample, // what is turned down leaves out what it had begun
+		Underflows: stats.Underflows,
+		Poisoned:   stats.Poisoned,
+		Drift:      r.DeviceMemory().Drift,
+		Lost:       r.lostTelemetry(),
 	}
 	for _, op := range []core.Op{core.OpAllocate, core.OpReserve} {
-		now.requests += ops.Succeeded(op)
+		now.Requests += ops.Succeeded(op)
 		for _, reason := range telemetry.Reasons() {
-			now.requests += ops.Failed(op, reason)
+			now.Requests += ops.Failed(op, reason)
 		}
 	}
-	now.refusals = ops.Refusals(telemetry.ReasonOutOfBudget) + ops.Refusals(telemetry.ReasonOutOfMemory)
+	now.Refusals = ops.Refusals(telemetry.ReasonOutOfBudget) + ops.Refusals(telemetry.ReasonOutOfMemory)
 	if streams.Leased >= streams.Max {
-		now.waiting = streams.Waiting
+		now.Waiting = streams.Waiting
 	}
 	return now
-}
-
-// degrading counts the findings but that of a lost device, which has a reason of
-// its own, and those that harmed nothing or are not proven. It takes one
-// snapshot: of two, the second may know of a loss that the first does not.
-func degrading(f *telemetry.Findings) (n uint64) {
-	for kind, count := range f.Harmful() {
-		if kind != core.FindingStickyError {
-			n += count
-		}
-	}
-	return n
 }
 
 func (r *Runtime) lostTelemetry() uint64 {
@@ -91,16 +166,5 @@ func (r *Runtime) lostTelemetry() uint64 {
 		st := r.incidents.Stats()
 		lost += st.Dropped + st.Failed + r.dumps.Failures()
 	}
-	if r.health.lost != nil {
-		lost += r.health.lost()
-	}
 	return lost
-}
-
-// plural is "1 finding" or "2 findings".
-func plural(n uint64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/health"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
@@ -301,4 +302,33 @@ func TestACallbackThatHangsIsNamedByClose(t *testing.T) {
 		t.Errorf("Close says %v", err)
 	}
 	close(release)
+}
+
+// What a guard that is turned down to its ledger leaves undone is nobody's loss.
+func TestAGuardThatIsTurnedDownHasNoGaps(t *testing.T) {
+	r, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "hunt"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := r.Allocate(t.Context(), core.Request{Bytes: 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, ledger := health.NewRules(fencepost.DefaultHealthHold), "ledger"
+	rules.Look(fencepost.ReadHealth(r), time.Now())
+	if err := r.SwitchGuard(t.Context(), fencepost.GuardChange{Mode: &ledger}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Deallocate(t.Context(), b.ID); err != nil {
+		t.Fatal(err)
+	}
+	if r.Guard().GuardStats().Unchecked == 0 {
+		t.Error("nothing was left undone, so nothing was tested")
+	}
+	if signs := rules.Look(fencepost.ReadHealth(r), time.Now()); len(signs) != 0 {
+		t.Errorf("%+v", signs)
+	}
+	if _, err := r.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/health"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
@@ -16,7 +17,7 @@ import (
 // staysWell checks that nothing since Open is a reason to call the runtime ill.
 func staysWell(t *testing.T, rt *fencepost.Runtime) {
 	t.Helper()
-	if signs := fencepost.SignsSinceOpen(rt); len(signs) != 0 {
+	if signs := health.NewRules(fencepost.DefaultHealthHold).Look(fencepost.ReadHealth(rt), time.Now()); len(signs) != 0 {
 		t.Errorf("it is ill: %+v", signs)
 	}
 	if h := rt.Health(); h.State != core.HealthOK {

@@ -48,7 +48,8 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 		return nil, err
 	}
 	r := &Runtime{opened: time.Now(), tags: telemetry.NewTagSeries(), timeout: cfg.CloseTimeout, policy: cfg.GuardPolicy, findings: newCollection(cfg),
-		ring: logging.NewRing(cfg.History), logsReleases: cfg.LogLevel == logging.Uses, health: newHealthWatch(cfg)}
+		ring: logging.NewRing(cfg.History), logsReleases: cfg.LogLevel == logging.Uses}
+	r.health = r.newHealthWatch(cfg)
 	if err := r.openIncidents(cfg); err != nil {
 		return nil, err
 	}
@@ -75,7 +76,7 @@ func newCollection(cfg Config) *telemetry.Findings {
 
 // newReporter says where findings go: see package findings.
 func (r *Runtime) newReporter(cfg Config) *findings.Reporter {
-	to := findings.Config{Collection: r.findings, LookAtHealth: r.health.lookSoon, OnFinding: cfg.OnFinding,
+	to := findings.Config{Collection: r.findings, LookAtHealth: r.health.LookSoon, OnFinding: cfg.OnFinding,
 		Incidents: r.incidents, Dumps: r.dumps, Stack: r.findingStack}
 	if cfg.GuardPolicy == PolicyStop {
 		to.Stop = &findings.StopConfig{Flushes: flushes(cfg), OnStop: cfg.OnStop, ExitCode: StopExitCode}

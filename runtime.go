@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/findings"
+	"github.com/fencepost-gpu/fencepost/internal/health"
 	"github.com/fencepost-gpu/fencepost/internal/version"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
@@ -65,7 +66,7 @@ type Runtime struct {
 	code        code
 	policy      string
 	opened      time.Time
-	health      *healthWatch
+	health      *health.Watch
 	refusals    *findings.Refusals
 	// built is set when nothing of the above changes any more.
 	built      atomic.Bool

@@ -1,4 +1,4 @@
-package fencepost
+package health
 
 import (
 	"slices"
@@ -14,13 +14,13 @@ import (
 // watched is the rules under a clock of the test's.
 type watched struct {
 	t     *testing.T
-	rules *healthSigns
-	now   healthReading
+	rules *Rules
+	now   Reading
 	at    time.Time
 }
 
 func watch(t *testing.T) *watched {
-	return &watched{t: t, rules: newHealthSigns(DefaultHealthHold), at: time.Unix(1_700_000_000, 0)}
+	return &watched{t: t, rules: NewRules(DefaultHold), at: time.Unix(1_700_000_000, 0)}
 }
 
 // pass lets a time pass, with a look each second, and returns the reasons seen
@@ -29,7 +29,7 @@ func (w *watched) pass(d time.Duration) (reasons []core.HealthReason) {
 	for end := w.at.Add(d); w.at.Before(end); {
 		w.at = w.at.Add(time.Second)
 		reasons = nil
-		for _, s := range w.rules.look(w.now, w.at) {
+		for _, s := range w.rules.Look(w.now, w.at) {
 			reasons = append(reasons, s.Reason)
 		}
 	}
@@ -45,25 +45,25 @@ func (w *watched) want(got []core.HealthReason, want ...core.HealthReason) {
 
 // Whatever is seen once holds for the hold and a look, and no longer.
 func TestAReasonHoldsForItsTimeAfterItWasLastSeen(t *testing.T) {
-	for reason, cause := range map[core.HealthReason]func(*healthReading){
-		core.HealthFindings:      func(r *healthReading) { r.findings++ },
-		core.HealthGuardGaps:     func(r *healthReading) { r.unguarded++; r.guarding = true },
-		core.HealthTelemetryLoss: func(r *healthReading) { r.lost++ },
-		core.HealthLedgerDrift:   func(r *healthReading) { r.underflows++ },
-		core.HealthRefusalStorm:  func(r *healthReading) { r.refusals += 10; r.requests += 1000 },
+	for reason, cause := range map[core.HealthReason]func(*Reading){
+		core.HealthFindings:      func(r *Reading) { r.Findings++ },
+		core.HealthGuardGaps:     func(r *Reading) { r.Unguarded++; r.Guarding = true },
+		core.HealthTelemetryLoss: func(r *Reading) { r.Lost++ },
+		core.HealthLedgerDrift:   func(r *Reading) { r.Underflows++ },
+		core.HealthRefusalStorm:  func(r *Reading) { r.Refusals += 10; r.Requests += 1000 },
 	} {
 		w := watch(t)
 		w.want(w.pass(time.Minute))
 		cause(&w.now)
 		w.want(w.pass(time.Second), reason)
 		if reason != core.HealthRefusalStorm { // which is seen again while its ten seconds last
-			w.want(w.pass(DefaultHealthHold), reason)
+			w.want(w.pass(DefaultHold), reason)
 			w.want(w.pass(time.Second))
 		}
 		cause(&w.now)
-		w.want(w.pass(DefaultHealthHold), reason)
+		w.want(w.pass(DefaultHold), reason)
 		cause(&w.now)
-		w.want(w.pass(DefaultHealthHold), reason)
+		w.want(w.pass(DefaultHold), reason)
 		w.want(w.pass(stormTime + time.Second))
 	}
 }
@@ -74,7 +74,7 @@ func TestHealthDoesNotFlap(t *testing.T) {
 	changes, before := 0, 0
 	for i := range 600 {
 		if i%7 == 0 {
-			w.now.lost++
+			w.now.Lost++
 		}
 		n := len(w.pass(time.Second))
 		if n != before {
@@ -89,11 +89,11 @@ func TestHealthDoesNotFlap(t *testing.T) {
 
 func TestLevelsMustLast(t *testing.T) {
 	for reason, c := range map[core.HealthReason]struct {
-		set   func(*healthReading, bool)
+		set   func(*Reading, bool)
 		lasts time.Duration
 	}{
-		core.HealthLedgerDrift:      {func(r *healthReading, on bool) { r.drift = map[bool]int64{true: -1}[on] }, driftTime},
-		core.HealthStreamsExhausted: {func(r *healthReading, on bool) { r.waiting = map[bool]int{true: 3}[on] }, waitTime},
+		core.HealthLedgerDrift:      {func(r *Reading, on bool) { r.Drift = map[bool]int64{true: -1}[on] }, driftTime},
+		core.HealthStreamsExhausted: {func(r *Reading, on bool) { r.Waiting = map[bool]int{true: 3}[on] }, waitTime},
 	} {
 		w := watch(t)
 		for range 5 { // never for long enough
@@ -105,84 +105,55 @@ func TestLevelsMustLast(t *testing.T) {
 		c.set(&w.now, true)
 		w.want(w.pass(c.lasts+time.Second), reason)
 		c.set(&w.now, false)
-		w.want(w.pass(DefaultHealthHold), reason)
+		w.want(w.pass(DefaultHold), reason)
 		w.want(w.pass(time.Second))
 	}
 }
 
 func TestPoisonedBlocksHoldForAsLongAsThereAreAny(t *testing.T) {
 	w := watch(t)
-	w.now.poisoned = 2
-	w.want(w.pass(3*DefaultHealthHold), core.HealthPoisonedBlocks)
+	w.now.Poisoned = 2
+	w.want(w.pass(3*DefaultHold), core.HealthPoisonedBlocks)
 }
 
 // A service at its limit refuses a few, and a busy one a small share.
 func TestAFewRefusalsAreNoStorm(t *testing.T) {
 	w := watch(t)
 	for range 60 {
-		w.now.refusals += 9
-		w.now.requests += 9
+		w.now.Refusals += 9
+		w.now.Requests += 9
 		w.want(w.pass(stormTime))
 	}
 	w = watch(t)
 	for range 600 {
-		w.now.refusals += 9
-		w.now.requests += 1000
+		w.now.Refusals += 9
+		w.now.Requests += 1000
 		w.want(w.pass(time.Second))
 	}
-	w.now.refusals += 10
-	w.now.requests += 10
+	w.now.Refusals += 10
+	w.now.Requests += 10
 	w.want(w.pass(stormTime), core.HealthRefusalStorm)
 }
 
 // What a guard that is turned off leaves undone is nobody's loss, then or later.
 func TestAGuardThatIsTurnedOffHasNoGaps(t *testing.T) {
 	w := watch(t)
-	w.now.guarding = true
+	w.now.Guarding = true
 	w.pass(time.Second)
-	w.now.guarding, w.now.unguarded = false, 7
+	w.now.Guarding, w.now.Unguarded = false, 7
 	w.want(w.pass(time.Minute))
-	w.now.guarding = true
+	w.now.Guarding = true
 	w.want(w.pass(time.Minute))
-}
-
-// Nor is what a guard leaves undone that is turned down to its ledger.
-func TestAGuardThatIsTurnedDownHasNoGaps(t *testing.T) {
-	r, err := open(t.Context(), Config{Device: Sim, Guard: "hunt"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := r.Allocate(t.Context(), core.Request{Bytes: 4096})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules, ledger := newHealthSigns(DefaultHealthHold), "ledger"
-	rules.look(r.readHealth(), time.Now())
-	if err := r.SwitchGuard(t.Context(), GuardChange{Mode: &ledger}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Deallocate(t.Context(), b.ID); err != nil {
-		t.Fatal(err)
-	}
-	if r.guard.GuardStats().Unchecked == 0 {
-		t.Error("nothing was left undone, so nothing was tested")
-	}
-	if signs := rules.look(r.readHealth(), time.Now()); len(signs) != 0 {
-		t.Errorf("%+v", signs)
-	}
-	if _, err := r.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestReasonsComeGravestFirstAndSayWhatAndSince(t *testing.T) {
 	w := watch(t)
-	w.now.lost = 1
+	w.now.Lost = 1
 	w.pass(time.Second)
 	began := w.at
-	w.now.lost, w.now.findings, w.now.poisoned = 5, 1, 1
+	w.now.Lost, w.now.Findings, w.now.Poisoned = 5, 1, 1
 	w.want(w.pass(time.Second), core.HealthPoisonedBlocks, core.HealthFindings, core.HealthTelemetryLoss)
-	signs := w.rules.look(w.now, w.at)
+	signs := w.rules.Look(w.now, w.at)
 	if text := textOf(signs); text != "poisoned_blocks: 1 block could not be fenced; findings: 1 finding; telemetry_loss: 5 records, incidents or spans lost" {
 		t.Error(text)
 	}
@@ -196,7 +167,7 @@ func TestReasonsComeGravestFirstAndSayWhatAndSince(t *testing.T) {
 func TestEveryReasonIsKnown(t *testing.T) {
 	w := watch(t)
 	w.pass(time.Second)
-	w.now = healthReading{findings: 1, requests: 10, refusals: 10, underflows: 1, unguarded: 1, lost: 1, poisoned: 1, drift: 1, waiting: 1, guarding: true}
+	w.now = Reading{Findings: 1, Requests: 10, Refusals: 10, Underflows: 1, Unguarded: 1, Lost: 1, Poisoned: 1, Drift: 1, Waiting: 1, Guarding: true}
 	got := append([]core.HealthReason{core.HealthStickyError}, w.pass(2*driftTime)...)
 	if want := core.HealthReasons(); !slices.Equal(got, want) {
 		t.Errorf("the reasons are %v, want %v", got, want)
@@ -226,13 +197,13 @@ func TestALostDeviceIsNoFindingWhenever(t *testing.T) {
 			ended = true
 		default:
 		}
-		if n := degrading(findings); n != 0 {
+		if n := Degrading(findings); n != 0 {
 			t.Fatalf("%d findings", n)
 		}
 	}
 	findings.Report(core.Finding{Kind: core.FindingLeak})
 	findings.Report(core.Finding{Kind: core.FindingDoubleFree})
-	if n := degrading(findings); n != 2 {
+	if n := Degrading(findings); n != 2 {
 		t.Errorf("%d findings, want 2", n)
 	}
 }

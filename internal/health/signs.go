@@ -1,0 +1,181 @@
+package health
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// The rules of degraded health. A reason that has been seen is held for
+// DefaultHold after it was last seen, so that no state changes more often.
+const (
+	// interval is how often the numbers are looked at.
+	interval = time.Second
+	// DefaultHold is five minutes: longer than any usual scrape interval
+	// and alert delay.
+	DefaultHold = 5 * time.Minute
+	// A refusal storm is stormRefusals refused requests, and one of stormShare
+	// of all, within stormTime. Requests larger than the budget are not among
+	// those refused: no client makes a runtime ill by asking for too much.
+	stormTime     = 10 * time.Second
+	stormRefusals = 10
+	stormShare    = 100
+	// driftTime and waitTime are how long a drift, and callers waiting for a
+	// stream, must be seen without a break.
+	driftTime = time.Minute
+	waitTime  = 5 * time.Second
+)
+
+// Reading is what the runtime's own numbers say at one moment.
+type Reading struct {
+	// These only grow: findings that degrade, see [Degrading]; requests for memory
+	// and those refused for want of it; byte counters that went below zero; blocks
+	// that the guard did not guard or check; and records, incidents and spans lost.
+	Findings, Requests, Refusals, Underflows, Unguarded, Lost uint64
+	// Poisoned is blocks that could not be fenced, Drift the bytes of the books less
+	// those of the driver's pool.
+	Poisoned uint64
+	Drift    int64
+	// Guarding is whether the guard guards blocks.
+	Guarding bool
+	// Waiting is callers that wait while every stream is leased.
+	Waiting int
+}
+
+// Rules turn readings into reasons. They belong to one goroutine.
+type Rules struct {
+	hold time.Duration
+	last Reading
+	// storm is the reading that refusals are counted from, at stormFrom.
+	storm     Reading
+	stormFrom time.Time
+	// driftFrom and waitFrom are since when there is one; zero if there is
+	// none.
+	driftFrom, waitFrom time.Time
+	reasons             map[core.HealthReason]*observed
+}
+
+// observed is a reason that was seen; count is how many events it had since it began.
+type observed struct {
+	sign  core.HealthSign
+	last  time.Time
+	count uint64
+}
+
+// NewRules returns rules by which a reason holds for that time after it was last
+// seen.
+func NewRules(hold time.Duration) *Rules {
+	return &Rules{hold: hold, reasons: map[core.HealthReason]*observed{}}
+}
+
+// Look takes a reading and returns the reasons that hold, gravest first.
+func (r *Rules) Look(now Reading, at time.Time) []core.HealthSign {
+	r.lookAtCounts(now, at)
+	r.lookAtLevels(now, at)
+	r.lookAtRefusals(now, at)
+	r.last = now
+	return r.holding(at)
+}
+
+func (r *Rules) lookAtCounts(now Reading, at time.Time) {
+	for _, c := range []struct {
+		reason    core.HealthReason
+		was, is   uint64
+		applies   bool
+		one, many string
+	}{
+		{core.HealthFindings, r.last.Findings, now.Findings, true, "finding", "findings"},
+		{core.HealthGuardGaps, r.last.Unguarded, now.Unguarded, now.Guarding, "block not guarded or not checked", "blocks not guarded or not checked"},
+		{core.HealthTelemetryLoss, r.last.Lost, now.Lost, true, "record, incident or span lost", "records, incidents or spans lost"},
+		{core.HealthLedgerDrift, r.last.Underflows, now.Underflows, true, "byte counter taken below zero", "byte counters taken below zero"},
+	} {
+		if c.applies && c.is > c.was {
+			o := r.seen(c.reason, at)
+			o.count += c.is - c.was
+			o.sign.Text = plural(o.count, c.one, c.many)
+		}
+	}
+}
+
+func (r *Rules) lookAtLevels(now Reading, at time.Time) {
+	if now.Poisoned > 0 {
+		r.seen(core.HealthPoisonedBlocks, at).sign.Text = plural(now.Poisoned, "block could not be fenced", "blocks could not be fenced")
+	}
+	if lasts(&r.driftFrom, now.Drift != 0, at, driftTime) {
+		r.seen(core.HealthLedgerDrift, at).sign.Text = fmt.Sprintf("the books less the driver's pool are %d bytes", now.Drift)
+	}
+	if lasts(&r.waitFrom, now.Waiting > 0, at, waitTime) {
+		r.seen(core.HealthStreamsExhausted, at).sign.Text = fmt.Sprintf("every stream is leased, and %s", plural(uint64(now.Waiting), "caller waits", "callers wait"))
+	}
+}
+
+// lasts reports whether what is has been so for d, of which from keeps the
+// beginning.
+func lasts(from *time.Time, is bool, at time.Time, d time.Duration) bool {
+	switch {
+	case !is:
+		*from = time.Time{}
+	case from.IsZero():
+		*from = at
+	}
+	return is && at.Sub(*from) >= d
+}
+
+func (r *Rules) lookAtRefusals(now Reading, at time.Time) {
+	refused, asked := now.Refusals-r.storm.Refusals, now.Requests-r.storm.Requests
+	if refused >= stormRefusals && refused*stormShare >= asked {
+		r.seen(core.HealthRefusalStorm, at).sign.Text = fmt.Sprintf("%d of %d requests refused within %v", refused, asked, stormTime)
+	}
+	if at.Sub(r.stormFrom) >= stormTime {
+		r.storm, r.stormFrom = now, at
+	}
+}
+
+func (r *Rules) seen(reason core.HealthReason, at time.Time) *observed {
+	o := r.reasons[reason]
+	if o == nil {
+		o = &observed{sign: core.HealthSign{Reason: reason, Since: at}}
+		r.reasons[reason] = o
+	}
+	o.last = at
+	return o
+}
+
+func (r *Rules) holding(at time.Time) []core.HealthSign {
+	var signs []core.HealthSign
+	for reason, o := range r.reasons {
+		if at.Sub(o.last) > r.hold {
+			delete(r.reasons, reason)
+			continue
+		}
+		signs = append(signs, o.sign)
+	}
+	gravity := core.HealthReasons()
+	slices.SortFunc(signs, func(a, b core.HealthSign) int {
+		return slices.Index(gravity, a.Reason) - slices.Index(gravity, b.Reason)
+	})
+	return signs
+}
+
+// plural is "1 finding" or "2 findings".
+func plural(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// Degrading counts the findings but that of a lost device, which has a reason of
+// its own, and those that harmed nothing or are not proven. It takes one
+// snapshot: of two, the second may know of a loss that the first does not.
+func Degrading(f *telemetry.Findings) (n uint64) {
+	for kind, count := range f.Harmful() {
+		if kind != core.FindingStickyError {
+			n += count
+		}
+	}
+	return n
+}

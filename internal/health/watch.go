@@ -1,0 +1,162 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Config says what a [Watch] reads and whom it tells.
+type Config struct {
+	// Hold is how long a reason holds after it was last seen.
+	Hold time.Duration
+	// Read reads the runtime's numbers, once a second. It makes no device call.
+	Read func() Reading
+	// State is the health of the runtime without reasons: ok, poisoned or closed.
+	State func() core.Health
+	// Lost, if not nil, counts what was lost of the telemetry outside the runtime.
+	// What was lost before Start is not counted.
+	Lost func() uint64
+	// OnStorm is called when a storm of refusals begins.
+	OnStorm func()
+	// OnHealth and Logger, if not nil, are told of each change.
+	OnHealth func(core.Health)
+	Logger   *slog.Logger
+}
+
+// Watch looks at a runtime's numbers once a second, and at once when a
+// finding is reported, and tells of every change. One goroutine looks; others
+// read the reasons that it stored.
+type Watch struct {
+	cfg   Config
+	signs atomic.Pointer[[]core.HealthSign]
+
+	soon chan struct{} // holds one signal
+	stop chan struct{}
+	done chan struct{}
+}
+
+// New returns a watch that looks at nothing before Start.
+func New(cfg Config) *Watch {
+	return &Watch{cfg: cfg, soon: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+}
+
+// Health is the runtime's health with the reasons of the last look. It takes no
+// lock.
+func (w *Watch) Health() core.Health {
+	h := w.cfg.State()
+	signs := w.signs.Load()
+	switch {
+	case signs == nil || len(*signs) == 0 || h.State == core.HealthClosed:
+	case h.State == core.HealthPoisoned:
+		h.Signs = append(h.Signs[:1:1], *signs...)
+	default:
+		h.State, h.Signs, h.Reason = core.HealthDegraded, *signs, textOf(*signs)
+	}
+	return h
+}
+
+func textOf(signs []core.HealthSign) string {
+	texts := make([]string, len(signs))
+	for i, s := range signs {
+		texts[i] = string(s.Reason) + ": " + s.Text
+	}
+	return strings.Join(texts, "; ")
+}
+
+// LookSoon makes the watch look at once. It does not block.
+func (w *Watch) LookSoon() {
+	select {
+	case w.soon <- struct{}{}:
+	default: // it will look
+	}
+}
+
+// Start begins to look. It is called once.
+func (w *Watch) Start() {
+	rules := NewRules(w.cfg.Hold)
+	if w.cfg.Lost != nil {
+		rules.last.Lost = w.cfg.Lost()
+	}
+	go w.run(rules)
+}
+
+// Stop makes the watch look for the last time. It does not wait for that; see
+// Wait.
+func (w *Watch) Stop() { close(w.stop) }
+
+// Wait waits until the last change was told, or ctx ends.
+func (w *Watch) Wait(ctx context.Context) error {
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the watch of health does not end, because Config.OnHealth, Config.TelemetryLost or the logger does not return: %w", ctx.Err())
+	}
+}
+
+func (w *Watch) run(rules *Rules) {
+	defer close(w.done)
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	var before core.Health
+	before.OK = true // which nobody needs to be told
+	for ended := false; !ended; {
+		select {
+		case <-ticker.C:
+		case <-w.soon:
+		case <-w.stop:
+			ended = true
+		}
+		signs := rules.Look(w.read(), time.Now())
+		w.signs.Store(&signs)
+		if now := w.Health(); differs(before, now) {
+			if has(now, core.HealthRefusalStorm) && !has(before, core.HealthRefusalStorm) {
+				w.cfg.OnStorm()
+			}
+			w.tell(now)
+			before = now
+		}
+	}
+}
+
+func (w *Watch) read() Reading {
+	now := w.cfg.Read()
+	if w.cfg.Lost != nil {
+		now.Lost += w.cfg.Lost()
+	}
+	return now
+}
+
+// differs reports whether somebody who knows a should be told of b.
+func differs(a, b core.Health) bool {
+	return a.State != b.State || !slices.EqualFunc(a.Signs, b.Signs, func(x, y core.HealthSign) bool { return x.Reason == y.Reason })
+}
+
+func has(h core.Health, reason core.HealthReason) bool {
+	return slices.ContainsFunc(h.Signs, func(s core.HealthSign) bool { return s.Reason == reason })
+}
+
+var levels = map[core.HealthState]slog.Level{
+	core.HealthOK: slog.LevelInfo, core.HealthDegraded: slog.LevelWarn, core.HealthClosed: slog.LevelInfo, core.HealthPoisoned: slog.LevelError,
+}
+
+func (w *Watch) tell(h core.Health) {
+	if w.cfg.Logger != nil {
+		reasons := make([]string, len(h.Signs))
+		for i, s := range h.Signs {
+			reasons[i] = string(s.Reason)
+		}
+		w.cfg.Logger.LogAttrs(context.Background(), levels[h.State], "gpu memory health: "+h.State.String(),
+			slog.String("state", h.State.String()), slog.Any("reasons", reasons), slog.String("reason", h.Reason))
+	}
+	if w.cfg.OnHealth != nil {
+		w.cfg.OnHealth(h)
+	}
+}
