@@ -7,11 +7,8 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
-
-// lastMoment is what is left for giving up when ctx has ended: enough to
-// give back everything that nobody holds, on a device that answers.
-const lastMoment = 250 * time.Millisecond
 
 // Close ends the runtime. It refuses further work, waits for the device to
 // pass what is queued until ctx ends (or Config.CloseTimeout, if ctx has no
@@ -75,30 +72,12 @@ func (r *Runtime) ReapPending(ctx context.Context) error {
 
 // giveUp undoes Open's steps while ctx lasts, and for a moment in any case.
 func (r *Runtime) giveUp(ctx context.Context) error {
-	if deadline, _ := ctx.Deadline(); ctx.Err() != nil || time.Until(deadline) < lastMoment {
-		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastMoment)
+	if end, _ := ctx.Deadline(); ctx.Err() != nil || time.Until(end) < deadline.LastMoment {
+		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline.LastMoment)
 		defer cancel()
 		return r.unwind(moment)
 	}
 	return r.unwind(ctx)
-}
-
-// within calls f, which may block in the driver, and waits for it until ctx
-// ends and a moment more. A device that does not answer keeps the goroutine.
-func within(ctx context.Context, f func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(lastMoment):
-		return fmt.Errorf("the device does not answer: %w", ctx.Err())
-	}
 }
 
 // withoutEchoes returns err, or nothing but the sticky error itself on a lost

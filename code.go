@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // code is the device code that a runtime has loaded for its callers.
@@ -73,6 +74,6 @@ func (c *code) unload() error {
 // openCode comes before the streams, and so is undone after them: code that runs
 // must not be unloaded.
 func (r *Runtime) openCode(Config) error {
-	r.onClose(func(ctx context.Context) error { return within(ctx, r.code.unload) })
+	r.onClose(func(ctx context.Context) error { return deadline.Within(ctx, r.code.unload) })
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // openDevices holds what a runtime is open on: two runtimes on one device
@@ -36,7 +37,7 @@ func (r *Runtime) openDriver(cfg Config) error {
 		return err
 	}
 	if owned {
-		r.onClose(func(ctx context.Context) error { return within(ctx, drv.Close) })
+		r.onClose(func(ctx context.Context) error { return deadline.Within(ctx, drv.Close) })
 	}
 	props, err := drv.Properties()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
@@ -31,21 +32,8 @@ func (r *Runtime) openDumps(cfg Config) error {
 		return invalid("Incidents", fmt.Sprintf("%v: name a folder that this process may write to", err))
 	}
 	r.dumps, r.maxDump = w, cmp.Or(settings.MaxBytes, dump.DefaultMaxBytes)
-	r.onClose(closeWriter(w.Close))
+	r.onClose(deadline.AtLeastAMoment(w.Close))
 	return nil
-}
-
-// closeWriter gives a writer, of files or of news, a moment even if there is no time left: what kept
-// Close busy, leases or a device, is what was just found.
-func closeWriter(end func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if ctx.Err() == nil {
-			return end(ctx)
-		}
-		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastMoment)
-		defer cancel()
-		return end(moment)
-	}
 }
 
 // liveHistory is the history as it is whenever it is asked for.

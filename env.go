@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/operators"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -73,16 +74,9 @@ func text(to *string, s string) error {
 	return nil
 }
 
-// tags reads names between commas; blanks around them do not count.
-func tags(to *[]core.Tag, s string) error {
-	*to = nil
-	for name := range strings.SplitSeq(s, ",") {
-		if name = strings.TrimSpace(name); name == "" {
-			return errors.New("an empty tag: write the tags with one comma between two")
-		}
-		*to = append(*to, core.Tag(name))
-	}
-	return nil
+func tags(to *[]core.Tag, s string) (err error) {
+	*to, err = operators.ParseTags(s)
+	return err
 }
 
 func number(to *int, s string) (err error) {

@@ -3,9 +3,7 @@ package fencepost
 import (
 	"context"
 	"iter"
-	"net/http"
 	"testing"
-	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
@@ -21,19 +19,6 @@ func LoadLibraryFrom(t *testing.T, path string) {
 	t.Cleanup(func() { loadLibrary = before })
 }
 
-// HoldGuardSwitch keeps the guard from being switched until release is called.
-func HoldGuardSwitch(r *Runtime) (release func()) {
-	r.switching.Lock()
-	return r.switching.Unlock
-}
-
-// GuardHandlerWithin is the endpoint with another limit.
-func GuardHandlerWithin(r *Runtime, limit time.Duration) http.Handler {
-	h := r.GuardHandler().(*guardHandler)
-	h.limit = limit
-	return h
-}
-
 // ReadHealth is what the rules of health look at.
 func ReadHealth(r *Runtime) health.Reading { return r.readHealth() }
 
@@ -41,6 +26,3 @@ func ReadHealth(r *Runtime) health.Reading { return r.readHealth() }
 func Around(ctx context.Context, r *Runtime, f core.Finding) iter.Seq[incident.Surroundings] {
 	return r.around(ctx, f)
 }
-
-// Holders is what the budget says of its tags.
-func Holders(r *Runtime) []core.Holder { return r.budget.Holders() }

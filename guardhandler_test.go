@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
@@ -36,27 +35,6 @@ func askAt(handler http.Handler, method, contentType, body string, change func(*
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, req)
 	return w
-}
-
-// Who asks is answered, whatever holds the switch up; the switch is made when
-// it can be.
-func TestASwitchOverHTTPThatHangsIsAnswered(t *testing.T) {
-	rt := open(t, fencepost.Config{Guard: "ledger"})
-	handler, release := fencepost.GuardHandlerWithin(rt, time.Millisecond), fencepost.HoldGuardSwitch(rt)
-	answer := make(chan *httptest.ResponseRecorder, 1)
-	go func() { answer <- askAt(handler, http.MethodPost, formType, "mode=hunt", nil) }()
-	select {
-	case w := <-answer:
-		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "does not answer") {
-			t.Errorf("answer %d: %s", w.Code, w.Body)
-		}
-	case <-time.After(20 * time.Second):
-		t.Error("no answer while the switch hangs")
-	}
-	release()
-	for rt.Guard().Mode() != debugguard.Hunt {
-		time.Sleep(time.Millisecond)
-	}
 }
 
 func statusIn(t *testing.T, w *httptest.ResponseRecorder) fencepost.GuardStatus {

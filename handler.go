@@ -1,12 +1,16 @@
 package fencepost
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/operators"
 	"github.com/fencepost-gpu/fencepost/telemetry/liveview"
 )
 
@@ -58,72 +62,107 @@ type HandlerConfig struct {
 // net/http/pprof is served, on a loopback address by default. No runtime, one
 // that is nil, or two of one ordinal are a [core.InvalidRequestError].
 func NewHandler(cfg HandlerConfig) (http.Handler, error) {
-	devices, err := byOrdinal(cfg.Runtimes)
-	if err != nil {
-		return nil, err
-	}
-	gatherer := cfg.Gatherer
-	if gatherer == nil {
-		if gatherer, err = metricsOf(cfg.Runtimes); err != nil {
-			return nil, err
+	served := operators.Config{Gatherer: cfg.Gatherer, SwitchGuard: cfg.SwitchGuard, Incidents: cfg.Incidents, GoProfiles: cfg.GoProfiles}
+	for i, r := range cfg.Runtimes {
+		if r == nil {
+			return nil, &core.InvalidRequestError{Op: "fencepost.NewHandler", Field: "Runtimes", Reason: fmt.Sprintf("number %d is nil: pass open runtimes", i)}
 		}
+		served.Devices = append(served.Devices, r.shown(cfg))
 	}
-	view, err := newView(cfg)
-	if err != nil {
-		return nil, err
-	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-	mux.Handle("/healthz", worst(devices.each((*Runtime).HealthHandler)))
-	mux.Handle("/readyz", worst(devices.each(func(r *Runtime) http.Handler { return r.ReadyHandler(cfg.Ready...) })))
-	mux.Handle("/debug/gpumem/", http.StripPrefix("/debug/gpumem", view))
-	mux.Handle("/debug/gpumem/history", devices.choose((*Runtime).HistoryHandler))
-	mux.Handle("/debug/gpumem/guard", devices.choose(guardOf(cfg.SwitchGuard)))
-	serveIncidents(mux, devices, cfg.Incidents)
-	mux.Handle("/debug/pprof/gpumem", devices.choose((*Runtime).ProfileHandler))
-	if cfg.GoProfiles {
-		mux.Handle("/debug/pprof/", goProfiles())
-	}
-	return mux, nil
+	return operators.New(served)
 }
 
-// guardOf is the guard's endpoint, or the half of it that shows.
-func guardOf(switched bool) func(*Runtime) http.Handler {
-	return func(r *Runtime) http.Handler {
-		h := r.GuardHandler()
-		if switched {
-			return h
-		}
-		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			if req.Method != http.MethodGet && req.Method != http.MethodHead {
-				w.Header().Set("Allow", "GET, HEAD")
-				http.Error(w, req.Method+": the guard is not switched here: the program would have to set HandlerConfig.SwitchGuard", http.StatusMethodNotAllowed)
-				return
-			}
-			h.ServeHTTP(w, req)
-		})
+// shown is what operators see of the runtime.
+func (r *Runtime) shown(cfg HandlerConfig) operators.Device {
+	d := operators.Device{Ordinal: r.Ordinal(), Collector: r.Collector(), Health: r.HealthHandler(), Ready: r.ReadyHandler(cfg.Ready...),
+		History: r.HistoryHandler(), Profile: r.ProfileHandler(), Live: r.liveSource(cfg), Guard: r.guardSwitch()}
+	if r.incidents != nil {
+		d.Files = operators.Files{Folder: r.incidents.Folder(), MaxDump: r.maxDump, Dump: r.Dump}
+	}
+	return d
+}
+
+// guardSwitch is the guard as operators see it.
+func (r *Runtime) guardSwitch() operators.Guard {
+	return operators.Guard{
+		Status: func() any { return r.GuardStatus() },
+		Switch: func(ctx context.Context, c operators.GuardChange) error { return r.SwitchGuard(ctx, GuardChange(c)) },
 	}
 }
 
-func newView(cfg HandlerConfig) (*liveview.View, error) {
-	view := liveview.Config{Links: []liveview.Link{
-		{Text: "Metrics", Href: "../../metrics"}, {Text: "Perfetto", Href: "history?format=perfetto"},
-		{Text: "PyTorch", Href: "history?format=pytorch"}, {Text: "Log", Href: "history?format=jsonl"}, {Text: "pprof", Href: "../pprof/gpumem?debug=1"}}}
-	if cfg.GoProfiles {
-		view.Links = append(view.Links, liveview.Link{Text: "Go profiles", Href: "../pprof/"})
+// GuardHandler is an HTTP endpoint that shows the debug guard and switches it.
+//
+// GET answers with [GuardStatus] as JSON. POST and PUT change what the request
+// names, and answer with the status after it: fields mode, sample_bytes and
+// hunt_tags, as the JSON of [GuardChange] or as a form or query, where
+// hunt_tags may be given several times or with commas (a tag that holds one needs
+// JSON), and empty is none. A change that makes no sense is refused with 400 and
+// the words to use. One that is not made within 20 seconds, because the device does not answer, is answered
+// with 503, and may be made later; one of a runtime that is closed is answered with 503, too.
+//
+// A change is taken from this machine alone: the peer's address must be a
+// loopback address, the Host header a loopback address or localhost (a web page
+// that had its name rebound to this machine has another), and a browser must
+// not say that the request comes from another site. Everything else is refused
+// with 403. Whoever may connect to a loopback port of this machine may switch the
+// guard: mount it where that is right.
+func (r *Runtime) GuardHandler() http.Handler { return operators.GuardHandler(r.guardSwitch()) }
+
+// liveSource is what the live view shows of the runtime. It makes no device
+// call.
+func (r *Runtime) liveSource(cfg HandlerConfig) liveview.Source {
+	return liveview.Source{
+		Name:     r.device.String(),
+		UUID:     r.device.UUID,
+		Resource: r.Resource(),
+		Holders:  r.budget.Holders,
+		Past:     r.livePast,
+		Health:   r.Health,
+		Streams:  r.liveStreams,
+		Findings: func() (uint64, []core.Finding) { return r.findings.Total(), r.findings.Recent() },
+		Refusals: r.refusals.Newest,
+		Files:    cfg.Incidents && r.incidents != nil,
+		Guard: func() liveview.Guard {
+			s := r.GuardStatus()
+			return liveview.Guard{Setting: s.Setting, Policy: s.Policy, HuntTags: s.HuntTags, Numbers: s.Numbers, Switch: cfg.SwitchGuard}
+		},
 	}
-	for _, r := range cfg.Runtimes {
-		view.Devices = append(view.Devices, r.liveSource(cfg))
-	}
-	return liveview.New(view)
 }
 
-func metricsOf(runtimes []*Runtime) (prometheus.Gatherer, error) {
-	registry := prometheus.NewRegistry()
-	for _, r := range runtimes {
-		if err := registry.Register(r.Collector()); err != nil {
-			return nil, fmt.Errorf("registering the metrics of device %d: %w", r.Ordinal(), err)
-		}
+// livePast is what the log in memory and the guard remember.
+func (r *Runtime) livePast() liveview.Past {
+	p := liveview.Past{OwnTag: debugguard.CanaryTag, Releases: r.logsReleases}
+	p.Events = r.ring.Events()
+	p.EventsSince = r.ring.Since() // after them: what was given up meanwhile is not there
+	stays, since := r.guard.Stays()
+	p.StaysSince = since
+	for _, s := range stays {
+		p.Stays = append(p.Stays, liveview.Stay(s))
 	}
-	return registry, nil
+	return p
+}
+
+func (r *Runtime) liveStreams() liveview.Streams {
+	st := r.streams.Stats()
+	out := liveview.Streams{Limit: st.Max, Leased: st.Leased, Idle: st.Idle, Adopted: st.Adopted, Waiting: st.Waiting, List: []liveview.Stream{}}
+	for _, s := range r.streams.Inspect() {
+		out.List = append(out.List, liveStream(s))
+	}
+	return out
+}
+
+func liveStream(s cuda.StreamInfo) liveview.Stream {
+	out := liveview.Stream{Number: s.Number, Busy: s.Busy, Capturing: s.Capturing, Seq: s.Seq, Completed: s.Completed, Last: s.Last.Launch,
+		OpenLaunches: s.OpenLaunches, PendingFrees: s.PendingFrees, PendingBytes: s.PendingBytes,
+		Launches: s.Launches, WaitsQueued: s.WaitsQueued, WaitsElided: s.WaitsElided}
+	if s.Default {
+		out.Name = core.DefaultStream.String()
+	}
+	if s.Lease != nil {
+		out.Lease, out.Tag, out.Since, out.Where, out.Adopted = uint64(s.Lease.ID), string(s.Lease.Tag), s.Lease.Since, s.Lease.Stack, s.Lease.Adopted
+	}
+	for _, p := range s.After {
+		out.After = append(out.After, liveview.Point(p))
+	}
+	return out
 }

@@ -2,14 +2,15 @@ package fencepost
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/health"
+	"github.com/fencepost-gpu/fencepost/internal/operators"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 )
@@ -70,7 +71,7 @@ func (r *Runtime) HealthReport() HealthReport {
 // back, and 200 otherwise. It is for an orchestrator's liveness probe, usually
 // on /healthz. It makes no device call.
 func (r *Runtime) HealthHandler() http.Handler {
-	return probeHandler(func() (HealthReport, bool) {
+	return operators.Probe(func() (any, bool) {
 		report := r.HealthReport()
 		return report, report.State != core.HealthPoisoned.String()
 	})
@@ -83,7 +84,7 @@ func (r *Runtime) HealthHandler() http.Handler {
 // It makes no device call; the checks are called for each request and should
 // not block.
 func (r *Runtime) ReadyHandler(checks ...func() error) http.Handler {
-	return probeHandler(func() (HealthReport, bool) {
+	return operators.Probe(func() (any, bool) {
 		report := r.HealthReport()
 		for _, check := range checks {
 			if err := check(); err != nil {
@@ -93,25 +94,6 @@ func (r *Runtime) ReadyHandler(checks ...func() error) http.Handler {
 		}
 		return report, report.State == core.HealthOK.String() || report.State == core.HealthDegraded.String()
 	})
-}
-
-// probeHandler answers with a report and whether it is a good one.
-type probeHandler func() (HealthReport, bool)
-
-// ServeHTTP answers one request.
-func (h probeHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if req.Method != http.MethodGet && req.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, req.Method+": use GET", http.StatusMethodNotAllowed)
-		return
-	}
-	report, good := h()
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	if !good {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-	_ = json.NewEncoder(w).Encode(report) //nolint:errchkjson // the client went away
 }
 
 func (r *Runtime) newHealthWatch(cfg Config) *health.Watch {
@@ -130,7 +112,7 @@ func (r *Runtime) dumpUponStorm() {
 // device is given back.
 func (r *Runtime) watchHealth(Config) error {
 	r.health.Start()
-	r.undo = slices.Insert(r.undo, 0, closeWriter(r.health.Wait))
+	r.undo = slices.Insert(r.undo, 0, deadline.AtLeastAMoment(r.health.Wait))
 	r.onClose(func(context.Context) error { r.health.Stop(); return nil })
 	return nil
 }

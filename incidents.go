@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
@@ -36,7 +37,7 @@ func (r *Runtime) openIncidents(cfg Config) error {
 		return invalid("Incidents", fmt.Sprintf("%v: name a folder that this process may write to", err))
 	}
 	r.incidents = w
-	r.onClose(closeWriter(w.Close))
+	r.onClose(deadline.AtLeastAMoment(w.Close))
 	return nil
 }
 

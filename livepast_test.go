@@ -48,7 +48,7 @@ func unixSeconds() float64 { return float64(time.Now().UnixNano()) / 1e9 }
 
 func heldBy(rt *fencepost.Runtime) heldSeen {
 	h := heldSeen{live: map[string]uint64{}}
-	for _, x := range fencepost.Holders(rt) {
+	for _, x := range rt.Budget().Holders() {
 		switch x.State {
 		case core.Retired:
 			h.pending += x.Bytes

@@ -151,7 +151,7 @@ func (s Stack) streamName(stream driver.Stream) string {
 // watched says what a race between the program and the guard is. The guard looks
 // at what no program may touch: red zones, and blocks that were freed. So the race
 // is the program's late or stray access, which the guard may or may not find by its
-// bytes; to accuse the guard's kernel would be to accuse the witness. It returns the
+// bytes; the guard's kernel only noticed it. It returns the
 // program's side. A race between two accesses of the guard's, or of the guard
 // with an allocation or a free, stays what it is: that would be the guard's own.
 func (s Stack) watched(found *core.Finding, f sim.Finding, canary bool) sim.Party {

@@ -11,17 +11,14 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
-// stopTime bounds the delivery of the finding that ends the process, and
-// lastMoment what is waited for besides.
-const (
-	stopTime   = 2 * time.Second
-	lastMoment = 250 * time.Millisecond
-)
+// stopTime bounds the delivery of the finding that ends the process.
+const stopTime = 2 * time.Second
 
 var stopKinds = [...]core.FindingKind{
 	core.FindingUseAfterFreeWrite, core.FindingUseAfterFreeRead, core.FindingOutOfBoundsWrite, core.FindingUnderflow,
@@ -110,7 +107,7 @@ func (s *stopper) deliver(f core.Finding, tell func(core.Finding), write func(co
 		all.Go(func() {
 			select { // the finding's span is to be among them
 			case <-told:
-			case <-time.After(lastMoment):
+			case <-time.After(deadline.LastMoment):
 			}
 			_ = flush(ctx) // the process ends, and there is nobody to tell
 		})
@@ -147,7 +144,7 @@ func (s *stopper) say(f core.Finding, incident string) {
 	go func() { s.announce(f, incident); close(said) }()
 	select {
 	case <-said:
-	case <-time.After(lastMoment):
+	case <-time.After(deadline.LastMoment):
 	}
 }
 

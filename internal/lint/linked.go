@@ -11,7 +11,8 @@ import (
 var (
 	productFolders  = []string{".", "core", "cuda", "decorators", "telemetry"}
 	testingFolders  = []string{"core/coretest", "cuda/driver/drivertest", "cuda/fenceproof"}
-	productInternal = []string{"internal/dynlib", "internal/findings", "internal/health", "internal/loadtext", "internal/ownwork", "internal/shelf", "internal/terminal", "internal/version"}
+	productInternal = []string{"internal/deadline", "internal/dynlib", "internal/findings", "internal/health", "internal/loadtext", "internal/operators",
+		"internal/ownwork", "internal/shelf", "internal/terminal", "internal/version"}
 )
 
 // Linked finds imports that would put more into the binary of each application

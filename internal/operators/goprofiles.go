@@ -1,4 +1,4 @@
-package fencepost
+package operators
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package fencepost
+package operators
 
 import (
 	"context"
@@ -25,20 +25,20 @@ import (
 // the place of an older one.
 const dumpEvery = time.Minute
 
-// incidentFiles serves the folder of Config.Incidents: what is there by number, and
+// folder serves the files of a device: what is there by number, and
 // a dump when somebody of this machine asks.
-type incidentFiles struct {
-	runtime *Runtime
-	shelf   *shelf.Shelf // nil without a folder
-	origin  *http.CrossOriginProtection
-	every   time.Duration
+type folder struct {
+	make   func(context.Context) (paths []string, err error)
+	shelf  *shelf.Shelf // nil without a folder
+	origin *http.CrossOriginProtection
+	every  time.Duration
 
 	mu   sync.Mutex
 	last time.Time
 }
 
-// incidentFile is a file as the page lists it.
-type incidentFile struct {
+// listedFile is a file as the page lists it.
+type listedFile struct {
 	Index int       `json:"index"`
 	Time  time.Time `json:"time"`
 	// Form is "incident", or the format of a dump.
@@ -48,36 +48,36 @@ type incidentFile struct {
 	Bytes int64  `json:"bytes"`
 }
 
-func newIncidentFiles(r *Runtime) *incidentFiles {
-	h := &incidentFiles{runtime: r, origin: http.NewCrossOriginProtection(), every: dumpEvery}
-	if r.incidents == nil {
+func newFolder(of Files) *folder {
+	h := &folder{make: of.Dump, origin: http.NewCrossOriginProtection(), every: dumpEvery}
+	if of.Folder == "" {
 		return h
 	}
 	forms := []shelf.Form{{Name: "incident", Download: "fencepost-incident.json", Is: incident.IsFile, MaxBytes: incident.MaxFile}}
 	for format, download := range map[history.Format]string{
 		history.JSONLines: "fencepost-dump.jsonl.gz", history.Perfetto: "fencepost-dump.trace.json.gz", history.PyTorch: "fencepost-dump.pickle",
 	} {
-		forms = append(forms, shelf.Form{Name: string(format), Download: download, MaxBytes: r.maxDump,
+		forms = append(forms, shelf.Form{Name: string(format), Download: download, MaxBytes: of.MaxDump,
 			Is: func(name string) bool { return dump.IsFile(name, format) }})
 	}
-	h.shelf = shelf.New(r.incidents.Folder(), forms...)
+	h.shelf = shelf.New(of.Folder, forms...)
 	return h
 }
 
-// serveIncidents adds the paths of the files of each device, or nothing but 404.
-func serveIncidents(mux *http.ServeMux, devices ordinals, served bool) {
+// serveFiles adds the paths of the files of each device, or nothing but 404.
+func serveFiles(mux *http.ServeMux, devices ordinals, served bool) {
 	const at = "/debug/gpumem/"
 	list, one, dumps := http.NotFoundHandler(), http.NotFoundHandler(), http.NotFoundHandler()
 	if served {
-		files := map[*Runtime]*incidentFiles{}
-		for _, r := range devices.list {
-			files[r] = newIncidentFiles(r)
+		folders := map[*Device]*folder{}
+		for _, d := range devices.list {
+			folders[d] = newFolder(d.Files)
 		}
-		of := func(serve func(*incidentFiles, http.ResponseWriter, *http.Request), allowed ...string) http.Handler {
-			return devices.choose(func(r *Runtime) http.Handler { return files[r].only(serve, allowed...) })
+		of := func(serve func(*folder, http.ResponseWriter, *http.Request), allowed ...string) http.Handler {
+			return devices.choose(func(d *Device) http.Handler { return folders[d].only(serve, allowed...) })
 		}
-		list, one = of((*incidentFiles).list, http.MethodGet, http.MethodHead), of((*incidentFiles).fetch, http.MethodGet, http.MethodHead)
-		dumps = of((*incidentFiles).dump, http.MethodPost)
+		list, one = of((*folder).list, http.MethodGet, http.MethodHead), of((*folder).fetch, http.MethodGet, http.MethodHead)
+		dumps = of((*folder).dump, http.MethodPost)
 	}
 	mux.Handle(at+"incidents", list)
 	mux.Handle(at+"incidents/{index}", one)
@@ -85,7 +85,7 @@ func serveIncidents(mux *http.ServeMux, devices ordinals, served bool) {
 }
 
 // only refuses other methods, and everything where there is no folder.
-func (h *incidentFiles) only(serve func(*incidentFiles, http.ResponseWriter, *http.Request), allowed ...string) http.Handler {
+func (h *folder) only(serve func(*folder, http.ResponseWriter, *http.Request), allowed ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		switch {
 		case h.shelf == nil:
@@ -99,7 +99,7 @@ func (h *incidentFiles) only(serve func(*incidentFiles, http.ResponseWriter, *ht
 	})
 }
 
-func (h *incidentFiles) list(w http.ResponseWriter, _ *http.Request) {
+func (h *folder) list(w http.ResponseWriter, _ *http.Request) {
 	files, err := h.shelf.List()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -110,8 +110,8 @@ func (h *incidentFiles) list(w http.ResponseWriter, _ *http.Request) {
 
 func writeFiles(w http.ResponseWriter, files []shelf.File) {
 	out := struct {
-		Files []incidentFile `json:"files"`
-	}{[]incidentFile{}}
+		Files []listedFile `json:"files"`
+	}{[]listedFile{}}
 	for _, f := range files {
 		out.Files = append(out.Files, describeFile(f))
 	}
@@ -123,7 +123,7 @@ func writeFiles(w http.ResponseWriter, files []shelf.File) {
 
 // describeFile reads a name of the form TIME-NUMBER-WHAT.SUFFIX, or
 // TIME-NUMBER-dump-WHAT.SUFFIX: that it is one was checked.
-func describeFile(f shelf.File) incidentFile {
+func describeFile(f shelf.File) listedFile {
 	const nameTime = "20060102T150405.000000000Z"
 	parts := strings.SplitN(f.Name, "-", 3)
 	at, _ := time.Parse(nameTime, parts[0]) // zero if no calendar has it
@@ -131,11 +131,11 @@ func describeFile(f shelf.File) incidentFile {
 	if f.Form.Name != "incident" {
 		what = strings.TrimPrefix(what, "dump-")
 	}
-	return incidentFile{Index: f.Index, Time: at, Form: f.Form.Name, What: what, Bytes: f.Bytes}
+	return listedFile{Index: f.Index, Time: at, Form: f.Form.Name, What: what, Bytes: f.Bytes}
 }
 
 // fetch hands out one file, for no browser to show.
-func (h *incidentFiles) fetch(w http.ResponseWriter, req *http.Request) {
+func (h *folder) fetch(w http.ResponseWriter, req *http.Request) {
 	text := req.PathValue("index")
 	index, err := strconv.Atoi(text)
 	if err != nil || strconv.Itoa(index) != text {
@@ -166,7 +166,7 @@ func (h *incidentFiles) fetch(w http.ResponseWriter, req *http.Request) {
 }
 
 // dump makes a dump, and answers with its files.
-func (h *incidentFiles) dump(w http.ResponseWriter, req *http.Request) {
+func (h *folder) dump(w http.ResponseWriter, req *http.Request) {
 	if err := permit(req, h.origin, "a dump is made"); err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
@@ -180,7 +180,7 @@ func (h *incidentFiles) dump(w http.ResponseWriter, req *http.Request) {
 	// Whole, even if the client goes away.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), switchTime)
 	defer cancel()
-	paths, err := h.runtime.Dump(ctx)
+	paths, err := h.make(ctx)
 	if err != nil {
 		http.Error(w, err.Error(), statusOf(err))
 		return
@@ -196,7 +196,7 @@ func (h *incidentFiles) dump(w http.ResponseWriter, req *http.Request) {
 }
 
 // claim takes the turn for a dump, or says how long to wait for it.
-func (h *incidentFiles) claim(now time.Time) (wait time.Duration) {
+func (h *folder) claim(now time.Time) (wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if wait = h.every - now.Sub(h.last); !h.last.IsZero() && wait > 0 {

@@ -1,4 +1,4 @@
-package fencepost
+package operators
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // maxGuardBody is the largest request in bytes that the handler reads.
@@ -26,30 +27,25 @@ const maxGuardBody = 64 << 10
 // it hears why.
 const switchTime = 20 * time.Second
 
-// GuardHandler is an HTTP endpoint that shows the debug guard and switches it.
-//
-// GET answers with [GuardStatus] as JSON. POST and PUT change what the request
-// names, and answer with the status after it: fields mode, sample_bytes and
-// hunt_tags, as the JSON of [GuardChange] or as a form or query, where
-// hunt_tags may be given several times or with commas (a tag that holds one needs
-// JSON), and empty is none. A change that makes no sense is refused with 400 and
-// the words to use. One that is not made within 20 seconds, because the device does not answer, is answered
-// with 503, and may be made later; one of a runtime that is closed is answered with 503, too.
-//
-// A change is taken from this machine alone: the peer's address must be a
-// loopback address, the Host header a loopback address or localhost (a web page
-// that had its name rebound to this machine has another), and a browser must
-// not say that the request comes from another site. Everything else is refused
-// with 403. Whoever may connect to a loopback port of this machine may switch the
-// guard: mount it where that is right.
-func (r *Runtime) GuardHandler() http.Handler {
-	return &guardHandler{runtime: r, origin: http.NewCrossOriginProtection(), limit: switchTime}
+// GuardChange says what to change of the debug guard's setting; what is nil stays
+// as it is.
+type GuardChange struct {
+	Mode        *string     `json:"mode,omitempty"`
+	SampleBytes *uint64     `json:"sample_bytes,omitempty"`
+	HuntTags    *[]core.Tag `json:"hunt_tags,omitempty"`
+}
+
+// GuardHandler shows a guard and switches it; the root package's documents it.
+func GuardHandler(g Guard) http.Handler { return newGuardHandler(g, switchTime) }
+
+func newGuardHandler(g Guard, limit time.Duration) http.Handler {
+	return &guardHandler{guard: g, origin: http.NewCrossOriginProtection(), limit: limit}
 }
 
 type guardHandler struct {
-	runtime *Runtime
-	origin  *http.CrossOriginProtection
-	limit   time.Duration
+	guard  Guard
+	origin *http.CrossOriginProtection
+	limit  time.Duration
 }
 
 // ServeHTTP answers one request.
@@ -72,7 +68,7 @@ func (h *guardHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(h.runtime.GuardStatus()) //nolint:errchkjson // the client went away
+	_ = json.NewEncoder(w).Encode(h.guard.Status()) //nolint:errchkjson // the client went away
 }
 
 // proxyHeaders are what proxies add to what they pass on.
@@ -130,7 +126,7 @@ func (h *guardHandler) change(w http.ResponseWriter, req *http.Request) error {
 	// Whole, even if the client goes away.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), h.limit)
 	defer cancel()
-	return within(ctx, func() error { return h.runtime.SwitchGuard(ctx, change) })
+	return deadline.Within(ctx, func() error { return h.guard.Switch(ctx, change) })
 }
 
 func readChange(req *http.Request) (change GuardChange, err error) {
@@ -158,7 +154,7 @@ func changeOf(form url.Values) (change GuardChange, err error) {
 		case name == "hunt_tags":
 			hunted := []core.Tag{}
 			if !slices.Equal(values, []string{""}) {
-				if err := tags(&hunted, strings.Join(values, ",")); err != nil {
+				if hunted, err = ParseTags(strings.Join(values, ",")); err != nil {
 					return change, badChange(name, err.Error())
 				}
 			}
@@ -178,6 +174,17 @@ func changeOf(form url.Values) (change GuardChange, err error) {
 		}
 	}
 	return change, nil
+}
+
+// ParseTags reads names between commas; blanks around them do not count.
+func ParseTags(s string) (tags []core.Tag, err error) {
+	for name := range strings.SplitSeq(s, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			return nil, errors.New("an empty tag: write the tags with one comma between two")
+		}
+		tags = append(tags, core.Tag(name))
+	}
+	return tags, nil
 }
 
 func badChange(field, reason string) error {

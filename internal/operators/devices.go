@@ -1,4 +1,4 @@
-package fencepost
+package operators
 
 import (
 	"bytes"
@@ -11,47 +11,46 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// ordinals are runtimes by the text of their ordinals.
+// ordinals are devices by the text of their ordinals.
 type ordinals struct {
-	runtimes map[string]*Runtime
-	list     []*Runtime
+	devices map[string]*Device
+	list    []*Device
 }
 
-func byOrdinal(runtimes []*Runtime) (o ordinals, err error) {
+func byOrdinal(devices []Device) (o ordinals, err error) {
 	bad := func(reason string) error {
 		return &core.InvalidRequestError{Op: "fencepost.NewHandler", Field: "Runtimes", Reason: reason}
 	}
-	o = ordinals{runtimes: map[string]*Runtime{}, list: runtimes}
-	for i, r := range runtimes {
-		if r == nil {
-			return o, bad(fmt.Sprintf("number %d is nil: pass open runtimes", i))
-		}
-		ordinal := strconv.Itoa(r.Ordinal())
-		if o.runtimes[ordinal] != nil {
+	o.devices = map[string]*Device{}
+	for i := range devices {
+		d := &devices[i]
+		ordinal := strconv.Itoa(d.Ordinal)
+		if o.devices[ordinal] != nil {
 			return o, bad("two for device " + ordinal)
 		}
-		o.runtimes[ordinal] = r
+		o.devices[ordinal] = d
+		o.list = append(o.list, d)
 	}
-	if len(runtimes) == 0 {
+	if len(devices) == 0 {
 		return o, bad("none: pass at least one")
 	}
 	return o, nil
 }
 
-// each makes a handler for each runtime.
-func (o ordinals) each(of func(*Runtime) http.Handler) (handlers []http.Handler) {
-	for _, r := range o.list {
-		handlers = append(handlers, of(r))
+// each makes a handler for each device.
+func (o ordinals) each(of func(*Device) http.Handler) (handlers []http.Handler) {
+	for _, d := range o.list {
+		handlers = append(handlers, of(d))
 	}
 	return handlers
 }
 
 // choose serves the handler of the device that the query names. It may be left
 // out if there is one only.
-func (o ordinals) choose(of func(*Runtime) http.Handler) http.Handler {
+func (o ordinals) choose(of func(*Device) http.Handler) http.Handler {
 	handlers := map[string]http.Handler{}
-	for ordinal, r := range o.runtimes {
-		handlers[ordinal] = of(r)
+	for ordinal, d := range o.devices {
+		handlers[ordinal] = of(d)
 	}
 	if len(o.list) == 1 {
 		handlers[""] = of(o.list[0])
@@ -73,8 +72,8 @@ func (o ordinals) choose(of func(*Runtime) http.Handler) http.Handler {
 }
 
 func (o ordinals) names() (names []int) {
-	for _, r := range o.list {
-		names = append(names, r.Ordinal())
+	for _, d := range o.list {
+		names = append(names, d.Ordinal)
 	}
 	return names
 }

@@ -1,0 +1,44 @@
+// Package deadline is what is still done when a deadline has passed, or when a
+// call that has none does not return.
+package deadline
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// LastMoment is what is left for giving up when a context has ended: enough to
+// give back everything that nobody holds, on a device that answers.
+const LastMoment = 250 * time.Millisecond
+
+// Within calls f, which may block in the driver, and waits for it until ctx
+// ends and a moment more. A device that does not answer keeps the goroutine.
+func Within(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(LastMoment):
+		return fmt.Errorf("the device does not answer: %w", ctx.Err())
+	}
+}
+
+// AtLeastAMoment returns end with a context that lasts for a moment even if no
+// time is left.
+func AtLeastAMoment(end func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if ctx.Err() == nil {
+			return end(ctx)
+		}
+		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), LastMoment)
+		defer cancel()
+		return end(moment)
+	}
+}

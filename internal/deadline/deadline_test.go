@@ -1,0 +1,33 @@
+package deadline
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestWithinGivesUpOnWhatDoesNotReturn(t *testing.T) {
+	failure := errors.New("failure")
+	if err := Within(t.Context(), func() error { return failure }); !errors.Is(err, failure) {
+		t.Errorf("what returned was lost: %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	hangs := make(chan struct{})
+	defer close(hangs)
+	if err := Within(ended, func() error { <-hangs; return nil }); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("what hangs: %v", err)
+	}
+}
+
+func TestThereIsAMomentLeftAfterTheEnd(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := AtLeastAMoment(func(ctx context.Context) error { return ctx.Err() })(ended); err != nil {
+		t.Errorf("no time was left: %v", err)
+	}
+	if err := AtLeastAMoment(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })(ended); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the moment does not end: %v", err)
+	}
+}

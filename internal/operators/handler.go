@@ -1,0 +1,123 @@
+package operators
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/fencepost-gpu/fencepost/telemetry/liveview"
+)
+
+// Device is what operators see of a runtime. Nothing of it makes a device call.
+type Device struct {
+	Ordinal   int
+	Collector prometheus.Collector
+	// Health and Ready answer the probes, History and Profile as their packages say.
+	Health, Ready    http.Handler
+	History, Profile http.Handler
+	Live             liveview.Source
+	Guard            Guard
+	Files            Files
+}
+
+// Guard is the debug guard of a device.
+type Guard struct {
+	// Status is what is shown, as JSON.
+	Status func() any
+	Switch func(context.Context, GuardChange) error
+}
+
+// Files is the folder of a device's incidents and dumps.
+type Files struct {
+	// Folder is empty where there is none.
+	Folder string
+	// MaxDump is how many bytes a file of a dump has at most.
+	MaxDump int64
+	// Dump makes one, and returns the paths of its files.
+	Dump func(context.Context) ([]string, error)
+}
+
+// Config says what [New] serves.
+type Config struct {
+	Devices []Device
+	// Gatherer is what /metrics serves. Nil means the devices' metrics alone.
+	Gatherer prometheus.Gatherer
+	// SwitchGuard, Incidents and GoProfiles serve what is not served otherwise.
+	SwitchGuard, Incidents, GoProfiles bool
+}
+
+// New returns the handler of everything. No device, or two of one ordinal, are a
+// [core.InvalidRequestError].
+func New(cfg Config) (http.Handler, error) {
+	devices, err := byOrdinal(cfg.Devices)
+	if err != nil {
+		return nil, err
+	}
+	gatherer := cfg.Gatherer
+	if gatherer == nil {
+		if gatherer, err = metricsOf(cfg.Devices); err != nil {
+			return nil, err
+		}
+	}
+	view, err := newView(cfg)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.Handle("/healthz", worst(devices.each(func(d *Device) http.Handler { return d.Health })))
+	mux.Handle("/readyz", worst(devices.each(func(d *Device) http.Handler { return d.Ready })))
+	mux.Handle("/debug/gpumem/", http.StripPrefix("/debug/gpumem", view))
+	mux.Handle("/debug/gpumem/history", devices.choose(func(d *Device) http.Handler { return d.History }))
+	mux.Handle("/debug/gpumem/guard", devices.choose(guardOf(cfg.SwitchGuard)))
+	serveFiles(mux, devices, cfg.Incidents)
+	mux.Handle("/debug/pprof/gpumem", devices.choose(func(d *Device) http.Handler { return d.Profile }))
+	if cfg.GoProfiles {
+		mux.Handle("/debug/pprof/", goProfiles())
+	}
+	return mux, nil
+}
+
+// guardOf is the guard's endpoint, or the half of it that shows.
+func guardOf(switched bool) func(*Device) http.Handler {
+	return func(d *Device) http.Handler {
+		h := GuardHandler(d.Guard)
+		if switched {
+			return h
+		}
+		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if req.Method != http.MethodGet && req.Method != http.MethodHead {
+				w.Header().Set("Allow", "GET, HEAD")
+				http.Error(w, req.Method+": the guard is not switched here: the program would have to set HandlerConfig.SwitchGuard", http.StatusMethodNotAllowed)
+				return
+			}
+			h.ServeHTTP(w, req)
+		})
+	}
+}
+
+func newView(cfg Config) (*liveview.View, error) {
+	view := liveview.Config{Links: []liveview.Link{
+		{Text: "Metrics", Href: "../../metrics"}, {Text: "Perfetto", Href: "history?format=perfetto"},
+		{Text: "PyTorch", Href: "history?format=pytorch"}, {Text: "Log", Href: "history?format=jsonl"}, {Text: "pprof", Href: "../pprof/gpumem?debug=1"}}}
+	if cfg.GoProfiles {
+		view.Links = append(view.Links, liveview.Link{Text: "Go profiles", Href: "../pprof/"})
+	}
+	for _, d := range cfg.Devices {
+		view.Devices = append(view.Devices, d.Live)
+	}
+	return liveview.New(view)
+}
+
+func metricsOf(devices []Device) (prometheus.Gatherer, error) {
+	registry := prometheus.NewRegistry()
+	for _, d := range devices {
+		if err := registry.Register(d.Collector); err != nil {
+			return nil, fmt.Errorf("registering the metrics of device %d: %w", d.Ordinal, err)
+		}
+	}
+	return registry, nil
+}
