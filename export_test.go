@@ -1,14 +1,10 @@
 package fencepost
 
 import (
-	"context"
-	"iter"
 	"testing"
 
-	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/internal/health"
-	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
 // LoadLibraryFrom makes Open load the CUDA driver from path until the test
@@ -21,8 +17,3 @@ func LoadLibraryFrom(t *testing.T, path string) {
 
 // ReadHealth is what the rules of health look at.
 func ReadHealth(r *Runtime) health.Reading { return r.readHealth() }
-
-// Around is what an incident of f learns of its surroundings, step by step.
-func Around(ctx context.Context, r *Runtime, f core.Finding) iter.Seq[incident.Surroundings] {
-	return r.around(ctx, f)
-}

@@ -2,7 +2,9 @@ package fencepost
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,7 +12,10 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/operators"
+	"github.com/fencepost-gpu/fencepost/telemetry/dump"
+	"github.com/fencepost-gpu/fencepost/telemetry/history"
 	"github.com/fencepost-gpu/fencepost/telemetry/liveview"
 )
 
@@ -82,32 +87,6 @@ func (r *Runtime) shown(cfg HandlerConfig) operators.Device {
 	return d
 }
 
-// guardSwitch is the guard as operators see it.
-func (r *Runtime) guardSwitch() operators.Guard {
-	return operators.Guard{
-		Status: func() any { return r.GuardStatus() },
-		Switch: func(ctx context.Context, c operators.GuardChange) error { return r.SwitchGuard(ctx, GuardChange(c)) },
-	}
-}
-
-// GuardHandler is an HTTP endpoint that shows the debug guard and switches it.
-//
-// GET answers with [GuardStatus] as JSON. POST and PUT change what the request
-// names, and answer with the status after it: fields mode, sample_bytes and
-// hunt_tags, as the JSON of [GuardChange] or as a form or query, where
-// hunt_tags may be given several times or with commas (a tag that holds one needs
-// JSON), and empty is none. A change that makes no sense is refused with 400 and
-// the words to use. One that is not made within 20 seconds, because the device does not answer, is answered
-// with 503, and may be made later; one of a runtime that is closed is answered with 503, too.
-//
-// A change is taken from this machine alone: the peer's address must be a
-// loopback address, the Host header a loopback address or localhost (a web page
-// that had its name rebound to this machine has another), and a browser must
-// not say that the request comes from another site. Everything else is refused
-// with 403. Whoever may connect to a loopback port of this machine may switch the
-// guard: mount it where that is right.
-func (r *Runtime) GuardHandler() http.Handler { return operators.GuardHandler(r.guardSwitch()) }
-
 // liveSource is what the live view shows of the runtime. It makes no device
 // call.
 func (r *Runtime) liveSource(cfg HandlerConfig) liveview.Source {
@@ -165,4 +144,43 @@ func liveStream(s cuda.StreamInfo) liveview.Stream {
 		out.After = append(out.After, liveview.Point(p))
 	}
 	return out
+}
+
+// liveHistory is the history as it is whenever it is asked for.
+func (r *Runtime) liveHistory() history.Source {
+	return history.Source{Events: r.ring.Events, JSONLines: r.ring.WriteJSON,
+		Resources: []core.Resource{r.Resource()}, Findings: r.findings.Recent}
+}
+
+// frozenHistory is the history of now, the same in every form.
+func (r *Runtime) frozenHistory() (history.Source, error) {
+	if !r.built.Load() {
+		return history.Source{}, errors.New("the runtime was not open yet")
+	}
+	s := r.liveHistory().ListNow() // before the records, which then say what changed meanwhile
+	records, findings := r.ring.Snapshot(), r.findings.Recent()
+	s.Findings = func() []core.Finding { return findings }
+	s.Events = func() []core.Event { return logging.Events(records) }
+	s.JSONLines = func(w io.Writer) error { return logging.WriteJSON(w, records) }
+	return s, nil
+}
+
+// HistoryHandler serves what happened before now: the log records in memory,
+// in the format that the query's format names, "jsonl" (the default),
+// "perfetto" or "pytorch"; see package [history]. It is usually mounted at
+// /debug/gpumem/history. It makes no device call.
+func (r *Runtime) HistoryHandler() http.Handler { return history.Handler(r.liveHistory()) }
+
+// Dump writes the history into the folder of Config.Incidents in every format
+// and returns the paths of the files; see package [dump]. It waits for the
+// disk until ctx ends, and makes no device call. Without a folder it is a
+// [core.InvalidRequestError].
+func (r *Runtime) Dump(ctx context.Context) ([]string, error) {
+	if r == nil {
+		return nil, r.refuseClosed("Dump")
+	}
+	if r.dumps == nil {
+		return nil, &core.InvalidRequestError{Op: "Dump", Field: "Config.Incidents", Reason: "empty: name a folder for dumps there, or in FENCEPOST_INCIDENTS"}
+	}
+	return r.dumps.Now(ctx, dump.Request)
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
@@ -99,38 +98,6 @@ func TestTheHistoryOfAnIncidentIsOfItsStreams(t *testing.T) {
 	}
 	if ofVictim == 0 || len(in.History) < 64 || len(in.History) > 80 {
 		t.Errorf("%d records, %d of the victim", len(in.History), ofVictim)
-	}
-}
-
-// The device is known at once, whatever is held; each part that is not known yet
-// is named, until the last says all.
-func TestWhatSurroundsAFindingIsToldStepByStep(t *testing.T) {
-	rt := open(t, fencepost.Config{Guard: "ledger"})
-	b := allocate(t, rt, 64, core.DefaultStream, "victim")
-	f := core.Finding{Kind: core.FindingStaleHandle, Victim: b, Time: time.Now()}
-	var missing []string
-	var last incident.Surroundings
-	for s := range fencepost.Around(t.Context(), rt, f) {
-		if s.Device.Kind != "sim" || s.Stack != rt.String() {
-			t.Errorf("a step without the device: %+v", s)
-		}
-		missing, last = append(missing, s.Incomplete), s
-	}
-	if len(missing) != 4 || missing[0] != "history, memory, guard: not known yet" || missing[2] != "guard: not known yet" || missing[3] != "" {
-		t.Errorf("the steps say %q is missing", missing)
-	}
-	if last.Guard.Mode != "ledger" || last.Memory.Allocations != 1 || len(last.History) != 1 {
-		t.Errorf("the last is %+v", last)
-	}
-	free(t, rt, b)
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	steps := 0
-	for range fencepost.Around(ended, rt, f) {
-		steps++
-	}
-	if steps != 1 {
-		t.Errorf("%d steps though nobody waits", steps)
 	}
 }
 

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
+	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
 // Job is the work of one [Runtime.Do]: a stream, and the memory that was
@@ -180,4 +183,311 @@ func (j *Job) check(op string) error {
 		return fmt.Errorf("%s of the job %q was not begun: %w", op, s.tag.OrUntagged(), err)
 	}
 	return nil
+}
+
+type jobOptions struct {
+	reserve bool
+	bytes   uint64
+	wait    time.Duration
+}
+
+func newJobOptions(options []JobOption) (o jobOptions) {
+	for _, option := range options {
+		if option != nil {
+			option(&o)
+		}
+	}
+	return o
+}
+
+// Reserve sets bytes of the budget aside for a job before it begins, so that it
+// is not refused halfway; what it allocates is drawn from them. Reserve the sum of
+// what the job uploads and allocates: it is counted as asked for, not rounded up.
+// What the job frees early returns to its reservation. The guard's red zones are
+// not drawn from it but from the rest of the budget; where nothing is left, blocks
+// have none, which is the reason guard_gaps of [Runtime.Health]. An allocation
+// beyond the reservation is refused with [core.ErrClaimExceeded], also if the
+// budget has room.
+//
+// If the bytes are not free the job waits, holding nothing, until they are
+// released or wait or its context is over. Then Do returns the budget's refusal, a
+// [core.OutOfBudgetError] that names the largest holders, or the context's error.
+// A wait of 0 refuses at once; more bytes than the limit are refused at once too.
+// Zero bytes are a [core.InvalidRequestError], although an upload of no values is
+// none: leave Reserve out then.
+func Reserve(bytes uint64, wait time.Duration) JobOption {
+	return func(o *jobOptions) { o.reserve, o.bytes, o.wait = true, bytes, wait }
+}
+
+// The pauses between two looks at the budget of a job that waits.
+const (
+	firstPause = time.Millisecond
+	lastPause  = 20 * time.Millisecond
+)
+
+// reserveWithin asks as soon as the bytes seem to fit, and at the latest when
+// the wait is over. It looks before it asks, because each refusal counts.
+func (r *Runtime) reserveWithin(ctx context.Context, bytes uint64, tag core.Tag, wait time.Duration) (core.Claim, error) {
+	over := wait <= 0
+	patient, cancel := context.WithTimeout(ctx, wait) // the guard's own patience ends with it
+	defer cancel()
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		if err := ctx.Err(); err != nil {
+			return core.Claim{}, fmt.Errorf("the job %q waited for %d bytes of device memory: %w", tag.OrUntagged(), bytes, err)
+		}
+		fits, never := r.mayFit(ctx, bytes)
+		if last := over || never; last || fits {
+			claim, err := r.Reserve(patient, bytes, tag)
+			if err == nil || last || !errors.Is(err, core.ErrOutOfBudget) {
+				return claim, err
+			}
+		}
+		select {
+		case <-patient.Done():
+			over = true
+		case <-time.After(pause):
+		}
+	}
+}
+
+// mayFit reports whether asking may help now, and whether it never will: for more
+// than the limit, and on a runtime that admits nothing any more. What the guard
+// holds in quarantine it gives up before a request is refused.
+func (r *Runtime) mayFit(ctx context.Context, bytes uint64) (fits, never bool) {
+	_ = r.ReapPending(ctx) // a failure shows in what comes next
+	st := r.Stats()
+	charged := st.Charged - min(st.Charged, st.Quarantined.Bytes)
+	return bytes <= st.Limit-min(st.Limit, charged), bytes > st.Limit || !r.Runtime.Health().OK
+}
+
+// Alloc allocates n values of T, uninitialised, for the time of the job: from
+// its reservation, if it has one. They may be freed earlier, with
+// [cuda.Slice.Free]. Errors are those of [cuda.Alloc], and those of every call of
+// a job: [core.StreamMisuseError] after its end, and its context's. It does not
+// wait for the device.
+func Alloc[T cuda.Element](j *Job, n int) (*cuda.Slice[T], error) {
+	if err := j.check("Alloc"); err != nil {
+		return nil, err
+	}
+	s := j.state
+	slice, err := cuda.Alloc[T](s.ctx, s.rt.memory, n, cuda.AllocOptions{Stream: j.on.lease.ID(), Tag: s.tag, Claim: s.claim.ID})
+	if err != nil {
+		return nil, err
+	}
+	if t := slice.Tracking(); t.Kind == core.TrackedBlock {
+		s.blocks = append(s.blocks, t.Block)
+	}
+	return slice, nil
+}
+
+// Upload allocates memory for the values, for the time of the job, and enqueues
+// the copy. The values must not be changed before the device has copied them:
+// when Do returns nil it has. Errors are those of [Alloc] and
+// [cuda.CopyToDevice].
+func Upload[T cuda.Element](j *Job, values []T) (*cuda.Slice[T], error) {
+	slice, err := Alloc[T](j, len(values))
+	if err != nil {
+		return nil, err
+	}
+	j.on.busy = true // also after an error: the driver may have begun
+	if err := cuda.CopyToDevice(j.state.ctx, slice, j.on.lease.ID(), values); err != nil {
+		return nil, err
+	}
+	return slice, nil
+}
+
+// Download copies the values to the host and waits for them, until the job's
+// context ends. The memory may be the job's or any other of the runtime. Errors
+// are those of [cuda.Download], [core.InvalidRequestError] for a nil slice, and
+// those of every call of a job, see [Alloc].
+func Download[T cuda.Element](j *Job, from *cuda.Slice[T]) ([]T, error) {
+	if err := j.check("Download"); err != nil {
+		return nil, err
+	}
+	if from == nil {
+		return nil, &core.InvalidRequestError{Op: "Download", Field: "from", Reason: "nil: pass what Alloc or Upload returned, and see to its error"}
+	}
+	values := make([]T, from.Len())
+	j.on.busy = true
+	if err := cuda.CopyToHost(j.state.ctx, values, from, j.on.lease.ID()); err != nil {
+		return nil, err
+	}
+	if err := j.state.waitFor(j.on); err != nil {
+		return nil, err
+	}
+	return values, nil
+}
+
+// Arg is an argument of a kernel: a number, or memory together with what the
+// kernel does with it. Make one with [Value], [Reads], [Writes] or [ReadWrites].
+type Arg struct {
+	value driver.Arg
+	use   core.Use
+	kind  argKind
+}
+
+type argKind uint8
+
+const (
+	noArg argKind = iota
+	valueArg
+	memoryArg
+	nilArg
+)
+
+// Reads is memory that the kernel reads.
+func Reads[T cuda.Element](s *cuda.Slice[T]) Arg { return argOf(s, core.Read) }
+
+// Writes is memory that the kernel overwrites without reading it.
+func Writes[T cuda.Element](s *cuda.Slice[T]) Arg { return argOf(s, core.Write) }
+
+// ReadWrites is memory that the kernel reads and writes.
+func ReadWrites[T cuda.Element](s *cuda.Slice[T]) Arg { return argOf(s, core.ReadWrite) }
+
+func argOf[T cuda.Element](s *cuda.Slice[T], access core.Access) Arg {
+	if s == nil {
+		return Arg{kind: nilArg}
+	}
+	return Arg{value: s.Arg(), use: s.Use(access), kind: memoryArg}
+}
+
+// Value is a number of the size of T, as the kernel's parameter must be: a Go int
+// has no size on the device, so say uint32(n) or int64(n).
+func Value[T cuda.Element](v T) Arg {
+	size := uint8(unsafe.Sizeof(v))
+	a := driver.Arg{Size: size}
+	p := unsafe.Pointer(&v)
+	switch size {
+	case 1:
+		a.Bits = uint64(*(*uint8)(p))
+	case 2:
+		a.Bits = uint64(*(*uint16)(p))
+	case 4:
+		a.Bits = uint64(*(*uint32)(p))
+	default:
+		a.Bits = *(*uint64)(p)
+	}
+	return Arg{value: a, kind: valueArg}
+}
+
+// launchLists are of one launch at a time.
+type launchLists struct {
+	uses []core.Use
+	args []driver.Arg
+}
+
+// Launch enqueues the kernel on the job's stream with the arguments in the order
+// of its parameters, and fences it for the memory among them: it waits, on the
+// device, for whatever else uses that memory. Memory that the kernel reaches and
+// that is no argument, such as through a pointer in memory, cannot be said here:
+// use [cuda.Kernel.Launch] for it, with [Job.Stream]. Launch returns when the
+// work is enqueued. The name in traces, logs and findings is the kernel's.
+//
+// Errors are those of [cuda.Kernel.Launch], [core.InvalidRequestError] for a nil
+// kernel or slice and an argument that nothing made, and those of every call of a
+// job, see [Alloc].
+func (j *Job) Launch(k *cuda.Kernel, grid cuda.Grid, args ...Arg) error {
+	if err := j.check("Job.Launch"); err != nil {
+		return err
+	}
+	s := j.state
+	lists := &s.calls
+	lists.uses, lists.args = lists.uses[:0], lists.args[:0]
+	for i := range args {
+		a := &args[i]
+		switch a.kind {
+		case memoryArg:
+			lists.uses = append(lists.uses, a.use)
+		case valueArg:
+		default:
+			return notAnArg(i, a.kind)
+		}
+		lists.args = append(lists.args, a.value)
+	}
+	j.on.busy = true
+	return k.Launch(s.ctx, s.rt.Runtime, j.on.lease, grid, lists.uses, lists.args...)
+}
+
+func notAnArg(i int, kind argKind) error {
+	e := &core.InvalidRequestError{Op: "Job.Launch", Field: fmt.Sprintf("argument %d", i+1), Reason: "empty: make it with Value, Reads, Writes or ReadWrites"}
+	if kind == nilArg {
+		e.Reason = "a nil slice: pass what Alloc or Upload returned, and see to its error"
+	}
+	return e
+}
+
+// wait waits until the device has done all that was enqueued through the job
+// and its forks, or its context ends. It goes on past errors, and returns the
+// first.
+func (j *Job) wait() (first error) {
+	for _, on := range j.state.streams {
+		if err := j.state.waitFor(on); first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// waitFor makes no call if nothing was enqueued since the last wait.
+func (s *jobState) waitFor(on *jobStream) error {
+	if !on.busy && !on.handed {
+		return nil
+	}
+	if err := s.rt.streams.Synchronize(s.ctx, on.lease.ID()); err != nil {
+		return err
+	}
+	on.busy = false
+	return nil
+}
+
+func (j *Job) end() error { return j.state.end() }
+
+// end gives everything back, and goes on past errors and the end of the
+// context: a client that went away must not cost memory. It does not wait for
+// the device: frees are queued behind the work that uses the memory.
+func (s *jobState) end() error {
+	s.ended.Store(true)
+	ctx := context.WithoutCancel(s.ctx) // the spans still belong to the caller
+	errs := []error{s.freeAll(ctx)}
+	for _, on := range s.streams {
+		errs = append(errs, twice(on.lease.Release))
+	}
+	if s.claim.ID != 0 {
+		errs = append(errs, twice(func() error { return s.rt.ReleaseClaim(ctx, s.claim.ID) }))
+	}
+	return errors.Join(errs...)
+}
+
+// also is err, and more if there is any: an error that is alone stays what it
+// is.
+func also(err, more error) error {
+	switch {
+	case more == nil:
+		return err
+	case err == nil:
+		return more
+	}
+	return errors.Join(err, more)
+}
+
+// freeAll frees the blocks that were not freed before. It goes by blocks and
+// not by slices, because a view that was forgotten keeps a slice's memory.
+func (s *jobState) freeAll(ctx context.Context) error {
+	var first error
+	held := 0
+	for _, id := range s.blocks {
+		if s.rt.State(id) != core.Live {
+			continue
+		}
+		if err := twice(func() error { _, err := s.rt.Deallocate(ctx, id); return err }); err != nil {
+			held++
+			if first == nil {
+				first = err
+			}
+		}
+	}
+	if held == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d blocks of the job %q could not be freed and are held until the runtime ends: %w", held, len(s.blocks), s.tag.OrUntagged(), first)
 }

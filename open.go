@@ -5,19 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"slices"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
-	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/findings"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/dump"
+	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 	"github.com/fencepost-gpu/fencepost/telemetry/profile"
 )
 
@@ -213,52 +215,6 @@ func probe(cfg Config, layer string) core.Layer {
 	}
 }
 
-func (r *Runtime) guardConfig(cfg Config, limit uint64) (debugguard.Config, error) {
-	g := cfg.GuardConfig
-	setting, err := debugguard.ParseMode(cfg.Guard)
-	if err != nil {
-		return g, err
-	}
-	g.Mode, g.Findings, g.OnStack = setting.Mode, r.reporter, r.allocations.Sampled
-	g.Refuse = g.Refuse || cfg.GuardPolicy == PolicyRefuse
-	if setting.SampleBytes > 0 {
-		g.SampleBytes = setting.SampleBytes
-	}
-	g.Hunt.Bisect = g.Hunt.Bisect || setting.Bisect
-	g.Hunt.Unmap = g.Hunt.Unmap || setting.Unmap
-	if setting.Delay && g.Hunt.Delay == 0 {
-		g.Hunt.Delay = debugguard.DefaultDelay
-	}
-	if cfg.Async.ReapInterval < 0 {
-		g.UpkeepInterval = -1
-	}
-	if err := r.fitQuarantine(&g, limit); err != nil {
-		return g, err
-	}
-	if r.ops, err = cuda.NewDeviceOps(r.driver, r.streams, guardkernels.Image()); err != nil {
-		return g, err
-	}
-	r.onClose(func(ctx context.Context) error { return deadline.Within(ctx, func() error { return r.ops.Close(ctx) }) })
-	g.Device = r.ops
-	return g, nil
-}
-
-// fitQuarantine sizes a quarantine that nobody has sized by the device's
-// memory, or by the budget if that is less: quarantine is charged against it, and
-// one sized by a large device would fill a small budget.
-func (r *Runtime) fitQuarantine(g *debugguard.Config, limit uint64) error {
-	if g.QuarantineBytes > 0 {
-		return nil
-	}
-	_, total, err := r.driver.MemInfo()
-	if err != nil {
-		return err
-	}
-	sample, hunt := debugguard.QuarantineFor(min(total, limit))
-	g.QuarantineBytes, g.Hunt.QuarantineBytes = sample, cmp.Or(g.Hunt.QuarantineBytes, hunt)
-	return nil
-}
-
 // budgetHeadroom is what a GPU's default budget leaves free: memory that the
 // driver takes later for modules, stacks and printf, and that libraries take
 // for their workspaces. A device with little memory leaves 1 byte of 32.
@@ -288,17 +244,147 @@ func (r *Runtime) finishBuild(cfg Config) (err error) {
 	return nil
 }
 
-// watchMemory reads the device's memory in the background, unless nothing is
-// to be done there.
-func (r *Runtime) watchMemory(cfg Config) {
-	watch := cuda.MemoryWatchConfig{OnSticky: func(op string, err error) {
-		if r.Runtime.Health().Err == nil { // a loss that is known is not another
-			r.ReportSticky(op, err)
-		}
-	}}
-	if cfg.Async.ReapInterval < 0 {
-		watch.Interval = -1
+// openIncidents is the first step of Open and so undone last: closing the rest
+// makes findings too.
+func (r *Runtime) openIncidents(cfg Config) error {
+	if cfg.Incidents == "" {
+		return nil
 	}
-	r.watch = cuda.WatchMemory(r.driver, r.holder, watch)
-	r.onClose(r.watch.Close)
+	settings := cfg.IncidentConfig
+	settings.Folder, settings.Around = cfg.Incidents, r.around
+	w, err := incident.NewWriter(settings)
+	if e, ok := errors.AsType[*core.InvalidRequestError](err); ok {
+		return invalid("IncidentConfig", e.Field+": "+e.Reason)
+	}
+	if err != nil {
+		return invalid("Incidents", fmt.Sprintf("%v: name a folder that this process may write to", err))
+	}
+	r.incidents = w
+	r.onClose(deadline.AtLeastAMoment(w.Close))
+	return nil
+}
+
+// around is what surrounds a finding, as far as it is known.
+func (r *Runtime) around(ctx context.Context, f core.Finding) iter.Seq[incident.Surroundings] {
+	return func(yield func(incident.Surroundings) bool) {
+		if !r.built.Load() {
+			yield(incident.Surroundings{Incomplete: "the runtime was not open yet"})
+			return
+		}
+		findings.Around{
+			Device:  incident.Device{Kind: r.device.Kind, Ordinal: r.device.Ordinal, Name: r.device.Name, UUID: r.device.UUID, PCIBusID: r.device.PCIBusID},
+			Stack:   r.String(),
+			Records: r.ring.Snapshot,
+			Memory:  r.Stats,
+			Guard: func() incident.Guard {
+				status := r.GuardStatus()
+				return incident.Guard{Mode: status.Setting, Policy: status.Policy, HuntTags: status.HuntTags, Numbers: status.Numbers}
+			},
+		}.Of(ctx, f)(yield)
+	}
+}
+
+// openDumps comes before what they are of, and so is undone after it: closing
+// that makes findings too.
+func (r *Runtime) openDumps(cfg Config) error {
+	if cfg.Incidents == "" {
+		return nil
+	}
+	settings := cfg.DumpConfig
+	settings.Folder, settings.Source = cfg.Incidents, r.frozenHistory
+	w, err := dump.NewWriter(settings)
+	if e, ok := errors.AsType[*core.InvalidRequestError](err); ok {
+		return invalid("DumpConfig", e.Field+": "+e.Reason)
+	}
+	if err != nil {
+		return invalid("Incidents", fmt.Sprintf("%v: name a folder that this process may write to", err))
+	}
+	r.dumps, r.maxDump = w, cmp.Or(settings.MaxBytes, dump.DefaultMaxBytes)
+	r.onClose(deadline.AtLeastAMoment(w.Close))
+	return nil
+}
+
+// Close ends the runtime. It refuses further work, waits for the device to
+// pass what is queued until ctx ends (or Config.CloseTimeout, if ctx has no
+// deadline), reports what was never given back, with tags and stacks, and
+// closes the device. Leases that are still out are named in the error. When
+// ctx ends first, Close takes a quarter of a second more to give up, up to a second
+// for each step whose call of the driver does not return, and a quarter to write
+// incidents, and for a Config.OnHealth that does not return. A second Close
+// returns what the first did. From then on every method that would call the
+// device is refused with an error that matches [core.ErrClosed], however Close
+// ended.
+func (r *Runtime) Close(ctx context.Context) (core.Leftover, error) {
+	if r == nil {
+		return core.Leftover{}, r.refuseClosed("Close")
+	}
+	r.closing.Do(func() { r.close(ctx) })
+	return r.leftover, r.closeError
+}
+
+func (r *Runtime) close(ctx context.Context) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		limited, cancel := context.WithTimeout(ctx, r.timeout)
+		defer cancel()
+		ctx = limited
+	}
+	r.closed.Store(true)
+	var err error
+	r.leftover, err = r.Runtime.Close(ctx)
+	r.closeError = r.withoutEchoes(errors.Join(err, r.giveUp(ctx)))
+	forgetDevice(r)
+}
+
+// refuseClosed is the error of what calls the device from when Close begins.
+func (r *Runtime) refuseClosed(op string) error {
+	if r == nil {
+		return core.Missing(op, "runtime", "open one, and look at the error of Open")
+	}
+	if r.closed.Load() {
+		return fmt.Errorf("%s refused: the runtime is %w", op, core.ErrClosed)
+	}
+	return nil
+}
+
+// Drain blocks until every queued free is passed, or ctx ends. It is refused
+// once Close has begun, which drains by itself.
+func (r *Runtime) Drain(ctx context.Context) error {
+	if err := r.refuseClosed("Drain"); err != nil {
+		return err
+	}
+	return r.Runtime.Drain(ctx)
+}
+
+// ReapPending releases the frees that the device has passed; it never blocks. It
+// is refused once Close has begun.
+func (r *Runtime) ReapPending(ctx context.Context) error {
+	if err := r.refuseClosed("ReapPending"); err != nil {
+		return err
+	}
+	return r.Runtime.ReapPending(ctx)
+}
+
+// giveUp undoes Open's steps while ctx lasts, and for a moment in any case.
+func (r *Runtime) giveUp(ctx context.Context) error {
+	if end, _ := ctx.Deadline(); ctx.Err() != nil || time.Until(end) < deadline.LastMoment {
+		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline.LastMoment)
+		defer cancel()
+		return r.unwind(moment)
+	}
+	return r.unwind(ctx)
+}
+
+// withoutEchoes returns err, or nothing but the sticky error itself on a lost
+// device, where every step of the end fails in the same way.
+func (r *Runtime) withoutEchoes(err error) error {
+	if !errors.Is(err, core.ErrSticky) {
+		return err
+	}
+	if first, ok := errors.AsType[*core.DriverError](err); ok {
+		r.ReportSticky("Close", first) // if it was lost as late as here
+	}
+	if lost := r.Health().Err; lost != nil {
+		return lost
+	}
+	return err
 }

@@ -229,3 +229,94 @@ func hostName() string {
 func (r *Runtime) buildInfo() telemetry.BuildInfo {
 	return telemetry.BuildInfo{Version: version.Fencepost(), Stack: r.String(), DeviceKind: r.device.Kind, DeviceName: r.device.Name}
 }
+
+func (r *Runtime) incidentStats() telemetry.IncidentStats {
+	st := r.incidents.Stats()
+	return telemetry.IncidentStats{Written: st.Written, Omitted: st.Omitted, Dropped: st.Dropped, Failed: st.Failed, Removed: st.Removed}
+}
+
+func (r *Runtime) dumpCounts() (counts []telemetry.DumpCount) {
+	for _, c := range r.dumps.Stats() {
+		counts = append(counts, telemetry.DumpCount{Trigger: string(c.Trigger), Outcome: string(c.Outcome), Count: c.Count})
+	}
+	return counts
+}
+
+// tagShare is the part of the time that looking at all tags may take: a program
+// with a million of them at a time is looked at less often.
+const tagShare = 50
+
+// keepMetrics keeps what metrics need to know between scrapes: the peaks of windows
+// of time, and the tags that have series.
+func (r *Runtime) keepMetrics() {
+	r.peaks = cuda.NewPeakWindows(r.holder, time.Now())
+	var next time.Time
+	r.onClose(everySecond(func(now time.Time) {
+		r.peaks.Turn(now)
+		if now.Before(next) {
+			return
+		}
+		r.lookAtTags(now)
+		next = now.Add(tagShare * time.Since(now))
+	}))
+}
+
+func (r *Runtime) lookAtTags(now time.Time) {
+	r.budget.RenewTags() // before the look: what is used after it counts for the next
+	r.tags.Look(now, r.budget.Holders())
+}
+
+// everySecond calls f when a second of the clock begins, until the function that
+// it returns is called, which waits for a call under way. f must not wait for the
+// device.
+func everySecond(f func(now time.Time)) (end func(context.Context) error) {
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		timer := time.NewTimer(toNextSecond(time.Now()))
+		defer timer.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-timer.C:
+			}
+			f(time.Now())
+			timer.Reset(toNextSecond(time.Now()))
+		}
+	}()
+	return func(context.Context) error {
+		close(stop)
+		<-ended
+		return nil
+	}
+}
+
+func toNextSecond(now time.Time) time.Duration {
+	return time.Second - time.Duration(now.Nanosecond())
+}
+
+func (r *Runtime) windowPeaks() (windows []telemetry.WindowPeak) {
+	if r.closed.Load() { // nobody else does it any more
+		r.peaks.Turn(time.Now())
+	}
+	for _, p := range r.peaks.Peaks() {
+		windows = append(windows, telemetry.WindowPeak{Length: p.Length, Live: p.Live, Outstanding: p.Outstanding})
+	}
+	return windows
+}
+
+// watchMemory reads the device's memory in the background, unless nothing is
+// to be done there.
+func (r *Runtime) watchMemory(cfg Config) {
+	watch := cuda.MemoryWatchConfig{OnSticky: func(op string, err error) {
+		if r.Runtime.Health().Err == nil { // a loss that is known is not another
+			r.ReportSticky(op, err)
+		}
+	}}
+	if cfg.Async.ReapInterval < 0 {
+		watch.Interval = -1
+	}
+	r.watch = cuda.WatchMemory(r.driver, r.holder, watch)
+	r.onClose(r.watch.Close)
+}

@@ -1,12 +1,18 @@
 package fencepost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/operators"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -152,4 +158,76 @@ func (r *Runtime) SwitchGuard(ctx context.Context, c GuardChange) error {
 		return nil
 	}
 	return r.guard.Apply(ctx, *setting)
+}
+
+// guardSwitch is the guard as operators see it.
+func (r *Runtime) guardSwitch() operators.Guard {
+	return operators.Guard{
+		Status: func() any { return r.GuardStatus() },
+		Switch: func(ctx context.Context, c operators.GuardChange) error { return r.SwitchGuard(ctx, GuardChange(c)) },
+	}
+}
+
+// GuardHandler is an HTTP endpoint that shows the debug guard and switches it.
+//
+// GET answers with [GuardStatus] as JSON. POST and PUT change what the request
+// names, and answer with the status after it: fields mode, sample_bytes and
+// hunt_tags, as the JSON of [GuardChange] or as a form or query, where
+// hunt_tags may be given several times or with commas (a tag that holds one needs
+// JSON), and empty is none. A change that makes no sense is refused with 400 and
+// the words to use. One that is not made within 20 seconds, because the device does not answer, is answered
+// with 503, and may be made later; one of a runtime that is closed is answered with 503, too.
+//
+// A change is taken from this machine alone: the peer's address must be a
+// loopback address, the Host header a loopback address or localhost (a web page
+// that had its name rebound to this machine has another), and a browser must
+// not say that the request comes from another site. Everything else is refused
+// with 403. Whoever may connect to a loopback port of this machine may switch the
+// guard: mount it where that is right.
+func (r *Runtime) GuardHandler() http.Handler { return operators.GuardHandler(r.guardSwitch()) }
+
+func (r *Runtime) guardConfig(cfg Config, limit uint64) (debugguard.Config, error) {
+	g := cfg.GuardConfig
+	setting, err := debugguard.ParseMode(cfg.Guard)
+	if err != nil {
+		return g, err
+	}
+	g.Mode, g.Findings, g.OnStack = setting.Mode, r.reporter, r.allocations.Sampled
+	g.Refuse = g.Refuse || cfg.GuardPolicy == PolicyRefuse
+	if setting.SampleBytes > 0 {
+		g.SampleBytes = setting.SampleBytes
+	}
+	g.Hunt.Bisect = g.Hunt.Bisect || setting.Bisect
+	g.Hunt.Unmap = g.Hunt.Unmap || setting.Unmap
+	if setting.Delay && g.Hunt.Delay == 0 {
+		g.Hunt.Delay = debugguard.DefaultDelay
+	}
+	if cfg.Async.ReapInterval < 0 {
+		g.UpkeepInterval = -1
+	}
+	if err := r.fitQuarantine(&g, limit); err != nil {
+		return g, err
+	}
+	if r.ops, err = cuda.NewDeviceOps(r.driver, r.streams, guardkernels.Image()); err != nil {
+		return g, err
+	}
+	r.onClose(func(ctx context.Context) error { return deadline.Within(ctx, func() error { return r.ops.Close(ctx) }) })
+	g.Device = r.ops
+	return g, nil
+}
+
+// fitQuarantine sizes a quarantine that nobody has sized by the device's
+// memory, or by the budget if that is less: quarantine is charged against it, and
+// one sized by a large device would fill a small budget.
+func (r *Runtime) fitQuarantine(g *debugguard.Config, limit uint64) error {
+	if g.QuarantineBytes > 0 {
+		return nil
+	}
+	_, total, err := r.driver.MemInfo()
+	if err != nil {
+		return err
+	}
+	sample, hunt := debugguard.QuarantineFor(min(total, limit))
+	g.QuarantineBytes, g.Hunt.QuarantineBytes = sample, cmp.Or(g.Hunt.QuarantineBytes, hunt)
+	return nil
 }

@@ -1,0 +1,337 @@
+package fencepost
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/loadtext"
+)
+
+// openDevices holds what a runtime is open on: two runtimes on one device
+// would each have a budget of their own and together overcommit it.
+var openDevices sync.Map
+
+// identity is what makes two drivers the same device: a GPU's UUID, however
+// often it was opened, or its ordinal if it has none; and otherwise the driver
+// itself, without what is around it, because each simulated device has memory
+// of its own.
+func identity(drv driver.Driver, props driver.Properties) any {
+	if isGPU(props) {
+		return cmp.Or(props.UUID, fmt.Sprintf("cuda:%d", drv.Ordinal()))
+	}
+	return driver.Unwrap(drv)
+}
+
+// isGPU goes by the version of the CUDA driver, which only a GPU has.
+func isGPU(props driver.Properties) bool { return props.DriverVersion != 0 }
+
+func (r *Runtime) openDriver(cfg Config) error {
+	drv, owned, err := r.findDriver(cfg)
+	if err != nil {
+		return err
+	}
+	if owned {
+		r.onClose(func(ctx context.Context) error { return deadline.Within(ctx, drv.Close) })
+	}
+	props, err := drv.Properties()
+	if err != nil {
+		return err
+	}
+	id := identity(drv, props)
+	if _, taken := openDevices.LoadOrStore(id, r); taken {
+		return fmt.Errorf("a runtime is open on this device already: share it, so that one budget covers the device: %w", core.ErrInvalidRequest)
+	}
+	r.onClose(func(context.Context) error { openDevices.Delete(id); return nil })
+	r.driver, r.gpu = drv, isGPU(props)
+	r.device.Kind, r.device.Ordinal, r.device.Name = Sim, drv.Ordinal(), props.Name
+	r.device.UUID, r.device.PCIBusID = props.UUID, props.PCIBusID
+	if r.gpu {
+		r.device.Kind = CUDA
+	}
+	return nil
+}
+
+// findDriver returns the device that cfg asks for, and whether it is the
+// runtime's to close.
+func (r *Runtime) findDriver(cfg Config) (driver.Driver, bool, error) {
+	if cfg.Driver != nil {
+		r.device.Reason = "given as Config.Driver"
+		return cfg.Driver, false, nil
+	}
+	if cfg.Device == Sim {
+		r.device.Reason = "asked for"
+		drv, err := r.openSim(cfg)
+		return drv, true, err
+	}
+	drv, err := openGPU(cfg)
+	if err == nil {
+		r.device.Reason = "found"
+		return drv, true, nil
+	}
+	absent, ok := errors.AsType[*absentError](err)
+	if cfg.Device == CUDA || !ok {
+		return nil, false, err
+	}
+	r.device.Reason = absent.reason
+	drv, err = r.openSim(cfg)
+	return drv, true, err
+}
+
+func (r *Runtime) openSim(cfg Config) (driver.Driver, error) {
+	simulated := cfg.Sim
+	simulated.Ordinal, simulated.OnFinding = cfg.Ordinal, r.reporter.FromOracle
+	device, err := sim.Open(simulated)
+	if e, ok := errors.AsType[*core.InvalidRequestError](err); ok && (e.Field == "Bytes" || e.Field == "UUID") {
+		return nil, invalid("Sim."+e.Field, e.Reason)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return device, nil
+}
+
+// DeviceChoice says which device a runtime is on, and why.
+type DeviceChoice struct {
+	// Kind is CUDA or Sim.
+	Kind    string `json:"kind"`
+	Ordinal int    `json:"ordinal"`
+	// Name is the device's, such as "NVIDIA H200".
+	Name string `json:"name"`
+	// UUID and PCIBusID are those of [driver.Properties]; empty if the driver
+	// cannot say.
+	UUID     string `json:"uuid,omitempty"`
+	PCIBusID string `json:"pci_bus_id,omitempty"`
+	// Reason is why it is this device: what was asked for, or, where Auto
+	// fell back to the simulated device, what kept it from a GPU.
+	Reason string `json:"reason"`
+}
+
+// String is "cuda:0 NVIDIA H200", or "sim:0" with the reason.
+func (c DeviceChoice) String() string {
+	if c.Kind == CUDA {
+		return fmt.Sprintf("%s:%d %s", c.Kind, c.Ordinal, c.Name)
+	}
+	return fmt.Sprintf("%s:%d (%s)", c.Kind, c.Ordinal, c.Reason)
+}
+
+// DeviceChoice says which device the runtime is on, and why.
+func (r *Runtime) DeviceChoice() DeviceChoice { return r.device }
+
+// ErrNoCUDA is matched by the error of Open where a GPU was asked for and
+// there is no CUDA driver to use. It is [libcuda.ErrNoDriver].
+var ErrNoCUDA = libcuda.ErrNoDriver
+
+// absentError is the error of a machine without a GPU that the configuration
+// could use. Auto goes on with the simulated device then. Any other error is
+// of a GPU that is there and does not work, and nothing takes its place: a
+// service that computes on a simulated device because a driver is broken would
+// be found out late.
+type absentError struct {
+	err    error
+	reason string // in short
+}
+
+func (e *absentError) Error() string { return e.err.Error() }
+func (e *absentError) Unwrap() error { return e.err }
+
+// loadLibrary is replaced by tests.
+var loadLibrary = libcuda.Load
+
+// openGPU opens the GPU that cfg names.
+func openGPU(cfg Config) (driver.Driver, error) {
+	lib, err := loadLibrary()
+	if err != nil {
+		return nil, loadError(err)
+	}
+	n, err := lib.DeviceCount()
+	if err != nil {
+		return nil, broken(err)
+	}
+	if n == 0 {
+		err := fmt.Errorf("%w: the driver sees no GPU; see CUDA_VISIBLE_DEVICES", ErrNoCUDA)
+		return nil, &absentError{err, err.Error()}
+	}
+	if cfg.Ordinal >= n {
+		return nil, invalid("Ordinal", fmt.Sprintf("%d: the CUDA driver shows %s; see \"fencepost doctor\" and CUDA_VISIBLE_DEVICES", cfg.Ordinal, countOf(n)))
+	}
+	if err := hasPools(lib, cfg); err != nil {
+		return nil, err
+	}
+	device, err := lib.Open(cfg.Ordinal)
+	if err != nil {
+		return nil, broken(err)
+	}
+	return device, nil
+}
+
+func countOf(n int) string {
+	if n == 1 {
+		return "1 device, number 0"
+	}
+	return fmt.Sprintf("%d devices, 0 to %d", n, n-1)
+}
+
+// hasPools refuses a device without memory pools if the backend needs them,
+// before a context is made there: some vGPU profiles and embedded boards.
+func hasPools(lib *libcuda.Library, cfg Config) error {
+	if cfg.Resource == Direct {
+		return nil
+	}
+	d, err := lib.Describe(cfg.Ordinal)
+	if err != nil {
+		return broken(err)
+	}
+	if d.MemoryPools {
+		return nil
+	}
+	reason := fmt.Sprintf("device %d (%s) has no stream-ordered memory pools", cfg.Ordinal, d.Name)
+	return &absentError{fmt.Errorf("%s: set Resource to \"direct\" (FENCEPOST_RESOURCE=direct): %w", reason, errors.ErrUnsupported), reason}
+}
+
+// loadError tells a machine without a driver or without a GPU from one whose
+// driver is there and cannot be used.
+func loadError(err error) error {
+	e, ok := errors.AsType[*libcuda.LoadError](err)
+	if !ok {
+		return broken(err)
+	}
+	if e.Stage == libcuda.StageOpen || e.Code == driver.NoDevice || e.Code == driver.StubLibrary {
+		return &absentError{err, loadtext.Brief(err)}
+	}
+	return broken(err)
+}
+
+// broken is the error of a GPU that is there and does not work.
+func broken(err error) error {
+	return fmt.Errorf("the GPU cannot be used: %w; \"fencepost doctor\" says more, and FENCEPOST_DEVICE=sim goes on without it", err)
+}
+
+// devices are the process's runtimes, by ordinal.
+var devices [core.MaxOrdinals]struct {
+	building sync.Mutex
+	runtime  atomic.Pointer[Runtime]
+}
+
+// Device returns the process's runtime for an ordinal, and opens it with the
+// default configuration and the environment's (but for FENCEPOST_ORDINAL) at
+// the first call. Of several concurrent first callers one builds and the others wait for it. A failed
+// build is not kept: the next call tries again. After the runtime was closed
+// the next call opens a new one.
+func Device(ordinal int) (*Runtime, error) {
+	if ordinal < 0 || ordinal >= core.MaxOrdinals {
+		return nil, &core.InvalidRequestError{Op: "fencepost.Device", Field: "ordinal", Reason: fmt.Sprintf("%d does not lie in 0 to %d", ordinal, core.MaxOrdinals-1)}
+	}
+	d := &devices[ordinal]
+	if r := d.runtime.Load(); r != nil {
+		return r, nil
+	}
+	d.building.Lock()
+	defer d.building.Unlock()
+	if r := d.runtime.Load(); r != nil {
+		return r, nil
+	}
+	var cfg Config
+	cfg.warnOfUnknown(os.Environ())
+	if err := cfg.applyEnvironment(); err != nil {
+		return nil, err
+	}
+	cfg.Ordinal = ordinal // whatever FENCEPOST_ORDINAL says
+	r, err := open(context.Background(), cfg)
+	if err != nil {
+		return nil, err
+	}
+	d.runtime.Store(r)
+	return r, nil
+}
+
+// forgetDevice makes the next Device build anew, if r is the process's.
+func forgetDevice(r *Runtime) {
+	for i := range devices {
+		devices[i].runtime.CompareAndSwap(r, nil)
+	}
+}
+
+// code is the device code that a runtime has loaded for its callers.
+type code struct {
+	mu      sync.Mutex
+	modules []*cuda.Module
+	closed  bool
+}
+
+// Load loads device code: image is PTX, as text, or a cubin or fatbin for the
+// GPU that is there. The simulated device cannot run it, and runs the twins in its
+// place, the same kernels in Go; a GPU does not look at them. The name stands for
+// the code in messages, and on the simulated device for the twins: kernels of
+// different code have different names.
+//
+// The code is unloaded by Close, or before by [cuda.Module.Unload], when none of
+// its kernels runs. What is loaded already is shared. Errors are those of the
+// driver, with what its compiler said; [core.InvalidRequestError] for a name or
+// twin that is missing, and for no code on a GPU; and one that matches
+// [core.ErrClosed]. It may block, for seconds where the driver compiles PTX.
+func (r *Runtime) Load(name string, image []byte, twins ...sim.Kernel) (*cuda.Module, error) {
+	if name == "" {
+		return nil, &core.InvalidRequestError{Op: "Load", Field: "name", Reason: "empty: give the code a name of its own"}
+	}
+	c := &r.code
+	c.mu.Lock() // what is registered must be what is loaded
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, fmt.Errorf("Load refused: the runtime is %w", core.ErrClosed)
+	}
+	if device, ok := driver.Unwrap(r.driver).(*sim.Device); ok && len(twins) > 0 {
+		if err := device.RegisterModule(name, twins...); err != nil {
+			return nil, err
+		}
+	}
+	m, err := cuda.LoadModule(r.driver, driver.Image{Name: name, PTX: image})
+	r.ReportSticky("Load", err)
+	if err != nil {
+		return nil, err
+	}
+	c.modules = append(c.modules, m)
+	return m, nil
+}
+
+// unload unloads what the callers have not unloaded, and refuses what comes
+// later.
+func (c *code) unload() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	var errs []error
+	for _, m := range c.modules {
+		if err := twice(m.Unload); err != nil && !errors.Is(err, core.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	c.modules = nil
+	return errors.Join(errs...)
+}
+
+// openCode comes before the streams, and so is undone after them: code that runs
+// must not be unloaded.
+func (r *Runtime) openCode(Config) error {
+	r.onClose(func(ctx context.Context) error { return deadline.Within(ctx, r.code.unload) })
+	return nil
+}
+
+// twice repeats what the driver refused: a refusal has changed nothing, and
+// nobody else is going to ask again.
+func twice(giveBack func() error) error {
+	if giveBack() == nil {
+		return nil
+	}
+	return giveBack()
+}

@@ -1,0 +1,52 @@
+package findings
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/telemetry/incident"
+)
+
+// The device is known at once, whatever is held; each part that is not known yet
+// is named, until the last says all.
+func TestWhatSurroundsAFindingIsToldStepByStep(t *testing.T) {
+	now := time.Now()
+	f := core.Finding{Kind: core.FindingStaleHandle, Victim: core.Block{ID: core.BlockID{Generation: 5}, Tag: "victim"}, Time: now}
+	around := Around{Device: incident.Device{Kind: "sim"}, Stack: "debugguard(async(sim:0))",
+		Records: func() []logging.Record {
+			var records []logging.Record
+			for _, at := range []time.Time{now.Add(-time.Second), now.Add(time.Second)} { // and one that came after the finding
+				records = append(records, logging.Record{Event: core.Event{Time: at, Op: core.OpAllocate, Block: core.BlockID{Generation: 5}}})
+			}
+			return records
+		},
+		Memory: func() core.Stats { return core.Stats{Allocations: 1} },
+		Guard:  func() incident.Guard { return incident.Guard{Mode: "ledger"} },
+	}
+	var missing []string
+	var last incident.Surroundings
+	for s := range around.Of(t.Context(), f) {
+		if s.Device != around.Device || s.Stack != around.Stack {
+			t.Errorf("a step without the device: %+v", s)
+		}
+		missing, last = append(missing, s.Incomplete), s
+	}
+	if len(missing) != 4 || missing[0] != "history, memory, guard: not known yet" || missing[2] != "guard: not known yet" || missing[3] != "" {
+		t.Errorf("the steps say %q is missing", missing)
+	}
+	if last.Guard.Mode != "ledger" || last.Memory.Allocations != 1 || len(last.History) != 1 {
+		t.Errorf("the last is %+v", last)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	steps := 0
+	for range around.Of(ended, f) {
+		steps++
+	}
+	if steps != 1 {
+		t.Errorf("%d steps though nobody waits", steps)
+	}
+}
