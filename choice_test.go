@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/fakecuda"
 )
 
@@ -19,21 +20,21 @@ func fakeGPU(t *testing.T, settings map[string]int) string {
 	if errors.Is(err, fakecuda.ErrCannotBuild) {
 		t.Skip(err)
 	}
-	succeed(t, "building the fake driver", err)
+	e2e.Succeed(t, "building the fake driver", err)
 	fencepost.LoadLibraryFrom(t, library)
 	return library
 }
 
 func TestAutoTakesAGPUThatWorks(t *testing.T) {
 	fakeGPU(t, nil)
-	rt := open(t, fencepost.Config{Ordinal: 1})
+	rt := e2e.Open(t, fencepost.Config{Ordinal: 1})
 	if got, want := rt.String(), "telemetry(debugguard(budget(logging(async(cuda:1)))))"; got != want {
 		t.Errorf("the stack is %s, want %s", got, want)
 	}
 	if got := rt.DeviceChoice(); got.String() != "cuda:1 Fake GPU" || got.Reason != "found" {
 		t.Errorf("the device is %+v", got)
 	}
-	free(t, rt, allocate(t, rt, 1<<20, core.DefaultStream, "a"))
+	e2e.Free(t, rt, e2e.Allocate(t, rt, 1<<20, core.DefaultStream, "a"))
 }
 
 func TestWithoutAGPUAutoSimulatesAndSaysWhy(t *testing.T) {
@@ -48,7 +49,7 @@ func TestWithoutAGPUAutoSimulatesAndSaysWhy(t *testing.T) {
 			if settings != nil {
 				fakeGPU(t, settings)
 			}
-			got := open(t, fencepost.Config{}).DeviceChoice()
+			got := e2e.Open(t, fencepost.Config{}).DeviceChoice()
 			if got.Kind != fencepost.Sim || !strings.Contains(got.Reason, reason) || !strings.HasPrefix(got.String(), "sim:0 (") {
 				t.Errorf("the device is %v", got)
 			}
@@ -97,7 +98,7 @@ func TestAnOrdinalBeyondTheDriversIsRefused(t *testing.T) {
 
 func TestAGPUWithoutPoolsServesTheDirectBackend(t *testing.T) {
 	fakeGPU(t, map[string]int{"pools": 0})
-	rt := open(t, fencepost.Config{Resource: fencepost.Direct})
+	rt := e2e.Open(t, fencepost.Config{Resource: fencepost.Direct})
 	if got, want := rt.String(), "telemetry(debugguard(budget(logging(direct(cuda:0)))))"; got != want {
 		t.Errorf("the stack is %s, want %s", got, want)
 	}
@@ -107,32 +108,32 @@ func TestAGPUWithoutPoolsServesTheDirectBackend(t *testing.T) {
 // Open.
 func TestASecondRuntimeOnOneGPUIsRefused(t *testing.T) {
 	library := fakeGPU(t, nil)
-	first := open(t, fencepost.Config{})
+	first := e2e.Open(t, fencepost.Config{})
 	if _, err := fencepost.Open(t.Context(), fencepost.Config{}); !errors.Is(err, core.ErrInvalidRequest) || !strings.Contains(err.Error(), "share it") {
 		t.Errorf("the second runtime: %v, want a refusal", err)
 	}
 	l, err := libcuda.LoadPath(library)
-	succeed(t, "loading", err)
+	e2e.Succeed(t, "loading", err)
 	own, err := l.Open(0)
-	succeed(t, "opening", err)
-	defer func() { succeed(t, "closing", own.Close()) }()
+	e2e.Succeed(t, "opening", err)
+	defer func() { e2e.Succeed(t, "closing", own.Close()) }()
 	if _, err := fencepost.Open(t.Context(), fencepost.Config{Driver: own}); !errors.Is(err, core.ErrInvalidRequest) {
 		t.Errorf("a runtime on a driver of the caller's: %v, want a refusal", err)
 	}
-	open(t, fencepost.Config{Ordinal: 1}) // another device
-	free(t, first, allocate(t, first, 64, core.DefaultStream, "a"))
+	e2e.Open(t, fencepost.Config{Ordinal: 1}) // another device
+	e2e.Free(t, first, e2e.Allocate(t, first, 64, core.DefaultStream, "a"))
 }
 
 // What others hold is not admitted, and the driver keeps something to grow.
 func TestTheDefaultBudgetOfAGPUIsLessThanWhatIsFree(t *testing.T) {
 	fakeGPU(t, nil)
-	rt := open(t, fencepost.Config{})
+	rt := e2e.Open(t, fencepost.Config{})
 	available, total, err := rt.Driver().MemInfo()
-	succeed(t, "memory info", err)
+	e2e.Succeed(t, "memory info", err)
 	if got := rt.Stats().Limit; got >= available || available > total || got < available-available/32-2<<20 {
 		t.Errorf("a budget of %d with %d of %d free", got, available, total)
 	}
-	if got := open(t, fencepost.Config{Ordinal: 1, Budget: 1 << 20}).Stats().Limit; got != 1<<20 {
+	if got := e2e.Open(t, fencepost.Config{Ordinal: 1, Budget: 1 << 20}).Stats().Limit; got != 1<<20 {
 		t.Errorf("a budget of %d, want the configured one", got)
 	}
 }

@@ -7,26 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fencepost-gpu/fencepost/internal/e2e"
 )
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// matches are the distinct matches of the first group of pattern, sorted.
-func matches(text, pattern string) []string {
-	var found []string
-	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
-		found = append(found, m[1])
-	}
-	slices.Sort(found)
-	return slices.Compact(found)
-}
 
 func compare(t *testing.T, what string, code, document []string) {
 	t.Helper()
@@ -46,31 +29,31 @@ func compare(t *testing.T, what string, code, document []string) {
 }
 
 func TestThePageNamesEveryMetric(t *testing.T) {
-	compare(t, "metrics", matches(read(t, "telemetry/names.go"), `MetricName += "(\w+)"`), matches(read(t, "docs/metrics.md"), "(?m)^\\| `(gpumem_\\w+)` \\|"))
+	compare(t, "metrics", e2e.Matches(e2e.Read(t, "telemetry/names.go"), `MetricName += "(\w+)"`), e2e.Matches(e2e.Read(t, "docs/metrics.md"), "(?m)^\\| `(gpumem_\\w+)` \\|"))
 }
 
 func TestThePageNamesEverySpan(t *testing.T) {
-	compare(t, "spans", matches(read(t, "telemetry/names.go"), `SpanName = "([\w.]+)"`), matches(read(t, "docs/traces.md"), "(?m)^### `(gpumem\\.\\w+)`"))
+	compare(t, "spans", e2e.Matches(e2e.Read(t, "telemetry/names.go"), `SpanName = "([\w.]+)"`), e2e.Matches(e2e.Read(t, "docs/traces.md"), "(?m)^### `(gpumem\\.\\w+)`"))
 }
 
 func TestThePageNamesEveryVariable(t *testing.T) {
-	compare(t, "variables", matches(read(t, "env.go"), `"(FENCEPOST_\w+)"`), matches(read(t, "docs/configuration.md"), "(?m)^\\| `(FENCEPOST_\\w+)` \\|"))
+	compare(t, "variables", e2e.Matches(e2e.Read(t, "env.go"), `"(FENCEPOST_\w+)"`), e2e.Matches(e2e.Read(t, "docs/configuration.md"), "(?m)^\\| `(FENCEPOST_\\w+)` \\|"))
 }
 
 func TestThePageNamesEveryKindOfFinding(t *testing.T) {
-	compare(t, "findings", matches(read(t, "core/finding.go"), `FindingKind += "([\w-]+)"`), matches(read(t, "docs/findings.md"), "(?m)^\\| `([\\w-]+)` \\|"))
+	compare(t, "findings", e2e.Matches(e2e.Read(t, "core/finding.go"), `FindingKind += "([\w-]+)"`), e2e.Matches(e2e.Read(t, "docs/findings.md"), "(?m)^\\| `([\\w-]+)` \\|"))
 }
 
 // The README is what somebody reads who has five minutes.
 func TestTheREADMEIsShort(t *testing.T) {
-	if lines := strings.Count(read(t, "README.md"), "\n"); lines > 130 {
+	if lines := strings.Count(e2e.Read(t, "README.md"), "\n"); lines > 130 {
 		t.Errorf("%d lines: what is beyond 130 belongs into docs/", lines)
 	}
 }
 
 // A version's section is news for users, not a list of commits.
 func TestASectionOfTheChangelogIsShort(t *testing.T) {
-	for _, section := range strings.Split(read(t, "CHANGELOG.md"), "\n## ")[1:] {
+	for _, section := range strings.Split(e2e.Read(t, "CHANGELOG.md"), "\n## ")[1:] {
 		title, text, _ := strings.Cut(section, "\n")
 		if lines := 1 + strings.Count(text, "\n"); lines > 80 {
 			t.Errorf("%s: %d lines, more than 80", title, lines)
@@ -80,10 +63,10 @@ func TestASectionOfTheChangelogIsShort(t *testing.T) {
 
 // The README shows code that a test builds and runs as a module of its own.
 func TestTheCodeOfTheREADMEIsTheExamples(t *testing.T) {
-	_, shown, _ := strings.Cut(read(t, "README.md"), "```go\n")
+	_, shown, _ := strings.Cut(e2e.Read(t, "README.md"), "```go\n")
 	shown, _, _ = strings.Cut(shown, "```")
 	indented := "\t" + strings.ReplaceAll(strings.TrimSpace(shown), "\n", "\n\t") + "\n"
-	if !strings.Contains(read(t, "examples/hello/main.go"), indented) {
+	if !strings.Contains(e2e.Read(t, "examples/hello/main.go"), indented) {
 		t.Errorf("examples/hello/main.go does not have these lines:\n%s", indented)
 	}
 }
@@ -94,8 +77,8 @@ func TestTheIndexNamesEveryPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	index := read(t, "docs/README.md")
-	compare(t, "pages", slices.DeleteFunc(pages, func(p string) bool { return p == "README.md" }), matches(index, `\]\(([\w-]+\.md)\)`))
+	index := e2e.Read(t, "docs/README.md")
+	compare(t, "pages", slices.DeleteFunc(pages, func(p string) bool { return p == "README.md" }), e2e.Matches(index, `\]\(([\w-]+\.md)\)`))
 }
 
 // A claim whose proof was renamed has none.
@@ -103,20 +86,20 @@ func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 	var code strings.Builder
 	err := fs.WalkDir(os.DirFS("."), ".", func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, "_test.go") {
-			code.WriteString(read(t, path))
+			code.WriteString(e2e.Read(t, path))
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests := matches(code.String(), `(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
+	tests := e2e.Matches(code.String(), `(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
 	documents, err := fs.Glob(os.DirFS("."), "docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, document := range append(documents, "README.md", "RATIONALE.md") {
-		for _, name := range matches(read(t, document), "`((?:Test|Fuzz|Benchmark|Example)\\w*)`") {
+		for _, name := range e2e.Matches(e2e.Read(t, document), "`((?:Test|Fuzz|Benchmark|Example)\\w*)`") {
 			if !slices.Contains(tests, name) {
 				t.Errorf("%s names %s, which does not exist", document, name)
 			}
@@ -125,11 +108,11 @@ func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 }
 
 func TestThePageOfSystemsSaysWhatIsBuilt(t *testing.T) {
-	page := read(t, "docs/support.md")
-	_, loop, _ := strings.Cut(read(t, "scripts/test"), "for target in ")
+	page := e2e.Read(t, "docs/support.md")
+	_, loop, _ := strings.Cut(e2e.Read(t, "scripts/test"), "for target in ")
 	targets, _, _ := strings.Cut(loop, ";")
-	compare(t, "systems that are built", matches(targets, `(\w+/\w+)`), matches(page, "(?m)^\\| `(\\w+/\\w+)` \\| built"))
-	if version := matches(read(t, "go.mod"), `(?m)^go (\d+\.\d+)`); !strings.Contains(page, "Go "+version[0]+" or later") {
+	compare(t, "systems that are built", e2e.Matches(targets, `(\w+/\w+)`), e2e.Matches(page, "(?m)^\\| `(\\w+/\\w+)` \\| built"))
+	if version := e2e.Matches(e2e.Read(t, "go.mod"), `(?m)^go (\d+\.\d+)`); !strings.Contains(page, "Go "+version[0]+" or later") {
 		t.Errorf("the page does not name Go %s", version[0])
 	}
 }
@@ -137,7 +120,7 @@ func TestThePageOfSystemsSaysWhatIsBuilt(t *testing.T) {
 // The workflow runs commands of the repository, with no more rights than
 // reading, and actions of a major version.
 func TestTheWorkflowRunsWhatDevelopersRun(t *testing.T) {
-	workflow := read(t, ".github/workflows/ci.yml")
+	workflow := e2e.Read(t, ".github/workflows/ci.yml")
 	for _, line := range []string{"permissions:\n  contents: read\n", "run: .ci/run\n", "run: scripts/test --systems\n", "go-version-file: go.mod\n"} {
 		if !strings.Contains(workflow, line) {
 			t.Errorf("the workflow has no %q", line)
@@ -146,18 +129,18 @@ func TestTheWorkflowRunsWhatDevelopersRun(t *testing.T) {
 	if strings.Count(workflow, "permissions:") != 1 || strings.Contains(workflow, "secrets.") {
 		t.Error("the workflow asks for more than it needs")
 	}
-	for _, action := range matches(workflow, `uses: (\S+)`) {
+	for _, action := range e2e.Matches(workflow, `uses: (\S+)`) {
 		if !regexp.MustCompile(`^actions/[\w-]+@v\d+$`).MatchString(action) {
 			t.Errorf("%s: name an action of GitHub's by its major version", action)
 		}
 	}
-	script := read(t, "scripts/test")
+	script := e2e.Read(t, "scripts/test")
 	for _, option := range []string{"--systems", "--check"} {
 		if !strings.Contains(script, "\n"+option+")\n") {
 			t.Errorf("scripts/test has no %s", option)
 		}
 	}
-	if targets := matches(read(t, ".ci/run"), `(?m)^(?:exec )?make --no-print-directory (\w+)`); !slices.Equal(targets, []string{"check", "test"}) {
+	if targets := e2e.Matches(e2e.Read(t, ".ci/run"), `(?m)^(?:exec )?make --no-print-directory (\w+)`); !slices.Equal(targets, []string{"check", "test"}) {
 		t.Errorf(".ci/run makes %q: the test runner's lines come last", targets)
 	}
 }

@@ -2,6 +2,8 @@ package fencepost_test
 
 import (
 	"errors"
+	"io/fs"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -24,7 +27,7 @@ func TestTheEnvironmentOverridesTheConfig(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	rt := open(t, fencepost.Config{Device: fencepost.CUDA, Ordinal: 1, Streams: 9, Budget: 1, Guard: "hunt"})
+	rt := e2e.Open(t, fencepost.Config{Device: fencepost.CUDA, Ordinal: 1, Streams: 9, Budget: 1, Guard: "hunt"})
 	if got, want := rt.String(), "telemetry(debugguard(budget(logging(direct(sim:5)))))"; got != want {
 		t.Errorf("the stack is %s, want %s", got, want)
 	}
@@ -45,23 +48,23 @@ func TestTheEnvironmentOverridesTheConfig(t *testing.T) {
 func TestTheEnvironmentSaysWhatIsTraced(t *testing.T) {
 	t.Setenv("FENCEPOST_TRACE_LEVEL", "launches")
 	t.Setenv("FENCEPOST_TRACE_LAYERS", "1")
-	rt, recorder := tracedRuntime(t, fencepost.Config{Guard: "off"})
-	if err := life(t.Context(), rt); err != nil {
+	rt, recorder := e2e.TracedRuntime(t, fencepost.Config{Guard: "off"})
+	if err := e2e.Life(t.Context(), rt); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(spansNamed(recorder, telemetry.SpanAlloc)); n != 0 || len(spansNamed(recorder, telemetry.SpanLaunch)) == 0 || len(spansNamed(recorder, telemetry.SpanLayer)) == 0 {
+	if n := len(e2e.SpansNamed(recorder, telemetry.SpanAlloc)); n != 0 || len(e2e.SpansNamed(recorder, telemetry.SpanLaunch)) == 0 || len(e2e.SpansNamed(recorder, telemetry.SpanLayer)) == 0 {
 		t.Errorf("%d allocations among %d spans", n, len(recorder.Ended()))
 	}
 	t.Setenv("FENCEPOST_TRACE_LEVEL", "off")
-	quiet, recorder := tracedRuntime(t, fencepost.Config{Guard: "off", Ordinal: 1})
-	if err := life(t.Context(), quiet); err != nil || len(recorder.Ended()) != 0 {
+	quiet, recorder := e2e.TracedRuntime(t, fencepost.Config{Guard: "off", Ordinal: 1})
+	if err := e2e.Life(t.Context(), quiet); err != nil || len(recorder.Ended()) != 0 {
 		t.Errorf("%d spans of a stack that is not traced, %v", len(recorder.Ended()), err)
 	}
 }
 
 func TestAnEmptyVariableCountsAsNotSet(t *testing.T) {
 	t.Setenv("FENCEPOST_STREAMS", "")
-	if got := open(t, fencepost.Config{}).Streams().Stats().Max; got != cuda.DefaultMaxStreams {
+	if got := e2e.Open(t, fencepost.Config{}).Streams().Stats().Max; got != cuda.DefaultMaxStreams {
 		t.Errorf("%d leases, want %d", got, cuda.DefaultMaxStreams)
 	}
 }
@@ -135,4 +138,92 @@ func FuzzParseBytesNeverWraps(f *testing.F) {
 			t.Errorf("ParseBytes(%q) = %d is not a whole number of TiB", text, got)
 		}
 	})
+}
+
+func TestAnUnknownVariableIsNamedOnceAtEachOpenWithTheNearestKnownOne(t *testing.T) {
+	t.Setenv("FENCEPOST_TYPO", "secret")
+	t.Setenv("FENCEPOST_GUARD_TAG", "a")
+	logger, text := e2e.LogOf()
+	cfg := fencepost.Config{}
+	cfg.Findings.Logger = logger
+	e2e.Open(t, cfg)
+	for _, want := range []string{"level=WARN", "FENCEPOST_TYPO is no variable of Fencepost and has no effect; the nearest known name is FENCEPOST_", "known name is FENCEPOST_GUARD_TAGS"} {
+		if got := text.String(); strings.Count(got, want) != 1 {
+			t.Errorf("%q is %d times in the log:\n%s", want, strings.Count(got, want), got)
+		}
+	}
+	if strings.Contains(text.String(), "secret") {
+		t.Errorf("the value is in the log:\n%s", text)
+	}
+}
+
+func TestWithoutALoggerTheDefaultOneIsToldOfAnUnknownVariable(t *testing.T) {
+	t.Setenv("FENCEPOST_DEVCE", "cuda")
+	logger, text := e2e.LogOf()
+	before := slog.Default()
+	slog.SetDefault(logger)
+	t.Cleanup(func() { slog.SetDefault(before) })
+	e2e.Open(t, fencepost.Config{})
+	rt, err := fencepost.Device(3)
+	e2e.Succeed(t, "the device of the process", err)
+	t.Cleanup(func() { _, _ = rt.Close(t.Context()) })
+	if got := text.String(); strings.Count(got, "known name is FENCEPOST_DEVICE") != 2 {
+		t.Errorf("Open and Device warn:\n%s", got)
+	}
+}
+
+func TestTheNearestKnownVariableIsNamed(t *testing.T) {
+	for name, want := range map[string]string{
+		"FENCEPOST_DEVCE": "FENCEPOST_DEVICE", "FENCEPOST_GUARDPOLICY": "FENCEPOST_GUARD_POLICY", "FENCEPOST_budget": "FENCEPOST_BUDGET",
+		"FENCEPOST_INCIDENT": "FENCEPOST_INCIDENTS", "FENCEPOST_LIBCUDA_PATH": "FENCEPOST_LIBCUDA", "FENCEPOST_TRACE_LAYER": "FENCEPOST_TRACE_LAYERS",
+	} {
+		if got := fencepost.UnknownVariables([]string{name + "=1"}); len(got) != 1 || got[0].Name != name || got[0].Nearest != want {
+			t.Errorf("%s: %v, want %s", name, got, want)
+		}
+	}
+	for _, entry := range []string{
+		"FENCEPOST_DEVCE=", "FENCEPOST_DEVICE=sim", "FENCEPOST_LIBCUDA=x", "FENCEPOST=1", "FENCES=1", "=C:=1",
+		"FENCEPOST_SERVICE_HOST=10.0.0.1", "FENCEPOST_SERVICE_PORT=80", "FENCEPOST_SERVICE_PORT_HTTP=80", "FENCEPOST_DEMO_SERVICE_HOST=10.0.0.1",
+		"FENCEPOST_PORT=tcp://10.0.0.1:80", "FENCEPOST_PORT_80_TCP_ADDR=10.0.0.1", "FENCEPOST_DEMO_PORT_9464_TCP=tcp://10.0.0.1:9464",
+	} {
+		if got := fencepost.UnknownVariables([]string{entry}); len(got) != 0 {
+			t.Errorf("%s: %v", entry, got)
+		}
+	}
+}
+
+func TestTheNameOfAnUnknownVariableIsPrintedSafely(t *testing.T) {
+	for _, name := range []string{"FENCEPOST_\x1b[31m\xff", "FENCEPOST_" + strings.Repeat("X", 1<<20)} {
+		got := fencepost.UnknownVariables([]string{name + "=1"})[0].String()
+		if strings.Contains(got, "\x1b") || strings.Contains(got, "\xff") || len(got) > 250 {
+			t.Errorf("%d bytes: %.300q", len(got), got)
+		}
+	}
+}
+
+// What the tests and scripts of this module read warns nobody who has it set.
+func TestEveryVariableThatThisModuleReadsIsKnown(t *testing.T) {
+	files := 0
+	err := fs.WalkDir(os.DirFS("."), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() && d.Name() == ".git" {
+			return err
+		}
+		isScript := filepath.Dir(path) == "scripts" || path == "Makefile"
+		if d.IsDir() || !isScript && !strings.HasSuffix(path, ".go") || strings.HasPrefix(path, "envunknown") || path == "internal/doctor/doctor_test.go" {
+			return nil
+		}
+		files++
+		for _, name := range e2e.Matches(e2e.Read(t, path), `\b(FENCEPOST_[A-Z][A-Z_]*[A-Z])\b`) {
+			if name == "FENCEPOST_POISONED" { // an error's name
+				continue
+			}
+			if unknown := fencepost.UnknownVariables([]string{name + "=1"}); len(unknown) > 0 {
+				t.Errorf("%s: %v", path, unknown)
+			}
+		}
+		return nil
+	})
+	if err != nil || files < 100 {
+		t.Errorf("%d files, %v", files, err)
+	}
 }

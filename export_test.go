@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
-	"github.com/fencepost-gpu/fencepost/internal/health"
 )
 
 // LoadLibraryFrom makes Open load the CUDA driver from path until the test
@@ -14,6 +13,3 @@ func LoadLibraryFrom(t *testing.T, path string) {
 	loadLibrary = func() (*libcuda.Library, error) { return libcuda.LoadPath(path) }
 	t.Cleanup(func() { loadLibrary = before })
 }
-
-// ReadHealth is what the rules of health look at.
-func ReadHealth(r *Runtime) health.Reading { return r.readHealth() }

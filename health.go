@@ -7,11 +7,9 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/health"
 	"github.com/fencepost-gpu/fencepost/internal/operators"
-	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 )
 
@@ -119,27 +117,8 @@ func (r *Runtime) watchHealth(Config) error {
 
 // readHealth reads the numbers. It makes no device call.
 func (r *Runtime) readHealth() health.Reading {
-	stats, guard, streams, ops := r.Stats(), r.guard.GuardStats(), r.streams.Stats(), r.observer.Operations()
-	now := health.Reading{
-		Findings:   health.Degrading(r.findings),
-		Unguarded:  guard.Unchecked + guard.Unguarded,
-		Guarding:   guard.Mode >= debugguard.Sample, // what is turned down leaves out what it had begun
-		Underflows: stats.Underflows,
-		Poisoned:   stats.Poisoned,
-		Drift:      r.DeviceMemory().Drift,
-		Lost:       r.lostTelemetry(),
-	}
-	for _, op := range []core.Op{core.OpAllocate, core.OpReserve} {
-		now.Requests += ops.Succeeded(op)
-		for _, reason := range telemetry.Reasons() {
-			now.Requests += ops.Failed(op, reason)
-		}
-	}
-	now.Refusals = ops.Refusals(telemetry.ReasonOutOfBudget) + ops.Refusals(telemetry.ReasonOutOfMemory)
-	if streams.Leased >= streams.Max {
-		now.Waiting = streams.Waiting
-	}
-	return now
+	return health.Sources{Stats: r.Stats(), Guard: r.guard.GuardStats(), Streams: r.streams.Stats(), Operations: r.observer.Operations(),
+		Findings: r.findings, Drift: r.DeviceMemory().Drift, Lost: r.lostTelemetry()}.Reading()
 }
 
 func (r *Runtime) lostTelemetry() uint64 {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 // The rules of degraded health. A reason that has been seen is held for
@@ -28,22 +27,6 @@ const (
 	driftTime = time.Minute
 	waitTime  = 5 * time.Second
 )
-
-// Reading is what the runtime's own numbers say at one moment.
-type Reading struct {
-	// These only grow: findings that degrade, see [Degrading]; requests for memory
-	// and those refused for want of it; byte counters that went below zero; blocks
-	// that the guard did not guard or check; and records, incidents and spans lost.
-	Findings, Requests, Refusals, Underflows, Unguarded, Lost uint64
-	// Poisoned is blocks that could not be fenced, Drift the bytes of the books less
-	// those of the driver's pool.
-	Poisoned uint64
-	Drift    int64
-	// Guarding is whether the guard guards blocks.
-	Guarding bool
-	// Waiting is callers that wait while every stream is leased.
-	Waiting int
-}
 
 // Rules turn readings into reasons. They belong to one goroutine.
 type Rules struct {
@@ -166,16 +149,4 @@ func plural(n uint64, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
-}
-
-// Degrading counts the findings but that of a lost device, which has a reason of
-// its own, and those that harmed nothing or are not proven. It takes one
-// snapshot: of two, the second may know of a loss that the first does not.
-func Degrading(f *telemetry.Findings) (n uint64) {
-	for kind, count := range f.Harmful() {
-		if kind != core.FindingStickyError {
-			n += count
-		}
-	}
-	return n
 }

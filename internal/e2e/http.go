@@ -1,0 +1,166 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/health"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// HandlerOf is the operators' handler of runtimes.
+func HandlerOf(t *testing.T, cfg fencepost.HandlerConfig, runtimes ...*fencepost.Runtime) http.Handler {
+	t.Helper()
+	cfg.Runtimes = runtimes
+	h, err := fencepost.NewHandler(cfg)
+	Succeed(t, "NewHandler", err)
+	return h
+}
+
+// Request asks h as from this machine; headers are names and values in turn.
+func Request(h http.Handler, method, target, body string, headers ...string) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(method, "http://127.0.0.1:9464"+target, strings.NewReader(body))
+	req.RemoteAddr = "127.0.0.1:40000"
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, req)
+	return w
+}
+
+// FormType and JSONType are the types of a body that the guard's endpoint reads.
+const FormType, JSONType = "application/x-www-form-urlencoded", "application/json"
+
+// Ask sends one request to the guard's endpoint, as from this machine unless
+// change says otherwise.
+func Ask(rt *fencepost.Runtime, method, contentType, body string, change func(*http.Request)) *httptest.ResponseRecorder {
+	return AskAt(rt.GuardHandler(), method, contentType, body, change)
+}
+
+// AskAt is Ask at a handler.
+func AskAt(handler http.Handler, method, contentType, body string, change func(*http.Request)) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(method, "http://127.0.0.1:9464/guard", strings.NewReader(body))
+	req.RemoteAddr = "127.0.0.1:40000"
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	if change != nil {
+		change(req)
+	}
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, req)
+	return w
+}
+
+// Becomes waits until the health is in a state for these reasons.
+func Becomes(t *testing.T, rt *fencepost.Runtime, state core.HealthState, reasons ...core.HealthReason) core.Health {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		h := rt.Health()
+		if h.State == state && slices.Equal(ReasonsOf(h), reasons) {
+			return h
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the health is %+v, want %v for %v", h, state, reasons)
+		}
+	}
+}
+
+// ReasonsOf are the reasons of a state of health.
+func ReasonsOf(h core.Health) (reasons []core.HealthReason) {
+	for _, s := range h.Signs {
+		reasons = append(reasons, s.Reason)
+	}
+	return reasons
+}
+
+// Answer is the status and the body of an answer.
+func Answer(h http.Handler, method string) (int, string) {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(method, "/", nil))
+	return w.Code, w.Body.String()
+}
+
+// Reported is the status and the report of a probe's answer.
+func Reported(t *testing.T, h http.Handler) (code int, r fencepost.HealthReport) {
+	t.Helper()
+	code, body := Answer(h, http.MethodGet)
+	if err := json.Unmarshal([]byte(body), &r); err != nil {
+		t.Errorf("%v in %s", err, body)
+	}
+	return code, r
+}
+
+// Probes answers both probes at once.
+func Probes(t *testing.T, rt *fencepost.Runtime, healthz, readyz int, state string) {
+	t.Helper()
+	for name, c := range map[string]struct {
+		handler http.Handler
+		want    int
+	}{"healthz": {rt.HealthHandler(), healthz}, "readyz": {rt.ReadyHandler(), readyz}} {
+		if code, r := Reported(t, c.handler); code != c.want || r.State != state || r.Stack != rt.String() {
+			t.Errorf("%s in state %s: %d %+v, want %d", name, state, code, r, c.want)
+		}
+	}
+}
+
+// ReadHealth is what the rules of health look at.
+func ReadHealth(rt *fencepost.Runtime) health.Reading {
+	return health.Sources{Stats: rt.Stats(), Guard: rt.Guard().GuardStats(), Streams: rt.Streams().Stats(), Operations: rt.Operations(),
+		Findings: rt.Findings(), Drift: rt.DeviceMemory().Drift}.Reading()
+}
+
+// StaysWell checks that nothing since Open is a reason to call the runtime ill.
+func StaysWell(t *testing.T, rt *fencepost.Runtime) {
+	t.Helper()
+	if signs := health.NewRules(fencepost.DefaultHealthHold).Look(ReadHealth(rt), time.Now()); len(signs) != 0 {
+		t.Errorf("it is ill: %+v", signs)
+	}
+	if h := rt.Health(); h.State != core.HealthOK {
+		t.Errorf("it says %+v", h)
+	}
+}
+
+// Scrape reads the metrics that have no label but the device, and sums those
+// that have.
+func Scrape(t *testing.T, rt *fencepost.Runtime) map[telemetry.MetricName]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(rt.Collector()); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[telemetry.MetricName]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			values[telemetry.MetricName(f.GetName())] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return values
+}
+
+// Gather is the metrics as text.
+func Gather(t *testing.T, rt *fencepost.Runtime) string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(rt.Collector()); err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return w.Body.String()
+}

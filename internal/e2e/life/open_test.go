@@ -1,0 +1,170 @@
+package life_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+func TestOpenWithoutConfigBuildsTheDefaultStack(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{})
+	if got, want := rt.String(), "telemetry(debugguard(budget(logging(async(sim:0)))))"; got != want {
+		t.Errorf("the stack is %s, want %s", got, want)
+	}
+	if got := rt.Stats().Limit; got != sim.DefaultBytes {
+		t.Errorf("the budget is %d, want the device's %d", got, sim.DefaultBytes)
+	}
+	if got := rt.Guard().Mode(); got != debugguard.Sample {
+		t.Errorf("the guard is %v, want sample", got)
+	}
+	if got := rt.Streams().Stats().Max; got != cuda.DefaultMaxStreams {
+		t.Errorf("%d stream leases, want %d", got, cuda.DefaultMaxStreams)
+	}
+	if got := rt.History().Cap(); got != logging.DefaultRingSize {
+		t.Errorf("a history of %d records, want %d", got, logging.DefaultRingSize)
+	}
+	want := core.UseTracking | core.StreamOrdered | core.Reservations | core.DeviceChecks | core.Isolation
+	if got := rt.Resource().Features(); got != want {
+		t.Errorf("features %v, want %v", got, want)
+	}
+	if h := rt.Health(); !h.OK {
+		t.Errorf("not healthy: %+v", h)
+	}
+	if rt.Ordinal() != 0 || rt.Findings().Total() != 0 || rt.Memory().Runtime() != rt.Runtime {
+		t.Errorf("ordinal %d, %d findings", rt.Ordinal(), rt.Findings().Total())
+	}
+}
+
+func TestOpenBuildsWhatTheConfigSays(t *testing.T) {
+	ring := logging.NewRing(16)
+	rt := e2e.Open(t, fencepost.Config{
+		Device: fencepost.Sim, Ordinal: 3, Resource: fencepost.Direct, Streams: 2, Budget: 1 << 20, Guard: "ledger", History: 5,
+		Sim: sim.Config{Bytes: 8 << 20, Name: "bench"}, LogLevel: logging.Uses, LogSinks: []logging.Sink{ring},
+	})
+	if got, want := rt.String(), "telemetry(debugguard(budget(logging(direct(sim:3)))))"; got != want {
+		t.Errorf("the stack is %s, want %s", got, want)
+	}
+	props, err := rt.Driver().Properties()
+	if err != nil || props.Name != "bench" {
+		t.Errorf("properties %+v, %v", props, err)
+	}
+	if rt.Stats().Limit != 1<<20 || rt.Streams().Stats().Max != 2 || rt.History().Cap() != 8 || rt.Guard().Mode() != debugguard.Ledger {
+		t.Errorf("limit %d, %d leases, %d records, guard %v", rt.Stats().Limit, rt.Streams().Stats().Max, rt.History().Cap(), rt.Guard().Mode())
+	}
+	if rt.SupportsBlockUseTracking() {
+		t.Error("a stack over direct says that it tracks uses")
+	}
+	e2e.Free(t, rt, e2e.Allocate(t, rt, 64, core.DefaultStream, "a"))
+	if ring.Total() < 3 { // allocate, deallocate, release
+		t.Errorf("the caller's sink got %d records", ring.Total())
+	}
+	reserved, _, used, _, err := rt.PoolStats()
+	if reserved != 0 || used != 0 || err != nil {
+		t.Errorf("a direct stack has a pool: %d %d %v", reserved, used, err)
+	}
+}
+
+func TestOpenRefusesConfigsThatMeanNothing(t *testing.T) {
+	for _, c := range []struct {
+		field string
+		cfg   fencepost.Config
+	}{
+		{"Device", fencepost.Config{Device: "tpu"}},
+		{"Resource", fencepost.Config{Resource: "managed"}},
+		{"Ordinal", fencepost.Config{Ordinal: -1}},
+		{"Ordinal", fencepost.Config{Ordinal: core.MaxOrdinals}},
+		{"Sim.Bytes", fencepost.Config{Sim: sim.Config{Bytes: sim.Granule + 1}}},
+		{"Sim.UUID", fencepost.Config{Sim: sim.Config{UUID: "mine"}}},
+		{"Sim.Bytes", fencepost.Config{Sim: sim.Config{Bytes: math.MaxUint64 &^ (sim.Granule - 1)}}},
+		{"Streams", fencepost.Config{Streams: -1}},
+		{"Streams", fencepost.Config{Streams: math.MaxInt32 + 1}},
+		{"Guard", fencepost.Config{Guard: "paranoid"}},
+		{"Guard", fencepost.Config{Guard: "sample:0"}},
+		{"Guard", fencepost.Config{Guard: "hunt:64"}},
+		{"RedZone", fencepost.Config{GuardConfig: debugguard.Config{RedZone: 1 << 31}}},
+		{"History", fencepost.Config{History: -1}},
+		{"History", fencepost.Config{History: math.MaxInt}},
+		{"Level", fencepost.Config{LogLevel: 9}},
+		{"Level", fencepost.Config{TraceLevel: telemetry.LevelOff + 1}},
+		{"CloseTimeout", fencepost.Config{CloseTimeout: -time.Second}},
+	} {
+		rt, err := fencepost.Open(t.Context(), c.cfg)
+		var invalid *core.InvalidRequestError
+		if rt != nil || !errors.As(err, &invalid) || invalid.Field != c.field || invalid.Reason == "" {
+			t.Errorf("%+v: %v, %v; want a refusal that names %s", c.cfg, rt, err, c.field)
+		}
+	}
+}
+
+func TestOpenSaysThatThereIsNoGPUBackend(t *testing.T) {
+	if _, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.CUDA}); !errors.Is(err, fencepost.ErrNoCUDA) {
+		t.Errorf("got %v, want %v", err, fencepost.ErrNoCUDA)
+	}
+}
+
+func TestASecondRuntimeOnOneDriverIsRefused(t *testing.T) {
+	device, err := sim.Open(sim.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // behind the runtimes' ends
+		if err := device.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg := fencepost.Config{Driver: device}
+	first := e2e.OpenDirty(t, cfg)
+	if _, err := fencepost.Open(t.Context(), cfg); !errors.Is(err, core.ErrInvalidRequest) {
+		t.Errorf("the second runtime: %v, want a refusal", err)
+	}
+	wrapped := fencepost.Config{Driver: drivertest.NewFaults(device)}
+	if _, err := fencepost.Open(t.Context(), wrapped); !errors.Is(err, core.ErrInvalidRequest) {
+		t.Errorf("the same device in a wrapper: %v, want a refusal", err)
+	}
+	e2e.Free(t, first, e2e.Allocate(t, first, 64, core.DefaultStream, "a")) // the refusal took nothing from the first
+	if _, err := first.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	again := e2e.Open(t, cfg)
+	e2e.Free(t, again, e2e.Allocate(t, again, 64, core.DefaultStream, "a"))
+}
+
+// Every driver call that Open makes fails once: each failure is told, and the
+// device holds nothing afterwards.
+func TestAFailedOpenLeavesNothingBehind(t *testing.T) {
+	for call := uint64(1); ; call++ {
+		device, err := sim.Open(sim.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		device.StickyAt(call, 700)
+		rt, err := fencepost.Open(t.Context(), fencepost.Config{Driver: device})
+		device.StickyAt(0, 0)
+		if rt != nil {
+			_, err = rt.Close(t.Context())
+		}
+		if err != nil && !errors.Is(err, core.ErrSticky) {
+			t.Errorf("call %d: %v, want the sticky error", call, err)
+		}
+		if err := device.Close(); err != nil {
+			t.Error(err)
+		}
+		if rt != nil {
+			if call < 4 {
+				t.Errorf("Open made only %d calls: the test failed none of them", call-1)
+			}
+			return
+		}
+	}
+}

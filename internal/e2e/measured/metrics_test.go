@@ -1,0 +1,197 @@
+package measured_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+// scrapeHistogram reads a histogram that has no label but the device.
+func scrapeHistogram(t *testing.T, rt *fencepost.Runtime, name telemetry.MetricName) (count uint64, sum float64) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(rt.Collector()); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == string(name) {
+			h := f.GetMetric()[0].GetHistogram()
+			return h.GetSampleCount(), h.GetSampleSum()
+		}
+	}
+	t.Fatalf("%s is not exported", name)
+	return 0, 0
+}
+
+func TestTheTimeFromFreeToReusableIsExported(t *testing.T) {
+	for _, resource := range []string{fencepost.Async, fencepost.Direct} {
+		rt := e2e.Open(t, fencepost.Config{Resource: resource})
+		for range 3 {
+			e2e.Free(t, rt, e2e.Allocate(t, rt, 4096, core.DefaultStream, "a"))
+		}
+		if err := rt.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		count, sum := scrapeHistogram(t, rt, telemetry.MetricFreeToReusable)
+		if st := rt.Stats(); count != 3 || count != st.FreeToReusable.Count() || sum != st.FreeToReusable.Nanoseconds/1e9 || sum <= 0 {
+			t.Errorf("%v: %d frees of %v s, Stats says %+v", resource, count, sum, st.FreeToReusable)
+		}
+	}
+}
+
+func TestTheMetricsOfALivingStackLintClean(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{})
+	e2e.Free(t, rt, e2e.Allocate(t, rt, 4096, core.DefaultStream, "a"))
+	problems, err := testutil.CollectAndLint(rt.Collector())
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+func TestTheMetricsEqualTheStats(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{Budget: 64 << 20, Guard: "hunt"})
+	x, y := e2e.Lease(t, rt, "x"), e2e.Lease(t, rt, "y")
+	if err := e2e.Life(t.Context(), rt); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.Allocate(t.Context(), core.Request{Bytes: 1 << 30, Stream: x.ID()}); err == nil {
+		t.Fatal("the budget let a gigabyte through")
+	}
+	live := e2e.Allocate(t, rt, 3<<20, x.ID(), "live")
+	e2e.Free(t, rt, e2e.Allocate(t, rt, 1<<20, y.ID(), "quarantined"))
+	claim, err := rt.Reserve(t.Context(), 1<<20, "claim")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	got, st := e2e.Scrape(t, rt), rt.Stats()
+	for name, want := range map[telemetry.MetricName]uint64{
+		telemetry.MetricMemoryBytes: st.Outstanding().Bytes, telemetry.MetricMemoryRequestedBytes: st.Outstanding().Requested, telemetry.MetricBlocks: st.Outstanding().Blocks,
+		telemetry.MetricMemoryPeakBytes: st.PeakBytes, telemetry.MetricMemoryRequestedPeak: st.PeakRequested, telemetry.MetricMemoryOutstandingPeak: st.PeakOutstanding,
+		telemetry.MetricBudgetLimitBytes: 64 << 20, telemetry.MetricBudgetChargedBytes: st.Charged, telemetry.MetricBudgetClaimedBytes: 1 << 20, telemetry.MetricBudgetClaims: 1,
+		telemetry.MetricBudgetRefusals: st.Refusals, telemetry.MetricRefusals: 1,
+		telemetry.MetricAllocations: st.Allocations, telemetry.MetricDeallocations: st.Deallocations, telemetry.MetricDriverFailures: 0,
+		telemetry.MetricLaunches: st.Launches, telemetry.MetricWaits: st.WaitsQueued + st.WaitsElided,
+		telemetry.MetricStreamsLimit: 16, telemetry.MetricHealth: 1, telemetry.MetricHealthReasons: 0, telemetry.MetricStickyErrors: 0, telemetry.MetricAccountingUnderflows: 0, telemetry.MetricLogDropped: 0,
+	} {
+		if value, there := got[name]; !there || value != float64(want) {
+			t.Errorf("%s is %v (exported: %v), Stats says %d", name, value, there, want)
+		}
+	}
+	if st.Live.Requested != 3<<20 || st.Quarantined.Requested < 1<<20 || st.Allocations != 3 || st.Launches != 1 {
+		t.Errorf("the work is not what the test did: %+v", st)
+	}
+	e2e.Free(t, rt, live)
+	if err := rt.ReleaseClaim(t.Context(), claim.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAScrapeMakesNoDeviceCall(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{Async: cuda.AsyncConfig{ReapInterval: -1}}) // nor does anything in the background
+	if err := rt.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	total := func() (n uint64) {
+		for _, c := range e2e.Simulated(rt).Calls() {
+			n += c
+		}
+		return n
+	}
+	before := total()
+	for range 50 {
+		e2e.Scrape(t, rt)
+	}
+	if after := total(); after != before {
+		t.Errorf("50 scrapes made %d device calls", after-before)
+	}
+}
+
+func TestTheDevicesMemoryIsExported(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{Guard: "ledger"}) // no red zones
+	live := e2e.Allocate(t, rt, 5<<20, core.DefaultStream, "live")
+	foreign, err := rt.Driver().MemAlloc(16 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[telemetry.MetricName]float64
+	for deadline := time.Now().Add(20 * time.Second); got[telemetry.MetricDeviceForeignBytes] == 0; time.Sleep(50 * time.Millisecond) {
+		if got = e2e.Scrape(t, rt); time.Now().After(deadline) {
+			t.Fatal("foreign memory never shows")
+		}
+	}
+	m := rt.DeviceMemory()
+	if m.Held < 5<<20 || m.Free+m.Held+m.Foreign != m.Total {
+		t.Errorf("free, held and foreign are not the total: %+v", m)
+	}
+	for name, want := range map[telemetry.MetricName]float64{
+		telemetry.MetricDeviceFreeBytes: float64(m.Free), telemetry.MetricDeviceTotalBytes: float64(m.Total), telemetry.MetricDeviceHeldBytes: float64(m.Held),
+		telemetry.MetricDeviceForeignBytes: 16 << 20, telemetry.MetricDeviceInfo: 1, telemetry.MetricDriftBytes: 0,
+		telemetry.MetricPoolUsedBytes: 5 << 20, telemetry.MetricHistoryRecords: 1,
+	} {
+		if value, there := got[name]; !there || value != want {
+			t.Errorf("%s is %v (exported: %v), want %v", name, value, there, want)
+		}
+	}
+	for _, name := range []telemetry.MetricName{telemetry.MetricDeviceReadTimestamp, telemetry.MetricDriftReadTimestamp} {
+		if age := float64(time.Now().Unix()) - got[name]; age < -1 || age > 60 {
+			t.Errorf("%s is %v s old", name, age)
+		}
+	}
+	e2e.Free(t, rt, live)
+	if err := rt.Driver().MemFree(foreign); err != nil {
+		t.Error(err)
+	}
+}
+
+// A restart is a new start, to the millisecond.
+func TestTheStartIsWhenTheRuntimeWasOpened(t *testing.T) {
+	before := time.Now()
+	rt := e2e.Open(t, fencepost.Config{})
+	after := time.Now()
+	got := int64(e2e.Scrape(t, rt)[telemetry.MetricStartTime]*1e3 + 0.5)
+	if got < before.UnixMilli() || got > after.UnixMilli() {
+		t.Errorf("started at %d, opened between %d and %d", got, before.UnixMilli(), after.UnixMilli())
+	}
+}
+
+func TestTheOldestLeaseIsExported(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{})
+	if age := e2e.Scrape(t, rt)[telemetry.MetricStreamOldestLease]; age != 0 {
+		t.Errorf("without a lease: %v", age)
+	}
+	e2e.Lease(t, rt, "old")
+	time.Sleep(2 * time.Millisecond)
+	if age := e2e.Scrape(t, rt)[telemetry.MetricStreamOldestLease]; age < 0.002 || age > 60 {
+		t.Errorf("the lease is %v s old", age)
+	}
+}
+
+func TestALostDeviceShowsInTheMetrics(t *testing.T) {
+	rt := e2e.OpenDirty(t, fencepost.Config{})
+	e2e.Simulated(rt).LoseContext(700)
+	_, _ = rt.Allocate(t.Context(), core.Request{Bytes: 64}) // meets the loss
+	got := e2e.Scrape(t, rt)
+	if got[telemetry.MetricStickyErrors] != 1 || got[telemetry.MetricFindings] != 1 {
+		t.Errorf("sticky errors %v, findings %v", got[telemetry.MetricStickyErrors], got[telemetry.MetricFindings])
+	}
+	text := e2e.Gather(t, rt)
+	for _, want := range []string{`gpumem_health{device="0",state="poisoned"} 1`, `gpumem_health{device="0",state="ok"} 0`, `gpumem_health_reasons{device="0",reason="sticky_error"} 1`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}

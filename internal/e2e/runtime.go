@@ -1,0 +1,147 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+)
+
+// Main runs the tests of a package as Isolate says, and demands that every
+// runtime leaves no goroutine behind.
+func Main(m *testing.M) {
+	Isolate()
+	goleak.VerifyTestMain(m)
+}
+
+// Isolate clears the environment's overrides, which would change what the tests
+// build, and hides the GPU that this machine may have, so that they build the same
+// everywhere.
+func Isolate() {
+	for _, entry := range os.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "FENCEPOST_") {
+			_ = os.Unsetenv(name)
+		}
+	}
+	_ = os.Setenv(libcuda.PathVariable, "no/libcuda.so.1")
+}
+
+// Open opens a runtime that the test's end closes, and that must leave
+// nothing behind by then.
+func Open(t *testing.T, cfg fencepost.Config) *fencepost.Runtime {
+	t.Helper()
+	rt := OpenDirty(t, cfg)
+	t.Cleanup(func() {
+		left, err := rt.Close(context.Background())
+		if err != nil || len(left.Leaks) > 0 || left.OpenIntents > 0 {
+			t.Errorf("the end: %v; left over: %+v", err, left)
+		}
+		for _, f := range rt.Findings().Recent() {
+			t.Errorf("a finding: %v", f)
+		}
+	})
+	return rt
+}
+
+// OpenDirty opens a runtime for a test that plants something.
+func OpenDirty(t *testing.T, cfg fencepost.Config) *fencepost.Runtime {
+	t.Helper()
+	rt, err := fencepost.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = rt.Close(context.Background()) }) // for tests that end early
+	return rt
+}
+
+// Lease acquires a stream until the test ends.
+func Lease(t *testing.T, rt *fencepost.Runtime, tag core.Tag) *cuda.Lease {
+	t.Helper()
+	l, err := rt.Streams().Acquire(t.Context(), tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Release() }) // the test may have released it
+	return l
+}
+
+// Allocate allocates a block, which the test frees.
+func Allocate(t *testing.T, rt *fencepost.Runtime, bytes uint64, on core.StreamID, tag core.Tag) core.Block {
+	t.Helper()
+	b, err := rt.Allocate(t.Context(), core.Request{Bytes: bytes, Stream: on, Tag: tag})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Free frees blocks.
+func Free(t *testing.T, rt *fencepost.Runtime, blocks ...core.Block) {
+	t.Helper()
+	for _, b := range blocks {
+		if _, err := rt.Deallocate(t.Context(), b.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Simulated is the device that a runtime is on.
+func Simulated(rt *fencepost.Runtime) *sim.Device { return rt.Driver().(*sim.Device) }
+
+// Succeed fails the test if err is not nil.
+func Succeed(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// Life is a lease, a block, a launch that writes it, and the end of them.
+func Life(ctx context.Context, rt *fencepost.Runtime) error {
+	s, err := rt.Streams().Acquire(ctx, "life")
+	if err != nil {
+		return err
+	}
+	b, err := rt.Allocate(ctx, core.Request{Bytes: 4096, Stream: s.ID(), Tag: "life"})
+	if err == nil {
+		err = rt.Launch(ctx, s.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
+			return rt.Driver().MemsetAsync(b.ID.Ptr, 7, b.Requested, s.Handle())
+		})
+		_, freeErr := rt.Deallocate(ctx, b.ID)
+		err = errors.Join(err, freeErr)
+	}
+	return errors.Join(err, s.Release(), rt.Drain(ctx))
+}
+
+// ErrorOf is the error of two results.
+func ErrorOf[T any](_ T, err error) error { return err }
+
+// GuardSettings are what ParseMode takes, one of each kind and the options of a
+// hunt in every combination that matters to memory.
+var GuardSettings = []string{"off", "ledger", "sample", "sample:1", "hunt", "hunt:bisect", "hunt:delay", "hunt:unmap", "hunt:bisect+unmap", "hunt:bisect+delay+unmap"}
+
+// add(to, from, n, v) is to[i] = from[i] + v.
+var AddTwin = sim.Kernel{
+	Name: "add",
+	Declare: func(a sim.Args) []sim.Range {
+		n := 4 * uint64(a.U32(2))
+		return []sim.Range{sim.Writes(a.Ptr(0), n), sim.Reads(a.Ptr(1), n)}
+	},
+	Run: func(x *sim.Exec) {
+		a := x.Args()
+		n := int(a.U32(2))
+		to := sim.WriteSlice[uint32](x, a.Ptr(0), n)
+		for i, v := range sim.ReadSlice[uint32](x, a.Ptr(1), n) {
+			to[i] = v + a.U32(3)
+		}
+	},
+}

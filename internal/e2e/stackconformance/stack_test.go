@@ -1,0 +1,44 @@
+package stackconformance_test
+
+import (
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/e2e/stackconformance"
+	"github.com/fencepost-gpu/fencepost/internal/teststack"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const deviceBytes = 4 << 30
+
+func TestStacksConformInEveryOrder(t *testing.T) {
+	for _, order := range stackconformance.Orders() {
+		if testing.Short() && slices.Equal(order, []string{"logging", "budget", "guard hunt", "telemetry"}) {
+			continue // the same layers run with probes between them
+		}
+		schedules := []sim.Schedule{sim.FreeRunning(), sim.Seeded(7)}
+		if testing.Short() || slices.Contains(order, "guard hunt") {
+			schedules = schedules[:1] // a hunt fills and compares every byte: seconds
+		}
+		for _, schedule := range schedules {
+			t.Run(stackconformance.Name(order)+" "+schedule.String(), func(t *testing.T) {
+				stackconformance.Run(t, order, simulated(schedule))
+			})
+		}
+	}
+}
+
+func simulated(schedule sim.Schedule) stackconformance.Place {
+	return stackconformance.Place{
+		Open: func(t *testing.T, wrap func(driver.Driver) driver.Driver) *teststack.Stack {
+			return teststack.Open(t, teststack.Config{Sim: sim.Config{Bytes: deviceBytes, Schedule: schedule}, Streams: 64, Wrap: wrap})
+		},
+		Device: (*teststack.Stack).Device,
+		Bytes:  deviceBytes, Limit: 3 << 30, MaxBlock: 1 << 20,
+	}
+}
