@@ -13,9 +13,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 )
 
-// DefaultHealthHold is five minutes: longer than any usual scrape interval
-// and alert delay.
-const DefaultHealthHold = health.DefaultHold
+// DefaultHealthHold is how long a reason for degraded health holds after it was
+// last seen: longer than any usual scrape interval and alert delay.
+const DefaultHealthHold = 5 * time.Minute
 
 // Health is how well the runtime is: ok; degraded, with the reasons; closed; or
 // poisoned, when a sticky error lost the device and every call is refused. See

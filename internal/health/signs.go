@@ -8,14 +8,11 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// The rules of degraded health. A reason that has been seen is held for
-// DefaultHold after it was last seen, so that no state changes more often.
+// The rules of degraded health. A reason that has been seen holds for some minutes
+// after it was last seen, so that no state changes more often.
 const (
 	// interval is how often the numbers are looked at.
 	interval = time.Second
-	// DefaultHold is five minutes: longer than any usual scrape interval
-	// and alert delay.
-	DefaultHold = 5 * time.Minute
 	// A refusal storm is stormRefusals refused requests, and one of stormShare
 	// of all, within stormTime. Requests larger than the budget are not among
 	// those refused: no client makes a runtime ill by asking for too much.

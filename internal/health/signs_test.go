@@ -11,6 +11,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
+const hold = 5 * time.Minute
+
 // watched is the rules under a clock of the test's.
 type watched struct {
 	t     *testing.T
@@ -20,7 +22,7 @@ type watched struct {
 }
 
 func watch(t *testing.T) *watched {
-	return &watched{t: t, rules: NewRules(DefaultHold), at: time.Unix(1_700_000_000, 0)}
+	return &watched{t: t, rules: NewRules(hold), at: time.Unix(1_700_000_000, 0)}
 }
 
 // pass lets a time pass, with a look each second, and returns the reasons seen
@@ -57,13 +59,13 @@ func TestAReasonHoldsForItsTimeAfterItWasLastSeen(t *testing.T) {
 		cause(&w.now)
 		w.want(w.pass(time.Second), reason)
 		if reason != core.HealthRefusalStorm { // which is seen again while its ten seconds last
-			w.want(w.pass(DefaultHold), reason)
+			w.want(w.pass(hold), reason)
 			w.want(w.pass(time.Second))
 		}
 		cause(&w.now)
-		w.want(w.pass(DefaultHold), reason)
+		w.want(w.pass(hold), reason)
 		cause(&w.now)
-		w.want(w.pass(DefaultHold), reason)
+		w.want(w.pass(hold), reason)
 		w.want(w.pass(stormTime + time.Second))
 	}
 }
@@ -105,7 +107,7 @@ func TestLevelsMustLast(t *testing.T) {
 		c.set(&w.now, true)
 		w.want(w.pass(c.lasts+time.Second), reason)
 		c.set(&w.now, false)
-		w.want(w.pass(DefaultHold), reason)
+		w.want(w.pass(hold), reason)
 		w.want(w.pass(time.Second))
 	}
 }
@@ -113,7 +115,7 @@ func TestLevelsMustLast(t *testing.T) {
 func TestPoisonedBlocksHoldForAsLongAsThereAreAny(t *testing.T) {
 	w := watch(t)
 	w.now.Poisoned = 2
-	w.want(w.pass(3*DefaultHold), core.HealthPoisonedBlocks)
+	w.want(w.pass(3*hold), core.HealthPoisonedBlocks)
 }
 
 // A service at its limit refuses a few, and a busy one a small share.
