@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/internal/demo"
+	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/demo"
 )
 
 type demoFlags struct {

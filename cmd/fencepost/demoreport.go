@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/internal/demo"
+	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/demo"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 

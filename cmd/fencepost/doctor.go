@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/internal/doctor"
+	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/doctor"
 )
 
 // doctorTime bounds the self-test on a device that does not answer.

@@ -15,8 +15,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/fencepost-gpu/fencepost/internal/demo"
-	"github.com/fencepost-gpu/fencepost/internal/doctor"
+	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/demo"
+	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/doctor"
 	"github.com/fencepost-gpu/fencepost/internal/replay"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
