@@ -238,8 +238,8 @@ func TestAFindingIsOneLineInTheLog(t *testing.T) {
 		for _, want := range []string{
 			"level=ERROR", "kind=oob-write", "source=debugguard", "tag=victim", fmt.Sprintf("generation=%d ", b.ID.Generation), "requested=1000 ", fmt.Sprintf("offset=%d ", f.Offset), fmt.Sprintf("bad_bytes=%d ", f.BadBytes),
 			f.Suspicion(0) + ": off_by_one, stream ", ", trace ", fmt.Sprintf("suspects=%d ", len(f.Suspects)), "suspect_1.launch=off_by_one ", "suspect_1.trace_id=",
-			`allocated_at="github.com/fencepost-gpu/fencepost_test.allocate `, "incident=" + f.Incident,
-			map[bool]string{true: `freed_at="github.com/fencepost-gpu/fencepost_test.free `}[len(f.FreeStack) > 0], // a hunt that bisects may see it before the free
+			`allocated_at="github.com/fencepost-gpu/fencepost/internal/e2e.Allocate `, "incident=" + f.Incident,
+			map[bool]string{true: `freed_at="github.com/fencepost-gpu/fencepost/internal/e2e.Free `}[len(f.FreeStack) > 0], // a hunt that bisects may see it before the free
 		} {
 			if !strings.Contains(line, want) {
 				t.Errorf("%s: the line lacks %q:\n%s", guard, want, line)
