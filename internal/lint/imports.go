@@ -28,7 +28,7 @@ var layers = []layer{
 // vendors are the modules whose types stay in the packages of vendorFolders.
 var (
 	vendors       = []string{"go.opentelemetry.io/", "github.com/prometheus/"}
-	vendorFolders = []string{"telemetry", "cmd", "examples", "internal/boards/stage", "internal/operators"}
+	vendorFolders = []string{"telemetry", "cmd", "examples", "internal/boards/stage", "internal/e2e", "internal/operators"}
 )
 
 // Imports checks the direction of imports in non-test files. Packages under
