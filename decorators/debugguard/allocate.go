@@ -8,9 +8,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 )
 
-// stackAlways is the size in bytes from which every block keeps its stacks.
-const stackAlways = 1 << 20
-
 // Allocate returns a live block. A guarded one costs red zones and one launch
 // more. If memory is refused, quarantine is given up before the caller is refused;
 // if all that is missing is frees of the guard's that the device has yet to
@@ -70,9 +67,9 @@ func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core
 	rec, due := r.ledger.enter(b)
 	if hunted || r.keepsStacks(b.Bytes, due) {
 		stack := r.ledger.stacks.capture(3)
-		rec.stacked = true // the block is nobody's yet
+		rec.keepStacks() // the block is nobody's yet
 		rec.mu.Lock()
-		rec.more().allocStack = stack
+		rec.setAllocStack(stack)
 		rec.mu.Unlock()
 		r.tellStack(b.Bytes, b.Tag, stack)
 	}

@@ -57,10 +57,10 @@ func (r *Resource) freeUnguarded(ctx context.Context, id *core.BlockID, rec *rec
 		*b, err = r.upstream.Deallocate(ctx, *id)
 		return err
 	}
-	if rec.stacked {
+	if rec.keepsStacks() {
 		stack := r.ledger.stacks.capture(2)
 		rec.mu.Lock()
-		rec.more().freeStack = stack
+		rec.setFreeStack(stack)
 		rec.mu.Unlock()
 	}
 	sealed := r.seals.get(id.Generation)
@@ -77,7 +77,7 @@ func (r *Resource) freeUnguarded(ctx context.Context, id *core.BlockID, rec *rec
 // free of it is refused, unless this one fails.
 func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *record) (core.Block, error) {
 	rec.setState(core.Retired)
-	rec.more().freeStack = r.ledger.stacks.capture(2)
+	rec.setFreeStack(r.ledger.stacks.capture(2))
 	if rec.guard.open > 0 {
 		rec.guard.deferred = true
 		r.deferred.add(rec.footprint())
@@ -102,12 +102,7 @@ func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *record) 
 func (r *Resource) revive(rec *record, g core.Generation) {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
-	if !rec.genState.CompareAndSwap(genStateOf(g, core.Retired), genStateOf(g, core.Live)) { // it was released after all
-		return
-	}
-	if rec.extra != nil {
-		rec.extra.freeStack = nil
-	}
+	rec.revive(g)
 }
 
 // freeGuarded frees a guarded block that nobody uses. One that was poisoned

@@ -12,12 +12,6 @@ import (
 // written has been written by none that was declared. What was allocated
 // unobserved has no record and is never accused.
 
-// readsUnwritten reports whether an access reads what nobody wrote, which was
-// not reported yet; mu must be held.
-func (rec *record) readsUnwritten(a core.Access) bool {
-	return a == core.Read && rec.writer == 0 && rec.flags&readUnwritten == 0
-}
-
 // readUnwritten reports that an open launch reads a block before any write. It
 // unlocks rec.
 func (r *Resource) readUnwritten(o *openLaunch, u *core.PreparedUse, rec *record) {
@@ -33,7 +27,7 @@ func (r *Resource) readUnwritten(o *openLaunch, u *core.PreparedUse, rec *record
 // reportUnwritten reports the read once for the block, unlocks rec, and returns
 // the read as an error.
 func (r *Resource) reportUnwritten(rec *record, id core.BlockID, suspect core.UseRecord) error {
-	rec.flags |= readUnwritten
+	rec.markReadUnwritten()
 	f := r.victim(core.FindingUninitializedRead, rec)
 	rec.mu.Unlock()
 	suspect.Time = r.ledger.clock.time(r.ledger.clock.instant())
@@ -62,7 +56,7 @@ func (r *Resource) refuse(o *openLaunch, req *core.UseRequest) error {
 			continue
 		}
 		rec.mu.Lock()
-		if rec.generation() == u.Block.Generation && u.Access == core.Read && rec.writer == 0 {
+		if rec.generation() == u.Block.Generation && u.Access == core.Read && rec.unwritten() {
 			return r.reportUnwritten(rec, u.Block, core.UseRecord{Launch: req.Launch, Stream: req.Stream, Access: u.Access})
 		}
 		rec.mu.Unlock()
@@ -211,40 +205,4 @@ func (r *Resource) livesBelow(ptr uint64, freed core.Generation) (lives bool) {
 		return !lives
 	})
 	return lives
-}
-
-// owners returns the live block that an address lies in, and the newest freed
-// one of those remembered; nil if there is none.
-func (l *ledger) owners(ptr uint64) (live, freed *core.Block) {
-	for i := range l.shards {
-		s := &l.shards[i]
-		if s.table.buckets.Load() == nil {
-			continue
-		}
-		s.mu.Lock()
-		s.indexed().at(ptr, func(rec *record) {
-			b := rec.block() // it neither goes nor moves while the shard is locked
-			switch {
-			case b.State == core.Live:
-				live = &b
-			case freed == nil || freed.ID.Generation < b.ID.Generation:
-				freed = &b
-			}
-		})
-		s.mu.Unlock()
-	}
-	return live, freed
-}
-
-// indexed is the shard's index of addresses, built if this is the first
-// question; s.mu must be held.
-func (s *shard) indexed() *addresses {
-	if s.index == nil {
-		s.index = &addresses{}
-		s.table.each(s.index.enter)
-		for _, stone := range s.tombstones.ring {
-			s.index.enter(stone)
-		}
-	}
-	return s.index
 }

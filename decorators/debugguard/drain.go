@@ -99,13 +99,6 @@ func (r *Resource) liveBlocks() map[core.StreamID][]*record {
 	return live
 }
 
-// watched reports whether a guarded block is live, or freed and kept by an intent.
-func (rec *record) watched() bool {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	return rec.state() == core.Live || rec.guard.deferred
-}
-
 // checkSome compares blocks of one stream, each by itself if they cannot be
 // compared together: one that a launch holds open must not hide the others.
 func (r *Resource) checkSome(ctx context.Context, stream core.StreamID, blocks []*record) error {

@@ -172,20 +172,3 @@ func (r *Resource) staleUse(use late, rec *record) error {
 	r.report(f)
 	return err
 }
-
-// heir returns the newest block that was allocated after b and has some of its
-// bytes, as far as the ledger remembers. It looks at every record: it is asked
-// only about a misuse.
-func (l *ledger) heir(b core.Block) (heir core.Block, ok bool) {
-	look := func(other core.Block) {
-		overlaps := other.ID.Ptr-b.ID.Ptr < b.Bytes || b.ID.Ptr-other.ID.Ptr < other.Bytes
-		if overlaps && other.ID.Generation > max(b.ID.Generation, heir.ID.Generation) {
-			heir, ok = other, true
-		}
-	}
-	l.eachTombstone(look)
-	for g, rec := range l.all {
-		look(rec.describe(g))
-	}
-	return heir, ok
-}

@@ -95,36 +95,6 @@ func TestSamplerGoesOnUnderConcurrentCallers(t *testing.T) {
 	group.Wait()
 }
 
-func TestTheLedgerForgetsTheOldestTombstone(t *testing.T) {
-	var gate atomic.Int64
-	l := newLedger(&gate, Config{Tombstones: 4}.withDefaults())
-	bury := func(stream core.StreamID, n int) (ids []core.BlockID) {
-		for range n {
-			id := core.BlockID{Generation: core.NextGeneration(), AllocStream: stream}
-			rec, _ := l.enter(&core.Block{ID: id, State: core.Live})
-			l.close(rec, id.Generation)
-			ids = append(ids, id)
-		}
-		return ids
-	}
-	ids := bury(1, 6)
-	for i, id := range ids {
-		if known := l.tombstone(id) != nil; known != (i >= 2) {
-			t.Errorf("tombstone %d: known %v", i, known)
-		}
-	}
-	if !l.mayForget(ids[1].Generation) || l.mayForget(ids[2].Generation) {
-		t.Error("what was forgotten is not known")
-	}
-	bury(2, 6) // the shards share the limit
-	if live, buried := l.size(); live != 0 || buried != 4 || gate.Load() != 0 {
-		t.Errorf("%d live, %d remembered, gate %d", live, buried, gate.Load())
-	}
-	if l.tombstone(ids[3]) != nil || l.tombstone(ids[4]) == nil {
-		t.Error("the shard in use before kept more than its share, or less")
-	}
-}
-
 func TestSuspectsAreBoundedAndOrdered(t *testing.T) {
 	var l launchLog
 	l.resize(16) // two a shard

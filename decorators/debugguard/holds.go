@@ -45,11 +45,11 @@ func (r *Resource) glance(id core.BlockID) (rec *record, live bool) {
 	if rec = r.ledger.get(id); rec == nil {
 		return nil, false
 	}
-	gs := rec.genState.Load()
-	if gs>>stateBits != uint64(id.Generation) { // another block's by now
+	known, live := rec.peek(id.Generation)
+	if !known { // another block's by now
 		return nil, false
 	}
-	return rec, gs == genStateOf(id.Generation, core.Live)
+	return rec, live
 }
 
 // usable returns the record of a block that is to be used, locked, or nil if

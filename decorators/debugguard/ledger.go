@@ -4,9 +4,13 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
+
+// stackAlways is the size in bytes from which every block keeps its stacks.
+const stackAlways = 1 << 20
 
 // ledger holds a record of each block known, and of the last ones freed. It is
 // divided by the stream of the allocation, so that goroutines on different
@@ -34,9 +38,20 @@ type ledger struct {
 	stacks *depot
 }
 
-func newLedger(gate *atomic.Int64, cfg Config) *ledger {
-	l := &ledger{gate: gate, tombstoneLimit: cfg.Tombstones, stackBytes: float64(cfg.StackBytes), clock: newCoarseClock(cfg.Now), names: newNames(), stacks: newDepot()}
-	l.limit.Store(int64(max(1, cfg.Tombstones))) // a first block may be gone before its shard is shared in
+// ledgerOptions say how a ledger is built.
+type ledgerOptions struct {
+	// tombstones is how many freed blocks it remembers.
+	tombstones int
+	// stackBytes is the mean number of bytes between blocks that keep stacks.
+	stackBytes uint64
+	now        func() time.Time
+}
+
+// newLedger makes a ledger that adds to gate for each live block while the guard
+// is off.
+func newLedger(gate *atomic.Int64, o ledgerOptions) *ledger {
+	l := &ledger{gate: gate, tombstoneLimit: o.tombstones, stackBytes: float64(o.stackBytes), clock: newCoarseClock(o.now), names: newNames(), stacks: newDepot()}
+	l.limit.Store(int64(max(1, o.tombstones))) // a first block may be gone before its shard is shared in
 	for i := range l.shards {
 		l.shards[i].counted = true
 		l.shards[i].untilStack = l.nextStack()
@@ -110,6 +125,18 @@ func (l *ledger) share() {
 // close makes a tombstone of a block that was released, and empties its record
 // for another one if it is pooled. rec is not locked.
 func (l *ledger) close(rec *record, g core.Generation) { l.closeIn(l.shard(rec.stream()), g) }
+
+// closeBlock is close of a block by its id; it returns its record, nil if it has
+// none.
+func (l *ledger) closeBlock(id core.BlockID) *record {
+	rec := l.closeIn(l.shard(id.AllocStream), id.Generation)
+	if rec == nil {
+		if rec = l.elsewhere(id); rec != nil {
+			l.close(rec, id.Generation)
+		}
+	}
+	return rec
+}
 
 // closeIn is close of the record of a generation in a shard, which it returns:
 // nil if there is none. Finding and removing it is one walk.
@@ -229,4 +256,21 @@ func (l *ledger) all(yield func(core.Generation, *record) bool) {
 			}
 		}
 	}
+}
+
+// heir returns the newest block that was allocated after b and has some of its
+// bytes, as far as the ledger remembers. It looks at every record: it is asked
+// only about a misuse.
+func (l *ledger) heir(b core.Block) (heir core.Block, ok bool) {
+	look := func(other core.Block) {
+		overlaps := other.ID.Ptr-b.ID.Ptr < b.Bytes || b.ID.Ptr-other.ID.Ptr < other.Bytes
+		if overlaps && other.ID.Generation > max(b.ID.Generation, heir.ID.Generation) {
+			heir, ok = other, true
+		}
+	}
+	l.eachTombstone(look)
+	for g, rec := range l.all {
+		look(rec.describe(g))
+	}
+	return heir, ok
 }

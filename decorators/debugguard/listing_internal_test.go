@@ -17,7 +17,7 @@ func TestAListingMeetsEachRecordOnceHoweverItsTableGrows(t *testing.T) {
 	}
 	for seed := range seeds {
 		random := rand.New(rand.NewPCG(seed, 2))
-		l := newLedger(new(atomic.Int64), Config{Tombstones: 8, Now: time.Now})
+		l := newLedger(new(atomic.Int64), ledgerOptions{tombstones: 8, stackBytes: 512 << 10, now: time.Now})
 		newest := core.Generation(0)
 		enter := func(n int) {
 			for range n {
@@ -49,7 +49,7 @@ func TestAListingMeetsEachRecordOnceHoweverItsTableGrows(t *testing.T) {
 // A record is pooled: the block that it was of when it was found may be gone, and
 // it may be another's by the time it is shown, whose turn is yet to come.
 func TestAListingMeetsABlockOnceThatGotARecordAlreadyFound(t *testing.T) {
-	l := newLedger(new(atomic.Int64), Config{Tombstones: 8, Now: time.Now})
+	l := newLedger(new(atomic.Int64), ledgerOptions{tombstones: 8, stackBytes: 512 << 10, now: time.Now})
 	newest := core.Generation(0)
 	enter := func() {
 		newest++

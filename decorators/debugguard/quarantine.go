@@ -163,9 +163,9 @@ func (s *stays) add(stay Stay) {
 	s.next = (s.next + 1) % keptStays
 }
 
-// stay is how long a guarded block has been there. Such a record is nobody
+// stayOf is how long a guarded block has been there. Such a record is nobody
 // else's later: what is read here does not change.
-func (rec *record) stay() Stay {
+func stayOf(rec *record) Stay {
 	return Stay{Tag: rec.tag, Bytes: rec.footprint().Bytes, From: rec.guard.freedAt}
 }
 
@@ -185,7 +185,7 @@ func (q *quarantine) left(rec *record, now time.Time) {
 	defer q.mu.Unlock()
 	q.memory.sub(rec.footprint())
 	delete(q.leaving, rec)
-	stay := rec.stay()
+	stay := stayOf(rec)
 	stay.Until = now
 	q.past.add(stay)
 }
@@ -198,7 +198,7 @@ func (r *Resource) Stays() (list []Stay, since time.Time) {
 	ended, there, since := r.quarantine.everyone()
 	list = slices.Grow(ended, len(there))
 	for _, rec := range there { // not under the lock, which every free takes: there may be a million
-		list = append(list, rec.stay())
+		list = append(list, stayOf(rec))
 	}
 	return list, since
 }

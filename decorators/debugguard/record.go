@@ -180,6 +180,32 @@ func (rec *record) retire(g core.Generation) bool {
 	return rec.genState.CompareAndSwap(genStateOf(g, core.Live), genStateOf(g, core.Retired))
 }
 
+// isLive reports whether the record is that of the live block of generation g;
+// it may be asked without the lock.
+func (rec *record) isLive(g core.Generation) bool {
+	return rec.genState.Load() == genStateOf(g, core.Live)
+}
+
+// peek reports whether the record is of generation g, and whether that is live,
+// of one instant and without the lock.
+func (rec *record) peek(g core.Generation) (known, live bool) {
+	gs := rec.genState.Load()
+	return gs>>stateBits == uint64(g), gs == genStateOf(g, core.Live)
+}
+
+// revive makes the block of generation g live again if it is retired, and not
+// released; mu must be held.
+func (rec *record) revive(g core.Generation) {
+	if rec.genState.CompareAndSwap(genStateOf(g, core.Retired), genStateOf(g, core.Live)) && rec.extra != nil {
+		rec.extra.freeStack = nil
+	}
+}
+
+// setFreeStack keeps the stack of the free, setAllocStack that of the allocation;
+// mu must be held.
+func (rec *record) setFreeStack(stack core.Stack)  { rec.more().freeStack = stack }
+func (rec *record) setAllocStack(stack core.Stack) { rec.more().allocStack = stack }
+
 const stateBits = 3
 
 func genStateOf(g core.Generation, s core.BlockState) uint64 { return uint64(g)<<stateBits | uint64(s) }
@@ -209,6 +235,11 @@ func (rec *record) becomeTombstone(other *record, freed instant) {
 
 // contains reports whether an address lies in the block; mu must be held.
 func (rec *record) contains(ptr uint64) bool { return ptr-rec.ptr < rec.bytes }
+
+// keepStacks says that the block was chosen to keep its stacks, before it is
+// handed out; keepsStacks reports it.
+func (rec *record) keepStacks()       { rec.stacked = true }
+func (rec *record) keepsStacks() bool { return rec.stacked }
 
 // more returns the side of rec for what few blocks have; mu must be held.
 func (rec *record) more() *extra {
@@ -241,4 +272,24 @@ func (rec *record) inner() core.BlockID {
 	id := rec.id()
 	id.Ptr = rec.guard.layout.Base
 	return id
+}
+
+// readsUnwritten reports whether an access reads what nobody wrote, which was
+// not reported yet; mu must be held.
+func (rec *record) readsUnwritten(a core.Access) bool {
+	return a == core.Read && rec.writer == 0 && rec.flags&readUnwritten == 0
+}
+
+// unwritten reports whether no launch is known to have written the block; mu must
+// be held.
+func (rec *record) unwritten() bool { return rec.writer == 0 }
+
+// markReadUnwritten notes that such a read was reported; mu must be held.
+func (rec *record) markReadUnwritten() { rec.flags |= readUnwritten }
+
+// watched reports whether a guarded block is live, or freed and kept by an intent.
+func (rec *record) watched() bool {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return rec.state() == core.Live || rec.guard.deferred
 }

@@ -75,7 +75,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 		return nil, err
 	}
 	r := &Resource{upstream: upstream, below: core.WithholderOf(upstream), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), granule: isolationOf(upstream), ordinal: upstream.Ordinal()}
-	r.ledger = newLedger(&r.gate, cfg)
+	r.ledger = newLedger(&r.gate, ledgerOptions{tombstones: cfg.Tombstones, stackBytes: cfg.StackBytes, now: cfg.Now})
 	r.checks.gate, r.checks.reading = &r.gate, newCtxMutex()
 	r.upkeep.begin(cfg.upkeepInterval())
 	r.orderer, _ = core.Find[core.Orderer](upstream)
@@ -189,13 +189,9 @@ func (n notices) Released(b core.Block) {
 
 // released closes the book of a block and makes b what its owner knew.
 func (r *Resource) released(b *core.Block) {
-	g := b.ID.Generation
-	rec := r.ledger.closeIn(r.ledger.shard(b.ID.AllocStream), g)
+	rec := r.ledger.closeBlock(b.ID)
 	if rec == nil {
-		if rec = r.ledger.elsewhere(b.ID); rec == nil {
-			return
-		}
-		r.ledger.close(rec, g)
+		return
 	}
 	if rec.guard != nil { // which is not pooled
 		r.noteReleased(rec)

@@ -100,7 +100,7 @@ func (r *Resource) setSeal(ctx context.Context, s *seal, rec *record) error {
 		written = !r.seals.complete(s)
 	}
 	switch {
-	case rec.genState.Load() != genStateOf(id.Generation, core.Live):
+	case !rec.isLive(id.Generation):
 		return &core.UseAfterFreeError{Op: "Seal", Generation: id.Generation, Block: id, State: r.State(id), Tag: s.block.Tag}
 	case written && r.Mode() != Off:
 		return &core.StreamMisuseError{Op: "Seal", Block: id, Stream: id.AllocStream, Reason: "a launch that writes the block is announced: end it first"}

@@ -200,3 +200,39 @@ func (a *addresses) at(ptr uint64, visit func(*record)) {
 		}
 	}
 }
+
+// owners returns the live block that an address lies in, and the newest freed
+// one of those remembered; nil if there is none.
+func (l *ledger) owners(ptr uint64) (live, freed *core.Block) {
+	for i := range l.shards {
+		s := &l.shards[i]
+		if s.table.buckets.Load() == nil {
+			continue
+		}
+		s.mu.Lock()
+		s.indexed().at(ptr, func(rec *record) {
+			b := rec.block() // it neither goes nor moves while the shard is locked
+			switch {
+			case b.State == core.Live:
+				live = &b
+			case freed == nil || freed.ID.Generation < b.ID.Generation:
+				freed = &b
+			}
+		})
+		s.mu.Unlock()
+	}
+	return live, freed
+}
+
+// indexed is the shard's index of addresses, built if this is the first
+// question; s.mu must be held.
+func (s *shard) indexed() *addresses {
+	if s.index == nil {
+		s.index = &addresses{}
+		s.table.each(s.index.enter)
+		for _, stone := range s.tombstones.ring {
+			s.index.enter(stone)
+		}
+	}
+	return s.index
+}
