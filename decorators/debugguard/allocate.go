@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // Allocate returns a live block. A guarded one costs red zones and one launch
@@ -64,13 +65,13 @@ func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core
 	if err := r.obtain(ctx, req, b, true); err != nil {
 		return err
 	}
-	rec, due := r.ledger.enter(b)
+	rec, due := r.ledger.Enter(b)
 	if hunted || r.keepsStacks(b.Bytes, due) {
-		stack := r.ledger.stacks.capture(3)
-		rec.keepStacks() // the block is nobody's yet
-		rec.mu.Lock()
-		rec.setAllocStack(stack)
-		rec.mu.Unlock()
+		stack := r.ledger.Stacks.Capture(3)
+		rec.KeepStacks() // the block is nobody's yet
+		rec.Mu.Lock()
+		rec.SetAllocStack(stack)
+		rec.Mu.Unlock()
 		r.tellStack(b.Bytes, b.Tag, stack)
 	}
 	return nil
@@ -86,7 +87,7 @@ func (r *Resource) tellStack(bytes uint64, tag core.Tag, stack core.Stack) {
 // those whose turn it is by their bytes, and large ones, of which only so many
 // in a time that it never costs more than a hundredth of a processor.
 func (r *Resource) keepsStacks(bytes uint64, due bool) bool {
-	return (due || bytes >= stackAlways) && r.ledger.stacks.affords(r.ledger.clock.instant())
+	return (due || bytes >= ledger.AlwaysStacks) && r.ledger.Stacks.Affords(r.ledger.Clock.Instant())
 }
 
 // allocateGuarded allocates a block between red zones. If there is no room
@@ -110,15 +111,15 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 	}
 	l.Base = b.ID.Ptr
 	b.ID.Ptr, b.Bytes = l.Start(), req.Bytes
-	stack := r.ledger.stacks.capture(2)
-	rec := newGuarded(b, r.ledger.clock.instant(), stack)
-	rec.guard.layout, rec.guard.isolated, rec.guard.whole = l, isolated, hunted || b.Bytes <= r.cfg.PoisonCap
+	stack := r.ledger.Stacks.Capture(2)
+	rec := ledger.NewGuarded(b, r.ledger.Clock.Instant(), stack)
+	rec.Guard.Layout, rec.Guard.Isolated, rec.Guard.Whole = l, isolated, hunted || b.Bytes <= r.cfg.PoisonCap
 	if isolated {
 		r.forwarded.isolation.Add(int64(l.Total() - b.Bytes))
 	}
 	r.tellStack(l.Total(), b.Tag, stack)
 	r.arm(ctx, rec)
-	r.ledger.enterGuarded(rec)
+	r.ledger.EnterGuarded(rec)
 	r.count.guarded.Add(1)
 	return b, nil
 }

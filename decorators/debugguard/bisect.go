@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // launchBisect is the name of the comparisons after a launch.
@@ -98,9 +99,9 @@ func (r *Resource) bisectOwn(ctx context.Context, o *openLaunch) {
 	b, at := newBatch(o.use.Stream), r.launches.tick()
 	var uses []core.Use
 	for _, h := range o.known {
-		if h.guarded && h.rec.guard.armed {
+		if h.guarded && h.rec.Guard.Armed {
 			b.redZones(h.rec, at)
-			uses = append(uses, core.Use{Block: h.rec.inner(), Access: core.Read})
+			uses = append(uses, core.Use{Block: h.rec.Inner(), Access: core.Read})
 		}
 	}
 	r.compareBatch(ctx, launchBisect, b, uses)
@@ -115,11 +116,11 @@ func (r *Resource) bisectOthers(ctx context.Context, stream core.StreamID) {
 	defer r.evicting.Unlock()
 	b, at := newBatch(stream), r.launches.tick()
 	var uses []core.Use
-	for _, rec := range r.quarantine.nextInTurn(bisectBlocks, bisectBytes, func(rec *record) bool { return r.orderedBlock(rec.inner(), stream) }) {
+	for _, rec := range r.quarantine.nextInTurn(bisectBlocks, bisectBytes, func(rec *ledger.Record) bool { return r.orderedBlock(rec.Inner(), stream) }) {
 		b.poisoned(rec, at)
-		uses = append(uses, core.Use{Block: rec.inner(), Access: core.Read})
+		uses = append(uses, core.Use{Block: rec.Inner(), Access: core.Read})
 	}
-	uses = r.watchCanaries(b, uses, bisectBlocks, func(rec *record) bool { return r.orderedBlock(rec.id(), stream) })
+	uses = r.watchCanaries(b, uses, bisectBlocks, func(rec *ledger.Record) bool { return r.orderedBlock(rec.ID(), stream) })
 	r.compareBatch(ctx, launchBisect, b, uses)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // When a hunt lets a block go, nobody watches its bytes any more. A canary is
@@ -33,23 +34,23 @@ const (
 type canaries struct {
 	memory      tally
 	made, freed atomic.Uint64
-	queue       []*record // oldest first
-	turn        int       // whose turn it is to be compared
+	queue       []*ledger.Record // oldest first
+	turn        int              // whose turn it is to be compared
 	owners      []core.Block
 	next        int
 
 	mu    sync.Mutex
-	alive map[core.Generation]*record // until the upstream has released them
+	alive map[core.Generation]*ledger.Record // until the upstream has released them
 }
 
 // add notes a canary, so that its release is not told as a caller's block's.
-func (cs *canaries) add(rec *record) {
+func (cs *canaries) add(rec *ledger.Record) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.alive == nil {
-		cs.alive = map[core.Generation]*record{}
+		cs.alive = map[core.Generation]*ledger.Record{}
 	}
-	cs.alive[rec.generation()] = rec
+	cs.alive[rec.Generation()] = rec
 	cs.made.Add(1)
 }
 
@@ -65,7 +66,7 @@ func (cs *canaries) has(g core.Generation) bool {
 
 // released returns the canary that a released block is, nil if it is none, and
 // forgets it.
-func (cs *canaries) released(g core.Generation) *record {
+func (cs *canaries) released(g core.Generation) *ledger.Record {
 	if !cs.has(g) {
 		return nil
 	}
@@ -102,7 +103,7 @@ func (cs *canaries) ownerOf(ptr uint64) (owner core.Block) {
 // been freed, far apart. They take at most an eighth of what quarantine may
 // hold; when there is no room for more, the oldest eighth of them makes some.
 // evicting must be held.
-func (r *Resource) postSome(ctx context.Context, freed []*record) error {
+func (r *Resource) postSome(ctx context.Context, freed []*ledger.Record) error {
 	most, bytes := r.cfg.Hunt.Canaries, r.quarantineLimit()/8
 	if most == 0 || len(freed) == 0 {
 		return nil
@@ -116,7 +117,7 @@ func (r *Resource) postSome(ctx context.Context, freed []*record) error {
 		}
 	}
 	for _, rec := range freed {
-		r.canaries.rememberOwner(rec.block(), rec.guard.layout)
+		r.canaries.rememberOwner(rec.Block(), rec.Guard.Layout)
 	}
 	step := max(1, len(freed)/max(1, most/8))
 	for i := 0; i < len(freed); i += step {
@@ -129,11 +130,11 @@ func (r *Resource) postSome(ctx context.Context, freed []*record) error {
 
 // post puts a canary where a block was. It is never more than a try, and none
 // where the lease of the block's stream was given back.
-func (r *Resource) post(ctx context.Context, freed *record) {
-	if !r.leased(freed.stream()) {
+func (r *Resource) post(ctx context.Context, freed *ledger.Record) {
+	if !r.leased(freed.Stream()) {
 		return
 	}
-	b, err := r.upstream.Allocate(ctx, core.Request{Bytes: canarySize(freed), Stream: freed.stream(), Tag: CanaryTag, Withheld: true})
+	b, err := r.upstream.Allocate(ctx, core.Request{Bytes: canarySize(freed), Stream: freed.Stream(), Tag: CanaryTag, Withheld: true})
 	if err != nil {
 		if outOfMemory(err) {
 			r.hide(err)
@@ -142,41 +143,41 @@ func (r *Resource) post(ctx context.Context, freed *record) {
 	}
 	owner := r.canaries.ownerOf(b.ID.Ptr)
 	b.State = core.Quarantined
-	rec := newGuarded(b, r.ledger.clock.instant(), nil)
-	rec.guard.layout, rec.guard.whole, rec.guard.canaryOf = canary.Layout{Base: b.ID.Ptr, Body: b.Bytes}, true, &owner
+	rec := ledger.NewGuarded(b, r.ledger.Clock.Instant(), nil)
+	rec.Guard.Layout, rec.Guard.Whole, rec.Guard.CanaryOf = canary.Layout{Base: b.ID.Ptr, Body: b.Bytes}, true, &owner
 	r.canaries.add(rec)
-	r.canaries.memory.add(rec.footprint())
+	r.canaries.memory.add(rec.Footprint())
 	r.fillCanary(ctx, rec)
 	r.canaries.queue = append(r.canaries.queue, rec)
 }
 
 // canarySize is a size of which allocators hand out what they were given
 // last, as the freed block's was.
-func canarySize(freed *record) uint64 {
-	return min(max(freed.guard.layout.Total(), minCanary), maxCanary)
+func canarySize(freed *ledger.Record) uint64 {
+	return min(max(freed.Guard.Layout.Total(), minCanary), maxCanary)
 }
 
 // fillCanary fills it. One that could not be filled is kept, and never
 // compared.
-func (r *Resource) fillCanary(ctx context.Context, rec *record) {
-	err := r.device(ctx, work{name: launchCanary, stream: rec.stream(),
-		uses: []core.Use{{Block: rec.id(), Access: core.Write}},
+func (r *Resource) fillCanary(ctx context.Context, rec *ledger.Record) {
+	err := r.device(ctx, work{name: launchCanary, stream: rec.Stream(),
+		uses: []core.Use{{Block: rec.ID(), Access: core.Write}},
 		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
-			err := r.cfg.Device.Fill(ctx, stream, rec.guard.layout.Poison(nil, rec.generation(), true))
+			err := r.cfg.Device.Fill(ctx, stream, rec.Guard.Layout.Poison(nil, rec.Generation(), true))
 			return !core.WasNotEnqueued(err), err
 		}})
 	if err != nil {
-		rec.guard.checked = true
+		rec.Guard.Checked = true
 		r.count.unchecked.Add(1)
 		return
 	}
-	rec.guard.armed = true
-	rec.guard.clean.Store(r.launches.tick())
+	rec.Guard.Armed = true
+	rec.Guard.Clean.Store(r.launches.tick())
 }
 
 // watchCanaries adds so many of the canaries that are wanted to a batch, those
 // whose turn it is. evicting must be held.
-func (r *Resource) watchCanaries(b *batch, uses []core.Use, most int, wanted func(*record) bool) []core.Use {
+func (r *Resource) watchCanaries(b *batch, uses []core.Use, most int, wanted func(*ledger.Record) bool) []core.Use {
 	at := r.launches.now()
 	for range r.canaries.queue {
 		if most == 0 {
@@ -184,9 +185,9 @@ func (r *Resource) watchCanaries(b *batch, uses []core.Use, most int, wanted fun
 		}
 		rec := r.canaries.queue[r.canaries.turn%len(r.canaries.queue)]
 		r.canaries.turn++
-		if !rec.guard.checked && wanted(rec) {
+		if !rec.Guard.Checked && wanted(rec) {
 			b.poisoned(rec, at)
-			uses = append(uses, core.Use{Block: rec.id(), Access: core.Read})
+			uses = append(uses, core.Use{Block: rec.ID(), Access: core.Read})
 			most--
 		}
 	}
@@ -212,7 +213,7 @@ func (r *Resource) trimCanariesUntil(ctx context.Context, keep int, stop func() 
 }
 
 // canaryGone counts one that was given back.
-func (r *Resource) canaryGone(rec *record) {
-	r.canaries.memory.sub(rec.footprint())
+func (r *Resource) canaryGone(rec *ledger.Record) {
+	r.canaries.memory.sub(rec.Footprint())
 	r.canaries.freed.Add(1)
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // maxChecks is how many batches may await their verdict. Beyond that the
@@ -34,7 +35,7 @@ type batch struct {
 // watched is what a region of a batch is to its block. Its comparison covers
 // what happened between the ticks from and to.
 type watched struct {
-	rec      *record
+	rec      *ledger.Record
 	offset   int64 // of the region, from the caller's pointer
 	from, to uint64
 	filled   uint32
@@ -42,37 +43,37 @@ type watched struct {
 
 // inBody reports whether the region lies in the caller's bytes.
 func (w watched) inBody() bool {
-	return w.offset >= 0 && uint64(w.offset) < w.rec.guard.layout.Body
+	return w.offset >= 0 && uint64(w.offset) < w.rec.Guard.Layout.Body
 }
 
 func newBatch(stream core.StreamID) *batch { return &batch{stream: stream} }
 
 // redZones adds the red zones of a block, poisoned those and its poison. at
 // is the tick of the comparison. The caller alone holds the block.
-func (b *batch) redZones(rec *record, at uint64) {
-	b.watch(rec, at, rec.guard.layout.RedZones(b.regions, rec.generation()))
+func (b *batch) redZones(rec *ledger.Record, at uint64) {
+	b.watch(rec, at, rec.Guard.Layout.RedZones(b.regions, rec.Generation()))
 }
 
-func (b *batch) poisoned(rec *record, at uint64) {
-	if rec.guard.canaryOf != nil {
-		b.watch(rec, at, rec.guard.layout.Poison(b.regions, rec.generation(), true))
+func (b *batch) poisoned(rec *ledger.Record, at uint64) {
+	if rec.Guard.CanaryOf != nil {
+		b.watch(rec, at, rec.Guard.Layout.Poison(b.regions, rec.Generation(), true))
 		return
 	}
-	if rec.guard.unpoisoned {
+	if rec.Guard.Unpoisoned {
 		b.redZones(rec, at)
 		return
 	}
-	g := rec.generation()
-	b.watch(rec, at, rec.guard.layout.Poison(rec.guard.layout.RedZones(b.regions, g), g, rec.guard.whole))
+	g := rec.Generation()
+	b.watch(rec, at, rec.Guard.Layout.Poison(rec.Guard.Layout.RedZones(b.regions, g), g, rec.Guard.Whole))
 }
 
-func (b *batch) watch(rec *record, at uint64, regions []core.Region) {
-	g := rec.guard
-	clean, filled := g.clean.Load(), g.filled.Load()
+func (b *batch) watch(rec *ledger.Record, at uint64, regions []core.Region) {
+	g := rec.Guard
+	clean, filled := g.Clean.Load(), g.Filled.Load()
 	for _, region := range regions[len(b.regions):] {
-		w := watched{rec: rec, offset: int64(region.Ptr - g.layout.Start()), from: clean, to: at, filled: filled}
+		w := watched{rec: rec, offset: int64(region.Ptr - g.Layout.Start()), from: clean, to: at, filled: filled}
 		if w.inBody() { // it was filled later than the red zones
-			w.from = max(clean, g.poisonedAt)
+			w.from = max(clean, g.PoisonedAt)
 		}
 		b.watched = append(b.watched, w)
 	}
@@ -132,7 +133,7 @@ func (r *Resource) noteQueued(b *batch, err error) {
 		return
 	}
 	for _, w := range b.watched {
-		raise(&w.rec.guard.clean, int64(w.to))
+		raise(&w.rec.Guard.Clean, int64(w.to))
 	}
 }
 

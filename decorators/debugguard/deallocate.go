@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // Deallocate gives a block back. A guarded one is poisoned and quarantined, or,
@@ -20,27 +21,27 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 	if id.Ordinal != r.ordinal && r.Mode() != Off {
 		return core.Block{}, r.foreignDevice(id)
 	}
-	rec := r.ledger.get(id)
+	rec := r.ledger.Get(id)
 	if rec == nil {
 		return r.freeUnknown(ctx, id)
 	}
-	if rec.guard == nil && rec.retire(id.Generation) {
+	if rec.Guard == nil && rec.Retire(id.Generation) {
 		err = r.freeUnguarded(ctx, &id, rec, &b)
 		return b, err
 	}
-	if rec = r.ledger.lockAny(id); rec == nil {
+	if rec = r.ledger.LockAny(id); rec == nil {
 		return r.freeUnknown(ctx, id)
 	}
 	switch {
-	case rec.state() != core.Live && rec.guard == nil && r.Mode() == Off:
-		rec.mu.Unlock()
+	case rec.State() != core.Live && rec.Guard == nil && r.Mode() == Off:
+		rec.Mu.Unlock()
 		return r.upstream.Deallocate(ctx, id)
-	case rec.state() != core.Live:
+	case rec.State() != core.Live:
 		return core.Block{}, r.doubleFree(id, rec)
-	case rec.guard == nil: // another free of it has failed just now
-		rec.mu.Unlock()
+	case rec.Guard == nil: // another free of it has failed just now
+		rec.Mu.Unlock()
 		return r.Deallocate(ctx, id)
-	case !rec.guard.layout.Contains(id.Ptr):
+	case !rec.Guard.Layout.Contains(id.Ptr):
 		return core.Block{}, r.wildPointer("Deallocate", id, id.AllocStream, rec)
 	}
 	return r.freeKnown(ctx, id, rec)
@@ -48,20 +49,20 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 
 // freeUnguarded passes the free of a block on that this call has retired: a
 // second free of it is refused, unless this one fails. The block goes to b.
-func (r *Resource) freeUnguarded(ctx context.Context, id *core.BlockID, rec *record, b *core.Block) (err error) {
-	if !rec.contains(id.Ptr) {
+func (r *Resource) freeUnguarded(ctx context.Context, id *core.BlockID, rec *ledger.Record, b *core.Block) (err error) {
+	if !rec.Contains(id.Ptr) {
 		r.revive(rec, id.Generation)
-		if rec = r.ledger.lock(*id); rec != nil {
+		if rec = r.ledger.Lock(*id); rec != nil {
 			return r.wildPointer("Deallocate", *id, id.AllocStream, rec)
 		}
 		*b, err = r.upstream.Deallocate(ctx, *id)
 		return err
 	}
-	if rec.keepsStacks() {
-		stack := r.ledger.stacks.capture(2)
-		rec.mu.Lock()
-		rec.setFreeStack(stack)
-		rec.mu.Unlock()
+	if rec.KeepsStacks() {
+		stack := r.ledger.Stacks.Capture(2)
+		rec.Mu.Lock()
+		rec.SetFreeStack(stack)
+		rec.Mu.Unlock()
 	}
 	sealed := r.seals.get(id.Generation)
 	_ = r.breakSeal(ctx, sealed) // what could not be compared is counted
@@ -75,18 +76,18 @@ func (r *Resource) freeUnguarded(ctx context.Context, id *core.BlockID, rec *rec
 
 // freeKnown frees a live guarded block; rec is locked. From here on a second
 // free of it is refused, unless this one fails.
-func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *record) (core.Block, error) {
-	rec.setState(core.Retired)
-	rec.setFreeStack(r.ledger.stacks.capture(2))
-	if rec.guard.open > 0 {
-		rec.guard.deferred = true
-		r.deferred.add(rec.footprint())
-		b := rec.block()
-		rec.mu.Unlock()
-		r.below.Withhold(rec.inner(), core.Retired)
+func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *ledger.Record) (core.Block, error) {
+	rec.SetState(core.Retired)
+	rec.SetFreeStack(r.ledger.Stacks.Capture(2))
+	if rec.Guard.Open > 0 {
+		rec.Guard.Deferred = true
+		r.deferred.add(rec.Footprint())
+		b := rec.Block()
+		rec.Mu.Unlock()
+		r.below.Withhold(rec.Inner(), core.Retired)
 		return b, nil
 	}
-	rec.mu.Unlock()
+	rec.Mu.Unlock()
 	sealed := r.seals.get(id.Generation)
 	_ = r.breakSeal(ctx, sealed) // what could not be compared is counted
 	b, err := r.freeGuarded(ctx, rec)
@@ -99,16 +100,16 @@ func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *record) 
 }
 
 // revive makes a block live again whose free failed.
-func (r *Resource) revive(rec *record, g core.Generation) {
-	rec.mu.Lock()
-	defer rec.mu.Unlock()
-	rec.revive(g)
+func (r *Resource) revive(rec *ledger.Record, g core.Generation) {
+	rec.Mu.Lock()
+	defer rec.Mu.Unlock()
+	rec.Revive(g)
 }
 
 // freeGuarded frees a guarded block that nobody uses. One that was poisoned
 // goes to quarantine, whatever else failed: its bytes are gone, so its owner
 // cannot have it back.
-func (r *Resource) freeGuarded(ctx context.Context, rec *record) (core.Block, error) {
+func (r *Resource) freeGuarded(ctx context.Context, rec *ledger.Record) (core.Block, error) {
 	if r.poison(ctx, rec) {
 		return r.quarantineBlock(ctx, rec), nil
 	}
@@ -116,20 +117,20 @@ func (r *Resource) freeGuarded(ctx context.Context, rec *record) (core.Block, er
 	if err != nil {
 		return core.Block{}, err
 	}
-	b.ID, b.Bytes = rec.id(), rec.bytes
+	b.ID, b.Bytes = rec.ID(), rec.Bytes
 	return b, nil
 }
 
 // freeDeferred frees a guarded block whose last intent has ended. Its owner
 // has been told that it is freed, so one whose free fails is kept and tried
 // again like any other in quarantine.
-func (r *Resource) freeDeferred(ctx context.Context, rec *record) {
-	_ = r.breakSeal(ctx, r.seals.get(rec.generation()))
+func (r *Resource) freeDeferred(ctx context.Context, rec *ledger.Record) {
+	_ = r.breakSeal(ctx, r.seals.get(rec.Generation()))
 	if _, err := r.freeGuarded(ctx, rec); err != nil {
-		rec.guard.checked = true
+		rec.Guard.Checked = true
 		r.quarantineBlock(ctx, rec)
 	}
-	r.deferred.sub(rec.footprint())
+	r.deferred.sub(rec.Footprint())
 }
 
 // freeUnknown frees a block without a record: one allocated while the guard
@@ -143,7 +144,7 @@ func (r *Resource) freeUnknown(ctx context.Context, id core.BlockID) (core.Block
 		}
 		state = core.Retired // somebody else freed it since it was looked up
 	}
-	if rec := r.ledger.lockAny(id); rec != nil {
+	if rec := r.ledger.LockAny(id); rec != nil {
 		return core.Block{}, r.doubleFree(id, rec)
 	}
 	return core.Block{}, r.unknownFree(id, state)

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // A block of the ledger was allocated under its eyes, and every declared use
@@ -14,9 +15,9 @@ import (
 
 // readUnwritten reports that an open launch reads a block before any write. It
 // unlocks rec.
-func (r *Resource) readUnwritten(o *openLaunch, u *core.PreparedUse, rec *record) {
+func (r *Resource) readUnwritten(o *openLaunch, u *core.PreparedUse, rec *ledger.Record) {
 	if r.Mode() == Off {
-		rec.mu.Unlock()
+		rec.Mu.Unlock()
 		return
 	}
 	suspect := o.use
@@ -26,11 +27,11 @@ func (r *Resource) readUnwritten(o *openLaunch, u *core.PreparedUse, rec *record
 
 // reportUnwritten reports the read once for the block, unlocks rec, and returns
 // the read as an error.
-func (r *Resource) reportUnwritten(rec *record, id core.BlockID, suspect core.UseRecord) error {
-	rec.markReadUnwritten()
+func (r *Resource) reportUnwritten(rec *ledger.Record, id core.BlockID, suspect core.UseRecord) error {
+	rec.MarkReadUnwritten()
 	f := r.victim(core.FindingUninitializedRead, rec)
-	rec.mu.Unlock()
-	suspect.Time = r.ledger.clock.time(r.ledger.clock.instant())
+	rec.Mu.Unlock()
+	suspect.Time = r.ledger.Clock.Time(r.ledger.Clock.Instant())
 	f.Suspects = []core.UseRecord{suspect}
 	f.Text = fmt.Sprintf("launch %q on stream %v reads generation %s tagged %q, which no declared launch has written, at %s",
 		suspect.Launch, suspect.Stream, id.Generation, f.Victim.Tag, caller())
@@ -55,11 +56,11 @@ func (r *Resource) refuse(o *openLaunch, req *core.UseRequest) error {
 		if rec == nil {
 			continue
 		}
-		rec.mu.Lock()
-		if rec.generation() == u.Block.Generation && u.Access == core.Read && rec.unwritten() {
+		rec.Mu.Lock()
+		if rec.Generation() == u.Block.Generation && u.Access == core.Read && rec.Unwritten() {
 			return r.reportUnwritten(rec, u.Block, core.UseRecord{Launch: req.Launch, Stream: req.Stream, Access: u.Access})
 		}
-		rec.mu.Unlock()
+		rec.Mu.Unlock()
 	}
 	if len(req.Pointers) == 0 {
 		return nil
@@ -82,11 +83,11 @@ func writes(uses []core.Use, g core.Generation) bool {
 func (o *openLaunch) measure() {
 	for i := range o.known {
 		h := &o.known[i]
-		h.rec.mu.Lock()
-		if h.rec.generation() == h.generation {
-			h.ptr, h.bytes = h.rec.ptr, h.rec.bytes
+		h.rec.Mu.Lock()
+		if h.rec.Generation() == h.generation {
+			h.ptr, h.bytes = h.rec.Ptr, h.rec.Bytes
 		}
-		h.rec.mu.Unlock()
+		h.rec.Mu.Unlock()
 	}
 }
 
@@ -118,10 +119,10 @@ func (r *Resource) checkPointers(o *openLaunch, req *core.UseRequest) (first err
 // undeclared reports a pointer that lies in a live block which the launch does
 // not declare, or in a freed one and in no live one.
 func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64) error {
-	live, freed := r.ledger.owners(ptr)
+	live, freed := r.ledger.Owners(ptr)
 	use := o.use
 	use.Launch, use.Stream, use.Access = req.Launch, req.Stream, 0
-	use.Time = r.ledger.clock.time(r.ledger.clock.instant())
+	use.Time = r.ledger.Clock.Time(r.ledger.Clock.Instant())
 	for i := range req.Uses {
 		if g := req.Uses[i].Block.Generation; live != nil && g == live.ID.Generation {
 			return nil // declared, and not held because it was freed meanwhile
@@ -130,7 +131,7 @@ func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64) e
 	switch {
 	case live != nil:
 		return r.accusePointer(core.FindingUndeclaredAccess, live.ID, use, ptr)
-	case freed != nil && uint64(freed.ID.Generation) > r.ledger.unseen.Load() && !r.livesBelow(ptr, freed.ID.Generation):
+	case freed != nil && uint64(freed.ID.Generation) > r.ledger.Unseen.Load() && !r.livesBelow(ptr, freed.ID.Generation):
 		return r.accusePointer(core.FindingStaleHandle, freed.ID, use, ptr)
 	}
 	return nil
@@ -143,12 +144,12 @@ func (r *Resource) accusePointer(kind core.FindingKind, id core.BlockID, use cor
 	if !r.cfg.Refuse && !r.accused.first(id.Generation, use.Launch) {
 		return nil
 	}
-	rec := r.ledger.lockAny(id)
+	rec := r.ledger.LockAny(id)
 	if rec == nil {
 		return nil
 	}
 	f := r.victim(kind, rec)
-	rec.mu.Unlock()
+	rec.Mu.Unlock()
 	f.Suspects = []core.UseRecord{use}
 	b, why := f.Victim, "it does not declare"
 	f.Err = &core.StreamMisuseError{Op: "PrepareUse", Block: id, Stream: use.Stream,

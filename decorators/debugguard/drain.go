@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // verdictsPerCall is how many verdicts an operation reads in passing.
@@ -89,11 +90,11 @@ func (r *Resource) CheckLive(ctx context.Context) error {
 }
 
 // liveBlocks are the guarded blocks that can be compared, by stream.
-func (r *Resource) liveBlocks() map[core.StreamID][]*record {
-	live := map[core.StreamID][]*record{}
-	for _, rec := range r.ledger.all {
-		if rec.guard != nil && rec.guard.armed && rec.watched() {
-			live[rec.stream()] = append(live[rec.stream()], rec)
+func (r *Resource) liveBlocks() map[core.StreamID][]*ledger.Record {
+	live := map[core.StreamID][]*ledger.Record{}
+	for _, rec := range r.ledger.All {
+		if rec.Guard != nil && rec.Guard.Armed && rec.Watched() {
+			live[rec.Stream()] = append(live[rec.Stream()], rec)
 		}
 	}
 	return live
@@ -101,7 +102,7 @@ func (r *Resource) liveBlocks() map[core.StreamID][]*record {
 
 // checkSome compares blocks of one stream, each by itself if they cannot be
 // compared together: one that a launch holds open must not hide the others.
-func (r *Resource) checkSome(ctx context.Context, stream core.StreamID, blocks []*record) error {
+func (r *Resource) checkSome(ctx context.Context, stream core.StreamID, blocks []*ledger.Record) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -117,7 +118,7 @@ func (r *Resource) checkSome(ctx context.Context, stream core.StreamID, blocks [
 	case errors.Is(err, core.ErrSticky):
 		return err
 	case len(blocks) == 1:
-		if blocks[0].watched() { // or it was freed meanwhile
+		if blocks[0].Watched() { // or it was freed meanwhile
 			r.count.unchecked.Add(1)
 		}
 		return nil
@@ -130,12 +131,12 @@ func (r *Resource) checkSome(ctx context.Context, stream core.StreamID, blocks [
 	return nil
 }
 
-func (r *Resource) checkTogether(ctx context.Context, stream core.StreamID, blocks []*record) error {
+func (r *Resource) checkTogether(ctx context.Context, stream core.StreamID, blocks []*ledger.Record) error {
 	b, at := newBatch(stream), r.launches.tick()
 	var uses []core.Use
 	for _, rec := range blocks {
 		b.redZones(rec, at)
-		uses = append(uses, core.Use{Block: rec.inner(), Access: core.Read})
+		uses = append(uses, core.Use{Block: rec.Inner(), Access: core.Read})
 	}
 	err := r.device(ctx, work{name: launchLive, stream: stream, uses: uses,
 		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // maxBatch is how many blocks one comparison covers at most.
@@ -15,14 +16,14 @@ const maxBatch = 64
 
 // quarantineBlock puts a freed block into quarantine and returns it as its owner knew
 // it.
-func (r *Resource) quarantineBlock(ctx context.Context, rec *record) core.Block {
-	rec.mu.Lock()
-	rec.setState(core.Quarantined)
-	rec.guard.freedAt = r.cfg.Now()
-	b := rec.block()
-	rec.mu.Unlock()
-	r.below.Withhold(rec.inner(), core.Quarantined)
-	r.enforce(ctx, rec.footprint().Bytes)
+func (r *Resource) quarantineBlock(ctx context.Context, rec *ledger.Record) core.Block {
+	rec.Mu.Lock()
+	rec.SetState(core.Quarantined)
+	rec.Guard.FreedAt = r.cfg.Now()
+	b := rec.Block()
+	rec.Mu.Unlock()
+	r.below.Withhold(rec.Inner(), core.Quarantined)
+	r.enforce(ctx, rec.Footprint().Bytes)
 	r.quarantine.push(rec)
 	r.wake()
 	if r.quarantineLimit() == 0 { // turned off meanwhile
@@ -107,27 +108,27 @@ func (r *Resource) evict(ctx context.Context, want uint64, post bool) (freed uin
 
 // evictBlocks lets blocks go that were taken from quarantine. evicting must be
 // held.
-func (r *Resource) evictBlocks(ctx context.Context, blocks []*record, post bool) (freed uint64, err error) {
+func (r *Resource) evictBlocks(ctx context.Context, blocks []*ledger.Record, post bool) (freed uint64, err error) {
 	freed, kept, err := r.evictAll(ctx, blocks, nil)
 	r.quarantine.restore(kept)
 	if !post {
 		return freed, err
 	}
-	return freed, errors.Join(err, r.postSome(ctx, slices.DeleteFunc(blocks, func(rec *record) bool { return slices.Contains(kept, rec) })))
+	return freed, errors.Join(err, r.postSome(ctx, slices.DeleteFunc(blocks, func(rec *ledger.Record) bool { return slices.Contains(kept, rec) })))
 }
 
 // evictAll queues the last comparison of blocks, in batches of one stream, and
 // behind it their free. It returns those whose free failed, and those that were
 // left when stop, if it is not nil, said so. Their order in blocks is lost.
-func (r *Resource) evictAll(ctx context.Context, blocks []*record, stop func() bool) (freed uint64, kept []*record, err error) {
-	slices.SortStableFunc(blocks, func(a, b *record) int { return cmp.Compare(a.stream(), b.stream()) })
+func (r *Resource) evictAll(ctx context.Context, blocks []*ledger.Record, stop func() bool) (freed uint64, kept []*ledger.Record, err error) {
+	slices.SortStableFunc(blocks, func(a, b *ledger.Record) int { return cmp.Compare(a.Stream(), b.Stream()) })
 	for len(blocks) > 0 {
 		if stop != nil && stop() {
 			kept = append(kept, blocks...)
 			break
 		}
 		n := 1
-		for n < len(blocks) && n < maxBatch && blocks[n].stream() == blocks[0].stream() {
+		for n < len(blocks) && n < maxBatch && blocks[n].Stream() == blocks[0].Stream() {
 			n++
 		}
 		r.compareLast(ctx, blocks[:n])
@@ -140,7 +141,7 @@ func (r *Resource) evictAll(ctx context.Context, blocks []*record, stop func() b
 				kept, err = append(kept, rec), errors.Join(err, failure)
 				continue
 			}
-			freed += rec.footprint().Bytes
+			freed += rec.Footprint().Bytes
 		}
 		blocks = blocks[n:]
 	}
@@ -152,19 +153,19 @@ func (r *Resource) evictAll(ctx context.Context, blocks []*record, stop func() b
 
 // compareLast queues the comparison of poison and red zones of blocks of one
 // stream. It is tried once for each block.
-func (r *Resource) compareLast(ctx context.Context, blocks []*record) {
+func (r *Resource) compareLast(ctx context.Context, blocks []*ledger.Record) {
 	var uses []core.Use
-	b := newBatch(blocks[0].stream())
+	b := newBatch(blocks[0].Stream())
 	at := r.launches.tick()
 	for _, rec := range blocks {
-		if !rec.guard.checked {
-			rec.guard.checked = true
+		if !rec.Guard.Checked {
+			rec.Guard.Checked = true
 			b.poisoned(rec, at)
-			uses = append(uses, core.Use{Block: rec.inner(), Access: core.Read})
+			uses = append(uses, core.Use{Block: rec.Inner(), Access: core.Read})
 		}
 	}
 	if b.blocks > 0 {
-		uses = r.watchCanaries(b, uses, canariesAtOnce, func(rec *record) bool { return rec.stream() == b.stream })
+		uses = r.watchCanaries(b, uses, canariesAtOnce, func(rec *ledger.Record) bool { return rec.Stream() == b.stream })
 	}
 	if b.blocks == 0 {
 		return
@@ -184,24 +185,24 @@ func (r *Resource) compareLast(ctx context.Context, blocks []*record) {
 
 // release frees a block at the upstream. One that somebody freed around the
 // guard is let go too.
-func (r *Resource) release(ctx context.Context, rec *record) error {
+func (r *Resource) release(ctx context.Context, rec *ledger.Record) error {
 	_, err := r.forwardFree(ctx, rec)
 	if err != nil && !errors.Is(err, core.ErrUseAfterFree) {
 		r.count.retried.Add(1)
 		return err
 	}
-	if rec.guard.canaryOf != nil {
+	if rec.Guard.CanaryOf != nil {
 		r.canaryGone(rec)
 		return nil
 	}
 	if err != nil {
-		r.ledger.close(rec, rec.generation())
+		r.ledger.Close(rec, rec.Generation())
 	}
-	rec.mu.Lock()
-	if rec.state() == core.Quarantined { // not released within the call
-		rec.setState(core.Retired)
+	rec.Mu.Lock()
+	if rec.State() == core.Quarantined { // not released within the call
+		rec.SetState(core.Retired)
 	}
-	rec.mu.Unlock()
+	rec.Mu.Unlock()
 	r.quarantine.left(rec, r.cfg.Now())
 	r.count.evicted.Add(1)
 	return nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // filling is the filling of one block's red zones or of its poison: what every
@@ -13,7 +14,7 @@ import (
 // because nobody who is given some of it keeps that.
 type filling struct {
 	guard   *Resource
-	rec     *record
+	rec     *ledger.Record
 	poisons bool
 	// enqueued is set if the device may do some of it.
 	enqueued bool
@@ -30,12 +31,12 @@ var fillings = sync.Pool{New: func() any {
 
 // fillBlock queues the filling of a block's poison, or of its red zones, and says
 // whether any of it was enqueued.
-func (r *Resource) fillBlock(ctx context.Context, launch string, rec *record, poisons bool) (enqueued bool, err error) {
+func (r *Resource) fillBlock(ctx context.Context, launch string, rec *ledger.Record, poisons bool) (enqueued bool, err error) {
 	f := fillings.Get().(*filling)
 	defer fillings.Put(f)
 	f.guard, f.rec, f.poisons, f.enqueued = r, rec, poisons, false
-	f.uses[0] = core.Use{Block: rec.inner(), Access: core.Write}
-	err = r.device(ctx, work{name: launch, stream: rec.stream(), uses: f.uses[:], enqueue: f.run})
+	f.uses[0] = core.Use{Block: rec.Inner(), Access: core.Write}
+	err = r.device(ctx, work{name: launch, stream: rec.Stream(), uses: f.uses[:], enqueue: f.run})
 	f.guard, f.rec = nil, nil
 	return f.enqueued, err
 }
@@ -45,7 +46,7 @@ func (f *filling) enqueue(ctx context.Context, stream core.StreamID) (bool, erro
 	if f.poisons {
 		err = f.guard.fillPoison(ctx, stream, f.rec, f.regions[:0])
 	} else {
-		err = f.guard.cfg.Device.Fill(ctx, stream, f.rec.guard.layout.RedZones(f.regions[:0], f.rec.generation()))
+		err = f.guard.cfg.Device.Fill(ctx, stream, f.rec.Guard.Layout.RedZones(f.regions[:0], f.rec.Generation()))
 	}
 	f.enqueued = !core.WasNotEnqueued(err)
 	return f.enqueued, err
@@ -53,13 +54,13 @@ func (f *filling) enqueue(ctx context.Context, stream core.StreamID) (bool, erro
 
 // arm fills the red zones of a fresh block. One that could not be armed is
 // handed out all the same and never compared.
-func (r *Resource) arm(ctx context.Context, rec *record) {
+func (r *Resource) arm(ctx context.Context, rec *ledger.Record) {
 	if _, err := r.fillBlock(ctx, launchArm, rec, false); err != nil {
 		r.count.unchecked.Add(1)
 		return
 	}
-	rec.guard.armed = true
-	rec.guard.clean.Store(r.launches.tick())
+	rec.Guard.Armed = true
+	rec.Guard.Clean.Store(r.launches.tick())
 }
 
 // poison fills a freed block with poison. It reports whether the block may hold
@@ -70,15 +71,15 @@ func (r *Resource) arm(ctx context.Context, rec *record) {
 // The red zones stay as they were armed: they are compared with the poison when
 // the block leaves quarantine, many blocks at a time. Where there will be no
 // such time, or each step is compared on its own, it is done here and now.
-func (r *Resource) poison(ctx context.Context, rec *record) (poisoned bool) {
-	kept := !rec.guard.isolated && r.hasRoom(ctx, rec.footprint().Bytes)
+func (r *Resource) poison(ctx context.Context, rec *ledger.Record) (poisoned bool) {
+	kept := !rec.Guard.Isolated && r.hasRoom(ctx, rec.Footprint().Bytes)
 	compared := !kept || r.hunting(bisecting)
 	if compared && r.checks.full() {
 		compared = false
 		r.count.unchecked.Add(1)
 	}
 	switch {
-	case r.Mode() < Sample || !rec.guard.armed:
+	case r.Mode() < Sample || !rec.Guard.Armed:
 		r.count.unchecked.Add(1)
 		return false
 	case !kept && !compared:
@@ -95,10 +96,10 @@ func (r *Resource) poison(ctx context.Context, rec *record) (poisoned bool) {
 
 // compareAndPoison queues the comparison of the red zones, and behind it the
 // filling of a block that is kept, and of its red zones anew.
-func (r *Resource) compareAndPoison(ctx context.Context, rec *record, kept bool) (poisoned bool) {
-	b := newBatch(rec.stream())
-	err := r.device(ctx, work{name: launchFree, stream: rec.stream(),
-		uses: []core.Use{{Block: rec.inner(), Access: core.ReadWrite}},
+func (r *Resource) compareAndPoison(ctx context.Context, rec *ledger.Record, kept bool) (poisoned bool) {
+	b := newBatch(rec.Stream())
+	err := r.device(ctx, work{name: launchFree, stream: rec.Stream(),
+		uses: []core.Use{{Block: rec.Inner(), Access: core.ReadWrite}},
 		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
 			b = newBatch(stream)
 			b.redZones(rec, r.launches.tick())
@@ -106,8 +107,8 @@ func (r *Resource) compareAndPoison(ctx context.Context, rec *record, kept bool)
 				return !core.WasNotEnqueued(err), err
 			}
 			poisoned = true
-			rec.guard.filled.Add(1)
-			return true, r.fillPoison(ctx, stream, rec, rec.guard.layout.RedZones(nil, rec.generation()))
+			rec.Guard.Filled.Add(1)
+			return true, r.fillPoison(ctx, stream, rec, rec.Guard.Layout.RedZones(nil, rec.Generation()))
 		}})
 	b.blocks = 1 // also if it was not even made
 	r.noteQueued(b, err)
@@ -116,9 +117,9 @@ func (r *Resource) compareAndPoison(ctx context.Context, rec *record, kept bool)
 
 // fillPoison queues the filling of a block with poison, and of other regions of
 // it. If it fails the block has no poison that could be compared.
-func (r *Resource) fillPoison(ctx context.Context, stream core.StreamID, rec *record, others []core.Region) error {
-	rec.guard.poisonedAt = r.launches.tick()
-	err := r.cfg.Device.Fill(ctx, stream, rec.guard.layout.Poison(others, rec.generation(), rec.guard.whole))
-	rec.guard.unpoisoned = err != nil
+func (r *Resource) fillPoison(ctx context.Context, stream core.StreamID, rec *ledger.Record, others []core.Region) error {
+	rec.Guard.PoisonedAt = r.launches.tick()
+	err := r.cfg.Device.Fill(ctx, stream, rec.Guard.Layout.Poison(others, rec.Generation(), rec.Guard.Whole))
+	rec.Guard.Unpoisoned = err != nil
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // report counts a finding and hands it on.
@@ -19,10 +20,10 @@ func (r *Resource) report(f core.Finding) {
 }
 
 // victim begins a finding about a known block; rec must be locked.
-func (r *Resource) victim(kind core.FindingKind, rec *record) core.Finding {
-	f := core.Finding{Kind: kind, Victim: rec.block()}
-	f.AllocStack, f.FreeStack = rec.stacks()
-	f.Uses, f.OlderUses = r.ledger.lastUses(rec)
+func (r *Resource) victim(kind core.FindingKind, rec *ledger.Record) core.Finding {
+	f := core.Finding{Kind: kind, Victim: rec.Block()}
+	f.AllocStack, f.FreeStack = rec.Stacks()
+	f.Uses, f.OlderUses = r.ledger.LastUses(rec)
 	return f
 }
 
@@ -32,9 +33,9 @@ func (r *Resource) IsCanary(id core.BlockID) bool { return r.canaries.has(id.Gen
 
 // misused unlocks rec and reports a misuse of its block by the caller, which
 // gets err. In mode Off it is refused all the same, but not reported.
-func (r *Resource) misused(kind core.FindingKind, rec *record, err error, text string) error {
+func (r *Resource) misused(kind core.FindingKind, rec *ledger.Record, err error, text string) error {
 	f := r.victim(kind, rec)
-	rec.mu.Unlock()
+	rec.Mu.Unlock()
 	if r.Mode() != Off {
 		f.CallStack = core.CaptureStack(1)
 		f.Text, f.Err = text+" at "+caller(), err
@@ -47,16 +48,16 @@ func (r *Resource) misused(kind core.FindingKind, rec *record, err error, text s
 func caller() string { return cmp.Or(core.CaptureStack(1).Caller(), "an unknown place") }
 
 // doubleFree unlocks rec and reports that its block is freed again.
-func (r *Resource) doubleFree(id core.BlockID, rec *record) error {
-	b := rec.block()
+func (r *Resource) doubleFree(id core.BlockID, rec *ledger.Record) error {
+	b := rec.Block()
 	return r.misused(core.FindingDoubleFree, rec,
 		&core.UseAfterFreeError{Op: "Deallocate", Generation: id.Generation, Block: id, State: b.State, Tag: b.Tag},
 		fmt.Sprintf("generation %s tagged %q is %s and was freed again", id.Generation, b.Tag, b.State))
 }
 
 // wildPointer unlocks rec and reports an id whose pointer is not in its block.
-func (r *Resource) wildPointer(op string, id core.BlockID, stream core.StreamID, rec *record) error {
-	b := rec.block()
+func (r *Resource) wildPointer(op string, id core.BlockID, stream core.StreamID, rec *ledger.Record) error {
+	b := rec.Block()
 	return r.misused(core.FindingStaleHandle, rec,
 		&core.StreamMisuseError{Op: op, Block: id, Stream: stream, Reason: "the pointer does not lie inside the block of that generation"},
 		fmt.Sprintf("%s named generation %s tagged %q by pointer %#x, which is not in its %d bytes at %#x", op, id.Generation, b.Tag, id.Ptr, b.Bytes, b.ID.Ptr))
@@ -81,7 +82,7 @@ func (r *Resource) unknownFree(id core.BlockID, state core.BlockState) error {
 	case state == core.Retired:
 		f.Kind = core.FindingDoubleFree
 		f.Text = fmt.Sprintf("generation %s was freed again at %s; it was allocated while the guard was off", id.Generation, caller())
-	case !r.ledger.mayForget(id.Generation):
+	case !r.ledger.MayForget(id.Generation):
 		f.Kind = core.FindingForeignFree
 		f.Text = fmt.Sprintf("block %v was never allocated here and was freed at %s", id, caller())
 	default:
@@ -103,14 +104,14 @@ func (r *Resource) refused(err error, use late) error {
 	switch {
 	case errors.As(err, &uaf):
 		use.id = uaf.Block
-		rec := r.ledger.lockAny(use.id)
+		rec := r.ledger.LockAny(use.id)
 		if rec == nil {
 			return err
 		}
-		if rec.state() != core.Live {
+		if rec.State() != core.Live {
 			return r.staleUse(use, rec)
 		}
-		rec.mu.Unlock()
+		rec.Mu.Unlock()
 	case !errors.As(err, &misuse):
 	case misuse.Unleased:
 		r.unleased(use, misuse)
@@ -122,21 +123,21 @@ func (r *Resource) refused(err error, use late) error {
 
 // outside finds a pointer that is not in its block.
 func (r *Resource) outside(err error, use late, id core.BlockID) error {
-	rec := r.ledger.lock(id)
+	rec := r.ledger.Lock(id)
 	if rec == nil {
 		return err
 	}
-	if rec.guard == nil && !rec.contains(id.Ptr) {
+	if rec.Guard == nil && !rec.Contains(id.Ptr) {
 		return r.wildPointer(use.op, id, use.stream, rec)
 	}
-	rec.mu.Unlock()
+	rec.Mu.Unlock()
 	return err
 }
 
 // unleased reports work on a stream that nobody has leased. It has no victim:
 // nothing was enqueued.
 func (r *Resource) unleased(use late, err error) {
-	now := r.ledger.clock.time(r.ledger.clock.instant())
+	now := r.ledger.Clock.Time(r.ledger.Clock.Instant())
 	r.report(core.Finding{Kind: core.FindingStaleHandle, Err: err,
 		Suspects: []core.UseRecord{{Launch: use.launch, Stream: use.stream, Time: now}},
 		Text:     fmt.Sprintf("%s for launch %q named stream %v, which is not leased, at %s", use.op, use.launch, use.stream, caller())})
@@ -154,20 +155,20 @@ type late struct {
 
 // staleUse unlocks rec and reports that its block is used after its free. If
 // its memory is another block's by now, the use races that block's.
-func (r *Resource) staleUse(use late, rec *record) error {
-	b := rec.block()
+func (r *Resource) staleUse(use late, rec *ledger.Record) error {
+	b := rec.Block()
 	err := &core.UseAfterFreeError{Op: use.op, Generation: use.id.Generation, Block: use.id, State: b.State, Tag: b.Tag}
 	f := r.victim(core.FindingStaleHandle, rec)
-	rec.mu.Unlock()
+	rec.Mu.Unlock()
 	if r.Mode() == Off {
 		return err
 	}
 	text := fmt.Sprintf("generation %s tagged %q is %s and was named by %s", b.ID.Generation, b.Tag, b.State, use.op)
-	if heir, ok := r.ledger.heir(b); ok {
+	if heir, ok := r.ledger.Heir(b); ok {
 		f.Kind = core.FindingReuseRace
 		text = fmt.Sprintf("%s; its memory at %#x belongs to generation %s tagged %q by now, which is %s", text, b.ID.Ptr, heir.ID.Generation, heir.Tag, heir.State)
 	}
-	f.Suspects = []core.UseRecord{{LaunchID: use.number, Launch: use.launch, Stream: use.stream, Time: r.ledger.clock.time(r.ledger.clock.instant())}}
+	f.Suspects = []core.UseRecord{{LaunchID: use.number, Launch: use.launch, Stream: use.stream, Time: r.ledger.Clock.Time(r.ledger.Clock.Instant())}}
 	f.Text, f.Err = text+", at "+caller(), err
 	r.report(f)
 	return err

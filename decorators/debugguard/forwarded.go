@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // forwardedFrees are the frees of guarded blocks that the guard has forwarded to
@@ -28,30 +29,30 @@ type forwardedFrees struct {
 }
 
 // forwardFree frees a guarded block at the upstream.
-func (r *Resource) forwardFree(ctx context.Context, rec *record) (core.Block, error) {
-	rec.guard.forwarded.Store(true)
-	r.forwarded.memory.add(rec.footprint())
-	if rec.guard.isolated {
-		r.forwarded.isolation.Add(int64(rec.bytes))
+func (r *Resource) forwardFree(ctx context.Context, rec *ledger.Record) (core.Block, error) {
+	rec.Guard.Forwarded.Store(true)
+	r.forwarded.memory.add(rec.Footprint())
+	if rec.Guard.Isolated {
+		r.forwarded.isolation.Add(int64(rec.Bytes))
 	}
-	b, err := r.upstream.Deallocate(ctx, rec.inner())
-	if err != nil && rec.guard.forwarded.CompareAndSwap(true, false) {
-		r.forwarded.memory.sub(rec.footprint())
-		if rec.guard.isolated {
-			r.forwarded.isolation.Add(-int64(rec.bytes))
+	b, err := r.upstream.Deallocate(ctx, rec.Inner())
+	if err != nil && rec.Guard.Forwarded.CompareAndSwap(true, false) {
+		r.forwarded.memory.sub(rec.Footprint())
+		if rec.Guard.Isolated {
+			r.forwarded.isolation.Add(-int64(rec.Bytes))
 		}
 	}
 	return b, err
 }
 
 // noteReleased notes that the upstream has released a guarded block.
-func (r *Resource) noteReleased(rec *record) {
-	spare := rec.guard.layout.Total() - rec.bytes
-	if rec.guard.forwarded.CompareAndSwap(true, false) {
-		r.forwarded.memory.sub(rec.footprint())
-		spare += rec.bytes
+func (r *Resource) noteReleased(rec *ledger.Record) {
+	spare := rec.Guard.Layout.Total() - rec.Bytes
+	if rec.Guard.Forwarded.CompareAndSwap(true, false) {
+		r.forwarded.memory.sub(rec.Footprint())
+		spare += rec.Bytes
 	}
-	if rec.guard.isolated {
+	if rec.Guard.Isolated {
 		r.forwarded.isolation.Add(-int64(spare))
 	}
 	r.forwarded.released.Add(1)

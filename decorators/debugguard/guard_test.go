@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 func TestSettingsAreReadAsTheyPrint(t *testing.T) {
@@ -206,7 +207,7 @@ func TestTheThrottleAllowsSoManyInASecond(t *testing.T) {
 	for _, perSecond := range []uint64{1, 7, 100, 150, 200, 1000} {
 		var b throttle
 		b.perSecond = perSecond
-		allowed := func(now instant) (n uint64) {
+		allowed := func(now ledger.Instant) (n uint64) {
 			for range asked {
 				if b.allows(now) {
 					n++
@@ -218,7 +219,7 @@ func TestTheThrottleAllowsSoManyInASecond(t *testing.T) {
 			t.Errorf("%d a second: %d at once, want one at least and %d at most", perSecond, n, most)
 		}
 		var sum uint64
-		for now := instant(1001); now <= 2000; now++ {
+		for now := ledger.Instant(1001); now <= 2000; now++ {
 			sum += allowed(now)
 		}
 		if want := 10 * perSecond; sum < want-1 || sum > want+1 {
@@ -240,7 +241,7 @@ func TestTheThrottleHoldsUnderConcurrentUse(t *testing.T) {
 	var allowed atomic.Uint64
 	for range 8 {
 		group.Go(func() {
-			for now := instant(1); now <= 500; now++ {
+			for now := ledger.Instant(1); now <= 500; now++ {
 				for range 20 {
 					if b.allows(now) {
 						allowed.Add(1)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // pin looks up every block of a launch. A guarded one is counted as in use
@@ -17,7 +18,7 @@ func (r *Resource) pin(o *openLaunch, req *core.UseRequest) error {
 		if rec == nil {
 			continue
 		}
-		if !live || rec.guard != nil {
+		if !live || rec.Guard != nil {
 			var err error
 			if rec, err = r.usable("PrepareUse", u.Block, req.Stream, req.Launch); err != nil {
 				return err
@@ -25,27 +26,27 @@ func (r *Resource) pin(o *openLaunch, req *core.UseRequest) error {
 			if rec == nil {
 				continue
 			}
-			if rec.guard != nil {
-				rec.guard.open++
+			if rec.Guard != nil {
+				rec.Guard.Open++
 				o.guarded = true
 			}
-			rec.mu.Unlock()
+			rec.Mu.Unlock()
 		}
-		o.known = append(o.known, knownUse{rec: rec, generation: u.Block.Generation, guarded: rec.guard != nil})
+		o.known = append(o.known, knownUse{rec: rec, generation: u.Block.Generation, guarded: rec.Guard != nil})
 	}
 	return nil
 }
 
 // glance finds the record of a block without a lock, nil if the ledger does
 // not know it, and says whether the block is live.
-func (r *Resource) glance(id core.BlockID) (rec *record, live bool) {
+func (r *Resource) glance(id core.BlockID) (rec *ledger.Record, live bool) {
 	if id.Ordinal != r.ordinal {
 		return nil, false
 	}
-	if rec = r.ledger.get(id); rec == nil {
+	if rec = r.ledger.Get(id); rec == nil {
 		return nil, false
 	}
-	known, live := rec.peek(id.Generation)
+	known, live := rec.Peek(id.Generation)
 	if !known { // another block's by now
 		return nil, false
 	}
@@ -54,21 +55,21 @@ func (r *Resource) glance(id core.BlockID) (rec *record, live bool) {
 
 // usable returns the record of a block that is to be used, locked, or nil if
 // the ledger does not know it and the upstream must judge.
-func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID, launch string) (*record, error) {
+func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID, launch string) (*ledger.Record, error) {
 	if id.Ordinal != r.ordinal {
 		return nil, nil
 	}
-	rec := r.ledger.lock(id)
+	rec := r.ledger.Lock(id)
 	if rec == nil {
 		return nil, nil
 	}
 	switch {
-	case rec.state() != core.Live && rec.guard == nil && r.Mode() == Off:
-		rec.mu.Unlock()
+	case rec.State() != core.Live && rec.Guard == nil && r.Mode() == Off:
+		rec.Mu.Unlock()
 		return nil, nil
-	case rec.state() != core.Live:
+	case rec.State() != core.Live:
 		return nil, r.staleUse(late{op: op, id: id, stream: stream, launch: launch}, rec)
-	case rec.guard != nil && !rec.guard.layout.Contains(id.Ptr):
+	case rec.Guard != nil && !rec.Guard.Layout.Contains(id.Ptr):
 		return nil, r.wildPointer(op, id, stream, rec)
 	}
 	return rec, nil
@@ -79,7 +80,7 @@ func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID, laun
 func (r *Resource) begin(o *openLaunch, in *core.Intent) {
 	o.use = core.UseRecord{LaunchID: in.ID, Launch: in.Launch, Stream: in.Stream}
 	if r.Mode() >= Sample { // it may become a suspect
-		o.use.Time = r.ledger.clock.time(r.ledger.clock.instant())
+		o.use.Time = r.ledger.Clock.Time(r.ledger.Clock.Instant())
 		o.use.Tags = in.FirstTags()
 	}
 	for i := range in.Uses {
@@ -100,9 +101,9 @@ func (o *openLaunch) fold() {
 	for i, h := range o.known {
 		if kept > 0 && o.known[kept-1].generation == h.generation {
 			if h.guarded {
-				h.rec.mu.Lock()
-				h.rec.guard.open--
-				h.rec.mu.Unlock()
+				h.rec.Mu.Lock()
+				h.rec.Guard.Open--
+				h.rec.Mu.Unlock()
 			}
 			continue
 		}
@@ -120,7 +121,7 @@ func (r *Resource) noteUses(o *openLaunch, in *core.Intent) error {
 	if len(o.known) == 0 {
 		return nil
 	}
-	note := packUse(o.use, r.ledger.names.number(in.Launch), r.ledger.clock.instant())
+	note := ledger.PackUse(o.use, r.ledger.Names.Number(in.Launch), r.ledger.Clock.Instant())
 	next := 0
 	for i := range in.Uses {
 		u := &in.Uses[i]
@@ -132,22 +133,22 @@ func (r *Resource) noteUses(o *openLaunch, in *core.Intent) error {
 			continue
 		}
 		next++
-		h.rec.mu.Lock()
-		if h.rec.generation() != h.generation {
-			h.rec.mu.Unlock()
+		h.rec.Mu.Lock()
+		if h.rec.Generation() != h.generation {
+			h.rec.Mu.Unlock()
 			continue
 		}
-		if h.guarded && h.rec.state() != core.Live {
+		if h.guarded && h.rec.State() != core.Live {
 			return r.staleUse(late{op: "PrepareUse", id: u.Block, stream: in.Stream, launch: in.Launch, number: in.ID}, h.rec)
 		}
-		h.ptr, h.bytes = h.rec.ptr, h.rec.bytes
-		unwritten := h.rec.readsUnwritten(u.Access)
-		h.rec.note(note.as(u.Access))
+		h.ptr, h.bytes = h.rec.Ptr, h.rec.Bytes
+		unwritten := h.rec.ReadsUnwritten(u.Access)
+		h.rec.Note(note.As(u.Access))
 		if unwritten {
 			r.readUnwritten(o, u, h.rec)
 			continue
 		}
-		h.rec.mu.Unlock()
+		h.rec.Mu.Unlock()
 	}
 	return nil
 }
@@ -162,9 +163,9 @@ func (r *Resource) noteSpans(o *openLaunch, in *core.Intent) {
 		if o != nil {
 			o.use.Span = u.Span
 		}
-		if rec := r.ledger.lock(u.Block); rec != nil {
-			rec.traced(in.ID, u.Span)
-			rec.mu.Unlock()
+		if rec := r.ledger.Lock(u.Block); rec != nil {
+			rec.Traced(in.ID, u.Span)
+			rec.Mu.Unlock()
 		}
 	}
 }
@@ -172,11 +173,11 @@ func (r *Resource) noteSpans(o *openLaunch, in *core.Intent) {
 // retract takes the launch out of its blocks' uses again.
 func (r *Resource) retract(o *openLaunch) {
 	for _, h := range o.known {
-		h.rec.mu.Lock()
-		if h.rec.generation() == h.generation {
-			h.rec.retract(o.use.LaunchID)
+		h.rec.Mu.Lock()
+		if h.rec.Generation() == h.generation {
+			h.rec.Retract(o.use.LaunchID)
 		}
-		h.rec.mu.Unlock()
+		h.rec.Mu.Unlock()
 	}
 }
 
@@ -187,13 +188,13 @@ func (r *Resource) unpin(ctx context.Context, o *openLaunch) {
 		if !h.guarded {
 			continue
 		}
-		h.rec.mu.Lock()
-		h.rec.guard.open--
-		last := h.rec.guard.open == 0 && h.rec.guard.deferred
+		h.rec.Mu.Lock()
+		h.rec.Guard.Open--
+		last := h.rec.Guard.Open == 0 && h.rec.Guard.Deferred
 		if last {
-			h.rec.guard.deferred = false
+			h.rec.Guard.Deferred = false
 		}
-		h.rec.mu.Unlock()
+		h.rec.Mu.Unlock()
 		if last {
 			r.freeDeferred(ctx, h.rec)
 		}

@@ -10,12 +10,12 @@ func (r *Resource) State(id core.BlockID) core.BlockState {
 	if r.gate.Load() == 0 || id.Ordinal != r.ordinal {
 		return r.upstream.State(id)
 	}
-	rec := r.ledger.lock(id)
+	rec := r.ledger.Lock(id)
 	if rec == nil {
 		return r.upstream.State(id)
 	}
-	state, forwarded := rec.state(), rec.state() == core.Retired && rec.guard == nil
-	rec.mu.Unlock()
+	state, forwarded := rec.State(), rec.State() == core.Retired && rec.Guard == nil
+	rec.Mu.Unlock()
 	if forwarded {
 		return max(state, r.upstream.State(id))
 	}
@@ -26,8 +26,8 @@ func (r *Resource) State(id core.BlockID) core.BlockState {
 // stacks and uses, then those that the upstream lists and the ledger does not
 // know, so that what leaked shows in every mode.
 func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
-	for g, rec := range r.ledger.all {
-		info := r.ledger.info(g, rec)
+	for g, rec := range r.ledger.All {
+		info := r.ledger.Info(g, rec)
 		if info.Block.ID.Generation == 0 || info.Block.State == core.Freed {
 			continue
 		}
@@ -40,7 +40,7 @@ func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
 		return
 	}
 	below.Blocks(func(info core.BlockInfo) bool {
-		if r.ledger.get(info.Block.ID) != nil {
+		if r.ledger.Get(info.Block.ID) != nil {
 			return true
 		}
 		if info.Block.State == core.Live && r.canaries.has(info.Block.ID.Generation) {
@@ -59,10 +59,10 @@ func (r *Resource) Remember(id core.BlockID) (info core.BlockInfo, ok bool) {
 	if id.Ordinal != r.ordinal {
 		return core.BlockInfo{}, false
 	}
-	rec := r.ledger.lockAny(id)
+	rec := r.ledger.LockAny(id)
 	if rec == nil {
 		return core.BlockInfo{}, false
 	}
-	defer rec.mu.Unlock()
-	return r.ledger.describe(rec), true
+	defer rec.Mu.Unlock()
+	return r.ledger.Describe(rec), true
 }

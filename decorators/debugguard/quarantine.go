@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // quarantine is a queue of freed blocks whose bytes are watched.
@@ -15,43 +16,43 @@ type quarantine struct {
 	// those that are leaving.
 	memory tally
 	mu     sync.Mutex
-	queue  []*record
+	queue  []*ledger.Record
 	bytes  uint64 // in the queue
 	next   uint64 // whose turn it is
 	// leaving are those that were taken from the queue and are not freed yet.
-	leaving map[*record]struct{}
+	leaving map[*ledger.Record]struct{}
 	past    stays
 }
 
 // size is what quarantine holds of the device.
 func (q *quarantine) size() core.Amount { return q.memory.amount() }
 
-func (q *quarantine) push(rec *record) {
+func (q *quarantine) push(rec *ledger.Record) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.memory.add(rec.footprint())
+	q.memory.add(rec.Footprint())
 	q.queue = append(q.queue, rec)
-	q.bytes += rec.footprint().Bytes
+	q.bytes += rec.Footprint().Bytes
 }
 
 // restore puts blocks that could not be freed back to the front.
-func (q *quarantine) restore(blocks []*record) {
+func (q *quarantine) restore(blocks []*ledger.Record) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.queue = slices.Insert(q.queue, 0, blocks...)
 	for _, rec := range blocks {
-		q.bytes += rec.footprint().Bytes
+		q.bytes += rec.Footprint().Bytes
 		delete(q.leaving, rec)
 	}
 }
 
 // dequeue removes the oldest blocks until they make up want bytes.
-func (q *quarantine) dequeue(want uint64) []*record {
+func (q *quarantine) dequeue(want uint64) []*ledger.Record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n, sum := 0, uint64(0)
 	for n < len(q.queue) && sum < want {
-		sum += q.queue[n].footprint().Bytes
+		sum += q.queue[n].Footprint().Bytes
 		n++
 	}
 	blocks := slices.Clone(q.queue[:n])
@@ -63,16 +64,16 @@ func (q *quarantine) dequeue(want uint64) []*record {
 
 // dequeueAged removes the oldest blocks, if any came before cutoff, and those of all
 // that came until soon after, so that they are compared together; at most so many.
-func (q *quarantine) dequeueAged(cutoff time.Time, soon time.Duration, most int) []*record {
+func (q *quarantine) dequeueAged(cutoff time.Time, soon time.Duration, most int) []*ledger.Record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.queue) == 0 || !q.queue[0].guard.freedAt.Before(cutoff) {
+	if len(q.queue) == 0 || !q.queue[0].Guard.FreedAt.Before(cutoff) {
 		return nil
 	}
 	cutoff = cutoff.Add(soon)
 	n := 0
-	for n < min(most, len(q.queue)) && q.queue[n].guard.freedAt.Before(cutoff) {
-		q.bytes -= q.queue[n].footprint().Bytes
+	for n < min(most, len(q.queue)) && q.queue[n].Guard.FreedAt.Before(cutoff) {
+		q.bytes -= q.queue[n].Footprint().Bytes
 		n++
 	}
 	blocks := slices.Clone(q.queue[:n])
@@ -85,10 +86,10 @@ func (q *quarantine) dequeueAged(cutoff time.Time, soon time.Duration, most int)
 // nextInTurn returns the next blocks in turn that are wanted, as many as make up
 // about so many bytes, without those whose last comparison is queued. They stay
 // in the queue as long as the caller holds off who evicts.
-func (q *quarantine) nextInTurn(most int, bytes uint64, wanted func(*record) bool) []*record {
+func (q *quarantine) nextInTurn(most int, bytes uint64, wanted func(*ledger.Record) bool) []*ledger.Record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var blocks []*record
+	var blocks []*ledger.Record
 	sum := uint64(0)
 	for range q.queue {
 		if len(blocks) == most || sum >= bytes {
@@ -96,8 +97,8 @@ func (q *quarantine) nextInTurn(most int, bytes uint64, wanted func(*record) boo
 		}
 		rec := q.queue[q.next%uint64(len(q.queue))]
 		q.next++
-		if !rec.guard.checked && wanted(rec) {
-			blocks, sum = append(blocks, rec), sum+rec.footprint().Bytes
+		if !rec.Guard.Checked && wanted(rec) {
+			blocks, sum = append(blocks, rec), sum+rec.Footprint().Bytes
 		}
 	}
 	return blocks
@@ -112,13 +113,13 @@ func (q *quarantine) excess(limit, incoming uint64, cutoff time.Time, soon time.
 	defer q.mu.Unlock()
 	var old uint64
 	for i, rec := range q.queue {
-		if i == 0 && rec.guard.freedAt.Before(cutoff) {
+		if i == 0 && rec.Guard.FreedAt.Before(cutoff) {
 			cutoff = cutoff.Add(soon)
 		}
-		if !rec.guard.freedAt.Before(cutoff) {
+		if !rec.Guard.FreedAt.Before(cutoff) {
 			break
 		}
-		old += rec.footprint().Bytes
+		old += rec.Footprint().Bytes
 	}
 	if q.bytes+incoming <= limit || q.bytes == 0 {
 		return old
@@ -165,14 +166,14 @@ func (s *stays) add(stay Stay) {
 
 // stayOf is how long a guarded block has been there. Such a record is nobody
 // else's later: what is read here does not change.
-func stayOf(rec *record) Stay {
-	return Stay{Tag: rec.tag, Bytes: rec.footprint().Bytes, From: rec.guard.freedAt}
+func stayOf(rec *ledger.Record) Stay {
+	return Stay{Tag: rec.Tag, Bytes: rec.Footprint().Bytes, From: rec.Guard.FreedAt}
 }
 
 // leave notes blocks that were taken from the queue; mu must be held.
-func (q *quarantine) leave(blocks []*record) {
+func (q *quarantine) leave(blocks []*ledger.Record) {
 	if q.leaving == nil {
-		q.leaving = map[*record]struct{}{}
+		q.leaving = map[*ledger.Record]struct{}{}
 	}
 	for _, rec := range blocks {
 		q.leaving[rec] = struct{}{}
@@ -180,10 +181,10 @@ func (q *quarantine) leave(blocks []*record) {
 }
 
 // left ends the stay of a block that was freed.
-func (q *quarantine) left(rec *record, now time.Time) {
+func (q *quarantine) left(rec *ledger.Record, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.memory.sub(rec.footprint())
+	q.memory.sub(rec.Footprint())
 	delete(q.leaving, rec)
 	stay := stayOf(rec)
 	stay.Until = now
@@ -204,7 +205,7 @@ func (r *Resource) Stays() (list []Stay, since time.Time) {
 }
 
 // everyone is a copy of the stays that have ended, and the blocks that are there.
-func (q *quarantine) everyone() (ended []Stay, there []*record, forgotten time.Time) {
+func (q *quarantine) everyone() (ended []Stay, there []*ledger.Record, forgotten time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	there = slices.AppendSeq(slices.Clone(q.queue), maps.Keys(q.leaving))

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // Resource is the guard. It is safe for concurrent use.
@@ -41,7 +42,7 @@ type Resource struct {
 	rates     tagRates
 	throttle  throttle // how many of those that bytes choose
 
-	ledger     *ledger
+	ledger     *ledger.Ledger
 	accused    accusations
 	open       tickets
 	launches   launchLog
@@ -75,7 +76,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 		return nil, err
 	}
 	r := &Resource{upstream: upstream, below: core.WithholderOf(upstream), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), granule: isolationOf(upstream), ordinal: upstream.Ordinal()}
-	r.ledger = newLedger(&r.gate, ledgerOptions{tombstones: cfg.Tombstones, stackBytes: cfg.StackBytes, now: cfg.Now})
+	r.ledger = ledger.New(&r.gate, ledger.Options{Tombstones: cfg.Tombstones, StackBytes: cfg.StackBytes, Now: cfg.Now})
 	r.checks.gate, r.checks.reading = &r.gate, newCtxMutex()
 	r.upkeep.begin(cfg.upkeepInterval())
 	r.orderer, _ = core.Find[core.Orderer](upstream)
@@ -189,12 +190,12 @@ func (n notices) Released(b core.Block) {
 
 // released closes the book of a block and makes b what its owner knew.
 func (r *Resource) released(b *core.Block) {
-	rec := r.ledger.closeBlock(b.ID)
+	rec := r.ledger.CloseBlock(b.ID)
 	if rec == nil {
 		return
 	}
-	if rec.guard != nil { // which is not pooled
+	if rec.Guard != nil { // which is not pooled
 		r.noteReleased(rec)
-		b.ID, b.Bytes = rec.id(), rec.bytes
+		b.ID, b.Bytes = rec.ID(), rec.Bytes
 	}
 }

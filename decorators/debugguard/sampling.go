@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // sampler chooses allocations so that each byte has the same chance: samples
@@ -78,7 +79,7 @@ func (r *Resource) SampleTagAsOthers(tag core.Tag) {
 }
 
 // ticksPerSecond is how often the ledger's clock moves.
-const ticksPerSecond = uint64(time.Second / resolution)
+const ticksPerSecond = uint64(time.Second / ledger.Resolution)
 
 // throttle bounds how many blocks are guarded in a second: a bucket that holds
 // what comes in a tick of the ledger's clock, and one more. It keeps the time
@@ -95,7 +96,7 @@ type throttle struct {
 
 // allows reports whether one more block may be guarded, and takes it if so. A
 // caller that loses a race for one is refused: others have just had theirs.
-func (t *throttle) allows(now instant) bool {
+func (t *throttle) allows(now ledger.Instant) bool {
 	if now == math.MaxUint32 { // where the clock stands still for good
 		return true
 	}
@@ -110,7 +111,7 @@ func (t *throttle) allows(now instant) bool {
 
 // timeAllows decides whether a block that its bytes have chosen is guarded.
 func (r *Resource) timeAllows() bool {
-	return r.throttle.off.Load() || r.throttle.allows(r.ledger.clock.instant())
+	return r.throttle.off.Load() || r.throttle.allows(r.ledger.Clock.Instant())
 }
 
 // SampleRate is how many blocks are guarded in a second at most in mode Sample,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // A block is sealed when its owner declares it read-only. A declared write is
@@ -72,12 +73,12 @@ func (r *Resource) Seal(ctx context.Context, id core.BlockID) error {
 	if rec == nil {
 		return r.sealUnknown(id)
 	}
-	s := &seal{block: rec.block()}
+	s := &seal{block: rec.Block()}
 	s.inner = s.block.ID
-	if rec.guard != nil {
-		s.inner = rec.inner()
+	if rec.Guard != nil {
+		s.inner = rec.Inner()
 	}
-	rec.mu.Unlock()
+	rec.Mu.Unlock()
 	_ = r.breakSeal(ctx, r.seals.get(id.Generation)) // what could not be compared is counted
 	r.seals.put(s)
 	if err = r.setSeal(ctx, s, rec); err != nil || r.Mode() == Off { // turned off meanwhile
@@ -90,7 +91,7 @@ func (r *Resource) Seal(ctx context.Context, id core.BlockID) error {
 // declares a write enters itself before it looks for seals once more, and a
 // free retires the block before it does, so that of two at the same moment at
 // least one sees the other.
-func (r *Resource) setSeal(ctx context.Context, s *seal, rec *record) error {
+func (r *Resource) setSeal(ctx context.Context, s *seal, rec *ledger.Record) error {
 	id := s.block.ID
 	written := r.open.writing(id.Generation)
 	if !written {
@@ -100,7 +101,7 @@ func (r *Resource) setSeal(ctx context.Context, s *seal, rec *record) error {
 		written = !r.seals.complete(s)
 	}
 	switch {
-	case !rec.isLive(id.Generation):
+	case !rec.IsLive(id.Generation):
 		return &core.UseAfterFreeError{Op: "Seal", Generation: id.Generation, Block: id, State: r.State(id), Tag: s.block.Tag}
 	case written && r.Mode() != Off:
 		return &core.StreamMisuseError{Op: "Seal", Block: id, Stream: id.AllocStream, Reason: "a launch that writes the block is announced: end it first"}
@@ -270,10 +271,10 @@ func (r *Resource) reportBroken(s *seal, w window, before, now []uint64) {
 
 // sealFinding begins a finding about a sealed block.
 func (r *Resource) sealFinding(s *seal) core.Finding {
-	rec := r.ledger.lockAny(s.block.ID)
+	rec := r.ledger.LockAny(s.block.ID)
 	if rec == nil { // the ledger has forgotten it
 		return core.Finding{Kind: core.FindingSealedWrite, Victim: s.block}
 	}
-	defer rec.mu.Unlock()
+	defer rec.Mu.Unlock()
 	return r.victim(core.FindingSealedWrite, rec)
 }

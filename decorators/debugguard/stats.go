@@ -75,11 +75,11 @@ func less(a, b uint64) uint64 {
 
 // Withhold passes on what a guard above withholds.
 func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {
-	if rec := r.ledger.lock(id); rec != nil {
-		if rec.guard != nil {
-			id = rec.inner()
+	if rec := r.ledger.Lock(id); rec != nil {
+		if rec.Guard != nil {
+			id = rec.Inner()
 		}
-		rec.mu.Unlock()
+		rec.Mu.Unlock()
 	}
 	r.below.Withhold(id, as)
 }
@@ -144,7 +144,7 @@ type GuardStats struct {
 // call; it counts the ledger, so it is for reports and scrapes and not for
 // every operation.
 func (r *Resource) GuardStats() GuardStats {
-	live, tombstones := r.ledger.size()
+	live, tombstones := r.ledger.Size()
 	return GuardStats{
 		Mode:      r.Mode(),
 		Guarded:   r.count.guarded.Load(),

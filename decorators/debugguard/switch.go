@@ -82,17 +82,17 @@ func (r *Resource) switchTo(ctx context.Context, w uint32) error {
 	huntOver := from == Hunt && to == Sample
 
 	if turnedOn {
-		r.ledger.unseen.Store(uint64(core.NextGeneration()))
-		r.ledger.clock.start()
+		r.ledger.Unseen.Store(uint64(core.NextGeneration()))
+		r.ledger.Clock.Start()
 		r.gate.Add(1)
-		r.ledger.countLive(false)
+		r.ledger.CountLive(false)
 	}
 	r.word.Store(w)
 	if turnedOff {
 		r.seals.clear()
-		r.ledger.countLive(true)
+		r.ledger.CountLive(true)
 		r.gate.Add(-1)
-		r.ledger.clock.stop()
+		r.ledger.Clock.Stop()
 	}
 	switch {
 	case deviceGuardOff:

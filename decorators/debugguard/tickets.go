@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // openLaunch is a launch between prepare and end that uses known blocks.
@@ -28,7 +29,7 @@ type openLaunch struct {
 // is counted in the record's open intents. Pointer and size are known once the
 // use was noted.
 type knownUse struct {
-	rec        *record
+	rec        *ledger.Record
 	generation core.Generation
 	ptr, bytes uint64
 	guarded    bool

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 	"github.com/fencepost-gpu/fencepost/internal/ownwork"
 )
 
@@ -174,7 +175,7 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 		return err
 	}
 	if rec != nil {
-		rec.mu.Unlock()
+		rec.Mu.Unlock()
 	}
 	began := r.launches.now()
 	racing := r.overtaken(id, stream)
@@ -187,10 +188,10 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 	if err != nil && len(racing) == 0 {
 		return r.refused(err, late{op: "RecordUse", stream: stream})
 	}
-	use := core.UseRecord{Stream: stream, Access: core.ReadWrite, Time: r.ledger.clock.time(r.ledger.clock.instant())}
-	if rec := r.ledger.lock(id); rec != nil {
-		rec.note(packUse(use, 0, r.ledger.clock.instant()))
-		rec.mu.Unlock()
+	use := core.UseRecord{Stream: stream, Access: core.ReadWrite, Time: r.ledger.Clock.Time(r.ledger.Clock.Instant())}
+	if rec := r.ledger.Lock(id); rec != nil {
+		rec.Note(ledger.PackUse(use, 0, r.ledger.Clock.Instant()))
+		rec.Mu.Unlock()
 	}
 	r.logLaunch(&openLaunch{use: use, began: began})
 	return err
@@ -223,17 +224,17 @@ func isOwnLook(u core.UseRecord) bool {
 // missingFence reports that work on the stream was not ordered behind the
 // uses that it may overtake, and returns it as an error, nil if it is not proven.
 func (r *Resource) missingFence(id core.BlockID, stream core.StreamID, racing []core.UseRecord) error {
-	now := r.ledger.clock.time(r.ledger.clock.instant())
+	now := r.ledger.Clock.Time(r.ledger.Clock.Instant())
 	f := core.Finding{Kind: core.FindingUseBeforeAlloc, Victim: core.Block{ID: id, State: core.Live}}
 	for i := range racing {
 		if !isReadiness(racing[i]) {
 			f.Kind = core.FindingMissingFence
 		}
 	}
-	if rec := r.ledger.lock(id); rec != nil {
+	if rec := r.ledger.Lock(id); rec != nil {
 		kind := f.Kind
 		f = r.victim(kind, rec)
-		rec.mu.Unlock()
+		rec.Mu.Unlock()
 	}
 	f.Suspects = append([]core.UseRecord{{Stream: stream, Access: core.ReadWrite, Time: now}}, racing...)
 	f.Text = fmt.Sprintf("work on stream %v used generation %s tagged %q without waiting for %s, at %s",

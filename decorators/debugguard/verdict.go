@@ -33,7 +33,7 @@ func (r *Resource) judge(b *batch, v core.Verification) error {
 		found = append(found, d)
 	}
 	for _, d := range found {
-		if d.place.rec.guard.isNews(d.kind, d.place.filled) {
+		if d.place.rec.Guard.IsNews(d.kind, d.place.filled) {
 			r.reportDamage(d, b)
 		}
 	}
@@ -44,7 +44,7 @@ func (r *Resource) judge(b *batch, v core.Verification) error {
 func (w watched) damaged(m core.Mismatch) damage {
 	d := damage{place: w, offset: w.offset + int64(m.Offset), bytes: m.BadBytes, expected: m.Expected, seen: m.Seen}
 	switch {
-	case w.rec.guard.canaryOf != nil:
+	case w.rec.Guard.CanaryOf != nil:
 		d.kind = core.FindingStrayWrite
 	case w.offset < 0:
 		d.kind = core.FindingUnderflow
@@ -66,14 +66,14 @@ var damageText = map[core.FindingKind]string{
 // reportDamage names the victim and the launches that may have done it.
 func (r *Resource) reportDamage(d damage, b *batch) {
 	rec := d.place.rec
-	rec.mu.Lock()
+	rec.Mu.Lock()
 	f := r.victim(d.kind, rec)
-	rec.mu.Unlock()
+	rec.Mu.Unlock()
 	f.Offset, f.BadBytes, f.Expected, f.Seen = d.offset, d.bytes, d.expected, d.seen
 	f.Suspects, f.MoreSuspects = r.suspects(d.place, b, f.Uses)
 	f.Text = fmt.Sprintf("%s: %d bytes of generation %s tagged %q changed, the first at offset %d from %#02x to %#02x; %s",
 		damageText[d.kind], f.BadBytes, f.Victim.ID.Generation, f.Victim.Tag, f.Offset, f.Expected, f.Seen, doers(&f))
-	if owner := rec.guard.canaryOf; owner != nil {
+	if owner := rec.Guard.CanaryOf; owner != nil {
 		f.Text += formerly(*owner, f.Victim.ID.Ptr+uint64(f.Offset))
 	}
 	f.Err = damageError(f)

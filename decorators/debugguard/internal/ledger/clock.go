@@ -1,4 +1,4 @@
-package debugguard
+package ledger
 
 import (
 	"math"
@@ -7,22 +7,22 @@ import (
 	"weak"
 )
 
-// resolution is that of the ledger's times.
-const resolution = 10 * time.Millisecond
+// Resolution is that of the ledger's times.
+const Resolution = 10 * time.Millisecond
 
-// instant is a time of the ledger, in units of resolution since its clock was
+// Instant is a time of the ledger, in units of resolution since its clock was
 // made, and 1 at the start; zero is no time. It ends after 497 days and stands
 // still then.
-type instant uint32
+type Instant uint32
 
-// coarseClock is the ledger's clock. Reading it costs a load: a timer moves it
+// Clock is the ledger's clock. Reading it costs a load: a timer moves it
 // while the guard is on, so that no operation has to read the real clock. The
 // time that an operation notes is up to one tick old, and older if the process
 // has no processor left for the timer.
 //
 // The timer holds the clock by a weak pointer only. A guard that nobody uses any
 // more can so be collected without having been closed, and its timer ends.
-type coarseClock struct {
+type Clock struct {
 	now    func() time.Time
 	epoch  time.Time
 	ticks  atomic.Uint32
@@ -30,24 +30,25 @@ type coarseClock struct {
 	paused atomic.Bool
 }
 
-func newCoarseClock(now func() time.Time) *coarseClock {
-	c := &coarseClock{now: now, epoch: now()}
+func newClock(now func() time.Time) *Clock {
+	c := &Clock{now: now, epoch: now()}
 	c.ticks.Store(1)
 	return c
 }
 
-func (c *coarseClock) instant() instant { return instant(c.ticks.Load()) }
+// Instant is the time now.
+func (c *Clock) Instant() Instant { return Instant(c.ticks.Load()) }
 
-// time is when i was; zero for no instant.
-func (c *coarseClock) time(i instant) time.Time {
+// Time is when i was; zero for no instant.
+func (c *Clock) Time(i Instant) time.Time {
 	if i == 0 {
 		return time.Time{}
 	}
-	return c.epoch.Add(time.Duration(i-1) * resolution)
+	return c.epoch.Add(time.Duration(i-1) * Resolution)
 }
 
-// start makes the clock run until stop, or until the clock is collected.
-func (c *coarseClock) start() {
+// Start makes the clock run until stop, or until the clock is collected.
+func (c *Clock) Start() {
 	c.paused.Store(false)
 	c.move()
 	if c.runs.CompareAndSwap(false, true) {
@@ -55,12 +56,12 @@ func (c *coarseClock) start() {
 	}
 }
 
-// stop lets the clock stand still after its next tick.
-func (c *coarseClock) stop() { c.paused.Store(true) }
+// Stop lets the clock stand still after its next tick.
+func (c *Clock) Stop() { c.paused.Store(true) }
 
 // rearm sets the timer for the next tick.
-func rearm(weakClock weak.Pointer[coarseClock]) {
-	time.AfterFunc(resolution, func() {
+func rearm(weakClock weak.Pointer[Clock]) {
+	time.AfterFunc(Resolution, func() {
 		c := weakClock.Value()
 		if c == nil {
 			return
@@ -77,8 +78,8 @@ func rearm(weakClock weak.Pointer[coarseClock]) {
 }
 
 // move reads the real clock. Time never goes back here.
-func (c *coarseClock) move() {
-	elapsed := uint32(min(max(c.now().Sub(c.epoch)/resolution, 0), math.MaxUint32-1)) + 1
+func (c *Clock) move() {
+	elapsed := uint32(min(max(c.now().Sub(c.epoch)/Resolution, 0), math.MaxUint32-1)) + 1
 	for {
 		was := c.ticks.Load()
 		if elapsed <= was || c.ticks.CompareAndSwap(was, elapsed) {

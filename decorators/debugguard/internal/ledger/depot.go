@@ -1,4 +1,4 @@
-package debugguard
+package ledger
 
 import (
 	"hash/maphash"
@@ -23,18 +23,18 @@ const (
 	stacksPerTick = 16
 )
 
-// depot keeps each stack once, however many blocks were allocated there.
-type depot struct {
+// Depot keeps each stack once, however many blocks were allocated there.
+type Depot struct {
 	seed   maphash.Seed
 	mu     sync.RWMutex
 	known  map[uint64]core.Stack
 	budget atomic.Uint64 // the tick, and below it the stacks captured in it
 }
 
-func newDepot() *depot { return &depot{seed: maphash.MakeSeed(), known: map[uint64]core.Stack{}} }
+func newDepot() *Depot { return &Depot{seed: maphash.MakeSeed(), known: map[uint64]core.Stack{}} }
 
-// capture returns the caller's stack, without its first skip frames.
-func (d *depot) capture(skip int) core.Stack {
+// Capture returns the caller's stack, without its first skip frames.
+func (d *Depot) Capture(skip int) core.Stack {
 	var pcs [stackDepth]uintptr
 	n := runtime.Callers(skip+2, pcs[:])
 	hash := maphash.Comparable(d.seed, pcs)
@@ -53,8 +53,8 @@ func (d *depot) capture(skip int) core.Stack {
 	return fresh
 }
 
-// affords reports whether one more stack may be captured in this tick.
-func (d *depot) affords(now instant) bool {
+// Affords reports whether one more stack may be captured in this tick.
+func (d *Depot) Affords(now Instant) bool {
 	const shift = 16
 	was := d.budget.Load()
 	if was>>shift != uint64(now) {
@@ -70,10 +70,10 @@ const (
 	otherName = "(one of very many names)"
 )
 
-// names numbers strings, so that a use costs four bytes for its launch's name.
+// Names numbers strings, so that a use costs four bytes for its launch's name.
 // It is a hash table that only grows, read without a lock; what a reader does
 // not find he looks for under it. The empty name is number 0.
-type names struct {
+type Names struct {
 	slots atomic.Pointer[[]atomic.Pointer[name]]
 	known atomic.Pointer[[]string] // by number
 	full  atomic.Bool
@@ -86,8 +86,8 @@ type name struct {
 	number uint32
 }
 
-func newNames() *names {
-	n := &names{seed: maphash.MakeSeed()}
+func newNames() *Names {
+	n := &Names{seed: maphash.MakeSeed()}
 	n.slots.Store(ptr(make([]atomic.Pointer[name], 64)))
 	n.known.Store(&[]string{"", otherName})
 	return n
@@ -95,8 +95,8 @@ func newNames() *names {
 
 func ptr[T any](v T) *T { return &v }
 
-// number is the number of a name, which it gets if it has none.
-func (n *names) number(text string) uint32 {
+// Number is the number of a name, which it gets if it has none.
+func (n *Names) Number(text string) uint32 {
 	if text == "" {
 		return 0
 	}
@@ -119,7 +119,7 @@ func find(slots []atomic.Pointer[name], hash uint64, text string) *name {
 	}
 }
 
-func (n *names) add(hash uint64, text string) uint32 {
+func (n *Names) add(hash uint64, text string) uint32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	slots, known := *n.slots.Load(), *n.known.Load()
@@ -140,7 +140,7 @@ func (n *names) add(hash uint64, text string) uint32 {
 	return added.number
 }
 
-func (n *names) grow(slots []atomic.Pointer[name]) []atomic.Pointer[name] {
+func (n *Names) grow(slots []atomic.Pointer[name]) []atomic.Pointer[name] {
 	larger := make([]atomic.Pointer[name], 4*len(slots))
 	for i := range slots {
 		if known := slots[i].Load(); known != nil {
@@ -160,4 +160,4 @@ func put(slots []atomic.Pointer[name], hash uint64, added *name) {
 }
 
 // name is the text of a number.
-func (n *names) name(number uint32) string { return (*n.known.Load())[number] }
+func (n *Names) name(number uint32) string { return (*n.known.Load())[number] }

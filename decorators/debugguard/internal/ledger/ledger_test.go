@@ -1,4 +1,4 @@
-package debugguard
+package ledger
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 
 func TestNamesKeepTheirNumbers(t *testing.T) {
 	n := newNames()
-	if n.number("") != 0 || n.name(0) != "" {
+	if n.Number("") != 0 || n.name(0) != "" {
 		t.Error("the empty name is not number 0")
 	}
 	const names = 1000 // so that the table grows
@@ -23,7 +23,7 @@ func TestNamesKeepTheirNumbers(t *testing.T) {
 		group.Go(func() {
 			for i := range names {
 				text := fmt.Sprint("launch ", i)
-				if got := n.name(n.number(text)); got != text {
+				if got := n.name(n.Number(text)); got != text {
 					t.Errorf("%q came back as %q", text, got)
 				}
 			}
@@ -38,50 +38,50 @@ func TestNamesKeepTheirNumbers(t *testing.T) {
 func TestNamesAreBounded(t *testing.T) {
 	n := newNames()
 	for i := range maxNames + 10 {
-		n.number(fmt.Sprint(i))
+		n.Number(fmt.Sprint(i))
 	}
-	if got := n.name(n.number("one too many")); got != otherName || len(*n.known.Load()) != maxNames {
+	if got := n.name(n.Number("one too many")); got != otherName || len(*n.known.Load()) != maxNames {
 		t.Errorf("a name beyond the limit is kept as %q, %d are kept", got, len(*n.known.Load()))
 	}
-	if got := n.name(n.number("17")); got != "17" {
+	if got := n.name(n.Number("17")); got != "17" {
 		t.Errorf("a name from before the limit is %q", got)
 	}
 }
 
 func TestTheCoarseClockRunsUntilItIsStopped(t *testing.T) {
-	c := newCoarseClock(time.Now)
-	c.start()
-	defer c.stop()
-	first := c.instant()
-	for until := time.Now().Add(10 * time.Second); c.instant() == first && time.Now().Before(until); {
+	c := newClock(time.Now)
+	c.Start()
+	defer c.Stop()
+	first := c.Instant()
+	for until := time.Now().Add(10 * time.Second); c.Instant() == first && time.Now().Before(until); {
 		time.Sleep(time.Millisecond)
 	}
-	if now := c.time(c.instant()); c.instant() == first || time.Since(now) > 5*time.Second || time.Since(now) < -resolution {
-		t.Errorf("after %d ticks the clock says %v", c.instant()-first, now)
+	if now := c.Time(c.Instant()); c.Instant() == first || time.Since(now) > 5*time.Second || time.Since(now) < -Resolution {
+		t.Errorf("after %d ticks the clock says %v", c.Instant()-first, now)
 	}
-	c.stop()
+	c.Stop()
 	for until := time.Now().Add(10 * time.Second); c.runs.Load() && time.Now().Before(until); {
 		time.Sleep(time.Millisecond)
 	}
 	if c.runs.Load() {
 		t.Error("the clock goes on after it was stopped")
 	}
-	c.start()
+	c.Start()
 	if !c.runs.Load() {
 		t.Error("the clock cannot be started again")
 	}
-	if (c.time(0) != time.Time{}) {
+	if (c.Time(0) != time.Time{}) {
 		t.Error("no instant has a time")
 	}
 }
 
 func TestAClockThatNobodyHasEnds(t *testing.T) {
 	var readings atomic.Int64
-	newCoarseClock(func() time.Time { readings.Add(1); return time.Now() }).start()
+	newClock(func() time.Time { readings.Add(1); return time.Now() }).Start()
 	for range 100 {
 		runtime.GC()
 		before := readings.Load()
-		time.Sleep(3 * resolution)
+		time.Sleep(3 * Resolution)
 		if readings.Load() == before {
 			return
 		}
@@ -91,10 +91,10 @@ func TestAClockThatNobodyHasEnds(t *testing.T) {
 
 func TestAnOperationReadsNoClock(t *testing.T) {
 	var readings atomic.Int64
-	c := newCoarseClock(func() time.Time { readings.Add(1); return time.Time{} })
+	c := newClock(func() time.Time { readings.Add(1); return time.Time{} })
 	readings.Store(0)
 	for range 1000 {
-		c.instant()
+		c.Instant()
 	}
 	if n := readings.Load(); n != 0 {
 		t.Errorf("1000 instants read the clock %d times", n)
@@ -105,22 +105,22 @@ func TestEqualStacksShareTheirMemory(t *testing.T) {
 	d := newDepot()
 	var stacks []core.Stack
 	for range 2 {
-		stacks = append(stacks, d.capture(0))
+		stacks = append(stacks, d.Capture(0))
 	}
 	if len(stacks[0]) == 0 || &stacks[0][0] != &stacks[1][0] {
 		t.Error("two captures of one place are kept twice")
 	}
-	if other := d.capture(0); &other[0] == &stacks[0][0] || len(d.known) != 2 {
+	if other := d.Capture(0); &other[0] == &stacks[0][0] || len(d.known) != 2 {
 		t.Errorf("two places share a stack, %d are known", len(d.known))
 	}
 }
 
 func TestLargeBlocksStacksAreRationed(t *testing.T) {
 	d := newDepot()
-	for tick := instant(1); tick < 4; tick++ {
+	for tick := Instant(1); tick < 4; tick++ {
 		n := 0
 		for range 10 * stacksPerTick {
-			if d.affords(tick) {
+			if d.Affords(tick) {
 				n++
 			}
 		}
@@ -136,7 +136,7 @@ func TestTheIndexFindsExactlyTheBlocksOfAnAddress(t *testing.T) {
 	const seed = 11
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var a addresses
-	var live []*record
+	var live []*Record
 	for range 3000 {
 		if len(live) > 0 && rng.IntN(3) == 0 {
 			i := rng.IntN(len(live))
@@ -144,21 +144,21 @@ func TestTheIndexFindsExactlyTheBlocksOfAnAddress(t *testing.T) {
 			live[i] = live[len(live)-1]
 			live = live[:len(live)-1]
 		} else {
-			rec := &record{ptr: rng.Uint64N(1 << 20), bytes: 1 + rng.Uint64N(1<<rng.IntN(19))}
+			rec := &Record{Ptr: rng.Uint64N(1 << 20), Bytes: 1 + rng.Uint64N(1<<rng.IntN(19))}
 			a.enter(rec)
 			live = append(live, rec)
 		}
 		ptr := rng.Uint64N(1 << 21)
-		found := map[*record]bool{}
-		a.at(ptr, func(rec *record) {
+		found := map[*Record]bool{}
+		a.at(ptr, func(rec *Record) {
 			if found[rec] {
 				t.Fatalf("seed %d: %#x is found twice in one block", seed, ptr)
 			}
 			found[rec] = true
 		})
 		for _, rec := range live {
-			if rec.contains(ptr) != found[rec] {
-				t.Fatalf("seed %d: %#x in %d bytes at %#x: found %v", seed, ptr, rec.bytes, rec.ptr, found[rec])
+			if rec.Contains(ptr) != found[rec] {
+				t.Fatalf("seed %d: %#x in %d bytes at %#x: found %v", seed, ptr, rec.Bytes, rec.Ptr, found[rec])
 			}
 			delete(found, rec)
 		}
@@ -172,7 +172,7 @@ func TestTheIndexFindsExactlyTheBlocksOfAnAddress(t *testing.T) {
 // few streams, note uses of each other's, and ask for addresses.
 func TestTheLedgerKeepsItsBooksUnderLoad(t *testing.T) {
 	var gate atomic.Int64
-	l := newLedger(&gate, ledgerOptions{tombstones: 64, stackBytes: 512 << 10, now: time.Now})
+	l := New(&gate, Options{Tombstones: 64, StackBytes: 512 << 10, Now: time.Now})
 	var shared [8]atomic.Uint64 // generations that may be used by anybody
 	var group sync.WaitGroup
 	for g := range 4 {
@@ -180,46 +180,46 @@ func TestTheLedgerKeepsItsBooksUnderLoad(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(g), 1))
 			for i := range 3000 {
 				id := core.BlockID{Ptr: uint64(i%50) << 12, Generation: core.NextGeneration(), AllocStream: core.StreamID(g % 3)}
-				rec, _ := l.enter(&core.Block{ID: id, Bytes: 4096, Align: 256, State: core.Live, Tag: "load"})
+				rec, _ := l.Enter(&core.Block{ID: id, Bytes: 4096, Align: 256, State: core.Live, Tag: "load"})
 				shared[rng.IntN(len(shared))].Store(uint64(id.Generation))
 				other := core.BlockID{Generation: core.Generation(shared[rng.IntN(len(shared))].Load()), AllocStream: core.StreamID(rng.IntN(3))}
-				if found := l.lock(other); found != nil {
-					if found.generation() != other.Generation || found.state() == core.Freed {
-						t.Errorf("looked for %v, got %v in state %v", other.Generation, found.generation(), found.state())
+				if found := l.Lock(other); found != nil {
+					if found.Generation() != other.Generation || found.State() == core.Freed {
+						t.Errorf("looked for %v, got %v in state %v", other.Generation, found.Generation(), found.State())
 					}
-					found.note(use{launch: uint64(i)})
-					found.mu.Unlock()
+					found.Note(Use{launch: uint64(i)})
+					found.Mu.Unlock()
 				}
 				if i%100 == 0 {
-					l.owners(id.Ptr)
-					l.heir(core.Block{ID: id, Bytes: 1})
-					l.countLive(i%200 == 0)
+					l.Owners(id.Ptr)
+					l.Heir(core.Block{ID: id, Bytes: 1})
+					l.CountLive(i%200 == 0)
 				}
-				if !rec.retire(id.Generation) {
+				if !rec.Retire(id.Generation) {
 					t.Errorf("%v could not be retired", id)
 				}
-				l.close(rec, id.Generation)
-				if l.get(id) != nil {
+				l.Close(rec, id.Generation)
+				if l.Get(id) != nil {
 					t.Errorf("%v is known after it was closed", id)
 				}
 			}
 		})
 	}
 	group.Wait()
-	l.countLive(true)
-	if live, buried := l.size(); live != 0 || buried > 64 || buried == 0 || gate.Load() != 0 {
+	l.CountLive(true)
+	if live, buried := l.Size(); live != 0 || buried > 64 || buried == 0 || gate.Load() != 0 {
 		t.Errorf("%d live, %d remembered, gate %d", live, buried, gate.Load())
 	}
 }
 
 func TestTheLedgerForgetsTheOldestTombstone(t *testing.T) {
 	var gate atomic.Int64
-	l := newLedger(&gate, ledgerOptions{tombstones: 4, stackBytes: 512 << 10, now: time.Now})
+	l := New(&gate, Options{Tombstones: 4, StackBytes: 512 << 10, Now: time.Now})
 	bury := func(stream core.StreamID, n int) (ids []core.BlockID) {
 		for range n {
 			id := core.BlockID{Generation: core.NextGeneration(), AllocStream: stream}
-			rec, _ := l.enter(&core.Block{ID: id, State: core.Live})
-			l.close(rec, id.Generation)
+			rec, _ := l.Enter(&core.Block{ID: id, State: core.Live})
+			l.Close(rec, id.Generation)
 			ids = append(ids, id)
 		}
 		return ids
@@ -230,11 +230,11 @@ func TestTheLedgerForgetsTheOldestTombstone(t *testing.T) {
 			t.Errorf("tombstone %d: known %v", i, known)
 		}
 	}
-	if !l.mayForget(ids[1].Generation) || l.mayForget(ids[2].Generation) {
+	if !l.MayForget(ids[1].Generation) || l.MayForget(ids[2].Generation) {
 		t.Error("what was forgotten is not known")
 	}
 	bury(2, 6) // the shards share the limit
-	if live, buried := l.size(); live != 0 || buried != 4 || gate.Load() != 0 {
+	if live, buried := l.Size(); live != 0 || buried != 4 || gate.Load() != 0 {
 		t.Errorf("%d live, %d remembered, gate %d", live, buried, gate.Load())
 	}
 	if l.tombstone(ids[3]) != nil || l.tombstone(ids[4]) == nil {

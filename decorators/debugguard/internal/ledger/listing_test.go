@@ -1,4 +1,4 @@
-package debugguard
+package ledger
 
 import (
 	"math/rand/v2"
@@ -17,17 +17,17 @@ func TestAListingMeetsEachRecordOnceHoweverItsTableGrows(t *testing.T) {
 	}
 	for seed := range seeds {
 		random := rand.New(rand.NewPCG(seed, 2))
-		l := newLedger(new(atomic.Int64), ledgerOptions{tombstones: 8, stackBytes: 512 << 10, now: time.Now})
+		l := New(new(atomic.Int64), Options{Tombstones: 8, StackBytes: 512 << 10, Now: time.Now})
 		newest := core.Generation(0)
 		enter := func(n int) {
 			for range n {
 				newest++
-				l.enter(&core.Block{ID: core.BlockID{Generation: newest, Ptr: uint64(newest) << 12, AllocStream: core.StreamID(newest % 3)}, Bytes: 1, Align: 1, State: core.Live})
+				l.Enter(&core.Block{ID: core.BlockID{Generation: newest, Ptr: uint64(newest) << 12, AllocStream: core.StreamID(newest % 3)}, Bytes: 1, Align: 1, State: core.Live})
 			}
 		}
 		enter(1 + random.IntN(3000))
 		there, met := newest, map[core.Generation]int{}
-		for g := range l.all {
+		for g := range l.All {
 			met[g]++
 			if newest < 8*there && random.IntN(8) == 0 {
 				enter(random.IntN(400))
@@ -49,18 +49,18 @@ func TestAListingMeetsEachRecordOnceHoweverItsTableGrows(t *testing.T) {
 // A record is pooled: the block that it was of when it was found may be gone, and
 // it may be another's by the time it is shown, whose turn is yet to come.
 func TestAListingMeetsABlockOnceThatGotARecordAlreadyFound(t *testing.T) {
-	l := newLedger(new(atomic.Int64), ledgerOptions{tombstones: 8, stackBytes: 512 << 10, now: time.Now})
+	l := New(new(atomic.Int64), Options{Tombstones: 8, StackBytes: 512 << 10, Now: time.Now})
 	newest := core.Generation(0)
 	enter := func() {
 		newest++
-		l.enter(&core.Block{ID: core.BlockID{Generation: newest, Ptr: uint64(newest) << 12, AllocStream: 1}, Bytes: 1, Align: 1, State: core.Live})
+		l.Enter(&core.Block{ID: core.BlockID{Generation: newest, Ptr: uint64(newest) << 12, AllocStream: 1}, Bytes: 1, Align: 1, State: core.Live})
 	}
 	for range 1000 {
 		enter()
 	}
 	there, met := newest, map[core.Generation]int{}
-	for g, rec := range l.all {
-		if info := l.info(g, rec); info.Block.ID.Generation != 0 {
+	for g, rec := range l.All {
+		if info := l.Info(g, rec); info.Block.ID.Generation != 0 {
 			met[info.Block.ID.Generation]++
 		}
 		for g := core.Generation(1); g <= there && newest < 2*there; g++ { // while the first is shown all are replaced

@@ -1,4 +1,4 @@
-package debugguard
+package ledger
 
 import (
 	"math/bits"
@@ -18,7 +18,7 @@ type table struct {
 	n       int
 }
 
-type bucket = atomic.Pointer[record]
+type bucket = atomic.Pointer[Record]
 
 const (
 	firstBuckets = 64
@@ -33,7 +33,7 @@ func chain(buckets []bucket, g core.Generation) *bucket {
 }
 
 // load finds a record without the lock. It may miss one.
-func (t *table) load(g core.Generation) *record {
+func (t *table) load(g core.Generation) *Record {
 	buckets := t.buckets.Load()
 	if buckets == nil {
 		return nil
@@ -49,7 +49,7 @@ func (t *table) load(g core.Generation) *record {
 }
 
 // find finds a record under the lock.
-func (t *table) find(g core.Generation) *record {
+func (t *table) find(g core.Generation) *Record {
 	if t.n == 0 {
 		return nil
 	}
@@ -60,15 +60,15 @@ func (t *table) find(g core.Generation) *record {
 	return rec
 }
 
-func (t *table) insert(rec *record) {
+func (t *table) insert(rec *Record) {
 	if buckets := t.buckets.Load(); buckets == nil || t.n == len(*buckets) {
 		t.grow()
 	}
-	link(chain(*t.buckets.Load(), rec.generation()), rec)
+	link(chain(*t.buckets.Load(), rec.Generation()), rec)
 	t.n++
 }
 
-func link(head *bucket, rec *record) {
+func link(head *bucket, rec *Record) {
 	if next := head.Load(); rec.next.Load() != next {
 		rec.next.Store(next)
 	}
@@ -77,12 +77,12 @@ func link(head *bucket, rec *record) {
 
 func (t *table) grow() {
 	larger := make([]bucket, max(firstBuckets, 2*t.n))
-	t.each(func(rec *record) { link(chain(larger, rec.generation()), rec) })
+	t.each(func(rec *Record) { link(chain(larger, rec.Generation()), rec) })
 	t.buckets.Store(&larger)
 }
 
 // remove finds a record under the lock and removes it.
-func (t *table) remove(g core.Generation) *record {
+func (t *table) remove(g core.Generation) *Record {
 	if t.n == 0 {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (t *table) remove(g core.Generation) *record {
 
 // each calls f, which may move the record to another chain, for every record,
 // under the lock.
-func (t *table) each(f func(*record)) { t.everyNth(0, 1, f) }
+func (t *table) each(f func(*Record)) { t.everyNth(0, 1, f) }
 
 // chains is how many chains there are; it never falls.
 func (t *table) chains() int {
@@ -111,7 +111,7 @@ func (t *table) chains() int {
 }
 
 // everyNth is each for the records of every nth chain from first on.
-func (t *table) everyNth(first, n int, f func(*record)) {
+func (t *table) everyNth(first, n int, f func(*Record)) {
 	buckets := t.buckets.Load()
 	if buckets == nil {
 		return
@@ -134,18 +134,18 @@ func (t *table) everyNth(first, n int, f func(*record)) {
 // reaches into the next unit at most, so an address is looked for in two units
 // of each class that there is.
 type addresses struct {
-	heads   []*record
+	heads   []*Record
 	n       int
 	classes [65]uint32
 }
 
-func class(rec *record) uint { return uint(bits.Len64(max(rec.bytes, 1) - 1)) }
+func class(rec *Record) uint { return uint(bits.Len64(max(rec.Bytes, 1) - 1)) }
 
-func (a *addresses) bucket(class uint, unit uint64) *(*record) {
+func (a *addresses) bucket(class uint, unit uint64) *(*Record) {
 	return &a.heads[(unit*0x9e3779b97f4a7c15+uint64(class)*0xd6e8feb86659fd93)>>32&uint64(len(a.heads)-1)]
 }
 
-func (a *addresses) enter(rec *record) {
+func (a *addresses) enter(rec *Record) {
 	if a.n == len(a.heads) {
 		a.grow()
 	}
@@ -154,15 +154,15 @@ func (a *addresses) enter(rec *record) {
 	a.classes[class(rec)]++
 }
 
-func (a *addresses) link(rec *record) {
+func (a *addresses) link(rec *Record) {
 	c := class(rec)
-	head := a.bucket(c, rec.ptr>>c)
+	head := a.bucket(c, rec.Ptr>>c)
 	rec.neighbour, *head = *head, rec
 }
 
 func (a *addresses) grow() {
 	old := a.heads
-	a.heads = make([]*record, max(firstBuckets, 2*a.n))
+	a.heads = make([]*Record, max(firstBuckets, 2*a.n))
 	for _, rec := range old {
 		for rec != nil {
 			next := rec.neighbour
@@ -172,9 +172,9 @@ func (a *addresses) grow() {
 	}
 }
 
-func (a *addresses) remove(rec *record) {
+func (a *addresses) remove(rec *Record) {
 	c := class(rec)
-	for at := a.bucket(c, rec.ptr>>c); *at != nil; at = &(*at).neighbour {
+	for at := a.bucket(c, rec.Ptr>>c); *at != nil; at = &(*at).neighbour {
 		if *at == rec {
 			*at, rec.neighbour = rec.neighbour, nil
 			a.n--
@@ -185,7 +185,7 @@ func (a *addresses) remove(rec *record) {
 }
 
 // at calls visit for each record whose block has the address in it.
-func (a *addresses) at(ptr uint64, visit func(*record)) {
+func (a *addresses) at(ptr uint64, visit func(*Record)) {
 	for c, n := range a.classes {
 		if n == 0 {
 			continue
@@ -193,7 +193,7 @@ func (a *addresses) at(ptr uint64, visit func(*record)) {
 		unit := ptr >> c
 		for back := range min(unit, 1) + 1 {
 			for rec := *a.bucket(uint(c), unit-back); rec != nil; rec = rec.neighbour {
-				if class(rec) == uint(c) && rec.ptr>>c == unit-back && rec.contains(ptr) {
+				if class(rec) == uint(c) && rec.Ptr>>c == unit-back && rec.Contains(ptr) {
 					visit(rec)
 				}
 			}
@@ -201,17 +201,17 @@ func (a *addresses) at(ptr uint64, visit func(*record)) {
 	}
 }
 
-// owners returns the live block that an address lies in, and the newest freed
+// Owners returns the live block that an address lies in, and the newest freed
 // one of those remembered; nil if there is none.
-func (l *ledger) owners(ptr uint64) (live, freed *core.Block) {
+func (l *Ledger) Owners(ptr uint64) (live, freed *core.Block) {
 	for i := range l.shards {
 		s := &l.shards[i]
 		if s.table.buckets.Load() == nil {
 			continue
 		}
 		s.mu.Lock()
-		s.indexed().at(ptr, func(rec *record) {
-			b := rec.block() // it neither goes nor moves while the shard is locked
+		s.indexed().at(ptr, func(rec *Record) {
+			b := rec.Block() // it neither goes nor moves while the shard is locked
 			switch {
 			case b.State == core.Live:
 				live = &b

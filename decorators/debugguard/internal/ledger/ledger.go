@@ -1,4 +1,11 @@
-package debugguard
+// Package ledger keeps what the guard knows of every block: a record of each one
+// that is not released, and a tombstone of those released last. It works on the
+// host alone and calls neither the device nor the layers below.
+//
+// Records are found by generation, in a hash table that is read without a lock.
+// They are pooled, so whoever found one must check, under its lock, that it still
+// belongs to the generation looked for. See [Record] for who owns what.
+package ledger
 
 import (
 	"math/rand/v2"
@@ -9,20 +16,20 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// stackAlways is the size in bytes from which every block keeps its stacks.
-const stackAlways = 1 << 20
+// AlwaysStacks is the size in bytes from which every block keeps its stacks.
+const AlwaysStacks = 1 << 20
 
-// ledger holds a record of each block known, and of the last ones freed. It is
+// Ledger holds a record of each block known, and of the last ones freed. It is
 // divided by the stream of the allocation, so that goroutines on different
 // streams stay off each other's cache lines.
-type ledger struct {
+type Ledger struct {
 	shards [shards]shard
 	// gate is the guard's. While the mode is Off, each record that is no
 	// tombstone holds it open; otherwise the mode does.
 	gate *atomic.Int64
-	// unseen is the newest generation that may have been allocated here while
+	// Unseen is the newest generation that may have been allocated here while
 	// the ledger was off.
-	unseen atomic.Uint64
+	Unseen atomic.Uint64
 	// tombstoneLimit is how many tombstones there may be in all.
 	tombstoneLimit int
 	// used is how many shards are in use, limit how many tombstones each of
@@ -33,25 +40,28 @@ type ledger struct {
 	// stackBytes is the mean number of bytes between blocks that keep stacks.
 	stackBytes float64
 
-	clock  *coarseClock
-	names  *names
-	stacks *depot
+	// Clock has the time of uses and allocations, Names numbers the launches'
+	// names, Stacks keeps each stack once.
+	Clock  *Clock
+	Names  *Names
+	Stacks *Depot
 }
 
-// ledgerOptions say how a ledger is built.
-type ledgerOptions struct {
-	// tombstones is how many freed blocks it remembers.
-	tombstones int
-	// stackBytes is the mean number of bytes between blocks that keep stacks.
-	stackBytes uint64
-	now        func() time.Time
+// Options say how a ledger is built.
+type Options struct {
+	// Tombstones is how many freed blocks it remembers.
+	Tombstones int
+	// StackBytes is the mean number of bytes between blocks that keep stacks.
+	StackBytes uint64
+	// Now is read by the clock only.
+	Now func() time.Time
 }
 
-// newLedger makes a ledger that adds to gate for each live block while the guard
+// New makes a ledger that adds to gate for each live block while the guard
 // is off.
-func newLedger(gate *atomic.Int64, o ledgerOptions) *ledger {
-	l := &ledger{gate: gate, tombstoneLimit: o.tombstones, stackBytes: float64(o.stackBytes), clock: newCoarseClock(o.now), names: newNames(), stacks: newDepot()}
-	l.limit.Store(int64(max(1, o.tombstones))) // a first block may be gone before its shard is shared in
+func New(gate *atomic.Int64, o Options) *Ledger {
+	l := &Ledger{gate: gate, tombstoneLimit: o.Tombstones, stackBytes: float64(o.StackBytes), Clock: newClock(o.Now), Names: newNames(), Stacks: newDepot()}
+	l.limit.Store(int64(max(1, o.Tombstones))) // a first block may be gone before its shard is shared in
 	for i := range l.shards {
 		l.shards[i].counted = true
 		l.shards[i].untilStack = l.nextStack()
@@ -59,14 +69,14 @@ func newLedger(gate *atomic.Int64, o ledgerOptions) *ledger {
 	return l
 }
 
-func (l *ledger) shard(stream core.StreamID) *shard { return &l.shards[uint64(stream)%shards] }
+func (l *Ledger) shard(stream core.StreamID) *shard { return &l.shards[uint64(stream)%shards] }
 
-// enter puts a block into the books, and says whether it is one that keeps its
+// Enter puts a block into the books, and says whether it is one that keeps its
 // stacks: each byte has the same chance to choose its block.
-func (l *ledger) enter(b *core.Block) (rec *record, due bool) {
+func (l *Ledger) Enter(b *core.Block) (rec *Record, due bool) {
 	s := l.shard(b.ID.AllocStream)
 	s.mu.Lock()
-	if s.untilStack -= int64(min(b.Bytes, stackAlways)); s.untilStack < 0 {
+	if s.untilStack -= int64(min(b.Bytes, AlwaysStacks)); s.untilStack < 0 {
 		due = true
 		s.untilStack = l.nextStack()
 	}
@@ -75,23 +85,23 @@ func (l *ledger) enter(b *core.Block) (rec *record, due bool) {
 		rec = s.makeRecords()
 	}
 	s.empty, rec.neighbour = rec.neighbour, nil
-	rec.fill(b, l.clock.instant())
+	rec.fill(b, l.Clock.Instant())
 	l.add(s, rec)
 	return rec, due
 }
 
 // nextStack draws how many bytes go by before the next block that keeps stacks.
-func (l *ledger) nextStack() int64 { return int64(rand.ExpFloat64() * l.stackBytes) }
+func (l *Ledger) nextStack() int64 { return int64(rand.ExpFloat64() * l.stackBytes) }
 
-// enterGuarded puts the record of a guarded block into the books.
-func (l *ledger) enterGuarded(rec *record) {
-	s := l.shard(rec.stream())
+// EnterGuarded puts the record of a guarded block into the books.
+func (l *Ledger) EnterGuarded(rec *Record) {
+	s := l.shard(rec.Stream())
 	s.mu.Lock()
 	l.add(s, rec)
 }
 
 // add makes rec, which is filled, findable and unlocks the shard.
-func (l *ledger) add(s *shard, rec *record) {
+func (l *Ledger) add(s *shard, rec *Record) {
 	s.table.insert(rec)
 	s.live++
 	if s.counted {
@@ -109,7 +119,7 @@ func (l *ledger) add(s *shard, rec *record) {
 }
 
 // share divides the tombstones anew: another shard is in use.
-func (l *ledger) share() {
+func (l *Ledger) share() {
 	l.sharing.Lock()
 	defer l.sharing.Unlock()
 	l.used++
@@ -122,17 +132,17 @@ func (l *ledger) share() {
 	}
 }
 
-// close makes a tombstone of a block that was released, and empties its record
+// Close makes a tombstone of a block that was released, and empties its record
 // for another one if it is pooled. rec is not locked.
-func (l *ledger) close(rec *record, g core.Generation) { l.closeIn(l.shard(rec.stream()), g) }
+func (l *Ledger) Close(rec *Record, g core.Generation) { l.closeIn(l.shard(rec.Stream()), g) }
 
-// closeBlock is close of a block by its id; it returns its record, nil if it has
+// CloseBlock is close of a block by its id; it returns its record, nil if it has
 // none.
-func (l *ledger) closeBlock(id core.BlockID) *record {
+func (l *Ledger) CloseBlock(id core.BlockID) *Record {
 	rec := l.closeIn(l.shard(id.AllocStream), id.Generation)
 	if rec == nil {
 		if rec = l.elsewhere(id); rec != nil {
-			l.close(rec, id.Generation)
+			l.Close(rec, id.Generation)
 		}
 	}
 	return rec
@@ -140,33 +150,33 @@ func (l *ledger) closeBlock(id core.BlockID) *record {
 
 // closeIn is close of the record of a generation in a shard, which it returns:
 // nil if there is none. Finding and removing it is one walk.
-func (l *ledger) closeIn(s *shard, g core.Generation) *record {
+func (l *Ledger) closeIn(s *shard, g core.Generation) *Record {
 	if s.table.buckets.Load() == nil {
 		return nil
 	}
 	s.mu.Lock()
 	rec := s.table.remove(g)
 	if rec != nil {
-		rec.mu.Lock() // nobody waits for anything under it
+		rec.Mu.Lock() // nobody waits for anything under it
 		l.closeLocked(s, rec)
-		rec.mu.Unlock()
+		rec.Mu.Unlock()
 	}
 	s.mu.Unlock()
 	return rec
 }
 
 // closeLocked is the rest of close, of a record that the table has no more.
-func (l *ledger) closeLocked(s *shard, rec *record) {
+func (l *Ledger) closeLocked(s *shard, rec *Record) {
 	if s.index != nil {
 		s.index.remove(rec)
 	}
-	s.tombstones.add(rec, l.clock.instant(), int(l.limit.Load()), s.index)
+	s.tombstones.add(rec, l.Clock.Instant(), int(l.limit.Load()), s.index)
 	s.live--
 	if s.counted {
 		l.gate.Add(-1)
 	}
-	if rec.guard != nil {
-		rec.setState(core.Freed)
+	if rec.Guard != nil {
+		rec.SetState(core.Freed)
 		return
 	}
 	rec.genState.Store(0)
@@ -174,13 +184,13 @@ func (l *ledger) closeLocked(s *shard, rec *record) {
 	rec.neighbour, s.empty = s.empty, rec
 }
 
-// mayForget reports whether g may have been allocated here and have left no
+// MayForget reports whether g may have been allocated here and have left no
 // record: the ledger was off, or its tombstone is gone.
-func (l *ledger) mayForget(g core.Generation) bool {
+func (l *Ledger) MayForget(g core.Generation) bool {
 	if g == 0 {
 		return false
 	}
-	newest := core.Generation(l.unseen.Load())
+	newest := core.Generation(l.Unseen.Load())
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
@@ -190,9 +200,9 @@ func (l *ledger) mayForget(g core.Generation) bool {
 	return g <= newest
 }
 
-// countLive makes each record that is no tombstone hold the gate open, or lets
+// CountLive makes each record that is no tombstone hold the gate open, or lets
 // it go.
-func (l *ledger) countLive(on bool) {
+func (l *Ledger) CountLive(on bool) {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
@@ -207,9 +217,9 @@ func (l *ledger) countLive(on bool) {
 	}
 }
 
-// size is how many blocks are known that are no tombstones, and how many
+// Size is how many blocks are known that are no tombstones, and how many
 // tombstones there are.
-func (l *ledger) size() (live, tombstones int) {
+func (l *Ledger) Size() (live, tombstones int) {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
@@ -222,7 +232,7 @@ func (l *ledger) size() (live, tombstones int) {
 // chainsAtOnce is how many chains of a shard are looked at under its lock.
 const chainsAtOnce = 64
 
-// all calls yield for every block that is not released, with its record and no
+// All calls yield for every block that is not released, with its record and no
 // lock held, until yield returns false. Blocks that come or go meanwhile may be
 // missed. A record may belong to another block by then: whoever reads it must
 // compare the generation, or may see that other block twice.
@@ -230,13 +240,13 @@ const chainsAtOnce = 64
 // A table grows by doubling: a record of chain i of n is later in one of the
 // chains i, i+n, i+2n and so on. Those are read together, so each record is seen
 // once.
-func (l *ledger) all(yield func(core.Generation, *record) bool) {
+func (l *Ledger) All(yield func(core.Generation, *Record) bool) {
 	type sighting struct {
 		generation core.Generation
-		record     *record
+		record     *Record
 	}
 	var sightings []sighting
-	note := func(rec *record) { sightings = append(sightings, sighting{rec.generation(), rec}) }
+	note := func(rec *Record) { sightings = append(sightings, sighting{rec.Generation(), rec}) }
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
@@ -258,10 +268,10 @@ func (l *ledger) all(yield func(core.Generation, *record) bool) {
 	}
 }
 
-// heir returns the newest block that was allocated after b and has some of its
+// Heir returns the newest block that was allocated after b and has some of its
 // bytes, as far as the ledger remembers. It looks at every record: it is asked
 // only about a misuse.
-func (l *ledger) heir(b core.Block) (heir core.Block, ok bool) {
+func (l *Ledger) Heir(b core.Block) (heir core.Block, ok bool) {
 	look := func(other core.Block) {
 		overlaps := other.ID.Ptr-b.ID.Ptr < b.Bytes || b.ID.Ptr-other.ID.Ptr < other.Bytes
 		if overlaps && other.ID.Generation > max(b.ID.Generation, heir.ID.Generation) {
@@ -269,7 +279,7 @@ func (l *ledger) heir(b core.Block) (heir core.Block, ok bool) {
 		}
 	}
 	l.eachTombstone(look)
-	for g, rec := range l.all {
+	for g, rec := range l.All {
 		look(rec.describe(g))
 	}
 	return heir, ok

@@ -1,4 +1,4 @@
-package debugguard
+package ledger
 
 import (
 	"slices"
@@ -19,7 +19,7 @@ type shard struct {
 	mu    sync.Mutex
 	table table
 	// empty are records of no block, the one used last first.
-	empty *record
+	empty *Record
 	// live counts the records of the table, counted is set while they hold the
 	// gate open.
 	live    int
@@ -35,17 +35,17 @@ type shard struct {
 }
 
 // makeRecords fills the list of empty records; s.mu must be held.
-func (s *shard) makeRecords() *record {
-	records := make([]record, slab)
+func (s *shard) makeRecords() *Record {
+	records := make([]Record, slab)
 	for i := range records[:slab-1] {
 		records[i].neighbour = &records[i+1]
 	}
 	return &records[0]
 }
 
-// get returns the record of a block, nil if there is none. It is not locked:
+// Get returns the record of a block, nil if there is none. It is not locked:
 // what it says is to be believed only if its generation still is the block's.
-func (l *ledger) get(id core.BlockID) *record {
+func (l *Ledger) Get(id core.BlockID) *Record {
 	if id.Generation == 0 { // what a record has that is being filled
 		return nil
 	}
@@ -57,7 +57,7 @@ func (l *ledger) get(id core.BlockID) *record {
 
 // search looks for a record under the locks: first where it should be, then,
 // because a caller may have made up the stream, everywhere.
-func (l *ledger) search(id core.BlockID) *record {
+func (l *Ledger) search(id core.BlockID) *Record {
 	if rec := l.shard(id.AllocStream).find(id.Generation); rec != nil {
 		return rec
 	}
@@ -65,8 +65,8 @@ func (l *ledger) search(id core.BlockID) *record {
 }
 
 // elsewhere is search of a block that is not where it should be.
-func (l *ledger) elsewhere(id core.BlockID) *record {
-	if uint64(id.Generation) <= l.unseen.Load() || id.Generation == core.NoBytes {
+func (l *Ledger) elsewhere(id core.BlockID) *Record {
+	if uint64(id.Generation) <= l.Unseen.Load() || id.Generation == core.NoBytes {
 		return nil
 	}
 	for i := range l.shards {
@@ -77,7 +77,7 @@ func (l *ledger) elsewhere(id core.BlockID) *record {
 	return nil
 }
 
-func (s *shard) find(g core.Generation) *record {
+func (s *shard) find(g core.Generation) *Record {
 	if s.table.buckets.Load() == nil {
 		return nil
 	}
@@ -86,28 +86,28 @@ func (s *shard) find(g core.Generation) *record {
 	return s.table.find(g)
 }
 
-// lock returns the record of a block, locked, or nil if there is none.
-func (l *ledger) lock(id core.BlockID) *record {
-	rec := l.get(id)
+// Lock returns the record of a block, locked, or nil if there is none.
+func (l *Ledger) Lock(id core.BlockID) *Record {
+	rec := l.Get(id)
 	if rec == nil {
 		return nil
 	}
-	rec.mu.Lock()
-	if rec.generation() != id.Generation { // released and reused meanwhile
-		rec.mu.Unlock()
+	rec.Mu.Lock()
+	if rec.Generation() != id.Generation { // released and reused meanwhile
+		rec.Mu.Unlock()
 		return nil
 	}
 	return rec
 }
 
-// lockAny is lock, and of a freed block it returns what is remembered.
-func (l *ledger) lockAny(id core.BlockID) *record {
-	rec := l.lock(id)
+// LockAny is lock, and of a freed block it returns what is remembered.
+func (l *Ledger) LockAny(id core.BlockID) *Record {
+	rec := l.Lock(id)
 	if rec != nil {
 		return rec
 	}
 	if rec = l.tombstone(id); rec != nil {
-		rec.mu.Lock()
+		rec.Mu.Lock()
 	}
 	return rec
 }
@@ -117,17 +117,17 @@ func (l *ledger) lockAny(id core.BlockID) *record {
 // the records themselves, which are used again at once, while they are in the
 // processor's cache.
 type tombstones struct {
-	ring []*record
+	ring []*Record
 	next int
-	made []record // of the last slab, not used yet
+	made []Record // of the last slab, not used yet
 	// forgotten is the newest generation that had to go.
 	forgotten core.Generation
 }
 
 // add remembers rec, which is locked. The oldest tombstone beyond the limit is
 // forgotten.
-func (ts *tombstones) add(rec *record, freed instant, limit int, index *addresses) {
-	var stone *record
+func (ts *tombstones) add(rec *Record, freed Instant, limit int, index *addresses) {
+	var stone *Record
 	if len(ts.ring) < limit {
 		stone = ts.fresh()
 		ts.ring = append(ts.ring, stone)
@@ -144,17 +144,17 @@ func (ts *tombstones) add(rec *record, freed instant, limit int, index *addresse
 	}
 }
 
-func (ts *tombstones) fresh() *record {
+func (ts *tombstones) fresh() *Record {
 	if len(ts.made) == 0 {
-		ts.made = make([]record, slab)
+		ts.made = make([]Record, slab)
 	}
 	stone := &ts.made[0]
 	ts.made = ts.made[1:]
 	return stone
 }
 
-func (ts *tombstones) forget(stone *record, index *addresses) {
-	ts.forgotten = max(ts.forgotten, stone.generation())
+func (ts *tombstones) forget(stone *Record, index *addresses) {
+	ts.forgotten = max(ts.forgotten, stone.Generation())
 	if index != nil {
 		index.remove(stone)
 	}
@@ -175,12 +175,12 @@ func (ts *tombstones) shrink(limit int, index *addresses) {
 
 // each calls visit for every freed block that the ledger remembers, under the
 // locks of their shards in turn.
-func (l *ledger) eachTombstone(visit func(core.Block)) {
+func (l *Ledger) eachTombstone(visit func(core.Block)) {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
 		for _, rec := range s.tombstones.ring {
-			visit(rec.block())
+			visit(rec.Block())
 		}
 		s.mu.Unlock()
 	}
@@ -189,7 +189,7 @@ func (l *ledger) eachTombstone(visit func(core.Block)) {
 // tombstone returns a copy of what is remembered of a freed block, nil if that
 // is nothing. It looks at all that one shard, or if need be every one,
 // remembers: it is asked only about a misuse.
-func (l *ledger) tombstone(id core.BlockID) *record {
+func (l *Ledger) tombstone(id core.BlockID) *Record {
 	if rec := l.shard(id.AllocStream).tombstone(id.Generation); rec != nil {
 		return rec
 	}
@@ -201,13 +201,13 @@ func (l *ledger) tombstone(id core.BlockID) *record {
 	return nil
 }
 
-func (s *shard) tombstone(g core.Generation) *record {
+func (s *shard) tombstone(g core.Generation) *Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.tombstones.ring { // the newest first: most second frees come soon
 		rec := s.tombstones.ring[(s.tombstones.next+len(s.tombstones.ring)-1-i)%len(s.tombstones.ring)]
-		if rec.generation() == g && g != 0 {
-			found := &record{}
+		if rec.Generation() == g && g != 0 {
+			found := &Record{}
 			found.becomeTombstone(rec, rec.freed)
 			return found
 		}

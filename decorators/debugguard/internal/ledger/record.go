@@ -1,0 +1,218 @@
+package ledger
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Record is what the ledger knows of one block. A million of them are to cost
+// little, so it holds what every block needs and no more: what only a guarded
+// one needs, or one whose stacks are kept, is reached through a pointer.
+//
+// Records of unguarded blocks are pooled by the shard of the ledger that they
+// are in and never given back to Go: whoever found one without the shard's lock
+// must check, under the record's, that it still belongs to the generation looked
+// for. Those of guarded blocks are not pooled, because comparisons under way
+// refer to them.
+type Record struct {
+	// genState is the block's generation, and in the low bits its state; zero
+	// while the record is of no block. It is set last and cleared first, so
+	// whoever finds the generation that it looks for here may read the rest under
+	// the lock. next is the chain's, see table.
+	genState atomic.Uint64
+	next     atomic.Pointer[Record]
+	// buried is the generation of a tombstone, whose genState is zero. It is
+	// written without an atomic operation, which would wait for the memory.
+	buried core.Generation
+	// neighbour is the next record in the shard's index of addresses, or in its
+	// list of empty ones.
+	neighbour *Record
+
+	// Mu guards what follows, but for Guard, which does not change.
+	Mu sync.Mutex
+	// born and freed are when the block was allocated and when it was released.
+	born, freed Instant
+
+	// Ptr and Bytes are the block's bytes as its owner knows them, Tag its tag.
+	Ptr, requested, Bytes uint64
+	allocStream           core.StreamID
+	Tag                   core.Tag
+
+	// Guard is what a block guarded on the device needs, nil for any other.
+	Guard *Guarded
+	// extra is nil unless stacks or spans were kept.
+	extra *extra
+
+	// writer is the first launch known to have written the block, zero if none
+	// is.
+	writer uint64
+	used   uint32 // uses in all
+	align  uint8  // its logarithm
+	flags  flags
+	// ordinal is the device, of which there are at most core.MaxOrdinals.
+	ordinal uint8
+	// stacked is set before the block is handed out if it was chosen to keep
+	// stacks.
+	stacked bool
+	uses    [usesKept]Use
+}
+
+// flags are what else is known of a block.
+type flags uint8
+
+const (
+	// readUnwritten is set if it was read before it was written and that was
+	// reported.
+	readUnwritten flags = 1 << iota
+)
+
+// extra is what is kept of some blocks only.
+type extra struct {
+	allocStack, freeStack core.Stack
+	spans                 [usesKept]core.SpanRef
+}
+
+// fill makes rec, which nobody can find yet, the record of b.
+func (rec *Record) fill(b *core.Block, born Instant) {
+	rec.Ptr, rec.requested, rec.Bytes = b.ID.Ptr, b.Requested, b.Bytes
+	rec.allocStream, rec.Tag = b.ID.AllocStream, b.Tag
+	rec.align = uint8(bits.TrailingZeros64(b.Align))
+	rec.ordinal, rec.born = uint8(b.ID.Ordinal), born
+	rec.genState.Store(genStateOf(b.ID.Generation, b.State))
+}
+
+// Block is the block as its owner knows it now; Mu must be held.
+func (rec *Record) Block() core.Block {
+	return core.Block{ID: rec.ID(), Requested: rec.requested, Bytes: rec.Bytes, Align: 1 << rec.align, Tag: rec.Tag, State: rec.State()}
+}
+
+// ID names the block as its owner does.
+func (rec *Record) ID() core.BlockID {
+	return core.BlockID{Ptr: rec.Ptr, Generation: rec.Generation(), AllocStream: rec.allocStream, Ordinal: int(rec.ordinal)}
+}
+
+// Generation is the block's, and that of a tombstone; zero for a record of no
+// block. It may be asked without the lock.
+func (rec *Record) Generation() core.Generation {
+	if gs := rec.genState.Load(); gs != 0 {
+		return core.Generation(gs >> stateBits)
+	}
+	return rec.buried
+}
+
+// Stream is the stream of the allocation.
+func (rec *Record) Stream() core.StreamID { return rec.allocStream }
+
+// State is the block's state. It may be asked without the lock.
+func (rec *Record) State() core.BlockState {
+	if gs := rec.genState.Load(); gs != 0 {
+		return core.BlockState(gs & (1<<stateBits - 1))
+	}
+	return core.Freed
+}
+
+// SetState moves the block on; Mu must be held.
+func (rec *Record) SetState(s core.BlockState) { rec.genState.Store(genStateOf(rec.Generation(), s)) }
+
+// Retire takes the block of generation g from Live to Retired, without the
+// lock, and reports whether it was this caller who did.
+func (rec *Record) Retire(g core.Generation) bool {
+	return rec.genState.CompareAndSwap(genStateOf(g, core.Live), genStateOf(g, core.Retired))
+}
+
+// IsLive reports whether the record is that of the live block of generation g;
+// it may be asked without the lock.
+func (rec *Record) IsLive(g core.Generation) bool {
+	return rec.genState.Load() == genStateOf(g, core.Live)
+}
+
+// Peek reports whether the record is of generation g, and whether that is live,
+// of one instant and without the lock.
+func (rec *Record) Peek(g core.Generation) (known, live bool) {
+	gs := rec.genState.Load()
+	return gs>>stateBits == uint64(g), gs == genStateOf(g, core.Live)
+}
+
+// Revive makes the block of generation g live again if it is retired, and not
+// released; Mu must be held.
+func (rec *Record) Revive(g core.Generation) {
+	if rec.genState.CompareAndSwap(genStateOf(g, core.Retired), genStateOf(g, core.Live)) && rec.extra != nil {
+		rec.extra.freeStack = nil
+	}
+}
+
+// SetFreeStack keeps the stack of the free; Mu must be held.
+func (rec *Record) SetFreeStack(stack core.Stack) { rec.more().freeStack = stack }
+
+// SetAllocStack keeps the stack of the allocation; Mu must be held.
+func (rec *Record) SetAllocStack(stack core.Stack) { rec.more().allocStack = stack }
+
+const stateBits = 3
+
+func genStateOf(g core.Generation, s core.BlockState) uint64 { return uint64(g)<<stateBits | uint64(s) }
+
+// describe is the block of generation g for whoever has not locked the record;
+// it is of no generation if the record is not that block's any more.
+func (rec *Record) describe(g core.Generation) core.Block {
+	rec.Mu.Lock()
+	defer rec.Mu.Unlock()
+	if rec.Generation() != g {
+		return core.Block{}
+	}
+	return rec.Block()
+}
+
+// becomeTombstone makes rec, which is of no block, the tombstone of another
+// record, which is locked.
+func (rec *Record) becomeTombstone(other *Record, freed Instant) {
+	rec.born, rec.freed = other.born, freed
+	rec.Ptr, rec.requested, rec.Bytes = other.Ptr, other.requested, other.Bytes
+	rec.allocStream, rec.Tag, rec.extra = other.allocStream, other.Tag, other.extra
+	rec.writer, rec.used = other.writer, other.used
+	copy(rec.uses[:], other.uses[:min(other.used, usesKept)])
+	rec.align, rec.flags, rec.ordinal = other.align, other.flags, other.ordinal
+	rec.buried = other.Generation()
+}
+
+// Contains reports whether an address lies in the block; Mu must be held.
+func (rec *Record) Contains(ptr uint64) bool { return ptr-rec.Ptr < rec.Bytes }
+
+// KeepStacks says that the block was chosen to keep its stacks, before it is
+// handed out.
+func (rec *Record) KeepStacks() { rec.stacked = true }
+
+// KeepsStacks reports whether the block was chosen to keep its stacks.
+func (rec *Record) KeepsStacks() bool { return rec.stacked }
+
+// more returns the side of rec for what few blocks have; Mu must be held.
+func (rec *Record) more() *extra {
+	if rec.extra == nil {
+		rec.extra = &extra{}
+	}
+	return rec.extra
+}
+
+// Stacks are those of the allocation and of the free, as far as they were
+// kept; Mu must be held.
+func (rec *Record) Stacks() (allocated, freed core.Stack) {
+	if rec.extra == nil {
+		return nil, nil
+	}
+	return rec.extra.allocStack, rec.extra.freeStack
+}
+
+// ReadsUnwritten reports whether an access reads what nobody wrote, which was
+// not reported yet; Mu must be held.
+func (rec *Record) ReadsUnwritten(a core.Access) bool {
+	return a == core.Read && rec.writer == 0 && rec.flags&readUnwritten == 0
+}
+
+// Unwritten reports whether no launch is known to have written the block; Mu
+// must be held.
+func (rec *Record) Unwritten() bool { return rec.writer == 0 }
+
+// MarkReadUnwritten notes that such a read was reported; Mu must be held.
+func (rec *Record) MarkReadUnwritten() { rec.flags |= readUnwritten }
