@@ -38,7 +38,7 @@ const (
 // last, so that its window holds this launch, and those that ran beside it. The
 // launch waits only where the device has fallen far behind.
 //
-// The blocks are still pinned: none is freed before unpin. One that another
+// The launch still retains its blocks: none is freed before releaseBlocks. One that another
 // stream has taken up since is left to that launch's own comparison. Of what
 // is in quarantine, only what is ordered before this stream already is
 // compared: a wait of the guard's would hide that the program lacks one.

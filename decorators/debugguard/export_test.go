@@ -10,7 +10,7 @@ import (
 func (r *Resource) Seals() int { return int(r.seals.count.Load()) }
 
 // Noted is the time that an operation would note now.
-func (r *Resource) Noted() time.Time { return r.ledger.clock.time(r.ledger.clock.instant()) }
+func (r *Resource) Noted() time.Time { return r.ledger.Clock.Time(r.ledger.Clock.Instant()) }
 
 // Ticking reports whether the upkeep has set its timer.
 func (r *Resource) Ticking() bool { return r.upkeep.armed.Load() }

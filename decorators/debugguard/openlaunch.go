@@ -106,9 +106,9 @@ func (ts *tickets) drop(t core.Ticket) {
 	s.mu.Unlock()
 }
 
-// pin looks up every block of a launch. A guarded one is counted as in use
-// from here on, so that a free meanwhile waits.
-func (r *Resource) pin(o *openLaunch, req *core.UseRequest) error {
+// retainBlocks looks up every block of a launch. A guarded one counts as in use
+// from here on, so that a free in the meantime waits.
+func (r *Resource) retainBlocks(o *openLaunch, req *core.UseRequest) error {
 	for i := range req.Uses {
 		u := &req.Uses[i]
 		rec, live := r.glance(u.Block)
@@ -278,9 +278,9 @@ func (r *Resource) retract(o *openLaunch) {
 	}
 }
 
-// unpin ends the hold on the blocks, does the frees that waited for it, and
-// recycles o.
-func (r *Resource) unpin(ctx context.Context, o *openLaunch) {
+// releaseBlocks ends what retainBlocks began, does the frees that waited for it,
+// and recycles o.
+func (r *Resource) releaseBlocks(ctx context.Context, o *openLaunch) {
 	for _, h := range o.known {
 		if !h.guarded {
 			continue

@@ -28,7 +28,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	req.Launch = core.BoundName(req.Launch)
 	o := openLaunches.Get().(*openLaunch)
 	o.began, o.readsOnly = r.launches.now(), req.Mark == ownwork.ReadsOnly
-	err := r.pin(o, &req)
+	err := r.retainBlocks(o, &req)
 	if err == nil {
 		err = r.sealedUses(ctx, &req)
 	}
@@ -36,12 +36,12 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 		err = r.refuse(o, &req)
 	}
 	if err != nil {
-		r.unpin(ctx, o)
+		r.releaseBlocks(ctx, o)
 		return core.Ticket{}, err
 	}
 	t, err := r.prepare(ctx, req)
 	if err != nil {
-		r.unpin(ctx, o)
+		r.releaseBlocks(ctx, o)
 		return t, r.refused(err, late{op: "PrepareUse", stream: req.Stream, launch: req.Launch})
 	}
 	r.delay(ctx, req.Stream)
@@ -82,7 +82,7 @@ func (r *Resource) enter(t core.Ticket, o *openLaunch) bool {
 func (r *Resource) withdraw(ctx context.Context, t core.Ticket, o *openLaunch, why error) error {
 	r.retract(o)
 	_ = r.upstream.AbortUse(ctx, t)
-	r.unpin(ctx, o)
+	r.releaseBlocks(ctx, o)
 	return why
 }
 
@@ -105,7 +105,7 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	r.open.drop(t)
 	r.logLaunch(o)
 	r.bisect(ctx, o)
-	r.unpin(ctx, o)
+	r.releaseBlocks(ctx, o)
 	return err
 }
 
@@ -122,7 +122,7 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	err = r.upstream.AbortUse(ctx, t) // spends the ticket, also if it fails
 	r.open.drop(t)
 	r.retract(o)
-	r.unpin(ctx, o)
+	r.releaseBlocks(ctx, o)
 	return err
 }
 

@@ -25,6 +25,26 @@ var retiredWords = []retired{
 	{under: []string{"./..."}, words: map[string]string{
 		"odometer":         "free counters",
 		"deallocate asked": "deallocate requested at",
+		"sentinel":         "canary",
+		"witness":          "oracle translator",
+	}},
+	{under: []string{"decorators/budget"}, words: map[string]string{
+		"purse": "account",
+		"till":  "stream account",
+		"lane":  "stream ledger",
+	}},
+	{under: []string{"decorators/debugguard/..."}, words: map[string]string{
+		"held":      "footprint, memory or known use",
+		"passed":    "completed",
+		"taken":     "removed or ending",
+		"asked":     "requested",
+		"settled":   "queued",
+		"confine":   "quarantine",
+		"inward":    "forwarded",
+		"graveyard": "tombstones",
+		"bury":      "tombstone",
+		"buried":    "tombstone",
+		"dead":      "released or dropped",
 	}},
 }
 

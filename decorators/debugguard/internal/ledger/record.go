@@ -24,9 +24,9 @@ type Record struct {
 	// the lock. next is the chain's, see table.
 	genState atomic.Uint64
 	next     atomic.Pointer[Record]
-	// buried is the generation of a tombstone, whose genState is zero. It is
+	// tombstoneOf is the generation of a tombstone, whose genState is zero. It is
 	// written without an atomic operation, which would wait for the memory.
-	buried core.Generation
+	tombstoneOf core.Generation
 	// neighbour is the next record in the shard's index of addresses, or in its
 	// list of empty ones.
 	neighbour *Record
@@ -100,7 +100,7 @@ func (rec *Record) Generation() core.Generation {
 	if gs := rec.genState.Load(); gs != 0 {
 		return core.Generation(gs >> stateBits)
 	}
-	return rec.buried
+	return rec.tombstoneOf
 }
 
 // Stream is the stream of the allocation.
@@ -174,7 +174,7 @@ func (rec *Record) becomeTombstone(other *Record, freed Instant) {
 	rec.writer, rec.used = other.writer, other.used
 	copy(rec.uses[:], other.uses[:min(other.used, usesKept)])
 	rec.align, rec.flags, rec.ordinal = other.align, other.flags, other.ordinal
-	rec.buried = other.Generation()
+	rec.tombstoneOf = other.Generation()
 }
 
 // Contains reports whether an address lies in the block; Mu must be held.
