@@ -80,9 +80,9 @@ func (p *StreamPool) giveUp(l *Lease) error {
 			s.mu.Unlock()
 			return errors.Join(fmt.Errorf("giving up stream %v: its work could not be fenced: %w", l.id, err), syncErr)
 		}
-		last = passedMark(s, &event{lease: l.id, seq: s.point(), clock: s.clock})
-		s.passed(s.seq)
-		last.passedBefore()
+		last = syntheticPoint(s, &event{lease: l.id, seq: s.point(), clock: s.clock})
+		s.noteCompleted(s.seq)
+		last.noteClockCompleted()
 		s.renounce()
 	}
 	s.last.Store(last)
@@ -101,10 +101,10 @@ func stillOpen(id core.StreamID) error {
 // before it is destroyed with all its work done: the driver may give its handle
 // to the next stream that anybody makes. s.mu must be held.
 func (s *stream) letGoOf() {
-	s.passed(s.point())
+	s.noteCompleted(s.point())
 	s.renounce()
-	last := passedMark(s, &event{seq: s.seq, clock: s.clock})
-	last.passedBefore()
+	last := syntheticPoint(s, &event{seq: s.seq, clock: s.clock})
+	last.noteClockCompleted()
 	s.last.Store(last)
 }
 
@@ -154,8 +154,8 @@ func (p *StreamPool) madeBackstop(s *stream) (*stream, error) {
 	return p.backstop, nil
 }
 
-// retire forgets a stream that was given up, once the device has passed its
-// last event and no free is queued on it.
+// retire forgets a stream that was given up, once its last event is completed
+// and no free is queued on it.
 func (p *StreamPool) retire(s *stream) error {
 	if !p.table.awaitsRetirement(s) || s.queued.Load() > 0 || s.open.Load() > 0 {
 		return nil
@@ -163,7 +163,7 @@ func (p *StreamPool) retire(s *stream) error {
 	s.mu.Lock() // another reap must not ask an event that this one gives back
 	defer s.mu.Unlock()
 	last := s.last.Load()
-	if done, err := s.askPassed(last); err != nil || !done {
+	if done, err := s.queryCompleted(last); err != nil || !done {
 		return err
 	}
 	s.unpin()
@@ -175,16 +175,16 @@ func (p *StreamPool) retire(s *stream) error {
 // needs to wait for it; s.mu must be held.
 func (s *stream) letGo() {
 	if last := s.last.Load(); last != nil && last.handle != 0 {
-		s.last.Store(passedMark(s, last))
+		s.last.Store(syntheticPoint(s, last))
 		last.release()
 	}
 }
 
-// passedMark stands for an event that the device has passed and that was
-// given back to the driver: whoever still asks sees that it is done.
-func passedMark(s *stream, e *event) *event {
-	mark := &event{stream: s, lease: e.lease, seq: e.seq, clock: slices.Clone(e.clock)}
-	mark.refs.Store(1)
-	mark.state.Store(recorded)
-	return mark
+// syntheticPoint stands for e, which is completed, after the driver's event was
+// given back: whoever still looks at it sees that it is completed.
+func syntheticPoint(s *stream, e *event) *event {
+	point := &event{stream: s, lease: e.lease, seq: e.seq, clock: slices.Clone(e.clock)}
+	point.refs.Store(1)
+	point.state.Store(recorded)
+	return point
 }

@@ -154,7 +154,7 @@ func (r *AsyncResource) allocateOn(s *stream, req core.Request) (uint64, *event,
 	done := r.reapSome(s)
 	ptr, ready, err := r.allocateLocked(s, req)
 	s.mu.Unlock()
-	r.release(s, done)
+	r.releaseBatch(s, done)
 	return ptr, ready, err
 }
 

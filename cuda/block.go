@@ -160,7 +160,7 @@ func (b *block) covered(i, kept int) bool {
 func (b *block) recorded(a access, f *fence) {
 	kept := 0
 	for _, old := range b.accesses {
-		needless := old.event.isRecorded() && (old.event.seenDone() || old.event.stream == a.event.stream && old.event.seq < a.event.seq)
+		needless := old.event.isRecorded() && (old.event.needsNoWait() || old.event.stream == a.event.stream && old.event.seq < a.event.seq)
 		if needless || old.event.isWithdrawn() {
 			f.release(old.event)
 		} else {

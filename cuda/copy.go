@@ -117,7 +117,7 @@ type transfer struct {
 	bytes     uint64
 	stream    core.StreamID
 	mark      any // see [core.UseRequest]
-	// host, if not nil, is pinned until the device has passed the work.
+	// host, if not nil, is pinned until the work is completed.
 	host unsafe.Pointer
 }
 

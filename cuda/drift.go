@@ -29,8 +29,8 @@ func (c *census) settled() bool { return c.entered == c.taken+c.mapped }
 // back counts, because the pool still has it out.
 func (c *census) inPool() int64 { return int64(c.enteredBytes - c.mappedBytes - c.freedBytes) }
 
-// takeCensus passes every stream once, with its lock: so it comes between two
-// calls there, never into one.
+// takeCensus visits every stream once, under its lock. So it comes between two
+// calls there and never into the middle of one.
 func (r *AsyncResource) takeCensus() (c census) {
 	streams, gone := r.streams.table.present()
 	c.counts = gone

@@ -145,9 +145,9 @@ func (e *event) releaseMany(n int32) {
 	}
 }
 
-// done reports whether the reaper has already seen the device pass a recorded
-// event. It makes no driver call.
-func (e *event) done() bool { return e.stream.completed.Load() >= e.seq }
+// isCompleted reports whether the host already knows that the device has
+// completed the event, which must have its place. It makes no driver call.
+func (e *event) isCompleted() bool { return e.stream.completed.Load() >= e.seq }
 
 // eventList is the free list of one stream's events. It has its own lock, so
 // that giving back an event never waits for a driver call.

@@ -145,7 +145,7 @@ func (f *fence) queue(s *stream, waited func(dependency)) error {
 // event covers its older ones.
 func (s *stream) keepNewest(d *dependency) {
 	slot := d.event.stream.slot
-	if d.event.seenDone() || s.clock.covers(slot, d.event.seq) {
+	if d.event.needsNoWait() || s.clock.covers(slot, d.event.seq) {
 		return
 	}
 	for len(s.newest) <= slot {

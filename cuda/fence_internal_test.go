@@ -23,7 +23,7 @@ func ordered(t *testing.T, s *stream, accesses ...access) int {
 	}
 	f.drop()
 	for _, a := range accesses {
-		if a.event.stream != s && !a.event.done() && !s.clock.covers(a.event.stream.slot, a.event.seq) {
+		if a.event.stream != s && !a.event.isCompleted() && !s.clock.covers(a.event.stream.slot, a.event.seq) {
 			t.Errorf("slot %d is not ordered after %d of slot %d", s.slot, a.event.seq, a.event.stream.slot)
 		}
 	}
@@ -62,7 +62,7 @@ func TestFenceTakesTheNewestOfEachStream(t *testing.T) {
 
 func TestFenceSkipsItsOwnStreamAndWhatIsDone(t *testing.T) {
 	s := driven(2)
-	s[0].passed(2)
+	s[0].noteCompleted(2)
 	if n := ordered(t, s[1], access{event: point(s[0], 2, nil)}, access{event: point(s[1], 1, nil)}); n != 0 {
 		t.Errorf("%d waits, want none", n)
 	}

@@ -104,7 +104,7 @@ func (r *AsyncResource) finishUnrecorded(s *stream, in *core.Intent, e *event, c
 			b.mu.Unlock()
 		}
 	})
-	e.seq = s.completed.Load() // a place that the device has passed
+	e.seq = s.completed.Load() // a place that is completed
 	e.clock = e.clock[:0].set(s.slot, e.seq)
 	return err
 }
@@ -115,12 +115,12 @@ func (r *AsyncResource) finishUnrecorded(s *stream, in *core.Intent, e *event, c
 // its blocks must never be used or freed again.
 func (r *AsyncResource) fenceBySync(s *stream, cause error, lost func()) error {
 	s.mu.Lock()
-	here := passedMark(s, &event{seq: s.point(), clock: s.clock})
+	here := syntheticPoint(s, &event{seq: s.point(), clock: s.clock})
 	s.mu.Unlock()
 	syncErr := r.drv.StreamSynchronize(s.handle)
 	if syncErr == nil {
-		s.passed(here.seq)
-		here.passedBefore()
+		s.noteCompleted(here.seq)
+		here.noteClockCompleted()
 		return detail(cause, "the launch was fenced by synchronising its stream")
 	}
 	lost()

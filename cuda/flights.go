@@ -53,7 +53,7 @@ func (f *flight) record() core.UseRecord {
 }
 
 // InFlight lists launches that were finished and that the device is not known
-// to have passed, at most 32 of each stream: the newest of each stream, then
+// to have completed, at most 32 of each stream: the newest of each stream, then
 // the second of each, and so on. It makes no driver call and does not wait for
 // one that hangs: the launches of that stream are then left out.
 func (r *AsyncResource) InFlight() []core.UseRecord {

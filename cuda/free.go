@@ -137,13 +137,13 @@ func (r *AsyncResource) queueFree(s *stream, b *block, f *fence, p patience) (ag
 	if err == nil && b.mapped == 0 {
 		err = r.drv.MemFreeAsync(b.core.ID.Ptr, s.handle)
 	}
-	var done *passed
+	var done *reapBatch
 	if err == nil {
 		s.enterFree(b, r.numbered(b))
 		done = r.reapSome(s)
 	}
 	s.mu.Unlock()
-	r.release(s, done)
+	r.releaseBatch(s, done)
 	return false, err
 }
 
@@ -152,7 +152,7 @@ func (r *AsyncResource) numbered(b *block) uint64 {
 	if b.mapped == 0 {
 		return 0
 	}
-	return r.isolated.wait()
+	return r.isolated.numberFree()
 }
 
 // enterFree hands b to the reaper of s, whose lock must be held.

@@ -172,7 +172,7 @@ func (r *AsyncResource) captures() error {
 		if s.capturesOverFrees() {
 			id := s.table.leaseOf(s)
 			errs = append(errs, &core.StreamMisuseError{Op: "Drain", Stream: id,
-				Reason: fmt.Sprintf("frees are queued on stream %v, which is capturing, and nobody can tell whether the device has passed them: end the capture", id)})
+				Reason: fmt.Sprintf("frees are queued on stream %v, which is capturing, and nobody can tell whether the device has completed them: end the capture", id)})
 		}
 	}
 	if n := r.held.n.Load(); n > 0 {

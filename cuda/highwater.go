@@ -8,8 +8,8 @@ import (
 )
 
 // The sizes whose peaks are kept: what callers asked for and what that takes
-// of the device, both of live blocks, and what the device holds for all blocks
-// until it has passed their free.
+// of the device, both of live blocks, and what all blocks take of the device
+// until their free is completed.
 const (
 	requestedBytes = iota
 	liveBytes

@@ -19,9 +19,10 @@ import (
 // be done with the block. The free is queued like any other: the waits for uses
 // on other streams go into the allocation stream, and the mark behind the
 // stream's frees covers it. Where the pool would get its memory in the order of
-// the stream, nothing is enqueued. Who sees the mark passed sets the block aside,
-// because that may be the end of a launch and an unmap takes long; a reap, or the
-// next isolated allocation, unmaps it, under no lock, and only then is it released. Its bytes are never reusable in
+// the stream, nothing is enqueued. Whoever finds the mark completed sets the block
+// aside: it may be the end of a launch that finds it, and an unmap takes long. A
+// reap, or the next isolated allocation, unmaps the block under no lock, and only
+// then is it released. Its bytes are never reusable in
 // stream order, so the free counters count them, queued and completed at once,
 // when they are back.
 //
@@ -49,7 +50,7 @@ type isolation struct {
 	maxBytes            uint64
 	maxRanges           int
 	mapped, mappedHigh  atomic.Int64
-	waiting             atomic.Int64 // blocks freed and not unmapped
+	notUnmapped         atomic.Int64 // blocks freed and not unmapped
 	addresses, leftover atomic.Int64 // bytes kept reserved; mappings to take down
 	// entered and enteredBytes are the blocks that ever came into the books,
 	// or are about to.
@@ -59,9 +60,9 @@ type isolation struct {
 	// freed are the numbers of the frees that are not done, last the newest.
 	freed map[uint64]struct{}
 	last  uint64
-	// passed are blocks that the device is done with and that are to be
-	// unmapped, remains what is left of mappings that are no block's.
-	passed  []passedBlock
+	// toUnmap are blocks whose free is completed and that are to be unmapped,
+	// remains what is left of mappings that are no block's.
+	toUnmap []completedFree
 	remains []*mapping
 	// kept are addresses without memory, oldest first. yielding is held by who
 	// gives some back.
@@ -69,7 +70,7 @@ type isolation struct {
 	yielding sync.Mutex
 }
 
-type passedBlock struct {
+type completedFree struct {
 	pending
 	stream *stream
 }
@@ -111,22 +112,22 @@ func (i *isolation) hold(bytes uint64) {
 	}
 }
 
-// wait enters a free that is queued, and returns its number.
-func (i *isolation) wait() uint64 {
+// numberFree enters a free that is queued, and returns its number.
+func (i *isolation) numberFree() uint64 {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.last++
 	i.freed[i.last] = struct{}{}
-	i.waiting.Add(1)
+	i.notUnmapped.Add(1)
 	return i.last
 }
 
-// done takes out the free of a block that is released.
-func (i *isolation) done(number uint64) {
+// forgetFree takes out the free of a block that is released.
+func (i *isolation) forgetFree(number uint64) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.freed, number)
-	i.waiting.Add(-1)
+	i.notUnmapped.Add(-1)
 }
 
 // newest is the number of the last free that was queued.
@@ -136,9 +137,9 @@ func (i *isolation) newest() uint64 {
 	return i.last
 }
 
-// doneUpTo reports whether no free up to a number is outstanding.
-func (i *isolation) doneUpTo(number uint64) bool {
-	if i.waiting.Load() == 0 {
+// freedUpTo reports whether no free up to a number is outstanding.
+func (i *isolation) freedUpTo(number uint64) bool {
+	if i.notUnmapped.Load() == 0 {
 		return true
 	}
 	i.mu.Lock()
@@ -158,7 +159,7 @@ func (i *isolation) due() bool {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return len(i.passed) > 0
+	return len(i.toUnmap) > 0
 }
 
 // IsolationGranularity is the unit in which isolated blocks take memory; 0 if

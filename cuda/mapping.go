@@ -49,7 +49,7 @@ func (r *AsyncResource) mayAllocate(s *stream, id core.StreamID) error {
 		err = s.refuseCaptured("Allocate", id)
 	}
 	s.mu.Unlock()
-	r.release(s, done)
+	r.releaseBatch(s, done)
 	return err
 }
 

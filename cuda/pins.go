@@ -34,8 +34,8 @@ func dropPinner(p *runtime.Pinner) {
 	pinners.Delete(p)
 }
 
-// keep holds host memory in place until the device has passed what is
-// enqueued on s now. If that cannot be told it is held for ever.
+// keep holds host memory in place until what is enqueued on s now is completed.
+// If that cannot be told the memory is held for ever.
 func (s *stream) keep(host unsafe.Pointer, lease core.StreamID) error {
 	pinner := newPinner(host)
 	if err := s.addPin(pin{pinner: pinner, host: host}, lease); err != nil {
@@ -70,7 +70,7 @@ func (s *stream) unpin() {
 	n := 0
 	for n < len(s.pins) {
 		p := s.pins[n]
-		if done, err := s.askPassed(p.event); err != nil || !done {
+		if done, err := s.queryCompleted(p.event); err != nil || !done {
 			break
 		}
 		dropPinner(p.pinner)

@@ -16,8 +16,8 @@ func (r *AsyncResource) PoolStats() (reserved, reservedHigh, used, usedHigh uint
 }
 
 // TrimPool reaps, and gives memory that nobody has allocated back to the
-// device, down to keep bytes held by the pool; what the device has not passed
-// the free of stays. Isolated blocks are none of the pool's and keep nothing but addresses. Allocations that need more take it from the device again, which costs
+// device, down to keep bytes that the pool keeps; memory whose free is not
+// completed stays. Isolated blocks are none of the pool's and keep nothing but addresses. Allocations that need more take it from the device again, which costs
 // far more than the pool does: trim for the sake of a neighbour or after a
 // peak, not in a loop. It changes no block and no budget, is safe for
 // concurrent use, and may block in the driver. Errors are [core.DriverError], and one that

@@ -19,7 +19,7 @@ import "github.com/fencepost-gpu/fencepost/core"
 //
 // Its sequence number is taken with the first allocation. So it is sealed,
 // and later allocations do not share it, before anybody may come to believe
-// that the device has passed that number.
+// that this number is completed.
 //
 // # Who records it
 //
@@ -177,7 +177,7 @@ func (s *stream) point() uint64 {
 // flushOthers records the dependencies that are not yet; no lock may be held.
 func (f *fence) flushOthers() error {
 	for i := range f.deps {
-		if e := f.deps[i].event; e.late.Load() && !e.seenDone() {
+		if e := f.deps[i].event; e.late.Load() && !e.needsNoWait() {
 			if err := e.recordLate(); err != nil {
 				return err
 			}

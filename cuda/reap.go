@@ -14,8 +14,8 @@ import (
 // there, so that one query and one record serve many of them, and after
 // reapBytes of frees, so that large blocks are not kept from others for long.
 const (
-	reapBatch = 32
-	reapBytes = 32 << 20
+	reapOperations = 32
+	reapBytes      = 32 << 20
 )
 
 // pending is a queued free. Its bytes are those that later allocations can use
@@ -27,42 +27,42 @@ type pending struct {
 	isolated uint64
 }
 
-// passed is a batch of entries that the device has passed.
-type passed struct {
+// reapBatch is frees that are completed, on their way out of the books.
+type reapBatch struct {
 	entries []pending
 	freed   freeRange
 }
 
-var passedBatches = sync.Pool{New: func() any { return new(passed) }}
+var reapBatches = sync.Pool{New: func() any { return new(reapBatch) }}
 
-// reapStream releases what the device has passed on s. Frees are not marked
+// reapStream releases the frees that are completed on s. Frees are not marked
 // one by one: a reap records one event behind all of them, and a later one
-// (or the same, if the device is quick) sees it complete. It makes no call
+// (or the same, if the device is quick) finds it completed. It makes no call
 // that blocks.
 func (r *AsyncResource) reapStream(s *stream) error {
 	s.mu.Lock()
 	s.unpin()
-	done, err := r.takePassed(s)
+	done, err := r.collectCompleted(s)
 	s.mu.Unlock()
-	r.release(s, done)
+	r.releaseBatch(s, done)
 	return err
 }
 
 // reapSome is called at every allocation and free of the stream and looks at
 // the queue when that is due; s.mu must be held. Failures are left to the
 // next ReapPending.
-func (r *AsyncResource) reapSome(s *stream) *passed {
+func (r *AsyncResource) reapSome(s *stream) *reapBatch {
 	s.operations++
-	if len(s.queue) == 0 || s.operations < reapBatch && s.freedBytes < reapBytes {
+	if len(s.queue) == 0 || s.operations < reapOperations && s.freedBytes < reapBytes {
 		return nil
 	}
-	done, _ := r.takePassed(s)
+	done, _ := r.collectCompleted(s)
 	return done
 }
 
-// takePassed removes what is done from the queue; s.mu must be held.
-func (r *AsyncResource) takePassed(s *stream) (*passed, error) {
-	batch := passedBatches.Get().(*passed)
+// collectCompleted takes the completed frees from the queue; s.mu must be held.
+func (r *AsyncResource) collectCompleted(s *stream) (*reapBatch, error) {
+	batch := reapBatches.Get().(*reapBatch)
 	batch.freed = freeRange{s.taken, s.taken}
 	s.operations, s.freedBytes = 0, 0
 	defer func() { s.taken = batch.freed.to }()
@@ -72,7 +72,7 @@ func (r *AsyncResource) takePassed(s *stream) (*passed, error) {
 				return batch, unlessCapturing(err)
 			}
 		}
-		if done, err := s.askFreed(s.mark); err != nil || !done {
+		if done, err := s.queryMark(s.mark); err != nil || !done {
 			return batch, err
 		}
 		s.mark.release()
@@ -108,9 +108,9 @@ func (r *AsyncResource) markQueue(s *stream) error {
 	return nil
 }
 
-// release takes passed entries out of the books and tells the listeners. No
+// releaseBatch takes completed frees out of the books and tells the listeners. No
 // lock may be held.
-func (r *AsyncResource) release(s *stream, batch *passed) {
+func (r *AsyncResource) releaseBatch(s *stream, batch *reapBatch) {
 	if batch == nil {
 		return
 	}
@@ -128,12 +128,12 @@ func (r *AsyncResource) release(s *stream, batch *passed) {
 	}
 	clear(batch.entries)
 	batch.entries = batch.entries[:0]
-	passedBatches.Put(batch)
+	reapBatches.Put(batch)
 }
 
 // leaveBooks takes the books' lock once for the blocks that follow each other
 // there: most often all of them. They all became reusable now.
-func (p *passed) leaveBooks(now core.Instant) {
+func (p *reapBatch) leaveBooks(now core.Instant) {
 	for from := 0; from < len(p.entries); {
 		of := p.entries[from].block.stream.books
 		to := from + 1
@@ -155,8 +155,8 @@ func (r *AsyncResource) releaseBlock(b *block) {
 	r.listeners.released(gone)
 }
 
-// ReapPending looks at every stream once and releases what the device has
-// passed. It tries again the frees that the driver failed earlier.
+// ReapPending looks at every stream once and releases the frees that are
+// completed. It tries again the frees that the driver failed earlier.
 func (r *AsyncResource) ReapPending(context.Context) error {
 	first := r.retryUnfreed()
 	for _, s := range r.streams.table.streams() {
@@ -199,8 +199,8 @@ func (r *AsyncResource) retryUnfreed() error {
 	return first
 }
 
-// Drain reaps until every free that was queued when it was called has been
-// passed by the device, or ctx ends. Frees queued meanwhile are not waited
+// Drain reaps until every free that was queued when it was called is completed
+// by the device, or ctx ends. Frees queued meanwhile are not waited
 // for, nor are blocks that are retired under an open intent. Captures must end
 // before it can: an error then says so.
 func (r *AsyncResource) Drain(ctx context.Context) error {
@@ -226,7 +226,7 @@ func (r *AsyncResource) Drain(ctx context.Context) error {
 				return false, nil
 			}
 		}
-		return r.isolated.doneUpTo(isolated), nil
+		return r.isolated.freedUpTo(isolated), nil
 	})
 	if err != nil && ctx.Err() != nil {
 		err = errors.Join(err, r.captures())

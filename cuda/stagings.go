@@ -79,7 +79,7 @@ func (m *stagings) collect(drv driver.Driver, stream core.StreamID) {
 	m.lines[stream] = line
 }
 
-// park keeps memory until the device has passed its event. Memory that the
+// park keeps memory until its event is completed. Memory that the
 // device may use for nobody knows how long waits for the end, apart.
 func (m *stagings) park(st *staging) {
 	m.mu.Lock()

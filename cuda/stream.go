@@ -20,7 +20,7 @@ type stream struct {
 	// after all work of its former stream is done, and goes on counting
 	// where that stopped.
 	slot int
-	// deviceOrder: what the host has seen done counts for nothing.
+	// deviceOrder: that the host knows something to be completed orders nothing.
 	deviceOrder bool
 
 	// gate is held while what is late is recorded, which needs no other lock of
@@ -34,9 +34,8 @@ type stream struct {
 	// enqueued, if it is not recorded yet; see readiness.
 	ready  *event
 	sealed bool
-	// queue is the frees that the device has not passed,
-	// oldest first; mark is the recorded event behind its first marked
-	// entries.
+	// queue is the frees that are not known to be completed, oldest first; mark
+	// is the recorded event behind its first marked entries.
 	queue  []pending
 	mark   *event
 	marked int
@@ -149,13 +148,13 @@ func (s *stream) waitPeer(peer driver.Driver, e *event) error {
 	return s.drv.StreamWaitPeer(s.handle, peer, e.handle)
 }
 
-// askPassed asks whether the device has passed e, which must be recorded, and
-// notes it. An answer that is believed is followed by a synchronise with the
-// event, which returns at once: only that tells the driver's allocator, which
-// keeps freed memory otherwise, and tools such as compute-sanitizer, that what
-// the host does next comes after.
-func (s *stream) askPassed(e *event) (bool, error) {
-	if e.done() {
+// queryCompleted asks the driver whether e, which must be recorded, is completed,
+// and notes it. A yes is followed by a synchronise with the event, which returns
+// at once: only that tells the driver's allocator, which keeps freed memory
+// otherwise, and tools such as compute-sanitizer, that what the host does next
+// comes after.
+func (s *stream) queryCompleted(e *event) (bool, error) {
+	if e.isCompleted() {
 		return true, nil
 	}
 	done, err := s.drv.EventQuery(e.handle)
@@ -165,38 +164,39 @@ func (s *stream) askPassed(e *event) (bool, error) {
 	if err != nil || !done {
 		return false, err
 	}
-	s.passed(e.seq)
-	e.passedBefore()
+	s.noteCompleted(e.seq)
+	e.noteClockCompleted()
 	return true, nil
 }
 
-// askFreed is askPassed for the mark behind frees. If the host has learned of it
-// by an event of another stream, nobody has told the driver's allocator yet.
-func (s *stream) askFreed(mark *event) (bool, error) {
-	learned := mark.done()
-	done, err := s.askPassed(mark)
+// queryMark is queryCompleted for the mark behind frees. If the host has learned
+// by an event of another stream that the mark is completed, nobody has told the
+// driver's allocator yet.
+func (s *stream) queryMark(mark *event) (bool, error) {
+	learned := mark.isCompleted()
+	done, err := s.queryCompleted(mark)
 	if learned && mark.handle != 0 {
 		err = s.drv.EventSynchronize(mark.handle)
 	}
 	return done && err == nil, err
 }
 
-// passedBefore notes what the device must have done before it came to e on the
-// other streams: all that e's clock knows of.
-func (e *event) passedBefore() {
+// noteClockCompleted notes what the device must have completed on other streams
+// before it came to e: all that e's clock covers.
+func (e *event) noteClockCompleted() {
 	for _, s := range e.stream.table.streams() {
-		s.passed(e.clock.at(s.slot))
+		s.noteCompleted(e.clock.at(s.slot))
 	}
 }
 
-// seenDone reports whether nobody needs to wait for e on the device, because
-// the host has seen it done.
-func (e *event) seenDone() bool {
-	return e.done() && (!e.stream.deviceOrder || e.handle == 0)
+// needsNoWait reports whether nobody needs to wait for e on the device, because
+// the host knows that it is completed.
+func (e *event) needsNoWait() bool {
+	return e.isCompleted() && (!e.stream.deviceOrder || e.handle == 0)
 }
 
-// passed notes that the device is done with everything up to seq.
-func (s *stream) passed(seq uint64) {
+// noteCompleted notes that the device has completed everything up to seq.
+func (s *stream) noteCompleted(seq uint64) {
 	for {
 		old := s.completed.Load()
 		if old >= seq || s.completed.CompareAndSwap(old, seq) {

@@ -22,7 +22,7 @@ type StreamInfo struct {
 	// and Last are not known.
 	Busy bool
 	// Seq is the number of the stream's newest event, Completed that of the
-	// newest which the device is known to have passed.
+	// newest which the device is known to have completed.
 	Seq, Completed uint64
 	// After is up to which event of other streams everything that is enqueued
 	// from now on is ordered; streams of which it is none are left out.
@@ -31,7 +31,7 @@ type StreamInfo struct {
 	// there is none.
 	Last core.UseRecord
 	// OpenLaunches are launches prepared and not ended, PendingFrees the frees
-	// that the device is not known to have passed, and PendingBytes theirs.
+	// that the device is not known to have completed, and PendingBytes theirs.
 	OpenLaunches, PendingFrees, PendingBytes uint64
 	// Launches, WaitsQueued and WaitsElided count since the stream was made.
 	// Adopted streams are counted together: each of them has the sums.

@@ -267,7 +267,7 @@ func (p *StreamPool) waitFor(ctx context.Context, s *stream, id core.StreamID) e
 		return p.observe("Synchronize", err)
 	}
 	defer e.release()
-	if err := poll(ctx, func() (bool, error) { return s.askPassed(e) }); err != nil {
+	if err := poll(ctx, func() (bool, error) { return s.queryCompleted(e) }); err != nil {
 		return p.observe("Synchronize", err)
 	}
 	s.mu.Lock()

@@ -7,12 +7,12 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// setAside takes the isolated blocks out of a batch that the device has passed:
-// an unmap takes long, and whoever sees the mark passed may be on his way out of
-// a launch. The next reap, or the next isolated allocation, unmaps them.
-func (r *AsyncResource) setAside(s *stream, batch *passed) {
+// setAside takes the isolated blocks out of a batch of completed frees: an unmap
+// takes long, and it may be the end of a launch that found the mark completed.
+// The next reap, or the next isolated allocation, unmaps them.
+func (r *AsyncResource) setAside(s *stream, batch *reapBatch) {
 	i := &r.isolated
-	if i.waiting.Load() == 0 {
+	if i.notUnmapped.Load() == 0 {
 		return
 	}
 	kept := batch.entries[:0]
@@ -21,7 +21,7 @@ func (r *AsyncResource) setAside(s *stream, batch *passed) {
 		if p.isolated == 0 {
 			kept = append(kept, p)
 		} else {
-			i.passed = append(i.passed, passedBlock{p, s})
+			i.toUnmap = append(i.toUnmap, completedFree{p, s})
 		}
 	}
 	i.mu.Unlock()
@@ -37,7 +37,7 @@ func (r *AsyncResource) unmap(s *stream, p pending) error {
 	if err := r.drv.MemUnmap(ptr, bytes); err != nil {
 		s.books.fails.Add(1)
 		i.mu.Lock()
-		i.passed = append(i.passed, passedBlock{p, s})
+		i.toUnmap = append(i.toUnmap, completedFree{p, s})
 		i.mu.Unlock()
 		return err
 	}
@@ -50,16 +50,16 @@ func (r *AsyncResource) unmap(s *stream, p pending) error {
 	return nil
 }
 
-// takeDown unmaps what the device has passed, takes down what is left of
+// takeDown unmaps the blocks whose free is completed, takes down what is left of
 // mappings, and gives back the oldest addresses beyond the limits. What fails
 // is tried again by the next call. No lock may be held.
 func (r *AsyncResource) takeDown() error {
 	i := &r.isolated
 	var first error
-	if i.waiting.Load() > 0 {
+	if i.notUnmapped.Load() > 0 {
 		i.mu.Lock()
-		due := i.passed
-		i.passed = nil
+		due := i.toUnmap
+		i.toUnmap = nil
 		i.mu.Unlock()
 		for _, x := range due {
 			if err := r.unmap(x.stream, x.pending); err != nil {
@@ -68,7 +68,7 @@ func (r *AsyncResource) takeDown() error {
 			}
 			x.block.stream.books.releaseAll([]pending{x.pending}, core.Now())
 			r.releaseBlock(x.block)
-			i.done(x.isolated)
+			i.forgetFree(x.isolated)
 		}
 	}
 	first = cmp.Or(first, r.clearRemains())

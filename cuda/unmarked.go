@@ -34,7 +34,7 @@ func (u *unmarked) wait(ctx context.Context) error {
 	u.mu.Unlock()
 	var first error
 	for s := range streams {
-		if err := s.passedAll(ctx); err != nil {
+		if err := s.waitCompleted(ctx); err != nil {
 			first = cmp.Or(first, err)
 			u.note(s)
 		}
@@ -42,15 +42,15 @@ func (u *unmarked) wait(ctx context.Context) error {
 	return first
 }
 
-// passedAll waits until the device has done what is enqueued now, or ctx ends. A
+// waitCompleted waits until the device has done what is enqueued now, or ctx ends. A
 // stream that was given up is not named again: its last event is behind it all.
-func (s *stream) passedAll(ctx context.Context) error {
+func (s *stream) waitCompleted(ctx context.Context) error {
 	e, err := s.lastOrHere()
 	if err != nil {
 		return err
 	}
 	defer e.release()
-	return poll(ctx, func() (bool, error) { return s.askPassed(e) })
+	return poll(ctx, func() (bool, error) { return s.queryCompleted(e) })
 }
 
 func (s *stream) lastOrHere() (*event, error) {

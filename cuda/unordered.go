@@ -21,7 +21,7 @@ func (r *AsyncResource) Unordered(id core.BlockID, stream core.StreamID, kind co
 	var racing []core.UseRecord
 	for i := range b.accesses {
 		a := &b.accesses[i]
-		ordered := a.event.isRecorded() && (a.event.seenDone() || known.covers(a.event.stream.slot, a.event.seq))
+		ordered := a.event.isRecorded() && (a.event.needsNoWait() || known.covers(a.event.stream.slot, a.event.seq))
 		if a.event.stream == s && (!a.elsewhere || !a.event.isOpen()) {
 			ordered = true
 		}

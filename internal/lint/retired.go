@@ -46,6 +46,9 @@ var retiredWords = []retired{
 		"buried":    "tombstone",
 		"dead":      "released or dropped",
 	}},
+	{under: []string{"cuda"}, words: map[string]string{
+		"passed": "completed, or what else is meant",
+	}},
 }
 
 // Retired finds identifiers that declare something by a retired word, and files

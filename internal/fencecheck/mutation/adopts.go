@@ -3,10 +3,10 @@ package mutation
 // adoptSites are the end of adopted streams, and what comes after.
 var adoptSites = []Site{
 	{
-		Name: "giveUp: passed at once", File: "adopt.go", Func: "StreamPool.giveUp",
+		Name: "giveUp: completed at once", File: "adopt.go", Func: "StreamPool.giveUp",
 		Wrong: "the work of a stream that was given up is believed to be done",
 		Old:   "s.last.Store(last)",
-		New:   "if mutated() {\n s.passed(last.seq)\n }\n s.last.Store(last)",
+		New:   "if mutated() {\n s.noteCompleted(last.seq)\n }\n s.last.Store(last)",
 	},
 	{
 		Name: "freeBehind: the end is left out", File: "free.go", Func: "AsyncResource.freeBehind",

@@ -78,8 +78,8 @@ var fenceSites = []Site{
 	{
 		Name: "keepNewest: seen done and waited for", File: "fence.go", Func: "stream.keepNewest",
 		Wrong: "what the host has seen done is waited for on the device",
-		Old:   "d.event.seenDone() ||",
-		New:   "d.event.seenDone() && !mutated() ||",
+		Old:   "d.event.needsNoWait() ||",
+		New:   "d.event.needsNoWait() && !mutated() ||",
 	},
 	{
 		Name: "dominated: always", File: "fence.go", Func: "stream.dominated",

@@ -35,22 +35,22 @@ var (
 			New:   "if !mutated() {\n b.accesses[i].event.release()\n }",
 		},
 		{
-			Name: "takePassed: before the device", File: "reap.go", Func: "AsyncResource.takePassed",
+			Name: "collectCompleted: before the device", File: "reap.go", Func: "AsyncResource.collectCompleted",
 			Wrong: "a block is called reusable while its free is still queued",
 			Old:   "err != nil || !done {",
 			New:   "err != nil || !done && !mutated() {",
 		},
 		{
-			Name: "takePassed: the mark lies before the free", File: "reap.go", Func: "AsyncResource.takePassed",
-			Wrong: "a block is called reusable whose free was queued behind the mark that was passed",
+			Name: "collectCompleted: the mark lies before the free", File: "reap.go", Func: "AsyncResource.collectCompleted",
+			Wrong: "a block is called reusable whose free was queued behind the mark that was completed",
 			Old:   "s.mark.release()",
 			New:   "if s.marked < len(s.queue) && mutated() {\n s.marked = len(s.queue)\n }\n s.mark.release()",
 		},
 		{
-			Name: "markQueue: passed at once", File: "reap.go", Func: "AsyncResource.markQueue",
-			Wrong: "the mark behind the frees is believed to be passed as soon as it is recorded",
+			Name: "markQueue: completed at once", File: "reap.go", Func: "AsyncResource.markQueue",
+			Wrong: "the mark behind the frees is believed to be completed as soon as it is recorded",
 			Old:   "s.mark, s.marked = mark, len(s.queue)",
-			New:   "if mutated() {\n s.passed(mark.seq)\n }\n s.mark, s.marked = mark, len(s.queue)",
+			New:   "if mutated() {\n s.noteCompleted(mark.seq)\n }\n s.mark, s.marked = mark, len(s.queue)",
 		},
 	}
 	unmapSites = []Site{

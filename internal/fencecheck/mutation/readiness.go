@@ -4,7 +4,7 @@ package mutation
 var readinessSites = []Site{
 	{
 		Name: "readiness: a sealed event is shared", File: "readiness.go", Func: "stream.readiness",
-		Wrong: "an allocation shares an event whose number is believed to be passed",
+		Wrong: "an allocation shares an event whose number is believed to be completed",
 		Old:   "!s.sealed",
 		New:   "(!s.sealed || mutated())",
 	},
@@ -77,8 +77,8 @@ var readinessSites = []Site{
 	{
 		Name: "flushOthers: one is left", File: "readiness.go", Func: "fence.flushOthers",
 		Wrong: "a wait is queued for an event that was not recorded",
-		Old:   "e.late.Load() && !e.seenDone() {",
-		New:   "e.late.Load() && !e.seenDone() && !mutated() {",
+		Old:   "e.late.Load() && !e.needsNoWait() {",
+		New:   "e.late.Load() && !e.needsNoWait() && !mutated() {",
 	},
 	{
 		Name: "allocateLocked: recorded late under a launch", File: "async.go", Func: "AsyncResource.allocateLocked",
