@@ -96,12 +96,12 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 	if cfg.ReleaseThreshold == 0 {
 		cfg.ReleaseThreshold = math.MaxUint64
 	}
-	if !streams.taken.CompareAndSwap(false, true) {
+	if !streams.hasResource.CompareAndSwap(false, true) {
 		return nil, &core.InvalidRequestError{Op: "NewAsyncResource", Field: "streams", Reason: "the stream pool serves another resource: make a pool of streams for each resource"}
 	}
 	pool, err := drv.PoolCreate(driver.PoolConfig{ReleaseThreshold: cfg.ReleaseThreshold, Disable: cfg.DisableReuse})
 	if err != nil {
-		streams.taken.Store(false)
+		streams.hasResource.Store(false)
 		return nil, err
 	}
 	r := &AsyncResource{drv: drv, ordinal: drv.Ordinal(), streams: streams, pool: pool, reaperStop: make(chan struct{}), reaperDone: make(chan struct{}), closing: make(chan struct{}, 1)}
@@ -176,7 +176,7 @@ func (r *AsyncResource) allocateLocked(s *stream, req core.Request) (uint64, *ev
 		}
 		return 0, nil, err
 	}
-	s.counts.taken++
+	s.calls.allocated++
 	ready = s.readyBehind(ready, reserve)
 	if s.open.Load() > 0 {
 		_ = s.flush() // whoever needs it tries again

@@ -82,7 +82,7 @@ func (b *block) check(op string, id core.BlockID, stream core.StreamID) error {
 // nothing and returns that launch's access; b.mu must be held.
 func (b *block) announce(e *event, kind core.Access, use int) (holder *access) {
 	s, f := e.stream, &e.fence
-	b.settle(f)
+	b.prune(f)
 	for i := range b.accesses {
 		if a := &b.accesses[i]; (a.event.stream != s || a.elsewhere) && a.kind.Conflicts(kind) && a.event.isOpen() {
 			return a
@@ -103,7 +103,7 @@ func (b *block) announce(e *event, kind core.Access, use int) (holder *access) {
 }
 
 // writtenElsewhere reports whether a finished launch of another stream wrote
-// the block last; b.mu must be held and the accesses settled.
+// the block last; b.mu must be held and the accesses pruned.
 func (b *block) writtenElsewhere(s *stream) bool {
 	for i := range b.accesses {
 		if a := &b.accesses[i]; a.event.stream != s && a.kind.Writes() && a.event.launch != 0 {
@@ -113,11 +113,11 @@ func (b *block) writtenElsewhere(s *stream) bool {
 	return false
 }
 
-// settle drops the uses of launches that were withdrawn, and those that
+// prune drops the uses of launches that were withdrawn, and those that
 // another covers. Two launches of one stream may end in either order, so the
 // older is dropped by its sequence number and not by its coming first; b.mu
 // must be held.
-func (b *block) settle(f *fence) {
+func (b *block) prune(f *fence) {
 	kept := 0
 	for i := range b.accesses {
 		a := &b.accesses[i]

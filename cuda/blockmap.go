@@ -126,7 +126,7 @@ func (m *blockMap) everyNth(first, n int, f func(*block)) {
 }
 
 // lookup finds a block by its generation. The lease it was allocated under
-// says where it is; if that was given back since, all streams are asked.
+// says where it is; if that was given back since, all streams are searched.
 func (t *streamTable) lookup(id core.BlockID) *block {
 	if s, ok := (*t.leases.Load())[id.AllocStream]; ok {
 		if b := s.books.blocks.load(id.Generation); b != nil {

@@ -42,14 +42,14 @@ func (s *stream) isCapturing() (bool, error) {
 	if s.capturing.Load() {
 		return true, nil
 	}
-	if !s.asked {
+	if !s.queriesCapture {
 		return false, nil
 	}
-	return s.askCapturing()
+	return s.queryCapturing()
 }
 
-// askCapturing asks the driver. One that cannot say cannot capture.
-func (s *stream) askCapturing() (bool, error) {
+// queryCapturing asks the driver. One that cannot say cannot capture.
+func (s *stream) queryCapturing() (bool, error) {
 	capturing, err := s.drv.StreamCapturing(s.handle)
 	var e *core.DriverError
 	switch {
@@ -66,7 +66,7 @@ func (s *stream) askCapturing() (bool, error) {
 // uncaptured returns errCapturing if nothing may be enqueued on s, nil if it
 // may.
 func (s *stream) uncaptured() error {
-	if !s.asked && !s.capturing.Load() {
+	if !s.queriesCapture && !s.capturing.Load() {
 		return nil
 	}
 	return s.lookForCapture()
@@ -82,7 +82,7 @@ func (s *stream) lookForCapture() error {
 
 // refuseCaptured is uncaptured with an error for the caller of op.
 func (s *stream) refuseCaptured(op string, id core.StreamID) error {
-	if !s.asked && !s.capturing.Load() {
+	if !s.queriesCapture && !s.capturing.Load() {
 		return nil
 	}
 	return s.refuse(op, id)
@@ -145,7 +145,7 @@ func (l *Lease) mayRelease() error {
 	}
 	capturing := s.capturing.Load()
 	if !capturing { // it may have begun on the handle
-		capturing, _ = s.askCapturing() // who does not look at the error of a Release must not lose the stream
+		capturing, _ = s.queryCapturing() // who does not look at the error of a Release must not lose the stream
 	}
 	if capturing {
 		return &core.StreamMisuseError{Op: "Release", Stream: l.id, Reason: fmt.Sprintf("stream %v is capturing: end the capture first. One that the driver would not end is ended by releasing the lease that it began on", l.id)}

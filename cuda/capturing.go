@@ -163,7 +163,7 @@ func (l *Lease) enterCapture(pool *StreamPool) error {
 	if s.capturing.Load() {
 		return refuse("is capturing already")
 	}
-	if capturing, err := s.askCapturing(); err != nil {
+	if capturing, err := s.queryCapturing(); err != nil {
 		return err
 	} else if capturing {
 		return refuse("is capturing already, and not through Lease.Capture: end that capture")
@@ -238,7 +238,7 @@ func (s *stream) endCapture(pool *StreamPool) (driver.Graph, error) {
 
 // mayCapture reports whether the driver's capture may not have ended.
 func (s *stream) mayCapture() bool {
-	capturing, err := s.askCapturing()
+	capturing, err := s.queryCapturing()
 	return capturing || err != nil && !errors.Is(err, core.ErrSticky)
 }
 

@@ -61,7 +61,7 @@ func finish(b *block, e *event, kind core.Access) {
 	f := new(fence)
 	e.retain()
 	b.accesses = append(b.accesses, access{event: e, kind: kind})
-	b.settle(f)
+	b.prune(f)
 	f.drop()
 }
 

@@ -71,7 +71,7 @@ func (d *DeviceOps) Fill(_ context.Context, stream core.StreamID, regions []core
 
 // Verify enqueues the comparison of all regions as one launch.
 func (d *DeviceOps) Verify(_ context.Context, stream core.StreamID, regions []core.Region) (core.Verification, error) {
-	b, err := d.ask(d.verify, stream, regions, patterns)
+	b, err := d.enqueueWithResults(d.verify, stream, regions, patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -80,20 +80,20 @@ func (d *DeviceOps) Verify(_ context.Context, stream core.StreamID, regions []co
 
 // Checksum enqueues the summing up of all regions as one launch.
 func (d *DeviceOps) Checksum(_ context.Context, stream core.StreamID, regions []core.Region) (core.Checksums, error) {
-	b, err := d.ask(d.checksum, stream, regions, offsets)
+	b, err := d.enqueueWithResults(d.checksum, stream, regions, offsets)
 	if err != nil {
 		return nil, err
 	}
 	return checksums{b, len(regions)}, nil
 }
 
-// ask enqueues a kernel that has results for regions.
-func (d *DeviceOps) ask(k *Kernel, stream core.StreamID, regions []core.Region, content recordContent) (*asked, error) {
+// enqueueWithResults enqueues a kernel that has results for regions.
+func (d *DeviceOps) enqueueWithResults(k *Kernel, stream core.StreamID, regions []core.Region, content recordContent) (*resultBatch, error) {
 	st, err := d.stage(stream, regions, 2, content)
 	if err != nil {
 		return nil, core.NotEnqueued(err)
 	}
-	b := &asked{ops: d, staging: st}
+	b := &resultBatch{ops: d, staging: st}
 	presetResults(st.results())
 	if len(regions) == 0 {
 		return b, nil

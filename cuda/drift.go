@@ -5,24 +5,24 @@ import "github.com/fencepost-gpu/fencepost/cuda/driver"
 // census is what the books and the streams have counted since the beginning.
 // Every number only grows, so that two equal ones have nothing between them.
 type census struct {
-	counts
+	callCounts
 	// entered is the blocks that came into the books and enteredBytes their
 	// size, mapped what of both is isolated and so not of the pool.
 	entered, enteredBytes, mapped, mappedBytes uint64
 }
 
-// counts are calls of the driver's that succeeded on a stream: allocations from
+// callCounts are calls of the driver that succeeded on a stream: allocations from
 // the pool and frees that were queued, with the bytes of the latter that are
 // the pool's. They change in one step with the call, under the stream's lock.
-type counts struct{ taken, freed, freedBytes uint64 }
+type callCounts struct{ allocated, freed, freedBytes uint64 }
 
-func (n counts) plus(m counts) counts {
-	return counts{n.taken + m.taken, n.freed + m.freed, n.freedBytes + m.freedBytes}
+func (n callCounts) plus(m callCounts) callCounts {
+	return callCounts{n.allocated + m.allocated, n.freed + m.freed, n.freedBytes + m.freedBytes}
 }
 
-// settled reports whether every allocation that the driver made is in the
+// complete reports whether every allocation that the driver made is in the
 // books. They hear of it last, so they can be behind the others only.
-func (c *census) settled() bool { return c.entered == c.taken+c.mapped }
+func (c *census) complete() bool { return c.entered == c.allocated+c.mapped }
 
 // inPool is what the pool must have handed out: what came into the books, less
 // the frees that are queued. A block that was given back and whose free is held
@@ -33,10 +33,10 @@ func (c *census) inPool() int64 { return int64(c.enteredBytes - c.mappedBytes - 
 // calls there and never into the middle of one.
 func (r *AsyncResource) takeCensus() (c census) {
 	streams, gone := r.streams.table.present()
-	c.counts = gone
+	c.callCounts = gone
 	for _, s := range streams {
 		s.mu.Lock()
-		c.counts = c.plus(s.counts)
+		c.callCounts = c.plus(s.calls)
 		s.mu.Unlock()
 	}
 	r.streams.table.eachBooks(streams, func(b *books) {
@@ -51,10 +51,10 @@ func (r *AsyncResource) takeCensus() (c census) {
 
 // present is the streams alive and what those counted that are gone. A stream
 // is in one of them.
-func (t *streamTable) present() ([]*stream, counts) {
+func (t *streamTable) present() ([]*stream, callCounts) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.streams(), t.gone
+	return t.streams(), t.removedCalls
 }
 
 // driftTries is how often the drift is looked for at a time: on a busy device
@@ -84,7 +84,7 @@ func (r *AsyncResource) Drift() (bytes int64, ok bool, err error) {
 			return 0, false, err
 		}
 		after := r.takeCensus()
-		if before == after && after.settled() {
+		if before == after && after.complete() {
 			return after.inPool() - int64(pool.Used), true, nil
 		}
 		before = after
@@ -92,7 +92,7 @@ func (r *AsyncResource) Drift() (bytes int64, ok bool, err error) {
 	return 0, false, nil
 }
 
-// poolReading is what the pool said, and when it was asked: readings are
+// poolReading is what the pool said, and when it was queried: readings are
 // numbered before the driver is called.
 type poolReading struct {
 	driver.PoolStats

@@ -21,7 +21,7 @@ func (r *AsyncResource) FinishUse(_ context.Context, t core.Ticket) error {
 	}
 	if len(in.Uses) > 0 {
 		held := false
-		if s.asked {
+		if s.queriesCapture {
 			held, err = r.finishOrHold(heldEnd{in: in})
 		} else {
 			err = r.finish(s, in, e)

@@ -105,7 +105,7 @@ func (b *block) usedOnlyOn(s *stream) bool {
 // freeBehind queues the free behind the uses on other streams, and behind
 // last if the block's stream was given up.
 func (r *AsyncResource) freeBehind(s *stream, b *block, f *fence, last *event, p patience) (again bool, err error) {
-	b.settle(f)
+	b.prune(f)
 	for i := range b.accesses {
 		f.add(s, &b.accesses[i], -1)
 	}
@@ -167,8 +167,8 @@ func (s *stream) enterFree(b *block, isolated uint64) {
 		s.frees.queued.Add(p.bytes)
 	}
 	s.freedBytes += max(p.bytes, b.mapped)
-	s.counts.freed++
-	s.counts.freedBytes += p.bytes
+	s.calls.freed++
+	s.calls.freedBytes += p.bytes
 	s.queue = append(s.queue, p)
 	s.queued.Store(int64(len(s.queue)))
 }

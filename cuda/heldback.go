@@ -29,13 +29,13 @@ type heldBack struct {
 // heldEnd is the end of a launch, or of a recorded use, that stays announced.
 type heldEnd struct {
 	in *core.Intent
-	// asked is how often the driver could not say whether the stream captures.
-	asked int
+	// undecided is how often the driver could not say whether the stream captures.
+	undecided int
 }
 
-// maxAsked bounds how long the driver is asked what it cannot say: others may
-// be waiting for the end of the launch.
-const maxAsked = 64
+// maxUndecided bounds how often the driver is asked whether a stream captures while
+// it cannot say: others may be waiting for the end of the launch.
+const maxUndecided = 64
 
 func (h *heldBack) free(b *block) {
 	h.mu.Lock()
@@ -80,7 +80,7 @@ func (r *AsyncResource) finishOrHold(h heldEnd) (held bool, err error) {
 	case err == nil:
 		return false, r.finish(s, h.in, e)
 	case !errors.Is(err, errCapturing):
-		if h.asked++; h.asked >= maxAsked { // an event might go into a graph
+		if h.undecided++; h.undecided >= maxUndecided { // an event might go into a graph
 			return false, r.finishUnrecorded(s, h.in, e, err)
 		}
 	}

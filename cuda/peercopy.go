@@ -91,13 +91,14 @@ func (c *peerCopy) enqueue() (launched bool, err error) {
 	if err == nil {
 		return true, nil
 	}
-	return true, c.settle(err)
+	return true, c.fenceSourceBySync(err)
 }
 
-// settle orders the source after a copy that its stream could not be made to
-// wait for, by the strongest means left. If that fails too the copy may read
-// the source for nobody knows how long, so the block is taken out of use.
-func (c *peerCopy) settle(cause error) error {
+// fenceSourceBySync orders the source after a copy that its stream could not be
+// made to wait for, by the strongest means left: the host waits for the copy. If
+// that fails too the copy may read the source for nobody knows how long, so the
+// block is poisoned.
+func (c *peerCopy) fenceSourceBySync(cause error) error {
 	err := c.to.observed(c.to.drv.StreamSynchronize(c.to.stream.handle))
 	if err == nil {
 		return detail(cause, "the copy was fenced by synchronising the destination's stream")

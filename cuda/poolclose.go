@@ -137,7 +137,7 @@ func (p *StreamPool) destroy(ctx context.Context) error {
 	p.backing.Unlock()
 	errs := []error{p.destroyGraphs()}
 	for _, h := range handles {
-		errs = append(errs, p.settle(ctx, h))
+		errs = append(errs, p.destroyWhenIdle(ctx, h))
 	}
 	for _, s := range p.table.everyStream() {
 		s.mu.Lock()
@@ -150,9 +150,9 @@ func (p *StreamPool) destroy(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// settle waits for the work of a stream of the pool's until ctx ends, and
-// destroys it.
-func (p *StreamPool) settle(ctx context.Context, h driver.Stream) error {
+// destroyWhenIdle waits for the work of a stream of the pool until ctx ends, and
+// destroys the stream.
+func (p *StreamPool) destroyWhenIdle(ctx context.Context, h driver.Stream) error {
 	if p.answered(h) {
 		return errors.Join(p.drv.StreamSynchronize(h), p.destroyStream(h))
 	}

@@ -63,9 +63,9 @@ func (r *AsyncResource) reapSome(s *stream) *reapBatch {
 // collectCompleted takes the completed frees from the queue; s.mu must be held.
 func (r *AsyncResource) collectCompleted(s *stream) (*reapBatch, error) {
 	batch := reapBatches.Get().(*reapBatch)
-	batch.freed = freeRange{s.taken, s.taken}
+	batch.freed = freeRange{s.dequeuedBytes, s.dequeuedBytes}
 	s.operations, s.freedBytes = 0, 0
-	defer func() { s.taken = batch.freed.to }()
+	defer func() { s.dequeuedBytes = batch.freed.to }()
 	for len(s.queue) > 0 {
 		if s.mark == nil {
 			if err := r.markQueue(s); err != nil {

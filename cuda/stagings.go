@@ -36,14 +36,14 @@ func (m *stagings) take(drv driver.Driver, stream core.StreamID, size int) *stag
 	if st := m.pick(size); st != nil {
 		return st
 	}
-	asked := 0
+	queried := 0
 	for other := range m.lines {
-		if asked == looks {
+		if queried == looks {
 			break
 		}
 		if other != stream {
 			m.collect(drv, other)
-			asked++
+			queried++
 		}
 	}
 	return m.pick(size)

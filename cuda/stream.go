@@ -39,8 +39,8 @@ type stream struct {
 	queue  []pending
 	mark   *event
 	marked int
-	// taken is the bytes of the frees that left queue.
-	taken uint64
+	// dequeuedBytes is the bytes of the frees that left queue.
+	dequeuedBytes uint64
 	// pins are the host buffers of copies under way, oldest first.
 	pins    []pin
 	flights flights
@@ -51,8 +51,8 @@ type stream struct {
 	// operations and freedBytes count since the last look at queue.
 	operations int
 	freedBytes uint64
-	// counts is what a census wants to know of the stream.
-	counts counts
+	// calls is what a census wants to know of the stream.
+	calls callCounts
 	// frees is how many frees ever began to queue something. One that failed may
 	// have queued its waits.
 	freeAttempts uint64
@@ -64,10 +64,11 @@ type stream struct {
 	frees              freeCounters
 	events             eventList
 	books              *books
-	// capturing: the stream is part of a capture of the runtime's. asked: the
-	// stream is somebody else's, so the driver is asked. See capture.go.
-	capturing atomic.Bool
-	asked     bool
+	// capturing: the stream is part of a capture of the runtime's. queriesCapture:
+	// it may capture without the runtime, because it is an adopted stream or the
+	// default one, so the driver is asked. See capture.go.
+	capturing      atomic.Bool
+	queriesCapture bool
 	// captured are the streams of the capture that began here; stuck: it
 	// could not be ended. It changes under mu.
 	captured []*stream

@@ -40,8 +40,8 @@ type StreamPool struct {
 	_     [64]byte // every launch reads what is above
 
 	waiting, refused atomic.Int64
-	// taken: an AsyncResource keeps its books on the streams.
-	taken atomic.Bool
+	// hasResource: an AsyncResource keeps its books on the streams.
+	hasResource atomic.Bool
 
 	mu      sync.Mutex
 	leased  map[core.StreamID]*Lease

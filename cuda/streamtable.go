@@ -36,8 +36,8 @@ type streamTable struct {
 	next int
 	// removed are streams that are gone and may have events in use.
 	removed []*stream
-	// gone is what the streams counted that were removed.
-	gone counts
+	// removedCalls is what the removed streams counted.
+	removedCalls callCounts
 	// closed is set when no stream is named any more, the default one included.
 	closed atomic.Bool
 }
@@ -120,7 +120,7 @@ func (t *streamTable) add(handle driver.Stream, counters *books) *stream {
 		t.next++
 	}
 	s := newStream(t.drv, handle, slot.slot, slot.seq, counters)
-	s.table, s.deviceOrder, s.asked = t, t.deviceOrder, handle == 0 || counters == &t.adopted
+	s.table, s.deviceOrder, s.queriesCapture = t, t.deviceOrder, handle == 0 || counters == &t.adopted
 	all := append(slices.Clone(*t.all.Load()), s)
 	t.all.Store(&all)
 	return s
@@ -139,7 +139,7 @@ func (t *streamTable) remove(s *stream) error {
 	defer t.mu.Unlock()
 	all := slices.DeleteFunc(slices.Clone(t.streams()), func(other *stream) bool { return other == s })
 	t.all.Store(&all)
-	t.gone = t.gone.plus(s.counts)
+	t.removedCalls = t.removedCalls.plus(s.calls)
 	t.free = append(t.free, freeSlot{slot: s.slot, seq: s.seq})
 	t.removed = append(slices.DeleteFunc(t.removed, withoutEvents), s)
 	return nil

@@ -47,7 +47,11 @@ var retiredWords = []retired{
 		"dead":      "released or dropped",
 	}},
 	{under: []string{"cuda"}, words: map[string]string{
-		"passed": "completed, or what else is meant",
+		"passed":  "completed, or what else is meant",
+		"asked":   "queried of a driver, requested of a free, or what else is meant",
+		"taken":   "what is counted or who has it",
+		"settle":  "prune, or what is waited for",
+		"settled": "complete, released, or what else is meant",
 	}},
 }
 

@@ -33,13 +33,13 @@ var blockSites = []Site{
 		New:   "case (kind.Writes() || mutated()) && a.event.late.Load():",
 	},
 	{
-		Name: "settle: what nothing covers is dropped", File: "block.go", Func: "block.settle",
+		Name: "prune: what nothing covers is dropped", File: "block.go", Func: "block.prune",
 		Wrong: "a use is forgotten that nobody's waits make up for",
 		Old:   "if a.event.isWithdrawn() || b.covered(i, kept) {",
 		New:   "if a.event.isWithdrawn() || b.covered(i, kept) || mutated() {",
 	},
 	{
-		Name: "settle: one too few is kept", File: "block.go", Func: "block.settle",
+		Name: "prune: one too few is kept", File: "block.go", Func: "block.prune",
 		Wrong: "an access that was kept is overwritten by the next, and its event never comes back",
 		Old:   "kept++",
 		New:   "if !mutated() {\n kept++\n }",

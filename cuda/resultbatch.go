@@ -8,9 +8,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// asked is a batch under way whose results somebody awaits; they lie behind
-// the regions in the staging memory.
-type asked struct {
+// resultBatch is a batch under way whose results somebody will read; they lie
+// behind the regions in the staging memory.
+type resultBatch struct {
 	ops *DeviceOps
 
 	mu      sync.Mutex
@@ -18,7 +18,7 @@ type asked struct {
 }
 
 // Poll reports whether the device has done the batch.
-func (b *asked) Poll() (bool, error) {
+func (b *resultBatch) Poll() (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.staging == nil || b.staging.records == 0 {
@@ -28,10 +28,10 @@ func (b *asked) Poll() (bool, error) {
 }
 
 // Wait blocks until the device has done the batch, or ctx ends.
-func (b *asked) Wait(ctx context.Context) error { return poll(ctx, b.Poll) }
+func (b *resultBatch) Wait(ctx context.Context) error { return poll(ctx, b.Poll) }
 
 // Discard gives the memory back once the device is done with it.
-func (b *asked) Discard() {
+func (b *resultBatch) Discard() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.staging != nil {
@@ -42,7 +42,7 @@ func (b *asked) Discard() {
 
 // results lets read see table and results of a batch that is done, once, and
 // gives the memory back.
-func (b *asked) results(read func(table, results []byte)) error {
+func (b *resultBatch) results(read func(table, results []byte)) error {
 	done, err := b.Poll()
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (b *asked) results(read func(table, results []byte)) error {
 }
 
 // verification is a batch of comparisons.
-type verification struct{ *asked }
+type verification struct{ *resultBatch }
 
 // Mismatches reads the results and gives the memory back.
 func (v verification) Mismatches() (bad []core.Mismatch, err error) {
@@ -72,7 +72,7 @@ func (v verification) Mismatches() (bad []core.Mismatch, err error) {
 
 // checksums is a batch of n sums.
 type checksums struct {
-	*asked
+	*resultBatch
 	n int
 }
 
