@@ -205,7 +205,7 @@ func (r *Runtime) streamStats() telemetry.StreamStats {
 
 func (r *Runtime) deviceMemory() telemetry.DeviceMemory {
 	m := r.watch.Last()
-	return telemetry.DeviceMemory{Read: m.Read, Free: m.Free, Total: m.Total, Held: m.Held, Foreign: m.Foreign, DriftRead: m.DriftRead, Drift: m.Drift}
+	return telemetry.DeviceMemory{Read: m.Read, Free: m.Free, Total: m.Total, Held: m.Owned, Foreign: m.Foreign, DriftRead: m.DriftRead, Drift: m.Drift}
 }
 
 func (r *Runtime) historyStats() telemetry.HistoryStats {

@@ -57,7 +57,7 @@ func (p *StreamPool) Adopt(handle driver.Stream, tag core.Tag) (*Lease, error) {
 	p.adopted[handle] = true
 	p.mu.Unlock()
 	l := &Lease{id: nextID(), stream: p.table.add(handle, &p.table.adopted), pool: p, tag: tag.OrUntagged(), since: time.Now(), stack: core.CaptureStack(1), adopted: true}
-	p.hold(l)
+	p.register(l)
 	return l, nil
 }
 

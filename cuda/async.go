@@ -37,7 +37,7 @@ type AsyncResource struct {
 	mu       sync.Mutex
 	unfreed  []*block
 	retrying sync.Mutex
-	held     heldBack
+	backlog  captureBacklog
 
 	reaperStop chan struct{}
 	reaperDone chan struct{}

@@ -18,7 +18,7 @@ const driverMoment = time.Second
 // addresses that isolated blocks left, and destroys the pool; with a context that
 // has ended it does the same without waiting. Live blocks stay
 // valid until they are freed, which the device's context does at the latest.
-// After a driver's error, while a capture holds frees back, and where a call of
+// After a driver's error, while frees wait for the end of a capture, and where a call of
 // the driver does not return until ctx ends, Close may be called again; after it
 // has ended a further one does nothing, and allocating and trimming are refused
 // with [core.ErrClosed].
@@ -35,7 +35,7 @@ func (r *AsyncResource) Close(ctx context.Context) error {
 		return err
 	}
 	err := r.Drain(ctx)
-	if err != nil && (ctx.Err() == nil || r.held.n.Load() > 0) {
+	if err != nil && (ctx.Err() == nil || r.backlog.n.Load() > 0) {
 		return err
 	}
 	if isolatedErr := cmp.Or(r.clearRemains(), r.yield(0, 0)); isolatedErr != nil {

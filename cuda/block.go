@@ -21,9 +21,8 @@ type block struct {
 	// accesses are the launches announced on the block, and the outstanding
 	// uses, with those that nobody has looked for covered ones since.
 	accesses []access
-	// holders is how many announced launches hold the free of a retired
-	// block back.
-	holders int
+	// blockers is how many announced launches block the free of a retired block.
+	blockers int
 	// freeRequested is when the free of a retired block was requested, whatever
 	// has delayed it since.
 	freeRequested core.Instant

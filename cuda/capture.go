@@ -30,8 +30,8 @@ import (
 //
 // Nobody can wait for the end of a capture, so nothing does: work is refused,
 // and what must not be lost (a free, the end of a launch that was announced
-// before the capture began) is held back until the capture has ended; see
-// heldBack.
+// before the capture began) waits in a backlog until the capture has ended; see
+// captureBacklog.
 
 // errCapturing is why something was not done yet.
 var errCapturing = errors.New("the stream is capturing")

@@ -164,7 +164,7 @@ func (m *MemoryManager) enqueue(ctx context.Context, s *stream, t transfer, enqu
 	if t.host == nil {
 		return nil
 	}
-	if err = s.keep(t.host, t.stream); err != nil {
+	if err = s.pinHost(t.host, t.stream); err != nil {
 		m.streams.table.lostHosts.add(t.host)
 	}
 	return err

@@ -25,8 +25,8 @@ func (n callCounts) plus(m callCounts) callCounts {
 func (c *census) complete() bool { return c.entered == c.allocated+c.mapped }
 
 // inPool is what the pool must have handed out: what came into the books, less
-// the frees that are queued. A block that was given back and whose free is held
-// back counts, because the pool still has it out.
+// the frees that are queued. A block that was given back and whose free is blocked
+// counts, because the pool still has it out.
 func (c *census) inPool() int64 { return int64(c.enteredBytes - c.mappedBytes - c.freedBytes) }
 
 // takeCensus visits every stream once, under its lock. So it comes between two

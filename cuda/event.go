@@ -45,9 +45,9 @@ type event struct {
 	mu sync.Mutex
 	// ended is closed when the launch ends, for those who wait for that.
 	ended chan struct{}
-	// holds are retired blocks whose free the launch holds back.
-	holds []*block
-	_     [56]byte // events share no cache line
+	// blockedFrees are retired blocks whose free the launch blocks.
+	blockedFrees []*block
+	_            [56]byte // events share no cache line
 }
 
 func newEvent(s *stream, handle driver.Event) *event {
@@ -70,7 +70,7 @@ func (e *event) isOpen() bool      { return e.state.Load() <= watched }
 func (e *event) isRecorded() bool  { return e.state.Load() == recorded }
 func (e *event) isWithdrawn() bool { return e.state.Load() == withdrawn }
 
-// end closes an announced launch and returns the blocks that it held back.
+// end closes an announced launch and returns the blocks whose free it blocked.
 func (e *event) end(state uint32) []*block {
 	if e.state.Swap(state) != watched {
 		return nil
@@ -81,9 +81,9 @@ func (e *event) end(state uint32) []*block {
 		close(e.ended)
 		e.ended = nil
 	}
-	holds := e.holds
-	e.holds = nil
-	return holds
+	blocked := e.blockedFrees
+	e.blockedFrees = nil
+	return blocked
 }
 
 // watch makes the launch tell of its end; false if it has ended. The caller
@@ -111,14 +111,14 @@ var closedChannel = func() <-chan struct{} {
 	return c
 }()
 
-// hold makes the launch hold back the free of b; false if it has ended.
-func (e *event) hold(b *block) bool {
+// blockFree makes the launch block the free of b; false if it has ended.
+func (e *event) blockFree(b *block) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.watch() {
 		return false
 	}
-	e.holds = append(e.holds, b)
+	e.blockedFrees = append(e.blockedFrees, b)
 	return true
 }
 

@@ -20,13 +20,13 @@ func (r *AsyncResource) FinishUse(_ context.Context, t core.Ticket) error {
 		noteSpans(in, e)
 	}
 	if len(in.Uses) > 0 {
-		held := false
+		backlogged := false
 		if s.queriesCapture {
-			held, err = r.finishOrHold(heldEnd{in: in})
+			backlogged, err = r.finishOrBacklog(backlogEnd{in: in})
 		} else {
 			err = r.finish(s, in, e)
 		}
-		if held {
+		if backlogged {
 			return err
 		}
 	}
@@ -61,17 +61,17 @@ func (r *AsyncResource) finish(s *stream, in *core.Intent, e *event) error {
 }
 
 // endLaunch closes the intent as enqueued or withdrawn, and frees the blocks
-// that only it held back.
+// whose free nothing else blocks.
 func (r *AsyncResource) endLaunch(in *core.Intent, state uint32) {
 	e := in.Handle.(*event)
 	s := e.stream
 	for _, b := range e.end(state) {
 		b.mu.Lock()
-		b.holders--
-		due := b.holders == 0 && !b.poisoned
+		b.blockers--
+		due := b.blockers == 0 && !b.poisoned
 		b.mu.Unlock()
 		if due {
-			r.freeDeferred(b)
+			r.freeUnblocked(b)
 		}
 	}
 	e.release()

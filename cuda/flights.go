@@ -75,8 +75,8 @@ func (r *AsyncResource) InFlight() []core.UseRecord {
 
 // inFlight lists the stream's, newest first.
 func (s *stream) inFlight() []core.UseRecord {
-	for patience := 50; !s.mu.TryLock(); patience-- {
-		if patience == 0 {
+	for tries := 50; !s.mu.TryLock(); tries-- {
+		if tries == 0 {
 			return nil
 		}
 		time.Sleep(time.Millisecond)

@@ -34,11 +34,11 @@ func (r *AsyncResource) DeallocateRequestedAt(_ context.Context, id core.BlockID
 	}
 	b.core.State, b.freeRequested = core.Retired, requested
 	result := b.core
-	deferred := b.holdBack()
+	blocked := b.blockFree()
 	b.stream.books.retire(&b.core, b.withheld) // before the free can be queued, and so reaped
 	b.mu.Unlock()
-	if !deferred {
-		if err := r.freeOrHold(b, patient); err != nil {
+	if !blocked {
+		if err := r.freeOrBacklog(b, waitForLock); err != nil {
 			r.revive(b)
 			return core.Block{}, err
 		}
@@ -46,16 +46,16 @@ func (r *AsyncResource) DeallocateRequestedAt(_ context.Context, id core.BlockID
 	return result, nil
 }
 
-// holdBack lets the launches announced on b hold its free back, and reports
+// blockFree lets the launches announced on b block its free, and reports
 // whether there are any; b.mu must be held.
-func (b *block) holdBack() bool {
-	b.holders = 0
+func (b *block) blockFree() bool {
+	b.blockers = 0
 	for i := range b.accesses {
-		if e := b.accesses[i].event; e.isOpen() && e.hold(b) {
-			b.holders++
+		if e := b.accesses[i].event; e.isOpen() && e.blockFree(b) {
+			b.blockers++
 		}
 	}
-	return b.holders > 0
+	return b.blockers > 0
 }
 
 // revive makes a block live again whose free failed.
@@ -70,9 +70,9 @@ func (r *AsyncResource) revive(b *block) {
 
 // free queues the free of a retired block on which no launch is announced. It
 // takes the accesses over for the while: nobody else looks at a retired
-// block's. On an error the block is as it was; one who is not patient gets
-// errBusy rather than wait for the stream's lock.
-func (r *AsyncResource) free(b *block, p patience) error {
+// block's. On an error the block is as it was; with tryLock that may be errBusy,
+// because the stream's lock is not waited for.
+func (r *AsyncResource) free(b *block, p lockMode) error {
 	s, last, err := r.streams.forFrees(b.stream)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (b *block) usedOnlyOn(s *stream) bool {
 
 // freeBehind queues the free behind the uses on other streams, and behind
 // last if the block's stream was given up.
-func (r *AsyncResource) freeBehind(s *stream, b *block, f *fence, last *event, p patience) (again bool, err error) {
+func (r *AsyncResource) freeBehind(s *stream, b *block, f *fence, last *event, p lockMode) (again bool, err error) {
 	b.prune(f)
 	for i := range b.accesses {
 		f.add(s, &b.accesses[i], -1)
@@ -118,7 +118,7 @@ func (r *AsyncResource) freeBehind(s *stream, b *block, f *fence, last *event, p
 
 // queueFree queues waits and free as one step under the stream's lock. It
 // answers again if the stream was given up meanwhile.
-func (r *AsyncResource) queueFree(s *stream, b *block, f *fence, p patience) (again bool, err error) {
+func (r *AsyncResource) queueFree(s *stream, b *block, f *fence, p lockMode) (again bool, err error) {
 	if !s.lock(p) {
 		return false, errBusy
 	}
@@ -179,13 +179,13 @@ func (r *AsyncResource) retryFree(b *block) {
 	r.mu.Unlock()
 }
 
-// freeDeferred frees a block whose last announced launch has ended. The caller
-// is not the one who asked for the free, so a failure is kept for the reaper.
-// Nor has it any business with the block's stream, whose lock may be held for
-// as long as the driver takes to get more memory: it does not wait for that.
-func (r *AsyncResource) freeDeferred(b *block) {
+// freeUnblocked frees a block whose last announced launch has ended. The caller
+// did not request this free, so a failure is left to the reaper. Nor does the
+// caller have any business with the block's stream, whose lock may be held for as
+// long as the driver takes to get more memory: so it does not wait for the lock.
+func (r *AsyncResource) freeUnblocked(b *block) {
 	s := b.stream
-	if err := r.freeOrHold(b, hasty); err != nil {
+	if err := r.freeOrBacklog(b, tryLock); err != nil {
 		if !errors.Is(err, errBusy) {
 			s.books.fails.Add(1)
 		}
@@ -193,19 +193,20 @@ func (r *AsyncResource) freeDeferred(b *block) {
 	}
 }
 
-// patience says whether who frees a block waits for the stream's lock.
-type patience bool
+// lockMode says whether a free waits for the stream's lock.
+type lockMode bool
 
 const (
-	patient patience = true
-	hasty   patience = false
+	waitForLock lockMode = true
+	tryLock     lockMode = false
 )
 
-// errBusy is what one who is not patient is told. It reaches no caller.
+// errBusy is the error of a free that does not wait for the lock. It reaches no
+// caller of the package.
 var errBusy = errors.New("the stream is busy")
 
-func (s *stream) lock(p patience) bool {
-	if p == patient {
+func (s *stream) lock(p lockMode) bool {
+	if p == waitForLock {
 		s.mu.Lock()
 		return true
 	}

@@ -42,7 +42,7 @@ type sizes [dimensions]int64
 // is the truth at least, and at most the sum of what each stream had at its own
 // highest, and never more than the peak since the beginning.
 type highWater struct {
-	marks [dimensions]mark
+	marks [dimensions]highWaterMark
 	// recalling is held by the one who recalls.
 	recalling sync.Mutex
 }
@@ -51,7 +51,7 @@ type highWater struct {
 // spends a few milliseconds on them.
 const looksPerTurn = 1024
 
-type mark struct {
+type highWaterMark struct {
 	_       [64]byte
 	claimed atomic.Int64
 	// peak is that since the beginning, look what claimed must exceed for
@@ -109,7 +109,7 @@ func (h *highWater) raise(short sizes, own *books, all *streamTable) {
 }
 
 // note takes in what a recall found; recalling must be held.
-func (m *mark) note(claimed, live int64) {
+func (m *highWaterMark) note(claimed, live int64) {
 	m.peak.Store(max(m.peak.Load(), live))
 	m.recent = max(m.recent, live, m.bound(claimed))
 	if m.looks+1 < looksPerTurn {
@@ -121,7 +121,7 @@ func (m *mark) note(claimed, live int64) {
 
 // bound is what may have been live without a look, 0 if nothing more than recent;
 // recalling must be held.
-func (m *mark) bound(claimed int64) int64 {
+func (m *highWaterMark) bound(claimed int64) int64 {
 	if m.looks < looksPerTurn {
 		return 0
 	}
@@ -131,7 +131,7 @@ func (m *mark) bound(claimed int64) int64 {
 // recall empties the slack of all streams and returns what was claimed and what
 // is live. It holds the locks of all books meanwhile: what is freed here and
 // allocated there would be counted twice.
-func (m *mark) recall(d int, own *books, all *streamTable) (claimed, live int64) {
+func (m *highWaterMark) recall(d int, own *books, all *streamTable) (claimed, live int64) {
 	if all == nil {
 		own.mu.Lock()
 		defer own.mu.Unlock()

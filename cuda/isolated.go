@@ -104,8 +104,8 @@ func (i *isolation) enter(b *core.Block) {
 	i.enteredBytes.Add(int64(b.Bytes))
 }
 
-// hold counts memory that was taken from the device.
-func (i *isolation) hold(bytes uint64) {
+// addMapped counts memory that was mapped.
+func (i *isolation) addMapped(bytes uint64) {
 	now := i.mapped.Add(int64(bytes))
 	for high := i.mappedHigh.Load(); now > high && !i.mappedHigh.CompareAndSwap(high, now); {
 		high = i.mappedHigh.Load()

@@ -28,15 +28,15 @@ type Lease struct {
 	resource *puddle.Resource[*stream]
 }
 
-// hold makes the lease's id usable.
-func (p *StreamPool) hold(l *Lease) {
+// register makes the lease's id usable.
+func (p *StreamPool) register(l *Lease) {
 	p.table.setLease(l.id, l.stream)
 	p.mu.Lock()
 	p.leased[l.id] = l
 	p.mu.Unlock()
 }
 
-// admit is hold for a lease that was just granted, unless the pool was closed
+// admit is register for a lease that was just granted, unless the pool was closed
 // meanwhile: then its stream ends.
 func (p *StreamPool) admit(l *Lease) bool {
 	p.table.setLease(l.id, l.stream)
@@ -90,7 +90,7 @@ func (l *Lease) Release() error {
 	l.pool.mu.Unlock()
 	err := l.pool.giveUp(l)
 	if err != nil {
-		l.pool.hold(l)
+		l.pool.register(l)
 		l.released.Store(false)
 	}
 	return l.pool.observe("Release", err)

@@ -80,7 +80,7 @@ func (r *AsyncResource) build(m *mapping) (err error) {
 	if m.handle, err = r.create(m.bytes); err != nil {
 		return err
 	}
-	r.isolated.hold(m.bytes)
+	r.isolated.addMapped(m.bytes)
 	if err := r.drv.MemMap(m.ptr, m.bytes, m.handle); err != nil {
 		return err
 	}

@@ -35,14 +35,14 @@ var (
 
 // MemoryReading is what a [MemoryWatch] last saw. Sizes are bytes.
 type MemoryReading struct {
-	// Read is when Free, Total, Held and Foreign were read; zero if they never
+	// Read is when Free, Total, Owned and Foreign were read; zero if they never
 	// were.
 	Read time.Time
 	// Free and Total are the device's memory.
 	Free, Total uint64
-	// Held is what the backend has of the device: what its pool has reserved,
+	// Owned is what the backend has of the device: what its pool has reserved,
 	// what it has mapped for isolated blocks, and direct blocks.
-	Held uint64
+	Owned uint64
 	// Foreign is what is used and not the backend's: other processes,
 	// contexts, modules, libraries, and what the driver rounds up.
 	Foreign uint64
@@ -152,7 +152,7 @@ func (w *MemoryWatch) readMemory(next *MemoryReading) error {
 		}
 		if after == own || try == memoryTries {
 			next.Read, next.Free, next.Total = time.Now(), free, total
-			next.Held, next.Foreign = after, total-min(total, free+after)
+			next.Owned, next.Foreign = after, total-min(total, free+after)
 			return nil
 		}
 		own = after

@@ -34,9 +34,9 @@ func dropPinner(p *runtime.Pinner) {
 	pinners.Delete(p)
 }
 
-// keep holds host memory in place until what is enqueued on s now is completed.
-// If that cannot be told the memory is held for ever.
-func (s *stream) keep(host unsafe.Pointer, lease core.StreamID) error {
+// pinHost keeps host memory in place until what is enqueued on s now is completed.
+// If that cannot be told the memory stays pinned for ever.
+func (s *stream) pinHost(host unsafe.Pointer, lease core.StreamID) error {
 	pinner := newPinner(host)
 	if err := s.addPin(pin{pinner: pinner, host: host}, lease); err != nil {
 		if errors.Is(err, core.ErrStreamMisuse) {
@@ -59,7 +59,7 @@ func (s *stream) addPin(p pin, lease core.StreamID) (err error) {
 	}
 	if p.event, err = s.record(lease); err == nil {
 		s.pins = append(s.pins, p)
-		s.held.Store(int64(len(s.pins)))
+		s.pinned.Store(int64(len(s.pins)))
 	}
 	return err
 }
@@ -80,5 +80,5 @@ func (s *stream) unpin() {
 	left := copy(s.pins, s.pins[n:])
 	clear(s.pins[left:])
 	s.pins = s.pins[:left]
-	s.held.Store(int64(left))
+	s.pinned.Store(int64(left))
 }

@@ -48,7 +48,7 @@ func (p *StreamPool) Close(ctx context.Context) error {
 		err = poll(moment, p.emptied)
 	}
 	if err != nil {
-		return p.heldAtClose()
+		return p.leasedAtClose()
 	}
 	p.pool.Close()
 	return p.destroy(ctx)
@@ -101,7 +101,7 @@ func (p *StreamPool) end(s *stream) {
 	}()
 }
 
-func (p *StreamPool) heldAtClose() error {
+func (p *StreamPool) leasedAtClose() error {
 	var errs []error
 	for _, l := range p.Leases() {
 		where := cmp.Or(l.Stack.Caller(), "an unknown place")
@@ -162,13 +162,13 @@ func (p *StreamPool) destroyWhenIdle(ctx context.Context, h driver.Stream) error
 	case err := <-synchronized:
 		return errors.Join(err, p.destroyStream(h))
 	case <-ctx.Done():
-		p.keep(h)
+		p.keepUndestroyed(h)
 		return fmt.Errorf("closing the stream pool: the device has not done the work of a stream in time: %w", ctx.Err())
 	}
 }
 
-// keep leaves a stream to the next Close.
-func (p *StreamPool) keep(h driver.Stream) {
+// keepUndestroyed leaves a stream to the next Close.
+func (p *StreamPool) keepUndestroyed(h driver.Stream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.undestroyed = append(p.undestroyed, h)
@@ -178,7 +178,7 @@ func (p *StreamPool) keep(h driver.Stream) {
 func (p *StreamPool) destroyStream(h driver.Stream) error {
 	err := p.drv.StreamDestroy(h)
 	if err != nil {
-		p.keep(h)
+		p.keepUndestroyed(h)
 	}
 	return err
 }

@@ -160,7 +160,7 @@ func (r *AsyncResource) releaseBlock(b *block) {
 func (r *AsyncResource) ReapPending(context.Context) error {
 	first := r.retryUnfreed()
 	for _, s := range r.streams.table.streams() {
-		if s.queued.Load() > 0 || s.held.Load() > 0 {
+		if s.queued.Load() > 0 || s.pinned.Load() > 0 {
 			if err := r.reapStream(s); err != nil && first == nil {
 				first = err
 			}
@@ -178,18 +178,18 @@ func (r *AsyncResource) ReapPending(context.Context) error {
 	return first
 }
 
-// retryUnfreed does what could not be done before: frees, and what captures
-// held back.
+// retryUnfreed does what could not be done before: frees that the driver failed,
+// and the backlog of captures.
 func (r *AsyncResource) retryUnfreed() error {
 	r.retrying.Lock() // nobody may take them for freed meanwhile
 	defer r.retrying.Unlock()
-	first := r.retryHeld()
+	first := r.retryBacklog()
 	r.mu.Lock()
 	again := r.unfreed
 	r.unfreed = nil
 	r.mu.Unlock()
 	for _, b := range again {
-		if err := r.freeOrHold(b, patient); err != nil {
+		if err := r.freeOrBacklog(b, waitForLock); err != nil {
 			r.retryFree(b)
 			if first == nil {
 				first = err
@@ -210,7 +210,7 @@ func (r *AsyncResource) Drain(ctx context.Context) error {
 	}
 	var targets []target
 	first := r.retryUnfreed()
-	if err := r.drainHeld(ctx); err != nil {
+	if err := r.drainBacklog(ctx); err != nil {
 		return cmp.Or(first, errors.Join(err, r.captures()))
 	}
 	isolated := r.isolated.newest()
@@ -263,11 +263,11 @@ func (r *AsyncResource) startReaper(interval time.Duration) {
 
 func (r *AsyncResource) hasPending() bool {
 	for _, s := range r.streams.table.streams() {
-		if s.queued.Load() > 0 || s.held.Load() > 0 || r.streams.table.awaitsRetirement(s) {
+		if s.queued.Load() > 0 || s.pinned.Load() > 0 || r.streams.table.awaitsRetirement(s) {
 			return true
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.unfreed) > 0 || r.held.n.Load() > 0 || r.isolated.due()
+	return len(r.unfreed) > 0 || r.backlog.n.Load() > 0 || r.isolated.due()
 }

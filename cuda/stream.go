@@ -58,12 +58,12 @@ type stream struct {
 	freeAttempts uint64
 
 	completed atomic.Uint64
-	// queued is the length of queue, held that of pins, open the number of
+	// queued is the length of queue, pinned that of pins, open the number of
 	// open intents.
-	queued, held, open atomic.Int64
-	frees              freeCounters
-	events             eventList
-	books              *books
+	queued, pinned, open atomic.Int64
+	frees                freeCounters
+	events               eventList
+	books                *books
 	// capturing: the stream is part of a capture of the runtime's. queriesCapture:
 	// it may capture without the runtime, because it is an adopted stream or the
 	// default one, so the driver is asked. See capture.go.

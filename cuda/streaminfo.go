@@ -111,8 +111,8 @@ func (s *stream) inspect() StreamInfo {
 // lockSoon takes the lock unless somebody holds it for longer than the driver
 // usually needs for a call.
 func (s *stream) lockSoon() bool {
-	for patience := 10; !s.mu.TryLock(); patience-- {
-		if patience == 0 {
+	for tries := 10; !s.mu.TryLock(); tries-- {
+		if tries == 0 {
 			return false
 		}
 		time.Sleep(100 * time.Microsecond)

@@ -16,7 +16,7 @@ func (r *AsyncResource) PrepareUse(ctx context.Context, req core.UseRequest) (co
 		if closed == nil || !req.Wait {
 			return ticket, err
 		}
-		if r.held.n.Load() > 0 { // it may be what is in the way, and no reaper be running
+		if r.backlog.n.Load() > 0 { // it may be what is in the way, and no reaper be running
 			_ = r.retryUnfreed() // the next reap reports a lasting error
 		}
 		select {
@@ -169,7 +169,7 @@ func (r *AsyncResource) RecordUse(_ context.Context, id core.BlockID, stream cor
 		return err
 	}
 	b.mu.Unlock() // not held over the driver's calls
-	if held, err := r.holdUse(s, id, stream); held {
+	if backlogged, err := r.backlogUse(s, id, stream); backlogged {
 		return err
 	}
 	e, fenced, recordErr := r.recordNow(s, stream)

@@ -97,11 +97,11 @@ func share(t *testing.T, uuid string) {
 	must(t, err)
 	b, err := rt.Allocate(ctx, core.Request{Bytes: sharedBytes, Tag: "shared"})
 	must(t, err)
-	for deadline := time.Now().Add(20 * time.Second); rt.DeviceMemory().Held < sharedBytes && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(20 * time.Second); rt.DeviceMemory().Owned < sharedBytes && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	device := rt.DeviceChoice()
-	text, err := json.Marshal(sharer{device.UUID, device.PCIBusID, rt.DeviceMemory().Held})
+	text, err := json.Marshal(sharer{device.UUID, device.PCIBusID, rt.DeviceMemory().Owned})
 	must(t, err)
 	fmt.Printf("%s%s\n", sharesVariable, text)
 	_, _ = os.Stdin.Read(make([]byte, 1)) // the other process closes it

@@ -134,11 +134,11 @@ func TestTheDevicesMemoryIsExported(t *testing.T) {
 		}
 	}
 	m := rt.DeviceMemory()
-	if m.Held < 5<<20 || m.Free+m.Held+m.Foreign != m.Total {
+	if m.Owned < 5<<20 || m.Free+m.Owned+m.Foreign != m.Total {
 		t.Errorf("free, held and foreign are not the total: %+v", m)
 	}
 	for name, want := range map[telemetry.MetricName]float64{
-		telemetry.MetricDeviceFreeBytes: float64(m.Free), telemetry.MetricDeviceTotalBytes: float64(m.Total), telemetry.MetricDeviceHeldBytes: float64(m.Held),
+		telemetry.MetricDeviceFreeBytes: float64(m.Free), telemetry.MetricDeviceTotalBytes: float64(m.Total), telemetry.MetricDeviceHeldBytes: float64(m.Owned),
 		telemetry.MetricDeviceForeignBytes: 16 << 20, telemetry.MetricDeviceInfo: 1, telemetry.MetricDriftBytes: 0,
 		telemetry.MetricPoolUsedBytes: 5 << 20, telemetry.MetricHistoryRecords: 1,
 	} {

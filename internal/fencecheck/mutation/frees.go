@@ -5,10 +5,10 @@ package mutation
 var (
 	freeSites = []Site{
 		{
-			Name: "holdBack: a launch is overlooked", File: "free.go", Func: "block.holdBack",
+			Name: "blockFree: a launch is overlooked", File: "free.go", Func: "block.blockFree",
 			Wrong: "a block is freed while a launch over it is open",
-			Old:   "e.isOpen() && e.hold(b) {",
-			New:   "e.isOpen() && !mutated() && e.hold(b) {",
+			Old:   "e.isOpen() && e.blockFree(b) {",
+			New:   "e.isOpen() && !mutated() && e.blockFree(b) {",
 		},
 		{
 			Name: "usedOnlyOn: used elsewhere", File: "free.go", Func: "block.usedOnlyOn",
@@ -69,10 +69,10 @@ var (
 	}
 	eventSites = []Site{
 		{
-			Name: "end: the held blocks are lost", File: "event.go", Func: "event.end",
-			Wrong: "the end of a launch does not tell of the blocks that it held back",
-			Old:   "return holds",
-			New:   "if len(holds) > 0 && mutated() {\n return nil\n }\n return holds",
+			Name: "end: the blocked frees are lost", File: "event.go", Func: "event.end",
+			Wrong: "the end of a launch does not tell of the blocks whose free it blocked",
+			Old:   "return blocked",
+			New:   "if len(blocked) > 0 && mutated() {\n return nil\n }\n return blocked",
 		},
 		{
 			Name: "releaseMany: back too early", File: "event.go", Func: "event.releaseMany",

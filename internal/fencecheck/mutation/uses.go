@@ -65,8 +65,8 @@ var useSites = []Site{
 	{
 		Name: "endLaunch: a block is freed under another launch", File: "finish.go", Func: "AsyncResource.endLaunch",
 		Wrong: "the first launch to end frees a retired block, not the last",
-		Old:   "b.holders == 0 &&",
-		New:   "(b.holders == 0 || mutated()) &&",
+		Old:   "b.blockers == 0 &&",
+		New:   "(b.blockers == 0 || mutated()) &&",
 	},
 	{
 		Name: "endLaunch: a retired block is left", File: "finish.go", Func: "AsyncResource.endLaunch",

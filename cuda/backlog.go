@@ -1,0 +1,258 @@
+package cuda
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// captureBacklog is work that must be enqueued on streams which are capturing. It is
+// enqueued when the captures have ended: every reap tries.
+type captureBacklog struct {
+	// n is how much there is, including what is being tried.
+	n atomic.Int64
+
+	mu sync.Mutex
+	// frees are those of retired blocks. ends are those of launches that were
+	// announced before their stream began to capture and finished while it did,
+	// and of recorded uses.
+	frees []*block
+	ends  []backlogEnd
+}
+
+// backlogEnd is the end of a launch, or of a recorded use, that stays announced.
+type backlogEnd struct {
+	in *core.Intent
+	// undecided is how often the driver could not say whether the stream captures.
+	undecided int
+}
+
+// maxUndecided bounds how often the driver is asked whether a stream captures while
+// it cannot say: others may be waiting for the end of the launch.
+const maxUndecided = 64
+
+func (h *captureBacklog) addFree(b *block) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.frees = append(h.frees, b)
+	h.n.Add(1)
+}
+
+func (h *captureBacklog) addEnd(e backlogEnd) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ends = append(h.ends, e)
+	h.n.Add(1)
+}
+
+// take empties the lists. Whoever takes counts down what is dealt with.
+func (h *captureBacklog) take() ([]*block, []backlogEnd) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	frees, ends := h.frees, h.ends
+	h.frees, h.ends = nil, nil
+	return frees, ends
+}
+
+// freeOrBacklog queues a free, or adds it to the backlog if its stream is
+// capturing.
+func (r *AsyncResource) freeOrBacklog(b *block, p lockMode) error {
+	err := r.free(b, p)
+	if errors.Is(err, errCapturing) {
+		r.backlog.addFree(b)
+		return nil
+	}
+	return err
+}
+
+// finishOrBacklog is finish. If the stream is capturing the launch stays announced
+// and its end goes into the backlog: nothing can be recorded behind it, and a
+// synchronisation would invalidate the capture. It does so for a while, too, if
+// the driver cannot tell whether the stream captures.
+func (r *AsyncResource) finishOrBacklog(h backlogEnd) (backlogged bool, err error) {
+	e := h.in.Handle.(*event)
+	s := e.stream
+	switch err = s.recordable(); {
+	case err == nil:
+		return false, r.finish(s, h.in, e)
+	case !errors.Is(err, errCapturing):
+		if h.undecided++; h.undecided >= maxUndecided { // an event might go into a graph
+			return false, r.finishUnrecorded(s, h.in, e, err)
+		}
+	}
+	r.backlog.addEnd(h)
+	return true, backlogError("FinishUse", e.lease, err)
+}
+
+// recordable returns nil if an event may be recorded on s, as well as can be
+// told: errCapturing if not, and a driver's error if it cannot be told even at
+// the second try. A stream that the driver does not know, or of a device that is
+// lost, captures nothing: the record will say what is wrong.
+func (s *stream) recordable() error {
+	err := s.uncaptured()
+	if err != nil && !errors.Is(err, errCapturing) {
+		err = s.uncaptured() // others may be waiting for the end of the launch
+	}
+	if capturesNothing(err) {
+		return nil
+	}
+	return err
+}
+
+func capturesNothing(err error) bool {
+	var d *core.DriverError
+	if !errors.As(err, &d) {
+		return false
+	}
+	switch d.Code {
+	case driver.InvalidHandle, driver.InvalidContext, driver.InvalidValue, driver.Deinitialized:
+		return true
+	}
+	return d.Sticky
+}
+
+func backlogError(op string, id core.StreamID, cause error) error {
+	if !errors.Is(cause, errCapturing) {
+		return detail(cause, "nobody knows whether the stream is capturing: the work stays announced on its blocks, and a later reap fences it")
+	}
+	capturing := fmt.Sprintf("stream %v is capturing", id)
+	if id == core.DefaultStream {
+		capturing = "a stream that synchronises with the default stream is capturing"
+	}
+	return &core.StreamMisuseError{Op: op, Stream: id,
+		Reason: capturing + ", and work was enqueued before: it stays announced on its blocks and is fenced when the capture has ended. Begin captures outside of launches, and record uses before"}
+}
+
+// retryBacklog does what is in the backlog, where the capture has ended;
+// r.retrying must be held.
+func (r *AsyncResource) retryBacklog() error {
+	if r.backlog.n.Load() == 0 {
+		return nil
+	}
+	frees, ends := r.backlog.take()
+	defer r.backlog.n.Add(-int64(len(frees) + len(ends))) // what goes back into the backlog counts anew
+	var first error
+	for _, h := range ends {
+		backlogged, err := r.finishOrBacklog(h)
+		if !backlogged {
+			r.endBacklogged(h.in)
+		}
+		if !errors.Is(err, core.ErrStreamMisuse) { // the capture goes on
+			first = cmp.Or(first, err)
+		}
+	}
+	for _, b := range frees {
+		if err := r.freeOrBacklog(b, waitForLock); err != nil {
+			r.retryFree(b)
+			first = cmp.Or(first, err)
+		}
+	}
+	return first
+}
+
+// drainBacklog waits until the backlog is empty.
+func (r *AsyncResource) drainBacklog(ctx context.Context) error {
+	return poll(ctx, func() (bool, error) {
+		if r.backlog.n.Load() == 0 {
+			return true, nil
+		}
+		return false, r.retryUnfreed()
+	})
+}
+
+// captures explains a wait that was given up, if captures were the reason; nil
+// if not.
+func (r *AsyncResource) captures() error {
+	var errs []error
+	for _, s := range r.streams.table.streams() {
+		if s.capturesOverFrees() {
+			id := s.table.leaseOf(s)
+			errs = append(errs, &core.StreamMisuseError{Op: "Drain", Stream: id,
+				Reason: fmt.Sprintf("frees are queued on stream %v, which is capturing, and nobody can tell whether the device has completed them: end the capture", id)})
+		}
+	}
+	if n := r.backlog.n.Load(); n > 0 {
+		errs = append(errs, &core.StreamMisuseError{Op: "Drain", Reason: fmt.Sprintf("%d frees and ends of launches wait for the end of captures: end them", n)})
+	}
+	return errors.Join(errs...)
+}
+
+// capturesOverFrees reports whether s is known to capture with frees queued. It
+// does not wait for whoever is busy with s, and names no stream that was given up.
+func (s *stream) capturesOverFrees() bool {
+	if s.queued.Load() == 0 || !s.mu.TryLock() {
+		return false
+	}
+	defer s.mu.Unlock()
+	if s.last.Load() != nil {
+		return false
+	}
+	capturing, _ := s.isCapturing()
+	return capturing
+}
+
+// A use is recorded after its work was enqueued. If the stream has begun to
+// capture since, no event can be recorded, and the use must not be lost: what
+// comes next on the block would not be ordered after it. So it is announced like
+// a launch, which keeps conflicting work and the free away, and the reap that
+// finds the capture ended records it.
+
+// backlogUse announces the use if its stream is capturing, or if nobody can tell.
+// The caller has entered the stream. If the use cannot be announced either, the
+// block is poisoned.
+func (r *AsyncResource) backlogUse(s *stream, id core.BlockID, lease core.StreamID) (backlogged bool, err error) {
+	s.mu.Lock() // what it says of the runtime's captures is exact
+	cause := s.recordable()
+	s.mu.Unlock()
+	if cause == nil {
+		return false, nil
+	}
+	in, err := core.OpenIntent(r, core.UseRequest{Stream: lease, Launch: "recorded use", Uses: []core.Use{{Block: id, Access: core.ReadWrite}}})
+	if err != nil {
+		return true, err
+	}
+	if err := r.announceUse(s, in); err != nil {
+		in.Recycle()
+		return true, err
+	}
+	s.open.Add(1) // until it is fenced
+	r.backlog.addEnd(backlogEnd{in: in})
+	return true, backlogError("RecordUse", lease, cause)
+}
+
+// announceUse announces the only use of in on its block.
+func (r *AsyncResource) announceUse(s *stream, in *core.Intent) error {
+	u := &in.Uses[0]
+	e, eventErr := s.announce(in)
+	b, err := r.find("RecordUse", u.Block, in.Stream)
+	if err != nil { // freed meanwhile
+		if e != nil {
+			e.releaseMany(2)
+		}
+		return err
+	}
+	defer b.mu.Unlock()
+	if eventErr != nil {
+		s.books.fails.Add(1)
+		r.streams.table.poison(b)
+		return detail(eventErr, "the use could not be fenced: its block is poisoned and can be neither used nor reused until the device is reset")
+	}
+	e.launch, u.Handle, u.Tag = 0, b, b.core.Tag
+	b.accesses = append(b.accesses, access{event: e, kind: u.Access})
+	return nil
+}
+
+// endBacklogged closes the intent of what was in the backlog and is fenced now.
+func (r *AsyncResource) endBacklogged(in *core.Intent) {
+	if in.Handle.(*event).launch == 0 { // a recorded use is no launch
+		r.endLaunch(in, recorded)
+		return
+	}
+	r.launched(in)
+}
