@@ -47,23 +47,23 @@ func (p *StreamPool) Adopt(handle driver.Stream, tag core.Tag) (*Lease, error) {
 	case p.closed.Load():
 		p.mu.Unlock()
 		return nil, fmt.Errorf("adopting a stream: the pool is %w", core.ErrClosed)
-	case p.adopted[handle]:
+	case p.adoptedHandles[handle]:
 		p.mu.Unlock()
 		return refuse(fmt.Sprintf("stream handle %#x is adopted already", uint64(handle)))
 	case p.table.made(handle):
 		p.mu.Unlock()
 		return refuse(fmt.Sprintf("stream handle %#x is of the pool's own: use the lease that it was acquired under", uint64(handle)))
 	}
-	p.adopted[handle] = true
+	p.adoptedHandles[handle] = true
 	p.mu.Unlock()
-	l := &Lease{id: nextID(), stream: p.table.add(handle, &p.table.adopted), pool: p, tag: tag.OrUntagged(), since: time.Now(), stack: core.CaptureStack(1), adopted: true}
+	l := &Lease{id: nextID(), stream: p.table.add(handle, true), pool: p, tag: tag.OrUntagged(), since: time.Now(), stack: core.CaptureStack(1), adopted: true}
 	p.register(l)
 	return l, nil
 }
 
-// giveUp lets go of an adopted stream: a last event is recorded on it, and
+// giveUp lets go of an adopted stream: its final point is recorded on it, and
 // everything that would have been enqueued there is enqueued on the backstop
-// behind that event. If no event can be recorded the stream is synchronised.
+// behind that point. If no event can be recorded the stream is synchronised.
 func (p *StreamPool) giveUp(l *Lease) error {
 	s := l.stream
 	if s.open.Load() > 0 { // the id is off: no further launch can come
@@ -85,10 +85,10 @@ func (p *StreamPool) giveUp(l *Lease) error {
 		last.noteClockCompleted()
 		s.renounce()
 	}
-	s.last.Store(last)
+	s.finalPoint.Store(last)
 	s.mu.Unlock()
 	p.mu.Lock()
-	delete(p.adopted, s.handle)
+	delete(p.adoptedHandles, s.handle)
 	p.mu.Unlock()
 	return nil
 }
@@ -105,16 +105,16 @@ func (s *stream) letGoOf() {
 	s.renounce()
 	last := syntheticPoint(s, &event{seq: s.seq, clock: s.clock})
 	last.noteClockCompleted()
-	s.last.Store(last)
+	s.finalPoint.Store(last)
 }
 
 // forFrees returns the stream on which blocks of s are freed, and the event
 // that must be waited for there first, with a reference of the caller's: s
 // itself and nil, unless s was given up.
 func (p *StreamPool) forFrees(s *stream) (*stream, *event, error) {
-	last := s.last.Load()
+	last := s.finalPoint.Load()
 	for last != nil && !last.tryRetain() {
-		last = s.last.Load() // retire has just replaced it
+		last = s.finalPoint.Load() // retire has just replaced it
 	}
 	if last == nil {
 		return s, nil, nil
@@ -138,7 +138,7 @@ func (p *StreamPool) makeBackstop() (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.madeBackstop(p.table.add(handle, new(books)))
+	return p.madeBackstop(p.table.add(handle, false))
 }
 
 // madeBackstop returns the backstop, after setting it if s is not nil.
@@ -154,7 +154,7 @@ func (p *StreamPool) madeBackstop(s *stream) (*stream, error) {
 	return p.backstop, nil
 }
 
-// retire forgets a stream that was given up, once its last event is completed
+// retire forgets a stream that was given up, once its final point is completed
 // and no free is queued on it.
 func (p *StreamPool) retire(s *stream) error {
 	if !p.table.awaitsRetirement(s) || s.queued.Load() > 0 || s.open.Load() > 0 {
@@ -162,7 +162,7 @@ func (p *StreamPool) retire(s *stream) error {
 	}
 	s.mu.Lock() // another reap must not ask an event that this one gives back
 	defer s.mu.Unlock()
-	last := s.last.Load()
+	last := s.finalPoint.Load()
 	if done, err := s.queryCompleted(last); err != nil || !done {
 		return err
 	}
@@ -171,20 +171,21 @@ func (p *StreamPool) retire(s *stream) error {
 	return p.table.remove(s)
 }
 
-// letGo gives back the last event of a stream that was given up, once nobody
-// needs to wait for it; s.mu must be held.
+// letGo gives back the event at the final point of a stream, once nobody needs to
+// wait for it; s.mu must be held.
 func (s *stream) letGo() {
-	if last := s.last.Load(); last != nil && last.handle != 0 {
-		s.last.Store(syntheticPoint(s, last))
+	if last := s.finalPoint.Load(); last != nil && !last.synthetic {
+		s.finalPoint.Store(syntheticPoint(s, last))
 		last.release()
 	}
 }
 
-// syntheticPoint stands for e, which is completed, after the driver's event was
-// given back: whoever still looks at it sees that it is completed.
+// syntheticPoint is a point at the place of e that has no event of the driver's and
+// is completed: it stands for e when the driver's event is given back, or when none
+// could be recorded.
 func syntheticPoint(s *stream, e *event) *event {
-	point := &event{stream: s, lease: e.lease, seq: e.seq, clock: slices.Clone(e.clock)}
+	point := &event{stream: s, synthetic: true, lease: e.lease, seq: e.seq, clock: slices.Clone(e.clock)}
 	point.refs.Store(1)
-	point.state.Store(recorded)
+	point.state.Store(placed)
 	return point
 }

@@ -159,13 +159,13 @@ func (r *AsyncResource) allocateOn(s *stream, req core.Request) (uint64, *event,
 }
 
 func (r *AsyncResource) allocateLocked(s *stream, req core.Request) (uint64, *event, error) {
-	if s.last.Load() != nil {
-		return 0, nil, givenUp("Allocate", req.Stream)
+	if s.isGivenUp() {
+		return 0, nil, givenUpError("Allocate", req.Stream)
 	}
 	if err := s.refuseCaptured("Allocate", req.Stream); err != nil {
 		return 0, nil, err
 	}
-	ready, reserve, err := s.readiness(req.Stream)
+	ready, reserve, err := s.pointForAllocation(req.Stream)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -177,7 +177,7 @@ func (r *AsyncResource) allocateLocked(s *stream, req core.Request) (uint64, *ev
 		return 0, nil, err
 	}
 	s.calls.allocated++
-	ready = s.readyBehind(ready, reserve)
+	ready = s.confirmReadyPoint(ready, reserve)
 	if s.open.Load() > 0 {
 		_ = s.flush() // whoever needs it tries again
 	}

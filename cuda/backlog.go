@@ -29,6 +29,8 @@ type captureBacklog struct {
 // backlogEnd is the end of a launch, or of a recorded use, that stays announced.
 type backlogEnd struct {
 	in *core.Intent
+	// recordedUse: it is the end of a recorded use, and not of a launch.
+	recordedUse bool
 	// undecided is how often the driver could not say whether the stream captures.
 	undecided int
 }
@@ -141,7 +143,7 @@ func (r *AsyncResource) retryBacklog() error {
 	for _, h := range ends {
 		backlogged, err := r.finishOrBacklog(h)
 		if !backlogged {
-			r.endBacklogged(h.in)
+			r.endBacklogged(h)
 		}
 		if !errors.Is(err, core.ErrStreamMisuse) { // the capture goes on
 			first = cmp.Or(first, err)
@@ -190,7 +192,7 @@ func (s *stream) capturesOverFrees() bool {
 		return false
 	}
 	defer s.mu.Unlock()
-	if s.last.Load() != nil {
+	if s.isGivenUp() {
 		return false
 	}
 	capturing, _ := s.isCapturing()
@@ -222,7 +224,7 @@ func (r *AsyncResource) backlogUse(s *stream, id core.BlockID, lease core.Stream
 		return true, err
 	}
 	s.open.Add(1) // until it is fenced
-	r.backlog.addEnd(backlogEnd{in: in})
+	r.backlog.addEnd(backlogEnd{in: in, recordedUse: true})
 	return true, backlogError("RecordUse", lease, cause)
 }
 
@@ -249,10 +251,10 @@ func (r *AsyncResource) announceUse(s *stream, in *core.Intent) error {
 }
 
 // endBacklogged closes the intent of what was in the backlog and is fenced now.
-func (r *AsyncResource) endBacklogged(in *core.Intent) {
-	if in.Handle.(*event).launch == 0 { // a recorded use is no launch
-		r.endLaunch(in, recorded)
+func (r *AsyncResource) endBacklogged(h backlogEnd) {
+	if h.recordedUse { // it does not count as a launch
+		r.endLaunch(h.in, placed)
 		return
 	}
-	r.launched(in)
+	r.launched(h.in)
 }

@@ -83,7 +83,7 @@ func (b *block) announce(e *event, kind core.Access, use int) (holder *access) {
 	s, f := e.stream, &e.fence
 	b.prune(f)
 	for i := range b.accesses {
-		if a := &b.accesses[i]; (a.event.stream != s || a.elsewhere) && a.kind.Conflicts(kind) && a.event.isOpen() {
+		if a := &b.accesses[i]; (a.event.stream != s || a.onPeer) && a.kind.Conflicts(kind) && a.event.isOpen() {
 			return a
 		}
 	}
@@ -93,8 +93,8 @@ func (b *block) announce(e *event, kind core.Access, use int) (holder *access) {
 			if a.kind.Conflicts(kind) {
 				f.add(s, a, use)
 			}
-		case kind.Writes() && a.event.late.Load():
-			f.ownReady(a.event)
+		case kind.Writes() && a.event.deferred.Load():
+			f.noteSharer(a.event)
 		}
 	}
 	b.accesses = append(b.accesses, access{event: e, kind: kind})
@@ -103,9 +103,9 @@ func (b *block) announce(e *event, kind core.Access, use int) (holder *access) {
 
 // writtenElsewhere reports whether a finished launch of another stream wrote
 // the block last; b.mu must be held and the accesses pruned.
-func (b *block) writtenElsewhere(s *stream) bool {
+func (b *block) writtenByOther(s *stream) bool {
 	for i := range b.accesses {
-		if a := &b.accesses[i]; a.event.stream != s && a.kind.Writes() && a.event.launch != 0 {
+		if a := &b.accesses[i]; a.event.stream != s && a.kind.Writes() && a.event.isLaunch() {
 			return true
 		}
 	}
@@ -137,7 +137,7 @@ func (b *block) prune(f *fence) {
 // dropped access covered is covered by what dropped it.
 func (b *block) covered(i, kept int) bool {
 	a := &b.accesses[i]
-	if !a.event.isRecorded() {
+	if !a.event.isPlaced() {
 		return false
 	}
 	for j := range kept {
@@ -156,10 +156,10 @@ func (b *block) covered(i, kept int) bool {
 // recorded adds a use whose waits were not queued. It removes nothing but
 // what the same stream's order covers, and what is known to be done; b.mu must
 // be held.
-func (b *block) recorded(a access, f *fence) {
+func (b *block) addRecordedUse(a access, f *fence) {
 	kept := 0
 	for _, old := range b.accesses {
-		needless := old.event.isRecorded() && (old.event.needsNoWait() || old.event.stream == a.event.stream && old.event.seq < a.event.seq)
+		needless := old.event.isPlaced() && (old.event.needsNoWait() || old.event.stream == a.event.stream && old.event.seq < a.event.seq)
 		if needless || old.event.isWithdrawn() {
 			f.release(old.event)
 		} else {

@@ -56,7 +56,7 @@ func TestAListingMeetsEachBlockOnceHoweverTheTableGrows(t *testing.T) {
 
 func TestAListingThatIsStoppedEndsAtOnce(t *testing.T) {
 	table := newStreamTable(nil, false)
-	shelve(&table.adopted, 1, 500)
+	shelve(&table.adoptedBooks, 1, 500)
 	shelve(table.streams()[0].books, 501, 1000)
 	listed := 0
 	r := &AsyncResource{streams: &StreamPool{table: table}}

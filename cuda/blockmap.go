@@ -138,14 +138,14 @@ func (t *streamTable) lookup(id core.BlockID) *block {
 			return b
 		}
 	}
-	return t.adopted.find(id.Generation)
+	return t.adoptedBooks.find(id.Generation)
 }
 
 // eachBooks calls f for the books of the streams, each once.
 func (t *streamTable) eachBooks(streams []*stream, f func(*books)) {
-	f(&t.adopted)
+	f(&t.adoptedBooks)
 	for _, s := range streams {
-		if s.books != &t.adopted {
+		if !s.adopted {
 			f(s.books)
 		}
 	}

@@ -142,8 +142,8 @@ func leaveCapture(streams []*stream) {
 
 const noLease = "is not leased any more: capture under a lease that is held"
 
-// enterCapture makes everybody else keep out of the stream. What is late is
-// recorded, so that nothing of the runtime's is left to enqueue.
+// enterCapture makes everybody else keep out of the stream. A deferred event is
+// recorded first, so that the runtime has nothing left to enqueue.
 func (l *Lease) enterCapture(pool *StreamPool) error {
 	s := l.stream
 	s.mu.Lock()
@@ -183,8 +183,8 @@ func (l *Lease) enterCapture(pool *StreamPool) error {
 	return nil
 }
 
-// keepOut makes everybody else keep out of s, but whoever has entered. A late
-// event is recorded before or not at all.
+// keepOut makes everybody else keep out of s, except those who have entered. A
+// deferred event is recorded before or not at all.
 func (s *stream) keepOut() {
 	s.gate.Lock()
 	defer s.gate.Unlock()

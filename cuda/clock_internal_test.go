@@ -52,7 +52,7 @@ func TestClockCopyIsIndependent(t *testing.T) {
 func point(s *stream, seq uint64, sees clock) *event {
 	e := &event{stream: s, seq: seq, clock: clock(nil).copyFrom(sees).set(s.slot, seq)}
 	e.refs.Store(1)
-	e.state.Store(recorded)
+	e.state.Store(placed)
 	return e
 }
 
@@ -142,12 +142,12 @@ func TestRecordedUseDropsOnlyOlderUsesOfItsStream(t *testing.T) {
 	b, f := new(block), new(fence)
 	finish(b, point(s[0], 1, nil), core.Write)
 	other := point(s[1], 5, nil)
-	b.recorded(access{event: other, kind: core.ReadWrite}, f)
-	b.recorded(access{event: point(s[1], 7, clock{9}), kind: core.ReadWrite}, f)
+	b.addRecordedUse(access{event: other, kind: core.ReadWrite}, f)
+	b.addRecordedUse(access{event: point(s[1], 7, clock{9}), kind: core.ReadWrite}, f)
 	if got := seqs(b); len(got) != 2 || got[1] != core.Write || got[7] != core.ReadWrite {
 		t.Errorf("kept %v, want the write and the newer recorded use", got)
 	}
-	b.recorded(access{event: point(s[1], 6, nil), kind: core.ReadWrite}, f)
+	b.addRecordedUse(access{event: point(s[1], 6, nil), kind: core.ReadWrite}, f)
 	if got := seqs(b); got[7] != core.ReadWrite {
 		t.Errorf("kept %v: a late recorded use took the newer one away", got)
 	}

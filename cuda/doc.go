@@ -8,10 +8,10 @@
 // Each physical stream keeps a vector clock: for every other stream, the
 // newest operation there that it is already ordered after, transitively. A
 // block keeps every outstanding access that no other covers: at most one
-// write and one read a stream. PrepareUse queues a wait only for an access on
-// another stream that the clock does not cover; FinishUse records one pooled
-// event for the whole launch, with a snapshot of the clock, and drops from
-// each block the accesses that the snapshot covers.
+// write and one read of each stream. PrepareUse queues a wait only for an access on
+// another stream that the clock does not cover. FinishUse records one pooled
+// event for the whole launch, with a copy of the clock; whoever looks at a block
+// next drops the accesses that this clock covers.
 //
 // Two steps are atomic under a stream's own lock: a wait is queued and the
 // clock joined; a sequence number is taken, the event recorded and the clock

@@ -23,16 +23,18 @@ type event struct {
 	stream *stream
 	state  atomic.Uint32
 	refs   atomic.Int32
-	// late: the driver has not been asked to record it yet.
-	late atomic.Bool
+	// deferred: it is placed, and the driver was not asked to record it yet.
+	deferred atomic.Bool
+	// synthetic: it has no event of the driver's, and is completed.
+	synthetic bool
 
 	// lease is the id under which the work is enqueued, launch its number
-	// (0 for an allocation or a mark), name its name.
+	// (0 for anything else, see isLaunch), name its name.
 	lease  core.StreamID
 	launch uint64
 	name   string
 
-	// seq and clock are set before the state becomes recorded: the place in
+	// seq and clock are set before the state becomes placed: the place in
 	// the stream's order, and its clock there, seq included. Whoever waits
 	// for the event is ordered after all of it.
 	seq   uint64
@@ -41,7 +43,7 @@ type event struct {
 	// fence is the preparer's, while it prepares.
 	fence fence
 
-	// mu is held while a late event is recorded, and guards what follows.
+	// mu is held while a deferred event is recorded, and guards what follows.
 	mu sync.Mutex
 	// ended is closed when the launch ends, for those who wait for that.
 	ended chan struct{}
@@ -54,20 +56,28 @@ func newEvent(s *stream, handle driver.Event) *event {
 	return &event{handle: handle, stream: s, clock: newClock(), fence: newFence()}
 }
 
-// The states of an event.
+// The states of an event. A launch's begins announced, becomes watched if somebody
+// waits for the launch's end, and ends placed or withdrawn. Every other event begins
+// placed. Two more steps are no states of this word:
+//
+//   - placed, it is recorded unless deferred is set: the driver has been asked to
+//     record it, or it is synthetic and needs no record;
+//   - it is completed when the stream's completed number has reached seq, which is
+//     known by stream and number, so that it holds for whoever has used the event
+//     since.
 const (
 	// announced: the launch has not ended. watched: and somebody wants to be
 	// told when it does.
 	announced uint32 = iota
 	watched
-	// recorded: it is a point of the stream.
-	recorded
+	// placed: it has its place in the stream's order, which is seq and clock.
+	placed
 	// withdrawn: the launch was not enqueued.
 	withdrawn
 )
 
 func (e *event) isOpen() bool      { return e.state.Load() <= watched }
-func (e *event) isRecorded() bool  { return e.state.Load() == recorded }
+func (e *event) isPlaced() bool    { return e.state.Load() == placed }
 func (e *event) isWithdrawn() bool { return e.state.Load() == withdrawn }
 
 // end closes an announced launch and returns the blocks whose free it blocked.
@@ -122,6 +132,10 @@ func (e *event) blockFree(b *block) bool {
 	return true
 }
 
+// isLaunch reports whether it is the end of a launch, and not of an allocation, a
+// mark or a recorded use.
+func (e *event) isLaunch() bool { return e.launch != 0 }
+
 func (e *event) retain() { e.refs.Add(1) }
 
 // tryRetain takes a reference unless there is none left.
@@ -175,8 +189,8 @@ func (l *eventList) get(s *stream, refs int32) (*event, error) {
 		e = newEvent(s, handle)
 	}
 	e.refs.Store(refs)
-	if e.late.Load() {
-		e.late.Store(false) // nobody came to need it
+	if e.deferred.Load() {
+		e.deferred.Store(false) // nobody came to need it
 	}
 	return e, nil
 }
@@ -220,7 +234,7 @@ func (l *eventList) keep(e *event) bool {
 }
 
 func (l *eventList) destroy(e *event) error {
-	if e.handle == 0 {
+	if e.synthetic {
 		return nil
 	}
 	if err := e.stream.drv.EventDestroy(e.handle); err != nil {

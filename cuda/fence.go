@@ -9,16 +9,15 @@ type access struct {
 	kind  core.Access
 	// span is the finish or alloc span of the work, for links.
 	span core.SpanRef
-	// elsewhere: until it is recorded the work runs on another device, and is
-	// in no stream's order.
-	elsewhere bool
+	// onPeer: until the event is placed the work runs on another device, and is in
+	// no stream's order.
+	onPeer bool
 }
 
 // covers reports whether whoever waits for a need not wait for b, which is
-// recorded: b is ordered before a, and nothing that must wait for b could
-// skip a.
+// placed: b is ordered before a, and whatever must wait for b must wait for a.
 func (a *access) covers(b *access) bool {
-	return (a.kind.Writes() || !b.kind.Writes()) && a.event.isRecorded() && a.event.clock.covers(b.event.stream.slot, b.event.seq)
+	return (a.kind.Writes() || !b.kind.Writes()) && a.event.isPlaced() && a.event.clock.covers(b.event.stream.slot, b.event.seq)
 }
 
 // dependency is an access of another stream that a use must be ordered after.
@@ -31,7 +30,7 @@ type dependency struct {
 
 // waitRef names what the dependency is on, for a use of the block g.
 func (d *dependency) waitRef(g core.Generation) core.WaitRef {
-	if d.event.launch != 0 {
+	if d.event.isLaunch() {
 		return core.LaunchWait(d.event.launch)
 	}
 	return core.BlockWait(g)
@@ -41,11 +40,11 @@ func (d *dependency) waitRef(g core.Generation) core.WaitRef {
 type fence struct {
 	// deps that follow each other and name one event hold one reference.
 	deps []dependency
-	// own is how many blocks that the launch writes share the allocations'
-	// event of its stream, ownSeq the number of that event: an event may be
+	// sharersWritten is how many blocks that the launch writes share the ready
+	// point of its stream, sharedSeq the number of that point: an event may be
 	// used again, a number never.
-	own    int32
-	ownSeq uint64
+	sharersWritten int32
+	sharedSeq      uint64
 	// gone are the references of accesses that were dropped. They are released
 	// with the fence, under no lock: the last reference on an event of a stream
 	// that is gone has the driver destroy it.
@@ -65,21 +64,21 @@ func newFence() fence {
 	return fence{deps: make([]dependency, 0, 8), gone: make([]goneRefs, 0, 4)}
 }
 
-// ownReady counts a block that the launch writes and that shares e, the
-// event behind allocations of its stream. Only the newest can matter.
-func (f *fence) ownReady(e *event) {
-	if e.seq > f.ownSeq {
-		f.own, f.ownSeq = 0, e.seq
+// noteSharer counts a block that the launch writes and that shares e, a ready
+// point of its stream. Only the newest can matter.
+func (f *fence) noteSharer(e *event) {
+	if e.seq > f.sharedSeq {
+		f.sharersWritten, f.sharedSeq = 0, e.seq
 	}
-	if e.seq == f.ownSeq {
-		f.own++
+	if e.seq == f.sharedSeq {
+		f.sharersWritten++
 	}
 }
 
 // add notes that the use needs a of another stream. The event is retained
 // until the fence is dropped.
 func (f *fence) add(s *stream, a *access, use int) {
-	if a.event.stream == s || !a.event.isRecorded() {
+	if a.event.stream == s || !a.event.isPlaced() {
 		return
 	}
 	if n := len(f.deps); n == 0 || f.deps[n-1].event != a.event {

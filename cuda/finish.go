@@ -41,7 +41,7 @@ func (r *AsyncResource) launched(in *core.Intent) {
 	if in.CrossStream {
 		s.books.crossStream.Add(1)
 	}
-	r.endLaunch(in, recorded)
+	r.endLaunch(in, placed)
 }
 
 func (r *AsyncResource) finish(s *stream, in *core.Intent, e *event) error {

@@ -122,7 +122,7 @@ func (r *AsyncResource) queueFree(s *stream, b *block, f *fence, p lockMode) (ag
 	if !s.lock(p) {
 		return false, errBusy
 	}
-	if s.last.Load() != nil && b.stream == s {
+	if s.isGivenUp() && b.stream == s {
 		s.mu.Unlock()
 		return true, nil
 	}

@@ -23,7 +23,7 @@ func (r *AsyncResource) Stats() core.Stats {
 	r.peaks.addTo(&st)
 	r.isolated.addTo(&st)
 	for _, s := range r.streams.table.streams() {
-		if s.books != &r.streams.table.adopted {
+		if !s.adopted {
 			s.books.addTo(&st)
 		}
 		st.OpenIntents += clamp(s.open.Load())
@@ -31,7 +31,7 @@ func (r *AsyncResource) Stats() core.Stats {
 	for _, s := range r.streams.table.everyStream() {
 		st.Events += clamp(s.events.made.Load())
 	}
-	r.streams.table.adopted.addTo(&st)
+	r.streams.table.adoptedBooks.addTo(&st)
 	return st
 }
 

@@ -141,7 +141,7 @@ func (p *StreamPool) Stats() StreamStats {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out.Adopted = len(p.adopted)
+	out.Adopted = len(p.adoptedHandles)
 	for _, l := range p.leased {
 		if !l.adopted && l.resource == nil { // puddle does not know of it any more
 			out.Leased++

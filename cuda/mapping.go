@@ -43,8 +43,8 @@ func (r *AsyncResource) mayAllocate(s *stream, id core.StreamID) error {
 	s.mu.Lock()
 	done := r.reapSome(s)
 	var err error
-	if s.last.Load() != nil {
-		err = givenUp("Allocate", id)
+	if s.isGivenUp() {
+		err = givenUpError("Allocate", id)
 	} else {
 		err = s.refuseCaptured("Allocate", id)
 	}

@@ -102,7 +102,7 @@ func (e *peerEnd) tryExclude() <-chan struct{} {
 		}
 	}
 	if own != nil {
-		own.elsewhere = true
+		own.onPeer = true
 	}
 	return nil
 }

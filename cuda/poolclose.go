@@ -59,7 +59,7 @@ func (p *StreamPool) Close(ctx context.Context) error {
 func (p *StreamPool) answersAll() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.leased)+len(p.adopted)+p.busy == 0
+	return len(p.leased)+len(p.adoptedHandles)+p.busy == 0
 }
 
 // emptied ends the streams that came back, and reports whether none is left.
@@ -69,7 +69,7 @@ func (p *StreamPool) emptied() (bool, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.leased)+len(p.adopted)+p.ending == 0 && p.pool.Stat().TotalResources() == 0, nil
+	return len(p.leased)+len(p.adoptedHandles)+p.ending == 0 && p.pool.Stat().TotalResources() == 0, nil
 }
 
 func (p *StreamPool) takeIdle() (idle []*stream) {

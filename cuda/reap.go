@@ -90,9 +90,9 @@ func (r *AsyncResource) collectCompleted(s *stream) (*reapBatch, error) {
 }
 
 // markQueue puts a mark behind all queued frees; s.mu must be held. A stream
-// that was given up is not named again: its last event is behind them all.
+// that was given up is not named again: its final point is behind them all.
 func (r *AsyncResource) markQueue(s *stream) error {
-	mark := s.last.Load()
+	mark := s.finalPoint.Load()
 	if mark != nil {
 		mark.retain()
 	} else {

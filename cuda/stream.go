@@ -23,17 +23,18 @@ type stream struct {
 	// deviceOrder: that the host knows something to be completed orders nothing.
 	deviceOrder bool
 
-	// gate is held while what is late is recorded, which needs no other lock of
-	// the stream's, and while a capture begins to keep others out.
+	// gate is held while a deferred event is recorded, which needs no other lock of
+	// the stream, and while a capture begins to keep others out.
 	gate sync.Mutex
 
 	mu    sync.Mutex
 	seq   uint64
 	clock clock
-	// ready is the event behind the allocations since anything else was
-	// enqueued, if it is not recorded yet; see readiness.
-	ready  *event
-	sealed bool
+	// readyPoint is the event behind the allocations since anything else was
+	// enqueued, while its record may still be deferred; see readiness.go. sealed:
+	// no further allocation may share it.
+	readyPoint *event
+	sealed     bool
 	// queue is the frees that are not known to be completed, oldest first; mark
 	// is the recorded event behind its first marked entries.
 	queue  []pending
@@ -64,6 +65,8 @@ type stream struct {
 	frees                freeCounters
 	events               eventList
 	books                *books
+	// adopted: the stream is the caller's. It does not change.
+	adopted bool
 	// capturing: the stream is part of a capture of the runtime's. queriesCapture:
 	// it may capture without the runtime, because it is an adopted stream or the
 	// default one, so the driver is asked. See capture.go.
@@ -73,13 +76,16 @@ type stream struct {
 	// could not be ended. It changes under mu.
 	captured []*stream
 	stuck    atomic.Bool
-	// last is the event behind all work of an adopted stream that was given
-	// up: no call may name its handle any more.
-	last atomic.Pointer[event]
+	// finalPoint is the event behind all work of a stream that was given up: no
+	// call may name its handle any more. It is nil until then.
+	finalPoint atomic.Pointer[event]
 	// lease is the last id that the stream was leased under, 0 if none was.
 	lease atomic.Uint64
 	_     [64]byte
 }
+
+// isGivenUp reports whether no call may name the stream's handle any more.
+func (s *stream) isGivenUp() bool { return s.finalPoint.Load() != nil }
 
 func newStream(drv driver.Driver, handle driver.Stream, slot int, seq uint64, counters *books) *stream {
 	s := &stream{drv: drv, handle: handle, slot: slot, seq: seq, books: counters}
@@ -100,7 +106,7 @@ func (s *stream) record(lease core.StreamID) (*event, error) {
 		e.release()
 		return nil, err
 	}
-	e.state.Store(recorded)
+	e.state.Store(placed)
 	return e, nil
 }
 
@@ -176,7 +182,7 @@ func (s *stream) queryCompleted(e *event) (bool, error) {
 func (s *stream) queryMark(mark *event) (bool, error) {
 	learned := mark.isCompleted()
 	done, err := s.queryCompleted(mark)
-	if learned && mark.handle != 0 {
+	if learned && !mark.synthetic {
 		err = s.drv.EventSynchronize(mark.handle)
 	}
 	return done && err == nil, err
@@ -193,7 +199,7 @@ func (e *event) noteClockCompleted() {
 // needsNoWait reports whether nobody needs to wait for e on the device, because
 // the host knows that it is completed.
 func (e *event) needsNoWait() bool {
-	return e.isCompleted() && (!e.stream.deviceOrder || e.handle == 0)
+	return e.isCompleted() && (!e.stream.deviceOrder || e.synthetic)
 }
 
 // noteCompleted notes that the device has completed everything up to seq.

@@ -14,7 +14,7 @@ func (r *AsyncResource) Leased(stream core.StreamID) bool {
 // adopted when the lease was given back.
 func (r *AsyncResource) Adopted(id core.BlockID, stream core.StreamID) bool {
 	table := r.streams.table
-	if s, ok := (*table.leases.Load())[stream]; ok && s.books == &table.adopted {
+	if s, ok := (*table.leases.Load())[stream]; ok && s.adopted {
 		return true
 	}
 	b, err := r.find("Adopted", id, stream)
@@ -22,5 +22,5 @@ func (r *AsyncResource) Adopted(id core.BlockID, stream core.StreamID) bool {
 		return false
 	}
 	defer b.mu.Unlock()
-	return b.stream.books == &table.adopted
+	return b.stream.adopted
 }

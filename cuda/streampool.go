@@ -43,9 +43,9 @@ type StreamPool struct {
 	// hasResource: an AsyncResource keeps its books on the streams.
 	hasResource atomic.Bool
 
-	mu      sync.Mutex
-	leased  map[core.StreamID]*Lease
-	adopted map[driver.Stream]bool
+	mu             sync.Mutex
+	leased         map[core.StreamID]*Lease
+	adoptedHandles map[driver.Stream]bool
 	// backstop is where the frees of blocks go whose stream was given up.
 	backstop *stream
 	// closed: Close has begun, and no lease is granted. It is set with mu held.
@@ -93,7 +93,7 @@ func NewStreamPool(drv driver.Driver, cfg StreamPoolConfig) (*StreamPool, error)
 		cfg.Max = DefaultMaxStreams
 	}
 	p := &StreamPool{drv: drv, table: newStreamTable(drv, cfg.DeviceOrder), max: int32(cfg.Max), onSticky: cfg.OnSticky, steps: cfg.Steps,
-		leased: map[core.StreamID]*Lease{}, adopted: map[driver.Stream]bool{}}
+		leased: map[core.StreamID]*Lease{}, adoptedHandles: map[driver.Stream]bool{}}
 	pool, err := puddle.NewPool(&puddle.Config[*stream]{
 		Constructor: p.construct,
 		Destructor:  p.destruct,
@@ -114,7 +114,7 @@ func (p *StreamPool) construct(context.Context) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.table.add(handle, new(books)), nil
+	return p.table.add(handle, false), nil
 }
 
 // destruct destroys a stream after its work is done: only then may its slot

@@ -17,9 +17,9 @@ type streamTable struct {
 	drv         driver.Driver
 	deviceOrder bool
 
-	// adopted counts for all adopted streams: they come and go, and what was
+	// adoptedBooks count for all adopted streams: they come and go, and what was
 	// counted must stay.
-	adopted books
+	adoptedBooks books
 
 	// poisoned counts blocks whose use could not be fenced.
 	poisoned atomic.Int64
@@ -52,7 +52,7 @@ func newStreamTable(drv driver.Driver, deviceOrder bool) *streamTable {
 	t := &streamTable{drv: drv, deviceOrder: deviceOrder}
 	t.leases.Store(&map[core.StreamID]*stream{})
 	t.all.Store(&[]*stream{})
-	t.setLease(core.DefaultStream, t.add(0, new(books)))
+	t.setLease(core.DefaultStream, t.add(0, false))
 	return t
 }
 
@@ -109,8 +109,12 @@ func (t *streamTable) enter(op string, id core.StreamID) (*stream, error) {
 
 func (s *stream) leave() { s.open.Add(-1) }
 
-// add takes a driver stream in, with the counters that it counts into.
-func (t *streamTable) add(handle driver.Stream, counters *books) *stream {
+// add takes a driver stream in. An adopted one counts into books that outlive it.
+func (t *streamTable) add(handle driver.Stream, adopted bool) *stream {
+	counters := &t.adoptedBooks
+	if !adopted {
+		counters = new(books)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	slot := freeSlot{slot: t.next}
@@ -120,7 +124,8 @@ func (t *streamTable) add(handle driver.Stream, counters *books) *stream {
 		t.next++
 	}
 	s := newStream(t.drv, handle, slot.slot, slot.seq, counters)
-	s.table, s.deviceOrder, s.queriesCapture = t, t.deviceOrder, handle == 0 || counters == &t.adopted
+	s.table, s.deviceOrder = t, t.deviceOrder
+	s.adopted, s.queriesCapture = adopted, adopted || handle == 0
 	all := append(slices.Clone(*t.all.Load()), s)
 	t.all.Store(&all)
 	return s
@@ -148,7 +153,7 @@ func (t *streamTable) remove(s *stream) error {
 // made reports whether handle is of a stream that the pool made and has.
 func (t *streamTable) made(handle driver.Stream) bool {
 	return slices.ContainsFunc(t.streams(), func(s *stream) bool {
-		return s.handle == handle && s.books != &t.adopted && s.last.Load() == nil
+		return s.handle == handle && !s.adopted && !s.isGivenUp()
 	})
 }
 
@@ -156,7 +161,7 @@ func (t *streamTable) made(handle driver.Stream) bool {
 // its work is done. The pool's own streams are not forgotten: their books are
 // theirs alone.
 func (t *streamTable) awaitsRetirement(s *stream) bool {
-	return s.last.Load() != nil && s.books == &t.adopted && !t.deviceOrder
+	return s.isGivenUp() && s.adopted && !t.deviceOrder
 }
 
 func withoutEvents(s *stream) bool { return s.events.made.Load() == 0 }

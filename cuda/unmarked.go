@@ -43,7 +43,7 @@ func (u *unmarked) wait(ctx context.Context) error {
 }
 
 // waitCompleted waits until the device has done what is enqueued now, or ctx ends. A
-// stream that was given up is not named again: its last event is behind it all.
+// stream that was given up is not named again: its final point is behind it all.
 func (s *stream) waitCompleted(ctx context.Context) error {
 	e, err := s.lastOrHere()
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *stream) waitCompleted(ctx context.Context) error {
 func (s *stream) lastOrHere() (*event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if last := s.last.Load(); last != nil {
+	if last := s.finalPoint.Load(); last != nil {
 		last.retain()
 		return last, nil
 	}

@@ -21,8 +21,8 @@ func (r *AsyncResource) Unordered(id core.BlockID, stream core.StreamID, kind co
 	var racing []core.UseRecord
 	for i := range b.accesses {
 		a := &b.accesses[i]
-		ordered := a.event.isRecorded() && (a.event.needsNoWait() || known.covers(a.event.stream.slot, a.event.seq))
-		if a.event.stream == s && (!a.elsewhere || !a.event.isOpen()) {
+		ordered := a.event.isPlaced() && (a.event.needsNoWait() || known.covers(a.event.stream.slot, a.event.seq))
+		if a.event.stream == s && (!a.onPeer || !a.event.isOpen()) {
 			ordered = true
 		}
 		if ordered || a.event.isWithdrawn() || !a.kind.Conflicts(kind) {

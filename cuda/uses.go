@@ -65,7 +65,7 @@ func (s *stream) announce(in *core.Intent) (*event, error) {
 		return nil, err
 	}
 	e.lease, e.launch, e.name = in.Stream, in.ID, in.Launch
-	e.fence.own, e.fence.ownSeq = 0, 0
+	e.fence.sharersWritten, e.fence.sharedSeq = 0, 0
 	e.state.Store(announced)
 	in.Handle = e
 	return e, nil
@@ -90,7 +90,7 @@ func (r *AsyncResource) open(s *stream, in *core.Intent, e *event) (<-chan struc
 			e.releaseMany(int32(len(in.Uses) - i))
 			return ended, err
 		}
-		if b.writtenElsewhere(s) {
+		if b.writtenByOther(s) {
 			in.CrossStream = true
 		}
 		u.Tag, u.Requested, u.Bytes, u.Handle = b.core.Tag, b.core.Requested, b.core.Bytes, b
@@ -183,7 +183,7 @@ func (r *AsyncResource) RecordUse(_ context.Context, id core.BlockID, stream cor
 	}
 	defer b.mu.Unlock()
 	if e != nil {
-		b.recorded(access{event: e, kind: core.ReadWrite}, f)
+		b.addRecordedUse(access{event: e, kind: core.ReadWrite}, f)
 	} else if !fenced {
 		r.streams.table.poison(b)
 	}
@@ -194,8 +194,8 @@ func (r *AsyncResource) RecordUse(_ context.Context, id core.BlockID, stream cor
 func (s *stream) recordHere(lease core.StreamID) (*event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last.Load() != nil {
-		return nil, givenUp("Synchronize", lease)
+	if s.isGivenUp() {
+		return nil, givenUpError("Synchronize", lease)
 	}
 	if err := s.refuseCaptured("Synchronize", lease); err != nil {
 		return nil, err
@@ -220,6 +220,6 @@ func (r *AsyncResource) recordNow(s *stream, lease core.StreamID) (e *event, fen
 
 // givenUp is the refusal of work on an adopted stream whose lease was given
 // back while the work was on its way.
-func givenUp(op string, id core.StreamID) error {
+func givenUpError(op string, id core.StreamID) error {
 	return &core.StreamMisuseError{Op: op, Stream: id, Reason: "the adopted stream was given up meanwhile: release its lease after its work is enqueued"}
 }

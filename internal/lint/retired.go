@@ -50,6 +50,7 @@ var retiredWords = []retired{
 		"passed":  "completed, or what else is meant",
 		"asked":   "queried of a driver, requested of a free, or what else is meant",
 		"taken":   "what is counted or who has it",
+		"late":    "deferred record",
 		"hold":    "pin, block a free, put in the backlog, count as mapped, or register",
 		"holds":   "blocked frees, or what else is meant",
 		"held":    "pinned, in the backlog, blocked, or what else is meant",

@@ -5,8 +5,8 @@ var adoptSites = []Site{
 	{
 		Name: "giveUp: completed at once", File: "adopt.go", Func: "StreamPool.giveUp",
 		Wrong: "the work of a stream that was given up is believed to be done",
-		Old:   "s.last.Store(last)",
-		New:   "if mutated() {\n s.noteCompleted(last.seq)\n }\n s.last.Store(last)",
+		Old:   "s.finalPoint.Store(last)",
+		New:   "if mutated() {\n s.noteCompleted(last.seq)\n }\n s.finalPoint.Store(last)",
 	},
 	{
 		Name: "freeBehind: the end is left out", File: "free.go", Func: "AsyncResource.freeBehind",

@@ -29,8 +29,8 @@ var blockSites = []Site{
 	{
 		Name: "announce: a foreign allocation is made ready early", File: "block.go", Func: "block.announce",
 		Wrong: "an allocation that the launch only reads counts as one that its own event makes ready",
-		Old:   "case kind.Writes() && a.event.late.Load():",
-		New:   "case (kind.Writes() || mutated()) && a.event.late.Load():",
+		Old:   "case kind.Writes() && a.event.deferred.Load():",
+		New:   "case (kind.Writes() || mutated()) && a.event.deferred.Load():",
 	},
 	{
 		Name: "prune: what nothing covers is dropped", File: "block.go", Func: "block.prune",
@@ -51,13 +51,13 @@ var blockSites = []Site{
 		New:   "\n\treturn mutated()\n}",
 	},
 	{
-		Name: "recorded: all others are forgotten", File: "block.go", Func: "block.recorded",
+		Name: "addRecordedUse: all others are forgotten", File: "block.go", Func: "block.addRecordedUse",
 		Wrong: "a use that was recorded makes the runtime forget uses of other streams that it was not ordered after",
 		Old:   "if needless || old.event.isWithdrawn() {",
 		New:   "if needless || old.event.isWithdrawn() || mutated() {",
 	},
 	{
-		Name: "recorded: the event is not retained", File: "block.go", Func: "block.recorded",
+		Name: "addRecordedUse: the event is not retained", File: "block.go", Func: "block.addRecordedUse",
 		Wrong: "the event of a recorded use is used again while the block refers to it",
 		Old:   "a.event.retain()",
 		New:   "if !mutated() {\n a.event.retain()\n }",

@@ -51,7 +51,7 @@ var (
 			Name: "wait: allocations are not flushed", File: "stream.go", Func: "stream.wait",
 			Wrong: "the readiness of allocations is recorded behind a wait, so that who waits for it comes after what that is for",
 			Old:   "if err := s.flush(); err != nil {",
-			New:   "if s.ready != nil && s.ready.refs.Load() > 1 && mutated() {\n } else if err := s.flush(); err != nil {",
+			New:   "if s.readyPoint != nil && s.readyPoint.refs.Load() > 1 && mutated() {\n } else if err := s.flush(); err != nil {",
 		},
 		{
 			Name: "recordIn: not recorded", File: "stream.go", Func: "stream.recordIn",
@@ -63,7 +63,7 @@ var (
 			Name: "recordIn: allocations are not flushed", File: "stream.go", Func: "stream.recordIn",
 			Wrong: "the readiness of allocations is recorded behind a later event, and so behind a launch's work",
 			Old:   "if err := s.flush(); err != nil {",
-			New:   "if s.ready != nil && s.ready.refs.Load() > 1 && mutated() {\n } else if err := s.flush(); err != nil {",
+			New:   "if s.readyPoint != nil && s.readyPoint.refs.Load() > 1 && mutated() {\n } else if err := s.flush(); err != nil {",
 		},
 		{
 			Name: "place: no new number", File: "stream.go", Func: "stream.place",

@@ -12,14 +12,14 @@ var fenceSites = []Site{
 		Name: "access.covers: a launch covers before it ends", File: "fence.go", Func: "access.covers",
 		Wrong: "an access is forgotten for one of a launch that may be aborted yet",
 		Most:  4,
-		Old:   "a.event.isRecorded() && a.event.clock.covers(b.event.stream.slot, b.event.seq)",
-		New:   "a.event.clock.covers(b.event.stream.slot, b.event.seq) && (a.event.isRecorded() || mutated())",
+		Old:   "a.event.isPlaced() && a.event.clock.covers(b.event.stream.slot, b.event.seq)",
+		New:   "a.event.clock.covers(b.event.stream.slot, b.event.seq) && (a.event.isPlaced() || mutated())",
 	},
 	{
 		Name: "add: a dependency is forgotten", File: "fence.go", Func: "fence.add",
 		Wrong: "a conflicting use of another stream is not ordered",
-		Old:   "if a.event.stream == s || !a.event.isRecorded() {",
-		New:   "if a.event.stream == s || !a.event.isRecorded() || mutated() {",
+		Old:   "if a.event.stream == s || !a.event.isPlaced() {",
+		New:   "if a.event.stream == s || !a.event.isPlaced() || mutated() {",
 	},
 	{
 		Name: "add: the event is not retained", File: "fence.go", Func: "fence.add",
@@ -94,9 +94,9 @@ var fenceSites = []Site{
 		New:   "if other != slot && s.newest[other].event.clock.covers(slot, seq) && !mutated() {",
 	},
 	{
-		Name: "ownReady: a block counts twice", File: "fence.go", Func: "fence.ownReady",
+		Name: "noteSharer: a block counts twice", File: "fence.go", Func: "fence.noteSharer",
 		Wrong: "a launch is taken to write all that was allocated, and the rest is not made ready in time",
-		Old:   "f.own++",
-		New:   "if e.refs.Load() > 2 && mutated() {\n f.own++\n }\n f.own++",
+		Old:   "f.sharersWritten++",
+		New:   "if e.refs.Load() > 2 && mutated() {\n f.sharersWritten++\n }\n f.sharersWritten++",
 	},
 }

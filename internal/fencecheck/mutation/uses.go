@@ -9,16 +9,16 @@ var useSites = []Site{
 		New:   "if in.Handle = e; mutated() {\n e.refs.Add(-1)\n }",
 	},
 	{
-		Name: "announce: still late", File: "uses.go", Func: "stream.announce",
+		Name: "announce: still deferred", File: "uses.go", Func: "stream.announce",
 		Wrong: "the event of a launch counts as one of allocations that is to be recorded by who needs it, behind later work",
-		Old:   "e.fence.own, e.fence.ownSeq = 0, 0",
-		New:   "if e.fence.own, e.fence.ownSeq = 0, 0; mutated() {\n e.late.Store(true)\n }",
+		Old:   "e.fence.sharersWritten, e.fence.sharedSeq = 0, 0",
+		New:   "if e.fence.sharersWritten, e.fence.sharedSeq = 0, 0; mutated() {\n e.deferred.Store(true)\n }",
 	},
 	{
-		Name: "announce: taken for recorded", File: "uses.go", Func: "stream.announce",
+		Name: "announce: taken for placed", File: "uses.go", Func: "stream.announce",
 		Wrong: "a launch that is open counts as a point of its stream, the one that its event was before",
 		Old:   "e.state.Store(announced)",
-		New:   "if e.state.Store(announced); mutated() {\n e.state.Store(recorded)\n }",
+		New:   "if e.state.Store(announced); mutated() {\n e.state.Store(placed)\n }",
 	},
 	{
 		Name: "open: references on refusal", File: "uses.go", Func: "AsyncResource.open",
@@ -42,13 +42,13 @@ var useSites = []Site{
 		Name: "AbortUse: as if launched", File: "uses.go", Func: "AsyncResource.AbortUse",
 		Wrong: "a launch that was aborted counts as the point that its event was before",
 		Old:   "r.endLaunch(in, withdrawn)",
-		New:   "if mutated() {\n r.endLaunch(in, recorded)\n return nil\n }\n r.endLaunch(in, withdrawn)",
+		New:   "if mutated() {\n r.endLaunch(in, placed)\n return nil\n }\n r.endLaunch(in, withdrawn)",
 	},
 	{
 		Name: "RecordUse: forgotten", File: "uses.go", Func: "AsyncResource.RecordUse",
 		Wrong: "a use that was recorded is not ordered before anything",
-		Old:   "if e != nil {\n\t\tb.recorded(",
-		New:   "if e != nil && mutated() {\n } else if e != nil {\n b.recorded(",
+		Old:   "if e != nil {\n\t\tb.addRecordedUse(",
+		New:   "if e != nil && mutated() {\n } else if e != nil {\n b.addRecordedUse(",
 	},
 	{
 		Name: "RecordUse: taken for a read", File: "uses.go", Func: "AsyncResource.RecordUse",
