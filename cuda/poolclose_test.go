@@ -83,8 +83,8 @@ func TestAnEndedContextDoesNotWaitForAStreamsWork(t *testing.T) {
 		t.Error("closed while a stream was at work")
 	}
 	equal(t, "streams destroyed", b.faults.Calls(drivertest.StreamDestroy), 0)
+	b.free(block) // while the stream is there: later its free would need another
 	release()
-	b.free(block)
 	b.drain()
 	must(t, b.Streams.Close(ctx))
 	equal(t, "streams destroyed", b.faults.Calls(drivertest.StreamDestroy), 1)
