@@ -4,7 +4,7 @@
 //
 //	accounting        every layer's books against the device's
 //	bugs              what is found of planted bugs, and what is not
-//	jobs              jobs and their memory
+//	jobs              work in jobs, and its memory
 //	life              opening, choosing a device, closing, failing
 //	measured          metrics, peaks, profiles
 //	reports           incident files, dumps, and the policy that stops the process

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -29,7 +30,7 @@ func HandlerOf(t *testing.T, cfg fencepost.HandlerConfig, runtimes ...*fencepost
 
 // Request asks h as from this machine; headers are names and values in turn.
 func Request(h http.Handler, method, target, body string, headers ...string) *httptest.ResponseRecorder {
-	req := httptest.NewRequest(method, "http://127.0.0.1:9464"+target, strings.NewReader(body))
+	req := httptest.NewRequestWithContext(context.Background(), method, "http://127.0.0.1:9464"+target, strings.NewReader(body))
 	req.RemoteAddr = "127.0.0.1:40000"
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
@@ -39,8 +40,11 @@ func Request(h http.Handler, method, target, body string, headers ...string) *ht
 	return w
 }
 
-// FormType and JSONType are the types of a body that the guard's endpoint reads.
-const FormType, JSONType = "application/x-www-form-urlencoded", "application/json"
+// The types of a body that the guard's endpoint reads.
+const (
+	FormType = "application/x-www-form-urlencoded"
+	JSONType = "application/json"
+)
 
 // Ask sends one request to the guard's endpoint, as from this machine unless
 // change says otherwise.
@@ -50,7 +54,7 @@ func Ask(rt *fencepost.Runtime, method, contentType, body string, change func(*h
 
 // AskAt is Ask at a handler.
 func AskAt(handler http.Handler, method, contentType, body string, change func(*http.Request)) *httptest.ResponseRecorder {
-	req := httptest.NewRequest(method, "http://127.0.0.1:9464/guard", strings.NewReader(body))
+	req := httptest.NewRequestWithContext(context.Background(), method, "http://127.0.0.1:9464/guard", strings.NewReader(body))
 	req.RemoteAddr = "127.0.0.1:40000"
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
@@ -88,7 +92,7 @@ func ReasonsOf(h core.Health) (reasons []core.HealthReason) {
 // Answer is the status and the body of an answer.
 func Answer(h http.Handler, method string) (int, string) {
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(method, "/", nil))
+	h.ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), method, "/", nil))
 	return w.Code, w.Body.String()
 }
 
@@ -161,6 +165,6 @@ func Gather(t *testing.T, rt *fencepost.Runtime) string {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/metrics", nil))
 	return w.Body.String()
 }

@@ -129,7 +129,7 @@ func ErrorOf[T any](_ T, err error) error { return err }
 // hunt in every combination that matters to memory.
 var GuardSettings = []string{"off", "ledger", "sample", "sample:1", "hunt", "hunt:bisect", "hunt:delay", "hunt:unmap", "hunt:bisect+unmap", "hunt:bisect+delay+unmap"}
 
-// add(to, from, n, v) is to[i] = from[i] + v.
+// AddTwin is a kernel, add(to, from, n, v): to[i] = from[i] + v.
 var AddTwin = sim.Kernel{
 	Name: "add",
 	Declare: func(a sim.Args) []sim.Range {

@@ -111,12 +111,12 @@ func TestImportsSeeThroughInternalPackages(t *testing.T) {
 func TestApplicationsLinkTheProductOnly(t *testing.T) {
 	const why = ": every application would link "
 	const advice = ": let the program that needs it import it"
-	root, rootText := importing(".", "~/cuda", "~/internal/shelf", "~/internal/demo", "context")
+	_, rootText := importing(".", "~/cuda", "~/internal/shelf", "~/internal/demo", "context")
 	cuda, cudaText := importing("cuda", "~/core/coretest", "~/core")
 	shelf, shelfText := importing("internal/shelf", "~/traces")
 	demo, demoText := importing("internal/demo", "~/internal/replay")
 	command, commandText := importing("cmd/fencepost", "~", "~/internal/demo")
-	root = "p.go"
+	const root = "p.go"
 	check(t, Linked, map[string]example{
 		"through the product": {map[string]string{root: rootText, cuda: cudaText, shelf: shelfText, demo: demoText, command: commandText}, []string{
 			cuda + ":2" + why + "core/coretest" + advice,
