@@ -31,17 +31,16 @@ const (
 	bisectPatience = time.Second
 )
 
-// bisect queues, behind a launch that has just been finished, the
-// comparison of its own blocks' red zones, of what quarantine and canaries
-// hold, and of sealed blocks. They run on the launch's stream, and their verdicts come
-// later, like all. What is found then lies between this comparison and the
+// bisect queues, behind a launch that has just been finished, the comparison of its
+// own blocks' red zones, of quarantined blocks and canaries, and of sealed blocks.
+// They run on the launch's stream, and their verdicts come later, as always. What is found then lies between this comparison and the
 // last, so that its window holds this launch, and those that ran beside it. The
 // launch waits only where the device has fallen far behind.
 //
-// The launch still retains its blocks: none is freed before releaseBlocks. One that another
-// stream has taken up since is left to that launch's own comparison. Of what
-// is in quarantine, only what is ordered before this stream already is
-// compared: a wait of the guard's would hide that the program lacks one.
+// The launch still retains its blocks: none is freed before releaseBlocks. One that
+// another stream uses by now is left to that launch's own comparison. Of the
+// quarantine, only blocks that are already ordered before this stream are compared:
+// a wait of the guard's would hide that the program lacks one.
 func (r *Resource) bisect(ctx context.Context, o *openLaunch) {
 	if r.cfg.Device == nil || !r.hunting(bisecting) {
 		return

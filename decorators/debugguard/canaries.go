@@ -11,12 +11,13 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
-// When a hunt lets a block go, nobody watches its bytes any more. A canary is
-// a small block of the guard's own, taken from the upstream right behind such a
-// free, on its stream: it mostly gets the very bytes. It is filled with a
-// pattern, compared in turn with the batches of its stream and behind launches
-// when bisecting, and once more when it is given back: when there are too many,
-// when memory is wanted, by Flush and Drain, and when the hunt ends.
+// When a block leaves a hunt's quarantine, nobody watches its bytes any more. So
+// the guard allocates a canary right behind such a free, on the same stream: a
+// small block of its own, which mostly gets the very same bytes. It is filled with
+// a pattern and compared again and again, in turn with the batches of its stream
+// and, when bisecting, behind launches. It is compared a last time when it is
+// given back: when there are too many, when memory is short, by Flush and Drain,
+// and when the hunt ends.
 
 const (
 	launchCanary = string(CanaryTag)
@@ -29,7 +30,7 @@ const (
 	formerOwners = 1024
 )
 
-// canaries are those there are. The queue and the former owners change only
+// canaries are those that exist now. The queue and the former owners change only
 // while evicting is held.
 type canaries struct {
 	memory      tally

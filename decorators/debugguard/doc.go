@@ -49,21 +49,22 @@
 // hands out the middle: the caller's pointer is shifted, the generation is
 // not. At the free the block is filled with poison, and it enters a quarantine,
 // first in first out, limited by bytes and by age. When it leaves, poison and red
-// zones are compared, many blocks at a time, and the block goes inward at once: the fence of the comparison orders the real
-// free behind it. The verdict is read when the device has reached it, by
-// later operations, ReapPending or Drain, or by a tick where none come; nothing on
-// the launch path waits, unless a hunt bisects on a device that falls far behind.
+// zones are compared, many blocks at a time, and its free is forwarded at once: the
+// fence of the comparison orders the real free behind it. The verdict is read when
+// the device has completed the comparison, by later operations, ReapPending or
+// Drain, or by a tick where none come; nothing on the launch path waits, unless a
+// hunt bisects on a device that falls far behind.
 //
 // So damage is told when the block leaves, at its age, by [Resource.Flush] or by
 // [Resource.Drain], and not at the free. The tick runs while anything is in
 // quarantine or a verdict is awaited ([Config.UpkeepInterval]), and
 // [Resource.Close] ends it. Of a block that is never freed the red zones are
-// compared when the runtime is closed ([Resource.CheckLive]). A red zone's window of suspects then
-// begins where the block was allocated and ends there, which is wide: the
-// launches that used the block come first, as far as the ledger remembers them.
-// What is lost is damage that another stray write undid, or that the guard no
-// longer sees because it was switched off around the free. A block
-// that will not be quarantined, or any when bisecting, is compared at the free.
+// compared when the runtime is closed ([Resource.CheckLive]). The suspects for a
+// red zone are then all launches between the allocation and that comparison,
+// which are many: those that used the block come first, as far as the ledger
+// remembers them. Damage is missed if another stray write undid it, or if the
+// guard was switched off around the free. A block that will not be quarantined is
+// compared at the free, and when bisecting every block is.
 //
 // Each access of the guard's own is a launch through the layers below:
 // PrepareUse, enqueue, FinishUse. The patterns are derived from generation
@@ -77,9 +78,9 @@
 // hunt has let a block go, a canary of the guard's own takes the bytes and is
 // compared with the rest. When bisecting, everything that is ordered before a
 // launch's stream is compared behind the launch, within a bound and in turn, so
-// that a finding's window is one launch wide; launches wait for the device then, a
-// second at most, rather than leave comparisons out. A delay holds a launch up behind
-// its waits and in front of its work, so that what nobody orders behind it
+// that a finding's window is one launch wide; launches then wait for the device, a
+// second at most, rather than leave comparisons out. A delay sits between a
+// launch's waits and its work, so that work which nobody orders behind the launch
 // overtakes it.
 //
 // While a stream captures, nothing of the guard's is put on it: the default
@@ -88,13 +89,14 @@
 //
 // # What gives way
 //
-// The guard never makes a program fail. Canaries and then quarantine, oldest
-// first, are given up before a request is refused, the device is waited for where
-// it has yet to pass them, and the red zones are next. An
-// access of the guard's that stands in a caller's way is waited for. A guard
-// launch that the layers below refuse leaves the block unchecked and counted,
-// and the plain free is forwarded. A free that fails in eviction keeps the
-// block in quarantine and is tried again.
+// The guard never makes a program fail. Before a request is refused for want of
+// memory, the guard gives up its canaries, then quarantine, oldest block first;
+// where the device has yet to complete those frees it waits for them; and last
+// the block goes without red zones. A caller that conflicts with an access of the
+// guard's own waits for that access. If the layers below refuse a launch of the
+// guard's, the block counts as unchecked and its plain free is forwarded. If a
+// free fails as a block leaves quarantine, the block stays there and the free is
+// tried again.
 //
 // Over an upstream without use tracking the guard synchronises the stream
 // around its own work. Without device operations only the ledger runs, and

@@ -14,8 +14,8 @@ import (
 // maxBatch is how many blocks one comparison covers at most.
 const maxBatch = 64
 
-// quarantineBlock puts a freed block into quarantine and returns it as its owner knew
-// it.
+// quarantineBlock puts a freed block into quarantine and returns it as its owner
+// knew it.
 func (r *Resource) quarantineBlock(ctx context.Context, rec *ledger.Record) core.Block {
 	rec.Mu.Lock()
 	rec.SetState(core.Quarantined)
@@ -69,10 +69,10 @@ func (r *Resource) enforce(ctx context.Context, incoming uint64) {
 }
 
 // hasRoom reports whether quarantine may take so many bytes more: up to twice its
-// limit, while somebody else evicts or the device is far behind, and nothing while
-// somebody waits for what it gave up. A block for which
-// there is none is compared and passed on. Nobody waits here, because the end of a
-// launch may come this way; frees at the same moment may each bring one more.
+// limit while another goroutine evicts or the device is far behind, and nothing
+// while a request waits for what quarantine gave up. A block without room is
+// compared, and its free is forwarded. Nothing waits here, because the end of a
+// launch may come this way; concurrent frees may each bring one block more.
 func (r *Resource) hasRoom(ctx context.Context, bytes uint64) bool {
 	limit := r.quarantineLimit()
 	if bytes > limit || r.forwarded.waiting.Load() > 0 {

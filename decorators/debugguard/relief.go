@@ -10,12 +10,14 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
-// What the guard has taken of the device beyond what callers hold must be no
-// reason to refuse them. So a want of memory is met in this order: quarantine
-// is given up, whose bytes a budget lends in the order of their stream; where
-// they are pending on another, or belong to isolated blocks, whose bytes nobody
-// is lent, the device is waited for; and last the block goes without isolation
-// and without red zones.
+// Memory that the guard uses for itself must be no reason to refuse a caller. So
+// when memory is short the guard does this, in order:
+//
+//   - it gives up quarantine. A budget lends the bytes of those frees to requests
+//     of the same stream;
+//   - it waits for the device, where the frees are pending on another stream or
+//     are of isolated blocks, whose bytes are never lent;
+//   - it hands the block out without isolation and without red zones.
 
 // outOfMemory reports whether err is a want of memory.
 func outOfMemory(err error) bool {
@@ -92,14 +94,14 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 	return c, err
 }
 
-// maxRelief bounds the rounds of one request: quarters of what quarantine holds
-// come to an end before, but others' frees may go on for ever.
+// maxRelief bounds the rounds of one request. Giving up a quarter of quarantine at
+// a time ends sooner, but frees of others may go on for ever.
 const maxRelief = 64
 
-// relieve asks again for what was refused with err, each time that quarantine
-// was given up for it, oldest first and in steps, or the device has passed what
-// was: until it is granted or there is no reason left. seen is how far that was
-// before err.
+// relieve makes a request that was refused with err again, each time after a part
+// of quarantine was given up for it, oldest first, or after the device has
+// completed a free of the guard's: until it is granted or nothing is left to give.
+// seen is the progress before err.
 func (r *Resource) relieve(ctx context.Context, w want, seen progress, err error, again func() error) error {
 	var p patience
 	defer p.end()
@@ -244,9 +246,9 @@ func (r *Resource) noteReleased(rec *ledger.Record) {
 	r.forwarded.released.Add(1)
 }
 
-// patience is the time that one request may wait or ask again, because the
-// device may be waiting for the program, and because what others give back may be
-// taken by others for ever. It begins with the first look at it.
+// patience bounds the time that one request may wait and be repeated: the device
+// may be waiting for the program, and other requests may take what is released,
+// again and again. It begins with the first wait.
 type patience struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -291,10 +293,10 @@ func (p *patience) pause(d time.Duration) bool {
 // patiences is how often Config.Patience goes into the longest wait.
 const patiences = 10
 
-// outwait waits for the device to pass something of what the guard has passed
-// on, if all of that would do for a request that was refused with err, and
-// reports whether it has. seen is how far it was before the request. There is no
-// patience for a ctx that has ended.
+// outwait waits until the device has completed a forwarded free, if all of those
+// together would make room for a request that was refused with err, and reports
+// whether it has. seen is the progress before the request. It does not wait if ctx
+// has ended.
 func (r *Resource) outwait(ctx context.Context, p *patience, seen progress, err error) bool {
 	p.begin(ctx, patiences*max(r.cfg.Patience, 0))
 	if p.ctx.Err() != nil {
@@ -324,7 +326,7 @@ func (r *Resource) outwait(ctx context.Context, p *patience, seen progress, err 
 	}
 }
 
-// forwardedSuffices reports whether what the guard has passed on would do for a
+// forwardedSuffices reports whether the forwarded frees would make room for a
 // request that was refused with err.
 func (r *Resource) forwardedSuffices(err error) bool {
 	pending := r.forwarded.memory.amount().Bytes
