@@ -17,6 +17,8 @@ var golden = []struct {
 	fencecheck.Bound
 	amount
 }{
+	{bound(3, 2), amount{309, 543}},
+	{bound(3, 3), amount{309, 543}},
 	{withReaps(3, 2), amount{309, 715}},
 	{bound(4, 2), amount{11_042, 36_330}},
 	{withReaps(4, 2), amount{11_042, 58_873}},
