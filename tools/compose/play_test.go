@@ -4,6 +4,7 @@ import (
 	"bufio"
 	stdcontext "context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os/exec"
@@ -217,19 +218,29 @@ func TestTheIncidentsProfileHasABugAndAnOverload(t *testing.T) {
 			t.Errorf("the bug changes results: %+v", r)
 		}
 	}
-	if health := s.get("/healthz"); !strings.HasPrefix(health, `{"state":"degraded"`) || !strings.Contains(health, `"findings":{"oob-write":`) {
-		t.Error(health)
-	}
-	log := s.logged()
-	for _, want := range []string{"a bug is planted", "kind=oob-write", "code=out_of_budget", "largest holders: service."} {
-		if !strings.Contains(log, want) {
-			t.Errorf("the log does not say %q:\n%s", want, tail(log))
+	// The rest is told behind the counters' backs.
+	until := func(what string, so func() bool) {
+		t.Helper()
+		for ; !so(); time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("not %s: %s\n%s", what, s.get("/healthz"), tail(s.logged()))
+			}
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(s.folder, "incidents", "*-oob-write.json"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no incident file: %v", err)
+	until("degraded", func() bool {
+		health := s.get("/healthz")
+		return strings.HasPrefix(health, `{"state":"degraded"`) && strings.Contains(health, `"findings":{"oob-write":`)
+	})
+	for _, want := range []string{"a bug is planted", "kind=oob-write", "code=out_of_budget", "largest holders: service."} {
+		until(fmt.Sprintf("%q in the log", want), func() bool { return strings.Contains(s.logged(), want) })
 	}
+	var files []string
+	until("an incident file", func() (there bool) {
+		var err error
+		files, err = filepath.Glob(filepath.Join(s.folder, "incidents", "*-oob-write.json"))
+		must(t, err)
+		return len(files) > 0
+	})
 	if text := s.tool("incident", files[0]); !strings.Contains(text, "culprit:") || !strings.Contains(text, `tag "service.sort"`) {
 		t.Error(text)
 	}
