@@ -193,6 +193,9 @@ func (r *Runtime) guardConfig(cfg Config, limit uint64) (debugguard.Config, erro
 		return g, err
 	}
 	g.Mode, g.Findings, g.OnStack = setting.Mode, r.reporter, r.allocations.Sampled
+	if cfg.TracerProvider != nil && cfg.TraceLevel != telemetry.LevelOff {
+		g.Span = telemetry.SpanIn
+	}
 	g.Refuse = g.Refuse || cfg.GuardPolicy == PolicyRefuse
 	if setting.SampleBytes > 0 {
 		g.SampleBytes = setting.SampleBytes

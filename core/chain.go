@@ -66,6 +66,8 @@ type BlockInfo struct {
 	// AllocStack is where it was allocated, FreeStack where it was freed if it
 	// was, as far as they were kept.
 	AllocStack, FreeStack Stack
+	// AllocSpan is the span in force when it was allocated, if its stack was kept.
+	AllocSpan SpanContext
 	// Uses are its last declared uses, newest first, if they were kept.
 	Uses []UseRecord
 	// Allocated is when it was allocated, to the resolution of the clock of

@@ -59,5 +59,5 @@ func (r *Runtime) reportLeak(leak BlockInfo) {
 	if !leak.Allocated.IsZero() {
 		text += fmt.Sprintf(", allocated %v ago", now.Sub(leak.Allocated).Round(10*time.Millisecond))
 	}
-	r.report(Finding{Kind: FindingLeak, Time: now, Victim: leak.Block, AllocStack: leak.AllocStack, Uses: leak.Uses, Text: text})
+	r.report(Finding{Kind: FindingLeak, Time: now, Victim: leak.Block, AllocStack: leak.AllocStack, Uses: leak.Uses, Origin: leak.AllocSpan, Text: text})
 }

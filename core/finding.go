@@ -75,6 +75,15 @@ type Finding struct {
 	// is set if there may be others that are not named.
 	Suspects     []UseRecord
 	MoreSuspects bool
+	// Origin is the span in force at the victim's free, or else at its allocation, if
+	// that was kept: where the finding is told if it is not known in which request the
+	// suspects were launched. It is zero of what a call itself was found to do.
+	Origin SpanContext
+	// Span is the exported span that tells of the finding, the first if there are
+	// several; zero if there is none. A sink that makes spans sets it. Alone is set
+	// if the rest of its trace is not exported: see [TraceEvent].
+	Span  SpanRef
+	Alone bool
 	// Text says in one sentence what happened.
 	Text string
 	// Incident is the path of the file in which the finding is, or soon will be,
@@ -95,6 +104,11 @@ type UseRecord struct {
 	// Access is zero for a launch as a whole.
 	Access Access
 	Span   SpanRef
+	// Caller is the span in which the launch was prepared, or its own, exported or
+	// not: where a finding about it is told if Span is zero. It is zero if it was not
+	// kept, and where the call was refused for the finding, because its error tells
+	// of it there.
+	Caller SpanContext
 	// Time is when the launch was prepared, to the resolution of the clock
 	// of who kept it; zero if that kept none.
 	Time time.Time
@@ -125,6 +139,18 @@ type FindingSink interface {
 	// Report takes one finding. It must be safe for concurrent use and must
 	// not call the resource that reports.
 	Report(f Finding)
+}
+
+// Extent is how much of the trace of Span was exported, [TraceFull] or
+// [TraceEvent]; empty without one.
+func (f *Finding) Extent() string {
+	switch {
+	case f.Span.IsZero():
+		return ""
+	case f.Alone:
+		return TraceEvent
+	}
+	return TraceFull
 }
 
 // String is the finding's text with kind, victim and stacks, on several

@@ -12,6 +12,15 @@ type SpanRef struct {
 // IsZero reports whether r refers to no span.
 func (r SpanRef) IsZero() bool { return r == SpanRef{} }
 
+// SpanContext is the span in force at a call, whether or not it is exported: what
+// of OpenTelemetry's span context is kept of a call, so that what is found later
+// can be told in the call's trace. The zero value is none.
+type SpanContext struct {
+	SpanRef
+	// Sampled says that the span is exported.
+	Sampled bool
+}
+
 // TraceIDKey and SpanIDKey are the fields by which log records name a span, in
 // hexadecimal. Log stores find the trace of a record by these names. TraceKey
 // says how much of that trace was exported: TraceFull or TraceEvent.
@@ -26,7 +35,7 @@ const (
 	// TraceFull: the trace was sampled.
 	TraceFull = "full"
 	// TraceEvent: the trace was not sampled, and the span that the record names
-	// was exported all the same, because it tells of a refusal or a failure. The
+	// was exported all the same, because it tells of a refusal, a failure or a finding. The
 	// rest of its trace may not exist anywhere.
 	TraceEvent = "event"
 )

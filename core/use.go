@@ -37,6 +37,9 @@ type UseRequest struct {
 	// Mark is what the runtime's own copies say of themselves; leave it nil. Layers
 	// pass it on.
 	Mark any
+	// Span is set by a tracing layer: the launch's span, or if that is not sampled
+	// the caller's, in whose trace a finding about the launch is told.
+	Span SpanContext
 }
 
 // PreparedUse is one block of an open intent.

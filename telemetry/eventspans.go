@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// MaxEventSpans is how many spans of refusals and failures a second a [Resource]
+// MaxEventSpans is how many spans of refusals, failures and findings a second a [Resource]
 // makes in traces that are not sampled. What is beyond is counted, and leaves no
 // trace: a service under overload refuses thousands.
 const MaxEventSpans = 50
@@ -22,7 +22,7 @@ const MaxEventSpans = 50
 const keptEventSpans = 256
 
 // eventSpans bounds and remembers the spans of events in traces that are not
-// sampled. Only calls that failed come here.
+// sampled. Only calls that failed and findings come here.
 type eventSpans struct {
 	dropped atomic.Uint64
 

@@ -117,8 +117,8 @@ func (r *Resource) Refused(ctx context.Context, e core.Event) (span core.SpanRef
 
 // TraceOf returns the exported span by which a log record finds its way into
 // ctx's trace, and how much of that was exported: ctx's own span and
-// [core.TraceFull] if it is sampled, or else the newest span of a refusal or a
-// failure in that trace, among the last few, and [core.TraceEvent]. It is zero
+// [core.TraceFull] if it is sampled, or else the newest span of a refusal, a
+// failure or a finding in that trace, among the last few, and [core.TraceEvent]. It is zero
 // and empty if nothing was exported.
 func (r *Resource) TraceOf(ctx context.Context) (span core.SpanRef, extent string) {
 	sc := trace.SpanContextFromContext(ctx)

@@ -21,7 +21,7 @@ const loggedSuspects = 3
 // are a promise; docs/guard.md has them.
 func logFinding(logger *slog.Logger, f core.Finding) {
 	ctx := context.Background()
-	if span := spanOf(f); !span.IsZero() {
+	if span := spanOf(&f); !span.IsZero() {
 		ctx = trace.ContextWithSpanContext(ctx, spanContext(span))
 	}
 	level := slog.LevelError
@@ -83,6 +83,10 @@ func findingLogAttrs(f *core.Finding) []slog.Attr {
 		for i := range f.Suspects[:min(n, loggedSuspects)] {
 			attrs = append(attrs, suspectGroup(i, &f.Suspects[i]))
 		}
+	}
+	if !f.Span.IsZero() {
+		attrs = append(attrs, slog.String(core.TraceIDKey, hex.EncodeToString(f.Span.TraceID[:])), slog.String(core.SpanIDKey, hex.EncodeToString(f.Span.SpanID[:])),
+			slog.String(core.TraceKey, f.Extent()))
 	}
 	for _, place := range []struct{ key, at string }{
 		{"allocated_at", f.AllocStack.Caller()}, {"freed_at", f.FreeStack.Caller()}, {"called_at", f.CallStack.Caller()}, {"incident", f.Incident},

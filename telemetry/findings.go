@@ -44,7 +44,9 @@ type FindingsConfig struct {
 	// should not block.
 	Logger *slog.Logger
 	// TracerProvider, if not nil, gets a [SpanFinding] for each finding whose
-	// suspects were traced. Its processors run in the goroutine that reports,
+	// suspects were traced, or of which it is known in whose request they were
+	// launched or the victim freed or allocated; in requests that are not sampled
+	// no more than [MaxEventSpans] a second. Its processors run in the goroutine that reports,
 	// so they should not block.
 	TracerProvider trace.TracerProvider
 }
@@ -61,6 +63,7 @@ type TagFindings struct {
 type Findings struct {
 	logger *slog.Logger
 	tracer trace.Tracer // nil if nothing is traced
+	events eventSpans
 
 	mu    sync.Mutex
 	total uint64
@@ -102,26 +105,63 @@ func NewFindings(cfg FindingsConfig) *Findings {
 	return c
 }
 
-// Report counts f, keeps it, logs it and traces it. Of those that harmed nothing
+// Report traces f, counts it, keeps it and logs it. Of those that harmed nothing
 // ([core.Finding.Harmless]) only the first from each place in the code is more
 // than counted: a program may bring one with every request. Report calls nothing
 // but the logger's handler and the tracer, and those with no lock held.
 func (c *Findings) Report(f core.Finding) {
-	if !c.add(f) {
+	if c.repeats(&f) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.count(&f)
 		return
 	}
+	c.Take(c.Trace(f))
+}
+
+// Trace makes the spans of f and returns it with the one that leads to it. It is
+// the first half of [Findings.Report], for who names that span before f is counted
+// and logged, which [Findings.Take] then does.
+func (c *Findings) Trace(f core.Finding) core.Finding {
 	if c.tracer != nil {
-		traceFinding(c.tracer, &f)
+		c.traceFinding(&f)
 	}
+	return f
+}
+
+// Take is Report of a finding that was traced.
+func (c *Findings) Take(f core.Finding) {
+	c.add(&f)
 	if c.logger != nil {
 		logFinding(c.logger, f)
 	}
 }
 
-// add reports whether f is news.
-func (c *Findings) add(f core.Finding) (news bool) {
+// repeats reports whether f is harmless and not the first from its place.
+func (c *Findings) repeats(f *core.Finding) bool {
+	if !f.Harmless() {
+		return false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return !c.newPlace(f.CallStack)
+}
+
+// add counts and keeps f.
+func (c *Findings) add(f *core.Finding) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count(f)
+	if len(c.recent) < c.keep {
+		c.recent = append(c.recent, *f)
+		return
+	}
+	c.recent[c.next] = *f
+	c.next = (c.next + 1) % c.keep
+}
+
+// count counts f; mu must be held.
+func (c *Findings) count(f *core.Finding) {
 	c.total++
 	kind := f.Kind
 	if _, known := c.kinds[kind]; !known && len(c.kinds) >= maxKinds {
@@ -141,16 +181,6 @@ func (c *Findings) add(f core.Finding) (news bool) {
 		kind += unprovenSuffix
 	}
 	c.byTag[tagKey{kind, tag}]++
-	if f.Harmless() && !c.newPlace(f.CallStack) {
-		return false
-	}
-	if len(c.recent) < c.keep {
-		c.recent = append(c.recent, f)
-		return true
-	}
-	c.recent[c.next] = f
-	c.next = (c.next + 1) % c.keep
-	return true
 }
 
 // newPlace reports whether nothing harmless came from the top of a stack before,
@@ -221,8 +251,9 @@ func (c *Findings) Recent() []core.Finding {
 	return append(slices.Clone(c.recent[c.next:]), c.recent[:c.next]...)
 }
 
-// spanOf is the first traced launch that f names: a suspect, or else a use.
-func spanOf(f core.Finding) core.SpanRef {
+// spanOf is the first traced launch that f names, a suspect or else a use, or the
+// span of f itself.
+func spanOf(f *core.Finding) core.SpanRef {
 	for _, uses := range [][]core.UseRecord{f.Suspects, f.Uses} {
 		for _, u := range uses {
 			if !u.Span.IsZero() {
@@ -230,5 +261,5 @@ func spanOf(f core.Finding) core.SpanRef {
 			}
 		}
 	}
-	return core.SpanRef{}
+	return f.Span
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -15,43 +16,89 @@ import (
 // MaxFindingSpans is how many of a finding's suspects get a span for it.
 const MaxFindingSpans = 3
 
-// traceFinding makes a span of the finding under each of the first suspects,
-// as far as their launches were traced, or, if there is no suspect, under the victim's
-// newest use that was. Those spans have ended, as a rule, and an ended span
-// takes no event: a child of theirs is what still reaches the trace.
-func traceFinding(tracer trace.Tracer, f *core.Finding) {
-	for _, u := range tracedUses(f) {
-		ctx := trace.ContextWithSpanContext(context.Background(), spanContext(u.Span))
-		var start []trace.SpanStartOption
-		var end []trace.SpanEndOption
-		if !f.Time.IsZero() {
-			start, end = append(start, trace.WithTimestamp(f.Time)), append(end, trace.WithTimestamp(f.Time))
+// traceFinding makes a span of the finding under each of the first suspects whose
+// launch was traced, or, if there is no suspect, under the victim's newest use that
+// was. Those spans have ended, as a rule, and an ended span takes no event: a child of
+// theirs is what still reaches the trace. The likeliest of the others is told in the
+// span that it was prepared in, also where that is not sampled: one, because such
+// spans are bounded. If nothing is known of any of them it is the finding's origin.
+func (c *Findings) traceFinding(f *core.Finding) {
+	places := placesOf(f)
+	if len(places) == 0 && !f.Origin.IsZero() {
+		places = append(places, place{in: f.Origin, attributes: []attribute.KeyValue{extentOf(f.Origin)}})
+	}
+	for _, p := range places {
+		if !p.in.Sampled && !c.events.admit(time.Now()) {
+			continue
 		}
-		_, span := tracer.Start(ctx, string(SpanFinding), start...)
-		if span.IsRecording() {
-			span.SetAttributes(findingAttributes(f)...)
-			span.SetAttributes(suspectAttributes(u)...)
-			fail(span, f.Text)
+		span := c.findingSpan(p, f)
+		if !p.in.Sampled {
+			c.events.keep(span, f.Err)
 		}
-		span.End(end...)
+		if f.Span.IsZero() && !span.IsZero() {
+			f.Span, f.Alone = span, !p.in.Sampled
+		}
 	}
 }
 
-// tracedUses are the records whose launches get a span of the finding, each
-// launch's once.
-func tracedUses(f *core.Finding) []core.UseRecord {
+// place is a span under which a finding is told, and what says there why.
+type place struct {
+	in         core.SpanContext
+	attributes []attribute.KeyValue
+}
+
+// placesOf are the places of the launches that get a span of the finding, each once,
+// and one of those that were not traced.
+func placesOf(f *core.Finding) []place {
 	candidates, limit := f.Suspects[:min(len(f.Suspects), MaxFindingSpans)], MaxFindingSpans
 	if len(candidates) == 0 {
 		candidates, limit = f.Uses, 1
 	}
-	var traced []core.UseRecord
-	for _, u := range candidates {
-		known := slices.ContainsFunc(traced, func(v core.UseRecord) bool { return v.Span == u.Span })
-		if !u.Span.IsZero() && !known && len(traced) < limit {
-			traced = append(traced, u)
+	var places []place
+	untraced := 0
+	for i := range candidates {
+		u := &candidates[i]
+		p := place{in: core.SpanContext{SpanRef: u.Span, Sampled: true}, attributes: suspectAttributes(u)}
+		if u.Span.IsZero() {
+			if u.Caller.IsZero() || untraced > 0 {
+				continue
+			}
+			untraced++
+			p.in, p.attributes = u.Caller, append(p.attributes, extentOf(u.Caller))
+		}
+		known := slices.ContainsFunc(places, func(q place) bool { return q.in.SpanRef == p.in.SpanRef })
+		if !known && len(places) < limit {
+			places = append(places, p)
 		}
 	}
-	return traced
+	return places
+}
+
+// extentOf says how much of a trace there is beside a finding's span.
+func extentOf(in core.SpanContext) attribute.KeyValue {
+	if in.Sampled {
+		return AttrTrace.String(core.TraceFull)
+	}
+	return AttrTrace.String(core.TraceEvent)
+}
+
+// findingSpan is started as if its parent were sampled, like the span of any event of a
+// request that is not; see [tracing.failed].
+func (c *Findings) findingSpan(p place, f *core.Finding) core.SpanRef {
+	ctx := trace.ContextWithSpanContext(context.Background(), spanContext(p.in.SpanRef))
+	var start []trace.SpanStartOption
+	var end []trace.SpanEndOption
+	if !f.Time.IsZero() {
+		start, end = append(start, trace.WithTimestamp(f.Time)), append(end, trace.WithTimestamp(f.Time))
+	}
+	_, span := c.tracer.Start(ctx, string(SpanFinding), start...)
+	if span.IsRecording() {
+		span.SetAttributes(findingAttributes(f)...)
+		span.SetAttributes(p.attributes...)
+		fail(span, f.Text)
+	}
+	span.End(end...)
+	return spanRef(span)
 }
 
 func findingAttributes(f *core.Finding) []attribute.KeyValue {
@@ -72,7 +119,7 @@ func findingAttributes(f *core.Finding) []attribute.KeyValue {
 }
 
 // suspectAttributes name the launch that the span stands under.
-func suspectAttributes(u core.UseRecord) []attribute.KeyValue {
+func suspectAttributes(u *core.UseRecord) []attribute.KeyValue {
 	attrs := []attribute.KeyValue{number(AttrLaunchID, u.LaunchID), number(AttrStream, u.Stream)}
 	if u.Launch != "" {
 		attrs = append(attrs, text(AttrLaunchName, u.Launch))

@@ -146,3 +146,81 @@ func TestAboutFindsTheLastFewOnly(t *testing.T) {
 		}
 	}
 }
+
+// callerOf is a record of a launch that was not traced, of a request that is or is not.
+func callerOf(request byte, launch string, sampled bool) core.UseRecord {
+	u := suspectOf(0, launch)
+	u.Caller = core.SpanContext{SpanRef: core.SpanRef{TraceID: [16]byte{request}, SpanID: [8]byte{request}}, Sampled: sampled}
+	return u
+}
+
+// Launches that were traced have a span each; of the others the likeliest request has
+// one, whether or not it is sampled; the victim's own only if no launch is known.
+func TestWhereAFindingIsToldWhenLaunchesAreNotTraced(t *testing.T) {
+	origin := core.SpanContext{SpanRef: core.SpanRef{TraceID: [16]byte{9}, SpanID: [8]byte{9}}}
+	for name, c := range map[string]struct {
+		f      core.Finding
+		want   []byte // the parents' spans
+		extent []string
+		first  string
+	}{
+		"one that is not sampled":  {core.Finding{Suspects: []core.UseRecord{callerOf(2, "a", false)}, Origin: origin}, []byte{2}, []string{"event"}, "event"},
+		"one of a sampled request": {core.Finding{Suspects: []core.UseRecord{callerOf(2, "a", true)}, Origin: origin}, []byte{2}, []string{"full"}, "full"},
+		"several requests":         {core.Finding{Suspects: []core.UseRecord{callerOf(2, "a", false), callerOf(3, "b", false)}}, []byte{2}, []string{"event"}, "event"},
+		"behind an unknown one":    {core.Finding{Suspects: []core.UseRecord{suspectOf(0, "a"), callerOf(3, "b", false)}, Origin: origin}, []byte{3}, []string{"event"}, "event"},
+		"beside traced ones":       {core.Finding{Suspects: []core.UseRecord{callerOf(2, "a", false), suspectOf(3, "b"), suspectOf(4, "c")}}, []byte{2, 3, 4}, []string{"event", "", ""}, "event"},
+		"none that is known":       {core.Finding{Suspects: []core.UseRecord{suspectOf(0, "a")}, Origin: origin}, []byte{9}, []string{"event"}, "event"},
+		"a traced use":             {core.Finding{Uses: []core.UseRecord{suspectOf(5, "a")}, Origin: origin}, []byte{5}, []string{""}, "full"},
+		"nothing but the victim":   {core.Finding{Origin: origin}, []byte{9}, []string{"event"}, "event"},
+		"nothing":                  {core.Finding{Suspects: []core.UseRecord{suspectOf(0, "a")}}, nil, nil, ""},
+	} {
+		recorder := tracetest.NewSpanRecorder()
+		findings := telemetry.NewFindings(telemetry.FindingsConfig{TracerProvider: sdktrace.NewTracerProvider(headSampled, sdktrace.WithSpanProcessor(recorder))})
+		findings.Report(c.f)
+		spans := recorder.Ended()
+		if len(spans) != len(c.want) {
+			t.Errorf("%s: %d spans", name, len(spans))
+			continue
+		}
+		for i, s := range spans {
+			if s.Parent().SpanID() != (trace.SpanID{c.want[i]}) || attributeOf(s, telemetry.AttrTrace).AsString() != c.extent[i] {
+				t.Errorf("%s: %v under %v", name, s.Attributes(), s.Parent())
+			}
+		}
+		if f := findings.Recent()[0]; f.Extent() != c.first || len(spans) > 0 && trace.SpanID(f.Span.SpanID) != spans[0].SpanContext().SpanID() {
+			t.Errorf("%s: the finding names %x (%s)", name, f.Span, f.Extent())
+		}
+	}
+}
+
+// Findings and calls that fail share what a second may have, and what a sampler that
+// does not follow its parent refuses is not named.
+func TestEventSpansOfFindingsAreBounded(t *testing.T) {
+	findings := telemetry.NewFindings(telemetry.FindingsConfig{Keep: 1000, TracerProvider: sdktrace.NewTracerProvider(headSampled)})
+	r := newTraced(t, telemetry.Config{Findings: findings}, headSampled)
+	const reports = 500
+	begin := time.Now()
+	for range reports {
+		findings.Report(core.Finding{Kind: core.FindingLeak, Suspects: []core.UseRecord{callerOf(2, "a", false)}})
+	}
+	seconds := int(time.Since(begin)/time.Second) + 2 // those that it touched
+	told := 0
+	for _, f := range findings.Recent() {
+		if f.Extent() == core.TraceEvent {
+			told++
+		}
+	}
+	if told < telemetry.MaxEventSpans || told > seconds*telemetry.MaxEventSpans {
+		t.Errorf("%d spans in %d seconds", told, seconds)
+	}
+	for _, m := range gather(t, r)["gpumem_event_spans_dropped_total"].GetMetric() {
+		if n := int(m.GetCounter().GetValue()); n+told != reports {
+			t.Errorf("%d made and %d dropped of %d", told, n, reports)
+		}
+	}
+	never := telemetry.NewFindings(telemetry.FindingsConfig{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))})
+	never.Report(core.Finding{Suspects: []core.UseRecord{callerOf(2, "a", false)}})
+	if f := never.Recent()[0]; !f.Span.IsZero() || f.Alone || f.Extent() != "" {
+		t.Errorf("against the sampler it names %x (%s)", f.Span, f.Extent())
+	}
+}

@@ -30,6 +30,7 @@ type launch struct {
 func (t *tracing) prepare(ctx context.Context, upstream core.Resource, req core.UseRequest) (core.Ticket, core.SpanRef, error) {
 	req.Launch = core.BoundName(req.Launch)
 	ctx, span := t.start(ctx, SpanLaunch)
+	req.Span = inForce(span.SpanContext())
 	recording := span.IsRecording()
 	var start time.Time
 	if recording {

@@ -52,6 +52,26 @@ func (t *tracing) admit(ctx context.Context, last Level) (context.Context, bool)
 	return carry(ctx, parent), false
 }
 
+// admitLaunch is admit of a launch. One that gets no span of its own brings the
+// caller's, so that what is found later can be told there.
+func (t *tracing) admitLaunch(ctx context.Context, req *core.UseRequest) (context.Context, bool) {
+	if t == nil {
+		return ctx, false
+	}
+	traced := t.level <= LevelLaunches
+	parent := trace.SpanContextFromContext(ctx)
+	switch {
+	case !parent.IsValid():
+		return ctx, traced && t.roots
+	case !traced:
+		return carry(ctx, parent), false
+	case parent.IsSampled():
+		return ctx, true
+	}
+	req.Span = inForce(parent)
+	return ctx, false
+}
+
 // correlate tells the layers below the caller's span, for an operation that
 // never gets one.
 func (t *tracing) correlate(ctx context.Context) context.Context {

@@ -45,7 +45,7 @@ var (
 		{name: MetricOperations, kind: counter, labels: []string{"op", "result"}, help: "Calls by operation and result, as callers saw them; the result is ok or the reason of the error. Exemplars are of failed calls of which a span was exported."},
 		{name: MetricOperationDuration, kind: histogram, labels: []string{"op"}, help: "Time that callers waited for each call, refused and failed ones too: from the outermost layer, with guard, budget, the driver's calls and, in sampled traces, the spans; enqueued work is not waited for. Classic and native; exemplars are of calls of which a span was exported."},
 		{name: MetricRefusals, kind: counter, labels: []string{"reason"}, help: "Allocations and reservations that were refused, by the reason that callers were told. Exemplars are of those of which a span was exported."},
-		{name: MetricEventSpansDropped, kind: counter, help: "Refused and failed calls in traces that are not sampled of which no span was made, because there were more than 50 in a second."},
+		{name: MetricEventSpansDropped, kind: counter, help: "Refusals, failed calls and findings in traces that are not sampled of which no span was made, because there were more than 50 in a second."},
 	}
 	streamMetrics = []definition{
 		{name: MetricStreams, kind: gauge, labels: []string{"state"}, help: "Streams by state: leased, idle in the pool, or adopted from callers."},

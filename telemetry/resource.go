@@ -111,7 +111,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	var span core.SpanRef
 	var err error
 	start := core.Now()
-	ctx, traced := r.tracing.admit(ctx, LevelLaunches)
+	ctx, traced := r.tracing.admitLaunch(ctx, &req)
 	if traced {
 		t, span, err = r.tracing.prepare(ctx, r.upstream, req)
 	} else {

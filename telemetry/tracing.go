@@ -21,12 +21,17 @@ type tracing struct {
 	device attribute.KeyValue
 	// findings may be nil.
 	findings *Findings
-	events   eventSpans
+	// events are shared with findings, which are told within the same bound.
+	events *eventSpans
 }
 
 func newTracing(cfg Config, ordinal int) *tracing {
 	if cfg.TracerProvider == nil {
 		return nil
+	}
+	events := new(eventSpans)
+	if cfg.Findings != nil {
+		events = &cfg.Findings.events
 	}
 	return &tracing{
 		tracer: cfg.TracerProvider.Tracer(ScopeName),
@@ -35,6 +40,7 @@ func newTracing(cfg Config, ordinal int) *tracing {
 		device: AttrDevice.Int(ordinal),
 
 		findings: cfg.Findings,
+		events:   events,
 	}
 }
 
@@ -105,6 +111,18 @@ func refTo(sc trace.SpanContext) core.SpanRef {
 	}
 	return core.SpanRef{TraceID: sc.TraceID(), SpanID: sc.SpanID()}
 }
+
+// inForce is what is kept of a span context.
+func inForce(sc trace.SpanContext) core.SpanContext {
+	if !sc.IsValid() {
+		return core.SpanContext{}
+	}
+	return core.SpanContext{SpanRef: core.SpanRef{TraceID: sc.TraceID(), SpanID: sc.SpanID()}, Sampled: sc.IsSampled()}
+}
+
+// SpanIn is the span in force in ctx, sampled or not, for a guard that keeps whose
+// request did what; see debugguard.Config. It allocates nothing.
+func SpanIn(ctx context.Context) core.SpanContext { return inForce(trace.SpanContextFromContext(ctx)) }
 
 // spanContext is what ref refers to; it is invalid for the zero ref.
 func spanContext(ref core.SpanRef) trace.SpanContext {

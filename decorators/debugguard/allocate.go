@@ -70,11 +70,19 @@ func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core
 		stack := r.ledger.Stacks.Capture(3)
 		rec.KeepStacks() // the block is nobody's yet
 		rec.Mu.Lock()
-		rec.SetAllocStack(stack)
+		rec.SetAllocated(stack, r.spanIn(ctx))
 		rec.Mu.Unlock()
 		r.tellStack(b.Bytes, b.Tag, stack)
 	}
 	return nil
+}
+
+// spanIn is the span in force in ctx, exported or not.
+func (r *Resource) spanIn(ctx context.Context) core.SpanContext {
+	if r.cfg.Span == nil {
+		return core.SpanContext{}
+	}
+	return r.cfg.Span(ctx)
 }
 
 func (r *Resource) tellStack(bytes uint64, tag core.Tag, stack core.Stack) {
@@ -112,7 +120,7 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 	l.Base = b.ID.Ptr
 	b.ID.Ptr, b.Bytes = l.Start(), req.Bytes
 	stack := r.ledger.Stacks.Capture(2)
-	rec := ledger.NewGuarded(b, r.ledger.Clock.Instant(), stack)
+	rec := ledger.NewGuarded(b, r.ledger.Clock.Instant(), stack, r.spanIn(ctx))
 	rec.Guard.Layout, rec.Guard.Isolated, rec.Guard.Whole = l, isolated, hunted || b.Bytes <= r.cfg.PoisonCap
 	if isolated {
 		r.forwarded.isolation.Add(int64(l.Total() - b.Bytes))

@@ -1,6 +1,7 @@
 package debugguard
 
 import (
+	"context"
 	"math"
 	"time"
 
@@ -40,6 +41,12 @@ type Config struct {
 	// relieved, and those of a budget below that it passed on. That budget asks for
 	// no sink then. Nil discards them.
 	Events core.EventSink
+	// Span, if not nil, is the span in force in a context, whether or not it is
+	// sampled. It is asked where stacks are kept, which is dearer, and of recorded
+	// uses that may become suspects; launches bring theirs ([core.UseRequest.Span]).
+	// It must not block. Nil means that findings say nothing of the requests
+	// that blocks were allocated and freed in.
+	Span func(context.Context) core.SpanContext
 	// OnStack, if not nil, is told of each block whose stack of the allocation
 	// is kept, when it is allocated: the bytes that the layers below were asked
 	// for, red zones included. It must not block, call the guard, or change the

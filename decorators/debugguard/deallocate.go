@@ -59,9 +59,9 @@ func (r *Resource) freeUnguarded(ctx context.Context, id *core.BlockID, rec *led
 		return err
 	}
 	if rec.KeepsStacks() {
-		stack := r.ledger.Stacks.Capture(2)
+		stack, span := r.ledger.Stacks.Capture(2), r.spanIn(ctx)
 		rec.Mu.Lock()
-		rec.SetFreeStack(stack)
+		rec.SetFreed(stack, span)
 		rec.Mu.Unlock()
 	}
 	sealed := r.seals.get(id.Generation)
@@ -78,7 +78,7 @@ func (r *Resource) freeUnguarded(ctx context.Context, id *core.BlockID, rec *led
 // free of it is refused, unless this one fails.
 func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *ledger.Record) (core.Block, error) {
 	rec.SetState(core.Retired)
-	rec.SetFreeStack(r.ledger.Stacks.Capture(2))
+	rec.SetFreed(r.ledger.Stacks.Capture(2), r.spanIn(ctx))
 	if rec.Guard.Open > 0 {
 		rec.Guard.Deferred = true
 		r.deferred.add(rec.Footprint())

@@ -31,6 +31,7 @@ func (r *Resource) reportUnwritten(rec *ledger.Record, id core.BlockID, suspect 
 	rec.MarkReadUnwritten()
 	f := r.victim(core.FindingUninitializedRead, rec)
 	rec.Mu.Unlock()
+	suspect.Caller = r.untold(suspect.Caller)
 	suspect.Time = r.ledger.Clock.Time(r.ledger.Clock.Instant())
 	f.Suspects = []core.UseRecord{suspect}
 	f.Text = fmt.Sprintf("launch %q on stream %v reads generation %s tagged %q, which no declared launch has written, at %s",
@@ -150,6 +151,7 @@ func (r *Resource) accusePointer(kind core.FindingKind, id core.BlockID, use cor
 	}
 	f := r.victim(kind, rec)
 	rec.Mu.Unlock()
+	use.Caller = r.untold(use.Caller)
 	f.Suspects = []core.UseRecord{use}
 	b, why := f.Victim, "it does not declare"
 	f.Err = &core.StreamMisuseError{Op: "PrepareUse", Block: id, Stream: use.Stream,

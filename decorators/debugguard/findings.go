@@ -27,6 +27,15 @@ func (r *Resource) victim(kind core.FindingKind, rec *ledger.Record) core.Findin
 	return f
 }
 
+// untold is where a finding about a call in a span is to be told: nowhere if the
+// call is refused for it, because the trace of its error then tells of it.
+func (r *Resource) untold(span core.SpanContext) core.SpanContext {
+	if r.cfg.Refuse {
+		return core.SpanContext{}
+	}
+	return span
+}
+
 // IsCanary reports whether a block is one of the guard's own that holds the
 // place of freed ones.
 func (r *Resource) IsCanary(id core.BlockID) bool { return r.canaries.has(id.Generation) }

@@ -175,7 +175,7 @@ func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID, laun
 // begin takes over what the opened intent knows, and folds the blocks that
 // the launch names twice.
 func (r *Resource) begin(o *openLaunch, in *core.Intent) {
-	o.use = core.UseRecord{LaunchID: in.ID, Launch: in.Launch, Stream: in.Stream}
+	o.use = core.UseRecord{LaunchID: in.ID, Launch: in.Launch, Stream: in.Stream, Caller: o.use.Caller}
 	if r.Mode() >= Sample { // it may become a suspect
 		o.use.Time = r.ledger.Clock.Time(r.ledger.Clock.Instant())
 		o.use.Tags = in.FirstTags()

@@ -276,5 +276,7 @@ func (r *Resource) sealFinding(s *seal) core.Finding {
 		return core.Finding{Kind: core.FindingSealedWrite, Victim: s.block}
 	}
 	defer rec.Mu.Unlock()
-	return r.victim(core.FindingSealedWrite, rec)
+	f := r.victim(core.FindingSealedWrite, rec)
+	f.Origin = rec.Origin()
+	return f
 }

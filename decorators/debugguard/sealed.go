@@ -215,8 +215,8 @@ func (r *Resource) sealedWrite(s *seal, req *core.UseRequest) error {
 	err := &core.StreamMisuseError{Op: "PrepareUse", Block: s.block.ID, Stream: req.Stream,
 		Reason: "the block was declared read-only (Seal): Unseal it before a launch that writes it"}
 	f := r.sealFinding(s)
-	f.Err = err
-	f.Suspects = []core.UseRecord{{Launch: req.Launch, Stream: req.Stream, Access: core.Write, Time: r.cfg.Now()}}
+	f.Err, f.Origin = err, core.SpanContext{}
+	f.Suspects = []core.UseRecord{{Launch: req.Launch, Stream: req.Stream, Access: core.Write, Caller: r.untold(req.Span), Time: r.cfg.Now()}}
 	f.Text = fmt.Sprintf("launch %q declared to write generation %s tagged %q, which was declared read-only, at %s", req.Launch, s.block.ID.Generation, s.block.Tag, caller())
 	r.report(f)
 	return err

@@ -27,7 +27,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	}
 	req.Launch = core.BoundName(req.Launch)
 	o := openLaunches.Get().(*openLaunch)
-	o.began, o.readsOnly = r.launches.now(), req.Mark == ownwork.ReadsOnly
+	o.began, o.use.Caller, o.readsOnly = r.launches.now(), req.Span, req.Mark == ownwork.ReadsOnly
 	err := r.retainBlocks(o, &req)
 	if err == nil {
 		err = r.sealedUses(ctx, &req)
@@ -178,17 +178,21 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 		rec.Mu.Unlock()
 	}
 	began := r.launches.now()
+	var in core.SpanContext
+	if r.Mode() >= Sample { // it may become a suspect
+		in = r.spanIn(ctx)
+	}
 	racing := r.overtaken(id, stream)
 	err = r.upstream.RecordUse(ctx, id, stream)
 	if len(racing) > 0 {
-		if found := r.missingFence(id, stream, racing); r.cfg.Refuse && found != nil {
+		if found := r.missingFence(ctx, id, stream, racing); r.cfg.Refuse && found != nil {
 			err = errors.Join(err, found)
 		}
 	}
 	if err != nil && len(racing) == 0 {
 		return r.refused(err, late{op: "RecordUse", stream: stream})
 	}
-	use := core.UseRecord{Stream: stream, Access: core.ReadWrite, Time: r.ledger.Clock.Time(r.ledger.Clock.Instant())}
+	use := core.UseRecord{Stream: stream, Access: core.ReadWrite, Caller: in, Time: r.ledger.Clock.Time(r.ledger.Clock.Instant())}
 	if rec := r.ledger.Lock(id); rec != nil {
 		rec.Note(ledger.PackUse(use, 0, r.ledger.Clock.Instant()))
 		rec.Mu.Unlock()
@@ -223,7 +227,7 @@ func isOwnLook(u core.UseRecord) bool {
 
 // missingFence reports that work on the stream was not ordered behind the
 // uses that it may overtake, and returns it as an error, nil if it is not proven.
-func (r *Resource) missingFence(id core.BlockID, stream core.StreamID, racing []core.UseRecord) error {
+func (r *Resource) missingFence(ctx context.Context, id core.BlockID, stream core.StreamID, racing []core.UseRecord) error {
 	now := r.ledger.Clock.Time(r.ledger.Clock.Instant())
 	f := core.Finding{Kind: core.FindingUseBeforeAlloc, Victim: core.Block{ID: id, State: core.Live}}
 	for i := range racing {
@@ -240,13 +244,14 @@ func (r *Resource) missingFence(id core.BlockID, stream core.StreamID, racing []
 	f.Text = fmt.Sprintf("work on stream %v used generation %s tagged %q without waiting for %s, at %s",
 		stream, id.Generation, f.Victim.Tag, overtakenText(racing), caller())
 	if f.Kind == core.FindingUseBeforeAlloc && r.books != nil && r.books.Adopted(id, stream) {
-		f.Unproven = true
+		f.Unproven, f.Suspects[0].Caller = true, r.spanIn(ctx)
 		f.Text = fmt.Sprintf("work on stream %v used generation %s tagged %q, and Fencepost has not ordered it behind %s, at %s; if you ordered it yourself, an event of your own between the adopted streams, this is no bug: "+
 			"prepare the use before the work is enqueued (Launch, a LaunchRecorder), and Fencepost orders it and says no more",
 			stream, id.Generation, f.Victim.Tag, overtakenText(racing), caller())
 		r.report(f)
 		return nil
 	}
+	f.Suspects[0].Caller = r.untold(r.spanIn(ctx))
 	f.Err = &core.StreamMisuseError{Op: "RecordUse", Block: id, Stream: stream,
 		Reason: "the work was enqueued without waiting for " + overtakenText(racing) + ": prepare the use before the work is enqueued"}
 	r.report(f)

@@ -68,6 +68,7 @@ func (r *Resource) reportDamage(d damage, b *batch) {
 	rec := d.place.rec
 	rec.Mu.Lock()
 	f := r.victim(d.kind, rec)
+	f.Origin = rec.Origin()
 	rec.Mu.Unlock()
 	f.Offset, f.BadBytes, f.Expected, f.Seen = d.offset, d.bytes, d.expected, d.seen
 	f.Suspects, f.MoreSuspects = r.suspects(d.place, b, f.Uses)

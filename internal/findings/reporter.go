@@ -74,11 +74,14 @@ func (r *Reporter) handle(f core.Finding) {
 	serious := !f.Harmless()
 	ends := serious && r.stop != nil && stops(f)
 	if ends && r.stop.first() {
-		r.stop.end(f, r.tell) // the same steps, within the time that is left
+		r.stop.end(f, r.cfg.Collection.Trace, r.tell) // the same steps, within the time that is left
 		return
 	}
+	if serious {
+		f = r.cfg.Collection.Trace(f) // first, so that the rest can name the span
+	}
 	if serious && r.cfg.Incidents != nil {
-		f.Incident = r.cfg.Incidents.Take(f) // first, so that the rest can name the file
+		f.Incident = r.cfg.Incidents.Take(f) // before the rest, which names the file
 	}
 	r.tell(f)
 	if ends {
@@ -91,7 +94,11 @@ func (r *Reporter) handle(f core.Finding) {
 
 // tell calls what the program brought, which may block though it must not.
 func (r *Reporter) tell(f core.Finding) {
-	r.cfg.Collection.Report(f) // the count, the span, the log record
+	if f.Harmless() {
+		r.cfg.Collection.Report(f) // of which only the first of a place is more than counted
+	} else {
+		r.cfg.Collection.Take(f) // the count, the log record
+	}
 	r.cfg.LookAtHealth()
 	if r.cfg.OnFinding != nil {
 		r.cfg.OnFinding(f)

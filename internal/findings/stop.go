@@ -74,8 +74,9 @@ func (s *stopper) first() bool { return s.begun.CompareAndSwap(false, true) }
 func (s *stopper) wait() { <-s.delivered }
 
 // end ends the process for f, the first.
-func (s *stopper) end(f core.Finding, tell func(core.Finding)) {
+func (s *stopper) end(f core.Finding, trace func(core.Finding) core.Finding, tell func(core.Finding)) {
 	defer close(s.delivered)
+	f = tracedSoon(f, trace)
 	write := func(context.Context) (string, error) { return "", nil }
 	if s.incidents != nil {
 		f.Incident, write = s.incidents.Urgent(f)
@@ -90,6 +91,19 @@ func (s *stopper) end(f core.Finding, tell func(core.Finding)) {
 	}
 	// Who reports may hold locks that closing the runtime takes.
 	go s.onStop(f)
+}
+
+// tracedSoon traces f, unless a processor of the program's keeps it for more than a
+// moment: the file must not wait for that.
+func tracedSoon(f core.Finding, trace func(core.Finding) core.Finding) core.Finding {
+	done := make(chan core.Finding, 1)
+	go func() { done <- trace(f) }()
+	select {
+	case traced := <-done:
+		return traced
+	case <-time.After(deadline.LastMoment):
+		return f
+	}
 }
 
 // deliver tells of f, writes the incident and flushes log and spans, all at once

@@ -42,6 +42,8 @@
 //	suspects     array   the launches that may have done it, likeliest first; of a lost device
 //	                     those that were in flight
 //	more_suspects bool   whether there may be suspects that are not named
+//	trace_id, span_id  string  the exported span that tells of it, if there is one
+//	trace        string  how much of that trace was exported: full, or event if only that span
 //	error        object  text, and classes: the names of all errors of package core that it matches
 //
 // A use is launch_id, launch, stream, access, trace_id, span_id, time and tags.

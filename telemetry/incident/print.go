@@ -25,6 +25,9 @@ func (in *Incident) String() string {
 	if e := f.Error; e != nil {
 		p.line("  error      %s [%s]", e.Text, strings.Join(e.Classes, ", "))
 	}
+	if !f.SpanID.IsZero() {
+		p.line("  trace      %v (%s), span %v", f.TraceID, f.Trace, f.SpanID)
+	}
 	p.uses(f.suspicion(), f.Suspects)
 	p.uses("last uses, newest first", f.Uses)
 	if f.OlderUses > 0 {

@@ -51,8 +51,13 @@ type Finding struct {
 	OlderUses  uint64   `json:"older_uses,omitempty"`
 	Suspects   []Use    `json:"suspects,omitempty"`
 	// MoreSuspects is set if there may be suspects that are not named.
-	MoreSuspects bool     `json:"more_suspects,omitempty"`
-	Error        *Failure `json:"error,omitempty"`
+	MoreSuspects bool `json:"more_suspects,omitempty"`
+	// TraceID and SpanID name the exported span that tells of it, Trace says how much of
+	// that trace was exported: "full", or "event" if it is only that span.
+	TraceID TraceID  `json:"trace_id,omitzero"`
+	SpanID  SpanID   `json:"span_id,omitzero"`
+	Trace   string   `json:"trace,omitempty"`
+	Error   *Failure `json:"error,omitempty"`
 }
 
 // Block is a block of memory. Sizes are bytes.

@@ -63,9 +63,12 @@ var rows = []Row{
 	{Name: t.SpanFinish, Case: "one block", When: few, Parents: inLaunch, Status: ErrorOnFailure, Events: refusal, Attributes: append(slices.Clone(use), onFailure())},
 	{Name: t.SpanFinish, Case: "all blocks", When: many, Parents: inLaunch, Status: ErrorOnFailure, Events: refusal, Attributes: append(slices.Clone(batch), onFailure())},
 
-	{Name: t.SpanFinding, When: fmt.Sprintf("each finding, under the first %d of its suspects that were traced; without a suspect under the victim's newest traced use", t.MaxFindingSpans),
+	{Name: t.SpanFinding, Case: "of a launch", When: fmt.Sprintf("each finding, under those of its first %d suspects that were traced; without a suspect under the victim's newest traced use", t.MaxFindingSpans),
 		Parents: []t.SpanName{t.SpanFinish, t.SpanLaunch}, Status: Error,
 		Attributes: slices.Concat(finding, always(t.AttrLaunchID, t.AttrStream), sometimes(named, t.AttrLaunchName))},
+	{Name: t.SpanFinding, Case: "of a request", When: fmt.Sprintf("each finding, in the request, sampled or not, of the likeliest of its first %d suspects that were not traced; if no launch is known, in the request that freed the victim, or else in the one that allocated it", t.MaxFindingSpans),
+		Parents: []t.SpanName{Caller, t.SpanLaunch, t.SpanDealloc, t.SpanAlloc}, Status: Error,
+		Attributes: slices.Concat(finding, always(t.AttrTrace), sometimes("a launch is suspected", t.AttrLaunchID, t.AttrStream), sometimes(named, t.AttrLaunchName))},
 	{Name: t.SpanCopy, When: "each copy, while the driver is given it; when it is done shows the wait for its stream", Parents: []t.SpanName{t.SpanLaunch, Caller}, Status: ErrorOnFailure,
 		Attributes: append(always(t.AttrDevice, t.AttrStream, t.AttrCopyDirection, t.AttrCopyBytes), onFailure())},
 	{Name: t.SpanWait, When: "each wait of the host until a stream is done", Parents: []t.SpanName{Caller, t.SpanLaunch}, Status: ErrorOnFailure,

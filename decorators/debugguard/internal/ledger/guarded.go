@@ -61,13 +61,13 @@ func (g *Guarded) IsNews(kind core.FindingKind, filled uint32) bool {
 
 // NewGuarded returns the record of a guarded block, whose guard the caller
 // fills in before anybody can find it. It is not pooled.
-func NewGuarded(b core.Block, born Instant, allocated core.Stack) *Record {
+func NewGuarded(b core.Block, born Instant, allocated core.Stack, in core.SpanContext) *Record {
 	made := new(struct {
 		record  Record
 		guarded Guarded
 	})
 	rec := &made.record
-	rec.Guard, rec.stacked, rec.extra = &made.guarded, true, &extra{allocStack: allocated}
+	rec.Guard, rec.stacked, rec.extra = &made.guarded, true, &extra{allocStack: allocated, allocSpan: in}
 	rec.fill(&b, born)
 	return rec
 }

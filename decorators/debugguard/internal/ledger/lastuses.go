@@ -117,5 +117,9 @@ func (l *Ledger) Info(g core.Generation, rec *Record) core.BlockInfo {
 func (l *Ledger) Describe(rec *Record) core.BlockInfo {
 	uses, _ := l.LastUses(rec)
 	allocated, freed := rec.Stacks()
-	return core.BlockInfo{Block: rec.Block(), AllocStack: allocated, FreeStack: freed, Uses: uses, Allocated: l.Clock.Time(rec.born)}
+	info := core.BlockInfo{Block: rec.Block(), AllocStack: allocated, FreeStack: freed, Uses: uses, Allocated: l.Clock.Time(rec.born)}
+	if rec.extra != nil {
+		info.AllocSpan = rec.extra.allocSpan
+	}
+	return info
 }

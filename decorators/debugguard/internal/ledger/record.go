@@ -69,9 +69,12 @@ const (
 	readUnwritten flags = 1 << iota
 )
 
-// extra is what is kept of some blocks only.
+// extra is what is kept of some blocks only. The spans of the allocation and of
+// the free are those in force then, exported or not; they are kept where the
+// stacks are.
 type extra struct {
 	allocStack, freeStack core.Stack
+	allocSpan, freeSpan   core.SpanContext
 	spans                 [usesKept]core.SpanRef
 }
 
@@ -140,15 +143,23 @@ func (rec *Record) Peek(g core.Generation) (known, live bool) {
 // released; Mu must be held.
 func (rec *Record) Revive(g core.Generation) {
 	if rec.genState.CompareAndSwap(genStateOf(g, core.Retired), genStateOf(g, core.Live)) && rec.extra != nil {
-		rec.extra.freeStack = nil
+		rec.extra.freeStack, rec.extra.freeSpan = nil, core.SpanContext{}
 	}
 }
 
-// SetFreeStack keeps the stack of the free; Mu must be held.
-func (rec *Record) SetFreeStack(stack core.Stack) { rec.more().freeStack = stack }
+// SetFreed keeps the stack of the free and the span in force then; Mu must be
+// held.
+func (rec *Record) SetFreed(stack core.Stack, in core.SpanContext) {
+	more := rec.more()
+	more.freeStack, more.freeSpan = stack, in
+}
 
-// SetAllocStack keeps the stack of the allocation; Mu must be held.
-func (rec *Record) SetAllocStack(stack core.Stack) { rec.more().allocStack = stack }
+// SetAllocated keeps the stack of the allocation and the span in force then; Mu
+// must be held.
+func (rec *Record) SetAllocated(stack core.Stack, in core.SpanContext) {
+	more := rec.more()
+	more.allocStack, more.allocSpan = stack, in
+}
 
 const stateBits = 3
 
@@ -202,6 +213,19 @@ func (rec *Record) Stacks() (allocated, freed core.Stack) {
 		return nil, nil
 	}
 	return rec.extra.allocStack, rec.extra.freeStack
+}
+
+// Origin is where a finding about the block is told that no launch is known to
+// have caused: in the trace of its free, or else of its allocation; Mu must be
+// held.
+func (rec *Record) Origin() core.SpanContext {
+	switch {
+	case rec.extra == nil:
+		return core.SpanContext{}
+	case !rec.extra.freeSpan.IsZero():
+		return rec.extra.freeSpan
+	}
+	return rec.extra.allocSpan
 }
 
 // ReadsUnwritten reports whether an access reads what nobody wrote, which was
