@@ -138,12 +138,13 @@ func (s *scripted) Run(ctx context.Context, n int) error {
 	return s.runError
 }
 
+// The side is long enough that a busy machine does several units in it.
 func TestPairsAlternateAndAreOfOneSize(t *testing.T) {
 	rt, _ := simulated(t, fencepost.Config{})
 	work := &scripted{rt: rt}
 	settings, err := ParseSettings("hunt")
 	must(t, err)
-	results, err := Compare(ctx, rt, work, settings, Config{Pairs: 4, Side: 5 * time.Millisecond})
+	results, err := Compare(ctx, rt, work, settings, Config{Pairs: 4, Side: 100 * time.Millisecond})
 	must(t, err)
 	timed := len(work.modes) - 8
 	if got := strings.Join(work.modes[timed:], ","); got != "off,hunt,hunt,off,off,hunt,hunt,off" {
