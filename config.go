@@ -54,7 +54,8 @@ const (
 	// of [StopKinds] that is proven: memory is corrupt, or may be, and every result from then
 	// on may be wrong. Before that the finding is written to its incident
 	// file, told to the logger and to [Config.OnFinding], the history dumped, and
-	// log and spans are flushed, for at most 2 seconds in all, whatever of that blocks.
+	// log and spans are flushed: for at most 2 seconds, and a quarter of a second each
+	// for the span before that and the last line after it, whatever of that blocks.
 	PolicyStop = "stop"
 )
 

@@ -12,8 +12,8 @@ import (
 //
 // All methods are safe for concurrent use. None blocks on the device unless
 // its comment says so. ctx carries the caller's trace; only methods that may
-// block heed its end. An error consumes nothing: after a failed Deallocate
-// the block is as live as before.
+// block heed its end. An error consumes nothing but a ticket that was to be
+// spent: after a failed Deallocate the block is as live as before.
 type Resource interface {
 	// String names the stack from the outside in, such as
 	// "debugguard(budget(logging(async(sim:0))))".

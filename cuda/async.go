@@ -32,8 +32,8 @@ type AsyncResource struct {
 	readings  atomic.Uint64
 	poolStats atomic.Pointer[poolReading]
 
-	// unfreed are retired blocks whose free the driver failed; every reap
-	// tries them again.
+	// unfreed are retired blocks whose free the driver failed, or met a busy
+	// stream; every reap tries them again.
 	mu       sync.Mutex
 	unfreed  []*block
 	retrying sync.Mutex

@@ -101,7 +101,7 @@ func (b *block) announce(e *event, kind core.Access, use int) (holder *access) {
 	return nil
 }
 
-// writtenElsewhere reports whether a finished launch of another stream wrote
+// writtenByOther reports whether a finished launch of another stream wrote
 // the block last; b.mu must be held and the accesses pruned.
 func (b *block) writtenByOther(s *stream) bool {
 	for i := range b.accesses {
@@ -153,7 +153,7 @@ func (b *block) covered(i, kept int) bool {
 	return false
 }
 
-// recorded adds a use whose waits were not queued. It removes nothing but
+// addRecordedUse adds a use whose waits were not queued. It removes nothing but
 // what the same stream's order covers, and what is known to be done; b.mu must
 // be held.
 func (b *block) addRecordedUse(a access, f *fence) {

@@ -15,5 +15,7 @@
 //
 // Two steps are atomic under a stream's own lock: a wait is queued and the
 // clock joined; a sequence number is taken, the event recorded and the clock
-// copied. Nothing else is locked while the driver is called.
+// copied. Allocations and frees are queued under that lock, too. A deferred record
+// is made under the event's own lock and the stream's gate. No block is locked while
+// the driver is called.
 package cuda

@@ -8,8 +8,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// event is one point of a stream: the end of a launch, the readiness of
-// allocations, or a mark behind queued frees. It is shared by all the blocks
+// event is one point of a stream: the end of a launch, a recorded use, the
+// readiness of allocations, a mark behind queued frees, or the end of a stream
+// that was given up. It is shared by all the blocks
 // of its launch and goes back to its stream's free list when nobody refers to
 // it: an access of a block does, and so does a preparer until its wait has
 // been queued. A driver's event may then be recorded anew, which moves no

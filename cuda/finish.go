@@ -104,7 +104,9 @@ func (r *AsyncResource) finishUnrecorded(s *stream, in *core.Intent, e *event, c
 			b.mu.Unlock()
 		}
 	})
-	e.seq = s.completed.Load() // a place that is completed
+	// A place that counts as completed, so that nobody waits for it: after the
+	// synchronise that is true, and without it the blocks are poisoned.
+	e.seq = s.completed.Load()
 	e.clock = e.clock[:0].set(s.slot, e.seq)
 	return err
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// A stream's queue of frees is looked at after reapBatch allocations and frees
-// there, so that one query and one record serve many of them, and after
+// A stream's queue of frees is looked at after reapOperations allocations and
+// frees there, so that one query and one record serve many of them, and after
 // reapBytes of frees, so that large blocks are not kept from others for long.
 const (
 	reapOperations = 32
@@ -156,7 +156,7 @@ func (r *AsyncResource) releaseBlock(b *block) {
 }
 
 // ReapPending looks at every stream once and releases the frees that are
-// completed. It tries again the frees that the driver failed earlier.
+// completed. It tries again the frees that failed earlier, or met a busy stream.
 func (r *AsyncResource) ReapPending(context.Context) error {
 	first := r.retryUnfreed()
 	for _, s := range r.streams.table.streams() {
@@ -178,8 +178,8 @@ func (r *AsyncResource) ReapPending(context.Context) error {
 	return first
 }
 
-// retryUnfreed does what could not be done before: frees that the driver failed,
-// and the backlog of captures.
+// retryUnfreed does what could not be done before: frees that the driver failed or
+// whose stream was busy, and the backlog of captures.
 func (r *AsyncResource) retryUnfreed() error {
 	r.retrying.Lock() // nobody may take them for freed meanwhile
 	defer r.retrying.Unlock()

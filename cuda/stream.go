@@ -54,7 +54,7 @@ type stream struct {
 	freedBytes uint64
 	// calls is what a census wants to know of the stream.
 	calls callCounts
-	// frees is how many frees ever began to queue something. One that failed may
+	// freeAttempts is how many frees ever began to queue something. One that failed may
 	// have queued its waits.
 	freeAttempts uint64
 

@@ -8,8 +8,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// PrepareUse opens the intent on every block, then queues the waits. Blocks
-// are locked one at a time; a refusal takes back the intents opened so far.
+// PrepareUse announces the launch on its blocks, which are locked one at a time,
+// and then queues the waits. If one block refuses, the launch is withdrawn, and
+// the blocks that know of it drop it when somebody looks at them.
 func (r *AsyncResource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
 	for {
 		ticket, closed, err := r.prepare(req)
@@ -218,7 +219,7 @@ func (r *AsyncResource) recordNow(s *stream, lease core.StreamID) (e *event, fen
 	return nil, fenced, err
 }
 
-// givenUp is the refusal of work on an adopted stream whose lease was given
+// givenUpError is the refusal of work on an adopted stream whose lease was given
 // back while the work was on its way.
 func givenUpError(op string, id core.StreamID) error {
 	return &core.StreamMisuseError{Op: op, Stream: id, Reason: "the adopted stream was given up meanwhile: release its lease after its work is enqueued"}

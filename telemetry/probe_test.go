@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
-// probed is a traced resource over a probe over a fake.
+// newProbed is a traced resource over a probe over a fake.
 func newProbed(t testing.TB, cfg telemetry.Config, options ...sdktrace.TracerProviderOption) traced {
 	t.Helper()
 	r := newTraced(t, cfg, options...)

@@ -9,7 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 )
 
-// watched has a quarantine of 64 blocks of 1024 bytes, and so room for
+// watchedGaps has a quarantine of 64 blocks of 1024 bytes, and so room for
 // canaries of 8 KiB.
 func watchedGaps(c *debugguard.Config) { c.Hunt.QuarantineBytes = 64 << 10 }
 

@@ -15,7 +15,7 @@ import (
 
 // openLaunch is a launch between prepare and end that uses known blocks.
 type openLaunch struct {
-	// held are the records used, sorted by generation, each once; guarded is
+	// known are the records used, sorted by generation, each once; guarded is
 	// set if one of them is.
 	known   []knownUse
 	guarded bool

@@ -204,7 +204,6 @@ func TestTheEndIsBounded(t *testing.T) {
 	}
 }
 
-// stopped runs the whole program until it serves, and stops it.
 func TestTheProgramServesUntilItIsToldToStop(t *testing.T) {
 	var mu sync.Mutex
 	var log bytes.Buffer

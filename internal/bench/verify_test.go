@@ -33,7 +33,7 @@ type yardstick struct {
 	// hold makes the stream wait until the function that it returns is called,
 	// so that the device's time is measured and not the host's.
 	hold func() (release func())
-	// gigabytes a second, one for each round: comparisons one behind the other
+	// Gigabytes a second, one for each round: comparisons one behind the other
 	// on the device, the yardstick the same, and a comparison alone, with the
 	// host's work before and after it.
 	verified, read, alone []float64

@@ -1,5 +1,5 @@
 // Package findings is what happens when a memory bug is found: one list, in
-// [Reporter.Report].
+// Reporter.handle, which [Reporter.Report] and [Reporter.FromOracle] share.
 //
 // A finding comes from the debug guard, from the runtime, or, on a simulated
 // device, from the device's oracle, which sees each access but knows addresses and

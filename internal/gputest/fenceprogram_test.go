@@ -19,7 +19,7 @@ import (
 type fencePrograms struct {
 	b     *bench
 	lanes []*streamLane
-	// of the program under way
+	// The rest is of the program under way.
 	program small.Program
 	blocks  []*valued
 	freed   small.Set

@@ -42,7 +42,7 @@ const (
 	programBlocks = 12
 )
 
-// run runs one program and returns how many words were wrong.
+// runProgram runs one program and returns how many words were wrong.
 func (b *bench) runProgram(seed uint64) uint64 {
 	b.Helper()
 	p := &program{b: b, rng: rand.New(rand.NewPCG(seed, 0x70726f67))}

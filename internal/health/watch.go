@@ -70,7 +70,7 @@ func textOf(signs []core.HealthSign) string {
 	return strings.Join(texts, "; ")
 }
 
-// LookSoon makes the watch look at once. It does not block.
+// LookSoon makes the watch look without waiting for its next tick. It does not block.
 func (w *Watch) LookSoon() {
 	select {
 	case w.soon <- struct{}{}:

@@ -76,7 +76,7 @@ func importGraph(files []*File) map[string][]string {
 func forbidden(dir, target string, graph map[string][]string) string {
 	own, isOwn := ownFolder(target)
 	if !isOwn && isVendor(target) && dir != "." && !slices.ContainsFunc(vendorFolders, func(p string) bool { return under(dir, p) }) {
-		return target + " is imported outside telemetry/, cmd/ and the root package"
+		return target + " is imported outside the root package and " + strings.Join(vendorFolders, "/, ") + "/"
 	}
 	i := slices.IndexFunc(layers, func(l layer) bool { return under(dir, l.prefix) })
 	if i < 0 {

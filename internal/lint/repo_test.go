@@ -47,6 +47,7 @@ var rules = map[string]func([]*File) []Violation{
 	"no anonymous fields":       Embedded,
 	"no panics in libraries":    Panics,
 	"exported names documented": Undocumented,
+	"comments name their own":   Misnamed,
 	"packages documented":       PackageComments,
 	"file length":               Length,
 	"words and machine paths":   Words,

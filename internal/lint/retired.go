@@ -46,7 +46,7 @@ var retiredWords = []retired{
 		"buried":    "tombstone",
 		"dead":      "released or dropped",
 	}},
-	{under: []string{"cuda"}, words: map[string]string{
+	{under: []string{"cuda"}, words: map[string]string{ //nolint:gosec // "passed" is no password
 		"passed":  "completed, or what else is meant",
 		"asked":   "queried of a driver, requested of a free, or what else is meant",
 		"taken":   "what is counted or who has it",

@@ -8,7 +8,7 @@ import (
 // demand is an order that there must be.
 type demand struct{ first, then int32 }
 
-// ops are the nodes of one launch that matter to the others.
+// launch is the nodes of one launch that matter to the others.
 type launch struct {
 	begin, end int32 // -1 for none (yet)
 	node       *Node

@@ -173,7 +173,7 @@ func (ts *tombstones) shrink(limit int, index *addresses) {
 	ts.ring, ts.next = slices.Clone(inOrder[excess:]), 0
 }
 
-// each calls visit for every freed block that the ledger remembers, under the
+// eachTombstone calls visit for every freed block that the ledger remembers, under the
 // locks of their shards in turn.
 func (l *Ledger) eachTombstone(visit func(core.Block)) {
 	for i := range l.shards {
