@@ -78,7 +78,7 @@ func (r *AsyncResource) freeOrBacklog(b *block, p lockMode) error {
 // synchronisation would invalidate the capture. It does so for a while, too, if
 // the driver cannot tell whether the stream captures.
 func (r *AsyncResource) finishOrBacklog(h backlogEnd) (backlogged bool, err error) {
-	e := h.in.Handle.(*event)
+	e := pointOf(h.in)
 	s := e.stream
 	switch err = s.recordable(); {
 	case err == nil:

@@ -14,7 +14,7 @@ func (r *AsyncResource) FinishUse(_ context.Context, t core.Ticket) error {
 	if err != nil {
 		return err
 	}
-	e := in.Handle.(*event)
+	e := pointOf(in)
 	s := e.stream
 	if in.Trace != nil {
 		noteSpans(in, e)
@@ -36,7 +36,7 @@ func (r *AsyncResource) FinishUse(_ context.Context, t core.Ticket) error {
 
 // launched closes the intent of a launch that is fenced.
 func (r *AsyncResource) launched(in *core.Intent) {
-	s := in.Handle.(*event).stream
+	s := pointOf(in).stream
 	s.books.launches.Add(1)
 	if in.CrossStream {
 		s.books.crossStream.Add(1)
@@ -63,7 +63,7 @@ func (r *AsyncResource) finish(s *stream, in *core.Intent, e *event) error {
 // endLaunch closes the intent as enqueued or withdrawn, and frees the blocks
 // whose free nothing else blocks.
 func (r *AsyncResource) endLaunch(in *core.Intent, state uint32) {
-	e := in.Handle.(*event)
+	e := pointOf(in)
 	s := e.stream
 	for _, b := range e.end(state) {
 		b.mu.Lock()
@@ -82,7 +82,7 @@ func (r *AsyncResource) endLaunch(in *core.Intent, state uint32) {
 // noteSpans hands the spans of the uses to those who will wait for them.
 func noteSpans(in *core.Intent, e *event) {
 	for i := range in.Uses {
-		b := in.Uses[i].Handle.(*block)
+		b := blockOf(&in.Uses[i])
 		b.mu.Lock()
 		for j := range b.accesses {
 			if b.accesses[j].event == e {
@@ -98,7 +98,7 @@ func (r *AsyncResource) finishUnrecorded(s *stream, in *core.Intent, e *event, c
 	s.books.fails.Add(1)
 	err := r.fenceBySync(s, cause, func() {
 		for i := range in.Uses {
-			b := in.Uses[i].Handle.(*block)
+			b := blockOf(&in.Uses[i])
 			b.mu.Lock()
 			r.streams.table.poison(b)
 			b.mu.Unlock()

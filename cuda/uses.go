@@ -150,7 +150,7 @@ func (r *AsyncResource) AbortUse(_ context.Context, t core.Ticket) error {
 	if err != nil {
 		return err
 	}
-	in.Handle.(*event).stream.books.aborts.Add(1)
+	pointOf(in).stream.books.aborts.Add(1)
 	r.endLaunch(in, withdrawn)
 	return nil
 }
