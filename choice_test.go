@@ -9,7 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
-	"github.com/fencepost-gpu/fencepost/internal/fakecuda"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/fakecuda"
 )
 
 // fakeGPU puts a driver library of the test's making in the place of the

@@ -48,7 +48,7 @@ func (r *Runtime) GuardStatus() GuardStatus {
 }
 
 // guardStats are the guard's numbers for metrics, incidents and the status: a
-// number more is a row more, here and in the text of internal/tools/metrics.
+// number more is a row more, here and in the text of internal/repo/tools/metrics.
 func (r *Runtime) guardStats() telemetry.GuardStats {
 	st := r.guard.GuardStats()
 	out := telemetry.GuardStats{Mode: st.Mode.String(), Quarantine: st.Quarantine}

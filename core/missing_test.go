@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/niltest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/niltest"
 )
 
 func TestAMethodOfNilIsAnError(t *testing.T) {

@@ -3,7 +3,7 @@ package cuda_test
 import (
 	"testing"
 
-	"github.com/fencepost-gpu/fencepost/internal/teststack"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
 func deviceOrdered(c *teststack.Config) { c.DeviceOrder = true }

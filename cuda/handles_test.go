@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
-	"github.com/fencepost-gpu/fencepost/internal/teststack"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
 // In the tests of this file the device gives the handle of a destroyed stream

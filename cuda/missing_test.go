@@ -9,7 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
-	"github.com/fencepost-gpu/fencepost/internal/niltest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/niltest"
 )
 
 func TestAMethodOfNilIsAnError(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
-	"github.com/fencepost-gpu/fencepost/internal/teststack"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
 // The clock of these tests stands still while anything runs, so that the times

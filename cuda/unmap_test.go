@@ -8,7 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
-	"github.com/fencepost-gpu/fencepost/internal/teststack"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
 // An unmap takes long, so nobody on a launch path or in a free makes one, even

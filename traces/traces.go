@@ -1,6 +1,6 @@
 // Package traces holds real allocation traces as data, embedded in the binary
 // so that the demo needs no file beside it. README.md, in the same folder,
-// says what was recorded and how. internal/alloctrace reads the format.
+// says what was recorded and how. internal/traceio/alloctrace reads the format.
 package traces
 
 import (

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/fencepost-gpu/fencepost/internal/alloctrace"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 )
 
 // console is where a command prints. Whatever comes from outside is escaped: by

@@ -17,7 +17,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/demo"
 	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/doctor"
-	"github.com/fencepost-gpu/fencepost/internal/replay"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/replay"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost-gpu/fencepost/internal/alloctrace"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
 )
 
@@ -262,7 +262,7 @@ func TestAFullStandardOutputIsAProblem(t *testing.T) {
 }
 
 // What a command prints goes through its console, which escapes it, and the
-// files that it writes are internal/output's. So nothing here does either itself.
+// files that it writes are cmd/fencepost/internal/output's. So nothing here does either itself.
 func TestCommandsPrintAndWriteInOnePlaceOnly(t *testing.T) {
 	forbidden := func(pkg, name string) bool {
 		switch pkg {

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/internal/alloctrace"
-	"github.com/fencepost-gpu/fencepost/internal/replay"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/replay"
 )
 
 type replayFlags struct {

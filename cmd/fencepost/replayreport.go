@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/internal/replay"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/replay"
 )
 
 // printReplay writes the report for people.

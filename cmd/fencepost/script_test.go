@@ -14,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
-	"github.com/fencepost-gpu/fencepost/internal/fakecuda"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/fakecuda"
 )
 
 // TestMain lets scripts run this binary as the command "fencepost".

@@ -13,7 +13,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fencepost-gpu/fencepost/internal/output"
+	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/output"
 	"github.com/fencepost-gpu/fencepost/telemetry/spanfile"
 	"github.com/fencepost-gpu/fencepost/telemetry/spanpipe"
 )

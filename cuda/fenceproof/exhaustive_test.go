@@ -9,21 +9,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/internal/fencecheck"
-	"github.com/fencepost-gpu/fencepost/internal/fencecheck/program"
+	"github.com/fencepost-gpu/fencepost/internal/proof"
+	"github.com/fencepost-gpu/fencepost/internal/proof/program"
 )
 
 // everyKind is all that a caller does; the reaper's looks and the driver's
 // failures are for withReaps.
 var everyKind = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record}
 
-func bound(ops, goroutines int) fencecheck.Bound {
-	return fencecheck.Bound{Bounds: program.Bounds{Streams: 3, Blocks: 3, Ops: ops, Kinds: everyKind}, From: 1, Goroutines: goroutines}
+func bound(ops, goroutines int) proof.Bound {
+	return proof.Bound{Bounds: program.Bounds{Streams: 3, Blocks: 3, Ops: ops, Kinds: everyKind}, From: 1, Goroutines: goroutines}
 }
 
 // withReaps has the reaper look at the streams between the operations, and
 // launches whose event the driver refuses to record.
-func withReaps(ops, goroutines int) fencecheck.Bound {
+func withReaps(ops, goroutines int) proof.Bound {
 	b := bound(ops, goroutines)
 	b.Kinds = []program.Kind{program.Launch, program.Free, program.Reap, program.Faulty, program.FaultyRecord}
 	return b
@@ -31,7 +31,7 @@ func withReaps(ops, goroutines int) fencecheck.Bound {
 
 // withoutAborts leaves out launches that are aborted: each launch that may be is
 // another program, which makes seven times as many of 6 operations.
-func withoutAborts(ops, goroutines int) fencecheck.Bound {
+func withoutAborts(ops, goroutines int) proof.Bound {
 	b := bound(ops, goroutines)
 	b.Kinds = []program.Kind{program.Launch, program.Free, program.Sync, program.Record}
 	b.From = ops // the shorter are among those of bound
@@ -41,23 +41,23 @@ func withoutAborts(ops, goroutines int) fencecheck.Bound {
 // bounds are what is run: some seconds by default, less under the race
 // detector. On two busy cores FENCEPOST_FENCES=full takes some twenty minutes, and
 // FENCEPOST_FENCES=everything an hour.
-func bounds() []fencecheck.Bound {
+func bounds() []proof.Bound {
 	switch {
 	case os.Getenv("FENCEPOST_FENCES") == "everything":
-		return []fencecheck.Bound{bound(6, 2), bound(5, 3), withReaps(5, 2)}
+		return []proof.Bound{bound(6, 2), bound(5, 3), withReaps(5, 2)}
 	case os.Getenv("FENCEPOST_FENCES") == "full":
-		return []fencecheck.Bound{withoutAborts(6, 2), bound(5, 2), bound(5, 3), withReaps(5, 2)}
+		return []proof.Bound{withoutAborts(6, 2), bound(5, 2), bound(5, 3), withReaps(5, 2)}
 	case testing.Short():
-		return []fencecheck.Bound{bound(3, 2), bound(3, 3), withReaps(3, 2)}
+		return []proof.Bound{bound(3, 2), bound(3, 3), withReaps(3, 2)}
 	case raceDetector:
-		return []fencecheck.Bound{bound(4, 2), withReaps(3, 2)}
+		return []proof.Bound{bound(4, 2), withReaps(3, 2)}
 	default:
-		return []fencecheck.Bound{bound(5, 2), bound(4, 3), withReaps(4, 2)}
+		return []proof.Bound{bound(5, 2), bound(4, 3), withReaps(4, 2)}
 	}
 }
 
 // count is how many programs a bound has.
-func count(b fencecheck.Bound) uint64 {
+func count(b proof.Bound) uint64 {
 	shorter := b.Bounds
 	shorter.Ops = b.From - 1
 	return b.Count() - shorter.Count()
@@ -67,11 +67,11 @@ func count(b fencecheck.Bound) uint64 {
 // their host goroutines, and judges in each case all orders of execution that
 // the queued waits leave.
 func TestFencesExhaustive(t *testing.T) {
-	var total fencecheck.Total
+	var total proof.Total
 	var texts []string
 	for _, b := range bounds() {
 		start := time.Now()
-		got, err := fencecheck.Exhaust(b, runtime.GOMAXPROCS(0))
+		got, err := proof.Exhaust(b, runtime.GOMAXPROCS(0))
 		if err != nil {
 			t.Fatalf("bound %v:\n%v", b, err)
 		}
@@ -101,9 +101,9 @@ func TestGivenUpStreamsKeepTheirOrder(t *testing.T) {
 			return true
 		}
 		got.programs++
-		fencecheck.EachSchedule(p, 2, func(s fencecheck.Schedule) bool {
+		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
 			got.schedules++
-			if _, err := fencecheck.CheckOnce(b.Streams, p, s); err != nil {
+			if _, err := proof.CheckOnce(b.Streams, p, s); err != nil {
 				t.Error(err)
 			}
 			return !t.Failed()
@@ -124,11 +124,11 @@ func TestDeviceOrderNeedsNoHost(t *testing.T) {
 	if raceDetector {
 		b.Ops = 3
 	}
-	r, err := fencecheck.NewDeviceOrderRunner(b.Streams)
+	r, err := proof.NewDeviceOrderRunner(b.Streams)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var total fencecheck.Total
+	var total proof.Total
 	b.Each(b.From, func(p program.Program) bool {
 		if err := r.CheckAll(p, b.Goroutines, &total); err != nil {
 			t.Error(err)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fencepost-gpu/fencepost/internal/fencecheck"
+	"github.com/fencepost-gpu/fencepost/internal/proof"
 )
 
 // amount is how much is run: programs, and schedules of their host goroutines.
@@ -14,7 +14,7 @@ type amount struct{ programs, schedules uint64 }
 // fences or moves them changes none of it; what changes the programs changes it
 // here too, and not to less.
 var golden = []struct {
-	fencecheck.Bound
+	proof.Bound
 	amount
 }{
 	{bound(3, 2), amount{309, 543}},
@@ -38,7 +38,7 @@ var (
 )
 
 // amountOf is that of a bound that is run.
-func amountOf(t *testing.T, b fencecheck.Bound) amount {
+func amountOf(t *testing.T, b proof.Bound) amount {
 	t.Helper()
 	for _, g := range golden {
 		if g.String() == b.String() && slices.Equal(g.Kinds, b.Kinds) {

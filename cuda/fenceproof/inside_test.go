@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/internal/fencecheck/overlap"
-	"github.com/fencepost-gpu/fencepost/internal/fencecheck/overlay"
+	"github.com/fencepost-gpu/fencepost/internal/proof/overlap"
+	"github.com/fencepost-gpu/fencepost/internal/proof/overlay"
 )
 
 // explorer is the program that drives package cuda, built over an overlay in
@@ -49,7 +49,7 @@ func buildExplorer(t *testing.T, plants []plant) explorer {
 		t.Fatal(err)
 	}
 	x := explorer{filepath.Join(dir, "explore")}
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay", replaced, "-o", x.path, "./internal/fencecheck/overlap/explore")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay", replaced, "-o", x.path, "./internal/proof/overlap/explore")
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := build.CombinedOutput(); err != nil {

@@ -3,8 +3,8 @@ package fenceproof
 import (
 	"testing"
 
-	"github.com/fencepost-gpu/fencepost/internal/fencecheck"
-	"github.com/fencepost-gpu/fencepost/internal/fencecheck/program"
+	"github.com/fencepost-gpu/fencepost/internal/proof"
+	"github.com/fencepost-gpu/fencepost/internal/proof/program"
 )
 
 // TestIsolatedBlocksAreUnmappedBehindEveryUse runs every small program under
@@ -12,18 +12,18 @@ import (
 // before the device has done what uses it, all are in the end, and no block is
 // called gone before. An unmap lies on no stream, so the oracle is not asked.
 func TestIsolatedBlocksAreUnmappedBehindEveryUse(t *testing.T) {
-	b := fencecheck.Bound{Bounds: program.Bounds{Streams: 2, Blocks: 2, Ops: 5, Kinds: []program.Kind{program.Launch, program.Free, program.Reap}}, Goroutines: 2}
+	b := proof.Bound{Bounds: program.Bounds{Streams: 2, Blocks: 2, Ops: 5, Kinds: []program.Kind{program.Launch, program.Free, program.Reap}}, Goroutines: 2}
 	if raceDetector {
 		b.Ops = 4
 	}
-	r, err := fencecheck.NewIsolatedRunner(b.Streams)
+	r, err := proof.NewIsolatedRunner(b.Streams)
 	if err != nil {
 		t.Fatal(err)
 	}
 	programs := uint64(0)
 	b.Each(1, func(p program.Program) bool {
 		programs++
-		fencecheck.EachSchedule(p, b.Goroutines, func(s fencecheck.Schedule) bool {
+		proof.EachSchedule(p, b.Goroutines, func(s proof.Schedule) bool {
 			_, err = r.Check(p, s)
 			return err == nil
 		})

@@ -3,8 +3,8 @@ package fenceproof
 import (
 	"testing"
 
-	"github.com/fencepost-gpu/fencepost/internal/fencecheck"
-	"github.com/fencepost-gpu/fencepost/internal/fencecheck/program"
+	"github.com/fencepost-gpu/fencepost/internal/proof"
+	"github.com/fencepost-gpu/fencepost/internal/proof/program"
 )
 
 // TestNoWaitCanBeTakenAway lets the device forget each queued wait of each
@@ -24,13 +24,13 @@ func TestNoWaitCanBeTakenAway(t *testing.T) {
 	if testing.Short() {
 		b.Ops, fewest = 3, 100
 	}
-	r, err := fencecheck.NewRunner(b.Streams)
+	r, err := proof.NewRunner(b.Streams)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dropped, silent := 0, 0
 	b.Each(1, func(p program.Program) bool {
-		fencecheck.EachSchedule(p, 2, func(s fencecheck.Schedule) bool {
+		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
 			v, err := r.Check(p, s)
 			if err != nil {
 				t.Fatal(err)
@@ -63,9 +63,9 @@ func TestNoWaitCanBeTakenAway(t *testing.T) {
 
 // apart reports whether a step of another operation came between those of a
 // launch.
-func apart(s fencecheck.Schedule) bool {
+func apart(s proof.Schedule) bool {
 	for i, step := range s {
-		if step.Phase == fencecheck.Enqueue && (s[i-1].Op != step.Op || s[i+1].Op != step.Op) {
+		if step.Phase == proof.Enqueue && (s[i-1].Op != step.Op || s[i+1].Op != step.Op) {
 			return true
 		}
 	}

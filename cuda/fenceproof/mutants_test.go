@@ -15,7 +15,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/fencepost-gpu/fencepost/internal/fencecheck/mutation"
+	"github.com/fencepost-gpu/fencepost/internal/proof/mutation"
 )
 
 // TestFenceMutants breaks the production code at one step of its fences at a

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/fencepost-gpu/fencepost/internal/fencecheck/overlay"
+	"github.com/fencepost-gpu/fencepost/internal/proof/overlay"
 )
 
 // plant is a fault that shows only where calls overlap, and the family of

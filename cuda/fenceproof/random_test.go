@@ -6,16 +6,16 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/fencepost-gpu/fencepost/internal/fencecheck"
-	"github.com/fencepost-gpu/fencepost/internal/fencecheck/program"
+	"github.com/fencepost-gpu/fencepost/internal/proof"
+	"github.com/fencepost-gpu/fencepost/internal/proof/program"
 )
 
 // large is the bound of programs that are drawn.
 var large = program.Bounds{Streams: 6, Blocks: 24, Ops: 60, Kinds: append([]program.Kind{program.Reap, program.Faulty, program.FaultyRecord}, everyKind...)}
 
-func openRunner(t testing.TB, streams int) *fencecheck.Runner {
+func openRunner(t testing.TB, streams int) *proof.Runner {
 	t.Helper()
-	r, err := fencecheck.NewRunner(streams)
+	r, err := proof.NewRunner(streams)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +39,8 @@ func TestRandomProgramsKeepTheirOrder(t *testing.T) {
 		}
 		bound.Ops = 1 + draw(large.Ops)
 		p := program.Draw(bound, draw)
-		s := fencecheck.DrawSchedule(p, 1+draw(4), draw)
-		r, err := fencecheck.NewRunner(bound.Streams) // what failed before must not matter
+		s := proof.DrawSchedule(p, 1+draw(4), draw)
+		r, err := proof.NewRunner(bound.Streams) // what failed before must not matter
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func tryRandomly(t *testing.T, bound program.Bounds, programs int) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	r := openRunner(t, bound.Streams)
-	var total fencecheck.Total
+	var total proof.Total
 	if raceDetector {
 		programs /= 20
 	}
@@ -83,7 +83,7 @@ func tryRandomly(t *testing.T, bound program.Bounds, programs int) {
 	}
 	for range programs {
 		p := program.Random(rng, bound)
-		s := fencecheck.RandomSchedule(rng, p, 1+rng.IntN(4))
+		s := proof.RandomSchedule(rng, p, 1+rng.IntN(4))
 		v, err := r.Check(p, s)
 		if err != nil {
 			t.Fatal(err)
@@ -110,7 +110,7 @@ func FuzzFences(f *testing.F) {
 	f.Fuzz(func(t *testing.T, goroutines byte, choices, data []byte) {
 		p := program.Decode(data, large)
 		at := 0
-		s := fencecheck.DrawSchedule(p, 1+int(goroutines%4), func(n int) int {
+		s := proof.DrawSchedule(p, 1+int(goroutines%4), func(n int) int {
 			at++
 			if len(choices) == 0 {
 				return 0

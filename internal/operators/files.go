@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/internal/shelf"
+	"github.com/fencepost-gpu/fencepost/internal/operators/shelf"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"

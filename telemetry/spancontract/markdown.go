@@ -11,7 +11,7 @@ import (
 
 // The marks between which docs/traces.md is made by [Document].
 const (
-	beginMark = "<!-- contract: begin (made by \"go run ./internal/tools/traces\") -->\n"
+	beginMark = "<!-- contract: begin (made by \"go run ./internal/repo/tools/traces\") -->\n"
 	endMark   = "<!-- contract: end -->\n"
 )
 

@@ -25,7 +25,7 @@ func TestThePageIsMadeFromTheContract(t *testing.T) {
 	}
 	made, err := spancontract.Document(string(text))
 	if err != nil || made != string(text) {
-		t.Errorf("docs/traces.md is not as made from the contract (%v): run go run ./internal/tools/traces", err)
+		t.Errorf("docs/traces.md is not as made from the contract (%v): run go run ./internal/repo/tools/traces", err)
 	}
 	if _, err := spancontract.Document("a page without marks"); err == nil {
 		t.Error("a page without marks was taken")

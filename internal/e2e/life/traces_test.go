@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/internal/alloctrace"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
-	"github.com/fencepost-gpu/fencepost/internal/replay"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/replay"
 	"github.com/fencepost-gpu/fencepost/traces"
 )
 

@@ -11,14 +11,14 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
-	"github.com/fencepost-gpu/fencepost/internal/fencecheck"
-	"github.com/fencepost-gpu/fencepost/internal/fencecheck/program"
+	"github.com/fencepost-gpu/fencepost/internal/proof"
+	"github.com/fencepost-gpu/fencepost/internal/proof/program"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 // The layers, each with options that must change nothing about fences. A guard
 // that fills and compares has launches of its own: those stacks are compared
-// by the values of their programs, in internal/gputest and in the conformance
+// by the values of their programs, in internal/eval/gputest and in the conformance
 // suite.
 var fenceLayers = map[string]core.Layer{
 	"log": func(up core.Resource) (core.Resource, error) {
@@ -63,7 +63,7 @@ var fenceStacks = [][]string{
 func TestEveryStackGivesTheSameFences(t *testing.T) {
 	bound := program.Bounds{Streams: 3, Blocks: 3, Ops: 4, Kinds: []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record}}
 	bare := openRunner(t)
-	var stacks []*fencecheck.Runner
+	var stacks []*proof.Runner
 	for _, names := range fenceStacks {
 		var layers []core.Layer
 		for _, name := range names {
@@ -80,7 +80,7 @@ func TestEveryStackGivesTheSameFences(t *testing.T) {
 		if programs++; len(p) == bound.Ops && programs%skipped != 0 {
 			return true
 		}
-		fencecheck.EachSchedule(p, 2, func(s fencecheck.Schedule) bool {
+		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
 			want, err := bare.Check(p, s)
 			if err != nil {
 				t.Fatal(err)
@@ -106,9 +106,9 @@ func TestEveryStackGivesTheSameFences(t *testing.T) {
 // skipped is how many of the longest programs go by for one that is run.
 const skipped = 8
 
-func openRunner(t *testing.T, layers ...core.Layer) *fencecheck.Runner {
+func openRunner(t *testing.T, layers ...core.Layer) *proof.Runner {
 	t.Helper()
-	r, err := fencecheck.NewRunner(3, layers...)
+	r, err := proof.NewRunner(3, layers...)
 	if err != nil {
 		t.Fatal(err)
 	}

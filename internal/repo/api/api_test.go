@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost-gpu/fencepost/internal/lint"
+	"github.com/fencepost-gpu/fencepost/internal/repo/lint"
 )
 
 // TestTheListingIsCurrent compares what is checked in with what the module exports.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost-gpu/fencepost/internal/lint"
+	"github.com/fencepost-gpu/fencepost/internal/repo/lint"
 )
 
 // texts are the texts of packages, each a list of files, in the order of their
@@ -238,7 +238,7 @@ func TestEveryFolderHasItsLayer(t *testing.T) {
 			t.Errorf("%s is not inside of what is before it", dir)
 		}
 	}
-	for dir, want := range map[string]bool{".": true, "core": true, "core/coretest": false, "cuda/sim": false, "cuda/sim/x": false, "cuda/simple": true, "internal/lint": false, "cmd": false} {
+	for dir, want := range map[string]bool{".": true, "core": true, "core/coretest": false, "cuda/sim": false, "cuda/sim/x": false, "cuda/simple": true, "internal/repo/lint": false, "cmd": false} {
 		if isSeed(dir) != want {
 			t.Errorf("%s: %v", dir, !want)
 		}

@@ -19,7 +19,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fencepost-gpu/fencepost/internal/lint"
+	"github.com/fencepost-gpu/fencepost/internal/repo/lint"
 )
 
 // listed is what the go command says of a package.

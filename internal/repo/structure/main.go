@@ -16,7 +16,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/fencepost-gpu/fencepost/internal/lint"
+	"github.com/fencepost-gpu/fencepost/internal/repo/lint"
 )
 
 // golden is where the text is checked in, below this package's folder.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/fencepost-gpu/fencepost/internal/lint"
+	"github.com/fencepost-gpu/fencepost/internal/repo/lint"
 )
 
 // TestTheStructureIsAsItIsWrittenDown compares the text that is checked in with what

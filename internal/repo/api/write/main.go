@@ -6,8 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/fencepost-gpu/fencepost/internal/lint"
 	"github.com/fencepost-gpu/fencepost/internal/repo/api"
+	"github.com/fencepost-gpu/fencepost/internal/repo/lint"
 )
 
 func main() {

@@ -1,0 +1,173 @@
+package guardcost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/replay"
+	"github.com/fencepost-gpu/fencepost/internal/workload"
+	"github.com/fencepost-gpu/fencepost/traces"
+)
+
+// sortJoin is the radix sort, hash join and filter of some goroutines; a unit
+// is one of each on every goroutine.
+type sortJoin struct {
+	*workload.Batch
+	name string
+}
+
+func newSortJoin(ctx context.Context, rt *fencepost.Runtime, goroutines, rows int) (*sortJoin, error) {
+	w, err := workload.New(
+		workload.Env{Driver: rt.Driver(), Runtime: rt.Runtime, Streams: rt.Streams(), Memory: rt.Memory()},
+		workload.Config{Goroutines: goroutines, Iterations: 1, Rounds: 1, Rows: rows, Seed: 1})
+	if err != nil {
+		return nil, err
+	}
+	batch, err := w.Batch(ctx)
+	return &sortJoin{batch, fmt.Sprintf("sort+join %d rows, %d goroutines", rows, goroutines)}, err
+}
+
+func (s *sortJoin) Name() string { return s.name }
+
+// replays plays recorded traces without waiting; a unit is each once.
+type replays struct {
+	rt     *fencepost.Runtime
+	loaded []*alloctrace.Trace
+	wrong  error
+}
+
+func newReplays(rt *fencepost.Runtime, names ...string) (*replays, error) {
+	r := &replays{rt: rt}
+	for _, name := range names {
+		t, err := loadTrace(name)
+		if err != nil {
+			return nil, err
+		}
+		r.loaded = append(r.loaded, t)
+	}
+	return r, nil
+}
+
+func loadTrace(name string) (*alloctrace.Trace, error) {
+	f, err := traces.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	t, err := alloctrace.Read(name, f)
+	return t, errors.Join(err, f.Close())
+}
+
+func (r *replays) Name() string { return fmt.Sprintf("replay of recorded traces (%d)", len(r.loaded)) }
+func (r *replays) Check() error { return r.wrong }
+
+func (r *replays) Run(ctx context.Context, n int) error {
+	for range n {
+		for _, t := range r.loaded {
+			report, err := replay.Play(ctx, t, replay.Config{Runtime: r.rt.Runtime, Streams: r.rt.Streams()})
+			if err != nil {
+				return err
+			}
+			if report.Refusals > 0 || report.UnknownFrees > 0 {
+				r.wrong = fmt.Errorf("%s: %d refusals, %d unknown frees", t.Name, report.Refusals, report.UnknownFrees)
+			}
+		}
+	}
+	return nil
+}
+
+// scratch are the blocks in bytes that a short kernel works in.
+var scratch = [...]uint64{64 << 10, 1 << 20}
+
+// shortKernels is the worst case for a guard: scratch memory for one launch of
+// a kernel that takes some microseconds, and its free; a unit is one of those
+// on every goroutine. On the simulated device the kernel takes no time.
+type shortKernels struct {
+	rt      *fencepost.Runtime
+	module  *cuda.Module
+	kernel  *cuda.Kernel
+	leases  []*cuda.Lease
+	lasting time.Duration
+}
+
+func newShortKernels(ctx context.Context, rt *fencepost.Runtime, goroutines int, lasting time.Duration) (*shortKernels, error) {
+	module, err := cuda.LoadModule(rt.Driver(), testkernels.Image())
+	if err != nil {
+		return nil, err
+	}
+	s := &shortKernels{rt: rt, module: module, lasting: lasting}
+	if s.kernel, err = module.Kernel(testkernels.Delay); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	for range goroutines {
+		l, err := rt.Streams().Acquire(ctx, "short")
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.leases = append(s.leases, l)
+	}
+	return s, nil
+}
+
+func (s *shortKernels) Name() string {
+	return fmt.Sprintf("kernels of %v, %d goroutines", s.lasting, len(s.leases))
+}
+
+// Check has nothing to judge: the kernel writes nothing.
+func (s *shortKernels) Check() error { return nil }
+
+func (s *shortKernels) Run(ctx context.Context, n int) error {
+	errs := make([]error, len(s.leases))
+	var group sync.WaitGroup
+	for i, l := range s.leases {
+		group.Go(func() {
+			for range n {
+				if errs[i] = s.once(ctx, l); errs[i] != nil {
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+func (s *shortKernels) once(ctx context.Context, on *cuda.Lease) error {
+	var uses [len(scratch)]core.Use
+	for i, bytes := range scratch {
+		b, err := s.rt.Allocate(ctx, core.Request{Bytes: bytes, Stream: on.ID(), Tag: "scratch"})
+		if err != nil {
+			return errors.Join(err, s.free(ctx, uses[:i]))
+		}
+		uses[i] = core.Use{Block: b.ID, Access: core.Write}
+	}
+	grid := cuda.Grid{Grid: driver.Dim{X: 1}, Block: driver.Dim{X: 1}}
+	err := s.kernel.Launch(ctx, s.rt.Runtime, on, grid, uses[:], driver.U64(uint64(s.lasting.Nanoseconds())))
+	return errors.Join(err, s.free(ctx, uses[:]))
+}
+
+func (s *shortKernels) free(ctx context.Context, uses []core.Use) error {
+	var errs []error
+	for _, u := range uses {
+		_, err := s.rt.Deallocate(ctx, u.Block)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// Close gives leases and kernels back.
+func (s *shortKernels) Close() error {
+	var errs []error
+	for _, l := range s.leases {
+		errs = append(errs, l.Release())
+	}
+	return errors.Join(append(errs, s.module.Unload())...)
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost/internal/proof"
+	"github.com/fencepost-gpu/fencepost/internal/proof/mutation"
+	"github.com/fencepost-gpu/fencepost/internal/proof/mutation/toggle"
+	"github.com/fencepost-gpu/fencepost/internal/proof/program"
+)
+
+var everyKind = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record, program.Reap, program.Faulty, program.FaultyRecord}
+
+// isolatedKinds are what is done with blocks that have mappings of their own.
+var isolatedKinds = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Reap}
+
+var withGivingUp = append([]program.Kind{program.GiveUp}, everyKind...)
+
+// The programs: all small ones, and larger ones from fixed seeds.
+var (
+	small = []proof.Bound{
+		ofFour(program.Launch, program.Free, program.Abort, program.Record),
+		ofFour(program.Launch, program.Free, program.Sync, program.Reap),
+		ofFour(program.Launch, program.Faulty, program.FaultyRecord),
+	}
+	large = program.Bounds{Streams: 6, Blocks: program.MaxBlocks, Kinds: everyKind}
+	// sizes are the numbers of blocks of the large ones, in turn.
+	sizes = [...]int{2, 4, 10, program.MaxBlocks}
+)
+
+func ofFour(kinds ...program.Kind) proof.Bound {
+	return proof.Bound{Bounds: program.Bounds{Streams: 3, Blocks: 2, Ops: 4, Kinds: kinds}, Goroutines: 2}
+}
+
+// keptSmall is how many small ones are kept that reach the first execution of
+// a site, and any other.
+var keptSmall = [...]int{2000, 100}
+
+const (
+	// As many large ones are run in advance, to see which sites they execute;
+	// a mutant that survives those is tried on further ones.
+	seeds, furtherSeeds = 1600, 6000
+	// So many large ones, and as many short ones, isolate their blocks.
+	isolatedSeeds      = 400
+	fewestOps, mostOps = 8, 60
+	// Every other large one is a shorter one many times in a row: what comes
+	// once there comes often.
+	times, shortOps, shortBlocks = 12, 15, 2
+	// mostKillers are repeated of the small ones, and of so many short ones.
+	mostKillers, shorts = 25, 3000
+)
+
+// trial is a program under a schedule.
+type trial struct {
+	streams  int
+	program  program.Program
+	schedule proof.Schedule
+	// isolated: its blocks have mappings of their own.
+	isolated bool
+}
+
+// suite has, for each mutant, the trials that execute its site often enough.
+type suite struct {
+	reaching [][mutation.Executions]reaching
+	// short ones are between small and large; repeated are, by site, small
+	// and short ones many times in a row.
+	short    []*trial
+	repeated [][]*trial
+}
+
+// reaching are trials by their size.
+type reaching struct {
+	small, large []*trial
+	n            int
+}
+
+// newSuite runs all programs without a mutant, to see which sites each
+// executes, and that all is well.
+func newSuite() (*suite, error) {
+	sites := len(mutation.Sites())
+	s := &suite{reaching: make([][mutation.Executions]reaching, sites), repeated: make([][]*trial, sites)}
+	for _, b := range small {
+		if err := s.addAll(b); err != nil {
+			return nil, err
+		}
+	}
+	for seed := range uint64(shorts) {
+		s.short = append(s.short, shortTrial(seed))
+	}
+	for seed := range uint64(seeds) {
+		if err := s.add(largeTrial(seed), false); err != nil {
+			return nil, fmt.Errorf("seed %d: %w", seed, err)
+		}
+	}
+	for seed := range uint64(isolatedSeeds) {
+		s.short = append(s.short, isolatedShort(seed))
+		if err := s.add(isolatedTrial(seed), false); err != nil {
+			return nil, fmt.Errorf("isolated, seed %d: %w", seed, err)
+		}
+	}
+	return s, nil
+}
+
+// addAll adds all small programs under all schedules.
+func (s *suite) addAll(b proof.Bound) (err error) {
+	b.Each(1, func(p program.Program) bool {
+		proof.EachSchedule(p, b.Goroutines, func(steps proof.Schedule) bool {
+			err = s.add(&trial{b.Streams, slices.Clone(p), slices.Clone(steps), false}, true)
+			return err == nil
+		})
+		return err == nil
+	})
+	return err
+}
+
+func largeTrial(seed uint64) *trial {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	b := large
+	b.Streams, b.Blocks = 2+rng.IntN(large.Streams-1), sizes[seed/2%uint64(len(sizes))]
+	if seed/2%3 == 0 {
+		b.Kinds = withGivingUp
+	}
+	b.Ops = fewestOps + rng.IntN(mostOps-fewestOps+1)
+	p := program.Random(rng, b)
+	if seed%2 == 1 {
+		b.Blocks, b.Ops = 1+rng.IntN(shortBlocks), 3+rng.IntN(shortOps-2)
+		p = program.Random(rng, b).Repeat(times)
+	}
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), false}
+}
+
+func shortTrial(seed uint64) *trial {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	b := program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 1 + rng.IntN(shortBlocks), Ops: 3 + rng.IntN(shortOps-2), Kinds: everyKind}
+	if seed%3 == 0 {
+		b.Kinds = withGivingUp
+	}
+	p := program.Random(rng, b)
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), false}
+}
+
+func isolatedTrial(seed uint64) *trial {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	return isolated(rng, program.Bounds{Streams: 2 + rng.IntN(3), Blocks: sizes[seed%uint64(len(sizes))], Ops: fewestOps + rng.IntN(mostOps-fewestOps+1)})
+}
+
+func isolatedShort(seed uint64) *trial {
+	rng := rand.New(rand.NewPCG(seed, 4))
+	return isolated(rng, program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 1 + rng.IntN(shortBlocks), Ops: 3 + rng.IntN(shortOps-2)})
+}
+
+func isolated(rng *rand.Rand, b program.Bounds) *trial {
+	b.Kinds = isolatedKinds
+	p := program.Random(rng, b)
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), true}
+}
+
+// add runs a trial without a mutant and notes it for the mutants that it may
+// kill.
+func (s *suite) add(t *trial, isSmall bool) error {
+	if by, err := t.run(-1, 0); len(by) > 0 {
+		return fmt.Errorf("without a mutant: %v: %w", by, err)
+	}
+	for site := range s.reaching {
+		for k := range min(toggle.Executions(site), mutation.Executions) {
+			s.reaching[site][k].add(t, k, isSmall)
+		}
+	}
+	return nil
+}
+
+func (r *reaching) add(t *trial, k int, isSmall bool) {
+	r.n++
+	switch {
+	case isSmall && len(r.small) < keptSmall[min(k, 1)]:
+		r.small = append(r.small, t)
+	case !isSmall:
+		r.large = append(r.large, t)
+	}
+}

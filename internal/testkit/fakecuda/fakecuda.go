@@ -1,0 +1,69 @@
+// Package fakecuda builds the stand-in for libcuda.so.1 that package libcuda is
+// tested with, for tests elsewhere: devices of host memory behind the driver's
+// functions.
+package fakecuda
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/fencepost-gpu/fencepost/internal/dynlib"
+	"github.com/fencepost-gpu/fencepost/internal/repo/lint"
+)
+
+// source is the stand-in, from the root of the module.
+const source = "cuda/libcuda/testdata/fakecuda.c"
+
+// ErrCannotBuild is matched by an error that says that the machine lacks what
+// the stand-in is built from: a C compiler or its source.
+var ErrCannotBuild = errors.New("the fake driver library cannot be built here")
+
+// Build compiles the stand-in into dir and returns its path. The settings are
+// those that the source lists, such as "devices" and "version".
+func Build(dir string, settings map[string]int) (string, error) {
+	if !dynlib.Supported {
+		return "", fmt.Errorf("%w: it could not be loaded on this system", ErrCannotBuild)
+	}
+	root, err := lint.Root(absolute("."))
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrCannotBuild, err)
+	}
+	library, configure := filepath.Join(dir, "libcuda.so.1"), filepath.Join(dir, "configure.c")
+	if err := os.WriteFile(configure, []byte(constructor(settings)), 0o600); err != nil {
+		return "", err
+	}
+	out, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-pthread", "-o", library, filepath.Join(root, source), configure).CombinedOutput() //nolint:gosec,noctx // a test's own files, and quick
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", fmt.Errorf("%w: no C compiler here", ErrCannotBuild)
+	}
+	if err != nil {
+		return "", fmt.Errorf("compiling %s: %w\n%s", source, err, out)
+	}
+	return library, nil
+}
+
+// constructor is C code that makes the settings when the library is loaded, so
+// that they hold in a child process too.
+func constructor(settings map[string]int) string {
+	var b strings.Builder
+	b.WriteString("void fake_set(const char *key, unsigned long value);\n__attribute__((constructor)) static void configure(void) {\n")
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		fmt.Fprintf(&b, "\tfake_set(%q, %d);\n", key, settings[key])
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
+
+// absolute is the path itself where the working folder cannot be told.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}

@@ -1,0 +1,73 @@
+package alloctrace_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
+)
+
+// episode is an allocation, a launch, a failed allocation, a failed free and
+// the free, as the logging decorator sees them.
+func episode() []core.Event {
+	id := core.BlockID{Ptr: 0x7f00, Generation: 5, AllocStream: 3}
+	block := core.Event{Layer: "logging", Stream: 3, Block: id, Tag: `say "x"`, Requested: 100, Bytes: 356}
+	event := func(op core.Op, err error) core.Event {
+		e := block
+		e.Op, e.Err, e.Time = op, err, time.Now()
+		return e
+	}
+	refused := event(core.OpAllocate, core.ErrOutOfMemory)
+	refused.Block = core.BlockID{}
+	return []core.Event{
+		event(core.OpAllocate, nil), event(core.OpPrepare, nil), event(core.OpFinish, nil),
+		refused, event(core.OpDeallocate, errors.New("later")), event(core.OpReap, nil), event(core.OpDeallocate, nil),
+	}
+}
+
+// TestLogsOfTheLoggingDecoratorAreRead keeps the writer and this reader at one
+// format, in both formats.
+func TestLogsOfTheLoggingDecoratorAreRead(t *testing.T) {
+	sinks := map[string]struct {
+		open   func(io.Writer) logging.Sink
+		format alloctrace.Format
+		ignore []string
+	}{
+		"JSON lines": {func(w io.Writer) logging.Sink { return logging.NewJSONSink(w, logging.Queue{}) }, alloctrace.FormatLog, nil},
+		"RMM's CSV":  {func(w io.Writer) logging.Sink { return logging.NewCSVSink(w, logging.Queue{}) }, alloctrace.FormatRMM, []string{"Tag", "Generation"}},
+	}
+	want := []alloctrace.Row{
+		{Action: alloctrace.Allocate, Pointer: 0x7f00, Bytes: 100, Stream: 3, Tag: `say "x"`, Generation: 5},
+		{Action: alloctrace.AllocateFailure, Bytes: 100, Stream: 3, Tag: `say "x"`},
+		{Action: alloctrace.Free, Pointer: 0x7f00, Bytes: 100, Stream: 3, Tag: `say "x"`, Generation: 5},
+	}
+	for name, s := range sinks {
+		t.Run(name, func(t *testing.T) {
+			var file bytes.Buffer
+			sink := s.open(&file)
+			for i, e := range episode() {
+				sink.Put(logging.Record{Event: e, Seq: uint64(i) + 1})
+			}
+			if err := sink.Close(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			trace, err := alloctrace.Read(name, &file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ignore := cmpopts.IgnoreFields(alloctrace.Row{}, append(s.ignore, "Line", "Time")...)
+			if diff := cmp.Diff(want, trace.Rows, ignore); diff != "" || trace.Format != s.format {
+				t.Errorf("format %v, rows:\n%s", trace.Format, diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,203 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
+)
+
+// Pool reads the driver's books of the memory that the runtime allocates
+// from.
+type Pool interface {
+	// PoolStats returns reserved, highest reserved, used and highest used
+	// bytes.
+	PoolStats() (reserved, reservedHigh, used, usedHigh uint64, err error)
+}
+
+// Config says where and how to replay.
+type Config struct {
+	Runtime *core.Runtime
+	Streams *cuda.StreamPool
+	// Pool may be nil: reserved bytes and drift are not reported then.
+	Pool Pool
+	// Speed is how much faster than recorded to go, from [MinSpeed] to
+	// [MaxSpeed]: 1 keeps the recorded times. 0 does not wait at all.
+	Speed float64
+}
+
+// The bounds of a speed that is not zero.
+const (
+	MinSpeed = 1e-3
+	MaxSpeed = 1e6
+)
+
+// CheckSpeed returns an error for a speed that is none, such as NaN.
+func CheckSpeed(speed float64) error {
+	if speed == 0 || speed >= MinSpeed && speed <= MaxSpeed {
+		return nil
+	}
+	return fmt.Errorf("a speed of %v: say 0, or %v to %.0f", speed, MinSpeed, MaxSpeed)
+}
+
+type player struct {
+	cfg    Config
+	report *Report
+	leases map[uint64]*leased
+	live   map[alloctrace.Key]held
+	// lost are live blocks that no later row can name.
+	lost []held
+	// refused are blocks that could not be had, so that their frees are not
+	// taken for unknown ones.
+	refused map[alloctrace.Key]bool
+	// empty are pointers of allocations of no bytes: their frees free nothing.
+	empty         map[alloctrace.Key]bool
+	allocs, frees []time.Duration
+}
+
+type held struct {
+	id  core.BlockID
+	row alloctrace.Row
+}
+
+// Play replays t and frees at the end what the trace left live. A refused
+// allocation is counted and does not end the replay; the error is one of the
+// stack, or ctx's.
+func Play(ctx context.Context, t *alloctrace.Trace, cfg Config) (*Report, error) {
+	p := &player{cfg: cfg, leases: map[uint64]*leased{}, live: map[alloctrace.Key]held{}, refused: map[alloctrace.Key]bool{}, empty: map[alloctrace.Key]bool{},
+		report: &Report{File: t.Name, Format: t.Format.String(), Resource: cfg.Runtime.String(), LeftLive: []Left{}, Findings: map[string]uint64{},
+			TooLong: uint64(t.TooLong.Rows), FirstTooLong: t.TooLong.First}}
+	if err := CheckSpeed(cfg.Speed); err != nil {
+		return p.report, err
+	}
+	start := time.Now()
+	err := p.play(ctx, t)
+	p.report.Seconds = time.Since(start).Seconds()
+	err = errors.Join(err, p.finish(context.WithoutCancel(ctx)))
+	p.report.Latency = map[string]Latency{"allocate": latency(p.allocs), "deallocate": latency(p.frees)}
+	return p.report, err
+}
+
+func (p *player) play(ctx context.Context, t *alloctrace.Trace) error {
+	start := time.Now()
+	for i := range t.Rows {
+		row := &t.Rows[i]
+		if err := p.await(ctx, start, row.Time-t.Rows[0].Time); err != nil {
+			return err
+		}
+		p.report.Events++
+		if err := p.row(ctx, row); err != nil {
+			return fmt.Errorf("%s:%d: %s: %w", t.Name, row.Line, row.Action, err)
+		}
+	}
+	return nil
+}
+
+// await waits until the row is due.
+func (p *player) await(ctx context.Context, start time.Time, offset time.Duration) error {
+	if p.cfg.Speed <= 0 {
+		return ctx.Err()
+	}
+	// Slower than recorded, a time may be more than a duration can count.
+	at := min(float64(offset)/p.cfg.Speed, math.MaxInt64/2)
+	due := time.Duration(at) - time.Since(start)
+	if due <= 0 {
+		return ctx.Err()
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(due):
+		return nil
+	}
+}
+
+func (p *player) row(ctx context.Context, row *alloctrace.Row) error {
+	switch {
+	case row.Action == alloctrace.AllocateFailure:
+		p.report.RecordedFailures++
+	case p.isEmpty(row):
+		p.report.Empty++
+	case row.Action == alloctrace.Allocate:
+		p.report.Allocations++
+		return p.allocate(ctx, row)
+	default:
+		p.report.Frees++
+		return p.free(ctx, row)
+	}
+	return nil
+}
+
+// isEmpty reports whether the row concerns no memory: some allocators return
+// a pointer for no bytes, which is freed like others.
+func (p *player) isEmpty(row *alloctrace.Row) bool {
+	key := row.Key()
+	switch _, live := p.live[key]; {
+	case row.IsNil():
+		return true
+	case row.Action == alloctrace.Allocate && row.Bytes == 0:
+		p.empty[key] = !live
+		return true
+	case p.empty[key]:
+		delete(p.empty, key)
+		return row.Action == alloctrace.Free
+	}
+	return false
+}
+
+func (p *player) allocate(ctx context.Context, row *alloctrace.Row) error {
+	lease, err := p.lease(ctx, row.Stream)
+	if err != nil {
+		return err
+	}
+	if earlier, ok := p.live[row.Key()]; ok {
+		p.report.Repeated++
+		p.lost = append(p.lost, earlier)
+		delete(p.live, row.Key())
+	}
+	tag := core.Tag(row.Tag)
+	if tag == "" {
+		tag = "replay"
+	}
+	began := time.Now()
+	b, err := p.cfg.Runtime.Allocate(ctx, core.Request{Bytes: row.Bytes, Stream: lease.ID(), Tag: tag})
+	p.allocs = append(p.allocs, time.Since(began))
+	if errors.Is(err, core.ErrOutOfBudget) || errors.Is(err, core.ErrOutOfMemory) {
+		if p.report.Refusals++; p.report.Refusals == 1 {
+			p.report.FirstRefusal = fmt.Sprintf("line %d: %v", row.Line, err)
+		}
+		p.refused[row.Key()] = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	delete(p.refused, row.Key())
+	p.live[row.Key()] = held{id: b.ID, row: *row}
+	return nil
+}
+
+func (p *player) free(ctx context.Context, row *alloctrace.Row) error {
+	h, ok := p.live[row.Key()]
+	if !ok {
+		if p.refused[row.Key()] {
+			p.report.RefusedFrees++
+			delete(p.refused, row.Key())
+		} else {
+			p.report.UnknownFrees++
+		}
+		return nil
+	}
+	began := time.Now()
+	_, err := p.cfg.Runtime.Deallocate(ctx, h.id)
+	p.frees = append(p.frees, time.Since(began))
+	if err == nil {
+		delete(p.live, row.Key())
+	}
+	return err
+}
