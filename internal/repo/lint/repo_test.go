@@ -55,6 +55,7 @@ var rules = map[string]func([]*File) []Violation{
 	"names of the seeds exist":  Names,
 	"long tests run somewhere":  Short,
 	"retired words are gone":    Retired,
+	"short rationales, once":    Rationales,
 }
 
 func TestRepositoryKeepsItsRules(t *testing.T) {
