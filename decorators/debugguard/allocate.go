@@ -27,7 +27,6 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 }
 
 func (r *Resource) allocate(ctx context.Context, req *core.Request, b *core.Block) (err error) {
-	r.housekeep(ctx)
 	mode := r.Mode()
 	if mode == Off {
 		return r.obtain(ctx, req, b, true)

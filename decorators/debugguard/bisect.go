@@ -60,7 +60,7 @@ func (r *Resource) keepUp(ctx context.Context) {
 	}
 	patient, cancel := context.WithTimeout(ctx, bisectPatience)
 	defer cancel()
-	if r.catchUp(patient) == nil || ctx.Err() != nil { // or the caller was in a hurry
+	if r.awaitWhile(patient, r.checks.lag) == nil || ctx.Err() != nil { // or the caller was in a hurry
 		return
 	}
 	if c := r.checks.oldest(); c != nil {
@@ -77,33 +77,14 @@ func (cs *checks) lag() bool {
 	return c != nil && !c.vain.Load()
 }
 
-// catchUp settles checks until few enough are left, or ctx ends.
-func (r *Resource) catchUp(ctx context.Context) error {
-	if err := r.checks.reading.lock(ctx); err != nil {
-		return err
-	}
-	defer r.checks.reading.unlock()
-	for r.checks.lag() {
-		c := r.checks.oldest()
-		err := c.answer.Wait(ctx)
-		if err != nil && ctx.Err() != nil {
-			return err
-		}
-		r.settle(c, err)
-	}
-	return nil
-}
-
 func (r *Resource) bisectOwn(ctx context.Context, o *openLaunch) {
-	b, at := newBatch(o.use.Stream), r.launches.tick()
-	var uses []core.Use
+	b := newBatch(o.use.Stream)
 	for _, h := range o.known {
 		if h.guarded && h.rec.Guard.Armed {
-			b.redZones(h.rec, at)
-			uses = append(uses, core.Use{Block: h.rec.Inner(), Access: core.Read})
+			b.redZones(h.rec)
 		}
 	}
-	r.compareBatch(ctx, launchBisect, b, uses)
+	r.bisectBatch(ctx, b)
 }
 
 // bisectOthers takes its turn at quarantine unless blocks are leaving it,
@@ -113,14 +94,13 @@ func (r *Resource) bisectOthers(ctx context.Context, stream core.StreamID) {
 		return
 	}
 	defer r.evicting.Unlock()
-	b, at := newBatch(stream), r.launches.tick()
-	var uses []core.Use
-	for _, rec := range r.quarantine.nextInTurn(bisectBlocks, bisectBytes, func(rec *ledger.Record) bool { return r.orderedBlock(rec.Inner(), stream) }) {
-		b.poisoned(rec, at)
-		uses = append(uses, core.Use{Block: rec.Inner(), Access: core.Read})
+	b := newBatch(stream)
+	ordered := func(rec *ledger.Record) bool { return r.orderedBlock(rec.Inner(), stream) }
+	for _, rec := range r.quarantine.nextInTurn(bisectBlocks, bisectBytes, ordered) {
+		b.poisoned(rec)
 	}
-	uses = r.watchCanaries(b, uses, bisectBlocks, func(rec *ledger.Record) bool { return r.orderedBlock(rec.ID(), stream) })
-	r.compareBatch(ctx, launchBisect, b, uses)
+	r.watchCanaries(b, bisectBlocks, ordered)
+	r.bisectBatch(ctx, b)
 }
 
 // orderedBlock reports whether a read on stream needs no wait.
@@ -131,19 +111,15 @@ func (r *Resource) orderedBlock(id core.BlockID, stream core.StreamID) bool {
 	return len(r.orderer.Unordered(id, stream, core.Read)) == 0
 }
 
-// compareBatch queues the comparison of blocks that are not about to be freed. One
+// bisectBatch queues the comparison of blocks that are not about to be freed. One
 // that fails, or is left out because the device is far behind, is made up for by
 // the next, and by the last one before their free; windows are wider then.
-func (r *Resource) compareBatch(ctx context.Context, name string, b *batch, uses []core.Use) {
+func (r *Resource) bisectBatch(ctx context.Context, b *batch) {
 	if b.blocks == 0 || r.checks.busy() {
 		return
 	}
 	b.bisecting = true
-	err := r.device(ctx, work{name: name, stream: b.stream, uses: uses,
-		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
-			b.stream = stream
-			err := r.compare(ctx, b)
-			return !core.WasNotEnqueued(err), err
-		}})
-	r.noteQueued(b, err)
+	if r.compareBatch(ctx, launchBisect, b) != nil {
+		r.count.unchecked.Add(uint64(b.blocks))
+	}
 }

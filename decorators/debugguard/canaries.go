@@ -101,19 +101,21 @@ func (cs *canaries) ownerOf(ptr uint64) (owner core.Block) {
 }
 
 // postSome puts canaries in the place of some of the blocks that have just
-// been freed, far apart. They take at most an eighth of what quarantine may
+// been freed, far apart; those among them whose free failed are in quarantine still.
+// They take at most an eighth of what quarantine may
 // hold; when there is no room for more, the oldest eighth of them makes some.
-// evicting must be held.
+// Only a hunt does this. evicting must be held.
 func (r *Resource) postSome(ctx context.Context, freed []*ledger.Record) error {
+	freed = slices.DeleteFunc(freed, func(rec *ledger.Record) bool { return rec.State() == core.Quarantined })
 	most, bytes := r.cfg.Hunt.Canaries, r.quarantineLimit()/8
-	if most == 0 || len(freed) == 0 {
+	if most == 0 || len(freed) == 0 || r.Mode() != Hunt {
 		return nil
 	}
 	room := func(size uint64) bool {
 		return len(r.canaries.queue) < most && r.canaries.memory.amount().Bytes+size <= bytes
 	}
 	if n := len(r.canaries.queue); n > 0 && !room(maxCanary) {
-		if _, err := r.trimCanaries(ctx, n-max(1, n/8)); err != nil {
+		if _, err := r.trimCanaries(ctx, n-max(1, n/8), never); err != nil {
 			return err
 		}
 	}
@@ -163,9 +165,8 @@ func canarySize(freed *ledger.Record) uint64 {
 func (r *Resource) fillCanary(ctx context.Context, rec *ledger.Record) {
 	err := r.device(ctx, work{name: launchCanary, stream: rec.Stream(),
 		uses: []core.Use{{Block: rec.ID(), Access: core.Write}},
-		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
-			err := r.cfg.Device.Fill(ctx, stream, rec.Guard.Layout.Poison(nil, rec.Generation(), true))
-			return !core.WasNotEnqueued(err), err
+		enqueue: func(ctx context.Context, stream core.StreamID) error {
+			return r.cfg.Device.Fill(ctx, stream, rec.Guard.Layout.Poison(nil, rec.Generation(), true))
 		}})
 	if err != nil {
 		rec.Guard.Checked = true
@@ -178,8 +179,7 @@ func (r *Resource) fillCanary(ctx context.Context, rec *ledger.Record) {
 
 // watchCanaries adds so many of the canaries that are wanted to a batch, those
 // whose turn it is. evicting must be held.
-func (r *Resource) watchCanaries(b *batch, uses []core.Use, most int, wanted func(*ledger.Record) bool) []core.Use {
-	at := r.launches.now()
+func (r *Resource) watchCanaries(b *batch, most int, wanted func(*ledger.Record) bool) {
 	for range r.canaries.queue {
 		if most == 0 {
 			break
@@ -187,29 +187,23 @@ func (r *Resource) watchCanaries(b *batch, uses []core.Use, most int, wanted fun
 		rec := r.canaries.queue[r.canaries.turn%len(r.canaries.queue)]
 		r.canaries.turn++
 		if !rec.Guard.Checked && wanted(rec) {
-			b.poisoned(rec, at)
-			uses = append(uses, core.Use{Block: rec.ID(), Access: core.Read})
+			b.poisoned(rec)
 			most--
 		}
 	}
-	return uses
 }
 
-// trimCanaries gives back the oldest beyond so many, compared once more. It
-// returns their bytes; those whose free failed stay. evicting must be held.
-func (r *Resource) trimCanaries(ctx context.Context, keep int) (freed uint64, err error) {
-	return r.trimCanariesUntil(ctx, keep, nil)
-}
-
-func (r *Resource) trimCanariesUntil(ctx context.Context, keep int, stop func() bool) (freed uint64, err error) {
+// trimCanaries gives back the oldest beyond so many, compared once more, until stop
+// says so. It returns their bytes; those whose free failed stay. evicting must be held.
+func (r *Resource) trimCanaries(ctx context.Context, keep int, stop func() bool) (freed uint64, err error) {
 	n := len(r.canaries.queue) - keep
 	if n <= 0 {
 		return 0, nil
 	}
 	oldest := r.canaries.queue[:n]
 	r.canaries.queue = slices.Clone(r.canaries.queue[n:])
-	freed, kept, err := r.evictAll(ctx, oldest, stop)
-	r.canaries.queue = append(kept, r.canaries.queue...)
+	freed, left, err := r.letGo(ctx, oldest, stop)
+	r.canaries.queue = append(left, r.canaries.queue...)
 	return freed, err
 }
 

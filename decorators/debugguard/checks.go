@@ -19,11 +19,14 @@ const (
 	busyChecks = 512
 )
 
-// batch is a comparison of regions of several blocks, to be queued at once.
+// batch is a comparison of regions of several blocks, to be queued at once, and the
+// tick at which it was.
 type batch struct {
 	stream  core.StreamID
+	at      uint64
 	regions []core.Region
 	watched []watched
+	uses    []core.Use // one of each block
 	blocks  int
 	// bisecting is set for a comparison behind a launch.
 	bisecting bool
@@ -33,12 +36,12 @@ type batch struct {
 }
 
 // watched is what a region of a batch is to its block. Its comparison covers
-// what happened between the ticks from and to.
+// what happened from a tick on.
 type watched struct {
-	rec      *ledger.Record
-	offset   int64 // of the region, from the caller's pointer
-	from, to uint64
-	filled   uint32
+	rec    *ledger.Record
+	offset int64 // of the region, from the caller's pointer
+	from   uint64
+	filled uint32
 }
 
 // inBody reports whether the region lies in the caller's bytes.
@@ -48,36 +51,35 @@ func (w watched) inBody() bool {
 
 func newBatch(stream core.StreamID) *batch { return &batch{stream: stream} }
 
-// redZones adds the red zones of a block, poisoned those and its poison. at
-// is the tick of the comparison. The caller alone holds the block.
-func (b *batch) redZones(rec *ledger.Record, at uint64) {
-	b.watch(rec, at, rec.Guard.Layout.RedZones(b.regions, rec.Generation()))
+// redZones adds the red zones of a block, poisoned those and its poison. The caller
+// alone holds the block.
+func (b *batch) redZones(rec *ledger.Record) {
+	b.watch(rec, rec.Guard.Layout.RedZones(b.regions, rec.Generation()))
 }
 
-func (b *batch) poisoned(rec *ledger.Record, at uint64) {
-	if rec.Guard.CanaryOf != nil {
-		b.watch(rec, at, rec.Guard.Layout.Poison(b.regions, rec.Generation(), true))
-		return
+func (b *batch) poisoned(rec *ledger.Record) {
+	g, guard := rec.Generation(), rec.Guard
+	switch {
+	case guard.CanaryOf != nil:
+		b.watch(rec, guard.Layout.Poison(b.regions, g, true))
+	case guard.Unpoisoned:
+		b.redZones(rec)
+	default:
+		b.watch(rec, guard.Layout.Poison(guard.Layout.RedZones(b.regions, g), g, guard.Whole))
 	}
-	if rec.Guard.Unpoisoned {
-		b.redZones(rec, at)
-		return
-	}
-	g := rec.Generation()
-	b.watch(rec, at, rec.Guard.Layout.Poison(rec.Guard.Layout.RedZones(b.regions, g), g, rec.Guard.Whole))
 }
 
-func (b *batch) watch(rec *ledger.Record, at uint64, regions []core.Region) {
+func (b *batch) watch(rec *ledger.Record, regions []core.Region) {
 	g := rec.Guard
 	clean, filled := g.Clean.Load(), g.Filled.Load()
 	for _, region := range regions[len(b.regions):] {
-		w := watched{rec: rec, offset: int64(region.Ptr - g.Layout.Start()), from: clean, to: at, filled: filled}
+		w := watched{rec: rec, offset: int64(region.Ptr - g.Layout.Start()), from: clean, filled: filled}
 		if w.inBody() { // it was filled later than the red zones
 			w.from = max(clean, g.PoisonedAt)
 		}
 		b.watched = append(b.watched, w)
 	}
-	b.regions = regions
+	b.regions, b.uses = regions, append(b.uses, core.Use{Block: rec.Inner(), Access: core.Read})
 	b.blocks++
 }
 
@@ -101,9 +103,29 @@ type check struct {
 	vain atomic.Bool
 }
 
-// compare queues the comparison of a batch; the verdict comes later.
-func (r *Resource) compare(ctx context.Context, b *batch) error {
-	v, err := r.cfg.Device.Verify(ctx, b.stream, b.regions)
+// compareBatch queues the comparison of a batch as a launch. On success its blocks
+// count as clean up to here.
+func (r *Resource) compareBatch(ctx context.Context, name string, b *batch) error {
+	return r.launchBatch(ctx, name, b, func(ctx context.Context, stream core.StreamID) error { return r.compare(ctx, stream, b) })
+}
+
+// launchBatch is compareBatch by a function that queues the comparison, and maybe
+// more behind it.
+func (r *Resource) launchBatch(ctx context.Context, name string, b *batch, enqueue func(context.Context, core.StreamID) error) error {
+	if err := r.device(ctx, work{name: name, stream: b.stream, uses: b.uses, enqueue: enqueue}); err != nil {
+		b.void.Store(true)
+		return err
+	}
+	for _, w := range b.watched {
+		raise(&w.rec.Guard.Clean, b.at)
+	}
+	return nil
+}
+
+// compare queues the comparison of a batch on a stream; the verdict comes later.
+func (r *Resource) compare(ctx context.Context, stream core.StreamID, b *batch) error {
+	b.stream, b.at = stream, r.launches.tick()
+	v, err := r.cfg.Device.Verify(ctx, stream, b.regions)
 	if err != nil {
 		return err
 	}
@@ -123,27 +145,13 @@ func (r *Resource) awaitVerdict(c *check) {
 	r.wake()
 }
 
-// noteQueued ends the queueing of a comparison, with the error of its launch. On
-// success the blocks count as clean up to here; otherwise the verdict means
-// nothing.
-func (r *Resource) noteQueued(b *batch, err error) {
-	if err != nil {
-		b.void.Store(true)
-		r.count.unchecked.Add(uint64(b.blocks))
-		return
-	}
-	for _, w := range b.watched {
-		raise(&w.rec.Guard.Clean, int64(w.to))
-	}
-}
-
 // checks are the batches under way, oldest first.
 type checks struct {
 	gate  *atomic.Int64
 	count atomic.Int64
 	mu    sync.Mutex
 	list  []*check
-	// reading is held while verdicts are read and checks settled.
+	// reading is held while verdicts are read and checks concluded.
 	reading ctxMutex
 }
 
@@ -203,7 +211,7 @@ func (cs *checks) oldest() *check {
 	return cs.list[0]
 }
 
-// drop takes the first batch off, which the caller has settled.
+// drop takes the first batch off, which the caller has concluded.
 func (cs *checks) drop() {
 	cs.mu.Lock()
 	cs.list[0] = nil
@@ -229,12 +237,12 @@ func (r *Resource) poll(limit int) {
 		if err == nil && !done {
 			return
 		}
-		r.settle(c, err)
+		r.conclude(c, err)
 	}
 }
 
-// settle ends a check that is done or failed; checks.reading must be held.
-func (r *Resource) settle(c *check, err error) {
+// conclude ends a check that is done or failed; checks.reading must be held.
+func (r *Resource) conclude(c *check, err error) {
 	switch {
 	case c.void.Load():
 		c.answer.Discard()
@@ -253,22 +261,29 @@ func (r *Resource) settle(c *check, err error) {
 // it has answered: all that had been enqueued on its stream. While launches are not
 // bisected some are logged before they are enqueued, so that nothing is known.
 func (r *Resource) noteCompleted(b *batch) {
-	if b.bisecting && len(b.watched) > 0 {
-		r.launches.completed(b.stream, b.watched[0].to)
+	if b.bisecting {
+		r.launches.completed(b.stream, b.at)
 	}
 }
 
 // await waits for the verdicts that are under way now, or until ctx ends; the
 // rest stays for later.
 func (r *Resource) await(ctx context.Context) error {
-	if r.checks.awaited() == 0 {
+	left := r.checks.awaited()
+	if left == 0 {
 		return nil
 	}
+	return r.awaitWhile(ctx, func() bool { left--; return left >= 0 })
+}
+
+// awaitWhile waits for verdicts, the oldest first, as long as more says so, or until
+// ctx ends.
+func (r *Resource) awaitWhile(ctx context.Context, more func() bool) error {
 	if err := r.checks.reading.lock(ctx); err != nil {
 		return err
 	}
 	defer r.checks.reading.unlock()
-	for range r.checks.awaited() {
+	for more() {
 		c := r.checks.oldest()
 		if c == nil {
 			return nil
@@ -277,7 +292,7 @@ func (r *Resource) await(ctx context.Context) error {
 		if err != nil && ctx.Err() != nil {
 			return err
 		}
-		r.settle(c, err)
+		r.conclude(c, err)
 	}
 	return nil
 }

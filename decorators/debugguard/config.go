@@ -65,15 +65,14 @@ type Config struct {
 	// Zero means DefaultQuarantineBytes; [QuarantineFor] has what suits a
 	// device.
 	QuarantineBytes uint64
-	// QuarantineAge is how long a block stays at most, looked at whenever a
-	// guarded block comes or goes, in ReapPending, and in the background. Zero
-	// means DefaultQuarantineAge, a negative value no limit.
+	// QuarantineAge is how long a block stays at most, looked at in the background
+	// and in ReapPending. Zero means DefaultQuarantineAge, a negative value no limit.
 	QuarantineAge time.Duration
 	// UpkeepInterval is how often ages and verdicts are looked at in the
 	// background, while anything is in quarantine or a verdict is awaited, ten
 	// times as often for the verdicts. Zero means a twentieth of QuarantineAge,
 	// at least 10 ms and at most a second. A negative value means that nothing is
-	// done in the background: what was found is told by later operations.
+	// done in the background: what was found is told by ReapPending and Drain.
 	UpkeepInterval time.Duration
 	// SampleBytes is the mean number of bytes between guarded blocks in mode
 	// Sample. Zero means DefaultSampleBytes.

@@ -17,7 +17,6 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 	if r.gate.Load() == 0 {
 		return r.upstream.Deallocate(ctx, id)
 	}
-	r.housekeep(ctx)
 	if id.Ordinal != r.ordinal && r.Mode() != Off {
 		return core.Block{}, r.foreignDevice(id)
 	}

@@ -25,9 +25,9 @@ type work struct {
 	name   string
 	stream core.StreamID
 	uses   []core.Use
-	// enqueue does it on the stream it is given, and says whether any of it
-	// was enqueued. If none was it may be called again, with another stream.
-	enqueue func(ctx context.Context, stream core.StreamID) (enqueued bool, err error)
+	// enqueue does it on the stream it is given. If its error says that nothing was
+	// enqueued ([core.NotEnqueued]) it may be called again, with another stream.
+	enqueue func(ctx context.Context, stream core.StreamID) error
 }
 
 // device does w in the order of all other uses of its blocks. Nothing waits
@@ -61,8 +61,7 @@ func (r *Resource) launch(ctx context.Context, w work) (enqueued bool, err error
 		return false, err
 	}
 	crossed := t.Intent().CrossStream
-	enqueued, err = w.enqueue(ctx, w.stream)
-	if !enqueued {
+	if err = w.enqueue(ctx, w.stream); core.WasNotEnqueued(err) {
 		r.count.ownAborts.Add(1)
 		return false, errors.Join(err, r.upstream.AbortUse(ctx, t))
 	}
@@ -113,9 +112,9 @@ func (r *Resource) synchronously(ctx context.Context, w work) error {
 	if err := r.cfg.Device.Synchronize(ctx, w.stream); err != nil {
 		return err
 	}
-	enqueued, err := w.enqueue(ctx, w.stream)
+	err := w.enqueue(ctx, w.stream)
 	r.noteCapture(err)
-	if !enqueued {
+	if core.WasNotEnqueued(err) {
 		return err
 	}
 	return errors.Join(err, r.cfg.Device.Synchronize(ctx, w.stream))

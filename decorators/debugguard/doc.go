@@ -51,8 +51,9 @@
 // first in first out, limited by bytes and by age. When it leaves, poison and red
 // zones are compared, many blocks at a time, and its free is forwarded at once: the
 // fence of the comparison orders the real free behind it. The verdict is read when
-// the device has completed the comparison, by later operations, ReapPending or
-// Drain, or by a tick where none come; nothing on the launch path waits, unless a
+// the device has completed the comparison, by a tick in the background, by ReapPending
+// or by Drain. Who allocates reads no verdict of other blocks, and who frees reads
+// some only where 4096 are awaited; nothing on the launch path waits, unless a
 // hunt bisects on a device that falls far behind.
 //
 // So damage is told when the block leaves, at its age, by [Resource.Flush] or by

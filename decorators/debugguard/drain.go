@@ -9,27 +9,12 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
-// verdictsPerCall is how many verdicts an operation reads in passing.
-const verdictsPerCall = 4
-
-// housekeep is the guard's upkeep, done in passing by operations that are not
-// on the launch path.
-func (r *Resource) housekeep(ctx context.Context) {
-	if r.checks.awaited() != 0 {
-		r.poll(verdictsPerCall)
-	}
-	if r.quarantine.memory.blocks.Load() != 0 && r.Mode() < Sample {
-		r.enforce(ctx, 0) // what was freed while the mode changed
-	}
-}
-
-// ReapPending reads the verdicts that are there, lets go what has been in
-// quarantine for too long, and asks the upstream. It does not block on the
-// device, except over an upstream without use tracking.
+// ReapPending does the guard's upkeep once: it reads the verdicts that are there, and
+// lets go what has been in quarantine for too long. Then it asks the upstream. It does
+// not block on the device, except over an upstream without use tracking.
 func (r *Resource) ReapPending(ctx context.Context) error {
 	if r.gate.Load() != 0 {
-		r.poll(math.MaxInt)
-		r.enforce(ctx, 0)
+		_, _ = r.keepHouse(ctx) // what could not be freed stays for later
 	}
 	return r.upstream.ReapPending(ctx)
 }
@@ -38,15 +23,14 @@ func (r *Resource) ReapPending(ctx context.Context) error {
 // are queued. It does not wait for the device, except over an upstream
 // without use tracking. The error joins the frees that failed; their blocks
 // stay in quarantine and are tried again.
-func (r *Resource) Flush(ctx context.Context) error { return r.flush(ctx, nil) }
+func (r *Resource) Flush(ctx context.Context) error { return r.flush(ctx, never) }
 
-// flush is Flush until stop, if that is not nil, says so.
+// flush is Flush until stop says so.
 func (r *Resource) flush(ctx context.Context, stop func() bool) error {
 	r.evicting.Lock()
 	defer r.evicting.Unlock()
-	_, kept, err := r.evictAll(ctx, r.quarantine.dequeue(math.MaxUint64), stop)
-	r.quarantine.restore(kept)
-	_, trimmed := r.trimCanariesUntil(ctx, 0, stop)
+	_, err := r.evict(ctx, r.quarantine.dequeue(math.MaxUint64), stop)
+	_, trimmed := r.trimCanaries(ctx, 0, stop)
 	return errors.Join(err, trimmed)
 }
 
@@ -132,22 +116,9 @@ func (r *Resource) checkSome(ctx context.Context, stream core.StreamID, blocks [
 }
 
 func (r *Resource) checkTogether(ctx context.Context, stream core.StreamID, blocks []*ledger.Record) error {
-	b, at := newBatch(stream), r.launches.tick()
-	var uses []core.Use
+	b := newBatch(stream)
 	for _, rec := range blocks {
-		b.redZones(rec, at)
-		uses = append(uses, core.Use{Block: rec.Inner(), Access: core.Read})
+		b.redZones(rec)
 	}
-	err := r.device(ctx, work{name: launchLive, stream: stream, uses: uses,
-		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
-			b.stream = stream
-			err := r.compare(ctx, b)
-			return !core.WasNotEnqueued(err), err
-		}})
-	if err != nil {
-		b.void.Store(true)
-		return err
-	}
-	r.noteQueued(b, nil)
-	return nil
+	return r.compareBatch(ctx, launchLive, b)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
@@ -14,8 +13,8 @@ import (
 // maxBatch is how many blocks one comparison covers at most.
 const maxBatch = 64
 
-// quarantineBlock puts a freed block into quarantine and returns it as its owner
-// knew it.
+// quarantineBlock puts a freed block into quarantine, after others have made room for
+// it, and returns it as its owner knew it.
 func (r *Resource) quarantineBlock(ctx context.Context, rec *ledger.Record) core.Block {
 	rec.Mu.Lock()
 	rec.SetState(core.Quarantined)
@@ -23,11 +22,11 @@ func (r *Resource) quarantineBlock(ctx context.Context, rec *ledger.Record) core
 	b := rec.Block()
 	rec.Mu.Unlock()
 	r.below.Withhold(rec.Inner(), core.Quarantined)
-	r.enforce(ctx, rec.Footprint().Bytes)
+	r.enforceLimit(ctx, rec.Footprint().Bytes)
 	r.quarantine.push(rec)
 	r.wake()
 	if r.quarantineLimit() == 0 { // turned off meanwhile
-		r.enforce(ctx, 0)
+		r.enforceLimit(ctx, 0)
 	}
 	return b
 }
@@ -44,25 +43,20 @@ func (r *Resource) quarantineLimit() uint64 {
 	}
 }
 
-// enforce evicts what is over the limits once so many bytes come in, and
-// everything if the device guard is off. Whoever is evicting already does it
-// for all.
-func (r *Resource) enforce(ctx context.Context, incoming uint64) {
+// enforceLimit evicts what is over the limit once so many bytes come in, and
+// everything if the device guard is off. Whoever is evicting already does it for all.
+func (r *Resource) enforceLimit(ctx context.Context, incoming uint64) {
 	if r.quarantine.size().Blocks+r.canaries.memory.amount().Blocks == 0 || !r.evicting.TryLock() {
 		return
 	}
 	defer r.evicting.Unlock()
 	if r.Mode() != Hunt {
-		_, _ = r.trimCanaries(ctx, 0) // what fails stays, for later
+		_, _ = r.trimCanaries(ctx, 0, never) // what fails stays, for later
 	}
-	for {
-		limit := r.quarantineLimit()
-		limit -= min(limit, r.canaries.memory.amount().Bytes)
-		excess := r.excess(limit, incoming)
-		if excess == 0 {
-			return
-		}
-		if freed, err := r.evict(ctx, excess, r.Mode() == Hunt); freed == 0 || err != nil {
+	for excess := r.excess(incoming); excess > 0; excess = r.excess(incoming) {
+		blocks := r.quarantine.dequeue(excess)
+		freed, err := r.evict(ctx, blocks, never)
+		if err = errors.Join(err, r.postSome(ctx, blocks)); freed == 0 || err != nil {
 			return
 		}
 	}
@@ -85,107 +79,84 @@ func (r *Resource) hasRoom(ctx context.Context, bytes uint64) bool {
 	if !crowded() {
 		return true
 	}
-	r.enforce(ctx, bytes)
+	r.enforceLimit(ctx, bytes)
 	return !crowded()
 }
 
-// excess is how many bytes must leave quarantine. While the device is so far
-// behind that they would go unchecked, that is what is beyond twice the limit.
-func (r *Resource) excess(limit, incoming uint64) uint64 {
+// verdictsForRoom is how many verdicts a free reads where so many are awaited that no
+// comparison can be queued.
+const verdictsForRoom = 64
+
+// excess is how many bytes must leave quarantine for so many that come in. While the
+// device is so far behind that they would go unchecked, the limit is twice as high.
+func (r *Resource) excess(incoming uint64) uint64 {
+	limit := less(r.quarantineLimit(), r.canaries.memory.amount().Bytes)
 	if r.checks.full() {
-		if r.poll(verdictsPerCall); r.checks.full() {
-			return r.quarantine.excess(2*limit, incoming, time.Time{}, 0)
+		if r.poll(verdictsForRoom); r.checks.full() {
+			limit *= 2
 		}
 	}
-	return r.quarantine.excess(limit, incoming, r.cfg.Now().Add(-r.cfg.QuarantineAge), r.cfg.QuarantineAge/8)
+	return r.quarantine.excess(limit, incoming)
 }
 
-// evict lets the oldest blocks go until they make up want bytes, and posts
-// canaries in their place if it is asked to. evicting must be held.
-func (r *Resource) evict(ctx context.Context, want uint64, post bool) (freed uint64, err error) {
-	return r.evictBlocks(ctx, r.quarantine.dequeue(want), post)
+// evict lets blocks go that were taken from quarantine, and puts those back whose free
+// failed, or that were left when stop said so. Their order in blocks is lost. evicting
+// must be held.
+func (r *Resource) evict(ctx context.Context, blocks []*ledger.Record, stop func() bool) (freed uint64, err error) {
+	freed, left, err := r.letGo(ctx, blocks, stop)
+	r.quarantine.restore(left)
+	return freed, err
 }
 
-// evictBlocks lets blocks go that were taken from quarantine. evicting must be
-// held.
-func (r *Resource) evictBlocks(ctx context.Context, blocks []*ledger.Record, post bool) (freed uint64, err error) {
-	freed, kept, err := r.evictAll(ctx, blocks, nil)
-	r.quarantine.restore(kept)
-	if !post {
-		return freed, err
-	}
-	return freed, errors.Join(err, r.postSome(ctx, slices.DeleteFunc(blocks, func(rec *ledger.Record) bool { return slices.Contains(kept, rec) })))
-}
-
-// evictAll queues the last comparison of blocks, in batches of one stream, and
-// behind it their free. It returns those whose free failed, and those that were
-// left when stop, if it is not nil, said so. Their order in blocks is lost.
-func (r *Resource) evictAll(ctx context.Context, blocks []*ledger.Record, stop func() bool) (freed uint64, kept []*ledger.Record, err error) {
+// letGo queues the last comparison of blocks, in batches of one stream, and behind it
+// their free. It returns those that are left: whose free failed, and all behind where
+// stop said so.
+func (r *Resource) letGo(ctx context.Context, blocks []*ledger.Record, stop func() bool) (freed uint64, left []*ledger.Record, err error) {
 	slices.SortStableFunc(blocks, func(a, b *ledger.Record) int { return cmp.Compare(a.Stream(), b.Stream()) })
-	for len(blocks) > 0 {
-		if stop != nil && stop() {
-			kept = append(kept, blocks...)
-			break
+	compared := 0
+	for i, rec := range blocks {
+		if stop() {
+			return freed, append(left, blocks[i:]...), errors.Join(err, r.refuseClosed("Flush"))
 		}
-		n := 1
-		for n < len(blocks) && n < maxBatch && blocks[n].Stream() == blocks[0].Stream() {
-			n++
+		if i == compared {
+			compared += r.compareLast(ctx, blocks[i:])
 		}
-		r.compareLast(ctx, blocks[:n])
-		for _, rec := range blocks[:n] {
-			if stop != nil && stop() { // told of at the end
-				kept = append(kept, rec)
-				continue
-			}
-			if failure := r.release(ctx, rec); failure != nil {
-				kept, err = append(kept, rec), errors.Join(err, failure)
-				continue
-			}
-			freed += rec.Footprint().Bytes
+		if failure := r.forwardEvicted(ctx, rec); failure != nil {
+			left, err = append(left, rec), errors.Join(err, failure)
+			continue
 		}
-		blocks = blocks[n:]
+		freed += rec.Footprint().Bytes
 	}
-	if stop != nil && stop() {
-		err = errors.Join(err, r.refuseClosed("Flush"))
-	}
-	return freed, kept, err
+	return freed, left, err
 }
 
-// compareLast queues the comparison of poison and red zones of blocks of one
-// stream. It is tried once for each block.
-func (r *Resource) compareLast(ctx context.Context, blocks []*ledger.Record) {
-	var uses []core.Use
+// never lets a loop go on to its end.
+func never() bool { return false }
+
+// compareLast queues the comparison of poison and red zones of the first blocks that
+// are of one stream, and of some canaries, and returns how many blocks those are. It is
+// tried once for each block.
+func (r *Resource) compareLast(ctx context.Context, blocks []*ledger.Record) (n int) {
 	b := newBatch(blocks[0].Stream())
-	at := r.launches.tick()
-	for _, rec := range blocks {
-		if !rec.Guard.Checked {
-			rec.Guard.Checked = true
-			b.poisoned(rec, at)
-			uses = append(uses, core.Use{Block: rec.Inner(), Access: core.Read})
+	for n < min(len(blocks), maxBatch) && blocks[n].Stream() == b.stream {
+		if g := blocks[n].Guard; !g.Checked {
+			g.Checked = true
+			b.poisoned(blocks[n])
 		}
+		n++
 	}
 	if b.blocks > 0 {
-		uses = r.watchCanaries(b, uses, canariesAtOnce, func(rec *ledger.Record) bool { return rec.Stream() == b.stream })
+		r.watchCanaries(b, canariesAtOnce, func(rec *ledger.Record) bool { return rec.Stream() == blocks[0].Stream() })
 	}
-	if b.blocks == 0 {
-		return
-	}
-	if r.checks.full() {
+	if b.blocks > 0 && (r.checks.full() || r.compareBatch(ctx, launchVerify, b) != nil) {
 		r.count.unchecked.Add(uint64(b.blocks))
-		return
 	}
-	err := r.device(ctx, work{name: launchVerify, stream: b.stream, uses: uses,
-		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
-			b.stream = stream
-			err := r.compare(ctx, b)
-			return !core.WasNotEnqueued(err), err
-		}})
-	r.noteQueued(b, err)
+	return n
 }
 
-// release frees a block at the upstream. One that somebody freed around the
+// forwardEvicted frees a block at the upstream. One that somebody freed around the
 // guard is let go too.
-func (r *Resource) release(ctx context.Context, rec *ledger.Record) error {
+func (r *Resource) forwardEvicted(ctx context.Context, rec *ledger.Record) error {
 	_, err := r.forwardFree(ctx, rec)
 	if err != nil && !errors.Is(err, core.ErrUseAfterFree) {
 		r.count.retried.Add(1)

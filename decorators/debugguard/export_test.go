@@ -6,6 +6,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
+// VerdictsForRoom is how many verdicts of other blocks a free reads at most.
+const VerdictsForRoom = verdictsForRoom
+
 // Seals is how many blocks are sealed.
 func (r *Resource) Seals() int { return int(r.seals.count.Load()) }
 

@@ -20,7 +20,7 @@ type filling struct {
 	enqueued bool
 	uses     [1]core.Use
 	regions  [canary.PoisonSpots]core.Region
-	run      func(context.Context, core.StreamID) (bool, error) // is enqueue
+	run      func(context.Context, core.StreamID) error // is enqueue
 }
 
 var fillings = sync.Pool{New: func() any {
@@ -41,15 +41,14 @@ func (r *Resource) fillBlock(ctx context.Context, launch string, rec *ledger.Rec
 	return f.enqueued, err
 }
 
-func (f *filling) enqueue(ctx context.Context, stream core.StreamID) (bool, error) {
-	var err error
+func (f *filling) enqueue(ctx context.Context, stream core.StreamID) (err error) {
 	if f.poisons {
 		err = f.guard.fillPoison(ctx, stream, f.rec, f.regions[:0])
 	} else {
 		err = f.guard.cfg.Device.Fill(ctx, stream, f.rec.Guard.Layout.RedZones(f.regions[:0], f.rec.Generation()))
 	}
 	f.enqueued = !core.WasNotEnqueued(err)
-	return f.enqueued, err
+	return err
 }
 
 // arm fills the red zones of a fresh block. One that could not be armed is
@@ -98,20 +97,22 @@ func (r *Resource) poison(ctx context.Context, rec *ledger.Record) (poisoned boo
 // filling of a block that is kept, and of its red zones anew.
 func (r *Resource) compareAndPoison(ctx context.Context, rec *ledger.Record, kept bool) (poisoned bool) {
 	b := newBatch(rec.Stream())
-	err := r.device(ctx, work{name: launchFree, stream: rec.Stream(),
-		uses: []core.Use{{Block: rec.Inner(), Access: core.ReadWrite}},
-		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
-			b = newBatch(stream)
-			b.redZones(rec, r.launches.tick())
-			if err := r.compare(ctx, b); err != nil || !kept {
-				return !core.WasNotEnqueued(err), err
-			}
-			poisoned = true
-			rec.Guard.Filled.Add(1)
-			return true, r.fillPoison(ctx, stream, rec, rec.Guard.Layout.RedZones(nil, rec.Generation()))
-		}})
-	b.blocks = 1 // also if it was not even made
-	r.noteQueued(b, err)
+	b.redZones(rec)
+	b.uses[0].Access = core.ReadWrite
+	err := r.launchBatch(ctx, launchFree, b, func(ctx context.Context, stream core.StreamID) error {
+		if err := r.compare(ctx, stream, b); err != nil || !kept {
+			return err
+		}
+		poisoned = true
+		rec.Guard.Filled.Add(1)
+		if r.fillPoison(ctx, stream, rec, rec.Guard.Layout.RedZones(nil, rec.Generation())) != nil {
+			r.count.unchecked.Add(1) // the comparison is queued all the same
+		}
+		return nil
+	})
+	if err != nil {
+		r.count.unchecked.Add(1)
+	}
 	return poisoned
 }
 

@@ -55,11 +55,7 @@ func (q *quarantine) dequeue(want uint64) []*ledger.Record {
 		sum += q.queue[n].Footprint().Bytes
 		n++
 	}
-	blocks := slices.Clone(q.queue[:n])
-	q.queue = slices.Delete(q.queue, 0, n)
-	q.bytes -= sum
-	q.leave(blocks)
-	return blocks
+	return q.leave(n)
 }
 
 // dequeueAged removes the oldest blocks, if any came before cutoff, and those of all
@@ -73,14 +69,9 @@ func (q *quarantine) dequeueAged(cutoff time.Time, soon time.Duration, most int)
 	cutoff = cutoff.Add(soon)
 	n := 0
 	for n < min(most, len(q.queue)) && q.queue[n].Guard.FreedAt.Before(cutoff) {
-		q.bytes -= q.queue[n].Footprint().Bytes
 		n++
 	}
-	blocks := slices.Clone(q.queue[:n])
-	clear(q.queue[:n])
-	q.queue = q.queue[n:]
-	q.leave(blocks)
-	return blocks
+	return q.leave(n)
 }
 
 // nextInTurn returns the next blocks in turn that are wanted, as many as make up
@@ -104,27 +95,15 @@ func (q *quarantine) nextInTurn(most int, bytes uint64, wanted func(*ledger.Reco
 	return blocks
 }
 
-// excess is how many bytes must go: if any block came before cutoff, those of
-// all that came until soon after, so that they are compared together, and if
-// more than limit would be there with what comes in, enough to have an eighth of
-// it free.
-func (q *quarantine) excess(limit, incoming uint64, cutoff time.Time, soon time.Duration) uint64 {
+// excess is how many bytes must go if more than limit would be there with what comes
+// in: enough to have an eighth of it free.
+func (q *quarantine) excess(limit, incoming uint64) uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var old uint64
-	for i, rec := range q.queue {
-		if i == 0 && rec.Guard.FreedAt.Before(cutoff) {
-			cutoff = cutoff.Add(soon)
-		}
-		if !rec.Guard.FreedAt.Before(cutoff) {
-			break
-		}
-		old += rec.Footprint().Bytes
+	if q.bytes == 0 || q.bytes+incoming <= limit {
+		return 0
 	}
-	if q.bytes+incoming <= limit || q.bytes == 0 {
-		return old
-	}
-	return max(old, q.bytes+incoming-limit+limit/8)
+	return q.bytes + incoming - limit + limit/8
 }
 
 // CanaryTag is the tag of the guard's own blocks: no caller has them, and they
@@ -170,14 +149,20 @@ func stayOf(rec *ledger.Record) Stay {
 	return Stay{Tag: rec.Tag, Bytes: rec.Footprint().Bytes, From: rec.Guard.FreedAt}
 }
 
-// leave notes blocks that were taken from the queue; mu must be held.
-func (q *quarantine) leave(blocks []*ledger.Record) {
+// leave removes the first n from the queue and notes that they are leaving; mu must be
+// held.
+func (q *quarantine) leave(n int) []*ledger.Record {
 	if q.leaving == nil {
 		q.leaving = map[*ledger.Record]struct{}{}
 	}
+	blocks := slices.Clone(q.queue[:n])
+	clear(q.queue[:n])
+	q.queue = q.queue[n:]
 	for _, rec := range blocks {
+		q.bytes -= rec.Footprint().Bytes
 		q.leaving[rec] = struct{}{}
 	}
+	return blocks
 }
 
 // left ends the stay of a block that was freed.

@@ -140,6 +140,13 @@ func TestQuarantineKeepsWhatWouldGoUnchecked(t *testing.T) {
 		t.Error("quarantine was full twice over and nothing is counted as left out")
 	}
 	b.mem.release()
+	for range 2 {
+		before := b.guard.GuardStats().Checks
+		b.free(b.alloc(512))
+		if now := b.guard.GuardStats().Checks; before > now+debugguard.VerdictsForRoom {
+			t.Errorf("a free has read %d verdicts of other blocks, want %d at most", before-now, debugguard.VerdictsForRoom)
+		}
+	}
 	b.reap()
 	if g = b.guard.GuardStats(); g.Quarantine.Bytes > limit {
 		t.Errorf("the device has caught up and quarantine still holds %v", g.Quarantine)

@@ -173,17 +173,20 @@ func (r *Resource) sumUp(ctx context.Context, name string, a *summing) error {
 	}
 	a.at = r.launches.tick()
 	err := r.device(ctx, work{name: name, stream: a.stream, uses: uses,
-		enqueue: func(ctx context.Context, stream core.StreamID) (bool, error) {
+		enqueue: func(ctx context.Context, stream core.StreamID) error {
 			a.stream = stream
 			return r.enqueueSums(ctx, a)
 		}})
+	if errors.Is(err, errAllEnded) {
+		return nil
+	}
 	if err != nil {
 		a.void.Store(true)
 		r.count.unchecked.Add(uint64(len(a.seals)))
 		return fmt.Errorf("checking seals: %w", err)
 	}
 	for _, s := range a.seals {
-		raise(&s.clean, int64(a.at))
+		raise(&s.clean, a.at)
 	}
 	return nil
 }
@@ -200,17 +203,21 @@ type summing struct {
 	void   atomic.Bool
 }
 
+// errAllEnded is what enqueueSums says of seals that have all ended: there is nothing
+// to sum up.
+var errAllEnded = core.NotEnqueued(errors.New("every seal has ended"))
+
 // enqueueSums queues the checksums; the verdict comes later. A seal that has
 // ended since it was chosen is left out: its owner may be writing. Until they
 // are queued no other ends.
-func (r *Resource) enqueueSums(ctx context.Context, a *summing) (enqueued bool, err error) {
+func (r *Resource) enqueueSums(ctx context.Context, a *summing) error {
 	r.seals.endLock.RLock()
 	defer r.seals.endLock.RUnlock()
 	if !a.ended {
 		a.seals = slices.DeleteFunc(a.seals, func(s *seal) bool { return !r.seals.holds(s) })
 	}
 	if len(a.seals) == 0 {
-		return false, nil
+		return errAllEnded
 	}
 	var regions []core.Region
 	for _, s := range a.seals {
@@ -221,10 +228,10 @@ func (r *Resource) enqueueSums(ctx context.Context, a *summing) (enqueued bool, 
 	}
 	c, err := r.cfg.Device.Checksum(ctx, a.stream, regions)
 	if err != nil {
-		return !core.WasNotEnqueued(err), err
+		return err
 	}
 	r.awaitVerdict(&check{answer: c, void: &a.void, blocks: len(a.seals), judge: func() error { return r.judgeSums(a, c) }})
-	return true, nil
+	return nil
 }
 
 // judgeSums compares the sums with those before. Of a seal that was changed

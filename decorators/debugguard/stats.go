@@ -28,10 +28,10 @@ func (t *tally) amount() core.Amount {
 
 func unsigned(n int64) uint64 { return uint64(max(n, 0)) }
 
-func raise(peak *atomic.Uint64, to int64) {
+func raise(peak *atomic.Uint64, to uint64) {
 	for {
 		old := peak.Load()
-		if to <= int64(old) || peak.CompareAndSwap(old, uint64(to)) {
+		if to <= old || peak.CompareAndSwap(old, to) {
 			return
 		}
 	}

@@ -99,10 +99,10 @@ func (r *Resource) switchTo(ctx context.Context, w uint32) error {
 		return r.flush(ctx, r.closed.Load)
 	case huntOver: // sampling has less quarantine
 		r.evicting.Lock()
-		_, err := r.trimCanariesUntil(ctx, 0, r.closed.Load)
+		_, err := r.trimCanaries(ctx, 0, r.closed.Load)
 		r.evicting.Unlock()
 		if !r.closed.Load() {
-			r.enforce(ctx, 0)
+			r.enforceLimit(ctx, 0)
 		}
 		return err
 	}

@@ -13,10 +13,11 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// The guard does its upkeep in passing, by the operations of its callers. Where
-// none come, a tick does it: it lets go what has been in quarantine for its age,
-// and reads verdicts. So what was freed on a device that is idle since is told
-// after [Config.QuarantineAge], a tick, and the moment of a comparison.
+// The upkeep lets go what has been in quarantine for its age, and reads verdicts: in
+// the background, and in ReapPending. Allocations and frees do none of it for blocks
+// of others, but that a free keeps quarantine within its limit (enforceLimit). What was
+// freed on a device that is idle since is told after [Config.QuarantineAge], a tick,
+// and the moment of a comparison.
 const (
 	// upkeepShare is the part of the age that a tick may add to it, minUpkeep and
 	// maxUpkeep bound it.
@@ -139,34 +140,32 @@ func (r *Resource) tick() {
 
 // hasUpkeep reports whether time alone brings something to do.
 func (r *Resource) hasUpkeep() bool {
-	return r.checks.awaited() != 0 || r.quarantine.memory.blocks.Load() != 0 && r.cfg.QuarantineAge < math.MaxInt64
+	ages := r.cfg.QuarantineAge < math.MaxInt64 || r.Mode() < Sample
+	return r.checks.awaited() != 0 || ages && r.quarantine.memory.blocks.Load() != 0
 }
 
 // keepHouse is the upkeep, and says when it is to be done again. Nothing in it
 // waits for the device, except over an upstream without use tracking.
 func (r *Resource) keepHouse(ctx context.Context) (next time.Duration, err error) {
-	r.poll(maxChecks)
+	r.poll(math.MaxInt)
 	more, err := r.letAgedGo(ctx)
-	r.poll(maxChecks) // of a device that is idle they are there
+	r.poll(math.MaxInt) // of a device that is idle they are there
 	if err == nil && (more || r.checks.awaited() != 0) {
 		return max(r.upkeep.every/upkeepHaste, time.Millisecond), nil
 	}
 	return r.upkeep.every, err
 }
 
-// letAgedGo evicts what has been in quarantine for its age, and everything if the
-// device guard is off. It says whether there may be more. It waits for nobody who
+// letAgedGo evicts what is over the limit, and then what has been in quarantine for its
+// age. It says whether there may be more. It waits for nobody who
 // lets blocks go, and keeps nobody waiting for more than a step.
 func (r *Resource) letAgedGo(ctx context.Context) (more bool, err error) {
-	if r.Mode() < Sample {
-		r.enforce(ctx, 0)
-		return false, nil
-	}
+	r.enforceLimit(ctx, 0)
 	for step := range upkeepSteps {
 		if !r.evicting.TryLock() {
 			return true, nil
 		}
-		evicted, err := r.evictAged(ctx, step == 0 && r.Mode() == Hunt)
+		evicted, err := r.evictAged(ctx, step == 0)
 		r.evicting.Unlock()
 		if evicted < upkeepStep || err != nil || ctx.Err() != nil {
 			return false, err
@@ -177,13 +176,17 @@ func (r *Resource) letAgedGo(ctx context.Context) (more bool, err error) {
 
 // evictAged is one step of letAgedGo. What would go unchecked is left to a device
 // that is less far behind. evicting must be held.
-func (r *Resource) evictAged(ctx context.Context, post bool) (evicted int, err error) {
+func (r *Resource) evictAged(ctx context.Context, first bool) (evicted int, err error) {
 	if r.checks.full() {
 		return 0, nil
 	}
 	blocks := r.quarantine.dequeueAged(r.cfg.Now().Add(-r.cfg.QuarantineAge), r.cfg.QuarantineAge/8, upkeepStep)
-	_, err = r.evictBlocks(ctx, blocks, post)
-	return len(blocks), err
+	evicted = len(blocks)
+	_, err = r.evict(ctx, blocks, never)
+	if first {
+		err = errors.Join(err, r.postSome(ctx, blocks))
+	}
+	return evicted, err
 }
 
 // Close ends the guard's work in the background and refuses to change its mode

@@ -105,7 +105,7 @@ func formerly(owner core.Block, ptr uint64) string {
 
 // suspects are the launches that may have damaged a place.
 func (r *Resource) suspects(place watched, b *batch, uses []core.UseRecord) ([]core.UseRecord, bool) {
-	w := window{from: place.from, to: place.to, stream: b.stream}
+	w := window{from: place.from, to: b.at, stream: b.stream}
 	if b.bisecting {
 		w.few = bisectSuspects
 	}
