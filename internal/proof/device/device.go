@@ -89,6 +89,17 @@ func New() *Device {
 	return d
 }
 
+// peerStreams is the first stream of a peer's.
+const peerStreams = MaxStreams / 2
+
+// NewPeer returns another device, whose streams are in the history of d with other
+// numbers.
+func NewPeer(d *Device) *Device {
+	p := New()
+	p.History, p.Number, p.made = d.History, d.Number+1, peerStreams
+	return p
+}
+
 // Reset forgets the history: all of it counts as executed.
 func (d *Device) Reset() {
 	d.History.Reset()
@@ -185,6 +196,27 @@ func (d *Device) EventRecord(e driver.Event, s driver.Stream) error {
 	}
 	d.Calls.Records++
 	d.events[e-1] = d.History.Last(uint8(s))
+	return nil
+}
+
+// StreamWaitPeer notes a wait for an event of another device's, which must be peer
+// itself.
+func (d *Device) StreamWaitPeer(s driver.Stream, peer driver.Driver, e driver.Event) error {
+	if d.Calls.Waits++; d.Calls.Waits == d.Drop {
+		return nil
+	}
+	of, ok := peer.(*Device)
+	if !ok || e == 0 {
+		return driver.NewError("StreamWaitPeer", driver.InvalidHandle)
+	}
+	d.History.Add(oracle.Node{Kind: oracle.Wait, Stream: uint8(s), Op: d.Op, From: of.events[e-1]})
+	return nil
+}
+
+// CopyFromPeerAsync is the work of a launch that writes Block and reads what was
+// copied.
+func (d *Device) CopyFromPeerAsync(_ uint64, _ driver.Driver, _, _ uint64, s driver.Stream) error {
+	d.History.Add(oracle.Node{Kind: oracle.Work, Stream: uint8(s), Op: d.Op, Writes: 1 << d.Block})
 	return nil
 }
 
