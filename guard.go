@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/operators"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // GuardStatus is how the debug guard is set and what it did.
@@ -49,13 +50,13 @@ func (r *Runtime) GuardStatus() GuardStatus {
 
 // guardStats are the guard's numbers for metrics, incidents and the status: a
 // number more is a row more, here and in the text of internal/repo/tools/metrics.
-func (r *Runtime) guardStats() telemetry.GuardStats {
+func (r *Runtime) guardStats() metrics.GuardStats {
 	st := r.guard.GuardStats()
-	out := telemetry.GuardStats{Mode: st.Mode.String(), Quarantine: st.Quarantine}
+	out := metrics.GuardStats{Mode: st.Mode.String(), Quarantine: st.Quarantine}
 	for m := debugguard.Off; m <= debugguard.Hunt; m++ {
 		out.Modes = append(out.Modes, m.String())
 	}
-	out.Counts = []telemetry.GuardNumber{
+	out.Counts = []metrics.GuardNumber{
 		{Name: "guarded", Value: st.Guarded},
 		{Name: "unguarded", Value: st.Unguarded},
 		{Name: "skipped", Value: st.Skipped},
@@ -71,7 +72,7 @@ func (r *Runtime) guardStats() telemetry.GuardStats {
 		{Name: "captured", Value: st.Captured},
 		{Name: "delays", Value: st.Delays},
 	}
-	out.Levels = []telemetry.GuardNumber{
+	out.Levels = []metrics.GuardNumber{
 		{Name: "checks", Value: st.Checks},
 		{Name: "ledger_blocks", Value: st.Known},
 		{Name: "tombstones", Value: st.Tombstones},

@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 	"github.com/fencepost-gpu/fencepost/telemetry/profile"
 )
 
@@ -50,7 +51,7 @@ func open(ctx context.Context, cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runtime{opened: time.Now(), tags: telemetry.NewTagSeries(), timeout: cfg.CloseTimeout, policy: cfg.GuardPolicy, findings: newCollection(cfg),
+	r := &Runtime{opened: time.Now(), tags: metrics.NewTagSeries(), timeout: cfg.CloseTimeout, policy: cfg.GuardPolicy, findings: newCollection(cfg),
 		ring: logging.NewRing(cfg.History), logsReleases: cfg.LogLevel == logging.Uses}
 	r.health = r.newHealthWatch(cfg)
 	if err := r.openIncidents(cfg); err != nil {

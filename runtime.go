@@ -23,6 +23,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 	"github.com/fencepost-gpu/fencepost/telemetry/profile"
 )
 
@@ -47,7 +48,7 @@ type Runtime struct {
 	holder  cuda.Holder
 	watch   *cuda.MemoryWatch
 	peaks   *cuda.PeakWindows
-	tags    *telemetry.TagSeries
+	tags    *metrics.TagSeries
 	ring    *logging.Ring
 	log     *logging.Resource
 	// logsReleases: the log says when the device has passed a free.
@@ -57,7 +58,7 @@ type Runtime struct {
 	observer     *telemetry.Resource
 	findings     *telemetry.Findings
 	reporter     *findings.Reporter
-	collector    *telemetry.Collector
+	collector    *metrics.Collector
 	// allocations counts what was ever allocated, for the profile.
 	allocations *profile.Allocations
 	incidents   *incident.Writer // nil if there is no folder for them
@@ -115,7 +116,7 @@ func (r *Runtime) Findings() *telemetry.Findings { return r.findings }
 func (r *Runtime) Incidents() *incident.Writer { return r.incidents }
 
 // Operations counts the calls by operation and result.
-func (r *Runtime) Operations() telemetry.Operations { return r.observer.Operations() }
+func (r *Runtime) Operations() metrics.Operations { return r.observer.Operations() }
 
 // TraceOf is how a log record of a request finds its way into ctx's trace: an
 // exported span of it, and how much of that trace was exported, [core.TraceFull]
@@ -171,8 +172,8 @@ func (r *Runtime) TrimPool(ctx context.Context, keep uint64) error {
 	return err
 }
 
-func (r *Runtime) newCollector() (*telemetry.Collector, error) {
-	source := telemetry.Source{
+func (r *Runtime) newCollector() (*metrics.Collector, error) {
+	source := metrics.Source{
 		Device:           r.Runtime,
 		Operations:       r.observer.Operations,
 		Holders:          r.budget.Holders,
@@ -192,28 +193,28 @@ func (r *Runtime) newCollector() (*telemetry.Collector, error) {
 		Started:          r.opened,
 	}
 	if r.incidents != nil {
-		source.Incidents, source.Dumps = r.incidentStats, r.dumpCounts
+		source.Incidents, source.Dumps = r.incidents.Stats, r.dumps.Stats
 	}
-	return telemetry.NewCollector(source)
+	return metrics.NewCollector(source)
 }
 
-func (r *Runtime) streamStats() telemetry.StreamStats {
+func (r *Runtime) streamStats() metrics.StreamStats {
 	st := r.streams.Stats()
-	return telemetry.StreamStats{Limit: st.Max, Leased: st.Leased, Idle: st.Idle, Adopted: st.Adopted,
+	return metrics.StreamStats{Limit: st.Max, Leased: st.Leased, Idle: st.Idle, Adopted: st.Adopted,
 		Waiting: st.Waiting, Acquisitions: uint64(st.Acquires), Refusals: uint64(st.Refused), Waited: st.WaitTime, Oldest: st.OldestAge}
 }
 
-func (r *Runtime) deviceMemory() telemetry.DeviceMemory {
+func (r *Runtime) deviceMemory() metrics.DeviceMemory {
 	m := r.watch.Last()
-	return telemetry.DeviceMemory{Read: m.Read, Free: m.Free, Total: m.Total, Held: m.Owned, Foreign: m.Foreign, DriftRead: m.DriftRead, Drift: m.Drift}
+	return metrics.DeviceMemory{Read: m.Read, Free: m.Free, Total: m.Total, Held: m.Owned, Foreign: m.Foreign, DriftRead: m.DriftRead, Drift: m.Drift}
 }
 
-func (r *Runtime) historyStats() telemetry.HistoryStats {
-	return telemetry.HistoryStats{Records: r.ring.Total(), Capacity: r.ring.Cap()}
+func (r *Runtime) historyStats() metrics.HistoryStats {
+	return metrics.HistoryStats{Records: r.ring.Total(), Capacity: r.ring.Cap()}
 }
 
-func (r *Runtime) deviceInfo() telemetry.DeviceInfo {
-	return telemetry.DeviceInfo{UUID: r.device.UUID, PCIBusID: r.device.PCIBusID, Host: hostName(), Name: r.device.Name, Kind: r.device.Kind}
+func (r *Runtime) deviceInfo() metrics.DeviceInfo {
+	return metrics.DeviceInfo{UUID: r.device.UUID, PCIBusID: r.device.PCIBusID, Host: hostName(), Name: r.device.Name, Kind: r.device.Kind}
 }
 
 // hostName is the node's name where the environment has it, as a pod's may: a
@@ -226,20 +227,8 @@ func hostName() string {
 	return name
 }
 
-func (r *Runtime) buildInfo() telemetry.BuildInfo {
-	return telemetry.BuildInfo{Version: version.Fencepost(), Stack: r.String(), DeviceKind: r.device.Kind, DeviceName: r.device.Name}
-}
-
-func (r *Runtime) incidentStats() telemetry.IncidentStats {
-	st := r.incidents.Stats()
-	return telemetry.IncidentStats{Written: st.Written, Omitted: st.Omitted, Dropped: st.Dropped, Failed: st.Failed, Removed: st.Removed}
-}
-
-func (r *Runtime) dumpCounts() (counts []telemetry.DumpCount) {
-	for _, c := range r.dumps.Stats() {
-		counts = append(counts, telemetry.DumpCount{Trigger: string(c.Trigger), Outcome: string(c.Outcome), Count: c.Count})
-	}
-	return counts
+func (r *Runtime) buildInfo() metrics.BuildInfo {
+	return metrics.BuildInfo{Version: version.Fencepost(), Stack: r.String(), DeviceKind: r.device.Kind, DeviceName: r.device.Name}
 }
 
 // tagShare is the part of the time that looking at all tags may take: a program
@@ -296,12 +285,12 @@ func toNextSecond(now time.Time) time.Duration {
 	return time.Second - time.Duration(now.Nanosecond())
 }
 
-func (r *Runtime) windowPeaks() (windows []telemetry.WindowPeak) {
+func (r *Runtime) windowPeaks() (windows []metrics.WindowPeak) {
 	if r.closed.Load() { // nobody else does it any more
 		r.peaks.Turn(time.Now())
 	}
 	for _, p := range r.peaks.Peaks() {
-		windows = append(windows, telemetry.WindowPeak{Length: p.Length, Live: p.Live, Outstanding: p.Outstanding})
+		windows = append(windows, metrics.WindowPeak{Length: p.Length, Live: p.Live, Outstanding: p.Outstanding})
 	}
 	return windows
 }

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // MaxUseSpans is the largest number of blocks of one launch that get a
@@ -165,4 +166,17 @@ func generationOf(err error) core.Generation {
 // waitAttributes say where the work waited for was enqueued.
 func waitAttributes(w core.Waited) []attribute.KeyValue {
 	return []attribute.KeyValue{number(AttrStream, w.Stream)}
+}
+
+// ErrorType is the value of [AttrErrorType] for err, which must not be nil: the reason, or the
+// driver's own name (such as "CUDA_ERROR_ILLEGAL_ADDRESS") where the reason
+// says no more than that the driver failed.
+func ErrorType(err error) string {
+	reason := metrics.ReasonOf(err)
+	if reason == metrics.ReasonDriver {
+		if failure, ok := errors.AsType[*core.DriverError](err); ok && failure.Name != "" {
+			return failure.Name
+		}
+	}
+	return reason.String()
 }

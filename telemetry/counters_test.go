@@ -5,6 +5,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 func TestOperationsAreCounted(t *testing.T) {
@@ -27,7 +28,7 @@ func TestOperationsAreCounted(t *testing.T) {
 		t.Errorf("a snapshot has %d calls, want 7: it must not change", o.Total())
 	}
 	later := r.Operations()
-	if later.Total() != 8 || later.Refusals(telemetry.ReasonInvalidRequest) != 1 || later.Failed(core.OpAllocate, telemetry.Reason(99)) != 0 {
-		t.Errorf("%d calls, %d refusals", later.Total(), later.Refusals(telemetry.ReasonInvalidRequest))
+	if later.Total() != 8 || later.Refusals(metrics.ReasonInvalidRequest) != 1 || later.Failed(core.OpAllocate, metrics.Reason(99)) != 0 {
+		t.Errorf("%d calls, %d refusals", later.Total(), later.Refusals(metrics.ReasonInvalidRequest))
 	}
 }

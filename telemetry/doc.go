@@ -1,6 +1,6 @@
 // Package telemetry makes a stack of GPU memory visible: [Resource] counts and
-// traces every operation, [Collector] exports metrics to Prometheus, and
-// [Findings] collects memory bugs.
+// traces every operation, [Probe] traces layers, and [Findings] collects memory
+// bugs. Package metrics exports what is counted.
 //
 // # Spans
 //
@@ -36,10 +36,10 @@
 // # Durations
 //
 // How long callers waited is a histogram with classic and with native buckets,
-// [MetricOperationDuration]. It begins when the outermost layer is called and
+// gpumem_operation_duration_seconds. It begins when the outermost layer is called and
 // ends when that returns: with the guard, the budget and what they do to cure a
 // refusal, and whatever the result, so it counts as many calls as
-// [MetricOperations]. A sampled span of the call itself (gpumem.alloc,
+// gpumem_operations_total. A sampled span of the call itself (gpumem.alloc,
 // gpumem.dealloc; gpumem.launch for its prepare and end), or that of its failure, becomes the exemplar of
 // its bucket, with the labels trace_id and span_id.
 //

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/prometheus/client_golang/prometheus"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
@@ -43,37 +42,6 @@ func ExampleNewResource() {
 	// telemetry(fake:0) 2
 }
 
-func ExampleNewCollector() {
-	fake := coretest.NewFake(0)
-	if _, err := fake.Allocate(context.Background(), core.Request{Bytes: 4096}); err != nil {
-		fmt.Println(err)
-		return
-	}
-	collector, err := telemetry.NewCollector(telemetry.Source{Device: fake})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collector)
-	families, err := registry.Gather()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, family := range families {
-		if family.GetName() == string(telemetry.MetricMemoryBytes) {
-			for _, metric := range family.GetMetric() {
-				fmt.Println(metric.GetLabel()[1].GetValue(), metric.GetGauge().GetValue())
-			}
-		}
-	}
-	// Output:
-	// live 4096
-	// pending 0
-	// quarantined 0
-}
-
 func ExampleFindings() {
 	findings := telemetry.NewFindings(telemetry.FindingsConfig{Keep: 10})
 	findings.Report(core.Finding{Kind: core.FindingLeak, Victim: core.Block{Tag: "index.build"}, Text: "64 bytes were never given back"})
@@ -84,13 +52,4 @@ func ExampleFindings() {
 	// Output:
 	// map[leak:1]
 	// leak: 64 bytes were never given back
-}
-
-func ExampleCatalogue() {
-	for _, m := range telemetry.Catalogue() {
-		if m.Name == telemetry.MetricWaits {
-			fmt.Println(m.Type, m.Labels, m.Help)
-		}
-	}
-	// Output: counter [device outcome] Dependencies on other streams, by whether a wait was queued or could be elided.
 }

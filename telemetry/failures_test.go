@@ -10,50 +10,51 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // failures are errors and how they are classified, on spans and in metrics.
 var failures = []struct {
 	err       error
 	errorType string
-	reason    telemetry.Reason
+	reason    metrics.Reason
 }{
-	{&core.OutOfBudgetError{Requested: 8}, "out_of_budget", telemetry.ReasonOutOfBudget},
-	{&core.OutOfBudgetError{Requested: 8, Limit: 8}, "out_of_budget", telemetry.ReasonOutOfBudget},
-	{fmt.Errorf("refused: %w", &core.OutOfBudgetError{Requested: 9, Limit: 8}), "exceeds_budget", telemetry.ReasonExceedsBudget},
-	{fmt.Errorf("refused: %w", &core.OutOfBudgetError{Requested: 9, Limit: 8, Claim: 1, Reserved: 8}), "claim_exceeded", telemetry.ReasonClaimExceeded},
-	{&core.DriverError{Op: "cuMemAllocAsync", Name: "CUDA_ERROR_OUT_OF_MEMORY", OutOfMemory: true}, "out_of_memory", telemetry.ReasonOutOfMemory},
-	{&core.DriverError{Op: "cuEventRecord", Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Sticky: true}, "CUDA_ERROR_ILLEGAL_ADDRESS", telemetry.ReasonDriver},
-	{&core.DriverError{Op: "cuEventRecord"}, "driver_error", telemetry.ReasonDriver},
-	{&core.UseAfterFreeError{Op: "Deallocate", Generation: 1}, "use_after_free", telemetry.ReasonUseAfterFree},
-	{&core.OutOfBoundsError{Op: "Deallocate"}, "out_of_bounds", telemetry.ReasonOutOfBounds},
-	{&core.StreamMisuseError{Op: "PrepareUse"}, "stream_misuse", telemetry.ReasonStreamMisuse},
-	{core.UnsupportedError("PrepareUse", "direct", "none"), "stream_misuse", telemetry.ReasonStreamMisuse},
-	{&core.InvalidRequestError{Op: "Allocate"}, "invalid_request", telemetry.ReasonInvalidRequest},
-	{fmt.Errorf("refused: %w", core.ErrClosed), "closed", telemetry.ReasonClosed},
-	{context.DeadlineExceeded, "deadline_exceeded", telemetry.ReasonDeadlineExceeded},
-	{context.Canceled, "canceled", telemetry.ReasonCanceled},
-	{errors.New("odd"), "_OTHER", telemetry.ReasonOther},
-	{errors.Join(errors.New("launch failed"), &core.DriverError{Name: "CUDA_ERROR_UNKNOWN"}), "CUDA_ERROR_UNKNOWN", telemetry.ReasonDriver},
+	{&core.OutOfBudgetError{Requested: 8}, "out_of_budget", metrics.ReasonOutOfBudget},
+	{&core.OutOfBudgetError{Requested: 8, Limit: 8}, "out_of_budget", metrics.ReasonOutOfBudget},
+	{fmt.Errorf("refused: %w", &core.OutOfBudgetError{Requested: 9, Limit: 8}), "exceeds_budget", metrics.ReasonExceedsBudget},
+	{fmt.Errorf("refused: %w", &core.OutOfBudgetError{Requested: 9, Limit: 8, Claim: 1, Reserved: 8}), "claim_exceeded", metrics.ReasonClaimExceeded},
+	{&core.DriverError{Op: "cuMemAllocAsync", Name: "CUDA_ERROR_OUT_OF_MEMORY", OutOfMemory: true}, "out_of_memory", metrics.ReasonOutOfMemory},
+	{&core.DriverError{Op: "cuEventRecord", Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Sticky: true}, "CUDA_ERROR_ILLEGAL_ADDRESS", metrics.ReasonDriver},
+	{&core.DriverError{Op: "cuEventRecord"}, "driver_error", metrics.ReasonDriver},
+	{&core.UseAfterFreeError{Op: "Deallocate", Generation: 1}, "use_after_free", metrics.ReasonUseAfterFree},
+	{&core.OutOfBoundsError{Op: "Deallocate"}, "out_of_bounds", metrics.ReasonOutOfBounds},
+	{&core.StreamMisuseError{Op: "PrepareUse"}, "stream_misuse", metrics.ReasonStreamMisuse},
+	{core.UnsupportedError("PrepareUse", "direct", "none"), "stream_misuse", metrics.ReasonStreamMisuse},
+	{&core.InvalidRequestError{Op: "Allocate"}, "invalid_request", metrics.ReasonInvalidRequest},
+	{fmt.Errorf("refused: %w", core.ErrClosed), "closed", metrics.ReasonClosed},
+	{context.DeadlineExceeded, "deadline_exceeded", metrics.ReasonDeadlineExceeded},
+	{context.Canceled, "canceled", metrics.ReasonCanceled},
+	{errors.New("odd"), "_OTHER", metrics.ReasonOther},
+	{errors.Join(errors.New("launch failed"), &core.DriverError{Name: "CUDA_ERROR_UNKNOWN"}), "CUDA_ERROR_UNKNOWN", metrics.ReasonDriver},
 }
 
 func TestEveryFailureIsClassified(t *testing.T) {
-	covered := map[telemetry.Reason]bool{}
+	covered := map[metrics.Reason]bool{}
 	for _, f := range failures {
 		covered[f.reason] = true
 		if got := telemetry.ErrorType(f.err); got != f.errorType {
 			t.Errorf("ErrorType(%v) = %q, want %q", f.err, got, f.errorType)
 		}
-		if got := telemetry.ReasonOf(f.err); got != f.reason {
+		if got := metrics.ReasonOf(f.err); got != f.reason {
 			t.Errorf("ReasonOf(%v) = %v, want %v", f.err, got, f.reason)
 		}
 	}
-	for _, reason := range telemetry.Reasons() {
+	for _, reason := range metrics.Reasons() {
 		if !covered[reason] {
 			t.Errorf("no failure of reason %v is tested", reason)
 		}
 	}
-	if got := telemetry.Reason(99).String(); got != "_OTHER" {
+	if got := metrics.Reason(99).String(); got != "_OTHER" {
 		t.Errorf("an unknown reason is called %q", got)
 	}
 }

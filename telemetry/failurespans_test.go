@@ -18,6 +18,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // headSampled is how a service samples: by its root, and by what its caller says.
@@ -228,7 +229,7 @@ func TestExemplarsOfRefusalsNameExportedSpans(t *testing.T) {
 
 func gather(t *testing.T, r traced) map[string]*dto.MetricFamily {
 	t.Helper()
-	collector := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: r.Resource, Operations: r.Operations}))
+	collector := must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: r.Resource, Operations: r.Operations}))
 	registry := prometheus.NewPedanticRegistry()
 	check(t, registry.Register(collector))
 	families := map[string]*dto.MetricFamily{}

@@ -10,17 +10,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // DefaultKeep is how many findings a [Findings] keeps if not told.
 const DefaultKeep = 256
-
-// MaxTags is the number of tags that are told apart, in metrics and in
-// counts of findings; what the others have is summed under [OtherTag].
-const MaxTags = 64
-
-// OtherTag stands for all tags beyond [MaxTags].
-const OtherTag core.Tag = "other"
 
 // maxKinds bounds the kinds of findings; core knows far fewer.
 const maxKinds = 64
@@ -49,13 +43,6 @@ type FindingsConfig struct {
 	// no more than [MaxEventSpans] a second. Its processors run in the goroutine that reports,
 	// so they should not block.
 	TracerProvider trace.TracerProvider
-}
-
-// TagFindings is how many findings of a kind have a victim of that tag.
-type TagFindings struct {
-	Kind  core.FindingKind
-	Tag   core.Tag
-	Count uint64
 }
 
 // Findings collects findings in bounded memory: it counts all of them and
@@ -169,8 +156,8 @@ func (c *Findings) count(f *core.Finding) {
 	}
 	c.kinds[kind]++
 	tag := f.Victim.Tag.OrUntagged()
-	if !c.tags[tag] && len(c.tags) >= MaxTags {
-		tag = OtherTag
+	if !c.tags[tag] && len(c.tags) >= metrics.MaxTags {
+		tag = metrics.OtherTag
 	} else {
 		c.tags[tag] = true
 	}
@@ -230,15 +217,15 @@ const unprovenSuffix = "-unproven"
 
 // CountsByTag is the number of findings so far by kind and tag of the victim,
 // sorted; those that are not proven are of a kind of their own, which ends in
-// "-unproven". The first [MaxTags] tags are told apart.
-func (c *Findings) CountsByTag() []TagFindings {
+// "-unproven". The first [metrics.MaxTags] tags are told apart.
+func (c *Findings) CountsByTag() []metrics.TagFindings {
 	c.mu.Lock()
-	counts := make([]TagFindings, 0, len(c.byTag))
+	counts := make([]metrics.TagFindings, 0, len(c.byTag))
 	for key, n := range c.byTag {
-		counts = append(counts, TagFindings{Kind: key.kind, Tag: key.tag, Count: n})
+		counts = append(counts, metrics.TagFindings{Kind: key.kind, Tag: key.tag, Count: n})
 	}
 	c.mu.Unlock()
-	slices.SortFunc(counts, func(a, b TagFindings) int {
+	slices.SortFunc(counts, func(a, b metrics.TagFindings) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Tag, b.Tag))
 	})
 	return counts

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 func leak(tag core.Tag, bytes uint64) core.Finding {
@@ -54,7 +55,7 @@ func TestFindingsCountByKindAndTag(t *testing.T) {
 	if f.Counts()[core.FindingLeak] != 3 {
 		t.Error("the caller's map is the collection's own")
 	}
-	want := []telemetry.TagFindings{{core.FindingDoubleFree, core.Untagged, 1}, {core.FindingLeak, "a", 2}, {core.FindingLeak, "b", 1}}
+	want := []metrics.TagFindings{{Kind: core.FindingDoubleFree, Tag: core.Untagged, Count: 1}, {Kind: core.FindingLeak, Tag: "a", Count: 2}, {Kind: core.FindingLeak, Tag: "b", Count: 1}}
 	if got := f.CountsByTag(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("by tag %v, want %v", got, want)
 	}
@@ -71,11 +72,11 @@ func TestFindingsAreBounded(t *testing.T) {
 	var sum, other uint64
 	for _, c := range f.CountsByTag() {
 		sum += c.Count
-		if c.Tag == telemetry.OtherTag {
+		if c.Tag == metrics.OtherTag {
 			other += c.Count
 		}
 	}
-	if sum != 2000 || other != 2*(1000-telemetry.MaxTags) {
+	if sum != 2000 || other != 2*(1000-metrics.MaxTags) {
 		t.Errorf("%d counted, %d under other", sum, other)
 	}
 	if n := len(f.Counts()); n != 65 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // Many goroutines run sampled, unsampled and failing operations while others
@@ -19,8 +20,8 @@ func TestHammer(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
 	findings := telemetry.NewFindings(telemetry.FindingsConfig{Keep: 3})
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(must[*telemetry.Collector](t)(telemetry.NewCollector(
-		telemetry.Source{Device: r, Operations: r.Operations, Findings: findings.CountsByTag})))
+	registry.MustRegister(must[*metrics.Collector](t)(metrics.NewCollector(
+		metrics.Source{Device: r, Operations: r.Operations, Findings: findings.CountsByTag})))
 
 	stop := make(chan struct{})
 	var scraper, workers sync.WaitGroup
@@ -57,7 +58,7 @@ func TestHammer(t *testing.T) {
 	const n = goroutines * rounds
 	o := r.Operations()
 	if o.Succeeded(core.OpAllocate) != n || o.Succeeded(core.OpPrepare) != n || o.Succeeded(core.OpDeallocate) != n ||
-		o.Succeeded(core.OpFinish)+o.Succeeded(core.OpAbort) != n || o.Failed(core.OpAllocate, telemetry.ReasonInvalidRequest) != n || o.Total() != 5*n {
+		o.Succeeded(core.OpFinish)+o.Succeeded(core.OpAbort) != n || o.Failed(core.OpAllocate, metrics.ReasonInvalidRequest) != n || o.Total() != 5*n {
 		t.Errorf("counts are off after %d rounds: %+v", n, o)
 	}
 	if findings.Total() != n {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // slow takes its time to allocate.
@@ -36,7 +37,7 @@ func (s slow) Allocate(ctx context.Context, r core.Request) (core.Block, error) 
 func scrapeAs(t *testing.T, r *telemetry.Resource, accept string) (body []byte, contentType string) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{}, Operations: r.Operations})))
+	registry.MustRegister(must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: r, Operations: r.Operations})))
 	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	defer server.Close()
 	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil))
@@ -64,7 +65,7 @@ func histogramOf(t *testing.T, r *telemetry.Resource, op core.Op) *dto.Histogram
 	for {
 		var family dto.MetricFamily
 		check(t, decoder.Decode(&family))
-		if family.GetName() != string(telemetry.MetricOperationDuration) {
+		if family.GetName() != "gpumem_operation_duration_seconds" {
 			continue
 		}
 		for _, m := range family.GetMetric() {
@@ -86,7 +87,7 @@ func TestEveryCallHasADuration(t *testing.T) {
 	ops := r.Operations()
 	for op := core.OpAllocate; op <= core.OpDrain; op++ {
 		want := ops.Succeeded(op)
-		for _, reason := range telemetry.Reasons() {
+		for _, reason := range metrics.Reasons() {
 			want += ops.Failed(op, reason)
 		}
 		h := histogramOf(t, r, op)
@@ -97,7 +98,7 @@ func TestEveryCallHasADuration(t *testing.T) {
 			t.Errorf("%v: %v s exported, %v measured", op, h.GetSampleSum(), ops.Took(op))
 		}
 	}
-	if ops.Failed(core.OpAllocate, telemetry.ReasonOutOfBudget) != 1 || ops.Took(core.OpAllocate) <= 0 {
+	if ops.Failed(core.OpAllocate, metrics.ReasonOutOfBudget) != 1 || ops.Took(core.OpAllocate) <= 0 {
 		t.Errorf("nothing was refused, or measured")
 	}
 }
@@ -153,7 +154,7 @@ func TestSampledOperationsAreExemplars(t *testing.T) {
 // hasExemplar reports whether a bucket of op has an exemplar of that span.
 func hasExemplar(text string, op core.Op, traceID, spanID string) bool {
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, string(telemetry.MetricOperationDuration)+"_bucket") && strings.Contains(line, `op="`+op.String()+`"`) &&
+		if strings.HasPrefix(line, "gpumem_operation_duration_seconds"+"_bucket") && strings.Contains(line, `op="`+op.String()+`"`) &&
 			strings.Contains(line, `# {`) && strings.Contains(line, `trace_id="`+traceID+`"`) && strings.Contains(line, `span_id="`+spanID+`"`) {
 			return true
 		}

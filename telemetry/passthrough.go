@@ -15,17 +15,23 @@ func (r *Resource) Ordinal() int { return r.upstream.Ordinal() }
 // Features are the upstream's.
 func (r *Resource) Features() core.Features { return r.upstream.Features() }
 
+// count counts a call that has no span of its own; e says what is known of it.
+func (r *Resource) count(ctx context.Context, start core.Instant, e core.Event) {
+	e.Duration = core.Now().Since(start)
+	var span core.SpanRef
+	if e.Err != nil {
+		failed := e // only this one is put on the heap
+		span = r.tracing.failed(ctx, &failed)
+	}
+	r.calls.Note(e.Op, e.Duration, span, e.Err)
+}
+
 // RecordUse forwards and counts. It makes no span: the work was enqueued
 // before the call.
 func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.StreamID) error {
 	start := core.Now()
 	err := r.upstream.RecordUse(r.tracing.correlate(ctx), id, stream)
-	took := core.Now().Since(start)
-	var span core.SpanRef
-	if err != nil {
-		span = r.tracing.failed(ctx, &core.Event{Op: core.OpRecord, Stream: stream, Block: id, Duration: took, Err: err})
-	}
-	r.counters.note(core.OpRecord, took, span, err)
+	r.count(ctx, start, core.Event{Op: core.OpRecord, Stream: stream, Block: id, Err: err})
 	return err
 }
 
@@ -33,12 +39,7 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
 	start := core.Now()
 	claim, err := r.upstream.Reserve(r.tracing.correlate(ctx), bytes, tag)
-	took := core.Now().Since(start)
-	var span core.SpanRef
-	if err != nil {
-		span = r.tracing.failed(ctx, &core.Event{Op: core.OpReserve, Tag: tag, Bytes: bytes, Duration: took, Err: err})
-	}
-	r.counters.note(core.OpReserve, took, span, err)
+	r.count(ctx, start, core.Event{Op: core.OpReserve, Tag: tag, Bytes: bytes, Err: err})
 	return claim, err
 }
 
@@ -46,12 +47,7 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 	start := core.Now()
 	err := r.upstream.ReleaseClaim(r.tracing.correlate(ctx), id)
-	took := core.Now().Since(start)
-	var span core.SpanRef
-	if err != nil {
-		span = r.tracing.failed(ctx, &core.Event{Op: core.OpReleaseClaim, Duration: took, Err: err})
-	}
-	r.counters.note(core.OpReleaseClaim, took, span, err)
+	r.count(ctx, start, core.Event{Op: core.OpReleaseClaim, Err: err})
 	return err
 }
 
@@ -59,12 +55,7 @@ func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 func (r *Resource) ReapPending(ctx context.Context) error {
 	start := core.Now()
 	err := r.upstream.ReapPending(ctx)
-	took := core.Now().Since(start)
-	var span core.SpanRef
-	if err != nil {
-		span = r.tracing.failed(ctx, &core.Event{Op: core.OpReap, Duration: took, Err: err})
-	}
-	r.counters.note(core.OpReap, took, span, err)
+	r.count(ctx, start, core.Event{Op: core.OpReap, Err: err})
 	return err
 }
 
@@ -72,12 +63,7 @@ func (r *Resource) ReapPending(ctx context.Context) error {
 func (r *Resource) Drain(ctx context.Context) error {
 	start := core.Now()
 	err := r.upstream.Drain(ctx)
-	took := core.Now().Since(start)
-	var span core.SpanRef
-	if err != nil {
-		span = r.tracing.failed(ctx, &core.Event{Op: core.OpDrain, Duration: took, Err: err})
-	}
-	r.counters.note(core.OpDrain, took, span, err)
+	r.count(ctx, start, core.Event{Op: core.OpDrain, Err: err})
 	return err
 }
 

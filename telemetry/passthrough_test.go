@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 func TestConformance(t *testing.T) {
@@ -52,11 +53,11 @@ func TestReservationsReachTheUpstream(t *testing.T) {
 		t.Error("the fake's refusal of ReleaseClaim was lost")
 	}
 	o := r.Operations()
-	if o.Failed(core.OpReserve, telemetry.ReasonStreamMisuse) != 1 || o.Failed(core.OpReleaseClaim, telemetry.ReasonStreamMisuse) != 1 {
+	if o.Failed(core.OpReserve, metrics.ReasonStreamMisuse) != 1 || o.Failed(core.OpReleaseClaim, metrics.ReasonStreamMisuse) != 1 {
 		t.Error("the refusals were not counted")
 	}
-	if o.Refusals(telemetry.ReasonStreamMisuse) != 1 {
-		t.Errorf("%d refusals, want that of Reserve", o.Refusals(telemetry.ReasonStreamMisuse))
+	if o.Refusals(metrics.ReasonStreamMisuse) != 1 {
+		t.Errorf("%d refusals, want that of Reserve", o.Refusals(metrics.ReasonStreamMisuse))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // Config configures a [Resource]. The zero Config counts and does not trace.
@@ -33,7 +34,8 @@ type Config struct {
 // the intent before the ticket is spent.
 type Resource struct {
 	upstream core.Resource
-	counters counters
+	calls    metrics.Calls
+	since    time.Time
 	// tracing is nil if nothing is traced.
 	tracing *tracing
 }
@@ -50,18 +52,16 @@ func NewResource(upstream core.Resource, cfg Config) (*Resource, error) {
 	if cfg.Level > LevelOff {
 		return nil, &core.InvalidRequestError{Op: op, Field: "Level", Reason: "unknown: use one of the Level constants"}
 	}
-	r := &Resource{upstream: upstream, tracing: newTracing(cfg, upstream.Ordinal())}
-	r.counters.since = time.Now()
-	return r, nil
+	return &Resource{upstream: upstream, since: time.Now(), tracing: newTracing(cfg, upstream.Ordinal())}, nil
 }
 
 // Operations is a snapshot of the calls so far. It makes no call upstream.
-func (r *Resource) Operations() Operations {
-	o := r.counters.snapshot()
+func (r *Resource) Operations() metrics.Operations {
+	var dropped uint64
 	if r.tracing != nil {
-		o.spansDropped = r.tracing.events.dropped.Load()
+		dropped = r.tracing.events.dropped.Load()
 	}
-	return o
+	return r.calls.Snapshot(r.since, dropped)
 }
 
 // Allocate forwards, counts, and traces as [SpanAlloc].
@@ -80,7 +80,7 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, 
 	if err != nil && span.IsZero() {
 		span = r.tracing.failed(ctx, &core.Event{Op: core.OpAllocate, Stream: req.Stream, Tag: req.Tag, Requested: req.Requested, Bytes: req.Bytes, Duration: took, Err: err})
 	}
-	r.counters.note(core.OpAllocate, took, span, err)
+	r.calls.Note(core.OpAllocate, took, span, err)
 	return b, err
 }
 
@@ -100,7 +100,7 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 	if err != nil && span.IsZero() {
 		span = r.tracing.failed(ctx, &core.Event{Op: core.OpDeallocate, Stream: id.AllocStream, Block: id, Duration: took, Err: err})
 	}
-	r.counters.note(core.OpDeallocate, took, span, err)
+	r.calls.Note(core.OpDeallocate, took, span, err)
 	return b, err
 }
 
@@ -121,7 +121,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	if err != nil && span.IsZero() {
 		span = r.tracing.failed(ctx, &core.Event{Op: core.OpPrepare, Stream: req.Stream, Launch: req.Launch, Duration: took, Err: err})
 	}
-	r.counters.note(core.OpPrepare, took, span, err)
+	r.calls.Note(core.OpPrepare, took, span, err)
 	return t, err
 }
 
@@ -142,7 +142,7 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	if err != nil && span.IsZero() {
 		span = r.tracing.failed(ctx, &core.Event{Op: core.OpFinish, Duration: took, Err: err})
 	}
-	r.counters.note(core.OpFinish, took, span, err)
+	r.calls.Note(core.OpFinish, took, span, err)
 	return err
 }
 
@@ -161,6 +161,6 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	if err != nil && span.IsZero() {
 		span = r.tracing.failed(ctx, &core.Event{Op: core.OpAbort, Duration: took, Err: err})
 	}
-	r.counters.note(core.OpAbort, took, span, err)
+	r.calls.Note(core.OpAbort, took, span, err)
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 func TestGoldenLifeOfABlock(t *testing.T) {
@@ -153,7 +154,7 @@ func TestSecondEndMakesNoSpan(t *testing.T) {
 		t.Errorf("the second end made %d spans", got-n)
 	}
 	o := r.Operations()
-	if o.Failed(core.OpAbort, telemetry.ReasonStreamMisuse) != 1 {
+	if o.Failed(core.OpAbort, metrics.ReasonStreamMisuse) != 1 {
 		t.Error("the refusal was not counted")
 	}
 }

@@ -14,7 +14,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
-	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 	"github.com/fencepost-gpu/fencepost/telemetry/spanpipe"
 )
 
@@ -54,9 +54,9 @@ func newTraces(ctx context.Context, share float64, exporter sdktrace.SpanExporte
 }
 
 // counts is what became of the spans: of none if they go nowhere.
-func (t *traces) counts() telemetry.SpanCounts {
+func (t *traces) counts() metrics.SpanCounts {
 	if t.pipe == nil {
-		return telemetry.SpanCounts{}
+		return metrics.SpanCounts{}
 	}
 	return t.pipe.Counts()
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/health"
-	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 // HandlerOf is the operators' handler of runtimes.
@@ -138,7 +137,7 @@ func StaysWell(t *testing.T, rt *fencepost.Runtime) {
 
 // Scrape reads the metrics that have no label but the device, and sums those
 // that have.
-func Scrape(t *testing.T, rt *fencepost.Runtime) map[telemetry.MetricName]float64 {
+func Scrape(t *testing.T, rt *fencepost.Runtime) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	if err := registry.Register(rt.Collector()); err != nil {
@@ -148,10 +147,10 @@ func Scrape(t *testing.T, rt *fencepost.Runtime) map[telemetry.MetricName]float6
 	if err != nil {
 		t.Fatal(err)
 	}
-	values := map[telemetry.MetricName]float64{}
+	values := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			values[telemetry.MetricName(f.GetName())] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			values[f.GetName()] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
 	return values

@@ -5,6 +5,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // Reading is what the runtime's own numbers say at one moment.
@@ -28,7 +29,7 @@ type Sources struct {
 	Stats      core.Stats
 	Guard      debugguard.GuardStats
 	Streams    cuda.StreamStats
-	Operations telemetry.Operations
+	Operations metrics.Operations
 	Findings   *telemetry.Findings
 	// Drift and Lost are those of [Reading].
 	Drift int64
@@ -48,11 +49,11 @@ func (s Sources) Reading() Reading {
 	}
 	for _, op := range []core.Op{core.OpAllocate, core.OpReserve} {
 		now.Requests += s.Operations.Succeeded(op)
-		for _, reason := range telemetry.Reasons() {
+		for _, reason := range metrics.Reasons() {
 			now.Requests += s.Operations.Failed(op, reason)
 		}
 	}
-	now.Refusals = s.Operations.Refusals(telemetry.ReasonOutOfBudget) + s.Operations.Refusals(telemetry.ReasonOutOfMemory)
+	now.Refusals = s.Operations.Refusals(metrics.ReasonOutOfBudget) + s.Operations.Refusals(metrics.ReasonOutOfMemory)
 	if s.Streams.Leased >= s.Streams.Max {
 		now.Waiting = s.Streams.Waiting
 	}

@@ -18,7 +18,7 @@ import (
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // flushRoom is what the processor's own queue has beyond ours. A flush puts a
@@ -59,8 +59,8 @@ func New(exporter sdktrace.SpanExporter, cfg Config) *Pipe {
 }
 
 // Counts is what became of the spans so far. Each count is exact.
-func (p *Pipe) Counts() telemetry.SpanCounts {
-	counts := telemetry.SpanCounts{Exported: p.exported.Load(), Failed: p.failed.Load(), Dropped: p.dropped.Load()}
+func (p *Pipe) Counts() metrics.SpanCounts {
+	counts := metrics.SpanCounts{Exported: p.exported.Load(), Failed: p.failed.Load(), Dropped: p.dropped.Load()}
 	if p.emptied.Load() {
 		counts.Dropped += uint64(max(p.held.Load(), 0))
 	}

@@ -11,7 +11,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 	"github.com/fencepost-gpu/fencepost/telemetry/spanpipe"
 )
 
@@ -69,7 +69,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-func wantCounts(t *testing.T, pipe *spanpipe.Pipe, want telemetry.SpanCounts) {
+func wantCounts(t *testing.T, pipe *spanpipe.Pipe, want metrics.SpanCounts) {
 	t.Helper()
 	if got := pipe.Counts(); got != want {
 		t.Errorf("counts %+v, want %+v", got, want)
@@ -92,13 +92,13 @@ func TestABurstBehindAStuckExporter(t *testing.T) {
 			exporter := newGate()
 			pipe, provider := pipeline(exporter, c.config)
 			spans(provider, burst)
-			wantCounts(t, pipe, telemetry.SpanCounts{Started: burst, Ended: burst, Dropped: c.lost})
+			wantCounts(t, pipe, metrics.SpanCounts{Started: burst, Ended: burst, Dropped: c.lost})
 			if n := pipe.Counts().Unexported(); n != burst-c.lost {
 				t.Errorf("%d are held, want %d", n, burst-c.lost)
 			}
 			close(exporter.open)
 			check(t, provider.Shutdown(context.Background()))
-			wantCounts(t, pipe, telemetry.SpanCounts{Started: burst, Ended: burst, Exported: burst - c.lost, Dropped: c.lost})
+			wantCounts(t, pipe, metrics.SpanCounts{Started: burst, Ended: burst, Exported: burst - c.lost, Dropped: c.lost})
 			if got := exporter.took.Load(); got != burst-c.lost {
 				t.Errorf("the exporter got %d", got)
 			}
@@ -160,7 +160,7 @@ func TestFailedBatchesAreCounted(t *testing.T) {
 		_ = provider.ForceFlush(context.Background()) // says that there is no collector
 	}
 	check(t, provider.Shutdown(context.Background()))
-	wantCounts(t, pipe, telemetry.SpanCounts{Started: 3, Ended: 3, Failed: 3})
+	wantCounts(t, pipe, metrics.SpanCounts{Started: 3, Ended: 3, Failed: 3})
 }
 
 // Flushes that nobody waits for any more leave their marks in the processor's
@@ -178,10 +178,10 @@ func TestFlushesCutShortLoseNothing(t *testing.T) {
 		cancel()
 	}
 	spans(provider, 7)
-	wantCounts(t, pipe, telemetry.SpanCounts{Started: 8, Ended: 8})
+	wantCounts(t, pipe, metrics.SpanCounts{Started: 8, Ended: 8})
 	close(exporter.open)
 	check(t, provider.ForceFlush(context.Background()))
-	wantCounts(t, pipe, telemetry.SpanCounts{Started: 8, Ended: 8, Exported: 8})
+	wantCounts(t, pipe, metrics.SpanCounts{Started: 8, Ended: 8, Exported: 8})
 	check(t, provider.Shutdown(context.Background()))
 }
 
@@ -192,7 +192,7 @@ func TestSpansAfterTheEndAreDropped(t *testing.T) {
 	_, late := provider.Tracer("test").Start(context.Background(), "late")
 	check(t, pipe.Shutdown(context.Background()))
 	late.End()
-	wantCounts(t, pipe, telemetry.SpanCounts{Started: 1, Ended: 1, Dropped: 1})
+	wantCounts(t, pipe, metrics.SpanCounts{Started: 1, Ended: 1, Dropped: 1})
 	check(t, provider.Shutdown(context.Background()))
 }
 
@@ -207,7 +207,7 @@ func TestAnEndCutShortLearnsNothing(t *testing.T) {
 	if err := provider.Shutdown(ctx); err == nil {
 		t.Fatal("an end with an ended context succeeded")
 	}
-	wantCounts(t, pipe, telemetry.SpanCounts{Started: 1, Ended: 1})
+	wantCounts(t, pipe, metrics.SpanCounts{Started: 1, Ended: 1})
 	if n := pipe.Counts().Unexported(); n != 1 {
 		t.Errorf("%d held, want 1", n)
 	}
@@ -244,10 +244,10 @@ func TestWhatIsOnItsWayAfterAnEndCutShortIsNotLost(t *testing.T) {
 	}
 	late.End()
 	_ = pipe.Shutdown(context.Background()) // is not the first
-	wantCounts(t, pipe, telemetry.SpanCounts{Started: 4, Ended: 4, Dropped: 1})
+	wantCounts(t, pipe, metrics.SpanCounts{Started: 4, Ended: 4, Dropped: 1})
 	close(exporter.open)
 	<-exporter.down
-	wantCounts(t, pipe, telemetry.SpanCounts{Started: 4, Ended: 4, Exported: 3, Dropped: 1})
+	wantCounts(t, pipe, metrics.SpanCounts{Started: 4, Ended: 4, Exported: 3, Dropped: 1})
 }
 
 // A span that ends while the pipe ends is dropped, and counted then and there.
@@ -286,7 +286,7 @@ func TestAPipeToNobodyDropsAndCounts(t *testing.T) {
 	pipe, provider := pipeline(nil, spanpipe.Config{Batch: 1})
 	spans(provider, 3)
 	check(t, provider.ForceFlush(context.Background()))
-	wantCounts(t, pipe, telemetry.SpanCounts{Started: 3, Ended: 3, Dropped: 3})
+	wantCounts(t, pipe, metrics.SpanCounts{Started: 3, Ended: 3, Dropped: 3})
 	check(t, provider.Shutdown(context.Background()))
 }
 
@@ -294,7 +294,7 @@ func TestUnsampledSpansAreNotCounted(t *testing.T) {
 	pipe, provider := pipeline(opened(nil), spanpipe.Config{}, sdktrace.WithSampler(recordOnly{}))
 	spans(provider, 3)
 	check(t, provider.Shutdown(context.Background()))
-	wantCounts(t, pipe, telemetry.SpanCounts{})
+	wantCounts(t, pipe, metrics.SpanCounts{})
 }
 
 type recordOnly struct{}

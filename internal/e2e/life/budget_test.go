@@ -13,7 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
-	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // refusals are the records of refusals in the history.
@@ -72,7 +72,7 @@ func TestARefusalExplainsItselfThroughAllLayers(t *testing.T) {
 				t.Errorf("history: %+v", last)
 			}
 			ops := rt.Operations()
-			if got := ops.Refusals(telemetry.ReasonOutOfBudget); got != 1 {
+			if got := ops.Refusals(metrics.ReasonOutOfBudget); got != 1 {
 				t.Errorf("the metric counts %d refusals, the caller was told 1", got)
 			}
 			if got := rt.Stats().Refusals; got != 1 {
@@ -110,8 +110,8 @@ func TestTheGuardGivesUpQuarantineBeforeARequestIsRefused(t *testing.T) {
 		t.Errorf("history of relief: %+v", relieved)
 	}
 	ops := rt.Operations()
-	if ops.Refusals(telemetry.ReasonOutOfBudget) != 0 || rt.Guard().GuardStats().Relieved != 1 {
-		t.Errorf("%d refusals counted, %d relieved; the caller was told of none", ops.Refusals(telemetry.ReasonOutOfBudget), rt.Guard().GuardStats().Relieved)
+	if ops.Refusals(metrics.ReasonOutOfBudget) != 0 || rt.Guard().GuardStats().Relieved != 1 {
+		t.Errorf("%d refusals counted, %d relieved; the caller was told of none", ops.Refusals(metrics.ReasonOutOfBudget), rt.Guard().GuardStats().Relieved)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
-	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 // A lost device answers every call with the same error for the rest of the
@@ -54,8 +53,8 @@ func TestALostDeviceRefusesEverythingAtOnce(t *testing.T) {
 func TestALostDeviceIsCountedOnce(t *testing.T) {
 	rt := e2e.OpenDirty(t, fencepost.Config{})
 	s := e2e.Lease(t, rt, "a")
-	if got := e2e.Scrape(t, rt); got[telemetry.MetricDeviceLost] != 0 || got[telemetry.MetricStickyErrors] != 0 {
-		t.Errorf("before: lost %v, errors %v", got[telemetry.MetricDeviceLost], got[telemetry.MetricStickyErrors])
+	if got := e2e.Scrape(t, rt); got["gpumem_device_lost"] != 0 || got["gpumem_sticky_errors_total"] != 0 {
+		t.Errorf("before: lost %v, errors %v", got["gpumem_device_lost"], got["gpumem_sticky_errors_total"])
 	}
 	e2e.Simulated(rt).LoseContext(driver.IllegalAddress)
 	const errs = 10
@@ -64,12 +63,12 @@ func TestALostDeviceIsCountedOnce(t *testing.T) {
 			t.Fatalf("synchronising: %v", err)
 		}
 	}
-	if got := e2e.Scrape(t, rt); got[telemetry.MetricDeviceLost] != 1 || got[telemetry.MetricStickyErrors] < errs {
-		t.Errorf("lost %v, errors %v, want 1 and %d at least", got[telemetry.MetricDeviceLost], got[telemetry.MetricStickyErrors], errs)
+	if got := e2e.Scrape(t, rt); got["gpumem_device_lost"] != 1 || got["gpumem_sticky_errors_total"] < errs {
+		t.Errorf("lost %v, errors %v, want 1 and %d at least", got["gpumem_device_lost"], got["gpumem_sticky_errors_total"], errs)
 	}
 	_ = s.Release() // Close would wait for it
 	_, _ = rt.Close(t.Context())
-	if got := e2e.Scrape(t, rt)[telemetry.MetricDeviceLost]; got != 1 {
+	if got := e2e.Scrape(t, rt)["gpumem_device_lost"]; got != 1 {
 		t.Errorf("after Close: lost %v", got)
 	}
 }

@@ -12,11 +12,10 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
-	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 // scrapeHistogram reads a histogram that has no label but the device.
-func scrapeHistogram(t *testing.T, rt *fencepost.Runtime, name telemetry.MetricName) (count uint64, sum float64) {
+func scrapeHistogram(t *testing.T, rt *fencepost.Runtime, name string) (count uint64, sum float64) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	if err := registry.Register(rt.Collector()); err != nil {
@@ -27,7 +26,7 @@ func scrapeHistogram(t *testing.T, rt *fencepost.Runtime, name telemetry.MetricN
 		t.Fatal(err)
 	}
 	for _, f := range families {
-		if f.GetName() == string(name) {
+		if f.GetName() == name {
 			h := f.GetMetric()[0].GetHistogram()
 			return h.GetSampleCount(), h.GetSampleSum()
 		}
@@ -45,7 +44,7 @@ func TestTheTimeFromFreeToReusableIsExported(t *testing.T) {
 		if err := rt.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		count, sum := scrapeHistogram(t, rt, telemetry.MetricFreeToReusable)
+		count, sum := scrapeHistogram(t, rt, "gpumem_free_to_reusable_seconds")
 		if st := rt.Stats(); count != 3 || count != st.FreeToReusable.Count() || sum != st.FreeToReusable.Nanoseconds/1e9 || sum <= 0 {
 			t.Errorf("%v: %d frees of %v s, Stats says %+v", resource, count, sum, st.FreeToReusable)
 		}
@@ -78,14 +77,14 @@ func TestTheMetricsEqualTheStats(t *testing.T) {
 	}
 
 	got, st := e2e.Scrape(t, rt), rt.Stats()
-	for name, want := range map[telemetry.MetricName]uint64{
-		telemetry.MetricMemoryBytes: st.Outstanding().Bytes, telemetry.MetricMemoryRequestedBytes: st.Outstanding().Requested, telemetry.MetricBlocks: st.Outstanding().Blocks,
-		telemetry.MetricMemoryPeakBytes: st.PeakBytes, telemetry.MetricMemoryRequestedPeak: st.PeakRequested, telemetry.MetricMemoryOutstandingPeak: st.PeakOutstanding,
-		telemetry.MetricBudgetLimitBytes: 64 << 20, telemetry.MetricBudgetChargedBytes: st.Charged, telemetry.MetricBudgetClaimedBytes: 1 << 20, telemetry.MetricBudgetClaims: 1,
-		telemetry.MetricBudgetRefusals: st.Refusals, telemetry.MetricRefusals: 1,
-		telemetry.MetricAllocations: st.Allocations, telemetry.MetricDeallocations: st.Deallocations, telemetry.MetricDriverFailures: 0,
-		telemetry.MetricLaunches: st.Launches, telemetry.MetricWaits: st.WaitsQueued + st.WaitsElided,
-		telemetry.MetricStreamsLimit: 16, telemetry.MetricHealth: 1, telemetry.MetricHealthReasons: 0, telemetry.MetricStickyErrors: 0, telemetry.MetricAccountingUnderflows: 0, telemetry.MetricLogDropped: 0,
+	for name, want := range map[string]uint64{
+		"gpumem_memory_bytes": st.Outstanding().Bytes, "gpumem_memory_requested_bytes": st.Outstanding().Requested, "gpumem_blocks": st.Outstanding().Blocks,
+		"gpumem_memory_peak_bytes": st.PeakBytes, "gpumem_memory_requested_peak_bytes": st.PeakRequested, "gpumem_memory_outstanding_peak_bytes": st.PeakOutstanding,
+		"gpumem_budget_limit_bytes": 64 << 20, "gpumem_budget_charged_bytes": st.Charged, "gpumem_budget_claimed_bytes": 1 << 20, "gpumem_budget_claims": 1,
+		"gpumem_budget_refusals_total": st.Refusals, "gpumem_refusals_total": 1,
+		"gpumem_allocations_total": st.Allocations, "gpumem_deallocations_total": st.Deallocations, "gpumem_driver_failures_total": 0,
+		"gpumem_launches_total": st.Launches, "gpumem_waits_total": st.WaitsQueued + st.WaitsElided,
+		"gpumem_streams_limit": 16, "gpumem_health": 1, "gpumem_health_reasons": 0, "gpumem_sticky_errors_total": 0, "gpumem_accounting_underflows_total": 0, "gpumem_log_records_dropped_total": 0,
 	} {
 		if value, there := got[name]; !there || value != float64(want) {
 			t.Errorf("%s is %v (exported: %v), Stats says %d", name, value, there, want)
@@ -127,8 +126,8 @@ func TestTheDevicesMemoryIsExported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got map[telemetry.MetricName]float64
-	for deadline := time.Now().Add(20 * time.Second); got[telemetry.MetricDeviceForeignBytes] == 0; time.Sleep(50 * time.Millisecond) {
+	var got map[string]float64
+	for deadline := time.Now().Add(20 * time.Second); got["gpumem_device_foreign_bytes"] == 0; time.Sleep(50 * time.Millisecond) {
 		if got = e2e.Scrape(t, rt); time.Now().After(deadline) {
 			t.Fatal("foreign memory never shows")
 		}
@@ -137,16 +136,16 @@ func TestTheDevicesMemoryIsExported(t *testing.T) {
 	if m.Owned < 5<<20 || m.Free+m.Owned+m.Foreign != m.Total {
 		t.Errorf("free, held and foreign are not the total: %+v", m)
 	}
-	for name, want := range map[telemetry.MetricName]float64{
-		telemetry.MetricDeviceFreeBytes: float64(m.Free), telemetry.MetricDeviceTotalBytes: float64(m.Total), telemetry.MetricDeviceHeldBytes: float64(m.Owned),
-		telemetry.MetricDeviceForeignBytes: 16 << 20, telemetry.MetricDeviceInfo: 1, telemetry.MetricDriftBytes: 0,
-		telemetry.MetricPoolUsedBytes: 5 << 20, telemetry.MetricHistoryRecords: 1,
+	for name, want := range map[string]float64{
+		"gpumem_device_free_bytes": float64(m.Free), "gpumem_device_total_bytes": float64(m.Total), "gpumem_device_held_bytes": float64(m.Owned),
+		"gpumem_device_foreign_bytes": 16 << 20, "gpumem_device_info": 1, "gpumem_drift_bytes": 0,
+		"gpumem_pool_used_bytes": 5 << 20, "gpumem_history_records_total": 1,
 	} {
 		if value, there := got[name]; !there || value != want {
 			t.Errorf("%s is %v (exported: %v), want %v", name, value, there, want)
 		}
 	}
-	for _, name := range []telemetry.MetricName{telemetry.MetricDeviceReadTimestamp, telemetry.MetricDriftReadTimestamp} {
+	for _, name := range []string{"gpumem_device_read_timestamp_seconds", "gpumem_drift_read_timestamp_seconds"} {
 		if age := float64(time.Now().Unix()) - got[name]; age < -1 || age > 60 {
 			t.Errorf("%s is %v s old", name, age)
 		}
@@ -162,7 +161,7 @@ func TestTheStartIsWhenTheRuntimeWasOpened(t *testing.T) {
 	before := time.Now()
 	rt := e2e.Open(t, fencepost.Config{})
 	after := time.Now()
-	got := int64(e2e.Scrape(t, rt)[telemetry.MetricStartTime]*1e3 + 0.5)
+	got := int64(e2e.Scrape(t, rt)["gpumem_runtime_start_time_seconds"]*1e3 + 0.5)
 	if got < before.UnixMilli() || got > after.UnixMilli() {
 		t.Errorf("started at %d, opened between %d and %d", got, before.UnixMilli(), after.UnixMilli())
 	}
@@ -170,12 +169,12 @@ func TestTheStartIsWhenTheRuntimeWasOpened(t *testing.T) {
 
 func TestTheOldestLeaseIsExported(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{})
-	if age := e2e.Scrape(t, rt)[telemetry.MetricStreamOldestLease]; age != 0 {
+	if age := e2e.Scrape(t, rt)["gpumem_stream_oldest_lease_seconds"]; age != 0 {
 		t.Errorf("without a lease: %v", age)
 	}
 	e2e.Lease(t, rt, "old")
 	time.Sleep(2 * time.Millisecond)
-	if age := e2e.Scrape(t, rt)[telemetry.MetricStreamOldestLease]; age < 0.002 || age > 60 {
+	if age := e2e.Scrape(t, rt)["gpumem_stream_oldest_lease_seconds"]; age < 0.002 || age > 60 {
 		t.Errorf("the lease is %v s old", age)
 	}
 }
@@ -185,8 +184,8 @@ func TestALostDeviceShowsInTheMetrics(t *testing.T) {
 	e2e.Simulated(rt).LoseContext(700)
 	_, _ = rt.Allocate(t.Context(), core.Request{Bytes: 64}) // meets the loss
 	got := e2e.Scrape(t, rt)
-	if got[telemetry.MetricStickyErrors] != 1 || got[telemetry.MetricFindings] != 1 {
-		t.Errorf("sticky errors %v, findings %v", got[telemetry.MetricStickyErrors], got[telemetry.MetricFindings])
+	if got["gpumem_sticky_errors_total"] != 1 || got["gpumem_findings_total"] != 1 {
+		t.Errorf("sticky errors %v, findings %v", got["gpumem_sticky_errors_total"], got["gpumem_findings_total"])
 	}
 	text := e2e.Gather(t, rt)
 	for _, want := range []string{`gpumem_health{device="0",state="poisoned"} 1`, `gpumem_health{device="0",state="ok"} 0`, `gpumem_health_reasons{device="0",reason="sticky_error"} 1`} {

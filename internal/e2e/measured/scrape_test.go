@@ -19,7 +19,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
-	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // crowd is a runtime over a device that costs nothing, with live blocks under
@@ -139,7 +139,7 @@ func countLines(page []byte) (n int) {
 
 // maxTaggedSeries: the bytes and the blocks of so many tags, and of the others,
 // live, pending and quarantined.
-const maxTaggedSeries = 2 * 3 * (telemetry.MaxTags + 1)
+const maxTaggedSeries = 2 * 3 * (metrics.MaxTags + 1)
 
 func taggedSeries(page []byte) int {
 	return bytes.Count(page, []byte("\ngpumem_tag_"))

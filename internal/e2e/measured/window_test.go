@@ -10,7 +10,6 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
-	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 // windowPeaks are the values of the metric by "state window", as one scrape has
@@ -23,7 +22,7 @@ func windowPeaks(t *testing.T, c prometheus.Collector) map[string]float64 {
 	e2e.Succeed(t, "gathering", err)
 	values := map[string]float64{}
 	for _, f := range families {
-		if f.GetName() != string(telemetry.MetricMemoryWindowPeak) {
+		if f.GetName() != "gpumem_memory_window_peak_bytes" {
 			continue
 		}
 		for _, m := range f.GetMetric() {

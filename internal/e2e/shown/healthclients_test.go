@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/health"
-	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // However often a client asks for more than the budget is, in whatever way,
@@ -48,7 +48,7 @@ func TestNoClientDegradesARuntimeByAskingForTooMuch(t *testing.T) {
 				t.Errorf("no block was handed out without red zones, yet %+v", g)
 			}
 			ops := rt.Operations()
-			if tooMuch, short := ops.Refusals(telemetry.ReasonExceedsBudget), ops.Refusals(telemetry.ReasonOutOfBudget); tooMuch != 160 || short != 5 {
+			if tooMuch, short := ops.Refusals(metrics.ReasonExceedsBudget), ops.Refusals(metrics.ReasonOutOfBudget); tooMuch != 160 || short != 5 {
 				t.Errorf("%d and %d refusals are counted, want 160 that exceed the budget and 5", tooMuch, short)
 			}
 			e2e.Free(t, rt, held)

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // stack is a runtime over a driver that does nothing, so that what is
@@ -26,7 +27,7 @@ func ring(up core.Resource) (core.Resource, error) {
 }
 
 func limit(up core.Resource) (core.Resource, error) {
-	return budget.New(up, budget.Config{Limit: 1 << 40, OnTag: telemetry.NewTagSeries().Used})
+	return budget.New(up, budget.Config{Limit: 1 << 40, OnTag: metrics.NewTagSeries().Used})
 }
 
 func guardOff(up core.Resource) (core.Resource, error) {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/internal/repo/boards"
-	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // root is the repository's top.
@@ -77,13 +77,13 @@ func panels(b boards.Board) (all []boards.Panel) {
 
 // catalogue are the metrics that there are, by the names of their series: a
 // histogram has several.
-func catalogue() map[string]telemetry.MetricName {
-	series := map[string]telemetry.MetricName{}
-	for _, m := range telemetry.Catalogue() {
-		series[string(m.Name)] = m.Name
+func catalogue() map[string]string {
+	series := map[string]string{}
+	for _, m := range metrics.Catalogue() {
+		series[m.Name] = m.Name
 		if m.Type == "histogram" {
 			for _, end := range []string{"_bucket", "_sum", "_count"} {
-				series[string(m.Name)+end] = m.Name
+				series[m.Name+end] = m.Name
 			}
 		}
 	}
@@ -91,7 +91,7 @@ func catalogue() map[string]telemetry.MetricName {
 }
 
 func TestEveryMetricIsShownOrLeftOutForAReason(t *testing.T) {
-	series, shown := catalogue(), map[telemetry.MetricName]bool{}
+	series, shown := catalogue(), map[string]bool{}
 	for _, q := range queries() {
 		for _, name := range regexp.MustCompile(`\bgpumem_\w+`).FindAllString(q, -1) {
 			if series[name] == "" {
@@ -101,7 +101,7 @@ func TestEveryMetricIsShownOrLeftOutForAReason(t *testing.T) {
 		}
 	}
 	unshown := boards.Unshown()
-	for _, m := range telemetry.Catalogue() {
+	for _, m := range metrics.Catalogue() {
 		if shown[m.Name] == (unshown[m.Name] != "") {
 			t.Errorf("%s: shown: %v, reason for not showing it: %q", m.Name, shown[m.Name], unshown[m.Name])
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
-	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -67,5 +67,5 @@ func runDemoFor(t *testing.T, long time.Duration, kind, guard string, during fun
 	runErr := d.Run(ctx)
 	_ = d.Measure(t.Context()) // fails on a lost device, as does Close
 	left, closeErr := rt.Close(t.Context())
-	return d.Finish(left, telemetry.SpanCounts{}, runErr, closeErr)
+	return d.Finish(left, metrics.SpanCounts{}, runErr, closeErr)
 }

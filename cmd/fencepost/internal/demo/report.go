@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // Report is what the run did and found. Sizes are whole bytes.
@@ -88,7 +88,7 @@ func (r *Report) Clean() bool {
 
 // Finish builds the report from the run's end: what Close left over and what
 // went wrong. The runtime must be closed and the spans flushed.
-func (d *Demo) Finish(left core.Leftover, spans telemetry.SpanCounts, runErr, closeErr error) *Report {
+func (d *Demo) Finish(left core.Leftover, spans metrics.SpanCounts, runErr, closeErr error) *Report {
 	result, stats, ops := d.workload.Result(), d.rt.Stats(), d.rt.Operations()
 	r := &Report{
 		Device: d.deviceName, Stack: d.rt.String(), Guard: d.rt.Guard().Mode().String(), Seconds: time.Since(d.started).Seconds(),
@@ -102,7 +102,7 @@ func (d *Demo) Finish(left core.Leftover, spans telemetry.SpanCounts, runErr, cl
 	}
 	for op := core.OpAllocate; op <= core.OpDrain; op++ {
 		r.Operations[op.String()] = ops.Succeeded(op)
-		for _, reason := range telemetry.Reasons() {
+		for _, reason := range metrics.Reasons() {
 			if n := ops.Failed(op, reason); n > 0 {
 				r.Failures[op.String()+"/"+reason.String()] = n
 			}

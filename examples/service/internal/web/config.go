@@ -8,7 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/examples/service/internal/device"
-	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // Config is what a [Server] is made of.
@@ -21,7 +21,7 @@ type Config struct {
 	TracerProvider trace.TracerProvider
 	// SpanCounts reads what became of the spans, for the metrics; nil leaves
 	// those metrics out.
-	SpanCounts func() telemetry.SpanCounts
+	SpanCounts func() metrics.SpanCounts
 	Limits     Limits
 	// SwitchGuard lets requests from this machine switch the debug guard.
 	SwitchGuard bool

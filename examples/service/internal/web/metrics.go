@@ -9,18 +9,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
-// metrics are the service's own; the runtime brings those of the device.
-type metrics struct {
+// series are the service's own; the runtime brings those of the device.
+type series struct {
 	duration *prometheus.HistogramVec
 	refusals *prometheus.CounterVec
 	rows     *prometheus.CounterVec
 }
 
-func newMetrics() *metrics {
-	return &metrics{
+func newSeries() *series {
+	return &series{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "service_request_duration_seconds", Help: "How long requests took, by route and status.",
 			Buckets:                     []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
@@ -36,7 +36,7 @@ func newMetrics() *metrics {
 }
 
 // measured observes how long requests take. A sampled trace is the exemplar.
-func (m *metrics) measured(route string, next http.Handler) http.Handler {
+func (m *series) measured(route string, next http.Handler) http.Handler {
 	of := m.duration.MustCurryWith(prometheus.Labels{"route": route})
 	return promhttp.InstrumentHandlerDuration(of, next, promhttp.WithExemplarFromContext(exemplar))
 }
@@ -57,7 +57,7 @@ func (s *Server) registerMetrics(cfg Config) error {
 	all := []prometheus.Collector{s.metrics.duration, s.metrics.refusals, s.metrics.rows, inside, cfg.Runtime.Collector(),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})}
 	if cfg.SpanCounts != nil {
-		all = append(all, telemetry.NewSpanCollector(cfg.SpanCounts))
+		all = append(all, metrics.NewSpanCollector(cfg.SpanCounts))
 	}
 	for _, c := range all {
 		if err := s.registry.Register(c); err != nil {

@@ -22,7 +22,7 @@ type Server struct {
 	provider trace.TracerProvider
 	limits   Limits
 	house    *house
-	metrics  *metrics
+	metrics  *series
 	registry *prometheus.Registry
 	stopping atomic.Bool
 	// operators serves metrics, health and the pages of package fencepost.
@@ -36,7 +36,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{rt: cfg.Runtime, engine: cfg.Engine, provider: cfg.TracerProvider, limits: cfg.Limits,
-		house: newHouse(cfg.Limits), metrics: newMetrics(), registry: prometheus.NewRegistry()}
+		house: newHouse(cfg.Limits), metrics: newSeries(), registry: prometheus.NewRegistry()}
 	if err := s.registerMetrics(cfg); err != nil {
 		return nil, err
 	}

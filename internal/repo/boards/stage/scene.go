@@ -18,7 +18,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
-	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 	"github.com/fencepost-gpu/fencepost/telemetry/spanpipe"
 )
 
@@ -113,7 +113,7 @@ func (p *player) export() error {
 	}
 	p.metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 	if p.spans != nil {
-		if err := registry.Register(telemetry.NewSpanCollector(p.spans.Counts)); err != nil {
+		if err := registry.Register(metrics.NewSpanCollector(p.spans.Counts)); err != nil {
 			return err
 		}
 	}

@@ -1,5 +1,5 @@
 // Metrics writes docs/metrics.md, the table of every metric, from the
-// definitions in package telemetry. It is run in the root of the repository.
+// tables of package metrics. It is run in the root of the repository.
 package main
 
 import (
@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 func main() {
@@ -87,7 +87,7 @@ apart, so write ` + "`clamp_min(…, 0)`" + ` around it. ` + "`gpumem_device_for
 
 ## All of them
 
-This page is generated: ` + "`go run ./internal/repo/tools/metrics`" + ` writes it from the definitions in ` + "`telemetry/`" + `, and a test says when it is not current.
+This page is generated: ` + "`go run ./internal/repo/tools/metrics`" + ` writes it from the tables in ` + "`telemetry/metrics`" + `, and a test says when it is not current.
 
 | metric | type | unit | labels | meaning |
 | --- | --- | --- | --- | --- |
@@ -95,8 +95,8 @@ This page is generated: ` + "`go run ./internal/repo/tools/metrics`" + ` writes 
 
 func document() string {
 	var page strings.Builder
-	fmt.Fprintf(&page, introduction, telemetry.MaxTags)
-	for _, m := range telemetry.Catalogue() {
+	fmt.Fprintf(&page, introduction, metrics.MaxTags)
+	for _, m := range metrics.Catalogue() {
 		fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n", m.Name, m.Type, m.Unit, quoted(m.Labels), strings.TrimSpace(m.Help+" "+m.Note))
 	}
 	return page.String()

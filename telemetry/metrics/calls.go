@@ -1,4 +1,4 @@
-package telemetry
+package metrics
 
 import (
 	"sync/atomic"
@@ -8,16 +8,17 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// counters count calls by operation and result, and time them. A call is two
-// atomic adds to a stripe that goroutines on other stacks rarely share; failures
-// are rare and share one cell each. Nothing here locks, reads a clock, or
-// allocates but for a stripe's first call and sampled traces.
-type counters struct {
+// Calls counts the calls of a layer by operation and result, and how long they
+// took. The zero Calls is ready. It is safe for concurrent use.
+//
+// A call is two atomic adds to a stripe that goroutines on other stacks rarely
+// share; failures are rare and share one cell each. Nothing here locks, reads a
+// clock, or allocates but for a stripe's first call and sampled traces.
+type Calls struct {
 	stripes   [stripes]atomic.Pointer[stripe]
 	failed    [operations][reasons]atomic.Uint64
 	exemplars exemplars
 	failures  failureExemplars
-	since     time.Time
 }
 
 const (
@@ -33,9 +34,9 @@ const (
 // stripe has the durations of the calls of some goroutines, by operation.
 type stripe [operations]opCells
 
-// note counts one call of op that took some time and returned err. span is the
-// exported one that tells of it, if there is one.
-func (c *counters) note(op core.Op, took time.Duration, span core.SpanRef, err error) {
+// Note counts one call of op that took some time and returned err. span is the
+// exported one that tells of it, if there is one. It does not block.
+func (c *Calls) Note(op core.Op, took time.Duration, span core.SpanRef, err error) {
 	cell := grid.cellOf(uint64(took))
 	at := &c.stripes[stripeIndex()]
 	s := at.Load()
@@ -46,7 +47,7 @@ func (c *counters) note(op core.Op, took time.Duration, span core.SpanRef, err e
 	s[op].cells[cell].Add(1)
 	s[op].nanoseconds.Add(uint64(took))
 	if err != nil {
-		c.failed[op][ReasonOf(err)].Add(1) // after the call: see snapshot
+		c.failed[op][ReasonOf(err)].Add(1) // after the call: see Snapshot
 	}
 	if !span.IsZero() {
 		x := &exemplar{span: span, took: took, at: time.Now()}
@@ -66,11 +67,12 @@ func stripeIndex() uint64 {
 	return page * 0x9E3779B97F4A7C15 >> (64 - stripeBits)
 }
 
-// snapshot sums the stripes. Each counter is exact; their combination is
-// exact while no call is under way. Failures are read before the calls that
-// they are part of, so that there are never more of them.
-func (c *counters) snapshot() Operations {
-	o := Operations{since: c.since, latencies: make([]latency, operations)}
+// Snapshot sums the stripes: the calls since an instant, and how many failed ones
+// left no span because there were too many of them. Each counter is exact; their
+// combination is exact while no call is under way. Failures are read before the
+// calls that they are part of, so that there are never more of them.
+func (c *Calls) Snapshot(since time.Time, spansDropped uint64) Operations {
+	o := Operations{since: since, spansDropped: spansDropped, latencies: make([]latency, operations)}
 	for op := range operations {
 		for reason := range reasons {
 			o.failed[op][reason] = c.failed[op][reason].Load()
@@ -86,15 +88,13 @@ func (c *counters) snapshot() Operations {
 	return o
 }
 
-// Operations is a snapshot of the calls that a [Resource] has seen, by
-// operation and result, and of how long they took. It is a value and shares
-// nothing.
+// Operations is a snapshot of [Calls]: the calls by operation and result, and how
+// long they took. It is a value and shares nothing.
 type Operations struct {
 	failed    [operations][reasons]uint64
 	failures  [operations][reasons]*exemplar
 	latencies []latency
-	// spansDropped is how many failed calls left no span, because there were too
-	// many of them.
+	// spansDropped and since are what Snapshot was told.
 	spansDropped uint64
 	since        time.Time
 }
@@ -102,28 +102,20 @@ type Operations struct {
 // Succeeded is the number of calls of op that returned no error.
 func (o *Operations) Succeeded(op core.Op) uint64 {
 	n := o.Calls(op)
-	if n > 0 {
-		for _, failed := range o.failed[op] {
-			n -= failed
-		}
+	for reason := range Reason(reasons) {
+		n -= o.Failed(op, reason)
 	}
 	return n
 }
 
 // Calls is the number of calls of op, whatever their result.
 func (o *Operations) Calls(op core.Op) uint64 {
-	if int(op) >= len(o.latencies) {
-		return 0
-	}
-	return o.latencies[op].calls
+	return o.latencyOf(op).calls
 }
 
 // Took is the time that the calls of op took in all, as their callers saw it.
 func (o *Operations) Took(op core.Op) time.Duration {
-	if int(op) >= len(o.latencies) {
-		return 0
-	}
-	return time.Duration(o.latencies[op].nanoseconds)
+	return time.Duration(o.latencyOf(op).nanoseconds)
 }
 
 // Failed is the number of calls of op that returned an error of that reason.

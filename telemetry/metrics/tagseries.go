@@ -1,4 +1,4 @@
-package telemetry
+package metrics
 
 import (
 	"cmp"
@@ -11,6 +11,13 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
+
+// MaxTags is the number of tags that are told apart, in metrics and in
+// counts of findings; what the others have is summed under [OtherTag].
+const MaxTags = 64
+
+// OtherTag stands for all tags beyond [MaxTags].
+const OtherTag core.Tag = "other"
 
 const (
 	// tagIdle is how long a tag must have had no memory before another may take

@@ -1,4 +1,4 @@
-package telemetry
+package metrics
 
 import (
 	"context"
@@ -107,17 +107,4 @@ func (r Reason) String() string {
 		return reasonTable[r].name
 	}
 	return reasonOther
-}
-
-// ErrorType is the value of [AttrErrorType] for err, which must not be nil: the reason, or the
-// driver's own name (such as "CUDA_ERROR_ILLEGAL_ADDRESS") where the reason
-// says no more than that the driver failed.
-func ErrorType(err error) string {
-	reason := ReasonOf(err)
-	if reason == ReasonDriver {
-		if failure, ok := errors.AsType[*core.DriverError](err); ok && failure.Name != "" {
-			return failure.Name
-		}
-	}
-	return reason.String()
 }

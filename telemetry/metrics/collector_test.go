@@ -1,4 +1,4 @@
-package telemetry_test
+package metrics_test
 
 import (
 	"errors"
@@ -13,7 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/dump"
+	"github.com/fencepost-gpu/fencepost/telemetry/incident"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // device is a fixed snapshot that counts how often it is taken.
@@ -48,41 +50,40 @@ func distinct() core.Stats {
 	}
 }
 
-func fullSource(t *testing.T, d telemetry.Device) telemetry.Source {
-	r := must[*telemetry.Resource](t)(telemetry.NewResource(newFencing(), telemetry.Config{}))
-	life(t.Context(), t, r)
-	r.Unwrap().(*fencing).FailNext("Allocate", &core.OutOfBudgetError{})
-	if _, err := r.Allocate(t.Context(), core.Request{Bytes: 1}); err == nil {
-		t.Fatal("the scripted refusal was lost")
+func fullSource(d metrics.Device) metrics.Source {
+	calls := &metrics.Calls{}
+	for _, op := range []core.Op{core.OpAllocate, core.OpPrepare, core.OpFinish, core.OpPrepare, core.OpFinish, core.OpDeallocate} {
+		calls.Note(op, time.Microsecond, core.SpanRef{}, nil)
 	}
-	return telemetry.Source{
-		Device: d, Operations: r.Operations,
+	calls.Note(core.OpAllocate, time.Microsecond, core.SpanRef{}, &core.OutOfBudgetError{})
+	return metrics.Source{
+		Device: d, Operations: func() metrics.Operations { return calls.Snapshot(time.Unix(1, 0), 0) },
 		Holders: func() []core.Holder {
 			return []core.Holder{{Tag: "sort", State: core.Live, Bytes: 640, Blocks: 2}, {Tag: "sort", State: core.Retired, Bytes: 64, Blocks: 1}, {State: core.Live, Bytes: 8, Blocks: 1}}
 		},
-		Windows: func() []telemetry.WindowPeak {
-			return []telemetry.WindowPeak{{Length: 15 * time.Second, Live: 71, Outstanding: 72}, {Length: time.Minute, Live: 73, Outstanding: 74}}
+		Windows: func() []metrics.WindowPeak {
+			return []metrics.WindowPeak{{Length: 15 * time.Second, Live: 71, Outstanding: 72}, {Length: time.Minute, Live: 73, Outstanding: 74}}
 		},
-		Streams: func() telemetry.StreamStats {
-			return telemetry.StreamStats{Limit: 16, Leased: 3, Idle: 2, Adopted: 1, Waiting: 4, Acquisitions: 50, Refusals: 5, Waited: 1500 * time.Millisecond, Oldest: 2500 * time.Millisecond}
+		Streams: func() metrics.StreamStats {
+			return metrics.StreamStats{Limit: 16, Leased: 3, Idle: 2, Adopted: 1, Waiting: 4, Acquisitions: 50, Refusals: 5, Waited: 1500 * time.Millisecond, Oldest: 2500 * time.Millisecond}
 		},
-		Findings: func() []telemetry.TagFindings {
-			return []telemetry.TagFindings{{core.FindingLeak, "sort", 2}, {core.FindingLeak, "join", 7}, {"odd", "a\xff", 1}, {"odd", "a\xfe", 4}}
+		Findings: func() []metrics.TagFindings {
+			return []metrics.TagFindings{{core.FindingLeak, "sort", 2}, {core.FindingLeak, "join", 7}, {"odd", "a\xff", 1}, {"odd", "a\xfe", 4}}
 		},
-		Guard: func() telemetry.GuardStats {
-			return telemetry.GuardStats{Modes: []string{"off", "ledger", "sample", "hunt"}, Mode: "sample", Quarantine: core.Amount{Bytes: 41, Requested: 42, Blocks: 43},
-				Counts: []telemetry.GuardNumber{{"guarded", 44}, {"verified", 45}}, Levels: []telemetry.GuardNumber{{"ledger_blocks", 46}}}
+		Guard: func() metrics.GuardStats {
+			return metrics.GuardStats{Modes: []string{"off", "ledger", "sample", "hunt"}, Mode: "sample", Quarantine: core.Amount{Bytes: 41, Requested: 42, Blocks: 43},
+				Counts: []metrics.GuardNumber{{"guarded", 44}, {"verified", 45}}, Levels: []metrics.GuardNumber{{"ledger_blocks", 46}}}
 		},
-		Incidents: func() telemetry.IncidentStats {
-			return telemetry.IncidentStats{Written: 51, Omitted: 52, Dropped: 53, Failed: 54, Removed: 55}
+		Incidents: func() incident.Stats {
+			return incident.Stats{Written: 51, Omitted: 52, Dropped: 53, Failed: 54, Removed: 55}
 		},
-		Memory: func() telemetry.DeviceMemory {
-			return telemetry.DeviceMemory{Read: time.Unix(61, 5e8), Free: 62, Total: 63, Held: 60, Foreign: 64, DriftRead: time.Unix(65, 0), Drift: -66}
+		Memory: func() metrics.DeviceMemory {
+			return metrics.DeviceMemory{Read: time.Unix(61, 5e8), Free: 62, Total: 63, Held: 60, Foreign: 64, DriftRead: time.Unix(65, 0), Drift: -66}
 		},
-		Info:    telemetry.DeviceInfo{UUID: "MIG-b5c627b3-7ab5-8097-6f1f-5b9119c15a8e", PCIBusID: "0000:19:00.0", Host: "node-1", Name: "NVIDIA H200 MIG 1g.18gb", Kind: "cuda"},
-		History: func() telemetry.HistoryStats { return telemetry.HistoryStats{Records: 67, Capacity: 68} },
-		Dumps: func() []telemetry.DumpCount {
-			return []telemetry.DumpCount{{"finding", "written", 61}, {"finding", "limited", 62}}
+		Info:    metrics.DeviceInfo{UUID: "MIG-b5c627b3-7ab5-8097-6f1f-5b9119c15a8e", PCIBusID: "0000:19:00.0", Host: "node-1", Name: "NVIDIA H200 MIG 1g.18gb", Kind: "cuda"},
+		History: func() metrics.HistoryStats { return metrics.HistoryStats{Records: 67, Capacity: 68} },
+		Dumps: func() []dump.Count {
+			return []dump.Count{{Trigger: dump.Finding, Outcome: dump.Written, Count: 61}, {Trigger: dump.Finding, Outcome: dump.Limited, Count: 62}}
 		},
 		LogDropped:       func() uint64 { return 31 },
 		RecordersDropped: func() uint64 { return 32 },
@@ -98,17 +99,17 @@ func TestGoldenExposition(t *testing.T) {
 	d := &device{ordinal: 3, stats: distinct()}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(
-		must[*telemetry.Collector](t)(telemetry.NewCollector(fullSource(t, d))),
-		telemetry.NewSpanCollector(func() telemetry.SpanCounts {
-			return telemetry.SpanCounts{Started: 100, Ended: 90, Exported: 60, Failed: 10, Dropped: 5}
+		must[*metrics.Collector](t)(metrics.NewCollector(fullSource(d))),
+		metrics.NewSpanCollector(func() metrics.SpanCounts {
+			return metrics.SpanCounts{Started: 100, Ended: 90, Exported: 60, Failed: 10, Dropped: 5}
 		}))
 	golden, err := os.Open("testdata/metrics.prom")
 	check(t, err)
 	defer golden.Close()
 	var names []string
-	for _, m := range telemetry.Catalogue() {
-		if m.Name != telemetry.MetricOperationDuration { // no two runs have the same
-			names = append(names, string(m.Name))
+	for _, m := range metrics.Catalogue() {
+		if m.Name != "gpumem_operation_duration_seconds" { // no two runs have the same
+			names = append(names, m.Name)
 		}
 	}
 	if err := testutil.GatherAndCompare(registry, golden, names...); err != nil {
@@ -128,18 +129,18 @@ func TestGoldenExposition(t *testing.T) {
 // A source may have no more than a device, and several devices share a
 // collector.
 func TestCollectorOfTwoPlainDevices(t *testing.T) {
-	c := must[*telemetry.Collector](t)(telemetry.NewCollector(
-		telemetry.Source{Device: &device{stats: core.Stats{Limit: 5}}}, telemetry.Source{Device: &device{ordinal: 1, stats: core.Stats{Limit: 7}}}))
+	c := must[*metrics.Collector](t)(metrics.NewCollector(
+		metrics.Source{Device: &device{stats: core.Stats{Limit: 5}}}, metrics.Source{Device: &device{ordinal: 1, stats: core.Stats{Limit: 7}}}))
 	const want = `
 # HELP gpumem_budget_limit_bytes Budget of the device, 0 if there is none.
 # TYPE gpumem_budget_limit_bytes gauge
 gpumem_budget_limit_bytes{device="0"} 5
 gpumem_budget_limit_bytes{device="1"} 7
 `
-	if err := testutil.CollectAndCompare(c, strings.NewReader(want), string(telemetry.MetricBudgetLimitBytes)); err != nil {
+	if err := testutil.CollectAndCompare(c, strings.NewReader(want), "gpumem_budget_limit_bytes"); err != nil {
 		t.Error(err)
 	}
-	if n := testutil.CollectAndCount(c, string(telemetry.MetricOperations)); n != 0 {
+	if n := testutil.CollectAndCount(c, "gpumem_operations_total"); n != 0 {
 		t.Errorf("%d samples of a source that is not there", n)
 	}
 }
@@ -149,8 +150,8 @@ func TestEachStateAndReasonOfHealthIsASeries(t *testing.T) {
 	for _, state := range core.HealthStates() {
 		for _, reason := range core.HealthReasons() {
 			h := core.Health{State: state, Signs: []core.HealthSign{{Reason: reason}}}
-			c := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{}, Health: func() core.Health { return h }}))
-			states, reasons := samplesBy(t, c, telemetry.MetricHealth, "state"), samplesBy(t, c, telemetry.MetricHealthReasons, "reason")
+			c := must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: &device{}, Health: func() core.Health { return h }}))
+			states, reasons := samplesBy(t, c, "gpumem_health", "state"), samplesBy(t, c, "gpumem_health_reasons", "reason")
 			if len(states) != 4 || len(reasons) != 8 {
 				t.Errorf("%d states, %d reasons, want all 4 and 8", len(states), len(reasons))
 			}
@@ -176,11 +177,11 @@ func TestTagsAreCapped(t *testing.T) {
 	for i := range tags {
 		holders = append(holders, core.Holder{Tag: core.Tag(fmt.Sprintf("tag-%05d", i)), State: core.Live, Bytes: uint64(i), Blocks: 1})
 	}
-	c := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{},
+	c := must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: &device{},
 		Holders: func() []core.Holder { return holders }}))
-	series := samples(t, c, telemetry.MetricTagBytes)
-	if len(series) != telemetry.MaxTags+1 {
-		t.Errorf("%d series, want %d and other", len(series), telemetry.MaxTags)
+	series := samples(t, c, "gpumem_tag_bytes")
+	if len(series) != metrics.MaxTags+1 {
+		t.Errorf("%d series, want %d and other", len(series), metrics.MaxTags)
 	}
 	var sum float64
 	for _, v := range series {
@@ -196,24 +197,24 @@ func TestTagsAreCapped(t *testing.T) {
 
 // Tags that become equal as labels are one series, not a failed scrape.
 func TestOddTagsAreMerged(t *testing.T) {
-	c := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{},
+	c := must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: &device{},
 		Holders: func() []core.Holder {
-			return []core.Holder{{Tag: "a\xff", State: core.Live, Bytes: 1}, {Tag: "a\xfe", State: core.Live, Bytes: 2}, {Tag: telemetry.OtherTag, State: core.Live, Bytes: 4}}
+			return []core.Holder{{Tag: "a\xff", State: core.Live, Bytes: 1}, {Tag: "a\xfe", State: core.Live, Bytes: 2}, {Tag: metrics.OtherTag, State: core.Live, Bytes: 4}}
 		}}))
-	series := samples(t, c, telemetry.MetricTagBytes)
+	series := samples(t, c, "gpumem_tag_bytes")
 	if len(series) != 2 || series["a\uFFFD"] != 3 || series["other"] != 4 {
 		t.Errorf("series: %v", series)
 	}
 }
 
 // samples are the values of a metric by tag.
-func samples(t *testing.T, c prometheus.Collector, name telemetry.MetricName) map[string]float64 {
+func samples(t *testing.T, c prometheus.Collector, name string) map[string]float64 {
 	t.Helper()
 	return samplesBy(t, c, name, "tag")
 }
 
 // samplesBy are the values of a gauge by one label, summed over the others.
-func samplesBy(t *testing.T, c prometheus.Collector, name telemetry.MetricName, label string) map[string]float64 {
+func samplesBy(t *testing.T, c prometheus.Collector, name string, label string) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c)
@@ -221,7 +222,7 @@ func samplesBy(t *testing.T, c prometheus.Collector, name telemetry.MetricName, 
 	check(t, err)
 	values := map[string]float64{}
 	for _, f := range families {
-		if f.GetName() != string(name) {
+		if f.GetName() != name {
 			continue
 		}
 		for _, m := range f.GetMetric() {
@@ -238,66 +239,66 @@ func samplesBy(t *testing.T, c prometheus.Collector, name telemetry.MetricName, 
 // A driver that cannot say who its device is has the rest exported.
 func TestADeviceWithoutAnIdentityIsExported(t *testing.T) {
 	for what, c := range map[string]struct {
-		info telemetry.DeviceInfo
+		info metrics.DeviceInfo
 		want string
 	}{
-		"no UUID and no bus id": {telemetry.DeviceInfo{Host: "h", Name: "old \xff GPU", Kind: "cuda"},
+		"no UUID and no bus id": {metrics.DeviceInfo{Host: "h", Name: "old \xff GPU", Kind: "cuda"},
 			`gpumem_device_info{device="0",device_kind="cuda",device_name="old � GPU",host="h",pci_bus_id="",uuid=""} 1`},
 		"nothing": {},
 	} {
-		c0 := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{}, Info: c.info}))
+		c0 := must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: &device{}, Info: c.info}))
 		if c.want == "" {
-			if n := testutil.CollectAndCount(c0, string(telemetry.MetricDeviceInfo)); n != 0 {
+			if n := testutil.CollectAndCount(c0, "gpumem_device_info"); n != 0 {
 				t.Errorf("%s: %d samples", what, n)
 			}
 			continue
 		}
 		want := "# HELP gpumem_device_info Which device it is; always 1. All processes on a GPU have the same uuid for it, whatever its number is to them.\n" +
 			"# TYPE gpumem_device_info gauge\n" + c.want + "\n"
-		if err := testutil.CollectAndCompare(c0, strings.NewReader(want), string(telemetry.MetricDeviceInfo)); err != nil {
+		if err := testutil.CollectAndCompare(c0, strings.NewReader(want), "gpumem_device_info"); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
 
 func TestNewCollectorRefusesBadSources(t *testing.T) {
-	for name, sources := range map[string][]telemetry.Source{
+	for name, sources := range map[string][]metrics.Source{
 		"no device":        {{}},
 		"the same ordinal": {{Device: &device{}}, {Device: &device{}}},
 	} {
-		if c, err := telemetry.NewCollector(sources...); c != nil || !errors.Is(err, core.ErrInvalidRequest) {
+		if c, err := metrics.NewCollector(sources...); c != nil || !errors.Is(err, core.ErrInvalidRequest) {
 			t.Errorf("%s: got %v, %v", name, c, err)
 		}
 	}
 }
 
 func TestUnexportedIsNeverNegative(t *testing.T) {
-	if n := (telemetry.SpanCounts{Ended: 1, Exported: 2}).Unexported(); n != 0 {
+	if n := (metrics.SpanCounts{Ended: 1, Exported: 2}).Unexported(); n != 0 {
 		t.Errorf("%d spans unexported", n)
 	}
 }
 
 func TestTheBuildIsALabelledOne(t *testing.T) {
-	c := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{},
-		Build: telemetry.BuildInfo{Version: "v1.2.3", Stack: "telemetry(fake)", DeviceKind: "sim", DeviceName: "odd \xff name"}}))
+	c := must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: &device{},
+		Build: metrics.BuildInfo{Version: "v1.2.3", Stack: "telemetry(fake)", DeviceKind: "sim", DeviceName: "odd \xff name"}}))
 	want := fmt.Sprintf(`
 # HELP gpumem_build_info What runs; always 1.
 # TYPE gpumem_build_info gauge
 gpumem_build_info{device="0",device_kind="sim",device_name="odd `+"\uFFFD"+` name",goversion=%q,stack="telemetry(fake)",version="v1.2.3"} 1
 `, runtime.Version())
-	if err := testutil.CollectAndCompare(c, strings.NewReader(want), string(telemetry.MetricBuildInfo)); err != nil {
+	if err := testutil.CollectAndCompare(c, strings.NewReader(want), "gpumem_build_info"); err != nil {
 		t.Error(err)
 	}
 }
 
 // What was never read is not zero, it is absent.
 func TestUnreadMemoryIsLeftOut(t *testing.T) {
-	m := telemetry.DeviceMemory{}
-	c := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{},
-		Memory: func() telemetry.DeviceMemory { return m }}))
+	m := metrics.DeviceMemory{}
+	c := must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: &device{},
+		Memory: func() metrics.DeviceMemory { return m }}))
 	count := func() int {
-		return testutil.CollectAndCount(c, string(telemetry.MetricDeviceFreeBytes), string(telemetry.MetricDeviceTotalBytes), string(telemetry.MetricDeviceForeignBytes),
-			string(telemetry.MetricDeviceReadTimestamp), string(telemetry.MetricDriftBytes), string(telemetry.MetricDriftReadTimestamp))
+		return testutil.CollectAndCount(c, "gpumem_device_free_bytes", "gpumem_device_total_bytes", "gpumem_device_foreign_bytes",
+			"gpumem_device_read_timestamp_seconds", "gpumem_drift_bytes", "gpumem_drift_read_timestamp_seconds")
 	}
 	if n := count(); n != 0 {
 		t.Errorf("%d samples before anything was read", n)
@@ -309,5 +310,22 @@ func TestUnreadMemoryIsLeftOut(t *testing.T) {
 	m.DriftRead = time.Unix(1, 0)
 	if n := count(); n != 6 {
 		t.Errorf("%d samples, want 6", n)
+	}
+}
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

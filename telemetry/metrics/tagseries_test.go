@@ -1,4 +1,4 @@
-package telemetry_test
+package metrics_test
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // tagScene is what tags hold, a clock, and the series that a scrape sees.
@@ -21,13 +21,13 @@ type tagScene struct {
 	*testing.T
 	now  time.Time
 	held map[core.Tag]uint64
-	tags *telemetry.TagSeries
+	tags *metrics.TagSeries
 	c    prometheus.Collector
 }
 
 func newTagScene(t *testing.T) *tagScene {
-	s := &tagScene{T: t, now: time.Unix(1_000_000, 0), held: map[core.Tag]uint64{}, tags: telemetry.NewTagSeries()}
-	s.c = must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{}, Holders: s.holders, Tags: s.tags}))
+	s := &tagScene{T: t, now: time.Unix(1_000_000, 0), held: map[core.Tag]uint64{}, tags: metrics.NewTagSeries()}
+	s.c = must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: &device{}, Holders: s.holders, Tags: s.tags}))
 	return s
 }
 
@@ -50,12 +50,12 @@ func (s *tagScene) pass(d time.Duration) {
 
 func (s *tagScene) series() map[string]float64 {
 	s.Helper()
-	return samples(s.T, s.c, telemetry.MetricTagBytes)
+	return samples(s.T, s.c, "gpumem_tag_bytes")
 }
 
 // fill makes as many tags as there are places, of 1000 bytes each.
 func (s *tagScene) fill() {
-	for i := range telemetry.MaxTags {
+	for i := range metrics.MaxTags {
 		s.held[core.Tag(fmt.Sprintf("old-%02d", i))] = 1000
 	}
 	s.pass(time.Second)
@@ -91,7 +91,7 @@ func TestTheTagThatIsIdleLongestGivesItsPlaceFirst(t *testing.T) {
 	s.held["old-11"] = 0
 	s.held["large"], s.held["larger"] = 1500, 1900 // not twice as much as others
 	s.pass(8*time.Minute + 58*time.Second)
-	if got := s.series(); got["other"] != 3400 || len(got) != telemetry.MaxTags+1 {
+	if got := s.series(); got["other"] != 3400 || len(got) != metrics.MaxTags+1 {
 		t.Errorf("before anybody was idle for ten minutes: %d series, other %v", len(got), got["other"])
 	}
 	s.tags.Used("old-11") // a block that came and went between two looks
@@ -160,7 +160,7 @@ func TestTagsAtRandomNeverFlap(t *testing.T) {
 		got, sum, want := s.series(), 0.0, 0.0
 		for tag, bytes := range got {
 			sum += bytes
-			if tag != string(telemetry.OtherTag) && bytes != float64(s.held[core.Tag(tag)]) {
+			if tag != string(metrics.OtherTag) && bytes != float64(s.held[core.Tag(tag)]) {
 				t.Fatalf("seed %d: %s is %v and holds %d", seed, tag, bytes, s.held[core.Tag(tag)])
 			}
 			if _, known := began[tag]; !known {
@@ -170,7 +170,7 @@ func TestTagsAtRandomNeverFlap(t *testing.T) {
 		for _, bytes := range s.held {
 			want += float64(bytes)
 		}
-		if sum != want || len(got) > telemetry.MaxTags+1 {
+		if sum != want || len(got) > metrics.MaxTags+1 {
 			t.Fatalf("seed %d: %d series of %v bytes, want %v", seed, len(got), sum, want)
 		}
 		for tag, since := range maps.Clone(began) {
@@ -191,9 +191,9 @@ func TestTagsAtRandomNeverFlap(t *testing.T) {
 // Tags are used, looked at and scraped at the same time: those that were used first
 // all have series, and there are never too many.
 func TestTagsAreUsedWhileOthersLookAndScrape(t *testing.T) {
-	tags, stop := telemetry.NewTagSeries(), make(chan struct{})
+	tags, stop := metrics.NewTagSeries(), make(chan struct{})
 	holders := []core.Holder{{Tag: "held", State: core.Live, Bytes: 7, Blocks: 1}}
-	c := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{}, Holders: func() []core.Holder { return holders }, Tags: tags}))
+	c := must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: &device{}, Holders: func() []core.Holder { return holders }, Tags: tags}))
 	var users, others sync.WaitGroup
 	for g := range 4 {
 		users.Go(func() {
@@ -215,7 +215,7 @@ func TestTagsAreUsedWhileOthersLookAndScrape(t *testing.T) {
 	})
 	others.Go(func() {
 		for {
-			if series := samples(t, c, telemetry.MetricTagBytes); len(series) > telemetry.MaxTags+1 {
+			if series := samples(t, c, "gpumem_tag_bytes"); len(series) > metrics.MaxTags+1 {
 				t.Errorf("%d series", len(series))
 			}
 			select {
@@ -228,8 +228,8 @@ func TestTagsAreUsedWhileOthersLookAndScrape(t *testing.T) {
 	users.Wait()
 	close(stop)
 	others.Wait()
-	got := samples(t, c, telemetry.MetricTagBytes)
-	if len(got) != telemetry.MaxTags+1 || got["held"]+got["other"] != 7 {
+	got := samples(t, c, "gpumem_tag_bytes")
+	if len(got) != metrics.MaxTags+1 || got["held"]+got["other"] != 7 {
 		t.Errorf("%d series; held %v, other %v", len(got), got["held"], got["other"])
 	}
 	if _, there := got["common-0"]; !there {
@@ -264,7 +264,7 @@ func TestAMillionTagsLeaveNothing(t *testing.T) {
 	if grown := heap() - before; grown > 256<<10 {
 		t.Errorf("990000 tags left %d bytes on the heap", grown)
 	}
-	if n := len(s.series()); n != series || n != telemetry.MaxTags+1 {
+	if n := len(s.series()); n != series || n != metrics.MaxTags+1 {
 		t.Errorf("%d series, were %d", n, series)
 	}
 }
@@ -272,10 +272,10 @@ func TestAMillionTagsLeaveNothing(t *testing.T) {
 // Where nobody looks at the tags, scrapes do: a tag that was seen keeps its series.
 func TestACollectorOfItsOwnKeepsTagsToo(t *testing.T) {
 	holders := []core.Holder{{Tag: "a", State: core.Live, Bytes: 5, Blocks: 1}}
-	c := must[*telemetry.Collector](t)(telemetry.NewCollector(telemetry.Source{Device: &device{}, Holders: func() []core.Holder { return holders }}))
-	first := samples(t, c, telemetry.MetricTagBytes)
+	c := must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: &device{}, Holders: func() []core.Holder { return holders }}))
+	first := samples(t, c, "gpumem_tag_bytes")
 	holders = nil
-	second := samples(t, c, telemetry.MetricTagBytes)
+	second := samples(t, c, "gpumem_tag_bytes")
 	if first["a"] != 5 || !slices.Equal(slices.Collect(maps.Keys(second)), []string{"a"}) || second["a"] != 0 {
 		t.Errorf("first %v, then %v", first, second)
 	}

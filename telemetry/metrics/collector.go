@@ -1,4 +1,4 @@
-package telemetry
+package metrics
 
 import (
 	"fmt"
@@ -8,10 +8,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/dump"
+	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
-// LabelDevice is the label that carries the device's ordinal.
-const LabelDevice = "device"
+// deviceLabel is the label that carries the device's ordinal.
+const deviceLabel = "device"
 
 // Device is what every source has: a [core.Resource] or a [core.Runtime].
 type Device interface {
@@ -26,8 +28,7 @@ type Device interface {
 // scrape; it must be safe for concurrent use and must not call the device.
 type Source struct {
 	Device Device
-	// Operations are the calls seen by the outermost layer; see
-	// [Resource.Operations].
+	// Operations are the calls seen by the outermost layer; see [Calls].
 	Operations func() Operations
 	// Holders is what each tag holds, by state.
 	Holders func() []core.Holder
@@ -39,12 +40,12 @@ type Source struct {
 	Windows func() []WindowPeak
 	// Streams is the state of the stream pool.
 	Streams func() StreamStats
-	// Findings counts findings by kind and tag; see [Findings.CountsByTag].
+	// Findings counts findings by kind and tag.
 	Findings func() []TagFindings
 	// Guard is the state of the debug guard.
 	Guard func() GuardStats
 	// Incidents is what became of the findings to be written to files.
-	Incidents func() IncidentStats
+	Incidents func() incident.Stats
 	// Memory is what the device's memory was when it was last read.
 	Memory func() DeviceMemory
 	// History is the state of the history in memory.
@@ -56,7 +57,7 @@ type Source struct {
 	// Started is when the runtime was opened; the zero time is left out.
 	Started time.Time
 	// Dumps counts the dumps of the history, by every trigger and outcome.
-	Dumps func() []DumpCount
+	Dumps func() []dump.Count
 	// LogDropped counts log records that were dropped.
 	LogDropped func() uint64
 	// RecordersDropped counts launch recorders dropped without an end; see
@@ -69,43 +70,47 @@ type Source struct {
 	StickyErrors func() uint64
 }
 
-// StreamStats is a snapshot of a pool of streams.
-type StreamStats struct {
-	// Limit is how many streams the pool may have.
-	Limit int
-	// Leased, Idle and Adopted are the streams that are out on lease, that
-	// wait for one, and that callers brought.
-	Leased, Idle, Adopted int
-	// Waiting is the number of callers that wait for a lease.
-	Waiting int
-	// Acquisitions counts leases granted, Refusals those refused or given
-	// up.
-	Acquisitions, Refusals uint64
-	// Waited is the time that callers spent waiting, in all.
-	Waited time.Duration
-	// Oldest is the age of the longest lease held, zero if none is.
-	Oldest time.Duration
+// groups are all metrics of a device, in the order of the catalogue.
+func (s Source) groups() []group {
+	var stats func() core.Stats
+	if s.Device != nil {
+		stats = s.Device.Stats
+	}
+	return []group{
+		read(statMetrics, stats),
+		read(windowMetrics, s.Windows),
+		read(memoryMetrics, s.Memory),
+		read(infoMetrics, known(s.Info)),
+		read(holderMetrics, s.heldByTag()),
+		read(operationMetrics, s.Operations),
+		read(streamMetrics, s.Streams),
+		read(findingMetrics, s.Findings),
+		read(guardMetrics, s.Guard),
+		read(incidentMetrics, s.Incidents),
+		read(dumpMetrics, s.Dumps),
+		read(historyMetrics, s.History),
+		read(logMetrics, s.LogDropped),
+		read(recorderMetrics, s.RecordersDropped),
+		read(healthMetrics, s.Health),
+		read(stickyMetrics, s.StickyErrors),
+		read(buildMetrics, known(s.Build)),
+		read(startMetrics, known(s.Started)),
+	}
 }
 
-// Collector exports the metrics of devices to Prometheus. It keeps no
-// samples: each scrape takes one snapshot of each source and makes no device
-// call. It is safe for concurrent use.
+// Collector exports metrics to Prometheus. It keeps no samples: each scrape takes
+// one snapshot of each source and makes no device call. It is safe for concurrent
+// use.
 type Collector struct {
-	devices []deviceParts
+	groups []described
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// deviceParts are the parts that one source can fill.
-type deviceParts struct {
-	metrics described
-	parts   []part
-}
-
-// part is a group of metrics that are read together.
-type part struct {
-	definitions []definition
-	collect     func(out emitter)
+// described is a group that a source has.
+type described struct {
+	group
+	descs []*prometheus.Desc
 }
 
 // NewCollector returns a collector of sources, to be registered once. A
@@ -116,43 +121,45 @@ func NewCollector(sources ...Source) (*Collector, error) {
 	seen := map[int]bool{}
 	for _, s := range sources {
 		if s.Device == nil {
-			return nil, &core.InvalidRequestError{Op: "telemetry.NewCollector", Field: "Device", Reason: "nil: pass a runtime or a resource"}
+			return nil, &core.InvalidRequestError{Op: "metrics.NewCollector", Field: "Device", Reason: "nil: pass a runtime or a resource"}
 		}
 		ordinal := s.Device.Ordinal()
 		if seen[ordinal] {
-			return nil, &core.InvalidRequestError{Op: "telemetry.NewCollector", Field: "Device",
+			return nil, &core.InvalidRequestError{Op: "metrics.NewCollector", Field: "Device",
 				Reason: fmt.Sprintf("two sources for device %d: their series would collide", ordinal)}
 		}
 		seen[ordinal] = true
-		c.devices = append(c.devices, newDeviceParts(s, ordinal))
+		c.add(prometheus.Labels{deviceLabel: strconv.Itoa(ordinal)}, s.groups()...)
 	}
 	return c, nil
 }
 
-func newDeviceParts(s Source, ordinal int) deviceParts {
-	d := deviceParts{parts: s.parts()}
-	var definitions []definition
-	for _, p := range d.parts {
-		definitions = append(definitions, p.definitions...)
+func (c *Collector) add(constant prometheus.Labels, groups ...group) {
+	for _, g := range groups {
+		if g.collect == nil {
+			continue
+		}
+		d := described{group: g}
+		for _, m := range g.declarations {
+			d.descs = append(d.descs, prometheus.NewDesc(m.name, m.help, m.labels, constant))
+		}
+		c.groups = append(c.groups, d)
 	}
-	d.metrics = describe(definitions, prometheus.Labels{LabelDevice: strconv.Itoa(ordinal)})
-	return d
 }
 
 // Describe sends the descriptions, which are fixed when the collector is
 // made.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range c.devices {
-		d.metrics.sendDescs(ch)
+	for _, g := range c.groups {
+		for _, desc := range g.descs {
+			ch <- desc
+		}
 	}
 }
 
 // Collect takes one snapshot of each source.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
-	for _, d := range c.devices {
-		out := emitter{d.metrics, ch}
-		for _, p := range d.parts {
-			p.collect(out)
-		}
+	for _, g := range c.groups {
+		g.collect(g.descs, ch)
 	}
 }

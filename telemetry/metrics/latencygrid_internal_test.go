@@ -1,4 +1,4 @@
-package telemetry
+package metrics
 
 import (
 	"math"
@@ -61,13 +61,13 @@ func TestTheHistogramsAreThoseOfTheLibrary(t *testing.T) {
 		durations = append(durations, time.Duration(math.Exp(random.Float64()*math.Log(float64(longest)))))
 	}
 	library := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "h", Buckets: bounds, NativeHistogramBucketFactor: 1.1, NativeHistogramZeroThreshold: zeroThreshold})
-	ours := &counters{}
+	ours := &Calls{}
 	for _, d := range durations {
 		if d < 0 || d > longest {
 			continue
 		}
 		library.Observe(d.Seconds())
-		ours.note(core.OpDrain, d, core.SpanRef{}, nil)
+		ours.Note(core.OpDrain, d, core.SpanRef{}, nil)
 	}
 	var want, got dto.Metric
 	if err := library.Write(&want); err != nil {
@@ -84,20 +84,20 @@ func TestTheHistogramsAreThoseOfTheLibrary(t *testing.T) {
 }
 
 // write is what a scrape would write of drain's durations.
-func write(t *testing.T, c *counters, out *dto.Metric) {
+func write(t *testing.T, c *Calls, out *dto.Metric) {
 	t.Helper()
 	sent := make(chan prometheus.Metric, 1)
-	ops := c.snapshot()
-	emitter{describe(operationMetrics, nil), sent}.sendLatency(MetricOperationDuration, ops.latencyOf(core.OpDrain), time.Unix(1, 0), "drain")
+	ops := c.Snapshot(time.Unix(1, 0), 0)
+	sender{prometheus.NewDesc("h", "", []string{"op"}, nil), histogramKind, sent}.latency(ops.latencyOf(core.OpDrain), ops.since, "drain")
 	if err := (<-sent).Write(out); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestNoDurationIsLost(t *testing.T) {
-	c := &counters{}
-	c.note(core.OpDrain, math.MaxInt64, core.SpanRef{}, nil)
-	c.note(core.OpDrain, 0, core.SpanRef{}, nil)
+	c := &Calls{}
+	c.Note(core.OpDrain, math.MaxInt64, core.SpanRef{}, nil)
+	c.Note(core.OpDrain, 0, core.SpanRef{}, nil)
 	var m dto.Metric
 	write(t, c, &m)
 	h := m.GetHistogram()

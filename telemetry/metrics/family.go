@@ -1,0 +1,182 @@
+package metrics
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// declaration is a metric without its samples.
+type declaration struct {
+	name   string
+	kind   prometheus.ValueType
+	help   string
+	labels []string
+	// note is what a document says besides.
+	note string
+}
+
+// histogramKind is no kind of a single value.
+const histogramKind prometheus.ValueType = 0
+
+var typeNames = map[prometheus.ValueType]string{prometheus.CounterValue: "counter", prometheus.GaugeValue: "gauge", histogramKind: "histogram"}
+
+func counter(name, help string, labels ...string) declaration {
+	return declaration{name: name, kind: prometheus.CounterValue, help: help, labels: labels}
+}
+
+func gauge(name, help string, labels ...string) declaration {
+	return declaration{name: name, kind: prometheus.GaugeValue, help: help, labels: labels}
+}
+
+func histogram(name, help string, labels ...string) declaration {
+	return declaration{name: name, kind: histogramKind, help: help, labels: labels}
+}
+
+func (d declaration) noted(note string) declaration {
+	d.note = note
+	return d
+}
+
+// family is a metric, and how its samples are read off a snapshot.
+type family[T any] struct {
+	declaration
+	samples func(snapshot T, out sender)
+}
+
+// whole is the samples of a metric that has one, a whole number.
+func whole[T any](read func(T) uint64) func(T, sender) {
+	return func(snapshot T, out sender) { out.count(read(snapshot)) }
+}
+
+// itself is the samples of a snapshot that is a number.
+func itself(n uint64, out sender) { out.count(n) }
+
+// group is metrics that are read off one snapshot. Collect is nil where a source
+// does not have it; descs are in the order of the declarations.
+type group struct {
+	declarations []declaration
+	collect      func(descs []*prometheus.Desc, ch chan<- prometheus.Metric)
+}
+
+func read[T any](families []family[T], snapshot func() T) group {
+	var g group
+	for _, f := range families {
+		g.declarations = append(g.declarations, f.declaration)
+	}
+	if snapshot != nil {
+		g.collect = func(descs []*prometheus.Desc, ch chan<- prometheus.Metric) {
+			now := snapshot()
+			for i, f := range families {
+				f.samples(now, sender{descs[i], f.kind, ch})
+			}
+		}
+	}
+	return g
+}
+
+// known is v as a snapshot, nil of a v that says nothing.
+func known[T comparable](v T) func() T {
+	var nothing T
+	if v == nothing {
+		return nil
+	}
+	return func() T { return v }
+}
+
+// sender sends the samples of one metric in one scrape.
+type sender struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	ch   chan<- prometheus.Metric
+}
+
+func (s sender) count(value uint64, labels ...string) { s.send(float64(value), labels...) }
+
+// send sends one sample. Tags and kinds come from callers, and one label that is
+// not UTF-8 would fail the whole scrape.
+func (s sender) send(value float64, labels ...string) {
+	for i, label := range labels {
+		labels[i] = strings.ToValidUTF8(label, "\uFFFD")
+	}
+	s.ch <- prometheus.MustNewConstMetric(s.desc, s.kind, value, labels...)
+}
+
+// oneOf sends a 1 for each value that holds and a 0 for the others, so that a
+// panel and an alert see each before it is first true.
+func oneOf[V any](out sender, values []V, text func(V) string, holds func(V) bool) {
+	for _, v := range values {
+		out.count(oneIf(holds(v)), text(v))
+	}
+}
+
+func oneIf(is bool) uint64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// instant sends a time as Prometheus counts it, in seconds since 1970; one that is
+// zero is left out.
+func (s sender) instant(at time.Time) {
+	if !at.IsZero() {
+		s.send(float64(at.UnixMilli()) / 1e3)
+	}
+}
+
+// durations sends a histogram in seconds.
+func (s sender) durations(h *core.Durations) {
+	atMost, below := map[float64]uint64{}, uint64(0)
+	for i, bound := range core.DurationBounds() {
+		below += h.Buckets[i]
+		atMost[bound.Seconds()] = below
+	}
+	s.ch <- prometheus.MustNewConstHistogram(s.desc, h.Count(), h.Nanoseconds/1e9, atMost)
+}
+
+// Info describes a metric, for documents and for those who check queries.
+type Info struct {
+	Name string
+	// Type is "gauge", "counter" or "histogram".
+	Type string
+	// Labels are in alphabetical order.
+	Labels []string
+	// Unit is "bytes" or "seconds", empty for a plain number.
+	Unit string
+	// Help is what the metric is exported with, Note what a document says
+	// besides.
+	Help, Note string
+}
+
+// Catalogue lists every metric that this package can export, in groups. The
+// slice is the caller's.
+func Catalogue() (all []Info) {
+	for _, g := range (Source{}).groups() {
+		all = append(all, g.infos(deviceLabel)...)
+	}
+	return append(all, read(spanMetrics, nil).infos()...)
+}
+
+func (g group) infos(constant ...string) (all []Info) {
+	for _, d := range g.declarations {
+		labels := slices.Sorted(slices.Values(append(slices.Clone(constant), d.labels...)))
+		all = append(all, Info{Name: d.name, Type: typeNames[d.kind], Labels: labels, Unit: unitOf(d.name), Help: d.help, Note: d.note})
+	}
+	return all
+}
+
+// unitOf goes by the end of the name, as Prometheus demands.
+func unitOf(name string) string {
+	base := strings.TrimSuffix(name, "_total")
+	for _, unit := range []string{"bytes", "seconds"} {
+		if strings.HasSuffix(base, "_"+unit) {
+			return unit
+		}
+	}
+	return ""
+}

@@ -1,0 +1,85 @@
+package metrics
+
+import (
+	"slices"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+var holderMetrics = []family[map[core.Tag]*held]{
+	{gauge("gpumem_tag_bytes", "Device memory by tag and state, padding included: live, pending, and quarantined by the guard; 64 tags, the rest as other. A tag that holds nothing is 0.", "tag", "state"), byTag(func(a core.Amount) uint64 { return a.Bytes })},
+	{gauge("gpumem_tag_blocks", "Blocks by tag and state; 64 tags, the rest as other. A tag that holds nothing is 0.", "tag", "state"), byTag(func(a core.Amount) uint64 { return a.Blocks })},
+}
+
+// byTag is the samples of what amounts the tags hold.
+func byTag(read func(core.Amount) uint64) func(map[core.Tag]*held, sender) {
+	return func(tags map[core.Tag]*held, out sender) {
+		for tag, amounts := range tags {
+			for i, state := range holderStates {
+				out.count(read(amounts[i]), string(tag), stateLabel(state))
+			}
+		}
+	}
+}
+
+// holderStates are those in which a block is held.
+var holderStates = [...]core.BlockState{core.Live, core.Retired, core.Quarantined}
+
+// heldByTag is what the tags hold that have series of their own, and the rest; nil
+// if the source does not say. If nobody else looks at the tags, each scrape does.
+func (s Source) heldByTag() func() map[core.Tag]*held {
+	if s.Holders == nil {
+		return nil
+	}
+	tags := s.Tags
+	if tags == nil {
+		tags = NewTagSeries()
+	}
+	return func() map[core.Tag]*held {
+		holders := s.Holders()
+		if s.Tags == nil {
+			tags.Look(time.Now(), holders)
+		}
+		return tags.sums(holders)
+	}
+}
+
+// held is what a tag holds, by the states of holderStates.
+type held [len(holderStates)]core.Amount
+
+// sums is what each member holds, and all others as [OtherTag]; those are left
+// out only while no tag can be one.
+func (s *TagSeries) sums(holders []core.Holder) map[core.Tag]*held {
+	members := *s.members.Load()
+	sums := make(map[core.Tag]*held, len(members)+1)
+	for tag := range members {
+		sums[tag] = &held{}
+	}
+	if len(members) >= MaxTags {
+		sums[OtherTag] = &held{}
+	}
+	for _, h := range holders {
+		tag := labelOf(h.Tag)
+		if sums[tag] == nil {
+			tag = OtherTag
+		}
+		if sums[tag] == nil {
+			sums[tag] = &held{}
+		}
+		if i := slices.Index(holderStates[:], h.State); i >= 0 {
+			sums[tag][i].Bytes += h.Bytes
+			sums[tag][i].Blocks += h.Blocks
+		}
+	}
+	return sums
+}
+
+// stateLabel is the label of a state in metrics. What a retired block holds
+// is called pending there, as in [core.Stats].
+func stateLabel(s core.BlockState) string {
+	if s == core.Retired {
+		return "pending"
+	}
+	return s.String()
+}

@@ -1,0 +1,50 @@
+package metrics
+
+import "github.com/fencepost-gpu/fencepost/core"
+
+var statMetrics = []family[core.Stats]{
+	{gauge("gpumem_memory_bytes", "Device memory by state, padding included: live, pending until the device has passed the free, or quarantined by the guard.", "state"), byState(func(a core.Amount) uint64 { return a.Bytes })},
+	{gauge("gpumem_memory_requested_bytes", "Device memory by state as callers asked for it.", "state"), byState(func(a core.Amount) uint64 { return a.Requested })},
+	{gauge("gpumem_blocks", "Blocks by state.", "state"), byState(func(a core.Amount) uint64 { return a.Blocks })},
+	{gauge("gpumem_memory_peak_bytes", "Highest live bytes so far, padding included; what the guard quarantines is not live."), whole(func(s core.Stats) uint64 { return s.PeakBytes })},
+	{gauge("gpumem_memory_requested_peak_bytes", "Highest live bytes so far as callers asked for them."), whole(func(s core.Stats) uint64 { return s.PeakRequested })},
+	{gauge("gpumem_memory_outstanding_peak_bytes", "Highest sum of live, pending and quarantined bytes so far, padding included."), whole(func(s core.Stats) uint64 { return s.PeakOutstanding })},
+	{gauge("gpumem_budget_limit_bytes", "Budget of the device, 0 if there is none."), whole(func(s core.Stats) uint64 { return s.Limit })},
+	{gauge("gpumem_budget_charged_bytes", "Bytes that count against the budget."), whole(func(s core.Stats) uint64 { return s.Charged })},
+	{gauge("gpumem_budget_claimed_bytes", "Bytes reserved and not yet drawn."), whole(func(s core.Stats) uint64 { return s.Claimed })},
+	{gauge("gpumem_budget_claims", "Open reservations."), whole(func(s core.Stats) uint64 { return s.Claims })},
+	{counter("gpumem_budget_refusals_total", "Requests that the budget refused and whose callers were told so; what a layer above relieved is left out."), whole(func(s core.Stats) uint64 { return s.Refusals })},
+	{gauge("gpumem_pool_reserved_bytes", "Bytes that the driver's pool holds of the device, as last read."), whole(func(s core.Stats) uint64 { return s.Reserved })},
+	{gauge("gpumem_pool_reserved_peak_bytes", "Highest bytes that the driver's pool has held, as last read."), whole(func(s core.Stats) uint64 { return s.ReservedHigh })},
+	{gauge("gpumem_pool_used_bytes", "Bytes that the driver's pool has handed out, as last read."), whole(func(s core.Stats) uint64 { return s.PoolUsed })},
+	{gauge("gpumem_pool_used_peak_bytes", "Highest bytes that the driver's pool had handed out, as last read."), whole(func(s core.Stats) uint64 { return s.PoolUsedHigh })},
+	{gauge("gpumem_isolated_bytes", "Device memory mapped for isolated blocks, live and pending, in whole units of mapping; no pool has it."), whole(func(s core.Stats) uint64 { return s.Isolated })},
+	{gauge("gpumem_isolated_peak_bytes", "Highest device memory that was mapped for isolated blocks."), whole(func(s core.Stats) uint64 { return s.IsolatedHigh })},
+	{gauge("gpumem_isolated_address_bytes", "Address space that isolated blocks keep reserved after their free, with no memory there."), whole(func(s core.Stats) uint64 { return s.IsolatedAddresses })},
+	{counter("gpumem_allocations_total", "Successful allocations."), whole(func(s core.Stats) uint64 { return s.Allocations })},
+	{counter("gpumem_deallocations_total", "Successful deallocations."), whole(func(s core.Stats) uint64 { return s.Deallocations })},
+	{histogram("gpumem_free_to_reusable_seconds", "Time from a free's request to the backend until the runtime knew that the device had passed it: late by up to two reap intervals, without the guard's quarantine, and later than reuse in order on the same stream."), func(s core.Stats, out sender) { out.durations(&s.FreeToReusable) }},
+	{counter("gpumem_driver_failures_total", "Calls that the driver failed."), whole(func(s core.Stats) uint64 { return s.Failures })},
+	{counter("gpumem_launches_total", "Launches finished."), whole(func(s core.Stats) uint64 { return s.Launches })},
+	{counter("gpumem_launches_aborted_total", "Launches aborted: prepared, and nothing enqueued."), whole(func(s core.Stats) uint64 { return s.Aborts })},
+	{counter("gpumem_launches_cross_stream_total", "Launches that used a block last written on another stream."), whole(func(s core.Stats) uint64 { return s.CrossStream })},
+	{counter("gpumem_waits_total", "Dependencies on other streams, by whether a wait was queued or could be elided.", "outcome"), sendWaits},
+	{gauge("gpumem_intents_open", "Launches prepared and not ended."), whole(func(s core.Stats) uint64 { return s.OpenIntents })},
+	{gauge("gpumem_events", "Driver events in existence."), whole(func(s core.Stats) uint64 { return s.Events })},
+	{gauge("gpumem_blocks_poisoned", "Blocks that could not be fenced and are out of use until the device is reset."), whole(func(s core.Stats) uint64 { return s.Poisoned })},
+	{counter("gpumem_accounting_underflows_total", "Attempts to take a byte counter below zero; any is a bug."), whole(func(s core.Stats) uint64 { return s.Underflows })},
+}
+
+// byState is the samples of what amounts there are in each state.
+func byState(read func(core.Amount) uint64) func(core.Stats, sender) {
+	return func(s core.Stats, out sender) {
+		out.count(read(s.Live), stateLabel(core.Live))
+		out.count(read(s.Pending), stateLabel(core.Retired))
+		out.count(read(s.Quarantined), stateLabel(core.Quarantined))
+	}
+}
+
+func sendWaits(s core.Stats, out sender) {
+	out.count(s.WaitsQueued, "queued")
+	out.count(s.WaitsElided, "elided")
+}
