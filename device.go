@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -251,15 +252,9 @@ func Device(ordinal int) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.undo = slices.Insert(r.undo, 0, func(context.Context) error { d.runtime.Store(nil); return nil }) // when all else is undone
 	d.runtime.Store(r)
 	return r, nil
-}
-
-// forgetDevice makes the next Device build anew, if r is the process's.
-func forgetDevice(r *Runtime) {
-	for i := range devices {
-		devices[i].runtime.CompareAndSwap(r, nil)
-	}
 }
 
 // code is the device code that a runtime has loaded for its callers.

@@ -72,24 +72,23 @@ func NewHandler(cfg HandlerConfig) (http.Handler, error) {
 		if r == nil {
 			return nil, &core.InvalidRequestError{Op: "fencepost.NewHandler", Field: "Runtimes", Reason: fmt.Sprintf("number %d is nil: pass open runtimes", i)}
 		}
-		served.Devices = append(served.Devices, r.shown(cfg))
+		served.Devices = append(served.Devices, cfg.device(r))
 	}
 	return operators.New(served)
 }
 
-// shown is what operators see of the runtime.
-func (r *Runtime) shown(cfg HandlerConfig) operators.Device {
+// device is what operators see of a runtime.
+func (cfg HandlerConfig) device(r *Runtime) operators.Device {
 	d := operators.Device{Ordinal: r.Ordinal(), Collector: r.Collector(), Health: r.HealthHandler(), Ready: r.ReadyHandler(cfg.Ready...),
-		History: r.HistoryHandler(), Profile: r.ProfileHandler(), Live: r.liveSource(cfg), Guard: r.guardSwitch()}
+		History: r.HistoryHandler(), Profile: r.ProfileHandler(), Live: cfg.liveSource(r), Guard: r.guardSwitch()}
 	if r.incidents != nil {
 		d.Files = operators.Files{Folder: r.incidents.Folder(), MaxDump: r.maxDump, Dump: r.Dump}
 	}
 	return d
 }
 
-// liveSource is what the live view shows of the runtime. It makes no device
-// call.
-func (r *Runtime) liveSource(cfg HandlerConfig) liveview.Source {
+// liveSource is what the live view shows of a runtime. It makes no device call.
+func (cfg HandlerConfig) liveSource(r *Runtime) liveview.Source {
 	return liveview.Source{
 		Name:     r.device.String(),
 		UUID:     r.device.UUID,

@@ -25,7 +25,9 @@ type Job struct {
 
 // jobState is what a job shares with its forks.
 type jobState struct {
-	rt      *Runtime
+	rt      *core.Runtime
+	pool    *cuda.StreamPool
+	memory  *cuda.MemoryManager
 	ctx     context.Context
 	tag     core.Tag
 	claim   core.Claim
@@ -111,7 +113,7 @@ func nilInJob(r *Runtime, work func(*Job) error) error {
 // begin reserves memory and leases a stream, in this order: a job that waits
 // for memory holds none. After an error nothing is held.
 func (r *Runtime) begin(ctx context.Context, tag core.Tag, options []JobOption) (*Job, error) {
-	s := &jobState{rt: r, ctx: ctx, tag: tag}
+	s := &jobState{rt: r.Runtime, pool: r.streams, memory: r.memory, ctx: ctx, tag: tag}
 	o := newJobOptions(options)
 	if o.reserve {
 		claim, err := r.reserveWithin(ctx, o.bytes, tag, o.wait)
@@ -124,14 +126,14 @@ func (r *Runtime) begin(ctx context.Context, tag core.Tag, options []JobOption) 
 	if err != nil {
 		return nil, also(err, s.end())
 	}
-	return s.on(lease), nil
+	return &Job{state: s, on: s.add(lease)}, nil
 }
 
-// on is the job on another stream.
-func (s *jobState) on(lease *cuda.Lease) *Job {
+// add takes a stream into the job.
+func (s *jobState) add(lease *cuda.Lease) *jobStream {
 	on := &jobStream{lease: lease}
 	s.streams = append(s.streams, on)
-	return &Job{state: s, on: on}
+	return on
 }
 
 // Fork returns the job on a stream of its own: what is done through the fork
@@ -144,18 +146,18 @@ func (j *Job) Fork() (*Job, error) {
 	if err := j.check("Job.Fork"); err != nil {
 		return nil, err
 	}
-	pool := j.state.rt.streams
-	if st := pool.Stats(); st.Leased >= st.Max { // without a refusal to count
-		return &Job{state: j.state, on: j.on}, nil
+	s := j.state
+	if st := s.pool.Stats(); st.Leased >= st.Max { // without a refusal to count
+		return &Job{state: s, on: j.on}, nil
 	}
-	lease, err := pool.TryAcquire(j.state.ctx, j.state.tag)
+	lease, err := s.pool.TryAcquire(s.ctx, s.tag)
 	if errors.Is(err, cuda.ErrNoStream) {
-		return &Job{state: j.state, on: j.on}, nil
+		return &Job{state: s, on: j.on}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return j.state.on(lease), nil
+	return &Job{state: s, on: s.add(lease)}, nil
 }
 
 // Stream is the job's stream, for copies, graphs and launches that a Job has no
@@ -270,7 +272,7 @@ func Alloc[T cuda.Element](j *Job, n int) (*cuda.Slice[T], error) {
 		return nil, err
 	}
 	s := j.state
-	slice, err := cuda.Alloc[T](s.ctx, s.rt.memory, n, cuda.AllocOptions{Stream: j.on.lease.ID(), Tag: s.tag, Claim: s.claim.ID})
+	slice, err := cuda.Alloc[T](s.ctx, s.memory, n, cuda.AllocOptions{Stream: j.on.lease.ID(), Tag: s.tag, Claim: s.claim.ID})
 	if err != nil {
 		return nil, err
 	}
@@ -405,7 +407,7 @@ func (j *Job) Launch(k *cuda.Kernel, grid cuda.Grid, args ...Arg) error {
 		lists.args = append(lists.args, a.value)
 	}
 	j.on.busy = true
-	return k.Launch(s.ctx, s.rt.Runtime, j.on.lease, grid, lists.uses, lists.args...)
+	return k.Launch(s.ctx, s.rt, j.on.lease, grid, lists.uses, lists.args...)
 }
 
 func notAnArg(i int, kind argKind) error {
@@ -433,7 +435,7 @@ func (s *jobState) waitFor(on *jobStream) error {
 	if !on.busy && !on.handed {
 		return nil
 	}
-	if err := s.rt.streams.Synchronize(s.ctx, on.lease.ID()); err != nil {
+	if err := s.pool.Synchronize(s.ctx, on.lease.ID()); err != nil {
 		return err
 	}
 	on.busy = false

@@ -333,7 +333,6 @@ func (r *Runtime) close(ctx context.Context) {
 	var err error
 	r.leftover, err = r.Runtime.Close(ctx)
 	r.closeError = r.withoutEchoes(errors.Join(err, r.giveUp(ctx)))
-	forgetDevice(r)
 }
 
 // refuseClosed is the error of what calls the device from when Close begins.
