@@ -8,17 +8,49 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// operation is the context that the layers below get with a traced operation.
-// They find its span without a search: [core.SpanOf] for their reports, and by
-// the type a [Probe], which makes spans of operations only.
+// operation is the context that the layers below get with an operation in a sampled
+// trace. They find its span without a search: [core.SpanOf] for their reports, and
+// by the type a [Probe], which makes spans of traced operations only.
 type operation struct {
 	context.Context
 	span core.SpanRef
+	// traced is set if the operation has a span of its own. One that has none says
+	// so, because it may be called within one that has: by a launch function.
+	traced bool
 }
 
 var _ core.SpanCarrier = (*operation)(nil)
 
+// SpanRef is the operation's span, or that of its caller.
 func (o *operation) SpanRef() core.SpanRef { return o.span }
+
+// operationKey is the key by which a context that wraps an operation has it.
+type operationKey struct{}
+
+// Value is the operation itself, or what it wraps has under key.
+func (o *operation) Value(key any) any {
+	if key == (operationKey{}) {
+		return o
+	}
+	return o.Context.Value(key)
+}
+
+// inTracedOperation reports whether ctx is that of a traced operation. Most layers
+// pass it on as it is, and then it allocates nothing.
+func inTracedOperation(ctx context.Context) bool {
+	if o, ok := ctx.(*operation); ok {
+		return o.traced
+	}
+	return wrapsTracedOperation(ctx)
+}
+
+// wrapsTracedOperation searches a context that a layer has wrapped, in a deadline or
+// with a value or a span of its own. A span in between that is not sampled ends the
+// trace.
+func wrapsTracedOperation(ctx context.Context) bool {
+	o, ok := ctx.Value(operationKey{}).(*operation)
+	return ok && o.traced && trace.SpanContextFromContext(ctx).IsSampled()
+}
 
 // under is ctx inside span, for the layers below. A span that is recorded but
 // not sampled is nothing that a report should name.
@@ -29,7 +61,7 @@ func under(ctx context.Context, span trace.Span) context.Context {
 // enter is under for a context that carries span already.
 func enter(ctx context.Context, span trace.Span) context.Context {
 	if ref := spanRef(span); !ref.IsZero() {
-		return &operation{Context: ctx, span: ref}
+		return &operation{Context: ctx, span: ref, traced: true}
 	}
 	return ctx
 }
@@ -83,7 +115,7 @@ func (t *tracing) correlate(ctx context.Context) context.Context {
 
 func carry(ctx context.Context, parent trace.SpanContext) context.Context {
 	if ref := refTo(parent); !ref.IsZero() {
-		return core.WithSpan(ctx, ref)
+		return &operation{Context: ctx, span: ref}
 	}
 	return ctx
 }

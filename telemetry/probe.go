@@ -59,7 +59,7 @@ func NewProbe(upstream core.Resource, name string, provider trace.TracerProvider
 //
 //nolint:spancheck // end ends it
 func (p *Probe) begin(ctx context.Context, op core.Op) (context.Context, trace.Span) {
-	if _, ok := ctx.(*operation); !ok || p.tracer == nil {
+	if p.tracer == nil || !inTracedOperation(ctx) {
 		return ctx, nil
 	}
 	ctx, span := p.tracer.Start(ctx, string(SpanLayer))

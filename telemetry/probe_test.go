@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
@@ -55,6 +56,42 @@ func TestGoldenLayersOfALife(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// wrapper is a layer that wraps the context of its caller, as one with a deadline of
+// its own does.
+type wrapper struct {
+	core.Resource
+	wrap func(context.Context) context.Context
+}
+
+func (w wrapper) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
+	return w.Resource.Allocate(w.wrap(ctx), req)
+}
+
+func TestALayerThatWrapsTheContextHidesNoLayer(t *testing.T) {
+	type key struct{}
+	for name, wrap := range map[string]func(context.Context) context.Context{
+		"value": func(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, 1) },
+		"timeout": func(ctx context.Context) context.Context {
+			ctx, cancel := context.WithTimeout(ctx, time.Hour)
+			t.Cleanup(cancel)
+			return ctx
+		},
+	} {
+		r := newTraced(t, telemetry.Config{})
+		inner := must[*telemetry.Probe](t)(telemetry.NewProbe(r.fake, telemetry.LayerDriver, r.provider))
+		outer := must[*telemetry.Probe](t)(telemetry.NewProbe(wrapper{inner, wrap}, telemetry.LayerBudget, r.provider))
+		observed := must[*telemetry.Resource](t)(telemetry.NewResource(outer, telemetry.Config{TracerProvider: r.provider}))
+		must[core.Block](t)(observed.Allocate(r.request(t), core.Request{Bytes: 64, Stream: 1}))
+		var got []string
+		for _, line := range render(r.recorder.Ended()) {
+			got = append(got, strings.Join(strings.Fields(line)[:3], " "))
+		}
+		if want := []string{"layer/1 in layer/2", "layer/2 in alloc/1", "alloc/1 in caller"}; !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
 	}
 }
 
