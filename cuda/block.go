@@ -2,25 +2,22 @@ package cuda
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/blocktable"
 )
 
-// block is the record of one allocation. Records are pooled and never given
-// back to Go while a map may lead to them: whoever finds one by its
-// generation must compare the generation again under the lock.
+// block is the record of one allocation. Records are pooled, so whoever finds one
+// by its generation must compare the generation again under the lock.
 type block struct {
-	// generation and next belong to the map that the block is in.
-	generation atomic.Uint64
-	next       atomic.Pointer[block]
+	node blocktable.Node[block]
 
-	mu     sync.Mutex
-	core   core.Block
-	stream *stream
+	mu sync.Mutex
 	// accesses are the launches announced on the block, and the outstanding
 	// uses, with those that nobody has looked for covered ones since.
 	accesses []access
+	stream   *stream
+	core     core.Block
 	// blockers is how many announced launches block the free of a retired block.
 	blockers int
 	// freeRequested is when the free of a retired block was requested, whatever
@@ -33,7 +30,7 @@ type block struct {
 	withheld bool
 	// mapped is the size of an isolated block's mapping, 0 for one of the pool.
 	mapped uint64
-	_      [24]byte // blocks share no cache line
+	_      [16]byte // blocks share no cache line
 }
 
 // usualAccesses is for how many a block has room at first, so that the lists of

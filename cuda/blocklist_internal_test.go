@@ -1,10 +1,10 @@
 package cuda
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/blocktable"
 )
 
 // shelve puts blocks of the generations from..to into books.
@@ -13,44 +13,9 @@ func shelve(b *books, from, to core.Generation) {
 		r := &block{}
 		r.core.ID.Generation = g
 		b.mu.Lock()
-		b.blocks.insert(g, r)
+		r.node.Word.Store(blocktable.Word(g, 0))
+		b.blocks.Insert(g, &r.node, r)
 		b.mu.Unlock()
-	}
-}
-
-// A listing lets others at the books in between, so the table may grow under
-// it, more than once.
-func TestAListingMeetsEachBlockOnceHoweverTheTableGrows(t *testing.T) {
-	seeds := uint64(20)
-	if testing.Short() {
-		seeds = 5
-	}
-	for seed := range seeds {
-		random := rand.New(rand.NewPCG(seed, 1))
-		b := &books{}
-		there := core.Generation(1 + random.IntN(2000))
-		shelve(b, 1, there)
-		met, newest := map[core.Generation]int{}, there
-		var w blockWalk
-		w.through(b, func(info core.BlockInfo) bool {
-			met[info.Block.ID.Generation]++
-			if newest < 8*there && random.IntN(8) == 0 {
-				more := core.Generation(random.IntN(400))
-				shelve(b, newest+1, newest+more)
-				newest += more
-			}
-			return true
-		})
-		for g, n := range met {
-			if n != 1 {
-				t.Fatalf("seed %d: generation %d was listed %d times", seed, g, n)
-			}
-		}
-		for g := core.Generation(1); g <= there; g++ {
-			if met[g] == 0 {
-				t.Fatalf("seed %d: generation %d of %d that were there was not listed, the table grew to %d", seed, g, there, newest)
-			}
-		}
 	}
 }
 
@@ -76,13 +41,12 @@ func TestARecycledRecordIsNotListed(t *testing.T) {
 	b := &books{}
 	shelve(b, 1, 2)
 	listed := []core.Generation{}
-	var w blockWalk
-	w.through(b, func(info core.BlockInfo) bool {
+	b.list(func(info core.BlockInfo) bool {
 		listed = append(listed, info.Block.ID.Generation)
 		for g := core.Generation(1); g <= 2; g++ { // the other one goes
 			if r := b.find(g); r != nil && g != info.Block.ID.Generation {
 				b.mu.Lock()
-				b.blocks.remove(g)
+				b.blocks.Remove(g)
 				b.mu.Unlock()
 				r.core.ID.Generation = 99
 			}

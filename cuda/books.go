@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/blocktable"
 )
 
 // tally is an amount of memory.
@@ -42,7 +43,7 @@ type books struct {
 	// the driver's, so that a snapshot does not wait for the device. A
 	// block's lock may be held when it is taken, not the other way round.
 	mu                           sync.Mutex
-	blocks                       blockMap
+	blocks                       blocktable.Table[block]
 	allocated, retired, released tally
 	slack                        [dimensions]int64
 	underflows                   uint64
@@ -63,7 +64,8 @@ func (b *books) admit(c *core.Block, record *block, withheld bool, peaks *highWa
 	short := b.takeLive(c, withheld)
 	short[outstandingBytes] = take(&b.slack[outstandingBytes], int64(c.Bytes))
 	if record != nil {
-		b.blocks.insert(c.ID.Generation, record)
+		record.node.Word.Store(blocktable.Word(c.ID.Generation, 0))
+		b.blocks.Insert(c.ID.Generation, &record.node, record)
 	}
 	b.mu.Unlock()
 	if short != (sizes{}) {
@@ -107,7 +109,7 @@ func (b *books) releaseAll(entries []pending, now core.Instant) {
 	defer b.mu.Unlock()
 	for i := range entries {
 		record := entries[i].block
-		b.blocks.remove(record.core.ID.Generation)
+		b.blocks.Remove(record.core.ID.Generation)
 		b.leave(&record.core, now.Since(record.freeRequested))
 	}
 }
@@ -141,5 +143,5 @@ func (b *books) addTo(s *core.Stats) {
 func (b *books) find(g core.Generation) *block {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.blocks.find(g)
+	return b.blocks.Find(g)
 }

@@ -209,3 +209,29 @@ func (t *streamTable) unlease(id core.StreamID) {
 
 // streams are all physical streams alive.
 func (t *streamTable) streams() []*stream { return *t.all.Load() }
+
+// lookup finds a block by its generation. The lease it was allocated under
+// says where it is; if that was given back since, all streams are searched.
+func (t *streamTable) lookup(id core.BlockID) *block {
+	if s, ok := (*t.leases.Load())[id.AllocStream]; ok {
+		if b := s.books.blocks.Load(id.Generation); b != nil {
+			return b
+		}
+	}
+	for _, s := range t.streams() {
+		if b := s.books.find(id.Generation); b != nil {
+			return b
+		}
+	}
+	return t.adoptedBooks.find(id.Generation)
+}
+
+// eachBooks calls f for the books of the streams, each once.
+func (t *streamTable) eachBooks(streams []*stream, f func(*books)) {
+	f(&t.adoptedBooks)
+	for _, s := range streams {
+		if !s.adopted {
+			f(s.books)
+		}
+	}
+}

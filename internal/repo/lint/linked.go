@@ -11,8 +11,8 @@ import (
 var (
 	productFolders  = []string{".", "core", "cuda", "decorators", "telemetry"}
 	testingFolders  = []string{"core/coretest", "cuda/driver/drivertest", "cuda/fenceproof"}
-	productInternal = []string{"internal/deadline", "internal/dynlib", "internal/findings", "internal/health", "internal/loadtext",
-		"internal/operators", "internal/operators/shelf", "internal/ownwork", "internal/terminal", "internal/version"}
+	productInternal = []string{"internal/blocktable", "internal/deadline", "internal/dynlib", "internal/findings", "internal/health",
+		"internal/loadtext", "internal/operators", "internal/operators/shelf", "internal/ownwork", "internal/terminal", "internal/version"}
 )
 
 // Linked finds imports that would put more into the binary of each application

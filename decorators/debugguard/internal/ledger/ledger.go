@@ -2,9 +2,9 @@
 // that is not released, and a tombstone of those released last. It works on the
 // host alone and calls neither the device nor the layers below.
 //
-// Records are found by generation, in a hash table that is read without a lock.
-// They are pooled, so whoever found one must check, under its lock, that it still
-// belongs to the generation looked for. See [Record] for who owns what.
+// Records are found by generation, in tables that are read without a lock (package
+// blocktable). They are pooled, so whoever found one must check, under its lock, that
+// it still belongs to the generation looked for. See [Record] for who owns what.
 package ledger
 
 import (
@@ -102,7 +102,7 @@ func (l *Ledger) EnterGuarded(rec *Record) {
 
 // add makes rec, which is filled, findable and unlocks the shard.
 func (l *Ledger) add(s *shard, rec *Record) {
-	s.table.insert(rec)
+	s.table.Insert(rec.Generation(), &rec.node, rec)
 	s.live++
 	if s.counted {
 		l.gate.Add(1)
@@ -151,11 +151,11 @@ func (l *Ledger) CloseBlock(id core.BlockID) *Record {
 // closeIn is close of the record of a generation in a shard, which it returns:
 // nil if there is none. Finding and removing it is one walk.
 func (l *Ledger) closeIn(s *shard, g core.Generation) *Record {
-	if s.table.buckets.Load() == nil {
+	if s.table.Unused() {
 		return nil
 	}
 	s.mu.Lock()
-	rec := s.table.remove(g)
+	rec := s.table.Remove(g)
 	if rec != nil {
 		rec.Mu.Lock() // nobody waits for anything under it
 		l.closeLocked(s, rec)
@@ -179,7 +179,7 @@ func (l *Ledger) closeLocked(s *shard, rec *Record) {
 		rec.SetState(core.Freed)
 		return
 	}
-	rec.genState.Store(0)
+	rec.node.Word.Store(0)
 	rec.extra, rec.writer, rec.used, rec.flags, rec.stacked = nil, 0, 0, 0, false
 	rec.neighbour, s.empty = s.empty, rec
 }
@@ -229,41 +229,14 @@ func (l *Ledger) Size() (live, tombstones int) {
 	return live, tombstones
 }
 
-// chainsAtOnce is how many chains of a shard are looked at under its lock.
-const chainsAtOnce = 64
-
 // All calls yield for every block that is not released, with its record and no
 // lock held, until yield returns false. Blocks that come or go meanwhile may be
 // missed. A record may belong to another block by then: whoever reads it must
 // compare the generation, or may see that other block twice.
-//
-// A table grows by doubling: a record of chain i of n is later in one of the
-// chains i, i+n, i+2n and so on. Those are read together, so each record is seen
-// once.
 func (l *Ledger) All(yield func(core.Generation, *Record) bool) {
-	type sighting struct {
-		generation core.Generation
-		record     *Record
-	}
-	var sightings []sighting
-	note := func(rec *Record) { sightings = append(sightings, sighting{rec.Generation(), rec}) }
 	for i := range l.shards {
-		s := &l.shards[i]
-		s.mu.Lock()
-		n := s.table.chains()
-		s.mu.Unlock()
-		for from := 0; from < n; from += chainsAtOnce {
-			sightings = sightings[:0]
-			s.mu.Lock()
-			for chain := from; chain < min(from+chainsAtOnce, n); chain++ {
-				s.table.everyNth(chain, n, note)
-			}
-			s.mu.Unlock()
-			for _, seen := range sightings {
-				if !yield(seen.generation, seen.record) {
-					return
-				}
-			}
+		if s := &l.shards[i]; !s.table.List(&s.mu, yield) {
+			return
 		}
 	}
 }

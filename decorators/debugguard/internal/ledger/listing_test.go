@@ -1,50 +1,12 @@
 package ledger
 
 import (
-	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
-
-// A listing lets others at the shards in between, so a table may grow under it.
-func TestAListingMeetsEachRecordOnceHoweverItsTableGrows(t *testing.T) {
-	seeds := uint64(20)
-	if testing.Short() {
-		seeds = 5
-	}
-	for seed := range seeds {
-		random := rand.New(rand.NewPCG(seed, 2))
-		l := New(new(atomic.Int64), Options{Tombstones: 8, StackBytes: 512 << 10, Now: time.Now})
-		newest := core.Generation(0)
-		enter := func(n int) {
-			for range n {
-				newest++
-				l.Enter(&core.Block{ID: core.BlockID{Generation: newest, Ptr: uint64(newest) << 12, AllocStream: core.StreamID(newest % 3)}, Bytes: 1, Align: 1, State: core.Live})
-			}
-		}
-		enter(1 + random.IntN(3000))
-		there, met := newest, map[core.Generation]int{}
-		for g := range l.All {
-			met[g]++
-			if newest < 8*there && random.IntN(8) == 0 {
-				enter(random.IntN(400))
-			}
-		}
-		for g, n := range met {
-			if n != 1 {
-				t.Fatalf("seed %d: generation %d was listed %d times", seed, g, n)
-			}
-		}
-		for g := core.Generation(1); g <= there; g++ {
-			if met[g] == 0 {
-				t.Fatalf("seed %d: generation %d of %d that were there was not listed, the ledger grew to %d", seed, g, there, newest)
-			}
-		}
-	}
-}
 
 // A record is pooled: the block that it was of when it was found may be gone, and
 // it may be another's by the time it is shown, whose turn is yet to come.

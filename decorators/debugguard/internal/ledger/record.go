@@ -3,9 +3,9 @@ package ledger
 import (
 	"math/bits"
 	"sync"
-	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/blocktable"
 )
 
 // Record is what the ledger knows of one block. A million of them are to cost
@@ -18,13 +18,12 @@ import (
 // for. Those of guarded blocks are not pooled, because comparisons under way
 // refer to them.
 type Record struct {
-	// genState is the block's generation, and in the low bits its state; zero
+	// node has the block's generation and its state in one word, which is zero
 	// while the record is of no block. It is set last and cleared first, so
 	// whoever finds the generation that it looks for here may read the rest under
-	// the lock. next is the chain's, see table.
-	genState atomic.Uint64
-	next     atomic.Pointer[Record]
-	// tombstoneOf is the generation of a tombstone, whose genState is zero. It is
+	// the lock.
+	node blocktable.Node[Record]
+	// tombstoneOf is the generation of a tombstone, whose word is zero. It is
 	// written without an atomic operation, which would wait for the memory.
 	tombstoneOf core.Generation
 	// neighbour is the next record in the shard's index of addresses, or in its
@@ -84,7 +83,7 @@ func (rec *Record) fill(b *core.Block, born Instant) {
 	rec.allocStream, rec.Tag = b.ID.AllocStream, b.Tag
 	rec.align = uint8(bits.TrailingZeros64(b.Align))
 	rec.ordinal, rec.born = uint8(b.ID.Ordinal), born
-	rec.genState.Store(genStateOf(b.ID.Generation, b.State))
+	rec.node.Word.Store(wordOf(b.ID.Generation, b.State))
 }
 
 // Block is the block as its owner knows it now; Mu must be held.
@@ -100,8 +99,8 @@ func (rec *Record) ID() core.BlockID {
 // Generation is the block's, and that of a tombstone; zero for a record of no
 // block. It may be asked without the lock.
 func (rec *Record) Generation() core.Generation {
-	if gs := rec.genState.Load(); gs != 0 {
-		return core.Generation(gs >> stateBits)
+	if word := rec.node.Word.Load(); word != 0 {
+		return core.Generation(word >> blocktable.StateBits)
 	}
 	return rec.tombstoneOf
 }
@@ -111,38 +110,38 @@ func (rec *Record) Stream() core.StreamID { return rec.allocStream }
 
 // State is the block's state. It may be asked without the lock.
 func (rec *Record) State() core.BlockState {
-	if gs := rec.genState.Load(); gs != 0 {
-		return core.BlockState(gs & (1<<stateBits - 1))
+	if word := rec.node.Word.Load(); word != 0 {
+		return core.BlockState(word & (1<<blocktable.StateBits - 1))
 	}
 	return core.Freed
 }
 
 // SetState moves the block on; Mu must be held.
-func (rec *Record) SetState(s core.BlockState) { rec.genState.Store(genStateOf(rec.Generation(), s)) }
+func (rec *Record) SetState(s core.BlockState) { rec.node.Word.Store(wordOf(rec.Generation(), s)) }
 
 // Retire takes the block of generation g from Live to Retired, without the
 // lock, and reports whether it was this caller who did.
 func (rec *Record) Retire(g core.Generation) bool {
-	return rec.genState.CompareAndSwap(genStateOf(g, core.Live), genStateOf(g, core.Retired))
+	return rec.node.Word.CompareAndSwap(wordOf(g, core.Live), wordOf(g, core.Retired))
 }
 
 // IsLive reports whether the record is that of the live block of generation g;
 // it may be asked without the lock.
 func (rec *Record) IsLive(g core.Generation) bool {
-	return rec.genState.Load() == genStateOf(g, core.Live)
+	return rec.node.Word.Load() == wordOf(g, core.Live)
 }
 
 // Peek reports whether the record is of generation g, and whether that is live,
 // of one instant and without the lock.
 func (rec *Record) Peek(g core.Generation) (known, live bool) {
-	gs := rec.genState.Load()
-	return gs>>stateBits == uint64(g), gs == genStateOf(g, core.Live)
+	word := rec.node.Word.Load()
+	return word>>blocktable.StateBits == uint64(g), word == wordOf(g, core.Live)
 }
 
 // Revive makes the block of generation g live again if it is retired, and not
 // released; Mu must be held.
 func (rec *Record) Revive(g core.Generation) {
-	if rec.genState.CompareAndSwap(genStateOf(g, core.Retired), genStateOf(g, core.Live)) && rec.extra != nil {
+	if rec.node.Word.CompareAndSwap(wordOf(g, core.Retired), wordOf(g, core.Live)) && rec.extra != nil {
 		rec.extra.freeStack, rec.extra.freeSpan = nil, core.SpanContext{}
 	}
 }
@@ -161,9 +160,7 @@ func (rec *Record) SetAllocated(stack core.Stack, in core.SpanContext) {
 	more.allocStack, more.allocSpan = stack, in
 }
 
-const stateBits = 3
-
-func genStateOf(g core.Generation, s core.BlockState) uint64 { return uint64(g)<<stateBits | uint64(s) }
+func wordOf(g core.Generation, s core.BlockState) uint64 { return blocktable.Word(g, uint64(s)) }
 
 // describe is the block of generation g for whoever has not locked the record;
 // it is of no generation if the record is not that block's any more.

@@ -5,19 +5,20 @@ import (
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/blocktable"
 )
 
 // shards is how many parts the ledger has.
 const shards = 64
 
 // slab is how many records are made at a time: about 64 KiB of them.
-const slab = 280
+const slab = 273
 
 // shard is the blocks of some streams. Its lock is never held together with
 // another's, and a record's is taken under it only where nothing waits.
 type shard struct {
 	mu    sync.Mutex
-	table table
+	table blocktable.Table[Record]
 	// empty are records of no block, the one used last first.
 	empty *Record
 	// live counts the records of the table, counted is set while they hold the
@@ -49,7 +50,7 @@ func (l *Ledger) Get(id core.BlockID) *Record {
 	if id.Generation == 0 { // what a record has that is being filled
 		return nil
 	}
-	if rec := l.shard(id.AllocStream).table.load(id.Generation); rec != nil {
+	if rec := l.shard(id.AllocStream).table.Load(id.Generation); rec != nil {
 		return rec
 	}
 	return l.search(id)
@@ -78,12 +79,12 @@ func (l *Ledger) elsewhere(id core.BlockID) *Record {
 }
 
 func (s *shard) find(g core.Generation) *Record {
-	if s.table.buckets.Load() == nil {
+	if s.table.Unused() {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.table.find(g)
+	return s.table.Find(g)
 }
 
 // Lock returns the record of a block, locked, or nil if there is none.

@@ -1,0 +1,122 @@
+package ledger
+
+import (
+	"math/bits"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// firstBuckets is how many buckets an index has at first.
+const firstBuckets = 64
+
+// addresses finds records by an address in their block. Nothing asks for that
+// but a launch that hands the device a pointer into no block it declares, so
+// a shard builds its index with the first question and keeps it from then on.
+//
+// A block is entered once, under its class, which is the logarithm of its size
+// rounded up, and the number of the unit of that size in which it begins. It
+// reaches into the next unit at most, so an address is looked for in two units
+// of each class that there is.
+type addresses struct {
+	heads   []*Record
+	n       int
+	classes [65]uint32
+}
+
+func class(rec *Record) uint { return uint(bits.Len64(max(rec.Bytes, 1) - 1)) }
+
+func (a *addresses) bucket(class uint, unit uint64) *(*Record) {
+	return &a.heads[(unit*0x9e3779b97f4a7c15+uint64(class)*0xd6e8feb86659fd93)>>32&uint64(len(a.heads)-1)]
+}
+
+func (a *addresses) enter(rec *Record) {
+	if a.n == len(a.heads) {
+		a.grow()
+	}
+	a.link(rec)
+	a.n++
+	a.classes[class(rec)]++
+}
+
+func (a *addresses) link(rec *Record) {
+	c := class(rec)
+	head := a.bucket(c, rec.Ptr>>c)
+	rec.neighbour, *head = *head, rec
+}
+
+func (a *addresses) grow() {
+	old := a.heads
+	a.heads = make([]*Record, max(firstBuckets, 2*a.n))
+	for _, rec := range old {
+		for rec != nil {
+			next := rec.neighbour
+			a.link(rec)
+			rec = next
+		}
+	}
+}
+
+func (a *addresses) remove(rec *Record) {
+	c := class(rec)
+	for at := a.bucket(c, rec.Ptr>>c); *at != nil; at = &(*at).neighbour {
+		if *at == rec {
+			*at, rec.neighbour = rec.neighbour, nil
+			a.n--
+			a.classes[c]--
+			return
+		}
+	}
+}
+
+// at calls visit for each record whose block has the address in it.
+func (a *addresses) at(ptr uint64, visit func(*Record)) {
+	for c, n := range a.classes {
+		if n == 0 {
+			continue
+		}
+		unit := ptr >> c
+		for back := range min(unit, 1) + 1 {
+			for rec := *a.bucket(uint(c), unit-back); rec != nil; rec = rec.neighbour {
+				if class(rec) == uint(c) && rec.Ptr>>c == unit-back && rec.Contains(ptr) {
+					visit(rec)
+				}
+			}
+		}
+	}
+}
+
+// Owners returns the live block that an address lies in, and the newest freed
+// one of those remembered; nil if there is none.
+func (l *Ledger) Owners(ptr uint64) (live, freed *core.Block) {
+	for i := range l.shards {
+		s := &l.shards[i]
+		if s.table.Unused() {
+			continue
+		}
+		s.mu.Lock()
+		s.indexed().at(ptr, func(rec *Record) {
+			b := rec.Block() // it neither goes nor moves while the shard is locked
+			switch {
+			case b.State == core.Live:
+				live = &b
+			case freed == nil || freed.ID.Generation < b.ID.Generation:
+				freed = &b
+			}
+		})
+		s.mu.Unlock()
+	}
+	return live, freed
+}
+
+// indexed is the shard's index of addresses, built if this is the first
+// question; s.mu must be held.
+func (s *shard) indexed() *addresses {
+	if s.index == nil {
+		s.index = &addresses{}
+		s.table.Each(s.index.enter)
+		for _, stone := range s.tombstones.ring {
+			s.index.enter(stone)
+		}
+	}
+	return s.index
+}
