@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/listeners"
 )
 
 // AsyncResource is the stream-ordered backend: memory from a pool of the
@@ -28,7 +29,7 @@ type AsyncResource struct {
 
 	isolated  isolation
 	peaks     highWater
-	listeners listeners
+	listeners listeners.List
 	readings  atomic.Uint64
 	poolStats atomic.Pointer[poolReading]
 
@@ -226,7 +227,7 @@ func (r *AsyncResource) Features() core.Features {
 }
 
 // Subscribe adds a listener for released blocks.
-func (r *AsyncResource) Subscribe(l core.Listener) { r.listeners.add(l) }
+func (r *AsyncResource) Subscribe(l core.Listener) { r.listeners.Add(l) }
 
 // Unwrap is nil: this is a backend.
 func (r *AsyncResource) Unwrap() core.Resource { return nil }

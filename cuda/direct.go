@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/listeners"
 )
 
 // DirectResource is the plain backend: every block is a driver allocation of
@@ -22,7 +23,7 @@ type DirectResource struct {
 	mu        sync.Mutex
 	live      map[core.Generation]core.Block
 	withheld  map[core.Generation]bool // of those live
-	listeners listeners
+	listeners listeners.List
 	books     books
 	peaks     highWater
 }
@@ -93,7 +94,7 @@ func (r *DirectResource) DeallocateRequestedAt(_ context.Context, id core.BlockI
 	r.books.retire(&b, withheld)
 	r.books.release(&b, core.Now().Since(requested))
 	b.State = core.Freed
-	r.listeners.released(b)
+	r.listeners.Released(b)
 	return b, nil
 }
 
@@ -145,7 +146,7 @@ func (r *DirectResource) Stats() core.Stats {
 func (r *DirectResource) FreedOn(core.StreamID) core.FreeCounters { return core.FreeCounters{} }
 
 // Subscribe adds a listener for released blocks.
-func (r *DirectResource) Subscribe(l core.Listener) { r.listeners.add(l) }
+func (r *DirectResource) Subscribe(l core.Listener) { r.listeners.Add(l) }
 
 // Blocks lists the live blocks.
 func (r *DirectResource) Blocks(yield func(core.BlockInfo) bool) {

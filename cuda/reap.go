@@ -152,7 +152,7 @@ func (r *AsyncResource) releaseBlock(b *block) {
 	gone := b.core
 	gone.State = core.Freed
 	blocks.Put(b)
-	r.listeners.released(gone)
+	r.listeners.Released(gone)
 }
 
 // ReapPending looks at every stream once and releases the frees that are

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/listeners"
 )
 
 // Resource is the guard. It is safe for concurrent use.
@@ -56,7 +57,7 @@ type Resource struct {
 	canaries canaries
 	seals    seals
 
-	listeners listeners
+	listeners listeners.List
 	givenUp   tally // for callers
 	forwarded forwardedFrees
 	deferred  tally // freed by the caller, kept by an open intent
@@ -136,38 +137,10 @@ func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 	return r.upstream.ReleaseClaim(ctx, id)
 }
 
-// listeners is a list that is read without a lock.
-type listeners struct {
-	mu  sync.Mutex
-	all atomic.Pointer[[]core.Listener]
-}
-
-func (ls *listeners) add(l core.Listener) {
-	if l == nil {
-		return // nobody to tell
-	}
-	ls.mu.Lock()
-	defer ls.mu.Unlock()
-	var all []core.Listener
-	if old := ls.all.Load(); old != nil {
-		all = append(all, *old...)
-	}
-	all = append(all, l)
-	ls.all.Store(&all)
-}
-
-func (ls *listeners) notify(b core.Block) {
-	if all := ls.all.Load(); all != nil {
-		for _, l := range *all {
-			l.Released(b)
-		}
-	}
-}
-
 // Subscribe adds a listener. It hears of a block when the upstream releases
 // it, as the guard's callers know it: after its quarantine, with the caller's
 // pointer and size.
-func (r *Resource) Subscribe(l core.Listener) { r.listeners.add(l) }
+func (r *Resource) Subscribe(l core.Listener) { r.listeners.Add(l) }
 
 // notices is the guard's ear at its upstream. It is a type of its own so that
 // Released is not a method of the guard.
@@ -185,7 +158,7 @@ func (n notices) Released(b core.Block) {
 		r.seals.forget(b.ID.Generation)
 		r.released(&b)
 	}
-	r.listeners.notify(b)
+	r.listeners.Released(b)
 }
 
 // released closes the book of a block and makes b what its owner knew.

@@ -1,0 +1,43 @@
+// Package listeners is the list that backends and layers keep of who hears of released
+// blocks. It is read on every release and changes when something is built, so it is
+// replaced and never changed: telling takes no lock, and a listener may add another.
+package listeners
+
+import (
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// List is a list of listeners. The zero value is empty and ready for use.
+type List struct {
+	all atomic.Pointer[[]core.Listener]
+}
+
+// Add adds a listener; nil is nobody to tell. It hears of the blocks that are released
+// after Add has returned.
+func (l *List) Add(listener core.Listener) {
+	if listener == nil {
+		return
+	}
+	for {
+		old := l.all.Load()
+		var next []core.Listener
+		if old != nil {
+			next = append(next, *old...)
+		}
+		next = append(next, listener)
+		if l.all.CompareAndSwap(old, &next) {
+			return
+		}
+	}
+}
+
+// Released tells all of them, in the order in which they were added.
+func (l *List) Released(b core.Block) {
+	if all := l.all.Load(); all != nil {
+		for _, listener := range *all {
+			listener.Released(b)
+		}
+	}
+}
