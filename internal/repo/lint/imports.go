@@ -112,7 +112,7 @@ func permitted(dir, own string, rule layer) bool {
 }
 
 // sameSubtree is true for a package and those below the same two folders, so
-// decorators/budget may use decorators/budget/x and nothing of its siblings.
+// decorators/budget may use what lies below it and nothing of its siblings.
 func sameSubtree(dir, own string) bool {
 	parts := strings.SplitN(dir, "/", 3)
 	return len(parts) >= 2 && under(own, parts[0]+"/"+parts[1])

@@ -56,6 +56,8 @@ var rules = map[string]func([]*File) []Violation{
 	"long tests run somewhere":  Short,
 	"retired words are gone":    Retired,
 	"short rationales, once":    Rationales,
+	"paths that exist":          Paths,
+	"links lead somewhere":      Links,
 }
 
 func TestRepositoryKeepsItsRules(t *testing.T) {
