@@ -76,7 +76,8 @@ func (r *Runtime) guardStats() metrics.GuardStats {
 		{Name: "checks", Value: st.Checks},
 		{Name: "ledger_blocks", Value: st.Known},
 		{Name: "tombstones", Value: st.Tombstones},
-		{Name: "deferred", Value: st.Deferred.Blocks},
+		// Two names are older than the words: boards and alerts go by them.
+		{Name: "deferred", Value: st.BlockedFrees.Blocks},
 		{Name: "sentinels", Value: st.Canaries.Blocks},
 		{Name: "hunted_tags", Value: uint64(len(r.guard.HuntedTags()))},
 	}

@@ -119,7 +119,7 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 	l.Base = b.ID.Ptr
 	b.ID.Ptr, b.Bytes = l.Start(), req.Bytes
 	stack := r.ledger.Stacks.Capture(2)
-	rec := ledger.NewGuarded(b, r.ledger.Clock.Instant(), stack, r.spanIn(ctx))
+	rec := r.ledger.NewGuarded(b, stack, r.spanIn(ctx))
 	rec.Guard.Layout, rec.Guard.Isolated, rec.Guard.Whole = l, isolated, hunted || b.Bytes <= r.cfg.PoisonCap
 	if isolated {
 		r.forwarded.isolation.Add(int64(l.Total() - b.Bytes))

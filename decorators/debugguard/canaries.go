@@ -146,7 +146,7 @@ func (r *Resource) post(ctx context.Context, freed *ledger.Record) {
 	}
 	owner := r.canaries.ownerOf(b.ID.Ptr)
 	b.State = core.Quarantined
-	rec := ledger.NewGuarded(b, r.ledger.Clock.Instant(), nil, core.SpanContext{})
+	rec := r.ledger.NewGuarded(b, nil, core.SpanContext{})
 	rec.Guard.Layout, rec.Guard.Whole, rec.Guard.CanaryOf = canary.Layout{Base: b.ID.Ptr, Body: b.Bytes}, true, &owner
 	r.canaries.add(rec)
 	r.canaries.memory.add(rec.Footprint())

@@ -142,7 +142,7 @@ func (r *Resource) compare(ctx context.Context, stream core.StreamID, b *batch) 
 // awaitVerdict adds a queued check to those whose verdict is awaited.
 func (r *Resource) awaitVerdict(c *check) {
 	r.checks.add(c)
-	r.wake()
+	r.upkeep.wake()
 }
 
 // checks are the batches under way, oldest first.

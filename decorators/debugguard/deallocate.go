@@ -79,8 +79,8 @@ func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *ledger.R
 	rec.SetState(core.Retired)
 	rec.SetFreed(r.ledger.Stacks.Capture(2), r.spanIn(ctx))
 	if rec.Guard.Open > 0 {
-		rec.Guard.Deferred = true
-		r.deferred.add(rec.Footprint())
+		rec.Guard.FreeBlocked = true
+		r.blockedFrees.add(rec.Footprint())
 		b := rec.Block()
 		rec.Mu.Unlock()
 		r.below.Withhold(rec.Inner(), core.Retired)
@@ -120,16 +120,16 @@ func (r *Resource) freeGuarded(ctx context.Context, rec *ledger.Record) (core.Bl
 	return b, nil
 }
 
-// freeDeferred frees a guarded block whose last intent has ended. Its owner
+// freeUnblocked frees a guarded block whose last intent has ended. Its owner
 // has been told that it is freed, so one whose free fails is kept and tried
 // again like any other in quarantine.
-func (r *Resource) freeDeferred(ctx context.Context, rec *ledger.Record) {
+func (r *Resource) freeUnblocked(ctx context.Context, rec *ledger.Record) {
 	_ = r.breakSeal(ctx, r.seals.get(rec.Generation()))
 	if _, err := r.freeGuarded(ctx, rec); err != nil {
 		rec.Guard.Checked = true
 		r.quarantineBlock(ctx, rec)
 	}
-	r.deferred.sub(rec.Footprint())
+	r.blockedFrees.sub(rec.Footprint())
 }
 
 // freeUnknown frees a block without a record: one allocated while the guard

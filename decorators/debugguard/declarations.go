@@ -28,11 +28,11 @@ func (r *Resource) readUnwritten(o *openLaunch, u *core.PreparedUse, rec *ledger
 // reportUnwritten reports the read once for the block, unlocks rec, and returns
 // the read as an error.
 func (r *Resource) reportUnwritten(rec *ledger.Record, id core.BlockID, suspect core.UseRecord) error {
-	rec.MarkReadUnwritten()
+	rec.NoteReadUnwritten()
 	f := r.victim(core.FindingUninitializedRead, rec)
 	rec.Mu.Unlock()
 	suspect.Caller = r.untold(suspect.Caller)
-	suspect.Time = r.ledger.Clock.Time(r.ledger.Clock.Instant())
+	suspect.Time = r.ledger.Clock.Now()
 	f.Suspects = []core.UseRecord{suspect}
 	f.Text = fmt.Sprintf("launch %q on stream %v reads generation %s tagged %q, which no declared launch has written, at %s",
 		suspect.Launch, suspect.Stream, id.Generation, f.Victim.Tag, caller())
@@ -123,7 +123,7 @@ func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64) e
 	live, freed := r.ledger.Owners(ptr)
 	use := o.use
 	use.Launch, use.Stream, use.Access = req.Launch, req.Stream, 0
-	use.Time = r.ledger.Clock.Time(r.ledger.Clock.Instant())
+	use.Time = r.ledger.Clock.Now()
 	for i := range req.Uses {
 		if g := req.Uses[i].Block.Generation; live != nil && g == live.ID.Generation {
 			return nil // declared, and not held because it was freed meanwhile

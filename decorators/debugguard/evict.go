@@ -24,7 +24,7 @@ func (r *Resource) quarantineBlock(ctx context.Context, rec *ledger.Record) core
 	r.below.Withhold(rec.Inner(), core.Quarantined)
 	r.enforceLimit(ctx, rec.Footprint().Bytes)
 	r.quarantine.push(rec)
-	r.wake()
+	r.upkeep.wake()
 	if r.quarantineLimit() == 0 { // turned off meanwhile
 		r.enforceLimit(ctx, 0)
 	}

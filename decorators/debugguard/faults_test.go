@@ -218,7 +218,7 @@ func TestFailedDeferredFreeIsTriedAgain(t *testing.T) {
 	b.fake.FailNext("PrepareUse", errDevice)
 	b.fake.FailNext("Deallocate", errDevice)
 	b.finish(ticket)
-	if g := b.guard.GuardStats(); b.guard.State(block.ID) != core.Quarantined || g.Deferred.Blocks != 0 || g.Quarantine.Blocks != 1 {
+	if g := b.guard.GuardStats(); b.guard.State(block.ID) != core.Quarantined || g.BlockedFrees.Blocks != 0 || g.Quarantine.Blocks != 1 {
 		t.Errorf("guard %+v", g)
 	}
 	b.empty()

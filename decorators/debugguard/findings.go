@@ -146,7 +146,7 @@ func (r *Resource) outside(err error, use late, id core.BlockID) error {
 // unleased reports work on a stream that nobody has leased. It has no victim:
 // nothing was enqueued.
 func (r *Resource) unleased(use late, err error) {
-	now := r.ledger.Clock.Time(r.ledger.Clock.Instant())
+	now := r.ledger.Clock.Now()
 	r.report(core.Finding{Kind: core.FindingStaleHandle, Err: err,
 		Suspects: []core.UseRecord{{Launch: use.launch, Stream: use.stream, Time: now}},
 		Text:     fmt.Sprintf("%s for launch %q named stream %v, which is not leased, at %s", use.op, use.launch, use.stream, caller())})
@@ -177,7 +177,7 @@ func (r *Resource) staleUse(use late, rec *ledger.Record) error {
 		f.Kind = core.FindingReuseRace
 		text = fmt.Sprintf("%s; its memory at %#x belongs to generation %s tagged %q by now, which is %s", text, b.ID.Ptr, heir.ID.Generation, heir.Tag, heir.State)
 	}
-	f.Suspects = []core.UseRecord{{LaunchID: use.number, Launch: use.launch, Stream: use.stream, Time: r.ledger.Clock.Time(r.ledger.Clock.Instant())}}
+	f.Suspects = []core.UseRecord{{LaunchID: use.number, Launch: use.launch, Stream: use.stream, Time: r.ledger.Clock.Now()}}
 	f.Text, f.Err = text+", at "+caller(), err
 	r.report(f)
 	return err

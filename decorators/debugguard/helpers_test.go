@@ -163,7 +163,7 @@ func (b *bench) empty() {
 	if s.Outstanding() != (core.Amount{}) || s.OpenIntents != 0 {
 		b.Errorf("left over: %+v", s)
 	}
-	if g.Quarantine != (core.Amount{}) || g.Deferred != (core.Amount{}) || g.Checks != 0 || g.Known != 0 {
+	if g.Quarantine != (core.Amount{}) || g.BlockedFrees != (core.Amount{}) || g.Checks != 0 || g.Known != 0 {
 		b.Errorf("left over in the guard: %+v", g)
 	}
 	if held, isolation, waiting := b.guard.Forwarded(); held != (core.Amount{}) || isolation != 0 || waiting != 0 {

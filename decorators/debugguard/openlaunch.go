@@ -177,7 +177,7 @@ func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID, laun
 func (r *Resource) begin(o *openLaunch, in *core.Intent) {
 	o.use = core.UseRecord{LaunchID: in.ID, Launch: in.Launch, Stream: in.Stream, Caller: o.use.Caller}
 	if r.Mode() >= Sample { // it may become a suspect
-		o.use.Time = r.ledger.Clock.Time(r.ledger.Clock.Instant())
+		o.use.Time = r.ledger.Clock.Now()
 		o.use.Tags = in.FirstTags()
 	}
 	for i := range in.Uses {
@@ -218,7 +218,7 @@ func (r *Resource) noteUses(o *openLaunch, in *core.Intent) error {
 	if len(o.known) == 0 {
 		return nil
 	}
-	note := ledger.PackUse(o.use, r.ledger.Names.Number(in.Launch), r.ledger.Clock.Instant())
+	note := r.ledger.Pack(o.use)
 	next := 0
 	for i := range in.Uses {
 		u := &in.Uses[i]
@@ -278,22 +278,22 @@ func (r *Resource) retract(o *openLaunch) {
 	}
 }
 
-// releaseBlocks ends what retainBlocks began, does the frees that waited for it,
+// dropBlocks ends what retainBlocks began, does the frees that waited for it,
 // and recycles o.
-func (r *Resource) releaseBlocks(ctx context.Context, o *openLaunch) {
+func (r *Resource) dropBlocks(ctx context.Context, o *openLaunch) {
 	for _, h := range o.known {
 		if !h.guarded {
 			continue
 		}
 		h.rec.Mu.Lock()
 		h.rec.Guard.Open--
-		last := h.rec.Guard.Open == 0 && h.rec.Guard.Deferred
+		last := h.rec.Guard.Open == 0 && h.rec.Guard.FreeBlocked
 		if last {
-			h.rec.Guard.Deferred = false
+			h.rec.Guard.FreeBlocked = false
 		}
 		h.rec.Mu.Unlock()
 		if last {
-			r.freeDeferred(ctx, h.rec)
+			r.freeUnblocked(ctx, h.rec)
 		}
 	}
 	o.recycle()

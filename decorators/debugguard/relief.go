@@ -124,7 +124,7 @@ func (r *Resource) relieve(ctx context.Context, w want, seen progress, err error
 // has yet to pass. What open intents keep is not on its way to it.
 func (r *Resource) pendingSuffices(err error) bool {
 	short, ok := errors.AsType[*core.OutOfBudgetError](err)
-	return ok && short.Remaining+less(short.Pending, r.deferred.amount().Bytes) >= short.Requested
+	return ok && short.Remaining+less(short.Pending, r.blockedFrees.amount().Bytes) >= short.Requested
 }
 
 // progress is what a want of memory may be cured by: blocks that were given up,

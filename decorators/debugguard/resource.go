@@ -60,8 +60,9 @@ type Resource struct {
 	listeners listeners.List
 	givenUp   tally // for callers
 	forwarded forwardedFrees
-	deferred  tally // freed by the caller, kept by an open intent
-	count     counters
+	// blockedFrees are those of blocks that an open intent uses.
+	blockedFrees tally
+	count        counters
 }
 
 var (
@@ -79,7 +80,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r := &Resource{upstream: upstream, below: core.WithholderOf(upstream), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), granule: isolationOf(upstream), ordinal: upstream.Ordinal()}
 	r.ledger = ledger.New(&r.gate, ledger.Options{Tombstones: cfg.Tombstones, StackBytes: cfg.StackBytes, Now: cfg.Now})
 	r.checks.gate, r.checks.reading = &r.gate, newCtxMutex()
-	r.upkeep.begin(cfg.upkeepInterval())
+	r.upkeep.begin(cfg.upkeepInterval(), ledger.NewTimer(r, (*Resource).tick))
 	r.orderer, _ = core.Find[core.Orderer](upstream)
 	r.books, _ = core.Find[core.StreamBooks](upstream)
 	r.launches.resize(cfg.Launches)

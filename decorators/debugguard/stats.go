@@ -50,14 +50,14 @@ func (r *Resource) Stats() core.Stats {
 	refusals, failures := r.count.hiddenRefusals.Load(), r.count.hiddenFailures.Load()
 	made, gone := r.canaries.made.Load(), r.canaries.freed.Load()
 	s := r.upstream.Stats()
-	quarantined, deferred, canaries := r.quarantine.size(), r.deferred.amount(), r.canaries.memory.amount()
+	quarantined, blocked, canaries := r.quarantine.size(), r.blockedFrees.amount(), r.canaries.memory.amount()
 
-	s.Live = s.Live.Sub(quarantined).Sub(deferred).Sub(canaries)
+	s.Live = s.Live.Sub(quarantined).Sub(blocked).Sub(canaries)
 	s.Quarantined = s.Quarantined.Add(quarantined).Add(canaries)
 	s.Allocations = less(s.Allocations, made)
 	s.Deallocations = less(s.Deallocations, gone)
-	s.Pending = s.Pending.Add(deferred)
-	s.Deallocations += quarantined.Blocks + deferred.Blocks
+	s.Pending = s.Pending.Add(blocked)
+	s.Deallocations += quarantined.Blocks + blocked.Blocks
 	s.Launches = less(s.Launches, launches)
 	s.Aborts = less(s.Aborts, aborts)
 	s.CrossStream = less(s.CrossStream, crossings)
@@ -127,9 +127,9 @@ type GuardStats struct {
 	Captured uint64
 	// Delays counts launches that a hunt has delayed on the device.
 	Delays uint64
-	// Quarantine is what quarantine holds now, Deferred what open intents
-	// keep from being freed.
-	Quarantine, Deferred core.Amount
+	// Quarantine is what quarantine holds now, BlockedFrees the freed blocks that
+	// open intents use.
+	Quarantine, BlockedFrees core.Amount
 	// Canaries is the part of Quarantine that is the guard's own blocks.
 	Canaries core.Amount
 	// Checks is the number of batches whose verdict is awaited.
@@ -151,20 +151,20 @@ func (r *Resource) GuardStats() GuardStats {
 		Unguarded: r.count.unguarded.Load(),
 		Skipped:   r.throttle.skipped.Load(),
 		Isolated:  r.count.isolated.Load(), NotIsolated: r.count.notIsolated.Load(),
-		Verified:   r.count.verified.Load(),
-		Unchecked:  r.count.unchecked.Load(),
-		Findings:   r.count.findings.Load(),
-		Relieved:   r.count.relieved.Load(),
-		Evicted:    r.count.evicted.Load(),
-		Retried:    r.count.retried.Load(),
-		Captured:   r.count.captured.Load(),
-		Delays:     r.count.delays.Load(),
-		GivenUp:    r.givenUp.amount(),
-		Quarantine: r.quarantine.size().Add(r.canaries.memory.amount()),
-		Canaries:   r.canaries.memory.amount(),
-		Deferred:   r.deferred.amount(),
-		Checks:     uint64(r.checks.awaited()),
-		Known:      uint64(live),
-		Tombstones: uint64(tombstones),
+		Verified:     r.count.verified.Load(),
+		Unchecked:    r.count.unchecked.Load(),
+		Findings:     r.count.findings.Load(),
+		Relieved:     r.count.relieved.Load(),
+		Evicted:      r.count.evicted.Load(),
+		Retried:      r.count.retried.Load(),
+		Captured:     r.count.captured.Load(),
+		Delays:       r.count.delays.Load(),
+		GivenUp:      r.givenUp.amount(),
+		Quarantine:   r.quarantine.size().Add(r.canaries.memory.amount()),
+		Canaries:     r.canaries.memory.amount(),
+		BlockedFrees: r.blockedFrees.amount(),
+		Checks:       uint64(r.checks.awaited()),
+		Known:        uint64(live),
+		Tombstones:   uint64(tombstones),
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -35,21 +34,21 @@ const (
 	closeMoment = 50 * time.Millisecond
 )
 
-// upkeep is the tick. It is a timer and no goroutine, and there is none while
-// nothing is quarantined and no verdict is awaited: who brings the first starts
-// it (wake), and it ends when it finds nothing. Whoever brings something looks at
+// upkeep is the tick. It is a timer and no goroutine, and not set while
+// nothing is quarantined and no verdict is awaited: who brings the first sets
+// it (wake), and it stays unset when it finds nothing. Whoever brings something looks at
 // armed behind that, and a tick that ends looks for something behind armed, so one
 // of the two sees the other.
 type upkeep struct {
 	every time.Duration
-	// armed is set while the timer runs, and for ever if there is to be none.
+	timer *time.Timer
+	// armed is set while the timer is, and for ever if there are to be no more ticks.
 	armed atomic.Bool
 	ctx   context.Context // ends with Close
 	stop  context.CancelFunc
 
 	mu      sync.Mutex
 	closed  bool
-	timer   *time.Timer
 	running chan struct{} // nil between ticks, closed at the end of one
 }
 
@@ -61,8 +60,8 @@ func (c Config) upkeepInterval() time.Duration {
 	return min(max(c.QuarantineAge/upkeepShare, minUpkeep), maxUpkeep)
 }
 
-func (u *upkeep) begin(every time.Duration) {
-	u.every = every
+func (u *upkeep) begin(every time.Duration, timer *time.Timer) {
+	u.every, u.timer = every, timer
 	u.ctx, u.stop = context.WithCancel(context.Background())
 	if every < 0 {
 		u.end()
@@ -75,39 +74,16 @@ func (u *upkeep) end() (running <-chan struct{}) {
 	defer u.mu.Unlock()
 	u.closed = true
 	u.armed.Store(true)
-	if u.timer != nil {
-		u.timer.Stop()
-	}
+	u.timer.Stop()
 	u.stop()
 	return u.running
 }
 
-// wake makes the tick run. It costs a load while that does.
-func (r *Resource) wake() {
-	if !r.upkeep.armed.Load() {
-		r.startUpkeep()
+// wake sets the timer unless it is. It costs a load while it is.
+func (u *upkeep) wake() {
+	if !u.armed.Load() && u.armed.CompareAndSwap(false, true) {
+		u.timer.Reset(u.every)
 	}
-}
-
-func (r *Resource) startUpkeep() {
-	u := &r.upkeep
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if !u.armed.Load() {
-		u.armed.Store(true)
-		r.nextUpkeep(u.every)
-	}
-}
-
-// nextUpkeep sets the timer; upkeep.mu must be held. It does not keep alive a
-// guard that everybody else has forgotten.
-func (r *Resource) nextUpkeep(in time.Duration) {
-	weakGuard := weak.Make(r)
-	r.upkeep.timer = time.AfterFunc(in, func() {
-		if r := weakGuard.Value(); r != nil {
-			r.tick()
-		}
-	})
 }
 
 // tick does the upkeep once, and sets the timer if there will be more of it.
@@ -132,9 +108,8 @@ func (r *Resource) tick() {
 		return
 	}
 	u.armed.Store(false)
-	if r.hasUpkeep() {
-		u.armed.Store(true)
-		r.nextUpkeep(next)
+	if r.hasUpkeep() && u.armed.CompareAndSwap(false, true) {
+		u.timer.Reset(next)
 	}
 }
 

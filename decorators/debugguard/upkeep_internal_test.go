@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // docs/guard.md promises eleven seconds from the free to the finding on a device
@@ -28,8 +30,8 @@ func TestTheUpkeepKeepsNoForgottenGuard(t *testing.T) {
 	gone := make(chan struct{})
 	func() {
 		r := &Resource{}
-		r.upkeep.begin(time.Hour)
-		r.wake()
+		r.upkeep.begin(time.Hour, ledger.NewTimer(r, (*Resource).tick))
+		r.upkeep.wake()
 		runtime.AddCleanup(r, func(c chan struct{}) { close(c) }, gone)
 	}()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 	"github.com/fencepost-gpu/fencepost/internal/ownwork"
 )
 
@@ -36,12 +35,12 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 		err = r.refuse(o, &req)
 	}
 	if err != nil {
-		r.releaseBlocks(ctx, o)
+		r.dropBlocks(ctx, o)
 		return core.Ticket{}, err
 	}
 	t, err := r.prepare(ctx, req)
 	if err != nil {
-		r.releaseBlocks(ctx, o)
+		r.dropBlocks(ctx, o)
 		return t, r.refused(err, late{op: "PrepareUse", stream: req.Stream, launch: req.Launch})
 	}
 	r.delay(ctx, req.Stream)
@@ -82,7 +81,7 @@ func (r *Resource) enter(t core.Ticket, o *openLaunch) bool {
 func (r *Resource) withdraw(ctx context.Context, t core.Ticket, o *openLaunch, why error) error {
 	r.retract(o)
 	_ = r.upstream.AbortUse(ctx, t)
-	r.releaseBlocks(ctx, o)
+	r.dropBlocks(ctx, o)
 	return why
 }
 
@@ -105,7 +104,7 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	r.open.drop(t)
 	r.logLaunch(o)
 	r.bisect(ctx, o)
-	r.releaseBlocks(ctx, o)
+	r.dropBlocks(ctx, o)
 	return err
 }
 
@@ -122,7 +121,7 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	err = r.upstream.AbortUse(ctx, t) // spends the ticket, also if it fails
 	r.open.drop(t)
 	r.retract(o)
-	r.releaseBlocks(ctx, o)
+	r.dropBlocks(ctx, o)
 	return err
 }
 
@@ -192,9 +191,9 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 	if err != nil && len(racing) == 0 {
 		return r.refused(err, late{op: "RecordUse", stream: stream})
 	}
-	use := core.UseRecord{Stream: stream, Access: core.ReadWrite, Caller: in, Time: r.ledger.Clock.Time(r.ledger.Clock.Instant())}
+	use := core.UseRecord{Stream: stream, Access: core.ReadWrite, Caller: in, Time: r.ledger.Clock.Now()}
 	if rec := r.ledger.Lock(id); rec != nil {
-		rec.Note(ledger.PackUse(use, 0, r.ledger.Clock.Instant()))
+		rec.Note(r.ledger.Pack(use))
 		rec.Mu.Unlock()
 	}
 	r.logLaunch(&openLaunch{use: use, began: began})
@@ -228,7 +227,7 @@ func isOwnLook(u core.UseRecord) bool {
 // missingFence reports that work on the stream was not ordered behind the
 // uses that it may overtake, and returns it as an error, nil if it is not proven.
 func (r *Resource) missingFence(ctx context.Context, id core.BlockID, stream core.StreamID, racing []core.UseRecord) error {
-	now := r.ledger.Clock.Time(r.ledger.Clock.Instant())
+	now := r.ledger.Clock.Now()
 	f := core.Finding{Kind: core.FindingUseBeforeAlloc, Victim: core.Block{ID: id, State: core.Live}}
 	for i := range racing {
 		if !isReadiness(racing[i]) {

@@ -260,7 +260,7 @@ func (s *soak) judge(d time.Duration) {
 	s.books("at the end", 0)
 	s.inspected()
 	g := s.rt.Guard().GuardStats()
-	if g.Known != 0 || g.Quarantine != (core.Amount{}) || g.Deferred != (core.Amount{}) || g.Checks != 0 {
+	if g.Known != 0 || g.Quarantine != (core.Amount{}) || g.BlockedFrees != (core.Amount{}) || g.Checks != 0 {
 		s.Errorf("seed %d: left in the guard: %+v", s.seed, g)
 	}
 	if n := s.rt.Findings().Total(); n != 0 || g.Findings != 0 {

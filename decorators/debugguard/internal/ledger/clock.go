@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 	"weak"
@@ -19,25 +20,42 @@ type Instant uint32
 // while the guard is on, so that no operation has to read the real clock. The
 // time that an operation notes is up to one tick old, and older if the process
 // has no processor left for the timer.
-//
-// The timer holds the clock by a weak pointer only. A guard that nobody uses any
-// more can so be collected without having been closed, and its timer ends.
 type Clock struct {
-	now    func() time.Time
-	epoch  time.Time
-	ticks  atomic.Uint32
-	runs   atomic.Bool
-	paused atomic.Bool
+	now   func() time.Time
+	epoch time.Time
+	ticks atomic.Uint32
+
+	mu    sync.Mutex
+	timer *time.Timer
+	runs  bool
 }
 
 func newClock(now func() time.Time) *Clock {
 	c := &Clock{now: now, epoch: now()}
 	c.ticks.Store(1)
+	c.timer = NewTimer(c, (*Clock).tick)
 	return c
+}
+
+// NewTimer returns a timer that is not set. Where it fires it calls f(v), unless
+// nobody else holds v any more: a guard that everybody has pointer can be collected
+// without having been closed, and its timers end.
+func NewTimer[T any](v *T, f func(*T)) *time.Timer {
+	pointer := weak.Make(v)
+	timer := time.AfterFunc(math.MaxInt64, func() {
+		if v := pointer.Value(); v != nil {
+			f(v)
+		}
+	})
+	timer.Stop()
+	return timer
 }
 
 // Instant is the time now.
 func (c *Clock) Instant() Instant { return Instant(c.ticks.Load()) }
+
+// Now is the time of [Clock.Instant].
+func (c *Clock) Now() time.Time { return c.Time(c.Instant()) }
 
 // Time is when i was; zero for no instant.
 func (c *Clock) Time(i Instant) time.Time {
@@ -47,43 +65,35 @@ func (c *Clock) Time(i Instant) time.Time {
 	return c.epoch.Add(time.Duration(i-1) * Resolution)
 }
 
-// Start makes the clock run until stop, or until the clock is collected.
+// Start makes the clock run until Stop, or until it is collected.
 func (c *Clock) Start() {
-	c.paused.Store(false)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.runs = true
 	c.move()
-	if c.runs.CompareAndSwap(false, true) {
-		rearm(weak.Make(c))
+}
+
+// Stop lets the clock stand still.
+func (c *Clock) Stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.runs = false
+	c.timer.Stop()
+}
+
+// tick is what the timer does.
+func (c *Clock) tick() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.runs {
+		c.move()
 	}
 }
 
-// Stop lets the clock stand still after its next tick.
-func (c *Clock) Stop() { c.paused.Store(true) }
-
-// rearm sets the timer for the next tick.
-func rearm(weakClock weak.Pointer[Clock]) {
-	time.AfterFunc(Resolution, func() {
-		c := weakClock.Value()
-		if c == nil {
-			return
-		}
-		if c.paused.Load() {
-			c.runs.Store(false)
-			if c.paused.Load() || !c.runs.CompareAndSwap(false, true) {
-				return
-			}
-		}
-		c.move()
-		rearm(weakClock)
-	})
-}
-
-// move reads the real clock. Time never goes back here.
+// move reads the real clock, and sets the timer for the next time. Time never goes
+// back here. mu must be held.
 func (c *Clock) move() {
 	elapsed := uint32(min(max(c.now().Sub(c.epoch)/Resolution, 0), math.MaxUint32-1)) + 1
-	for {
-		was := c.ticks.Load()
-		if elapsed <= was || c.ticks.CompareAndSwap(was, elapsed) {
-			return
-		}
-	}
+	c.ticks.Store(max(elapsed, c.ticks.Load()))
+	c.timer.Reset(Resolution)
 }

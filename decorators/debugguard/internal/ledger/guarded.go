@@ -9,7 +9,7 @@ import (
 )
 
 // Guarded is what the guard knows of a block that it watches on the device. Mu of
-// the block's [Record] guards Open and Deferred; what does not change is set
+// the block's [Record] guards Open and FreeBlocked; what does not change is set
 // before the record is entered; the rest belongs to the goroutine that frees the
 // block, which is one at a time.
 type Guarded struct {
@@ -22,10 +22,10 @@ type Guarded struct {
 	Isolated bool
 	// Forwarded is set from the forwarding of the free until the release.
 	Forwarded atomic.Bool
-	// Open counts the intents open on the block; Deferred is set if a free waits
+	// Open counts the intents open on the block; FreeBlocked is set if a free waits
 	// for the last of them.
-	Open     int
-	Deferred bool
+	Open        int
+	FreeBlocked bool
 	// Whole is set if all of the block is poisoned, and Checked once its last
 	// comparison is queued and only the free is left to do.
 	Whole, Checked bool
@@ -61,14 +61,14 @@ func (g *Guarded) IsNews(kind core.FindingKind, filled uint32) bool {
 
 // NewGuarded returns the record of a guarded block, whose guard the caller
 // fills in before anybody can find it. It is not pooled.
-func NewGuarded(b core.Block, born Instant, allocated core.Stack, in core.SpanContext) *Record {
+func (l *Ledger) NewGuarded(b core.Block, allocated core.Stack, in core.SpanContext) *Record {
 	made := new(struct {
 		record  Record
 		guarded Guarded
 	})
 	rec := &made.record
 	rec.Guard, rec.stacked, rec.extra = &made.guarded, true, &extra{allocStack: allocated, allocSpan: in}
-	rec.fill(&b, born)
+	rec.fill(&b, l.Clock.Instant())
 	return rec
 }
 
@@ -88,9 +88,9 @@ func (rec *Record) Footprint() core.Amount {
 	return core.Amount{Bytes: bytes, Requested: rec.requested, Blocks: 1}
 }
 
-// Watched reports whether a guarded block is live, or freed and kept by an intent.
+// Watched reports whether a guarded block is live, or its free is blocked by an intent.
 func (rec *Record) Watched() bool {
 	rec.Mu.Lock()
 	defer rec.Mu.Unlock()
-	return rec.State() == core.Live || rec.Guard.Deferred
+	return rec.State() == core.Live || rec.Guard.FreeBlocked
 }

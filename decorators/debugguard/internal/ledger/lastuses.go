@@ -16,9 +16,9 @@ type Use struct {
 
 const accessBits = 2
 
-// PackUse packs a use of a launch whose name has that number.
-func PackUse(u core.UseRecord, name uint32, at Instant) Use {
-	return Use{launch: u.LaunchID, stream: u.Stream, at: at, what: name<<accessBits | uint32(u.Access)}
+// Pack packs a use of now.
+func (l *Ledger) Pack(u core.UseRecord) Use {
+	return Use{launch: u.LaunchID, stream: u.Stream, at: l.Clock.Instant(), what: l.Names.Number(u.Launch)<<accessBits | uint32(u.Access)}
 }
 
 // As is the use with another access.

@@ -235,5 +235,5 @@ func (rec *Record) ReadsUnwritten(a core.Access) bool {
 // must be held.
 func (rec *Record) Unwritten() bool { return rec.writer == 0 }
 
-// MarkReadUnwritten notes that such a read was reported; Mu must be held.
-func (rec *Record) MarkReadUnwritten() { rec.flags |= readUnwritten }
+// NoteReadUnwritten notes that such a read was reported; Mu must be held.
+func (rec *Record) NoteReadUnwritten() { rec.flags |= readUnwritten }
