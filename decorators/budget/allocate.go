@@ -167,10 +167,10 @@ type part struct {
 	bytes, lent uint64
 }
 
-// settle takes the part off its stream account: up to lent of its bytes repay
+// giveBack takes the part off its stream account: up to lent of its bytes repay
 // loans, and the rest goes back to the account behind it. The stream ledger must
 // be locked.
-func (p *part) settle() {
+func (p *part) giveBack() {
 	if p.bytes == 0 {
 		return
 	}
@@ -195,7 +195,7 @@ func (r *Resource) obtain(req *core.Request, c *claim, g *grant) error {
 	err := r.draw(l, from, n, lends, &g.drawn)
 	if padding := req.Bytes - n; err == nil && padding > 0 {
 		if err = r.draw(l, &l.general, padding, lends, &g.padding); err != nil {
-			g.drawn.settle()
+			g.drawn.giveBack()
 		}
 	}
 	if err != nil {
@@ -206,7 +206,7 @@ func (r *Resource) obtain(req *core.Request, c *claim, g *grant) error {
 	if req.Withheld {
 		as = core.Quarantined
 	}
-	g.record = l.book(req.Tag, g, as)
+	g.record = l.book(req.Tag, from, req.Bytes, n, as)
 	return nil
 }
 
@@ -258,8 +258,8 @@ func (r *Resource) lendable(l *streamLedger, a *streamAccount) uint64 {
 func (g *grant) undo() {
 	g.ledger.mu.Lock()
 	defer g.ledger.mu.Unlock()
-	g.drawn.settle()
-	g.padding.settle()
+	g.drawn.giveBack()
+	g.padding.giveBack()
 	g.ledger.strike(g.record)
 	g.ledger.leave(g.drawn.account)
 }

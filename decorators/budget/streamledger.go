@@ -79,16 +79,17 @@ type streamAccount struct {
 // that forgetting costs a constant for each new tag.
 const maxIdleTallies = 64
 
-// book enters a grant, as live from now on; l.mu must be held.
-func (l *streamLedger) book(tag core.Tag, g *grant, as core.BlockState) *record {
+// book enters bytes that were granted, of which so many are drawn from a, as live from
+// now on; l.mu must be held.
+func (l *streamLedger) book(tag core.Tag, a *streamAccount, bytes, drawn uint64, as core.BlockState) *record {
 	tally := l.last
 	if tally == nil || tally.tag != tag {
 		tally = l.tallyOf(tag)
 	}
 	l.tags.of(tally)
 	rec := l.records.open()
-	rec.tally, rec.account = tally, g.drawn.account
-	rec.bytes, rec.drawn = g.drawn.bytes+g.padding.bytes, g.drawn.bytes
+	rec.tally, rec.account = tally, a
+	rec.bytes, rec.drawn = bytes, drawn
 	rec.state = as
 	tally.in[as].add(rec.bytes)
 	return rec
@@ -169,8 +170,8 @@ func (l *streamLedger) release(g core.Generation) {
 		l.freed += rec.bytes
 	}
 	rec.tally.in[rec.state].sub(rec.bytes)
-	drawn.settle()
-	padding.settle()
+	drawn.giveBack()
+	padding.giveBack()
 	l.leave(rec.account)
 	l.records.remove(rec)
 }

@@ -125,7 +125,7 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 		r.forwarded.isolation.Add(int64(l.Total() - b.Bytes))
 	}
 	r.tellStack(l.Total(), b.Tag, stack)
-	r.arm(ctx, rec)
+	r.arm(ctx, launchArm, rec, redZones)
 	r.ledger.EnterGuarded(rec)
 	r.count.guarded.Add(1)
 	return b, nil

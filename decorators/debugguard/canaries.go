@@ -150,7 +150,7 @@ func (r *Resource) post(ctx context.Context, freed *ledger.Record) {
 	rec.Guard.Layout, rec.Guard.Whole, rec.Guard.CanaryOf = canary.Layout{Base: b.ID.Ptr, Body: b.Bytes}, true, &owner
 	r.canaries.add(rec)
 	r.canaries.memory.add(rec.Footprint())
-	r.fillCanary(ctx, rec)
+	r.arm(ctx, launchCanary, rec, poison)
 	r.canaries.queue = append(r.canaries.queue, rec)
 }
 
@@ -158,23 +158,6 @@ func (r *Resource) post(ctx context.Context, freed *ledger.Record) {
 // last, as the freed block's was.
 func canarySize(freed *ledger.Record) uint64 {
 	return min(max(freed.Guard.Layout.Total(), minCanary), maxCanary)
-}
-
-// fillCanary fills it. One that could not be filled is kept, and never
-// compared.
-func (r *Resource) fillCanary(ctx context.Context, rec *ledger.Record) {
-	err := r.device(ctx, work{name: launchCanary, stream: rec.Stream(),
-		uses: []core.Use{{Block: rec.ID(), Access: core.Write}},
-		enqueue: func(ctx context.Context, stream core.StreamID) error {
-			return r.cfg.Device.Fill(ctx, stream, rec.Guard.Layout.Poison(nil, rec.Generation(), true))
-		}})
-	if err != nil {
-		rec.Guard.Checked = true
-		r.count.unchecked.Add(1)
-		return
-	}
-	rec.Guard.Armed = true
-	rec.Guard.Clean.Store(r.launches.tick())
 }
 
 // watchCanaries adds so many of the canaries that are wanted to a batch, those

@@ -162,7 +162,7 @@ func TestACanaryThatCannotBeFilledIsNotCompared(t *testing.T) {
 		b.free(b.alloc(512))
 	}
 	last := b.alloc(512)
-	b.mem.failNext("Fill", nil, core.NotEnqueued(errDevice)) // its poison, then the canary
+	b.mem.failNext("Fill", core.NotEnqueued(errDevice)) // the canary, for which the block makes room before its own poison
 	b.free(last)
 	all := b.canaries()
 	if len(all) != 1 {

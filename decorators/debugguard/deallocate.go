@@ -110,7 +110,7 @@ func (r *Resource) revive(rec *ledger.Record, g core.Generation) {
 // cannot have it back.
 func (r *Resource) freeGuarded(ctx context.Context, rec *ledger.Record) (core.Block, error) {
 	if r.poison(ctx, rec) {
-		return r.quarantineBlock(ctx, rec), nil
+		return r.quarantineBlock(rec), nil
 	}
 	b, err := r.forwardFree(ctx, rec)
 	if err != nil {
@@ -127,7 +127,7 @@ func (r *Resource) freeUnblocked(ctx context.Context, rec *ledger.Record) {
 	_ = r.breakSeal(ctx, r.seals.get(rec.Generation()))
 	if _, err := r.freeGuarded(ctx, rec); err != nil {
 		rec.Guard.Checked = true
-		r.quarantineBlock(ctx, rec)
+		r.quarantineBlock(rec)
 	}
 	r.blockedFrees.sub(rec.Footprint())
 }

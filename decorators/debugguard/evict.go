@@ -13,21 +13,17 @@ import (
 // maxBatch is how many blocks one comparison covers at most.
 const maxBatch = 64
 
-// quarantineBlock puts a freed block into quarantine, after others have made room for
-// it, and returns it as its owner knew it.
-func (r *Resource) quarantineBlock(ctx context.Context, rec *ledger.Record) core.Block {
+// quarantineBlock puts a freed block into quarantine, and returns it as its owner knew
+// it. What comes just as the device guard is turned off, the upkeep lets go.
+func (r *Resource) quarantineBlock(rec *ledger.Record) core.Block {
 	rec.Mu.Lock()
 	rec.SetState(core.Quarantined)
 	rec.Guard.FreedAt = r.cfg.Now()
 	b := rec.Block()
 	rec.Mu.Unlock()
 	r.below.Withhold(rec.Inner(), core.Quarantined)
-	r.enforceLimit(ctx, rec.Footprint().Bytes)
 	r.quarantine.push(rec)
 	r.upkeep.wake()
-	if r.quarantineLimit() == 0 { // turned off meanwhile
-		r.enforceLimit(ctx, 0)
-	}
 	return b
 }
 
@@ -62,25 +58,19 @@ func (r *Resource) enforceLimit(ctx context.Context, incoming uint64) {
 	}
 }
 
-// hasRoom reports whether quarantine may take so many bytes more: up to twice its
+// makeRoom keeps quarantine within its limit with so many bytes more, and reports
+// whether they may come in: up to twice the
 // limit while another goroutine evicts or the device is far behind, and nothing
 // while a request waits for what quarantine gave up. A block without room is
 // compared, and its free is forwarded. Nothing waits here, because the end of a
 // launch may come this way; concurrent frees may each bring one block more.
-func (r *Resource) hasRoom(ctx context.Context, bytes uint64) bool {
+func (r *Resource) makeRoom(ctx context.Context, bytes uint64) bool {
 	limit := r.quarantineLimit()
 	if bytes > limit || r.forwarded.waiting.Load() > 0 {
 		return false
 	}
-	crowded := func() bool {
-		now := r.quarantine.size().Bytes
-		return now > limit && now-limit > limit-bytes
-	}
-	if !crowded() {
-		return true
-	}
 	r.enforceLimit(ctx, bytes)
-	return !crowded()
+	return less(r.quarantine.size().Bytes, limit) <= limit-bytes
 }
 
 // verdictsForRoom is how many verdicts a free reads where so many are awaited that no

@@ -9,19 +9,28 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
-// filling is the filling of one block's red zones or of its poison: what every
+// filling is the filling of one block's red zones, of its poison or of both: what every
 // guarded block has done to it twice. It is pooled with all that it needs,
 // because nobody who is given some of it keeps that.
 type filling struct {
-	guard   *Resource
-	rec     *ledger.Record
-	poisons bool
+	device   core.DeviceOps
+	launches *launchLog
+	rec      *ledger.Record
+	what     parts
 	// enqueued is set if the device may do some of it.
 	enqueued bool
 	uses     [1]core.Use
-	regions  [canary.PoisonSpots]core.Region
+	regions  [2 + canary.PoisonSpots]core.Region
 	run      func(context.Context, core.StreamID) error // is enqueue
 }
+
+// parts are what of a block is filled.
+type parts uint8
+
+const (
+	redZones parts = 1 << iota
+	poison
+)
 
 var fillings = sync.Pool{New: func() any {
 	f := new(filling)
@@ -29,32 +38,49 @@ var fillings = sync.Pool{New: func() any {
 	return f
 }}
 
-// fillBlock queues the filling of a block's poison, or of its red zones, and says
-// whether any of it was enqueued.
-func (r *Resource) fillBlock(ctx context.Context, launch string, rec *ledger.Record, poisons bool) (enqueued bool, err error) {
+// fillingOf is a filling that the caller ends by [filling.end].
+func (r *Resource) fillingOf(rec *ledger.Record, what parts) *filling {
 	f := fillings.Get().(*filling)
-	defer fillings.Put(f)
-	f.guard, f.rec, f.poisons, f.enqueued = r, rec, poisons, false
+	f.device, f.launches, f.rec, f.what, f.enqueued = r.cfg.Device, &r.launches, rec, what, false
 	f.uses[0] = core.Use{Block: rec.Inner(), Access: core.Write}
-	err = r.device(ctx, work{name: launch, stream: rec.Stream(), uses: f.uses[:], enqueue: f.run})
-	f.guard, f.rec = nil, nil
-	return f.enqueued, err
+	return f
 }
 
-func (f *filling) enqueue(ctx context.Context, stream core.StreamID) (err error) {
-	if f.poisons {
-		err = f.guard.fillPoison(ctx, stream, f.rec, f.regions[:0])
-	} else {
-		err = f.guard.cfg.Device.Fill(ctx, stream, f.rec.Guard.Layout.RedZones(f.regions[:0], f.rec.Generation()))
+func (f *filling) end() {
+	f.device, f.launches, f.rec = nil, nil, nil
+	fillings.Put(f)
+}
+
+// enqueue queues it. If that fails the block has no poison that could be compared.
+func (f *filling) enqueue(ctx context.Context, stream core.StreamID) error {
+	guard, g, regions := f.rec.Guard, f.rec.Generation(), f.regions[:0]
+	if f.what&redZones != 0 {
+		regions = guard.Layout.RedZones(regions, g)
 	}
+	if f.what&poison != 0 {
+		guard.PoisonedAt = f.launches.tick()
+		regions = guard.Layout.Poison(regions, g, guard.Whole)
+	}
+	err := f.device.Fill(ctx, stream, regions)
 	f.enqueued = !core.WasNotEnqueued(err)
+	guard.Unpoisoned = f.what&poison != 0 && err != nil
 	return err
 }
 
-// arm fills the red zones of a fresh block. One that could not be armed is
-// handed out all the same and never compared.
-func (r *Resource) arm(ctx context.Context, rec *ledger.Record) {
-	if _, err := r.fillBlock(ctx, launchArm, rec, false); err != nil {
+// fillBlock queues the filling of a block as a launch, and says whether any of it was
+// enqueued.
+func (r *Resource) fillBlock(ctx context.Context, launch string, rec *ledger.Record, what parts) (enqueued bool, err error) {
+	f := r.fillingOf(rec, what)
+	defer f.end()
+	err = r.device(ctx, work{name: launch, stream: rec.Stream(), uses: f.uses[:], enqueue: f.run})
+	return f.enqueued, err
+}
+
+// arm fills the red zones of a fresh block, or a canary. What could not be armed is
+// kept all the same, and never compared.
+func (r *Resource) arm(ctx context.Context, launch string, rec *ledger.Record, what parts) {
+	if _, err := r.fillBlock(ctx, launch, rec, what); err != nil {
+		rec.Guard.Checked = true
 		r.count.unchecked.Add(1)
 		return
 	}
@@ -71,41 +97,42 @@ func (r *Resource) arm(ctx context.Context, rec *ledger.Record) {
 // the block leaves quarantine, many blocks at a time. Where there will be no
 // such time, or each step is compared on its own, it is done here and now.
 func (r *Resource) poison(ctx context.Context, rec *ledger.Record) (poisoned bool) {
-	kept := !rec.Guard.Isolated && r.hasRoom(ctx, rec.Footprint().Bytes)
-	compared := !kept || r.hunting(bisecting)
-	if compared && r.checks.full() {
-		compared = false
-		r.count.unchecked.Add(1)
-	}
-	switch {
-	case r.Mode() < Sample || !rec.Guard.Armed:
+	if r.Mode() < Sample || !rec.Guard.Armed {
 		r.count.unchecked.Add(1)
 		return false
-	case !kept && !compared:
-		return false
-	case compared:
-		return r.compareAndPoison(ctx, rec, kept)
 	}
-	poisoned, err := r.fillBlock(ctx, launchFree, rec, true)
+	stays := !rec.Guard.Isolated && r.makeRoom(ctx, rec.Footprint().Bytes)
+	if !stays || r.hunting(bisecting) {
+		if !r.checks.full() {
+			return r.compareAndPoison(ctx, rec, stays)
+		}
+		r.count.unchecked.Add(1)
+	}
+	if !stays {
+		return false
+	}
+	poisoned, err := r.fillBlock(ctx, launchFree, rec, poison)
 	if err != nil {
 		r.count.unchecked.Add(1)
 	}
 	return poisoned
 }
 
-// compareAndPoison queues the comparison of the red zones, and behind it the
-// filling of a block that is kept, and of its red zones anew.
-func (r *Resource) compareAndPoison(ctx context.Context, rec *ledger.Record, kept bool) (poisoned bool) {
+// compareAndPoison queues the comparison of the red zones, and behind it, if the block
+// stays with the guard, the filling of it and of its red zones anew: one launch.
+func (r *Resource) compareAndPoison(ctx context.Context, rec *ledger.Record, stays bool) (poisoned bool) {
+	f := r.fillingOf(rec, redZones|poison)
+	defer f.end()
 	b := newBatch(rec.Stream())
 	b.redZones(rec)
 	b.uses[0].Access = core.ReadWrite
 	err := r.launchBatch(ctx, launchFree, b, func(ctx context.Context, stream core.StreamID) error {
-		if err := r.compare(ctx, stream, b); err != nil || !kept {
+		if err := r.compare(ctx, stream, b); err != nil || !stays {
 			return err
 		}
 		poisoned = true
 		rec.Guard.Filled.Add(1)
-		if r.fillPoison(ctx, stream, rec, rec.Guard.Layout.RedZones(nil, rec.Generation())) != nil {
+		if f.enqueue(ctx, stream) != nil {
 			r.count.unchecked.Add(1) // the comparison is queued all the same
 		}
 		return nil
@@ -114,13 +141,4 @@ func (r *Resource) compareAndPoison(ctx context.Context, rec *ledger.Record, kep
 		r.count.unchecked.Add(1)
 	}
 	return poisoned
-}
-
-// fillPoison queues the filling of a block with poison, and of other regions of
-// it. If it fails the block has no poison that could be compared.
-func (r *Resource) fillPoison(ctx context.Context, stream core.StreamID, rec *ledger.Record, others []core.Region) error {
-	rec.Guard.PoisonedAt = r.launches.tick()
-	err := r.cfg.Device.Fill(ctx, stream, rec.Guard.Layout.Poison(others, rec.Generation(), rec.Guard.Whole))
-	rec.Guard.Unpoisoned = err != nil
-	return err
 }

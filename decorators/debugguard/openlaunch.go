@@ -38,14 +38,6 @@ type knownUse struct {
 	guarded    bool
 }
 
-var openLaunches = sync.Pool{New: func() any { return new(openLaunch) }}
-
-func (o *openLaunch) recycle() {
-	clear(o.known)
-	o.known, o.guarded, o.use, o.began, o.readsOnly, o.ending = o.known[:0], false, core.UseRecord{}, 0, false, false
-	openLaunches.Put(o)
-}
-
 // tickets finds the open launch of a ticket. Intents are pooled, so nothing
 // of one may be read with a ticket that was ended; a ticket as a whole names
 // one opening only, and of several callers who end it one takes its launch.
@@ -55,6 +47,7 @@ func (o *openLaunch) recycle() {
 type tickets struct {
 	shards [16]ticketShard
 	count  atomic.Int64
+	pool   sync.Pool // of *openLaunch
 }
 
 type ticketShard struct {
@@ -66,6 +59,20 @@ type ticketShard struct {
 // shard picks the lock by the intent's address, without looking into it.
 func (ts *tickets) shard(t core.Ticket) *ticketShard {
 	return &ts.shards[canary.Mix(uint64(reflect.ValueOf(t.Intent()).Pointer()))%uint64(len(ts.shards))]
+}
+
+// fresh is an open launch that nothing is known of, until recycle.
+func (ts *tickets) fresh() *openLaunch {
+	if o, ok := ts.pool.Get().(*openLaunch); ok {
+		return o
+	}
+	return new(openLaunch)
+}
+
+func (ts *tickets) recycle(o *openLaunch) {
+	clear(o.known)
+	*o = openLaunch{known: o.known[:0]}
+	ts.pool.Put(o)
 }
 
 func (ts *tickets) put(t core.Ticket, o *openLaunch) {
@@ -104,6 +111,32 @@ func (ts *tickets) drop(t core.Ticket) {
 	delete(s.open, t)
 	ts.count.Add(-1)
 	s.mu.Unlock()
+}
+
+// writing reports whether a launch that is announced writes a block.
+func (ts *tickets) writing(g core.Generation) bool {
+	for i := range ts.shards {
+		if ts.shards[i].writing(g) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *ticketShard) writing(g core.Generation) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for t, o := range s.open {
+		if o.ending { // its work is enqueued, and the intent not ours to read
+			continue
+		}
+		for i := range t.Intent().Uses {
+			if u := &t.Intent().Uses[i]; u.Block.Generation == g && u.Access.Writes() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // retainBlocks looks up every block of a launch. A guarded one counts as in use
@@ -296,7 +329,7 @@ func (r *Resource) dropBlocks(ctx context.Context, o *openLaunch) {
 			r.freeUnblocked(ctx, h.rec)
 		}
 	}
-	o.recycle()
+	r.open.recycle(o)
 }
 
 // logLaunch keeps the launch as a possible suspect.

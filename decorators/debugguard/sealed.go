@@ -160,32 +160,6 @@ func (ss *seals) nextInTurn(most int, bytes uint64, wanted func(*seal) bool) (so
 	return some
 }
 
-// writing reports whether a launch that is announced writes a block.
-func (ts *tickets) writing(g core.Generation) bool {
-	for i := range ts.shards {
-		if ts.shards[i].writing(g) {
-			return true
-		}
-	}
-	return false
-}
-
-func (s *ticketShard) writing(g core.Generation) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for t, o := range s.open {
-		if o.ending { // its work is enqueued, and the intent not ours to read
-			continue
-		}
-		for i := range t.Intent().Uses {
-			if u := &t.Intent().Uses[i]; u.Block.Generation == g && u.Access.Writes() {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // sealedUses finds the writes to sealed blocks that a launch declares. The
 // error is that of the first, if they are to be refused.
 func (r *Resource) sealedUses(ctx context.Context, req *core.UseRequest) error {

@@ -25,7 +25,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 		return r.upstream.PrepareUse(ctx, req)
 	}
 	req.Launch = core.BoundName(req.Launch)
-	o := openLaunches.Get().(*openLaunch)
+	o := r.open.fresh()
 	o.began, o.use.Caller, o.readsOnly = r.launches.now(), req.Span, req.Mark == ownwork.ReadsOnly
 	err := r.retainBlocks(o, &req)
 	if err == nil {
@@ -59,7 +59,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 		return core.Ticket{}, r.withdraw(ctx, t, o, err)
 	}
 	if !entered {
-		o.recycle()
+		r.open.recycle(o)
 	}
 	return t, nil
 }
@@ -130,8 +130,8 @@ func (r *Resource) abortUnentered(ctx context.Context, t core.Ticket) error {
 	if r.gate.Load() == 0 || !t.IsOpen() {
 		return r.upstream.AbortUse(ctx, t)
 	}
-	o := openLaunches.Get().(*openLaunch)
-	defer o.recycle()
+	o := r.open.fresh()
+	defer r.open.recycle(o)
 	in := t.Intent()
 	o.use.LaunchID = in.ID
 	for i := range in.Uses {

@@ -25,8 +25,10 @@ func (r *Resource) judge(b *batch, v core.Verification) error {
 	}
 	var found []damage
 	for _, m := range mismatches {
-		d := b.watched[m.Region].damaged(m)
-		if n := len(found); n > 0 && found[n-1].place.rec == d.place.rec && found[n-1].kind == d.kind {
+		w := b.watched[m.Region]
+		d := damage{place: w, offset: w.offset + int64(m.Offset), bytes: m.BadBytes, expected: m.Expected, seen: m.Seen}
+		d.kind = d.kindOf()
+		if n := len(found); n > 0 && found[n-1].place.rec == w.rec && found[n-1].kind == d.kind {
 			found[n-1].bytes += d.bytes // another place of the same poison
 			continue
 		}
@@ -40,20 +42,17 @@ func (r *Resource) judge(b *batch, v core.Verification) error {
 	return nil
 }
 
-// damaged says what a mismatch in the region means.
-func (w watched) damaged(m core.Mismatch) damage {
-	d := damage{place: w, offset: w.offset + int64(m.Offset), bytes: m.BadBytes, expected: m.Expected, seen: m.Seen}
-	switch {
+// kindOf says what it means that bytes of the place have changed.
+func (d damage) kindOf() core.FindingKind {
+	switch w := d.place; {
 	case w.rec.Guard.CanaryOf != nil:
-		d.kind = core.FindingStrayWrite
+		return core.FindingStrayWrite
 	case w.offset < 0:
-		d.kind = core.FindingUnderflow
+		return core.FindingUnderflow
 	case w.inBody():
-		d.kind = core.FindingUseAfterFreeWrite
-	default:
-		d.kind = core.FindingOutOfBoundsWrite
+		return core.FindingUseAfterFreeWrite
 	}
-	return d
+	return core.FindingOutOfBoundsWrite
 }
 
 var damageText = map[core.FindingKind]string{
