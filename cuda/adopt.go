@@ -3,11 +3,11 @@ package cuda
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
 // The driver's special stream handles (CU_STREAM_LEGACY and
@@ -66,29 +66,20 @@ func (p *StreamPool) Adopt(handle driver.Stream, tag core.Tag) (*Lease, error) {
 // behind that point. If no event can be recorded the stream is synchronised.
 func (p *StreamPool) giveUp(l *Lease) error {
 	s := l.stream
-	if s.open.Load() > 0 { // the id is off: no further launch can come
+	if s.Open() > 0 { // the id is off: no further launch can come
 		return stillOpen(l.id)
 	}
-	s.mu.Lock()
-	last, err := s.record(l.id)
-	if errors.Is(err, core.ErrStreamMisuse) { // a synchronisation would invalidate the capture
-		s.mu.Unlock()
+	s.Lock()
+	err := s.GiveUp(l.id)
+	s.Unlock()
+	if errors.Is(err, core.ErrStreamMisuse) { // it captures
 		return err
 	}
 	if err != nil {
-		if syncErr := p.drv.StreamSynchronize(s.handle); syncErr != nil {
-			s.mu.Unlock()
-			return errors.Join(fmt.Errorf("giving up stream %v: its work could not be fenced: %w", l.id, err), syncErr)
-		}
-		last = syntheticPoint(s, &event{lease: l.id, seq: s.point(), clock: s.clock})
-		s.noteCompleted(s.seq)
-		last.noteClockCompleted()
-		s.renounce()
+		return fmt.Errorf("giving up stream %v: its work could not be fenced: %w", l.id, err)
 	}
-	s.finalPoint.Store(last)
-	s.mu.Unlock()
 	p.mu.Lock()
-	delete(p.adoptedHandles, s.handle)
+	delete(p.adoptedHandles, s.Handle())
 	p.mu.Unlock()
 	return nil
 }
@@ -97,31 +88,17 @@ func stillOpen(id core.StreamID) error {
 	return &core.StreamMisuseError{Op: "Release", Stream: id, Reason: "launches are announced on the adopted stream and not finished, or a copy or a recorded use is on its way: finish or abort them first"}
 }
 
-// letGoOf makes a stream of the pool's own one that no call names any more,
-// before it is destroyed with all its work done: the driver may give its handle
-// to the next stream that anybody makes. s.mu must be held.
-func (s *stream) letGoOf() {
-	s.noteCompleted(s.point())
-	s.renounce()
-	last := syntheticPoint(s, &event{seq: s.seq, clock: s.clock})
-	last.noteClockCompleted()
-	s.finalPoint.Store(last)
-}
-
 // forFrees returns the stream on which blocks of s are freed, and the event
 // that must be waited for there first, with a reference of the caller's: s
 // itself and nil, unless s was given up.
-func (p *StreamPool) forFrees(s *stream) (*stream, *event, error) {
-	last := s.finalPoint.Load()
-	for last != nil && !last.tryRetain() {
-		last = s.finalPoint.Load() // retire has just replaced it
-	}
+func (p *StreamPool) forFrees(s *stream) (*stream, *fence.Point, error) {
+	last := s.RetainFinal()
 	if last == nil {
 		return s, nil, nil
 	}
 	backstop, err := p.makeBackstop()
 	if err != nil {
-		last.release()
+		last.Release()
 		return nil, nil, err
 	}
 	return backstop, last, nil
@@ -157,35 +134,15 @@ func (p *StreamPool) madeBackstop(s *stream) (*stream, error) {
 // retire forgets a stream that was given up, once its final point is completed
 // and no free is queued on it.
 func (p *StreamPool) retire(s *stream) error {
-	if !p.table.awaitsRetirement(s) || s.queued.Load() > 0 || s.open.Load() > 0 {
+	if !p.table.awaitsRetirement(s) || s.queued.Load() > 0 || s.Open() > 0 {
 		return nil
 	}
-	s.mu.Lock() // another reap must not ask an event that this one gives back
-	defer s.mu.Unlock()
-	last := s.finalPoint.Load()
-	if done, err := s.queryCompleted(last); err != nil || !done {
+	s.Lock() // another reap must not ask an event that this one gives back
+	defer s.Unlock()
+	if done, err := s.FinalCompleted(); err != nil || !done {
 		return err
 	}
 	s.unpin()
-	s.letGo()
+	s.DropFinalEvent()
 	return p.table.remove(s)
-}
-
-// letGo gives back the event at the final point of a stream, once nobody needs to
-// wait for it; s.mu must be held.
-func (s *stream) letGo() {
-	if last := s.finalPoint.Load(); last != nil && !last.synthetic {
-		s.finalPoint.Store(syntheticPoint(s, last))
-		last.release()
-	}
-}
-
-// syntheticPoint is a point at the place of e that has no event of the driver's and
-// is completed: it stands for e when the driver's event is given back, or when none
-// could be recorded.
-func syntheticPoint(s *stream, e *event) *event {
-	point := &event{stream: s, synthetic: true, lease: e.lease, seq: e.seq, clock: slices.Clone(e.clock)}
-	point.refs.Store(1)
-	point.state.Store(placed)
-	return point
 }

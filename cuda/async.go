@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
 )
 
@@ -109,6 +110,7 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })
 	r.isolated.configure(cfg, props.MapGranularity)
 	r.poolStats.Store(new(poolReading))
+	streams.table.resource = r
 	r.startReaper(cfg.ReapInterval)
 	return r, nil
 }
@@ -135,7 +137,7 @@ func (r *AsyncResource) Allocate(_ context.Context, req core.Request) (core.Bloc
 	}
 	ptr, ready, err := r.allocateOn(s, req)
 	if err != nil {
-		s.books.fails.Add(1)
+		s.books.Fails.Add(1)
 		return core.Block{}, err
 	}
 	b := blocks.Get().(*block)
@@ -143,44 +145,44 @@ func (r *AsyncResource) Allocate(_ context.Context, req core.Request) (core.Bloc
 		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.ordinal},
 		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
 	}
-	b.fill(s, result, req.Withheld, access{event: ready, kind: core.Write, span: req.Span})
+	b.fill(s, result, req.Withheld, fence.AllocatedBehind(ready, req.Span))
 	s.books.admit(&result, b, req.Withheld, &r.peaks, r.streams.table)
 	return result, nil
 }
 
 // allocateOn is one step under the stream's lock: the allocation and the
 // event that marks it ready.
-func (r *AsyncResource) allocateOn(s *stream, req core.Request) (uint64, *event, error) {
-	s.mu.Lock()
+func (r *AsyncResource) allocateOn(s *stream, req core.Request) (uint64, *fence.Point, error) {
+	s.Lock()
 	done := r.reapSome(s)
 	ptr, ready, err := r.allocateLocked(s, req)
-	s.mu.Unlock()
+	s.Unlock()
 	r.releaseBatch(s, done)
 	return ptr, ready, err
 }
 
-func (r *AsyncResource) allocateLocked(s *stream, req core.Request) (uint64, *event, error) {
-	if s.isGivenUp() {
+func (r *AsyncResource) allocateLocked(s *stream, req core.Request) (uint64, *fence.Point, error) {
+	if s.IsGivenUp() {
 		return 0, nil, givenUpError("Allocate", req.Stream)
 	}
-	if err := s.refuseCaptured("Allocate", req.Stream); err != nil {
+	if err := s.RefuseCaptured("Allocate", req.Stream); err != nil {
 		return 0, nil, err
 	}
-	ready, reserve, err := s.pointForAllocation(req.Stream)
+	ready, reserve, err := s.PointForAllocation(req.Stream)
 	if err != nil {
 		return 0, nil, err
 	}
-	ptr, err := r.drv.MemAllocAsync(req.Bytes, r.pool, s.handle)
+	ptr, err := r.drv.MemAllocAsync(req.Bytes, r.pool, s.Handle())
 	if err != nil {
 		if reserve != nil {
-			reserve.release()
+			reserve.Release()
 		}
 		return 0, nil, err
 	}
 	s.calls.allocated++
-	ready = s.confirmReadyPoint(ready, reserve)
-	if s.open.Load() > 0 {
-		_ = s.flush() // whoever needs it tries again
+	ready = s.ConfirmReadyPoint(ready, reserve)
+	if s.Open() > 0 {
+		_ = s.Flush() // whoever needs it tries again
 	}
 	return ptr, ready, nil
 }

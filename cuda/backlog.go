@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
 // captureBacklog is work that must be enqueued on streams which are capturing. It is
@@ -66,7 +66,7 @@ func (h *captureBacklog) take() ([]*block, []backlogEnd) {
 // capturing.
 func (r *AsyncResource) freeOrBacklog(b *block, p lockMode) error {
 	err := r.free(b, p)
-	if errors.Is(err, errCapturing) {
+	if errors.Is(err, fence.ErrCapturing) {
 		r.backlog.addFree(b)
 		return nil
 	}
@@ -78,50 +78,22 @@ func (r *AsyncResource) freeOrBacklog(b *block, p lockMode) error {
 // synchronisation would invalidate the capture. It does so for a while, too, if
 // the driver cannot tell whether the stream captures.
 func (r *AsyncResource) finishOrBacklog(h backlogEnd) (backlogged bool, err error) {
-	e := pointOf(h.in)
-	s := e.stream
-	switch err = s.recordable(); {
+	p := pointOf(h.in)
+	switch err = p.Stream().Recordable(); {
 	case err == nil:
-		return false, r.finish(s, h.in, e)
-	case !errors.Is(err, errCapturing):
+		return false, r.finish(h.in, p)
+	case !errors.Is(err, fence.ErrCapturing):
 		if h.undecided++; h.undecided >= maxUndecided { // an event might go into a graph
-			return false, r.finishUnrecorded(s, h.in, e, err)
+			return false, r.finishUnrecorded(h.in, p, err)
 		}
 	}
 	r.backlog.addEnd(h)
-	return true, backlogError("FinishUse", e.lease, err)
-}
-
-// recordable returns nil if an event may be recorded on s, as well as can be
-// told: errCapturing if not, and a driver's error if it cannot be told even at
-// the second try. A stream that the driver does not know, or of a device that is
-// lost, captures nothing: the record will say what is wrong.
-func (s *stream) recordable() error {
-	err := s.uncaptured()
-	if err != nil && !errors.Is(err, errCapturing) {
-		err = s.uncaptured() // others may be waiting for the end of the launch
-	}
-	if capturesNothing(err) {
-		return nil
-	}
-	return err
-}
-
-func capturesNothing(err error) bool {
-	var d *core.DriverError
-	if !errors.As(err, &d) {
-		return false
-	}
-	switch d.Code {
-	case driver.InvalidHandle, driver.InvalidContext, driver.InvalidValue, driver.Deinitialized:
-		return true
-	}
-	return d.Sticky
+	return true, backlogError("FinishUse", p.Lease(), err)
 }
 
 func backlogError(op string, id core.StreamID, cause error) error {
-	if !errors.Is(cause, errCapturing) {
-		return detail(cause, "nobody knows whether the stream is capturing: the work stays announced on its blocks, and a later reap fences it")
+	if !errors.Is(cause, fence.ErrCapturing) {
+		return fence.Detail(cause, "nobody knows whether the stream is capturing: the work stays announced on its blocks, and a later reap fences it")
 	}
 	capturing := fmt.Sprintf("stream %v is capturing", id)
 	if id == core.DefaultStream {
@@ -188,14 +160,14 @@ func (r *AsyncResource) captures() error {
 // capturesOverFrees reports whether s is known to capture with frees queued. It
 // does not wait for whoever is busy with s, and names no stream that was given up.
 func (s *stream) capturesOverFrees() bool {
-	if s.queued.Load() == 0 || !s.mu.TryLock() {
+	if s.queued.Load() == 0 || !s.TryLock() {
 		return false
 	}
-	defer s.mu.Unlock()
-	if s.isGivenUp() {
+	defer s.Unlock()
+	if s.IsGivenUp() {
 		return false
 	}
-	capturing, _ := s.isCapturing()
+	capturing, _ := s.IsCapturing()
 	return capturing
 }
 
@@ -209,9 +181,9 @@ func (s *stream) capturesOverFrees() bool {
 // The caller has entered the stream. If the use cannot be announced either, the
 // block is poisoned.
 func (r *AsyncResource) backlogUse(s *stream, id core.BlockID, lease core.StreamID) (backlogged bool, err error) {
-	s.mu.Lock() // what it says of the runtime's captures is exact
-	cause := s.recordable()
-	s.mu.Unlock()
+	s.Lock() // what it says of the runtime's captures is exact
+	cause := s.Recordable()
+	s.Unlock()
 	if cause == nil {
 		return false, nil
 	}
@@ -223,7 +195,7 @@ func (r *AsyncResource) backlogUse(s *stream, id core.BlockID, lease core.Stream
 		in.Recycle()
 		return true, err
 	}
-	s.open.Add(1) // until it is fenced
+	s.Enter() // until it is fenced
 	r.backlog.addEnd(backlogEnd{in: in, recordedUse: true})
 	return true, backlogError("RecordUse", lease, cause)
 }
@@ -231,29 +203,30 @@ func (r *AsyncResource) backlogUse(s *stream, id core.BlockID, lease core.Stream
 // announceUse announces the only use of in on its block.
 func (r *AsyncResource) announceUse(s *stream, in *core.Intent) error {
 	u := &in.Uses[0]
-	e, eventErr := s.announce(in)
+	p, pointErr := s.AnnounceRecordedUse(in)
 	b, err := r.find("RecordUse", u.Block, in.Stream)
 	if err != nil { // freed meanwhile
-		if e != nil {
-			e.releaseMany(2)
+		if p != nil {
+			p.Unannounce(2)
 		}
 		return err
 	}
 	defer b.mu.Unlock()
-	if eventErr != nil {
-		s.books.fails.Add(1)
+	if pointErr != nil {
+		s.books.Fails.Add(1)
 		r.streams.table.poison(b)
-		return detail(eventErr, "the use could not be fenced: its block is poisoned and can be neither used nor reused until the device is reset")
+		return fence.Detail(pointErr, "the use could not be fenced: its block is poisoned and can be neither used nor reused until the device is reset")
 	}
-	e.launch, u.Handle, u.Tag = 0, b, b.core.Tag
-	b.accesses = append(b.accesses, access{event: e, kind: u.Access})
+	in.Handle, u.Handle, u.Tag = p, b, b.core.Tag
+	b.history.AnnounceUndeclared(p, u.Access)
 	return nil
 }
 
 // endBacklogged closes the intent of what was in the backlog and is fenced now.
 func (r *AsyncResource) endBacklogged(h backlogEnd) {
 	if h.recordedUse { // it does not count as a launch
-		r.endLaunch(h.in, placed)
+		pointOf(h.in).Commit()
+		h.in.Recycle()
 		return
 	}
 	r.launched(h.in)

@@ -2,11 +2,11 @@ package cuda
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/blocktable"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
 // tally is an amount of memory.
@@ -51,8 +51,8 @@ type books struct {
 	// request of their free.
 	reusable core.Durations
 
-	fails, launches, aborts, crossStream atomic.Uint64
-	waits, elided                        atomic.Uint64
+	// Counts are the engine's: what the launches of the stream came to.
+	fence.Counts
 
 	_ [64]byte
 }
@@ -132,12 +132,12 @@ func (b *books) addTo(s *core.Stats) {
 	s.Underflows += b.underflows
 	s.FreeToReusable.Merge(&b.reusable)
 	b.mu.Unlock()
-	s.Failures += b.fails.Load()
-	s.Launches += b.launches.Load()
-	s.Aborts += b.aborts.Load()
-	s.CrossStream += b.crossStream.Load()
-	s.WaitsQueued += b.waits.Load()
-	s.WaitsElided += b.elided.Load()
+	s.Failures += b.Fails.Load()
+	s.Launches += b.Launches.Load()
+	s.Aborts += b.Aborts.Load()
+	s.CrossStream += b.CrossStream.Load()
+	s.WaitsQueued += b.Waits.Load()
+	s.WaitsElided += b.Elided.Load()
 }
 
 func (b *books) find(g core.Generation) *block {

@@ -12,12 +12,7 @@ import (
 func TestRecordsShareNoCacheLine(t *testing.T) {
 	const line = 64
 	for name, bytes := range map[string]uintptr{
-		"event": unsafe.Sizeof(event{}), "block": unsafe.Sizeof(block{}), "intent": unsafe.Sizeof(core.Intent{}),
-		"accesses":   uintptr(usualAccesses) * unsafe.Sizeof(access{}),
-		"clock":      uintptr(cap(newClock())) * unsafe.Sizeof(clock{}[0]),
-		"fence":      uintptr(cap(newFence().deps)) * unsafe.Sizeof(dependency{}),
-		"gone":       uintptr(cap(newFence().gone)) * unsafe.Sizeof(goneRefs{}),
-		"an event's": unsafe.Sizeof(core.PreparedUse{}),
+		"block": unsafe.Sizeof(block{}), "intent": unsafe.Sizeof(core.Intent{}), "a use": unsafe.Sizeof(core.PreparedUse{}),
 	} {
 		if bytes%line != 0 {
 			t.Errorf("%s: %d bytes", name, bytes)

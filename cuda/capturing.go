@@ -125,9 +125,9 @@ func (l *Lease) beginCapture(forks []*Lease) error {
 		entered = append(entered, each.stream)
 	}
 	s := l.stream
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.drv.StreamBeginCapture(s.handle); err != nil {
+	s.Lock()
+	defer s.Unlock()
+	if err := s.drv.StreamBeginCapture(s.Handle()); err != nil {
 		return err
 	}
 	s.captured, entered = entered, nil
@@ -136,7 +136,7 @@ func (l *Lease) beginCapture(forks []*Lease) error {
 
 func leaveCapture(streams []*stream) {
 	for _, s := range streams {
-		s.capturing.Store(false)
+		s.LetIn()
 	}
 }
 
@@ -146,8 +146,8 @@ const noLease = "is not leased any more: capture under a lease that is held"
 // recorded first, so that the runtime has nothing left to enqueue.
 func (l *Lease) enterCapture(pool *StreamPool) error {
 	s := l.stream
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Lock()
+	defer s.Unlock()
 	refuse := func(reason string) error {
 		return &core.StreamMisuseError{Op: "Capture", Stream: l.id, Reason: fmt.Sprintf("stream %v %s", l.id, reason)}
 	}
@@ -160,41 +160,33 @@ func (l *Lease) enterCapture(pool *StreamPool) error {
 	if err := s.endStuck(pool); err != nil {
 		return err
 	}
-	if s.capturing.Load() {
+	if s.Capturing() {
 		return refuse("is capturing already")
 	}
-	if capturing, err := s.queryCapturing(); err != nil {
+	if capturing, err := s.QueryCapturing(); err != nil {
 		return err
 	} else if capturing {
 		return refuse("is capturing already, and not through Lease.Capture: end that capture")
 	}
-	if err := s.flush(); err != nil {
+	if err := s.Flush(); err != nil {
 		return err
 	}
-	s.keepOut()
+	s.KeepOut()
 	if l.released.Load() { // again, behind the flag: a Release sets this and then asks the flag
-		s.capturing.Store(false)
+		s.LetIn()
 		return refuse(noLease)
 	}
-	if s.open.Load() > 0 {
-		s.capturing.Store(false)
+	if s.Open() > 0 {
+		s.LetIn()
 		return refuse("has launches announced and not finished, or work is being enqueued there: finish or abort it before a capture")
 	}
 	return nil
 }
 
-// keepOut makes everybody else keep out of s, except those who have entered. A
-// deferred event is recorded before or not at all.
-func (s *stream) keepOut() {
-	s.gate.Lock()
-	defer s.gate.Unlock()
-	s.capturing.Store(true)
-}
-
 // endCapture ends the capture of the lease.
 func (l *Lease) endCapture() (driver.Graph, error) {
-	l.stream.mu.Lock()
-	defer l.stream.mu.Unlock()
+	l.stream.Lock()
+	defer l.stream.Unlock()
 	exec, err := l.stream.endCapture(l.pool)
 	return exec, l.stream.explainEnd(err)
 }
@@ -220,9 +212,9 @@ func (s *stream) explainEnd(err error) error {
 // that cannot be ended stays, and the stream with it, until Release or another
 // Capture has ended it; s.mu must be held.
 func (s *stream) endCapture(pool *StreamPool) (driver.Graph, error) {
-	exec, err := s.drv.StreamEndCapture(s.handle)
+	exec, err := s.drv.StreamEndCapture(s.Handle())
 	if err != nil && s.mayCapture() {
-		if again, againErr := s.drv.StreamEndCapture(s.handle); againErr == nil {
+		if again, againErr := s.drv.StreamEndCapture(s.Handle()); againErr == nil {
 			pool.discard(again)
 		}
 		if s.mayCapture() {
@@ -238,7 +230,7 @@ func (s *stream) endCapture(pool *StreamPool) (driver.Graph, error) {
 
 // mayCapture reports whether the driver's capture may not have ended.
 func (s *stream) mayCapture() bool {
-	capturing, err := s.queryCapturing()
+	capturing, err := s.QueryCapturing()
 	return capturing || err != nil && !errors.Is(err, core.ErrSticky)
 }
 

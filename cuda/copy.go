@@ -137,7 +137,7 @@ func (m *MemoryManager) fenced(ctx context.Context, t transfer, blocks []operand
 		if _, err := m.streams.table.enterUncaptured(t.name, t.stream); err != nil {
 			return err
 		}
-		defer s.leave()
+		defer s.Leave()
 		return run(ctx)
 	}
 	var uses []core.Use
@@ -156,7 +156,7 @@ func (m *MemoryManager) enqueue(ctx context.Context, s *stream, t transfer, enqu
 	if t.direction != "" {
 		span = m.streams.begin(ctx, core.Step{Kind: core.StepCopy, Stream: t.stream, Direction: t.direction, Bytes: t.bytes})
 	}
-	err := enqueue(s.handle)
+	err := enqueue(s.Handle())
 	endStep(span, err)
 	if err != nil {
 		return refusedUnlessSticky(err)

@@ -112,10 +112,10 @@ func (d *DeviceOps) Delay(_ context.Context, stream core.StreamID, length time.D
 	if err != nil {
 		return core.NotEnqueued(err)
 	}
-	defer on.leave()
+	defer on.Leave()
 	length = min(max(length, 0), driver.GuardLongestDelay)
 	d.unmarked.note(on)
-	return refusedUnlessSticky(d.delay.Enqueue(on.handle, Blocks1D(1, 1), driver.U64(uint64(length))))
+	return refusedUnlessSticky(d.delay.Enqueue(on.Handle(), Blocks1D(1, 1), driver.U64(uint64(length))))
 }
 
 // enqueue launches a kernel over st and records its end in st. If only the
@@ -125,8 +125,8 @@ func (d *DeviceOps) enqueue(k *Kernel, stream core.StreamID, st *staging, args .
 	if err != nil {
 		return core.NotEnqueued(err)
 	}
-	defer on.leave()
-	s := on.handle
+	defer on.Leave()
+	s := on.Handle()
 	if err := k.Enqueue(s, guardGrid(st.records), args...); err != nil {
 		return refusedUnlessSticky(err)
 	}

@@ -52,7 +52,7 @@ func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Blo
 	}
 	ptr, err := r.drv.MemAlloc(req.Bytes)
 	if err != nil {
-		r.books.fails.Add(1)
+		r.books.Fails.Add(1)
 		return core.Block{}, err
 	}
 	b := core.Block{
@@ -81,7 +81,7 @@ func (r *DirectResource) DeallocateRequestedAt(_ context.Context, id core.BlockI
 		return core.Block{}, err
 	}
 	if err := r.drv.MemFree(b.ID.Ptr); err != nil {
-		r.books.fails.Add(1)
+		r.books.Fails.Add(1)
 		r.mu.Lock()
 		r.live[id.Generation] = b
 		r.mu.Unlock()

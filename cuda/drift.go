@@ -35,9 +35,9 @@ func (r *AsyncResource) takeCensus() (c census) {
 	streams, gone := r.streams.table.present()
 	c.callCounts = gone
 	for _, s := range streams {
-		s.mu.Lock()
+		s.Lock()
 		c.callCounts = c.plus(s.calls)
-		s.mu.Unlock()
+		s.Unlock()
 	}
 	r.streams.table.eachBooks(streams, func(b *books) {
 		b.mu.Lock()

@@ -51,7 +51,7 @@ func TestTwoAllocationsOnTheirWayIntoTheBooksAreNoDrift(t *testing.T) {
 	if drift, ok, err := r.Drift(); ok || err != nil {
 		t.Errorf("drift %d (%v, %v) while one is under way", drift, ok, err)
 	}
-	ready.release()
+	ready.Release()
 	if err := drv.MemFreeAsync(ptr, 0); err != nil {
 		t.Error(err)
 	}

@@ -38,11 +38,11 @@ func (d *DeviceOps) fillArguments(stream core.StreamID, regions []core.Region) e
 	if err != nil {
 		return core.NotEnqueued(err)
 	}
-	defer on.leave()
+	defer on.Leave()
 	d.unmarked.note(on)
 	f := fewLaunches.Get().(*fewArguments)
 	defer fewLaunches.Put(f)
 	f.set(regions)
-	f.launch.Function, f.launch.Stream = d.fillFew.function, on.handle
+	f.launch.Function, f.launch.Stream = d.fillFew.function, on.Handle()
 	return refusedUnlessSticky(d.drv.Launch(&f.launch))
 }

@@ -3,18 +3,10 @@ package cuda
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
-
-var fences = sync.Pool{New: func() any { return new(fence) }}
-
-// recycle drops a fence that was taken from the pool.
-func (f *fence) recycle() {
-	f.drop()
-	fences.Put(f)
-}
 
 // Deallocate queues the free on the allocation stream behind every
 // outstanding use and hands the block to pending. While a launch is announced
@@ -49,12 +41,7 @@ func (r *AsyncResource) DeallocateRequestedAt(_ context.Context, id core.BlockID
 // blockFree lets the launches announced on b block its free, and reports
 // whether there are any; b.mu must be held.
 func (b *block) blockFree() bool {
-	b.blockers = 0
-	for i := range b.accesses {
-		if e := b.accesses[i].event; e.isOpen() && e.blockFree(b) {
-			b.blockers++
-		}
-	}
+	b.blockers = b.history.Watch(b)
 	return b.blockers > 0
 }
 
@@ -65,7 +52,7 @@ func (r *AsyncResource) revive(b *block) {
 	revived, withheld, books := b.core, b.withheld, b.stream.books
 	b.mu.Unlock()
 	books.revive(&revived, withheld, &r.peaks, r.streams.table)
-	books.fails.Add(1)
+	books.Fails.Add(1)
 }
 
 // free queues the free of a retired block on which no launch is announced. It
@@ -77,72 +64,59 @@ func (r *AsyncResource) free(b *block, p lockMode) error {
 	if err != nil {
 		return err
 	}
-	if last == nil && b.usedOnlyOn(s) {
+	if last == nil && b.history.UsedOnlyOn(&s.Stream) {
 		if again, err := r.queueFree(s, b, nil, p); !again {
 			return err
 		}
 		return r.free(b, p)
 	}
-	f := fences.Get().(*fence)
-	again, err := r.freeBehind(s, b, f, last, p)
-	f.recycle()
+	plan := plans.Get().(*fence.Plan)
+	again, err := r.freeBehind(s, b, plan, last, p)
+	recyclePlan(plan)
 	if again {
 		return r.free(b, p)
 	}
 	return err
 }
 
-// usedOnlyOn reports whether stream order alone orders the free.
-func (b *block) usedOnlyOn(s *stream) bool {
-	for i := range b.accesses {
-		if b.accesses[i].event.stream != s {
-			return false
-		}
-	}
-	return true
-}
-
 // freeBehind queues the free behind the uses on other streams, and behind
 // last if the block's stream was given up.
-func (r *AsyncResource) freeBehind(s *stream, b *block, f *fence, last *event, p lockMode) (again bool, err error) {
-	b.prune(f)
-	for i := range b.accesses {
-		f.add(s, &b.accesses[i], -1)
-	}
+func (r *AsyncResource) freeBehind(s *stream, b *block, plan *fence.Plan, last *fence.Point, p lockMode) (again bool, err error) {
+	b.history.PlanFree(&s.Stream, plan)
 	if last != nil {
-		f.add(s, &access{event: last}, -1)
-		last.release()
+		plan.AddFinal(&s.Stream, last)
+		last.Release()
 	}
-	return r.queueFree(s, b, f, p)
+	return r.queueFree(s, b, plan, p)
 }
 
 // queueFree queues waits and free as one step under the stream's lock. It
 // answers again if the stream was given up meanwhile.
-func (r *AsyncResource) queueFree(s *stream, b *block, f *fence, p lockMode) (again bool, err error) {
+func (r *AsyncResource) queueFree(s *stream, b *block, plan *fence.Plan, p lockMode) (again bool, err error) {
 	if !s.lock(p) {
 		return false, errBusy
 	}
-	if s.isGivenUp() && b.stream == s {
-		s.mu.Unlock()
+	if s.IsGivenUp() && b.stream == s {
+		s.Unlock()
 		return true, nil
 	}
-	if err := s.uncaptured(); err != nil {
-		s.mu.Unlock()
+	if err := s.Uncaptured(); err != nil {
+		s.Unlock()
 		return false, err
 	}
 	s.freeAttempts++
-	if f != nil {
-		err = f.queue(s, func(dependency) { s.books.waits.Add(1) })
+	if plan != nil {
+		err = plan.QueueFree(&s.Stream)
 	}
 	if err == nil && b.mapped == 0 {
-		err = r.drv.MemFreeAsync(b.core.ID.Ptr, s.handle)
+		err = r.drv.MemFreeAsync(b.core.ID.Ptr, s.Handle())
 	}
 	var done *reapBatch
 	if err == nil {
 		s.enterFree(b, r.numbered(b))
 		done = r.reapSome(s)
 	}
-	s.mu.Unlock()
+	s.Unlock()
 	r.releaseBatch(s, done)
 	return false, err
 }
@@ -157,10 +131,7 @@ func (r *AsyncResource) numbered(b *block) uint64 {
 
 // enterFree hands b to the reaper of s, whose lock must be held.
 func (s *stream) enterFree(b *block, isolated uint64) {
-	for i := range b.accesses {
-		b.accesses[i].event.release()
-	}
-	b.accesses = b.accesses[:0]
+	b.history.Release()
 	p := pending{block: b, isolated: isolated}
 	if isolated == 0 {
 		p.bytes = b.core.Bytes
@@ -187,7 +158,7 @@ func (r *AsyncResource) freeUnblocked(b *block) {
 	s := b.stream
 	if err := r.freeOrBacklog(b, tryLock); err != nil {
 		if !errors.Is(err, errBusy) {
-			s.books.fails.Add(1)
+			s.books.Fails.Add(1)
 		}
 		r.retryFree(b)
 	}
@@ -207,8 +178,19 @@ var errBusy = errors.New("the stream is busy")
 
 func (s *stream) lock(p lockMode) bool {
 	if p == waitForLock {
-		s.mu.Lock()
+		s.Lock()
 		return true
 	}
-	return s.mu.TryLock()
+	return s.TryLock()
+}
+
+// LaunchEnded frees the block if no other launch blocks its free.
+func (b *block) LaunchEnded() {
+	b.mu.Lock()
+	b.blockers--
+	due := b.blockers == 0 && !b.poisoned
+	b.mu.Unlock()
+	if due {
+		b.stream.table.resource.freeUnblocked(b)
+	}
 }

@@ -54,3 +54,12 @@ func TestARevivedBlockMayMakeANewPeak(t *testing.T) {
 		t.Errorf("200 bytes are live and the peak is %d", st.PeakRequested)
 	}
 }
+
+// testStreams are streams that are books alone.
+func testStreams(n int) []*stream {
+	var all []*stream
+	for range n {
+		all = append(all, &stream{books: new(books)})
+	}
+	return all
+}

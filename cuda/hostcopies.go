@@ -49,12 +49,12 @@ func (t *streamTable) copiesDone(low, high uintptr) (bool, error) {
 }
 
 func (s *stream) copiesDone(low, high uintptr) (bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Lock()
+	defer s.Unlock()
 	s.unpin()
 	for _, p := range s.pins {
 		if host := uintptr(p.host); host >= low && host < high {
-			_, err := s.drv.EventQuery(p.event.handle) // what unpin could not say
+			_, err := s.QueryCompleted(p.event) // what unpin could not say
 			return false, err
 		}
 	}

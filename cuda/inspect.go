@@ -26,10 +26,10 @@ func (r *AsyncResource) Stats() core.Stats {
 		if !s.adopted {
 			s.books.addTo(&st)
 		}
-		st.OpenIntents += clamp(s.open.Load())
+		st.OpenIntents += clamp(s.Open())
 	}
 	for _, s := range r.streams.table.everyStream() {
-		st.Events += clamp(s.events.made.Load())
+		st.Events += clamp(s.Events())
 	}
 	r.streams.table.adoptedBooks.addTo(&st)
 	return st
@@ -43,4 +43,25 @@ func (r *AsyncResource) FreedOn(id core.StreamID) core.FreeCounters {
 	}
 	completed := s.frees.completed.Load() + s.frees.unmapped.Load() // first: Queued must not be behind it
 	return core.FreeCounters{Queued: s.frees.queued.Load() + s.frees.unmapped.Load(), Completed: completed}
+}
+
+// InFlight lists launches that were finished and that the device is not known
+// to have completed, at most 32 of each stream: the newest of each stream, then
+// the second of each, and so on. It makes no driver call and does not wait for
+// one that hangs: the launches of that stream are then left out.
+func (r *AsyncResource) InFlight() []core.UseRecord {
+	var streams [][]core.UseRecord
+	for _, s := range r.streams.table.streams() {
+		streams = append(streams, s.InFlight())
+	}
+	var list []core.UseRecord
+	for round, some := 0, true; some; round++ {
+		some = false
+		for _, launches := range streams {
+			if round < len(launches) {
+				list, some = append(list, launches[round]), true
+			}
+		}
+	}
+	return list
 }

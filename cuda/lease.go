@@ -61,7 +61,7 @@ func (l *Lease) ID() core.StreamID { return l.id }
 func (l *Lease) Tag() core.Tag { return l.tag }
 
 // Handle is the driver's handle. It must not be used after Release.
-func (l *Lease) Handle() driver.Stream { return l.stream.handle }
+func (l *Lease) Handle() driver.Stream { return l.stream.Handle() }
 
 // Release gives the stream back; work that was enqueued still runs. A second
 // Release is a [core.StreamMisuseError] and changes nothing, and so is one of a
@@ -137,7 +137,7 @@ func (p *StreamPool) Stats() StreamStats {
 	out := StreamStats{Max: int(p.max), Total: int(st.TotalResources()), Leased: int(st.AcquiredResources()), Idle: int(st.IdleResources()),
 		Acquires: st.AcquireCount(), Waits: st.EmptyAcquireCount(), Refused: p.refused.Load(), Waiting: int(p.waiting.Load()), WaitTime: st.AcquireDuration()}
 	for _, s := range p.table.everyStream() {
-		out.Events += int(s.events.made.Load())
+		out.Events += int(s.Events())
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,13 +17,13 @@ func (r *AsyncResource) allocateIsolated(s *stream, req core.Request) (core.Bloc
 		return core.Block{}, core.UnsupportedError("Allocate of an isolated block", r.String(), isolationAdvice)
 	}
 	if err := r.mayAllocate(s, req.Stream); err != nil {
-		s.books.fails.Add(1)
+		s.books.Fails.Add(1)
 		return core.Block{}, err
 	}
 	_ = r.takeDown() // the next reap tells
 	m, err := r.mapMemory(req.Bytes)
 	if err != nil {
-		s.books.fails.Add(1)
+		s.books.Fails.Add(1)
 		return core.Block{}, err
 	}
 	b := blocks.Get().(*block)
@@ -40,15 +40,15 @@ func (r *AsyncResource) allocateIsolated(s *stream, req core.Request) (core.Bloc
 // mayAllocate refuses what an allocation from the pool would be refused for,
 // and reaps as that does.
 func (r *AsyncResource) mayAllocate(s *stream, id core.StreamID) error {
-	s.mu.Lock()
+	s.Lock()
 	done := r.reapSome(s)
 	var err error
-	if s.isGivenUp() {
+	if s.IsGivenUp() {
 		err = givenUpError("Allocate", id)
 	} else {
-		err = s.refuseCaptured("Allocate", id)
+		err = s.RefuseCaptured("Allocate", id)
 	}
-	s.mu.Unlock()
+	s.Unlock()
 	r.releaseBatch(s, done)
 	return err
 }

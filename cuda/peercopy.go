@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
 // CopyFromPeer enqueues on dstStream, a stream of dst's device, a copy of src,
@@ -82,7 +83,7 @@ func (c *peerCopy) enqueue() (launched bool, err error) {
 	if err := c.to.waitFor(c.from); err != nil {
 		return false, err
 	}
-	err = c.to.observed(c.to.drv.CopyFromPeerAsync(c.dst, c.from.drv, c.src, c.bytes, c.to.stream.handle))
+	err = c.to.observed(c.to.drv.CopyFromPeerAsync(c.dst, c.from.drv, c.src, c.bytes, c.to.stream.Handle()))
 	if err == nil {
 		err = c.from.waitFor(c.to)
 	} else if !errors.Is(err, core.ErrSticky) {
@@ -99,10 +100,10 @@ func (c *peerCopy) enqueue() (launched bool, err error) {
 // that fails too the copy may read the source for nobody knows how long, so the
 // block is poisoned.
 func (c *peerCopy) fenceSourceBySync(cause error) error {
-	err := c.to.observed(c.to.drv.StreamSynchronize(c.to.stream.handle))
+	err := c.to.observed(c.to.drv.StreamSynchronize(c.to.stream.Handle()))
 	if err == nil {
-		return detail(cause, "the copy was fenced by synchronising the destination's stream")
+		return fence.Detail(cause, "the copy was fenced by synchronising the destination's stream")
 	}
 	c.from.poison()
-	return errors.Join(detail(cause, "the copy could not be fenced: its source is poisoned and can be neither used nor reused until the device is reset"), err)
+	return errors.Join(fence.Detail(cause, "the copy could not be fenced: its source is poisoned and can be neither used nor reused until the device is reset"), err)
 }

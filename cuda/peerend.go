@@ -92,26 +92,14 @@ func (e *peerEnd) tryExclude() <-chan struct{} {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var own *access
-	for i := range b.accesses {
-		switch a := &b.accesses[i]; {
-		case a.event.launch == e.ticket.Intent().ID:
-			own = a
-		case a.event.isOpen() && a.kind.Conflicts(e.access):
-			return a.event.waitEnded()
-		}
-	}
-	if own != nil {
-		own.onPeer = true
-	}
-	return nil
+	return b.history.Exclude(e.ticket.Intent().ID, e.access)
 }
 
 // end closes the intent.
 func (e *peerEnd) end(ctx context.Context, launched bool) error {
 	switch {
 	case e.runtime == nil:
-		e.stream.leave()
+		e.stream.Leave()
 		return nil
 	case launched:
 		return e.runtime.FinishUse(ctx, e.ticket)
@@ -122,14 +110,14 @@ func (e *peerEnd) end(ctx context.Context, launched bool) error {
 // waitFor makes later work of e's stream wait for what is enqueued on peer's.
 // The event goes back to its stream at once: recording it again moves no wait.
 func (e *peerEnd) waitFor(peer *peerEnd) error {
-	peer.stream.mu.Lock()
-	event, err := peer.stream.record(peer.lease)
-	peer.stream.mu.Unlock()
+	peer.stream.Lock()
+	p, err := peer.stream.Record(peer.lease)
+	peer.stream.Unlock()
 	if err != nil {
 		return peer.observed(err)
 	}
-	defer event.release()
-	return e.observed(e.stream.waitPeer(peer.drv, event))
+	defer p.Release()
+	return e.observed(e.stream.WaitPeer(peer.drv, p))
 }
 
 // observed tells the end's runtime of its driver's error and returns it.

@@ -7,11 +7,12 @@ import (
 	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
 // pin is a host buffer that a copy under way reads or writes.
 type pin struct {
-	event  *event
+	event  *fence.Point
 	pinner *runtime.Pinner
 	host   unsafe.Pointer
 }
@@ -42,7 +43,7 @@ func (s *stream) pinHost(host unsafe.Pointer, lease core.StreamID) error {
 		if errors.Is(err, core.ErrStreamMisuse) {
 			return err // a synchronisation would invalidate the capture
 		}
-		if syncErr := s.drv.StreamSynchronize(s.handle); syncErr != nil {
+		if syncErr := s.drv.StreamSynchronize(s.Handle()); syncErr != nil {
 			return errors.Join(err, syncErr)
 		}
 		dropPinner(pinner)
@@ -51,13 +52,13 @@ func (s *stream) pinHost(host unsafe.Pointer, lease core.StreamID) error {
 }
 
 func (s *stream) addPin(p pin, lease core.StreamID) (err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Lock()
+	defer s.Unlock()
 	s.unpin()
-	if err := s.refuseCaptured("copy", lease); err != nil {
+	if err := s.RefuseCaptured("copy", lease); err != nil {
 		return err
 	}
-	if p.event, err = s.record(lease); err == nil {
+	if p.event, err = s.Record(lease); err == nil {
 		s.pins = append(s.pins, p)
 		s.pinned.Store(int64(len(s.pins)))
 	}
@@ -70,11 +71,11 @@ func (s *stream) unpin() {
 	n := 0
 	for n < len(s.pins) {
 		p := s.pins[n]
-		if done, err := s.queryCompleted(p.event); err != nil || !done {
+		if done, err := s.QueryCompleted(p.event); err != nil || !done {
 			break
 		}
 		dropPinner(p.pinner)
-		p.event.release()
+		p.event.Release()
 		n++
 	}
 	left := copy(s.pins, s.pins[n:])

@@ -87,7 +87,7 @@ func (p *StreamPool) takeIdle() (idle []*stream) {
 // and waits for neither.
 func (p *StreamPool) end(s *stream) {
 	busy := 0
-	if !p.answered(s.handle) {
+	if !p.answered(s.Handle()) {
 		busy = 1
 	}
 	p.mu.Lock()
@@ -128,7 +128,7 @@ func (p *StreamPool) destroy(ctx context.Context) error {
 	p.destroyed = true
 	p.table.shut()
 	if p.backstop != nil {
-		p.undestroyed = append(p.undestroyed, p.backstop.handle)
+		p.undestroyed = append(p.undestroyed, p.backstop.Handle())
 		p.backstop = nil
 	}
 	handles := p.undestroyed
@@ -140,12 +140,11 @@ func (p *StreamPool) destroy(ctx context.Context) error {
 		errs = append(errs, p.destroyWhenIdle(ctx, h))
 	}
 	for _, s := range p.table.everyStream() {
-		s.mu.Lock()
+		s.Lock()
 		s.unpin()
-		s.letGo()
-		s.detach()
-		s.mu.Unlock()
-		errs = append(errs, s.events.close())
+		s.DropFinalEvent()
+		errs = append(errs, s.CloseEvents())
+		s.Unlock()
 	}
 	return errors.Join(errs...)
 }

@@ -40,10 +40,10 @@ var reapBatches = sync.Pool{New: func() any { return new(reapBatch) }}
 // (or the same, if the device is quick) finds it completed. It makes no call
 // that blocks.
 func (r *AsyncResource) reapStream(s *stream) error {
-	s.mu.Lock()
+	s.Lock()
 	s.unpin()
 	done, err := r.collectCompleted(s)
-	s.mu.Unlock()
+	s.Unlock()
 	r.releaseBatch(s, done)
 	return err
 }
@@ -72,10 +72,10 @@ func (r *AsyncResource) collectCompleted(s *stream) (*reapBatch, error) {
 				return batch, unlessCapturing(err)
 			}
 		}
-		if done, err := s.queryMark(s.mark); err != nil || !done {
+		if done, err := s.QueryMark(s.mark); err != nil || !done {
 			return batch, err
 		}
-		s.mark.release()
+		s.mark.Release()
 		for _, p := range s.queue[:s.marked] {
 			batch.entries = append(batch.entries, p)
 			batch.freed.to += p.bytes
@@ -92,17 +92,14 @@ func (r *AsyncResource) collectCompleted(s *stream) (*reapBatch, error) {
 // markQueue puts a mark behind all queued frees; s.mu must be held. A stream
 // that was given up is not named again: its final point is behind them all.
 func (r *AsyncResource) markQueue(s *stream) error {
-	mark := s.finalPoint.Load()
-	if mark != nil {
-		mark.retain()
-	} else {
-		err := s.uncaptured()
-		if err == nil {
-			mark, err = s.record(core.DefaultStream)
-		}
-		if err != nil {
+	if !s.IsGivenUp() {
+		if err := s.Uncaptured(); err != nil {
 			return err
 		}
+	}
+	mark, err := s.FinalOrRecord(core.DefaultStream)
+	if err != nil {
+		return err
 	}
 	s.mark, s.marked = mark, len(s.queue)
 	return nil

@@ -78,7 +78,7 @@ func (p *StreamPool) LeaseOf(handle driver.Stream) (id core.StreamID, ok bool) {
 		return core.DefaultStream, true
 	}
 	for _, s := range p.table.streams() {
-		if lease := core.StreamID(s.lease.Load()); s.handle == handle && lease > id {
+		if lease := core.StreamID(s.lease.Load()); s.Handle() == handle && lease > id {
 			id = lease // of two with one handle the newer: the other is gone
 		}
 	}
@@ -87,9 +87,9 @@ func (p *StreamPool) LeaseOf(handle driver.Stream) (id core.StreamID, ok bool) {
 
 func (s *stream) inspect() StreamInfo {
 	info := StreamInfo{
-		Number: s.slot, Default: s.handle == 0, Completed: s.completed.Load(),
-		OpenLaunches: clamp(s.open.Load()), PendingFrees: clamp(s.queued.Load()), Capturing: s.capturing.Load(),
-		Launches: s.books.launches.Load(), WaitsQueued: s.books.waits.Load(), WaitsElided: s.books.elided.Load(),
+		Number: s.Slot(), Default: s.Handle() == 0, Completed: s.Completed(),
+		OpenLaunches: clamp(s.Open()), PendingFrees: clamp(s.queued.Load()), Capturing: s.Capturing(),
+		Launches: s.books.Launches.Load(), WaitsQueued: s.books.Waits.Load(), WaitsElided: s.books.Elided.Load(),
 	}
 	completed := s.frees.completed.Load() // first: queued must not be behind it
 	info.PendingBytes = s.frees.queued.Load() - completed
@@ -97,21 +97,19 @@ func (s *stream) inspect() StreamInfo {
 		info.Busy = true
 		return info
 	}
-	defer s.mu.Unlock()
-	info.Seq = s.seq
-	info.Last = s.flights.newest()
-	for slot, seq := range s.clock {
-		if slot != s.slot && seq > 0 {
-			info.After = append(info.After, StreamPoint{Number: slot, Seq: seq})
-		}
-	}
+	defer s.Unlock()
+	info.Seq = s.Seq()
+	info.Last = s.Newest()
+	s.After(func(slot int, seq uint64) {
+		info.After = append(info.After, StreamPoint{Number: slot, Seq: seq})
+	})
 	return info
 }
 
 // lockSoon takes the lock unless somebody holds it for longer than the driver
 // usually needs for a call.
 func (s *stream) lockSoon() bool {
-	for tries := 10; !s.mu.TryLock(); tries-- {
+	for tries := 10; !s.TryLock(); tries-- {
 		if tries == 0 {
 			return false
 		}

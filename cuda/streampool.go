@@ -121,11 +121,11 @@ func (p *StreamPool) construct(context.Context) (*stream, error) {
 // in the clocks go to another stream.
 func (p *StreamPool) destruct(s *stream) {
 	idle := p.makeIdle(s)
-	defer s.mu.Unlock()
+	defer s.Unlock()
 	if idle {
-		s.letGoOf()
+		s.LetGo()
 	}
-	_ = p.destroyStream(s.handle) // Close tries again, and reports
+	_ = p.destroyStream(s.Handle()) // Close tries again, and reports
 }
 
 // makeIdle synchronises a stream and returns with its lock held, which is not
@@ -133,16 +133,16 @@ func (p *StreamPool) destruct(s *stream) {
 // if the stream could not be synchronised.
 func (p *StreamPool) makeIdle(s *stream) bool {
 	for {
-		s.mu.Lock()
-		_ = s.flush() // for whoever waits on the device for what the host has seen
-		seq, attempts := s.point(), s.freeAttempts
-		s.mu.Unlock()
-		err := p.drv.StreamSynchronize(s.handle)
-		s.mu.Lock()
-		if err != nil || seq == s.seq && attempts == s.freeAttempts {
+		s.Lock()
+		_ = s.Flush() // for whoever waits on the device for what the host has seen
+		seq, attempts := s.Here(), s.freeAttempts
+		s.Unlock()
+		err := p.drv.StreamSynchronize(s.Handle())
+		s.Lock()
+		if err != nil || seq == s.Seq() && attempts == s.freeAttempts {
 			return err == nil
 		}
-		s.mu.Unlock()
+		s.Unlock()
 	}
 }
 
@@ -241,7 +241,7 @@ func (p *StreamPool) Handle(id core.StreamID) (driver.Stream, error) {
 	if err != nil {
 		return 0, err
 	}
-	return s.handle, nil
+	return s.Handle(), nil
 }
 
 // Synchronize blocks until all work enqueued on a leased stream so far is done
@@ -266,13 +266,13 @@ func (p *StreamPool) waitFor(ctx context.Context, s *stream, id core.StreamID) e
 	if err != nil {
 		return p.observe("Synchronize", err)
 	}
-	defer e.release()
-	if err := poll(ctx, func() (bool, error) { return s.queryCompleted(e) }); err != nil {
+	defer e.Release()
+	if err := poll(ctx, func() (bool, error) { return s.QueryCompleted(e) }); err != nil {
 		return p.observe("Synchronize", err)
 	}
-	s.mu.Lock()
+	s.Lock()
 	s.unpin()
-	s.mu.Unlock()
+	s.Unlock()
 	return nil
 }
 

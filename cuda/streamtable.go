@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
 // streamTable knows every physical stream and which lease is on it. Looking a
@@ -16,6 +17,7 @@ import (
 type streamTable struct {
 	drv         driver.Driver
 	deviceOrder bool
+	order       *fence.Order
 
 	// adoptedBooks count for all adopted streams: they come and go, and what was
 	// counted must stay.
@@ -26,14 +28,13 @@ type streamTable struct {
 
 	lostHosts lostHosts
 
+	// resource has its blocks on the streams. It is set once, before there is a block.
+	resource *AsyncResource
+
 	leases atomic.Pointer[map[core.StreamID]*stream]
 	all    atomic.Pointer[[]*stream]
 
 	mu sync.Mutex
-	// free are the slots of destroyed streams, with the sequence number that
-	// each goes on from.
-	free []freeSlot
-	next int
 	// removed are streams that are gone and may have events in use.
 	removed []*stream
 	// removedCalls is what the removed streams counted.
@@ -42,14 +43,9 @@ type streamTable struct {
 	closed atomic.Bool
 }
 
-type freeSlot struct {
-	slot int
-	seq  uint64
-}
-
 // newStreamTable returns a table that holds the legacy default stream.
 func newStreamTable(drv driver.Driver, deviceOrder bool) *streamTable {
-	t := &streamTable{drv: drv, deviceOrder: deviceOrder}
+	t := &streamTable{drv: drv, deviceOrder: deviceOrder, order: fence.NewOrder(drv, deviceOrder)}
 	t.leases.Store(&map[core.StreamID]*stream{})
 	t.all.Store(&[]*stream{})
 	t.setLease(core.DefaultStream, t.add(0, false))
@@ -97,17 +93,15 @@ func (t *streamTable) enter(op string, id core.StreamID) (*stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.open.Add(1)
+	s.Enter()
 	if t.leases.Load() != seen { // the map is replaced at every change
 		if _, err := t.resolve(op, id); err != nil {
-			s.leave()
+			s.Leave()
 			return nil, err
 		}
 	}
 	return s, nil
 }
-
-func (s *stream) leave() { s.open.Add(-1) }
 
 // add takes a driver stream in. An adopted one counts into books that outlive it.
 func (t *streamTable) add(handle driver.Stream, adopted bool) *stream {
@@ -117,15 +111,8 @@ func (t *streamTable) add(handle driver.Stream, adopted bool) *stream {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	slot := freeSlot{slot: t.next}
-	if n := len(t.free); n > 0 {
-		slot, t.free = t.free[n-1], t.free[:n-1]
-	} else {
-		t.next++
-	}
-	s := newStream(t.drv, handle, slot.slot, slot.seq, counters)
-	s.table, s.deviceOrder = t, t.deviceOrder
-	s.adopted, s.queriesCapture = adopted, adopted || handle == 0
+	s := &stream{drv: t.drv, table: t, books: counters, adopted: adopted}
+	t.order.Add(&s.Stream, handle, adopted || handle == 0, &counters.Counts)
 	all := append(slices.Clone(*t.all.Load()), s)
 	t.all.Store(&all)
 	return s
@@ -137,7 +124,7 @@ func (t *streamTable) remove(s *stream) error {
 	if !slices.Contains(t.streams(), s) {
 		return nil // by somebody else
 	}
-	if err := s.events.close(); err != nil {
+	if err := s.CloseEvents(); err != nil {
 		return err
 	}
 	t.mu.Lock()
@@ -145,7 +132,7 @@ func (t *streamTable) remove(s *stream) error {
 	all := slices.DeleteFunc(slices.Clone(t.streams()), func(other *stream) bool { return other == s })
 	t.all.Store(&all)
 	t.removedCalls = t.removedCalls.plus(s.calls)
-	t.free = append(t.free, freeSlot{slot: s.slot, seq: s.seq})
+	t.order.Remove(&s.Stream)
 	t.removed = append(slices.DeleteFunc(t.removed, withoutEvents), s)
 	return nil
 }
@@ -153,7 +140,7 @@ func (t *streamTable) remove(s *stream) error {
 // made reports whether handle is of a stream that the pool made and has.
 func (t *streamTable) made(handle driver.Stream) bool {
 	return slices.ContainsFunc(t.streams(), func(s *stream) bool {
-		return s.handle == handle && !s.adopted && !s.isGivenUp()
+		return s.Handle() == handle && !s.adopted && !s.IsGivenUp()
 	})
 }
 
@@ -161,10 +148,10 @@ func (t *streamTable) made(handle driver.Stream) bool {
 // its work is done. The pool's own streams are not forgotten: their books are
 // theirs alone.
 func (t *streamTable) awaitsRetirement(s *stream) bool {
-	return s.isGivenUp() && s.adopted && !t.deviceOrder
+	return s.IsGivenUp() && s.adopted && !t.deviceOrder
 }
 
-func withoutEvents(s *stream) bool { return s.events.made.Load() == 0 }
+func withoutEvents(s *stream) bool { return s.Events() == 0 }
 
 // everyStream is all streams alive, and those removed whose last events were
 // not given back yet.

@@ -35,7 +35,7 @@ func (r *AsyncResource) unmap(s *stream, p pending) error {
 	i := &r.isolated
 	ptr, bytes := p.block.core.ID.Ptr, p.block.mapped
 	if err := r.drv.MemUnmap(ptr, bytes); err != nil {
-		s.books.fails.Add(1)
+		s.books.Fails.Add(1)
 		i.mu.Lock()
 		i.toUnmap = append(i.toUnmap, completedFree{p, s})
 		i.mu.Unlock()

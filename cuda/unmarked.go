@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
 // unmarked are the streams on which work was enqueued that no event of its own
@@ -45,23 +46,21 @@ func (u *unmarked) wait(ctx context.Context) error {
 // waitCompleted waits until the device has done what is enqueued now, or ctx ends. A
 // stream that was given up is not named again: its final point is behind it all.
 func (s *stream) waitCompleted(ctx context.Context) error {
-	e, err := s.lastOrHere()
+	e, err := s.finalOrHere()
 	if err != nil {
 		return err
 	}
-	defer e.release()
-	return poll(ctx, func() (bool, error) { return s.queryCompleted(e) })
+	defer e.Release()
+	return poll(ctx, func() (bool, error) { return s.QueryCompleted(e) })
 }
 
-func (s *stream) lastOrHere() (*event, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if last := s.finalPoint.Load(); last != nil {
-		last.retain()
-		return last, nil
+func (s *stream) finalOrHere() (*fence.Point, error) {
+	s.Lock()
+	defer s.Unlock()
+	if !s.IsGivenUp() {
+		if err := s.RefuseCaptured("Close", core.DefaultStream); err != nil {
+			return nil, err
+		}
 	}
-	if err := s.refuseCaptured("Close", core.DefaultStream); err != nil {
-		return nil, err
-	}
-	return s.record(core.DefaultStream)
+	return s.FinalOrRecord(core.DefaultStream)
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
 // PrepareUse announces the launch on its blocks, which are locked one at a time,
@@ -37,61 +39,50 @@ func (r *AsyncResource) prepare(req core.UseRequest) (core.Ticket, <-chan struct
 	}
 	in, err := core.OpenIntent(r, req)
 	if err != nil {
-		s.leave()
+		s.Leave()
 		return core.Ticket{}, nil, err
 	}
-	e, err := s.announce(in)
+	p, err := s.Announce(in)
 	if err != nil {
-		s.books.fails.Add(1)
-		s.leave()
+		s.books.Fails.Add(1)
+		s.Leave()
 		in.Recycle()
 		return core.Ticket{}, nil, err
 	}
-	ended, err := r.open(s, in, e)
+	in.Handle = p
+	ended, err := r.announceOnBlocks(in, p)
 	if err == nil {
-		err = r.fenceLaunch(s, in, e)
+		err = p.Fence(in)
 	}
-	e.fence.drop()
+	p.DropPlan()
 	if err != nil {
-		r.endLaunch(in, withdrawn)
+		p.Withdraw()
+		in.Recycle()
 		return core.Ticket{}, ended, err
 	}
 	return in.Ticket(r), nil, nil
 }
 
-// announce makes the event of a launch, with a reference for each block.
-func (s *stream) announce(in *core.Intent) (*event, error) {
-	e, err := s.events.get(s, int32(1+len(in.Uses)))
-	if err != nil {
-		return nil, err
-	}
-	e.lease, e.launch, e.name = in.Stream, in.ID, in.Launch
-	e.fence.sharersWritten, e.fence.sharedSeq = 0, 0
-	e.state.Store(announced)
-	in.Handle = e
-	return e, nil
-}
-
-// open announces the launch on all blocks and collects what must be waited
-// for. If a conflicting launch is in the way it also returns the channel that
+// announceOnBlocks announces the launch on all its blocks and collects what must be
+// waited for. If a conflicting launch is in the way it also returns the channel that
 // is closed when that one ends. After an error the blocks that know of the
 // launch will find it withdrawn.
-func (r *AsyncResource) open(s *stream, in *core.Intent, e *event) (<-chan struct{}, error) {
+func (r *AsyncResource) announceOnBlocks(in *core.Intent, p *fence.Point) (<-chan struct{}, error) {
 	for i := range in.Uses {
 		u := &in.Uses[i]
 		b, err := r.find("PrepareUse", u.Block, in.Stream)
 		if err != nil {
-			e.releaseMany(int32(len(in.Uses) - i))
+			p.Unannounce(len(in.Uses) - i)
 			return nil, err
 		}
-		if holder := b.announce(e, u.Access, i); holder != nil {
-			ended := holder.event.waitEnded()
+		if holder := b.history.Announce(p, u.Access, i); holder != nil {
+			ended := holder.WaitEnded()
 			err := conflictError(in, u, holder)
 			b.mu.Unlock()
-			e.releaseMany(int32(len(in.Uses) - i))
+			p.Unannounce(len(in.Uses) - i)
 			return ended, err
 		}
-		if b.writtenByOther(s) {
+		if b.history.WrittenByOther(p.Stream()) {
 			in.CrossStream = true
 		}
 		u.Tag, u.Requested, u.Bytes, u.Handle = b.core.Tag, b.core.Requested, b.core.Bytes, b
@@ -100,48 +91,78 @@ func (r *AsyncResource) open(s *stream, in *core.Intent, e *event) (<-chan struc
 	return nil, nil
 }
 
-func conflictError(in *core.Intent, u *core.PreparedUse, holder *access) error {
+func conflictError(in *core.Intent, u *core.PreparedUse, holder *fence.Access) error {
 	return &core.StreamMisuseError{Op: "PrepareUse", Block: u.Block, Stream: in.Stream,
 		Reason: "another stream's launch is announced on the block and not finished, so there is no event to wait for: finish it first, or use Runtime.Launch, which waits",
-		Holder: &core.IntentHolder{Launch: holder.event.name, Stream: holder.event.lease, Access: holder.kind}}
+		Holder: holder.Holder()}
 }
 
-// fenceLaunch queues the waits and notes them in the intent.
-func (r *AsyncResource) fenceLaunch(s *stream, in *core.Intent, e *event) error {
-	f := &e.fence
-	for i := range f.deps {
-		in.Uses[f.deps[i].use].Elided++
-	}
-	err := f.flushOthers()
-	if err == nil {
-		err = r.queueWaits(s, in, f)
-	}
+// FinishUse records the launch's event. The blocks hold it since the launch
+// was announced, so nothing is done to them here.
+func (r *AsyncResource) FinishUse(_ context.Context, t core.Ticket) error {
+	in, err := t.End(r, "FinishUse")
 	if err != nil {
-		s.books.fails.Add(1)
+		return err
 	}
-	return err
-}
-
-func (r *AsyncResource) queueWaits(s *stream, in *core.Intent, f *fence) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.coveredBy(f) {
-		if err := s.flush(); err != nil {
+	p := pointOf(in)
+	if in.Trace != nil {
+		setSpans(in, p)
+	}
+	if len(in.Uses) > 0 {
+		backlogged := false
+		if p.Stream().AsksDriver() {
+			backlogged, err = r.finishOrBacklog(backlogEnd{in: in})
+		} else {
+			err = r.finish(in, p)
+		}
+		if backlogged {
 			return err
 		}
 	}
-	if len(f.deps) == 0 {
-		return nil
-	}
-	err := f.queue(s, func(d dependency) {
-		u := &in.Uses[d.use]
-		u.Waits++
-		u.Elided--
-		in.Waited = append(in.Waited, core.Waited{Use: d.use, Stream: d.event.lease, Span: d.span, For: d.waitRef(u.Block.Generation)})
-	})
-	s.books.waits.Add(uint64(len(in.Waited)))
-	s.books.elided.Add(uint64(len(f.deps) - len(in.Waited)))
+	r.launched(in)
 	return err
+}
+
+// launched closes the intent of a launch that is fenced.
+func (r *AsyncResource) launched(in *core.Intent) {
+	p := pointOf(in)
+	counts := p.Stream().Counts()
+	counts.Launches.Add(1)
+	if in.CrossStream {
+		counts.CrossStream.Add(1)
+	}
+	p.Commit()
+	in.Recycle()
+}
+
+// finish fences a launch, by synchronising its stream if the driver refuses to record
+// its event.
+func (r *AsyncResource) finish(in *core.Intent, p *fence.Point) error {
+	if err := p.Finish(in); err != nil {
+		return r.finishUnrecorded(in, p, err)
+	}
+	return nil
+}
+
+func (r *AsyncResource) finishUnrecorded(in *core.Intent, p *fence.Point, cause error) error {
+	return p.FinishUnrecorded(cause, func() {
+		for i := range in.Uses {
+			b := blockOf(&in.Uses[i])
+			b.mu.Lock()
+			r.streams.table.poison(b)
+			b.mu.Unlock()
+		}
+	})
+}
+
+// setSpans hands the spans of the uses to those who will wait for them.
+func setSpans(in *core.Intent, p *fence.Point) {
+	for i := range in.Uses {
+		b := blockOf(&in.Uses[i])
+		b.mu.Lock()
+		b.history.SetSpan(p, in.Uses[i].Span)
+		b.mu.Unlock()
+	}
 }
 
 // AbortUse closes the intent and records nothing.
@@ -150,12 +171,23 @@ func (r *AsyncResource) AbortUse(_ context.Context, t core.Ticket) error {
 	if err != nil {
 		return err
 	}
-	pointOf(in).stream.books.aborts.Add(1)
-	r.endLaunch(in, withdrawn)
+	p := pointOf(in)
+	p.Stream().Counts().Aborts.Add(1)
+	p.Withdraw()
+	in.Recycle()
 	return nil
 }
 
-// RecordUse records an event behind work that was enqueued without prepared
+// plans are those of frees and recorded uses: a launch has its own.
+var plans = sync.Pool{New: func() any { return new(fence.Plan) }}
+
+// recyclePlan drops a plan that was taken from the pool.
+func recyclePlan(plan *fence.Plan) {
+	plan.Drop()
+	plans.Put(plan)
+}
+
+// RecordUse records a point behind work that was enqueued without prepared
 // waits, and adds it to the block's accesses. If the stream is capturing it
 // returns an error, and the use stays announced on the block until the capture
 // has ended and a reap records it.
@@ -164,7 +196,7 @@ func (r *AsyncResource) RecordUse(_ context.Context, id core.BlockID, stream cor
 	if err != nil {
 		return err
 	}
-	defer s.leave() // neither is the stream given up before the use is fenced nor begins a capture
+	defer s.Leave() // neither is the stream given up before the use is fenced nor begins a capture
 	b, err := r.find("RecordUse", id, stream)
 	if err != nil {
 		return err
@@ -173,50 +205,50 @@ func (r *AsyncResource) RecordUse(_ context.Context, id core.BlockID, stream cor
 	if backlogged, err := r.backlogUse(s, id, stream); backlogged {
 		return err
 	}
-	e, fenced, recordErr := r.recordNow(s, stream)
-	f := fences.Get().(*fence)
-	defer f.recycle()
-	if e != nil {
-		defer e.release()
+	p, fenced, recordErr := recordNow(s, stream)
+	plan := plans.Get().(*fence.Plan)
+	defer recyclePlan(plan)
+	if p != nil {
+		defer p.Release()
 	}
 	if b, err = r.find("RecordUse", id, stream); err != nil {
 		return errors.Join(recordErr, err)
 	}
 	defer b.mu.Unlock()
-	if e != nil {
-		b.addRecordedUse(access{event: e, kind: core.ReadWrite}, f)
+	if p != nil {
+		b.history.AddRecorded(fence.RecordedUse(p), plan)
 	} else if !fenced {
 		r.streams.table.poison(b)
 	}
 	return recordErr
 }
 
-// recordHere records an event behind what is enqueued on s now.
-func (s *stream) recordHere(lease core.StreamID) (*event, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.isGivenUp() {
-		return nil, givenUpError("Synchronize", lease)
+// recordNow records a point behind what is enqueued on s. If the driver
+// refuses, the stream is synchronised; fenced says whether that went well.
+func recordNow(s *stream, lease core.StreamID) (p *fence.Point, fenced bool, err error) {
+	s.Lock()
+	p, err = s.Record(lease)
+	s.Unlock()
+	if err == nil {
+		return p, true, nil
 	}
-	if err := s.refuseCaptured("Synchronize", lease); err != nil {
-		return nil, err
-	}
-	return s.record(lease)
+	s.books.Fails.Add(1)
+	fenced = true
+	err = s.Synchronize(err, func() { fenced = false })
+	return nil, fenced, err
 }
 
-// recordNow records an event behind what is enqueued on s. If the driver
-// refuses, the stream is synchronised; fenced says whether that went well.
-func (r *AsyncResource) recordNow(s *stream, lease core.StreamID) (e *event, fenced bool, err error) {
-	s.mu.Lock()
-	e, err = s.record(lease)
-	s.mu.Unlock()
-	if err == nil {
-		return e, true, nil
+// recordHere records a point behind what is enqueued on s now.
+func (s *stream) recordHere(lease core.StreamID) (*fence.Point, error) {
+	s.Lock()
+	defer s.Unlock()
+	if s.IsGivenUp() {
+		return nil, givenUpError("Synchronize", lease)
 	}
-	s.books.fails.Add(1)
-	fenced = true
-	err = r.fenceBySync(s, err, func() { fenced = false })
-	return nil, fenced, err
+	if err := s.RefuseCaptured("Synchronize", lease); err != nil {
+		return nil, err
+	}
+	return s.Record(lease)
 }
 
 // givenUpError is the refusal of work on an adopted stream whose lease was given

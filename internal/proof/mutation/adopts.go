@@ -3,22 +3,22 @@ package mutation
 // adoptSites are the end of adopted streams, and what comes after.
 var adoptSites = []Site{
 	{
-		Name: "giveUp: completed at once", File: "adopt.go", Func: "StreamPool.giveUp",
+		Name: "GiveUp: completed at once", File: "internal/fence/giveup.go", Func: "Stream.GiveUp",
 		Wrong: "the work of a stream that was given up is believed to be done",
-		Old:   "s.finalPoint.Store(last)",
-		New:   "if mutated() {\n s.noteCompleted(last.seq)\n }\n s.finalPoint.Store(last)",
+		Old:   "s.final.Store(final)",
+		New:   "if mutated() {\n s.NoteCompleted(final.seq)\n }\n s.final.Store(final)",
 	},
 	{
 		Name: "freeBehind: the end is left out", File: "free.go", Func: "AsyncResource.freeBehind",
 		Wrong: "a block of a stream that was given up is freed before the end of that stream",
-		Old:   "f.add(s, &access{event: last}, -1)",
-		New:   "if !mutated() {\n f.add(s, &access{event: last}, -1)\n }",
+		Old:   "plan.AddFinal(&s.Stream, last)",
+		New:   "if !mutated() {\n plan.AddFinal(&s.Stream, last)\n }",
 	},
 	{
 		Name: "freeBehind: a reference is kept", File: "free.go", Func: "AsyncResource.freeBehind",
 		Wrong: "the event at the end of a stream never comes back",
-		Old:   "last.release()",
-		New:   "if !mutated() {\n last.release()\n }",
+		Old:   "last.Release()",
+		New:   "if !mutated() {\n last.Release()\n }",
 	},
 	{
 		Name: "retire: before the device", File: "adopt.go", Func: "StreamPool.retire",
@@ -27,15 +27,15 @@ var adoptSites = []Site{
 		New:   "err != nil || !done && !mutated() {",
 	},
 	{
-		Name: "letGo: a reference is kept", File: "adopt.go", Func: "stream.letGo",
+		Name: "DropFinalEvent: a reference is kept", File: "internal/fence/giveup.go", Func: "Stream.DropFinalEvent",
 		Wrong: "the event at the end of a stream that was forgotten never comes back",
-		Old:   "last.release()",
-		New:   "if !mutated() {\n last.release()\n }",
+		Old:   "final.Release()",
+		New:   "if !mutated() {\n final.Release()\n }",
 	},
 	{
-		Name: "remove: the slot begins anew", File: "streamtable.go", Func: "streamTable.remove",
+		Name: "Remove: the slot begins anew", File: "internal/fence/order.go", Func: "Order.Remove",
 		Wrong: "a stream in the slot of another has numbers that clocks claim to cover already",
-		Old:   "t.free = append(t.free, freeSlot{slot: s.slot, seq: s.seq})",
-		New:   "if mutated() {\n t.free = append(t.free, freeSlot{slot: s.slot})\n } else {\n t.free = append(t.free, freeSlot{slot: s.slot, seq: s.seq})\n }",
+		Old:   "o.free = append(o.free, freeSlot{slot: s.slot, seq: s.seq})",
+		New:   "if mutated() {\n o.free = append(o.free, freeSlot{slot: s.slot})\n } else {\n o.free = append(o.free, freeSlot{slot: s.slot, seq: s.seq})\n }",
 	},
 }

@@ -5,34 +5,34 @@ package mutation
 var (
 	freeSites = []Site{
 		{
-			Name: "blockFree: a launch is overlooked", File: "free.go", Func: "block.blockFree",
+			Name: "Watch: a launch is overlooked", File: "internal/fence/history.go", Func: "History.Watch",
 			Wrong: "a block is freed while a launch over it is open",
-			Old:   "e.isOpen() && e.blockFree(b) {",
-			New:   "e.isOpen() && !mutated() && e.blockFree(b) {",
+			Old:   "p.IsOpen() && p.tell(w) {",
+			New:   "p.IsOpen() && !mutated() && p.tell(w) {",
 		},
 		{
-			Name: "usedOnlyOn: used elsewhere", File: "free.go", Func: "block.usedOnlyOn",
+			Name: "UsedOnlyOn: used elsewhere", File: "internal/fence/history.go", Func: "History.UsedOnlyOn",
 			Wrong: "a block is freed without waiting for the uses of other streams",
-			Old:   "b.accesses[i].event.stream != s {",
-			New:   "b.accesses[i].event.stream != s && !mutated() {",
+			Old:   "h.accesses[i].point.stream != s {",
+			New:   "h.accesses[i].point.stream != s && !mutated() {",
 		},
 		{
-			Name: "freeBehind: a use is left out", File: "free.go", Func: "AsyncResource.freeBehind",
+			Name: "PlanFree: a use is left out", File: "internal/fence/history.go", Func: "History.PlanFree",
 			Wrong: "a free does not wait for one of the uses",
-			Old:   "f.add(s, &b.accesses[i], -1)",
-			New:   "if b.accesses[i].event.stream == s || !mutated() {\n f.add(s, &b.accesses[i], -1)\n }",
+			Old:   "plan.add(s, &h.accesses[i], -1)",
+			New:   "if h.accesses[i].point.stream == s || !mutated() {\n plan.add(s, &h.accesses[i], -1)\n }",
 		},
 		{
 			Name: "queueFree: the free goes first", File: "free.go", Func: "AsyncResource.queueFree",
 			Wrong: "the waits of a free are queued behind it",
-			Old:   "if f != nil {",
-			New:   "if f != nil && len(f.deps) > 0 && mutated() {\n defer func(f *fence) {\n _ = f.queue(s, nil)\n }(f)\n f = nil\n }\n if f != nil {",
+			Old:   "if plan != nil {",
+			New:   "if plan != nil && mutated() {\n defer func(plan *fence.Plan) {\n _ = plan.QueueFree(&s.Stream)\n }(plan)\n plan = nil\n }\n if plan != nil {",
 		},
 		{
-			Name: "enterFree: a reference is kept", File: "free.go", Func: "stream.enterFree",
+			Name: "Release: a reference is kept", File: "internal/fence/history.go", Func: "History.Release",
 			Wrong: "the event of a freed block's use never comes back",
-			Old:   "b.accesses[i].event.release()",
-			New:   "if !mutated() {\n b.accesses[i].event.release()\n }",
+			Old:   "h.accesses[i].point.Release()",
+			New:   "if !mutated() {\n h.accesses[i].point.Release()\n }",
 		},
 		{
 			Name: "collectCompleted: before the device", File: "reap.go", Func: "AsyncResource.collectCompleted",
@@ -43,22 +43,22 @@ var (
 		{
 			Name: "collectCompleted: the mark lies before the free", File: "reap.go", Func: "AsyncResource.collectCompleted",
 			Wrong: "a block is called reusable whose free was queued behind the mark that was completed",
-			Old:   "s.mark.release()",
-			New:   "if s.marked < len(s.queue) && mutated() {\n s.marked = len(s.queue)\n }\n s.mark.release()",
+			Old:   "s.mark.Release()",
+			New:   "if s.marked < len(s.queue) && mutated() {\n s.marked = len(s.queue)\n }\n s.mark.Release()",
 		},
 		{
 			Name: "markQueue: completed at once", File: "reap.go", Func: "AsyncResource.markQueue",
 			Wrong: "the mark behind the frees is believed to be completed as soon as it is recorded",
 			Old:   "s.mark, s.marked = mark, len(s.queue)",
-			New:   "if mutated() {\n s.noteCompleted(mark.seq)\n }\n s.mark, s.marked = mark, len(s.queue)",
+			New:   "if mutated() {\n s.NoteCompleted(s.Seq())\n }\n s.mark, s.marked = mark, len(s.queue)",
 		},
 	}
 	unmapSites = []Site{
 		{
 			Name: "free: an isolated block used elsewhere", File: "free.go", Func: "AsyncResource.free",
 			Wrong: "a block is unmapped without waiting for the uses of other streams",
-			Old:   "if last == nil && b.usedOnlyOn(s) {",
-			New:   "if last == nil && (b.usedOnlyOn(s) || b.mapped > 0 && mutated()) {",
+			Old:   "if last == nil && b.history.UsedOnlyOn(&s.Stream) {",
+			New:   "if last == nil && (b.history.UsedOnlyOn(&s.Stream) || b.mapped > 0 && mutated()) {",
 		},
 		{
 			Name: "setAside: an isolated block goes on", File: "unmap.go", Func: "AsyncResource.setAside",
@@ -69,16 +69,16 @@ var (
 	}
 	eventSites = []Site{
 		{
-			Name: "end: the blocked frees are lost", File: "event.go", Func: "event.end",
+			Name: "end: the blocked frees are lost", File: "internal/fence/point.go", Func: "Point.end",
 			Wrong: "the end of a launch does not tell of the blocks whose free it blocked",
-			Old:   "return blocked",
-			New:   "if len(blocked) > 0 && mutated() {\n return nil\n }\n return blocked",
+			Old:   "return waiters",
+			New:   "if len(waiters) > 0 && mutated() {\n return nil\n }\n return waiters",
 		},
 		{
-			Name: "releaseMany: back too early", File: "event.go", Func: "event.releaseMany",
+			Name: "releaseMany: back too early", File: "internal/fence/point.go", Func: "Point.releaseMany",
 			Wrong: "an event is used again while one reference on it is left",
-			Old:   "if e.refs.Add(-n) == 0 {",
-			New:   "if left := e.refs.Add(-n); left == 0 || left == 1 && mutated() {",
+			Old:   "p.refs.Add(-n) == 0 &&",
+			New:   "func(left int32) bool {\n return left == 0 || left == 1 && mutated()\n }(p.refs.Add(-n)) &&",
 		},
 	}
 )

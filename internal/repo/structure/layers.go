@@ -115,8 +115,8 @@ var walks = []struct {
 	name, entry string
 	goals       []string
 }{
-	{"an allocation", "core.Runtime.Allocate", []string{"cuda/driver.Driver"}},
-	{"a launch", "core.Runtime.Launch", []string{"cuda/driver.Driver"}},
-	{"a free", "core.Runtime.Deallocate", []string{"cuda/driver.Driver", "core.Listener"}},
+	{"an allocation", "core.Runtime.Allocate", []string{"cuda/driver.Driver", "internal/fence.Port"}},
+	{"a launch", "core.Runtime.Launch", []string{"cuda/driver.Driver", "internal/fence.Port"}},
+	{"a free", "core.Runtime.Deallocate", []string{"cuda/driver.Driver", "internal/fence.Port", "core.Listener"}},
 	{"a finding", "core.FindingSink.Report", nil},
 }

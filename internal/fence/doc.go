@@ -1,0 +1,67 @@
+// Package fence is the engine: it decides which stream waits for which work, with as
+// few waits as will do. It knows of streams, points of their order, and accesses of
+// blocks; not of memory, and not of who owns a block.
+//
+// # The claim
+//
+// Of two operations, the queued waits order only the pairs that stream order and
+// declared conflicts demand, transitively, and all of those. No queued wait can be
+// taken away. What that means for callers, and why the rules below give it, is in
+// docs/memory-model.md; internal/proof checks it on this code.
+//
+// # The rules
+//
+// Each [Stream] keeps a vector clock: for every other stream the newest point there
+// that it is already ordered after, transitively. Each block keeps a [History] of its
+// outstanding accesses, which no other of them covers: at most one write and one read
+// of each stream.
+//
+//  1. A launch is announced on all its blocks. Of two conflicting launches on two
+//     streams one finds the other there: open, and it is refused; or placed, and its
+//     access becomes a dependency.
+//  2. A dependency is waited for unless the stream's clock covers it, the host knows it
+//     to be completed, a newer one of its stream is waited for, or the clock of another
+//     dependency covers it ([Plan]).
+//  3. The end of a launch takes the next number of its stream's order, and a copy of
+//     the clock: its [Point]. Whoever looks at a block next drops the accesses that a
+//     later point covers.
+//  4. Allocations that follow each other share one ready point, whose record is deferred
+//     until something needs it (deferred.go).
+//
+// The files are in two halves. Clock, access, history and plan are pure: they call
+// nothing and take no lock. Point, stream, deferred, launch, giveup and capture are the
+// locked half, which calls the driver through [Port].
+//
+// # The states of a point
+//
+// Nothing but this table moves a point. Completion is no state: it is known by stream and
+// sequence number, so that it holds for whoever has used the point since.
+//
+//	call                        announced    watched      withdrawn   deferred        recorded    synthetic
+//	waitEnded, tell             watched      watched      "ended"     "ended"         "ended"     "ended"
+//	Commit, after Finish        recorded     recorded*    -           -               -           -
+//	Commit, FinishUnrecorded    synthetic    synthetic*   -           -               -           -
+//	Withdraw                    withdrawn    withdrawn*   -           -               -           -
+//	recordDeferred              no change    no change    no change   recorded        no change   no change
+//	renounce                    -            -            -           synthetic       no change   no change
+//	the last Release            in the list  in the list  in the list in the list     in the list forgotten**
+//
+// A star: those who wait are told. Two: a synthetic point that stands for one whose event
+// was given back never was of the list; one that was a launch goes back to it. A dash: no
+// caller does that. A point from the list begins as announced (Announce), deferred
+// (PointForAllocation) or recorded (Record); one that LetGo, GiveUp or DropFinalEvent
+// makes begins, and ends, as synthetic: so a recorded final point is given up for a
+// synthetic one, and a launch whose event the driver refuses goes from announced to
+// completed by a synchronise. states_test.go holds each cell.
+//
+// # Memory order
+//
+// Two steps are atomic under a stream's own lock: a wait is queued and the clock
+// joined; a number is taken, the event recorded and the clock copied. A deferred record is
+// made under the point's own lock and the stream's gate, because the stream's lock may be
+// held over an allocation for as long as the driver takes. A point's place (number and
+// clock) is written before its state says that it is placed, and read after that was
+// seen; it does not change while anybody refers to the point. A block's history is
+// guarded by its owner's lock, and no block is locked while the driver is called. Locks
+// are taken in the order block, point, gate; and stream, point, gate.
+package fence

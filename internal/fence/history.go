@@ -1,0 +1,208 @@
+package fence
+
+import "github.com/fencepost-gpu/fencepost/core"
+
+// History is the launches announced on a block, and its outstanding uses, with those
+// that nobody has looked for covered ones since. Each access has one reference on its
+// point. Whoever owns it locks the block over every call; no method calls the driver.
+type History struct {
+	accesses []Access
+}
+
+// usualAccesses is for how many a block has room at first, so that the lists of
+// two blocks share no cache line.
+const usualAccesses = 8
+
+// NewHistory returns an empty history with the usual room.
+func NewHistory() History { return History{accesses: make([]Access, 0, usualAccesses)} }
+
+// Begin forgets what was there, whose references must have been released, and begins
+// with the accesses given; their references are the history's from now on.
+func (h *History) Begin(with ...Access) { h.accesses = append(h.accesses[:0], with...) }
+
+// Announce adds the use of a launch on s that p will be placed behind, and to
+// p's plan what the launch must be ordered after. If a launch on another
+// stream is announced that it would have to be ordered against, it changes
+// nothing and returns that launch's access.
+func (h *History) Announce(p *Point, kind core.Access, use int) (holder *Access) {
+	s, plan := p.stream, &p.plan
+	h.prune(plan)
+	for i := range h.accesses {
+		if a := &h.accesses[i]; (a.point.stream != s || a.onPeer) && a.kind.Conflicts(kind) && a.point.IsOpen() {
+			return a
+		}
+	}
+	for i := range h.accesses {
+		switch a := &h.accesses[i]; {
+		case a.point.stream != s:
+			if a.kind.Conflicts(kind) {
+				plan.add(s, a, use)
+			}
+		case kind.Writes() && a.point.IsDeferred():
+			plan.noteSharer(a.point)
+		}
+	}
+	h.accesses = append(h.accesses, Access{point: p, kind: kind})
+	return nil
+}
+
+// AnnounceUndeclared adds a use that was enqueued before it is announced: it waits for
+// nothing, and what comes next is ordered after it. p's reference is the history's.
+func (h *History) AnnounceUndeclared(p *Point, kind core.Access) {
+	h.accesses = append(h.accesses, Access{point: p, kind: kind})
+}
+
+// AddRecorded adds a use whose waits were not queued. It removes nothing but
+// what the same stream's order covers, and what is known to be done; references on
+// that go with plan.
+func (h *History) AddRecorded(a Access, plan *Plan) {
+	kept := 0
+	for _, old := range h.accesses {
+		needless := old.point.isPlaced() && (old.point.needsNoWait() || old.point.stream == a.point.stream && old.point.seq < a.point.seq)
+		if needless || old.point.isWithdrawn() {
+			plan.releaseLater(old.point)
+		} else {
+			h.accesses[kept] = old
+			kept++
+		}
+	}
+	a.point.Retain()
+	h.accesses = append(h.accesses[:kept], a)
+}
+
+// WrittenByOther reports whether a finished launch of another stream than s wrote
+// the block last. It must have been pruned, as by [History.Announce].
+func (h *History) WrittenByOther(s *Stream) bool {
+	for i := range h.accesses {
+		if a := &h.accesses[i]; a.point.stream != s && a.kind.Writes() && a.point.isLaunch() {
+			return true
+		}
+	}
+	return false
+}
+
+// prune drops the uses of launches that were withdrawn, and those that
+// another covers. Two launches of one stream may end in either order, so the
+// older is dropped by its sequence number and not by its coming first.
+func (h *History) prune(plan *Plan) {
+	kept := 0
+	for i := range h.accesses {
+		a := &h.accesses[i]
+		if a.point.isWithdrawn() || h.covered(i, kept) {
+			plan.releaseLater(a.point)
+			continue
+		}
+		if kept < i {
+			h.accesses[kept] = *a
+		}
+		kept++
+	}
+	h.accesses = h.accesses[:kept] // what lies behind are pooled points
+}
+
+// covered reports whether one of the first kept accesses, or one behind i,
+// covers access i. That is enough: covering is transitive, so whatever a
+// dropped access covered is covered by what dropped it.
+func (h *History) covered(i, kept int) bool {
+	a := &h.accesses[i]
+	if !a.point.isPlaced() {
+		return false
+	}
+	for j := range kept {
+		if h.accesses[j].covers(a) {
+			return true
+		}
+	}
+	for j := i + 1; j < len(h.accesses); j++ {
+		if h.accesses[j].covers(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// SetSpan gives the uses of p's launch their span, for links.
+func (h *History) SetSpan(p *Point, span core.SpanRef) {
+	for i := range h.accesses {
+		if h.accesses[i].point == p {
+			h.accesses[i].span = span
+		}
+	}
+}
+
+// UsedOnlyOn reports whether the order of s alone orders a free behind every use.
+func (h *History) UsedOnlyOn(s *Stream) bool {
+	for i := range h.accesses {
+		if h.accesses[i].point.stream != s {
+			return false
+		}
+	}
+	return true
+}
+
+// PlanFree adds to plan every use that a free on s must come after.
+func (h *History) PlanFree(s *Stream, plan *Plan) {
+	h.prune(plan)
+	for i := range h.accesses {
+		plan.add(s, &h.accesses[i], -1)
+	}
+}
+
+// Release gives up all references and ends the history. Nobody else may know of the
+// block.
+func (h *History) Release() {
+	for i := range h.accesses {
+		h.accesses[i].point.Release()
+	}
+	h.accesses = h.accesses[:0]
+}
+
+// Watch has w told of the end of every launch that is open now, and returns how many
+// those are.
+func (h *History) Watch(w Waiter) (open int) {
+	for i := range h.accesses {
+		if p := h.accesses[i].point; p.IsOpen() && p.tell(w) {
+			open++
+		}
+	}
+	return open
+}
+
+// Exclude makes the use of the launch with that number conflict with launches on its
+// own stream, too: its work runs on another device. If such a launch is open it changes
+// nothing and returns a channel that is closed when that has ended.
+func (h *History) Exclude(launch uint64, kind core.Access) (ended <-chan struct{}) {
+	var own *Access
+	for i := range h.accesses {
+		switch a := &h.accesses[i]; {
+		case a.point.launch == launch:
+			own = a
+		case a.point.IsOpen() && a.kind.Conflicts(kind):
+			return a.point.waitEnded()
+		}
+	}
+	if own != nil {
+		own.onPeer = true
+	}
+	return nil
+}
+
+// Unordered lists the uses that conflict with a kind of access on s and that nothing
+// orders before it, where known is a copy of s's clock. What the clocks forgot they
+// forgot on the side of a wait, so a use whose order is not known any more is listed; a
+// use that was withdrawn is none.
+func (h *History) Unordered(s *Stream, known Known, kind core.Access) []core.UseRecord {
+	var racing []core.UseRecord
+	for i := range h.accesses {
+		a := &h.accesses[i]
+		ordered := a.point.isPlaced() && (a.point.needsNoWait() || known.clock.covers(a.point.stream.slot, a.point.seq))
+		if a.point.stream == s && (!a.onPeer || !a.point.IsOpen()) {
+			ordered = true
+		}
+		if ordered || a.point.isWithdrawn() || !a.kind.Conflicts(kind) {
+			continue
+		}
+		racing = append(racing, core.UseRecord{LaunchID: a.point.launch, Launch: a.point.name, Stream: a.point.lease, Access: a.kind, Span: a.span})
+	}
+	return racing
+}

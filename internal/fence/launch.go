@@ -1,0 +1,160 @@
+package fence
+
+import (
+	"errors"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// A launch is announced on its stream and then on each of its blocks (Announce,
+// [History.Announce]), made to wait (Fence), and ended: finished behind its work
+// (Finish and Commit), or withdrawn (Withdraw). The halves may be called by different
+// goroutines, one after the other.
+
+// Announce opens the launch of in: it returns its point, with a reference for each use
+// and one for the launch. The caller has entered the stream. Errors are the driver's.
+func (s *Stream) Announce(in *core.Intent) (*Point, error) {
+	p, err := s.points.get(s, int32(1+len(in.Uses)))
+	if err != nil {
+		return nil, err
+	}
+	p.lease, p.launch, p.name = in.Stream, in.ID, in.Launch
+	p.plan.sharersWritten, p.plan.sharedSeq = 0, 0
+	p.endsAs = recorded
+	p.state.Store(announced)
+	return p, nil
+}
+
+// AnnounceRecordedUse is Announce for a use of one block whose work is enqueued and
+// cannot be recorded yet. It counts as no launch.
+func (s *Stream) AnnounceRecordedUse(in *core.Intent) (*Point, error) {
+	p, err := s.Announce(in)
+	if err == nil {
+		p.launch = 0
+	}
+	return p, err
+}
+
+// Unannounce gives up the references of the last n uses, whose blocks were not found or
+// refused.
+func (p *Point) Unannounce(n int) { p.releaseMany(int32(n)) }
+
+// DropPlan ends the preparation of the launch; no lock may be held.
+func (p *Point) DropPlan() { p.plan.Drop() }
+
+// Fence makes the stream wait for what the launch must come after, and notes in the
+// intent what it waits for. Errors are the driver's; some waits may have been queued
+// then.
+func (p *Point) Fence(in *core.Intent) error {
+	plan := &p.plan
+	for i := range plan.deps {
+		in.Uses[plan.deps[i].use].Elided++
+	}
+	err := plan.flushOthers()
+	if err == nil {
+		err = p.stream.queueWaits(in, plan)
+	}
+	if err != nil {
+		p.stream.counts.Fails.Add(1)
+	}
+	return err
+}
+
+func (s *Stream) queueWaits(in *core.Intent, plan *Plan) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.coveredBy(plan) {
+		if err := s.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(plan.deps) == 0 {
+		return nil
+	}
+	err := plan.queue(s, func(d dependency) {
+		u := &in.Uses[d.use]
+		u.Waits++
+		u.Elided--
+		in.Waited = append(in.Waited, core.Waited{Use: d.use, Stream: d.point.lease, Span: d.span, For: d.waitRef(u.Block.Generation)})
+	})
+	s.counts.Waits.Add(uint64(len(in.Waited)))
+	s.counts.Elided.Add(uint64(len(plan.deps) - len(in.Waited)))
+	return err
+}
+
+// Finish records the end of the launch's work. If that fails the launch must be ended
+// by [Point.FinishUnrecorded]. Errors are the driver's.
+func (p *Point) Finish(in *core.Intent) error {
+	s := p.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.coveredBy(&p.plan) {
+		s.detach()
+	}
+	if err := s.recordAt(p); err != nil {
+		return err
+	}
+	s.flights.note(in, p.seq)
+	return nil
+}
+
+// FinishUnrecorded ends the work of a launch by the strongest means left, see
+// [Stream.Synchronize], and returns cause with what that came to. lost is called if the
+// work stays unfenced.
+func (p *Point) FinishUnrecorded(cause error, lost func()) error {
+	s := p.stream
+	s.counts.Fails.Add(1)
+	err := s.Synchronize(cause, lost)
+	// A place that counts as completed, so that nobody waits for it: after the
+	// synchronise that is true, and without it the blocks are poisoned.
+	p.seq = s.completed.Load()
+	p.clock = p.clock[:0].set(s.slot, p.seq)
+	p.endsAs = synthetic
+	return err
+}
+
+// Commit ends a launch that was finished.
+func (p *Point) Commit() { p.endLaunch(p.endsAs) }
+
+// Withdraw ends a launch whose work was not enqueued: the blocks that know of it drop
+// it when somebody looks at them.
+func (p *Point) Withdraw() { p.endLaunch(withdrawn) }
+
+func (p *Point) endLaunch(to state) {
+	s := p.stream
+	for _, w := range p.end(to) {
+		w.LaunchEnded()
+	}
+	p.Release()
+	s.Leave()
+}
+
+// Synchronize fences work by the strongest means left: it waits on the host
+// until the stream is done, so that everything enqueued later is ordered
+// after it. If that fails too, lost is called: the work stays unfenced and
+// its blocks must never be used or freed again. It blocks, and returns cause with what
+// was done about it.
+func (s *Stream) Synchronize(cause error, lost func()) error {
+	s.mu.Lock()
+	here := newSynthetic(s, core.DefaultStream, s.Here(), s.clock)
+	s.mu.Unlock()
+	syncErr := s.port.StreamSynchronize(s.handle)
+	if syncErr == nil {
+		s.NoteCompleted(here.seq)
+		here.noteClockCompleted()
+		return Detail(cause, "the launch was fenced by synchronising its stream")
+	}
+	lost()
+	return errors.Join(Detail(cause, "the launch could not be fenced: its blocks are poisoned and can be neither used nor reused until the device is reset"), syncErr)
+}
+
+// Detail adds to a driver's error what the runtime did about it.
+func Detail(err error, text string) error {
+	var d *core.DriverError
+	if !errors.As(err, &d) {
+		return err
+	}
+	with := *d
+	with.Detail = text
+	return &with
+}
