@@ -1,13 +1,9 @@
 package dump
 
 import (
-	"cmp"
-	"fmt"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
-	"github.com/fencepost-gpu/fencepost/telemetry/internal/rotated"
 )
 
 // Trigger is why a dump is made.
@@ -30,10 +26,9 @@ func Triggers() []Trigger { return []Trigger{Finding, Refusals, StickyError, Req
 
 // Defaults of [Config].
 const (
-	DefaultMaxFiles       = 24
-	DefaultMaxBytes       = 128 << 20
-	DefaultEvery          = time.Minute
-	minBytes        int64 = 64 << 10
+	DefaultMaxFiles = 24
+	DefaultMaxBytes = 128 << 20
+	DefaultEvery    = time.Minute
 )
 
 // Config configures a [Writer]. Folder and Source are required.
@@ -54,38 +49,5 @@ type Config struct {
 	// dumped in any case. Zero means DefaultEvery.
 	Every time.Duration
 
-	fs  rotated.Files
 	now func() time.Time
-}
-
-func (c Config) withDefaults() Config {
-	c.MaxFiles = cmp.Or(c.MaxFiles, DefaultMaxFiles)
-	c.MaxBytes = cmp.Or(c.MaxBytes, DefaultMaxBytes)
-	c.Every = cmp.Or(c.Every, DefaultEvery)
-	if c.fs == nil {
-		c.fs = rotated.Disk{}
-	}
-	if c.now == nil {
-		c.now = time.Now
-	}
-	return c
-}
-
-func (c Config) check() error {
-	bad := func(field, reason string) error {
-		return &core.InvalidRequestError{Op: "dump.NewWriter", Field: field, Reason: reason}
-	}
-	switch {
-	case c.Folder == "":
-		return bad("Folder", "empty: name a folder")
-	case c.Source == nil:
-		return bad("Source", "nil: say where the history is")
-	case c.MaxFiles < len(forms):
-		return bad("MaxFiles", fmt.Sprintf("%d: a dump is %d files, so say that many or more, or 0 for the default of %d", c.MaxFiles, len(forms), DefaultMaxFiles))
-	case c.MaxBytes < minBytes:
-		return bad("MaxBytes", fmt.Sprintf("%d: say %d or more, or 0 for the default of %d", c.MaxBytes, minBytes, DefaultMaxBytes))
-	case c.Every < 0:
-		return bad("Every", fmt.Sprintf("%v: say a time, or 0 for the default of %v", c.Every, DefaultEvery))
-	}
-	return nil
 }

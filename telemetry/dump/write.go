@@ -43,7 +43,7 @@ func (w *Writer) write(t Trigger) (paths []string, err error) {
 	}
 	name := fmt.Sprintf("%s-%06d-dump-%s", w.cfg.now().UTC().Format(rotated.NameTime), lastNumber.Add(1), strings.ReplaceAll(string(t), "_", "-"))
 	var errs []error
-	room := w.cfg.MaxBytes
+	room := w.folder.Max.Bytes
 	for _, f := range forms {
 		path, bytes, err := w.writeForm(source, f, name, room)
 		if path != "" {

@@ -3,7 +3,6 @@ package incident
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"iter"
 	"time"
 
@@ -13,13 +12,11 @@ import (
 
 // Defaults of [Config].
 const (
-	DefaultMaxFiles       = 256
-	DefaultMaxBytes       = 64 << 20
-	DefaultQueue          = 256
-	DefaultFull           = 4
-	DefaultEvery          = time.Minute
-	DefaultHistory        = 64
-	minBytes        int64 = 64 << 10
+	DefaultMaxFiles = 256
+	DefaultMaxBytes = 64 << 20
+	DefaultQueue    = 256
+	DefaultFull     = 4
+	DefaultEvery    = time.Minute
 )
 
 // Config configures a [Writer]. Only Folder is required.
@@ -53,33 +50,11 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.MaxFiles = cmp.Or(c.MaxFiles, DefaultMaxFiles)
-	c.MaxBytes = cmp.Or(c.MaxBytes, DefaultMaxBytes)
 	c.Queue = cmp.Or(c.Queue, DefaultQueue)
 	c.Full = cmp.Or(c.Full, DefaultFull)
 	c.Every = cmp.Or(c.Every, DefaultEvery)
-	if c.fs == nil {
-		c.fs = rotated.Disk{}
-	}
 	if c.now == nil {
 		c.now = time.Now
 	}
 	return c
-}
-
-func (c Config) check() error {
-	bad := func(field, reason string) error {
-		return &core.InvalidRequestError{Op: "incident.NewWriter", Field: field, Reason: reason}
-	}
-	switch {
-	case c.Folder == "":
-		return bad("Folder", "empty: name a folder")
-	case c.MaxFiles < 0:
-		return bad("MaxFiles", fmt.Sprintf("%d: say 1 or more, or 0 for the default of %d", c.MaxFiles, DefaultMaxFiles))
-	case c.MaxBytes < minBytes:
-		return bad("MaxBytes", fmt.Sprintf("%d: say %d or more, or 0 for the default of %d", c.MaxBytes, minBytes, DefaultMaxBytes))
-	case c.Queue < 0 || c.Full < 0 || c.Every < 0:
-		return bad("Queue, Full, Every", "negative")
-	}
-	return nil
 }

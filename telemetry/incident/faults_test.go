@@ -130,8 +130,8 @@ func TestWhatCannotBeWrittenIsCountedAndSaid(t *testing.T) {
 	if s := w.Stats(); s.Failed != 1 || s.Written != 0 || len(w.Files()) != 0 {
 		t.Errorf("%+v", s)
 	}
-	if _, err := w.Deliver(t.Context(), named("b")); !errors.Is(err, core.ErrClosed) {
-		t.Errorf("Deliver after Close: %v", err)
+	if _, err := deliver(t.Context(), w, named("b")); !errors.Is(err, core.ErrClosed) {
+		t.Errorf("Urgent after Close: %v", err)
 	}
 	w.Report(named("c"))
 	balanced(t, w.Stats())
@@ -183,11 +183,11 @@ func TestADeliveredFindingGoesFirst(t *testing.T) {
 	go func() { flushed <- w.Flush(context.Background()) }()
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := w.Deliver(short, named("late")); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Deliver on a stuck disk: %v", err)
+	if _, err := deliver(short, w, named("late")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Urgent on a stuck disk: %v", err)
 	}
 	release()
-	path, err := w.Deliver(t.Context(), named("last"))
+	path, err := deliver(t.Context(), w, named("last"))
 	check(t, errors.Join(err, <-flushed))
 	in, err := incident.ReadFile(path)
 	check(t, err)

@@ -149,3 +149,9 @@ func known(around func(core.Finding) incident.Surroundings) func(context.Context
 		return func(yield func(incident.Surroundings) bool) { yield(around(f)) }
 	}
 }
+
+// deliver writes f first, and waits for its file.
+func deliver(ctx context.Context, w *incident.Writer, f core.Finding) (string, error) {
+	_, wait := w.Urgent(f)
+	return wait(ctx)
+}

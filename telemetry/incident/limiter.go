@@ -39,7 +39,7 @@ func sortOf(f *core.Finding) sort {
 }
 
 // limiter lets the first few findings of a sort through, and then one in a
-// while with the number of those that it kept back. What it keeps back at the
+// while with the number of those that it left out. What is left at the
 // end is the newest finding of each sort, so no count is lost. It is not safe
 // for concurrent use.
 type limiter struct {
@@ -50,13 +50,14 @@ type limiter struct {
 
 // storm is the findings of one sort.
 type storm struct {
-	passed int
-	last   time.Time // is when one last passed
-	// omitted were kept back since, first and newest being the ends of them.
+	// admitted counts those that were let through, last is when one was.
+	admitted int
+	last     time.Time
+	// omitted were left out since, first and newest being the ends of them.
 	omitted uint64
 	first   time.Time
 	newest  core.Finding
-	// path is the file of the last that passed.
+	// path is the file of the last that was admitted.
 	path string
 }
 
@@ -67,19 +68,19 @@ const others sort = 0
 type fate int
 
 const (
-	passes fate = iota
-	keptBack
+	admitted fate = iota
+	omitted
 	noRoom
 )
 
-// pass decides about f, seen at now, which can be queued only if there is room.
-// It returns the storm of f's sort, what was kept back before f, the fate of f,
-// and how many findings are now sure never to pass: one that is kept back may
+// admit decides about f, seen at now, which can be queued only if there is room.
+// It returns the storm of f's sort, what was left out before f, the fate of f,
+// and how many findings are now sure never to be admitted: one that is left out may
 // still be the newest of the rest. For one that there is no room for nothing is
 // forgotten.
-func (l *limiter) pass(f *core.Finding, now time.Time, room bool) (s *storm, r Repeats, is fate, gone uint64) {
+func (l *limiter) admit(f *core.Finding, now time.Time, room bool) (s *storm, r Repeats, is fate, gone uint64) {
 	s = l.stormOf(sortOf(f))
-	full := s.passed >= l.full && now.Sub(s.last) < l.every
+	full := s.admitted >= l.full && now.Sub(s.last) < l.every
 	if !full && !room {
 		return s, Repeats{}, noRoom, 0
 	}
@@ -92,12 +93,12 @@ func (l *limiter) pass(f *core.Finding, now time.Time, room bool) (s *storm, r R
 		}
 		s.omitted++
 		s.newest = *f
-		return s, Repeats{}, keptBack, gone
+		return s, Repeats{}, omitted, gone
 	}
-	s.passed++
+	s.admitted++
 	s.last = now
-	repeats := s.release()
-	return s, repeats, passes, gone
+	repeats := s.collect()
+	return s, repeats, admitted, gone
 }
 
 func (l *limiter) stormOf(k sort) *storm {
@@ -114,8 +115,8 @@ func (l *limiter) stormOf(k sort) *storm {
 	return s
 }
 
-// release forgets what was kept back, and says what it was.
-func (s *storm) release() Repeats {
+// collect forgets what was left out, and says what it was.
+func (s *storm) collect() Repeats {
 	if s.omitted == 0 {
 		return Repeats{}
 	}
@@ -124,7 +125,7 @@ func (s *storm) release() Repeats {
 	return r
 }
 
-// rest calls yield for the newest finding of each sort that was kept back, with
+// rest calls yield for the newest finding of each sort that was left out, with
 // how many were before it, and forgets them.
 func (l *limiter) rest(yield func(core.Finding, Repeats)) {
 	for _, s := range l.sorts {
@@ -132,7 +133,7 @@ func (l *limiter) rest(yield func(core.Finding, Repeats)) {
 			continue
 		}
 		f := s.newest
-		r := s.release()
+		r := s.collect()
 		r.Omitted--
 		if r.Omitted == 0 {
 			r = Repeats{}

@@ -137,7 +137,7 @@ func TestHammerOfReportsLosesNoCount(t *testing.T) {
 				f := named(core.Tag(fmt.Sprint("tag", g%3)))
 				switch i % 50 {
 				case 7:
-					_, _ = w.Deliver(context.Background(), f)
+					_, _ = deliver(context.Background(), w, f)
 				case 9:
 					_ = w.Flush(context.Background())
 					w.Report(f)

@@ -1,8 +1,12 @@
 package incident
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,27 +31,23 @@ import (
 type Writer struct {
 	cfg    Config
 	folder rotated.Folder
+	// writing writes files, asking calls Config.Around; asked ends when nobody
+	// waits for an answer any longer.
+	writing, asking *rotated.Worker
+	asked           context.Context
+	stopAsking      context.CancelFunc
 
 	mu      sync.Mutex
 	limiter limiter
-	pending []item
-	// accepted counts the items queued; open are those that are not handled yet,
-	// and lates those of them whose files wait for the rest.
-	accepted uint64
-	open     map[uint64]bool
-	lates    []*late
-	waiting  []waiter
-	closed   bool
-	// closing ends the wait for what is late; nil while there is more to do.
-	closing *time.Timer
-	// abandoned is set when a Close gave up: what is pending is dropped.
+	// open are the items that are not done, of which so many wait to be written and
+	// so many for what surrounds them.
+	open          map[*item]bool
+	waiting, late int
+	closed        bool
+	// abandoned is set when a Close gave up: what waits is dropped.
 	abandoned bool
 	paths     []string
 	err       error
-
-	asker asker
-	wake  chan struct{}
-	ended chan struct{}
 
 	reported, written, omitted, dropped, failed, removed, incomplete atomic.Uint64
 }
@@ -56,21 +56,17 @@ type Writer struct {
 type item struct {
 	finding core.Finding
 	repeats Repeats
-	// number is the incident's, and seq orders items by when they were queued.
-	number, seq uint64
+	// number is the incident's.
+	number uint64
 	// reply, if not nil, is told what became of it.
 	reply chan<- outcome
+	// done is closed when the file is as it will be.
+	done chan struct{}
 }
 
 type outcome struct {
 	path string
 	err  error
-}
-
-// waiter is somebody who waits until all items up to one are handled.
-type waiter struct {
-	last  uint64
-	ready chan struct{}
 }
 
 // Stats is what became of the findings reported to a [Writer].
@@ -93,25 +89,22 @@ var _ core.FindingSink = (*Writer)(nil)
 // writer, which must be closed. The error is a [core.InvalidRequestError] for
 // a bad configuration, and that of the file system otherwise.
 func NewWriter(cfg Config) (*Writer, error) {
+	const op = "incident.NewWriter"
 	cfg = cfg.withDefaults()
-	if err := cfg.check(); err != nil {
-		return nil, err
+	if cfg.Queue < 0 || cfg.Full < 0 || cfg.Every < 0 {
+		return nil, &core.InvalidRequestError{Op: op, Field: "Queue, Full, Every", Reason: "negative"}
 	}
 	w := &Writer{
 		cfg:     cfg,
-		folder:  rotated.Folder{Dir: cfg.Folder, FS: cfg.fs, Ours: namePattern, MaxFiles: cfg.MaxFiles, MaxBytes: cfg.MaxBytes},
+		folder:  rotated.Folder{Dir: cfg.Folder, FS: cfg.fs, Ours: namePattern, Max: rotated.Bounds{Files: cfg.MaxFiles, Bytes: cfg.MaxBytes}},
 		limiter: limiter{full: cfg.Full, every: cfg.Every, sorts: map[sort]*storm{}},
-		open:    map[uint64]bool{},
-		wake:    make(chan struct{}, 1),
-		ended:   make(chan struct{}),
+		open:    map[*item]bool{},
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	w.asker = asker{around: cfg.Around, told: w.nudge, ctx: ctx, stop: stop}
-	if err := w.folder.Open(); err != nil {
-		w.asker.stop()
-		return nil, fmt.Errorf("the folder for incidents, %s, cannot be written to: %w", cfg.Folder, err)
+	if err := w.folder.Open(op, rotated.Bounds{Bytes: 64 << 10}, rotated.Bounds{Files: DefaultMaxFiles, Bytes: DefaultMaxBytes}); err != nil {
+		return nil, err
 	}
-	go w.run()
+	w.asked, w.stopAsking = context.WithCancel(context.Background())
+	w.writing, w.asking = rotated.NewWorker(), rotated.NewWorker()
 	return w, nil
 }
 
@@ -124,7 +117,7 @@ func (w *Writer) Report(f core.Finding) { w.Take(f) }
 // dropped none. It does not block. A file may fail to be written, and one whose
 // very name another process takes gets another.
 func (w *Writer) Take(f core.Finding) (path string) {
-	w.stamp(&f)
+	w.date(&f)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reported.Add(1)
@@ -132,30 +125,23 @@ func (w *Writer) Take(f core.Finding) (path string) {
 		w.dropped.Add(1)
 		return ""
 	}
-	storm, repeats, is, gone := w.limiter.pass(&f, w.cfg.now(), len(w.pending) < w.cfg.Queue)
+	storm, repeats, is, gone := w.limiter.admit(&f, w.cfg.now(), w.waiting < w.cfg.Queue)
 	w.omitted.Add(gone)
 	switch is {
 	case noRoom:
 		w.dropped.Add(1)
 		return ""
-	case passes:
-		storm.path = w.queue(item{finding: f, repeats: repeats})
+	case admitted:
+		storm.path = w.queue(&item{finding: f, repeats: repeats})
 	}
 	return storm.path
 }
 
-// Deliver writes f before everything that waits, whatever came before it, and
-// waits for that until ctx ends. It returns the file's path. It is for the
-// finding that ends the process.
-func (w *Writer) Deliver(ctx context.Context, f core.Finding) (string, error) {
-	_, wait := w.Urgent(f)
-	return wait(ctx)
-}
-
-// Urgent is Deliver in two steps: it returns the path as [Writer.Take] does, at
-// once, and what waits for the file.
+// Urgent writes f before everything that waits, whatever came before it: the finding
+// that ends the process. It returns the path as [Writer.Take] does, at once, and what
+// waits for the file and returns its path.
 func (w *Writer) Urgent(f core.Finding) (path string, wait func(context.Context) (string, error)) {
-	w.stamp(&f)
+	w.date(&f)
 	reply := make(chan outcome, 1)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,7 +152,7 @@ func (w *Writer) Urgent(f core.Finding) (path string, wait func(context.Context)
 			return "", fmt.Errorf("writing an incident: %w", core.ErrClosed)
 		}
 	}
-	path = w.queue(item{finding: f, reply: reply})
+	path = w.queue(&item{finding: f, reply: reply})
 	return path, func(ctx context.Context) (string, error) {
 		select {
 		case o := <-reply:
@@ -177,8 +163,8 @@ func (w *Writer) Urgent(f core.Finding) (path string, wait func(context.Context)
 	}
 }
 
-// stamp dates a finding that nobody has: names of files sort by time.
-func (w *Writer) stamp(f *core.Finding) {
+// date gives a finding without a time that of now: names of files sort by time.
+func (w *Writer) date(f *core.Finding) {
 	if instant(f.Time).IsZero() {
 		f.Time = w.cfg.now()
 	}
@@ -186,24 +172,26 @@ func (w *Writer) stamp(f *core.Finding) {
 
 // queue takes an item, one that is urgent before all others, and returns the path
 // of its file; mu must be held.
-func (w *Writer) queue(it item) (path string) {
-	w.accepted++
-	it.seq, it.number = w.accepted, lastNumber.Add(1)
-	w.open[it.seq] = true
+func (w *Writer) queue(it *item) (path string) {
+	it.number, it.done = lastNumber.Add(1), make(chan struct{})
+	w.open[it] = true
+	w.waiting++
+	job := func() { w.handle(it) }
 	if it.reply != nil {
-		w.pending = slices.Insert(w.pending, 0, it)
+		w.writing.DoFirst(job)
 	} else {
-		w.pending = append(w.pending, it)
+		w.writing.Do(job, math.MaxInt)
 	}
-	w.nudge()
 	return w.folder.Path(fileName(&it.finding, it.number))
 }
 
-func (w *Writer) nudge() {
-	select {
-	case w.wake <- struct{}{}:
-	default: // awake already
-	}
+// finish notes that an item is done.
+func (w *Writer) finish(it *item, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.err = cmp.Or(w.err, err)
+	delete(w.open, it)
+	close(it.done)
 }
 
 // Flush waits until everything reported before the call is written with all that
@@ -211,17 +199,16 @@ func (w *Writer) nudge() {
 // Flush.
 func (w *Writer) Flush(ctx context.Context) error {
 	w.mu.Lock()
-	if len(w.open) > 0 {
-		ready := make(chan struct{})
-		w.waiting = append(w.waiting, waiter{w.accepted, ready})
-		w.mu.Unlock()
+	open := slices.Collect(maps.Keys(w.open))
+	w.mu.Unlock()
+	for _, it := range open {
 		select {
-		case <-ready:
+		case <-it.done:
 		case <-ctx.Done():
 			return fmt.Errorf("incidents are not written yet: %w", ctx.Err())
 		}
-		w.mu.Lock()
 	}
+	w.mu.Lock()
 	defer w.mu.Unlock()
 	err := w.err
 	w.err = nil
@@ -234,25 +221,32 @@ func (w *Writer) Flush(ctx context.Context) error {
 // says so. Findings reported afterwards are dropped. It returns the first
 // error of writing since the last Flush. It may be called again.
 func (w *Writer) Close(ctx context.Context) error {
+	w.shut()
+	err := w.Flush(ctx)
 	w.mu.Lock()
-	if !w.closed {
-		w.closed = true
-		w.limiter.rest(func(f core.Finding, r Repeats) { w.queue(item{finding: f, repeats: r}) })
-		w.nudge()
-	}
+	left := len(w.open)
+	w.abandoned = w.abandoned || left > 0
 	w.mu.Unlock()
-	select {
-	case <-w.ended:
-	case <-ctx.Done():
-		w.mu.Lock()
-		w.abandoned = true
-		left := len(w.open)
-		w.mu.Unlock()
-		w.asker.stop()
-		w.nudge()
+	w.stopAsking()
+	_ = w.asking.Close(w.asked) // without waiting: Around may not return
+	if left > 0 {
+		_ = w.writing.Close(ctx)
 		return fmt.Errorf("%d incidents are not written: %w", left, ctx.Err())
 	}
-	return w.Flush(ctx)
+	return errors.Join(err, w.writing.Close(context.WithoutCancel(ctx))) // it has nothing to do
+}
+
+// shut takes no more findings, and queues what was left out as repeats. When all
+// that is written the time begins in which answers are still waited for.
+func (w *Writer) shut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	w.closed = true
+	w.limiter.rest(func(f core.Finding, r Repeats) { w.queue(&item{finding: f, repeats: r}) })
+	w.writing.Do(func() { time.AfterFunc(lastAnswers, w.stopAsking) }, math.MaxInt)
 }
 
 // Stats is what became of the findings so far.

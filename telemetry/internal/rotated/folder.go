@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
 )
 
 // Files are the calls of the file system that a [Folder] makes. Tests put faults
@@ -51,15 +53,43 @@ const NameTime = "20060102T150405.000000000Z"
 // looked at anew for each file. It belongs to one goroutine.
 type Folder struct {
 	Dir string
-	FS  Files
+	FS  Files // nil means Disk
 	// Ours says which names are of that sort; they begin with [NameTime].
-	Ours     *regexp.Regexp
-	MaxFiles int
-	MaxBytes int64
+	Ours *regexp.Regexp
+	Max  Bounds
 }
 
-// Open makes the folder, and tries to write to it.
-func (d *Folder) Open() error {
+// Bounds are what a folder holds at most.
+type Bounds struct {
+	Files int
+	Bytes int64
+}
+
+// Open makes the folder and tries to write to it. Bounds that are zero become
+// otherwise's. No name of a folder, or bounds below least, are a
+// [core.InvalidRequestError] of op.
+func (d *Folder) Open(op string, least, otherwise Bounds) error {
+	d.Max.Files, d.Max.Bytes = cmp.Or(d.Max.Files, otherwise.Files), cmp.Or(d.Max.Bytes, otherwise.Bytes)
+	if d.FS == nil {
+		d.FS = Disk{}
+	}
+	const low = "%d: say %d or more, or 0 for the default of %d"
+	switch {
+	case d.Dir == "":
+		return &core.InvalidRequestError{Op: op, Field: "Folder", Reason: "empty: name a folder"}
+	case d.Max.Files < least.Files:
+		return &core.InvalidRequestError{Op: op, Field: "MaxFiles", Reason: fmt.Sprintf(low, d.Max.Files, least.Files, otherwise.Files)}
+	case d.Max.Bytes < least.Bytes:
+		return &core.InvalidRequestError{Op: op, Field: "MaxBytes", Reason: fmt.Sprintf(low, d.Max.Bytes, least.Bytes, otherwise.Bytes)}
+	}
+	if err := d.try(); err != nil {
+		return fmt.Errorf("%s: the folder %s cannot be written to: %w", op, d.Dir, err)
+	}
+	return nil
+}
+
+// try makes the folder, and a file in it that it removes again.
+func (d *Folder) try() error {
 	if err := d.FS.MkdirAll(d.Dir); err != nil {
 		return err
 	}
@@ -146,11 +176,11 @@ func (d *Folder) makeRoom(bytes int64, replaced string) (removed int, fits bool,
 		return 0, false, err
 	}
 	ours = slices.DeleteFunc(ours, func(f entry) bool { return f.name == replaced })
-	held := int64(0)
+	used := int64(0)
 	for _, f := range ours {
-		held += f.bytes
+		used += f.bytes
 	}
-	roomy := func() bool { return len(ours)-removed < d.MaxFiles && held+bytes <= d.MaxBytes }
+	roomy := func() bool { return len(ours)-removed < d.Max.Files && used+bytes <= d.Max.Bytes }
 	for _, f := range ours {
 		if roomy() || replaced != "" && f.name > replaced {
 			break
@@ -161,7 +191,7 @@ func (d *Folder) makeRoom(bytes int64, replaced string) (removed int, fits bool,
 			continue
 		}
 		removed++
-		held -= f.bytes
+		used -= f.bytes
 	}
 	if roomy() {
 		return removed, true, err

@@ -24,8 +24,8 @@ func (l late) Write(path string, text []byte) error {
 // A draft that was there already is another process's, and stays.
 func TestADraftOfSomebodyElseIsNotRemoved(t *testing.T) {
 	dir := t.TempDir()
-	folder := rotated.Folder{Dir: dir, FS: late{}, Ours: regexp.MustCompile(`^x$`), MaxFiles: 10, MaxBytes: 1 << 20}
-	if err := folder.Open(); !errors.Is(err, fs.ErrExist) {
+	folder := rotated.Folder{Dir: dir, FS: late{}, Ours: regexp.MustCompile(`^x$`), Max: rotated.Bounds{Files: 10, Bytes: 1 << 20}}
+	if err := folder.Open("test", rotated.Bounds{}, rotated.Bounds{}); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("Open: %v", err)
 	}
 	if _, _, err := folder.Add("x", []byte("ours")); !errors.Is(err, fs.ErrExist) {

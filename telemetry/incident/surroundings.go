@@ -1,0 +1,127 @@
+package incident
+
+import (
+	"cmp"
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// aMoment is how long a file waits for what surrounds its finding, as long as
+	// nobody else is waiting for that, and patience how long the file of a finding
+	// does that ends the process.
+	aMoment  = 50 * time.Millisecond
+	patience = time.Second
+	// lastAnswers is how long Close waits for what is still to come.
+	lastAnswers = 2 * time.Second
+)
+
+// answer is what is known so far of what surrounds a finding.
+type answer struct {
+	// whole is closed when no more will be known.
+	whole  chan struct{}
+	latest atomic.Pointer[Surroundings] // nil if nothing is known
+}
+
+// now is what is known, and whether that is all.
+func (a *answer) now() (s Surroundings, whole bool) {
+	select {
+	case <-a.whole: // before it is read: nothing comes behind the end
+		whole = true
+	default:
+	}
+	if latest := a.latest.Load(); latest != nil {
+		s = *latest
+	}
+	return s, whole
+}
+
+// wait gives the answer some time.
+func (a *answer) wait(limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-a.whole:
+	case <-timer.C:
+	}
+}
+
+// ask asks what surrounds a finding, behind those that were asked for before. Who
+// reports a finding may hold what the answer needs, so nobody who reports waits for
+// it.
+func (w *Writer) ask(it *item) *answer {
+	a := &answer{whole: make(chan struct{})}
+	if w.cfg.Around == nil {
+		close(a.whole)
+		return a
+	}
+	w.asking.Do(func() {
+		if w.asked.Err() != nil {
+			return
+		}
+		for s := range w.cfg.Around(w.asked, it.finding) {
+			a.latest.Store(&s)
+			if w.asked.Err() != nil {
+				return
+			}
+		}
+		if w.asked.Err() == nil {
+			close(a.whole)
+		}
+	}, math.MaxInt)
+	return a
+}
+
+// unfinished is an incident whose file is there, and that waits for the rest.
+type unfinished struct {
+	item     *item
+	incident *Incident
+	name     string
+	answer   *answer
+}
+
+// What a file says that is not whole.
+const (
+	stillToCome = "the file is written again when it is known"
+	neverCame   = "the runtime did not tell before the writer was closed"
+	notAsked    = "too many incidents wait for the runtime to answer, and it was not asked for this one"
+)
+
+// partly says what is missing of s, and what becomes of it.
+func partly(s Surroundings, then string) Surroundings {
+	s.Incomplete = cmp.Or(s.Incomplete, "what surrounded the finding is not known yet") + "; " + then
+	return s
+}
+
+// await waits until the answer is whole, or nobody waits for it any longer, and has
+// the file written again.
+func (w *Writer) await(u *unfinished) {
+	select {
+	case <-u.answer.whole:
+	case <-w.asked.Done():
+	}
+	if !w.writing.Do(func() { w.complete(u) }, math.MaxInt) {
+		w.complete(u) // it was abandoned, and nothing is written
+	}
+}
+
+// complete writes the file of an incident again, now that all is known that will
+// be. Where that fails the file stays as it was; one that was removed for newer
+// ones stays away.
+func (w *Writer) complete(u *unfinished) {
+	s, whole := u.answer.now()
+	u.incident.Surroundings = s
+	if !whole {
+		u.incident.Surroundings = partly(s, neverCame)
+	}
+	u.incident.Completed = instant(w.cfg.now())
+	err := w.rewrite(u)
+	if !whole || err != nil {
+		w.incomplete.Add(1)
+	}
+	w.mu.Lock()
+	w.late--
+	w.mu.Unlock()
+	w.finish(u.item, err)
+}

@@ -1,0 +1,152 @@
+package incident
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync/atomic"
+)
+
+// lastNumber numbers the incidents of the process, so that runtimes may share a
+// folder.
+var lastNumber atomic.Uint64
+
+// errAbandoned is what becomes of items after a Close that gave up.
+var errAbandoned = errors.New("the writer was closed before there was time for it")
+
+// handle writes an item. One whose surroundings are still to come is done when its
+// file has been written again.
+func (w *Writer) handle(it *item) {
+	w.mu.Lock()
+	w.waiting--
+	w.mu.Unlock()
+	u, path, err := w.write(it)
+	if path == "" {
+		u = nil
+	}
+	w.mu.Lock()
+	switch {
+	case errors.Is(err, errAbandoned):
+		w.dropped.Add(1)
+	case path == "":
+		w.failed.Add(1)
+	default:
+		w.written.Add(1)
+		w.paths = append(w.paths, path)
+		w.paths = slices.Delete(w.paths, 0, max(0, len(w.paths)-w.folder.Max.Files))
+	}
+	if u != nil {
+		w.late++
+		w.err = cmp.Or(w.err, err)
+	}
+	w.mu.Unlock()
+	if it.reply != nil {
+		it.reply <- outcome{path, err}
+	}
+	if u == nil {
+		w.finish(it, err)
+		return
+	}
+	go w.await(u)
+}
+
+func (w *Writer) isAbandoned() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.abandoned
+}
+
+// write writes one incident, with what is known of its surroundings in a moment;
+// if that is not all, it returns what is to come. Another process may take the very
+// name in the folder that both share; then it gets another number.
+func (w *Writer) write(it *item) (u *unfinished, path string, err error) {
+	if w.isAbandoned() {
+		return nil, "", errAbandoned
+	}
+	in := &Incident{Schema: Schema, Number: it.number, Finding: FromFinding(it.finding), Repeats: it.repeats, Process: thisProcess()}
+	u = w.surround(in, it)
+	for range 3 {
+		text, err := in.fit(w.limit())
+		if err != nil {
+			return nil, "", err
+		}
+		name := fileName(&it.finding, in.Number)
+		path, removed, err := w.folder.Add(name, text)
+		w.removed.Add(uint64(removed))
+		if !errors.Is(err, fs.ErrExist) {
+			if u != nil {
+				u.name = name
+			}
+			return u, path, err
+		}
+		in.Number = lastNumber.Add(1)
+	}
+	return nil, "", fs.ErrExist
+}
+
+// surround asks what surrounds a finding, and waits for it where nobody waits
+// already: a runtime that is stuck delays one file and not each.
+func (w *Writer) surround(in *Incident, it *item) *unfinished {
+	w.mu.Lock()
+	late := w.late
+	w.mu.Unlock()
+	if late >= w.cfg.Queue {
+		in.Incomplete = notAsked
+		w.incomplete.Add(1)
+		return nil
+	}
+	if w.asked.Err() != nil {
+		in.Surroundings = partly(Surroundings{}, neverCame)
+		w.incomplete.Add(1)
+		return nil
+	}
+	a := w.ask(it)
+	switch {
+	case it.reply != nil:
+		a.wait(patience)
+	case late == 0:
+		a.wait(aMoment)
+	}
+	s, whole := a.now()
+	if whole {
+		in.Surroundings = s
+		return nil
+	}
+	in.Surroundings = partly(s, stillToCome)
+	return &unfinished{item: it, incident: in, answer: a}
+}
+
+// rewrite puts a completed incident in the place of what was written at first.
+func (w *Writer) rewrite(u *unfinished) error {
+	if w.isAbandoned() {
+		return nil // it says that it is not whole
+	}
+	text, err := u.incident.fit(w.limit())
+	if err != nil {
+		return err
+	}
+	removed, err := w.folder.Replace(u.name, text)
+	w.removed.Add(uint64(removed))
+	if errors.Is(err, fs.ErrNotExist) { // it was the oldest
+		return nil
+	}
+	return err
+}
+
+func (w *Writer) limit() int64 { return min(w.folder.Max.Bytes, MaxFile) }
+
+// fit encodes the incident, without its oldest history if it is too long.
+func (in *Incident) fit(limit int64) ([]byte, error) {
+	for {
+		text, err := in.Encode()
+		switch {
+		case err != nil || int64(len(text)) <= limit:
+			return text, err
+		case len(in.History) == 0:
+			return nil, fmt.Errorf("an incident of %d bytes: %w", len(text), errTooLarge)
+		}
+		in.History = in.History[(len(in.History)+1)/2:]
+	}
+}
