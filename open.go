@@ -254,15 +254,20 @@ func (r *Runtime) openIncidents(cfg Config) error {
 	settings := cfg.IncidentConfig
 	settings.Folder, settings.Around = cfg.Incidents, r.around
 	w, err := incident.NewWriter(settings)
-	if e, ok := errors.AsType[*core.InvalidRequestError](err); ok {
-		return invalid("IncidentConfig", e.Field+": "+e.Reason)
-	}
 	if err != nil {
-		return invalid("Incidents", fmt.Sprintf("%v: name a folder that this process may write to", err))
+		return cannotWrite("IncidentConfig", err)
 	}
 	r.incidents = w
 	r.onClose(deadline.AtLeastAMoment(w.Close))
 	return nil
+}
+
+// cannotWrite says which field is wrong of those that a writer of files was made from.
+func cannotWrite(config string, err error) error {
+	if e, ok := errors.AsType[*core.InvalidRequestError](err); ok {
+		return invalid(config, e.Field+": "+e.Reason)
+	}
+	return invalid("Incidents", fmt.Sprintf("%v: name a folder that this process may write to", err))
 }
 
 // around is what surrounds a finding, as far as it is known.
@@ -294,11 +299,8 @@ func (r *Runtime) openDumps(cfg Config) error {
 	settings := cfg.DumpConfig
 	settings.Folder, settings.Source = cfg.Incidents, r.frozenHistory
 	w, err := dump.NewWriter(settings)
-	if e, ok := errors.AsType[*core.InvalidRequestError](err); ok {
-		return invalid("DumpConfig", e.Field+": "+e.Reason)
-	}
 	if err != nil {
-		return invalid("Incidents", fmt.Sprintf("%v: name a folder that this process may write to", err))
+		return cannotWrite("DumpConfig", err)
 	}
 	r.dumps, r.maxDump = w, cmp.Or(settings.MaxBytes, dump.DefaultMaxBytes)
 	r.onClose(deadline.AtLeastAMoment(w.Close))

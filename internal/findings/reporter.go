@@ -31,7 +31,7 @@ type Config struct {
 // the base of the stack. It is safe for concurrent use.
 type Reporter struct {
 	cfg        Config
-	stop       *stopper // nil if findings do not end the process
+	stop       stopper
 	translator oracleTranslator
 	repeats    repeats
 }
@@ -43,11 +43,7 @@ var (
 
 // New makes a Reporter.
 func New(cfg Config) *Reporter {
-	r := &Reporter{cfg: cfg, translator: oracleTranslator{stack: cfg.Stack}}
-	if cfg.Stop != nil {
-		r.stop = newStopper(*cfg.Stop, cfg.Incidents, cfg.Dumps)
-	}
-	return r
+	return &Reporter{cfg: cfg, stop: stopper{delivered: make(chan struct{})}, translator: oracleTranslator{stack: cfg.Stack}}
 }
 
 // Report takes a finding of the guard or the runtime.
@@ -68,26 +64,28 @@ func (r *Reporter) FromOracle(f sim.Finding) {
 // told whose memory it was.
 func (r *Reporter) Released(b core.Block) { r.translator.remember(b) }
 
-// handle is all that happens with a finding, in this order. What harmed nothing
-// gets no file and ends nothing: files are for what somebody must look into.
+// handle is all that happens with a finding, in this order. What harmed nothing is
+// only told: files are for what somebody must look into. The first finding that ends
+// the process has the same steps, within the time that is left: see [Reporter.end].
 func (r *Reporter) handle(f core.Finding) {
-	serious := !f.Harmless()
-	ends := serious && r.stop != nil && stops(f)
-	if ends && r.stop.first() {
-		r.stop.end(f, r.cfg.Collection.Trace, r.tell) // the same steps, within the time that is left
+	if f.Harmless() {
+		r.tell(f)
 		return
 	}
-	if serious {
-		f = r.cfg.Collection.Trace(f) // first, so that the rest can name the span
+	ends := r.cfg.Stop != nil && stops(f)
+	if ends && r.stop.begun.CompareAndSwap(false, true) {
+		r.end(f)
+		return
 	}
-	if serious && r.cfg.Incidents != nil {
-		f.Incident = r.cfg.Incidents.Take(f) // before the rest, which names the file
+	f = r.cfg.Collection.Trace(f) // its spans, which all that follows can name
+	if r.cfg.Incidents != nil {
+		f.Incident = r.cfg.Incidents.Take(f) // its file, which the log record names
 	}
-	r.tell(f)
+	r.tell(f) // its count and its log record, the health, the program
 	if ends {
-		r.stop.wait()
+		<-r.stop.delivered // another is ending the process, which must not go on
 	}
-	if serious && r.cfg.Dumps != nil {
+	if r.cfg.Dumps != nil {
 		r.cfg.Dumps.Trigger(dumpTrigger(f))
 	}
 }
@@ -97,7 +95,7 @@ func (r *Reporter) tell(f core.Finding) {
 	if f.Harmless() {
 		r.cfg.Collection.Report(f) // of which only the first of a place is more than counted
 	} else {
-		r.cfg.Collection.Take(f) // the count, the log record
+		r.cfg.Collection.Take(f)
 	}
 	r.cfg.LookAtHealth()
 	if r.cfg.OnFinding != nil {

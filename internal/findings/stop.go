@@ -3,7 +3,6 @@ package findings
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
-	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
 // stopTime bounds the delivery of the finding that ends the process.
@@ -42,89 +40,78 @@ type StopConfig struct {
 	ExitCode int
 }
 
-// stopper ends the process upon a finding.
+// stopper is how far the process has been ended. Who reports another finding meanwhile
+// waits until the first is delivered.
 type stopper struct {
 	begun     atomic.Bool
 	delivered chan struct{}
-	incidents *incident.Writer // nil if there is no folder for them
-	flushes   []func(context.Context) error
-	onStop    func(core.Finding)
-	code      int
-	stderr    io.Writer
-	exit      func(int)
 }
 
-func newStopper(cfg StopConfig, incidents *incident.Writer, dumps *dump.Writer) *stopper {
-	s := &stopper{delivered: make(chan struct{}), incidents: incidents, flushes: cfg.Flushes, onStop: cfg.OnStop, code: cfg.ExitCode,
-		stderr: os.Stderr, exit: os.Exit}
-	if dumps != nil {
-		s.flushes = append(s.flushes, func(ctx context.Context) error {
-			_, err := dumps.Now(ctx, dump.Finding)
-			return err
-		})
-	}
-	return s
-}
-
-// first reports whether the caller is the first to report what stops the process.
-func (s *stopper) first() bool { return s.begun.CompareAndSwap(false, true) }
-
-// wait keeps whoever reports another meanwhile, as the process must not go on;
-// with OnStop it goes on as soon as the first is delivered.
-func (s *stopper) wait() { <-s.delivered }
-
-// end ends the process for f, the first.
-func (s *stopper) end(f core.Finding, trace func(core.Finding) core.Finding, tell func(core.Finding)) {
-	defer close(s.delivered)
-	f = tracedSoon(f, trace)
+// end ends the process for f, the first, or leaves that to the program.
+func (r *Reporter) end(f core.Finding) {
+	defer close(r.stop.delivered)
+	f = r.tracedSoon(f)
 	write := func(context.Context) (string, error) { return "", nil }
-	if s.incidents != nil {
-		f.Incident, write = s.incidents.Urgent(f)
+	if r.cfg.Incidents != nil {
+		f.Incident, write = r.cfg.Incidents.Urgent(f)
 	}
-	written := s.deliver(f, tell, write)
+	written := r.deliver(f, write)
 	said := f
 	said.Incident = "" // the last line says what became of it
-	s.say(said, written)
-	if s.onStop == nil {
-		s.exit(s.code)
-		return
+	soon(func() { announce(said, written, r.cfg.Stop) })
+	if r.cfg.Stop.OnStop == nil {
+		os.Exit(r.cfg.Stop.ExitCode)
 	}
 	// Who reports may hold locks that closing the runtime takes.
-	go s.onStop(f)
+	go r.cfg.Stop.OnStop(f)
 }
 
-// tracedSoon traces f, unless a processor of the program's keeps it for more than a
-// moment: the file must not wait for that.
-func tracedSoon(f core.Finding, trace func(core.Finding) core.Finding) core.Finding {
-	done := make(chan core.Finding, 1)
-	go func() { done <- trace(f) }()
+// soon calls f, and waits for it no longer than a moment: neither a processor of spans
+// that keeps its caller nor a pipe that nobody empties must keep the process.
+func soon(f func()) {
+	done := make(chan struct{})
+	go func() { f(); close(done) }()
 	select {
-	case traced := <-done:
-		return traced
+	case <-done:
 	case <-time.After(deadline.LastMoment):
-		return f
 	}
 }
 
-// deliver tells of f, writes the incident and flushes log and spans, all at once
+// tracedSoon traces f, if that takes a moment at most.
+func (r *Reporter) tracedSoon(f core.Finding) core.Finding {
+	var traced atomic.Pointer[core.Finding]
+	soon(func() { t := r.cfg.Collection.Trace(f); traced.Store(&t) })
+	if t := traced.Load(); t != nil {
+		return *t
+	}
+	return f
+}
+
+// deliver tells of f, writes the incident, dumps the history and flushes log and spans, all at once
 // and for stopTime at most, even where one of them does not keep to its context:
 // what the program brought must not keep it. It says in one line what became of
 // the incident.
-func (s *stopper) deliver(f core.Finding, tell func(core.Finding), write func(context.Context) (string, error)) string {
+func (r *Reporter) deliver(f core.Finding, write func(context.Context) (string, error)) string {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
 	written, told := make(chan string, 1), make(chan struct{})
 	var all sync.WaitGroup
-	all.Go(func() { written <- s.writeIncident(ctx, write) })
-	all.Go(func() { tell(f); close(told) })
-	for _, flush := range s.flushes {
+	all.Go(func() { written <- r.writeIncident(ctx, write) })
+	all.Go(func() { r.tell(f); close(told) })
+	flush := func(f func(context.Context) error) {
 		all.Go(func() {
-			select { // the finding's span is to be among them
+			select { // the finding's span and record are to be among them
 			case <-told:
 			case <-time.After(deadline.LastMoment):
 			}
-			_ = flush(ctx) // the process ends, and there is nobody to tell
+			_ = f(ctx) // the process ends, and there is nobody to tell
 		})
+	}
+	for _, f := range r.cfg.Stop.Flushes {
+		flush(f)
+	}
+	if r.cfg.Dumps != nil {
+		flush(func(ctx context.Context) error { _, err := r.cfg.Dumps.Now(ctx, dump.Finding); return err })
 	}
 	done := make(chan struct{})
 	go func() { all.Wait(); close(done) }()
@@ -140,8 +127,8 @@ func (s *stopper) deliver(f core.Finding, tell func(core.Finding), write func(co
 	}
 }
 
-func (s *stopper) writeIncident(ctx context.Context, write func(context.Context) (string, error)) string {
-	if s.incidents == nil {
+func (r *Reporter) writeIncident(ctx context.Context, write func(context.Context) (string, error)) string {
+	if r.cfg.Incidents == nil {
 		return "no incident file: FENCEPOST_INCIDENTS names no folder"
 	}
 	path, err := write(ctx)
@@ -151,21 +138,11 @@ func (s *stopper) writeIncident(ctx context.Context, write func(context.Context)
 	return "incident: " + path
 }
 
-// say announces the stop, and waits a moment for who reads it: a pipe that nobody
-// empties must not keep the process.
-func (s *stopper) say(f core.Finding, incident string) {
-	said := make(chan struct{})
-	go func() { s.announce(f, incident); close(said) }()
-	select {
-	case <-said:
-	case <-time.After(deadline.LastMoment):
-	}
-}
-
-func (s *stopper) announce(f core.Finding, incident string) {
-	end := fmt.Sprintf("exit code %d", s.code)
-	if s.onStop != nil {
+// announce is what the process says last.
+func announce(f core.Finding, incident string, stop *StopConfig) {
+	end := fmt.Sprintf("exit code %d", stop.ExitCode)
+	if stop.OnStop != nil {
 		end = "stopping is left to the program"
 	}
-	terminal.Fprintf(s.stderr, "fencepost: stopped by policy: GPU memory is corrupt or may be; %s\n%s\n%s\n", end, terminal.Lines(f.String()), incident)
+	terminal.Fprintf(os.Stderr, "fencepost: stopped by policy: GPU memory is corrupt or may be; %s\n%s\n%s\n", end, terminal.Lines(f.String()), incident)
 }
