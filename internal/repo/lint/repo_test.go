@@ -50,6 +50,7 @@ var rules = map[string]func([]*File) []Violation{
 	"comments name their own":   Misnamed,
 	"packages documented":       PackageComments,
 	"file length":               Length,
+	"files of a package":        Crowded,
 	"words and machine paths":   Words,
 	"code in documents parses":  Code,
 	"names of the seeds exist":  Names,

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +18,31 @@ func Length(files []*File) []Violation {
 	for _, f := range files {
 		if n := strings.Count(f.Text, "\n"); f.IsGo() && !f.IsTest() && n > MaxLines {
 			found = append(found, Violation{File: f.Path, Line: n, Text: fmt.Sprintf("%d lines, at most %d: split it", n, MaxLines)})
+		}
+	}
+	return found
+}
+
+// MaxFiles is how many sources a package of the product has at most.
+const MaxFiles = 30
+
+// crowded are the packages that may have more, and how many: the simulated device is
+// one subject of many operations, and the other two are being divided.
+var crowded = map[string]int{"cuda/sim": 50, "core": 35, "cuda": 65}
+
+// Crowded finds packages of the product with more files than a reader of the folder
+// takes in.
+func Crowded(files []*File) []Violation {
+	count := map[string]int{}
+	for _, f := range files {
+		if f.IsGo() && !f.IsTest() && isProduct(f.Dir()) {
+			count[f.Dir()]++
+		}
+	}
+	var found []Violation
+	for _, dir := range slices.Sorted(maps.Keys(count)) {
+		if most := max(MaxFiles, crowded[dir]); count[dir] > most {
+			found = append(found, Violation{File: dir, Line: 1, Text: fmt.Sprintf("%d source files, at most %d: put together what is one subject, or divide the package", count[dir], most)})
 		}
 	}
 	return found

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -12,6 +13,22 @@ func TestFilesAreShort(t *testing.T) {
 		"just fits": {one("a/f.go", strings.TrimSuffix(long, "\n")), nil},
 		"test":      {one("a/f_test.go", long), nil},
 		"document":  {one("a/f.md", long), nil},
+	})
+}
+
+func TestPackagesAreNoCrowds(t *testing.T) {
+	files := func(dir string, n int) map[string]string {
+		all := map[string]string{dir + "/f_test.go": "package p\n"}
+		for i := range n {
+			all[fmt.Sprintf("%s/f%d.go", dir, i)] = "package p\n"
+		}
+		return all
+	}
+	check(t, Crowded, map[string]example{
+		"many":      {files("decorators/x", MaxFiles+1), []string{"decorators/x:1: 31 source files, at most 30: put together what is one subject, or divide the package"}},
+		"just fits": {files("decorators/x", MaxFiles), nil},
+		"by name":   {files("cuda/sim", MaxFiles+1), nil},
+		"command":   {files("cmd/x", MaxFiles+1), nil},
 	})
 }
 
