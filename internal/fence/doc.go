@@ -37,22 +37,29 @@
 // Nothing but this table moves a point. Completion is no state: it is known by stream and
 // sequence number, so that it holds for whoever has used the point since.
 //
-//	call                        announced    watched      withdrawn   deferred        recorded    synthetic
-//	waitEnded, tell             watched      watched      "ended"     "ended"         "ended"     "ended"
-//	Commit, after Finish        recorded     recorded*    -           -               -           -
-//	Commit, FinishUnrecorded    synthetic    synthetic*   -           -               -           -
-//	Withdraw                    withdrawn    withdrawn*   -           -               -           -
-//	recordDeferred              no change    no change    no change   recorded        no change   no change
-//	renounce                    -            -            -           synthetic       no change   no change
-//	the last Release            in the list  in the list  in the list in the list     in the list forgotten**
+//	call                           announced  watched          withdrawn  deferred   recorded   synthetic
+//	waitEnded                      watched    watched          ended      ended      ended      ended
+//	tell                           watched    watched          ended      ended      ended      ended
+//	Commit after Finish            recorded   recorded, told   -          -          -          -
+//	Commit after FinishUnrecorded  synthetic  synthetic, told  -          -          -          -
+//	Withdraw                       withdrawn  withdrawn, told  -          -          -          -
+//	recordDeferred                 announced  watched          withdrawn  recorded   recorded   synthetic
+//	Flush                          -          -                -          recorded   recorded   -
+//	GiveUp                         -          -                -          recorded   recorded   -
+//	GiveUp with a synchronise      -          -                -          synthetic  recorded   -
+//	LetGo                          -          -                -          synthetic  recorded   -
+//	DropFinalEvent                 -          -                -          -          synthetic  synthetic
 //
-// A star: those who wait are told. Two: a synthetic point that stands for one whose event
-// was given back never was of the list; one that was a launch goes back to it. A dash: no
-// caller does that. A point from the list begins as announced (Announce), deferred
-// (PointForAllocation) or recorded (Record); one that LetGo, GiveUp or DropFinalEvent
-// makes begins, and ends, as synthetic: so a recorded final point is given up for a
-// synthetic one, and a launch whose event the driver refuses goes from announced to
-// completed by a synchronise. states_test.go holds each cell.
+// "Ended" is the answer, and the state stays; "told": those who wait are told; a dash: no
+// caller does that. Flush, GiveUp and LetGo move the ready point of their stream. The last
+// one puts another point in the place of the final point.
+//
+// A point from the list begins as announced (Announce), deferred (PointForAllocation) or
+// recorded (Record), and goes back when nobody refers to it, in whatever state. What LetGo,
+// DropFinalEvent and a failed record make is synthetic from the beginning and of no list. So a
+// recorded final point gives way to a synthetic one, and a launch whose event the driver
+// refuses goes from announced to completed by a synchronise. states_test.go holds every
+// cell.
 //
 // # Memory order
 //
