@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // driverMoment is what calls of the driver that take no time are given when ctx
@@ -82,7 +83,7 @@ const poolGone = -1
 
 // destroyPool waits for those who name the pool.
 func (r *AsyncResource) destroyPool(ctx context.Context) error {
-	if err := poll(ctx, func() (bool, error) { return r.naming.CompareAndSwap(0, poolGone), nil }); err != nil {
+	if err := deadline.Poll(ctx, func() (bool, error) { return r.naming.CompareAndSwap(0, poolGone), nil }); err != nil {
 		return fmt.Errorf("closing the pool: it is being trimmed or asked: %w", err)
 	}
 	err := r.drv.PoolDestroy(r.pool)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
@@ -132,7 +133,7 @@ func (r *AsyncResource) retryBacklog() error {
 
 // drainBacklog waits until the backlog is empty.
 func (r *AsyncResource) drainBacklog(ctx context.Context) error {
-	return poll(ctx, func() (bool, error) {
+	return deadline.Poll(ctx, func() (bool, error) {
 		if r.backlog.n.Load() == 0 {
 			return true, nil
 		}

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,9 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/batch"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
 // DeviceOps fills, verifies and sums up device memory for a guard, in batches of
@@ -22,7 +26,7 @@ type DeviceOps struct {
 
 	fill, fillFew, verify, checksum, delay *Kernel
 
-	memory stagings
+	memory *batch.Memory
 	// unmarked is where delays and fills by arguments went.
 	unmarked unmarked
 	closing  sync.Mutex
@@ -39,7 +43,7 @@ func NewDeviceOps(drv driver.Driver, streams *StreamPool, image driver.Image) (*
 	if err != nil {
 		return nil, fmt.Errorf("loading the guard's kernels: %w", err)
 	}
-	d := &DeviceOps{drv: drv, streams: streams, module: module}
+	d := &DeviceOps{drv: drv, streams: streams, module: module, memory: batch.NewMemory(drv)}
 	for name, kernel := range map[string]**Kernel{
 		driver.GuardFillKernel: &d.fill, driver.GuardFillFewKernel: &d.fillFew, driver.GuardVerifyKernel: &d.verify,
 		driver.GuardChecksumKernel: &d.checksum, driver.GuardDelayKernel: &d.delay,
@@ -60,49 +64,56 @@ func (d *DeviceOps) Fill(_ context.Context, stream core.StreamID, regions []core
 	if len(regions) <= driver.GuardFew {
 		return d.fillArguments(stream, regions)
 	}
-	st, err := d.stage(stream, regions, 1, patterns)
+	t, err := d.memory.Stage(stream, regions, batch.Patterns, false)
 	if err != nil {
 		return core.NotEnqueued(err)
 	}
-	err = d.enqueue(d.fill, stream, st, driver.Ptr(st.mem.DevicePtr), driver.U32(uint32(st.records)))
-	d.memory.park(st)
-	return err
+	defer t.Release()
+	return d.enqueue(d.fill, stream, t, driver.Ptr(t.Ptr()), driver.U32(uint32(t.Records())))
+}
+
+// fillArguments enqueues the filling of at most [driver.GuardFew] regions.
+func (d *DeviceOps) fillArguments(stream core.StreamID, regions []core.Region) error {
+	on, err := d.streams.table.enterUncaptured("DeviceOps", stream)
+	if err != nil {
+		return core.NotEnqueued(err)
+	}
+	defer on.Leave()
+	d.unmarked.note(on)
+	return refusedUnlessSticky(batch.FillFew(d.drv, d.fillFew.function, on.Handle(), regions))
 }
 
 // Verify enqueues the comparison of all regions as one launch.
 func (d *DeviceOps) Verify(_ context.Context, stream core.StreamID, regions []core.Region) (core.Verification, error) {
-	b, err := d.enqueueWithResults(d.verify, stream, regions, patterns)
+	r, err := d.enqueueWithResults(d.verify, stream, regions, batch.Patterns)
 	if err != nil {
 		return nil, err
 	}
-	return verification{b}, nil
+	return r, nil
 }
 
 // Checksum enqueues the summing up of all regions as one launch.
 func (d *DeviceOps) Checksum(_ context.Context, stream core.StreamID, regions []core.Region) (core.Checksums, error) {
-	b, err := d.enqueueWithResults(d.checksum, stream, regions, offsets)
+	r, err := d.enqueueWithResults(d.checksum, stream, regions, batch.Offsets)
 	if err != nil {
 		return nil, err
 	}
-	return checksums{b, len(regions)}, nil
+	return r, nil
 }
 
 // enqueueWithResults enqueues a kernel that has results for regions.
-func (d *DeviceOps) enqueueWithResults(k *Kernel, stream core.StreamID, regions []core.Region, content recordContent) (*resultBatch, error) {
-	st, err := d.stage(stream, regions, 2, content)
+func (d *DeviceOps) enqueueWithResults(k *Kernel, stream core.StreamID, regions []core.Region, content batch.Content) (*batch.Results, error) {
+	t, err := d.memory.Stage(stream, regions, content, true)
 	if err != nil {
 		return nil, core.NotEnqueued(err)
 	}
-	b := &resultBatch{ops: d, staging: st}
-	presetResults(st.results())
-	if len(regions) == 0 {
-		return b, nil
+	if len(regions) > 0 {
+		if err := d.enqueue(k, stream, t, driver.Ptr(t.Ptr()), driver.Ptr(t.ResultsPtr()), driver.U32(uint32(t.Records()))); err != nil {
+			t.Release()
+			return nil, err
+		}
 	}
-	if err := d.enqueue(k, stream, st, driver.Ptr(st.mem.DevicePtr), driver.Ptr(st.resultsPtr()), driver.U32(uint32(st.records))); err != nil {
-		d.memory.park(st)
-		return nil, err
-	}
-	return b, nil
+	return batch.NewResults(t, len(regions)), nil
 }
 
 // Delay enqueues a kernel that does nothing for so long, at most
@@ -118,27 +129,17 @@ func (d *DeviceOps) Delay(_ context.Context, stream core.StreamID, length time.D
 	return refusedUnlessSticky(d.delay.Enqueue(on.Handle(), Blocks1D(1, 1), driver.U64(uint64(length))))
 }
 
-// enqueue launches a kernel over st and records its end in st. If only the
-// record fails the stream is synchronised, so that st is known to be unused.
-func (d *DeviceOps) enqueue(k *Kernel, stream core.StreamID, st *staging, args ...driver.Arg) error {
+// enqueue launches a kernel over the table and records the table's end.
+func (d *DeviceOps) enqueue(k *Kernel, stream core.StreamID, t *batch.Table, args ...driver.Arg) error {
 	on, err := d.streams.table.enterUncaptured("DeviceOps", stream)
 	if err != nil {
 		return core.NotEnqueued(err)
 	}
 	defer on.Leave()
-	s := on.Handle()
-	if err := k.Enqueue(s, guardGrid(st.records), args...); err != nil {
+	if err := k.Enqueue(on.Handle(), guardGrid(t.Records()), args...); err != nil {
 		return refusedUnlessSticky(err)
 	}
-	err = d.drv.EventRecord(st.event, s)
-	if err == nil {
-		return nil
-	}
-	if syncErr := d.drv.StreamSynchronize(s); syncErr != nil {
-		st.lost = true
-		return errors.Join(err, syncErr)
-	}
-	return err
+	return t.End(on.Handle())
 }
 
 // guardGrid has threads for each record, up to what fills any device: the
@@ -161,22 +162,72 @@ func (d *DeviceOps) Synchronize(ctx context.Context, stream core.StreamID) error
 func (d *DeviceOps) Close(ctx context.Context) error {
 	d.closing.Lock()
 	defer d.closing.Unlock()
-	var errs []error
-	for _, st := range d.memory.takeAll() {
-		if err := st.close(ctx, d.drv); err != nil {
-			errs = append(errs, err)
-			d.memory.park(st)
-		}
-	}
+	err := d.memory.Close(ctx)
 	// Of a lost device the code is gone with the context.
-	if err := d.unmarked.wait(ctx); err != nil && !errors.Is(err, core.ErrSticky) {
-		errs = append(errs, err)
+	if waited := d.unmarked.wait(ctx); waited != nil && !errors.Is(waited, core.ErrSticky) {
+		err = errors.Join(err, waited)
 	}
-	if len(errs) == 0 && d.module != nil {
+	if err == nil && d.module != nil {
 		if err := d.module.Unload(); err != nil {
 			return err
 		}
 		d.module = nil
 	}
-	return errors.Join(errs...)
+	return err
+}
+
+// unmarked are the streams on which work was enqueued that no event of its own
+// stands behind, for the end of who enqueued it.
+type unmarked struct {
+	mu      sync.Mutex
+	streams map[*stream]struct{}
+}
+
+func (u *unmarked) note(s *stream) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.streams == nil {
+		u.streams = map[*stream]struct{}{}
+	}
+	u.streams[s] = struct{}{}
+}
+
+// wait waits until the device has done all of it, or ctx ends. What is enqueued
+// meanwhile does not wait, and is left to the next call. It returns the first
+// error.
+func (u *unmarked) wait(ctx context.Context) error {
+	u.mu.Lock()
+	streams := u.streams
+	u.streams = nil
+	u.mu.Unlock()
+	var first error
+	for s := range streams {
+		if err := s.waitCompleted(ctx); err != nil {
+			first = cmp.Or(first, err)
+			u.note(s)
+		}
+	}
+	return first
+}
+
+// waitCompleted waits until the device has done what is enqueued now, or ctx ends. A
+// stream that was given up is not named again: its final point is behind it all.
+func (s *stream) waitCompleted(ctx context.Context) error {
+	e, err := s.finalOrHere()
+	if err != nil {
+		return err
+	}
+	defer e.Release()
+	return deadline.Poll(ctx, func() (bool, error) { return s.QueryCompleted(e) })
+}
+
+func (s *stream) finalOrHere() (*fence.Point, error) {
+	s.Lock()
+	defer s.Unlock()
+	if !s.IsGivenUp() {
+		if err := s.RefuseCaptured("Close", core.DefaultStream); err != nil {
+			return nil, err
+		}
+	}
+	return s.FinalOrRecord(core.DefaultStream)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // HostBuffer is n values of T in page-locked host memory. Copies from and to
@@ -118,7 +119,7 @@ func (b *HostBuffer[T]) free(ctx context.Context) (int32, error) {
 	}
 	if b.result == nil {
 		low := uintptr(unsafe.Pointer(unsafe.SliceData(b.mem.Bytes)))
-		if err := poll(ctx, func() (bool, error) { return b.table.copiesDone(low, low+uintptr(b.Bytes())) }); err != nil {
+		if err := deadline.Poll(ctx, func() (bool, error) { return b.table.copiesDone(low, low+uintptr(b.Bytes())) }); err != nil {
 			return hostLive, fmt.Errorf("HostBuffer.Free: copies that use the buffer are not known to be done: %w", err)
 		}
 		b.result = make(chan error, 1)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // Close ends the pool: it grants no lease from now on, tells those who wait for
@@ -41,11 +42,11 @@ func (p *StreamPool) Close(ctx context.Context) error {
 		}
 	}
 	p.mu.Unlock()
-	err := poll(ctx, p.emptied)
+	err := deadline.Poll(ctx, p.emptied)
 	if err != nil && p.answersAll() {
 		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), driverMoment)
 		defer cancel()
-		err = poll(moment, p.emptied)
+		err = deadline.Poll(moment, p.emptied)
 	}
 	if err != nil {
 		return p.leasedAtClose()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // A stream's queue of frees is looked at after reapOperations allocations and
@@ -214,7 +215,7 @@ func (r *AsyncResource) Drain(ctx context.Context) error {
 	for _, s := range r.streams.table.streams() {
 		targets = append(targets, target{&s.frees, s.frees.queued.Load()})
 	}
-	err := poll(ctx, func() (bool, error) {
+	err := deadline.Poll(ctx, func() (bool, error) {
 		if err := r.ReapPending(ctx); err != nil {
 			return false, err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // errPoolClosed is the refusal of a pool that Close has begun to end.
@@ -267,28 +268,11 @@ func (p *StreamPool) waitFor(ctx context.Context, s *stream, id core.StreamID) e
 		return p.observe("Synchronize", err)
 	}
 	defer e.Release()
-	if err := poll(ctx, func() (bool, error) { return s.QueryCompleted(e) }); err != nil {
+	if err := deadline.Poll(ctx, func() (bool, error) { return s.QueryCompleted(e) }); err != nil {
 		return p.observe("Synchronize", err)
 	}
 	s.Lock()
 	s.unpin()
 	s.Unlock()
 	return nil
-}
-
-// poll calls done until it is true, fails or ctx ends, less and less often.
-func poll(ctx context.Context, done func() (bool, error)) error {
-	pause := 2 * time.Microsecond
-	for {
-		ok, err := done()
-		if ok || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
-		}
-		pause = min(pause*2, time.Millisecond)
-	}
 }

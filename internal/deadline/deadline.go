@@ -1,5 +1,5 @@
-// Package deadline is what is still done when a deadline has passed, or when a
-// call that has none does not return.
+// Package deadline is how the host waits for a device, and what is still done when a
+// deadline has passed, or when a call that has none does not return.
 package deadline
 
 import (
@@ -40,5 +40,22 @@ func AtLeastAMoment(end func(context.Context) error) func(context.Context) error
 		moment, cancel := context.WithTimeout(context.WithoutCancel(ctx), LastMoment)
 		defer cancel()
 		return end(moment)
+	}
+}
+
+// Poll calls done until it is true, fails or ctx ends, less and less often.
+func Poll(ctx context.Context, done func() (bool, error)) error {
+	pause := 2 * time.Microsecond
+	for {
+		ok, err := done()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+		pause = min(pause*2, time.Millisecond)
 	}
 }

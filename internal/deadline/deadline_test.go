@@ -31,3 +31,27 @@ func TestThereIsAMomentLeftAfterTheEnd(t *testing.T) {
 		t.Errorf("the moment does not end: %v", err)
 	}
 }
+
+func TestPollAsksUntilItIsDoneFailsOrTheContextEnds(t *testing.T) {
+	failure := errors.New("failure")
+	asked := 0
+	ask := func(answers ...error) func() (bool, error) {
+		asked = 0
+		return func() (bool, error) {
+			asked++
+			return asked > len(answers), answers[min(asked, len(answers))-1]
+		}
+	}
+	if err := Poll(t.Context(), ask(nil, nil, nil)); err != nil || asked != 4 {
+		t.Errorf("asked %d times: %v", asked, err)
+	}
+	if err := Poll(t.Context(), ask(nil, failure)); !errors.Is(err, failure) || asked != 2 {
+		t.Errorf("asked %d times: %v", asked, err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	never := func() (bool, error) { return false, nil }
+	if err := Poll(ended, never); !errors.Is(err, context.Canceled) {
+		t.Errorf("the context has ended: %v", err)
+	}
+}

@@ -1,4 +1,4 @@
-package cuda
+package batch
 
 import (
 	"encoding/binary"
@@ -18,7 +18,7 @@ func TestPiecesCoverEachRegionWithItsPatternInStep(t *testing.T) {
 		for i, size := range sizes {
 			regions = append(regions, core.Region{Ptr: uint64(i+1)<<40 + 3, Bytes: size, Pattern: uint64(i) + 100})
 		}
-		for _, content := range []recordContent{patterns, offsets} {
+		for _, content := range []Content{Patterns, Offsets} {
 			size := pieceBytes(regions)
 			table := make([]byte, countPieces(regions, size)*driver.GuardRecord)
 			writePieces(table, regions, size, content)
@@ -30,13 +30,13 @@ func TestPiecesCoverEachRegionWithItsPatternInStep(t *testing.T) {
 	}
 }
 
-func checkPieces(t *testing.T, table []byte, regions []core.Region, content recordContent) {
+func checkPieces(t *testing.T, table []byte, regions []core.Region, content Content) {
 	t.Helper()
 	for i, r := range regions {
 		at, n := r.Ptr, 0
 		for ; len(table) > 0 && recordWord(table, 3) == uint64(i); n++ {
 			third := r.Pattern
-			if content == offsets {
+			if content == Offsets {
 				third = at - r.Ptr
 			}
 			if recordWord(table, 0) != at || (at-r.Ptr)%pieceAlign != 0 || recordWord(table, 2) != third {
@@ -57,7 +57,7 @@ func checkPieces(t *testing.T, table []byte, regions []core.Region, content reco
 func TestResultsOfPiecesAreJoinedByRegion(t *testing.T) {
 	regions := []core.Region{{Bytes: 3 * minPiece}, {Bytes: 0}, {Bytes: 2*minPiece + 1}, {Bytes: 8}}
 	table := make([]byte, countPieces(regions, minPiece)*driver.GuardRecord)
-	writePieces(table, regions, minPiece, patterns)
+	writePieces(table, regions, minPiece, Patterns)
 	results := make([]byte, len(table))
 	for piece, r := range map[int][2]uint64{1: {10, 3}, 2: {0, 1}, 6: {0, 1}, 7: {7, 1}} {
 		binary.LittleEndian.PutUint64(results[piece*driver.GuardRecord:], r[0])
@@ -82,7 +82,7 @@ func TestResultsOfPiecesAreJoinedByRegion(t *testing.T) {
 func TestSumsOfPiecesAreAddedByRegion(t *testing.T) {
 	regions := []core.Region{{Bytes: 3 * minPiece}, {Bytes: 0}, {Bytes: minPiece + 1}}
 	table := make([]byte, countPieces(regions, minPiece)*driver.GuardRecord)
-	writePieces(table, regions, minPiece, offsets)
+	writePieces(table, regions, minPiece, Offsets)
 	results := make([]byte, len(table))
 	for piece := range len(table) / driver.GuardRecord {
 		binary.LittleEndian.PutUint64(results[piece*driver.GuardRecord:], 1<<63+uint64(piece))

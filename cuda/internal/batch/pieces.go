@@ -1,4 +1,4 @@
-package cuda
+package batch
 
 import (
 	"encoding/binary"
@@ -42,23 +42,23 @@ func countPieces(regions []core.Region, size uint64) int {
 	return n
 }
 
-// recordContent is what the third word of a record is for.
-type recordContent bool
+// Content is what the third word of a record is for.
+type Content bool
 
 const (
-	// patterns: each piece has its region's pattern.
-	patterns recordContent = false
-	// offsets: each piece has the offset at which it begins in its region.
-	offsets recordContent = true
+	// Patterns: each piece has its region's pattern.
+	Patterns Content = false
+	// Offsets: each piece has the offset at which it begins in its region.
+	Offsets Content = true
 )
 
 // writePieces writes the table of the regions' pieces. The word that the
 // kernels leave alone says which region a piece is of.
-func writePieces(table []byte, regions []core.Region, size uint64, content recordContent) {
+func writePieces(table []byte, regions []core.Region, size uint64, content Content) {
 	for i, r := range regions {
 		for at := uint64(0); at == 0 || at < r.Bytes; at += size {
 			third := r.Pattern
-			if content == offsets {
+			if content == Offsets {
 				third = at
 			}
 			for word, v := range [...]uint64{r.Ptr + at, min(size, r.Bytes-at), third, uint64(i)} {
