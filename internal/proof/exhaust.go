@@ -144,12 +144,23 @@ func (r *Runner) CheckAll(p program.Program, goroutines int, total *Total) (err 
 	return err
 }
 
+// Checker checks programs. It is closed when all went well.
+type Checker interface {
+	CheckAll(p program.Program, goroutines int, total *Total) error
+	Close() error
+}
+
 // batch is programs on their way to a worker.
 const batch = 512
 
 // Exhaust runs every program of the bound under every schedule, on so many
 // threads, and stops at the first failure.
 func Exhaust(b Bound, workers int) (Total, error) {
+	return ExhaustWith(b, workers, func() (Checker, error) { return NewRunner(b.Streams) })
+}
+
+// ExhaustWith is Exhaust with checkers of the caller's, one for each thread.
+func ExhaustWith(b Bound, workers int, checker func() (Checker, error)) (Total, error) {
 	var (
 		work    = make(chan []program.Program, 2*workers)
 		failed  atomic.Bool
@@ -160,7 +171,7 @@ func Exhaust(b Bound, workers int) (Total, error) {
 	)
 	for range workers {
 		wg.Go(func() {
-			t, err := exhaustSome(b, work, &failed)
+			t, err := exhaustSome(b, work, checker, &failed)
 			mu.Lock()
 			defer mu.Unlock()
 			total.Add(t)
@@ -187,8 +198,8 @@ func produce(b Bound, work chan<- []program.Program, failed *atomic.Bool) {
 	work <- next
 }
 
-func exhaustSome(b Bound, work <-chan []program.Program, failed *atomic.Bool) (t Total, err error) {
-	r, err := NewRunner(b.Streams)
+func exhaustSome(b Bound, work <-chan []program.Program, checker func() (Checker, error), failed *atomic.Bool) (t Total, err error) {
+	r, err := checker()
 	for programs := range work {
 		for _, p := range programs {
 			if err != nil || failed.Load() {

@@ -54,10 +54,13 @@ type scheduler struct {
 	// goroutines is how many operations may be open at once.
 	goroutines int
 	all        bool
-	yield      func(Schedule) bool
-	steps      Schedule
-	home       [program.MaxBlocks]uint8 // the allocation streams
-	stopped    bool
+	// engine: the steps are taken by the fence engine alone, which sees no work and
+	// has no allocator.
+	engine  bool
+	yield   func(Schedule) bool
+	steps   Schedule
+	home    [program.MaxBlocks]uint8 // the allocation streams
+	stopped bool
 }
 
 // maxOpen is the most goroutines that there may be.
@@ -121,6 +124,22 @@ func (z *sleepers) has(step Step) bool {
 // goroutines, until it returns false. A schedule is valid during the call.
 func EachSchedule(p program.Program, goroutines int, yield func(Schedule) bool) {
 	newScheduler(p, goroutines, yield).explore(moment{}, sleepers{})
+}
+
+// EachEngineSchedule is EachSchedule for the fence engine alone: it does not see work
+// that is enqueued, so launches have no step for that, and it allocates nothing, so
+// allocations and frees have nothing in common by the memory.
+func EachEngineSchedule(p program.Program, goroutines int, yield func(Schedule) bool) {
+	s := newScheduler(p, goroutines, yield)
+	s.engine = true
+	s.explore(moment{}, sleepers{})
+}
+
+// EachEngineInterleaving is EachEngineSchedule without the reduction.
+func EachEngineInterleaving(p program.Program, goroutines int, yield func(Schedule) bool) {
+	s := newScheduler(p, goroutines, yield)
+	s.engine, s.all = true, true
+	s.explore(moment{}, sleepers{})
 }
 
 // EachInterleaving is EachSchedule without the reduction.

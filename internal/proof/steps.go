@@ -65,7 +65,7 @@ func (s *scheduler) after(m moment, step Step) moment {
 		if o.Kind == program.Free {
 			m.freed |= 1 << o.Block
 		}
-		if next := secondPhase(o.Kind); next != Begin {
+		if next := s.secondPhase(o.Kind); next != Begin {
 			m.begun[m.n] = open{step.Op, next}
 			m.n++
 		}
@@ -89,9 +89,12 @@ func (m *moment) find(op uint8) int {
 }
 
 // secondPhase is what follows the Begin of an operation; Begin for nothing.
-func secondPhase(k program.Kind) Phase {
+func (s *scheduler) secondPhase(k program.Kind) Phase {
 	switch k {
 	case program.Launch, program.Faulty:
+		if s.engine {
+			return End
+		}
 		return Enqueue
 	case program.Abort, program.Record, program.FaultyRecord:
 		return End
@@ -110,6 +113,14 @@ func isFaulty(k program.Kind) bool { return k == program.Faulty || k == program.
 // there, and they are freed there. Work that is merely enqueued touches its
 // stream; whoever ends the last launch over a freed block frees it.
 func (s *scheduler) touches(m *moment, step Step) footprint {
+	t := s.mayTouch(m, step)
+	if s.engine && t != everything {
+		t &^= allocator
+	}
+	return t
+}
+
+func (s *scheduler) mayTouch(m *moment, step Step) footprint {
 	o := s.program[step.Op]
 	if isSync(o.Kind) || o.Kind == program.GiveUp || step.Phase == End && isFaulty(o.Kind) {
 		return everything

@@ -13,13 +13,22 @@ import "math/bits"
 type Plan struct {
 	*History
 	alloc  [MaxBlocks]int32
-	opened []launch
-	// point is by allocation's node the node that stands for it, -1 if that is not
+	opened []opened
+	// point is by block the node that stands for its allocation, -1 if that is not
 	// decided: then it is whatever is newest on the stream.
-	point map[int32]int32
-	// shared are, by stream, the allocations whose point is not decided.
-	shared map[uint8][]int32
+	point [MaxBlocks]int32
+	// shared are, by stream, the blocks whose point is not decided.
+	shared []Set
 	needs  []Need
+}
+
+// undecided is in place of a point.
+const undecided = -1
+
+// opened is a launch that has begun, or a use: end is its node, -1 while it is open.
+type opened struct {
+	node Node
+	end  int32
 }
 
 // Need is one order that a node must have.
@@ -52,18 +61,24 @@ const (
 
 // NewPlan returns a plan of an empty history of so many streams.
 func NewPlan(streams int) *Plan {
-	return &Plan{History: New(streams), point: map[int32]int32{}, shared: map[uint8][]int32{}}
+	return &Plan{History: New(streams), shared: make([]Set, streams)}
+}
+
+// Reset makes the history empty.
+func (p *Plan) Reset() {
+	p.History.Reset()
+	p.opened = p.opened[:0]
+	clear(p.shared)
 }
 
 // Alloc puts an allocation on a stream. While a launch is open there its work may come
 // at any moment, so the ready point is decided at once.
 func (p *Plan) Alloc(n Node) {
 	n.Kind = Alloc
-	at := p.Add(n)
-	p.alloc[n.Block] = at
-	p.shared[n.Stream] = append(p.shared[n.Stream], at)
-	for _, l := range p.opened {
-		if l.end < 0 && l.node.Stream == n.Stream {
+	p.alloc[n.Block], p.point[n.Block] = p.Add(n), undecided
+	p.shared[n.Stream] |= 1 << n.Block
+	for i := range p.opened {
+		if l := &p.opened[i]; l.end < 0 && !l.node.Unfenced && l.node.Stream == n.Stream {
 			p.Decide(n.Stream)
 		}
 	}
@@ -71,29 +86,29 @@ func (p *Plan) Alloc(n Node) {
 
 // Decide places the ready point of a stream's allocations behind what is newest there.
 func (p *Plan) Decide(stream uint8) {
-	for _, at := range p.shared[stream] {
-		p.point[at] = p.last[stream]
+	for blocks := p.shared[stream]; blocks != 0; blocks &= blocks - 1 {
+		p.point[bits.TrailingZeros64(uint64(blocks))] = p.last[stream]
 	}
-	p.shared[stream] = p.shared[stream][:0]
+	p.shared[stream] = 0
 }
 
 // pointOf is the node that stands for one that must come first.
 func (p *Plan) pointOf(first int32) int32 {
-	n := &p.nodes[first]
-	if n.Kind != Alloc {
+	switch n := &p.nodes[first]; {
+	case n.Kind != Alloc:
 		return first
+	case p.point[n.Block] == undecided:
+		return p.last[n.Stream]
+	default:
+		return p.point[n.Block]
 	}
-	if at, ok := p.point[first]; ok {
-		return at
-	}
-	return p.last[n.Stream]
 }
 
 // Conflict is the operation of an open launch of another stream that conflicts with
 // the one to prepare: that must be refused. It is -1 if there is none.
 func (p *Plan) Conflict(n Node) int16 {
-	for _, l := range p.opened {
-		if l.end < 0 && !l.node.Unfenced && l.node.Stream != n.Stream && conflict(&n, l.node) {
+	for i := range p.opened {
+		if l := &p.opened[i]; l.end < 0 && !l.node.Unfenced && l.node.Stream != n.Stream && conflict(&n, &l.node) {
 			return l.node.Op
 		}
 	}
@@ -114,20 +129,19 @@ func (p *Plan) Fence(n Node) []Need {
 	for uses := n.Reads | n.Writes; uses != 0; uses &= uses - 1 {
 		p.need(n.Stream, p.alloc[bits.TrailingZeros64(uint64(uses))])
 	}
-	for _, l := range p.opened {
-		if l.end >= 0 && !l.node.Aborted && conflict(&n, l.node) {
+	for i := range p.opened {
+		if l := &p.opened[i]; l.end >= 0 && !l.node.Aborted && conflict(&n, &l.node) {
 			p.need(n.Stream, l.end)
 		}
 	}
 	for _, d := range p.needs {
-		if first := &p.nodes[d.First]; first.Kind == Alloc && first.Stream != n.Stream {
-			if _, ok := p.point[d.First]; !ok && d.By != ByHost {
-				p.Decide(first.Stream)
-			}
+		first := &p.nodes[d.First]
+		if first.Kind == Alloc && first.Stream != n.Stream && p.point[first.Block] == undecided && d.By != ByHost {
+			p.Decide(first.Stream)
 		}
 	}
 	p.queue(n)
-	if !p.coversShared(&n) {
+	if p.shared[n.Stream]&^n.Writes != 0 { // else they are ready behind the launch
 		p.Decide(n.Stream)
 	}
 	return p.needs
@@ -136,7 +150,7 @@ func (p *Plan) Fence(n Node) []Need {
 // Fenced notes that a launch ends at what is newest on its stream.
 func (p *Plan) Fenced(n Node) {
 	p.Decide(n.Stream)
-	p.opened = append(p.opened, launch{p.last[n.Stream], p.last[n.Stream], &n})
+	p.opened = append(p.opened, opened{n, p.last[n.Stream]})
 }
 
 // Meet queues a wait of a stream for all that is on another.
@@ -158,30 +172,18 @@ func (p *Plan) Use(n Node) {
 }
 
 func (p *Plan) open(n Node) {
-	at := p.Add(n)
-	p.opened = append(p.opened, launch{at, -1, &n})
-}
-
-// coversShared reports whether a launch writes every block whose allocation has no
-// point yet: what is behind those is then behind the launch.
-func (p *Plan) coversShared(n *Node) bool {
-	for _, at := range p.shared[n.Stream] {
-		if n.Writes>>p.nodes[at].Block&1 == 0 {
-			return false
-		}
-	}
-	return true
+	p.Add(n)
+	p.opened = append(p.opened, opened{n, -1})
 }
 
 // End puts the end of a launch, or of a use, on its stream.
 func (p *Plan) End(op int16) {
 	for i := range p.opened {
 		if l := &p.opened[i]; l.node.Op == op && l.end < 0 {
-			n := *l.node
-			p.Decide(n.Stream)
+			n := l.node
 			n.Kind = End
 			l.end = p.Add(n)
-			return
+			p.Decide(n.Stream)
 		}
 	}
 }
@@ -190,15 +192,15 @@ func (p *Plan) End(op int16) {
 func (p *Plan) Abort(op int16) {
 	for i := range p.opened {
 		if l := &p.opened[i]; l.node.Op == op {
-			l.node.Aborted, l.end = true, l.begin
+			l.node.Aborted, l.end = true, 0
 		}
 	}
 }
 
 // Users are the operations of the open launches that use a block.
 func (p *Plan) Users(block uint8) (ops []int16) {
-	for _, l := range p.opened {
-		if l.end < 0 && (l.node.Reads|l.node.Writes)>>block&1 != 0 {
+	for i := range p.opened {
+		if l := &p.opened[i]; l.end < 0 && (l.node.Reads|l.node.Writes)>>block&1 != 0 {
 			ops = append(ops, l.node.Op)
 		}
 	}
@@ -211,8 +213,8 @@ func (p *Plan) Free(n Node) []Need {
 	alloc := p.alloc[n.Block]
 	p.needs = p.needs[:0]
 	p.need(n.Stream, alloc)
-	for _, l := range p.opened {
-		if l.end >= 0 && !l.node.Aborted && (l.node.Reads|l.node.Writes)>>n.Block&1 != 0 {
+	for i := range p.opened {
+		if l := &p.opened[i]; l.end >= 0 && !l.node.Aborted && (l.node.Reads|l.node.Writes)>>n.Block&1 != 0 {
 			p.need(n.Stream, l.end)
 		}
 	}
@@ -223,6 +225,7 @@ func (p *Plan) Free(n Node) []Need {
 	}
 	p.queue(n)
 	p.Add(n)
+	p.shared[p.nodes[alloc].Stream] &^= 1 << n.Block // nobody can need its point
 	return p.needs
 }
 
@@ -263,7 +266,7 @@ func (p *Plan) queue(n Node) {
 	for i := range p.needs {
 		if d := &p.needs[i]; d.By == ByWait {
 			for j := range p.needs {
-				if o := &p.needs[j]; o.By == ByWait && j != i && p.brings(o.From, d, i, j) {
+				if o := &p.needs[j]; o.By == ByWait && j != i && p.brings(o, d) {
 					d.By, d.From = ByOther, o.From
 					break
 				}
@@ -278,10 +281,10 @@ func (p *Plan) queue(n Node) {
 	}
 }
 
-// brings reports whether a wait for a point, that of need j, makes need i needless.
-func (p *Plan) brings(from int32, d *Need, i, j int) bool {
-	if from == d.From { // one wait serves both
-		return j < i
+// brings reports whether a wait for o makes one for d needless.
+func (p *Plan) brings(o, d *Need) bool {
+	if o.From == d.From { // one wait serves both
+		return o.First > d.First
 	}
-	return p.before.has(from, d.First)
+	return p.before.has(o.From, d.First)
 }
