@@ -22,6 +22,7 @@ var layers = [][]string{
 	{"internal/fence"},
 	{"cuda/libcuda", "cuda/guardkernels", "internal/loadtext"},
 	{"cuda/driver"},
+	{"internal/blocktable", "internal/listeners"},
 	{"core"},
 	{"internal"},
 }
