@@ -70,15 +70,16 @@ func TestUsesAreBetweenTypesAndNotFiles(t *testing.T) {
 	const a, b = "type a struct{ b *b; n int }\n", "type b struct{ m int }\n"
 	want := []string{"cuda.a -> cuda.b"}
 	for name, files := range map[string][]string{
-		"a field":                           {"cuda", a + b},
-		"in files of their own":             {"cuda", a, b},
-		"a method":                          {"cuda", "type a int\nfunc (a) f() { var x b; x.m++ }", b},
-		"a field of a field":                {"cuda", "type a struct { in struct { b []b } }", b},
-		"a function that could be a method": {"cuda", "type a int\nfunc f(n int, x *a) { _ = b{} }", b},
-		"a constructor":                     {"cuda", "type a int\nfunc f(n int) *a { _ = b{}; return nil }", b},
-		"a method that is called":           {"cuda", "type a int\nfunc (a) f(g func() int) { new(b).h() }", b + "func (*b) h() {}"},
-		"a generic type":                    {"cuda", "type a int\nfunc (a) f() { _ = b[int]{m: 1}.m }", "type b[T any] struct{ m T }"},
-		"a constant":                        {"cuda", "type a int\nfunc (a) f() { _ = c }", "type b int\nconst c b = 1"},
+		"a field":                            {"cuda", a + b},
+		"in files of their own":              {"cuda", a, b},
+		"a method":                           {"cuda", "type a int\nfunc (a) f() { var x b; x.m++ }", b},
+		"a field of a field":                 {"cuda", "type a struct { in struct { b []b } }", b},
+		"a function that could be a method":  {"cuda", "type a int\nfunc f(n int, x *a) { _ = b{} }", b},
+		"a constructor":                      {"cuda", "type a int\nfunc f(n int) *a { _ = b{}; return nil }", b},
+		"a constructor that takes the other": {"cuda", "type a int\nfunc newA(b) *a { return nil }", b},
+		"a method that is called":            {"cuda", "type a int\nfunc (a) f(g func() int) { new(b).h() }", b + "func (*b) h() {}"},
+		"a generic type":                     {"cuda", "type a int\nfunc (a) f() { _ = b[int]{m: 1}.m }", "type b[T any] struct{ m T }"},
+		"a constant":                         {"cuda", "type a int\nfunc (a) f() { _ = c }", "type b int\nconst c b = 1"},
 	} {
 		t.Run(name, func(t *testing.T) { equal(t, "uses", sorted(usesOf(t, texts{files})), want...) })
 	}

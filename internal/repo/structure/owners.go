@@ -3,6 +3,8 @@ package main
 import (
 	"go/ast"
 	"go/types"
+	"regexp"
+	"slices"
 )
 
 // node is what uses and is used: a type with its methods, or a function, a
@@ -27,9 +29,11 @@ type owners struct {
 
 // findOwners goes through what the packages declare. A method and a field belong
 // to their type. A function belongs to the type of its first parameter that is a
-// type of its package, or else of its first result, as it could be a method or is a
-// constructor; a variable and a constant to their type. What has no such type stands
-// for itself. So neither the file nor the form in which something is written counts.
+// type of its package, as it could be a method, or else of its first result; a
+// constructor, which [constructs] tells by its name, belongs to its result also if it
+// takes a Config. A variable and a constant belong to their type. What has no such
+// type stands for itself. So neither the file nor the form in which something is
+// written counts.
 func findOwners(pkgs []*pkg) *owners {
 	o := &owners{nodes: map[types.Object]node{}, names: map[string]string{}}
 	for _, p := range pkgs {
@@ -66,6 +70,8 @@ func (o *owners) enter(p *pkg, obj types.Object) {
 
 func (o *owners) self(obj types.Object) node { return node{o.names[obj.Pkg().Path()], obj.Name()} }
 
+var constructs = regexp.MustCompile("^([nN]ew|[oO]pen)([A-Z]|$)")
+
 func (o *owners) ofFunc(f *types.Func) node {
 	signature := f.Signature()
 	if recv := signature.Recv(); recv != nil {
@@ -74,7 +80,11 @@ func (o *owners) ofFunc(f *types.Func) node {
 		}
 		return node{o.names[f.Pkg().Path()], "interface"} // of an interface without a name
 	}
-	for _, tuple := range []*types.Tuple{signature.Params(), signature.Results()} {
+	tuples := []*types.Tuple{signature.Params(), signature.Results()}
+	if constructs.MatchString(f.Name()) {
+		slices.Reverse(tuples)
+	}
+	for _, tuple := range tuples {
 		for v := range tuple.Variables() {
 			if named := namedOf(v.Type()); named != nil && named.Obj().Pkg() == f.Pkg() {
 				return o.self(named.Obj())
