@@ -2,6 +2,7 @@ package debugguard
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,9 +37,8 @@ type canaries struct {
 	memory      tally
 	made, freed atomic.Uint64
 	queue       []*ledger.Record // oldest first
-	turn        int              // whose turn it is to be compared
-	owners      []core.Block
-	next        int
+	next        int              // whose turn it is to be compared
+	owners      ring[core.Block]
 
 	mu    sync.Mutex
 	alive map[core.Generation]*ledger.Record // until the upstream has released them
@@ -81,18 +81,13 @@ func (cs *canaries) released(g core.Generation) *ledger.Record {
 // rememberOwner remembers whose the bytes of a block were that is being let go.
 func (cs *canaries) rememberOwner(b core.Block, l canary.Layout) {
 	b.ID.Ptr, b.Bytes = l.Base, l.Total()
-	if len(cs.owners) < formerOwners {
-		cs.owners = append(cs.owners, b)
-		return
-	}
-	cs.owners[cs.next] = b
-	cs.next = (cs.next + 1) % formerOwners
+	cs.owners.add(b, formerOwners)
 }
 
 // ownerOf is the block that held an address last, a block of no generation if
 // that is forgotten.
 func (cs *canaries) ownerOf(ptr uint64) (owner core.Block) {
-	for _, b := range cs.owners {
+	for _, b := range cs.owners.all {
 		if ptr-b.ID.Ptr < b.Bytes && b.ID.Generation > owner.ID.Generation {
 			owner = b
 		}
@@ -163,16 +158,8 @@ func canarySize(freed *ledger.Record) uint64 {
 // watchCanaries adds so many of the canaries that are wanted to a batch, those
 // whose turn it is. evicting must be held.
 func (r *Resource) watchCanaries(b *batch, most int, wanted func(*ledger.Record) bool) {
-	for range r.canaries.queue {
-		if most == 0 {
-			break
-		}
-		rec := r.canaries.queue[r.canaries.turn%len(r.canaries.queue)]
-		r.canaries.turn++
-		if !rec.Guard.Checked && wanted(rec) {
-			b.poisoned(rec)
-			most--
-		}
+	for _, rec := range inTurn(r.canaries.queue, &r.canaries.next, most, math.MaxUint64, uncompared(wanted)) {
+		b.poisoned(rec)
 	}
 }
 

@@ -18,10 +18,13 @@ type quarantine struct {
 	mu     sync.Mutex
 	queue  []*ledger.Record
 	bytes  uint64 // in the queue
-	next   uint64 // whose turn it is
+	next   int    // whose turn it is
 	// leaving are those that were taken from the queue and are not freed yet.
 	leaving map[*ledger.Record]struct{}
-	past    stays
+	// ended are the newest stays that have ended, forgotten is when the newest ended
+	// that is not among them.
+	ended     ring[Stay]
+	forgotten time.Time
 }
 
 // size is what quarantine holds of the device.
@@ -80,19 +83,31 @@ func (q *quarantine) dequeueAged(cutoff time.Time, soon time.Duration, most int)
 func (q *quarantine) nextInTurn(most int, bytes uint64, wanted func(*ledger.Record) bool) []*ledger.Record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var blocks []*ledger.Record
+	return inTurn(q.queue, &q.next, most, bytes, uncompared(wanted))
+}
+
+// uncompared wants of wanted blocks those whose last comparison is not queued.
+func uncompared(wanted func(*ledger.Record) bool) func(*ledger.Record) (bytes uint64, _ bool) {
+	return func(rec *ledger.Record) (uint64, bool) {
+		return rec.Footprint().Bytes, !rec.Guard.Checked && wanted(rec)
+	}
+}
+
+// inTurn goes round a list, from where it ended the last time, and returns what is
+// wanted there until that is as many, or makes up as many bytes, as it may be.
+func inTurn[T any](list []T, next *int, most int, bytes uint64, wanted func(T) (bytes uint64, ok bool)) (some []T) {
 	sum := uint64(0)
-	for range q.queue {
-		if len(blocks) == most || sum >= bytes {
+	for range list {
+		if len(some) == most || sum >= bytes {
 			break
 		}
-		rec := q.queue[q.next%uint64(len(q.queue))]
-		q.next++
-		if !rec.Guard.Checked && wanted(rec) {
-			blocks, sum = append(blocks, rec), sum+rec.Footprint().Bytes
+		turn := list[*next%len(list)]
+		*next++
+		if size, ok := wanted(turn); ok {
+			some, sum = append(some, turn), sum+size
 		}
 	}
-	return blocks
+	return some
 }
 
 // excess is how many bytes must go if more than limit would be there with what comes
@@ -119,28 +134,24 @@ type Stay struct {
 	From, Until time.Time // Until is zero as long as it is there
 }
 
-// keptStays is how many stays that have ended are remembered. They take 320 KiB.
+// keptStays is how many stays that have ended are remembered. They take 360 KiB at most.
 const keptStays = 4096
 
-// stays are the newest that have ended, under the quarantine's lock.
-type stays struct {
-	ended []Stay
-	next  int
-	// forgotten is when the newest ended that is not remembered.
-	forgotten time.Time
+// ring is the newest of many. The zero value is ready for use.
+type ring[T any] struct {
+	all  []T // in no order
+	next int
 }
 
-func (s *stays) add(stay Stay) {
-	if len(s.ended) < keptStays {
-		if s.ended == nil {
-			s.ended = make([]Stay, 0, keptStays)
-		}
-		s.ended = append(s.ended, stay)
-		return
+// add takes v in, and returns what had to go for it, if that is more than most.
+func (r *ring[T]) add(v T, most int) (gone T, full bool) {
+	if len(r.all) < most {
+		r.all = append(r.all, v)
+		return gone, false
 	}
-	s.forgotten = s.ended[s.next].Until
-	s.ended[s.next] = stay
-	s.next = (s.next + 1) % keptStays
+	gone, r.all[r.next] = r.all[r.next], v
+	r.next = (r.next + 1) % most
+	return gone, true
 }
 
 // stayOf is how long a guarded block has been there. Such a record is nobody
@@ -173,7 +184,9 @@ func (q *quarantine) left(rec *ledger.Record, now time.Time) {
 	delete(q.leaving, rec)
 	stay := stayOf(rec)
 	stay.Until = now
-	q.past.add(stay)
+	if gone, full := q.ended.add(stay, keptStays); full {
+		q.forgotten = gone.Until
+	}
 }
 
 // Stays is the blocks that quarantine has or has had, in no order, and since when
@@ -194,5 +207,5 @@ func (q *quarantine) everyone() (ended []Stay, there []*ledger.Record, forgotten
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	there = slices.AppendSeq(slices.Clone(q.queue), maps.Keys(q.leaving))
-	return slices.Clone(q.past.ended), there, q.past.forgotten
+	return slices.Clone(q.ended.all), there, q.forgotten
 }

@@ -1,8 +1,10 @@
 package debugguard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,31 +19,20 @@ type seals struct {
 	mu    sync.Mutex
 	all   map[core.Generation]*seal
 	next  int // whose turn it is when bisecting
-	// endLock is held while seals end, and read-held while checksums are queued
-	// of those that have not ended.
+	// endLock is held while seals begin and end, and read-held while checksums are
+	// queued of those that have not ended, which may take the driver a while: whoever
+	// only looks for a seal does not wait for it.
 	endLock sync.RWMutex
 }
 
+// put makes a seal one that everybody can find. It is not set yet.
 func (ss *seals) put(s *seal) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	ss.enter(s)
-}
-
-// enter is put under the lock.
-func (ss *seals) enter(s *seal) {
-	if ss.all == nil {
-		ss.all = map[core.Generation]*seal{}
-	}
-	ss.all[s.block.ID.Generation] = s
-	ss.count.Store(int64(len(ss.all)))
+	ss.change(func() { ss.all[s.block.ID.Generation] = s })
 }
 
 // complete sets a seal, and reports false if somebody took it away.
 func (ss *seals) complete(s *seal) bool {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	s.set = ss.all[s.block.ID.Generation] == s
+	ss.change(func() { s.set = ss.all[s.block.ID.Generation] == s })
 	return s.set
 }
 
@@ -50,12 +41,57 @@ func (ss *seals) restore(s *seal) {
 	if s == nil {
 		return
 	}
+	ss.change(func() {
+		if s.set {
+			ss.all[s.block.ID.Generation] = s
+		}
+	})
+}
+
+// remove takes s away, and reports false if somebody else has.
+func (ss *seals) remove(s *seal) (removed bool) {
+	ss.change(func() { removed = ss.drop(s) })
+	return removed
+}
+
+// removeUnset is remove of a seal that is not set yet.
+func (ss *seals) removeUnset(s *seal) (removed bool) {
+	ss.change(func() { removed = !s.set && ss.drop(s) })
+	return removed
+}
+
+// annul takes away s, which its caller is not told of.
+func (ss *seals) annul(s *seal) {
+	ss.change(func() { s.set = false; ss.drop(s) })
+}
+
+// clear ends all seals, uncompared.
+func (ss *seals) clear() { ss.change(func() { clear(ss.all) }) }
+
+// change does f under both locks.
+func (ss *seals) change(f func()) {
+	ss.endLock.Lock()
+	defer ss.endLock.Unlock()
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if s.set {
-		ss.enter(s)
+	if ss.all == nil {
+		ss.all = map[core.Generation]*seal{}
 	}
+	f()
+	ss.count.Store(int64(len(ss.all)))
 }
+
+// drop is remove under the locks.
+func (ss *seals) drop(s *seal) bool {
+	there := ss.all[s.block.ID.Generation] == s
+	if there {
+		delete(ss.all, s.block.ID.Generation)
+	}
+	return there
+}
+
+// holds reports whether s has not ended.
+func (ss *seals) holds(s *seal) bool { return ss.get(s.block.ID.Generation) == s }
 
 // get is the seal of a generation, nil if there is none.
 func (ss *seals) get(g core.Generation) *seal {
@@ -67,63 +103,11 @@ func (ss *seals) get(g core.Generation) *seal {
 	return ss.all[g]
 }
 
-// holds reports whether s has not ended.
-func (ss *seals) holds(s *seal) bool { return ss.get(s.block.ID.Generation) == s }
-
-// remove takes s away, and reports false if somebody else has.
-func (ss *seals) remove(s *seal) bool {
-	ss.endLock.Lock()
-	defer ss.endLock.Unlock()
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	return ss.drop(s)
-}
-
-// removeUnset is remove of a seal that is not set yet.
-func (ss *seals) removeUnset(s *seal) bool {
-	ss.endLock.Lock()
-	defer ss.endLock.Unlock()
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	return !s.set && ss.drop(s)
-}
-
-// annul takes away s, which its caller is not told of.
-func (ss *seals) annul(s *seal) {
-	ss.endLock.Lock()
-	defer ss.endLock.Unlock()
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	s.set = false
-	ss.drop(s)
-}
-
-// drop is remove under the locks.
-func (ss *seals) drop(s *seal) bool {
-	g := s.block.ID.Generation
-	if ss.all[g] != s {
-		return false
-	}
-	delete(ss.all, g)
-	ss.count.Store(int64(len(ss.all)))
-	return true
-}
-
 // forget ends the seal of a generation, compared or not.
 func (ss *seals) forget(g core.Generation) {
 	if s := ss.get(g); s != nil {
 		ss.remove(s)
 	}
-}
-
-// clear ends all seals, uncompared.
-func (ss *seals) clear() {
-	ss.endLock.Lock()
-	defer ss.endLock.Unlock()
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	clear(ss.all)
-	ss.count.Store(0)
 }
 
 // list is all of them, oldest block first.
@@ -133,12 +117,9 @@ func (ss *seals) list() []*seal {
 	}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	var all []*seal
-	for _, s := range ss.all {
-		all = append(all, s)
-	}
-	slices.SortFunc(all, func(a, b *seal) int { return int(a.block.ID.Generation) - int(b.block.ID.Generation) })
-	return all
+	return slices.SortedFunc(maps.Values(ss.all), func(a, b *seal) int {
+		return cmp.Compare(a.block.ID.Generation, b.block.ID.Generation)
+	})
 }
 
 // nextInTurn is the next of them in turn that make up about so many bytes.
@@ -146,18 +127,7 @@ func (ss *seals) nextInTurn(most int, bytes uint64, wanted func(*seal) bool) (so
 	all := ss.list()
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	sum := uint64(0)
-	for range all {
-		if len(some) == most || sum >= bytes {
-			break
-		}
-		s := all[ss.next%len(all)]
-		ss.next++
-		if wanted(s) {
-			some, sum = append(some, s), sum+s.block.Bytes
-		}
-	}
-	return some
+	return inTurn(all, &ss.next, most, bytes, func(s *seal) (uint64, bool) { return s.block.Bytes, wanted(s) })
 }
 
 // sealedUses finds the writes to sealed blocks that a launch declares. The

@@ -111,7 +111,7 @@ func (l *launchLog) split(w window, may func(*launchRecord) bool) (s sides) {
 		shard := &l.shards[i]
 		shard.mu.Lock()
 		s.gone = max(s.gone, shard.gone)
-		for _, e := range shard.ring {
+		for _, e := range shard.ring.all {
 			other := e.use.Stream != w.stream
 			switch {
 			case !may(&e):
@@ -142,7 +142,7 @@ func (l *launchLog) forgotten(from uint64, uses []core.UseRecord) (lost []core.U
 		shard := &l.shards[i]
 		shard.mu.Lock()
 		gone = max(gone, shard.gone)
-		for _, e := range shard.ring {
+		for _, e := range shard.ring.all {
 			known[e.use.LaunchID] = true
 		}
 		shard.mu.Unlock()
@@ -166,8 +166,7 @@ type launchLog struct {
 
 type launchShard struct {
 	mu   sync.Mutex
-	ring []launchRecord
-	next int
+	ring ring[launchRecord]
 	// gone is the tick of the newest launch that had to go.
 	gone uint64
 }
@@ -198,13 +197,8 @@ func (l *launchLog) add(e launchRecord) {
 	s := l.shard(e.use.Stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.ring) < l.each {
-		s.ring = append(s.ring, e)
-		return
-	}
-	s.gone = max(s.gone, s.ring[s.next].ended)
-	s.ring[s.next] = e
-	s.next = (s.next + 1) % l.each
+	gone, _ := s.ring.add(e, l.each)
+	s.gone = max(s.gone, gone.ended)
 }
 
 // completed notes that the device has done what ended on a stream up to a tick.
@@ -213,8 +207,8 @@ func (l *launchLog) completed(stream core.StreamID, to uint64) {
 	s := l.shard(stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.ring {
-		if e := &s.ring[i]; e.use.Stream == stream && e.ended <= to && e.done == 0 {
+	for i := range s.ring.all {
+		if e := &s.ring.all[i]; e.use.Stream == stream && e.ended <= to && e.done == 0 {
 			e.done = now
 		}
 	}

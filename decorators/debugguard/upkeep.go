@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // The upkeep lets go what has been in quarantine for its age, and reads verdicts: in
@@ -30,8 +31,6 @@ const (
 	// blocks go wait, upkeepSteps how many times that in one tick.
 	upkeepStep  = 64
 	upkeepSteps = 512
-	// closeMoment is what a tick under way is given when ctx has ended already.
-	closeMoment = 50 * time.Millisecond
 )
 
 // upkeep is the tick. It is a timer and no goroutine, and not set while
@@ -173,38 +172,16 @@ func (r *Resource) evictAged(ctx context.Context, first bool) (evicted int, err 
 func (r *Resource) Close(ctx context.Context) error {
 	r.closed.Store(true)
 	running := r.upkeep.end()
-	return errors.Join(awaitUpkeep(ctx, running), r.awaitSwitch(ctx))
-}
-
-// awaitSwitch waits for a change of the mode that is under way.
-func (r *Resource) awaitSwitch(ctx context.Context) error {
-	var ending time.Time
-	for ; !r.switching.TryLock(); time.Sleep(closeMoment / 500) {
-		switch {
-		case ctx.Err() == nil:
-		case ending.IsZero():
-			ending = time.Now().Add(closeMoment)
-		case time.Now().After(ending):
-			return fmt.Errorf("closing the guard: a change of its mode does not end: %w", ctx.Err())
+	err := deadline.Within(ctx, func() error {
+		if running != nil {
+			<-running
 		}
+		r.switching.Lock()
+		defer r.switching.Unlock()
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("closing the guard, whose upkeep or change of mode is under way: %w", err)
 	}
-	r.switching.Unlock()
 	return nil
-}
-
-func awaitUpkeep(ctx context.Context, running <-chan struct{}) error {
-	if running == nil {
-		return nil
-	}
-	select {
-	case <-running:
-		return nil
-	case <-ctx.Done():
-	}
-	select {
-	case <-running:
-		return nil
-	case <-time.After(closeMoment):
-		return fmt.Errorf("closing the guard: the device does not answer its upkeep: %w", ctx.Err())
-	}
 }

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"hash/maphash"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -70,94 +71,62 @@ const (
 	otherName = "(one of very many names)"
 )
 
-// Names numbers strings, so that a use costs four bytes for its launch's name.
-// It is a hash table that only grows, read without a lock; what a reader does
-// not find he looks for under it. The empty name is number 0.
+// Names numbers strings, so that a use costs four bytes for its launch's name. The
+// empty name is number 0. Numbers are read without a lock from a map that is never
+// changed: when new names were asked for as often as there are names, a newer copy
+// takes its place.
 type Names struct {
-	slots atomic.Pointer[[]atomic.Pointer[name]]
-	known atomic.Pointer[[]string] // by number
-	full  atomic.Bool
-	mu    sync.Mutex
-	seed  maphash.Seed
-}
+	shared atomic.Pointer[map[string]uint32]
+	texts  atomic.Pointer[[]string] // by number
 
-type name struct {
-	text   string
-	number uint32
+	mu      sync.Mutex
+	numbers map[string]uint32
+	missed  int // since the copy
 }
 
 func newNames() *Names {
-	n := &Names{seed: maphash.MakeSeed()}
-	n.slots.Store(ptr(make([]atomic.Pointer[name], 64)))
-	n.known.Store(&[]string{"", otherName})
+	n := &Names{numbers: map[string]uint32{"": 0, otherName: 1}}
+	n.texts.Store(&[]string{"", otherName})
+	n.share()
 	return n
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // Number is the number of a name, which it gets if it has none.
 func (n *Names) Number(text string) uint32 {
-	if text == "" {
-		return 0
+	shared := *n.shared.Load()
+	if number, ok := shared[text]; ok {
+		return number
 	}
-	hash := maphash.String(n.seed, text)
-	if known := find(*n.slots.Load(), hash, text); known != nil {
-		return known.number
+	if len(shared) == maxNames {
+		return shared[otherName]
 	}
-	if n.full.Load() {
-		return 1
-	}
-	return n.add(hash, text)
+	return n.add(text)
 }
 
-// find probes from the place of the hash on; half of the slots are empty.
-func find(slots []atomic.Pointer[name], hash uint64, text string) *name {
-	for i := hash; ; i++ {
-		if known := slots[i&uint64(len(slots)-1)].Load(); known == nil || known.text == text {
-			return known
-		}
-	}
-}
-
-func (n *Names) add(hash uint64, text string) uint32 {
+func (n *Names) add(text string) uint32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	slots, known := *n.slots.Load(), *n.known.Load()
-	if found := find(slots, hash, text); found != nil {
-		return found.number
+	number, ok := n.numbers[text]
+	if texts := *n.texts.Load(); !ok && len(texts) < maxNames {
+		number = uint32(len(texts))
+		texts = append(texts, text) // behind what readers see
+		n.texts.Store(&texts)
+		n.numbers[text] = number
+	} else if !ok {
+		number = n.numbers[otherName]
 	}
-	if len(known) == maxNames {
-		n.full.Store(true)
-		return 1
+	if n.missed++; n.missed >= len(n.numbers) || len(n.numbers) == maxNames {
+		n.share()
 	}
-	if 2*len(known) >= len(slots) {
-		slots = n.grow(slots)
-	}
-	added := &name{text: text, number: uint32(len(known))}
-	known = append(known, text) // behind what readers see
-	n.known.Store(&known)
-	put(slots, hash, added)
-	return added.number
+	return number
 }
 
-func (n *Names) grow(slots []atomic.Pointer[name]) []atomic.Pointer[name] {
-	larger := make([]atomic.Pointer[name], 4*len(slots))
-	for i := range slots {
-		if known := slots[i].Load(); known != nil {
-			put(larger, maphash.String(n.seed, known.text), known)
-		}
-	}
-	n.slots.Store(&larger)
-	return larger
-}
-
-func put(slots []atomic.Pointer[name], hash uint64, added *name) {
-	for i := hash; ; i++ {
-		if slot := &slots[i&uint64(len(slots)-1)]; slot.CompareAndSwap(nil, added) {
-			return
-		}
-	}
+// share lets all names be read without the lock; mu must be held.
+func (n *Names) share() {
+	shared := maps.Clone(n.numbers)
+	n.shared.Store(&shared)
+	n.missed = 0
 }
 
 // name is the text of a number.
-func (n *Names) name(number uint32) string { return (*n.known.Load())[number] }
+func (n *Names) name(number uint32) string { return (*n.texts.Load())[number] }

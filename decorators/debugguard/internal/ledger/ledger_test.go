@@ -30,7 +30,7 @@ func TestNamesKeepTheirNumbers(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if got := len(*n.known.Load()); got != names+2 {
+	if got := len(*n.texts.Load()); got != names+2 {
 		t.Errorf("%d names have numbers, want %d and two reserved ones", got, names)
 	}
 }
@@ -40,8 +40,8 @@ func TestNamesAreBounded(t *testing.T) {
 	for i := range maxNames + 10 {
 		n.Number(fmt.Sprint(i))
 	}
-	if got := n.name(n.Number("one too many")); got != otherName || len(*n.known.Load()) != maxNames {
-		t.Errorf("a name beyond the limit is kept as %q, %d are kept", got, len(*n.known.Load()))
+	if got := n.name(n.Number("one too many")); got != otherName || len(*n.texts.Load()) != maxNames {
+		t.Errorf("a name beyond the limit is kept as %q, %d are kept", got, len(*n.texts.Load()))
 	}
 	if got := n.name(n.Number("17")); got != "17" {
 		t.Errorf("a name from before the limit is %q", got)
