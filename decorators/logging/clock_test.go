@@ -1,6 +1,7 @@
 package logging
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -18,14 +19,14 @@ func TestAStepOfTheTimeOfDayShowsASecondLater(t *testing.T) {
 	defer lastWall.Store(nil)
 	recent := readingOf(time.Millisecond)
 	lastWall.Store(recent)
-	if at := now(); at.base != recent || at.passed < time.Millisecond {
-		t.Errorf("the time of day was read again after %v", at.passed)
+	if at := now(); at.base != recent || at.elapsed < time.Millisecond {
+		t.Errorf("the time of day was read again after %v", at.elapsed)
 	}
 	old := readingOf(time.Minute)
 	lastWall.Store(old)
 	at := now()
-	if at.base == old || lastWall.Load() != at.base || at.passed != 0 {
-		t.Errorf("the time of day is carried on from %v ago", at.passed)
+	if at.base == old || lastWall.Load() != at.base || at.elapsed != 0 {
+		t.Errorf("the time of day is carried on from %v ago", at.elapsed)
 	}
 	if d := since(moment{base: old}); d < time.Minute || d > 2*time.Minute {
 		t.Errorf("an operation of a minute took %v", d)
@@ -33,12 +34,12 @@ func TestAStepOfTheTimeOfDayShowsASecondLater(t *testing.T) {
 }
 
 // kept is a sink that is no ring.
-type kept struct {
-	none
-	records []Record
-}
+type kept struct{ records []Record }
 
-func (k *kept) Put(r Record) { k.records = append(k.records, r) }
+func (k *kept) Put(r Record)              { k.records = append(k.records, r) }
+func (*kept) Flush(context.Context) error { return nil }
+func (*kept) Close(context.Context) error { return nil }
+func (*kept) Dropped() uint64             { return 0 }
 
 func TestARingAndAWriterTellTheSameTime(t *testing.T) {
 	ring, writer := NewRing(8), &kept{}

@@ -67,16 +67,16 @@ func (l Level) String() string {
 type Config struct {
 	// Level is which operations are logged.
 	Level Level
-	// Sinks each get every record. Nil sinks and [None] are left out. They
+	// Sinks each get every record, in their order. Nil sinks are left out. They
 	// are not closed by the layer.
 	Sinks []Sink
 }
 
-// Layer returns the layer for [core.Chain]. Without a sink that keeps
-// anything it returns the upstream itself. Errors are those of [New].
+// Layer returns the layer for [core.Chain]. Without a sink it returns the upstream
+// itself. Errors are those of [New].
 func Layer(cfg Config) core.Layer {
 	return func(upstream core.Resource) (core.Resource, error) {
-		if len(useful(cfg.Sinks)) == 0 {
+		if rings, others := apart(cfg.Sinks); len(rings)+len(others) == 0 {
 			return upstream, nil
 		}
 		return New(upstream, cfg)
@@ -88,17 +88,10 @@ func Layer(cfg Config) core.Layer {
 // [core.InvalidRequestError].
 func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	sequence := &lastSequence
-	if onlyRings(cfg.Sinks) {
-		sequence = nil
+	if _, others := apart(cfg.Sinks); len(others) == 0 {
+		sequence = nil // a ring orders its records by their times, and a number is a word that every goroutine would write
 	}
 	return newResource(upstream, cfg, systemClock, sequence)
-}
-
-// onlyRings reports whether nobody needs numbers: a ring orders its records by
-// their times, and a number is a word that every goroutine would write.
-func onlyRings(sinks []Sink) bool {
-	_, others := apart(useful(sinks))
-	return len(others) == 0
 }
 
 // apart separates the rings, which are called directly and so by pointer, from
@@ -107,7 +100,7 @@ func apart(sinks []Sink) (rings []*Ring, others []Sink) {
 	for _, s := range sinks {
 		if ring, ok := s.(*Ring); ok {
 			rings = append(rings, ring)
-		} else {
+		} else if s != nil {
 			others = append(others, s)
 		}
 	}
@@ -122,16 +115,12 @@ func newResource(upstream core.Resource, cfg Config, clock clock, sequence *sequ
 	if ops == 0 {
 		return nil, &core.InvalidRequestError{Op: "logging.New", Field: "Level", Reason: fmt.Sprintf("%v is unknown: use Operations or Uses", cfg.Level)}
 	}
-	sinks := useful(cfg.Sinks)
-	if len(sinks) == 0 {
+	rings, others := apart(cfg.Sinks)
+	if len(rings)+len(others) == 0 {
 		ops = 0
 	}
-	rings, others := apart(sinks)
-	r := &Resource{upstream: upstream, ordinal: upstream.Ordinal(), ops: ops, rings: rings, clock: clock, sequence: sequence}
+	r := &Resource{upstream: upstream, ordinal: upstream.Ordinal(), ops: ops, rings: rings, sinks: others, clock: clock, sequence: sequence}
 	r.dated, _ = upstream.(core.DatedFreer)
-	if len(others) > 0 {
-		r.sink = join(others)
-	}
 	if ops.has(core.OpRelease) {
 		upstream.Subscribe(&releases{log: r})
 	}

@@ -37,7 +37,6 @@
 //     bounded queue takes the record, one goroutine formats and writes. A full
 //     queue drops the record and counts it; the caller never waits for a
 //     writer.
-//   - [Tee] feeds several sinks, [None] discards.
 //
 // A sink belongs to whoever made it and may serve several resources. Closing
 // it is the maker's duty; the layer flushes and closes nothing.
@@ -81,7 +80,7 @@
 //	trace        string  with them: "full" if the trace was sampled, "event" if of a trace that
 //	                     was not only the span of this refusal was exported
 //
-// A slog record has the same attributes, but for time (its own) and mono_ns
-// (left out), and duration as a duration. Its handler is called with a context
-// for which [core.SpanOf] says the span.
+// A slog record has the same attributes, with its own time and duration as a
+// duration; mono_ns, launch_id and what was waited for are left out. Its handler is
+// called with a context for which [core.SpanOf] says the span.
 package logging

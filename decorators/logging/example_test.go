@@ -76,7 +76,7 @@ func ExampleNew() {
 }
 
 func ExampleLayer() {
-	for _, sinks := range [][]logging.Sink{{logging.NewRing(16)}, {logging.None()}} {
+	for _, sinks := range [][]logging.Sink{{logging.NewRing(16)}, nil} {
 		stack, err := core.Chain(coretest.NewFake(0), logging.Layer(logging.Config{Sinks: sinks}))
 		fmt.Println(stack, err)
 	}
@@ -157,16 +157,4 @@ func ExampleNewSlogSink() {
 	// level=INFO msg="gpu memory allocate" tag=sort.keys requested=4096
 	// level=ERROR msg="gpu memory allocate" tag=join requested=1073741824 kind=out_of_memory
 	// level=INFO msg="gpu memory deallocate" tag=sort.keys requested=4096
-}
-
-func ExampleTee() {
-	ring := logging.NewRing(16)
-	var file bytes.Buffer
-	sink := logging.Tee(ring, logging.NewJSONSink(&file, logging.Queue{}))
-	if err := errors.Join(work(sink), closing(sink)); err != nil {
-		fmt.Println(err)
-	}
-	fmt.Println(len(ring.Snapshot()), strings.Count(file.String(), "\n"), sink.Dropped())
-	// Output:
-	// 3 3 0
 }

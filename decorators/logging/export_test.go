@@ -24,7 +24,7 @@ func TestARingIsWrittenAsTheLinesThatASinkWrites(t *testing.T) {
 	if err := sink.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := ring.WriteJSON(&dumped); err != nil {
+	if err := WriteJSON(&dumped, ring.Snapshot()); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(sunk.Bytes(), dumped.Bytes()) {
@@ -36,7 +36,7 @@ func TestARingIsWrittenAsTheLinesThatASinkWrites(t *testing.T) {
 	if !strings.Contains(dumped.String(), `"launch":"launch 999","launch_id":999,`) {
 		t.Error("the last launch is without its number")
 	}
-	if events := ring.Events(); len(events) != 1000 || events[999].LaunchID != 999 {
+	if events := Events(ring.Snapshot()); len(events) != 1000 || events[999].LaunchID != 999 {
 		t.Errorf("%d events", len(events))
 	}
 }

@@ -10,48 +10,48 @@ import (
 // queued, and a deallocation's even before the driver is called. A tool that
 // reads only rows (RMM's) would see an address allocated twice.
 //
-// Every record is held for one round: what the last round saw is written in
-// this one, between what this round brought. So the order is right for all
+// Every record waits for one round: what the last round saw is written in this
+// one, together with what this round brought before it. So the order is right for all
 // that arrives within a round of its number, and nothing waits for a number
 // that never comes. The zero value is ready.
 type reorder struct {
-	held []Record
+	waiting []Record
 	// seen is the highest number so far.
 	seen uint64
 }
 
 // round takes the new records from q and returns those that are due, in
-// order. They are valid until release.
+// order. They are valid until drop.
 func (o *reorder) round(q *queue) []Record {
 	due := o.seen
-	o.take(q)
-	n := sort.Search(len(o.held), func(i int) bool { return o.held[i].Seq > due })
-	return o.held[:n]
+	o.gather(q)
+	n := sort.Search(len(o.waiting), func(i int) bool { return o.waiting[i].Seq > due })
+	return o.waiting[:n]
 }
 
 // rest takes the new records from q and returns all there are, in order. They
-// are valid until release.
+// are valid until drop.
 func (o *reorder) rest(q *queue) []Record {
-	o.take(q)
-	return o.held
+	o.gather(q)
+	return o.waiting
 }
 
-func (o *reorder) take(q *queue) {
-	o.held = q.drainTo(o.held)
-	if !slices.IsSortedFunc(o.held, bySeq) {
-		slices.SortStableFunc(o.held, bySeq)
+func (o *reorder) gather(q *queue) {
+	o.waiting = q.drainTo(o.waiting)
+	if !slices.IsSortedFunc(o.waiting, bySeq) {
+		slices.SortStableFunc(o.waiting, bySeq)
 	}
-	if n := len(o.held); n > 0 {
-		o.seen = max(o.seen, o.held[n-1].Seq)
+	if n := len(o.waiting); n > 0 {
+		o.seen = max(o.seen, o.waiting[n-1].Seq)
 	}
 }
 
-// release forgets the first n records, which were written or given up.
-func (o *reorder) release(n int) {
-	kept := copy(o.held, o.held[n:])
-	clear(o.held[kept:])
-	o.held = o.held[:kept]
+// drop forgets the first n records, which were written or given up.
+func (o *reorder) drop(n int) {
+	left := copy(o.waiting, o.waiting[n:])
+	clear(o.waiting[left:])
+	o.waiting = o.waiting[:left]
 }
 
-// empty reports whether nothing is held.
-func (o *reorder) empty() bool { return len(o.held) == 0 }
+// empty reports whether nothing waits.
+func (o *reorder) empty() bool { return len(o.waiting) == 0 }

@@ -23,7 +23,7 @@ func TestReorderWritesARoundLateAndInOrder(t *testing.T) {
 		if got := seqs(due); !slices.Equal(got, want) {
 			t.Errorf("after %v: got %v, want %v", arrive, got, want)
 		}
-		o.release(len(due))
+		o.drop(len(due))
 	}
 	step([]uint64{2, 5, 3}, nil)
 	step([]uint64{4, 7, 1}, []uint64{1, 2, 3, 4, 5}) // late by less than a round
@@ -60,7 +60,7 @@ func TestReorderSortsWhatArrivesWithinARound(t *testing.T) {
 		feed(q, round...)
 		due := o.round(q)
 		got = append(got, seqs(due)...)
-		o.release(len(due))
+		o.drop(len(due))
 	}
 	feed(q, late...)
 	got = append(got, seqs(o.rest(q))...)

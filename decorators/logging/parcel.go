@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// parcelSize is the number of slots of a parcel: so many records are put for one
-// look at how the ring is shared, and copied at a time by a snapshot.
+// parcelSize is the number of slots of a parcel: how many records are put before the
+// stripe asks for another one, and how many a snapshot copies at a time.
 const parcelSize = 16
 
 // parcel is some slots, and what its owner's lock guards.
@@ -35,8 +35,8 @@ func (g *Ring) advance(p *stripe) {
 	p.room, p.at = c.slots, 0
 }
 
-// grant makes a parcel p's, or returns nil if p has its part or somebody else is
-// being given one; p.mu must be held.
+// grant makes a parcel p's. It returns nil if p has its share, or another stripe is
+// being granted one; p.mu must be held.
 func (g *Ring) grant(p *stripe) *parcel {
 	switch {
 	case p.newest == nil:
@@ -53,7 +53,7 @@ func (g *Ring) grant(p *stripe) *parcel {
 		c.owner.Store(p)
 		g.given++
 	case p.count < len(g.parcels)/g.active:
-		c = g.takeFor(p)
+		c = g.moveTo(p)
 	default:
 		return nil
 	}
@@ -61,9 +61,9 @@ func (g *Ring) grant(p *stripe) *parcel {
 	return c
 }
 
-// takeFor takes the oldest parcel of the stripe that has most, which is more than
-// its part and so not its last; sharing must be held.
-func (g *Ring) takeFor(p *stripe) *parcel {
+// moveTo gives p the oldest parcel of the stripe that has most: more than its share,
+// so not its last. sharing must be held.
+func (g *Ring) moveTo(p *stripe) *parcel {
 	most := p
 	for i := range g.stripes {
 		if g.stripes[i].count > most.count {
@@ -76,7 +76,7 @@ func (g *Ring) takeFor(p *stripe) *parcel {
 	most.oldest = c.next
 	most.count--
 	c.owner.Store(p)
-	c.full, most.newest.full = false, false // what is in both of old times is forgotten
+	c.full, most.newest.full = false, false // their old records are forgotten
 	return c
 }
 

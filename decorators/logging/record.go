@@ -73,17 +73,17 @@ var processStart = time.Now()
 // moment is an instant that has not been made a time.Time yet: most records
 // are overwritten in a ring before anybody reads them.
 type moment struct {
-	// base is a reading of both clocks, passed the time since by the
+	// base is a reading of both clocks, elapsed the time since by the
 	// monotonic one.
-	base   *time.Time
-	passed time.Duration
+	base    *time.Time
+	elapsed time.Duration
 }
 
 // time is the instant on both clocks.
-func (m moment) time() time.Time { return m.base.Add(m.passed) }
+func (m moment) time() time.Time { return m.base.Add(m.elapsed) }
 
 // instant is the same on the monotonic clock alone.
-func (m moment) instant() core.Instant { return core.InstantOf(*m.base) + core.Instant(m.passed) }
+func (m moment) instant() core.Instant { return core.InstantOf(*m.base) + core.Instant(m.elapsed) }
 
 // clock is how a layer tells the time: now when an operation begins, since
 // when it ends.
@@ -102,8 +102,8 @@ var lastWall atomic.Pointer[time.Time]
 
 func now() moment {
 	if base := lastWall.Load(); base != nil {
-		if passed := time.Since(*base); passed < time.Second {
-			return moment{base, passed}
+		if elapsed := time.Since(*base); elapsed < time.Second {
+			return moment{base, elapsed}
 		}
 	}
 	base := time.Now()
@@ -111,4 +111,4 @@ func now() moment {
 	return moment{base: &base}
 }
 
-func since(start moment) time.Duration { return time.Since(*start.base) - start.passed }
+func since(start moment) time.Duration { return time.Since(*start.base) - start.elapsed }

@@ -19,7 +19,7 @@ type Resource struct {
 	ordinal  int
 	ops      opSet
 	rings    []*Ring
-	sink     Sink // all the others
+	sinks    []Sink // all the others
 	clock    clock
 	sequence *sequence
 }
@@ -39,11 +39,11 @@ func (r *Resource) Emit(e core.Event) {
 
 // Dropped is the number of records that the sinks lost because a queue was
 // full, a writer failed or the sink was closed.
-func (r *Resource) Dropped() uint64 {
-	if r.sink == nil {
-		return 0 // a ring loses none
+func (r *Resource) Dropped() (n uint64) {
+	for _, s := range r.sinks { // a ring loses none
+		n += s.Dropped()
 	}
-	return r.sink.Dropped()
+	return n
 }
 
 // Allocate forwards, and logs the block or the failed request.
@@ -150,13 +150,12 @@ func (r *Resource) deliver(rec *Record, at moment) {
 	for _, ring := range r.rings {
 		ring.keep(rec, at)
 	}
-	if r.sink == nil {
-		return
-	}
-	if at.base != nil {
+	if len(r.sinks) > 0 && at.base != nil {
 		rec.Event.Time = at.time()
 	}
-	r.sink.Put(*rec)
+	for _, s := range r.sinks {
+		s.Put(*rec)
+	}
 }
 
 // describe fills in what is known of an existing block.

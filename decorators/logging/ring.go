@@ -24,18 +24,17 @@ const DefaultRingSize = 16384
 // share its backend has a lock of its own that is held for longer. A snapshot
 // takes the lock for a few slots at a time, so that it holds nobody up.
 //
-// The slots come in parcels. A stripe that has filled its newest parcel gets one
-// that nobody had, or one of the stripe that has most if it has less than its
-// part, or else begins its own oldest anew. So a stream that is alone
-// keeps its history in the whole ring, and a busy one drives out that of a quiet
-// one only as far as that has more than its part.
+// The slots come in parcels. A stripe that has filled its newest parcel gets a fresh
+// one, or one of the stripe that has most while it has less than its share, or else
+// overwrites its own oldest. So a stream that is alone has its history in the whole
+// ring, and a busy one displaces that of a quiet one only beyond the share of that.
 type Ring struct {
 	stripes []stripe
 	parcels []parcel
 
-	// sharing is held by who gets a parcel for his stripe, which is locked, and may
-	// want that of another stripe that has some. So nobody waits for sharing who
-	// holds such a stripe's lock.
+	// sharing is held while a stripe, whose lock is held, is granted a parcel, which
+	// may take the lock of another stripe that has parcels. So only a stripe without
+	// parcels waits for sharing; all others try.
 	sharing sync.Mutex
 	given   int // how many parcels have an owner
 	active  int // how many stripes have parcels

@@ -16,7 +16,7 @@ type worker struct {
 
 // run is the sink's goroutine. It sleeps while nothing is queued. The first
 // record starts the delay; when it ends, or the queue is half full, a round
-// is written, and rounds go on until nothing is held.
+// is written, and rounds go on until nothing waits.
 func (s *AsyncSink) run() {
 	defer close(s.done)
 	w := &worker{sink: s}
@@ -63,7 +63,7 @@ func (w *worker) writeAll(due []Record) {
 		w.write(next)
 		due = due[len(next):]
 	}
-	w.order.release(n)
+	w.order.drop(n)
 }
 
 // write writes one chunk and accounts for what did not get through.
