@@ -18,20 +18,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry/spancontract"
 )
 
-func TestThePageIsMadeFromTheContract(t *testing.T) {
-	text, err := os.ReadFile("../../docs/traces.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := spancontract.Document(string(text))
-	if err != nil || made != string(text) {
-		t.Errorf("docs/traces.md is not as made from the contract (%v): run go run ./internal/repo/tools/traces", err)
-	}
-	if _, err := spancontract.Document("a page without marks"); err == nil {
-		t.Error("a page without marks was taken")
-	}
-}
-
 // Every name of a span and of an attribute is in the contract.
 func TestTheContractHasEveryName(t *testing.T) {
 	text, err := os.ReadFile("../names.go")

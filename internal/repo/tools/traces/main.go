@@ -5,8 +5,6 @@ package main
 import (
 	"fmt"
 	"os"
-
-	"github.com/fencepost-gpu/fencepost/telemetry/spancontract"
 )
 
 const page = "docs/traces.md"
@@ -23,7 +21,7 @@ func write() error {
 	if err != nil {
 		return err
 	}
-	made, err := spancontract.Document(string(text))
+	made, err := document(string(text))
 	if err != nil {
 		return err
 	}

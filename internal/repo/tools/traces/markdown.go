@@ -1,4 +1,4 @@
-package spancontract
+package main
 
 import (
 	"fmt"
@@ -7,40 +7,45 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/fencepost-gpu/fencepost/telemetry"
+	"github.com/fencepost-gpu/fencepost/telemetry/spancontract"
 )
 
-// The marks between which docs/traces.md is made by [Document].
+// The marks between which docs/traces.md is made by document.
 const (
 	beginMark = "<!-- contract: begin (made by \"go run ./internal/repo/tools/traces\") -->\n"
 	endMark   = "<!-- contract: end -->\n"
 )
 
-// Document puts the contract between the marks of a page. A page without the
+// document puts the contract between the marks of a page. A page without the
 // marks is an error.
-func Document(page string) (string, error) {
+func document(page string) (string, error) {
 	before, rest, begun := strings.Cut(page, beginMark)
 	_, after, ended := strings.Cut(rest, endMark)
 	if !begun || !ended {
 		return "", fmt.Errorf("the page lacks the lines %q and %q, between which the contract goes", beginMark, endMark)
 	}
-	return before + beginMark + "\n" + Markdown() + "\n" + endMark + after, nil
+	return before + beginMark + "\n" + markdown() + "\n" + endMark + after, nil
 }
 
-// Markdown is the contract as text.
-func Markdown() string {
+// markdown is the contract as text.
+func markdown() string {
 	var out strings.Builder
-	for i := range rows {
-		writeRow(&out, &rows[i])
+	var refusal spancontract.Event // all rows that have an event have this one
+	for _, row := range spancontract.Rows() {
+		writeRow(&out, &row)
+		for _, e := range row.Events {
+			refusal = e
+		}
 	}
-	fmt.Fprintf(&out, "### Event `%s`\n\nWith %s.\n\n", refusal[0].Name, attributeNames(refusal[0].Attributes))
+	fmt.Fprintf(&out, "### Event `%s`\n\nWith %s.\n\n", refusal.Name, attributeNames(refusal.Attributes))
 	out.WriteString("### Attributes\n\n| attribute | type | unit | meaning |\n| --- | --- | --- | --- |\n")
-	for _, d := range definitions {
+	for _, d := range spancontract.Definitions() {
 		fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", d.Key, typeName(d.Type), unitName(d.Unit), d.Meaning)
 	}
 	return out.String()
 }
 
-func writeRow(out *strings.Builder, row *Row) {
+func writeRow(out *strings.Builder, row *spancontract.Row) {
 	fmt.Fprintf(out, "### `%s`%s\n\n%s.\n\n", row.Name, caseName(row), strings.ToUpper(row.When[:1])+row.When[1:])
 	fmt.Fprintf(out, "- parent: %s\n- status: %s\n", spanNames(row.Parents), statusName(row.Status))
 	fmt.Fprintf(out, "- attributes: %s\n", attributeNames(row.Attributes))
@@ -53,7 +58,7 @@ func writeRow(out *strings.Builder, row *Row) {
 	out.WriteString("\n")
 }
 
-func caseName(row *Row) string {
+func caseName(row *spancontract.Row) string {
 	if row.Case == "" {
 		return ""
 	}
@@ -63,8 +68,8 @@ func caseName(row *Row) string {
 func spanNames(names []telemetry.SpanName) string {
 	var texts []string
 	for _, n := range names {
-		if n == Caller {
-			texts = append(texts, string(Caller)+", or none")
+		if n == spancontract.Caller {
+			texts = append(texts, string(spancontract.Caller)+", or none")
 			continue
 		}
 		texts = append(texts, "`"+string(n)+"`")
@@ -73,7 +78,7 @@ func spanNames(names []telemetry.SpanName) string {
 }
 
 // attributeNames lists attributes, those of one condition together.
-func attributeNames(attributes []Attribute) string {
+func attributeNames(attributes []spancontract.Attribute) string {
 	var conditions []string
 	byCondition := map[string][]string{}
 	for _, a := range attributes {
@@ -98,18 +103,18 @@ func attributeNames(attributes []Attribute) string {
 	return strings.Join(parts, "; ")
 }
 
-func condition(a Attribute) string {
+func condition(a spancontract.Attribute) string {
 	switch a.Presence {
-	case Always:
+	case spancontract.Always:
 		return ""
-	case OnFailure:
+	case spancontract.OnFailure:
 		return "it failed"
 	}
 	return a.When
 }
 
-func statusName(s Status) string {
-	return [...]string{Unset: "unset", Error: "error, with the error's text", ErrorOnFailure: "unset, or error with the error's text if it failed"}[s]
+func statusName(s spancontract.Status) string {
+	return [...]string{spancontract.Unset: "unset", spancontract.Error: "error, with the error's text", spancontract.ErrorOnFailure: "unset, or error with the error's text if it failed"}[s]
 }
 
 func typeName(t attribute.Type) string {
@@ -117,7 +122,7 @@ func typeName(t attribute.Type) string {
 }
 
 func unitName(unit string) string {
-	if unit == bytes {
+	if unit == "By" {
 		return "bytes"
 	}
 	return unit
