@@ -146,7 +146,10 @@ func (r *Runner) CheckAll(p program.Program, goroutines int, total *Total) (err 
 
 // Checker checks programs. It is closed when all went well.
 type Checker interface {
+	// CheckAll checks a program under every schedule for so many host goroutines,
+	// and adds what came out.
 	CheckAll(p program.Program, goroutines int, total *Total) error
+	// Close looks whether everything came back.
 	Close() error
 }
 

@@ -72,7 +72,7 @@ func (s *numbered) find(source []byte, files *token.FileSet, file *ast.File) (ch
 	return change{}, fmt.Errorf("site %q: there is no function %s in %s: adapt the site to the code", s.Name, s.Func, s.File)
 }
 
-// functionName is such as "stream.wait".
+// functionName is such as "stream.wait", and "Table.Load" for a method of a generic type.
 func functionName(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return f.Name.Name
@@ -80,6 +80,12 @@ func functionName(f *ast.FuncDecl) string {
 	t := f.Recv.List[0].Type
 	if star, ok := t.(*ast.StarExpr); ok {
 		t = star.X
+	}
+	switch of := t.(type) {
+	case *ast.IndexExpr:
+		t = of.X
+	case *ast.IndexListExpr:
+		t = of.X
 	}
 	if name, ok := t.(*ast.Ident); ok {
 		return name.Name + "." + f.Name.Name

@@ -16,6 +16,14 @@ type t struct{}
 
 func (x *t) first() { fmt.Println("a"); fmt.Println("b") }
 
+type table[K, V any] struct{}
+
+func (x *table[K, V]) first() { fmt.Println("a") }
+
+type list[V any] struct{}
+
+func (x list[V]) first() { fmt.Println("a") }
+
 func first() { fmt.Println("a") }
 `
 
@@ -28,6 +36,18 @@ func TestASiteIsChangedInItsFunctionAlone(t *testing.T) {
 	for _, want := range []string{`import mutation "example.com/toggle"`, "if !mutation.At(7) {\n\t\tfmt.Println(\"a\")", "func first() { fmt.Println(\"a\") }"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%s is not in\n%s", want, out)
+		}
+	}
+}
+
+func TestASiteMayBeInAMethodOfAGenericType(t *testing.T) {
+	for i, of := range []string{"table.first", "list.first"} {
+		out, err := apply([]byte(source), []numbered{{Site{Func: of, Old: `fmt.Println("a")`, New: `if !mutated() { fmt.Println("a") }`}, i}}, "example.com/toggle")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(out), "mutation.At("); n != 1 {
+			t.Errorf("%s: %d changes in\n%s", of, n, out)
 		}
 	}
 }
