@@ -199,6 +199,12 @@ func TestAWalkGoesDownTheStack(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "from an interface", got, "0 core.Listener.Released", "1 decorators/budget.R.Released", "1 decorators/debugguard.R.Released")
+	defer func(was []string) { later = was }(later)
+	later = []string{"cuda.R.tell"}
+	if got, err = walkOf(t, stackTexts, "cuda.R.Free"); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "without what is done later", got, "0 cuda.R.Free", "1 cuda/driver.Driver.MemFree", "1 cuda.after", "1 cuda.R.tell")
 }
 
 func TestAWalkThatLeadsNowhereIsAnError(t *testing.T) {
@@ -207,7 +213,7 @@ func TestAWalkThatLeadsNowhereIsAnError(t *testing.T) {
 			t.Errorf("from %s to %s: %v, %v", entry, goal, got, err)
 		}
 	}
-	if _, o := houseOf(t, stackTexts); !slices.Equal(stale(o), []string{"decorators/logging", "core.FindingSink", "core.EventSink", "core.ContextSink", "cuda.DirectResource", "telemetry.Probe"}) {
+	if _, o := houseOf(t, stackTexts); !slices.Equal(stale(o), []string{"decorators/logging", "core.FindingSink", "core.EventSink", "core.ContextSink", "cuda.DirectResource", "telemetry.Probe", "telemetry/dump.Writer.make", "telemetry/incident.Writer.handle"}) {
 		t.Errorf("what is stale is %q", stale(o))
 	}
 }

@@ -13,7 +13,7 @@ import (
 // uses go, and no use counts as against the order.
 var layers = [][]string{
 	{"."},
-	{"internal/health", "internal/operators", "internal/workload"},
+	{"internal/health", "internal/operators"},
 	{"internal/findings"},
 	{"telemetry"},
 	{"decorators"},
@@ -74,6 +74,11 @@ func stale(o *owners) (gone []string) {
 			gone = append(gone, t)
 		}
 	}
+	for _, f := range later {
+		if (&calls{owners: o}).find(f) == nil {
+			gone = append(gone, f)
+		}
+	}
 	return gone
 }
 
@@ -108,6 +113,9 @@ var outward = []string{"Listener", "FindingSink", "EventSink", "ContextSink"}
 // notStacked are types that can be in a stack and are not in the one that Open
 // builds by default.
 var notStacked = []string{"cuda.DirectResource", "telemetry.Probe"}
+
+// later are functions that a worker is given, to be called in its own goroutine.
+var later = []string{"telemetry/dump.Writer.make", "telemetry/incident.Writer.handle"}
 
 // walks are the ways that are listed: from an entry, by calls, to the goals, which
 // are interfaces whose methods end the way: what the device is asked, or who hears

@@ -123,7 +123,8 @@ type step struct {
 }
 
 // walk lists the functions on the ways from an entry to the goals, each once, where it
-// is met first when every call is followed at once in the order of the text.
+// is met first when every call is followed at once in the order of the text. What a
+// worker does later is listed, and not followed.
 func (c *calls) walk(entry string, goals []string) ([]step, error) {
 	start := c.find(entry)
 	if start == nil {
@@ -139,6 +140,9 @@ func (c *calls) walk(entry string, goals []string) ([]step, error) {
 	visit = func(f *types.Func, depth int) {
 		seen[f] = true
 		steps = append(steps, step{f, depth})
+		if slices.Contains(later, c.name(f)) {
+			return
+		}
 		for _, to := range c.next[f] {
 			if !seen[to] && (len(goals) == 0 || leads[to]) {
 				visit(to, depth+1)
