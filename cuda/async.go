@@ -29,7 +29,6 @@ type AsyncResource struct {
 	naming atomic.Int64
 
 	isolated  isolation
-	peaks     highWater
 	listeners listeners.List
 	readings  atomic.Uint64
 	poolStats atomic.Pointer[poolReading]
@@ -146,7 +145,7 @@ func (r *AsyncResource) Allocate(_ context.Context, req core.Request) (core.Bloc
 		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
 	}
 	b.fill(s, result, req.Withheld, fence.AllocatedBehind(ready, req.Span))
-	s.books.admit(&result, b, req.Withheld, &r.peaks, r.streams.table)
+	s.books.admit(&result, b, req.Withheld)
 	return result, nil
 }
 

@@ -8,14 +8,14 @@ import (
 )
 
 // shelve puts blocks of the generations from..to into books.
-func shelve(b *books, from, to core.Generation) {
+func shelve(b *streamBooks, from, to core.Generation) {
 	for g := from; g <= to; g++ {
 		r := &block{}
 		r.core.ID.Generation = g
-		b.mu.Lock()
+		b.Lock()
 		r.node.Word.Store(blocktable.Word(g, 0))
 		b.blocks.Insert(g, &r.node, r)
-		b.mu.Unlock()
+		b.Unlock()
 	}
 }
 
@@ -38,16 +38,16 @@ func TestAListingThatIsStoppedEndsAtOnce(t *testing.T) {
 // What was recycled while the listing looked elsewhere is not listed under its
 // new name: it is another block, which the listing may meet where it belongs.
 func TestARecycledRecordIsNotListed(t *testing.T) {
-	b := &books{}
+	b := &streamBooks{}
 	shelve(b, 1, 2)
 	listed := []core.Generation{}
 	b.list(func(info core.BlockInfo) bool {
 		listed = append(listed, info.Block.ID.Generation)
 		for g := core.Generation(1); g <= 2; g++ { // the other one goes
 			if r := b.find(g); r != nil && g != info.Block.ID.Generation {
-				b.mu.Lock()
+				b.Lock()
 				b.blocks.Remove(g)
-				b.mu.Unlock()
+				b.Unlock()
 				r.core.ID.Generation = 99
 			}
 		}

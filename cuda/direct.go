@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
 )
 
@@ -24,8 +25,8 @@ type DirectResource struct {
 	live      map[core.Generation]core.Block
 	withheld  map[core.Generation]bool // of those live
 	listeners listeners.List
-	books     books
-	peaks     highWater
+	books     streamBooks
+	group     books.Group
 }
 
 var (
@@ -36,8 +37,10 @@ var (
 
 // NewDirectResource returns a backend over drv. It needs no closing.
 func NewDirectResource(drv driver.Driver) *DirectResource {
-	return &DirectResource{Unsupported: core.Unsupported{Resource: "direct(" + deviceName(drv) + ")"},
+	r := &DirectResource{Unsupported: core.Unsupported{Resource: "direct(" + deviceName(drv) + ")"},
 		drv: drv, live: map[core.Generation]core.Block{}, withheld: map[core.Generation]bool{}}
+	r.group.Add(&r.books.Books)
+	return r
 }
 
 // Allocate makes a driver allocation; r.Stream is only noted. It may block. An
@@ -59,7 +62,7 @@ func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Blo
 		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.drv.Ordinal()},
 		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
 	}
-	r.books.admit(&b, nil, req.Withheld, &r.peaks, nil)
+	r.books.admit(&b, nil, req.Withheld)
 	r.mu.Lock()
 	r.live[b.ID.Generation] = b
 	if req.Withheld {
@@ -91,7 +94,7 @@ func (r *DirectResource) DeallocateRequestedAt(_ context.Context, id core.BlockI
 	withheld := r.withheld[id.Generation]
 	delete(r.withheld, id.Generation)
 	r.mu.Unlock()
-	r.books.retire(&b, withheld)
+	r.books.Retire(&b, withheld)
 	r.books.release(&b, core.Now().Since(requested))
 	b.State = core.Freed
 	r.listeners.Released(b)
@@ -137,7 +140,7 @@ func (r *DirectResource) State(id core.BlockID) core.BlockState {
 // Stats is a snapshot of the books; nothing is ever pending.
 func (r *DirectResource) Stats() core.Stats {
 	var st core.Stats
-	r.peaks.addTo(&st)
+	r.group.AddPeaksTo(&st)
 	r.books.addTo(&st)
 	return st
 }

@@ -39,11 +39,10 @@ func (r *AsyncResource) takeCensus() (c census) {
 		c.callCounts = c.plus(s.calls)
 		s.Unlock()
 	}
-	r.streams.table.eachBooks(streams, func(b *books) {
-		b.mu.Lock()
-		c.entered += clamp(b.allocated.blocks)
-		c.enteredBytes += clamp(b.allocated.bytes)
-		b.mu.Unlock()
+	r.streams.table.eachBooks(streams, func(b *streamBooks) {
+		blocks, bytes := b.Entered()
+		c.entered += blocks
+		c.enteredBytes += bytes
 	})
 	c.mapped, c.mappedBytes = clamp(r.isolated.entered.Load()), clamp(r.isolated.enteredBytes.Load())
 	return c

@@ -27,7 +27,7 @@ func (r *AsyncResource) DeallocateRequestedAt(_ context.Context, id core.BlockID
 	b.core.State, b.freeRequested = core.Retired, requested
 	result := b.core
 	blocked := b.blockFree()
-	b.stream.books.retire(&b.core, b.withheld) // before the free can be queued, and so reaped
+	b.stream.books.Retire(&b.core, b.withheld) // before the free can be queued, and so reaped
 	b.mu.Unlock()
 	if !blocked {
 		if err := r.freeOrBacklog(b, waitForLock); err != nil {
@@ -51,7 +51,7 @@ func (r *AsyncResource) revive(b *block) {
 	b.core.State = core.Live
 	revived, withheld, books := b.core, b.withheld, b.stream.books
 	b.mu.Unlock()
-	books.revive(&revived, withheld, &r.peaks, r.streams.table)
+	books.Revive(&revived, withheld)
 	books.Fails.Add(1)
 }
 

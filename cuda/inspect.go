@@ -20,7 +20,7 @@ func (r *AsyncResource) Stats() core.Stats {
 	pool := r.poolStats.Load()
 	st := core.Stats{Poisoned: clamp(r.streams.table.poisoned.Load()), Reserved: pool.Reserved, PoolUsed: pool.Used,
 		ReservedHigh: pool.ReservedHigh, PoolUsedHigh: pool.UsedHigh}
-	r.peaks.addTo(&st)
+	r.streams.table.group.AddPeaksTo(&st)
 	r.isolated.addTo(&st)
 	for _, s := range r.streams.table.streams() {
 		if !s.adopted {

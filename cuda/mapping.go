@@ -33,7 +33,7 @@ func (r *AsyncResource) allocateIsolated(s *stream, req core.Request) (core.Bloc
 	}
 	b.fillMapped(s, result, req.Withheld, m.bytes)
 	r.isolated.enter(&result)
-	s.books.admit(&result, b, req.Withheld, &r.peaks, r.streams.table)
+	s.books.admit(&result, b, req.Withheld)
 	return result, nil
 }
 

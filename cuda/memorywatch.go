@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 )
 
 // DefaultWatchInterval is how often a [MemoryWatch] reads the device.
@@ -21,8 +22,8 @@ const DefaultWatchInterval = time.Second
 type Holder interface {
 	// deviceBytes is what the backend has of the device's memory, in bytes.
 	deviceBytes() (uint64, error)
-	// water is where the backend keeps its peaks, and the books that these are of.
-	water() (h *highWater, own *books, all *streamTable)
+	// peaks is where the backend keeps its peaks.
+	peaks() *books.Group
 	// Drift compares the books with the driver's pool; see
 	// [AsyncResource.Drift].
 	Drift() (bytes int64, ok bool, err error)

@@ -3,6 +3,8 @@ package cuda
 import (
 	"sync"
 	"time"
+
+	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 )
 
 // peakTick is how exact the windows of [PeakWindows] are at their ends.
@@ -33,9 +35,7 @@ type WindowPeak struct {
 // the sum of what each stream had at its own highest. All methods are safe for
 // concurrent use; none calls the device or waits for it.
 type PeakWindows struct {
-	water *highWater
-	own   *books
-	all   *streamTable
+	group *books.Group
 
 	mu sync.Mutex
 	// began is the second, since 1970, in which the stretch began.
@@ -43,17 +43,14 @@ type PeakWindows struct {
 	live, outstanding [len(windowLengths)]window
 }
 
-func (r *AsyncResource) water() (*highWater, *books, *streamTable) {
-	return &r.peaks, nil, r.streams.table
-}
+func (r *AsyncResource) peaks() *books.Group { return &r.streams.table.group }
 
-func (r *DirectResource) water() (*highWater, *books, *streamTable) { return &r.peaks, &r.books, nil }
+func (r *DirectResource) peaks() *books.Group { return &r.group }
 
 // NewPeakWindows returns windows that begin with what holder has at now. A holder
 // has one PeakWindows at most.
 func NewPeakWindows(holder Holder, now time.Time) *PeakWindows {
-	w := &PeakWindows{began: now.Unix()}
-	w.water, w.own, w.all = holder.water()
+	w := &PeakWindows{group: holder.peaks(), began: now.Unix()}
 	for i, length := range windowLengths {
 		w.live[i].index = windowOf(w.began, length)
 		w.outstanding[i].index = w.live[i].index
@@ -70,8 +67,8 @@ func (w *PeakWindows) Turn(now time.Time) {
 	if second == w.began {
 		return
 	}
-	live := w.water.turn(liveBytes, w.own, w.all)
-	outstanding := w.water.turn(outstandingBytes, w.own, w.all)
+	live := w.group.Turn(books.Live)
+	outstanding := w.group.Turn(books.Outstanding)
 	for i, length := range windowLengths {
 		last, this := windowOf(second-1, length), windowOf(second, length)
 		w.live[i].turn(live, last, this)
@@ -86,7 +83,7 @@ func (w *PeakWindows) Turn(now time.Time) {
 func (w *PeakWindows) Peaks() []WindowPeak {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	live, outstanding := w.water.recent(liveBytes), w.water.recent(outstandingBytes)
+	live, outstanding := w.group.Recent(books.Live), w.group.Recent(books.Outstanding)
 	peaks := make([]WindowPeak, len(windowLengths))
 	for i, length := range windowLengths {
 		peaks[i] = WindowPeak{Length: length, Live: w.live[i].peak(live), Outstanding: w.outstanding[i].peak(outstanding)}
@@ -101,18 +98,18 @@ func windowOf(second int64, length time.Duration) int64 { return second / int64(
 type window struct{ index, over, underWay int64 }
 
 // turn takes in a stretch that ended with the window last, in the window this.
-func (w *window) turn(stretch level, last, this int64) {
-	w.underWay = max(w.underWay, stretch.peak)
+func (w *window) turn(s books.Stretch, last, this int64) {
+	w.underWay = max(w.underWay, s.Peak)
 	if this == w.index {
 		return
 	}
 	w.over = w.underWay
 	if this > w.index+1 { // the one that is over lies within the stretch
-		w.over = stretch.peak
+		w.over = s.Peak
 	}
-	w.underWay = stretch.now
+	w.underWay = s.Now
 	if last == this { // the stretch goes on into the window under way
-		w.underWay = stretch.peak
+		w.underWay = s.Peak
 	}
 	w.index = this
 }

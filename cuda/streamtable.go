@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
@@ -21,7 +22,9 @@ type streamTable struct {
 
 	// adoptedBooks count for all adopted streams: they come and go, and what was
 	// counted must stay.
-	adoptedBooks books
+	adoptedBooks streamBooks
+	// group is all books, with the peaks of the resource.
+	group books.Group
 
 	// poisoned counts blocks whose use could not be fenced.
 	poisoned atomic.Int64
@@ -48,6 +51,7 @@ func newStreamTable(drv driver.Driver, deviceOrder bool) *streamTable {
 	t := &streamTable{drv: drv, deviceOrder: deviceOrder, order: fence.NewOrder(drv, deviceOrder)}
 	t.leases.Store(&map[core.StreamID]*stream{})
 	t.all.Store(&[]*stream{})
+	t.group.Add(&t.adoptedBooks.Books)
 	t.setLease(core.DefaultStream, t.add(0, false))
 	return t
 }
@@ -107,7 +111,8 @@ func (t *streamTable) enter(op string, id core.StreamID) (*stream, error) {
 func (t *streamTable) add(handle driver.Stream, adopted bool) *stream {
 	counters := &t.adoptedBooks
 	if !adopted {
-		counters = new(books)
+		counters = new(streamBooks)
+		t.group.Add(&counters.Books)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -214,7 +219,7 @@ func (t *streamTable) lookup(id core.BlockID) *block {
 }
 
 // eachBooks calls f for the books of the streams, each once.
-func (t *streamTable) eachBooks(streams []*stream, f func(*books)) {
+func (t *streamTable) eachBooks(streams []*stream, f func(*streamBooks)) {
 	f(&t.adoptedBooks)
 	for _, s := range streams {
 		if !s.adopted {

@@ -18,7 +18,7 @@ func (r *AsyncResource) Withhold(id core.BlockID, _ core.BlockState) {
 	defer b.mu.Unlock()
 	if b.core.ID.Generation == id.Generation && b.core.State == core.Live && !b.withheld {
 		b.withheld = true
-		b.stream.books.withhold(&b.core)
+		b.stream.books.Withhold(&b.core)
 	}
 }
 
@@ -28,13 +28,6 @@ func (r *DirectResource) Withhold(id core.BlockID, _ core.BlockState) {
 	defer r.mu.Unlock()
 	if b, ok := r.live[id.Generation]; ok && !r.withheld[id.Generation] {
 		r.withheld[id.Generation] = true
-		r.books.withhold(&b)
+		r.books.Withhold(&b)
 	}
-}
-
-// withhold leaves the live bytes of a block to others' peak, once.
-func (b *books) withhold(c *core.Block) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.giveLive(c, false)
 }

@@ -28,7 +28,6 @@
 package blocktable
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -179,6 +178,12 @@ func (t *Table[R]) nodes(first, nth int, f func(*Node[R])) {
 	}
 }
 
+// Locker is an owner's lock.
+type Locker interface {
+	Lock()
+	Unlock()
+}
+
 // chainsAtOnce is how many chains of a table are looked at under its lock.
 const chainsAtOnce = 64
 
@@ -192,7 +197,7 @@ const chainsAtOnce = 64
 // A table grows by doubling: what was in chain i of the n at the beginning is later in
 // one of the chains i, i+n, i+2n and so on. Those are looked at together, so each
 // record is shown once.
-func (t *Table[R]) List(mu *sync.Mutex, yield func(core.Generation, *R) bool) bool {
+func (t *Table[R]) List(mu Locker, yield func(core.Generation, *R) bool) bool {
 	type sighting struct {
 		generation core.Generation
 		record     *R

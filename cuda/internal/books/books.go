@@ -1,0 +1,202 @@
+// Package books counts what is allocated, retired and released on each stream of a
+// backend, and keeps the exact peaks of all of them together, without a word that every
+// allocation and free writes.
+//
+// # The counters
+//
+// Each stream has [Books] of its own, so that work on different streams shares no cache
+// line; a snapshot adds them. Blocks pass three tallies that only grow, so that each
+// step of a block's life is counted once: what was allocated and not retired is live,
+// what was retired and not released is pending.
+//
+// The books' lock is held for a few instructions at a time, and never over a call of
+// the driver's, so that a snapshot does not wait for the device. An owner that keeps the
+// blocks themselves changes its table in the same step: it takes the lock around
+// [Books.Enter] and [Books.Leave]. A block's lock may be held when the books' is taken,
+// not the other way round.
+//
+// # The peaks
+//
+// A [Group] is all books of a backend. The protocol is the same for each size; take live
+// bytes. claimed is what is live plus the slack of all streams. A free adds its bytes to
+// its stream's slack and leaves claimed alone; an allocation takes them from there if it
+// can. Only an allocation for which the slack does not do raises claimed, and only if
+// that goes beyond the peak could there be a new one: then the slack of every stream is
+// recalled, which makes claimed the live bytes, and the peak is raised to that.
+//
+// # Stretches
+//
+// Beside the peak since the beginning there is that of the stretch since the last
+// [Group.Turn]; without turns the stretch is the whole life. A stretch begins with what
+// is live, so there are more new highs in it and more recalls. They are bounded: after
+// looksPerTurn of them in one stretch only a new peak since the beginning is worth
+// another. From then on the stretch's peak is taken to be claimed, which does not fall
+// between recalls: that is the truth at least, and at most the sum of what each stream
+// had at its own highest, and never more than the peak since the beginning.
+package books
+
+import (
+	"sync"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Size is a size of memory whose peak is kept.
+type Size int
+
+// The sizes: what callers asked for and what that takes of the device, both of live
+// blocks, and what all blocks take of the device until their free is completed.
+const (
+	Requested Size = iota
+	Live
+	Outstanding
+	sizes
+)
+
+// tally is an amount of memory.
+type tally struct{ bytes, requested, blocks int64 }
+
+func (t *tally) add(b *core.Block) {
+	t.bytes += int64(b.Bytes)
+	t.requested += int64(b.Requested)
+	t.blocks++
+}
+
+func (t *tally) undo(b *core.Block) {
+	t.bytes -= int64(b.Bytes)
+	t.requested -= int64(b.Requested)
+	t.blocks--
+}
+
+// left is what came in here and did not go out there.
+func left(in, out tally) core.Amount {
+	return core.Amount{Bytes: clamp(in.bytes - out.bytes), Requested: clamp(in.requested - out.requested), Blocks: clamp(in.blocks - out.blocks)}
+}
+
+func clamp(n int64) uint64 { return uint64(max(n, 0)) }
+
+// Books are the counters of one stream, or of several that share them. They belong to
+// one [Group], see [Group.Add].
+type Books struct {
+	group *Group
+
+	mu                           sync.Mutex
+	allocated, retired, released tally
+	slack                        [sizes]int64
+	underflows                   uint64
+	// reusable is how long the blocks that were released took from the
+	// request of their free.
+	reusable core.Durations
+}
+
+// Lock takes the lock of the books, for Enter and Leave.
+func (b *Books) Lock() { b.mu.Lock() }
+
+// Unlock lets the lock go.
+func (b *Books) Unlock() { b.mu.Unlock() }
+
+// Shortage is how much of each size the slack of the books did not do for.
+type Shortage [sizes]int64
+
+// Enter counts a fresh block. The lock must be held; the caller lets it go and hands
+// what is short to [Books.Raise]. What is withheld from its owner is not live.
+func (b *Books) Enter(c *core.Block, withheld bool) Shortage {
+	b.allocated.add(c)
+	short := b.takeLive(c, withheld)
+	short[Outstanding] = take(&b.slack[Outstanding], int64(c.Bytes))
+	return short
+}
+
+// Retire counts a block that was given back. More retired than allocated is a bug in
+// the accounting, as is more released than retired.
+func (b *Books) Retire(c *core.Block, withheld bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.retired.add(c)
+	b.giveLive(c, withheld)
+	if b.retired.bytes > b.allocated.bytes {
+		b.underflows++
+	}
+}
+
+// Revive undoes a retire. Others may have been given the memory's share of the
+// peak meanwhile, so this may be a new one. No lock may be held.
+func (b *Books) Revive(c *core.Block, withheld bool) {
+	b.mu.Lock()
+	b.retired.undo(c)
+	short := b.takeLive(c, withheld)
+	b.mu.Unlock()
+	b.Raise(short)
+}
+
+// Withhold leaves the live bytes of a block to others' peak, once.
+func (b *Books) Withhold(c *core.Block) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.giveLive(c, false)
+}
+
+// Leave counts a retired block as released, so long after the request of its free. The
+// lock must be held.
+func (b *Books) Leave(c *core.Block, took time.Duration) {
+	b.released.add(c)
+	b.slack[Outstanding] += int64(c.Bytes)
+	b.reusable.Note(took)
+	if b.released.bytes > b.retired.bytes {
+		b.underflows++
+	}
+}
+
+// Entered is the blocks that ever were entered, and their bytes.
+func (b *Books) Entered() (blocks, bytes uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return clamp(b.allocated.blocks), clamp(b.allocated.bytes)
+}
+
+// AddTo adds the counters to a snapshot.
+func (b *Books) AddTo(s *core.Stats) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.Pending = s.Pending.Add(left(b.retired, b.released))
+	s.Live = s.Live.Add(left(b.allocated, b.retired))
+	s.Deallocations += clamp(b.retired.blocks)
+	s.Allocations += clamp(b.allocated.blocks)
+	s.Underflows += b.underflows
+	s.FreeToReusable.Merge(&b.reusable)
+}
+
+// takeLive takes what c needs of live memory from the slack and returns the sizes
+// for which there was not as much; b.mu must be held.
+func (b *Books) takeLive(c *core.Block, withheld bool) (short Shortage) {
+	if !withheld {
+		short[Requested] = take(&b.slack[Requested], int64(c.Requested))
+		short[Live] = take(&b.slack[Live], int64(c.Bytes))
+	}
+	return short
+}
+
+// take takes n from the slack, or nothing and returns n if there is not as much.
+func take(slack *int64, n int64) (short int64) {
+	if *slack < n {
+		return n
+	}
+	*slack -= n
+	return 0
+}
+
+// giveLive undoes takeLive.
+func (b *Books) giveLive(c *core.Block, withheld bool) {
+	if !withheld {
+		b.slack[Requested] += int64(c.Requested)
+		b.slack[Live] += int64(c.Bytes)
+	}
+}
+
+// emptySlack empties the slack of a size; b.mu must be held.
+func (b *Books) emptySlack(d Size) int64 {
+	n := b.slack[d]
+	b.slack[d] = 0
+	return n
+}

@@ -1,0 +1,139 @@
+package books
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// Group is the books of one backend with the peaks of all of them together. The zero
+// value is empty and ready for use.
+type Group struct {
+	marks [sizes]mark
+	// recalling is held by the one who recalls, and guards all.
+	recalling sync.Mutex
+	all       []*Books
+}
+
+// looksPerTurn is how many recalls a stretch may cost: a second with as many
+// spends a few milliseconds on them.
+const looksPerTurn = 1024
+
+// mark is the peak of one size.
+type mark struct {
+	_       [64]byte
+	claimed atomic.Int64
+	// peak is that since the beginning, look what claimed must exceed for
+	// anybody to look. They change with recalling held.
+	peak, look atomic.Int64
+	// recent is the peak of the stretch, looks the recalls in it; recalling
+	// guards both.
+	recent int64
+	looks  int
+	_      [24]byte
+}
+
+// Add takes books in, for good. Nothing may be in them yet.
+func (g *Group) Add(b *Books) {
+	b.group = g
+	g.recalling.Lock()
+	defer g.recalling.Unlock()
+	g.all = append(g.all, b)
+}
+
+// HoldRecalls lets no allocation raise a peak until release is called, for tests: it is
+// in the books by then, and has not returned.
+func (g *Group) HoldRecalls() (release func()) {
+	g.recalling.Lock()
+	return g.recalling.Unlock
+}
+
+// Raise claims what the slack did not do for. No lock may be held.
+func (b *Books) Raise(short Shortage) {
+	if short != (Shortage{}) {
+		b.group.raise(short)
+	}
+}
+
+func (g *Group) raise(short Shortage) {
+	for d, n := range short {
+		m := &g.marks[d]
+		if n == 0 || m.claimed.Add(n) <= m.look.Load() {
+			continue
+		}
+		g.recalling.Lock()
+		if m.claimed.Load() > m.look.Load() { // or somebody has looked meanwhile
+			m.note(g.recall(Size(d)))
+			m.looks++
+		}
+		g.recalling.Unlock()
+	}
+}
+
+// note takes in what a recall found; recalling must be held.
+func (m *mark) note(claimed, live int64) {
+	m.peak.Store(max(m.peak.Load(), live))
+	m.recent = max(m.recent, live, m.bound(claimed))
+	if m.looks+1 < looksPerTurn {
+		m.look.Store(m.recent)
+	} else {
+		m.look.Store(m.peak.Load())
+	}
+}
+
+// bound is what may have been live without a look, 0 if nothing more than recent;
+// recalling must be held.
+func (m *mark) bound(claimed int64) int64 {
+	if m.looks < looksPerTurn {
+		return 0
+	}
+	return min(claimed, m.peak.Load())
+}
+
+// recall empties the slack of all streams and returns what was claimed and what
+// is live; recalling must be held. It holds the locks of all books meanwhile: what is
+// freed here and allocated there would be counted twice.
+func (g *Group) recall(d Size) (claimed, live int64) {
+	var slack int64
+	for _, b := range g.all {
+		b.mu.Lock()
+		slack += b.emptySlack(d)
+	}
+	live = g.marks[d].claimed.Add(-slack)
+	for _, b := range g.all {
+		b.mu.Unlock()
+	}
+	return live + slack, live
+}
+
+// Stretch is the peak between two turns, and what was there when it ended.
+type Stretch struct{ Peak, Now int64 }
+
+// Turn ends the stretch of one size and begins the next.
+func (g *Group) Turn(d Size) Stretch {
+	g.recalling.Lock()
+	defer g.recalling.Unlock()
+	m := &g.marks[d]
+	claimed, live := g.recall(d)
+	m.note(claimed, live)
+	ended := Stretch{m.recent, live}
+	m.recent, m.looks = live, 0
+	m.look.Store(live)
+	return ended
+}
+
+// Recent is the peak of the stretch under way.
+func (g *Group) Recent(d Size) int64 {
+	g.recalling.Lock()
+	defer g.recalling.Unlock()
+	m := &g.marks[d]
+	return max(m.recent, m.bound(m.claimed.Load()))
+}
+
+// AddPeaksTo puts the peaks since the beginning into a snapshot.
+func (g *Group) AddPeaksTo(s *core.Stats) {
+	s.PeakRequested = clamp(g.marks[Requested].peak.Load())
+	s.PeakBytes = clamp(g.marks[Live].peak.Load())
+	s.PeakOutstanding = clamp(g.marks[Outstanding].peak.Load())
+}

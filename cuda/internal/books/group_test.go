@@ -1,0 +1,125 @@
+package books
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
+
+// newGroup is a group of n books.
+func newGroup(n int) (*Group, []*Books) {
+	g, all := &Group{}, make([]*Books, n)
+	for i := range all {
+		all[i] = &Books{}
+		g.Add(all[i])
+	}
+	return g, all
+}
+
+func (b *Books) enter(bytes uint64) *core.Block {
+	c := &core.Block{Bytes: bytes, Requested: bytes}
+	b.Lock()
+	short := b.Enter(c, false)
+	b.Unlock()
+	b.Raise(short)
+	return c
+}
+
+func (b *Books) leave(c *core.Block) {
+	b.Retire(c, false)
+	b.Lock()
+	b.Leave(c, time.Second)
+	b.Unlock()
+}
+
+func peaks(g *Group) (st core.Stats) {
+	g.AddPeaksTo(&st)
+	return st
+}
+
+// Bytes that are freed on one stream and allocated on another while the slack
+// is recalled must not be counted twice.
+func TestThePeakIsExactWhileSlackIsRecalled(t *testing.T) {
+	g, all := newGroup(4)
+	large := all[1].enter(1000)
+	all[2].mu.Lock() // a recall comes as far as here
+	var group sync.WaitGroup
+	group.Go(func() { all[0].enter(1) })
+	time.Sleep(5 * time.Millisecond)
+	group.Go(func() {
+		all[1].Retire(large, false)
+		all[3].enter(1000)
+	})
+	time.Sleep(5 * time.Millisecond)
+	all[2].mu.Unlock()
+	group.Wait()
+	if st := peaks(g); st.PeakRequested != 1001 || st.PeakBytes != 1001 {
+		t.Errorf("the peak is %d of at most 1001 bytes that ever were live", st.PeakRequested)
+	}
+}
+
+// A free that fails takes back what somebody else has been given meanwhile.
+func TestARevivedBlockMayMakeANewPeak(t *testing.T) {
+	g, all := newGroup(1)
+	c := all[0].enter(100)
+	all[0].Retire(c, false)
+	all[0].enter(100)
+	all[0].Revive(c, false)
+	if st := peaks(g); st.PeakRequested != 200 || st.PeakBytes != 200 {
+		t.Errorf("200 bytes are live and the peak is %d", st.PeakRequested)
+	}
+}
+
+// More new highs in a stretch than are looked for one by one cost no more looks; a new
+// peak since the beginning is looked at all the same.
+func TestTheLooksOfAStretchAreBounded(t *testing.T) {
+	g, all := newGroup(3)
+	all[0].leave(all[0].enter(10_000))
+	g.Turn(Live)
+	looks := func() int { return g.marks[Live].looks }
+	for range looksPerTurn + 500 {
+		all[0].enter(1)
+	}
+	if got := g.Recent(Live); got != looksPerTurn+500 || looks() != looksPerTurn {
+		t.Errorf("%d live after %d looks", got, looks())
+	}
+	all[1].enter(20_000)
+	if st, want := peaks(g), uint64(looksPerTurn+500+20_000); st.PeakBytes != want || g.Recent(Live) != int64(want) {
+		t.Errorf("the peak is %d, in the stretch %d; want %d", st.PeakBytes, g.Recent(Live), want)
+	}
+	if ended := g.Turn(Live); ended.Peak != ended.Now || looks() != 0 {
+		t.Errorf("the stretch ended with %+v, %d looks at the beginning of the next", ended, looks())
+	}
+}
+
+// What is allocated, retired and released adds up, and more going than came is told.
+func TestTheBooksAddUp(t *testing.T) {
+	g, all := newGroup(2)
+	kept, held := all[0].enter(10), all[0].enter(20)
+	all[1].leave(all[1].enter(40))
+	all[0].Retire(held, false)
+	var st core.Stats
+	for _, b := range all {
+		b.AddTo(&st)
+	}
+	if st.Live != (core.Amount{Bytes: 10, Requested: 10, Blocks: 1}) || st.Pending != (core.Amount{Bytes: 20, Requested: 20, Blocks: 1}) ||
+		st.Allocations != 3 || st.Deallocations != 2 || st.Underflows != 0 {
+		t.Errorf("%+v", st)
+	}
+	if blocks, bytes := all[0].Entered(); blocks != 2 || bytes != 30 {
+		t.Errorf("%d blocks of %d bytes entered", blocks, bytes)
+	}
+	all[0].Withhold(kept) // its owner has given it back, and others have its share of the peak
+	all[0].enter(10)
+	if st := peaks(g); st.PeakBytes != 70 {
+		t.Errorf("the peak is %d", st.PeakBytes)
+	}
+	all[1].leave(held) // in the wrong books
+	st = core.Stats{}
+	all[1].AddTo(&st)
+	if st.Underflows == 0 {
+		t.Error("more was retired than allocated, and nobody says so")
+	}
+}
