@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fencepost-gpu/fencepost/internal/proof/driven"
 )
 
 const source = `package cuda
@@ -91,6 +93,41 @@ func TestTheOverlayFitsTheCode(t *testing.T) {
 	}
 	if _, err := os.Stat(overlay); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestEverySiteIsListedWhereItIs keeps testdata/sites.txt true, so that a site that moves,
+// comes or goes is seen in review.
+func TestEverySiteIsListedWhereItIs(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "sites.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := driven.Files(filepath.Join("..", "..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if site, was, ok := strings.Cut(strings.TrimSpace(line), " ["); ok && strings.HasSuffix(was, "]") {
+			listed[site] = true
+		}
+	}
+	for _, s := range Sites() {
+		file, err := list.Find(s.File, s.method()+"(")
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		_, what, _ := strings.Cut(s.Name, ": ")
+		if line := fmt.Sprintf("%s %s: %s", file.Path, s.Func, what); !listed[line] {
+			t.Errorf("testdata/sites.txt lacks the line, with where the site was in brackets behind it:\n%s", line)
+		} else {
+			delete(listed, line)
+		}
+	}
+	for line := range listed {
+		t.Errorf("testdata/sites.txt has a site that is not there: %s", line)
 	}
 }
 
