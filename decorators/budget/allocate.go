@@ -137,16 +137,11 @@ func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {
 	r.below.Withhold(id, as)
 }
 
-// notices hears from the upstream which blocks the device has passed.
-type notices struct{ budget *Resource }
-
-var _ core.Listener = notices{}
-
-// Released takes the block off the ledger. Its bytes are those of the record,
-// not of the notice: exactly what was charged. A generation without a record
-// was allocated around the budget.
-func (n notices) Released(b core.Block) {
-	if l := n.budget.streams.peek(b.ID.AllocStream); l != nil {
+// released takes a block that the device has passed off the ledger. Its bytes are those
+// of the record, not of the notice: exactly what was charged. A generation without a
+// record was allocated around the budget.
+func (r *Resource) released(b core.Block) {
+	if l := r.streams.peek(b.ID.AllocStream); l != nil {
 		l.release(b.ID.Generation)
 		l.mu.Unlock()
 	}

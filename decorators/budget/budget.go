@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/listeners"
 )
 
 // DefaultHolders is how many holders a refusal names if Config does not say.
@@ -65,7 +66,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.SetLimit(cfg.Limit)
 	r.tags.tell(cfg.OnTag)
 	r.streams.init(&r.ledger, &r.tags, upstream)
-	upstream.Subscribe(notices{r})
+	upstream.Subscribe(listeners.Func(r.released))
 	return r, nil
 }
 

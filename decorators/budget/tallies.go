@@ -19,7 +19,7 @@ type tally struct {
 }
 
 func (t *tally) idle() bool {
-	return t.in[core.Live].blocks+t.in[core.Retired].blocks+t.in[core.Quarantined].blocks == 0
+	return !slices.ContainsFunc(t.in[:], func(s sum) bool { return s.blocks > 0 })
 }
 
 type sum struct{ bytes, blocks uint64 }
@@ -59,10 +59,10 @@ func (r *Resource) RenewTags() {
 	}
 }
 
-// holding is what a tag holds on one stream at an instant.
+// holding is what a tag holds at an instant, by state.
 type holding struct {
-	tag                        core.Tag
-	live, pending, quarantined sum
+	tag core.Tag
+	in  [core.Freed]sum
 }
 
 // Holders is what each tag holds, live (core.Live), pending (core.Retired) and
@@ -91,15 +91,10 @@ func (r *Resource) blockHolders() []core.Holder {
 	all = sumByTag(all)
 	holders := make([]core.Holder, 0, len(all))
 	for i := range all {
-		h := &all[i]
-		if h.live.blocks > 0 {
-			holders = append(holders, core.Holder{Tag: h.tag, State: core.Live, Bytes: h.live.bytes, Blocks: h.live.blocks})
-		}
-		if h.pending.blocks > 0 {
-			holders = append(holders, core.Holder{Tag: h.tag, State: core.Retired, Bytes: h.pending.bytes, Blocks: h.pending.blocks})
-		}
-		if h.quarantined.blocks > 0 {
-			holders = append(holders, core.Holder{Tag: h.tag, State: core.Quarantined, Bytes: h.quarantined.bytes, Blocks: h.quarantined.blocks})
+		for state, s := range all[i].in {
+			if s.blocks > 0 {
+				holders = append(holders, core.Holder{Tag: all[i].tag, State: core.BlockState(state), Bytes: s.bytes, Blocks: s.blocks})
+			}
 		}
 	}
 	return holders
@@ -125,7 +120,7 @@ func (l *streamLedger) appendTo(all []holding) []holding {
 		to := min(from+glimpse, len(l.order))
 		for _, t := range l.order[min(from, to):to] {
 			if !t.idle() {
-				all = append(all, holding{t.tag, t.in[core.Live], t.in[core.Retired], t.in[core.Quarantined]})
+				all = append(all, holding{t.tag, t.in})
 			}
 		}
 		done := to == len(l.order)
@@ -147,8 +142,9 @@ func sumByTag(all []holding) []holding {
 			sums = append(sums, h)
 			continue
 		}
-		s := &sums[i]
-		s.live, s.pending, s.quarantined = s.live.plus(h.live), s.pending.plus(h.pending), s.quarantined.plus(h.quarantined)
+		for state := range h.in {
+			sums[i].in[state] = sums[i].in[state].plus(h.in[state])
+		}
 	}
 	return sums
 }

@@ -38,7 +38,7 @@ var fillings = sync.Pool{New: func() any {
 	return f
 }}
 
-// fillingOf is a filling that the caller ends by [filling.end].
+// fillingOf is a filling that the caller ends by endFilling.
 func (r *Resource) fillingOf(rec *ledger.Record, what parts) *filling {
 	f := fillings.Get().(*filling)
 	f.device, f.launches, f.rec, f.what, f.enqueued = r.cfg.Device, &r.launches, rec, what, false
@@ -46,8 +46,8 @@ func (r *Resource) fillingOf(rec *ledger.Record, what parts) *filling {
 	return f
 }
 
-func (f *filling) end() {
-	f.device, f.launches, f.rec = nil, nil, nil
+func (r *Resource) endFilling(f *filling) {
+	f.rec = nil
 	fillings.Put(f)
 }
 
@@ -71,7 +71,7 @@ func (f *filling) enqueue(ctx context.Context, stream core.StreamID) error {
 // enqueued.
 func (r *Resource) fillBlock(ctx context.Context, launch string, rec *ledger.Record, what parts) (enqueued bool, err error) {
 	f := r.fillingOf(rec, what)
-	defer f.end()
+	defer r.endFilling(f)
 	err = r.device(ctx, work{name: launch, stream: rec.Stream(), uses: f.uses[:], enqueue: f.run})
 	return f.enqueued, err
 }
@@ -122,7 +122,7 @@ func (r *Resource) poison(ctx context.Context, rec *ledger.Record) (poisoned boo
 // stays with the guard, the filling of it and of its red zones anew: one launch.
 func (r *Resource) compareAndPoison(ctx context.Context, rec *ledger.Record, stays bool) (poisoned bool) {
 	f := r.fillingOf(rec, redZones|poison)
-	defer f.end()
+	defer r.endFilling(f)
 	b := newBatch(rec.Stream())
 	b.redZones(rec)
 	b.uses[0].Access = core.ReadWrite

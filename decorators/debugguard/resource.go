@@ -87,7 +87,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.throttle.perSecond = uint64(min(max(cfg.SampleRate, 0), 1<<30))
 	r.sampleBy(0)
 	r.HuntTags(cfg.HuntTags...)
-	upstream.Subscribe(notices{r})
+	upstream.Subscribe(listeners.Func(r.released))
 	start := Setting{Mode: cfg.Mode, Bisect: cfg.Hunt.Bisect, Delay: cfg.Hunt.Delay > 0, Unmap: cfg.Hunt.Unmap}
 	if err := r.switchTo(context.Background(), start.word()); err != nil {
 		return nil, err
@@ -143,33 +143,19 @@ func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 // pointer and size.
 func (r *Resource) Subscribe(l core.Listener) { r.listeners.Add(l) }
 
-// notices is the guard's ear at its upstream. It is a type of its own so that
-// Released is not a method of the guard.
-type notices struct{ guard *Resource }
-
-// Released closes the record of a block, whoever freed it, and tells the guard's
-// own listeners.
-func (n notices) Released(b core.Block) {
-	r := n.guard
+// released hears of a block that the upstream has released, whoever freed it: it closes
+// the block's record, and tells the guard's own listeners of what its owner knew.
+func (r *Resource) released(b core.Block) {
 	if rec := r.canaries.released(b.ID.Generation); rec != nil {
 		r.noteReleased(rec)
 		return
 	}
 	if r.gate.Load() != 0 {
 		r.seals.forget(b.ID.Generation)
-		r.released(&b)
+		if rec := r.ledger.CloseBlock(b.ID); rec != nil && rec.Guard != nil { // which is not pooled
+			r.noteReleased(rec)
+			b.ID, b.Bytes = rec.ID(), rec.Bytes
+		}
 	}
 	r.listeners.Released(b)
-}
-
-// released closes the book of a block and makes b what its owner knew.
-func (r *Resource) released(b *core.Block) {
-	rec := r.ledger.CloseBlock(b.ID)
-	if rec == nil {
-		return
-	}
-	if rec.Guard != nil { // which is not pooled
-		r.noteReleased(rec)
-		b.ID, b.Bytes = rec.ID(), rec.Bytes
-	}
 }

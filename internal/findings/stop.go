@@ -12,7 +12,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
-	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 )
 
 // stopTime bounds the delivery of the finding that ends the process.
@@ -45,6 +44,8 @@ type StopConfig struct {
 type stopper struct {
 	begun     atomic.Bool
 	delivered chan struct{}
+	// flushes are the program's, and the dump of the history.
+	flushes []func(context.Context) error
 }
 
 // end ends the process for f, the first, or leaves that to the program.
@@ -98,20 +99,14 @@ func (r *Reporter) deliver(f core.Finding, write func(context.Context) (string, 
 	var all sync.WaitGroup
 	all.Go(func() { written <- r.writeIncident(ctx, write) })
 	all.Go(func() { r.tell(f); close(told) })
-	flush := func(f func(context.Context) error) {
+	for _, flush := range r.stop.flushes {
 		all.Go(func() {
 			select { // the finding's span and record are to be among them
 			case <-told:
 			case <-time.After(deadline.LastMoment):
 			}
-			_ = f(ctx) // the process ends, and there is nobody to tell
+			_ = flush(ctx) // the process ends, and there is nobody to tell
 		})
-	}
-	for _, f := range r.cfg.Stop.Flushes {
-		flush(f)
-	}
-	if r.cfg.Dumps != nil {
-		flush(func(ctx context.Context) error { _, err := r.cfg.Dumps.Now(ctx, dump.Finding); return err })
 	}
 	done := make(chan struct{})
 	go func() { all.Wait(); close(done) }()

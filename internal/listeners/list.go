@@ -41,3 +41,10 @@ func (l *List) Released(b core.Block) {
 		}
 	}
 }
+
+// Func is a function that hears: a layer subscribes a method of its own by it, which
+// so need not be called Released.
+type Func func(core.Block)
+
+// Released calls it.
+func (f Func) Released(b core.Block) { f(b) }

@@ -9,23 +9,19 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-type heard func(core.Block)
-
-func (h heard) Released(b core.Block) { h(b) }
-
 func TestListenersHearInOrder(t *testing.T) {
 	var l List
 	l.Released(core.Block{}) // nobody hears
 	l.Add(nil)
 	var order []int
 	for i := range 3 {
-		l.Add(heard(func(b core.Block) {
+		l.Add(Func(func(b core.Block) {
 			if b.Bytes != 7 {
 				t.Errorf("listener %d heard of %d bytes", i, b.Bytes)
 			}
 			order = append(order, i)
 			if i == 0 && len(order) == 1 {
-				l.Add(heard(func(core.Block) { order = append(order, 9) })) // from the next release on
+				l.Add(Func(func(core.Block) { order = append(order, 9) })) // from the next release on
 			}
 		}))
 	}
@@ -44,7 +40,7 @@ func TestNoListenerIsLostWhenManyAreAdded(t *testing.T) {
 	for range goroutines {
 		group.Go(func() {
 			for range each {
-				l.Add(heard(func(core.Block) { n.Add(1) }))
+				l.Add(Func(func(core.Block) { n.Add(1) }))
 				l.Released(core.Block{})
 			}
 		})

@@ -17,24 +17,19 @@ type ordinals struct {
 	list    []*Device
 }
 
-func byOrdinal(devices []Device) (o ordinals, err error) {
-	bad := func(reason string) error {
-		return &core.InvalidRequestError{Op: "fencepost.NewHandler", Field: "Runtimes", Reason: reason}
+// add takes a device in, unless there is one of its ordinal.
+func (o *ordinals) add(d *Device) error {
+	ordinal := strconv.Itoa(d.Ordinal)
+	if o.devices[ordinal] != nil {
+		return badRuntimes("two for device " + ordinal)
 	}
-	o.devices = map[string]*Device{}
-	for i := range devices {
-		d := &devices[i]
-		ordinal := strconv.Itoa(d.Ordinal)
-		if o.devices[ordinal] != nil {
-			return o, bad("two for device " + ordinal)
-		}
-		o.devices[ordinal] = d
-		o.list = append(o.list, d)
-	}
-	if len(devices) == 0 {
-		return o, bad("none: pass at least one")
-	}
-	return o, nil
+	o.devices[ordinal] = d
+	o.list = append(o.list, d)
+	return nil
+}
+
+func badRuntimes(reason string) error {
+	return &core.InvalidRequestError{Op: "fencepost.NewHandler", Field: "Runtimes", Reason: reason}
 }
 
 // each makes a handler for each device.

@@ -39,11 +39,12 @@ type GuardChange struct {
 func GuardHandler(g Guard) http.Handler { return newGuardHandler(g, switchTime) }
 
 func newGuardHandler(g Guard, limit time.Duration) http.Handler {
-	return &guardHandler{guard: g, origin: http.NewCrossOriginProtection(), limit: limit}
+	return &guardHandler{status: g.Status, set: g.Switch, origin: http.NewCrossOriginProtection(), limit: limit}
 }
 
 type guardHandler struct {
-	guard  Guard
+	status func() any
+	set    func(context.Context, GuardChange) error
 	origin *http.CrossOriginProtection
 	limit  time.Duration
 }
@@ -68,7 +69,7 @@ func (h *guardHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(h.guard.Status()) //nolint:errchkjson // the client went away
+	_ = json.NewEncoder(w).Encode(h.status()) //nolint:errchkjson // the client went away
 }
 
 // proxyHeaders are what proxies add to what they pass on.
@@ -126,7 +127,7 @@ func (h *guardHandler) change(w http.ResponseWriter, req *http.Request) error {
 	// Whole, even if the client goes away.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), h.limit)
 	defer cancel()
-	return deadline.Within(ctx, func() error { return h.guard.Switch(ctx, change) })
+	return deadline.Within(ctx, func() error { return h.set(ctx, change) })
 }
 
 func readChange(req *http.Request) (change GuardChange, err error) {

@@ -52,15 +52,18 @@ type Config struct {
 // New returns the handler of everything. No device, or two of one ordinal, are a
 // [core.InvalidRequestError].
 func New(cfg Config) (http.Handler, error) {
-	devices, err := byOrdinal(cfg.Devices)
-	if err != nil {
-		return nil, err
+	if len(cfg.Devices) == 0 {
+		return nil, badRuntimes("none: pass at least one")
 	}
-	gatherer := cfg.Gatherer
-	if gatherer == nil {
-		if gatherer, err = metricsOf(cfg.Devices); err != nil {
+	devices := ordinals{devices: map[string]*Device{}}
+	for i := range cfg.Devices {
+		if err := devices.add(&cfg.Devices[i]); err != nil {
 			return nil, err
 		}
+	}
+	gatherer, err := metricsOf(cfg)
+	if err != nil {
+		return nil, err
 	}
 	view, err := newView(cfg)
 	if err != nil {
@@ -112,9 +115,12 @@ func newView(cfg Config) (*liveview.View, error) {
 	return liveview.New(view)
 }
 
-func metricsOf(devices []Device) (prometheus.Gatherer, error) {
+func metricsOf(cfg Config) (prometheus.Gatherer, error) {
+	if cfg.Gatherer != nil {
+		return cfg.Gatherer, nil
+	}
 	registry := prometheus.NewRegistry()
-	for _, d := range devices {
+	for _, d := range cfg.Devices {
 		if err := registry.Register(d.Collector); err != nil {
 			return nil, fmt.Errorf("registering the metrics of device %d: %w", d.Ordinal, err)
 		}
