@@ -28,7 +28,7 @@ var layers = []layer{
 // vendors are the modules whose types stay in the packages of vendorFolders.
 var (
 	vendors       = []string{"go.opentelemetry.io/", "github.com/prometheus/"}
-	vendorFolders = []string{"telemetry", "cmd", "examples", "internal/repo/boards/stage", "internal/e2e", "internal/operators"}
+	vendorFolders = []string{"telemetry", "cmd", "examples", "internal/e2e", "internal/operators", "internal/repo"}
 )
 
 // Imports checks the direction of imports in non-test files. Packages under
