@@ -206,7 +206,7 @@ func (r *Runtime) streamStats() metrics.StreamStats {
 
 func (r *Runtime) deviceMemory() metrics.DeviceMemory {
 	m := r.watch.Last()
-	return metrics.DeviceMemory{Read: m.Read, Free: m.Free, Total: m.Total, Held: m.Owned, Foreign: m.Foreign, DriftRead: m.DriftRead, Drift: m.Drift}
+	return metrics.DeviceMemory{Read: m.Read, Free: m.Free, Total: m.Total, Owned: m.Owned, Foreign: m.Foreign, DriftRead: m.DriftRead, Drift: m.Drift}
 }
 
 func (r *Runtime) historyStats() metrics.HistoryStats {

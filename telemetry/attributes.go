@@ -31,7 +31,7 @@ func scratch() []attribute.KeyValue { return scratches.Get().(*[room]attribute.K
 func set(span trace.Span, attributes []attribute.KeyValue) {
 	span.SetAttributes(attributes...)
 	if cap(attributes) == room { // a scratch, that was large enough
-		clear(attributes) // holds on to no text
+		clear(attributes) // keeps no text alive
 		scratches.Put((*[room]attribute.KeyValue)(attributes[:room]))
 	}
 }
@@ -96,7 +96,8 @@ func (t *tracing) useAttributes(in *core.Intent, use int) []attribute.KeyValue {
 		AttrAccess.String(u.Access.String()))
 }
 
-// prepareAttributes say "live" without asking: the open intent holds it so.
+// prepareAttributes report the state live without a query: a block with an open
+// intent is live.
 func (t *tracing) prepareAttributes(in *core.Intent, use int) []attribute.KeyValue {
 	return append(t.useAttributes(in, use),
 		AttrState.String(core.Live.String()),

@@ -17,9 +17,9 @@ import (
 // trace: a service under overload refuses thousands.
 const MaxEventSpans = 50
 
-// keptEventSpans is how many of them are remembered, so that a log record or the
+// maxRecentSpans is how many of them are remembered, so that a log record or the
 // next layer finds the span that there is: those of some seconds.
-const keptEventSpans = 256
+const maxRecentSpans = 256
 
 // eventSpans bounds and remembers the spans of events in traces that are not
 // sampled. Only calls that failed and findings come here.
@@ -54,10 +54,10 @@ func (s *eventSpans) admit(now time.Time) bool {
 	return true
 }
 
-// keep remembers a span of err, unless the sampler said no to it. An error that
+// remember keeps a span of err, unless the sampler said no to it. An error that
 // cannot be compared, as one with a slice in a field that is an interface, would
 // panic in errors.Is: its span is found by the trace alone.
-func (s *eventSpans) keep(span core.SpanRef, err error) {
+func (s *eventSpans) remember(span core.SpanRef, err error) {
 	if span.IsZero() {
 		return
 	}
@@ -66,12 +66,12 @@ func (s *eventSpans) keep(span core.SpanRef, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.recent) < keptEventSpans {
+	if len(s.recent) < maxRecentSpans {
 		s.recent = append(s.recent, eventSpan{span, err})
 		return
 	}
 	s.recent[s.next] = eventSpan{span, err}
-	s.next = (s.next + 1) % keptEventSpans
+	s.next = (s.next + 1) % maxRecentSpans
 }
 
 // about finds the newest span of a trace that was made of err or of an error that

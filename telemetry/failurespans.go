@@ -11,13 +11,12 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// failed is the span by which the caller's trace tells of a call that failed and
-// has no span of its own: one that was made of the same error before, or a new
-// one. It is zero if nothing was exported. e says what is known of the call.
+// failed is the span in the caller's trace of a call that failed and has no span of
+// its own: one that was made of the same error before, or a new one. It is zero if
+// nothing was exported. e says what is known of the call.
 //
-// The trace is followed although it is not sampled: the span is started as if its
-// parent were, which the SDK's ParentBased samplers take. One that decides for
-// itself has the last word.
+// In a trace that is not sampled the span is started as if its parent were sampled:
+// the SDK's ParentBased samplers then sample it. Other samplers may still decline.
 func (t *tracing) failed(ctx context.Context, e *core.Event) core.SpanRef {
 	if t == nil || t.level == LevelOff {
 		return core.SpanRef{}
@@ -36,7 +35,7 @@ func (t *tracing) failed(ctx context.Context, e *core.Event) core.SpanRef {
 		return core.SpanRef{}
 	}
 	span := t.failureSpan(trace.ContextWithSpanContext(ctx, parent.WithTraceFlags(parent.TraceFlags().WithSampled(true))), e, core.TraceEvent)
-	t.events.keep(span, e.Err)
+	t.events.remember(span, e.Err)
 	return span
 }
 
@@ -104,9 +103,8 @@ func requestedOf(e *core.Event) uint64 {
 	return e.Requested
 }
 
-// Refused returns the exported span by which ctx's trace tells of a refusal, and
-// makes it if there is none yet: a [SpanRefusal], also where that trace is not
-// sampled. It is zero where nothing is exported: without a trace, a provider, or
+// Refused returns the exported span of a refusal in ctx's trace, and makes it if
+// there is none yet: a [SpanRefusal], also where that trace is not sampled. It is zero where nothing is exported: without a trace, a provider, or
 // beyond [MaxEventSpans]. alone reports whether the trace is not sampled. A layer
 // that logs a refusal asks it first; see [core.ContextSink]. e must have an
 // error. It does not block, unless the provider's processors do.
@@ -115,7 +113,7 @@ func (r *Resource) Refused(ctx context.Context, e core.Event) (span core.SpanRef
 	return span, !span.IsZero() && !trace.SpanContextFromContext(ctx).IsSampled()
 }
 
-// TraceOf returns the exported span by which a log record finds its way into
+// TraceOf returns the exported span that a log record should name to lead into
 // ctx's trace, and how much of that was exported: ctx's own span and
 // [core.TraceFull] if it is sampled, or else the newest span of a refusal, a
 // failure or a finding in that trace, among the last few, and [core.TraceEvent]. It is zero

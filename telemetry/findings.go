@@ -30,18 +30,18 @@ const otherKind core.FindingKind = "other"
 type FindingsConfig struct {
 	// Keep is how many findings are kept; zero or less means [DefaultKeep].
 	Keep int
-	// Logger takes each finding as one error record that says all that somebody
-	// who is woken up by it must know: what, whose block, which launches, where
-	// in the program, and which file has the rest; docs/guard.md lists the
-	// attributes. Where nothing was harmed or nothing is proven it is a warning. The record's context carries the trace of the first launch or
+	// Logger gets one error record for each finding, with what an operator needs
+	// first: what happened, whose block, which launches, where in the program, and
+	// which file has the rest; docs/guard.md lists the attributes. It is a warning
+	// where nothing was harmed or nothing is proven. The record's context carries the trace of the first launch or
 	// use that was traced. Its handler runs in the goroutine that reports, so it
 	// should not block.
 	Logger *slog.Logger
-	// TracerProvider, if not nil, gets a [SpanFinding] for each finding whose
-	// suspects were traced, or of which it is known in whose request they were
-	// launched or the victim freed or allocated; in requests that are not sampled
-	// no more than [MaxEventSpans] a second. Its processors run in the goroutine that reports,
-	// so they should not block.
+	// TracerProvider, if not nil, makes a [SpanFinding] of each finding that can be
+	// put into a trace: that of a suspect, or of the request that launched it, or
+	// that freed or allocated the victim. In requests that are not sampled it makes
+	// at most [MaxEventSpans] a second. Its processors run in the goroutine that
+	// reports, so they should not block.
 	TracerProvider trace.TracerProvider
 }
 
@@ -107,8 +107,8 @@ func (c *Findings) Report(f core.Finding) {
 }
 
 // Trace makes the spans of f and returns it with the one that leads to it. It is
-// the first half of [Findings.Report], for who names that span before f is counted
-// and logged, which [Findings.Take] then does.
+// the first half of [Findings.Report], for callers that need that span before
+// [Findings.Take] counts and logs f.
 func (c *Findings) Trace(f core.Finding) core.Finding {
 	if c.tracer != nil {
 		c.traceFinding(&f)

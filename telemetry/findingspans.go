@@ -17,11 +17,11 @@ import (
 const MaxFindingSpans = 3
 
 // traceFinding makes a span of the finding under each of the first suspects whose
-// launch was traced, or, if there is no suspect, under the victim's newest use that
-// was. Those spans have ended, as a rule, and an ended span takes no event: a child of
-// theirs is what still reaches the trace. The likeliest of the others is told in the
-// span that it was prepared in, also where that is not sampled: one, because such
-// spans are bounded. If nothing is known of any of them it is the finding's origin.
+// launch was traced, or, without a suspect, under the victim's newest use that was.
+// Those spans have usually ended, and an ended span takes no event: a child still
+// reaches the trace. For the likeliest suspect that was not traced there is one more,
+// in the request that launched it, sampled or not; one only, because such spans are
+// bounded. If no place is known it is the finding's origin.
 func (c *Findings) traceFinding(f *core.Finding) {
 	places := placesOf(f)
 	if len(places) == 0 && !f.Origin.IsZero() {
@@ -33,7 +33,7 @@ func (c *Findings) traceFinding(f *core.Finding) {
 		}
 		span := c.findingSpan(p, f)
 		if !p.in.Sampled {
-			c.events.keep(span, f.Err)
+			c.events.remember(span, f.Err)
 		}
 		if f.Span.IsZero() && !span.IsZero() {
 			f.Span, f.Alone = span, !p.in.Sampled

@@ -7,21 +7,21 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// held is memory that belongs to a block.
-type held struct {
+// memory is what belongs to a block.
+type memory struct {
 	id               core.BlockID
 	bytes, requested uint64
 	tag              core.Tag
 }
 
-func (h *held) end() uint64 { return h.id.Ptr + h.bytes }
+func (h *memory) end() uint64 { return h.id.Ptr + h.bytes }
 
-func heldBlock(b core.Block) held {
-	return held{id: b.ID, bytes: max(b.Bytes, b.Requested, 1), requested: max(b.Requested, 1), tag: b.Tag.OrUntagged()}
+func memoryOfBlock(b core.Block) memory {
+	return memory{id: b.ID, bytes: max(b.Bytes, b.Requested, 1), requested: max(b.Requested, 1), tag: b.Tag.OrUntagged()}
 }
 
-func heldOf(e *core.Event) held {
-	return heldBlock(core.Block{ID: e.Block, Bytes: e.Bytes, Requested: e.Requested, Tag: e.Tag})
+func memoryOfEvent(e *core.Event) memory {
+	return memoryOfBlock(core.Block{ID: e.Block, Bytes: e.Bytes, Requested: e.Requested, Tag: e.Tag})
 }
 
 // book is what a history says of the blocks of one device.
@@ -39,14 +39,14 @@ type book struct {
 	// allocated are the blocks whose allocation is in the history, places the
 	// same by address.
 	allocated map[core.Generation]bool
-	places    []held
+	places    []memory
 	// early are the others; retired is set for those that were freed before.
-	early   map[core.Generation]held
+	early   map[core.Generation]memory
 	retired map[core.Generation]bool
 }
 
 func newBook(ordinal int) *book {
-	return &book{ordinal: ordinal, allocated: map[core.Generation]bool{}, early: map[core.Generation]held{}, retired: map[core.Generation]bool{}}
+	return &book{ordinal: ordinal, allocated: map[core.Generation]bool{}, early: map[core.Generation]memory{}, retired: map[core.Generation]bool{}}
 }
 
 // maxAddress is beyond what any device has. Sums of it do not overflow.
@@ -71,15 +71,15 @@ func (b *book) enter(e *core.Event) error {
 	switch {
 	case e.Op == core.OpAllocate:
 		b.allocated[g] = true
-		b.places = append(b.places, heldOf(e))
+		b.places = append(b.places, memoryOfEvent(e))
 		delete(b.early, g) // recorded late
 		delete(b.retired, g)
 	case e.Op == core.OpRelease:
 		if !b.allocated[g] && !early {
-			b.early[g], b.retired[g] = heldOf(e), true
+			b.early[g], b.retired[g] = memoryOfEvent(e), true
 		}
 	case !b.allocated[g] && !early:
-		b.early[g] = heldOf(e)
+		b.early[g] = memoryOfEvent(e)
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (b *book) complete(l listedBlock) {
 	if _, early := b.early[g]; early || b.allocated[g] || l.id.Ptr >= maxAddress || l.bytes >= maxAddress {
 		return
 	}
-	b.early[g] = l.held
+	b.early[g] = l.memory
 	if l.state == core.Retired {
 		b.retired[g] = true
 	}

@@ -95,7 +95,7 @@ func follow(t *testing.T, what string, h *loaded) (*follower, *replay) {
 	return f, r
 }
 
-func (f *follower) step(s step, b *held, _ *core.Event) {
+func (f *follower) step(s step, b *memory, _ *core.Event) {
 	f.t.Helper()
 	f.steps[s]++
 	g := b.id.Generation
@@ -160,7 +160,7 @@ func TestAHistoryWithoutItsBeginningStillFitsTogether(t *testing.T) {
 		listed := map[core.Generation]listedBlock{}
 		for _, e := range events {
 			if state, ok := left[e.Block.Generation]; ok && seed%3 > 0 {
-				listed[e.Block.Generation] = listedBlock{held: heldOf(&e), state: state}
+				listed[e.Block.Generation] = listedBlock{memory: memoryOfEvent(&e), state: state}
 			}
 		}
 		switch cut := random.IntN(200); seed % 4 {

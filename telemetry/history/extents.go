@@ -8,11 +8,11 @@ import (
 )
 
 // extents are blocks that do not overlap, by address.
-type extents []*held
+type extents []*memory
 
 // first is the index of the first block that ends behind address.
 func (x extents) first(address uint64) int {
-	i, _ := slices.BinarySearchFunc(x, address, func(h *held, a uint64) int {
+	i, _ := slices.BinarySearchFunc(x, address, func(h *memory, a uint64) int {
 		if h.end() <= a {
 			return -1
 		}
@@ -22,22 +22,22 @@ func (x extents) first(address uint64) int {
 }
 
 // over are the blocks that have bytes in common with h.
-func (x extents) over(h *held) (found []core.Generation) {
+func (x extents) over(h *memory) (found []core.Generation) {
 	for i := x.first(h.id.Ptr); i < len(x) && x[i].id.Ptr < h.end(); i++ {
 		found = append(found, x[i].id.Generation)
 	}
 	return found
 }
 
-func (x extents) overlaps(h *held) bool {
+func (x extents) overlaps(h *memory) bool {
 	i := x.first(h.id.Ptr)
 	return i < len(x) && x[i].id.Ptr < h.end()
 }
 
-func (x *extents) insert(h *held) { *x = slices.Insert(*x, x.first(h.id.Ptr), h) }
+func (x *extents) insert(h *memory) { *x = slices.Insert(*x, x.first(h.id.Ptr), h) }
 
 // remove takes out h, which was inserted.
-func (x *extents) remove(h *held) {
+func (x *extents) remove(h *memory) {
 	i := x.first(h.id.Ptr)
 	*x = slices.Delete(*x, i, i+1)
 }
@@ -61,24 +61,24 @@ func merge(all []extent) []extent {
 
 // places are blocks by address, whenever they had it.
 type places struct {
-	sorted []held
+	sorted []memory
 	// largest is the size of the largest.
 	largest uint64
 }
 
-func newPlaces(all []held) places {
-	p := places{sorted: slices.SortedFunc(slices.Values(all), func(a, b held) int { return cmp.Compare(a.id.Ptr, b.id.Ptr) })}
+func newPlaces(all []memory) places {
+	p := places{sorted: slices.SortedFunc(slices.Values(all), func(a, b memory) int { return cmp.Compare(a.id.Ptr, b.id.Ptr) })}
 	for i := range all {
 		p.largest = max(p.largest, all[i].bytes)
 	}
 	return p
 }
 
-// holdOlder reports whether a block that is older than h had some of its
+// overlapOlder reports whether a block that is older than h had some of its
 // bytes.
-func (p places) holdOlder(h *held) bool {
+func (p places) overlapOlder(h *memory) bool {
 	lowest := h.id.Ptr - min(p.largest, h.id.Ptr)
-	i, _ := slices.BinarySearchFunc(p.sorted, lowest, func(a held, ptr uint64) int { return cmp.Compare(a.id.Ptr, ptr) })
+	i, _ := slices.BinarySearchFunc(p.sorted, lowest, func(a memory, ptr uint64) int { return cmp.Compare(a.id.Ptr, ptr) })
 	for ; i < len(p.sorted) && p.sorted[i].id.Ptr < h.end(); i++ {
 		if a := &p.sorted[i]; a.end() > h.id.Ptr && a.id.Generation < h.id.Generation {
 			return true

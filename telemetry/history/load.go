@@ -24,7 +24,7 @@ type loaded struct {
 
 // listedBlock is a block as the resources list it.
 type listedBlock struct {
-	held
+	memory
 	state core.BlockState
 	stack core.Stack
 }
@@ -61,7 +61,7 @@ func (h *loaded) list(r core.Resource) {
 	}
 	layers[len(layers)-1].Blocks(func(b core.BlockInfo) bool {
 		if b.Block.State != core.Freed {
-			h.listed[b.Block.ID.Generation] = listedBlock{held: heldBlock(b.Block), state: b.Block.State, stack: b.AllocStack}
+			h.listed[b.Block.ID.Generation] = listedBlock{memory: memoryOfBlock(b.Block), state: b.Block.State, stack: b.AllocStack}
 		}
 		return true
 	})

@@ -131,7 +131,7 @@ func (t *trace) counters(b *book) []moment {
 		all = append(all, moment{at: at, order: orderPoint, counter: &counter{b.ordinal, name, bytes}})
 	}
 	begun := false
-	r := b.replay(t.history.events, func(step step, block *held, e *core.Event) {
+	r := b.replay(t.history.events, func(step step, block *memory, e *core.Event) {
 		if e != nil && !begun {
 			begun = true // the sum of what was there from the beginning
 			add("live", live)

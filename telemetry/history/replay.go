@@ -25,12 +25,12 @@ const (
 // once. event is what caused the step; nil for the blocks that were there from
 // the beginning, which come first, and for what is only known to be there at
 // the end.
-func (b *book) replay(events []core.Event, yield func(s step, block *held, event *core.Event)) *replay {
-	r := &replay{book: b, yield: yield, blocks: map[core.Generation]*replayed{}, waiting: map[core.Generation]held{}}
+func (b *book) replay(events []core.Event, yield func(s step, block *memory, event *core.Event)) *replay {
+	r := &replay{book: b, yield: yield, blocks: map[core.Generation]*replayed{}, waiting: map[core.Generation]memory{}}
 	r.begin()
 	for i := range events {
 		if events[i].Ordinal == b.ordinal {
-			r.take(&events[i])
+			r.apply(&events[i])
 		}
 	}
 	for _, g := range slices.Sorted(maps.Keys(r.waiting)) {
@@ -42,16 +42,16 @@ func (b *book) replay(events []core.Event, yield func(s step, block *held, event
 // replay is the state of a replay.
 type replay struct {
 	book    *book
-	yield   func(step, *held, *core.Event)
+	yield   func(step, *memory, *core.Event)
 	blocks  map[core.Generation]*replayed
 	extents extents
 	// waiting are early blocks whose addresses another one had.
-	waiting map[core.Generation]held
+	waiting map[core.Generation]memory
 }
 
 // replayed is a block of a replay.
 type replayed struct {
-	held
+	memory
 	freed bool
 }
 
@@ -62,7 +62,7 @@ func (r *replay) begin() {
 	older := newPlaces(r.book.places)
 	for _, g := range slices.Sorted(maps.Keys(r.book.early)) {
 		early := r.book.early[g]
-		if r.extents.overlaps(&early) || older.holdOlder(&early) {
+		if r.extents.overlaps(&early) || older.overlapOlder(&early) {
 			r.waiting[g] = early
 			continue
 		}
@@ -92,15 +92,15 @@ func (r *replay) admit(g core.Generation, e *core.Event) {
 	}
 }
 
-func (r *replay) take(e *core.Event) {
+func (r *replay) apply(e *core.Event) {
 	g := e.Block.Generation
 	switch {
 	case isRefusal(e):
-		refused := heldOf(e)
+		refused := memoryOfEvent(e)
 		r.yield(stepRefuse, &refused, e)
 	case !concernsBlock(e):
 	case e.Op == core.OpAllocate:
-		r.allocate(heldOf(e), e)
+		r.allocate(memoryOfEvent(e), e)
 	default:
 		r.admit(g, e)
 		r.free(g, e)
@@ -122,21 +122,21 @@ func isRefusal(e *core.Event) bool {
 	return false
 }
 
-func (r *replay) allocate(h held, e *core.Event) {
+func (r *replay) allocate(h memory, e *core.Event) {
 	r.release(h.id.Generation, e) // two records of one allocation
 	for _, g := range r.extents.over(&h) {
 		r.release(g, e)
 	}
-	b := &replayed{held: h}
+	b := &replayed{memory: h}
 	r.blocks[h.id.Generation] = b
-	r.extents.insert(&b.held)
-	r.yield(stepAllocate, &b.held, e)
+	r.extents.insert(&b.memory)
+	r.yield(stepAllocate, &b.memory, e)
 }
 
 func (r *replay) free(g core.Generation, e *core.Event) {
 	if b := r.blocks[g]; b != nil && !b.freed {
 		b.freed = true
-		r.yield(stepFree, &b.held, e)
+		r.yield(stepFree, &b.memory, e)
 	}
 }
 
@@ -147,8 +147,8 @@ func (r *replay) release(g core.Generation, e *core.Event) {
 	}
 	r.free(g, e)
 	delete(r.blocks, g)
-	r.extents.remove(&b.held)
-	r.yield(stepRelease, &b.held, e)
+	r.extents.remove(&b.memory)
+	r.yield(stepRelease, &b.memory, e)
 }
 
 // left is what is held at the end, by address.

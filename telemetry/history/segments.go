@@ -100,6 +100,6 @@ func (s *snapshotWriter) block(b *replayed) {
 		s.field("state", "active_pending_free")
 	}
 	s.key("frames")
-	s.frames(&b.held)
+	s.frames(&b.memory)
 	s.endDict()
 }

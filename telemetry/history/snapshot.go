@@ -73,7 +73,7 @@ func (s *snapshotWriter) traces() {
 func (s *snapshotWriter) trace(b *book) {
 	var seen []extent
 	freed := map[core.Generation]bool{} // requested in the trace, and not completed
-	r := b.replay(s.history.events, func(step step, block *held, e *core.Event) {
+	r := b.replay(s.history.events, func(step step, block *memory, e *core.Event) {
 		if step == stepAllocate {
 			seen = merge(append(seen, extent{block.id.Ptr / page * page, (block.end() + page - 1) / page * page}))
 		}
@@ -93,7 +93,7 @@ func (s *snapshotWriter) trace(b *book) {
 	s.seen[b.ordinal], s.left[b.ordinal] = seen, r.left()
 	for _, block := range s.left[b.ordinal] {
 		if !block.freed && s.stateOf(block) != core.Live { // above the log, and nobody says when
-			s.entry(stepFree, &block.held, s.history.end)
+			s.entry(stepFree, &block.memory, s.history.end)
 		}
 	}
 	s.beginDict()
@@ -109,7 +109,7 @@ func (s *snapshotWriter) trace(b *book) {
 
 var actions = [...]string{stepAllocate: "alloc", stepFree: "free_requested", stepRelease: "free_completed", stepRefuse: "oom"}
 
-func (s *snapshotWriter) entry(step step, block *held, at int64) {
+func (s *snapshotWriter) entry(step step, block *memory, at int64) {
 	s.beginDict()
 	s.field("action", actions[step])
 	s.number("addr", block.id.Ptr)
@@ -119,7 +119,7 @@ func (s *snapshotWriter) entry(step step, block *held, at int64) {
 	s.finishEntry(block, at)
 }
 
-func (s *snapshotWriter) refusal(asked *held, e *core.Event) {
+func (s *snapshotWriter) refusal(request *memory, e *core.Event) {
 	s.beginDict()
 	s.field("action", actions[stepRefuse])
 	s.number("device_free", remaining(e.Err))
@@ -128,11 +128,11 @@ func (s *snapshotWriter) refusal(asked *held, e *core.Event) {
 		s.key("user_metadata")
 		s.text(e.Err.Error())
 	}
-	s.finishEntry(asked, s.history.begin(e))
+	s.finishEntry(request, s.history.begin(e))
 }
 
 // finishEntry writes what all entries have.
-func (s *snapshotWriter) finishEntry(block *held, at int64) {
+func (s *snapshotWriter) finishEntry(block *memory, at int64) {
 	s.number("size", max(block.bytes, block.requested))
 	s.when(at)
 	s.field("category", string(block.tag))
@@ -158,7 +158,7 @@ func remaining(err error) uint64 {
 
 // frames writes where a block was allocated: its tag, and its stack if that
 // is kept. Equal ones are written once.
-func (s *snapshotWriter) frames(block *held) {
+func (s *snapshotWriter) frames(block *memory) {
 	stack := s.history.listed[block.id.Generation].stack
 	s.once(fmt.Sprint("frames:", block.tag, stack), func() {
 		s.beginList()

@@ -39,13 +39,13 @@ func TestASnapshotHoldsWhatIsHeldAndWhatHappened(t *testing.T) {
 func TestASnapshotOfARingThatHasLostItsBeginningIsWhole(t *testing.T) {
 	rt, source := open(t, fencepost.Config{History: 64, Guard: "off"})
 	s := streams(t, rt, 3)
-	var held []core.Block
+	var memory []core.Block
 	for i := range 400 {
 		b := allocate(t, rt, uint64(1+i)*512, s[i%3], "tables")
 		launch(t, rt, "load", s[(i+1)%3], core.Write, b)
-		if held = append(held, b); len(held) > 10 {
-			free(t, rt, held[0])
-			held = held[1:]
+		if memory = append(memory, b); len(memory) > 10 {
+			free(t, rt, memory[0])
+			memory = memory[1:]
 		}
 	}
 	if err := rt.Drain(t.Context()); err != nil {
@@ -58,7 +58,7 @@ func TestASnapshotOfARingThatHasLostItsBeginningIsWhole(t *testing.T) {
 	if got := readTrace(t, export(t, source, history.Perfetto)).last(); got["live bytes"] != rt.Stats().Live.Bytes || got["pending bytes"] != 0 {
 		t.Errorf("the counters end at %v, the books at %+v", got, rt.Stats())
 	}
-	free(t, rt, held...)
+	free(t, rt, memory...)
 }
 
 func TestMemoryThatIsPassedOnInStreamOrderIsFreedBeforeItIsAllocated(t *testing.T) {

@@ -42,7 +42,7 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 		select {
 		case <-began:
 		case <-time.After(20 * time.Second):
-			t.Fatal("a request is held up")
+			t.Fatal("a request is memory up")
 		}
 	}
 }

@@ -47,9 +47,8 @@ func (a *answer) wait(limit time.Duration) {
 	}
 }
 
-// ask asks what surrounds a finding, behind those that were asked for before. Who
-// reports a finding may hold what the answer needs, so nobody who reports waits for
-// it.
+// ask queries what surrounds a finding, after earlier ones. A goroutine that reports
+// a finding may hold locks that the answer needs, so no reporter waits for it.
 func (w *Writer) ask(it *item) *answer {
 	a := &answer{whole: make(chan struct{})}
 	if w.cfg.Around == nil {
@@ -57,16 +56,16 @@ func (w *Writer) ask(it *item) *answer {
 		return a
 	}
 	w.asking.Do(func() {
-		if w.asked.Err() != nil {
+		if w.awaiting.Err() != nil {
 			return
 		}
-		for s := range w.cfg.Around(w.asked, it.finding) {
+		for s := range w.cfg.Around(w.awaiting, it.finding) {
 			a.latest.Store(&s)
-			if w.asked.Err() != nil {
+			if w.awaiting.Err() != nil {
 				return
 			}
 		}
-		if w.asked.Err() == nil {
+		if w.awaiting.Err() == nil {
 			close(a.whole)
 		}
 	}, math.MaxInt)
@@ -85,7 +84,7 @@ type unfinished struct {
 const (
 	stillToCome = "the file is written again when it is known"
 	neverCame   = "the runtime did not tell before the writer was closed"
-	notAsked    = "too many incidents wait for the runtime to answer, and it was not asked for this one"
+	notQueried  = "too many incidents wait for the runtime to answer, and it was not asked for this one"
 )
 
 // partly says what is missing of s, and what becomes of it.
@@ -99,7 +98,7 @@ func partly(s Surroundings, then string) Surroundings {
 func (w *Writer) await(u *unfinished) {
 	select {
 	case <-u.answer.whole:
-	case <-w.asked.Done():
+	case <-w.awaiting.Done():
 	}
 	if !w.writing.Do(func() { w.complete(u) }, math.MaxInt) {
 		w.complete(u) // it was abandoned, and nothing is written
@@ -121,7 +120,7 @@ func (w *Writer) complete(u *unfinished) {
 		w.incomplete.Add(1)
 	}
 	w.mu.Lock()
-	w.late--
+	w.toComplete--
 	w.mu.Unlock()
 	w.finish(u.item, err)
 }

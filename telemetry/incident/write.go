@@ -20,7 +20,7 @@ var errAbandoned = errors.New("the writer was closed before there was time for i
 // file has been written again.
 func (w *Writer) handle(it *item) {
 	w.mu.Lock()
-	w.waiting--
+	w.queued--
 	w.mu.Unlock()
 	u, path, err := w.write(it)
 	if path == "" {
@@ -38,7 +38,7 @@ func (w *Writer) handle(it *item) {
 		w.paths = slices.Delete(w.paths, 0, max(0, len(w.paths)-w.folder.Max.Files))
 	}
 	if u != nil {
-		w.late++
+		w.toComplete++
 		w.err = cmp.Or(w.err, err)
 	}
 	w.mu.Unlock()
@@ -90,14 +90,14 @@ func (w *Writer) write(it *item) (u *unfinished, path string, err error) {
 // already: a runtime that is stuck delays one file and not each.
 func (w *Writer) surround(in *Incident, it *item) *unfinished {
 	w.mu.Lock()
-	late := w.late
+	others := w.toComplete
 	w.mu.Unlock()
-	if late >= w.cfg.Queue {
-		in.Incomplete = notAsked
+	if others >= w.cfg.Queue {
+		in.Incomplete = notQueried
 		w.incomplete.Add(1)
 		return nil
 	}
-	if w.asked.Err() != nil {
+	if w.awaiting.Err() != nil {
 		in.Surroundings = partly(Surroundings{}, neverCame)
 		w.incomplete.Add(1)
 		return nil
@@ -106,7 +106,7 @@ func (w *Writer) surround(in *Incident, it *item) *unfinished {
 	switch {
 	case it.reply != nil:
 		a.wait(patience)
-	case late == 0:
+	case others == 0:
 		a.wait(aMoment)
 	}
 	s, whole := a.now()

@@ -31,19 +31,19 @@ import (
 type Writer struct {
 	cfg    Config
 	folder rotated.Folder
-	// writing writes files, asking calls Config.Around; asked ends when nobody
-	// waits for an answer any longer.
+	// writing writes files, asking calls Config.Around; awaiting ends when nobody
+	// waits for its answers any longer.
 	writing, asking *rotated.Worker
-	asked           context.Context
-	stopAsking      context.CancelFunc
+	awaiting        context.Context
+	stopAwaiting    context.CancelFunc
 
 	mu      sync.Mutex
 	limiter limiter
-	// open are the items that are not done, of which so many wait to be written and
-	// so many for what surrounds them.
-	open          map[*item]bool
-	waiting, late int
-	closed        bool
+	// open are the items that are not done. Of them queued are not written yet, and
+	// toComplete are to be written again, with what surrounds them.
+	open               map[*item]bool
+	queued, toComplete int
+	closed             bool
 	// abandoned is set when a Close gave up: what waits is dropped.
 	abandoned bool
 	paths     []string
@@ -103,7 +103,7 @@ func NewWriter(cfg Config) (*Writer, error) {
 	if err := w.folder.Open(op, rotated.Bounds{Bytes: 64 << 10}, rotated.Bounds{Files: DefaultMaxFiles, Bytes: DefaultMaxBytes}); err != nil {
 		return nil, err
 	}
-	w.asked, w.stopAsking = context.WithCancel(context.Background())
+	w.awaiting, w.stopAwaiting = context.WithCancel(context.Background())
 	w.writing, w.asking = rotated.NewWorker(), rotated.NewWorker()
 	return w, nil
 }
@@ -125,7 +125,7 @@ func (w *Writer) Take(f core.Finding) (path string) {
 		w.dropped.Add(1)
 		return ""
 	}
-	storm, repeats, is, gone := w.limiter.admit(&f, w.cfg.now(), w.waiting < w.cfg.Queue)
+	storm, repeats, is, gone := w.limiter.admit(&f, w.cfg.now(), w.queued < w.cfg.Queue)
 	w.omitted.Add(gone)
 	switch is {
 	case noRoom:
@@ -175,7 +175,7 @@ func (w *Writer) date(f *core.Finding) {
 func (w *Writer) queue(it *item) (path string) {
 	it.number, it.done = lastNumber.Add(1), make(chan struct{})
 	w.open[it] = true
-	w.waiting++
+	w.queued++
 	job := func() { w.handle(it) }
 	if it.reply != nil {
 		w.writing.DoFirst(job)
@@ -227,8 +227,8 @@ func (w *Writer) Close(ctx context.Context) error {
 	left := len(w.open)
 	w.abandoned = w.abandoned || left > 0
 	w.mu.Unlock()
-	w.stopAsking()
-	_ = w.asking.Close(w.asked) // without waiting: Around may not return
+	w.stopAwaiting()
+	_ = w.asking.Close(w.awaiting) // without waiting: Around may not return
 	if left > 0 {
 		_ = w.writing.Close(ctx)
 		return fmt.Errorf("%d incidents are not written: %w", left, ctx.Err())
@@ -246,7 +246,7 @@ func (w *Writer) shut() {
 	}
 	w.closed = true
 	w.limiter.rest(func(f core.Finding, r Repeats) { w.queue(&item{finding: f, repeats: r}) })
-	w.writing.Do(func() { time.AfterFunc(lastAnswers, w.stopAsking) }, math.MaxInt)
+	w.writing.Do(func() { time.AfterFunc(lastAnswers, w.stopAwaiting) }, math.MaxInt)
 }
 
 // Stats is what became of the findings so far.

@@ -20,7 +20,7 @@ type historian struct {
 
 const pastInterval = time.Second
 
-// newest is the past as JSON. Who asks while it is made waits for it.
+// newest is the past as JSON. Callers wait while it is made.
 func (h *historian) newest() (json.RawMessage, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -38,8 +38,8 @@ func newMapper(r core.Resource) *mapper {
 	return &mapper{inspector: inspector, survey: survey, now: time.Now}
 }
 
-// newest returns the map as JSON and its number. If one is being made, whoever
-// can have the former does not wait.
+// newest returns the map as JSON and its number. While a map is made, callers get the
+// former one; they wait only if there is none.
 func (m *mapper) newest() (json.RawMessage, uint64) {
 	if text, serial, fresh := m.have(); fresh {
 		return text, serial

@@ -84,9 +84,9 @@ func tags(holders []core.Holder) []tagged {
 	return append(list[:maxTags], sum)
 }
 
-// settle bounds the list, leased streams first, and fills in what is for the
+// present bounds the list, leased streams first, and fills in what is for the
 // page.
-func (s *Streams) settle(now time.Time) {
+func (s *Streams) present(now time.Time) {
 	slices.SortStableFunc(s.List, func(a, b Stream) int {
 		if (a.Lease != 0) != (b.Lease != 0) {
 			return cmp.Compare(b.Lease, a.Lease)

@@ -118,13 +118,13 @@ func (p *Past) reconstruct(now time.Time, holders []core.Holder) series {
 	list := p.changes()
 	begin := p.begin(now, list)
 	list = slices.DeleteFunc(list, func(c change) bool { return !c.at.After(begin) || c.at.After(now) })
-	held := byTag(holders)
-	slot, names := slots(list, held)
+	current := byTag(holders)
+	slot, names := slots(list, current)
 	step := now.Sub(begin) / (pastPoints - 1)
 	if step <= 0 {
 		return series{T: []float64{}, Tags: []string{}, Live: [][]uint64{}, Others: []uint64{}, Quarantined: []uint64{}}
 	}
-	rows := newRows(len(names)+3, held, slot) // others, quarantined, pending behind the tags
+	rows := newRows(len(names)+3, current, slot) // others, quarantined, pending behind the tags
 	for _, c := range list {
 		// The change is undone in every point before it.
 		point := pastPoints - 1 - int(now.Sub(c.at)/step)
@@ -148,9 +148,9 @@ func (p *Past) reconstruct(now time.Time, holders []core.Holder) series {
 }
 
 // slots gives the tags that had most a row each, and all others one behind.
-func slots(list []change, held []tagged) (slot func(tag string) int, names []string) {
+func slots(list []change, tags []tagged) (slot func(tag string) int, names []string) {
 	weight := map[string]uint64{}
-	for _, t := range held {
+	for _, t := range tags {
 		weight[t.Tag] += t.bytes()
 	}
 	for _, c := range list {
@@ -181,12 +181,12 @@ type rows struct {
 	changed [][]int64
 }
 
-func newRows(n int, held []tagged, slot func(string) int) *rows {
+func newRows(n int, tags []tagged, slot func(string) int) *rows {
 	r := &rows{now: make([]int64, n), changed: make([][]int64, n)}
 	for i := range r.changed {
 		r.changed[i] = make([]int64, pastPoints)
 	}
-	for _, t := range held {
+	for _, t := range tags {
 		r.now[slot(t.Tag)] += int64(t.Live)
 		r.now[n-2] += int64(t.Quarantined)
 		r.now[n-1] += int64(t.Pending)
@@ -199,10 +199,10 @@ func (r *rows) add(point, row int, bytes int64) { r.changed[row][max(point, 0)] 
 // before is a row's bytes in every point. What was under way may leave a rest:
 // there are no fewer than none.
 func (r *rows) before(row int) []uint64 {
-	out, held := make([]uint64, pastPoints), r.now[row]
+	out, bytes := make([]uint64, pastPoints), r.now[row]
 	for i := pastPoints - 1; i >= 0; i-- {
-		out[i] = uint64(max(held, 0))
-		held -= r.changed[row][i]
+		out[i] = uint64(max(bytes, 0))
+		bytes -= r.changed[row][i]
 	}
 	return out
 }

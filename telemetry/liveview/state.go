@@ -99,7 +99,7 @@ func (d *viewed) look(now time.Time, has known) device {
 	}
 	if src.Streams != nil {
 		s := src.Streams()
-		s.settle(now)
+		s.present(now)
 		out.Streams = &s
 	}
 	if src.Guard != nil {

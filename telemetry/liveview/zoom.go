@@ -49,9 +49,9 @@ func (s stretch) cut(b core.Block) (core.Block, bool) {
 }
 
 // zoomer makes maps of stretches of a device's addresses, at a finer resolution
-// than that of everything. All together take at most half of a processor: after
-// each the next waits as long as that took. One that is asked for again is made
-// anew like the map of everything.
+// than that of everything. They take at most half of a processor in all: after each,
+// the next one waits for as long as that took. A stretch that is requested again is
+// mapped anew as often as everything is.
 type zoomer struct {
 	inspector core.Inspector
 
@@ -68,7 +68,8 @@ type zoomed struct {
 	due    time.Time
 }
 
-// newest is the map of a stretch. Who asks waits for others, and for their rest.
+// newest is the map of a stretch. It waits for other maps that are being made, and
+// for the pause behind them; gone ends the wait.
 func (z *zoomer) newest(of stretch, gone <-chan struct{}) (json.RawMessage, uint64) {
 	z.mu.Lock()
 	defer z.mu.Unlock()

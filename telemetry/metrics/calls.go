@@ -51,7 +51,7 @@ func (c *Calls) Note(op core.Op, took time.Duration, span core.SpanRef, err erro
 	}
 	if !span.IsZero() {
 		x := &exemplar{span: span, took: took, at: time.Now()}
-		c.exemplars.keep(op, cell, x)
+		c.exemplars.store(op, cell, x)
 		if err != nil {
 			c.failures[op][ReasonOf(err)].Store(x)
 		}

@@ -81,7 +81,7 @@ func (s Source) groups() []group {
 		read(windowMetrics, s.Windows),
 		read(memoryMetrics, s.Memory),
 		read(infoMetrics, known(s.Info)),
-		read(holderMetrics, s.heldByTag()),
+		read(holderMetrics, s.amountsByTag()),
 		read(operationMetrics, s.Operations),
 		read(streamMetrics, s.Streams),
 		read(findingMetrics, s.Findings),

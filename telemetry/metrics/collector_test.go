@@ -78,7 +78,7 @@ func fullSource(d metrics.Device) metrics.Source {
 			return incident.Stats{Written: 51, Omitted: 52, Dropped: 53, Failed: 54, Removed: 55}
 		},
 		Memory: func() metrics.DeviceMemory {
-			return metrics.DeviceMemory{Read: time.Unix(61, 5e8), Free: 62, Total: 63, Held: 60, Foreign: 64, DriftRead: time.Unix(65, 0), Drift: -66}
+			return metrics.DeviceMemory{Read: time.Unix(61, 5e8), Free: 62, Total: 63, Owned: 60, Foreign: 64, DriftRead: time.Unix(65, 0), Drift: -66}
 		},
 		Info:    metrics.DeviceInfo{UUID: "MIG-b5c627b3-7ab5-8097-6f1f-5b9119c15a8e", PCIBusID: "0000:19:00.0", Host: "node-1", Name: "NVIDIA H200 MIG 1g.18gb", Kind: "cuda"},
 		History: func() metrics.HistoryStats { return metrics.HistoryStats{Records: 67, Capacity: 68} },

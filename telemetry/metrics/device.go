@@ -30,12 +30,12 @@ func sendWindows(windows []WindowPeak, out sender) {
 // DeviceMemory is what the driver said of the device's memory when it was last
 // asked, which no scrape does. All sizes are bytes.
 type DeviceMemory struct {
-	// Read is when Free, Total, Held and Foreign were read; zero if they never
+	// Read is when Free, Total, Owned and Foreign were read; zero if they never
 	// were, and then they are left out.
 	Read time.Time
-	// Free and Total are the device's. Held is what the pool, isolated blocks
-	// and direct ones have of it, Foreign what is neither free nor held.
-	Free, Total, Held, Foreign uint64
+	// Free and Total are the device's. Owned is what the pool, isolated blocks
+	// and direct ones have of it, Foreign what is neither free nor owned.
+	Free, Total, Owned, Foreign uint64
 	// DriftRead is when Drift was established, zero if it never was, and then
 	// it is left out: always, on a device without a pool.
 	DriftRead time.Time
@@ -47,7 +47,7 @@ type DeviceMemory struct {
 var memoryMetrics = []family[DeviceMemory]{
 	{gauge("gpumem_device_free_bytes", "Free memory of the device, as last read."), onceRead(func(m DeviceMemory) uint64 { return m.Free })},
 	{gauge("gpumem_device_total_bytes", "Memory of the device, as last read."), onceRead(func(m DeviceMemory) uint64 { return m.Total })},
-	{gauge("gpumem_device_held_bytes", "Memory of the device that this runtime holds, as last read: what the driver's pool has reserved, what is mapped for isolated blocks, and direct blocks."), onceRead(func(m DeviceMemory) uint64 { return m.Held })},
+	{gauge("gpumem_device_held_bytes", "Memory of the device that this runtime holds, as last read: what the driver's pool has reserved, what is mapped for isolated blocks, and direct blocks."), onceRead(func(m DeviceMemory) uint64 { return m.Owned })},
 	{gauge("gpumem_device_foreign_bytes", "Used memory of the device that neither the driver's pool, isolated blocks nor direct ones explain, as last read: other processes, contexts, modules, libraries and the driver's rounding."), onceRead(func(m DeviceMemory) uint64 { return m.Foreign })},
 	{gauge("gpumem_device_read_timestamp_seconds", "When the device's memory was last read: a background reading a second, none in a scrape, none that failed."), func(m DeviceMemory, out sender) { out.instant(m.Read) }},
 	{gauge("gpumem_drift_bytes", "Bytes that the ledger says the driver's pool has handed out (live and quarantined as asked of the driver, and blocks given back whose free is not queued yet; isolated and pending ones are in neither), less what the pool says. Taken between two equal readings of the ledger with no call under way, so any value but 0 is a bug; as last established."), sendDrift},

@@ -7,14 +7,14 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-var holderMetrics = []family[map[core.Tag]*held]{
+var holderMetrics = []family[map[core.Tag]*amounts]{
 	{gauge("gpumem_tag_bytes", "Device memory by tag and state, padding included: live, pending, and quarantined by the guard; 64 tags, the rest as other. A tag that holds nothing is 0.", "tag", "state"), byTag(func(a core.Amount) uint64 { return a.Bytes })},
 	{gauge("gpumem_tag_blocks", "Blocks by tag and state; 64 tags, the rest as other. A tag that holds nothing is 0.", "tag", "state"), byTag(func(a core.Amount) uint64 { return a.Blocks })},
 }
 
 // byTag is the samples of what amounts the tags hold.
-func byTag(read func(core.Amount) uint64) func(map[core.Tag]*held, sender) {
-	return func(tags map[core.Tag]*held, out sender) {
+func byTag(read func(core.Amount) uint64) func(map[core.Tag]*amounts, sender) {
+	return func(tags map[core.Tag]*amounts, out sender) {
 		for tag, amounts := range tags {
 			for i, state := range holderStates {
 				out.count(read(amounts[i]), string(tag), stateLabel(state))
@@ -26,9 +26,9 @@ func byTag(read func(core.Amount) uint64) func(map[core.Tag]*held, sender) {
 // holderStates are those in which a block is held.
 var holderStates = [...]core.BlockState{core.Live, core.Retired, core.Quarantined}
 
-// heldByTag is what the tags hold that have series of their own, and the rest; nil
+// amountsByTag is what the tags hold that have series of their own, and the rest; nil
 // if the source does not say. If nobody else looks at the tags, each scrape does.
-func (s Source) heldByTag() func() map[core.Tag]*held {
+func (s Source) amountsByTag() func() map[core.Tag]*amounts {
 	if s.Holders == nil {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (s Source) heldByTag() func() map[core.Tag]*held {
 	if tags == nil {
 		tags = NewTagSeries()
 	}
-	return func() map[core.Tag]*held {
+	return func() map[core.Tag]*amounts {
 		holders := s.Holders()
 		if s.Tags == nil {
 			tags.Look(time.Now(), holders)
@@ -45,19 +45,19 @@ func (s Source) heldByTag() func() map[core.Tag]*held {
 	}
 }
 
-// held is what a tag holds, by the states of holderStates.
-type held [len(holderStates)]core.Amount
+// amounts is what a tag holds, by the states of holderStates.
+type amounts [len(holderStates)]core.Amount
 
 // sums is what each member holds, and all others as [OtherTag]; those are left
 // out only while no tag can be one.
-func (s *TagSeries) sums(holders []core.Holder) map[core.Tag]*held {
+func (s *TagSeries) sums(holders []core.Holder) map[core.Tag]*amounts {
 	members := *s.members.Load()
-	sums := make(map[core.Tag]*held, len(members)+1)
+	sums := make(map[core.Tag]*amounts, len(members)+1)
 	for tag := range members {
-		sums[tag] = &held{}
+		sums[tag] = &amounts{}
 	}
 	if len(members) >= MaxTags {
-		sums[OtherTag] = &held{}
+		sums[OtherTag] = &amounts{}
 	}
 	for _, h := range holders {
 		tag := labelOf(h.Tag)
@@ -65,7 +65,7 @@ func (s *TagSeries) sums(holders []core.Holder) map[core.Tag]*held {
 			tag = OtherTag
 		}
 		if sums[tag] == nil {
-			sums[tag] = &held{}
+			sums[tag] = &amounts{}
 		}
 		if i := slices.Index(holderStates[:], h.State); i >= 0 {
 			sums[tag][i].Bytes += h.Bytes

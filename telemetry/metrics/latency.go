@@ -43,7 +43,7 @@ type exemplar struct {
 // operation. They are kept for calls with a span only, which allocate anyway.
 type exemplars [operations][classicBounds + 1]atomic.Pointer[exemplar]
 
-func (e *exemplars) keep(op core.Op, cell int, x *exemplar) { e[op][grid.classic[cell]].Store(x) }
+func (e *exemplars) store(op core.Op, cell int, x *exemplar) { e[op][grid.classic[cell]].Store(x) }
 
 // failureExemplars are the newest calls that failed of which a span was exported,
 // one for each operation and reason.
@@ -57,14 +57,14 @@ func newer(a, b *exemplar) *exemplar {
 	return a
 }
 
-func (e *exemplars) of(op int) (kept []exemplar) {
+func (e *exemplars) of(op int) (newest []exemplar) {
 	for i := range e[op] {
 		if x := e[op][i].Load(); x != nil {
-			kept = append(kept, *x)
+			newest = append(newest, *x)
 		}
 	}
-	slices.SortFunc(kept, func(a, b exemplar) int { return a.at.Compare(b.at) })
-	return kept
+	slices.SortFunc(newest, func(a, b exemplar) int { return a.at.Compare(b.at) })
+	return newest
 }
 
 // latencyOf is what is known of op's durations; nothing in a zero Operations.

@@ -105,9 +105,9 @@ func (l *latency) buckets() (classic map[float64]uint64, native map[int]int64, s
 	return classic, native, short
 }
 
-func forPrometheus(kept []exemplar) []prometheus.Exemplar {
-	all := make([]prometheus.Exemplar, len(kept))
-	for i, x := range kept {
+func forPrometheus(newest []exemplar) []prometheus.Exemplar {
+	all := make([]prometheus.Exemplar, len(newest))
+	for i, x := range newest {
 		all[i] = x.forPrometheus(x.took.Seconds())
 	}
 	return all

@@ -40,8 +40,8 @@ const (
 // in for ten minutes. So a series that ends has been there for ten minutes,
 // whatever comes and goes.
 //
-// What counts is when tags are used and what they hold at each look, and not
-// who scrapes. All methods are safe for concurrent use and do not block.
+// The choice depends on when tags are used and on what they hold at each look, not
+// on scrapes. All methods are safe for concurrent use and do not block.
 type TagSeries struct {
 	// members are by label. The map is replaced, never changed; mu is held for
 	// that and guards the rest.
@@ -123,23 +123,23 @@ func largestFirst(a, b tagBytes) int {
 
 // note brings the members up to date and returns the other tags.
 func (s *TagSeries) note(now time.Time, holders []core.Holder) (outside []tagBytes) {
-	members, held := *s.members.Load(), map[core.Tag]uint64{}
+	members, bytes := *s.members.Load(), map[core.Tag]uint64{}
 	for _, h := range holders {
-		held[labelOf(h.Tag)] += h.Bytes
+		bytes[labelOf(h.Tag)] += h.Bytes
 	}
 	for tag, m := range members {
 		if m.in.IsZero() {
 			m.in = now
 		}
-		if m.used.Swap(false) || held[tag] > 0 {
+		if m.used.Swap(false) || bytes[tag] > 0 {
 			m.had = now
 		}
-		m.high = max(m.high, held[tag])
-		delete(held, tag)
+		m.high = max(m.high, bytes[tag])
+		delete(bytes, tag)
 	}
-	for tag, bytes := range held {
-		if bytes > 0 && tag != OtherTag {
-			outside = append(outside, tagBytes{tag, bytes})
+	for tag, n := range bytes {
+		if n > 0 && tag != OtherTag {
+			outside = append(outside, tagBytes{tag, n})
 		}
 	}
 	slices.SortFunc(outside, largestFirst)

@@ -35,11 +35,11 @@ type Exporter struct {
 // wrong later goes to OpenTelemetry's error handler. Variables that say what
 // cannot be done are an error. The exporter must be closed.
 func Open(ctx context.Context, g prometheus.Gatherer, about *resource.Resource) (*Exporter, error) {
-	asked, err := asked()
+	wanted, err := wanted()
 	if err != nil {
 		return nil, err
 	}
-	if !asked {
+	if !wanted {
 		return &Exporter{}, nil
 	}
 	exporter, err := newExporter(ctx)
@@ -65,8 +65,8 @@ func (e *Exporter) Close(ctx context.Context) error {
 	return e.provider.Shutdown(ctx)
 }
 
-// asked follows the variables that switch pushing on and off.
-func asked() (bool, error) {
+// wanted follows the variables that switch pushing on and off.
+func wanted() (bool, error) {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return false, nil
 	}

@@ -33,10 +33,10 @@ type Pipe struct {
 	capacity int64
 
 	started, ended, exported, failed, dropped atomic.Uint64
-	// held is how many spans are queued or being exported.
-	held atomic.Int64
-	// stopped is set when no more spans are taken, emptied when those that
-	// are held never come out.
+	// inFlight is how many spans are queued or being exported.
+	inFlight atomic.Int64
+	// stopped is set when no more spans are admitted, emptied when those
+	// in flight never come out.
 	stopped, emptied atomic.Bool
 }
 
@@ -62,7 +62,7 @@ func New(exporter sdktrace.SpanExporter, cfg Config) *Pipe {
 func (p *Pipe) Counts() metrics.SpanCounts {
 	counts := metrics.SpanCounts{Exported: p.exported.Load(), Failed: p.failed.Load(), Dropped: p.dropped.Load()}
 	if p.emptied.Load() {
-		counts.Dropped += uint64(max(p.held.Load(), 0))
+		counts.Dropped += uint64(max(p.inFlight.Load(), 0))
 	}
 	// In this order, so that no more come out than went in.
 	counts.Ended = p.ended.Load()
@@ -89,8 +89,8 @@ func (p *Pipe) OnEnd(s sdktrace.ReadOnlySpan) {
 		p.dropped.Add(1)
 		return
 	}
-	if p.held.Add(1) > p.capacity {
-		p.held.Add(-1)
+	if p.inFlight.Add(1) > p.capacity {
+		p.inFlight.Add(-1)
 		p.dropped.Add(1)
 		return
 	}
@@ -123,12 +123,12 @@ func (c *counted) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 	} else {
 		c.pipe.exported.Add(uint64(n))
 	}
-	c.pipe.held.Add(-int64(n))
+	c.pipe.inFlight.Add(-int64(n))
 	return err
 }
 
 // Shutdown is called when the last batch was exported, however long ago who
-// wanted the end ceased to wait: what is held now came too late for it.
+// wanted the end ceased to wait: what is in flight now came too late for it.
 func (c *counted) Shutdown(ctx context.Context) error {
 	c.pipe.emptied.Store(true)
 	return c.next.Shutdown(ctx)

@@ -94,7 +94,7 @@ func TestABurstBehindAStuckExporter(t *testing.T) {
 			spans(provider, burst)
 			wantCounts(t, pipe, metrics.SpanCounts{Started: burst, Ended: burst, Dropped: c.lost})
 			if n := pipe.Counts().Unexported(); n != burst-c.lost {
-				t.Errorf("%d are held, want %d", n, burst-c.lost)
+				t.Errorf("%d are inFlight, want %d", n, burst-c.lost)
 			}
 			close(exporter.open)
 			check(t, provider.Shutdown(context.Background()))
@@ -173,7 +173,7 @@ func TestFlushesCutShortLoseNothing(t *testing.T) {
 	for range 100 {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Microsecond)
 		if err := provider.ForceFlush(ctx); err == nil {
-			t.Error("a flush went past an exporter that is held")
+			t.Error("a flush went past an exporter that is inFlight")
 		}
 		cancel()
 	}
@@ -209,7 +209,7 @@ func TestAnEndCutShortLearnsNothing(t *testing.T) {
 	}
 	wantCounts(t, pipe, metrics.SpanCounts{Started: 1, Ended: 1})
 	if n := pipe.Counts().Unexported(); n != 1 {
-		t.Errorf("%d held, want 1", n)
+		t.Errorf("%d inFlight, want 1", n)
 	}
 	close(exporter.open)
 }
@@ -264,7 +264,7 @@ func TestASpanThatEndsDuringTheEndIsDroppedAtOnce(t *testing.T) {
 		probe.End()
 		time.Sleep(time.Millisecond)
 		if len(ended) > 0 {
-			t.Fatal("it ended while the exporter is held")
+			t.Fatal("it ended while the exporter is inFlight")
 		}
 		if pipe.Counts().Ended > 2000 {
 			t.Fatal("2000 spans ended while the pipe ends, and none is known to be dropped")
@@ -321,7 +321,7 @@ func TestTheStandardVariablesSayTheSizes(t *testing.T) {
 		pipe, provider := pipeline(exporter, c.config)
 		spans(provider, spanpipe.DefaultQueue+100)
 		if got := pipe.Counts().Unexported(); got != c.holds {
-			t.Errorf("%+v: %d are held", c, got)
+			t.Errorf("%+v: %d are inFlight", c, got)
 		}
 		close(exporter.open)
 		check(t, provider.Shutdown(context.Background()))

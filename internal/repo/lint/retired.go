@@ -46,6 +46,16 @@ var retiredWords = []retired{
 		"buried":    "tombstone",
 		"dead":      "released or dropped",
 	}},
+	{under: []string{"telemetry/...", "decorators/logging"}, words: map[string]string{ //nolint:gosec // as below
+		"held":    "memory, amounts, owned, in flight, or what else is meant",
+		"hold":    "overlap, or what else is meant",
+		"passed":  "admitted of a finding, elapsed of time",
+		"asked":   "wanted, awaiting, or what else is meant",
+		"taken":   "removed or granted",
+		"late":    "unfinished, or to complete",
+		"settle":  "finish, or what is done",
+		"settled": "done",
+	}},
 	{under: []string{"cuda"}, words: map[string]string{ //nolint:gosec // "passed" is no password
 		"passed":  "completed, or what else is meant",
 		"asked":   "queried of a driver, requested of a free, or what else is meant",

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"go.opentelemetry.io/otel/attribute"
-
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/spancontract"
 )
@@ -117,8 +115,8 @@ func statusName(s spancontract.Status) string {
 	return [...]string{spancontract.Unset: "unset", spancontract.Error: "error, with the error's text", spancontract.ErrorOnFailure: "unset, or error with the error's text if it failed"}[s]
 }
 
-func typeName(t attribute.Type) string {
-	return map[attribute.Type]string{attribute.INT64: "int", attribute.INT64SLICE: "int[]", attribute.STRING: "string", attribute.STRINGSLICE: "string[]", attribute.BOOL: "bool"}[t]
+func typeName(t fmt.Stringer) string {
+	return map[string]string{"INT64": "int", "INT64SLICE": "int[]", "STRING": "string", "STRINGSLICE": "string[]", "BOOL": "bool"}[t.String()]
 }
 
 func unitName(unit string) string {
