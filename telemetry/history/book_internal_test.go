@@ -86,7 +86,7 @@ type follower struct {
 func follow(t *testing.T, what string, h *loaded) (*follower, *replay) {
 	t.Helper()
 	f := &follower{t: t, what: what, state: map[core.Generation]step{}, steps: map[step]int{}}
-	r := h.books[0].replay(h.events, f.step)
+	r := newReplay(h.books[0], h.events, f.step)
 	for _, b := range r.left() {
 		if want := map[bool]step{false: stepAllocate, true: stepFree}[b.freed]; f.state[b.id.Generation] != want {
 			t.Fatalf("%s: block %v is left as %v", what, b.id, f.state[b.id.Generation])

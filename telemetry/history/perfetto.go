@@ -50,11 +50,15 @@ type trace struct {
 	first   bool
 }
 
-func writePerfetto(w io.Writer, h *loaded) error {
-	spans := spansOf(h)
-	t := &trace{out: bufio.NewWriterSize(w, 64<<10), history: h, tids: map[track]int{}, arrows: arrowsOf(h, spans), first: true}
+func newTrace(w io.Writer, h *loaded) *trace {
+	return &trace{out: bufio.NewWriterSize(w, 64<<10), history: h, tids: map[track]int{}, first: true}
+}
+
+func (t *trace) writeAll() error {
+	spans := spansOf(t.history)
+	t.findArrows(spans)
 	t.numberTracks(spans)
-	fmt.Fprintf(t.out, `{"displayTimeUnit":"ns","otherData":{"source":"fencepost","started":%q},"traceEvents":[`, h.origin.UTC().Format(time.RFC3339Nano))
+	fmt.Fprintf(t.out, `{"displayTimeUnit":"ns","otherData":{"source":"fencepost","started":%q},"traceEvents":[`, t.history.origin.UTC().Format(time.RFC3339Nano))
 	t.writeTracks()
 	for _, m := range t.moments(spans) {
 		t.write(m)
@@ -131,7 +135,7 @@ func (t *trace) counters(b *book) []moment {
 		all = append(all, moment{at: at, order: orderPoint, counter: &counter{b.ordinal, name, bytes}})
 	}
 	begun := false
-	r := b.replay(t.history.events, func(step step, block *memory, e *core.Event) {
+	r := newReplay(b, t.history.events, func(step step, block *memory, e *core.Event) {
 		if e != nil && !begun {
 			begun = true // the sum of what was there from the beginning
 			add("live", live)

@@ -20,12 +20,12 @@ const (
 	stepRefuse
 )
 
-// replay calls yield for each step of the device's history, in order and in
+// newReplay calls yield for each step of the device's history, in order and in
 // pairs that fit: no two blocks overlap, each is allocated, freed and released
 // once. event is what caused the step; nil for the blocks that were there from
 // the beginning, which come first, and for what is only known to be there at
 // the end.
-func (b *book) replay(events []core.Event, yield func(s step, block *memory, event *core.Event)) *replay {
+func newReplay(b *book, events []core.Event, yield func(s step, block *memory, event *core.Event)) *replay {
 	r := &replay{book: b, yield: yield, blocks: map[core.Generation]*replayed{}, waiting: map[core.Generation]memory{}}
 	r.begin()
 	for i := range events {

@@ -24,8 +24,11 @@ type snapshotWriter struct {
 	left map[int][]*replayed
 }
 
-func writeSnapshot(w io.Writer, h *loaded) error {
-	s := &snapshotWriter{pickler: newPickler(w), history: h, seen: map[int][]extent{}, left: map[int][]*replayed{}}
+func newSnapshotWriter(w io.Writer, h *loaded) *snapshotWriter {
+	return &snapshotWriter{pickler: newPickler(w), history: h, seen: map[int][]extent{}, left: map[int][]*replayed{}}
+}
+
+func (s *snapshotWriter) writeAll() error {
 	s.beginDict()
 	s.key("device_traces")
 	s.traces()
@@ -73,7 +76,7 @@ func (s *snapshotWriter) traces() {
 func (s *snapshotWriter) trace(b *book) {
 	var seen []extent
 	freed := map[core.Generation]bool{} // requested in the trace, and not completed
-	r := b.replay(s.history.events, func(step step, block *memory, e *core.Event) {
+	r := newReplay(b, s.history.events, func(step step, block *memory, e *core.Event) {
 		if step == stepAllocate {
 			seen = merge(append(seen, extent{block.id.Ptr / page * page, (block.end() + page - 1) / page * page}))
 		}

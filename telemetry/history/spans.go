@@ -125,11 +125,10 @@ type arrow struct {
 	leaves, arrives int64
 }
 
-// arrowsOf makes an arrow of each wait whose cause is in the history too.
-func arrowsOf(h *loaded, spans []*span) []arrow {
+// findArrows makes an arrow of each wait whose cause is in the history too.
+func (t *trace) findArrows(spans []*span) {
 	launches := map[launchKey]*span{}
 	blocks := map[core.Generation]*span{} // the last to make a block ready
-	var arrows []arrow
 	for _, s := range spans {
 		if e := s.event(); s.kind == launchTrack && e.LaunchID != 0 {
 			launches[launchKey{e.Ordinal, e.LaunchID}] = s
@@ -150,27 +149,25 @@ func arrowsOf(h *loaded, spans []*span) []arrow {
 				from = blocks[g]
 			}
 			if from != nil && from != s {
-				arrows = appendArrow(arrows, h, from, s)
+				t.addArrow(from, s)
 			}
 		}
 	}
-	return arrows
 }
 
-// appendArrow draws from the moment at which the cause was enqueued to the
+// addArrow draws from the moment at which the cause was enqueued to the
 // one at which the wait was. Both lie inside their spans, or a viewer could
 // not tell which spans the arrow connects.
-func appendArrow(arrows []arrow, h *loaded, from, to *span) []arrow {
-	leaves, arrives := from.end, h.after(to.first)
+func (t *trace) addArrow(from, to *span) {
+	leaves, arrives := from.end, t.history.after(to.first)
 	if from.kind == launchTrack && from.last != nil {
-		leaves = h.begin(from.last)
+		leaves = t.history.begin(from.last)
 	}
 	arrives = within(arrives, to)
 	leaves = min(within(leaves, from), arrives)
-	if leaves < from.begin {
-		return arrows // it would lead back in time: the clocks disagree
+	if leaves >= from.begin { // or it would lead back in time: the clocks disagree
+		t.arrows = append(t.arrows, arrow{from, to, leaves, arrives})
 	}
-	return append(arrows, arrow{from, to, leaves, arrives})
 }
 
 // within is the moment inside s that is closest to at.
