@@ -59,7 +59,7 @@ type rest struct {
 
 // survey lists the blocks of a resource once and makes the map of them.
 func survey(inspector core.Inspector) *addressMap {
-	return surveyWith(inspector, newCoverage(partShift), func(b core.Block) (core.Block, bool) { return b, true })
+	return newAddressMap(inspector, newCoverage(partShift), func(b core.Block) (core.Block, bool) { return b, true })
 }
 
 // surveyOf is survey of what lies in a stretch, in finer parts. Blocks at its ends
@@ -67,11 +67,11 @@ func survey(inspector core.Inspector) *addressMap {
 func surveyOf(inspector core.Inspector, of stretch) *addressMap {
 	of, shift := of.aligned()
 	all := newCoverage(shift)
-	all.reach(of) // the map is of the stretch, also where nothing is
-	return surveyWith(inspector, all, of.cut)
+	all.reach(of.from, of.to-1) // the map is of the stretch, also where nothing is
+	return newAddressMap(inspector, all, of.cut)
 }
 
-func surveyWith(inspector core.Inspector, all *coverage, wanted func(core.Block) (core.Block, bool)) *addressMap {
+func newAddressMap(inspector core.Inspector, all *coverage, wanted func(core.Block) (core.Block, bool)) *addressMap {
 	began := time.Now()
 	top := &largest{n: maxListed}
 	m := emptyMap(began)

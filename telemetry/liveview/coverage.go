@@ -38,11 +38,9 @@ const (
 
 func newCoverage(shift uint) *coverage { return &coverage{shift: shift, parts: map[uint64]*byState{}} }
 
-// reach makes the ends of a stretch belong to what is covered.
-func (c *coverage) reach(s stretch) {
-	for _, at := range []uint64{s.from, s.to - 1} {
-		c.parts[at>>c.shift] = &byState{}
-	}
+// reach makes two addresses belong to what is covered.
+func (c *coverage) reach(first, last uint64) {
+	c.parts[first>>c.shift], c.parts[last>>c.shift] = &byState{}, &byState{}
 }
 
 func (c *coverage) add(b core.Block) {
