@@ -157,17 +157,19 @@ type Info struct {
 // slice is the caller's.
 func Catalogue() (all []Info) {
 	for _, g := range (Source{}).groups() {
-		all = append(all, g.infos(deviceLabel)...)
+		for _, d := range g.declarations {
+			all = append(all, newInfo(d, deviceLabel))
+		}
 	}
-	return append(all, read(spanMetrics, nil).infos()...)
-}
-
-func (g group) infos(constant ...string) (all []Info) {
-	for _, d := range g.declarations {
-		labels := slices.Sorted(slices.Values(append(slices.Clone(constant), d.labels...)))
-		all = append(all, Info{Name: d.name, Type: typeNames[d.kind], Labels: labels, Unit: unitOf(d.name), Help: d.help, Note: d.note})
+	for _, m := range spanMetrics {
+		all = append(all, newInfo(m.declaration))
 	}
 	return all
+}
+
+func newInfo(d declaration, constant ...string) Info {
+	labels := slices.Sorted(slices.Values(append(constant, d.labels...)))
+	return Info{Name: d.name, Type: typeNames[d.kind], Labels: labels, Unit: unitOf(d.name), Help: d.help, Note: d.note}
 }
 
 // unitOf goes by the end of the name, as Prometheus demands.

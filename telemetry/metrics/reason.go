@@ -42,14 +42,14 @@ const (
 	ReasonCanceled
 	// ReasonOther: none of these.
 	ReasonOther
-
-	reasons = int(ReasonOther) + 1
 )
 
 // reasonOther is the name that OpenTelemetry's conventions reserve.
 const reasonOther = "_OTHER"
 
-var reasonTable = [reasons]struct {
+const reasons = len(reasonTable)
+
+var reasonTable = [...]struct {
 	name string
 	is   error
 }{
