@@ -20,14 +20,14 @@ import (
 //
 // It changes nothing, but it shows the program's functions and tags: who may
 // reach it is the mount's to say.
-func Handler(sources ...Source) http.Handler { return handler(sources) }
-
-type handler []Source
+func Handler(sources ...Source) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { serve(w, r, sources) })
+}
 
 // maxSeconds keeps a request from holding a profile for longer than a day.
 const maxSeconds = 24 * 60 * 60
 
-func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func serve(w http.ResponseWriter, r *http.Request, sources []Source) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -35,7 +35,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	debug, _ := strconv.Atoi(r.FormValue("debug"))
-	p, name, err := h.take(r, debug)
+	p, name, err := takeFor(r, debug, sources)
 	if err != nil {
 		var bad *badRequest
 		if errors.As(err, &bad) {
@@ -57,11 +57,11 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = write(w, p, debug) // the client went away
 }
 
-// take takes the profile that is asked for, and names it.
-func (h handler) take(r *http.Request, debug int) (*profile.Profile, string, error) {
+// takeFor takes the profile that is asked for, and names it.
+func takeFor(r *http.Request, debug int, sources []Source) (*profile.Profile, string, error) {
 	text := r.FormValue("seconds")
 	if text == "" {
-		p, err := Take(h...)
+		p, err := Take(sources...)
 		return p, "gpumem", err
 	}
 	seconds, err := strconv.Atoi(text)
@@ -73,7 +73,7 @@ func (h handler) take(r *http.Request, debug int) (*profile.Profile, string, err
 	case exceedsWriteTimeout(r, seconds):
 		return nil, "", &badRequest{"profile duration exceeds server's WriteTimeout"}
 	}
-	p, err := delta(r.Context(), h, time.Duration(seconds)*time.Second)
+	p, err := delta(r.Context(), sources, time.Duration(seconds)*time.Second)
 	return p, "gpumem-delta", err
 }
 
