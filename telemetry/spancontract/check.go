@@ -25,7 +25,7 @@ type Report struct {
 // as parents only; links must lead to a span among them, so they must be all
 // that was traced.
 func Check(spans []sdktrace.ReadOnlySpan) Report {
-	c := checker{names: map[trace.SpanID]telemetry.SpanName{}, report: Report{Seen: map[string]int{}}}
+	c := checker{names: map[trace.SpanID]telemetry.SpanName{}, seen: map[string]int{}}
 	for _, s := range spans {
 		c.names[s.SpanContext().SpanID()] = Caller
 		if s.InstrumentationScope().Name == telemetry.ScopeName {
@@ -37,12 +37,13 @@ func Check(spans []sdktrace.ReadOnlySpan) Report {
 			c.check(s)
 		}
 	}
-	return c.report
+	return Report{Problems: c.problems, Seen: c.seen}
 }
 
 type checker struct {
-	names  map[trace.SpanID]telemetry.SpanName
-	report Report
+	names    map[trace.SpanID]telemetry.SpanName
+	problems []string
+	seen     map[string]int
 }
 
 // check looks for the one row that fits. Of a span that fits none it tells what
@@ -65,9 +66,9 @@ func (c *checker) check(s sdktrace.ReadOnlySpan) {
 	case 1:
 		c.note(fitting[0], s)
 	case 0:
-		c.report.Problems = append(c.report.Problems, fmt.Sprintf("span %s fits no row: [%s]", s.Name(), strings.Join(objections, "; ")))
+		c.problems = append(c.problems, fmt.Sprintf("span %s fits no row: [%s]", s.Name(), strings.Join(objections, "; ")))
 	default:
-		c.report.Problems = append(c.report.Problems, fmt.Sprintf("span %s fits %d rows", s.Name(), len(fitting)))
+		c.problems = append(c.problems, fmt.Sprintf("span %s fits %d rows", s.Name(), len(fitting)))
 	}
 }
 

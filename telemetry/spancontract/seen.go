@@ -56,17 +56,17 @@ func has(row *Row, key attribute.Key, there bool) string {
 
 // note counts what of row was met in s, which fits it.
 func (c *checker) note(row *Row, s sdktrace.ReadOnlySpan) {
-	c.report.Seen[row.ID()]++
-	c.report.Seen[under(row, c.parent(s))]++
-	c.report.Seen[status(row, s.Status().Code == codes.Error)]++
+	c.seen[row.ID()]++
+	c.seen[under(row, c.parent(s))]++
+	c.seen[status(row, s.Status().Code == codes.Error)]++
 	values := attribute.NewSet(s.Attributes()...)
 	for _, a := range row.Attributes {
-		c.report.Seen[has(row, a.Key, values.HasValue(a.Key))]++
+		c.seen[has(row, a.Key, values.HasValue(a.Key))]++
 	}
 	for _, l := range s.Links() {
-		c.report.Seen[link(row, c.names[l.SpanContext.SpanID()])]++
+		c.seen[link(row, c.names[l.SpanContext.SpanID()])]++
 	}
 	for _, e := range s.Events() {
-		c.report.Seen[event(row, e.Name)]++
+		c.seen[event(row, e.Name)]++
 	}
 }
