@@ -30,14 +30,12 @@ const flushRoom = 256
 // safe for concurrent use. Ending a span never blocks on it.
 type Pipe struct {
 	next     sdktrace.SpanProcessor
+	out      counted
 	capacity int64
 
-	started, ended, exported, failed, dropped atomic.Uint64
-	// inFlight is how many spans are queued or being exported.
-	inFlight atomic.Int64
-	// stopped is set when no more spans are admitted, emptied when those
-	// in flight never come out.
-	stopped, emptied atomic.Bool
+	started, ended, dropped atomic.Uint64
+	// stopped is set when no more spans are admitted.
+	stopped atomic.Bool
 }
 
 var _ sdktrace.SpanProcessor = (*Pipe)(nil)
@@ -53,16 +51,17 @@ func New(exporter sdktrace.SpanExporter, cfg Config) *Pipe {
 		p.next = sdktrace.NewBatchSpanProcessor(nil)
 		return p
 	}
-	p.next = sdktrace.NewBatchSpanProcessor(&counted{pipe: p, next: exporter},
+	p.out.next = exporter
+	p.next = sdktrace.NewBatchSpanProcessor(&p.out,
 		sdktrace.WithMaxQueueSize(cfg.Queue+flushRoom), sdktrace.WithMaxExportBatchSize(cfg.Batch))
 	return p
 }
 
 // Counts is what became of the spans so far. Each count is exact.
 func (p *Pipe) Counts() metrics.SpanCounts {
-	counts := metrics.SpanCounts{Exported: p.exported.Load(), Failed: p.failed.Load(), Dropped: p.dropped.Load()}
-	if p.emptied.Load() {
-		counts.Dropped += uint64(max(p.inFlight.Load(), 0))
+	counts := metrics.SpanCounts{Exported: p.out.exported.Load(), Failed: p.out.failed.Load(), Dropped: p.dropped.Load()}
+	if p.out.emptied.Load() {
+		counts.Dropped += uint64(max(p.out.inFlight.Load(), 0))
 	}
 	// In this order, so that no more come out than went in.
 	counts.Ended = p.ended.Load()
@@ -89,8 +88,8 @@ func (p *Pipe) OnEnd(s sdktrace.ReadOnlySpan) {
 		p.dropped.Add(1)
 		return
 	}
-	if p.inFlight.Add(1) > p.capacity {
-		p.inFlight.Add(-1)
+	if p.out.inFlight.Add(1) > p.capacity {
+		p.out.inFlight.Add(-1)
 		p.dropped.Add(1)
 		return
 	}
@@ -110,8 +109,12 @@ func (p *Pipe) Shutdown(ctx context.Context) error {
 
 // counted is the exporter, with counting in front.
 type counted struct {
-	pipe *Pipe
-	next sdktrace.SpanExporter
+	next             sdktrace.SpanExporter
+	exported, failed atomic.Uint64
+	// inFlight is how many spans are queued or being exported.
+	inFlight atomic.Int64
+	// emptied is set when those in flight never come out.
+	emptied atomic.Bool
 }
 
 // ExportSpans counts the batch as exported or, if next fails, as failed whole.
@@ -119,17 +122,17 @@ func (c *counted) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 	n := len(spans)
 	err := c.next.ExportSpans(ctx, spans)
 	if err != nil {
-		c.pipe.failed.Add(uint64(n))
+		c.failed.Add(uint64(n))
 	} else {
-		c.pipe.exported.Add(uint64(n))
+		c.exported.Add(uint64(n))
 	}
-	c.pipe.inFlight.Add(-int64(n))
+	c.inFlight.Add(-int64(n))
 	return err
 }
 
 // Shutdown is called when the last batch was exported, however long ago who
 // wanted the end ceased to wait: what is in flight now came too late for it.
 func (c *counted) Shutdown(ctx context.Context) error {
-	c.pipe.emptied.Store(true)
+	c.emptied.Store(true)
 	return c.next.Shutdown(ctx)
 }
