@@ -72,6 +72,11 @@ type AsyncSink struct {
 	abandoned atomic.Bool
 
 	dropped, failures atomic.Uint64
+
+	// What follows only the goroutine touches. unreported is the first write
+	// error since the last Flush.
+	order      reorder
+	unreported error
 }
 
 // output is the format and the destination of a sink.
