@@ -63,13 +63,13 @@ type External struct {
 }
 
 // DLPackColumn makes a column of an imported DLPack tensor.
-func DLPackColumn(e External) *Column { return newExternal(DLPack, e) }
+func DLPackColumn(e External) *Column {
+	return &Column{origin: DLPack, ptr: e.Ptr, bytes: e.Bytes, release: e.Release}
+}
 
 // ArrowDeviceColumn makes a column of an imported Arrow device array.
-func ArrowDeviceColumn(e External) *Column { return newExternal(ArrowDevice, e) }
-
-func newExternal(o Origin, e External) *Column {
-	return &Column{origin: o, ptr: e.Ptr, bytes: e.Bytes, release: e.Release}
+func ArrowDeviceColumn(e External) *Column {
+	return &Column{origin: ArrowDevice, ptr: e.Ptr, bytes: e.Bytes, release: e.Release}
 }
 
 // Origin says whose memory it is.
