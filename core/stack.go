@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -69,7 +68,7 @@ func fromProgram(all []runtime.Frame) []runtime.Frame {
 }
 
 // module is the path of this module.
-var module = strings.TrimSuffix(reflect.TypeFor[Stack]().PkgPath(), "/core")
+const module = "github.com/fencepost-gpu/fencepost"
 
 // isProgram reports whether a frame is neither of Go's runtime nor of a library
 // package of this module. Its commands, its examples, its internal packages and
