@@ -62,7 +62,7 @@ func (l *Lease) mayRelease() error {
 func (l *Lease) endStuck() error {
 	l.stream.Lock()
 	defer l.stream.Unlock()
-	return l.stream.endStuck(l.pool)
+	return l.endStuckLocked()
 }
 
 // Capture records what record enqueues on the stream that it is given, and does
@@ -212,7 +212,7 @@ func (l *Lease) enterCapture(pool *StreamPool) error {
 	if l.released.Load() {
 		return refuse(noLease)
 	}
-	if err := s.endStuck(pool); err != nil {
+	if err := l.endStuckLocked(); err != nil {
 		return err
 	}
 	if s.Capturing() {
@@ -242,7 +242,7 @@ func (l *Lease) enterCapture(pool *StreamPool) error {
 func (l *Lease) endCapture() (driver.Graph, error) {
 	l.stream.Lock()
 	defer l.stream.Unlock()
-	exec, err := l.stream.endCapture(l.pool)
+	exec, err := l.endCaptureLocked()
 	return exec, l.stream.explainEnd(err)
 }
 
@@ -263,14 +263,15 @@ func (s *stream) explainEnd(err error) error {
 	return fmt.Errorf("no graph came of the capture: %w", err)
 }
 
-// endCapture ends the capture that began on s, at the second try if need be. One
-// that cannot be ended stays, and the stream with it, until Release or another
-// Capture has ended it; s.mu must be held.
-func (s *stream) endCapture(pool *StreamPool) (driver.Graph, error) {
+// endCaptureLocked ends the capture of the lease's stream, at the second try if need
+// be. One that cannot be ended stays, and the stream with it, until Release or
+// another Capture has ended it; the stream's lock must be held.
+func (l *Lease) endCaptureLocked() (driver.Graph, error) {
+	s := l.stream
 	exec, err := s.drv.StreamEndCapture(s.Handle())
 	if err != nil && s.mayCapture() {
 		if again, againErr := s.drv.StreamEndCapture(s.Handle()); againErr == nil {
-			pool.discard(again)
+			l.pool.discard(again)
 		}
 		if s.mayCapture() {
 			s.stuck.Store(true)
@@ -289,15 +290,16 @@ func (s *stream) mayCapture() bool {
 	return capturing || err != nil && !errors.Is(err, core.ErrSticky)
 }
 
-// endStuck ends a capture that could not be ended before; s.mu must be held.
-func (s *stream) endStuck(pool *StreamPool) error {
-	if !s.stuck.Load() {
+// endStuckLocked ends a capture that could not be ended before; the stream's lock
+// must be held.
+func (l *Lease) endStuckLocked() error {
+	if !l.stream.stuck.Load() {
 		return nil
 	}
-	exec, err := s.endCapture(pool)
-	pool.discard(exec)
-	if s.stuck.Load() {
-		return s.explainEnd(err)
+	exec, err := l.endCaptureLocked()
+	l.pool.discard(exec)
+	if l.stream.stuck.Load() {
+		return l.stream.explainEnd(err)
 	}
 	return nil // what came of it was told then
 }
