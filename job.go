@@ -114,7 +114,12 @@ func nilInJob(r *Runtime, work func(*Job) error) error {
 // for memory holds none. After an error nothing is held.
 func (r *Runtime) begin(ctx context.Context, tag core.Tag, options []JobOption) (*Job, error) {
 	s := &jobState{rt: r.Runtime, pool: r.streams, memory: r.memory, ctx: ctx, tag: tag}
-	o := newJobOptions(options)
+	var o jobOptions
+	for _, option := range options {
+		if option != nil {
+			option(&o)
+		}
+	}
 	if o.reserve {
 		claim, err := r.reserveWithin(ctx, o.bytes, tag, o.wait)
 		if err != nil {
@@ -191,15 +196,6 @@ type jobOptions struct {
 	reserve bool
 	bytes   uint64
 	wait    time.Duration
-}
-
-func newJobOptions(options []JobOption) (o jobOptions) {
-	for _, option := range options {
-		if option != nil {
-			option(&o)
-		}
-	}
-	return o
 }
 
 // Reserve sets bytes of the budget aside for a job before it begins, so that it
