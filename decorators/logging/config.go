@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/listeners"
 )
 
 // layerName is what the records of this layer have as Layer.
@@ -122,7 +123,7 @@ func newResource(upstream core.Resource, cfg Config, clock clock, sequence *sequ
 	r := &Resource{upstream: upstream, ordinal: upstream.Ordinal(), ops: ops, rings: rings, sinks: others, clock: clock, sequence: sequence}
 	r.dated, _ = upstream.(core.DatedFreer)
 	if ops.has(core.OpRelease) {
-		upstream.Subscribe(&releases{log: r})
+		upstream.Subscribe(listeners.Func(r.released))
 	}
 	return r, nil
 }

@@ -99,16 +99,11 @@ func (rec *Record) describeUses(req *core.UseRequest) {
 	}
 }
 
-// releases logs blocks leaving the upstream's books. It is a type of its own,
-// so that nobody else can report a release through the Resource.
-type releases struct{ log *Resource }
-
-var _ core.Listener = (*releases)(nil)
-
-// Released logs the release. It is an instant, so its duration is zero.
-func (l *releases) Released(b core.Block) {
-	at := l.log.clock.now()
-	rec := Record{Event: core.Event{Op: core.OpRelease, Layer: layerName, Ordinal: l.log.ordinal, Stream: b.ID.AllocStream}, Seq: l.log.sequence.next()}
+// released logs that a block left the upstream's books. It is an instant, so its
+// duration is zero.
+func (r *Resource) released(b core.Block) {
+	at := r.clock.now()
+	rec := Record{Event: core.Event{Op: core.OpRelease, Layer: layerName, Ordinal: r.ordinal, Stream: b.ID.AllocStream}, Seq: r.sequence.next()}
 	rec.describe(&b)
-	l.log.deliver(&rec, at)
+	r.deliver(&rec, at)
 }

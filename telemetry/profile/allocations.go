@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/listeners"
 )
 
 // maxSites bounds the pairs of stack and tag that [Allocations] counts. They
@@ -60,7 +61,7 @@ type releasedBytes struct {
 // anything is allocated.
 func NewAllocations(base core.Resource) *Allocations {
 	a := &Allocations{base: base, sites: map[site]int{}}
-	base.Subscribe(releases{a})
+	base.Subscribe(listeners.Func(a.noteReleased))
 	return a
 }
 
@@ -82,13 +83,8 @@ func (a *Allocations) Sampled(bytes uint64, tag core.Tag, stack core.Stack) {
 	a.counts[at].values = a.counts[at].plus(values{allocObjects: 1, allocBytes: bytes})
 }
 
-// releases is a type of its own, so that nobody else can report a release.
-type releases struct{ a *Allocations }
-
-var _ core.Listener = releases{}
-
-func (r releases) Released(b core.Block) {
-	r.a.released[uint64(b.ID.AllocStream)%uint64(len(r.a.released))].Add(b.Bytes)
+func (a *Allocations) noteReleased(b core.Block) {
+	a.released[uint64(b.ID.AllocStream)%uint64(len(a.released))].Add(b.Bytes)
 }
 
 // collect adds the counts to t: by stack, and what is left as unsampled.
