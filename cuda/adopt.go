@@ -132,15 +132,18 @@ func (p *StreamPool) madeBackstop(s *stream) (*stream, error) {
 }
 
 // retire forgets a stream that was given up, once its final point is completed
-// and no free is queued on it.
+// and no free waits with it.
 func (p *StreamPool) retire(s *stream) error {
-	if !p.table.awaitsRetirement(s) || s.queued.Load() > 0 || s.Open() > 0 {
+	if !p.table.awaitsRetirement(s) || s.frees.pendingFrees() > 0 || s.Open() > 0 {
 		return nil
 	}
 	s.Lock() // another reap must not ask an event that this one gives back
 	defer s.Unlock()
 	if done, err := s.FinalCompleted(); err != nil || !done {
 		return err
+	}
+	if !s.frees.close() {
+		return nil
 	}
 	s.unpin()
 	s.DropFinalEvent()

@@ -33,12 +33,7 @@ type AsyncResource struct {
 	readings  atomic.Uint64
 	poolStats atomic.Pointer[poolReading]
 
-	// unfreed are retired blocks whose free the driver failed, or met a busy
-	// stream; every reap tries them again.
-	mu       sync.Mutex
-	unfreed  []*block
-	retrying sync.Mutex
-	backlog  captureBacklog
+	backlog captureBacklog
 
 	reaperStop chan struct{}
 	reaperDone chan struct{}
@@ -109,7 +104,6 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })
 	r.isolated.configure(cfg, props.MapGranularity)
 	r.poolStats.Store(new(poolReading))
-	streams.table.resource = r
 	r.startReaper(cfg.ReapInterval)
 	return r, nil
 }
@@ -153,10 +147,10 @@ func (r *AsyncResource) Allocate(_ context.Context, req core.Request) (core.Bloc
 // event that marks it ready.
 func (r *AsyncResource) allocateOn(s *stream, req core.Request) (uint64, *fence.Point, error) {
 	s.Lock()
-	done := r.reapSome(s)
+	done := r.takeSome(s)
 	ptr, ready, err := r.allocateLocked(s, req)
 	s.Unlock()
-	r.releaseBatch(s, done)
+	r.releaseCompleted(s, done)
 	return ptr, ready, err
 }
 

@@ -36,7 +36,7 @@ func (r *AsyncResource) Close(ctx context.Context) error {
 		return err
 	}
 	err := r.Drain(ctx)
-	if err != nil && (ctx.Err() == nil || r.backlog.n.Load() > 0) {
+	if err != nil && (ctx.Err() == nil || r.waitingForCaptures() > 0) {
 		return err
 	}
 	if isolatedErr := cmp.Or(r.clearRemains(), r.yield(0, 0)); isolatedErr != nil {

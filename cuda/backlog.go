@@ -13,18 +13,19 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
-// captureBacklog is work that must be enqueued on streams which are capturing. It is
-// enqueued when the captures have ended: every reap tries.
+// captureBacklog is the ends of launches that must be recorded on streams which are
+// capturing: of launches that were announced before their stream began to capture and
+// finished while it did, and of recorded uses. They are recorded when the captures
+// have ended: every reap tries. Frees that meet a capture wait in the freeQueue of
+// their stream.
 type captureBacklog struct {
-	// n is how much there is, including what is being tried.
+	// n is how many there are, including those being tried.
 	n atomic.Int64
+	// retrying is held by the one who tries.
+	retrying sync.Mutex
 
-	mu sync.Mutex
-	// frees are those of retired blocks. ends are those of launches that were
-	// announced before their stream began to capture and finished while it did,
-	// and of recorded uses.
-	frees []*block
-	ends  []backlogEnd
+	mu   sync.Mutex
+	ends []backlogEnd
 }
 
 // backlogEnd is the end of a launch, or of a recorded use, that stays announced.
@@ -40,38 +41,20 @@ type backlogEnd struct {
 // it cannot say: others may be waiting for the end of the launch.
 const maxUndecided = 64
 
-func (h *captureBacklog) addFree(b *block) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.frees = append(h.frees, b)
-	h.n.Add(1)
-}
-
-func (h *captureBacklog) addEnd(e backlogEnd) {
+func (h *captureBacklog) add(e backlogEnd) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ends = append(h.ends, e)
 	h.n.Add(1)
 }
 
-// take empties the lists. Whoever takes counts down what is dealt with.
-func (h *captureBacklog) take() ([]*block, []backlogEnd) {
+// take empties the list. Whoever takes counts down what is dealt with.
+func (h *captureBacklog) take() []backlogEnd {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	frees, ends := h.frees, h.ends
-	h.frees, h.ends = nil, nil
-	return frees, ends
-}
-
-// freeOrBacklog queues a free, or adds it to the backlog if its stream is
-// capturing.
-func (r *AsyncResource) freeOrBacklog(b *block, p lockMode) error {
-	err := r.free(b, p)
-	if errors.Is(err, fence.ErrCapturing) {
-		r.backlog.addFree(b)
-		return nil
-	}
-	return err
+	ends := h.ends
+	h.ends = nil
+	return ends
 }
 
 // finishOrBacklog is finish. If the stream is capturing the launch stays announced
@@ -88,7 +71,7 @@ func (r *AsyncResource) finishOrBacklog(h backlogEnd) (backlogged bool, err erro
 			return false, r.finishUnrecorded(h.in, p, err)
 		}
 	}
-	r.backlog.addEnd(h)
+	r.backlog.add(h)
 	return true, backlogError("FinishUse", p.Lease(), err)
 }
 
@@ -104,14 +87,15 @@ func backlogError(op string, id core.StreamID, cause error) error {
 		Reason: capturing + ", and work was enqueued before: it stays announced on its blocks and is fenced when the capture has ended. Begin captures outside of launches, and record uses before"}
 }
 
-// retryBacklog does what is in the backlog, where the capture has ended;
-// r.retrying must be held.
+// retryBacklog records what is in the backlog, where the capture has ended.
 func (r *AsyncResource) retryBacklog() error {
 	if r.backlog.n.Load() == 0 {
 		return nil
 	}
-	frees, ends := r.backlog.take()
-	defer r.backlog.n.Add(-int64(len(frees) + len(ends))) // what goes back into the backlog counts anew
+	r.backlog.retrying.Lock() // nobody may take them for recorded meanwhile
+	defer r.backlog.retrying.Unlock()
+	ends := r.backlog.take()
+	defer r.backlog.n.Add(-int64(len(ends))) // what goes back into the backlog counts anew
 	var first error
 	for _, h := range ends {
 		backlogged, err := r.finishOrBacklog(h)
@@ -122,23 +106,28 @@ func (r *AsyncResource) retryBacklog() error {
 			first = cmp.Or(first, err)
 		}
 	}
-	for _, b := range frees {
-		if err := r.freeOrBacklog(b, waitForLock); err != nil {
-			r.retryFree(b)
-			first = cmp.Or(first, err)
-		}
-	}
 	return first
 }
 
-// drainBacklog waits until the backlog is empty.
-func (r *AsyncResource) drainBacklog(ctx context.Context) error {
+// awaitCaptures waits until no free and no end of a launch waits for the end of a
+// capture.
+func (r *AsyncResource) awaitCaptures(ctx context.Context) error {
 	return deadline.Poll(ctx, func() (bool, error) {
-		if r.backlog.n.Load() == 0 {
+		if r.waitingForCaptures() == 0 {
 			return true, nil
 		}
-		return false, r.retryUnfreed()
+		return false, r.retryParked()
 	})
+}
+
+// waitingForCaptures is how many frees and ends of launches wait for the end of a
+// capture.
+func (r *AsyncResource) waitingForCaptures() int {
+	n := int(r.backlog.n.Load())
+	for _, s := range r.streams.table.streams() {
+		n += s.frees.count(waitsForCapture)
+	}
+	return n
 }
 
 // captures explains a wait that was given up, if captures were the reason; nil
@@ -152,7 +141,7 @@ func (r *AsyncResource) captures() error {
 				Reason: fmt.Sprintf("frees are queued on stream %v, which is capturing, and nobody can tell whether the device has completed them: end the capture", id)})
 		}
 	}
-	if n := r.backlog.n.Load(); n > 0 {
+	if n := r.waitingForCaptures(); n > 0 {
 		errs = append(errs, &core.StreamMisuseError{Op: "Drain", Reason: fmt.Sprintf("%d frees and ends of launches wait for the end of captures: end them", n)})
 	}
 	return errors.Join(errs...)
@@ -161,7 +150,7 @@ func (r *AsyncResource) captures() error {
 // capturesOverFrees reports whether s is known to capture with frees queued. It
 // does not wait for whoever is busy with s, and names no stream that was given up.
 func (s *stream) capturesOverFrees() bool {
-	if s.queued.Load() == 0 || !s.TryLock() {
+	if s.frees.pendingFrees() == 0 || !s.TryLock() {
 		return false
 	}
 	defer s.Unlock()
@@ -197,7 +186,7 @@ func (r *AsyncResource) backlogUse(s *stream, id core.BlockID, lease core.Stream
 		return true, err
 	}
 	s.Enter() // until it is fenced
-	r.backlog.addEnd(backlogEnd{in: in, recordedUse: true})
+	r.backlog.add(backlogEnd{in: in, recordedUse: true})
 	return true, backlogError("RecordUse", lease, cause)
 }
 
@@ -226,8 +215,7 @@ func (r *AsyncResource) announceUse(s *stream, in *core.Intent) error {
 // endBacklogged closes the intent of what was in the backlog and is fenced now.
 func (r *AsyncResource) endBacklogged(h backlogEnd) {
 	if h.recordedUse { // it does not count as a launch
-		pointOf(h.in).Commit()
-		h.in.Recycle()
+		r.endLaunch(h.in, pointOf(h.in).Commit())
 		return
 	}
 	r.launched(h.in)

@@ -18,8 +18,6 @@ type block struct {
 	history fence.History
 	stream  *stream
 	core    core.Block
-	// blockers is how many announced launches block the free of a retired block.
-	blockers int
 	// freeRequested is when the free of a retired block was requested, whatever
 	// has delayed it since.
 	freeRequested core.Instant
@@ -28,9 +26,12 @@ type block struct {
 	poisoned bool
 	// withheld: its owner has given it back, and a guard keeps it.
 	withheld bool
+	// waits is what the free of a retired block waits for before a stream's queue
+	// of frees has it: waitsForLaunches or waitsForStream.
+	waits freeState
 	// mapped is the size of an isolated block's mapping, 0 for one of the pool.
 	mapped uint64
-	_      [16]byte // blocks share no cache line
+	_      [24]byte // blocks share no cache line
 }
 
 var blocks = sync.Pool{New: func() any { return &block{history: fence.NewHistory()} }}
@@ -51,6 +52,9 @@ func (b *block) fillMapped(s *stream, c core.Block, withheld bool, mapped uint64
 	b.history.Begin()
 	b.mu.Unlock()
 }
+
+// isIsolated reports whether the block is a mapping of its own and not of the pool.
+func (b *block) isIsolated() bool { return b.mapped > 0 }
 
 // check says whether id names this block and it is live; b.mu must be held.
 func (b *block) check(op string, id core.BlockID, stream core.StreamID) error {

@@ -32,7 +32,7 @@ func (b *streamBooks) admit(c *core.Block, record *block, withheld bool) {
 }
 
 // releaseAll takes blocks out that are released at now.
-func (b *streamBooks) releaseAll(entries []pending, now core.Instant) {
+func (b *streamBooks) releaseAll(entries []pendingFree, now core.Instant) {
 	b.Lock()
 	defer b.Unlock()
 	for i := range entries {

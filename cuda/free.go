@@ -26,23 +26,69 @@ func (r *AsyncResource) DeallocateRequestedAt(_ context.Context, id core.BlockID
 	}
 	b.core.State, b.freeRequested = core.Retired, requested
 	result := b.core
-	blocked := b.blockFree()
+	waits := b.awaitLaunches()
 	b.stream.books.Retire(&b.core, b.withheld) // before the free can be queued, and so reaped
 	b.mu.Unlock()
-	if !blocked {
-		if err := r.freeOrBacklog(b, waitForLock); err != nil {
-			r.revive(b)
-			return core.Block{}, err
-		}
+	if waits == waitsForLaunches {
+		return result, nil
 	}
+	if waits, err = r.queueFree(b, true); err != nil {
+		r.revive(b)
+		return core.Block{}, err
+	}
+	r.parkUnlessQueued(b, waits)
 	return result, nil
 }
 
-// blockFree lets the launches announced on b block its free, and reports
-// whether there are any; b.mu must be held.
-func (b *block) blockFree() bool {
-	b.blockers = b.history.Watch(b)
-	return b.blockers > 0
+// awaitLaunches makes a block that was retired wait for the launches announced on it,
+// if there are any; b.mu must be held.
+func (b *block) awaitLaunches() freeState {
+	b.waits = waitsForStream
+	if b.history.Watch() {
+		b.waits = waitsForLaunches
+	}
+	return b.waits
+}
+
+// endLaunch ends the intent of a launch that has ended, and frees those of its blocks
+// that waited for it alone, if any may have.
+func (r *AsyncResource) endLaunch(in *core.Intent, watched bool) {
+	if watched {
+		for i := range in.Uses {
+			if u := &in.Uses[i]; u.Handle != nil { // nil if an earlier block refused
+				r.launchEnded(blockOf(u))
+			}
+		}
+	}
+	in.Recycle()
+}
+
+// launchEnded moves a block on that waited for launches, if this was the last of
+// them. Its caller did not request the free, so a failure is left to the reaper. Nor
+// does the caller have any business with the block's stream, whose lock may be held for
+// as long as the driver takes to get more memory: so it does not wait for the lock.
+func (r *AsyncResource) launchEnded(b *block) {
+	if !b.mayBeFreed() {
+		return
+	}
+	books := b.stream.books
+	waits, err := r.queueFree(b, false)
+	if err != nil {
+		books.Fails.Add(1)
+	}
+	r.parkUnlessQueued(b, waits)
+}
+
+// mayBeFreed reports whether the last launch that the block waited for has ended, and
+// does so once. A poisoned block waits for ever.
+func (b *block) mayBeFreed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waits != waitsForLaunches || b.poisoned || b.history.HasOpen() {
+		return false
+	}
+	b.waits = waitsForStream
+	return true
 }
 
 // revive makes a block live again whose free failed.
@@ -55,142 +101,100 @@ func (r *AsyncResource) revive(b *block) {
 	books.Fails.Add(1)
 }
 
-// free queues the free of a retired block on which no launch is announced. It
+// parkUnlessQueued keeps a block whose free could not be queued, for the next reap.
+func (r *AsyncResource) parkUnlessQueued(b *block, waits freeState) {
+	if waits != waitsForDevice && !b.stream.frees.park(b, waits) {
+		r.streams.table.defaultStream().frees.park(b, waits)
+	}
+}
+
+// retryFrees tries again to queue what is parked with s.
+func (r *AsyncResource) retryFrees(s *stream) error {
+	return s.frees.retry(func(b *block) (freeState, error) { return r.queueFree(b, true) })
+}
+
+// queueFree queues the free of a retired block on which no launch is announced, and
+// returns what the block waits for then: waitsForDevice if that went well. It
 // takes the accesses over for the while: nobody else looks at a retired
-// block's. On an error the block is as it was; with tryLock that may be errBusy,
-// because the stream's lock is not waited for.
-func (r *AsyncResource) free(b *block, p lockMode) error {
-	s, last, err := r.streams.forFrees(b.stream)
-	if err != nil {
-		return err
-	}
-	if last == nil && b.history.UsedOnlyOn(&s.Stream) {
-		if again, err := r.queueFree(s, b, nil, p); !again {
-			return err
+// block's. If the free is not queued the block is as it was, and an error says why
+// unless there was none. With wait it waits for the stream's lock.
+func (r *AsyncResource) queueFree(b *block, wait bool) (freeState, error) {
+	for {
+		s, final, err := r.streams.forFrees(b.stream)
+		if err != nil {
+			return waitsForRetry, err
 		}
-		return r.free(b, p)
+		var waits freeState
+		if final == nil && b.history.UsedOnlyOn(&s.Stream) {
+			waits, err = r.queueFreeOn(s, b, nil, wait)
+		} else {
+			waits, err = r.queueFreeBehind(s, b, final, wait)
+		}
+		if waits != waitsForStream { // else the stream was given up meanwhile
+			return waits, err
+		}
 	}
+}
+
+// queueFreeBehind queues the free behind the uses on other streams, and behind final if
+// the block's stream was given up.
+func (r *AsyncResource) queueFreeBehind(s *stream, b *block, final *fence.Point, wait bool) (freeState, error) {
 	plan := plans.Get().(*fence.Plan)
-	again, err := r.freeBehind(s, b, plan, last, p)
-	recyclePlan(plan)
-	if again {
-		return r.free(b, p)
-	}
-	return err
-}
-
-// freeBehind queues the free behind the uses on other streams, and behind
-// last if the block's stream was given up.
-func (r *AsyncResource) freeBehind(s *stream, b *block, plan *fence.Plan, last *fence.Point, p lockMode) (again bool, err error) {
+	defer recyclePlan(plan)
 	b.history.PlanFree(&s.Stream, plan)
-	if last != nil {
-		plan.AddFinal(&s.Stream, last)
-		last.Release()
+	if final != nil {
+		plan.AddFinal(&s.Stream, final)
+		final.Release()
 	}
-	return r.queueFree(s, b, plan, p)
+	return r.queueFreeOn(s, b, plan, wait)
 }
 
-// queueFree queues waits and free as one step under the stream's lock. It
-// answers again if the stream was given up meanwhile.
-func (r *AsyncResource) queueFree(s *stream, b *block, plan *fence.Plan, p lockMode) (again bool, err error) {
-	if !s.lock(p) {
-		return false, errBusy
+// queueFreeOn queues waits and free as one step under the stream's lock.
+func (r *AsyncResource) queueFreeOn(s *stream, b *block, plan *fence.Plan, wait bool) (freeState, error) {
+	if wait {
+		s.Lock()
+	} else if !s.TryLock() {
+		return waitsForRetry, nil
 	}
+	waits, err := r.queueFreeLocked(s, b, plan)
+	var done *reapBatch
+	if waits == waitsForDevice {
+		done = r.takeSome(s)
+	}
+	s.Unlock()
+	r.releaseCompleted(s, done)
+	return waits, err
+}
+
+// queueFreeLocked is queueFreeOn with the stream's lock held. It answers waitsForStream if the
+// stream was given up meanwhile.
+func (r *AsyncResource) queueFreeLocked(s *stream, b *block, plan *fence.Plan) (freeState, error) {
 	if s.IsGivenUp() && b.stream == s {
-		s.Unlock()
-		return true, nil
+		return waitsForStream, nil
 	}
-	if err := s.Uncaptured(); err != nil {
-		s.Unlock()
-		return false, err
+	if err := s.Uncaptured(); errors.Is(err, fence.ErrCapturing) {
+		return waitsForCapture, nil
+	} else if err != nil {
+		return waitsForRetry, err
 	}
 	s.freeAttempts++
 	if plan != nil {
-		err = plan.QueueFree(&s.Stream)
-	}
-	if err == nil && b.mapped == 0 {
-		err = r.drv.MemFreeAsync(b.core.ID.Ptr, s.Handle())
-	}
-	var done *reapBatch
-	if err == nil {
-		s.enterFree(b, r.numbered(b))
-		done = r.reapSome(s)
-	}
-	s.Unlock()
-	r.releaseBatch(s, done)
-	return false, err
-}
-
-// numbered returns the number of an isolated block's free, 0 for others.
-func (r *AsyncResource) numbered(b *block) uint64 {
-	if b.mapped == 0 {
-		return 0
-	}
-	return r.isolated.numberFree()
-}
-
-// enterFree hands b to the reaper of s, whose lock must be held.
-func (s *stream) enterFree(b *block, isolated uint64) {
-	b.history.Release()
-	p := pending{block: b, isolated: isolated}
-	if isolated == 0 {
-		p.bytes = b.core.Bytes
-		s.frees.queued.Add(p.bytes)
-	}
-	s.freedBytes += max(p.bytes, b.mapped)
-	s.calls.freed++
-	s.calls.freedBytes += p.bytes
-	s.queue = append(s.queue, p)
-	s.queued.Store(int64(len(s.queue)))
-}
-
-func (r *AsyncResource) retryFree(b *block) {
-	r.mu.Lock()
-	r.unfreed = append(r.unfreed, b)
-	r.mu.Unlock()
-}
-
-// freeUnblocked frees a block whose last announced launch has ended. The caller
-// did not request this free, so a failure is left to the reaper. Nor does the
-// caller have any business with the block's stream, whose lock may be held for as
-// long as the driver takes to get more memory: so it does not wait for the lock.
-func (r *AsyncResource) freeUnblocked(b *block) {
-	s := b.stream
-	if err := r.freeOrBacklog(b, tryLock); err != nil {
-		if !errors.Is(err, errBusy) {
-			s.books.Fails.Add(1)
+		if err := plan.QueueFree(&s.Stream); err != nil {
+			return waitsForRetry, err
 		}
-		r.retryFree(b)
 	}
+	if !b.isIsolated() {
+		if err := r.drv.MemFreeAsync(b.core.ID.Ptr, s.Handle()); err != nil {
+			return waitsForRetry, err
+		}
+	}
+	s.enterFree(b)
+	return waitsForDevice, nil
 }
 
-// lockMode says whether a free waits for the stream's lock.
-type lockMode bool
-
-const (
-	waitForLock lockMode = true
-	tryLock     lockMode = false
-)
-
-// errBusy is the error of a free that does not wait for the lock. It reaches no
-// caller of the package.
-var errBusy = errors.New("the stream is busy")
-
-func (s *stream) lock(p lockMode) bool {
-	if p == waitForLock {
-		s.Lock()
-		return true
-	}
-	return s.TryLock()
-}
-
-// LaunchEnded frees the block if no other launch blocks its free.
-func (b *block) LaunchEnded() {
-	b.mu.Lock()
-	b.blockers--
-	due := b.blockers == 0 && !b.poisoned
-	b.mu.Unlock()
-	if due {
-		b.stream.table.resource.freeUnblocked(b)
-	}
+// enterFree hands b to the frees that are pending on s, whose lock must be held.
+func (s *stream) enterFree(b *block) {
+	b.history.Release()
+	s.calls.freed++
+	s.calls.freedBytes += s.frees.enter(b)
 }

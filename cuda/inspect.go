@@ -41,8 +41,7 @@ func (r *AsyncResource) FreedOn(id core.StreamID) core.FreeCounters {
 	if err != nil {
 		return core.FreeCounters{}
 	}
-	completed := s.frees.completed.Load() + s.frees.unmapped.Load() // first: Queued must not be behind it
-	return core.FreeCounters{Queued: s.frees.queued.Load() + s.frees.unmapped.Load(), Completed: completed}
+	return s.frees.bytes.counters()
 }
 
 // InFlight lists launches that were finished and that the device is not known

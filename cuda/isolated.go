@@ -21,8 +21,8 @@ import (
 // stream's frees covers it. Where the pool would get its memory in the order of
 // the stream, nothing is enqueued. Whoever finds the mark completed sets the block
 // aside: it may be the end of a launch that finds it, and an unmap takes long. A
-// reap, or the next isolated allocation, unmaps the block under no lock, and only
-// then is it released. Its bytes are never reusable in
+// reap, or the next isolated allocation on the stream, unmaps the block under no lock,
+// and only then is it released. Its bytes are never reusable in
 // stream order, so the free counters count them, queued and completed at once,
 // when they are back.
 //
@@ -50,29 +50,18 @@ type isolation struct {
 	maxBytes            uint64
 	maxRanges           int
 	mapped, mappedHigh  atomic.Int64
-	notUnmapped         atomic.Int64 // blocks freed and not unmapped
 	addresses, leftover atomic.Int64 // bytes kept reserved; mappings to take down
 	// entered and enteredBytes are the blocks that ever came into the books,
 	// or are about to.
 	entered, enteredBytes atomic.Int64
 
 	mu sync.Mutex
-	// freed are the numbers of the frees that are not done, last the newest.
-	freed map[uint64]struct{}
-	last  uint64
-	// toUnmap are blocks whose free is completed and that are to be unmapped,
-	// remains what is left of mappings that are no block's.
-	toUnmap []completedFree
+	// remains is what is left of mappings that are no block's.
 	remains []*mapping
 	// kept are addresses without memory, oldest first. yielding is held by who
 	// gives some back.
 	kept     []addressRange
 	yielding sync.Mutex
-}
-
-type completedFree struct {
-	pending
-	stream *stream
 }
 
 type addressRange struct{ ptr, bytes uint64 }
@@ -92,7 +81,6 @@ func (i *isolation) configure(cfg AsyncConfig, granularity uint64) {
 	if i.maxRanges == 0 {
 		i.maxRanges = DefaultIsolatedRanges
 	}
-	i.freed = map[uint64]struct{}{}
 }
 
 // enter counts a block that comes into the books next. The books must be the
@@ -110,56 +98,6 @@ func (i *isolation) addMapped(bytes uint64) {
 	for high := i.mappedHigh.Load(); now > high && !i.mappedHigh.CompareAndSwap(high, now); {
 		high = i.mappedHigh.Load()
 	}
-}
-
-// numberFree enters a free that is queued, and returns its number.
-func (i *isolation) numberFree() uint64 {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.last++
-	i.freed[i.last] = struct{}{}
-	i.notUnmapped.Add(1)
-	return i.last
-}
-
-// forgetFree takes out the free of a block that is released.
-func (i *isolation) forgetFree(number uint64) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	delete(i.freed, number)
-	i.notUnmapped.Add(-1)
-}
-
-// newest is the number of the last free that was queued.
-func (i *isolation) newest() uint64 {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.last
-}
-
-// freedUpTo reports whether no free up to a number is outstanding.
-func (i *isolation) freedUpTo(number uint64) bool {
-	if i.notUnmapped.Load() == 0 {
-		return true
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for n := range i.freed {
-		if n <= number {
-			return false
-		}
-	}
-	return true
-}
-
-// due reports whether there is something for a reap to unmap or to take down.
-func (i *isolation) due() bool {
-	if i.leftover.Load() > 0 {
-		return true
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return len(i.toUnmap) > 0
 }
 
 // IsolationGranularity is the unit in which isolated blocks take memory; 0 if

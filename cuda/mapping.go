@@ -20,7 +20,8 @@ func (r *AsyncResource) allocateIsolated(s *stream, req core.Request) (core.Bloc
 		s.books.Fails.Add(1)
 		return core.Block{}, err
 	}
-	_ = r.takeDown() // the next reap tells
+	_ = r.unmapCompleted(s, unmapAtOnce) // the next reap tells
+	_ = r.clearMappings()
 	m, err := r.mapMemory(req.Bytes)
 	if err != nil {
 		s.books.Fails.Add(1)
@@ -41,7 +42,7 @@ func (r *AsyncResource) allocateIsolated(s *stream, req core.Request) (core.Bloc
 // and reaps as that does.
 func (r *AsyncResource) mayAllocate(s *stream, id core.StreamID) error {
 	s.Lock()
-	done := r.reapSome(s)
+	done := r.takeSome(s)
 	var err error
 	if s.IsGivenUp() {
 		err = givenUpError("Allocate", id)
@@ -49,7 +50,7 @@ func (r *AsyncResource) mayAllocate(s *stream, id core.StreamID) error {
 		err = s.RefuseCaptured("Allocate", id)
 	}
 	s.Unlock()
-	r.releaseBatch(s, done)
+	r.releaseCompleted(s, done)
 	return err
 }
 
@@ -107,11 +108,15 @@ func (r *AsyncResource) reserve(bytes uint64) (uint64, error) {
 	return r.drv.MemReserve(bytes)
 }
 
-// create gives up what the pool holds in vain if the device has nothing else.
+// create gives up what the device has completed and what the pool holds in vain, if
+// the device has nothing else.
 func (r *AsyncResource) create(bytes uint64) (driver.MemHandle, error) {
 	h, err := r.drv.MemCreate(bytes)
 	if !errors.Is(err, core.ErrOutOfMemory) {
 		return h, err
+	}
+	for _, s := range r.streams.table.streams() {
+		_ = r.unmapCompleted(s, unlimited) // the next reap tells
 	}
 	if trimErr := r.withPool("Allocate", func(p driver.Pool) error { return r.drv.PoolTrim(p, 0) }); trimErr != nil {
 		return 0, errors.Join(err, trimErr)

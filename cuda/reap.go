@@ -4,126 +4,118 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
-// A stream's queue of frees is looked at after reapOperations allocations and
+// A stream's pending frees are looked at after reapOperations allocations and
 // frees there, so that one query and one record serve many of them, and after
 // reapBytes of frees, so that large blocks are not kept from others for long.
+// An allocation or a free that looks releases at most releaseAtOnce blocks, of its
+// own stream, and leaves the rest to the next; an isolated allocation also unmaps at
+// most unmapAtOnce.
 const (
 	reapOperations = 32
 	reapBytes      = 32 << 20
+	releaseAtOnce  = 64
+	unmapAtOnce    = 4
 )
 
-// pending is a queued free. Its bytes are those that later allocations can use
-// in stream order: none of an isolated block.
-type pending struct {
-	block *block
-	bytes uint64
-	// isolated is the number of an isolated block's free, 0 for others.
-	isolated uint64
-}
+// unlimited is for who has the time to release all that is completed.
+const unlimited = math.MaxInt
 
 // reapBatch is frees that are completed, on their way out of the books.
-type reapBatch struct {
-	entries []pending
-	freed   freeRange
-}
+type reapBatch struct{ entries []pendingFree }
 
 var reapBatches = sync.Pool{New: func() any { return new(reapBatch) }}
 
-// reapStream releases the frees that are completed on s. Frees are not marked
-// one by one: a reap records one event behind all of them, and a later one
-// (or the same, if the device is quick) finds it completed. It makes no call
-// that blocks.
-func (r *AsyncResource) reapStream(s *stream) error {
-	s.Lock()
-	s.unpin()
-	done, err := r.collectCompleted(s)
-	s.Unlock()
-	r.releaseBatch(s, done)
-	return err
-}
-
-// reapSome is called at every allocation and free of the stream and looks at
-// the queue when that is due; s.mu must be held. Failures are left to the
-// next ReapPending.
-func (r *AsyncResource) reapSome(s *stream) *reapBatch {
-	s.operations++
-	if len(s.queue) == 0 || s.operations < reapOperations && s.freedBytes < reapBytes {
+// takeSome is the share of every allocation and free of the stream in the work of
+// releasing: when a look at the pending frees is due it takes some that are
+// completed, for [AsyncResource.releaseCompleted]; the stream's lock must be held. Failures are
+// left to the next ReapPending.
+func (r *AsyncResource) takeSome(s *stream) *reapBatch {
+	if !s.frees.lookIsDue() {
 		return nil
 	}
-	done, _ := r.collectCompleted(s)
-	return done
+	batch, _ := r.takeCompleted(s, releaseAtOnce)
+	return batch
 }
 
-// collectCompleted takes the completed frees from the queue; s.mu must be held.
-func (r *AsyncResource) collectCompleted(s *stream) (*reapBatch, error) {
+// takeCompleted takes at most so many completed frees from those that are pending;
+// the stream's lock must be held. Frees are not marked one by one: one event is recorded behind all
+// of them, and a later look (or the same, if the device is quick) finds it completed.
+// It makes no call that blocks.
+func (r *AsyncResource) takeCompleted(s *stream, most int) (*reapBatch, error) {
+	q := &s.frees
+	q.operations, q.freedBytes = 0, 0
 	batch := reapBatches.Get().(*reapBatch)
-	batch.freed = freeRange{s.dequeuedBytes, s.dequeuedBytes}
-	s.operations, s.freedBytes = 0, 0
-	defer func() { s.dequeuedBytes = batch.freed.to }()
-	for len(s.queue) > 0 {
-		if s.mark == nil {
-			if err := r.markQueue(s); err != nil {
-				return batch, unlessCapturing(err)
+	for len(batch.entries) < most && q.pendingFrees() > 0 {
+		if q.completed == 0 {
+			if done, err := r.lookAtMark(s); err != nil || !done {
+				return batch, err
 			}
 		}
-		if done, err := s.QueryMark(s.mark); err != nil || !done {
-			return batch, err
-		}
-		s.mark.Release()
-		for _, p := range s.queue[:s.marked] {
-			batch.entries = append(batch.entries, p)
-			batch.freed.to += p.bytes
-		}
-		left := copy(s.queue, s.queue[s.marked:])
-		clear(s.queue[left:])
-		s.queue = s.queue[:left]
-		s.queued.Store(int64(left))
-		s.mark, s.marked = nil, 0
+		batch.entries = q.take(batch.entries, most-len(batch.entries))
 	}
 	return batch, nil
 }
 
-// markQueue puts a mark behind all queued frees; s.mu must be held. A stream
-// that was given up is not named again: its final point is behind them all.
-func (r *AsyncResource) markQueue(s *stream) error {
-	if !s.IsGivenUp() {
-		if err := s.Uncaptured(); err != nil {
-			return err
+// lookAtMark reports whether the device has come to the mark behind pending frees,
+// which it makes if there is none; the stream's lock must be held. While the stream captures
+// nobody can know.
+func (r *AsyncResource) lookAtMark(s *stream) (bool, error) {
+	if s.frees.mark == nil {
+		mark, err := s.markFrees()
+		if err != nil {
+			return false, unlessCapturing(err)
 		}
+		s.frees.markAll(mark)
 	}
-	mark, err := s.FinalOrRecord(core.DefaultStream)
-	if err != nil {
-		return err
+	if done, err := s.QueryMark(s.frees.mark); err != nil || !done {
+		return false, err
 	}
-	s.mark, s.marked = mark, len(s.queue)
-	return nil
+	s.frees.markCompleted()
+	return true, nil
 }
 
-// releaseBatch takes completed frees out of the books and tells the listeners. No
-// lock may be held.
-func (r *AsyncResource) releaseBatch(s *stream, batch *reapBatch) {
-	if batch == nil {
-		return
+// markFrees records a mark; the stream's lock must be held. A stream that was given up
+// is not named again: its final point is behind all of its frees.
+func (s *stream) markFrees() (*fence.Point, error) {
+	if !s.IsGivenUp() {
+		if err := s.Uncaptured(); err != nil {
+			return nil, err
+		}
 	}
-	r.setAside(s, batch)
+	return s.FinalOrRecord(core.DefaultStream)
+}
+
+// releaseCompleted releases a batch, except for isolated blocks: an unmap takes long,
+// and it may be the end of a launch that found the mark completed. They wait for the
+// next reap, or the next isolated allocation. No lock may be held.
+func (r *AsyncResource) releaseCompleted(s *stream, batch *reapBatch) {
+	if batch != nil {
+		batch.entries = s.frees.setAside(batch.entries)
+		r.release(s, batch)
+	}
+}
+
+// release is the one place where blocks are released: it takes them out of the books,
+// and tells the listeners. No lock may be held.
+func (r *AsyncResource) release(s *stream, batch *reapBatch) {
 	if len(batch.entries) > 0 {
 		batch.leaveBooks(core.Now())
 	}
 	for i := range batch.entries {
 		p := &batch.entries[i]
-		s.frees.completed.Add(p.bytes)
+		s.frees.bytes.noteReleased(p)
 		r.releaseBlock(p.block)
 	}
-	if batch.freed.to > batch.freed.from {
-		s.frees.noteReleased(batch.freed)
-	}
+	batch.noteReleased(&s.frees)
 	clear(batch.entries)
 	batch.entries = batch.entries[:0]
 	reapBatches.Put(batch)
@@ -143,6 +135,19 @@ func (p *reapBatch) leaveBooks(now core.Instant) {
 	}
 }
 
+// noteReleased tells the queue once of the frees that follow each other there: most
+// often all of them.
+func (p *reapBatch) noteReleased(q *freeQueue) {
+	for from := 0; from < len(p.entries); {
+		to := from + 1
+		for to < len(p.entries) && p.entries[to].number == p.entries[to-1].number+1 {
+			to++
+		}
+		q.noteReleased(freeRange{p.entries[from].number, p.entries[to-1].number + 1})
+		from = to
+	}
+}
+
 // releaseBlock recycles the record. It keeps what it says, so that a straggler
 // who found it meanwhile reads that it is retired, until it is filled anew
 // under its lock.
@@ -153,48 +158,65 @@ func (r *AsyncResource) releaseBlock(b *block) {
 	r.listeners.Released(gone)
 }
 
+// unmapCompleted unmaps at most so many of the isolated blocks of s that the device is
+// done with, and releases them. One that cannot be unmapped waits for the next call.
+// No lock may be held.
+func (r *AsyncResource) unmapCompleted(s *stream, most int) error {
+	var first error
+	for _, p := range s.frees.takeUnmaps(most) {
+		if err := r.unmap(p.block.core.ID.Ptr, p.block.mapped); err != nil {
+			s.books.Fails.Add(1)
+			s.frees.putBack(p)
+			first = cmp.Or(first, err)
+			continue
+		}
+		batch := reapBatches.Get().(*reapBatch)
+		batch.entries = append(batch.entries, p)
+		r.release(s, batch)
+		s.frees.unmapDone()
+	}
+	return first
+}
+
 // ReapPending looks at every stream once and releases the frees that are
 // completed. It tries again the frees that failed earlier, or met a busy stream.
 func (r *AsyncResource) ReapPending(context.Context) error {
-	first := r.retryUnfreed()
+	first := r.retryParked()
 	for _, s := range r.streams.table.streams() {
-		if s.queued.Load() > 0 || s.pinned.Load() > 0 {
-			if err := r.reapStream(s); err != nil && first == nil {
-				first = err
-			}
-		}
-		if err := r.streams.retire(s); err != nil && first == nil {
-			first = err
-		}
+		first = cmp.Or(first, r.reapStream(s))
+		first = cmp.Or(first, r.streams.retire(s))
 	}
-	if err := r.takeDown(); err != nil && first == nil {
-		first = err
-	}
+	first = cmp.Or(first, r.clearMappings())
 	if _, err := r.readPool(); first == nil && !errors.Is(err, core.ErrClosed) { // gone, it holds nothing new
 		first = err
 	}
 	return first
 }
 
-// retryUnfreed does what could not be done before: frees that the driver failed or
-// whose stream was busy, and the backlog of captures.
-func (r *AsyncResource) retryUnfreed() error {
-	r.retrying.Lock() // nobody may take them for freed meanwhile
-	defer r.retrying.Unlock()
+// retryParked does what could not be done before: the ends of launches and the frees
+// that met a capture, and frees that the driver failed or whose stream was busy.
+func (r *AsyncResource) retryParked() error {
 	first := r.retryBacklog()
-	r.mu.Lock()
-	again := r.unfreed
-	r.unfreed = nil
-	r.mu.Unlock()
-	for _, b := range again {
-		if err := r.freeOrBacklog(b, waitForLock); err != nil {
-			r.retryFree(b)
-			if first == nil {
-				first = err
-			}
-		}
+	for _, s := range r.streams.table.streams() {
+		err := r.retryFrees(s)
+		first = cmp.Or(first, err)
 	}
 	return first
+}
+
+// reapStream releases the frees that are completed on s.
+func (r *AsyncResource) reapStream(s *stream) error {
+	var first error
+	if s.frees.pendingFrees() > 0 || s.pinned.Load() > 0 {
+		var done *reapBatch
+		s.Lock()
+		s.unpin()
+		done, first = r.takeCompleted(s, unlimited)
+		s.Unlock()
+		r.releaseCompleted(s, done)
+	}
+	err := r.unmapCompleted(s, unlimited)
+	return cmp.Or(first, err)
 }
 
 // Drain reaps until every free that was queued when it was called is completed
@@ -203,28 +225,27 @@ func (r *AsyncResource) retryUnfreed() error {
 // before it can: an error then says so.
 func (r *AsyncResource) Drain(ctx context.Context) error {
 	type target struct {
-		frees  *freeCounters
-		queued uint64
+		frees   *freeQueue
+		entered uint64
 	}
 	var targets []target
-	first := r.retryUnfreed()
-	if err := r.drainBacklog(ctx); err != nil {
+	first := r.retryParked()
+	if err := r.awaitCaptures(ctx); err != nil {
 		return cmp.Or(first, errors.Join(err, r.captures()))
 	}
-	isolated := r.isolated.newest()
 	for _, s := range r.streams.table.streams() {
-		targets = append(targets, target{&s.frees, s.frees.queued.Load()})
+		targets = append(targets, target{&s.frees, s.frees.entered.Load()})
 	}
 	err := deadline.Poll(ctx, func() (bool, error) {
 		if err := r.ReapPending(ctx); err != nil {
 			return false, err
 		}
 		for _, t := range targets {
-			if t.frees.released.Load() < t.queued {
+			if t.frees.releasedUpTo() < t.entered {
 				return false, nil
 			}
 		}
-		return r.isolated.freedUpTo(isolated), nil
+		return true, nil
 	})
 	if err != nil && ctx.Err() != nil {
 		err = errors.Join(err, r.captures())
@@ -259,13 +280,12 @@ func (r *AsyncResource) startReaper(interval time.Duration) {
 	}()
 }
 
+// hasPending reports whether a reap may find something to do.
 func (r *AsyncResource) hasPending() bool {
 	for _, s := range r.streams.table.streams() {
-		if s.queued.Load() > 0 || s.pinned.Load() > 0 || r.streams.table.awaitsRetirement(s) {
+		if s.frees.due() || s.pinned.Load() > 0 || r.streams.table.awaitsRetirement(s) {
 			return true
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.unfreed) > 0 || r.backlog.n.Load() > 0 || r.isolated.due()
+	return r.backlog.n.Load() > 0 || r.isolated.leftover.Load() > 0
 }

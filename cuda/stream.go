@@ -16,29 +16,20 @@ type stream struct {
 	drv   driver.Driver
 	table *streamTable
 
-	// queue is the frees that are not known to be completed, oldest first; mark
-	// is the recorded point behind its first marked entries.
-	queue  []pending
-	mark   *fence.Point
-	marked int
-	// dequeuedBytes is the bytes of the frees that left queue.
-	dequeuedBytes uint64
+	// frees is where retired blocks wait until they are released.
+	frees freeQueue
 	// pins are the host buffers of copies under way, oldest first.
 	pins []pin
 
-	// operations and freedBytes count since the last look at queue.
-	operations int
-	freedBytes uint64
 	// calls is what a census wants to know of the stream.
 	calls callCounts
 	// freeAttempts is how many frees ever began to queue something. One that failed may
 	// have queued its waits.
 	freeAttempts uint64
 
-	// queued is the length of queue, pinned that of pins.
-	queued, pinned atomic.Int64
-	frees          freeCounters
-	books          *streamBooks
+	// pinned is the length of pins.
+	pinned atomic.Int64
+	books  *streamBooks
 	// adopted: the stream is the caller's. It does not change.
 	adopted bool
 	// captured are the streams of the capture that began here; stuck: it

@@ -88,11 +88,10 @@ func (p *StreamPool) LeaseOf(handle driver.Stream) (id core.StreamID, ok bool) {
 func (s *stream) inspect() StreamInfo {
 	info := StreamInfo{
 		Number: s.Slot(), Default: s.Handle() == 0, Completed: s.Completed(),
-		OpenLaunches: clamp(s.Open()), PendingFrees: clamp(s.queued.Load()), Capturing: s.Capturing(),
+		OpenLaunches: clamp(s.Open()), PendingFrees: s.frees.pendingFrees(), Capturing: s.Capturing(),
 		Launches: s.books.Launches.Load(), WaitsQueued: s.books.Waits.Load(), WaitsElided: s.books.Elided.Load(),
 	}
-	completed := s.frees.completed.Load() // first: queued must not be behind it
-	info.PendingBytes = s.frees.queued.Load() - completed
+	info.PendingBytes = s.frees.bytes.pending()
 	if !s.lockSoon() {
 		info.Busy = true
 		return info

@@ -31,9 +31,6 @@ type streamTable struct {
 
 	lostHosts lostHosts
 
-	// resource has its blocks on the streams. It is set once, before there is a block.
-	resource *AsyncResource
-
 	leases atomic.Pointer[map[core.StreamID]*stream]
 	all    atomic.Pointer[[]*stream]
 
@@ -199,7 +196,10 @@ func (t *streamTable) unlease(id core.StreamID) {
 	t.leases.Store(&next)
 }
 
-// streams are all physical streams alive.
+// defaultStream is the legacy default stream, which is never forgotten.
+func (t *streamTable) defaultStream() *stream { return t.streams()[0] }
+
+// streams are all physical streams alive, the default one first.
 func (t *streamTable) streams() []*stream { return *t.all.Load() }
 
 // lookup finds a block by its generation. The lease it was allocated under

@@ -3,76 +3,30 @@ package cuda
 import (
 	"cmp"
 	"slices"
-
-	"github.com/fencepost-gpu/fencepost/core"
 )
-
-// setAside takes the isolated blocks out of a batch of completed frees: an unmap
-// takes long, and it may be the end of a launch that found the mark completed.
-// The next reap, or the next isolated allocation, unmaps them.
-func (r *AsyncResource) setAside(s *stream, batch *reapBatch) {
-	i := &r.isolated
-	if i.notUnmapped.Load() == 0 {
-		return
-	}
-	kept := batch.entries[:0]
-	i.mu.Lock()
-	for _, p := range batch.entries {
-		if p.isolated == 0 {
-			kept = append(kept, p)
-		} else {
-			i.toUnmap = append(i.toUnmap, completedFree{p, s})
-		}
-	}
-	i.mu.Unlock()
-	clear(batch.entries[len(kept):])
-	batch.entries = kept
-}
 
 // unmap gives the memory of a block back that the device is done with, and
 // keeps its addresses.
-func (r *AsyncResource) unmap(s *stream, p pending) error {
-	i := &r.isolated
-	ptr, bytes := p.block.core.ID.Ptr, p.block.mapped
+func (r *AsyncResource) unmap(ptr, bytes uint64) error {
 	if err := r.drv.MemUnmap(ptr, bytes); err != nil {
-		s.books.Fails.Add(1)
-		i.mu.Lock()
-		i.toUnmap = append(i.toUnmap, completedFree{p, s})
-		i.mu.Unlock()
 		return err
 	}
+	i := &r.isolated
 	i.mapped.Add(-int64(bytes))
 	i.mu.Lock()
+	defer i.mu.Unlock()
 	i.kept = append(i.kept, addressRange{ptr, bytes})
 	i.addresses.Add(int64(bytes))
-	i.mu.Unlock()
-	s.frees.unmapped.Add(p.block.core.Bytes)
 	return nil
 }
 
-// takeDown unmaps the blocks whose free is completed, takes down what is left of
-// mappings, and gives back the oldest addresses beyond the limits. What fails
-// is tried again by the next call. No lock may be held.
-func (r *AsyncResource) takeDown() error {
-	i := &r.isolated
-	var first error
-	if i.notUnmapped.Load() > 0 {
-		i.mu.Lock()
-		due := i.toUnmap
-		i.toUnmap = nil
-		i.mu.Unlock()
-		for _, x := range due {
-			if err := r.unmap(x.stream, x.pending); err != nil {
-				first = cmp.Or(first, err)
-				continue
-			}
-			x.block.stream.books.releaseAll([]pending{x.pending}, core.Now())
-			r.releaseBlock(x.block)
-			i.forgetFree(x.isolated)
-		}
-	}
-	first = cmp.Or(first, r.clearRemains())
-	return cmp.Or(first, r.yield(i.maxBytes, i.maxRanges))
+// clearMappings takes down what is left of mappings, and gives back the oldest
+// addresses beyond the limits. What fails is tried again by the next call. No lock may
+// be held.
+func (r *AsyncResource) clearMappings() error {
+	first := r.clearRemains()
+	err := r.yield(r.isolated.maxBytes, r.isolated.maxRanges)
+	return cmp.Or(first, err)
 }
 
 // yield gives addresses back, oldest first, until at most so many bytes and

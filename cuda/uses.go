@@ -20,7 +20,7 @@ func (r *AsyncResource) PrepareUse(ctx context.Context, req core.UseRequest) (co
 			return ticket, err
 		}
 		if r.backlog.n.Load() > 0 { // it may be what is in the way, and no reaper be running
-			_ = r.retryUnfreed() // the next reap reports a lasting error
+			_ = r.retryBacklog() // the next reap reports a lasting error
 		}
 		select {
 		case <-closed:
@@ -56,8 +56,7 @@ func (r *AsyncResource) prepare(req core.UseRequest) (core.Ticket, <-chan struct
 	}
 	p.DropPlan()
 	if err != nil {
-		p.Withdraw()
-		in.Recycle()
+		r.endLaunch(in, p.Withdraw())
 		return core.Ticket{}, ended, err
 	}
 	return in.Ticket(r), nil, nil
@@ -131,8 +130,7 @@ func (r *AsyncResource) launched(in *core.Intent) {
 	if in.CrossStream {
 		counts.CrossStream.Add(1)
 	}
-	p.Commit()
-	in.Recycle()
+	r.endLaunch(in, p.Commit())
 }
 
 // finish fences a launch, by synchronising its stream if the driver refuses to record
@@ -173,8 +171,7 @@ func (r *AsyncResource) AbortUse(_ context.Context, t core.Ticket) error {
 	}
 	p := pointOf(in)
 	p.Stream().Counts().Aborts.Add(1)
-	p.Withdraw()
-	in.Recycle()
+	r.endLaunch(in, p.Withdraw())
 	return nil
 }
 

@@ -39,7 +39,7 @@
 //
 //	call                           announced  watched          withdrawn  deferred   recorded   synthetic
 //	waitEnded                      watched    watched          ended      ended      ended      ended
-//	tell                           watched    watched          ended      ended      ended      ended
+//	watch                          watched    watched          ended      ended      ended      ended
 //	Commit after Finish            recorded   recorded, told   -          -          -          -
 //	Commit after FinishUnrecorded  synthetic  synthetic, told  -          -          -          -
 //	Withdraw                       withdrawn  withdrawn, told  -          -          -          -
@@ -50,8 +50,8 @@
 //	LetGo                          -          -                -          synthetic  recorded   -
 //	DropFinalEvent                 -          -                -          -          synthetic  synthetic
 //
-// "Ended" is the answer, and the state stays; "told": those who wait are told; a dash: no
-// caller does that. Flush, GiveUp and LetGo move the ready point of their stream. The last
+// "Ended" is the answer, and the state stays; "told": the call answers that the launch was
+// watched, and whoever waits for its channel is woken; a dash: no caller does that. Flush, GiveUp and LetGo move the ready point of their stream. The last
 // one puts another point in the place of the final point.
 //
 // A point from the list begins as announced (Announce), deferred (PointForAllocation) or

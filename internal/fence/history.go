@@ -157,15 +157,25 @@ func (h *History) Release() {
 	h.accesses = h.accesses[:0]
 }
 
-// Watch has w told of the end of every launch that is open now, and returns how many
-// those are.
-func (h *History) Watch(w Waiter) (open int) {
+// Watch makes the launches that are open tell of their end, see [Point.Commit], and
+// reports whether there are any.
+func (h *History) Watch() (open bool) {
 	for i := range h.accesses {
-		if p := h.accesses[i].point; p.IsOpen() && p.tell(w) {
-			open++
+		if p := h.accesses[i].point; p.IsOpen() && p.watch() {
+			open = true
 		}
 	}
 	return open
+}
+
+// HasOpen reports whether a launch is open.
+func (h *History) HasOpen() bool {
+	for i := range h.accesses {
+		if h.accesses[i].point.IsOpen() {
+			return true
+		}
+	}
+	return false
 }
 
 // Exclude makes the use of the launch with that number conflict with launches on its

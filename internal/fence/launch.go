@@ -113,20 +113,20 @@ func (p *Point) FinishUnrecorded(cause error, lost func()) error {
 	return err
 }
 
-// Commit ends a launch that was finished.
-func (p *Point) Commit() { p.endLaunch(p.endsAs) }
+// Commit ends a launch that was finished. It reports whether one of its blocks may have
+// waited for that, by [History.Watch]: the caller must look, then.
+func (p *Point) Commit() (watched bool) { return p.endLaunch(p.endsAs) }
 
-// Withdraw ends a launch whose work was not enqueued: the blocks that know of it drop
-// it when somebody looks at them.
-func (p *Point) Withdraw() { p.endLaunch(withdrawn) }
+// Withdraw is Commit for a launch whose work was not enqueued: the blocks that know of
+// it drop it when somebody looks at them.
+func (p *Point) Withdraw() (watched bool) { return p.endLaunch(withdrawn) }
 
-func (p *Point) endLaunch(to state) {
+func (p *Point) endLaunch(to state) (watched bool) {
+	watched = p.end(to)
 	s := p.stream
-	for _, w := range p.end(to) {
-		w.LaunchEnded()
-	}
 	p.Release()
 	s.Leave()
+	return watched
 }
 
 // Synchronize fences work by the strongest means left: it waits on the host

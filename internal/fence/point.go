@@ -49,15 +49,7 @@ type Point struct {
 	mu sync.Mutex
 	// ended is closed when the launch ends, for those who wait for that.
 	ended chan struct{}
-	// waiters are told when the launch has ended.
-	waiters []Waiter
-	_       [48]byte // points share no cache line
-}
-
-// Waiter waits for the end of a launch.
-type Waiter interface {
-	// LaunchEnded tells that one launch has ended. No lock is held.
-	LaunchEnded()
+	_     [8]byte // points share no cache line
 }
 
 // state is where a point stands. The table of all of them and of what moves them is
@@ -94,10 +86,11 @@ func (p *Point) IsDeferred() bool { return p.state.Load() == deferred }
 func (p *Point) isPlaced() bool    { return p.state.Load() >= deferred }
 func (p *Point) isWithdrawn() bool { return p.state.Load() == withdrawn }
 
-// end closes an announced launch and returns those who wait for that.
-func (p *Point) end(to state) []Waiter {
+// end closes an announced launch, and reports whether somebody watches it: one who
+// waits for its channel, or a retired block whose free must come after the launch.
+func (p *Point) end(to state) (wasWatched bool) {
 	if p.state.Swap(to) != watched {
-		return nil
+		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -105,13 +98,11 @@ func (p *Point) end(to state) []Waiter {
 		close(p.ended)
 		p.ended = nil
 	}
-	waiters := p.waiters
-	p.waiters = nil
-	return waiters
+	return true
 }
 
 // watch makes the launch tell of its end; false if it has ended. The caller
-// holds p.mu and a reference.
+// holds a reference.
 func (p *Point) watch() bool {
 	return p.state.CompareAndSwap(announced, watched) || p.state.Load() == watched
 }
@@ -134,17 +125,6 @@ var closedChannel = func() <-chan struct{} {
 	close(c)
 	return c
 }()
-
-// tell makes the launch tell w of its end; false if it has ended.
-func (p *Point) tell(w Waiter) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.watch() {
-		return false
-	}
-	p.waiters = append(p.waiters, w)
-	return true
-}
 
 // isLaunch reports whether it is the end of a launch, and not of an allocation, a
 // mark or a recorded use.

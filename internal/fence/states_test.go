@@ -17,11 +17,6 @@ var stateNames = map[string]state{
 	"deferred": deferred, "recorded": recorded, "synthetic": synthetic,
 }
 
-// told counts the ends of launches.
-type told struct{ n int }
-
-func (t *told) LaunchEnded() { t.n++ }
-
 // pointCase is a point in one state, on a stream of its own.
 type pointCase struct {
 	*testing.T
@@ -29,7 +24,7 @@ type pointCase struct {
 	stream *Stream
 	point  *Point
 	in     *core.Intent
-	waiter told
+	told   bool // the end said that the launch was watched
 }
 
 // newPointCase brings a new point into a state, by the calls that do so.
@@ -57,7 +52,7 @@ func newPointCase(t *testing.T, in state) *pointCase {
 	}
 	switch in {
 	case watched:
-		if !c.point.tell(&c.waiter) {
+		if !c.point.watch() {
 			t.Fatal("an open launch has ended")
 		}
 	case withdrawn:
@@ -118,10 +113,10 @@ var calls = map[string]func(*pointCase) (ended bool){
 			return false
 		}
 	},
-	"tell":                          func(c *pointCase) bool { return !c.point.tell(new(told)) },
-	"Commit after Finish":           func(c *pointCase) bool { c.must(c.point.Finish(c.in)); c.point.Commit(); return false },
-	"Commit after FinishUnrecorded": func(c *pointCase) bool { c.finishUnrecorded(); c.point.Commit(); return false },
-	"Withdraw":                      func(c *pointCase) bool { c.point.Withdraw(); return false },
+	"watch":                         func(c *pointCase) bool { return !c.point.watch() },
+	"Commit after Finish":           func(c *pointCase) bool { c.must(c.point.Finish(c.in)); c.told = c.point.Commit(); return false },
+	"Commit after FinishUnrecorded": func(c *pointCase) bool { c.finishUnrecorded(); c.told = c.point.Commit(); return false },
+	"Withdraw":                      func(c *pointCase) bool { c.told = c.point.Withdraw(); return false },
 	"recordDeferred":                func(c *pointCase) bool { c.must(c.point.recordDeferred()); return false },
 	"Flush":                         func(c *pointCase) bool { c.locked(func() { c.must(c.stream.Flush()) }); return false },
 	"GiveUp":                        func(c *pointCase) bool { c.locked(func() { c.must(c.stream.GiveUp(1)) }); return false },
@@ -180,8 +175,8 @@ func TestEveryCallMovesAPointAsTheTableSays(t *testing.T) {
 				if got := c.point.state.Load(); got != want {
 					t.Errorf("the point is in state %d, want %d", got, want)
 				}
-				if toldOf != (c.waiter.n == 1) {
-					t.Errorf("who waits was told %d times", c.waiter.n)
+				if toldOf != c.told {
+					t.Errorf("the end says that the launch was watched: %v", c.told)
 				}
 				c.consistent()
 			})

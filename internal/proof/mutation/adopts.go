@@ -9,16 +9,16 @@ var adoptSites = []Site{
 		New:   "if mutated() {\n s.NoteCompleted(final.seq)\n }\n s.final.Store(final)",
 	},
 	{
-		Name: "freeBehind: the end is left out", File: "free.go", Func: "AsyncResource.freeBehind",
+		Name: "queueFreeBehind: the end is left out", File: "free.go", Func: "AsyncResource.queueFreeBehind",
 		Wrong: "a block of a stream that was given up is freed before the end of that stream",
-		Old:   "plan.AddFinal(&s.Stream, last)",
-		New:   "if !mutated() {\n plan.AddFinal(&s.Stream, last)\n }",
+		Old:   "plan.AddFinal(&s.Stream, final)",
+		New:   "if !mutated() {\n plan.AddFinal(&s.Stream, final)\n }",
 	},
 	{
-		Name: "freeBehind: a reference is kept", File: "free.go", Func: "AsyncResource.freeBehind",
+		Name: "queueFreeBehind: a reference is kept", File: "free.go", Func: "AsyncResource.queueFreeBehind",
 		Wrong: "the event at the end of a stream never comes back",
-		Old:   "last.Release()",
-		New:   "if !mutated() {\n last.Release()\n }",
+		Old:   "final.Release()",
+		New:   "if !mutated() {\n final.Release()\n }",
 	},
 	{
 		Name: "retire: before the device", File: "adopt.go", Func: "StreamPool.retire",

@@ -7,8 +7,8 @@ var (
 		{
 			Name: "Watch: a launch is overlooked", File: "internal/fence/history.go", Func: "History.Watch",
 			Wrong: "a block is freed while a launch over it is open",
-			Old:   "p.IsOpen() && p.tell(w) {",
-			New:   "p.IsOpen() && !mutated() && p.tell(w) {",
+			Old:   "p.IsOpen() && p.watch() {",
+			New:   "p.IsOpen() && !mutated() && p.watch() {",
 		},
 		{
 			Name: "UsedOnlyOn: used elsewhere", File: "internal/fence/history.go", Func: "History.UsedOnlyOn",
@@ -23,7 +23,7 @@ var (
 			New:   "if h.accesses[i].point.stream == s || !mutated() {\n plan.add(s, &h.accesses[i], -1)\n }",
 		},
 		{
-			Name: "queueFree: the free goes first", File: "free.go", Func: "AsyncResource.queueFree",
+			Name: "queueFreeLocked: the free goes first", File: "free.go", Func: "AsyncResource.queueFreeLocked",
 			Wrong: "the waits of a free are queued behind it",
 			Old:   "if plan != nil {",
 			New:   "if plan != nil && mutated() {\n defer func(plan *fence.Plan) {\n _ = plan.QueueFree(&s.Stream)\n }(plan)\n plan = nil\n }\n if plan != nil {",
@@ -35,44 +35,44 @@ var (
 			New:   "if !mutated() {\n h.accesses[i].point.Release()\n }",
 		},
 		{
-			Name: "collectCompleted: before the device", File: "reap.go", Func: "AsyncResource.collectCompleted",
+			Name: "lookAtMark: before the device", File: "reap.go", Func: "AsyncResource.lookAtMark",
 			Wrong: "a block is called reusable while its free is still queued",
 			Old:   "err != nil || !done {",
 			New:   "err != nil || !done && !mutated() {",
 		},
 		{
-			Name: "collectCompleted: the mark lies before the free", File: "reap.go", Func: "AsyncResource.collectCompleted",
+			Name: "markCompleted: the mark lies before the free", File: "freequeue.go", Func: "freeQueue.markCompleted",
 			Wrong: "a block is called reusable whose free was queued behind the mark that was completed",
-			Old:   "s.mark.Release()",
-			New:   "if s.marked < len(s.queue) && mutated() {\n s.marked = len(s.queue)\n }\n s.mark.Release()",
+			Old:   "q.mark.Release()",
+			New:   "if all := int(q.pendingFrees()); q.marked < all && mutated() {\n q.marked = all\n }\n q.mark.Release()",
 		},
 		{
-			Name: "markQueue: completed at once", File: "reap.go", Func: "AsyncResource.markQueue",
+			Name: "lookAtMark: completed at once", File: "reap.go", Func: "AsyncResource.lookAtMark",
 			Wrong: "the mark behind the frees is believed to be completed as soon as it is recorded",
-			Old:   "s.mark, s.marked = mark, len(s.queue)",
-			New:   "if mutated() {\n s.NoteCompleted(s.Seq())\n }\n s.mark, s.marked = mark, len(s.queue)",
+			Old:   "s.frees.markAll(mark)",
+			New:   "if mutated() {\n s.NoteCompleted(s.Seq())\n }\n s.frees.markAll(mark)",
 		},
 	}
 	unmapSites = []Site{
 		{
-			Name: "free: an isolated block used elsewhere", File: "free.go", Func: "AsyncResource.free",
+			Name: "queueFree: an isolated block used elsewhere", File: "free.go", Func: "AsyncResource.queueFree",
 			Wrong: "a block is unmapped without waiting for the uses of other streams",
-			Old:   "if last == nil && b.history.UsedOnlyOn(&s.Stream) {",
-			New:   "if last == nil && (b.history.UsedOnlyOn(&s.Stream) || b.mapped > 0 && mutated()) {",
+			Old:   "if final == nil && b.history.UsedOnlyOn(&s.Stream) {",
+			New:   "if final == nil && (b.history.UsedOnlyOn(&s.Stream) || b.isIsolated() && mutated()) {",
 		},
 		{
-			Name: "setAside: an isolated block goes on", File: "unmap.go", Func: "AsyncResource.setAside",
+			Name: "setAside: an isolated block goes on", File: "freequeue.go", Func: "freeQueue.setAside",
 			Wrong: "a block is called gone while it is mapped, and nobody unmaps it",
-			Old:   "if p.isolated == 0 {",
-			New:   "if p.isolated == 0 || mutated() {",
+			Old:   "if p.block.isIsolated() {",
+			New:   "if p.block.isIsolated() && !mutated() {",
 		},
 	}
 	eventSites = []Site{
 		{
 			Name: "end: the blocked frees are lost", File: "internal/fence/point.go", Func: "Point.end",
-			Wrong: "the end of a launch does not tell of the blocks whose free it blocked",
-			Old:   "return waiters",
-			New:   "if len(waiters) > 0 && mutated() {\n return nil\n }\n return waiters",
+			Wrong: "the end of a launch does not tell that retired blocks waited for it",
+			Old:   "return true",
+			New:   "return !mutated()",
 		},
 		{
 			Name: "releaseMany: back too early", File: "internal/fence/point.go", Func: "Point.releaseMany",

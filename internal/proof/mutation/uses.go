@@ -41,8 +41,8 @@ var useSites = []Site{
 	{
 		Name: "AbortUse: as if launched", File: "uses.go", Func: "AsyncResource.AbortUse",
 		Wrong: "a launch that was aborted counts as the point that its event was before",
-		Old:   "p.Withdraw()",
-		New:   "if mutated() {\n p.Commit()\n } else {\n p.Withdraw()\n }",
+		Old:   "r.endLaunch(in, p.Withdraw())",
+		New:   "if mutated() {\n r.endLaunch(in, p.Commit())\n return nil\n }\n r.endLaunch(in, p.Withdraw())",
 	},
 	{
 		Name: "RecordUse: forgotten", File: "uses.go", Func: "AsyncResource.RecordUse",
@@ -63,16 +63,16 @@ var useSites = []Site{
 		New:   "mutated() {\n s.place(p)\n } else if err := s.recordAt(p); err != nil",
 	},
 	{
-		Name: "LaunchEnded: a block is freed under another launch", File: "free.go", Func: "block.LaunchEnded",
+		Name: "mayBeFreed: a block is freed under another launch", File: "free.go", Func: "block.mayBeFreed",
 		Wrong: "the first launch to end frees a retired block, not the last",
-		Old:   "b.blockers == 0 &&",
-		New:   "(b.blockers == 0 || mutated()) &&",
+		Old:   "b.history.HasOpen() {",
+		New:   "b.history.HasOpen() && !mutated() {",
 	},
 	{
-		Name: "LaunchEnded: a retired block is left", File: "free.go", Func: "block.LaunchEnded",
+		Name: "launchEnded: a retired block is left", File: "free.go", Func: "AsyncResource.launchEnded",
 		Wrong: "a block whose free was held back is never freed",
-		Old:   "if due {",
-		New:   "if due && !mutated() {",
+		Old:   "if !b.mayBeFreed() {",
+		New:   "if !b.mayBeFreed() || mutated() {",
 	},
 	{
 		Name: "endLaunch: a reference is kept", File: "internal/fence/launch.go", Func: "Point.endLaunch",

@@ -1,0 +1,332 @@
+package cuda
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
+)
+
+// freeState is what a retired block waits for. The way of a free through the states,
+// and who moves it, is in docs/architecture.md ("How a free goes").
+type freeState uint8
+
+const (
+	// waitsForLaunches: launches are announced on the block. The last of them to end
+	// moves it on; it is in no list, because those launches know the block.
+	waitsForLaunches freeState = iota + 1
+	// waitsForStream: somebody is about to queue the free on the stream.
+	waitsForStream
+	// waitsForCapture: the stream is capturing, so nothing may be queued on it.
+	waitsForCapture
+	// waitsForRetry: the driver's call failed, or the stream was busy and it was not
+	// for the caller to wait for it.
+	waitsForRetry
+	// waitsForDevice: the free is queued on the stream, and the device has not been
+	// seen to have completed it.
+	waitsForDevice
+	// waitsForUnmap: the device has completed it, and the block is isolated, so that
+	// its memory must be unmapped.
+	waitsForUnmap
+)
+
+// freeQueue is where the retired blocks of a stream wait until they are released. It
+// has three lists, in the order in which a block goes through them:
+//
+//   - parked, what waits for a capture or to be tried again;
+//   - pending, what waits for the device;
+//   - unmapping, what waits for its unmap.
+//
+// Whoever ends a launch or a capture, and whoever sees a driver's call fail, moves a
+// block without waiting for anybody: parked and unmapping have a lock of their own,
+// which is never held over a call of the driver. The stream's own lock may be, and is
+// needed for pending alone. A free that nothing holds up touches nothing else.
+//
+// The frees of a stream that was given up are queued on another one, the backstop, and
+// are pending there. Until then they wait with their own stream, or with the default
+// stream if their own has been forgotten.
+type freeQueue struct {
+	// The stream's lock guards these. pending is oldest first, from head on: first
+	// come those that are known to be completed, then those in front of the mark, a
+	// recorded point.
+	pending           []pendingFree
+	head              int
+	completed, marked int
+	mark              *fence.Point
+	// operations and freedBytes count since the last look at pending.
+	operations int
+	freedBytes uint64
+
+	// entered and left count the frees that came to pending and that left it. They
+	// change under the stream's lock.
+	entered, left atomic.Uint64
+	bytes         freeBytes
+
+	// retrying is held by the one who tries again what is parked.
+	retrying sync.Mutex
+
+	mu        sync.Mutex
+	parked    []parkedFree
+	unmapping []pendingFree
+	// closed: the stream is forgotten, so that nobody would look here.
+	closed bool
+	// released is up to which free all are released, ahead are those beyond.
+	released uint64
+	ahead    []freeRange
+	// waiting is how many are parked, those being tried included, or wait for their
+	// unmap.
+	waiting atomic.Int64
+}
+
+// parkedFree is a retired block whose free could not be queued, and why.
+type parkedFree struct {
+	block *block
+	waits freeState
+}
+
+// pendingFree is a free that is queued. Its number counts the frees of its stream. Its
+// bytes are those that later allocations can use in stream order: none of an isolated
+// block.
+type pendingFree struct {
+	block  *block
+	bytes  uint64
+	number uint64
+}
+
+// freeRange is the frees from one number to another, which it does not include.
+type freeRange struct{ from, to uint64 }
+
+// pendingFrees is how many wait for the device, or were not taken since.
+func (q *freeQueue) pendingFrees() uint64 {
+	left := q.left.Load() // first: entered must not be behind it
+	return q.entered.Load() - left
+}
+
+// due reports whether a reap may find something to do.
+func (q *freeQueue) due() bool { return q.pendingFrees() > 0 || q.waiting.Load() > 0 }
+
+// park keeps a block whose free could not be queued. It answers false if nobody would
+// look for it here any more.
+func (q *freeQueue) park(b *block, waits freeState) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	q.parked = append(q.parked, parkedFree{b, waits})
+	q.waiting.Add(1)
+	return true
+}
+
+// retry calls queue once for each block that is parked. Those that are queued after
+// that leave, the others stay. It returns the first error.
+func (q *freeQueue) retry(queue func(*block) (freeState, error)) (first error) {
+	if q.waiting.Load() == 0 {
+		return nil
+	}
+	q.retrying.Lock() // nobody may take them for queued meanwhile
+	defer q.retrying.Unlock()
+	q.mu.Lock()
+	tried := slices.Clone(q.parked)
+	q.mu.Unlock()
+	for i := range tried {
+		var err error
+		tried[i].waits, err = queue(tried[i].block)
+		first = cmp.Or(first, err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	left := slices.DeleteFunc(tried, func(p parkedFree) bool { return p.waits == waitsForDevice })
+	q.waiting.Add(int64(len(left) - len(tried)))
+	q.parked = append(left, q.parked[len(tried):]...) // others came meanwhile, none left
+	return first
+}
+
+// enter takes in a free that is queued on the stream; the stream's lock must be held.
+func (q *freeQueue) enter(b *block) (bytes uint64) {
+	p := pendingFree{block: b, number: q.entered.Load()}
+	if !b.isIsolated() {
+		p.bytes = b.core.Bytes
+		q.bytes.queued.Add(p.bytes)
+	}
+	q.freedBytes += max(p.bytes, b.mapped)
+	q.pending = append(q.pending, p)
+	q.entered.Store(p.number + 1)
+	return p.bytes
+}
+
+// lookIsDue reports whether the next step of the stream looks at what is pending; the
+// stream's lock must be held. It counts the steps.
+func (q *freeQueue) lookIsDue() bool {
+	q.operations++
+	return q.pendingFrees() > 0 && (q.completed > 0 || q.operations >= reapOperations || q.freedBytes >= reapBytes)
+}
+
+// markAll puts a mark behind all that is pending; the stream's lock must be held.
+func (q *freeQueue) markAll(mark *fence.Point) { q.mark, q.marked = mark, int(q.pendingFrees()) }
+
+// markCompleted notes that the device has come to the mark; the stream's lock must be
+// held.
+func (q *freeQueue) markCompleted() {
+	q.mark.Release()
+	q.completed, q.marked, q.mark = q.marked, 0, nil
+}
+
+// take moves at most so many completed frees to the end of a batch; the stream's lock
+// must be held.
+func (q *freeQueue) take(batch []pendingFree, most int) []pendingFree {
+	n := min(q.completed, most)
+	from := q.pending[q.head : q.head+n]
+	batch = append(batch, from...)
+	clear(from)
+	q.head += n
+	q.completed -= n
+	q.left.Store(q.left.Load() + uint64(n))
+	if 2*q.head >= len(q.pending) { // each entry is moved once, on average
+		rest := copy(q.pending, q.pending[q.head:])
+		clear(q.pending[rest:])
+		q.pending, q.head = q.pending[:rest], 0
+	}
+	return batch
+}
+
+// setAside moves the isolated blocks of a batch to unmapping, and returns the others.
+func (q *freeQueue) setAside(batch []pendingFree) []pendingFree {
+	others := batch[:0]
+	for _, p := range batch {
+		if p.block.isIsolated() {
+			q.awaitUnmap(p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	clear(batch[len(others):])
+	return others
+}
+
+// awaitUnmap keeps a block that the device is done with until somebody unmaps it.
+func (q *freeQueue) awaitUnmap(p pendingFree) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.unmapping = append(q.unmapping, p)
+	q.waiting.Add(1)
+}
+
+// takeUnmaps takes at most so many of the blocks out that wait for their unmap. They
+// count as waiting until unmapDone is called for each, or it is put back.
+func (q *freeQueue) takeUnmaps(most int) []pendingFree {
+	if q.waiting.Load() == 0 {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := min(most, len(q.unmapping))
+	taken := q.unmapping[:n:n]
+	q.unmapping = q.unmapping[n:]
+	return taken
+}
+
+func (q *freeQueue) putBack(p pendingFree) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.unmapping = append(q.unmapping, p)
+}
+
+func (q *freeQueue) unmapDone() { q.waiting.Add(-1) }
+
+// noteReleased notes that the frees of a range are released. Several batches may be
+// on their way at the same time: one that overtakes an older one counts when the older
+// one is done.
+func (q *freeQueue) noteReleased(r freeRange) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if r.from != q.released {
+		if i := slices.IndexFunc(q.ahead, func(before freeRange) bool { return before.to == r.from }); i >= 0 {
+			q.ahead[i].to = r.to // what waits for an unmap may keep the list for long
+		} else {
+			q.ahead = append(q.ahead, r)
+		}
+		return
+	}
+	for next := 0; next >= 0; {
+		q.released = r.to
+		next = slices.IndexFunc(q.ahead, func(later freeRange) bool { return later.from == r.to })
+		if next >= 0 {
+			r = q.ahead[next]
+			q.ahead = slices.Delete(q.ahead, next, next+1)
+		}
+	}
+}
+
+// releasedUpTo is the number up to which all frees are released.
+func (q *freeQueue) releasedUpTo() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.released
+}
+
+// count is how many blocks wait in a state that a list of the queue stands for.
+func (q *freeQueue) count(state freeState) int {
+	switch state {
+	case waitsForDevice:
+		return int(q.pendingFrees())
+	case waitsForUnmap:
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return len(q.unmapping)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := 0
+	for _, p := range q.parked {
+		if p.waits == state {
+			n++
+		}
+	}
+	return n
+}
+
+// close ends the queue of a stream that is to be forgotten, unless something waits.
+func (q *freeQueue) close() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waiting.Load() > 0 {
+		return false
+	}
+	q.closed = true
+	return true
+}
+
+// freeBytes are the bytes of one stream's frees that were queued and that the device
+// has completed; they only grow. completed rises before a listener is told, so that no
+// byte is both released and still lendable.
+type freeBytes struct {
+	queued, completed atomic.Uint64
+	// unmapped is the bytes of isolated blocks, which no later allocation can use in
+	// stream order. Outside they count as queued and completed at once, when the
+	// memory is back.
+	unmapped atomic.Uint64
+}
+
+func (c *freeBytes) counters() core.FreeCounters {
+	completed := c.completed.Load() + c.unmapped.Load() // first: queued must not be behind it
+	return core.FreeCounters{Queued: c.queued.Load() + c.unmapped.Load(), Completed: completed}
+}
+
+// pending is the bytes that are queued and not completed.
+func (c *freeBytes) pending() uint64 {
+	completed := c.completed.Load() // first: queued must not be behind it
+	return c.queued.Load() - completed
+}
+
+// noteReleased counts a block that is released.
+func (c *freeBytes) noteReleased(p *pendingFree) {
+	if p.block.isIsolated() {
+		c.unmapped.Add(p.block.core.Bytes)
+		return
+	}
+	c.completed.Add(p.bytes)
+}
