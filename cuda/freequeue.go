@@ -224,9 +224,9 @@ func (q *freeQueue) takeUnmaps(most int) []pendingFree {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := min(most, len(q.unmapping))
-	taken := q.unmapping[:n:n]
+	due := q.unmapping[:n:n]
 	q.unmapping = q.unmapping[n:]
-	return taken
+	return due
 }
 
 func (q *freeQueue) putBack(p pendingFree) {
