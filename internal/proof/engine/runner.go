@@ -38,13 +38,9 @@ type block struct {
 	history fence.History
 	home    uint8
 	live    bool
-	// open is how many launches its free waits for.
-	open  int
-	ended int
+	// waits: its free waits for launches.
+	waits bool
 }
-
-// LaunchEnded is the end of a launch that the block's free waits for.
-func (b *block) LaunchEnded() { b.ended++ }
 
 type launch struct {
 	intent core.Intent
@@ -166,7 +162,7 @@ func (r *Runner) alloc(o program.Op, op int16) error {
 		}
 	}
 	b := &r.blocks[o.Block]
-	b.home, b.live, b.open, b.ended = o.Stream, true, 0, 0
+	b.home, b.live, b.waits = o.Stream, true, false
 	b.history.Begin(fence.AllocatedBehind(ready, core.SpanRef{}))
 	return r.compare(from)
 }
@@ -232,21 +228,30 @@ func (r *Runner) announce(o program.Op, l *launch, op int16) (let bool, err erro
 func (r *Runner) end(o program.Op, op int16) error {
 	l := &r.launches[op]
 	r.begin()
+	var watched bool
 	if o.Kind == program.Abort {
 		r.plan.Abort(op)
-		l.point.Withdraw()
+		watched = l.point.Withdraw()
 	} else {
 		r.plan.End(op)
 		if err := l.point.Finish(&l.intent); err != nil {
 			return err
 		}
-		l.point.Commit()
+		watched = l.point.Commit()
 	}
 	if err := r.compare(r.plan.Len()); err != nil {
 		return err
 	}
 	for at := range o.Uses().All() {
-		if b := &r.blocks[at]; b.open > 0 && b.ended == b.open {
+		b := &r.blocks[at]
+		if !b.waits {
+			continue
+		}
+		open := len(r.plan.Users(at)) > 0
+		if !watched || open != b.history.HasOpen() {
+			return fmt.Errorf("%w: block %d waited for a launch that has ended; others are open: %v", proof.ErrAnswer, at, open)
+		}
+		if !open {
 			if err := r.freeNow(b, at, op); err != nil {
 				return err
 			}
@@ -296,11 +301,11 @@ func (r *Runner) synchronize(stream uint8) error {
 func (r *Runner) free(block uint8, op int16) error {
 	b := &r.blocks[block]
 	b.live = false
-	b.open, b.ended = b.history.Watch(b), 0
-	if users := len(r.plan.Users(block)); users != b.open {
-		return fmt.Errorf("%w: %d launches are open over block %d, and the engine says %d", proof.ErrAnswer, users, block, b.open)
+	b.waits = b.history.Watch()
+	if users := len(r.plan.Users(block)); users > 0 != b.waits {
+		return fmt.Errorf("%w: %d launches are open over block %d, and the engine says %v", proof.ErrAnswer, users, block, b.waits)
 	}
-	if b.open > 0 {
+	if b.waits {
 		return nil
 	}
 	return r.freeNow(b, block, op)
@@ -308,7 +313,7 @@ func (r *Runner) free(block uint8, op int16) error {
 
 func (r *Runner) freeNow(b *block, at uint8, op int16) error {
 	s := r.streams[b.home]
-	b.open = 0
+	b.waits = false
 	r.begin()
 	if !b.history.UsedOnlyOn(s) {
 		b.history.PlanFree(s, &r.behind)
