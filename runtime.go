@@ -139,7 +139,7 @@ func (r *Runtime) DeviceMemory() cuda.MemoryReading { return r.watch.Last() }
 // /debug/pprof/gpumem, where net/http/pprof is mounted too. It makes no device
 // call.
 func (r *Runtime) ProfileHandler() http.Handler {
-	return profile.Handler(profile.Source{Resource: r.Resource(), Holders: r.budget.Holders, Allocations: r.allocations})
+	return profile.Handler(profile.Source{Resource: r.Resource(), Allocations: r.allocations})
 }
 
 // PoolStats reads the driver's memory pool: reserved, highest reserved, used

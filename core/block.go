@@ -109,11 +109,11 @@ type Request struct {
 	// unmapped, its bytes go back to the device, and its addresses are not
 	// given out again for as long as the resource can afford, so that a late
 	// access faults. It needs [Isolation] and costs tens of microseconds. The
-	// device gives whole units of [Isolator]'s granularity; Bytes stays what
+	// device gives whole units of [Inspector].IsolationGranularity; Bytes stays what
 	// was asked for.
 	Isolated bool
 	// Withheld marks a block of a layer's own, which no caller has; see
-	// [Withholder].
+	// [Resource.Withhold].
 	Withheld bool
 	// Span is the trace span of the allocation, if it is recorded. A wait
 	// for the block's readiness links to it.

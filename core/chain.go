@@ -1,9 +1,6 @@
 package core
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // Layer wraps a resource in a decorator. Returning the upstream itself is the
 // way to build nothing.
@@ -30,18 +27,6 @@ func Chain(base Resource, layers ...Layer) (Resource, error) {
 	return r, nil
 }
 
-// Find returns the outermost layer of r that is a T, for inspection. It must
-// not be used to reach a call that changes anything.
-func Find[T any](r Resource) (T, bool) {
-	for ; r != nil; r = r.Unwrap() {
-		if t, ok := r.(T); ok {
-			return t, true
-		}
-	}
-	var zero T
-	return zero, false
-}
-
 // Base returns the innermost resource of r.
 func Base(r Resource) Resource {
 	for {
@@ -51,26 +36,4 @@ func Base(r Resource) Resource {
 		}
 		r = up
 	}
-}
-
-// Inspector is a resource that can list its blocks. It is found with [Find].
-type Inspector interface {
-	// Blocks calls yield for each block that is not released, until yield
-	// returns false. Blocks that come or go meanwhile may be missed.
-	Blocks(yield func(BlockInfo) bool)
-}
-
-// BlockInfo is what a layer knows of one block.
-type BlockInfo struct {
-	Block Block
-	// AllocStack is where it was allocated, FreeStack where it was freed if it
-	// was, as far as they were kept.
-	AllocStack, FreeStack Stack
-	// AllocSpan is the span in force when it was allocated, if its stack was kept.
-	AllocSpan SpanContext
-	// Uses are its last declared uses, newest first, if they were kept.
-	Uses []UseRecord
-	// Allocated is when it was allocated, to the resolution of the clock of
-	// who kept it; zero if nobody did.
-	Allocated time.Time
 }

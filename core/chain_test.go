@@ -52,22 +52,6 @@ func TestChainStopsAtTheFirstError(t *testing.T) {
 	}
 }
 
-func TestFindReturnsTheOutermostMatch(t *testing.T) {
-	base := coretest.NewFake(0)
-	stack, err := core.Chain(base, faultsLayer, core.Layer(faultsLayer))
-	succeed(t, "chain", err)
-	faults, ok := core.Find[*coretest.Faults](stack)
-	mustBe(t, "found", ok, true)
-	mustBe(t, "the outermost", core.Resource(faults), stack)
-	fake, ok := core.Find[*coretest.Fake](stack)
-	mustBe(t, "found", ok, true)
-	mustBe(t, "the base", fake, base)
-	_, ok = core.Find[interface{ Nobody() }](stack)
-	mustBe(t, "found what nobody is", ok, false)
-	_, ok = core.Find[core.Inspector](nil)
-	mustBe(t, "found in nothing", ok, false)
-}
-
 func TestNewRuntimeNeedsAResource(t *testing.T) {
 	_, err := core.NewRuntime(core.Parts{})
 	mustBe(t, "whether the request was invalid", isInvalid(err, "Resource"), true)

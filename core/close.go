@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Close refuses further work, has a layer that can compare what was never given
-// back do so ([LiveChecker]), waits until the device has passed that and every
+// Close refuses further work, has what was never given back compared
+// ([Resource.CheckLive]), waits until the device has passed that and every
 // queued free or ctx ends, and reports what was never given back, each leak as a
 // finding too. It does not free leaked blocks: work that the runtime does not
 // know of may still use them. Uses that are open may still be ended. A second
@@ -30,19 +30,19 @@ func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 		r.report(Finding{Kind: FindingAccountingMismatch,
 			Text: fmt.Sprintf("%d attempts to take a byte counter of %v below zero: its books are wrong, which is a bug of that resource", stats.Underflows, r.resource)})
 	}
-	inspector, ok := Find[Inspector](r.resource)
 	if r.poisoned.Load() != nil {
 		return left, err // nothing could be given back: those are no leaks
 	}
-	if ok {
-		left.LeakedBytes = 0
-		inspector.Blocks(func(info BlockInfo) bool {
-			if info.Block.State == Live {
-				left.Leaks = append(left.Leaks, info)
-				left.LeakedBytes += info.Block.Requested
-			}
-			return true
-		})
+	var listed uint64
+	r.resource.Inspect().Blocks(func(info BlockInfo) bool {
+		if info.Block.State == Live {
+			left.Leaks = append(left.Leaks, info)
+			listed += info.Block.Requested
+		}
+		return true
+	})
+	if len(left.Leaks) > 0 { // or the stack lists no blocks
+		left.LeakedBytes = listed
 	}
 	for _, leak := range left.Leaks {
 		r.reportLeak(leak)
@@ -51,6 +51,16 @@ func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 		err = errors.Join(errors.New("Close: not everything was given back by the device"), err)
 	}
 	return left, err
+}
+
+// settle has what is live compared, because nobody will free it any more, and
+// drains.
+func (r *Runtime) settle(ctx context.Context) error {
+	checked := r.observe("Close", r.resource.CheckLive(ctx))
+	if r.poisoned.Load() != nil {
+		return checked
+	}
+	return errors.Join(checked, r.Drain(ctx))
 }
 
 func (r *Runtime) reportLeak(leak BlockInfo) {

@@ -109,7 +109,7 @@ type unlisted struct {
 	core.Resource
 }
 
-func (unlisted) Unwrap() core.Resource { return nil }
+func (unlisted) Inspect() core.Inspector { return core.Uninspected{} }
 
 func TestCloseCountsLeaksThatItCannotList(t *testing.T) {
 	rt := newRuntime(t, core.Parts{Resource: unlisted{coretest.NewFake(0)}})
@@ -166,8 +166,16 @@ type aged struct {
 	ago time.Duration
 }
 
-func (a *aged) Blocks(yield func(core.BlockInfo) bool) {
-	a.Fake.Blocks(func(info core.BlockInfo) bool {
+func (a *aged) Inspect() core.Inspector { return listing{a.Fake.Inspect(), a} }
+
+type listing struct {
+	core.Inspector
+	of *aged
+}
+
+func (l listing) Blocks(yield func(core.BlockInfo) bool) {
+	a := l.of
+	l.Inspector.Blocks(func(info core.BlockInfo) bool {
 		info.Allocated = time.Now().Add(-a.ago)
 		return yield(info)
 	})

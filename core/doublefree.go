@@ -10,22 +10,14 @@ const SourceSlice = "slice"
 // common case. Health, incident files and dumps leave these out.
 func (f Finding) Harmless() bool { return f.Kind == FindingDoubleFree && f.Source == SourceSlice }
 
-// Rememberer is a layer that remembers blocks, for a while also those that were
-// freed. It is for inspection, found with [Find].
-type Rememberer interface {
-	// Remember is what the layer knows of a block. It makes no device call. ok is
-	// false if it knows nothing.
-	Remember(id BlockID) (info BlockInfo, ok bool)
-}
-
 // ReportDoubleFree reports that a handle of typed memory was freed again: text
 // says of which memory, err is what the caller is told, and at where it was done.
 // What the layers remember of victim goes with it. It makes no device call, does
 // not block, and may be called whatever the runtime's health.
 func (r *Runtime) ReportDoubleFree(victim Block, text string, err error, at Stack) {
 	f := Finding{Kind: FindingDoubleFree, Source: SourceSlice, Victim: victim, CallStack: at, Text: text, Err: err}
-	if layer, ok := Find[Rememberer](r.resource); ok && victim.ID.Generation != 0 {
-		if known, ok := layer.Remember(victim.ID); ok {
+	if victim.ID.Generation != 0 {
+		if known, ok := r.resource.Inspect().Remember(victim.ID); ok {
 			f.Victim.State, f.AllocStack, f.FreeStack, f.Uses = known.Block.State, known.AllocStack, known.FreeStack, known.Uses
 		}
 	}

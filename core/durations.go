@@ -16,10 +16,6 @@ var processStart = time.Now()
 // is safe for concurrent use and does not block.
 func Now() Instant { return Instant(time.Since(processStart)) }
 
-// InstantOf is the instant of a time that carries a monotonic reading, as
-// those of [time.Now] do. It reads no clock.
-func InstantOf(t time.Time) Instant { return Instant(t.Sub(processStart)) }
-
 // Since is the time from earlier to i, never less than zero.
 func (i Instant) Since(earlier Instant) time.Duration { return max(0, time.Duration(i-earlier)) }
 

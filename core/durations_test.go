@@ -45,8 +45,7 @@ func TestDurationsAreMerged(t *testing.T) {
 
 func TestInstantsAreMonotonic(t *testing.T) {
 	before := core.Now()
-	at := core.InstantOf(time.Now())
-	after := core.Now()
+	at, after := core.Now(), core.Now()
 	if before > at || at > after || before < 0 {
 		t.Errorf("%v, %v, %v", before, at, after)
 	}

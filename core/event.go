@@ -73,7 +73,7 @@ type Event struct {
 	LaunchID  uint64
 	WaitedFor [4]WaitRef
 	// Span is the sampled span under which the operation ran, see [SpanOf], or
-	// the one that a [ContextSink] made of a refusal. Zero if there is none or
+	// the one that an [EventSink] made of a refusal. Zero if there is none or
 	// nobody traces.
 	Span SpanRef
 	// Err is the error returned, nil for a success.
@@ -94,25 +94,8 @@ func (e *Event) Trace() string {
 
 // EventSink takes events.
 type EventSink interface {
-	// Emit takes one event. It must be safe for concurrent use and must not
-	// block.
-	Emit(e Event)
-}
-
-// ContextSink is an [EventSink] that is told whose operation an event is of, so
-// that it can find the request's trace even where that is not sampled.
-type ContextSink interface {
-	EventSink
-	// EmitIn is Emit for an event of an operation that ran under ctx. It keeps
-	// nothing of ctx.
-	EmitIn(ctx context.Context, e Event)
-}
-
-// EmitIn gives e to sink, with ctx if sink is a [ContextSink].
-func EmitIn(ctx context.Context, sink EventSink, e Event) {
-	if s, ok := sink.(ContextSink); ok {
-		s.EmitIn(ctx, e)
-		return
-	}
-	sink.Emit(e)
+	// Emit takes one event of an operation that ran under ctx, in which the
+	// request's trace can be found even where that is not sampled. It must be safe
+	// for concurrent use, must not block and keeps nothing of ctx.
+	Emit(ctx context.Context, e Event)
 }

@@ -82,12 +82,14 @@ func ExampleChain() {
 	stack, err := core.Chain(coretest.NewFake(0), logged, off, core.Layer(logged))
 	fmt.Println(stack, err)
 	fmt.Println(core.Base(stack))
-	_, ok := core.Find[core.Inspector](stack)
-	fmt.Println("can list its blocks:", ok)
+	_, _ = stack.Allocate(context.Background(), core.Request{Bytes: 4096, Tag: "rows"})
+	for info := range stack.Inspect().Blocks {
+		fmt.Println(info.Block.Tag, info.Block.State)
+	}
 	// Output:
 	// faults(faults(fake:0)) <nil>
 	// fake:0
-	// can list its blocks: true
+	// rows live
 }
 
 func ExampleRuntime_Reserve() {

@@ -67,24 +67,11 @@ func (r *Runtime) reportOutOfMemory(req Request, err error) {
 		Text:   fmt.Sprintf("the device has no memory for %d bytes tagged %q that the budget admitted: %v", req.Bytes, req.Tag.OrUntagged(), err)})
 }
 
-// Flights is a backend that knows which launches the device has not passed.
-type Flights interface {
-	// InFlight lists launches that were finished and that the device is not
-	// known to have passed: the newest of each stream, then the second of
-	// each, and so on. It may leave some out, makes no device call and does
-	// not wait for one that hangs.
-	InFlight() []UseRecord
-}
-
 // inFlight lists what was in flight, for the report of a lost device: the
 // faulting launch is among them.
 func (r *Runtime) inFlight() []UseRecord {
 	const enough = 128
-	flights, ok := Find[Flights](r.resource)
-	if !ok {
-		return nil
-	}
-	launches := flights.InFlight()
+	launches := r.resource.Inspect().InFlight()
 	return launches[:min(len(launches), enough)]
 }
 

@@ -133,7 +133,14 @@ type flying struct {
 	launches []core.UseRecord
 }
 
-func (f flying) InFlight() []core.UseRecord { return f.launches }
+func (f flying) Inspect() core.Inspector { return inFlight{f.Fake.Inspect(), f.launches} }
+
+type inFlight struct {
+	core.Inspector
+	launches []core.UseRecord
+}
+
+func (i inFlight) InFlight() []core.UseRecord { return i.launches }
 
 func TestALostDeviceIsReportedWithTheLaunchesInFlight(t *testing.T) {
 	found := new(findings)

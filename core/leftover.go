@@ -9,8 +9,8 @@ import (
 
 // Leftover is what a runtime still held when it was closed.
 type Leftover struct {
-	// Leaks are the blocks that were never given back, as far as a layer of
-	// the stack can list them; see [Inspector].
+	// Leaks are the blocks that were never given back, as far as the stack lists
+	// its blocks; see [Inspector].
 	Leaks []BlockInfo
 	// LeakedBytes is the requested bytes that were never given back.
 	LeakedBytes uint64

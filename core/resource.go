@@ -94,20 +94,32 @@ type Resource interface {
 	// construction; there is no way to unsubscribe.
 	Subscribe(l Listener)
 
-	// Unwrap is the upstream of a decorator and nil for a backend. It is for
-	// inspection; no call that changes anything is made through it.
-	Unwrap() Resource
-}
+	// Withhold says that the owner of a block that is live here has given it back
+	// to a guard above, and what it is to callers now: Retired while a launch keeps
+	// it, Quarantined from then on; calls may overtake each other, and the later
+	// state holds. It counts no more in Stats.PeakRequested and Stats.PeakBytes, and
+	// is among a budget's holders as what it is. It stays live to all calls until it
+	// is deallocated. A block that is not live changes nothing. It may be called more
+	// than once, makes no device call and does not block. [Request.Withheld] says
+	// the same of a block from the start.
+	Withhold(id BlockID, as BlockState)
 
-// DatedFreer is a backend that measures how long a free takes to become
-// memory again. A layer that has read the clock at the request hands its
-// reading down, so that the clock is not read twice. It is no part of
-// [Resource] because nothing depends on it: whoever knows only Deallocate, or
-// meets a layer that does, costs one more reading. A type that embeds a backend
-// and changes its Deallocate must change this method with it.
-type DatedFreer interface {
-	// DeallocateRequestedAt is Deallocate for a free that was requested earlier.
-	DeallocateRequestedAt(ctx context.Context, id BlockID, requested Instant) (Block, error)
+	// CheckLive has each layer that watches the bytes of blocks compare those of
+	// every block that is live, because nobody will free it any more: it queues the
+	// comparisons behind the blocks' declared uses, the next Drain waits for the
+	// verdicts, and what they say is reported. What cannot be compared, as that of a
+	// block with an open intent that conflicts, is left out. It ends early with ctx,
+	// whose error it returns, and with an error that matches [ErrSticky]. It does not
+	// wait for the device unless that is far behind, or nothing below tracks uses.
+	CheckLive(ctx context.Context) error
+
+	// Inspect tells what the stack knows of its blocks and streams. It is never
+	// nil, and the same at each call.
+	Inspect() Inspector
+
+	// Unwrap is the upstream of a decorator and nil for a backend. No call that
+	// changes anything is made through it.
+	Unwrap() Resource
 }
 
 // Listener hears of blocks leaving a resource's books.

@@ -49,7 +49,7 @@ type Stats struct {
 	Reserved, PoolUsed         uint64
 	ReservedHigh, PoolUsedHigh uint64
 	// Isolated is what is mapped of the device's memory for isolated blocks,
-	// in whole units of [Isolator]'s granularity, IsolatedHigh the most that
+	// in units of [Inspector].IsolationGranularity, IsolatedHigh the most that
 	// was. No pool has it: Reserved and PoolUsed leave it out, while Live and
 	// Pending count the blocks at the size asked for. IsolatedAddresses is
 	// address space that freed ones keep, with no memory there.

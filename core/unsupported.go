@@ -2,11 +2,11 @@ package core
 
 import "context"
 
-// Unsupported answers the optional operations of [Resource] for a backend
-// that has neither use tracking nor reservations. A leaf backend may embed
-// it; a decorator must not, because it would turn what its upstream can do
-// into a refusal. Every answer is a StreamMisuseError: a silent no-op
-// would let a launch believe that it is fenced.
+// Unsupported answers the operations of [Resource] that a backend may lack:
+// use tracking and reservations it refuses with a StreamMisuseError, because a
+// silent no-op would let a launch believe that it is fenced; it counts nothing as
+// withheld, compares nothing and knows nothing ([Uninspected]). A backend may embed
+// it; a decorator must not, because it would take away what its upstream can do.
 type Unsupported struct {
 	// Resource names the backend in the errors, such as "direct(sim:0)".
 	Resource string
@@ -45,3 +45,12 @@ func (u Unsupported) Reserve(context.Context, uint64, Tag) (Claim, error) {
 func (u Unsupported) ReleaseClaim(context.Context, ClaimID) error {
 	return UnsupportedError("ReleaseClaim", u.Resource, budgetAdvice)
 }
+
+// Withhold does nothing.
+func (Unsupported) Withhold(BlockID, BlockState) {}
+
+// CheckLive has nothing to compare.
+func (Unsupported) CheckLive(context.Context) error { return nil }
+
+// Inspect knows nothing.
+func (Unsupported) Inspect() Inspector { return Uninspected{} }

@@ -43,12 +43,7 @@ type AsyncResource struct {
 	closing chan struct{}
 }
 
-var (
-	_ core.Resource   = (*AsyncResource)(nil)
-	_ core.Inspector  = (*AsyncResource)(nil)
-	_ core.DatedFreer = (*AsyncResource)(nil)
-	_ core.Isolator   = (*AsyncResource)(nil)
-)
+var _ core.Resource = (*AsyncResource)(nil)
 
 // DefaultReapInterval is how often queued frees are looked at when nothing
 // else does.

@@ -196,7 +196,7 @@ func TestBlocksAreListed(t *testing.T) {
 	for name, c := range map[string]struct {
 		inspector core.Inspector
 		want      int
-	}{"async": {b.Async, 3}, "direct": {direct, 1}} {
+	}{"async": {b.Async.Inspect(), 3}, "direct": {direct.Inspect(), 1}} {
 		n, first := 0, 0
 		c.inspector.Blocks(func(i core.BlockInfo) bool { n++; return i.Block.State == core.Live })
 		c.inspector.Blocks(func(core.BlockInfo) bool { first++; return false })

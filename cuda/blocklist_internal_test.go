@@ -25,11 +25,11 @@ func TestAListingThatIsStoppedEndsAtOnce(t *testing.T) {
 	shelve(table.streams()[0].books, 501, 1000)
 	listed := 0
 	r := &AsyncResource{streams: &StreamPool{table: table}}
-	r.Blocks(func(core.BlockInfo) bool { listed++; return listed < 7 })
+	r.blocks(func(core.BlockInfo) bool { listed++; return listed < 7 })
 	if listed != 7 {
 		t.Errorf("%d were listed after it was stopped at 7", listed)
 	}
-	r.Blocks(func(core.BlockInfo) bool { listed++; return true })
+	r.blocks(func(core.BlockInfo) bool { listed++; return true })
 	if listed != 1007 {
 		t.Errorf("%d were listed, 1000 are there", listed-7)
 	}

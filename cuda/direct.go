@@ -29,11 +29,7 @@ type DirectResource struct {
 	group     books.Group
 }
 
-var (
-	_ core.Resource   = (*DirectResource)(nil)
-	_ core.Inspector  = (*DirectResource)(nil)
-	_ core.DatedFreer = (*DirectResource)(nil)
-)
+var _ core.Resource = (*DirectResource)(nil)
 
 // NewDirectResource returns a backend over drv. It needs no closing.
 func NewDirectResource(drv driver.Driver) *DirectResource {
@@ -73,12 +69,8 @@ func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Blo
 }
 
 // Deallocate frees the block at once; the driver waits for the device.
-func (r *DirectResource) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
-	return r.DeallocateRequestedAt(ctx, id, core.Now())
-}
-
-// DeallocateRequestedAt is Deallocate for a free that was requested earlier.
-func (r *DirectResource) DeallocateRequestedAt(_ context.Context, id core.BlockID, requested core.Instant) (core.Block, error) {
+func (r *DirectResource) Deallocate(_ context.Context, id core.BlockID) (core.Block, error) {
+	requested := core.Now()
 	b, err := r.take(id)
 	if err != nil {
 		return core.Block{}, err
@@ -151,8 +143,8 @@ func (r *DirectResource) FreedOn(core.StreamID) core.FreeCounters { return core.
 // Subscribe adds a listener for released blocks.
 func (r *DirectResource) Subscribe(l core.Listener) { r.listeners.Add(l) }
 
-// Blocks lists the live blocks.
-func (r *DirectResource) Blocks(yield func(core.BlockInfo) bool) {
+// blocks lists the live blocks.
+func (r *DirectResource) blocks(yield func(core.BlockInfo) bool) {
 	r.mu.Lock()
 	live := make([]core.Block, 0, len(r.live))
 	for _, b := range r.live {

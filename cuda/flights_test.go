@@ -18,7 +18,7 @@ func TestLaunchesInFlightAreListedUntilTheDeviceHasPassedThem(t *testing.T) {
 	release := b.hold(s[0])
 	b.launch(s[0], writes(one), writes(two))
 	newestID := b.launchNamed(s[0], "newest", writes(one))
-	flights := b.Async.InFlight()
+	flights := b.Async.Inspect().InFlight()
 	equal(t, "launches in flight", len(flights), 2)
 	if newest, older := flights[0], flights[1]; newest.LaunchID != newestID || newest.Stream != s[0].ID() ||
 		newest.Launch != "newest" || older.Launch != "mix" || newest.Tags != [4]core.Tag{"test"} {
@@ -26,7 +26,7 @@ func TestLaunchesInFlightAreListedUntilTheDeviceHasPassedThem(t *testing.T) {
 	}
 	release()
 	b.sync(s[0])
-	equal(t, "launches in flight", len(b.Async.InFlight()), 0)
+	equal(t, "launches in flight", len(b.Async.Inspect().InFlight()), 0)
 	b.free(one, two)
 }
 
@@ -43,7 +43,7 @@ func TestOnlyTheNewestLaunchesOfAStreamAreKept(t *testing.T) {
 	for i := range 40 {
 		must(t, b.Runtime.LaunchNamed(ctx, fmt.Sprint("launch ", i), l.ID(), declared(reads(blocks...)), func(context.Context) error { return nil }))
 	}
-	flights := b.Async.InFlight()
+	flights := b.Async.Inspect().InFlight()
 	equal(t, "launches in flight", len(flights), 32)
 	equal(t, "tags", flights[0].Tags, [4]core.Tag{"tag0", "tag2", "tag4"})
 	for i := range flights {
@@ -62,7 +62,7 @@ func TestTheNewestLaunchOfEachStreamComesFirst(t *testing.T) {
 		b.launch(s[0], writes(one))
 	}
 	b.launch(s[1], writes(two))
-	flights := b.Async.InFlight()
+	flights := b.Async.Inspect().InFlight()
 	equal(t, "launches in flight", len(flights), 4)
 	equal(t, "streams of the first two", flights[0].Stream != flights[1].Stream, true)
 	equal(t, "the rest is the first stream's", [2]core.StreamID{flights[2].Stream, flights[3].Stream}, [2]core.StreamID{s[0].ID(), s[0].ID()})

@@ -14,12 +14,8 @@ import (
 // free, or leaves it to the next reap. While the allocation stream is capturing
 // the block is only retired, too: a reap after the end of the capture queues the
 // free.
-func (r *AsyncResource) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
-	return r.DeallocateRequestedAt(ctx, id, core.Now())
-}
-
-// DeallocateRequestedAt is Deallocate for a free that was requested earlier.
-func (r *AsyncResource) DeallocateRequestedAt(_ context.Context, id core.BlockID, requested core.Instant) (core.Block, error) {
+func (r *AsyncResource) Deallocate(_ context.Context, id core.BlockID) (core.Block, error) {
+	requested := core.Now()
 	b, err := r.find("Deallocate", id, id.AllocStream)
 	if err != nil {
 		return core.Block{}, err

@@ -43,24 +43,3 @@ func (r *AsyncResource) FreedOn(id core.StreamID) core.FreeCounters {
 	}
 	return s.frees.bytes.counters()
 }
-
-// InFlight lists launches that were finished and that the device is not known
-// to have completed, at most 32 of each stream: the newest of each stream, then
-// the second of each, and so on. It makes no driver call and does not wait for
-// one that hangs: the launches of that stream are then left out.
-func (r *AsyncResource) InFlight() []core.UseRecord {
-	var streams [][]core.UseRecord
-	for _, s := range r.streams.table.streams() {
-		streams = append(streams, s.InFlight())
-	}
-	var list []core.UseRecord
-	for round, some := 0, true; some; round++ {
-		some = false
-		for _, launches := range streams {
-			if round < len(launches) {
-				list, some = append(list, launches[round]), true
-			}
-		}
-	}
-	return list
-}

@@ -100,10 +100,6 @@ func (i *isolation) addMapped(bytes uint64) {
 	}
 }
 
-// IsolationGranularity is the unit in which isolated blocks take memory; 0 if
-// the device maps none.
-func (r *AsyncResource) IsolationGranularity() uint64 { return r.isolated.granularity }
-
 func (i *isolation) addTo(st *core.Stats) {
 	st.Isolated, st.IsolatedHigh = clamp(i.mapped.Load()), clamp(i.mappedHigh.Load())
 	st.IsolatedAddresses = clamp(i.addresses.Load())

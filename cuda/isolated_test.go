@@ -228,7 +228,7 @@ func TestAnIsolatedBlockIsRefusedWhereThereAreNone(t *testing.T) {
 		c.Wrap = func(d driver.Driver) driver.Driver { return unmapping{wrap(d)} }
 	})
 	s := b.leases(1)[0]
-	equal(t, "granularity", b.Async.IsolationGranularity(), 0)
+	equal(t, "granularity", b.Async.Inspect().IsolationGranularity(), 0)
 	equal(t, "features", b.Async.Features(), core.UseTracking|core.StreamOrdered)
 	_, err := b.Runtime.Allocate(ctx, isolated(s, 100))
 	if !errors.Is(err, errors.ErrUnsupported) {

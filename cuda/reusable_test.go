@@ -11,7 +11,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
-	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
@@ -158,24 +157,6 @@ func TestTheFigureIsLateByTwoReapIntervalsAtMost(t *testing.T) {
 				t.Errorf("a free was known after %v", late)
 			}
 		}
-	})
-}
-
-func TestTheRequestIsDatedByTheLayerThatReadTheClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(c *teststack.Config) {
-			c.Layers = []core.Layer{func(up core.Resource) (core.Resource, error) {
-				return logging.New(up, logging.Config{Sinks: []logging.Sink{logging.NewRing(8)}})
-			}}
-		})
-		l := b.leases(1)[0]
-		logged, dated := b.alloc(l, 256), b.alloc(l, 256)
-		b.free(logged)
-		time.Sleep(2 * ms)
-		_, err := b.Async.DeallocateRequestedAt(ctx, dated.ID, core.Now()-core.Instant(10*time.Second))
-		must(t, err)
-		b.reap()
-		b.took(2*ms, 10*time.Second)
 	})
 }
 

@@ -14,12 +14,12 @@ import (
 // "launch name (access)", "ready" for the allocation.
 func (b *bench) unordered(block core.Block, on *cuda.Lease, kind core.Access) string {
 	b.Helper()
-	orderer, ok := core.Find[core.Orderer](b.Runtime.Resource())
-	if !ok {
-		b.Fatal("the backend is no Orderer")
+	racing, known := b.Runtime.Resource().Inspect().Unordered(block.ID, on.ID(), kind)
+	if !known {
+		b.Fatal("the backend does not follow what is ordered")
 	}
 	var list []string
-	for _, u := range orderer.Unordered(block.ID, on.ID(), kind) {
+	for _, u := range racing {
 		name := u.Launch
 		if u.LaunchID == 0 {
 			name = "ready"
@@ -80,11 +80,12 @@ func TestUnorderedIsNilForWhatIsNotKnown(t *testing.T) {
 	b := newBench(t)
 	s := b.leases(1)
 	block := b.alloc(s[0], 256)
-	orderer, _ := core.Find[core.Orderer](b.Runtime.Resource())
 	invented := block.ID
 	invented.Generation = core.NextGeneration()
-	if orderer.Unordered(invented, s[0].ID(), core.Write) != nil || orderer.Unordered(block.ID, 1<<40, core.Write) != nil {
-		t.Error("an answer about a block or stream that does not exist")
+	for id, stream := range map[core.BlockID]core.StreamID{invented: s[0].ID(), block.ID: 1 << 40} {
+		if racing, known := b.Async.Inspect().Unordered(id, stream, core.Write); racing != nil || !known {
+			t.Errorf("an answer about a block or stream that does not exist: %v, %v", racing, known)
+		}
 	}
 	b.free(block)
 }

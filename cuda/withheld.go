@@ -2,11 +2,6 @@ package cuda
 
 import "github.com/fencepost-gpu/fencepost/core"
 
-var (
-	_ core.Withholder = (*AsyncResource)(nil)
-	_ core.Withholder = (*DirectResource)(nil)
-)
-
 // Withhold takes a live block out of the live bytes whose peak is kept: its owner
 // has given it back.
 func (r *AsyncResource) Withhold(id core.BlockID, _ core.BlockState) {

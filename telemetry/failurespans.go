@@ -106,7 +106,7 @@ func requestedOf(e *core.Event) uint64 {
 // Refused returns the exported span of a refusal in ctx's trace, and makes it if
 // there is none yet: a [SpanRefusal], also where that trace is not sampled. It is zero where nothing is exported: without a trace, a provider, or
 // beyond [MaxEventSpans]. alone reports whether the trace is not sampled. A layer
-// that logs a refusal asks it first; see [core.ContextSink]. e must have an
+// that logs a refusal asks it first; see [core.EventSink]. e must have an
 // error. It does not block, unless the provider's processors do.
 func (r *Resource) Refused(ctx context.Context, e core.Event) (span core.SpanRef, alone bool) {
 	span = r.tracing.failed(ctx, &e)

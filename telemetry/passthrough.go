@@ -79,10 +79,14 @@ func (r *Resource) FreedOn(id core.StreamID) core.FreeCounters { return r.upstre
 // Subscribe hands the listener to the upstream: releases are the same here.
 func (r *Resource) Subscribe(l core.Listener) { r.upstream.Subscribe(l) }
 
-// Unwrap is the upstream, for inspection only.
+// Unwrap is the upstream.
 func (r *Resource) Unwrap() core.Resource { return r.upstream }
 
-// Withhold passes on to an upstream that takes it.
-func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {
-	core.WithholderOf(r.upstream).Withhold(id, as)
-}
+// Withhold forwards.
+func (r *Resource) Withhold(id core.BlockID, as core.BlockState) { r.upstream.Withhold(id, as) }
+
+// CheckLive forwards.
+func (r *Resource) CheckLive(ctx context.Context) error { return r.upstream.CheckLive(ctx) }
+
+// Inspect is the upstream's.
+func (r *Resource) Inspect() core.Inspector { return r.upstream.Inspect() }

@@ -20,18 +20,12 @@ import (
 // show: compare layers with each other, not with a stack without probes.
 type Probe struct {
 	upstream core.Resource
-	// dated is the upstream if it measures from an instant of its caller's.
-	dated  core.DatedFreer
-	tracer trace.Tracer // nil if nothing is traced
-	name   string
-	device attribute.KeyValue
+	tracer   trace.Tracer // nil if nothing is traced
+	name     string
+	device   attribute.KeyValue
 }
 
-var (
-	_ core.Resource   = (*Probe)(nil)
-	_ core.DatedFreer = (*Probe)(nil)
-	_ core.Withholder = (*Probe)(nil)
-)
+var _ core.Resource = (*Probe)(nil)
 
 // NewProbe wraps upstream, whose layer is name: one of the Layer constants, or
 // what a layer of one's own is called. A nil provider makes no spans. A missing
@@ -50,7 +44,6 @@ func NewProbe(upstream core.Resource, name string, provider trace.TracerProvider
 	if provider != nil {
 		p.tracer = provider.Tracer(ScopeName)
 	}
-	p.dated, _ = upstream.(core.DatedFreer)
 	return p, nil
 }
 
@@ -90,17 +83,6 @@ func (p *Probe) Allocate(ctx context.Context, req core.Request) (core.Block, err
 func (p *Probe) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
 	ctx, span := p.begin(ctx, core.OpDeallocate)
 	b, err := p.upstream.Deallocate(ctx, id)
-	end(span, err)
-	return b, err
-}
-
-// DeallocateRequestedAt forwards the instant to an upstream that measures from it.
-func (p *Probe) DeallocateRequestedAt(ctx context.Context, id core.BlockID, requested core.Instant) (core.Block, error) {
-	if p.dated == nil {
-		return p.Deallocate(ctx, id)
-	}
-	ctx, span := p.begin(ctx, core.OpDeallocate)
-	b, err := p.dated.DeallocateRequestedAt(ctx, id, requested)
 	end(span, err)
 	return b, err
 }

@@ -126,31 +126,6 @@ func TestAnUnsampledProbeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// dated is a backend that measures from an instant of its caller's.
-type dated struct {
-	*coretest.Fake
-	requested core.Instant
-}
-
-func (d *dated) DeallocateRequestedAt(ctx context.Context, id core.BlockID, requested core.Instant) (core.Block, error) {
-	d.requested = requested
-	return d.Deallocate(ctx, id)
-}
-
-func TestAProbeHandsTheInstantOfAFreeOn(t *testing.T) {
-	provider := sdktrace.NewTracerProvider()
-	backend := &dated{Fake: coretest.NewFake(0)}
-	for upstream, want := range map[core.Resource]core.Instant{backend: 42, core.Resource(backend.Fake): 0} {
-		backend.requested = 0
-		probe := must[*telemetry.Probe](t)(telemetry.NewProbe(upstream, telemetry.LayerDriver, provider))
-		b := must[core.Block](t)(probe.Allocate(t.Context(), core.Request{Bytes: 64}))
-		must[core.Block](t)(probe.DeallocateRequestedAt(t.Context(), b.ID, 42))
-		if backend.requested != want {
-			t.Errorf("the backend got %v, want %v", backend.requested, want)
-		}
-	}
-}
-
 func TestNewProbeRefusesWhatIsMissing(t *testing.T) {
 	provider := sdktrace.NewTracerProvider()
 	for name, call := range map[string]func() (*telemetry.Probe, error){

@@ -48,10 +48,14 @@ func (p *Probe) FreedOn(id core.StreamID) core.FreeCounters { return p.upstream.
 // Subscribe hands the listener to the upstream: releases are the same here.
 func (p *Probe) Subscribe(l core.Listener) { p.upstream.Subscribe(l) }
 
-// Unwrap is the upstream, for inspection only.
+// Unwrap is the upstream.
 func (p *Probe) Unwrap() core.Resource { return p.upstream }
 
-// Withhold passes on to an upstream that takes it.
-func (p *Probe) Withhold(id core.BlockID, as core.BlockState) {
-	core.WithholderOf(p.upstream).Withhold(id, as)
-}
+// Withhold forwards.
+func (p *Probe) Withhold(id core.BlockID, as core.BlockState) { p.upstream.Withhold(id, as) }
+
+// CheckLive forwards.
+func (p *Probe) CheckLive(ctx context.Context) error { return p.upstream.CheckLive(ctx) }
+
+// Inspect is the upstream's.
+func (p *Probe) Inspect() core.Inspector { return p.upstream.Inspect() }

@@ -17,17 +17,14 @@ func (t *trial) noIsolation() {
 	t.refused(err, "an isolated block", errors.ErrUnsupported)
 	t.check(b == core.Block{}, "a refused request gave %+v", b)
 	t.check(t.Resource.Stats().Live == before.Live, "a refused request is live: %+v", t.Resource.Stats().Live)
-	if i, ok := core.Find[core.Isolator](t.Resource); ok {
-		t.check(i.IsolationGranularity() == 0, "without isolation the granularity is %d", i.IsolationGranularity())
-	}
+	unit := t.Resource.Inspect().IsolationGranularity()
+	t.check(unit == 0, "without isolation the granularity is %d", unit)
 }
 
 // isolatedLife allocates more than once, so that an address that came again
 // would be seen.
 func (t *trial) isolatedLife() {
-	i, ok := core.Find[core.Isolator](t.Resource)
-	t.check(ok, "%v has isolation and no layer that tells the granularity", t.Resource)
-	unit := i.IsolationGranularity()
+	unit := t.Resource.Inspect().IsolationGranularity()
 	t.check(unit >= core.DefaultAlign && unit&(unit-1) == 0, "the granularity is %d", unit)
 	stream := t.Streams(t)
 	seen := map[uint64]bool{}

@@ -15,6 +15,9 @@ var layerCases = []testCase{
 	{name: "layers narrow features and never widen them", run: (*trial).layersNarrow},
 	{name: "each layer allocates and frees a kibibyte", run: (*trial).eachLayer},
 	{name: "the blocks can be listed", run: (*trial).inspection},
+	{name: "each layer tells what its backend knows", run: (*trial).layersTell},
+	{name: "what is withheld is in no peak", run: (*trial).withholding},
+	{name: "a live block can be checked and stays live", run: (*trial).liveCheck},
 }
 
 // layers lists the stack from the outside in.
@@ -66,11 +69,7 @@ func (t *trial) eachLayer() {
 }
 
 func (t *trial) inspection() {
-	inspector, ok := core.Find[core.Inspector](t.Resource)
-	t.check(ok, "no layer of %v can list its blocks, so leaks could not be named", t.Resource)
-	if !ok {
-		return
-	}
+	inspector := t.Resource.Inspect()
 	b := t.alloc(700, core.DefaultStream)
 	other := t.alloc(700, core.DefaultStream)
 	found := 0
@@ -87,4 +86,44 @@ func (t *trial) inspection() {
 	t.check(visits == 1, "the listing went on to %d blocks after it was told to stop", visits)
 	t.free(b)
 	t.free(other)
+}
+
+// layersTell asks for what does not change meanwhile.
+func (t *trial) layersTell() {
+	stream, base := t.Streams(t), core.Base(t.Resource).Inspect()
+	b := t.alloc(kib, stream)
+	const invented = core.StreamID(1 << 62)
+	_, known := base.Unordered(b.ID, stream, core.Read)
+	for _, r := range t.layers() {
+		i := r.Inspect()
+		unit := i.IsolationGranularity()
+		t.check(unit == base.IsolationGranularity() || !r.Features().Has(core.Isolation), "%v says that the unit of isolated blocks is %d, its backend %d", r, unit, base.IsolationGranularity())
+		t.check(i.Leased(stream), "%v says that a leased stream is not", r)
+		t.check(i.Leased(invented) == base.Leased(invented), "%v says of a stream that nobody leased: %v", r, i.Leased(invented))
+		t.check(i.Adopted(b.ID, stream) == base.Adopted(b.ID, stream), "%v says that the stream is adopted: %v", r, i.Adopted(b.ID, stream))
+		_, told := i.Unordered(b.ID, stream, core.Read)
+		t.check(told == known, "%v knows what is ordered: %v; its backend: %v", r, told, known)
+	}
+	t.free(b)
+}
+
+// withholding allocates two blocks, of which the owner has one at a time.
+func (t *trial) withholding() {
+	first := t.alloc(mib, core.DefaultStream)
+	peak := t.Resource.Stats().PeakRequested
+	t.Resource.Withhold(first.ID, core.Quarantined)
+	t.Resource.Withhold(first.ID, core.Quarantined)
+	t.check(t.Resource.State(first.ID) == core.Live, "a block that is withheld is %v", t.Resource.State(first.ID))
+	second := t.alloc(mib, core.DefaultStream)
+	t.check(t.Resource.Stats().PeakRequested == peak, "the peak was %d and is %d, with a block that its owner has given back", peak, t.Resource.Stats().PeakRequested)
+	t.free(first)
+	t.free(second)
+}
+
+func (t *trial) liveCheck() {
+	b := t.alloc(kib, core.DefaultStream)
+	t.succeed(t.Resource.CheckLive(t.ctx), "check what is live")
+	t.succeed(t.Resource.Drain(t.ctx), "drain")
+	t.check(t.Resource.State(b.ID) == core.Live, "a block that was checked is %v", t.Resource.State(b.ID))
+	t.free(b)
 }

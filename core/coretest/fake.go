@@ -36,8 +36,6 @@ type Fake struct {
 }
 
 var _ core.Resource = (*Fake)(nil)
-var _ core.Inspector = (*Fake)(nil)
-var _ core.Isolator = (*Fake)(nil)
 
 // NewFake returns a fake for device ordinal.
 func NewFake(ordinal int) *Fake {
@@ -71,8 +69,8 @@ func (f *Fake) Isolate(granularity uint64) {
 	f.granule = granularity
 }
 
-// IsolationGranularity is that of Isolate; 0 before.
-func (f *Fake) IsolationGranularity() uint64 {
+// granularity is that of Isolate; 0 before.
+func (f *Fake) granularity() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.granule

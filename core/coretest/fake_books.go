@@ -68,8 +68,22 @@ func (f *Fake) Subscribe(l core.Listener) {
 	f.listeners = append(f.listeners, l)
 }
 
-// Blocks lists the blocks that are not released, oldest first.
-func (f *Fake) Blocks(yield func(core.BlockInfo) bool) {
+// CheckLive has nothing to compare.
+func (f *Fake) CheckLive(context.Context) error { return nil }
+
+// Inspect tells of the blocks that are not released, oldest first, and of the
+// unit of isolated ones.
+func (f *Fake) Inspect() core.Inspector { return fakeInspector{fake: f} }
+
+type fakeInspector struct {
+	core.Uninspected
+	fake *Fake
+}
+
+func (i fakeInspector) IsolationGranularity() uint64 { return i.fake.granularity() }
+
+func (i fakeInspector) Blocks(yield func(core.BlockInfo) bool) {
+	f := i.fake
 	f.mu.Lock()
 	infos := make([]core.BlockInfo, 0, len(f.blocks))
 	for _, b := range f.blocks {
@@ -92,7 +106,7 @@ func (f *Fake) Ordinal() int { return f.ordinal }
 // Features is use tracking in stream order, and isolation after Isolate.
 func (f *Fake) Features() core.Features {
 	features := core.UseTracking | core.StreamOrdered
-	if f.IsolationGranularity() != 0 {
+	if f.granularity() != 0 {
 		features |= core.Isolation
 	}
 	return features

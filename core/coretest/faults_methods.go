@@ -132,7 +132,13 @@ func (f *Faults) Subscribe(l core.Listener) { f.upstream.Subscribe(l) }
 // Unwrap is the upstream.
 func (f *Faults) Unwrap() core.Resource { return f.upstream }
 
-// Withhold passes on to an upstream that takes it, and never fails.
-func (f *Faults) Withhold(id core.BlockID, as core.BlockState) {
-	core.WithholderOf(f.upstream).Withhold(id, as)
+// Withhold forwards, and never fails.
+func (f *Faults) Withhold(id core.BlockID, as core.BlockState) { f.upstream.Withhold(id, as) }
+
+// CheckLive forwards, or fails.
+func (f *Faults) CheckLive(ctx context.Context) error {
+	return f.around("CheckLive", func() error { return f.upstream.CheckLive(ctx) })
 }
+
+// Inspect is upstream's.
+func (f *Faults) Inspect() core.Inspector { return f.upstream.Inspect() }

@@ -36,7 +36,7 @@ func boast(claims core.Features, name string) func(*testing.T) Subject {
 }
 
 func newestBlock(m *mutant, id core.BlockID) core.BlockID {
-	m.Blocks(func(info core.BlockInfo) bool {
+	m.Inspect().Blocks(func(info core.BlockInfo) bool {
 		id = info.Block.ID
 		return true
 	})
@@ -44,7 +44,7 @@ func newestBlock(m *mutant, id core.BlockID) core.BlockID {
 }
 
 func exactPointer(m *mutant, id core.BlockID) core.BlockID {
-	m.Blocks(func(info core.BlockInfo) bool {
+	m.Inspect().Blocks(func(info core.BlockInfo) bool {
 		if info.Block.ID.Generation == id.Generation {
 			id.Ptr = info.Block.ID.Ptr
 		}
@@ -213,4 +213,31 @@ func doubleFreeCounters(m *mutant) {
 
 func TestClaimsConform(t *testing.T) {
 	Run(t, func(*testing.T) Subject { return newClaims("") })
+}
+
+// deaf is a layer that need not forward what a layer must.
+type deaf struct {
+	core.Resource
+	inspector core.Inspector
+	withhold  func(core.BlockID, core.BlockState)
+	check     func(context.Context) error
+}
+
+func (d *deaf) String() string                               { return "deaf(" + d.Resource.String() + ")" }
+func (d *deaf) Unwrap() core.Resource                        { return d.Resource }
+func (d *deaf) Inspect() core.Inspector                      { return d.inspector }
+func (d *deaf) Withhold(id core.BlockID, as core.BlockState) { d.withhold(id, as) }
+func (d *deaf) CheckLive(ctx context.Context) error          { return d.check(ctx) }
+
+func layered(change func(*deaf)) func(*testing.T) Subject {
+	return func(*testing.T) Subject {
+		m := newMutant()
+		m.Isolate(mib)
+		m.features |= core.Isolation
+		d := &deaf{m, m.Inspect(), m.Withhold, m.CheckLive}
+		change(d)
+		s := m.subject()
+		s.Resource = d
+		return s
+	}
 }

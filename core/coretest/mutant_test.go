@@ -32,7 +32,7 @@ func newMutant() *mutant {
 	f := NewFake(0)
 	return &mutant{Fake: f, allocate: f.Allocate, deallocate: f.Deallocate, prepare: f.PrepareUse, finish: f.FinishUse, abort: f.AbortUse,
 		record: f.RecordUse, reserve: f.Reserve, drain: f.Drain, stats: f.Stats, freedOn: f.FreedOn, subscribe: f.Subscribe,
-		blocksFunc: f.Blocks, state: f.State, features: f.Features()}
+		blocksFunc: f.Inspect().Blocks, state: f.State, features: f.Features()}
 }
 
 func (m *mutant) Allocate(ctx context.Context, r core.Request) (core.Block, error) {
@@ -61,7 +61,7 @@ func (m *mutant) Drain(ctx context.Context) error                    { return m.
 func (m *mutant) Stats() core.Stats                                  { return m.stats() }
 func (m *mutant) FreedOn(s core.StreamID) core.FreeCounters          { return m.freedOn(s) }
 func (m *mutant) Subscribe(l core.Listener)                          { m.subscribe(l) }
-func (m *mutant) Blocks(yield func(core.BlockInfo) bool)             { m.blocksFunc(yield) }
+func (m *mutant) Inspect() core.Inspector                            { return listing{m.Fake.Inspect(), m.blocksFunc} }
 func (m *mutant) State(id core.BlockID) core.BlockState              { return m.state(id) }
 func (m *mutant) Features() core.Features                            { return m.features }
 

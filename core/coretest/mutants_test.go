@@ -86,7 +86,21 @@ var mutants = []struct {
 	{"a layer hides its upstream", "layers agree on who they are", boast(0, "mystery")},
 	{"a listing does not stop", "the blocks can be listed", mutate(func(m *mutant) {
 		m.blocksFunc = func(yield func(core.BlockInfo) bool) {
-			m.Fake.Blocks(func(i core.BlockInfo) bool { yield(i); return true })
+			m.Fake.Inspect().Blocks(func(i core.BlockInfo) bool { yield(i); return true })
+		}
+	})},
+	{"a layer forwards nothing of what is known", "the blocks can be listed", layered(func(d *deaf) { d.inspector = core.Uninspected{} })},
+	{"a layer forwards the blocks alone", "each layer tells what its backend knows", layered(func(d *deaf) {
+		d.inspector = listing{core.Uninspected{}, d.Resource.Inspect().Blocks}
+	})},
+	{"a layer keeps to itself what is withheld", "what is withheld is in no peak", layered(func(d *deaf) { d.withhold = func(core.BlockID, core.BlockState) {} })},
+	{"a check gives live blocks back", "a live block can be checked and stays live", layered(func(d *deaf) {
+		d.check = func(ctx context.Context) (err error) {
+			d.Resource.Inspect().Blocks(func(info core.BlockInfo) bool {
+				_, err = d.Resource.Deallocate(ctx, info.Block.ID)
+				return err == nil
+			})
+			return err
 		}
 	})},
 	{"reservations are pretended", "without reservations a claim is refused as unsupported", mutate(func(m *mutant) {

@@ -223,16 +223,26 @@ func (d *toy) Drain(ctx context.Context) error {
 	return nil
 }
 
-func (d *toy) Blocks(yield func(core.BlockInfo) bool) {
-	d.Fake.Blocks(func(info core.BlockInfo) bool {
-		d.mu.Lock()
-		if b := d.blocks[info.Block.ID.Generation]; b != nil {
-			info.Block.ID.Ptr = b.ptr
-		}
-		d.mu.Unlock()
-		return yield(info)
-	})
+func (d *toy) Inspect() core.Inspector {
+	return listing{d.Fake.Inspect(), func(yield func(core.BlockInfo) bool) {
+		d.Fake.Inspect().Blocks(func(info core.BlockInfo) bool {
+			d.mu.Lock()
+			if b := d.blocks[info.Block.ID.Generation]; b != nil {
+				info.Block.ID.Ptr = b.ptr
+			}
+			d.mu.Unlock()
+			return yield(info)
+		})
+	}}
 }
+
+// listing is an inspector with another list of blocks.
+type listing struct {
+	core.Inspector
+	blocks func(func(core.BlockInfo) bool)
+}
+
+func (l listing) Blocks(yield func(core.BlockInfo) bool) { l.blocks(yield) }
 
 func TestToyDeviceConforms(t *testing.T) {
 	Run(t, func(t *testing.T) Subject { return newToy(t, noBug).subject() })

@@ -134,7 +134,7 @@ func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {
 		l.withhold(id.Generation, as)
 		l.mu.Unlock()
 	}
-	r.below.Withhold(id, as)
+	r.upstream.Withhold(id, as)
 }
 
 // released takes a block that the device has passed off the ledger. Its bytes are those

@@ -35,7 +35,6 @@ type Config struct {
 // concurrent use; no method waits for the device except Drain.
 type Resource struct {
 	upstream core.Resource
-	below    core.Withholder // the upstream, or nobody
 	events   core.EventSink
 	holders  int
 
@@ -49,7 +48,6 @@ type Resource struct {
 }
 
 var _ core.Resource = (*Resource)(nil)
-var _ core.Withholder = (*Resource)(nil)
 
 // New returns a budget around upstream and subscribes it to upstream's
 // notices, so it must be made before anything is allocated through it. A
@@ -62,7 +60,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if cfg.Holders == 0 {
 		cfg.Holders = DefaultHolders
 	}
-	r := &Resource{upstream: upstream, below: core.WithholderOf(upstream), events: cfg.Events, holders: max(cfg.Holders, 0)}
+	r := &Resource{upstream: upstream, events: cfg.Events, holders: max(cfg.Holders, 0)}
 	r.SetLimit(cfg.Limit)
 	r.tags.tell(cfg.OnTag)
 	r.streams.init(&r.ledger, &r.tags, upstream)
@@ -151,6 +149,12 @@ func (r *Resource) FreedOn(id core.StreamID) core.FreeCounters { return r.upstre
 // Subscribe adds a listener for the upstream's notices. The budget heard of
 // each block first: its bytes have left the ledger when l is called.
 func (r *Resource) Subscribe(l core.Listener) { r.upstream.Subscribe(l) }
+
+// CheckLive forwards.
+func (r *Resource) CheckLive(ctx context.Context) error { return r.upstream.CheckLive(ctx) }
+
+// Inspect is the upstream's.
+func (r *Resource) Inspect() core.Inspector { return r.upstream.Inspect() }
 
 // Unwrap is the upstream.
 func (r *Resource) Unwrap() core.Resource { return r.upstream }

@@ -11,6 +11,7 @@ import (
 // and are passed one by one, some are held back as if an intent were open on
 // their block, and every block has the same address.
 type device struct {
+	core.Unsupported
 	mu           sync.Mutex
 	live         map[core.Generation]core.Block
 	queues       map[core.StreamID][]core.Block

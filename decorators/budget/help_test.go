@@ -93,7 +93,7 @@ type sink struct {
 	events []core.Event
 }
 
-func (s *sink) Emit(e core.Event) {
+func (s *sink) Emit(_ context.Context, e core.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.events = append(s.events, e)

@@ -9,6 +9,7 @@ import (
 // leaf is the least a backend can be: it names blocks, keeps nothing, and
 // releases at the free, so that what is measured over it is the budget.
 type leaf struct {
+	core.Unsupported
 	listeners []core.Listener
 	delay     func(id core.BlockID)
 	fail      error

@@ -15,7 +15,7 @@ func (r *Resource) refuse(ctx context.Context, req *core.Request, short *shortag
 	err := alsoReap(refusal, reaped)
 	r.refusals.Add(1)
 	if r.events != nil {
-		core.EmitIn(ctx, r.events, core.Event{Op: core.OpRefusal, Layer: "budget", Time: time.Now(), Ordinal: r.Ordinal(),
+		r.events.Emit(ctx, core.Event{Op: core.OpRefusal, Layer: "budget", Time: time.Now(), Ordinal: r.Ordinal(),
 			Stream: req.Stream, Tag: req.Tag, Requested: req.Requested, Bytes: req.Bytes, Span: core.SpanOf(ctx), Err: err})
 	}
 	return err

@@ -136,18 +136,6 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 // device's again. It has red zones like any other guarded block, the right one
 // up to the end of what the device gives, and is neither poisoned nor kept.
 
-// isolationOf is the unit in which the upstream isolates blocks, 0 if it does not.
-func isolationOf(upstream core.Resource) uint64 {
-	if !upstream.Features().Has(core.Isolation) {
-		return 0
-	}
-	i, ok := core.Find[core.Isolator](upstream)
-	if !ok {
-		return 0
-	}
-	return i.IsolationGranularity()
-}
-
 // isolationShare is the part of a budget, one in so many bytes, that isolated
 // blocks may take beyond what callers have live of them before a hunt isolates no
 // more: an isolated block of a few bytes takes a whole unit, and is not unmapped

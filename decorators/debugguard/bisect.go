@@ -105,10 +105,8 @@ func (r *Resource) bisectOthers(ctx context.Context, stream core.StreamID) {
 
 // orderedBlock reports whether a read on stream needs no wait.
 func (r *Resource) orderedBlock(id core.BlockID, stream core.StreamID) bool {
-	if r.orderer == nil {
-		return id.AllocStream == stream
-	}
-	return len(r.orderer.Unordered(id, stream, core.Read)) == 0
+	racing, known := r.below.Unordered(id, stream, core.Read)
+	return known && len(racing) == 0 || !known && id.AllocStream == stream
 }
 
 // bisectBatch queues the comparison of blocks that are not about to be freed. One

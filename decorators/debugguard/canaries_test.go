@@ -24,7 +24,7 @@ func (b *bench) churned(n int) []core.Block {
 }
 
 func (b *bench) canaries() (all []core.Block) {
-	b.guard.Blocks(func(info core.BlockInfo) bool {
+	b.guard.Inspect().Blocks(func(info core.BlockInfo) bool {
 		if strings.HasPrefix(string(info.Block.Tag), "gpumem.guard.") && info.Block.State < core.Retired {
 			b.Errorf("a canary shows as %v", info.Block.State)
 		}

@@ -83,7 +83,7 @@ func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *ledger.R
 		r.blockedFrees.add(rec.Footprint())
 		b := rec.Block()
 		rec.Mu.Unlock()
-		r.below.Withhold(rec.Inner(), core.Retired)
+		r.upstream.Withhold(rec.Inner(), core.Retired)
 		return b, nil
 	}
 	rec.Mu.Unlock()

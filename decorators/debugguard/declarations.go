@@ -199,11 +199,7 @@ func (a *accusations) first(g core.Generation, launch string) bool {
 // which the ledger then does not know. The freed one that the address was
 // found in may be in quarantine, which for the upstream is alive.
 func (r *Resource) livesBelow(ptr uint64, freed core.Generation) (lives bool) {
-	below, ok := core.Find[core.Inspector](r.upstream)
-	if !ok {
-		return false
-	}
-	below.Blocks(func(info core.BlockInfo) bool {
+	r.below.Blocks(func(info core.BlockInfo) bool {
 		lives = info.Block.State == core.Live && ptr-info.Block.ID.Ptr < info.Block.Bytes && info.Block.ID.Generation != freed
 		return !lives
 	})

@@ -339,7 +339,7 @@ func TestBlocksTellWhenTheyWereAllocated(t *testing.T) {
 	b.clock.advance(time.Hour)
 	b.mode(debugguard.Ledger) // which reads the clock
 	block := b.alloc(64)
-	b.guard.Blocks(func(info core.BlockInfo) bool {
+	b.guard.Inspect().Blocks(func(info core.BlockInfo) bool {
 		if want := time.Unix(1000, 0).Add(time.Hour); !info.Allocated.Equal(want) {
 			t.Errorf("allocated at %v, want %v", info.Allocated, want)
 		}
@@ -424,6 +424,6 @@ func TestAUseThatCouldNotBeRecordedIsStillFound(t *testing.T) {
 
 type refusingOrdered struct{ unleasing }
 
-func (*refusingOrdered) Unordered(core.BlockID, core.StreamID, core.Access) []core.UseRecord {
-	return []core.UseRecord{{LaunchID: 1, Stream: 1, Access: core.Write}}
+func (r *refusingOrdered) Inspect() core.Inspector {
+	return orderer{r.Fake.Inspect(), func() []core.UseRecord { return []core.UseRecord{{LaunchID: 1, Stream: 1, Access: core.Write}} }}
 }

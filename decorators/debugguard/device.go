@@ -75,7 +75,7 @@ func (r *Resource) launch(ctx context.Context, w work) (enqueued bool, err error
 // leased reports whether the upstream takes work on a stream, as far as it says.
 // To ask costs less than a refused call, which the log would hold against the
 // program.
-func (r *Resource) leased(stream core.StreamID) bool { return r.books == nil || r.books.Leased(stream) }
+func (r *Resource) leased(stream core.StreamID) bool { return r.below.Leased(stream) }
 
 // prepare opens a caller's intent. One that only an access of the guard's
 // stands in the way of is tried until that has ended, whether the caller wants

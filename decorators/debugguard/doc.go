@@ -20,7 +20,7 @@
 // and a copy of the record of the blocks released last: at most 256 MiB of host
 // memory for a million live blocks. It takes no global lock and, once warm,
 // allocates nothing. From what is declared, and from the backend's word on what
-// is ordered before what ([core.Orderer]), it finds
+// is ordered before what ([core.Inspector]), it finds
 //
 //   - double and foreign frees, a free by a pointer outside the block, stale
 //     handles, a launch on a stream that is not leased;

@@ -51,15 +51,14 @@ func (r *Resource) Drain(ctx context.Context) error {
 // launchLive is the name of the comparisons of live blocks.
 const launchLive = "gpumem.guard.live"
 
-var _ core.LiveChecker = (*Resource)(nil)
-
 // CheckLive queues the comparison of the red zones of every guarded block that
-// its owner has not freed, or whose free an open intent keeps back; see
-// [core.LiveChecker]. Without it, what happened to a block that is never freed
-// would never be told. It does nothing in the modes that have no red zones.
+// its owner has not freed, or whose free an open intent keeps back, and has the
+// layers below do theirs; see [core.Resource]. Without it, what happened to a block
+// that is never freed would never be told. The modes without red zones compare
+// nothing.
 func (r *Resource) CheckLive(ctx context.Context) error {
 	if r.cfg.Device == nil || r.Mode() < Sample {
-		return nil
+		return r.upstream.CheckLive(ctx)
 	}
 	for stream, blocks := range r.liveBlocks() {
 		for len(blocks) > 0 {
@@ -70,7 +69,7 @@ func (r *Resource) CheckLive(ctx context.Context) error {
 			blocks = blocks[n:]
 		}
 	}
-	return nil
+	return r.upstream.CheckLive(ctx)
 }
 
 // liveBlocks are the guarded blocks that can be compared, by stream.

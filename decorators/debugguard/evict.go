@@ -21,7 +21,7 @@ func (r *Resource) quarantineBlock(rec *ledger.Record) core.Block {
 	rec.Guard.FreedAt = r.cfg.Now()
 	b := rec.Block()
 	rec.Mu.Unlock()
-	r.below.Withhold(rec.Inner(), core.Quarantined)
+	r.upstream.Withhold(rec.Inner(), core.Quarantined)
 	r.quarantine.push(rec)
 	r.upkeep.wake()
 	return b

@@ -98,7 +98,7 @@ func TestHammer(t *testing.T) {
 				for !stop.Load() {
 					_ = b.guard.Stats()
 					_ = b.guard.GuardStats()
-					b.guard.Blocks(func(core.BlockInfo) bool { return true })
+					b.guard.Inspect().Blocks(func(core.BlockInfo) bool { return true })
 					_ = b.guard.ReapPending(ctx)
 					_ = b.guard.Drain(ctx)
 				}

@@ -22,10 +22,31 @@ func (r *Resource) State(id core.BlockID) core.BlockState {
 	return state
 }
 
+// Inspect tells of blocks as their owners know them, and of streams what the
+// upstream tells.
+func (r *Resource) Inspect() core.Inspector { return inspector{r} }
+
+type inspector struct{ guard *Resource }
+
+func (i inspector) Unordered(id core.BlockID, stream core.StreamID, access core.Access) ([]core.UseRecord, bool) {
+	return i.guard.below.Unordered(id, stream, access)
+}
+
+func (i inspector) InFlight() []core.UseRecord { return i.guard.below.InFlight() }
+
+func (i inspector) Leased(stream core.StreamID) bool { return i.guard.below.Leased(stream) }
+
+func (i inspector) Adopted(id core.BlockID, stream core.StreamID) bool {
+	return i.guard.below.Adopted(id, stream)
+}
+
+func (i inspector) IsolationGranularity() uint64 { return i.guard.below.IsolationGranularity() }
+
 // Blocks lists the blocks that are not released: those of the ledger with
 // stacks and uses, then those that the upstream lists and the ledger does not
 // know, so that what leaked shows in every mode.
-func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
+func (i inspector) Blocks(yield func(core.BlockInfo) bool) {
+	r := i.guard
 	for g, rec := range r.ledger.All {
 		info := r.ledger.Info(g, rec)
 		if info.Block.ID.Generation == 0 || info.Block.State == core.Freed {
@@ -35,11 +56,7 @@ func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
 			return
 		}
 	}
-	below, ok := core.Find[core.Inspector](r.upstream)
-	if !ok {
-		return
-	}
-	below.Blocks(func(info core.BlockInfo) bool {
+	r.below.Blocks(func(info core.BlockInfo) bool {
 		if r.ledger.Get(info.Block.ID) != nil {
 			return true
 		}
@@ -50,12 +67,11 @@ func (r *Resource) Blocks(yield func(core.BlockInfo) bool) {
 	})
 }
 
-var _ core.Rememberer = (*Resource)(nil)
-
 // Remember is what the ledger knows of a block, a freed one among those that it
 // remembers, in any mode: with its stacks, as far as they were kept, and its last
 // uses.
-func (r *Resource) Remember(id core.BlockID) (info core.BlockInfo, ok bool) {
+func (i inspector) Remember(id core.BlockID) (info core.BlockInfo, ok bool) {
+	r := i.guard
 	if id.Ordinal != r.ordinal {
 		return core.BlockInfo{}, false
 	}

@@ -225,7 +225,7 @@ func TestBlocksListsWhatTheLedgerAndTheUpstreamKnow(t *testing.T) {
 	b.launch("use", 1, func() {}, known)
 	b.free(gone)
 	states := map[core.BlockID]core.BlockInfo{}
-	b.guard.Blocks(func(info core.BlockInfo) bool {
+	b.guard.Inspect().Blocks(func(info core.BlockInfo) bool {
 		if _, twice := states[info.Block.ID]; twice {
 			t.Errorf("%v listed twice", info.Block.ID)
 		}

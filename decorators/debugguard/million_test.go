@@ -80,7 +80,7 @@ func heapOf(t *testing.T, streams int, indexed bool) uint64 {
 		t.Errorf("%d blocks known, %d findings", g.Known, g.Findings)
 	}
 	remembered := 0
-	guard.Blocks(func(info core.BlockInfo) bool {
+	guard.Inspect().Blocks(func(info core.BlockInfo) bool {
 		remembered += len(info.Uses)
 		return true
 	})

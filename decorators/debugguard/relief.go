@@ -195,7 +195,7 @@ func (r *Resource) emit(ctx context.Context, req *core.Request, began time.Time,
 	if relieved {
 		e.Duration = r.cfg.Now().Sub(began)
 	}
-	core.EmitIn(ctx, r.cfg.Events, e)
+	r.cfg.Events.Emit(ctx, e)
 }
 
 // forwardedFrees are the frees of guarded blocks that the guard has forwarded to

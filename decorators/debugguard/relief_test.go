@@ -1,6 +1,7 @@
 package debugguard_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -16,7 +17,7 @@ type events struct {
 	all []core.Event
 }
 
-func (e *events) Emit(ev core.Event) {
+func (e *events) Emit(_ context.Context, ev core.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.all = append(e.all, ev)

@@ -14,7 +14,6 @@ import (
 // Resource is the guard. It is safe for concurrent use.
 type Resource struct {
 	upstream core.Resource
-	below    core.Withholder // the upstream, or nobody
 	cfg      Config
 	// tracked is whether the upstream fences uses, granule the unit in which it
 	// isolates blocks; 0 if it does not.
@@ -22,11 +21,8 @@ type Resource struct {
 	granule uint64
 	// ordinal is the upstream's, which asks every layer below for it.
 	ordinal int
-	// orderer is the backend's word on what is ordered before what, nil if
-	// it has none.
-	orderer core.Orderer
-	// books is the backend's word on its streams, nil if it has none.
-	books core.StreamBooks
+	// below is what the upstream knows of blocks and streams.
+	below core.Inspector
 
 	// gate is zero when there is nothing to do: the mode is Off, no block is
 	// known and no verdict is awaited. It is what every operation loads
@@ -65,11 +61,7 @@ type Resource struct {
 	count        counters
 }
 
-var (
-	_ core.Resource   = (*Resource)(nil)
-	_ core.Inspector  = (*Resource)(nil)
-	_ core.Withholder = (*Resource)(nil)
-)
+var _ core.Resource = (*Resource)(nil)
 
 // New guards upstream. The error is a [core.InvalidRequestError].
 func New(upstream core.Resource, cfg Config) (*Resource, error) {
@@ -77,12 +69,13 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if err := cfg.check(upstream); err != nil {
 		return nil, err
 	}
-	r := &Resource{upstream: upstream, below: core.WithholderOf(upstream), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), granule: isolationOf(upstream), ordinal: upstream.Ordinal()}
+	r := &Resource{upstream: upstream, below: upstream.Inspect(), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), ordinal: upstream.Ordinal()}
 	r.ledger = ledger.New(&r.gate, ledger.Options{Tombstones: cfg.Tombstones, StackBytes: cfg.StackBytes, Now: cfg.Now})
 	r.checks.gate, r.checks.reading = &r.gate, newCtxMutex()
 	r.upkeep.begin(cfg.upkeepInterval(), ledger.NewTimer(r, (*Resource).tick))
-	r.orderer, _ = core.Find[core.Orderer](upstream)
-	r.books, _ = core.Find[core.StreamBooks](upstream)
+	if upstream.Features().Has(core.Isolation) {
+		r.granule = r.below.IsolationGranularity()
+	}
 	r.launches.resize(cfg.Launches)
 	r.throttle.perSecond = uint64(min(max(cfg.SampleRate, 0), 1<<30))
 	r.sampleBy(0)

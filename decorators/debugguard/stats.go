@@ -43,8 +43,7 @@ func raise(peak *atomic.Uint64, to uint64) {
 // cured are left out, and so are the guard's own launches, while the waits
 // that these queued are real and stay in. Sizes in bytes include the red
 // zones. The peaks are the upstream's: PeakOutstanding counts what was held back,
-// which was real memory; PeakBytes and PeakRequested do not where the layers
-// below are [core.Withholder], as all of the project's are.
+// which was real memory; PeakBytes and PeakRequested do not.
 func (r *Resource) Stats() core.Stats {
 	launches, aborts, crossings := r.count.ownLaunches.Load(), r.count.ownAborts.Load(), r.count.ownCrossings.Load()
 	refusals, failures := r.count.hiddenRefusals.Load(), r.count.hiddenFailures.Load()
@@ -81,7 +80,7 @@ func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {
 		}
 		rec.Mu.Unlock()
 	}
-	r.below.Withhold(id, as)
+	r.upstream.Withhold(id, as)
 }
 
 // counters only grow.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 )
 
 // refusing is a fake with a budget that makes the refusals it is told to, and
@@ -122,7 +124,46 @@ type ordered struct {
 	asked  int
 }
 
-func (o *ordered) Unordered(core.BlockID, core.StreamID, core.Access) []core.UseRecord {
-	o.asked++
-	return o.racing
+func (o *ordered) Inspect() core.Inspector {
+	return orderer{o.Fake.Inspect(), func() []core.UseRecord { o.asked++; return o.racing }}
+}
+
+type orderer struct {
+	core.Inspector
+	racing func() []core.UseRecord
+}
+
+func (o orderer) Unordered(core.BlockID, core.StreamID, core.Access) ([]core.UseRecord, bool) {
+	return o.racing(), true
+}
+
+// silent is a layer that tells nothing of what lies below it.
+type silent struct{ core.Resource }
+
+func (s silent) Unwrap() core.Resource                { return s.Resource }
+func (silent) Inspect() core.Inspector                { return core.Uninspected{} }
+func (silent) Withhold(core.BlockID, core.BlockState) {}
+func (silent) CheckLive(context.Context) error        { return nil }
+
+// What the guard is not told costs findings and figures, and finds no bug that is
+// none.
+func TestAGuardOverALayerThatTellsNothing(t *testing.T) {
+	for _, mode := range []debugguard.Mode{debugguard.Ledger, debugguard.Sample, debugguard.Hunt} {
+		b := newBench(t, debugguard.Off)
+		b.guard = b.over(silent{b.fake}, mode)
+		block := b.alloc(64)
+		if err := b.guard.RecordUse(ctx, block.ID, 2); err != nil { // that nothing orders
+			t.Errorf("%v: %v", mode, err)
+		}
+		listed := 0
+		for range b.guard.Inspect().Blocks {
+			listed++
+		}
+		if listed != 1 || b.guard.CheckLive(ctx) != nil {
+			t.Errorf("%v: %d blocks are listed, want 1", mode, listed)
+		}
+		b.want()
+		b.free(block)
+		b.empty()
+	}
 }

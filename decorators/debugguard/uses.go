@@ -204,10 +204,11 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 // overtake. The guard's own are none of the program's business: they look at
 // what the program must not write.
 func (r *Resource) overtaken(id core.BlockID, stream core.StreamID) []core.UseRecord {
-	if r.orderer == nil || r.Mode() == Off {
+	if r.Mode() == Off {
 		return nil
 	}
-	racing := slices.DeleteFunc(r.orderer.Unordered(id, stream, core.ReadWrite), isOwnLook)
+	racing, _ := r.below.Unordered(id, stream, core.ReadWrite)
+	racing = slices.DeleteFunc(racing, isOwnLook)
 	for i, u := range racing {
 		if u.Launch == launchArm { // it stands for the allocation, behind which it is
 			racing[i] = core.UseRecord{Stream: u.Stream, Access: core.Write}
@@ -242,7 +243,7 @@ func (r *Resource) missingFence(ctx context.Context, id core.BlockID, stream cor
 	f.Suspects = append([]core.UseRecord{{Stream: stream, Access: core.ReadWrite, Time: now}}, racing...)
 	f.Text = fmt.Sprintf("work on stream %v used generation %s tagged %q without waiting for %s, at %s",
 		stream, id.Generation, f.Victim.Tag, overtakenText(racing), caller())
-	if f.Kind == core.FindingUseBeforeAlloc && r.books != nil && r.books.Adopted(id, stream) {
+	if f.Kind == core.FindingUseBeforeAlloc && r.below.Adopted(id, stream) {
 		f.Unproven, f.Suspects[0].Caller = true, r.spanIn(ctx)
 		f.Text = fmt.Sprintf("work on stream %v used generation %s tagged %q, and Fencepost has not ordered it behind %s, at %s; if you ordered it yourself, an event of your own between the adopted streams, this is no bug: "+
 			"prepare the use before the work is enqueued (Launch, a LaunchRecorder), and Fencepost orders it and says no more",

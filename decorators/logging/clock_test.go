@@ -55,7 +55,7 @@ func TestARingAndAWriterTellTheSameTime(t *testing.T) {
 	if _, err := log.Deallocate(ctx, block.ID); err != nil {
 		t.Fatal(err)
 	}
-	log.Emit(core.Event{Op: core.OpRefusal, Time: before})
+	log.Emit(context.Background(), core.Event{Op: core.OpRefusal, Time: before})
 	got := ring.Snapshot()
 	if len(got) != len(writer.records) || len(got) < 3 {
 		t.Fatalf("the ring has %d records, the writer %d", len(got), len(writer.records))

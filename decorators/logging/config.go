@@ -121,7 +121,6 @@ func newResource(upstream core.Resource, cfg Config, clock clock, sequence *sequ
 		ops = 0
 	}
 	r := &Resource{upstream: upstream, ordinal: upstream.Ordinal(), ops: ops, rings: rings, sinks: others, clock: clock, sequence: sequence}
-	r.dated, _ = upstream.(core.DatedFreer)
 	if ops.has(core.OpRelease) {
 		upstream.Subscribe(listeners.Func(r.released))
 	}

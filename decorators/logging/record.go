@@ -82,9 +82,6 @@ type moment struct {
 // time is the instant on both clocks.
 func (m moment) time() time.Time { return m.base.Add(m.elapsed) }
 
-// instant is the same on the monotonic clock alone.
-func (m moment) instant() core.Instant { return core.InstantOf(*m.base) + core.Instant(m.elapsed) }
-
 // clock is how a layer tells the time: now when an operation begins, since
 // when it ends.
 type clock struct {

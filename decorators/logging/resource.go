@@ -13,9 +13,6 @@ import (
 // about blocks.
 type Resource struct {
 	upstream core.Resource
-	// dated is the upstream if it takes the reading of the clock that is made
-	// here for its own measure; nil if not.
-	dated    core.DatedFreer
 	ordinal  int
 	ops      opSet
 	rings    []*Ring
@@ -26,11 +23,10 @@ type Resource struct {
 
 var _ core.Resource = (*Resource)(nil)
 var _ core.EventSink = (*Resource)(nil)
-var _ core.Withholder = (*Resource)(nil)
 
 // Emit logs an event of another layer as it is, if the level logs its
 // operation. It does not block.
-func (r *Resource) Emit(e core.Event) {
+func (r *Resource) Emit(_ context.Context, e core.Event) {
 	if r.ops.has(e.Op) {
 		rec := Record{Event: e, Seq: r.sequence.next()}
 		r.deliver(&rec, moment{})
@@ -72,19 +68,12 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 	}
 	start := r.clock.now()
 	rec := Record{Event: core.Event{Stream: id.AllocStream, Block: id}, Seq: r.sequence.next()}
-	b, err := r.free(ctx, id, start)
+	b, err := r.upstream.Deallocate(ctx, id)
 	if err == nil {
 		rec.describe(&b)
 	}
 	r.put(ctx, &rec, core.OpDeallocate, start, err)
 	return b, err
-}
-
-func (r *Resource) free(ctx context.Context, id core.BlockID, start moment) (core.Block, error) {
-	if r.dated != nil {
-		return r.dated.DeallocateRequestedAt(ctx, id, start.instant())
-	}
-	return r.upstream.Deallocate(ctx, id)
 }
 
 // Reserve forwards, and logs the bytes and the tag.

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/core/coretest"
 )
 
 func TestAllocationIsLoggedWithItsBlock(t *testing.T) {
@@ -95,11 +94,11 @@ func TestEventsOfOtherLayersAreLoggedAsTheyAre(t *testing.T) {
 	b := newBench(t, Operations)
 	refusal := core.Event{Op: core.OpRefusal, Layer: "budget", Time: testStart, Duration: 5, Ordinal: 3, Stream: 2, Tag: "join",
 		Requested: 10, Bytes: 12, Relieved: true, Err: &core.OutOfBudgetError{Requested: 10, Limit: 5}}
-	b.log.Emit(refusal)
+	b.log.Emit(context.Background(), refusal)
 	if got := b.one(); got != refusal {
 		t.Errorf("got %+v", got)
 	}
-	b.log.Emit(core.Event{Op: core.OpFinish})
+	b.log.Emit(context.Background(), core.Event{Op: core.OpFinish})
 	b.none()
 	if n := b.readings.Load(); n != 0 {
 		t.Errorf("%d clock readings for events that carry their time", n)
@@ -162,58 +161,5 @@ func TestAnOperationReadsTheClockTwiceOrNever(t *testing.T) {
 	}
 	if n := b.readings.Swap(0); n != 2 {
 		t.Errorf("deallocate read the clock %d times", n)
-	}
-}
-
-// dated is an upstream that measures its frees.
-type dated struct {
-	core.Resource
-	requested []core.Instant
-}
-
-func (d *dated) DeallocateRequestedAt(c context.Context, id core.BlockID, requested core.Instant) (core.Block, error) {
-	d.requested = append(d.requested, requested)
-	return d.Deallocate(c, id)
-}
-
-func TestTheReadingOfTheClockIsHandedDownWithAFree(t *testing.T) {
-	for _, level := range []Level{Operations, Uses} {
-		ring, up := NewRing(8), &dated{Resource: coretest.NewFake(0)}
-		log, err := New(up, Config{Level: level, Sinks: []Sink{ring}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		block, err := log.Allocate(ctx, core.Request{Bytes: 8})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := log.Deallocate(ctx, block.ID); err != nil {
-			t.Fatal(err)
-		}
-		var began core.Instant
-		for _, r := range ring.Snapshot() {
-			if r.Event.Op == core.OpDeallocate {
-				began = core.InstantOf(r.Event.Time)
-			}
-		}
-		if len(up.requested) != 1 || up.requested[0] != began {
-			t.Errorf("%v: handed down %v, the log says %v", level, up.requested, began)
-		}
-	}
-}
-
-// A resource that logs nothing has read no clock and hands nothing down.
-func TestNoReadingIsHandedDownWithoutALog(t *testing.T) {
-	up := &dated{Resource: coretest.NewFake(0)}
-	log, err := New(up, Config{Level: Operations})
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := log.Allocate(ctx, core.Request{Bytes: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := log.Deallocate(ctx, block.ID); err != nil || len(up.requested) != 0 {
-		t.Errorf("%v, handed down %v", err, up.requested)
 	}
 }

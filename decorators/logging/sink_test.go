@@ -2,6 +2,7 @@ package logging
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"testing"
 
@@ -16,14 +17,14 @@ func TestEverySinkGetsEveryRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Emit(core.Event{Op: core.OpRefusal})
+	r.Emit(context.Background(), core.Event{Op: core.OpRefusal})
 	if err := lines.Close(soon(t)); err != nil {
 		t.Fatal(err)
 	}
 	if len(ring.Snapshot()) != 1 || bytes.Count(buf.Bytes(), []byte{'\n'}) != 1 {
 		t.Errorf("ring %d, lines %q", len(ring.Snapshot()), buf.String())
 	}
-	r.Emit(core.Event{Op: core.OpRefusal})
+	r.Emit(context.Background(), core.Event{Op: core.OpRefusal})
 	if r.Dropped() != 1 || len(ring.Snapshot()) != 2 {
 		t.Errorf("dropped %d: a closed sink must not stop the others", r.Dropped())
 	}

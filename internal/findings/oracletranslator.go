@@ -102,8 +102,8 @@ func (o *oracleTranslator) blockAt(base core.Resource, f sim.Finding) (victim co
 			victim = b
 		}
 	}
-	if inspector, ok := base.(core.Inspector); ok {
-		inspector.Blocks(func(info core.BlockInfo) bool {
+	if base != nil { // else the stack is not built yet
+		base.Inspect().Blocks(func(info core.BlockInfo) bool {
 			newest = max(newest, info.Block.ID.Generation)
 			if !isLate(f) || info.Block.State != core.Live {
 				consider(info.Block)
@@ -125,7 +125,7 @@ func (s Stack) owned(b core.Block) (f core.Finding, canary bool) {
 	if s.Guard == nil || b.ID.Generation == 0 {
 		return core.Finding{Victim: b}, false
 	}
-	if known, ok := s.Guard.Remember(b.ID); ok {
+	if known, ok := s.Guard.Inspect().Remember(b.ID); ok {
 		return core.Finding{Victim: known.Block, AllocStack: known.AllocStack, FreeStack: known.FreeStack, Uses: known.Uses}, false
 	}
 	return core.Finding{Victim: b}, s.Guard.IsCanary(b.ID)

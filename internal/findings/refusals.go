@@ -22,7 +22,7 @@ type Refusals struct {
 	recent []core.Event
 }
 
-var _ core.ContextSink = (*Refusals)(nil)
+var _ core.EventSink = (*Refusals)(nil)
 
 // NewRefusals returns Refusals that pass every event on to next. trace makes a
 // span of a refusal that has none.
@@ -30,12 +30,9 @@ func NewRefusals(next core.EventSink, trace func(context.Context, core.Event) (s
 	return &Refusals{next: next, trace: trace}
 }
 
-// Emit is EmitIn for an event of no request.
-func (r *Refusals) Emit(e core.Event) { r.EmitIn(context.Background(), e) }
-
-// EmitIn keeps a refusal, and passes every event on. One of which the caller
+// Emit keeps a refusal, and passes every event on. One of which the caller
 // is told leads to the request's trace, also if that is not sampled.
-func (r *Refusals) EmitIn(ctx context.Context, e core.Event) {
+func (r *Refusals) Emit(ctx context.Context, e core.Event) {
 	if e.Op == core.OpRefusal {
 		if e.Span.IsZero() && !e.Relieved {
 			e.Span, e.Alone = r.trace(ctx, e)
@@ -48,7 +45,7 @@ func (r *Refusals) EmitIn(ctx context.Context, e core.Event) {
 		r.recent = append(r.recent, e)
 		r.mu.Unlock()
 	}
-	r.next.Emit(e)
+	r.next.Emit(ctx, e)
 }
 
 // Newest is how many there were, and the last of them, oldest first.

@@ -50,22 +50,13 @@ func (s Source) load() (*loaded, error) {
 // layer has them, which is what its log shows, and states and stacks as the
 // outermost does.
 func (h *loaded) list(r core.Resource) {
-	var layers []core.Inspector
-	for ; r != nil; r = r.Unwrap() {
-		if i, ok := r.(core.Inspector); ok {
-			layers = append(layers, i)
-		}
-	}
-	if len(layers) == 0 {
-		return
-	}
-	layers[len(layers)-1].Blocks(func(b core.BlockInfo) bool {
+	core.Base(r).Inspect().Blocks(func(b core.BlockInfo) bool {
 		if b.Block.State != core.Freed {
 			h.listed[b.Block.ID.Generation] = listedBlock{memory: memoryOfBlock(b.Block), state: b.Block.State, stack: b.AllocStack}
 		}
 		return true
 	})
-	layers[0].Blocks(func(b core.BlockInfo) bool {
+	r.Inspect().Blocks(func(b core.BlockInfo) bool {
 		known, ok := h.listed[b.Block.ID.Generation]
 		if !ok {
 			return true

@@ -31,8 +31,8 @@ type View struct {
 // viewed is a device with its map.
 type viewed struct {
 	source Source
-	mapper *mapper    // nil if nobody lists the blocks
-	zoomer *zoomer    // as mapper
+	mapper *mapper
+	zoomer *zoomer
 	past   *historian // nil if nobody keeps it
 	// listing is held while blocks are listed in detail: one list at a time.
 	listing sync.Mutex
@@ -64,10 +64,7 @@ func New(cfg Config) (*View, error) {
 			return nil, invalid("Devices", fmt.Sprintf("two for device %d", ordinal))
 		}
 		seen[ordinal] = true
-		d := &viewed{source: s, mapper: newMapper(s.Resource)}
-		if d.mapper != nil {
-			d.zoomer = &zoomer{inspector: d.mapper.inspector}
-		}
+		d := &viewed{source: s, mapper: newMapper(s.Resource), zoomer: &zoomer{inspector: s.Resource.Inspect()}}
 		if s.Past != nil && s.Holders != nil {
 			d.past = &historian{source: s}
 		}
@@ -133,8 +130,6 @@ func (v *View) serveBlocks(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 	case from >= to:
 		http.Error(w, "from: say an address below to", http.StatusBadRequest)
-	case d.mapper == nil:
-		http.Error(w, "no layer of this device's stack lists its blocks", http.StatusNotFound)
 	default:
 		writeJSON(w, d.blocks(from, to))
 	}

@@ -37,7 +37,15 @@ func (r *resource) Stats() core.Stats {
 	return core.Stats{Limit: 1 << 40, Live: core.Amount{Blocks: uint64(r.n)}}
 }
 
-func (r *resource) Blocks(yield func(core.BlockInfo) bool) {
+func (r *resource) Inspect() core.Inspector { return lister{of: r} }
+
+type lister struct {
+	core.Uninspected
+	of *resource
+}
+
+func (l lister) Blocks(yield func(core.BlockInfo) bool) {
+	r := l.of
 	for i := range r.n {
 		if !yield(r.block(i)) {
 			return
@@ -310,17 +318,6 @@ func TestBadQuestionsAreRefusedWithWhatToSay(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/state", nil))
 	if w.Code != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %d", w.Code)
-	}
-}
-
-func TestADeviceWhoseBlocksNobodyListsHasNoMap(t *testing.T) {
-	type blind struct{ core.Resource }
-	h := view(t, liveview.Source{Resource: blind{&resource{}}})
-	if m := ask[state](t, h, "/state").Device.Map; m != nil {
-		t.Errorf("%+v", m)
-	}
-	if w := get(t, h, "/blocks"); w.Code != http.StatusNotFound {
-		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 

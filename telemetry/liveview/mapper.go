@@ -31,11 +31,7 @@ type mapper struct {
 }
 
 func newMapper(r core.Resource) *mapper {
-	inspector, ok := core.Find[core.Inspector](r)
-	if !ok {
-		return nil
-	}
-	return &mapper{inspector: inspector, survey: survey, now: time.Now}
+	return &mapper{inspector: r.Inspect(), survey: survey, now: time.Now}
 }
 
 // newest returns the map as JSON and its number. While a map is made, callers get the

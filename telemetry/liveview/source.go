@@ -15,8 +15,8 @@ type Source struct {
 	// UUID is the same in every process that uses the device; empty if it is
 	// not known.
 	UUID string
-	// Resource is the outermost layer of the device's stack. Its blocks are
-	// listed by the outermost layer that is a [core.Inspector].
+	// Resource is the outermost layer of the device's stack, which lists its
+	// blocks.
 	Resource core.Resource
 	// Holders is what each tag is charged for, by state.
 	Holders func() []core.Holder

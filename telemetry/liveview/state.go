@@ -106,10 +106,8 @@ func (d *viewed) look(now time.Time, has known) device {
 		g := src.Guard()
 		out.Guard = &g
 	}
-	if d.mapper != nil {
-		if text, serial := d.mapper.newest(); serial != has.mapSerial {
-			out.Map = text
-		}
+	if text, serial := d.mapper.newest(); serial != has.mapSerial {
+		out.Map = text
 	}
 	return out
 }

@@ -117,8 +117,6 @@ func (v *View) serveMap(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 	case of.from >= of.to:
 		http.Error(w, "from: say an address below to", http.StatusBadRequest)
-	case d.zoomer == nil:
-		http.Error(w, "no layer of this device's stack lists its blocks", http.StatusNotFound)
 	default:
 		text, serial := d.zoomer.newest(of, r.Context().Done())
 		if text == nil || serial == has {

@@ -62,16 +62,7 @@ func TestACloserLookCutsWhatLiesAtItsEnds(t *testing.T) {
 			t.Errorf("%s: %d %s", bad, w.Code, w.Body)
 		}
 	}
-	if w := get(t, view(t, liveview.Source{Resource: struct{ core.Resource }{mute{}}}), "/map?from=0&to=1"); w.Code != http.StatusNotFound {
-		t.Errorf("nobody lists the blocks: %d", w.Code)
-	}
 }
-
-// mute is a resource that lists nothing.
-type mute struct{ core.Resource }
-
-func (mute) Ordinal() int          { return 0 }
-func (mute) Unwrap() core.Resource { return nil }
 
 // Pages that look at one stretch share its map, and no number of stretches makes
 // the server keep more, or list the blocks at the same time.

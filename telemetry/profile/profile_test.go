@@ -145,26 +145,6 @@ func TestEverythingEverAllocatedIsCountedExactly(t *testing.T) {
 	}
 }
 
-// blind is a resource that lists no blocks.
-type blind struct{ core.Resource }
-
-func (blind) Unwrap() core.Resource { return nil }
-
-func TestAStackThatListsNoBlocksIsProfiledByItsHolders(t *testing.T) {
-	fake := coretest.NewFake(3)
-	holders := []core.Holder{{Tag: "a", State: core.Live, Bytes: 10, Blocks: 2}, {Tag: "b", State: core.Retired, Bytes: 5, Blocks: 1}}
-	p := written(t, profile.Source{Resource: blind{fake}, Holders: func() []core.Holder { return holders }})
-	if live, pending := inUse(p, "state", "live"), inUse(p, "state", "pending"); live != (core.Amount{Bytes: 10, Blocks: 2}) || pending != (core.Amount{Bytes: 5, Blocks: 1}) {
-		t.Errorf("live %+v, pending %+v", live, pending)
-	}
-	if leaf := leaves(p, "a"); leaf["unsampled"] != 10 {
-		t.Errorf("the leaves are %v", leaf)
-	}
-	if p := written(t, profile.Source{Resource: blind{fake}}); len(p.Sample) != 0 {
-		t.Errorf("of nothing there are %d samples", len(p.Sample))
-	}
-}
-
 func TestDevicesAreToldApart(t *testing.T) {
 	one, two := coretest.NewFake(0), coretest.NewFake(1)
 	for i, r := range []*coretest.Fake{one, two, two} {

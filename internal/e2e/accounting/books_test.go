@@ -213,13 +213,11 @@ func (s *scene) agreeTags(when string) {
 		m[tag] = m[tag].Add(core.Amount{Bytes: bytes, Requested: requested, Blocks: blocks})
 	}
 	live := map[core.Tag]core.Amount{}
-	inspector, _ := core.Find[core.Inspector](s.backend())
-	inspector.Blocks(func(b core.BlockInfo) bool {
+	s.backend().Inspect().Blocks(func(b core.BlockInfo) bool {
 		add(listed, b.Block.Tag, b.Block.Bytes, 0, 1)
 		return true
 	})
-	outer, _ := core.Find[core.Inspector](s.rt.Resource())
-	outer.Blocks(func(b core.BlockInfo) bool {
+	s.rt.Resource().Inspect().Blocks(func(b core.BlockInfo) bool {
 		if b.Block.State == core.Live && strings.HasPrefix(string(b.Block.Tag), "resident.") {
 			add(live, b.Block.Tag, 0, b.Block.Requested, 1)
 		}
@@ -249,8 +247,7 @@ func (s *scene) requested() (sum uint64) {
 // strays are the blocks that the demo's work could not give back, because a
 // fault met its free.
 func (s *scene) strays() (found []core.Block) {
-	inspector, _ := core.Find[core.Inspector](s.rt.Resource())
-	inspector.Blocks(func(b core.BlockInfo) bool {
+	s.rt.Resource().Inspect().Blocks(func(b core.BlockInfo) bool {
 		if b.Block.State == core.Live && !strings.HasPrefix(string(b.Block.Tag), "resident.") {
 			found = append(found, b.Block)
 		}

@@ -94,7 +94,7 @@ func TestBisectingFindsTheLaunchThatWroteFreedMemory(t *testing.T) {
 // canary is the address of one that lies where a block was, 0 if there is
 // none.
 func (b *bench) canary(blocks map[uint64]bool) (ptr uint64) {
-	b.Guard().Blocks(func(info core.BlockInfo) bool {
+	b.Guard().Inspect().Blocks(func(info core.BlockInfo) bool {
 		if info.Block.State == core.Quarantined && strings.HasPrefix(string(info.Block.Tag), "gpumem.guard") && blocks[info.Block.ID.Ptr] {
 			ptr = info.Block.ID.Ptr
 		}

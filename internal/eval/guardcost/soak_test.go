@@ -294,7 +294,7 @@ func (s *soak) inspected() {
 	for _, b := range s.kept {
 		want[b.Tracking().Block.Generation] = true
 	}
-	s.rt.Guard().Blocks(func(info core.BlockInfo) bool {
+	s.rt.Guard().Inspect().Blocks(func(info core.BlockInfo) bool {
 		g := info.Block.ID.Generation
 		if !want[g] || info.Block.State != core.Live || info.Block.Tag != "kept" {
 			s.Errorf("seed %d: the guard lists %+v", s.seed, info.Block)

@@ -108,7 +108,7 @@ var stack = []string{"telemetry", "decorators/debugguard", "decorators/budget", 
 
 // outward are the interfaces of core by which an inner layer tells outer ones:
 // such a call goes to all that implement them.
-var outward = []string{"Listener", "FindingSink", "EventSink", "ContextSink"}
+var outward = []string{"Listener", "FindingSink", "EventSink"}
 
 // notStacked are types that can be in a stack and are not in the one that Open
 // builds by default.

@@ -1,0 +1,91 @@
+package core
+
+import "time"
+
+// Inspector is what a stack of resources knows of its blocks and its streams,
+// beyond [Resource.State] and [Resource.Stats]. Nothing in it changes anything,
+// makes a device call, or waits for one. It is safe for concurrent use.
+//
+// The backend makes it, and a decorator returns its upstream's unless it knows
+// better: a guard, for one, knows in which state callers have a block.
+type Inspector interface {
+	// Blocks calls yield for each block that is not released, until yield
+	// returns false. Blocks that come or go meanwhile may be missed.
+	Blocks(yield func(BlockInfo) bool)
+
+	// Remember is what is known of one block, which may have been freed a while
+	// ago; false if that is no more than State says.
+	Remember(id BlockID) (info BlockInfo, ok bool)
+
+	// Unordered lists the outstanding uses of the block that an access on
+	// stream would race with if it were enqueued now, without waits: those
+	// that conflict with it and that neither stream order nor a queued wait
+	// nor what the host has seen done puts before it. An access on the
+	// allocation's own readiness counts as a use with launch number 0. There are
+	// none for a block or stream it does not know. known is false if the backend
+	// does not follow what is ordered.
+	Unordered(id BlockID, stream StreamID, access Access) (racing []UseRecord, known bool)
+
+	// InFlight lists launches that were finished and that the device is not
+	// known to have completed: the newest of each stream, then the second of
+	// each, and so on. It may leave some out.
+	InFlight() []UseRecord
+
+	// Leased reports whether work can be enqueued under the id now; true, too, if
+	// the backend does not know.
+	Leased(stream StreamID) bool
+
+	// Adopted reports whether the stream, or the one that the block was allocated
+	// on, is of somebody else who brought it under an id. What orders such streams
+	// the backend sees only as far as it did that itself.
+	Adopted(id BlockID, stream StreamID) bool
+
+	// IsolationGranularity is the unit in bytes, a power of two, in which an
+	// isolated block takes memory of the device; 0 without [Isolation]. A layer
+	// that asks for [Request.Isolated] rounds Bytes up to it, so that the budgets
+	// below charge what the device gives.
+	IsolationGranularity() uint64
+}
+
+// BlockInfo is what a layer knows of one block.
+type BlockInfo struct {
+	Block Block
+	// AllocStack is where it was allocated, FreeStack where it was freed if it
+	// was, as far as they were kept.
+	AllocStack, FreeStack Stack
+	// AllocSpan is the span in force when it was allocated, if its stack was kept.
+	AllocSpan SpanContext
+	// Uses are its last declared uses, newest first, if they were kept.
+	Uses []UseRecord
+	// Allocated is when it was allocated, to the resolution of the clock of
+	// who kept it; zero if nobody did.
+	Allocated time.Time
+}
+
+// Uninspected is an [Inspector] that knows nothing. A backend may embed it in its
+// own and answer what it knows; a decorator must not, because it would hide what
+// its upstream knows.
+type Uninspected struct{}
+
+var _ Inspector = Uninspected{}
+
+// Blocks lists none.
+func (Uninspected) Blocks(func(BlockInfo) bool) {}
+
+// Remember knows no block.
+func (Uninspected) Remember(BlockID) (BlockInfo, bool) { return BlockInfo{}, false }
+
+// Unordered is not known.
+func (Uninspected) Unordered(BlockID, StreamID, Access) ([]UseRecord, bool) { return nil, false }
+
+// InFlight lists none.
+func (Uninspected) InFlight() []UseRecord { return nil }
+
+// Leased is not known, and so true.
+func (Uninspected) Leased(StreamID) bool { return true }
+
+// Adopted is false.
+func (Uninspected) Adopted(BlockID, StreamID) bool { return false }
+
+// IsolationGranularity is 0.
+func (Uninspected) IsolationGranularity() uint64 { return 0 }
