@@ -180,7 +180,9 @@ func (t *Table[R]) nodes(first, nth int, f func(*Node[R])) {
 
 // Locker is an owner's lock.
 type Locker interface {
+	// Lock waits until nobody has it.
 	Lock()
+	// Unlock gives it back.
 	Unlock()
 }
 
