@@ -47,7 +47,7 @@ func (r *Resource) fillingOf(rec *ledger.Record, what parts) *filling {
 }
 
 func (r *Resource) endFilling(f *filling) {
-	f.rec = nil
+	f.device, f.launches, f.rec = nil, nil, nil // the pool keeps no guard
 	fillings.Put(f)
 }
 
