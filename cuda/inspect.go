@@ -1,6 +1,10 @@
 package cuda
 
-import "github.com/fencepost-gpu/fencepost/core"
+import (
+	"context"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
 
 // State is the block's state.
 func (r *AsyncResource) State(id core.BlockID) core.BlockState {
@@ -42,4 +46,118 @@ func (r *AsyncResource) FreedOn(id core.StreamID) core.FreeCounters {
 		return core.FreeCounters{}
 	}
 	return s.frees.bytes.counters()
+}
+
+// Inspect tells of the resource's blocks and streams.
+func (r *AsyncResource) Inspect() core.Inspector { return inspector{r} }
+
+// inspector is what an AsyncResource knows beyond what [core.Resource] asks.
+type inspector struct{ of *AsyncResource }
+
+func (i inspector) Blocks(yield func(core.BlockInfo) bool) { i.of.blocks(yield) }
+
+// Remember knows nothing: what is not in the books is forgotten.
+func (i inspector) Remember(core.BlockID) (core.BlockInfo, bool) { return core.BlockInfo{}, false }
+
+func (i inspector) Unordered(id core.BlockID, stream core.StreamID, kind core.Access) ([]core.UseRecord, bool) {
+	s, err := i.of.streams.table.resolve("Unordered", stream)
+	if err != nil {
+		return nil, true
+	}
+	known := s.Known() // before the block's lock: who has the stream's may hold it over a driver's call
+	b, err := i.of.find("Unordered", id, stream)
+	if err != nil {
+		return nil, true
+	}
+	defer b.mu.Unlock()
+	return b.history.Unordered(&s.Stream, known, kind), true
+}
+
+// InFlight lists at most 32 launches of each stream. It does not wait for a driver's
+// call that hangs: the launches of that stream are then left out.
+func (i inspector) InFlight() []core.UseRecord {
+	var streams [][]core.UseRecord
+	for _, s := range i.of.streams.table.streams() {
+		streams = append(streams, s.InFlight())
+	}
+	var list []core.UseRecord
+	for round, some := 0, true; some; round++ {
+		some = false
+		for _, launches := range streams {
+			if round < len(launches) {
+				list, some = append(list, launches[round]), true
+			}
+		}
+	}
+	return list
+}
+
+// Leased takes no lock.
+func (i inspector) Leased(stream core.StreamID) bool {
+	_, ok := (*i.of.streams.table.leases.Load())[stream]
+	return ok
+}
+
+// Adopted is known of a block's stream also after the lease was given back.
+func (i inspector) Adopted(id core.BlockID, stream core.StreamID) bool {
+	if s, ok := (*i.of.streams.table.leases.Load())[stream]; ok && s.adopted {
+		return true
+	}
+	b, err := i.of.find("Adopted", id, stream)
+	if err != nil {
+		return false
+	}
+	defer b.mu.Unlock()
+	return b.stream.adopted
+}
+
+func (i inspector) IsolationGranularity() uint64 { return i.of.isolated.granularity }
+
+// CheckLive has nothing to compare.
+func (r *AsyncResource) CheckLive(context.Context) error { return nil }
+
+// Inspect tells of the live blocks.
+func (r *DirectResource) Inspect() core.Inspector { return directInspector{of: r} }
+
+// directInspector knows the blocks, and nothing of streams.
+type directInspector struct {
+	core.Uninspected
+	of *DirectResource
+}
+
+func (i directInspector) Blocks(yield func(core.BlockInfo) bool) { i.of.blocks(yield) }
+
+// blocks lists every block that is not released. It copies a few at a time, so
+// that neither its memory nor the time for which it holds up an allocation
+// grows with how many there are. No lock is held over yield.
+func (r *AsyncResource) blocks(yield func(core.BlockInfo) bool) {
+	stopped := false
+	r.streams.table.eachBooks(r.streams.table.streams(), func(b *streamBooks) {
+		stopped = stopped || !b.list(yield)
+	})
+}
+
+// Withhold takes a live block out of the live bytes whose peak is kept: its owner
+// has given it back.
+func (r *AsyncResource) Withhold(id core.BlockID, _ core.BlockState) {
+	b := r.streams.table.lookup(id)
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.core.ID.Generation == id.Generation && b.core.State == core.Live && !b.withheld {
+		b.withheld = true
+		b.stream.books.Withhold(&b.core)
+	}
+}
+
+// Withhold is AsyncResource's.
+func (r *DirectResource) Withhold(id core.BlockID, _ core.BlockState) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b, ok := r.live[id.Generation]; ok && !r.withheld[id.Generation] {
+		r.withheld[id.Generation] = true
+		r.books.Withhold(&b)
+	}
 }

@@ -27,8 +27,8 @@ func Length(files []*File) []Violation {
 const MaxFiles = 30
 
 // crowded are the packages that may have more, and how many: the simulated device is
-// one subject of many operations, and the other two are being divided.
-var crowded = map[string]int{"cuda/sim": 50, "core": 35, "cuda": 65}
+// one subject of many operations.
+var crowded = map[string]int{"cuda/sim": 50}
 
 // Crowded finds packages of the product with more files than a reader of the folder
 // takes in.
