@@ -33,7 +33,7 @@ var guardMetrics = []family[GuardStats]{
 	{gauge("gpumem_guard_quarantine_bytes", "Bytes that the guard's quarantine holds, padding included."), whole(func(g GuardStats) uint64 { return g.Quarantine.Bytes })},
 	{gauge("gpumem_guard_quarantine_blocks", "Blocks that the guard's quarantine holds."), whole(func(g GuardStats) uint64 { return g.Quarantine.Blocks })},
 	{counter("gpumem_guard_events_total", "What the guard did, by event.", "event").
-		noted("Blocks `guarded` and, for want of memory, `unguarded`; samples beyond so many in a second, `skipped`; those of a hunt `isolated` in a mapping of their own and `not_isolated`; comparisons `verified` and left out, `unchecked`; blocks `evicted` from quarantine, frees `retried` there, refusals `relieved` by giving it up, and the blocks `given_up` for that; what a capture newest off its stream, `captured`; launches that a hunt delayed, `delays`; `findings`."),
+		noted("Blocks `guarded` and, for want of memory, `unguarded`; samples beyond so many in a second, `skipped`; those of a hunt `isolated` in a mapping of their own and `not_isolated`; comparisons `verified` and left out, `unchecked`; blocks `evicted` from quarantine, frees `retried` there, refusals `relieved` by giving it up, and the blocks `given_up` for that; what a capture kept off its stream, `captured`; launches that a hunt delayed, `delays`; `findings`."),
 		func(g GuardStats, out sender) { sendNumbers(g.Counts, out) }},
 	{gauge("gpumem_guard_state", "What the guard keeps and awaits now.", "what").
 		noted("`ledger_blocks`, `tombstones`, batches of comparisons that are awaited (`checks`), frees held back by launches (`deferred`), canaries (`sentinels`) in the place of freed blocks, `hunted_tags`."),
