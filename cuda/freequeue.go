@@ -195,6 +195,9 @@ func (q *freeQueue) take(batch []pendingFree, most int) []pendingFree {
 
 // setAside moves the isolated blocks of a batch to unmapping, and returns the others.
 func (q *freeQueue) setAside(batch []pendingFree) []pendingFree {
+	if !slices.ContainsFunc(batch, func(p pendingFree) bool { return p.block.isIsolated() }) {
+		return batch
+	}
 	others := batch[:0]
 	for _, p := range batch {
 		if p.block.isIsolated() {

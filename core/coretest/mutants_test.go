@@ -97,7 +97,7 @@ var mutants = []struct {
 	{"a check gives live blocks back", "a live block can be checked and stays live", layered(func(d *deaf) {
 		d.check = func(ctx context.Context) (err error) {
 			d.Resource.Inspect().Blocks(func(info core.BlockInfo) bool {
-				_, err = d.Resource.Deallocate(ctx, info.Block.ID)
+				_, err = d.Deallocate(ctx, info.Block.ID)
 				return err == nil
 			})
 			return err

@@ -61,11 +61,14 @@ func (r *Reporter) end(f core.Finding) {
 	said.Incident = "" // the last line says what became of it
 	soon(func() { announce(said, written, r.cfg.Stop) })
 	if r.cfg.Stop.OnStop == nil {
-		os.Exit(r.cfg.Stop.ExitCode)
+		exit(r.cfg.Stop.ExitCode)
 	}
 	// Who reports may hold locks that closing the runtime takes.
 	go r.cfg.Stop.OnStop(f)
 }
+
+// exit ends the process. Nobody waits for what was deferred any more.
+func exit(code int) { os.Exit(code) }
 
 // soon calls f, and waits for it no longer than a moment: neither a processor of spans
 // that keeps its caller nor a pipe that nobody empties must keep the process.

@@ -46,9 +46,9 @@ func countPieces(regions []core.Region, size uint64) int {
 type Content bool
 
 const (
-	// Patterns: each piece has its region's pattern.
+	// Patterns are for a table in which each piece has its region's pattern.
 	Patterns Content = false
-	// Offsets: each piece has the offset at which it begins in its region.
+	// Offsets are for one in which each has the offset at which it begins in its region.
 	Offsets Content = true
 )
 

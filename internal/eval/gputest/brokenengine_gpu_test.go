@@ -16,7 +16,7 @@ import (
 
 // brokenEngines are what is broken, one at a time, by the names of package
 // mutation.
-var brokenEngines = []string{"queueWaits: none at all", "wait: not queued", "finish: no event", "add: a dependency is forgotten"}
+var brokenEngines = []string{"queueWaits: none at all", "wait: not queued", "Finish: no event", "add: a dependency is forgotten"}
 
 // The programs that read what they mean read wrong words if the fences are
 // broken in one place: these binaries are built over a mutated package cuda.

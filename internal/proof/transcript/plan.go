@@ -55,9 +55,9 @@ const backstop = uint8(len(streams))
 // plan is what each line must lead to.
 func (t *Transcript) plan() ([]outcome, error) {
 	p := &planner{Transcript: t, plan: oracle.NewPlan(len(streams) + 1), launches: map[string]*step{}, ops: map[string]int16{}, home: map[uint8]uint8{}, capturing: map[uint8]bool{}, givenUp: map[uint8]bool{}}
-	p.names.streams = map[uint8]string{}
+	p.streams = map[uint8]string{}
 	for i := range streams {
-		p.names.streams[uint8(i)] = streams[i : i+1]
+		p.streams[uint8(i)] = streams[i : i+1]
 	}
 	all := make([]outcome, len(t.steps))
 	for i, s := range t.steps {

@@ -65,7 +65,7 @@ func (t *Transcript) run(look func(here, peer *device.Device)) (made [][]effect,
 
 func (t *Transcript) newRunner() (*runner, error) {
 	r := &runner{Transcript: t, leases: map[uint8]*cuda.Lease{}, blocks: map[uint8]*cuda.Slice[byte]{}, launches: map[string]*prepared{}, made: make([][]effect, len(t.steps))}
-	r.names.streams = map[uint8]string{}
+	r.streams = map[uint8]string{}
 	here := device.New()
 	var err error
 	if r.here, err = newSide(here, t.has("device order", "")); err != nil {
@@ -78,7 +78,7 @@ func (t *Transcript) newRunner() (*runner, error) {
 		if r.leases[s], err = r.lease(s); err != nil {
 			return nil, err
 		}
-		r.names.streams[uint8(r.leases[s].Handle())] = streamName(s)
+		r.streams[uint8(r.leases[s].Handle())] = streamName(s)
 	}
 	return r, nil
 }

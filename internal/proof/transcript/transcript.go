@@ -112,7 +112,8 @@ func parse(line string) (*step, error) {
 	}
 	for _, part := range strings.Fields(form) {
 		if part == "uses" {
-			return s, s.parseUses(words)
+			err := s.parseUses(words)
+			return s, err
 		}
 		if len(words) == 0 || !s.parseWord(part, words[0]) {
 			return nil, fmt.Errorf("%q is not of the form %q", line, s.verb+" "+form)

@@ -46,7 +46,7 @@ var retiredWords = []retired{
 		"buried":    "tombstone",
 		"dead":      "released or dropped",
 	}},
-	{under: []string{"telemetry/...", "decorators/logging"}, words: map[string]string{ //nolint:gosec // as below
+	{under: []string{"telemetry/...", "decorators/logging"}, words: map[string]string{
 		"held":    "memory, amounts, owned, in flight, or what else is meant",
 		"hold":    "overlap, or what else is meant",
 		"passed":  "admitted of a finding, elapsed of time",
