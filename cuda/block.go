@@ -51,7 +51,7 @@ func (b *block) fill(s *stream, c core.Block, withheld bool, ready fence.Access)
 func (b *block) fillMapped(s *stream, c core.Block, withheld bool, mapped uint64) {
 	b.mu.Lock()
 	b.stream, b.core, b.poisoned, b.withheld, b.mapped = s, c, false, withheld, mapped
-	b.history.Begin()
+	b.history.Clear()
 	b.mu.Unlock()
 }
 

@@ -16,9 +16,12 @@ const usualAccesses = 8
 // NewHistory returns an empty history with the usual room.
 func NewHistory() History { return History{accesses: make([]Access, 0, usualAccesses)} }
 
-// Begin forgets what was there, whose references must have been released, and begins
-// with the accesses given; their references are the history's from now on.
-func (h *History) Begin(with ...Access) { h.accesses = append(h.accesses[:0], with...) }
+// Begin begins a history with an access, whose reference is the history's from now on.
+// What was there must have been released.
+func (h *History) Begin(with Access) { h.accesses = append(h.accesses[:0], with) }
+
+// Clear begins a history without an access: nobody has to wait for the block.
+func (h *History) Clear() { h.accesses = h.accesses[:0] }
 
 // Announce adds the use of a launch on s that p will be placed behind, and to
 // p's plan what the launch must be ordered after. If a launch on another

@@ -157,7 +157,7 @@ func (p *Point) tryRetain() bool {
 func (p *Point) Release() { p.releaseMany(1) }
 
 func (p *Point) releaseMany(n int32) {
-	if p.refs.Add(-n) == 0 && !p.detached {
+	if p.refs.Add(-n) == 0 {
 		p.stream.points.put(p)
 	}
 }

@@ -51,7 +51,11 @@ func (l *pointList) take() *Point {
 	return p
 }
 
+// put takes back a point that nobody refers to; one without an event is forgotten.
 func (l *pointList) put(p *Point) {
+	if p.detached {
+		return
+	}
 	if l.spare.CompareAndSwap(nil, p) {
 		if !l.closed.Load() || !l.spare.CompareAndSwap(p, nil) {
 			return // in the list, or taken over by close

@@ -11,7 +11,7 @@ import (
 
 // List is a list of listeners. The zero value is empty and ready for use.
 type List struct {
-	all atomic.Pointer[[]core.Listener]
+	all atomic.Pointer[[]func(core.Block)]
 }
 
 // Add adds a listener; nil is nobody to tell. It hears of the blocks that are released
@@ -22,11 +22,11 @@ func (l *List) Add(listener core.Listener) {
 	}
 	for {
 		old := l.all.Load()
-		var next []core.Listener
+		var next []func(core.Block)
 		if old != nil {
 			next = append(next, *old...)
 		}
-		next = append(next, listener)
+		next = append(next, hears(listener))
 		if l.all.CompareAndSwap(old, &next) {
 			return
 		}
@@ -36,10 +36,19 @@ func (l *List) Add(listener core.Listener) {
 // Released tells all of them, in the order in which they were added.
 func (l *List) Released(b core.Block) {
 	if all := l.all.Load(); all != nil {
-		for _, listener := range *all {
-			listener.Released(b)
+		for _, hear := range *all {
+			hear(b)
 		}
 	}
+}
+
+// hears is what a listener hears by. A [Func] is called as it is: a block is a large
+// value, and each call in between copies it.
+func hears(l core.Listener) func(core.Block) {
+	if f, ok := l.(Func); ok {
+		return f
+	}
+	return l.Released
 }
 
 // Func is a function that hears: a layer subscribes a method of its own by it, which

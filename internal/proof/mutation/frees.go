@@ -77,8 +77,8 @@ var (
 		{
 			Name: "releaseMany: back too early", File: "internal/fence/point.go", Func: "Point.releaseMany",
 			Wrong: "an event is used again while one reference on it is left",
-			Old:   "p.refs.Add(-n) == 0 &&",
-			New:   "func(left int32) bool {\n return left == 0 || left == 1 && mutated()\n }(p.refs.Add(-n)) &&",
+			Old:   "if p.refs.Add(-n) == 0 {",
+			New:   "if left := p.refs.Add(-n); left == 0 || left == 1 && mutated() {",
 		},
 	}
 )
