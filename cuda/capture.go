@@ -247,8 +247,8 @@ func (l *Lease) endCapture() (driver.Graph, error) {
 	return exec, l.stream.explainEnd(err)
 }
 
-// explainEnd adds to an error of the end of a capture what it means; s.mu must
-// be held.
+// explainEnd adds to an error of the end of a capture what it means; the stream must
+// be locked.
 func (s *stream) explainEnd(err error) error {
 	var d *core.DriverError
 	if !errors.As(err, &d) {

@@ -112,8 +112,8 @@ func (r *AsyncResource) retryFrees(s *stream) error {
 // queueFree queues the free of a retired block on which no launch is announced, and
 // returns what the block waits for then: waitsForDevice if that went well. It
 // takes the accesses over for the while: nobody else looks at a retired
-// block's. If the free is not queued the block is as it was, and an error says why
-// unless there was none. With wait it waits for the stream's lock.
+// block's. If the free is not queued the block is as it was, with an error if
+// the driver refused. With wait it waits for the stream's lock.
 func (r *AsyncResource) queueFree(b *block, wait bool) (freeState, error) {
 	for {
 		s, final, err := r.streams.forFrees(b.stream)

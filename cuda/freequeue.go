@@ -40,10 +40,11 @@ const (
 //   - pending, what waits for the device;
 //   - unmapping, what waits for its unmap.
 //
-// Whoever ends a launch or a capture, and whoever sees a driver's call fail, moves a
-// block without waiting for anybody: parked and unmapping have a lock of their own,
+// Whoever ends a launch, and whoever sees a driver's call fail, moves a
+// block without waiting for anybody; what met a capture is moved by a reap. Parked and unmapping have a lock of their own,
 // which is never held over a call of the driver. The stream's own lock may be, and is
-// needed for pending alone. A free that nothing holds up touches nothing else.
+// needed for pending alone. A free that nothing holds up touches nothing else
+// until it is released.
 //
 // The frees of a stream that was given up are queued on another one, the backstop, and
 // are pending there. Until then they wait with their own stream, or with the default

@@ -196,8 +196,8 @@ func (s *stream) addPin(p pin, lease core.StreamID) (err error) {
 	return err
 }
 
-// unpin lets go of the buffers that the device is done with; s.mu must be
-// held.
+// unpin lets go of the buffers that the device is done with; the stream must be
+// locked.
 func (s *stream) unpin() {
 	n := 0
 	for n < len(s.pins) {

@@ -105,7 +105,7 @@ func (r *AsyncResource) releaseCompleted(s *stream, batch *reapBatch) {
 }
 
 // release is the one place where blocks are released: it takes them out of the books,
-// and tells the listeners. No lock may be held.
+// and tells the listeners. No block and no stream may be locked.
 func (r *AsyncResource) release(s *stream, batch *reapBatch) {
 	if len(batch.entries) > 0 {
 		batch.leaveBooks(core.Now())
@@ -179,7 +179,8 @@ func (r *AsyncResource) unmapCompleted(s *stream, most int) error {
 }
 
 // ReapPending looks at every stream once and releases the frees that are
-// completed. It tries again the frees that failed earlier, or met a busy stream.
+// completed. It tries again the frees that failed earlier, met a busy stream or
+// a capture, and the ends of launches in the backlog.
 func (r *AsyncResource) ReapPending(context.Context) error {
 	first := r.retryParked()
 	for _, s := range r.streams.table.streams() {

@@ -121,7 +121,7 @@ func (t *streamTable) add(handle driver.Stream, adopted bool) *stream {
 }
 
 // remove forgets a stream that was given up and whose work is all done, and
-// frees its slot; s.mu must be held, so that it is removed once.
+// frees its slot; the stream must be locked, so that it is removed once.
 func (t *streamTable) remove(s *stream) error {
 	if !slices.Contains(t.streams(), s) {
 		return nil // by somebody else

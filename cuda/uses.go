@@ -96,8 +96,9 @@ func conflictError(in *core.Intent, u *core.PreparedUse, holder *fence.Access) e
 		Holder: holder.Holder()}
 }
 
-// FinishUse records the launch's event. The blocks hold it since the launch
-// was announced, so nothing is done to them here.
+// FinishUse places the launch's point. The blocks have it since the launch was announced,
+// so none is touched, but for spans and for frees that waited. A launch without uses needs
+// no record: nobody knows of its point.
 func (r *AsyncResource) FinishUse(_ context.Context, t core.Ticket) error {
 	in, err := t.End(r, "FinishUse")
 	if err != nil {
@@ -254,7 +255,7 @@ func givenUpError(op string, id core.StreamID) error {
 	return &core.StreamMisuseError{Op: op, Stream: id, Reason: "the adopted stream was given up meanwhile: release its lease after its work is enqueued"}
 }
 
-// What announce and open put into the handles of an intent, and nobody else looks
+// What prepare, announceOnBlocks and announceUse put into the handles of an intent, and nobody else looks
 // at. A ticket ends only at the resource that gave it, so they are of this package.
 
 // pointOf is the point of a launch.

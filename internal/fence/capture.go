@@ -30,7 +30,8 @@ import (
 //
 // Nobody can wait for the end of a capture, so nothing does: work is refused,
 // and what must not be lost (a free, the end of a launch that was announced
-// before the capture began) waits in the owner's queue until the capture has ended.
+// before the capture began) waits until the capture has ended, in package cuda: a free
+// in its stream's free queue, an end in the backlog.
 
 // ErrCapturing is why something was not done yet.
 var ErrCapturing = errors.New("the stream is capturing")

@@ -176,7 +176,8 @@ func (p *Point) wasRecorded() bool {
 	return !p.IsDeferred()
 }
 
-// flushOthers makes the deferred records of the dependencies; no lock may be held.
+// flushOthers makes the deferred records of the dependencies; no block and no stream
+// may be locked.
 func (plan *Plan) flushOthers() error {
 	for i := range plan.deps {
 		if p := plan.deps[i].point; p.IsDeferred() && !p.needsNoWait() {

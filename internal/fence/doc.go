@@ -28,9 +28,11 @@
 //  4. Allocations that follow each other share one ready point, whose record is deferred
 //     until something needs it (deferred.go).
 //
-// The files are in two halves. Clock, access, history and plan are pure: they call
-// nothing and take no lock. Point, stream, deferred, launch, giveup and capture are the
-// locked half, which calls the driver through [Port].
+// The files are in two halves. Clock, access, history and plan decide: they reach the driver
+// only by Stream.wait, and where a point is released. Point, pointlist, stream, order,
+// flights, deferred, launch, giveup and capture keep the locks and call the driver through
+// [Port]. The order between devices is not decided here, but by the copy that needs it
+// (cuda/peercopy.go).
 //
 // # The states of a point
 //
@@ -51,15 +53,17 @@
 //	DropFinalEvent                 -          -                -          -          synthetic  synthetic
 //
 // "Ended" is the answer, and the state stays; "told": the call answers that the launch was
-// watched, and whoever waits for its channel is woken; a dash: no caller does that. Flush, GiveUp and LetGo move the ready point of their stream. The last
-// one puts another point in the place of the final point.
+// watched, and whoever waits for its channel is woken; a dash: no caller does that. Flush,
+// GiveUp and LetGo move the ready point of their stream, if anybody can need it; one that
+// nobody needs stays deferred and goes back to the list. The last one puts another point in
+// the place of the final point.
 //
 // A point from the list begins as announced (Announce), deferred (PointForAllocation) or
-// recorded (Record), and goes back when nobody refers to it, in whatever state. What LetGo,
-// DropFinalEvent and a failed record make is synthetic from the beginning and of no list. So a
-// recorded final point gives way to a synthetic one, and a launch whose event the driver
-// refuses goes from announced to completed by a synchronise. states_test.go holds every
-// cell.
+// recorded (Record), and goes back when nobody refers to it, in whatever state. The points
+// that LetGo, DropFinalEvent and GiveUp with a synchronise make are synthetic from the
+// beginning and of no list. So a recorded final point gives way to a synthetic one, and a
+// launch whose event the driver refuses goes from announced or watched to synthetic, behind
+// a synchronise. states_test.go holds every cell.
 //
 // # Memory order
 //
@@ -68,7 +72,9 @@
 // made under the point's own lock and the stream's gate, because the stream's lock may be
 // held over an allocation for as long as the driver takes. A point's place (number and
 // clock) is written before its state says that it is placed, and read after that was
-// seen; it does not change while anybody refers to the point. A block's history is
-// guarded by its owner's lock, and no block is locked while the driver is called. Locks
-// are taken in the order block, point, gate; and stream, point, gate.
+// seen; it does not change while anybody refers to the point. A live block's history is
+// guarded by its owner's lock, and no block is locked while the driver is called; that of a
+// retired block is whoever's who queues its free. Locks are taken in the order block, point;
+// and stream, point, gate. A block and a stream are never locked together; the lock of a list
+// of points and that of the order are taken last and hold nothing up.
 package fence

@@ -4,7 +4,8 @@ import "github.com/fencepost-gpu/fencepost/core"
 
 // History is the launches announced on a block, and its outstanding uses, with those
 // that nobody has looked for covered ones since. Each access has one reference on its
-// point. Whoever owns it locks the block over every call; no method calls the driver.
+// point. Its owner locks the block over every call while the block is live; a retired
+// block's is whoever's who queues its free. Only Release may reach the driver.
 type History struct {
 	accesses []Access
 }
@@ -201,9 +202,9 @@ func (h *History) Exclude(launch uint64, kind core.Access) (ended <-chan struct{
 }
 
 // Unordered lists the uses that conflict with a kind of access on s and that nothing
-// orders before it, where known is a copy of s's clock. What the clocks forgot they
-// forgot on the side of a wait, so a use whose order is not known any more is listed; a
-// use that was withdrawn is none.
+// orders before it, where known is a copy of s's clock. A use
+// of which it is not known any more that it is ordered is listed; a use that was withdrawn
+// is none.
 func (h *History) Unordered(s *Stream, known Known, kind core.Access) []core.UseRecord {
 	var racing []core.UseRecord
 	for i := range h.accesses {

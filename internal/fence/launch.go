@@ -8,8 +8,8 @@ import (
 
 // A launch is announced on its stream and then on each of its blocks (Announce,
 // [History.Announce]), made to wait (Fence), and ended: finished behind its work
-// (Finish and Commit), or withdrawn (Withdraw). The halves may be called by different
-// goroutines, one after the other.
+// (Finish, or FinishUnrecorded if that failed, and Commit), or withdrawn (Withdraw).
+// Preparing and ending may be done by different goroutines, one after the other.
 
 // Announce opens the launch of in: it returns its point, with a reference for each use
 // and one for the launch. The caller has entered the stream. Errors are the driver's.
@@ -35,11 +35,11 @@ func (s *Stream) AnnounceRecordedUse(in *core.Intent) (*Point, error) {
 	return p, err
 }
 
-// Unannounce gives up the references of the last n uses, whose blocks were not found or
-// refused.
+// Unannounce gives up n references: those of the last uses, whose blocks were not found
+// or refused, and the launch's own if nothing was announced.
 func (p *Point) Unannounce(n int) { p.releaseMany(int32(n)) }
 
-// DropPlan ends the preparation of the launch; no lock may be held.
+// DropPlan ends the preparation of the launch; no block may be locked.
 func (p *Point) DropPlan() { p.plan.Drop() }
 
 // Fence makes the stream wait for what the launch must come after, and notes in the

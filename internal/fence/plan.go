@@ -30,7 +30,7 @@ type Plan struct {
 	sharersWritten int32
 	sharedSeq      uint64
 	// gone are the references of accesses that were dropped. They are released
-	// with the plan, under no lock: the last reference on a point of a stream
+	// with the plan, while no block is locked: the last reference on a point of a stream
 	// that is gone has the driver destroy its event.
 	gone []goneRefs
 }
@@ -84,7 +84,7 @@ func (plan *Plan) releaseLater(p *Point) {
 	plan.gone = append(plan.gone, goneRefs{point: p, n: 1})
 }
 
-// Drop gives up all references; no lock may be held.
+// Drop gives up all references; no block may be locked.
 func (plan *Plan) Drop() {
 	for i := range plan.gone {
 		plan.gone[i].point.releaseMany(plan.gone[i].n)

@@ -24,7 +24,7 @@ type Point struct {
 	stream *Stream
 	state  atomic.Uint32
 	refs   atomic.Int32
-	// detached: it is no event of the stream's list, but stands for one that was
+	// detached: it is no point of the stream's list, but stands for one that was
 	// given back, or for none. Its state is synthetic for good.
 	detached bool
 
@@ -68,8 +68,8 @@ const (
 	deferred
 	// recorded: it has its place, and its event is recorded there.
 	recorded
-	// synthetic: it has its place, what lies before is completed, and no event says
-	// so. Nobody waits for it.
+	// synthetic: it has its place, and no event. Nobody waits for it: what lies before
+	// is completed, or its blocks are poisoned.
 	synthetic
 )
 
@@ -152,7 +152,7 @@ func (p *Point) tryRetain() bool {
 	}
 }
 
-// Release gives up a reference. No lock may be held: the last reference on a point of
+// Release gives up a reference. No block may be locked: the last reference on a point of
 // a stream that is gone has the driver destroy its event.
 func (p *Point) Release() { p.releaseMany(1) }
 

@@ -7,7 +7,8 @@ import "github.com/fencepost-gpu/fencepost/cuda/driver"
 // does, may be called from any goroutine, and does not block, except those that
 // say so.
 type Port interface {
-	// EventCreate makes an event. They are pooled by stream, and live as long as that.
+	// EventCreate makes an event. They are pooled by stream, and destroyed when the
+	// stream is gone and nobody refers to them.
 	EventCreate() (driver.Event, error)
 	// EventDestroy ends one that nothing waits for.
 	EventDestroy(driver.Event) error
@@ -16,8 +17,8 @@ type Port interface {
 	EventRecord(e driver.Event, s driver.Stream) error
 	// EventQuery asks whether the device has completed what e was recorded behind.
 	EventQuery(driver.Event) (done bool, err error)
-	// EventSynchronize blocks until then. The engine calls it only after EventQuery
-	// has said yes.
+	// EventSynchronize blocks until then. The engine calls it only when the event is
+	// known to be completed, so that it returns at once.
 	EventSynchronize(driver.Event) error
 	// StreamWait makes what is enqueued on s from now on wait for e.
 	StreamWait(s driver.Stream, e driver.Event) error
