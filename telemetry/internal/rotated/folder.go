@@ -83,7 +83,7 @@ func (d *Folder) Open(op string, least, otherwise Bounds) error {
 		return &core.InvalidRequestError{Op: op, Field: "MaxBytes", Reason: fmt.Sprintf(low, d.Max.Bytes, least.Bytes, otherwise.Bytes)}
 	}
 	if err := d.try(); err != nil {
-		return fmt.Errorf("%s: the folder %s cannot be written to: %w", op, d.Dir, err)
+		return fmt.Errorf("%s: the folder %q cannot be written to: %w", op, d.Dir, err)
 	}
 	return nil
 }
