@@ -31,6 +31,7 @@ func (r *Resource) allocate(ctx context.Context, req *core.Request, b *core.Bloc
 	if mode == Off {
 		return r.obtain(ctx, req, b, true)
 	}
+	r.readInPassing()
 	req.Tag = req.Tag.OrUntagged()
 	hunted := mode == Hunt || r.hunts(req.Tag)
 	if !r.choose(mode, hunted, req) {

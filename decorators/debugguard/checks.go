@@ -241,6 +241,19 @@ func (r *Resource) poll(limit int) {
 	}
 }
 
+// verdictsInPassing is how many verdicts an allocation or a free reads at most while
+// launches are bisected.
+const verdictsInPassing = 4
+
+// readInPassing reads a few verdicts while launches are bisected: a comparison behind
+// each launch names one launch only if it is read before many others have come. In
+// every other mode the upkeep reads them.
+func (r *Resource) readInPassing() {
+	if r.hunting(bisecting) {
+		r.poll(verdictsInPassing)
+	}
+}
+
 // conclude ends a check that is done or failed; checks.reading must be held.
 func (r *Resource) conclude(c *check, err error) {
 	switch {

@@ -20,6 +20,7 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 	if id.Ordinal != r.ordinal && r.Mode() != Off {
 		return core.Block{}, r.foreignDevice(id)
 	}
+	r.readInPassing()
 	rec := r.ledger.Get(id)
 	if rec == nil {
 		return r.freeUnknown(ctx, id)
