@@ -159,10 +159,11 @@ func (p *Plant) onStream(ctx context.Context, plant func(*cuda.Lease) error) err
 	return errors.Join(plant(on), on.Release())
 }
 
-// inItsMemory reports whether a finding of the planted kind names a block that has the
-// victim's memory by then: without quarantine it is handed out at once.
+// inItsMemory reports whether the device's oracle names a block that has the victim's
+// memory by then: without quarantine it is handed out at once. The guard keeps the
+// memory, and must name the victim.
 func (p *Plant) inItsMemory(f core.Finding) bool {
-	return f.Kind == p.kind && p.victim.Bytes > 0 && f.Victim.ID.Ptr-p.victim.ID.Ptr < p.victim.Bytes
+	return f.Source == "sim-oracle" && f.Kind == p.kind && p.victim.Bytes > 0 && f.Victim.ID.Ptr-p.victim.ID.Ptr < p.victim.Bytes
 }
 
 // Judge looks for the planted bug among the findings.
