@@ -131,9 +131,12 @@ func (g *Group) Recent(d Size) int64 {
 	return max(m.recent, m.bound(m.claimed.Load()))
 }
 
-// AddPeaksTo puts the peaks since the beginning into a snapshot.
+// AddPeaksTo puts the peaks since the beginning into a snapshot. Each size is looked at
+// in a moment of its own, so a free between two looks may leave the peak of a larger size
+// below that of a smaller. What took more bytes was live when the smaller peak was, so
+// the smaller is a bound of the larger.
 func (g *Group) AddPeaksTo(s *core.Stats) {
 	s.PeakRequested = clamp(g.marks[Requested].peak.Load())
-	s.PeakBytes = clamp(g.marks[Live].peak.Load())
-	s.PeakOutstanding = clamp(g.marks[Outstanding].peak.Load())
+	s.PeakBytes = max(s.PeakRequested, clamp(g.marks[Live].peak.Load()))
+	s.PeakOutstanding = max(s.PeakBytes, clamp(g.marks[Outstanding].peak.Load()))
 }

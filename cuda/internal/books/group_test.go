@@ -60,6 +60,23 @@ func TestThePeakIsExactWhileSlackIsRecalled(t *testing.T) {
 	}
 }
 
+// A free between the looks at two sizes must not make callers hold more than it takes.
+func TestNoPeakIsBelowThatOfASmallerSize(t *testing.T) {
+	g, all := newGroup(2)
+	large := all[0].enter(1000)
+	c := &core.Block{Bytes: 100, Requested: 100}
+	all[1].Lock()
+	short := all[1].Enter(c, false)
+	all[1].Unlock()
+	all[1].Raise(Shortage{Requested: short[Requested]})
+	all[0].leave(large)
+	short[Requested] = 0
+	all[1].Raise(short)
+	if st := peaks(g); st.PeakRequested != 1100 || st.PeakBytes != 1100 || st.PeakOutstanding != 1100 {
+		t.Errorf("peaks %d requested, %d live and %d outstanding bytes; 1100 requested bytes were live at once", st.PeakRequested, st.PeakBytes, st.PeakOutstanding)
+	}
+}
+
 // A free that fails takes back what somebody else has been given meanwhile.
 func TestARevivedBlockMayMakeANewPeak(t *testing.T) {
 	g, all := newGroup(1)
