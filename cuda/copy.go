@@ -21,7 +21,7 @@ func CopyToDevice[T Element](ctx context.Context, dst *Slice[T], stream core.Str
 	if err := fits("CopyToDevice", len(src), dst.n); err != nil || len(src) == 0 {
 		return err
 	}
-	m := dst.memory.manager
+	m := dst.storage.manager
 	t := transfer{name: "copy.to_device", direction: core.ToDevice, bytes: uint64(len(src)) * elementBytes[T](), stream: stream,
 		host: unsafe.Pointer(unsafe.SliceData(src))}
 	return m.fenced(ctx, t, []operand{{dst.Tracking(), core.Write}}, func(h driver.Stream) error {
@@ -39,7 +39,7 @@ func CopyToHost[T Element](ctx context.Context, dst []T, src *Slice[T], stream c
 	if err := fits("CopyToHost", len(dst), src.n); err != nil || len(dst) == 0 {
 		return err
 	}
-	m := src.memory.manager
+	m := src.storage.manager
 	t := transfer{name: "copy.to_host", direction: core.ToHost, bytes: uint64(len(dst)) * elementBytes[T](), stream: stream, mark: ownwork.ReadsOnly,
 		host: unsafe.Pointer(unsafe.SliceData(dst))}
 	return m.fenced(ctx, t, []operand{{src.Tracking(), core.Read}}, func(h driver.Stream) error {
@@ -53,13 +53,13 @@ func CopyOnDevice[T Element](ctx context.Context, dst, src *Slice[T], stream cor
 	if err := needSlices("CopyOnDevice", dst, src); err != nil {
 		return err
 	}
-	if dst.memory.manager != src.memory.manager {
+	if dst.storage.manager != src.storage.manager {
 		return &core.StreamMisuseError{Op: "CopyOnDevice", Stream: stream, Reason: "the slices belong to two managers: use CopyFromPeer between devices, and slices of one manager on one"}
 	}
 	if err := fits("CopyOnDevice", src.n, dst.n); err != nil || src.n == 0 {
 		return err
 	}
-	m := dst.memory.manager
+	m := dst.storage.manager
 	t := transfer{name: "copy.on_device", direction: core.OnDevice, bytes: src.Bytes(), stream: stream}
 	return m.fenced(ctx, t, []operand{{dst.Tracking(), core.Write}, {src.Tracking(), core.Read}}, func(h driver.Stream) error {
 		return m.drv.CopyOnDeviceAsync(dst.Ptr(), src.Ptr(), src.Bytes(), h)
@@ -75,7 +75,7 @@ func Memset[T Element](ctx context.Context, dst *Slice[T], stream core.StreamID,
 	if dst.n == 0 {
 		return nil
 	}
-	m := dst.memory.manager
+	m := dst.storage.manager
 	return m.fenced(ctx, transfer{name: "memset", stream: stream}, []operand{{dst.Tracking(), core.Write}}, func(h driver.Stream) error {
 		return m.drv.MemsetAsync(dst.Ptr(), value, dst.Bytes(), h)
 	})
@@ -90,7 +90,7 @@ func Download[T Element](ctx context.Context, src *Slice[T], stream core.StreamI
 	if err := CopyToHost(ctx, out, src, stream); err != nil {
 		return nil, err
 	}
-	return out, src.memory.manager.streams.Synchronize(ctx, stream)
+	return out, src.storage.manager.streams.Synchronize(ctx, stream)
 }
 
 func fits(op string, n, room int) error {

@@ -47,18 +47,18 @@ func NewUntrackedManager(drv driver.Driver, streams *StreamPool, limit uint64) *
 // Runtime is the manager's runtime, nil if it has none.
 func (m *MemoryManager) Runtime() *core.Runtime { return m.runtime }
 
-// memory is the storage behind a slice and its views. It is given back when
+// storage is the memory behind a slice and its views. It is given back when
 // the last of them is freed.
-type memory struct {
+type storage struct {
 	manager *MemoryManager
 	kind    core.TrackingKind
 	block   core.Block
 	refs    atomic.Int64
 }
 
-func (m *MemoryManager) allocate(ctx context.Context, bytes uint64, o AllocOptions) (*memory, error) {
+func (m *MemoryManager) allocate(ctx context.Context, bytes uint64, o AllocOptions) (*storage, error) {
 	if bytes == 0 {
-		return &memory{manager: m, kind: core.TrackedEmpty}, nil
+		return &storage{manager: m, kind: core.TrackedEmpty}, nil
 	}
 	if m.runtime == nil {
 		return m.allocateUntracked(bytes, o)
@@ -67,10 +67,10 @@ func (m *MemoryManager) allocate(ctx context.Context, bytes uint64, o AllocOptio
 	if err != nil {
 		return nil, err
 	}
-	return &memory{manager: m, kind: core.TrackedBlock, block: b}, nil
+	return &storage{manager: m, kind: core.TrackedBlock, block: b}, nil
 }
 
-func (m *MemoryManager) allocateUntracked(bytes uint64, o AllocOptions) (*memory, error) {
+func (m *MemoryManager) allocateUntracked(bytes uint64, o AllocOptions) (*storage, error) {
 	if o.Isolated {
 		return nil, core.UnsupportedError("Alloc of an isolated slice", "an untracked manager", "nothing says when the device is done with it; use a manager with a runtime")
 	}
@@ -83,7 +83,7 @@ func (m *MemoryManager) allocateUntracked(bytes uint64, o AllocOptions) (*memory
 		m.used.Add(-bytes)
 		return nil, err
 	}
-	return &memory{manager: m, kind: core.Untracked, block: core.Block{ID: core.BlockID{Ptr: ptr, Ordinal: m.drv.Ordinal()}, Requested: bytes, Bytes: bytes, Tag: o.Tag}}, nil
+	return &storage{manager: m, kind: core.Untracked, block: core.Block{ID: core.BlockID{Ptr: ptr, Ordinal: m.drv.Ordinal()}, Requested: bytes, Bytes: bytes, Tag: o.Tag}}, nil
 }
 
 // charge takes bytes from the limit. It compares before it adds: to add first
@@ -104,8 +104,8 @@ func (m *MemoryManager) charge(bytes uint64, tag core.Tag) error {
 	}
 }
 
-// free gives the storage back. An error leaves it allocated.
-func (s *memory) free(ctx context.Context) error {
+// free gives the memory back. An error leaves it allocated.
+func (s *storage) free(ctx context.Context) error {
 	switch s.kind {
 	case core.TrackedBlock:
 		_, err := s.manager.runtime.Deallocate(ctx, s.block.ID)

@@ -30,11 +30,11 @@ func CopyFromPeer[T Element](ctx context.Context, dst *Slice[T], dstStream core.
 	if err := fits("CopyFromPeer", src.n, dst.n); err != nil || src.n == 0 {
 		return err
 	}
-	to, err := newPeerEnd(dst.memory, core.Write, dstStream)
+	to, err := newPeerEnd(dst.storage, core.Write, dstStream)
 	if err != nil {
 		return err
 	}
-	from, err := newPeerEnd(src.memory, core.Read, srcStream)
+	from, err := newPeerEnd(src.storage, core.Read, srcStream)
 	if err != nil {
 		return err
 	}
@@ -125,8 +125,8 @@ type peerEnd struct {
 	ticket  core.Ticket
 }
 
-func newPeerEnd(memory *memory, access core.Access, lease core.StreamID) (*peerEnd, error) {
-	m := memory.manager
+func newPeerEnd(of *storage, access core.Access, lease core.StreamID) (*peerEnd, error) {
+	m := of.manager
 	if err := needPool("CopyFromPeer", m.streams); err != nil {
 		return nil, err
 	}
@@ -134,8 +134,8 @@ func newPeerEnd(memory *memory, access core.Access, lease core.StreamID) (*peerE
 	if err != nil {
 		return nil, err
 	}
-	e := &peerEnd{drv: m.drv, streams: m.streams, table: m.streams.table, stream: s, lease: lease, block: memory.block.ID, access: access}
-	if memory.kind == core.TrackedBlock {
+	e := &peerEnd{drv: m.drv, streams: m.streams, table: m.streams.table, stream: s, lease: lease, block: of.block.ID, access: access}
+	if of.kind == core.TrackedBlock {
 		e.runtime = m.runtime
 	}
 	return e, nil

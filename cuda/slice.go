@@ -36,10 +36,10 @@ type AllocOptions struct {
 // used by several goroutines, but freed by one. A nil slice is one that was not
 // allocated: what needs one refuses it, and it has no length.
 type Slice[T Element] struct {
-	memory *memory
-	offset uint64
-	n      int
-	freed  atomic.Bool
+	storage *storage
+	offset  uint64
+	n       int
+	freed   atomic.Bool
 }
 
 var _ core.Tracked = (*Slice[byte])(nil)
@@ -55,12 +55,12 @@ func Alloc[T Element](ctx context.Context, m *MemoryManager, n int, o AllocOptio
 	if err != nil {
 		return nil, err
 	}
-	mem, err := m.allocate(ctx, bytes, o)
+	st, err := m.allocate(ctx, bytes, o)
 	if err != nil {
 		return nil, err
 	}
-	mem.refs.Store(1)
-	return &Slice[T]{memory: mem, n: n}, nil
+	st.refs.Store(1)
+	return &Slice[T]{storage: st, n: n}, nil
 }
 
 // sizeOf is the size in bytes of n values.
@@ -93,17 +93,17 @@ func (s *Slice[T]) Bytes() uint64 { return uint64(s.Len()) * elementBytes[T]() }
 
 // Ptr is the device address of the first value; 0 for an empty slice.
 func (s *Slice[T]) Ptr() uint64 {
-	if s == nil || s.memory.kind == core.TrackedEmpty {
+	if s == nil || s.storage.kind == core.TrackedEmpty {
 		return 0
 	}
-	return s.memory.block.ID.Ptr + s.offset
+	return s.storage.block.ID.Ptr + s.offset
 }
 
 // Arg is the address as a kernel argument.
 func (s *Slice[T]) Arg() driver.Arg { return driver.Ptr(s.Ptr()) }
 
 // Tag is the tag the memory was allocated under.
-func (s *Slice[T]) Tag() core.Tag { return s.memory.block.Tag }
+func (s *Slice[T]) Tag() core.Tag { return s.storage.block.Tag }
 
 // Tracking says what the runtime knows of the memory. A view is tracked as
 // the block that it is part of.
@@ -114,7 +114,7 @@ func (s *Slice[T]) Tracking() core.Tracking {
 	if s.n == 0 {
 		return core.Tracking{Kind: core.TrackedEmpty}
 	}
-	return core.Tracking{Kind: s.memory.kind, Block: s.memory.block.ID}
+	return core.Tracking{Kind: s.storage.kind, Block: s.storage.block.ID}
 }
 
 // Use is a use of the block for [core.Runtime.Launch]; one of an empty slice
@@ -126,7 +126,7 @@ func (s *Slice[T]) Use(access core.Access) core.Use {
 	if s.n == 0 {
 		return core.Use{Block: core.BlockID{Generation: core.NoBytes}, Access: access}
 	}
-	return core.Use{Block: s.memory.block.ID, Access: access}
+	return core.Use{Block: s.storage.block.ID, Access: access}
 }
 
 // View returns the values from lo up to and excluding hi as a slice of their
@@ -136,13 +136,13 @@ func (s *Slice[T]) View(lo, hi int) (*Slice[T], error) {
 		return nil, missingHandle("View", "slice")
 	}
 	if s.freed.Load() {
-		return nil, s.memory.freedError("Slice.View", "take views before it is freed")
+		return nil, s.storage.freedError("Slice.View", "take views before it is freed")
 	}
 	if lo < 0 || hi < lo || hi > s.n {
 		return nil, &core.InvalidRequestError{Op: "View", Field: "range", Reason: fmt.Sprintf("[%d, %d) does not lie in [0, %d)", lo, hi, s.n)}
 	}
-	s.memory.refs.Add(1)
-	return &Slice[T]{memory: s.memory, offset: s.offset + uint64(lo)*elementBytes[T](), n: hi - lo}, nil
+	s.storage.refs.Add(1)
+	return &Slice[T]{storage: s.storage, offset: s.offset + uint64(lo)*elementBytes[T](), n: hi - lo}, nil
 }
 
 // Free gives the slice up, and the memory with the last of its views. It does
@@ -154,13 +154,13 @@ func (s *Slice[T]) Free(ctx context.Context) error {
 		return missingHandle("Free", "slice")
 	}
 	if !s.freed.CompareAndSwap(false, true) {
-		return s.memory.freedTwice()
+		return s.storage.freedTwice()
 	}
-	if s.memory.refs.Add(-1) > 0 {
+	if s.storage.refs.Add(-1) > 0 {
 		return nil
 	}
-	if err := s.memory.free(ctx); err != nil {
-		s.memory.refs.Add(1)
+	if err := s.storage.free(ctx); err != nil {
+		s.storage.refs.Add(1)
 		s.freed.Store(false)
 		return err
 	}
@@ -169,7 +169,7 @@ func (s *Slice[T]) Free(ctx context.Context) error {
 
 // freedError is the error of an operation on a slice or view that was freed. It
 // names the block, where there is one.
-func (s *memory) freedError(op, advice string) error {
+func (s *storage) freedError(op, advice string) error {
 	if s.kind != core.TrackedBlock {
 		return fmt.Errorf("%s: the slice or view tagged %q was freed before; %s: %w", op, s.block.Tag.OrUntagged(), advice, core.ErrUseAfterFree)
 	}
@@ -179,7 +179,7 @@ func (s *memory) freedError(op, advice string) error {
 
 // freedTwice reports that a slice or view is freed again by the caller of the
 // caller, and returns the error for it. What has no block is an error only.
-func (s *memory) freedTwice() error {
+func (s *storage) freedTwice() error {
 	err := s.freedError("Slice.Free", "nothing is freed twice: free it in one place, by an explicit call or by a deferred one")
 	if s.kind == core.TrackedBlock {
 		victim := s.block
