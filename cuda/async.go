@@ -22,7 +22,12 @@ import (
 // uses across streams. It is the original's AsyncCudaResource and the
 // production default. All methods are safe for concurrent use, and work on
 // different streams takes no common lock.
-type AsyncResource struct {
+type AsyncResource struct{ tracker }
+
+// tracker is what a stream-ordered backend is but for where its memory comes from:
+// blocks and books, uses and their fences, frees until they are released.
+type tracker struct {
+	name    string
 	drv     driver.Driver
 	ordinal int
 	streams *StreamPool
@@ -97,7 +102,8 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 		streams.hasResource.Store(false)
 		return nil, err
 	}
-	r := &AsyncResource{drv: drv, ordinal: drv.Ordinal(), streams: streams, pool: pool, reaperStop: make(chan struct{}), reaperDone: make(chan struct{}), closing: make(chan struct{}, 1)}
+	r := &AsyncResource{tracker{name: "async(" + deviceName(drv) + ")", drv: drv, ordinal: drv.Ordinal(), streams: streams, pool: pool,
+		reaperStop: make(chan struct{}), reaperDone: make(chan struct{}), closing: make(chan struct{}, 1)}}
 	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })
 	r.isolated.configure(cfg, props.MapGranularity)
 	r.poolStats.Store(new(poolReading))
@@ -110,7 +116,7 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 // with Isolated set gets a mapping of its own instead, which may block in the
 // driver; if the device maps no memory it is refused with an error that matches
 // errors.ErrUnsupported.
-func (r *AsyncResource) Allocate(_ context.Context, req core.Request) (core.Block, error) {
+func (r *tracker) Allocate(_ context.Context, req core.Request) (core.Block, error) {
 	if err := r.refuseClosed("Allocate"); err != nil {
 		return core.Block{}, err
 	}
@@ -142,7 +148,7 @@ func (r *AsyncResource) Allocate(_ context.Context, req core.Request) (core.Bloc
 
 // allocateOn is one step under the stream's lock: the allocation and the
 // event that marks it ready.
-func (r *AsyncResource) allocateOn(s *stream, req core.Request) (uint64, *fence.Point, error) {
+func (r *tracker) allocateOn(s *stream, req core.Request) (uint64, *fence.Point, error) {
 	s.Lock()
 	done := r.takeSome(s)
 	ptr, ready, err := r.allocateLocked(s, req)
@@ -151,7 +157,7 @@ func (r *AsyncResource) allocateOn(s *stream, req core.Request) (uint64, *fence.
 	return ptr, ready, err
 }
 
-func (r *AsyncResource) allocateLocked(s *stream, req core.Request) (uint64, *fence.Point, error) {
+func (r *tracker) allocateLocked(s *stream, req core.Request) (uint64, *fence.Point, error) {
 	if s.IsGivenUp() {
 		return 0, nil, givenUpError("Allocate", req.Stream)
 	}
@@ -178,7 +184,7 @@ func (r *AsyncResource) allocateLocked(s *stream, req core.Request) (uint64, *fe
 }
 
 // find returns the locked record of a live block.
-func (r *AsyncResource) find(op string, id core.BlockID, stream core.StreamID) (*block, error) {
+func (r *tracker) find(op string, id core.BlockID, stream core.StreamID) (*block, error) {
 	if id.Ordinal != r.ordinal {
 		return nil, &core.StreamMisuseError{Op: op, Block: id, Stream: stream,
 			Reason: fmt.Sprintf("the block belongs to device %d, this resource serves device %d", id.Ordinal, r.ordinal)}
@@ -196,21 +202,21 @@ func (r *AsyncResource) find(op string, id core.BlockID, stream core.StreamID) (
 }
 
 // Reserve is not a backend's: it needs a budget.
-func (r *AsyncResource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
+func (r *tracker) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
 	return core.Unsupported{Resource: r.String()}.Reserve(ctx, bytes, tag)
 }
 
 // ReleaseClaim is not a backend's: it needs a budget.
-func (r *AsyncResource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
+func (r *tracker) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 	return core.Unsupported{Resource: r.String()}.ReleaseClaim(ctx, id)
 }
 
 // Ordinal is the device's.
-func (r *AsyncResource) Ordinal() int { return r.ordinal }
+func (r *tracker) Ordinal() int { return r.ordinal }
 
 // Features is use tracking in stream order, and isolation if the device maps
 // memory.
-func (r *AsyncResource) Features() core.Features {
+func (r *tracker) Features() core.Features {
 	f := core.UseTracking | core.StreamOrdered
 	if r.isolated.granularity != 0 {
 		f |= core.Isolation
@@ -219,13 +225,13 @@ func (r *AsyncResource) Features() core.Features {
 }
 
 // Subscribe adds a listener for released blocks.
-func (r *AsyncResource) Subscribe(l core.Listener) { r.listeners.Add(l) }
+func (r *tracker) Subscribe(l core.Listener) { r.listeners.Add(l) }
 
 // Unwrap is nil: this is a backend.
-func (r *AsyncResource) Unwrap() core.Resource { return nil }
+func (r *tracker) Unwrap() core.Resource { return nil }
 
 // String is "async(sim:0)".
-func (r *AsyncResource) String() string { return "async(" + deviceName(r.drv) + ")" }
+func (r *tracker) String() string { return r.name }
 
 func deviceName(drv driver.Driver) string {
 	kind := "cuda"
@@ -247,7 +253,7 @@ const driverMoment = time.Second
 // the driver does not return until ctx ends, Close may be called again; after it
 // has ended a further one does nothing, and allocating and trimming are refused
 // with [core.ErrClosed].
-func (r *AsyncResource) Close(ctx context.Context) error {
+func (r *tracker) Close(ctx context.Context) error {
 	r.stopReaper() // whoever else closes, and however little time there is
 	if !r.claimClose(ctx) {
 		return fmt.Errorf("closing the pool: another call has not ended it: %w", ctx.Err())
@@ -271,7 +277,7 @@ func (r *AsyncResource) Close(ctx context.Context) error {
 
 // claimClose takes the right to close, or answers false if another call has it
 // until ctx ends. A right that nobody has is taken whether ctx has ended or not.
-func (r *AsyncResource) claimClose(ctx context.Context) bool {
+func (r *tracker) claimClose(ctx context.Context) bool {
 	select {
 	case r.closing <- struct{}{}:
 		return true
@@ -287,7 +293,7 @@ func (r *AsyncResource) claimClose(ctx context.Context) bool {
 
 // endReaper waits for the reaper, which was stopped. It may be in a call of the
 // driver.
-func (r *AsyncResource) endReaper(ctx context.Context) error {
+func (r *tracker) endReaper(ctx context.Context) error {
 	select {
 	case <-r.reaperDone:
 		return nil
@@ -306,7 +312,7 @@ func (r *AsyncResource) endReaper(ctx context.Context) error {
 const poolGone = -1
 
 // destroyPool waits for those who name the pool.
-func (r *AsyncResource) destroyPool(ctx context.Context) error {
+func (r *tracker) destroyPool(ctx context.Context) error {
 	if err := deadline.Poll(ctx, func() (bool, error) { return r.naming.CompareAndSwap(0, poolGone), nil }); err != nil {
 		return fmt.Errorf("closing the pool: it is being trimmed or asked: %w", err)
 	}
@@ -319,7 +325,7 @@ func (r *AsyncResource) destroyPool(ctx context.Context) error {
 
 // withPool calls f with the pool, which is not destroyed meanwhile. Allocations
 // do without: who closes has ended them.
-func (r *AsyncResource) withPool(op string, f func(driver.Pool) error) error {
+func (r *tracker) withPool(op string, f func(driver.Pool) error) error {
 	for {
 		n := r.naming.Load()
 		if n == poolGone {
@@ -334,7 +340,7 @@ func (r *AsyncResource) withPool(op string, f func(driver.Pool) error) error {
 }
 
 // refuseClosed is the error of what needs the pool when that is gone.
-func (r *AsyncResource) refuseClosed(op string) error {
+func (r *tracker) refuseClosed(op string) error {
 	if r.naming.Load() == poolGone {
 		return errPoolGone(op)
 	}

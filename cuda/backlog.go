@@ -61,7 +61,7 @@ func (h *captureBacklog) take() []backlogEnd {
 // and its end goes into the backlog: nothing can be recorded behind it, and a
 // synchronisation would invalidate the capture. It does so for a while, too, if
 // the driver cannot tell whether the stream captures.
-func (r *AsyncResource) finishOrBacklog(h backlogEnd) (backlogged bool, err error) {
+func (r *tracker) finishOrBacklog(h backlogEnd) (backlogged bool, err error) {
 	p := pointOf(h.in)
 	switch err = p.Stream().Recordable(); {
 	case err == nil:
@@ -88,7 +88,7 @@ func backlogError(op string, id core.StreamID, cause error) error {
 }
 
 // retryBacklog records what is in the backlog, where the capture has ended.
-func (r *AsyncResource) retryBacklog() error {
+func (r *tracker) retryBacklog() error {
 	if r.backlog.n.Load() == 0 {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (r *AsyncResource) retryBacklog() error {
 
 // awaitCaptures waits until no free and no end of a launch waits for the end of a
 // capture.
-func (r *AsyncResource) awaitCaptures(ctx context.Context) error {
+func (r *tracker) awaitCaptures(ctx context.Context) error {
 	return deadline.Poll(ctx, func() (bool, error) {
 		if r.waitingForCaptures() == 0 {
 			return true, nil
@@ -122,7 +122,7 @@ func (r *AsyncResource) awaitCaptures(ctx context.Context) error {
 
 // waitingForCaptures is how many frees and ends of launches wait for the end of a
 // capture.
-func (r *AsyncResource) waitingForCaptures() int {
+func (r *tracker) waitingForCaptures() int {
 	n := int(r.backlog.n.Load())
 	for _, s := range r.streams.table.streams() {
 		n += s.frees.count(waitsForCapture)
@@ -132,7 +132,7 @@ func (r *AsyncResource) waitingForCaptures() int {
 
 // captures explains a wait that was given up, if captures were the reason; nil
 // if not.
-func (r *AsyncResource) captures() error {
+func (r *tracker) captures() error {
 	var errs []error
 	for _, s := range r.streams.table.streams() {
 		if s.capturesOverFrees() {
@@ -170,7 +170,7 @@ func (s *stream) capturesOverFrees() bool {
 // backlogUse announces the use if its stream is capturing, or if nobody can tell.
 // The caller has entered the stream. If the use cannot be announced either, the
 // block is poisoned.
-func (r *AsyncResource) backlogUse(s *stream, id core.BlockID, lease core.StreamID) (backlogged bool, err error) {
+func (r *tracker) backlogUse(s *stream, id core.BlockID, lease core.StreamID) (backlogged bool, err error) {
 	s.Lock() // what it says of the runtime's captures is exact
 	cause := s.Recordable()
 	s.Unlock()
@@ -191,7 +191,7 @@ func (r *AsyncResource) backlogUse(s *stream, id core.BlockID, lease core.Stream
 }
 
 // announceUse announces the only use of in on its block.
-func (r *AsyncResource) announceUse(s *stream, in *core.Intent) error {
+func (r *tracker) announceUse(s *stream, in *core.Intent) error {
 	u := &in.Uses[0]
 	p, pointErr := s.AnnounceRecordedUse(in)
 	b, err := r.find("RecordUse", u.Block, in.Stream)
@@ -213,7 +213,7 @@ func (r *AsyncResource) announceUse(s *stream, in *core.Intent) error {
 }
 
 // endBacklogged closes the intent of what was in the backlog and is fenced now.
-func (r *AsyncResource) endBacklogged(h backlogEnd) {
+func (r *tracker) endBacklogged(h backlogEnd) {
 	if h.recordedUse { // it does not count as a launch
 		r.endLaunch(h.in, pointOf(h.in).Commit())
 		return

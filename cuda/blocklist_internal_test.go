@@ -24,7 +24,7 @@ func TestAListingThatIsStoppedEndsAtOnce(t *testing.T) {
 	shelve(&table.adoptedBooks, 1, 500)
 	shelve(table.streams()[0].books, 501, 1000)
 	listed := 0
-	r := &AsyncResource{streams: &StreamPool{table: table}}
+	r := &tracker{streams: &StreamPool{table: table}}
 	r.blocks(func(core.BlockInfo) bool { listed++; return listed < 7 })
 	if listed != 7 {
 		t.Errorf("%d were listed after it was stopped at 7", listed)

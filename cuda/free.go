@@ -14,7 +14,7 @@ import (
 // free, or leaves it to the next reap. While the allocation stream is capturing
 // the block is only retired, too: a reap after the end of the capture queues the
 // free.
-func (r *AsyncResource) Deallocate(_ context.Context, id core.BlockID) (core.Block, error) {
+func (r *tracker) Deallocate(_ context.Context, id core.BlockID) (core.Block, error) {
 	requested := core.Now()
 	b, err := r.find("Deallocate", id, id.AllocStream)
 	if err != nil {
@@ -48,7 +48,7 @@ func (b *block) awaitLaunches() freeState {
 
 // endLaunch ends the intent of a launch that has ended, and frees those of its blocks
 // that waited for it alone, if any may have.
-func (r *AsyncResource) endLaunch(in *core.Intent, watched bool) {
+func (r *tracker) endLaunch(in *core.Intent, watched bool) {
 	if watched {
 		for i := range in.Uses {
 			if u := &in.Uses[i]; u.Handle != nil { // nil if an earlier block refused
@@ -63,7 +63,7 @@ func (r *AsyncResource) endLaunch(in *core.Intent, watched bool) {
 // them. Its caller did not request the free, so a failure is left to the reaper. Nor
 // does the caller have any business with the block's stream, whose lock may be held for
 // as long as the driver takes to get more memory: so it does not wait for the lock.
-func (r *AsyncResource) launchEnded(b *block) {
+func (r *tracker) launchEnded(b *block) {
 	if !b.mayBeFreed() {
 		return
 	}
@@ -88,7 +88,7 @@ func (b *block) mayBeFreed() bool {
 }
 
 // revive makes a block live again whose free failed.
-func (r *AsyncResource) revive(b *block) {
+func (r *tracker) revive(b *block) {
 	b.mu.Lock()
 	b.core.State = core.Live
 	revived, withheld, books := b.core, b.withheld, b.stream.books
@@ -98,14 +98,14 @@ func (r *AsyncResource) revive(b *block) {
 }
 
 // parkUnlessQueued keeps a block whose free could not be queued, for the next reap.
-func (r *AsyncResource) parkUnlessQueued(b *block, waits freeState) {
+func (r *tracker) parkUnlessQueued(b *block, waits freeState) {
 	if waits != waitsForDevice && !b.stream.frees.park(b, waits) {
 		r.streams.table.defaultStream().frees.park(b, waits)
 	}
 }
 
 // retryFrees tries again to queue what is parked with s.
-func (r *AsyncResource) retryFrees(s *stream) error {
+func (r *tracker) retryFrees(s *stream) error {
 	return s.frees.retry(func(b *block) (freeState, error) { return r.queueFree(b, true) })
 }
 
@@ -114,7 +114,7 @@ func (r *AsyncResource) retryFrees(s *stream) error {
 // takes the accesses over for the while: nobody else looks at a retired
 // block's. If the free is not queued the block is as it was, with an error if
 // the driver refused. With wait it waits for the stream's lock.
-func (r *AsyncResource) queueFree(b *block, wait bool) (freeState, error) {
+func (r *tracker) queueFree(b *block, wait bool) (freeState, error) {
 	for {
 		s, final, err := r.streams.forFrees(b.stream)
 		if err != nil {
@@ -134,7 +134,7 @@ func (r *AsyncResource) queueFree(b *block, wait bool) (freeState, error) {
 
 // queueFreeBehind queues the free behind the uses on other streams, and behind final if
 // the block's stream was given up.
-func (r *AsyncResource) queueFreeBehind(s *stream, b *block, final *fence.Point, wait bool) (freeState, error) {
+func (r *tracker) queueFreeBehind(s *stream, b *block, final *fence.Point, wait bool) (freeState, error) {
 	plan := plans.Get().(*fence.Plan)
 	defer recyclePlan(plan)
 	b.history.PlanFree(&s.Stream, plan)
@@ -146,7 +146,7 @@ func (r *AsyncResource) queueFreeBehind(s *stream, b *block, final *fence.Point,
 }
 
 // queueFreeOn queues waits and free as one step under the stream's lock.
-func (r *AsyncResource) queueFreeOn(s *stream, b *block, plan *fence.Plan, wait bool) (freeState, error) {
+func (r *tracker) queueFreeOn(s *stream, b *block, plan *fence.Plan, wait bool) (freeState, error) {
 	if wait {
 		s.Lock()
 	} else if !s.TryLock() {
@@ -164,7 +164,7 @@ func (r *AsyncResource) queueFreeOn(s *stream, b *block, plan *fence.Plan, wait 
 
 // queueFreeLocked is queueFreeOn with the stream's lock held. It answers waitsForStream if the
 // stream was given up meanwhile.
-func (r *AsyncResource) queueFreeLocked(s *stream, b *block, plan *fence.Plan) (freeState, error) {
+func (r *tracker) queueFreeLocked(s *stream, b *block, plan *fence.Plan) (freeState, error) {
 	if s.IsGivenUp() && b.stream == s {
 		return waitsForStream, nil
 	}

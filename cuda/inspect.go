@@ -7,7 +7,7 @@ import (
 )
 
 // State is the block's state.
-func (r *AsyncResource) State(id core.BlockID) core.BlockState {
+func (r *tracker) State(id core.BlockID) core.BlockState {
 	if b := r.streams.table.lookup(id); b != nil && id.Ordinal == r.ordinal {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -20,7 +20,7 @@ func (r *AsyncResource) State(id core.BlockID) core.BlockState {
 
 // Stats adds the streams' books. Reserved, PoolUsed and their high marks are
 // as last read by the reaper; what is mapped for isolated blocks is exact.
-func (r *AsyncResource) Stats() core.Stats {
+func (r *tracker) Stats() core.Stats {
 	pool := r.poolStats.Load()
 	st := core.Stats{Poisoned: clamp(r.streams.table.poisoned.Load()), Reserved: pool.Reserved, PoolUsed: pool.Used,
 		ReservedHigh: pool.ReservedHigh, PoolUsedHigh: pool.UsedHigh}
@@ -40,7 +40,7 @@ func (r *AsyncResource) Stats() core.Stats {
 }
 
 // FreedOn is the free counters of the stream of a lease; zero if it is not leased.
-func (r *AsyncResource) FreedOn(id core.StreamID) core.FreeCounters {
+func (r *tracker) FreedOn(id core.StreamID) core.FreeCounters {
 	s, err := r.streams.table.resolve("FreedOn", id)
 	if err != nil {
 		return core.FreeCounters{}
@@ -49,10 +49,10 @@ func (r *AsyncResource) FreedOn(id core.StreamID) core.FreeCounters {
 }
 
 // Inspect tells of the resource's blocks and streams.
-func (r *AsyncResource) Inspect() core.Inspector { return inspector{r} }
+func (r *tracker) Inspect() core.Inspector { return inspector{r} }
 
-// inspector is what an AsyncResource knows beyond what [core.Resource] asks.
-type inspector struct{ of *AsyncResource }
+// inspector is what a tracker knows beyond what [core.Resource] asks.
+type inspector struct{ of *tracker }
 
 func (i inspector) Blocks(yield func(core.BlockInfo) bool) { i.of.blocks(yield) }
 
@@ -114,7 +114,7 @@ func (i inspector) Adopted(id core.BlockID, stream core.StreamID) bool {
 func (i inspector) IsolationGranularity() uint64 { return i.of.isolated.granularity }
 
 // CheckLive has nothing to compare.
-func (r *AsyncResource) CheckLive(context.Context) error { return nil }
+func (r *tracker) CheckLive(context.Context) error { return nil }
 
 // Inspect tells of the live blocks.
 func (r *DirectResource) Inspect() core.Inspector { return directInspector{of: r} }
@@ -130,7 +130,7 @@ func (i directInspector) Blocks(yield func(core.BlockInfo) bool) { i.of.blocks(y
 // blocks lists every block that is not released. It copies a few at a time, so
 // that neither its memory nor the time for which it holds up an allocation
 // grows with how many there are. No lock is held over yield.
-func (r *AsyncResource) blocks(yield func(core.BlockInfo) bool) {
+func (r *tracker) blocks(yield func(core.BlockInfo) bool) {
 	stopped := false
 	r.streams.table.eachBooks(r.streams.table.streams(), func(b *streamBooks) {
 		stopped = stopped || !b.list(yield)
@@ -139,7 +139,7 @@ func (r *AsyncResource) blocks(yield func(core.BlockInfo) bool) {
 
 // Withhold takes a live block out of the live bytes whose peak is kept: its owner
 // has given it back.
-func (r *AsyncResource) Withhold(id core.BlockID, _ core.BlockState) {
+func (r *tracker) Withhold(id core.BlockID, _ core.BlockState) {
 	b := r.streams.table.lookup(id)
 	if b == nil {
 		return

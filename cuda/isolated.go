@@ -47,7 +47,7 @@ const (
 	DefaultIsolatedRanges           = 1 << 16
 )
 
-// isolation is what an AsyncResource keeps of its isolated blocks.
+// isolation is what a tracker keeps of its isolated blocks.
 type isolation struct {
 	// granularity is 0 if the device maps no memory.
 	granularity         uint64
@@ -113,7 +113,7 @@ const isolationAdvice = "the device or its driver maps no memory: ask Features f
 
 // allocateIsolated gives req a mapping of its own. It may block in the driver,
 // and holds no lock meanwhile: launches on the stream go on.
-func (r *AsyncResource) allocateIsolated(s *stream, req core.Request) (core.Block, error) {
+func (r *tracker) allocateIsolated(s *stream, req core.Request) (core.Block, error) {
 	if r.isolated.granularity == 0 {
 		return core.Block{}, core.UnsupportedError("Allocate of an isolated block", r.String(), isolationAdvice)
 	}
@@ -141,7 +141,7 @@ func (r *AsyncResource) allocateIsolated(s *stream, req core.Request) (core.Bloc
 
 // mayAllocate refuses what an allocation from the pool would be refused for,
 // and reaps as that does.
-func (r *AsyncResource) mayAllocate(s *stream, id core.StreamID) error {
+func (r *tracker) mayAllocate(s *stream, id core.StreamID) error {
 	s.Lock()
 	done := r.takeSome(s)
 	var err error
@@ -157,7 +157,7 @@ func (r *AsyncResource) mayAllocate(s *stream, id core.StreamID) error {
 
 // mapMemory makes a mapping of at least so many bytes. After an error nothing
 // is left of it but what the driver would not take back, which is kept.
-func (r *AsyncResource) mapMemory(bytes uint64) (*mapping, error) {
+func (r *tracker) mapMemory(bytes uint64) (*mapping, error) {
 	unit := r.isolated.granularity
 	m := &mapping{bytes: (bytes + unit - 1) &^ (unit - 1)}
 	if m.bytes < bytes {
@@ -175,7 +175,7 @@ func (r *AsyncResource) mapMemory(bytes uint64) (*mapping, error) {
 
 // build makes a mapping. The handle is given back at once: from then on the
 // memory lives as long as it is mapped, so that one call ends it.
-func (r *AsyncResource) build(m *mapping) (err error) {
+func (r *tracker) build(m *mapping) (err error) {
 	if m.ptr, err = r.reserve(m.bytes); err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (r *AsyncResource) build(m *mapping) (err error) {
 }
 
 // reserve gives up the addresses that are kept if there are no others.
-func (r *AsyncResource) reserve(bytes uint64) (uint64, error) {
+func (r *tracker) reserve(bytes uint64) (uint64, error) {
 	ptr, err := r.drv.MemReserve(bytes)
 	if !errors.Is(err, core.ErrOutOfMemory) || r.isolated.addresses.Load() == 0 {
 		return ptr, err
@@ -211,7 +211,7 @@ func (r *AsyncResource) reserve(bytes uint64) (uint64, error) {
 
 // create gives up what the device has completed and what the pool holds in vain, if
 // the device has nothing else.
-func (r *AsyncResource) create(bytes uint64) (driver.MemHandle, error) {
+func (r *tracker) create(bytes uint64) (driver.MemHandle, error) {
 	h, err := r.drv.MemCreate(bytes)
 	if !errors.Is(err, core.ErrOutOfMemory) {
 		return h, err
@@ -227,7 +227,7 @@ func (r *AsyncResource) create(bytes uint64) (driver.MemHandle, error) {
 
 // dismantle takes down what there is of a mapping that nobody was given. After
 // an error it can be called again.
-func (r *AsyncResource) dismantle(m *mapping) error {
+func (r *tracker) dismantle(m *mapping) error {
 	if m.mapped {
 		if err := r.drv.MemUnmap(m.ptr, m.bytes); err != nil {
 			return err
@@ -261,7 +261,7 @@ func (i *isolation) remain(m *mapping) {
 }
 
 // clearRemains takes down what is left of mappings; it returns the first error.
-func (r *AsyncResource) clearRemains() error {
+func (r *tracker) clearRemains() error {
 	i := &r.isolated
 	if i.leftover.Load() == 0 {
 		return nil
@@ -286,7 +286,7 @@ func (r *AsyncResource) clearRemains() error {
 
 // unmap gives the memory of a block back that the device is done with, and
 // keeps its addresses.
-func (r *AsyncResource) unmap(ptr, bytes uint64) error {
+func (r *tracker) unmap(ptr, bytes uint64) error {
 	if err := r.drv.MemUnmap(ptr, bytes); err != nil {
 		return err
 	}
@@ -302,7 +302,7 @@ func (r *AsyncResource) unmap(ptr, bytes uint64) error {
 // clearMappings takes down what is left of mappings, and gives back the oldest
 // addresses beyond the limits. What fails is tried again by the next call. No lock may
 // be held.
-func (r *AsyncResource) clearMappings() error {
+func (r *tracker) clearMappings() error {
 	first := r.clearRemains()
 	err := r.yield(r.isolated.maxBytes, r.isolated.maxRanges)
 	return cmp.Or(first, err)
@@ -311,7 +311,7 @@ func (r *AsyncResource) clearMappings() error {
 // yield gives addresses back, oldest first, until at most so many bytes and
 // ranges are kept. A range that the driver does not take back stays, and stands
 // in no other's way.
-func (r *AsyncResource) yield(bytes uint64, ranges int) error {
+func (r *tracker) yield(bytes uint64, ranges int) error {
 	i := &r.isolated
 	if i.addresses.Load() == 0 {
 		return nil

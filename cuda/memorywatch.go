@@ -177,7 +177,7 @@ func (w *MemoryWatch) Close(ctx context.Context) error {
 	}
 }
 
-func (r *AsyncResource) deviceBytes() (uint64, error) {
+func (r *tracker) deviceBytes() (uint64, error) {
 	pool, err := r.readPool()
 	return pool.Reserved + clamp(r.isolated.mapped.Load()), err
 }
@@ -223,7 +223,7 @@ type PeakWindows struct {
 	live, outstanding [len(windowLengths)]window
 }
 
-func (r *AsyncResource) peaks() *books.Group { return &r.streams.table.group }
+func (r *tracker) peaks() *books.Group { return &r.streams.table.group }
 
 func (r *DirectResource) peaks() *books.Group { return &r.group }
 

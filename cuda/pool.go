@@ -10,7 +10,7 @@ import (
 // and what is allocated from it, each with its highest value since the pool
 // was made. It makes a driver call; errors are [core.DriverError], and one that
 // matches [core.ErrClosed] after Close.
-func (r *AsyncResource) PoolStats() (reserved, reservedHigh, used, usedHigh uint64, err error) {
+func (r *tracker) PoolStats() (reserved, reservedHigh, used, usedHigh uint64, err error) {
 	p, err := r.readPool()
 	return p.Reserved, p.ReservedHigh, p.Used, p.UsedHigh, err
 }
@@ -22,7 +22,7 @@ func (r *AsyncResource) PoolStats() (reserved, reservedHigh, used, usedHigh uint
 // peak, not in a loop. It changes no block and no budget, is safe for
 // concurrent use, and may block in the driver. Errors are [core.DriverError], and one that
 // matches [core.ErrClosed] after Close, when there is no pool any more.
-func (r *AsyncResource) TrimPool(keep uint64) error {
+func (r *tracker) TrimPool(keep uint64) error {
 	if err := r.refuseClosed("TrimPool"); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (c *census) inPool() int64 { return int64(c.enteredBytes - c.mappedBytes - 
 
 // takeCensus visits every stream once, under its lock. So it comes between two
 // calls there and never into the middle of one.
-func (r *AsyncResource) takeCensus() (c census) {
+func (r *tracker) takeCensus() (c census) {
 	streams, gone := r.streams.table.present()
 	c.callCounts = gone
 	for _, s := range streams {
@@ -105,7 +105,7 @@ const driftTries = 64
 //
 // It holds no lock over a driver call, waits for the streams' locks for an
 // instant each, and is safe for concurrent use. Errors are [core.DriverError].
-func (r *AsyncResource) Drift() (bytes int64, ok bool, err error) {
+func (r *tracker) Drift() (bytes int64, ok bool, err error) {
 	before := r.takeCensus()
 	for range driftTries {
 		pool, err := r.readPool()
@@ -131,7 +131,7 @@ type poolReading struct {
 // readPool reads the driver's pool, for Stats too. Of several readings at a time
 // the one that was begun last stays: on a runtime that goes quiet nobody would
 // correct an older one that came back later.
-func (r *AsyncResource) readPool() (driver.PoolStats, error) {
+func (r *tracker) readPool() (driver.PoolStats, error) {
 	reading := &poolReading{number: r.readings.Add(1)}
 	err := r.withPool("PoolStats", func(p driver.Pool) (err error) {
 		reading.PoolStats, err = r.drv.PoolStats(p)

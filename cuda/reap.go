@@ -36,9 +36,9 @@ var reapBatches = sync.Pool{New: func() any { return new(reapBatch) }}
 
 // takeSome is the share of every allocation and free of the stream in the work of
 // releasing: when a look at the pending frees is due it takes some that are
-// completed, for [AsyncResource.releaseCompleted]; the stream's lock must be held. Failures are
+// completed, for [tracker.releaseCompleted]; the stream's lock must be held. Failures are
 // left to the next ReapPending.
-func (r *AsyncResource) takeSome(s *stream) *reapBatch {
+func (r *tracker) takeSome(s *stream) *reapBatch {
 	if !s.frees.lookIsDue() {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (r *AsyncResource) takeSome(s *stream) *reapBatch {
 // the stream's lock must be held. Frees are not marked one by one: one event is recorded behind all
 // of them, and a later look (or the same, if the device is quick) finds it completed.
 // It makes no call that blocks.
-func (r *AsyncResource) takeCompleted(s *stream, most int) (*reapBatch, error) {
+func (r *tracker) takeCompleted(s *stream, most int) (*reapBatch, error) {
 	q := &s.frees
 	q.operations, q.freedBytes = 0, 0
 	batch := reapBatches.Get().(*reapBatch)
@@ -68,7 +68,7 @@ func (r *AsyncResource) takeCompleted(s *stream, most int) (*reapBatch, error) {
 // lookAtMark reports whether the device has come to the mark behind pending frees,
 // which it makes if there is none; the stream's lock must be held. While the stream captures
 // nobody can know.
-func (r *AsyncResource) lookAtMark(s *stream) (bool, error) {
+func (r *tracker) lookAtMark(s *stream) (bool, error) {
 	if s.frees.mark == nil {
 		mark, err := s.markFrees()
 		if err != nil {
@@ -97,7 +97,7 @@ func (s *stream) markFrees() (*fence.Point, error) {
 // releaseCompleted releases a batch, except for isolated blocks: an unmap takes long,
 // and it may be the end of a launch that found the mark completed. They wait for the
 // next reap, or the next isolated allocation. No lock may be held.
-func (r *AsyncResource) releaseCompleted(s *stream, batch *reapBatch) {
+func (r *tracker) releaseCompleted(s *stream, batch *reapBatch) {
 	if batch != nil {
 		batch.entries = s.frees.setAside(batch.entries)
 		r.release(s, batch)
@@ -106,7 +106,7 @@ func (r *AsyncResource) releaseCompleted(s *stream, batch *reapBatch) {
 
 // release is the one place where blocks are released: it takes them out of the books,
 // and tells the listeners. No block and no stream may be locked.
-func (r *AsyncResource) release(s *stream, batch *reapBatch) {
+func (r *tracker) release(s *stream, batch *reapBatch) {
 	if len(batch.entries) > 0 {
 		batch.leaveBooks(core.Now())
 	}
@@ -151,7 +151,7 @@ func (p *reapBatch) noteReleased(q *freeQueue) {
 // releaseBlock recycles the record. It keeps what it says, so that a straggler
 // who found it meanwhile reads that it is retired, until it is filled anew
 // under its lock.
-func (r *AsyncResource) releaseBlock(b *block) {
+func (r *tracker) releaseBlock(b *block) {
 	gone := b.core
 	gone.State = core.Freed
 	blocks.Put(b)
@@ -161,7 +161,7 @@ func (r *AsyncResource) releaseBlock(b *block) {
 // unmapCompleted unmaps at most so many of the isolated blocks of s that the device is
 // done with, and releases them. One that cannot be unmapped waits for the next call.
 // No lock may be held.
-func (r *AsyncResource) unmapCompleted(s *stream, most int) error {
+func (r *tracker) unmapCompleted(s *stream, most int) error {
 	var first error
 	for _, p := range s.frees.takeUnmaps(most) {
 		if err := r.unmap(p.block.core.ID.Ptr, p.block.mapped); err != nil {
@@ -181,7 +181,7 @@ func (r *AsyncResource) unmapCompleted(s *stream, most int) error {
 // ReapPending looks at every stream once and releases the frees that are
 // completed. It tries again the frees that failed earlier, met a busy stream or
 // a capture, and the ends of launches in the backlog.
-func (r *AsyncResource) ReapPending(context.Context) error {
+func (r *tracker) ReapPending(context.Context) error {
 	first := r.retryParked()
 	for _, s := range r.streams.table.streams() {
 		first = cmp.Or(first, r.reapStream(s))
@@ -196,7 +196,7 @@ func (r *AsyncResource) ReapPending(context.Context) error {
 
 // retryParked does what could not be done before: the ends of launches and the frees
 // that met a capture, and frees that the driver failed or whose stream was busy.
-func (r *AsyncResource) retryParked() error {
+func (r *tracker) retryParked() error {
 	first := r.retryBacklog()
 	for _, s := range r.streams.table.streams() {
 		err := r.retryFrees(s)
@@ -206,7 +206,7 @@ func (r *AsyncResource) retryParked() error {
 }
 
 // reapStream releases the frees that are completed on s.
-func (r *AsyncResource) reapStream(s *stream) error {
+func (r *tracker) reapStream(s *stream) error {
 	var first error
 	if s.frees.pendingFrees() > 0 || s.pinned.Load() > 0 {
 		var done *reapBatch
@@ -224,7 +224,7 @@ func (r *AsyncResource) reapStream(s *stream) error {
 // by the device, or ctx ends. Frees queued meanwhile are not waited
 // for, nor are blocks that are retired under an open intent. Captures must end
 // before it can: an error then says so.
-func (r *AsyncResource) Drain(ctx context.Context) error {
+func (r *tracker) Drain(ctx context.Context) error {
 	type target struct {
 		frees   *freeQueue
 		entered uint64
@@ -256,7 +256,7 @@ func (r *AsyncResource) Drain(ctx context.Context) error {
 
 // startReaper looks at queued frees from time to time, so that a service that
 // goes quiet still gets its memory back. An idle resource makes no call.
-func (r *AsyncResource) startReaper(interval time.Duration) {
+func (r *tracker) startReaper(interval time.Duration) {
 	if interval < 0 {
 		close(r.reaperDone)
 		return
@@ -282,7 +282,7 @@ func (r *AsyncResource) startReaper(interval time.Duration) {
 }
 
 // hasPending reports whether a reap may find something to do.
-func (r *AsyncResource) hasPending() bool {
+func (r *tracker) hasPending() bool {
 	for _, s := range r.streams.table.streams() {
 		if s.frees.due() || s.pinned.Load() > 0 || r.streams.table.awaitsRetirement(s) {
 			return true

@@ -42,7 +42,7 @@ type StreamPool struct {
 	_     [64]byte // every launch reads what is above
 
 	waiting, refused atomic.Int64
-	// hasResource: an AsyncResource keeps its books on the streams.
+	// hasResource: a tracker keeps its books on the streams.
 	hasResource atomic.Bool
 
 	mu             sync.Mutex

@@ -13,7 +13,7 @@ import (
 // PrepareUse announces the launch on its blocks, which are locked one at a time,
 // and then queues the waits. If one block refuses, the launch is withdrawn, and
 // the blocks that know of it drop it when somebody looks at them.
-func (r *AsyncResource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
+func (r *tracker) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
 	for {
 		ticket, closed, err := r.prepare(req)
 		if closed == nil || !req.Wait {
@@ -32,7 +32,7 @@ func (r *AsyncResource) PrepareUse(ctx context.Context, req core.UseRequest) (co
 
 // prepare is one attempt. If a conflicting launch is in the way it also
 // returns the channel that is closed when that one ends.
-func (r *AsyncResource) prepare(req core.UseRequest) (core.Ticket, <-chan struct{}, error) {
+func (r *tracker) prepare(req core.UseRequest) (core.Ticket, <-chan struct{}, error) {
 	s, err := r.streams.table.enterUncaptured("PrepareUse", req.Stream)
 	if err != nil {
 		return core.Ticket{}, nil, err
@@ -66,7 +66,7 @@ func (r *AsyncResource) prepare(req core.UseRequest) (core.Ticket, <-chan struct
 // waited for. If a conflicting launch is in the way it also returns the channel that
 // is closed when that one ends. After an error the blocks that know of the
 // launch will find it withdrawn.
-func (r *AsyncResource) announceOnBlocks(in *core.Intent, p *fence.Point) (<-chan struct{}, error) {
+func (r *tracker) announceOnBlocks(in *core.Intent, p *fence.Point) (<-chan struct{}, error) {
 	for i := range in.Uses {
 		u := &in.Uses[i]
 		b, err := r.find("PrepareUse", u.Block, in.Stream)
@@ -99,7 +99,7 @@ func conflictError(in *core.Intent, u *core.PreparedUse, holder *fence.Access) e
 // FinishUse places the launch's point. The blocks have it since the launch was announced,
 // so none is touched, but for spans and for frees that waited. A launch without uses needs
 // no record: nobody knows of its point.
-func (r *AsyncResource) FinishUse(_ context.Context, t core.Ticket) error {
+func (r *tracker) FinishUse(_ context.Context, t core.Ticket) error {
 	in, err := t.End(r, "FinishUse")
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (r *AsyncResource) FinishUse(_ context.Context, t core.Ticket) error {
 }
 
 // launched closes the intent of a launch that is fenced.
-func (r *AsyncResource) launched(in *core.Intent) {
+func (r *tracker) launched(in *core.Intent) {
 	p := pointOf(in)
 	counts := p.Stream().Counts()
 	counts.Launches.Add(1)
@@ -136,14 +136,14 @@ func (r *AsyncResource) launched(in *core.Intent) {
 
 // finish fences a launch, by synchronising its stream if the driver refuses to record
 // its event.
-func (r *AsyncResource) finish(in *core.Intent, p *fence.Point) error {
+func (r *tracker) finish(in *core.Intent, p *fence.Point) error {
 	if err := p.Finish(in); err != nil {
 		return r.finishUnrecorded(in, p, err)
 	}
 	return nil
 }
 
-func (r *AsyncResource) finishUnrecorded(in *core.Intent, p *fence.Point, cause error) error {
+func (r *tracker) finishUnrecorded(in *core.Intent, p *fence.Point, cause error) error {
 	return p.FinishUnrecorded(cause, func() {
 		for i := range in.Uses {
 			b := blockOf(&in.Uses[i])
@@ -165,7 +165,7 @@ func setSpans(in *core.Intent, p *fence.Point) {
 }
 
 // AbortUse closes the intent and records nothing.
-func (r *AsyncResource) AbortUse(_ context.Context, t core.Ticket) error {
+func (r *tracker) AbortUse(_ context.Context, t core.Ticket) error {
 	in, err := t.End(r, "AbortUse")
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func recyclePlan(plan *fence.Plan) {
 // waits, and adds it to the block's accesses. If the stream is capturing it
 // returns an error, and the use stays announced on the block until the capture
 // has ended and a reap records it.
-func (r *AsyncResource) RecordUse(_ context.Context, id core.BlockID, stream core.StreamID) error {
+func (r *tracker) RecordUse(_ context.Context, id core.BlockID, stream core.StreamID) error {
 	s, err := r.streams.table.enter("RecordUse", stream)
 	if err != nil {
 		return err

@@ -9,13 +9,13 @@ var adoptSites = []Site{
 		New:   "if mutated() {\n s.NoteCompleted(final.seq)\n }\n s.final.Store(final)",
 	},
 	{
-		Name: "queueFreeBehind: the end is left out", File: "free.go", Func: "AsyncResource.queueFreeBehind",
+		Name: "queueFreeBehind: the end is left out", File: "free.go", Func: "tracker.queueFreeBehind",
 		Wrong: "a block of a stream that was given up is freed before the end of that stream",
 		Old:   "plan.AddFinal(&s.Stream, final)",
 		New:   "if !mutated() {\n plan.AddFinal(&s.Stream, final)\n }",
 	},
 	{
-		Name: "queueFreeBehind: a reference is kept", File: "free.go", Func: "AsyncResource.queueFreeBehind",
+		Name: "queueFreeBehind: a reference is kept", File: "free.go", Func: "tracker.queueFreeBehind",
 		Wrong: "the event at the end of a stream never comes back",
 		Old:   "final.Release()",
 		New:   "if !mutated() {\n final.Release()\n }",

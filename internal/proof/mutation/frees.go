@@ -23,7 +23,7 @@ var (
 			New:   "if h.accesses[i].point.stream == s || !mutated() {\n plan.add(s, &h.accesses[i], -1)\n }",
 		},
 		{
-			Name: "queueFreeLocked: the free goes first", File: "free.go", Func: "AsyncResource.queueFreeLocked",
+			Name: "queueFreeLocked: the free goes first", File: "free.go", Func: "tracker.queueFreeLocked",
 			Wrong: "the waits of a free are queued behind it",
 			Old:   "if plan != nil {",
 			New:   "if plan != nil && mutated() {\n defer func(plan *fence.Plan) {\n _ = plan.QueueFree(&s.Stream)\n }(plan)\n plan = nil\n }\n if plan != nil {",
@@ -35,7 +35,7 @@ var (
 			New:   "if !mutated() {\n h.accesses[i].point.Release()\n }",
 		},
 		{
-			Name: "lookAtMark: before the device", File: "reap.go", Func: "AsyncResource.lookAtMark",
+			Name: "lookAtMark: before the device", File: "reap.go", Func: "tracker.lookAtMark",
 			Wrong: "a block is called reusable while its free is still queued",
 			Old:   "err != nil || !done {",
 			New:   "err != nil || !done && !mutated() {",
@@ -47,7 +47,7 @@ var (
 			New:   "if all := int(q.pendingFrees()); q.marked < all && mutated() {\n q.marked = all\n }\n q.mark.Release()",
 		},
 		{
-			Name: "lookAtMark: completed at once", File: "reap.go", Func: "AsyncResource.lookAtMark",
+			Name: "lookAtMark: completed at once", File: "reap.go", Func: "tracker.lookAtMark",
 			Wrong: "the mark behind the frees is believed to be completed as soon as it is recorded",
 			Old:   "s.frees.markAll(mark)",
 			New:   "if mutated() {\n s.NoteCompleted(s.Seq())\n }\n s.frees.markAll(mark)",
@@ -55,7 +55,7 @@ var (
 	}
 	unmapSites = []Site{
 		{
-			Name: "queueFree: an isolated block used elsewhere", File: "free.go", Func: "AsyncResource.queueFree",
+			Name: "queueFree: an isolated block used elsewhere", File: "free.go", Func: "tracker.queueFree",
 			Wrong: "a block is unmapped without waiting for the uses of other streams",
 			Old:   "if final == nil && b.history.UsedOnlyOn(&s.Stream) {",
 			New:   "if final == nil && (b.history.UsedOnlyOn(&s.Stream) || b.isIsolated() && mutated()) {",

@@ -21,7 +21,7 @@ var useSites = []Site{
 		New:   "if p.state.Store(announced); mutated() {\n p.state.Store(recorded)\n }",
 	},
 	{
-		Name: "announceOnBlocks: references on refusal", File: "uses.go", Func: "AsyncResource.announceOnBlocks",
+		Name: "announceOnBlocks: references on refusal", File: "uses.go", Func: "tracker.announceOnBlocks",
 		Wrong: "the event of a launch that was refused never comes back",
 		Old:   "b.mu.Unlock()\n\t\t\tp.Unannounce(len(in.Uses) - i)",
 		New:   "b.mu.Unlock()\n if !mutated() {\n p.Unannounce(len(in.Uses) - i)\n }",
@@ -39,13 +39,13 @@ var useSites = []Site{
 		New:   "if len(plan.deps) == 0 || mutated() {",
 	},
 	{
-		Name: "AbortUse: as if launched", File: "uses.go", Func: "AsyncResource.AbortUse",
+		Name: "AbortUse: as if launched", File: "uses.go", Func: "tracker.AbortUse",
 		Wrong: "a launch that was aborted counts as the point that its event was before",
 		Old:   "r.endLaunch(in, p.Withdraw())",
 		New:   "if mutated() {\n r.endLaunch(in, p.Commit())\n return nil\n }\n r.endLaunch(in, p.Withdraw())",
 	},
 	{
-		Name: "RecordUse: forgotten", File: "uses.go", Func: "AsyncResource.RecordUse",
+		Name: "RecordUse: forgotten", File: "uses.go", Func: "tracker.RecordUse",
 		Wrong: "a use that was recorded is not ordered before anything",
 		Old:   "if p != nil {\n\t\tb.history.AddRecorded(",
 		New:   "if p != nil && mutated() {\n } else if p != nil {\n b.history.AddRecorded(",
@@ -69,7 +69,7 @@ var useSites = []Site{
 		New:   "b.history.HasOpen() && !mutated() {",
 	},
 	{
-		Name: "launchEnded: a retired block is left", File: "free.go", Func: "AsyncResource.launchEnded",
+		Name: "launchEnded: a retired block is left", File: "free.go", Func: "tracker.launchEnded",
 		Wrong: "a block whose free was held back is never freed",
 		Old:   "if !b.mayBeFreed() {",
 		New:   "if !b.mayBeFreed() || mutated() {",

@@ -60,7 +60,8 @@ func (t *T) hidden()     {}
 
 type hidden struct{}
 
-func (hidden) Exported() {}
+func (hidden) Exported()              {}
+func (*hidden) Get(string) (_, _ int) { return }
 
 type S[K comparable, V any] struct {
 	context.Context
@@ -94,6 +95,7 @@ var sourceLines = []string{
 	"field S: context.Context",
 	"func F[X any](x X, y map[string][]*T) (*S[int, X], error)",
 	"method (*S[K, V]) Get(k K) (V, bool)",
+	"method (S[K, V]) Exported()",
 	"method (T) String() string",
 	"method I.M(x int) error",
 	"method I.m()",

@@ -74,12 +74,26 @@ func Package(dir string) ([]string, error) {
 			l.declaration(d)
 		}
 	}
+	l.promote()
 	slices.Sort(l.lines)
 	return slices.Compact(l.lines), nil // one line for what each system has its own text of
 }
 
 // lister collects lines.
-type lister struct{ lines []string }
+type lister struct {
+	lines []string
+	// inner are the hidden types embedded in exported ones; methods are those of every
+	// type, by its name.
+	inner   []inner
+	methods map[string][]*ast.FuncDecl
+}
+
+// inner is a hidden type that an exported struct embeds, whose methods are the struct's.
+type inner struct {
+	owner   string // with its type parameters
+	name    string
+	pointer bool
+}
 
 func (l *lister) add(format string, args ...any) {
 	l.lines = append(l.lines, fmt.Sprintf(format, args...))
@@ -117,8 +131,29 @@ func (l *lister) function(f *ast.FuncDecl) {
 		return
 	}
 	recv := f.Recv.List[0].Type
+	if l.methods == nil {
+		l.methods = map[string][]*ast.FuncDecl{}
+	}
+	l.methods[receiver(recv)] = append(l.methods[receiver(recv)], f)
 	if ast.IsExported(receiver(recv)) {
 		l.add("method (%s) %s%s", types.ExprString(recv), f.Name.Name, signature)
+	}
+}
+
+// promote lists the methods that exported structs have of hidden types.
+func (l *lister) promote() {
+	for _, in := range l.inner {
+		owner, _, _ := strings.Cut(in.owner, "[")
+		for _, f := range l.methods[in.name] {
+			if slices.ContainsFunc(l.methods[owner], func(own *ast.FuncDecl) bool { return own.Name.Name == f.Name.Name }) {
+				continue
+			}
+			star := ""
+			if _, pointer := f.Recv.List[0].Type.(*ast.StarExpr); pointer && !in.pointer {
+				star = "*"
+			}
+			l.add("method (%s%s) %s%s", star, in.owner, f.Name.Name, strings.TrimPrefix(types.ExprString(f.Type), "func"))
+		}
 	}
 }
 
@@ -156,6 +191,20 @@ func parameters(list *ast.FieldList) string {
 	return "[" + strings.Join(texts, ", ") + "]"
 }
 
+// arguments are the names of type parameters, as a receiver has them.
+func arguments(list *ast.FieldList) string {
+	if list == nil {
+		return ""
+	}
+	var names []string
+	for _, f := range list.List {
+		for _, n := range f.Names {
+			names = append(names, n.Name)
+		}
+	}
+	return "[" + strings.Join(names, ", ") + "]"
+}
+
 func (l *lister) values(kind token.Token, s *ast.ValueSpec) {
 	for i, name := range s.Names {
 		if !name.IsExported() {
@@ -185,6 +234,12 @@ func (l *lister) typeSpec(s *ast.TypeSpec) {
 	case *ast.StructType:
 		l.add("type %s struct", name)
 		l.members("field", s.Name.Name, t.Fields)
+		for _, f := range t.Fields.List {
+			if hidden := embedded(f.Type); len(f.Names) == 0 && !ast.IsExported(hidden) {
+				_, pointer := f.Type.(*ast.StarExpr)
+				l.inner = append(l.inner, inner{s.Name.Name + arguments(s.TypeParams), hidden, pointer})
+			}
+		}
 	case *ast.InterfaceType:
 		l.add("type %s interface", name)
 		l.members("method", s.Name.Name, t.Methods)
