@@ -54,18 +54,10 @@ type shortage struct {
 
 func (s *shortage) Error() string { return fmt.Sprintf("%d bytes short of budget", s.bytes) }
 
-// isShort returns the shortage that err is, nil if it is none.
-func isShort(err error) *shortage {
-	var short *shortage
-	if errors.As(err, &short) {
-		return short
-	}
-	return nil
-}
-
 // curable reports whether reaping may help.
 func curable(err error) bool {
-	return isShort(err) != nil || errors.Is(err, core.ErrOutOfMemory)
+	_, short := errors.AsType[*shortage](err)
+	return short || errors.Is(err, core.ErrOutOfMemory)
 }
 
 // retry is the second and last attempt, after a reap. first is why the first
@@ -73,17 +65,17 @@ func curable(err error) bool {
 func (r *Resource) retry(ctx context.Context, req *core.Request, c *claim, b *core.Block, first error) error {
 	reaped := r.upstream.ReapPending(ctx)
 	err := r.attempt(ctx, req, c, b)
-	short := isShort(err)
-	if short == nil && isShort(first) == nil {
+	short, again := errors.AsType[*shortage](err)
+	_, before := errors.AsType[*shortage](first)
+	switch {
+	case again && before:
+		return r.refuse(ctx, req, short, reaped)
+	case again:
+		return alsoReap(first, reaped)
+	case !before:
 		r.repeated.Add(1) // the upstream failed once more than is told
 	}
-	if short == nil {
-		return alsoReap(err, reaped)
-	}
-	if isShort(first) == nil {
-		return alsoReap(first, reaped)
-	}
-	return r.refuse(ctx, req, short, reaped)
+	return alsoReap(err, reaped)
 }
 
 // alsoReap adds the error of the reap, if any, to err: it may be the reason,
@@ -260,9 +252,4 @@ func (g *grant) undo() {
 }
 
 // less is a-b, or zero if b is more.
-func less(a, b uint64) uint64 {
-	if b > a {
-		return 0
-	}
-	return a - b
-}
+func less(a, b uint64) uint64 { return max(a, b) - b }

@@ -10,9 +10,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
 )
 
-// DefaultHolders is how many holders a refusal names if Config does not say.
-const DefaultHolders = 5
-
 // Config configures a budget.
 type Config struct {
 	// Limit is the most bytes that may be charged; zero means no limit.
@@ -21,9 +18,6 @@ type Config struct {
 	// request that the caller was refused. A guard above may ask again for what
 	// was refused: leave it nil there, and the guard reports.
 	Events core.EventSink
-	// Holders is how many of the largest holders a refusal names; zero means
-	// [DefaultHolders], a negative number none.
-	Holders int
 	// OnTag, if not nil, is told of a tag that is given memory: when that is for
 	// the first time, and again after each [Resource.RenewTags], on each stream. It
 	// is called with the stream's books locked, so it must return soon and call
@@ -36,7 +30,6 @@ type Config struct {
 type Resource struct {
 	upstream core.Resource
 	events   core.EventSink
-	holders  int
 
 	ledger  ledger
 	tags    tagNews
@@ -57,13 +50,10 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if upstream == nil {
 		return nil, &core.InvalidRequestError{Op: "budget.New", Field: "upstream", Reason: "nil: give the resource to keep a ledger of"}
 	}
-	if cfg.Holders == 0 {
-		cfg.Holders = DefaultHolders
-	}
-	r := &Resource{upstream: upstream, events: cfg.Events, holders: max(cfg.Holders, 0)}
+	r := &Resource{upstream: upstream, events: cfg.Events}
 	r.SetLimit(cfg.Limit)
 	r.tags.tell(cfg.OnTag)
-	r.streams.init(&r.ledger, &r.tags, upstream)
+	r.streams.begin(&r.ledger, &r.tags, upstream)
 	upstream.Subscribe(listeners.Func(r.released))
 	return r, nil
 }

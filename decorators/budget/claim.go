@@ -117,20 +117,14 @@ func (t *claimTable) totals() (claims, unspent uint64) {
 	return uint64(len(open)), unspent
 }
 
-// holders is what the claims of each tag have set aside, in any order. A claim
-// that is drawn to its end is left out: its blocks are listed.
-func (t *claimTable) holders() []core.Holder {
-	sums := map[core.Tag]sum{}
+// addTo adds what the claims of each tag have set aside. A claim that is drawn to its
+// end is left out: its blocks are listed.
+func (t *claimTable) addTo(held holdings) {
 	for _, c := range t.list() {
 		if unspent := c.room(0); unspent > 0 {
-			sums[c.tag] = sums[c.tag].plus(sum{unspent, 1})
+			held.add(c.tag, core.Claimed, sum{unspent, 1})
 		}
 	}
-	holders := make([]core.Holder, 0, len(sums))
-	for tag, s := range sums {
-		holders = append(holders, core.Holder{Tag: tag, State: core.Claimed, Bytes: s.bytes, Blocks: s.blocks})
-	}
-	return holders
 }
 
 func unknownClaim(op string, id core.ClaimID) error {

@@ -79,12 +79,14 @@ func wantEmpty(t testing.TB, r *Resource) {
 	if used, lent := r.ledger.used.Load(), r.lent(); used != 0 || lent != 0 {
 		t.Errorf("used %d, lent %d, want none", used, lent)
 	}
-	r.streams.each(func(l *streamLedger) {
+	for _, l := range r.streams.list() {
+		l.mu.Lock()
 		if l.records.filed.Len() != 0 || l.records.underway != nil || l.grants != 0 || len(l.claims) != 0 || l.general != (streamAccount{source: &r.ledger}) {
 			t.Errorf("stream %v still has %d blocks, %d grants, %d claims, %+v",
 				l.stream, l.records.filed.Len(), l.grants, len(l.claims), l.general)
 		}
-	})
+		l.mu.Unlock()
+	}
 }
 
 // sink keeps the events it gets.

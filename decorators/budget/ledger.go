@@ -87,11 +87,7 @@ func fitsOver(n, over, lendable uint64) bool {
 func (l *ledger) give(n uint64) {
 	for n > 0 {
 		used := l.used.Load()
-		next := used - n
-		if n > used {
-			next = 0
-		}
-		if !l.used.CompareAndSwap(used, next) {
+		if !l.used.CompareAndSwap(used, less(used, n)) {
 			continue
 		}
 		if n > used {

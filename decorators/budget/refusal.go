@@ -8,6 +8,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
+// namedHolders is how many of the largest holders a refusal names.
+const namedHolders = 5
+
 // refuse makes the explained error of a refusal, counts it and reports it to
 // the event sink, once. reaped is the error of the reap before it, if any.
 func (r *Resource) refuse(ctx context.Context, req *core.Request, short *shortage, reaped error) error {
@@ -30,7 +33,9 @@ func (r *Resource) explain(tag core.Tag, short *shortage) *core.OutOfBudgetError
 	if c, ok := short.account.(*claim); ok {
 		e.Claim, e.Reserved = c.id, c.bytes
 	}
-	holders := slices.Concat(r.blockHolders(), r.claims.holders())
+	held := r.blockHoldings()
+	r.claims.addTo(held)
+	holders := held.list()
 	for _, h := range holders {
 		switch h.State {
 		case core.Retired:
@@ -45,8 +50,7 @@ func (r *Resource) explain(tag core.Tag, short *shortage) *core.OutOfBudgetError
 	if e.Claim != 0 {
 		return e
 	}
-	largestFirst(holders)
-	e.Holders = slices.Clone(holders[:min(r.holders, len(holders))]) // logs keep it, and not the list of all
+	e.Holders = slices.Clone(holders[:min(namedHolders, len(holders))]) // logs keep it, and not the list of all
 	return e
 }
 
@@ -71,6 +75,10 @@ func (r *Resource) Stats() core.Stats {
 func (r *Resource) charged() uint64 { return r.ledger.used.Load() + r.lent() }
 
 func (r *Resource) lent() (lent uint64) {
-	r.streams.each(func(l *streamLedger) { lent += l.lent() })
+	for _, l := range r.streams.list() {
+		l.mu.Lock()
+		lent += l.lent()
+		l.mu.Unlock()
+	}
 	return lent
 }

@@ -12,7 +12,7 @@ import (
 
 func TestARefusalExplainsItself(t *testing.T) {
 	d, events := newDevice(), &sink{}
-	r := newBudget(t, d, Config{Limit: 100, Events: events, Holders: 2})
+	r := newBudget(t, d, Config{Limit: 100, Events: events})
 	mustReserve(t, r, 10)
 	mustAllocate(t, r, core.Request{Bytes: 20, Stream: 1, Tag: "index"})
 	mustAllocate(t, r, core.Request{Bytes: 10, Stream: 2, Tag: "index"})
@@ -25,6 +25,9 @@ func TestARefusalExplainsItself(t *testing.T) {
 		Holders: []core.Holder{
 			{Tag: "index", State: core.Live, Bytes: 30, Blocks: 2},
 			{Tag: "sort", State: core.Retired, Bytes: 30, Blocks: 1},
+			{Tag: "request", State: core.Claimed, Bytes: 10, Blocks: 1},
+			{Tag: core.Untagged, State: core.Live, Bytes: 8, Blocks: 1},
+			{Tag: "index", State: core.Quarantined, Bytes: 5, Blocks: 1},
 		}}
 	if e.Requested != want.Requested || e.Error() != want.Error() || !slices.Equal(e.Holders, want.Holders) {
 		t.Errorf("got  %v\nwant %v", e, &want)
@@ -94,11 +97,11 @@ func TestARefusalNamesThoseWhoReserved(t *testing.T) {
 // A refusal is kept by whoever remembers it, such as a log; the list of all tags
 // must not be kept with it.
 func TestARefusalKeepsTheHoldersThatItNamesAndNoOthers(t *testing.T) {
-	r := newBudget(t, newDevice(), Config{Limit: 1000, Holders: 2})
+	r := newBudget(t, newDevice(), Config{Limit: 1000})
 	for i := range 1000 {
 		mustAllocate(t, r, core.Request{Bytes: 1, Stream: 1, Tag: core.Tag(strconv.Itoa(i))})
 	}
-	if e := refused(t, r, core.Request{Bytes: 1, Stream: 1}); len(e.Holders) != 2 || cap(e.Holders) > 16 {
+	if e := refused(t, r, core.Request{Bytes: 1, Stream: 1}); len(e.Holders) != namedHolders || cap(e.Holders) > 16 {
 		t.Errorf("it names %d holders and keeps %d", len(e.Holders), cap(e.Holders))
 	}
 }

@@ -34,7 +34,7 @@ const (
 	minSweepAt = 64
 )
 
-func (t *streamLedgers) init(l *ledger, tags *tagNews, upstream core.Resource) {
+func (t *streamLedgers) begin(l *ledger, tags *tagNews, upstream core.Resource) {
 	t.ledger, t.tags, t.upstream = l, tags, upstream
 	t.byID, t.sweepAt = map[core.StreamID]*streamLedger{}, minSweepAt
 }
@@ -46,8 +46,7 @@ func (t *streamLedgers) slot(id core.StreamID) *atomic.Pointer[streamLedger] {
 // peek returns the ledger of a stream with its lock held, nil if there is none.
 func (t *streamLedgers) peek(id core.StreamID) *streamLedger {
 	for {
-		l := t.find(id)
-		if l == nil || t.lock(l) {
+		if l := t.find(id); l == nil || t.lock(l) {
 			return l
 		}
 	}
@@ -57,9 +56,9 @@ func (t *streamLedgers) peek(id core.StreamID) *streamLedger {
 // is none.
 func (t *streamLedgers) enter(id core.StreamID) *streamLedger {
 	for {
-		l := t.slot(id).Load()
-		if l == nil || l.stream != id {
-			l = t.obtain(id)
+		l := t.find(id)
+		if l == nil {
+			l = t.add(id, t.upstream.FreedOn(id).Queued)
 		}
 		if t.lock(l) {
 			return l
@@ -82,20 +81,20 @@ func (t *streamLedgers) find(id core.StreamID) *streamLedger {
 	if l := t.slot(id).Load(); l != nil && l.stream == id {
 		return l
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.byID[id]
+	return t.search(id)
 }
 
-func (t *streamLedgers) obtain(id core.StreamID) *streamLedger {
-	l := t.find(id)
-	if l == nil {
-		l = t.add(id, t.upstream.FreedOn(id).Queued)
+func (t *streamLedgers) search(id core.StreamID) *streamLedger {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := t.byID[id]
+	if l != nil {
+		t.slot(id).Store(l)
 	}
-	t.slot(id).Store(l)
 	return l
 }
 
+// add makes the ledger of a stream, unless somebody has meanwhile.
 func (t *streamLedgers) add(id core.StreamID, base uint64) *streamLedger {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -129,15 +128,4 @@ func (t *streamLedgers) list() []*streamLedger {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Collect(maps.Values(t.byID))
-}
-
-// each calls visit with every stream ledger, locked.
-func (t *streamLedgers) each(visit func(*streamLedger)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, l := range t.byID {
-		l.mu.Lock()
-		visit(l)
-		l.mu.Unlock()
-	}
 }

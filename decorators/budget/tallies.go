@@ -59,94 +59,72 @@ func (r *Resource) RenewTags() {
 	}
 }
 
-// holding is what a tag holds at an instant, by state.
-type holding struct {
-	tag core.Tag
-	in  [core.Freed]sum
-}
-
 // Holders is what each tag holds, live (core.Live), pending (core.Retired) and
 // withheld by a guard above (core.Quarantined), largest first; the order of equals
 // is by tag and state. What claims have set aside is in no block and not listed. An allocation that the device has not answered yet is live. It locks each
 // stream's books for a few tags at a time and makes no device call, so it can
 // be read for metrics; each tag's bytes on a stream are of one instant, all
 // together are not.
-func (r *Resource) Holders() []core.Holder {
-	holders := r.blockHolders()
-	largestFirst(holders)
-	return holders
+func (r *Resource) Holders() []core.Holder { return r.blockHoldings().list() }
+
+// holdings is what tags hold, by state.
+type holdings map[holding]sum
+
+type holding struct {
+	tag   core.Tag
+	state core.BlockState
 }
 
-func largestFirst(holders []core.Holder) {
+func (h holdings) add(tag core.Tag, state core.BlockState, s sum) {
+	if s.blocks > 0 {
+		at := holding{tag, state}
+		h[at] = sum{h[at].bytes + s.bytes, h[at].blocks + s.blocks}
+	}
+}
+
+// list is the holdings as callers read them, largest first.
+func (h holdings) list() []core.Holder {
+	holders := make([]core.Holder, 0, len(h))
+	for at, s := range h {
+		holders = append(holders, core.Holder{Tag: at.tag, State: at.state, Bytes: s.bytes, Blocks: s.blocks})
+	}
 	slices.SortFunc(holders, func(a, b core.Holder) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.State, b.State))
 	})
-}
-
-func (r *Resource) blockHolders() []core.Holder {
-	var all []holding
-	for _, l := range r.streams.list() {
-		all = l.appendTo(all)
-	}
-	all = sumByTag(all)
-	holders := make([]core.Holder, 0, len(all))
-	for i := range all {
-		for state, s := range all[i].in {
-			if s.blocks > 0 {
-				holders = append(holders, core.Holder{Tag: all[i].tag, State: core.BlockState(state), Bytes: s.bytes, Blocks: s.blocks})
-			}
-		}
-	}
 	return holders
 }
 
-// glimpse is how many tags are read at a time: an allocation on the stream
+// blockHoldings is what is in blocks.
+func (r *Resource) blockHoldings() holdings {
+	held := holdings{}
+	for _, l := range r.streams.list() {
+		for _, t := range l.snapshot() {
+			for state, s := range t.in {
+				held.add(t.tag, core.BlockState(state), s)
+			}
+		}
+	}
+	return held
+}
+
+// glimpse is how many tallies are copied at a time: an allocation on the stream
 // waits for no more.
 const glimpse = 64
 
-// appendTo appends what the stream's tags hold. When tags are forgotten
-// meanwhile, which is seldom, it begins again: others took their places.
-func (l *streamLedger) appendTo(all []holding) []holding {
-	start := len(all)
-	l.mu.Lock()
-	forgotten := l.forgotten
-	l.mu.Unlock()
-	for from := 0; ; from += glimpse {
-		all = slices.Grow(all, glimpse) // not under the lock
+// snapshot is a copy of the stream's tallies. When some are forgotten meanwhile,
+// which is seldom, it begins again: others took their places.
+func (l *streamLedger) snapshot() (seen []tally) {
+	for forgotten, done := 0, false; !done; {
+		seen = slices.Grow(seen, glimpse) // not under the lock
 		l.mu.Lock()
 		if l.forgotten != forgotten {
-			forgotten, from, all = l.forgotten, 0, all[:start]
+			forgotten, seen = l.forgotten, seen[:0]
 		}
-		to := min(from+glimpse, len(l.order))
-		for _, t := range l.order[min(from, to):to] {
-			if !t.idle() {
-				all = append(all, holding{t.tag, t.in})
-			}
+		for _, t := range l.order[len(seen):min(len(seen)+glimpse, len(l.order))] {
+			seen = append(seen, *t)
 		}
-		done := to == len(l.order)
+		done = len(seen) == len(l.order)
 		l.mu.Unlock()
-		if done {
-			return all
-		}
 	}
+	return seen
 }
-
-// sumByTag makes one of those of a tag, in place.
-func sumByTag(all []holding) []holding {
-	at := make(map[core.Tag]int, len(all))
-	sums := all[:0]
-	for _, h := range all {
-		i, seen := at[h.tag]
-		if !seen {
-			at[h.tag] = len(sums)
-			sums = append(sums, h)
-			continue
-		}
-		for state := range h.in {
-			sums[i].in[state] = sums[i].in[state].plus(h.in[state])
-		}
-	}
-	return sums
-}
-
-func (s sum) plus(t sum) sum { return sum{s.bytes + t.bytes, s.blocks + t.blocks} }
