@@ -1,9 +1,11 @@
 package libcuda
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
+	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
@@ -25,8 +27,6 @@ type Description struct {
 	Multiprocessors            int
 	// TotalBytes is the device's memory.
 	TotalBytes uint64
-	// AsyncEngines is the number of copies that run beside kernels.
-	AsyncEngines int
 	// ComputeMode says who may use the device: "default",
 	// "exclusive-process" or "prohibited".
 	ComputeMode string
@@ -36,13 +36,6 @@ type Description struct {
 	MemoryPools bool
 	// VirtualMemory: virtual memory management (cuMemMap) is supported.
 	VirtualMemory bool
-	// UnifiedAddressing: host and devices share one address space.
-	UnifiedAddressing bool
-	// HostNativeAtomics: atomics between host and device are native.
-	HostNativeAtomics bool
-	ConcurrentKernels bool
-	// Integrated: the device shares the host's memory.
-	Integrated bool
 	// ECC is on.
 	ECC bool
 	// MIG: the device is an instance of a partitioned GPU.
@@ -51,18 +44,13 @@ type Description struct {
 
 // Attributes of a device (CUdevice_attribute).
 const (
-	attrMultiprocessors   = 16
-	attrIntegrated        = 18
-	attrComputeMode       = 20
-	attrConcurrentKernels = 31
-	attrECC               = 32
-	attrAsyncEngines      = 40
-	attrUnifiedAddressing = 41
-	attrComputeMajor      = 75
-	attrComputeMinor      = 76
-	attrHostNativeAtomic  = 86
-	attrVirtualMemory     = 102
-	attrMemoryPools       = 115
+	attrMultiprocessors = 16
+	attrComputeMode     = 20
+	attrECC             = 32
+	attrComputeMajor    = 75
+	attrComputeMinor    = 76
+	attrVirtualMemory   = 102
+	attrMemoryPools     = 115
 )
 
 // computeModes are the names of CUcomputemode; 1 was given up in CUDA 8.
@@ -70,11 +58,8 @@ var computeModes = map[int]string{0: "default", 2: "prohibited", 3: "exclusive-p
 
 // DeviceCount returns how many devices this process sees.
 func (l *Library) DeviceCount() (int, error) {
-	f := newFrame()
-	defer f.release()
-	f.c.Args[0] = f.result(0)
-	code := l.call(cuDeviceGetCount, f)
-	return int(int32(f.out[0])), l.fail(cuDeviceGetCount, code)
+	n, code := l.get(cuDeviceGetCount)
+	return int(int32(n)), l.fail(cuDeviceGetCount, code)
 }
 
 // Describe describes a device. It makes no context: no memory of the device is
@@ -96,11 +81,8 @@ func (l *Library) device(ordinal int) (uintptr, error) {
 	if ordinal < 0 || ordinal >= count {
 		return 0, l.noSuchDevice(ordinal, count)
 	}
-	f := newFrame()
-	defer f.release()
-	f.c.Args[0], f.c.Args[1] = f.result(0), uintptr(ordinal)
-	code := l.call(cuDeviceGet, f)
-	return uintptr(uint32(f.out[0])), l.fail(cuDeviceGet, code)
+	handle, code := l.get(cuDeviceGet, uintptr(ordinal))
+	return uintptr(uint32(handle)), l.fail(cuDeviceGet, code)
 }
 
 func (l *Library) noSuchDevice(ordinal, count int) error {
@@ -113,43 +95,67 @@ func (l *Library) noSuchDevice(ordinal, count int) error {
 }
 
 func (l *Library) describeDevice(ordinal int, device uintptr) (Description, error) {
-	q := query{library: l, device: device}
+	name, err := l.text(cuDeviceGetName, device)
+	number := func(e entry, args ...uintptr) uint64 {
+		n, code := l.get(e, args...)
+		err = cmp.Or(err, l.fail(e, code)) // the first
+		return n
+	}
+	attribute := func(which uintptr) int { return int(int32(number(cuDeviceGetAttribute, which, device))) }
 	d := Description{
-		Ordinal:           ordinal,
-		Name:              q.text(cuDeviceGetName),
-		TotalBytes:        q.totalBytes(),
-		ComputeMajor:      q.attribute(attrComputeMajor),
-		ComputeMinor:      q.attribute(attrComputeMinor),
-		Multiprocessors:   q.attribute(attrMultiprocessors),
-		AsyncEngines:      q.attribute(attrAsyncEngines),
-		MemoryPools:       q.attribute(attrMemoryPools) != 0 && l.has(poolEntries...),
-		VirtualMemory:     q.attribute(attrVirtualMemory) != 0,
-		UnifiedAddressing: q.attribute(attrUnifiedAddressing) != 0,
-		HostNativeAtomics: q.attribute(attrHostNativeAtomic) != 0,
-		ConcurrentKernels: q.attribute(attrConcurrentKernels) != 0,
-		Integrated:        q.attribute(attrIntegrated) != 0,
-		ECC:               q.attribute(attrECC) != 0,
+		Ordinal:         ordinal,
+		Name:            name,
+		TotalBytes:      number(cuDeviceTotalMem, device),
+		ComputeMajor:    attribute(attrComputeMajor),
+		ComputeMinor:    attribute(attrComputeMinor),
+		Multiprocessors: attribute(attrMultiprocessors),
+		MemoryPools:     attribute(attrMemoryPools) != 0 && l.needs(poolEntries...) == nil,
+		VirtualMemory:   attribute(attrVirtualMemory) != 0,
+		ECC:             attribute(attrECC) != 0,
+		MIG:             strings.Contains(name, " MIG "),
 	}
-	mode := q.attribute(attrComputeMode)
-	if d.ComputeMode = computeModes[mode]; d.ComputeMode == "" {
-		d.ComputeMode = fmt.Sprintf("mode %d", mode)
-	}
-	d.MIG = strings.Contains(d.Name, " MIG ")
-	d.PCIBusID, d.UUID = l.busID(device), l.uuid(device, d.MIG)
-	return d, q.err
+	mode := attribute(attrComputeMode)
+	d.ComputeMode = cmp.Or(computeModes[mode], fmt.Sprintf("mode %d", mode))
+	d.UUID = l.uuid(device, d.MIG)
+	// Empty where the driver cannot say: memory is allocated without it. CUDA writes
+	// capitals; Linux, in /sys, does not.
+	busID, _ := l.text(cuDeviceGetPCIBusID, device)
+	d.PCIBusID = strings.ToLower(busID)
+	return d, err
 }
 
-// busID is empty where the driver cannot say: memory is allocated without it.
-// CUDA writes capitals; Linux, in /sys, does not.
-func (l *Library) busID(device uintptr) string {
-	q := query{library: l, device: device}
-	return strings.ToLower(q.text(cuDeviceGetPCIBusID))
+// text asks a function that writes a string to a buffer.
+func (l *Library) text(e entry, device uintptr) (string, error) {
+	buffer := make([]byte, 256)
+	f := newFrame(0, uintptr(len(buffer)), device)
+	defer f.release()
+	f.c.Args[0] = f.host(unsafe.Pointer(&buffer[0]))
+	if code := l.call(e, f); code != codeSuccess {
+		return "", l.fail(e, code)
+	}
+	return untilNUL(buffer), nil
 }
 
 // uuid is empty where the driver cannot say. The first version of the function
 // is not asked then: of an instance it tells the GPU's, which would make the
 // instances of a GPU one device.
 func (l *Library) uuid(device uintptr, mig bool) string {
-	q := query{library: l, device: device}
-	return q.uuid(mig)
+	id := new([16]byte)
+	f := newFrame(0, device)
+	defer f.release()
+	f.c.Args[0] = f.host(unsafe.Pointer(id))
+	if l.call(cuDeviceGetUUID, f) != codeSuccess {
+		return ""
+	}
+	prefix := "GPU"
+	if mig {
+		prefix = "MIG"
+	}
+	return fmt.Sprintf("%s-%x-%x-%x-%x-%x", prefix, id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}
+
+// untilNUL is a buffer that C wrote a string to.
+func untilNUL(b []byte) string {
+	s, _, _ := strings.Cut(string(b), "\x00")
+	return s
 }

@@ -73,16 +73,13 @@ func (l *Library) Open(ordinal int) (*Device, error) {
 }
 
 func (d *Device) retain() error {
-	for _, e := range []entry{cuDevicePrimaryCtxRelease, cuCtxPushCurrent, cuCtxPopCurrent} {
-		if !d.library.has(e) { // without these nothing works, so take nothing
-			return d.library.fail(e, codeMissing)
-		}
+	// Without these nothing works, so nothing is taken.
+	if err := d.library.needs(cuDevicePrimaryCtxRelease, cuCtxPushCurrent, cuCtxPopCurrent); err != nil {
+		return err
 	}
-	f := newFrame()
-	defer f.release()
-	f.c.Args[0], f.c.Args[1] = f.result(0), d.handle
-	err := d.library.fail(cuDevicePrimaryCtxRetain, d.library.call(cuDevicePrimaryCtxRetain, f))
-	d.context = uintptr(f.out[0])
+	context, code := d.library.get(cuDevicePrimaryCtxRetain, d.handle)
+	err := d.library.fail(cuDevicePrimaryCtxRetain, code)
+	d.context = uintptr(context)
 	var e *core.DriverError
 	if errors.As(err, &e) && e.Code == driver.DeviceUnavailable {
 		e.Detail = fmt.Sprintf("device %d is in compute mode %q: another process may hold it", d.ordinal, d.description.ComputeMode)
@@ -91,11 +88,8 @@ func (d *Device) retain() error {
 }
 
 func (d *Device) findDefaultPool() (driver.Pool, error) {
-	f := newFrame()
-	defer f.release()
-	f.c.Args[0], f.c.Args[1] = f.result(0), d.handle
-	err := d.library.fail(cuDeviceGetDefaultMemPool, d.library.call(cuDeviceGetDefaultMemPool, f))
-	return driver.Pool(f.out[0]), err
+	pool, code := d.library.get(cuDeviceGetDefaultMemPool, d.handle)
+	return driver.Pool(pool), d.library.fail(cuDeviceGetDefaultMemPool, code)
 }
 
 // Ordinal is the device's number, from 0.
@@ -129,8 +123,7 @@ func (d *Device) MemInfo() (free, total uint64, err error) {
 // Synchronize blocks until all work of the primary context is done, that of
 // other libraries in this process included.
 func (d *Device) Synchronize() error {
-	f := newFrame()
-	return d.end(f, d.bound(cuCtxSynchronize, f))
+	return d.do(cuCtxSynchronize, inContext)
 }
 
 // Close releases the primary context: it goes when nobody else in this process
@@ -141,8 +134,7 @@ func (d *Device) Close() error {
 	if before == modeClosed {
 		return nil
 	}
-	f := newFrame()
-	f.c.Args[0] = d.handle
+	f := newFrame(d.handle)
 	code := d.library.call(cuDevicePrimaryCtxRelease, f)
 	switch code {
 	case driver.Deinitialized, driver.InvalidContext, driver.ContextDestroyed:

@@ -2,154 +2,106 @@ package libcuda
 
 import "strings"
 
-// entry numbers the functions of the driver library that are used.
+// entry is a function of the driver library that is used: its place in functions,
+// and in the addresses that a [Library] has found.
 type entry uint8
 
-const (
-	cuInit entry = iota
-	cuDriverGetVersion
-	cuGetErrorName
-	cuGetErrorString
-	cuDeviceGetCount
-	cuDeviceGet
-	cuDeviceGetName
-	cuDeviceGetUUID
-	cuDeviceGetPCIBusID
-	cuDeviceGetAttribute
-	cuDeviceTotalMem
-	cuDeviceGetDefaultMemPool
-	cuDevicePrimaryCtxRetain
-	cuDevicePrimaryCtxRelease
-	cuCtxPushCurrent
-	cuCtxPopCurrent
-	cuCtxSynchronize
-	cuMemGetInfo
-	cuMemAlloc
-	cuMemFree
-	cuMemAllocFromPoolAsync
-	cuMemFreeAsync
-	cuMemHostAlloc
-	cuMemHostGetDevicePointer
-	cuMemFreeHost
-	cuMemGetAllocationGranularity
-	cuMemAddressReserve
-	cuMemAddressFree
-	cuMemCreate
-	cuMemRelease
-	cuMemMap
-	cuMemSetAccess
-	cuMemUnmap
-	cuMemsetD8Async
-	cuMemcpyHtoDAsync
-	cuMemcpyDtoHAsync
-	cuMemcpyDtoDAsync
-	cuMemcpyPeerAsync
-	cuStreamCreate
-	cuStreamDestroy
-	cuStreamQuery
-	cuStreamSynchronize
-	cuStreamWaitEvent
-	cuStreamIsCapturing
-	cuStreamGetID
-	cuStreamBeginCapture
-	cuStreamEndCapture
-	cuThreadExchangeStreamCaptureMode
-	cuGraphInstantiate
-	cuGraphDestroy
-	cuGraphLaunch
-	cuGraphExecDestroy
-	cuEventCreate
-	cuEventDestroy
-	cuEventRecord
-	cuEventQuery
-	cuEventSynchronize
-	cuModuleLoadDataEx
-	cuModuleUnload
-	cuModuleGetFunction
-	cuLaunchKernel
-	cuMemPoolCreate
-	cuMemPoolDestroy
-	cuMemPoolGetAttribute
-	cuMemPoolSetAttribute
-	cuMemPoolTrimTo
-	entryCount
-)
+// functions are the functions of the driver library that are used.
+var functions []function
 
-// symbols are the names in the library's symbol table. A function whose
-// signature changed has a version at its end; the name without one is the
-// function as it was before CUDA 3.2 or 4.0, with 32-bit sizes, and that of
-// cuGraphInstantiate the one of before CUDA 12, with an error log.
-var symbols = [entryCount]string{
-	cuInit:                            "cuInit",
-	cuDriverGetVersion:                "cuDriverGetVersion",
-	cuGetErrorName:                    "cuGetErrorName",
-	cuGetErrorString:                  "cuGetErrorString",
-	cuDeviceGetCount:                  "cuDeviceGetCount",
-	cuDeviceGet:                       "cuDeviceGet",
-	cuDeviceGetName:                   "cuDeviceGetName",
-	cuDeviceGetUUID:                   "cuDeviceGetUuid_v2",
-	cuDeviceGetPCIBusID:               "cuDeviceGetPCIBusId",
-	cuDeviceGetAttribute:              "cuDeviceGetAttribute",
-	cuDeviceTotalMem:                  "cuDeviceTotalMem_v2",
-	cuDeviceGetDefaultMemPool:         "cuDeviceGetDefaultMemPool",
-	cuDevicePrimaryCtxRetain:          "cuDevicePrimaryCtxRetain",
-	cuDevicePrimaryCtxRelease:         "cuDevicePrimaryCtxRelease_v2",
-	cuCtxPushCurrent:                  "cuCtxPushCurrent_v2",
-	cuCtxPopCurrent:                   "cuCtxPopCurrent_v2",
-	cuCtxSynchronize:                  "cuCtxSynchronize",
-	cuMemGetInfo:                      "cuMemGetInfo_v2",
-	cuMemAlloc:                        "cuMemAlloc_v2",
-	cuMemFree:                         "cuMemFree_v2",
-	cuMemAllocFromPoolAsync:           "cuMemAllocFromPoolAsync",
-	cuMemFreeAsync:                    "cuMemFreeAsync",
-	cuMemHostAlloc:                    "cuMemHostAlloc",
-	cuMemHostGetDevicePointer:         "cuMemHostGetDevicePointer_v2",
-	cuMemFreeHost:                     "cuMemFreeHost",
-	cuMemGetAllocationGranularity:     "cuMemGetAllocationGranularity",
-	cuMemAddressReserve:               "cuMemAddressReserve",
-	cuMemAddressFree:                  "cuMemAddressFree",
-	cuMemCreate:                       "cuMemCreate",
-	cuMemRelease:                      "cuMemRelease",
-	cuMemMap:                          "cuMemMap",
-	cuMemSetAccess:                    "cuMemSetAccess",
-	cuMemUnmap:                        "cuMemUnmap",
-	cuMemsetD8Async:                   "cuMemsetD8Async",
-	cuMemcpyHtoDAsync:                 "cuMemcpyHtoDAsync_v2",
-	cuMemcpyDtoHAsync:                 "cuMemcpyDtoHAsync_v2",
-	cuMemcpyDtoDAsync:                 "cuMemcpyDtoDAsync_v2",
-	cuMemcpyPeerAsync:                 "cuMemcpyPeerAsync",
-	cuStreamCreate:                    "cuStreamCreate",
-	cuStreamDestroy:                   "cuStreamDestroy_v2",
-	cuStreamQuery:                     "cuStreamQuery",
-	cuStreamSynchronize:               "cuStreamSynchronize",
-	cuStreamWaitEvent:                 "cuStreamWaitEvent",
-	cuStreamIsCapturing:               "cuStreamIsCapturing",
-	cuStreamGetID:                     "cuStreamGetId",
-	cuStreamBeginCapture:              "cuStreamBeginCapture_v2",
-	cuStreamEndCapture:                "cuStreamEndCapture",
-	cuThreadExchangeStreamCaptureMode: "cuThreadExchangeStreamCaptureMode",
-	cuGraphInstantiate:                "cuGraphInstantiateWithFlags",
-	cuGraphDestroy:                    "cuGraphDestroy",
-	cuGraphLaunch:                     "cuGraphLaunch",
-	cuGraphExecDestroy:                "cuGraphExecDestroy",
-	cuEventCreate:                     "cuEventCreate",
-	cuEventDestroy:                    "cuEventDestroy_v2",
-	cuEventRecord:                     "cuEventRecord",
-	cuEventQuery:                      "cuEventQuery",
-	cuEventSynchronize:                "cuEventSynchronize",
-	cuModuleLoadDataEx:                "cuModuleLoadDataEx",
-	cuModuleUnload:                    "cuModuleUnload",
-	cuModuleGetFunction:               "cuModuleGetFunction",
-	cuLaunchKernel:                    "cuLaunchKernel",
-	cuMemPoolCreate:                   "cuMemPoolCreate",
-	cuMemPoolDestroy:                  "cuMemPoolDestroy",
-	cuMemPoolGetAttribute:             "cuMemPoolGetAttribute",
-	cuMemPoolSetAttribute:             "cuMemPoolSetAttribute",
-	cuMemPoolTrimTo:                   "cuMemPoolTrimTo",
+type function struct {
+	// symbol is the name in the library's symbol table. A function whose
+	// signature changed has a version at its end; the name without one is the
+	// function as it was before CUDA 3.2 or 4.0, with 32-bit sizes, and that of
+	// cuGraphInstantiate the one of before CUDA 12, with an error log.
+	symbol string
+	// enqueues marks a call that does nothing but enqueue on the stream that it
+	// names, or ask about it: a capture elsewhere is not concerned. CUDA does not list
+	// what it calls unsafe; all other calls are taken to be. Those in order of a stream
+	// that allocate and free are: that was found on an H200.
+	enqueues bool
 }
 
+func entryOf(f function) entry {
+	functions = append(functions, f)
+	return entry(len(functions) - 1)
+}
+
+func calls(symbol string) entry { return entryOf(function{symbol: symbol}) }
+
+func enqueues(symbol string) entry { return entryOf(function{symbol: symbol, enqueues: true}) }
+
+var (
+	cuInit                            = calls("cuInit")
+	cuDriverGetVersion                = calls("cuDriverGetVersion")
+	cuGetErrorName                    = calls("cuGetErrorName")
+	cuGetErrorString                  = calls("cuGetErrorString")
+	cuDeviceGetCount                  = calls("cuDeviceGetCount")
+	cuDeviceGet                       = calls("cuDeviceGet")
+	cuDeviceGetName                   = calls("cuDeviceGetName")
+	cuDeviceGetUUID                   = calls("cuDeviceGetUuid_v2")
+	cuDeviceGetPCIBusID               = calls("cuDeviceGetPCIBusId")
+	cuDeviceGetAttribute              = calls("cuDeviceGetAttribute")
+	cuDeviceTotalMem                  = calls("cuDeviceTotalMem_v2")
+	cuDeviceGetDefaultMemPool         = calls("cuDeviceGetDefaultMemPool")
+	cuDevicePrimaryCtxRetain          = calls("cuDevicePrimaryCtxRetain")
+	cuDevicePrimaryCtxRelease         = calls("cuDevicePrimaryCtxRelease_v2")
+	cuCtxPushCurrent                  = calls("cuCtxPushCurrent_v2")
+	cuCtxPopCurrent                   = calls("cuCtxPopCurrent_v2")
+	cuCtxSynchronize                  = calls("cuCtxSynchronize")
+	cuMemGetInfo                      = calls("cuMemGetInfo_v2")
+	cuMemAlloc                        = calls("cuMemAlloc_v2")
+	cuMemFree                         = calls("cuMemFree_v2")
+	cuMemAllocFromPoolAsync           = calls("cuMemAllocFromPoolAsync")
+	cuMemFreeAsync                    = calls("cuMemFreeAsync")
+	cuMemHostAlloc                    = calls("cuMemHostAlloc")
+	cuMemHostGetDevicePointer         = calls("cuMemHostGetDevicePointer_v2")
+	cuMemFreeHost                     = calls("cuMemFreeHost")
+	cuMemGetAllocationGranularity     = calls("cuMemGetAllocationGranularity")
+	cuMemAddressReserve               = calls("cuMemAddressReserve")
+	cuMemAddressFree                  = calls("cuMemAddressFree")
+	cuMemCreate                       = calls("cuMemCreate")
+	cuMemRelease                      = calls("cuMemRelease")
+	cuMemMap                          = calls("cuMemMap")
+	cuMemSetAccess                    = calls("cuMemSetAccess")
+	cuMemUnmap                        = calls("cuMemUnmap")
+	cuMemsetD8Async                   = enqueues("cuMemsetD8Async")
+	cuMemcpyHtoDAsync                 = enqueues("cuMemcpyHtoDAsync_v2")
+	cuMemcpyDtoHAsync                 = enqueues("cuMemcpyDtoHAsync_v2")
+	cuMemcpyDtoDAsync                 = enqueues("cuMemcpyDtoDAsync_v2")
+	cuMemcpyPeerAsync                 = enqueues("cuMemcpyPeerAsync")
+	cuStreamCreate                    = calls("cuStreamCreate")
+	cuStreamDestroy                   = calls("cuStreamDestroy_v2")
+	cuStreamQuery                     = calls("cuStreamQuery")
+	cuStreamSynchronize               = calls("cuStreamSynchronize")
+	cuStreamWaitEvent                 = enqueues("cuStreamWaitEvent")
+	cuStreamIsCapturing               = enqueues("cuStreamIsCapturing")
+	cuStreamGetID                     = enqueues("cuStreamGetId")
+	cuStreamBeginCapture              = enqueues("cuStreamBeginCapture_v2")
+	cuStreamEndCapture                = enqueues("cuStreamEndCapture")
+	cuThreadExchangeStreamCaptureMode = calls("cuThreadExchangeStreamCaptureMode")
+	cuGraphInstantiate                = calls("cuGraphInstantiateWithFlags")
+	cuGraphDestroy                    = calls("cuGraphDestroy")
+	cuGraphLaunch                     = enqueues("cuGraphLaunch")
+	cuGraphExecDestroy                = calls("cuGraphExecDestroy")
+	cuEventCreate                     = calls("cuEventCreate")
+	cuEventDestroy                    = calls("cuEventDestroy_v2")
+	cuEventRecord                     = enqueues("cuEventRecord")
+	cuEventQuery                      = calls("cuEventQuery")
+	cuEventSynchronize                = calls("cuEventSynchronize")
+	cuModuleLoadDataEx                = calls("cuModuleLoadDataEx")
+	cuModuleUnload                    = calls("cuModuleUnload")
+	cuModuleGetFunction               = calls("cuModuleGetFunction")
+	cuLaunchKernel                    = enqueues("cuLaunchKernel")
+	cuMemPoolCreate                   = calls("cuMemPoolCreate")
+	cuMemPoolDestroy                  = calls("cuMemPoolDestroy")
+	cuMemPoolGetAttribute             = calls("cuMemPoolGetAttribute")
+	cuMemPoolSetAttribute             = calls("cuMemPoolSetAttribute")
+	cuMemPoolTrimTo                   = calls("cuMemPoolTrimTo")
+)
+
 // symbol is the name in the library.
-func (e entry) symbol() string { return symbols[e] }
+func (e entry) symbol() string { return functions[e].symbol }
 
 // String is the name in CUDA's documentation, which errors carry.
-func (e entry) String() string { return strings.TrimSuffix(symbols[e], "_v2") }
+func (e entry) String() string { return strings.TrimSuffix(e.symbol(), "_v2") }

@@ -33,13 +33,13 @@ func (l *Library) fail(e entry, code int) error {
 // text are preferred: they know codes that are newer than this package.
 func (l *Library) driverError(e entry, code int) *core.DriverError {
 	err := driver.NewError(e.String(), code)
-	if t := l.text(code); t.name != "" {
+	if t := l.errorText(code); t.name != "" {
 		err.Name, err.Text = t.name, t.text
 	}
 	return err
 }
 
-func (l *Library) text(code int) errorText {
+func (l *Library) errorText(code int) errorText {
 	l.errors.mu.Lock()
 	defer l.errors.mu.Unlock()
 	t, ok := l.errors.known[code]
@@ -55,9 +55,9 @@ func (l *Library) text(code int) errorText {
 
 // describe asks the driver for a string about code; empty if it knows none.
 func (l *Library) describe(e entry, code int) string {
-	f := newFrame()
+	f := newFrame(uintptr(code))
 	defer f.release()
-	f.c.Args[0], f.c.Args[1] = uintptr(code), f.result(0)
+	f.c.Args[1] = f.result(0)
 	if l.call(e, f) != codeSuccess {
 		return ""
 	}

@@ -52,8 +52,12 @@ func TestEveryKthCallOfOpeningFails(t *testing.T) {
 		d, err := l.Open(0)
 		f.fail("", 0, 0)
 		if err == nil {
+			v := d.Description()
 			must(t, d.Close())
-			if k < 15 {
+			if v.UUID == "" || v.PCIBusID == "" { // without which a device can be used
+				continue
+			}
+			if k < 17 {
 				t.Errorf("only %d calls were made to fail", k-1)
 			}
 			return

@@ -33,7 +33,21 @@ type frame struct {
 
 var frames = sync.Pool{New: func() any { return new(frame) }}
 
-func newFrame() *frame { return frames.Get().(*frame) }
+// newFrame returns a frame with the first arguments of a call.
+func newFrame(args ...uintptr) *frame {
+	f := frames.Get().(*frame)
+	copy(f.c.Args[:], args)
+	return f
+}
+
+// newResultFrame returns a frame for a call whose first argument is where the result
+// goes, with the arguments that follow.
+func newResultFrame(args ...uintptr) *frame {
+	f := newFrame()
+	f.c.Args[0] = f.result(0)
+	copy(f.c.Args[1:], args)
+	return f
+}
 
 // release gives the frame back. Nothing of it may be used afterwards.
 func (f *frame) release() {
@@ -63,13 +77,22 @@ const (
 // call calls e with the arguments of f and returns its code.
 func (l *Library) call(e entry, f *frame) int {
 	f.entry = e
-	fn := l.functions[e]
+	fn := l.addresses[e]
 	if fn == 0 {
 		return codeMissing
 	}
 	f.c.Fn = fn
 	ccall.Call(&f.c)
 	return int(uint32(f.c.Ret))
+}
+
+// get makes a call whose result goes to where its first argument says; args are the
+// others. No context is needed for it.
+func (l *Library) get(e entry, args ...uintptr) (uint64, int) {
+	f := newResultFrame(args...)
+	defer f.release()
+	code := l.call(e, f)
+	return f.out[0], code
 }
 
 // cString reads a string of C's that stays where it is.

@@ -16,43 +16,28 @@ var captureEntries = []entry{
 // block. The capture is relaxed: it disturbs no other thread, and may go on and
 // end on any, as goroutines do.
 func (d *Device) StreamBeginCapture(s driver.Stream) error {
-	for _, e := range captureEntries {
-		if !d.library.has(e) { // a capture that could not end would be begun
-			return d.library.fail(e, codeMissing)
-		}
+	if err := d.library.needs(captureEntries...); err != nil { // or a capture that could not end would be begun
+		return err
 	}
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1] = uintptr(s), captureRelaxed
-	return d.end(f, d.invoke(cuStreamBeginCapture, s, f))
+	return d.do(cuStreamBeginCapture, s, uintptr(s), captureRelaxed)
 }
 
 // StreamEndCapture ends the capture that began on s, and instantiates the
 // graph, which may take milliseconds and device memory.
 func (d *Device) StreamEndCapture(s driver.Stream) (driver.Graph, error) {
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1] = uintptr(s), f.result(0)
-	code := d.invoke(cuStreamEndCapture, s, f)
-	template := f.out[0]
-	if err := d.end(f, code); err != nil {
+	template, err := d.ofStream(cuStreamEndCapture, s)
+	if err != nil {
 		return 0, err
 	}
-	g, err := d.instantiate(template)
-	if err == nil {
-		if err = d.destroy(cuGraphDestroy, template); err == nil {
-			return g, nil
-		}
-		return 0, errors.Join(err, d.GraphDestroy(g))
+	g, err := d.get(cuGraphInstantiate, inContext, uintptr(template), 0)
+	destroyed := d.do(cuGraphDestroy, inContext, uintptr(template))
+	switch {
+	case err != nil:
+		return 0, errors.Join(err, destroyed)
+	case destroyed != nil:
+		return 0, errors.Join(destroyed, d.GraphDestroy(driver.Graph(g)))
 	}
-	return 0, errors.Join(err, d.destroy(cuGraphDestroy, template))
-}
-
-// instantiate makes what can be launched of a graph.
-func (d *Device) instantiate(template uint64) (driver.Graph, error) {
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1], f.c.Args[2] = f.result(0), uintptr(template), 0
-	code := d.bound(cuGraphInstantiate, f)
-	g := driver.Graph(f.out[0])
-	return g, d.end(f, code)
+	return driver.Graph(g), nil
 }
 
 // StreamCapturing reports whether s captures into a CUDA graph: what is
@@ -60,22 +45,17 @@ func (d *Device) instantiate(template uint64) (driver.Graph, error) {
 // legacy default stream it is CUDA_ERROR_STREAM_CAPTURE_IMPLICIT while a stream
 // that synchronises with that one captures.
 func (d *Device) StreamCapturing(s driver.Stream) (bool, error) {
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1] = uintptr(s), f.result(0)
-	code := d.invoke(cuStreamIsCapturing, s, f)
-	status := uint32(f.out[0])
-	return status != 0, d.end(f, code)
+	status, err := d.ofStream(cuStreamIsCapturing, s)
+	return uint32(status) != 0, err
 }
 
 // GraphLaunch enqueues all of the work of g on s. It blocks only if the
 // driver's queue is full.
 func (d *Device) GraphLaunch(g driver.Graph, s driver.Stream) error {
-	if g == 0 && d.library.has(cuGraphLaunch) { // the driver would look behind it
+	if g == 0 && d.library.needs(cuGraphLaunch) == nil { // the driver would look behind it
 		return d.library.fail(cuGraphLaunch, driver.InvalidHandle)
 	}
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1] = uintptr(g), uintptr(s)
-	return d.end(f, d.invoke(cuGraphLaunch, s, f))
+	return d.do(cuGraphLaunch, s, uintptr(g), uintptr(s))
 }
 
 // GraphDestroy gives the handle back. Launches that are queued still run.
@@ -83,12 +63,5 @@ func (d *Device) GraphDestroy(g driver.Graph) error {
 	if g == 0 {
 		return d.library.fail(cuGraphExecDestroy, driver.InvalidHandle)
 	}
-	return d.destroy(cuGraphExecDestroy, uint64(g))
-}
-
-// destroy makes a call whose only argument is a graph.
-func (d *Device) destroy(e entry, graph uint64) error {
-	f := newFrame()
-	f.c.Args[0] = uintptr(graph)
-	return d.end(f, d.bound(e, f))
+	return d.do(cuGraphExecDestroy, inContext, uintptr(g))
 }

@@ -14,8 +14,39 @@ import (
 // They are 0, CU_STREAM_LEGACY (1) and CU_STREAM_PER_THREAD (2).
 const perThreadStream driver.Stream = 2
 
-// noStream is for calls that name an event or a pool, which say the context.
-const noStream = ^driver.Stream(0)
+// What stands for the stream where a call names none.
+const (
+	// inContext is for a call that is of the current context.
+	inContext driver.Stream = 0
+	// byHandle is for a call that names an event or a pool, which say the context.
+	byHandle = ^driver.Stream(0)
+)
+
+// do makes a call; s is the stream that it names.
+func (d *Device) do(e entry, s driver.Stream, args ...uintptr) error {
+	f := newFrame(args...)
+	return d.end(f, d.invoke(e, s, f))
+}
+
+// get is do for a call whose result goes to where its first argument says; args are the
+// others.
+func (d *Device) get(e entry, s driver.Stream, args ...uintptr) (uint64, error) {
+	return d.result(e, s, newResultFrame(args...))
+}
+
+// ofStream is get for a call that names the stream first, and then where its result goes.
+func (d *Device) ofStream(e entry, s driver.Stream) (uint64, error) {
+	f := newFrame(uintptr(s))
+	f.c.Args[1] = f.result(0)
+	return d.result(e, s, f)
+}
+
+// result makes the call that is prepared in f, and gives f back.
+func (d *Device) result(e entry, s driver.Stream, f *frame) (uint64, error) {
+	code := d.invoke(e, s, f)
+	result := f.out[0]
+	return result, d.end(f, code)
+}
 
 // invoke calls e with the arguments of f, without the context pushed
 // if it may: s is the stream that the call names.
@@ -62,7 +93,7 @@ func (d *Device) bound(e entry, f *frame) int {
 
 func (d *Device) push(f *frame) int {
 	f.entry = cuCtxPushCurrent
-	f.ctx.Fn, f.ctx.Args[0] = d.library.functions[cuCtxPushCurrent], d.context
+	f.ctx.Fn, f.ctx.Args[0] = d.library.addresses[cuCtxPushCurrent], d.context
 	ccall.Call(&f.ctx)
 	return int(uint32(f.ctx.Ret))
 }
@@ -70,7 +101,7 @@ func (d *Device) push(f *frame) int {
 // pop cannot fail in a way that matters: the context was pushed just before,
 // and an error of earlier work comes from the next call too.
 func (d *Device) pop(f *frame) {
-	f.ctx.Fn, f.ctx.Args[0] = d.library.functions[cuCtxPopCurrent], uintptr(unsafe.Pointer(&f.popped))
+	f.ctx.Fn, f.ctx.Args[0] = d.library.addresses[cuCtxPopCurrent], uintptr(unsafe.Pointer(&f.popped))
 	ccall.Call(&f.ctx)
 }
 
@@ -85,8 +116,10 @@ func (d *Device) end(f *frame, code int) error {
 	return d.library.fail(e, code)
 }
 
-// done is end for queries: not ready is an answer and no error.
-func (d *Device) done(f *frame, code int) (bool, error) {
+// query is do for a question: not ready is an answer and no error.
+func (d *Device) query(e entry, s driver.Stream, handle uintptr) (bool, error) {
+	f := newFrame(handle)
+	code := d.invoke(e, s, f)
 	if code == driver.NotReady {
 		f.release()
 		return false, nil

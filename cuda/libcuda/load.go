@@ -30,7 +30,7 @@ var wellKnown = []string{
 type Library struct {
 	path      string
 	version   int
-	functions [entryCount]uintptr
+	addresses []uintptr // of functions; 0 of those that the library lacks
 	errors    errorTexts
 }
 
@@ -82,25 +82,24 @@ func load(paths []string) (*Library, error) {
 // initialises the driver.
 func start(path string, handle uintptr) (*Library, error) {
 	l := &Library{path: path}
-	for e, symbol := range symbols {
-		l.functions[e] = dynlib.Symbol(handle, symbol)
+	for _, f := range functions {
+		l.addresses = append(l.addresses, dynlib.Symbol(handle, f.symbol))
 	}
-	f := newFrame()
-	defer f.release()
 	for _, e := range []entry{cuInit, cuDriverGetVersion} {
-		if !l.has(e) {
+		if l.addresses[e] == 0 {
 			return nil, &LoadError{Stage: StageSymbols, Path: path, Text: "the library has no function " + e.symbol(),
 				Help: "this is not NVIDIA's driver library: name the right one in " + PathVariable}
 		}
 	}
-	f.c.Args[0] = f.result(0)
-	if code := l.call(cuDriverGetVersion, f); code != codeSuccess {
+	version, code := l.get(cuDriverGetVersion)
+	if code != codeSuccess {
 		return nil, initFailed(path, cuDriverGetVersion, code)
 	}
-	if l.version = int(int32(f.out[0])); l.version < MinVersion {
+	if l.version = int(int32(version)); l.version < MinVersion {
 		return nil, tooOld(path, l.version)
 	}
-	f.c.Args[0] = 0
+	f := newFrame(0)
+	defer f.release()
 	if code := l.call(cuInit, f); code != codeSuccess {
 		return nil, initFailed(path, cuInit, code)
 	}
@@ -117,19 +116,20 @@ func (l *Library) Version() int { return l.version }
 // needs it.
 func (l *Library) Missing() []string {
 	var missing []string
-	for e := range entryCount {
-		if !l.has(e) {
-			missing = append(missing, e.symbol())
+	for e, f := range functions {
+		if l.addresses[e] == 0 {
+			missing = append(missing, f.symbol)
 		}
 	}
 	return missing
 }
 
-func (l *Library) has(all ...entry) bool {
+// needs is the error of the first of all that the library lacks.
+func (l *Library) needs(all ...entry) error {
 	for _, e := range all {
-		if l.functions[e] == 0 {
-			return false
+		if l.addresses[e] == 0 {
+			return l.fail(e, codeMissing)
 		}
 	}
-	return true
+	return nil
 }

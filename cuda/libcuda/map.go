@@ -47,14 +47,12 @@ func (d *Device) pinned() *allocationProp {
 // findGranularity asks in what units memory is mapped. A device or driver that
 // does not do it has none.
 func (d *Device) findGranularity() (uint64, error) {
-	if !d.description.VirtualMemory || !d.library.has(mapEntries...) {
+	if !d.description.VirtualMemory || d.library.needs(mapEntries...) != nil {
 		return 0, nil
 	}
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1], f.c.Args[2] = f.result(0), f.host(unsafe.Pointer(d.pinned())), granularityMinimum
-	code := d.bound(cuMemGetAllocationGranularity, f)
-	granularity := f.out[0]
-	err := d.end(f, code)
+	f := newResultFrame(0, granularityMinimum)
+	f.c.Args[1] = f.host(unsafe.Pointer(d.pinned()))
+	granularity, err := d.result(cuMemGetAllocationGranularity, inContext, f)
 	var e *core.DriverError
 	if errors.As(err, &e) && (e.Code == driver.NotSupported || e.Code == driver.NotPermitted) {
 		return 0, nil
@@ -64,10 +62,8 @@ func (d *Device) findGranularity() (uint64, error) {
 
 // unmappable is the error of e on a device that maps no memory.
 func (d *Device) unmappable(e entry) error {
-	for _, needed := range mapEntries {
-		if !d.library.has(needed) {
-			return d.library.fail(needed, codeMissing)
-		}
+	if err := d.library.needs(mapEntries...); err != nil {
+		return err
 	}
 	return unsupported(e, "the device has no virtual memory management")
 }
@@ -77,17 +73,12 @@ func (d *Device) MemReserve(bytes uint64) (uint64, error) {
 	if d.granularity == 0 {
 		return 0, d.unmappable(cuMemAddressReserve)
 	}
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1], f.c.Args[2] = f.result(0), uintptr(bytes), uintptr(d.granularity)
-	f.c.Args[3], f.c.Args[4] = 0, 0
-	code := d.bound(cuMemAddressReserve, f)
-	ptr := f.out[0]
-	return ptr, d.end(f, code)
+	return d.get(cuMemAddressReserve, inContext, uintptr(bytes), uintptr(d.granularity), 0, 0)
 }
 
 // MemUnreserve gives addresses back (cuMemAddressFree). It may block.
 func (d *Device) MemUnreserve(ptr, bytes uint64) error {
-	return d.onRange(cuMemAddressFree, ptr, bytes)
+	return d.remap(cuMemAddressFree, uintptr(ptr), uintptr(bytes))
 }
 
 // MemCreate takes memory from the device (cuMemCreate). It may block.
@@ -95,31 +86,20 @@ func (d *Device) MemCreate(bytes uint64) (driver.MemHandle, error) {
 	if d.granularity == 0 {
 		return 0, d.unmappable(cuMemCreate)
 	}
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1], f.c.Args[2], f.c.Args[3] = f.result(0), uintptr(bytes), f.host(unsafe.Pointer(d.pinned())), 0
-	code := d.bound(cuMemCreate, f)
-	h := driver.MemHandle(f.out[0])
-	return h, d.end(f, code)
+	f := newResultFrame(uintptr(bytes), 0, 0)
+	f.c.Args[2] = f.host(unsafe.Pointer(d.pinned()))
+	h, err := d.result(cuMemCreate, inContext, f)
+	return driver.MemHandle(h), err
 }
 
 // MemRelease gives the handle back (cuMemRelease). It may block.
 func (d *Device) MemRelease(h driver.MemHandle) error {
-	if d.granularity == 0 {
-		return d.unmappable(cuMemRelease)
-	}
-	f := newFrame()
-	f.c.Args[0] = uintptr(h)
-	return d.end(f, d.bound(cuMemRelease, f))
+	return d.remap(cuMemRelease, uintptr(h))
 }
 
 // MemMap puts memory at reserved addresses (cuMemMap). It may block.
 func (d *Device) MemMap(ptr, bytes uint64, h driver.MemHandle) error {
-	if d.granularity == 0 {
-		return d.unmappable(cuMemMap)
-	}
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1], f.c.Args[2], f.c.Args[3], f.c.Args[4] = uintptr(ptr), uintptr(bytes), 0, uintptr(h), 0
-	return d.end(f, d.bound(cuMemMap, f))
+	return d.remap(cuMemMap, uintptr(ptr), uintptr(bytes), 0, uintptr(h), 0)
 }
 
 // MemAccess lets this device, and no other, read and write a mapped range
@@ -129,21 +109,21 @@ func (d *Device) MemAccess(ptr, bytes uint64) error {
 		return d.unmappable(cuMemSetAccess)
 	}
 	desc := &accessDesc{locationType: locationTypeDevice, locationID: int32(d.handle), flags: accessReadWrite}
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1], f.c.Args[2], f.c.Args[3] = uintptr(ptr), uintptr(bytes), f.host(unsafe.Pointer(desc)), 1
+	f := newFrame(uintptr(ptr), uintptr(bytes), 0, 1)
+	f.c.Args[2] = f.host(unsafe.Pointer(desc))
 	return d.end(f, d.bound(cuMemSetAccess, f))
 }
 
 // MemUnmap takes a mapped range from its addresses (cuMemUnmap). It may block;
 // it does not wait for work that uses the range.
-func (d *Device) MemUnmap(ptr, bytes uint64) error { return d.onRange(cuMemUnmap, ptr, bytes) }
+func (d *Device) MemUnmap(ptr, bytes uint64) error {
+	return d.remap(cuMemUnmap, uintptr(ptr), uintptr(bytes))
+}
 
-// onRange makes a call whose arguments are a range of addresses.
-func (d *Device) onRange(e entry, ptr, bytes uint64) error {
+// remap is do for a call that changes what is mapped.
+func (d *Device) remap(e entry, args ...uintptr) error {
 	if d.granularity == 0 {
 		return d.unmappable(e)
 	}
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1] = uintptr(ptr), uintptr(bytes)
-	return d.end(f, d.bound(e, f))
+	return d.do(e, inContext, args...)
 }

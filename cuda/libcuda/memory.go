@@ -9,19 +9,13 @@ import (
 // MemAlloc allocates bytes of device memory (cuMemAlloc). It may wait for all
 // work of the device.
 func (d *Device) MemAlloc(bytes uint64) (uint64, error) {
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1] = f.result(0), uintptr(bytes)
-	code := d.bound(cuMemAlloc, f)
-	ptr := f.out[0]
-	return ptr, d.end(f, code)
+	return d.get(cuMemAlloc, inContext, uintptr(bytes))
 }
 
 // MemFree frees memory of MemAlloc or MemAllocAsync after all work of the
 // device (cuMemFree). It may block.
 func (d *Device) MemFree(ptr uint64) error {
-	f := newFrame()
-	f.c.Args[0] = uintptr(ptr)
-	return d.end(f, d.bound(cuMemFree, f))
+	return d.do(cuMemFree, inContext, uintptr(ptr))
 }
 
 // MemAllocAsync allocates bytes from pool in the order of s. It does not wait
@@ -36,8 +30,7 @@ func (d *Device) MemAllocAsync(bytes uint64, pool driver.Pool, s driver.Stream) 
 			return 0, unsupported(cuMemAllocFromPoolAsync, "the device or its driver has no memory pools: use MemAlloc")
 		}
 	}
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1], f.c.Args[2], f.c.Args[3] = f.result(0), uintptr(bytes), uintptr(pool), uintptr(s)
+	f := newResultFrame(uintptr(bytes), uintptr(pool), uintptr(s))
 	d.allocator.Lock()
 	code := d.invoke(cuMemAllocFromPoolAsync, s, f)
 	d.allocator.Unlock()
@@ -47,8 +40,7 @@ func (d *Device) MemAllocAsync(bytes uint64, pool driver.Pool, s driver.Stream) 
 
 // MemFreeAsync frees ptr in the order of s. It does not wait for the device.
 func (d *Device) MemFreeAsync(ptr uint64, s driver.Stream) error {
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1] = uintptr(ptr), uintptr(s)
+	f := newFrame(uintptr(ptr), uintptr(s))
 	d.allocator.Lock()
 	code := d.invoke(cuMemFreeAsync, s, f)
 	d.allocator.Unlock()
@@ -61,39 +53,21 @@ const hostPortableMapped = 1 | 2
 
 // HostAlloc allocates page-locked host memory. It may block.
 func (d *Device) HostAlloc(bytes uint64) (driver.HostMemory, error) {
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1], f.c.Args[2] = f.result(0), uintptr(bytes), hostPortableMapped
-	code := d.bound(cuMemHostAlloc, f)
-	address := f.out[0]
-	if err := d.end(f, code); err != nil {
+	address, err := d.get(cuMemHostAlloc, inContext, uintptr(bytes), hostPortableMapped)
+	if err != nil {
 		return driver.HostMemory{}, err
 	}
-	ptr, err := d.mapped(address)
+	ptr, err := d.get(cuMemHostGetDevicePointer, inContext, uintptr(address), 0) // by which kernels reach it
 	if err != nil {
-		_ = d.freeHost(address) // the first error says what is wrong
+		_ = d.do(cuMemFreeHost, inContext, uintptr(address)) // the first error says what is wrong
 		return driver.HostMemory{}, err
 	}
 	start := *(*unsafe.Pointer)(unsafe.Pointer(&address))
 	return driver.HostMemory{Bytes: unsafe.Slice((*byte)(start), bytes), DevicePtr: ptr}, nil
 }
 
-// mapped is the address by which kernels reach page-locked host memory.
-func (d *Device) mapped(address uint64) (uint64, error) {
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1], f.c.Args[2] = f.result(0), uintptr(address), 0
-	code := d.bound(cuMemHostGetDevicePointer, f)
-	ptr := f.out[0]
-	return ptr, d.end(f, code)
-}
-
 // HostFree frees memory of HostAlloc, whose Bytes must not be touched
 // afterwards. It may block.
 func (d *Device) HostFree(m driver.HostMemory) error {
-	return d.freeHost(uint64(uintptr(unsafe.Pointer(unsafe.SliceData(m.Bytes)))))
-}
-
-func (d *Device) freeHost(address uint64) error {
-	f := newFrame()
-	f.c.Args[0] = uintptr(address)
-	return d.end(f, d.bound(cuMemFreeHost, f))
+	return d.do(cuMemFreeHost, inContext, uintptr(unsafe.Pointer(unsafe.SliceData(m.Bytes))))
 }

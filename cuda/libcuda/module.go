@@ -39,13 +39,12 @@ func (d *Device) ModuleLoad(image driver.Image) (driver.Module, error) {
 		j.image = append(bytes.Clone(j.image), 0) // text ends where C says
 	}
 	j.values = [2]uintptr{uintptr(unsafe.Pointer(&j.log)), uintptr(len(j.log))}
-	f := newFrame()
+	f := newResultFrame()
 	f.host(unsafe.Pointer(j))
-	f.c.Args[0], f.c.Args[1], f.c.Args[2] = f.result(0), uintptr(unsafe.Pointer(unsafe.SliceData(j.image))), uintptr(len(j.options))
+	f.c.Args[1], f.c.Args[2] = uintptr(unsafe.Pointer(unsafe.SliceData(j.image))), uintptr(len(j.options))
 	f.c.Args[3], f.c.Args[4] = uintptr(unsafe.Pointer(&j.options)), uintptr(unsafe.Pointer(&j.values))
-	code := d.bound(cuModuleLoadDataEx, f)
-	m := driver.Module(f.out[0])
-	return m, withLog(d.end(f, code), j)
+	m, err := d.result(cuModuleLoadDataEx, inContext, f)
+	return driver.Module(m), withLog(err, j)
 }
 
 // withLog adds what the compiler said.
@@ -59,18 +58,48 @@ func withLog(err error, j *jit) error {
 
 // ModuleUnload unloads a module. It may block.
 func (d *Device) ModuleUnload(m driver.Module) error {
-	f := newFrame()
-	f.c.Args[0] = uintptr(m)
-	return d.end(f, d.bound(cuModuleUnload, f))
+	return d.do(cuModuleUnload, inContext, uintptr(m))
 }
 
 // ModuleFunction looks a kernel up by its name. It may load the kernel's code,
 // and block.
 func (d *Device) ModuleFunction(m driver.Module, name string) (driver.Function, error) {
 	text := append([]byte(name), 0)
+	f := newResultFrame(uintptr(m))
+	f.c.Args[2] = f.host(unsafe.Pointer(&text[0]))
+	function, err := d.result(cuModuleGetFunction, inContext, f)
+	return driver.Function(function), err
+}
+
+// Launch enqueues a kernel. It blocks only if the driver's queue is full.
+func (d *Device) Launch(l *driver.Launch) error {
 	f := newFrame()
-	f.c.Args[0], f.c.Args[1], f.c.Args[2] = f.result(0), uintptr(m), f.host(unsafe.Pointer(&text[0]))
-	code := d.bound(cuModuleGetFunction, f)
-	function := driver.Function(f.out[0])
-	return function, d.end(f, code)
+	f.c.Args = [11]uintptr{
+		uintptr(l.Function),
+		size(l.Grid.X), size(l.Grid.Y), size(l.Grid.Z),
+		size(l.Block.X), size(l.Block.Y), size(l.Block.Z),
+		uintptr(l.SharedBytes), uintptr(l.Stream), f.parameters(l.Args), 0,
+	}
+	return d.end(f, d.invoke(cuLaunchKernel, l.Stream, f))
+}
+
+// size is one dimension, of which zero counts as 1.
+func size(n uint32) uintptr { return uintptr(max(n, 1)) }
+
+// parameters copies a kernel's arguments into the frame and returns the address
+// of the array of their addresses: the driver reads as many bytes at each as
+// the kernel declares. Their order in memory is that of the bits, little-endian
+// on every host that CUDA supports.
+func (f *frame) parameters(args []driver.Arg) uintptr {
+	if len(args) == 0 {
+		return 0
+	}
+	f.bits, f.params = f.bits[:0], f.params[:0]
+	for i := range args {
+		f.bits = append(f.bits, args[i].Bits)
+	}
+	for i := range f.bits {
+		f.params = append(f.params, uintptr(unsafe.Pointer(&f.bits[i])))
+	}
+	return uintptr(unsafe.Pointer(&f.params[0]))
 }

@@ -1,6 +1,7 @@
 package libcuda
 
 import (
+	"cmp"
 	"errors"
 	"unsafe"
 
@@ -61,13 +62,13 @@ func (d *Device) PoolCreate(c driver.PoolConfig) (driver.Pool, error) {
 		return 0, unsupported(cuMemPoolCreate, "a pool's MaxBytes needs a driver of CUDA 12.2 or later, this one is of CUDA "+versionText(d.library.version))
 	}
 	props := &poolProps{allocType: allocTypePinned, locationType: locationTypeDevice, locationID: int32(d.handle), maxSize: c.MaxBytes}
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1] = f.result(0), f.host(unsafe.Pointer(props))
-	code := d.invoke(cuMemPoolCreate, noStream, f)
-	p := driver.Pool(f.out[0])
-	if err := d.end(f, code); err != nil {
+	f := newResultFrame()
+	f.c.Args[1] = f.host(unsafe.Pointer(props))
+	handle, err := d.result(cuMemPoolCreate, byHandle, f)
+	if err != nil {
 		return 0, err
 	}
+	p := driver.Pool(handle)
 	if err := d.configure(p, c); err != nil {
 		return 0, errors.Join(err, d.PoolDestroy(p))
 	}
@@ -93,10 +94,10 @@ func (d *Device) configure(p driver.Pool, c driver.PoolConfig) error {
 }
 
 func (d *Device) setPool(p driver.Pool, attribute uintptr, value uint64) error {
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1], f.c.Args[2] = uintptr(p), attribute, f.result(0)
+	f := newFrame(uintptr(p), attribute)
+	f.c.Args[2] = f.result(0)
 	f.out[0] = value
-	return d.end(f, d.invoke(cuMemPoolSetAttribute, noStream, f))
+	return d.end(f, d.invoke(cuMemPoolSetAttribute, byHandle, f))
 }
 
 // PoolDestroy destroys a pool; memory still allocated from it stays valid until
@@ -107,24 +108,19 @@ func (d *Device) PoolDestroy(p driver.Pool) error {
 		err.Detail = "the default pool cannot be destroyed"
 		return err
 	}
-	f := newFrame()
-	f.c.Args[0] = uintptr(p)
-	return d.end(f, d.invoke(cuMemPoolDestroy, noStream, f))
+	return d.do(cuMemPoolDestroy, byHandle, uintptr(p))
 }
 
 // PoolStats reads the pool's attributes one after another: while others use
 // the pool they may be of different moments. It does not block.
-func (d *Device) PoolStats(p driver.Pool) (driver.PoolStats, error) {
-	var s driver.PoolStats
+func (d *Device) PoolStats(p driver.Pool) (s driver.PoolStats, err error) {
 	for _, a := range []struct {
 		attribute uintptr
 		value     *uint64
 	}{{poolUsed, &s.Used}, {poolReserved, &s.Reserved}, {poolUsedHigh, &s.UsedHigh}, {poolReservedHigh, &s.ReservedHigh}} {
-		f := newFrame()
-		f.c.Args[0], f.c.Args[1], f.c.Args[2] = uintptr(d.poolOrDefault(p)), a.attribute, f.result(0)
-		code := d.invoke(cuMemPoolGetAttribute, noStream, f)
-		*a.value = f.out[0]
-		if err := d.end(f, code); err != nil {
+		f := newFrame(uintptr(cmp.Or(p, d.defaultPool)), a.attribute)
+		f.c.Args[2] = f.result(0)
+		if *a.value, err = d.result(cuMemPoolGetAttribute, byHandle, f); err != nil {
 			return driver.PoolStats{}, err
 		}
 	}
@@ -134,14 +130,5 @@ func (d *Device) PoolStats(p driver.Pool) (driver.PoolStats, error) {
 // PoolTrim gives unused memory back to the device down to keep bytes. It may
 // block.
 func (d *Device) PoolTrim(p driver.Pool, keep uint64) error {
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1] = uintptr(d.poolOrDefault(p)), uintptr(keep)
-	return d.end(f, d.invoke(cuMemPoolTrimTo, noStream, f))
-}
-
-func (d *Device) poolOrDefault(p driver.Pool) driver.Pool {
-	if p == 0 {
-		return d.defaultPool
-	}
-	return p
+	return d.do(cuMemPoolTrimTo, byHandle, uintptr(cmp.Or(p, d.defaultPool)), uintptr(keep))
 }

@@ -16,21 +16,11 @@ import (
 // captureRelaxed is CU_STREAM_CAPTURE_MODE_RELAXED.
 const captureRelaxed = 2
 
-// enqueues marks the calls that do nothing but enqueue on the stream that they
-// name, or ask about it: a capture elsewhere is not concerned. CUDA does not list
-// what it calls unsafe; all other calls are taken to be. Those in order of a stream
-// that allocate and free are: that was found on an H200.
-var enqueues = [entryCount]bool{
-	cuMemsetD8Async: true, cuMemcpyHtoDAsync: true, cuMemcpyDtoHAsync: true, cuMemcpyDtoDAsync: true, cuMemcpyPeerAsync: true,
-	cuStreamWaitEvent: true, cuEventRecord: true, cuLaunchKernel: true, cuGraphLaunch: true,
-	cuStreamIsCapturing: true, cuStreamGetID: true, cuStreamBeginCapture: true, cuStreamEndCapture: true,
-}
-
 // relaxed calls e with the arguments of f, in the relaxed capture mode if that
 // may matter. If the mode cannot be had nothing is called.
 func (l *Library) relaxed(e entry, f *frame) int {
-	exchange := l.functions[cuThreadExchangeStreamCaptureMode]
-	if enqueues[e] || exchange == 0 || l.functions[e] == 0 {
+	exchange := l.addresses[cuThreadExchangeStreamCaptureMode]
+	if functions[e].enqueues || exchange == 0 || l.addresses[e] == 0 {
 		return l.call(e, f)
 	}
 	f.captureMode = captureRelaxed
@@ -38,7 +28,7 @@ func (l *Library) relaxed(e entry, f *frame) int {
 		swap.Fn, swap.Args[0] = exchange, uintptr(unsafe.Pointer(&f.captureMode))
 	}
 	f.ctx.Must, f.ctx.Next, f.c.Next = true, &f.c, &f.back
-	f.entry, f.c.Fn = e, l.functions[e]
+	f.entry, f.c.Fn = e, l.addresses[e]
 	ccall.Call(&f.ctx)
 	f.ctx.Must, f.ctx.Next, f.c.Next = false, nil, nil
 	if code := int(uint32(f.ctx.Ret)); code != codeSuccess {

@@ -1,6 +1,7 @@
 package libcuda
 
 import (
+	"fmt"
 	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -12,9 +13,7 @@ func (d *Device) MemsetAsync(ptr uint64, value byte, n uint64, s driver.Stream) 
 	if n == 0 {
 		return nil
 	}
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1], f.c.Args[2], f.c.Args[3] = uintptr(ptr), uintptr(value), uintptr(n), uintptr(s)
-	return d.end(f, d.invoke(cuMemsetD8Async, s, f))
+	return d.do(cuMemsetD8Async, s, uintptr(ptr), uintptr(value), uintptr(n), uintptr(s))
 }
 
 // CopyToDeviceAsync copies src to dst in the order of s. Memory that is not
@@ -23,9 +22,9 @@ func (d *Device) CopyToDeviceAsync(dst uint64, src []byte, s driver.Stream) erro
 	if len(src) == 0 {
 		return nil
 	}
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1] = uintptr(dst), f.host(unsafe.Pointer(unsafe.SliceData(src)))
-	return d.transfer(cuMemcpyHtoDAsync, f, uint64(len(src)), s)
+	f := newFrame(uintptr(dst), 0, uintptr(len(src)), uintptr(s))
+	f.c.Args[1] = f.host(unsafe.Pointer(unsafe.SliceData(src)))
+	return d.end(f, d.invoke(cuMemcpyHtoDAsync, s, f))
 }
 
 // CopyToHostAsync copies len(dst) bytes from src in the order of s. Into
@@ -35,9 +34,9 @@ func (d *Device) CopyToHostAsync(dst []byte, src uint64, s driver.Stream) error 
 	if len(dst) == 0 {
 		return nil
 	}
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1] = f.host(unsafe.Pointer(unsafe.SliceData(dst))), uintptr(src)
-	return d.transfer(cuMemcpyDtoHAsync, f, uint64(len(dst)), s)
+	f := newFrame(0, uintptr(src), uintptr(len(dst)), uintptr(s))
+	f.c.Args[0] = f.host(unsafe.Pointer(unsafe.SliceData(dst)))
+	return d.end(f, d.invoke(cuMemcpyDtoHAsync, s, f))
 }
 
 // CopyOnDeviceAsync copies n bytes from src to dst in the order of s. It does
@@ -46,13 +45,43 @@ func (d *Device) CopyOnDeviceAsync(dst, src, n uint64, s driver.Stream) error {
 	if n == 0 {
 		return nil
 	}
-	f := newFrame()
-	f.c.Args[0], f.c.Args[1] = uintptr(dst), uintptr(src)
-	return d.transfer(cuMemcpyDtoDAsync, f, n, s)
+	return d.do(cuMemcpyDtoDAsync, s, uintptr(dst), uintptr(src), uintptr(n), uintptr(s))
 }
 
-// transfer makes a copy whose two addresses are set.
-func (d *Device) transfer(e entry, f *frame, n uint64, s driver.Stream) error {
-	f.c.Args[2], f.c.Args[3] = uintptr(n), uintptr(s)
-	return d.end(f, d.invoke(e, s, f))
+// CopyFromPeerAsync copies n bytes from src on peer's device to dst on this
+// one, in the order of s, a stream of this device. It does not block. The
+// devices need no peer access: without it the driver goes through the host.
+func (d *Device) CopyFromPeerAsync(dst uint64, peer driver.Driver, src, n uint64, s driver.Stream) error {
+	from, err := d.peer(cuMemcpyPeerAsync, peer)
+	if err != nil || n == 0 {
+		return err
+	}
+	return d.do(cuMemcpyPeerAsync, s, uintptr(dst), d.context, uintptr(src), from.context, uintptr(n), uintptr(s))
+}
+
+// StreamWaitPeer makes later work of s wait for the record of e, an event of
+// peer's, that is current at this call. It does not block. CUDA's waits cross
+// devices; its records do not.
+func (d *Device) StreamWaitPeer(s driver.Stream, peer driver.Driver, e driver.Event) error {
+	if _, err := d.peer(cuStreamWaitEvent, peer); err != nil {
+		return err
+	}
+	return d.StreamWait(s, e)
+}
+
+// peer is the device beneath what may be a wrapper. The driver would take the
+// context of one that was closed for an address.
+func (d *Device) peer(e entry, peer driver.Driver) (*Device, error) {
+	device, ok := driver.Unwrap(peer).(*Device)
+	if !ok || device.library != d.library {
+		err := d.library.driverError(e, driver.InvalidValue)
+		err.Detail = "the peer is not a device of this CUDA driver: open both with one libcuda.Library"
+		return nil, err
+	}
+	if device.mode.Load() == modeClosed {
+		err := d.library.driverError(e, driver.InvalidContext)
+		err.Detail = fmt.Sprintf("the peer, device %d, was closed: open it anew", device.ordinal)
+		return nil, err
+	}
+	return device, nil
 }
