@@ -5,24 +5,18 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// moment is one entry of a trace. Exactly one of its parts is set.
+// moment is one entry of a trace, and what writes it.
 type moment struct {
 	at    int64
 	order uint8
-	span  *span
-	// arrow is the number of an arrow, counted from 1; ends is set for its
-	// head.
-	arrow   int
-	ends    bool
-	counter *counter
-	event   *core.Event
-	finding *core.Finding
+	write func()
 }
 
 // The order of entries of one moment: what an arrow is bound to comes first.
@@ -33,35 +27,23 @@ const (
 	orderPoint
 )
 
-// counter is the bytes of a device from a moment on.
-type counter struct {
-	ordinal int
-	name    string
-	bytes   uint64
-}
-
 // trace is a trace that is being written.
 type trace struct {
 	out     *bufio.Writer
 	history *loaded
 	tids    map[track]int
-	arrows  []arrow
 	buf     []byte
-	first   bool
+	begun   bool
 }
 
-func newTrace(w io.Writer, h *loaded) *trace {
-	return &trace{out: bufio.NewWriterSize(w, 64<<10), history: h, tids: map[track]int{}, first: true}
-}
-
-func (t *trace) writeAll() error {
-	spans := spansOf(t.history)
-	t.findArrows(spans)
-	t.numberTracks(spans)
-	fmt.Fprintf(t.out, `{"displayTimeUnit":"ns","otherData":{"source":"fencepost","started":%q},"traceEvents":[`, t.history.origin.UTC().Format(time.RFC3339Nano))
-	t.writeTracks()
+func writeTrace(w io.Writer, h *loaded) error {
+	t := &trace{out: bufio.NewWriterSize(w, 64<<10), history: h, tids: map[track]int{}}
+	spans := spansOf(h)
+	tracks := t.numberTracks(spans)
+	fmt.Fprintf(t.out, `{"displayTimeUnit":"ns","otherData":{"source":"fencepost","started":%q},"traceEvents":[`, h.origin.UTC().Format(time.RFC3339Nano))
+	t.writeTracks(tracks)
 	for _, m := range t.moments(spans) {
-		t.write(m)
+		m.write()
 	}
 	_, _ = t.out.WriteString("\n]}\n")
 	return t.out.Flush()
@@ -72,9 +54,9 @@ func (t *trace) writeAll() error {
 const firstTID = 1000
 
 // numberTracks numbers the tracks in the order in which they are to stand.
-func (t *trace) numberTracks(spans []*span) {
+func (t *trace) numberTracks(spans []*span) []track {
 	for _, b := range t.history.books {
-		t.tids[track{ordinal: b.ordinal}] = 0
+		t.tids[hostOf(b.ordinal)] = 0
 	}
 	for _, s := range spans {
 		t.tids[s.track] = 0
@@ -84,40 +66,42 @@ func (t *trace) numberTracks(spans []*span) {
 			t.tids[trackOf(e)] = 0
 		}
 	}
-	for i, k := range t.sorted() {
+	tracks := slices.SortedFunc(maps.Keys(t.tids), track.compare)
+	for i, k := range tracks {
 		t.tids[k] = firstTID + i
 	}
-}
-
-func (t *trace) sorted() []track {
-	tracks := make([]track, 0, len(t.tids))
-	for k := range t.tids {
-		tracks = append(tracks, k)
-	}
-	slices.SortFunc(tracks, track.compare)
 	return tracks
 }
 
 // moments are all entries in the order of their times.
 func (t *trace) moments(spans []*span) []moment {
 	var all []moment
+	add := func(at int64, order uint8, write func()) { all = append(all, moment{at, order, write}) }
 	for _, s := range spans {
-		all = append(all, moment{at: s.begin, order: orderSpan, span: s})
+		add(s.begin, orderSpan, func() { t.writeSpan(s) })
 	}
-	for i, a := range t.arrows {
-		all = append(all, moment{at: a.leaves, order: orderTail, arrow: i + 1}, moment{at: a.arrives, order: orderHead, arrow: i + 1, ends: true})
+	for i, a := range arrowsOf(t.history, spans) {
+		id := member{"id", i + 1}
+		add(a.leaves, orderTail, func() { t.write("s", "wait", "wait", a.from.track, a.leaves, object{id}) })
+		add(a.arrives, orderHead, func() { t.write("f", "wait", "wait", a.to.track, a.arrives, object{{"bp", "e"}, id}) })
 	}
 	for i := range t.history.events {
 		if e := &t.history.events[i]; e.Op == core.OpRefusal {
-			all = append(all, moment{at: t.history.begin(e), order: orderPoint, event: e})
+			at := t.history.begin(e)
+			add(at, orderPoint, func() { t.writeRefusal(e, at) })
 		}
 	}
 	for i := range t.history.findings {
 		f := &t.history.findings[i]
-		all = append(all, moment{at: t.history.since(f.Time), order: orderPoint, finding: f})
+		at := t.history.since(f.Time)
+		add(at, orderPoint, func() { t.writeFinding(f, at) })
 	}
 	for _, b := range t.history.books {
-		all = append(all, t.counters(b)...)
+		t.count(b, func(at int64, name string, bytes uint64) {
+			add(at, orderPoint, func() {
+				t.write("C", name+" bytes", memoryTrack.String(), hostOf(b.ordinal), at, nil, member{"bytes", bytes})
+			})
+		})
 	}
 	slices.SortStableFunc(all, func(a, b moment) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.order, b.order))
@@ -125,21 +109,18 @@ func (t *trace) moments(spans []*span) []moment {
 	return all
 }
 
-// counters replays a device. What a guard holds back is live to the log; it is
-// known for the end of the history only, from the resources.
-func (t *trace) counters(b *book) []moment {
-	var all []moment
+// count replays a device and calls add for each change of its bytes. What a guard
+// holds back is live to the log; it is known for the end of the history only, from
+// the resources.
+func (t *trace) count(b *book, add func(at int64, name string, bytes uint64)) {
 	var live, pending uint64
 	at := int64(0)
-	add := func(name string, bytes uint64) {
-		all = append(all, moment{at: at, order: orderPoint, counter: &counter{b.ordinal, name, bytes}})
-	}
 	begun := false
 	r := newReplay(b, t.history.events, func(step step, block *memory, e *core.Event) {
 		if e != nil && !begun {
 			begun = true // the sum of what was there from the beginning
-			add("live", live)
-			add("pending", pending)
+			add(at, "live", live)
+			add(at, "pending", pending)
 		}
 		switch step {
 		case stepAllocate:
@@ -154,25 +135,24 @@ func (t *trace) counters(b *book) []moment {
 		if e == nil {
 			return
 		}
-		if now := t.history.begin(e); step != stepAllocate {
-			at = max(at, now)
-		} else {
+		if step == stepAllocate {
 			at = max(at, t.history.after(e))
+		} else {
+			at = max(at, t.history.begin(e))
 		}
 		if step != stepRelease {
-			add("live", live)
+			add(at, "live", live)
 		}
 		if step != stepAllocate && b.releases {
-			add("pending", pending)
+			add(at, "pending", pending)
 		}
 	})
 	at = t.history.end
-	add("live", live)
-	add("pending", pending)
+	add(at, "live", live)
+	add(at, "pending", pending)
 	if len(t.history.listed) > 0 {
-		add("quarantined", t.quarantined(r))
+		add(at, "quarantined", t.quarantined(r))
 	}
-	return all
 }
 
 func (t *trace) quarantined(r *replay) (bytes uint64) {

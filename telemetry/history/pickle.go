@@ -11,15 +11,36 @@ import (
 // the few opcodes that PyTorch's memory_viz page knows: that reads pickles
 // with a small machine of its own in JavaScript.
 //
-// A value is written by one call. Between beginList and endList each value is
-// followed by item; between beginDict and endDict a value follows each key.
-// Write errors are sticky and returned by end.
+// A value is a bool, an int, an int64, a uint64, or of one of the types below.
+// Errors of the writer are sticky and returned by end.
 type pickler struct {
 	out *bufio.Writer
-	// memo is the texts and other values that were written before.
+	// memo is the words and the shared values that were written before.
 	memo map[string]uint32
 	buf  [9]byte
 }
+
+type (
+	// text is a text; what is not UTF-8 in it is replaced. A word is a text that
+	// comes again: it is written once, and then by number.
+	text string
+	word string
+	// pair is a tuple.
+	pair [2]int64
+	// list calls add for each of its values when it is written.
+	list func(add func(value any))
+	dict []item
+	item struct {
+		key   word
+		value any
+	}
+	// shared is a value that is made and written the first time, and referred to
+	// from then on. name stands for it.
+	shared struct {
+		name string
+		of   func() any
+	}
+)
 
 // The opcodes.
 const (
@@ -58,19 +79,51 @@ func (p *pickler) end() error {
 
 func (p *pickler) op(bytes ...byte) { _, _ = p.out.Write(bytes) }
 
-func (p *pickler) beginList() { p.op(opEmptyList) }
-func (p *pickler) item()      { p.op(opAppend) }
-func (p *pickler) endList()   {}
+// op4 writes an opcode with a number of four bytes.
+func (p *pickler) op4(op byte, n uint32) {
+	p.op(binary.LittleEndian.AppendUint32(append(p.buf[:0], op), n)...)
+}
 
-func (p *pickler) beginDict() { p.op(opEmptyDict, opMark) }
-func (p *pickler) endDict()   { p.op(opSetItems) }
-
-func (p *pickler) bool(v bool) {
-	if v {
-		p.op(opTrue)
-		return
+func (p *pickler) write(value any) {
+	switch v := value.(type) {
+	case bool:
+		if v {
+			p.op(opTrue)
+		} else {
+			p.op(opFalse)
+		}
+	case int:
+		p.int(int64(v))
+	case int64:
+		p.int(v)
+	case uint64:
+		p.uint(v)
+	case text:
+		s := strings.ToValidUTF8(string(v), "\uFFFD")
+		p.op4(opText, uint32(len(s)))
+		_, _ = p.out.WriteString(s)
+	case word:
+		p.once("word:"+string(v), func() any { return text(v) })
+	case shared:
+		p.once(v.name, v.of)
+	case pair:
+		p.int(v[0])
+		p.int(v[1])
+		p.op(opTuple2)
+	case list:
+		p.op(opEmptyList)
+		v(func(value any) {
+			p.write(value)
+			p.op(opAppend)
+		})
+	case dict:
+		p.op(opEmptyDict, opMark)
+		for _, i := range v {
+			p.write(i.key)
+			p.write(i.value)
+		}
+		p.op(opSetItems)
 	}
-	p.op(opFalse)
 }
 
 // int writes a whole number in its shortest form.
@@ -81,7 +134,7 @@ func (p *pickler) int(n int64) {
 	case 0 <= n && n < 1<<16:
 		p.op(opInt2, byte(n), byte(n>>8))
 	case -1<<31 <= n && n < 1<<31:
-		p.op(append(append(p.buf[:0], opInt4), binary.LittleEndian.AppendUint32(nil, uint32(n))...)...)
+		p.op4(opInt4, uint32(n))
 	default:
 		p.op(opLong, 8)
 		p.op(binary.LittleEndian.AppendUint64(p.buf[:0], uint64(n))...)
@@ -98,43 +151,19 @@ func (p *pickler) uint(n uint64) {
 	p.op(append(binary.LittleEndian.AppendUint64(p.buf[:0], n), 0)...)
 }
 
-// text writes a text; what is not UTF-8 in it is replaced.
-func (p *pickler) text(s string) {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	p.op(append(append(p.buf[:0], opText), binary.LittleEndian.AppendUint32(nil, uint32(len(s)))...)...)
-	_, _ = p.out.WriteString(s)
-}
-
-// word writes a text that comes again: once, and then by number.
-func (p *pickler) word(s string) { p.once("word:"+s, func() { p.text(s) }) }
-
-// key writes the key of the value that follows.
-func (p *pickler) key(s string) { p.word(s) }
-
-// once writes a value the first time, and refers to it from then on. name
-// stands for the value.
-func (p *pickler) once(name string, write func()) {
-	if n, ok := p.memo[name]; ok {
-		p.numbered(opGet, opGet4, n)
-		return
+// once writes a value the first time, and its number from then on.
+func (p *pickler) once(name string, of func() any) {
+	n, known := p.memo[name]
+	short, long := byte(opGet), byte(opGet4)
+	if !known {
+		p.write(of())
+		n = uint32(len(p.memo))
+		p.memo[name] = n
+		short, long = opPut, opPut4
 	}
-	write()
-	n := uint32(len(p.memo))
-	p.memo[name] = n
-	p.numbered(opPut, opPut4, n)
-}
-
-func (p *pickler) numbered(short, long byte, n uint32) {
 	if n < 1<<8 {
 		p.op(short, byte(n))
-		return
+	} else {
+		p.op4(long, n)
 	}
-	p.op(append(append(p.buf[:0], long), binary.LittleEndian.AppendUint32(nil, n)...)...)
-}
-
-// pair writes a tuple of two numbers.
-func (p *pickler) pair(a, b int64) {
-	p.int(a)
-	p.int(b)
-	p.op(opTuple2)
 }

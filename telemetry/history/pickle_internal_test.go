@@ -27,51 +27,33 @@ func python(t *testing.T, input []byte, args ...string) string {
 func TestPythonReadsWhatThePicklerWrites(t *testing.T) {
 	var file bytes.Buffer
 	p := newPickler(&file)
-	p.beginDict()
-	p.key("numbers")
-	p.beginList()
-	for _, n := range []int64{0, 1, 255, 256, 65535, 65536, 1<<31 - 1, 1 << 31, -1, -1 << 31, -1<<31 - 1, math.MaxInt64, math.MinInt64} {
-		p.int(n)
-		p.item()
-	}
-	for _, n := range []uint64{7, 1 << 47, math.MaxInt64, 1 << 63, math.MaxUint64} {
-		p.uint(n)
-		p.item()
-	}
-	p.endList()
-	p.key("texts")
-	p.beginList()
-	for _, s := range []string{"", "é ü \u20ac", "quote \" and \\", "bad \xff byte", strings.Repeat("x", 300)} {
-		p.text(s)
-		p.item()
-	}
-	for i := range 600 { // more than a short number of the memo
-		p.word(string(rune('a' + i%300)))
-		p.item()
-	}
-	p.endList()
-	p.key("pair")
-	p.pair(0, 1000)
-	p.key("yes")
-	p.bool(true)
-	p.key("no")
-	p.bool(false)
-	p.key("empty")
-	p.beginDict()
-	p.endDict()
-	p.key("shared")
-	p.beginList()
-	for range 2 {
-		p.once("list", func() {
-			p.beginList()
-			p.int(5)
-			p.item()
-			p.endList()
-		})
-		p.item()
-	}
-	p.endList()
-	p.endDict()
+	p.write(dict{
+		{"numbers", list(func(add func(any)) {
+			for _, n := range []int64{0, 1, 255, 256, 65535, 65536, 1<<31 - 1, 1 << 31, -1, -1 << 31, -1<<31 - 1, math.MaxInt64, math.MinInt64} {
+				add(n)
+			}
+			for _, n := range []uint64{7, 1 << 47, math.MaxInt64, 1 << 63, math.MaxUint64} {
+				add(n)
+			}
+		})},
+		{"texts", list(func(add func(any)) {
+			for _, s := range []text{"", "é ü \u20ac", "quote \" and \\", "bad \xff byte", text(strings.Repeat("x", 300))} {
+				add(s)
+			}
+			for i := range 600 { // more than a short number of the memo
+				add(word(rune('a' + i%300)))
+			}
+		})},
+		{"pair", pair{0, 1000}},
+		{"yes", true},
+		{"no", false},
+		{"empty", dict{}},
+		{"shared", list(func(add func(any)) {
+			for range 2 {
+				add(shared{"list", func() any { return list(func(add func(any)) { add(int64(5)) }) }})
+			}
+		})},
+	})
 	if err := p.end(); err != nil {
 		t.Fatal(err)
 	}

@@ -13,67 +13,47 @@ import (
 // where the pool's own segments begin and end the driver tells nobody.
 const page = 2 << 20
 
-// snapshotWriter writes a history as PyTorch's memory snapshot. What it says
-// in whose words is in the package comment.
-type snapshotWriter struct {
-	*pickler
+// snapshot is a history as PyTorch's memory snapshot. What it says in whose words
+// is in the package comment.
+type snapshot struct {
 	history *loaded
 	// seen is all addresses of each device's history, in pages; left is what
-	// is held at its end.
+	// is held at its end. Its trace finds them.
 	seen map[int][]extent
 	left map[int][]*replayed
 }
 
-func newSnapshotWriter(w io.Writer, h *loaded) *snapshotWriter {
-	return &snapshotWriter{pickler: newPickler(w), history: h, seen: map[int][]extent{}, left: map[int][]*replayed{}}
+// none is an empty list.
+var none = list(func(func(any)) {})
+
+func writeSnapshot(w io.Writer, h *loaded) error {
+	s := &snapshot{history: h, seen: map[int][]extent{}, left: map[int][]*replayed{}}
+	p := newPickler(w)
+	p.write(dict{
+		{"device_traces", list(s.traces)},
+		{"segments", list(s.segments)},
+		{"allocator_settings", dict{{"PYTORCH_CUDA_ALLOC_CONF", word("")}, {"expandable_segments", false}}},
+		{"external_annotations", none},
+	})
+	return p.end()
 }
 
-func (s *snapshotWriter) writeAll() error {
-	s.beginDict()
-	s.key("device_traces")
-	s.traces()
-	s.key("segments")
-	s.segments()
-	s.key("allocator_settings")
-	s.beginDict()
-	s.field("PYTORCH_CUDA_ALLOC_CONF", "")
-	s.key("expandable_segments")
-	s.bool(false)
-	s.endDict()
-	s.key("external_annotations")
-	s.beginList()
-	s.endList()
-	s.endDict()
-	return s.end()
-}
-
-func (s *snapshotWriter) field(key, value string) { s.key(key); s.word(value) }
-
-func (s *snapshotWriter) number(key string, n uint64) { s.key(key); s.uint(n) }
-
-// traces writes a list for each ordinal up to the highest.
-func (s *snapshotWriter) traces() {
-	s.beginList()
+// traces are a list for each ordinal up to the highest.
+func (s *snapshot) traces(add func(any)) {
 	ordinal := 0
 	for _, b := range s.history.books {
 		for ; ordinal < b.ordinal; ordinal++ {
-			s.beginList()
-			s.endList()
-			s.item()
+			add(none)
 		}
-		s.beginList()
-		s.trace(b)
-		s.endList()
-		s.item()
+		add(list(func(add func(any)) { s.trace(b, add) }))
 		ordinal++
 	}
-	s.endList()
 }
 
 // trace replays a device. The blocks that were there from the beginning have
 // no entry: who draws the trace finds them where they are freed, or among the
 // blocks of a segment.
-func (s *snapshotWriter) trace(b *book) {
+func (s *snapshot) trace(b *book, add func(any)) {
 	var seen []extent
 	freed := map[core.Generation]bool{} // requested in the trace, and not completed
 	r := newReplay(b, s.history.events, func(step step, block *memory, e *core.Event) {
@@ -82,73 +62,50 @@ func (s *snapshotWriter) trace(b *book) {
 		}
 		switch {
 		case e == nil && step == stepRelease && freed[block.id.Generation]: // another has its memory at the end
-			s.entry(step, block, s.history.end)
+			add(s.entry(step, block, s.history.end))
 		case e == nil:
 		case step == stepRefuse:
-			s.refusal(block, e)
+			add(s.refusal(block, e))
 		case e.Op == core.OpAllocate:
-			s.entry(step, block, s.history.after(e))
+			add(s.entry(step, block, s.history.after(e)))
 		default:
-			s.entry(step, block, s.history.begin(e))
+			add(s.entry(step, block, s.history.begin(e)))
 			freed[block.id.Generation] = step == stepFree
 		}
 	})
 	s.seen[b.ordinal], s.left[b.ordinal] = seen, r.left()
 	for _, block := range s.left[b.ordinal] {
 		if !block.freed && s.stateOf(block) != core.Live { // above the log, and nobody says when
-			s.entry(stepFree, &block.memory, s.history.end)
+			add(s.entry(stepFree, &block.memory, s.history.end))
 		}
 	}
-	s.beginDict()
-	s.field("action", "snapshot")
-	s.number("addr", 0)
-	s.number("size", 0)
-	s.number("stream", 0)
-	s.when(s.history.end)
-	s.field("category", "unknown") // the page wants one, if there are others
-	s.endDict()
-	s.item()
+	add(dict{{"action", word("snapshot")}, {"addr", 0}, {"size", 0}, {"stream", 0}, s.when(s.history.end),
+		{"category", word("unknown")}}) // the page wants one, if there are others
 }
 
-var actions = [...]string{stepAllocate: "alloc", stepFree: "free_requested", stepRelease: "free_completed", stepRefuse: "oom"}
+var actions = [...]word{stepAllocate: "alloc", stepFree: "free_requested", stepRelease: "free_completed", stepRefuse: "oom"}
 
-func (s *snapshotWriter) entry(step step, block *memory, at int64) {
-	s.beginDict()
-	s.field("action", actions[step])
-	s.number("addr", block.id.Ptr)
-	s.number("stream", uint64(block.id.AllocStream))
-	s.key("user_metadata")
-	s.text(fmt.Sprintf("generation %v, %d bytes requested", block.id.Generation, block.requested))
-	s.finishEntry(block, at)
+func (s *snapshot) entry(step step, block *memory, at int64) dict {
+	return s.complete(dict{{"action", actions[step]}, {"addr", block.id.Ptr}, {"stream", uint64(block.id.AllocStream)},
+		{"user_metadata", text(fmt.Sprintf("generation %v, %d bytes requested", block.id.Generation, block.requested))}}, block, at)
 }
 
-func (s *snapshotWriter) refusal(request *memory, e *core.Event) {
-	s.beginDict()
-	s.field("action", actions[stepRefuse])
-	s.number("device_free", remaining(e.Err))
-	s.number("stream", uint64(e.Stream))
+func (s *snapshot) refusal(request *memory, e *core.Event) dict {
+	entry := dict{{"action", actions[stepRefuse]}, {"device_free", remaining(e.Err)}, {"stream", uint64(e.Stream)}}
 	if e.Err != nil {
-		s.key("user_metadata")
-		s.text(e.Err.Error())
+		entry = append(entry, item{"user_metadata", text(e.Err.Error())})
 	}
-	s.finishEntry(request, s.history.begin(e))
+	return s.complete(entry, request, s.history.begin(e))
 }
 
-// finishEntry writes what all entries have.
-func (s *snapshotWriter) finishEntry(block *memory, at int64) {
-	s.number("size", max(block.bytes, block.requested))
-	s.when(at)
-	s.field("category", string(block.tag))
-	s.field("compile_context", "N/A")
-	s.key("frames")
-	s.frames(block)
-	s.endDict()
-	s.item()
+// complete adds what all entries have.
+func (s *snapshot) complete(entry dict, block *memory, at int64) dict {
+	return append(entry, item{"size", max(block.bytes, block.requested)}, s.when(at), item{"category", word(block.tag)},
+		item{"compile_context", word("N/A")}, s.frames(block))
 }
 
-func (s *snapshotWriter) when(at int64) {
-	s.key("time_us")
-	s.int(s.history.origin.UnixMicro() + at/1000)
+func (s *snapshot) when(at int64) item {
+	return item{"time_us", s.history.origin.UnixMicro() + at/1000}
 }
 
 // remaining is what a budget had left when it refused; 0 if it is not known.
@@ -159,25 +116,19 @@ func remaining(err error) uint64 {
 	return 0
 }
 
-// frames writes where a block was allocated: its tag, and its stack if that
-// is kept. Equal ones are written once.
-func (s *snapshotWriter) frames(block *memory) {
+// frames is where a block was allocated: its tag, and its stack if that is kept.
+func (s *snapshot) frames(block *memory) item {
 	stack := s.history.listed[block.id.Generation].stack
-	s.once(fmt.Sprint("frames:", block.tag, stack), func() {
-		s.beginList()
-		s.frame(string(block.tag), "tag", 0)
-		for _, f := range stack.Frames() {
-			s.frame(f.Function, f.File, f.Line)
-		}
-		s.endList()
-	})
+	return item{"frames", shared{fmt.Sprint("frames:", block.tag, stack), func() any {
+		return list(func(add func(any)) {
+			add(frame(string(block.tag), "tag", 0))
+			for _, f := range stack.Frames() {
+				add(frame(f.Function, f.File, f.Line))
+			}
+		})
+	}}}
 }
 
-func (s *snapshotWriter) frame(name, file string, line int) {
-	s.beginDict()
-	s.field("name", name)
-	s.field("filename", file)
-	s.number("line", uint64(line))
-	s.endDict()
-	s.item()
+func frame(name, file string, line int) dict {
+	return dict{{"name", word(name)}, {"filename", word(file)}, {"line", line}}
 }

@@ -99,9 +99,9 @@ func (s Source) prepare(f Format) (func(io.Writer) error, error) {
 			return nil, err
 		}
 		if f == Perfetto {
-			return func(w io.Writer) error { return newTrace(w, h).writeAll() }, nil
+			return func(w io.Writer) error { return writeTrace(w, h) }, nil
 		}
-		return func(w io.Writer) error { return newSnapshotWriter(w, h).writeAll() }, nil
+		return func(w io.Writer) error { return writeSnapshot(w, h) }, nil
 	}
 	_, err := ParseFormat(string(f))
 	return nil, err

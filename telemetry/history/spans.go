@@ -125,8 +125,8 @@ type arrow struct {
 	leaves, arrives int64
 }
 
-// findArrows makes an arrow of each wait whose cause is in the history too.
-func (t *trace) findArrows(spans []*span) {
+// arrowsOf makes an arrow of each wait whose cause is in the history too.
+func arrowsOf(h *loaded, spans []*span) (arrows []arrow) {
 	launches := map[launchKey]*span{}
 	blocks := map[core.Generation]*span{} // the last to make a block ready
 	for _, s := range spans {
@@ -148,26 +148,27 @@ func (t *trace) findArrows(spans []*span) {
 			} else if g, ok := ref.Block(); ok {
 				from = blocks[g]
 			}
-			if from != nil && from != s {
-				t.addArrow(from, s)
+			if from == nil || from == s {
+				continue
+			}
+			if a := h.arrow(from, s); a.leaves >= from.begin { // or it would lead back in time: the clocks disagree
+				arrows = append(arrows, a)
 			}
 		}
 	}
+	return arrows
 }
 
-// addArrow draws from the moment at which the cause was enqueued to the
-// one at which the wait was. Both lie inside their spans, or a viewer could
-// not tell which spans the arrow connects.
-func (t *trace) addArrow(from, to *span) {
-	leaves, arrives := from.end, t.history.after(to.first)
+// arrow leads from the moment at which the cause was enqueued to the one at which
+// the wait was. Both lie inside their spans, or a viewer could not tell which spans
+// the arrow connects.
+func (h *loaded) arrow(from, to *span) arrow {
+	leaves := from.end
 	if from.kind == launchTrack && from.last != nil {
-		leaves = t.history.begin(from.last)
+		leaves = h.begin(from.last)
 	}
-	arrives = within(arrives, to)
-	leaves = min(within(leaves, from), arrives)
-	if leaves >= from.begin { // or it would lead back in time: the clocks disagree
-		t.arrows = append(t.arrows, arrow{from, to, leaves, arrives})
-	}
+	arrives := within(h.after(to.first), to)
+	return arrow{from, to, min(within(leaves, from), arrives), arrives}
 }
 
 // within is the moment inside s that is closest to at.

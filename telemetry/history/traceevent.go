@@ -9,18 +9,18 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
-// pid is the process by which a viewer shows a device. Zero is the idle
-// process to some.
-func pid(ordinal int) int { return ordinal + 1 }
+// hostOf is the track of a device's own entries.
+func hostOf(ordinal int) track { return track{ordinal: ordinal} }
 
 // writeTracks names devices and tracks and puts them in order.
-func (t *trace) writeTracks() {
+func (t *trace) writeTracks(tracks []track) {
+	metadata := func(name string, on track, about member) { t.write("M", name, "__metadata", on, 0, nil, about) }
 	for _, b := range t.history.books {
-		t.metadata("process_name", pid(b.ordinal), t.tids[track{ordinal: b.ordinal}], "name", quoted(fmt.Sprintf("GPU %d", b.ordinal)))
+		metadata("process_name", hostOf(b.ordinal), member{"name", fmt.Sprintf("GPU %d", b.ordinal)})
 	}
-	for i, k := range t.sorted() {
-		t.metadata("thread_name", pid(k.ordinal), t.tids[k], "name", quoted(k.String()))
-		t.metadata("thread_sort_index", pid(k.ordinal), t.tids[k], "sort_index", whole(uint64(i)))
+	for i, k := range tracks {
+		metadata("thread_name", k, member{"name", k.String()})
+		metadata("thread_sort_index", k, member{"sort_index", i})
 	}
 }
 
@@ -39,73 +39,26 @@ func (k track) String() string {
 	return name
 }
 
-func (t *trace) metadata(name string, pid, tid int, key string, value []byte) {
-	t.open("M", name, "__metadata", pid, tid, 0)
-	t.args()
-	t.arg(key, value)
-	t.close()
-}
-
-// write writes one entry.
-func (t *trace) write(m moment) {
-	switch {
-	case m.span != nil:
-		t.slice(m.span)
-	case m.arrow != 0:
-		a := t.arrows[m.arrow-1]
-		if m.ends {
-			t.open("f", "wait", "wait", pid(a.to.ordinal), t.tids[a.to.track], m.at)
-			t.field("bp", `"e"`)
-		} else {
-			t.open("s", "wait", "wait", pid(a.from.ordinal), t.tids[a.from.track], m.at)
-		}
-		t.field("id", strconv.Itoa(m.arrow))
-		t.args()
-		t.close()
-	case m.counter != nil:
-		c := m.counter
-		t.open("C", c.name+" bytes", memoryTrack.String(), pid(c.ordinal), t.tids[track{ordinal: c.ordinal}], m.at)
-		t.args()
-		t.arg("bytes", whole(c.bytes))
-		t.close()
-	case m.event != nil:
-		t.refusal(m.event, m.at)
-	case m.finding != nil:
-		t.findingMark(m.finding, m.at)
-	}
-}
-
-func (t *trace) slice(s *span) {
-	e, name := s.event(), s.event().Op.String()
+func (t *trace) writeSpan(s *span) {
+	e, name, args := s.event(), s.event().Op.String(), object(nil)
 	if s.kind == launchTrack {
 		name = "launch"
 		if e.Launch != "" {
 			name = e.Launch
 		}
+		args = launchArgs(s)
 	}
-	t.open("X", name, s.kind.String(), pid(s.ordinal), t.tids[s.track], s.begin)
-	t.field("dur", microseconds(s.end-s.begin))
-	t.args()
-	if s.kind == launchTrack {
-		t.launchArgs(s)
-	}
-	t.blockArgs(e)
+	args = append(args, blockArgs(e)...)
 	for _, part := range []*core.Event{s.first, s.last} {
 		if part != nil && part.Err != nil {
-			t.arg("error", quoted(part.Err.Error()))
+			args = append(args, member{"error", part.Err.Error()})
 			break
 		}
 	}
-	t.close()
+	t.write("X", name, s.kind.String(), s.track, s.begin, object{{"dur", microseconds(s.end - s.begin)}}, args...)
 }
 
-func (t *trace) launchArgs(s *span) {
-	e := s.event()
-	t.arg("launch_id", whole(e.LaunchID))
-	t.arg("access", quoted(e.Access.String()))
-	t.arg("uses", whole(uint64(e.Uses)))
-	t.arg("waits", whole(uint64(e.Waits)))
-	t.arg("elided", whole(uint64(e.Elided)))
+func launchArgs(s *span) object {
 	outcome := "in flight"
 	switch {
 	case s.last != nil && s.last.Op == core.OpFinish:
@@ -117,95 +70,90 @@ func (t *trace) launchArgs(s *span) {
 	case s.last != nil:
 		outcome = "unknown" // an old log: it does not say which launch it is
 	}
-	t.arg("outcome", quoted(outcome))
+	e := s.event()
+	args := object{{"launch_id", e.LaunchID}, {"access", e.Access.String()}, {"uses", e.Uses}, {"waits", e.Waits}, {"elided", e.Elided}, {"outcome", outcome}}
 	if s.first == nil {
-		t.arg("prepared", quoted("before the history"))
+		args = append(args, member{"prepared", "before the history"})
 	}
+	return args
 }
 
-func (t *trace) blockArgs(e *core.Event) {
+func blockArgs(e *core.Event) (args object) {
 	if e.Tag != "" {
-		t.arg("tag", quoted(string(e.Tag)))
+		args = append(args, member{"tag", string(e.Tag)})
 	}
 	if e.Bytes > 0 {
-		t.arg("requested", whole(e.Requested))
-		t.arg("bytes", whole(e.Bytes))
+		args = append(args, member{"requested", e.Requested}, member{"bytes", e.Bytes})
 	}
 	if e.Block.Generation != 0 {
-		t.arg("generation", whole(uint64(e.Block.Generation)))
-		t.arg("ptr", quoted(fmt.Sprintf("%#x", e.Block.Ptr)))
+		args = append(args, member{"generation", uint64(e.Block.Generation)}, member{"ptr", fmt.Sprintf("%#x", e.Block.Ptr)})
 	}
+	return args
 }
 
-func (t *trace) refusal(e *core.Event, at int64) {
-	t.open("i", "refusal", memoryTrack.String(), pid(e.Ordinal), t.tids[trackOf(e)], at)
-	t.field("s", `"t"`)
-	t.args()
-	t.blockArgs(e)
-	t.arg("relieved", strconv.AppendBool(nil, e.Relieved))
+func (t *trace) writeRefusal(e *core.Event, at int64) {
+	args := append(blockArgs(e), member{"relieved", e.Relieved})
 	if e.Err != nil {
-		t.arg("error", quoted(e.Err.Error()))
+		args = append(args, member{"error", e.Err.Error()})
 	}
-	t.close()
+	t.write("i", "refusal", memoryTrack.String(), trackOf(e), at, object{{"s", "t"}}, args...)
 }
 
-func (t *trace) findingMark(f *core.Finding, at int64) {
-	ordinal := f.Victim.ID.Ordinal
-	t.open("i", "finding "+string(f.Kind), "finding", pid(ordinal), t.tids[track{ordinal: ordinal}], at)
-	t.field("s", `"p"`)
-	t.args()
-	t.arg("source", quoted(f.Source))
-	t.arg("text", quoted(f.Text))
+func (t *trace) writeFinding(f *core.Finding, at int64) {
+	args := object{{"source", f.Source}, {"text", f.Text}}
 	if f.Victim.ID.Generation != 0 {
-		t.arg("tag", quoted(string(f.Victim.Tag)))
-		t.arg("generation", whole(uint64(f.Victim.ID.Generation)))
+		args = append(args, member{"tag", string(f.Victim.Tag)}, member{"generation", uint64(f.Victim.ID.Generation)})
 	}
-	t.close()
+	t.write("i", "finding "+string(f.Kind), "finding", hostOf(f.Victim.ID.Ordinal), at, object{{"s", "p"}}, args...)
 }
 
-// open begins an entry. Fields follow, then args and each arg, then close.
-func (t *trace) open(phase, name, category string, pid, tid int, at int64) {
+// write writes one entry. The process by which a viewer shows a device is one more
+// than its ordinal: zero is the idle process to some.
+func (t *trace) write(phase, name, category string, on track, at int64, fields object, args ...member) {
 	t.buf = append(t.buf[:0], ",\n"...)
-	if t.first {
-		t.buf, t.first = t.buf[1:], false
+	if !t.begun {
+		t.buf, t.begun = t.buf[1:], true
 	}
-	t.buf = append(t.buf, `{"ph":"`+phase+`","name":`...)
-	t.buf = append(t.buf, quoted(name)...)
-	t.buf = append(t.buf, `,"cat":`...)
-	t.buf = append(t.buf, quoted(category)...)
-	t.field("pid", strconv.Itoa(pid))
-	t.field("tid", strconv.Itoa(tid))
-	t.field("ts", microseconds(at))
+	entry := append(object{{"ph", phase}, {"name", name}, {"cat", category}, {"pid", on.ordinal + 1}, {"tid", t.tids[on]}, {"ts", microseconds(at)}}, fields...)
+	t.buf = append(entry, member{"args", object(args)}).appendTo(t.buf)
+	_, _ = t.out.Write(t.buf)
 }
 
-func (t *trace) field(key, value string) { t.buf = append(t.buf, `,"`+key+`":`+value...) }
+// object is an object in JSON with its members in order.
+type object []member
 
-func (t *trace) args() { t.buf = append(t.buf, `,"args":{`...) }
-
-// arg adds an argument; value is JSON.
-func (t *trace) arg(key string, value []byte) {
-	if t.buf[len(t.buf)-1] != '{' {
-		t.buf = append(t.buf, ',')
-	}
-	t.buf = append(append(t.buf, `"`+key+`":`...), value...)
+// member has a value of a type that appendTo knows.
+type member struct {
+	key   string
+	value any
 }
 
-func (t *trace) close() { _, _ = t.out.Write(append(t.buf, '}', '}')) }
+// microseconds are nanoseconds that are written in the format's unit, with all of
+// them.
+type microseconds int64
 
-// whole is a number in JSON.
-func whole(n uint64) []byte { return strconv.AppendUint(nil, n, 10) }
-
-// quoted is a text in JSON; what is not UTF-8 in it is replaced, and what does not
-// print is escaped, because a trace may be written to a terminal.
-func quoted(s string) []byte {
-	text, err := json.Marshal(s)
-	if err != nil { // there is no text of which that is so
-		return []byte(`""`)
+// appendTo appends the object in JSON. What is not UTF-8 in a text is replaced, and
+// what does not print is escaped, because a trace may be written to a terminal.
+func (o object) appendTo(to []byte) []byte {
+	to = append(to, '{')
+	for i, m := range o {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		to = append(append(append(to, '"'), m.key...), `":`...)
+		switch v := m.value.(type) {
+		case object:
+			to = v.appendTo(to)
+		case microseconds:
+			to = fmt.Appendf(to, "%d.%03d", v/1000, v%1000)
+		case uint64:
+			to = strconv.AppendUint(to, v, 10)
+		case int:
+			to = strconv.AppendInt(to, int64(v), 10)
+		default: // a text or a bool, of which there is none that has no JSON
+			text, _ := json.Marshal(v) //nolint:errchkjson // see above
+			to = append(to, terminal.JSON(text)...)
+		}
 	}
-	return terminal.JSON(text)
-}
-
-// microseconds writes nanoseconds in the format's unit, with all of them.
-func microseconds(ns int64) string {
-	return fmt.Sprintf("%d.%03d", ns/1000, ns%1000)
+	return append(to, '}')
 }
