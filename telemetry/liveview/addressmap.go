@@ -1,8 +1,8 @@
 package liveview
 
 import (
+	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -58,25 +58,24 @@ type rest struct {
 }
 
 // survey lists the blocks of a resource once and makes the map of them.
-func survey(inspector core.Inspector) *addressMap {
-	return newAddressMap(inspector, newCoverage(partShift), func(b core.Block) (core.Block, bool) { return b, true })
+func survey(inspector core.Inspector, serial uint64) *addressMap {
+	return newAddressMap(inspector, serial, newCoverage(partShift), stretch{0, ^uint64(0)})
 }
 
 // surveyOf is survey of what lies in a stretch, in finer parts. Blocks at its ends
 // are cut.
-func surveyOf(inspector core.Inspector, of stretch) *addressMap {
+func surveyOf(inspector core.Inspector, of stretch, serial uint64) *addressMap {
 	of, shift := of.aligned()
 	all := newCoverage(shift)
 	all.reach(of.from, of.to-1) // the map is of the stretch, also where nothing is
-	return newAddressMap(inspector, all, of.cut)
+	return newAddressMap(inspector, serial, all, of)
 }
 
-func newAddressMap(inspector core.Inspector, all *coverage, wanted func(core.Block) (core.Block, bool)) *addressMap {
-	began := time.Now()
+func newAddressMap(inspector core.Inspector, serial uint64, all *coverage, of stretch) *addressMap {
+	m := emptyMap(serial, time.Now())
 	top := &largest{n: maxListed}
-	m := emptyMap(began)
 	inspector.Blocks(func(info core.BlockInfo) bool {
-		b, ok := wanted(info.Block)
+		b, ok := of.cut(info.Block)
 		if !ok {
 			return true
 		}
@@ -95,13 +94,13 @@ func newAddressMap(inspector core.Inspector, all *coverage, wanted func(core.Blo
 	for _, e := range extents {
 		m.Extents = append(m.Extents, jsonExtent{From: hex(e.first << all.shift), Bytes: e.n << all.shift})
 	}
-	m.TookMS = float64(time.Since(began)) / float64(time.Millisecond)
+	m.TookMS = float64(time.Since(m.At)) / float64(time.Millisecond)
 	return m
 }
 
 // emptyMap has no list that is null: the page goes through all of them.
-func emptyMap(at time.Time) *addressMap {
-	return &addressMap{At: at, Extents: []jsonExtent{}, Tags: []string{}, Rest: rest{Cells: [][4]uint64{}},
+func emptyMap(serial uint64, at time.Time) *addressMap {
+	return &addressMap{Serial: serial, At: at, Extents: []jsonExtent{}, Tags: []string{}, Rest: rest{Cells: [][4]uint64{}},
 		Listed: listed{Offset: []uint64{}, Bytes: []uint64{}, State: []int{}, AgeMS: []int64{}, Tag: []int{}, Generation: []uint64{}}}
 }
 
@@ -177,7 +176,7 @@ func (m *addressMap) addCell(cell uint64, bytes byState) {
 	}
 }
 
-func hex(address uint64) string { return "0x" + strconv.FormatUint(address, 16) }
+func hex(address uint64) string { return fmt.Sprintf("%#x", address) }
 
 // age is in milliseconds, -1 if it is not known since when.
 func age(now, since time.Time) int64 {

@@ -37,11 +37,11 @@ type use struct {
 	AgeMS  int64  `json:"age_ms"`
 }
 
-// blocksIn lists the blocks that have an address in from..to, to excluded.
-func blocksIn(inspector core.Inspector, from, to uint64) details {
+// blocksIn lists the blocks that have an address in a stretch.
+func blocksIn(inspector core.Inspector, of stretch) details {
 	top, out := &largest{n: maxDetails}, details{Blocks: []detail{}}
 	inspector.Blocks(func(info core.BlockInfo) bool {
-		if ptr := info.Block.ID.Ptr; ptr < to && from < ptr+info.Block.Bytes {
+		if ptr := info.Block.ID.Ptr; ptr < of.to && of.from < ptr+info.Block.Bytes {
 			out.Total++
 			top.show(info)
 		}

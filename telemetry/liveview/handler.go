@@ -2,13 +2,11 @@ package liveview
 
 import (
 	"embed"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"net/http"
-	"net/url"
-	"strconv"
 	"sync"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -28,14 +26,31 @@ type View struct {
 	mux     *http.ServeMux
 }
 
-// viewed is a device with its map.
+// viewed is a device, with what is made for all pages together.
 type viewed struct {
-	source Source
-	mapper *mapper
-	zoomer *zoomer
-	past   *historian // nil if nobody keeps it
+	source    Source
+	inspector core.Inspector
+	whole     *shared // the map of all blocks
+	zoomer    *zoomer
+	past      *shared // nil if nobody keeps it
 	// listing is held while blocks are listed in detail: one list at a time.
 	listing sync.Mutex
+}
+
+// How often the map and the past of a device are made anew at most.
+const (
+	mapInterval  = 500 * time.Millisecond
+	pastInterval = time.Second
+)
+
+func newViewed(s Source) *viewed {
+	inspector := s.Resource.Inspect()
+	d := &viewed{source: s, inspector: inspector, zoomer: &zoomer{inspector: inspector}}
+	d.whole = &shared{interval: mapInterval, make: func(serial uint64) any { return survey(inspector, serial) }}
+	if s.Past != nil && s.Holders != nil {
+		d.past = &shared{interval: pastInterval, make: func(uint64) any { return s.reconstruct() }}
+	}
+	return d
 }
 
 // Config is what a [View] shows.
@@ -64,23 +79,18 @@ func New(cfg Config) (*View, error) {
 			return nil, invalid("Devices", fmt.Sprintf("two for device %d", ordinal))
 		}
 		seen[ordinal] = true
-		d := &viewed{source: s, mapper: newMapper(s.Resource), zoomer: &zoomer{inspector: s.Resource.Inspect()}}
-		if s.Past != nil && s.Holders != nil {
-			d.past = &historian{source: s}
-		}
-		v.devices = append(v.devices, d)
+		v.devices = append(v.devices, newViewed(s))
 	}
 	files, err := fs.Sub(embedded, "assets")
 	if err != nil {
 		return nil, err
 	}
-	v.mux.Handle("GET /{$}", http.FileServerFS(files))
-	v.mux.Handle("GET /{file}", http.FileServerFS(files))
-	v.mux.Handle("GET /uplot/{file}", http.FileServerFS(files))
-	v.mux.HandleFunc("GET /state", v.serveState)
-	v.mux.HandleFunc("GET /blocks", v.serveBlocks)
-	v.mux.HandleFunc("GET /map", v.serveMap)
-	v.mux.HandleFunc("GET /past", v.servePast)
+	for _, path := range []string{"/{$}", "/{file}", "/uplot/{file}"} {
+		v.mux.Handle("GET "+path, http.FileServerFS(files))
+	}
+	for path, answer := range map[string]func(*query) any{"/state": v.answerState, "/blocks": (*query).blocks, "/map": (*query).zoom, "/past": (*query).past} {
+		v.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { v.serve(w, r, answer) })
+	}
 	return v, nil
 }
 
@@ -97,84 +107,4 @@ func (v *View) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-cache") // the files change with the program
 	v.mux.ServeHTTP(w, r)
-}
-
-func (v *View) serveState(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	d, err := v.device(query)
-	var has known
-	for name, into := range map[string]*uint64{"map": &has.mapSerial, "findings": &has.findings, "refusals": &has.refusals} {
-		if err == nil {
-			*into, err = number(query, name, 0)
-		}
-	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	writeJSON(w, v.state(d, has))
-}
-
-func (v *View) serveBlocks(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	d, err := v.device(query)
-	var from, to uint64
-	if err == nil {
-		from, err = number(query, "from", 0)
-	}
-	if err == nil {
-		to, err = number(query, "to", ^uint64(0))
-	}
-	switch {
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusBadRequest)
-	case from >= to:
-		http.Error(w, "from: say an address below to", http.StatusBadRequest)
-	default:
-		writeJSON(w, d.blocks(from, to))
-	}
-}
-
-// blocks lists blocks. The answer is written without the lock: a client may take
-// it slowly, or never.
-func (d *viewed) blocks(from, to uint64) details {
-	d.listing.Lock()
-	defer d.listing.Unlock()
-	return blocksIn(d.mapper.inspector, from, to)
-}
-
-// device is the one that the query names by its ordinal, or the first.
-func (v *View) device(query url.Values) (*viewed, error) {
-	text := query.Get("device")
-	if text == "" {
-		return v.devices[0], nil
-	}
-	var ordinals []int
-	for _, d := range v.devices {
-		ordinal := d.source.Resource.Ordinal()
-		if text == strconv.Itoa(ordinal) {
-			return d, nil
-		}
-		ordinals = append(ordinals, ordinal)
-	}
-	return nil, fmt.Errorf("device %q: say one of %v", text, ordinals)
-}
-
-// number reads a number of the query, in decimal or as 0x and hexadecimal.
-func number(query url.Values, name string, otherwise uint64) (uint64, error) {
-	text := query.Get(name)
-	if text == "" {
-		return otherwise, nil
-	}
-	n, err := strconv.ParseUint(text, 0, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%s %q: write a number, such as 4096 or 0x1000", name, text)
-	}
-	return n, nil
-}
-
-func writeJSON(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(v) //nolint:errchkjson // the client went away
 }

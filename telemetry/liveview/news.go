@@ -57,41 +57,28 @@ type holder struct {
 	Blocks uint64 `json:"blocks"`
 }
 
-func (d *viewed) findings(has uint64) (n news[finding]) {
-	if d.source.Findings == nil {
+// newsOf are the newest that read tells, unless the page has as many.
+func newsOf[E, T any](read func() (total uint64, newest []E), has uint64, show func(*E) T) (n news[T]) {
+	if read == nil {
 		return n
 	}
-	var newest []core.Finding
-	if n.Total, newest = d.source.Findings(); n.Total == has {
+	var newest []E
+	if n.Total, newest = read(); n.Total == has {
 		return n
 	}
-	for i := range newestFirst(newest) {
-		f := &newest[len(newest)-1-i]
-		item := finding{Time: f.Time, Kind: string(f.Kind), Source: f.Source, Text: clip(f.Text, maxText), Detail: clip(f.String(), maxLongText)}
-		if f.Victim.ID.Generation != 0 || f.Victim.Tag != "" {
-			item.Tag, item.Generation = clip(string(f.Victim.Tag.OrUntagged()), maxTagText), uint64(f.Victim.ID.Generation)
-		}
-		n.Items = append(n.Items, item)
+	for i := range min(len(newest), maxNews) {
+		n.Items = append(n.Items, show(&newest[len(newest)-1-i]))
 	}
 	return n
 }
 
-func (d *viewed) refusals(has uint64) (n news[refusal]) {
-	if d.source.Refusals == nil {
-		return n
+func findingOf(f *core.Finding) finding {
+	item := finding{Time: f.Time, Kind: string(f.Kind), Source: f.Source, Text: clip(f.Text, maxText), Detail: clip(f.String(), maxLongText)}
+	if f.Victim.ID.Generation != 0 || f.Victim.Tag != "" {
+		item.Tag, item.Generation = clip(string(f.Victim.Tag.OrUntagged()), maxTagText), uint64(f.Victim.ID.Generation)
 	}
-	var newest []core.Event
-	if n.Total, newest = d.source.Refusals(); n.Total == has {
-		return n
-	}
-	for i := range newestFirst(newest) {
-		n.Items = append(n.Items, refusalOf(&newest[len(newest)-1-i]))
-	}
-	return n
+	return item
 }
-
-// newestFirst is how many of the newest are shown.
-func newestFirst[T any](list []T) int { return min(len(list), maxNews) }
 
 func refusalOf(e *core.Event) refusal {
 	r := refusal{Time: e.Time, Tag: clip(string(e.Tag.OrUntagged()), maxTagText), Requested: e.Requested, Stream: uint64(e.Stream), Relieved: e.Relieved}

@@ -88,7 +88,7 @@ func (d *viewed) look(now time.Time, has known) device {
 	out := device{
 		Ordinal: src.Resource.Ordinal(), Name: src.Name, UUID: src.UUID, Stack: clip(src.Resource.String(), maxText),
 		Memory: memoryOf(&st), Counters: countersOf(&st), Map: json.RawMessage("null"),
-		Findings: d.findings(has.findings), Refusals: d.refusals(has.refusals), Files: src.Files,
+		Findings: newsOf(src.Findings, has.findings, findingOf), Refusals: newsOf(src.Refusals, has.refusals, refusalOf), Files: src.Files,
 	}
 	if src.Holders != nil {
 		out.Tags = tags(src.Holders())
@@ -106,8 +106,8 @@ func (d *viewed) look(now time.Time, has known) device {
 		g := src.Guard()
 		out.Guard = &g
 	}
-	if text, serial := d.mapper.newest(); serial != has.mapSerial {
-		out.Map = text
+	if a := d.whole.soonest(); a.serial != has.mapSerial {
+		out.Map = a.text
 	}
 	return out
 }

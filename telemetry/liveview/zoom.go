@@ -1,8 +1,6 @@
 package liveview
 
 import (
-	"encoding/json"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -62,66 +60,33 @@ type zoomer struct {
 }
 
 type zoomed struct {
-	of     stretch
-	serial uint64
-	text   json.RawMessage
-	due    time.Time
+	of stretch
+	*answer
 }
 
-// newest is the map of a stretch. It waits for other maps that are being made, and
-// for the pause behind them; gone ends the wait.
-func (z *zoomer) newest(of stretch, gone <-chan struct{}) (json.RawMessage, uint64) {
+// newest is the map of a stretch, nil if gone ends the wait for it: for other maps
+// that are being made, and for the pause behind them.
+func (z *zoomer) newest(of stretch, gone <-chan struct{}) *answer {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	i := slices.IndexFunc(z.kept, func(k zoomed) bool { return k.of == of })
-	if i >= 0 {
+	if i := slices.IndexFunc(z.kept, func(k zoomed) bool { return k.of == of }); i >= 0 {
 		k := z.kept[i]
-		z.kept = append(slices.Delete(z.kept, i, i+1), k)
-		if time.Now().Before(k.due) {
-			return k.text, k.serial
+		z.kept = slices.Delete(z.kept, i, i+1)
+		if k.fresh() {
+			z.kept = append(z.kept, k)
+			return k.answer
 		}
-		z.kept = z.kept[:len(z.kept)-1]
 	}
 	select {
 	case <-time.After(time.Until(z.rested)):
 	case <-gone:
-		return nil, 0
+		return nil
 	}
 	began := time.Now()
-	m := surveyOf(z.inspector, of)
-	took := time.Since(began)
 	z.serial++
-	m.Serial = z.serial
-	text, err := json.Marshal(m)
-	if err != nil { // it has nothing that could not be written
-		return nil, 0
-	}
-	z.rested = time.Now().Add(took)
-	z.kept = append(z.kept[max(0, len(z.kept)-zoomsKept+1):], zoomed{of, z.serial, text, time.Now().Add(max(mapInterval, mapShare*took))})
-	return text, z.serial
-}
-
-// serveMap answers with the map of a stretch, or with nothing if the page has it.
-func (v *View) serveMap(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	d, err := v.device(query)
-	var of stretch
-	var has uint64
-	for name, into := range map[string]*uint64{"from": &of.from, "to": &of.to, "map": &has} {
-		if err == nil {
-			*into, err = number(query, name, 0)
-		}
-	}
-	switch {
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusBadRequest)
-	case of.from >= of.to:
-		http.Error(w, "from: say an address below to", http.StatusBadRequest)
-	default:
-		text, serial := d.zoomer.newest(of, r.Context().Done())
-		if text == nil || serial == has {
-			text = json.RawMessage("null")
-		}
-		writeJSON(w, text)
-	}
+	a := newAnswer(z.serial, mapInterval, surveyOf(z.inspector, of, z.serial), began)
+	ended := time.Now()
+	z.rested = ended.Add(ended.Sub(began))
+	z.kept = append(z.kept[max(0, len(z.kept)-zoomsKept+1):], zoomed{of, a})
+	return a
 }
