@@ -145,8 +145,7 @@ func TestWriteErrorsAreCountedAndReportedOnce(t *testing.T) {
 
 func TestALineCutShortCostsOneLine(t *testing.T) {
 	f := &faulty{fails: 1}
-	whole := &csvLines{lines: lineWriter{w: io.Discard}}
-	f.takes = len(whole.appendRow(nil, &Record{})) + len(CSVHeader) + 10
+	f.takes = len(newCSVLines(io.Discard, testStart).appendLine(nil, &Record{})) + len(CSVHeader) + 10
 	c := newCSVLines(f, testStart)
 	if n, err := c.write([]Record{{}, {}, {}}); n != 1 || !errors.Is(err, errBad) {
 		t.Errorf("%d got through, %v", n, err)
@@ -179,7 +178,7 @@ type short struct{}
 func (short) Write(p []byte) (int, error) { return len(p) - 1, nil }
 
 func TestAShortWriteIsAnError(t *testing.T) {
-	l := &jsonLines{lines: lineWriter{w: short{}}}
+	l := newJSONLines(short{}, testStart)
 	if n, err := l.write([]Record{{}}); n != 0 || !errors.Is(err, io.ErrShortWrite) {
 		t.Errorf("%d got through, %v", n, err)
 	}

@@ -95,7 +95,7 @@ func TestJSONLinesAreJSON(t *testing.T) {
 	j := newJSONLines(io.Discard, testStart)
 	for _, r := range goldenRecords() {
 		var got map[string]any
-		if err := json.Unmarshal(j.appendObject(nil, &r), &got); err != nil {
+		if err := json.Unmarshal(j.appendLine(nil, &r), &got); err != nil {
 			t.Fatalf("record %d: %v", r.Seq, err)
 		}
 		_, hasPtr := got["ptr"]
@@ -115,7 +115,7 @@ func TestAnyTextSurvivesJSON(t *testing.T) {
 		"größe \u2028 <&> 🙂": "größe \u2028 <&> 🙂", "a\xff\xc3": "a\ufffd\ufffd",
 	} {
 		var got map[string]string
-		if err := json.Unmarshal(append(appendText(nil, `{"k":`, text), '}'), &got); err != nil || got["k"] != want {
+		if err := json.Unmarshal(append(appendText([]byte(`{"k":`), text), '}'), &got); err != nil || got["k"] != want {
 			t.Errorf("%q came back as %q, %v", text, got["k"], err)
 		}
 	}

@@ -90,35 +90,28 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 
 // ReleaseClaim forwards, and logs that it happened.
 func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
-	if !r.ops.has(core.OpReleaseClaim) {
-		return r.upstream.ReleaseClaim(ctx, id)
-	}
-	start := r.clock.now()
-	err := r.upstream.ReleaseClaim(ctx, id)
-	r.put(ctx, &Record{}, core.OpReleaseClaim, start, err)
-	return err
+	return r.logged(ctx, core.OpReleaseClaim, func() error { return r.upstream.ReleaseClaim(ctx, id) })
 }
 
 // ReapPending forwards, and logs that it happened.
 func (r *Resource) ReapPending(ctx context.Context) error {
-	if !r.ops.has(core.OpReap) {
-		return r.upstream.ReapPending(ctx)
-	}
-	start := r.clock.now()
-	err := r.upstream.ReapPending(ctx)
-	r.put(ctx, &Record{}, core.OpReap, start, err)
-	return err
+	return r.logged(ctx, core.OpReap, func() error { return r.upstream.ReapPending(ctx) })
 }
 
 // Drain forwards, and logs that it happened. It blocks as long as the
 // upstream does.
 func (r *Resource) Drain(ctx context.Context) error {
-	if !r.ops.has(core.OpDrain) {
-		return r.upstream.Drain(ctx)
+	return r.logged(ctx, core.OpDrain, func() error { return r.upstream.Drain(ctx) })
+}
+
+// logged makes a call of which nothing more is told than that it happened.
+func (r *Resource) logged(ctx context.Context, op core.Op, call func() error) error {
+	if !r.ops.has(op) {
+		return call()
 	}
 	start := r.clock.now()
-	err := r.upstream.Drain(ctx)
-	r.put(ctx, &Record{}, core.OpDrain, start, err)
+	err := call()
+	r.put(ctx, &Record{}, op, start, err)
 	return err
 }
 
@@ -161,3 +154,39 @@ func (rec *Record) describeFailed(req *core.Request) {
 		rec.Event.Requested = req.Bytes
 	}
 }
+
+// The calls below change nothing and are not logged.
+
+// String is "logging(upstream)".
+func (r *Resource) String() string { return layerName + "(" + r.upstream.String() + ")" }
+
+// Ordinal is the upstream's device.
+func (r *Resource) Ordinal() int { return r.upstream.Ordinal() }
+
+// Features is what the upstream can do: this layer narrows nothing.
+func (r *Resource) Features() core.Features { return r.upstream.Features() }
+
+// State is the upstream's answer.
+func (r *Resource) State(id core.BlockID) core.BlockState { return r.upstream.State(id) }
+
+// Stats is the upstream's answer. What the log itself lost is
+// [Resource.Dropped].
+func (r *Resource) Stats() core.Stats { return r.upstream.Stats() }
+
+// FreedOn is the upstream's answer.
+func (r *Resource) FreedOn(id core.StreamID) core.FreeCounters { return r.upstream.FreedOn(id) }
+
+// Subscribe subscribes to the upstream, whose blocks are this layer's.
+func (r *Resource) Subscribe(l core.Listener) { r.upstream.Subscribe(l) }
+
+// Unwrap is the upstream.
+func (r *Resource) Unwrap() core.Resource { return r.upstream }
+
+// Withhold forwards.
+func (r *Resource) Withhold(id core.BlockID, as core.BlockState) { r.upstream.Withhold(id, as) }
+
+// CheckLive forwards.
+func (r *Resource) CheckLive(ctx context.Context) error { return r.upstream.CheckLive(ctx) }
+
+// Inspect is the upstream's.
+func (r *Resource) Inspect() core.Inspector { return r.upstream.Inspect() }

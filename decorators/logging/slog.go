@@ -2,10 +2,8 @@ package logging
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"log/slog"
-	"strconv"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -14,7 +12,7 @@ import (
 // directly, because a Logger swallows its errors.
 type slogRecords struct {
 	handler slog.Handler
-	attrs   []slog.Attr
+	fields  []slog.Attr
 }
 
 func (s *slogRecords) accepts(o outcome) bool {
@@ -60,53 +58,18 @@ func slogLevel(o outcome) slog.Level {
 
 func (s *slogRecords) record(r *Record) slog.Record {
 	e := &r.Event
-	s.attrs = append(s.attrs[:0],
-		slog.Uint64("seq", r.Seq),
-		slog.Int("device", e.Ordinal),
-		slog.Uint64("stream", uint64(e.Stream)),
-		slog.String("tag", string(e.Tag)),
-		slog.Uint64("requested", e.Requested),
-		slog.Uint64("bytes", e.Bytes),
-		slog.Duration("duration", e.Duration),
-		slog.String("layer", e.Layer))
-	if e.Block.Generation != 0 {
-		s.attrs = append(s.attrs,
-			slog.String("ptr", "0x"+strconv.FormatUint(e.Block.Ptr, 16)),
-			slog.Uint64("generation", uint64(e.Block.Generation)))
-	}
-	s.addLaunch(e)
-	s.addSpan(e)
-	s.addResult(e)
 	out := slog.NewRecord(e.Time, slogLevel(outcomeOf(e)), "gpu memory "+e.Op.String(), 0)
-	out.AddAttrs(s.attrs...)
+	s.fields = r.fields(s.fields[:0])
+	said := s.fields[:0]
+	for _, f := range s.fields {
+		switch f.Key {
+		case "op", "launch_id", "waited_launches", "waited_blocks": // in the message, or for programs
+		case "duration_ns":
+			said = append(said, slog.Duration("duration", e.Duration))
+		default:
+			said = append(said, f)
+		}
+	}
+	out.AddAttrs(said...)
 	return out
-}
-
-func (s *slogRecords) addLaunch(e *core.Event) {
-	if !launchOps.has(e.Op) {
-		return
-	}
-	s.attrs = append(s.attrs, slog.String("launch", e.Launch))
-	if e.Access != 0 {
-		s.attrs = append(s.attrs, slog.String("access", e.Access.String()))
-	}
-	s.attrs = append(s.attrs, slog.Int("uses", e.Uses), slog.Int("waits", e.Waits), slog.Int("elided", e.Elided))
-}
-
-func (s *slogRecords) addSpan(e *core.Event) {
-	if !e.Span.IsZero() {
-		s.attrs = append(s.attrs,
-			slog.String(core.TraceIDKey, hex.EncodeToString(e.Span.TraceID[:])),
-			slog.String(core.SpanIDKey, hex.EncodeToString(e.Span.SpanID[:])),
-			slog.String(core.TraceKey, e.Trace()))
-	}
-}
-
-func (s *slogRecords) addResult(e *core.Event) {
-	if e.Err != nil {
-		s.attrs = append(s.attrs, slog.String("error", errorText(e.Err)), slog.String("kind", errorKind(e.Err)))
-	}
-	if e.Relieved {
-		s.attrs = append(s.attrs, slog.Bool("relieved", true))
-	}
 }
