@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
@@ -71,7 +72,7 @@ func TestWorkOnACapturingStreamIsRefusedAndTheCaptureEndsWell(t *testing.T) {
 				return err
 			},
 			"a copy without fences":     func() error { return cuda.CopyToDevice(ctx, slice, l.ID(), values) },
-			"a guard's kernel":          func() error { return ops.Fill(ctx, l.ID(), []core.Region{{Ptr: elsewhere.ID.Ptr, Bytes: 8}}) },
+			"a guard's kernel":          func() error { return ops.Fill(ctx, l.ID(), []deviceops.Region{{Ptr: elsewhere.ID.Ptr, Bytes: 8}}) },
 			"a guard's synchronisation": func() error { return ops.Synchronize(ctx, l.ID()) },
 		} {
 			err := call()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
@@ -230,7 +231,7 @@ func (h *captureHammer) guards(on *cuda.Lease) {
 		return
 	}
 	h.expected(h.Runtime.Launch(ctx, on.ID(), declared(writes(block)), func(context.Context) error {
-		return h.ops.Fill(ctx, on.ID(), []core.Region{{Ptr: block.ID.Ptr, Bytes: 64, Pattern: 7}})
+		return h.ops.Fill(ctx, on.ID(), []deviceops.Region{{Ptr: block.ID.Ptr, Bytes: 64, Pattern: 7}})
 	}))
 	h.expected(h.ops.Synchronize(ctx, on.ID()))
 	_, err = h.Runtime.Deallocate(ctx, block.ID)

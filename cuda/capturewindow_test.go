@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
@@ -67,7 +68,7 @@ func TestNoCaptureBeginsUnderWorkOutsideOfLaunches(t *testing.T) {
 	for what, call := range map[string]func() error{
 		"a copy":           func() error { return cuda.CopyToDevice(ctx, to, l.ID(), []uint32{1, 2, 3, 4}) },
 		"a peer copy":      func() error { return cuda.CopyFromPeer(ctx, to, l.ID(), from, there.ID()) },
-		"a guard's kernel": func() error { return ops.Fill(ctx, l.ID(), []core.Region{{Ptr: to.Ptr(), Bytes: 8}}) },
+		"a guard's kernel": func() error { return ops.Fill(ctx, l.ID(), []deviceops.Region{{Ptr: to.Ptr(), Bytes: 8}}) },
 	} {
 		tried := 0
 		d.work = func() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/batch"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
@@ -32,7 +33,7 @@ type DeviceOps struct {
 	closing  sync.Mutex
 }
 
-var _ core.DeviceOps = (*DeviceOps)(nil)
+var _ deviceops.Ops = (*DeviceOps)(nil)
 
 // NewDeviceOps loads the guard's kernels. It may block.
 func NewDeviceOps(drv driver.Driver, streams *StreamPool, image driver.Image) (*DeviceOps, error) {
@@ -57,7 +58,7 @@ func NewDeviceOps(drv driver.Driver, streams *StreamPool, image driver.Image) (*
 
 // Fill enqueues the filling of all regions as one launch. A few of them travel
 // as its arguments, which takes neither memory nor an event.
-func (d *DeviceOps) Fill(_ context.Context, stream core.StreamID, regions []core.Region) error {
+func (d *DeviceOps) Fill(_ context.Context, stream core.StreamID, regions []deviceops.Region) error {
 	if len(regions) == 0 {
 		return nil
 	}
@@ -73,7 +74,7 @@ func (d *DeviceOps) Fill(_ context.Context, stream core.StreamID, regions []core
 }
 
 // fillArguments enqueues the filling of at most [driver.GuardFew] regions.
-func (d *DeviceOps) fillArguments(stream core.StreamID, regions []core.Region) error {
+func (d *DeviceOps) fillArguments(stream core.StreamID, regions []deviceops.Region) error {
 	on, err := d.streams.table.enterUncaptured("DeviceOps", stream)
 	if err != nil {
 		return core.NotEnqueued(err)
@@ -84,7 +85,7 @@ func (d *DeviceOps) fillArguments(stream core.StreamID, regions []core.Region) e
 }
 
 // Verify enqueues the comparison of all regions as one launch.
-func (d *DeviceOps) Verify(_ context.Context, stream core.StreamID, regions []core.Region) (core.Verification, error) {
+func (d *DeviceOps) Verify(_ context.Context, stream core.StreamID, regions []deviceops.Region) (deviceops.Verification, error) {
 	r, err := d.enqueueWithResults(d.verify, stream, regions, batch.Patterns)
 	if err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func (d *DeviceOps) Verify(_ context.Context, stream core.StreamID, regions []co
 }
 
 // Checksum enqueues the summing up of all regions as one launch.
-func (d *DeviceOps) Checksum(_ context.Context, stream core.StreamID, regions []core.Region) (core.Checksums, error) {
+func (d *DeviceOps) Checksum(_ context.Context, stream core.StreamID, regions []deviceops.Region) (deviceops.Checksums, error) {
 	r, err := d.enqueueWithResults(d.checksum, stream, regions, batch.Offsets)
 	if err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func (d *DeviceOps) Checksum(_ context.Context, stream core.StreamID, regions []
 }
 
 // enqueueWithResults enqueues a kernel that has results for regions.
-func (d *DeviceOps) enqueueWithResults(k *Kernel, stream core.StreamID, regions []core.Region, content batch.Content) (*batch.Results, error) {
+func (d *DeviceOps) enqueueWithResults(k *Kernel, stream core.StreamID, regions []deviceops.Region, content batch.Content) (*batch.Results, error) {
 	t, err := d.memory.Stage(stream, regions, content, true)
 	if err != nil {
 		return nil, core.NotEnqueued(err)

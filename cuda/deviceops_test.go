@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
@@ -39,16 +40,16 @@ func newGuardBench(t *testing.T, bytes uint64) *guardBench {
 	return g
 }
 
-func (g *guardBench) at(offset, bytes uint64) core.Region {
-	return core.Region{Ptr: g.block.ID.Ptr + offset, Bytes: bytes, Pattern: pattern}
+func (g *guardBench) at(offset, bytes uint64) deviceops.Region {
+	return deviceops.Region{Ptr: g.block.ID.Ptr + offset, Bytes: bytes, Pattern: pattern}
 }
 
 // tabled is a region among so many that they do not travel as arguments.
-func tabled(r core.Region) []core.Region {
-	return append(make([]core.Region, driver.GuardFew), r)
+func tabled(r deviceops.Region) []deviceops.Region {
+	return append(make([]deviceops.Region, driver.GuardFew), r)
 }
 
-func (g *guardBench) verify(regions ...core.Region) []core.Mismatch {
+func (g *guardBench) verify(regions ...deviceops.Region) []deviceops.Mismatch {
 	g.Helper()
 	v, err := g.ops.Verify(ctx, g.on.ID(), regions)
 	must(g, err)
@@ -63,7 +64,7 @@ func (g *guardBench) verify(regions ...core.Region) []core.Mismatch {
 
 func TestFilledRegionsHoldTheirPattern(t *testing.T) {
 	g := newGuardBench(t, 4096)
-	regions := []core.Region{g.at(0, 1), g.at(3, 7), g.at(11, 8), g.at(21, 17), g.at(101, 1001), g.at(4095, 1), g.at(2000, 0)}
+	regions := []deviceops.Region{g.at(0, 1), g.at(3, 7), g.at(11, 8), g.at(21, 17), g.at(101, 1001), g.at(4095, 1), g.at(2000, 0)}
 	must(t, g.ops.Fill(ctx, g.on.ID(), regions))
 	if bad := g.verify(regions...); len(bad) > 0 {
 		t.Errorf("mismatches: %+v", bad)
@@ -85,7 +86,7 @@ func TestFilledRegionsHoldTheirPattern(t *testing.T) {
 func TestAFewRegionsAreFilledWithoutMemoryOrEvents(t *testing.T) {
 	g := newGuardBench(t, 8<<20)
 	must(t, g.Driver.MemsetAsync(g.block.ID.Ptr, 0xa5, 8<<20, g.on.Handle()))
-	regions := []core.Region{g.at(3, 7), g.at(4096, 0), g.at(5000, 256), g.at(1<<20+5, 5<<20+3)}
+	regions := []deviceops.Region{g.at(3, 7), g.at(4096, 0), g.at(5000, 256), g.at(1<<20+5, 5<<20+3)}
 	regions[2].Pattern = 42
 	for n := range len(regions) + 1 {
 		must(t, g.ops.Fill(ctx, g.on.ID(), regions[:n]))
@@ -95,7 +96,7 @@ func TestAFewRegionsAreFilledWithoutMemoryOrEvents(t *testing.T) {
 	if bad := g.verify(regions...); len(bad) > 0 {
 		t.Errorf("mismatches: %+v", bad)
 	}
-	around := []core.Region{g.at(0, 3), g.at(10, 4990), g.at(5256, 1<<20+5-5256), g.at(6<<20+8, 2<<20-8)}
+	around := []deviceops.Region{g.at(0, 3), g.at(10, 4990), g.at(5256, 1<<20+5-5256), g.at(6<<20+8, 2<<20-8)}
 	for i := range around {
 		around[i].Pattern = 0xa5a5a5a5a5a5a5a5
 	}
@@ -106,12 +107,12 @@ func TestAFewRegionsAreFilledWithoutMemoryOrEvents(t *testing.T) {
 
 func TestMismatchesNameTheFirstBadByte(t *testing.T) {
 	g := newGuardBench(t, 4096)
-	regions := []core.Region{g.at(0, 64), g.at(65, 63), g.at(200, 9)}
+	regions := []deviceops.Region{g.at(0, 64), g.at(65, 63), g.at(200, 9)}
 	must(t, g.ops.Fill(ctx, g.on.ID(), regions))
 	must(t, g.Driver.MemsetAsync(g.block.ID.Ptr+65+10, 0xee, 3, g.on.Handle()))
 	must(t, g.Driver.MemsetAsync(g.block.ID.Ptr+208, 0xdd, 1, g.on.Handle()))
 	bad := g.verify(regions...)
-	want := []core.Mismatch{
+	want := []deviceops.Mismatch{
 		{Region: 1, Offset: 10, BadBytes: 3, Expected: 0x33, Seen: 0xee},
 		{Region: 2, Offset: 8, BadBytes: 1, Expected: 0x11, Seen: 0xdd},
 	}
@@ -122,7 +123,7 @@ func TestMismatchesNameTheFirstBadByte(t *testing.T) {
 
 func TestBatchesOfManyRegions(t *testing.T) {
 	g := newGuardBench(t, 1<<20)
-	var regions []core.Region
+	var regions []deviceops.Region
 	for i := range uint64(3000) {
 		regions = append(regions, g.at(i*300, i%256))
 	}
@@ -137,7 +138,7 @@ func TestBatchesOfManyRegions(t *testing.T) {
 // Regions so large that they go to the device in pieces, between small ones.
 func TestLargeRegionsAreReportedWhole(t *testing.T) {
 	g := newGuardBench(t, 8<<20)
-	regions := []core.Region{g.at(0, 9), g.at(13, 1<<20+5), g.at(2<<20, 0), g.at(2<<20, 5<<20), g.at(7<<20, 64)}
+	regions := []deviceops.Region{g.at(0, 9), g.at(13, 1<<20+5), g.at(2<<20, 0), g.at(2<<20, 5<<20), g.at(7<<20, 64)}
 	must(t, g.ops.Fill(ctx, g.on.ID(), regions))
 	if bad := g.verify(regions...); len(bad) > 0 {
 		t.Fatalf("mismatches: %+v", bad)
@@ -149,7 +150,7 @@ func TestLargeRegionsAreReportedWhole(t *testing.T) {
 	spoil(2<<20+600_000, 300_000)
 	spoil(7<<20-1, 1)
 	bad := g.verify(regions...)
-	want := []core.Mismatch{
+	want := []deviceops.Mismatch{
 		{Region: 1, Offset: 1<<20 + 4, BadBytes: 1, Expected: 0x55, Seen: 0xee},
 		{Region: 3, Offset: 600_000, BadBytes: 300_001, Expected: 0x11, Seen: 0xee},
 	}
@@ -158,7 +159,7 @@ func TestLargeRegionsAreReportedWhole(t *testing.T) {
 	}
 }
 
-func (g *guardBench) sums(regions ...core.Region) []uint64 {
+func (g *guardBench) sums(regions ...deviceops.Region) []uint64 {
 	g.Helper()
 	c, err := g.ops.Checksum(ctx, g.on.ID(), regions)
 	must(g, err)
@@ -175,8 +176,8 @@ func (g *guardBench) sums(regions ...core.Region) []uint64 {
 func TestChecksumsTellBytesAndNotPlaces(t *testing.T) {
 	const n = 1<<20 + 13
 	g := newGuardBench(t, 4<<20)
-	must(t, g.ops.Fill(ctx, g.on.ID(), []core.Region{g.at(0, n), g.at(2<<20, n)}))
-	both := []core.Region{g.at(0, n), g.at(2<<20, n)}
+	must(t, g.ops.Fill(ctx, g.on.ID(), []deviceops.Region{g.at(0, n), g.at(2<<20, n)}))
+	both := []deviceops.Region{g.at(0, n), g.at(2<<20, n)}
 	sums := g.sums(both...)
 	if sums[0] != sums[1] {
 		t.Errorf("equal bytes have the sums %#x", sums)
@@ -202,7 +203,7 @@ func TestChecksumsTellBytesAndNotPlaces(t *testing.T) {
 func TestChecksumsSeeWordsThatTradedPlaces(t *testing.T) {
 	g := newGuardBench(t, 64)
 	write := func(a, b uint64) uint64 {
-		must(t, g.ops.Fill(ctx, g.on.ID(), []core.Region{
+		must(t, g.ops.Fill(ctx, g.on.ID(), []deviceops.Region{
 			{Ptr: g.block.ID.Ptr, Bytes: 8, Pattern: a}, {Ptr: g.block.ID.Ptr + 8, Bytes: 8, Pattern: b}}))
 		return g.sums(g.at(0, 16))[0]
 	}
@@ -243,9 +244,9 @@ func TestEmptyBatches(t *testing.T) {
 
 func TestResultsAreNotThereBeforeTheBatchIsDone(t *testing.T) {
 	g := newGuardBench(t, 64)
-	must(t, g.ops.Fill(ctx, g.on.ID(), []core.Region{g.at(0, 64)}))
+	must(t, g.ops.Fill(ctx, g.on.ID(), []deviceops.Region{g.at(0, 64)}))
 	release := g.hold(g.on)
-	v, err := g.ops.Verify(ctx, g.on.ID(), []core.Region{g.at(0, 64)})
+	v, err := g.ops.Verify(ctx, g.on.ID(), []deviceops.Region{g.at(0, 64)})
 	must(t, err)
 	if done, err := v.Poll(); done || err != nil {
 		t.Errorf("polled: %v, %v", done, err)
@@ -269,9 +270,9 @@ func TestResultsAreNotThereBeforeTheBatchIsDone(t *testing.T) {
 
 func TestDiscardedBatchesGiveTheirMemoryBack(t *testing.T) {
 	g := newGuardBench(t, 64)
-	must(t, g.ops.Fill(ctx, g.on.ID(), []core.Region{g.at(0, 64)}))
+	must(t, g.ops.Fill(ctx, g.on.ID(), []deviceops.Region{g.at(0, 64)}))
 	for range 200 {
-		v, err := g.ops.Verify(ctx, g.on.ID(), []core.Region{g.at(0, 64)})
+		v, err := g.ops.Verify(ctx, g.on.ID(), []deviceops.Region{g.at(0, 64)})
 		must(t, err)
 		v.Discard()
 		v.Discard()
@@ -286,7 +287,7 @@ func TestDiscardedBatchesGiveTheirMemoryBack(t *testing.T) {
 // unloaded while they wait for their turn.
 func TestCloseWaitsForWorkThatLeavesNoEvent(t *testing.T) {
 	for name, enqueue := range map[string]func(*guardBench) error{
-		"fill":  func(g *guardBench) error { return g.ops.Fill(ctx, g.on.ID(), []core.Region{g.at(0, 64)}) },
+		"fill":  func(g *guardBench) error { return g.ops.Fill(ctx, g.on.ID(), []deviceops.Region{g.at(0, 64)}) },
 		"delay": func(g *guardBench) error { return g.ops.Delay(ctx, g.on.ID(), 1) },
 	} {
 		for _, released := range []bool{false, true} {
@@ -403,7 +404,7 @@ func TestBatchesUnderWayAreNotAllAskedAbout(t *testing.T) {
 	made, asked := g.faults.Calls(drivertest.HostAlloc), g.faults.Calls(drivertest.EventQuery)
 	equal(t, "memories for batches that stall", made >= stalled, true)
 	for range more {
-		must(t, g.ops.Fill(ctx, other.ID(), tabled(core.Region{Ptr: apart.ID.Ptr, Bytes: 8, Pattern: pattern})))
+		must(t, g.ops.Fill(ctx, other.ID(), tabled(deviceops.Region{Ptr: apart.ID.Ptr, Bytes: 8, Pattern: pattern})))
 		g.sync(other)
 	}
 	if n := g.faults.Calls(drivertest.HostAlloc) - made; n > 2 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
@@ -200,8 +201,8 @@ func sweepDeviceOps(x *sweep) error {
 	if err != nil {
 		return err
 	}
-	regions := []core.Region{{Ptr: b.ID.Ptr, Bytes: 100, Pattern: 0x1122334455667788}, {Ptr: b.ID.Ptr + 101, Bytes: 33, Pattern: 7}}
-	for _, some := range [][]core.Region{regions, append(make([]core.Region, driver.GuardFew), regions...)} {
+	regions := []deviceops.Region{{Ptr: b.ID.Ptr, Bytes: 100, Pattern: 0x1122334455667788}, {Ptr: b.ID.Ptr + 101, Bytes: 33, Pattern: 7}}
+	for _, some := range [][]deviceops.Region{regions, append(make([]deviceops.Region, driver.GuardFew), regions...)} {
 		if err := x.rt.Launch(ctx, s.ID(), declared(writes(b)), func(ctx context.Context) error {
 			return ops.Fill(ctx, s.ID(), some)
 		}); err != nil {
@@ -222,8 +223,8 @@ func sweepDeviceOps(x *sweep) error {
 	return ops.Synchronize(ctx, s.ID())
 }
 
-func (x *sweep) verify(ops *cuda.DeviceOps, s *cuda.Lease, b core.Block, regions []core.Region, discard bool) error {
-	var v core.Verification
+func (x *sweep) verify(ops *cuda.DeviceOps, s *cuda.Lease, b core.Block, regions []deviceops.Region, discard bool) error {
+	var v deviceops.Verification
 	err := x.rt.Launch(ctx, s.ID(), declared(reads(b)), func(ctx context.Context) (err error) {
 		v, err = ops.Verify(ctx, s.ID(), regions)
 		return err
@@ -244,8 +245,8 @@ func (x *sweep) verify(ops *cuda.DeviceOps, s *cuda.Lease, b core.Block, regions
 	return err
 }
 
-func (x *sweep) sum(ops *cuda.DeviceOps, s *cuda.Lease, b core.Block, regions []core.Region, discard bool) error {
-	var c core.Checksums
+func (x *sweep) sum(ops *cuda.DeviceOps, s *cuda.Lease, b core.Block, regions []deviceops.Region, discard bool) error {
+	var c deviceops.Checksums
 	err := x.rt.Launch(ctx, s.ID(), declared(reads(b)), func(ctx context.Context) (err error) {
 		c, err = ops.Checksum(ctx, s.ID(), regions)
 		return err

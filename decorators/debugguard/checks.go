@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
@@ -24,7 +25,7 @@ const (
 type batch struct {
 	stream  core.StreamID
 	at      uint64
-	regions []core.Region
+	regions []deviceops.Region
 	watched []watched
 	uses    []core.Use // one of each block
 	blocks  int
@@ -69,7 +70,7 @@ func (b *batch) poisoned(rec *ledger.Record) {
 	}
 }
 
-func (b *batch) watch(rec *ledger.Record, regions []core.Region) {
+func (b *batch) watch(rec *ledger.Record, regions []deviceops.Region) {
 	g := rec.Guard
 	clean, filled := g.Clean.Load(), g.Filled.Load()
 	for _, region := range regions[len(b.regions):] {
@@ -83,8 +84,8 @@ func (b *batch) watch(rec *ledger.Record, regions []core.Region) {
 	b.blocks++
 }
 
-// answer is what a check waits for: a [core.Verification] or
-// [core.Checksums].
+// answer is what a check waits for: a [deviceops.Verification] or
+// [deviceops.Checksums].
 type answer interface {
 	Poll() (done bool, err error)
 	Wait(ctx context.Context) error

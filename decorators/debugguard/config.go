@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 )
 
 // Defaults of [Config].
@@ -33,7 +34,7 @@ type Config struct {
 	Mode Mode
 	// Device fills and compares bytes. Nil leaves only the ledger, whatever
 	// the mode.
-	Device core.DeviceOps
+	Device deviceops.Ops
 	// Findings takes what the guard finds. Nil discards it; it is counted
 	// all the same.
 	Findings core.FindingSink

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
@@ -13,14 +14,14 @@ import (
 // guarded block has done to it twice. It is pooled with all that it needs,
 // because nobody who is given some of it keeps that.
 type filling struct {
-	device   core.DeviceOps
+	device   deviceops.Ops
 	launches *launchLog
 	rec      *ledger.Record
 	what     parts
 	// enqueued is set if the device may do some of it.
 	enqueued bool
 	uses     [1]core.Use
-	regions  [2 + canary.PoisonSpots]core.Region
+	regions  [2 + canary.PoisonSpots]deviceops.Region
 	run      func(context.Context, core.StreamID) error // is enqueue
 }
 

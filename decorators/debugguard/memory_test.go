@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 )
 
 // page is the unit in bytes in which test memory comes into being.
@@ -151,14 +152,14 @@ func (m *memory) catchUp() {
 	m.waiting = nil
 }
 
-// Fill implements core.DeviceOps.
-func (m *memory) Fill(_ context.Context, _ core.StreamID, regions []core.Region) error {
+// Fill implements deviceops.Ops.
+func (m *memory) Fill(_ context.Context, _ core.StreamID, regions []deviceops.Region) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.begin("Fill"); err != nil {
 		return err
 	}
-	regions = append([]core.Region(nil), regions...)
+	regions = append([]deviceops.Region(nil), regions...)
 	m.enqueue(func() {
 		for _, r := range regions {
 			m.walk(r.Ptr, r.Bytes, func(offset uint64, part []byte) { copy(part, repeated(r.Pattern, offset, len(part))) })
@@ -176,15 +177,15 @@ func repeated(pattern, offset uint64, n int) []byte {
 	return all[offset%8:][:n]
 }
 
-// Verify implements core.DeviceOps.
-func (m *memory) Verify(_ context.Context, _ core.StreamID, regions []core.Region) (core.Verification, error) {
+// Verify implements deviceops.Ops.
+func (m *memory) Verify(_ context.Context, _ core.StreamID, regions []deviceops.Region) (deviceops.Verification, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.begin("Verify"); err != nil {
 		return nil, err
 	}
 	v := &verification{memory: m, done: make(chan struct{})}
-	regions = append([]core.Region(nil), regions...)
+	regions = append([]deviceops.Region(nil), regions...)
 	m.pending++
 	m.enqueue(func() {
 		for i, r := range regions {
@@ -195,15 +196,15 @@ func (m *memory) Verify(_ context.Context, _ core.StreamID, regions []core.Regio
 	return v, nil
 }
 
-// Checksum implements core.DeviceOps, by a sum of another kind than real ones.
-func (m *memory) Checksum(_ context.Context, _ core.StreamID, regions []core.Region) (core.Checksums, error) {
+// Checksum implements deviceops.Ops, by a sum of another kind than real ones.
+func (m *memory) Checksum(_ context.Context, _ core.StreamID, regions []deviceops.Region) (deviceops.Checksums, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.begin("Checksum"); err != nil {
 		return nil, err
 	}
 	v := &verification{memory: m, done: make(chan struct{})}
-	regions = append([]core.Region(nil), regions...)
+	regions = append([]deviceops.Region(nil), regions...)
 	m.pending++
 	m.enqueue(func() {
 		for _, r := range regions {
@@ -216,7 +217,7 @@ func (m *memory) Checksum(_ context.Context, _ core.StreamID, regions []core.Reg
 	return v, nil
 }
 
-// Delay implements core.DeviceOps; it only notes the call.
+// Delay implements deviceops.Ops; it only notes the call.
 func (m *memory) Delay(_ context.Context, _ core.StreamID, d time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -227,7 +228,7 @@ func (m *memory) Delay(_ context.Context, _ core.StreamID, d time.Duration) erro
 	return m.begin("Delay")
 }
 
-// Synchronize implements core.DeviceOps.
+// Synchronize implements deviceops.Ops.
 func (m *memory) Synchronize(context.Context, core.StreamID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -241,13 +242,13 @@ func (m *memory) Synchronize(context.Context, core.StreamID) error {
 type verification struct {
 	memory *memory
 	done   chan struct{}
-	found  []core.Mismatch
+	found  []deviceops.Mismatch
 	sums   []uint64
 	spent  bool
 }
 
-func (v *verification) compare(i int, r core.Region) {
-	m := core.Mismatch{Region: i}
+func (v *verification) compare(i int, r deviceops.Region) {
+	m := deviceops.Mismatch{Region: i}
 	v.memory.walk(r.Ptr, r.Bytes, func(offset uint64, part []byte) {
 		want := repeated(r.Pattern, offset, len(part))
 		if bytes.Equal(part, want) {
@@ -297,7 +298,7 @@ func (v *verification) Wait(ctx context.Context) error {
 	}
 }
 
-func (v *verification) Mismatches() ([]core.Mismatch, error) {
+func (v *verification) Mismatches() ([]deviceops.Mismatch, error) {
 	v.memory.mu.Lock()
 	defer v.memory.mu.Unlock()
 	v.giveBack()

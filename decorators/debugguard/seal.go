@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
@@ -41,10 +42,10 @@ type seal struct {
 }
 
 // parts are the regions of the block that are summed up.
-func (s *seal) parts(to []core.Region) []core.Region {
+func (s *seal) parts(to []deviceops.Region) []deviceops.Region {
 	size := max(sealPart, canary.RoundUp((s.block.Bytes+sealParts-1)/sealParts, sealPart))
 	for at := uint64(0); at < s.block.Bytes; at += size {
-		to = append(to, core.Region{Ptr: s.block.ID.Ptr + at, Bytes: min(size, s.block.Bytes-at)})
+		to = append(to, deviceops.Region{Ptr: s.block.ID.Ptr + at, Bytes: min(size, s.block.Bytes-at)})
 	}
 	return to
 }
@@ -219,7 +220,7 @@ func (r *Resource) enqueueSums(ctx context.Context, a *summing) error {
 	if len(a.seals) == 0 {
 		return errAllEnded
 	}
-	var regions []core.Region
+	var regions []deviceops.Region
 	for _, s := range a.seals {
 		n := len(regions)
 		regions = s.parts(regions)
@@ -236,7 +237,7 @@ func (r *Resource) enqueueSums(ctx context.Context, a *summing) error {
 
 // judgeSums compares the sums with those before. Of a seal that was changed
 // the new ones count from here on, so that each change is told once.
-func (r *Resource) judgeSums(a *summing, c core.Checksums) error {
+func (r *Resource) judgeSums(a *summing, c deviceops.Checksums) error {
 	sums, err := c.Sums()
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 )
 
 // damage is what was found changed in one block in one way.
@@ -18,7 +19,7 @@ type damage struct {
 
 // judge reads the result of a comparison that the device has done. What an
 // earlier comparison has told is not told again.
-func (r *Resource) judge(b *batch, v core.Verification) error {
+func (r *Resource) judge(b *batch, v deviceops.Verification) error {
 	mismatches, err := v.Mismatches()
 	if err != nil {
 		return err

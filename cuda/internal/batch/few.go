@@ -3,7 +3,7 @@ package batch
 import (
 	"sync"
 
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -18,7 +18,7 @@ var fewLaunches = sync.Pool{New: func() any { return new(fewLaunch) }}
 // FillFew enqueues the filling of at most [driver.GuardFew] regions, which travel as the
 // arguments of the launch: that takes neither memory nor an event. fill is
 // [driver.GuardFillFewKernel].
-func FillFew(drv driver.Driver, fill driver.Function, s driver.Stream, regions []core.Region) error {
+func FillFew(drv driver.Driver, fill driver.Function, s driver.Stream, regions []deviceops.Region) error {
 	f := fewLaunches.Get().(*fewLaunch)
 	defer fewLaunches.Put(f)
 	f.set(regions)
@@ -28,11 +28,11 @@ func FillFew(drv driver.Driver, fill driver.Function, s driver.Stream, regions [
 
 // set makes the regions the launch's arguments. The grid follows the largest:
 // a thread for each of its vectors, up to what fills any device.
-func (f *fewLaunch) set(regions []core.Region) {
+func (f *fewLaunch) set(regions []deviceops.Region) {
 	const block, vector, maxBlocks = 256, 16, 1024
 	var largest uint64
 	for i := range driver.GuardFew {
-		var r core.Region
+		var r deviceops.Region
 		if i < len(regions) {
 			r = regions[i]
 		}

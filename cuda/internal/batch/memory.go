@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -37,7 +38,7 @@ const minRecords = 64
 // Stage returns memory with the table of the regions, for a batch on stream. Of one
 // with results there is room for as many records behind the table, which say that
 // nothing differs. It may block in the driver.
-func (m *Memory) Stage(stream core.StreamID, regions []core.Region, content Content, results bool) (*Table, error) {
+func (m *Memory) Stage(stream core.StreamID, regions []deviceops.Region, content Content, results bool) (*Table, error) {
 	size := pieceBytes(regions)
 	records := countPieces(regions, size)
 	tables := 1

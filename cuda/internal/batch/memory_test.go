@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 )
@@ -44,7 +45,7 @@ func (d *device) StreamSynchronize(driver.Stream) error { return d.syncErr }
 // run makes a batch of one region on a stream.
 func run(t *testing.T, m *Memory, stream core.StreamID, results bool) *Table {
 	t.Helper()
-	table, err := m.Stage(stream, []core.Region{{Ptr: 1 << 20, Bytes: 8}}, Patterns, results)
+	table, err := m.Stage(stream, []deviceops.Region{{Ptr: 1 << 20, Bytes: 8}}, Patterns, results)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func TestMemoryThatMayBeInUseIsNotUsedAgain(t *testing.T) {
 	d := newDevice()
 	m := NewMemory(d)
 	stage := func() *Table {
-		table, err := m.Stage(1, []core.Region{{Bytes: 1}}, Patterns, false)
+		table, err := m.Stage(1, []deviceops.Region{{Bytes: 1}}, Patterns, false)
 		if err != nil {
 			t.Fatal(err)
 		}

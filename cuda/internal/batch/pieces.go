@@ -3,7 +3,7 @@ package batch
 import (
 	"encoding/binary"
 
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -24,7 +24,7 @@ const (
 )
 
 // pieceBytes is the size of all pieces in a batch but the last of each region.
-func pieceBytes(regions []core.Region) uint64 {
+func pieceBytes(regions []deviceops.Region) uint64 {
 	var total uint64
 	for _, r := range regions {
 		total += r.Bytes
@@ -34,7 +34,7 @@ func pieceBytes(regions []core.Region) uint64 {
 
 // countPieces is the number of records for the regions in pieces of that size:
 // at least one each.
-func countPieces(regions []core.Region, size uint64) int {
+func countPieces(regions []deviceops.Region, size uint64) int {
 	n := 0
 	for _, r := range regions {
 		n += max(1, int((r.Bytes+size-1)/size))
@@ -54,7 +54,7 @@ const (
 
 // writePieces writes the table of the regions' pieces. The word that the
 // kernels leave alone says which region a piece is of.
-func writePieces(table []byte, regions []core.Region, size uint64, content Content) {
+func writePieces(table []byte, regions []deviceops.Region, size uint64, content Content) {
 	for i, r := range regions {
 		for at := uint64(0); at == 0 || at < r.Bytes; at += size {
 			third := r.Pattern
@@ -91,8 +91,8 @@ func joinSums(table, results []byte, n int) []uint64 {
 
 // joinPieces returns the mismatches of the regions whose pieces' results
 // these are.
-func joinPieces(table, results []byte) []core.Mismatch {
-	var bad []core.Mismatch
+func joinPieces(table, results []byte) []deviceops.Mismatch {
+	var bad []deviceops.Mismatch
 	region, offset := -1, uint64(0)
 	for ; len(table) > 0; table, results = table[driver.GuardRecord:], results[driver.GuardRecord:] {
 		if of := int(recordWord(table, 3)); of != region {
@@ -104,7 +104,7 @@ func joinPieces(table, results []byte) []core.Mismatch {
 		case last >= 0 && bad[last].Region == region:
 			bad[last].BadBytes += differing
 		default:
-			bad = append(bad, core.Mismatch{Region: region, Offset: offset + first, BadBytes: differing, Expected: results[16], Seen: results[17]})
+			bad = append(bad, deviceops.Mismatch{Region: region, Offset: offset + first, BadBytes: differing, Expected: results[16], Seen: results[17]})
 		}
 		offset += recordWord(table, 1)
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -14,9 +14,9 @@ func TestPiecesCoverEachRegionWithItsPatternInStep(t *testing.T) {
 		{0, 1, minPiece - 1, minPiece, minPiece + 1, 3*minPiece + 5},
 		{maxPieces*minPiece + 1, 7}, {1<<34 + 3, 0, 1 << 37},
 	} {
-		var regions []core.Region
+		var regions []deviceops.Region
 		for i, size := range sizes {
-			regions = append(regions, core.Region{Ptr: uint64(i+1)<<40 + 3, Bytes: size, Pattern: uint64(i) + 100})
+			regions = append(regions, deviceops.Region{Ptr: uint64(i+1)<<40 + 3, Bytes: size, Pattern: uint64(i) + 100})
 		}
 		for _, content := range []Content{Patterns, Offsets} {
 			size := pieceBytes(regions)
@@ -30,7 +30,7 @@ func TestPiecesCoverEachRegionWithItsPatternInStep(t *testing.T) {
 	}
 }
 
-func checkPieces(t *testing.T, table []byte, regions []core.Region, content Content) {
+func checkPieces(t *testing.T, table []byte, regions []deviceops.Region, content Content) {
 	t.Helper()
 	for i, r := range regions {
 		at, n := r.Ptr, 0
@@ -55,7 +55,7 @@ func checkPieces(t *testing.T, table []byte, regions []core.Region, content Cont
 }
 
 func TestResultsOfPiecesAreJoinedByRegion(t *testing.T) {
-	regions := []core.Region{{Bytes: 3 * minPiece}, {Bytes: 0}, {Bytes: 2*minPiece + 1}, {Bytes: 8}}
+	regions := []deviceops.Region{{Bytes: 3 * minPiece}, {Bytes: 0}, {Bytes: 2*minPiece + 1}, {Bytes: 8}}
 	table := make([]byte, countPieces(regions, minPiece)*driver.GuardRecord)
 	writePieces(table, regions, minPiece, Patterns)
 	results := make([]byte, len(table))
@@ -69,7 +69,7 @@ func TestResultsOfPiecesAreJoinedByRegion(t *testing.T) {
 			binary.LittleEndian.PutUint64(results[piece*driver.GuardRecord:], driver.GuardNoMismatch)
 		}
 	}
-	want := []core.Mismatch{
+	want := []deviceops.Mismatch{
 		{Region: 0, Offset: minPiece + 10, BadBytes: 4, Expected: 1, Seen: 0xee},
 		{Region: 2, Offset: 2 * minPiece, BadBytes: 1, Expected: 6, Seen: 0xee},
 		{Region: 3, Offset: 7, BadBytes: 1, Expected: 7, Seen: 0xee},
@@ -80,7 +80,7 @@ func TestResultsOfPiecesAreJoinedByRegion(t *testing.T) {
 }
 
 func TestSumsOfPiecesAreAddedByRegion(t *testing.T) {
-	regions := []core.Region{{Bytes: 3 * minPiece}, {Bytes: 0}, {Bytes: minPiece + 1}}
+	regions := []deviceops.Region{{Bytes: 3 * minPiece}, {Bytes: 0}, {Bytes: minPiece + 1}}
 	table := make([]byte, countPieces(regions, minPiece)*driver.GuardRecord)
 	writePieces(table, regions, minPiece, Offsets)
 	results := make([]byte, len(table))

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
@@ -18,8 +18,8 @@ type Results struct {
 }
 
 var (
-	_ core.Verification = (*Results)(nil)
-	_ core.Checksums    = (*Results)(nil)
+	_ deviceops.Verification = (*Results)(nil)
+	_ deviceops.Checksums    = (*Results)(nil)
 )
 
 // NewResults takes over the table of a batch of so many regions, staged with results.
@@ -49,7 +49,7 @@ func (r *Results) Discard() {
 }
 
 // Mismatches reads the results of a comparison and gives the memory back.
-func (r *Results) Mismatches() (bad []core.Mismatch, err error) {
+func (r *Results) Mismatches() (bad []deviceops.Mismatch, err error) {
 	err = r.read(func(table, results []byte) { bad = joinPieces(table, results) })
 	return bad, err
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
@@ -19,14 +20,14 @@ import (
 // nobody has written the results. Reading those is the only thing not done.
 type nullOps struct{ *cuda.DeviceOps }
 
-func (o nullOps) Verify(ctx context.Context, stream core.StreamID, regions []core.Region) (core.Verification, error) {
+func (o nullOps) Verify(ctx context.Context, stream core.StreamID, regions []deviceops.Region) (deviceops.Verification, error) {
 	v, err := o.DeviceOps.Verify(ctx, stream, regions)
 	return silent{v}, err
 }
 
-type silent struct{ core.Verification }
+type silent struct{ deviceops.Verification }
 
-func (s silent) Mismatches() ([]core.Mismatch, error) {
+func (s silent) Mismatches() ([]deviceops.Mismatch, error) {
 	s.Discard()
 	return nil, nil
 }
@@ -45,7 +46,7 @@ func openGuarded(tb testing.TB, drv driver.Driver, tier string) *stack {
 		ops, err := cuda.NewDeviceOps(drv, streams, guardkernels.Image())
 		fatal(tb, err)
 		tb.Cleanup(func() { fatal(tb, ops.Close(context.Background())) })
-		var device core.DeviceOps = ops
+		var device deviceops.Ops = ops
 		if _, null := drv.(*drivertest.Null); null {
 			device = nullOps{ops}
 		}

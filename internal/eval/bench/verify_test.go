@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
@@ -27,7 +28,7 @@ type yardstick struct {
 	on      *cuda.Lease
 	module  *cuda.Module
 	reader  *cuda.Kernel
-	regions []core.Region
+	regions []deviceops.Region
 	ptr     uint64
 	bytes   uint64
 	// hold makes the stream wait until the function that it returns is called,
@@ -69,8 +70,8 @@ func newYardstick(tb testing.TB, drv driver.Driver, total, block uint64) *yardst
 	y.ptr, y.bytes = b.ID.Ptr, total/block*each
 	for i := range total / block {
 		at := b.ID.Ptr + i*each
-		y.regions = append(y.regions, core.Region{Ptr: at, Bytes: zone, Pattern: i},
-			core.Region{Ptr: at + zone + block, Bytes: zone, Pattern: ^i}, core.Region{Ptr: at + zone, Bytes: block, Pattern: 3*i + 1})
+		y.regions = append(y.regions, deviceops.Region{Ptr: at, Bytes: zone, Pattern: i},
+			deviceops.Region{Ptr: at + zone + block, Bytes: zone, Pattern: ^i}, deviceops.Region{Ptr: at + zone, Bytes: block, Pattern: 3*i + 1})
 	}
 	must(y.ops.Fill(context.Background(), y.on.ID(), y.regions))
 	y.compare(inFlight) // page-locked memory is made here, and not while the clock runs
@@ -99,7 +100,7 @@ func (y *yardstick) speed(times int, began time.Time) float64 {
 // clock has stopped.
 func (y *yardstick) compare(n int) float64 {
 	release := y.hold()
-	var under []core.Verification
+	var under []deviceops.Verification
 	for range n {
 		v, err := y.ops.Verify(context.Background(), y.on.ID(), y.regions)
 		if err != nil {

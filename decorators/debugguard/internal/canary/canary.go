@@ -3,7 +3,10 @@
 // were freed. It is pure: no lock, no driver, no state.
 package canary
 
-import "github.com/fencepost-gpu/fencepost/core"
+import (
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
+)
 
 // zone is a part of a guarded block that the guard watches.
 type zone uint8
@@ -61,21 +64,21 @@ func (l Layout) Start() uint64 { return l.Base + l.Left }
 func (l Layout) Contains(ptr uint64) bool { return ptr >= l.Start() && ptr-l.Start() < l.Body }
 
 // RedZones appends the two red zones of generation g.
-func (l Layout) RedZones(to []core.Region, g core.Generation) []core.Region {
+func (l Layout) RedZones(to []deviceops.Region, g core.Generation) []deviceops.Region {
 	return append(to,
-		core.Region{Ptr: l.Base, Bytes: l.Left, Pattern: redPattern(g, leftZone)},
-		core.Region{Ptr: l.Start() + l.Body, Bytes: l.Right, Pattern: redPattern(g, rightZone)})
+		deviceops.Region{Ptr: l.Base, Bytes: l.Left, Pattern: redPattern(g, leftZone)},
+		deviceops.Region{Ptr: l.Start() + l.Body, Bytes: l.Right, Pattern: redPattern(g, rightZone)})
 }
 
 // Poison appends the places that hold poison while the block is quarantined:
 // all of it, or its first, middle and last words.
-func (l Layout) Poison(to []core.Region, g core.Generation, whole bool) []core.Region {
+func (l Layout) Poison(to []deviceops.Region, g core.Generation, whole bool) []deviceops.Region {
 	p := poisonPattern(g)
 	if whole || l.Body <= PoisonSpots*poisonSpot {
-		return append(to, core.Region{Ptr: l.Start(), Bytes: l.Body, Pattern: p})
+		return append(to, deviceops.Region{Ptr: l.Start(), Bytes: l.Body, Pattern: p})
 	}
 	for _, at := range [...]uint64{0, (l.Body - poisonSpot) / 2 &^ 7, l.Body - poisonSpot} {
-		to = append(to, core.Region{Ptr: l.Start() + at, Bytes: poisonSpot, Pattern: p})
+		to = append(to, deviceops.Region{Ptr: l.Start() + at, Bytes: poisonSpot, Pattern: p})
 	}
 	return to
 }
