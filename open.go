@@ -136,8 +136,8 @@ func (r *Runtime) openStreams(cfg Config) (err error) {
 			r.ReportSticky(op, err)
 		}
 	}
-	steps := telemetry.NewSteps(telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel}, r.driver.Ordinal())
-	if r.streams, err = cuda.NewStreamPool(r.driver, cuda.StreamPoolConfig{Max: cfg.Streams, DeviceOrder: cfg.DeviceOrder, OnSticky: lost, Steps: steps}); err != nil {
+	steps := telemetry.Steps(telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel}, r.driver.Ordinal())
+	if r.streams, err = cuda.NewStreamPool(r.driver, cuda.StreamPoolConfig{Max: cfg.Streams, DeviceOrder: cfg.DeviceOrder, OnSticky: lost, BeginStep: steps}); err != nil {
 		return err
 	}
 	r.onClose(r.streams.Close)

@@ -22,7 +22,7 @@ func CopyToDevice[T Element](ctx context.Context, dst *Slice[T], stream core.Str
 		return err
 	}
 	m := dst.storage.manager
-	t := transfer{name: "copy.to_device", direction: core.ToDevice, bytes: uint64(len(src)) * elementBytes[T](), stream: stream,
+	t := transfer{name: "copy.to_device", direction: "to_device", bytes: uint64(len(src)) * elementBytes[T](), stream: stream,
 		host: unsafe.Pointer(unsafe.SliceData(src))}
 	return m.fenced(ctx, t, []operand{{dst.Tracking(), core.Write}}, func(h driver.Stream) error {
 		return m.drv.CopyToDeviceAsync(dst.Ptr(), asBytes(src), h)
@@ -40,7 +40,7 @@ func CopyToHost[T Element](ctx context.Context, dst []T, src *Slice[T], stream c
 		return err
 	}
 	m := src.storage.manager
-	t := transfer{name: "copy.to_host", direction: core.ToHost, bytes: uint64(len(dst)) * elementBytes[T](), stream: stream, mark: ownwork.ReadsOnly,
+	t := transfer{name: "copy.to_host", direction: "to_host", bytes: uint64(len(dst)) * elementBytes[T](), stream: stream, mark: ownwork.ReadsOnly,
 		host: unsafe.Pointer(unsafe.SliceData(dst))}
 	return m.fenced(ctx, t, []operand{{src.Tracking(), core.Read}}, func(h driver.Stream) error {
 		return m.drv.CopyToHostAsync(asBytes(dst), src.Ptr(), h)
@@ -60,7 +60,7 @@ func CopyOnDevice[T Element](ctx context.Context, dst, src *Slice[T], stream cor
 		return err
 	}
 	m := dst.storage.manager
-	t := transfer{name: "copy.on_device", direction: core.OnDevice, bytes: src.Bytes(), stream: stream}
+	t := transfer{name: "copy.on_device", direction: "on_device", bytes: src.Bytes(), stream: stream}
 	return m.fenced(ctx, t, []operand{{dst.Tracking(), core.Write}, {src.Tracking(), core.Read}}, func(h driver.Stream) error {
 		return m.drv.CopyOnDeviceAsync(dst.Ptr(), src.Ptr(), src.Bytes(), h)
 	})
@@ -152,12 +152,12 @@ func (m *MemoryManager) fenced(ctx context.Context, t transfer, blocks []operand
 // enqueue gives the driver the work, and pins the host's memory. ctx is the
 // launch's.
 func (m *MemoryManager) enqueue(ctx context.Context, s *stream, t transfer, enqueue func(driver.Stream) error) error {
-	var span core.StepSpan
+	end := untraced
 	if t.direction != "" {
-		span = m.streams.begin(ctx, core.Step{Kind: core.StepCopy, Stream: t.stream, Direction: t.direction, Bytes: t.bytes})
+		end = m.streams.step(ctx, core.Step{Stream: t.stream, Direction: t.direction, Bytes: t.bytes})
 	}
 	err := enqueue(s.Handle())
-	endStep(span, err)
+	end(err)
 	if err != nil {
 		return refusedUnlessSticky(err)
 	}

@@ -73,9 +73,9 @@ func (c *peerCopy) run(ctx context.Context) error {
 	if during, err = second.prepare(during); err != nil {
 		return errors.Join(err, first.end(ctx, false))
 	}
-	span := c.to.streams.begin(during, core.Step{Kind: core.StepCopy, Stream: c.to.lease, Direction: core.FromPeer, Bytes: c.bytes})
+	end := c.to.streams.step(during, core.Step{Stream: c.to.lease, Direction: "from_peer", Bytes: c.bytes})
 	launched, err := c.enqueue()
-	endStep(span, err)
+	end(err)
 	return errors.Join(err, second.end(ctx, launched), first.end(ctx, launched))
 }
 

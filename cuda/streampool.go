@@ -37,9 +37,9 @@ type StreamPool struct {
 	max   int32
 	// onSticky does not change; it may be nil.
 	onSticky func(op string, err error)
-	// steps does not change; it may be nil.
-	steps core.StepTracer
-	_     [64]byte // every launch reads what is above
+	// beginStep does not change; it may be nil.
+	beginStep core.StepFunc
+	_         [64]byte // every launch reads what is above
 
 	waiting, refused atomic.Int64
 	// hasResource: a tracker keeps its books on the streams.
@@ -79,8 +79,8 @@ type StreamPoolConfig struct {
 	// the device is lost. It is called with no lock held, and before the call
 	// returns the error.
 	OnSticky func(op string, err error)
-	// Steps, if not nil, shows copies and waits in traces; see telemetry.NewSteps.
-	Steps core.StepTracer
+	// BeginStep, if not nil, shows copies and waits in traces; see telemetry.Steps.
+	BeginStep core.StepFunc
 }
 
 // NewStreamPool returns a pool over drv. No stream is made yet.
@@ -94,7 +94,7 @@ func NewStreamPool(drv driver.Driver, cfg StreamPoolConfig) (*StreamPool, error)
 	if cfg.Max == 0 {
 		cfg.Max = DefaultMaxStreams
 	}
-	p := &StreamPool{drv: drv, table: newStreamTable(drv, cfg.DeviceOrder), max: int32(cfg.Max), onSticky: cfg.OnSticky, steps: cfg.Steps,
+	p := &StreamPool{drv: drv, table: newStreamTable(drv, cfg.DeviceOrder), max: int32(cfg.Max), onSticky: cfg.OnSticky, beginStep: cfg.BeginStep,
 		leased: map[core.StreamID]*Lease{}, adoptedHandles: map[driver.Stream]bool{}}
 	pool, err := puddle.NewPool(&puddle.Config[*stream]{
 		Constructor: p.construct,
@@ -257,9 +257,9 @@ func (p *StreamPool) Synchronize(ctx context.Context, id core.StreamID) error {
 	if err != nil {
 		return err
 	}
-	span := p.begin(ctx, core.Step{Kind: core.StepWait, Stream: id})
+	end := p.step(ctx, core.Step{Stream: id})
 	err = p.waitFor(ctx, s, id)
-	endStep(span, err)
+	end(err)
 	return err
 }
 
@@ -278,19 +278,17 @@ func (p *StreamPool) waitFor(ctx context.Context, s *stream, id core.StreamID) e
 	return nil
 }
 
-// begin begins a step in ctx's trace. What it returns goes to endStep.
-func (p *StreamPool) begin(ctx context.Context, s core.Step) core.StepSpan {
-	if p.steps == nil {
-		return nil
+// step begins a step in ctx's trace, and returns what ends it.
+func (p *StreamPool) step(ctx context.Context, s core.Step) (end func(error)) {
+	if p.beginStep != nil {
+		if end = p.beginStep(ctx, s); end != nil {
+			return end
+		}
 	}
-	return p.steps.BeginStep(ctx, s)
+	return untraced
 }
 
-func endStep(span core.StepSpan, err error) {
-	if span != nil {
-		span.End(err)
-	}
-}
+func untraced(error) {}
 
 // Close ends the pool: it grants no lease from now on, tells those who wait for
 // one, waits for the leases until ctx ends, then for the streams' work, and

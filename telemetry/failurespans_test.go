@@ -99,8 +99,8 @@ func TestTheStatusOfASpanCanBeExportedWhateverTheTags(t *testing.T) {
 	findings := telemetry.NewFindings(telemetry.FindingsConfig{TracerProvider: r.provider})
 	span := core.SpanRef{TraceID: [16]byte{1}, SpanID: [8]byte{2}}
 	findings.Report(core.Finding{Kind: core.FindingLeak, Text: refusal.Error(), Suspects: []core.UseRecord{{Span: span}}})
-	steps := telemetry.NewSteps(telemetry.Config{TracerProvider: r.provider}, 0)
-	steps.BeginStep(r.request(t), waitStep).End(refusal)
+	steps := telemetry.Steps(telemetry.Config{TracerProvider: r.provider}, 0)
+	steps(r.request(t), waitStep)(refusal)
 	probe := must[*telemetry.Probe](t)(telemetry.NewProbe(r.fake, "budget", r.provider))
 	probed := must[*telemetry.Resource](t)(telemetry.NewResource(probe, telemetry.Config{TracerProvider: r.provider}))
 	r.fake.FailNext("Allocate", refusal)

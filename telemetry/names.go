@@ -98,7 +98,7 @@ const (
 	// [SpanFailure] the call that failed.
 	AttrLayer     attribute.Key = "gpumem.layer.name"
 	AttrOperation attribute.Key = "gpumem.layer.operation"
-	// AttrCopyDirection is where a copy goes, such as [core.ToHost], AttrCopyBytes
+	// AttrCopyDirection is where a copy goes, such as "to_host", AttrCopyBytes
 	// how much it copies. AttrWaitFor is what was waited for: [WaitForStream].
 	AttrCopyDirection attribute.Key = "gpumem.copy.direction"
 	AttrCopyBytes     attribute.Key = "gpumem.copy.bytes"

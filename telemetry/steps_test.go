@@ -12,14 +12,14 @@ import (
 )
 
 var (
-	copyStep = core.Step{Kind: core.StepCopy, Stream: 3, Direction: core.ToHost, Bytes: 64}
-	waitStep = core.Step{Kind: core.StepWait, Stream: 3}
+	copyStep = core.Step{Stream: 3, Direction: "to_host", Bytes: 64}
+	waitStep = core.Step{Stream: 3}
 )
 
-func newSteps(level telemetry.Level) (*telemetry.Steps, *tracetest.SpanRecorder) {
+func newSteps(level telemetry.Level) (core.StepFunc, *tracetest.SpanRecorder) {
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
-	return telemetry.NewSteps(telemetry.Config{TracerProvider: provider, Level: level}, 2), recorder
+	return telemetry.Steps(telemetry.Config{TracerProvider: provider, Level: level}, 2), recorder
 }
 
 func TestStepsOfASampledTraceAreSpans(t *testing.T) {
@@ -33,11 +33,11 @@ func TestStepsOfASampledTraceAreSpans(t *testing.T) {
 	} {
 		steps, recorder := newSteps(level)
 		ctx := traced{}.request(t)
-		if s := steps.BeginStep(ctx, copyStep); s != nil {
-			s.End(nil)
+		if end := steps(ctx, copyStep); end != nil {
+			end(nil)
 		}
-		if s := steps.BeginStep(ctx, waitStep); s != nil {
-			s.End(context.Canceled)
+		if end := steps(ctx, waitStep); end != nil {
+			end(context.Canceled)
 		}
 		traced{recorder: recorder}.wantSpans(t, want...)
 	}
@@ -46,17 +46,17 @@ func TestStepsOfASampledTraceAreSpans(t *testing.T) {
 // Nor does a wait begin a trace of its own.
 func TestStepsThatAreNotSampledCostNothing(t *testing.T) {
 	steps, recorder := newSteps(telemetry.LevelOperations)
-	none := telemetry.NewSteps(telemetry.Config{}, 0)
+	none := telemetry.Steps(telemetry.Config{}, 0)
 	for name, ctx := range map[string]context.Context{"unsampled": unsampled(t.Context()), "no trace": t.Context()} {
 		if n := testing.AllocsPerRun(100, func() {
-			if steps.BeginStep(ctx, copyStep) != nil || steps.BeginStep(ctx, waitStep) != nil || none.BeginStep(ctx, waitStep) != nil {
+			if steps(ctx, copyStep) != nil || steps(ctx, waitStep) != nil || none(ctx, waitStep) != nil {
 				t.Fatalf("%s: a step is traced", name)
 			}
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 	}
-	if len(recorder.Started()) != 0 || none.BeginStep(traced{}.request(t), waitStep) != nil {
+	if len(recorder.Started()) != 0 || none(traced{}.request(t), waitStep) != nil {
 		t.Errorf("spans %v", recorder.Started())
 	}
 }

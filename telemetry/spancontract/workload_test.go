@@ -294,9 +294,9 @@ func (t *traced) failures() {
 
 // failedSteps are a copy that the driver refuses and a wait that is given up.
 func (t *traced) failedSteps() {
-	steps := telemetry.NewSteps(telemetry.Config{TracerProvider: t.provider}, 0)
-	steps.BeginStep(t.request(), core.Step{Kind: core.StepCopy, Stream: 1, Direction: core.ToHost, Bytes: 8}).End(causes[1])
-	steps.BeginStep(t.request(), core.Step{Kind: core.StepWait, Stream: 1}).End(context.DeadlineExceeded)
+	steps := telemetry.Steps(telemetry.Config{TracerProvider: t.provider}, 0)
+	steps(t.request(), core.Step{Stream: 1, Direction: "to_host", Bytes: 8})(causes[1])
+	steps(t.request(), core.Step{Stream: 1})(context.DeadlineExceeded)
 }
 
 func (t *traced) ended(r core.Resource, req core.UseRequest, end func(context.Context, core.Ticket) error) error {
