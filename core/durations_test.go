@@ -42,13 +42,3 @@ func TestDurationsAreMerged(t *testing.T) {
 	mustBe(t, "merged", a, both)
 	mustBe(t, "what was merged", b, before)
 }
-
-func TestInstantsAreMonotonic(t *testing.T) {
-	before := core.Now()
-	at, after := core.Now(), core.Now()
-	if before > at || at > after || before < 0 {
-		t.Errorf("%v, %v, %v", before, at, after)
-	}
-	mustBe(t, "a minute", (at + core.Instant(time.Minute)).Since(at), time.Minute)
-	mustBe(t, "an instant from a later one", at.Since(after+1), time.Duration(0))
-}

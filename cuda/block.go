@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 	"github.com/fencepost-gpu/fencepost/internal/blocktable"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // block is the record of one allocation. Records are pooled, so whoever finds one
@@ -22,7 +23,7 @@ type block struct {
 	core    core.Block
 	// freeRequested is when the free of a retired block was requested, whatever
 	// has delayed it since.
-	freeRequested core.Instant
+	freeRequested monotime.Instant
 	// poisoned: an access could not be fenced, so the memory can be neither
 	// used nor reused.
 	poisoned bool
@@ -97,7 +98,7 @@ func (b *streamBooks) admit(c *core.Block, record *block, withheld bool) {
 }
 
 // releaseAll takes blocks out that are released at now.
-func (b *streamBooks) releaseAll(entries []pendingFree, now core.Instant) {
+func (b *streamBooks) releaseAll(entries []pendingFree, now monotime.Instant) {
 	b.Lock()
 	defer b.Unlock()
 	for i := range entries {

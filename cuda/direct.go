@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // DirectResource is the plain backend: every block is a driver allocation of
@@ -70,7 +71,7 @@ func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Blo
 
 // Deallocate frees the block at once; the driver waits for the device.
 func (r *DirectResource) Deallocate(_ context.Context, id core.BlockID) (core.Block, error) {
-	requested := core.Now()
+	requested := monotime.Now()
 	b, err := r.take(id)
 	if err != nil {
 		return core.Block{}, err
@@ -87,7 +88,7 @@ func (r *DirectResource) Deallocate(_ context.Context, id core.BlockID) (core.Bl
 	delete(r.withheld, id.Generation)
 	r.mu.Unlock()
 	r.books.Retire(&b, withheld)
-	r.books.release(&b, core.Now().Since(requested))
+	r.books.release(&b, monotime.Now().Since(requested))
 	b.State = core.Freed
 	r.listeners.Released(b)
 	return b, nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // Deallocate queues the free on the allocation stream behind every
@@ -15,7 +16,7 @@ import (
 // the block is only retired, too: a reap after the end of the capture queues the
 // free.
 func (r *tracker) Deallocate(_ context.Context, id core.BlockID) (core.Block, error) {
-	requested := core.Now()
+	requested := monotime.Now()
 	b, err := r.find("Deallocate", id, id.AllocStream)
 	if err != nil {
 		return core.Block{}, err

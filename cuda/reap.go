@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // A stream's pending frees are looked at after reapOperations allocations and
@@ -108,7 +109,7 @@ func (r *tracker) releaseCompleted(s *stream, batch *reapBatch) {
 // and tells the listeners. No block and no stream may be locked.
 func (r *tracker) release(s *stream, batch *reapBatch) {
 	if len(batch.entries) > 0 {
-		batch.leaveBooks(core.Now())
+		batch.leaveBooks(monotime.Now())
 	}
 	for i := range batch.entries {
 		p := &batch.entries[i]
@@ -123,7 +124,7 @@ func (r *tracker) release(s *stream, batch *reapBatch) {
 
 // leaveBooks takes the books' lock once for the blocks that follow each other
 // there: most often all of them. They all became reusable now.
-func (p *reapBatch) leaveBooks(now core.Instant) {
+func (p *reapBatch) leaveBooks(now monotime.Instant) {
 	for from := 0; from < len(p.entries); {
 		of := p.entries[from].block.stream.books
 		to := from + 1

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // String names the stack, such as "telemetry(budget(async(sim:0)))".
@@ -16,8 +17,8 @@ func (r *Resource) Ordinal() int { return r.upstream.Ordinal() }
 func (r *Resource) Features() core.Features { return r.upstream.Features() }
 
 // count counts a call that has no span of its own; e says what is known of it.
-func (r *Resource) count(ctx context.Context, start core.Instant, e core.Event) {
-	e.Duration = core.Now().Since(start)
+func (r *Resource) count(ctx context.Context, start monotime.Instant, e core.Event) {
+	e.Duration = monotime.Now().Since(start)
 	var span core.SpanRef
 	if e.Err != nil {
 		failed := e // only this one is put on the heap
@@ -29,7 +30,7 @@ func (r *Resource) count(ctx context.Context, start core.Instant, e core.Event) 
 // RecordUse forwards and counts. It makes no span: the work was enqueued
 // before the call.
 func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.StreamID) error {
-	start := core.Now()
+	start := monotime.Now()
 	err := r.upstream.RecordUse(r.tracing.correlate(ctx), id, stream)
 	r.count(ctx, start, core.Event{Op: core.OpRecord, Stream: stream, Block: id, Err: err})
 	return err
@@ -37,7 +38,7 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 
 // Reserve forwards and counts.
 func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
-	start := core.Now()
+	start := monotime.Now()
 	claim, err := r.upstream.Reserve(r.tracing.correlate(ctx), bytes, tag)
 	r.count(ctx, start, core.Event{Op: core.OpReserve, Tag: tag, Bytes: bytes, Err: err})
 	return claim, err
@@ -45,7 +46,7 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 
 // ReleaseClaim forwards and counts.
 func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
-	start := core.Now()
+	start := monotime.Now()
 	err := r.upstream.ReleaseClaim(r.tracing.correlate(ctx), id)
 	r.count(ctx, start, core.Event{Op: core.OpReleaseClaim, Err: err})
 	return err
@@ -53,7 +54,7 @@ func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 
 // ReapPending forwards and counts.
 func (r *Resource) ReapPending(ctx context.Context) error {
-	start := core.Now()
+	start := monotime.Now()
 	err := r.upstream.ReapPending(ctx)
 	r.count(ctx, start, core.Event{Op: core.OpReap, Err: err})
 	return err
@@ -61,7 +62,7 @@ func (r *Resource) ReapPending(ctx context.Context) error {
 
 // Drain forwards and counts. It blocks as its upstream does.
 func (r *Resource) Drain(ctx context.Context) error {
-	start := core.Now()
+	start := monotime.Now()
 	err := r.upstream.Drain(ctx)
 	r.count(ctx, start, core.Event{Op: core.OpDrain, Err: err})
 	return err

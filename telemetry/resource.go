@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
@@ -69,14 +70,14 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, 
 	var b core.Block
 	var span core.SpanRef
 	var err error
-	start := core.Now()
+	start := monotime.Now()
 	ctx, traced := r.tracing.admit(ctx, LevelOperations)
 	if traced {
 		b, span, err = r.tracing.allocate(ctx, r.upstream, req)
 	} else {
 		b, err = r.upstream.Allocate(ctx, req)
 	}
-	took := core.Now().Since(start)
+	took := monotime.Now().Since(start)
 	if err != nil && span.IsZero() {
 		span = r.tracing.failed(ctx, &core.Event{Op: core.OpAllocate, Stream: req.Stream, Tag: req.Tag, Requested: req.Requested, Bytes: req.Bytes, Duration: took, Err: err})
 	}
@@ -89,14 +90,14 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 	var b core.Block
 	var span core.SpanRef
 	var err error
-	start := core.Now()
+	start := monotime.Now()
 	ctx, traced := r.tracing.admit(ctx, LevelOperations)
 	if traced {
 		b, span, err = r.tracing.deallocate(ctx, r.upstream, id)
 	} else {
 		b, err = r.upstream.Deallocate(ctx, id)
 	}
-	took := core.Now().Since(start)
+	took := monotime.Now().Since(start)
 	if err != nil && span.IsZero() {
 		span = r.tracing.failed(ctx, &core.Event{Op: core.OpDeallocate, Stream: id.AllocStream, Block: id, Duration: took, Err: err})
 	}
@@ -110,14 +111,14 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	var t core.Ticket
 	var span core.SpanRef
 	var err error
-	start := core.Now()
+	start := monotime.Now()
 	ctx, traced := r.tracing.admitLaunch(ctx, &req)
 	if traced {
 		t, span, err = r.tracing.prepare(ctx, r.upstream, req)
 	} else {
 		t, err = r.upstream.PrepareUse(ctx, req)
 	}
-	took := core.Now().Since(start)
+	took := monotime.Now().Since(start)
 	if err != nil && span.IsZero() {
 		span = r.tracing.failed(ctx, &core.Event{Op: core.OpPrepare, Stream: req.Stream, Launch: req.Launch, Duration: took, Err: err})
 	}
@@ -131,14 +132,14 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	var span core.SpanRef
 	var err error
-	start := core.Now()
+	start := monotime.Now()
 	if launch := r.tracing.claim(t); launch != nil {
 		span = spanRef(launch.span)
 		err = launch.finish(ctx, r.upstream, t)
 	} else {
 		err = r.upstream.FinishUse(ctx, t)
 	}
-	took := core.Now().Since(start)
+	took := monotime.Now().Since(start)
 	if err != nil && span.IsZero() {
 		span = r.tracing.failed(ctx, &core.Event{Op: core.OpFinish, Duration: took, Err: err})
 	}
@@ -150,14 +151,14 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	var span core.SpanRef
 	var err error
-	start := core.Now()
+	start := monotime.Now()
 	if launch := r.tracing.claim(t); launch != nil {
 		span = spanRef(launch.span)
 		err = launch.abort(ctx, r.upstream, t)
 	} else {
 		err = r.upstream.AbortUse(ctx, t)
 	}
-	took := core.Now().Since(start)
+	took := monotime.Now().Since(start)
 	if err != nil && span.IsZero() {
 		span = r.tracing.failed(ctx, &core.Event{Op: core.OpAbort, Duration: took, Err: err})
 	}
