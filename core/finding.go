@@ -43,7 +43,7 @@ const (
 // Finding is one memory bug that was seen.
 type Finding struct {
 	Kind FindingKind
-	// Source is who saw it: "debugguard", "runtime", [SourceSlice] or
+	// Source is who saw it: "debugguard", "runtime", "slice" (typed memory) or
 	// "sim-oracle".
 	Source string
 	Time   time.Time

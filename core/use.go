@@ -34,9 +34,9 @@ type UseRequest struct {
 	// Wait makes a conflicting open intent on another stream something to
 	// wait for, until ctx ends, instead of a refusal.
 	Wait bool
-	// Mark is what the runtime's own copies say of themselves; leave it nil. Layers
+	// OwnWork is what the runtime's own copies say of themselves; leave it nil. Layers
 	// pass it on.
-	Mark any
+	OwnWork any
 	// Span is set by a tracing layer: the launch's span, or if that is not sampled
 	// the caller's, in whose trace a finding about the launch is told.
 	Span SpanContext

@@ -40,7 +40,7 @@ func CopyToHost[T Element](ctx context.Context, dst []T, src *Slice[T], stream c
 		return err
 	}
 	m := src.storage.manager
-	t := transfer{name: "copy.to_host", direction: "to_host", bytes: uint64(len(dst)) * elementBytes[T](), stream: stream, mark: ownwork.ReadsOnly,
+	t := transfer{name: "copy.to_host", direction: "to_host", bytes: uint64(len(dst)) * elementBytes[T](), stream: stream, ownWork: ownwork.ReadsOnly,
 		host: unsafe.Pointer(unsafe.SliceData(dst))}
 	return m.fenced(ctx, t, []operand{{src.Tracking(), core.Read}}, func(h driver.Stream) error {
 		return m.drv.CopyToHostAsync(asBytes(dst), src.Ptr(), h)
@@ -116,7 +116,7 @@ type transfer struct {
 	direction string
 	bytes     uint64
 	stream    core.StreamID
-	mark      any // see [core.UseRequest]
+	ownWork   any // see [core.UseRequest]
 	// host, if not nil, is pinned until the work is completed.
 	host unsafe.Pointer
 }
@@ -146,7 +146,7 @@ func (m *MemoryManager) fenced(ctx context.Context, t transfer, blocks []operand
 			uses = append(uses, core.Use{Block: b.tracking.Block, Access: b.access})
 		}
 	}
-	return m.runtime.LaunchWith(ctx, core.UseRequest{Stream: t.stream, Launch: t.name, Uses: uses, Mark: t.mark}, run)
+	return m.runtime.LaunchWith(ctx, core.UseRequest{Stream: t.stream, Launch: t.name, Uses: uses, OwnWork: t.ownWork}, run)
 }
 
 // enqueue gives the driver the work, and pins the host's memory. ctx is the

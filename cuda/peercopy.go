@@ -150,7 +150,7 @@ func (e *peerEnd) prepare(ctx context.Context) (context.Context, error) {
 	}
 	req := core.UseRequest{Stream: e.lease, Launch: "copy.from_peer", Uses: []core.Use{{Block: e.block, Access: e.access}}, Wait: true}
 	if !e.access.Writes() {
-		req.Mark = ownwork.ReadsOnly
+		req.OwnWork = ownwork.ReadsOnly
 	}
 	t, err := e.runtime.PrepareUse(ctx, req)
 	if err != nil {

@@ -128,9 +128,9 @@ func TestWhatHarmsNothingIsToldOnceForEachPlace(t *testing.T) {
 		return core.Finding{Kind: core.FindingDoubleFree, Source: source, CallStack: at, Text: "freed again"}
 	}
 	for range 3 {
-		c.Report(twice(core.SourceSlice, 1, 9))
-		c.Report(twice(core.SourceSlice, 2, 9))
-		c.Report(twice(core.SourceSlice)) // from nobody knows where
+		c.Report(twice("slice", 1, 9))
+		c.Report(twice("slice", 2, 9))
+		c.Report(twice("slice")) // from nobody knows where
 		c.Report(twice("debugguard", 1, 9))
 	}
 	if all, harmful := c.Counts()[core.FindingDoubleFree], c.Harmful()[core.FindingDoubleFree]; all != 12 || harmful != 3 || c.Total() != 12 {
@@ -140,7 +140,7 @@ func TestWhatHarmsNothingIsToldOnceForEachPlace(t *testing.T) {
 		t.Errorf("kept %d, logged\n%s", kept, log.String())
 	}
 	for place := range uintptr(5000) { // however many there are, what is noted of them is bounded
-		c.Report(twice(core.SourceSlice, 100+place))
+		c.Report(twice("slice", 100+place))
 	}
 	if warned := strings.Count(log.String(), "level=WARN"); warned != 1024 || c.Harmful()[core.FindingDoubleFree] != 3 {
 		t.Errorf("%d places are told of, want 1024", warned)

@@ -26,7 +26,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	}
 	req.Launch = core.BoundName(req.Launch)
 	o := r.open.fresh()
-	o.began, o.use.Caller, o.readsOnly = r.launches.now(), req.Span, req.Mark == ownwork.ReadsOnly
+	o.began, o.use.Caller, o.readsOnly = r.launches.now(), req.Span, req.OwnWork == ownwork.ReadsOnly
 	err := r.retainBlocks(o, &req)
 	if err == nil {
 		err = r.sealedUses(ctx, &req)

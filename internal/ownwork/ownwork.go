@@ -1,12 +1,12 @@
-// Package ownwork marks launches of the runtime's own, of which it knows more than
+// Package ownwork names launches of the runtime's own, of which it knows more than
 // a declaration says. Anybody may call a launch copy.to_host, or declare a read and
-// write all the same; a mark only this module can make.
+// write all the same; a value of this package only this module has.
 package ownwork
 
-// mark is the type of all marks. Nobody else can make a value of it.
-type mark struct{ name string }
+// kind is a kind of own work. Nobody else can make a value of it.
+type kind struct{ name string }
 
-// ReadsOnly marks work in which the driver reads device memory and writes none of
+// ReadsOnly is work in which the driver reads device memory and writes none of
 // this device: a copy to the host, and the source's side of a copy between devices.
-// It is a value of core.UseRequest.Mark.
-var ReadsOnly any = &mark{"reads only"}
+// It is a value of core.UseRequest.OwnWork.
+var ReadsOnly any = &kind{"reads only"}

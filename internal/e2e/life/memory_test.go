@@ -60,7 +60,7 @@ func TestAViewKeepsItsBlock(t *testing.T) {
 	if err := view.Free(t.Context()); !errors.Is(err, core.ErrUseAfterFree) {
 		t.Errorf("a view freed twice: %v", err)
 	}
-	if f := e2e.Single(t, rt, core.FindingDoubleFree); f.Victim.ID != id || f.Source != core.SourceSlice {
+	if f := e2e.Single(t, rt, core.FindingDoubleFree); f.Victim.ID != id || f.Source != "slice" {
 		t.Errorf("found %v", f)
 	}
 	if got := rt.State(id); got == core.Live {
