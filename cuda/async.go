@@ -153,7 +153,7 @@ func (r *tracker) allocateOn(s *stream, req core.Request) (uint64, *fence.Point,
 	done := r.takeSome(s)
 	ptr, ready, err := r.allocateLocked(s, req)
 	s.Unlock()
-	r.releaseCompleted(s, done)
+	r.releaseCompleted(done)
 	return ptr, ready, err
 }
 

@@ -92,21 +92,27 @@ func (r *tracker) retryBacklog() error {
 	if r.backlog.n.Load() == 0 {
 		return nil
 	}
+	done, err := r.recordBacklog()
+	r.releaseCompleted(done)
+	return err
+}
+
+// recordBacklog is retryBacklog, but returns what is to be released.
+func (r *tracker) recordBacklog() (done *reapBatch, first error) {
 	r.backlog.retrying.Lock() // nobody may take them for recorded meanwhile
 	defer r.backlog.retrying.Unlock()
 	ends := r.backlog.take()
 	defer r.backlog.n.Add(-int64(len(ends))) // what goes back into the backlog counts anew
-	var first error
 	for _, h := range ends {
 		backlogged, err := r.finishOrBacklog(h)
 		if !backlogged {
-			r.endBacklogged(h)
+			done = done.before(r.endBacklogged(h))
 		}
 		if !errors.Is(err, core.ErrStreamMisuse) { // the capture goes on
 			first = cmp.Or(first, err)
 		}
 	}
-	return first
+	return done, first
 }
 
 // awaitCaptures waits until no free and no end of a launch waits for the end of a
@@ -212,11 +218,11 @@ func (r *tracker) announceUse(s *stream, in *core.Intent) error {
 	return nil
 }
 
-// endBacklogged closes the intent of what was in the backlog and is fenced now.
-func (r *tracker) endBacklogged(h backlogEnd) {
-	if h.recordedUse { // it does not count as a launch
-		r.endLaunch(h.in, pointOf(h.in).Commit())
-		return
+// endBacklogged closes the intent of what was in the backlog and is fenced now. It
+// returns what is to be released.
+func (r *tracker) endBacklogged(h backlogEnd) *reapBatch {
+	if !h.recordedUse {
+		countLaunch(h.in)
 	}
-	r.launched(h.in)
+	return r.endIntent(h.in, pointOf(h.in).Commit())
 }

@@ -29,11 +29,13 @@ func (r *tracker) Deallocate(_ context.Context, id core.BlockID) (core.Block, er
 	if waits == waitsForLaunches {
 		return result, nil
 	}
-	if waits, err = r.queueFree(b, true); err != nil {
+	waits, done, err := r.queueFree(b, true)
+	if err != nil {
 		r.revive(b)
 		return core.Block{}, err
 	}
 	r.parkUnlessQueued(b, waits)
+	r.releaseCompleted(done)
 	return result, nil
 }
 
@@ -48,32 +50,40 @@ func (b *block) awaitLaunches() freeState {
 }
 
 // endLaunch ends the intent of a launch that has ended, and frees those of its blocks
-// that waited for it alone, if any may have.
+// that waited for it alone, if any may have. No lock may be held.
 func (r *tracker) endLaunch(in *core.Intent, watched bool) {
+	r.releaseCompleted(r.endIntent(in, watched))
+}
+
+// endIntent is endLaunch, but returns what is to be released.
+func (r *tracker) endIntent(in *core.Intent, watched bool) (done *reapBatch) {
 	if watched {
 		for i := range in.Uses {
 			if u := &in.Uses[i]; u.Handle != nil { // nil if an earlier block refused
-				r.launchEnded(blockOf(u))
+				done = done.before(r.launchEnded(blockOf(u)))
 			}
 		}
 	}
 	in.Recycle()
+	return done
 }
 
 // launchEnded moves a block on that waited for launches, if this was the last of
 // them. Its caller did not request the free, so a failure is left to the reaper. Nor
 // does the caller have any business with the block's stream, whose lock may be held for
-// as long as the driver takes to get more memory: so it does not wait for the lock.
-func (r *tracker) launchEnded(b *block) {
+// as long as the driver takes to get more memory: so it does not wait for the lock. It
+// returns what is to be released.
+func (r *tracker) launchEnded(b *block) *reapBatch {
 	if !b.mayBeFreed() {
-		return
+		return nil
 	}
 	books := b.stream.books
-	waits, err := r.queueFree(b, false)
+	waits, done, err := r.queueFree(b, false)
 	if err != nil {
 		books.Fails.Add(1)
 	}
 	r.parkUnlessQueued(b, waits)
+	return done
 }
 
 // mayBeFreed reports whether the last launch that the block waited for has ended, and
@@ -107,35 +117,44 @@ func (r *tracker) parkUnlessQueued(b *block, waits freeState) {
 
 // retryFrees tries again to queue what is parked with s.
 func (r *tracker) retryFrees(s *stream) error {
-	return s.frees.retry(func(b *block) (freeState, error) { return r.queueFree(b, true) })
+	var done *reapBatch
+	err := s.frees.retry(func(b *block) (freeState, error) {
+		waits, more, err := r.queueFree(b, true)
+		done = done.before(more)
+		return waits, err
+	})
+	r.releaseCompleted(done)
+	return err
 }
 
 // queueFree queues the free of a retired block on which no launch is announced, and
 // returns what the block waits for then: waitsForDevice if that went well. It
 // takes the accesses over for the while: nobody else looks at a retired
 // block's. If the free is not queued the block is as it was, with an error if
-// the driver refused. With wait it waits for the stream's lock.
-func (r *tracker) queueFree(b *block, wait bool) (freeState, error) {
+// the driver refused. With wait it waits for the stream's lock. What it finds completed
+// is the caller's to release.
+func (r *tracker) queueFree(b *block, wait bool) (freeState, *reapBatch, error) {
 	for {
 		s, final, err := r.streams.forFrees(b.stream)
 		if err != nil {
-			return waitsForRetry, err
+			return waitsForRetry, nil, err
 		}
 		var waits freeState
+		var done *reapBatch
 		if final == nil && b.history.UsedOnlyOn(&s.Stream) {
-			waits, err = r.queueFreeOn(s, b, nil, wait)
+			waits, done, err = r.queueFreeOn(s, b, nil, wait)
 		} else {
-			waits, err = r.queueFreeBehind(s, b, final, wait)
+			waits, done, err = r.queueFreeBehind(s, b, final, wait)
 		}
 		if waits != waitsForStream { // else the stream was given up meanwhile
-			return waits, err
+			return waits, done, err
 		}
 	}
 }
 
 // queueFreeBehind queues the free behind the uses on other streams, and behind final if
 // the block's stream was given up.
-func (r *tracker) queueFreeBehind(s *stream, b *block, final *fence.Point, wait bool) (freeState, error) {
+func (r *tracker) queueFreeBehind(s *stream, b *block, final *fence.Point, wait bool) (freeState, *reapBatch, error) {
 	plan := plans.Get().(*fence.Plan)
 	defer recyclePlan(plan)
 	b.history.PlanFree(&s.Stream, plan)
@@ -147,20 +166,17 @@ func (r *tracker) queueFreeBehind(s *stream, b *block, final *fence.Point, wait 
 }
 
 // queueFreeOn queues waits and free as one step under the stream's lock.
-func (r *tracker) queueFreeOn(s *stream, b *block, plan *fence.Plan, wait bool) (freeState, error) {
+func (r *tracker) queueFreeOn(s *stream, b *block, plan *fence.Plan, wait bool) (waits freeState, done *reapBatch, err error) {
 	if wait {
 		s.Lock()
 	} else if !s.TryLock() {
-		return waitsForRetry, nil
+		return waitsForRetry, nil, nil
 	}
-	waits, err := r.queueFreeLocked(s, b, plan)
-	var done *reapBatch
-	if waits == waitsForDevice {
+	if waits, err = r.queueFreeLocked(s, b, plan); waits == waitsForDevice {
 		done = r.takeSome(s)
 	}
 	s.Unlock()
-	r.releaseCompleted(s, done)
-	return waits, err
+	return waits, done, err
 }
 
 // queueFreeLocked is queueFreeOn with the stream's lock held. It answers waitsForStream if the

@@ -151,7 +151,7 @@ func (r *tracker) mayAllocate(s *stream, id core.StreamID) error {
 		err = s.RefuseCaptured("Allocate", id)
 	}
 	s.Unlock()
-	r.releaseCompleted(s, done)
+	r.releaseCompleted(done)
 	return err
 }
 

@@ -30,10 +30,35 @@ const (
 // unlimited is for who has the time to release all that is completed.
 const unlimited = math.MaxInt
 
-// reapBatch is frees that are completed, on their way out of the books.
-type reapBatch struct{ entries []pendingFree }
+// reapBatch is frees of a stream that are completed, on their way out of the books. It
+// may have others behind it: whoever holds a lock hands what it took to a caller that
+// holds none.
+type reapBatch struct {
+	stream  *stream
+	entries []pendingFree
+	next    *reapBatch
+}
 
 var reapBatches = sync.Pool{New: func() any { return new(reapBatch) }}
+
+func newReapBatch(s *stream) *reapBatch {
+	batch := reapBatches.Get().(*reapBatch)
+	batch.stream = s
+	return batch
+}
+
+// before puts others behind a batch; either may be nil.
+func (p *reapBatch) before(others *reapBatch) *reapBatch {
+	if p == nil {
+		return others
+	}
+	last := p
+	for last.next != nil {
+		last = last.next
+	}
+	last.next = others
+	return p
+}
 
 // takeSome is the share of every allocation and free of the stream in the work of
 // releasing: when a look at the pending frees is due it takes some that are
@@ -54,7 +79,7 @@ func (r *tracker) takeSome(s *stream) *reapBatch {
 func (r *tracker) takeCompleted(s *stream, most int) (*reapBatch, error) {
 	q := &s.frees
 	q.operations, q.freedBytes = 0, 0
-	batch := reapBatches.Get().(*reapBatch)
+	batch := newReapBatch(s)
 	for len(batch.entries) < most && q.pendingFrees() > 0 {
 		if q.completed == 0 {
 			if done, err := r.lookAtMark(s); err != nil || !done {
@@ -95,30 +120,33 @@ func (s *stream) markFrees() (*fence.Point, error) {
 	return s.FinalOrRecord(core.DefaultStream)
 }
 
-// releaseCompleted releases a batch, except for isolated blocks: an unmap takes long,
-// and it may be the end of a launch that found the mark completed. They wait for the
-// next reap, or the next isolated allocation. No lock may be held.
-func (r *tracker) releaseCompleted(s *stream, batch *reapBatch) {
-	if batch != nil {
-		batch.entries = s.frees.setAside(batch.entries)
-		r.release(s, batch)
+// releaseCompleted releases a batch and those behind it, except for isolated blocks: an
+// unmap takes long, and it may be the end of a launch that found the mark completed. They
+// wait for the next reap, or the next isolated allocation. No lock may be held.
+func (r *tracker) releaseCompleted(batch *reapBatch) {
+	for batch != nil {
+		next := batch.next
+		batch.entries = batch.stream.frees.setAside(batch.entries)
+		r.release(batch)
+		batch = next
 	}
 }
 
 // release is the one place where blocks are released: it takes them out of the books,
-// and tells the listeners. No block and no stream may be locked.
-func (r *tracker) release(s *stream, batch *reapBatch) {
+// and tells the listeners, who may call anything. No lock may be held.
+func (r *tracker) release(batch *reapBatch) {
 	if len(batch.entries) > 0 {
 		batch.leaveBooks(monotime.Now())
 	}
+	q := &batch.stream.frees
 	for i := range batch.entries {
 		p := &batch.entries[i]
-		s.frees.bytes.noteReleased(p)
+		q.bytes.noteReleased(p)
 		r.releaseBlock(p.block)
 	}
-	batch.noteReleased(&s.frees)
+	batch.noteReleased(q)
 	clear(batch.entries)
-	batch.entries = batch.entries[:0]
+	*batch = reapBatch{entries: batch.entries[:0]}
 	reapBatches.Put(batch)
 }
 
@@ -171,9 +199,9 @@ func (r *tracker) unmapCompleted(s *stream, most int) error {
 			first = cmp.Or(first, err)
 			continue
 		}
-		batch := reapBatches.Get().(*reapBatch)
+		batch := newReapBatch(s)
 		batch.entries = append(batch.entries, p)
-		r.release(s, batch)
+		r.release(batch)
 		s.frees.unmapDone()
 	}
 	return first
@@ -215,7 +243,7 @@ func (r *tracker) reapStream(s *stream) error {
 		s.unpin()
 		done, first = r.takeCompleted(s, unlimited)
 		s.Unlock()
-		r.releaseCompleted(s, done)
+		r.releaseCompleted(done)
 	}
 	err := r.unmapCompleted(s, unlimited)
 	return cmp.Or(first, err)

@@ -125,13 +125,16 @@ func (r *tracker) FinishUse(_ context.Context, t core.Ticket) error {
 
 // launched closes the intent of a launch that is fenced.
 func (r *tracker) launched(in *core.Intent) {
-	p := pointOf(in)
-	counts := p.Stream().Counts()
+	countLaunch(in)
+	r.endLaunch(in, pointOf(in).Commit())
+}
+
+func countLaunch(in *core.Intent) {
+	counts := pointOf(in).Stream().Counts()
 	counts.Launches.Add(1)
 	if in.CrossStream {
 		counts.CrossStream.Add(1)
 	}
-	r.endLaunch(in, p.Commit())
 }
 
 // finish fences a launch, by synchronising its stream if the driver refuses to record
