@@ -293,11 +293,12 @@ func (q *freeQueue) count(state freeState) int {
 	return n
 }
 
-// close ends the queue of a stream that is to be forgotten, unless something waits.
+// close ends the queue of a stream that is to be forgotten, unless something waits or
+// is on its way to be released; the stream's lock must be held.
 func (q *freeQueue) close() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.waiting.Load() > 0 {
+	if q.waiting.Load() > 0 || q.released < q.entered.Load() {
 		return false
 	}
 	q.closed = true
