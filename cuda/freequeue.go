@@ -122,8 +122,9 @@ func (q *freeQueue) park(b *block, waits freeState) bool {
 	return true
 }
 
-// retry calls queue once for each block that is parked. Those that are queued after
-// that leave, the others stay. It returns the first error.
+// retry calls queue for each block that is parked, but for none whose stream it has just
+// met capturing. Those that are queued after that leave, the others stay. It returns the
+// first error.
 func (q *freeQueue) retry(queue func(*block) (freeState, error)) (first error) {
 	if q.waiting.Load() == 0 {
 		return nil
@@ -133,9 +134,16 @@ func (q *freeQueue) retry(queue func(*block) (freeState, error)) (first error) {
 	q.mu.Lock()
 	tried := slices.Clone(q.parked)
 	q.mu.Unlock()
+	var capturing *stream
 	for i := range tried {
+		p := &tried[i]
+		if p.block.stream == capturing {
+			continue
+		}
 		var err error
-		tried[i].waits, err = queue(tried[i].block)
+		if p.waits, err = queue(p.block); p.waits == waitsForCapture {
+			capturing = p.block.stream
+		}
 		first = cmp.Or(first, err)
 	}
 	q.mu.Lock()
