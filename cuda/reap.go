@@ -133,7 +133,7 @@ func (r *tracker) releaseCompleted(batch *reapBatch) {
 }
 
 // release is the one place where blocks are released: it takes them out of the books,
-// and tells the listeners, who may call anything. No lock may be held.
+// and tells the listeners. No lock may be held.
 func (r *tracker) release(batch *reapBatch) {
 	if len(batch.entries) > 0 {
 		batch.leaveBooks(monotime.Now())
