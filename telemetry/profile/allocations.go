@@ -103,7 +103,7 @@ func (a *Allocations) collect(t *table, device int) {
 	}
 	objects, bytes := a.totals()
 	t.add(key{device: device, noStream: true}, values{
-		allocObjects: less(objects, sampled.allocObjects), allocBytes: less(bytes, sampled.allocBytes)})
+		allocObjects: objects - min(objects, sampled.allocObjects), allocBytes: bytes - min(bytes, sampled.allocBytes)})
 }
 
 // few copies some of the counts.
@@ -126,11 +126,4 @@ func (a *Allocations) totals() (objects, bytes uint64) {
 	a.allocated = max(a.allocated, stats.Outstanding().Bytes+released)
 	a.objects = max(a.objects, stats.Allocations)
 	return a.objects, a.allocated
-}
-
-func less(a, b uint64) uint64 {
-	if b > a {
-		return 0
-	}
-	return a - b
 }

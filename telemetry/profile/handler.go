@@ -35,13 +35,17 @@ func serve(w http.ResponseWriter, r *http.Request, sources []Source) {
 		return
 	}
 	debug, _ := strconv.Atoi(r.FormValue("debug"))
-	p, name, err := takeFor(r, debug, sources)
+	seconds, err := secondsOf(r, debug)
 	if err != nil {
-		var bad *badRequest
-		if errors.As(err, &bad) {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	name, take := "gpumem", func() (*profile.Profile, error) { return Take(sources...) }
+	if seconds > 0 {
+		name, take = "gpumem-delta", func() (*profile.Profile, error) { return delta(r.Context(), sources, seconds) }
+	}
+	p, err := take()
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -57,24 +61,23 @@ func serve(w http.ResponseWriter, r *http.Request, sources []Source) {
 	_ = write(w, p, debug) // the client went away
 }
 
-// takeFor takes the profile that is asked for, and names it.
-func takeFor(r *http.Request, debug int, sources []Source) (*profile.Profile, string, error) {
+// secondsOf is how long a profile of changes is to take, zero if it is not of
+// changes.
+func secondsOf(r *http.Request, debug int) (time.Duration, error) {
 	text := r.FormValue("seconds")
 	if text == "" {
-		p, err := Take(sources...)
-		return p, "gpumem", err
+		return 0, nil
 	}
 	seconds, err := strconv.Atoi(text)
 	switch {
 	case err != nil || seconds <= 0 || seconds > maxSeconds:
-		return nil, "", &badRequest{fmt.Sprintf("invalid value for seconds: say 1 to %d", maxSeconds)}
+		return 0, fmt.Errorf("invalid value for seconds: say 1 to %d", maxSeconds)
 	case debug != 0:
-		return nil, "", &badRequest{"seconds and debug params are incompatible"}
+		return 0, errors.New("seconds and debug params are incompatible")
 	case exceedsWriteTimeout(r, seconds):
-		return nil, "", &badRequest{"profile duration exceeds server's WriteTimeout"}
+		return 0, errors.New("profile duration exceeds server's WriteTimeout")
 	}
-	p, err := delta(r.Context(), sources, time.Duration(seconds)*time.Second)
-	return p, "gpumem-delta", err
+	return time.Duration(seconds) * time.Second, nil
 }
 
 // delta is the profile at the end of a time less that at its beginning. What
@@ -125,8 +128,3 @@ func write(w io.Writer, p *profile.Profile, debug int) error {
 	}
 	return p.Write(w)
 }
-
-// badRequest is a mistake of the client's.
-type badRequest struct{ text string }
-
-func (e *badRequest) Error() string { return e.text }

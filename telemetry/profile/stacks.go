@@ -2,6 +2,7 @@ package profile
 
 import (
 	"runtime"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -35,10 +36,8 @@ func (t stackTable) intern(s core.Stack) *frames {
 }
 
 func (f *frames) counters() []uintptr {
-	for n, pc := range f {
-		if pc == 0 {
-			return f[:n]
-		}
+	if n := slices.Index(f[:], 0); n >= 0 {
+		return f[:n]
 	}
 	return f[:]
 }

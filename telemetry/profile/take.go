@@ -54,42 +54,33 @@ const defaultSampleType = "inuse_space"
 // unsampled is the frame of memory whose stack was not kept.
 const unsampled = "unsampled"
 
-// builder makes a profile of a table. Functions and locations are interned.
+// builder makes the samples of a table. Each stack has locations of its own until
+// the profile is compacted, which joins equal ones.
 type builder struct {
-	out       *profile.Profile
-	functions map[functionKey]*profile.Function
-	locations map[locationKey]*profile.Location
-	resolved  map[*frames][]*profile.Location
-}
-
-type functionKey struct{ name, file string }
-
-type locationKey struct {
-	functionKey
-	line int
-	pc   uintptr
+	program  *profile.Mapping
+	resolved map[*frames][]*profile.Location
+	made     uint64 // how many locations, with a function each
 }
 
 func build(t *table) *profile.Profile {
-	b := &builder{
-		out: &profile.Profile{DefaultSampleType: defaultSampleType, PeriodType: &profile.ValueType{Type: "space", Unit: "bytes"}, Period: 1,
-			// without a mapping that says that names are known, pprof looks for
-			// the binary to find them
-			Mapping: []*profile.Mapping{{ID: 1, File: executable(), HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true}}},
-		functions: map[functionKey]*profile.Function{}, locations: map[locationKey]*profile.Location{}, resolved: map[*frames][]*profile.Location{},
-	}
+	// without a mapping that says that names are known, pprof looks for
+	// the binary to find them
+	b := &builder{resolved: map[*frames][]*profile.Location{},
+		program: &profile.Mapping{ID: 1, File: executable(), HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true}}
+	out := &profile.Profile{DefaultSampleType: defaultSampleType, PeriodType: &profile.ValueType{Type: "space", Unit: "bytes"}, Period: 1,
+		Mapping: []*profile.Mapping{b.program}}
 	for _, t := range sampleTypes { // copies: writing a profile writes to them
-		b.out.SampleType = append(b.out.SampleType, &t)
+		out.SampleType = append(out.SampleType, &t)
 	}
 	for k, v := range t.samples {
 		if v != (values{}) {
-			b.out.Sample = append(b.out.Sample, &profile.Sample{Location: b.stack(k.stack), Label: k.labels(),
+			out.Sample = append(out.Sample, &profile.Sample{Location: b.stack(k.stack), Label: k.labels(),
 				Value: []int64{int64(v.allocObjects), int64(v.allocBytes), int64(v.inuseObjects), int64(v.inuseBytes)}})
 		}
 	}
-	slices.SortFunc(b.out.Sample, bySize)
+	slices.SortFunc(out.Sample, bySize)
 	// stacks that differ in frames that are left out are one now
-	return b.out.Compact()
+	return out.Compact()
 }
 
 // bySize puts the largest in use first; equals by what was allocated.
@@ -104,36 +95,20 @@ func (b *builder) stack(f *frames) []*profile.Location {
 	var locations []*profile.Location
 	if f != nil {
 		for _, frame := range f.resolve() {
-			locations = append(locations, b.location(functionKey{frame.Function, frame.File}, frame.Line, frame.PC))
+			locations = append(locations, b.location(frame.Function, frame.File, frame.Line, frame.PC))
 		}
 	}
 	if len(locations) == 0 {
-		locations = []*profile.Location{b.location(functionKey{name: unsampled}, 0, 0)}
+		locations = []*profile.Location{b.location(unsampled, "", 0, 0)}
 	}
 	b.resolved[f] = locations
 	return locations
 }
 
-func (b *builder) location(f functionKey, line int, pc uintptr) *profile.Location {
-	k := locationKey{f, line, pc}
-	l := b.locations[k]
-	if l == nil {
-		l = &profile.Location{ID: uint64(len(b.locations) + 1), Mapping: b.out.Mapping[0], Address: uint64(pc),
-			Line: []profile.Line{{Function: b.function(f), Line: int64(line)}}}
-		b.locations[k] = l
-		b.out.Location = append(b.out.Location, l)
-	}
-	return l
-}
-
-func (b *builder) function(k functionKey) *profile.Function {
-	f := b.functions[k]
-	if f == nil {
-		f = &profile.Function{ID: uint64(len(b.functions) + 1), Name: k.name, SystemName: k.name, Filename: k.file}
-		b.functions[k] = f
-		b.out.Function = append(b.out.Function, f)
-	}
-	return f
+func (b *builder) location(function, file string, line int, pc uintptr) *profile.Location {
+	b.made++
+	return &profile.Location{ID: b.made, Mapping: b.program, Address: uint64(pc), Line: []profile.Line{{Line: int64(line),
+		Function: &profile.Function{ID: b.made, Name: function, SystemName: function, Filename: file}}}}
 }
 
 func (k key) labels() map[string][]string {
