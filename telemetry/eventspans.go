@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
 // MaxEventSpans is how many spans of refusals, failures and findings a second a [Resource]
@@ -29,9 +30,7 @@ type eventSpans struct {
 	mu     sync.Mutex
 	second int64
 	made   int
-	recent []eventSpan
-	// next is where the next goes in recent, once that is full.
-	next int
+	recent ring.Ring[eventSpan]
 }
 
 type eventSpan struct {
@@ -66,12 +65,7 @@ func (s *eventSpans) remember(span core.SpanRef, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.recent) < maxRecentSpans {
-		s.recent = append(s.recent, eventSpan{span, err})
-		return
-	}
-	s.recent[s.next] = eventSpan{span, err}
-	s.next = (s.next + 1) % maxRecentSpans
+	s.recent.Put(eventSpan{span, err}, maxRecentSpans)
 }
 
 // about finds the newest span of a trace that was made of err or of an error that
@@ -79,9 +73,8 @@ func (s *eventSpans) remember(span core.SpanRef, err error) {
 func (s *eventSpans) about(id trace.TraceID, err error) core.SpanRef {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for back := range len(s.recent) {
-		at := (s.next - 1 - back + 2*len(s.recent)) % len(s.recent)
-		if kept := &s.recent[at]; kept.span.TraceID == id && (err == nil || errors.Is(err, kept.err)) {
+	for kept := range s.recent.Newest() {
+		if kept.span.TraceID == id && (err == nil || errors.Is(err, kept.err)) {
 			return kept.span
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/ring"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
@@ -61,10 +62,8 @@ type Findings struct {
 	places map[uintptr]bool
 	byTag  map[tagKey]uint64
 	tags   map[core.Tag]bool
-	recent []core.Finding
-	// next is where the next finding goes in recent, once that is full.
-	next int
-	keep int
+	recent ring.Ring[core.Finding]
+	keep   int
 }
 
 type tagKey struct {
@@ -139,12 +138,7 @@ func (c *Findings) add(f *core.Finding) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.count(f)
-	if len(c.recent) < c.keep {
-		c.recent = append(c.recent, *f)
-		return
-	}
-	c.recent[c.next] = *f
-	c.next = (c.next + 1) % c.keep
+	c.recent.Put(*f, c.keep)
 }
 
 // count counts f; mu must be held.
@@ -235,7 +229,7 @@ func (c *Findings) CountsByTag() []metrics.TagFindings {
 func (c *Findings) Recent() []core.Finding {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append(slices.Clone(c.recent[c.next:]), c.recent[:c.next]...)
+	return c.recent.List()
 }
 
 // spanOf is the first traced launch that f names, a suspect or else a use, or the

@@ -139,14 +139,13 @@ func (c *Findings) About(err error) (core.Finding, bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for back := range min(lookBack, len(c.recent)) {
-		at := c.next - 1 - back
-		if at < 0 {
-			at += len(c.recent)
-		}
-		f := &c.recent[at]
+	left := lookBack
+	for f := range c.recent.Newest() {
 		if f.Err != nil && errors.Is(err, f.Err) {
 			return *f, true
+		}
+		if left--; left == 0 {
+			break
 		}
 	}
 	return core.Finding{}, false

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
 // When a block leaves a hunt's quarantine, nobody watches its bytes any more. So
@@ -38,7 +39,7 @@ type canaries struct {
 	made, freed atomic.Uint64
 	queue       []*ledger.Record // oldest first
 	next        int              // whose turn it is to be compared
-	owners      ring[core.Block]
+	owners      ring.Ring[core.Block]
 
 	mu    sync.Mutex
 	alive map[core.Generation]*ledger.Record // until the upstream has released them
@@ -81,15 +82,15 @@ func (cs *canaries) released(g core.Generation) *ledger.Record {
 // rememberOwner remembers whose the bytes of a block were that is being let go.
 func (cs *canaries) rememberOwner(b core.Block, l canary.Layout) {
 	b.ID.Ptr, b.Bytes = l.Base, l.Total()
-	cs.owners.add(b, formerOwners)
+	cs.owners.Put(b, formerOwners)
 }
 
 // ownerOf is the block that held an address last, a block of no generation if
 // that is forgotten.
 func (cs *canaries) ownerOf(ptr uint64) (owner core.Block) {
-	for _, b := range cs.owners.all {
+	for b := range cs.owners.Newest() {
 		if ptr-b.ID.Ptr < b.Bytes && b.ID.Generation > owner.ID.Generation {
-			owner = b
+			owner = *b
 		}
 	}
 	return owner

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
 // quarantine is a queue of freed blocks whose bytes are watched.
@@ -23,7 +24,7 @@ type quarantine struct {
 	leaving map[*ledger.Record]struct{}
 	// ended are the newest stays that have ended, forgotten is when the newest ended
 	// that is not among them.
-	ended     ring[Stay]
+	ended     ring.Ring[Stay]
 	forgotten time.Time
 }
 
@@ -137,23 +138,6 @@ type Stay struct {
 // keptStays is how many stays that have ended are remembered. They take 360 KiB at most.
 const keptStays = 4096
 
-// ring is the newest of many. The zero value is ready for use.
-type ring[T any] struct {
-	all  []T // in no order
-	next int
-}
-
-// add takes v in, and returns what had to go for it, if that is more than most.
-func (r *ring[T]) add(v T, most int) (gone T, full bool) {
-	if len(r.all) < most {
-		r.all = append(r.all, v)
-		return gone, false
-	}
-	gone, r.all[r.next] = r.all[r.next], v
-	r.next = (r.next + 1) % most
-	return gone, true
-}
-
 // stayOf is how long a guarded block has been there. Such a record is nobody
 // else's later: what is read here does not change.
 func stayOf(rec *ledger.Record) Stay {
@@ -184,7 +168,7 @@ func (q *quarantine) left(rec *ledger.Record, now time.Time) {
 	delete(q.leaving, rec)
 	stay := stayOf(rec)
 	stay.Until = now
-	if gone, full := q.ended.add(stay, keptStays); full {
+	if gone, full := q.ended.Put(stay, keptStays); full {
 		q.forgotten = gone.Until
 	}
 }
@@ -207,5 +191,5 @@ func (q *quarantine) everyone() (ended []Stay, there []*ledger.Record, forgotten
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	there = slices.AppendSeq(slices.Clone(q.queue), maps.Keys(q.leaving))
-	return slices.Clone(q.ended.all), there, q.forgotten
+	return q.ended.List(), there, q.forgotten
 }

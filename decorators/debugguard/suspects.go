@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
 // window is the time between the good comparison and the bad one, both of
@@ -111,16 +112,16 @@ func (l *launchLog) split(w window, may func(*launchRecord) bool) (s sides) {
 		shard := &l.shards[i]
 		shard.mu.Lock()
 		s.gone = max(s.gone, shard.gone)
-		for _, e := range shard.ring.all {
+		for e := range shard.kept.Newest() {
 			other := e.use.Stream != w.stream
 			switch {
-			case !may(&e):
+			case !may(e):
 			case e.ended > w.from && e.began < w.to:
-				s.inside = append(s.inside, e)
+				s.inside = append(s.inside, *e)
 			case e.ended > w.from && other:
-				s.after = append(s.after, e)
+				s.after = append(s.after, *e)
 			case e.ended <= w.from && other && e.ended > latest[e.use.Stream].ended:
-				latest[e.use.Stream] = e
+				latest[e.use.Stream] = *e
 			}
 		}
 		shard.mu.Unlock()
@@ -142,7 +143,7 @@ func (l *launchLog) forgotten(from uint64, uses []core.UseRecord) (lost []core.U
 		shard := &l.shards[i]
 		shard.mu.Lock()
 		gone = max(gone, shard.gone)
-		for _, e := range shard.ring.all {
+		for e := range shard.kept.Newest() {
 			known[e.use.LaunchID] = true
 		}
 		shard.mu.Unlock()
@@ -166,7 +167,7 @@ type launchLog struct {
 
 type launchShard struct {
 	mu   sync.Mutex
-	ring ring[launchRecord]
+	kept ring.Ring[launchRecord]
 	// gone is the tick of the newest launch that had to go.
 	gone uint64
 }
@@ -197,7 +198,7 @@ func (l *launchLog) add(e launchRecord) {
 	s := l.shard(e.use.Stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	gone, _ := s.ring.add(e, l.each)
+	gone, _ := s.kept.Put(e, l.each)
 	s.gone = max(s.gone, gone.ended)
 }
 
@@ -207,8 +208,8 @@ func (l *launchLog) completed(stream core.StreamID, to uint64) {
 	s := l.shard(stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.ring.all {
-		if e := &s.ring.all[i]; e.use.Stream == stream && e.ended <= to && e.done == 0 {
+	for e := range s.kept.Newest() {
+		if e.use.Stream == stream && e.ended <= to && e.done == 0 {
 			e.done = now
 		}
 	}

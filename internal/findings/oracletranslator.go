@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
 // rememberedBlocks is how many released blocks can still be named.
@@ -34,8 +35,7 @@ type oracleTranslator struct {
 	stack func() (Stack, bool)
 
 	mu       sync.Mutex
-	released []core.Block
-	next     int
+	released ring.Ring[core.Block]
 }
 
 // translated is a finding of the oracle's in the words of the stack.
@@ -79,12 +79,7 @@ func (o *oracleTranslator) translate(f sim.Finding) (translated, bool) {
 func (o *oracleTranslator) remember(b core.Block) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.released) < rememberedBlocks {
-		o.released = append(o.released, b)
-		return
-	}
-	o.released[o.next] = b
-	o.next = (o.next + 1) % rememberedBlocks
+	o.released.Put(b, rememberedBlocks)
 }
 
 // blockAt names the block of a finding: the newest released one at the
@@ -112,8 +107,8 @@ func (o *oracleTranslator) blockAt(base core.Resource, f sim.Finding) (victim co
 		})
 	}
 	if victim.ID.Generation == 0 {
-		for _, b := range o.released {
-			consider(b)
+		for b := range o.released.Newest() {
+			consider(*b)
 		}
 	}
 	return victim, newest

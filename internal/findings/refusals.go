@@ -2,10 +2,10 @@ package findings
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
 // keptRefusals is how many refusals are kept.
@@ -19,7 +19,7 @@ type Refusals struct {
 
 	mu     sync.Mutex
 	total  uint64
-	recent []core.Event
+	recent ring.Ring[core.Event]
 }
 
 var _ core.EventSink = (*Refusals)(nil)
@@ -39,10 +39,7 @@ func (r *Refusals) Emit(ctx context.Context, e core.Event) {
 		}
 		r.mu.Lock()
 		r.total++
-		if len(r.recent) == keptRefusals {
-			r.recent = slices.Delete(r.recent, 0, 1)
-		}
-		r.recent = append(r.recent, e)
+		r.recent.Put(e, keptRefusals)
 		r.mu.Unlock()
 	}
 	r.next.Emit(ctx, e)
@@ -52,5 +49,5 @@ func (r *Refusals) Emit(ctx context.Context, e core.Event) {
 func (r *Refusals) Newest() (uint64, []core.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.total, slices.Clone(r.recent)
+	return r.total, r.recent.List()
 }

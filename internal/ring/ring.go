@@ -1,0 +1,42 @@
+// Package ring keeps the newest of many values.
+package ring
+
+import (
+	"iter"
+	"slices"
+)
+
+// Ring is the newest values that were put into it. The zero Ring is empty and ready
+// for use. It is not safe for concurrent use.
+type Ring[T any] struct {
+	all  []T
+	next int // where the oldest is, once there are as many as there may be
+}
+
+// Put takes v in, and returns the oldest value if it had to go for it: the ring keeps
+// at most most values, which is the same number each time.
+func (r *Ring[T]) Put(v T, most int) (gone T, full bool) {
+	if len(r.all) < most {
+		r.all = append(r.all, v)
+		return gone, false
+	}
+	gone, r.all[r.next] = r.all[r.next], v
+	r.next = (r.next + 1) % most
+	return gone, true
+}
+
+// Newest yields the values in their places, the newest first.
+func (r *Ring[T]) Newest() iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for _, part := range [][]T{r.all[:r.next], r.all[r.next:]} {
+			for i := len(part) - 1; i >= 0; i-- {
+				if !yield(&part[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// List is the values, oldest first. The slice is the caller's.
+func (r *Ring[T]) List() []T { return append(slices.Clone(r.all[r.next:]), r.all[:r.next]...) }
