@@ -24,25 +24,25 @@ type Variable struct {
 	Name, Field string
 	// Meaning says in a few words what it sets.
 	Meaning string
-	set     func(*Config, string) error
+	field   func(*Config) any // the field's address
 }
 
 var variables = [...]Variable{
-	{"FENCEPOST_DEVICE", "Device", "the device: auto, cuda or sim", func(c *Config, s string) error { return text(&c.Device, s) }},
-	{"FENCEPOST_ORDINAL", "Ordinal", "the device's number", func(c *Config, s string) error { return number(&c.Ordinal, s) }},
-	{"FENCEPOST_SIM_BYTES", "Sim.Bytes", "memory of the simulated device", func(c *Config, s string) error { return size(&c.Sim.Bytes, s) }},
-	{"FENCEPOST_SIM_UUID", "Sim.UUID", "what the simulated device says it is", func(c *Config, s string) error { return text(&c.Sim.UUID, s) }},
-	{"FENCEPOST_RESOURCE", "Resource", "the backend: async or direct", func(c *Config, s string) error { return text(&c.Resource, s) }},
-	{"FENCEPOST_STREAMS", "Streams", "stream leases at a time", func(c *Config, s string) error { return number(&c.Streams, s) }},
-	{"FENCEPOST_DEVICE_ORDER", "DeviceOrder", "waits for compute-sanitizer: 1 or 0", func(c *Config, s string) error { return yes(&c.DeviceOrder, s) }},
-	{"FENCEPOST_BUDGET", "Budget", "bytes that may be charged", func(c *Config, s string) error { return size(&c.Budget, s) }},
-	{"FENCEPOST_GUARD", "Guard", "the debug guard's mode", func(c *Config, s string) error { return text(&c.Guard, s) }},
-	{"FENCEPOST_GUARD_POLICY", "GuardPolicy", "what follows a finding: report, refuse or stop", func(c *Config, s string) error { return text(&c.GuardPolicy, s) }},
-	{"FENCEPOST_GUARD_TAGS", "GuardConfig.HuntTags", "tags to hunt, separated by commas", func(c *Config, s string) error { return tags(&c.GuardConfig.HuntTags, s) }},
-	{"FENCEPOST_INCIDENTS", "Incidents", "the folder for incident files", func(c *Config, s string) error { return text(&c.Incidents, s) }},
-	{"FENCEPOST_TRACE_LEVEL", "TraceLevel", "what becomes a span: off, launches or operations", func(c *Config, s string) error { return level(&c.TraceLevel, s) }},
-	{"FENCEPOST_TRACE_LAYERS", "TraceLayers", "a span of each layer: 1 or 0", func(c *Config, s string) error { return yes(&c.TraceLayers, s) }},
-	{"FENCEPOST_HISTORY", "History", "log records kept in memory", func(c *Config, s string) error { return number(&c.History, s) }},
+	{"FENCEPOST_DEVICE", "Device", "the device: auto, cuda or sim", func(c *Config) any { return &c.Device }},
+	{"FENCEPOST_ORDINAL", "Ordinal", "the device's number", func(c *Config) any { return &c.Ordinal }},
+	{"FENCEPOST_SIM_BYTES", "Sim.Bytes", "memory of the simulated device", func(c *Config) any { return &c.Sim.Bytes }},
+	{"FENCEPOST_SIM_UUID", "Sim.UUID", "what the simulated device says it is", func(c *Config) any { return &c.Sim.UUID }},
+	{"FENCEPOST_RESOURCE", "Resource", "the backend: async or direct", func(c *Config) any { return &c.Resource }},
+	{"FENCEPOST_STREAMS", "Streams", "stream leases at a time", func(c *Config) any { return &c.Streams }},
+	{"FENCEPOST_DEVICE_ORDER", "DeviceOrder", "waits for compute-sanitizer: 1 or 0", func(c *Config) any { return &c.DeviceOrder }},
+	{"FENCEPOST_BUDGET", "Budget", "bytes that may be charged", func(c *Config) any { return &c.Budget }},
+	{"FENCEPOST_GUARD", "Guard", "the debug guard's mode", func(c *Config) any { return &c.Guard }},
+	{"FENCEPOST_GUARD_POLICY", "GuardPolicy", "what follows a finding: report, refuse or stop", func(c *Config) any { return &c.GuardPolicy }},
+	{"FENCEPOST_GUARD_TAGS", "GuardConfig.HuntTags", "tags to hunt, separated by commas", func(c *Config) any { return &c.GuardConfig.HuntTags }},
+	{"FENCEPOST_INCIDENTS", "Incidents", "the folder for incident files", func(c *Config) any { return &c.Incidents }},
+	{"FENCEPOST_TRACE_LEVEL", "TraceLevel", "what becomes a span: off, launches or operations", func(c *Config) any { return &c.TraceLevel }},
+	{"FENCEPOST_TRACE_LAYERS", "TraceLayers", "a span of each layer: 1 or 0", func(c *Config) any { return &c.TraceLayers }},
+	{"FENCEPOST_HISTORY", "History", "log records kept in memory", func(c *Config) any { return &c.History }},
 }
 
 // Variables lists the environment variables that [Open] looks at.
@@ -56,7 +56,7 @@ func (c *Config) applyEnvironment() error {
 		if value == "" {
 			continue
 		}
-		if err := v.set(c, value); err != nil {
+		if err := set(v.field(c), value); err != nil {
 			return invalid(v.Field, fmt.Sprintf("%q: %v", value, err))
 		}
 	}
@@ -74,54 +74,29 @@ func invalid(field, reason string) error {
 	return &core.InvalidRequestError{Op: "fencepost.Open", Field: field, Reason: reason}
 }
 
-func text(to *string, s string) error {
-	*to = s
-	return nil
-}
-
-func tags(to *[]core.Tag, s string) (err error) {
-	*to, err = operators.ParseTags(s)
+// set reads a variable's value into the field at that address.
+func set(field any, value string) (err error) {
+	switch to := field.(type) {
+	case *string:
+		*to = value
+	case *int:
+		if *to, err = strconv.Atoi(value); err != nil {
+			err = errors.New("write a whole number")
+		}
+	case *bool:
+		if *to, err = strconv.ParseBool(value); err != nil {
+			err = errors.New("write 1 or 0")
+		}
+	case *uint64:
+		*to, err = ParseBytes(value)
+	case *[]core.Tag:
+		*to, err = operators.ParseTags(value)
+	case *telemetry.Level:
+		if *to, err = telemetry.ParseLevel(value); err != nil {
+			err = errors.New("say off, launches or operations")
+		}
+	}
 	return err
-}
-
-func number(to *int, s string) (err error) {
-	if *to, err = strconv.Atoi(s); err != nil {
-		return errors.New("write a whole number")
-	}
-	return nil
-}
-
-func yes(to *bool, s string) (err error) {
-	if *to, err = strconv.ParseBool(s); err != nil {
-		return errors.New("write 1 or 0")
-	}
-	return nil
-}
-
-func level(to *telemetry.Level, s string) (err error) {
-	if *to, err = telemetry.ParseLevel(s); err != nil {
-		return errors.New("say off, launches or operations")
-	}
-	return nil
-}
-
-func size(to *uint64, s string) (err error) {
-	*to, err = ParseBytes(s)
-	return err
-}
-
-// FormatBytes renders a number of bytes for people, with one decimal of a
-// binary unit: "1.5 GiB".
-func FormatBytes(n uint64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	v, i := float64(n), 0
-	for v >= 1024 && i < len(units)-1 {
-		v, i = v/1024, i+1
-	}
-	if i == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", v, units[i])
 }
 
 // ParseBytes reads a size such as "1073741824", "1024MiB" or "1 GiB".

@@ -151,9 +151,3 @@ func ExampleRuntime_TrimPool() {
 	// <nil> true true
 	// <nil>
 }
-
-func ExampleFormatBytes() {
-	fmt.Println(fencepost.FormatBytes(640), fencepost.FormatBytes(3<<29))
-	// Output:
-	// 640 B 1.5 GiB
-}

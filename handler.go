@@ -79,7 +79,7 @@ func NewHandler(cfg HandlerConfig) (http.Handler, error) {
 
 // device is what operators see of a runtime.
 func (cfg HandlerConfig) device(r *Runtime) operators.Device {
-	d := operators.Device{Ordinal: r.Ordinal(), Collector: r.Collector(), Health: r.HealthHandler(), Ready: r.ReadyHandler(cfg.Ready...),
+	d := operators.Device{Ordinal: r.Ordinal(), Collector: r.Collector(), Health: r.alive, Ready: r.ready(cfg.Ready),
 		History: r.HistoryHandler(), Profile: r.ProfileHandler(), Live: cfg.liveSource(r), Guard: r.guardSwitch()}
 	if r.incidents != nil {
 		d.Files = operators.Files{Folder: r.incidents.Folder(), MaxDump: r.maxDump, Dump: r.Dump}

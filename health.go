@@ -69,10 +69,12 @@ func (r *Runtime) HealthReport() HealthReport {
 // back, and 200 otherwise. It is for an orchestrator's liveness probe, usually
 // on /healthz. It makes no device call.
 func (r *Runtime) HealthHandler() http.Handler {
-	return operators.Probe(func() (any, bool) {
-		report := r.HealthReport()
-		return report, report.State != core.HealthPoisoned.String()
-	})
+	return operators.Probe(r.alive)
+}
+
+func (r *Runtime) alive() (report any, good bool) {
+	h := r.HealthReport()
+	return h, h.State != core.HealthPoisoned.String()
 }
 
 // ReadyHandler answers whether to send requests here, with a [HealthReport]:
@@ -82,7 +84,11 @@ func (r *Runtime) HealthHandler() http.Handler {
 // It makes no device call; the checks are called for each request and should
 // not block.
 func (r *Runtime) ReadyHandler(checks ...func() error) http.Handler {
-	return operators.Probe(func() (any, bool) {
+	return r.ready(checks)
+}
+
+func (r *Runtime) ready(checks []func() error) operators.Probe {
+	return func() (any, bool) {
 		report := r.HealthReport()
 		for _, check := range checks {
 			if err := check(); err != nil {
@@ -91,7 +97,7 @@ func (r *Runtime) ReadyHandler(checks ...func() error) http.Handler {
 			}
 		}
 		return report, report.State == core.HealthOK.String() || report.State == core.HealthDegraded.String()
-	})
+	}
 }
 
 func (r *Runtime) newHealthWatch(cfg Config) *health.Watch {

@@ -352,20 +352,9 @@ func argOf[T cuda.Element](s *cuda.Slice[T], access core.Access) Arg {
 // Value is a number of the size of T, as the kernel's parameter must be: a Go int
 // has no size on the device, so say uint32(n) or int64(n).
 func Value[T cuda.Element](v T) Arg {
-	size := uint8(unsafe.Sizeof(v))
-	a := driver.Arg{Size: size}
-	p := unsafe.Pointer(&v)
-	switch size {
-	case 1:
-		a.Bits = uint64(*(*uint8)(p))
-	case 2:
-		a.Bits = uint64(*(*uint16)(p))
-	case 4:
-		a.Bits = uint64(*(*uint32)(p))
-	default:
-		a.Bits = *(*uint64)(p)
-	}
-	return Arg{value: a, kind: valueArg}
+	var bits uint64 // little-endian, as every host of a CUDA device
+	*(*T)(unsafe.Pointer(&bits)) = v
+	return Arg{value: driver.Arg{Size: uint8(unsafe.Sizeof(v)), Bits: bits}, kind: valueArg}
 }
 
 // launchLists are of one launch at a time.

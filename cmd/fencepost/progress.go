@@ -7,6 +7,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/sizes"
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
@@ -79,6 +80,6 @@ func (p *progress) show() {
 func (p *progress) line(rate float64) string {
 	s, spans := p.rt.Stats(), p.spans.pipe.Counts()
 	return fmt.Sprintf("live %s of %s, quarantined %s; freed and waiting for the device %s | %.0f ops/s | waits %d queued, %d not needed | spans %d started %d dropped | findings %d",
-		fencepost.FormatBytes(s.Live.Bytes), fencepost.FormatBytes(s.Limit), fencepost.FormatBytes(s.Quarantined.Bytes), fencepost.FormatBytes(s.Pending.Bytes), rate,
+		sizes.Text(s.Live.Bytes), sizes.Text(s.Limit), sizes.Text(s.Quarantined.Bytes), sizes.Text(s.Pending.Bytes), rate,
 		s.WaitsQueued, s.WaitsElided, spans.Started, spans.Dropped+spans.Failed, p.rt.Findings().Total())
 }

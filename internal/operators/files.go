@@ -2,7 +2,6 @@ package operators
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,10 +27,8 @@ const dumpEvery = time.Minute
 // folder serves the files of a device: what is there by number, and
 // a dump when somebody of this machine asks.
 type folder struct {
-	make   func(context.Context) (paths []string, err error)
-	shelf  *shelf.Shelf // nil without a folder
-	origin *http.CrossOriginProtection
-	every  time.Duration
+	make  func(context.Context) (paths []string, err error)
+	shelf *shelf.Shelf // nil without a folder
 
 	mu   sync.Mutex
 	last time.Time
@@ -49,7 +46,7 @@ type listedFile struct {
 }
 
 func newFolder(of Files) *folder {
-	h := &folder{make: of.Dump, origin: http.NewCrossOriginProtection(), every: dumpEvery}
+	h := &folder{make: of.Dump}
 	if of.Folder == "" {
 		return h
 	}
@@ -65,35 +62,29 @@ func newFolder(of Files) *folder {
 }
 
 // serveFiles adds the paths of the files of each device, or nothing but 404.
-func serveFiles(mux *http.ServeMux, devices ordinals, served bool) {
-	const at = "/debug/gpumem/"
-	list, one, dumps := http.NotFoundHandler(), http.NotFoundHandler(), http.NotFoundHandler()
-	if served {
-		folders := map[*Device]*folder{}
-		for _, d := range devices.list {
-			folders[d] = newFolder(d.Files)
-		}
-		of := func(serve func(*folder, http.ResponseWriter, *http.Request), allowed ...string) http.Handler {
-			return devices.choose(func(d *Device) http.Handler { return folders[d].only(serve, allowed...) })
-		}
-		list, one = of((*folder).list, http.MethodGet, http.MethodHead), of((*folder).fetch, http.MethodGet, http.MethodHead)
-		dumps = of((*folder).dump, http.MethodPost)
+func serveFiles(mux *http.ServeMux, all devices, served bool) {
+	folders := map[int]*folder{}
+	for _, d := range all {
+		folders[d.Ordinal] = newFolder(d.Files)
 	}
-	mux.Handle(at+"incidents", list)
-	mux.Handle(at+"incidents/{index}", one)
-	mux.Handle(at+"dump", dumps)
+	at := func(path string, serve func(*folder, http.ResponseWriter, *http.Request), methods ...string) {
+		h := http.NotFoundHandler()
+		if served {
+			h = all.choose(func(d *Device) http.Handler { return folders[d.Ordinal].only(serve, methods...) })
+		}
+		mux.Handle("/debug/gpumem/"+path, h)
+	}
+	at("incidents", (*folder).list, http.MethodGet, http.MethodHead)
+	at("incidents/{index}", (*folder).fetch, http.MethodGet, http.MethodHead)
+	at("dump", (*folder).dump, http.MethodPost)
 }
 
 // only refuses other methods, and everything where there is no folder.
-func (h *folder) only(serve func(*folder, http.ResponseWriter, *http.Request), allowed ...string) http.Handler {
+func (h *folder) only(serve func(*folder, http.ResponseWriter, *http.Request), methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		switch {
-		case h.shelf == nil:
+		if h.shelf == nil {
 			http.Error(w, "this device has no folder for incidents: set Config.Incidents or FENCEPOST_INCIDENTS", http.StatusNotFound)
-		case !slices.Contains(allowed, req.Method):
-			w.Header().Set("Allow", strings.Join(allowed, ", "))
-			http.Error(w, fmt.Sprintf("%s: use %s", req.Method, allowed[0]), http.StatusMethodNotAllowed)
-		default:
+		} else if allowed(w, req, "use "+methods[0], methods...) {
 			serve(h, w, req)
 		}
 	})
@@ -115,10 +106,8 @@ func writeFiles(w http.ResponseWriter, files []shelf.File) {
 	for _, f := range files {
 		out.Files = append(out.Files, describeFile(f))
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_ = json.NewEncoder(w).Encode(out) //nolint:errchkjson // the client went away
+	answer(w, http.StatusOK, out)
 }
 
 // describeFile reads a name of the form TIME-NUMBER-WHAT.SUFFIX, or
@@ -152,13 +141,11 @@ func (h *folder) fetch(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	defer func() { _ = file.Close() }()
+	attach(w, info.Form.Download)
 	head := w.Header()
-	head.Set("Content-Type", "application/octet-stream")
-	head.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", info.Form.Download))
 	head.Set("Content-Length", strconv.FormatInt(info.Bytes, 10))
 	head.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	head.Set("Cross-Origin-Resource-Policy", "same-origin")
-	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Cache-Control", "no-store")
 	if req.Method != http.MethodHead {
 		_, _ = io.CopyN(w, file, info.Bytes) // the client went away, or the file became shorter
@@ -167,7 +154,7 @@ func (h *folder) fetch(w http.ResponseWriter, req *http.Request) {
 
 // dump makes a dump, and answers with its files.
 func (h *folder) dump(w http.ResponseWriter, req *http.Request) {
-	if err := permit(req, h.origin, "a dump is made"); err != nil {
+	if err := permit(req, "a dump is made"); err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
@@ -199,7 +186,7 @@ func (h *folder) dump(w http.ResponseWriter, req *http.Request) {
 func (h *folder) claim(now time.Time) (wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if wait = h.every - now.Sub(h.last); !h.last.IsZero() && wait > 0 {
+	if wait = dumpEvery - now.Sub(h.last); !h.last.IsZero() && wait > 0 {
 		return wait
 	}
 	h.last = now

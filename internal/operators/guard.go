@@ -39,22 +39,25 @@ type GuardChange struct {
 func GuardHandler(g Guard) http.Handler { return newGuardHandler(g, switchTime) }
 
 func newGuardHandler(g Guard, limit time.Duration) http.Handler {
-	return &guardHandler{status: g.Status, set: g.Switch, origin: http.NewCrossOriginProtection(), limit: limit}
+	return &guardHandler{g, limit}
 }
 
 type guardHandler struct {
-	status func() any
-	set    func(context.Context, GuardChange) error
-	origin *http.CrossOriginProtection
-	limit  time.Duration
+	Guard
+	limit time.Duration
 }
 
 // ServeHTTP answers one request.
 func (h *guardHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	switch req.Method {
-	case http.MethodGet, http.MethodHead:
-	case http.MethodPost, http.MethodPut:
-		if err := permit(req, h.origin, "the guard is switched"); err != nil {
+	methods, advice := []string{http.MethodGet, http.MethodHead}, "the guard is not switched here: the program would have to set HandlerConfig.SwitchGuard"
+	if h.Switch != nil {
+		methods, advice = append(methods, http.MethodPost, http.MethodPut), "use GET to see the guard, POST or PUT to switch it"
+	}
+	if !allowed(w, req, advice, methods...) {
+		return
+	}
+	if req.Method == http.MethodPost || req.Method == http.MethodPut {
+		if err := permit(req, "the guard is switched"); err != nil {
 			http.Error(w, err.Error(), http.StatusForbidden)
 			return
 		}
@@ -62,22 +65,18 @@ func (h *guardHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			http.Error(w, err.Error(), statusOf(err))
 			return
 		}
-	default:
-		w.Header().Set("Allow", "GET, HEAD, POST, PUT")
-		http.Error(w, req.Method+": use GET to see the guard, POST or PUT to switch it", http.StatusMethodNotAllowed)
-		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(h.status()) //nolint:errchkjson // the client went away
+	answer(w, http.StatusOK, h.Status())
 }
+
+var crossOrigin = http.NewCrossOriginProtection()
 
 // proxyHeaders are what proxies add to what they pass on.
 var proxyHeaders = [...]string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "X-Envoy-External-Address"}
 
 // permit refuses what does not come from this machine; done says what it would
 // do. A proxy that hides itself cannot be told from a client here.
-func permit(req *http.Request, origins *http.CrossOriginProtection, done string) error {
+func permit(req *http.Request, done string) error {
 	peer, err := netip.ParseAddrPort(req.RemoteAddr)
 	if err != nil || !peer.Addr().Unmap().IsLoopback() {
 		return fmt.Errorf("%s from this machine only, over a loopback address: the request comes from %q", done, req.RemoteAddr)
@@ -90,7 +89,7 @@ func permit(req *http.Request, origins *http.CrossOriginProtection, done string)
 			return fmt.Errorf("%s from this machine only: header %s says that the request came through a proxy", done, name)
 		}
 	}
-	if err := origins.Check(req); err != nil {
+	if err := crossOrigin.Check(req); err != nil {
 		return fmt.Errorf("%s from no web page of another site: %w", done, err)
 	}
 	if origin := req.Header.Get("Origin"); origin != "" {
@@ -127,7 +126,7 @@ func (h *guardHandler) change(w http.ResponseWriter, req *http.Request) error {
 	// Whole, even if the client goes away.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), h.limit)
 	defer cancel()
-	return deadline.Within(ctx, func() error { return h.set(ctx, change) })
+	return deadline.Within(ctx, func() error { return h.Switch(ctx, change) })
 }
 
 func readChange(req *http.Request) (change GuardChange, err error) {

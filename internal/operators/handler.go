@@ -16,7 +16,7 @@ type Device struct {
 	Ordinal   int
 	Collector prometheus.Collector
 	// Health and Ready answer the probes, History and Profile as their packages say.
-	Health, Ready    http.Handler
+	Health, Ready    Probe
 	History, Profile http.Handler
 	Live             liveview.Source
 	Guard            Guard
@@ -27,6 +27,7 @@ type Device struct {
 type Guard struct {
 	// Status is what is shown, as JSON.
 	Status func() any
+	// Switch may be nil: the guard is not switched then.
 	Switch func(context.Context, GuardChange) error
 }
 
@@ -52,14 +53,9 @@ type Config struct {
 // New returns the handler of everything. No device, or two of one ordinal, are a
 // [core.InvalidRequestError].
 func New(cfg Config) (http.Handler, error) {
-	if len(cfg.Devices) == 0 {
-		return nil, badRuntimes("none: pass at least one")
-	}
-	devices := ordinals{devices: map[string]*Device{}}
-	for i := range cfg.Devices {
-		if err := devices.add(&cfg.Devices[i]); err != nil {
-			return nil, err
-		}
+	all := devices(cfg.Devices)
+	if err := all.check(); err != nil {
+		return nil, err
 	}
 	gatherer, err := metricsOf(cfg)
 	if err != nil {
@@ -69,37 +65,29 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	var health, ready []Probe
+	for _, d := range all {
+		health, ready = append(health, d.Health), append(ready, d.Ready)
+	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{EnableOpenMetrics: true}))
-	mux.Handle("/healthz", worst(devices.each(func(d *Device) http.Handler { return d.Health })))
-	mux.Handle("/readyz", worst(devices.each(func(d *Device) http.Handler { return d.Ready })))
+	mux.Handle("/healthz", worst(health))
+	mux.Handle("/readyz", worst(ready))
 	mux.Handle("/debug/gpumem/", http.StripPrefix("/debug/gpumem", view))
-	mux.Handle("/debug/gpumem/history", devices.choose(func(d *Device) http.Handler { return d.History }))
-	mux.Handle("/debug/gpumem/guard", devices.choose(guardOf(cfg.SwitchGuard)))
-	serveFiles(mux, devices, cfg.Incidents)
-	mux.Handle("/debug/pprof/gpumem", devices.choose(func(d *Device) http.Handler { return d.Profile }))
+	mux.Handle("/debug/gpumem/history", all.choose(func(d *Device) http.Handler { return d.History }))
+	mux.Handle("/debug/gpumem/guard", all.choose(func(d *Device) http.Handler {
+		shown := d.Guard
+		if !cfg.SwitchGuard {
+			shown.Switch = nil
+		}
+		return GuardHandler(shown)
+	}))
+	serveFiles(mux, all, cfg.Incidents)
+	mux.Handle("/debug/pprof/gpumem", all.choose(func(d *Device) http.Handler { return d.Profile }))
 	if cfg.GoProfiles {
 		mux.Handle("/debug/pprof/", goProfiles())
 	}
 	return mux, nil
-}
-
-// guardOf is the guard's endpoint, or the half of it that shows.
-func guardOf(switched bool) func(*Device) http.Handler {
-	return func(d *Device) http.Handler {
-		h := GuardHandler(d.Guard)
-		if switched {
-			return h
-		}
-		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-			if req.Method != http.MethodGet && req.Method != http.MethodHead {
-				w.Header().Set("Allow", "GET, HEAD")
-				http.Error(w, req.Method+": the guard is not switched here: the program would have to set HandlerConfig.SwitchGuard", http.StatusMethodNotAllowed)
-				return
-			}
-			h.ServeHTTP(w, req)
-		})
-	}
 }
 
 func newView(cfg Config) (*liveview.View, error) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/sizes"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
@@ -66,7 +67,7 @@ func (d Device) print(p printer) {
 	p.line("UUID", "%s", d.UUID)
 	p.line("PCI", "%s", d.PCIBusID)
 	p.line("capability", "%s, %d multiprocessors, built-in kernels %s", d.Capability, d.Multiprocessors, yes(d.Kernels))
-	p.line("memory", "%s%s", fencepost.FormatBytes(d.TotalBytes), d.freeText())
+	p.line("memory", "%s%s", sizes.Text(d.TotalBytes), d.freeText())
 	p.line("memory pools", "%s", yes(d.MemoryPools))
 	p.line("virtual memory", "%s", yes(d.VirtualMemory))
 	p.line("modes", "compute %s, ECC %s%s", d.ComputeMode, map[bool]string{true: "on", false: "off"}[d.ECC], prefixed(", MIG ", d.MIG))
@@ -76,7 +77,7 @@ func (d Device) freeText() string {
 	if d.FreeBytes == 0 {
 		return ""
 	}
-	text := fmt.Sprintf(", %s free", fencepost.FormatBytes(d.FreeBytes))
+	text := fmt.Sprintf(", %s free", sizes.Text(d.FreeBytes))
 	if d.Processes < 0 { // not known, which is not none
 		return text
 	}
@@ -110,7 +111,7 @@ func limit(bytes uint64) string {
 	if bytes == 0 {
 		return "no limit"
 	}
-	return "at most " + fencepost.FormatBytes(bytes)
+	return "at most " + sizes.Text(bytes)
 }
 
 func (r *Report) printSelfTest(p printer) {
@@ -119,7 +120,7 @@ func (r *Report) printSelfTest(p printer) {
 	if t.Device != nil {
 		p.line("device", "%s", t.Device)
 		p.line("stack", "%s", t.Stack)
-		p.line("budget", "%s", fencepost.FormatBytes(t.Budget))
+		p.line("budget", "%s", sizes.Text(t.Budget))
 	}
 	switch {
 	case t.OK:
