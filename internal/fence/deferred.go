@@ -18,9 +18,9 @@ import "github.com/fencepost-gpu/fencepost/core"
 // own point covers it. If that launch is withdrawn, the next who needs the point
 // records it.
 //
-// The point is placed with the first allocation. So it is sealed, and later
-// allocations do not share it, before anybody may come to believe that its sequence
-// number is completed.
+// The point is placed with the first allocation. So it stops being shareable, and
+// later allocations get another one, before anybody may come to believe that its
+// sequence number is completed.
 //
 // # Who records it
 //
@@ -48,7 +48,7 @@ func (s *Stream) PointForAllocation(lease core.StreamID) (ready, reserve *Point,
 		// Who else has a reference may record it and then give that up, so this
 		// is looked at first: without another nobody can.
 		shared := p.sharers() > 0
-		if p.lease == lease && !s.sealed && p.IsDeferred() {
+		if p.lease == lease && s.shareable && p.IsDeferred() {
 			if shared {
 				reserve, err = s.points.get(s, 1)
 			}
@@ -72,7 +72,7 @@ func (s *Stream) placeReadyPoint(p *Point, lease core.StreamID) {
 	p.lease, p.launch, p.name = lease, 0, ""
 	s.place(p)
 	p.state.Store(deferred)
-	s.readyPoint, s.sealed = p, false
+	s.readyPoint, s.shareable = p, true
 }
 
 // ConfirmReadyPoint returns the point that an allocation which was made is ready

@@ -26,10 +26,10 @@ type Stream struct {
 	seq   uint64
 	clock clock
 	// readyPoint is the point behind the allocations since anything else was
-	// enqueued, while its record may still be deferred; see deferred.go. sealed:
-	// no further allocation may share it.
+	// enqueued, while its record may still be deferred; see deferred.go.
+	// shareable: further allocations may share it.
 	readyPoint *Point
-	sealed     bool
+	shareable  bool
 	// newest holds, by slot, the newest dependency of the plan that is being queued,
 	// slots which it has.
 	newest []dependency
@@ -82,7 +82,7 @@ func (s *Stream) Seq() uint64 { return s.seq }
 // Here is the newest place in the stream's order. What is enqueued
 // later lies behind it; the stream must be locked.
 func (s *Stream) Here() uint64 {
-	s.sealed = true
+	s.shareable = false
 	return s.seq
 }
 

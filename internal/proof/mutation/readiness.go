@@ -3,10 +3,10 @@ package mutation
 // readinessSites are the events behind allocations.
 var readinessSites = []Site{
 	{
-		Name: "PointForAllocation: a sealed event is shared", File: "internal/fence/deferred.go", Func: "Stream.PointForAllocation",
+		Name: "PointForAllocation: one that is not shareable is shared", File: "internal/fence/deferred.go", Func: "Stream.PointForAllocation",
 		Wrong: "an allocation shares an event whose number is believed to be completed",
-		Old:   "!s.sealed",
-		New:   "(!s.sealed || mutated())",
+		Old:   "s.shareable",
+		New:   "(s.shareable || mutated())",
 	},
 	{
 		Name: "PointForAllocation: a recorded event is shared", File: "internal/fence/deferred.go", Func: "Stream.PointForAllocation",
@@ -69,10 +69,10 @@ var readinessSites = []Site{
 		New:   "if !mutated() {\n p.state.Store(recorded)\n }",
 	},
 	{
-		Name: "Here: not sealed", File: "internal/fence/stream.go", Func: "Stream.Here",
+		Name: "Here: still shareable", File: "internal/fence/stream.go", Func: "Stream.Here",
 		Wrong: "allocations go on sharing an event whose number will be believed to be passed",
-		Old:   "s.sealed = true",
-		New:   "if s.readyPoint == nil || !mutated() {\n s.sealed = true\n }",
+		Old:   "s.shareable = false",
+		New:   "if s.readyPoint == nil || !mutated() {\n s.shareable = false\n }",
 	},
 	{
 		Name: "flushOthers: one is left", File: "internal/fence/deferred.go", Func: "Plan.flushOthers",
