@@ -21,7 +21,7 @@ func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 		return Leftover{}, fmt.Errorf("Close refused: the runtime is %w", ErrClosed)
 	}
 	var err error
-	if r.poisoned.Load() == nil {
+	if r.lost.Load() == nil {
 		err = r.settle(ctx)
 	}
 	stats := r.resource.Stats()
@@ -30,7 +30,7 @@ func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 		r.report(Finding{Kind: FindingAccountingMismatch,
 			Text: fmt.Sprintf("%d attempts to take a byte counter of %v below zero: its books are wrong, which is a bug of that resource", stats.Underflows, r.resource)})
 	}
-	if r.poisoned.Load() != nil {
+	if r.lost.Load() != nil {
 		return left, err // nothing could be given back: those are no leaks
 	}
 	var listed uint64
@@ -57,7 +57,7 @@ func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 // drains.
 func (r *Runtime) settle(ctx context.Context) error {
 	checked := r.observe("Close", r.resource.CheckLive(ctx))
-	if r.poisoned.Load() != nil {
+	if r.lost.Load() != nil {
 		return checked
 	}
 	return errors.Join(checked, r.Drain(ctx))

@@ -25,7 +25,7 @@ type Health struct {
 // takes no lock. A runtime of this package is never degraded: what makes it so
 // is seen by the layers, which the root package's Runtime knows.
 func (r *Runtime) Health() Health {
-	if f := r.poisoned.Load(); f != nil {
+	if f := r.lost.Load(); f != nil {
 		text := "the device was lost in " + f.op + ": " + f.err.Error()
 		return Health{State: HealthPoisoned, Reason: text, Err: f.err,
 			Signs: []HealthSign{{Reason: HealthStickyError, Text: text, Since: f.at}}}
@@ -44,8 +44,8 @@ func (r *Runtime) StickyErrors() uint64 { return r.sticky.Load() }
 // own calls, by a kernel launch or a synchronise. Other errors are ignored.
 func (r *Runtime) ReportSticky(op string, err error) { _ = r.observe(op, err) }
 
-func (r *Runtime) poison(op string, err error) {
-	if !r.poisoned.CompareAndSwap(nil, &stickyFault{err: err, op: op, at: time.Now()}) {
+func (r *Runtime) lose(op string, err error) {
+	if !r.lost.CompareAndSwap(nil, &stickyFault{err: err, op: op, at: time.Now()}) {
 		return
 	}
 	r.report(Finding{

@@ -15,10 +15,10 @@ type Runtime struct {
 	resource Resource
 	findings FindingSink
 
-	closed   atomic.Bool
-	poisoned atomic.Pointer[stickyFault]
-	sticky   atomic.Uint64
-	dropped  atomic.Uint64
+	closed  atomic.Bool
+	lost    atomic.Pointer[stickyFault]
+	sticky  atomic.Uint64
+	dropped atomic.Uint64
 }
 
 // Parts are what a Runtime is made of.
@@ -193,7 +193,7 @@ func (r *Runtime) admit(op string) error {
 	if r == nil {
 		return r.missing(op)
 	}
-	if f := r.poisoned.Load(); f != nil {
+	if f := r.lost.Load(); f != nil {
 		return fmt.Errorf("%s refused: the device was lost in %s: %w", op, f.op, f.err)
 	}
 	if r.closed.Load() {
@@ -202,13 +202,13 @@ func (r *Runtime) admit(op string) error {
 	return nil
 }
 
-// observe looks at an error on its way out. The first sticky one poisons the
-// runtime: the driver would answer every later call with it, so the runtime
+// observe looks at an error on its way out. The first sticky one loses the
+// device: the driver would answer every later call with it, so the runtime
 // says so once and stops asking.
 func (r *Runtime) observe(op string, err error) error {
 	if err != nil && errors.Is(err, ErrSticky) {
 		r.sticky.Add(1)
-		r.poison(op, err)
+		r.lose(op, err)
 	}
 	return err
 }
