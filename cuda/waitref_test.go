@@ -17,8 +17,8 @@ func TestAWaitNamesTheLaunchOrTheAllocationThatItIsFor(t *testing.T) {
 		block core.Block
 		want  core.WaitRef
 	}{
-		{"an allocation", fresh, core.BlockWait(fresh.ID.Generation)}, // first: the writer's event covers it
-		{"a launch", written, core.LaunchWait(writer)},
+		{"an allocation", fresh, core.WaitRef{Block: fresh.ID.Generation}}, // first: the writer's event covers it
+		{"a launch", written, core.WaitRef{Launch: writer}},
 	} {
 		ticket, err := b.Runtime.PrepareUse(ctx, core.UseRequest{Stream: s[1].ID(), Uses: []core.Use{{Block: c.block.ID, Access: core.Read}}})
 		must(t, err)

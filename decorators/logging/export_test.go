@@ -17,7 +17,7 @@ func TestARingIsWrittenAsTheLinesThatASinkWrites(t *testing.T) {
 	sink := NewJSONSink(&sunk, Queue{Size: 4096})
 	for i := range 1000 {
 		r := Record{Seq: uint64(i + 1), Event: core.Event{Op: core.OpPrepare, Layer: "logging", Time: time.Now(), Launch: fmt.Sprint("launch ", i), LaunchID: uint64(i),
-			Uses: 2, Waits: 3, WaitedFor: [4]core.WaitRef{core.LaunchWait(4), core.BlockWait(5), core.LaunchWait(6)}}}
+			Uses: 2, Waits: 3, WaitedFor: [4]core.WaitRef{{Launch: 4}, {Block: 5}, {Launch: 6}}}}
 		ring.Put(r)
 		sink.Put(r)
 	}

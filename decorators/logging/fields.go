@@ -58,10 +58,10 @@ func appendLaunch(to []slog.Attr, e *core.Event) []slog.Attr {
 	to = append(to, slog.Int("uses", e.Uses), slog.Int("waits", e.Waits), slog.Int("elided", e.Elided))
 	var launches, blocks []uint64
 	for _, ref := range e.WaitedFor {
-		if id, ok := ref.Launch(); ok {
-			launches = append(launches, id)
-		} else if g, ok := ref.Block(); ok {
-			blocks = append(blocks, uint64(g))
+		if ref.Launch != 0 {
+			launches = append(launches, ref.Launch)
+		} else if ref.Block != 0 {
+			blocks = append(blocks, uint64(ref.Block))
 		}
 	}
 	if launches != nil {

@@ -49,8 +49,8 @@ func TestWaitsOfALaunchAreLogged(t *testing.T) {
 	b.skip()
 	in := ticket.Intent()
 	in.Uses[0].Elided = 2
-	in.Waited = append(in.Waited, core.Waited{Stream: 1, For: core.LaunchWait(7)}, core.Waited{Stream: 2, For: core.BlockWait(8)},
-		core.Waited{Stream: 3}, core.Waited{Stream: 4, For: core.LaunchWait(9)}, core.Waited{Stream: 5, For: core.LaunchWait(10)})
+	in.Waited = append(in.Waited, core.Waited{Stream: 1, For: core.WaitRef{Launch: 7}}, core.Waited{Stream: 2, For: core.WaitRef{Block: 8}},
+		core.Waited{Stream: 3}, core.Waited{Stream: 4, For: core.WaitRef{Launch: 9}}, core.Waited{Stream: 5, For: core.WaitRef{Launch: 10}})
 	if err := b.log.FinishUse(ctx, ticket); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestWaitsOfALaunchAreLogged(t *testing.T) {
 	if got.Waits != 5 || got.Elided != 2 {
 		t.Errorf("waits %d, elided %d", got.Waits, got.Elided)
 	}
-	if want := [4]core.WaitRef{core.LaunchWait(7), core.BlockWait(8), 0, core.LaunchWait(9)}; got.WaitedFor != want {
+	if want := [4]core.WaitRef{{Launch: 7}, {Block: 8}, {}, {Launch: 9}}; got.WaitedFor != want {
 		t.Errorf("waited for %v, want the first four: %v", got.WaitedFor, want)
 	}
 }

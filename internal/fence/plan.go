@@ -13,9 +13,9 @@ type dependency struct {
 // waitRef names what the dependency is on, for a use of the block g.
 func (d *dependency) waitRef(g core.Generation) core.WaitRef {
 	if d.point.isLaunch() {
-		return core.LaunchWait(d.point.launch)
+		return core.WaitRef{Launch: d.point.launch}
 	}
-	return core.BlockWait(g)
+	return core.WaitRef{Block: g}
 }
 
 // Plan is what one stream must be ordered after, for a launch or a free, on its way to

@@ -22,7 +22,7 @@ func eventsOf(data []byte) (events []core.Event) {
 		take := func(below uint64) uint64 { v := n % below; n /= below; return v }
 		e := core.Event{Op: core.Op(1 + take(12)), Ordinal: int(take(2)), Stream: core.StreamID(take(3)), Tag: core.Tag([]string{"", "a", "\xff\""}[take(3)]),
 			Bytes: 256 * take(8), Requested: 100 * take(8), Launch: []string{"", "sort"}[take(2)], LaunchID: take(5), Waits: 1,
-			WaitedFor: [4]core.WaitRef{core.LaunchWait(take(5)), core.BlockWait(core.Generation(take(8)))},
+			WaitedFor: [4]core.WaitRef{{Launch: take(5)}, {Block: core.Generation(take(8))}},
 			Time:      start.Add(time.Duration(take(1 << 12))), Duration: time.Duration(take(1 << 10)), Relieved: take(2) == 0}
 		e.Block = core.BlockID{Ptr: 256 * take(16), Generation: core.Generation(take(8)), AllocStream: e.Stream, Ordinal: e.Ordinal}
 		if take(5) == 0 {

@@ -143,10 +143,11 @@ func arrowsOf(h *loaded, spans []*span) (arrows []arrow) {
 		}
 		for _, ref := range s.first.WaitedFor {
 			var from *span
-			if id, ok := ref.Launch(); ok {
-				from = launches[launchKey{s.ordinal, id}]
-			} else if g, ok := ref.Block(); ok {
-				from = blocks[g]
+			switch {
+			case ref.Launch != 0:
+				from = launches[launchKey{s.ordinal, ref.Launch}]
+			case ref.Block != 0:
+				from = blocks[ref.Block]
 			}
 			if from == nil || from == s {
 				continue

@@ -155,10 +155,10 @@ func orZero(n *uint64) uint64 {
 func (l *eventLine) waits(e *core.Event) {
 	refs := e.WaitedFor[:0]
 	for _, id := range l.WaitedFor {
-		refs = append(refs, core.LaunchWait(id))
+		refs = append(refs, core.WaitRef{Launch: id})
 	}
 	for _, g := range l.WaitBlocks {
-		refs = append(refs, core.BlockWait(core.Generation(g)))
+		refs = append(refs, core.WaitRef{Block: core.Generation(g)})
 	}
 	copy(e.WaitedFor[:], refs)
 }

@@ -28,7 +28,7 @@ func every(start time.Time) (events []core.Event) {
 	at(core.Event{Op: core.OpAllocate, Tag: "big", Requested: 100, Bytes: 356, Err: fmt.Errorf("driver: %w", core.ErrOutOfMemory)})
 	at(core.Event{Op: core.OpRefusal, Tag: "big", Requested: 100, Bytes: 356, Relieved: true, Err: &core.OutOfBudgetError{Requested: 100}})
 	used := core.Event{Block: core.BlockID{Ptr: 0x7f00, Generation: 5, Ordinal: 1}, Tag: "rows", Requested: 200, Bytes: 712, Launch: "join", LaunchID: 77, Access: core.ReadWrite, Uses: 2, Waits: 3, Elided: 1,
-		WaitedFor: [4]core.WaitRef{core.LaunchWait(70), core.LaunchWait(71), core.BlockWait(5)}}
+		WaitedFor: [4]core.WaitRef{{Launch: 70}, {Launch: 71}, {Block: 5}}}
 	for _, op := range []core.Op{core.OpPrepare, core.OpFinish, core.OpAbort, core.OpRecord} {
 		used.Op = op
 		at(used)
