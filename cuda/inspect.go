@@ -94,13 +94,12 @@ func (i inspector) InFlight() []core.UseRecord {
 
 // Leased takes no lock.
 func (i inspector) Leased(stream core.StreamID) bool {
-	_, ok := (*i.of.streams.table.leases.Load())[stream]
-	return ok
+	return i.of.streams.table.leases.Load().find(stream) != nil
 }
 
 // Adopted is known of a block's stream also after the lease was given back.
 func (i inspector) Adopted(id core.BlockID, stream core.StreamID) bool {
-	if s, ok := (*i.of.streams.table.leases.Load())[stream]; ok && s.adopted {
+	if s := i.of.streams.table.leases.Load().find(stream); s != nil && s.adopted {
 		return true
 	}
 	b, err := i.of.find("Adopted", id, stream)

@@ -55,7 +55,7 @@ func (p *StreamPool) Inspect() []StreamInfo {
 		leases[l.ID] = l
 	}
 	holders := map[*stream]*LeaseInfo{}
-	for id, s := range *p.table.leases.Load() {
+	for id, s := range p.table.leases.Load().each {
 		if l, ok := leases[id]; ok {
 			holders[s] = &l
 		}

@@ -2,7 +2,7 @@ package cuda
 
 import (
 	"fmt"
-	"maps"
+	"math/bits"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,7 +14,7 @@ import (
 )
 
 // streamTable knows every physical stream and which lease is on it. Looking a
-// lease up takes no lock: the map is replaced, never changed.
+// lease up takes no lock: what is looked up in is replaced, never changed.
 type streamTable struct {
 	drv         driver.Driver
 	deviceOrder bool
@@ -31,7 +31,7 @@ type streamTable struct {
 
 	lostHosts lostHosts
 
-	leases atomic.Pointer[map[core.StreamID]*stream]
+	leases atomic.Pointer[leases]
 	all    atomic.Pointer[[]*stream]
 
 	mu sync.Mutex
@@ -46,11 +46,57 @@ type streamTable struct {
 // newStreamTable returns a table that holds the legacy default stream.
 func newStreamTable(drv driver.Driver, deviceOrder bool) *streamTable {
 	t := &streamTable{drv: drv, deviceOrder: deviceOrder, order: fence.NewOrder(drv, deviceOrder)}
-	t.leases.Store(&map[core.StreamID]*stream{})
+	t.leases.Store(leasesOf(nil))
 	t.all.Store(&[]*stream{})
 	t.group.Add(&t.adoptedBooks.Books)
 	t.setLease(core.DefaultStream, t.add(0, false))
 	return t
+}
+
+// leases is which stream each lease is on: a hash table that is never changed. A launch
+// looks one up for each of its blocks, and a Go map takes several times as long.
+type leases struct {
+	places []leased // a power of two of them, more than half without a stream
+}
+
+type leased struct {
+	id core.StreamID
+	on *stream
+}
+
+// leasesOf returns the table of a list, in which each id is once.
+func leasesOf(list []leased) *leases {
+	l := &leases{make([]leased, 1<<bits.Len(uint(2*len(list))))}
+	for _, e := range list {
+		*l.place(e.id) = e
+	}
+	return l
+}
+
+// place is where id is, or would be. Ids are counted up, so few meet.
+func (l *leases) place(id core.StreamID) *leased {
+	for at := uint64(id); ; at++ {
+		if e := &l.places[at&uint64(len(l.places)-1)]; e.id == id || e.on == nil {
+			return e
+		}
+	}
+}
+
+// find returns the stream that id is on, nil if it is on none.
+func (l *leases) find(id core.StreamID) *stream { return l.place(id).on }
+
+// without lists all but id.
+func (l *leases) without(id core.StreamID) []leased {
+	return slices.DeleteFunc(slices.Clone(l.places), func(e leased) bool { return e.on == nil || e.id == id })
+}
+
+// each yields all, in no order.
+func (l *leases) each(yield func(core.StreamID, *stream) bool) {
+	for _, e := range l.places {
+		if e.on != nil && !yield(e.id, e.on) {
+			return
+		}
+	}
 }
 
 // poison marks a block as beyond use; b.mu must be held.
@@ -63,20 +109,25 @@ func (t *streamTable) poison(b *block) {
 
 // resolve returns the stream of a lease.
 func (t *streamTable) resolve(op string, id core.StreamID) (*stream, error) {
-	if s, ok := (*t.leases.Load())[id]; ok {
+	if s := t.leases.Load().find(id); s != nil {
 		return s, nil
 	}
+	return nil, t.notLeased(op, id)
+}
+
+// notLeased is the refusal of work under an id that is on no stream.
+func (t *streamTable) notLeased(op string, id core.StreamID) error {
 	if t.closed.Load() {
-		return nil, fmt.Errorf("%s on stream %v refused: the stream pool is %w", op, id, core.ErrClosed)
+		return fmt.Errorf("%s on stream %v refused: the stream pool is %w", op, id, core.ErrClosed)
 	}
-	return nil, &core.StreamMisuseError{Op: op, Stream: id, Unleased: true,
+	return &core.StreamMisuseError{Op: op, Stream: id, Unleased: true,
 		Reason: fmt.Sprintf("stream %v is not leased: it was released or never acquired; acquire a stream and keep the lease until its work is enqueued", id)}
 }
 
 // leaseOf returns the id under which s is used now, for messages: that of the
 // default stream if there is none.
 func (t *streamTable) leaseOf(s *stream) core.StreamID {
-	for id, of := range *t.leases.Load() {
+	for id, of := range t.leases.Load().each {
 		if of == s {
 			return id
 		}
@@ -95,7 +146,7 @@ func (t *streamTable) enter(op string, id core.StreamID) (*stream, error) {
 		return nil, err
 	}
 	s.Enter()
-	if t.leases.Load() != seen { // the map is replaced at every change
+	if t.leases.Load() != seen { // they are replaced at every change
 		if _, err := t.resolve(op, id); err != nil {
 			s.Leave()
 			return nil, err
@@ -174,9 +225,7 @@ func (t *streamTable) setLease(id core.StreamID, s *stream) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.lease.Store(uint64(id))
-	next := maps.Clone(*t.leases.Load())
-	next[id] = s
-	t.leases.Store(&next)
+	t.leases.Store(leasesOf(append(t.leases.Load().without(id), leased{id, s})))
 }
 
 // shut takes all leases off, that of the default stream too.
@@ -184,16 +233,14 @@ func (t *streamTable) shut() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed.Store(true)
-	t.leases.Store(&map[core.StreamID]*stream{})
+	t.leases.Store(leasesOf(nil))
 }
 
 // unlease takes the lease off; later uses of its id are refused.
 func (t *streamTable) unlease(id core.StreamID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	next := maps.Clone(*t.leases.Load())
-	delete(next, id)
-	t.leases.Store(&next)
+	t.leases.Store(leasesOf(t.leases.Load().without(id)))
 }
 
 // defaultStream is the legacy default stream, which is never forgotten.
@@ -205,7 +252,7 @@ func (t *streamTable) streams() []*stream { return *t.all.Load() }
 // lookup finds a block by its generation. The lease it was allocated under
 // says where it is; if that was given back since, all streams are searched.
 func (t *streamTable) lookup(id core.BlockID) *block {
-	if s, ok := (*t.leases.Load())[id.AllocStream]; ok {
+	if s := t.leases.Load().find(id.AllocStream); s != nil {
 		if b := s.books.blocks.Load(id.Generation); b != nil {
 			return b
 		}
