@@ -123,7 +123,7 @@ func (in *Intent) FirstTags() (tags [4]Tag) {
 	n := 0
 	for i := range in.Uses {
 		tag := in.Uses[i].Tag
-		if slices.Contains(tags[:n], tag) {
+		if i > 0 && tag == in.Uses[i-1].Tag || slices.Contains(tags[:n], tag) {
 			continue
 		}
 		tags[n] = tag

@@ -126,9 +126,9 @@ func OpenIntent(owner Resource, r UseRequest) (*Intent, error) {
 		if u.Block.Generation == NoBytes {
 			continue
 		}
-		if err := checkUse(ordinal, u, r.Stream); err != nil {
+		if !u.Access.Valid() || u.Block.Ordinal != ordinal {
 			in.Recycle()
-			return nil, err
+			return nil, useError(ordinal, u, r.Stream)
 		}
 		in.Uses[n].Use = *u
 		n++
@@ -138,15 +138,13 @@ func OpenIntent(owner Resource, r UseRequest) (*Intent, error) {
 	return in, nil
 }
 
-func checkUse(ordinal int, u *Use, stream StreamID) error {
+// useError is why a use is refused.
+func useError(ordinal int, u *Use, stream StreamID) error {
 	if !u.Access.Valid() {
 		return &InvalidRequestError{Op: "PrepareUse", Field: "Access", Reason: fmt.Sprintf("%v of block %v: say Read, Write or ReadWrite", u.Access, u.Block)}
 	}
-	if u.Block.Ordinal != ordinal {
-		return &StreamMisuseError{Op: "PrepareUse", Block: u.Block, Stream: stream,
-			Reason: fmt.Sprintf("the block belongs to device %d, this runtime serves device %d: prepare each end of a peer copy in its own runtime", u.Block.Ordinal, ordinal)}
-	}
-	return nil
+	return &StreamMisuseError{Op: "PrepareUse", Block: u.Block, Stream: stream,
+		Reason: fmt.Sprintf("the block belongs to device %d, this runtime serves device %d: prepare each end of a peer copy in its own runtime", u.Block.Ordinal, ordinal)}
 }
 
 // merge sorts the uses by generation, which is also the order in which a

@@ -93,6 +93,9 @@ func newNames() *Names {
 
 // Number is the number of a name, which it gets if it has none.
 func (n *Names) Number(text string) uint32 {
+	if text == "" {
+		return 0
+	}
 	shared := *n.shared.Load()
 	if number, ok := shared[text]; ok {
 		return number
