@@ -16,7 +16,7 @@ import (
 // [NotEnqueued] aborts. The error of launch is returned, joined with that of
 // ending the uses. With a reused slice of uses it allocates nothing.
 func (r *Runtime) Launch(ctx context.Context, stream StreamID, uses []Use, launch func(context.Context) error) error {
-	return r.LaunchNamed(ctx, "", stream, uses, launch)
+	return r.LaunchWith(ctx, UseRequest{Stream: stream, Uses: uses}, launch)
 }
 
 // LaunchNamed is Launch with a name for traces, logs and findings. The name

@@ -147,7 +147,8 @@ func (r *tracker) Allocate(_ context.Context, req core.Request) (core.Block, err
 }
 
 // allocateOn is one step under the stream's lock: the allocation and the
-// event that marks it ready.
+// event that marks it ready. An isolated one is only refused there for what others are,
+// and does its share of the work.
 func (r *tracker) allocateOn(s *stream, req core.Request) (uint64, *fence.Point, error) {
 	s.Lock()
 	done := r.takeSome(s)
@@ -163,6 +164,9 @@ func (r *tracker) allocateLocked(s *stream, req core.Request) (uint64, *fence.Po
 	}
 	if err := s.RefuseCaptured("Allocate", req.Stream); err != nil {
 		return 0, nil, err
+	}
+	if req.Isolated {
+		return 0, nil, nil
 	}
 	ready, reserve, err := s.PointForAllocation(req.Stream)
 	if err != nil {

@@ -65,10 +65,10 @@ func (r *tracker) finishOrBacklog(h backlogEnd) (backlogged bool, err error) {
 	p := pointOf(h.in)
 	switch err = p.Stream().Recordable(); {
 	case err == nil:
-		return false, r.finish(h.in, p)
+		return false, r.finish(h.in, p, nil)
 	case !errors.Is(err, fence.ErrCapturing):
 		if h.undecided++; h.undecided >= maxUndecided { // an event might go into a graph
-			return false, r.finishUnrecorded(h.in, p, err)
+			return false, r.finish(h.in, p, err)
 		}
 	}
 	r.backlog.add(h)
@@ -163,8 +163,7 @@ func (s *stream) capturesOverFrees() bool {
 	if s.IsGivenUp() {
 		return false
 	}
-	capturing, _ := s.IsCapturing()
-	return capturing
+	return errors.Is(s.Uncaptured(), fence.ErrCapturing)
 }
 
 // A use is recorded after its work was enqueued. If the stream has begun to
@@ -203,7 +202,7 @@ func (r *tracker) announceUse(s *stream, in *core.Intent) error {
 	b, err := r.find("RecordUse", u.Block, in.Stream)
 	if err != nil { // freed meanwhile
 		if p != nil {
-			p.Unannounce(2)
+			p.ReleaseMany(2)
 		}
 		return err
 	}
@@ -224,5 +223,5 @@ func (r *tracker) endBacklogged(h backlogEnd) *reapBatch {
 	if !h.recordedUse {
 		countLaunch(h.in)
 	}
-	return r.endIntent(h.in, pointOf(h.in).Commit())
+	return r.endIntent(h.in)
 }

@@ -49,15 +49,13 @@ func (b *block) awaitLaunches() freeState {
 	return b.waits
 }
 
-// endLaunch ends the intent of a launch that has ended, and frees those of its blocks
-// that waited for it alone, if any may have. No lock may be held.
-func (r *tracker) endLaunch(in *core.Intent, watched bool) {
-	r.releaseCompleted(r.endIntent(in, watched))
-}
+// endLaunch ends a launch that is fenced or withdrawn with its intent, and frees those of
+// its blocks that waited for it alone, if any may have. No lock may be held.
+func (r *tracker) endLaunch(in *core.Intent) { r.releaseCompleted(r.endIntent(in)) }
 
 // endIntent is endLaunch, but returns what is to be released.
-func (r *tracker) endIntent(in *core.Intent, watched bool) (done *reapBatch) {
-	if watched {
+func (r *tracker) endIntent(in *core.Intent) (done *reapBatch) {
+	if watched := pointOf(in).End(); watched {
 		for i := range in.Uses {
 			if u := &in.Uses[i]; u.Handle != nil { // nil if an earlier block refused
 				done = done.before(r.launchEnded(blockOf(u)))
@@ -185,9 +183,10 @@ func (r *tracker) queueFreeLocked(s *stream, b *block, plan *fence.Plan) (freeSt
 	if s.IsGivenUp() && b.stream == s {
 		return waitsForStream, nil
 	}
-	if err := s.Uncaptured(); errors.Is(err, fence.ErrCapturing) {
-		return waitsForCapture, nil
-	} else if err != nil {
+	if err := s.Uncaptured(); err != nil {
+		if errors.Is(err, fence.ErrCapturing) {
+			return waitsForCapture, nil
+		}
 		return waitsForRetry, err
 	}
 	s.freeAttempts++

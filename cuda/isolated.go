@@ -117,7 +117,7 @@ func (r *tracker) allocateIsolated(s *stream, req core.Request) (core.Block, err
 	if r.isolated.granularity == 0 {
 		return core.Block{}, core.UnsupportedError("Allocate of an isolated block", r.String(), isolationAdvice)
 	}
-	if err := r.mayAllocate(s, req.Stream); err != nil {
+	if _, _, err := r.allocateOn(s, req); err != nil {
 		s.books.Fails.Add(1)
 		return core.Block{}, err
 	}
@@ -137,22 +137,6 @@ func (r *tracker) allocateIsolated(s *stream, req core.Request) (core.Block, err
 	r.isolated.enter(&result)
 	s.books.admit(&result, b, req.Withheld)
 	return result, nil
-}
-
-// mayAllocate refuses what an allocation from the pool would be refused for,
-// and reaps as that does.
-func (r *tracker) mayAllocate(s *stream, id core.StreamID) error {
-	s.Lock()
-	done := r.takeSome(s)
-	var err error
-	if s.IsGivenUp() {
-		err = givenUpError("Allocate", id)
-	} else {
-		err = s.RefuseCaptured("Allocate", id)
-	}
-	s.Unlock()
-	r.releaseCompleted(done)
-	return err
 }
 
 // mapMemory makes a mapping of at least so many bytes. After an error nothing

@@ -54,9 +54,9 @@ func (r *tracker) prepare(req core.UseRequest) (core.Ticket, <-chan struct{}, er
 	if err == nil {
 		err = p.Fence(in)
 	}
-	p.DropPlan()
 	if err != nil {
-		r.endLaunch(in, p.Withdraw())
+		p.Withdraw()
+		r.endLaunch(in)
 		return core.Ticket{}, ended, err
 	}
 	return in.Ticket(r), nil, nil
@@ -71,14 +71,14 @@ func (r *tracker) announceOnBlocks(in *core.Intent, p *fence.Point) (<-chan stru
 		u := &in.Uses[i]
 		b, err := r.find("PrepareUse", u.Block, in.Stream)
 		if err != nil {
-			p.Unannounce(len(in.Uses) - i)
+			p.ReleaseMany(len(in.Uses) - i)
 			return nil, err
 		}
 		if holder := b.history.Announce(p, u.Access, i); holder != nil {
 			ended := holder.WaitEnded()
 			err := conflictError(in, u, holder)
 			b.mu.Unlock()
-			p.Unannounce(len(in.Uses) - i)
+			p.ReleaseMany(len(in.Uses) - i)
 			return ended, err
 		}
 		if b.history.WrittenByOther(p.Stream()) {
@@ -113,7 +113,7 @@ func (r *tracker) FinishUse(_ context.Context, t core.Ticket) error {
 		if p.Stream().AsksDriver() {
 			backlogged, err = r.finishOrBacklog(backlogEnd{in: in})
 		} else {
-			err = r.finish(in, p)
+			err = r.finish(in, p, nil)
 		}
 		if backlogged {
 			return err
@@ -126,7 +126,7 @@ func (r *tracker) FinishUse(_ context.Context, t core.Ticket) error {
 // launched closes the intent of a launch that is fenced.
 func (r *tracker) launched(in *core.Intent) {
 	countLaunch(in)
-	r.endLaunch(in, pointOf(in).Commit())
+	r.endLaunch(in)
 }
 
 func countLaunch(in *core.Intent) {
@@ -138,15 +138,14 @@ func countLaunch(in *core.Intent) {
 }
 
 // finish fences a launch, by synchronising its stream if the driver refuses to record
-// its event.
-func (r *tracker) finish(in *core.Intent, p *fence.Point) error {
-	if err := p.Finish(in); err != nil {
-		return r.finishUnrecorded(in, p, err)
+// its event, or is not to be asked for cause.
+func (r *tracker) finish(in *core.Intent, p *fence.Point, cause error) error {
+	if cause == nil {
+		cause = p.Finish(in)
 	}
-	return nil
-}
-
-func (r *tracker) finishUnrecorded(in *core.Intent, p *fence.Point, cause error) error {
+	if cause == nil {
+		return nil
+	}
 	return p.FinishUnrecorded(cause, func() {
 		for i := range in.Uses {
 			b := blockOf(&in.Uses[i])
@@ -175,7 +174,8 @@ func (r *tracker) AbortUse(_ context.Context, t core.Ticket) error {
 	}
 	p := pointOf(in)
 	p.Stream().Counts().Aborts.Add(1)
-	r.endLaunch(in, p.Withdraw())
+	p.Withdraw()
+	r.endLaunch(in)
 	return nil
 }
 

@@ -54,19 +54,6 @@ func (s *Stream) KeepOut() {
 // LetIn ends KeepOut.
 func (s *Stream) LetIn() { s.capturing.Store(false) }
 
-// IsCapturing reports whether nothing may be enqueued on s. Of captures of the
-// runtime's it is exact while s is locked. s must not have been given up. Errors are
-// the driver's.
-func (s *Stream) IsCapturing() (bool, error) {
-	if s.capturing.Load() {
-		return true, nil
-	}
-	if !s.asksDriver {
-		return false, nil
-	}
-	return s.QueryCapturing()
-}
-
 // QueryCapturing asks the driver. One that cannot say cannot capture.
 func (s *Stream) QueryCapturing() (bool, error) {
 	capturing, err := s.port.StreamCapturing(s.handle)
@@ -83,7 +70,8 @@ func (s *Stream) QueryCapturing() (bool, error) {
 }
 
 // Uncaptured returns [ErrCapturing] if nothing may be enqueued on s, nil if it
-// may.
+// may. Of captures of the runtime's it is exact while s is locked. s must not have been
+// given up. Other errors are the driver's.
 func (s *Stream) Uncaptured() error {
 	if !s.asksDriver && !s.capturing.Load() {
 		return nil
@@ -91,8 +79,12 @@ func (s *Stream) Uncaptured() error {
 	return s.lookForCapture()
 }
 
+// lookForCapture is Uncaptured where that is no matter of two flags.
 func (s *Stream) lookForCapture() error {
-	capturing, err := s.IsCapturing()
+	capturing, err := s.capturing.Load(), error(nil)
+	if !capturing && s.asksDriver {
+		capturing, err = s.QueryCapturing()
+	}
 	if capturing {
 		return ErrCapturing
 	}
@@ -101,15 +93,8 @@ func (s *Stream) lookForCapture() error {
 
 // RefuseCaptured is Uncaptured with an error for the caller of op.
 func (s *Stream) RefuseCaptured(op string, id core.StreamID) error {
-	if !s.asksDriver && !s.capturing.Load() {
-		return nil
-	}
-	return s.refuse(op, id)
-}
-
-func (s *Stream) refuse(op string, id core.StreamID) error {
-	err := s.lookForCapture()
-	if errors.Is(err, ErrCapturing) {
+	err := s.Uncaptured()
+	if err != nil && errors.Is(err, ErrCapturing) {
 		return captureRefusal(op, id)
 	}
 	return err

@@ -42,9 +42,9 @@
 //	call                           announced  watched          withdrawn  deferred   recorded   synthetic
 //	waitEnded                      watched    watched          ended      ended      ended      ended
 //	watch                          watched    watched          ended      ended      ended      ended
-//	Commit after Finish            recorded   recorded, told   -          -          -          -
-//	Commit after FinishUnrecorded  synthetic  synthetic, told  -          -          -          -
-//	Withdraw                       withdrawn  withdrawn, told  -          -          -          -
+//	End after Finish               recorded   recorded, told   -          -          -          -
+//	End after FinishUnrecorded     synthetic  synthetic, told  -          -          -          -
+//	End after Withdraw             withdrawn  withdrawn, told  -          -          -          -
 //	recordDeferred                 announced  watched          withdrawn  recorded   recorded   synthetic
 //	Flush                          -          -                -          recorded   recorded   -
 //	GiveUp                         -          -                -          recorded   recorded   -

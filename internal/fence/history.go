@@ -161,7 +161,7 @@ func (h *History) Release() {
 	h.accesses = h.accesses[:0]
 }
 
-// Watch makes the launches that are open tell of their end, see [Point.Commit], and
+// Watch makes the launches that are open tell of their end, see [Point.End], and
 // reports whether there are any.
 func (h *History) Watch() (open bool) {
 	for i := range h.accesses {

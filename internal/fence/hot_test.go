@@ -87,16 +87,14 @@ func (h *hotBlock) announce(s *Stream) (*Point, *core.Intent, error) {
 	if holder != nil {
 		h.Error("a read is in the way of a read")
 	}
-	err = p.Fence(in)
-	p.DropPlan()
-	return p, in, err
+	return p, in, p.Fence(in)
 }
 
 func (h *hotBlock) launch(s *Stream) error {
 	p, in, err := h.announce(s)
 	if err == nil {
 		err = p.Finish(in)
-		p.Commit()
+		p.End()
 	}
 	return err
 }
@@ -116,7 +114,7 @@ func (h *hotBlock) together() {
 	}
 	for _, l := range launches {
 		h.must(l.p.Finish(l.in))
-		l.p.Commit()
+		l.p.End()
 	}
 }
 

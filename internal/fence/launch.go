@@ -7,8 +7,8 @@ import (
 )
 
 // A launch is announced on its stream and then on each of its blocks (Announce,
-// [History.Announce]), made to wait (Fence), and ended: finished behind its work
-// (Finish, or FinishUnrecorded if that failed, and Commit), or withdrawn (Withdraw).
+// [History.Announce]), made to wait (Fence), finished behind its work (Finish, or
+// FinishUnrecorded if that failed) or withdrawn (Withdraw), and then ended (End).
 // Preparing and ending may be done by different goroutines, one after the other.
 
 // Announce opens the launch of in: it returns its point, with a reference for each use
@@ -35,16 +35,9 @@ func (s *Stream) AnnounceRecordedUse(in *core.Intent) (*Point, error) {
 	return p, err
 }
 
-// Unannounce gives up n references: those of the last uses, whose blocks were not found
-// or refused, and the launch's own if nothing was announced.
-func (p *Point) Unannounce(n int) { p.releaseMany(int32(n)) }
-
-// DropPlan ends the preparation of the launch; no block may be locked.
-func (p *Point) DropPlan() { p.plan.Drop() }
-
 // Fence makes the stream wait for what the launch must come after, and notes in the
-// intent what it waits for. Errors are the driver's; some waits may have been queued
-// then.
+// intent what it waits for, which ends the preparation. No block may be locked. Errors are
+// the driver's; some waits may have been queued then.
 func (p *Point) Fence(in *core.Intent) error {
 	plan := &p.plan
 	for i := range plan.deps {
@@ -57,6 +50,7 @@ func (p *Point) Fence(in *core.Intent) error {
 	if err != nil {
 		p.stream.counts.Fails.Add(1)
 	}
+	plan.Drop()
 	return err
 }
 
@@ -113,16 +107,17 @@ func (p *Point) FinishUnrecorded(cause error, lost func()) error {
 	return err
 }
 
-// Commit ends a launch that was finished. It reports whether one of its blocks may have
-// waited for that, by [History.Watch]: the caller must look, then.
-func (p *Point) Commit() (watched bool) { return p.endLaunch(p.endsAs) }
+// Withdraw lets a launch whose work was not enqueued end without a trace: the blocks that
+// know of it drop it when somebody looks at them. No block may be locked.
+func (p *Point) Withdraw() {
+	p.plan.Drop()
+	p.endsAs = withdrawn
+}
 
-// Withdraw is Commit for a launch whose work was not enqueued: the blocks that know of
-// it drop it when somebody looks at them.
-func (p *Point) Withdraw() (watched bool) { return p.endLaunch(withdrawn) }
-
-func (p *Point) endLaunch(to state) (watched bool) {
-	watched = p.end(to)
+// End ends a launch that was finished or withdrawn. It reports whether one of its blocks
+// may have waited for that, by [History.Watch]: the caller must look, then.
+func (p *Point) End() (watched bool) {
+	watched = p.end(p.endsAs)
 	s := p.stream
 	p.Release()
 	s.Leave()

@@ -39,7 +39,7 @@ type Plan struct {
 // several.
 type goneRefs struct {
 	point *Point
-	n     int32
+	n     int
 }
 
 // newPlan returns a plan with room for what is usual, so that the lists of
@@ -87,7 +87,7 @@ func (plan *Plan) releaseLater(p *Point) {
 // Drop gives up all references; no block may be locked.
 func (plan *Plan) Drop() {
 	for i := range plan.gone {
-		plan.gone[i].point.releaseMany(plan.gone[i].n)
+		plan.gone[i].point.ReleaseMany(plan.gone[i].n)
 	}
 	clear(plan.gone)
 	plan.gone = plan.gone[:0]

@@ -154,10 +154,11 @@ func (p *Point) tryRetain() bool {
 
 // Release gives up a reference. No block may be locked: the last reference on a point of
 // a stream that is gone has the driver destroy its event.
-func (p *Point) Release() { p.releaseMany(1) }
+func (p *Point) Release() { p.ReleaseMany(1) }
 
-func (p *Point) releaseMany(n int32) {
-	if p.refs.Add(-n) == 0 {
+// ReleaseMany gives up n references.
+func (p *Point) ReleaseMany(n int) {
+	if p.refs.Add(int32(-n)) == 0 {
 		p.stream.points.put(p)
 	}
 }

@@ -57,9 +57,10 @@ func newPointCase(t *testing.T, in state) *pointCase {
 		}
 	case withdrawn:
 		c.point.Withdraw()
+		c.point.End()
 	case synthetic:
 		c.finishUnrecorded()
-		c.point.Commit()
+		c.point.End()
 	}
 	if got := c.point.state.Load(); got != in {
 		t.Fatalf("the point is in state %d, want %d", got, in)
@@ -113,13 +114,13 @@ var calls = map[string]func(*pointCase) (ended bool){
 			return false
 		}
 	},
-	"watch":                         func(c *pointCase) bool { return !c.point.watch() },
-	"Commit after Finish":           func(c *pointCase) bool { c.must(c.point.Finish(c.in)); c.told = c.point.Commit(); return false },
-	"Commit after FinishUnrecorded": func(c *pointCase) bool { c.finishUnrecorded(); c.told = c.point.Commit(); return false },
-	"Withdraw":                      func(c *pointCase) bool { c.told = c.point.Withdraw(); return false },
-	"recordDeferred":                func(c *pointCase) bool { c.must(c.point.recordDeferred()); return false },
-	"Flush":                         func(c *pointCase) bool { c.locked(func() { c.must(c.stream.Flush()) }); return false },
-	"GiveUp":                        func(c *pointCase) bool { c.locked(func() { c.must(c.stream.GiveUp(1)) }); return false },
+	"watch":                      func(c *pointCase) bool { return !c.point.watch() },
+	"End after Finish":           func(c *pointCase) bool { c.must(c.point.Finish(c.in)); c.told = c.point.End(); return false },
+	"End after FinishUnrecorded": func(c *pointCase) bool { c.finishUnrecorded(); c.told = c.point.End(); return false },
+	"End after Withdraw":         func(c *pointCase) bool { c.point.Withdraw(); c.told = c.point.End(); return false },
+	"recordDeferred":             func(c *pointCase) bool { c.must(c.point.recordDeferred()); return false },
+	"Flush":                      func(c *pointCase) bool { c.locked(func() { c.must(c.stream.Flush()) }); return false },
+	"GiveUp":                     func(c *pointCase) bool { c.locked(func() { c.must(c.stream.GiveUp(1)) }); return false },
 	"GiveUp with a synchronise": func(c *pointCase) bool {
 		c.locked(func() {
 			c.refuseRecord()
@@ -242,7 +243,7 @@ func TestTheLastReleaseGivesAPointBackInEveryState(t *testing.T) {
 		if c.stream.readyPoint != nil {
 			c.stream.detach()
 		}
-		c.point.releaseMany(c.point.refs.Load())
+		c.point.ReleaseMany(int(c.point.refs.Load()))
 		if got := c.stream.points.take(); got != c.point {
 			t.Errorf("%s: the list has %v", name, got)
 		}
@@ -250,7 +251,7 @@ func TestTheLastReleaseGivesAPointBackInEveryState(t *testing.T) {
 	c := newPointCase(t, recorded)
 	c.stream.LetGo()
 	final := c.stream.RetainFinal()
-	final.releaseMany(2)
+	final.ReleaseMany(2)
 	if got := c.stream.points.take(); got != nil {
 		t.Errorf("a synthetic point without an event is in the list: %v", got)
 	}

@@ -180,13 +180,11 @@ func (r *Runner) prepare(o program.Op, op int16, refused bool) error {
 	}
 	from := r.plan.Len()
 	if refused {
-		l.point.DropPlan()
 		l.point.Withdraw()
+		l.point.End()
 		return r.compare(from)
 	}
-	err = l.point.Fence(&l.intent)
-	l.point.DropPlan()
-	if err != nil {
+	if err := l.point.Fence(&l.intent); err != nil {
 		return err
 	}
 	r.plan.Prepare(l.node)
@@ -217,7 +215,7 @@ func (r *Runner) announce(o program.Op, l *launch, op int16) (let bool, err erro
 			u.Access = core.Write
 		}
 		if r.blocks[b].history.Announce(l.point, u.Access, i) != nil {
-			l.point.Unannounce(len(in.Uses) - i)
+			l.point.ReleaseMany(len(in.Uses) - i)
 			return false, nil
 		}
 		i++
@@ -228,17 +226,16 @@ func (r *Runner) announce(o program.Op, l *launch, op int16) (let bool, err erro
 func (r *Runner) end(o program.Op, op int16) error {
 	l := &r.launches[op]
 	r.begin()
-	var watched bool
 	if o.Kind == program.Abort {
 		r.plan.Abort(op)
-		watched = l.point.Withdraw()
+		l.point.Withdraw()
 	} else {
 		r.plan.End(op)
 		if err := l.point.Finish(&l.intent); err != nil {
 			return err
 		}
-		watched = l.point.Commit()
 	}
+	watched := l.point.End()
 	if err := r.compare(r.plan.Len()); err != nil {
 		return err
 	}

@@ -23,8 +23,8 @@ var useSites = []Site{
 	{
 		Name: "announceOnBlocks: references on refusal", File: "uses.go", Func: "tracker.announceOnBlocks",
 		Wrong: "the event of a launch that was refused never comes back",
-		Old:   "b.mu.Unlock()\n\t\t\tp.Unannounce(len(in.Uses) - i)",
-		New:   "b.mu.Unlock()\n if !mutated() {\n p.Unannounce(len(in.Uses) - i)\n }",
+		Old:   "b.mu.Unlock()\n\t\t\tp.ReleaseMany(len(in.Uses) - i)",
+		New:   "b.mu.Unlock()\n if !mutated() {\n p.ReleaseMany(len(in.Uses) - i)\n }",
 	},
 	{
 		Name: "queueWaits: allocations are not flushed", File: "internal/fence/launch.go", Func: "Stream.queueWaits",
@@ -41,8 +41,8 @@ var useSites = []Site{
 	{
 		Name: "AbortUse: as if launched", File: "uses.go", Func: "tracker.AbortUse",
 		Wrong: "a launch that was aborted counts as the point that its event was before",
-		Old:   "r.endLaunch(in, p.Withdraw())",
-		New:   "if mutated() {\n r.endLaunch(in, p.Commit())\n return nil\n }\n r.endLaunch(in, p.Withdraw())",
+		Old:   "p.Withdraw()",
+		New:   "if !mutated() {\n p.Withdraw()\n }",
 	},
 	{
 		Name: "RecordUse: forgotten", File: "uses.go", Func: "tracker.RecordUse",
@@ -75,7 +75,7 @@ var useSites = []Site{
 		New:   "if !b.mayBeFreed() || mutated() {",
 	},
 	{
-		Name: "endLaunch: a reference is kept", File: "internal/fence/launch.go", Func: "Point.endLaunch",
+		Name: "End: a reference is kept", File: "internal/fence/launch.go", Func: "Point.End",
 		Wrong: "the event of a launch never comes back",
 		Old:   "p.Release()",
 		New:   "if !mutated() {\n p.Release()\n }",
