@@ -12,7 +12,6 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
-	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
 )
@@ -31,16 +30,15 @@ type tracker struct {
 	drv     driver.Driver
 	ordinal int
 	streams *StreamPool
-	pool    driver.Pool
-	// naming is how many name the pool now, or that it is gone.
-	naming atomic.Int64
+
+	memory memory
+	// inMemory is how many are in a call of the memory's that closing it must not
+	// overtake, or memoryGone.
+	inMemory atomic.Int64
 
 	isolated  isolation
 	listeners listeners.List
-	readings  atomic.Uint64
-	poolStats atomic.Pointer[poolReading]
-
-	backlog captureBacklog
+	backlog   captureBacklog
 
 	reaperStop chan struct{}
 	reaperDone chan struct{}
@@ -97,16 +95,15 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 	if !streams.hasResource.CompareAndSwap(false, true) {
 		return nil, &core.InvalidRequestError{Op: "NewAsyncResource", Field: "streams", Reason: "the stream pool serves another resource: make a pool of streams for each resource"}
 	}
-	pool, err := drv.PoolCreate(driver.PoolConfig{ReleaseThreshold: cfg.ReleaseThreshold, Disable: cfg.DisableReuse})
+	pool, err := newDriverPool(drv, driver.PoolConfig{ReleaseThreshold: cfg.ReleaseThreshold, Disable: cfg.DisableReuse})
 	if err != nil {
 		streams.hasResource.Store(false)
 		return nil, err
 	}
-	r := &AsyncResource{tracker{name: "async(" + deviceName(drv) + ")", drv: drv, ordinal: drv.Ordinal(), streams: streams, pool: pool,
+	r := &AsyncResource{tracker{name: "async(" + deviceName(drv) + ")", drv: drv, ordinal: drv.Ordinal(), streams: streams, memory: pool,
 		reaperStop: make(chan struct{}), reaperDone: make(chan struct{}), closing: make(chan struct{}, 1)}}
 	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })
 	r.isolated.configure(cfg, props.MapGranularity)
-	r.poolStats.Store(new(poolReading))
 	r.startReaper(cfg.ReapInterval)
 	return r, nil
 }
@@ -172,7 +169,7 @@ func (r *tracker) allocateLocked(s *stream, req core.Request) (uint64, *fence.Po
 	if err != nil {
 		return 0, nil, err
 	}
-	ptr, err := r.drv.MemAllocAsync(req.Bytes, r.pool, s.Handle())
+	ptr, err := r.memory.take(s, req.Bytes)
 	if err != nil {
 		if reserve != nil {
 			reserve.Release()
@@ -263,7 +260,7 @@ func (r *tracker) Close(ctx context.Context) error {
 		return fmt.Errorf("closing the pool: another call has not ended it: %w", ctx.Err())
 	}
 	defer func() { <-r.closing }()
-	if r.naming.Load() == poolGone {
+	if r.inMemory.Load() == memoryGone {
 		return nil
 	}
 	if err := r.endReaper(ctx); err != nil {
@@ -276,7 +273,7 @@ func (r *tracker) Close(ctx context.Context) error {
 	if isolatedErr := cmp.Or(r.clearRemains(), r.yield(0, 0)); isolatedErr != nil {
 		return cmp.Or(err, isolatedErr)
 	}
-	return cmp.Or(err, r.destroyPool(ctx))
+	return cmp.Or(err, r.closeMemory(ctx))
 }
 
 // claimClose takes the right to close, or answers false if another call has it
@@ -309,48 +306,4 @@ func (r *tracker) endReaper(ctx context.Context) error {
 	case <-time.After(driverMoment):
 		return fmt.Errorf("closing the pool: the driver does not answer the reaper: %w", ctx.Err())
 	}
-}
-
-// poolGone is in place of the number of those who name the pool, once it is
-// destroyed or about to be.
-const poolGone = -1
-
-// destroyPool waits for those who name the pool.
-func (r *tracker) destroyPool(ctx context.Context) error {
-	if err := deadline.Poll(ctx, func() (bool, error) { return r.naming.CompareAndSwap(0, poolGone), nil }); err != nil {
-		return fmt.Errorf("closing the pool: it is being trimmed or asked: %w", err)
-	}
-	err := r.drv.PoolDestroy(r.pool)
-	if err != nil {
-		r.naming.Store(0)
-	}
-	return err
-}
-
-// withPool calls f with the pool, which is not destroyed meanwhile. Allocations
-// do without: who closes has ended them.
-func (r *tracker) withPool(op string, f func(driver.Pool) error) error {
-	for {
-		n := r.naming.Load()
-		if n == poolGone {
-			return errPoolGone(op)
-		}
-		if r.naming.CompareAndSwap(n, n+1) {
-			break
-		}
-	}
-	defer r.naming.Add(-1)
-	return f(r.pool)
-}
-
-// refuseClosed is the error of what needs the pool when that is gone.
-func (r *tracker) refuseClosed(op string) error {
-	if r.naming.Load() == poolGone {
-		return errPoolGone(op)
-	}
-	return nil
-}
-
-func errPoolGone(op string) error {
-	return fmt.Errorf("%s refused: the resource is %w", op, core.ErrClosed)
 }

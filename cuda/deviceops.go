@@ -27,7 +27,7 @@ type DeviceOps struct {
 
 	fill, fillFew, verify, checksum, delay *Kernel
 
-	memory *batch.Memory
+	hostMemory *batch.Memory
 	// unmarked is where delays and fills by arguments went.
 	unmarked unmarked
 	closing  sync.Mutex
@@ -44,7 +44,7 @@ func NewDeviceOps(drv driver.Driver, streams *StreamPool, image driver.Image) (*
 	if err != nil {
 		return nil, fmt.Errorf("loading the guard's kernels: %w", err)
 	}
-	d := &DeviceOps{drv: drv, streams: streams, module: module, memory: batch.NewMemory(drv)}
+	d := &DeviceOps{drv: drv, streams: streams, module: module, hostMemory: batch.NewMemory(drv)}
 	for name, kernel := range map[string]**Kernel{
 		driver.GuardFillKernel: &d.fill, driver.GuardFillFewKernel: &d.fillFew, driver.GuardVerifyKernel: &d.verify,
 		driver.GuardChecksumKernel: &d.checksum, driver.GuardDelayKernel: &d.delay,
@@ -65,7 +65,7 @@ func (d *DeviceOps) Fill(_ context.Context, stream core.StreamID, regions []devi
 	if len(regions) <= driver.GuardFew {
 		return d.fillArguments(stream, regions)
 	}
-	t, err := d.memory.Stage(stream, regions, batch.Patterns, false)
+	t, err := d.hostMemory.Stage(stream, regions, batch.Patterns, false)
 	if err != nil {
 		return core.NotEnqueued(err)
 	}
@@ -104,7 +104,7 @@ func (d *DeviceOps) Checksum(_ context.Context, stream core.StreamID, regions []
 
 // enqueueWithResults enqueues a kernel that has results for regions.
 func (d *DeviceOps) enqueueWithResults(k *Kernel, stream core.StreamID, regions []deviceops.Region, content batch.Content) (*batch.Results, error) {
-	t, err := d.memory.Stage(stream, regions, content, true)
+	t, err := d.hostMemory.Stage(stream, regions, content, true)
 	if err != nil {
 		return nil, core.NotEnqueued(err)
 	}
@@ -163,7 +163,7 @@ func (d *DeviceOps) Synchronize(ctx context.Context, stream core.StreamID) error
 func (d *DeviceOps) Close(ctx context.Context) error {
 	d.closing.Lock()
 	defer d.closing.Unlock()
-	err := d.memory.Close(ctx)
+	err := d.hostMemory.Close(ctx)
 	// Of a lost device the code is gone with the context.
 	if waited := d.unmarked.wait(ctx); waited != nil && !errors.Is(waited, core.ErrSticky) {
 		err = errors.Join(err, waited)

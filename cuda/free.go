@@ -196,7 +196,7 @@ func (r *tracker) queueFreeLocked(s *stream, b *block, plan *fence.Plan) (freeSt
 		}
 	}
 	if !b.isIsolated() {
-		if err := r.drv.MemFreeAsync(b.core.ID.Ptr, s.Handle()); err != nil {
+		if err := r.memory.give(s, b.core.ID.Ptr, b.core.Bytes); err != nil {
 			return waitsForRetry, err
 		}
 	}

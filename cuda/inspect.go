@@ -21,9 +21,8 @@ func (r *tracker) State(id core.BlockID) core.BlockState {
 // Stats adds the streams' books. Reserved, PoolUsed and their high marks are
 // as last read by the reaper; what is mapped for isolated blocks is exact.
 func (r *tracker) Stats() core.Stats {
-	pool := r.poolStats.Load()
-	st := core.Stats{Poisoned: clamp(r.streams.table.poisoned.Load()), Reserved: pool.Reserved, PoolUsed: pool.Used,
-		ReservedHigh: pool.ReservedHigh, PoolUsedHigh: pool.UsedHigh}
+	st := core.Stats{Poisoned: clamp(r.streams.table.poisoned.Load())}
+	r.memory.addTo(&st)
 	r.streams.table.group.AddPeaksTo(&st)
 	r.isolated.addTo(&st)
 	for _, s := range r.streams.table.streams() {

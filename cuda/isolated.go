@@ -203,7 +203,7 @@ func (r *tracker) create(bytes uint64) (driver.MemHandle, error) {
 	for _, s := range r.streams.table.streams() {
 		_ = r.unmapCompleted(s, unlimited) // the next reap tells
 	}
-	if trimErr := r.withPool("Allocate", func(p driver.Pool) error { return r.drv.PoolTrim(p, 0) }); trimErr != nil {
+	if trimErr := r.withMemory("Allocate", func() error { return r.memory.trim(0) }); trimErr != nil {
 		return 0, errors.Join(err, trimErr)
 	}
 	return r.drv.MemCreate(bytes)

@@ -178,8 +178,8 @@ func (w *MemoryWatch) Close(ctx context.Context) error {
 }
 
 func (r *tracker) deviceBytes() (uint64, error) {
-	pool, err := r.readPool()
-	return pool.Reserved + clamp(r.isolated.mapped.Load()), err
+	now, err := r.readMemory()
+	return now.Reserved + clamp(r.isolated.mapped.Load()), err
 }
 
 func (r *DirectResource) deviceBytes() (uint64, error) { return r.Stats().Live.Bytes, nil }

@@ -217,7 +217,7 @@ func (r *tracker) ReapPending(context.Context) error {
 		first = cmp.Or(first, r.streams.retire(s))
 	}
 	first = cmp.Or(first, r.clearMappings())
-	if _, err := r.readPool(); first == nil && !errors.Is(err, core.ErrClosed) { // gone, it holds nothing new
+	if err := r.withMemory("ReapPending", r.memory.reap); first == nil && !errors.Is(err, core.ErrClosed) { // gone, it holds nothing new
 		first = err
 	}
 	return first

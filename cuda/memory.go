@@ -1,0 +1,180 @@
+package cuda
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
+)
+
+// memory is where the blocks of a tracker come from, all but the isolated ones. The
+// tracker knows who uses a block and when its free may be queued; the memory knows which
+// bytes are free. So one tracker serves every source of memory.
+//
+// # The protocol
+//
+// take and give are steps in the order of a stream, made with its lock held: the tracker
+// has queued there what must come before, and queues what comes after when they have
+// returned. They do not wait for the device. Whether they call the driver is the
+// memory's affair.
+//
+//   - Work that is enqueued on the stream after take may use what that returned. After
+//     an error nothing is taken.
+//   - What give is passed may be used by whoever is ordered behind what was enqueued on
+//     that stream before. It is passed with the address and the size with which it was
+//     taken, once, and need not be passed on the stream on which it was taken. After an
+//     error it is still taken, and the tracker tries again.
+//
+// reap, trim and close may wait for the driver, and no lock is held over them. Close
+// comes last: the tracker lets reap and trim end before, and calls neither of them nor
+// take after it. What is still taken then stays good until it is given.
+type memory interface {
+	take(s *stream, bytes uint64) (ptr uint64, err error)
+	give(s *stream, ptr, bytes uint64) error
+	// reap looks at what the device has completed, so that addTo tells of now.
+	reap() error
+	// trim gives what nobody has back to the device, but for so many bytes.
+	trim(keep uint64) error
+	// addTo adds what the memory has of the device, and what of that is taken. It makes
+	// no call of the driver.
+	addTo(st *core.Stats)
+	close() error
+}
+
+// memoryGone is in place of the number of those who are in a call of the memory's, once
+// it is closed or about to be.
+const memoryGone = -1
+
+// withMemory calls f, and the memory is not closed meanwhile. Allocations do without:
+// who closes has ended them.
+func (r *tracker) withMemory(op string, f func() error) error {
+	for {
+		n := r.inMemory.Load()
+		if n == memoryGone {
+			return errMemoryGone(op)
+		}
+		if r.inMemory.CompareAndSwap(n, n+1) {
+			break
+		}
+	}
+	defer r.inMemory.Add(-1)
+	return f()
+}
+
+// refuseClosed is the error of what needs the memory when that is gone.
+func (r *tracker) refuseClosed(op string) error {
+	if r.inMemory.Load() == memoryGone {
+		return errMemoryGone(op)
+	}
+	return nil
+}
+
+func errMemoryGone(op string) error {
+	return fmt.Errorf("%s refused: the resource is %w", op, core.ErrClosed)
+}
+
+// closeMemory waits for those who are in a call of the memory's.
+func (r *tracker) closeMemory(ctx context.Context) error {
+	if err := deadline.Poll(ctx, func() (bool, error) { return r.inMemory.CompareAndSwap(0, memoryGone), nil }); err != nil {
+		return fmt.Errorf("closing the pool: it is being trimmed or asked: %w", err)
+	}
+	err := r.memory.close()
+	if err != nil {
+		r.inMemory.Store(0)
+	}
+	return err
+}
+
+// readMemory is what the memory adds to Stats now.
+func (r *tracker) readMemory() (st core.Stats, err error) {
+	if err = r.withMemory("PoolStats", r.memory.reap); err == nil {
+		r.memory.addTo(&st) // of this reap, or of one that began later
+	}
+	return st, err
+}
+
+// PoolStats reads the driver's pool, in bytes: what it holds of the device
+// and what is allocated from it, each with its highest value since the pool
+// was made. It makes a driver call; errors are [core.DriverError], and one that
+// matches [core.ErrClosed] after Close.
+func (r *tracker) PoolStats() (reserved, reservedHigh, used, usedHigh uint64, err error) {
+	st, err := r.readMemory()
+	return st.Reserved, st.ReservedHigh, st.PoolUsed, st.PoolUsedHigh, err
+}
+
+// TrimPool reaps, and gives memory that nobody has allocated back to the
+// device, down to keep bytes that the pool keeps; memory whose free is not
+// completed stays. Isolated blocks are none of the pool's and keep nothing but addresses. Allocations that need more take it from the device again, which costs
+// far more than the pool does: trim for the sake of a neighbour or after a
+// peak, not in a loop. It changes no block and no budget, is safe for
+// concurrent use, and may block in the driver. Errors are [core.DriverError], and one that
+// matches [core.ErrClosed] after Close, when there is no pool any more.
+func (r *tracker) TrimPool(keep uint64) error {
+	if err := r.refuseClosed("TrimPool"); err != nil {
+		return err
+	}
+	if err := r.ReapPending(context.Background()); err != nil {
+		return err
+	}
+	return r.withMemory("TrimPool", func() error { return r.memory.trim(keep) })
+}
+
+// driverPool is memory of a pool of the driver's, which allocates and frees in the order
+// of streams itself, and itself notices what the device has completed.
+type driverPool struct {
+	drv      driver.Driver
+	pool     driver.Pool
+	readings atomic.Uint64
+	last     atomic.Pointer[poolReading]
+}
+
+// poolReading is what the pool said, and when it was queried: readings are
+// numbered before the driver is called.
+type poolReading struct {
+	driver.PoolStats
+	number uint64
+}
+
+func newDriverPool(drv driver.Driver, cfg driver.PoolConfig) (*driverPool, error) {
+	pool, err := drv.PoolCreate(cfg)
+	if err != nil {
+		return nil, err
+	}
+	p := &driverPool{drv: drv, pool: pool}
+	p.last.Store(new(poolReading))
+	return p, nil
+}
+
+func (p *driverPool) take(s *stream, bytes uint64) (uint64, error) {
+	return p.drv.MemAllocAsync(bytes, p.pool, s.Handle())
+}
+
+func (p *driverPool) give(s *stream, ptr, _ uint64) error {
+	return p.drv.MemFreeAsync(ptr, s.Handle())
+}
+
+// reap reads the pool. Of several readings at a time the one that was begun last stays:
+// on a runtime that goes quiet nobody would correct an older one that came back later.
+func (p *driverPool) reap() (err error) {
+	reading := &poolReading{number: p.readings.Add(1)}
+	if reading.PoolStats, err = p.drv.PoolStats(p.pool); err != nil {
+		return err
+	}
+	for last := p.last.Load(); last.number < reading.number && !p.last.CompareAndSwap(last, reading); {
+		last = p.last.Load()
+	}
+	return nil
+}
+
+func (p *driverPool) trim(keep uint64) error { return p.drv.PoolTrim(p.pool, keep) }
+
+func (p *driverPool) addTo(st *core.Stats) {
+	last := p.last.Load()
+	st.Reserved, st.ReservedHigh = st.Reserved+last.Reserved, st.ReservedHigh+last.ReservedHigh
+	st.PoolUsed, st.PoolUsedHigh = st.PoolUsed+last.Used, st.PoolUsedHigh+last.UsedHigh
+}
+
+func (p *driverPool) close() error { return p.drv.PoolDestroy(p.pool) }
