@@ -10,7 +10,6 @@ import (
 const (
 	InvalidValue       = 1
 	OutOfMemory        = 2
-	NotInitialized     = 3
 	Deinitialized      = 4
 	StubLibrary        = 34
 	DeviceUnavailable  = 46
@@ -19,9 +18,7 @@ const (
 	InvalidContext     = 201
 	ECCUncorrectable   = 214
 	InvalidImage       = 200
-	NoBinaryForGPU     = 209
 	InvalidPTX         = 218
-	UnsupportedPTX     = 222
 	InvalidHandle      = 400
 	IllegalState       = 401
 	NotFound           = 500
@@ -31,11 +28,6 @@ const (
 	LaunchTimeout      = 702
 	ContextDestroyed   = 709
 	Assert             = 710
-	HardwareStackError = 714
-	IllegalInstruction = 715
-	MisalignedAddress  = 716
-	InvalidAddrSpace   = 717
-	InvalidPC          = 718
 	LaunchFailed       = 719
 	NotPermitted       = 800
 	NotSupported       = 801
@@ -50,7 +42,6 @@ const (
 	CaptureIsolation   = 905
 	CaptureImplicit    = 906
 	CapturedEvent      = 907
-	CaptureWrongThread = 908
 	Unknown            = 999
 )
 

@@ -12,28 +12,15 @@ import (
 
 // Description is what the driver says about a device.
 type Description struct {
+	// Properties are those of the device when it is open, but for the MapGranularity,
+	// which takes a context.
+	driver.Properties
 	// Ordinal is the device's number in this process, from 0.
 	Ordinal int
-	// Name is the device's, such as "NVIDIA H200".
-	Name string
-	// UUID identifies the device, as nvidia-smi -L writes it: "GPU-...", or
-	// "MIG-..." for an instance. Empty if the driver cannot say.
-	UUID string
-	// PCIBusID is such as "0000:3b:00.0", in lower case; that of the GPU for an
-	// instance. Empty if the driver cannot say.
-	PCIBusID string
-	// ComputeMajor and ComputeMinor are the compute capability.
-	ComputeMajor, ComputeMinor int
-	Multiprocessors            int
-	// TotalBytes is the device's memory.
-	TotalBytes uint64
 	// ComputeMode says who may use the device: "default",
 	// "exclusive-process" or "prohibited".
 	ComputeMode string
 
-	// MemoryPools: stream-ordered allocation is supported, by the device and
-	// by the driver library.
-	MemoryPools bool
 	// VirtualMemory: virtual memory management (cuMemMap) is supported.
 	VirtualMemory bool
 	// ECC is on.
@@ -103,16 +90,19 @@ func (l *Library) describeDevice(ordinal int, device uintptr) (Description, erro
 	}
 	attribute := func(which uintptr) int { return int(int32(number(cuDeviceGetAttribute, which, device))) }
 	d := Description{
-		Ordinal:         ordinal,
-		Name:            name,
-		TotalBytes:      number(cuDeviceTotalMem, device),
-		ComputeMajor:    attribute(attrComputeMajor),
-		ComputeMinor:    attribute(attrComputeMinor),
-		Multiprocessors: attribute(attrMultiprocessors),
-		MemoryPools:     attribute(attrMemoryPools) != 0 && l.needs(poolEntries...) == nil,
-		VirtualMemory:   attribute(attrVirtualMemory) != 0,
-		ECC:             attribute(attrECC) != 0,
-		MIG:             strings.Contains(name, " MIG "),
+		Properties: driver.Properties{
+			Name:            name,
+			DriverVersion:   l.version,
+			ComputeMajor:    attribute(attrComputeMajor),
+			ComputeMinor:    attribute(attrComputeMinor),
+			Multiprocessors: attribute(attrMultiprocessors),
+			TotalBytes:      number(cuDeviceTotalMem, device),
+			MemoryPools:     attribute(attrMemoryPools) != 0 && l.needs(poolEntries...) == nil,
+		},
+		Ordinal:       ordinal,
+		VirtualMemory: attribute(attrVirtualMemory) != 0,
+		ECC:           attribute(attrECC) != 0,
+		MIG:           strings.Contains(name, " MIG "),
 	}
 	mode := attribute(attrComputeMode)
 	d.ComputeMode = cmp.Or(computeModes[mode], fmt.Sprintf("mode %d", mode))

@@ -103,12 +103,9 @@ func (d *Device) Description() Description { return d.description }
 
 // Properties describes the device. It makes no device call.
 func (d *Device) Properties() (driver.Properties, error) {
-	v := &d.description
-	return driver.Properties{
-		Name: v.Name, UUID: v.UUID, PCIBusID: v.PCIBusID, DriverVersion: d.library.version,
-		ComputeMajor: v.ComputeMajor, ComputeMinor: v.ComputeMinor,
-		Multiprocessors: v.Multiprocessors, TotalBytes: v.TotalBytes, MemoryPools: v.MemoryPools, MapGranularity: d.granularity,
-	}, nil
+	p := d.description.Properties
+	p.MapGranularity = d.granularity
+	return p, nil
 }
 
 // MemInfo returns the free and total memory of the device in bytes.

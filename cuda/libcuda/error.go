@@ -3,19 +3,12 @@ package libcuda
 import (
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// errorTexts keeps what the driver calls each code: errors such as out of
-// memory may come often.
-type errorTexts struct {
-	mu    sync.Mutex
-	known map[int]errorText
-}
-
+// errorText is what the driver calls a code.
 type errorText struct{ name, text string }
 
 // fail is the error of a call that returned code; nil for success.
@@ -40,17 +33,11 @@ func (l *Library) driverError(e entry, code int) *core.DriverError {
 }
 
 func (l *Library) errorText(code int) errorText {
-	l.errors.mu.Lock()
-	defer l.errors.mu.Unlock()
-	t, ok := l.errors.known[code]
+	known, ok := l.errors.Load(code)
 	if !ok {
-		t = errorText{l.describe(cuGetErrorName, code), l.describe(cuGetErrorString, code)}
-		if l.errors.known == nil {
-			l.errors.known = make(map[int]errorText)
-		}
-		l.errors.known[code] = t
+		known, _ = l.errors.LoadOrStore(code, errorText{l.describe(cuGetErrorName, code), l.describe(cuGetErrorString, code)})
 	}
-	return t
+	return known.(errorText)
 }
 
 // describe asks the driver for a string about code; empty if it knows none.

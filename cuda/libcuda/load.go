@@ -31,7 +31,9 @@ type Library struct {
 	path      string
 	version   int
 	addresses []uintptr // of functions; 0 of those that the library lacks
-	errors    errorTexts
+	// errors are the errorText of each code that the driver was asked for: errors
+	// such as out of memory may come often.
+	errors sync.Map
 }
 
 var process struct {

@@ -111,9 +111,9 @@ func TestADeviceIsDescribedWithoutAContext(t *testing.T) {
 	got, err := f.load().Describe(1)
 	must(t, err)
 	want := libcuda.Description{
-		Ordinal: 1, Name: "Fake GPU", UUID: "GPU-f1f2f3f4-f5f6-f7f8-f9fa-fbfcfdfeff00", PCIBusID: "0000:1b:00.0",
-		ComputeMajor: 9, Multiprocessors: 132, TotalBytes: 4 << 30, ComputeMode: "default",
-		MemoryPools: true, VirtualMemory: true, ECC: true,
+		Properties: driver.Properties{Name: "Fake GPU", UUID: "GPU-f1f2f3f4-f5f6-f7f8-f9fa-fbfcfdfeff00", PCIBusID: "0000:1b:00.0",
+			DriverVersion: 13000, ComputeMajor: 9, Multiprocessors: 132, TotalBytes: 4 << 30, MemoryPools: true},
+		Ordinal: 1, ComputeMode: "default", VirtualMemory: true, ECC: true,
 	}
 	equal(t, "description", got, want)
 	equal(t, "contexts made", f.calls("cuDevicePrimaryCtxRetain"), 0)

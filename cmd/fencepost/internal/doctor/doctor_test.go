@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/nvml"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 )
 
@@ -33,8 +34,10 @@ func (l library) Describe(ordinal int) (libcuda.Description, error) {
 	return l.devices[ordinal], nil
 }
 
-var h200 = libcuda.Description{Name: "NVIDIA H200", UUID: "GPU-1", PCIBusID: "0000:19:00.0", ComputeMajor: 9, Multiprocessors: 132,
-	TotalBytes: 140 << 30, MemoryPools: true, VirtualMemory: true, ECC: true, ComputeMode: "default"}
+var h200 = libcuda.Description{
+	Properties: driver.Properties{Name: "NVIDIA H200", UUID: "GPU-1", PCIBusID: "0000:19:00.0", ComputeMajor: 9, Multiprocessors: 132,
+		TotalBytes: 140 << 30, MemoryPools: true},
+	VirtualMemory: true, ECC: true, ComputeMode: "default"}
 
 // machine is a healthy server with one GPU; tests break it.
 func machine() System {
