@@ -54,19 +54,7 @@ const (
 
 // String returns the state's lower-case name.
 func (s BlockState) String() string {
-	switch s {
-	case Live:
-		return "live"
-	case Retired:
-		return "retired"
-	case Quarantined:
-		return "quarantined"
-	case Freed:
-		return "freed"
-	case Claimed:
-		return "claimed"
-	}
-	return fmt.Sprintf("state(%d)", uint8(s))
+	return nameOf(s, "state", "", "live", "retired", "quarantined", "freed", "claimed")
 }
 
 // Block describes one allocation as the layer that returned it sees it.

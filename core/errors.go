@@ -280,11 +280,8 @@ func NotEnqueued(err error) error {
 
 // WasNotEnqueued reports whether err is marked by [NotEnqueued].
 func WasNotEnqueued(err error) bool {
-	if err == nil {
-		return false
-	}
-	var e *notEnqueued
-	return errors.As(err, &e)
+	_, marked := errors.AsType[*notEnqueued](err)
+	return marked
 }
 
 // Missing is the error of a call that was given nil where it needs something: an

@@ -83,13 +83,7 @@ type Event struct {
 // Trace is how much of the trace of e's span was exported: [TraceFull] or
 // [TraceEvent], and empty if e has no span.
 func (e *Event) Trace() string {
-	switch {
-	case e.Span.IsZero():
-		return ""
-	case e.Alone:
-		return TraceEvent
-	}
-	return TraceFull
+	return extent(e.Span, e.Alone)
 }
 
 // EventSink takes events.

@@ -144,13 +144,7 @@ type FindingSink interface {
 // Extent is how much of the trace of Span was exported, [TraceFull] or
 // [TraceEvent]; empty without one.
 func (f *Finding) Extent() string {
-	switch {
-	case f.Span.IsZero():
-		return ""
-	case f.Alone:
-		return TraceEvent
-	}
-	return TraceFull
+	return extent(f.Span, f.Alone)
 }
 
 // String is the finding's text with kind, victim and stacks, on several

@@ -113,15 +113,8 @@ func HealthStates() []HealthState {
 
 // String is "ok", "degraded", "closed" or "poisoned".
 func (s HealthState) String() string {
-	switch s {
-	case HealthOK:
-		return "ok"
-	case HealthDegraded:
-		return "degraded"
-	case HealthClosed:
-		return "closed"
-	case HealthPoisoned:
-		return "poisoned"
+	if names := [...]string{"ok", "degraded", "closed", "poisoned"}; int(s) < len(names) {
+		return names[s]
 	}
 	return "unknown"
 }

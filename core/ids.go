@@ -1,7 +1,6 @@
 package core
 
 import (
-	"fmt"
 	"strconv"
 	"sync/atomic"
 )
@@ -106,14 +105,4 @@ func (a Access) Conflicts(b Access) bool { return a.Writes() || b.Writes() }
 func (a Access) Valid() bool { return a != 0 && a&^ReadWrite == 0 }
 
 // String returns "read", "write" or "read_write".
-func (a Access) String() string {
-	switch a {
-	case Read:
-		return "read"
-	case Write:
-		return "write"
-	case ReadWrite:
-		return "read_write"
-	}
-	return fmt.Sprintf("access(%d)", uint8(a))
-}
+func (a Access) String() string { return nameOf(a, "access", "", "read", "write", "read_write") }

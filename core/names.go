@@ -7,6 +7,14 @@ import (
 	"unicode/utf8"
 )
 
+// nameOf is the name of a value of kind, "kind(n)" for one that has none.
+func nameOf[T ~uint8](value T, kind string, names ...string) string {
+	if int(value) < len(names) && names[value] != "" {
+		return names[value]
+	}
+	return fmt.Sprintf("%s(%d)", kind, uint8(value))
+}
+
 // MaxName is how many bytes of a name are kept: of a tag, of a launch's name and
 // of whatever else a caller names. Names reach every log record, span and
 // metric, so one of any length would make them unreadable.

@@ -200,16 +200,14 @@ func (r *LaunchRecorder) Preflight(ctx context.Context, on AnyRuntime) error {
 // use is returned.
 func (r *LaunchRecorder) Commit(ctx context.Context, on AnyRuntime) error {
 	const op = "LaunchRecorder.Commit"
-	if r == nil {
-		return missingRecorder(op)
+	rt, err := r.ending(op, on)
+	if err == nil {
+		err = r.canCommit(op)
 	}
-	rt, err := coreOf(op, on)
 	if err != nil {
 		return err
 	}
-	if err := r.end(op, rt); err != nil {
-		return err
-	}
+	r.phase = ended
 	if r.ticket == (Ticket{}) {
 		return r.late
 	}
@@ -223,15 +221,8 @@ func (r *LaunchRecorder) Commit(ctx context.Context, on AnyRuntime) error {
 // Abort closes the recorder of a launch that was not enqueued. Nothing is
 // recorded. It may be called at any time before Commit.
 func (r *LaunchRecorder) Abort(ctx context.Context, on AnyRuntime) error {
-	const op = "LaunchRecorder.Abort"
-	if r == nil {
-		return missingRecorder(op)
-	}
-	rt, err := coreOf(op, on)
+	rt, err := r.ending("LaunchRecorder.Abort", on)
 	if err != nil {
-		return err
-	}
-	if err := r.checkOpen(op, rt); err != nil {
 		return err
 	}
 	r.phase = ended
@@ -241,20 +232,24 @@ func (r *LaunchRecorder) Abort(ctx context.Context, on AnyRuntime) error {
 	return rt.AbortUse(ctx, r.ticket)
 }
 
-func (r *recording) checkOpen(op string, rt *Runtime) error {
-	switch {
-	case r.phase == ended:
-		return &StreamMisuseError{Op: op, Stream: r.stream, Reason: "the recorder was ended before: use one recorder for each launch"}
-	case r.runtime != nil && r.runtime != rt:
-		return &StreamMisuseError{Op: op, Stream: r.stream, Reason: "the recorder was preflighted by another runtime: end it there"}
+// ending is the runtime on which the recorder can be ended now.
+func (r *LaunchRecorder) ending(op string, on AnyRuntime) (*Runtime, error) {
+	if r == nil {
+		return nil, missingRecorder(op)
 	}
-	return nil
+	rt, err := coreOf(op, on)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.phase == ended:
+		return nil, &StreamMisuseError{Op: op, Stream: r.stream, Reason: "the recorder was ended before: use one recorder for each launch"}
+	case r.runtime != nil && r.runtime != rt:
+		return nil, &StreamMisuseError{Op: op, Stream: r.stream, Reason: "the recorder was preflighted by another runtime: end it there"}
+	}
+	return rt, nil
 }
 
-func (r *recording) end(op string, rt *Runtime) error {
-	if err := r.checkOpen(op, rt); err != nil {
-		return err
-	}
+func (r *recording) canCommit(op string) error {
 	switch {
 	case r.rejected != nil:
 		return r.rejected
@@ -262,6 +257,5 @@ func (r *recording) end(op string, rt *Runtime) error {
 		return &StreamMisuseError{Op: op, Stream: r.stream,
 			Reason: "a recorder with uses reached commit without a successful preflight: call Preflight before enqueueing the work"}
 	}
-	r.phase = ended
 	return nil
 }

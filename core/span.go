@@ -40,6 +40,17 @@ const (
 	TraceEvent = "event"
 )
 
+// extent is how much of a span's trace was exported; empty without a span.
+func extent(span SpanRef, alone bool) string {
+	switch {
+	case span.IsZero():
+		return ""
+	case alone:
+		return TraceEvent
+	}
+	return TraceFull
+}
+
 // SpanCarrier is a context that says which span it was made for. A tracing
 // layer hands one to its upstream, so that layers below can name the span in
 // what they report without knowing a tracing library.

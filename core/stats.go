@@ -16,14 +16,7 @@ func (a Amount) Add(b Amount) Amount {
 
 // Sub returns a-b, with each field stopping at zero.
 func (a Amount) Sub(b Amount) Amount {
-	return Amount{sub(a.Bytes, b.Bytes), sub(a.Requested, b.Requested), sub(a.Blocks, b.Blocks)}
-}
-
-func sub(a, b uint64) uint64 {
-	if b > a {
-		return 0
-	}
-	return a - b
+	return Amount{a.Bytes - min(a.Bytes, b.Bytes), a.Requested - min(a.Requested, b.Requested), a.Blocks - min(a.Blocks, b.Blocks)}
 }
 
 // Stats is a snapshot of a resource, as seen from the layer that answers.

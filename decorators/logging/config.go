@@ -39,26 +39,29 @@ func (s opSet) has(op core.Op) bool { return s&(1<<op) != 0 }
 // launchOps are the operations whose records describe a launch.
 var launchOps = setOf(core.OpPrepare, core.OpFinish, core.OpAbort, core.OpRecord)
 
+// operations are what the level of that name logs.
+var operations = setOf(core.OpAllocate, core.OpDeallocate, core.OpReserve, core.OpReleaseClaim, core.OpReap, core.OpDrain, core.OpRefusal)
+
+var levels = [...]struct {
+	name string
+	ops  opSet
+}{
+	Operations: {"operations", operations},
+	Uses:       {"uses", operations | launchOps | setOf(core.OpRelease)},
+}
+
 // ops returns what the level logs, nothing for an unknown level.
 func (l Level) ops() opSet {
-	operations := setOf(core.OpAllocate, core.OpDeallocate, core.OpReserve,
-		core.OpReleaseClaim, core.OpReap, core.OpDrain, core.OpRefusal)
-	switch l {
-	case Operations:
-		return operations
-	case Uses:
-		return operations | setOf(core.OpPrepare, core.OpFinish, core.OpAbort, core.OpRecord, core.OpRelease)
+	if int(l) < len(levels) {
+		return levels[l].ops
 	}
 	return 0
 }
 
 // String returns "operations" or "uses".
 func (l Level) String() string {
-	switch l {
-	case Operations:
-		return "operations"
-	case Uses:
-		return "uses"
+	if int(l) < len(levels) {
+		return levels[l].name
 	}
 	return fmt.Sprintf("level(%d)", uint8(l))
 }

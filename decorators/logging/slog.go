@@ -50,7 +50,7 @@ func slogLevel(o outcome) slog.Level {
 		return slog.LevelWarn
 	case o.failed:
 		return slog.LevelError
-	case Operations.ops().has(o.op):
+	case operations.has(o.op):
 		return slog.LevelInfo
 	}
 	return slog.LevelDebug
