@@ -68,7 +68,7 @@ func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core
 	rec, due := r.ledger.Enter(b)
 	if hunted || r.keepsStacks(b.Bytes, due) {
 		stack := r.ledger.Stacks.Capture(3)
-		rec.KeepStacks() // the block is nobody's yet
+		rec.Stacked = true // the block is nobody's yet
 		rec.Mu.Lock()
 		rec.SetAllocated(stack, r.spanIn(ctx))
 		rec.Mu.Unlock()

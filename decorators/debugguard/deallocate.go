@@ -58,7 +58,7 @@ func (r *Resource) freeUnguarded(ctx context.Context, id *core.BlockID, rec *led
 		*b, err = r.upstream.Deallocate(ctx, *id)
 		return err
 	}
-	if rec.KeepsStacks() {
+	if rec.Stacked {
 		stack, span := r.ledger.Stacks.Capture(2), r.spanIn(ctx)
 		rec.Mu.Lock()
 		rec.SetFreed(stack, span)

@@ -39,9 +39,9 @@ type Guarded struct {
 	Clean   atomic.Uint64
 	// CanaryOf is set for a block of the guard's own: whose its bytes were before.
 	CanaryOf *core.Block
-	// Filled counts the fillings of the red zones after the first. reported says
-	// at which of them damage was last reported, for each kind of damage: what
-	// several comparisons saw is reported once. It belongs to whoever reads
+	// Filled counts the fillings of the red zones after the first. reported is one
+	// more than at which of them damage was last reported, for each kind of damage:
+	// what several comparisons saw is reported once. It belongs to whoever reads
 	// verdicts.
 	Filled   atomic.Uint32
 	reported map[core.FindingKind]uint32
@@ -49,13 +49,13 @@ type Guarded struct {
 
 // IsNews reports whether damage of a kind, seen after so many fillings, is news.
 func (g *Guarded) IsNews(kind core.FindingKind, filled uint32) bool {
-	if at, ok := g.reported[kind]; ok && at >= filled {
+	if g.reported[kind] > filled {
 		return false
 	}
 	if g.reported == nil {
 		g.reported = map[core.FindingKind]uint32{}
 	}
-	g.reported[kind] = filled
+	g.reported[kind] = filled + 1
 	return true
 }
 
@@ -67,7 +67,7 @@ func (l *Ledger) NewGuarded(b core.Block, allocated core.Stack, in core.SpanCont
 		guarded Guarded
 	})
 	rec := &made.record
-	rec.Guard, rec.stacked, rec.extra = &made.guarded, true, &extra{allocStack: allocated, allocSpan: in}
+	rec.Guard, rec.Stacked, rec.extra = &made.guarded, true, &extra{allocStack: allocated, allocSpan: in}
 	rec.fill(&b, l.Clock.Instant())
 	return rec
 }
@@ -79,13 +79,9 @@ func (rec *Record) Inner() core.BlockID {
 	return id
 }
 
-// Footprint is what the block takes of the device below the guard.
+// Footprint is what a guarded block takes of the device below the guard.
 func (rec *Record) Footprint() core.Amount {
-	bytes := rec.Bytes
-	if rec.Guard != nil {
-		bytes = rec.Guard.Layout.Total()
-	}
-	return core.Amount{Bytes: bytes, Requested: rec.requested, Blocks: 1}
+	return core.Amount{Bytes: rec.Guard.Layout.Total(), Requested: rec.requested, Blocks: 1}
 }
 
 // Watched reports whether a guarded block is live, or its free is blocked by an intent.

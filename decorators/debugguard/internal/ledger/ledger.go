@@ -141,7 +141,7 @@ func (l *Ledger) Close(rec *Record, g core.Generation) { l.closeIn(l.shard(rec.S
 func (l *Ledger) CloseBlock(id core.BlockID) *Record {
 	rec := l.closeIn(l.shard(id.AllocStream), id.Generation)
 	if rec == nil {
-		if rec = l.elsewhere(id); rec != nil {
+		if rec = l.search(id); rec != nil {
 			l.Close(rec, id.Generation)
 		}
 	}
@@ -180,7 +180,7 @@ func (l *Ledger) closeLocked(s *shard, rec *Record) {
 		return
 	}
 	rec.node.Word.Store(0)
-	rec.extra, rec.writer, rec.used, rec.flags, rec.stacked = nil, 0, 0, 0, false
+	rec.extra, rec.writer, rec.used, rec.readUnwritten, rec.Stacked = nil, 0, 0, false, false
 	rec.neighbour, s.empty = s.empty, rec
 }
 
@@ -251,9 +251,20 @@ func (l *Ledger) Heir(b core.Block) (heir core.Block, ok bool) {
 			heir, ok = other, true
 		}
 	}
-	l.eachTombstone(look)
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		for _, stone := range s.tombstones.ring {
+			look(stone.Block())
+		}
+		s.mu.Unlock()
+	}
 	for g, rec := range l.All {
-		look(rec.describe(g))
+		rec.Mu.Lock()
+		if rec.Generation() == g {
+			look(rec.Block())
+		}
+		rec.Mu.Unlock()
 	}
 	return heir, ok
 }

@@ -50,23 +50,16 @@ type Record struct {
 	writer uint64
 	used   uint32 // uses in all
 	align  uint8  // its logarithm
-	flags  flags
-	// ordinal is the device, of which there are at most core.MaxOrdinals.
-	ordinal uint8
-	// stacked is set before the block is handed out if it was chosen to keep
-	// stacks.
-	stacked bool
-	uses    [usesKept]Use
-}
-
-// flags are what else is known of a block.
-type flags uint8
-
-const (
 	// readUnwritten is set if it was read before it was written and that was
 	// reported.
-	readUnwritten flags = 1 << iota
-)
+	readUnwritten bool
+	// ordinal is the device, of which there are at most core.MaxOrdinals.
+	ordinal uint8
+	// Stacked is set before the block is handed out if it was chosen to keep
+	// stacks.
+	Stacked bool
+	uses    [usesKept]Use
+}
 
 // extra is what is kept of some blocks only. The spans of the allocation and of
 // the free are those in force then, exported or not; they are kept where the
@@ -162,17 +155,6 @@ func (rec *Record) SetAllocated(stack core.Stack, in core.SpanContext) {
 
 func wordOf(g core.Generation, s core.BlockState) uint64 { return blocktable.Word(g, uint64(s)) }
 
-// describe is the block of generation g for whoever has not locked the record;
-// it is of no generation if the record is not that block's any more.
-func (rec *Record) describe(g core.Generation) core.Block {
-	rec.Mu.Lock()
-	defer rec.Mu.Unlock()
-	if rec.Generation() != g {
-		return core.Block{}
-	}
-	return rec.Block()
-}
-
 // becomeTombstone makes rec, which is of no block, the tombstone of another
 // record, which is locked.
 func (rec *Record) becomeTombstone(other *Record, freed Instant) {
@@ -181,19 +163,12 @@ func (rec *Record) becomeTombstone(other *Record, freed Instant) {
 	rec.allocStream, rec.Tag, rec.extra = other.allocStream, other.Tag, other.extra
 	rec.writer, rec.used = other.writer, other.used
 	copy(rec.uses[:], other.uses[:min(other.used, usesKept)])
-	rec.align, rec.flags, rec.ordinal = other.align, other.flags, other.ordinal
+	rec.align, rec.readUnwritten, rec.ordinal = other.align, other.readUnwritten, other.ordinal
 	rec.tombstoneOf = other.Generation()
 }
 
 // Contains reports whether an address lies in the block; Mu must be held.
 func (rec *Record) Contains(ptr uint64) bool { return ptr-rec.Ptr < rec.Bytes }
-
-// KeepStacks says that the block was chosen to keep its stacks, before it is
-// handed out.
-func (rec *Record) KeepStacks() { rec.stacked = true }
-
-// KeepsStacks reports whether the block was chosen to keep its stacks.
-func (rec *Record) KeepsStacks() bool { return rec.stacked }
 
 // more returns the side of rec for what few blocks have; Mu must be held.
 func (rec *Record) more() *extra {
@@ -228,7 +203,7 @@ func (rec *Record) Origin() core.SpanContext {
 // ReadsUnwritten reports whether an access reads what nobody wrote, which was
 // not reported yet; Mu must be held.
 func (rec *Record) ReadsUnwritten(a core.Access) bool {
-	return a == core.Read && rec.writer == 0 && rec.flags&readUnwritten == 0
+	return a == core.Read && rec.writer == 0 && !rec.readUnwritten
 }
 
 // Unwritten reports whether no launch is known to have written the block; Mu
@@ -236,4 +211,4 @@ func (rec *Record) ReadsUnwritten(a core.Access) bool {
 func (rec *Record) Unwritten() bool { return rec.writer == 0 }
 
 // NoteReadUnwritten notes that such a read was reported; Mu must be held.
-func (rec *Record) NoteReadUnwritten() { rec.flags |= readUnwritten }
+func (rec *Record) NoteReadUnwritten() { rec.readUnwritten = true }

@@ -59,19 +59,17 @@ func (l *Ledger) Get(id core.BlockID) *Record {
 // search looks for a record under the locks: first where it should be, then,
 // because a caller may have made up the stream, everywhere.
 func (l *Ledger) search(id core.BlockID) *Record {
-	if rec := l.shard(id.AllocStream).find(id.Generation); rec != nil {
+	rec := l.shard(id.AllocStream).find(id.Generation)
+	if rec != nil || uint64(id.Generation) <= l.Unseen.Load() || id.Generation == core.NoBytes {
 		return rec
 	}
-	return l.elsewhere(id)
+	return l.everywhere(id.Generation, (*shard).find)
 }
 
-// elsewhere is search of a block that is not where it should be.
-func (l *Ledger) elsewhere(id core.BlockID) *Record {
-	if uint64(id.Generation) <= l.Unseen.Load() || id.Generation == core.NoBytes {
-		return nil
-	}
+// everywhere looks for a record in every shard.
+func (l *Ledger) everywhere(g core.Generation, find func(*shard, core.Generation) *Record) *Record {
 	for i := range l.shards {
-		if rec := l.shards[i].find(id.Generation); rec != nil {
+		if rec := find(&l.shards[i], g); rec != nil {
 			return rec
 		}
 	}
@@ -174,19 +172,6 @@ func (ts *tombstones) shrink(limit int, index *addresses) {
 	ts.ring, ts.next = slices.Clone(inOrder[excess:]), 0
 }
 
-// eachTombstone calls visit for every freed block that the ledger remembers, under the
-// locks of their shards in turn.
-func (l *Ledger) eachTombstone(visit func(core.Block)) {
-	for i := range l.shards {
-		s := &l.shards[i]
-		s.mu.Lock()
-		for _, rec := range s.tombstones.ring {
-			visit(rec.Block())
-		}
-		s.mu.Unlock()
-	}
-}
-
 // tombstone returns a copy of what is remembered of a freed block, nil if that
 // is nothing. It looks at all that one shard, or if need be every one,
 // remembers: it is asked only about a misuse.
@@ -194,12 +179,7 @@ func (l *Ledger) tombstone(id core.BlockID) *Record {
 	if rec := l.shard(id.AllocStream).tombstone(id.Generation); rec != nil {
 		return rec
 	}
-	for i := range l.shards {
-		if rec := l.shards[i].tombstone(id.Generation); rec != nil {
-			return rec
-		}
-	}
-	return nil
+	return l.everywhere(id.Generation, (*shard).tombstone)
 }
 
 func (s *shard) tombstone(g core.Generation) *Record {
