@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // Memory that the guard uses for itself must be no reason to refuse a caller. So
@@ -44,31 +45,17 @@ func curable(err error) bool {
 	return most == 0 || short.Requested <= most
 }
 
-// want is a request that was refused, as far as relief goes by it.
-type want struct {
-	bytes uint64
-	// inOrder is set if what is pending on its own stream is lent to it.
-	inOrder bool
-	// patient is set if it waits for the device before it is refused.
-	patient bool
-}
-
 // obtain asks the upstream for a block, into b, and again as long as relieve
-// finds a reason to.
+// finds a reason to. A patient caller waits for the device before it is refused.
 func (r *Resource) obtain(ctx context.Context, req *core.Request, b *core.Block, patient bool) (err error) {
 	seen := r.progress()
 	if *b, err = r.upstream.Allocate(ctx, *req); err == nil || !curable(err) {
 		return err
 	}
-	began, first := r.cfg.Now(), err
-	err = r.relieve(ctx, want{req.Bytes, !req.Isolated, patient}, seen, err, func() (err error) {
+	return r.relieve(ctx, want{req, !req.Isolated, patient}, seen, err, func() (err error) {
 		*b, err = r.upstream.Allocate(ctx, *req)
 		return err
 	})
-	if err == nil {
-		r.relieved(ctx, req, began, first)
-	}
-	return err
 }
 
 // Reserve asks the upstream, and gives up quarantine before it is refused. A
@@ -81,41 +68,67 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 	if err == nil {
 		return c, nil
 	}
-	began, first, req := r.cfg.Now(), err, core.Request{Bytes: bytes, Requested: bytes, Tag: tag}
-	err = r.relieve(ctx, want{bytes: bytes, patient: true}, seen, err, func() (err error) {
+	req := core.Request{Bytes: bytes, Requested: bytes, Tag: tag}
+	err = r.relieve(ctx, want{req: &req, patient: true}, seen, err, func() (err error) {
 		c, err = r.upstream.Reserve(ctx, bytes, tag)
 		return err
 	})
-	if err == nil {
-		r.relieved(ctx, &req, began, first)
-	} else {
+	if err != nil {
 		r.passRefusal(ctx, &req, err)
 	}
 	return c, err
 }
 
-// maxRelief bounds the rounds of one request. Giving up a quarter of quarantine at
-// a time ends sooner, but frees of others may go on for ever.
-const maxRelief = 64
+// want is a request that was refused, as far as relief goes by it.
+type want struct {
+	req *core.Request
+	// inOrder is set if what is pending on its own stream is lent to it.
+	inOrder bool
+	// patient is set if it waits for the device before it is refused.
+	patient bool
+}
+
+const (
+	// maxRelief bounds the rounds of one request. Giving up a quarter of quarantine at
+	// a time ends sooner, but frees of others may go on for ever.
+	maxRelief = 64
+	// patiences is how often Config.Patience goes into the time that one request may
+	// wait and be repeated: the device may be waiting for the program, and other
+	// requests may take what is released, again and again.
+	patiences = 10
+)
 
 // relieve makes a request that was refused with err again, each time after a part
 // of quarantine was given up for it, oldest first, or after the device has
 // completed a free of the guard's: until it is granted or nothing is left to give.
 // seen is the progress before err.
 func (r *Resource) relieve(ctx context.Context, w want, seen progress, err error, again func() error) error {
-	var p patience
-	defer p.end()
+	patient, end := context.WithTimeout(ctx, patiences*max(r.cfg.Patience, 0))
+	defer end()
+	began, first, waits := r.cfg.Now(), err, false
 	for rounds := 0; curable(err); {
 		switch {
-		case rounds < maxRelief && (w.inOrder || !r.pendingSuffices(err)) && r.giveUp(ctx, w.bytes, seen.given):
+		case rounds < maxRelief && (w.inOrder || !r.pendingSuffices(err)) && r.giveUp(ctx, w.req.Bytes, seen.given):
 			rounds++
-		case w.patient && r.outwait(ctx, &p, seen, err):
-		default:
+		case !w.patient || !r.mayOutwait(patient, seen, err):
 			return err
+		default:
+			if !waits {
+				waits = true
+				r.forwarded.waiting.Add(1)
+				defer r.forwarded.waiting.Add(-1)
+			}
+			if !r.outwait(patient, seen) {
+				return err
+			}
 		}
 		r.hide(err)
 		seen = r.progress()
 		err = again()
+	}
+	if err == nil {
+		r.count.relieved.Add(1)
+		r.emit(ctx, w.req, began, first, true)
 	}
 	return err
 }
@@ -164,12 +177,6 @@ func (r *Resource) hide(err error) {
 		return
 	}
 	r.count.hiddenFailures.Add(1)
-}
-
-// relieved counts and reports a refusal that was cured.
-func (r *Resource) relieved(ctx context.Context, req *core.Request, began time.Time, refusal error) {
-	r.count.relieved.Add(1)
-	r.emit(ctx, req, began, refusal, true)
 }
 
 // passRefusal reports a refusal that the caller is told of. The layers below may
@@ -246,84 +253,35 @@ func (r *Resource) noteReleased(rec *ledger.Record) {
 	r.forwarded.released.Add(1)
 }
 
-// patience bounds the time that one request may wait and be repeated: the device
-// may be waiting for the program, and other requests may take what is released,
-// again and again. It begins with the first wait.
-type patience struct {
-	ctx     context.Context
-	cancel  context.CancelFunc
-	waiting *atomic.Int64 // nil unless it is counted there
-}
-
-func (p *patience) begin(ctx context.Context, atMost time.Duration) {
-	if p.ctx == nil {
-		p.ctx, p.cancel = context.WithTimeout(ctx, atMost)
-	}
-}
-
-// count counts who waits, until end.
-func (p *patience) count(waiting *atomic.Int64) {
-	if p.waiting == nil {
-		p.waiting = waiting
-		waiting.Add(1)
-	}
-}
-
-func (p *patience) end() {
-	if p.cancel != nil {
-		p.cancel()
-	}
-	if p.waiting != nil {
-		p.waiting.Add(-1)
-	}
-}
-
-// pause waits a while; it reports whether there is patience left.
-func (p *patience) pause(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-p.ctx.Done():
-		return false
-	}
-}
-
-// patiences is how often Config.Patience goes into the longest wait.
-const patiences = 10
-
-// outwait waits until the device has completed a forwarded free, if all of those
-// together would make room for a request that was refused with err, and reports
-// whether it has. seen is the progress before the request. It does not wait if ctx
-// has ended.
-func (r *Resource) outwait(ctx context.Context, p *patience, seen progress, err error) bool {
-	p.begin(ctx, patiences*max(r.cfg.Patience, 0))
-	if p.ctx.Err() != nil {
+// mayOutwait reports whether a request that was refused with err is worth waiting
+// for: the forwarded frees together would make room for it, or one of them is
+// completed already.
+func (r *Resource) mayOutwait(patient context.Context, seen progress, err error) bool {
+	if patient.Err() != nil {
 		return false
 	}
 	if r.forwarded.released.Load() != seen.released {
 		return true
 	}
-	if !r.forwardedSuffices(err) || r.forwarded.vain.Load() == seen.released+1 {
-		return false
-	}
-	p.count(&r.forwarded.waiting)
-	for began, wait := time.Now(), 20*time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
-		if r.upstream.ReapPending(ctx) != nil {
-			return false // the next request tells, if it lasts
-		}
+	return r.forwardedSuffices(err) && r.forwarded.vain.Load() != seen.released+1
+}
+
+// outwait waits until the device has completed a forwarded free, and reports whether
+// it has. seen is the progress before the request.
+func (r *Resource) outwait(patient context.Context, seen progress) bool {
+	one, end := context.WithTimeout(patient, r.cfg.Patience)
+	defer end()
+	err := deadline.Poll(one, func() (bool, error) {
 		if r.forwarded.released.Load() != seen.released {
-			return true
+			return true, nil
 		}
-		if time.Since(began) > r.cfg.Patience {
-			r.forwarded.vain.Store(seen.released + 1)
-			return false
-		}
-		if !p.pause(wait) {
-			return false
-		}
+		err := r.upstream.ReapPending(patient) // one that fails, the next request tells, if it lasts
+		return r.forwarded.released.Load() != seen.released, err
+	})
+	if err != nil && one.Err() != nil && patient.Err() == nil {
+		r.forwarded.vain.Store(seen.released + 1)
 	}
+	return err == nil
 }
 
 // forwardedSuffices reports whether the forwarded frees would make room for a
