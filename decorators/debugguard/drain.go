@@ -23,14 +23,11 @@ func (r *Resource) ReapPending(ctx context.Context) error {
 // are queued. It does not wait for the device, except over an upstream
 // without use tracking. The error joins the frees that failed; their blocks
 // stay in quarantine and are tried again.
-func (r *Resource) Flush(ctx context.Context) error { return r.flush(ctx, never) }
-
-// flush is Flush until stop says so.
-func (r *Resource) flush(ctx context.Context, stop func() bool) error {
+func (r *Resource) Flush(ctx context.Context) error {
 	r.evicting.Lock()
 	defer r.evicting.Unlock()
-	_, err := r.evict(ctx, r.quarantine.dequeue(math.MaxUint64), stop)
-	_, trimmed := r.trimCanaries(ctx, 0, stop)
+	_, err := r.evict(ctx, r.quarantine.dequeue(math.MaxUint64), never)
+	_, trimmed := r.trimCanaries(ctx, 0, never)
 	return errors.Join(err, trimmed)
 }
 

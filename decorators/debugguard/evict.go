@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -39,23 +40,31 @@ func (r *Resource) quarantineLimit() uint64 {
 	}
 }
 
-// enforceLimit evicts what is over the limit once so many bytes come in, and
-// everything if the device guard is off. Whoever is evicting already does it for all.
+// enforceLimit lets go what is over the limit once so many bytes come in. Whoever is
+// evicting already does it for all. What fails stays, for later.
 func (r *Resource) enforceLimit(ctx context.Context, incoming uint64) {
 	if r.quarantine.size().Blocks+r.canaries.memory.amount().Blocks == 0 || !r.evicting.TryLock() {
 		return
 	}
 	defer r.evicting.Unlock()
+	_ = r.shrink(ctx, incoming, never)
+}
+
+// shrink lets go what is over the limit once so many bytes come in, until stop says so:
+// everything if the device guard is off, and the canaries unless there is a hunt.
+// evicting must be held.
+func (r *Resource) shrink(ctx context.Context, incoming uint64, stop func() bool) (err error) {
 	if r.Mode() != Hunt {
-		_, _ = r.trimCanaries(ctx, 0, never) // what fails stays, for later
+		_, err = r.trimCanaries(ctx, 0, stop)
 	}
 	for excess := r.excess(incoming); excess > 0; excess = r.excess(incoming) {
 		blocks := r.quarantine.dequeue(excess)
-		freed, err := r.evict(ctx, blocks, never)
-		if err = errors.Join(err, r.postSome(ctx, blocks)); freed == 0 || err != nil {
-			return
+		freed, failed := r.evict(ctx, blocks, stop)
+		if failed = errors.Join(failed, r.postSome(ctx, blocks)); freed == 0 || failed != nil {
+			return errors.Join(err, failed)
 		}
 	}
+	return err
 }
 
 // makeRoom keeps quarantine within its limit with so many bytes more, and reports
@@ -98,6 +107,9 @@ func (r *Resource) evict(ctx context.Context, blocks []*ledger.Record, stop func
 	return freed, err
 }
 
+// errStopped is that of a change of the mode which Close has stopped.
+var errStopped = fmt.Errorf("debugguard: stopped letting blocks go: the guard is %w", core.ErrClosed)
+
 // letGo queues the last comparison of blocks, in batches of one stream, and behind it
 // their free. It returns those that are left: whose free failed, and all behind where
 // stop said so.
@@ -106,7 +118,7 @@ func (r *Resource) letGo(ctx context.Context, blocks []*ledger.Record, stop func
 	compared := 0
 	for i, rec := range blocks {
 		if stop() {
-			return freed, append(left, blocks[i:]...), errors.Join(err, r.refuseClosed("Flush"))
+			return freed, append(left, blocks[i:]...), errors.Join(err, errStopped)
 		}
 		if i == compared {
 			compared += r.compareLast(ctx, blocks[i:])

@@ -31,9 +31,8 @@ type Resource struct {
 	gate atomic.Int64
 	// word is mode and options, see Setting.
 	word atomic.Uint32
-	// switching serialises SetMode and Apply, which closed has refused since Close.
-	switching sync.Mutex
-	closed    atomic.Bool
+	// switching is held during SetMode and Apply.
+	switching ctxMutex
 	hunted    atomic.Pointer[[]core.Tag]
 	bytes     sampler // which blocks are guarded
 	rates     tagRates
@@ -71,7 +70,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	}
 	r := &Resource{upstream: upstream, below: upstream.Inspect(), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), ordinal: upstream.Ordinal()}
 	r.ledger = ledger.New(&r.gate, ledger.Options{Tombstones: cfg.Tombstones, StackBytes: cfg.StackBytes, Now: cfg.Now})
-	r.checks.gate, r.checks.reading = &r.gate, newCtxMutex()
+	r.checks.gate, r.checks.reading, r.switching = &r.gate, newCtxMutex(), newCtxMutex()
 	r.upkeep.begin(cfg.upkeepInterval(), ledger.NewTimer(r, (*Resource).tick))
 	if upstream.Features().Has(core.Isolation) {
 		r.granule = r.below.IsolationGranularity()

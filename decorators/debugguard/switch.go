@@ -41,12 +41,7 @@ func (r *Resource) SetMode(ctx context.Context, m Mode) error {
 	if m > Hunt {
 		return &core.InvalidRequestError{Op: "debugguard.SetMode", Field: "mode", Reason: m.String() + ": use Off, Ledger, Sample or Hunt"}
 	}
-	r.switching.Lock()
-	defer r.switching.Unlock()
-	if err := r.refuseClosed("SetMode"); err != nil {
-		return err
-	}
-	return r.switchTo(ctx, r.word.Load()&^uint32(modeMask)|uint32(m))
+	return r.change(ctx, "SetMode", func(now uint32) uint32 { return now&^uint32(modeMask) | uint32(m) })
 }
 
 // Apply changes mode and options from the next operation on, all at once for
@@ -55,32 +50,30 @@ func (r *Resource) Apply(ctx context.Context, s Setting) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	r.switching.Lock()
-	defer r.switching.Unlock()
-	if err := r.refuseClosed("Apply"); err != nil {
-		return err
-	}
-	if s.Mode == Sample {
-		r.sampleBy(s.SampleBytes)
-	}
-	return r.switchTo(ctx, s.word())
+	return r.change(ctx, "Apply", func(uint32) uint32 {
+		if s.Mode == Sample {
+			r.sampleBy(s.SampleBytes)
+		}
+		return s.word()
+	})
 }
 
-func (r *Resource) refuseClosed(op string) error {
-	if r.closed.Load() {
+// change makes mode and options what next says of those now.
+func (r *Resource) change(ctx context.Context, op string, next func(now uint32) uint32) error {
+	if err := r.switching.lock(ctx); err != nil {
+		return err
+	}
+	defer r.switching.unlock()
+	if r.closed() {
 		return fmt.Errorf("debugguard.%s refused: the guard is %w", op, core.ErrClosed)
 	}
-	return nil
+	return r.switchTo(ctx, next(r.word.Load()))
 }
 
 // switchTo makes w the mode and its options; switching must be held.
 func (r *Resource) switchTo(ctx context.Context, w uint32) error {
 	from, to := r.Mode(), Mode(w&modeMask)
-	turnedOn := from == Off && to != Off
-	turnedOff := from != Off && to == Off
-	deviceGuardOff := from >= Sample && to < Sample
-	huntOver := from == Hunt && to == Sample
-
+	turnedOn, turnedOff := from == Off && to != Off, from != Off && to == Off
 	if turnedOn {
 		r.ledger.Unseen.Store(uint64(core.NextGeneration()))
 		r.ledger.Clock.Start()
@@ -94,19 +87,12 @@ func (r *Resource) switchTo(ctx context.Context, w uint32) error {
 		r.gate.Add(-1)
 		r.ledger.Clock.Stop()
 	}
-	switch {
-	case deviceGuardOff:
-		return r.flush(ctx, r.closed.Load)
-	case huntOver: // sampling has less quarantine
-		r.evicting.Lock()
-		_, err := r.trimCanaries(ctx, 0, r.closed.Load)
-		r.evicting.Unlock()
-		if !r.closed.Load() {
-			r.enforceLimit(ctx, 0)
-		}
-		return err
+	if from < Sample || to >= from {
+		return nil
 	}
-	return nil
+	r.evicting.Lock() // there is less quarantine now, or none
+	defer r.evicting.Unlock()
+	return r.shrink(ctx, 0, r.closed)
 }
 
 // SetSampleBytes changes the mean number of bytes between guarded blocks in

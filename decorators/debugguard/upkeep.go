@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // The upkeep lets go what has been in quarantine for its age, and reads verdicts: in
@@ -42,13 +40,11 @@ type upkeep struct {
 	every time.Duration
 	timer *time.Timer
 	// armed is set while the timer is, and for ever if there are to be no more ticks.
-	armed atomic.Bool
-	ctx   context.Context // ends with Close
-	stop  context.CancelFunc
-
-	mu      sync.Mutex
-	closed  bool
-	running chan struct{} // nil between ticks, closed at the end of one
+	armed   atomic.Bool
+	ticking ctxMutex // held during a tick
+	// life ends with Close.
+	life context.Context
+	end  context.CancelFunc
 }
 
 // upkeepInterval is how often a tick looks while there is nothing in haste.
@@ -60,22 +56,9 @@ func (c Config) upkeepInterval() time.Duration {
 }
 
 func (u *upkeep) begin(every time.Duration, timer *time.Timer) {
-	u.every, u.timer = every, timer
-	u.ctx, u.stop = context.WithCancel(context.Background())
-	if every < 0 {
-		u.end()
-	}
-}
-
-// end lets no further tick begin, and returns that under way, nil if none is.
-func (u *upkeep) end() (running <-chan struct{}) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.closed = true
-	u.armed.Store(true)
-	u.timer.Stop()
-	u.stop()
-	return u.running
+	u.every, u.timer, u.ticking = every, timer, newCtxMutex()
+	u.life, u.end = context.WithCancel(context.Background())
+	u.armed.Store(every < 0)
 }
 
 // wake sets the timer unless it is. It costs a load while it is.
@@ -85,25 +68,19 @@ func (u *upkeep) wake() {
 	}
 }
 
-// tick does the upkeep once, and sets the timer if there will be more of it.
+// tick does the upkeep once, and sets the timer if there will be more of it. The last
+// one of a closed guard does nothing.
 func (r *Resource) tick() {
 	u := &r.upkeep
-	u.mu.Lock()
-	if u.closed {
-		u.mu.Unlock()
+	if u.ticking.lock(u.life) != nil {
 		return
 	}
-	done := make(chan struct{})
-	u.running = done
-	u.mu.Unlock()
-
-	next, err := r.keepHouse(u.ctx)
-
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.running = nil
-	close(done)
-	if u.closed || errors.Is(err, core.ErrSticky) { // a lost device is asked nothing more
+	defer u.ticking.unlock()
+	if r.closed() {
+		return
+	}
+	next, err := r.keepHouse(u.life)
+	if r.closed() || errors.Is(err, core.ErrSticky) { // a lost device is asked nothing more
 		return
 	}
 	u.armed.Store(false)
@@ -163,25 +140,22 @@ func (r *Resource) evictAged(ctx context.Context, first bool) (evicted int, err 
 	return evicted, err
 }
 
+// closed reports whether Close was called.
+func (r *Resource) closed() bool { return r.upkeep.life.Err() != nil }
+
 // Close ends the guard's work in the background and refuses to change its mode
-// from now on, and waits for what of both is under way until ctx ends and a
-// moment more; a change of the mode stops before the next blocks that it would free. Close frees nothing and compares
-// nothing: Drain does. The guard may be used after it, as one that has
+// from now on, and waits for what of both is under way until ctx ends; a change of
+// the mode stops before the next blocks that it would free. Close frees nothing and
+// compares nothing: Drain does. The guard may be used after it, as one that has
 // [Config.UpkeepInterval] negative. A second Close is as the first. It is to be
 // called before what lies below is closed.
 func (r *Resource) Close(ctx context.Context) error {
-	r.closed.Store(true)
-	running := r.upkeep.end()
-	err := deadline.Within(ctx, func() error {
-		if running != nil {
-			<-running
+	r.upkeep.end()
+	for _, work := range []ctxMutex{r.upkeep.ticking, r.switching} {
+		if err := work.lock(ctx); err != nil {
+			return fmt.Errorf("closing the guard, whose upkeep or change of mode is under way: %w", err)
 		}
-		r.switching.Lock()
-		defer r.switching.Unlock()
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("closing the guard, whose upkeep or change of mode is under way: %w", err)
+		work.unlock()
 	}
 	return nil
 }
