@@ -186,16 +186,18 @@ func TestForgottenLaunchesThatTouchedTheVictimAreSuspects(t *testing.T) {
 	for _, id := range []uint64{1, 2} {
 		l.add(launchRecord{use: core.UseRecord{LaunchID: id}, began: l.now()})
 	}
-	lost := l.forgotten(from, touched)
-	if len(lost) != 1 || lost[0].Launch != "first" {
-		t.Fatalf("forgotten: %v", lost)
-	}
-	got, _ := l.suspects(window{from: from, to: l.tick(), lost: lost}, touched, 16)
+	w := window{from: from, to: l.tick(), recalls: true}
+	got, _ := l.suspects(w, touched, 16)
 	if len(got) != 2 || got[0].LaunchID != 2 || got[1].Launch != "first" {
 		t.Errorf("suspects %v", got)
 	}
-	if lost := l.forgotten(l.now(), touched); len(lost) != 0 {
-		t.Errorf("used before the window: %v", lost)
+	w.recalls = false
+	if got, _ := l.suspects(w, touched, 16); len(got) != 1 || got[0].LaunchID != 2 {
+		t.Errorf("suspects %v of a window that recalls nobody", got)
+	}
+	w = window{from: l.now(), to: l.tick(), recalls: true}
+	if got, _ := l.suspects(w, touched, 16); len(got) != 0 {
+		t.Errorf("used before the window: %v", got)
 	}
 }
 

@@ -2,6 +2,7 @@ package debugguard
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,8 +18,9 @@ type window struct {
 	stream   core.StreamID
 	// few, if not zero, is the limit where no more were enqueued within.
 	few int
-	// lost are launches that touched the victim and that the log has forgotten.
-	lost []core.UseRecord
+	// recalls is set if launches that touched the victim are suspects although the
+	// log has forgotten them.
+	recalls bool
 }
 
 // suspects returns at most limit launches that may have written within w, and
@@ -41,17 +43,20 @@ type window struct {
 // to read. Groups are newest first where nothing else is said. The guard's own
 // are not in the log.
 func (l *launchLog) suspects(w window, uses []core.UseRecord, limit int) (found []core.UseRecord, more bool) {
-	var s sides
-	for _, may := range [...]func(*launchRecord) bool{
-		func(e *launchRecord) bool { return !e.readsOnly && (e.done == 0 || e.done > w.from) },
-		func(e *launchRecord) bool { return !e.readsOnly },
-		func(*launchRecord) bool { return true },
+	all, gone := l.snapshot()
+	lost := w.lost(all, gone, uses)
+	var inside, after, before []launchRecord
+	for _, cleared := range [...]func(launchRecord) bool{
+		func(e launchRecord) bool { return e.readsOnly || e.done != 0 && e.done <= w.from },
+		func(e launchRecord) bool { return e.readsOnly },
+		func(launchRecord) bool { return false },
 	} {
-		if s = l.split(w, may); !s.empty() || len(w.lost) > 0 {
+		inside, after, before = w.split(slices.DeleteFunc(slices.Clone(all), cleared))
+		if len(inside)+len(after)+len(before)+len(lost) > 0 {
 			break
 		}
 	}
-	if w.few > 0 && len(s.inside)+len(w.lost) <= w.few {
+	if w.few > 0 && len(inside)+len(lost) <= w.few {
 		limit = min(limit, w.few)
 	}
 	touched := func(e launchRecord) bool {
@@ -59,25 +64,25 @@ func (l *launchLog) suspects(w window, uses []core.UseRecord, limit int) (found 
 			return u.LaunchID != 0 && u.LaunchID == e.use.LaunchID
 		})
 	}
-	slices.SortFunc(s.inside, func(a, b launchRecord) int {
+	slices.SortFunc(inside, func(a, b launchRecord) int {
 		return cmp.Or(first(touched(a), touched(b)), first(a.mayWrite(), b.mayWrite()),
 			first(a.use.Stream == w.stream, b.use.Stream == w.stream), cmp.Compare(b.ended, a.ended))
 	})
-	slices.SortFunc(s.after, func(a, b launchRecord) int {
+	slices.SortFunc(after, func(a, b launchRecord) int {
 		return cmp.Or(first(a.mayWrite(), b.mayWrite()), cmp.Compare(a.ended, b.ended))
 	})
-	slices.SortFunc(s.before, func(a, b launchRecord) int {
+	slices.SortFunc(before, func(a, b launchRecord) int {
 		return cmp.Or(first(a.mayWrite(), b.mayWrite()), cmp.Compare(b.ended, a.ended))
 	})
-	rest := slices.Concat(s.inside, s.after, s.before)
+	rest := slices.Concat(inside, after, before)
 	for len(rest) > 0 && touched(rest[0]) {
 		found, rest = append(found, rest[0].use), rest[1:]
 	}
-	found = append(found, w.lost...)
+	found = append(found, lost...)
 	for _, e := range rest {
 		found = append(found, e.use)
 	}
-	return found[:min(len(found), limit)], len(found) > limit || s.gone > w.from
+	return found[:min(len(found), limit)], len(found) > limit || gone > w.from
 }
 
 // first orders what has a property in front of what has not.
@@ -94,66 +99,36 @@ func first(a, b bool) int {
 // mayWrite reports whether the launch declared to write something.
 func (e launchRecord) mayWrite() bool { return e.use.Access.Writes() }
 
-// sides are the launches on both sides of a window and within.
-type sides struct {
-	inside, after, before []launchRecord
-	// gone is the tick of the newest launch that the log has forgotten.
-	gone uint64
-}
-
-func (s *sides) empty() bool { return len(s.inside)+len(s.after)+len(s.before) == 0 }
-
-// split returns those that may of the launches enqueued within w, those enqueued on
-// other streams since, and of each other stream that has none of them the last one
-// before w.
-func (l *launchLog) split(w window, may func(*launchRecord) bool) (s sides) {
+// split returns those enqueued within w, those enqueued on other streams since, and of
+// each other stream that has none of them the last one before w.
+func (w window) split(launches []launchRecord) (inside, after, before []launchRecord) {
 	latest := map[core.StreamID]launchRecord{}
-	for i := range l.shards {
-		shard := &l.shards[i]
-		shard.mu.Lock()
-		s.gone = max(s.gone, shard.gone)
-		for e := range shard.kept.Newest() {
-			other := e.use.Stream != w.stream
-			switch {
-			case !may(e):
-			case e.ended > w.from && e.began < w.to:
-				s.inside = append(s.inside, *e)
-			case e.ended > w.from && other:
-				s.after = append(s.after, *e)
-			case e.ended <= w.from && other && e.ended > latest[e.use.Stream].ended:
-				latest[e.use.Stream] = *e
-			}
+	for _, e := range launches {
+		other := e.use.Stream != w.stream
+		switch {
+		case e.ended > w.from && e.began < w.to:
+			inside = append(inside, e)
+		case e.ended > w.from && other:
+			after = append(after, e)
+		case e.ended <= w.from && other && e.ended > latest[e.use.Stream].ended:
+			latest[e.use.Stream] = e
 		}
-		shard.mu.Unlock()
 	}
-	for _, e := range slices.Concat(s.inside, s.after) {
+	for _, e := range slices.Concat(inside, after) {
 		delete(latest, e.use.Stream)
 	}
-	for _, e := range latest {
-		s.before = append(s.before, e)
-	}
-	return s
+	return inside, after, slices.Collect(maps.Values(latest))
 }
 
-// forgotten returns the uses of launches that the log has not any more, if it
-// has lost any that ended after a tick.
-func (l *launchLog) forgotten(from uint64, uses []core.UseRecord) (lost []core.UseRecord) {
-	known, gone := map[uint64]bool{}, uint64(0)
-	for i := range l.shards {
-		shard := &l.shards[i]
-		shard.mu.Lock()
-		gone = max(gone, shard.gone)
-		for e := range shard.kept.Newest() {
-			known[e.use.LaunchID] = true
-		}
-		shard.mu.Unlock()
+// lost are the uses by launches that a log with these launches has not any more, if
+// it has lost any that ended in w.
+func (w window) lost(launches []launchRecord, gone uint64, uses []core.UseRecord) []core.UseRecord {
+	if !w.recalls || gone <= w.from {
+		return nil
 	}
-	for _, u := range uses {
-		if gone > from && u.LaunchID != 0 && !known[u.LaunchID] {
-			lost = append(lost, u)
-		}
-	}
-	return lost
+	return slices.DeleteFunc(slices.Clone(uses), func(u core.UseRecord) bool {
+		return u.LaunchID == 0 || slices.ContainsFunc(launches, func(e launchRecord) bool { return e.use.LaunchID == u.LaunchID })
+	})
 }
 
 // launchLog remembers the latest launches, so that a finding can
@@ -187,6 +162,18 @@ type launchRecord struct {
 }
 
 func (l *launchLog) resize(n int) { l.each = max(1, n/len(l.shards)) }
+
+// snapshot returns the launches that the log has, and the tick of the newest one that
+// it has forgotten.
+func (l *launchLog) snapshot() (launches []launchRecord, gone uint64) {
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		launches, gone = append(launches, s.kept.List()...), max(gone, s.gone)
+		s.mu.Unlock()
+	}
+	return launches, gone
+}
 
 // now is the last tick drawn, tick draws one.
 func (l *launchLog) now() uint64  { return l.ticks.Load() }

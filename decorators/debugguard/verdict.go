@@ -106,11 +106,9 @@ func formerly(owner core.Block, ptr uint64) string {
 // suspects are the launches that may have damaged a place.
 func (r *Resource) suspects(place watched, b *batch, uses []core.UseRecord) ([]core.UseRecord, bool) {
 	w := window{from: place.from, to: b.at, stream: b.stream}
+	w.recalls = !place.inBody() // of a body the poison came behind all of the block's uses
 	if b.bisecting {
 		w.few = bisectSuspects
-	}
-	if !place.inBody() { // whose poison came behind all of the block's uses
-		w.lost = r.launches.forgotten(place.from, uses)
 	}
 	return r.launches.suspects(w, uses, r.cfg.Suspects)
 }
