@@ -20,20 +20,52 @@ const (
 	busyChecks = 512
 )
 
-// batch is a comparison of regions of several blocks, to be queued at once, and the
-// tick at which it was.
+// check is a question to the device whose answer is awaited: a comparison (batch) or
+// checksums (summing).
+type check struct {
+	stream core.StreamID
+	at     uint64     // the tick at which it was queued
+	uses   []core.Use // one of each block
+	blocks int        // that it is about
+	answer answer
+	judge  func() error // reads the answer
+	// void is set if the launch failed that asks: nothing orders it before the reuse
+	// of the bytes, so its answer means nothing.
+	void atomic.Bool
+	// vain is set if a caller waited for it and gave up.
+	vain atomic.Bool
+}
+
+// answer is a [deviceops.Verification] or [deviceops.Checksums].
+type answer interface {
+	Poll() (done bool, err error)
+	Wait(ctx context.Context) error
+	Discard()
+}
+
+// ask does a launch that asks c of the device.
+func (r *Resource) ask(ctx context.Context, name string, c *check, enqueue func(context.Context, core.StreamID) error) error {
+	err := r.device(ctx, work{name: name, stream: c.stream, uses: c.uses, enqueue: enqueue})
+	if err != nil {
+		c.void.Store(true)
+	}
+	return err
+}
+
+// awaitAnswer adds c, which was queued, to the checks whose answers are awaited.
+func (r *Resource) awaitAnswer(c *check, a answer, judge func() error) {
+	c.answer, c.judge = a, judge
+	r.checks.add(c)
+	r.upkeep.wake()
+}
+
+// batch is a comparison of regions of several blocks, to be queued at once.
 type batch struct {
-	stream  core.StreamID
-	at      uint64
+	check
 	regions []deviceops.Region
 	watched []watched
-	uses    []core.Use // one of each block
-	blocks  int
 	// bisecting is set for a comparison behind a launch.
 	bisecting bool
-	// void is set if the launch of the comparison failed: nothing orders it
-	// before the reuse of the bytes, so its verdict means nothing.
-	void atomic.Bool
 }
 
 // watched is what a region of a batch is to its block. Its comparison covers
@@ -50,7 +82,7 @@ func (w watched) inBody() bool {
 	return w.offset >= 0 && uint64(w.offset) < w.rec.Guard.Layout.Body
 }
 
-func newBatch(stream core.StreamID) *batch { return &batch{stream: stream} }
+func newBatch(stream core.StreamID) *batch { return &batch{check: check{stream: stream}} }
 
 // redZones adds the red zones of a block, poisoned those and its poison. The caller
 // alone holds the block.
@@ -84,26 +116,6 @@ func (b *batch) watch(rec *ledger.Record, regions []deviceops.Region) {
 	b.blocks++
 }
 
-// answer is what a check waits for: a [deviceops.Verification] or
-// [deviceops.Checksums].
-type answer interface {
-	Poll() (done bool, err error)
-	Wait(ctx context.Context) error
-	Discard()
-}
-
-// check is something asked of the device whose verdict is awaited.
-type check struct {
-	answer answer
-	// void says that the answer means nothing.
-	void *atomic.Bool
-	// blocks is how many blocks it is about, judge reads the answer.
-	blocks int
-	judge  func() error
-	// vain is set if a caller waited for it and gave up.
-	vain atomic.Bool
-}
-
 // compareBatch queues the comparison of a batch as a launch. On success its blocks
 // count as clean up to here.
 func (r *Resource) compareBatch(ctx context.Context, name string, b *batch) error {
@@ -113,8 +125,7 @@ func (r *Resource) compareBatch(ctx context.Context, name string, b *batch) erro
 // launchBatch is compareBatch by a function that queues the comparison, and maybe
 // more behind it.
 func (r *Resource) launchBatch(ctx context.Context, name string, b *batch, enqueue func(context.Context, core.StreamID) error) error {
-	if err := r.device(ctx, work{name: name, stream: b.stream, uses: b.uses, enqueue: enqueue}); err != nil {
-		b.void.Store(true)
+	if err := r.ask(ctx, name, &b.check, enqueue); err != nil {
 		return err
 	}
 	for _, w := range b.watched {
@@ -130,20 +141,8 @@ func (r *Resource) compare(ctx context.Context, stream core.StreamID, b *batch) 
 	if err != nil {
 		return err
 	}
-	r.awaitVerdict(&check{answer: v, void: &b.void, blocks: b.blocks, judge: func() error {
-		err := r.judge(b, v)
-		if err == nil {
-			r.noteCompleted(b)
-		}
-		return err
-	}})
+	r.awaitAnswer(&b.check, v, func() error { return r.judge(b, v) })
 	return nil
-}
-
-// awaitVerdict adds a queued check to those whose verdict is awaited.
-func (r *Resource) awaitVerdict(c *check) {
-	r.checks.add(c)
-	r.upkeep.wake()
 }
 
 // checks are the batches under way, oldest first.
@@ -238,15 +237,6 @@ func (r *Resource) conclude(c *check, err error) {
 		r.count.verified.Add(uint64(c.blocks))
 	}
 	r.checks.drop()
-}
-
-// noteCompleted notes what the device must have completed before a comparison that
-// it has answered: all that had been enqueued on its stream. While launches are not
-// bisected some are logged before they are enqueued, so that nothing is known.
-func (r *Resource) noteCompleted(b *batch) {
-	if b.bisecting {
-		r.launches.completed(b.stream, b.at)
-	}
 }
 
 // await waits for the verdicts that are under way now, or until ctx ends; the

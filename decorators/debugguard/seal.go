@@ -158,31 +158,27 @@ func (r *Resource) sum(ctx context.Context, s *seal, ended bool) error {
 	if r.cfg.Device == nil || r.Mode() < Sample {
 		return nil
 	}
-	a := &summing{seals: []*seal{s}, ended: ended, stream: s.block.ID.AllocStream}
-	return r.sumUp(ctx, launchSeal, a)
+	return r.sumUp(ctx, launchSeal, s.block.ID.AllocStream, ended, s)
 }
 
 // sumUp queues a batch of checksums.
-func (r *Resource) sumUp(ctx context.Context, name string, a *summing) error {
+func (r *Resource) sumUp(ctx context.Context, name string, stream core.StreamID, ended bool, some ...*seal) error {
 	if r.checks.full() {
-		r.count.unchecked.Add(uint64(len(a.seals)))
+		r.count.unchecked.Add(uint64(len(some)))
 		return nil
 	}
-	var uses []core.Use
-	for _, s := range a.seals {
-		uses = append(uses, core.Use{Block: s.inner, Access: core.Read})
+	a := &summing{check: check{stream: stream, at: r.launches.tick()}, seals: some, ended: ended}
+	for _, s := range some {
+		a.uses = append(a.uses, core.Use{Block: s.inner, Access: core.Read})
 	}
-	a.at = r.launches.tick()
-	err := r.device(ctx, work{name: name, stream: a.stream, uses: uses,
-		enqueue: func(ctx context.Context, stream core.StreamID) error {
-			a.stream = stream
-			return r.enqueueSums(ctx, a)
-		}})
+	err := r.ask(ctx, name, &a.check, func(ctx context.Context, stream core.StreamID) error {
+		a.stream = stream
+		return r.enqueueSums(ctx, a)
+	})
 	if errors.Is(err, errAllEnded) {
 		return nil
 	}
 	if err != nil {
-		a.void.Store(true)
 		r.count.unchecked.Add(uint64(len(a.seals)))
 		return fmt.Errorf("checking seals: %w", err)
 	}
@@ -194,14 +190,11 @@ func (r *Resource) sumUp(ctx context.Context, name string, a *summing) error {
 
 // summing is a batch of checksums of sealed blocks.
 type summing struct {
+	check
 	seals []*seal
 	// ended is set if the batch is the last of its seals.
-	ended  bool
-	stream core.StreamID
-	at     uint64
-	from   []uint64 // the tick of each seal's last sum
-	counts []int    // how many parts each has
-	void   atomic.Bool
+	ended bool
+	from  []uint64 // the tick of each seal's last sum
 }
 
 // errAllEnded is what enqueueSums says of seals that have all ended: there is nothing
@@ -222,16 +215,15 @@ func (r *Resource) enqueueSums(ctx context.Context, a *summing) error {
 	}
 	var regions []deviceops.Region
 	for _, s := range a.seals {
-		n := len(regions)
 		regions = s.parts(regions)
-		a.counts = append(a.counts, len(regions)-n)
 		a.from = append(a.from, s.clean.Load())
 	}
 	c, err := r.cfg.Device.Checksum(ctx, a.stream, regions)
 	if err != nil {
 		return err
 	}
-	r.awaitVerdict(&check{answer: c, void: &a.void, blocks: len(a.seals), judge: func() error { return r.judgeSums(a, c) }})
+	a.blocks = len(a.seals)
+	r.awaitAnswer(&a.check, c, func() error { return r.judgeSums(a, c) })
 	return nil
 }
 
@@ -243,9 +235,9 @@ func (r *Resource) judgeSums(a *summing, c deviceops.Checksums) error {
 		return err
 	}
 	for i, s := range a.seals {
-		now := slices.Clone(sums[:a.counts[i]])
-		sums = sums[a.counts[i]:]
-		before := s.sums
+		n := len(s.parts(nil))
+		now, before := slices.Clone(sums[:n]), s.sums
+		sums = sums[n:]
 		s.sums = now
 		if before != nil && !slices.Equal(before, now) {
 			r.reportBroken(s, window{from: a.from[i], to: a.at, stream: a.stream}, before, now)

@@ -172,8 +172,7 @@ func (r *Resource) bisectSeals(ctx context.Context, stream core.StreamID) {
 		return
 	}
 	some := r.seals.nextInTurn(bisectBlocks, bisectBytes, func(s *seal) bool { return r.orderedBlock(s.inner, stream) })
-	if len(some) == 0 {
-		return
+	if len(some) > 0 {
+		_ = r.sumUp(ctx, launchBisect, stream, false, some...) // one that fails is made up for by the next
 	}
-	_ = r.sumUp(ctx, launchBisect, &summing{seals: some, stream: stream}) // one that fails is made up for by the next
 }

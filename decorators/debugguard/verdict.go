@@ -40,6 +40,11 @@ func (r *Resource) judge(b *batch, v deviceops.Verification) error {
 			r.reportDamage(d, b)
 		}
 	}
+	if b.bisecting {
+		// The device has done all that had been enqueued on the stream. While launches
+		// are not bisected some are logged before they are enqueued.
+		r.launches.completed(b.stream, b.at)
+	}
 	return nil
 }
 
