@@ -96,10 +96,11 @@ func (r *Resource) bisectOthers(ctx context.Context, stream core.StreamID) {
 	defer r.evicting.Unlock()
 	b := newBatch(stream)
 	ordered := func(rec *ledger.Record) bool { return r.orderedBlock(rec.Inner(), stream) }
-	for _, rec := range r.quarantine.nextInTurn(bisectBlocks, bisectBytes, ordered) {
-		b.poisoned(rec)
+	for _, q := range [...]*queue{&r.quarantine.queue, &r.canaries.queue} {
+		for _, rec := range q.nextInTurn(bisectBlocks, bisectBytes, ordered) {
+			b.poisoned(rec)
+		}
 	}
-	r.watchCanaries(b, bisectBlocks, ordered)
 	r.bisectBatch(ctx, b)
 }
 

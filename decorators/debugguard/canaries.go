@@ -2,7 +2,6 @@ package debugguard
 
 import (
 	"context"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,23 +31,22 @@ const (
 	formerOwners = 1024
 )
 
-// canaries are those that exist now. The queue and the former owners change only
-// while evicting is held.
+// canaries are those that exist now. They and the former owners change only while
+// evicting is held.
 type canaries struct {
-	memory      tally
+	queue
 	made, freed atomic.Uint64
-	queue       []*ledger.Record // oldest first
-	next        int              // whose turn it is to be compared
 	owners      ring.Ring[core.Block]
-
-	mu    sync.Mutex
-	alive map[core.Generation]*ledger.Record // until the upstream has released them
+	// alive are those that the upstream has not released. Their lock is not that of
+	// the queue, under which the upstream is asked what is ordered.
+	alive     map[core.Generation]*ledger.Record
+	aliveLock sync.Mutex
 }
 
 // add notes a canary, so that its release is not told as a caller's block's.
 func (cs *canaries) add(rec *ledger.Record) {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
+	cs.aliveLock.Lock()
+	defer cs.aliveLock.Unlock()
 	if cs.alive == nil {
 		cs.alive = map[core.Generation]*ledger.Record{}
 	}
@@ -61,8 +59,8 @@ func (cs *canaries) has(g core.Generation) bool {
 	if cs.made.Load() == 0 {
 		return false
 	}
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
+	cs.aliveLock.Lock()
+	defer cs.aliveLock.Unlock()
 	return cs.alive[g] != nil
 }
 
@@ -72,8 +70,8 @@ func (cs *canaries) released(g core.Generation) *ledger.Record {
 	if !cs.has(g) {
 		return nil
 	}
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
+	cs.aliveLock.Lock()
+	defer cs.aliveLock.Unlock()
 	rec := cs.alive[g]
 	delete(cs.alive, g)
 	return rec
@@ -108,10 +106,11 @@ func (r *Resource) postSome(ctx context.Context, freed []*ledger.Record) error {
 		return nil
 	}
 	room := func(size uint64) bool {
-		return len(r.canaries.queue) < most && r.canaries.memory.amount().Bytes+size <= bytes
+		there := r.canaries.size()
+		return there.Blocks < uint64(most) && there.Bytes+size <= bytes
 	}
-	if n := len(r.canaries.queue); n > 0 && !room(maxCanary) {
-		if _, err := r.trimCanaries(ctx, n-max(1, n/8), never); err != nil {
+	if !room(maxCanary) {
+		if _, err := r.giveUpCanaries(ctx, max(1, r.canaries.size().Bytes/8), never); err != nil {
 			return err
 		}
 	}
@@ -145,9 +144,8 @@ func (r *Resource) post(ctx context.Context, freed *ledger.Record) {
 	rec := r.ledger.NewGuarded(b, nil, core.SpanContext{})
 	rec.Guard.Layout, rec.Guard.Whole, rec.Guard.CanaryOf = canary.Layout{Base: b.ID.Ptr, Body: b.Bytes}, true, &owner
 	r.canaries.add(rec)
-	r.canaries.memory.add(rec.Footprint())
+	r.canaries.push(rec)
 	r.arm(ctx, launchCanary, rec, poison)
-	r.canaries.queue = append(r.canaries.queue, rec)
 }
 
 // canarySize is a size of which allocators hand out what they were given
@@ -156,30 +154,17 @@ func canarySize(freed *ledger.Record) uint64 {
 	return min(max(freed.Guard.Layout.Total(), minCanary), maxCanary)
 }
 
-// watchCanaries adds so many of the canaries that are wanted to a batch, those
-// whose turn it is. evicting must be held.
-func (r *Resource) watchCanaries(b *batch, most int, wanted func(*ledger.Record) bool) {
-	for _, rec := range inTurn(r.canaries.queue, &r.canaries.next, most, math.MaxUint64, uncompared(wanted)) {
-		b.poisoned(rec)
-	}
+// giveUpCanaries gives back the oldest canaries that make up so many bytes, compared
+// once more, until stop says so. It returns their bytes; those whose free failed stay.
+// evicting must be held.
+func (r *Resource) giveUpCanaries(ctx context.Context, bytes uint64, stop func() bool) (freed uint64, err error) {
+	return r.evict(ctx, &r.canaries.queue, r.canaries.dequeue(bytes), stop)
 }
 
-// trimCanaries gives back the oldest beyond so many, compared once more, until stop
-// says so. It returns their bytes; those whose free failed stay. evicting must be held.
-func (r *Resource) trimCanaries(ctx context.Context, keep int, stop func() bool) (freed uint64, err error) {
-	n := len(r.canaries.queue) - keep
-	if n <= 0 {
-		return 0, nil
-	}
-	oldest := r.canaries.queue[:n]
-	r.canaries.queue = slices.Clone(r.canaries.queue[n:])
-	freed, left, err := r.letGo(ctx, oldest, stop)
-	r.canaries.queue = append(left, r.canaries.queue...)
-	return freed, err
-}
-
-// canaryGone counts one that was given back.
-func (r *Resource) canaryGone(rec *ledger.Record) {
-	r.canaries.memory.sub(rec.Footprint())
-	r.canaries.freed.Add(1)
+// gone counts one that was given back.
+func (cs *canaries) gone(rec *ledger.Record) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.left(rec)
+	cs.freed.Add(1)
 }

@@ -26,9 +26,9 @@ func (r *Resource) ReapPending(ctx context.Context) error {
 func (r *Resource) Flush(ctx context.Context) error {
 	r.evicting.Lock()
 	defer r.evicting.Unlock()
-	_, err := r.evict(ctx, r.quarantine.dequeue(math.MaxUint64), never)
-	_, trimmed := r.trimCanaries(ctx, 0, never)
-	return errors.Join(err, trimmed)
+	_, err := r.evict(ctx, &r.quarantine.queue, r.quarantine.dequeue(math.MaxUint64), never)
+	_, failed := r.giveUpCanaries(ctx, math.MaxUint64, never)
+	return errors.Join(err, failed)
 }
 
 // Drain empties the quarantine, waits for every verdict, and drains the

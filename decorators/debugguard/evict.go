@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -43,7 +44,7 @@ func (r *Resource) quarantineLimit() uint64 {
 // enforceLimit lets go what is over the limit once so many bytes come in. Whoever is
 // evicting already does it for all. What fails stays, for later.
 func (r *Resource) enforceLimit(ctx context.Context, incoming uint64) {
-	if r.quarantine.size().Blocks+r.canaries.memory.amount().Blocks == 0 || !r.evicting.TryLock() {
+	if r.quarantine.size().Blocks+r.canaries.size().Blocks == 0 || !r.evicting.TryLock() {
 		return
 	}
 	defer r.evicting.Unlock()
@@ -55,11 +56,11 @@ func (r *Resource) enforceLimit(ctx context.Context, incoming uint64) {
 // evicting must be held.
 func (r *Resource) shrink(ctx context.Context, incoming uint64, stop func() bool) (err error) {
 	if r.Mode() != Hunt {
-		_, err = r.trimCanaries(ctx, 0, stop)
+		_, err = r.giveUpCanaries(ctx, math.MaxUint64, stop)
 	}
 	for excess := r.excess(incoming); excess > 0; excess = r.excess(incoming) {
 		blocks := r.quarantine.dequeue(excess)
-		freed, failed := r.evict(ctx, blocks, stop)
+		freed, failed := r.evict(ctx, &r.quarantine.queue, blocks, stop)
 		if failed = errors.Join(failed, r.postSome(ctx, blocks)); freed == 0 || failed != nil {
 			return errors.Join(err, failed)
 		}
@@ -89,7 +90,7 @@ const verdictsForRoom = 64
 // excess is how many bytes must leave quarantine for so many that come in. While the
 // device is so far behind that they would go unchecked, the limit is twice as high.
 func (r *Resource) excess(incoming uint64) uint64 {
-	limit := less(r.quarantineLimit(), r.canaries.memory.amount().Bytes)
+	limit := less(r.quarantineLimit(), r.canaries.size().Bytes)
 	if r.checks.full() {
 		if r.poll(verdictsForRoom); r.checks.full() {
 			limit *= 2
@@ -98,12 +99,12 @@ func (r *Resource) excess(incoming uint64) uint64 {
 	return r.quarantine.excess(limit, incoming)
 }
 
-// evict lets blocks go that were taken from quarantine, and puts those back whose free
+// evict lets blocks go that were taken from a queue, and puts those back whose free
 // failed, or that were left when stop said so. Their order in blocks is lost. evicting
 // must be held.
-func (r *Resource) evict(ctx context.Context, blocks []*ledger.Record, stop func() bool) (freed uint64, err error) {
+func (r *Resource) evict(ctx context.Context, q *queue, blocks []*ledger.Record, stop func() bool) (freed uint64, err error) {
 	freed, left, err := r.letGo(ctx, blocks, stop)
-	r.quarantine.restore(left)
+	q.restore(left)
 	return freed, err
 }
 
@@ -148,7 +149,10 @@ func (r *Resource) compareLast(ctx context.Context, blocks []*ledger.Record) (n 
 		n++
 	}
 	if b.blocks > 0 {
-		r.watchCanaries(b, canariesAtOnce, func(rec *ledger.Record) bool { return rec.Stream() == blocks[0].Stream() })
+		same := func(rec *ledger.Record) bool { return rec.Stream() == blocks[0].Stream() }
+		for _, rec := range r.canaries.nextInTurn(canariesAtOnce, math.MaxUint64, same) {
+			b.poisoned(rec)
+		}
 	}
 	if b.blocks > 0 && (r.checks.full() || r.compareBatch(ctx, launchVerify, b) != nil) {
 		r.count.unchecked.Add(uint64(b.blocks))
@@ -165,7 +169,7 @@ func (r *Resource) forwardEvicted(ctx context.Context, rec *ledger.Record) error
 		return err
 	}
 	if rec.Guard.CanaryOf != nil {
-		r.canaryGone(rec)
+		r.canaries.gone(rec)
 		return nil
 	}
 	if err != nil {
@@ -176,7 +180,7 @@ func (r *Resource) forwardEvicted(ctx context.Context, rec *ledger.Record) error
 		rec.SetState(core.Retired)
 	}
 	rec.Mu.Unlock()
-	r.quarantine.left(rec, r.cfg.Now())
+	r.quarantine.endStay(rec, r.cfg.Now())
 	r.count.evicted.Add(1)
 	return nil
 }

@@ -11,52 +11,55 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
-// quarantine is a queue of freed blocks whose bytes are watched.
-type quarantine struct {
-	// memory is that of every freed block whose free was not forwarded yet, also of
-	// those that are leaving.
+// queue is blocks whose bytes are watched, oldest first. They leave it only while
+// evicting is held.
+type queue struct {
+	// memory is that of every block whose free was not forwarded yet, also of those
+	// that are leaving.
 	memory tally
 	mu     sync.Mutex
-	queue  []*ledger.Record
-	bytes  uint64 // in the queue
-	next   int    // whose turn it is
+	blocks []*ledger.Record
+	next   int // whose turn it is
 	// leaving are those that were taken from the queue and are not freed yet.
 	leaving map[*ledger.Record]struct{}
+}
+
+// quarantine is a queue of freed blocks.
+type quarantine struct {
+	queue
 	// ended are the newest stays that have ended, forgotten is when the newest ended
 	// that is not among them.
 	ended     ring.Ring[Stay]
 	forgotten time.Time
 }
 
-// size is what quarantine holds of the device.
-func (q *quarantine) size() core.Amount { return q.memory.amount() }
+// size is what the queue holds of the device.
+func (q *queue) size() core.Amount { return q.memory.amount() }
 
-func (q *quarantine) push(rec *ledger.Record) {
+func (q *queue) push(rec *ledger.Record) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.memory.add(rec.Footprint())
-	q.queue = append(q.queue, rec)
-	q.bytes += rec.Footprint().Bytes
+	q.blocks = append(q.blocks, rec)
 }
 
 // restore puts blocks that could not be freed back to the front.
-func (q *quarantine) restore(blocks []*ledger.Record) {
+func (q *queue) restore(blocks []*ledger.Record) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.queue = slices.Insert(q.queue, 0, blocks...)
+	q.blocks = slices.Insert(q.blocks, 0, blocks...)
 	for _, rec := range blocks {
-		q.bytes += rec.Footprint().Bytes
 		delete(q.leaving, rec)
 	}
 }
 
 // dequeue removes the oldest blocks until they make up want bytes.
-func (q *quarantine) dequeue(want uint64) []*ledger.Record {
+func (q *queue) dequeue(want uint64) []*ledger.Record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n, sum := 0, uint64(0)
-	for n < len(q.queue) && sum < want {
-		sum += q.queue[n].Footprint().Bytes
+	for n < len(q.blocks) && sum < want {
+		sum += q.blocks[n].Footprint().Bytes
 		n++
 	}
 	return q.leave(n)
@@ -64,15 +67,15 @@ func (q *quarantine) dequeue(want uint64) []*ledger.Record {
 
 // dequeueAged removes the oldest blocks, if any came before cutoff, and those of all
 // that came until soon after, so that they are compared together; at most so many.
-func (q *quarantine) dequeueAged(cutoff time.Time, soon time.Duration, most int) []*ledger.Record {
+func (q *queue) dequeueAged(cutoff time.Time, soon time.Duration, most int) []*ledger.Record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.queue) == 0 || !q.queue[0].Guard.FreedAt.Before(cutoff) {
+	if len(q.blocks) == 0 || !q.blocks[0].Guard.FreedAt.Before(cutoff) {
 		return nil
 	}
 	cutoff = cutoff.Add(soon)
 	n := 0
-	for n < min(most, len(q.queue)) && q.queue[n].Guard.FreedAt.Before(cutoff) {
+	for n < min(most, len(q.blocks)) && q.blocks[n].Guard.FreedAt.Before(cutoff) {
 		n++
 	}
 	return q.leave(n)
@@ -81,17 +84,12 @@ func (q *quarantine) dequeueAged(cutoff time.Time, soon time.Duration, most int)
 // nextInTurn returns the next blocks in turn that are wanted, as many as make up
 // about so many bytes, without those whose last comparison is queued. They stay
 // in the queue as long as the caller holds off who evicts.
-func (q *quarantine) nextInTurn(most int, bytes uint64, wanted func(*ledger.Record) bool) []*ledger.Record {
+func (q *queue) nextInTurn(most int, bytes uint64, wanted func(*ledger.Record) bool) []*ledger.Record {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return inTurn(q.queue, &q.next, most, bytes, uncompared(wanted))
-}
-
-// uncompared wants of wanted blocks those whose last comparison is not queued.
-func uncompared(wanted func(*ledger.Record) bool) func(*ledger.Record) (bytes uint64, _ bool) {
-	return func(rec *ledger.Record) (uint64, bool) {
+	return inTurn(q.blocks, &q.next, most, bytes, func(rec *ledger.Record) (uint64, bool) {
 		return rec.Footprint().Bytes, !rec.Guard.Checked && wanted(rec)
-	}
+	})
 }
 
 // inTurn goes round a list, from where it ended the last time, and returns what is
@@ -112,14 +110,13 @@ func inTurn[T any](list []T, next *int, most int, bytes uint64, wanted func(T) (
 }
 
 // excess is how many bytes must go if more than limit would be there with what comes
-// in: enough to have an eighth of it free.
-func (q *quarantine) excess(limit, incoming uint64) uint64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.bytes == 0 || q.bytes+incoming <= limit {
+// in: enough to have an eighth of it free. evicting must be held.
+func (q *queue) excess(limit, incoming uint64) uint64 {
+	bytes := q.size().Bytes
+	if bytes == 0 || bytes+incoming <= limit {
 		return 0
 	}
-	return q.bytes + incoming - limit + limit/8
+	return bytes + incoming - limit + limit/8
 }
 
 // CanaryTag is the tag of the guard's own blocks: no caller has them, and they
@@ -146,26 +143,30 @@ func stayOf(rec *ledger.Record) Stay {
 
 // leave removes the first n from the queue and notes that they are leaving; mu must be
 // held.
-func (q *quarantine) leave(n int) []*ledger.Record {
+func (q *queue) leave(n int) []*ledger.Record {
 	if q.leaving == nil {
 		q.leaving = map[*ledger.Record]struct{}{}
 	}
-	blocks := slices.Clone(q.queue[:n])
-	clear(q.queue[:n])
-	q.queue = q.queue[n:]
+	blocks := slices.Clone(q.blocks[:n])
+	clear(q.blocks[:n])
+	q.blocks = q.blocks[n:]
 	for _, rec := range blocks {
-		q.bytes -= rec.Footprint().Bytes
 		q.leaving[rec] = struct{}{}
 	}
 	return blocks
 }
 
-// left ends the stay of a block that was freed.
-func (q *quarantine) left(rec *ledger.Record, now time.Time) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+// left notes that a block was freed; mu must be held.
+func (q *queue) left(rec *ledger.Record) {
 	q.memory.sub(rec.Footprint())
 	delete(q.leaving, rec)
+}
+
+// endStay ends the stay of a block that was freed.
+func (q *quarantine) endStay(rec *ledger.Record, now time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.left(rec)
 	stay := stayOf(rec)
 	stay.Until = now
 	if gone, full := q.ended.Put(stay, keptStays); full {
@@ -190,6 +191,6 @@ func (r *Resource) Stays() (list []Stay, since time.Time) {
 func (q *quarantine) everyone() (ended []Stay, there []*ledger.Record, forgotten time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	there = slices.AppendSeq(slices.Clone(q.queue), maps.Keys(q.leaving))
+	there = slices.AppendSeq(slices.Clone(q.blocks), maps.Keys(q.leaving))
 	return q.ended.List(), there, q.forgotten
 }

@@ -3,6 +3,7 @@ package debugguard
 import (
 	"context"
 	"errors"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -156,9 +157,9 @@ func (r *Resource) given() uint64 { return r.count.evicted.Load() + r.canaries.f
 func (r *Resource) giveUp(ctx context.Context, bytes, given uint64) bool {
 	r.evicting.Lock()
 	if r.given() == given {
-		freed, _ := r.trimCanaries(ctx, 0, never) // what fails stays, for later
+		freed, _ := r.giveUpCanaries(ctx, math.MaxUint64, never) // what fails stays, for later
 		if freed == 0 {
-			freed, _ = r.evict(ctx, r.quarantine.dequeue(max(bytes, r.quarantine.size().Bytes/4)), never)
+			freed, _ = r.evict(ctx, &r.quarantine.queue, r.quarantine.dequeue(max(bytes, r.quarantine.size().Bytes/4)), never)
 		}
 		r.givenUp.add(core.Amount{Bytes: freed, Blocks: r.given() - given})
 	}

@@ -133,7 +133,7 @@ func (r *Resource) evictAged(ctx context.Context, first bool) (evicted int, err 
 	}
 	blocks := r.quarantine.dequeueAged(r.cfg.Now().Add(-r.cfg.QuarantineAge), r.cfg.QuarantineAge/8, upkeepStep)
 	evicted = len(blocks)
-	_, err = r.evict(ctx, blocks, never)
+	_, err = r.evict(ctx, &r.quarantine.queue, blocks, never)
 	if first {
 		err = errors.Join(err, r.postSome(ctx, blocks))
 	}
