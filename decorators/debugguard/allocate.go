@@ -53,10 +53,10 @@ func (r *Resource) choose(mode Mode, hunted bool, req *core.Request) bool {
 	if hunted {
 		return true
 	}
-	if mean, ok := r.rates.of(req.Tag); ok {
+	if mean, ok := (*r.rates.Load())[req.Tag]; ok {
 		return chosen(req.Bytes, mean)
 	}
-	return r.bytes.choose(req.Bytes) && r.timeAllows()
+	return chosen(req.Bytes, r.sampleBytes.Load()) && r.timeAllows()
 }
 
 // allocateKnown allocates a block that only the ledger knows, into b: most

@@ -79,8 +79,9 @@ func (cs *checks) lag() bool {
 
 func (r *Resource) bisectOwn(ctx context.Context, o *openLaunch) {
 	b := newBatch(o.use.Stream)
-	for _, h := range o.known {
-		if h.guarded && h.rec.Guard.Armed {
+	for i, h := range o.known {
+		twice := i > 0 && o.known[i-1].rec == h.rec
+		if h.guarded() && h.rec.Guard.Armed && !twice {
 			b.redZones(h.rec)
 		}
 	}

@@ -45,6 +45,27 @@ func TestBisectingNamesTheLaunchThatRanOver(t *testing.T) {
 	}
 }
 
+// A launch may name a block twice, and its blocks in any order: each is compared once,
+// and freed once it has ended.
+func TestBisectingComparesABlockThatIsNamedTwiceOnce(t *testing.T) {
+	b := newBench(t, debugguard.Hunt, bisecting)
+	first, second := b.alloc(100), b.alloc(100)
+	ticket := b.prepare("bad", 1, second, first, second, first)
+	b.free(first)
+	b.mem.poke(second.ID.Ptr+100, 4)
+	b.finish(ticket)
+	b.drain()
+	if g := b.guard.GuardStats(); g.BlockedFrees.Blocks != 0 {
+		t.Errorf("frees are held back: %+v", g)
+	}
+	b.free(second)
+	b.empty()
+	f := b.want(core.FindingOutOfBoundsWrite)[0]
+	if f.Victim.ID != second.ID || f.BadBytes != 4 || len(f.Uses) != 1 {
+		t.Errorf("victim %v, %d bytes, uses %v", f.Victim.ID, f.BadBytes, names(f.Uses))
+	}
+}
+
 // The culprit declares nothing, not even a block.
 func TestBisectingNamesTheLaunchThatWroteFreedMemory(t *testing.T) {
 	b := newBench(t, debugguard.Hunt, bisecting)

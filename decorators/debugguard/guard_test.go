@@ -61,18 +61,16 @@ func TestQuarantineSuitsTheDevice(t *testing.T) {
 
 func TestSamplerChoosesByBytes(t *testing.T) {
 	for _, size := range []uint64{1, 100, 10_000, 1_000_000} {
-		var s sampler
-		s.setMean(10_000)
-		const n = 200_000
-		chosen := 0
+		const n, mean = 200_000, 10_000
+		samples := 0
 		for range n {
-			if s.choose(size) {
-				chosen++
+			if chosen(size, mean) {
+				samples++
 			}
 		}
-		want := n * -math.Expm1(-float64(size)/10_000)
-		if diff := math.Abs(float64(chosen) - want); diff > 6*math.Sqrt(want)+1 {
-			t.Errorf("size %d: %d chosen, want about %.0f", size, chosen, want)
+		want := n * -math.Expm1(-float64(size)/mean)
+		if diff := math.Abs(float64(samples) - want); diff > 6*math.Sqrt(want)+1 {
+			t.Errorf("size %d: %d chosen, want about %.0f", size, samples, want)
 		}
 	}
 }
@@ -80,13 +78,11 @@ func TestSamplerChoosesByBytes(t *testing.T) {
 // Concurrent callers must neither hide each other's blocks nor stop the
 // sampling: a countdown that two of them cross at once would.
 func TestSamplerGoesOnUnderConcurrentCallers(t *testing.T) {
-	var s sampler
-	s.setMean(64)
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
 			for range 10_000 {
-				if !s.choose(1 << 20) {
+				if !chosen(1<<20, 64) {
 					t.Error("a block of 16384 mean gaps was passed over")
 					return
 				}

@@ -2,6 +2,7 @@ package debugguard
 
 import (
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
 // State is the block's state as its owner sees it. The upstream tells how far
@@ -24,31 +25,22 @@ func (r *Resource) State(id core.BlockID) core.BlockState {
 
 // Inspect tells of blocks as their owners know them, and of streams what the
 // upstream tells.
-func (r *Resource) Inspect() core.Inspector { return inspector{r} }
+func (r *Resource) Inspect() core.Inspector { return r.inspector }
 
-type inspector struct{ guard *Resource }
-
-func (i inspector) Unordered(id core.BlockID, stream core.StreamID, access core.Access) ([]core.UseRecord, bool) {
-	return i.guard.below.Unordered(id, stream, access)
+// inspector is the upstream's, but for what the guard knows better.
+type inspector struct {
+	core.Inspector
+	ledger   *ledger.Ledger
+	canaries *canaries
+	ordinal  int
 }
-
-func (i inspector) InFlight() []core.UseRecord { return i.guard.below.InFlight() }
-
-func (i inspector) Leased(stream core.StreamID) bool { return i.guard.below.Leased(stream) }
-
-func (i inspector) Adopted(id core.BlockID, stream core.StreamID) bool {
-	return i.guard.below.Adopted(id, stream)
-}
-
-func (i inspector) IsolationGranularity() uint64 { return i.guard.below.IsolationGranularity() }
 
 // Blocks lists the blocks that are not released: those of the ledger with
 // stacks and uses, then those that the upstream lists and the ledger does not
 // know, so that what leaked shows in every mode.
-func (i inspector) Blocks(yield func(core.BlockInfo) bool) {
-	r := i.guard
-	for g, rec := range r.ledger.All {
-		info := r.ledger.Info(g, rec)
+func (i *inspector) Blocks(yield func(core.BlockInfo) bool) {
+	for g, rec := range i.ledger.All {
+		info := i.ledger.Info(g, rec)
 		if info.Block.ID.Generation == 0 || info.Block.State == core.Freed {
 			continue
 		}
@@ -56,11 +48,11 @@ func (i inspector) Blocks(yield func(core.BlockInfo) bool) {
 			return
 		}
 	}
-	r.below.Blocks(func(info core.BlockInfo) bool {
-		if r.ledger.Get(info.Block.ID) != nil {
+	i.Inspector.Blocks(func(info core.BlockInfo) bool {
+		if i.ledger.Get(info.Block.ID) != nil {
 			return true
 		}
-		if info.Block.State == core.Live && r.canaries.has(info.Block.ID.Generation) {
+		if info.Block.State == core.Live && i.canaries.has(info.Block.ID.Generation) {
 			info.Block.State = core.Quarantined
 		}
 		return yield(info)
@@ -70,15 +62,14 @@ func (i inspector) Blocks(yield func(core.BlockInfo) bool) {
 // Remember is what the ledger knows of a block, a freed one among those that it
 // remembers, in any mode: with its stacks, as far as they were kept, and its last
 // uses.
-func (i inspector) Remember(id core.BlockID) (info core.BlockInfo, ok bool) {
-	r := i.guard
-	if id.Ordinal != r.ordinal {
+func (i *inspector) Remember(id core.BlockID) (info core.BlockInfo, ok bool) {
+	if id.Ordinal != i.ordinal {
 		return core.BlockInfo{}, false
 	}
-	rec := r.ledger.LockAny(id)
+	rec := i.ledger.LockAny(id)
 	if rec == nil {
 		return core.BlockInfo{}, false
 	}
 	defer rec.Mu.Unlock()
-	return r.ledger.Describe(rec), true
+	return i.ledger.Describe(rec), true
 }

@@ -15,28 +15,25 @@ import (
 
 // openLaunch is a launch between prepare and end that uses known blocks.
 type openLaunch struct {
-	// known are the records used, sorted by generation, each once; guarded is
-	// set if one of them is.
+	// launchRecord describes the launch as a whole.
+	launchRecord
+	// known are the records used, sorted by generation; guarded is set if one of them
+	// is. A block that the launch names twice stands there twice.
 	known   []knownUse
 	guarded bool
-	// use describes the launch as a whole; began is the tick before it.
-	use   core.UseRecord
-	began uint64
-	// readsOnly is set if the runtime knows that it writes no device memory.
-	readsOnly bool
 	// ending is set while somebody ends the launch.
 	ending bool
 }
 
-// knownUse is one known block of an open launch. guarded is set if the launch
-// is counted in the record's open intents. Pointer and size are known once the
-// use was noted.
+// knownUse is one known block of an open launch. One that is guarded is counted in its
+// record's open intents. Pointer and size are known once the use was noted.
 type knownUse struct {
 	rec        *ledger.Record
 	generation core.Generation
 	ptr, bytes uint64
-	guarded    bool
 }
+
+func (h *knownUse) guarded() bool { return h.rec.Guard != nil }
 
 // tickets finds the open launch of a ticket. Intents are pooled, so nothing
 // of one may be read with a ticket that was ended; a ticket as a whole names
@@ -47,7 +44,6 @@ type knownUse struct {
 type tickets struct {
 	shards [16]ticketShard
 	count  atomic.Int64
-	pool   sync.Pool // of *openLaunch
 }
 
 type ticketShard struct {
@@ -61,18 +57,13 @@ func (ts *tickets) shard(t core.Ticket) *ticketShard {
 	return &ts.shards[canary.Mix(uint64(reflect.ValueOf(t.Intent()).Pointer()))%uint64(len(ts.shards))]
 }
 
-// fresh is an open launch that nothing is known of, until recycle.
-func (ts *tickets) fresh() *openLaunch {
-	if o, ok := ts.pool.Get().(*openLaunch); ok {
-		return o
-	}
-	return new(openLaunch)
-}
+// openLaunches are those of which nothing is known, until recycle.
+var openLaunches = sync.Pool{New: func() any { return new(openLaunch) }}
 
-func (ts *tickets) recycle(o *openLaunch) {
+func (o *openLaunch) recycle() {
 	clear(o.known)
 	*o = openLaunch{known: o.known[:0]}
-	ts.pool.Put(o)
+	openLaunches.Put(o)
 }
 
 func (ts *tickets) put(t core.Ticket, o *openLaunch) {
@@ -162,7 +153,7 @@ func (r *Resource) retainBlocks(o *openLaunch, req *core.UseRequest) error {
 			}
 			rec.Mu.Unlock()
 		}
-		o.known = append(o.known, knownUse{rec: rec, generation: u.Block.Generation, guarded: rec.Guard != nil})
+		o.known = append(o.known, knownUse{rec: rec, generation: u.Block.Generation})
 	}
 	return nil
 }
@@ -205,8 +196,7 @@ func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID, laun
 	return rec, nil
 }
 
-// begin takes over what the opened intent knows, and folds the blocks that
-// the launch names twice.
+// begin takes over what the opened intent knows.
 func (r *Resource) begin(o *openLaunch, in *core.Intent) {
 	o.use = core.UseRecord{LaunchID: in.ID, Launch: in.Launch, Stream: in.Stream, Caller: o.use.Caller}
 	if r.Mode() >= Sample { // it may become a suspect
@@ -217,31 +207,11 @@ func (r *Resource) begin(o *openLaunch, in *core.Intent) {
 		o.use.Access = o.use.Access.Combine(in.Uses[i].Access)
 	}
 	for i := 1; i < len(o.known); i++ {
-		if o.known[i-1].generation >= o.known[i].generation {
-			o.fold()
+		if o.known[i-1].generation > o.known[i].generation {
+			slices.SortFunc(o.known, func(a, b knownUse) int { return cmp.Compare(a.generation, b.generation) })
 			return
 		}
 	}
-}
-
-// fold sorts the blocks by generation and drops those named before.
-func (o *openLaunch) fold() {
-	slices.SortFunc(o.known, func(a, b knownUse) int { return cmp.Compare(a.generation, b.generation) })
-	kept := 0
-	for i, h := range o.known {
-		if kept > 0 && o.known[kept-1].generation == h.generation {
-			if h.guarded {
-				h.rec.Mu.Lock()
-				h.rec.Guard.Open--
-				h.rec.Mu.Unlock()
-			}
-			continue
-		}
-		o.known[kept] = o.known[i]
-		kept++
-	}
-	clear(o.known[kept:])
-	o.known = o.known[:kept]
 }
 
 // noteUses adds the launch to the uses of its known blocks. Both lists are
@@ -251,24 +221,25 @@ func (r *Resource) noteUses(o *openLaunch, in *core.Intent) error {
 	if len(o.known) == 0 {
 		return nil
 	}
-	note := r.ledger.Pack(o.use)
-	next := 0
+	note, left := r.ledger.Pack(o.use), o.known
 	for i := range in.Uses {
 		u := &in.Uses[i]
-		if next == len(o.known) {
+		for len(left) > 0 && left[0].generation < u.Block.Generation {
+			left = left[1:]
+		}
+		if len(left) == 0 {
 			return nil
 		}
-		h := &o.known[next]
+		h := &left[0]
 		if h.generation != u.Block.Generation {
 			continue
 		}
-		next++
 		h.rec.Mu.Lock()
 		if h.rec.Generation() != h.generation {
 			h.rec.Mu.Unlock()
 			continue
 		}
-		if h.guarded && h.rec.State() != core.Live {
+		if h.guarded() && h.rec.State() != core.Live {
 			return r.staleUse(late{op: "PrepareUse", id: u.Block, stream: in.Stream, launch: in.Launch, number: in.ID}, h.rec)
 		}
 		h.ptr, h.bytes = h.rec.Ptr, h.rec.Bytes
@@ -315,7 +286,7 @@ func (r *Resource) retract(o *openLaunch) {
 // and recycles o.
 func (r *Resource) dropBlocks(ctx context.Context, o *openLaunch) {
 	for _, h := range o.known {
-		if !h.guarded {
+		if !h.guarded() {
 			continue
 		}
 		h.rec.Mu.Lock()
@@ -329,12 +300,12 @@ func (r *Resource) dropBlocks(ctx context.Context, o *openLaunch) {
 			r.freeUnblocked(ctx, h.rec)
 		}
 	}
-	r.open.recycle(o)
+	o.recycle()
 }
 
 // logLaunch keeps the launch as a possible suspect.
-func (r *Resource) logLaunch(o *openLaunch) {
+func (r *Resource) logLaunch(e launchRecord) {
 	if r.Mode() >= Sample {
-		r.launches.add(launchRecord{use: o.use, began: o.began, readsOnly: o.readsOnly})
+		r.launches.add(e)
 	}
 }

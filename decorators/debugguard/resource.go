@@ -22,7 +22,8 @@ type Resource struct {
 	// ordinal is the upstream's, which asks every layer below for it.
 	ordinal int
 	// below is what the upstream knows of blocks and streams.
-	below core.Inspector
+	below     core.Inspector
+	inspector *inspector
 
 	// gate is zero when there is nothing to do: the mode is Off, no block is
 	// known and no verdict is awaited. It is what every operation loads
@@ -34,9 +35,11 @@ type Resource struct {
 	// switching is held during SetMode and Apply.
 	switching ctxMutex
 	hunted    atomic.Pointer[[]core.Tag]
-	bytes     sampler // which blocks are guarded
-	rates     tagRates
-	throttle  throttle // how many of those that bytes choose
+	// sampleBytes is the mean number of bytes between guarded blocks, rates has those
+	// of tags with one of their own, and throttle bounds what bytes choose.
+	sampleBytes atomic.Uint64
+	rates       atomic.Pointer[map[core.Tag]uint64]
+	throttle    throttle
 
 	ledger     *ledger.Ledger
 	accused    accusations
@@ -70,6 +73,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	}
 	r := &Resource{upstream: upstream, below: upstream.Inspect(), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), ordinal: upstream.Ordinal()}
 	r.ledger = ledger.New(&r.gate, ledger.Options{Tombstones: cfg.Tombstones, StackBytes: cfg.StackBytes, Now: cfg.Now})
+	r.inspector = &inspector{r.below, r.ledger, &r.canaries, r.ordinal}
 	r.checks.gate, r.checks.reading, r.switching = &r.gate, newCtxMutex(), newCtxMutex()
 	r.upkeep.begin(cfg.upkeepInterval(), ledger.NewTimer(r, (*Resource).tick))
 	if upstream.Features().Has(core.Isolation) {
@@ -77,6 +81,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	}
 	r.launches.resize(cfg.Launches)
 	r.throttle.perSecond = uint64(min(max(cfg.SampleRate, 0), 1<<30))
+	r.rates.Store(&map[core.Tag]uint64{})
 	r.sampleBy(0)
 	r.HuntTags(cfg.HuntTags...)
 	upstream.Subscribe(listeners.Func(r.released))

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,19 +11,11 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
-// sampler chooses allocations so that each byte has the same chance: samples
-// are a Poisson process over the bytes with a given mean gap, and a block is
-// chosen if at least one falls into it. It keeps no state between calls, so
-// concurrent callers neither meet on it nor hide each other's blocks.
-type sampler struct{ mean atomic.Uint64 }
-
-func (s *sampler) setMean(bytes uint64) { s.mean.Store(bytes) }
-
-// choose reports whether a block of so many bytes was chosen.
-func (s *sampler) choose(bytes uint64) bool { return chosen(bytes, s.mean.Load()) }
-
-// chosen draws for a block of so many bytes. A mean of 1 chooses every block,
-// of 0 none.
+// chosen draws for a block of so many bytes, so that each byte has the same chance:
+// samples are a Poisson process over the bytes with a given mean gap, and a block is
+// chosen if at least one falls into it. A mean of 1 chooses every block, of 0 none. It
+// keeps no state between calls, so concurrent callers neither meet on it nor hide each
+// other's blocks.
 func chosen(bytes, mean uint64) bool {
 	if mean <= 1 {
 		return mean == 1
@@ -37,45 +28,27 @@ func chosen(bytes, mean uint64) bool {
 	return draw < -math.Expm1(-samples)
 }
 
-// tagRates are the tags with a mean of their own. They are read without a
-// lock.
-type tagRates struct {
-	mu  sync.Mutex
-	all atomic.Pointer[map[core.Tag]uint64]
-}
-
-// of is the tag's mean, if it has one of its own.
-func (r *tagRates) of(tag core.Tag) (mean uint64, ok bool) {
-	all := r.all.Load()
-	if all == nil {
-		return 0, false
+// changeRates replaces the tags' means by a changed copy.
+func (r *Resource) changeRates(change func(map[core.Tag]uint64)) {
+	for {
+		old := r.rates.Load()
+		rates := maps.Clone(*old)
+		if change(rates); r.rates.CompareAndSwap(old, &rates) {
+			return
+		}
 	}
-	mean, ok = (*all)[tag]
-	return mean, ok
-}
-
-// change replaces the means by a changed copy.
-func (r *tagRates) change(f func(map[core.Tag]uint64)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	rates := map[core.Tag]uint64{}
-	if old := r.all.Load(); old != nil {
-		rates = maps.Clone(*old)
-	}
-	f(rates)
-	r.all.Store(&rates)
 }
 
 // SampleTag gives a tag a mean of its own between guarded bytes in mode
 // Sample: 0 guards none of its blocks, 1 every one. A hunted tag stays hunted.
 // It works from the next allocation on, in any mode, and does not block.
 func (r *Resource) SampleTag(tag core.Tag, meanBytes uint64) {
-	r.rates.change(func(rates map[core.Tag]uint64) { rates[tag.OrUntagged()] = meanBytes })
+	r.changeRates(func(rates map[core.Tag]uint64) { rates[tag.OrUntagged()] = meanBytes })
 }
 
 // SampleTagAsOthers takes back what SampleTag said of a tag.
 func (r *Resource) SampleTagAsOthers(tag core.Tag) {
-	r.rates.change(func(rates map[core.Tag]uint64) { delete(rates, tag.OrUntagged()) })
+	r.changeRates(func(rates map[core.Tag]uint64) { delete(rates, tag.OrUntagged()) })
 }
 
 // ticksPerSecond is how often the ledger's clock moves.
@@ -127,5 +100,5 @@ func (r *Resource) SampleRate() int {
 // to whatever the time. Zero is what the guard was built with.
 func (r *Resource) sampleBy(mean uint64) {
 	r.throttle.off.Store(mean != 0 || r.cfg.SampleRate < 0)
-	r.bytes.setMean(orDefault(mean, r.cfg.SampleBytes))
+	r.sampleBytes.Store(orDefault(mean, r.cfg.SampleBytes))
 }

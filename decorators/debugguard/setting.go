@@ -32,18 +32,18 @@ const (
 var optionNames = [...]string{"bisect", "delay", "unmap"}
 
 const (
-	modeMask       = 0xff
-	modesReading   = "off, ledger, sample, sample:BYTES, hunt or hunt:OPTIONS, where OPTIONS are bisect, delay and unmap, joined by +"
-	sampleTakes    = "sample takes a number of bytes that is not zero"
-	onlyHuntsHave  = "bisect, delay and unmap are options of hunt alone"
-	onlySampleHave = "a number of bytes is for sample alone"
+	modeMask     = 0xff
+	modesReading = "off, ledger, sample, sample:BYTES, hunt or hunt:OPTIONS, where OPTIONS are bisect, delay and unmap, joined by +"
 )
+
+// options are the fields of the options, in the order of their bits and names.
+func (s *Setting) options() [3]*bool { return [...]*bool{&s.Bisect, &s.Delay, &s.Unmap} }
 
 // word packs mode and options, so that a caller sees both change at once.
 func (s Setting) word() uint32 {
 	w := uint32(s.Mode)
-	for i, on := range [...]bool{s.Bisect, s.Delay, s.Unmap} {
-		if on {
+	for i, on := range s.options() {
+		if *on {
 			w |= uint32(bisecting) << i
 		}
 	}
@@ -52,8 +52,11 @@ func (s Setting) word() uint32 {
 
 // settingOf is what a word says.
 func settingOf(w uint32) Setting {
-	has := func(o options) bool { return w&uint32(o) != 0 }
-	return Setting{Mode: Mode(w & modeMask), Bisect: has(bisecting), Delay: has(delaying), Unmap: has(unmapping)}
+	s := Setting{Mode: Mode(w & modeMask)}
+	for i, on := range s.options() {
+		*on = w&(uint32(bisecting)<<i) != 0
+	}
+	return s
 }
 
 // String is the setting as [ParseMode] reads it: "sample:1048576", say, or
@@ -66,8 +69,8 @@ func (s Setting) String() string {
 		return s.Mode.String()
 	}
 	var names []string
-	for i, on := range [...]bool{s.Bisect, s.Delay, s.Unmap} {
-		if on {
+	for i, on := range s.options() {
+		if *on {
 			names = append(names, optionNames[i])
 		}
 	}
@@ -84,9 +87,9 @@ func (s Setting) check() error {
 	case s.Mode > Hunt:
 		reason = s.Mode.String() + ": use Off, Ledger, Sample or Hunt"
 	case s.Mode != Hunt && (s.Bisect || s.Delay || s.Unmap):
-		reason = onlyHuntsHave
+		reason = "bisect, delay and unmap are options of hunt alone"
 	case s.Mode != Sample && s.SampleBytes > 0:
-		reason = onlySampleHave
+		reason = "a number of bytes is for sample alone"
 	default:
 		return nil
 	}
@@ -110,31 +113,21 @@ func ParseMode(s string) (Setting, error) {
 	case setting.Mode == Sample:
 		bytes, err := strconv.ParseUint(detail, 10, 64)
 		if err != nil || bytes == 0 {
-			return Setting{}, badMode(s, sampleTakes)
+			return Setting{}, badMode(s, "sample takes a number of bytes that is not zero")
 		}
 		setting.SampleBytes = bytes
 		return setting, nil
 	case setting.Mode == Hunt:
-		return setting.with(s, strings.Split(detail, "+"))
+		for name := range strings.SplitSeq(detail, "+") {
+			i := slices.Index(optionNames[:], name)
+			if i < 0 {
+				return Setting{}, badMode(s, "say "+modesReading)
+			}
+			*setting.options()[i] = true
+		}
+		return setting, nil
 	}
 	return Setting{}, badMode(s, "say "+modesReading)
-}
-
-// with turns the named options on.
-func (s Setting) with(text string, names []string) (Setting, error) {
-	for _, name := range names {
-		switch name {
-		case optionNames[0]:
-			s.Bisect = true
-		case optionNames[1]:
-			s.Delay = true
-		case optionNames[2]:
-			s.Unmap = true
-		default:
-			return Setting{}, badMode(text, "say "+modesReading)
-		}
-	}
-	return s, nil
 }
 
 func badMode(s, reason string) error {

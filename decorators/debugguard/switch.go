@@ -16,7 +16,7 @@ func (r *Resource) Setting() Setting {
 	if s.Mode != Hunt {
 		s.Bisect, s.Delay, s.Unmap = false, false, false
 	}
-	mean, lifted := r.bytes.mean.Load(), r.throttle.off.Load() && r.cfg.SampleRate > 0
+	mean, lifted := r.sampleBytes.Load(), r.throttle.off.Load() && r.cfg.SampleRate > 0
 	if s.Mode == Sample && (lifted || mean != r.cfg.SampleBytes) {
 		s.SampleBytes = mean
 	}
@@ -101,10 +101,10 @@ func (r *Resource) switchTo(ctx context.Context, w uint32) error {
 func (r *Resource) SetSampleBytes(mean uint64) {
 	r.sampleBy(mean)
 	if mean == 0 {
-		r.bytes.setMean(DefaultSampleBytes)
+		r.sampleBytes.Store(DefaultSampleBytes)
 	}
 }
 
 // SampleBytes is the mean number of bytes between guarded blocks in mode
 // Sample.
-func (r *Resource) SampleBytes() uint64 { return r.bytes.mean.Load() }
+func (r *Resource) SampleBytes() uint64 { return r.sampleBytes.Load() }

@@ -25,7 +25,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 		return r.upstream.PrepareUse(ctx, req)
 	}
 	req.Launch = core.BoundName(req.Launch)
-	o := r.open.fresh()
+	o := openLaunches.Get().(*openLaunch)
 	o.began, o.use.Caller, o.readsOnly = r.launches.now(), req.Span, req.OwnWork == ownwork.ReadsOnly
 	err := r.retainBlocks(o, &req)
 	if err == nil {
@@ -59,7 +59,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 		return core.Ticket{}, r.withdraw(ctx, t, o, err)
 	}
 	if !entered {
-		r.open.recycle(o)
+		o.recycle()
 	}
 	return t, nil
 }
@@ -67,7 +67,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 // enter makes a prepared launch one whose end will be noticed, if it must be.
 func (r *Resource) enter(t core.Ticket, o *openLaunch) bool {
 	if len(o.known) == 0 && !r.hunting(bisecting) {
-		r.logLaunch(o)
+		r.logLaunch(o.launchRecord)
 		return false
 	}
 	if !o.guarded && r.Mode() < Sample {
@@ -102,7 +102,7 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	r.noteSpans(o, t.Intent())
 	err = r.upstream.FinishUse(ctx, t) // spends the ticket, also if it fails
 	r.open.drop(t)
-	r.logLaunch(o)
+	r.logLaunch(o.launchRecord)
 	r.bisect(ctx, o)
 	r.dropBlocks(ctx, o)
 	return err
@@ -130,8 +130,8 @@ func (r *Resource) abortUnentered(ctx context.Context, t core.Ticket) error {
 	if r.gate.Load() == 0 || !t.IsOpen() {
 		return r.upstream.AbortUse(ctx, t)
 	}
-	o := r.open.fresh()
-	defer r.open.recycle(o)
+	o := openLaunches.Get().(*openLaunch)
+	defer o.recycle()
 	in := t.Intent()
 	o.use.LaunchID = in.ID
 	for i := range in.Uses {
@@ -196,7 +196,7 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 		rec.Note(r.ledger.Pack(use))
 		rec.Mu.Unlock()
 	}
-	r.logLaunch(&openLaunch{use: use, began: began})
+	r.logLaunch(launchRecord{use: use, began: began})
 	return err
 }
 
