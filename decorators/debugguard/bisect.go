@@ -48,8 +48,8 @@ func (r *Resource) bisect(ctx context.Context, o *openLaunch) {
 	r.poll(bisectVerdicts)
 	r.keepUp(ctx)
 	r.bisectOwn(ctx, o)
-	r.bisectOthers(ctx, o.use.Stream)
-	r.bisectSeals(ctx, o.use.Stream)
+	r.bisectOthers(ctx, o.record.use.Stream)
+	r.bisectSeals(ctx, o.record.use.Stream)
 }
 
 // keepUp waits until few enough verdicts are awaited. A batch that was waited
@@ -78,7 +78,7 @@ func (cs *checks) lag() bool {
 }
 
 func (r *Resource) bisectOwn(ctx context.Context, o *openLaunch) {
-	b := newBatch(o.use.Stream)
+	b := newBatch(o.record.use.Stream)
 	for i, h := range o.known {
 		twice := i > 0 && o.known[i-1].rec == h.rec
 		if h.guarded() && h.rec.Guard.Armed && !twice {
@@ -115,11 +115,11 @@ func (r *Resource) orderedBlock(id core.BlockID, stream core.StreamID) bool {
 // that fails, or is left out because the device is far behind, is made up for by
 // the next, and by the last one before their free; windows are wider then.
 func (r *Resource) bisectBatch(ctx context.Context, b *batch) {
-	if b.blocks == 0 || r.checks.busy() {
+	if b.check.blocks == 0 || r.checks.busy() {
 		return
 	}
 	b.bisecting = true
 	if r.compareBatch(ctx, launchBisect, b) != nil {
-		r.count.unchecked.Add(uint64(b.blocks))
+		r.count.unchecked.Add(uint64(b.check.blocks))
 	}
 }

@@ -34,7 +34,7 @@ const (
 // canaries are those that exist now. They and the former owners change only while
 // evicting is held.
 type canaries struct {
-	queue
+	queue       queue
 	made, freed atomic.Uint64
 	owners      ring.Ring[core.Block]
 	// alive are those that the upstream has not released. Their lock is not that of
@@ -106,11 +106,11 @@ func (r *Resource) postSome(ctx context.Context, freed []*ledger.Record) error {
 		return nil
 	}
 	room := func(size uint64) bool {
-		there := r.canaries.size()
+		there := r.canaries.queue.size()
 		return there.Blocks < uint64(most) && there.Bytes+size <= bytes
 	}
 	if !room(maxCanary) {
-		if _, err := r.giveUpCanaries(ctx, max(1, r.canaries.size().Bytes/8), never); err != nil {
+		if _, err := r.giveUpCanaries(ctx, max(1, r.canaries.queue.size().Bytes/8), never); err != nil {
 			return err
 		}
 	}
@@ -144,7 +144,7 @@ func (r *Resource) post(ctx context.Context, freed *ledger.Record) {
 	rec := r.ledger.NewGuarded(b, nil, core.SpanContext{})
 	rec.Guard.Layout, rec.Guard.Whole, rec.Guard.CanaryOf = canary.Layout{Base: b.ID.Ptr, Body: b.Bytes}, true, &owner
 	r.canaries.add(rec)
-	r.canaries.push(rec)
+	r.canaries.queue.push(rec)
 	r.arm(ctx, launchCanary, rec, poison)
 }
 
@@ -158,13 +158,13 @@ func canarySize(freed *ledger.Record) uint64 {
 // once more, until stop says so. It returns their bytes; those whose free failed stay.
 // evicting must be held.
 func (r *Resource) giveUpCanaries(ctx context.Context, bytes uint64, stop func() bool) (freed uint64, err error) {
-	return r.evict(ctx, &r.canaries.queue, r.canaries.dequeue(bytes), stop)
+	return r.evict(ctx, &r.canaries.queue, r.canaries.queue.dequeue(bytes), stop)
 }
 
 // gone counts one that was given back.
 func (cs *canaries) gone(rec *ledger.Record) {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	cs.left(rec)
+	cs.queue.mu.Lock()
+	defer cs.queue.mu.Unlock()
+	cs.queue.left(rec)
 	cs.freed.Add(1)
 }

@@ -61,7 +61,7 @@ func (r *Resource) awaitAnswer(c *check, a answer, judge func() error) {
 
 // batch is a comparison of regions of several blocks, to be queued at once.
 type batch struct {
-	check
+	check   check
 	regions []deviceops.Region
 	watched []watched
 	// bisecting is set for a comparison behind a launch.
@@ -112,8 +112,8 @@ func (b *batch) watch(rec *ledger.Record, regions []deviceops.Region) {
 		}
 		b.watched = append(b.watched, w)
 	}
-	b.regions, b.uses = regions, append(b.uses, core.Use{Block: rec.Inner(), Access: core.Read})
-	b.blocks++
+	b.regions, b.check.uses = regions, append(b.check.uses, core.Use{Block: rec.Inner(), Access: core.Read})
+	b.check.blocks++
 }
 
 // compareBatch queues the comparison of a batch as a launch. On success its blocks
@@ -129,14 +129,14 @@ func (r *Resource) launchBatch(ctx context.Context, name string, b *batch, enque
 		return err
 	}
 	for _, w := range b.watched {
-		raise(&w.rec.Guard.Clean, b.at)
+		raise(&w.rec.Guard.Clean, b.check.at)
 	}
 	return nil
 }
 
 // compare queues the comparison of a batch on a stream; the verdict comes later.
 func (r *Resource) compare(ctx context.Context, stream core.StreamID, b *batch) error {
-	b.stream, b.at = stream, r.launches.tick()
+	b.check.stream, b.check.at = stream, r.launches.tick()
 	v, err := r.cfg.Device.Verify(ctx, stream, b.regions)
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ func (r *Resource) readUnwritten(o *openLaunch, u *core.PreparedUse, rec *ledger
 		rec.Mu.Unlock()
 		return
 	}
-	suspect := o.use
+	suspect := o.record.use
 	suspect.Access = u.Access
 	_ = r.reportUnwritten(rec, u.Block, suspect) // prepared: the error is the finding's
 }
@@ -121,7 +121,7 @@ func (r *Resource) checkPointers(o *openLaunch, req *core.UseRequest) (first err
 // not declare, or in a freed one and in no live one.
 func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64) error {
 	live, freed := r.ledger.Owners(ptr)
-	use := o.use
+	use := o.record.use
 	use.Launch, use.Stream, use.Access = req.Launch, req.Stream, 0
 	use.Time = r.ledger.Clock.Now()
 	for i := range req.Uses {

@@ -26,7 +26,7 @@ func (r *Resource) ReapPending(ctx context.Context) error {
 func (r *Resource) Flush(ctx context.Context) error {
 	r.evicting.Lock()
 	defer r.evicting.Unlock()
-	_, err := r.evict(ctx, &r.quarantine.queue, r.quarantine.dequeue(math.MaxUint64), never)
+	_, err := r.evict(ctx, &r.quarantine.queue, r.quarantine.queue.dequeue(math.MaxUint64), never)
 	_, failed := r.giveUpCanaries(ctx, math.MaxUint64, never)
 	return errors.Join(err, failed)
 }

@@ -24,7 +24,7 @@ func (r *Resource) quarantineBlock(rec *ledger.Record) core.Block {
 	b := rec.Block()
 	rec.Mu.Unlock()
 	r.upstream.Withhold(rec.Inner(), core.Quarantined)
-	r.quarantine.push(rec)
+	r.quarantine.queue.push(rec)
 	r.upkeep.wake()
 	return b
 }
@@ -44,7 +44,7 @@ func (r *Resource) quarantineLimit() uint64 {
 // enforceLimit lets go what is over the limit once so many bytes come in. Whoever is
 // evicting already does it for all. What fails stays, for later.
 func (r *Resource) enforceLimit(ctx context.Context, incoming uint64) {
-	if r.quarantine.size().Blocks+r.canaries.size().Blocks == 0 || !r.evicting.TryLock() {
+	if r.quarantine.queue.size().Blocks+r.canaries.queue.size().Blocks == 0 || !r.evicting.TryLock() {
 		return
 	}
 	defer r.evicting.Unlock()
@@ -59,7 +59,7 @@ func (r *Resource) shrink(ctx context.Context, incoming uint64, stop func() bool
 		_, err = r.giveUpCanaries(ctx, math.MaxUint64, stop)
 	}
 	for excess := r.excess(incoming); excess > 0; excess = r.excess(incoming) {
-		blocks := r.quarantine.dequeue(excess)
+		blocks := r.quarantine.queue.dequeue(excess)
 		freed, failed := r.evict(ctx, &r.quarantine.queue, blocks, stop)
 		if failed = errors.Join(failed, r.postSome(ctx, blocks)); freed == 0 || failed != nil {
 			return errors.Join(err, failed)
@@ -80,7 +80,7 @@ func (r *Resource) makeRoom(ctx context.Context, bytes uint64) bool {
 		return false
 	}
 	r.enforceLimit(ctx, bytes)
-	return less(r.quarantine.size().Bytes, limit) <= limit-bytes
+	return less(r.quarantine.queue.size().Bytes, limit) <= limit-bytes
 }
 
 // verdictsForRoom is how many verdicts a free reads where so many are awaited that no
@@ -90,13 +90,13 @@ const verdictsForRoom = 64
 // excess is how many bytes must leave quarantine for so many that come in. While the
 // device is so far behind that they would go unchecked, the limit is twice as high.
 func (r *Resource) excess(incoming uint64) uint64 {
-	limit := less(r.quarantineLimit(), r.canaries.size().Bytes)
+	limit := less(r.quarantineLimit(), r.canaries.queue.size().Bytes)
 	if r.checks.full() {
 		if r.poll(verdictsForRoom); r.checks.full() {
 			limit *= 2
 		}
 	}
-	return r.quarantine.excess(limit, incoming)
+	return r.quarantine.queue.excess(limit, incoming)
 }
 
 // evict lets blocks go that were taken from a queue, and puts those back whose free
@@ -141,21 +141,21 @@ func never() bool { return false }
 // tried once for each block.
 func (r *Resource) compareLast(ctx context.Context, blocks []*ledger.Record) (n int) {
 	b := newBatch(blocks[0].Stream())
-	for n < min(len(blocks), maxBatch) && blocks[n].Stream() == b.stream {
+	for n < min(len(blocks), maxBatch) && blocks[n].Stream() == b.check.stream {
 		if g := blocks[n].Guard; !g.Checked {
 			g.Checked = true
 			b.poisoned(blocks[n])
 		}
 		n++
 	}
-	if b.blocks > 0 {
+	if b.check.blocks > 0 {
 		same := func(rec *ledger.Record) bool { return rec.Stream() == blocks[0].Stream() }
-		for _, rec := range r.canaries.nextInTurn(canariesAtOnce, math.MaxUint64, same) {
+		for _, rec := range r.canaries.queue.nextInTurn(canariesAtOnce, math.MaxUint64, same) {
 			b.poisoned(rec)
 		}
 	}
-	if b.blocks > 0 && (r.checks.full() || r.compareBatch(ctx, launchVerify, b) != nil) {
-		r.count.unchecked.Add(uint64(b.blocks))
+	if b.check.blocks > 0 && (r.checks.full() || r.compareBatch(ctx, launchVerify, b) != nil) {
+		r.count.unchecked.Add(uint64(b.check.blocks))
 	}
 	return n
 }

@@ -126,7 +126,7 @@ func (r *Resource) compareAndPoison(ctx context.Context, rec *ledger.Record, sta
 	defer r.endFilling(f)
 	b := newBatch(rec.Stream())
 	b.redZones(rec)
-	b.uses[0].Access = core.ReadWrite
+	b.check.uses[0].Access = core.ReadWrite
 	err := r.launchBatch(ctx, launchFree, b, func(ctx context.Context, stream core.StreamID) error {
 		if err := r.compare(ctx, stream, b); err != nil || !stays {
 			return err

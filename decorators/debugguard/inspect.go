@@ -29,11 +29,25 @@ func (r *Resource) Inspect() core.Inspector { return r.inspector }
 
 // inspector is the upstream's, but for what the guard knows better.
 type inspector struct {
-	core.Inspector
+	below    core.Inspector
 	ledger   *ledger.Ledger
 	canaries *canaries
 	ordinal  int
 }
+
+func (i *inspector) Unordered(id core.BlockID, stream core.StreamID, access core.Access) ([]core.UseRecord, bool) {
+	return i.below.Unordered(id, stream, access)
+}
+
+func (i *inspector) InFlight() []core.UseRecord { return i.below.InFlight() }
+
+func (i *inspector) Leased(stream core.StreamID) bool { return i.below.Leased(stream) }
+
+func (i *inspector) Adopted(id core.BlockID, stream core.StreamID) bool {
+	return i.below.Adopted(id, stream)
+}
+
+func (i *inspector) IsolationGranularity() uint64 { return i.below.IsolationGranularity() }
 
 // Blocks lists the blocks that are not released: those of the ledger with
 // stacks and uses, then those that the upstream lists and the ledger does not
@@ -48,7 +62,7 @@ func (i *inspector) Blocks(yield func(core.BlockInfo) bool) {
 			return
 		}
 	}
-	i.Inspector.Blocks(func(info core.BlockInfo) bool {
+	i.below.Blocks(func(info core.BlockInfo) bool {
 		if i.ledger.Get(info.Block.ID) != nil {
 			return true
 		}

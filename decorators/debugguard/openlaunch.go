@@ -15,8 +15,8 @@ import (
 
 // openLaunch is a launch between prepare and end that uses known blocks.
 type openLaunch struct {
-	// launchRecord describes the launch as a whole.
-	launchRecord
+	// record describes the launch as a whole.
+	record launchRecord
 	// known are the records used, sorted by generation; guarded is set if one of them
 	// is. A block that the launch names twice stands there twice.
 	known   []knownUse
@@ -198,13 +198,13 @@ func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID, laun
 
 // begin takes over what the opened intent knows.
 func (r *Resource) begin(o *openLaunch, in *core.Intent) {
-	o.use = core.UseRecord{LaunchID: in.ID, Launch: in.Launch, Stream: in.Stream, Caller: o.use.Caller}
+	o.record.use = core.UseRecord{LaunchID: in.ID, Launch: in.Launch, Stream: in.Stream, Caller: o.record.use.Caller}
 	if r.Mode() >= Sample { // it may become a suspect
-		o.use.Time = r.ledger.Clock.Now()
-		o.use.Tags = in.FirstTags()
+		o.record.use.Time = r.ledger.Clock.Now()
+		o.record.use.Tags = in.FirstTags()
 	}
 	for i := range in.Uses {
-		o.use.Access = o.use.Access.Combine(in.Uses[i].Access)
+		o.record.use.Access = o.record.use.Access.Combine(in.Uses[i].Access)
 	}
 	for i := 1; i < len(o.known); i++ {
 		if o.known[i-1].generation > o.known[i].generation {
@@ -221,7 +221,7 @@ func (r *Resource) noteUses(o *openLaunch, in *core.Intent) error {
 	if len(o.known) == 0 {
 		return nil
 	}
-	note, left := r.ledger.Pack(o.use), o.known
+	note, left := r.ledger.Pack(o.record.use), o.known
 	for i := range in.Uses {
 		u := &in.Uses[i]
 		for len(left) > 0 && left[0].generation < u.Block.Generation {
@@ -262,7 +262,7 @@ func (r *Resource) noteSpans(o *openLaunch, in *core.Intent) {
 			continue
 		}
 		if o != nil {
-			o.use.Span = u.Span
+			o.record.use.Span = u.Span
 		}
 		if rec := r.ledger.Lock(u.Block); rec != nil {
 			rec.Traced(in.ID, u.Span)
@@ -276,7 +276,7 @@ func (r *Resource) retract(o *openLaunch) {
 	for _, h := range o.known {
 		h.rec.Mu.Lock()
 		if h.rec.Generation() == h.generation {
-			h.rec.Retract(o.use.LaunchID)
+			h.rec.Retract(o.record.use.LaunchID)
 		}
 		h.rec.Mu.Unlock()
 	}

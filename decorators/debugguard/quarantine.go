@@ -26,7 +26,7 @@ type queue struct {
 
 // quarantine is a queue of freed blocks.
 type quarantine struct {
-	queue
+	queue queue
 	// ended are the newest stays that have ended, forgotten is when the newest ended
 	// that is not among them.
 	ended     ring.Ring[Stay]
@@ -164,9 +164,9 @@ func (q *queue) left(rec *ledger.Record) {
 
 // endStay ends the stay of a block that was freed.
 func (q *quarantine) endStay(rec *ledger.Record, now time.Time) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.left(rec)
+	q.queue.mu.Lock()
+	defer q.queue.mu.Unlock()
+	q.queue.left(rec)
 	stay := stayOf(rec)
 	stay.Until = now
 	if gone, full := q.ended.Put(stay, keptStays); full {
@@ -189,8 +189,8 @@ func (r *Resource) Stays() (list []Stay, since time.Time) {
 
 // everyone is a copy of the stays that have ended, and the blocks that are there.
 func (q *quarantine) everyone() (ended []Stay, there []*ledger.Record, forgotten time.Time) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	there = slices.AppendSeq(slices.Clone(q.blocks), maps.Keys(q.leaving))
+	q.queue.mu.Lock()
+	defer q.queue.mu.Unlock()
+	there = slices.AppendSeq(slices.Clone(q.queue.blocks), maps.Keys(q.queue.leaving))
 	return q.ended.List(), there, q.forgotten
 }

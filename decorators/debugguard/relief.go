@@ -159,7 +159,7 @@ func (r *Resource) giveUp(ctx context.Context, bytes, given uint64) bool {
 	if r.given() == given {
 		freed, _ := r.giveUpCanaries(ctx, math.MaxUint64, never) // what fails stays, for later
 		if freed == 0 {
-			freed, _ = r.evict(ctx, &r.quarantine.queue, r.quarantine.dequeue(max(bytes, r.quarantine.size().Bytes/4)), never)
+			freed, _ = r.evict(ctx, &r.quarantine.queue, r.quarantine.queue.dequeue(max(bytes, r.quarantine.queue.size().Bytes/4)), never)
 		}
 		r.givenUp.add(core.Amount{Bytes: freed, Blocks: r.given() - given})
 	}

@@ -169,10 +169,10 @@ func (r *Resource) sumUp(ctx context.Context, name string, stream core.StreamID,
 	}
 	a := &summing{check: check{stream: stream, at: r.launches.tick()}, seals: some, ended: ended}
 	for _, s := range some {
-		a.uses = append(a.uses, core.Use{Block: s.inner, Access: core.Read})
+		a.check.uses = append(a.check.uses, core.Use{Block: s.inner, Access: core.Read})
 	}
 	err := r.ask(ctx, name, &a.check, func(ctx context.Context, stream core.StreamID) error {
-		a.stream = stream
+		a.check.stream = stream
 		return r.enqueueSums(ctx, a)
 	})
 	if errors.Is(err, errAllEnded) {
@@ -183,14 +183,14 @@ func (r *Resource) sumUp(ctx context.Context, name string, stream core.StreamID,
 		return fmt.Errorf("checking seals: %w", err)
 	}
 	for _, s := range a.seals {
-		raise(&s.clean, a.at)
+		raise(&s.clean, a.check.at)
 	}
 	return nil
 }
 
 // summing is a batch of checksums of sealed blocks.
 type summing struct {
-	check
+	check check
 	seals []*seal
 	// ended is set if the batch is the last of its seals.
 	ended bool
@@ -218,11 +218,11 @@ func (r *Resource) enqueueSums(ctx context.Context, a *summing) error {
 		regions = s.parts(regions)
 		a.from = append(a.from, s.clean.Load())
 	}
-	c, err := r.cfg.Device.Checksum(ctx, a.stream, regions)
+	c, err := r.cfg.Device.Checksum(ctx, a.check.stream, regions)
 	if err != nil {
 		return err
 	}
-	a.blocks = len(a.seals)
+	a.check.blocks = len(a.seals)
 	r.awaitAnswer(&a.check, c, func() error { return r.judgeSums(a, c) })
 	return nil
 }
@@ -240,7 +240,7 @@ func (r *Resource) judgeSums(a *summing, c deviceops.Checksums) error {
 		sums = sums[n:]
 		s.sums = now
 		if before != nil && !slices.Equal(before, now) {
-			r.reportBroken(s, window{from: a.from[i], to: a.at, stream: a.stream}, before, now)
+			r.reportBroken(s, window{from: a.from[i], to: a.check.at, stream: a.check.stream}, before, now)
 		}
 	}
 	return nil

@@ -49,7 +49,7 @@ func (r *Resource) Stats() core.Stats {
 	refusals, failures := r.count.hiddenRefusals.Load(), r.count.hiddenFailures.Load()
 	made, gone := r.canaries.made.Load(), r.canaries.freed.Load()
 	s := r.upstream.Stats()
-	quarantined, blocked, canaries := r.quarantine.size(), r.blockedFrees.amount(), r.canaries.size()
+	quarantined, blocked, canaries := r.quarantine.queue.size(), r.blockedFrees.amount(), r.canaries.queue.size()
 
 	s.Live = s.Live.Sub(quarantined).Sub(blocked).Sub(canaries)
 	s.Quarantined = s.Quarantined.Add(quarantined).Add(canaries)
@@ -159,8 +159,8 @@ func (r *Resource) GuardStats() GuardStats {
 		Captured:     r.count.captured.Load(),
 		Delays:       r.count.delays.Load(),
 		GivenUp:      r.givenUp.amount(),
-		Quarantine:   r.quarantine.size().Add(r.canaries.size()),
-		Canaries:     r.canaries.size(),
+		Quarantine:   r.quarantine.queue.size().Add(r.canaries.queue.size()),
+		Canaries:     r.canaries.queue.size(),
 		BlockedFrees: r.blockedFrees.amount(),
 		Checks:       uint64(r.checks.awaited()),
 		Known:        uint64(live),

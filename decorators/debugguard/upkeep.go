@@ -92,7 +92,7 @@ func (r *Resource) tick() {
 // hasUpkeep reports whether time alone brings something to do.
 func (r *Resource) hasUpkeep() bool {
 	ages := r.cfg.QuarantineAge < math.MaxInt64 || r.Mode() < Sample
-	return r.checks.awaited() != 0 || ages && r.quarantine.memory.blocks.Load() != 0
+	return r.checks.awaited() != 0 || ages && r.quarantine.queue.memory.blocks.Load() != 0
 }
 
 // keepHouse is the upkeep, and says when it is to be done again. Nothing in it
@@ -131,7 +131,7 @@ func (r *Resource) evictAged(ctx context.Context, first bool) (evicted int, err 
 	if r.checks.full() {
 		return 0, nil
 	}
-	blocks := r.quarantine.dequeueAged(r.cfg.Now().Add(-r.cfg.QuarantineAge), r.cfg.QuarantineAge/8, upkeepStep)
+	blocks := r.quarantine.queue.dequeueAged(r.cfg.Now().Add(-r.cfg.QuarantineAge), r.cfg.QuarantineAge/8, upkeepStep)
 	evicted = len(blocks)
 	_, err = r.evict(ctx, &r.quarantine.queue, blocks, never)
 	if first {

@@ -26,7 +26,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	}
 	req.Launch = core.BoundName(req.Launch)
 	o := openLaunches.Get().(*openLaunch)
-	o.began, o.use.Caller, o.readsOnly = r.launches.now(), req.Span, req.OwnWork == ownwork.ReadsOnly
+	o.record.began, o.record.use.Caller, o.record.readsOnly = r.launches.now(), req.Span, req.OwnWork == ownwork.ReadsOnly
 	err := r.retainBlocks(o, &req)
 	if err == nil {
 		err = r.sealedUses(ctx, &req)
@@ -67,7 +67,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 // enter makes a prepared launch one whose end will be noticed, if it must be.
 func (r *Resource) enter(t core.Ticket, o *openLaunch) bool {
 	if len(o.known) == 0 && !r.hunting(bisecting) {
-		r.logLaunch(o.launchRecord)
+		r.logLaunch(o.record)
 		return false
 	}
 	if !o.guarded && r.Mode() < Sample {
@@ -102,7 +102,7 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	r.noteSpans(o, t.Intent())
 	err = r.upstream.FinishUse(ctx, t) // spends the ticket, also if it fails
 	r.open.drop(t)
-	r.logLaunch(o.launchRecord)
+	r.logLaunch(o.record)
 	r.bisect(ctx, o)
 	r.dropBlocks(ctx, o)
 	return err
@@ -133,7 +133,7 @@ func (r *Resource) abortUnentered(ctx context.Context, t core.Ticket) error {
 	o := openLaunches.Get().(*openLaunch)
 	defer o.recycle()
 	in := t.Intent()
-	o.use.LaunchID = in.ID
+	o.record.use.LaunchID = in.ID
 	for i := range in.Uses {
 		if rec, _ := r.glance(in.Uses[i].Block); rec != nil {
 			o.known = append(o.known, knownUse{rec: rec, generation: in.Uses[i].Block.Generation})

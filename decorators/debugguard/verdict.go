@@ -43,7 +43,7 @@ func (r *Resource) judge(b *batch, v deviceops.Verification) error {
 	if b.bisecting {
 		// The device has done all that had been enqueued on the stream. While launches
 		// are not bisected some are logged before they are enqueued.
-		r.launches.completed(b.stream, b.at)
+		r.launches.completed(b.check.stream, b.check.at)
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func formerly(owner core.Block, ptr uint64) string {
 
 // suspects are the launches that may have damaged a place.
 func (r *Resource) suspects(place watched, b *batch, uses []core.UseRecord) ([]core.UseRecord, bool) {
-	w := window{from: place.from, to: b.at, stream: b.stream}
+	w := window{from: place.from, to: b.check.at, stream: b.check.stream}
 	w.recalls = !place.inBody() // of a body the poison came behind all of the block's uses
 	if b.bisecting {
 		w.few = bisectSuspects
