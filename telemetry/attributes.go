@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"sync"
@@ -47,6 +48,16 @@ func fail(span trace.Span, description string) {
 	span.SetStatus(codes.Error, strings.ToValidUTF8(description, "\uFFFD"))
 }
 
+// end ends a span with the outcome of its operation. Success leaves the status
+// unset, as OpenTelemetry asks of instrumentation.
+func end(span trace.Span, err error, options ...trace.SpanEndOption) {
+	if err != nil {
+		span.SetAttributes(AttrErrorType.String(ErrorType(err)))
+		fail(span, err.Error())
+	}
+	span.End(options...)
+}
+
 func number[N ~uint64](key attribute.Key, value N) attribute.KeyValue {
 	return key.Int64(int64(value))
 }
@@ -65,22 +76,22 @@ func (t *tracing) idAttributes(id core.BlockID) []attribute.KeyValue {
 
 // requestAttributes describe an allocation that failed: there is no block.
 func (t *tracing) requestAttributes(r core.Request) []attribute.KeyValue {
-	requested := r.Requested
-	if requested == 0 {
-		requested = r.Bytes
-	}
 	return append(scratch(), t.device,
 		number(AttrStream, r.Stream), text(AttrTag, string(r.Tag.OrUntagged())),
-		number(AttrRequested, requested), number(AttrBytes, r.Bytes))
+		number(AttrRequested, cmp.Or(r.Requested, r.Bytes)), number(AttrBytes, r.Bytes))
 }
 
 // stepAttributes are common to the launch and its steps.
 func (t *tracing) stepAttributes(stream core.StreamID, launch string) []attribute.KeyValue {
-	attrs := append(scratch(), t.device, number(AttrStream, stream))
-	if launch != "" {
-		attrs = append(attrs, text(AttrLaunchName, launch))
+	return appendLaunch(append(scratch(), t.device, number(AttrStream, stream)), launch)
+}
+
+// appendLaunch adds the name of a launch, if it has one.
+func appendLaunch(attrs []attribute.KeyValue, name string) []attribute.KeyValue {
+	if name == "" {
+		return attrs
 	}
-	return attrs
+	return append(attrs, text(AttrLaunchName, name))
 }
 
 func (t *tracing) launchAttributes(in *core.Intent) []attribute.KeyValue {
@@ -146,27 +157,21 @@ func (t *tracing) refusedPrepareAttributes(req core.UseRequest, err error) []att
 	for i, u := range req.Uses {
 		generations[i] = int64(u.Block.Generation)
 	}
-	attrs := append(t.stepAttributes(req.Stream, req.Launch), AttrGenerations.Int64Slice(generations))
-	if culprit := generationOf(err); culprit != 0 {
-		attrs = append(attrs, number(AttrGeneration, culprit))
-	}
-	return attrs
+	return appendCulprit(append(t.stepAttributes(req.Stream, req.Launch), AttrGenerations.Int64Slice(generations)), err)
 }
 
-// generationOf is the block that err is about, zero if it does not say.
-func generationOf(err error) core.Generation {
+// appendCulprit adds the block that err is about, if it says.
+func appendCulprit(attrs []attribute.KeyValue, err error) []attribute.KeyValue {
+	var culprit core.Generation
 	if e, ok := errors.AsType[*core.UseAfterFreeError](err); ok {
-		return e.Generation
+		culprit = e.Generation
+	} else if e, ok := errors.AsType[*core.StreamMisuseError](err); ok {
+		culprit = e.Block.Generation
 	}
-	if e, ok := errors.AsType[*core.StreamMisuseError](err); ok {
-		return e.Block.Generation
+	if culprit == 0 {
+		return attrs
 	}
-	return 0
-}
-
-// waitAttributes say where the work waited for was enqueued.
-func waitAttributes(w core.Waited) []attribute.KeyValue {
-	return []attribute.KeyValue{number(AttrStream, w.Stream)}
+	return append(attrs, number(AttrGeneration, culprit))
 }
 
 // ErrorType is the value of [AttrErrorType] for err, which must not be nil: the reason, or the

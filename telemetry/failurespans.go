@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -57,7 +58,7 @@ func (t *tracing) failureSpan(ctx context.Context, e *core.Event, extent string)
 }
 
 func (t *tracing) refusalAttributes(e *core.Event, short *core.OutOfBudgetError) []attribute.KeyValue {
-	attrs := append(scratch(), t.device, text(AttrTag, string(e.Tag.OrUntagged())), number(AttrRequested, requestedOf(e)),
+	attrs := append(scratch(), t.device, text(AttrTag, string(e.Tag.OrUntagged())), number(AttrRequested, cmp.Or(e.Requested, e.Bytes)),
 		number(AttrLimit, short.Limit), number(AttrRemaining, short.Remaining))
 	if len(short.Holders) > 0 {
 		attrs = append(attrs, AttrHolders.StringSlice(holderTexts(short.Holders)))
@@ -79,28 +80,15 @@ func (t *tracing) failureAttributes(e *core.Event) []attribute.KeyValue {
 	attrs := append(scratch(), t.device, AttrOperation.String(e.Op.String()))
 	switch e.Op {
 	case core.OpAllocate:
-		return append(attrs, number(AttrStream, e.Stream), text(AttrTag, string(e.Tag.OrUntagged())), number(AttrRequested, requestedOf(e)))
+		return append(attrs, number(AttrStream, e.Stream), text(AttrTag, string(e.Tag.OrUntagged())), number(AttrRequested, cmp.Or(e.Requested, e.Bytes)))
 	case core.OpReserve:
-		return append(attrs, text(AttrTag, string(e.Tag.OrUntagged())), number(AttrRequested, requestedOf(e)))
+		return append(attrs, text(AttrTag, string(e.Tag.OrUntagged())), number(AttrRequested, cmp.Or(e.Requested, e.Bytes)))
 	case core.OpDeallocate, core.OpRecord:
 		return append(attrs, number(AttrStream, e.Stream), number(AttrGeneration, e.Block.Generation))
 	case core.OpPrepare:
-		attrs = append(attrs, number(AttrStream, e.Stream))
-		if e.Launch != "" {
-			attrs = append(attrs, text(AttrLaunchName, core.BoundName(e.Launch)))
-		}
-		if culprit := generationOf(e.Err); culprit != 0 {
-			attrs = append(attrs, number(AttrGeneration, culprit))
-		}
+		return appendCulprit(appendLaunch(append(attrs, number(AttrStream, e.Stream)), core.BoundName(e.Launch)), e.Err)
 	}
 	return attrs
-}
-
-func requestedOf(e *core.Event) uint64 {
-	if e.Requested == 0 {
-		return e.Bytes
-	}
-	return e.Requested
 }
 
 // Refused returns the exported span of a refusal in ctx's trace, and makes it if

@@ -85,8 +85,7 @@ func findingLogAttrs(f *core.Finding) []slog.Attr {
 		}
 	}
 	if !f.Span.IsZero() {
-		attrs = append(attrs, slog.String(core.TraceIDKey, hex.EncodeToString(f.Span.TraceID[:])), slog.String(core.SpanIDKey, hex.EncodeToString(f.Span.SpanID[:])),
-			slog.String(core.TraceKey, f.Extent()))
+		attrs = append(append(attrs, spanLogAttrs(f.Span)...), slog.String(core.TraceKey, f.Extent()))
 	}
 	for _, place := range []struct{ key, at string }{
 		{"allocated_at", f.AllocStack.Caller()}, {"freed_at", f.FreeStack.Caller()}, {"called_at", f.CallStack.Caller()}, {"incident", f.Incident},
@@ -101,7 +100,7 @@ func findingLogAttrs(f *core.Finding) []slog.Attr {
 // suspectGroup is one suspect, as "suspect_1" and so on. What is not known of it
 // is left out.
 func suspectGroup(i int, u *core.UseRecord) slog.Attr {
-	attrs := []any{slog.String("launch", u.Launch)}
+	attrs := []slog.Attr{slog.String("launch", u.Launch)}
 	if u.LaunchID != 0 {
 		attrs = append(attrs, slog.Uint64("id", u.LaunchID))
 	}
@@ -110,7 +109,11 @@ func suspectGroup(i int, u *core.UseRecord) slog.Attr {
 		attrs = append(attrs, slog.String("access", u.Access.String()))
 	}
 	if !u.Span.IsZero() {
-		attrs = append(attrs, slog.String(core.TraceIDKey, hex.EncodeToString(u.Span.TraceID[:])), slog.String(core.SpanIDKey, hex.EncodeToString(u.Span.SpanID[:])))
+		attrs = append(attrs, spanLogAttrs(u.Span)...)
 	}
-	return slog.Group(fmt.Sprintf("suspect_%d", i+1), attrs...)
+	return slog.GroupAttrs(fmt.Sprintf("suspect_%d", i+1), attrs...)
+}
+
+func spanLogAttrs(span core.SpanRef) []slog.Attr {
+	return []slog.Attr{slog.String(core.TraceIDKey, hex.EncodeToString(span.TraceID[:])), slog.String(core.SpanIDKey, hex.EncodeToString(span.SpanID[:]))}
 }

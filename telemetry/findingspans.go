@@ -120,11 +120,7 @@ func findingAttributes(f *core.Finding) []attribute.KeyValue {
 
 // suspectAttributes name the launch that the span stands under.
 func suspectAttributes(u *core.UseRecord) []attribute.KeyValue {
-	attrs := []attribute.KeyValue{number(AttrLaunchID, u.LaunchID), number(AttrStream, u.Stream)}
-	if u.Launch != "" {
-		attrs = append(attrs, text(AttrLaunchName, u.Launch))
-	}
-	return attrs
+	return appendLaunch([]attribute.KeyValue{number(AttrLaunchID, u.LaunchID), number(AttrStream, u.Stream)}, u.Launch)
 }
 
 // lookBack is how many of the newest findings are compared with an error: one

@@ -176,7 +176,7 @@ const allUses = -1
 func linkWaits(span trace.Span, in *core.Intent, use int) {
 	for _, w := range in.Waited {
 		if (use == allUses || w.Use == use) && !w.Span.IsZero() {
-			span.AddLink(trace.Link{SpanContext: spanContext(w.Span), Attributes: waitAttributes(w)})
+			span.AddLink(trace.Link{SpanContext: spanContext(w.Span), Attributes: []attribute.KeyValue{number(AttrStream, w.Stream)}})
 		}
 	}
 }

@@ -60,22 +60,18 @@ func (p *Probe) begin(ctx context.Context, op core.Op) (context.Context, trace.S
 	return enter(ctx, span), span
 }
 
-func end(span trace.Span, err error) {
-	if span == nil {
-		return
+// end ends the span that begin returned.
+func (p *Probe) end(span trace.Span, err error) {
+	if span != nil {
+		end(span, err)
 	}
-	if err != nil {
-		span.SetAttributes(AttrErrorType.String(ErrorType(err)))
-		fail(span, err.Error())
-	}
-	span.End()
 }
 
 // Allocate forwards, in a span.
 func (p *Probe) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
 	ctx, span := p.begin(ctx, core.OpAllocate)
 	b, err := p.upstream.Allocate(ctx, req)
-	end(span, err)
+	p.end(span, err)
 	return b, err
 }
 
@@ -83,7 +79,7 @@ func (p *Probe) Allocate(ctx context.Context, req core.Request) (core.Block, err
 func (p *Probe) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
 	ctx, span := p.begin(ctx, core.OpDeallocate)
 	b, err := p.upstream.Deallocate(ctx, id)
-	end(span, err)
+	p.end(span, err)
 	return b, err
 }
 
@@ -91,7 +87,7 @@ func (p *Probe) Deallocate(ctx context.Context, id core.BlockID) (core.Block, er
 func (p *Probe) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
 	ctx, span := p.begin(ctx, core.OpPrepare)
 	t, err := p.upstream.PrepareUse(ctx, req)
-	end(span, err)
+	p.end(span, err)
 	return t, err
 }
 
@@ -99,7 +95,7 @@ func (p *Probe) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticke
 func (p *Probe) FinishUse(ctx context.Context, t core.Ticket) error {
 	ctx, span := p.begin(ctx, core.OpFinish)
 	err := p.upstream.FinishUse(ctx, t)
-	end(span, err)
+	p.end(span, err)
 	return err
 }
 
@@ -107,7 +103,7 @@ func (p *Probe) FinishUse(ctx context.Context, t core.Ticket) error {
 func (p *Probe) AbortUse(ctx context.Context, t core.Ticket) error {
 	ctx, span := p.begin(ctx, core.OpAbort)
 	err := p.upstream.AbortUse(ctx, t)
-	end(span, err)
+	p.end(span, err)
 	return err
 }
 
@@ -115,6 +111,6 @@ func (p *Probe) AbortUse(ctx context.Context, t core.Ticket) error {
 func (p *Probe) ReapPending(ctx context.Context) error {
 	ctx, span := p.begin(ctx, core.OpReap)
 	err := p.upstream.ReapPending(ctx)
-	end(span, err)
+	p.end(span, err)
 	return err
 }

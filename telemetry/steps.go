@@ -24,7 +24,7 @@ func Steps(cfg Config, ordinal int) core.StepFunc {
 
 // beginStep starts the step's span if ctx's trace is sampled; otherwise it looks
 // at the context and that is all.
-func (t *tracing) beginStep(ctx context.Context, step core.Step) (end func(error)) {
+func (t *tracing) beginStep(ctx context.Context, step core.Step) func(error) {
 	name, last := SpanWait, LevelLaunches
 	if step.Direction != "" {
 		name, last = SpanCopy, LevelOperations
@@ -37,7 +37,7 @@ func (t *tracing) beginStep(ctx context.Context, step core.Step) (end func(error
 		return nil
 	}
 	set(span, t.stepSpanAttributes(&step))
-	return func(err error) { endStep(span, err) }
+	return func(err error) { end(span, err) }
 }
 
 func (t *tracing) stepSpanAttributes(step *core.Step) []attribute.KeyValue {
@@ -46,12 +46,4 @@ func (t *tracing) stepSpanAttributes(step *core.Step) []attribute.KeyValue {
 		return append(attrs, AttrCopyDirection.String(step.Direction), number(AttrCopyBytes, step.Bytes))
 	}
 	return append(attrs, AttrWaitFor.String(WaitForStream))
-}
-
-func endStep(span trace.Span, err error) {
-	if err != nil {
-		span.SetAttributes(AttrErrorType.String(ErrorType(err)))
-		fail(span, err.Error())
-	}
-	span.End()
 }

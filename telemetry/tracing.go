@@ -91,15 +91,12 @@ func (t *tracing) deallocate(ctx context.Context, upstream core.Resource, id cor
 	return b, spanRef(span), err
 }
 
-// endSpan ends a span with the outcome of its operation. Success leaves the
-// status unset, as OpenTelemetry asks of instrumentation.
+// endSpan ends a span with the outcome of its operation, and the finding behind it.
 func (t *tracing) endSpan(span trace.Span, err error, options ...trace.SpanEndOption) {
 	if err != nil {
 		noteFinding(t.findings, span, err)
-		span.SetAttributes(AttrErrorType.String(ErrorType(err)))
-		fail(span, err.Error())
 	}
-	span.End(options...)
+	end(span, err, options...)
 }
 
 // spanRef refers to span, or to none if nobody will ever see it.
