@@ -32,7 +32,6 @@ type trace struct {
 	out     *bufio.Writer
 	history *loaded
 	tids    map[track]int
-	buf     []byte
 	begun   bool
 }
 
@@ -81,9 +80,8 @@ func (t *trace) moments(spans []*span) []moment {
 		add(s.begin, orderSpan, func() { t.writeSpan(s) })
 	}
 	for i, a := range arrowsOf(t.history, spans) {
-		id := member{"id", i + 1}
-		add(a.leaves, orderTail, func() { t.write("s", "wait", "wait", a.from.track, a.leaves, object{id}) })
-		add(a.arrives, orderHead, func() { t.write("f", "wait", "wait", a.to.track, a.arrives, object{{"bp", "e"}, id}) })
+		add(a.leaves, orderTail, func() { t.write("s", "wait", "wait", a.from.track, a.leaves, object{"id", i + 1}, object{}) })
+		add(a.arrives, orderHead, func() { t.write("f", "wait", "wait", a.to.track, a.arrives, object{"bp", "e", "id", i + 1}, object{}) })
 	}
 	for i := range t.history.events {
 		if e := &t.history.events[i]; e.Op == core.OpRefusal {
@@ -99,7 +97,7 @@ func (t *trace) moments(spans []*span) []moment {
 	for _, b := range t.history.books {
 		t.count(b, func(at int64, name string, bytes uint64) {
 			add(at, orderPoint, func() {
-				t.write("C", name+" bytes", memoryTrack.String(), hostOf(b.ordinal), at, nil, member{"bytes", bytes})
+				t.write("C", name+" bytes", memoryTrack.String(), hostOf(b.ordinal), at, nil, object{"bytes", bytes})
 			})
 		})
 	}

@@ -3,10 +3,10 @@ package history
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
+	"github.com/fencepost-gpu/fencepost/telemetry/internal/jsonobject"
 )
 
 // hostOf is the track of a device's own entries.
@@ -14,13 +14,13 @@ func hostOf(ordinal int) track { return track{ordinal: ordinal} }
 
 // writeTracks names devices and tracks and puts them in order.
 func (t *trace) writeTracks(tracks []track) {
-	metadata := func(name string, on track, about member) { t.write("M", name, "__metadata", on, 0, nil, about) }
+	metadata := func(name string, on track, about object) { t.write("M", name, "__metadata", on, 0, nil, about) }
 	for _, b := range t.history.books {
-		metadata("process_name", hostOf(b.ordinal), member{"name", fmt.Sprintf("GPU %d", b.ordinal)})
+		metadata("process_name", hostOf(b.ordinal), object{"name", fmt.Sprintf("GPU %d", b.ordinal)})
 	}
 	for i, k := range tracks {
-		metadata("thread_name", k, member{"name", k.String()})
-		metadata("thread_sort_index", k, member{"sort_index", i})
+		metadata("thread_name", k, object{"name", k.String()})
+		metadata("thread_sort_index", k, object{"sort_index", i})
 	}
 }
 
@@ -40,7 +40,7 @@ func (k track) String() string {
 }
 
 func (t *trace) writeSpan(s *span) {
-	e, name, args := s.event(), s.event().Op.String(), object(nil)
+	e, name, args := s.event(), s.event().Op.String(), object{}
 	if s.kind == launchTrack {
 		name = "launch"
 		if e.Launch != "" {
@@ -51,11 +51,11 @@ func (t *trace) writeSpan(s *span) {
 	args = append(args, blockArgs(e)...)
 	for _, part := range []*core.Event{s.first, s.last} {
 		if part != nil && part.Err != nil {
-			args = append(args, member{"error", part.Err.Error()})
+			args = append(args, "error", part.Err.Error())
 			break
 		}
 	}
-	t.write("X", name, s.kind.String(), s.track, s.begin, object{{"dur", microseconds(s.end - s.begin)}}, args...)
+	t.write("X", name, s.kind.String(), s.track, s.begin, object{"dur", microseconds(s.end - s.begin)}, args)
 }
 
 func launchArgs(s *span) object {
@@ -71,89 +71,59 @@ func launchArgs(s *span) object {
 		outcome = "unknown" // an old log: it does not say which launch it is
 	}
 	e := s.event()
-	args := object{{"launch_id", e.LaunchID}, {"access", e.Access.String()}, {"uses", e.Uses}, {"waits", e.Waits}, {"elided", e.Elided}, {"outcome", outcome}}
+	args := object{"launch_id", e.LaunchID, "access", e.Access.String(), "uses", e.Uses, "waits", e.Waits, "elided", e.Elided, "outcome", outcome}
 	if s.first == nil {
-		args = append(args, member{"prepared", "before the history"})
+		args = append(args, "prepared", "before the history")
 	}
 	return args
 }
 
 func blockArgs(e *core.Event) (args object) {
 	if e.Tag != "" {
-		args = append(args, member{"tag", string(e.Tag)})
+		args = append(args, "tag", string(e.Tag))
 	}
 	if e.Bytes > 0 {
-		args = append(args, member{"requested", e.Requested}, member{"bytes", e.Bytes})
+		args = append(args, "requested", e.Requested, "bytes", e.Bytes)
 	}
 	if e.Block.Generation != 0 {
-		args = append(args, member{"generation", uint64(e.Block.Generation)}, member{"ptr", fmt.Sprintf("%#x", e.Block.Ptr)})
+		args = append(args, "generation", uint64(e.Block.Generation), "ptr", fmt.Sprintf("%#x", e.Block.Ptr))
 	}
 	return args
 }
 
 func (t *trace) writeRefusal(e *core.Event, at int64) {
-	args := append(blockArgs(e), member{"relieved", e.Relieved})
+	args := append(blockArgs(e), "relieved", e.Relieved)
 	if e.Err != nil {
-		args = append(args, member{"error", e.Err.Error()})
+		args = append(args, "error", e.Err.Error())
 	}
-	t.write("i", "refusal", memoryTrack.String(), trackOf(e), at, object{{"s", "t"}}, args...)
+	t.write("i", "refusal", memoryTrack.String(), trackOf(e), at, object{"s", "t"}, args)
 }
 
 func (t *trace) writeFinding(f *core.Finding, at int64) {
-	args := object{{"source", f.Source}, {"text", f.Text}}
+	args := object{"source", f.Source, "text", f.Text}
 	if f.Victim.ID.Generation != 0 {
-		args = append(args, member{"tag", string(f.Victim.Tag)}, member{"generation", uint64(f.Victim.ID.Generation)})
+		args = append(args, "tag", string(f.Victim.Tag), "generation", uint64(f.Victim.ID.Generation))
 	}
-	t.write("i", "finding "+string(f.Kind), "finding", hostOf(f.Victim.ID.Ordinal), at, object{{"s", "p"}}, args...)
+	t.write("i", "finding "+string(f.Kind), "finding", hostOf(f.Victim.ID.Ordinal), at, object{"s", "p"}, args)
 }
 
 // write writes one entry. The process by which a viewer shows a device is one more
-// than its ordinal: zero is the idle process to some.
-func (t *trace) write(phase, name, category string, on track, at int64, fields object, args ...member) {
-	t.buf = append(t.buf[:0], ",\n"...)
+// than its ordinal: zero is the idle process to some. What does not print is
+// escaped, because a trace may be written to a terminal.
+func (t *trace) write(phase, name, category string, on track, at int64, fields, args object) {
+	separator := ",\n"
 	if !t.begun {
-		t.buf, t.begun = t.buf[1:], true
+		separator, t.begun = "\n", true
 	}
-	entry := append(object{{"ph", phase}, {"name", name}, {"cat", category}, {"pid", on.ordinal + 1}, {"tid", t.tids[on]}, {"ts", microseconds(at)}}, fields...)
-	t.buf = append(entry, member{"args", object(args)}).appendTo(t.buf)
-	_, _ = t.out.Write(t.buf)
+	entry := append(object{"ph", phase, "name", name, "cat", category, "pid", on.ordinal + 1, "tid", t.tids[on], "ts", microseconds(at)}, fields...)
+	text, _ := append(entry, "args", args).MarshalJSON() // they are texts and numbers
+	_, _ = t.out.WriteString(separator)
+	_, _ = t.out.Write(terminal.JSON(text))
 }
 
-// object is an object in JSON with its members in order.
-type object []member
+type object = jsonobject.Object
 
-// member has a value of a type that appendTo knows.
-type member struct {
-	key   string
-	value any
-}
-
-// microseconds are nanoseconds that are written in the format's unit, with all of
-// them.
-type microseconds int64
-
-// appendTo appends the object in JSON. What is not UTF-8 in a text is replaced, and
-// what does not print is escaped, because a trace may be written to a terminal.
-func (o object) appendTo(to []byte) []byte {
-	to = append(to, '{')
-	for i, m := range o {
-		if i > 0 {
-			to = append(to, ',')
-		}
-		to = append(append(append(to, '"'), m.key...), `":`...)
-		switch v := m.value.(type) {
-		case object:
-			to = v.appendTo(to)
-		case microseconds:
-			to = fmt.Appendf(to, "%d.%03d", v/1000, v%1000)
-		case uint64:
-			to = strconv.AppendUint(to, v, 10)
-		case int:
-			to = strconv.AppendInt(to, int64(v), 10)
-		default: // a text or a bool, of which there is none that has no JSON
-			text, _ := json.Marshal(v) //nolint:errchkjson // see above
-			to = append(to, terminal.JSON(text)...)
-		}
-	}
-	return append(to, '}')
+// microseconds writes nanoseconds in the format's unit, with all of them.
+func microseconds(ns int64) json.Number {
+	return json.Number(fmt.Sprintf("%d.%03d", ns/1000, ns%1000))
 }
