@@ -86,7 +86,7 @@ func tags(holders []core.Holder) []tagged {
 
 // present bounds the list, leased streams first, and fills in what is for the
 // page.
-func (s *Streams) present(now time.Time) {
+func (s Streams) present(now time.Time) Streams {
 	slices.SortStableFunc(s.List, func(a, b Stream) int {
 		if (a.Lease != 0) != (b.Lease != 0) {
 			return cmp.Compare(b.Lease, a.Lease)
@@ -102,4 +102,5 @@ func (s *Streams) present(now time.Time) {
 		one.AgeMS, one.At = age(now, one.Since), caller(one.Where)
 		one.After = one.After[:min(len(one.After), maxPoints)]
 	}
+	return s
 }
