@@ -131,10 +131,10 @@ func (p *StreamPool) madeBackstop(s *stream) (*stream, error) {
 	return p.backstop, nil
 }
 
-// retire forgets a stream that was given up, once its final point is completed
+// forget removes a stream that was given up, once its final point is completed
 // and no free waits with it.
-func (p *StreamPool) retire(s *stream) error {
-	if !p.table.awaitsRetirement(s) || s.frees.pendingFrees() > 0 || s.Open() > 0 {
+func (p *StreamPool) forget(s *stream) error {
+	if !p.table.mayBeForgotten(s) || s.frees.pendingFrees() > 0 || s.Open() > 0 {
 		return nil
 	}
 	s.Lock() // another reap must not ask an event that this one gives back

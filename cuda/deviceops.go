@@ -28,9 +28,9 @@ type DeviceOps struct {
 	fill, fillFew, verify, checksum, delay *Kernel
 
 	hostMemory *batch.Memory
-	// unmarked is where delays and fills by arguments went.
-	unmarked unmarked
-	closing  sync.Mutex
+	// unrecorded is where delays and fills by arguments went.
+	unrecorded unrecorded
+	closing    sync.Mutex
 }
 
 var _ deviceops.Ops = (*DeviceOps)(nil)
@@ -80,7 +80,7 @@ func (d *DeviceOps) fillArguments(stream core.StreamID, regions []deviceops.Regi
 		return core.NotEnqueued(err)
 	}
 	defer on.Leave()
-	d.unmarked.note(on)
+	d.unrecorded.note(on)
 	return refusedUnlessSticky(batch.FillFew(d.drv, d.fillFew.function, on.Handle(), regions))
 }
 
@@ -126,7 +126,7 @@ func (d *DeviceOps) Delay(_ context.Context, stream core.StreamID, length time.D
 	}
 	defer on.Leave()
 	length = min(max(length, 0), driver.GuardLongestDelay)
-	d.unmarked.note(on)
+	d.unrecorded.note(on)
 	return refusedUnlessSticky(d.delay.Enqueue(on.Handle(), Blocks1D(1, 1), driver.U64(uint64(length))))
 }
 
@@ -165,7 +165,7 @@ func (d *DeviceOps) Close(ctx context.Context) error {
 	defer d.closing.Unlock()
 	err := d.hostMemory.Close(ctx)
 	// Of a lost device the code is gone with the context.
-	if waited := d.unmarked.wait(ctx); waited != nil && !errors.Is(waited, core.ErrSticky) {
+	if waited := d.unrecorded.wait(ctx); waited != nil && !errors.Is(waited, core.ErrSticky) {
 		err = errors.Join(err, waited)
 	}
 	if err == nil && d.module != nil {
@@ -177,14 +177,14 @@ func (d *DeviceOps) Close(ctx context.Context) error {
 	return err
 }
 
-// unmarked are the streams on which work was enqueued that no event of its own
+// unrecorded are the streams on which work was enqueued that no event of its own
 // stands behind, for the end of who enqueued it.
-type unmarked struct {
+type unrecorded struct {
 	mu      sync.Mutex
 	streams map[*stream]struct{}
 }
 
-func (u *unmarked) note(s *stream) {
+func (u *unrecorded) note(s *stream) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.streams == nil {
@@ -196,7 +196,7 @@ func (u *unmarked) note(s *stream) {
 // wait waits until the device has done all of it, or ctx ends. What is enqueued
 // meanwhile does not wait, and is left to the next call. It returns the first
 // error.
-func (u *unmarked) wait(ctx context.Context) error {
+func (u *unrecorded) wait(ctx context.Context) error {
 	u.mu.Lock()
 	streams := u.streams
 	u.streams = nil

@@ -214,7 +214,7 @@ func (r *tracker) ReapPending(context.Context) error {
 	first := r.retryParked()
 	for _, s := range r.streams.table.streams() {
 		first = cmp.Or(first, r.reapStream(s))
-		first = cmp.Or(first, r.streams.retire(s))
+		first = cmp.Or(first, r.streams.forget(s))
 	}
 	first = cmp.Or(first, r.clearMappings())
 	if err := r.withMemory("ReapPending", r.memory.reap); first == nil && !errors.Is(err, core.ErrClosed) { // gone, it holds nothing new
@@ -313,7 +313,7 @@ func (r *tracker) startReaper(interval time.Duration) {
 // hasPending reports whether a reap may find something to do.
 func (r *tracker) hasPending() bool {
 	for _, s := range r.streams.table.streams() {
-		if s.frees.due() || s.pinned.Load() > 0 || r.streams.table.awaitsRetirement(s) {
+		if s.frees.due() || s.pinned.Load() > 0 || r.streams.table.mayBeForgotten(s) {
 			return true
 		}
 	}

@@ -197,10 +197,10 @@ func (t *streamTable) made(handle driver.Stream) bool {
 	})
 }
 
-// awaitsRetirement reports whether s was given up and may be forgotten when
+// mayBeForgotten reports whether s was given up and may be forgotten when
 // its work is done. The pool's own streams are not forgotten: their books are
 // theirs alone.
-func (t *streamTable) awaitsRetirement(s *stream) bool {
+func (t *streamTable) mayBeForgotten(s *stream) bool {
 	return s.IsGivenUp() && s.adopted && !t.deviceOrder
 }
 

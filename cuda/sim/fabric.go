@@ -52,14 +52,14 @@ func (d *Device) join(p *Device) {
 	}
 	for _, old := range olds {
 		if old != nil {
-			old.retire()
+			old.end()
 		}
 	}
 	d.stalled.Broadcast()
 	p.stalled.Broadcast()
 }
 
-func (f *fabric) retire() {
+func (f *fabric) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.merged = true

@@ -10,7 +10,7 @@ import (
 // Group is the books of one backend with the peaks of all of them together. The zero
 // value is empty and ready for use.
 type Group struct {
-	marks [sizes]mark
+	highWater [sizes]highWater
 	// recalling is held by the one who recalls, and guards all.
 	recalling sync.Mutex
 	all       []*Books
@@ -20,8 +20,8 @@ type Group struct {
 // spends a few milliseconds on them.
 const looksPerTurn = 1024
 
-// mark is the peak of one size.
-type mark struct {
+// highWater is the high-water level of one size: its peak.
+type highWater struct {
 	_       [64]byte
 	claimed atomic.Int64
 	// peak is that since the beginning, look what claimed must exceed for
@@ -58,7 +58,7 @@ func (b *Books) Raise(short Shortage) {
 
 func (g *Group) raise(short Shortage) {
 	for d, n := range short {
-		m := &g.marks[d]
+		m := &g.highWater[d]
 		if n == 0 || m.claimed.Add(n) <= m.look.Load() {
 			continue
 		}
@@ -72,7 +72,7 @@ func (g *Group) raise(short Shortage) {
 }
 
 // note takes in what a recall found; recalling must be held.
-func (m *mark) note(claimed, live int64) {
+func (m *highWater) note(claimed, live int64) {
 	m.peak.Store(max(m.peak.Load(), live))
 	m.recent = max(m.recent, live, m.bound(claimed))
 	if m.looks+1 < looksPerTurn {
@@ -84,7 +84,7 @@ func (m *mark) note(claimed, live int64) {
 
 // bound is what may have been live without a look, 0 if nothing more than recent;
 // recalling must be held.
-func (m *mark) bound(claimed int64) int64 {
+func (m *highWater) bound(claimed int64) int64 {
 	if m.looks < looksPerTurn {
 		return 0
 	}
@@ -100,7 +100,7 @@ func (g *Group) recall(d Size) (claimed, live int64) {
 		b.mu.Lock()
 		slack += b.emptySlack(d)
 	}
-	live = g.marks[d].claimed.Add(-slack)
+	live = g.highWater[d].claimed.Add(-slack)
 	for _, b := range g.all {
 		b.mu.Unlock()
 	}
@@ -114,7 +114,7 @@ type Stretch struct{ Peak, Now int64 }
 func (g *Group) Turn(d Size) Stretch {
 	g.recalling.Lock()
 	defer g.recalling.Unlock()
-	m := &g.marks[d]
+	m := &g.highWater[d]
 	claimed, live := g.recall(d)
 	m.note(claimed, live)
 	ended := Stretch{m.recent, live}
@@ -127,7 +127,7 @@ func (g *Group) Turn(d Size) Stretch {
 func (g *Group) Recent(d Size) int64 {
 	g.recalling.Lock()
 	defer g.recalling.Unlock()
-	m := &g.marks[d]
+	m := &g.highWater[d]
 	return max(m.recent, m.bound(m.claimed.Load()))
 }
 
@@ -136,7 +136,7 @@ func (g *Group) Recent(d Size) int64 {
 // below that of a smaller. What took more bytes was live when the smaller peak was, so
 // the smaller is a bound of the larger.
 func (g *Group) AddPeaksTo(s *core.Stats) {
-	s.PeakRequested = clamp(g.marks[Requested].peak.Load())
-	s.PeakBytes = max(s.PeakRequested, clamp(g.marks[Live].peak.Load()))
-	s.PeakOutstanding = max(s.PeakBytes, clamp(g.marks[Outstanding].peak.Load()))
+	s.PeakRequested = clamp(g.highWater[Requested].peak.Load())
+	s.PeakBytes = max(s.PeakRequested, clamp(g.highWater[Live].peak.Load()))
+	s.PeakOutstanding = max(s.PeakBytes, clamp(g.highWater[Outstanding].peak.Load()))
 }

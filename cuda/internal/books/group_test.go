@@ -95,7 +95,7 @@ func TestTheLooksOfAStretchAreBounded(t *testing.T) {
 	g, all := newGroup(3)
 	all[0].leave(all[0].enter(10_000))
 	g.Turn(Live)
-	looks := func() int { return g.marks[Live].looks }
+	looks := func() int { return g.highWater[Live].looks }
 	for range looksPerTurn + 500 {
 		all[0].enter(1)
 	}

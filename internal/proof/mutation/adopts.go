@@ -21,7 +21,7 @@ var adoptSites = []Site{
 		New:   "if !mutated() {\n final.Release()\n }",
 	},
 	{
-		Name: "retire: before the device", File: "adopt.go", Func: "StreamPool.retire",
+		Name: "forget: before the device", File: "adopt.go", Func: "StreamPool.forget",
 		Wrong: "a stream that was given up is forgotten while its work is not done",
 		Old:   "err != nil || !done {",
 		New:   "err != nil || !done && !mutated() {",
