@@ -109,7 +109,7 @@ type unlisted struct {
 	core.Resource
 }
 
-func (unlisted) Inspect() core.Inspector { return core.Uninspected{} }
+func (unlisted) Inspect() core.Inspector { return core.Unsupported{}.Inspect() }
 
 func TestCloseCountsLeaksThatItCannotList(t *testing.T) {
 	rt := newRuntime(t, core.Parts{Resource: unlisted{coretest.NewFake(0)}})

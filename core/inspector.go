@@ -62,30 +62,13 @@ type BlockInfo struct {
 	Allocated time.Time
 }
 
-// Uninspected is an [Inspector] that knows nothing. A backend may embed it in its
-// own and answer what it knows; a decorator must not, because it would hide what
-// its upstream knows.
-type Uninspected struct{}
+// uninspected knows nothing.
+type uninspected struct{}
 
-var _ Inspector = Uninspected{}
-
-// Blocks lists none.
-func (Uninspected) Blocks(func(BlockInfo) bool) {}
-
-// Remember knows no block.
-func (Uninspected) Remember(BlockID) (BlockInfo, bool) { return BlockInfo{}, false }
-
-// Unordered is not known.
-func (Uninspected) Unordered(BlockID, StreamID, Access) ([]UseRecord, bool) { return nil, false }
-
-// InFlight lists none.
-func (Uninspected) InFlight() []UseRecord { return nil }
-
-// Leased is not known, and so true.
-func (Uninspected) Leased(StreamID) bool { return true }
-
-// Adopted is false.
-func (Uninspected) Adopted(BlockID, StreamID) bool { return false }
-
-// IsolationGranularity is 0.
-func (Uninspected) IsolationGranularity() uint64 { return 0 }
+func (uninspected) Blocks(func(BlockInfo) bool)                             {}
+func (uninspected) Remember(BlockID) (BlockInfo, bool)                      { return BlockInfo{}, false }
+func (uninspected) Unordered(BlockID, StreamID, Access) ([]UseRecord, bool) { return nil, false }
+func (uninspected) InFlight() []UseRecord                                   { return nil }
+func (uninspected) Leased(StreamID) bool                                    { return true }
+func (uninspected) Adopted(BlockID, StreamID) bool                          { return false }
+func (uninspected) IsolationGranularity() uint64                            { return 0 }

@@ -102,42 +102,6 @@ func (r *Runtime) AbortUse(ctx context.Context, t Ticket) error {
 	return r.observe("AbortUse", r.resource.AbortUse(ctx, t))
 }
 
-// PrepareBlockUse is PrepareUse for a single block, the original's
-// prepare_block_use.
-func (r *Runtime) PrepareBlockUse(ctx context.Context, id BlockID, stream StreamID, access Access) (Ticket, error) {
-	return r.PrepareUse(ctx, UseRequest{Stream: stream, Uses: []Use{{Block: id, Access: access}}})
-}
-
-// FinishBlockUse is FinishUse under the original's name.
-func (r *Runtime) FinishBlockUse(ctx context.Context, t Ticket) error { return r.FinishUse(ctx, t) }
-
-// RecordBlockUse records work that was already enqueued; see
-// [Resource.RecordUse].
-func (r *Runtime) RecordBlockUse(ctx context.Context, id BlockID, stream StreamID) error {
-	if err := r.admit("RecordUse"); err != nil {
-		return err
-	}
-	return r.observe("RecordUse", r.resource.RecordUse(ctx, id, stream))
-}
-
-// PrepareFirstUse prepares the first use of scratch memory on another stream
-// than the one it was allocated on: the launch waits until the allocation is
-// ready. Memory without a block of this runtime is a [StreamMisuseError].
-func (r *Runtime) PrepareFirstUse(ctx context.Context, memory Tracked, stream StreamID, access Access) (Ticket, error) {
-	if memory == nil {
-		return Ticket{}, Missing("PrepareFirstUse", "memory", "give the block or slice to be used")
-	}
-	t := memory.Tracking()
-	if t.Kind != TrackedBlock {
-		return Ticket{}, &StreamMisuseError{Op: "PrepareFirstUse", Stream: stream,
-			Reason: "the memory is not runtime-backed: allocate it through a memory manager that has a runtime"}
-	}
-	return r.PrepareBlockUse(ctx, t.Block, stream, access)
-}
-
-// FinishFirstUse ends what PrepareFirstUse began.
-func (r *Runtime) FinishFirstUse(ctx context.Context, t Ticket) error { return r.FinishUse(ctx, t) }
-
 // Reserve sets bytes aside; see [Resource.Reserve].
 func (r *Runtime) Reserve(ctx context.Context, bytes uint64, tag Tag) (Claim, error) {
 	if err := r.admit("Reserve"); err != nil {
@@ -170,20 +134,11 @@ func (r *Runtime) Drain(ctx context.Context) error {
 	return r.observe("Drain", r.resource.Drain(ctx))
 }
 
-// BytesOutstanding is live, pending and quarantined bytes.
-func (r *Runtime) BytesOutstanding() uint64 { return r.resource.Stats().Outstanding().Bytes }
-
 // Stats is a snapshot of the whole stack.
 func (r *Runtime) Stats() Stats { return r.resource.Stats() }
 
 // State is the state of a block.
 func (r *Runtime) State(id BlockID) BlockState { return r.resource.State(id) }
-
-// SupportsBlockUseTracking reports whether the stack fences uses across
-// streams.
-func (r *Runtime) SupportsBlockUseTracking() bool {
-	return r.resource.Features().Has(UseTracking)
-}
 
 // DroppedRecorders counts recorders that were dropped without an end.
 func (r *Runtime) DroppedRecorders() uint64 { return r.dropped.Load() }

@@ -5,7 +5,7 @@ import "context"
 // Unsupported answers the operations of [Resource] that a backend may lack:
 // use tracking and reservations it refuses with a StreamMisuseError, because a
 // silent no-op would let a launch believe that it is fenced; it counts nothing as
-// withheld, compares nothing and knows nothing ([Uninspected]). A backend may embed
+// withheld, compares nothing and knows nothing (see [Unsupported.Inspect]). A backend may embed
 // it; a decorator must not, because it would take away what its upstream can do.
 type Unsupported struct {
 	// Resource names the backend in the errors, such as "direct(sim:0)".
@@ -52,5 +52,6 @@ func (Unsupported) Withhold(BlockID, BlockState) {}
 // CheckLive has nothing to compare.
 func (Unsupported) CheckLive(context.Context) error { return nil }
 
-// Inspect knows nothing.
-func (Unsupported) Inspect() Inspector { return Uninspected{} }
+// Inspect returns what knows nothing, so that every stream counts as leased. A backend
+// may embed it in an Inspector of its own and answer what it knows.
+func (Unsupported) Inspect() Inspector { return uninspected{} }

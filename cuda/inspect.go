@@ -115,15 +115,17 @@ func (i inspector) IsolationGranularity() uint64 { return i.of.isolated.granular
 func (r *tracker) CheckLive(context.Context) error { return nil }
 
 // Inspect tells of the live blocks.
-func (r *DirectResource) Inspect() core.Inspector { return directInspector{of: r} }
+func (r *DirectResource) Inspect() core.Inspector {
+	return directInspector{r.Unsupported.Inspect(), r.blocks}
+}
 
 // directInspector knows the blocks, and nothing of streams.
 type directInspector struct {
-	core.Uninspected
-	of *DirectResource
+	core.Inspector
+	list func(yield func(core.BlockInfo) bool)
 }
 
-func (i directInspector) Blocks(yield func(core.BlockInfo) bool) { i.of.blocks(yield) }
+func (i directInspector) Blocks(yield func(core.BlockInfo) bool) { i.list(yield) }
 
 // blocks lists every block that is not released. It copies a few at a time, so
 // that neither its memory nor the time for which it holds up an allocation

@@ -53,7 +53,7 @@ func NewResource(upstream core.Resource, cfg Config) (*Resource, error) {
 	if cfg.Level > LevelOff {
 		return nil, &core.InvalidRequestError{Op: op, Field: "Level", Reason: "unknown: use one of the Level constants"}
 	}
-	return &Resource{upstream: upstream, since: time.Now(), tracing: newTracing(cfg, upstream.Ordinal())}, nil
+	return &Resource{upstream: upstream, since: time.Now(), tracing: cfg.tracing(upstream.Ordinal())}, nil
 }
 
 // Operations is a snapshot of the calls so far. It makes no call upstream.

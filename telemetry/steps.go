@@ -15,7 +15,7 @@ import (
 // is traced: copies at [LevelOperations], waits at [LevelLaunches] too. Give it to
 // cuda.StreamPoolConfig.
 func Steps(cfg Config, ordinal int) core.StepFunc {
-	t := newTracing(cfg, ordinal)
+	t := cfg.tracing(ordinal)
 	if t == nil {
 		return func(context.Context, core.Step) func(error) { return nil }
 	}

@@ -25,7 +25,8 @@ type tracing struct {
 	events *eventSpans
 }
 
-func newTracing(cfg Config, ordinal int) *tracing {
+// tracing is what traces a device as cfg says; nil if nothing is traced.
+func (cfg Config) tracing(ordinal int) *tracing {
 	if cfg.TracerProvider == nil {
 		return nil
 	}

@@ -73,10 +73,10 @@ func (f *Fake) CheckLive(context.Context) error { return nil }
 
 // Inspect tells of the blocks that are not released, oldest first, and of the
 // unit of isolated ones.
-func (f *Fake) Inspect() core.Inspector { return fakeInspector{fake: f} }
+func (f *Fake) Inspect() core.Inspector { return fakeInspector{core.Unsupported{}.Inspect(), f} }
 
 type fakeInspector struct {
-	core.Uninspected
+	core.Inspector
 	fake *Fake
 }
 

@@ -89,9 +89,9 @@ var mutants = []struct {
 			m.Fake.Inspect().Blocks(func(i core.BlockInfo) bool { yield(i); return true })
 		}
 	})},
-	{"a layer forwards nothing of what is known", "the blocks can be listed", layered(func(d *deaf) { d.inspector = core.Uninspected{} })},
+	{"a layer forwards nothing of what is known", "the blocks can be listed", layered(func(d *deaf) { d.inspector = core.Unsupported{}.Inspect() })},
 	{"a layer forwards the blocks alone", "each layer tells what its backend knows", layered(func(d *deaf) {
-		d.inspector = listing{core.Uninspected{}, d.Resource.Inspect().Blocks}
+		d.inspector = listing{core.Unsupported{}.Inspect(), d.Resource.Inspect().Blocks}
 	})},
 	{"a layer keeps to itself what is withheld", "what is withheld is in no peak", layered(func(d *deaf) { d.withhold = func(core.BlockID, core.BlockState) {} })},
 	{"a check gives live blocks back", "a live block can be checked and stays live", layered(func(d *deaf) {

@@ -141,7 +141,7 @@ func (o orderer) Unordered(core.BlockID, core.StreamID, core.Access) ([]core.Use
 type silent struct{ core.Resource }
 
 func (s silent) Unwrap() core.Resource                { return s.Resource }
-func (silent) Inspect() core.Inspector                { return core.Uninspected{} }
+func (silent) Inspect() core.Inspector                { return core.Unsupported{}.Inspect() }
 func (silent) Withhold(core.BlockID, core.BlockState) {}
 func (silent) CheckLive(context.Context) error        { return nil }
 

@@ -37,10 +37,10 @@ func (r *resource) Stats() core.Stats {
 	return core.Stats{Limit: 1 << 40, Live: core.Amount{Blocks: uint64(r.n)}}
 }
 
-func (r *resource) Inspect() core.Inspector { return lister{of: r} }
+func (r *resource) Inspect() core.Inspector { return lister{core.Unsupported{}.Inspect(), r} }
 
 type lister struct {
-	core.Uninspected
+	core.Inspector
 	of *resource
 }
 
