@@ -284,11 +284,15 @@ func (r *tracker) unmap(ptr, bytes uint64) error {
 }
 
 // clearMappings takes down what is left of mappings, and gives back the oldest
-// addresses beyond the limits. What fails is tried again by the next call. No lock may
-// be held.
+// addresses beyond the limits, after Close all. What fails is tried again by the next
+// call. No lock may be held.
 func (r *tracker) clearMappings() error {
 	first := r.clearRemains()
-	err := r.yield(r.isolated.maxBytes, r.isolated.maxRanges)
+	bytes, ranges := r.isolated.maxBytes, r.isolated.maxRanges
+	if r.inMemory.Load() == memoryGone { // nobody gives back later what is kept now
+		bytes, ranges = 0, 0
+	}
+	err := r.yield(bytes, ranges)
 	return cmp.Or(first, err)
 }
 
