@@ -74,23 +74,6 @@ func TestWhatCannotBeFencedIsPoisonedAndRefusedEverAfter(t *testing.T) {
 	equal(t, "blocks on the device", b.Sim.Books().LiveBlocks, 1)
 }
 
-func TestARetiredBlockThatIsPoisonedIsNeverFreed(t *testing.T) {
-	b := newBench(t, dirty)
-	s := b.leases(2)
-	block := b.alloc(s[0], 256)
-	ticket := b.prepare(s[1], writes(block))
-	b.enqueue(s[1], writes(block))
-	b.free(block)
-	b.faults.FailMethod(drivertest.EventRecord, 1, driver.InvalidHandle)
-	b.faults.FailMethod(drivertest.StreamSynchronize, 1, driver.InvalidHandle)
-	if err := b.Runtime.FinishUse(ctx, ticket); err == nil {
-		t.Fatal("the failure was swallowed")
-	}
-	b.drain()
-	equal(t, "blocks on the device", b.Sim.Books().LiveBlocks, 1)
-	equal(t, "pending blocks", b.Runtime.Stats().Pending.Blocks, 1)
-}
-
 func TestARecordedUseThatCannotBeFencedPoisons(t *testing.T) {
 	b := newBench(t, dirty)
 	s := b.leases(2)
@@ -126,21 +109,6 @@ func TestAFailedFreeLeavesTheBlockLive(t *testing.T) {
 	}
 	b.launch(s[0], readWrites(block))
 	b.free(block)
-}
-
-func TestADeferredFreeThatFailsIsTriedAgainByTheReaper(t *testing.T) {
-	b := newBench(t)
-	s := b.leases(2)
-	block := b.alloc(s[0], 256)
-	ticket := b.prepare(s[1], writes(block))
-	b.enqueue(s[1], writes(block))
-	b.free(block)
-	b.faults.FailMethod(drivertest.MemFreeAsync, 1, driver.InvalidValue)
-	must(t, b.Runtime.FinishUse(ctx, ticket)) // the free is not the finisher's
-	equal(t, "state", b.Runtime.State(block.ID), core.Retired)
-	equal(t, "failures", b.Runtime.Stats().Failures, 1)
-	b.drain()
-	equal(t, "state", b.Runtime.State(block.ID), core.Freed)
 }
 
 func TestAnAllocationWithoutAnEventIsRefusedBeforeItIsMade(t *testing.T) {

@@ -1,6 +1,11 @@
 package cuda
 
-import "math"
+import (
+	"math"
+	"strings"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
 
 // CountFrom makes the streams that p makes from now on count from seq, as if
 // streams that are gone had come that far.
@@ -20,3 +25,66 @@ func (p *StreamPool) NearestToTheEnd() uint64 {
 
 // Slots are the places in the clocks that were ever used.
 func (p *StreamPool) Slots() int { return p.table.order.Slots() }
+
+// LockStream holds the lock of a leased stream until unlock is called.
+func (p *StreamPool) LockStream(id core.StreamID) (unlock func()) {
+	s, err := p.table.resolve("LockStream", id)
+	if err != nil {
+		panic(err)
+	}
+	s.Lock()
+	return s.Unlock
+}
+
+var freeStateNames = map[freeState]string{
+	waitsForLaunches: "launches", waitsForStream: "stream", waitsForCapture: "capture",
+	waitsForRetry: "retry", waitsForDevice: "device", waitsForUnmap: "unmap",
+}
+
+// WaitsFor is what a retired block waits for, "live" of one that is, and "released" of
+// one that left the books. A block that several lists have waits for all of them. Of a
+// stream that is locked what is pending is left out.
+func (r *AsyncResource) WaitsFor(id core.BlockID) string {
+	b := r.streams.table.lookup(id)
+	if b == nil {
+		return "released"
+	}
+	b.mu.Lock()
+	state, waits := b.core.State, b.waits
+	b.mu.Unlock()
+	if state == core.Live {
+		return "live"
+	}
+	var found []string
+	for _, s := range r.streams.table.everyStream() {
+		found = append(found, s.frees.statesOf(b)...)
+		if s.TryLock() {
+			found = append(found, statesIn(s.frees.pending, b, waitsForDevice)...)
+			s.Unlock()
+		}
+	}
+	if found == nil {
+		return freeStateNames[waits]
+	}
+	return strings.Join(found, " and ")
+}
+
+func (q *freeQueue) statesOf(b *block) (found []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, p := range q.parked {
+		if p.block == b {
+			found = append(found, freeStateNames[p.waits])
+		}
+	}
+	return append(found, statesIn(q.unmapping, b, waitsForUnmap)...)
+}
+
+func statesIn(list []pendingFree, b *block, state freeState) (found []string) {
+	for _, p := range list {
+		if p.block == b {
+			found = append(found, freeStateNames[state])
+		}
+	}
+	return found
+}

@@ -11,7 +11,53 @@ import (
 )
 
 // freeState is what a retired block waits for. The way of a free through the states,
-// and who moves it, is in docs/architecture.md ("How a free goes").
+// function by function, is in docs/architecture.md ("How a free goes"); freestates_test.go
+// holds the tables below, cell by cell.
+//
+// What happens to a block, while whatever else it waits for lasts:
+//
+//	event                             launches  stream   capture  retry    device    unmap
+//	a launch finishes, not the last   launches  -        -        -        -         -
+//	the last launch finishes          device    -        -        -        -         -
+//	the last launch is aborted        device    -        -        -        -         -
+//	the last launch cannot be fenced  launches  -        -        -        -         -
+//	the stream's lock is free         launches  device   capture  retry    device    unmap
+//	the capture ends                  launches  stream   device   retry    device    unmap
+//	the driver obliges                launches  stream   capture  device   device    unmap
+//	the device passes the mark        launches  stream   capture  retry    released  unmap
+//	the unmap succeeds                launches  stream   capture  retry    device    released
+//	the stream is given up            launches  device   capture  retry    device    unmap
+//	Close                             launches  stream   capture  retry    device    unmap
+//	the device is lost                launches  stream   capture  retry    device    unmap
+//
+// A dash: no launch is announced on a retired block, and none can be, so that none ends.
+// Nobody is told that a capture ends, the driver obliges, the device passes or an unmap
+// would succeed: the reap after it sees that. A block that cannot be fenced is poisoned and
+// waits for ever; a stream that captures is not given up. The others take the states as
+// they are, and move nothing.
+//
+// Who sees that what a block waited for is over:
+//
+//	look                         capture  retry   device    unmap
+//	a reap                       device   device  released  released
+//	a trim                       device   device  released  released
+//	allocations of the stream    capture  retry   released  unmap
+//	frees of the stream          capture  retry   released  unmap
+//	isolated allocations of it   capture  retry   released  released
+//
+// Where allocations and frees find an isolated block completed, it waits for its unmap.
+//
+// What becomes of an attempt to queue a free, by what it waited for:
+//
+//	attempt                      launches  stream   capture  retry
+//	nothing in the way           device    device   device   device
+//	the stream captures          capture   capture  capture  capture
+//	the driver refuses           retry     live     retry    retry
+//	the stream is locked         retry     stream   capture  retry
+//	the stream is given up       device    device   -        device
+//
+// Whoever ends a launch does not wait for a stream's lock, the others do. It is Deallocate
+// that attempts from waitsForStream, so it can refuse the free.
 type freeState uint8
 
 const (
@@ -138,6 +184,7 @@ func (q *freeQueue) retry(queue func(*block) (freeState, error)) (first error) {
 	for i := range tried {
 		p := &tried[i]
 		if p.block.stream == capturing {
+			p.waits = waitsForCapture
 			continue
 		}
 		var err error

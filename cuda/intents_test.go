@@ -94,26 +94,6 @@ func TestFreeDuringAnOpenIntentIsQueuedWhenItCloses(t *testing.T) {
 	}
 }
 
-func TestTheLastOfSeveralIntentsFreesARetiredBlock(t *testing.T) {
-	b := newBench(t)
-	s := b.leases(3)
-	block := b.alloc(s[0], 256)
-	b.launch(s[0], writes(block))
-	var tickets []core.Ticket
-	for _, l := range s {
-		tickets = append(tickets, b.prepare(l, reads(block)))
-		b.enqueue(l, reads(block))
-	}
-	b.free(block)
-	for _, ticket := range tickets {
-		equal(t, "blocks on the device", b.Sim.Books().LiveBlocks, 1)
-		equal(t, "state", b.Runtime.State(block.ID), core.Retired)
-		must(t, b.Runtime.FinishUse(ctx, ticket))
-	}
-	b.drain()
-	equal(t, "state", b.Runtime.State(block.ID), core.Freed)
-}
-
 func TestAbortedLaunchLeavesNoAccess(t *testing.T) {
 	b := newBench(t)
 	s := b.leases(2)

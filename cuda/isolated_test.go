@@ -306,27 +306,6 @@ func TestAnIsolatedBlockOutlivesItsStream(t *testing.T) {
 	b.mapped("drained", 0)
 }
 
-func TestAFailedUnmapKeepsTheBlockPendingUntilItSucceeds(t *testing.T) {
-	b := newBench(t)
-	s := b.leases(1)[0]
-	var heard int
-	b.Async.Subscribe(listener(func(core.Block) { heard++ }))
-	block := b.isolate(s, 100)
-	b.free(block)
-	b.faults.FailEvery(drivertest.MemUnmap, driver.Unknown)
-	if err := b.Runtime.Drain(ctx); !errors.Is(err, core.ErrDriver) {
-		t.Errorf("drain: %v", err)
-	}
-	equal(t, "notices", heard, 0)
-	equal(t, "state", b.Runtime.State(block.ID), core.Retired)
-	equal(t, "pending", b.Runtime.Stats().Pending.Blocks, 1)
-	b.mapped("not unmapped", 1)
-	b.faults.Clear()
-	b.drain()
-	equal(t, "notices", heard, 1)
-	b.mapped("unmapped", 0)
-}
-
 // Each step of an allocation fails, and then the way back as well.
 func TestEachStepOfAnIsolatedAllocationMayFail(t *testing.T) {
 	back := []drivertest.Method{drivertest.MemUnmap, drivertest.MemRelease, drivertest.MemUnreserve}
