@@ -70,22 +70,20 @@ func (r *Runtime) findDriver(cfg Config) (driver.Driver, bool, error) {
 		r.device.Reason = "given as Config.Driver"
 		return cfg.Driver, false, nil
 	}
-	if cfg.Device == Sim {
-		r.device.Reason = "asked for"
-		drv, err := r.openSim(cfg)
-		return drv, true, err
+	r.device.Reason = "asked for"
+	if cfg.Device != Sim {
+		drv, err := openGPU(cfg)
+		if err == nil {
+			r.device.Reason = "found"
+			return drv, true, nil
+		}
+		absent, ok := errors.AsType[*absentError](err)
+		if cfg.Device == CUDA || !ok {
+			return nil, false, err
+		}
+		r.device.Reason = absent.reason
 	}
-	drv, err := openGPU(cfg)
-	if err == nil {
-		r.device.Reason = "found"
-		return drv, true, nil
-	}
-	absent, ok := errors.AsType[*absentError](err)
-	if cfg.Device == CUDA || !ok {
-		return nil, false, err
-	}
-	r.device.Reason = absent.reason
-	drv, err = r.openSim(cfg)
+	drv, err := r.openSim(cfg)
 	return drv, true, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
@@ -117,13 +118,8 @@ func (c GuardChange) check() (setting *debugguard.Setting, err error) {
 		return nil, bad("sample_bytes", fmt.Sprintf("%d, and the mode says %d: say one of them", *c.SampleBytes, setting.SampleBytes))
 	case c.HuntTags != nil && len(*c.HuntTags) > maxHuntTags:
 		return nil, bad("hunt_tags", fmt.Sprintf("%d tags: say at most %d", len(*c.HuntTags), maxHuntTags))
-	}
-	if c.HuntTags != nil {
-		for _, tag := range *c.HuntTags {
-			if tag == "" {
-				return nil, bad("hunt_tags", `an empty tag: blocks without a tag have "untagged"`)
-			}
-		}
+	case c.HuntTags != nil && slices.Contains(*c.HuntTags, ""):
+		return nil, bad("hunt_tags", `an empty tag: blocks without a tag have "untagged"`)
 	}
 	return setting, nil
 }

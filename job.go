@@ -319,19 +319,10 @@ func Download[T cuda.Element](j *Job, from *cuda.Slice[T]) ([]T, error) {
 // Arg is an argument of a kernel: a number, or memory together with what the
 // kernel does with it. Make one with [Value], [Reads], [Writes] or [ReadWrites].
 type Arg struct {
-	value driver.Arg
-	use   core.Use
-	kind  argKind
+	value    driver.Arg // of no size if nothing made it
+	use      core.Use   // of memory
+	nilSlice bool
 }
-
-type argKind uint8
-
-const (
-	noArg argKind = iota
-	valueArg
-	memoryArg
-	nilArg
-)
 
 // Reads is memory that the kernel reads.
 func Reads[T cuda.Element](s *cuda.Slice[T]) Arg { return argOf(s, core.Read) }
@@ -344,9 +335,9 @@ func ReadWrites[T cuda.Element](s *cuda.Slice[T]) Arg { return argOf(s, core.Rea
 
 func argOf[T cuda.Element](s *cuda.Slice[T], access core.Access) Arg {
 	if s == nil {
-		return Arg{kind: nilArg}
+		return Arg{nilSlice: true}
 	}
-	return Arg{value: s.Arg(), use: s.Use(access), kind: memoryArg}
+	return Arg{value: s.Arg(), use: s.Use(access)}
 }
 
 // Value is a number of the size of T, as the kernel's parameter must be: a Go int
@@ -354,7 +345,7 @@ func argOf[T cuda.Element](s *cuda.Slice[T], access core.Access) Arg {
 func Value[T cuda.Element](v T) Arg {
 	var bits uint64 // little-endian, as every host of a CUDA device
 	*(*T)(unsafe.Pointer(&bits)) = v
-	return Arg{value: driver.Arg{Size: uint8(unsafe.Sizeof(v)), Bits: bits}, kind: valueArg}
+	return Arg{value: driver.Arg{Size: uint8(unsafe.Sizeof(v)), Bits: bits}}
 }
 
 // launchLists are of one launch at a time.
@@ -382,12 +373,11 @@ func (j *Job) Launch(k *cuda.Kernel, grid cuda.Grid, args ...Arg) error {
 	lists.uses, lists.args = lists.uses[:0], lists.args[:0]
 	for i := range args {
 		a := &args[i]
-		switch a.kind {
-		case memoryArg:
+		if a.value.Size == 0 {
+			return notAnArg(i, a.nilSlice)
+		}
+		if a.use.Access != 0 {
 			lists.uses = append(lists.uses, a.use)
-		case valueArg:
-		default:
-			return notAnArg(i, a.kind)
 		}
 		lists.args = append(lists.args, a.value)
 	}
@@ -395,9 +385,9 @@ func (j *Job) Launch(k *cuda.Kernel, grid cuda.Grid, args ...Arg) error {
 	return k.Launch(s.ctx, s.rt, j.on.lease, grid, lists.uses, lists.args...)
 }
 
-func notAnArg(i int, kind argKind) error {
+func notAnArg(i int, nilSlice bool) error {
 	e := &core.InvalidRequestError{Op: "Job.Launch", Field: fmt.Sprintf("argument %d", i+1), Reason: "empty: make it with Value, Reads, Writes or ReadWrites"}
-	if kind == nilArg {
+	if nilSlice {
 		e.Reason = "a nil slice: pass what Alloc or Upload returned, and see to its error"
 	}
 	return e

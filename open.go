@@ -272,22 +272,19 @@ func cannotWrite(config string, err error) error {
 
 // around is what surrounds a finding, as far as it is known.
 func (r *Runtime) around(ctx context.Context, f core.Finding) iter.Seq[incident.Surroundings] {
-	return func(yield func(incident.Surroundings) bool) {
-		if !r.built.Load() {
-			yield(incident.Surroundings{Incomplete: "the runtime was not open yet"})
-			return
-		}
-		findings.Around{
-			Device:  incident.Device{Kind: r.device.Kind, Ordinal: r.device.Ordinal, Name: r.device.Name, UUID: r.device.UUID, PCIBusID: r.device.PCIBusID},
-			Stack:   r.String(),
-			Records: r.ring.Snapshot,
-			Memory:  r.Stats,
-			Guard: func() incident.Guard {
-				status := r.GuardStatus()
-				return incident.Guard{Mode: status.Setting, Policy: status.Policy, HuntTags: status.HuntTags, Numbers: status.Numbers}
-			},
-		}.Of(ctx, f)(yield)
+	if !r.built.Load() {
+		return slices.Values([]incident.Surroundings{{Incomplete: "the runtime was not open yet"}})
 	}
+	return findings.Around{
+		Device:  incident.Device{Kind: r.device.Kind, Ordinal: r.device.Ordinal, Name: r.device.Name, UUID: r.device.UUID, PCIBusID: r.device.PCIBusID},
+		Stack:   r.String(),
+		Records: r.ring.Snapshot,
+		Memory:  r.Stats,
+		Guard: func() incident.Guard {
+			status := r.GuardStatus()
+			return incident.Guard{Mode: status.Setting, Policy: status.Policy, HuntTags: status.HuntTags, Numbers: status.Numbers}
+		},
+	}.Of(ctx, f)
 }
 
 // openDumps comes before what they are of, and so is undone after it: closing
