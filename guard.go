@@ -182,7 +182,7 @@ func (r *Runtime) guardSwitch() operators.Guard {
 // not say that the request comes from another site. Everything else is refused
 // with 403. Whoever may connect to a loopback port of this machine may switch the
 // guard: mount it where that is right.
-func (r *Runtime) GuardHandler() http.Handler { return operators.GuardHandler(r.guardSwitch()) }
+func (r *Runtime) GuardHandler() http.Handler { return r.guardSwitch() }
 
 func (r *Runtime) guardConfig(cfg Config, limit uint64) (debugguard.Config, error) {
 	g := cfg.GuardConfig

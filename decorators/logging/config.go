@@ -42,13 +42,11 @@ var launchOps = setOf(core.OpPrepare, core.OpFinish, core.OpAbort, core.OpRecord
 // operations are what the level of that name logs.
 var operations = setOf(core.OpAllocate, core.OpDeallocate, core.OpReserve, core.OpReleaseClaim, core.OpReap, core.OpDrain, core.OpRefusal)
 
+// levels are what is known of each, in their order.
 var levels = [...]struct {
 	name string
 	ops  opSet
-}{
-	Operations: {"operations", operations},
-	Uses:       {"uses", operations | launchOps | setOf(core.OpRelease)},
-}
+}{{"operations", operations}, {"uses", operations | launchOps | setOf(core.OpRelease)}}
 
 // ops returns what the level logs, nothing for an unknown level.
 func (l Level) ops() opSet {

@@ -1,9 +1,6 @@
 package findings
 
 import (
-	"context"
-	"slices"
-
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/telemetry"
@@ -46,17 +43,7 @@ var (
 
 // New makes a Reporter.
 func New(cfg Config) *Reporter {
-	r := &Reporter{cfg: cfg, stop: stopper{delivered: make(chan struct{})}, translator: oracleTranslator{stack: cfg.Stack}}
-	if cfg.Stop != nil {
-		r.stop.flushes = cfg.Stop.Flushes
-	}
-	if cfg.Dumps != nil {
-		r.stop.flushes = append(slices.Clip(r.stop.flushes), func(ctx context.Context) error {
-			_, err := cfg.Dumps.Now(ctx, dump.Finding)
-			return err
-		})
-	}
-	return r
+	return &Reporter{cfg: cfg, stop: stopper{delivered: make(chan struct{})}, translator: oracleTranslator{stack: cfg.Stack}}
 }
 
 // Report takes a finding of the guard or the runtime.

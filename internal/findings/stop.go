@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
+	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 )
 
 // stopTime bounds the delivery of the finding that ends the process.
@@ -44,8 +45,6 @@ type StopConfig struct {
 type stopper struct {
 	begun     atomic.Bool
 	delivered chan struct{}
-	// flushes are the program's, and the dump of the history.
-	flushes []func(context.Context) error
 }
 
 // end ends the process for f, the first, or leaves that to the program.
@@ -73,12 +72,31 @@ func exit(code int) { os.Exit(code) }
 // soon calls f, and waits for it no longer than a moment: neither a processor of spans
 // that keeps its caller nor a pipe that nobody empties must keep the process.
 func soon(f func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), deadline.LastMoment)
+	defer cancel()
+	await(ctx, f)
+}
+
+// await calls f, and waits for it until ctx ends.
+func await(ctx context.Context, f func()) {
 	done := make(chan struct{})
 	go func() { f(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(deadline.LastMoment):
+	case <-ctx.Done():
 	}
+}
+
+// flushes are the program's, and the dump of the history.
+func (r *Reporter) flushes() []func(context.Context) error {
+	all := slices.Clone(r.cfg.Stop.Flushes)
+	if r.cfg.Dumps != nil {
+		all = append(all, func(ctx context.Context) error {
+			_, err := r.cfg.Dumps.Now(ctx, dump.Finding)
+			return err
+		})
+	}
+	return all
 }
 
 // tracedSoon traces f, if that takes a moment at most.
@@ -102,7 +120,7 @@ func (r *Reporter) deliver(f core.Finding, write func(context.Context) (string, 
 	var all sync.WaitGroup
 	all.Go(func() { written <- r.writeIncident(ctx, write) })
 	all.Go(func() { r.tell(f); close(told) })
-	for _, flush := range r.stop.flushes {
+	for _, flush := range r.flushes() {
 		all.Go(func() {
 			select { // the finding's span and record are to be among them
 			case <-told:
@@ -111,12 +129,7 @@ func (r *Reporter) deliver(f core.Finding, write func(context.Context) (string, 
 			_ = flush(ctx) // the process ends, and there is nobody to tell
 		})
 	}
-	done := make(chan struct{})
-	go func() { all.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
+	await(ctx, all.Wait)
 	select {
 	case line := <-written:
 		return line

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,20 +36,19 @@ type GuardChange struct {
 	HuntTags    *[]core.Tag `json:"hunt_tags,omitempty"`
 }
 
-// GuardHandler shows a guard and switches it; the root package's documents it.
-func GuardHandler(g Guard) http.Handler { return newGuardHandler(g, switchTime) }
+// Guard is the debug guard of a device: a handler that shows it and switches it. The
+// root package documents it.
+type Guard struct {
+	// Status is what is shown, as JSON.
+	Status func() any
+	// Switch may be nil: the guard is not switched then.
+	Switch func(context.Context, GuardChange) error
 
-func newGuardHandler(g Guard, limit time.Duration) http.Handler {
-	return &guardHandler{g, limit}
-}
-
-type guardHandler struct {
-	Guard
-	limit time.Duration
+	limit time.Duration // of a change, if not switchTime; for tests
 }
 
 // ServeHTTP answers one request.
-func (h *guardHandler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (h Guard) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	methods, advice := []string{http.MethodGet, http.MethodHead}, "the guard is not switched here: the program would have to set HandlerConfig.SwitchGuard"
 	if h.Switch != nil {
 		methods, advice = append(methods, http.MethodPost, http.MethodPut), "use GET to see the guard, POST or PUT to switch it"
@@ -114,7 +114,7 @@ func loopbackHost(host string) bool {
 	return err == nil && address.Unmap().IsLoopback()
 }
 
-func (h *guardHandler) change(w http.ResponseWriter, req *http.Request) error {
+func (h Guard) change(w http.ResponseWriter, req *http.Request) error {
 	req.Body = http.MaxBytesReader(w, req.Body, maxGuardBody)
 	change, err := readChange(req)
 	if err != nil {
@@ -124,7 +124,7 @@ func (h *guardHandler) change(w http.ResponseWriter, req *http.Request) error {
 		return badChange("the request", "names nothing to change: say mode, sample_bytes or hunt_tags")
 	}
 	// Whole, even if the client goes away.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), h.limit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), cmp.Or(h.limit, switchTime))
 	defer cancel()
 	return deadline.Within(ctx, func() error { return h.Switch(ctx, change) })
 }

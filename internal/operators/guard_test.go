@@ -13,14 +13,15 @@ import (
 // it can be.
 func TestASwitchOverHTTPThatHangsIsAnswered(t *testing.T) {
 	held, switched := make(chan struct{}), make(chan string, 1)
-	handler := newGuardHandler(Guard{
+	handler := Guard{
 		Status: func() any { return nil },
 		Switch: func(_ context.Context, c GuardChange) error {
 			<-held
 			switched <- *c.Mode
 			return nil
 		},
-	}, time.Millisecond)
+		limit: time.Millisecond,
+	}
 	req := httptest.NewRequest(http.MethodPost, "http://127.0.0.1:9464/guard", strings.NewReader("mode=hunt"))
 	req.RemoteAddr = "127.0.0.1:40000"
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")

@@ -23,14 +23,6 @@ type Device struct {
 	Files            Files
 }
 
-// Guard is the debug guard of a device.
-type Guard struct {
-	// Status is what is shown, as JSON.
-	Status func() any
-	// Switch may be nil: the guard is not switched then.
-	Switch func(context.Context, GuardChange) error
-}
-
 // Files is the folder of a device's incidents and dumps.
 type Files struct {
 	// Folder is empty where there is none.
@@ -80,7 +72,7 @@ func New(cfg Config) (http.Handler, error) {
 		if !cfg.SwitchGuard {
 			shown.Switch = nil
 		}
-		return GuardHandler(shown)
+		return shown
 	}))
 	serveFiles(mux, all, cfg.Incidents)
 	mux.Handle("/debug/pprof/gpumem", all.choose(func(d *Device) http.Handler { return d.Profile }))
