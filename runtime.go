@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
@@ -44,7 +45,7 @@ type Runtime struct {
 	streams *cuda.StreamPool
 	memory  *cuda.MemoryManager
 	async   *cuda.AsyncResource
-	ops     *cuda.DeviceOps
+	ops     deviceops.Device
 	holder  cuda.Holder
 	watch   *cuda.MemoryWatch
 	peaks   *cuda.PeakWindows

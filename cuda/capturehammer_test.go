@@ -67,7 +67,7 @@ func TestCaptureHammer(t *testing.T) {
 type captureHammer struct {
 	hammer
 	leased    []*cuda.Lease
-	ops       *cuda.DeviceOps
+	ops       deviceops.Device
 	untracked *cuda.MemoryManager
 
 	refused, held, launched int // guarded by mu

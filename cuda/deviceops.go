@@ -16,11 +16,11 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
-// DeviceOps fills, verifies and sums up device memory for a guard, in batches of
+// deviceOps fills, verifies and sums up device memory for a guard, in batches of
 // one kernel launch each. Regions and results travel through page-locked host
 // memory that the kernels reach themselves: nothing is copied synchronously.
 // It is safe for concurrent use and must be closed.
-type DeviceOps struct {
+type deviceOps struct {
 	drv     driver.Driver
 	streams *StreamPool
 	module  *Module
@@ -33,10 +33,11 @@ type DeviceOps struct {
 	closing    sync.Mutex
 }
 
-var _ deviceops.Ops = (*DeviceOps)(nil)
+var _ deviceops.Device = (*deviceOps)(nil)
 
-// NewDeviceOps loads the guard's kernels. It may block.
-func NewDeviceOps(drv driver.Driver, streams *StreamPool, image driver.Image) (*DeviceOps, error) {
+// NewDeviceOps returns what fills, verifies and sums up memory of drv's device for a
+// guard, by the guard's kernels, which it loads from image. It may block.
+func NewDeviceOps(drv driver.Driver, streams *StreamPool, image driver.Image) (deviceops.Device, error) {
 	if err := needDevice("NewDeviceOps", drv, streams); err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func NewDeviceOps(drv driver.Driver, streams *StreamPool, image driver.Image) (*
 	if err != nil {
 		return nil, fmt.Errorf("loading the guard's kernels: %w", err)
 	}
-	d := &DeviceOps{drv: drv, streams: streams, module: module, hostMemory: batch.NewMemory(drv)}
+	d := &deviceOps{drv: drv, streams: streams, module: module, hostMemory: batch.NewMemory(drv)}
 	for name, kernel := range map[string]**Kernel{
 		driver.GuardFillKernel: &d.fill, driver.GuardFillFewKernel: &d.fillFew, driver.GuardVerifyKernel: &d.verify,
 		driver.GuardChecksumKernel: &d.checksum, driver.GuardDelayKernel: &d.delay,
@@ -58,7 +59,7 @@ func NewDeviceOps(drv driver.Driver, streams *StreamPool, image driver.Image) (*
 
 // Fill enqueues the filling of all regions as one launch. A few of them travel
 // as its arguments, which takes neither memory nor an event.
-func (d *DeviceOps) Fill(_ context.Context, stream core.StreamID, regions []deviceops.Region) error {
+func (d *deviceOps) Fill(_ context.Context, stream core.StreamID, regions []deviceops.Region) error {
 	if len(regions) == 0 {
 		return nil
 	}
@@ -74,7 +75,7 @@ func (d *DeviceOps) Fill(_ context.Context, stream core.StreamID, regions []devi
 }
 
 // fillArguments enqueues the filling of at most [driver.GuardFew] regions.
-func (d *DeviceOps) fillArguments(stream core.StreamID, regions []deviceops.Region) error {
+func (d *deviceOps) fillArguments(stream core.StreamID, regions []deviceops.Region) error {
 	on, err := d.streams.table.enterUncaptured("DeviceOps", stream)
 	if err != nil {
 		return core.NotEnqueued(err)
@@ -85,7 +86,7 @@ func (d *DeviceOps) fillArguments(stream core.StreamID, regions []deviceops.Regi
 }
 
 // Verify enqueues the comparison of all regions as one launch.
-func (d *DeviceOps) Verify(_ context.Context, stream core.StreamID, regions []deviceops.Region) (deviceops.Verification, error) {
+func (d *deviceOps) Verify(_ context.Context, stream core.StreamID, regions []deviceops.Region) (deviceops.Verification, error) {
 	r, err := d.enqueueWithResults(d.verify, stream, regions, batch.Patterns)
 	if err != nil {
 		return nil, err
@@ -94,7 +95,7 @@ func (d *DeviceOps) Verify(_ context.Context, stream core.StreamID, regions []de
 }
 
 // Checksum enqueues the summing up of all regions as one launch.
-func (d *DeviceOps) Checksum(_ context.Context, stream core.StreamID, regions []deviceops.Region) (deviceops.Checksums, error) {
+func (d *deviceOps) Checksum(_ context.Context, stream core.StreamID, regions []deviceops.Region) (deviceops.Checksums, error) {
 	r, err := d.enqueueWithResults(d.checksum, stream, regions, batch.Offsets)
 	if err != nil {
 		return nil, err
@@ -103,7 +104,7 @@ func (d *DeviceOps) Checksum(_ context.Context, stream core.StreamID, regions []
 }
 
 // enqueueWithResults enqueues a kernel that has results for regions.
-func (d *DeviceOps) enqueueWithResults(k *Kernel, stream core.StreamID, regions []deviceops.Region, content batch.Content) (*batch.Results, error) {
+func (d *deviceOps) enqueueWithResults(k *Kernel, stream core.StreamID, regions []deviceops.Region, content batch.Content) (*batch.Results, error) {
 	t, err := d.hostMemory.Stage(stream, regions, content, true)
 	if err != nil {
 		return nil, core.NotEnqueued(err)
@@ -119,7 +120,7 @@ func (d *DeviceOps) enqueueWithResults(k *Kernel, stream core.StreamID, regions 
 
 // Delay enqueues a kernel that does nothing for so long, at most
 // [driver.GuardLongestDelay].
-func (d *DeviceOps) Delay(_ context.Context, stream core.StreamID, length time.Duration) error {
+func (d *deviceOps) Delay(_ context.Context, stream core.StreamID, length time.Duration) error {
 	on, err := d.streams.table.enterUncaptured("DeviceOps", stream)
 	if err != nil {
 		return core.NotEnqueued(err)
@@ -131,7 +132,7 @@ func (d *DeviceOps) Delay(_ context.Context, stream core.StreamID, length time.D
 }
 
 // enqueue launches a kernel over the table and records the table's end.
-func (d *DeviceOps) enqueue(k *Kernel, stream core.StreamID, t *batch.Table, args ...driver.Arg) error {
+func (d *deviceOps) enqueue(k *Kernel, stream core.StreamID, t *batch.Table, args ...driver.Arg) error {
 	on, err := d.streams.table.enterUncaptured("DeviceOps", stream)
 	if err != nil {
 		return core.NotEnqueued(err)
@@ -152,7 +153,7 @@ func guardGrid(records int) Grid {
 
 // Synchronize blocks until all work enqueued on stream so far is done or ctx
 // ends. It asks an event and not the stream, which may capture meanwhile.
-func (d *DeviceOps) Synchronize(ctx context.Context, stream core.StreamID) error {
+func (d *deviceOps) Synchronize(ctx context.Context, stream core.StreamID) error {
 	return d.streams.Synchronize(ctx, stream)
 }
 
@@ -160,7 +161,7 @@ func (d *DeviceOps) Synchronize(ctx context.Context, stream core.StreamID) error
 // kernels back. Behind delays, and what was filled by arguments, it waits for all
 // that their streams were given until now. It may block in the driver. After an
 // error it may be called again, for what is left; a stream that captures is one.
-func (d *DeviceOps) Close(ctx context.Context) error {
+func (d *deviceOps) Close(ctx context.Context) error {
 	d.closing.Lock()
 	defer d.closing.Unlock()
 	err := d.hostMemory.Close(ctx)

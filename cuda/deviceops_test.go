@@ -23,7 +23,7 @@ const pattern = 0x8877665544332211
 // guardBench is device operations over one block.
 type guardBench struct {
 	*bench
-	ops   *cuda.DeviceOps
+	ops   deviceops.Device
 	on    *cuda.Lease
 	block core.Block
 }

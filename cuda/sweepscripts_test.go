@@ -223,7 +223,7 @@ func sweepDeviceOps(x *sweep) error {
 	return ops.Synchronize(ctx, s.ID())
 }
 
-func (x *sweep) verify(ops *cuda.DeviceOps, s *cuda.Lease, b core.Block, regions []deviceops.Region, discard bool) error {
+func (x *sweep) verify(ops deviceops.Device, s *cuda.Lease, b core.Block, regions []deviceops.Region, discard bool) error {
 	var v deviceops.Verification
 	err := x.rt.Launch(ctx, s.ID(), declared(reads(b)), func(ctx context.Context) (err error) {
 		v, err = ops.Verify(ctx, s.ID(), regions)
@@ -245,7 +245,7 @@ func (x *sweep) verify(ops *cuda.DeviceOps, s *cuda.Lease, b core.Block, regions
 	return err
 }
 
-func (x *sweep) sum(ops *cuda.DeviceOps, s *cuda.Lease, b core.Block, regions []deviceops.Region, discard bool) error {
+func (x *sweep) sum(ops deviceops.Device, s *cuda.Lease, b core.Block, regions []deviceops.Region, discard bool) error {
 	var c deviceops.Checksums
 	err := x.rt.Launch(ctx, s.ID(), declared(reads(b)), func(ctx context.Context) (err error) {
 		c, err = ops.Checksum(ctx, s.ID(), regions)

@@ -1,6 +1,6 @@
 // Package deviceops is what a guard needs of a device: to fill memory with a
-// pattern, to compare it with one, and to sum it up. cuda.DeviceOps is its one
-// implementation of the module; whoever writes a guard or a backend of their own
+// pattern, to compare it with one, and to sum it up. cuda.NewDeviceOps has the one
+// implementation of this module; whoever writes a guard or a backend of their own
 // meets the other side here.
 package deviceops
 
@@ -36,6 +36,14 @@ type Ops interface {
 	Delay(ctx context.Context, stream core.StreamID, d time.Duration) error
 	// Synchronize blocks until all work of stream is done or ctx ends.
 	Synchronize(ctx context.Context, stream core.StreamID) error
+}
+
+// Device is operations that must be closed.
+type Device interface {
+	Ops
+	// Close waits for work under way until ctx ends, and gives back what the
+	// operations need of the device.
+	Close(ctx context.Context) error
 }
 
 // Region is a range of device memory and the pattern it has.

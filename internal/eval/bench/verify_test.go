@@ -24,7 +24,7 @@ const inFlight = 8
 type yardstick struct {
 	testing.TB
 	drv     driver.Driver
-	ops     *cuda.DeviceOps
+	ops     deviceops.Device
 	on      *cuda.Lease
 	module  *cuda.Module
 	reader  *cuda.Kernel
