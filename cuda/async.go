@@ -50,9 +50,9 @@ type tracker struct {
 
 var _ core.Resource = (*AsyncResource)(nil)
 
-// DefaultReapInterval is how often queued frees are looked at when nothing
+// defaultReapInterval is how often queued frees are looked at when nothing
 // else does.
-const DefaultReapInterval = 10 * time.Millisecond
+const defaultReapInterval = 10 * time.Millisecond
 
 // AsyncConfig configures an [AsyncResource].
 type AsyncConfig struct {
@@ -64,12 +64,12 @@ type AsyncConfig struct {
 	// stream freed to another. Zero, the default, leaves all of them on.
 	DisableReuse driver.ReusePolicy
 	// ReapInterval is the time between two looks at queued frees; 0 means
-	// [DefaultReapInterval], negative that only calls reap.
+	// 10 ms, negative that only calls reap.
 	ReapInterval time.Duration
 	// IsolatedAddresses is how many bytes of address space the isolated blocks
 	// that were freed keep reserved at most, and IsolatedRanges how many of
 	// them do: beyond either the oldest are given back, and may be handed out
-	// anew. 0 means [DefaultIsolatedAddresses] and [DefaultIsolatedRanges].
+	// anew. 0 means 1 TiB and 65536.
 	IsolatedAddresses uint64
 	IsolatedRanges    int
 }

@@ -326,12 +326,6 @@ func newGraph(drv driver.Driver, name string, uses []core.Use, exec driver.Graph
 	return &Graph{drv: drv, name: core.BoundName(name), uses: slices.Clone(uses), exec: exec}
 }
 
-// Name is the name of the graph's launches.
-func (g *Graph) Name() string { return g.name }
-
-// Uses are the blocks that each launch is fenced for, as they were declared.
-func (g *Graph) Uses() []core.Use { return slices.Clone(g.uses) }
-
 // Launch enqueues the graph's work on the lease's stream, fenced for the blocks
 // that it was captured over like any launch: a conflicting launch that is
 // announced on another stream is waited for until ctx ends. The driver orders

@@ -41,10 +41,10 @@ import (
 // What fails is kept and tried again by every reap: a block that could not be
 // unmapped is pending until it can be.
 
-// Defaults of [AsyncConfig].
+// The defaults of [AsyncConfig].
 const (
-	DefaultIsolatedAddresses uint64 = 1 << 40
-	DefaultIsolatedRanges           = 1 << 16
+	defaultIsolatedAddresses = 1 << 40
+	defaultIsolatedRanges    = 1 << 16
 )
 
 // isolation is what a tracker keeps of its isolated blocks.
@@ -80,10 +80,10 @@ type mapping struct {
 func (i *isolation) configure(cfg AsyncConfig, granularity uint64) {
 	i.granularity, i.maxBytes, i.maxRanges = granularity, cfg.IsolatedAddresses, cfg.IsolatedRanges
 	if i.maxBytes == 0 {
-		i.maxBytes = DefaultIsolatedAddresses
+		i.maxBytes = defaultIsolatedAddresses
 	}
 	if i.maxRanges == 0 {
-		i.maxRanges = DefaultIsolatedRanges
+		i.maxRanges = defaultIsolatedRanges
 	}
 }
 

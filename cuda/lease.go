@@ -57,9 +57,6 @@ func (p *StreamPool) admit(l *Lease) bool {
 // ID names the lease in requests, launches and telemetry.
 func (l *Lease) ID() core.StreamID { return l.id }
 
-// Tag is what the stream was leased for.
-func (l *Lease) Tag() core.Tag { return l.tag }
-
 // Handle is the driver's handle. It must not be used after Release.
 func (l *Lease) Handle() driver.Stream { return l.stream.Handle() }
 

@@ -116,9 +116,6 @@ type Kernel struct {
 	function driver.Function
 }
 
-// Name is the kernel's.
-func (k *Kernel) Name() string { return k.name }
-
 // Grid is the shape of a launch.
 type Grid struct {
 	Grid, Block driver.Dim

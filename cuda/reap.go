@@ -291,7 +291,7 @@ func (r *tracker) startReaper(interval time.Duration) {
 		return
 	}
 	if interval == 0 {
-		interval = DefaultReapInterval
+		interval = defaultReapInterval
 	}
 	go func() {
 		defer close(r.reaperDone)
