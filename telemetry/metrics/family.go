@@ -48,6 +48,11 @@ type family[T any] struct {
 	samples func(snapshot T, out sender)
 }
 
+// alone is the table of a metric that is read off a snapshot of its own.
+func alone[T any](d declaration, samples func(T, sender)) []family[T] {
+	return []family[T]{{d, samples}}
+}
+
 // whole is the samples of a metric that has one, a whole number.
 func whole[T any](read func(T) uint64) func(T, sender) {
 	return func(snapshot T, out sender) { out.count(read(snapshot)) }

@@ -91,9 +91,7 @@ func sendFindings(findings []TagFindings, out sender) {
 	}
 }
 
-var incidentMetrics = []family[incident.Stats]{
-	{counter("gpumem_incidents_total", "Incident files by outcome: written, omitted as repeats, dropped for a full queue, failed, or removed for newer ones.", "outcome"), sendIncidents},
-}
+var incidentMetrics = alone(counter("gpumem_incidents_total", "Incident files by outcome: written, omitted as repeats, dropped for a full queue, failed, or removed for newer ones.", "outcome"), sendIncidents)
 
 func sendIncidents(s incident.Stats, out sender) {
 	out.count(s.Written, "written")
@@ -103,9 +101,7 @@ func sendIncidents(s incident.Stats, out sender) {
 	out.count(s.Removed, "removed")
 }
 
-var dumpMetrics = []family[[]dump.Count]{
-	{counter("gpumem_dumps_total", "Dumps of the history by what caused them and what became of them: written, limited because there was one shortly before, or failed.", "trigger", "outcome"), sendDumps},
-}
+var dumpMetrics = alone(counter("gpumem_dumps_total", "Dumps of the history by what caused them and what became of them: written, limited because there was one shortly before, or failed.", "trigger", "outcome"), sendDumps)
 
 func sendDumps(counts []dump.Count, out sender) {
 	for _, c := range counts {
@@ -113,17 +109,11 @@ func sendDumps(counts []dump.Count, out sender) {
 	}
 }
 
-var logMetrics = []family[uint64]{
-	{counter("gpumem_log_records_dropped_total", "Log records dropped because a sink could not keep up."), itself},
-}
+var logMetrics = alone(counter("gpumem_log_records_dropped_total", "Log records dropped because a sink could not keep up."), itself)
 
-var recorderMetrics = []family[uint64]{
-	{counter("gpumem_recorders_dropped_total", "Launch recorders dropped without a commit or an abort."), itself},
-}
+var recorderMetrics = alone(counter("gpumem_recorders_dropped_total", "Launch recorders dropped without a commit or an abort."), itself)
 
-var stickyMetrics = []family[uint64]{
-	{counter("gpumem_sticky_errors_total", "Driver errors seen that lose the device's context for the rest of the process; one lost device may answer with many, see gpumem_device_lost."), itself},
-}
+var stickyMetrics = alone(counter("gpumem_sticky_errors_total", "Driver errors seen that lose the device's context for the rest of the process; one lost device may answer with many, see gpumem_device_lost."), itself)
 
 var healthMetrics = []family[core.Health]{
 	{gauge("gpumem_health", "How well the runtime is: 1 for the state it is in, 0 for the others.", "state"), sendHealth},
