@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -35,10 +36,8 @@ func (l Level) String() string {
 // ParseLevel reads a level's name. Another text is a
 // [core.InvalidRequestError].
 func ParseLevel(name string) (Level, error) {
-	for l, known := range levelNames {
-		if name == known {
-			return Level(l), nil
-		}
+	if l := slices.Index(levelNames[:], name); l >= 0 {
+		return Level(l), nil
 	}
 	return 0, &core.InvalidRequestError{Op: "telemetry.ParseLevel", Field: "level", Reason: fmt.Sprintf("%q: say off, launches or operations", name)}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -65,10 +66,8 @@ var ErrUnavailable = errors.New("history: the source does not have this format")
 
 // ParseFormat reads a format; the error names those that there are.
 func ParseFormat(text string) (Format, error) {
-	for _, f := range Formats() {
-		if text == string(f) {
-			return f, nil
-		}
+	if f := Format(text); slices.Contains(Formats(), f) {
+		return f, nil
 	}
 	return "", fmt.Errorf("format %q: say one of %v", text, Formats())
 }

@@ -102,17 +102,13 @@ func (l *limiter) admit(f *core.Finding, now time.Time, room bool) (s *storm, r 
 }
 
 func (l *limiter) stormOf(k sort) *storm {
-	s := l.sorts[k]
-	if s == nil {
-		if len(l.sorts) >= maxSorts {
-			k = others
-		}
-		if s = l.sorts[k]; s == nil {
-			s = &storm{}
-			l.sorts[k] = s
-		}
+	if l.sorts[k] == nil && len(l.sorts) >= maxSorts {
+		k = others
 	}
-	return s
+	if l.sorts[k] == nil {
+		l.sorts[k] = &storm{}
+	}
+	return l.sorts[k]
 }
 
 // collect forgets what was left out, and says what it was.

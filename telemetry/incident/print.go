@@ -28,14 +28,14 @@ func (in *Incident) String() string {
 	if !f.SpanID.IsZero() {
 		p.line("  trace      %v (%s), span %v", f.TraceID, f.Trace, f.SpanID)
 	}
-	p.uses(f.suspicion(), f.Suspects)
-	p.uses("last uses, newest first", f.Uses)
+	list(p, f.suspicion(), f.Suspects)
+	list(p, "last uses, newest first", f.Uses)
 	if f.OlderUses > 0 {
 		p.line("  and %d older uses that are forgotten", f.OlderUses)
 	}
-	p.stack("allocated at", f.AllocStack)
-	p.stack("freed at", f.FreeStack)
-	p.stack("called at", f.CallStack)
+	list(p, "allocated at", f.AllocStack)
+	list(p, "freed at", f.FreeStack)
+	list(p, "called at", f.CallStack)
 	p.around(&in.Surroundings)
 	p.history(in.History, f.Victim)
 	p.line("built with %s, fencepost %s", in.Process.Go, in.Process.Fencepost)
@@ -81,13 +81,13 @@ func (b *Block) at(offset int64) string {
 	return (b.Ptr + Address(offset)).String()
 }
 
-func (p *printer) uses(title string, uses []Use) {
-	if len(uses) == 0 {
-		return
+// list prints values one a line, below a title; nothing if there are none.
+func list[T any](p *printer, title string, values []T) {
+	if len(values) > 0 {
+		p.line("\n%s:", title)
 	}
-	p.line("\n%s:", title)
-	for _, u := range uses {
-		p.line("  %s", u)
+	for _, v := range values {
+		p.line("  %s", v)
 	}
 }
 
@@ -111,16 +111,6 @@ func (u Use) String() string {
 		text += fmt.Sprintf(", span %v of trace %v", u.SpanID, u.TraceID)
 	}
 	return terminal.Escape(text)
-}
-
-func (p *printer) stack(title string, lines []string) {
-	if len(lines) == 0 {
-		return
-	}
-	p.line("\n%s:", title)
-	for _, line := range lines {
-		p.line("  %s", line)
-	}
 }
 
 func (p *printer) around(s *Surroundings) {

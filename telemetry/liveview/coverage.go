@@ -47,14 +47,15 @@ func (c *coverage) add(b core.Block) {
 	for b.Bytes>>c.shift > maxSpan || len(c.parts) > maxParts {
 		c.coarsen()
 	}
-	c.each(b, func(part, bytes uint64) {
-		sum := c.parts[part]
-		if sum == nil {
-			sum = &byState{}
-			c.parts[part] = sum
-		}
-		sum[place(b.State)] += bytes
-	})
+	c.each(b, func(part, bytes uint64) { c.sum(part)[place(b.State)] += bytes })
+}
+
+// sum is what a part has.
+func (c *coverage) sum(part uint64) *byState {
+	if c.parts[part] == nil {
+		c.parts[part] = &byState{}
+	}
+	return c.parts[part]
 }
 
 // remove takes out a block that was added.
@@ -77,13 +78,8 @@ func (c *coverage) coarsen() {
 	former := c.parts
 	c.parts = make(map[uint64]*byState, len(former)/2)
 	for part, bytes := range former {
-		sum := c.parts[part>>1]
-		if sum == nil {
-			c.parts[part>>1] = bytes
-			continue
-		}
-		for i := range sum {
-			sum[i] += bytes[i]
+		for i, n := range bytes {
+			c.sum(part >> 1)[i] += n
 		}
 	}
 }

@@ -2,6 +2,7 @@ package liveview
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -164,18 +165,11 @@ func slots(list []change, tags []tagged) (slot func(tag string) int, names []str
 	for _, c := range list {
 		weight[c.tag] += uint64(max(c.live, 0))
 	}
-	names = make([]string, 0, len(weight))
-	for tag := range weight {
-		names = append(names, tag)
-	}
+	names = slices.AppendSeq([]string{}, maps.Keys(weight))
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(weight[b], weight[a]), cmp.Compare(a, b)) })
 	names = names[:min(len(names), pastTags)]
-	at := map[string]int{}
-	for i, tag := range names {
-		at[tag] = i
-	}
 	return func(tag string) int {
-		if i, ok := at[tag]; ok {
+		if i := slices.Index(names, tag); i >= 0 {
 			return i
 		}
 		return len(names)

@@ -101,24 +101,21 @@ func (r *Row) ID() string {
 }
 
 // always, onFailure and sometimes make attributes of rows.
-func always(keys ...attribute.Key) []Attribute {
-	var attributes []Attribute
-	for _, key := range keys {
-		attributes = append(attributes, Attribute{Key: key})
-	}
-	return attributes
-}
+func always(keys ...attribute.Key) []Attribute { return attributesOf(Attribute{}, keys) }
 
 func onFailure() Attribute {
 	return Attribute{Key: telemetry.AttrErrorType, Presence: OnFailure}
 }
 
 func sometimes(when string, keys ...attribute.Key) []Attribute {
-	var attributes []Attribute
-	for _, key := range keys {
-		attributes = append(attributes, Attribute{Key: key, Presence: Sometimes, When: when})
+	return attributesOf(Attribute{Presence: Sometimes, When: when}, keys)
+}
+
+func attributesOf(a Attribute, keys []attribute.Key) (all []Attribute) {
+	for _, a.Key = range keys {
+		all = append(all, a)
 	}
-	return attributes
+	return all
 }
 
 func fixed(key attribute.Key, value string) Attribute { return Attribute{Key: key, Value: value} }
