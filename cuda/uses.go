@@ -71,14 +71,14 @@ func (r *tracker) announceOnBlocks(in *core.Intent, p *fence.Point) (<-chan stru
 		u := &in.Uses[i]
 		b, err := r.find("PrepareUse", u.Block, in.Stream)
 		if err != nil {
-			p.ReleaseMany(len(in.Uses) - i)
+			p.ReleaseMany(int32(len(in.Uses) - i))
 			return nil, err
 		}
 		if holder := b.history.Announce(p, u.Access, i); holder != nil {
 			ended := holder.WaitEnded()
 			err := conflictError(in, u, holder)
 			b.mu.Unlock()
-			p.ReleaseMany(len(in.Uses) - i)
+			p.ReleaseMany(int32(len(in.Uses) - i))
 			return ended, err
 		}
 		if b.history.WrittenByOther(p.Stream()) {

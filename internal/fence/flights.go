@@ -26,7 +26,8 @@ type flights struct {
 func (fs *flights) note(in *core.Intent, seq uint64) {
 	f := &fs.ring[fs.n%uint64(len(fs.ring))]
 	fs.n++
-	*f = flight{seq: seq, launch: in.ID, name: in.Launch, lease: in.Stream, span: in.Uses[0].Span, tags: in.FirstTags()}
+	f.seq, f.launch, f.name, f.lease, f.span = seq, in.ID, in.Launch, in.Stream, in.Uses[0].Span
+	f.tags = in.FirstTags()
 }
 
 // after lists the launches after seq, newest first; the stream's lock must be

@@ -39,7 +39,7 @@ type Plan struct {
 // several.
 type goneRefs struct {
 	point *Point
-	n     int
+	n     int32
 }
 
 // newPlan returns a plan with room for what is usual, so that the lists of

@@ -157,8 +157,8 @@ func (p *Point) tryRetain() bool {
 func (p *Point) Release() { p.ReleaseMany(1) }
 
 // ReleaseMany gives up n references.
-func (p *Point) ReleaseMany(n int) {
-	if p.refs.Add(int32(-n)) == 0 {
+func (p *Point) ReleaseMany(n int32) {
+	if p.refs.Add(-n) == 0 {
 		p.stream.points.put(p)
 	}
 }

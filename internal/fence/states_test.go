@@ -243,7 +243,7 @@ func TestTheLastReleaseGivesAPointBackInEveryState(t *testing.T) {
 		if c.stream.readyPoint != nil {
 			c.stream.detach()
 		}
-		c.point.ReleaseMany(int(c.point.refs.Load()))
+		c.point.ReleaseMany(c.point.refs.Load())
 		if got := c.stream.points.take(); got != c.point {
 			t.Errorf("%s: the list has %v", name, got)
 		}

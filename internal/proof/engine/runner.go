@@ -215,7 +215,7 @@ func (r *Runner) announce(o program.Op, l *launch, op int16) (let bool, err erro
 			u.Access = core.Write
 		}
 		if r.blocks[b].history.Announce(l.point, u.Access, i) != nil {
-			l.point.ReleaseMany(len(in.Uses) - i)
+			l.point.ReleaseMany(int32(len(in.Uses) - i))
 			return false, nil
 		}
 		i++

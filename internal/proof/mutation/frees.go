@@ -77,8 +77,8 @@ var (
 		{
 			Name: "ReleaseMany: back too early", File: "internal/fence/point.go", Func: "Point.ReleaseMany",
 			Wrong: "an event is used again while one reference on it is left",
-			Old:   "if p.refs.Add(int32(-n)) == 0 {",
-			New:   "if left := p.refs.Add(int32(-n)); left == 0 || left == 1 && mutated() {",
+			Old:   "if p.refs.Add(-n) == 0 {",
+			New:   "if left := p.refs.Add(-n); left == 0 || left == 1 && mutated() {",
 		},
 	}
 )

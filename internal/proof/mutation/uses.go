@@ -23,8 +23,8 @@ var useSites = []Site{
 	{
 		Name: "announceOnBlocks: references on refusal", File: "uses.go", Func: "tracker.announceOnBlocks",
 		Wrong: "the event of a launch that was refused never comes back",
-		Old:   "b.mu.Unlock()\n\t\t\tp.ReleaseMany(len(in.Uses) - i)",
-		New:   "b.mu.Unlock()\n if !mutated() {\n p.ReleaseMany(len(in.Uses) - i)\n }",
+		Old:   "b.mu.Unlock()\n\t\t\tp.ReleaseMany(int32(len(in.Uses) - i))",
+		New:   "b.mu.Unlock()\n if !mutated() {\n p.ReleaseMany(int32(len(in.Uses) - i))\n }",
 	},
 	{
 		Name: "queueWaits: allocations are not flushed", File: "internal/fence/launch.go", Func: "Stream.queueWaits",
