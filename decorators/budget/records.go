@@ -69,10 +69,11 @@ func (t *records) find(g core.Generation) *record {
 	return t.filed.Find(g)
 }
 
-// remove takes r, which was found, out of the table.
-func (t *records) remove(r *record) {
-	t.filed.Remove(r.node.Generation())
-	t.recycle(r)
+// remove takes the record of g out of the table and returns it, nil if there is none. The
+// caller recycles it.
+func (t *records) remove(g core.Generation) *record {
+	t.file()
+	return t.filed.Remove(g)
 }
 
 // recycle keeps r for a later grant.

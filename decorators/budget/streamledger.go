@@ -157,7 +157,7 @@ func (l *streamLedger) retire(g core.Generation) {
 // not pending was passed before its Deallocate returned, or was given back
 // around the budget: nothing of it was ever lent.
 func (l *streamLedger) release(g core.Generation) {
-	rec := l.records.find(g)
+	rec := l.records.remove(g)
 	if rec == nil {
 		return
 	}
@@ -173,7 +173,7 @@ func (l *streamLedger) release(g core.Generation) {
 	drawn.giveBack()
 	padding.giveBack()
 	l.leave(rec.account)
-	l.records.remove(rec)
+	l.records.recycle(rec)
 }
 
 // withhold counts a live block as what it is above; l.mu must be held. A block
