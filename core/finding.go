@@ -123,12 +123,9 @@ func (in *Intent) FirstTags() (tags [4]Tag) {
 	n := 0
 	for i := range in.Uses {
 		tag := in.Uses[i].Tag
-		if i > 0 && tag == in.Uses[i-1].Tag || slices.Contains(tags[:n], tag) {
-			continue
-		}
-		tags[n] = tag
-		if n++; n == len(tags) {
-			break
+		if n < len(tags) && (i == 0 || tag != in.Uses[i-1].Tag) && !slices.Contains(tags[:n], tag) {
+			tags[n] = tag
+			n++
 		}
 	}
 	return tags
