@@ -73,14 +73,11 @@ func (s *Stream) QueryCapturing() (bool, error) {
 // may. Of captures of the runtime's it is exact while s is locked. s must not have been
 // given up. Other errors are the driver's.
 func (s *Stream) Uncaptured() error {
-	if !s.mayCapture() {
+	if !s.asksDriver && !s.capturing.Load() {
 		return nil
 	}
 	return s.lookForCapture()
 }
-
-// mayCapture reports whether the stream captures, unless it is the driver's to say.
-func (s *Stream) mayCapture() bool { return s.asksDriver || s.capturing.Load() }
 
 // lookForCapture is Uncaptured of a stream that may capture.
 func (s *Stream) lookForCapture() error {
@@ -96,16 +93,16 @@ func (s *Stream) lookForCapture() error {
 
 // RefuseCaptured is Uncaptured with an error for the caller of op.
 func (s *Stream) RefuseCaptured(op string, id core.StreamID) error {
-	if !s.mayCapture() {
+	if !s.asksDriver && !s.capturing.Load() {
 		return nil
 	}
-	return captureRefusal(op, id, s.lookForCapture())
+	return s.refuse(op, id)
 }
 
-// captureRefusal is cause, or if that is just a capture under way the refusal of op.
-func captureRefusal(op string, id core.StreamID, cause error) error {
-	if !errors.Is(cause, ErrCapturing) {
-		return cause
+// refuse is RefuseCaptured of a stream that may capture.
+func (s *Stream) refuse(op string, id core.StreamID) error {
+	if err := s.lookForCapture(); !errors.Is(err, ErrCapturing) {
+		return err
 	}
 	reason := fmt.Sprintf("stream %v is capturing, and what the runtime enqueues would become part of the graph: do this before or after the capture. "+
 		"Inside of it enqueue on the handle (Kernel.Enqueue) and declare the blocks to Lease.Capture: launches of the graph are fenced for them", id)

@@ -65,7 +65,7 @@ func (s *Stream) queueWaits(in *core.Intent, plan *Plan) error {
 	if len(plan.deps) == 0 {
 		return nil
 	}
-	err := plan.queue(s, func(d dependency) {
+	err := plan.queue(s, func(d *dependency) {
 		u := &in.Uses[d.use]
 		u.Waits++
 		u.Elided--

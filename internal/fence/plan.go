@@ -106,14 +106,14 @@ func (plan *Plan) Drop() {
 // completes that before it is given up and the free comes to another. Errors are the
 // driver's; some waits may have been queued then.
 func (plan *Plan) QueueFree(s *Stream) error {
-	return plan.queue(s, func(dependency) { s.counts.Waits.Add(1) })
+	return plan.queue(s, func(*dependency) { s.counts.Waits.Add(1) })
 }
 
 // queue makes s wait for the dependencies, with as few waits as will do, and
 // calls waited for each one that needed a wait. s must be locked. After an
 // error some waits may have been queued: they order more than was asked and
 // harm nothing.
-func (plan *Plan) queue(s *Stream, waited func(dependency)) error {
+func (plan *Plan) queue(s *Stream, waited func(*dependency)) error {
 	s.slots = s.slots[:0]
 	for i := range plan.deps {
 		if i == 0 || plan.deps[i].point != plan.deps[i-1].point {
@@ -122,8 +122,8 @@ func (plan *Plan) queue(s *Stream, waited func(dependency)) error {
 	}
 	var failed error
 	for _, slot := range s.slots {
-		d := s.newest[slot]
-		if failed == nil && !s.dominated(d) {
+		d := &s.newest[slot]
+		if failed == nil && !s.dominated(d.point) {
 			if failed = s.wait(d.point); failed == nil && waited != nil {
 				waited(d)
 			}
@@ -156,9 +156,9 @@ func (s *Stream) keepNewest(d *dependency) {
 }
 
 // dominated reports whether a wait for another noted dependency, or one that
-// was queued meanwhile, orders s after d as well.
-func (s *Stream) dominated(d dependency) bool {
-	slot, seq := d.point.stream.slot, d.point.seq
+// was queued meanwhile, orders s after p as well.
+func (s *Stream) dominated(p *Point) bool {
+	slot, seq := p.stream.slot, p.seq
 	if s.clock.covers(slot, seq) {
 		return true
 	}

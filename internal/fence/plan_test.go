@@ -18,7 +18,7 @@ func ordered(t *testing.T, s *Stream, accesses ...Access) int {
 	n := 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := f.queue(s, func(dependency) { n++ }); err != nil {
+	if err := f.queue(s, func(*dependency) { n++ }); err != nil {
 		t.Fatal(err)
 	}
 	f.Drop()

@@ -48,8 +48,8 @@ var fenceSites = []Site{
 	{
 		Name: "queue: dominated ones too", File: "internal/fence/plan.go", Func: "Plan.queue",
 		Wrong: "a wait is queued that another one makes needless",
-		Old:   "!s.dominated(d)",
-		New:   "(!s.dominated(d) || mutated())",
+		Old:   "!s.dominated(d.point)",
+		New:   "(!s.dominated(d.point) || mutated())",
 	},
 	{
 		Name: "queue: what was noted stays", File: "internal/fence/plan.go", Func: "Plan.queue",
@@ -60,8 +60,8 @@ var fenceSites = []Site{
 	{
 		Name: "queue: only the first", File: "internal/fence/plan.go", Func: "Plan.queue",
 		Wrong: "of several streams that must be waited for one is left out",
-		Old:   "for _, slot := range s.slots {\n\t\td := s.newest[slot]",
-		New:   "for i, slot := range s.slots {\n if i > 0 && mutated() {\n continue\n }\n d := s.newest[slot]",
+		Old:   "for _, slot := range s.slots {\n\t\td := &s.newest[slot]",
+		New:   "for i, slot := range s.slots {\n if i > 0 && mutated() {\n continue\n }\n d := &s.newest[slot]",
 	},
 	{
 		Name: "keepNewest: the older is kept", File: "internal/fence/plan.go", Func: "Stream.keepNewest",
