@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -73,10 +74,7 @@ func Layer(cfg Config) core.Layer {
 // the next request. A limit below what is charged revokes nothing: requests
 // are refused until they fit again.
 func (r *Resource) SetLimit(bytes uint64) {
-	if bytes == 0 {
-		bytes = math.MaxUint64
-	}
-	r.ledger.limit.Store(bytes)
+	r.ledger.limit.Store(cmp.Or(bytes, math.MaxUint64))
 }
 
 // Limit is the limit in bytes, zero if there is none.

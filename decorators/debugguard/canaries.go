@@ -129,7 +129,7 @@ func (r *Resource) postSome(ctx context.Context, freed []*ledger.Record) error {
 // post puts a canary where a block was. It is never more than a try, and none
 // where the lease of the block's stream was given back.
 func (r *Resource) post(ctx context.Context, freed *ledger.Record) {
-	if !r.leased(freed.Stream()) {
+	if !r.below.Leased(freed.Stream()) {
 		return
 	}
 	b, err := r.upstream.Allocate(ctx, core.Request{Bytes: canarySize(freed), Stream: freed.Stream(), Tag: CanaryTag, Withheld: true})

@@ -52,8 +52,8 @@ func (r *Resource) ask(ctx context.Context, name string, c *check, enqueue func(
 	return err
 }
 
-// awaitAnswer adds c, which was queued, to the checks whose answers are awaited.
-func (r *Resource) awaitAnswer(c *check, a answer, judge func() error) {
+// awaitVerdict adds c, which was queued, to the checks whose answers are awaited.
+func (r *Resource) awaitVerdict(c *check, a answer, judge func() error) {
 	c.answer, c.judge = a, judge
 	r.checks.add(c)
 	r.upkeep.wake()
@@ -141,7 +141,7 @@ func (r *Resource) compare(ctx context.Context, stream core.StreamID, b *batch) 
 	if err != nil {
 		return err
 	}
-	r.awaitAnswer(&b.check, v, func() error { return r.judge(b, v) })
+	r.awaitVerdict(&b.check, v, func() error { return r.judge(b, v) })
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package debugguard
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -157,25 +158,25 @@ func QuarantineFor(memory uint64) (sample, hunt uint64) {
 
 // withDefaults fills in what was left zero.
 func (c Config) withDefaults() Config {
-	c.RedZone = orDefault(c.RedZone, DefaultRedZone)
+	c.RedZone = cmp.Or(c.RedZone, DefaultRedZone)
 	if c.QuarantineBytes == 0 {
 		c.QuarantineBytes = DefaultQuarantineBytes
-		c.Hunt.QuarantineBytes = orDefault(c.Hunt.QuarantineBytes, DefaultHuntQuarantineBytes)
+		c.Hunt.QuarantineBytes = cmp.Or(c.Hunt.QuarantineBytes, DefaultHuntQuarantineBytes)
 	}
-	c.Hunt.QuarantineBytes = orDefault(c.Hunt.QuarantineBytes, c.QuarantineBytes)
-	c.QuarantineAge = orDefault(c.QuarantineAge, DefaultQuarantineAge)
+	c.Hunt.QuarantineBytes = cmp.Or(c.Hunt.QuarantineBytes, c.QuarantineBytes)
+	c.QuarantineAge = cmp.Or(c.QuarantineAge, DefaultQuarantineAge)
 	if c.SampleRate == 0 && c.SampleBytes != 0 {
 		c.SampleRate = -1
 	}
-	c.SampleRate = orDefault(c.SampleRate, DefaultSampleRate)
-	c.SampleBytes = orDefault(c.SampleBytes, DefaultSampleBytes)
-	c.StackBytes = orDefault(c.StackBytes, DefaultStackBytes)
-	c.PoisonCap = orDefault(c.PoisonCap, DefaultPoisonCap)
-	c.Tombstones = orDefault(c.Tombstones, DefaultTombstones)
-	c.Launches = orDefault(c.Launches, DefaultLaunches)
-	c.Suspects = orDefault(c.Suspects, DefaultSuspects)
-	c.Hunt.Canaries = max(0, orDefault(c.Hunt.Canaries, DefaultCanaries))
-	c.Patience = orDefault(c.Patience, DefaultPatience)
+	c.SampleRate = cmp.Or(c.SampleRate, DefaultSampleRate)
+	c.SampleBytes = cmp.Or(c.SampleBytes, DefaultSampleBytes)
+	c.StackBytes = cmp.Or(c.StackBytes, DefaultStackBytes)
+	c.PoisonCap = cmp.Or(c.PoisonCap, DefaultPoisonCap)
+	c.Tombstones = cmp.Or(c.Tombstones, DefaultTombstones)
+	c.Launches = cmp.Or(c.Launches, DefaultLaunches)
+	c.Suspects = cmp.Or(c.Suspects, DefaultSuspects)
+	c.Hunt.Canaries = max(0, cmp.Or(c.Hunt.Canaries, DefaultCanaries))
+	c.Patience = cmp.Or(c.Patience, DefaultPatience)
 	if c.QuarantineAge < 0 {
 		c.QuarantineAge = math.MaxInt64
 	}
@@ -183,14 +184,6 @@ func (c Config) withDefaults() Config {
 		c.Now = time.Now
 	}
 	return c
-}
-
-func orDefault[T comparable](v, fallback T) T {
-	var zero T
-	if v == zero {
-		return fallback
-	}
-	return v
 }
 
 // check refuses what has no meaning.

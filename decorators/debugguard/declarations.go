@@ -34,12 +34,10 @@ func (r *Resource) reportUnwritten(rec *ledger.Record, id core.BlockID, suspect 
 	suspect.Caller = r.untold(suspect.Caller)
 	suspect.Time = r.ledger.Clock.Now()
 	f.Suspects = []core.UseRecord{suspect}
-	f.Text = fmt.Sprintf("launch %q on stream %v reads generation %s tagged %q, which no declared launch has written, at %s",
-		suspect.Launch, suspect.Stream, id.Generation, f.Victim.Tag, caller())
-	f.Err = &core.StreamMisuseError{Op: "PrepareUse", Block: id, Stream: suspect.Stream,
+	err := &core.StreamMisuseError{Op: "PrepareUse", Block: id, Stream: suspect.Stream,
 		Reason: "the launch reads the block before anything wrote it: declare the launch or copy that fills it, or declare Write here"}
-	r.report(f)
-	return f.Err
+	return r.accuse(f, err, "launch %q on stream %v reads generation %s tagged %q, which no declared launch has written",
+		suspect.Launch, suspect.Stream, id.Generation, f.Victim.Tag)
 }
 
 // refuse finds in a launch that is not prepared yet what would be found after,
@@ -154,16 +152,14 @@ func (r *Resource) accusePointer(kind core.FindingKind, id core.BlockID, use cor
 	use.Caller = r.untold(use.Caller)
 	f.Suspects = []core.UseRecord{use}
 	b, why := f.Victim, "it does not declare"
-	f.Err = &core.StreamMisuseError{Op: "PrepareUse", Block: id, Stream: use.Stream,
+	var err error = &core.StreamMisuseError{Op: "PrepareUse", Block: id, Stream: use.Stream,
 		Reason: fmt.Sprintf("the launch is given pointer %#x into a block that is not among its uses: declare what it does with it", ptr)}
 	if kind == core.FindingStaleHandle {
 		why = "was freed"
-		f.Err = &core.UseAfterFreeError{Op: "PrepareUse", Generation: id.Generation, Block: id, State: b.State, Tag: b.Tag}
+		err = &core.UseAfterFreeError{Op: "PrepareUse", Generation: id.Generation, Block: id, State: b.State, Tag: b.Tag}
 	}
-	f.Text = fmt.Sprintf("launch %q on stream %v is given pointer %#x, at offset %d of generation %s tagged %q, which %s, at %s",
-		use.Launch, use.Stream, ptr, ptr-b.ID.Ptr, id.Generation, b.Tag, why, caller())
-	r.report(f)
-	return f.Err
+	return r.accuse(f, err, "launch %q on stream %v is given pointer %#x, at offset %d of generation %s tagged %q, which %s",
+		use.Launch, use.Stream, ptr, ptr-b.ID.Ptr, id.Generation, b.Tag, why)
 }
 
 // accusations are what was reported of launches that may come again and again.

@@ -1,6 +1,7 @@
 package debugguard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/bits"
@@ -41,7 +42,7 @@ func (r *Resource) device(ctx context.Context, w work) error {
 	if !r.tracked {
 		return r.synchronously(ctx, w)
 	}
-	if !r.leased(w.stream) {
+	if !r.below.Leased(w.stream) { // to ask costs less than a refused call, which the log would hold against the program
 		w.stream = core.DefaultStream
 	}
 	enqueued, err := r.launch(ctx, w)
@@ -72,11 +73,6 @@ func (r *Resource) launch(ctx context.Context, w work) (enqueued bool, err error
 	return true, errors.Join(err, r.upstream.FinishUse(ctx, t))
 }
 
-// leased reports whether the upstream takes work on a stream, as far as it says.
-// To ask costs less than a refused call, which the log would hold against the
-// program.
-func (r *Resource) leased(stream core.StreamID) bool { return r.below.Leased(stream) }
-
 // prepare opens a caller's intent. One that only an access of the guard's
 // stands in the way of is tried until that has ended, whether the caller wants
 // to wait or not: the caller cannot know of it, and it ends at once.
@@ -91,16 +87,13 @@ func (r *Resource) prepare(ctx context.Context, req core.UseRequest) (core.Ticke
 
 // conflictsWithGuard reports whether what conflicts is an access of the guard's.
 func conflictsWithGuard(err error) bool {
-	var misuse *core.StreamMisuseError
-	return errors.As(err, &misuse) && misuse.Holder != nil && strings.HasPrefix(misuse.Holder.Launch, launchPrefix)
+	misuse, ok := errors.AsType[*core.StreamMisuseError](err)
+	return ok && misuse.Holder != nil && strings.HasPrefix(misuse.Holder.Launch, launchPrefix)
 }
 
 // noteCapture counts an access of the guard's that a capture kept off its
 // stream.
 func (r *Resource) noteCapture(err error) {
-	if err == nil {
-		return
-	}
 	if misuse, ok := errors.AsType[*core.StreamMisuseError](err); ok && misuse.Capturing {
 		r.count.captured.Add(1)
 	}
@@ -149,7 +142,7 @@ func delayOf(h HuntConfig, n uint64) time.Duration {
 	if draw%delayedShare != 0 {
 		return 0
 	}
-	mean := uint64(orDefault(h.Delay, DefaultDelay))
+	mean := uint64(cmp.Or(h.Delay, DefaultDelay))
 	length, _ := bits.Mul64(draw, 2*mean)
 	return time.Duration(max(length, 1))
 }

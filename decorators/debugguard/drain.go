@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
@@ -58,12 +59,10 @@ func (r *Resource) CheckLive(ctx context.Context) error {
 		return r.upstream.CheckLive(ctx)
 	}
 	for stream, blocks := range r.liveBlocks() {
-		for len(blocks) > 0 {
-			n := min(len(blocks), maxBatch)
-			if err := r.checkSome(ctx, stream, blocks[:n]); err != nil {
+		for some := range slices.Chunk(blocks, maxBatch) {
+			if err := r.checkSome(ctx, stream, some); err != nil {
 				return err
 			}
-			blocks = blocks[n:]
 		}
 	}
 	return r.upstream.CheckLive(ctx)

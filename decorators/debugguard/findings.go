@@ -45,11 +45,17 @@ func (r *Resource) IsCanary(id core.BlockID) bool { return r.canaries.has(id.Gen
 func (r *Resource) misused(kind core.FindingKind, rec *ledger.Record, err error, text string) error {
 	f := r.victim(kind, rec)
 	rec.Mu.Unlock()
-	if r.Mode() != Off {
-		f.CallStack = core.CaptureStack(1)
-		f.Text, f.Err = text+" at "+caller(), err
-		r.report(f)
+	if r.Mode() == Off {
+		return err
 	}
+	f.CallStack = core.CaptureStack(1)
+	return r.accuse(f, err, "%s", text)
+}
+
+// accuse reports f, which a call of the program's has done that gets err.
+func (r *Resource) accuse(f core.Finding, err error, format string, args ...any) error {
+	f.Text, f.Err = fmt.Sprintf(format, args...)+", at "+caller(), err
+	r.report(f)
 	return err
 }
 
@@ -76,9 +82,8 @@ func (r *Resource) wildPointer(op string, id core.BlockID, stream core.StreamID,
 func (r *Resource) foreignDevice(id core.BlockID) error {
 	err := &core.StreamMisuseError{Op: "Deallocate", Block: id, Stream: id.AllocStream,
 		Reason: fmt.Sprintf("the block belongs to device %d, this resource serves device %d", id.Ordinal, r.Ordinal())}
-	r.report(core.Finding{Kind: core.FindingForeignFree, Victim: core.Block{ID: id}, Err: err,
-		Text: fmt.Sprintf("block %v of device %d was freed on device %d at %s", id, id.Ordinal, r.Ordinal(), caller())})
-	return err
+	return r.accuse(core.Finding{Kind: core.FindingForeignFree, Victim: core.Block{ID: id}}, err,
+		"block %v of device %d was freed on device %d", id, id.Ordinal, r.Ordinal())
 }
 
 // unknownFree reports the free of a block without a record, which the
@@ -86,19 +91,16 @@ func (r *Resource) foreignDevice(id core.BlockID) error {
 // have forgotten was never allocated here.
 func (r *Resource) unknownFree(id core.BlockID, state core.BlockState) error {
 	err := &core.UseAfterFreeError{Op: "Deallocate", Generation: id.Generation, Block: id, State: state}
-	f := core.Finding{Kind: core.FindingStaleHandle, Victim: core.Block{ID: id, State: state}, Err: err}
+	f := core.Finding{Kind: core.FindingStaleHandle, Victim: core.Block{ID: id, State: state}}
 	switch {
 	case state == core.Retired:
 		f.Kind = core.FindingDoubleFree
-		f.Text = fmt.Sprintf("generation %s was freed again at %s; it was allocated while the guard was off", id.Generation, caller())
+		return r.accuse(f, err, "generation %s, which was allocated while the guard was off, was freed again", id.Generation)
 	case !r.ledger.MayForget(id.Generation):
 		f.Kind = core.FindingForeignFree
-		f.Text = fmt.Sprintf("block %v was never allocated here and was freed at %s", id, caller())
-	default:
-		f.Text = fmt.Sprintf("generation %s was freed at %s; it is not live, and older than what the ledger remembers", id.Generation, caller())
+		return r.accuse(f, err, "block %v was never allocated here and was freed", id)
 	}
-	r.report(f)
-	return err
+	return r.accuse(f, err, "generation %s, which is not live and older than what the ledger remembers, was freed", id.Generation)
 }
 
 // refused looks at an upstream's refusal of a use, and returns the error for
@@ -146,10 +148,8 @@ func (r *Resource) outside(err error, use late, id core.BlockID) error {
 // unleased reports work on a stream that nobody has leased. It has no victim:
 // nothing was enqueued.
 func (r *Resource) unleased(use late, err error) {
-	now := r.ledger.Clock.Now()
-	r.report(core.Finding{Kind: core.FindingStaleHandle, Err: err,
-		Suspects: []core.UseRecord{{Launch: use.launch, Stream: use.stream, Time: now}},
-		Text:     fmt.Sprintf("%s for launch %q named stream %v, which is not leased, at %s", use.op, use.launch, use.stream, caller())})
+	f := core.Finding{Kind: core.FindingStaleHandle, Suspects: []core.UseRecord{{Launch: use.launch, Stream: use.stream, Time: r.ledger.Clock.Now()}}}
+	_ = r.accuse(f, err, "%s for launch %q named stream %v, which is not leased", use.op, use.launch, use.stream)
 }
 
 // late is a use of a block that is not live any more.
@@ -178,7 +178,5 @@ func (r *Resource) staleUse(use late, rec *ledger.Record) error {
 		text = fmt.Sprintf("%s; its memory at %#x belongs to generation %s tagged %q by now, which is %s", text, b.ID.Ptr, heir.ID.Generation, heir.Tag, heir.State)
 	}
 	f.Suspects = []core.UseRecord{{LaunchID: use.number, Launch: use.launch, Stream: use.stream, Time: r.ledger.Clock.Now()}}
-	f.Text, f.Err = text+", at "+caller(), err
-	r.report(f)
-	return err
+	return r.accuse(f, err, "%s", text)
 }

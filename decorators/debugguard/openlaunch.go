@@ -78,21 +78,24 @@ func (ts *tickets) put(t core.Ticket, o *openLaunch) {
 }
 
 // beginEnd returns the launch of t, nil if there is none, to the one who ends it.
-// It stays here until drop. ending is true if another call is ending it: the
-// intent is theirs to read then, and the upstream must not be asked.
-func (ts *tickets) beginEnd(t core.Ticket) (o *openLaunch, ending bool) {
+// It stays here until drop. It refuses a ticket that another call is ending: the intent
+// is theirs to read then, and the upstream must not be asked.
+func (ts *tickets) beginEnd(op string, t core.Ticket) (*openLaunch, error) {
 	if ts.count.Load() == 0 {
-		return nil, false
+		return nil, nil
 	}
 	s := ts.shard(t)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o = s.open[t]
-	if o == nil || o.ending {
-		return nil, o != nil
+	o := s.open[t]
+	switch {
+	case o == nil:
+		return nil, nil
+	case o.ending:
+		return nil, &core.StreamMisuseError{Op: op, Reason: "the ticket is being ended by another call: each ticket is finished or aborted once"}
 	}
 	o.ending = true
-	return o, false
+	return o, nil
 }
 
 // drop forgets the launch of t, which was ended.

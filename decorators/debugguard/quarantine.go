@@ -179,18 +179,14 @@ func (q *quarantine) endStay(rec *ledger.Record, now time.Time) {
 // has been forgotten. It makes no device call. Canaries are left out; see
 // [CanaryTag].
 func (r *Resource) Stays() (list []Stay, since time.Time) {
-	ended, there, since := r.quarantine.everyone()
-	list = slices.Grow(ended, len(there))
+	q := &r.quarantine
+	q.queue.mu.Lock()
+	there := slices.AppendSeq(slices.Clone(q.queue.blocks), maps.Keys(q.queue.leaving))
+	list, since = q.ended.List(), q.forgotten
+	q.queue.mu.Unlock()
+	list = slices.Grow(list, len(there))
 	for _, rec := range there { // not under the lock, which every free takes: there may be a million
 		list = append(list, stayOf(rec))
 	}
 	return list, since
-}
-
-// everyone is a copy of the stays that have ended, and the blocks that are there.
-func (q *quarantine) everyone() (ended []Stay, there []*ledger.Record, forgotten time.Time) {
-	q.queue.mu.Lock()
-	defer q.queue.mu.Unlock()
-	there = slices.AppendSeq(slices.Clone(q.queue.blocks), maps.Keys(q.queue.leaving))
-	return q.ended.List(), there, q.forgotten
 }

@@ -148,7 +148,7 @@ func (r *Resource) released(b core.Block) {
 		return
 	}
 	if r.gate.Load() != 0 {
-		r.seals.forget(b.ID.Generation)
+		r.seals.remove(r.seals.get(b.ID.Generation))                          // compared or not
 		if rec := r.ledger.CloseBlock(b.ID); rec != nil && rec.Guard != nil { // which is not pooled
 			r.noteReleased(rec)
 			b.ID, b.Bytes = rec.ID(), rec.Bytes

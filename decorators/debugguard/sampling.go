@@ -1,6 +1,7 @@
 package debugguard
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -100,5 +101,5 @@ func (r *Resource) SampleRate() int {
 // to whatever the time. Zero is what the guard was built with.
 func (r *Resource) sampleBy(mean uint64) {
 	r.throttle.off.Store(mean != 0 || r.cfg.SampleRate < 0)
-	r.sampleBytes.Store(orDefault(mean, r.cfg.SampleBytes))
+	r.sampleBytes.Store(cmp.Or(mean, r.cfg.SampleBytes))
 }

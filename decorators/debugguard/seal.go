@@ -131,7 +131,7 @@ func (r *Resource) Unseal(ctx context.Context, id core.BlockID) error {
 
 // breakSeal ends a seal, nil for none.
 func (r *Resource) breakSeal(ctx context.Context, s *seal) error {
-	if s == nil || !r.seals.remove(s) {
+	if !r.seals.remove(s) {
 		return nil
 	}
 	return r.sum(ctx, s, true)
@@ -223,7 +223,7 @@ func (r *Resource) enqueueSums(ctx context.Context, a *summing) error {
 		return err
 	}
 	a.check.blocks = len(a.seals)
-	r.awaitAnswer(&a.check, c, func() error { return r.judgeSums(a, c) })
+	r.awaitVerdict(&a.check, c, func() error { return r.judgeSums(a, c) })
 	return nil
 }
 

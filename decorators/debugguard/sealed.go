@@ -3,7 +3,6 @@ package debugguard
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -48,9 +47,11 @@ func (ss *seals) restore(s *seal) {
 	})
 }
 
-// remove takes s away, and reports false if somebody else has.
+// remove takes s away, and reports false if somebody else has, or if it is nil.
 func (ss *seals) remove(s *seal) (removed bool) {
-	ss.change(func() { removed = ss.drop(s) })
+	if s != nil {
+		ss.change(func() { removed = ss.drop(s) })
+	}
 	return removed
 }
 
@@ -103,13 +104,6 @@ func (ss *seals) get(g core.Generation) *seal {
 	return ss.all[g]
 }
 
-// forget ends the seal of a generation, compared or not.
-func (ss *seals) forget(g core.Generation) {
-	if s := ss.get(g); s != nil {
-		ss.remove(s)
-	}
-}
-
 // list is all of them, oldest block first.
 func (ss *seals) list() []*seal {
 	if ss.count.Load() == 0 {
@@ -159,11 +153,9 @@ func (r *Resource) sealedWrite(s *seal, req *core.UseRequest) error {
 	err := &core.StreamMisuseError{Op: "PrepareUse", Block: s.block.ID, Stream: req.Stream,
 		Reason: "the block was declared read-only (Seal): Unseal it before a launch that writes it"}
 	f := r.sealFinding(s)
-	f.Err, f.Origin = err, core.SpanContext{}
+	f.Origin = core.SpanContext{}
 	f.Suspects = []core.UseRecord{{Launch: req.Launch, Stream: req.Stream, Access: core.Write, Caller: r.untold(req.Span), Time: r.cfg.Now()}}
-	f.Text = fmt.Sprintf("launch %q declared to write generation %s tagged %q, which was declared read-only, at %s", req.Launch, s.block.ID.Generation, s.block.Tag, caller())
-	r.report(f)
-	return err
+	return r.accuse(f, err, "launch %q declared to write generation %s tagged %q, which was declared read-only", req.Launch, s.block.ID.Generation, s.block.Tag)
 }
 
 // bisectSeals compares sealed blocks behind a launch, in turn.

@@ -65,12 +65,8 @@ func (r *Resource) Stats() core.Stats {
 	return s
 }
 
-func less(a, b uint64) uint64 {
-	if b > a {
-		return 0
-	}
-	return a - b
-}
+// less is a-b, or zero if b is more.
+func less(a, b uint64) uint64 { return max(a, b) - b }
 
 // Withhold passes on what a guard above withholds.
 func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {

@@ -141,8 +141,8 @@ type launchLog struct {
 }
 
 type launchShard struct {
-	mu   sync.Mutex
-	kept ring.Ring[launchRecord]
+	mu     sync.Mutex
+	newest ring.Ring[launchRecord]
 	// gone is the tick of the newest launch that had to go.
 	gone uint64
 }
@@ -169,7 +169,7 @@ func (l *launchLog) snapshot() (launches []launchRecord, gone uint64) {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.mu.Lock()
-		launches, gone = append(launches, s.kept.List()...), max(gone, s.gone)
+		launches, gone = append(launches, s.newest.List()...), max(gone, s.gone)
 		s.mu.Unlock()
 	}
 	return launches, gone
@@ -185,7 +185,7 @@ func (l *launchLog) add(e launchRecord) {
 	s := l.shard(e.use.Stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	gone, _ := s.kept.Put(e, l.each)
+	gone, _ := s.newest.Put(e, l.each)
 	s.gone = max(s.gone, gone.ended)
 }
 
@@ -195,7 +195,7 @@ func (l *launchLog) completed(stream core.StreamID, to uint64) {
 	s := l.shard(stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for e := range s.kept.Newest() {
+	for e := range s.newest.Newest() {
 		if e.use.Stream == stream && e.ended <= to && e.done == 0 {
 			e.done = now
 		}

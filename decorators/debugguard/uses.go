@@ -89,7 +89,7 @@ func (r *Resource) withdraw(ctx context.Context, t core.Ticket, o *openLaunch, w
 // which the caller pays but of whose failure it is not told: the block is
 // kept and the free tried again.
 func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
-	o, err := r.beginEnd("FinishUse", t)
+	o, err := r.open.beginEnd("FinishUse", t)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 // AbortUse closes the intent of a launch that was not enqueued, and forgets
 // that it used its blocks.
 func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
-	o, err := r.beginEnd("AbortUse", t)
+	o, err := r.open.beginEnd("AbortUse", t)
 	if err != nil {
 		return err
 	}
@@ -144,16 +144,6 @@ func (r *Resource) abortUnentered(ctx context.Context, t core.Ticket) error {
 		r.retract(o)
 	}
 	return err
-}
-
-// beginEnd returns what is known of the launch of a ticket that is to be ended,
-// or nil. It refuses a ticket that somebody else is ending.
-func (r *Resource) beginEnd(op string, t core.Ticket) (*openLaunch, error) {
-	o, ending := r.open.beginEnd(t)
-	if ending {
-		return nil, &core.StreamMisuseError{Op: op, Reason: "the ticket is being ended by another call: each ticket is finished or aborted once"}
-	}
-	return o, nil
 }
 
 // RecordUse notes the use and passes it on. Work whose waits were not queued,
@@ -236,13 +226,10 @@ func (r *Resource) missingFence(ctx context.Context, id core.BlockID, stream cor
 		}
 	}
 	if rec := r.ledger.Lock(id); rec != nil {
-		kind := f.Kind
-		f = r.victim(kind, rec)
+		f = r.victim(f.Kind, rec)
 		rec.Mu.Unlock()
 	}
 	f.Suspects = append([]core.UseRecord{{Stream: stream, Access: core.ReadWrite, Time: now}}, racing...)
-	f.Text = fmt.Sprintf("work on stream %v used generation %s tagged %q without waiting for %s, at %s",
-		stream, id.Generation, f.Victim.Tag, overtakenText(racing), caller())
 	if f.Kind == core.FindingUseBeforeAlloc && r.below.Adopted(id, stream) {
 		f.Unproven, f.Suspects[0].Caller = true, r.spanIn(ctx)
 		f.Text = fmt.Sprintf("work on stream %v used generation %s tagged %q, and Fencepost has not ordered it behind %s, at %s; if you ordered it yourself, an event of your own between the adopted streams, this is no bug: "+
@@ -252,10 +239,10 @@ func (r *Resource) missingFence(ctx context.Context, id core.BlockID, stream cor
 		return nil
 	}
 	f.Suspects[0].Caller = r.untold(r.spanIn(ctx))
-	f.Err = &core.StreamMisuseError{Op: "RecordUse", Block: id, Stream: stream,
+	err := &core.StreamMisuseError{Op: "RecordUse", Block: id, Stream: stream,
 		Reason: "the work was enqueued without waiting for " + overtakenText(racing) + ": prepare the use before the work is enqueued"}
-	r.report(f)
-	return f.Err
+	return r.accuse(f, err, "work on stream %v used generation %s tagged %q without waiting for %s",
+		stream, id.Generation, f.Victim.Tag, overtakenText(racing))
 }
 
 // isReadiness reports whether a use is the allocation itself.
