@@ -72,14 +72,6 @@ func (w *Writer) ask(it *item) *answer {
 	return a
 }
 
-// unfinished is an incident whose file is there, and that waits for the rest.
-type unfinished struct {
-	item     *item
-	incident *Incident
-	name     string
-	answer   *answer
-}
-
 // What a file says that is not whole.
 const (
 	stillToCome = "the file is written again when it is known"
@@ -95,32 +87,31 @@ func partly(s Surroundings, then string) Surroundings {
 
 // await waits until the answer is whole, or nobody waits for it any longer, and has
 // the file written again.
-func (w *Writer) await(u *unfinished) {
+func (w *Writer) await(it *item) {
 	select {
-	case <-u.answer.whole:
+	case <-it.answer.whole:
 	case <-w.awaiting.Done():
 	}
-	if !w.writing.Do(func() { w.complete(u) }, math.MaxInt) {
-		w.complete(u) // it was abandoned, and nothing is written
+	if !w.writing.Do(func() { w.complete(it) }, math.MaxInt) {
+		w.complete(it) // it was abandoned, and nothing is written
 	}
 }
 
 // complete writes the file of an incident again, now that all is known that will
 // be. Where that fails the file stays as it was; one that was removed for newer
 // ones stays away.
-func (w *Writer) complete(u *unfinished) {
-	s, whole := u.answer.now()
-	u.incident.Surroundings = s
+func (w *Writer) complete(it *item) {
+	s, whole := it.answer.now()
 	if !whole {
-		u.incident.Surroundings = partly(s, neverCame)
+		s = partly(s, neverCame)
 	}
-	u.incident.Completed = instant(w.cfg.now())
-	err := w.rewrite(u)
+	it.incident.Surroundings, it.incident.Completed = s, instant(w.cfg.now())
+	err := w.rewrite(it)
 	if !whole || err != nil {
 		w.incomplete.Add(1)
 	}
 	w.mu.Lock()
 	w.toComplete--
 	w.mu.Unlock()
-	w.finish(u.item, err)
+	w.finish(it, err)
 }

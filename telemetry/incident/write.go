@@ -22,10 +22,8 @@ func (w *Writer) handle(it *item) {
 	w.mu.Lock()
 	w.queued--
 	w.mu.Unlock()
-	u, path, err := w.write(it)
-	if path == "" {
-		u = nil
-	}
+	path, err := w.write(it)
+	toComplete := path != "" && it.answer != nil
 	w.mu.Lock()
 	switch {
 	case errors.Is(err, errAbandoned):
@@ -37,7 +35,7 @@ func (w *Writer) handle(it *item) {
 		w.paths = append(w.paths, path)
 		w.paths = slices.Delete(w.paths, 0, max(0, len(w.paths)-w.folder.Max.Files))
 	}
-	if u != nil {
+	if toComplete {
 		w.toComplete++
 		w.err = cmp.Or(w.err, err)
 	}
@@ -45,50 +43,42 @@ func (w *Writer) handle(it *item) {
 	if it.reply != nil {
 		it.reply <- outcome{path, err}
 	}
-	if u == nil {
+	if !toComplete {
 		w.finish(it, err)
 		return
 	}
-	go w.await(u)
+	go w.await(it)
 }
 
-func (w *Writer) isAbandoned() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.abandoned
-}
-
-// write writes one incident, with what is known of its surroundings in a moment;
-// if that is not all, it returns what is to come. Another process may take the very
-// name in the folder that both share; then it gets another number.
-func (w *Writer) write(it *item) (u *unfinished, path string, err error) {
-	if w.isAbandoned() {
-		return nil, "", errAbandoned
+// write writes one incident, with what is known of its surroundings in a moment.
+// Another process may take the very name in the folder that both share; then it
+// gets another number.
+func (w *Writer) write(it *item) (path string, err error) {
+	if w.abandoned.Load() {
+		return "", errAbandoned
 	}
 	in := &Incident{Schema: Schema, Number: it.number, Finding: FromFinding(it.finding), Repeats: it.repeats, Process: thisProcess()}
-	u = w.surround(in, it)
+	it.incident, it.answer = in, w.surround(in, it)
 	for range 3 {
 		text, err := in.fit(w.limit())
 		if err != nil {
-			return nil, "", err
+			return "", err
 		}
-		name := fileName(&it.finding, in.Number)
-		path, removed, err := w.folder.Add(name, text)
+		it.name = fileName(&it.finding, in.Number)
+		path, removed, err := w.folder.Add(it.name, text)
 		w.removed.Add(uint64(removed))
 		if !errors.Is(err, fs.ErrExist) {
-			if u != nil {
-				u.name = name
-			}
-			return u, path, err
+			return path, err
 		}
 		in.Number = lastNumber.Add(1)
 	}
-	return nil, "", fs.ErrExist
+	return "", fs.ErrExist
 }
 
 // surround asks what surrounds a finding, and waits for it where nobody waits
-// already: a runtime that is stuck delays one file and not each.
-func (w *Writer) surround(in *Incident, it *item) *unfinished {
+// already: a runtime that is stuck delays one file and not each. It returns the
+// answer if that is not all.
+func (w *Writer) surround(in *Incident, it *item) *answer {
 	w.mu.Lock()
 	others := w.toComplete
 	w.mu.Unlock()
@@ -115,19 +105,19 @@ func (w *Writer) surround(in *Incident, it *item) *unfinished {
 		return nil
 	}
 	in.Surroundings = partly(s, stillToCome)
-	return &unfinished{item: it, incident: in, answer: a}
+	return a
 }
 
 // rewrite puts a completed incident in the place of what was written at first.
-func (w *Writer) rewrite(u *unfinished) error {
-	if w.isAbandoned() {
+func (w *Writer) rewrite(it *item) error {
+	if w.abandoned.Load() {
 		return nil // it says that it is not whole
 	}
-	text, err := u.incident.fit(w.limit())
+	text, err := it.incident.fit(w.limit())
 	if err != nil {
 		return err
 	}
-	removed, err := w.folder.Replace(u.name, text)
+	removed, err := w.folder.Replace(it.name, text)
 	w.removed.Add(uint64(removed))
 	if errors.Is(err, fs.ErrNotExist) { // it was the oldest
 		return nil

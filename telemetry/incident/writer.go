@@ -44,10 +44,10 @@ type Writer struct {
 	open               map[*item]bool
 	queued, toComplete int
 	closed             bool
+	paths              []string
+	err                error
 	// abandoned is set when a Close gave up: what waits is dropped.
-	abandoned bool
-	paths     []string
-	err       error
+	abandoned atomic.Bool
 
 	reported, written, omitted, dropped, failed, removed, incomplete atomic.Uint64
 }
@@ -62,6 +62,12 @@ type item struct {
 	reply chan<- outcome
 	// done is closed when the file is as it will be.
 	done chan struct{}
+
+	// incident is the finding as it is written, name that of its file, and answer
+	// what is still to come of its surroundings, nil if nothing is.
+	incident *Incident
+	name     string
+	answer   *answer
 }
 
 type outcome struct {
@@ -225,7 +231,9 @@ func (w *Writer) Close(ctx context.Context) error {
 	err := w.Flush(ctx)
 	w.mu.Lock()
 	left := len(w.open)
-	w.abandoned = w.abandoned || left > 0
+	if left > 0 {
+		w.abandoned.Store(true)
+	}
 	w.mu.Unlock()
 	w.stopAwaiting()
 	_ = w.asking.Close(w.awaiting) // without waiting: Around may not return
