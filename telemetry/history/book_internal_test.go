@@ -109,7 +109,7 @@ func (f *follower) step(s step, b *memory, _ *core.Event) {
 	f.state[g] = s
 	switch s {
 	case stepAllocate:
-		if f.at.overlaps(b) {
+		if len(f.at.over(b)) > 0 {
 			f.t.Fatalf("%s: block %v is allocated over another", f.what, b.id)
 		}
 		f.at.insert(b)

@@ -29,11 +29,6 @@ func (x extents) over(h *memory) (found []core.Generation) {
 	return found
 }
 
-func (x extents) overlaps(h *memory) bool {
-	i := x.first(h.id.Ptr)
-	return i < len(x) && x[i].id.Ptr < h.end()
-}
-
 func (x *extents) insert(h *memory) { *x = slices.Insert(*x, x.first(h.id.Ptr), h) }
 
 // remove takes out h, which was inserted.

@@ -62,7 +62,7 @@ func (r *replay) begin() {
 	older := newPlaces(r.book.places)
 	for _, g := range slices.Sorted(maps.Keys(r.book.early)) {
 		early := r.book.early[g]
-		if r.extents.overlaps(&early) || older.overlapOlder(&early) {
+		if len(r.extents.over(&early)) > 0 || older.overlapOlder(&early) {
 			r.waiting[g] = early
 			continue
 		}

@@ -47,12 +47,7 @@ type span struct {
 	first, last *core.Event
 }
 
-func (s *span) event() *core.Event {
-	if s.first != nil {
-		return s.first
-	}
-	return s.last
-}
+func (s *span) event() *core.Event { return cmp.Or(s.first, s.last) }
 
 // launchKey names a launch within a history.
 type launchKey struct {

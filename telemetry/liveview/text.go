@@ -31,12 +31,11 @@ func clip(s string, n int) string {
 
 // frames renders a stack, innermost first, from the first frame of the program
 // on.
-func frames(s core.Stack) (lines []string) {
-	for _, line := range s.Lines() {
-		if len(lines) == maxFrames {
-			break
-		}
-		lines = append(lines, clip(line, maxText))
+func frames(s core.Stack) []string {
+	lines := s.Lines()
+	lines = lines[:min(len(lines), maxFrames)]
+	for i := range lines {
+		lines[i] = clip(lines[i], maxText)
 	}
 	return lines
 }

@@ -95,11 +95,8 @@ func identity(id []byte, n int) []byte {
 	if len(id) == n {
 		return id
 	}
-	decoded := make([]byte, n)
-	if len(id) != hex.EncodedLen(n) {
-		return nil
-	}
-	if _, err := hex.Decode(decoded, id); err != nil {
+	decoded, err := hex.DecodeString(string(id))
+	if err != nil || len(decoded) != n {
 		return nil
 	}
 	return decoded

@@ -1,7 +1,6 @@
 package profile
 
 import (
-	"runtime"
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -41,6 +40,3 @@ func (f *frames) counters() []uintptr {
 	}
 	return f[:]
 }
-
-// resolve returns the frames of the caller of the runtime, innermost first.
-func (f *frames) resolve() []runtime.Frame { return core.Stack(f.counters()).Frames() }

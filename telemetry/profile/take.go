@@ -94,7 +94,7 @@ func (b *builder) stack(f *frames) []*profile.Location {
 	}
 	var locations []*profile.Location
 	if f != nil {
-		for _, frame := range f.resolve() {
+		for _, frame := range core.Stack(f.counters()).Frames() { // of the caller of the runtime
 			locations = append(locations, b.location(frame.Function, frame.File, frame.Line, frame.PC))
 		}
 	}
