@@ -263,16 +263,13 @@ func everySecond(f func(now time.Time)) (end func(context.Context) error) {
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		timer := time.NewTimer(toNextSecond(time.Now()))
-		defer timer.Stop()
 		for {
 			select {
 			case <-stop:
 				return
-			case <-timer.C:
+			case <-time.After(time.Second - time.Duration(time.Now().Nanosecond())):
+				f(time.Now())
 			}
-			f(time.Now())
-			timer.Reset(toNextSecond(time.Now()))
 		}
 	}()
 	return func(context.Context) error {
@@ -280,10 +277,6 @@ func everySecond(f func(now time.Time)) (end func(context.Context) error) {
 		<-ended
 		return nil
 	}
-}
-
-func toNextSecond(now time.Time) time.Duration {
-	return time.Second - time.Duration(now.Nanosecond())
 }
 
 func (r *Runtime) windowPeaks() (windows []metrics.WindowPeak) {

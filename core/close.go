@@ -65,9 +65,6 @@ func (r *Runtime) settle(ctx context.Context) error {
 
 func (r *Runtime) reportLeak(leak BlockInfo) {
 	now := time.Now()
-	text := fmt.Sprintf("%d bytes tagged %q were never given back", leak.Block.Requested, leak.Block.Tag)
-	if !leak.Allocated.IsZero() {
-		text += fmt.Sprintf(", allocated %v ago", now.Sub(leak.Allocated).Round(10*time.Millisecond))
-	}
+	text := leak.leakText(" were never given back", now, "ago")
 	r.report(Finding{Kind: FindingLeak, Time: now, Victim: leak.Block, AllocStack: leak.AllocStack, Uses: leak.Uses, Origin: leak.AllocSpan, Text: text})
 }

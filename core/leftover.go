@@ -35,7 +35,7 @@ func (l Leftover) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d bytes never given back, %d uses never ended", l.LeakedBytes, l.OpenIntents)
 	for _, leak := range l.Leaks[:min(len(l.Leaks), shownLeaks)] {
-		b.WriteString("\n  " + leak.leakText(l.closed))
+		b.WriteString("\n  " + leak.leakText("", l.closed, "before the end"))
 		if caller := leak.AllocStack.Caller(); caller != "" {
 			b.WriteString(" at " + caller)
 		}
@@ -49,11 +49,11 @@ func (l Leftover) String() string {
 // LogValue is the text, so that handlers of structured logs write no struct.
 func (l Leftover) LogValue() slog.Value { return slog.StringValue(l.String()) }
 
-// leakText says which block was not given back until closed.
-func (b *BlockInfo) leakText(closed time.Time) string {
-	text := fmt.Sprintf("%d bytes tagged %q", b.Block.Requested, b.Block.Tag)
-	if !b.Allocated.IsZero() && !closed.IsZero() {
-		text += fmt.Sprintf(", allocated %v before the end", closed.Sub(b.Allocated).Round(10*time.Millisecond))
+// leakText says which block was not given back, and how long before at it was allocated.
+func (b *BlockInfo) leakText(what string, at time.Time, before string) string {
+	text := fmt.Sprintf("%d bytes tagged %q%s", b.Block.Requested, b.Block.Tag, what)
+	if !b.Allocated.IsZero() && !at.IsZero() {
+		text += fmt.Sprintf(", allocated %v %s", at.Sub(b.Allocated).Round(10*time.Millisecond), before)
 	}
 	return text
 }

@@ -101,10 +101,8 @@ func record(w http.ResponseWriter, req *http.Request, name string, seconds int, 
 		return
 	}
 	defer stop()
-	timer := time.NewTimer(length)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(length):
 	case <-req.Context().Done():
 	}
 }
