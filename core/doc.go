@@ -15,6 +15,34 @@
 // can wait for it. [Runtime.Launch] does both around one function and cannot
 // be misused; [LaunchRecorder] is the two-phase form.
 //
+// # What is where
+//
+// An application needs
+//
+//   - [Runtime] and [Parts]: what it holds of a device; [AnyRuntime]: what takes either that or what
+//     fencepost.Open returns
+//   - [Request], [Block], [BlockID], [Tag], [StreamID]: what is allocated, for whom, and where
+//   - [Use], [Access], [UseRequest], [Ticket]: what a launch declares, and the proof that it did;
+//     [LaunchRecorder], [Tracked]: the two-phase form
+//   - [Claim]: bytes that a budget sets aside
+//   - [Finding], [UseRecord], [Stack]: a memory bug, with who is suspected
+//   - [Health], [Stats], [Leftover]: how the runtime is, what it counted, what it had left at its end
+//   - [OutOfBudgetError], [UseAfterFreeError], [StreamMisuseError], [OutOfBoundsError],
+//     [InvalidRequestError], [DriverError]: what a call may fail with; each matches one of the Err
+//     variables by errors.Is
+//
+// Who writes a layer or a backend needs, besides,
+//
+//   - [Resource], [Layer], [Chain], [Base]: the contract, and how a stack is put together;
+//     [Unsupported], [UnsupportedError]: how a backend refuses what it lacks; [Features]: how it says so
+//   - [OpenIntent], [Intent], [PreparedUse], [Waited], [WaitRef]: a launch between PrepareUse and its end
+//   - [Inspector], [BlockInfo], [Listener]: what a stack knows of its blocks, and who hears of their end
+//   - [EventSink], [Event], [FindingSink], [StepFunc]: where operations, findings and copies are told of
+//   - [SpanRef], [SpanContext], [SpanOf], [WithSpan]: spans, without a tracing library
+//   - package deviceops: what a guard needs of a device; package coretest: the conformance suite
+//
+// # Decorators
+//
 // Decorators wrap a Resource and are Resources themselves. They keep their
 // upstream in a named field and spell out every method, so that a method
 // added here must be decided on in each of them.

@@ -6,4 +6,16 @@
 // Which stream waits for which work is decided in internal/fence. What is here finds
 // the blocks of a launch, has each announced there, and keeps what the engine does not
 // know of: blocks with their memory, leases, queued frees, and the books.
+//
+// # What is where
+//
+//   - [AsyncResource]: the stream-ordered backend; [DirectResource]: the synchronous one
+//   - [StreamPool], [Lease]: streams, and the right to enqueue on one; [StreamInfo], [StreamStats],
+//     [LeaseInfo]: what they are about
+//   - [MemoryManager], [Slice], [Column]: typed memory of the device; [HostBuffer]: page-locked memory of
+//     the host
+//   - [CopyToDevice], [CopyToHost], [CopyOnDevice], [CopyFromPeer], [Memset], [Download]: fenced copies
+//   - [Module], [Kernel], [Grid]: kernels; [Graph]: captured work that is launched as one
+//   - [NewDeviceOps]: the guard's work on the device
+//   - [MemoryWatch], [PeakWindows]: what metrics say of a device's memory
 package cuda
