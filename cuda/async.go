@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/vmm"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
 )
@@ -27,7 +28,6 @@ type AsyncResource struct{ tracker }
 // blocks and books, uses and their fences, frees until they are released.
 type tracker struct {
 	name    string
-	drv     driver.Driver
 	ordinal int
 	streams *StreamPool
 
@@ -36,7 +36,11 @@ type tracker struct {
 	// overtake, or memoryGone.
 	inMemory atomic.Int64
 
-	isolated  isolation
+	// mapper maps the isolated blocks, of which isolated came into the books, or are about
+	// to, with isolatedBytes.
+	mapper                  *vmm.Mapper
+	isolated, isolatedBytes atomic.Int64
+
 	listeners listeners.List
 	backlog   captureBacklog
 
@@ -53,6 +57,12 @@ var _ core.Resource = (*AsyncResource)(nil)
 // defaultReapInterval is how often queued frees are looked at when nothing
 // else does.
 const defaultReapInterval = 10 * time.Millisecond
+
+// The defaults of [AsyncConfig].
+const (
+	defaultIsolatedAddresses = 1 << 40
+	defaultIsolatedRanges    = 1 << 16
+)
 
 // AsyncConfig configures an [AsyncResource].
 type AsyncConfig struct {
@@ -100,10 +110,10 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 		streams.hasResource.Store(false)
 		return nil, err
 	}
-	r := &AsyncResource{tracker{name: "async(" + deviceName(drv) + ")", drv: drv, ordinal: drv.Ordinal(), streams: streams, memory: pool,
+	r := &AsyncResource{tracker{name: "async(" + deviceName(drv) + ")", ordinal: drv.Ordinal(), streams: streams, memory: pool,
+		mapper:     vmm.New(drv, props.MapGranularity, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges)),
 		reaperStop: make(chan struct{}), reaperDone: make(chan struct{}), closing: make(chan struct{}, 1)}}
 	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })
-	r.isolated.configure(cfg, props.MapGranularity)
 	r.startReaper(cfg.ReapInterval)
 	return r, nil
 }
@@ -184,6 +194,62 @@ func (r *tracker) allocateLocked(s *stream, req core.Request) (uint64, *fence.Po
 	return ptr, ready, nil
 }
 
+// allocateIsolated maps memory for req at addresses of its own. That may block in the
+// driver, so no lock is held meanwhile: launches on the stream go on. The calls are the
+// host's, so the block is ready for every stream when it returns, and no access stands for
+// that. Its free waits in the stream's queue like any other, but an unmap respects no stream's
+// order, so it comes after the free is completed, and nothing is queued on the device but
+// the waits for other streams.
+func (r *tracker) allocateIsolated(s *stream, req core.Request) (core.Block, error) {
+	if r.mapper.Granularity() == 0 {
+		return core.Block{}, core.UnsupportedError("Allocate of an isolated block", r.String(), isolationAdvice)
+	}
+	if _, _, err := r.allocateOn(s, req); err != nil {
+		s.books.Fails.Add(1)
+		return core.Block{}, err
+	}
+	_ = r.unmapCompleted(s, unmapAtOnce) // the next reap tells
+	_ = r.reapMapper()
+	at, err := r.mapper.Map(req.Bytes, r.relieve)
+	if err != nil {
+		s.books.Fails.Add(1)
+		return core.Block{}, err
+	}
+	b := blocks.Get().(*block)
+	result := core.Block{
+		ID:        core.BlockID{Ptr: at.Ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.ordinal},
+		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
+	}
+	b.fillMapped(s, result, req.Withheld, at.Bytes)
+	// The books must be the last to hear of any allocation, and the count comes before the
+	// bytes: so whatever is on its way is lacking in the books, and nothing on its way makes
+	// up for something else. See census.
+	r.isolated.Add(1)
+	r.isolatedBytes.Add(int64(result.Bytes))
+	s.books.admit(&result, b, req.Withheld)
+	return result, nil
+}
+
+// reapMapper is the mapper's share of a reap: after Close nobody gives back later what it
+// would keep now.
+func (r *tracker) reapMapper() error {
+	if r.inMemory.Load() == memoryGone {
+		return r.mapper.Close()
+	}
+	return r.mapper.Reap()
+}
+
+const isolationAdvice = "the device or its driver maps no memory: ask Features for core.Isolation first"
+
+// relieve gives up what the device has completed and what the memory has in vain, for a
+// mapping that finds the device full.
+func (r *tracker) relieve() error {
+	for _, s := range r.streams.table.streams() {
+		_ = r.unmapCompleted(s, unlimited) // the next reap tells
+	}
+	return r.withMemory("Allocate", func() error { return r.memory.trim(0) })
+}
+
 // find returns the locked record of a live block.
 func (r *tracker) find(op string, id core.BlockID, stream core.StreamID) (*block, error) {
 	if id.Ordinal != r.ordinal {
@@ -219,7 +285,7 @@ func (r *tracker) Ordinal() int { return r.ordinal }
 // memory.
 func (r *tracker) Features() core.Features {
 	f := core.UseTracking | core.StreamOrdered
-	if r.isolated.granularity != 0 {
+	if r.mapper.Granularity() != 0 {
 		f |= core.Isolation
 	}
 	return f
@@ -270,7 +336,7 @@ func (r *tracker) Close(ctx context.Context) error {
 	if err != nil && (ctx.Err() == nil || r.waitingForCaptures() > 0) {
 		return err
 	}
-	if isolatedErr := cmp.Or(r.clearRemains(), r.yield(0, 0)); isolatedErr != nil {
+	if isolatedErr := r.mapper.Close(); isolatedErr != nil {
 		return cmp.Or(err, isolatedErr)
 	}
 	return cmp.Or(err, r.closeMemory(ctx))

@@ -42,7 +42,7 @@ func (r *tracker) takeCensus() (c census) {
 		c.entered += blocks
 		c.enteredBytes += bytes
 	})
-	c.mapped, c.mappedBytes = clamp(r.isolated.entered.Load()), clamp(r.isolated.enteredBytes.Load())
+	c.mapped, c.mappedBytes = clamp(r.isolated.Load()), clamp(r.isolatedBytes.Load())
 	return c
 }
 

@@ -24,7 +24,7 @@ func (r *tracker) Stats() core.Stats {
 	st := core.Stats{Poisoned: clamp(r.streams.table.poisoned.Load())}
 	r.memory.addTo(&st)
 	r.streams.table.group.AddPeaksTo(&st)
-	r.isolated.addTo(&st)
+	r.mapper.AddTo(&st)
 	for _, s := range r.streams.table.streams() {
 		if !s.adopted {
 			s.books.addTo(&st)
@@ -109,7 +109,7 @@ func (i inspector) Adopted(id core.BlockID, stream core.StreamID) bool {
 	return b.stream.adopted
 }
 
-func (i inspector) IsolationGranularity() uint64 { return i.of.isolated.granularity }
+func (i inspector) IsolationGranularity() uint64 { return i.of.mapper.Granularity() }
 
 // CheckLive has nothing to compare.
 func (r *tracker) CheckLive(context.Context) error { return nil }

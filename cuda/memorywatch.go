@@ -179,7 +179,7 @@ func (w *MemoryWatch) Close(ctx context.Context) error {
 
 func (r *tracker) deviceBytes() (uint64, error) {
 	now, err := r.readMemory()
-	return now.Reserved + clamp(r.isolated.mapped.Load()), err
+	return now.Reserved + r.mapper.Mapped(), err
 }
 
 func (r *DirectResource) deviceBytes() (uint64, error) { return r.Stats().Live.Bytes, nil }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/vmm"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
@@ -193,7 +194,7 @@ func (r *tracker) releaseBlock(b *block) {
 func (r *tracker) unmapCompleted(s *stream, most int) error {
 	var first error
 	for _, p := range s.frees.takeUnmaps(most) {
-		if err := r.unmap(p.block.core.ID.Ptr, p.block.mapped); err != nil {
+		if err := r.mapper.Unmap(vmm.Range{Ptr: p.block.core.ID.Ptr, Bytes: p.block.mapped}); err != nil {
 			s.books.Fails.Add(1)
 			s.frees.putBack(p)
 			first = cmp.Or(first, err)
@@ -216,7 +217,7 @@ func (r *tracker) ReapPending(context.Context) error {
 		first = cmp.Or(first, r.reapStream(s))
 		first = cmp.Or(first, r.streams.forget(s))
 	}
-	first = cmp.Or(first, r.clearMappings())
+	first = cmp.Or(first, r.reapMapper())
 	if err := r.withMemory("ReapPending", r.memory.reap); first == nil && !errors.Is(err, core.ErrClosed) { // gone, it holds nothing new
 		first = err
 	}
@@ -317,5 +318,5 @@ func (r *tracker) hasPending() bool {
 			return true
 		}
 	}
-	return r.backlog.n.Load() > 0 || r.isolated.leftover.Load() > 0
+	return r.backlog.n.Load() > 0 || r.mapper.Leftover()
 }
