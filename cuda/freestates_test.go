@@ -308,3 +308,15 @@ func TestAReapAsksOncePerStreamWhetherItCaptures(t *testing.T) {
 	c.in("capture")
 	c.end()
 }
+
+// A stream that was given up is not forgotten while a free that the driver refuses waits
+// with it, however long the device has been done with the stream: nobody would try again.
+func TestAParkedFreeKeepsItsStreamFromBeingForgotten(t *testing.T) {
+	c := newFreeCase(t, freeKind{adopted: true}, "retry")
+	must(t, c.home.Release())
+	c.gone = true
+	c.pass()
+	c.reap()
+	c.in("retry")
+	c.end()
+}
