@@ -27,7 +27,7 @@ type Sink interface {
 
 // The defaults of [Queue].
 const (
-	// DefaultQueueSize is 4096 records, about 1 MiB.
+	// DefaultQueueSize is 4096 records, 1.2 MiB, and as much again for those that are being written.
 	DefaultQueueSize = 4096
 	// DefaultQueueDelay is 20 milliseconds.
 	DefaultQueueDelay = 20 * time.Millisecond
