@@ -219,7 +219,7 @@ func TestAGiveThatIsRefusedAtTheEndOfALaunchIsTriedByReaps(t *testing.T) {
 func TestWhatIsTakenWhenTheMemoryIsClosedIsGivenLater(t *testing.T) {
 	x := newLedgerResource(t, 1)
 	b := x.alloc(0, 4096)
-	x.must(x.AsyncResource.Close(t.Context()))
+	x.must(x.Close(t.Context()))
 	if _, err := x.Allocate(t.Context(), core.Request{Bytes: 1, Stream: x.leases[0].ID()}); !errors.Is(err, core.ErrClosed) {
 		t.Errorf("allocated: %v", err)
 	}

@@ -279,9 +279,9 @@ func (p *StreamPool) waitFor(ctx context.Context, s *stream, id core.StreamID) e
 }
 
 // step begins a step in ctx's trace, and returns what ends it.
-func (p *StreamPool) step(ctx context.Context, s core.Step) (end func(error)) {
+func (p *StreamPool) step(ctx context.Context, s core.Step) func(error) {
 	if p.beginStep != nil {
-		if end = p.beginStep(ctx, s); end != nil {
+		if end := p.beginStep(ctx, s); end != nil {
 			return end
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 )
 
-// lookedAt is a size of which one free is looked at at once.
+// lookedAt is a size of which a single free makes a reap look.
 const lookedAt = 40 << 20
 
 // tellers are the calls that release blocks and so tell listeners. Each returns the call,

@@ -44,10 +44,15 @@ func (d *Device) pinned() *allocationProp {
 	return &allocationProp{allocType: allocTypePinned, locationType: locationTypeDevice, locationID: int32(d.handle)}
 }
 
+// mapsMemory: the device can, and the library has every call for it.
+func (d *Device) mapsMemory() bool {
+	return d.description.VirtualMemory && d.library.needs(mapEntries...) == nil
+}
+
 // findGranularity asks in what units memory is mapped. A device or driver that
 // does not do it has none.
 func (d *Device) findGranularity() (uint64, error) {
-	if !d.description.VirtualMemory || d.library.needs(mapEntries...) != nil {
+	if !d.mapsMemory() {
 		return 0, nil
 	}
 	f := newResultFrame(0, granularityMinimum)

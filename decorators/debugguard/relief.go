@@ -107,6 +107,11 @@ func (r *Resource) relieve(ctx context.Context, w want, seen progress, err error
 	patient, end := context.WithTimeout(ctx, patiences*max(r.cfg.Patience, 0))
 	defer end()
 	began, first, waits := r.cfg.Now(), err, false
+	defer func() {
+		if waits {
+			r.forwarded.waiting.Add(-1)
+		}
+	}()
 	for rounds := 0; curable(err); {
 		switch {
 		case rounds < maxRelief && (w.inOrder || !r.pendingSuffices(err)) && r.giveUp(ctx, w.req.Bytes, seen.given):
@@ -117,7 +122,6 @@ func (r *Resource) relieve(ctx context.Context, w want, seen progress, err error
 			if !waits {
 				waits = true
 				r.forwarded.waiting.Add(1)
-				defer r.forwarded.waiting.Add(-1)
 			}
 			if !r.outwait(patient, seen) {
 				return err

@@ -87,7 +87,8 @@ func (h *hotBlock) announce(s *Stream) (*Point, *core.Intent, error) {
 	if holder != nil {
 		h.Error("a read is in the way of a read")
 	}
-	return p, in, p.Fence(in)
+	err = p.Fence(in)
+	return p, in, err
 }
 
 func (h *hotBlock) launch(s *Stream) error {

@@ -13,8 +13,8 @@ type Ring[T any] struct {
 	next int // where the oldest is, once there are as many as there may be
 }
 
-// Put takes v in, and returns the oldest value if it had to go for it: the ring keeps
-// at most most values, which is the same number each time.
+// Put takes v in, and returns the oldest value if it had to go for it. The ring keeps
+// most values and no more; that must be the same number each time.
 func (r *Ring[T]) Put(v T, most int) (gone T, full bool) {
 	if len(r.all) < most {
 		r.all = append(r.all, v)
