@@ -102,7 +102,8 @@ func orderDeclared() []Case {
 				w.Victim(b.ID)
 				w.Nobody()
 				w.recordAndDrop(y, b, bug)
-				for until := time.Now().Add(5 * time.Second); bug && w.DroppedRecorders() == 0 && time.Now().Before(until); {
+				for bug && !w.watch.has(core.FindingDroppedRecorder) {
+					w.must(w.ctx.Err())
 					runtime.GC()
 					time.Sleep(time.Millisecond)
 				}

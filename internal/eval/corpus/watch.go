@@ -43,6 +43,13 @@ func (v *watch) end() {
 	v.ended = true
 }
 
+// has reports whether there is a finding of a kind by now.
+func (v *watch) has(kind core.FindingKind) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.ContainsFunc(v.found, func(n noted) bool { return n.Kind == kind })
+}
+
 // split returns what the runtime and the guard found, and how much an oracle
 // saw.
 func (v *watch) split() (found []noted, oracle int) {
