@@ -138,7 +138,7 @@ func (r *tracker) Allocate(_ context.Context, req core.Request) (core.Block, err
 	if req.Isolated {
 		return r.allocateIsolated(s, req)
 	}
-	ptr, ready, err := r.allocateOn(s, req)
+	ptr, ready, err := r.allocateOn(s, &req)
 	if err != nil {
 		s.books.Fails.Add(1)
 		return core.Block{}, err
@@ -148,7 +148,7 @@ func (r *tracker) Allocate(_ context.Context, req core.Request) (core.Block, err
 		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.ordinal},
 		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
 	}
-	b.fill(s, result, req.Withheld, fence.AllocatedBehind(ready, req.Span))
+	b.fill(s, &result, req.Withheld, ready, req.Span)
 	s.books.admit(&result, b, req.Withheld)
 	return result, nil
 }
@@ -156,7 +156,7 @@ func (r *tracker) Allocate(_ context.Context, req core.Request) (core.Block, err
 // allocateOn is one step under the stream's lock: the allocation and the
 // event that marks it ready. An isolated one is only refused there for what others are,
 // and does its share of the work.
-func (r *tracker) allocateOn(s *stream, req core.Request) (uint64, *fence.Point, error) {
+func (r *tracker) allocateOn(s *stream, req *core.Request) (uint64, *fence.Point, error) {
 	s.Lock()
 	done := r.takeSome(s)
 	ptr, ready, err := r.allocateLocked(s, req)
@@ -165,7 +165,7 @@ func (r *tracker) allocateOn(s *stream, req core.Request) (uint64, *fence.Point,
 	return ptr, ready, err
 }
 
-func (r *tracker) allocateLocked(s *stream, req core.Request) (uint64, *fence.Point, error) {
+func (r *tracker) allocateLocked(s *stream, req *core.Request) (uint64, *fence.Point, error) {
 	if s.IsGivenUp() {
 		return 0, nil, givenUpError("Allocate", req.Stream)
 	}
@@ -204,7 +204,7 @@ func (r *tracker) allocateIsolated(s *stream, req core.Request) (core.Block, err
 	if r.mapper.Granularity() == 0 {
 		return core.Block{}, core.UnsupportedError("Allocate of an isolated block", r.String(), isolationAdvice)
 	}
-	if _, _, err := r.allocateOn(s, req); err != nil {
+	if _, _, err := r.allocateOn(s, &req); err != nil {
 		s.books.Fails.Add(1)
 		return core.Block{}, err
 	}
@@ -220,7 +220,7 @@ func (r *tracker) allocateIsolated(s *stream, req core.Request) (core.Block, err
 		ID:        core.BlockID{Ptr: at.Ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.ordinal},
 		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
 	}
-	b.fillMapped(s, result, req.Withheld, at.Bytes)
+	b.fillMapped(s, &result, req.Withheld, at.Bytes)
 	// The books must be the last to hear of any allocation, and the count comes before the
 	// bytes: so whatever is on its way is lacking in the books, and nothing on its way makes
 	// up for something else. See census.

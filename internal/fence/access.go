@@ -14,12 +14,6 @@ type Access struct {
 	onPeer bool
 }
 
-// AllocatedBehind is the first access of a block: whoever waits for point may write
-// it. span is that of the allocation.
-func AllocatedBehind(point *Point, span core.SpanRef) Access {
-	return Access{point: point, kind: core.Write, span: span}
-}
-
 // RecordedUse is an access of work that was enqueued before anybody declared it.
 func RecordedUse(point *Point) Access { return Access{point: point, kind: core.ReadWrite} }
 

@@ -17,9 +17,12 @@ const usualAccesses = 8
 // NewHistory returns an empty history with the usual room.
 func NewHistory() History { return History{accesses: make([]Access, 0, usualAccesses)} }
 
-// Begin begins a history with an access, whose reference is the history's from now on.
-// What was there must have been released.
-func (h *History) Begin(with Access) { h.accesses = append(h.accesses[:0], with) }
+// Begin begins a history with the block's first access: whoever waits for ready may
+// write it. span is that of the allocation, and ready's reference is the history's from
+// now on. What was there must have been released.
+func (h *History) Begin(ready *Point, span core.SpanRef) {
+	h.accesses = append(h.accesses[:0], Access{point: ready, kind: core.Write, span: span})
+}
 
 // Clear begins a history without an access: nobody has to wait for the block.
 func (h *History) Clear() { h.accesses = h.accesses[:0] }

@@ -51,7 +51,7 @@ func newHotBlock(t *testing.T, streams int) *hotBlock {
 	written, err := s.Record(1)
 	s.Unlock()
 	h.must(err)
-	h.history.Begin(AllocatedBehind(written, core.SpanRef{}))
+	h.history.Begin(written, core.SpanRef{})
 	t.Cleanup(func() {
 		h.history.Release()
 		for _, s := range h.streams {

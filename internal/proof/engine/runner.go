@@ -163,7 +163,7 @@ func (r *Runner) alloc(o program.Op, op int16) error {
 	}
 	b := &r.blocks[o.Block]
 	b.home, b.live, b.waits = o.Stream, true, false
-	b.history.Begin(fence.AllocatedBehind(ready, core.SpanRef{}))
+	b.history.Begin(ready, core.SpanRef{})
 	return r.compare(from)
 }
 

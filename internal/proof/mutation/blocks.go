@@ -65,7 +65,7 @@ var blockSites = []Site{
 	{
 		Name: "fill: a block is ready at once", File: "block.go", Func: "block.fill",
 		Wrong: "other streams use a block without waiting for its allocation",
-		Old:   "b.history.Begin(ready)",
-		New:   "if b.history.Begin(ready); mutated() {\n b.history.Release()\n }",
+		Old:   "b.history.Begin(ready, span)",
+		New:   "if b.history.Begin(ready, span); mutated() {\n b.history.Release()\n }",
 	},
 }
