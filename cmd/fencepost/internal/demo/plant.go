@@ -159,13 +159,6 @@ func (p *Plant) onStream(ctx context.Context, plant func(*cuda.Lease) error) err
 	return errors.Join(plant(on), on.Release())
 }
 
-// inItsMemory reports whether the device's oracle names a block that has the victim's
-// memory by then: without quarantine it is handed out at once. The guard keeps the
-// memory, and must name the victim.
-func (p *Plant) inItsMemory(f core.Finding) bool {
-	return f.Source == "sim-oracle" && f.Kind == p.kind && p.victim.Bytes > 0 && f.Victim.ID.Ptr-p.victim.ID.Ptr < p.victim.Bytes
-}
-
 // Judge looks for the planted bug among the findings.
 func (p *Plant) Judge() *Planted {
 	p.mu.Lock()
@@ -175,7 +168,7 @@ func (p *Plant) Judge() *Planted {
 		out.Refused = p.refused.Error()
 	}
 	for _, f := range p.found {
-		if f.Victim.Tag == p.victim.Tag && f.Victim.ID.Generation == p.victim.ID.Generation || p.inItsMemory(f) {
+		if f.Victim.Tag == p.victim.Tag && f.Victim.ID.Generation == p.victim.ID.Generation {
 			out.Found, out.Why = true, "seen by "+f.Source
 			return out
 		}

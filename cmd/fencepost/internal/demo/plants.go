@@ -12,17 +12,26 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
 
-// freed plants a victim that was used and given back, and then misuses it.
+// freed plants a victim that was used and given back, and then misuses it. On the
+// simulated device the free is still pending by then: had the device passed it, the
+// memory could be another stream's, and its oracle would name another bug.
 func (p *Plant) freed(ctx context.Context, misuse func(core.Block, *cuda.Lease) error) error {
 	return p.onStream(ctx, func(on *cuda.Lease) error {
 		b, err := p.victimOn(ctx, on)
 		if err != nil {
 			return err
 		}
+		release, err := p.occupy(on)
+		if err != nil {
+			return err
+		}
+		defer release()
 		if _, err := p.rt.Deallocate(ctx, b.ID); err != nil {
 			return err
 		}
-		return misuse(b, on)
+		err = misuse(b, on)
+		release()
+		return errors.Join(err, p.rt.Streams().Synchronize(ctx, on.ID()))
 	})
 }
 
@@ -34,9 +43,7 @@ func plantUseAfterFreeWrite(ctx context.Context, p *Plant) error {
 
 func plantUseAfterFreeRead(ctx context.Context, p *Plant) error {
 	return p.freed(ctx, func(b core.Block, on *cuda.Lease) error {
-		return errors.Join(
-			p.rt.Driver().CopyToHostAsync(make([]byte, 64), b.ID.Ptr, on.Handle()),
-			p.rt.Streams().Synchronize(ctx, on.ID()))
+		return p.rt.Driver().CopyToHostAsync(make([]byte, 64), b.ID.Ptr, on.Handle())
 	})
 }
 

@@ -1,0 +1,64 @@
+package demo
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+)
+
+// Nobody has the victim's memory when a misuse after the free comes, however eagerly
+// others allocate beside: the oracle names the victim, and the planted kind.
+func TestAFreedVictimsMemoryIsNobodysYet(t *testing.T) {
+	plant, err := NewPlant(string(core.FindingUseAfterFreeWrite))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "off", OnFinding: plant.Watch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plant.rt = rt
+	hasIt := func(others []core.Block) bool {
+		return slices.ContainsFunc(others, func(b core.Block) bool { return b.ID.Ptr == plant.victim.ID.Ptr })
+	}
+	err = plant.freed(t.Context(), func(victim core.Block, on *cuda.Lease) error {
+		if hasIt(allocateBeside(t, plant)) {
+			t.Errorf("another stream has the victim's memory, %#x", victim.ID.Ptr)
+		}
+		return rt.Driver().MemsetAsync(victim.ID.Ptr+4096, 0x42, 64, on.Handle())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !hasIt(allocateBeside(t, plant)) {
+		t.Error("the victim's memory is not what the next block gets either: nothing was at stake")
+	}
+	if got := plant.Judge(); !got.Found || got.Why != "seen by sim-oracle" {
+		t.Errorf("%+v", got)
+	}
+	if _, err := rt.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// allocateBeside allocates blocks of the victim's size on another stream, and frees them.
+func allocateBeside(t *testing.T, p *Plant) (blocks []core.Block) {
+	err := p.onStream(t.Context(), func(on *cuda.Lease) error {
+		for range 3 {
+			b, err := p.rt.Allocate(t.Context(), core.Request{Bytes: plantBytes, Stream: on.ID(), Tag: "another"})
+			if err != nil {
+				return err
+			}
+			blocks = append(blocks, b)
+		}
+		return errors.Join(p.giveBack(t.Context(), blocks), p.rt.Streams().Synchronize(t.Context(), on.ID()))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return blocks
+}
