@@ -116,6 +116,15 @@ func (b *HostBuffer[T]) Free(ctx context.Context) error {
 	return err
 }
 
+// hostFreedTwice is freedTwice of page-locked memory, which has no block.
+func hostFreedTwice(rt *core.Runtime, bytes uint64) error {
+	err := fmt.Errorf("HostBuffer.Free: the buffer of %d bytes was freed before, or is being freed; free it in one place: %w", bytes, core.ErrUseAfterFree)
+	if rt != nil && bytes > 0 {
+		rt.ReportDoubleFree(core.Block{Requested: bytes, Bytes: bytes}, fmt.Sprintf("a host buffer of %d bytes was freed again; nothing was freed twice", bytes), err, core.CaptureStack(2))
+	}
+	return err
+}
+
 // free returns the state that the buffer is in then.
 func (b *HostBuffer[T]) free(ctx context.Context) (int32, error) {
 	if b.n == 0 {

@@ -3,6 +3,7 @@ package cuda
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/bits"
 	"sync/atomic"
 	"unsafe"
@@ -190,11 +191,205 @@ func (s *storage) freedTwice() error {
 	return err
 }
 
-// hostFreedTwice is freedTwice of page-locked memory, which has no block.
-func hostFreedTwice(rt *core.Runtime, bytes uint64) error {
-	err := fmt.Errorf("HostBuffer.Free: the buffer of %d bytes was freed before, or is being freed; free it in one place: %w", bytes, core.ErrUseAfterFree)
-	if rt != nil && bytes > 0 {
-		rt.ReportDoubleFree(core.Block{Requested: bytes, Bytes: bytes}, fmt.Sprintf("a host buffer of %d bytes was freed again; nothing was freed twice", bytes), err, core.CaptureStack(2))
+// MemoryManager allocates typed memory; see [Alloc]. With a runtime every
+// slice is a block that recorders can fence. Without one it allocates around
+// the runtime, for code that is not migrated yet: such memory has no
+// identity, and strict recorders refuse it. It is the original's
+// GpuMemoryManager and is safe for concurrent use.
+type MemoryManager struct {
+	drv     driver.Driver
+	streams *StreamPool
+	runtime *core.Runtime
+
+	// limit bounds used, which is what was allocated around the runtime.
+	limit uint64
+	used  atomic.Uint64
+}
+
+// NewMemoryManager returns a manager that allocates through rt. What is nil is
+// a [core.InvalidRequestError].
+func NewMemoryManager(drv driver.Driver, streams *StreamPool, rt core.AnyRuntime) (*MemoryManager, error) {
+	const op = "NewMemoryManager"
+	if err := needDevice(op, drv, streams); err != nil {
+		return nil, err
 	}
-	return err
+	r, err := needRuntime(op, rt)
+	if err != nil {
+		return nil, err
+	}
+	return &MemoryManager{drv: drv, streams: streams, runtime: r}, nil
+}
+
+// NewUntrackedManager returns a manager without a runtime, that allocates at
+// most limit bytes from the driver; 0 means no limit.
+func NewUntrackedManager(drv driver.Driver, streams *StreamPool, limit uint64) *MemoryManager {
+	return &MemoryManager{drv: drv, streams: streams, limit: limit}
+}
+
+// Runtime is the manager's runtime, nil if it has none.
+func (m *MemoryManager) Runtime() *core.Runtime { return m.runtime }
+
+// storage is the memory behind a slice and its views. It is given back when
+// the last of them is freed.
+type storage struct {
+	manager *MemoryManager
+	kind    core.TrackingKind
+	block   core.Block
+	refs    atomic.Int64
+}
+
+func (m *MemoryManager) allocate(ctx context.Context, bytes uint64, o AllocOptions) (*storage, error) {
+	if bytes == 0 {
+		return &storage{manager: m, kind: core.TrackedEmpty}, nil
+	}
+	if m.runtime == nil {
+		return m.allocateUntracked(bytes, o)
+	}
+	b, err := m.runtime.Allocate(ctx, core.Request{Bytes: bytes, Stream: o.Stream, Tag: o.Tag, Claim: o.Claim, Isolated: o.Isolated})
+	if err != nil {
+		return nil, err
+	}
+	return &storage{manager: m, kind: core.TrackedBlock, block: b}, nil
+}
+
+func (m *MemoryManager) allocateUntracked(bytes uint64, o AllocOptions) (*storage, error) {
+	if o.Isolated {
+		return nil, core.UnsupportedError("Alloc of an isolated slice", "an untracked manager", "nothing says when the device is done with it; use a manager with a runtime")
+	}
+	o.Tag = o.Tag.OrUntagged()
+	if err := m.charge(bytes, o.Tag); err != nil {
+		return nil, err
+	}
+	ptr, err := m.drv.MemAlloc(bytes)
+	if err != nil {
+		m.used.Add(-bytes)
+		return nil, err
+	}
+	return &storage{manager: m, kind: core.Untracked, block: core.Block{ID: core.BlockID{Ptr: ptr, Ordinal: m.drv.Ordinal()}, Requested: bytes, Bytes: bytes, Tag: o.Tag}}, nil
+}
+
+// charge takes bytes from the limit. It compares before it adds: to add first
+// and check then would refuse others what fits meanwhile.
+func (m *MemoryManager) charge(bytes uint64, tag core.Tag) error {
+	limit := m.limit
+	if limit == 0 {
+		limit = math.MaxUint64
+	}
+	for {
+		used := m.used.Load()
+		if bytes > limit-used {
+			return &core.OutOfBudgetError{Requested: bytes, Remaining: limit - used, Limit: limit, Live: used, Tag: tag}
+		}
+		if m.used.CompareAndSwap(used, used+bytes) {
+			return nil
+		}
+	}
+}
+
+// free gives the memory back. An error leaves it allocated.
+func (s *storage) free(ctx context.Context) error {
+	switch s.kind {
+	case core.TrackedBlock:
+		_, err := s.manager.runtime.Deallocate(ctx, s.block.ID)
+		return err
+	case core.Untracked:
+		if err := s.manager.drv.MemFree(s.block.ID.Ptr); err != nil {
+			return err
+		}
+		s.manager.used.Add(-s.block.Bytes)
+	}
+	return nil
+}
+
+// Origin says whose memory a column is.
+type Origin uint8
+
+// The origins of columns.
+const (
+	// Owned columns are slices of a memory manager.
+	Owned Origin = iota + 1
+	// DLPack columns were imported from a DLPack tensor.
+	DLPack
+	// ArrowDevice columns were imported through Arrow's C device interface.
+	ArrowDevice
+)
+
+// String names the origin.
+func (o Origin) String() string {
+	switch o {
+	case Owned:
+		return "owned"
+	case DLPack:
+		return "dlpack"
+	case ArrowDevice:
+		return "arrow-device"
+	}
+	return fmt.Sprintf("origin(%d)", uint8(o))
+}
+
+// Column is device memory of one of several origins, untyped. External
+// columns have no identity in the runtime: strict recorders refuse them and
+// permissive ones skip them, so their user synchronises with the producer. It
+// is the original's CudaColumn.
+type Column struct {
+	origin  Origin
+	tracked core.Tracked
+	ptr     uint64
+	bytes   uint64
+	release func()
+	done    atomic.Bool
+}
+
+var _ core.Tracked = (*Column)(nil)
+
+// OwnedColumn makes a column of a slice; the slice stays the caller's to free.
+func OwnedColumn[T Element](s *Slice[T]) *Column {
+	return &Column{origin: Owned, tracked: s, ptr: s.Ptr(), bytes: s.Bytes()}
+}
+
+// External is memory of another framework.
+type External struct {
+	// Ptr and Bytes are where it lies on the device.
+	Ptr, Bytes uint64
+	// Release tells the producer that the memory is not needed any more: the
+	// deleter of a DLManagedTensor, the release of an ArrowArray. May be nil.
+	Release func()
+}
+
+// DLPackColumn makes a column of an imported DLPack tensor.
+func DLPackColumn(e External) *Column {
+	return &Column{origin: DLPack, ptr: e.Ptr, bytes: e.Bytes, release: e.Release}
+}
+
+// ArrowDeviceColumn makes a column of an imported Arrow device array.
+func ArrowDeviceColumn(e External) *Column {
+	return &Column{origin: ArrowDevice, ptr: e.Ptr, bytes: e.Bytes, release: e.Release}
+}
+
+// Origin says whose memory it is.
+func (c *Column) Origin() Origin { return c.origin }
+
+// IsExternal reports whether it is another framework's.
+func (c *Column) IsExternal() bool { return c.origin != Owned }
+
+// Ptr is the device address, Bytes the size.
+func (c *Column) Ptr() uint64 { return c.ptr }
+
+// Bytes is the size in bytes.
+func (c *Column) Bytes() uint64 { return c.bytes }
+
+// Tracking says what the runtime knows of the memory.
+func (c *Column) Tracking() core.Tracking {
+	if c.origin == Owned {
+		return c.tracked.Tracking()
+	}
+	return core.Tracking{Kind: core.TrackedExternal}
+}
+
+// Release calls the producer's release, once, of an external column. The
+// caller makes sure that the device is done with it.
+func (c *Column) Release() {
+	if c.release != nil && c.done.CompareAndSwap(false, true) {
+		c.release()
+	}
 }

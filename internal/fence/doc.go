@@ -32,7 +32,7 @@
 // only by Stream.wait, and where a point is released. Point, pointlist, stream, order,
 // flights, deferred, launch, giveup and capture keep the locks and call the driver through
 // [Port]. The order between devices is not decided here, but by the copy that needs it
-// (cuda/peercopy.go).
+// (cuda/copy.go).
 //
 // # The states of a point
 //

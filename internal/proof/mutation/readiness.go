@@ -81,7 +81,7 @@ var readinessSites = []Site{
 		New:   "p.IsDeferred() && !p.needsNoWait() && !mutated() {",
 	},
 	{
-		Name: "allocateLocked: deferred under a launch", File: "async.go", Func: "tracker.allocateLocked",
+		Name: "allocateLocked: deferred under a launch", File: "tracker.go", Func: "tracker.allocateLocked",
 		Wrong: "the readiness of an allocation is recorded behind the work of a launch that was open on its stream",
 		Old:   "if s.Open() > 0 {",
 		New:   "if s.Open() > 0 && !mutated() {",

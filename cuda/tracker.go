@@ -1,0 +1,290 @@
+package cuda
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/vmm"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
+	"github.com/fencepost-gpu/fencepost/internal/listeners"
+)
+
+// tracker is what a stream-ordered backend is but for where its memory comes from:
+// blocks and books, uses and their fences, frees until they are released.
+type tracker struct {
+	name    string
+	ordinal int
+	streams *StreamPool
+
+	memory memory
+	// inMemory is how many are in a call of the memory's that closing it must not
+	// overtake, or memoryGone.
+	inMemory atomic.Int64
+
+	// mapper maps the isolated blocks, of which isolated came into the books, or are about
+	// to, with isolatedBytes.
+	mapper                  *vmm.Mapper
+	isolated, isolatedBytes atomic.Int64
+
+	listeners listeners.List
+	backlog   captureBacklog
+
+	reaperStop chan struct{}
+	reaperDone chan struct{}
+	stopReaper func()
+
+	// closing holds who closes.
+	closing chan struct{}
+}
+
+// Allocate allocates from the pool in the order of r.Stream. The block's
+// readiness is its first write: uses on other streams wait for it. A request
+// with Isolated set gets a mapping of its own instead, which may block in the
+// driver; if the device maps no memory it is refused with an error that matches
+// errors.ErrUnsupported.
+func (r *tracker) Allocate(_ context.Context, req core.Request) (core.Block, error) {
+	if err := r.refuseClosed("Allocate"); err != nil {
+		return core.Block{}, err
+	}
+	req, err := req.Normalize("Allocate")
+	if err != nil {
+		return core.Block{}, err
+	}
+	s, err := r.streams.table.resolve("Allocate", req.Stream)
+	if err != nil {
+		return core.Block{}, err
+	}
+	if req.Isolated {
+		return r.allocateIsolated(s, req)
+	}
+	ptr, ready, err := r.allocateOn(s, &req)
+	if err != nil {
+		s.books.Fails.Add(1)
+		return core.Block{}, err
+	}
+	b := blocks.Get().(*block)
+	result := core.Block{
+		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.ordinal},
+		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
+	}
+	b.fill(s, &result, req.Withheld, ready, req.Span)
+	s.books.admit(&result, b, req.Withheld)
+	return result, nil
+}
+
+// allocateOn is one step under the stream's lock: the allocation and the
+// event that marks it ready. An isolated one is only refused there for what others are,
+// and does its share of the work.
+func (r *tracker) allocateOn(s *stream, req *core.Request) (uint64, *fence.Point, error) {
+	s.Lock()
+	done := r.takeSome(s)
+	ptr, ready, err := r.allocateLocked(s, req)
+	s.Unlock()
+	r.releaseCompleted(done)
+	return ptr, ready, err
+}
+
+func (r *tracker) allocateLocked(s *stream, req *core.Request) (uint64, *fence.Point, error) {
+	if s.IsGivenUp() {
+		return 0, nil, givenUpError("Allocate", req.Stream)
+	}
+	if err := s.RefuseCaptured("Allocate", req.Stream); err != nil {
+		return 0, nil, err
+	}
+	if req.Isolated {
+		return 0, nil, nil
+	}
+	ready, reserve, err := s.PointForAllocation(req.Stream)
+	if err != nil {
+		return 0, nil, err
+	}
+	ptr, err := r.memory.take(s, req.Bytes)
+	if err != nil {
+		if reserve != nil {
+			reserve.Release()
+		}
+		return 0, nil, err
+	}
+	s.calls.allocated++
+	ready = s.ConfirmReadyPoint(ready, reserve)
+	if s.Open() > 0 {
+		_ = s.Flush() // whoever needs it tries again
+	}
+	return ptr, ready, nil
+}
+
+// allocateIsolated maps memory for req at addresses of its own. That may block in the
+// driver, so no lock is held meanwhile: launches on the stream go on. The calls are the
+// host's, so the block is ready for every stream when it returns, and no access stands for
+// that. Its free waits in the stream's queue like any other, but an unmap respects no stream's
+// order, so it comes after the free is completed, and nothing is queued on the device but
+// the waits for other streams.
+func (r *tracker) allocateIsolated(s *stream, req core.Request) (core.Block, error) {
+	if r.mapper.Granularity() == 0 {
+		return core.Block{}, core.UnsupportedError("Allocate of an isolated block", r.String(), isolationAdvice)
+	}
+	if _, _, err := r.allocateOn(s, &req); err != nil {
+		s.books.Fails.Add(1)
+		return core.Block{}, err
+	}
+	_ = r.unmapCompleted(s, unmapAtOnce) // the next reap tells
+	_ = r.reapMapper()
+	at, err := r.mapper.Map(req.Bytes, r.relieve)
+	if err != nil {
+		s.books.Fails.Add(1)
+		return core.Block{}, err
+	}
+	b := blocks.Get().(*block)
+	result := core.Block{
+		ID:        core.BlockID{Ptr: at.Ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.ordinal},
+		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
+	}
+	b.fillMapped(s, &result, req.Withheld, at.Bytes)
+	// The books must be the last to hear of any allocation, and the count comes before the
+	// bytes: so whatever is on its way is lacking in the books, and nothing on its way makes
+	// up for something else. See census.
+	r.isolated.Add(1)
+	r.isolatedBytes.Add(int64(result.Bytes))
+	s.books.admit(&result, b, req.Withheld)
+	return result, nil
+}
+
+// reapMapper is the mapper's share of a reap: after Close nobody gives back later what it
+// would keep now.
+func (r *tracker) reapMapper() error {
+	if r.inMemory.Load() == memoryGone {
+		return r.mapper.Close()
+	}
+	return r.mapper.Reap()
+}
+
+const isolationAdvice = "the device or its driver maps no memory: ask Features for core.Isolation first"
+
+// relieve gives up what the device has completed and what the memory has in vain, for a
+// mapping that finds the device full.
+func (r *tracker) relieve() error {
+	for _, s := range r.streams.table.streams() {
+		_ = r.unmapCompleted(s, unlimited) // the next reap tells
+	}
+	return r.withMemory("Allocate", func() error { return r.memory.trim(0) })
+}
+
+// find returns the locked record of a live block.
+func (r *tracker) find(op string, id core.BlockID, stream core.StreamID) (*block, error) {
+	if id.Ordinal != r.ordinal {
+		return nil, &core.StreamMisuseError{Op: op, Block: id, Stream: stream,
+			Reason: fmt.Sprintf("the block belongs to device %d, this resource serves device %d", id.Ordinal, r.ordinal)}
+	}
+	b := r.streams.table.lookup(id)
+	if b == nil {
+		return nil, &core.UseAfterFreeError{Op: op, Generation: id.Generation, Block: id, State: core.Freed}
+	}
+	b.mu.Lock()
+	if err := b.check(op, id, stream); err != nil {
+		b.mu.Unlock()
+		return nil, err
+	}
+	return b, nil
+}
+
+// Reserve is not a backend's: it needs a budget.
+func (r *tracker) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
+	return core.Unsupported{Resource: r.String()}.Reserve(ctx, bytes, tag)
+}
+
+// ReleaseClaim is not a backend's: it needs a budget.
+func (r *tracker) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
+	return core.Unsupported{Resource: r.String()}.ReleaseClaim(ctx, id)
+}
+
+// Ordinal is the device's.
+func (r *tracker) Ordinal() int { return r.ordinal }
+
+// Features is use tracking in stream order, and isolation if the device maps
+// memory.
+func (r *tracker) Features() core.Features {
+	f := core.UseTracking | core.StreamOrdered
+	if r.mapper.Granularity() != 0 {
+		f |= core.Isolation
+	}
+	return f
+}
+
+// Subscribe adds a listener for released blocks.
+func (r *tracker) Subscribe(l core.Listener) { r.listeners.Add(l) }
+
+// Unwrap is nil: this is a backend.
+func (r *tracker) Unwrap() core.Resource { return nil }
+
+// String is "async(sim:0)".
+func (r *tracker) String() string { return r.name }
+
+// driverMoment is what calls of the driver that take no time are given when ctx
+// has ended already: plenty, unless the driver does not answer.
+const driverMoment = time.Second
+
+// Close stops the reaper, waits for pending frees until ctx ends, gives back the
+// addresses that isolated blocks left, and destroys the pool; with a context that
+// has ended it does the same without waiting. Live blocks stay
+// valid until they are freed, which the device's context does at the latest.
+// After a driver's error, while frees wait for the end of a capture, and where a call of
+// the driver does not return until ctx ends, Close may be called again; after it
+// has ended a further one does nothing, and allocating and trimming are refused
+// with [core.ErrClosed].
+func (r *tracker) Close(ctx context.Context) error {
+	r.stopReaper() // whoever else closes, and however little time there is
+	if !r.claimClose(ctx) {
+		return fmt.Errorf("closing the pool: another call has not ended it: %w", ctx.Err())
+	}
+	defer func() { <-r.closing }()
+	if r.inMemory.Load() == memoryGone {
+		return nil
+	}
+	if err := r.endReaper(ctx); err != nil {
+		return err
+	}
+	err := r.Drain(ctx)
+	if err != nil && (ctx.Err() == nil || r.waitingForCaptures() > 0) {
+		return err
+	}
+	if isolatedErr := r.mapper.Close(); isolatedErr != nil {
+		return cmp.Or(err, isolatedErr)
+	}
+	return cmp.Or(err, r.closeMemory(ctx))
+}
+
+// claimClose takes the right to close, or answers false if another call has it
+// until ctx ends. A right that nobody has is taken whether ctx has ended or not.
+func (r *tracker) claimClose(ctx context.Context) bool {
+	select {
+	case r.closing <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case r.closing <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// endReaper waits for the reaper, which was stopped. It may be in a call of the
+// driver.
+func (r *tracker) endReaper(ctx context.Context) error {
+	select {
+	case <-r.reaperDone:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-r.reaperDone:
+		return nil
+	case <-time.After(driverMoment):
+		return fmt.Errorf("closing the pool: the driver does not answer the reaper: %w", ctx.Err())
+	}
+}
