@@ -80,12 +80,6 @@ type Event struct {
 	Err error
 }
 
-// Trace is how much of the trace of e's span was exported: [TraceFull] or
-// [TraceEvent], and empty if e has no span.
-func (e *Event) Trace() string {
-	return extent(e.Span, e.Alone)
-}
-
 // EventSink takes events.
 type EventSink interface {
 	// Emit takes one event of an operation that ran under ctx, in which the

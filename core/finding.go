@@ -138,12 +138,6 @@ type FindingSink interface {
 	Report(f Finding)
 }
 
-// Extent is how much of the trace of Span was exported, [TraceFull] or
-// [TraceEvent]; empty without one.
-func (f *Finding) Extent() string {
-	return extent(f.Span, f.Alone)
-}
-
 // String is the finding's text with kind, victim and stacks, on several
 // lines.
 func (f Finding) String() string {
@@ -161,9 +155,14 @@ func (f Finding) String() string {
 	for _, u := range f.Uses {
 		fmt.Fprintf(&b, "\n  used by: %v", u)
 	}
-	writeStack(&b, "allocated at", f.AllocStack)
-	writeStack(&b, "freed at", f.FreeStack)
-	writeStack(&b, "called at", f.CallStack)
+	for _, at := range []struct {
+		what  string
+		stack Stack
+	}{{"allocated at", f.AllocStack}, {"freed at", f.FreeStack}, {"called at", f.CallStack}} {
+		if len(at.stack) > 0 {
+			fmt.Fprintf(&b, "\n  %s:\n    %s", at.what, strings.Join(at.stack.Lines(), "\n    "))
+		}
+	}
 	if f.Incident != "" {
 		fmt.Fprintf(&b, "\n  incident: %s", f.Incident)
 	}
@@ -210,14 +209,4 @@ func (u UseRecord) String() string {
 		text += fmt.Sprintf(", span %x of trace %x", u.Span.SpanID, u.Span.TraceID)
 	}
 	return text
-}
-
-func writeStack(b *strings.Builder, title string, s Stack) {
-	if len(s) == 0 {
-		return
-	}
-	fmt.Fprintf(b, "\n  %s:", title)
-	for _, line := range s.Lines() {
-		b.WriteString("\n    " + line)
-	}
 }

@@ -12,6 +12,18 @@ type SpanRef struct {
 // IsZero reports whether r refers to no span.
 func (r SpanRef) IsZero() bool { return r == SpanRef{} }
 
+// Extent is how much of the span's trace was exported, [TraceFull], or [TraceEvent] of
+// one that is alone; empty without a span.
+func (r SpanRef) Extent(alone bool) string {
+	switch {
+	case r.IsZero():
+		return ""
+	case alone:
+		return TraceEvent
+	}
+	return TraceFull
+}
+
 // SpanContext is the span in force at a call, whether or not it is exported: what
 // of OpenTelemetry's span context is kept of a call, so that what is found later
 // can be told in the call's trace. The zero value is none.
@@ -39,17 +51,6 @@ const (
 	// rest of its trace may not exist anywhere.
 	TraceEvent = "event"
 )
-
-// extent is how much of a span's trace was exported; empty without a span.
-func extent(span SpanRef, alone bool) string {
-	switch {
-	case span.IsZero():
-		return ""
-	case alone:
-		return TraceEvent
-	}
-	return TraceFull
-}
 
 // SpanCarrier is a context that says which span it was made for. A tracing
 // layer hands one to its upstream, so that layers below can name the span in

@@ -85,7 +85,7 @@ func findingLogAttrs(f *core.Finding) []slog.Attr {
 		}
 	}
 	if !f.Span.IsZero() {
-		attrs = append(append(attrs, spanLogAttrs(f.Span)...), slog.String(core.TraceKey, f.Extent()))
+		attrs = append(append(attrs, spanLogAttrs(f.Span)...), slog.String(core.TraceKey, f.Span.Extent(f.Alone)))
 	}
 	for _, place := range []struct{ key, at string }{
 		{"allocated_at", f.AllocStack.Caller()}, {"freed_at", f.FreeStack.Caller()}, {"called_at", f.CallStack.Caller()}, {"incident", f.Incident},

@@ -187,8 +187,8 @@ func TestWhereAFindingIsToldWhenLaunchesAreNotTraced(t *testing.T) {
 				t.Errorf("%s: %v under %v", name, s.Attributes(), s.Parent())
 			}
 		}
-		if f := findings.Recent()[0]; f.Extent() != c.first || len(spans) > 0 && trace.SpanID(f.Span.SpanID) != spans[0].SpanContext().SpanID() {
-			t.Errorf("%s: the finding names %x (%s)", name, f.Span, f.Extent())
+		if f := findings.Recent()[0]; f.Span.Extent(f.Alone) != c.first || len(spans) > 0 && trace.SpanID(f.Span.SpanID) != spans[0].SpanContext().SpanID() {
+			t.Errorf("%s: the finding names %x (%s)", name, f.Span, f.Span.Extent(f.Alone))
 		}
 	}
 }
@@ -206,7 +206,7 @@ func TestEventSpansOfFindingsAreBounded(t *testing.T) {
 	seconds := int(time.Since(begin)/time.Second) + 2 // those that it touched
 	told := 0
 	for _, f := range findings.Recent() {
-		if f.Extent() == core.TraceEvent {
+		if f.Span.Extent(f.Alone) == core.TraceEvent {
 			told++
 		}
 	}
@@ -220,7 +220,7 @@ func TestEventSpansOfFindingsAreBounded(t *testing.T) {
 	}
 	never := telemetry.NewFindings(telemetry.FindingsConfig{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))})
 	never.Report(core.Finding{Suspects: []core.UseRecord{callerOf(2, "a", false)}})
-	if f := never.Recent()[0]; !f.Span.IsZero() || f.Alone || f.Extent() != "" {
-		t.Errorf("against the sampler it names %x (%s)", f.Span, f.Extent())
+	if f := never.Recent()[0]; !f.Span.IsZero() || f.Alone || f.Span.Extent(f.Alone) != "" {
+		t.Errorf("against the sampler it names %x (%s)", f.Span, f.Span.Extent(f.Alone))
 	}
 }

@@ -36,7 +36,7 @@ func (rec *Record) fields(to []slog.Attr) []slog.Attr {
 		to = append(to,
 			slog.String(core.TraceIDKey, hex.EncodeToString(span.TraceID[:])),
 			slog.String(core.SpanIDKey, hex.EncodeToString(span.SpanID[:])),
-			slog.String(core.TraceKey, e.Trace()))
+			slog.String(core.TraceKey, e.Span.Extent(e.Alone)))
 	}
 	if e.Err != nil {
 		to = append(to, slog.String("error", errorText(e.Err)), slog.String("kind", errorKind(e.Err)))

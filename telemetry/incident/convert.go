@@ -15,7 +15,7 @@ func FromFinding(f core.Finding) Finding {
 		Kind: clean(string(f.Kind)), Source: clean(f.Source), Text: clean(f.Text), Time: instant(f.Time), Unproven: f.Unproven,
 		AllocStack: f.AllocStack.Lines(), FreeStack: f.FreeStack.Lines(), CallStack: f.CallStack.Lines(),
 		Uses: fromUses(f.Uses), OlderUses: f.OlderUses, Suspects: fromUses(f.Suspects), MoreSuspects: f.MoreSuspects,
-		TraceID: TraceID(f.Span.TraceID), SpanID: SpanID(f.Span.SpanID), Trace: f.Extent(), Error: fromError(f.Err),
+		TraceID: TraceID(f.Span.TraceID), SpanID: SpanID(f.Span.SpanID), Trace: f.Span.Extent(f.Alone), Error: fromError(f.Err),
 	}
 	if f.Victim.ID.Generation != 0 || f.Victim.ID.Ptr != 0 {
 		w.Victim = fromBlock(f.Victim)

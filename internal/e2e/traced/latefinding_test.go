@@ -179,8 +179,8 @@ func TestALateFindingReachesTheTraceOfARequestThatIsNotSampled(t *testing.T) {
 			if spanText(s, telemetry.AttrFindingKind) != string(f.Kind) || spanText(s, telemetry.AttrLaunchName) != f.Suspects[0].Launch {
 				t.Errorf("the span says %v of %v", s.Attributes(), f)
 			}
-			if trace.SpanID(f.Span.SpanID) != s.SpanContext().SpanID() || f.Extent() != core.TraceEvent {
-				t.Errorf("the finding names %x (%s)", f.Span, f.Extent())
+			if trace.SpanID(f.Span.SpanID) != s.SpanContext().SpanID() || f.Span.Extent(f.Alone) != core.TraceEvent {
+				t.Errorf("the finding names %x (%s)", f.Span, f.Span.Extent(f.Alone))
 			}
 			var line map[string]any
 			e2e.Succeed(t, "parse", json.Unmarshal([]byte(strings.SplitN(c.log.String(), "\n", 2)[0]), &line))
@@ -216,8 +216,8 @@ func TestALateFindingReachesTheLaunchOfARequestThatIsSampled(t *testing.T) {
 					t.Errorf("the span %v is under %v", s.Attributes(), s.Parent())
 				}
 			}
-			if f.Extent() != core.TraceFull || trace.SpanID(f.Span.SpanID) != found[0].SpanContext().SpanID() {
-				t.Errorf("the finding names %x (%s)", f.Span, f.Extent())
+			if f.Span.Extent(f.Alone) != core.TraceFull || trace.SpanID(f.Span.SpanID) != found[0].SpanContext().SpanID() {
+				t.Errorf("the finding names %x (%s)", f.Span, f.Span.Extent(f.Alone))
 			}
 		})
 	}
@@ -235,13 +235,13 @@ func TestAFindingWithoutALaunchReachesTheRequestOfItsVictim(t *testing.T) {
 		e2e.Succeed(t, "write", e2e.Memset(t.Context(), c.rt, b.ID.Ptr, 16, c.stream.Handle())) // around the runtime
 		e2e.Succeed(t, "drain", c.rt.Drain(t.Context()))
 		f := c.found(core.FindingUseAfterFreeWrite)
-		if len(f.Suspects) != 0 || trace.TraceID(f.Span.TraceID) != trace.SpanContextFromContext(freer).TraceID() || f.Extent() != extent {
-			t.Errorf("%s is told in %x (%s), suspects %v", f.Kind, f.Span.TraceID, f.Extent(), f.Suspects)
+		if len(f.Suspects) != 0 || trace.TraceID(f.Span.TraceID) != trace.SpanContextFromContext(freer).TraceID() || f.Span.Extent(f.Alone) != extent {
+			t.Errorf("%s is told in %x (%s), suspects %v", f.Kind, f.Span.TraceID, f.Span.Extent(f.Alone), f.Suspects)
 		}
 		_ = c.allocate(allocator, "forgotten")
 		c.close()
-		if f := c.found(core.FindingLeak); trace.TraceID(f.Span.TraceID) != trace.SpanContextFromContext(allocator).TraceID() || f.Extent() != extent {
-			t.Errorf("%s is told in %x (%s)", f.Kind, f.Span.TraceID, f.Extent())
+		if f := c.found(core.FindingLeak); trace.TraceID(f.Span.TraceID) != trace.SpanContextFromContext(allocator).TraceID() || f.Span.Extent(f.Alone) != extent {
+			t.Errorf("%s is told in %x (%s)", f.Kind, f.Span.TraceID, f.Span.Extent(f.Alone))
 		}
 		if spans := e2e.SpansNamed(c.recorder, telemetry.SpanFinding); len(spans) != 2 {
 			t.Errorf("%d spans of 2 findings", len(spans))
