@@ -83,7 +83,7 @@ func (r *Runtime) newReporter(cfg Config) *findings.Reporter {
 	to := findings.Config{Collection: r.findings, LookAtHealth: r.health.LookSoon, OnFinding: cfg.OnFinding,
 		Incidents: r.incidents, Dumps: r.dumps, Stack: r.findingStack}
 	if cfg.GuardPolicy == PolicyStop {
-		to.Stop = &findings.StopConfig{Flushes: flushes(cfg), OnStop: cfg.OnStop, ExitCode: StopExitCode}
+		to.Stop = &findings.StopConfig{Flushes: r.flushes(cfg), OnStop: cfg.OnStop, ExitCode: StopExitCode}
 	}
 	return findings.New(to)
 }
@@ -96,8 +96,9 @@ func (r *Runtime) findingStack() (findings.Stack, bool) {
 	return findings.Stack{Base: core.Base(r.Resource()), Guard: r.guard, Streams: r.streams}, true
 }
 
-// flushes are what the program brought that keeps records back.
-func flushes(cfg Config) (all []func(context.Context) error) {
+// flushes are what the program brought that keeps records back, and the dump of the
+// history.
+func (r *Runtime) flushes(cfg Config) (all []func(context.Context) error) {
 	for _, sink := range cfg.LogSinks {
 		if sink != nil {
 			all = append(all, sink.Flush)
@@ -105,6 +106,12 @@ func flushes(cfg Config) (all []func(context.Context) error) {
 	}
 	if provider, ok := cfg.TracerProvider.(interface{ ForceFlush(context.Context) error }); ok {
 		all = append(all, provider.ForceFlush)
+	}
+	if r.dumps != nil {
+		all = append(all, func(ctx context.Context) error {
+			_, err := r.dumps.Now(ctx, dump.Finding)
+			return err
+		})
 	}
 	return all
 }

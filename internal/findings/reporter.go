@@ -1,6 +1,8 @@
 package findings
 
 import (
+	"slices"
+
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/telemetry"
@@ -20,7 +22,7 @@ type Config struct {
 	// Incidents and Dumps write files; nil if there is no folder for them.
 	Incidents *incident.Writer
 	Dumps     *dump.Writer
-	// Stop, if not nil, ends the process upon a finding of [StopKinds].
+	// Stop, if not nil, ends the process upon a finding of [StopKinds] that is proven.
 	Stop *StopConfig
 	// Stack is the stack that the blocks and streams of a finding are of, or false
 	// until it is built.
@@ -72,7 +74,7 @@ func (r *Reporter) handle(f core.Finding) {
 		r.tell(f)
 		return
 	}
-	ends := r.cfg.Stop != nil && stops(f)
+	ends := r.cfg.Stop != nil && !f.Unproven && slices.Contains(stopKinds[:], f.Kind)
 	if ends && r.stop.begun.CompareAndSwap(false, true) {
 		r.end(f)
 		return

@@ -12,7 +12,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
-	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 )
 
 // stopTime bounds the delivery of the finding that ends the process.
@@ -27,12 +26,10 @@ var stopKinds = [...]core.FindingKind{
 // StopKinds are the findings that end the process.
 func StopKinds() []core.FindingKind { return slices.Clone(stopKinds[:]) }
 
-// stops reports whether a finding ends the process: one that is not proven does not.
-func stops(f core.Finding) bool { return !f.Unproven && slices.Contains(stopKinds[:], f.Kind) }
-
 // StopConfig says how a process is ended.
 type StopConfig struct {
-	// Flushes are called before the end, each with the time that is left.
+	// Flushes are called before the end, each with the time that is left, behind the
+	// delivery of the finding.
 	Flushes []func(context.Context) error
 	// OnStop, if not nil, is called in place of the exit.
 	OnStop func(core.Finding)
@@ -49,8 +46,12 @@ type stopper struct {
 
 // end ends the process for f, the first, or leaves that to the program.
 func (r *Reporter) end(f core.Finding) {
-	defer close(r.stop.delivered)
-	f = r.tracedSoon(f)
+	traced := make(chan core.Finding, 1)
+	await(deadline.LastMoment, func() { traced <- r.cfg.Collection.Trace(f) })
+	select {
+	case f = <-traced:
+	default: // it is told without its span
+	}
 	write := func(context.Context) (string, error) { return "", nil }
 	if r.cfg.Incidents != nil {
 		f.Incident, write = r.cfg.Incidents.Urgent(f)
@@ -58,61 +59,29 @@ func (r *Reporter) end(f core.Finding) {
 	written := r.deliver(f, write)
 	said := f
 	said.Incident = "" // the last line says what became of it
-	soon(func() { announce(said, written, r.cfg.Stop) })
+	await(deadline.LastMoment, func() { announce(said, written, r.cfg.Stop) })
 	if r.cfg.Stop.OnStop == nil {
-		exit(r.cfg.Stop.ExitCode)
+		os.Exit(r.cfg.Stop.ExitCode)
 	}
 	// Who reports may hold locks that closing the runtime takes.
 	go r.cfg.Stop.OnStop(f)
+	close(r.stop.delivered)
 }
 
-// exit ends the process. Nobody waits for what was deferred any more.
-func exit(code int) { os.Exit(code) }
-
-// soon calls f, and waits for it no longer than a moment: neither a processor of spans
+// await calls f, and waits for it no longer than limit: neither a processor of spans
 // that keeps its caller nor a pipe that nobody empties must keep the process.
-func soon(f func()) {
-	ctx, cancel := context.WithTimeout(context.Background(), deadline.LastMoment)
-	defer cancel()
-	await(ctx, f)
-}
-
-// await calls f, and waits for it until ctx ends.
-func await(ctx context.Context, f func()) {
+func await(limit time.Duration, f func()) {
 	done := make(chan struct{})
 	go func() { f(); close(done) }()
 	select {
 	case <-done:
-	case <-ctx.Done():
+	case <-time.After(limit):
 	}
 }
 
-// flushes are the program's, and the dump of the history.
-func (r *Reporter) flushes() []func(context.Context) error {
-	all := slices.Clone(r.cfg.Stop.Flushes)
-	if r.cfg.Dumps != nil {
-		all = append(all, func(ctx context.Context) error {
-			_, err := r.cfg.Dumps.Now(ctx, dump.Finding)
-			return err
-		})
-	}
-	return all
-}
-
-// tracedSoon traces f, if that takes a moment at most.
-func (r *Reporter) tracedSoon(f core.Finding) core.Finding {
-	var traced atomic.Pointer[core.Finding]
-	soon(func() { t := r.cfg.Collection.Trace(f); traced.Store(&t) })
-	if t := traced.Load(); t != nil {
-		return *t
-	}
-	return f
-}
-
-// deliver tells of f, writes the incident, dumps the history and flushes log and spans, all at once
-// and for stopTime at most, even where one of them does not keep to its context:
-// what the program brought must not keep it. It says in one line what became of
-// the incident.
+// deliver tells of f, writes the incident and makes the flushes, all at once and for
+// stopTime at most, even where one of them does not keep to its context: what the
+// program brought must not keep it. It says in one line what became of the incident.
 func (r *Reporter) deliver(f core.Finding, write func(context.Context) (string, error)) string {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
@@ -120,7 +89,7 @@ func (r *Reporter) deliver(f core.Finding, write func(context.Context) (string, 
 	var all sync.WaitGroup
 	all.Go(func() { written <- r.writeIncident(ctx, write) })
 	all.Go(func() { r.tell(f); close(told) })
-	for _, flush := range r.flushes() {
+	for _, flush := range r.cfg.Stop.Flushes {
 		all.Go(func() {
 			select { // the finding's span and record are to be among them
 			case <-told:
@@ -129,7 +98,7 @@ func (r *Reporter) deliver(f core.Finding, write func(context.Context) (string, 
 			_ = flush(ctx) // the process ends, and there is nobody to tell
 		})
 	}
-	await(ctx, all.Wait)
+	await(stopTime, all.Wait)
 	select {
 	case line := <-written:
 		return line
