@@ -96,49 +96,37 @@ func NewFindings(cfg FindingsConfig) *Findings {
 // than counted: a program may bring one with every request. Report calls nothing
 // but the logger's handler and the tracer, and those with no lock held.
 func (c *Findings) Report(f core.Finding) {
-	if c.repeats(&f) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.count(&f)
-		return
+	if !f.Harmless() || !c.repeats(&f) {
+		c.Take(c.Trace(f))
 	}
-	c.Take(c.Trace(f))
-}
-
-// Trace makes the spans of f and returns it with the one that leads to it. It is
-// the first half of [Findings.Report], for callers that need that span before
-// [Findings.Take] counts and logs f.
-func (c *Findings) Trace(f core.Finding) core.Finding {
-	if c.tracer != nil {
-		c.traceFinding(&f)
-	}
-	return f
 }
 
 // Take is Report of a finding that was traced.
 func (c *Findings) Take(f core.Finding) {
-	c.add(&f)
+	c.mu.Lock()
+	c.count(&f)
+	c.recent.Put(f, c.keep)
+	c.mu.Unlock()
 	if c.logger != nil {
 		logFinding(c.logger, f)
 	}
 }
 
-// repeats reports whether f is harmless and not the first from its place.
+// repeats reports whether something harmless came from the place of f before, and
+// counts f then. Beyond maxPlaces there are no new ones.
 func (c *Findings) repeats(f *core.Finding) bool {
-	if !f.Harmless() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var place uintptr
+	if len(f.CallStack) > 0 {
+		place = f.CallStack[0]
+	}
+	if !c.places[place] && len(c.places) < maxPlaces {
+		c.places[place] = true
 		return false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.newPlace(f.CallStack)
-}
-
-// add counts and keeps f.
-func (c *Findings) add(f *core.Finding) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.count(f)
-	c.recent.Put(*f, c.keep)
+	return true
 }
 
 // count counts f; mu must be held.
@@ -162,20 +150,6 @@ func (c *Findings) count(f *core.Finding) {
 		kind += unprovenSuffix
 	}
 	c.byTag[tagKey{kind, tag}]++
-}
-
-// newPlace reports whether nothing harmless came from the top of a stack before,
-// and notes it; beyond maxPlaces there are no new ones. mu must be held.
-func (c *Findings) newPlace(at core.Stack) bool {
-	var place uintptr
-	if len(at) > 0 {
-		place = at[0]
-	}
-	if c.places[place] || len(c.places) >= maxPlaces {
-		return false
-	}
-	c.places[place] = true
-	return true
 }
 
 // Total is the number of findings so far.

@@ -16,14 +16,21 @@ import (
 // MaxFindingSpans is how many of a finding's suspects get a span for it.
 const MaxFindingSpans = 3
 
-// traceFinding makes a span of the finding under each of the first suspects whose
-// launch was traced, or, without a suspect, under the victim's newest use that was.
-// Those spans have usually ended, and an ended span takes no event: a child still
-// reaches the trace. For the likeliest suspect that was not traced there is one more,
-// in the request that launched it, sampled or not; one only, because such spans are
-// bounded. If no place is known it is the finding's origin.
-func (c *Findings) traceFinding(f *core.Finding) {
-	places := placesOf(f)
+// Trace makes a span of the finding under each of the first suspects whose launch was
+// traced, or, without a suspect, under the victim's newest use that was. Those spans
+// have usually ended, and an ended span takes no event: a child still reaches the
+// trace. For the likeliest suspect that was not traced there is one more, in the
+// request that launched it, sampled or not; one only, because such spans are bounded.
+// If no place is known it is the finding's origin.
+//
+// Trace returns f with the first of these spans. It is the first half of
+// [Findings.Report], for callers that need that span before [Findings.Take] counts
+// and logs f.
+func (c *Findings) Trace(f core.Finding) core.Finding {
+	if c.tracer == nil {
+		return f
+	}
+	places := placesOf(&f)
 	if len(places) == 0 && !f.Origin.IsZero() {
 		places = append(places, place{in: f.Origin, attributes: []attribute.KeyValue{extentOf(f.Origin)}})
 	}
@@ -31,7 +38,7 @@ func (c *Findings) traceFinding(f *core.Finding) {
 		if !p.in.Sampled && !c.events.admit(time.Now()) {
 			continue
 		}
-		span := c.findingSpan(p, f)
+		span := c.findingSpan(p, &f)
 		if !p.in.Sampled {
 			c.events.remember(span, f.Err)
 		}
@@ -39,6 +46,7 @@ func (c *Findings) traceFinding(f *core.Finding) {
 			f.Span, f.Alone = span, !p.in.Sampled
 		}
 	}
+	return f
 }
 
 // place is a span under which a finding is told, and what says there why.
@@ -58,7 +66,8 @@ func placesOf(f *core.Finding) []place {
 	untraced := 0
 	for i := range candidates {
 		u := &candidates[i]
-		p := place{in: core.SpanContext{SpanRef: u.Span, Sampled: true}, attributes: suspectAttributes(u)}
+		p := place{in: core.SpanContext{SpanRef: u.Span, Sampled: true},
+			attributes: appendLaunch([]attribute.KeyValue{number(AttrLaunchID, u.LaunchID), number(AttrStream, u.Stream)}, u.Launch)}
 		if u.Span.IsZero() {
 			if u.Caller.IsZero() || untraced > 0 {
 				continue
@@ -116,11 +125,6 @@ func findingAttributes(f *core.Finding) []attribute.KeyValue {
 		attrs = append(attrs, AttrErrorType.String(ErrorType(f.Err)))
 	}
 	return attrs
-}
-
-// suspectAttributes name the launch that the span stands under.
-func suspectAttributes(u *core.UseRecord) []attribute.KeyValue {
-	return appendLaunch([]attribute.KeyValue{number(AttrLaunchID, u.LaunchID), number(AttrStream, u.Stream)}, u.Launch)
 }
 
 // lookBack is how many of the newest findings are compared with an error: one
