@@ -40,13 +40,12 @@ type book struct {
 	// same by address.
 	allocated map[core.Generation]bool
 	places    []memory
-	// early are the others; retired is set for those that were freed before.
-	early   map[core.Generation]memory
-	retired map[core.Generation]bool
+	// early are the others, retired if they were freed before.
+	early map[core.Generation]listedBlock
 }
 
 func newBook(ordinal int) *book {
-	return &book{ordinal: ordinal, allocated: map[core.Generation]bool{}, early: map[core.Generation]memory{}, retired: map[core.Generation]bool{}}
+	return &book{ordinal: ordinal, allocated: map[core.Generation]bool{}, early: map[core.Generation]listedBlock{}}
 }
 
 // maxAddress is beyond what any device has. Sums of it do not overflow.
@@ -73,13 +72,11 @@ func (b *book) enter(e *core.Event) error {
 		b.allocated[g] = true
 		b.places = append(b.places, memoryOfEvent(e))
 		delete(b.early, g) // recorded late
-		delete(b.retired, g)
+	case b.allocated[g] || early:
 	case e.Op == core.OpRelease:
-		if !b.allocated[g] && !early {
-			b.early[g], b.retired[g] = memoryOfEvent(e), true
-		}
-	case !b.allocated[g] && !early:
-		b.early[g] = memoryOfEvent(e)
+		b.early[g] = listedBlock{memory: memoryOfEvent(e), state: core.Retired}
+	default:
+		b.early[g] = listedBlock{memory: memoryOfEvent(e), state: core.Live}
 	}
 	return nil
 }
@@ -98,8 +95,5 @@ func (b *book) complete(l listedBlock) {
 	if _, early := b.early[g]; early || b.allocated[g] || l.id.Ptr >= maxAddress || l.bytes >= maxAddress {
 		return
 	}
-	b.early[g] = l.memory
-	if l.state == core.Retired {
-		b.retired[g] = true
-	}
+	b.early[g] = l
 }

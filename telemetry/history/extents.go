@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"slices"
+	"sort"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -12,13 +13,7 @@ type extents []*memory
 
 // first is the index of the first block that ends behind address.
 func (x extents) first(address uint64) int {
-	i, _ := slices.BinarySearchFunc(x, address, func(h *memory, a uint64) int {
-		if h.end() <= a {
-			return -1
-		}
-		return 1
-	})
-	return i
+	return sort.Search(len(x), func(i int) bool { return x[i].end() > address })
 }
 
 // over are the blocks that have bytes in common with h.
@@ -73,7 +68,7 @@ func newPlaces(all []memory) places {
 // bytes.
 func (p places) overlapOlder(h *memory) bool {
 	lowest := h.id.Ptr - min(p.largest, h.id.Ptr)
-	i, _ := slices.BinarySearchFunc(p.sorted, lowest, func(a memory, ptr uint64) int { return cmp.Compare(a.id.Ptr, ptr) })
+	i := sort.Search(len(p.sorted), func(i int) bool { return p.sorted[i].id.Ptr >= lowest })
 	for ; i < len(p.sorted) && p.sorted[i].id.Ptr < h.end(); i++ {
 		if a := &p.sorted[i]; a.end() > h.id.Ptr && a.id.Generation < h.id.Generation {
 			return true

@@ -20,13 +20,8 @@ const patience = time.Minute
 // It changes nothing, but it shows tags, names of launches and addresses: who
 // may reach it is the mount's to say.
 func Handler(s Source) http.Handler {
-	return &handler{source: s, patience: patience, turn: make(chan struct{}, 1)}
-}
-
-type handler struct {
-	source   Source
-	patience time.Duration
-	turn     chan struct{} // full while somebody is answered
+	turn := make(chan struct{}, 1)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, turn, patience) })
 }
 
 // files are how each format is sent.
@@ -36,7 +31,9 @@ var files = map[Format]struct{ contentType, name string }{
 	PyTorch:   {"application/octet-stream", "gpumem-history.pickle"},
 }
 
-func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// serve answers a request when turn, which is full while somebody is answered, has
+// room for it.
+func (s Source) serve(w http.ResponseWriter, r *http.Request, turn chan struct{}, patience time.Duration) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -52,12 +49,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	select {
-	case h.turn <- struct{}{}:
-		defer func() { <-h.turn }()
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
 	case <-r.Context().Done():
 		return
 	}
-	write, err := h.source.prepare(format)
+	write, err := s.prepare(format)
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		http.Error(w, err.Error(), http.StatusNotFound)
@@ -72,7 +69,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	connection := http.NewResponseController(w)
-	if connection.SetWriteDeadline(time.Now().Add(h.patience)) == nil {
+	if connection.SetWriteDeadline(time.Now().Add(patience)) == nil {
 		defer func() { _ = connection.SetWriteDeadline(time.Time{}) }() // the next request has its own
 	}
 	_ = write(w) // the client went away

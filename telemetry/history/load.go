@@ -46,18 +46,18 @@ func (s Source) load() (*loaded, error) {
 	return h, nil
 }
 
-// list lists the blocks of a stack: addresses and sizes as the innermost
+// listBlocks lists the blocks of a stack: addresses and sizes as the innermost
 // layer has them, which is what its log shows, and states and stacks as the
 // outermost does.
-func (h *loaded) list(r core.Resource) {
+func listBlocks(r core.Resource, listed map[core.Generation]listedBlock) {
 	core.Base(r).Inspect().Blocks(func(b core.BlockInfo) bool {
 		if b.Block.State != core.Freed {
-			h.listed[b.Block.ID.Generation] = listedBlock{memory: memoryOfBlock(b.Block), state: b.Block.State, stack: b.AllocStack}
+			listed[b.Block.ID.Generation] = listedBlock{memory: memoryOfBlock(b.Block), state: b.Block.State, stack: b.AllocStack}
 		}
 		return true
 	})
 	r.Inspect().Blocks(func(b core.BlockInfo) bool {
-		known, ok := h.listed[b.Block.ID.Generation]
+		known, ok := listed[b.Block.ID.Generation]
 		if !ok {
 			return true
 		}
@@ -65,7 +65,7 @@ func (h *loaded) list(r core.Resource) {
 			known.state = b.Block.State
 		}
 		known.stack = b.AllocStack
-		h.listed[b.Block.ID.Generation] = known
+		listed[b.Block.ID.Generation] = known
 		return true
 	})
 }

@@ -35,11 +35,13 @@ type trace struct {
 	begun   bool
 }
 
-func writeTrace(w io.Writer, h *loaded) error {
-	t := &trace{out: bufio.NewWriterSize(w, 64<<10), history: h, tids: map[track]int{}}
-	spans := spansOf(h)
+func newTrace(h *loaded) *trace { return &trace{history: h, tids: map[track]int{}} }
+
+func (t *trace) export(w io.Writer) error {
+	t.out = bufio.NewWriterSize(w, 64<<10)
+	spans := spansOf(t.history)
 	tracks := t.numberTracks(spans)
-	fmt.Fprintf(t.out, `{"displayTimeUnit":"ns","otherData":{"source":"fencepost","started":%q},"traceEvents":[`, h.origin.UTC().Format(time.RFC3339Nano))
+	fmt.Fprintf(t.out, `{"displayTimeUnit":"ns","otherData":{"source":"fencepost","started":%q},"traceEvents":[`, t.history.origin.UTC().Format(time.RFC3339Nano))
 	t.writeTracks(tracks)
 	for _, m := range t.moments(spans) {
 		m.write()

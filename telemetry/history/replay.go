@@ -26,7 +26,7 @@ const (
 // the beginning, which come first, and for what is only known to be there at
 // the end.
 func newReplay(b *book, events []core.Event, yield func(s step, block *memory, event *core.Event)) *replay {
-	r := &replay{book: b, yield: yield, blocks: map[core.Generation]*replayed{}, waiting: map[core.Generation]memory{}}
+	r := &replay{book: b, yield: yield, blocks: map[core.Generation]*replayed{}, waiting: map[core.Generation]listedBlock{}}
 	r.begin()
 	for i := range events {
 		if events[i].Ordinal == b.ordinal {
@@ -46,7 +46,7 @@ type replay struct {
 	blocks  map[core.Generation]*replayed
 	extents extents
 	// waiting are early blocks whose addresses another one had.
-	waiting map[core.Generation]memory
+	waiting map[core.Generation]listedBlock
 }
 
 // replayed is a block of a replay.
@@ -62,12 +62,12 @@ func (r *replay) begin() {
 	older := newPlaces(r.book.places)
 	for _, g := range slices.Sorted(maps.Keys(r.book.early)) {
 		early := r.book.early[g]
-		if len(r.extents.over(&early)) > 0 || older.overlapOlder(&early) {
+		if len(r.extents.over(&early.memory)) > 0 || older.overlapOlder(&early.memory) {
 			r.waiting[g] = early
 			continue
 		}
-		r.allocate(early, nil)
-		if r.book.retired[g] {
+		r.allocate(early.memory, nil)
+		if early.state == core.Retired {
 			r.free(g, nil)
 		}
 	}
@@ -81,13 +81,13 @@ func (r *replay) admit(g core.Generation, e *core.Event) {
 		return
 	}
 	delete(r.waiting, g)
-	for _, other := range r.extents.over(&early) {
+	for _, other := range r.extents.over(&early.memory) {
 		if other > g {
 			return
 		}
 	}
-	r.allocate(early, e)
-	if e == nil && r.book.retired[g] {
+	r.allocate(early.memory, e)
+	if e == nil && early.state == core.Retired {
 		r.free(g, nil)
 	}
 }

@@ -26,8 +26,11 @@ type snapshot struct {
 // none is an empty list.
 var none = list(func(func(any)) {})
 
-func writeSnapshot(w io.Writer, h *loaded) error {
-	s := &snapshot{history: h, seen: map[int][]extent{}, left: map[int][]*replayed{}}
+func newSnapshot(h *loaded) *snapshot {
+	return &snapshot{history: h, seen: map[int][]extent{}, left: map[int][]*replayed{}}
+}
+
+func (s *snapshot) export(w io.Writer) error {
 	p := newPickler(w)
 	p.write(dict{
 		{"device_traces", list(s.traces)},

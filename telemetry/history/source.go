@@ -35,11 +35,11 @@ type Source struct {
 // is then in the events, and what is freed in between is in both. It makes no
 // device call.
 func (s Source) ListNow() Source {
-	h := &loaded{listed: map[core.Generation]listedBlock{}}
+	s.listed = map[core.Generation]listedBlock{}
 	for _, r := range s.Resources {
-		h.list(r)
+		listBlocks(r, s.listed)
 	}
-	s.Resources, s.listed = nil, h.listed
+	s.Resources = nil
 	return s
 }
 
@@ -86,22 +86,21 @@ func (s Source) Write(w io.Writer, f Format) error {
 
 // prepare does what may fail for other reasons than the writer.
 func (s Source) prepare(f Format) (func(io.Writer) error, error) {
-	switch f {
-	case JSONLines:
+	if _, err := ParseFormat(string(f)); err != nil {
+		return nil, err
+	}
+	if f == JSONLines {
 		if s.JSONLines == nil {
 			return nil, ErrUnavailable
 		}
 		return s.JSONLines, nil
-	case Perfetto, PyTorch:
-		h, err := s.load()
-		if err != nil {
-			return nil, err
-		}
-		if f == Perfetto {
-			return func(w io.Writer) error { return writeTrace(w, h) }, nil
-		}
-		return func(w io.Writer) error { return writeSnapshot(w, h) }, nil
 	}
-	_, err := ParseFormat(string(f))
-	return nil, err
+	h, err := s.load()
+	if err != nil {
+		return nil, err
+	}
+	if f == Perfetto {
+		return newTrace(h).export, nil
+	}
+	return newSnapshot(h).export, nil
 }

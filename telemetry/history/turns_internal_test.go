@@ -27,8 +27,8 @@ func endless(began chan<- struct{}) Source {
 // A client that does not read holds up nobody for long.
 func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 	began := make(chan struct{}, 8)
-	h := &handler{source: endless(began), patience: 50 * time.Millisecond, turn: make(chan struct{}, 1)}
-	server := httptest.NewServer(h)
+	source, turn := endless(began), make(chan struct{}, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { source.serve(w, r, turn, 50*time.Millisecond) }))
 	defer server.Close()
 	for range 2 { // the second is answered when the first is cut off
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
@@ -48,14 +48,14 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 }
 
 func TestAClientThatWaitsForItsTurnMayLeave(t *testing.T) {
-	h := &handler{source: endless(nil), patience: patience, turn: make(chan struct{}, 1)}
-	h.turn <- struct{}{} // somebody is answered
+	turn := make(chan struct{}, 1)
+	turn <- struct{}{} // somebody is answered
 	ctx, leave := context.WithCancel(t.Context())
 	leave()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+		endless(nil).serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx), turn, patience)
 	}()
 	select {
 	case <-done:
