@@ -13,42 +13,39 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
-// Report is what [Check] found.
-type Report struct {
-	// Problems says where a span is not as the contract has it.
-	Problems []string
-	// Seen counts what of the contract was met; its keys are those of [All].
-	Seen map[string]int
-}
-
-// Check compares spans with the contract. Spans of other scopes are looked at
-// as parents only; links must lead to a span among them, so they must be all
-// that was traced.
-func Check(spans []sdktrace.ReadOnlySpan) Report {
-	c := checker{names: map[trace.SpanID]telemetry.SpanName{}, seen: map[string]int{}}
+// Check compares spans with the contract, and says where one is not as that has
+// it. Spans of other scopes are looked at as parents only; links must lead to a
+// span among them, so they must be all that was traced.
+func Check(spans []sdktrace.ReadOnlySpan) (problems []string) {
+	n := namesOf(spans)
 	for _, s := range spans {
-		c.names[s.SpanContext().SpanID()] = Caller
-		if s.InstrumentationScope().Name == telemetry.ScopeName {
-			c.names[s.SpanContext().SpanID()] = telemetry.SpanName(s.Name())
+		if s.InstrumentationScope().Name != telemetry.ScopeName {
+			continue
+		}
+		if _, problem := n.rowOf(s); problem != "" {
+			problems = append(problems, problem)
 		}
 	}
+	return problems
+}
+
+// names are those of the spans that are checked, [Caller] of other scopes'.
+type names map[trace.SpanID]telemetry.SpanName
+
+func namesOf(spans []sdktrace.ReadOnlySpan) names {
+	n := names{}
 	for _, s := range spans {
+		n[s.SpanContext().SpanID()] = Caller
 		if s.InstrumentationScope().Name == telemetry.ScopeName {
-			c.check(s)
+			n[s.SpanContext().SpanID()] = telemetry.SpanName(s.Name())
 		}
 	}
-	return Report{Problems: c.problems, Seen: c.seen}
+	return n
 }
 
-type checker struct {
-	names    map[trace.SpanID]telemetry.SpanName
-	problems []string
-	seen     map[string]int
-}
-
-// check looks for the one row that fits. Of a span that fits none it tells what
-// each row of its name objects to.
-func (c *checker) check(s sdktrace.ReadOnlySpan) {
+// rowOf is the one row that fits, or what is wrong. Of a span that fits none it
+// tells what each row of its name objects to.
+func (n names) rowOf(s sdktrace.ReadOnlySpan) (fits *Row, problem string) {
 	var fitting []*Row
 	var objections []string
 	for i := range rows {
@@ -56,7 +53,7 @@ func (c *checker) check(s sdktrace.ReadOnlySpan) {
 		if string(row.Name) != s.Name() {
 			continue
 		}
-		if wrong := c.objection(row, s); wrong != "" {
+		if wrong := n.objection(row, s); wrong != "" {
 			objections = append(objections, row.ID()+": "+wrong)
 			continue
 		}
@@ -64,16 +61,15 @@ func (c *checker) check(s sdktrace.ReadOnlySpan) {
 	}
 	switch len(fitting) {
 	case 1:
-		c.note(fitting[0], s)
+		return fitting[0], ""
 	case 0:
-		c.problems = append(c.problems, fmt.Sprintf("span %s fits no row: [%s]", s.Name(), strings.Join(objections, "; ")))
-	default:
-		c.problems = append(c.problems, fmt.Sprintf("span %s fits %d rows", s.Name(), len(fitting)))
+		return nil, fmt.Sprintf("span %s fits no row: [%s]", s.Name(), strings.Join(objections, "; "))
 	}
+	return nil, fmt.Sprintf("span %s fits %d rows", s.Name(), len(fitting))
 }
 
 // objection says why s is not of row, empty if it is.
-func (c *checker) objection(row *Row, s sdktrace.ReadOnlySpan) string {
+func (n names) objection(row *Row, s sdktrace.ReadOnlySpan) string {
 	if s.SpanKind() != Kind {
 		return fmt.Sprintf("the kind is %v", s.SpanKind())
 	}
@@ -84,11 +80,11 @@ func (c *checker) objection(row *Row, s sdktrace.ReadOnlySpan) string {
 	if wrong := objectTo(s.Attributes(), row.Attributes, failed); wrong != "" {
 		return wrong
 	}
-	if parent := c.parent(s); !slices.Contains(row.Parents, parent) {
+	if parent := n.parent(s); !slices.Contains(row.Parents, parent) {
 		return fmt.Sprintf("the parent is %s", parent)
 	}
 	for _, l := range s.Links() {
-		if wrong := c.objectToLink(row, l); wrong != "" {
+		if wrong := n.objectToLink(row, l); wrong != "" {
 			return wrong
 		}
 	}
@@ -105,15 +101,15 @@ func (c *checker) objection(row *Row, s sdktrace.ReadOnlySpan) string {
 
 // parent is the name of the parent's span; a parent that is not among the
 // spans is the caller's.
-func (c *checker) parent(s sdktrace.ReadOnlySpan) telemetry.SpanName {
-	if name, ok := c.names[s.Parent().SpanID()]; ok && s.Parent().TraceID() == s.SpanContext().TraceID() {
+func (n names) parent(s sdktrace.ReadOnlySpan) telemetry.SpanName {
+	if name, ok := n[s.Parent().SpanID()]; ok && s.Parent().TraceID() == s.SpanContext().TraceID() {
 		return name
 	}
 	return Caller
 }
 
-func (c *checker) objectToLink(row *Row, l sdktrace.Link) string {
-	to := c.names[l.SpanContext.SpanID()]
+func (n names) objectToLink(row *Row, l sdktrace.Link) string {
+	to := n[l.SpanContext.SpanID()]
 	for _, known := range row.Links {
 		if slices.Contains(known.To, to) {
 			return objectTo(l.Attributes, known.Attributes, false)

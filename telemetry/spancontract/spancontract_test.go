@@ -79,12 +79,11 @@ func TestTheCheckSeesABrokenSpan(t *testing.T) {
 		"a link to \"\"":                 func(s *tracetest.SpanStub) { s.Links = []sdktrace.Link{{}} },
 		"an event gpumem.finding":        func(s *tracetest.SpanStub) { s.Events = []sdktrace.Event{{Name: "gpumem.finding", Time: time.Now()}} },
 	} {
-		report := spancontract.Check(layer(change))
-		if got := strings.Join(report.Problems, "\n"); (want == "") != (got == "") || !strings.Contains(got, want) {
+		if got := strings.Join(spancontract.Check(layer(change)), "\n"); (want == "") != (got == "") || !strings.Contains(got, want) {
 			t.Errorf("want a problem with %q, got %q", want, got)
 		}
 	}
-	if seen := spancontract.Check(layer(func(*tracetest.SpanStub) {})).Seen; seen["gpumem.layer"] != 1 || seen["gpumem.layer under gpumem.alloc"] != 1 || seen["gpumem.alloc, granted"] != 1 || seen["gpumem.alloc, failed"] != 0 {
+	if seen := spancontract.Seen(layer(func(*tracetest.SpanStub) {})); seen["gpumem.layer"] != 1 || seen["gpumem.layer under gpumem.alloc"] != 1 || seen["gpumem.alloc, granted"] != 1 || seen["gpumem.alloc, failed"] != 0 {
 		t.Errorf("seen %v", seen)
 	}
 }

@@ -97,7 +97,7 @@ func TestTheGoldenTrace(t *testing.T) {
 	if len(spans) != exported || exported == 0 {
 		t.Errorf("%d spans came out, %d went in", len(spans), exported)
 	}
-	for _, problem := range spancontract.Check(spans).Problems {
+	for _, problem := range spancontract.Check(spans) {
 		t.Error(problem)
 	}
 	got, path := render(spans), filepath.Join("testdata", "request.trace")

@@ -54,19 +54,31 @@ func has(row *Row, key attribute.Key, there bool) string {
 	return fmt.Sprintf("%s has %s: %v", row.ID(), key, there)
 }
 
+// Seen counts what of the contract was met in spans that keep it, by the lines of
+// [All].
+func Seen(spans []sdktrace.ReadOnlySpan) map[string]int {
+	n, seen := namesOf(spans), map[string]int{}
+	for _, s := range spans {
+		if row, _ := n.rowOf(s); row != nil {
+			n.note(seen, row, s)
+		}
+	}
+	return seen
+}
+
 // note counts what of row was met in s, which fits it.
-func (c *checker) note(row *Row, s sdktrace.ReadOnlySpan) {
-	c.seen[row.ID()]++
-	c.seen[under(row, c.parent(s))]++
-	c.seen[status(row, s.Status().Code == codes.Error)]++
+func (n names) note(seen map[string]int, row *Row, s sdktrace.ReadOnlySpan) {
+	seen[row.ID()]++
+	seen[under(row, n.parent(s))]++
+	seen[status(row, s.Status().Code == codes.Error)]++
 	values := attribute.NewSet(s.Attributes()...)
 	for _, a := range row.Attributes {
-		c.seen[has(row, a.Key, values.HasValue(a.Key))]++
+		seen[has(row, a.Key, values.HasValue(a.Key))]++
 	}
 	for _, l := range s.Links() {
-		c.seen[link(row, c.names[l.SpanContext.SpanID()])]++
+		seen[link(row, n[l.SpanContext.SpanID()])]++
 	}
 	for _, e := range s.Events() {
-		c.seen[event(row, e.Name)]++
+		seen[event(row, e.Name)]++
 	}
 }
