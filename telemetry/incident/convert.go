@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"encoding/hex"
 	"errors"
 	"strings"
 	"time"
@@ -15,8 +16,9 @@ func FromFinding(f core.Finding) Finding {
 		Kind: clean(string(f.Kind)), Source: clean(f.Source), Text: clean(f.Text), Time: instant(f.Time), Unproven: f.Unproven,
 		AllocStack: f.AllocStack.Lines(), FreeStack: f.FreeStack.Lines(), CallStack: f.CallStack.Lines(),
 		Uses: fromUses(f.Uses), OlderUses: f.OlderUses, Suspects: fromUses(f.Suspects), MoreSuspects: f.MoreSuspects,
-		TraceID: TraceID(f.Span.TraceID), SpanID: SpanID(f.Span.SpanID), Trace: f.Span.Extent(f.Alone), Error: fromError(f.Err),
+		Trace: f.Span.Extent(f.Alone), Error: fromError(f.Err),
 	}
+	w.TraceID, w.SpanID = spanIDs(f.Span)
 	if f.Victim.ID.Generation != 0 || f.Victim.ID.Ptr != 0 {
 		w.Victim = fromBlock(f.Victim)
 	}
@@ -38,8 +40,8 @@ func fromBlock(b core.Block) *Block {
 func fromUses(uses []core.UseRecord) []Use {
 	var all []Use
 	for _, u := range uses {
-		w := Use{LaunchID: u.LaunchID, Launch: clean(u.Launch), Stream: uint64(u.Stream), Access: accessText(u.Access),
-			TraceID: TraceID(u.Span.TraceID), SpanID: SpanID(u.Span.SpanID), Time: instant(u.Time)}
+		w := Use{LaunchID: u.LaunchID, Launch: clean(u.Launch), Stream: uint64(u.Stream), Access: accessText(u.Access), Time: instant(u.Time)}
+		w.TraceID, w.SpanID = spanIDs(u.Span)
 		for _, tag := range u.Tags {
 			if tag != "" {
 				w.Tags = append(w.Tags, clean(string(tag)))
@@ -99,6 +101,14 @@ func fromError(err error) *Failure {
 		}
 	}
 	return f
+}
+
+// spanIDs name an exported span; both are empty if there is none.
+func spanIDs(span core.SpanRef) (traceID, spanID string) {
+	if span.IsZero() {
+		return "", ""
+	}
+	return hex.EncodeToString(span.TraceID[:]), hex.EncodeToString(span.SpanID[:])
 }
 
 func accessText(a core.Access) string {

@@ -43,7 +43,7 @@ func sortOf(f *core.Finding) sort {
 // end is the newest finding of each sort, so no count is lost. It is not safe
 // for concurrent use.
 type limiter struct {
-	full  int
+	most  int
 	every time.Duration
 	sorts map[sort]*storm
 }
@@ -64,44 +64,14 @@ type storm struct {
 // others is the sort of all that are too many to be told apart.
 const others sort = 0
 
-// fate is what becomes of a finding.
-type fate int
-
-const (
-	admitted fate = iota
-	omitted
-	noRoom
-)
-
-// admit decides about f, seen at now, which can be queued only if there is room.
-// It returns the storm of f's sort, what was left out before f, the fate of f,
-// and how many findings are now sure never to be admitted: one that is left out may
-// still be the newest of the rest. For one that there is no room for nothing is
-// forgotten.
-func (l *limiter) admit(f *core.Finding, now time.Time, room bool) (s *storm, r Repeats, is fate, gone uint64) {
-	s = l.stormOf(sortOf(f))
-	full := s.admitted >= l.full && now.Sub(s.last) < l.every
-	if !full && !room {
-		return s, Repeats{}, noRoom, 0
-	}
-	if s.omitted > 0 {
-		gone = 1
-	}
-	if full {
-		if s.omitted == 0 {
-			s.first = now
-		}
-		s.omitted++
-		s.newest = *f
-		return s, Repeats{}, omitted, gone
-	}
-	s.admitted++
-	s.last = now
-	repeats := s.collect()
-	return s, repeats, admitted, gone
+// full reports whether one more finding of the storm is to be left out.
+func (l *limiter) full(s *storm, now time.Time) bool {
+	return s.admitted >= l.most && now.Sub(s.last) < l.every
 }
 
-func (l *limiter) stormOf(k sort) *storm {
+// stormOf is the storm that f belongs to.
+func (l *limiter) stormOf(f *core.Finding) *storm {
+	k := sortOf(f)
 	if l.sorts[k] == nil && len(l.sorts) >= maxSorts {
 		k = others
 	}
@@ -109,6 +79,22 @@ func (l *limiter) stormOf(k sort) *storm {
 		l.sorts[k] = &storm{}
 	}
 	return l.sorts[k]
+}
+
+// admit lets one through, and says what was left out before it.
+func (s *storm) admit(now time.Time) Repeats {
+	s.admitted++
+	s.last = now
+	return s.collect()
+}
+
+// omit leaves f out: it is the newest of the rest now.
+func (s *storm) omit(f *core.Finding, now time.Time) {
+	if s.omitted == 0 {
+		s.first = now
+	}
+	s.omitted++
+	s.newest = *f
 }
 
 // collect forgets what was left out, and says what it was.

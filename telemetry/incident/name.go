@@ -2,7 +2,6 @@ package incident
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -23,9 +22,6 @@ func fileName(f *core.Finding, number uint64) string {
 	kind := notInName.ReplaceAllString(strings.ToLower(string(f.Kind)), "-")
 	return fmt.Sprintf("%s-%06d-%s.json", instant(f.Time).Format(rotated.NameTime), number, cmp.Or(kind[:min(len(kind), 40)], "unknown"))
 }
-
-// errTooLarge refuses text that a reader or the folder would not take.
-var errTooLarge = errors.New("larger than an incident or the folder may be")
 
 // IsFile reports whether a name is of the form that [Writer] gives to files.
 func IsFile(name string) bool { return namePattern.MatchString(name) }

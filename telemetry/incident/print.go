@@ -25,8 +25,8 @@ func (in *Incident) String() string {
 	if e := f.Error; e != nil {
 		p.line("  error      %s [%s]", e.Text, strings.Join(e.Classes, ", "))
 	}
-	if !f.SpanID.IsZero() {
-		p.line("  trace      %v (%s), span %v", f.TraceID, f.Trace, f.SpanID)
+	if f.SpanID != "" {
+		p.line("  trace      %s (%s), span %s", f.TraceID, f.Trace, f.SpanID)
 	}
 	list(p, f.suspicion(), f.Suspects)
 	list(p, "last uses, newest first", f.Uses)
@@ -107,8 +107,8 @@ func (u Use) String() string {
 	if len(u.Tags) > 0 {
 		text += fmt.Sprintf(", blocks %q", u.Tags)
 	}
-	if !u.SpanID.IsZero() {
-		text += fmt.Sprintf(", span %v of trace %v", u.SpanID, u.TraceID)
+	if u.SpanID != "" {
+		text += fmt.Sprintf(", span %s of trace %s", u.SpanID, u.TraceID)
 	}
 	return terminal.Escape(text)
 }

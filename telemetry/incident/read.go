@@ -33,11 +33,6 @@ func Read(r io.Reader) (*Incident, error) {
 	if len(text) > MaxFile {
 		return nil, invalid("size", fmt.Sprintf("more than %d bytes: no incident is as large", MaxFile))
 	}
-	return Decode(text)
-}
-
-// Decode is [Read] of text in memory.
-func Decode(text []byte) (*Incident, error) {
 	// The version is looked at first: of another one the rest may differ.
 	var version struct {
 		Schema *int `json:"schema"`

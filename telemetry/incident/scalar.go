@@ -1,7 +1,6 @@
 package incident
 
 import (
-	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -49,42 +48,4 @@ func parseHex(text string, bits int) (uint64, error) {
 		return 0, fmt.Errorf("%q is no hexadecimal number of %d bits", text, bits)
 	}
 	return n, nil
-}
-
-// TraceID is a trace of W3C trace context, in JSON 32 hexadecimal digits.
-type TraceID [16]byte
-
-// IsZero reports whether there is no trace.
-func (id TraceID) IsZero() bool { return id == TraceID{} }
-
-// String is the 32 digits.
-func (id TraceID) String() string { return hex.EncodeToString(id[:]) }
-
-// MarshalText writes what String returns.
-func (id TraceID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
-
-// UnmarshalText reads 32 digits.
-func (id *TraceID) UnmarshalText(text []byte) error { return decodeHex(id[:], text) }
-
-// SpanID is a span of W3C trace context, in JSON 16 hexadecimal digits.
-type SpanID [8]byte
-
-// IsZero reports whether there is no span.
-func (id SpanID) IsZero() bool { return id == SpanID{} }
-
-// String is the 16 digits.
-func (id SpanID) String() string { return hex.EncodeToString(id[:]) }
-
-// MarshalText writes what String returns.
-func (id SpanID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
-
-// UnmarshalText reads 16 digits.
-func (id *SpanID) UnmarshalText(text []byte) error { return decodeHex(id[:], text) }
-
-func decodeHex(to, text []byte) error {
-	if len(text) != hex.EncodedLen(len(to)) {
-		return fmt.Errorf("%q has %d digits, not %d", text, len(text), hex.EncodedLen(len(to)))
-	}
-	_, err := hex.Decode(to, text)
-	return err
 }

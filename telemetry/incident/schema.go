@@ -52,10 +52,11 @@ type Finding struct {
 	Suspects   []Use    `json:"suspects,omitempty"`
 	// MoreSuspects is set if there may be suspects that are not named.
 	MoreSuspects bool `json:"more_suspects,omitempty"`
-	// TraceID and SpanID name the exported span that tells of it, Trace says how much of
-	// that trace was exported: "full", or "event" if it is only that span.
-	TraceID TraceID  `json:"trace_id,omitzero"`
-	SpanID  SpanID   `json:"span_id,omitzero"`
+	// TraceID and SpanID name the exported span that tells of it, in hexadecimal digits
+	// as W3C trace context writes them; Trace says how much of that trace was exported:
+	// "full", or "event" if it is only that span.
+	TraceID string   `json:"trace_id,omitempty"`
+	SpanID  string   `json:"span_id,omitempty"`
 	Trace   string   `json:"trace,omitempty"`
 	Error   *Failure `json:"error,omitempty"`
 }
@@ -89,8 +90,8 @@ type Use struct {
 	Launch   string    `json:"launch,omitempty"`
 	Stream   uint64    `json:"stream"`
 	Access   string    `json:"access,omitempty"`
-	TraceID  TraceID   `json:"trace_id,omitzero"`
-	SpanID   SpanID    `json:"span_id,omitzero"`
+	TraceID  string    `json:"trace_id,omitempty"`
+	SpanID   string    `json:"span_id,omitempty"`
 	Time     time.Time `json:"time,omitzero"`
 	Tags     []string  `json:"tags,omitempty"`
 }

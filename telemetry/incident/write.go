@@ -135,7 +135,7 @@ func (in *Incident) fit(limit int64) ([]byte, error) {
 		case err != nil || int64(len(text)) <= limit:
 			return text, err
 		case len(in.History) == 0:
-			return nil, fmt.Errorf("an incident of %d bytes: %w", len(text), errTooLarge)
+			return nil, fmt.Errorf("an incident of %d bytes: larger than an incident or the folder may be", len(text))
 		}
 		in.History = in.History[(len(in.History)+1)/2:]
 	}

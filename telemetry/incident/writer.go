@@ -103,7 +103,7 @@ func NewWriter(cfg Config) (*Writer, error) {
 	w := &Writer{
 		cfg:     cfg,
 		folder:  rotated.Folder{Dir: cfg.Folder, FS: cfg.fs, Ours: namePattern, Max: rotated.Bounds{Files: cfg.MaxFiles, Bytes: cfg.MaxBytes}},
-		limiter: limiter{full: cfg.Full, every: cfg.Every, sorts: map[sort]*storm{}},
+		limiter: limiter{most: cfg.Full, every: cfg.Every, sorts: map[sort]*storm{}},
 		open:    map[*item]bool{},
 	}
 	if err := w.folder.Open(op, rotated.Bounds{Bytes: 64 << 10}, rotated.Bounds{Files: DefaultMaxFiles, Bytes: DefaultMaxBytes}); err != nil {
@@ -131,14 +131,19 @@ func (w *Writer) Take(f core.Finding) (path string) {
 		w.dropped.Add(1)
 		return ""
 	}
-	storm, repeats, is, gone := w.limiter.admit(&f, w.cfg.now(), w.queued < w.cfg.Queue)
-	w.omitted.Add(gone)
-	switch is {
-	case noRoom:
+	now, storm := w.cfg.now(), w.limiter.stormOf(&f)
+	full := w.limiter.full(storm, now)
+	if !full && w.queued >= w.cfg.Queue {
 		w.dropped.Add(1)
 		return ""
-	case admitted:
-		storm.path = w.queue(&item{finding: f, repeats: repeats})
+	}
+	if storm.omitted > 0 { // the newest of them is never written now
+		w.omitted.Add(1)
+	}
+	if full {
+		storm.omit(&f, now)
+	} else {
+		storm.path = w.queue(&item{finding: f, repeats: storm.admit(now)})
 	}
 	return storm.path
 }
@@ -154,11 +159,10 @@ func (w *Writer) Urgent(f core.Finding) (path string, wait func(context.Context)
 	w.reported.Add(1)
 	if w.closed {
 		w.dropped.Add(1)
-		return "", func(context.Context) (string, error) {
-			return "", fmt.Errorf("writing an incident: %w", core.ErrClosed)
-		}
+		reply <- outcome{err: fmt.Errorf("writing an incident: %w", core.ErrClosed)}
+	} else {
+		path = w.queue(&item{finding: f, reply: reply})
 	}
-	path = w.queue(&item{finding: f, reply: reply})
 	return path, func(ctx context.Context) (string, error) {
 		select {
 		case o := <-reply:

@@ -190,7 +190,7 @@ func TestALateFindingReachesTheTraceOfARequestThatIsNotSampled(t *testing.T) {
 			if span, extent := c.rt.TraceOf(ctx); span != f.Span || extent != core.TraceEvent {
 				t.Errorf("the service would log %x (%s)", span, extent)
 			}
-			if in := e2e.OnlyIncident(t, c.rt); in.Finding.TraceID.String() != request.TraceID().String() || in.Finding.Trace != core.TraceEvent {
+			if in := e2e.OnlyIncident(t, c.rt); in.Finding.TraceID != request.TraceID().String() || in.Finding.Trace != core.TraceEvent {
 				t.Errorf("the incident names trace %v (%s)", in.Finding.TraceID, in.Finding.Trace)
 			}
 		})
