@@ -330,7 +330,7 @@ func TestWorkIsEnqueuedWhileCloseWaitsForOther(t *testing.T) {
 	select {
 	case err := <-enqueued:
 		must(t, err)
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Error("a delay waits for the end of Close")
 	}
 	end()

@@ -39,7 +39,7 @@ func TestTheAsyncResourceConforms(t *testing.T) {
 		r, err := cuda.NewAsyncResource(d, streams, cuda.AsyncConfig{})
 		must(t, err)
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			_ = r.Close(ctx) // a case may end with blocks left
 			_ = streams.Close(ctx)

@@ -97,7 +97,8 @@ func TestSlowStream(t *testing.T) {
 	must(t, d.SlowStream(s, 20*time.Millisecond))
 	start := time.Now()
 	must(t, d.EventRecord(e, s))
-	if done, err := d.EventQuery(e); done || err != nil {
+	done, err := d.EventQuery(e)
+	if atOnce := time.Since(start) < 20*time.Millisecond; done && atOnce || err != nil { // else the machine was slow, too
 		t.Errorf("the event of a slow stream answers %v, %v at once", done, err)
 	}
 	must(t, d.EventSynchronize(e))

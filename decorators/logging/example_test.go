@@ -39,7 +39,7 @@ func work(sinks ...logging.Sink) error {
 
 // closing bounds the time in which a sink must have written everything.
 func closing(sink logging.Sink) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return sink.Close(ctx)
 }

@@ -69,7 +69,7 @@ func AskAt(handler http.Handler, method, contentType, body string, change func(*
 // Becomes waits until the health is in a state for these reasons.
 func Becomes(t *testing.T, rt *fencepost.Runtime, state core.HealthState, reasons ...core.HealthReason) core.Health {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		h := rt.Health()
 		if h.State == state && slices.Equal(ReasonsOf(h), reasons) {
 			return h

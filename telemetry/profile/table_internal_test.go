@@ -87,7 +87,7 @@ func TestAStackIsCountedWhileAProfileIsTaken(t *testing.T) {
 	go func() { a.Sampled(1, "a", core.CaptureStack(0)); close(counted) }()
 	select {
 	case <-counted:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("it waits for a profile that is being taken")
 	}
 	close(base.answer)

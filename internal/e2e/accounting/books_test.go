@@ -90,7 +90,7 @@ func (s *scene) play(k kind, struck map[string]int) (happened, lost bool) {
 	s.settle()
 	s.agree("after " + f.name)
 	s.giveBackStrays()
-	if err := s.within10s(s.rt.Drain); err != nil && !f.poisons { // what is poisoned leaves no quarantine
+	if err := s.inTime(s.rt.Drain); err != nil && !f.poisons { // what is poisoned leaves no quarantine
 		s.Fatal(err)
 	}
 	s.settle()
@@ -102,11 +102,11 @@ func (s *scene) play(k kind, struck map[string]int) (happened, lost bool) {
 // asks below the guard, which keeps its quarantine.
 func (s *scene) settle() {
 	s.Helper()
-	s.must(s.within10s(s.rt.Budget().Drain))
+	s.must(s.inTime(s.rt.Budget().Drain))
 }
 
-func (s *scene) within10s(f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+func (s *scene) inTime(f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return f(ctx)
 }

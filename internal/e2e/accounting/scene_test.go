@@ -114,7 +114,7 @@ func (s *scene) spoil(f fault) {
 		defer close(done)
 		_ = s.work()
 		if s.maps { // only what leaves quarantine is unmapped
-			_ = s.within10s(s.rt.Drain)
+			_ = s.inTime(s.rt.Drain)
 		}
 	}()
 	if f.blocks {

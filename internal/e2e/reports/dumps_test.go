@@ -20,7 +20,7 @@ import (
 // dumped waits for the files of a dump.
 func dumped(t *testing.T, dir, trigger string) []string {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		files, err := filepath.Glob(filepath.Join(dir, "2*-dump-"+trigger+".*"))
 		if err != nil {
 			t.Fatal(err)

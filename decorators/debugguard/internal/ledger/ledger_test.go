@@ -53,7 +53,7 @@ func TestTheCoarseClockRunsUntilItIsStopped(t *testing.T) {
 	c := newClock(func() time.Time { readings.Add(1); return time.Now() })
 	runs := func() bool {
 		first := c.Instant()
-		for until := time.Now().Add(10 * time.Second); c.Instant() == first && time.Now().Before(until); {
+		for until := time.Now().Add(time.Minute); c.Instant() == first && time.Now().Before(until); {
 			time.Sleep(time.Millisecond)
 		}
 		return c.Instant() != first
