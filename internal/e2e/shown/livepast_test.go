@@ -79,11 +79,16 @@ func TestThePastIsWhatWasThere(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			cfg := fencepost.Config{Guard: c.guard, LogLevel: c.level, History: 4096}
 			cfg.GuardConfig.QuarantineBytes, cfg.GuardConfig.Hunt.QuarantineBytes = 512<<10, 512<<10 // blocks leave it, too
-			rt := e2e.Open(t, cfg)
-			h := e2e.HandlerOf(t, fencepost.HandlerConfig{}, rt)
-			truth := play(t, rt, random)
-			e2e.Succeed(t, "Drain", rt.Drain(t.Context())) // a release that is under way may be missing
-			checkPast(t, pastOf(t, h), truth, c.level == logging.Uses)
+			for range 20 {                                                                           // a machine that is busy elsewhere between the looks leaves few points to compare
+				rt := e2e.Open(t, cfg)
+				h := e2e.HandlerOf(t, fencepost.HandlerConfig{}, rt)
+				truth := play(t, rt, random)
+				e2e.Succeed(t, "Drain", rt.Drain(t.Context())) // a release that is under way may be missing
+				if checked := checkPast(t, pastOf(t, h), truth, c.level == logging.Uses); checked >= 50 || t.Failed() {
+					return
+				}
+			}
+			t.Error("in no run 50 points could be compared")
 		})
 	}
 }
@@ -118,12 +123,14 @@ func play(t *testing.T, rt *fencepost.Runtime, random *rand.Rand) (truth []heldS
 	return truth
 }
 
-func checkPast(t *testing.T, past pastSeen, truth []heldSeen, pendingKnown bool) {
+// checkPast compares the points at which the truth is known, and returns how many
+// these are.
+func checkPast(t *testing.T, past pastSeen, truth []heldSeen, pendingKnown bool) (checked int) {
 	t.Helper()
 	if len(past.T) == 0 || len(past.T) > 300 || (past.Pending != nil) != pendingKnown {
 		t.Fatalf("%d points, pending known: %v", len(past.T), past.Pending != nil)
 	}
-	checked, quarantined := 0, 0
+	quarantined := 0
 	for i, at := range past.T {
 		// Points closer to a change than the clocks differ say nothing.
 		const near = 200e-6
@@ -149,9 +156,7 @@ func checkPast(t *testing.T, past pastSeen, truth []heldSeen, pendingKnown bool)
 		}
 	}
 	t.Logf("%d points of %d were compared, %d of them with quarantined bytes", checked, len(past.T), quarantined)
-	if checked < 50 {
-		t.Errorf("only %d points were compared", checked)
-	}
+	return checked
 }
 
 // What the log has lost is left out, and is no zero.
