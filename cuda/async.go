@@ -78,7 +78,7 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 		streams.hasResource.Store(false)
 		return nil, err
 	}
-	r := &AsyncResource{tracker{name: "async(" + deviceName(drv) + ")", ordinal: drv.Ordinal(), streams: streams, memory: pool,
+	r := &AsyncResource{tracker{name: "async(" + deviceName(drv) + ")", streams: streams, memory: pool,
 		mapper:     vmm.New(drv, props.MapGranularity, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges)),
 		reaperStop: make(chan struct{}), reaperDone: make(chan struct{}), closing: make(chan struct{}, 1)}}
 	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })

@@ -142,7 +142,7 @@ func (r *tracker) captures() error {
 	var errs []error
 	for _, s := range r.streams.table.streams() {
 		if s.capturesOverFrees() {
-			id := s.table.leaseOf(s)
+			id := r.streams.table.leaseOf(s)
 			errs = append(errs, &core.StreamMisuseError{Op: "Drain", Stream: id,
 				Reason: fmt.Sprintf("frees are queued on stream %v, which is capturing, and nobody can tell whether the device has completed them: end the capture", id)})
 		}
@@ -199,7 +199,7 @@ func (r *tracker) backlogUse(s *stream, id core.BlockID, lease core.StreamID) (b
 func (r *tracker) announceUse(s *stream, in *core.Intent) error {
 	u := &in.Uses[0]
 	p, pointErr := s.AnnounceRecordedUse(in)
-	b, err := r.find("RecordUse", u.Block, in.Stream)
+	b, err := r.streams.table.find("RecordUse", u.Block, in.Stream)
 	if err != nil { // freed meanwhile
 		if p != nil {
 			p.ReleaseMany(2)

@@ -85,8 +85,9 @@ type streamBooks struct {
 	_ [64]byte
 }
 
-// admit enters a fresh block, with its record if one is kept.
-func (b *streamBooks) admit(c *core.Block, record *block, withheld bool) {
+// admit enters a fresh block, with its record if one is kept, and raises the peaks of the
+// books' group.
+func (b *streamBooks) admit(group *books.Group, c *core.Block, record *block, withheld bool) {
 	b.Lock()
 	short := b.Enter(c, withheld)
 	if record != nil {
@@ -94,7 +95,7 @@ func (b *streamBooks) admit(c *core.Block, record *block, withheld bool) {
 		b.blocks.Insert(c.ID.Generation, &record.node, record)
 	}
 	b.Unlock()
-	b.Raise(short)
+	group.Raise(short)
 }
 
 // releaseAll takes blocks out that are released at now.

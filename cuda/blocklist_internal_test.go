@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/internal/blocktable"
 )
 
@@ -20,16 +21,16 @@ func shelve(b *streamBooks, from, to core.Generation) {
 }
 
 func TestAListingThatIsStoppedEndsAtOnce(t *testing.T) {
-	table := newStreamTable(nil, false)
+	table := newStreamTable(&drivertest.Null{}, false)
 	shelve(&table.adoptedBooks, 1, 500)
 	shelve(table.streams()[0].books, 501, 1000)
 	listed := 0
-	r := &tracker{streams: &StreamPool{table: table}}
-	r.blocks(func(core.BlockInfo) bool { listed++; return listed < 7 })
+	blocks := inspector{table: table}.Blocks
+	blocks(func(core.BlockInfo) bool { listed++; return listed < 7 })
 	if listed != 7 {
 		t.Errorf("%d were listed after it was stopped at 7", listed)
 	}
-	r.blocks(func(core.BlockInfo) bool { listed++; return true })
+	blocks(func(core.BlockInfo) bool { listed++; return true })
 	if listed != 1007 {
 		t.Errorf("%d were listed, 1000 are there", listed-7)
 	}

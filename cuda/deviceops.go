@@ -70,7 +70,7 @@ func (d *deviceOps) Fill(_ context.Context, stream core.StreamID, regions []devi
 	if err != nil {
 		return core.NotEnqueued(err)
 	}
-	defer t.Release()
+	defer d.hostMemory.Release(t)
 	return d.enqueue(d.fill, stream, t, driver.Ptr(t.Ptr()), driver.U32(uint32(t.Records())))
 }
 
@@ -111,11 +111,11 @@ func (d *deviceOps) enqueueWithResults(k *Kernel, stream core.StreamID, regions 
 	}
 	if len(regions) > 0 {
 		if err := d.enqueue(k, stream, t, driver.Ptr(t.Ptr()), driver.Ptr(t.ResultsPtr()), driver.U32(uint32(t.Records()))); err != nil {
-			t.Release()
+			d.hostMemory.Release(t)
 			return nil, err
 		}
 	}
-	return batch.NewResults(t, len(regions)), nil
+	return batch.NewResults(d.hostMemory, t, len(regions)), nil
 }
 
 // Delay enqueues a kernel that does nothing for so long, at most
@@ -141,7 +141,7 @@ func (d *deviceOps) enqueue(k *Kernel, stream core.StreamID, t *batch.Table, arg
 	if err := k.Enqueue(on.Handle(), guardGrid(t.Records()), args...); err != nil {
 		return refusedUnlessSticky(err)
 	}
-	return t.End(on.Handle())
+	return d.hostMemory.End(t, on.Handle())
 }
 
 // guardGrid has threads for each record, up to what fills any device: the

@@ -59,7 +59,7 @@ func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Blo
 		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.drv.Ordinal()},
 		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
 	}
-	r.books.admit(&b, nil, req.Withheld)
+	r.books.admit(&r.group, &b, nil, req.Withheld)
 	r.mu.Lock()
 	r.live[b.ID.Generation] = b
 	if req.Withheld {

@@ -17,7 +17,7 @@ import (
 // free.
 func (r *tracker) Deallocate(_ context.Context, id core.BlockID) (core.Block, error) {
 	requested := monotime.Now()
-	b, err := r.find("Deallocate", id, id.AllocStream)
+	b, err := r.streams.table.find("Deallocate", id, id.AllocStream)
 	if err != nil {
 		return core.Block{}, err
 	}
@@ -102,7 +102,7 @@ func (r *tracker) revive(b *block) {
 	b.core.State = core.Live
 	revived, withheld, books := b.core, b.withheld, b.stream.books
 	b.mu.Unlock()
-	books.Revive(&revived, withheld)
+	r.streams.table.group.Raise(books.Revive(&revived, withheld))
 	books.Fails.Add(1)
 }
 

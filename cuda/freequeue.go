@@ -180,16 +180,16 @@ func (q *freeQueue) retry(queue func(*block) (freeState, error)) (first error) {
 	q.mu.Lock()
 	tried := slices.Clone(q.parked)
 	q.mu.Unlock()
-	var capturing *stream
+	var capturing *block // of that stream
 	for i := range tried {
 		p := &tried[i]
-		if p.block.stream == capturing {
+		if capturing != nil && p.block.stream == capturing.stream {
 			p.waits = waitsForCapture
 			continue
 		}
 		var err error
 		if p.waits, err = queue(p.block); p.waits == waitsForCapture {
-			capturing = p.block.stream
+			capturing = p.block
 		}
 		first = cmp.Or(first, err)
 	}

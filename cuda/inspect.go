@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/vmm"
 )
 
 // State is the block's state.
 func (r *tracker) State(id core.BlockID) core.BlockState {
-	if b := r.streams.table.lookup(id); b != nil && id.Ordinal == r.ordinal {
+	if b := r.streams.table.lookup(id); b != nil && id.Ordinal == r.streams.table.ordinal {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.core.ID.Generation == id.Generation {
@@ -48,23 +49,34 @@ func (r *tracker) FreedOn(id core.StreamID) core.FreeCounters {
 }
 
 // Inspect tells of the resource's blocks and streams.
-func (r *tracker) Inspect() core.Inspector { return inspector{r} }
+func (r *tracker) Inspect() core.Inspector { return inspector{r.streams.table, r.mapper} }
 
 // inspector is what a tracker knows beyond what [core.Resource] asks.
-type inspector struct{ of *tracker }
+type inspector struct {
+	table  *streamTable
+	mapper *vmm.Mapper
+}
 
-func (i inspector) Blocks(yield func(core.BlockInfo) bool) { i.of.blocks(yield) }
+// Blocks lists every block that is not released. It copies a few at a time, so that
+// neither its memory nor the time for which it holds up an allocation grows with how many
+// there are. No lock is held over yield.
+func (i inspector) Blocks(yield func(core.BlockInfo) bool) {
+	stopped := false
+	i.table.eachBooks(i.table.streams(), func(b *streamBooks) {
+		stopped = stopped || !b.list(yield)
+	})
+}
 
 // Remember knows nothing: what is not in the books is forgotten.
 func (i inspector) Remember(core.BlockID) (core.BlockInfo, bool) { return core.BlockInfo{}, false }
 
 func (i inspector) Unordered(id core.BlockID, stream core.StreamID, kind core.Access) ([]core.UseRecord, bool) {
-	s, err := i.of.streams.table.resolve("Unordered", stream)
+	s, err := i.table.resolve("Unordered", stream)
 	if err != nil {
 		return nil, true
 	}
 	known := s.Known() // before the block's lock: who has the stream's may hold it over a driver's call
-	b, err := i.of.find("Unordered", id, stream)
+	b, err := i.table.find("Unordered", id, stream)
 	if err != nil {
 		return nil, true
 	}
@@ -76,7 +88,7 @@ func (i inspector) Unordered(id core.BlockID, stream core.StreamID, kind core.Ac
 // call that hangs: the launches of that stream are then left out.
 func (i inspector) InFlight() []core.UseRecord {
 	var streams [][]core.UseRecord
-	for _, s := range i.of.streams.table.streams() {
+	for _, s := range i.table.streams() {
 		streams = append(streams, s.InFlight())
 	}
 	var list []core.UseRecord
@@ -93,15 +105,15 @@ func (i inspector) InFlight() []core.UseRecord {
 
 // Leased takes no lock.
 func (i inspector) Leased(stream core.StreamID) bool {
-	return i.of.streams.table.leases.Load().find(stream) != nil
+	return i.table.leases.Load().find(stream) != nil
 }
 
 // Adopted is known of a block's stream also after the lease was given back.
 func (i inspector) Adopted(id core.BlockID, stream core.StreamID) bool {
-	if s := i.of.streams.table.leases.Load().find(stream); s != nil && s.adopted {
+	if s := i.table.leases.Load().find(stream); s != nil && s.adopted {
 		return true
 	}
-	b, err := i.of.find("Adopted", id, stream)
+	b, err := i.table.find("Adopted", id, stream)
 	if err != nil {
 		return false
 	}
@@ -109,7 +121,7 @@ func (i inspector) Adopted(id core.BlockID, stream core.StreamID) bool {
 	return b.stream.adopted
 }
 
-func (i inspector) IsolationGranularity() uint64 { return i.of.mapper.Granularity() }
+func (i inspector) IsolationGranularity() uint64 { return i.mapper.Granularity() }
 
 // CheckLive has nothing to compare.
 func (r *tracker) CheckLive(context.Context) error { return nil }
@@ -126,16 +138,6 @@ type directInspector struct {
 }
 
 func (i directInspector) Blocks(yield func(core.BlockInfo) bool) { i.list(yield) }
-
-// blocks lists every block that is not released. It copies a few at a time, so
-// that neither its memory nor the time for which it holds up an allocation
-// grows with how many there are. No lock is held over yield.
-func (r *tracker) blocks(yield func(core.BlockInfo) bool) {
-	stopped := false
-	r.streams.table.eachBooks(r.streams.table.streams(), func(b *streamBooks) {
-		stopped = stopped || !b.list(yield)
-	})
-}
 
 // Withhold takes a live block out of the live bytes whose peak is kept: its owner
 // has given it back.

@@ -12,7 +12,7 @@ import (
 // The table of the leases answers as a map does, for ids that meet in it too.
 func TestLeasesAreAMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		want, got := map[core.StreamID]*stream{}, leasesOf(nil)
+		want, got := map[core.StreamID]*stream{}, newLeases(nil)
 		id := rapid.OneOf(rapid.Uint64Range(0, 9), rapid.SampledFrom([]uint64{16, 32, 64, 1 << 40, 1<<64 - 1}))
 		for range rapid.IntRange(0, 40).Draw(t, "steps") {
 			of := core.StreamID(id.Draw(t, "id"))
@@ -22,7 +22,7 @@ func TestLeasesAreAMap(t *testing.T) {
 				want[of] = new(stream)
 				list = append(list, leased{of, want[of]})
 			}
-			got = leasesOf(list)
+			got = newLeases(list)
 			if all := maps.Collect(got.each); !maps.Equal(all, want) {
 				t.Fatalf("got %v, want %v", all, want)
 			}

@@ -32,7 +32,7 @@ func (w *watered) peaks() *books.Group { return &w.group }
 
 func (w *watered) allocate(on int, bytes uint64) *core.Block {
 	b := &core.Block{Bytes: bytes, Requested: bytes}
-	w.books[on].admit(b, nil, false)
+	w.books[on].admit(&w.group, b, nil, false)
 	return b
 }
 

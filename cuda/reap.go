@@ -42,7 +42,8 @@ type reapBatch struct {
 
 var reapBatches = sync.Pool{New: func() any { return new(reapBatch) }}
 
-func newReapBatch(s *stream) *reapBatch {
+// newBatch returns an empty batch of s, which [tracker.release] recycles.
+func (r *tracker) newBatch(s *stream) *reapBatch {
 	batch := reapBatches.Get().(*reapBatch)
 	batch.stream = s
 	return batch
@@ -80,7 +81,7 @@ func (r *tracker) takeSome(s *stream) *reapBatch {
 func (r *tracker) takeCompleted(s *stream, most int) (*reapBatch, error) {
 	q := &s.frees
 	q.operations, q.freedBytes = 0, 0
-	batch := newReapBatch(s)
+	batch := r.newBatch(s)
 	for len(batch.entries) < most && q.pendingFrees() > 0 {
 		if q.completed == 0 {
 			if done, err := r.lookAtMark(s); err != nil || !done {
@@ -200,7 +201,7 @@ func (r *tracker) unmapCompleted(s *stream, most int) error {
 			first = cmp.Or(first, err)
 			continue
 		}
-		batch := newReapBatch(s)
+		batch := r.newBatch(s)
 		batch.entries = append(batch.entries, p)
 		r.release(batch)
 		s.frees.unmapDone()

@@ -56,7 +56,7 @@ func Alloc[T Element](ctx context.Context, m *MemoryManager, n int, o AllocOptio
 	if err != nil {
 		return nil, err
 	}
-	st, err := m.allocate(ctx, bytes, o)
+	st, err := newStorage(ctx, m, bytes, o)
 	if err != nil {
 		return nil, err
 	}
@@ -229,45 +229,6 @@ func NewUntrackedManager(drv driver.Driver, streams *StreamPool, limit uint64) *
 // Runtime is the manager's runtime, nil if it has none.
 func (m *MemoryManager) Runtime() *core.Runtime { return m.runtime }
 
-// storage is the memory behind a slice and its views. It is given back when
-// the last of them is freed.
-type storage struct {
-	manager *MemoryManager
-	kind    core.TrackingKind
-	block   core.Block
-	refs    atomic.Int64
-}
-
-func (m *MemoryManager) allocate(ctx context.Context, bytes uint64, o AllocOptions) (*storage, error) {
-	if bytes == 0 {
-		return &storage{manager: m, kind: core.TrackedEmpty}, nil
-	}
-	if m.runtime == nil {
-		return m.allocateUntracked(bytes, o)
-	}
-	b, err := m.runtime.Allocate(ctx, core.Request{Bytes: bytes, Stream: o.Stream, Tag: o.Tag, Claim: o.Claim, Isolated: o.Isolated})
-	if err != nil {
-		return nil, err
-	}
-	return &storage{manager: m, kind: core.TrackedBlock, block: b}, nil
-}
-
-func (m *MemoryManager) allocateUntracked(bytes uint64, o AllocOptions) (*storage, error) {
-	if o.Isolated {
-		return nil, core.UnsupportedError("Alloc of an isolated slice", "an untracked manager", "nothing says when the device is done with it; use a manager with a runtime")
-	}
-	o.Tag = o.Tag.OrUntagged()
-	if err := m.charge(bytes, o.Tag); err != nil {
-		return nil, err
-	}
-	ptr, err := m.drv.MemAlloc(bytes)
-	if err != nil {
-		m.used.Add(-bytes)
-		return nil, err
-	}
-	return &storage{manager: m, kind: core.Untracked, block: core.Block{ID: core.BlockID{Ptr: ptr, Ordinal: m.drv.Ordinal()}, Requested: bytes, Bytes: bytes, Tag: o.Tag}}, nil
-}
-
 // charge takes bytes from the limit. It compares before it adds: to add first
 // and check then would refuse others what fits meanwhile.
 func (m *MemoryManager) charge(bytes uint64, tag core.Tag) error {
@@ -284,6 +245,45 @@ func (m *MemoryManager) charge(bytes uint64, tag core.Tag) error {
 			return nil
 		}
 	}
+}
+
+// storage is the memory behind a slice and its views. It is given back when
+// the last of them is freed.
+type storage struct {
+	manager *MemoryManager
+	kind    core.TrackingKind
+	block   core.Block
+	refs    atomic.Int64
+}
+
+func newStorage(ctx context.Context, m *MemoryManager, bytes uint64, o AllocOptions) (*storage, error) {
+	if bytes == 0 {
+		return &storage{manager: m, kind: core.TrackedEmpty}, nil
+	}
+	if m.runtime == nil {
+		return newUntracked(m, bytes, o)
+	}
+	b, err := m.runtime.Allocate(ctx, core.Request{Bytes: bytes, Stream: o.Stream, Tag: o.Tag, Claim: o.Claim, Isolated: o.Isolated})
+	if err != nil {
+		return nil, err
+	}
+	return &storage{manager: m, kind: core.TrackedBlock, block: b}, nil
+}
+
+func newUntracked(m *MemoryManager, bytes uint64, o AllocOptions) (*storage, error) {
+	if o.Isolated {
+		return nil, core.UnsupportedError("Alloc of an isolated slice", "an untracked manager", "nothing says when the device is done with it; use a manager with a runtime")
+	}
+	o.Tag = o.Tag.OrUntagged()
+	if err := m.charge(bytes, o.Tag); err != nil {
+		return nil, err
+	}
+	ptr, err := m.drv.MemAlloc(bytes)
+	if err != nil {
+		m.used.Add(-bytes)
+		return nil, err
+	}
+	return &storage{manager: m, kind: core.Untracked, block: core.Block{ID: core.BlockID{Ptr: ptr, Ordinal: m.drv.Ordinal()}, Requested: bytes, Bytes: bytes, Tag: o.Tag}}, nil
 }
 
 // free gives the memory back. An error leaves it allocated.

@@ -17,6 +17,7 @@ import (
 // lease up takes no lock: what is looked up in is replaced, never changed.
 type streamTable struct {
 	drv         driver.Driver
+	ordinal     int // the device's
 	deviceOrder bool
 	order       *fence.Order
 
@@ -45,8 +46,8 @@ type streamTable struct {
 
 // newStreamTable returns a table that holds the legacy default stream.
 func newStreamTable(drv driver.Driver, deviceOrder bool) *streamTable {
-	t := &streamTable{drv: drv, deviceOrder: deviceOrder, order: fence.NewOrder(drv, deviceOrder)}
-	t.leases.Store(leasesOf(nil))
+	t := &streamTable{drv: drv, ordinal: drv.Ordinal(), deviceOrder: deviceOrder, order: fence.NewOrder(drv, deviceOrder)}
+	t.leases.Store(newLeases(nil))
 	t.all.Store(&[]*stream{})
 	t.group.Add(&t.adoptedBooks.Books)
 	t.setLease(core.DefaultStream, t.add(0, false))
@@ -64,8 +65,8 @@ type leased struct {
 	on *stream
 }
 
-// leasesOf returns the table of a list, in which each id is once.
-func leasesOf(list []leased) *leases {
+// newLeases returns the table of a list, in which each id is once.
+func newLeases(list []leased) *leases {
 	l := &leases{make([]leased, 1<<bits.Len(uint(2*len(list))))}
 	for _, e := range list {
 		*l.place(e.id) = e
@@ -164,7 +165,7 @@ func (t *streamTable) add(handle driver.Stream, adopted bool) *stream {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := &stream{drv: t.drv, table: t, books: counters, adopted: adopted}
+	s := &stream{drv: t.drv, books: counters, adopted: adopted}
 	t.order.Add(&s.Stream, handle, adopted || handle == 0, &counters.Counts)
 	all := append(slices.Clone(*t.all.Load()), s)
 	t.all.Store(&all)
@@ -225,7 +226,7 @@ func (t *streamTable) setLease(id core.StreamID, s *stream) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.lease.Store(uint64(id))
-	t.leases.Store(leasesOf(append(t.leases.Load().without(id), leased{id, s})))
+	t.leases.Store(newLeases(append(t.leases.Load().without(id), leased{id, s})))
 }
 
 // shut takes all leases off, that of the default stream too.
@@ -233,14 +234,14 @@ func (t *streamTable) shut() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed.Store(true)
-	t.leases.Store(leasesOf(nil))
+	t.leases.Store(newLeases(nil))
 }
 
 // unlease takes the lease off; later uses of its id are refused.
 func (t *streamTable) unlease(id core.StreamID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.leases.Store(leasesOf(t.leases.Load().without(id)))
+	t.leases.Store(newLeases(t.leases.Load().without(id)))
 }
 
 // defaultStream is the legacy default stream, which is never forgotten.
@@ -265,6 +266,24 @@ func (t *streamTable) lookup(id core.BlockID) *block {
 	return t.adoptedBooks.find(id.Generation)
 }
 
+// find returns the locked record of a live block.
+func (t *streamTable) find(op string, id core.BlockID, stream core.StreamID) (*block, error) {
+	if id.Ordinal != t.ordinal {
+		return nil, &core.StreamMisuseError{Op: op, Block: id, Stream: stream,
+			Reason: fmt.Sprintf("the block belongs to device %d, this resource serves device %d", id.Ordinal, t.ordinal)}
+	}
+	b := t.lookup(id)
+	if b == nil {
+		return nil, &core.UseAfterFreeError{Op: op, Generation: id.Generation, Block: id, State: core.Freed}
+	}
+	b.mu.Lock()
+	if err := b.check(op, id, stream); err != nil {
+		b.mu.Unlock()
+		return nil, err
+	}
+	return b, nil
+}
+
 // eachBooks calls f for the books of the streams, each once.
 func (t *streamTable) eachBooks(streams []*stream, f func(*streamBooks)) {
 	f(&t.adoptedBooks)
@@ -281,8 +300,7 @@ func (t *streamTable) eachBooks(streams []*stream, f func(*streamBooks)) {
 type stream struct {
 	_ [64]byte // streams share no cache line
 	fence.Stream
-	drv   driver.Driver
-	table *streamTable
+	drv driver.Driver
 
 	// frees is where retired blocks wait until they are released.
 	frees freeQueue

@@ -17,7 +17,6 @@ import (
 // blocks and books, uses and their fences, frees until they are released.
 type tracker struct {
 	name    string
-	ordinal int
 	streams *StreamPool
 
 	memory memory
@@ -68,11 +67,11 @@ func (r *tracker) Allocate(_ context.Context, req core.Request) (core.Block, err
 	}
 	b := blocks.Get().(*block)
 	result := core.Block{
-		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.ordinal},
+		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.streams.table.ordinal},
 		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
 	}
 	b.fill(s, &result, req.Withheld, ready, req.Span)
-	s.books.admit(&result, b, req.Withheld)
+	s.books.admit(&r.streams.table.group, &result, b, req.Withheld)
 	return result, nil
 }
 
@@ -140,7 +139,7 @@ func (r *tracker) allocateIsolated(s *stream, req core.Request) (core.Block, err
 	}
 	b := blocks.Get().(*block)
 	result := core.Block{
-		ID:        core.BlockID{Ptr: at.Ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.ordinal},
+		ID:        core.BlockID{Ptr: at.Ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.streams.table.ordinal},
 		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
 	}
 	b.fillMapped(s, &result, req.Withheld, at.Bytes)
@@ -149,7 +148,7 @@ func (r *tracker) allocateIsolated(s *stream, req core.Request) (core.Block, err
 	// up for something else. See census.
 	r.isolated.Add(1)
 	r.isolatedBytes.Add(int64(result.Bytes))
-	s.books.admit(&result, b, req.Withheld)
+	s.books.admit(&r.streams.table.group, &result, b, req.Withheld)
 	return result, nil
 }
 
@@ -173,24 +172,6 @@ func (r *tracker) relieve() error {
 	return r.withMemory("Allocate", func() error { return r.memory.trim(0) })
 }
 
-// find returns the locked record of a live block.
-func (r *tracker) find(op string, id core.BlockID, stream core.StreamID) (*block, error) {
-	if id.Ordinal != r.ordinal {
-		return nil, &core.StreamMisuseError{Op: op, Block: id, Stream: stream,
-			Reason: fmt.Sprintf("the block belongs to device %d, this resource serves device %d", id.Ordinal, r.ordinal)}
-	}
-	b := r.streams.table.lookup(id)
-	if b == nil {
-		return nil, &core.UseAfterFreeError{Op: op, Generation: id.Generation, Block: id, State: core.Freed}
-	}
-	b.mu.Lock()
-	if err := b.check(op, id, stream); err != nil {
-		b.mu.Unlock()
-		return nil, err
-	}
-	return b, nil
-}
-
 // Reserve is not a backend's: it needs a budget.
 func (r *tracker) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
 	return core.Unsupported{Resource: r.String()}.Reserve(ctx, bytes, tag)
@@ -202,7 +183,7 @@ func (r *tracker) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 }
 
 // Ordinal is the device's.
-func (r *tracker) Ordinal() int { return r.ordinal }
+func (r *tracker) Ordinal() int { return r.streams.table.ordinal }
 
 // Features is use tracking in stream order, and isolation if the device maps
 // memory.

@@ -69,7 +69,7 @@ func (r *tracker) prepare(req core.UseRequest) (core.Ticket, <-chan struct{}, er
 func (r *tracker) announceOnBlocks(in *core.Intent, p *fence.Point) (<-chan struct{}, error) {
 	for i := range in.Uses {
 		u := &in.Uses[i]
-		b, err := r.find("PrepareUse", u.Block, in.Stream)
+		b, err := r.streams.table.find("PrepareUse", u.Block, in.Stream)
 		if err != nil {
 			p.ReleaseMany(int32(len(in.Uses) - i))
 			return nil, err
@@ -198,7 +198,7 @@ func (r *tracker) RecordUse(_ context.Context, id core.BlockID, stream core.Stre
 		return err
 	}
 	defer s.Leave() // neither is the stream given up before the use is fenced nor begins a capture
-	b, err := r.find("RecordUse", id, stream)
+	b, err := r.streams.table.find("RecordUse", id, stream)
 	if err != nil {
 		return err
 	}
@@ -212,12 +212,12 @@ func (r *tracker) RecordUse(_ context.Context, id core.BlockID, stream core.Stre
 	if p != nil {
 		defer p.Release()
 	}
-	if b, err = r.find("RecordUse", id, stream); err != nil {
+	if b, err = r.streams.table.find("RecordUse", id, stream); err != nil {
 		return errors.Join(recordErr, err)
 	}
 	defer b.mu.Unlock()
 	if p != nil {
-		b.history.AddRecorded(fence.RecordedUse(p), plan)
+		b.history.AddRecorded(p, plan)
 	} else if !fenced {
 		r.streams.table.poison(b)
 	}

@@ -14,9 +14,6 @@ type Access struct {
 	onPeer bool
 }
 
-// RecordedUse is an access of work that was enqueued before anybody declared it.
-func RecordedUse(point *Point) Access { return Access{point: point, kind: core.ReadWrite} }
-
 // Holder names the launch of the access, for the error of one that it is in the way of.
 func (a *Access) Holder() *core.IntentHolder {
 	return &core.IntentHolder{Launch: a.point.name, Stream: a.point.lease, Access: a.kind}

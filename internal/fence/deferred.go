@@ -50,7 +50,7 @@ func (s *Stream) PointForAllocation(lease core.StreamID) (ready, reserve *Point,
 		shared := p.sharers() > 0
 		if p.lease == lease && s.shareable && p.IsDeferred() {
 			if shared {
-				reserve, err = s.points.get(s, 1)
+				reserve, err = s.point(1)
 			}
 			return p, reserve, err
 		}
@@ -58,7 +58,7 @@ func (s *Stream) PointForAllocation(lease core.StreamID) (ready, reserve *Point,
 			return nil, nil, err
 		}
 	}
-	p, err := s.points.get(s, 1)
+	p, err := s.point(1)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -59,13 +59,14 @@ func (h *History) AnnounceUndeclared(p *Point, kind core.Access) {
 	h.accesses = append(h.accesses, Access{point: p, kind: kind})
 }
 
-// AddRecorded adds a use whose waits were not queued. It removes nothing but
+// AddRecorded adds the use of work that was enqueued before anybody declared it, so that
+// no waits were queued, with p behind it. It removes nothing but
 // what the same stream's order covers, and what is known to be done; references on
 // that go with plan.
-func (h *History) AddRecorded(a Access, plan *Plan) {
+func (h *History) AddRecorded(p *Point, plan *Plan) {
 	kept := 0
 	for _, old := range h.accesses {
-		needless := old.point.isPlaced() && (old.point.needsNoWait() || old.point.stream == a.point.stream && old.point.seq < a.point.seq)
+		needless := old.point.isPlaced() && (old.point.needsNoWait() || old.point.stream == p.stream && old.point.seq < p.seq)
 		if needless || old.point.isWithdrawn() {
 			plan.releaseLater(old.point)
 		} else {
@@ -73,8 +74,8 @@ func (h *History) AddRecorded(a Access, plan *Plan) {
 			kept++
 		}
 	}
-	a.point.Retain()
-	h.accesses = append(h.accesses[:kept], a)
+	p.Retain()
+	h.accesses = append(h.accesses[:kept], Access{point: p, kind: core.ReadWrite})
 }
 
 // WrittenByOther reports whether a finished launch of another stream than s wrote

@@ -105,12 +105,12 @@ func TestRecordedUseDropsOnlyOlderUsesOfItsStream(t *testing.T) {
 	b, f := new(History), new(Plan)
 	finish(b, point(s[0], 1, nil), core.Write)
 	other := point(s[1], 5, nil)
-	b.AddRecorded(Access{point: other, kind: core.ReadWrite}, f)
-	b.AddRecorded(Access{point: point(s[1], 7, clock{9}), kind: core.ReadWrite}, f)
+	b.AddRecorded(other, f)
+	b.AddRecorded(point(s[1], 7, clock{9}), f)
 	if got := seqs(b); len(got) != 2 || got[1] != core.Write || got[7] != core.ReadWrite {
 		t.Errorf("kept %v, want the write and the newer recorded use", got)
 	}
-	b.AddRecorded(Access{point: point(s[1], 6, nil), kind: core.ReadWrite}, f)
+	b.AddRecorded(point(s[1], 6, nil), f)
 	if got := seqs(b); got[7] != core.ReadWrite {
 		t.Errorf("kept %v: a late recorded use took the newer one away", got)
 	}

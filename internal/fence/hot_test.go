@@ -194,7 +194,7 @@ func TestTenMillionReadsOfAHotBlockLeaveNothingBehind(t *testing.T) {
 	for _, s := range h.streams {
 		var points []*Point
 		for range streams + 4 {
-			p, err := s.points.get(s, 1)
+			p, err := s.point(1)
 			h.must(err)
 			points = append(points, p)
 		}

@@ -14,7 +14,7 @@ import (
 // Announce opens the launch of in: it returns its point, with a reference for each use
 // and one for the launch. The caller has entered the stream. Errors are the driver's.
 func (s *Stream) Announce(in *core.Intent) (*Point, error) {
-	p, err := s.points.get(s, int32(1+len(in.Uses)))
+	p, err := s.point(int32(1 + len(in.Uses)))
 	if err != nil {
 		return nil, err
 	}

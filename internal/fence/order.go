@@ -49,6 +49,7 @@ func (o *Order) Add(s *Stream, handle driver.Stream, asksDriver bool, counts *Co
 		o.next++
 	}
 	s.port, s.order, s.handle, s.asksDriver, s.counts = o.port, o, handle, asksDriver, counts
+	s.points.port = o.port
 	s.slot, s.seq = at.slot, at.seq
 	s.completed.Store(at.seq)
 	s.clock = newClock().set(at.slot, at.seq)

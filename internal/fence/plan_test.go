@@ -92,7 +92,7 @@ func TestFailedWaitLeavesTheFenceClean(t *testing.T) {
 func TestSequenceIsTakenWithTheRecord(t *testing.T) {
 	s := testStreams(1)[0]
 	faults := drivertest.NewFaults(&drivertest.Null{})
-	s.port = faults
+	s.port, s.points.port = faults, faults
 	faults.FailMethod(drivertest.EventRecord, 1, driver.InvalidHandle)
 	if _, err := s.Record(1); err == nil || s.seq != 0 {
 		t.Fatalf("a failed record: %v, sequence %d", err, s.seq)
@@ -135,7 +135,7 @@ func TestEventsGoBackWhenNobodyRefersToThem(t *testing.T) {
 func TestClosedEventListDestroysWhatComesBack(t *testing.T) {
 	s := testStreams(1)[0]
 	faults := drivertest.NewFaults(&drivertest.Null{})
-	s.port = faults
+	s.port, s.points.port = faults, faults
 	idle, _ := s.Record(1)
 	busy, _ := s.Record(1)
 	idle.Release()

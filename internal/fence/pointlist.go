@@ -8,6 +8,7 @@ import (
 // pointList is the free list of one stream's points, each with an event. It has its
 // own lock, so that giving back a point never waits for a driver call.
 type pointList struct {
+	port Port
 	// spare is one free point, handed over without the lock: an allocation
 	// and a free in turn need no more.
 	spare atomic.Pointer[Point]
@@ -17,22 +18,6 @@ type pointList struct {
 
 	mu   sync.Mutex
 	free []*Point
-}
-
-// get returns a point with as many references. Its state is that of its last use
-// until whoever gets it sets another: nobody else refers to it.
-func (l *pointList) get(s *Stream, refs int32) (*Point, error) {
-	p := l.take()
-	if p == nil {
-		event, err := s.port.EventCreate()
-		if err != nil {
-			return nil, err
-		}
-		l.made.Add(1)
-		p = newPoint(s, event)
-	}
-	p.refs.Store(refs)
-	return p, nil
 }
 
 // take returns a free point, nil if there is none.
@@ -78,7 +63,7 @@ func (l *pointList) add(p *Point) bool {
 }
 
 func (l *pointList) destroy(p *Point) error {
-	if err := p.stream.port.EventDestroy(p.event); err != nil {
+	if err := l.port.EventDestroy(p.event); err != nil {
 		l.mu.Lock()
 		l.free = append(l.free, p) // for the next close
 		l.mu.Unlock()

@@ -116,10 +116,26 @@ func (s *Stream) Leave() { s.open.Add(-1) }
 // Open is how many have entered and not left, launches among them.
 func (s *Stream) Open() int64 { return s.open.Load() }
 
+// point returns a point of the stream's with as many references. Its state is that of its
+// last use until whoever gets it sets another: nobody else refers to it.
+func (s *Stream) point(refs int32) (*Point, error) {
+	p := s.points.take()
+	if p == nil {
+		event, err := s.port.EventCreate()
+		if err != nil {
+			return nil, err
+		}
+		s.points.made.Add(1)
+		p = newPoint(s, event)
+	}
+	p.refs.Store(refs)
+	return p, nil
+}
+
 // Record records a point for work under lease; the stream must be locked. The point
 // has one reference. Errors are the driver's.
 func (s *Stream) Record(lease core.StreamID) (*Point, error) {
-	p, err := s.points.get(s, 1)
+	p, err := s.point(1)
 	if err != nil {
 		return nil, err
 	}

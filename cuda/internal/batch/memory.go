@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // Memory is the page-locked memory of a device's batches. It is safe for concurrent
@@ -71,7 +72,7 @@ func (m *Memory) take(stream core.StreamID, size int) (*Table, error) {
 	if err != nil {
 		return nil, errors.Join(err, m.drv.EventDestroy(event))
 	}
-	return &Table{of: m, mem: mem, event: event}, nil
+	return &Table{mem: mem, event: event}, nil
 }
 
 // looks is how many memories of a line are asked about at a time, and how many
@@ -132,8 +133,23 @@ func (m *Memory) collect(stream core.StreamID) {
 	m.lines[stream] = line
 }
 
-// park keeps memory until its event is completed, or apart if nothing will say when.
-func (m *Memory) park(t *Table) {
+// End records the end of the batch of t, whose kernel was enqueued on s. If that fails s is
+// synchronised, so that the memory is known to be unused. It may then block.
+func (m *Memory) End(t *Table, s driver.Stream) error {
+	err := m.drv.EventRecord(t.event, s)
+	if err == nil {
+		return nil
+	}
+	if syncErr := m.drv.StreamSynchronize(s); syncErr != nil {
+		t.lost = true
+		return errors.Join(err, syncErr)
+	}
+	return err
+}
+
+// Release takes memory back until its event is completed, or apart if nothing will say
+// when.
+func (m *Memory) Release(t *Table) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if t.lost {
@@ -155,9 +171,9 @@ func (m *Memory) rest(t *Table) {
 func (m *Memory) Close(ctx context.Context) error {
 	var errs []error
 	for _, t := range m.takeAll() {
-		if err := t.close(ctx); err != nil {
+		if err := m.free(ctx, t); err != nil {
 			errs = append(errs, err)
-			m.park(t)
+			m.Release(t)
 		}
 	}
 	return errors.Join(errs...)
@@ -173,4 +189,18 @@ func (m *Memory) takeAll() []*Table {
 	m.idle, m.lost = nil, nil
 	clear(m.lines)
 	return all
+}
+
+// free gives event and memory of t back to the driver, after the device is done with them.
+func (m *Memory) free(ctx context.Context, t *Table) error {
+	if t.event != 0 {
+		if err := deadline.Poll(ctx, func() (bool, error) { return m.drv.EventQuery(t.event) }); err != nil {
+			return err
+		}
+		if err := m.drv.EventDestroy(t.event); err != nil {
+			return err
+		}
+		t.event = 0
+	}
+	return m.drv.HostFree(t.mem)
 }

@@ -52,7 +52,7 @@ func run(t *testing.T, m *Memory, stream core.StreamID, results bool) *Table {
 	if table.Records() != 1 || table.ResultsPtr() != table.Ptr()+driver.GuardRecord {
 		t.Errorf("%d records at %#x, results at %#x", table.Records(), table.Ptr(), table.ResultsPtr())
 	}
-	if err := table.End(0); err != nil {
+	if err := m.End(table, 0); err != nil {
 		t.Fatal(err)
 	}
 	return table
@@ -62,19 +62,19 @@ func TestMemoryIsUsedAgainWhenItsBatchIsCompleted(t *testing.T) {
 	d := newDevice()
 	m := NewMemory(d)
 	for range 10 { // none is completed
-		run(t, m, 1, false).Release()
+		m.Release(run(t, m, 1, false))
 	}
 	if d.made != 10 {
 		t.Errorf("%d memories for 10 batches under way", d.made)
 	}
 	before := d.asked
-	run(t, m, 2, false).Release()
+	m.Release(run(t, m, 2, false))
 	if d.asked-before > 2*looks {
 		t.Errorf("the device was asked %d times for one batch", d.asked-before)
 	}
 	clear(d.behind)
 	for range 20 {
-		run(t, m, 2, false).Release()
+		m.Release(run(t, m, 2, false))
 		clear(d.behind)
 	}
 	if d.made != 11 {
@@ -88,7 +88,7 @@ func TestMemoryIsUsedAgainWhenItsBatchIsCompleted(t *testing.T) {
 func TestResultsAreHadOnceAndTheirMemoryIsIdleThen(t *testing.T) {
 	d := newDevice()
 	m := NewMemory(d)
-	r := NewResults(run(t, m, 1, true), 1)
+	r := NewResults(m, run(t, m, 1, true), 1)
 	if _, err := r.Mismatches(); err == nil {
 		t.Error("results of a batch under way")
 	}
@@ -106,7 +106,7 @@ func TestResultsAreHadOnceAndTheirMemoryIsIdleThen(t *testing.T) {
 	}
 	r.Discard() // nothing is left of it
 	asked := d.asked
-	run(t, m, 2, false).Release()
+	m.Release(run(t, m, 2, false))
 	if d.made != 1 || d.asked != asked {
 		t.Errorf("%d memories, %d questions", d.made, d.asked-asked)
 	}
@@ -131,18 +131,18 @@ func TestMemoryThatMayBeInUseIsNotUsedAgain(t *testing.T) {
 	}
 	d.recordErr = errors.New("not recorded")
 	table := stage()
-	if err := table.End(0); !errors.Is(err, d.recordErr) {
+	if err := m.End(table, 0); !errors.Is(err, d.recordErr) {
 		t.Errorf("End: %v", err)
 	}
-	table.Release()
+	m.Release(table)
 	if again := stage(); again != table { // the stream was synchronised
 		t.Error("memory that is known to be unused is not used again")
 	}
 	d.syncErr = errors.New("not synchronised")
-	if err := table.End(0); !errors.Is(err, d.recordErr) || !errors.Is(err, d.syncErr) {
+	if err := m.End(table, 0); !errors.Is(err, d.recordErr) || !errors.Is(err, d.syncErr) {
 		t.Errorf("End: %v", err)
 	}
-	table.Release()
+	m.Release(table)
 	if again := stage(); again == table {
 		t.Error("memory that the device may use is used again")
 	}

@@ -11,6 +11,7 @@ import (
 
 // Results is a batch under way whose results somebody will read, once.
 type Results struct {
+	memory  *Memory
 	regions int
 
 	mu    sync.Mutex
@@ -22,8 +23,10 @@ var (
 	_ deviceops.Checksums    = (*Results)(nil)
 )
 
-// NewResults takes over the table of a batch of so many regions, staged with results.
-func NewResults(t *Table, regions int) *Results { return &Results{regions: regions, table: t} }
+// NewResults takes over the table of a batch of so many regions, which m staged with results.
+func NewResults(m *Memory, t *Table, regions int) *Results {
+	return &Results{memory: m, regions: regions, table: t}
+}
 
 // Poll reports whether the device has done the batch.
 func (r *Results) Poll() (bool, error) {
@@ -32,7 +35,7 @@ func (r *Results) Poll() (bool, error) {
 	if r.table == nil || r.table.records == 0 {
 		return true, nil
 	}
-	return r.table.of.drv.EventQuery(r.table.event)
+	return r.memory.drv.EventQuery(r.table.event)
 }
 
 // Wait blocks until the device has done the batch, or ctx ends.
@@ -43,7 +46,7 @@ func (r *Results) Discard() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.table != nil {
-		r.table.Release()
+		r.memory.Release(r.table)
 		r.table = nil
 	}
 }
@@ -76,7 +79,7 @@ func (r *Results) read(f func(table, results []byte)) error {
 		return errors.New("the batch is still under way: Poll or Wait first")
 	}
 	f(r.table.table(), r.table.results())
-	r.table.of.rest(r.table)
+	r.memory.rest(r.table)
 	r.table = nil
 	return nil
 }

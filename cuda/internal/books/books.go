@@ -79,8 +79,6 @@ func clamp(n int64) uint64 { return uint64(max(n, 0)) }
 // Books are the counters of one stream, or of several that share them. They belong to
 // one [Group], see [Group.Add].
 type Books struct {
-	group *Group
-
 	mu                           sync.Mutex
 	allocated, retired, released tally
 	slack                        [sizes]int64
@@ -100,7 +98,7 @@ func (b *Books) Unlock() { b.mu.Unlock() }
 type Shortage [sizes]int64
 
 // Enter counts a fresh block. The lock must be held; the caller lets it go and hands
-// what is short to [Books.Raise]. What is withheld from its owner is not live.
+// what is short to [Group.Raise]. What is withheld from its owner is not live.
 func (b *Books) Enter(c *core.Block, withheld bool) Shortage {
 	b.allocated.add(c)
 	short := b.takeLive(c, withheld)
@@ -121,13 +119,12 @@ func (b *Books) Retire(c *core.Block, withheld bool) {
 }
 
 // Revive undoes a retire. Others may have been given the memory's share of the
-// peak meanwhile, so this may be a new one. No lock may be held.
-func (b *Books) Revive(c *core.Block, withheld bool) {
+// peak meanwhile, so this may be a new one: what is short is for [Group.Raise].
+func (b *Books) Revive(c *core.Block, withheld bool) Shortage {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.retired.undo(c)
-	short := b.takeLive(c, withheld)
-	b.mu.Unlock()
-	b.Raise(short)
+	return b.takeLive(c, withheld)
 }
 
 // Withhold leaves the live bytes of a block to others' peak, once.

@@ -36,7 +36,6 @@ type highWater struct {
 
 // Add takes books in, for good. Nothing may be in them yet.
 func (g *Group) Add(b *Books) {
-	b.group = g
 	g.recalling.Lock()
 	defer g.recalling.Unlock()
 	g.all = append(g.all, b)
@@ -49,14 +48,8 @@ func (g *Group) HoldRecalls() (release func()) {
 	return g.recalling.Unlock
 }
 
-// Raise claims what the slack did not do for. No lock may be held.
-func (b *Books) Raise(short Shortage) {
-	if short != (Shortage{}) {
-		b.group.raise(short)
-	}
-}
-
-func (g *Group) raise(short Shortage) {
+// Raise claims what the slack of books of the group did not do for. No lock may be held.
+func (g *Group) Raise(short Shortage) {
 	for d, n := range short {
 		m := &g.highWater[d]
 		if n == 0 || m.claimed.Add(n) <= m.look.Load() {

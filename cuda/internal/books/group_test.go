@@ -18,12 +18,12 @@ func newGroup(n int) (*Group, []*Books) {
 	return g, all
 }
 
-func (b *Books) enter(bytes uint64) *core.Block {
+func (g *Group) enter(b *Books, bytes uint64) *core.Block {
 	c := &core.Block{Bytes: bytes, Requested: bytes}
 	b.Lock()
 	short := b.Enter(c, false)
 	b.Unlock()
-	b.Raise(short)
+	g.Raise(short)
 	return c
 }
 
@@ -43,14 +43,14 @@ func peaks(g *Group) (st core.Stats) {
 // is recalled must not be counted twice.
 func TestThePeakIsExactWhileSlackIsRecalled(t *testing.T) {
 	g, all := newGroup(4)
-	large := all[1].enter(1000)
+	large := g.enter(all[1], 1000)
 	all[2].mu.Lock() // a recall comes as far as here
 	var group sync.WaitGroup
-	group.Go(func() { all[0].enter(1) })
+	group.Go(func() { g.enter(all[0], 1) })
 	time.Sleep(5 * time.Millisecond)
 	group.Go(func() {
 		all[1].Retire(large, false)
-		all[3].enter(1000)
+		g.enter(all[3], 1000)
 	})
 	time.Sleep(5 * time.Millisecond)
 	all[2].mu.Unlock()
@@ -63,15 +63,15 @@ func TestThePeakIsExactWhileSlackIsRecalled(t *testing.T) {
 // A free between the looks at two sizes must not make callers hold more than it takes.
 func TestNoPeakIsBelowThatOfASmallerSize(t *testing.T) {
 	g, all := newGroup(2)
-	large := all[0].enter(1000)
+	large := g.enter(all[0], 1000)
 	c := &core.Block{Bytes: 100, Requested: 100}
 	all[1].Lock()
 	short := all[1].Enter(c, false)
 	all[1].Unlock()
-	all[1].Raise(Shortage{Requested: short[Requested]})
+	g.Raise(Shortage{Requested: short[Requested]})
 	all[0].leave(large)
 	short[Requested] = 0
-	all[1].Raise(short)
+	g.Raise(short)
 	if st := peaks(g); st.PeakRequested != 1100 || st.PeakBytes != 1100 || st.PeakOutstanding != 1100 {
 		t.Errorf("peaks %d requested, %d live and %d outstanding bytes; 1100 requested bytes were live at once", st.PeakRequested, st.PeakBytes, st.PeakOutstanding)
 	}
@@ -80,10 +80,10 @@ func TestNoPeakIsBelowThatOfASmallerSize(t *testing.T) {
 // A free that fails takes back what somebody else has been given meanwhile.
 func TestARevivedBlockMayMakeANewPeak(t *testing.T) {
 	g, all := newGroup(1)
-	c := all[0].enter(100)
+	c := g.enter(all[0], 100)
 	all[0].Retire(c, false)
-	all[0].enter(100)
-	all[0].Revive(c, false)
+	g.enter(all[0], 100)
+	g.Raise(all[0].Revive(c, false))
 	if st := peaks(g); st.PeakRequested != 200 || st.PeakBytes != 200 {
 		t.Errorf("200 bytes are live and the peak is %d", st.PeakRequested)
 	}
@@ -93,16 +93,16 @@ func TestARevivedBlockMayMakeANewPeak(t *testing.T) {
 // peak since the beginning is looked at all the same.
 func TestTheLooksOfAStretchAreBounded(t *testing.T) {
 	g, all := newGroup(3)
-	all[0].leave(all[0].enter(10_000))
+	all[0].leave(g.enter(all[0], 10_000))
 	g.Turn(Live)
 	looks := func() int { return g.highWater[Live].looks }
 	for range looksPerTurn + 500 {
-		all[0].enter(1)
+		g.enter(all[0], 1)
 	}
 	if got := g.Recent(Live); got != looksPerTurn+500 || looks() != looksPerTurn {
 		t.Errorf("%d live after %d looks", got, looks())
 	}
-	all[1].enter(20_000)
+	g.enter(all[1], 20_000)
 	if st, want := peaks(g), uint64(looksPerTurn+500+20_000); st.PeakBytes != want || g.Recent(Live) != int64(want) {
 		t.Errorf("the peak is %d, in the stretch %d; want %d", st.PeakBytes, g.Recent(Live), want)
 	}
@@ -114,8 +114,8 @@ func TestTheLooksOfAStretchAreBounded(t *testing.T) {
 // What is allocated, retired and released adds up, and more going than came is told.
 func TestTheBooksAddUp(t *testing.T) {
 	g, all := newGroup(2)
-	kept, held := all[0].enter(10), all[0].enter(20)
-	all[1].leave(all[1].enter(40))
+	kept, held := g.enter(all[0], 10), g.enter(all[0], 20)
+	all[1].leave(g.enter(all[1], 40))
 	all[0].Retire(held, false)
 	var st core.Stats
 	for _, b := range all {
@@ -129,7 +129,7 @@ func TestTheBooksAddUp(t *testing.T) {
 		t.Errorf("%d blocks of %d bytes entered", blocks, bytes)
 	}
 	all[0].Withhold(kept) // its owner has given it back, and others have its share of the peak
-	all[0].enter(10)
+	g.enter(all[0], 10)
 	if st := peaks(g); st.PeakBytes != 70 {
 		t.Errorf("the peak is %d", st.PeakBytes)
 	}

@@ -271,7 +271,7 @@ func (r *Runner) record(o program.Op, op int16) error {
 	if err != nil {
 		return err
 	}
-	r.blocks[o.Block].history.AddRecorded(fence.RecordedUse(p), &r.behind)
+	r.blocks[o.Block].history.AddRecorded(p, &r.behind)
 	r.behind.Drop()
 	p.Release()
 	return r.compare(r.plan.Len())

@@ -59,8 +59,8 @@ var blockSites = []Site{
 	{
 		Name: "AddRecorded: the event is not retained", File: "internal/fence/history.go", Func: "History.AddRecorded",
 		Wrong: "the event of a recorded use is used again while the block refers to it",
-		Old:   "a.point.Retain()",
-		New:   "if !mutated() {\n a.point.Retain()\n }",
+		Old:   "p.Retain()",
+		New:   "if !mutated() {\n p.Retain()\n }",
 	},
 	{
 		Name: "fill: a block is ready at once", File: "block.go", Func: "block.fill",

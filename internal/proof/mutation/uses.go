@@ -51,7 +51,7 @@ var useSites = []Site{
 		New:   "if p != nil && mutated() {\n } else if p != nil {\n b.history.AddRecorded(",
 	},
 	{
-		Name: "RecordedUse: taken for a read", File: "internal/fence/access.go", Func: "RecordedUse",
+		Name: "AddRecorded: taken for a read", File: "internal/fence/history.go", Func: "History.AddRecorded",
 		Wrong: "a reader does not wait for a use that was recorded and may have written",
 		Old:   "kind: core.ReadWrite}",
 		New:   "kind: func() core.Access {\n if mutated() {\n return core.Read\n }\n return core.ReadWrite\n }()}",
