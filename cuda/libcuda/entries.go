@@ -22,14 +22,14 @@ type function struct {
 	enqueues bool
 }
 
-func entryOf(f function) entry {
+func newEntry(f function) entry {
 	functions = append(functions, f)
 	return entry(len(functions) - 1)
 }
 
-func calls(symbol string) entry { return entryOf(function{symbol: symbol}) }
+func calls(symbol string) entry { return newEntry(function{symbol: symbol}) }
 
-func enqueues(symbol string) entry { return entryOf(function{symbol: symbol, enqueues: true}) }
+func enqueues(symbol string) entry { return newEntry(function{symbol: symbol, enqueues: true}) }
 
 var (
 	cuInit                            = calls("cuInit")

@@ -12,4 +12,4 @@ func Symbols() (symbols []string) {
 func (d *Device) Binds() bool { return d.mode.Load() == modeBind }
 
 // ForgetLoaded makes the next Load load again.
-func ForgetLoaded() { process.library = nil }
+func ForgetLoaded() { loaded = nil }

@@ -36,20 +36,21 @@ type Library struct {
 	errors sync.Map
 }
 
-var process struct {
-	sync.Mutex
-	library *Library
-}
+// loaded is what [Load] returns, which loading guards.
+var (
+	loading sync.Mutex
+	loaded  *Library
+)
 
 // Load returns the driver library of this process. The first call loads and
 // initialises it, which may take a second and blocks; after a failure, a
 // *[LoadError], the next call tries again. The path is that of [PathVariable]
 // if it is set, and only that.
 func Load() (*Library, error) {
-	process.Lock()
-	defer process.Unlock()
-	if process.library != nil {
-		return process.library, nil
+	loading.Lock()
+	defer loading.Unlock()
+	if loaded != nil {
+		return loaded, nil
 	}
 	paths := wellKnown
 	if path := os.Getenv(PathVariable); path != "" {
@@ -59,7 +60,7 @@ func Load() (*Library, error) {
 	if err != nil {
 		return nil, err
 	}
-	process.library = l
+	loaded = l
 	return l, nil
 }
 
@@ -69,15 +70,15 @@ func LoadPath(path string) (*Library, error) { return load([]string{path}) }
 
 // load opens the first of paths that can be.
 func load(paths []string) (*Library, error) {
-	var failures []openFailure
+	var failures []error
 	for _, path := range paths {
 		handle, err := dynlib.Open(path)
 		if err == nil {
 			return start(path, handle)
 		}
-		failures = append(failures, openFailure{path, err})
+		failures = append(failures, err)
 	}
-	return nil, notFound(failures)
+	return nil, notFound(paths, failures)
 }
 
 // start looks the symbols up, asks for the version, which needs no GPU, and

@@ -1,6 +1,7 @@
 package libcuda
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -60,30 +61,24 @@ func (e *LoadError) Error() string {
 func (e *LoadError) Is(target error) bool { return target == ErrNoDriver }
 
 // notFound is the error if none of the paths could be opened. What the dynamic
-// linker said of the first is told, and of files that are there all the same.
-func notFound(failures []openFailure) *LoadError {
+// linker said of the first is told, and of files that are there all the same; failures are those of
+// the paths.
+func notFound(paths []string, failures []error) *LoadError {
 	e := &LoadError{Stage: StageOpen, Help: "install the NVIDIA driver (nvidia-smi should work), give a container its GPUs " +
 		"(docker run --gpus all), or name the library in " + PathVariable}
 	var reasons []string
-	for i, f := range failures {
-		_, err := os.Stat(f.path)
-		if there := err == nil; i > 0 && !there {
+	for i, path := range paths {
+		if _, err := os.Stat(path); i > 0 && err != nil {
 			continue
 		}
-		e.Path = f.path
-		reasons = append(reasons, f.err.Error())
+		e.Path = path
+		reasons = append(reasons, failures[i].Error())
 	}
 	if !dynlib.Supported {
 		e.Help = "the simulated device needs no driver"
 	}
 	e.Text = "the driver library could not be opened: " + strings.Join(reasons, "; ")
 	return e
-}
-
-// openFailure is one path that was tried.
-type openFailure struct {
-	path string
-	err  error
 }
 
 // initHelp is what to do about a code of cuInit.
@@ -103,14 +98,9 @@ var initHelp = map[int]string{
 		"see dmesg, run nvidia-modprobe -u or reload the nvidia_uvm module",
 }
 
-const initHelpOther = "see whether nvidia-smi works and what dmesg says"
-
 func initFailed(path string, e entry, code int) *LoadError {
-	help := initHelp[code]
-	if help == "" {
-		help = initHelpOther
-	}
-	return &LoadError{Stage: StageInit, Path: path, Code: code, Text: driver.NewError(e.String(), code).Error(), Help: help}
+	return &LoadError{Stage: StageInit, Path: path, Code: code, Text: driver.NewError(e.String(), code).Error(),
+		Help: cmp.Or(initHelp[code], "see whether nvidia-smi works and what dmesg says")}
 }
 
 func tooOld(path string, version int) *LoadError {
