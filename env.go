@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/bits"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -24,25 +25,24 @@ type Variable struct {
 	Name, Field string
 	// Meaning says in a few words what it sets.
 	Meaning string
-	field   func(*Config) any // the field's address
 }
 
 var variables = [...]Variable{
-	{"FENCEPOST_DEVICE", "Device", "the device: auto, cuda or sim", func(c *Config) any { return &c.Device }},
-	{"FENCEPOST_ORDINAL", "Ordinal", "the device's number", func(c *Config) any { return &c.Ordinal }},
-	{"FENCEPOST_SIM_BYTES", "Sim.Bytes", "memory of the simulated device", func(c *Config) any { return &c.Sim.Bytes }},
-	{"FENCEPOST_SIM_UUID", "Sim.UUID", "what the simulated device says it is", func(c *Config) any { return &c.Sim.UUID }},
-	{"FENCEPOST_RESOURCE", "Resource", "the backend: async or direct", func(c *Config) any { return &c.Resource }},
-	{"FENCEPOST_STREAMS", "Streams", "stream leases at a time", func(c *Config) any { return &c.Streams }},
-	{"FENCEPOST_DEVICE_ORDER", "DeviceOrder", "waits for compute-sanitizer: 1 or 0", func(c *Config) any { return &c.DeviceOrder }},
-	{"FENCEPOST_BUDGET", "Budget", "bytes that may be charged", func(c *Config) any { return &c.Budget }},
-	{"FENCEPOST_GUARD", "Guard", "the debug guard's mode", func(c *Config) any { return &c.Guard }},
-	{"FENCEPOST_GUARD_POLICY", "GuardPolicy", "what follows a finding: report, refuse or stop", func(c *Config) any { return &c.GuardPolicy }},
-	{"FENCEPOST_GUARD_TAGS", "GuardConfig.HuntTags", "tags to hunt, separated by commas", func(c *Config) any { return &c.GuardConfig.HuntTags }},
-	{"FENCEPOST_INCIDENTS", "Incidents", "the folder for incident files", func(c *Config) any { return &c.Incidents }},
-	{"FENCEPOST_TRACE_LEVEL", "TraceLevel", "what becomes a span: off, launches or operations", func(c *Config) any { return &c.TraceLevel }},
-	{"FENCEPOST_TRACE_LAYERS", "TraceLayers", "a span of each layer: 1 or 0", func(c *Config) any { return &c.TraceLayers }},
-	{"FENCEPOST_HISTORY", "History", "log records kept in memory", func(c *Config) any { return &c.History }},
+	{"FENCEPOST_DEVICE", "Device", "the device: auto, cuda or sim"},
+	{"FENCEPOST_ORDINAL", "Ordinal", "the device's number"},
+	{"FENCEPOST_SIM_BYTES", "Sim.Bytes", "memory of the simulated device"},
+	{"FENCEPOST_SIM_UUID", "Sim.UUID", "what the simulated device says it is"},
+	{"FENCEPOST_RESOURCE", "Resource", "the backend: async or direct"},
+	{"FENCEPOST_STREAMS", "Streams", "stream leases at a time"},
+	{"FENCEPOST_DEVICE_ORDER", "DeviceOrder", "waits for compute-sanitizer: 1 or 0"},
+	{"FENCEPOST_BUDGET", "Budget", "bytes that may be charged"},
+	{"FENCEPOST_GUARD", "Guard", "the debug guard's mode"},
+	{"FENCEPOST_GUARD_POLICY", "GuardPolicy", "what follows a finding: report, refuse or stop"},
+	{"FENCEPOST_GUARD_TAGS", "GuardConfig.HuntTags", "tags to hunt, separated by commas"},
+	{"FENCEPOST_INCIDENTS", "Incidents", "the folder for incident files"},
+	{"FENCEPOST_TRACE_LEVEL", "TraceLevel", "what becomes a span: off, launches or operations"},
+	{"FENCEPOST_TRACE_LAYERS", "TraceLayers", "a span of each layer: 1 or 0"},
+	{"FENCEPOST_HISTORY", "History", "log records kept in memory"},
 }
 
 // Variables lists the environment variables that [Open] looks at.
@@ -56,11 +56,20 @@ func (c *Config) applyEnvironment() error {
 		if value == "" {
 			continue
 		}
-		if err := set(v.field(c), value); err != nil {
+		if err := set(c.field(v.Field), value); err != nil {
 			return invalid(v.Field, fmt.Sprintf("%q: %v", value, err))
 		}
 	}
 	return nil
+}
+
+// field is the address of the field of that name, of one within another "Outer.Inner".
+func (c *Config) field(name string) any {
+	at := reflect.ValueOf(c).Elem()
+	for part := range strings.SplitSeq(name, ".") {
+		at = at.FieldByName(part)
+	}
+	return at.Addr().Interface()
 }
 
 // invalid refuses a field. It names the variable instead where that is set,
