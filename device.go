@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
@@ -216,11 +215,11 @@ func broken(err error) error {
 	return fmt.Errorf("the GPU cannot be used: %w; \"fencepost doctor\" says more, and FENCEPOST_DEVICE=sim goes on without it", err)
 }
 
-// devices are the process's runtimes, by ordinal.
-var devices [core.MaxOrdinals]struct {
-	building sync.Mutex
-	runtime  atomic.Pointer[Runtime]
-}
+// devices are the process's runtimes, by ordinal. Each has the lock of its ordinal.
+var (
+	devices     [core.MaxOrdinals]*Runtime
+	deviceLocks [core.MaxOrdinals]sync.Mutex
+)
 
 // Device returns the process's runtime for an ordinal, and opens it with the
 // default configuration and the environment's (but for FENCEPOST_ORDINAL) at
@@ -231,13 +230,10 @@ func Device(ordinal int) (*Runtime, error) {
 	if ordinal < 0 || ordinal >= core.MaxOrdinals {
 		return nil, &core.InvalidRequestError{Op: "fencepost.Device", Field: "ordinal", Reason: fmt.Sprintf("%d does not lie in 0 to %d", ordinal, core.MaxOrdinals-1)}
 	}
-	d := &devices[ordinal]
-	if r := d.runtime.Load(); r != nil {
-		return r, nil
-	}
-	d.building.Lock()
-	defer d.building.Unlock()
-	if r := d.runtime.Load(); r != nil {
+	lock := &deviceLocks[ordinal]
+	lock.Lock()
+	defer lock.Unlock()
+	if r := devices[ordinal]; r != nil {
 		return r, nil
 	}
 	var cfg Config
@@ -250,8 +246,13 @@ func Device(ordinal int) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.undo = slices.Insert(r.undo, 0, func(context.Context) error { d.runtime.Store(nil); return nil }) // when all else is undone
-	d.runtime.Store(r)
+	r.undo = slices.Insert(r.undo, 0, func(context.Context) error { // when all else is undone
+		lock.Lock()
+		defer lock.Unlock()
+		devices[ordinal] = nil
+		return nil
+	})
+	devices[ordinal] = r
 	return r, nil
 }
 
