@@ -27,10 +27,11 @@ func (r *Runtime) Health() core.Health { return r.health.Health() }
 // HealthReport is the answer of [Runtime.HealthHandler] and
 // [Runtime.ReadyHandler], as JSON.
 type HealthReport struct {
-	// State is that of [core.Health], Reason and Reasons why it is not ok.
-	State   string       `json:"state"`
-	Reason  string       `json:"reason,omitempty"`
-	Reasons []HealthSign `json:"reasons,omitempty"`
+	// State is that of [core.Health], Reason and Reasons, its Signs, why it is not ok.
+	// Reasons is shared and must not be changed.
+	State   string            `json:"state"`
+	Reason  string            `json:"reason,omitempty"`
+	Reasons []core.HealthSign `json:"reasons,omitempty"`
 	// NotReady is why no requests should be sent here, if the state is not
 	// the reason.
 	NotReady string `json:"not_ready,omitempty"`
@@ -40,28 +41,15 @@ type HealthReport struct {
 	UUID   string `json:"uuid,omitempty"`
 	Stack  string `json:"stack"`
 	// Findings counts the memory bugs that were seen, by kind.
-	Findings map[string]uint64 `json:"findings,omitempty"`
-}
-
-// HealthSign is a [core.HealthSign] as JSON.
-type HealthSign struct {
-	Reason string    `json:"reason"`
-	Text   string    `json:"text"`
-	Since  time.Time `json:"since"`
+	Findings map[core.FindingKind]uint64 `json:"findings,omitempty"`
 }
 
 // HealthReport is the runtime's health for people and machines. It makes no
 // device call.
 func (r *Runtime) HealthReport() HealthReport {
 	h := r.Health()
-	report := HealthReport{State: h.State.String(), Reason: h.Reason, Device: r.device.String(), UUID: r.device.UUID, Stack: r.String(), Findings: map[string]uint64{}}
-	for _, s := range h.Signs {
-		report.Reasons = append(report.Reasons, HealthSign{Reason: string(s.Reason), Text: s.Text, Since: s.Since})
-	}
-	for kind, n := range r.findings.Counts() {
-		report.Findings[string(kind)] = n
-	}
-	return report
+	return HealthReport{State: h.State.String(), Reason: h.Reason, Reasons: h.Signs, Device: r.device.String(), UUID: r.device.UUID, Stack: r.String(),
+		Findings: r.findings.Counts()}
 }
 
 // HealthHandler answers whether the process is worth keeping, with a

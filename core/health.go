@@ -155,9 +155,9 @@ func HealthReasons() []HealthReason {
 
 // HealthSign is one reason as it holds now.
 type HealthSign struct {
-	Reason HealthReason
+	Reason HealthReason `json:"reason"`
 	// Text says in words what was seen.
-	Text string
+	Text string `json:"text"`
 	// Since is when the reason began to hold.
-	Since time.Time
+	Since time.Time `json:"since"`
 }
