@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,7 +11,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
-	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/operators"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
@@ -159,8 +157,7 @@ func (r *Runtime) frozenHistory() (history.Source, error) {
 	s := r.liveHistory().ListNow() // before the records, which then say what changed meanwhile
 	records, findings := r.ring.Snapshot(), r.findings.Recent()
 	s.Findings = func() []core.Finding { return findings }
-	s.Events = func() []core.Event { return logging.Events(records) }
-	s.JSONLines = func(w io.Writer) error { return logging.WriteJSON(w, records) }
+	s.Events, s.JSONLines = records.Events, records.WriteJSON
 	return s, nil
 }
 

@@ -24,7 +24,7 @@ func TestARingIsWrittenAsTheLinesThatASinkWrites(t *testing.T) {
 	if err := sink.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteJSON(&dumped, ring.Snapshot()); err != nil {
+	if err := ring.Snapshot().WriteJSON(&dumped); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(sunk.Bytes(), dumped.Bytes()) {
@@ -36,7 +36,7 @@ func TestARingIsWrittenAsTheLinesThatASinkWrites(t *testing.T) {
 	if !strings.Contains(dumped.String(), `"launch":"launch 999","launch_id":999,`) {
 		t.Error("the last launch is without its number")
 	}
-	if events := Events(ring.Snapshot()); len(events) != 1000 || events[999].LaunchID != 999 {
+	if events := ring.Snapshot().Events(); len(events) != 1000 || events[999].LaunchID != 999 {
 		t.Errorf("%d events", len(events))
 	}
 }
@@ -55,7 +55,7 @@ func (b *brokenAfter) Write(p []byte) (int, error) {
 
 func TestAFailedWriteEndsADump(t *testing.T) {
 	room := brokenAfter(40_000) // more than one chunk
-	if err := WriteJSON(&room, make([]Record, 1000)); !errors.Is(err, errFull) {
+	if err := make(Records, 1000).WriteJSON(&room); !errors.Is(err, errFull) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -114,21 +114,6 @@ func appendText(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// WriteJSON writes records to w as JSON lines, in the order given, as
-// [NewJSONSink] does; see the package comment. It needs memory for a few
-// hundred lines, however many there are.
-func WriteJSON(w io.Writer, records []Record) error {
-	lines := newJSONLines(w, processStart)
-	for len(records) > 0 {
-		n := min(chunk, len(records))
-		if _, err := lines.write(records[:n]); err != nil {
-			return err
-		}
-		records = records[n:]
-	}
-	return nil
-}
-
 // CSVHeader is the first line of what [NewCSVSink] writes. The columns:
 //
 //   - Thread: always 0. Goroutines move between threads and have no number.

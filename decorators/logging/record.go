@@ -2,6 +2,8 @@ package logging
 
 import (
 	"cmp"
+	"io"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +18,30 @@ type Record struct {
 	// Seq orders the records of the process; see the package comment. It
 	// starts at 1, and is 0 where rings are the only sinks.
 	Seq uint64
+}
+
+// Records are some of the log, in an order. The slice is its holder's.
+type Records []Record
+
+// Events is the events of the records.
+func (all Records) Events() []core.Event {
+	events := make([]core.Event, len(all))
+	for i := range all {
+		events[i] = all[i].Event
+	}
+	return events
+}
+
+// WriteJSON writes the records to w as JSON lines, as [NewJSONSink] does; see the
+// package comment. It needs memory for a few hundred lines, however many there are.
+func (all Records) WriteJSON(w io.Writer) error {
+	lines := newJSONLines(w, processStart)
+	for some := range slices.Chunk(all, chunk) {
+		if _, err := lines.write(some); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // outcome is the little of an event by which sinks choose what they take. It

@@ -109,8 +109,8 @@ func (g *Ring) keep(r *Record, at moment) {
 
 // Snapshot returns a copy of the records kept, oldest first by sequence
 // number, or by time where there are none. Records put meanwhile may or may not be in it.
-func (g *Ring) Snapshot() []Record {
-	records := make([]Record, 0, min(g.Total(), uint64(g.Cap()))) // a few more or less by the time they are copied
+func (g *Ring) Snapshot() Records {
+	records := make(Records, 0, min(g.Total(), uint64(g.Cap()))) // a few more or less by the time they are copied
 	for i := range g.parcels {
 		records = g.parcels[i].appendTo(records)
 	}
@@ -285,16 +285,7 @@ func (c *parcel) lockOwner() *stripe {
 }
 
 // WriteJSON writes what the ring keeps as JSON lines, oldest first.
-func (g *Ring) WriteJSON(w io.Writer) error { return WriteJSON(w, g.Snapshot()) }
+func (g *Ring) WriteJSON(w io.Writer) error { return g.Snapshot().WriteJSON(w) }
 
 // Events is the events of a [Ring.Snapshot].
-func (g *Ring) Events() []core.Event { return Events(g.Snapshot()) }
-
-// Events is the events of records.
-func Events(records []Record) []core.Event {
-	events := make([]core.Event, len(records))
-	for i := range records {
-		events[i] = records[i].Event
-	}
-	return events
-}
+func (g *Ring) Events() []core.Event { return g.Snapshot().Events() }

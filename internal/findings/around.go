@@ -24,7 +24,7 @@ type Around struct {
 	Device incident.Device
 	Stack  string
 	// Records, Memory and Guard take locks that whoever reports the finding may hold.
-	Records func() []logging.Record
+	Records func() logging.Records
 	Memory  func() core.Stats
 	Guard   func() incident.Guard
 }
@@ -57,7 +57,7 @@ func (a Around) Of(ctx context.Context, f core.Finding) iter.Seq[incident.Surrou
 
 // historyOf is the newest records, up to the finding, of the victim and of the
 // streams of its uses and suspects, oldest first.
-func historyOf(f core.Finding, records []logging.Record) []incident.Event {
+func historyOf(f core.Finding, records logging.Records) []incident.Event {
 	var streams []core.StreamID
 	if f.Victim.ID.Generation != 0 {
 		streams = append(streams, f.Victim.ID.AllocStream)

@@ -16,8 +16,8 @@ func TestWhatSurroundsAFindingIsToldStepByStep(t *testing.T) {
 	now := time.Now()
 	f := core.Finding{Kind: core.FindingStaleHandle, Victim: core.Block{ID: core.BlockID{Generation: 5}, Tag: "victim"}, Time: now}
 	around := Around{Device: incident.Device{Kind: "sim"}, Stack: "debugguard(async(sim:0))",
-		Records: func() []logging.Record {
-			var records []logging.Record
+		Records: func() logging.Records {
+			var records logging.Records
 			for _, at := range []time.Time{now.Add(-time.Second), now.Add(time.Second)} { // and one that came after the finding
 				records = append(records, logging.Record{Event: core.Event{Time: at, Op: core.OpAllocate, Block: core.BlockID{Generation: 5}}})
 			}

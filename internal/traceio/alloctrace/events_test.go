@@ -46,7 +46,7 @@ func TestEventsAreReadAsTheyWereLogged(t *testing.T) {
 	want := every(time.Now())
 	var file bytes.Buffer
 	for i, e := range want {
-		if err := logging.WriteJSON(&file, []logging.Record{{Event: e, Seq: uint64(i + 1)}}); err != nil {
+		if err := (logging.Records{{Event: e, Seq: uint64(i + 1)}}).WriteJSON(&file); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -150,7 +150,7 @@ func FuzzReadEvents(f *testing.F) {
 	f.Add([]byte(log))
 	var file bytes.Buffer
 	for _, e := range every(time.Unix(1_700_000_000, 0)) {
-		if err := logging.WriteJSON(&file, []logging.Record{{Event: e}}); err != nil {
+		if err := (logging.Records{{Event: e}}).WriteJSON(&file); err != nil {
 			f.Fatal(err)
 		}
 	}
