@@ -6,6 +6,11 @@ import "fmt"
 // way to build nothing.
 type Layer func(upstream Resource) (Resource, error)
 
+// With is the layer that build makes, such as With(budget.New, budget.Config{Limit: 1 << 30}).
+func With[R Resource, C any](build func(upstream Resource, cfg C) (R, error), cfg C) Layer {
+	return func(upstream Resource) (Resource, error) { return build(upstream, cfg) }
+}
+
 // Chain wraps base in layers, from the device outwards: the first layer is
 // the innermost. Nil layers are skipped. The order has meaning: a layer sees
 // what the layers outside it ask for.

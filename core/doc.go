@@ -33,7 +33,7 @@
 //
 // Who writes a layer or a backend needs, besides,
 //
-//   - [Resource], [Layer], [Chain], [Base]: the contract, and how a stack is put together;
+//   - [Resource], [Layer], [With], [Chain], [Base]: the contract, and how a stack is put together;
 //     [Unsupported], [UnsupportedError]: how a backend refuses what it lacks; [Features]: how it says so
 //   - [OpenIntent], [Intent], [PreparedUse], [Waited], [WaitRef]: a launch between PrepareUse and its end
 //   - [Inspector], [BlockInfo], [Listener]: what a stack knows of its blocks, and who hears of their end

@@ -59,17 +59,6 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	return r, nil
 }
 
-// Layer returns the budget as a layer for core.Chain. With a limit of zero
-// there is nothing to do, and the layer is the upstream itself.
-func Layer(cfg Config) core.Layer {
-	return func(upstream core.Resource) (core.Resource, error) {
-		if cfg.Limit == 0 {
-			return upstream, nil
-		}
-		return New(upstream, cfg)
-	}
-}
-
 // SetLimit changes the limit to bytes; zero removes it. It takes effect for
 // the next request. A limit below what is charged revokes nothing: requests
 // are refused until they fit again.

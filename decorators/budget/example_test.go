@@ -69,11 +69,3 @@ func ExampleResource_SetLimit() {
 	// on another stream, refused: true
 	// behind the free, refused: false
 }
-
-func ExampleLayer() {
-	device := coretest.NewFake(0)
-	unlimited, _ := core.Chain(device, budget.Layer(budget.Config{}))
-	limited, _ := core.Chain(device, budget.Layer(budget.Config{Limit: 1 << 30}))
-	fmt.Println(unlimited, limited)
-	// Output: fake:0 budget(fake:0)
-}

@@ -134,18 +134,14 @@ func TestALoweredLimitRefusesUntilItFits(t *testing.T) {
 	}
 }
 
-func TestNothingIsBuiltWithoutALimit(t *testing.T) {
+func TestABudgetNamesItsUpstream(t *testing.T) {
 	fake := coretest.NewFake(0)
-	same, err := core.Chain(fake, Layer(Config{}))
-	if err != nil || same != core.Resource(fake) {
-		t.Errorf("got %v, %v; want the upstream itself", same, err)
-	}
-	r, err := core.Chain(fake, Layer(Config{Limit: 1}))
+	r, err := core.Chain(fake, core.With(New, Config{Limit: 1}))
 	if err != nil || r.String() != "budget(fake:0)" || r.Unwrap() != core.Resource(fake) {
 		t.Errorf("got %v, %v", r, err)
 	}
-	if _, err := New(nil, Config{Limit: 1}); !errors.Is(err, core.ErrInvalidRequest) {
-		t.Errorf("nil upstream: %v", err)
+	if r, err := core.Chain(fake, core.With(New, Config{}), func(core.Resource) (core.Resource, error) { return New(nil, Config{Limit: 1}) }); r != nil || !errors.Is(err, core.ErrInvalidRequest) {
+		t.Errorf("nil upstream: %v, %v", r, err)
 	}
 }
 

@@ -74,26 +74,28 @@ type Config struct {
 	Sinks []Sink
 }
 
-// Layer returns the layer for [core.Chain]. Without a sink it returns the upstream
-// itself. Errors are those of [New].
-func Layer(cfg Config) core.Layer {
-	return func(upstream core.Resource) (core.Resource, error) {
-		if rings, others := apart(cfg.Sinks); len(rings)+len(others) == 0 {
-			return upstream, nil
-		}
-		return New(upstream, cfg)
-	}
-}
-
 // New wraps upstream in a logging layer. Without sinks the layer forwards and
 // logs nothing. A nil upstream or an unknown level is a
 // [core.InvalidRequestError].
 func New(upstream core.Resource, cfg Config) (*Resource, error) {
-	sequence := &lastSequence
-	if _, others := apart(cfg.Sinks); len(others) == 0 {
-		sequence = nil // a ring orders its records by their times, and a number is a word that every goroutine would write
+	if upstream == nil {
+		return nil, &core.InvalidRequestError{Op: "logging.New", Field: "upstream", Reason: "nil: pass the resource to wrap"}
 	}
-	return newResource(upstream, cfg, systemClock, sequence)
+	r := &Resource{upstream: upstream, ordinal: upstream.Ordinal(), ops: cfg.Level.ops(), clock: systemClock}
+	if r.ops == 0 {
+		return nil, &core.InvalidRequestError{Op: "logging.New", Field: "Level", Reason: fmt.Sprintf("%v is unknown: use Operations or Uses", cfg.Level)}
+	}
+	r.rings, r.sinks = apart(cfg.Sinks)
+	if len(r.rings)+len(r.sinks) == 0 {
+		r.ops = 0
+	}
+	if len(r.sinks) > 0 { // a ring orders its records by their times, and a number is a word that every goroutine would write
+		r.sequence = &lastSequence
+	}
+	if r.ops.has(core.OpRelease) {
+		upstream.Subscribe(listeners.Func(r.released))
+	}
+	return r, nil
 }
 
 // apart separates the rings, which are called directly and so by pointer, from
@@ -107,23 +109,4 @@ func apart(sinks []Sink) (rings []*Ring, others []Sink) {
 		}
 	}
 	return rings, others
-}
-
-func newResource(upstream core.Resource, cfg Config, clock clock, sequence *sequence) (*Resource, error) {
-	if upstream == nil {
-		return nil, &core.InvalidRequestError{Op: "logging.New", Field: "upstream", Reason: "nil: pass the resource to wrap"}
-	}
-	ops := cfg.Level.ops()
-	if ops == 0 {
-		return nil, &core.InvalidRequestError{Op: "logging.New", Field: "Level", Reason: fmt.Sprintf("%v is unknown: use Operations or Uses", cfg.Level)}
-	}
-	rings, others := apart(cfg.Sinks)
-	if len(rings)+len(others) == 0 {
-		ops = 0
-	}
-	r := &Resource{upstream: upstream, ordinal: upstream.Ordinal(), ops: ops, rings: rings, sinks: others, clock: clock, sequence: sequence}
-	if ops.has(core.OpRelease) {
-		upstream.Subscribe(listeners.Func(r.released))
-	}
-	return r, nil
 }

@@ -75,16 +75,6 @@ func ExampleNew() {
 	// finish prefix-sum 64
 }
 
-func ExampleLayer() {
-	for _, sinks := range [][]logging.Sink{{logging.NewRing(16)}, nil} {
-		stack, err := core.Chain(coretest.NewFake(0), logging.Layer(logging.Config{Sinks: sinks}))
-		fmt.Println(stack, err)
-	}
-	// Output:
-	// logging(fake:0) <nil>
-	// fake:0 <nil>
-}
-
 func ExampleNewRing() {
 	ring := logging.NewRing(1024)
 	if err := work(ring); err != nil {

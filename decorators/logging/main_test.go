@@ -52,10 +52,11 @@ type bench struct {
 func newBench(t *testing.T, level Level) *bench {
 	t.Helper()
 	b := &bench{t: t, fake: coretest.NewFake(3), ring: NewRing(64)}
-	log, err := newResource(b.fake, Config{Level: level, Sinks: []Sink{b.ring}}, testClock(&b.readings), new(sequence))
+	log, err := New(b.fake, Config{Level: level, Sinks: []Sink{b.ring}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	log.clock, log.sequence = testClock(&b.readings), new(sequence)
 	b.log = log
 	return b
 }

@@ -55,7 +55,7 @@ func play(t *testing.T, s *teststack.Stack, tr *alloctrace.Trace) *replay.Report
 
 func TestReplayKeepsTheOrderAndTheStreamsOfTheFile(t *testing.T) {
 	ring := logging.NewRing(64)
-	s := teststack.Open(t, teststack.Config{Layers: []core.Layer{logging.Layer(logging.Config{Sinks: []logging.Sink{ring}})}})
+	s := teststack.Open(t, teststack.Config{Layers: []core.Layer{core.With(logging.New, logging.Config{Sinks: []logging.Sink{ring}})}})
 	play(t, s, trace(t,
 		"allocate,0x100,10,7", "allocate,0x200,20,9", "free,0x100,10,7", "allocate,0x100,30,7", "allocate,0x300,40,0", "free,0x200,20,9", "free,0x100,30,7", "free,0x300,40,0"))
 
@@ -108,7 +108,7 @@ func TestAPointerAllocatedTwiceLosesNoBlock(t *testing.T) {
 }
 
 func TestARefusedAllocationIsCountedAndExplained(t *testing.T) {
-	s := teststack.Open(t, teststack.Config{Layers: []core.Layer{budget.Layer(budget.Config{Limit: 100})}})
+	s := teststack.Open(t, teststack.Config{Layers: []core.Layer{core.With(budget.New, budget.Config{Limit: 100})}})
 	r := play(t, s, trace(t, "allocate,0x100,80,0", "allocate,0x200,50,0", "allocate,0x300,60,0", "free,0x200,50,0", "free,0x100,80,0", "free,0x300,60,0"))
 	if r.Refusals != 2 || r.RefusedFrees != 2 || r.UnknownFrees != 0 || r.PeakLive != 80 || r.Clean() {
 		t.Errorf("%+v", r)
@@ -147,7 +147,7 @@ func TestAReplayGivesEverythingBackAfterAnError(t *testing.T) {
 // more of them than any device has streams.
 func TestMoreStreamsThanLeasesTakeTurns(t *testing.T) {
 	ring := logging.NewRing(64)
-	s := teststack.Open(t, teststack.Config{Streams: 2, Layers: []core.Layer{logging.Layer(logging.Config{Sinks: []logging.Sink{ring}})}})
+	s := teststack.Open(t, teststack.Config{Streams: 2, Layers: []core.Layer{core.With(logging.New, logging.Config{Sinks: []logging.Sink{ring}})}})
 	report := play(t, s, trace(t,
 		"allocate,0x100,10,1", "allocate,0x200,20,2", "allocate,0x300,30,1", "allocate,0x400,40,3", "allocate,0x500,50,1", "allocate,0x600,60,2",
 		"free,0x100,10,1", "free,0x200,20,2", "free,0x300,30,1", "free,0x400,40,3", "free,0x500,50,1", "free,0x600,60,2"))
