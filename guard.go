@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -42,9 +43,8 @@ func (r *Runtime) GuardStatus() GuardStatus {
 		s.HuntTags = append(s.HuntTags, string(tag))
 	}
 	stats := r.guardStats()
-	for _, n := range append(stats.Counts, stats.Levels...) {
-		s.Numbers[n.Name] = n.Value
-	}
+	maps.Copy(s.Numbers, stats.Counts)
+	maps.Copy(s.Numbers, stats.Levels)
 	s.Numbers["quarantine_bytes"], s.Numbers["quarantine_blocks"] = stats.Quarantine.Bytes, stats.Quarantine.Blocks
 	return s
 }
@@ -57,30 +57,30 @@ func (r *Runtime) guardStats() metrics.GuardStats {
 	for m := debugguard.Off; m <= debugguard.Hunt; m++ {
 		out.Modes = append(out.Modes, m.String())
 	}
-	out.Counts = []metrics.GuardNumber{
-		{Name: "guarded", Value: st.Guarded},
-		{Name: "unguarded", Value: st.Unguarded},
-		{Name: "skipped", Value: st.Skipped},
-		{Name: "isolated", Value: st.Isolated},
-		{Name: "not_isolated", Value: st.NotIsolated},
-		{Name: "verified", Value: st.Verified},
-		{Name: "unchecked", Value: st.Unchecked},
-		{Name: "findings", Value: st.Findings},
-		{Name: "relieved", Value: st.Relieved},
-		{Name: "evicted", Value: st.Evicted},
-		{Name: "retried", Value: st.Retried},
-		{Name: "given_up", Value: st.GivenUp.Blocks},
-		{Name: "captured", Value: st.Captured},
-		{Name: "delays", Value: st.Delays},
+	out.Counts = map[string]uint64{
+		"guarded":      st.Guarded,
+		"unguarded":    st.Unguarded,
+		"skipped":      st.Skipped,
+		"isolated":     st.Isolated,
+		"not_isolated": st.NotIsolated,
+		"verified":     st.Verified,
+		"unchecked":    st.Unchecked,
+		"findings":     st.Findings,
+		"relieved":     st.Relieved,
+		"evicted":      st.Evicted,
+		"retried":      st.Retried,
+		"given_up":     st.GivenUp.Blocks,
+		"captured":     st.Captured,
+		"delays":       st.Delays,
 	}
-	out.Levels = []metrics.GuardNumber{
-		{Name: "checks", Value: st.Checks},
-		{Name: "ledger_blocks", Value: st.Known},
-		{Name: "tombstones", Value: st.Tombstones},
+	out.Levels = map[string]uint64{
+		"checks":        st.Checks,
+		"ledger_blocks": st.Known,
+		"tombstones":    st.Tombstones,
 		// Two names are older than the words: boards and alerts go by them.
-		{Name: "deferred", Value: st.BlockedFrees.Blocks},
-		{Name: "sentinels", Value: st.Canaries.Blocks},
-		{Name: "hunted_tags", Value: uint64(len(r.guard.HuntedTags()))},
+		"deferred":    st.BlockedFrees.Blocks,
+		"sentinels":   st.Canaries.Blocks,
+		"hunted_tags": uint64(len(r.guard.HuntedTags())),
 	}
 	return out
 }

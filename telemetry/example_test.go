@@ -35,11 +35,11 @@ func ExampleNewResource() {
 		fmt.Println(span.Name())
 	}
 	operations := observed.Operations()
-	fmt.Println(observed, operations.Total())
+	fmt.Println(observed, operations.Calls(core.OpAllocate))
 	// Output:
 	// gpumem.alloc
 	// gpumem.dealloc
-	// telemetry(fake:0) 2
+	// telemetry(fake:0) 1
 }
 
 func ExampleFindings() {

@@ -48,10 +48,7 @@ func (s Sources) Reading() Reading {
 		Lost:       s.Lost,
 	}
 	for _, op := range []core.Op{core.OpAllocate, core.OpReserve} {
-		now.Requests += s.Operations.Succeeded(op)
-		for _, reason := range metrics.Reasons() {
-			now.Requests += s.Operations.Failed(op, reason)
-		}
+		now.Requests += s.Operations.Calls(op)
 	}
 	now.Refusals = s.Operations.Refusals(metrics.ReasonOutOfBudget) + s.Operations.Refusals(metrics.ReasonOutOfMemory)
 	if s.Streams.Leased >= s.Streams.Max {

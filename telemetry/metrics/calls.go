@@ -18,7 +18,8 @@ type Calls struct {
 	stripes   [stripes]atomic.Pointer[stripe]
 	failed    [operations][reasons]atomic.Uint64
 	exemplars exemplars
-	failures  failureExemplars
+	// failures are the newest calls that failed of which a span was exported.
+	failures [operations][reasons]atomic.Pointer[exemplar]
 }
 
 const (
@@ -113,11 +114,6 @@ func (o *Operations) Calls(op core.Op) uint64 {
 	return o.latencyOf(op).calls
 }
 
-// Took is the time that the calls of op took in all, as their callers saw it.
-func (o *Operations) Took(op core.Op) time.Duration {
-	return time.Duration(o.latencyOf(op).nanoseconds)
-}
-
 // Failed is the number of calls of op that returned an error of that reason.
 func (o *Operations) Failed(op core.Op, reason Reason) uint64 {
 	if int(op) >= operations || int(reason) >= reasons {
@@ -131,12 +127,4 @@ func (o *Operations) Failed(op core.Op, reason Reason) uint64 {
 // were told: a refusal that a layer below cured is not among them.
 func (o *Operations) Refusals(reason Reason) uint64 {
 	return o.Failed(core.OpAllocate, reason) + o.Failed(core.OpReserve, reason)
-}
-
-// Total is the number of calls of all operations, whatever their result.
-func (o *Operations) Total() (total uint64) {
-	for op := range operations {
-		total += o.Calls(core.Op(op))
-	}
-	return total
 }

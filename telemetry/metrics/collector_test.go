@@ -72,7 +72,7 @@ func fullSource(d metrics.Device) metrics.Source {
 		},
 		Guard: func() metrics.GuardStats {
 			return metrics.GuardStats{Modes: []string{"off", "ledger", "sample", "hunt"}, Mode: "sample", Quarantine: core.Amount{Bytes: 41, Requested: 42, Blocks: 43},
-				Counts: []metrics.GuardNumber{{"guarded", 44}, {"verified", 45}}, Levels: []metrics.GuardNumber{{"ledger_blocks", 46}}}
+				Counts: map[string]uint64{"guarded": 44, "verified": 45}, Levels: map[string]uint64{"ledger_blocks": 46}}
 		},
 		Incidents: func() incident.Stats {
 			return incident.Stats{Written: 51, Omitted: 52, Dropped: 53, Failed: 54, Removed: 55}

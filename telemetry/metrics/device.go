@@ -15,7 +15,7 @@ type WindowPeak struct {
 	Live, Outstanding uint64
 }
 
-var windowMetrics = alone(gauge("gpumem_memory_window_peak_bytes", "Highest live bytes, and highest outstanding ones (live, pending and quarantined together), padding included, in the last whole window of 15 or 60 seconds of the clock, or in the one under way if that is higher. Windows end on a second.", "state", "window"), sendWindows)
+var windowMetrics = family[[]WindowPeak]{gauge("gpumem_memory_window_peak_bytes", "Highest live bytes, and highest outstanding ones (live, pending and quarantined together), padding included, in the last whole window of 15 or 60 seconds of the clock, or in the one under way if that is higher. Windows end on a second.", "state", "window"), sendWindows}
 
 func sendWindows(windows []WindowPeak, out sender) {
 	for _, w := range windows {
@@ -81,7 +81,7 @@ type DeviceInfo struct {
 	Name, Kind string
 }
 
-var infoMetrics = alone(gauge("gpumem_device_info", "Which device it is; always 1. All processes on a GPU have the same uuid for it, whatever its number is to them.", "uuid", "pci_bus_id", "host", "device_name", "device_kind"), sendInfo)
+var infoMetrics = family[DeviceInfo]{gauge("gpumem_device_info", "Which device it is; always 1. All processes on a GPU have the same uuid for it, whatever its number is to them.", "uuid", "pci_bus_id", "host", "device_name", "device_kind"), sendInfo}
 
 func sendInfo(i DeviceInfo, out sender) { out.count(1, i.UUID, i.PCIBusID, i.Host, i.Name, i.Kind) }
 
@@ -107,13 +107,13 @@ type BuildInfo struct {
 	DeviceKind, DeviceName string
 }
 
-var buildMetrics = alone(gauge("gpumem_build_info", "What runs; always 1.", "version", "goversion", "stack", "device_kind", "device_name"), sendBuild)
+var buildMetrics = family[BuildInfo]{gauge("gpumem_build_info", "What runs; always 1.", "version", "goversion", "stack", "device_kind", "device_name"), sendBuild}
 
 func sendBuild(b BuildInfo, out sender) {
 	out.count(1, b.Version, runtime.Version(), b.Stack, b.DeviceKind, b.DeviceName)
 }
 
-var startMetrics = alone(gauge("gpumem_runtime_start_time_seconds", "When the runtime was opened, in seconds since 1970."), func(at time.Time, out sender) { out.instant(at) })
+var startMetrics = family[time.Time]{gauge("gpumem_runtime_start_time_seconds", "When the runtime was opened, in seconds since 1970."), func(at time.Time, out sender) { out.instant(at) }}
 
 // StreamStats is a snapshot of a pool of streams.
 type StreamStats struct {

@@ -16,8 +16,6 @@ type declaration struct {
 	kind   prometheus.ValueType
 	help   string
 	labels []string
-	// note is what a document says besides.
-	note string
 }
 
 // histogramKind is no kind of a single value.
@@ -37,20 +35,10 @@ func histogram(name, help string, labels ...string) declaration {
 	return declaration{name: name, kind: histogramKind, help: help, labels: labels}
 }
 
-func (d declaration) noted(note string) declaration {
-	d.note = note
-	return d
-}
-
 // family is a metric, and how its samples are read off a snapshot.
 type family[T any] struct {
 	declaration
 	samples func(snapshot T, out sender)
-}
-
-// alone is the table of a metric that is read off a snapshot of its own.
-func alone[T any](d declaration, samples func(T, sender)) []family[T] {
-	return []family[T]{{d, samples}}
 }
 
 // whole is the samples of a metric that has one, a whole number.
@@ -68,7 +56,7 @@ type group struct {
 	collect      func(descs []*prometheus.Desc, ch chan<- prometheus.Metric)
 }
 
-func read[T any](families []family[T], snapshot func() T) group {
+func read[T any](snapshot func() T, families ...family[T]) group {
 	var g group
 	for _, f := range families {
 		g.declarations = append(g.declarations, f.declaration)
@@ -151,11 +139,8 @@ type Info struct {
 	Type string
 	// Labels are in alphabetical order.
 	Labels []string
-	// Unit is "bytes" or "seconds", empty for a plain number.
-	Unit string
-	// Help is what the metric is exported with, Note what a document says
-	// besides.
-	Help, Note string
+	// Help is what the metric is exported with.
+	Help string
 }
 
 // Catalogue lists every metric that this package can export, in groups. The
@@ -174,16 +159,5 @@ func Catalogue() (all []Info) {
 
 func newInfo(d declaration, constant ...string) Info {
 	labels := slices.Sorted(slices.Values(append(constant, d.labels...)))
-	return Info{Name: d.name, Type: typeNames[d.kind], Labels: labels, Unit: unitOf(d.name), Help: d.help, Note: d.note}
-}
-
-// unitOf goes by the end of the name, as Prometheus demands.
-func unitOf(name string) string {
-	base := strings.TrimSuffix(name, "_total")
-	for _, unit := range []string{"bytes", "seconds"} {
-		if strings.HasSuffix(base, "_"+unit) {
-			return unit
-		}
-	}
-	return ""
+	return Info{Name: d.name, Type: typeNames[d.kind], Labels: labels, Help: d.help}
 }

@@ -19,34 +19,24 @@ type GuardStats struct {
 	Quarantine core.Amount
 	// Counts only grow; Levels are as they are now. Names are of the form
 	// "ledger_blocks".
-	Counts, Levels []GuardNumber
-}
-
-// GuardNumber is one number of a guard.
-type GuardNumber struct {
-	Name  string
-	Value uint64
+	Counts, Levels map[string]uint64
 }
 
 var guardMetrics = []family[GuardStats]{
 	{gauge("gpumem_guard_mode", "The debug guard's mode: 1 for the one it is in, 0 for the others.", "mode"), sendMode},
 	{gauge("gpumem_guard_quarantine_bytes", "Bytes that the guard's quarantine holds, padding included."), whole(func(g GuardStats) uint64 { return g.Quarantine.Bytes })},
 	{gauge("gpumem_guard_quarantine_blocks", "Blocks that the guard's quarantine holds."), whole(func(g GuardStats) uint64 { return g.Quarantine.Blocks })},
-	{counter("gpumem_guard_events_total", "What the guard did, by event.", "event").
-		noted("Blocks `guarded` and, for want of memory, `unguarded`; samples beyond so many in a second, `skipped`; those of a hunt `isolated` in a mapping of their own and `not_isolated`; comparisons `verified` and left out, `unchecked`; blocks `evicted` from quarantine, frees `retried` there, refusals `relieved` by giving it up, and the blocks `given_up` for that; what a capture kept off its stream, `captured`; launches that a hunt delayed, `delays`; `findings`."),
-		func(g GuardStats, out sender) { sendNumbers(g.Counts, out) }},
-	{gauge("gpumem_guard_state", "What the guard keeps and awaits now.", "what").
-		noted("`ledger_blocks`, `tombstones`, batches of comparisons that are awaited (`checks`), frees held back by launches (`deferred`), canaries (`sentinels`) in the place of freed blocks, `hunted_tags`."),
-		func(g GuardStats, out sender) { sendNumbers(g.Levels, out) }},
+	{counter("gpumem_guard_events_total", "What the guard did, by event.", "event"), func(g GuardStats, out sender) { sendNumbers(g.Counts, out) }},
+	{gauge("gpumem_guard_state", "What the guard keeps and awaits now.", "what"), func(g GuardStats, out sender) { sendNumbers(g.Levels, out) }},
 }
 
 func sendMode(g GuardStats, out sender) {
 	oneOf(out, g.Modes, strings.Clone, func(mode string) bool { return mode == g.Mode })
 }
 
-func sendNumbers(numbers []GuardNumber, out sender) {
-	for _, n := range numbers {
-		out.count(n.Value, n.Name)
+func sendNumbers(numbers map[string]uint64, out sender) {
+	for name, n := range numbers {
+		out.count(n, name)
 	}
 }
 
@@ -57,10 +47,7 @@ type TagFindings struct {
 	Count uint64
 }
 
-var findingMetrics = []family[[]TagFindings]{
-	{counter("gpumem_findings_total", "Memory bugs found, by kind and tag of the victim; the first tags, the rest as other.", "kind", "tag").
-		noted("A kind without any has a 0 under `untagged`."), sendFindings},
-}
+var findingMetrics = family[[]TagFindings]{counter("gpumem_findings_total", "Memory bugs found, by kind and tag of the victim; the first tags, the rest as other.", "kind", "tag"), sendFindings}
 
 // knownKinds are sent even at zero, so that an alert sees the first increase.
 var knownKinds = []core.FindingKind{
@@ -91,7 +78,7 @@ func sendFindings(findings []TagFindings, out sender) {
 	}
 }
 
-var incidentMetrics = alone(counter("gpumem_incidents_total", "Incident files by outcome: written, omitted as repeats, dropped for a full queue, failed, or removed for newer ones.", "outcome"), sendIncidents)
+var incidentMetrics = family[incident.Stats]{counter("gpumem_incidents_total", "Incident files by outcome: written, omitted as repeats, dropped for a full queue, failed, or removed for newer ones.", "outcome"), sendIncidents}
 
 func sendIncidents(s incident.Stats, out sender) {
 	out.count(s.Written, "written")
@@ -101,7 +88,7 @@ func sendIncidents(s incident.Stats, out sender) {
 	out.count(s.Removed, "removed")
 }
 
-var dumpMetrics = alone(counter("gpumem_dumps_total", "Dumps of the history by what caused them and what became of them: written, limited because there was one shortly before, or failed.", "trigger", "outcome"), sendDumps)
+var dumpMetrics = family[[]dump.Count]{counter("gpumem_dumps_total", "Dumps of the history by what caused them and what became of them: written, limited because there was one shortly before, or failed.", "trigger", "outcome"), sendDumps}
 
 func sendDumps(counts []dump.Count, out sender) {
 	for _, c := range counts {
@@ -109,11 +96,11 @@ func sendDumps(counts []dump.Count, out sender) {
 	}
 }
 
-var logMetrics = alone(counter("gpumem_log_records_dropped_total", "Log records dropped because a sink could not keep up."), itself)
+var logMetrics = family[uint64]{counter("gpumem_log_records_dropped_total", "Log records dropped because a sink could not keep up."), itself}
 
-var recorderMetrics = alone(counter("gpumem_recorders_dropped_total", "Launch recorders dropped without a commit or an abort."), itself)
+var recorderMetrics = family[uint64]{counter("gpumem_recorders_dropped_total", "Launch recorders dropped without a commit or an abort."), itself}
 
-var stickyMetrics = alone(counter("gpumem_sticky_errors_total", "Driver errors seen that lose the device's context for the rest of the process; one lost device may answer with many, see gpumem_device_lost."), itself)
+var stickyMetrics = family[uint64]{counter("gpumem_sticky_errors_total", "Driver errors seen that lose the device's context for the rest of the process; one lost device may answer with many, see gpumem_device_lost."), itself}
 
 var healthMetrics = []family[core.Health]{
 	{gauge("gpumem_health", "How well the runtime is: 1 for the state it is in, 0 for the others.", "state"), sendHealth},

@@ -45,10 +45,6 @@ type exemplars [operations][classicBounds + 1]atomic.Pointer[exemplar]
 
 func (e *exemplars) store(op core.Op, cell int, x *exemplar) { e[op][grid.classic[cell]].Store(x) }
 
-// failureExemplars are the newest calls that failed of which a span was exported,
-// one for each operation and reason.
-type failureExemplars [operations][reasons]atomic.Pointer[exemplar]
-
 // newer is the newer of two, either of which may be nil.
 func newer(a, b *exemplar) *exemplar {
 	if a == nil || b != nil && b.at.After(a.at) {

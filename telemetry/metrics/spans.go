@@ -30,6 +30,6 @@ var spanMetrics = []family[SpanCounts]{
 // device. counts is called once a scrape and must be safe for concurrent use.
 func NewSpanCollector(counts func() SpanCounts) *Collector {
 	c := &Collector{}
-	c.add(nil, read(spanMetrics, counts))
+	c.add(nil, read(counts, spanMetrics...))
 	return c
 }

@@ -97,9 +97,27 @@ func document() string {
 	var page strings.Builder
 	fmt.Fprintf(&page, introduction, metrics.MaxTags)
 	for _, m := range metrics.Catalogue() {
-		fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n", m.Name, m.Type, m.Unit, quoted(m.Labels), strings.TrimSpace(m.Help+" "+m.Note))
+		fmt.Fprintf(&page, "| `%s` | %s | %s | %s | %s |\n", m.Name, m.Type, unitOf(m.Name), quoted(m.Labels), strings.TrimSpace(m.Help+" "+notes[m.Name]))
 	}
 	return page.String()
+}
+
+// notes are what the page says of metrics beside their help.
+var notes = map[string]string{
+	"gpumem_findings_total":     "A kind without any has a 0 under `untagged`.",
+	"gpumem_guard_events_total": "Blocks `guarded` and, for want of memory, `unguarded`; samples beyond so many in a second, `skipped`; those of a hunt `isolated` in a mapping of their own and `not_isolated`; comparisons `verified` and left out, `unchecked`; blocks `evicted` from quarantine, frees `retried` there, refusals `relieved` by giving it up, and the blocks `given_up` for that; what a capture kept off its stream, `captured`; launches that a hunt delayed, `delays`; `findings`.",
+	"gpumem_guard_state":        "`ledger_blocks`, `tombstones`, batches of comparisons that are awaited (`checks`), frees held back by launches (`deferred`), canaries (`sentinels`) in the place of freed blocks, `hunted_tags`.",
+}
+
+// unitOf goes by the end of a name, as Prometheus demands.
+func unitOf(name string) string {
+	base := strings.TrimSuffix(name, "_total")
+	for _, unit := range []string{"bytes", "seconds"} {
+		if strings.HasSuffix(base, "_"+unit) {
+			return unit
+		}
+	}
+	return ""
 }
 
 func quoted(labels []string) string {
