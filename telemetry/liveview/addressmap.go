@@ -2,7 +2,7 @@ package liveview
 
 import (
 	"fmt"
-	"slices"
+	"sort"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -57,20 +57,8 @@ type rest struct {
 	Cells     [][4]uint64 `json:"cells"`
 }
 
-// survey lists the blocks of a resource once and makes the map of them.
-func survey(inspector core.Inspector, serial uint64) *addressMap {
-	return newAddressMap(inspector, serial, newCoverage(partShift), stretch{0, ^uint64(0)})
-}
-
-// surveyOf is survey of what lies in a stretch, in finer parts. Blocks at its ends
-// are cut.
-func surveyOf(inspector core.Inspector, of stretch, serial uint64) *addressMap {
-	of, shift := of.aligned()
-	all := newCoverage(shift)
-	all.reach(of.from, of.to-1) // the map is of the stretch, also where nothing is
-	return newAddressMap(inspector, serial, all, of)
-}
-
+// newAddressMap lists the blocks of a resource once and makes the map of what lies
+// in a stretch, in the parts of all. Blocks at its ends are cut.
 func newAddressMap(inspector core.Inspector, serial uint64, all *coverage, of stretch) *addressMap {
 	m := emptyMap(serial, time.Now())
 	top := &largest{n: maxListed}
@@ -130,19 +118,8 @@ func (m *addressMap) list(blocks []core.BlockInfo, all *coverage, extents []exte
 // offset is where an address that lies in an extent is on the map.
 func offset(ptr uint64, shift uint, extents []extent) uint64 {
 	part := ptr >> shift
-	i, found := slices.BinarySearchFunc(extents, part, func(e extent, part uint64) int {
-		switch {
-		case part < e.first:
-			return 1
-		case part >= e.first+e.n:
-			return -1
-		}
-		return 0
-	})
-	if !found {
-		return 0
-	}
-	return (extents[i].begin+part-extents[i].first)<<shift + ptr&(1<<shift-1)
+	e := extents[sort.Search(len(extents), func(i int) bool { return part < extents[i].first+extents[i].n })]
+	return (e.begin+part-e.first)<<shift + ptr&(1<<shift-1)
 }
 
 // sum puts what is not listed into cells.

@@ -38,11 +38,6 @@ const (
 
 func newCoverage(shift uint) *coverage { return &coverage{shift: shift, parts: map[uint64]*byState{}} }
 
-// reach makes two addresses belong to what is covered.
-func (c *coverage) reach(first, last uint64) {
-	c.parts[first>>c.shift], c.parts[last>>c.shift] = &byState{}, &byState{}
-}
-
 func (c *coverage) add(b core.Block) {
 	for b.Bytes>>c.shift > maxSpan || len(c.parts) > maxParts {
 		c.coarsen()

@@ -46,7 +46,7 @@ const (
 func newViewed(s Source) *viewed {
 	inspector := s.Resource.Inspect()
 	d := &viewed{source: s, inspector: inspector, zoomer: &zoomer{inspector: inspector}}
-	d.whole = &shared{interval: mapInterval, make: func(serial uint64) any { return survey(inspector, serial) }}
+	d.whole = &shared{interval: mapInterval, make: func(serial uint64) any { return newAddressMap(inspector, serial, newCoverage(partShift), everything) }}
 	if s.Past != nil && s.Holders != nil {
 		d.past = &shared{interval: pastInterval, make: func(uint64) any { return s.reconstruct() }}
 	}

@@ -133,13 +133,19 @@ func (p *Past) reconstruct(now time.Time, holders []core.Holder) series {
 	if step <= 0 {
 		return series{T: []float64{}, Tags: []string{}, Live: [][]uint64{}, Others: []uint64{}, Quarantined: []uint64{}}
 	}
-	rows := newRows(len(names)+3, current, slot) // others, quarantined, pending behind the tags
+	live, others := make([]row, len(names)+1), len(names) // of the tags, and of all others
+	var quarantined, pending row
+	for _, t := range current {
+		live[slot(t.Tag)].now += int64(t.Live)
+		quarantined.now += int64(t.Quarantined)
+		pending.now += int64(t.Pending)
+	}
 	for _, c := range list {
 		// The change is undone in every point before it.
-		point := pastPoints - 1 - int(now.Sub(c.at)/step)
-		rows.add(point, slot(c.tag), c.live)
-		rows.add(point, len(names)+1, c.quarantined)
-		rows.add(point, len(names)+2, c.pending)
+		point := max(pastPoints-1-int(now.Sub(c.at)/step), 0)
+		live[slot(c.tag)].changed[point] += c.live
+		quarantined.changed[point] += c.quarantined
+		pending.changed[point] += c.pending
 	}
 	out := series{Tags: names, Live: [][]uint64{}}
 	for i := range pastPoints {
@@ -147,11 +153,11 @@ func (p *Past) reconstruct(now time.Time, holders []core.Holder) series {
 		out.T = append(out.T, float64(at.UnixMicro())/1e6)
 	}
 	for i := range names {
-		out.Live = append(out.Live, rows.before(i))
+		out.Live = append(out.Live, live[i].before())
 	}
-	out.Others, out.Quarantined = rows.before(len(names)), rows.before(len(names)+1)
+	out.Others, out.Quarantined = live[others].before(), quarantined.before()
 	if p.Releases {
-		out.Pending = rows.before(len(names) + 2)
+		out.Pending = pending.before()
 	}
 	return out
 }
@@ -176,35 +182,20 @@ func slots(list []change, tags []tagged) (slot func(tag string) int, names []str
 	}, names
 }
 
-// rows are what is held now, and in each point what has changed since the one
+// row is what is held now, and in each point what has changed since the one
 // before.
-type rows struct {
-	now     []int64
-	changed [][]int64
+type row struct {
+	now     int64
+	changed [pastPoints]int64
 }
 
-func newRows(n int, tags []tagged, slot func(string) int) *rows {
-	r := &rows{now: make([]int64, n), changed: make([][]int64, n)}
-	for i := range r.changed {
-		r.changed[i] = make([]int64, pastPoints)
-	}
-	for _, t := range tags {
-		r.now[slot(t.Tag)] += int64(t.Live)
-		r.now[n-2] += int64(t.Quarantined)
-		r.now[n-1] += int64(t.Pending)
-	}
-	return r
-}
-
-func (r *rows) add(point, row int, bytes int64) { r.changed[row][max(point, 0)] += bytes }
-
-// before is a row's bytes in every point. What was under way may leave a rest:
-// there are no fewer than none.
-func (r *rows) before(row int) []uint64 {
-	out, bytes := make([]uint64, pastPoints), r.now[row]
+// before is the bytes in every point. What was under way may leave a rest: there
+// are no fewer than none.
+func (r *row) before() []uint64 {
+	out, bytes := make([]uint64, pastPoints), r.now
 	for i := pastPoints - 1; i >= 0; i-- {
 		out[i] = uint64(max(bytes, 0))
-		bytes -= r.changed[row][i]
+		bytes -= r.changed[i]
 	}
 	return out
 }

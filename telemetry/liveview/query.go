@@ -85,7 +85,7 @@ func (v *View) answerState(q *query) any {
 // blocks lists blocks. The answer is written without the lock: a client may take
 // it slowly, or never.
 func (q *query) blocks() any {
-	of := q.stretch(^uint64(0))
+	of := q.stretch(everything.to)
 	if q.err != nil {
 		return nil
 	}

@@ -21,6 +21,9 @@ const (
 // stretch is from..to, to excluded.
 type stretch struct{ from, to uint64 }
 
+// everything is all addresses but the last.
+var everything = stretch{0, ^uint64(0)}
+
 // aligned is the stretch in whole parts, and their size: the finest that are not
 // too many.
 func (s stretch) aligned() (stretch, uint) {
@@ -34,6 +37,15 @@ func (s stretch) aligned() (stretch, uint) {
 		s.to = to
 	}
 	return s, shift
+}
+
+// parts is the stretch in whole parts, with what covers it from end to end: a map is
+// of the stretch, also where nothing is.
+func (s stretch) parts() (stretch, *coverage) {
+	s, shift := s.aligned()
+	all := newCoverage(shift)
+	all.parts[s.from>>shift], all.parts[(s.to-1)>>shift] = &byState{}, &byState{}
+	return s, all
 }
 
 // cut is the part of a block that lies in the stretch.
@@ -84,7 +96,8 @@ func (z *zoomer) newest(of stretch, gone <-chan struct{}) *answer {
 	}
 	began := time.Now()
 	z.serial++
-	a := newAnswer(z.serial, mapInterval, surveyOf(z.inspector, of, z.serial), began)
+	whole, parts := of.parts()
+	a := newAnswer(z.serial, mapInterval, newAddressMap(z.inspector, z.serial, parts, whole), began)
 	ended := time.Now()
 	z.rested = ended.Add(ended.Sub(began))
 	z.kept = append(z.kept[max(0, len(z.kept)-zoomsKept+1):], zoomed{of, a})
