@@ -27,23 +27,23 @@ type launch struct {
 }
 
 // prepare forwards under a launch span and leaves that open on success.
-func (t *tracing) prepare(ctx context.Context, upstream core.Resource, req core.UseRequest) (core.Ticket, core.SpanRef, error) {
+func (r *Resource) prepare(ctx context.Context, req core.UseRequest) (core.Ticket, core.SpanRef, error) {
 	req.Launch = core.BoundName(req.Launch)
-	ctx, span := t.start(ctx, SpanLaunch)
+	ctx, span := r.tracing.start(ctx, SpanLaunch)
 	req.Span = inForce(span.SpanContext())
 	recording := span.IsRecording()
 	var start time.Time
 	if recording {
 		start = time.Now()
 	}
-	ticket, err := upstream.PrepareUse(ctx, req)
+	ticket, err := r.upstream.PrepareUse(ctx, req)
 	if err == nil {
 		carryContext(ctx, ticket)
 	}
 	if !recording {
 		return ticket, core.SpanRef{}, err
 	}
-	l := &launch{tracing: t, ctx: ctx, span: span}
+	l := &launch{tracing: r.tracing, ctx: ctx, span: span}
 	if err != nil {
 		l.refused(req, start, err)
 		return ticket, spanRef(span), err
@@ -98,12 +98,12 @@ func (l *launch) refused(req core.UseRequest, start time.Time, err error) {
 
 // claim returns the launch that t ends, nil if that is not traced here. Only
 // the first claim of a launch gets it.
-func (t *tracing) claim(ticket core.Ticket) *launch {
-	if t == nil || !ticket.IsOpen() {
+func (r *Resource) claim(ticket core.Ticket) *launch {
+	if r.tracing == nil || !ticket.IsOpen() {
 		return nil
 	}
 	l, ok := ticket.Intent().Trace.(*launch)
-	if !ok || l.tracing != t || !l.claimed.CompareAndSwap(false, true) {
+	if !ok || l.tracing != r.tracing || !l.claimed.CompareAndSwap(false, true) {
 		return nil
 	}
 	return l

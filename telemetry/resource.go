@@ -73,7 +73,7 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, 
 	start := monotime.Now()
 	ctx, traced := r.tracing.admit(ctx, LevelOperations)
 	if traced {
-		b, span, err = r.tracing.allocate(ctx, r.upstream, req)
+		b, span, err = r.allocate(ctx, req)
 	} else {
 		b, err = r.upstream.Allocate(ctx, req)
 	}
@@ -93,7 +93,7 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 	start := monotime.Now()
 	ctx, traced := r.tracing.admit(ctx, LevelOperations)
 	if traced {
-		b, span, err = r.tracing.deallocate(ctx, r.upstream, id)
+		b, span, err = r.deallocate(ctx, id)
 	} else {
 		b, err = r.upstream.Deallocate(ctx, id)
 	}
@@ -105,6 +105,43 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block,
 	return b, err
 }
 
+// allocate, deallocate and prepare return the span of the call too, none if
+// it is not sampled.
+
+// allocate tells the upstream the span before it forwards, so that a wait for
+// the block's readiness can link to it.
+func (r *Resource) allocate(ctx context.Context, req core.Request) (core.Block, core.SpanRef, error) {
+	ctx, span := r.tracing.start(ctx, SpanAlloc)
+	if !span.IsRecording() {
+		b, err := r.upstream.Allocate(ctx, req)
+		return b, core.SpanRef{}, err
+	}
+	req.Span = spanRef(span)
+	b, err := r.upstream.Allocate(ctx, req)
+	if err != nil {
+		set(span, r.tracing.requestAttributes(req))
+	} else {
+		set(span, r.tracing.blockAttributes(b))
+	}
+	r.tracing.endSpan(span, err)
+	return b, spanRef(span), err
+}
+
+func (r *Resource) deallocate(ctx context.Context, id core.BlockID) (core.Block, core.SpanRef, error) {
+	ctx, span := r.tracing.start(ctx, SpanDealloc)
+	b, err := r.upstream.Deallocate(ctx, id)
+	if !span.IsRecording() {
+		return b, core.SpanRef{}, err
+	}
+	if err != nil {
+		set(span, r.tracing.idAttributes(id))
+	} else {
+		set(span, r.tracing.blockAttributes(b))
+	}
+	r.tracing.endSpan(span, err)
+	return b, spanRef(span), err
+}
+
 // PrepareUse forwards, counts, and opens a [SpanLaunch] with a [SpanPrepare]
 // for each block.
 func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
@@ -114,7 +151,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	start := monotime.Now()
 	ctx, traced := r.tracing.admitLaunch(ctx, &req)
 	if traced {
-		t, span, err = r.tracing.prepare(ctx, r.upstream, req)
+		t, span, err = r.prepare(ctx, req)
 	} else {
 		t, err = r.upstream.PrepareUse(ctx, req)
 	}
@@ -133,7 +170,7 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	var span core.SpanRef
 	var err error
 	start := monotime.Now()
-	if launch := r.tracing.claim(t); launch != nil {
+	if launch := r.claim(t); launch != nil {
 		span = spanRef(launch.span)
 		err = launch.finish(ctx, r.upstream, t)
 	} else {
@@ -152,7 +189,7 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	var span core.SpanRef
 	var err error
 	start := monotime.Now()
-	if launch := r.tracing.claim(t); launch != nil {
+	if launch := r.claim(t); launch != nil {
 		span = spanRef(launch.span)
 		err = launch.abort(ctx, r.upstream, t)
 	} else {

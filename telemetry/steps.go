@@ -15,11 +15,7 @@ import (
 // is traced: copies at [LevelOperations], waits at [LevelLaunches] too. Give it to
 // cuda.StreamPoolConfig.
 func Steps(cfg Config, ordinal int) core.StepFunc {
-	t := cfg.tracing(ordinal)
-	if t == nil {
-		return func(context.Context, core.Step) func(error) { return nil }
-	}
-	return t.beginStep
+	return cfg.tracing(ordinal).beginStep
 }
 
 // beginStep starts the step's span if ctx's trace is sampled; otherwise it looks
@@ -29,7 +25,7 @@ func (t *tracing) beginStep(ctx context.Context, step core.Step) func(error) {
 	if step.Direction != "" {
 		name, last = SpanCopy, LevelOperations
 	}
-	if t.level > last || !trace.SpanContextFromContext(ctx).IsSampled() {
+	if t == nil || t.level > last || !trace.SpanContextFromContext(ctx).IsSampled() {
 		return nil
 	}
 	_, span := t.tracer.Start(ctx, string(name))

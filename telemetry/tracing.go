@@ -54,44 +54,6 @@ func (t *tracing) start(ctx context.Context, name SpanName) (context.Context, tr
 	return enter(ctx, span), span
 }
 
-// allocate, deallocate and prepare return the span of the call too, none if
-// it is not sampled.
-
-// allocate tells the upstream the span before it forwards, so that a wait for
-// the block's readiness can link to it.
-func (t *tracing) allocate(ctx context.Context, upstream core.Resource, req core.Request) (core.Block, core.SpanRef, error) {
-	ctx, span := t.start(ctx, SpanAlloc)
-	if !span.IsRecording() {
-		b, err := upstream.Allocate(ctx, req)
-		return b, core.SpanRef{}, err
-	}
-	req.Span = spanRef(span)
-	b, err := upstream.Allocate(ctx, req)
-	if err != nil {
-		set(span, t.requestAttributes(req))
-	} else {
-		set(span, t.blockAttributes(b))
-	}
-	t.endSpan(span, err)
-	return b, spanRef(span), err
-}
-
-func (t *tracing) deallocate(ctx context.Context, upstream core.Resource, id core.BlockID) (core.Block, core.SpanRef, error) {
-	ctx, span := t.start(ctx, SpanDealloc)
-	if !span.IsRecording() {
-		b, err := upstream.Deallocate(ctx, id)
-		return b, core.SpanRef{}, err
-	}
-	b, err := upstream.Deallocate(ctx, id)
-	if err != nil {
-		set(span, t.idAttributes(id))
-	} else {
-		set(span, t.blockAttributes(b))
-	}
-	t.endSpan(span, err)
-	return b, spanRef(span), err
-}
-
 // endSpan ends a span with the outcome of its operation, and the finding behind it.
 func (t *tracing) endSpan(span trace.Span, err error, options ...trace.SpanEndOption) {
 	if err != nil {
