@@ -46,30 +46,6 @@ func (s Source) load() (*loaded, error) {
 	return h, nil
 }
 
-// listBlocks lists the blocks of a stack: addresses and sizes as the innermost
-// layer has them, which is what its log shows, and states and stacks as the
-// outermost does.
-func listBlocks(r core.Resource, listed map[core.Generation]listedBlock) {
-	core.Base(r).Inspect().Blocks(func(b core.BlockInfo) bool {
-		if b.Block.State != core.Freed {
-			listed[b.Block.ID.Generation] = listedBlock{memory: memoryOfBlock(b.Block), state: b.Block.State, stack: b.AllocStack}
-		}
-		return true
-	})
-	r.Inspect().Blocks(func(b core.BlockInfo) bool {
-		known, ok := listed[b.Block.ID.Generation]
-		if !ok {
-			return true
-		}
-		if known.state == core.Live {
-			known.state = b.Block.State
-		}
-		known.stack = b.AllocStack
-		listed[b.Block.ID.Generation] = known
-		return true
-	})
-}
-
 // findOrigin takes the beginning of the first operation for the origin, and
 // leaves out the findings before it: hours older than the history, they would
 // leave no room for it.

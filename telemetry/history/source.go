@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/internal/held"
 )
 
 // Source is a history and what completes it.
@@ -37,7 +38,11 @@ type Source struct {
 func (s Source) ListNow() Source {
 	s.listed = map[core.Generation]listedBlock{}
 	for _, r := range s.Resources {
-		listBlocks(r, s.listed)
+		for b := range held.Blocks(r) {
+			if b.Block.State != core.Freed {
+				s.listed[b.Block.ID.Generation] = listedBlock{memory: memoryOfBlock(b.Block), state: b.Block.State, stack: b.AllocStack}
+			}
+		}
 	}
 	s.Resources = nil
 	return s

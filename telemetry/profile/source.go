@@ -2,6 +2,7 @@ package profile
 
 import (
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/internal/held"
 )
 
 // Source is one device of a profile.
@@ -13,31 +14,10 @@ type Source struct {
 	Allocations *Allocations
 }
 
-// detail is what the outermost layer knows of a block better than the
-// innermost.
-type detail struct {
-	stack *frames
-	state core.BlockState
-}
-
-// collect adds what the device holds now to t. The outermost layer knows stacks and
-// what the caller was told, the innermost what the device was asked for.
+// collect adds what the device holds now to t.
 func (s Source) collect(t *table) {
-	known := map[core.Generation]detail{}
-	s.Resource.Inspect().Blocks(func(b core.BlockInfo) bool {
-		stack := t.stacks.intern(b.AllocStack)
-		if stack != nil || b.Block.State != core.Live {
-			known[b.Block.ID.Generation] = detail{stack, b.Block.State}
-		}
-		return true
-	})
-	core.Base(s.Resource).Inspect().Blocks(func(b core.BlockInfo) bool {
-		d, ok := known[b.Block.ID.Generation]
-		if !ok || b.Block.State != core.Live {
-			d.state = b.Block.State
-		}
-		t.add(key{stack: d.stack, tag: b.Block.Tag.OrUntagged(), device: s.Resource.Ordinal(), stream: b.Block.ID.AllocStream, state: d.state},
+	for b := range held.Blocks(s.Resource) {
+		t.add(key{stack: t.stacks.intern(b.AllocStack), tag: b.Block.Tag.OrUntagged(), device: s.Resource.Ordinal(), stream: b.Block.ID.AllocStream, state: b.Block.State},
 			values{inuseObjects: 1, inuseBytes: b.Block.Bytes})
-		return true
-	})
+	}
 }
