@@ -129,7 +129,7 @@ func showDemo(ctx context.Context, c *console, f demoFlags, rt *fencepost.Runtim
 	ctx = context.WithoutCancel(ctx)
 	measureErr := d.Measure(ctx)
 	left, closeErr := rt.Close(ctx)
-	closeErr = errors.Join(measureErr, closeErr, server.push.Close(ctx), spans.close(ctx))
+	closeErr = errors.Join(measureErr, closeErr, server.stopPushing(ctx), spans.close(ctx))
 	report := d.Finish(left, spans.pipe.Counts(), runErr, closeErr)
 	printDemo(c, report)
 	if f.json {

@@ -18,8 +18,8 @@ type server struct {
 	http http.Server
 	// url is empty if nothing is served.
 	url string
-	// push sends metrics to a collector, if the variables ask for it.
-	push *otlpmetrics.Exporter
+	// stopPushing sends metrics a last time to a collector, if the variables ask for it.
+	stopPushing func(context.Context) error
 }
 
 func serve(ctx context.Context, address string, rt *fencepost.Runtime, spans *spanPipe) (*server, error) {
@@ -28,16 +28,16 @@ func serve(ctx context.Context, address string, rt *fencepost.Runtime, spans *sp
 		return nil, err
 	}
 	s := &server{}
-	if s.push, err = otlpmetrics.Open(ctx, registry, nil); err != nil || address == "" {
+	if s.stopPushing, err = otlpmetrics.Open(ctx, registry, nil); err != nil || address == "" {
 		return s, err
 	}
 	handler, err := fencepost.NewHandler(fencepost.HandlerConfig{Runtimes: []*fencepost.Runtime{rt}, Gatherer: registry, SwitchGuard: true, Incidents: onLoopback(address)})
 	if err != nil {
-		return nil, errors.Join(err, s.push.Close(ctx))
+		return nil, errors.Join(err, s.stopPushing(ctx))
 	}
 	listener, err := listen(ctx, address)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("--listen: %w; name another address, or none with --listen=", err), s.push.Close(ctx))
+		return nil, errors.Join(fmt.Errorf("--listen: %w; name another address, or none with --listen=", err), s.stopPushing(ctx))
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", handler)

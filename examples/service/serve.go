@@ -26,13 +26,13 @@ const stepTimeout = 5 * time.Second
 
 // service is everything that runs, in the order in which it was opened.
 type service struct {
-	options options
-	traces  *traces
-	rt      *fencepost.Runtime
-	engine  *device.Engine
-	web     *web.Server
-	metrics *otlpmetrics.Exporter
-	pause   func(time.Duration) // time.Sleep
+	options     options
+	traces      *traces
+	rt          *fencepost.Runtime
+	engine      *device.Engine
+	web         *web.Server
+	stopPushing func(context.Context) error // metrics to a collector; nil if they could not be
+	pause       func(time.Duration)         // time.Sleep
 }
 
 // serve runs the service until ctx ends.
@@ -72,7 +72,7 @@ func open(ctx context.Context, o options, spans sdktrace.SpanExporter) (s *servi
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	if s.metrics, err = otlpmetrics.Open(ctx, s.web.Metrics(), s.traces.about); err != nil {
+	if s.stopPushing, err = otlpmetrics.Open(ctx, s.web.Metrics(), s.traces.about); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
@@ -146,8 +146,8 @@ func (s *service) close() error {
 			return errors.Join(err, leaks(left))
 		}))
 	}
-	if s.metrics != nil {
-		errs = append(errs, s.within(s.metrics.Close))
+	if s.stopPushing != nil {
+		errs = append(errs, s.within(s.stopPushing))
 	}
 	return errors.Join(append(errs, s.within(s.traces.close))...)
 }

@@ -21,15 +21,13 @@ func ExampleOpen() {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(rt.Collector())
-	push, err := otlpmetrics.Open(ctx, registry, nil)
+	stop, err := otlpmetrics.Open(ctx, registry, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("pushes:", push.Pushes())
 	_, err = rt.Close(ctx)
-	fmt.Println(err, push.Close(ctx)) // in this order: the last push has the end in it
+	fmt.Println(err, stop(ctx)) // in this order: the last push has the end in it
 	// Output:
-	// pushes: false
 	// <nil> <nil>
 }

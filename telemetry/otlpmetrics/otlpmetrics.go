@@ -14,12 +14,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 )
 
-// Exporter pushes until it is closed.
-type Exporter struct {
-	// provider is nil if nobody asked for metrics.
-	provider *sdkmetric.MeterProvider
-}
-
 // Open pushes what g has, every minute, if the standard variables ask for it:
 // OTEL_METRICS_EXPORTER=otlp, or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT while the
 // former is not set. OTEL_METRICS_EXPORTER=none or prometheus, or
@@ -33,14 +27,17 @@ type Exporter struct {
 //
 // Open does not connect, and does not fail because nobody listens: what goes
 // wrong later goes to OpenTelemetry's error handler. Variables that say what
-// cannot be done are an error. The exporter must be closed.
-func Open(ctx context.Context, g prometheus.Gatherer, about *resource.Resource) (*Exporter, error) {
+// cannot be done are an error.
+//
+// It returns what must be called once at the end, which pushes a last time, until
+// its context ends.
+func Open(ctx context.Context, g prometheus.Gatherer, about *resource.Resource) (stop func(context.Context) error, err error) {
 	wanted, err := wanted()
 	if err != nil {
 		return nil, err
 	}
 	if !wanted {
-		return &Exporter{}, nil
+		return func(context.Context) error { return nil }, nil
 	}
 	exporter, err := newExporter(ctx)
 	if err != nil {
@@ -50,19 +47,7 @@ func Open(ctx context.Context, g prometheus.Gatherer, about *resource.Resource) 
 	if about != nil {
 		options = append(options, sdkmetric.WithResource(about))
 	}
-	return &Exporter{sdkmetric.NewMeterProvider(options...)}, nil
-}
-
-// Pushes reports whether anything is pushed.
-func (e *Exporter) Pushes() bool { return e.provider != nil }
-
-// Close pushes a last time, until ctx ends, and ends. A second Close returns an
-// error.
-func (e *Exporter) Close(ctx context.Context) error {
-	if e.provider == nil {
-		return nil
-	}
-	return e.provider.Shutdown(ctx)
+	return sdkmetric.NewMeterProvider(options...).Shutdown, nil
 }
 
 // wanted follows the variables that switch pushing on and off.
