@@ -110,24 +110,26 @@ type Request struct {
 
 // Normalize checks r and fills in its defaults. op names the caller in the
 // error, which is an [InvalidRequestError].
-func (r Request) Normalize(op string) (Request, error) {
+func (r *Request) Normalize(op string) error {
 	if r.Bytes == 0 {
-		return r, &InvalidRequestError{Op: op, Field: "Bytes", Reason: "zero bytes: ask for at least one byte, or use an empty typed slice"}
+		return &InvalidRequestError{Op: op, Field: "Bytes", Reason: "zero bytes: ask for at least one byte, or use an empty typed slice"}
 	}
 	if r.Requested == 0 {
 		r.Requested = r.Bytes
 	}
 	if r.Requested > r.Bytes {
-		return r, &InvalidRequestError{Op: op, Field: "Requested", Reason: fmt.Sprintf("%d is more than Bytes (%d)", r.Requested, r.Bytes)}
+		return &InvalidRequestError{Op: op, Field: "Requested", Reason: fmt.Sprintf("%d is more than Bytes (%d)", r.Requested, r.Bytes)}
 	}
 	if r.Align == 0 {
 		r.Align = DefaultAlign
 	}
 	if r.Align&(r.Align-1) != 0 || r.Align > DefaultAlign {
-		return r, &InvalidRequestError{Op: op, Field: "Align", Reason: fmt.Sprintf("%d is not a power of two of at most %d", r.Align, DefaultAlign)}
+		return &InvalidRequestError{Op: op, Field: "Align", Reason: fmt.Sprintf("%d is not a power of two of at most %d", r.Align, DefaultAlign)}
 	}
-	r.Tag = r.Tag.OrUntagged()
-	return r, nil
+	if tag := r.Tag.OrUntagged(); len(tag) != len(r.Tag) {
+		r.Tag = tag
+	}
+	return nil
 }
 
 // ClaimID names a reservation; the zero value names none.

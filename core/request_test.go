@@ -31,7 +31,8 @@ func TestRequestNormalize(t *testing.T) {
 		{"alignment of 768", core.Request{Bytes: 9, Align: 768}, core.Request{}, "Align"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := c.request.Normalize("Allocate")
+			got := c.request
+			err := got.Normalize("Allocate")
 			var invalid *core.InvalidRequestError
 			switch {
 			case c.field == "" && err != nil:

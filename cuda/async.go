@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -81,9 +82,20 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 	r := &AsyncResource{tracker{name: "async(" + deviceName(drv) + ")", streams: streams, memory: pool,
 		mapper:     vmm.New(drv, props.MapGranularity, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges)),
 		reaperStop: make(chan struct{}), reaperDone: make(chan struct{}), closing: make(chan struct{}, 1)}}
+	r.owner = r
 	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })
 	r.startReaper(cfg.ReapInterval)
 	return r, nil
+}
+
+// Allocate allocates from the pool in the order of req.Stream. The block's
+// readiness is its first write: uses on other streams wait for it. A request
+// with Isolated set gets a mapping of its own instead, which may block in the
+// driver; if the device maps no memory it is refused with an error that matches
+// errors.ErrUnsupported.
+func (r *AsyncResource) Allocate(_ context.Context, req core.Request) (b core.Block, err error) {
+	err = r.allocate(&req, &b) // a promoted method would copy both once more
+	return b, err
 }
 
 func deviceName(drv driver.Driver) string {

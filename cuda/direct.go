@@ -43,8 +43,7 @@ func NewDirectResource(drv driver.Driver) *DirectResource {
 // Allocate makes a driver allocation; r.Stream is only noted. It may block. An
 // isolated block is refused with an error that matches errors.ErrUnsupported.
 func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Block, error) {
-	req, err := req.Normalize("Allocate")
-	if err != nil {
+	if err := req.Normalize("Allocate"); err != nil {
 		return core.Block{}, err
 	}
 	if req.Isolated { // its free would give the addresses back, too
@@ -55,10 +54,8 @@ func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Blo
 		r.books.Fails.Add(1)
 		return core.Block{}, err
 	}
-	b := core.Block{
-		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.drv.Ordinal()},
-		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
-	}
+	var b core.Block
+	describe(&b, &req, ptr, r.drv.Ordinal())
 	r.books.admit(&r.group, &b, nil, req.Withheld)
 	r.mu.Lock()
 	r.live[b.ID.Generation] = b

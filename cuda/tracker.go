@@ -16,6 +16,8 @@ import (
 // tracker is what a stream-ordered backend is but for where its memory comes from:
 // blocks and books, uses and their fences, frees until they are released.
 type tracker struct {
+	// owner is the backend, as tickets name it.
+	owner   core.Resource
 	name    string
 	streams *StreamPool
 
@@ -40,39 +42,38 @@ type tracker struct {
 	closing chan struct{}
 }
 
-// Allocate allocates from the pool in the order of r.Stream. The block's
-// readiness is its first write: uses on other streams wait for it. A request
-// with Isolated set gets a mapping of its own instead, which may block in the
-// driver; if the device maps no memory it is refused with an error that matches
-// errors.ErrUnsupported.
-func (r *tracker) Allocate(_ context.Context, req core.Request) (core.Block, error) {
+// allocate is Allocate of the backend: it makes b the block for req if it succeeds.
+func (r *tracker) allocate(req *core.Request, b *core.Block) error {
 	if err := r.refuseClosed("Allocate"); err != nil {
-		return core.Block{}, err
+		return err
 	}
-	req, err := req.Normalize("Allocate")
-	if err != nil {
-		return core.Block{}, err
+	if err := req.Normalize("Allocate"); err != nil {
+		return err
 	}
 	s, err := r.streams.table.resolve("Allocate", req.Stream)
 	if err != nil {
-		return core.Block{}, err
+		return err
 	}
 	if req.Isolated {
-		return r.allocateIsolated(s, req)
+		return r.allocateIsolated(s, req, b)
 	}
-	ptr, ready, err := r.allocateOn(s, &req)
+	ptr, ready, err := r.allocateOn(s, req)
 	if err != nil {
 		s.books.Fails.Add(1)
-		return core.Block{}, err
+		return err
 	}
-	b := blocks.Get().(*block)
-	result := core.Block{
-		ID:        core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.streams.table.ordinal},
-		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
-	}
-	b.fill(s, &result, req.Withheld, ready, req.Span)
-	s.books.admit(&r.streams.table.group, &result, b, req.Withheld)
-	return result, nil
+	record := blocks.Get().(*block)
+	describe(b, req, ptr, r.streams.table.ordinal)
+	record.fill(s, b, req.Withheld, ready, req.Span)
+	s.books.admit(&r.streams.table.group, b, record, req.Withheld)
+	return nil
+}
+
+// describe makes b a live block for req at ptr.
+func describe(b *core.Block, req *core.Request, ptr uint64, ordinal int) {
+	b.ID = core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: ordinal}
+	b.Requested, b.Bytes, b.Align = req.Requested, req.Bytes, core.DefaultAlign
+	b.Tag, b.State = req.Tag, core.Live
 }
 
 // allocateOn is one step under the stream's lock: the allocation and the
@@ -122,34 +123,31 @@ func (r *tracker) allocateLocked(s *stream, req *core.Request) (uint64, *fence.P
 // that. Its free waits in the stream's queue like any other, but an unmap respects no stream's
 // order, so it comes after the free is completed, and nothing is queued on the device but
 // the waits for other streams.
-func (r *tracker) allocateIsolated(s *stream, req core.Request) (core.Block, error) {
+func (r *tracker) allocateIsolated(s *stream, req *core.Request, b *core.Block) error {
 	if r.mapper.Granularity() == 0 {
-		return core.Block{}, core.UnsupportedError("Allocate of an isolated block", r.String(), isolationAdvice)
+		return core.UnsupportedError("Allocate of an isolated block", r.String(), isolationAdvice)
 	}
-	if _, _, err := r.allocateOn(s, &req); err != nil {
+	if _, _, err := r.allocateOn(s, req); err != nil {
 		s.books.Fails.Add(1)
-		return core.Block{}, err
+		return err
 	}
 	_ = r.unmapCompleted(s, unmapAtOnce) // the next reap tells
 	_ = r.reapMapper()
 	at, err := r.mapper.Map(req.Bytes, r.relieve)
 	if err != nil {
 		s.books.Fails.Add(1)
-		return core.Block{}, err
+		return err
 	}
-	b := blocks.Get().(*block)
-	result := core.Block{
-		ID:        core.BlockID{Ptr: at.Ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: r.streams.table.ordinal},
-		Requested: req.Requested, Bytes: req.Bytes, Align: core.DefaultAlign, Tag: req.Tag, State: core.Live,
-	}
-	b.fillMapped(s, &result, req.Withheld, at.Bytes)
+	record := blocks.Get().(*block)
+	describe(b, req, at.Ptr, r.streams.table.ordinal)
+	record.fillMapped(s, b, req.Withheld, at.Bytes)
 	// The books must be the last to hear of any allocation, and the count comes before the
 	// bytes: so whatever is on its way is lacking in the books, and nothing on its way makes
 	// up for something else. See census.
 	r.isolated.Add(1)
-	r.isolatedBytes.Add(int64(result.Bytes))
-	s.books.admit(&r.streams.table.group, &result, b, req.Withheld)
-	return result, nil
+	r.isolatedBytes.Add(int64(b.Bytes))
+	s.books.admit(&r.streams.table.group, b, record, req.Withheld)
+	return nil
 }
 
 // reapMapper is the mapper's share of a reap: after Close nobody gives back later what it

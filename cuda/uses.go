@@ -37,7 +37,7 @@ func (r *tracker) prepare(req core.UseRequest) (core.Ticket, <-chan struct{}, er
 	if err != nil {
 		return core.Ticket{}, nil, err
 	}
-	in, err := core.OpenIntent(r, req)
+	in, err := core.OpenIntent(r.owner, req)
 	if err != nil {
 		s.Leave()
 		return core.Ticket{}, nil, err
@@ -59,7 +59,7 @@ func (r *tracker) prepare(req core.UseRequest) (core.Ticket, <-chan struct{}, er
 		r.endLaunch(in)
 		return core.Ticket{}, ended, err
 	}
-	return in.Ticket(r), nil, nil
+	return in.Ticket(r.owner), nil, nil
 }
 
 // announceOnBlocks announces the launch on all its blocks and collects what must be
@@ -100,7 +100,7 @@ func conflictError(in *core.Intent, u *core.PreparedUse, holder *fence.Access) e
 // so none is touched, but for spans and for frees that waited. A launch without uses needs
 // no record: nobody knows of its point.
 func (r *tracker) FinishUse(_ context.Context, t core.Ticket) error {
-	in, err := t.End(r, "FinishUse")
+	in, err := t.End(r.owner, "FinishUse")
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func setSpans(in *core.Intent, p *fence.Point) {
 
 // AbortUse closes the intent and records nothing.
 func (r *tracker) AbortUse(_ context.Context, t core.Ticket) error {
-	in, err := t.End(r, "AbortUse")
+	in, err := t.End(r.owner, "AbortUse")
 	if err != nil {
 		return err
 	}

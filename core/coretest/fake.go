@@ -145,8 +145,7 @@ func (f *Fake) Allocate(_ context.Context, r core.Request) (core.Block, error) {
 	if err := f.begin("Allocate", "%d %s%s", r.Bytes, r.Tag.OrUntagged(), map[bool]string{true: " isolated"}[r.Isolated]); err != nil {
 		return core.Block{}, err
 	}
-	r, err := r.Normalize("Allocate")
-	if err != nil {
+	if err := r.Normalize("Allocate"); err != nil {
 		return core.Block{}, err
 	}
 	if r.Isolated && f.granule == 0 {

@@ -14,7 +14,7 @@ import (
 // that is not open; core.OutOfBudgetError, which matches core.ErrClaimExceeded
 // if it is the claim that is short; and the upstream's. After an error nothing is charged.
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
-	if err := normalize(&req); err != nil {
+	if err := req.Normalize("Allocate"); err != nil {
 		return b, err
 	}
 	var c *claim
@@ -29,20 +29,6 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 		err = r.retry(ctx, &req, c, &b, err)
 	}
 	return b, err
-}
-
-// normalize fills in what the ledger goes by. The upstream checks the rest,
-// and what it refuses is not charged.
-func normalize(req *core.Request) error {
-	if req.Bytes == 0 || req.Requested > req.Bytes {
-		_, err := req.Normalize("Allocate")
-		return err
-	}
-	if req.Requested == 0 {
-		req.Requested = req.Bytes
-	}
-	req.Tag = req.Tag.OrUntagged()
-	return nil
 }
 
 // shortage is the error of an account that lacks the bytes. It stays inside the

@@ -37,11 +37,10 @@ func (r *Resource) allocate(ctx context.Context, req *core.Request, b *core.Bloc
 	if !r.choose(mode, hunted, req) {
 		return r.allocateKnown(ctx, req, b, hunted)
 	}
-	normal, err := req.Normalize("Allocate")
-	if err != nil {
+	if err := req.Normalize("Allocate"); err != nil {
 		return err
 	}
-	*b, err = r.allocateGuarded(ctx, normal, hunted)
+	*b, err = r.allocateGuarded(ctx, *req, hunted)
 	return err
 }
 
