@@ -18,5 +18,5 @@ func coreOf(op string, rt AnyRuntime) (*Runtime, error) {
 			return r, nil
 		}
 	}
-	return nil, Missing(op, "runtime", openRuntime)
+	return nil, missingRuntime(op)
 }

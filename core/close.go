@@ -15,7 +15,7 @@ import (
 // Close returns [ErrClosed].
 func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 	if r == nil {
-		return Leftover{}, r.missing("Close")
+		return Leftover{}, missingRuntime("Close")
 	}
 	if !r.closed.CompareAndSwap(false, true) {
 		return Leftover{}, fmt.Errorf("Close refused: the runtime is %w", ErrClosed)

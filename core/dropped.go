@@ -5,17 +5,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"time"
 )
 
-// watchForDrop arranges that a recorder which the collector finds without an
-// end is closed as if its launch had been enqueued: over-ordering is safe, a
-// missing fence is not. The cleanup holds the recording, not the recorder.
-func watchForDrop(r *LaunchRecorder) {
-	runtime.AddCleanup(r, func(rec *recording) { rec.dropped() }, r.recording)
-}
-
+// dropped closes a recording whose recorder the collector found without an end, as if
+// its launch had been enqueued: over-ordering is safe, a missing fence is not.
 func (r *recording) dropped() {
 	if r.phase == ended || len(r.uses) == 0 {
 		return

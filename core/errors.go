@@ -290,14 +290,9 @@ func Missing(op, field, advice string) error {
 	return &InvalidRequestError{Op: op, Field: field, Reason: "nil: " + advice}
 }
 
-const openRuntime = "open a runtime, and look at the error of opening it"
-
-// missing is the error of a call on no runtime at all.
-func (r *Runtime) missing(op string) error {
-	if r == nil {
-		return Missing(op, "runtime", openRuntime)
-	}
-	return nil
+// missingRuntime is the error of a call on no runtime at all.
+func missingRuntime(op string) error {
+	return Missing(op, "runtime", "open a runtime, and look at the error of opening it")
 }
 
 func missingRecorder(op string) error {

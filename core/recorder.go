@@ -74,7 +74,7 @@ func NewPermissiveRecorder(stream StreamID) *LaunchRecorder { return newRecorder
 
 func newRecorder(stream StreamID, mode RecorderMode) *LaunchRecorder {
 	rec := &LaunchRecorder{&recording{stream: stream, mode: mode, born: CaptureStack(2)}}
-	watchForDrop(rec)
+	runtime.AddCleanup(rec, (*recording).dropped, rec.recording) // which the cleanup holds, and not the recorder
 	return rec
 }
 

@@ -89,7 +89,7 @@ func (r *Runtime) PrepareUse(ctx context.Context, req UseRequest) (Ticket, error
 // [Resource.FinishUse].
 func (r *Runtime) FinishUse(ctx context.Context, t Ticket) error {
 	if r == nil {
-		return r.missing("FinishUse")
+		return missingRuntime("FinishUse")
 	}
 	return r.observe("FinishUse", r.resource.FinishUse(ctx, t))
 }
@@ -97,7 +97,7 @@ func (r *Runtime) FinishUse(ctx context.Context, t Ticket) error {
 // AbortUse closes the intent of a launch that was not enqueued.
 func (r *Runtime) AbortUse(ctx context.Context, t Ticket) error {
 	if r == nil {
-		return r.missing("AbortUse")
+		return missingRuntime("AbortUse")
 	}
 	return r.observe("AbortUse", r.resource.AbortUse(ctx, t))
 }
@@ -113,7 +113,7 @@ func (r *Runtime) Reserve(ctx context.Context, bytes uint64, tag Tag) (Claim, er
 // ReleaseClaim gives back what is left of a claim.
 func (r *Runtime) ReleaseClaim(ctx context.Context, id ClaimID) error {
 	if r == nil {
-		return r.missing("ReleaseClaim")
+		return missingRuntime("ReleaseClaim")
 	}
 	return r.resource.ReleaseClaim(ctx, id)
 }
@@ -121,7 +121,7 @@ func (r *Runtime) ReleaseClaim(ctx context.Context, id ClaimID) error {
 // ReapPending releases the frees that the device has passed; it never blocks.
 func (r *Runtime) ReapPending(ctx context.Context) error {
 	if r == nil {
-		return r.missing("ReapPending")
+		return missingRuntime("ReapPending")
 	}
 	return r.observe("ReapPending", r.resource.ReapPending(ctx))
 }
@@ -129,7 +129,7 @@ func (r *Runtime) ReapPending(ctx context.Context) error {
 // Drain blocks until every queued free is passed, or ctx ends.
 func (r *Runtime) Drain(ctx context.Context) error {
 	if r == nil {
-		return r.missing("Drain")
+		return missingRuntime("Drain")
 	}
 	return r.observe("Drain", r.resource.Drain(ctx))
 }
@@ -146,7 +146,7 @@ func (r *Runtime) DroppedRecorders() uint64 { return r.dropped.Load() }
 // admit refuses work on a runtime that is closed or whose device is lost.
 func (r *Runtime) admit(op string) error {
 	if r == nil {
-		return r.missing(op)
+		return missingRuntime(op)
 	}
 	if f := r.lost.Load(); f != nil {
 		return fmt.Errorf("%s refused: the device was lost in %s: %w", op, f.op, f.err)
