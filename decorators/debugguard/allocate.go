@@ -162,7 +162,7 @@ func (r *Resource) mayIsolate(ctx context.Context, spare uint64) bool {
 // allocateBetween allocates the block of a layout, isolated if the hunt or the
 // request wants it so. A hunt makes do without, and does not wait for it.
 func (r *Resource) allocateBetween(ctx context.Context, req core.Request, l canary.Layout) (b core.Block, _ canary.Layout, isolated bool, err error) {
-	hunts, wide := r.hunting(unmapping), l.Widened(r.granule)
+	hunts, wide := r.hunting().Unmap, l.Widened(r.granule)
 	if req.Isolated || hunts && r.granule != 0 && r.mayIsolate(ctx, wide.Total()-req.Bytes) {
 		own := req
 		own.Isolated, own.Bytes = true, wide.Total()

@@ -42,7 +42,7 @@ const (
 // quarantine, only blocks that are already ordered before this stream are compared:
 // a wait of the guard's would hide that the program lacks one.
 func (r *Resource) bisect(ctx context.Context, o *openLaunch) {
-	if r.cfg.Device == nil || !r.hunting(bisecting) {
+	if r.cfg.Device == nil || !r.hunting().Bisect {
 		return
 	}
 	r.poll(bisectVerdicts)

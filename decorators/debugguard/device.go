@@ -121,7 +121,7 @@ const delayedShare = 4
 // Work elsewhere that nothing orders behind this launch then overtakes it, as
 // it would some day without. A delay that cannot be enqueued is left out.
 func (r *Resource) delay(ctx context.Context, stream core.StreamID) {
-	if r.cfg.Device == nil || !r.hunting(delaying) {
+	if r.cfg.Device == nil || !r.hunting().Delay {
 		return
 	}
 	length := delayOf(r.cfg.Hunt, r.count.draws.Add(1))

@@ -103,7 +103,7 @@ func (r *Resource) poison(ctx context.Context, rec *ledger.Record) (poisoned boo
 		return false
 	}
 	stays := !rec.Guard.Isolated && r.makeRoom(ctx, rec.Footprint().Bytes)
-	if !stays || r.hunting(bisecting) {
+	if !stays || r.hunting().Bisect {
 		if !r.checks.full() {
 			return r.compareAndPoison(ctx, rec, stays)
 		}

@@ -1,6 +1,7 @@
 package debugguard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -199,10 +200,7 @@ func (r *Resource) emit(ctx context.Context, req *core.Request, began time.Time,
 	e := core.Event{
 		Op: core.OpRefusal, Layer: "debugguard", Time: began, Ordinal: r.Ordinal(), Stream: req.Stream, Tag: req.Tag.OrUntagged(),
 		Block:     core.BlockID{AllocStream: req.Stream, Ordinal: r.Ordinal()},
-		Requested: req.Requested, Bytes: req.Bytes, Relieved: relieved, Span: core.SpanOf(ctx), Err: refusal,
-	}
-	if e.Requested == 0 {
-		e.Requested = req.Bytes
+		Requested: cmp.Or(req.Requested, req.Bytes), Bytes: req.Bytes, Relieved: relieved, Span: core.SpanOf(ctx), Err: refusal,
 	}
 	if relieved {
 		e.Duration = r.cfg.Now().Sub(began)

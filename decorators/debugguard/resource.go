@@ -30,8 +30,8 @@ type Resource struct {
 	// first. Each mode but Off, each block known and each comparison under
 	// way adds one.
 	gate atomic.Int64
-	// word is mode and options, see Setting.
-	word atomic.Uint32
+	// setting is mode and options, which callers see change at once.
+	setting atomic.Pointer[Setting]
 	// switching is held during SetMode and Apply.
 	switching ctxMutex
 	hunted    atomic.Pointer[[]core.Tag]
@@ -82,11 +82,12 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.launches.resize(cfg.Launches)
 	r.throttle.perSecond = uint64(min(max(cfg.SampleRate, 0), 1<<30))
 	r.rates.Store(&map[core.Tag]uint64{})
+	r.setting.Store(&Setting{Mode: Off})
 	r.sampleBy(0)
 	r.HuntTags(cfg.HuntTags...)
 	upstream.Subscribe(listeners.Func(r.released))
 	start := Setting{Mode: cfg.Mode, Bisect: cfg.Hunt.Bisect, Delay: cfg.Hunt.Delay > 0, Unmap: cfg.Hunt.Unmap}
-	if err := r.switchTo(context.Background(), start.word()); err != nil {
+	if err := r.switchTo(context.Background(), start); err != nil {
 		return nil, err
 	}
 	return r, nil

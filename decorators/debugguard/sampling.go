@@ -29,27 +29,18 @@ func chosen(bytes, mean uint64) bool {
 	return draw < -math.Expm1(-samples)
 }
 
-// changeRates replaces the tags' means by a changed copy.
-func (r *Resource) changeRates(change func(map[core.Tag]uint64)) {
-	for {
-		old := r.rates.Load()
-		rates := maps.Clone(*old)
-		if change(rates); r.rates.CompareAndSwap(old, &rates) {
-			return
-		}
-	}
-}
-
 // SampleTag gives a tag a mean of its own between guarded bytes in mode
 // Sample: 0 guards none of its blocks, 1 every one. A hunted tag stays hunted.
 // It works from the next allocation on, in any mode, and does not block.
 func (r *Resource) SampleTag(tag core.Tag, meanBytes uint64) {
-	r.changeRates(func(rates map[core.Tag]uint64) { rates[tag.OrUntagged()] = meanBytes })
-}
-
-// SampleTagAsOthers takes back what SampleTag said of a tag.
-func (r *Resource) SampleTagAsOthers(tag core.Tag) {
-	r.changeRates(func(rates map[core.Tag]uint64) { delete(rates, tag.OrUntagged()) })
+	for {
+		old := r.rates.Load()
+		rates := maps.Clone(*old)
+		rates[tag.OrUntagged()] = meanBytes
+		if r.rates.CompareAndSwap(old, &rates) {
+			return
+		}
+	}
 }
 
 // ticksPerSecond is how often the ledger's clock moves.

@@ -259,7 +259,7 @@ func (r *Resource) reportBroken(s *seal, w window, before, now []uint64) {
 	first := parts[changed[0]]
 	f := r.sealFinding(s)
 	f.Offset = int64(first.Ptr - s.block.ID.Ptr)
-	if r.hunting(bisecting) {
+	if r.hunting().Bisect {
 		w.few = bisectSuspects
 	}
 	f.Suspects, f.MoreSuspects = r.launches.suspects(w, nil, r.cfg.Suspects)

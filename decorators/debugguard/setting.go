@@ -20,44 +20,12 @@ type Setting struct {
 	Bisect, Delay, Unmap bool
 }
 
-// options are those of mode Hunt, as bits beside the mode in one word.
-type options uint32
-
-const (
-	bisecting options = 1 << (8 + iota)
-	delaying
-	unmapping
-)
-
 var optionNames = [...]string{"bisect", "delay", "unmap"}
 
-const (
-	modeMask     = 0xff
-	modesReading = "off, ledger, sample, sample:BYTES, hunt or hunt:OPTIONS, where OPTIONS are bisect, delay and unmap, joined by +"
-)
+const modesReading = "off, ledger, sample, sample:BYTES, hunt or hunt:OPTIONS, where OPTIONS are bisect, delay and unmap, joined by +"
 
-// options are the fields of the options, in the order of their bits and names.
+// options are the fields of the options, in the order of their names.
 func (s *Setting) options() [3]*bool { return [...]*bool{&s.Bisect, &s.Delay, &s.Unmap} }
-
-// word packs mode and options, so that a caller sees both change at once.
-func (s Setting) word() uint32 {
-	w := uint32(s.Mode)
-	for i, on := range s.options() {
-		if *on {
-			w |= uint32(bisecting) << i
-		}
-	}
-	return w
-}
-
-// settingOf is what a word says.
-func settingOf(w uint32) Setting {
-	s := Setting{Mode: Mode(w & modeMask)}
-	for i, on := range s.options() {
-		*on = w&(uint32(bisecting)<<i) != 0
-	}
-	return s
-}
 
 // String is the setting as [ParseMode] reads it: "sample:1048576", say, or
 // "hunt:bisect+delay".

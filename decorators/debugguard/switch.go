@@ -8,13 +8,13 @@ import (
 )
 
 // Mode is the mode now.
-func (r *Resource) Mode() Mode { return Mode(r.word.Load() & modeMask) }
+func (r *Resource) Mode() Mode { return r.setting.Load().Mode }
 
 // Setting is the mode now with its options.
 func (r *Resource) Setting() Setting {
-	s := settingOf(r.word.Load())
+	s := *r.setting.Load()
 	if s.Mode != Hunt {
-		s.Bisect, s.Delay, s.Unmap = false, false, false
+		s = Setting{Mode: s.Mode}
 	}
 	mean, lifted := r.sampleBytes.Load(), r.throttle.off.Load() && r.cfg.SampleRate > 0
 	if s.Mode == Sample && (lifted || mean != r.cfg.SampleBytes) {
@@ -23,10 +23,12 @@ func (r *Resource) Setting() Setting {
 	return s
 }
 
-// hunting reports whether the mode is Hunt with an option.
-func (r *Resource) hunting(o options) bool {
-	w := r.word.Load()
-	return Mode(w&modeMask) == Hunt && w&uint32(o) != 0
+// hunting is the options in force: none unless the mode is Hunt.
+func (r *Resource) hunting() Setting {
+	if s := r.setting.Load(); s.Mode == Hunt {
+		return *s
+	}
+	return Setting{}
 }
 
 // SetMode changes the mode from the next operation on, and leaves its options
@@ -41,7 +43,7 @@ func (r *Resource) SetMode(ctx context.Context, m Mode) error {
 	if m > Hunt {
 		return &core.InvalidRequestError{Op: "debugguard.SetMode", Field: "mode", Reason: m.String() + ": use Off, Ledger, Sample or Hunt"}
 	}
-	return r.change(ctx, "SetMode", func(now uint32) uint32 { return now&^uint32(modeMask) | uint32(m) })
+	return r.change(ctx, "SetMode", func(now Setting) Setting { now.Mode = m; return now })
 }
 
 // Apply changes mode and options from the next operation on, all at once for
@@ -50,16 +52,16 @@ func (r *Resource) Apply(ctx context.Context, s Setting) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	return r.change(ctx, "Apply", func(uint32) uint32 {
+	return r.change(ctx, "Apply", func(Setting) Setting {
 		if s.Mode == Sample {
 			r.sampleBy(s.SampleBytes)
 		}
-		return s.word()
+		return s
 	})
 }
 
 // change makes mode and options what next says of those now.
-func (r *Resource) change(ctx context.Context, op string, next func(now uint32) uint32) error {
+func (r *Resource) change(ctx context.Context, op string, next func(now Setting) Setting) error {
 	if err := r.switching.lock(ctx); err != nil {
 		return err
 	}
@@ -67,12 +69,12 @@ func (r *Resource) change(ctx context.Context, op string, next func(now uint32) 
 	if r.closed() {
 		return fmt.Errorf("debugguard.%s refused: the guard is %w", op, core.ErrClosed)
 	}
-	return r.switchTo(ctx, next(r.word.Load()))
+	return r.switchTo(ctx, next(*r.setting.Load()))
 }
 
-// switchTo makes w the mode and its options; switching must be held.
-func (r *Resource) switchTo(ctx context.Context, w uint32) error {
-	from, to := r.Mode(), Mode(w&modeMask)
+// switchTo makes s the mode and its options; switching must be held.
+func (r *Resource) switchTo(ctx context.Context, s Setting) error {
+	from, to := r.Mode(), s.Mode
 	turnedOn, turnedOff := from == Off && to != Off, from != Off && to == Off
 	if turnedOn {
 		r.ledger.Unseen.Store(uint64(core.NextGeneration()))
@@ -80,7 +82,8 @@ func (r *Resource) switchTo(ctx context.Context, w uint32) error {
 		r.gate.Add(1)
 		r.ledger.CountLive(false)
 	}
-	r.word.Store(w)
+	s.SampleBytes = 0 // which sampleBytes has
+	r.setting.Store(&s)
 	if turnedOff {
 		r.seals.clear()
 		r.ledger.CountLive(true)

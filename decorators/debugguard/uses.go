@@ -66,7 +66,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 
 // enter makes a prepared launch one whose end will be noticed, if it must be.
 func (r *Resource) enter(t core.Ticket, o *openLaunch) bool {
-	if len(o.known) == 0 && !r.hunting(bisecting) {
+	if len(o.known) == 0 && !r.hunting().Bisect {
 		r.logLaunch(o.record)
 		return false
 	}
