@@ -154,14 +154,14 @@ func (r *Runtime) openStreams(cfg Config) (err error) {
 func (r *Runtime) base(cfg Config) (core.Resource, error) {
 	if cfg.Resource == Direct {
 		direct := cuda.NewDirectResource(r.driver)
-		r.holder = direct
+		r.backend = direct
 		return direct, nil
 	}
 	async, err := cuda.NewAsyncResource(r.driver, r.streams, cfg.Async)
 	if err != nil {
 		return nil, err
 	}
-	r.async, r.holder = async, async
+	r.async, r.backend = async, async
 	r.onClose(async.Close)
 	return async, nil
 }

@@ -28,6 +28,13 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry/profile"
 )
 
+// backend is what metrics ask the innermost layer.
+type backend interface {
+	metrics.Backend
+	TurnPeaks(now time.Time)
+	WindowPeaks() []core.WindowPeak
+}
+
 // Runtime is an open stack. Its methods are those of [core.Runtime] and the
 // ones below; all are safe for concurrent use.
 //
@@ -46,9 +53,8 @@ type Runtime struct {
 	memory  *cuda.MemoryManager
 	async   *cuda.AsyncResource
 	ops     deviceops.Device
-	holder  cuda.Holder
-	watch   *cuda.MemoryWatch
-	peaks   *cuda.PeakWindows
+	backend backend
+	watch   *metrics.MemoryWatch
 	tags    *metrics.TagSeries
 	ring    *logging.Ring
 	log     *logging.Resource
@@ -132,7 +138,7 @@ func (r *Runtime) Collector() prometheus.Collector { return r.collector }
 
 // DeviceMemory is what the device and its driver last said of its memory, at
 // most a second ago while they answer. It makes no device call.
-func (r *Runtime) DeviceMemory() cuda.MemoryReading { return r.watch.Last() }
+func (r *Runtime) DeviceMemory() metrics.DeviceMemory { return r.watch.Last() }
 
 // ProfileHandler serves who holds the device's memory as a pprof profile: bytes
 // and blocks by call stack, tag, stream and state, and what was ever
@@ -187,7 +193,7 @@ func (r *Runtime) newCollector() (*metrics.Collector, error) {
 		Health:           r.Health,
 		StickyErrors:     r.StickyErrors,
 		Guard:            r.guardStats,
-		Memory:           r.deviceMemory,
+		Memory:           r.DeviceMemory,
 		History:          r.historyStats,
 		Info:             r.deviceInfo(),
 		Build:            r.buildInfo(),
@@ -203,11 +209,6 @@ func (r *Runtime) streamStats() metrics.StreamStats {
 	st := r.streams.Stats()
 	return metrics.StreamStats{Limit: st.Max, Leased: st.Leased, Idle: st.Idle, Adopted: st.Adopted,
 		Waiting: st.Waiting, Acquisitions: uint64(st.Acquires), Refusals: uint64(st.Refused), Waited: st.WaitTime, Oldest: st.OldestAge}
-}
-
-func (r *Runtime) deviceMemory() metrics.DeviceMemory {
-	m := r.watch.Last()
-	return metrics.DeviceMemory{Read: m.Read, Free: m.Free, Total: m.Total, Owned: m.Owned, Foreign: m.Foreign, DriftRead: m.DriftRead, Drift: m.Drift}
 }
 
 func (r *Runtime) historyStats() metrics.HistoryStats {
@@ -239,10 +240,9 @@ const tagShare = 50
 // keepMetrics keeps what metrics need to know between scrapes: the peaks of windows
 // of time, and the tags that have series.
 func (r *Runtime) keepMetrics() {
-	r.peaks = cuda.NewPeakWindows(r.holder, time.Now())
 	var next time.Time
 	r.onClose(everySecond(func(now time.Time) {
-		r.peaks.Turn(now)
+		r.backend.TurnPeaks(now)
 		if now.Before(next) {
 			return
 		}
@@ -279,20 +279,17 @@ func everySecond(f func(now time.Time)) (end func(context.Context) error) {
 	}
 }
 
-func (r *Runtime) windowPeaks() (windows []metrics.WindowPeak) {
+func (r *Runtime) windowPeaks() []core.WindowPeak {
 	if r.closed.Load() { // nobody else does it any more
-		r.peaks.Turn(time.Now())
+		r.backend.TurnPeaks(time.Now())
 	}
-	for _, p := range r.peaks.Peaks() {
-		windows = append(windows, metrics.WindowPeak{Length: p.Length, Live: p.Live, Outstanding: p.Outstanding})
-	}
-	return windows
+	return r.backend.WindowPeaks()
 }
 
 // watchMemory reads the device's memory in the background, unless nothing is
 // to be done there.
 func (r *Runtime) watchMemory(cfg Config) {
-	watch := cuda.MemoryWatchConfig{OnSticky: func(op string, err error) {
+	watch := metrics.MemoryWatchConfig{OnSticky: func(op string, err error) {
 		if r.Runtime.Health().Err == nil { // a loss that is known is not another
 			r.ReportSticky(op, err)
 		}
@@ -300,6 +297,6 @@ func (r *Runtime) watchMemory(cfg Config) {
 	if cfg.Async.ReapInterval < 0 {
 		watch.Interval = -1
 	}
-	r.watch = cuda.WatchMemory(r.driver, r.holder, watch)
+	r.watch = metrics.NewMemoryWatch(r.backend, watch)
 	r.onClose(r.watch.Close)
 }

@@ -1,5 +1,7 @@
 package core
 
+import "time"
+
 // Amount is a quantity of memory.
 type Amount struct {
 	// Bytes is what was asked of the layer below, padding included.
@@ -17,6 +19,16 @@ func (a Amount) Add(b Amount) Amount {
 // Sub returns a-b, with each field stopping at zero.
 func (a Amount) Sub(b Amount) Amount {
 	return Amount{a.Bytes - min(a.Bytes, b.Bytes), a.Requested - min(a.Requested, b.Requested), a.Blocks - min(a.Blocks, b.Blocks)}
+}
+
+// WindowPeak is the most memory that a device had during a window of time.
+type WindowPeak struct {
+	// Length is that of the window, in whole seconds. It begins at a multiple of it since
+	// 1970.
+	Length time.Duration
+	// Live is the highest live bytes, without what a guard withholds, and
+	// Outstanding the highest of live, pending and quarantined bytes together.
+	Live, Outstanding uint64
 }
 
 // Stats is a snapshot of a resource, as seen from the layer that answers.

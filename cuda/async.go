@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/vmm"
 )
 
@@ -79,7 +80,7 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 		streams.hasResource.Store(false)
 		return nil, err
 	}
-	r := &AsyncResource{tracker{name: "async(" + deviceName(drv) + ")", streams: streams, memory: pool,
+	r := &AsyncResource{tracker{name: "async(" + deviceName(drv) + ")", streams: streams, memory: pool, windows: books.NewWindows(&streams.table.group, time.Now()),
 		mapper:     vmm.New(drv, props.MapGranularity, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges)),
 		reaperStop: make(chan struct{}), reaperDone: make(chan struct{}), closing: make(chan struct{}, 1)}}
 	r.owner = r

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -28,6 +29,7 @@ type DirectResource struct {
 	listeners listeners.List
 	books     streamBooks
 	group     books.Group
+	windows   *books.Windows
 }
 
 var _ core.Resource = (*DirectResource)(nil)
@@ -37,6 +39,7 @@ func NewDirectResource(drv driver.Driver) *DirectResource {
 	r := &DirectResource{Unsupported: core.Unsupported{Resource: "direct(" + deviceName(drv) + ")"},
 		drv: drv, live: map[core.Generation]core.Block{}, withheld: map[core.Generation]bool{}}
 	r.group.Add(&r.books.Books)
+	r.windows = books.NewWindows(&r.group, time.Now())
 	return r
 }
 

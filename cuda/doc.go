@@ -17,5 +17,4 @@
 //   - [CopyToDevice], [CopyToHost], [CopyOnDevice], [CopyFromPeer], [Memset], [Download]: fenced copies
 //   - [Module], [Kernel], [Grid]: kernels; [Graph]: captured work that is launched as one
 //   - [NewDeviceOps]: the guard's work on the device
-//   - [MemoryWatch], [PeakWindows]: what metrics say of a device's memory
 package cuda

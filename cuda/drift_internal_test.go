@@ -27,7 +27,7 @@ func TestTwoAllocationsOnTheirWayIntoTheBooksAreNoDrift(t *testing.T) {
 	}
 	s := streams.table.streams()[0]
 
-	release := r.peaks().HoldRecalls() // an allocation that makes a new peak comes as far as here, in the books already
+	release := r.streams.table.group.HoldRecalls() // an allocation that makes a new peak comes as far as here, in the books already
 	var group sync.WaitGroup
 	var isolated core.Block
 	group.Go(func() {

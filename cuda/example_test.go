@@ -211,19 +211,3 @@ func ExampleNewDirectResource() {
 	// fences uses: false
 	// direct(sim:0) freed
 }
-
-// A watch tells of the device's memory without asking the device.
-func ExampleWatchMemory() {
-	device, err := sim.Open(sim.Config{Bytes: 256 << 20})
-	if err != nil {
-		panic(err)
-	}
-	defer device.Close()
-	direct := cuda.NewDirectResource(device)
-	watch := cuda.WatchMemory(device, direct, cuda.MemoryWatchConfig{})
-	defer func() { _ = watch.Close(context.Background()) }()
-
-	m := watch.Last()
-	fmt.Println(m.Total>>20, "MiB,", m.Free>>20, "free,", m.Foreign, "bytes of others")
-	// Output: 256 MiB, 256 free, 0 bytes of others
-}

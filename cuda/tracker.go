@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/vmm"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
@@ -31,6 +32,8 @@ type tracker struct {
 	mapper                  *vmm.Mapper
 	isolated, isolatedBytes atomic.Int64
 
+	// windows are the peaks of windows of time.
+	windows   *books.Windows
 	listeners listeners.List
 	backlog   captureBacklog
 

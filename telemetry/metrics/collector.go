@@ -37,7 +37,7 @@ type Source struct {
 	// when and how often that is.
 	Tags *TagSeries
 	// Windows are the peaks of memory over fixed windows of time.
-	Windows func() []WindowPeak
+	Windows func() []core.WindowPeak
 	// Streams is the state of the stream pool.
 	Streams func() StreamStats
 	// Findings counts findings by kind and tag.

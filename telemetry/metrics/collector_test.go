@@ -61,8 +61,8 @@ func fullSource(d metrics.Device) metrics.Source {
 		Holders: func() []core.Holder {
 			return []core.Holder{{Tag: "sort", State: core.Live, Bytes: 640, Blocks: 2}, {Tag: "sort", State: core.Retired, Bytes: 64, Blocks: 1}, {State: core.Live, Bytes: 8, Blocks: 1}}
 		},
-		Windows: func() []metrics.WindowPeak {
-			return []metrics.WindowPeak{{Length: 15 * time.Second, Live: 71, Outstanding: 72}, {Length: time.Minute, Live: 73, Outstanding: 74}}
+		Windows: func() []core.WindowPeak {
+			return []core.WindowPeak{{Length: 15 * time.Second, Live: 71, Outstanding: 72}, {Length: time.Minute, Live: 73, Outstanding: 74}}
 		},
 		Streams: func() metrics.StreamStats {
 			return metrics.StreamStats{Limit: 16, Leased: 3, Idle: 2, Adopted: 1, Waiting: 4, Acquisitions: 50, Refusals: 5, Waited: 1500 * time.Millisecond, Oldest: 2500 * time.Millisecond}

@@ -4,20 +4,13 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// WindowPeak is the most memory that a device had during a fixed window of time.
-type WindowPeak struct {
-	// Length is that of the window, in whole seconds.
-	Length time.Duration
-	// Live is the highest live bytes, Outstanding the highest of live, pending
-	// and quarantined bytes together.
-	Live, Outstanding uint64
-}
+var windowMetrics = family[[]core.WindowPeak]{gauge("gpumem_memory_window_peak_bytes", "Highest live bytes, and highest outstanding ones (live, pending and quarantined together), padding included, in the last whole window of 15 or 60 seconds of the clock, or in the one under way if that is higher. Windows end on a second.", "state", "window"), sendWindows}
 
-var windowMetrics = family[[]WindowPeak]{gauge("gpumem_memory_window_peak_bytes", "Highest live bytes, and highest outstanding ones (live, pending and quarantined together), padding included, in the last whole window of 15 or 60 seconds of the clock, or in the one under way if that is higher. Windows end on a second.", "state", "window"), sendWindows}
-
-func sendWindows(windows []WindowPeak, out sender) {
+func sendWindows(windows []core.WindowPeak, out sender) {
 	for _, w := range windows {
 		length := fmt.Sprintf("%ds", w.Length/time.Second)
 		out.count(w.Live, "live", length)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 )
@@ -230,7 +229,7 @@ func TestALostDeviceIsNoticedWithoutACall(t *testing.T) {
 	}
 	e2e.Probes(t, rt, 503, 503, "poisoned")
 	_, _ = rt.Allocate(t.Context(), core.Request{Bytes: 64}) // is refused
-	time.Sleep(2 * cuda.DefaultWatchInterval)
+	time.Sleep(2 * time.Second)
 	if n := rt.StickyErrors(); n != 1 {
 		t.Errorf("it was told %d times", n)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // The books and the driver's pool are compared in the background while streams
@@ -16,7 +17,7 @@ import (
 func TestABusyDeviceDoesNotDrift(t *testing.T) {
 	const goroutines = 4
 	b := newBench(t, fencepost.Config{Guard: "hunt"})
-	end := time.Now().Add(3 * cuda.DefaultWatchInterval)
+	end := time.Now().Add(3 * time.Second)
 	told := map[time.Time]bool{}
 	must(t, together(goroutines+1, func(i int) error {
 		if i == goroutines {
@@ -67,7 +68,7 @@ func TestForeignMemoryIsToldApart(t *testing.T) {
 	must(t, err)
 	other, err := cuda.NewAsyncResource(b.Driver(), streams, cuda.AsyncConfig{ReapInterval: -1})
 	must(t, err)
-	w := cuda.WatchMemory(b.Driver(), other, cuda.MemoryWatchConfig{Interval: -1}) // to which the runtime's is foreign, too
+	w := metrics.NewMemoryWatch(other, metrics.MemoryWatchConfig{Interval: -1}) // to which the runtime's is foreign, too
 	before := w.Last()
 
 	block := b.alloc(s, own/4, "own")

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 // sharesVariable has the UUID of the device that a process was started to
@@ -37,7 +38,7 @@ func TestARuntimeOfAnotherProcessIsOnTheSameDevice(t *testing.T) {
 	h := gpu(t)
 	own, err := h.Properties()
 	must(t, err)
-	watch := cuda.WatchMemory(h.Driver, cuda.NewDirectResource(h.Driver), cuda.MemoryWatchConfig{Interval: -1})
+	watch := metrics.NewMemoryWatch(cuda.NewDirectResource(h.Driver), metrics.MemoryWatchConfig{Interval: -1})
 	defer func() { must(t, watch.Close(ctx)) }()
 	before := watch.Last()
 	other, end := startSharer(t, own.UUID)

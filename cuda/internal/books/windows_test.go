@@ -1,4 +1,4 @@
-package cuda
+package books
 
 import (
 	"fmt"
@@ -8,37 +8,28 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 )
 
 // watered is a backend that is books alone.
 type watered struct {
-	Holder
-	group books.Group
-	books []*streamBooks
+	*Group
+	books []*Books
 }
 
 func newWatered(streams int) *watered {
-	w := &watered{}
-	for range streams {
-		b := &streamBooks{}
-		w.group.Add(&b.Books)
-		w.books = append(w.books, b)
-	}
-	return w
+	g, all := newGroup(streams)
+	return &watered{g, all}
 }
 
-func (w *watered) peaks() *books.Group { return &w.group }
-
-func (w *watered) allocate(on int, bytes uint64) *core.Block {
-	b := &core.Block{Bytes: bytes, Requested: bytes}
-	w.books[on].admit(&w.group, b, nil, false)
-	return b
-}
+func (w *watered) allocate(on int, bytes uint64) *core.Block { return w.enter(w.books[on], bytes) }
 
 func (w *watered) retire(on int, b *core.Block) { w.books[on].Retire(b, false) }
 
-func (w *watered) release(on int, b *core.Block) { w.books[on].release(b, 0) }
+func (w *watered) release(on int, b *core.Block) {
+	w.books[on].Lock()
+	defer w.books[on].Unlock()
+	w.books[on].Leave(b, 0)
+}
 
 func at(second int64) time.Time { return time.Unix(second, 0) }
 
@@ -76,7 +67,7 @@ func TestTheWindowsHaveTheHighestOfTheirSeconds(t *testing.T) {
 				retired bool
 			}
 			w, blocks, start := newWatered(streams), []held(nil), int64(1_000_000+random.IntN(60))
-			windows := NewPeakWindows(w, at(start))
+			windows := NewWindows(w.Group, at(start))
 			live, outstanding := highs{of: map[int64]uint64{}}, highs{of: map[int64]uint64{}}
 			step := func(second int64) {
 				if len(blocks) == 0 || random.IntN(5) < 2 {
@@ -149,7 +140,7 @@ func TestALateTurnForgetsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWatered(2)
-			windows := NewPeakWindows(w, at(start))
+			windows := NewWindows(w.Group, at(start))
 			w.allocate(1, 1)
 			windows.Turn(at(start + 14))
 			burst(w, 63)
@@ -176,7 +167,7 @@ func TestASecondOfEndlessNewHighsIsBounded(t *testing.T) {
 	former := w.allocate(0, 10_000)
 	w.retire(0, former)
 	w.release(0, former)
-	windows := NewPeakWindows(w, at(900))
+	windows := NewWindows(w.Group, at(900))
 	windows.Turn(at(901))
 	for range 40 {
 		windows.Turn(windows.next())
@@ -200,13 +191,13 @@ func TestASecondOfEndlessNewHighsIsBounded(t *testing.T) {
 	}
 	w.allocate(0, 20_000) // a new peak since the beginning is always looked at
 	var st core.Stats
-	w.group.AddPeaksTo(&st)
+	w.AddPeaksTo(&st)
 	if st.PeakBytes != uint64(len(kept)+20_000) || windows.Peaks()[0].Live != st.PeakBytes {
 		t.Errorf("the peak is %d, in the window %d; want %d", st.PeakBytes, windows.Peaks()[0].Live, len(kept)+20_000)
 	}
 }
 
-func (w *PeakWindows) next() time.Time { return at(w.began + 1) }
+func (w *Windows) next() time.Time { return at(w.began + 1) }
 
 // Goroutines allocate and free on streams of their own while seconds pass and
 // others read: nobody ever reads less than what he has himself, nor more than all
@@ -214,7 +205,7 @@ func (w *PeakWindows) next() time.Time { return at(w.began + 1) }
 func TestWindowsUnderLoad(t *testing.T) {
 	const goroutines, rounds, size = 8, 3000, 1000
 	w := newWatered(goroutines)
-	windows := NewPeakWindows(w, at(0))
+	windows := NewWindows(w.Group, at(0))
 	stop := make(chan struct{})
 	var workers, clock sync.WaitGroup
 	clock.Go(func() {
@@ -254,20 +245,20 @@ func TestWindowsUnderLoad(t *testing.T) {
 		windows.Turn(windows.next())
 	}
 	var st core.Stats
-	w.group.AddPeaksTo(&st)
+	w.AddPeaksTo(&st)
 	for _, p := range windows.Peaks() {
 		if p.Live != 0 || p.Outstanding != 0 || st.PeakBytes == 0 || st.PeakBytes > goroutines*size {
 			t.Errorf("seed %d: at the end %+v, the peak was %d", seed, p, st.PeakBytes)
 		}
 	}
-	for _, size := range []books.Size{books.Requested, books.Live, books.Outstanding} {
-		if ended := w.group.Turn(size); ended.Now != 0 {
+	for _, size := range []Size{Requested, Live, Outstanding} {
+		if ended := w.Turn(size); ended.Now != 0 {
 			t.Errorf("size %d: %d bytes are live at the end", size, ended.Now)
 		}
 	}
 }
 
-func (w *PeakWindows) nextLocked() time.Time {
+func (w *Windows) nextLocked() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.next()
