@@ -97,7 +97,7 @@ func (t *trace) moments(spans []*span) []moment {
 		add(at, orderPoint, func() { t.writeFinding(f, at) })
 	}
 	for _, b := range t.history.books {
-		t.count(b, func(at int64, name string, bytes uint64) {
+		t.emitCounters(b, func(at int64, name string, bytes uint64) {
 			add(at, orderPoint, func() {
 				t.write("C", name+" bytes", memoryTrack.String(), hostOf(b.ordinal), at, nil, object{"bytes", bytes})
 			})
@@ -109,10 +109,10 @@ func (t *trace) moments(spans []*span) []moment {
 	return all
 }
 
-// count replays a device and calls add for each change of its bytes. What a guard
+// emitCounters replays a device and calls add for each change of its bytes. What a guard
 // holds back is live to the log; it is known for the end of the history only, from
 // the resources.
-func (t *trace) count(b *book, add func(at int64, name string, bytes uint64)) {
+func (t *trace) emitCounters(b *book, add func(at int64, name string, bytes uint64)) {
 	var live, pending uint64
 	at := int64(0)
 	begun := false

@@ -2,7 +2,9 @@ package history
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"strings"
 )
@@ -11,10 +13,12 @@ import (
 // the few opcodes that PyTorch's memory_viz page knows: that reads pickles
 // with a small machine of its own in JavaScript.
 //
-// A value is a bool, an int, an int64, a uint64, or of one of the types below.
-// Errors of the writer are sticky and returned by end.
+// A value is a bool, an int, an int64, a uint64, or of one of the types below; any other
+// is an error. Errors are sticky and returned by end.
 type pickler struct {
 	out *bufio.Writer
+	// err is the first value of a type that has no form here.
+	err error
 	// memo is the words and the shared values that were written before.
 	memo map[string]uint32
 	buf  [9]byte
@@ -74,7 +78,7 @@ func newPickler(w io.Writer) *pickler {
 
 func (p *pickler) end() error {
 	p.op(opStop)
-	return p.out.Flush()
+	return cmp.Or(p.err, p.out.Flush())
 }
 
 func (p *pickler) op(bytes ...byte) { _, _ = p.out.Write(bytes) }
@@ -123,6 +127,8 @@ func (p *pickler) write(value any) {
 			p.write(i.value)
 		}
 		p.op(opSetItems)
+	default:
+		p.err = cmp.Or(p.err, fmt.Errorf("pickle: a value of type %T", value))
 	}
 }
 

@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"os/exec"
 	"strings"
@@ -66,4 +67,15 @@ assert v["texts"][5:] == [chr(ord("a") + i % 300) for i in range(600)]
 assert (v["pair"], v["yes"], v["no"], v["empty"], v["shared"]) == ((0, 1000), True, False, {}, [[5], [5]])
 assert list(v) == ["numbers", "texts", "pair", "yes", "no", "empty", "shared"]
 `)
+}
+
+func TestAValueWithoutAFormIsAnError(t *testing.T) {
+	for _, inside := range []any{"a string", int32(5), nil, 1.5} {
+		var file bytes.Buffer
+		p := newPickler(&file)
+		p.write(dict{{"number", 1}, {"strange", inside}, {"list", list(func(add func(any)) { add(inside) })}})
+		if err := p.end(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%T", inside)) {
+			t.Errorf("%T: got %v, want an error that names the type", inside, err)
+		}
+	}
 }
