@@ -49,7 +49,8 @@ func (m *Mutex) Unlock() {
 	m.held = false
 }
 
-// Map is the standard library's: nothing that is explored uses one.
+// Map is the standard library's: no interleaving of it is tried. The files that may have one
+// are in driven.Kept, which tests hold them to.
 type Map = sync.Map
 
 // OnceFunc is the standard library's.
