@@ -63,9 +63,9 @@ func sortOf(kind core.FindingKind) string {
 	return string(kind)
 }
 
-// ofOracle reports whether a finding of the guard's or the runtime's is of a bug
+// seenByOracle reports whether a finding of the guard's or the runtime's is of a bug
 // that the oracle has reported, and remembers it otherwise.
-func (r *repeats) ofOracle(f core.Finding) bool {
+func (r *repeats) seenByOracle(f core.Finding) bool {
 	if f.Victim.ID.Generation == 0 || f.Unproven {
 		return false
 	}
@@ -91,9 +91,9 @@ func (r *repeats) ranOver(f core.Finding) bool {
 	})
 }
 
-// ofGuard reports whether a finding of the oracle's is of a bug that the guard, or
+// seenByGuard reports whether a finding of the oracle's is of a bug that the guard, or
 // the oracle itself, has reported, and remembers it.
-func (r *repeats) ofGuard(found translated, f sim.Finding) bool {
+func (r *repeats) seenByGuard(found translated, f sim.Finding) bool {
 	if found.Victim.ID.Generation == 0 {
 		return false
 	}

@@ -20,22 +20,22 @@ func late(number uint64) (translated, sim.Finding) {
 }
 
 func TestTheSecondToSeeABugDoesNotTellItAgain(t *testing.T) {
-	oracles := func(r *repeats, number uint64) bool { return !r.ofGuard(late(number)) }
+	oracles := func(r *repeats, number uint64) bool { return !r.seenByGuard(late(number)) }
 	var first, second repeats
 	if !oracles(&first, 1) || oracles(&first, 1) || !oracles(&first, 2) {
 		t.Error("of an operation the oracle tells once what it did with a block, and of another one too")
 	}
 	for kind, want := range map[core.FindingKind]bool{core.FindingUseAfterFreeWrite: false, core.FindingUseAfterFreeRead: false,
 		core.FindingOutOfBoundsWrite: true, core.FindingMissingFence: true} {
-		if got := !first.ofOracle(about(kind, 5)); got != want {
+		if got := !first.seenByOracle(about(kind, 5)); got != want {
 			t.Errorf("the guard's %s of the block that the oracle saw written late is news: %v", kind, got)
 		}
 	}
-	if first.ofOracle(about(core.FindingUseAfterFreeWrite, 6)) {
+	if first.seenByOracle(about(core.FindingUseAfterFreeWrite, 6)) {
 		t.Error("a bug of another block was left out")
 	}
 	for range 2 {
-		if second.ofOracle(about(core.FindingUseAfterFreeWrite, 5)) {
+		if second.seenByOracle(about(core.FindingUseAfterFreeWrite, 5)) {
 			t.Error("what the guard says twice is its own affair")
 		}
 	}
@@ -47,16 +47,16 @@ func TestTheSecondToSeeABugDoesNotTellItAgain(t *testing.T) {
 func TestDamageWhereAnOverrunWentIsThatOverrun(t *testing.T) {
 	var seen repeats
 	over := sim.Party{Op: "memset", Stream: 7, Number: 1, Access: core.Write, Ptr: 0x2000, Bytes: 0x100}
-	seen.ofGuard(translated{about(core.FindingOutOfBoundsWrite, 5), over, 9}, sim.Finding{Kind: sim.OutOfBounds, First: over})
+	seen.seenByGuard(translated{about(core.FindingOutOfBoundsWrite, 5), over, 9}, sim.Finding{Kind: sim.OutOfBounds, First: over})
 	damage := func(g core.Generation, offset int64) core.Finding {
 		f := about(core.FindingUnderflow, g)
 		f.BadBytes, f.Offset = 4, offset
 		return f
 	}
-	if !seen.ofOracle(damage(8, 0x1040)) {
+	if !seen.seenByOracle(damage(8, 0x1040)) {
 		t.Error("the neighbour's damage was told as a bug of its own")
 	}
-	if seen.ofOracle(damage(8, 0x1100)) || seen.ofOracle(damage(10, 0x1040)) {
+	if seen.seenByOracle(damage(8, 0x1100)) || seen.seenByOracle(damage(10, 0x1040)) {
 		t.Error("damage elsewhere, or of a block that came later, was left out")
 	}
 }

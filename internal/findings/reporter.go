@@ -50,14 +50,14 @@ func New(cfg Config) *Reporter {
 
 // Report takes a finding of the guard or the runtime.
 func (r *Reporter) Report(f core.Finding) {
-	if !r.repeats.ofOracle(f) {
+	if !r.repeats.seenByOracle(f) {
 		r.handle(f)
 	}
 }
 
 // FromOracle takes a finding of the simulated device.
 func (r *Reporter) FromOracle(f sim.Finding) {
-	if found, ok := r.translator.translate(f); ok && !r.repeats.ofGuard(found, f) {
+	if found, ok := r.translator.translate(f); ok && !r.repeats.seenByGuard(found, f) {
 		r.handle(found.Finding)
 	}
 }
