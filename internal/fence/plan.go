@@ -122,7 +122,7 @@ func (plan *Plan) queue(s *Stream, waited func(*dependency)) error {
 	}
 	var failed error
 	for _, slot := range s.slots {
-		d := &s.newest[slot]
+		d := &s.noted[slot]
 		if failed == nil && !s.dominated(d.point) {
 			if failed = s.wait(d.point); failed == nil && waited != nil {
 				waited(d)
@@ -130,7 +130,7 @@ func (plan *Plan) queue(s *Stream, waited func(*dependency)) error {
 		}
 	}
 	for _, slot := range s.slots {
-		s.newest[slot] = dependency{}
+		s.noted[slot] = dependency{}
 	}
 	return failed
 }
@@ -143,15 +143,15 @@ func (s *Stream) keepNewest(d *dependency) {
 	if d.point.needsNoWait() || s.clock.covers(slot, d.point.seq) {
 		return
 	}
-	for len(s.newest) <= slot {
-		s.newest = append(s.newest, dependency{})
+	for len(s.noted) <= slot {
+		s.noted = append(s.noted, dependency{})
 	}
-	switch noted := s.newest[slot].point; {
-	case noted == nil:
+	switch p := s.noted[slot].point; {
+	case p == nil:
 		s.slots = append(s.slots, slot)
-		s.newest[slot] = *d
-	case noted.seq < d.point.seq:
-		s.newest[slot] = *d
+		s.noted[slot] = *d
+	case p.seq < d.point.seq:
+		s.noted[slot] = *d
 	}
 }
 
@@ -163,7 +163,7 @@ func (s *Stream) dominated(p *Point) bool {
 		return true
 	}
 	for _, other := range s.slots {
-		if other != slot && s.newest[other].point.clock.covers(slot, seq) {
+		if other != slot && s.noted[other].point.clock.covers(slot, seq) {
 			return true
 		}
 	}

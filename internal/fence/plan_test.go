@@ -79,7 +79,7 @@ func TestFailedWaitLeavesTheFenceClean(t *testing.T) {
 	if s[2].clock.covers(0, 1) || s[2].clock.covers(1, 1) {
 		t.Errorf("the clock %v claims an order that was not queued", s[2].clock)
 	}
-	for _, d := range s[2].newest {
+	for _, d := range s[2].noted {
 		if d.point != nil {
 			t.Errorf("an event was left behind")
 		}

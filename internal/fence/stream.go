@@ -30,10 +30,10 @@ type Stream struct {
 	// shareable: further allocations may share it.
 	readyPoint *Point
 	shareable  bool
-	// newest holds, by slot, the newest dependency of the plan that is being queued,
-	// slots which it has.
-	newest []dependency
-	slots  []int
+	// noted holds, by slot, the newest dependency of the plan that is being queued on the
+	// stream; slots are those that it has.
+	noted []dependency
+	slots []int
 
 	flights flights
 	// final is the point behind all work of a stream that was given up: no
@@ -79,8 +79,9 @@ func (s *Stream) Events() int64 { return s.points.made.Load() }
 // Seq is the newest sequence number; the stream must be locked.
 func (s *Stream) Seq() uint64 { return s.seq }
 
-// Here is the newest place in the stream's order. What is enqueued
-// later lies behind it; the stream must be locked.
+// Here returns the newest place in the stream's order, and ends the sharing of the ready
+// point, so that nothing later gets its number. What is enqueued later lies behind the
+// place; the stream must be locked.
 func (s *Stream) Here() uint64 {
 	s.shareable = false
 	return s.seq

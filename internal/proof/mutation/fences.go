@@ -54,26 +54,26 @@ var fenceSites = []Site{
 	{
 		Name: "queue: what was noted stays", File: "internal/fence/plan.go", Func: "Plan.queue",
 		Wrong: "a dependency of an earlier prepare hides one of a later",
-		Old:   "s.newest[slot] = dependency{}",
-		New:   "if !mutated() {\n s.newest[slot] = dependency{}\n }",
+		Old:   "s.noted[slot] = dependency{}",
+		New:   "if !mutated() {\n s.noted[slot] = dependency{}\n }",
 	},
 	{
 		Name: "queue: only the first", File: "internal/fence/plan.go", Func: "Plan.queue",
 		Wrong: "of several streams that must be waited for one is left out",
-		Old:   "for _, slot := range s.slots {\n\t\td := &s.newest[slot]",
-		New:   "for i, slot := range s.slots {\n if i > 0 && mutated() {\n continue\n }\n d := &s.newest[slot]",
+		Old:   "for _, slot := range s.slots {\n\t\td := &s.noted[slot]",
+		New:   "for i, slot := range s.slots {\n if i > 0 && mutated() {\n continue\n }\n d := &s.noted[slot]",
 	},
 	{
 		Name: "keepNewest: the older is kept", File: "internal/fence/plan.go", Func: "Stream.keepNewest",
 		Wrong: "of two points of one stream the older is waited for",
-		Old:   "case noted.seq < d.point.seq:",
-		New:   "case noted.seq < d.point.seq && !mutated():",
+		Old:   "case p.seq < d.point.seq:",
+		New:   "case p.seq < d.point.seq && !mutated():",
 	},
 	{
 		Name: "keepNewest: the older takes over", File: "internal/fence/plan.go", Func: "Stream.keepNewest",
 		Wrong: "of two points of one stream the one that was found last is waited for",
-		Old:   "case noted == nil:",
-		New:   "case noted != nil && noted.seq > d.point.seq && mutated():\n s.newest[slot] = *d\n case noted == nil:",
+		Old:   "case p == nil:",
+		New:   "case p != nil && p.seq > d.point.seq && mutated():\n s.noted[slot] = *d\n case p == nil:",
 	},
 	{
 		Name: "keepNewest: seen done and waited for", File: "internal/fence/plan.go", Func: "Stream.keepNewest",
@@ -90,8 +90,8 @@ var fenceSites = []Site{
 	{
 		Name: "dominated: by nobody else", File: "internal/fence/plan.go", Func: "Stream.dominated",
 		Wrong: "a wait is queued although another that is about to be queued does for it",
-		Old:   "if other != slot && s.newest[other].point.clock.covers(slot, seq) {",
-		New:   "if other != slot && s.newest[other].point.clock.covers(slot, seq) && !mutated() {",
+		Old:   "if other != slot && s.noted[other].point.clock.covers(slot, seq) {",
+		New:   "if other != slot && s.noted[other].point.clock.covers(slot, seq) && !mutated() {",
 	},
 	{
 		Name: "noteSharer: a block counts twice", File: "internal/fence/plan.go", Func: "Plan.noteSharer",
