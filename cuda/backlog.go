@@ -41,19 +41,19 @@ type backlogEnd struct {
 // it cannot say: others may be waiting for the end of the launch.
 const maxUndecided = 64
 
-func (h *captureBacklog) add(e backlogEnd) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ends = append(h.ends, e)
-	h.n.Add(1)
+func (b *captureBacklog) add(end backlogEnd) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ends = append(b.ends, end)
+	b.n.Add(1)
 }
 
 // take empties the list. Whoever takes counts down what is dealt with.
-func (h *captureBacklog) take() []backlogEnd {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	ends := h.ends
-	h.ends = nil
+func (b *captureBacklog) take() []backlogEnd {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ends := b.ends
+	b.ends = nil
 	return ends
 }
 
@@ -61,17 +61,17 @@ func (h *captureBacklog) take() []backlogEnd {
 // and its end goes into the backlog: nothing can be recorded behind it, and a
 // synchronisation would invalidate the capture. It does so for a while, too, if
 // the driver cannot tell whether the stream captures.
-func (r *tracker) finishOrBacklog(h backlogEnd) (backlogged bool, err error) {
-	p := pointOf(h.in)
+func (r *tracker) finishOrBacklog(end backlogEnd) (backlogged bool, err error) {
+	p := pointOf(end.in)
 	switch err = p.Stream().Recordable(); {
 	case err == nil:
-		return false, r.finish(h.in, p, nil)
+		return false, r.finish(end.in, p, nil)
 	case !errors.Is(err, fence.ErrCapturing):
-		if h.undecided++; h.undecided >= maxUndecided { // an event might go into a graph
-			return false, r.finish(h.in, p, err)
+		if end.undecided++; end.undecided >= maxUndecided { // an event might go into a graph
+			return false, r.finish(end.in, p, err)
 		}
 	}
-	r.backlog.add(h)
+	r.backlog.add(end)
 	return true, backlogError("FinishUse", p.Lease(), err)
 }
 
@@ -103,10 +103,10 @@ func (r *tracker) recordBacklog() (done *reapBatch, first error) {
 	defer r.backlog.retrying.Unlock()
 	ends := r.backlog.take()
 	defer r.backlog.n.Add(-int64(len(ends))) // what goes back into the backlog counts anew
-	for _, h := range ends {
-		backlogged, err := r.finishOrBacklog(h)
+	for _, end := range ends {
+		backlogged, err := r.finishOrBacklog(end)
 		if !backlogged {
-			done = done.before(r.endBacklogged(h))
+			done = done.followedBy(r.endBacklogged(end))
 		}
 		if !errors.Is(err, core.ErrStreamMisuse) { // the capture goes on
 			first = cmp.Or(first, err)
@@ -219,9 +219,9 @@ func (r *tracker) announceUse(s *stream, in *core.Intent) error {
 
 // endBacklogged closes the intent of what was in the backlog and is fenced now. It
 // returns what is to be released.
-func (r *tracker) endBacklogged(h backlogEnd) *reapBatch {
-	if !h.recordedUse {
-		countLaunch(h.in)
+func (r *tracker) endBacklogged(end backlogEnd) *reapBatch {
+	if !end.recordedUse {
+		countLaunch(end.in)
 	}
-	return r.endIntent(h.in)
+	return r.endIntent(end.in)
 }

@@ -58,7 +58,7 @@ func (r *tracker) endIntent(in *core.Intent) (done *reapBatch) {
 	if watched := pointOf(in).End(); watched {
 		for i := range in.Uses {
 			if u := &in.Uses[i]; u.Handle != nil { // nil if an earlier block refused
-				done = done.before(r.launchEnded(blockOf(u)))
+				done = done.followedBy(r.launchEnded(blockOf(u)))
 			}
 		}
 	}
@@ -118,12 +118,16 @@ func (r *tracker) retryFrees(s *stream) error {
 	var done *reapBatch
 	err := s.frees.retry(func(b *block) (freeState, error) {
 		waits, more, err := r.queueFree(b, true)
-		done = done.before(more)
+		done = done.followedBy(more)
 		return waits, err
 	})
 	r.releaseCompleted(done)
 	return err
 }
+
+// errGivenUp is why queueFree chooses the stream anew: the block's own was given up after
+// it was chosen.
+var errGivenUp = errors.New("the stream was given up")
 
 // queueFree queues the free of a retired block on which no launch is announced, and
 // returns what the block waits for then: waitsForDevice if that went well. It
@@ -144,7 +148,7 @@ func (r *tracker) queueFree(b *block, wait bool) (freeState, *reapBatch, error) 
 		} else {
 			waits, done, err = r.queueFreeBehind(s, b, final, wait)
 		}
-		if waits != waitsForStream { // else the stream was given up meanwhile
+		if !errors.Is(err, errGivenUp) {
 			return waits, done, err
 		}
 	}
@@ -177,11 +181,11 @@ func (r *tracker) queueFreeOn(s *stream, b *block, plan *fence.Plan, wait bool) 
 	return waits, done, err
 }
 
-// queueFreeLocked is queueFreeOn with the stream's lock held. It answers waitsForStream if the
-// stream was given up meanwhile.
+// queueFreeLocked is queueFreeOn with the stream's lock held. The error is errGivenUp if s was
+// the block's stream and is no more.
 func (r *tracker) queueFreeLocked(s *stream, b *block, plan *fence.Plan) (freeState, error) {
 	if s.IsGivenUp() && b.stream == s {
-		return waitsForStream, nil
+		return waitsForRetry, errGivenUp
 	}
 	if err := s.Uncaptured(); err != nil {
 		if errors.Is(err, fence.ErrCapturing) {

@@ -49,17 +49,17 @@ func (r *tracker) newBatch(s *stream) *reapBatch {
 	return batch
 }
 
-// before puts others behind a batch; either may be nil.
-func (p *reapBatch) before(others *reapBatch) *reapBatch {
-	if p == nil {
+// followedBy puts others behind a batch, and returns the first; either may be nil.
+func (batch *reapBatch) followedBy(others *reapBatch) *reapBatch {
+	if batch == nil {
 		return others
 	}
-	last := p
+	last := batch
 	for last.next != nil {
 		last = last.next
 	}
 	last.next = others
-	return p
+	return batch
 }
 
 // takeSome is the share of every allocation and free of the stream in the work of
@@ -154,27 +154,27 @@ func (r *tracker) release(batch *reapBatch) {
 
 // leaveBooks takes the books' lock once for the blocks that follow each other
 // there: most often all of them. They all became reusable now.
-func (p *reapBatch) leaveBooks(now monotime.Instant) {
-	for from := 0; from < len(p.entries); {
-		of := p.entries[from].block.stream.books
+func (batch *reapBatch) leaveBooks(now monotime.Instant) {
+	for from := 0; from < len(batch.entries); {
+		of := batch.entries[from].block.stream.books
 		to := from + 1
-		for to < len(p.entries) && p.entries[to].block.stream.books == of {
+		for to < len(batch.entries) && batch.entries[to].block.stream.books == of {
 			to++
 		}
-		of.releaseAll(p.entries[from:to], now)
+		of.releaseAll(batch.entries[from:to], now)
 		from = to
 	}
 }
 
 // noteReleased tells the queue once of the frees that follow each other there: most
 // often all of them.
-func (p *reapBatch) noteReleased(q *freeQueue) {
-	for from := 0; from < len(p.entries); {
+func (batch *reapBatch) noteReleased(q *freeQueue) {
+	for from := 0; from < len(batch.entries); {
 		to := from + 1
-		for to < len(p.entries) && p.entries[to].number == p.entries[to-1].number+1 {
+		for to < len(batch.entries) && batch.entries[to].number == batch.entries[to-1].number+1 {
 			to++
 		}
-		q.noteReleased(freeRange{p.entries[from].number, p.entries[to-1].number + 1})
+		q.noteReleased(freeRange{batch.entries[from].number, batch.entries[to-1].number + 1})
 		from = to
 	}
 }

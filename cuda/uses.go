@@ -15,15 +15,15 @@ import (
 // the blocks that know of it drop it when somebody looks at them.
 func (r *tracker) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
 	for {
-		ticket, closed, err := r.prepare(req)
-		if closed == nil || !req.Wait {
+		ticket, ended, err := r.prepare(req)
+		if ended == nil || !req.Wait {
 			return ticket, err
 		}
 		if r.backlog.n.Load() > 0 { // it may be what is in the way, and no reaper be running
 			_ = r.retryBacklog() // the next reap reports a lasting error
 		}
 		select {
-		case <-closed:
+		case <-ended:
 		case <-ctx.Done():
 			return core.Ticket{}, fmt.Errorf("%w; gave up waiting for it: %w", err, ctx.Err())
 		}
