@@ -17,8 +17,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/proof/overlay"
 )
 
-// explorer is the program that drives package cuda, built over an overlay in
-// which that takes its locks and atomics from a scheduler.
+// explorer is the program that drives the driven packages, built over an overlay in
+// which they take their locks and atomics from a scheduler.
 type explorer struct{ path string }
 
 // buildExplorer builds it with faults planted, or none.

@@ -42,7 +42,7 @@ var plants = []plant{
 		edit("cuda/block.go", "case b.core.ID.Generation != id.Generation:", "case !planted() && b.core.ID.Generation != id.Generation:")},
 }
 
-// TestPlantedRacesAreFound breaks package cuda in one place after the other,
+// TestPlantedRacesAreFound breaks the driven packages in one place after the other,
 // where only calls that overlap can show it: the explorer finds each, and the
 // check of one call at a time finds none. With -short it is some of the places, and
 // the explorer alone.

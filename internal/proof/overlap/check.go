@@ -8,9 +8,9 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/proof/ctl"
 )
 
-// ErrNotDriven is returned if package cuda was built with the standard
+// ErrNotDriven is returned if the driven packages were built with the standard
 // library's locks.
-var ErrNotDriven = errors.New("package cuda was not built to be driven: build with an overlay of package overlay")
+var ErrNotDriven = errors.New("the driven packages were not built to be driven: build with an overlay of package overlay")
 
 // Failure is a program with an execution that was not as it must be.
 type Failure struct {

@@ -1,7 +1,7 @@
-// Program kill throws the switches of the mutants of package cuda, one at a
-// time, and runs programs until package proof finds one in which something
-// is wrong. It is built over the mutated package, see package mutation; built
-// without it, no site is ever executed. Its output is a line of JSON for each
+// Program kill throws the switches of the mutants of the driven packages (cuda and what it
+// imports), one at a time, and runs programs until package proof finds one in which something
+// is wrong. It is built over the mutated packages, see package mutation; built
+// without them, no site is ever executed. Its output is a line of JSON for each
 // mutant, a [mutation.Fate].
 package main
 

@@ -1,5 +1,5 @@
 // Package toggle is the switch of the mutants: which site, and which execution
-// of it. The mutated copies of package cuda import it, and nothing else of
+// of it. The mutated copies of the driven packages import it, and nothing else of
 // Fencepost does.
 package toggle
 

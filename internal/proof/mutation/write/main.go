@@ -1,5 +1,5 @@
-// Command write writes the mutated copies of package cuda into a folder and
-// prints the path of the overlay, for the go command's flag -overlay.
+// Command write writes the mutated copies of the driven packages (cuda and what it imports)
+// into a folder and prints the path of the overlay, for the go command's flag -overlay.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Explore checks the fences of package cuda where calls overlap, and prints
+// Explore checks the fences of the driven packages where calls overlap, and prints
 // what came out as one line of JSON. It must be built with an overlay: the test
 // TestFencesInterleavedInsideCalls in cuda/fenceproof does that, runs one for each
 // processor, and says more.
