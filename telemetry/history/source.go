@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/telemetry/internal/held"
+	"github.com/fencepost-gpu/fencepost/telemetry/internal/blocks"
 )
 
 // Source is a history and what completes it.
@@ -38,7 +38,7 @@ type Source struct {
 func (s Source) ListNow() Source {
 	s.listed = map[core.Generation]listedBlock{}
 	for _, r := range s.Resources {
-		for b := range held.Blocks(r) {
+		for b := range blocks.Of(r) {
 			if b.Block.State != core.Freed {
 				s.listed[b.Block.ID.Generation] = listedBlock{memory: memoryOfBlock(b.Block), state: b.Block.State, stack: b.AllocStack}
 			}

@@ -2,7 +2,7 @@ package profile
 
 import (
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/telemetry/internal/held"
+	"github.com/fencepost-gpu/fencepost/telemetry/internal/blocks"
 )
 
 // Source is one device of a profile.
@@ -16,7 +16,7 @@ type Source struct {
 
 // collect adds what the device holds now to t.
 func (s Source) collect(t *table) {
-	for b := range held.Blocks(s.Resource) {
+	for b := range blocks.Of(s.Resource) {
 		t.add(key{stack: t.stacks.intern(b.AllocStack), tag: b.Block.Tag.OrUntagged(), device: s.Resource.Ordinal(), stream: b.Block.ID.AllocStream, state: b.Block.State},
 			values{inuseObjects: 1, inuseBytes: b.Block.Bytes})
 	}

@@ -1,5 +1,5 @@
-// Package held lists the blocks of a stack as its layers know them together.
-package held
+// Package blocks lists the blocks of a stack as its layers know them together.
+package blocks
 
 import (
 	"iter"
@@ -7,11 +7,11 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// Blocks are the blocks of the stack whose outermost layer is r: addresses and sizes
+// Of are the blocks of the stack whose outermost layer is r: addresses and sizes
 // as the innermost layer has them, which is what the device was asked for, states
 // and call stacks as the outermost does, which is what callers were told. It makes
 // no device call. Blocks that come or go meanwhile may be missed.
-func Blocks(r core.Resource) iter.Seq[core.BlockInfo] {
+func Of(r core.Resource) iter.Seq[core.BlockInfo] {
 	type told struct {
 		state core.BlockState
 		stack core.Stack
