@@ -21,9 +21,6 @@ const (
 	Request Trigger = "request"
 )
 
-// Triggers are all triggers.
-func Triggers() []Trigger { return []Trigger{Finding, Refusals, StickyError, Request} }
-
 // Defaults of [Config].
 const (
 	DefaultMaxFiles = 24

@@ -13,9 +13,6 @@ const (
 	Failed Outcome = "failed"
 )
 
-// Outcomes are all outcomes.
-func Outcomes() []Outcome { return []Outcome{Written, Limited, Failed} }
-
 type key struct {
 	trigger Trigger
 	outcome Outcome
@@ -33,8 +30,8 @@ func (w *Writer) Stats() []Count {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var all []Count
-	for _, t := range Triggers() {
-		for _, o := range Outcomes() {
+	for _, t := range []Trigger{Finding, Refusals, StickyError, Request} {
+		for _, o := range []Outcome{Written, Limited, Failed} {
 			all = append(all, Count{t, o, w.counts[key{t, o}]})
 		}
 	}
