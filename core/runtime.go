@@ -55,11 +55,11 @@ func (r *Runtime) Resource() Resource { return r.resource }
 func (r *Runtime) String() string { return r.resource.String() }
 
 // Allocate returns a live block; see [Resource.Allocate].
-func (r *Runtime) Allocate(ctx context.Context, req Request) (Block, error) {
+func (r *Runtime) Allocate(ctx context.Context, req Request) (b Block, err error) {
 	if err := r.admit("Allocate"); err != nil {
-		return Block{}, err
+		return b, err
 	}
-	b, err := r.resource.Allocate(ctx, req)
+	b, err = r.resource.Allocate(ctx, req)
 	if err != nil {
 		r.reportOutOfMemory(req, err)
 	}
@@ -67,11 +67,11 @@ func (r *Runtime) Allocate(ctx context.Context, req Request) (Block, error) {
 }
 
 // Deallocate gives a block back; see [Resource.Deallocate].
-func (r *Runtime) Deallocate(ctx context.Context, id BlockID) (Block, error) {
+func (r *Runtime) Deallocate(ctx context.Context, id BlockID) (b Block, err error) {
 	if err := r.admit("Deallocate"); err != nil {
-		return Block{}, err
+		return b, err
 	}
-	b, err := r.resource.Deallocate(ctx, id)
+	b, err = r.resource.Deallocate(ctx, id)
 	return b, r.observe("Deallocate", err)
 }
 

@@ -43,7 +43,8 @@ var blocks = sync.Pool{New: func() any { return &block{history: fence.NewHistory
 // who found the block that it was before may be looking at it.
 func (b *block) fill(s *stream, c *core.Block, withheld bool, ready *fence.Point, span core.SpanRef) {
 	b.mu.Lock()
-	b.stream, b.core, b.poisoned, b.withheld, b.mapped = s, *c, false, withheld, 0
+	b.core = *c
+	b.stream, b.poisoned, b.withheld, b.mapped = s, false, withheld, 0
 	b.history.Begin(ready, span)
 	b.mu.Unlock()
 }
@@ -51,7 +52,8 @@ func (b *block) fill(s *stream, c *core.Block, withheld bool, ready *fence.Point
 // fillMapped is fill for an isolated block, which nobody has to wait for.
 func (b *block) fillMapped(s *stream, c *core.Block, withheld bool, mapped uint64) {
 	b.mu.Lock()
-	b.stream, b.core, b.poisoned, b.withheld, b.mapped = s, *c, false, withheld, mapped
+	b.core = *c
+	b.stream, b.poisoned, b.withheld, b.mapped = s, false, withheld, mapped
 	b.history.Clear()
 	b.mu.Unlock()
 }

@@ -66,10 +66,8 @@ func (r *Resource) Operations() metrics.Operations {
 }
 
 // Allocate forwards, counts, and traces as [SpanAlloc].
-func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
-	var b core.Block
+func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
 	var span core.SpanRef
-	var err error
 	start := monotime.Now()
 	ctx, traced := r.tracing.admit(ctx, LevelOperations)
 	if traced {
@@ -86,10 +84,8 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, 
 }
 
 // Deallocate forwards, counts, and traces as [SpanDealloc].
-func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
-	var b core.Block
+func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
 	var span core.SpanRef
-	var err error
 	start := monotime.Now()
 	ctx, traced := r.tracing.admit(ctx, LevelOperations)
 	if traced {

@@ -74,28 +74,26 @@ func alsoReap(err, reaped error) error {
 }
 
 // attempt charges req to c, or to the general ledger if that is nil, and asks
-// the upstream once. It fills b only if it succeeds.
+// the upstream once for b.
 func (r *Resource) attempt(ctx context.Context, req *core.Request, c *claim, b *core.Block) error {
 	var g grant
 	if err := r.obtain(req, c, &g); err != nil {
 		return err
 	}
-	got, err := r.upstream.Allocate(ctx, *req)
-	if err != nil {
+	var err error
+	if *b, err = r.upstream.Allocate(ctx, *req); err != nil {
 		g.undo()
 		return err
 	}
-	g.record.become(got.ID.Generation)
-	*b = got
+	g.record.become(b.ID.Generation)
 	return nil
 }
 
 // Deallocate passes the free on. Once it has succeeded the block's bytes are
 // pending; they leave the ledger by notice. After an error nothing changed.
 // Errors are the upstream's; it does not block.
-func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
-	b, err := r.upstream.Deallocate(ctx, id)
-	if err != nil {
+func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
+	if b, err = r.upstream.Deallocate(ctx, id); err != nil {
 		return b, err
 	}
 	if l := r.streams.peek(b.ID.AllocStream); l != nil {

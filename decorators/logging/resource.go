@@ -43,12 +43,12 @@ func (r *Resource) Dropped() (n uint64) {
 }
 
 // Allocate forwards, and logs the block or the failed request.
-func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
+func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
 	if !r.ops.has(core.OpAllocate) {
 		return r.upstream.Allocate(ctx, req)
 	}
 	start := r.clock.now()
-	b, err := r.upstream.Allocate(ctx, req)
+	b, err = r.upstream.Allocate(ctx, req)
 	rec := Record{Event: core.Event{Stream: req.Stream}}
 	if err == nil {
 		rec.describe(&b)
@@ -62,13 +62,13 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (core.Block, 
 // Deallocate forwards, and logs the block that was given back. The sequence
 // number is taken before the upstream is asked: from then on another
 // goroutine may be handed the same address, and its record must come later.
-func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
+func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
 	if !r.ops.has(core.OpDeallocate) {
 		return r.upstream.Deallocate(ctx, id)
 	}
 	start := r.clock.now()
 	rec := Record{Event: core.Event{Stream: id.AllocStream, Block: id}, Seq: r.sequence.next()}
-	b, err := r.upstream.Deallocate(ctx, id)
+	b, err = r.upstream.Deallocate(ctx, id)
 	if err == nil {
 		rec.describe(&b)
 	}

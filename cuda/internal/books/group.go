@@ -50,6 +50,12 @@ func (g *Group) HoldRecalls() (release func()) {
 
 // Raise claims what the slack of books of the group did not do for. No lock may be held.
 func (g *Group) Raise(short Shortage) {
+	if short != (Shortage{}) {
+		g.raise(short)
+	}
+}
+
+func (g *Group) raise(short Shortage) {
 	for d, n := range short {
 		m := &g.highWater[d]
 		if n == 0 || m.claimed.Add(n) <= m.look.Load() {
