@@ -21,8 +21,8 @@ func (r *Runtime) ReportDoubleFree(victim Block, text string, err error, at Stac
 			f.Victim.State, f.AllocStack, f.FreeStack, f.Uses = known.Block.State, known.AllocStack, known.FreeStack, known.Uses
 		}
 	}
-	if lines := at.Lines(); len(lines) > 0 {
-		f.Text += ", at " + lines[0]
+	if caller := at.Caller(); caller != "" {
+		f.Text += ", at " + caller
 	}
 	r.report(f)
 }

@@ -43,7 +43,7 @@ func (s Stack) Frames() []runtime.Frame {
 func (s Stack) Lines() []string {
 	var lines []string
 	for _, f := range s.Frames() {
-		lines = append(lines, frameLine(f))
+		lines = append(lines, fmt.Sprintf("%s %s:%d", f.Function, f.File, f.Line))
 	}
 	return lines
 }
@@ -51,13 +51,11 @@ func (s Stack) Lines() []string {
 // Caller is the first frame of the program, as Lines renders it; empty if there
 // is none.
 func (s Stack) Caller() string {
-	if all := s.Frames(); len(all) > 0 {
-		return frameLine(all[0])
+	if lines := s.Lines(); len(lines) > 0 {
+		return lines[0]
 	}
 	return ""
 }
-
-func frameLine(f runtime.Frame) string { return fmt.Sprintf("%s %s:%d", f.Function, f.File, f.Line) }
 
 // fromProgram leaves out what stands between a program and its device.
 func fromProgram(all []runtime.Frame) []runtime.Frame {
