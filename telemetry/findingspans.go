@@ -32,7 +32,7 @@ func (c *Findings) Trace(f core.Finding) core.Finding {
 	}
 	places := placesOf(&f)
 	if len(places) == 0 && !f.Origin.IsZero() {
-		places = append(places, place{in: f.Origin, attributes: []attribute.KeyValue{extentOf(f.Origin)}})
+		places = append(places, place{in: f.Origin, attributes: []attribute.KeyValue{AttrTrace.String(f.Origin.Extent(!f.Origin.Sampled))}})
 	}
 	for _, p := range places {
 		if !p.in.Sampled && !c.events.admit(time.Now()) {
@@ -73,7 +73,7 @@ func placesOf(f *core.Finding) []place {
 				continue
 			}
 			untraced++
-			p.in, p.attributes = u.Caller, append(p.attributes, extentOf(u.Caller))
+			p.in, p.attributes = u.Caller, append(p.attributes, AttrTrace.String(u.Caller.Extent(!u.Caller.Sampled)))
 		}
 		known := slices.ContainsFunc(places, func(q place) bool { return q.in.SpanRef == p.in.SpanRef })
 		if !known && len(places) < limit {
@@ -81,14 +81,6 @@ func placesOf(f *core.Finding) []place {
 		}
 	}
 	return places
-}
-
-// extentOf says how much of a trace there is beside a finding's span.
-func extentOf(in core.SpanContext) attribute.KeyValue {
-	if in.Sampled {
-		return AttrTrace.String(core.TraceFull)
-	}
-	return AttrTrace.String(core.TraceEvent)
 }
 
 // findingSpan is started as if its parent were sampled, like the span of any event of a

@@ -88,7 +88,11 @@ func (r *Reporter) handle(f core.Finding) {
 		<-r.stop.delivered // another is ending the process, which must not go on
 	}
 	if r.cfg.Dumps != nil {
-		r.cfg.Dumps.Trigger(dumpTrigger(f))
+		why := dump.Finding
+		if f.Kind == core.FindingStickyError {
+			why = dump.StickyError
+		}
+		r.cfg.Dumps.Trigger(why)
 	}
 }
 
@@ -103,11 +107,4 @@ func (r *Reporter) tell(f core.Finding) {
 	if r.cfg.OnFinding != nil {
 		r.cfg.OnFinding(f)
 	}
-}
-
-func dumpTrigger(f core.Finding) dump.Trigger {
-	if f.Kind == core.FindingStickyError {
-		return dump.StickyError
-	}
-	return dump.Finding
 }
