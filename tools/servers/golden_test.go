@@ -220,7 +220,8 @@ func (d *drawing) children(parent trace.SpanID, indent string) {
 }
 
 func (d *drawing) attributes(attributes []attribute.KeyValue, indent string) {
-	for _, kv := range attributes {
+	byKey := func(a, b attribute.KeyValue) int { return cmp.Compare(a.Key, b.Key) }
+	for _, kv := range slices.SortedFunc(slices.Values(attributes), byKey) {
 		value := kv.Value.String()
 		switch kv.Key {
 		case telemetry.AttrGeneration, telemetry.AttrLaunchID, telemetry.AttrStream:
