@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -41,7 +43,7 @@ func TestTheCommandKeepsItsWord(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "report": report, "cut": cut, "spans": spans, "fakecuda": fakeCUDA, "reported": reported,
+			"exits": exits, "demo": demoScript, "report": report, "cut": cut, "spans": spans, "fakecuda": fakeCUDA, "reported": reported,
 		},
 		RequireExplicitExec: true, RequireUniqueNames: true,
 	})
@@ -51,15 +53,43 @@ func TestTheCommandKeepsItsWord(t *testing.T) {
 func exits(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	err = ts.Exec(args[1], args[2:]...)
-	code := 0
-	if failure, ok := errors.AsType[*exec.ExitError](err); ok {
-		code = failure.ExitCode()
-	} else {
-		ts.Check(err)
-	}
-	if code != want {
+	if code := exitCode(ts, args[1], args[2:]...); code != want {
 		ts.Fatalf("exit code %d, want %d", code, want)
+	}
+}
+
+func exitCode(ts *testscript.TestScript, command string, args ...string) int {
+	err := ts.Exec(command, args...)
+	if failure, ok := errors.AsType[*exec.ExitError](err); ok {
+		return failure.ExitCode()
+	}
+	ts.Check(err)
+	return 0
+}
+
+// demoScript runs the demo, for longer and longer until its report shows enough:
+// on a busy machine a short run gets to little, of which samples may have nothing.
+// It demands an exit code: demo CODE PATH>N... -- FLAGS...
+func demoScript(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	end := slices.Index(args, "--")
+	enough, flags := args[1:end], args[end+1:]
+	for long := time.Second; ; long *= 2 {
+		code := exitCode(ts, "fencepost", append([]string{"demo", "--json", "--listen=", "--for", long.String()}, flags...)...)
+		lacks := slices.ContainsFunc(enough, func(condition string) bool {
+			path, limit, _ := strings.Cut(condition, ">")
+			value, err := reportedValue(ts, path)
+			ts.Check(err)
+			return !exceeds(ts, value, limit)
+		})
+		if lacks && long < time.Minute {
+			continue
+		}
+		if code != want {
+			ts.Fatalf("exit code %d, want %d", code, want)
+		}
+		return
 	}
 }
 
@@ -67,28 +97,37 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 // report PATH demands that the path is there, report PATH VALUE that it has
 // the value, report PATH > N that it is a larger number.
 func report(ts *testscript.TestScript, neg bool, args []string) {
-	lines := strings.Split(strings.TrimSpace(ts.ReadFile("stdout")), "\n")
-	value, err := lookUp(lines[len(lines)-1], args[0])
+	value, err := reportedValue(ts, args[0])
 	ok := err == nil
 	switch {
 	case len(args) == 2:
 		ok = ok && fmt.Sprint(value) == args[1]
 	case len(args) == 3 && args[1] == ">":
-		limit, limitErr := strconv.ParseFloat(args[2], 64)
-		ts.Check(limitErr)
-		n, numberErr := strconv.ParseFloat(fmt.Sprint(value), 64)
-		ok = ok && numberErr == nil && n > limit
+		ok = ok && exceeds(ts, value, args[2])
 	}
 	if ok == neg {
 		ts.Fatalf("report %s is %v (%v)", strings.Join(args, " "), value, err)
 	}
 }
 
+// reportedValue is what stands in the report under a path.
+func reportedValue(ts *testscript.TestScript, path string) (any, error) {
+	lines := strings.Split(strings.TrimSpace(ts.ReadFile("stdout")), "\n")
+	return lookUp(lines[len(lines)-1], path)
+}
+
+// exceeds reports whether a value is a number above a limit.
+func exceeds(ts *testscript.TestScript, value any, limit string) bool {
+	least, err := strconv.ParseFloat(limit, 64)
+	ts.Check(err)
+	n, err := strconv.ParseFloat(fmt.Sprint(value), 64)
+	return err == nil && n > least
+}
+
 // reported puts the first incident file that the report names into a variable:
 // reported NAME.
 func reported(ts *testscript.TestScript, _ bool, args []string) {
-	lines := strings.Split(strings.TrimSpace(ts.ReadFile("stdout")), "\n")
-	value, err := lookUp(lines[len(lines)-1], "incidents.0")
+	value, err := reportedValue(ts, "incidents.0")
 	ts.Check(err)
 	ts.Setenv(args[0], fmt.Sprint(value))
 }
