@@ -89,7 +89,7 @@ func overviewGrowth() Row {
 			Shows:   "By how much each tag's live bytes changed in a second, over the last 15 minutes. A tag appears when it is that old: the slope of a few samples is none.",
 			Bad:     "A tag that stays above zero for hours leaks: healthy ones cross it.",
 			Do:      "Find the owner of the tag. If it is a cache, give it a bound.",
-			Queries: []Query{{Expr: `sum by (tag) (deriv(gpumem_tag_bytes{@, state="live"}[15m]) and gpumem_tag_bytes{@, state="live"} offset 15m)`, Legend: "{{tag}}", Proof: moves("leak", mib, "tag", "leaky")}},
+			Queries: []Query{{Expr: `sum by (tag) (deriv(gpumem_tag_bytes{@, state="live"}[15m]) and gpumem_tag_bytes{@, state="live"} offset 15m)`, Legend: "{{tag}}", Proof: moves("leak", mib/4, "tag", "leaky")}},
 		},
 	}}
 }

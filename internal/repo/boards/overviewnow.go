@@ -73,8 +73,8 @@ func overviewNow() Row {
 			Do:     "See which tag grows.",
 			Levels: []Level{{From: 0, Color: "red"}, {From: 3600, Color: "orange"}},
 			Queries: []Query{
-				{Expr: deviceFull, Legend: "device", Proof: moves("leak", 1)},
-				{Expr: budgetFull, Legend: "budget", Proof: moves("leak", 1)},
+				{Expr: deviceFull, Legend: "device", Proof: moves("leak", 10)},
+				{Expr: budgetFull, Legend: "budget", Proof: moves("leak", 10)},
 			},
 		},
 	}}

@@ -53,13 +53,15 @@ func actHold(ctx context.Context, p *player) error {
 	return err
 }
 
-// actLeak allocates again and again, and launches nothing.
+// actLeak allocates again and again, and launches nothing. What the device has
+// lasts for five minutes: an alert needs growth that goes on, and a busy machine
+// has the scrapes late.
 func actLeak(ctx context.Context, p *player) error {
 	on, err := p.lease(ctx, "leaky")
 	if err != nil {
 		return err
 	}
-	p.loop(ctx, 300*time.Millisecond, func() error { _, err := p.allocate(ctx, on, "leaky", mib); return err })
+	p.loop(ctx, 300*time.Millisecond, func() error { _, err := p.allocate(ctx, on, "leaky", mib/4); return err })
 	return nil
 }
 
