@@ -106,7 +106,10 @@ func (r *tracker) recordBacklog() (done *reapBatch, first error) {
 	for _, end := range ends {
 		backlogged, err := r.finishOrBacklog(end)
 		if !backlogged {
-			done = done.followedBy(r.endBacklogged(end))
+			if !end.recordedUse {
+				countLaunch(end.in)
+			}
+			done = done.followedBy(r.endIntent(end.in))
 		}
 		if !errors.Is(err, core.ErrStreamMisuse) { // the capture goes on
 			first = cmp.Or(first, err)
@@ -215,13 +218,4 @@ func (r *tracker) announceUse(s *stream, in *core.Intent) error {
 	in.Handle, u.Handle, u.Tag = p, b, b.core.Tag
 	b.history.AnnounceUndeclared(p, u.Access)
 	return nil
-}
-
-// endBacklogged closes the intent of what was in the backlog and is fenced now. It
-// returns what is to be released.
-func (r *tracker) endBacklogged(end backlogEnd) *reapBatch {
-	if !end.recordedUse {
-		countLaunch(end.in)
-	}
-	return r.endIntent(end.in)
 }

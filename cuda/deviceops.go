@@ -226,10 +226,11 @@ func (s *stream) waitCompleted(ctx context.Context) error {
 func (s *stream) finalOrHere() (*fence.Point, error) {
 	s.Lock()
 	defer s.Unlock()
-	if !s.IsGivenUp() {
-		if err := s.RefuseCaptured("Close", core.DefaultStream); err != nil {
-			return nil, err
-		}
+	if s.IsGivenUp() {
+		return s.RetainFinal(), nil
 	}
-	return s.FinalOrRecord(core.DefaultStream)
+	if err := s.RefuseCaptured("Close", core.DefaultStream); err != nil {
+		return nil, err
+	}
+	return s.Record(core.DefaultStream)
 }

@@ -204,13 +204,8 @@ func (r *tracker) queueFreeLocked(s *stream, b *block, plan *fence.Plan) (freeSt
 			return waitsForRetry, err
 		}
 	}
-	s.enterFree(b)
-	return waitsForDevice, nil
-}
-
-// enterFree hands b to the frees that are pending on s, whose lock must be held.
-func (s *stream) enterFree(b *block) {
 	b.history.Release()
 	s.calls.freed++
 	s.calls.freedBytes += s.frees.enter(b)
+	return waitsForDevice, nil
 }

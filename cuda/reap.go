@@ -11,7 +11,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/vmm"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
-	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
@@ -94,11 +93,11 @@ func (r *tracker) takeCompleted(s *stream, most int) (*reapBatch, error) {
 }
 
 // lookAtMark reports whether the device has come to the mark behind pending frees,
-// which it makes if there is none; the stream's lock must be held. While the stream captures
-// nobody can know.
+// which it makes if there is none; the stream's lock must be held. Of a stream that was
+// given up the final point is behind all frees. While the stream captures nobody can know.
 func (r *tracker) lookAtMark(s *stream) (bool, error) {
 	if s.frees.mark == nil {
-		mark, err := s.markFrees()
+		mark, err := s.FinalOrRecord(core.DefaultStream)
 		if err != nil {
 			return false, unlessCapturing(err)
 		}
@@ -109,17 +108,6 @@ func (r *tracker) lookAtMark(s *stream) (bool, error) {
 	}
 	s.frees.markCompleted()
 	return true, nil
-}
-
-// markFrees records a mark; the stream's lock must be held. A stream that was given up
-// is not named again: its final point is behind all of its frees.
-func (s *stream) markFrees() (*fence.Point, error) {
-	if !s.IsGivenUp() {
-		if err := s.Uncaptured(); err != nil {
-			return nil, err
-		}
-	}
-	return s.FinalOrRecord(core.DefaultStream)
 }
 
 // releaseCompleted releases a batch and those behind it, except for isolated blocks: an

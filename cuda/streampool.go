@@ -258,24 +258,19 @@ func (p *StreamPool) Synchronize(ctx context.Context, id core.StreamID) error {
 		return err
 	}
 	end := p.step(ctx, core.Step{Stream: id})
-	err = p.waitFor(ctx, s, id)
+	e, err := s.recordHere(id)
+	if err == nil {
+		defer e.Release()
+		err = deadline.Poll(ctx, func() (bool, error) { return s.QueryCompleted(e) })
+	}
+	if err == nil {
+		s.Lock()
+		s.unpin()
+		s.Unlock()
+	}
+	err = p.observe("Synchronize", err)
 	end(err)
 	return err
-}
-
-func (p *StreamPool) waitFor(ctx context.Context, s *stream, id core.StreamID) error {
-	e, err := s.recordHere(id)
-	if err != nil {
-		return p.observe("Synchronize", err)
-	}
-	defer e.Release()
-	if err := deadline.Poll(ctx, func() (bool, error) { return s.QueryCompleted(e) }); err != nil {
-		return p.observe("Synchronize", err)
-	}
-	s.Lock()
-	s.unpin()
-	s.Unlock()
-	return nil
 }
 
 // step begins a step in ctx's trace, and returns what ends it.

@@ -119,14 +119,9 @@ func (r *tracker) FinishUse(_ context.Context, t core.Ticket) error {
 			return err
 		}
 	}
-	r.launched(in)
-	return err
-}
-
-// launched closes the intent of a launch that is fenced.
-func (r *tracker) launched(in *core.Intent) {
 	countLaunch(in)
 	r.endLaunch(in)
+	return err
 }
 
 func countLaunch(in *core.Intent) {

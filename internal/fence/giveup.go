@@ -61,11 +61,14 @@ func (s *Stream) RetainFinal() *Point {
 }
 
 // FinalOrRecord returns the final point, or records one; the stream must be locked.
-// Either has a reference of the caller's. Errors are the driver's.
+// Either has a reference of the caller's. Errors are [ErrCapturing] and the driver's.
 func (s *Stream) FinalOrRecord(lease core.StreamID) (*Point, error) {
 	if final := s.final.Load(); final != nil {
 		final.Retain()
 		return final, nil
+	}
+	if err := s.Uncaptured(); err != nil {
+		return nil, err
 	}
 	return s.Record(lease)
 }
