@@ -70,8 +70,10 @@ type Stats struct {
 	// CrossStream counts launches that used a block last written on another
 	// stream.
 	CrossStream uint64
-	// OpenIntents is the uses prepared and not ended; Events the driver
-	// events in existence; Poisoned the blocks that could not be fenced.
+	// OpenIntents is the launches prepared and not ended, and the other work under
+	// way on streams: copies and a guard's work without a launch, and uses that are being
+	// recorded or wait for the end of a capture. Events is the driver events in existence, Poisoned the
+	// blocks that could not be fenced.
 	OpenIntents, Events, Poisoned uint64
 	// FreeToReusable is the time from the request of a free to the moment at
 	// which the runtime knew that the device had passed it, for each block

@@ -29,7 +29,7 @@ var statMetrics = []family[core.Stats]{
 	{counter("gpumem_launches_aborted_total", "Launches aborted: prepared, and nothing enqueued."), whole(func(s core.Stats) uint64 { return s.Aborts })},
 	{counter("gpumem_launches_cross_stream_total", "Launches that used a block last written on another stream."), whole(func(s core.Stats) uint64 { return s.CrossStream })},
 	{counter("gpumem_waits_total", "Dependencies on other streams, by whether a wait was queued or could be elided.", "outcome"), sendWaits},
-	{gauge("gpumem_intents_open", "Launches prepared and not ended."), whole(func(s core.Stats) uint64 { return s.OpenIntents })},
+	{gauge("gpumem_intents_open", "Launches prepared and not ended, and other work under way on streams."), whole(func(s core.Stats) uint64 { return s.OpenIntents })},
 	{gauge("gpumem_events", "Driver events in existence."), whole(func(s core.Stats) uint64 { return s.Events })},
 	{gauge("gpumem_blocks_poisoned", "Blocks that could not be fenced and are out of use until the device is reset."), whole(func(s core.Stats) uint64 { return s.Poisoned })},
 	{counter("gpumem_accounting_underflows_total", "Attempts to take a byte counter below zero; any is a bug."), whole(func(s core.Stats) uint64 { return s.Underflows })},
