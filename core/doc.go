@@ -13,14 +13,14 @@
 // an intent on all of them and queues exactly the cross-stream waits that the
 // launch needs; FinishUse records the launch so that later uses, and the free,
 // can wait for it. [Runtime.Launch] does both around one function and cannot
-// be misused; [LaunchRecorder] is the two-phase form.
+// leave an intent open; [LaunchRecorder] is the two-phase form.
 //
 // # What is where
 //
 // An application needs
 //
-//   - [Runtime] and [Parts]: what it holds of a device; [AnyRuntime]: what takes either that or what
-//     fencepost.Open returns
+//   - [Runtime] and [Parts]: what it holds of a device; [AnyRuntime]: what it and what
+//     fencepost.Open returns implement, for functions that take either
 //   - [Request], [Block], [BlockID], [Tag], [StreamID]: what is allocated, for whom, and where
 //   - [Use], [Access], [UseRequest], [Ticket]: what a launch declares, and the proof that it did;
 //     [LaunchRecorder], [Tracked]: the two-phase form
@@ -31,7 +31,7 @@
 //     [InvalidRequestError], [DriverError]: what a call may fail with; each matches one of the Err
 //     variables by errors.Is
 //
-// Who writes a layer or a backend needs, besides,
+// Authors of layers and backends also need
 //
 //   - [Resource], [Layer], [With], [Chain], [Base]: the contract, and how a stack is put together;
 //     [Unsupported], [UnsupportedError]: how a backend refuses what it lacks; [Features]: how it says so

@@ -6,7 +6,8 @@ import (
 )
 
 // Resource is device memory in stream order: a backend, or a decorator
-// around one. It follows the original's DeviceMemoryResource and is total:
+// around one. It follows the DeviceMemoryResource of the original, the Rust crate that
+// docs/seeds.md compares, and is total:
 // each method means something on every backend, and what a backend cannot do
 // it refuses with an error that matches errors.ErrUnsupported.
 //
@@ -47,8 +48,8 @@ type Resource interface {
 	// open intent on another stream (unless r.Wait), or no tracking.
 	PrepareUse(ctx context.Context, r UseRequest) (Ticket, error)
 
-	// FinishUse closes the intent after the work was enqueued: it records
-	// the launch as the newest use of each block. The ticket is spent even
+	// FinishUse closes the intent after the work was enqueued: it records the end
+	// of the launch, for which later uses of its blocks and their frees wait. The ticket is spent even
 	// if an error is returned; the blocks are fenced all the same, or
 	// poisoned if the driver lets nothing be fenced.
 	FinishUse(ctx context.Context, t Ticket) error

@@ -147,8 +147,7 @@ func useError(ordinal int, u *Use, stream StreamID) error {
 		Reason: fmt.Sprintf("the block belongs to device %d, this runtime serves device %d: prepare each end of a peer copy in its own runtime", u.Block.Ordinal, ordinal)}
 }
 
-// merge sorts the uses by generation, which is also the order in which a
-// resource may lock blocks, and folds the duplicates.
+// merge sorts the uses by generation and folds the duplicates.
 func (in *Intent) merge() {
 	if in.ascending() {
 		return
