@@ -4,9 +4,8 @@
 //
 // # The claim
 //
-// Of two operations, the queued waits order only the pairs that stream order and
-// declared conflicts demand, transitively, and all of those. No queued wait can be
-// taken away. What that means for callers, and why the rules below give it, is in
+// The queued waits order exactly the pairs of operations that stream order and declared
+// conflicts demand, transitively: no fewer and no more. No queued wait can be taken away. What that means for callers, and why the rules below give it, is in
 // docs/memory-model.md; internal/proof checks it on this code.
 //
 // # The rules
@@ -23,15 +22,16 @@
 //     to be completed, a newer one of its stream is waited for, or the clock of another
 //     dependency covers it ([Plan]).
 //  3. The end of a launch takes the next number of its stream's order, and a copy of
-//     the clock: its [Point]. Whoever looks at a block next drops the accesses that a
-//     later point covers.
+//     the clock: its [Point]. The next look at a block drops the accesses that a later
+//     point covers.
 //  4. Allocations that follow each other share one ready point, whose record is deferred
 //     until something needs it (deferred.go).
 //
-// The files are in two halves. Clock, access, history and plan decide: they reach the driver
-// only by Stream.wait, and where a point is released. Point, pointlist, stream, order,
-// flights, deferred, launch, giveup and capture keep the locks and call the driver through
-// [Port]. The order between devices is not decided here, but by the copy that needs it
+// The files are in two halves. Clock, access, history and plan decide, with the steps of a
+// plan on its stream: they reach the driver only by Stream.wait, and where a point is
+// released. Point, pointlist, stream, order, flights, counts, deferred (which also records the
+// deferred points of a plan, flushOthers), launch, giveup and capture keep the locks and call
+// the driver through [Port], which port.go lists. The order between devices is not decided here, but by the copy that needs it
 // (cuda/copy.go).
 //
 // # The states of a point
@@ -74,7 +74,7 @@
 // clock) is written before its state says that it is placed, and read after that was
 // seen; it does not change while anybody refers to the point. A live block's history is
 // guarded by its owner's lock, and no block is locked while the driver is called; that of a
-// retired block is whoever's who queues its free. Locks are taken in the order block, point;
+// retired block belongs to whichever goroutine queues its free. Locks are taken in the order block, point;
 // and stream, point, gate. A block and a stream are never locked together; the lock of a list
 // of points and that of the order are taken last and hold nothing up.
 package fence
