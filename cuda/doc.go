@@ -4,14 +4,14 @@
 // on a GPU and on the simulated device.
 //
 // Which stream waits for which work is decided in internal/fence. What is here finds
-// the blocks of a launch, has each announced there, and keeps what the engine does not
+// the blocks of a launch, announces the launch on each, and keeps what the engine does not
 // know of: blocks with their memory, leases, queued frees, and the books.
 //
 // # What is where
 //
 //   - [AsyncResource]: the stream-ordered backend; [DirectResource]: the synchronous one
 //   - [StreamPool], [Lease]: streams, and the right to enqueue on one; [StreamInfo], [StreamStats],
-//     [LeaseInfo]: what they are about
+//     [LeaseInfo]: their state, for display
 //   - [MemoryManager], [Slice], [Column]: typed memory of the device; [HostBuffer]: page-locked memory of
 //     the host
 //   - [CopyToDevice], [CopyToHost], [CopyOnDevice], [CopyFromPeer], [Memset], [Download]: fenced copies

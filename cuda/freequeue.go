@@ -34,7 +34,9 @@ import (
 // Nobody is told that a capture ends, the driver obliges, the device passes or an unmap
 // would succeed: the reap after it sees that. A block that cannot be fenced is poisoned and
 // waits for ever; a stream that captures is not given up. The others take the states as
-// they are, and move nothing.
+// they are, and move nothing. The end of a launch that a capture holds back (see
+// captureBacklog) comes by the reap after the capture's end, and counts as the launch's end:
+// a block that waits for launches moves on then.
 //
 // Who sees that what a block waited for is over:
 //

@@ -21,12 +21,16 @@ import (
 // returned. They do not wait for the device. Whether they call the driver is the
 // memory's affair.
 //
-//   - Work that is enqueued on the stream after take may use what that returned. After
-//     an error nothing is taken.
-//   - What give is passed may be used by whoever is ordered behind what was enqueued on
-//     that stream before. It is passed with the address and the size with which it was
-//     taken, once, and need not be passed on the stream on which it was taken. After an
-//     error it is still taken, and the tracker tries again.
+//   - Calls for different streams come at the same time, those for one stream do not.
+//   - Work that is enqueued on the stream after take may use what that returned, which is
+//     aligned to [core.DefaultAlign]. After an error nothing is taken; one for want of memory
+//     matches [core.ErrOutOfMemory].
+//   - What give is passed may be used by work that is ordered behind what was enqueued on
+//     that stream before. A take on the same stream must be able to use what was given there
+//     before, even if the device has not come to it: budgets lend it.
+//   - give is passed the address and the size with which the memory was taken, once, and not
+//     always on the stream on which it was taken. After an error it is still taken, and the
+//     tracker tries again.
 //
 // reap, trim and close may wait for the driver, and no lock is held over them. Close
 // comes last: the tracker lets reap and trim end before, and calls neither of them nor
@@ -38,8 +42,9 @@ type memory interface {
 	reap() error
 	// trim gives what nobody has back to the device, but for so many bytes.
 	trim(keep uint64) error
-	// addTo adds what the memory has of the device, and what of that is taken. It makes
-	// no call of the driver.
+	// addTo adds what the memory has of the device (Reserved, ReservedHigh), and what of
+	// that is taken (PoolUsed, PoolUsedHigh): the drift is measured against PoolUsed. It
+	// makes no call of the driver.
 	addTo(st *core.Stats)
 	close() error
 }
@@ -79,7 +84,7 @@ func errMemoryGone(op string) error {
 // closeMemory waits for those who are in a call of the memory's.
 func (r *tracker) closeMemory(ctx context.Context) error {
 	if err := deadline.Poll(ctx, func() (bool, error) { return r.inMemory.CompareAndSwap(0, memoryGone), nil }); err != nil {
-		return fmt.Errorf("closing the pool: it is being trimmed or asked: %w", err)
+		return fmt.Errorf("closing the memory: it is being trimmed or asked: %w", err)
 	}
 	err := r.memory.close()
 	if err != nil {

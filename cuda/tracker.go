@@ -14,7 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
 )
 
-// tracker is what a stream-ordered backend is but for where its memory comes from:
+// tracker is all of a stream-ordered backend except its memory source:
 // blocks and books, uses and their fences, frees until they are released.
 type tracker struct {
 	// owner is the backend, as tickets name it.
@@ -80,7 +80,7 @@ func describe(b *core.Block, req *core.Request, ptr uint64, ordinal int) {
 }
 
 // allocateOn is one step under the stream's lock: the allocation and the
-// event that marks it ready. An isolated one is only refused there for what others are,
+// point that it is ready behind. An isolated one is only refused there for what others are,
 // and does its share of the work.
 func (r *tracker) allocateOn(s *stream, req *core.Request) (uint64, *fence.Point, error) {
 	s.Lock()
@@ -210,7 +210,7 @@ func (r *tracker) String() string { return r.name }
 const driverMoment = time.Second
 
 // Close stops the reaper, waits for pending frees until ctx ends, gives back the
-// addresses that isolated blocks left, and destroys the pool; with a context that
+// addresses that isolated blocks left, and closes the memory's source; with a context that
 // has ended it does the same without waiting. Live blocks stay
 // valid until they are freed, which the device's context does at the latest.
 // After a driver's error, while frees wait for the end of a capture, and where a call of
@@ -220,7 +220,7 @@ const driverMoment = time.Second
 func (r *tracker) Close(ctx context.Context) error {
 	r.stopReaper() // whoever else closes, and however little time there is
 	if !r.claimClose(ctx) {
-		return fmt.Errorf("closing the pool: another call has not ended it: %w", ctx.Err())
+		return fmt.Errorf("closing the resource: another call has not ended it: %w", ctx.Err())
 	}
 	defer func() { <-r.closing }()
 	if r.inMemory.Load() == memoryGone {
@@ -267,6 +267,6 @@ func (r *tracker) endReaper(ctx context.Context) error {
 	case <-r.reaperDone:
 		return nil
 	case <-time.After(driverMoment):
-		return fmt.Errorf("closing the pool: the driver does not answer the reaper: %w", ctx.Err())
+		return fmt.Errorf("closing the resource: the driver does not answer the reaper: %w", ctx.Err())
 	}
 }

@@ -4,7 +4,7 @@
 //
 // # Modes
 //
-// [Off] costs one atomic load an operation. [Ledger] works on the host alone,
+// [Off] costs one atomic load an operation, once no block is known and no verdict awaited. [Ledger] works on the host alone,
 // see below. [Sample] also
 // guards some blocks on the device, chosen by bytes as TCMalloc's profiler
 // does and no more than so many in a second, at a rate of their own for some
