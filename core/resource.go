@@ -128,9 +128,10 @@ type Listener interface {
 	// Released is called exactly once for each block, when its memory can be
 	// allocated again: by Deallocate itself on a synchronous backend, by
 	// whoever reaps on a stream-ordered one. b.Bytes is what was asked of
-	// the resource that calls, and b.ID is as Allocate returned it. It is
-	// called with no lock held, must not block and must not call the
-	// resource.
+	// the resource that calls, and b.ID is as Allocate returned it. The backend
+	// holds no lock meanwhile; a layer above it may. So Released must not block
+	// and must call no layer of the stack, and a lock that it takes must never be
+	// held over a call of the stack that may release blocks.
 	Released(b Block)
 }
 

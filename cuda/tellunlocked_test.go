@@ -87,8 +87,9 @@ func (b *bench) retiredUnderALaunch(home, other *cuda.Lease) func() error {
 	return func() error { return b.Runtime.FinishUse(ctx, ticket) }
 }
 
-// Whoever hears of a released block may call the resource: no lock is held, and nobody
-// who must come first waits for the listener.
+// No lock of the backend's is held while a listener is told, and nobody who must come
+// first waits for it: even a listener that does what [core.Listener] forbids, and
+// calls the resource, would not wait for itself.
 func TestListenersAreToldWithNoLockHeld(t *testing.T) {
 	for name, arrange := range tellers {
 		t.Run(name, func(t *testing.T) {

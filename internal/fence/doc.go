@@ -74,7 +74,8 @@
 // clock) is written before its state says that it is placed, and read after that was
 // seen; it does not change while anybody refers to the point. A live block's history is
 // guarded by its owner's lock, and no block is locked while the driver is called; that of a
-// retired block belongs to whichever goroutine queues its free. Locks are taken in the order block, point;
-// and stream, point, gate. A block and a stream are never locked together; the lock of a list
-// of points and that of the order are taken last and hold nothing up.
+// retired block belongs to whichever goroutine queues its free. Locks are taken in the order
+// block, point; and stream, point, gate. A block and a stream are never locked together; the
+// lock of a list of points and that of the order are taken last and hold nothing up.
+// docs/architecture.md has the order of all locks of the product, which a test demands.
 package fence
