@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
@@ -215,9 +216,10 @@ func broken(err error) error {
 	return fmt.Errorf("the GPU cannot be used: %w; \"fencepost doctor\" says more, and FENCEPOST_DEVICE=sim goes on without it", err)
 }
 
-// devices are the process's runtimes, by ordinal. Each has the lock of its ordinal.
+// devices are the process's runtimes, by ordinal. A lookup takes no lock; who opens or
+// closes one holds the lock of its ordinal.
 var (
-	devices     [core.MaxOrdinals]*Runtime
+	devices     [core.MaxOrdinals]atomic.Pointer[Runtime]
 	deviceLocks [core.MaxOrdinals]sync.Mutex
 )
 
@@ -230,10 +232,13 @@ func Device(ordinal int) (*Runtime, error) {
 	if ordinal < 0 || ordinal >= core.MaxOrdinals {
 		return nil, &core.InvalidRequestError{Op: "fencepost.Device", Field: "ordinal", Reason: fmt.Sprintf("%d does not lie in 0 to %d", ordinal, core.MaxOrdinals-1)}
 	}
+	if r := devices[ordinal].Load(); r != nil {
+		return r, nil
+	}
 	lock := &deviceLocks[ordinal]
 	lock.Lock()
 	defer lock.Unlock()
-	if r := devices[ordinal]; r != nil {
+	if r := devices[ordinal].Load(); r != nil {
 		return r, nil
 	}
 	var cfg Config
@@ -249,10 +254,10 @@ func Device(ordinal int) (*Runtime, error) {
 	r.undo = slices.Insert(r.undo, 0, func(context.Context) error { // when all else is undone
 		lock.Lock()
 		defer lock.Unlock()
-		devices[ordinal] = nil
+		devices[ordinal].Store(nil)
 		return nil
 	})
-	devices[ordinal] = r
+	devices[ordinal].Store(r)
 	return r, nil
 }
 
