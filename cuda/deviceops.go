@@ -57,14 +57,20 @@ func NewDeviceOps(drv driver.Driver, streams *StreamPool, image driver.Image) (d
 	return d, nil
 }
 
-// Fill enqueues the filling of all regions as one launch. A few of them travel
-// as its arguments, which takes neither memory nor an event.
+// Fill enqueues the filling of all regions as one launch. At most [driver.GuardFew] of
+// them travel as its arguments, which takes neither memory nor an event.
 func (d *deviceOps) Fill(_ context.Context, stream core.StreamID, regions []deviceops.Region) error {
-	if len(regions) == 0 {
+	switch {
+	case len(regions) == 0:
 		return nil
-	}
-	if len(regions) <= driver.GuardFew {
-		return d.fillArguments(stream, regions)
+	case len(regions) <= driver.GuardFew:
+		on, err := d.streams.table.enterUncaptured("DeviceOps", stream)
+		if err != nil {
+			return core.NotEnqueued(err)
+		}
+		defer on.Leave()
+		d.unrecorded.note(on)
+		return refusedUnlessSticky(batch.FillFew(d.drv, d.fillFew.function, on.Handle(), regions))
 	}
 	t, err := d.hostMemory.Stage(stream, regions, batch.Patterns, false)
 	if err != nil {
@@ -72,17 +78,6 @@ func (d *deviceOps) Fill(_ context.Context, stream core.StreamID, regions []devi
 	}
 	defer d.hostMemory.Release(t)
 	return d.enqueue(d.fill, stream, t, driver.Ptr(t.Ptr()), driver.U32(uint32(t.Records())))
-}
-
-// fillArguments enqueues the filling of at most [driver.GuardFew] regions.
-func (d *deviceOps) fillArguments(stream core.StreamID, regions []deviceops.Region) error {
-	on, err := d.streams.table.enterUncaptured("DeviceOps", stream)
-	if err != nil {
-		return core.NotEnqueued(err)
-	}
-	defer on.Leave()
-	d.unrecorded.note(on)
-	return refusedUnlessSticky(batch.FillFew(d.drv, d.fillFew.function, on.Handle(), regions))
 }
 
 // Verify enqueues the comparison of all regions as one launch.
