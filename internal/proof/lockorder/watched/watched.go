@@ -19,7 +19,7 @@ import (
 
 // File is the name of the variable with the path of the file to which each new pair of
 // classes is appended.
-const File = "FENCEPOST_LOCK_ORDER"
+const File = "LOCK_ORDER_PAIRS"
 
 // MaxClasses bounds the numbers of classes.
 const MaxClasses = 256
