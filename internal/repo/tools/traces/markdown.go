@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/telemetry"
-	"github.com/fencepost-gpu/fencepost/telemetry/spancontract"
+	"github.com/fencepost-gpu/fencepost/internal/repo/spancontract"
 )
 
 // The marks between which docs/traces.md is made by document.

@@ -1,8 +1,7 @@
 // Package spancontract is what the spans of package telemetry promise, as data:
 // each kind of span with its parents, attributes, status, links and events.
-// docs/traces.md is made from it, and [Check] compares spans that were really
-// made with it, in this repository's tests and in those of whoever reads the
-// spans.
+// docs/traces.md is made from it, and tests compare spans that were really made with
+// it by [Check].
 package spancontract
 
 import (

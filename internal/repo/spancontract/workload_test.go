@@ -18,7 +18,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/telemetry"
-	"github.com/fencepost-gpu/fencepost/telemetry/spancontract"
+	"github.com/fencepost-gpu/fencepost/internal/repo/spancontract"
 )
 
 // TestMain clears the environment's overrides, which would change the stacks.

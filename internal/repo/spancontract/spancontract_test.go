@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/telemetry"
-	"github.com/fencepost-gpu/fencepost/telemetry/spancontract"
+	"github.com/fencepost-gpu/fencepost/internal/repo/spancontract"
 )
 
 // Every name of a span and of an attribute is in the contract.
