@@ -14,8 +14,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/internal/repo/spancontract"
+	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 // Every name of a span and of an attribute is in the contract.

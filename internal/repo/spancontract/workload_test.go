@@ -17,8 +17,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/cuda"
-	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/internal/repo/spancontract"
+	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 // TestMain clears the environment's overrides, which would change the stacks.

@@ -24,13 +24,19 @@ const File = "LOCK_ORDER_PAIRS"
 // MaxClasses bounds the numbers of classes.
 const MaxClasses = 256
 
-// What is no lock is the standard library's.
+// These are the standard library's: they are no locks.
 type (
-	Cond      = sync.Cond
-	Locker    = sync.Locker
-	Map       = sync.Map
-	Once      = sync.Once
-	Pool      = sync.Pool
+	// Cond is the standard library's.
+	Cond = sync.Cond
+	// Locker is the standard library's.
+	Locker = sync.Locker
+	// Map is the standard library's.
+	Map = sync.Map
+	// Once is the standard library's.
+	Once = sync.Once
+	// Pool is the standard library's.
+	Pool = sync.Pool
+	// WaitGroup is the standard library's.
 	WaitGroup = sync.WaitGroup
 )
 
@@ -232,11 +238,11 @@ func write(outer, inner int, way string) {
 	if path == "" {
 		return
 	}
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // the test names it
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		panic(err)
 	}
-	defer f.Close()                                                            //nolint:errcheck // what was written is looked at
+	defer f.Close()
 	if _, err := fmt.Fprintf(f, "%d %d %s\n", outer, inner, way); err != nil { // one write: other processes append too
 		panic(err)
 	}

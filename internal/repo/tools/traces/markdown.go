@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/internal/repo/spancontract"
+	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 // The marks between which docs/traces.md is made by document.
