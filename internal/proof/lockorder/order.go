@@ -16,13 +16,19 @@ type Class struct {
 	Name string
 	// Several is whether a goroutine may hold several of the class.
 	Several bool
+	// Before are locks that may be taken under it although they are in front of it, for
+	// a reason that its row gives.
+	Before []string
 }
 
-var row = regexp.MustCompile("^\\| `([^`]+)` \\|(.*)\\|$")
+var (
+	row    = regexp.MustCompile("^\\| `([^`]+)` \\|(.*)\\|$")
+	before = regexp.MustCompile("even before `([^`]+)`")
+)
 
 // ReadOrder reads the table below the heading Locks of a document. Its first column are
 // the locks; a row that says "several at once" is of locks that one goroutine may hold
-// several of.
+// several of, and one that says "even before" a lock allows that.
 func ReadOrder(document string) (Order, error) {
 	_, text, ok := strings.Cut(document, "\n## Locks\n")
 	if !ok {
@@ -32,7 +38,11 @@ func ReadOrder(document string) (Order, error) {
 	var o Order
 	for line := range strings.Lines(text) {
 		if m := row.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
-			o = append(o, Class{Name: m[1], Several: strings.Contains(m[2], "several at once")})
+			c := Class{Name: m[1], Several: strings.Contains(m[2], "several at once")}
+			for _, b := range before.FindAllStringSubmatch(m[2], -1) {
+				c.Before = append(c.Before, b[1])
+			}
+			o = append(o, c)
 		}
 	}
 	return o, nil
@@ -58,7 +68,7 @@ func (o Order) Judge(outer, inner string) string {
 		return outer + " is not listed, so no lock may be taken under it"
 	case from == to && !o[from].Several:
 		return outer + " is taken twice, and its row does not say \"several at once\""
-	case to >= 0 && to < from:
+	case to >= 0 && to < from && !slices.Contains(o[from].Before, inner):
 		return inner + " is listed in front of " + outer
 	}
 	return ""
