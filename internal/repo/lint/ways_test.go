@@ -44,7 +44,8 @@ func TestTheArchitectureNamesWhatThereIs(t *testing.T) {
 	}
 }
 
-// addNames adds what a file declares, with the methods of types and interfaces.
+// addNames adds what a file declares, with the methods of types and interfaces and the
+// fields of structs.
 func addNames(to map[string]bool, f *File) {
 	for _, d := range f.Syntax.Decls {
 		switch d := d.(type) {
@@ -70,11 +71,18 @@ func addSpec(to map[string]bool, spec ast.Spec) {
 		}
 	case *ast.TypeSpec:
 		to[s.Name.Name] = true
-		if face, ok := s.Type.(*ast.InterfaceType); ok {
-			for _, m := range face.Methods.List {
-				for _, name := range m.Names {
-					to[s.Name.Name+"."+name.Name] = true
-				}
+		var members *ast.FieldList
+		switch t := s.Type.(type) {
+		case *ast.InterfaceType:
+			members = t.Methods
+		case *ast.StructType:
+			members = t.Fields
+		default:
+			return
+		}
+		for _, m := range members.List {
+			for _, name := range m.Names {
+				to[s.Name.Name+"."+name.Name] = true
 			}
 		}
 	}
