@@ -1,5 +1,5 @@
 // Package blocktable finds the records of blocks by generation without a lock. It is
-// the table of the backend and of the guard's ledger.
+// the table of the backend, of the guard's ledger and of the budget.
 //
 // # The protocol
 //
@@ -152,6 +152,9 @@ func (t *Table[R]) Remove(g core.Generation) *R {
 	}
 	return nil
 }
+
+// Len is how many records there are. The lock must be held.
+func (t *Table[R]) Len() int { return t.n }
 
 // Unused reports whether nothing was ever inserted. It needs no lock.
 func (t *Table[R]) Unused() bool { return t.chains.Load() == nil }

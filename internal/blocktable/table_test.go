@@ -96,8 +96,8 @@ func TestATableIsAMap(t *testing.T) {
 				}
 			},
 			"": func(*rapid.T) {
-				if o.table.n != len(model) || o.table.Unused() != (newest == 0) {
-					r.Fatalf("%d records, want %d", o.table.n, len(model))
+				if o.table.Len() != len(model) || o.table.Unused() != (newest == 0) {
+					r.Fatalf("%d records, want %d", o.table.Len(), len(model))
 				}
 				seen := 0
 				o.table.Each(func(rec *record) {
@@ -206,8 +206,8 @@ func TestHammerReadersAndOwnersThatShareRecords(t *testing.T) {
 	group.Wait()
 	over.Store(true)
 	readers.Wait()
-	if first.table.n != stays || second.table.n != 0 {
-		t.Errorf("%d and %d are left", first.table.n, second.table.n)
+	if first.table.Len() != stays || second.table.Len() != 0 {
+		t.Errorf("%d and %d are left", first.table.Len(), second.table.Len())
 	}
 }
 
