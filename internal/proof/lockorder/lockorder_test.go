@@ -86,7 +86,7 @@ func product(t *testing.T, root string) (folders []string) {
 // measure what this build changes, such as allocations and sizes.
 func runSuites(t *testing.T, root, overlay, file string) map[[2]int]string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"test", "-short", "-vet=off", "-overlay", overlay}, suites...)...)
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"test", "-short", "-vet=off", "-timeout", "30m", "-overlay", overlay}, suites...)...)
 	cmd.Dir, cmd.Env = root, append(os.Environ(), watched.File+"="+file)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
