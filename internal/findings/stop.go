@@ -28,8 +28,8 @@ func StopKinds() []core.FindingKind { return slices.Clone(stopKinds[:]) }
 
 // StopConfig says how a process is ended.
 type StopConfig struct {
-	// Flushes are called before the end, each with the time that is left, behind the
-	// delivery of the finding.
+	// Flushes are called before the end, at once and each with the time that is left,
+	// when the finding was told or a moment has passed.
 	Flushes []func(context.Context) error
 	// OnStop, if not nil, is called in place of the exit.
 	OnStop func(core.Finding)
