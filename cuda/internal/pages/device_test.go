@@ -1,0 +1,187 @@
+package pages
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+)
+
+const (
+	granule = 64
+	base    = 1 << 20
+)
+
+// device is a device that maps memory and does nothing else, and refuses whatever the contract
+// of the seam does not allow.
+type device struct {
+	driver.Driver // of calls that nobody makes
+
+	mu       sync.Mutex
+	capacity int                         // in handles
+	reserved uint64                      // bytes of addresses
+	sizes    map[driver.MemHandle]uint64 // of handles not released
+	mapped   map[uint64]driver.MemHandle // by address
+	open     map[uint64]bool             // addresses that the device may touch
+	places   map[driver.MemHandle]uint64 // of what is mapped
+	last     driver.MemHandle
+	peak     int // handles
+}
+
+// newStore returns a store of pages of one granule on a device that has memory for so many.
+func newStore(t testing.TB, capacity, places int) (*Store, *drivertest.Faults, *device) {
+	t.Helper()
+	d := &device{capacity: capacity, sizes: map[driver.MemHandle]uint64{}, mapped: map[uint64]driver.MemHandle{},
+		open: map[uint64]bool{}, places: map[driver.MemHandle]uint64{}}
+	faults := drivertest.NewFaults(d)
+	s, err := New(faults, granule, uint64(places)*granule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, faults, d
+}
+
+// left is what the device still has of its users: handles, mappings, and bytes of addresses.
+func (d *device) left() (handles, mappings int, addresses uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.sizes), len(d.mapped), d.reserved
+}
+
+// usable reports whether the device may touch a whole range.
+func (d *device) usable(ptr, bytes uint64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for at := ptr; at < ptr+bytes; at += granule {
+		if !d.open[at] {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *device) Properties() (driver.Properties, error) {
+	return driver.Properties{MapGranularity: granule}, nil
+}
+
+func (d *device) MemReserve(bytes uint64) (uint64, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if bytes == 0 || bytes%granule != 0 || d.reserved != 0 {
+		return 0, driver.NewError("MemReserve", driver.InvalidValue)
+	}
+	d.reserved = bytes
+	return base, nil
+}
+
+func (d *device) MemUnreserve(ptr, bytes uint64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if ptr != base || bytes != d.reserved || len(d.mapped) > 0 {
+		return driver.NewError("MemUnreserve", driver.InvalidValue)
+	}
+	d.reserved = 0
+	return nil
+}
+
+func (d *device) MemCreate(bytes uint64) (driver.MemHandle, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.sizes) == d.capacity {
+		return 0, driver.NewError("MemCreate", driver.OutOfMemory)
+	}
+	d.last++
+	d.sizes[d.last] = bytes
+	d.peak = max(d.peak, len(d.sizes))
+	return d.last, nil
+}
+
+func (d *device) MemRelease(h driver.MemHandle) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, mapped := d.places[h]; mapped || d.sizes[h] == 0 {
+		return driver.NewError("MemRelease", driver.InvalidHandle)
+	}
+	delete(d.sizes, h)
+	return nil
+}
+
+func (d *device) MemMap(ptr, bytes uint64, h driver.MemHandle) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, mapped := d.places[h]
+	if mapped || bytes != granule || d.sizes[h] != bytes || d.mapped[ptr] != 0 || ptr < base || ptr+bytes > base+d.reserved || (ptr-base)%granule != 0 {
+		return driver.NewError("MemMap", driver.InvalidValue)
+	}
+	d.mapped[ptr], d.places[h] = h, ptr
+	return nil
+}
+
+// onMapped calls f with each address of a range of whole mappings.
+func (d *device) onMapped(op string, ptr, bytes uint64, f func(at uint64)) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for at := ptr; at < ptr+bytes; at += granule {
+		if d.mapped[at] == 0 {
+			return driver.NewError(op, driver.InvalidValue)
+		}
+	}
+	for at := ptr; at < ptr+bytes; at += granule {
+		f(at)
+	}
+	return nil
+}
+
+func (d *device) MemAccess(ptr, bytes uint64) error {
+	return d.onMapped("MemAccess", ptr, bytes, func(at uint64) { d.open[at] = true })
+}
+
+func (d *device) MemUnmap(ptr, bytes uint64) error {
+	return d.onMapped("MemUnmap", ptr, bytes, func(at uint64) {
+		delete(d.places, d.mapped[at])
+		delete(d.mapped, at)
+		delete(d.open, at)
+	})
+}
+
+// check demands that the books are the device's, while no call is under way.
+func check(t interface {
+	Helper()
+	Errorf(format string, args ...any)
+}, s *Store, d *device) {
+	t.Helper()
+	handles, mappings, _ := d.left()
+	remains := 0
+	for _, r := range s.remains {
+		remains += len(r.handles)
+	}
+	if s.Held() != uint64(handles)*granule || s.Mapped() != uint64(mappings-remains)*granule || len(s.spare) != handles-mappings {
+		t.Errorf("held %d, mapped %d, %d spare, %d remain; the device has %d handles and %d mappings", s.Held(), s.Mapped(), len(s.spare), remains, handles, mappings)
+	}
+	var st core.Stats
+	if s.AddTo(&st); st.Reserved != s.Held() || st.ReservedHigh != uint64(d.peak)*granule {
+		t.Errorf("stats say %d, at most %d; held %d, at most %d", st.Reserved, st.ReservedHigh, s.Held(), d.peak*granule)
+	}
+	free := uint64(0)
+	for i, h := range s.holes {
+		if free += h.n; h.n == 0 || i > 0 && s.holes[i-1].end() >= h.first {
+			t.Errorf("holes %v", s.holes)
+		}
+	}
+	if free+uint64(mappings) != (s.end-s.base)/s.page {
+		t.Errorf("%d places are free and %d mapped, of %d", free, mappings, (s.end-s.base)/s.page)
+	}
+}
+
+// checkGone demands that the device is as it was before.
+func checkGone(t interface {
+	Helper()
+	Errorf(format string, args ...any)
+}, s *Store, d *device) {
+	t.Helper()
+	if handles, mappings, addresses := d.left(); handles+mappings > 0 || addresses > 0 || s.Held() > 0 {
+		t.Errorf("left: %d handles, %d mappings, %d addresses; held %d", handles, mappings, addresses, s.Held())
+	}
+}

@@ -1,0 +1,238 @@
+package pages
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// gather takes so many pages out of the spare ones and those that it has the device give,
+// and a place for them; it returns how many those are. It takes none of the spare pages while the device is being asked: a
+// Map that fails there keeps nothing from another.
+func (s *Store) gather(pages uint64) (run, uint64, error) {
+	var fresh []driver.MemHandle
+	for {
+		r, missing, err := s.place(pages, fresh)
+		if err == nil && missing > 0 {
+			fresh, err = s.create(missing, fresh)
+		}
+		switch {
+		case err != nil:
+			s.mu.Lock()
+			s.spare = append(s.spare, fresh...)
+			s.mu.Unlock()
+			return run{}, 0, errors.Join(err, s.shed(uint64(len(fresh)), 0))
+		case missing == 0:
+			return r, uint64(len(fresh)), nil
+		}
+	}
+}
+
+// place takes pages and their place out of the books, or says how many are missing: then
+// those are counted as coming.
+func (s *Store) place(pages uint64, fresh []driver.MemHandle) (r run, missing uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return run{}, 0, fmt.Errorf("mapping pages: the store is %w", core.ErrClosed)
+	}
+	hole, ok := s.holes.lowest(pages)
+	if !ok {
+		return run{}, 0, fmt.Errorf("%w: of the %d bytes of addresses reserved no %d pages in a row are free", core.ErrOutOfMemory, s.end-s.base, pages)
+	}
+	if have := uint64(len(s.spare) + len(fresh)); have < pages {
+		missing = pages - have
+		if all := s.held + s.coming + missing; s.limit != 0 && all > s.limit/s.page {
+			return run{}, 0, fmt.Errorf("%w: %d bytes are held, the limit is %d, and %d more are needed", core.ErrOutOfMemory, (s.held+s.coming)*s.page, s.limit, missing*s.page)
+		}
+		s.coming += missing
+		return run{}, missing, nil
+	}
+	kept := len(s.spare) - (int(pages) - len(fresh))
+	r = run{s.holes.take(hole, pages), slices.Concat(s.spare[kept:], fresh)}
+	s.spare = s.spare[:kept]
+	return r, 0, nil
+}
+
+// create appends to fresh as many of the missing pages as the device gives.
+func (s *Store) create(missing uint64, fresh []driver.MemHandle) ([]driver.MemHandle, error) {
+	var err error
+	var given uint64
+	for ; given < missing && err == nil; given++ {
+		err = s.call(func() error {
+			h, err := s.drv.MemCreate(s.page)
+			if err == nil {
+				fresh = append(fresh, h)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		given--
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.coming -= missing
+	s.held += given
+	s.high = max(s.high, s.held)
+	return fresh, err
+}
+
+// putIn maps a run. It returns how many pages of it are mapped.
+func (s *Store) putIn(r run) (done int, err error) {
+	for i, h := range r.handles {
+		at := s.addr(r.first + uint64(i))
+		if err := s.call(func() error { return s.drv.MemMap(at, s.page, h) }); err != nil {
+			return i, err
+		}
+	}
+	return len(r.handles), s.call(func() error { return s.drv.MemAccess(s.addr(r.first), r.n*s.page) })
+}
+
+// enter gives a run that is mapped to the caller of Map.
+func (s *Store) enter(r run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if have, need := uint64(len(s.handles)), r.first+r.n; have < need {
+		s.handles = append(s.handles, make([]driver.MemHandle, need-have)...)
+	}
+	copy(s.handles[r.first:], r.handles)
+	s.mapped += r.n
+}
+
+// undo takes down the first pages of a run, which are mapped, and gives as many back to the
+// device as were created for it. What stays mapped remains for Reap.
+func (s *Store) undo(r run, done int, created uint64) error {
+	head, tail := r.split(uint64(done))
+	err := s.takeDown(head)
+	s.mu.Lock()
+	s.vacate(tail)
+	s.mu.Unlock()
+	return cmp.Or(err, s.shed(created, 0))
+}
+
+// takeDown makes the pages of a run spare that are mapped and that nobody has. After an error
+// they remain.
+func (s *Store) takeDown(r run) error {
+	if r.n == 0 {
+		return nil
+	}
+	err := s.unmap(r.span)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.remains = append(s.remains, r)
+		return fmt.Errorf("%d bytes stay mapped until a later reap: %w", r.n*s.page, err)
+	}
+	s.vacate(r)
+	return nil
+}
+
+// takeDownRemains tries that again with all that remains. It returns the first error.
+func (s *Store) takeDownRemains() (first error) {
+	s.mu.Lock()
+	remains := s.remains
+	s.remains = nil
+	s.mu.Unlock()
+	for _, r := range remains {
+		first = cmp.Or(first, s.takeDown(r))
+	}
+	return first
+}
+
+// takeOut takes pages that a caller of Map has out of the books.
+func (s *Store) takeOut(ptr, bytes uint64) (run, error) {
+	wrong := func() (run, error) {
+		return run{}, invalid("MemUnmap", "%d bytes at %#x are not whole pages that are mapped", bytes, ptr)
+	}
+	if ptr < s.base || ptr > s.end || bytes > s.end-ptr || bytes == 0 || (ptr-s.base)%s.page != 0 || bytes%s.page != 0 {
+		return wrong()
+	}
+	at := span{(ptr - s.base) / s.page, bytes / s.page}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at.end() > uint64(len(s.handles)) {
+		return wrong()
+	}
+	mapped := s.handles[at.first:at.end()]
+	if slices.Contains(mapped, 0) {
+		return wrong()
+	}
+	r := run{at, slices.Clone(mapped)}
+	clear(mapped)
+	return r, nil
+}
+
+// vacate makes the pages of a run spare, and its place a hole; mu must be held.
+func (s *Store) vacate(r run) {
+	s.spare = append(s.spare, r.handles...)
+	s.holes.add(r.span)
+}
+
+// shed gives at most so many spare pages back to the device, oldest first, until keep pages are held. One
+// that the device does not take back is the newest spare page then. The first error is returned.
+func (s *Store) shed(most, keep uint64) (first error) {
+	var refused []driver.MemHandle
+	for ; most > 0; most-- {
+		h, ok := s.oldest(keep)
+		if !ok {
+			break
+		}
+		err := s.call(func() error { return s.drv.MemRelease(h) })
+		s.mu.Lock()
+		s.leaving--
+		if err == nil {
+			s.held--
+		}
+		s.mu.Unlock()
+		if err != nil {
+			refused, first = append(refused, h), cmp.Or(first, err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spare = append(s.spare, refused...)
+	return first
+}
+
+// oldest takes the oldest spare page out of the books, if more than keep pages are held
+// without those that leave.
+func (s *Store) oldest(keep uint64) (h driver.MemHandle, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.spare) == 0 || s.held-s.leaving <= keep {
+		return 0, false
+	}
+	h, s.spare = s.spare[0], s.spare[1:]
+	s.leaving++
+	return h, true
+}
+
+// unmap takes the pages of a place from their addresses, all or none.
+func (s *Store) unmap(at span) error {
+	return s.call(func() error { return s.drv.MemUnmap(s.addr(at.first), at.n*s.page) })
+}
+
+// call calls the driver, unless the device's context is gone.
+func (s *Store) call(f func() error) error {
+	if gone := s.gone.Load(); gone != nil {
+		return *gone
+	}
+	err := f()
+	if errors.Is(err, core.ErrSticky) || errors.Is(err, core.ErrClosed) {
+		s.gone.Store(&err)
+	}
+	return err
+}
+
+func (s *Store) addr(page uint64) uint64 { return s.base + page*s.page }
+
+func invalid(op, format string, args ...any) error {
+	err := driver.NewError(op, driver.InvalidValue)
+	err.Detail = fmt.Sprintf(format, args...)
+	return err
+}

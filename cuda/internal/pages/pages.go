@@ -1,0 +1,195 @@
+// Package pages keeps the physical memory of a pool: pages of one driver handle each, mapped
+// at addresses of one reserved range, where they can be moved.
+//
+// A page is mapped, at an address that a caller of [Store.Map] has, or spare: held, with no
+// address. Map and Unmap move it from one to the other, and its content is undefined after
+// that. The handle is kept for the page's life, or it could be mapped only once.
+//
+// # Locks
+//
+// No lock is held over a call of the driver. A call first takes what it works on out of
+// the books, under the one lock of the store, then calls the driver, then enters
+// what came of it. So readers never wait for the driver, and several calls of each
+// method may be in the driver at the same time. What one of them is moving another does not see: a
+// Map may be refused what an Unmap or a Release has in its hands.
+package pages
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// Store is the pages of one pool on one device. Its methods are safe for concurrent use, and
+// may block in the driver unless they say otherwise. Errors are the driver's where nothing
+// else is said. Once one of them says that the device's context is gone, every call that would
+// need the driver returns that error and does not call it.
+type Store struct {
+	drv             driver.Driver
+	page, base, end uint64
+	gone            atomic.Pointer[error]
+
+	mu    sync.Mutex
+	holes holes
+	// handles are by the page's place in the range: zero where nothing is mapped, or where
+	// a call is under way.
+	handles []driver.MemHandle
+	spare   []driver.MemHandle // oldest first
+	remains []run              // mapped, nobody has it, and the driver did not take it down
+	limit   uint64             // in bytes
+
+	// held is what the device has given, high its highest value, mapped what callers have of
+	// it, coming what the device is being asked for, and leaving what it is being given back; in
+	// pages.
+	held, high, mapped, coming, leaving uint64
+	closed, unreserved                  bool
+}
+
+// New reserves so many bytes of addresses, a multiple of page, for pages of so many bytes, a multiple of the
+// device's MapGranularity. It takes no memory.
+func New(drv driver.Driver, page, addresses uint64) (*Store, error) {
+	props, err := drv.Properties()
+	if err != nil {
+		return nil, err
+	}
+	if g := props.MapGranularity; g == 0 || page == 0 || page%g != 0 || addresses == 0 || addresses%page != 0 {
+		return nil, invalid("MemReserve", "%d bytes of addresses for pages of %d bytes, on a device that maps multiples of %d", addresses, page, g)
+	}
+	base, err := drv.MemReserve(addresses)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{drv: drv, page: page, base: base, end: base + addresses, holes: holes{{0, addresses / page}}}, nil
+}
+
+// Map maps at least so many bytes, rounded up to whole pages, at addresses in a row: the lowest
+// that are free. It uses spare pages, and takes from the device what is missing. An error
+// for want of the device's memory, of the limit, or of addresses in a row matches
+// [core.ErrOutOfMemory] and says which. After an error nothing is mapped, and what the device
+// gave is given back; what the driver refuses to take down is kept for Reap, and what it
+// refuses to take back is spare.
+func (s *Store) Map(bytes uint64) (ptr, n uint64, err error) {
+	pages := bytes / s.page
+	if bytes%s.page != 0 || bytes == 0 {
+		pages++
+	}
+	r, created, err := s.gather(pages)
+	if err != nil {
+		return 0, 0, err
+	}
+	if done, err := s.putIn(r); err != nil {
+		return 0, 0, errors.Join(err, s.undo(r, done, created))
+	}
+	s.enter(r)
+	return s.addr(r.first), pages * s.page, nil
+}
+
+// Unmap makes mapped pages spare. The device must be done with them: the call waits for
+// nothing. ptr and bytes are whole pages that Map has mapped, in one call or in several. After an
+// error all of them are mapped as before.
+func (s *Store) Unmap(ptr, bytes uint64) error {
+	r, err := s.takeOut(ptr, bytes)
+	if err != nil {
+		return err
+	}
+	err = s.unmap(r.span)
+	s.mu.Lock()
+	if err != nil {
+		copy(s.handles[r.first:], r.handles)
+		s.mu.Unlock()
+		return err
+	}
+	s.mapped -= r.n
+	s.vacate(r)
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return s.finish()
+	}
+	return nil
+}
+
+// Release gives spare pages back to the device, oldest first, until at most so many bytes are held, mapped ones
+// included. A page that the device does not take back stays spare, and stands in no
+// other's way; the first error is returned.
+func (s *Store) Release(keep uint64) error {
+	return s.shed(math.MaxUint64, keep/s.page)
+}
+
+// SetLimit bounds what is held, in bytes; 0 is no limit. A limit below that takes nothing away:
+// Map takes no more from the device until there is room. It does not block.
+func (s *Store) SetLimit(bytes uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limit = bytes
+}
+
+// Held is how many bytes the device has given: those mapped, those spare, and those that a
+// call is moving. It does not block.
+func (s *Store) Held() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held * s.page
+}
+
+// Mapped is how many bytes callers of Map have. It does not block.
+func (s *Store) Mapped() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mapped * s.page
+}
+
+// AddTo adds what is held, and the highest value of it, as Reserved and ReservedHigh. It does not
+// block.
+func (s *Store) AddTo(st *core.Stats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.Reserved += s.held * s.page
+	st.ReservedHigh += s.high * s.page
+}
+
+// Reap tries again to take down what is left of calls of Map that failed, and what a closed store could
+// not give back. It returns the first error.
+func (s *Store) Reap() error {
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return s.finish()
+	}
+	return s.takeDownRemains()
+}
+
+// Close ends Map, with errors that match [core.ErrClosed] from then on, and gives back all that nobody has. The
+// caller has ended its calls of Map before. What is mapped stays good: Unmap gives it back to
+// the device at once from now on, and the last of it the addresses. After an error Close or Reap tries the rest
+// again.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	return s.finish()
+}
+
+// finish is what closing the store comes to: it gives back all that nobody has.
+func (s *Store) finish() error {
+	err := cmp.Or(s.takeDownRemains(), s.Release(0))
+	s.mu.Lock()
+	if s.unreserved || s.held+s.coming > 0 {
+		s.mu.Unlock()
+		return err
+	}
+	s.unreserved = true
+	s.mu.Unlock()
+	if err = s.call(func() error { return s.drv.MemUnreserve(s.base, s.end-s.base) }); err != nil {
+		s.mu.Lock()
+		s.unreserved = false
+		s.mu.Unlock()
+	}
+	return err
+}

@@ -1,0 +1,179 @@
+package pages
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+)
+
+// mustMap maps pages and demands that the device may touch them.
+func mustMap(t testing.TB, s *Store, d *device, pages uint64) uint64 {
+	t.Helper()
+	ptr, n, err := s.Map(pages * granule)
+	if err != nil || n != pages*granule || !d.usable(ptr, n) {
+		t.Fatalf("mapped %d bytes at %#x: %v", n, ptr, err)
+	}
+	return ptr
+}
+
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPagesMoveToOtherAddresses(t *testing.T) {
+	s, faults, d := newStore(t, 4, 8)
+	a := mustMap(t, s, d, 1)
+	b := mustMap(t, s, d, 1)
+	c := mustMap(t, s, d, 1)
+	if a != base || b != a+granule || c != b+granule {
+		t.Errorf("mapped at %#x, %#x, %#x", a, b, c)
+	}
+	must(t, s.Unmap(a, granule), s.Unmap(c, granule))
+	accesses := faults.Calls(drivertest.MemAccess)
+	if at := mustMap(t, s, d, 3); at != c || faults.Calls(drivertest.MemCreate) != 4 || faults.Calls(drivertest.MemAccess) != accesses+1 {
+		t.Errorf("mapped at %#x with %d pages created:\n%s", at, faults.Calls(drivertest.MemCreate), faults.Coverage())
+	}
+	check(t, s, d)
+	// What was mapped by several calls is unmapped by one.
+	must(t, s.Unmap(b, 4*granule))
+	check(t, s, d)
+	must(t, s.Release(3*granule-1))
+	if s.Held() != 2*granule {
+		t.Errorf("%d bytes are held", s.Held())
+	}
+	must(t, s.Close())
+	checkGone(t, s, d)
+}
+
+func TestWantIsSaidToBeOfMemoryOrLimitOrAddresses(t *testing.T) {
+	s, _, d := newStore(t, 4, 6)
+	a := mustMap(t, s, d, 1)
+	mustMap(t, s, d, 1)
+	must(t, s.Unmap(a, granule))
+	refuse := func(pages uint64, says string) {
+		t.Helper()
+		_, _, err := s.Map(pages * granule)
+		var byDriver *core.DriverError
+		if !errors.Is(err, core.ErrOutOfMemory) || errors.As(err, &byDriver) != (says == "") {
+			t.Errorf("%v", err)
+		}
+		check(t, s, d)
+	}
+	refuse(4, "")
+	refuse(5, "addresses")
+	s.SetLimit(3*granule + granule/2)
+	refuse(3, "limit")
+	mustMap(t, s, d, 2)
+	s.SetLimit(1)
+	refuse(1, "limit")
+	s.SetLimit(0)
+	mustMap(t, s, d, 1)
+	refuse(1, "")
+	if _, _, err := s.Map(math.MaxUint64); !errors.Is(err, core.ErrOutOfMemory) {
+		t.Error(err)
+	}
+}
+
+func TestOnlyWholePagesThatAreMappedAreUnmapped(t *testing.T) {
+	s, faults, d := newStore(t, 8, 8)
+	ptr := mustMap(t, s, d, 3)
+	for _, at := range []struct{ ptr, bytes uint64 }{{ptr, 0}, {ptr, 1}, {ptr + 1, granule}, {ptr, 4 * granule}, {ptr - granule, granule}, {ptr, 9 * granule}, {ptr + 8*granule, granule}, {ptr, math.MaxUint64 - granule + 1}, {0, granule}} {
+		var wrong *core.DriverError
+		if err := s.Unmap(at.ptr, at.bytes); !errors.As(err, &wrong) || wrong.Code != driver.InvalidValue {
+			t.Errorf("%d bytes at %#x: %v", at.bytes, at.ptr, err)
+		}
+	}
+	must(t, s.Unmap(ptr+granule, granule))
+	if err := s.Unmap(ptr, 3*granule); err == nil {
+		t.Error("unmapped a range with a hole")
+	}
+	if faults.Calls(drivertest.MemUnmap) != 1 {
+		t.Error(faults.Coverage())
+	}
+	check(t, s, d)
+}
+
+func TestWhatIsMappedAtTheCloseStaysUntilItIsUnmapped(t *testing.T) {
+	s, _, d := newStore(t, 8, 8)
+	a := mustMap(t, s, d, 2)
+	b := mustMap(t, s, d, 2)
+	must(t, s.Unmap(b, 2*granule), s.Close())
+	if _, _, err := s.Map(1); !errors.Is(err, core.ErrClosed) {
+		t.Errorf("mapped: %v", err)
+	}
+	if handles, _, addresses := d.left(); handles != 2 || addresses == 0 || !d.usable(a, 2*granule) {
+		t.Errorf("%d handles and %d addresses are left", handles, addresses)
+	}
+	must(t, s.Unmap(a, granule))
+	check(t, s, d)
+	must(t, s.Unmap(a+granule, granule))
+	checkGone(t, s, d)
+	must(t, s.Close(), s.Reap())
+}
+
+// Whichever calls fail: nothing is lost, and what is held is what the device has given.
+func TestNothingIsLostWhateverFails(t *testing.T) {
+	failed := 0
+	for first := uint64(1); first <= 24; first++ {
+		for again := first; again <= 28; again++ {
+			s, faults, d := newStore(t, 8, 8)
+			a := mustMap(t, s, d, 2)
+			b := mustMap(t, s, d, 1)
+			must(t, s.Unmap(a, 2*granule))
+			faults.FailCall(first, driver.Unknown)
+			faults.FailCall(again, driver.Unknown)
+			ptr, n, err := s.Map(4 * granule) // two of them spare
+			check(t, s, d)
+			if err == nil {
+				a, err = ptr, s.Unmap(ptr, n)
+				check(t, s, d)
+			}
+			if err == nil {
+				err = s.Release(2 * granule)
+				check(t, s, d)
+			}
+			if err != nil {
+				failed++
+			}
+			err = s.Close()
+			faults.Clear()
+			if s.Mapped() > granule {
+				must(t, s.Unmap(a, 4*granule))
+			}
+			must(t, s.Unmap(b, granule), s.Reap())
+			checkGone(t, s, d)
+			if t.Failed() {
+				t.Fatalf("calls %d and %d; closed: %v", first, again, err)
+			}
+		}
+	}
+	if failed < 100 {
+		t.Errorf("only %d failed", failed)
+	}
+}
+
+func TestALostDeviceIsNotCalled(t *testing.T) {
+	s, faults, d := newStore(t, 8, 8)
+	ptr := mustMap(t, s, d, 2)
+	must(t, s.Unmap(ptr, granule))
+	faults.FailMethod(drivertest.MemMap, 1, driver.IllegalAddress)
+	_, _, err := s.Map(2 * granule)
+	calls := faults.Total()
+	_, _, again := s.Map(granule)
+	for i, err := range []error{err, again, s.Unmap(ptr+granule, granule), s.Release(0), s.Close(), s.Reap()} {
+		if !errors.Is(err, core.ErrSticky) {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+	if faults.Total() != calls {
+		t.Errorf("%d calls of a lost device", faults.Total()-calls)
+	}
+	check(t, s, d)
+}
