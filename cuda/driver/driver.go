@@ -71,7 +71,10 @@ type Driver interface {
 	// access there is an illegal address. bytes is a multiple of
 	// Properties.MapGranularity, and so is the address. This call and the six
 	// below are for devices whose granularity is not zero; they are calls of
-	// the host, in no stream's order, and may block.
+	// the host, in no stream's order, and may block. They may be made while
+	// kernels run, and nothing changes for work on other addresses. CUDA
+	// promises of no call that it does not wait for the device; beside kernels
+	// on an H200 none of these does.
 	MemReserve(bytes uint64) (ptr uint64, err error)
 	// MemUnreserve gives back a range of MemReserve, whole and with nothing
 	// mapped there. Its addresses may come again.
@@ -82,16 +85,26 @@ type Driver interface {
 	// MemRelease gives the handle back. The memory goes back to the device
 	// with it, or when it is unmapped if it still is mapped.
 	MemRelease(h MemHandle) error
-	// MemMap puts the memory of h, all of it, at a reserved range. Memory is
-	// mapped once in its life, and nobody may touch it before MemAccess.
+	// MemMap puts the memory of h, all of it, at a reserved range or a part of
+	// one, where nothing is mapped. Nobody may touch it before MemAccess.
+	// Memory is mapped at one place at a time. While its handle is kept it may
+	// be mapped again after an unmap, there or elsewhere; its content is
+	// undefined then.
 	MemMap(ptr, bytes uint64, h MemHandle) error
-	// MemAccess lets the device read and write a mapped range.
+	// MemAccess lets the device read and write a mapped range: one mapping or
+	// several whole ones in a row, within one reserved range. ("The range must
+	// be a fully mapped address range containing all allocations created by
+	// cuMemMap / cuMemCreate": CUDA driver API, cuMemSetAccess.)
 	MemAccess(ptr, bytes uint64) error
-	// MemUnmap takes a mapped range, whole, from its addresses, which stay
-	// reserved. It does not wait for work that is queued, which faults when
-	// it gets there: the caller knows that the device is done with the range.
-	// Of a reserved range that is not mapped CUDA promises no error: some
-	// versions of its driver return none.
+	// MemUnmap takes a mapped range, as MemAccess takes it, from its addresses,
+	// which stay reserved and may be mapped again. ("cuMemUnmap cannot unmap a
+	// sub-range of an address range mapped by cuMemCreate / cuMemMap": CUDA
+	// driver API. NVIDIA's sample vectorAddMMAP unmaps several mappings by one
+	// call.) It does not wait for work that is queued, which faults when it gets
+	// there, or reaches what is mapped there by then: the caller knows that the
+	// device is done with the range. Of a reserved range that is not mapped
+	// CUDA promises no error: some versions of its driver return none. Nor does
+	// it say what an error leaves mapped of several mappings.
 	MemUnmap(ptr, bytes uint64) error
 
 	// MemsetAsync sets n bytes at ptr to value.

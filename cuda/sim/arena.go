@@ -93,15 +93,23 @@ func (a *arena) bytes(ptr, n uint64) []byte {
 	return a.mem[off : off+n : off+n]
 }
 
-// setMapped backs granules with memory. It fails if the machine has none left.
+// setMapped backs granules with memory, and lets accesses at it. It fails if the
+// machine has none left.
 func (a *arena) setMapped(ptr, n uint64) error {
-	if err := a.pages.commit(a.bytes(ptr, n)); err != nil {
+	if err := a.commit(ptr, n); err != nil {
 		return err
 	}
+	a.expose(ptr, n)
+	return nil
+}
+
+func (a *arena) commit(ptr, n uint64) error { return a.pages.commit(a.bytes(ptr, n)) }
+
+// expose lets accesses at granules that are backed.
+func (a *arena) expose(ptr, n uint64) {
 	for g := (ptr - a.base) / Granule; g < (ptr+n-a.base)/Granule; g++ {
 		a.mapped[g/64].Or(1 << (g % 64))
 	}
-	return nil
 }
 
 // holds reports whether an address of this process is one of the arena's bytes,

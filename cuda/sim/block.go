@@ -16,7 +16,12 @@ type block struct {
 	stream     driver.Stream // of the allocation
 	slot       int           // of the allocation's operation
 	seq        uint64
-	mapping    bool // of MemMap: its life ends with the unmap
+
+	// in is where a block is mapped whose life ends with an unmap; nil of
+	// others. born and ended say what had been enqueued then: a host's call is
+	// in no stream's order, so clocks do not tell.
+	in          *reservation
+	born, ended vec
 
 	mu     sync.Mutex
 	freed  bool // a free is queued: free is its clock
@@ -78,13 +83,32 @@ func (h *history) last(addr uint64, fits func(*block) bool) *block {
 
 func anyBlock(*block) bool { return true }
 
+// joins reports whether b and another are one memory to who uses it: a range of
+// a program may lie across the mappings of one reservation.
+func (b *block) joins(other *block) bool {
+	return b == other || b != nil && other != nil && b.in != nil && b.in == other.in
+}
+
 // aliveFor reports whether the operation may mean b: it is ordered after the
 // allocation and not after the free.
 func (b *block) aliveFor(o *op) bool {
+	if b.in != nil {
+		return b.mappedFor(o)
+	}
 	if !o.now.after(b.slot, b.seq) {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.freed || !o.now.after(b.free.slot, b.free.seq)
+}
+
+// mappedFor reports whether the operation was enqueued while b was mapped.
+func (b *block) mappedFor(o *op) bool {
+	if o.now.seq <= b.born.at(o.now.slot) {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.freed || o.now.seq <= b.ended.at(o.now.slot)
 }

@@ -14,8 +14,8 @@ type Books struct {
 	// Reserved is what all pools and handles of MemCreate hold of the device's
 	// memory.
 	Reserved uint64
-	// Handles are those of MemCreate that were not released, Mappings the
-	// ranges mapped with MappedBytes, and Reservations the ranges of addresses
+	// Handles are those of MemCreate that were not released, Mappings what is
+	// mapped, with MappedBytes, and Reservations the ranges of addresses
 	// reserved, mapped or not.
 	Handles, Mappings, Reservations int
 	MappedBytes                     uint64
@@ -61,12 +61,9 @@ func (s *stream) count(b *Books) {
 func (h *heap) countMapped(b *Books) {
 	h.Lock()
 	defer h.Unlock()
+	b.Reservations, b.Mappings = len(h.addresses.list), len(h.nodes)
 	for _, n := range h.nodes {
-		b.Reservations++
-		if n.held != nil {
-			b.Mappings++
-			b.MappedBytes += n.size
-		}
+		b.MappedBytes += n.size
 	}
 }
 

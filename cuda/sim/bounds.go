@@ -22,10 +22,19 @@ func (h *heap) attribute(parts []use, r Range, args []driver.Arg) {
 		return
 	}
 	for i := range parts {
-		if parts[i].blk != of {
+		if !parts[i].belongs(of) {
 			parts[i].over = of
 		}
 	}
+}
+
+// belongs reports whether the block that is or was in the part is one memory
+// with b.
+func (u *use) belongs(b *block) bool {
+	if u.blk == nil {
+		return u.gone.joins(b)
+	}
+	return u.blk.joins(b)
 }
 
 // crossed is the block from whose pointer a range was reached that is not all
@@ -119,7 +128,7 @@ func (d *Device) attributeLate(o *op, parts []use) {
 		u := &parts[i]
 		of, direct := d.given(o, u)
 		switch {
-		case direct || of == nil || u.blk == of:
+		case direct || of == nil || u.belongs(of):
 			of = nil
 		case u.blk != nil && u.low != of.end() && before != of:
 			of = nil // another live block, and not reached over the bound: a matter of what was declared
@@ -180,14 +189,16 @@ func (d *Device) crossedTo(o *op, r Range) *block {
 	h := d.heapOf(r.Ptr)
 	h.Lock()
 	defer h.Unlock()
-	if b := h.blockAt(r.Ptr); b != nil {
-		return b
+	from := h.firstDead(r)
+	dead := use{low: from, high: r.Ptr + r.Bytes, gone: h.history.last(from, anyBlock)}
+	of := h.blockAt(r.Ptr)
+	if of == nil && o.kernel != nil && !o.kernel.Indirect {
+		var direct bool
+		if of, direct = h.pointed(o.exec.args, &dead); direct {
+			return nil
+		}
 	}
-	if o.kernel == nil || o.kernel.Indirect {
-		return nil
-	}
-	of, direct := h.pointed(o.exec.args, &use{low: r.Ptr, high: r.Ptr + r.Bytes, gone: h.history.last(r.Ptr, anyBlock)})
-	if direct {
+	if of == nil || dead.belongs(of) {
 		return nil
 	}
 	return of

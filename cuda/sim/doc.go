@@ -27,8 +27,10 @@
 // was given back comes again late. Where nothing is mapped an access is an
 // illegal address: the context is lost, and the finding names the block that
 // was there last. An unmap waits for nothing, as on a device; the oracle judges
-// it as a free by the host. A handle can be mapped once, and its memory reads
-// as zero at first.
+// it as a free by the host. Work that was queued before it and reaches what was
+// mapped there since is reported too. Memory is at one place at a time; it reads
+// as zero at first, and as noise when it is mapped again. Mappings of one reserved
+// range that lie in a row are one memory: no bound is between them.
 //
 // # Capture
 //

@@ -15,7 +15,8 @@ type heap struct {
 	pools    []*pool
 	spare    *node // nodes to use again, linked by next
 	history  history
-	cursor   uint64 // of the heap for MemReserve: where the last range ends
+	// addresses are those of MemReserve, of the heap of mapped memory.
+	addresses reservations
 	// hostKnows reports whether the host has seen an operation done; the
 	// device's lock is held.
 	hostKnows func(slot int, seq uint64) bool

@@ -9,10 +9,10 @@ import (
 // physical is memory of MemCreate. It lives as long as its handle or its
 // mapping does.
 type physical struct {
-	bytes    uint64
-	handle   bool // not released
-	mapped   bool
-	consumed bool // was mapped before
+	bytes  uint64
+	handle bool   // not released
+	at     uint64 // where it is mapped, 0 for nowhere
+	lives  uint64 // how often it was made accessible
 }
 
 // mapFactor is how much more address space than memory there is for MemReserve.
@@ -35,7 +35,7 @@ func (d *Device) lockMapped(m method) (h *heap, unlock func(), err error) {
 			return nil, nil, fault(m, driver.OutOfMemory, err.Error())
 		}
 		h = newHeap(a, 0)
-		h.cursor = a.base
+		h.addresses.cursor = a.base
 		d.mapped.Store(h)
 	}
 	h.Lock()
@@ -48,68 +48,6 @@ func badSize(m method, bytes uint64) error {
 
 func badRange(m method, ptr, bytes uint64, what string) error {
 	return fault(m, driver.InvalidValue, fmt.Sprintf("%d bytes at %#x are not %s", bytes, ptr, what))
-}
-
-// MemReserve reserves addresses. It does not block.
-func (d *Device) MemReserve(bytes uint64) (uint64, error) {
-	h, unlock, err := d.lockMapped(mMemReserve)
-	if err != nil {
-		return 0, err
-	}
-	defer unlock()
-	if bytes == 0 || bytes%Granule != 0 {
-		return 0, badSize(mMemReserve, bytes)
-	}
-	ptr, ok := h.room(bytes)
-	if !ok {
-		return 0, fault(mMemReserve, driver.OutOfMemory, fmt.Sprintf("no %d addresses in a row are left", bytes))
-	}
-	h.addNode(nil, ptr, bytes).free = true
-	h.cursor = ptr + bytes
-	return ptr, nil
-}
-
-// room finds addresses that are not reserved: above those that were handed out
-// last, and below only if there are none.
-func (h *heap) room(bytes uint64) (uint64, bool) {
-	a := h.arena
-	if bytes > a.limit-a.base {
-		return 0, false
-	}
-	for _, from := range [...]uint64{h.cursor, a.base} {
-		for from <= a.limit-bytes {
-			n := h.lastBelow(from + bytes)
-			if n == nil || n.end() <= from {
-				return from, true
-			}
-			from = n.end()
-		}
-	}
-	return 0, false
-}
-
-// lastBelow is the highest range that begins below addr, nil if there is none.
-func (h *heap) lastBelow(addr uint64) *node {
-	i, ok := h.arena.starts.floor((addr - 1 - h.arena.base) / unit)
-	if !ok {
-		return nil
-	}
-	return h.nodes[h.arena.base+i*unit]
-}
-
-// MemUnreserve gives addresses back. It does not block.
-func (d *Device) MemUnreserve(ptr, bytes uint64) error {
-	h, unlock, err := d.lockMapped(mMemUnreserve)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	n := h.nodes[ptr]
-	if n == nil || n.size != bytes || n.held != nil {
-		return badRange(mMemUnreserve, ptr, bytes, "a reserved range with nothing mapped there")
-	}
-	h.dropNode(n)
-	return nil
 }
 
 // MemCreate takes memory from the device. Pools keep what they hold. It does
@@ -158,7 +96,7 @@ func badMemory(m method, mh driver.MemHandle) error {
 
 // giveBack returns memory to the device that has neither handle nor mapping.
 func (d *Device) giveBack(p *physical) {
-	if p.handle || p.mapped {
+	if p.handle || p.at != 0 {
 		return
 	}
 	d.memory.Lock()

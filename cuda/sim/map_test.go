@@ -166,11 +166,35 @@ func TestMappingsRefuseWhatTheyAreNot(t *testing.T) {
 	wantCode(t, d.MemMap(other, size, 77), driver.InvalidHandle)
 	wantCode(t, d.MemRelease(77), driver.InvalidHandle)
 	must(t, d.MemUnreserve(other, size))
-	one, err := d.MemReserve(Granule)
+	three, err := d.MemReserve(3 * Granule)
 	must(t, err)
-	must(t, d.MemMap(one, Granule, h))
-	must(t, d.MemUnmap(one, Granule))
-	wantCode(t, d.MemMap(one, Granule, h), driver.NotSupported) // a second time
+	wantCode(t, d.MemMap(three+Granule/2, Granule, h), driver.InvalidValue)
+	wantCode(t, d.MemMap(three+3*Granule, Granule, h), driver.InvalidValue)
+	must(t, d.MemMap(three+Granule, Granule, h))
+	wantCode(t, d.MemMap(three, Granule, h), driver.InvalidValue) // at two places at a time
+	wide, err := d.MemCreate(2 * Granule)
+	must(t, err)
+	wantCode(t, d.MemMap(three, 2*Granule, wide), driver.InvalidValue) // over the other
+	wantCode(t, d.MemMap(three+Granule, 2*Granule, wide), driver.InvalidValue)
+	wantCode(t, d.MemAccess(three, 2*Granule), driver.InvalidValue) // half of it is not mapped
+	wantCode(t, d.MemUnmap(three, 2*Granule), driver.InvalidValue)
+	wantCode(t, d.MemUnmap(three+Granule, 0), driver.InvalidValue)
+	wantCode(t, d.MemUnreserve(three, 3*Granule), driver.InvalidValue)
+	must(t, d.MemUnmap(three+Granule, Granule))
+	wantCode(t, d.MemUnreserve(three, 2*Granule), driver.InvalidValue)
+	must(t, d.MemUnreserve(three, 3*Granule))
+}
+
+// Neither call reaches from one reserved range into the next.
+func TestWhatIsMappedOfTwoReservationsIsNotTakenTogether(t *testing.T) {
+	d := open(t, FreeRunning())
+	p := newProgram(t, d)
+	first, size := p.mapped(1)
+	if second, _ := p.mapped(1); second != first+size {
+		t.Fatalf("%#x and %#x are not side by side: the test shows nothing", first, second)
+	}
+	wantCode(t, d.MemAccess(first, 2*size), driver.InvalidValue)
+	wantCode(t, d.MemUnmap(first, 2*size), driver.InvalidValue)
 }
 
 // CUDA need not notice it; a simulated device is there to notice.

@@ -11,8 +11,8 @@ type node struct {
 	prev, next *node
 	free       bool
 	blk        *block // what lives here, nil if free
-	// held is what is mapped here, of a range of MemReserve; such a node has
-	// no pool, and is free until the device may access it.
+	// held is what is mapped here, at reserved addresses; such a node has no
+	// pool, and is free until the device may access it.
 	held *physical
 
 	// Of a free node: the free that it waits for (by == nil: none), how

@@ -98,7 +98,7 @@ func (d *Device) retire(b *block, free stamp, by driver.Stream) {
 // freeParty describes the free of a block; its lock is held.
 func (b *block) freeParty() Party {
 	op := "free"
-	if b.mapping {
+	if b.in != nil {
 		op = "unmap"
 	}
 	return Party{Op: op, Stream: b.freeBy, Ptr: b.ptr, Bytes: b.bytes}

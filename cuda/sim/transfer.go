@@ -106,14 +106,20 @@ func (d *Device) runTransfer(o *op) {
 	}
 }
 
-// fill doubles what is set already, which runs at the speed of copy.
+// fill sets all bytes of b.
 func fill(b []byte, value byte) {
 	if value == 0 {
 		clear(b)
 		return
 	}
 	b[0] = value
-	for n := 1; n < len(b); n *= 2 {
+	repeat(b, 1)
+}
+
+// repeat fills b with its first n bytes. It doubles what is set already, which
+// runs at the speed of copy.
+func repeat(b []byte, n int) {
+	for ; n < len(b); n *= 2 {
 		copy(b[n:], b[:n])
 	}
 }
@@ -130,13 +136,13 @@ func (d *Device) illegal(o *op, r Range) {
 	d.illegalAt(o, r, d.lastAt(r))
 }
 
-// lastAt is the newest freed block that held the first or the last byte of a
-// range where nothing lives now.
+// lastAt is the newest freed block that held the first byte of a range where
+// nothing lives now, or the last byte of the range.
 func (d *Device) lastAt(r Range) *block {
 	h := d.heapOf(r.Ptr)
 	h.Lock()
 	defer h.Unlock()
-	for _, at := range [...]uint64{r.Ptr, r.Ptr + max(r.Bytes, 1) - 1} {
+	for _, at := range [...]uint64{h.firstDead(r), r.Ptr + max(r.Bytes, 1) - 1} {
 		if h.blockAt(at) != nil {
 			continue
 		}

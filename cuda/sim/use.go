@@ -106,6 +106,20 @@ func (h *heap) meant(addr uint64) (*block, uint64) {
 	return n.blk, n.blk.end()
 }
 
+// firstDead is the first address of a range where no block lives; its end if
+// there is none.
+func (h *heap) firstDead(r Range) uint64 {
+	at := r.Ptr
+	for at < r.Ptr+r.Bytes {
+		b, end := h.meant(at)
+		if b == nil {
+			break
+		}
+		at = end
+	}
+	return at
+}
+
 // judge hands what an operation really touched to the oracle.
 func (d *Device) judge(o *op, touched Range) {
 	low, high := touched.Ptr, touched.Ptr+touched.Bytes
