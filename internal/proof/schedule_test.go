@@ -19,7 +19,7 @@ func shape(h *oracle.History) string {
 	lines := map[uint8][]string{}
 	for i, n := range h.Nodes() {
 		place[i] = fmt.Sprintf("%d.%d", n.Stream, len(lines[n.Stream]))
-		text := fmt.Sprintf("%d:%d:%d:%d", n.Kind, n.Op, n.Block, n.Addr)
+		text := fmt.Sprintf("%d:%d:%d:%d", n.Kind, n.Op, n.Block, n.Cells)
 		if n.Kind == oracle.Wait && n.From >= 0 {
 			text += "<" + place[n.From]
 		}

@@ -276,7 +276,7 @@ func (d *Device) StreamSynchronize(s driver.Stream) error {
 // driver may do that too: it would know of that order alone.
 func (d *Device) MemAllocAsync(_ uint64, _ driver.Pool, s driver.Stream) (uint64, error) {
 	addr := d.take(uint8(s))
-	d.History.Add(oracle.Node{Kind: oracle.Alloc, Stream: uint8(s), Op: d.Op, Block: d.Block, Addr: addr})
+	d.History.Add(oracle.Node{Kind: oracle.Alloc, Stream: uint8(s), Op: d.Op, Block: d.Block, Cells: 1 << addr})
 	ptr := uint64(addr+1) * blockBytes
 	d.addrs[ptr] = living{addr, d.Block}
 	return ptr, nil
@@ -301,7 +301,7 @@ func (d *Device) MemFreeAsync(ptr uint64, s driver.Stream) error {
 		return driver.NewError("MemFreeAsync", driver.InvalidValue)
 	}
 	delete(d.addrs, ptr)
-	node := d.History.Add(oracle.Node{Kind: oracle.Free, Stream: uint8(s), Op: d.Op, Block: was.block, Addr: was.addr})
+	node := d.History.Add(oracle.Node{Kind: oracle.Free, Stream: uint8(s), Op: d.Op, Block: was.block, Cells: 1 << was.addr})
 	d.freed = append(d.freed, freed{was.addr, node})
 	d.frees[was.block] = node
 	return nil

@@ -154,7 +154,7 @@ func (r *Runner) alloc(o program.Op, op int16) error {
 		return err
 	}
 	from := r.plan.Len()
-	r.plan.Alloc(oracle.Node{Stream: o.Stream, Op: op, Block: o.Block, Addr: o.Block})
+	r.plan.Alloc(oracle.Node{Stream: o.Stream, Op: op, Block: o.Block, Cells: 1 << o.Block})
 	ready = s.ConfirmReadyPoint(ready, reserve)
 	if s.Open() > 0 {
 		if err := s.Flush(); err != nil {
@@ -324,7 +324,7 @@ func (r *Runner) freeNow(b *block, at uint8, op int16) error {
 	}
 	b.history.Release()
 	from := r.plan.Len()
-	r.plan.Free(oracle.Node{Stream: b.home, Op: op, Block: at, Addr: at})
+	r.plan.Free(oracle.Node{Stream: b.home, Op: op, Block: at, Cells: 1 << at})
 	return r.compare(from)
 }
 

@@ -20,14 +20,16 @@ type launch struct {
 //   - a launch that was prepared when a conflicting one had ended comes after
 //     that one;
 //   - a free comes after the allocation and after every launch over the block,
-//     and after the end of the stream of the allocation, if that was given up.
+//     and after the end of the stream of the allocation, if that was given up;
+//   - an allocation comes after the free of every block that lay in its memory.
 //
 // It returns how many rules of the host were broken: conflicting launches of
-// two streams that were open at once, and a free with a launch open. Launches
+// two streams that were open at once, a free with a launch open, and memory of two live blocks. Launches
 // that were aborted, and uses that the engine was not asked to order, come
 // after nothing; soft asks for what the aborted were ordered after, too.
 func (h *History) demand(soft bool) (broken int) {
 	h.demands = h.demands[:0]
+	h.reuse.reset(h.before.width)
 	launches := h.launches[:0]
 	var alloc [MaxBlocks]int32
 	for i := range h.nodes {
@@ -35,6 +37,7 @@ func (h *History) demand(soft bool) (broken int) {
 		switch n.Kind {
 		case Alloc:
 			alloc[n.Block] = at
+			broken += h.demandReuse(n, at)
 		case Begin:
 			if !n.Unfenced && (!n.Aborted || soft) {
 				broken += h.demandBegin(n, at, alloc[:], launches)
@@ -49,6 +52,7 @@ func (h *History) demand(soft bool) (broken int) {
 		case Free:
 			h.demandLast(at, alloc[n.Block])
 			broken += h.demandFree(n, at, alloc[n.Block], launches)
+			h.noteFree(n, at)
 		}
 	}
 	h.launches = launches

@@ -18,27 +18,26 @@ type explorer struct {
 	// clash has a row for each node: the nodes that touch memory that it
 	// touches, unless both only read it.
 	clash         rows
-	reads, writes []uint32
-	// want is by node and address what it must read.
-	want [][maxAddresses]uint16
+	reads, writes []Cells
+	// want is by node and cell what it must read.
+	want [][MaxCells]uint16
 	// raced: two nodes that clash are in no order.
 	raced  bool
-	places [MaxBlocks]uint8
+	places [MaxBlocks]Cells
 	found  outcome
 }
 
 type outcome struct{ schedules, wrong int }
 
-// memory is what a device holds: by address, which block lives there and who
+// memory is what a device holds: by cell, which block lives there and who
 // wrote it last.
 type memory struct {
-	live  [maxAddresses]uint8
-	value [maxAddresses]uint16
+	live  [MaxCells]uint8
+	value [MaxCells]uint16
 }
 
 const (
-	maxAddresses = 32
-	nobody       = 0xff
+	nobody = 0xff
 	// MaxBlocks is how many blocks a history may have.
 	MaxBlocks = 32
 	// maxWrong ends the search: it is bad enough.
@@ -66,28 +65,37 @@ func newMemory() memory {
 	return m
 }
 
-// findPlaces notes where the blocks lie.
-func (x *explorer) findPlaces() {
-	for i := range x.h.nodes {
-		if n := &x.h.nodes[i]; n.Kind == Alloc {
-			x.places[n.Block] = n.Addr
+// all yields the cells.
+func (c Cells) all(yield func(uint8) bool) {
+	for ; c != 0; c &= c - 1 {
+		if !yield(uint8(bits.TrailingZeros32(uint32(c)))) {
+			return
 		}
 	}
 }
 
-// at is the addresses of some blocks.
-func (x *explorer) at(set Set) (addresses uint32) {
-	for ; set != 0; set &= set - 1 {
-		addresses |= 1 << x.places[bits.TrailingZeros64(uint64(set))]
+// findPlaces notes where the blocks lie.
+func (x *explorer) findPlaces() {
+	for i := range x.h.nodes {
+		if n := &x.h.nodes[i]; n.Kind == Alloc {
+			x.places[n.Block] = n.Cells
+		}
 	}
-	return addresses
 }
 
-// touches returns the addresses that a node reads and those that it changes.
-func (x *explorer) touches(n *Node) (reads, writes uint32) {
+// at is the cells of some blocks.
+func (x *explorer) at(set Set) (cells Cells) {
+	for ; set != 0; set &= set - 1 {
+		cells |= x.places[bits.TrailingZeros64(uint64(set))]
+	}
+	return cells
+}
+
+// touches returns the cells that a node reads and those that it changes.
+func (x *explorer) touches(n *Node) (reads, writes Cells) {
 	switch n.Kind {
 	case Alloc, Free:
-		return 0, 1 << n.Addr
+		return 0, n.Cells
 	case Work:
 		return x.at(n.Reads), x.at(n.Writes)
 	}
@@ -135,18 +143,23 @@ func (x *explorer) step(m *memory, at int32) bool {
 	well := true
 	switch n.Kind {
 	case Alloc:
-		well = m.live[n.Addr] == nobody
-		m.live[n.Addr], m.value[n.Addr] = n.Block, value
+		for c := range n.Cells.all {
+			well = well && m.live[c] == nobody
+			m.live[c], m.value[c] = n.Block, value
+		}
 	case Free:
-		well = m.live[n.Addr] == n.Block
-		m.live[n.Addr] = nobody
+		for c := range n.Cells.all {
+			well = well && m.live[c] == n.Block
+			m.live[c] = nobody
+		}
 	case Work:
 		for uses := n.Reads | n.Writes; uses != 0; uses &= uses - 1 {
 			b := uint8(bits.TrailingZeros64(uint64(uses)))
-			place := x.places[b]
-			well = well && m.live[place] == b && m.value[place] == x.want[at][place]
-			if n.Writes>>b&1 != 0 {
-				m.value[place] = value
+			for c := range x.places[b].all {
+				well = well && m.live[c] == b && m.value[c] == x.want[at][c]
+				if n.Writes>>b&1 != 0 {
+					m.value[c] = value
+				}
 			}
 		}
 	}

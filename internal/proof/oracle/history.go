@@ -36,14 +36,25 @@ const (
 // Set is a set of blocks.
 type Set uint64
 
+// Cells is a set of places in physical memory.
+type Cells uint32
+
+// MaxCells is how many places there are.
+const MaxCells = 32
+
 // Node is one entry of a stream.
 type Node struct {
 	Kind   Kind
 	Stream uint8
 	// Op numbers the operation that it is of.
 	Op int16
-	// Block is what an allocation or free is of, Addr where it lies.
-	Block, Addr uint8
+	// Block is what an allocation or free is of, Cells where it lies.
+	Block uint8
+	Cells Cells
+	// Near are the free cells, its own included, that an allocator of the host's may
+	// treat as one with it: the run in which it was found, or to which it was given. A
+	// driver's allocator has none.
+	Near Cells
 	// Reads and Writes are the uses of a launch, in each of its nodes.
 	Reads, Writes Set
 	// Aborted: the launch will have no work. Unfenced: the engine was not
@@ -80,6 +91,7 @@ type History struct {
 	blame string
 
 	demands  []demand
+	reuse    reuse
 	launches []launch
 	scratch  rows
 	explorer explorer

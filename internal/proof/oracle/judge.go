@@ -14,8 +14,8 @@ type Verdict struct {
 	// block outside its life; Schedules how many there are that differ.
 	Wrong, Schedules int
 	// Excused is the waits and orders too many that are of aborted launches,
-	// or after work that the engine was not told of when it was enqueued, and
-	// waits for the end of a stream.
+	// or after work that the engine was not told of when it was enqueued, waits
+	// for the end of a stream, and waits of allocations that are for memory next to theirs.
 	Excused int
 	// Waits is how many were queued.
 	Waits int
@@ -66,7 +66,7 @@ func (h *History) judgeWaits(v *Verdict) {
 		if h.needed(int32(i)) {
 			continue
 		}
-		if h.nodes[i].Aborted || h.isLast(h.nodes[i].From) || h.behindUnfenced(h.nodes[i].From) {
+		if h.nodes[i].Aborted || h.isLast(h.nodes[i].From) || h.behindUnfenced(h.nodes[i].From) || h.isLate(int32(i)) {
 			v.Excused++
 			continue
 		}
@@ -188,7 +188,7 @@ func (h *History) beyond(works []uint64) int {
 // traceDemands fills scratch with stream order and demands. The demands are
 // sorted by their later node, so every row is complete when another needs it.
 func (h *History) traceDemands() {
-	next := 0
+	next, late := 0, 0
 	for i := range h.nodes {
 		at := int32(i)
 		h.order(&h.scratch, &h.scratch, at, -1)
@@ -198,6 +198,9 @@ func (h *History) traceDemands() {
 			if until := h.nodes[first].Until; until > first && until < at {
 				h.scratch.join(at, until)
 			}
+		}
+		for ; late < len(h.reuse.late) && h.reuse.late[late].then == at; late++ {
+			h.scratch.join(at, h.reuse.late[late].first)
 		}
 		if h.overlapped && h.nodes[i].Kind == Wait {
 			h.demandFromWait(at)

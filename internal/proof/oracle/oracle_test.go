@@ -29,12 +29,12 @@ func randomHistory(rng *rand.Rand, nodes int) *History {
 			if n := len(spare); n > 0 {
 				addr, spare = spare[n-1], spare[:n-1]
 			}
-			h.Add(Node{Kind: Alloc, Stream: s, Op: op, Block: block, Addr: addr})
+			h.Add(Node{Kind: Alloc, Stream: s, Op: op, Block: block, Cells: 1 << addr})
 			live[block] = addr
 			block++
 		case roll == 1:
 			for b, addr := range live {
-				h.Add(Node{Kind: Free, Stream: s, Op: op, Block: b, Addr: addr})
+				h.Add(Node{Kind: Free, Stream: s, Op: op, Block: b, Cells: 1 << addr})
 				delete(live, b)
 				spare = append(spare, addr)
 				break
@@ -89,6 +89,9 @@ func edges(h *History, skip int32, waits, demands bool) [][]int32 {
 	}
 	if demands {
 		for _, d := range h.demands {
+			all[d.then] = append(all[d.then], d.first)
+		}
+		for _, d := range h.reuse.late {
 			all[d.then] = append(all[d.then], d.first)
 		}
 	}

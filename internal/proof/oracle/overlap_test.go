@@ -13,7 +13,7 @@ type script struct{ *History }
 func newScript() script { return script{New(3)} }
 
 func (s script) alloc(stream uint8, op int16, block uint8) int32 {
-	return s.Add(Node{Kind: Alloc, Stream: stream, Op: op, Block: block, Addr: block})
+	return s.Add(Node{Kind: Alloc, Stream: stream, Op: op, Block: block, Cells: 1 << block})
 }
 
 // start is the begin and the work of a launch that writes a block.

@@ -51,6 +51,14 @@ func (r *rows) set(n, bit int32) { r.words[int(n)*r.width+int(bit)>>6] |= 1 << (
 
 func (r *rows) unset(n, bit int32) { r.words[int(n)*r.width+int(bit)>>6] &^= 1 << (uint(bit) & 63) }
 
+// unite adds a row to row n.
+func (r *rows) unite(n, from int32) {
+	into, row := r.row(n), r.row(from)
+	for i := range into {
+		into[i] |= row[i]
+	}
+}
+
 // join adds node from, and all of its row, to row n. A negative from is none.
 func (r *rows) join(n, from int32) { r.joinOf(r, n, from) }
 

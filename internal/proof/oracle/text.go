@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -15,9 +16,18 @@ func (h *History) text(at int32) string {
 	case Wait:
 		text += fmt.Sprintf(" for #%d", n.From)
 	case Alloc, Free:
-		text += fmt.Sprintf(" (block %d at %d)", n.Block, n.Addr)
+		text += fmt.Sprintf(" (block %d at %v)", n.Block, n.Cells)
 	}
 	return text
+}
+
+// String is such as "2" or "2+3".
+func (c Cells) String() string {
+	var parts []string
+	for cell := range c.all {
+		parts = append(parts, strconv.Itoa(int(cell)))
+	}
+	return strings.Join(parts, "+")
 }
 
 // String lists the nodes, one to a line.

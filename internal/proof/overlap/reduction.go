@@ -54,7 +54,7 @@ func (x *execution) outcome() string {
 	nodes := x.gate.History.Nodes()
 	for i := range nodes {
 		n := &nodes[i]
-		text := fmt.Sprintf("%d:%d:%d", n.Kind, n.Op, n.Addr)
+		text := fmt.Sprintf("%d:%d:%d", n.Kind, n.Op, n.Cells)
 		if n.Kind == oracle.Wait && n.From >= 0 {
 			from := &nodes[n.From]
 			text += fmt.Sprintf(" for %d:%d", from.Kind, from.Op)

@@ -82,7 +82,7 @@ func (p *planner) take(s *step) (o outcome, err error) {
 	switch s.verb {
 	case "alloc":
 		p.home[s.block] = s.stream
-		p.plan.Alloc(oracle.Node{Stream: s.stream, Op: p.operation("alloc " + blockName(s.block)), Block: s.block, Addr: s.block})
+		p.plan.Alloc(oracle.Node{Stream: s.stream, Op: p.operation("alloc " + blockName(s.block)), Block: s.block, Cells: 1 << s.block})
 	case "launch":
 		if o = p.prepare(s); len(o.made) == 0 {
 			err = p.finish(s.launch, &o)
@@ -204,7 +204,7 @@ func (p *planner) free(block uint8, o *outcome) {
 	if p.givenUp[stream] {
 		stream = backstop
 	}
-	o.notes = append(o.notes, p.reasons(p.plan.Free(oracle.Node{Stream: stream, Op: p.operation("free " + blockName(block)), Block: block, Addr: block}))...)
+	o.notes = append(o.notes, p.reasons(p.plan.Free(oracle.Node{Stream: stream, Op: p.operation("free " + blockName(block)), Block: block, Cells: 1 << block}))...)
 }
 
 // reap has the host see what the device has completed, and does what a capture was in

@@ -1,0 +1,144 @@
+package oracle
+
+// reuse is what is known of free memory while the demands are listed.
+type reuse struct {
+	// live are the cells of blocks that were not freed.
+	live Cells
+	// free is by cell the free of the block that lay there last, -1 for none.
+	free [MaxCells]int32
+	// merged has a row for each cell: the frees, and the allocations from another
+	// stream's memory, that an allocator of the host's may take for those of this cell too, because
+	// it was free in one run with theirs.
+	merged rows
+	// late are orders that an allocation may have for the sake of its memory, beyond
+	// what it must: its waits for another stream's frees are for all that the stream has come to.
+	late []demand
+}
+
+func (u *reuse) reset(width int) {
+	u.live, u.late = 0, u.late[:0]
+	for c := range u.free {
+		u.free[c] = -1
+	}
+	u.merged.width = width
+	for len(u.merged.words) < MaxCells*width {
+		u.merged.words = append(u.merged.words, 0)
+	}
+	clear(u.merged.words)
+}
+
+// demandReuse asks that an allocation comes after the free of every block that lay in
+// its memory: so it comes after all that was put on the free's stream before,
+// declared or not. What was so when the allocation had queued no wait is no
+// demand, because no wait can be for it.
+func (h *History) demandReuse(n *Node, at int32) (broken int) {
+	u := &h.reuse
+	if u.live&n.Cells != 0 {
+		h.blamef("%s has memory of a block that is not freed", h.text(at))
+		broken++
+	}
+	u.live |= n.Cells
+	asked, moved := int32(-1), false
+	for c := range n.Cells.all {
+		free := u.free[c]
+		moved = moved || free >= 0 && h.nodes[free].Stream != n.Stream
+		if free >= 0 && free != asked && !h.hadBefore(free, at) {
+			h.ask(free, at)
+			asked = free
+		}
+	}
+	h.allowLate(n, at)
+	if moved {
+		u.merge(n.Near, at)
+	}
+	return broken
+}
+
+// noteFree notes whose memory is free from here on.
+func (h *History) noteFree(n *Node, at int32) {
+	u := &h.reuse
+	u.live &^= n.Cells
+	for c := range n.Cells.all {
+		u.free[c] = at
+	}
+	u.merge(n.Near, at)
+}
+
+// merge notes that cells are free in one run, from node at on.
+func (u *reuse) merge(run Cells, at int32) {
+	first := int32(-1)
+	for c := range run.all {
+		if first < 0 {
+			first = int32(c)
+			u.merged.set(first, at)
+		}
+		u.merged.unite(first, int32(c))
+	}
+	for c := range run.all {
+		u.merged.unite(int32(c), first)
+	}
+}
+
+// ownWaits yields the waits that an allocation has queued.
+func (h *History) ownWaits(alloc int32) func(func(int32) bool) {
+	return func(yield func(int32) bool) {
+		for w := h.previous[alloc]; w >= 0 && h.nodes[w].Kind == Wait && h.nodes[w].Op == h.nodes[alloc].Op; w = h.previous[w] {
+			if !yield(w) {
+				return
+			}
+		}
+	}
+}
+
+// hadBefore reports whether an allocation comes after a node without its own waits.
+func (h *History) hadBefore(first, alloc int32) bool {
+	last := h.previous[alloc]
+	for w := range h.ownWaits(alloc) {
+		last = h.previous[w]
+	}
+	if last >= 0 && (last == first || h.before.has(last, first)) {
+		return true
+	}
+	for _, l := range h.learned {
+		if l.at <= alloc && (l.node == first || h.before.has(l.node, first)) {
+			return true
+		}
+	}
+	return false
+}
+
+// allowLate notes for which of its waits an allocation has a reason.
+func (h *History) allowLate(n *Node, at int32) {
+	for w := range h.ownWaits(at) {
+		if from := h.nodes[w].From; from >= 0 && h.bringsMerged(n.Cells, from, at) {
+			h.reuse.late = append(h.reuse.late, demand{from, at})
+		}
+	}
+}
+
+// bringsMerged reports whether a node comes after something that cells were
+// merged with, and an allocation does not without its waits.
+func (h *History) bringsMerged(cells Cells, from, alloc int32) bool {
+	for c := range cells.all {
+		for other := range alloc {
+			if !h.reuse.merged.has(int32(c), other) && h.reuse.free[c] != other {
+				continue
+			}
+			if (from == other || h.before.has(from, other)) && !h.hadBefore(other, alloc) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isLate reports whether a wait is one that an allocation may have.
+func (h *History) isLate(wait int32) bool {
+	w := &h.nodes[wait]
+	for _, d := range h.reuse.late {
+		if d.first == w.From && h.nodes[d.then].Op == w.Op {
+			return true
+		}
+	}
+	return false
+}
