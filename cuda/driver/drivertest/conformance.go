@@ -26,6 +26,8 @@ var conformanceCases = []struct {
 	{"host memory", (*suite).hostMemory},
 	{"mapped memory", (*suite).mapping},
 	{"mapped memory outlives its handle", (*suite).mappingOutlivesHandle},
+	{"memory mapped again", (*suite).mappedAgain},
+	{"memory mapped beside work", (*suite).mappedBesideWork},
 	{"what a mapping refuses", (*suite).mappingRefuses},
 	{"memset and copies", (*suite).transfers},
 	{"empty transfers", (*suite).emptyTransfers},

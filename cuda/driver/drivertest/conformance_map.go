@@ -109,6 +109,100 @@ func (s *suite) mappingOutlivesHandle() {
 	}
 }
 
+// pages reserves addresses for n granules, and makes as many handles of one each,
+// which are mapped nowhere.
+func (s *suite) pages(granularity, n uint64) (ptr uint64, handles []driver.MemHandle) {
+	s.Helper()
+	ptr, err := s.d.MemReserve(n * granularity)
+	s.must(err)
+	for range n {
+		h, err := s.d.MemCreate(granularity)
+		s.must(err)
+		handles = append(handles, h)
+	}
+	return ptr, handles
+}
+
+// mapRow maps memory at addresses in a row, and lets the device at all of it by
+// one call.
+func (s *suite) mapRow(ptr, granularity uint64, handles ...driver.MemHandle) {
+	s.Helper()
+	for i, h := range handles {
+		s.must(s.d.MemMap(ptr+uint64(i)*granularity, granularity, h))
+	}
+	s.must(s.d.MemAccess(ptr, uint64(len(handles))*granularity))
+}
+
+// keeps requires that n bytes at ptr are set to value and have it.
+func (s *suite) keeps(ptr, n uint64, value byte, st driver.Stream) {
+	s.Helper()
+	s.must(s.d.MemsetAsync(ptr, value, n, st))
+	s.wantAll(s.read(ptr, n, st), value)
+}
+
+// mappedAgain: memory whose handle is kept gets other addresses, alone or with
+// others in a row, and is taken until its handle and its mapping are gone.
+func (s *suite) mappedAgain() {
+	_, g, can := s.granules()
+	if !can {
+		return
+	}
+	st := s.stream()
+	for _, measured := range []bool{false, true} { // what the driver takes at the first use is not ours
+		before := s.free()
+		ptr, h := s.pages(g, 4)
+		s.mapRow(ptr, g, h[0], h[1], h[2])
+		s.keeps(ptr, 3*g, 0x11, st)
+		s.must(s.d.MemUnmap(ptr, 2*g)) // and not the third
+		if after := s.free(); after > before || before-after < 4*g {
+			s.Fatalf("%d bytes have handles; of %d free bytes %d are left", 4*g, before, after)
+		}
+		s.wantAll(s.read(ptr+2*g, g, st), 0x11)
+		s.mapRow(ptr, g, h[1], h[3]) // where others were
+		s.keeps(ptr, 3*g, 0x22, st)
+		s.must(s.d.MemAccess(ptr, 3*g)) // which it is
+		s.wantAll(s.read(ptr, 3*g, st), 0x22)
+		s.mapRow(ptr+3*g, g, h[0])
+		s.keeps(ptr+g/2, 3*g, 0x33, st)
+		for _, each := range h {
+			s.must(s.d.MemRelease(each))
+		}
+		s.wantAll(s.read(ptr+g/2, 3*g, st), 0x33)
+		s.must(s.d.MemUnmap(ptr, 4*g))
+		if after := s.free(); measured && after < before {
+			s.Fatalf("%d bytes are missing from the device after all was unmapped and released", before-after)
+		}
+		s.must(s.d.MemUnreserve(ptr, 4*g))
+	}
+}
+
+// mappedBesideWork: what is mapped and unmapped changes nothing for work that is
+// queued or runs on other addresses of the same range.
+func (s *suite) mappedBesideWork() {
+	_, g, can := s.granules()
+	if !can {
+		return
+	}
+	st := s.stream()
+	ptr, h := s.pages(g, 4)
+	s.mapRow(ptr, g, h[0], h[1])
+	for i := range 16 {
+		for value := range byte(8) {
+			s.must(s.d.MemsetAsync(ptr, value, g, st))
+			s.must(s.d.CopyOnDeviceAsync(ptr+g, ptr, g, st))
+		}
+		place := ptr + uint64(2+i%2)*g
+		s.mapRow(place, g, h[2])
+		s.must(s.d.MemUnmap(place, g))
+	}
+	s.wantAll(s.read(ptr, 2*g, st), 7)
+	s.must(s.d.MemUnmap(ptr, 2*g))
+	for _, each := range h {
+		s.must(s.d.MemRelease(each))
+	}
+	s.must(s.d.MemUnreserve(ptr, 4*g))
+}
+
 func (s *suite) mappingRefuses() {
 	size, granularity, can := s.granules()
 	if !can {
@@ -127,6 +221,15 @@ func (s *suite) mappingRefuses() {
 	if err := s.d.MemMap(ptr, size, h); err == nil {
 		s.Fatal("memory was mapped where there is some")
 	}
+	for _, part := range [...]uint64{ptr, ptr + granularity} {
+		if err := s.d.MemUnmap(part, size-granularity); err == nil {
+			s.Fatal("a part of a mapping was unmapped")
+		}
+	}
+	if err := s.d.MemUnreserve(ptr, size); err == nil {
+		s.Fatal("addresses were given back at which there is memory")
+	}
+	s.keeps(ptr, size, 0x44, s.stream())
 	s.must(s.d.MemUnmap(ptr, size)) // a second time may be refused or not
 	s.must(s.d.MemRelease(h))
 	s.must(s.d.MemUnreserve(ptr, size))

@@ -216,3 +216,94 @@ func BenchmarkFaultsWithoutPlans(b *testing.B) {
 		_ = f.EventRecord(1, 0)
 	}
 }
+
+const granule = sim.Granule
+
+// remapOnce maps a page, maps it elsewhere, and gives all back. Each call that
+// fails is made once more.
+func remapOnce(t *testing.T, f *drivertest.Faults) (failed []error) {
+	twice := func(call func() error) {
+		t.Helper()
+		err := call()
+		if err == nil {
+			return
+		}
+		failed = append(failed, err)
+		if err := call(); err != nil {
+			t.Fatalf("behind %v: %v", failed, err)
+		}
+	}
+	var ptr uint64
+	var h driver.MemHandle
+	twice(func() (err error) { ptr, err = f.MemReserve(2 * granule); return err })
+	twice(func() (err error) { h, err = f.MemCreate(granule); return err })
+	for _, at := range []uint64{ptr, ptr + granule} {
+		twice(func() error { return f.MemMap(at, granule, h) })
+		twice(func() error { return f.MemAccess(at, granule) })
+		twice(func() error { return f.MemsetAsync(at, 1, granule, 0) })
+		twice(func() error { return f.Synchronize() })
+		twice(func() error { return f.MemUnmap(at, granule) })
+	}
+	twice(func() error { return f.MemRelease(h) })
+	twice(func() error { return f.MemUnreserve(ptr, 2*granule) })
+	return failed
+}
+
+func TestAMappingCallThatFailsChangesNothing(t *testing.T) {
+	for _, m := range []drivertest.Method{drivertest.MemReserve, drivertest.MemUnreserve, drivertest.MemCreate, drivertest.MemRelease,
+		drivertest.MemMap, drivertest.MemAccess, drivertest.MemUnmap} {
+		t.Run(m.String(), func(t *testing.T) {
+			d := open(t)
+			f := drivertest.NewFaults(d)
+			_ = remapOnce(t, f)
+			calls := f.Calls(m)
+			for k := range calls {
+				f.FailMethod(m, k+1, driver.Unknown)
+				if failed := remapOnce(t, f); len(failed) != 1 || !errors.Is(failed[0], core.ErrDriver) {
+					t.Errorf("call %d of %d: failed %v, want the one", k+1, calls, failed)
+				}
+			}
+			if found := d.Findings(); len(found) > 0 || d.Books() != (sim.Books{}) {
+				t.Errorf("found %v, left over %+v", found, d.Books())
+			}
+		})
+	}
+}
+
+// What was mapped before the fault is mapped, and can be taken down together;
+// what was not, cannot.
+func TestTheThirdOfFiveMappingsFails(t *testing.T) {
+	d := open(t)
+	f := drivertest.NewFaults(d)
+	ptr, err := f.MemReserve(5 * granule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.FailMethod(drivertest.MemMap, 3, driver.OutOfMemory)
+	var handles []driver.MemHandle
+	for i := range uint64(5) {
+		h, err := f.MemCreate(granule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		handles = append(handles, h)
+		if err := f.MemMap(ptr+i*granule, granule, h); (err != nil) != (i == 2) || err != nil && !errors.Is(err, core.ErrOutOfMemory) {
+			t.Fatalf("mapping %d: %v", i, err)
+		}
+	}
+	for _, call := range []func(ptr, bytes uint64) error{f.MemAccess, f.MemUnmap} {
+		if err := call(ptr, 5*granule); err == nil {
+			t.Error("a range with a hole was taken for mapped")
+		}
+	}
+	if b := d.Books(); b.Mappings != 4 || b.Handles != 5 {
+		t.Errorf("the books say %+v", b)
+	}
+	err = errors.Join(f.MemMap(ptr+2*granule, granule, handles[2]), f.MemAccess(ptr, 5*granule), f.MemUnmap(ptr, 2*granule), f.MemUnmap(ptr+2*granule, 3*granule))
+	for _, h := range handles {
+		err = errors.Join(err, f.MemRelease(h))
+	}
+	if err := errors.Join(err, f.MemUnreserve(ptr, 5*granule)); err != nil || d.Books() != (sim.Books{}) {
+		t.Errorf("%v; left over: %+v", err, d.Books())
+	}
+}

@@ -84,7 +84,7 @@ u64 fake_arg(const char *name, int i) { return call_of(name)->args[i]; }
 
 // ---- objects: everything that a handle or an address stands for
 
-enum kind { CONTEXT, POOL, STREAM, EVENT, BLOCK, HOST, MODULE, GRAPH, EXEC, RANGE, MEMORY, FUNCTION, KINDS };
+enum kind { CONTEXT, POOL, STREAM, EVENT, BLOCK, HOST, MODULE, GRAPH, EXEC, RANGE, MEMORY, FUNCTION, MAPPING, KINDS };
 
 // mark is one record of an event; waits that were queued keep it.
 struct mark { int done; };
@@ -112,15 +112,15 @@ struct object {
 	char *text;
 	struct capture *capture; // a stream's, and that an event was last recorded in
 	int reach[8], place;     // see struct capture
-	struct object *mapped;   // a range's memory
-	int access, mappings;    // of a range: the device may touch it; of memory: ranges it is at
+	struct object *mapped;   // a mapping's memory
+	int access, mappings;    // of a mapping: the device may touch it; of memory or a range: its mappings
 };
 
 static struct object *table[1024], *streams, *primaries[16];
 static u64 live[KINDS], ids, device_used;
 
 static struct object **slot(u64 key) { return &table[key >> 6 & 1023]; }
-static u64 key_of(struct object *o) { return o->kind == BLOCK || o->kind == HOST || o->kind == RANGE ? (u64)o->memory : (u64)o; }
+static u64 key_of(struct object *o) { return o->kind == BLOCK || o->kind == HOST || o->kind == RANGE || o->kind == MAPPING ? (u64)o->memory : (u64)o; }
 
 static struct object *add(enum kind kind, void *memory) {
 	struct object *o = aligned_alloc(64, (sizeof *o + 63) / 64 * 64);
@@ -145,12 +145,24 @@ static void take(struct object *o) {
 	live[o->kind]--;
 }
 
-// reachable says whether n bytes at p lie in one block.
-static int reachable(u64 p, size_t n) {
+enum { GRANULE = 2 << 20 };
+
+// holder is the object of a kind that all n bytes at p lie in.
+static struct object *holder(enum kind kind, u64 p, size_t n) {
 	for (size_t i = 0; i < 1024; i++)
 		for (struct object *o = table[i]; o; o = o->next)
-			if ((o->kind == BLOCK || o->kind == HOST || (o->kind == RANGE && o->access)) && p >= (u64)o->memory && p + n <= (u64)o->memory + o->bytes) return 1;
-	return 0;
+			if (o->kind == kind && p >= (u64)o->memory && p + n <= (u64)o->memory + o->bytes) return o;
+	return NULL;
+}
+
+// reachable says whether n bytes at p lie in one block, or in mappings in a row.
+static int reachable(u64 p, size_t n) {
+	if (holder(BLOCK, p, n) || holder(HOST, p, n)) return 1;
+	for (u64 at = p; at < p + n; at = at / GRANULE * GRANULE + GRANULE) {
+		struct object *o = holder(MAPPING, at, 1);
+		if (!o || !o->access) return 0;
+	}
+	return 1;
 }
 
 // fake_live counts the objects of a kind.
@@ -632,8 +644,6 @@ int cuMemFreeHost(void *ptr) {
 
 // ---- mapped memory
 
-enum { GRANULE = 2 << 20 };
-
 struct location { int type, id; };
 struct allocation_prop {
 	int type, handle_types;
@@ -673,16 +683,11 @@ int cuMemAddressReserve(u64 *ptr, size_t bytes, size_t align, u64 at, u64 flags)
 	return leave(SUCCESS);
 }
 
-static struct object *range(u64 ptr, size_t bytes, int mapped) {
-	struct object *o = find(RANGE, ptr);
-	return o && o->bytes == bytes && !o->mapped == !mapped ? o : NULL;
-}
-
 int cuMemAddressFree(u64 ptr, size_t bytes) {
 	ENTER(BOUND, ptr, bytes);
 	UNSAFE();
-	struct object *o = range(ptr, bytes, 0);
-	if (!o) return leave(INVALID_VALUE);
+	struct object *o = find(RANGE, ptr);
+	if (!o || o->bytes != bytes || o->mappings) return leave(INVALID_VALUE);
 	take(o);
 	munmap(o->memory, bytes);
 	free(o);
@@ -723,33 +728,52 @@ int cuMemRelease(u64 handle) {
 int cuMemMap(u64 ptr, size_t bytes, size_t offset, u64 handle, u64 flags) {
 	ENTER(BOUND, ptr, bytes, offset, handle, flags);
 	UNSAFE();
-	struct object *o = range(ptr, bytes, 0), *m = find(MEMORY, handle);
-	if (!o || !m || offset || flags || m->bytes != bytes || m->mappings) return leave(INVALID_VALUE);
+	struct object *in = holder(RANGE, ptr, bytes), *m = find(MEMORY, handle);
+	if (!in || ptr % GRANULE || !m || offset || flags || m->bytes != bytes || m->mappings) return leave(INVALID_VALUE);
+	for (u64 at = ptr; at < ptr + bytes; at += GRANULE)
+		if (holder(MAPPING, at, 1)) return leave(INVALID_VALUE);
+	struct object *o = add(MAPPING, (void *)ptr);
+	o->bytes = bytes;
 	o->mapped = m;
+	in->mappings++;
 	m->mappings++;
 	return leave(SUCCESS);
+}
+
+// whole says whether mappings in a row are all of a part of one range.
+static int whole(u64 ptr, size_t bytes) {
+	u64 at = ptr;
+	while (at < ptr + bytes) {
+		struct object *o = find(MAPPING, at);
+		if (!o) return 0;
+		at += o->bytes;
+	}
+	return bytes && at == ptr + bytes && holder(RANGE, ptr, bytes);
 }
 
 int cuMemSetAccess(u64 ptr, size_t bytes, const struct access_desc *d, size_t n) {
 	ENTER(BOUND, ptr, bytes, (u64)d, n, d->location.type, d->location.id, d->flags);
 	UNSAFE();
-	struct object *o = range(ptr, bytes, 1);
-	if (!o || n != 1 || d->location.type != 1 || d->flags != 3) return leave(INVALID_VALUE);
-	mprotect(o->memory, bytes, PROT_READ | PROT_WRITE);
-	o->access = 1;
+	if (!whole(ptr, bytes) || n != 1 || d->location.type != 1 || d->flags != 3) return leave(INVALID_VALUE);
+	mprotect((void *)ptr, bytes, PROT_READ | PROT_WRITE);
+	for (u64 at = ptr; at < ptr + bytes; at += find(MAPPING, at)->bytes) find(MAPPING, at)->access = 1;
 	return leave(SUCCESS);
 }
 
 int cuMemUnmap(u64 ptr, size_t bytes) {
 	ENTER(BOUND, ptr, bytes);
 	UNSAFE();
-	struct object *o = range(ptr, bytes, 1);
-	if (!o) return leave(INVALID_VALUE);
-	mmap(o->memory, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-	o->mapped->mappings--;
-	unless_used(o->mapped);
-	o->mapped = NULL;
-	o->access = 0;
+	if (!whole(ptr, bytes)) return leave(INVALID_VALUE);
+	mmap((void *)ptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	for (u64 at = ptr; at < ptr + bytes;) {
+		struct object *o = find(MAPPING, at);
+		at += o->bytes;
+		holder(RANGE, ptr, bytes)->mappings--;
+		o->mapped->mappings--;
+		unless_used(o->mapped);
+		take(o);
+		free(o);
+	}
 	return leave(SUCCESS);
 }
 
