@@ -16,8 +16,9 @@ func (r *Resource) Ordinal() int { return r.upstream.Ordinal() }
 // Features are the upstream's.
 func (r *Resource) Features() core.Features { return r.upstream.Features() }
 
-// count counts a call that has no span of its own; e says what is known of it.
-func (r *Resource) count(ctx context.Context, start monotime.Instant, e core.Event) {
+// count counts a call that has no span of its own, and returns its error; e says
+// what is known of it.
+func (r *Resource) count(ctx context.Context, start monotime.Instant, e core.Event) error {
 	e.Duration = monotime.Now().Since(start)
 	var span core.SpanRef
 	if e.Err != nil {
@@ -25,6 +26,7 @@ func (r *Resource) count(ctx context.Context, start monotime.Instant, e core.Eve
 		span = r.tracing.failed(ctx, &failed)
 	}
 	r.calls.Note(e.Op, e.Duration, span, e.Err)
+	return e.Err
 }
 
 // RecordUse forwards and counts. It makes no span: the work was enqueued
@@ -32,40 +34,35 @@ func (r *Resource) count(ctx context.Context, start monotime.Instant, e core.Eve
 func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.StreamID) error {
 	start := monotime.Now()
 	err := r.upstream.RecordUse(r.tracing.correlate(ctx), id, stream)
-	r.count(ctx, start, core.Event{Op: core.OpRecord, Stream: stream, Block: id, Err: err})
-	return err
+	return r.count(ctx, start, core.Event{Op: core.OpRecord, Stream: stream, Block: id, Err: err})
 }
 
 // Reserve forwards and counts.
 func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
 	start := monotime.Now()
 	claim, err := r.upstream.Reserve(r.tracing.correlate(ctx), bytes, tag)
-	r.count(ctx, start, core.Event{Op: core.OpReserve, Tag: tag, Bytes: bytes, Err: err})
-	return claim, err
+	return claim, r.count(ctx, start, core.Event{Op: core.OpReserve, Tag: tag, Bytes: bytes, Err: err})
 }
 
 // ReleaseClaim forwards and counts.
 func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 	start := monotime.Now()
 	err := r.upstream.ReleaseClaim(r.tracing.correlate(ctx), id)
-	r.count(ctx, start, core.Event{Op: core.OpReleaseClaim, Err: err})
-	return err
+	return r.count(ctx, start, core.Event{Op: core.OpReleaseClaim, Err: err})
 }
 
 // ReapPending forwards and counts.
 func (r *Resource) ReapPending(ctx context.Context) error {
 	start := monotime.Now()
 	err := r.upstream.ReapPending(ctx)
-	r.count(ctx, start, core.Event{Op: core.OpReap, Err: err})
-	return err
+	return r.count(ctx, start, core.Event{Op: core.OpReap, Err: err})
 }
 
 // Drain forwards and counts. It blocks as its upstream does.
 func (r *Resource) Drain(ctx context.Context) error {
 	start := monotime.Now()
 	err := r.upstream.Drain(ctx)
-	r.count(ctx, start, core.Event{Op: core.OpDrain, Err: err})
-	return err
+	return r.count(ctx, start, core.Event{Op: core.OpDrain, Err: err})
 }
 
 // State is the upstream's.

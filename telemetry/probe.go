@@ -60,57 +60,49 @@ func (p *Probe) begin(ctx context.Context, op core.Op) (context.Context, trace.S
 	return enter(ctx, span), span
 }
 
-// end ends the span that begin returned.
-func (p *Probe) end(span trace.Span, err error) {
+// end ends the span that begin returned, and returns err.
+func (p *Probe) end(span trace.Span, err error) error {
 	if span != nil {
 		end(span, err)
 	}
+	return err
 }
 
 // Allocate forwards, in a span.
 func (p *Probe) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
 	ctx, span := p.begin(ctx, core.OpAllocate)
 	b, err := p.upstream.Allocate(ctx, req)
-	p.end(span, err)
-	return b, err
+	return b, p.end(span, err)
 }
 
 // Deallocate forwards, in a span.
 func (p *Probe) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
 	ctx, span := p.begin(ctx, core.OpDeallocate)
 	b, err := p.upstream.Deallocate(ctx, id)
-	p.end(span, err)
-	return b, err
+	return b, p.end(span, err)
 }
 
 // PrepareUse forwards, in a span.
 func (p *Probe) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
 	ctx, span := p.begin(ctx, core.OpPrepare)
 	t, err := p.upstream.PrepareUse(ctx, req)
-	p.end(span, err)
-	return t, err
+	return t, p.end(span, err)
 }
 
 // FinishUse forwards, in a span.
 func (p *Probe) FinishUse(ctx context.Context, t core.Ticket) error {
 	ctx, span := p.begin(ctx, core.OpFinish)
-	err := p.upstream.FinishUse(ctx, t)
-	p.end(span, err)
-	return err
+	return p.end(span, p.upstream.FinishUse(ctx, t))
 }
 
 // AbortUse forwards, in a span.
 func (p *Probe) AbortUse(ctx context.Context, t core.Ticket) error {
 	ctx, span := p.begin(ctx, core.OpAbort)
-	err := p.upstream.AbortUse(ctx, t)
-	p.end(span, err)
-	return err
+	return p.end(span, p.upstream.AbortUse(ctx, t))
 }
 
 // ReapPending forwards, in a span: a layer that is short of memory reaps.
 func (p *Probe) ReapPending(ctx context.Context) error {
 	ctx, span := p.begin(ctx, core.OpReap)
-	err := p.upstream.ReapPending(ctx)
-	p.end(span, err)
-	return err
+	return p.end(span, p.upstream.ReapPending(ctx))
 }

@@ -1,6 +1,7 @@
 package logging
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -55,8 +56,7 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 	} else {
 		rec.describeFailed(&req)
 	}
-	r.put(ctx, &rec, core.OpAllocate, start, err)
-	return b, err
+	return b, r.put(ctx, &rec, core.OpAllocate, start, err)
 }
 
 // Deallocate forwards, and logs the block that was given back. The sequence
@@ -72,8 +72,7 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 	if err == nil {
 		rec.describe(&b)
 	}
-	r.put(ctx, &rec, core.OpDeallocate, start, err)
-	return b, err
+	return b, r.put(ctx, &rec, core.OpDeallocate, start, err)
 }
 
 // Reserve forwards, and logs the bytes and the tag.
@@ -84,8 +83,7 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 	start := r.clock.now()
 	claim, err := r.upstream.Reserve(ctx, bytes, tag)
 	rec := Record{Event: core.Event{Tag: tag.OrUntagged(), Requested: bytes, Bytes: bytes}}
-	r.put(ctx, &rec, core.OpReserve, start, err)
-	return claim, err
+	return claim, r.put(ctx, &rec, core.OpReserve, start, err)
 }
 
 // ReleaseClaim forwards, and logs that it happened.
@@ -110,14 +108,12 @@ func (r *Resource) logged(ctx context.Context, op core.Op, call func() error) er
 		return call()
 	}
 	start := r.clock.now()
-	err := call()
-	r.put(ctx, &Record{}, op, start, err)
-	return err
+	return r.put(ctx, &Record{}, op, start, call())
 }
 
-// put completes rec and delivers it. The clock is read first, so that logging
-// does not count itself.
-func (r *Resource) put(ctx context.Context, rec *Record, op core.Op, start moment, err error) {
+// put completes rec, delivers it and returns err. The clock is read first, so that
+// logging does not count itself.
+func (r *Resource) put(ctx context.Context, rec *Record, op core.Op, start moment, err error) error {
 	rec.Event.Duration = r.clock.since(start)
 	rec.Event.Op, rec.Event.Layer, rec.Event.Ordinal, rec.Event.Err = op, layerName, r.ordinal, err
 	rec.Event.Span = core.SpanOf(ctx)
@@ -125,6 +121,7 @@ func (r *Resource) put(ctx context.Context, rec *Record, op core.Op, start momen
 		rec.Seq = r.sequence.next()
 	}
 	r.deliver(rec, start)
+	return err
 }
 
 // deliver hands rec to every sink. at is its time, or zero if it has one.
@@ -149,10 +146,7 @@ func (rec *Record) describe(b *core.Block) {
 // describeFailed fills in what was asked for when no block came of it.
 func (rec *Record) describeFailed(req *core.Request) {
 	rec.Event.Tag = req.Tag.OrUntagged()
-	rec.Event.Requested, rec.Event.Bytes = req.Requested, req.Bytes
-	if req.Requested == 0 {
-		rec.Event.Requested = req.Bytes
-	}
+	rec.Event.Requested, rec.Event.Bytes = cmp.Or(req.Requested, req.Bytes), req.Bytes
 }
 
 // The calls below change nothing and are not logged.

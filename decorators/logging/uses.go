@@ -21,8 +21,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	} else {
 		rec.describeUses(&req)
 	}
-	r.put(ctx, &rec, core.OpPrepare, start, err)
-	return t, err
+	return t, r.put(ctx, &rec, core.OpPrepare, start, err)
 }
 
 // FinishUse forwards, and logs the launch at the level [Uses].
@@ -34,8 +33,7 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	var rec Record
 	rec.describeIntent(t) // before the upstream recycles the intent
 	err := r.upstream.FinishUse(ctx, t)
-	r.put(ctx, &rec, core.OpFinish, start, err)
-	return err
+	return r.put(ctx, &rec, core.OpFinish, start, err)
 }
 
 // AbortUse forwards, and logs the launch at the level [Uses].
@@ -47,8 +45,7 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	var rec Record
 	rec.describeIntent(t) // before the upstream recycles the intent
 	err := r.upstream.AbortUse(ctx, t)
-	r.put(ctx, &rec, core.OpAbort, start, err)
-	return err
+	return r.put(ctx, &rec, core.OpAbort, start, err)
 }
 
 // RecordUse forwards, and logs the block and the stream at the level [Uses].
@@ -59,8 +56,7 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 	start := r.clock.now()
 	err := r.upstream.RecordUse(ctx, id, stream)
 	rec := Record{Event: core.Event{Stream: stream, Block: id, Access: core.ReadWrite, Uses: 1}}
-	r.put(ctx, &rec, core.OpRecord, start, err)
-	return err
+	return r.put(ctx, &rec, core.OpRecord, start, err)
 }
 
 // describeIntent fills in an open launch. Of a ticket that is not open
