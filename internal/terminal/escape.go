@@ -20,29 +20,18 @@ import (
 func Escape(text string) string { return escape(text, false) }
 
 func escape(text string, keepLines bool) string {
-	clean := 0
-	for clean < len(text) {
-		r, size := utf8.DecodeRuneInString(text[clean:])
-		if !passes(r, size, keepLines) {
-			break
+	var out strings.Builder
+	written := 0 // how much of text is in out
+	for at, size := 0, 0; at < len(text); at += size {
+		var r rune
+		if r, size = utf8.DecodeRuneInString(text[at:]); passes(r, size, keepLines) {
+			continue
 		}
-		clean += size
+		quoted := strconv.Quote(text[at : at+size])
+		out.WriteString(text[written:at] + quoted[1:len(quoted)-1])
+		written = at + size
 	}
-	if clean == len(text) {
-		return text
-	}
-	out := append(make([]byte, 0, len(text)+16), text[:clean]...)
-	for rest := text[clean:]; rest != ""; {
-		r, size := utf8.DecodeRuneInString(rest)
-		switch quoted := strconv.AppendQuote(nil, rest[:size]); {
-		case passes(r, size, keepLines):
-			out = append(out, rest[:size]...)
-		default:
-			out = append(out, quoted[1:len(quoted)-1]...)
-		}
-		rest = rest[size:]
-	}
-	return string(out)
+	return out.String() + text[written:]
 }
 
 // passes reports whether a character is shown as it is.

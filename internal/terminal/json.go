@@ -23,34 +23,25 @@ func Encode(v any) ([]byte, error) {
 // ends stay. What is not UTF-8 becomes the replacement character, as for every
 // reader of JSON.
 func JSON(text []byte) []byte {
-	if printsWhole(text) {
+	var out bytes.Buffer
+	written := 0 // how much of text is in out
+	for at, size := 0, 0; at < len(text); at += size {
+		var r rune
+		if r, size = utf8.DecodeRune(text[at:]); passes(r, size, true) {
+			continue
+		}
+		out.Write(text[written:at])
+		if r < ' ' {
+			out.WriteByte(' ')
+		} else {
+			writeEscape(&out, r)
+		}
+		written = at + size
+	}
+	if written == 0 {
 		return text
 	}
-	out := bytes.NewBuffer(make([]byte, 0, len(text)+64))
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		switch {
-		case passes(r, size, true):
-			out.Write(text[:size])
-		case r < ' ':
-			out.WriteByte(' ')
-		default:
-			writeEscape(out, r)
-		}
-		text = text[size:]
-	}
-	return out.Bytes()
-}
-
-func printsWhole(text []byte) bool {
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		if !passes(r, size, true) {
-			return false
-		}
-		text = text[size:]
-	}
-	return true
+	return append(out.Bytes(), text[written:]...)
 }
 
 // writeEscape writes a character as JSON escapes it, as two halves if it is
