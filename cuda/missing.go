@@ -51,26 +51,20 @@ func needManager(op string, m *MemoryManager) error {
 }
 
 func needSlice[T Element](op, field string, s *Slice[T]) error {
-	if s == nil {
-		return core.Missing(op, field, adviceSlice)
-	}
-	return nil
+	return need(op, field, s, adviceSlice)
 }
 
 func needSlices[T Element](op string, dst, src *Slice[T]) error {
 	return cmp.Or(needSlice(op, "dst", dst), needSlice(op, "src", src))
 }
 
-func needLease(op string, l *Lease) error {
-	if l == nil {
-		return core.Missing(op, "lease", adviceLease)
-	}
-	return nil
-}
+func needLease(op string, l *Lease) error { return need(op, "lease", l, adviceLease) }
 
-func needPool(op string, p *StreamPool) error {
+func needPool(op string, p *StreamPool) error { return need(op, "pool", p, adviceStreams) }
+
+func need[T any](op, field string, p *T, advice string) error {
 	if p == nil {
-		return core.Missing(op, "pool", adviceStreams)
+		return core.Missing(op, field, advice)
 	}
 	return nil
 }
