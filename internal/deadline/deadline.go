@@ -30,6 +30,22 @@ func Within(ctx context.Context, f func() error) error {
 	}
 }
 
+// Await waits until done is closed or ctx ends, whose error it returns. What is done
+// by then is done, also if ctx has ended before.
+func Await(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return nil
+	default:
+		return ctx.Err()
+	}
+}
+
 // AtLeastAMoment returns end with a context that lasts for a moment even if no
 // time is left.
 func AtLeastAMoment(end func(context.Context) error) func(context.Context) error {

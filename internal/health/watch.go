@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // Config says what a [Watch] reads and whom it tells.
@@ -93,12 +94,10 @@ func (w *Watch) Stop() { close(w.stop) }
 
 // Wait waits until the last change was told, or ctx ends.
 func (w *Watch) Wait(ctx context.Context) error {
-	select {
-	case <-w.done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the watch of health does not end, because Config.OnHealth, Config.TelemetryLost or the logger does not return: %w", ctx.Err())
+	if err := deadline.Await(ctx, w.done); err != nil {
+		return fmt.Errorf("the watch of health does not end, because Config.OnHealth, Config.TelemetryLost or the logger does not return: %w", err)
 	}
+	return nil
 }
 
 func (w *Watch) run(rules *Rules) {

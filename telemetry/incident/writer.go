@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/telemetry/internal/rotated"
 )
 
@@ -212,10 +213,8 @@ func (w *Writer) Flush(ctx context.Context) error {
 	open := slices.Collect(maps.Keys(w.open))
 	w.mu.Unlock()
 	for _, it := range open {
-		select {
-		case <-it.done:
-		case <-ctx.Done():
-			return fmt.Errorf("incidents are not written yet: %w", ctx.Err())
+		if err := deadline.Await(ctx, it.done); err != nil {
+			return fmt.Errorf("incidents are not written yet: %w", err)
 		}
 	}
 	w.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // Backend is what a [MemoryWatch] asks: the resource that takes memory from the device. Both
@@ -107,10 +108,8 @@ func (w *MemoryWatch) Refresh() error {
 // a moment more.
 func (w *MemoryWatch) Close(ctx context.Context) error {
 	w.stop()
-	select {
-	case <-w.done:
+	if deadline.Await(ctx, w.done) == nil {
 		return nil
-	case <-ctx.Done():
 	}
 	select { // the goroutine ends by itself, unless it is in the driver
 	case <-w.done:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // Worker does jobs one after the other in a goroutine of its own, so that nobody
@@ -59,17 +61,7 @@ func (w *Worker) Close(ctx context.Context) error {
 	w.closed = true
 	w.more.Signal()
 	w.mu.Unlock()
-	select {
-	case <-w.ended: // also if ctx has ended
-		return nil
-	default:
-	}
-	select {
-	case <-w.ended:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return deadline.Await(ctx, w.ended)
 }
 
 func (w *Worker) run() {
