@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/internal/blocks"
 )
 
 var holderMetrics = []family[map[core.Tag]*amounts]{
@@ -17,7 +18,7 @@ func byTag(read func(core.Amount) uint64) func(map[core.Tag]*amounts, sender) {
 	return func(tags map[core.Tag]*amounts, out sender) {
 		for tag, amounts := range tags {
 			for i, state := range holderStates {
-				out.count(read(amounts[i]), string(tag), stateLabel(state))
+				out.count(read(amounts[i]), string(tag), blocks.StateName(state))
 			}
 		}
 	}
@@ -73,13 +74,4 @@ func (s *TagSeries) sums(holders []core.Holder) map[core.Tag]*amounts {
 		}
 	}
 	return sums
-}
-
-// stateLabel is the label of a state in metrics. What a retired block holds
-// is called pending there, as in [core.Stats].
-func stateLabel(s core.BlockState) string {
-	if s == core.Retired {
-		return "pending"
-	}
-	return s.String()
 }

@@ -1,6 +1,9 @@
 package metrics
 
-import "github.com/fencepost-gpu/fencepost/core"
+import (
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/internal/blocks"
+)
 
 var statMetrics = []family[core.Stats]{
 	{gauge("gpumem_memory_bytes", "Device memory by state, padding included: live, pending until the device has passed the free, or quarantined by the guard.", "state"), byState(func(a core.Amount) uint64 { return a.Bytes })},
@@ -38,9 +41,9 @@ var statMetrics = []family[core.Stats]{
 // byState is the samples of what amounts there are in each state.
 func byState(read func(core.Amount) uint64) func(core.Stats, sender) {
 	return func(s core.Stats, out sender) {
-		out.count(read(s.Live), stateLabel(core.Live))
-		out.count(read(s.Pending), stateLabel(core.Retired))
-		out.count(read(s.Quarantined), stateLabel(core.Quarantined))
+		out.count(read(s.Live), blocks.StateName(core.Live))
+		out.count(read(s.Pending), blocks.StateName(core.Retired))
+		out.count(read(s.Quarantined), blocks.StateName(core.Quarantined))
 	}
 }
 

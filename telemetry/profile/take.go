@@ -11,6 +11,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/telemetry/internal/blocks"
 )
 
 // taking is held while a profile is taken: lists of all blocks are large, and
@@ -120,17 +121,9 @@ func (k key) labels() map[string][]string {
 		labels["stream"] = []string{k.stream.String()}
 	}
 	if k.state != 0 {
-		labels["state"] = []string{stateLabel(k.state)}
+		labels["state"] = []string{blocks.StateName(k.state)}
 	}
 	return labels
-}
-
-// stateLabel calls retired what metrics and [core.Stats] call pending.
-func stateLabel(s core.BlockState) string {
-	if s == core.Retired {
-		return "pending"
-	}
-	return s.String()
 }
 
 // executable names the program, as Go's own profiles do.

@@ -1,4 +1,5 @@
-// Package blocks lists the blocks of a stack as its layers know them together.
+// Package blocks lists the blocks of a stack as its layers know them together, and
+// names their states.
 package blocks
 
 import (
@@ -34,4 +35,13 @@ func Of(r core.Resource) iter.Seq[core.BlockInfo] {
 			return yield(b)
 		})
 	}
+}
+
+// StateName is the name of a state in what is exported: what a retired block holds
+// is pending, as in [core.Stats].
+func StateName(s core.BlockState) string {
+	if s == core.Retired {
+		return "pending"
+	}
+	return s.String()
 }
