@@ -222,11 +222,8 @@ func (r *Runtime) deviceInfo() metrics.DeviceInfo {
 // hostName is the node's name where the environment has it, as a pod's may: a
 // container's own name is not that of the machine whose GPU it shares.
 func hostName() string {
-	if node := os.Getenv("NODE_NAME"); node != "" {
-		return node
-	}
 	name, _ := os.Hostname() // or else nobody knows
-	return name
+	return cmp.Or(os.Getenv("NODE_NAME"), name)
 }
 
 func (r *Runtime) buildInfo() metrics.BuildInfo {

@@ -75,12 +75,8 @@ var _ core.FindingSink = (*Findings)(nil)
 
 // NewFindings returns an empty collection.
 func NewFindings(cfg FindingsConfig) *Findings {
-	keep := cfg.Keep
-	if keep <= 0 {
-		keep = DefaultKeep
-	}
 	c := &Findings{
-		logger: cfg.Logger, keep: keep,
+		logger: cfg.Logger, keep: cmp.Or(max(cfg.Keep, 0), DefaultKeep),
 		kinds: map[core.FindingKind]uint64{}, mild: map[core.FindingKind]uint64{}, places: map[uintptr]bool{},
 		byTag: map[tagKey]uint64{},
 		tags:  map[core.Tag]bool{},

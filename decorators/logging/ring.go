@@ -76,10 +76,7 @@ var _ Sink = (*Ring)(nil)
 // size of zero or less means [DefaultRingSize]. A record takes 320 bytes. A
 // ring of 1024 records or more has 16 stripes, one of less than 128 has one.
 func NewRing(size int) *Ring {
-	if size <= 0 {
-		size = DefaultRingSize
-	}
-	size = 1 << bits.Len(uint(size-1))
+	size = 1 << bits.Len(uint(cmp.Or(max(size, 0), DefaultRingSize)-1))
 	each := min(size, parcelSize)
 	g := &Ring{stripes: make([]stripe, min(maxStripes, max(1, size/minStripe))), parcels: make([]parcel, size/each)}
 	slots := make([]slot, size)

@@ -1,6 +1,7 @@
 package logging
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -51,12 +52,8 @@ type Queue struct {
 }
 
 func (q Queue) withDefaults() Queue {
-	if q.Size <= 0 {
-		q.Size = DefaultQueueSize
-	}
-	if q.Delay <= 0 {
-		q.Delay = DefaultQueueDelay
-	}
+	q.Size = cmp.Or(max(q.Size, 0), DefaultQueueSize)
+	q.Delay = cmp.Or(max(q.Delay, 0), DefaultQueueDelay)
 	if q.OnError == nil {
 		q.OnError = func(err error) {
 			slog.Error("fencepost: the allocation log can't be written; records are lost and counted", "error", err)

@@ -34,21 +34,17 @@ type Around struct {
 func (a Around) Of(ctx context.Context, f core.Finding) iter.Seq[incident.Surroundings] {
 	return func(yield func(incident.Surroundings) bool) {
 		s := incident.Surroundings{Device: a.Device, Stack: a.Stack}
-		parts := []struct {
-			name string
-			ask  func()
-		}{
-			{"history", func() { s.History = historyOf(f, a.Records()) }},
-			{"memory", func() { s.Memory = incident.FromStats(a.Memory()) }},
-			{"guard", func() { s.Guard = a.Guard() }},
-		}
 		missing := []string{"history", "memory", "guard"}
-		for i, part := range parts {
+		for i, ask := range []func(){
+			func() { s.History = historyOf(f, a.Records()) },
+			func() { s.Memory = incident.FromStats(a.Memory()) },
+			func() { s.Guard = a.Guard() },
+		} {
 			s.Incomplete = strings.Join(missing[i:], ", ") + ": not known yet"
 			if !yield(s) || ctx.Err() != nil {
 				return
 			}
-			part.ask()
+			ask()
 		}
 		s.Incomplete = ""
 		yield(s)

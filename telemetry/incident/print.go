@@ -64,7 +64,7 @@ func (p *printer) line(format string, args ...any) {
 
 func (p *printer) victim(f *Finding) {
 	if v := f.Victim; v != nil {
-		p.line("  victim     tag %q generation #%d, %d bytes at %v, %s, of stream %s", v.Tag, v.Generation, v.Requested, v.Ptr, v.State, streamText(v.Stream))
+		p.line("  victim     tag %q generation #%d, %d bytes at %v, %s, of stream %s", v.Tag, v.Generation, v.Requested, v.Ptr, v.State, core.StreamID(v.Stream))
 	} else {
 		p.line("  victim     unknown")
 	}
@@ -97,7 +97,7 @@ func (u Use) String() string {
 	if u.LaunchID != 0 { // of what an oracle saw it is not known
 		text += fmt.Sprintf("%d ", u.LaunchID)
 	}
-	text += fmt.Sprintf("%q on stream %s", u.Launch, streamText(u.Stream))
+	text += fmt.Sprintf("%q on stream %s", u.Launch, core.StreamID(u.Stream))
 	if !u.Time.IsZero() {
 		text = stamp(u.Time) + "  " + text
 	}
@@ -155,7 +155,7 @@ func (p *printer) history(events []Event, victim *Block) {
 
 // String is the record on one line; what does not print is escaped.
 func (e Event) String() string {
-	text := fmt.Sprintf("%s  %-10s stream %s", stamp(e.Time), e.Op, streamText(e.Stream))
+	text := fmt.Sprintf("%s  %-10s stream %s", stamp(e.Time), e.Op, core.StreamID(e.Stream))
 	if e.Generation != 0 {
 		text += fmt.Sprintf(" #%d", e.Generation)
 	}
@@ -179,11 +179,4 @@ func stamp(t time.Time) string {
 		return "at an unknown time"
 	}
 	return t.Format(time.RFC3339Nano)
-}
-
-func streamText(id uint64) string {
-	if id == 0 {
-		return "default"
-	}
-	return fmt.Sprint(id)
 }
