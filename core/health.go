@@ -79,9 +79,7 @@ func (r *Runtime) report(f Finding) {
 	if r.findings == nil {
 		return
 	}
-	if f.Source == "" {
-		f.Source = "runtime"
-	}
+	f.Source = cmp.Or(f.Source, "runtime")
 	if f.Time.IsZero() {
 		f.Time = time.Now()
 	}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,9 +142,7 @@ func (r *recording) note(op string, memory Tracked, access Access) error {
 func (r *recording) refuseLate(op string, t Tracking) error {
 	err := &StreamMisuseError{Op: "LaunchRecorder." + op, Block: t.Block, Stream: r.stream,
 		Reason: "recorded after preflight: once preflight has succeeded the set of uses is frozen; record this use before it"}
-	if r.late == nil {
-		r.late = err
-	}
+	r.late = cmp.Or[error](r.late, err)
 	return err
 }
 
@@ -153,9 +152,7 @@ func (r *recording) reject(op string, kind TrackingKind) error {
 		why = "external (DLPack or Arrow device) memory has no identity here; synchronise with its producer yourself and use a permissive recorder"
 	}
 	err := &StreamMisuseError{Op: "LaunchRecorder." + op, Stream: r.stream, Reason: "untracked buffer rejected: " + why}
-	if r.rejected == nil {
-		r.rejected = err
-	}
+	r.rejected = cmp.Or[error](r.rejected, err)
 	return err
 }
 

@@ -3,6 +3,8 @@ package cuda
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -147,10 +149,7 @@ func (r *DirectResource) Subscribe(l core.Listener) { r.listeners.Add(l) }
 // blocks lists the live blocks.
 func (r *DirectResource) blocks(yield func(core.BlockInfo) bool) {
 	r.mu.Lock()
-	live := make([]core.Block, 0, len(r.live))
-	for _, b := range r.live {
-		live = append(live, b)
-	}
+	live := slices.Collect(maps.Values(r.live))
 	r.mu.Unlock()
 	for _, b := range live {
 		if !yield(core.BlockInfo{Block: b}) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -243,12 +244,7 @@ func (l *lostHosts) add(host unsafe.Pointer) {
 func (l *lostHosts) within(low, high uintptr) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, host := range l.hosts {
-		if host >= low && host < high {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.hosts, func(host uintptr) bool { return host >= low && host < high })
 }
 
 // copiesDone reports whether no copy under way uses host memory that begins

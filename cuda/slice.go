@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -232,10 +233,7 @@ func (m *MemoryManager) Runtime() *core.Runtime { return m.runtime }
 // charge takes bytes from the limit. It compares before it adds: to add first
 // and check then would refuse others what fits meanwhile.
 func (m *MemoryManager) charge(bytes uint64, tag core.Tag) error {
-	limit := m.limit
-	if limit == 0 {
-		limit = math.MaxUint64
-	}
+	limit := cmp.Or(m.limit, math.MaxUint64)
 	for {
 		used := m.used.Load()
 		if bytes > limit-used {

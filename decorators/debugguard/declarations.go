@@ -1,7 +1,9 @@
 package debugguard
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -70,12 +72,7 @@ func (r *Resource) refuse(o *openLaunch, req *core.UseRequest) error {
 
 // writes reports whether one of the uses writes the block.
 func writes(uses []core.Use, g core.Generation) bool {
-	for i := range uses {
-		if uses[i].Block.Generation == g && uses[i].Access.Writes() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(uses, func(u core.Use) bool { return u.Block.Generation == g && u.Access.Writes() })
 }
 
 // measure notes where the blocks of the launch lie.
@@ -108,9 +105,7 @@ func (r *Resource) checkPointers(o *openLaunch, req *core.UseRequest) (first err
 		if declared || ptr == 0 || r.Mode() == Off {
 			continue
 		}
-		if err := r.undeclared(o, req, ptr); first == nil {
-			first = err
-		}
+		first = cmp.Or(first, r.undeclared(o, req, ptr))
 	}
 	return first
 }

@@ -1,6 +1,7 @@
 package findings
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"sync"
@@ -88,10 +89,7 @@ func (o *oracleTranslator) remember(b core.Block) {
 func (o *oracleTranslator) blockAt(base core.Resource, f sim.Finding) (victim core.Block, newest core.Generation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	ptr := f.BlockPtr
-	if ptr == 0 {
-		ptr = f.First.Ptr
-	}
+	ptr := cmp.Or(f.BlockPtr, f.First.Ptr)
 	consider := func(b core.Block) {
 		if ptr-b.ID.Ptr < b.Bytes && b.ID.Generation > victim.ID.Generation {
 			victim = b

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -33,10 +34,7 @@ func (s Source) amountsByTag() func() map[core.Tag]*amounts {
 	if s.Holders == nil {
 		return nil
 	}
-	tags := s.Tags
-	if tags == nil {
-		tags = NewTagSeries()
-	}
+	tags := cmp.Or(s.Tags, NewTagSeries())
 	return func() map[core.Tag]*amounts {
 		holders := s.Holders()
 		if s.Tags == nil {
