@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
 // Sink takes records. All methods are safe for concurrent use.
@@ -196,18 +198,11 @@ func (s *AsyncSink) Flush(ctx context.Context) error {
 func (s *AsyncSink) Close(ctx context.Context) error {
 	s.queue.close()
 	s.stopOnce.Do(func() { close(s.stop) })
-	select {
-	case <-s.done:
+	if deadline.Await(ctx, s.done) == nil {
 		return s.result
-	case <-ctx.Done():
-		s.abandoned.Store(true)
 	}
-	select {
-	case <-s.done:
-		return s.result
-	default:
-		return fmt.Errorf("logging: close: %w", context.Cause(ctx))
-	}
+	s.abandoned.Store(true)
+	return fmt.Errorf("logging: close: %w", context.Cause(ctx))
 }
 
 // chunk is how many records are written at once. Between chunks the worker
@@ -275,9 +270,7 @@ func (s *AsyncSink) write(records []Record) {
 	if s.failures.Add(1) == 1 {
 		s.config.OnError(err)
 	}
-	if s.unreported == nil {
-		s.unreported = err
-	}
+	s.unreported = cmp.Or(s.unreported, err)
 }
 
 // report returns the error that no Flush has returned yet.
