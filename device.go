@@ -60,6 +60,8 @@ func (r *Runtime) openDriver(cfg Config) error {
 	if r.gpu {
 		r.device.Kind = CUDA
 	}
+	// Before the streams, and so undone after them: code that runs must not be unloaded.
+	r.onClose(func(ctx context.Context) error { return deadline.Within(ctx, r.code.unload) })
 	return nil
 }
 
@@ -317,13 +319,6 @@ func (c *code) unload() error {
 	}
 	c.modules = nil
 	return errors.Join(errs...)
-}
-
-// openCode comes before the streams, and so is undone after them: code that runs
-// must not be unloaded.
-func (r *Runtime) openCode(Config) error {
-	r.onClose(func(ctx context.Context) error { return deadline.Within(ctx, r.code.unload) })
-	return nil
 }
 
 // twice repeats what the driver refused: a refusal has changed nothing, and

@@ -1,6 +1,7 @@
 package fencepost
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,30 +85,25 @@ type JobOption func(*jobOptions)
 //
 // A job that calls Do again holds a stream while it waits for another one.
 func (r *Runtime) Do(ctx context.Context, name string, work func(*Job) error, options ...JobOption) (err error) {
-	if r == nil || ctx == nil || work == nil {
-		return nilInJob(r, work)
-	}
-	j, err := r.begin(ctx, core.Tag(name), options)
-	if err != nil {
-		return err
-	}
-	defer func() { err = also(err, j.end()) }()
-	if err = work(j); err == nil {
-		return j.wait()
-	}
-	_ = j.wait() // the caller gets its host memory back; why work failed says more
-	return err
-}
-
-func nilInJob(r *Runtime, work func(*Job) error) error {
 	const op = "Do"
 	switch {
 	case r == nil:
 		return core.Missing(op, "runtime", "use what fencepost.Open returned, and see to its error")
 	case work == nil:
 		return core.Missing(op, "work", "pass the function that does the work")
+	case ctx == nil:
+		return core.Missing(op, "ctx", "pass the request's context, or context.Background()")
 	}
-	return core.Missing(op, "ctx", "pass the request's context, or context.Background()")
+	j, err := r.begin(ctx, core.Tag(name), options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = also(err, j.state.end()) }()
+	if err = work(j); err == nil {
+		return j.wait()
+	}
+	_ = j.wait() // the caller gets its host memory back; why work failed says more
+	return err
 }
 
 // begin reserves memory and leases a stream, in this order: a job that waits
@@ -398,9 +394,7 @@ func notAnArg(i int, nilSlice bool) error {
 // first.
 func (j *Job) wait() (first error) {
 	for _, on := range j.state.streams {
-		if err := j.state.waitFor(on); first == nil {
-			first = err
-		}
+		first = cmp.Or(first, j.state.waitFor(on))
 	}
 	return first
 }
@@ -416,8 +410,6 @@ func (s *jobState) waitFor(on *jobStream) error {
 	on.busy = false
 	return nil
 }
-
-func (j *Job) end() error { return j.state.end() }
 
 // end gives everything back, and goes on past errors and the end of the
 // context: a client that went away must not cost memory. It does not wait for
@@ -458,9 +450,7 @@ func (s *jobState) freeAll(ctx context.Context) error {
 		}
 		if err := twice(func() error { _, err := s.rt.Deallocate(ctx, id); return err }); err != nil {
 			held++
-			if first == nil {
-				first = err
-			}
+			first = cmp.Or(first, err)
 		}
 	}
 	if held == 0 {

@@ -117,7 +117,7 @@ func (r *Runtime) flushes(cfg Config) (all []func(context.Context) error) {
 }
 
 func (r *Runtime) build(cfg Config) error {
-	for _, step := range []func(Config) error{r.openDriver, r.openCode, r.openStreams, r.buildStack, r.finishBuild, r.watchHealth} {
+	for _, step := range []func(Config) error{r.openDriver, r.openStreams, r.buildStack, r.finishBuild, r.watchHealth} {
 		if err := step(cfg); err != nil {
 			return err
 		}

@@ -194,10 +194,12 @@ func (r *Runtime) newCollector() (*metrics.Collector, error) {
 		StickyErrors:     r.StickyErrors,
 		Guard:            r.guardStats,
 		Memory:           r.DeviceMemory,
-		History:          r.historyStats,
-		Info:             r.deviceInfo(),
-		Build:            r.buildInfo(),
-		Started:          r.opened,
+		History: func() metrics.HistoryStats {
+			return metrics.HistoryStats{Records: r.ring.Total(), Capacity: r.ring.Cap()}
+		},
+		Info:    metrics.DeviceInfo{UUID: r.device.UUID, PCIBusID: r.device.PCIBusID, Host: hostName(), Name: r.device.Name, Kind: r.device.Kind},
+		Build:   metrics.BuildInfo{Version: version.Fencepost(), Stack: r.String(), DeviceKind: r.device.Kind, DeviceName: r.device.Name},
+		Started: r.opened,
 	}
 	if r.incidents != nil {
 		source.Incidents, source.Dumps = r.incidents.Stats, r.dumps.Stats
@@ -211,23 +213,11 @@ func (r *Runtime) streamStats() metrics.StreamStats {
 		Waiting: st.Waiting, Acquisitions: uint64(st.Acquires), Refusals: uint64(st.Refused), Waited: st.WaitTime, Oldest: st.OldestAge}
 }
 
-func (r *Runtime) historyStats() metrics.HistoryStats {
-	return metrics.HistoryStats{Records: r.ring.Total(), Capacity: r.ring.Cap()}
-}
-
-func (r *Runtime) deviceInfo() metrics.DeviceInfo {
-	return metrics.DeviceInfo{UUID: r.device.UUID, PCIBusID: r.device.PCIBusID, Host: hostName(), Name: r.device.Name, Kind: r.device.Kind}
-}
-
 // hostName is the node's name where the environment has it, as a pod's may: a
 // container's own name is not that of the machine whose GPU it shares.
 func hostName() string {
 	name, _ := os.Hostname() // or else nobody knows
 	return cmp.Or(os.Getenv("NODE_NAME"), name)
-}
-
-func (r *Runtime) buildInfo() metrics.BuildInfo {
-	return metrics.BuildInfo{Version: version.Fencepost(), Stack: r.String(), DeviceKind: r.device.Kind, DeviceName: r.device.Name}
 }
 
 // tagShare is the part of the time that looking at all tags may take: a program
@@ -243,14 +233,10 @@ func (r *Runtime) keepMetrics() {
 		if now.Before(next) {
 			return
 		}
-		r.lookAtTags(now)
+		r.budget.RenewTags() // before the look: what is used after it counts for the next
+		r.tags.Look(now, r.budget.Holders())
 		next = now.Add(tagShare * time.Since(now))
 	}))
-}
-
-func (r *Runtime) lookAtTags(now time.Time) {
-	r.budget.RenewTags() // before the look: what is used after it counts for the next
-	r.tags.Look(now, r.budget.Holders())
 }
 
 // everySecond calls f when a second of the clock begins, until the function that

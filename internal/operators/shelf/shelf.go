@@ -56,8 +56,11 @@ type File struct {
 // List is the newest files, newest first.
 func (s *Shelf) List() ([]File, error) {
 	root, err := os.OpenRoot(s.dir)
+	if errors.Is(err, fs.ErrNotExist) { // nothing was written yet
+		return nil, nil
+	}
 	if err != nil {
-		return nil, ignoreMissing(err) // nothing was written yet
+		return nil, err
 	}
 	defer root.Close()
 	entries, err := fs.ReadDir(root.FS(), ".")
@@ -147,11 +150,4 @@ func (s *Shelf) name(index int) string {
 		}
 	}
 	return ""
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
