@@ -118,6 +118,36 @@ func TestWhatIsMappedAtTheCloseStaysUntilItIsUnmapped(t *testing.T) {
 	must(t, s.Close(), s.Reap())
 }
 
+func TestAddressesThatAreNotTakenBackAreGivenBackAgain(t *testing.T) {
+	s, faults, d := newStore(t, 8, 8)
+	ptr := mustMap(t, s, d, 1)
+	must(t, s.Unmap(ptr, granule))
+	faults.FailMethod(drivertest.MemUnreserve, 1, driver.Unknown)
+	if err := s.Close(); !errors.Is(err, core.ErrDriver) || errors.Is(err, core.ErrSticky) {
+		t.Error(err)
+	}
+	must(t, s.Close())
+	checkGone(t, s, d)
+}
+
+func TestSizesAreMultiplesOfTheGranularity(t *testing.T) {
+	for _, size := range [][2]uint64{{0, granule}, {granule / 2, granule}, {granule, 0}, {2 * granule, 3 * granule}} {
+		d := &device{}
+		if _, err := New(d, size[0], size[1]); !errors.Is(err, core.ErrDriver) || d.reserved > 0 {
+			t.Errorf("%d bytes of addresses for pages of %d: %v", size[1], size[0], err)
+		}
+	}
+	s, err := New(drivertest.NewFaults(&device{}), granule, granule)
+	must(t, err, s.Close())
+	faults := drivertest.NewFaults(&device{})
+	for _, method := range []drivertest.Method{drivertest.Properties, drivertest.MemReserve} {
+		faults.FailMethod(method, 1, driver.Unknown)
+		if _, err := New(faults, granule, granule); !errors.Is(err, core.ErrDriver) {
+			t.Error(err)
+		}
+	}
+}
+
 // Whichever calls fail: nothing is lost, and what is held is what the device has given.
 func TestNothingIsLostWhateverFails(t *testing.T) {
 	failed := 0
