@@ -28,6 +28,10 @@ type device struct {
 	places   map[driver.MemHandle]uint64 // of what is mapped
 	last     driver.MemHandle
 	peak     int // handles
+	// torn is how many pages the next unmap takes down before it fails; lenient says that one of
+	// pages that are not mapped does not fail. CUDA promises neither.
+	torn    int
+	lenient bool
 }
 
 // newStore returns a store of pages of one granule on a device that has memory for so many.
@@ -124,7 +128,7 @@ func (d *device) onMapped(op string, ptr, bytes uint64, f func(at uint64)) error
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for at := ptr; at < ptr+bytes; at += granule {
-		if d.mapped[at] == 0 {
+		if d.mapped[at] == 0 && !(d.lenient && op == "MemUnmap") {
 			return driver.NewError(op, driver.InvalidValue)
 		}
 	}
@@ -139,11 +143,26 @@ func (d *device) MemAccess(ptr, bytes uint64) error {
 }
 
 func (d *device) MemUnmap(ptr, bytes uint64) error {
-	return d.onMapped("MemUnmap", ptr, bytes, func(at uint64) {
+	torn := d.tear()
+	if torn > 0 {
+		bytes = uint64(torn) * granule
+	}
+	err := d.onMapped("MemUnmap", ptr, bytes, func(at uint64) {
 		delete(d.places, d.mapped[at])
 		delete(d.mapped, at)
 		delete(d.open, at)
 	})
+	if torn > 0 {
+		return driver.NewError("MemUnmap", driver.Unknown)
+	}
+	return err
+}
+
+func (d *device) tear() (torn int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	torn, d.torn = d.torn, 0
+	return torn
 }
 
 // check demands that the books are the device's, while no call is under way.

@@ -121,25 +121,30 @@ func (s *Store) takeDown(r run) error {
 	if r.n == 0 {
 		return nil
 	}
-	err := s.unmap(r.span)
+	err := s.call(func() error { return s.drv.MemUnmap(s.addr(r.first), r.n*s.page) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
 		s.remains = append(s.remains, r)
-		return fmt.Errorf("%d bytes stay mapped until a later reap: %w", r.n*s.page, err)
+		return fmt.Errorf("%d bytes at %#x are taken down by a later reap: %w", r.n*s.page, s.addr(r.first), err)
 	}
 	s.vacate(r)
 	return nil
 }
 
-// takeDownRemains tries that again with all that remains. It returns the first error.
+// takeDownRemains tries that again with all that remains, page by page: those that
+// cannot be taken down stand in no other's way. It returns the first error.
 func (s *Store) takeDownRemains() (first error) {
 	s.mu.Lock()
 	remains := s.remains
 	s.remains = nil
 	s.mu.Unlock()
 	for _, r := range remains {
-		first = cmp.Or(first, s.takeDown(r))
+		for r.n > 0 {
+			var page run
+			page, r = r.split(1)
+			first = cmp.Or(first, s.takeDown(page))
+		}
 	}
 	return first
 }
@@ -164,6 +169,7 @@ func (s *Store) takeOut(ptr, bytes uint64) (run, error) {
 	}
 	r := run{at, slices.Clone(mapped)}
 	clear(mapped)
+	s.mapped -= r.n
 	return r, nil
 }
 
@@ -210,11 +216,6 @@ func (s *Store) oldest(keep uint64) (h driver.MemHandle, ok bool) {
 	h, s.spare = s.spare[0], s.spare[1:]
 	s.leaving++
 	return h, true
-}
-
-// unmap takes the pages of a place from their addresses, all or none.
-func (s *Store) unmap(at span) error {
-	return s.call(func() error { return s.drv.MemUnmap(s.addr(at.first), at.n*s.page) })
 }
 
 // call calls the driver, unless the device's context is gone.

@@ -40,7 +40,7 @@ type Store struct {
 	// a call is under way.
 	handles []driver.MemHandle
 	spare   []driver.MemHandle // oldest first
-	remains []run              // mapped, nobody has it, and the driver did not take it down
+	remains []run              // nobody has it, and the driver did not take it down
 	limit   uint64             // in bytes
 
 	// held is what the device has given, high its highest value, mapped what callers have of
@@ -90,28 +90,22 @@ func (s *Store) Map(bytes uint64) (ptr, n uint64, err error) {
 }
 
 // Unmap makes mapped pages spare. The device must be done with them: the call waits for
-// nothing. ptr and bytes are whole pages that Map has mapped, in one call or in several. After an
-// error all of them are mapped as before.
+// nothing. ptr and bytes are whole pages that Map has mapped, in one call or in several. Nobody may
+// use them from now on, not after an error either: the driver does not say what an unmap of several pages
+// that failed has left. They are held then, and Reap tries again.
 func (s *Store) Unmap(ptr, bytes uint64) error {
 	r, err := s.takeOut(ptr, bytes)
 	if err != nil {
 		return err
 	}
-	err = s.unmap(r.span)
+	err = s.takeDown(r)
 	s.mu.Lock()
-	if err != nil {
-		copy(s.handles[r.first:], r.handles)
-		s.mu.Unlock()
-		return err
-	}
-	s.mapped -= r.n
-	s.vacate(r)
 	closed := s.closed
 	s.mu.Unlock()
 	if closed {
-		return s.finish()
+		return cmp.Or(err, s.finish())
 	}
-	return nil
+	return err
 }
 
 // Release gives spare pages back to the device, oldest first, until at most so many bytes are held, mapped ones
@@ -137,7 +131,7 @@ func (s *Store) Held() uint64 {
 	return s.held * s.page
 }
 
-// Mapped is how many bytes callers of Map have. It does not block.
+// Mapped is how many bytes callers of Map have and did not pass to Unmap. It does not block.
 func (s *Store) Mapped() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,8 +147,8 @@ func (s *Store) AddTo(st *core.Stats) {
 	st.ReservedHigh += s.high * s.page
 }
 
-// Reap tries again to take down what is left of calls of Map that failed, and what a closed store could
-// not give back. It returns the first error.
+// Reap tries again to take down what calls of Map and Unmap could not, and what a closed store
+// could not give back. It returns the first error.
 func (s *Store) Reap() error {
 	s.mu.Lock()
 	closed := s.closed
