@@ -132,6 +132,14 @@ func (f *Fit) Pages(yield func(ptr, n, mark uint64) bool) {
 	})
 }
 
+// Mark gives all that is free another mark.
+func (f *Fit) Mark(mark uint64) {
+	f.ranges.each(unit, func(r *record) bool {
+		r.mark = mark
+		return true
+	})
+}
+
 // Bytes is how much memory is free, and how much is taken.
 func (f *Fit) Bytes() (free, used uint64) { return f.free, f.used }
 

@@ -67,6 +67,9 @@ func New(drv driver.Driver, page, addresses uint64) (*Store, error) {
 	return &Store{drv: drv, page: page, base: base, end: base + addresses, holes: holes{{0, addresses / page}}}, nil
 }
 
+// Base is the first of the addresses.
+func (s *Store) Base() uint64 { return s.base }
+
 // Map maps at least so many bytes, rounded up to whole pages, at addresses in a row: the lowest
 // that are free. It uses spare pages, and takes from the device what is missing. An error
 // for want of the device's memory, of the limit, or of addresses in a row matches
