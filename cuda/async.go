@@ -6,13 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
-	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
-	"github.com/fencepost-gpu/fencepost/cuda/internal/vmm"
 )
 
 // AsyncResource is the stream-ordered backend: memory from a pool of the
@@ -72,19 +69,16 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 	if cfg.ReleaseThreshold == 0 {
 		cfg.ReleaseThreshold = math.MaxUint64
 	}
-	if !streams.hasResource.CompareAndSwap(false, true) {
-		return nil, &core.InvalidRequestError{Op: "NewAsyncResource", Field: "streams", Reason: "the stream pool serves another resource: make a pool of streams for each resource"}
+	if err := streams.claimFor("NewAsyncResource"); err != nil {
+		return nil, err
 	}
 	pool, err := newDriverPool(drv, driver.PoolConfig{ReleaseThreshold: cfg.ReleaseThreshold, Disable: cfg.DisableReuse})
 	if err != nil {
 		streams.hasResource.Store(false)
 		return nil, err
 	}
-	r := &AsyncResource{tracker{name: "async(" + deviceName(drv) + ")", streams: streams, memory: pool, windows: books.NewWindows(&streams.table.group, time.Now()),
-		mapper:     vmm.New(drv, props.MapGranularity, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges)),
-		reaperStop: make(chan struct{}), reaperDone: make(chan struct{}), closing: make(chan struct{}, 1)}}
-	r.owner = r
-	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })
+	r := &AsyncResource{}
+	r.tracker.init(r, "async("+deviceName(drv)+")", drv, streams, pool, props, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges))
 	r.startReaper(cfg.ReapInterval)
 	return r, nil
 }

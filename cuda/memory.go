@@ -24,7 +24,9 @@ import (
 //   - Calls for different streams come at the same time, those for one stream do not.
 //   - Work that is enqueued on the stream after take may use what that returned, which is
 //     aligned to [core.DefaultAlign]. After an error nothing is taken; one for want of memory
-//     matches [core.ErrOutOfMemory].
+//     matches [core.ErrOutOfMemory]. Then makeRoom is called, with that error and without the
+//     stream's lock: after nil the tracker tries again, for others may have been quicker, and
+//     otherwise it returns what makeRoom said.
 //   - What give is passed may be used by work that is ordered behind what was enqueued on
 //     that stream before. A take on the same stream must be able to use what was given there
 //     before, even if the device has not come to it: budgets lend it.
@@ -32,12 +34,13 @@ import (
 //     always on the stream on which it was taken. After an error it is still taken, and the
 //     tracker tries again.
 //
-// reap, trim and close may wait for the driver, and no lock is held over them. Close
-// comes last: the tracker lets reap and trim end before, and calls neither of them nor
-// take after it. What is still taken then stays good until it is given.
+// makeRoom, reap, trim and close may wait for the driver, and no lock is held over them.
+// Close comes last: the tracker lets reap and trim end before, and calls neither of them nor
+// take and makeRoom after it. What is still taken then stays good until it is given.
 type memory interface {
 	take(s *stream, bytes uint64) (ptr uint64, err error)
 	give(s *stream, ptr, bytes uint64) error
+	makeRoom(s *stream, bytes uint64, err error) error
 	// reap looks at what the device has completed, so that addTo tells of now.
 	reap() error
 	// trim gives what nobody has back to the device, but for so many bytes.
@@ -160,6 +163,9 @@ func (p *driverPool) take(s *stream, bytes uint64) (uint64, error) {
 func (p *driverPool) give(s *stream, ptr, _ uint64) error {
 	return p.drv.MemFreeAsync(ptr, s.Handle())
 }
+
+// makeRoom has nothing to try: the driver has.
+func (p *driverPool) makeRoom(_ *stream, _ uint64, err error) error { return err }
 
 // reap reads the pool. Of several readings at a time the one that was begun last stays:
 // on a runtime that goes quiet nobody would correct an older one that came back later.

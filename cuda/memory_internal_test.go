@@ -68,6 +68,8 @@ func (m *ledgerMemory) give(s *stream, ptr, bytes uint64) error {
 	return nil
 }
 
+func (m *ledgerMemory) makeRoom(_ *stream, _ uint64, err error) error { return err }
+
 func (m *ledgerMemory) reap() error            { return m.under.reap() }
 func (m *ledgerMemory) trim(keep uint64) error { return m.under.trim(keep) }
 

@@ -108,6 +108,14 @@ func NewStreamPool(drv driver.Driver, cfg StreamPoolConfig) (*StreamPool, error)
 	return p, nil
 }
 
+// claimFor makes the pool the one of a resource, which op is making.
+func (p *StreamPool) claimFor(op string) error {
+	if p.hasResource.CompareAndSwap(false, true) {
+		return nil
+	}
+	return &core.InvalidRequestError{Op: op, Field: "streams", Reason: "the stream pool serves another resource: make a pool of streams for each resource"}
+}
+
 func (p *StreamPool) construct(context.Context) (*stream, error) {
 	if p.closed.Load() {
 		return nil, errPoolClosed

@@ -3,11 +3,14 @@ package cuda
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/vmm"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
@@ -43,6 +46,16 @@ type tracker struct {
 
 	// closing holds who closes.
 	closing chan struct{}
+}
+
+// init makes r, which is zero, the tracker of a backend over a source of memory. The caller
+// starts the reaper.
+func (r *tracker) init(owner core.Resource, name string, drv driver.Driver, streams *StreamPool, m memory, props driver.Properties, isolatedAddresses uint64, isolatedRanges int) {
+	r.owner, r.name, r.streams, r.memory = owner, name, streams, m
+	r.windows = books.NewWindows(&streams.table.group, time.Now())
+	r.mapper = vmm.New(drv, props.MapGranularity, isolatedAddresses, isolatedRanges)
+	r.reaperStop, r.reaperDone, r.closing = make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
+	r.stopReaper = sync.OnceFunc(func() { close(r.reaperStop) })
 }
 
 // allocate is Allocate of the backend: it makes b the block for req if it succeeds.
@@ -81,14 +94,21 @@ func describe(b *core.Block, req *core.Request, ptr uint64, ordinal int) {
 
 // allocateOn is one step under the stream's lock: the allocation and the
 // point that it is ready behind. An isolated one is only refused there for what others are,
-// and does its share of the work.
+// and does its share of the work. While the memory makes room the lock is not held.
 func (r *tracker) allocateOn(s *stream, req *core.Request) (uint64, *fence.Point, error) {
-	s.Lock()
-	done := r.takeSome(s)
-	ptr, ready, err := r.allocateLocked(s, req)
-	s.Unlock()
-	r.releaseCompleted(done)
-	return ptr, ready, err
+	for {
+		s.Lock()
+		done := r.takeSome(s)
+		ptr, ready, err := r.allocateLocked(s, req)
+		s.Unlock()
+		r.releaseCompleted(done)
+		if err == nil || !errors.Is(err, core.ErrOutOfMemory) {
+			return ptr, ready, err
+		}
+		if err = r.memory.makeRoom(s, req.Bytes, err); err != nil {
+			return 0, nil, err
+		}
+	}
 }
 
 func (r *tracker) allocateLocked(s *stream, req *core.Request) (uint64, *fence.Point, error) {
