@@ -26,6 +26,35 @@ func TestAsyncResourceConforms(t *testing.T) {
 	}
 }
 
+func TestPoolResourceConforms(t *testing.T) {
+	schedules := []sim.Schedule{sim.FreeRunning(), sim.Seeded(1), sim.Seeded(2), sim.Seeded(3)}
+	if testing.Short() {
+		schedules = schedules[:2]
+	}
+	for _, schedule := range schedules {
+		t.Run(schedule.String(), func(t *testing.T) {
+			coretest.Run(t, func(t *testing.T) coretest.Subject { return poolSubject(t, schedule) })
+		})
+	}
+}
+
+// poolSubject has no free that fails by itself: its pool calls no driver for one.
+func poolSubject(t *testing.T, schedule sim.Schedule) coretest.Subject {
+	t.Helper()
+	stack := teststack.Open(t, teststack.Config{
+		Sim:     sim.Config{Bytes: conformanceBytes, Schedule: schedule},
+		Streams: 64,
+		Pool:    &cuda.PoolConfig{},
+	})
+	return coretest.Subject{
+		Resource: stack.Pool,
+		Features: core.UseTracking | core.StreamOrdered | core.Isolation,
+		Streams:  func(t testing.TB) core.StreamID { return stack.Lease(t, "conformance").ID() },
+		Device:   stack.Device(),
+		Capacity: conformanceBytes,
+	}
+}
+
 func TestDirectResourceConforms(t *testing.T) {
 	coretest.Run(t, func(t *testing.T) coretest.Subject {
 		s, faults := asyncOver(t, sim.FreeRunning())

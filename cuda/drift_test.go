@@ -54,7 +54,7 @@ func newMeddled(t *testing.T) (*bench, *poolMeddler) {
 
 func (b *bench) wantDrift(when string, want int64) {
 	b.Helper()
-	drift, ok, err := b.Async.Drift()
+	drift, ok, err := b.Backend.Drift()
 	if drift != want || !ok || err != nil {
 		b.Errorf("%s: drift %d (%v, %v), want %d", when, drift, ok, err, want)
 	}

@@ -93,6 +93,26 @@ func ExampleNewAsyncResource() {
 	// freed
 }
 
+func ExampleNewPoolResource() {
+	device, err := sim.Open(sim.Config{})
+	check(err)
+	streams, err := cuda.NewStreamPool(device, cuda.StreamPoolConfig{})
+	check(err)
+	pool, err := cuda.NewPoolResource(device, streams, cuda.PoolConfig{Limit: 64 << 20})
+	check(err)
+
+	for range 3 {
+		block, err := pool.Allocate(ctx, core.Request{Bytes: 1 << 20, Tag: "embeddings"})
+		check(err)
+		_, err = pool.Deallocate(ctx, block.ID)
+		check(err)
+	}
+	fmt.Printf("%+v\n", pool.Counts())
+
+	check(pool.Close(ctx), streams.Close(ctx), device.Close())
+	// Output: {Takeovers:0 Steals:0 Remaps:0 Growths:1}
+}
+
 func ExampleAlloc() {
 	e := openExample()
 	defer e.close()

@@ -28,7 +28,7 @@ func (s *Stack) Close() error {
 	if s.Sim == nil {
 		errs = append(errs, s.emptyPool())
 	}
-	check("the backend", s.Async.Close(ctx))
+	check("the backend", s.Backend.Close(ctx))
 	check("the streams", s.Streams.Close(ctx))
 	if s.Sim != nil {
 		errs = append(errs, s.judgeSim())
@@ -38,7 +38,7 @@ func (s *Stack) Close() error {
 
 // emptyPool asks the driver's own books, where there is no oracle to ask.
 func (s *Stack) emptyPool() error {
-	_, _, used, _, err := s.Async.PoolStats()
+	_, _, used, _, err := s.Backend.PoolStats()
 	if err == nil && used != 0 {
 		err = fmt.Errorf("%d bytes of the driver's pool are still allocated", used)
 	}

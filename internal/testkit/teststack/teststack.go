@@ -21,9 +21,25 @@ type Stack struct {
 	Sim     *sim.Device
 	Driver  driver.Driver
 	Streams *cuda.StreamPool
+	// Backend is Async or Pool, one of which is nil.
+	Backend Backend
 	Async   *cuda.AsyncResource
+	Pool    *cuda.PoolResource
 	Runtime *core.Runtime
 	Memory  *cuda.MemoryManager
+}
+
+// Backend is what a stack asks of either backend.
+type Backend interface {
+	core.Resource
+	// Drift, PoolStats, TrimPool and Close are those of both backends.
+	Drift() (bytes int64, ok bool, err error)
+	// PoolStats: see Drift.
+	PoolStats() (reserved, reservedHigh, used, usedHigh uint64, err error)
+	// TrimPool: see Drift.
+	TrimPool(keep uint64) error
+	// Close: see Drift.
+	Close(context.Context) error
 }
 
 // Config says how a stack is built.
@@ -34,6 +50,9 @@ type Config struct {
 	Device  driver.Driver
 	Streams int
 	Async   cuda.AsyncConfig
+	// Pool, if not nil, makes the backend the runtime's own pool. Its reaper is as
+	// Async says.
+	Pool *cuda.PoolConfig
 	// DeviceOrder as in [cuda.StreamPoolConfig].
 	DeviceOrder bool
 	// Wrap stands between the runtime and the device; nil is the device.
@@ -97,10 +116,19 @@ func (s *Stack) build(cfg Config) (err error) {
 	if s.Streams, err = cuda.NewStreamPool(s.Driver, cuda.StreamPoolConfig{Max: cfg.Streams, DeviceOrder: cfg.DeviceOrder}); err != nil {
 		return err
 	}
-	if s.Async, err = cuda.NewAsyncResource(s.Driver, s.Streams, cfg.Async); err != nil {
+	if cfg.Pool != nil {
+		pool := *cfg.Pool
+		pool.ReapInterval = cfg.Async.ReapInterval
+		s.Pool, err = cuda.NewPoolResource(s.Driver, s.Streams, pool)
+		s.Backend = s.Pool
+	} else {
+		s.Async, err = cuda.NewAsyncResource(s.Driver, s.Streams, cfg.Async)
+		s.Backend = s.Async
+	}
+	if err != nil {
 		return err
 	}
-	top, err := core.Chain(s.Async, cfg.Layers...)
+	top, err := core.Chain(s.Backend, cfg.Layers...)
 	if err != nil {
 		return err
 	}

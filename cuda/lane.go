@@ -1,0 +1,192 @@
+package cuda
+
+import (
+	"sync"
+
+	"github.com/fencepost-gpu/fencepost/cuda/internal/fit"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
+)
+
+// lane is what a stream owns of the pool's memory: pages, and which of their bytes are
+// free. Only allocations of its stream take from it, only frees of its stream give to it, and
+// so a stream uses its own memory again without an event and without a wait.
+//
+// # Marks
+//
+// A free range has a mark, a place on the lane's stream ([fence.Stream.Behind] at the
+// free): who comes after that place may have the range, and comes then after everything
+// that was enqueued on the stream before the free, declared or not. The free itself comes
+// after the block's uses on other streams. Where ranges merge the newer mark holds for both, so
+// that somebody may come after more than the older half demands.
+//
+// A lane outlives its stream. When that was given up all its marks lie in front of the
+// final point, and its blocks are freed on the backstop, behind that point: the first such
+// free makes the lane the backstop's, with marks that are places there.
+//
+// The lock is innermost, and the stream's is not needed for it: other streams cut pages out of
+// a lane that is not theirs.
+type lane struct {
+	_  [64]byte // lanes share no cache line
+	mu sync.Mutex
+	// stream is whose places the marks are. It changes once, to the backstop.
+	stream *stream
+	fit    *fit.Fit
+	// newest is behind all that is free, or was on its way to become so.
+	newest uint64
+	// used is the size of its blocks, as they were asked for.
+	used uint64
+	_    [64]byte
+
+	// queried is the point by which it will be known that the device has come to the
+	// newest mark, nil if nobody asks. lanes.moving guards it.
+	queried *fence.Point
+}
+
+// run is whole pages in a row that nobody uses, on their way from one lane to another.
+type run struct {
+	ptr, bytes uint64
+	from       *lane
+	// after is the stream on which somebody must come after everything to use the run.
+	after *stream
+}
+
+// take takes a block. The lane's stream is locked.
+func (l *lane) take(bytes uint64) (uint64, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.takeLocked(bytes)
+}
+
+func (l *lane) takeLocked(bytes uint64) (uint64, bool) {
+	ptr, ok := l.fit.Take(bytes)
+	if ok {
+		l.used += bytes
+	}
+	return ptr, ok
+}
+
+// give makes a block free behind everything on s, whose lock is held: the lane's stream,
+// or the backstop, if the lane's stream was given up.
+func (l *lane) give(s *stream, ptr, bytes uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stream != s {
+		l.stream = s
+		l.fit.Mark(s.Behind()) // s has waited for the final point, behind every mark
+	}
+	l.newest = s.Behind()
+	_, ok := l.fit.Give(ptr, l.newest)
+	if ok {
+		l.used -= bytes
+	}
+	return ok
+}
+
+// covered returns whether what is enqueued on s from now on comes after a mark of the
+// lane, without a wait. s and the lane are locked.
+func (l *lane) covered(s *stream) func(mark uint64) bool {
+	return func(mark uint64) bool { return s.Covers(&l.stream.Stream, mark) }
+}
+
+// completed reports whether the device is known to have come to a mark; the lane is locked.
+func (l *lane) completed(mark uint64) bool { return l.stream.HasCompleted(mark) }
+
+// cut takes pages out of the lane for somebody else: at least so many bytes in a row, whose
+// mark is one that may yields true for. may is called with the lane locked.
+func (l *lane) cut(bytes uint64, may func(mark uint64) bool) (run, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ptr, n, _, ok := l.fit.Cut(bytes, may)
+	return run{ptr: ptr, bytes: n, from: l, after: l.stream}, ok
+}
+
+// putBack undoes a cut. The lane may have become the backstop's meanwhile, so the newest
+// mark is taken, which was behind the run's in either case.
+func (l *lane) putBack(r run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fit.Add(r.ptr, r.bytes, l.newest)
+}
+
+// add makes pages free on the lane, behind mark.
+func (l *lane) add(r run, mark uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.addLocked(r, mark)
+}
+
+func (l *lane) addLocked(r run, mark uint64) {
+	l.newest = max(l.newest, mark)
+	l.fit.Add(r.ptr, r.bytes, mark)
+}
+
+// addAndTake is add and take in one step, so that nobody cuts the run out between.
+func (l *lane) addAndTake(r run, mark, bytes uint64) (uint64, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.addLocked(r, mark)
+	return l.takeLocked(bytes)
+}
+
+// hasRoom reports whether a block of so many bytes could be taken.
+func (l *lane) hasRoom(bytes uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.fit.Largest() >= bytes
+}
+
+// completedPages yields the size of each run of free pages that the device is known to have
+// come to the mark of.
+func (l *lane) completedPages(yield func(bytes uint64)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fit.Pages(func(_, bytes, mark uint64) bool {
+		if l.completed(mark) {
+			yield(bytes)
+		}
+		return true
+	})
+}
+
+// behindAll is a mark behind all that is free, and the stream that it is a place of.
+func (l *lane) behindAll() (*stream, uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stream, l.newest
+}
+
+// look asks the device whether it has come to the lane's newest mark. It records a point
+// behind the mark, if there is none, and asks for that. What cannot be asked is not known.
+// lanes.moving is held.
+func (l *lane) look() {
+	s, mark := l.behindAll()
+	if s.HasCompleted(mark) {
+		return
+	}
+	s.Lock()
+	defer s.Unlock()
+	for range 2 { // the point of an earlier look may stand in front of the mark
+		if l.queried == nil || l.queried.Stream() != &s.Stream {
+			l.forgetQueried()
+			p, err := s.FinalOrRecord(0)
+			if err != nil {
+				return
+			}
+			l.queried = p
+		}
+		if done, err := s.QueryCompleted(l.queried); err != nil || !done {
+			return
+		}
+		l.forgetQueried()
+		if s.HasCompleted(mark) {
+			return
+		}
+	}
+}
+
+func (l *lane) forgetQueried() {
+	if l.queried != nil {
+		l.queried.Release()
+		l.queried = nil
+	}
+}

@@ -1,0 +1,363 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/fit"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/pages"
+)
+
+// lanes is memory of pages that the runtime maps itself and shares out among the lanes of
+// the streams. docs/pool.md has pictures.
+//
+// # Where a block comes from
+//
+// From its stream's lane, which takes the lock of the stream and of the lane. If no range
+// there is long enough, in this order:
+//
+//  1. Takeover: another lane has free pages that the stream comes after already.
+//  2. Steal: another lane has free pages; a point is recorded behind everything on its stream,
+//     and the stream waits for that.
+//  3. Remap: enough pages are free that the device has come to, at addresses that are not in a
+//     row. They get others.
+//  4. Grow: the device has more memory.
+//  5. Remap once more, after asking the device how far every stream has come.
+//
+// The first is made by take, under the stream's lock. The others are makeRoom's, one at a
+// time: so nothing is on its way from one lane to another while a request is refused. Nothing
+// waits for the device, no two streams are locked at a time, and no memory is mapped under the
+// lock of a stream or a lane.
+type lanes struct {
+	store      *pages.Store
+	page, base uint64
+	// owners is whose each page is. It changes while the page is on its way, and so free.
+	owners []atomic.Pointer[lane]
+
+	// moving is held by who moves pages, except for a takeover.
+	moving sync.Mutex
+	counts PoolCounts // under moving, but for takeovers
+
+	opening   sync.Mutex
+	all       atomic.Pointer[[]*lane]
+	takeovers atomic.Uint64
+	usedHigh  atomic.Uint64
+}
+
+// growth is how many pages the pool grows by, if it may: mapping sixteen megabytes takes
+// hardly longer than two.
+const growth = 8
+
+// errNoRoom: the lane has no range that is long enough, nor has another that may be taken
+// over.
+var errNoRoom = fmt.Errorf("the lane has no room: %w", core.ErrOutOfMemory)
+
+func newLanes(drv driver.Driver, page, addresses, limit uint64) (*lanes, error) {
+	store, err := pages.New(drv, page, addresses)
+	if err != nil {
+		return nil, err
+	}
+	store.SetLimit(limit)
+	m := &lanes{store: store, page: page, base: store.Base(), owners: make([]atomic.Pointer[lane], addresses/page)}
+	m.all.Store(&[]*lane{})
+	return m, nil
+}
+
+func (m *lanes) take(s *stream, bytes uint64) (uint64, error) {
+	if s.lane == nil {
+		s.lane = m.open(s)
+	}
+	if ptr, ok := s.lane.take(bytes); ok {
+		return ptr, nil
+	}
+	for _, l := range *m.all.Load() {
+		if l == s.lane {
+			continue
+		}
+		if r, ok := l.cut(bytes, l.covered(s)); ok {
+			m.takeovers.Add(1)
+			m.own(r, s.lane)
+			ptr, _ := s.lane.addAndTake(r, s.Behind(), bytes)
+			return ptr, nil
+		}
+	}
+	return 0, errNoRoom
+}
+
+func (m *lanes) give(s *stream, ptr, bytes uint64) error {
+	if at := (ptr - m.base) / m.page; at < uint64(len(m.owners)) {
+		if l := m.owners[at].Load(); l != nil && l.give(s, ptr, bytes) {
+			return nil
+		}
+	}
+	return driver.NewError("Give", driver.InvalidValue)
+}
+
+// open makes the lane of a stream, which is locked.
+func (m *lanes) open(s *stream) *lane {
+	l := &lane{stream: s, fit: fit.New(m.page)}
+	m.opening.Lock()
+	defer m.opening.Unlock()
+	all := append(slices.Clone(*m.all.Load()), l)
+	m.all.Store(&all)
+	return l
+}
+
+// own makes a run's pages a lane's, which does not have them yet.
+func (m *lanes) own(r run, l *lane) {
+	page := m.page
+	for at := (r.ptr - m.base) / page; at < (r.ptr+r.bytes-m.base)/page; at++ {
+		m.owners[at].Store(l)
+	}
+}
+
+// putBack undoes a cut.
+func (m *lanes) putBack(r run) {
+	m.own(r, r.from)
+	r.from.putBack(r)
+}
+
+func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
+	if !errors.Is(err, errNoRoom) {
+		return err
+	}
+	m.moving.Lock()
+	defer m.moving.Unlock()
+	if s.lane.hasRoom(bytes) {
+		return nil // somebody made it for the same stream
+	}
+	if stolen, err := m.steal(s, bytes); stolen || err != nil {
+		return err
+	}
+	if remapped, err := m.remap(s, bytes); remapped || err != nil {
+		return err
+	}
+	err = m.grow(s, bytes)
+	if err == nil || !errors.Is(err, core.ErrOutOfMemory) {
+		return err
+	}
+	m.look()
+	if remapped, again := m.remap(s, bytes); remapped || again != nil {
+		return again
+	}
+	return m.explain(bytes, err)
+}
+
+// steal takes pages of another lane, for which s then waits.
+func (m *lanes) steal(s *stream, bytes uint64) (bool, error) {
+	for _, l := range *m.all.Load() {
+		if l == s.lane {
+			continue
+		}
+		if r, ok := l.cut(bytes, nil); ok {
+			stolen, err := m.stealRun(s, r)
+			if !stolen {
+				m.putBack(r)
+			}
+			if stolen || err != nil {
+				return stolen, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// stealRun makes s wait for everything on the stream that the run was freed on. It does not
+// if either of them captures.
+func (m *lanes) stealRun(s *stream, r run) (bool, error) {
+	r.after.Lock()
+	behind, err := r.after.FinalOrRecord(core.DefaultStream)
+	r.after.Unlock()
+	if err != nil {
+		return false, unlessCapturing(err)
+	}
+	defer behind.Release()
+	s.Lock()
+	defer s.Unlock()
+	if s.IsGivenUp() || s.Uncaptured() != nil {
+		return false, nil // the allocation will be refused for that
+	}
+	waited, err := s.ComeAfter(behind)
+	if err != nil {
+		return false, err
+	}
+	if waited {
+		s.Counts().Waits.Add(1)
+	}
+	m.counts.Steals++
+	m.own(r, s.lane)
+	s.lane.add(r, s.Behind())
+	return true, nil
+}
+
+// remap moves free pages that the device has come to to addresses in a row, if there are
+// enough.
+func (m *lanes) remap(s *stream, bytes uint64) (bool, error) {
+	bytes = m.wholePages(bytes)
+	var found uint64
+	for _, l := range *m.all.Load() {
+		l.completedPages(func(n uint64) { found += n })
+	}
+	spare := m.store.Held() - m.store.Mapped()
+	if found+spare < bytes {
+		return false, nil
+	}
+	for _, l := range *m.all.Load() {
+		for spare < bytes {
+			r, ok := l.cut(m.page, l.completed)
+			if !ok {
+				break
+			}
+			if err := m.unmap(r); err != nil {
+				return false, err
+			}
+			spare += r.bytes
+		}
+	}
+	if spare < bytes {
+		return false, nil // somebody took some; what was unmapped is spare
+	}
+	m.counts.Remaps++
+	return true, m.mapFor(s, bytes)
+}
+
+// grow takes more memory from the device, or what is spare.
+func (m *lanes) grow(s *stream, bytes uint64) error {
+	bytes = m.wholePages(bytes)
+	err := m.mapFor(s, max(bytes, growth*m.page))
+	if errors.Is(err, core.ErrOutOfMemory) {
+		err = m.mapFor(s, bytes)
+	}
+	if err == nil {
+		m.counts.Growths++
+	}
+	return err
+}
+
+// mapFor maps pages for the lane of s. Nobody has used them, or the device has passed who
+// did: any stream may have them.
+func (m *lanes) mapFor(s *stream, bytes uint64) error {
+	ptr, n, err := m.store.Map(bytes)
+	if err != nil {
+		return err
+	}
+	r := run{ptr: ptr, bytes: n}
+	m.own(r, s.lane)
+	s.lane.add(r, 0)
+	return nil
+}
+
+// unmap makes the pages of a run spare that was cut and that the device has come to.
+func (m *lanes) unmap(r run) error {
+	err := m.store.Unmap(r.ptr, r.bytes)
+	if err != nil {
+		m.putBack(r)
+	}
+	return err
+}
+
+func (m *lanes) wholePages(bytes uint64) uint64 {
+	page := m.page
+	return (bytes + page - 1) / page * page
+}
+
+// look asks the device how far it has come on the streams of all lanes.
+func (m *lanes) look() {
+	for _, l := range *m.all.Load() {
+		l.look()
+	}
+}
+
+// explain is the refusal of a request.
+func (m *lanes) explain(bytes uint64, err error) error {
+	return fmt.Errorf("the pool is out of memory for %d bytes: %w; of %d bytes that it holds %d are taken, and the others are in smaller pieces, or behind work that the device has not done",
+		bytes, err, m.store.Held(), m.used())
+}
+
+// used is the size of all blocks, as they were asked for.
+func (m *lanes) used() (bytes uint64) {
+	for _, l := range *m.all.Load() {
+		l.mu.Lock()
+		bytes += l.used
+		l.mu.Unlock()
+	}
+	return bytes
+}
+
+func (m *lanes) reap() error {
+	m.noteUsed()
+	return m.store.Reap()
+}
+
+// noteUsed raises the highest use that was seen.
+func (m *lanes) noteUsed() uint64 {
+	used := m.used()
+	for high := m.usedHigh.Load(); used > high && !m.usedHigh.CompareAndSwap(high, used); {
+		high = m.usedHigh.Load()
+	}
+	return used
+}
+
+func (m *lanes) trim(keep uint64) error {
+	m.moving.Lock()
+	defer m.moving.Unlock()
+	m.look()
+	if err := m.unmapUnused(keep); err != nil {
+		return err
+	}
+	return m.store.Release(keep)
+}
+
+// unmapUnused makes free pages spare that the device has come to, while more than keep
+// bytes are mapped; moving is held.
+func (m *lanes) unmapUnused(keep uint64) error {
+	for _, l := range *m.all.Load() {
+		for m.store.Mapped() > keep {
+			var most uint64
+			l.completedPages(func(n uint64) { most = max(most, n) })
+			r, ok := l.cut(min(most, m.wholePages(m.store.Mapped()-keep)), l.completed)
+			if most == 0 || !ok {
+				break
+			}
+			if err := m.unmap(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (m *lanes) addTo(st *core.Stats) {
+	st.PoolUsed += m.noteUsed()
+	st.PoolUsedHigh += m.usedHigh.Load()
+	m.store.AddTo(st)
+}
+
+// close gives everything back that nobody has and that the device has come to. The rest
+// stays mapped for those who have it, until the device's context ends.
+func (m *lanes) close() error {
+	m.moving.Lock()
+	defer m.moving.Unlock()
+	m.look()
+	if err := m.unmapUnused(0); err != nil {
+		return err
+	}
+	for _, l := range *m.all.Load() {
+		l.forgetQueried()
+	}
+	return m.store.Close()
+}
+
+// poolCounts is what was moved since the beginning.
+func (m *lanes) poolCounts() PoolCounts {
+	m.moving.Lock()
+	defer m.moving.Unlock()
+	c := m.counts
+	c.Takeovers = m.takeovers.Load()
+	return c
+}

@@ -1,0 +1,103 @@
+package cuda
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// PoolResource is the stream-ordered backend with a pool of the runtime's own, over memory
+// that it maps: the original's PoolResource, the performance tier. It has the contract of
+// [AsyncResource] and the same fences; blocks come from the memory of their stream without a
+// call of the driver (docs/pool.md). All methods are safe for concurrent use, and work on
+// different streams takes no common lock while their own memory lasts.
+type PoolResource struct {
+	tracker
+	lanes *lanes
+}
+
+var _ core.Resource = (*PoolResource)(nil)
+
+// addressFactor is how much more address space than memory the device has is reserved:
+// memory may be free in pieces at most addresses, and still be mapped in a row.
+const addressFactor = 4
+
+// PoolConfig configures a [PoolResource].
+type PoolConfig struct {
+	// Limit is how many bytes of the device the pool holds at most, rounded down to
+	// pages; 0 means no limit. Isolated blocks are not the pool's.
+	Limit uint64
+	// ReapInterval is the time between two looks at queued frees; 0 means
+	// 10 ms, negative that only calls reap.
+	ReapInterval time.Duration
+	// IsolatedAddresses and IsolatedRanges are those of [AsyncConfig].
+	IsolatedAddresses uint64
+	IsolatedRanges    int
+}
+
+// PoolCounts is how often the pool found memory elsewhere than with the stream that asked
+// for it, since it was made.
+type PoolCounts struct {
+	// Takeovers are of free pages of another stream that the asking one came after
+	// already, Steals of pages for which it had to wait on the device.
+	Takeovers, Steals uint64
+	// Remaps are of free pages to other addresses, in a row, and Growths of more memory
+	// from the device.
+	Remaps, Growths uint64
+}
+
+// NewPoolResource returns a backend that maps memory of drv's and shares it out, on
+// the streams of streams. It must be closed. A device that maps no memory is refused with an
+// error that matches errors.ErrUnsupported. A stream pool serves one resource, for good.
+// It reserves addresses, which may block in the driver, and maps memory when there is need
+// of it.
+func NewPoolResource(drv driver.Driver, streams *StreamPool, cfg PoolConfig) (*PoolResource, error) {
+	if err := needDevice("NewPoolResource", drv, streams); err != nil {
+		return nil, err
+	}
+	props, err := drv.Properties()
+	if err != nil {
+		return nil, err
+	}
+	page := props.MapGranularity
+	if page == 0 {
+		return nil, fmt.Errorf("device %d (%s) maps no memory: use cuda.AsyncResource: %w", drv.Ordinal(), props.Name, errors.ErrUnsupported)
+	}
+	limit := cfg.Limit / page * page
+	if cfg.Limit != 0 && limit == 0 {
+		return nil, &core.InvalidRequestError{Op: "NewPoolResource", Field: "Limit", Reason: fmt.Sprintf("%d bytes are less than a page of %d", cfg.Limit, page)}
+	}
+	if err := streams.claimFor("NewPoolResource"); err != nil {
+		return nil, err
+	}
+	l, err := newLanes(drv, page, (props.TotalBytes+page-1)/page*page*addressFactor, limit)
+	if err != nil {
+		streams.hasResource.Store(false)
+		return nil, err
+	}
+	r := &PoolResource{lanes: l}
+	r.tracker.init(r, "pool("+deviceName(drv)+")", drv, streams, l, props, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges))
+	r.startReaper(cfg.ReapInterval)
+	return r, nil
+}
+
+// Allocate takes a block from the memory of req.Stream, or of others, or maps more; it does
+// not wait for the device. The block's readiness is its first write: uses on other streams
+// wait for it. An error for want of memory says what the pool holds. A request with Isolated
+// set gets a mapping of its own, as with [AsyncResource].
+func (r *PoolResource) Allocate(_ context.Context, req core.Request) (b core.Block, err error) {
+	err = r.allocate(&req, &b) // a promoted method would copy both once more
+	return b, err
+}
+
+// SetLimit changes [PoolConfig].Limit. What the pool holds beyond it is not taken back: see
+// TrimPool. Zero means no limit.
+func (r *PoolResource) SetLimit(bytes uint64) { r.lanes.store.SetLimit(bytes) }
+
+// Counts is how memory was found since the pool was made. It waits while pages are moved.
+func (r *PoolResource) Counts() PoolCounts { return r.lanes.poolCounts() }

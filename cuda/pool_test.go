@@ -1,0 +1,355 @@
+package cuda_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
+)
+
+const poolPage = sim.Granule
+
+// pooled makes the backend a pool that holds at most so many pages; 0: no limit.
+func pooled(pages uint64) func(*teststack.Config) {
+	return func(c *teststack.Config) { c.Pool = &cuda.PoolConfig{Limit: pages * poolPage} }
+}
+
+// counts fails unless memory was found elsewhere exactly so often.
+func (b *bench) counts(want cuda.PoolCounts) {
+	b.Helper()
+	equal(b, "memory found elsewhere", b.Pool.Counts(), want)
+}
+
+func TestADeviceThatMapsNothingHasNoPool(t *testing.T) {
+	p, err := cuda.NewStreamPool(new(poolless), cuda.StreamPoolConfig{})
+	must(t, err)
+	_, err = cuda.NewPoolResource(new(poolless), p, cuda.PoolConfig{})
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "AsyncResource") {
+		t.Errorf("got %v", err)
+	}
+	must(t, p.Close(ctx))
+}
+
+func TestAPoolNeedsAPage(t *testing.T) {
+	d, err := sim.Open(sim.Config{})
+	must(t, err)
+	p, err := cuda.NewStreamPool(d, cuda.StreamPoolConfig{})
+	must(t, err)
+	_, err = cuda.NewPoolResource(d, p, cuda.PoolConfig{Limit: poolPage - 1})
+	if !errors.Is(err, core.ErrInvalidRequest) {
+		t.Errorf("got %v", err)
+	}
+	must(t, p.Close(ctx))
+	must(t, d.Close())
+}
+
+func TestAStreamUsesItsMemoryAgainWithoutADriverCall(t *testing.T) {
+	b := newBench(t, pooled(0))
+	l := b.leases(1)[0]
+	first := b.alloc(l, 1000)
+	release := b.hold(l)
+	b.free(first)
+	calls := b.faults.Total()
+	second := b.alloc(l, 1000)
+	equal(t, "driver calls", b.faults.Total()-calls, 0)
+	equal(t, "address", second.ID.Ptr, first.ID.Ptr)
+	release()
+	b.free(second)
+	b.counts(cuda.PoolCounts{Growths: 1})
+}
+
+func TestAnotherStreamTakesOverWhatItComesAfter(t *testing.T) {
+	b := newBench(t, pooled(1))
+	s := b.leases(2)
+	first, shared := b.alloc(s[0], poolPage/2), b.alloc(s[0], poolPage/2)
+	release := b.hold(s[0])
+	b.free(first, shared)
+	// The free needs a place behind it that the other stream waits for.
+	marker := b.isolate(s[0], 1)
+	b.launch(s[0], writes(marker))
+	b.launch(s[1], reads(marker))
+	waits := b.Pool.Stats().WaitsQueued
+	again := b.alloc(s[1], poolPage)
+	equal(t, "waits for memory", b.Pool.Stats().WaitsQueued-waits, 0)
+	b.counts(cuda.PoolCounts{Growths: 1, Takeovers: 1})
+	release()
+	b.free(again, marker)
+}
+
+func TestAnotherStreamTakesOverWhatTheDeviceHasPassed(t *testing.T) {
+	b := newBench(t, pooled(1))
+	s := b.leases(2)
+	b.free(b.alloc(s[0], poolPage))
+	b.drain()
+	b.free(b.alloc(s[1], poolPage))
+	b.counts(cuda.PoolCounts{Growths: 1, Takeovers: 1})
+}
+
+func TestDeviceOrderTakesNothingOverThatTheHostHasSeen(t *testing.T) {
+	b := newBench(t, pooled(1), func(c *teststack.Config) { c.DeviceOrder = true })
+	s := b.leases(2)
+	b.free(b.alloc(s[0], poolPage))
+	b.drain()
+	b.free(b.alloc(s[1], poolPage))
+	b.counts(cuda.PoolCounts{Growths: 1, Steals: 1})
+}
+
+func TestAnotherStreamWaitsForWhatItSteals(t *testing.T) {
+	b := newBench(t, pooled(1))
+	s := b.leases(2)
+	first := b.alloc(s[0], poolPage)
+	release := b.hold(s[0])
+	b.launch(s[0], writes(first))
+	b.free(first)
+	second := b.alloc(s[1], poolPage)
+	b.counts(cuda.PoolCounts{Growths: 1, Steals: 1})
+	equal(t, "waits", b.Pool.Stats().WaitsQueued, 1)
+	b.launch(s[1], writes(second)) // the oracle sees whether it comes after the first
+	release()
+	b.free(second)
+}
+
+// Work that nobody declared is on the stream before the free, too.
+func TestMemoryComesAfterWorkThatNobodyDeclared(t *testing.T) {
+	b := newBench(t, pooled(1))
+	s := b.leases(2)
+	first := b.alloc(s[0], poolPage)
+	release := b.hold(s[0])
+	must(t, b.Driver.MemsetAsync(first.ID.Ptr, 1, 64, s[0].Handle()))
+	b.free(first)
+	second := b.alloc(s[1], poolPage)
+	must(t, b.Driver.MemsetAsync(second.ID.Ptr, 2, 64, s[1].Handle()))
+	release()
+	b.free(second)
+}
+
+func TestPagesThatAreFreeApartAreMappedInARow(t *testing.T) {
+	b := newBench(t, pooled(3))
+	l := b.leases(1)[0]
+	blocks := b.allocs(l, 3, poolPage)
+	b.free(blocks[0], blocks[2])
+	b.drain()
+	two := b.alloc(l, 2*poolPage)
+	b.counts(cuda.PoolCounts{Growths: 3, Remaps: 1})
+	b.launch(l, writes(two, blocks[1]))
+	b.free(two, blocks[1])
+}
+
+// Pages that the device has not come to are not unmapped: the request is refused, and says why.
+func TestPagesInUseAreNotMappedAnew(t *testing.T) {
+	b := newBench(t, pooled(3))
+	l := b.leases(1)[0]
+	blocks := b.allocs(l, 3, poolPage)
+	release := b.hold(l)
+	b.launch(l, writes(blocks[0], blocks[2]))
+	b.free(blocks[0], blocks[2])
+	unmaps := b.faults.Calls(drivertest.MemUnmap)
+	_, err := b.Runtime.Allocate(ctx, core.Request{Bytes: 2 * poolPage, Stream: l.ID()})
+	if !errors.Is(err, core.ErrOutOfMemory) || !strings.Contains(err.Error(), "behind work that the device has not done") {
+		t.Errorf("got %v", err)
+	}
+	equal(t, "unmaps", b.faults.Calls(drivertest.MemUnmap)-unmaps, 0)
+	release()
+	b.sync(l)
+	two := b.alloc(l, 2*poolPage)
+	b.free(two, blocks[1])
+}
+
+func TestTheLimitIsKeptAndCanBeChanged(t *testing.T) {
+	b := newBench(t, pooled(2))
+	l := b.leases(1)[0]
+	first := b.alloc(l, 2*poolPage)
+	_, err := b.Runtime.Allocate(ctx, core.Request{Bytes: 1, Stream: l.ID()})
+	if !errors.Is(err, core.ErrOutOfMemory) {
+		t.Errorf("got %v", err)
+	}
+	b.Pool.SetLimit(3 * poolPage)
+	second := b.alloc(l, 1)
+	equal(t, "reserved", b.Pool.Stats().Reserved, 3*poolPage)
+	b.free(first, second)
+}
+
+func TestTrimGivesBackWhatTheDeviceHasPassed(t *testing.T) {
+	b := newBench(t, pooled(0))
+	s := b.leases(2)
+	kept := b.alloc(s[0], 1000)
+	release := b.hold(s[1])
+	busy := b.alloc(s[1], 3*poolPage)
+	b.launch(s[1], writes(busy))
+	b.free(busy)
+	must(t, b.Pool.TrimPool(0))
+	if got := b.Pool.Stats().Reserved; got < 4*poolPage {
+		t.Errorf("%d bytes are held while the device works on four pages", got)
+	}
+	release()
+	b.drain()
+	must(t, b.Pool.TrimPool(0))
+	equal(t, "reserved", b.Pool.Stats().Reserved, poolPage)
+	b.launch(s[0], writes(kept))
+	b.free(kept)
+	b.drain()
+	must(t, b.Pool.TrimPool(0))
+	equal(t, "reserved", b.Pool.Stats().Reserved, 0)
+	equal(t, "most reserved", b.Pool.Stats().ReservedHigh, 8*poolPage)
+}
+
+func TestAPoolHasNoDrift(t *testing.T) {
+	b := newBench(t, pooled(0))
+	s := b.leases(2)
+	blocks := append(b.allocs(s[0], 5, 700), b.allocs(s[1], 3, poolPage)...)
+	b.wantDrift("live", 0)
+	b.free(blocks[:4]...)
+	b.wantDrift("some freed", 0)
+	b.free(blocks[4:]...)
+	b.drain()
+	b.wantDrift("all freed", 0)
+}
+
+func TestMemoryOfAStreamThatWasGivenUpIsUsedAgain(t *testing.T) {
+	b := newBench(t, pooled(1))
+	s := b.leases(1)
+	l, handle := b.adopt()
+	first, second := b.alloc(l, poolPage/2), b.alloc(l, poolPage/2)
+	b.free(first)
+	release := b.hold(l)
+	b.launch(l, writes(second))
+	b.giveUp(l, handle)
+	b.free(second) // on the backstop, behind the last event
+	third := b.alloc(s[0], poolPage)
+	b.launch(s[0], writes(third))
+	release()
+	b.free(third)
+}
+
+// Every call of the driver fails once while pages are mapped, stolen, remapped and given
+// back: nothing is lost, and the next try succeeds.
+func TestThePoolLosesNothingWhenCallsFail(t *testing.T) {
+	for at := uint64(1); ; at++ {
+		b := newBench(t, pooled(3))
+		s := b.leases(2)
+		from := b.faults.Total()
+		b.faults.FailCall(at, driver.InvalidValue)
+		failed := 0
+		again := func(f func() error) {
+			if err := f(); err != nil {
+				failed++
+				must(t, f())
+			}
+		}
+		alloc := func(on *cuda.Lease, bytes uint64) (block core.Block) {
+			again(func() (err error) {
+				block, err = b.Runtime.Allocate(ctx, core.Request{Bytes: bytes, Stream: on.ID()})
+				return err
+			})
+			return block
+		}
+		free := func(block core.Block) {
+			again(func() error { _, err := b.Runtime.Deallocate(ctx, block.ID); return err })
+		}
+		first, second, third := alloc(s[0], poolPage), alloc(s[0], poolPage), alloc(s[0], poolPage)
+		free(first)
+		stolen := alloc(s[1], poolPage)
+		free(third)
+		free(stolen)
+		again(func() error { return b.Runtime.Drain(ctx) })
+		two := alloc(s[1], 2*poolPage)
+		free(two)
+		free(second)
+		again(func() error { return b.Runtime.Drain(ctx) })
+		again(func() error { return b.Pool.TrimPool(0) })
+		must(t, b.Pool.TrimPool(0))
+		equal(t, fmt.Sprintf("reserved after call %d failed", at), b.Pool.Stats().Reserved, 0)
+		b.faults.Clear()
+		if b.faults.Total() < from+at {
+			return
+		}
+	}
+}
+
+// TestPoolHammer has goroutines allocate half a page to two pages under a limit, on
+// streams that are slow by turns, and write what they have: the oracle sees who
+// comes too early. It goes on until memory was found in every way.
+func TestPoolHammer(t *testing.T) {
+	b := newBench(t, pooled(12), ticking)
+	streams := b.leases(4)
+	for round := range uint64(100) {
+		var group sync.WaitGroup
+		var refused atomic.Int64
+		for g := range uint64(5) {
+			group.Go(func() {
+				h := &poolHammer{bench: b, rng: rand.New(rand.NewPCG(round, g)), streams: streams}
+				for range 100 {
+					if err := h.step(); errors.Is(err, core.ErrOutOfMemory) {
+						refused.Add(1)
+					} else if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+				b.free(h.kept...)
+			})
+		}
+		group.Wait()
+		b.drain()
+		b.wantDrift("at the end of a round", 0)
+		c := b.Pool.Counts()
+		t.Logf("%+v, %d of 500 refused", c, refused.Load())
+		if c.Takeovers > 0 && c.Steals > 0 && c.Remaps > 0 || t.Failed() {
+			return
+		}
+	}
+	t.Error("some way of finding memory was not met")
+}
+
+type poolHammer struct {
+	*bench
+	rng     *rand.Rand
+	streams []*cuda.Lease
+	kept    []core.Block
+}
+
+func (h *poolHammer) any() *cuda.Lease { return h.streams[h.rng.IntN(len(h.streams))] }
+
+func (h *poolHammer) step() error {
+	switch h.rng.IntN(16) {
+	case 0:
+		return h.Sim.SlowStream(h.any().Handle(), time.Duration(h.rng.IntN(50))*time.Microsecond)
+	case 1:
+		return h.Pool.TrimPool(h.rng.Uint64N(10) * poolPage)
+	case 2:
+		return h.Runtime.Drain(ctx)
+	}
+	home := h.any()
+	block, err := h.Runtime.Allocate(ctx, core.Request{Bytes: poolPage / 2 << h.rng.IntN(3), Stream: home.ID()})
+	if err != nil {
+		return err
+	}
+	err = errors.Join(h.write(block, home), h.write(block, h.any()))
+	if block.Bytes <= poolPage && len(h.kept) < 2 {
+		h.kept = append(h.kept, block)
+		return err
+	}
+	if len(h.kept) > 0 && h.rng.IntN(2) == 0 {
+		h.kept[0], block = block, h.kept[0]
+	}
+	_, freeErr := h.Runtime.Deallocate(ctx, block.ID)
+	return errors.Join(err, freeErr)
+}
+
+func (h *poolHammer) write(block core.Block, on *cuda.Lease) error {
+	return h.Runtime.Launch(ctx, on.ID(), declared(writes(block)), func(context.Context) error {
+		return core.NotEnqueued(h.Driver.MemsetAsync(block.ID.Ptr+block.Bytes/2, byte(h.rng.Uint32()), 64, on.Handle()))
+	})
+}
