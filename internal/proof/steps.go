@@ -111,7 +111,8 @@ func isFaulty(k program.Kind) bool { return k == program.Faulty || k == program.
 // touches is what a step may touch. Beside its own stream and blocks that is
 // the streams where those were allocated: their readiness may be recorded
 // there, and they are freed there. Work that is merely enqueued touches its
-// stream; whoever ends the last launch over a freed block frees it.
+// stream; whoever ends the last launch over a freed block frees it. An allocation that has
+// a size may have memory of any stream.
 func (s *scheduler) touches(m *moment, step Step) footprint {
 	t := s.mayTouch(m, step)
 	if s.engine && t != everything {
@@ -132,6 +133,9 @@ func (s *scheduler) mayTouch(m *moment, step Step) footprint {
 	blocks := o.Uses()
 	switch o.Kind {
 	case program.Alloc:
+		if o.Units > 0 {
+			return everything
+		}
 		return 1<<o.Stream | 1<<(blockShift+o.Block) | allocator
 	case program.Free:
 		blocks = 1 << o.Block

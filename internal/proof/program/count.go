@@ -38,7 +38,7 @@ func (c *counter) programs(s situation) uint64 {
 		return n
 	}
 	if s.made < c.Blocks {
-		total += named(func(t *situation) { t.made++; t.live++ })
+		total += uint64(len(c.sizes())) * named(func(t *situation) { t.made++; t.live++ })
 	}
 	if uses := c.uses(s.live); uses > 0 {
 		total += uses * named(func(*situation) {})
@@ -63,10 +63,14 @@ func (c *counter) uses(live int) uint64 {
 	for range live {
 		ways *= 3
 	}
+	ways-- // not nothing
+	if c.Single {
+		ways = uint64(live)
+	}
 	n := uint64(0)
 	for _, kind := range launches {
 		if c.has(kind) {
-			n += ways - 1
+			n += ways
 		}
 	}
 	for _, kind := range []Kind{Record, FaultyRecord} {

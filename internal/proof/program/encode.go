@@ -1,6 +1,9 @@
 package program
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // Of a fuzzer's bytes each operation takes opBytes: kind, stream, and two words
 // that say which of the live blocks it means, by their rank: what it writes and
@@ -36,6 +39,9 @@ func (s state) decode(data []byte, b Bounds) (Op, bool) {
 	switch kind {
 	case Alloc:
 		o.Block = s.made
+		if o.Units = uint8(first); !slices.Contains(b.sizes(), o.Units) {
+			o.Units = b.sizes()[int(first)%len(b.sizes())]
+		}
 		return o, int(s.made) < b.Blocks
 	case Free, Record, FaultyRecord:
 		if s.live == 0 {
@@ -107,7 +113,10 @@ func (p Program) Encode() []byte {
 	var s state
 	for _, o := range p {
 		first, second := s.live.ranks(o.Writes), s.live.ranks(o.Reads)
-		if o.Kind == Free || o.IsRecord() {
+		switch {
+		case o.Kind == Alloc:
+			first = uint32(o.Units)
+		case o.Kind == Free || o.IsRecord():
 			first = uint32((s.live & (1<<o.Block - 1)).Len())
 		}
 		data = append(data, byte(o.Kind), o.Stream)

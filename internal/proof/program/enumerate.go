@@ -7,6 +7,18 @@ type Bounds struct {
 	Streams, Blocks, Ops int
 	// Kinds are the kinds of operation to use.
 	Kinds []Kind
+	// Sizes are those of allocations, in units; none where sizes do not matter.
+	Sizes []uint8
+	// Single: a launch writes one block, and does nothing else.
+	Single bool
+}
+
+// sizes are the units that an allocation may have.
+func (b Bounds) sizes() []uint8 {
+	if len(b.Sizes) == 0 {
+		return []uint8{0}
+	}
+	return b.Sizes
 }
 
 func (b Bounds) has(k Kind) bool {
@@ -83,8 +95,10 @@ func (s state) onStream(b Bounds, stream uint8, yield func(Op, state) bool) bool
 		next := named
 		next.made++
 		next.live |= 1 << s.made
-		if !yield(Op{Kind: Alloc, Stream: stream, Block: s.made}, next) {
-			return false
+		for _, units := range b.sizes() {
+			if !yield(Op{Kind: Alloc, Stream: stream, Block: s.made, Units: units}, next) {
+				return false
+			}
 		}
 	}
 	for _, kind := range []Kind{Sync, Reap, GiveUp} {
@@ -109,7 +123,7 @@ func (s state) launches(b Bounds, yield func(Op) bool) bool {
 		rest := s.live &^ writes
 		for reads := rest; ; reads = (reads - 1) & rest {
 			for _, kind := range launches {
-				if reads|writes != 0 && b.has(kind) && !yield(Op{Kind: kind, Reads: reads, Writes: writes}) {
+				if reads|writes != 0 && b.has(kind) && (!b.Single || reads == 0 && writes.Len() == 1) && !yield(Op{Kind: kind, Reads: reads, Writes: writes}) {
 					return false
 				}
 			}

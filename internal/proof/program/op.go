@@ -72,6 +72,8 @@ type Op struct {
 	Stream uint8
 	// Block is what Free, Record and FaultyRecord name, and what Alloc makes.
 	Block uint8
+	// Units is the size of what Alloc makes, where sizes matter.
+	Units uint8
 	// Reads and Writes are what a launch uses; no block is in both.
 	Reads, Writes Set
 }
@@ -134,6 +136,9 @@ func (p Program) String() string {
 func (o Op) String() string {
 	switch o.Kind {
 	case Alloc:
+		if o.Units > 0 {
+			return fmt.Sprintf("alloc %s of %d on %s", blockName(o.Block), o.Units, StreamName(o.Stream))
+		}
 		return fmt.Sprintf("alloc %s on %s", blockName(o.Block), StreamName(o.Stream))
 	case Free:
 		return "free " + blockName(o.Block)

@@ -120,13 +120,46 @@ func TestCountAgreesWithEachAtLargerBounds(t *testing.T) {
 }
 
 func TestEncodingIsReadBack(t *testing.T) {
-	b := Bounds{Streams: 3, Blocks: 3, Ops: 4, Kinds: every}
-	b.Each(1, func(p Program) bool {
-		if got := Decode(p.Encode(), b); !slices.Equal(got, p) {
-			t.Errorf("%v was read back as %v", p, got)
+	for _, b := range []Bounds{{Streams: 3, Blocks: 3, Ops: 4, Kinds: every}, sized} {
+		b.Each(1, func(p Program) bool {
+			if got := Decode(p.Encode(), b); !slices.Equal(got, p) {
+				t.Errorf("%v was read back as %v", p, got)
+			}
+			return !t.Failed()
+		})
+	}
+}
+
+// sized are programs whose blocks have sizes and whose launches write one.
+var sized = Bounds{Streams: 2, Blocks: 3, Ops: 4, Kinds: []Kind{Launch, Free, Reap}, Sizes: []uint8{1, 2, 4}, Single: true}
+
+// TestSizesAreAllTried compares programs with sizes to those without, each of which has three for each
+// block and no launch over several.
+func TestSizesAreAllTried(t *testing.T) {
+	plain := sized
+	plain.Sizes, plain.Single = nil, false
+	want := uint64(0)
+	plain.Each(1, func(p Program) bool {
+		n := uint64(1)
+		for _, o := range p {
+			switch {
+			case o.Kind == Alloc:
+				n *= uint64(len(sized.Sizes))
+			case o.IsLaunch() && (o.Reads != 0 || o.Writes.Len() > 1):
+				n = 0
+			}
 		}
-		return !t.Failed()
+		want += n
+		return true
 	})
+	seen := map[string]bool{}
+	sized.Each(1, func(p Program) bool {
+		seen[p.String()] = true
+		return true
+	})
+	if n := uint64(len(seen)); n != want || sized.Count() != want {
+		t.Errorf("%d programs were made, Count says %d; there are %d", n, sized.Count(), want)
+	}
 }
 
 func FuzzDecodeMakesPrograms(f *testing.F) {

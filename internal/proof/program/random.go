@@ -45,6 +45,9 @@ func (s state) random(draw func(int) int, b Bounds, likely *[kinds]int) (Op, boo
 	o := Op{Kind: kind}
 	if kind == Alloc {
 		o.Block = s.made
+		if len(b.Sizes) > 0 {
+			o.Units = b.Sizes[draw(len(b.Sizes))]
+		}
 	}
 	if kind != Free {
 		o.Stream = uint8(draw(b.Streams))
