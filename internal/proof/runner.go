@@ -15,8 +15,6 @@ import (
 
 var ctx = context.Background()
 
-const blockBytes = 256
-
 // What else can be wrong than the order of things.
 var (
 	// ErrBooks: when all is freed and done, the books say otherwise.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/proof/device"
 	"github.com/fencepost-gpu/fencepost/internal/proof/oracle"
 	"github.com/fencepost-gpu/fencepost/internal/proof/program"
 )
@@ -41,8 +42,11 @@ func (r *Runner) take(p program.Program, step Step) error {
 
 func (r *Runner) alloc(o program.Op) error {
 	r.device.Block = o.Block
-	b, err := r.resource.Allocate(ctx, core.Request{Bytes: blockBytes, Stream: r.leases[o.Stream].ID(), Isolated: r.isolated})
+	b, err := r.resource.Allocate(ctx, core.Request{Bytes: device.Unit, Stream: r.leases[o.Stream].ID(), Isolated: r.isolated})
 	r.blocks, r.live = append(r.blocks, b), append(r.live, true)
+	if r.isolated && err == nil {
+		r.device.Locate(b.ID.Ptr, b.Bytes)
+	}
 	return err
 }
 

@@ -4,6 +4,9 @@
 package device
 
 import (
+	"errors"
+	"slices"
+
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/internal/proof/oracle"
@@ -13,9 +16,8 @@ import (
 // for programs that give them up.
 const MaxStreams = 250
 
-// blockBytes is the size of every address's memory: the programs' blocks are
-// of one size, so that any may take the memory of any other.
-const blockBytes = 256
+// ErrNowhere: a block lies where the device has no memory.
+var ErrNowhere = errors.New("a block lies where nothing is mapped")
 
 // Device is a [driver.Driver] for programs of one goroutine at a time. Calls
 // that no such program makes do nothing.
@@ -35,6 +37,8 @@ type Device struct {
 	// Drop is the number of a wait since the last Reset, from 1, that is not
 	// queued although the caller is told so; 0 for none.
 	Drop int
+	// Hosted: the host allocates, so allocations and frees take no time.
+	Hosted bool
 	// Forgetful: what the host has seen done orders nothing.
 	Forgetful bool
 	// Calls counts the calls of a kind since the last Reset.
@@ -52,10 +56,11 @@ type Device struct {
 	freed []freed
 	next  uint8
 	addrs map[uint64]living
-	// mapped are the isolated blocks by their addresses; unmapped says of which
-	// nothing is mapped any more, torn which was in use then.
-	mapped         map[uint64]uint8
-	unmapped, torn oracle.Set
+	pages
+	// allocating is the stream on which the host allocates now; ready are the events that were
+	// recorded there meanwhile.
+	allocating uint8
+	ready      []driver.Event
 	// executed are nodes that the device has done, with all before them.
 	executed []int32
 	allDone  bool
@@ -82,9 +87,13 @@ const destroyed = -2
 // never is in place of the free of a block that was not freed.
 const never = -1
 
+// noStream is in place of the stream of an allocation.
+const noStream = 0xff
+
 // New returns a device without streams but the default one.
 func New() *Device {
-	d := &Device{History: oracle.New(MaxStreams), made: 1, addrs: map[uint64]living{}, mapped: map[uint64]uint8{}}
+	d := &Device{History: oracle.New(MaxStreams), made: 1, addrs: map[uint64]living{}}
+	d.table = map[uint64]*mapping{}
 	d.Reset()
 	return d
 }
@@ -100,13 +109,12 @@ func NewPeer(d *Device) *Device {
 	return p
 }
 
-// Reset forgets the history: all of it counts as executed.
+// Reset forgets the history: all of it counts as executed. What is mapped stays so.
 func (d *Device) Reset() {
 	d.History.Reset()
 	d.freed, d.next, d.Calls, d.allDone, d.Refuse = d.freed[:0], 0, Calls{}, false, false
 	clear(d.addrs)
-	clear(d.mapped)
-	d.unmapped, d.torn = 0, 0
+	d.unmapped, d.torn, d.allocating, d.blocks = 0, 0, noStream, [oracle.MaxBlocks]extent{}
 	for i := range d.events {
 		if d.events[i] != destroyed {
 			d.events[i] = done
@@ -140,7 +148,17 @@ func (d *Device) isDone(node int32) bool {
 			return true
 		}
 	}
-	return false
+	return d.Hosted && d.History.Nodes()[node].Kind != oracle.Work && d.worksDone(node)
+}
+
+// worksDone reports whether the device has done all work that a node comes after.
+func (d *Device) worksDone(node int32) bool {
+	for i, n := range d.History.Nodes()[:node] {
+		if n.Kind == oracle.Work && d.History.Ordered(int32(i), node) && !d.isDone(int32(i)) {
+			return false
+		}
+	}
+	return true
 }
 
 // Freed reports whether the device has executed the free of a program's block, or
@@ -196,6 +214,9 @@ func (d *Device) EventRecord(e driver.Event, s driver.Stream) error {
 	}
 	d.Calls.Records++
 	d.events[e-1] = d.History.Last(uint8(s))
+	if uint8(s) == d.allocating {
+		d.ready = append(d.ready, e)
+	}
 	return nil
 }
 
@@ -228,6 +249,9 @@ func (d *Device) StreamWait(s driver.Stream, e driver.Event) error {
 	if e == 0 {
 		return driver.NewError("StreamWait", driver.InvalidHandle)
 	}
+	if uint8(s) == d.allocating {
+		d.ready = d.ready[:0]
+	}
 	d.History.Add(oracle.Node{Kind: oracle.Wait, Stream: uint8(s), Op: d.Op, Aborted: d.Aborted, From: d.events[e-1], Since: d.Since, Known: d.Known})
 	return nil
 }
@@ -236,6 +260,9 @@ func (d *Device) StreamWait(s driver.Stream, e driver.Event) error {
 // it from then on.
 func (d *Device) EventQuery(e driver.Event) (bool, error) {
 	d.Calls.Queries++
+	if d.allocating != noStream {
+		d.ready = slices.DeleteFunc(d.ready, func(r driver.Event) bool { return r == e })
+	}
 	node := d.events[e-1]
 	if !d.isDone(node) {
 		return false, nil
@@ -277,7 +304,7 @@ func (d *Device) StreamSynchronize(s driver.Stream) error {
 func (d *Device) MemAllocAsync(_ uint64, _ driver.Pool, s driver.Stream) (uint64, error) {
 	addr := d.take(uint8(s))
 	d.History.Add(oracle.Node{Kind: oracle.Alloc, Stream: uint8(s), Op: d.Op, Block: d.Block, Cells: 1 << addr})
-	ptr := uint64(addr+1) * blockBytes
+	ptr := uint64(addr+1) * Unit
 	d.addrs[ptr] = living{addr, d.Block}
 	return ptr, nil
 }

@@ -1,5 +1,7 @@
 package oracle
 
+import "math/bits"
+
 // reuse is what is known of free memory while the demands are listed.
 type reuse struct {
 	// live are the cells of blocks that were not freed.
@@ -38,20 +40,27 @@ func (h *History) demandReuse(n *Node, at int32) (broken int) {
 		broken++
 	}
 	u.live |= n.Cells
-	asked, moved := int32(-1), false
+	asked := int32(-1)
 	for c := range n.Cells.all {
-		free := u.free[c]
-		moved = moved || free >= 0 && h.nodes[free].Stream != n.Stream
-		if free >= 0 && free != asked && !h.hadBefore(free, at) {
+		if free := u.free[c]; free >= 0 && free != asked && !h.hadBefore(free, at) {
 			h.ask(free, at)
 			asked = free
 		}
 	}
+	u.merge(n.Near, h.movedBy(n, at))
 	h.allowLate(n, at)
-	if moved {
-		u.merge(n.Near, at)
-	}
 	return broken
+}
+
+// movedBy is an allocation if memory in its run was another stream's, which it may have
+// from there; else -1.
+func (h *History) movedBy(n *Node, at int32) int32 {
+	for c := range n.Near.all {
+		if free := h.reuse.free[c]; free >= 0 && h.nodes[free].Stream != n.Stream {
+			return at
+		}
+	}
+	return -1
 }
 
 // noteFree notes whose memory is free from here on.
@@ -64,14 +73,16 @@ func (h *History) noteFree(n *Node, at int32) {
 	u.merge(n.Near, at)
 }
 
-// merge notes that cells are free in one run, from node at on.
+// merge notes that cells are free in one run, as of node at; -1 for none.
 func (u *reuse) merge(run Cells, at int32) {
-	first := int32(-1)
+	if run == 0 {
+		return
+	}
+	first := int32(bits.TrailingZeros32(uint32(run)))
+	if at >= 0 {
+		u.merged.set(first, at)
+	}
 	for c := range run.all {
-		if first < 0 {
-			first = int32(c)
-			u.merged.set(first, at)
-		}
 		u.merged.unite(first, int32(c))
 	}
 	for c := range run.all {
@@ -116,15 +127,39 @@ func (h *History) allowLate(n *Node, at int32) {
 	}
 }
 
+// knownBefore reports whether the engine can know that an allocation comes after a free
+// without its own waits: from the work behind the free, or from a wait for its memory. The ready point of
+// allocations has its number before the frees that it is recorded behind.
+func (h *History) knownBefore(free, alloc int32) bool {
+	f := &h.nodes[free]
+	if f.Stream == h.nodes[alloc].Stream {
+		return true
+	}
+	for at := free + 1; at < alloc; at++ {
+		n := &h.nodes[at]
+		switch {
+		case n.Kind == Wait:
+			if n.From >= free && h.nodes[n.From].Stream == f.Stream && h.isLate(at) && h.hadBefore(at, alloc) {
+				return true
+			}
+		case n.Stream == f.Stream && n.Kind != Alloc && n.Kind != Free:
+			if h.hadBefore(at, alloc) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // bringsMerged reports whether a node comes after something that cells were
-// merged with, and an allocation does not without its waits.
+// merged with, and that nobody can know to be before an allocation without its waits.
 func (h *History) bringsMerged(cells Cells, from, alloc int32) bool {
 	for c := range cells.all {
 		for other := range alloc {
 			if !h.reuse.merged.has(int32(c), other) && h.reuse.free[c] != other {
 				continue
 			}
-			if (from == other || h.before.has(from, other)) && !h.hadBefore(other, alloc) {
+			if (from == other || h.before.has(from, other)) && !h.knownBefore(other, alloc) {
 				return true
 			}
 		}
