@@ -9,8 +9,9 @@
 // with an edge of no bytes at both ends. No two free ranges are neighbours.
 //
 // A free range has a mark: the number of the place on the lane's stream behind which
-// others may use it. Ranges that merge get the newer of their marks, and so do the
-// bytes of them that could have been used earlier. The lane's own stream needs no mark, so Take never looks at one.
+// others may use it. Ranges that merge get the newer of their marks, also for those of
+// their bytes that could have been used earlier. The lane's own stream needs no mark, so
+// Take looks at none.
 //
 // Free ranges are in lists by class: 32 classes between a size and its double, so sizes
 // of one class differ by a 32nd at most; below 8 KiB there is one for each size. Two levels of
@@ -28,8 +29,8 @@ const unit = core.DefaultAlign
 
 // Fit is the memory of one lane. It is not safe for concurrent use: the lane's lock
 // guards it. No method blocks. Take and Give take constant time, but for a Take that
-// walks the class of its own size because no larger range is free, and they allocate
-// only when there are more blocks than there ever were.
+// walks the class of its own size because no larger class has a range; they allocate
+// only when there are more blocks and ranges than there ever were.
 type Fit struct {
 	page    uint64
 	free    uint64
@@ -66,10 +67,8 @@ func (f *Fit) Take(bytes uint64) (ptr uint64, ok bool) {
 	if r == nil {
 		return 0, false
 	}
-	f.ranges.remove(r)
-	if r.bytes > bytes {
-		f.ranges.insert(f.split(r, bytes))
-	}
+	r = f.carve(r, bytes)
+	r.mark = 0
 	f.blocks.insert(r)
 	f.free -= bytes
 	f.used += bytes
@@ -92,8 +91,9 @@ func (f *Fit) Give(ptr, mark uint64) (bytes uint64, ok bool) {
 }
 
 // Cut takes free pages out of the fit: so many bytes in a row, rounded up to pages, with
-// the mark of the range that they were part of. It looks for the smallest range that has them and whose mark is
-// covered; if covered is nil, all are. The rest of the range stays.
+// the mark of the range that they are of. That is the smallest one that has them and
+// whose mark is covered; if covered is nil, all marks are. The rest of the range stays. It
+// takes a time that grows with the number of ranges of that size.
 func (f *Fit) Cut(bytes uint64, covered func(mark uint64) bool) (ptr, n, mark uint64, ok bool) {
 	if bytes > f.free {
 		return 0, 0, 0, false
@@ -103,28 +103,24 @@ func (f *Fit) Cut(bytes uint64, covered func(mark uint64) bool) (ptr, n, mark ui
 	if r == nil {
 		return 0, 0, 0, false
 	}
-	f.ranges.remove(r)
 	from, to := f.within(r)
 	ptr = to - n
 	if from-r.ptr < r.end()-to { // the part that is left alone should be the smaller one
 		ptr = from
 	}
-	if ptr > r.ptr {
-		rest := r
-		r = f.split(rest, ptr-rest.ptr)
+	if below := ptr - r.ptr; below > 0 {
+		rest := f.carve(r, below)
+		r = rest.above
 		f.ranges.insert(rest)
 	}
-	if r.bytes > n {
-		f.ranges.insert(f.split(r, n))
-	}
 	mark = r.mark
-	f.detach(r)
+	f.detach(f.carve(r, n))
 	f.free -= n
 	return ptr, n, mark, true
 }
 
-// Pages calls yield for each row of wholly free pages that is as long as can be, in no
-// order, until that returns false. The fit must not change meanwhile.
+// Pages calls yield for the wholly free pages of each range that has some, in no order,
+// until that returns false. The fit must not change meanwhile.
 func (f *Fit) Pages(yield func(ptr, n, mark uint64) bool) {
 	f.ranges.each(f.page, func(r *record) bool {
 		from, to := f.within(r)
@@ -144,12 +140,7 @@ func (f *Fit) Mark(mark uint64) {
 func (f *Fit) Bytes() (free, used uint64) { return f.free, f.used }
 
 // Largest is the size of the largest free range: what Take can return.
-func (f *Fit) Largest() (bytes uint64) {
-	for r := f.ranges.last(); r != nil; r = r.next {
-		bytes = max(bytes, r.bytes)
-	}
-	return bytes
-}
+func (f *Fit) Largest() uint64 { return f.ranges.largest() }
 
 // All calls yield for each block and each free range, in the order of their addresses,
 // until that returns false. A block's mark is zero. The fit must not change meanwhile.
@@ -170,36 +161,40 @@ func (f *Fit) All(yield func(ptr, bytes uint64, used bool, mark uint64) bool) {
 	}
 }
 
-// release enters a record that became free, merged with its free neighbours.
+// release makes a record free, and one with its free neighbours.
 func (f *Fit) release(r *record) {
 	if hi := r.above; hi.free {
 		f.ranges.remove(hi)
-		f.absorb(r, hi)
+		f.merge(r, hi)
 	}
 	if lo := r.below; lo.free {
 		f.ranges.remove(lo)
-		f.absorb(lo, r)
+		f.merge(lo, r)
 		r = lo
 	}
 	f.ranges.insert(r)
 }
 
-// absorb makes lo of lo and its neighbour hi.
-func (f *Fit) absorb(lo, hi *record) {
+// merge makes one record of two neighbours.
+func (f *Fit) merge(lo, hi *record) {
 	lo.bytes += hi.bytes
 	lo.mark = max(lo.mark, hi.mark)
 	join(lo, hi.above)
 	f.records.put(hi)
 }
 
-// split leaves so many bytes of r, and returns the record of the rest.
-func (f *Fit) split(r *record, bytes uint64) *record {
-	rest := f.records.get(r.ptr+bytes, r.bytes-bytes)
-	rest.mark = r.mark
-	r.bytes = bytes
-	join(rest, r.above)
-	join(r, rest)
-	return rest
+// carve takes the first so many bytes of a free range out of it.
+func (f *Fit) carve(r *record, bytes uint64) *record {
+	f.ranges.remove(r)
+	if r.bytes > bytes {
+		rest := f.records.get(r.ptr+bytes, r.bytes-bytes)
+		rest.mark = r.mark
+		r.bytes = bytes
+		join(rest, r.above)
+		join(r, rest)
+		f.ranges.insert(rest)
+	}
+	return r
 }
 
 // reach is the neighbour at an address of a run that comes to be there or to grow: what

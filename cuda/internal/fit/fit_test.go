@@ -1,332 +1,372 @@
 package fit
 
 import (
+	"cmp"
+	"encoding/binary"
 	"fmt"
-	"maps"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 )
 
-const page = 16 * unit
+// smallPage is the size of pages where what counts is that blocks meet their borders.
+const smallPage = 16 * unit
 
-// span is a block or a free range of the model.
-type span struct {
-	ptr, bytes, mark uint64
-	used             bool
-}
-
-func (s span) end() uint64 { return s.ptr + s.bytes }
-
-// model is a fit that is simple: what is there, in the order of addresses.
-type model struct {
-	spans []span
-}
-
-// add enters a span that is free, and merges it with free neighbours.
-func (m *model) add(s span) {
-	s.used = false
-	i, _ := slices.BinarySearchFunc(m.spans, s.ptr, func(o span, ptr uint64) int { return int(int64(o.ptr - ptr)) })
-	m.spans = slices.Insert(m.spans, i, s)
-	if i+1 < len(m.spans) && !m.spans[i+1].used && m.spans[i].end() == m.spans[i+1].ptr {
-		m.merge(i)
-	}
-	if i > 0 && !m.spans[i-1].used && m.spans[i-1].end() == m.spans[i].ptr {
-		m.merge(i - 1)
-	}
-}
-
-func (m *model) merge(i int) {
-	lo, hi := &m.spans[i], m.spans[i+1]
-	lo.bytes += hi.bytes
-	lo.mark = max(lo.mark, hi.mark)
-	m.spans = slices.Delete(m.spans, i+1, i+2)
-}
-
-// remove takes bytes out of the free range that has them, and returns its mark.
-func (m *model) remove(ptr, bytes uint64) (mark uint64, err error) {
-	for i, s := range m.spans {
-		if s.used || ptr < s.ptr || ptr+bytes > s.end() {
-			continue
-		}
-		var rest []span
-		if ptr > s.ptr {
-			rest = append(rest, span{s.ptr, ptr - s.ptr, s.mark, false})
-		}
-		if ptr+bytes < s.end() {
-			rest = append(rest, span{ptr + bytes, s.end() - ptr - bytes, s.mark, false})
-		}
-		m.spans = slices.Replace(m.spans, i, i+1, rest...)
-		return s.mark, nil
-	}
-	return 0, fmt.Errorf("%d bytes at %#x are not free", bytes, ptr)
-}
-
-func (m *model) enter(s span) {
-	i, _ := slices.BinarySearchFunc(m.spans, s.ptr, func(o span, ptr uint64) int { return int(int64(o.ptr - ptr)) })
-	m.spans = slices.Insert(m.spans, i, s)
-}
-
-func (m *model) largest() (bytes uint64) {
-	for _, s := range m.spans {
-		if !s.used {
-			bytes = max(bytes, s.bytes)
-		}
-	}
-	return bytes
-}
-
-func (m *model) sums() (free, used uint64) {
-	for _, s := range m.spans {
-		if s.used {
-			used += s.bytes
-		} else {
-			free += s.bytes
-		}
-	}
-	return free, used
-}
-
-// pages are the wholly free pages of the free ranges.
-func (m *model) pages(covered func(uint64) bool) (rows []span) {
-	for _, s := range m.spans {
-		from, to := (s.ptr+page-1)/page*page, s.end()/page*page
-		if !s.used && from < to && covered(s.mark) {
-			rows = append(rows, span{from, to - from, s.mark, false})
-		}
-	}
-	return rows
-}
-
-// pair is a fit beside its model.
+// pair is a fit beside its model: after each step both say the same.
 type pair struct {
 	fit   *Fit
 	model model
 	clock uint64
-	pages map[uint64]bool // that the fit has, or had
+	has   map[uint64]bool // the pages, by number
 }
 
-func newPair() *pair { return &pair{fit: New(page), pages: map[uint64]bool{}} }
+func newPair() *pair {
+	return &pair{fit: New(smallPage), model: model{page: smallPage}, has: map[uint64]bool{}}
+}
 
 func (p *pair) mark() uint64 { p.clock++; return p.clock }
 
-// grow adds a row of pages, unless the fit has some of them.
-func (p *pair) grow(first, n uint64) error {
+// step makes one of the calls, with arguments by two numbers.
+func (p *pair) step(call, a, b uint64) error {
+	switch call % 9 {
+	case 0:
+		p.add(1+a%40, 1+b%6)
+	case 1, 2:
+		return p.take(a % (4 * smallPage))
+	case 3:
+		return p.take(a % (20 * unit))
+	case 4, 5:
+		if blocks := p.model.blocks(); len(blocks) > 0 {
+			return p.give(blocks[a%uint64(len(blocks))])
+		}
+		return p.give(a)
+	case 6:
+		return p.give(a % 50 * smallPage / 2)
+	case 7:
+		return p.cut(a%(4*smallPage), p.clock-min(p.clock, b%20))
+	default:
+		if a%8 == 0 {
+			mark := p.mark()
+			p.fit.Mark(mark)
+			p.model.Mark(mark)
+		}
+	}
+	return nil
+}
+
+// add adds pages in a row, unless the fit has one of them.
+func (p *pair) add(first, n uint64) {
 	for i := first; i < first+n; i++ {
-		if p.pages[i] {
-			return nil
+		if p.has[i] {
+			return
 		}
 	}
 	for i := first; i < first+n; i++ {
-		p.pages[i] = true
+		p.has[i] = true
 	}
 	mark := p.mark()
-	p.fit.Add(first*page, n*page, mark)
-	p.model.add(span{first * page, n * page, mark, false})
-	return p.check()
+	p.fit.Add(first*smallPage, n*smallPage, mark)
+	p.model.Add(first*smallPage, n*smallPage, mark)
 }
 
 func (p *pair) take(bytes uint64) error {
-	rounded := (max(bytes, 1) + unit - 1) / unit * unit
-	fits := p.model.largest() >= rounded
+	rounded := roundUp(max(bytes, 1), unit)
+	largest := p.model.Largest()
 	ptr, ok := p.fit.Take(bytes)
-	if ok != fits {
-		return fmt.Errorf("Take(%d) answers %v, and %d are free in a row", bytes, ok, p.model.largest())
+	if ok != (rounded <= largest) {
+		return fmt.Errorf("Take(%d) answers %v, and %d are free in a row", bytes, ok, largest)
 	}
-	if ok {
-		if _, err := p.model.remove(ptr, rounded); err != nil {
-			return fmt.Errorf("Take(%d): %w", bytes, err)
-		}
-		p.model.enter(span{ptr, rounded, 0, true})
+	if !ok {
+		return nil
 	}
-	return p.check()
+	if err := p.model.takeAt(ptr, rounded); err != nil {
+		return fmt.Errorf("Take(%d): %w", bytes, err)
+	}
+	return nil
 }
 
-// give frees what is at ptr, a block or not.
+// give frees what is at an address, a block or not.
 func (p *pair) give(ptr uint64) error {
-	var want uint64
-	for i, s := range p.model.spans {
-		if s.used && s.ptr == ptr {
-			want = s.bytes
-			p.model.spans = slices.Delete(p.model.spans, i, i+1)
-			break
-		}
-	}
 	mark := p.mark()
-	got, ok := p.fit.Give(ptr, mark)
-	if ok != (want > 0) || got != want {
-		return fmt.Errorf("Give(%#x) = %d, %v: the block there has %d bytes", ptr, got, ok, want)
+	want, wantOK := p.model.Give(ptr, mark)
+	if got, ok := p.fit.Give(ptr, mark); ok != wantOK || got != want {
+		return fmt.Errorf("Give(%#x) = %d, %v, not %d, %v", ptr, got, ok, want, wantOK)
 	}
-	if ok {
-		p.model.add(span{ptr, want, mark, false})
-	}
-	return p.check()
+	return nil
 }
 
 func (p *pair) cut(bytes, upTo uint64) error {
-	need := (max(bytes, 1) + page - 1) / page * page
 	covered := func(mark uint64) bool { return mark <= upTo }
-	smallest := ^uint64(0) // of the ranges that have so many pages
-	for _, row := range p.model.pages(covered) {
-		if i := slices.IndexFunc(p.model.spans, func(s span) bool { return s.ptr <= row.ptr && row.ptr < s.end() }); row.bytes >= need {
-			smallest = min(smallest, p.model.spans[i].bytes)
-		}
+	if upTo == p.clock {
+		covered = nil
 	}
 	ptr, n, mark, ok := p.fit.Cut(bytes, covered)
-	if ok != (smallest != ^uint64(0)) {
-		return fmt.Errorf("Cut(%d) answers %v; the smallest range with so much has %d", bytes, ok, smallest)
+	if covered == nil {
+		covered = func(uint64) bool { return true }
+	}
+	smallest := model{page: smallPage, spans: slices.Clone(p.model.spans)}
+	_, wantN, _, wantOK := smallest.Cut(bytes, covered)
+	if ok != wantOK || n%smallPage != 0 || ok && n != wantN {
+		return fmt.Errorf("Cut(%d) of marks up to %d answers %d, %v, not %d, %v", bytes, upTo, n, ok, wantN, wantOK)
 	}
 	if !ok {
-		return p.check()
+		return nil
 	}
-	if n != need || ptr%page != 0 || mark > upTo {
-		return fmt.Errorf("Cut(%d) = %#x, %d, mark %d, where %d are covered", bytes, ptr, n, mark, upTo)
+	best, _ := p.model.smallest(func(s span) bool {
+		from, to := s.pages(smallPage)
+		return from < to && to-from >= n && covered(s.mark)
+	})
+	of, err := p.model.remove(ptr, n)
+	if err != nil || ptr%smallPage != 0 || of.bytes != best.bytes || of.mark != mark || !covered(mark) {
+		return fmt.Errorf("Cut(%d) of marks up to %d takes %d at %#x with mark %d out of %+v, the smallest is %+v: %w", bytes, upTo, n, ptr, mark, of, best, err)
 	}
-	for _, s := range p.model.spans {
-		if s.ptr <= ptr && ptr < s.end() && (s.bytes != smallest || s.mark != mark) {
-			return fmt.Errorf("Cut(%d) from %d bytes with mark %d answers mark %d; the smallest range has %d", bytes, s.bytes, s.mark, mark, smallest)
-		}
+	for at := ptr; at < ptr+n; at += smallPage {
+		delete(p.has, at/smallPage)
 	}
-	if _, err := p.model.remove(ptr, n); err != nil {
-		return fmt.Errorf("Cut(%d): %w", bytes, err)
-	}
-	for at := ptr; at < ptr+n; at += page {
-		delete(p.pages, at/page)
-	}
-	return p.check()
+	return nil
 }
 
 // check compares all that the fit says with the model, and looks at what is inside.
 func (p *pair) check() error {
 	var spans []span
 	p.fit.All(func(ptr, bytes uint64, used bool, mark uint64) bool {
-		spans = append(spans, span{ptr, bytes, mark, used})
+		spans = append(spans, span{ptr, bytes, used, mark})
 		return true
 	})
 	if !slices.Equal(spans, p.model.spans) {
 		return fmt.Errorf("the fit has\n%+v, the model\n%+v", spans, p.model.spans)
 	}
 	free, used := p.fit.Bytes()
-	if f, u := p.model.sums(); free != f || used != u {
+	if f, u := p.model.Bytes(); free != f || used != u {
 		return fmt.Errorf("%d free and %d used, the model has %d and %d", free, used, f, u)
 	}
-	if got, want := p.fit.Largest(), p.model.largest(); got != want {
-		return fmt.Errorf("the largest has %d bytes, not %d", want, got)
+	if got, want := p.fit.Largest(), p.model.Largest(); got != want {
+		return fmt.Errorf("the largest has %d bytes, not %d", got, want)
 	}
-	rows := map[uint64]span{}
-	p.fit.Pages(func(ptr, n, mark uint64) bool { rows[ptr] = span{ptr, n, mark, false}; return true })
-	want := map[uint64]span{}
-	for _, row := range p.model.pages(func(uint64) bool { return true }) {
-		want[row.ptr] = row
-	}
-	if !maps.Equal(rows, want) {
+	var rows []span
+	p.fit.Pages(func(ptr, n, mark uint64) bool {
+		rows = append(rows, span{ptr, n, false, mark})
+		return true
+	})
+	slices.SortFunc(rows, func(a, b span) int { return cmp.Compare(a.ptr, b.ptr) })
+	if want := p.model.freePages(); !slices.Equal(rows, want) {
 		return fmt.Errorf("free pages %v, not %v", rows, want)
 	}
 	return p.fit.wrong()
-}
-
-// wrong finds what contradicts itself inside of a fit.
-func (f *Fit) wrong() error {
-	listed := map[*record]bool{}
-	for row := range f.ranges.lists {
-		if got, want := f.ranges.rows>>row&1 != 0, f.ranges.columns[row] != 0; got != want {
-			return fmt.Errorf("the bit of row %d is %v", row, got)
-		}
-		for column, head := range f.ranges.lists[row] {
-			if got, want := f.ranges.columns[row]>>column&1 != 0, head != nil; got != want {
-				return fmt.Errorf("the bit of class %d,%d is %v", row, column, got)
-			}
-			for r, prev := head, (*record)(nil); r != nil; r, prev = r.next, r {
-				if !r.free || r.prev != prev || classOf(r.bytes) != (class{row, column}) || listed[r] {
-					return fmt.Errorf("%+v is in the list of class %d,%d behind %p", *r, row, column, prev)
-				}
-				listed[r] = true
-			}
-		}
-	}
-	blocks, ends := 0, 0
-	for at, e := range f.edges {
-		if e.ptr != at || !e.edge() || e.free || (e.above == nil) == (e.below == nil) {
-			return fmt.Errorf("the edge at %#x is %+v", at, *e)
-		}
-		if e.above == nil {
-			ends++
-			continue
-		}
-		prev := e
-		for r := e.above; ; prev, r = r, r.above {
-			if r.below != prev || r.ptr != prev.end() || prev.free && r.free || r.free != listed[r] {
-				return fmt.Errorf("%+v is above %+v, listed: %v", *r, *prev, listed[r])
-			}
-			delete(listed, r)
-			if r.above == nil {
-				break
-			}
-			if r.edge() || !r.free && (f.blocks.find(r.ptr) != r) {
-				return fmt.Errorf("the table does not have %+v", *r)
-			}
-			if !r.free {
-				blocks++
-			}
-		}
-		if last := prev.above; !last.edge() || f.edges[last.ptr] != last {
-			return fmt.Errorf("a run ends in %+v", *last)
-		}
-	}
-	if len(listed) > 0 || blocks != f.blocks.n || 2*ends != len(f.edges) {
-		return fmt.Errorf("%d ranges are in no run; %d blocks, the table counts %d; %d runs end, of %d edges", len(listed), blocks, f.blocks.n, ends, len(f.edges))
-	}
-	return nil
-}
-
-func (t *table) find(ptr uint64) *record {
-	if t.n == 0 {
-		return nil
-	}
-	for r := *t.chain(ptr); r != nil; r = r.next {
-		if r.ptr == ptr {
-			return r
-		}
-	}
-	return nil
-}
-
-// step makes one of the calls, by three numbers.
-func (p *pair) step(call, a, b uint64) error {
-	switch call % 8 {
-	case 0:
-		return p.grow(1+a%40, 1+b%6)
-	case 1, 2:
-		return p.take(a % (4 * page))
-	case 3:
-		return p.take(a % (20 * unit))
-	case 4, 5:
-		var blocks []uint64
-		for _, s := range p.model.spans {
-			if s.used {
-				blocks = append(blocks, s.ptr)
-			}
-		}
-		if len(blocks) > 0 {
-			return p.give(blocks[a%uint64(len(blocks))])
-		}
-		return p.give(a)
-	case 6:
-		return p.give(a % 50 * page / 2)
-	default:
-		return p.cut(a%(4*page), p.clock-min(p.clock, b%20))
-	}
 }
 
 func TestAFitAgreesWithASimpleOneAfterEachStep(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPair()
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
-			call := rapid.Uint64Range(0, 7).Draw(t, "call")
-			if err := p.step(call, rapid.Uint64Range(0, 1<<20).Draw(t, "a"), rapid.Uint64Range(0, 1<<10).Draw(t, "b")); err != nil {
+			err := p.step(rapid.Uint64Range(0, 8).Draw(t, "call"), rapid.Uint64Range(0, 1<<20).Draw(t, "a"), rapid.Uint64Range(0, 1<<10).Draw(t, "b"))
+			if err == nil {
+				err = p.check()
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
 	})
+}
+
+// FuzzFit makes a step of each five bytes.
+func FuzzFit(f *testing.F) {
+	f.Add([]byte("\x00\x01\x00\x05\x00\x01\xff\x00\x00\x00\x04\x00\x00\x00\x00"))
+	f.Add([]byte("\x00\x01\x00\x05\x00\x00\x07\x00\x05\x00\x07\x00\x20\x00\x00\x01\x00\x10\x00\x00\x07\x00\x10\x03\x00"))
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		p := newPair()
+		for ; len(steps) >= 5; steps = steps[5:] {
+			err := p.step(uint64(steps[0]), uint64(binary.LittleEndian.Uint16(steps[1:])), uint64(binary.LittleEndian.Uint16(steps[3:])))
+			if err == nil {
+				err = p.check()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// TestALongLifeEndsInOneRange is about many blocks, tables that grow, and all sizes.
+func TestALongLifeEndsInOneRange(t *testing.T) {
+	const seed = 17
+	random := rand.New(rand.NewPCG(seed, 0))
+	f := New(2 << 20)
+	const pages = 1 << 15
+	for _, i := range random.Perm(pages) { // runs grow together in any order
+		f.Add(uint64(i+1)<<21, 2<<20, uint64(i))
+	}
+	size := func() uint64 { return 1 + random.Uint64N(1<<(6+random.UintN(22))) }
+	var live []uint64
+	for range 30000 {
+		if len(live) > 0 && random.UintN(5) < 2 {
+			at := random.IntN(len(live))
+			if _, ok := f.Give(live[at], 0); !ok {
+				t.Fatalf("seed %d: the block at %#x is not there", seed, live[at])
+			}
+			live[at], live = live[len(live)-1], live[:len(live)-1]
+			continue
+		}
+		if ptr, ok := f.Take(size()); ok {
+			live = append(live, ptr)
+		}
+	}
+	if err := f.wrong(); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	for _, at := range random.Perm(len(live)) {
+		f.Give(live[at], 0)
+	}
+	if got := f.Largest(); got != pages<<21 || len(f.edges) != 2 {
+		t.Errorf("seed %d: the largest range has %d bytes, %d edges", seed, got, len(f.edges))
+	}
+	if _, used := f.Bytes(); used != 0 {
+		t.Errorf("seed %d: %d bytes are used at the end", seed, used)
+	}
+}
+
+func TestWhatFitsIsFoundBehindRangesThatAreSlightlyTooSmall(t *testing.T) {
+	f := New(4096 * unit)
+	f.Add(4096*unit, 4096*unit, 0)
+	take := func(units uint64) uint64 {
+		t.Helper()
+		ptr, ok := f.Take(units * unit)
+		if !ok {
+			t.Fatalf("%d units of %d are not to be had", units, f.Largest()/unit)
+		}
+		return ptr
+	}
+	var free []uint64
+	for _, units := range []uint64{1000, 999, 998} { // of one class
+		free = append(free, take(units))
+		take(1)
+	}
+	take(f.Largest() / unit)
+	for _, ptr := range free { // the class has the newest first
+		f.Give(ptr, 0)
+	}
+	if got := take(1000); got != free[0] {
+		t.Errorf("1000 units at %#x, not where they are free", got)
+	}
+	if _, ok := f.Take(1000 * unit); ok {
+		t.Error("1000 units where 999 are free")
+	}
+	take(999)
+}
+
+func TestCutLeavesTheLargerRestWithItsRange(t *testing.T) {
+	const border = 10 * smallPage
+	for name, c := range map[string]struct{ below, above, want uint64 }{ // units beside two free pages
+		"none":          {0, 0, border + smallPage},
+		"more above":    {3, 5, border},
+		"more below":    {5, 3, border + smallPage},
+		"nothing below": {0, 5, border},
+		"nothing above": {5, 0, border + smallPage},
+	} {
+		f := New(smallPage)
+		f.Add(border-smallPage, 4*smallPage, 0)
+		for _, units := range []uint64{16 - c.below, c.below + 32 + c.above, 16 - c.above} {
+			if units > 0 {
+				f.Take(units * unit)
+			}
+		}
+		f.Give(border-c.below*unit, 1)
+		if ptr, n, _, ok := f.Cut(smallPage, nil); ptr != c.want || n != smallPage || !ok {
+			t.Errorf("%s: %d bytes at %#x, %v, want %#x", name, n, ptr, ok, c.want)
+		}
+	}
+}
+
+func TestCutTakesTheSmallestRangeOfAClass(t *testing.T) {
+	for _, order := range [][]uint64{{1001, 1000, 1002}, {1000, 1001, 1002}, {1002, 1001, 1000}} {
+		f := New(unit)
+		at := uint64(unit)
+		for _, units := range order {
+			f.Add(at, units*unit, units)
+			at += (units + 1) * unit
+		}
+		for _, covered := range []uint64{1000, 1001, 1002} {
+			if _, _, mark, ok := f.Cut(999*unit, nil); mark != covered || !ok {
+				t.Errorf("of %v units the %d were cut, %v, want %d", order, mark, ok, covered)
+			}
+		}
+	}
+}
+
+func TestSizesAtTheLimits(t *testing.T) {
+	f := New(smallPage)
+	if _, ok := f.Take(0); ok || f.Largest() != 0 {
+		t.Error("an empty fit has memory")
+	}
+	if _, _, _, ok := f.Cut(0, nil); ok {
+		t.Error("an empty fit has pages")
+	}
+	const much = math.MaxUint64 / smallPage * smallPage
+	f.Add(0, much, 1)
+	for _, bytes := range []uint64{math.MaxUint64, much + 1} {
+		if _, ok := f.Take(bytes); ok {
+			t.Errorf("%d bytes of %d", bytes, uint64(much))
+		}
+		if _, _, _, ok := f.Cut(bytes, nil); ok {
+			t.Errorf("%d bytes of pages of %d", bytes, uint64(much))
+		}
+	}
+	if ptr, ok := f.Take(much); !ok || ptr != 0 {
+		t.Errorf("all: %#x, %v", ptr, ok)
+	}
+	if bytes, ok := f.Give(0, 2); bytes != much || !ok {
+		t.Errorf("all given: %d, %v", bytes, ok)
+	}
+	if ptr, n, mark, ok := f.Cut(much-unit, nil); ptr != 0 || n != much || mark != 2 || !ok {
+		t.Errorf("all cut: %#x, %d, %d, %v", ptr, n, mark, ok)
+	}
+	if err := f.wrong(); err != nil || len(f.edges) != 0 {
+		t.Errorf("%d edges: %v", len(f.edges), err)
+	}
+	f.Add(smallPage, smallPage, 3)
+	ptr, _ := f.Take(0)
+	if bytes, ok := f.Give(ptr, 4); bytes != unit || !ok {
+		t.Errorf("no bytes are %d", bytes)
+	}
+}
+
+func TestListsEndWhenTheirReaderWantsNoMore(t *testing.T) {
+	f := New(smallPage)
+	f.Add(smallPage, smallPage, 0)
+	f.Add(3*smallPage, smallPage, 0)
+	all, pages := 0, 0
+	f.All(func(uint64, uint64, bool, uint64) bool { all++; return false })
+	f.Pages(func(uint64, uint64, uint64) bool { pages++; return false })
+	if all != 1 || pages != 1 {
+		t.Errorf("%d spans and %d rows of pages behind the end", all, pages)
+	}
+}
+
+func TestTakeAndGiveAllocateNothing(t *testing.T) {
+	f := New(2 << 20)
+	f.Add(2<<20, 1<<30, 0)
+	random := rand.New(rand.NewPCG(1, 1))
+	live := make([]uint64, 1000)
+	churn := func() {
+		for i := range live {
+			f.Give(live[i], 1)
+			live[i], _ = f.Take(1 + random.Uint64N(1<<(6+random.UintN(12))))
+		}
+		for i := range live { // a comb, of the most ranges that there can be
+			if i%2 == 0 {
+				f.Give(live[i], 2)
+				live[i] = 0
+			}
+		}
+	}
+	for range 20 {
+		churn()
+	}
+	if n := testing.AllocsPerRun(100, churn); n != 0 {
+		t.Errorf("%v allocations for %d pairs", n, len(live))
+	}
 }

@@ -33,7 +33,7 @@ func (s *store) get(ptr, bytes uint64) *record {
 	}
 	r := s.spare
 	s.spare = r.next
-	*r = record{ptr: ptr, bytes: bytes}
+	r.ptr, r.bytes, r.mark, r.below, r.above = ptr, bytes, 0, nil, nil
 	return r
 }
 

@@ -5,14 +5,14 @@ import "math/bits"
 // table finds blocks by their addresses: a hash table of chains through the records.
 type table struct {
 	chains []*record // a power of two of them
-	shift  int       // from a hash to the number of a chain
+	shift  uint      // from a hash to the number of a chain
 	n      int
 }
 
 const firstChains = 64
 
 func (t *table) chain(ptr uint64) **record {
-	return &t.chains[ptr/unit*0x9e3779b97f4a7c15>>t.shift]
+	return &t.chains[ptr/unit*0x9e3779b97f4a7c15>>(t.shift&63)]
 }
 
 func (t *table) insert(r *record) {
@@ -20,7 +20,7 @@ func (t *table) insert(r *record) {
 		t.grow()
 	}
 	head := t.chain(r.ptr)
-	r.mark, r.next, *head = 0, *head, r
+	r.next, *head = *head, r
 	t.n++
 }
 
@@ -43,7 +43,7 @@ func (t *table) remove(ptr uint64) *record {
 func (t *table) grow() {
 	old := t.chains
 	t.chains = make([]*record, max(firstChains, 2*len(old)))
-	t.shift = bits.LeadingZeros64(uint64(len(t.chains))) + 1
+	t.shift = uint(bits.LeadingZeros64(uint64(len(t.chains)))) + 1
 	for _, r := range old {
 		for r != nil {
 			next, head := r.next, t.chain(r.ptr)
