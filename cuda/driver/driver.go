@@ -92,9 +92,10 @@ type Driver interface {
 	// undefined then.
 	MemMap(ptr, bytes uint64, h MemHandle) error
 	// MemAccess lets the device read and write a mapped range: one mapping or
-	// several whole ones in a row, within one reserved range. ("The range must
-	// be a fully mapped address range containing all allocations created by
-	// cuMemMap / cuMemCreate": CUDA driver API, cuMemSetAccess.)
+	// several whole ones in a row, within one reserved range. To work that is
+	// enqueued they are one memory. ("The range must be a fully mapped
+	// address range containing all allocations created by cuMemMap /
+	// cuMemCreate": CUDA driver API, cuMemSetAccess.)
 	MemAccess(ptr, bytes uint64) error
 	// MemUnmap takes a mapped range, as MemAccess takes it, from its addresses,
 	// which stay reserved and may be mapped again. ("cuMemUnmap cannot unmap a

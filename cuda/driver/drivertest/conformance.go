@@ -27,6 +27,7 @@ var conformanceCases = []struct {
 	{"mapped memory", (*suite).mapping},
 	{"mapped memory outlives its handle", (*suite).mappingOutlivesHandle},
 	{"memory mapped again", (*suite).mappedAgain},
+	{"memory mapped in a row", (*suite).mappedInARow},
 	{"memory mapped beside work", (*suite).mappedBesideWork},
 	{"what a mapping refuses", (*suite).mappingRefuses},
 	{"memset and copies", (*suite).transfers},

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"bytes"
 	"errors"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -197,6 +198,47 @@ func (s *suite) mappedBesideWork() {
 	}
 	s.wantAll(s.read(ptr, 2*g, st), 7)
 	s.must(s.d.MemUnmap(ptr, 2*g))
+	for _, each := range h {
+		s.must(s.d.MemRelease(each))
+	}
+	s.must(s.d.MemUnreserve(ptr, 4*g))
+}
+
+// mappedInARow: work takes mappings in a row for one memory, captured work too.
+func (s *suite) mappedInARow() {
+	_, g, can := s.granules()
+	if !can {
+		return
+	}
+	st := s.stream()
+	ptr, h := s.pages(g, 4)
+	s.mapRow(ptr, g, h...)
+	direct, err := s.d.MemAlloc(2 * g)
+	s.must(err)
+	upload := bytes.Repeat([]byte{0x55}, int(2*g))
+	s.must(s.d.MemsetAsync(ptr, 0x66, 4*g, st))
+	s.must(s.d.CopyToDeviceAsync(ptr+g/2, upload, st))
+	s.must(s.d.CopyOnDeviceAsync(direct, ptr+g/2, 2*g, st))
+	s.wantAll(s.read(direct, 2*g, st), 0x55)
+	s.must(s.d.CopyOnDeviceAsync(ptr+2*g, direct, 2*g, st))
+	s.wantAll(s.read(ptr+g/2, 3*g+g/2, st), 0x55)
+	s.must(s.d.MemsetAsync(ptr, 0x77, 4*g, st))
+	s.must(s.d.CopyFromPeerAsync(direct, s.d, ptr+g, 2*g, st))
+	s.wantAll(s.read(direct, 2*g, st), 0x77)
+	s.wantAll(s.read(ptr+g/2, 3*g, st), 0x77)
+
+	s.must(s.d.StreamBeginCapture(st))
+	s.must(s.d.MemsetAsync(ptr, 0x11, 2*g, st))
+	s.must(s.d.CopyOnDeviceAsync(ptr+2*g, ptr, 2*g, st))
+	s.must(s.d.CopyOnDeviceAsync(direct, ptr+3*g-g/2, g, st))
+	graph, err := s.d.StreamEndCapture(st)
+	s.must(err)
+	s.must(s.d.GraphLaunch(graph, st))
+	s.wantAll(s.read(ptr, 4*g, st), 0x11)
+	s.wantAll(s.read(direct, g, st), 0x11)
+	s.must(s.d.GraphDestroy(graph))
+	s.must(s.d.MemFree(direct))
+	s.must(s.d.MemUnmap(ptr, 4*g))
 	for _, each := range h {
 		s.must(s.d.MemRelease(each))
 	}

@@ -779,6 +779,10 @@ int cuMemUnmap(u64 ptr, size_t bytes) {
 
 enum { HOST_SIDE = -1 };
 
+// stray says whether a copy would be of memory across mappings with no context
+// current, which the driver refuses. It makes fills all the same.
+static int stray(u64 p, size_t n) { return !top() && n && holder(MAPPING, p, 1) && !holder(MAPPING, p, n); }
+
 // transfer checks the device addresses of an operation and queues it.
 static int transfer(u64 stream, u64 to, u64 from, size_t n, struct op o) {
 	struct object *s = stream_of(stream);
@@ -795,16 +799,19 @@ int cuMemsetD8Async(u64 dst, unsigned char value, size_t n, void *stream) {
 
 int cuMemcpyHtoDAsync_v2(u64 dst, const void *src, size_t n, void *stream) {
 	ENTER(ON(stream), dst, (u64)src, n, (u64)stream);
+	if (stray(dst, n)) return leave(INVALID_VALUE);
 	return leave(transfer((u64)stream, dst, HOST_SIDE, n, (struct op){.kind = COPY, .dst = (char *)dst, .src = (char *)src}));
 }
 
 int cuMemcpyDtoHAsync_v2(void *dst, u64 src, size_t n, void *stream) {
 	ENTER(ON(stream), (u64)dst, src, n, (u64)stream);
+	if (stray(src, n)) return leave(INVALID_VALUE);
 	return leave(transfer((u64)stream, HOST_SIDE, src, n, (struct op){.kind = COPY, .dst = dst, .src = (char *)src}));
 }
 
 int cuMemcpyDtoDAsync_v2(u64 dst, u64 src, size_t n, void *stream) {
 	ENTER(ON(stream), dst, src, n, (u64)stream);
+	if (stray(dst, n) || stray(src, n)) return leave(INVALID_VALUE);
 	return leave(transfer((u64)stream, dst, src, n, (struct op){.kind = COPY, .dst = (char *)dst, .src = (char *)src}));
 }
 
