@@ -23,6 +23,7 @@ func unsampled() context.Context {
 func TestHotPathsAllocateNothing(t *testing.T) {
 	for guard, layers := range map[string][]core.Layer{"guard off": whole, "ledger": wholeLedger} {
 		t.Run(guard, func(t *testing.T) { allocateNothing(t, open(t, layers...)) })
+		t.Run(guard+", pool", func(t *testing.T) { allocateNothing(t, openPool(t, layers...)) })
 	}
 }
 

@@ -38,6 +38,37 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
+// BenchmarkPoolPair is the pair over the runtime's own pool, with 1 and with 1000 blocks
+// alive that are freed in order.
+func BenchmarkPoolPair(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		layers []core.Layer
+	}{{"bare", nil}, {"stack", whole}, {"stack,guard=ledger", wholeLedger}} {
+		for _, live := range []int{1, 1000} {
+			b.Run(fmt.Sprintf("%s/live=%d", c.name, live), func(b *testing.B) {
+				s := openPool(b, c.layers...)
+				stream, ctx := s.lease(b).ID(), context.Background()
+				ring := make([]core.BlockID, live)
+				b.ReportAllocs()
+				for i := 0; b.Loop(); i++ {
+					at := &ring[i%live]
+					if at.Generation != 0 {
+						if _, err := s.runtime.Deallocate(ctx, *at); err != nil {
+							b.Fatal(err)
+						}
+					}
+					block, err := s.runtime.Allocate(ctx, core.Request{Bytes: 4096, Stream: stream, Tag: "bench"})
+					if err != nil {
+						b.Fatal(err)
+					}
+					*at = block.ID
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkPairOn is the pair from one and from two goroutines, each on a
 // stream of its own; all pairs count.
 func BenchmarkPairOn(b *testing.B) {

@@ -62,15 +62,40 @@ func openOver(tb testing.TB, drv driver.Driver, layers ...core.Layer) *stack {
 // openWith is for layers that need the streams.
 func openWith(tb testing.TB, drv driver.Driver, layersOf func(*cuda.StreamPool) []core.Layer) *stack {
 	tb.Helper()
+	return openOn(tb, drv, async, layersOf)
+}
+
+// openPool is open over the runtime's own pool.
+func openPool(tb testing.TB, layers ...core.Layer) *stack {
+	tb.Helper()
+	return openOn(tb, &drivertest.Null{}, pool, func(*cuda.StreamPool) []core.Layer { return layers })
+}
+
+// backend is a resource at the bottom of a stack.
+type backend interface {
+	core.Resource
+	Close(context.Context) error
+}
+
+func async(drv driver.Driver, streams *cuda.StreamPool) (backend, error) {
+	return cuda.NewAsyncResource(drv, streams, cuda.AsyncConfig{})
+}
+
+func pool(drv driver.Driver, streams *cuda.StreamPool) (backend, error) {
+	return cuda.NewPoolResource(drv, streams, cuda.PoolConfig{})
+}
+
+func openOn(tb testing.TB, drv driver.Driver, newBackend func(driver.Driver, *cuda.StreamPool) (backend, error), layersOf func(*cuda.StreamPool) []core.Layer) *stack {
+	tb.Helper()
 	streams, err := cuda.NewStreamPool(drv, cuda.StreamPoolConfig{})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	async, err := cuda.NewAsyncResource(drv, streams, cuda.AsyncConfig{})
+	bottom, err := newBackend(drv, streams)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	top, err := core.Chain(async, layersOf(streams)...)
+	top, err := core.Chain(bottom, layersOf(streams)...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -79,7 +104,7 @@ func openWith(tb testing.TB, drv driver.Driver, layersOf func(*cuda.StreamPool) 
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		_ = async.Close(context.Background())
+		_ = bottom.Close(context.Background())
 		_ = streams.Close(context.Background())
 	})
 	return &stack{streams: streams, runtime: rt}
