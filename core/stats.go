@@ -50,7 +50,8 @@ type Stats struct {
 	Limit, Charged uint64
 	// Reserved is what the driver's pool holds of the device and PoolUsed
 	// what it has handed out, both as last read by the reaper, with the
-	// highest that each has been.
+	// highest that each has been. Of a pool of the runtime's own both are as of
+	// now, and PoolUsedHigh is the highest that was read.
 	Reserved, PoolUsed         uint64
 	ReservedHigh, PoolUsedHigh uint64
 	// Isolated is what is mapped of the device's memory for isolated blocks,

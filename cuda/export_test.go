@@ -88,3 +88,6 @@ func statesIn(list []pendingFree, b *block, state freeState) (found []string) {
 	}
 	return found
 }
+
+// Lanes is how many lanes a pool has.
+func Lanes(r *PoolResource) int { return len(*r.lanes.all.Load()) }

@@ -28,9 +28,10 @@ import (
 type lane struct {
 	_  [64]byte // lanes share no cache line
 	mu sync.Mutex
-	// stream is whose places the marks are. It changes once, to the backstop.
-	stream *stream
-	fit    *fit.Fit
+	// home is the stream whose allocations take from the lane, stream the one whose
+	// places the marks are: the same, and the backstop once home was given up.
+	home, stream *stream
+	fit          *fit.Fit
 	// newest is behind all that is free, or was on its way to become so.
 	newest uint64
 	// used is the size of its blocks, as they were asked for.
@@ -146,6 +147,15 @@ func (l *lane) completedPages(yield func(bytes uint64)) {
 		}
 		return true
 	})
+}
+
+// isForgettable reports whether the lane has no memory, and will have none: only its own stream's
+// allocations bring it some, and that was given up.
+func (l *lane) isForgettable() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	free, used := l.fit.Bytes()
+	return free+used == 0 && l.home.IsGivenUp()
 }
 
 // behindAll is a mark behind all that is free, and the stream that it is a place of.

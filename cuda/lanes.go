@@ -100,7 +100,7 @@ func (m *lanes) give(s *stream, ptr, bytes uint64) error {
 
 // open makes the lane of a stream, which is locked.
 func (m *lanes) open(s *stream) *lane {
-	l := &lane{stream: s, fit: fit.New(m.page)}
+	l := &lane{home: s, stream: s, fit: fit.New(m.page)}
 	m.opening.Lock()
 	defer m.opening.Unlock()
 	all := append(slices.Clone(*m.all.Load()), l)
@@ -126,6 +126,9 @@ func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
 	if !errors.Is(err, errNoRoom) {
 		return err
 	}
+	if bytes > m.page*uint64(len(m.owners)) {
+		return m.explain(bytes, driver.NewError("MemCreate", driver.OutOfMemory))
+	}
 	m.moving.Lock()
 	defer m.moving.Unlock()
 	if s.lane.hasRoom(bytes) {
@@ -142,6 +145,7 @@ func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
 		return err
 	}
 	m.look()
+	_ = m.store.Reap() // what the driver refused to unmap before
 	if remapped, again := m.remap(s, bytes); remapped || again != nil {
 		return again
 	}
@@ -213,7 +217,7 @@ func (m *lanes) remap(s *stream, bytes uint64) (bool, error) {
 			if !ok {
 				break
 			}
-			if err := m.unmap(r); err != nil {
+			if err := m.store.Unmap(r.ptr, r.bytes); err != nil {
 				return false, err
 			}
 			spare += r.bytes
@@ -222,8 +226,14 @@ func (m *lanes) remap(s *stream, bytes uint64) (bool, error) {
 	if spare < bytes {
 		return false, nil // somebody took some; what was unmapped is spare
 	}
-	m.counts.Remaps++
-	return true, m.mapFor(s, bytes)
+	err := m.mapFor(s, bytes)
+	if errors.Is(err, core.ErrOutOfMemory) {
+		return false, nil // the driver has not unmapped all that is held and not mapped
+	}
+	if err == nil {
+		m.counts.Remaps++
+	}
+	return err == nil, err
 }
 
 // grow takes more memory from the device, or what is spare.
@@ -250,15 +260,6 @@ func (m *lanes) mapFor(s *stream, bytes uint64) error {
 	m.own(r, s.lane)
 	s.lane.add(r, 0)
 	return nil
-}
-
-// unmap makes the pages of a run spare that was cut and that the device has come to.
-func (m *lanes) unmap(r run) error {
-	err := m.store.Unmap(r.ptr, r.bytes)
-	if err != nil {
-		m.putBack(r)
-	}
-	return err
 }
 
 func (m *lanes) wholePages(bytes uint64) uint64 {
@@ -291,7 +292,23 @@ func (m *lanes) used() (bytes uint64) {
 
 func (m *lanes) reap() error {
 	m.noteUsed()
+	if m.moving.TryLock() { // who has it moves pages, and the next reap will do
+		m.forgetEmpty()
+		m.moving.Unlock()
+	}
 	return m.store.Reap()
+}
+
+// forgetEmpty drops the lanes of streams that were given up and that have no memory any
+// more; moving is held, so no run of theirs is on its way back.
+func (m *lanes) forgetEmpty() {
+	if !slices.ContainsFunc(*m.all.Load(), (*lane).isForgettable) {
+		return
+	}
+	m.opening.Lock()
+	defer m.opening.Unlock()
+	all := slices.DeleteFunc(slices.Clone(*m.all.Load()), (*lane).isForgettable)
+	m.all.Store(&all)
 }
 
 // noteUsed raises the highest use that was seen.
@@ -324,7 +341,7 @@ func (m *lanes) unmapUnused(keep uint64) error {
 			if most == 0 || !ok {
 				break
 			}
-			if err := m.unmap(r); err != nil {
+			if err := m.store.Unmap(r.ptr, r.bytes); err != nil {
 				return err
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -171,9 +172,11 @@ func TestTheLimitIsKeptAndCanBeChanged(t *testing.T) {
 	b := newBench(t, pooled(2))
 	l := b.leases(1)[0]
 	first := b.alloc(l, 2*poolPage)
-	_, err := b.Runtime.Allocate(ctx, core.Request{Bytes: 1, Stream: l.ID()})
-	if !errors.Is(err, core.ErrOutOfMemory) {
-		t.Errorf("got %v", err)
+	for _, bytes := range []uint64{1, math.MaxUint64 - 256, 1 << 62} {
+		_, err := b.Runtime.Allocate(ctx, core.Request{Bytes: bytes, Stream: l.ID()})
+		if !errors.Is(err, core.ErrOutOfMemory) {
+			t.Errorf("%d bytes: got %v", bytes, err)
+		}
 	}
 	b.Pool.SetLimit(3 * poolPage)
 	second := b.alloc(l, 1)
@@ -231,6 +234,22 @@ func TestMemoryOfAStreamThatWasGivenUpIsUsedAgain(t *testing.T) {
 	b.launch(s[0], writes(third))
 	release()
 	b.free(third)
+}
+
+// Adopted streams come and go; nothing is kept of those whose memory went to others.
+func TestLanesOfStreamsThatAreGoneAreForgotten(t *testing.T) {
+	b := newBench(t, pooled(2))
+	for range 20 {
+		l, handle := b.adopt()
+		block := b.alloc(l, 2*poolPage) // all that there is
+		b.launch(l, writes(block))
+		b.giveUp(l, handle)
+		b.free(block)
+		b.drain()
+	}
+	must(t, b.Pool.TrimPool(0))
+	must(t, b.Runtime.ReapPending(ctx))
+	equal(t, "lanes", cuda.Lanes(b.Pool), 0)
 }
 
 // Every call of the driver fails once while pages are mapped, stolen, remapped and given
