@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/operators"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
@@ -120,27 +119,7 @@ func (r *Runtime) livePast() liveview.Past {
 
 func (r *Runtime) liveStreams() liveview.Streams {
 	st := r.streams.Stats()
-	out := liveview.Streams{Limit: st.Max, Leased: st.Leased, Idle: st.Idle, Adopted: st.Adopted, Waiting: st.Waiting, List: []liveview.Stream{}}
-	for _, s := range r.streams.Inspect() {
-		out.List = append(out.List, liveStream(s))
-	}
-	return out
-}
-
-func liveStream(s cuda.StreamInfo) liveview.Stream {
-	out := liveview.Stream{Number: s.Number, Busy: s.Busy, Capturing: s.Capturing, Seq: s.Seq, Completed: s.Completed, Last: s.Last.Launch,
-		OpenLaunches: s.OpenLaunches, PendingFrees: s.PendingFrees, PendingBytes: s.PendingBytes,
-		Launches: s.Launches, WaitsQueued: s.WaitsQueued, WaitsElided: s.WaitsElided}
-	if s.Default {
-		out.Name = core.DefaultStream.String()
-	}
-	if s.Lease != nil {
-		out.Lease, out.Tag, out.Since, out.Where, out.Adopted = uint64(s.Lease.ID), string(s.Lease.Tag), s.Lease.Since, s.Lease.Stack, s.Lease.Adopted
-	}
-	for _, p := range s.After {
-		out.After = append(out.After, liveview.Point(p))
-	}
-	return out
+	return liveview.Streams{Limit: st.Max, Leased: st.Leased, Idle: st.Idle, Adopted: st.Adopted, Waiting: st.Waiting, List: r.streams.Inspect()}
 }
 
 // liveHistory is the history as it is whenever it is asked for.

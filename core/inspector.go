@@ -62,6 +62,55 @@ type BlockInfo struct {
 	Allocated time.Time
 }
 
+// StreamInfo is what the runtime knows of one physical stream.
+type StreamInfo struct {
+	// Number tells the streams of a pool apart; another stream may have it when
+	// this one is gone.
+	Number int
+	// Lease is who has the stream; nil if nobody does. The default stream needs
+	// none.
+	Lease *LeaseInfo
+	// Default is the legacy default stream.
+	Default bool
+	// Busy: a call of the driver's is under way on the stream, so Seq, After
+	// and Last are not known.
+	Busy bool
+	// Seq is the number of the stream's newest event, Completed that of the
+	// newest which the device is known to have completed.
+	Seq, Completed uint64
+	// After is up to which event of other streams everything that is enqueued
+	// from now on is ordered; streams of which it is none are left out.
+	After []StreamPoint
+	// Last is the newest launch that was finished; its LaunchID is zero if
+	// there is none.
+	Last UseRecord
+	// OpenLaunches are launches prepared and not ended, PendingFrees the frees
+	// that the device is not known to have completed, and PendingBytes theirs.
+	OpenLaunches, PendingFrees, PendingBytes uint64
+	// Launches, WaitsQueued and WaitsElided count since the stream was made.
+	// Adopted streams are counted together: each of them has the sums.
+	Launches, WaitsQueued, WaitsElided uint64
+	// Capturing: a CUDA graph is being captured on it, through its lease.
+	Capturing bool
+}
+
+// StreamPoint is a place in the order of the stream of that number.
+type StreamPoint struct {
+	Number int    `json:"number"`
+	Seq    uint64 `json:"seq"`
+}
+
+// LeaseInfo describes one lease that is held.
+type LeaseInfo struct {
+	ID    StreamID
+	Tag   Tag
+	Since time.Time
+	// Stack is where it was acquired.
+	Stack Stack
+	// Adopted says that the stream is the caller's.
+	Adopted bool
+}
+
 // uninspected knows nothing.
 type uninspected struct{}
 

@@ -151,24 +151,13 @@ func (p *StreamPool) Stats() StreamStats {
 	return out
 }
 
-// LeaseInfo describes one lease that is held.
-type LeaseInfo struct {
-	ID    core.StreamID
-	Tag   core.Tag
-	Since time.Time
-	// Stack is where it was acquired.
-	Stack core.Stack
-	// Adopted says that the stream is the caller's.
-	Adopted bool
-}
-
 // Leases lists the leases held now, in no order.
-func (p *StreamPool) Leases() []LeaseInfo {
+func (p *StreamPool) Leases() []core.LeaseInfo {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	infos := make([]LeaseInfo, 0, len(p.leased))
+	infos := make([]core.LeaseInfo, 0, len(p.leased))
 	for _, l := range p.leased {
-		infos = append(infos, LeaseInfo{ID: l.id, Tag: l.tag, Since: l.since, Stack: l.stack, Adopted: l.adopted})
+		infos = append(infos, core.LeaseInfo{ID: l.id, Tag: l.tag, Since: l.since, Stack: l.stack, Adopted: l.adopted})
 	}
 	return infos
 }

@@ -96,12 +96,20 @@ type state struct {
 		Ordinal            int
 		Map                *addressMap
 		Tags               []struct{ Tag string }
-		Streams            *liveview.Streams
+		Streams            *streams
 		Findings, Refusals struct {
 			Total uint64
 			Items []map[string]any
 		}
 	}
+}
+
+type streams struct {
+	List []struct {
+		Number int
+		Lease  uint64
+	}
+	Omitted int
 }
 
 type addressMap struct {
@@ -250,7 +258,7 @@ func TestTextsAreCut(t *testing.T) {
 		},
 		Refusals: func() (uint64, []core.Event) { return 1, []core.Event{{Tag: core.Tag(long), Err: errors.New(long)}} },
 		Streams: func() liveview.Streams {
-			return liveview.Streams{List: []liveview.Stream{{Tag: long, Last: long, Lease: 1}}}
+			return liveview.Streams{List: []core.StreamInfo{{Last: core.UseRecord{Launch: long}, Lease: &core.LeaseInfo{ID: 1, Tag: core.Tag(long)}}}}
 		},
 	}), "/state")
 	if w.Body.Len() > 32<<10 || !json.Valid(w.Body.Bytes()) || strings.Contains(w.Body.String(), "\ufffd") {
@@ -261,14 +269,14 @@ func TestTextsAreCut(t *testing.T) {
 func TestManyStreamsAreCutLeasedOnesLast(t *testing.T) {
 	s := liveview.Streams{}
 	for i := range 1000 {
-		stream := liveview.Stream{Number: i}
+		stream := core.StreamInfo{Number: i}
 		if i >= 990 {
-			stream.Lease = uint64(i)
+			stream.Lease = &core.LeaseInfo{ID: core.StreamID(i)}
 		}
 		s.List = append(s.List, stream)
 	}
 	got := ask[state](t, view(t, liveview.Source{Resource: &resource{}, Streams: func() liveview.Streams { return s }}), "/state").Device.Streams
-	if len(got.List) != 64 || got.Omitted != 936 || got.List[0].Number != 990 || got.List[10].Number != 0 {
+	if len(got.List) != 64 || got.Omitted != 936 || got.List[0].Number != 990 || got.List[0].Lease != 990 || got.List[10].Number != 0 {
 		t.Errorf("%d streams, %d omitted, the first is %d", len(got.List), got.Omitted, got.List[0].Number)
 	}
 }

@@ -84,23 +84,36 @@ func tags(holders []core.Holder) []tagged {
 	return append(list[:maxTags], sum)
 }
 
-// present bounds the list, leased streams first, and fills in what is for the
-// page.
-func (s Streams) present(now time.Time) Streams {
-	slices.SortStableFunc(s.List, func(a, b Stream) int {
-		if (a.Lease != 0) != (b.Lease != 0) {
-			return cmp.Compare(b.Lease, a.Lease)
+// streamsOf bounds the list, leased streams first.
+func streamsOf(s Streams, now time.Time) object {
+	unleased := func(one core.StreamInfo) int {
+		if one.Lease != nil {
+			return 0
 		}
-		return cmp.Compare(a.Number, b.Number)
+		return 1
+	}
+	slices.SortFunc(s.List, func(a, b core.StreamInfo) int {
+		return cmp.Or(unleased(a)-unleased(b), a.Number-b.Number)
 	})
-	if n := len(s.List) - maxStreams; n > 0 {
-		s.List, s.Omitted = s.List[:maxStreams], n
+	list := []object{}
+	for _, one := range s.List[:min(len(s.List), maxStreams)] {
+		list = append(list, streamOf(one, now))
 	}
-	for i := range s.List {
-		one := &s.List[i]
-		one.Tag, one.Last = clip(one.Tag, maxTagText), clip(one.Last, maxTagText)
-		one.AgeMS, one.At = age(now, one.Since), caller(one.Where)
-		one.After = one.After[:min(len(one.After), maxPoints)]
+	return object{"limit", s.Limit, "leased", s.Leased, "idle", s.Idle, "adopted", s.Adopted, "waiting", s.Waiting,
+		"list", list, "omitted", len(s.List) - len(list)}
+}
+
+func streamOf(s core.StreamInfo, now time.Time) object {
+	out := object{"number", s.Number, "busy", s.Busy, "capturing", s.Capturing, "seq", s.Seq, "completed", s.Completed,
+		"after", s.After[:min(len(s.After), maxPoints)], "last", clip(s.Last.Launch, maxTagText),
+		"open_launches", s.OpenLaunches, "pending_frees", s.PendingFrees, "pending_bytes", s.PendingBytes,
+		"launches", s.Launches, "waits_queued", s.WaitsQueued, "waits_elided", s.WaitsElided}
+	if s.Default {
+		out = append(out, "name", core.DefaultStream.String())
 	}
-	return s
+	if l := s.Lease; l != nil {
+		out = append(out, "lease", uint64(l.ID), "tag", clip(string(l.Tag), maxTagText), "adopted", l.Adopted,
+			"age_ms", age(now, l.Since), "at", caller(l.Stack))
+	}
+	return out
 }

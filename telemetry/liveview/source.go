@@ -1,8 +1,6 @@
 package liveview
 
 import (
-	"time"
-
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
@@ -49,61 +47,13 @@ type Guard struct {
 
 // Streams are a pool of streams. Its numbers are those of a pool's statistics.
 type Streams struct {
-	Limit   int `json:"limit"`
-	Leased  int `json:"leased"`
-	Idle    int `json:"idle"`
-	Adopted int `json:"adopted"`
-	Waiting int `json:"waiting"`
+	Limit, Leased, Idle, Adopted, Waiting int
 	// List is every stream, in any order.
-	List []Stream `json:"list"`
-	// Omitted is how many the state leaves out; it is not the source's to set.
-	Omitted int `json:"omitted"`
-}
-
-// Stream is one physical stream and who has it.
-type Stream struct {
-	// Number tells the streams apart. Name is "default", or empty.
-	Number int    `json:"number"`
-	Name   string `json:"name,omitempty"`
-	// Lease, Tag and Since are of who has it; zero if nobody does. Where is
-	// where it was acquired.
-	Lease   uint64     `json:"lease,omitempty"`
-	Tag     string     `json:"tag,omitempty"`
-	Since   time.Time  `json:"-"`
-	Where   core.Stack `json:"-"`
-	Adopted bool       `json:"adopted,omitempty"`
-	// Busy: a call of the driver's is under way on it, so that Seq, After and
-	// Last are not known.
-	Busy      bool `json:"busy,omitempty"`
-	Capturing bool `json:"capturing,omitempty"`
-	// Seq numbers the newest event, Completed the newest that the device is
-	// known to have passed.
-	Seq       uint64 `json:"seq"`
-	Completed uint64 `json:"completed"`
-	// After is up to which event of other streams it is ordered.
-	After []Point `json:"after,omitempty"`
-	// Last is the name of the newest finished launch.
-	Last         string `json:"last,omitempty"`
-	OpenLaunches uint64 `json:"open_launches"`
-	PendingFrees uint64 `json:"pending_frees"`
-	PendingBytes uint64 `json:"pending_bytes"`
-	Launches     uint64 `json:"launches"`
-	WaitsQueued  uint64 `json:"waits_queued"`
-	WaitsElided  uint64 `json:"waits_elided"`
-	// AgeMS and At are filled in for the page: Since and Where as it shows
-	// them.
-	AgeMS int64  `json:"age_ms"`
-	At    string `json:"at,omitempty"`
+	List []core.StreamInfo
 }
 
 // Link is a place that the page leads to, by an address relative to it.
 type Link struct {
 	Text string `json:"text"`
 	Href string `json:"href"`
-}
-
-// Point is an event of another stream.
-type Point struct {
-	Number int    `json:"number"`
-	Seq    uint64 `json:"seq"`
 }

@@ -53,7 +53,7 @@ func (d *viewed) look(now time.Time, has known) object {
 		"health", told(src.Health, healthOf),
 		"memory", memoryOf(&st), "counters", countersOf(&st),
 		"tags", told(src.Holders, tags), "map", addresses,
-		"streams", told(src.Streams, func(s Streams) Streams { return s.present(now) }),
+		"streams", told(src.Streams, func(s Streams) object { return streamsOf(s, now) }),
 		"findings", newsOf(src.Findings, has.findings, findingOf), "refusals", newsOf(src.Refusals, has.refusals, refusalOf),
 		"guard", told(src.Guard, func(g Guard) Guard { return g }), "files", src.Files)
 }
