@@ -87,7 +87,7 @@ func (h *heap) bury(d *Device, n *node, free stamp, s *stream) {
 		by = s.handle
 	}
 	d.retire(n.blk, free, by)
-	h.history.add(n.blk)
+	h.history.add(n.blk, d.indirect.Load() == 0)
 	n.pool.release(n, s, free.seq)
 }
 

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -51,18 +50,16 @@ func (a access) party(kind core.Access) Party {
 // history remembers freed blocks: the newest, so that a touch of memory that no
 // block holds can name whose it was, and all since the oldest indirect launch
 // that has not run, because that one may lawfully touch any of them.
-type history struct {
-	blocks   []*block
-	indirect atomic.Int64 // launches queued
-}
+type history struct{ blocks []*block }
 
 const (
 	historyKept = 256
 	historyMax  = 2 * historyKept
 )
 
-func (h *history) add(b *block) {
-	if len(h.blocks) >= historyMax && h.indirect.Load() == 0 {
+// add remembers a block, and forgets old ones if it may.
+func (h *history) add(b *block, forget bool) {
+	if len(h.blocks) >= historyMax && forget {
 		n := copy(h.blocks, h.blocks[len(h.blocks)-historyKept:])
 		clear(h.blocks[n:])
 		h.blocks = h.blocks[:n]

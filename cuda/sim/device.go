@@ -21,9 +21,12 @@ type Device struct {
 	pinned *pool // what HostAlloc takes from
 	// mapped is the range of addresses for MemReserve; nil before the first.
 	mapped atomic.Pointer[heap]
-	calls  [methodCount]counter
-	found  findings
-	faults faults
+	// indirect counts the launches that are queued of kernels that find addresses
+	// in memory.
+	indirect atomic.Int64
+	calls    [methodCount]counter
+	found    findings
+	faults   faults
 
 	// lost is the error that took the context, nil before. dead is
 	// closed when it is set and at Close: nothing waits any longer then.

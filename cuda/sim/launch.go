@@ -53,8 +53,7 @@ func (d *Device) Launch(l *driver.Launch) error {
 // that was freed is forgotten.
 func (d *Device) enqueue(s *stream, o *op) {
 	if o.kernel != nil && o.kernel.Indirect {
-		d.memory.history.indirect.Add(1)
-		d.host.history.indirect.Add(1)
+		d.indirect.Add(1)
 	}
 	d.push(s, o)
 }
@@ -95,8 +94,7 @@ func (d *Device) runKernel(o *op) {
 		d.judge(o, t)
 	}
 	if o.kernel.Indirect {
-		d.memory.history.indirect.Add(-1)
-		d.host.history.indirect.Add(-1)
+		d.indirect.Add(-1)
 	}
 }
 

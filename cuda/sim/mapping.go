@@ -126,7 +126,7 @@ func (d *Device) MemUnmap(ptr, bytes uint64) error {
 		if !n.free {
 			n.blk.ended = ended
 			d.retire(n.blk, end, 0)
-			h.history.add(n.blk)
+			h.history.add(n.blk, d.indirect.Load() == 0)
 			h.arena.unmap(n.addr, n.size)
 		}
 		p := n.held
