@@ -26,8 +26,24 @@ type block struct {
 	freed  bool // a free is queued: free is its clock
 	free   stamp
 	freeBy driver.Stream
-	writes []access
-	reads  []access
+	own    [1]shadow
+	// stripes are a mapping's in place of own.
+	stripes []shadow
+}
+
+// shadow is the accesses to one part of a block that no later one covers.
+type shadow struct{ writes, reads []access }
+
+// stripeCount is into how many parts of one length the oracle cuts a mapping. A
+// program cuts one into blocks of its own, whose accesses would fill one shadow.
+const stripeCount = 32
+
+// shadows are those of the block's parts, which have one length; its lock is held.
+func (b *block) shadows() []shadow {
+	if b.stripes != nil {
+		return b.stripes
+	}
+	return b.own[:]
 }
 
 // access is one access that no later one covers.

@@ -85,7 +85,7 @@ func (d *Device) MemAccess(ptr, bytes uint64) error {
 		if n.held.lives++; n.held.lives > 1 {
 			scramble(h.arena.bytes(n.addr, n.size), n.addr+n.held.lives)
 		}
-		n.free, n.blk = false, &block{ptr: n.addr, bytes: n.size, slot: hostSlot, in: in, born: born}
+		n.free, n.blk = false, &block{ptr: n.addr, bytes: n.size, slot: hostSlot, in: in, born: born, stripes: make([]shadow, stripeCount)}
 	}
 	h.arena.expose(ptr, bytes)
 	return nil

@@ -5,7 +5,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// maxShadow bounds the accesses kept for one block. Beyond it the oldest are
+// maxShadow bounds the accesses kept for one part of a block. Beyond it the oldest are
 // forgotten, which can hide a race and never invents one.
 const maxShadow = 1024
 
@@ -27,14 +27,24 @@ func (d *Device) touch(b *block, now stamp, a access, kind core.Access) {
 	if b.freed && !b.free.after(a.slot, a.seq) {
 		d.report(FreeRace, b, me, b.freeParty())
 	}
-	d.compare(b, b.writes, now, a, me, core.Write)
+	all := b.shadows()
+	width := b.bytes / uint64(len(all))
+	for i := (a.low - b.ptr) / width; i < uint64(len(all)) && b.ptr+i*width < a.high; i++ {
+		part := a
+		part.low, part.high = max(a.low, b.ptr+i*width), min(a.high, b.ptr+(i+1)*width)
+		d.touchPart(b, &all[i], now, part, me, kind)
+	}
+}
+
+func (d *Device) touchPart(b *block, s *shadow, now stamp, a access, me Party, kind core.Access) {
+	d.compare(b, s.writes, now, a, me, core.Write)
 	if !kind.Writes() {
-		b.reads = keep(b.reads, now, a)
+		s.reads = keep(s.reads, now, a)
 		return
 	}
-	d.compare(b, b.reads, now, a, me, core.Read)
-	b.reads = dropCovered(b.reads, now, a)
-	b.writes = keep(b.writes, now, a)
+	d.compare(b, s.reads, now, a, me, core.Read)
+	s.reads = dropCovered(s.reads, now, a)
+	s.writes = keep(s.writes, now, a)
 }
 
 // compare reports the overlapping accesses that now is not ordered after.
@@ -83,14 +93,16 @@ func (d *Device) retire(b *block, free stamp, by driver.Stream) {
 	if !free.after(b.slot, b.seq) {
 		d.report(UseBeforeAlloc, b, me, Party{Op: "alloc", Stream: b.stream, Ptr: b.ptr, Bytes: b.bytes})
 	}
-	for i := range b.writes {
-		if old := &b.writes[i]; !free.after(old.slot, old.seq) {
-			d.report(FreeRace, b, old.party(core.Write), me)
-		}
+	for _, s := range b.shadows() {
+		d.retirePart(b, s.writes, free, core.Write, me)
+		d.retirePart(b, s.reads, free, core.Read, me)
 	}
-	for i := range b.reads {
-		if old := &b.reads[i]; !free.after(old.slot, old.seq) {
-			d.report(FreeRace, b, old.party(core.Read), me)
+}
+
+func (d *Device) retirePart(b *block, olds []access, free stamp, kind core.Access, me Party) {
+	for i := range olds {
+		if old := &olds[i]; !free.after(old.slot, old.seq) {
+			d.report(FreeRace, b, old.party(kind), me)
 		}
 	}
 }

@@ -192,7 +192,7 @@ func TestShadowStaysBounded(t *testing.T) {
 		p.launch("read", ptr, 4096, b)
 	}
 	p.wantClean()
-	if n := len(d.memory.blockAt(ptr).reads); n != 2 {
+	if n := len(d.memory.blockAt(ptr).own[0].reads); n != 2 {
 		t.Errorf("the shadow keeps %d reads, want one a stream", n)
 	}
 }
