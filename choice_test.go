@@ -80,6 +80,11 @@ func TestAGPUThatCannotBeUsedIsAnError(t *testing.T) {
 			t.Errorf("%s with %v: %v, want an error that says %q", c.device, c.settings, err, c.says)
 		}
 	}
+	fakeGPU(t, map[string]int{"vmm": 0})
+	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.CUDA, Resource: fencepost.Pool})
+	if rt != nil || errors.Is(err, fencepost.ErrNoCUDA) || !strings.Contains(err.Error(), "FENCEPOST_RESOURCE=async") {
+		t.Errorf("the pool on a device that maps no memory: %v", err)
+	}
 	if !errors.Is(&libcuda.LoadError{}, fencepost.ErrNoCUDA) {
 		t.Error("a LoadError does not match ErrNoCUDA")
 	}
@@ -96,11 +101,23 @@ func TestAnOrdinalBeyondTheDriversIsRefused(t *testing.T) {
 	}
 }
 
-func TestAGPUWithoutPoolsServesTheDirectBackend(t *testing.T) {
+func TestAGPUWithoutPoolsServesTheOtherBackends(t *testing.T) {
 	fakeGPU(t, map[string]int{"pools": 0})
-	rt := e2e.Open(t, fencepost.Config{Resource: fencepost.Direct})
-	if got, want := rt.String(), "telemetry(debugguard(budget(logging(direct(cuda:0)))))"; got != want {
-		t.Errorf("the stack is %s, want %s", got, want)
+	for _, backend := range []string{fencepost.Direct, fencepost.Pool} {
+		t.Run(backend, func(t *testing.T) {
+			rt := e2e.Open(t, fencepost.Config{Resource: backend})
+			if got, want := rt.String(), "telemetry(debugguard(budget(logging("+backend+"(cuda:0)))))"; got != want {
+				t.Errorf("the stack is %s, want %s", got, want)
+			}
+			e2e.Free(t, rt, e2e.Allocate(t, rt, 1<<20, core.DefaultStream, "a"))
+		})
+	}
+}
+
+func TestAutoSimulatesWhereTheBackendHasNoGPU(t *testing.T) {
+	fakeGPU(t, map[string]int{"vmm": 0})
+	if got := e2e.Open(t, fencepost.Config{Resource: fencepost.Pool}).DeviceChoice(); got.Kind != fencepost.Sim || !strings.Contains(got.Reason, "maps no memory") {
+		t.Errorf("the device is %v", got)
 	}
 }
 

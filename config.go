@@ -38,6 +38,9 @@ const (
 	// Async is stream-ordered memory with fenced uses; see
 	// [cuda.AsyncResource].
 	Async = "async"
+	// Pool is stream-ordered memory with fenced uses from a pool of the
+	// runtime's own, over memory that it maps; see [cuda.PoolResource].
+	Pool = "pool"
 	// Direct is one driver allocation for each block, without fences, for
 	// sanitizers; see [cuda.DirectResource].
 	Direct = "direct"
@@ -86,7 +89,7 @@ type Config struct {
 	// by Open. Its Bytes are in FENCEPOST_SIM_BYTES, its UUID in
 	// FENCEPOST_SIM_UUID.
 	Sim sim.Config
-	// Resource is Async or Direct. Empty means Async. FENCEPOST_RESOURCE.
+	// Resource is Async, Pool or Direct. Empty means Async. FENCEPOST_RESOURCE.
 	Resource string
 	// Streams is the largest number of stream leases at a time; 0 means
 	// [cuda.DefaultMaxStreams]. FENCEPOST_STREAMS.
@@ -95,10 +98,12 @@ type Config struct {
 	// runs under compute-sanitizer; see [cuda.StreamPoolConfig].
 	// FENCEPOST_DEVICE_ORDER, 1 or 0.
 	DeviceOrder bool
-	// Async configures the stream-ordered backend. With a negative ReapInterval
-	// nothing calls the device in the background: its memory is read once, by
-	// Open, and the guard tells what it finds by later operations alone.
+	// Async configures the backend if Resource is Async, and Pool if it is Pool.
+	// With a negative ReapInterval nothing calls the device in the background: its
+	// memory is read once, by Open, and the guard tells what it finds by later
+	// operations alone.
 	Async cuda.AsyncConfig
+	Pool  cuda.PoolConfig
 	// Budget is the most bytes of the device that may be charged, guard
 	// padding and quarantine included. 0 means the simulated device's memory,
 	// and of a GPU what is free when Open has made its context, less 256 MiB
@@ -209,8 +214,8 @@ func (c *Config) check() error {
 	switch {
 	case c.Device != Auto && c.Device != CUDA && c.Device != Sim:
 		return invalid("Device", fmt.Sprintf("%q: say auto, cuda or sim", c.Device))
-	case c.Resource != Async && c.Resource != Direct:
-		return invalid("Resource", fmt.Sprintf("%q: say async or direct", c.Resource))
+	case c.Resource != Async && c.Resource != Pool && c.Resource != Direct:
+		return invalid("Resource", fmt.Sprintf("%q: say async, pool or direct", c.Resource))
 	case c.Ordinal < 0 || c.Ordinal >= core.MaxOrdinals:
 		return invalid("Ordinal", fmt.Sprintf("%d does not lie in 0 to %d", c.Ordinal, core.MaxOrdinals-1))
 	case c.Streams < 0 || c.Streams > maxStreams:
@@ -230,4 +235,12 @@ func (c *Config) check() error {
 		return invalid("GuardPolicy", fmt.Sprintf("%q: say report, refuse or stop", c.GuardPolicy))
 	}
 	return nil
+}
+
+// inBackground reports whether the device is called in the background.
+func (c *Config) inBackground() bool {
+	if c.Resource == Pool {
+		return c.Pool.ReapInterval >= 0
+	}
+	return c.Async.ReapInterval >= 0
 }

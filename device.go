@@ -166,7 +166,7 @@ func openGPU(cfg Config) (driver.Driver, error) {
 	if cfg.Ordinal >= n {
 		return nil, invalid("Ordinal", fmt.Sprintf("%d: the CUDA driver shows %s; see \"fencepost doctor\" and CUDA_VISIBLE_DEVICES", cfg.Ordinal, countOf(n)))
 	}
-	if err := hasPools(lib, cfg); err != nil {
+	if err := serves(lib, cfg); err != nil {
 		return nil, err
 	}
 	device, err := lib.Open(cfg.Ordinal)
@@ -183,9 +183,9 @@ func countOf(n int) string {
 	return fmt.Sprintf("%d devices, 0 to %d", n, n-1)
 }
 
-// hasPools refuses a device without memory pools if the backend needs them,
-// before a context is made there: some vGPU profiles and embedded boards.
-func hasPools(lib *libcuda.Library, cfg Config) error {
+// serves refuses a device without what the backend needs, before a context is
+// made there: some vGPU profiles and embedded boards.
+func serves(lib *libcuda.Library, cfg Config) error {
 	if cfg.Resource == Direct {
 		return nil
 	}
@@ -193,11 +193,17 @@ func hasPools(lib *libcuda.Library, cfg Config) error {
 	if err != nil {
 		return broken(err)
 	}
-	if d.MemoryPools {
+	var lacks, instead string
+	switch {
+	case cfg.Resource == Async && !d.MemoryPools:
+		lacks, instead = "has no stream-ordered memory pools", Direct
+	case cfg.Resource == Pool && !d.VirtualMemory:
+		lacks, instead = "maps no memory", Async
+	default:
 		return nil
 	}
-	reason := fmt.Sprintf("device %d (%s) has no stream-ordered memory pools", cfg.Ordinal, d.Name)
-	return &absentError{fmt.Errorf("%s: set Resource to \"direct\" (FENCEPOST_RESOURCE=direct): %w", reason, errors.ErrUnsupported), reason}
+	reason := fmt.Sprintf("device %d (%s) %s", cfg.Ordinal, d.Name, lacks)
+	return &absentError{fmt.Errorf("%s: set Resource to %q (FENCEPOST_RESOURCE=%s): %w", reason, instead, instead, errors.ErrUnsupported), reason}
 }
 
 // loadError tells a machine without a driver or without a GPU from one whose

@@ -32,7 +32,7 @@ var variables = [...]Variable{
 	{"FENCEPOST_ORDINAL", "Ordinal", "the device's number"},
 	{"FENCEPOST_SIM_BYTES", "Sim.Bytes", "memory of the simulated device"},
 	{"FENCEPOST_SIM_UUID", "Sim.UUID", "what the simulated device says it is"},
-	{"FENCEPOST_RESOURCE", "Resource", "the backend: async or direct"},
+	{"FENCEPOST_RESOURCE", "Resource", "the backend: async, pool or direct"},
 	{"FENCEPOST_STREAMS", "Streams", "stream leases at a time"},
 	{"FENCEPOST_DEVICE_ORDER", "DeviceOrder", "waits for compute-sanitizer: 1 or 0"},
 	{"FENCEPOST_BUDGET", "Budget", "bytes that may be charged"},

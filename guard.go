@@ -203,7 +203,7 @@ func (r *Runtime) guardConfig(cfg Config, limit uint64) (debugguard.Config, erro
 	if setting.Delay && g.Hunt.Delay == 0 {
 		g.Hunt.Delay = debugguard.DefaultDelay
 	}
-	if cfg.Async.ReapInterval < 0 {
+	if !cfg.inBackground() {
 		g.UpkeepInterval = -1
 	}
 	if err := r.fitQuarantine(&g, limit); err != nil {

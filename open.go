@@ -152,18 +152,24 @@ func (r *Runtime) openStreams(cfg Config) (err error) {
 }
 
 func (r *Runtime) base(cfg Config) (core.Resource, error) {
-	if cfg.Resource == Direct {
+	var base pooled
+	var err error
+	switch cfg.Resource {
+	case Direct:
 		direct := cuda.NewDirectResource(r.driver)
 		r.backend = direct
 		return direct, nil
+	case Pool:
+		base, err = cuda.NewPoolResource(r.driver, r.streams, cfg.Pool)
+	default:
+		base, err = cuda.NewAsyncResource(r.driver, r.streams, cfg.Async)
 	}
-	async, err := cuda.NewAsyncResource(r.driver, r.streams, cfg.Async)
 	if err != nil {
 		return nil, err
 	}
-	r.async, r.backend = async, async
-	r.onClose(async.Close)
-	return async, nil
+	r.pool, r.backend = base, base
+	r.onClose(base.Close)
+	return base, nil
 }
 
 func (r *Runtime) buildStack(cfg Config) error {

@@ -35,6 +35,15 @@ type backend interface {
 	WindowPeaks() []core.WindowPeak
 }
 
+// pooled is a backend that allocates from a pool.
+type pooled interface {
+	core.Resource
+	backend
+	PoolStats() (reserved, reservedHigh, used, usedHigh uint64, err error)
+	TrimPool(keep uint64) error
+	Close(ctx context.Context) error
+}
+
 // Runtime is an open stack. Its methods are those of [core.Runtime] and the
 // ones below; all are safe for concurrent use.
 //
@@ -51,7 +60,7 @@ type Runtime struct {
 	gpu     bool
 	streams *cuda.StreamPool
 	memory  *cuda.MemoryManager
-	async   *cuda.AsyncResource
+	pool    pooled // nil if the backend has none
 	ops     deviceops.Device
 	backend backend
 	watch   *metrics.MemoryWatch
@@ -149,20 +158,20 @@ func (r *Runtime) ProfileHandler() http.Handler {
 	return profile.Handler(profile.Source{Resource: r.Resource(), Allocations: r.allocations})
 }
 
-// PoolStats reads the driver's memory pool: reserved, highest reserved, used
+// PoolStats reads the memory pool, the driver's or our own: reserved, highest reserved, used
 // and highest used bytes. It makes a driver call. A Direct stack has no pool
 // and answers zeros.
 func (r *Runtime) PoolStats() (reserved, reservedHigh, used, usedHigh uint64, err error) {
 	if err := r.refuseClosed("PoolStats"); err != nil {
 		return 0, 0, 0, 0, err
 	}
-	if r.async == nil {
+	if r.pool == nil {
 		return 0, 0, 0, 0, nil
 	}
-	return r.async.PoolStats()
+	return r.pool.PoolStats()
 }
 
-// TrimPool gives memory of the driver's pool that nobody has allocated back to
+// TrimPool gives memory of the pool that nobody has allocated back to
 // the device, until the pool holds at most keep bytes; see
 // [cuda.AsyncResource.TrimPool]. It may block in the driver, and does not
 // begin once ctx has ended. A Direct stack has no pool and refuses with an
@@ -171,10 +180,10 @@ func (r *Runtime) TrimPool(ctx context.Context, keep uint64) error {
 	if err := cmp.Or(r.refuseClosed("TrimPool"), ctx.Err()); err != nil {
 		return err
 	}
-	if r.async == nil {
+	if r.pool == nil {
 		return core.UnsupportedError("TrimPool", r.String(), "it allocates from no pool and gives memory back at every free; there is nothing to trim")
 	}
-	err := r.async.TrimPool(keep)
+	err := r.pool.TrimPool(keep)
 	r.ReportSticky("TrimPool", err)
 	return err
 }
@@ -277,7 +286,7 @@ func (r *Runtime) watchMemory(cfg Config) {
 			r.ReportSticky(op, err)
 		}
 	}}
-	if cfg.Async.ReapInterval < 0 {
+	if !cfg.inBackground() {
 		watch.Interval = -1
 	}
 	r.watch = metrics.NewMemoryWatch(r.backend, watch)

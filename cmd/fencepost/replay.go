@@ -48,7 +48,7 @@ the driver's; 2 a file or flag is bad.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.device, "device", fencepost.Auto, "auto, cuda or sim")
-	flags.StringVar(&f.resource, "resource", fencepost.Async, "async or direct")
+	flags.StringVar(&f.resource, "resource", fencepost.Async, "async, pool or direct")
 	flags.StringVar(&f.budget, "budget", "", "byte limit, such as 2GiB (default: the device's free memory)")
 	flags.StringVar(&f.guard, "guard", "sample", "debug guard: off, ledger, sample[:BYTES] or hunt[:bisect+delay+unmap]")
 	flags.Float64Var(&f.speed, "speed", 0, "how much faster than recorded, 0.001 to 1000000; 1 keeps the times, 0 does not wait")
@@ -114,7 +114,7 @@ func replayFile(ctx context.Context, c *console, file string, how playing) (int,
 	return exitClean, nil
 }
 
-// poolOf is the driver's books, which only the stream-ordered backend has.
+// poolOf is the books of a pool, which only stream-ordered backends have.
 func poolOf(rt *fencepost.Runtime, cfg fencepost.Config) replay.Pool {
 	if cfg.Resource == fencepost.Direct {
 		return nil

@@ -3,6 +3,7 @@ package life_test
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +73,32 @@ func TestOpenBuildsWhatTheConfigSays(t *testing.T) {
 	reserved, _, used, _, err := rt.PoolStats()
 	if reserved != 0 || used != 0 || err != nil {
 		t.Errorf("a direct stack has a pool: %d %d %v", reserved, used, err)
+	}
+}
+
+func TestOpenBuildsAStackOverThePoolOfTheRuntimesOwn(t *testing.T) {
+	t.Setenv("FENCEPOST_RESOURCE", "pool")
+	rt := e2e.OpenDirty(t, fencepost.Config{Sim: sim.Config{Bytes: 64 << 20}, Pool: cuda.PoolConfig{Limit: 8 << 20, ReapInterval: -1}})
+	if got, want := rt.String(), "telemetry(debugguard(budget(logging(pool(sim:0)))))"; got != want {
+		t.Errorf("the stack is %s, want %s", got, want)
+	}
+	if err := e2e.Life(t.Context(), rt); err != nil {
+		t.Error(err)
+	}
+	kept := e2e.Allocate(t, rt, 3<<20, core.DefaultStream, "kept")
+	if _, err := rt.Allocate(t.Context(), core.Request{Bytes: 6 << 20, Tag: "beyond"}); !errors.Is(err, core.ErrOutOfMemory) || !strings.Contains(err.Error(), "limit") {
+		t.Errorf("allocated beyond the pool's limit: %v", err)
+	}
+	reserved, high, used, _, err := rt.PoolStats()
+	if reserved == 0 || reserved > 8<<20 || high < reserved || used < 3<<20 || err != nil {
+		t.Errorf("the pool has %d bytes, at most %d, and %d in use: %v", reserved, high, used, err)
+	}
+	e2e.Free(t, rt, kept)
+	if err := errors.Join(rt.Drain(t.Context()), rt.TrimPool(t.Context(), 0)); err != nil {
+		t.Error(err)
+	}
+	if st := rt.Stats(); st.Reserved != 0 {
+		t.Errorf("%d bytes stay after a trim", st.Reserved)
 	}
 }
 

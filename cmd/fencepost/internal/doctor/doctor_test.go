@@ -170,7 +170,7 @@ func TestEachProblemSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestNoPoolsAreNoProblemForTheDirectBackend(t *testing.T) {
+func TestWhatABackendDoesNotNeedIsNoProblem(t *testing.T) {
 	poolless := machine().withDevice(func(d *libcuda.Description) { d.MemoryPools = false })
 	for name, r := range map[string]*Report{
 		"by the flag":     Collect(t.Context(), poolless, fencepost.Config{Resource: fencepost.Direct}),
@@ -178,6 +178,16 @@ func TestNoPoolsAreNoProblemForTheDirectBackend(t *testing.T) {
 	} {
 		if len(r.Problems) > 0 {
 			t.Errorf("direct %s: %+v", name, r.Problems)
+		}
+	}
+	if r := Collect(t.Context(), poolless, fencepost.Config{Resource: fencepost.Pool}); len(r.Problems) > 0 {
+		t.Errorf("pool: %+v", r.Problems)
+	}
+	mapless := machine().withDevice(func(d *libcuda.Description) { d.VirtualMemory = false })
+	for backend, want := range map[string]int{fencepost.Async: 0, fencepost.Direct: 0, fencepost.Pool: 1} {
+		r := Collect(t.Context(), mapless, fencepost.Config{Resource: backend})
+		if len(r.Problems) != want || want > 0 && !(strings.Contains(r.Problems[0].Text, "maps no memory") && strings.Contains(r.Problems[0].Fix, "FENCEPOST_RESOURCE=async")) {
+			t.Errorf("%s on a device that maps no memory: %+v", backend, r.Problems)
 		}
 	}
 }

@@ -48,8 +48,11 @@ func (r *Report) judgeDevice(d Device) {
 		r.say(Warning, fmt.Sprintf("%s has compute capability %s; the built-in kernels need %s", name, d.Capability, capability(leastCapability/10, leastCapability%10)),
 			"use a GPU of the Turing generation or later")
 	}
-	if !d.MemoryPools && r.Resource != fencepost.Direct {
+	if !d.MemoryPools && r.Resource == fencepost.Async {
 		r.say(Warning, name+" has no memory pools, which the default backend needs", "set FENCEPOST_RESOURCE=direct; auto takes the simulated device otherwise")
+	}
+	if !d.VirtualMemory && r.Resource == fencepost.Pool {
+		r.say(Warning, name+" maps no memory, which the pool backend needs", "set FENCEPOST_RESOURCE=async; auto takes the simulated device otherwise")
 	}
 	if d.ComputeMode == "prohibited" {
 		r.say(Warning, name+" is in compute mode \"prohibited\"", "nvidia-smi -c DEFAULT")

@@ -7,7 +7,7 @@ type Report struct {
 	Build Build `json:"build"`
 	// Asked is the device that was asked for: auto, cuda or sim.
 	Asked string `json:"asked"`
-	// Resource is the backend that was asked for: async or direct.
+	// Resource is the backend that was asked for: async, pool or direct.
 	Resource string    `json:"resource"`
 	Driver   Driver    `json:"driver"`
 	Devices  []Device  `json:"devices"`
