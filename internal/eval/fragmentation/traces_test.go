@@ -1,0 +1,150 @@
+package fragmentation
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
+	"github.com/fencepost-gpu/fencepost/traces"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// program plays a recorded program on a stack, with a launch that uses each block. The kernel
+// touches nothing, so that gigabytes cost nothing.
+type program struct {
+	t      *testing.T
+	s      *teststack.Stack
+	kernel driver.Function
+	leases map[uint64]*cuda.Lease
+	live   map[uint64]core.BlockID
+	bytes  uint64
+	peak   uint64
+}
+
+func newProgram(t *testing.T, seed uint64) *program {
+	t.Helper()
+	s := teststack.Open(t, teststack.Config{
+		Sim:     sim.Config{Schedule: sim.Seeded(seed)},
+		Pool:    &cuda.PoolConfig{},
+		Async:   cuda.AsyncConfig{ReapInterval: -1},
+		Streams: 8,
+	})
+	must(t, s.Sim.RegisterModule("nothing", sim.Kernel{Name: "touch_nothing", Run: func(*sim.Exec) {}}))
+	m, err := s.Driver.ModuleLoad(driver.Image{Name: "nothing"})
+	must(t, err)
+	kernel, err := s.Driver.ModuleFunction(m, "touch_nothing")
+	must(t, err)
+	return &program{t: t, s: s, kernel: kernel, leases: map[uint64]*cuda.Lease{}, live: map[uint64]core.BlockID{}}
+}
+
+func (p *program) allocate(row *alloctrace.Row) {
+	p.t.Helper()
+	l := p.leases[row.Stream]
+	if l == nil {
+		l = p.s.Lease(p.t, "recorded")
+		p.leases[row.Stream] = l
+	}
+	b, err := p.s.Runtime.Allocate(p.t.Context(), core.Request{Bytes: row.Bytes, Stream: l.ID()})
+	must(p.t, err)
+	p.live[row.Pointer] = b.ID
+	p.bytes += row.Bytes
+	p.peak = max(p.peak, p.bytes)
+	must(p.t, p.s.Runtime.Launch(p.t.Context(), l.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
+		return p.s.Driver.Launch(&driver.Launch{Function: p.kernel, Stream: l.Handle(), Grid: driver.Dim{X: 1, Y: 1, Z: 1}, Block: driver.Dim{X: 1, Y: 1, Z: 1}})
+	}))
+}
+
+func (p *program) free(row *alloctrace.Row) {
+	p.t.Helper()
+	id, ok := p.live[row.Pointer]
+	if !ok {
+		return
+	}
+	delete(p.live, row.Pointer)
+	p.bytes -= row.Bytes
+	_, err := p.s.Runtime.Deallocate(p.t.Context(), id)
+	must(p.t, err)
+}
+
+func (p *program) play(rows []alloctrace.Row) {
+	p.t.Helper()
+	for i := range rows {
+		switch row := &rows[i]; {
+		case row.Action == alloctrace.Allocate && row.Bytes > 0:
+			p.allocate(row)
+		case row.Action == alloctrace.Free:
+			p.free(row)
+		}
+		if i%100 == 0 { // what the reaper's tick does
+			must(p.t, p.s.Runtime.ReapPending(p.t.Context()))
+		}
+	}
+}
+
+// freeAll frees what the recording left live.
+func (p *program) freeAll() {
+	p.t.Helper()
+	for _, id := range p.live {
+		_, err := p.s.Runtime.Deallocate(p.t.Context(), id)
+		must(p.t, err)
+	}
+}
+
+func load(t *testing.T, name string) []alloctrace.Row {
+	t.Helper()
+	f, err := traces.Open(name)
+	must(t, err)
+	trace, err := alloctrace.Read(name, f)
+	must(t, err)
+	must(t, f.Close())
+	return trace.Rows
+}
+
+// bounds are reserved for each live byte, at most.
+var bounds = map[string]float64{"gpt2": 1.05, "resnet": 1.05, "serving": 1.3, "tables": 1.45}
+
+func TestThePoolReservesLittleMoreThanARecordedProgramHasLive(t *testing.T) {
+	seeds := uint64(4)
+	if testing.Short() {
+		seeds = 1
+	}
+	table := []string{"trace    seed live MiB reserved ratio takeovers steals remaps growths"}
+	for _, name := range traces.Names() {
+		rows := load(t, name)
+		for seed := range seeds {
+			t.Run(fmt.Sprintf("%s/seed=%d", name, seed), func(t *testing.T) {
+				p := newProgram(t, seed)
+				p.play(rows)
+				_, reserved, _, _, err := p.s.Pool.PoolStats()
+				must(t, err)
+				p.freeAll()
+				ratio, c := float64(reserved)/float64(p.peak), p.s.Pool.Counts()
+				if ratio > bounds[name] {
+					t.Errorf("%d bytes are reserved and %d live, %.3f for each: more than %.2f", reserved, p.peak, ratio, bounds[name])
+				}
+				if shares := c.Takeovers > 0 && c.Steals > 0; shares != (len(p.leases) > 1) {
+					t.Errorf("%d streams shared: %+v", len(p.leases), c)
+				}
+				table = append(table, fmt.Sprintf("%-8s %4d %8d %8d %5.3f %9d %6d %6d %7d", name, seed, p.peak>>20, reserved>>20, ratio, c.Takeovers, c.Steals, c.Remaps, c.Growths))
+			})
+		}
+	}
+	t.Logf("peaks in MiB, and where memory was found:\n%s", strings.Join(table, "\n"))
+}
