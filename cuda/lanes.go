@@ -27,7 +27,7 @@ import (
 //  3. Remap: enough pages are free that the device has come to, at addresses that are not in a
 //     row. They get others.
 //  4. Grow: the device has more memory.
-//  5. Remap once more, after asking the device how far every stream has come.
+//  5. Remap and grow in one, after asking the device how far every stream has come.
 //
 // The first is made by take, under the stream's lock. The others are makeRoom's, one at a
 // time: so nothing is on its way from one lane to another while a request is refused. Nothing
@@ -146,7 +146,7 @@ func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
 	}
 	m.look()
 	_ = m.store.Reap() // what the driver refused to unmap before
-	if remapped, again := m.remap(s, bytes); remapped || again != nil {
+	if remapped, again := m.remapSpare(s, m.wholePages(bytes)); remapped || again != nil {
 		return again
 	}
 	return m.explain(bytes, err)
@@ -207,12 +207,17 @@ func (m *lanes) remap(s *stream, bytes uint64) (bool, error) {
 	for _, l := range *m.all.Load() {
 		l.completedPages(func(n uint64) { found += n })
 	}
-	spare := m.store.Held() - m.store.Mapped()
-	if found+spare < bytes {
+	if found+m.spare() < bytes {
 		return false, nil
 	}
+	return m.remapSpare(s, bytes)
+}
+
+// remapSpare maps pages for s: those that are spare and those that are free and that the device
+// has come to, and where these are not enough new ones.
+func (m *lanes) remapSpare(s *stream, bytes uint64) (bool, error) {
 	for _, l := range *m.all.Load() {
-		for spare < bytes {
+		for m.spare() < bytes {
 			r, ok := l.cut(m.page, l.completed)
 			if !ok {
 				break
@@ -220,21 +225,20 @@ func (m *lanes) remap(s *stream, bytes uint64) (bool, error) {
 			if err := m.store.Unmap(r.ptr, r.bytes); err != nil {
 				return false, err
 			}
-			spare += r.bytes
 		}
-	}
-	if spare < bytes {
-		return false, nil // somebody took some; what was unmapped is spare
 	}
 	err := m.mapFor(s, bytes)
 	if errors.Is(err, core.ErrOutOfMemory) {
-		return false, nil // the driver has not unmapped all that is held and not mapped
+		return false, nil // what was unmapped is spare
 	}
 	if err == nil {
 		m.counts.Remaps++
 	}
 	return err == nil, err
 }
+
+// spare is what is held and mapped nowhere.
+func (m *lanes) spare() uint64 { return m.store.Held() - m.store.Mapped() }
 
 // grow takes more memory from the device, or what is spare.
 func (m *lanes) grow(s *stream, bytes uint64) error {
