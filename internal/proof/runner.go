@@ -34,7 +34,7 @@ var (
 type Runner struct {
 	device  *device.Device
 	streams *cuda.StreamPool
-	backend *cuda.AsyncResource
+	backend backend
 	// resource is the backend, or the outermost layer around it.
 	resource core.Resource
 	leases   []*cuda.Lease
@@ -42,6 +42,8 @@ type Runner struct {
 	adopting bool
 	// isolated: every block has a mapping of its own.
 	isolated bool
+	// pool is the backend if that is where memory is looked for by the host.
+	pool *hosted
 
 	// early is the first block that was said to be reusable before the
 	// device had executed its free.
@@ -56,35 +58,49 @@ type Runner struct {
 	uses    []core.Use
 }
 
+// backend is a resource of the fence engine.
+type backend interface {
+	core.Resource
+	Subscribe(core.Listener)
+	TrimPool(keep uint64) error
+	Close(context.Context) error
+}
+
 // NewRunner returns a runner with so many streams, over the backend with some
 // layers around it. It must be closed.
 func NewRunner(streams int, layers ...core.Layer) (*Runner, error) {
-	return newRunner(streams, false, layers)
+	return newRunner(streams, false, layers, overDriverPool)
 }
 
 // NewDeviceOrderRunner is NewRunner with [cuda.StreamPoolConfig].DeviceOrder: to
 // the oracle, too, what the host has seen done orders nothing.
-func NewDeviceOrderRunner(streams int) (*Runner, error) { return newRunner(streams, true, nil) }
+func NewDeviceOrderRunner(streams int) (*Runner, error) {
+	return newRunner(streams, true, nil, overDriverPool)
+}
 
 // NewIsolatedRunner is NewRunner with blocks that have mappings of their own. An
 // unmap lies on no stream, so it is looked at when it is made, and the oracle is
 // not asked: verdicts are empty.
 func NewIsolatedRunner(streams int) (*Runner, error) {
-	r, err := newRunner(streams, false, nil)
+	r, err := newRunner(streams, false, nil, overDriverPool)
 	if err == nil {
 		r.isolated = true
 	}
 	return r, err
 }
 
-func newRunner(streams int, deviceOrder bool, layers []core.Layer) (*Runner, error) {
+func overDriverPool(r *Runner) (backend, error) {
+	return cuda.NewAsyncResource(r.device, r.streams, cuda.AsyncConfig{ReapInterval: -1})
+}
+
+func newRunner(streams int, deviceOrder bool, layers []core.Layer, over func(*Runner) (backend, error)) (*Runner, error) {
 	r := &Runner{device: device.New()}
 	r.device.Forgetful = deviceOrder
 	var err error
 	if r.streams, err = cuda.NewStreamPool(r.device, cuda.StreamPoolConfig{Max: max(streams, cuda.DefaultMaxStreams), DeviceOrder: deviceOrder}); err != nil {
 		return nil, err
 	}
-	if r.backend, err = cuda.NewAsyncResource(r.device, r.streams, cuda.AsyncConfig{ReapInterval: -1}); err != nil {
+	if r.backend, err = over(r); err != nil {
 		return nil, err
 	}
 	r.backend.Subscribe(r)
@@ -140,6 +156,10 @@ func (r *Runner) giveUp(stream uint8) error {
 // [core.Listener] of the backend.
 func (r *Runner) Released(b core.Block) {
 	for i := range r.blocks {
+		if r.pool != nil && r.blocks[i].ID.Generation == b.ID.Generation {
+			r.pool.told = append(r.pool.told, uint8(i)) // its free may be of this step
+			return
+		}
 		if r.blocks[i].ID.Generation == b.ID.Generation && !r.device.Freed(uint8(i)) && r.early == nil {
 			r.early = fmt.Errorf("%w: block %d", ErrEarly, i)
 		}
@@ -175,6 +195,9 @@ func (r *Runner) Run(p program.Program, steps Schedule) (oracle.Verdict, error) 
 	}
 	r.begin(p)
 	for _, step := range steps {
+		if r.pool.leavesOut(step) {
+			continue
+		}
 		if err := r.take(p, step); err != nil {
 			return oracle.Verdict{}, fmt.Errorf("step %v: %w", Schedule{step}, err)
 		}
@@ -204,6 +227,9 @@ func (r *Runner) begin(p program.Program) {
 	r.device.Reset()
 	r.blocks, r.live, r.early = r.blocks[:0], r.live[:0], nil
 	r.refused = 0
+	if r.pool != nil {
+		r.pool.begin()
+	}
 	for len(r.tickets) < len(p) {
 		r.tickets = append(r.tickets, core.Ticket{})
 	}
@@ -225,6 +251,9 @@ func (r *Runner) settle() error {
 		if r.device.Torn(uint8(b)) {
 			return fmt.Errorf("%w: block %d", ErrTorn, b)
 		}
+	}
+	if r.pool != nil {
+		return r.pool.settle()
 	}
 	return r.early
 }

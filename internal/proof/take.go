@@ -10,14 +10,22 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/proof/program"
 )
 
-// take takes one step of a program on the runtime.
+// take takes one step of a program.
 func (r *Runner) take(p program.Program, step Step) error {
+	if err := r.step(p, step); err != nil || r.pool == nil {
+		return err
+	}
+	return r.pool.endStep()
+}
+
+// step makes the calls of a step.
+func (r *Runner) step(p program.Program, step Step) error {
 	o := p[step.Op]
 	d := r.device
 	d.Op, d.Aborted = int16(step.Op), o.Kind == program.Abort
 	switch {
 	case o.Kind == program.Alloc:
-		return r.alloc(o)
+		return r.alloc(o, step.Op)
 	case o.Kind == program.Free:
 		return r.free(o.Block, int(step.Op))
 	case o.Kind == program.Sync:
@@ -40,21 +48,38 @@ func (r *Runner) take(p program.Program, step Step) error {
 	}
 }
 
-func (r *Runner) alloc(o program.Op) error {
+func (r *Runner) alloc(o program.Op, op uint8) error {
 	r.device.Block = o.Block
-	b, err := r.resource.Allocate(ctx, core.Request{Bytes: device.Unit, Stream: r.leases[o.Stream].ID(), Isolated: r.isolated})
-	r.blocks, r.live = append(r.blocks, b), append(r.live, true)
-	if r.isolated && err == nil {
-		r.device.Locate(b.ID.Ptr, b.Bytes)
+	if r.pool != nil {
+		r.pool.allocating(o, r.handles[o.Stream])
 	}
-	return err
+	b, err := r.resource.Allocate(ctx, core.Request{Bytes: device.Unit * uint64(max(1, o.Units)), Stream: r.leases[o.Stream].ID(), Isolated: r.isolated})
+	if refused, err := r.pool.refuses(err, op, o.Units); refused {
+		r.refused++
+		return err
+	}
+	r.blocks, r.live = append(r.blocks, b), append(r.live, true)
+	if err != nil {
+		return err
+	}
+	switch {
+	case r.isolated:
+		r.device.Locate(b.ID.Ptr, b.Bytes)
+	case r.pool != nil:
+		return r.pool.allocated(&b, r.handles[o.Stream])
+	}
+	return nil
 }
 
 func (r *Runner) free(block uint8, op int) error {
 	r.device.Op, r.device.Aborted = int16(op), false
 	r.live[block] = false
 	_, err := r.resource.Deallocate(ctx, r.blocks[block].ID)
-	return err
+	if err != nil || r.pool == nil {
+		return err
+	}
+	r.pool.retired |= 1 << block
+	return r.pool.endStep()
 }
 
 // orNil is err in words, for who wants one.
@@ -91,11 +116,17 @@ func (r *Runner) prepare(o program.Op, step Step) error {
 		return err
 	}
 	r.tickets[step.Op] = t
+	if r.pool != nil {
+		r.pool.open[step.Op] = o
+	}
 	r.put(oracle.Begin, o, step)
 	return nil
 }
 
 func (r *Runner) end(o program.Op, step Step) error {
+	if r.pool != nil {
+		delete(r.pool.open, step.Op)
+	}
 	if o.Kind == program.Abort {
 		return r.resource.AbortUse(ctx, r.tickets[step.Op])
 	}

@@ -5,7 +5,6 @@ package device
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
@@ -57,10 +56,10 @@ type Device struct {
 	next  uint8
 	addrs map[uint64]living
 	pages
-	// allocating is the stream on which the host allocates now; ready are the events that were
-	// recorded there meanwhile.
+	// allocating is the stream on which the host allocates behind an open launch; ready is the event that
+	// was recorded there last meanwhile.
 	allocating uint8
-	ready      []driver.Event
+	ready      driver.Event
 	// executed are nodes that the device has done, with all before them.
 	executed []int32
 	allDone  bool
@@ -215,7 +214,7 @@ func (d *Device) EventRecord(e driver.Event, s driver.Stream) error {
 	d.Calls.Records++
 	d.events[e-1] = d.History.Last(uint8(s))
 	if uint8(s) == d.allocating {
-		d.ready = append(d.ready, e)
+		d.ready = e
 	}
 	return nil
 }
@@ -250,7 +249,7 @@ func (d *Device) StreamWait(s driver.Stream, e driver.Event) error {
 		return driver.NewError("StreamWait", driver.InvalidHandle)
 	}
 	if uint8(s) == d.allocating {
-		d.ready = d.ready[:0]
+		d.ready = 0
 	}
 	d.History.Add(oracle.Node{Kind: oracle.Wait, Stream: uint8(s), Op: d.Op, Aborted: d.Aborted, From: d.events[e-1], Since: d.Since, Known: d.Known})
 	return nil
@@ -260,8 +259,8 @@ func (d *Device) StreamWait(s driver.Stream, e driver.Event) error {
 // it from then on.
 func (d *Device) EventQuery(e driver.Event) (bool, error) {
 	d.Calls.Queries++
-	if d.allocating != noStream {
-		d.ready = slices.DeleteFunc(d.ready, func(r driver.Event) bool { return r == e })
+	if d.ready == e {
+		d.ready = 0
 	}
 	node := d.events[e-1]
 	if !d.isDone(node) {

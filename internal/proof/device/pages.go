@@ -157,35 +157,51 @@ func (d *Device) Held() (n int) {
 	return n
 }
 
+// Idle is how many of the pages that are held nobody has: no block lies there, and the device has done
+// all that is on the streams of the frees of those that did.
+func (d *Device) Idle() int {
+	idle := d.Held()
+	for at := range d.table {
+		for b := range d.blocks {
+			if e := &d.blocks[b]; e.has(at, at+PageBytes) && (e.taken || !d.isDone(d.History.Last(d.History.Nodes()[d.frees[b]].Stream))) {
+				idle--
+				break
+			}
+		}
+	}
+	return idle
+}
+
 // Locate says where Block lies.
 func (d *Device) Locate(ptr, bytes uint64) { d.blocks[d.Block] = extent{from: ptr, to: ptr + bytes} }
 
-// Allocating says that a block is about to be allocated by the host, on a stream: an
-// event that is recorded there and neither asked for nor followed by a wait is for the allocation.
-func (d *Device) Allocating(stream uint8) { d.allocating, d.ready = stream, d.ready[:0] }
+// Allocating says that a block is about to be allocated by the host, on a stream where a launch
+// is open: the last event that is recorded there, if it is neither asked for nor followed by a wait, is
+// the allocation's. Where none is open its record is deferred.
+func (d *Device) Allocating(stream uint8) { d.allocating, d.ready = stream, 0 }
 
-// Allocated puts the allocation of Block on the stream, after Locate.
-func (d *Device) Allocated() error {
+// Allocated puts the allocation of Block on a stream, after Locate.
+func (d *Device) Allocated(stream uint8) error {
 	where := &d.blocks[d.Block]
 	cells, err := d.cells(where)
 	if err != nil {
 		return err
 	}
 	where.taken = true
-	node := d.History.Add(oracle.Node{Kind: oracle.Alloc, Stream: d.allocating, Op: d.Op, Block: d.Block, Cells: cells, Near: cells | d.around(where)})
-	for _, e := range d.ready {
-		d.events[e-1] = node
+	node := d.History.Add(oracle.Node{Kind: oracle.Alloc, Stream: stream, Op: d.Op, Block: d.Block, Cells: cells, Near: cells | d.around(where)})
+	if d.ready != 0 {
+		d.events[d.ready-1] = node
 	}
-	d.ready, d.allocating = d.ready[:0], noStream
+	d.ready, d.allocating = 0, noStream
 	return nil
 }
 
-// FreedOn puts the free of a block on a stream.
-func (d *Device) FreedOn(stream, block uint8) error {
+// FreedOn puts the free of a block on a stream, grouped with others of the same call.
+func (d *Device) FreedOn(stream, block uint8, grouped bool) error {
 	where := &d.blocks[block]
 	where.taken = false
 	cells, err := d.cells(where)
-	d.frees[block] = d.History.Add(oracle.Node{Kind: oracle.Free, Stream: stream, Op: d.Op, Block: block, Cells: cells, Near: cells | d.around(where)})
+	d.frees[block] = d.History.Add(oracle.Node{Kind: oracle.Free, Stream: stream, Op: d.Op, Block: block, Cells: cells, Near: cells | d.around(where), Grouped: grouped})
 	return err
 }
 

@@ -66,9 +66,8 @@ func hosted(t *testing.T) *Device {
 	d.Hosted = true
 	d.maps(t, 0)
 	d.maps(t, 1)
-	d.Allocating(1)
 	d.Locate(where+Unit, 2*Unit)
-	if err := d.Allocated(); err != nil {
+	if err := d.Allocated(1); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -81,9 +80,8 @@ func TestABlockLiesInTheCellsOfItsPages(t *testing.T) {
 		t.Errorf("%+v", n)
 	}
 	d.Block = 1
-	d.Allocating(2)
 	d.Locate(where, Unit)
-	if err := d.Allocated(); err != nil {
+	if err := d.Allocated(2); err != nil {
 		t.Fatal(err)
 	}
 	if n := d.History.Nodes()[1]; n.Cells != 0b0001 || n.Near != 0b0001 {
@@ -91,7 +89,7 @@ func TestABlockLiesInTheCellsOfItsPages(t *testing.T) {
 	}
 	d.Block = 2
 	d.Locate(where+2*PageBytes, Unit)
-	if err := d.Allocated(); !errors.Is(err, ErrNowhere) {
+	if err := d.Allocated(2); !errors.Is(err, ErrNowhere) {
 		t.Errorf("a block where nothing is mapped: %v", err)
 	}
 }
@@ -128,7 +126,7 @@ func TestPagesAreTornFromBlocks(t *testing.T) {
 
 func (d *Device) free(t *testing.T) {
 	t.Helper()
-	if err := d.FreedOn(1, 0); err != nil {
+	if err := d.FreedOn(1, 0, false); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -145,7 +143,7 @@ func TestAnEventOfAnAllocationStandsForIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Locate(where, Unit)
-	if err := d.Allocated(); err != nil {
+	if err := d.Allocated(1); err != nil {
 		t.Fatal(err)
 	}
 	if d.events[event-1] != d.History.Last(1) || d.events[other-1] != before {

@@ -55,6 +55,8 @@ type Node struct {
 	// treat as one with it: the run in which it was found, or to which it was given. A
 	// driver's allocator has none.
 	Near Cells
+	// Grouped: others were freed by the same call, and the waits of all lie before it.
+	Grouped bool
 	// Reads and Writes are the uses of a launch, in each of its nodes.
 	Reads, Writes Set
 	// Aborted: the launch will have no work. Unfenced: the engine was not

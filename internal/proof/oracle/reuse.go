@@ -14,6 +14,7 @@ type reuse struct {
 	merged rows
 	// late are orders that an allocation may have for the sake of its memory, beyond
 	// what it must: its waits for another stream's frees are for all that the stream has come to.
+	// A free may have those of others with which it was put on the stream.
 	late []demand
 }
 
@@ -71,6 +72,11 @@ func (h *History) noteFree(n *Node, at int32) {
 		u.free[c] = at
 	}
 	u.merge(n.Near, at)
+	if n.Grouped {
+		for w := range h.ownWaits(at) {
+			u.late = append(u.late, demand{h.nodes[w].From, at})
+		}
+	}
 }
 
 // merge notes that cells are free in one run, as of node at; -1 for none.
@@ -90,10 +96,10 @@ func (u *reuse) merge(run Cells, at int32) {
 	}
 }
 
-// ownWaits yields the waits that an allocation has queued.
-func (h *History) ownWaits(alloc int32) func(func(int32) bool) {
+// ownWaits yields the waits that an allocation or a free has queued.
+func (h *History) ownWaits(of int32) func(func(int32) bool) {
 	return func(yield func(int32) bool) {
-		for w := h.previous[alloc]; w >= 0 && h.nodes[w].Kind == Wait && h.nodes[w].Op == h.nodes[alloc].Op; w = h.previous[w] {
+		for w := h.previous[of]; w >= 0 && h.nodes[w].Kind == Wait && h.nodes[w].Op == h.nodes[of].Op; w = h.previous[w] {
 			if !yield(w) {
 				return
 			}
@@ -128,7 +134,7 @@ func (h *History) allowLate(n *Node, at int32) {
 }
 
 // knownBefore reports whether the engine can know that an allocation comes after a free
-// without its own waits: from the work behind the free, or from a wait for its memory. The ready point of
+// without its own waits: from the end of a launch behind the free, or from a wait for its memory. The ready point of
 // allocations has its number before the frees that it is recorded behind.
 func (h *History) knownBefore(free, alloc int32) bool {
 	f := &h.nodes[free]
@@ -142,7 +148,7 @@ func (h *History) knownBefore(free, alloc int32) bool {
 			if n.From >= free && h.nodes[n.From].Stream == f.Stream && h.isLate(at) && h.hadBefore(at, alloc) {
 				return true
 			}
-		case n.Stream == f.Stream && n.Kind != Alloc && n.Kind != Free:
+		case n.Stream == f.Stream && (n.Kind == End || n.Kind == Last):
 			if h.hadBefore(at, alloc) {
 				return true
 			}
@@ -171,7 +177,7 @@ func (h *History) bringsMerged(cells Cells, from, alloc int32) bool {
 func (h *History) isLate(wait int32) bool {
 	w := &h.nodes[wait]
 	for _, d := range h.reuse.late {
-		if d.first == w.From && h.nodes[d.then].Op == w.Op {
+		if d.first == w.From && h.nodes[d.then].Op == w.Op && h.nodes[d.then].Kind == Alloc {
 			return true
 		}
 	}

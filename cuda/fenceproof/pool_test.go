@@ -1,0 +1,139 @@
+package fenceproof
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/internal/proof"
+	"github.com/fencepost-gpu/fencepost/internal/proof/program"
+)
+
+// poolSizes are half a page, a page and two, of the three that the pool may have.
+var poolSizes = []uint8{proof.PoolUnits / 2, proof.PoolUnits, 2 * proof.PoolUnits}
+
+// poolBound has programs about memory: each launch writes one block.
+func poolBound(ops, goroutines int) proof.Bound {
+	return proof.Bound{Bounds: program.Bounds{Streams: 2, Blocks: 4, Ops: ops, Kinds: []program.Kind{program.Launch, program.Free, program.Reap},
+		Sizes: poolSizes, Single: true}, From: 1, Goroutines: goroutines}
+}
+
+// poolEveryKind has a third stream, and all that a caller does with a block.
+func poolEveryKind(ops int) proof.Bound {
+	b := poolBound(ops, 2)
+	b.Streams, b.Kinds = 3, append([]program.Kind{program.Reap}, everyKind...)
+	return b
+}
+
+// poolRun is a bound that is run over the pool, how much it has, and in how many runs
+// the pool must do each thing at least.
+type poolRun struct {
+	proof.Bound
+	amount
+	floor proof.Moves
+}
+
+func poolRuns() []poolRun {
+	small := poolRun{poolBound(4, 2), amount{5268, 13_971}, proof.Moves{Reuses: 400, Splits: 150, Takeovers: 10, Steals: 190, Remaps: 30, Growths: 13_000, Refusals: 4000}}
+	every := poolRun{poolEveryKind(4), amount{27_906, 65_619}, proof.Moves{Reuses: 700, Splits: 250, Takeovers: 15, Steals: 400, Remaps: 40, Growths: 65_000, Refusals: 15_000}}
+	longer := poolRun{poolBound(5, 2), amount{75_306, 461_931},
+		proof.Moves{Reuses: 14_000, Splits: 5000, Merges: 60, Takeovers: 350, Steals: 6000, Remaps: 1000, Growths: 460_000, Refusals: 200_000}}
+	longest := poolRun{poolBound(6, 1), amount{1_065_105, 1_065_105},
+		proof.Moves{Reuses: 120_000, Splits: 45_000, Merges: 2400, Takeovers: 7000, Steals: 50_000, Remaps: 13_000, Growths: 1_000_000, Refusals: 700_000}}
+	switch {
+	case os.Getenv("FENCEPOST_FENCES") != "":
+		return []poolRun{every, longer, longest}
+	case testing.Short() || raceDetector:
+		return []poolRun{small}
+	default:
+		return []poolRun{every, longer}
+	}
+}
+
+// TestPoolKeepsTheOrder runs all programs up to a bound, under all schedules, over the
+// runtime's own pool: blocks of half a page, of one and of two under a limit of three pages. What uses
+// memory comes behind all that used it before, no wait can be taken away but those that docs/memory-model.md
+// names, no page loses its address under the device's hands, and no allocation is refused while pages lie idle.
+func TestPoolKeepsTheOrder(t *testing.T) {
+	for _, run := range poolRuns() {
+		start := time.Now()
+		total, moves, err := exhaustPool(run.Bound)
+		if err != nil {
+			t.Fatalf("bound %v:\n%v", run.Bound, err)
+		}
+		if got := (amount{total.Programs, total.Schedules}); got != run.amount {
+			t.Errorf("bound %v has %+v, %+v were run", run.Bound, run.amount, got)
+		}
+		requireMoves(t, moves, run.floor)
+		t.Logf("bound %v: %d waits, %d orders and waits excused, in %v", run.Bound, total.Waits, total.Excused, time.Since(start).Round(time.Millisecond))
+		fmt.Printf("pool: %v bound=%v %v\n", total, run.Bound, moves)
+	}
+}
+
+func exhaustPool(b proof.Bound) (total proof.Total, moves proof.Moves, err error) {
+	var mu sync.Mutex
+	var runners []*proof.Runner
+	total, err = proof.ExhaustWith(b, runtime.GOMAXPROCS(0), func() (proof.Checker, error) {
+		r, err := proof.NewPoolRunner(b.Streams)
+		mu.Lock()
+		defer mu.Unlock()
+		runners = append(runners, r)
+		return r, err
+	})
+	if err != nil {
+		return total, moves, err
+	}
+	for _, r := range runners {
+		moves.Add(r.Moves())
+	}
+	return total, moves, nil
+}
+
+// requireMoves demands that the programs made the pool do everything often enough.
+func requireMoves(t *testing.T, got, floor proof.Moves) {
+	t.Helper()
+	if !got.Reach(floor) {
+		t.Errorf("the pool was made to do %v, which must be at least %v", got, floor)
+	}
+}
+
+// TestRandomProgramsKeepTheOrderOverThePool runs longer programs, which split, merge and move
+// memory again and again.
+func TestRandomProgramsKeepTheOrderOverThePool(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	programs := 20_000
+	switch {
+	case raceDetector:
+		programs /= 20
+	case testing.Short():
+		programs /= 5
+	}
+	b := program.Bounds{Streams: 3, Blocks: 12, Ops: 20, Kinds: append([]program.Kind{program.Reap}, everyKind...), Sizes: poolSizes}
+	r, err := proof.NewPoolRunner(b.Streams)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var total proof.Total
+	for range programs {
+		p := program.Random(rng, b)
+		s := proof.RandomSchedule(rng, p, 1+rng.IntN(3))
+		v, err := r.Check(p, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total.Programs++
+		total.Count(v)
+	}
+	each := uint64(programs) / 100
+	requireMoves(t, r.Moves(), proof.Moves{Reuses: 20 * each, Splits: 10 * each, Merges: 3 * each, Takeovers: 7 * each, Steals: 8 * each, Remaps: each, Growths: 90 * each, Refusals: 20 * each})
+	t.Logf("%v, %d waits, %d orders and waits excused, %v", total, total.Waits, total.Excused, r.Moves())
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,216 @@
+package proof
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/internal/proof/device"
+	"github.com/fencepost-gpu/fencepost/internal/proof/oracle"
+	"github.com/fencepost-gpu/fencepost/internal/proof/program"
+)
+
+const (
+	// PoolUnits is how many units a page of the pool's has.
+	PoolUnits = device.PageBytes / device.Unit
+	// PoolPages is how many pages the pool may have.
+	PoolPages = 3
+)
+
+// ErrLeft: the pool has pages that nobody uses and that it does not give back.
+var ErrLeft = errors.New("pages are left when all is freed and trimmed")
+
+// Moves is in how many runs the pool did what.
+type Moves struct {
+	// Reuses gave a block memory of an earlier one, Splits a part of one's, and Merges that of
+	// several.
+	Reuses, Splits, Merges uint64
+	// The others are those of [cuda.PoolCounts], and Refusals for want of memory.
+	Takeovers, Steals, Remaps, Growths, Refusals uint64
+}
+
+// Add adds other runs.
+func (m *Moves) Add(o Moves) {
+	m.Reuses += o.Reuses
+	m.Splits += o.Splits
+	m.Merges += o.Merges
+	m.Takeovers += o.Takeovers
+	m.Steals += o.Steals
+	m.Remaps += o.Remaps
+	m.Growths += o.Growths
+	m.Refusals += o.Refusals
+}
+
+// Reach reports whether there are as many runs of each kind as in floor.
+func (m Moves) Reach(floor Moves) bool {
+	return m.Reuses >= floor.Reuses && m.Splits >= floor.Splits && m.Merges >= floor.Merges && m.Takeovers >= floor.Takeovers &&
+		m.Steals >= floor.Steals && m.Remaps >= floor.Remaps && m.Growths >= floor.Growths && m.Refusals >= floor.Refusals
+}
+
+// String is such as "reuses=93 splits=20 merges=3 takeovers=2 steals=31 remaps=4 growths=191 refusals=50".
+func (m Moves) String() string {
+	return fmt.Sprintf("reuses=%d splits=%d merges=%d takeovers=%d steals=%d remaps=%d growths=%d refusals=%d",
+		m.Reuses, m.Splits, m.Merges, m.Takeovers, m.Steals, m.Remaps, m.Growths, m.Refusals)
+}
+
+// hosted is a pool of the runtime's own: the device sees neither its allocations nor its
+// frees, so the runner puts them into the history.
+type hosted struct {
+	resource *cuda.PoolResource
+	device   *device.Device
+	// home is the stream of a block's allocation.
+	home [program.MaxBlocks]uint8
+	// open are by operation the launches that have not ended; retired the blocks whose
+	// free waits for those.
+	open    map[uint8]program.Op
+	retired program.Set
+	// told are blocks that were said to be reusable in this step.
+	told []uint8
+	// left is the first operation that is left out: an allocation was refused for want of
+	// memory.
+	left   int
+	before cuda.PoolCounts
+	run    Moves
+	moves  Moves
+}
+
+// NewPoolRunner returns a runner over [cuda.PoolResource], for programs whose allocations have
+// sizes. An allocation may be refused for want of memory: then only what has begun
+// is ended.
+func NewPoolRunner(streams int) (*Runner, error) {
+	h := &hosted{open: map[uint8]program.Op{}}
+	r, err := newRunner(streams, false, nil, func(r *Runner) (backend, error) {
+		r.device.Hosted = true
+		h.device = r.device
+		var err error
+		h.resource, err = cuda.NewPoolResource(r.device, r.streams, cuda.PoolConfig{Limit: PoolPages * device.PageBytes, ReapInterval: -1})
+		return h.resource, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.pool = h
+	return r, nil
+}
+
+// CheckPool is CheckOnce on a pool runner.
+func CheckPool(streams int, p program.Program, s Schedule) error {
+	r, err := NewPoolRunner(streams)
+	if err != nil {
+		return err
+	}
+	_, err = r.checkAndClose(p, s)
+	return err
+}
+
+// Moves is what the pool did in all runs.
+func (r *Runner) Moves() Moves { return r.pool.moves }
+
+func (h *hosted) begin() {
+	clear(h.open)
+	h.retired, h.told, h.left = 0, h.told[:0], math.MaxInt
+	h.before, h.run = h.resource.Counts(), Moves{}
+}
+
+// allocating says to the device that a block is about to be allocated.
+func (h *hosted) allocating(of program.Op, stream uint8) {
+	for _, o := range h.open {
+		if o.Stream == of.Stream {
+			h.device.Allocating(stream)
+		}
+	}
+}
+
+// allocated puts an allocation into the history.
+func (h *hosted) allocated(b *core.Block, stream uint8) error {
+	h.home[h.device.Block] = stream
+	h.device.Locate(b.ID.Ptr, b.Bytes)
+	if err := h.device.Allocated(stream); err != nil {
+		return err
+	}
+	h.note()
+	return nil
+}
+
+// note notes whose memory the newest block has.
+func (h *hosted) note() {
+	nodes := h.device.History.Nodes()
+	block := nodes[len(nodes)-1]
+	var owners int
+	var seen oracle.Cells
+	for i := len(nodes) - 1; i >= 0; i-- {
+		n := &nodes[i]
+		if n.Kind != oracle.Free || n.Cells&block.Cells&^seen == 0 {
+			continue
+		}
+		owners++
+		seen |= n.Cells
+		if n.Cells&^block.Cells != 0 {
+			h.run.Splits = 1
+		}
+	}
+	if owners > 0 {
+		h.run.Reuses = 1
+	}
+	if owners > 1 {
+		h.run.Merges = 1
+	}
+}
+
+// endStep puts the frees into the history that a step has queued, and looks whether the
+// listeners were told of a block too early.
+func (h *hosted) endStep() error {
+	var open program.Set
+	for _, o := range h.open {
+		open |= o.Uses()
+	}
+	freed := h.retired &^ open
+	for b := range freed.All() {
+		if err := h.device.FreedOn(h.home[b], b, freed.Len() > 1); err != nil {
+			return err
+		}
+	}
+	h.retired &= open
+	for _, b := range h.told {
+		if !h.device.Freed(b) {
+			return fmt.Errorf("%w: block %d", ErrEarly, b)
+		}
+	}
+	h.told = h.told[:0]
+	return nil
+}
+
+// refuses reports whether an allocation was refused for want of memory, and ends the
+// program there. Pages that nobody has must not lack for it, wherever they are.
+func (h *hosted) refuses(err error, op, units uint8) (bool, error) {
+	if h == nil || !errors.Is(err, core.ErrOutOfMemory) {
+		return false, err
+	}
+	h.left, h.run.Refusals = int(op), 1
+	if free := h.device.Idle() + PoolPages - h.device.Held(); free*PoolUnits >= int(units) {
+		return true, fmt.Errorf("%w: %d units are refused, and nobody has %d pages: %w", ErrAnswer, units, free, err)
+	}
+	return true, nil
+}
+
+// leavesOut reports whether a step is left out because its operation came after a refusal.
+func (h *hosted) leavesOut(step Step) bool { return h != nil && int(step.Op) >= h.left }
+
+// settle looks whether the pool gives everything back, and counts what it did.
+func (h *hosted) settle() error {
+	now := h.resource.Counts()
+	h.run.Takeovers = min(1, now.Takeovers-h.before.Takeovers)
+	h.run.Steals = min(1, now.Steals-h.before.Steals)
+	h.run.Remaps = min(1, now.Remaps-h.before.Remaps)
+	h.run.Growths = min(1, now.Growths-h.before.Growths)
+	h.moves.Add(h.run)
+	if err := h.resource.TrimPool(0); err != nil {
+		return err
+	}
+	if n := h.device.Held(); n > 0 {
+		return fmt.Errorf("%w: %d", ErrLeft, n)
+	}
+	return nil
+}
