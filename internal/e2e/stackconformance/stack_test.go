@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e/stackconformance"
@@ -27,16 +28,30 @@ func TestStacksConformInEveryOrder(t *testing.T) {
 		}
 		for _, schedule := range schedules {
 			t.Run(stackconformance.Name(order)+" "+schedule.String(), func(t *testing.T) {
-				stackconformance.Run(t, order, simulated(schedule))
+				stackconformance.Run(t, order, simulated(schedule, nil))
 			})
 		}
 	}
 }
 
-func simulated(schedule sim.Schedule) stackconformance.Place {
+// The runtime's own pool below: the stack of fencepost.Open in each of its modes, and the others
+// that have all layers.
+func TestStacksConformOverThePoolOfTheRuntimesOwn(t *testing.T) {
+	for i, order := range stackconformance.Orders() {
+		if len(order) < 4 || i > 0 && testing.Short() {
+			continue
+		}
+		schedule := []sim.Schedule{sim.FreeRunning(), sim.Seeded(11)}[i%2]
+		t.Run(stackconformance.Name(order)+" "+schedule.String(), func(t *testing.T) {
+			stackconformance.Run(t, order, simulated(schedule, &cuda.PoolConfig{}))
+		})
+	}
+}
+
+func simulated(schedule sim.Schedule, pool *cuda.PoolConfig) stackconformance.Place {
 	return stackconformance.Place{
 		Open: func(t *testing.T, wrap func(driver.Driver) driver.Driver) *teststack.Stack {
-			return teststack.Open(t, teststack.Config{Sim: sim.Config{Bytes: deviceBytes, Schedule: schedule}, Streams: 64, Wrap: wrap})
+			return teststack.Open(t, teststack.Config{Sim: sim.Config{Bytes: deviceBytes, Schedule: schedule}, Streams: 64, Wrap: wrap, Pool: pool})
 		},
 		Device: (*teststack.Stack).Device,
 		Bytes:  deviceBytes, Limit: 3 << 30, MaxBlock: 1 << 20,
