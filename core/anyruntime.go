@@ -11,8 +11,9 @@ type AnyRuntime interface {
 // Core is the runtime itself.
 func (r *Runtime) Core() *Runtime { return r }
 
-// coreOf is the runtime of rt, or an error that says that there is none.
-func coreOf(op string, rt AnyRuntime) (*Runtime, error) {
+// RuntimeOf is the runtime of rt. If there is none, nor one in rt, the error matches
+// [ErrInvalidRequest]; op names the call that needs it.
+func RuntimeOf(op string, rt AnyRuntime) (*Runtime, error) {
 	if rt != nil {
 		if r := rt.Core(); r != nil {
 			return r, nil

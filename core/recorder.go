@@ -166,7 +166,7 @@ func (r *LaunchRecorder) Preflight(ctx context.Context, on AnyRuntime) error {
 		return missingRecorder(op)
 	}
 	defer runtime.KeepAlive(r)
-	rt, err := coreOf(op, on)
+	rt, err := RuntimeOf(op, on)
 	switch {
 	case err != nil:
 		return err
@@ -234,7 +234,7 @@ func (r *LaunchRecorder) ending(op string, on AnyRuntime) (*Runtime, error) {
 	if r == nil {
 		return nil, missingRecorder(op)
 	}
-	rt, err := coreOf(op, on)
+	rt, err := RuntimeOf(op, on)
 	switch {
 	case err != nil:
 		return nil, err

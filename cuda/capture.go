@@ -338,7 +338,7 @@ func (g *Graph) Launch(ctx context.Context, rt core.AnyRuntime, on *Lease) error
 	if g == nil {
 		return missingHandle("Graph.Launch", "graph")
 	}
-	r, err := needRuntime("Graph.Launch", rt)
+	r, err := core.RuntimeOf("Graph.Launch", rt)
 	if err != nil {
 		return err
 	}

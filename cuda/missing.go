@@ -10,7 +10,6 @@ import (
 // What is said of nil, by what it stands in place of.
 const (
 	adviceDriver  = "open a device, and look at the error of opening it"
-	adviceRuntime = "open a runtime, and look at the error of opening it"
 	adviceStreams = "make a pool with NewStreamPool"
 	adviceManager = "make one with NewMemoryManager, or take that of the runtime"
 	adviceSlice   = "allocate one with Alloc, and look at its error"
@@ -31,16 +30,6 @@ func needDevice(op string, drv driver.Driver, streams *StreamPool) error {
 		return core.Missing(op, "streams", adviceStreams)
 	}
 	return needDriver(op, drv)
-}
-
-// needRuntime is the runtime of rt. One that is nil itself is as none.
-func needRuntime(op string, rt core.AnyRuntime) (*core.Runtime, error) {
-	if rt != nil {
-		if r := rt.Core(); r != nil {
-			return r, nil
-		}
-	}
-	return nil, core.Missing(op, "runtime", adviceRuntime)
 }
 
 func needManager(op string, m *MemoryManager) error {

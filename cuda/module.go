@@ -138,7 +138,7 @@ func (k *Kernel) Launch(ctx context.Context, rt core.AnyRuntime, on *Lease, grid
 	if k == nil {
 		return missingHandle("Kernel.Launch", "kernel")
 	}
-	r, err := needRuntime("Kernel.Launch", rt)
+	r, err := core.RuntimeOf("Kernel.Launch", rt)
 	if err != nil {
 		return err
 	}

@@ -214,7 +214,7 @@ func NewMemoryManager(drv driver.Driver, streams *StreamPool, rt core.AnyRuntime
 	if err := needDevice(op, drv, streams); err != nil {
 		return nil, err
 	}
-	r, err := needRuntime(op, rt)
+	r, err := core.RuntimeOf(op, rt)
 	if err != nil {
 		return nil, err
 	}
