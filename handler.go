@@ -118,8 +118,7 @@ func (r *Runtime) livePast() liveview.Past {
 }
 
 func (r *Runtime) liveStreams() liveview.Streams {
-	st := r.streams.Stats()
-	return liveview.Streams{Limit: st.Max, Leased: st.Leased, Idle: st.Idle, Adopted: st.Adopted, Waiting: st.Waiting, List: r.streams.Inspect()}
+	return liveview.Streams{Stats: r.streams.Stats(), List: r.streams.Inspect()}
 }
 
 // liveHistory is the history as it is whenever it is asked for.

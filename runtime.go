@@ -195,7 +195,7 @@ func (r *Runtime) newCollector() (*metrics.Collector, error) {
 		Holders:          r.budget.Holders,
 		Tags:             r.tags,
 		Windows:          r.windowPeaks,
-		Streams:          r.streamStats,
+		Streams:          r.streams.Stats,
 		Findings:         r.findings.CountsByTag,
 		LogDropped:       r.log.Dropped,
 		RecordersDropped: r.DroppedRecorders,
@@ -214,12 +214,6 @@ func (r *Runtime) newCollector() (*metrics.Collector, error) {
 		source.Incidents, source.Dumps = r.incidents.Stats, r.dumps.Stats
 	}
 	return metrics.NewCollector(source)
-}
-
-func (r *Runtime) streamStats() metrics.StreamStats {
-	st := r.streams.Stats()
-	return metrics.StreamStats{Limit: st.Max, Leased: st.Leased, Idle: st.Idle, Adopted: st.Adopted,
-		Waiting: st.Waiting, Acquisitions: uint64(st.Acquires), Refusals: uint64(st.Refused), Waited: st.WaitTime, Oldest: st.OldestAge}
 }
 
 // hostName is the node's name where the environment has it, as a pod's may: a

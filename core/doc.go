@@ -37,7 +37,7 @@
 //     [Unsupported], [UnsupportedError]: how a backend refuses what it lacks; [Features]: how it says so
 //   - [OpenIntent], [Intent], [PreparedUse], [Waited], [WaitRef]: a launch between PrepareUse and its end
 //   - [Inspector], [BlockInfo], [Listener]: what a stack knows of its blocks, and who hears of their end;
-//     [StreamInfo], [LeaseInfo]: what a backend knows of its streams
+//     [StreamStats], [StreamInfo], [LeaseInfo]: what a backend knows of its streams
 //   - [EventSink], [Event], [FindingSink], [StepFunc]: where operations, findings and copies are told of
 //   - [SpanRef], [SpanContext], [SpanOf], [WithSpan]: spans, without a tracing library
 //   - package deviceops: what a guard needs of a device; package coretest: the conformance suite

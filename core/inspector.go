@@ -62,6 +62,26 @@ type BlockInfo struct {
 	Allocated time.Time
 }
 
+// StreamStats is a snapshot of a pool of streams.
+type StreamStats struct {
+	// Max is the capacity; Total the streams made, of which Leased and Idle.
+	Max, Total, Leased, Idle int
+	// Adopted are the caller's streams under an id.
+	Adopted int
+	// Waiting is the number of callers that wait for a lease now.
+	Waiting int
+	// Acquires counts leases granted, Waits those that had to wait for a
+	// stream or for one to be made, and Refused those that were not granted.
+	Acquires, Waits, Refused int64
+	// WaitTime is the sum of all waits for a lease.
+	WaitTime time.Duration
+	// OldestAge and OldestTag are of the longest lease held; zero if none.
+	OldestAge time.Duration
+	OldestTag Tag
+	// Events are the driver events in existence.
+	Events int
+}
+
 // StreamInfo is what the runtime knows of one physical stream.
 type StreamInfo struct {
 	// Number tells the streams of a pool apart; another stream may have it when

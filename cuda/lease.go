@@ -108,30 +108,10 @@ func (p *StreamPool) takeBack(l *Lease) {
 	p.end(l.stream)
 }
 
-// StreamStats is a snapshot of a [StreamPool].
-type StreamStats struct {
-	// Max is the capacity; Total the streams made, of which Leased and Idle.
-	Max, Total, Leased, Idle int
-	// Adopted are the caller's streams under an id.
-	Adopted int
-	// Waiting is the number of callers in Acquire now.
-	Waiting int
-	// Acquires counts leases granted, Waits those that had to wait for a
-	// stream or for one to be made, and Refused those that were not granted.
-	Acquires, Waits, Refused int64
-	// WaitTime is the sum of all waits for a lease.
-	WaitTime time.Duration
-	// OldestAge and OldestTag are of the longest lease held; zero if none.
-	OldestAge time.Duration
-	OldestTag core.Tag
-	// Events are the driver events in existence.
-	Events int
-}
-
 // Stats is a snapshot of the pool. It makes no device call.
-func (p *StreamPool) Stats() StreamStats {
+func (p *StreamPool) Stats() core.StreamStats {
 	st := p.pool.Stat()
-	out := StreamStats{Max: int(p.max), Total: int(st.TotalResources()), Leased: int(st.AcquiredResources()), Idle: int(st.IdleResources()),
+	out := core.StreamStats{Max: int(p.max), Total: int(st.TotalResources()), Leased: int(st.AcquiredResources()), Idle: int(st.IdleResources()),
 		Acquires: st.AcquireCount(), Waits: st.EmptyAcquireCount(), Refused: p.refused.Load(), Waiting: int(p.waiting.Load()), WaitTime: st.AcquireDuration()}
 	for _, s := range p.table.everyStream() {
 		out.Events += int(s.Events())

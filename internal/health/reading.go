@@ -2,7 +2,6 @@ package health
 
 import (
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
@@ -28,7 +27,7 @@ type Reading struct {
 type Sources struct {
 	Stats      core.Stats
 	Guard      debugguard.GuardStats
-	Streams    cuda.StreamStats
+	Streams    core.StreamStats
 	Operations metrics.Operations
 	Findings   *telemetry.Findings
 	// Drift and Lost are those of [Reading].

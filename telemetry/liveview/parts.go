@@ -99,7 +99,8 @@ func streamsOf(s Streams, now time.Time) object {
 	for _, one := range s.List[:min(len(s.List), maxStreams)] {
 		list = append(list, streamOf(one, now))
 	}
-	return object{"limit", s.Limit, "leased", s.Leased, "idle", s.Idle, "adopted", s.Adopted, "waiting", s.Waiting,
+	st := &s.Stats
+	return object{"limit", st.Max, "leased", st.Leased, "idle", st.Idle, "adopted", st.Adopted, "waiting", st.Waiting,
 		"list", list, "omitted", len(s.List) - len(list)}
 }
 

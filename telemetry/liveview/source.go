@@ -45,9 +45,9 @@ type Guard struct {
 	Switch bool `json:"switch"`
 }
 
-// Streams are a pool of streams. Its numbers are those of a pool's statistics.
+// Streams are a pool of streams.
 type Streams struct {
-	Limit, Leased, Idle, Adopted, Waiting int
+	Stats core.StreamStats
 	// List is every stream, in any order.
 	List []core.StreamInfo
 }

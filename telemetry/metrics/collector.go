@@ -39,7 +39,7 @@ type Source struct {
 	// Windows are the peaks of memory over fixed windows of time.
 	Windows func() []core.WindowPeak
 	// Streams is the state of the stream pool.
-	Streams func() StreamStats
+	Streams func() core.StreamStats
 	// Findings counts findings by kind and tag.
 	Findings func() []TagFindings
 	// Guard is the state of the debug guard.

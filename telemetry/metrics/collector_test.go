@@ -64,8 +64,8 @@ func fullSource(d metrics.Device) metrics.Source {
 		Windows: func() []core.WindowPeak {
 			return []core.WindowPeak{{Length: 15 * time.Second, Live: 71, Outstanding: 72}, {Length: time.Minute, Live: 73, Outstanding: 74}}
 		},
-		Streams: func() metrics.StreamStats {
-			return metrics.StreamStats{Limit: 16, Leased: 3, Idle: 2, Adopted: 1, Waiting: 4, Acquisitions: 50, Refusals: 5, Waited: 1500 * time.Millisecond, Oldest: 2500 * time.Millisecond}
+		Streams: func() core.StreamStats {
+			return core.StreamStats{Max: 16, Leased: 3, Idle: 2, Adopted: 1, Waiting: 4, Acquires: 50, Refused: 5, WaitTime: 1500 * time.Millisecond, OldestAge: 2500 * time.Millisecond}
 		},
 		Findings: func() []metrics.TagFindings {
 			return []metrics.TagFindings{{core.FindingLeak, "sort", 2}, {core.FindingLeak, "join", 7}, {"odd", "a\xff", 1}, {"odd", "a\xfe", 4}}

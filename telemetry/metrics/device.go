@@ -108,35 +108,17 @@ func sendBuild(b BuildInfo, out sender) {
 
 var startMetrics = family[time.Time]{gauge("gpumem_runtime_start_time_seconds", "When the runtime was opened, in seconds since 1970."), func(at time.Time, out sender) { out.instant(at) }}
 
-// StreamStats is a snapshot of a pool of streams.
-type StreamStats struct {
-	// Limit is how many streams the pool may have.
-	Limit int
-	// Leased, Idle and Adopted are the streams that are out on lease, that
-	// wait for one, and that callers brought.
-	Leased, Idle, Adopted int
-	// Waiting is the number of callers that wait for a lease.
-	Waiting int
-	// Acquisitions counts leases granted, Refusals those refused or given
-	// up.
-	Acquisitions, Refusals uint64
-	// Waited is the time that callers spent waiting, in all.
-	Waited time.Duration
-	// Oldest is the age of the longest lease held, zero if none is.
-	Oldest time.Duration
-}
-
-var streamMetrics = []family[StreamStats]{
+var streamMetrics = []family[core.StreamStats]{
 	{gauge("gpumem_streams", "Streams by state: leased, idle in the pool, or adopted from callers.", "state"), sendStreams},
-	{gauge("gpumem_streams_limit", "Streams that the pool may have."), whole(func(s StreamStats) uint64 { return uint64(s.Limit) })},
-	{gauge("gpumem_streams_waiting", "Callers waiting for a stream."), whole(func(s StreamStats) uint64 { return uint64(s.Waiting) })},
-	{counter("gpumem_stream_acquisitions_total", "Stream leases granted."), whole(func(s StreamStats) uint64 { return s.Acquisitions })},
-	{counter("gpumem_stream_refusals_total", "Stream leases refused or given up while waiting."), whole(func(s StreamStats) uint64 { return s.Refusals })},
-	{counter("gpumem_stream_wait_seconds_total", "Time that callers spent waiting for a stream."), func(s StreamStats, out sender) { out.send(s.Waited.Seconds()) }},
-	{gauge("gpumem_stream_oldest_lease_seconds", "Age of the stream lease that has been held longest, 0 if none is held."), func(s StreamStats, out sender) { out.send(s.Oldest.Seconds()) }},
+	{gauge("gpumem_streams_limit", "Streams that the pool may have."), whole(func(s core.StreamStats) uint64 { return uint64(s.Max) })},
+	{gauge("gpumem_streams_waiting", "Callers waiting for a stream."), whole(func(s core.StreamStats) uint64 { return uint64(s.Waiting) })},
+	{counter("gpumem_stream_acquisitions_total", "Stream leases granted."), whole(func(s core.StreamStats) uint64 { return uint64(s.Acquires) })},
+	{counter("gpumem_stream_refusals_total", "Stream leases refused or given up while waiting."), whole(func(s core.StreamStats) uint64 { return uint64(s.Refused) })},
+	{counter("gpumem_stream_wait_seconds_total", "Time that callers spent waiting for a stream."), func(s core.StreamStats, out sender) { out.send(s.WaitTime.Seconds()) }},
+	{gauge("gpumem_stream_oldest_lease_seconds", "Age of the stream lease that has been held longest, 0 if none is held."), func(s core.StreamStats, out sender) { out.send(s.OldestAge.Seconds()) }},
 }
 
-func sendStreams(s StreamStats, out sender) {
+func sendStreams(s core.StreamStats, out sender) {
 	out.count(uint64(s.Leased), "leased")
 	out.count(uint64(s.Idle), "idle")
 	out.count(uint64(s.Adopted), "adopted")
