@@ -112,7 +112,7 @@ var outward = []string{"Listener", "FindingSink", "EventSink"}
 
 // notStacked are types that can be in a stack and are not in the one that Open
 // builds by default.
-var notStacked = []string{"cuda.DirectResource", "telemetry.Probe"}
+var notStacked = []string{"cuda.DirectResource", "cuda.PoolResource", "telemetry.Probe"}
 
 // later are functions that a worker is given, to be called in its own goroutine.
 var later = []string{"telemetry/dump.Writer.make", "telemetry/incident.Writer.handle"}
