@@ -213,7 +213,7 @@ func TestAWalkThatLeadsNowhereIsAnError(t *testing.T) {
 			t.Errorf("from %s to %s: %v, %v", entry, goal, got, err)
 		}
 	}
-	if _, o := houseOf(t, stackTexts); !slices.Equal(stale(o), []string{"decorators/logging", "core.FindingSink", "core.EventSink", "cuda.DirectResource", "telemetry.Probe", "telemetry/dump.Writer.make", "telemetry/incident.Writer.handle"}) {
+	if _, o := houseOf(t, stackTexts); !slices.Equal(stale(o), []string{"decorators/logging", "core.FindingSink", "core.EventSink", "cuda.DirectResource", "cuda.PoolResource", "telemetry.Probe", "telemetry/dump.Writer.make", "telemetry/incident.Writer.handle"}) {
 		t.Errorf("what is stale is %q", stale(o))
 	}
 }
