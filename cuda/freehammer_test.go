@@ -3,6 +3,7 @@ package cuda_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
 // freeFaults are the calls that fail at random. A synchronise does not, nor does a new
@@ -40,19 +42,22 @@ func TestFreeHammer(t *testing.T) {
 		}
 		seeds = 1
 	}
+	backends := map[string]func(*teststack.Config){"async": func(*teststack.Config) {}, "pool": pooled(0)}
 	for seed := first; seed != first+seeds; seed++ {
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { hammerFrees(t, seed, operations) })
+		for name, backend := range backends {
+			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) { hammerFrees(t, backend, seed, operations) })
+		}
 	}
 }
 
-func hammerFrees(t *testing.T, seed uint64, operations int) {
-	h := &freeHammer{bench: newBench(t), known: map[core.Generation]*freeRecord{}}
+func hammerFrees(t *testing.T, backend func(*teststack.Config), seed uint64, operations int) {
+	h := &freeHammer{bench: newBench(t, backend), known: map[core.Generation]*freeRecord{}}
 	must(t, h.Sim.RegisterModule("freehammer", sim.Kernel{Name: "touch", Declare: declareTouch, Run: h.runTouch}))
 	module, err := cuda.LoadModule(h.Sim, driver.Image{Name: "freehammer"})
 	must(t, err)
 	h.touch, err = module.Kernel("touch")
 	must(t, err)
-	h.Async.Subscribe(listener(h.released))
+	h.Backend.Subscribe(listener(h.released))
 	h.streams = h.leases(4)
 	var workers sync.WaitGroup
 	for g := range 6 {
@@ -62,7 +67,7 @@ func hammerFrees(t *testing.T, seed uint64, operations int) {
 				w.step()
 			}
 			if g == 0 {
-				h.expected(h.Async.Close(ctx)) // while the others end
+				h.expected(h.Backend.Close(ctx)) // while the others end
 			}
 			w.finishAll()
 			for i := range h.board {
@@ -73,8 +78,8 @@ func hammerFrees(t *testing.T, seed uint64, operations int) {
 	workers.Wait()
 	h.faults.Clear()
 	h.drain()
-	must(t, h.Async.ReapPending(ctx)) // forgets the last streams
-	must(t, h.Async.Close(ctx))
+	must(t, h.Backend.ReapPending(ctx)) // forgets the last streams
+	must(t, h.Backend.Close(ctx))
 	h.judge(seed)
 }
 
@@ -172,7 +177,7 @@ func (h *freeHammer) judge(seed uint64) {
 			h.Errorf("block %v was released %d times", r.block.ID, n)
 		}
 	}
-	st := h.Async.Stats()
+	st := h.Backend.Stats()
 	if st.Outstanding() != (core.Amount{}) || st.OpenIntents != 0 || st.Underflows != 0 || st.Poisoned != 0 || st.Allocations != st.Deallocations {
 		h.Errorf("left over: %+v", st)
 	}
@@ -223,9 +228,9 @@ func (w *freeWorker) step() {
 	case n < 85:
 		w.expected(w.Streams.Synchronize(ctx, w.stream().ID()))
 	case n < 88:
-		w.expected(w.Async.TrimPool(0))
+		w.expected(w.Backend.TrimPool(0))
 	case n < 92:
-		w.expected(w.Async.ReapPending(ctx))
+		w.expected(w.Backend.ReapPending(ctx))
 	case n < 94:
 		w.adopt()
 	default:
@@ -242,7 +247,7 @@ func (w *freeWorker) allocate(on *cuda.Lease) *freeRecord {
 	case 1:
 		req.Bytes = 8 << 20
 	}
-	b, err := w.Async.Allocate(ctx, req)
+	b, err := w.Backend.Allocate(ctx, req)
 	if !w.expected(err) {
 		return nil
 	}
@@ -263,7 +268,7 @@ func (w *freeWorker) launch(on *cuda.Lease) {
 			declared = append(declared, core.Use{Block: r.block.ID, Access: access})
 		}
 	}
-	ticket, err := w.Async.PrepareUse(ctx, core.UseRequest{Stream: on.ID(), Uses: declared})
+	ticket, err := w.Backend.PrepareUse(ctx, core.UseRequest{Stream: on.ID(), Uses: declared})
 	if !w.expected(err) {
 		return
 	}
@@ -278,7 +283,7 @@ func (w *freeWorker) launch(on *cuda.Lease) {
 			r.enqueued.Add(-1)
 			r.open.Add(-1)
 		}
-		w.expected(w.Async.AbortUse(ctx, ticket))
+		w.expected(w.Backend.AbortUse(ctx, ticket))
 		return
 	}
 	if err := w.touch.Enqueue(on.Handle(), grid, args...); err != nil {
@@ -299,7 +304,7 @@ func (w *freeWorker) finishOne() {
 	for _, r := range l.uses {
 		r.open.Add(-1)
 	}
-	w.expected(w.Async.FinishUse(ctx, l.ticket))
+	w.expected(w.Backend.FinishUse(ctx, l.ticket))
 }
 
 func (w *freeWorker) finishAll() {
@@ -314,7 +319,7 @@ func (w *freeWorker) free(r *freeRecord) {
 		return
 	}
 	for {
-		_, err := w.Async.Deallocate(ctx, r.block.ID)
+		_, err := w.Backend.Deallocate(ctx, r.block.ID)
 		if err == nil {
 			return
 		}
@@ -334,7 +339,7 @@ func (w *freeWorker) capture(on *cuda.Lease) {
 			w.free(w.take())
 		}
 		w.recordUse(on)
-		w.expected(w.Async.ReapPending(ctx))
+		w.expected(w.Backend.ReapPending(ctx))
 		w.finishOne()
 		return nil
 	})
@@ -346,7 +351,7 @@ func (w *freeWorker) capture(on *cuda.Lease) {
 // recordUse records a use, of which there is no work.
 func (w *freeWorker) recordUse(on *cuda.Lease) {
 	if r := w.take(); r != nil {
-		w.expected(w.Async.RecordUse(ctx, r.block.ID, on.ID()))
+		w.expected(w.Backend.RecordUse(ctx, r.block.ID, on.ID()))
 		w.put(r)
 	}
 }
@@ -373,7 +378,7 @@ func (w *freeWorker) adopt() {
 	w.finishAll()
 	for err := context.Canceled; err != nil; { // a fault may be in the way
 		if err = l.Release(); !w.expected(err) {
-			w.expected(w.Async.ReapPending(ctx))
+			w.expected(w.Backend.ReapPending(ctx))
 		}
 	}
 	if err := w.Sim.StreamDestroy(handle); err != nil {

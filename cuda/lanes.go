@@ -42,6 +42,7 @@ type lanes struct {
 	// moving is held by who moves pages, except for a takeover.
 	moving sync.Mutex
 	counts PoolCounts // under moving, but for takeovers
+	closed bool
 
 	opening   sync.Mutex
 	all       atomic.Pointer[[]*lane]
@@ -311,7 +312,13 @@ func (m *lanes) forgetEmpty() {
 	}
 	m.opening.Lock()
 	defer m.opening.Unlock()
-	all := slices.DeleteFunc(slices.Clone(*m.all.Load()), (*lane).isForgettable)
+	all := slices.DeleteFunc(slices.Clone(*m.all.Load()), func(l *lane) bool {
+		if !l.isForgettable() {
+			return false
+		}
+		l.forgetQueried()
+		return true
+	})
 	m.all.Store(&all)
 }
 
@@ -360,17 +367,21 @@ func (m *lanes) addTo(st *core.Stats) {
 }
 
 // close gives everything back that nobody has and that the device has come to. The rest
-// stays mapped for those who have it, until the device's context ends.
+// stays mapped for those who have it, until they give it and close is called again, or the
+// device's context ends. From the second time on no stream is named: they may be gone.
 func (m *lanes) close() error {
 	m.moving.Lock()
 	defer m.moving.Unlock()
-	m.look()
+	if !m.closed {
+		m.look()
+	}
 	if err := m.unmapUnused(0); err != nil {
 		return err
 	}
 	for _, l := range *m.all.Load() {
 		l.forgetQueried()
 	}
+	m.closed = true
 	return m.store.Close()
 }
 

@@ -36,7 +36,8 @@ import (
 //
 // makeRoom, reap, trim and close may wait for the driver, and no lock is held over them.
 // Close comes last: the tracker lets reap and trim end before, and calls neither of them nor
-// take and makeRoom after it. What is still taken then stays good until it is given.
+// take and makeRoom after it. What is still taken then stays good until it is given. A reap of
+// the tracker's calls close again, for what was given since.
 type memory interface {
 	take(s *stream, bytes uint64) (ptr uint64, err error)
 	give(s *stream, ptr, bytes uint64) error
@@ -137,6 +138,8 @@ type driverPool struct {
 	pool     driver.Pool
 	readings atomic.Uint64
 	last     atomic.Pointer[poolReading]
+	// destroyed: the driver frees what is given from now on.
+	destroyed atomic.Bool
 }
 
 // poolReading is what the pool said, and when it was queried: readings are
@@ -188,4 +191,11 @@ func (p *driverPool) addTo(st *core.Stats) {
 	st.PoolUsed, st.PoolUsedHigh = st.PoolUsed+last.Used, st.PoolUsedHigh+last.UsedHigh
 }
 
-func (p *driverPool) close() error { return p.drv.PoolDestroy(p.pool) }
+func (p *driverPool) close() error {
+	if p.destroyed.Load() {
+		return nil
+	}
+	err := p.drv.PoolDestroy(p.pool)
+	p.destroyed.Store(err == nil)
+	return err
+}

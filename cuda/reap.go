@@ -207,10 +207,16 @@ func (r *tracker) ReapPending(context.Context) error {
 		first = cmp.Or(first, r.streams.forget(s))
 	}
 	first = cmp.Or(first, r.reapMapper())
-	if err := r.withMemory("ReapPending", r.memory.reap); first == nil && !errors.Is(err, core.ErrClosed) { // gone, it holds nothing new
-		first = err
+	return cmp.Or(first, r.reapMemory())
+}
+
+// reapMemory is the memory's share of a reap.
+func (r *tracker) reapMemory() error {
+	err := r.withMemory("ReapPending", r.memory.reap)
+	if errors.Is(err, core.ErrClosed) && r.inMemory.Load() == memoryGone {
+		return r.memory.close()
 	}
-	return first
+	return err
 }
 
 // retryParked does what could not be done before: the ends of launches and the frees
