@@ -392,11 +392,29 @@ func (r *Runtime) withoutEchoes(err error) error {
 	if !errors.Is(err, core.ErrSticky) {
 		return err
 	}
-	if first, ok := errors.AsType[*core.DriverError](err); ok {
-		r.ReportSticky("Close", first) // if it was lost as late as here
-	}
+	r.ReportSticky("Close", firstSticky(err)) // if it was lost as late as here
 	if lost := r.Health().Err; lost != nil {
 		return lost
 	}
 	return err
+}
+
+// firstSticky is the first driver's error of a lost device that err is or wraps; nil if
+// there is none.
+func firstSticky(err error) error {
+	switch e := err.(type) {
+	case *core.DriverError:
+		if e.Sticky {
+			return e
+		}
+	case interface{ Unwrap() error }:
+		return firstSticky(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			if first := firstSticky(one); first != nil {
+				return first
+			}
+		}
+	}
+	return nil
 }

@@ -165,3 +165,27 @@ func TestADeviceLostAtAnyCallIsNoticed(t *testing.T) {
 		}
 	}
 }
+
+// A life over the runtime's own pool may end before a call of the driver tells the caller of a loss
+// that the guard's work has met. Close tells then, as a finding too.
+func TestALossThatOnlyTheGuardHasMetIsToldByClose(t *testing.T) {
+	late := 0
+	for call := uint64(1); ; call++ {
+		rt := e2e.OpenDirty(t, fencepost.Config{Guard: "hunt", Resource: fencepost.Pool, Pool: cuda.PoolConfig{ReapInterval: -1}})
+		e2e.Simulated(rt).StickyAt(call, driver.IllegalAddress)
+		err := e2e.Life(t.Context(), rt)
+		if err != nil && !errors.Is(err, core.ErrSticky) {
+			late++
+		}
+		_, closeErr := rt.Close(t.Context())
+		if err == nil && closeErr == nil {
+			break
+		}
+		if !errors.Is(closeErr, core.ErrSticky) || rt.Findings().Counts()[core.FindingStickyError] != 1 {
+			t.Errorf("lost at call %d: %v; close: %v; findings %v", call, err, closeErr, rt.Findings().Counts())
+		}
+	}
+	if late == 0 {
+		t.Error("the life told of each loss itself")
+	}
+}
