@@ -25,7 +25,7 @@ func (s *Store) gather(pages uint64) (run, uint64, error) {
 			s.mu.Lock()
 			s.spare = append(s.spare, fresh...)
 			s.mu.Unlock()
-			return run{}, 0, errors.Join(err, s.shed(uint64(len(fresh)), 0))
+			return run{}, 0, s.withUndo(err, s.shed(uint64(len(fresh)), 0))
 		case missing == 0:
 			return r, uint64(len(fresh)), nil
 		}
@@ -216,6 +216,15 @@ func (s *Store) oldest(keep uint64) (h driver.MemHandle, ok bool) {
 	h, s.spare = s.spare[0], s.spare[1:]
 	s.leaving++
 	return h, true
+}
+
+// withUndo is the error of a Map, with what undoing it met. On a lost device that says the
+// same once more.
+func (s *Store) withUndo(err, undone error) error {
+	if s.gone.Load() != nil {
+		return err
+	}
+	return errors.Join(err, undone)
 }
 
 // call calls the driver, unless the device's context is gone.

@@ -16,7 +16,6 @@ package pages
 
 import (
 	"cmp"
-	"errors"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -86,7 +85,7 @@ func (s *Store) Map(bytes uint64) (ptr, n uint64, err error) {
 		return 0, 0, err
 	}
 	if done, err := s.putIn(r); err != nil {
-		return 0, 0, errors.Join(err, s.undo(r, done, created))
+		return 0, 0, s.withUndo(err, s.undo(r, done, created))
 	}
 	s.enter(r)
 	return s.addr(r.first), pages * s.page, nil

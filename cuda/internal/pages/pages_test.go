@@ -3,6 +3,7 @@ package pages
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -216,8 +217,11 @@ func TestALostDeviceIsNotCalled(t *testing.T) {
 	s, faults, d := newStore(t, 8, 8)
 	ptr := mustMap(t, s, d, 2)
 	must(t, s.Unmap(ptr, granule))
-	faults.FailMethod(drivertest.MemMap, 1, driver.IllegalAddress)
+	faults.FailMethod(drivertest.MemMap, 2, driver.IllegalAddress)
 	_, _, err := s.Map(2 * granule)
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("a loss is told more than once: %v", err)
+	}
 	calls := faults.Total()
 	_, _, again := s.Map(granule)
 	for i, err := range []error{err, again, s.Unmap(ptr+granule, granule), s.Release(0), s.Close(), s.Reap()} {
