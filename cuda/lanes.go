@@ -24,10 +24,9 @@ import (
 //  1. Takeover: another lane has free pages that the stream comes after already.
 //  2. Steal: another lane has free pages; a point is recorded behind everything on its stream,
 //     and the stream waits for that.
-//  3. Remap: enough pages are free that the device has come to, at addresses that are not in a
-//     row. They get others.
-//  4. Grow: the device has more memory.
-//  5. Remap and grow in one, after asking the device how far every stream has come.
+//  3. Remap: the device is asked how far every stream has come. Free pages that it has come
+//     to get other addresses, in a row.
+//  4. Grow: what those pages are too few for is more memory from the device.
 //
 // The first is made by take, under the stream's lock. The others are makeRoom's, one at a
 // time: so nothing is on its way from one lane to another while a request is refused. Nothing
@@ -138,17 +137,13 @@ func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
 	if stolen, err := m.steal(s, bytes); stolen || err != nil {
 		return err
 	}
-	if remapped, err := m.remap(s, bytes); remapped || err != nil {
-		return err
-	}
-	err = m.grow(s, bytes)
-	if err == nil || !errors.Is(err, core.ErrOutOfMemory) {
-		return err
-	}
 	m.look()
 	_ = m.store.Reap() // what the driver refused to unmap before
-	if remapped, again := m.remapSpare(s, m.wholePages(bytes)); remapped || again != nil {
-		return again
+	if err := m.collect(m.wholePages(bytes)); err != nil {
+		return err
+	}
+	if err = m.moveOrGrow(s, m.wholePages(bytes)); err == nil || !errors.Is(err, core.ErrOutOfMemory) {
+		return err
 	}
 	return m.explain(bytes, err)
 }
@@ -200,23 +195,9 @@ func (m *lanes) stealRun(s *stream, r run) (bool, error) {
 	return true, nil
 }
 
-// remap moves free pages that the device has come to to addresses in a row, if there are
-// enough.
-func (m *lanes) remap(s *stream, bytes uint64) (bool, error) {
-	bytes = m.wholePages(bytes)
-	var found uint64
-	for _, l := range *m.all.Load() {
-		l.completedPages(func(n uint64) { found += n })
-	}
-	if found+m.spare() < bytes {
-		return false, nil
-	}
-	return m.remapSpare(s, bytes)
-}
-
-// remapSpare maps pages for s: those that are spare and those that are free and that the device
-// has come to, and where these are not enough new ones.
-func (m *lanes) remapSpare(s *stream, bytes uint64) (bool, error) {
+// collect makes free pages spare that the device has come to, until so many bytes are spare or
+// there are no more.
+func (m *lanes) collect(bytes uint64) error {
 	for _, l := range *m.all.Load() {
 		for m.spare() < bytes {
 			r, ok := l.cut(m.page, l.completed)
@@ -224,34 +205,36 @@ func (m *lanes) remapSpare(s *stream, bytes uint64) (bool, error) {
 				break
 			}
 			if err := m.store.Unmap(r.ptr, r.bytes); err != nil {
-				return false, err
+				return err
 			}
 		}
 	}
-	err := m.mapFor(s, bytes)
-	if errors.Is(err, core.ErrOutOfMemory) {
-		return false, nil // what was unmapped is spare
-	}
-	if err == nil {
-		m.counts.Remaps++
-	}
-	return err == nil, err
+	return nil
 }
 
 // spare is what is held and mapped nowhere.
 func (m *lanes) spare() uint64 { return m.store.Held() - m.store.Mapped() }
 
-// grow takes more memory from the device, or what is spare.
-func (m *lanes) grow(s *stream, bytes uint64) error {
-	bytes = m.wholePages(bytes)
-	err := m.mapFor(s, max(bytes, growth*m.page))
-	if errors.Is(err, core.ErrOutOfMemory) {
+// moveOrGrow maps spare pages for s, and takes from the device what is missing.
+func (m *lanes) moveOrGrow(s *stream, bytes uint64) error {
+	spare, most := m.spare(), bytes
+	if spare < bytes {
+		most = max(bytes, growth*m.page)
+	}
+	err := m.mapFor(s, most)
+	if errors.Is(err, core.ErrOutOfMemory) && most > bytes {
 		err = m.mapFor(s, bytes)
 	}
-	if err == nil {
+	if err != nil {
+		return err
+	}
+	if spare > 0 {
+		m.counts.Remaps++
+	}
+	if spare < bytes {
 		m.counts.Growths++
 	}
-	return err
+	return nil
 }
 
 // mapFor maps pages for the lane of s. Nobody has used them, or the device has passed who

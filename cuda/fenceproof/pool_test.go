@@ -38,10 +38,10 @@ type poolRun struct {
 }
 
 func poolRuns() []poolRun {
-	small := poolRun{poolBound(4, 2), amount{5268, 13_971}, proof.Moves{Reuses: 400, Splits: 150, Takeovers: 10, Steals: 190, Remaps: 30, Growths: 13_000, Refusals: 4000}}
-	every := poolRun{poolEveryKind(4), amount{27_906, 65_619}, proof.Moves{Reuses: 700, Splits: 250, Takeovers: 15, Steals: 400, Remaps: 40, Growths: 65_000, Refusals: 15_000}}
+	small := poolRun{poolBound(4, 2), amount{5268, 13_971}, proof.Moves{Reuses: 400, Splits: 150, Takeovers: 10, Steals: 170, Remaps: 30, Growths: 13_000, Refusals: 4000}}
+	every := poolRun{poolEveryKind(4), amount{27_906, 65_619}, proof.Moves{Reuses: 700, Splits: 250, Takeovers: 15, Steals: 350, Remaps: 40, Growths: 65_000, Refusals: 15_000}}
 	longer := poolRun{poolBound(5, 2), amount{75_306, 461_931},
-		proof.Moves{Reuses: 14_000, Splits: 5000, Merges: 60, Takeovers: 350, Steals: 6000, Remaps: 1000, Growths: 460_000, Refusals: 200_000}}
+		proof.Moves{Reuses: 14_000, Splits: 5000, Merges: 60, Takeovers: 300, Steals: 5500, Remaps: 1000, Growths: 460_000, Refusals: 200_000}}
 	longest := poolRun{poolBound(6, 1), amount{1_065_105, 1_065_105},
 		proof.Moves{Reuses: 120_000, Splits: 45_000, Merges: 2400, Takeovers: 7000, Steals: 50_000, Remaps: 13_000, Growths: 1_000_000, Refusals: 700_000}}
 	switch {
