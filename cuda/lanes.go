@@ -290,18 +290,19 @@ func (m *lanes) reap() error {
 // forgetEmpty drops the lanes of streams that were given up and that have no memory any
 // more; moving is held, so no run of theirs is on its way back.
 func (m *lanes) forgetEmpty() {
-	if !slices.ContainsFunc(*m.all.Load(), (*lane).isForgettable) {
+	var empty []*lane
+	for _, l := range *m.all.Load() {
+		if l.isForgettable() {
+			l.forgetQueried()
+			empty = append(empty, l)
+		}
+	}
+	if empty == nil {
 		return
 	}
 	m.opening.Lock()
 	defer m.opening.Unlock()
-	all := slices.DeleteFunc(slices.Clone(*m.all.Load()), func(l *lane) bool {
-		if !l.isForgettable() {
-			return false
-		}
-		l.forgetQueried()
-		return true
-	})
+	all := slices.DeleteFunc(slices.Clone(*m.all.Load()), func(l *lane) bool { return slices.Contains(empty, l) })
 	m.all.Store(&all)
 }
 
