@@ -16,6 +16,12 @@ var everyKind = []program.Kind{program.Launch, program.Free, program.Sync, progr
 // isolatedKinds are what is done with blocks that have mappings of their own.
 var isolatedKinds = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Reap}
 
+// poolKinds are what is done over the runtime's own pool, with blocks of half a page, one and two.
+var (
+	poolKinds = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record, program.Reap}
+	poolSizes = []uint8{proof.PoolUnits / 2, proof.PoolUnits, 2 * proof.PoolUnits}
+)
+
 var withGivingUp = append([]program.Kind{program.GiveUp}, everyKind...)
 
 // The programs: all small ones, and larger ones from fixed seeds.
@@ -25,7 +31,9 @@ var (
 		ofFour(program.Launch, program.Free, program.Sync, program.Reap),
 		ofFour(program.Launch, program.Faulty, program.FaultyRecord),
 	}
-	large = program.Bounds{Streams: 6, Blocks: program.MaxBlocks, Kinds: everyKind}
+	// smallPool are run over the runtime's own pool.
+	smallPool = proof.Bound{Bounds: program.Bounds{Streams: 3, Blocks: 3, Ops: 4, Kinds: poolKinds, Sizes: poolSizes, Single: true}, Goroutines: 2}
+	large     = program.Bounds{Streams: 6, Blocks: program.MaxBlocks, Kinds: everyKind}
 	// sizes are the numbers of blocks of the large ones, in turn.
 	sizes = [...]int{2, 4, 10, program.MaxBlocks}
 )
@@ -43,7 +51,9 @@ const (
 	// a mutant that survives those is tried on further ones.
 	seeds, furtherSeeds = 1600, 6000
 	// So many large ones, and as many short ones, isolate their blocks.
-	isolatedSeeds      = 400
+	isolatedSeeds = 400
+	// So many are run over the pool.
+	poolSeeds          = 1600
 	fewestOps, mostOps = 8, 60
 	// Every other large one is a shorter one many times in a row: what comes
 	// once there comes often.
@@ -57,9 +67,19 @@ type trial struct {
 	streams  int
 	program  program.Program
 	schedule proof.Schedule
-	// isolated: its blocks have mappings of their own.
-	isolated bool
+	over     memory
 }
+
+// memory is where the blocks of a trial come from.
+type memory uint8
+
+const (
+	overDriverPool memory = iota
+	// isolated: the blocks have mappings of their own.
+	isolated
+	// overPool: they come from the runtime's own pool.
+	overPool
+)
 
 // suite has, for each mutant, the trials that execute its site often enough.
 type suite struct {
@@ -82,9 +102,12 @@ func newSuite() (*suite, error) {
 	sites := len(mutation.Sites())
 	s := &suite{reaching: make([][mutation.Executions]reaching, sites), repeated: make([][]*trial, sites)}
 	for _, b := range small {
-		if err := s.addAll(b); err != nil {
+		if err := s.addAll(b, overDriverPool); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.addAll(smallPool, overPool); err != nil {
+		return nil, err
 	}
 	for seed := range uint64(shorts) {
 		s.short = append(s.short, shortTrial(seed))
@@ -100,14 +123,19 @@ func newSuite() (*suite, error) {
 			return nil, fmt.Errorf("isolated, seed %d: %w", seed, err)
 		}
 	}
+	for seed := range uint64(poolSeeds) {
+		if err := s.add(poolTrial(seed), false); err != nil {
+			return nil, fmt.Errorf("over the pool, seed %d: %w", seed, err)
+		}
+	}
 	return s, nil
 }
 
 // addAll adds all small programs under all schedules.
-func (s *suite) addAll(b proof.Bound) (err error) {
+func (s *suite) addAll(b proof.Bound, over memory) (err error) {
 	b.Each(1, func(p program.Program) bool {
 		proof.EachSchedule(p, b.Goroutines, func(steps proof.Schedule) bool {
-			err = s.add(&trial{b.Streams, slices.Clone(p), slices.Clone(steps), false}, true)
+			err = s.add(&trial{b.Streams, slices.Clone(p), slices.Clone(steps), over}, true)
 			return err == nil
 		})
 		return err == nil
@@ -128,7 +156,7 @@ func largeTrial(seed uint64) *trial {
 		b.Blocks, b.Ops = 1+rng.IntN(shortBlocks), 3+rng.IntN(shortOps-2)
 		p = program.Random(rng, b).Repeat(times)
 	}
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), false}
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), overDriverPool}
 }
 
 func shortTrial(seed uint64) *trial {
@@ -138,23 +166,30 @@ func shortTrial(seed uint64) *trial {
 		b.Kinds = withGivingUp
 	}
 	p := program.Random(rng, b)
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), false}
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), overDriverPool}
 }
 
 func isolatedTrial(seed uint64) *trial {
 	rng := rand.New(rand.NewPCG(seed, 3))
-	return isolated(rng, program.Bounds{Streams: 2 + rng.IntN(3), Blocks: sizes[seed%uint64(len(sizes))], Ops: fewestOps + rng.IntN(mostOps-fewestOps+1)})
+	return withIsolated(rng, program.Bounds{Streams: 2 + rng.IntN(3), Blocks: sizes[seed%uint64(len(sizes))], Ops: fewestOps + rng.IntN(mostOps-fewestOps+1)})
 }
 
 func isolatedShort(seed uint64) *trial {
 	rng := rand.New(rand.NewPCG(seed, 4))
-	return isolated(rng, program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 1 + rng.IntN(shortBlocks), Ops: 3 + rng.IntN(shortOps-2)})
+	return withIsolated(rng, program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 1 + rng.IntN(shortBlocks), Ops: 3 + rng.IntN(shortOps-2)})
 }
 
-func isolated(rng *rand.Rand, b program.Bounds) *trial {
+func withIsolated(rng *rand.Rand, b program.Bounds) *trial {
 	b.Kinds = isolatedKinds
 	p := program.Random(rng, b)
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), true}
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), isolated}
+}
+
+func poolTrial(seed uint64) *trial {
+	rng := rand.New(rand.NewPCG(seed, 5))
+	b := program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 12, Ops: 8 + rng.IntN(25), Kinds: poolKinds, Sizes: poolSizes, Single: seed%2 == 0}
+	p := program.Random(rng, b)
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 1+rng.IntN(2)), overPool}
 }
 
 // add runs a trial without a mutant and notes it for the mutants that it may

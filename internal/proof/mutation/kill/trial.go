@@ -39,7 +39,7 @@ func (s *suite) trials(site int, r *reaching) iter.Seq[*trial] {
 			}
 		}
 		for seed := range uint64(furtherSeeds) {
-			if !yield(largeTrial(seeds + seed)) {
+			if !yield(largeTrial(seeds+seed)) || !yield(poolTrial(poolSeeds+seed)) {
 				return
 			}
 		}
@@ -83,7 +83,7 @@ func (t *trial) repeat() *trial {
 			all = append(all, proof.Step{Op: uint8(op)})
 		}
 	}
-	return &trial{t.streams, p, all, t.isolated}
+	return &trial{t.streams, p, all, t.over}
 }
 
 // kills tries a mutant on one trial. It counts if the trial goes well without the
@@ -121,9 +121,12 @@ func (t *trial) run(site, k int) (by []string, err error) {
 		}
 	}()
 	toggle.Arm(site, k)
-	if t.isolated {
+	switch t.over {
+	case isolated:
 		err = proof.CheckIsolated(t.streams, t.program, t.schedule)
-	} else {
+	case overPool:
+		err = proof.CheckPool(t.streams, t.program, t.schedule)
+	default:
 		_, err = proof.CheckOnce(t.streams, t.program, t.schedule)
 	}
 	return reasons(err), err
