@@ -402,7 +402,7 @@ func (r *Runtime) withoutEchoes(err error) error {
 // firstSticky is the first driver's error of a lost device that err is or wraps; nil if
 // there is none.
 func firstSticky(err error) error {
-	switch e := err.(type) {
+	switch e := any(err).(type) { // as errors.As walks
 	case *core.DriverError:
 		if e.Sticky {
 			return e

@@ -78,7 +78,7 @@ func NewAsyncResource(drv driver.Driver, streams *StreamPool, cfg AsyncConfig) (
 		return nil, err
 	}
 	r := &AsyncResource{}
-	r.tracker.init(r, "async("+deviceName(drv)+")", drv, streams, pool, props, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges))
+	r.init(r, "async("+deviceName(drv)+")", drv, streams, pool, props, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges))
 	r.startReaper(cfg.ReapInterval)
 	return r, nil
 }

@@ -81,7 +81,7 @@ func NewPoolResource(drv driver.Driver, streams *StreamPool, cfg PoolConfig) (*P
 		return nil, err
 	}
 	r := &PoolResource{lanes: l}
-	r.tracker.init(r, "pool("+deviceName(drv)+")", drv, streams, l, props, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges))
+	r.init(r, "pool("+deviceName(drv)+")", drv, streams, l, props, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges))
 	r.startReaper(cfg.ReapInterval)
 	return r, nil
 }

@@ -105,7 +105,7 @@ func (r *tracker) allocateOn(s *stream, req *core.Request) (uint64, *fence.Point
 		if err == nil || !errors.Is(err, core.ErrOutOfMemory) {
 			return ptr, ready, err
 		}
-		if err = r.memory.makeRoom(s, req.Bytes, err); err != nil {
+		if err := r.memory.makeRoom(s, req.Bytes, err); err != nil {
 			return 0, nil, err
 		}
 	}

@@ -19,7 +19,7 @@ const (
 	PoolPages = 3
 )
 
-// ErrLeft: the pool has pages that nobody uses and that it does not give back.
+// ErrLeft means that the pool has pages that nobody uses and that it does not give back.
 var ErrLeft = errors.New("pages are left when all is freed and trimmed")
 
 // Moves is in how many runs the pool did what.

@@ -22,7 +22,8 @@ func Escape(text string) string { return escape(text, false) }
 func escape(text string, keepLines bool) string {
 	var out strings.Builder
 	written := 0 // how much of text is in out
-	for at, size := 0, 0; at < len(text); at += size {
+	var size int
+	for at := 0; at < len(text); at += size {
 		var r rune
 		if r, size = utf8.DecodeRuneInString(text[at:]); passes(r, size, keepLines) {
 			continue

@@ -25,7 +25,8 @@ func Encode(v any) ([]byte, error) {
 func JSON(text []byte) []byte {
 	var out bytes.Buffer
 	written := 0 // how much of text is in out
-	for at, size := 0, 0; at < len(text); at += size {
+	var size int
+	for at := 0; at < len(text); at += size {
 		var r rune
 		if r, size = utf8.DecodeRune(text[at:]); passes(r, size, true) {
 			continue

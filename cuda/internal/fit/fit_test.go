@@ -284,7 +284,7 @@ func TestCutLeavesTheLargerRestWithItsRange(t *testing.T) {
 func TestCutTakesTheSmallestRangeOfAClass(t *testing.T) {
 	for _, order := range [][]uint64{{1001, 1000, 1002}, {1000, 1001, 1002}, {1002, 1001, 1000}} {
 		f := New(unit)
-		at := uint64(unit)
+		at := unit
 		for _, units := range order {
 			f.Add(at, units*unit, units)
 			at += (units + 1) * unit
@@ -309,10 +309,10 @@ func TestSizesAtTheLimits(t *testing.T) {
 	f.Add(0, much, 1)
 	for _, bytes := range []uint64{math.MaxUint64, much + 1} {
 		if _, ok := f.Take(bytes); ok {
-			t.Errorf("%d bytes of %d", bytes, uint64(much))
+			t.Errorf("%d bytes of %d", bytes, much)
 		}
 		if _, _, _, ok := f.Cut(bytes, nil); ok {
-			t.Errorf("%d bytes of pages of %d", bytes, uint64(much))
+			t.Errorf("%d bytes of pages of %d", bytes, much)
 		}
 	}
 	if ptr, ok := f.Take(much); !ok || ptr != 0 {

@@ -28,6 +28,8 @@ type device struct {
 	places   map[driver.MemHandle]uint64 // of what is mapped
 	last     driver.MemHandle
 	peak     int // handles
+	// overlapping: several goroutines call the store at a time.
+	overlapping bool
 	// torn is how many pages the next unmap takes down before it fails; lenient says that one of
 	// pages that are not mapped does not fail. CUDA promises neither.
 	torn    int
@@ -128,7 +130,7 @@ func (d *device) onMapped(op string, ptr, bytes uint64, f func(at uint64)) error
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for at := ptr; at < ptr+bytes; at += granule {
-		if d.mapped[at] == 0 && !(d.lenient && op == "MemUnmap") {
+		if d.mapped[at] == 0 && (!d.lenient || op != "MemUnmap") {
 			return driver.NewError(op, driver.InvalidValue)
 		}
 	}
@@ -180,7 +182,11 @@ func check(t interface {
 		t.Errorf("held %d, mapped %d, %d spare, %d remain; the device has %d handles and %d mappings", s.Held(), s.Mapped(), len(s.spare), remains, handles, mappings)
 	}
 	var st core.Stats
-	if s.AddTo(&st); st.Reserved != s.Held() || st.ReservedHigh != uint64(d.peak)*granule {
+	s.AddTo(&st)
+	// Where calls overlap the device may give a page and get another back before the store
+	// enters the first.
+	wrongHigh := !d.overlapping && st.ReservedHigh != uint64(d.peak)*granule
+	if st.Reserved != s.Held() || st.ReservedHigh < st.Reserved || wrongHigh {
 		t.Errorf("stats say %d, at most %d; held %d, at most %d", st.Reserved, st.ReservedHigh, s.Held(), d.peak*granule)
 	}
 	free := uint64(0)

@@ -15,7 +15,7 @@ import (
 // for programs that give them up.
 const MaxStreams = 250
 
-// ErrNowhere: a block lies where the device has no memory.
+// ErrNowhere means that a block lies where the device has no memory.
 var ErrNowhere = errors.New("a block lies where nothing is mapped")
 
 // Device is a [driver.Driver] for programs of one goroutine at a time. Calls
@@ -213,7 +213,7 @@ func (d *Device) EventRecord(e driver.Event, s driver.Stream) error {
 	}
 	d.Calls.Records++
 	d.events[e-1] = d.History.Last(uint8(s))
-	if uint8(s) == d.allocating {
+	if s == driver.Stream(d.allocating) {
 		d.ready = e
 	}
 	return nil
@@ -248,7 +248,7 @@ func (d *Device) StreamWait(s driver.Stream, e driver.Event) error {
 	if e == 0 {
 		return driver.NewError("StreamWait", driver.InvalidHandle)
 	}
-	if uint8(s) == d.allocating {
+	if s == driver.Stream(d.allocating) {
 		d.ready = 0
 	}
 	d.History.Add(oracle.Node{Kind: oracle.Wait, Stream: uint8(s), Op: d.Op, Aborted: d.Aborted, From: d.events[e-1], Since: d.Since, Known: d.Known})
