@@ -134,7 +134,7 @@ const prefix = "FENCEPOST_"
 
 // toolVariables are read by tests, scripts and tools of this module, which may
 // be set where its programs run.
-var toolVariables = [...]string{"CHROMIUM", "CORETEST_MUTANT", "CORPUS", "CORPUS_RESULTS", "CORPUS_TIER", "FENCES", "GPU_ALONE", "GPU_DRY_RUN",
+var toolVariables = [...]string{"CHROMIUM", "CORETEST_MUTANT", "CORPUS", "CORPUS_RESULTS", "CORPUS_TIER", "FENCES", "GPU_ALONE", "GPU_DRY_RUN", "GPU_RESOURCE",
 	"MUTANT", "PLANT", "REQUIRE", "REQUIRE_CUDA", "SANITIZER", "SEED", "SOAK"}
 
 // ofService matches what Kubernetes and Docker put into every container beside

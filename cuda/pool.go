@@ -25,7 +25,7 @@ var _ core.Resource = (*PoolResource)(nil)
 
 // addressFactor is how much more address space than memory the device has is reserved:
 // memory may be free in pieces at most addresses, and still be mapped in a row.
-const addressFactor = 4
+const addressFactor = 3
 
 // PoolConfig configures a [PoolResource].
 type PoolConfig struct {

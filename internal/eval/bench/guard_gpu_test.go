@@ -22,8 +22,12 @@ func realGPU(b *testing.B) func() driver.Driver {
 	return func() driver.Driver { return device }
 }
 
-func BenchmarkGPUGuardPair(b *testing.B) { overTiers(b, realGPU(b), []int{1, 2, 16}, pairs) }
+func BenchmarkGPUGuardPair(b *testing.B) { overTiers(b, realGPU(b), async, []int{1, 2, 16}, pairs) }
+
+// BenchmarkGPUPoolPair is BenchmarkGPUGuardPair over the runtime's own pool.
+func BenchmarkGPUPoolPair(b *testing.B) { overTiers(b, realGPU(b), pool, []int{1, 2, 16}, pairs) }
+
 func BenchmarkGPUGuardLaunch(b *testing.B) {
-	overTiers(b, realGPU(b), []int{1, 2, 16}, launchesOfTwo)
+	overTiers(b, realGPU(b), async, []int{1, 2, 16}, launchesOfTwo)
 }
-func BenchmarkGPUGuardLife(b *testing.B) { overTiers(b, realGPU(b), []int{1, 2, 16}, lives) }
+func BenchmarkGPUGuardLife(b *testing.B) { overTiers(b, realGPU(b), async, []int{1, 2, 16}, lives) }

@@ -37,12 +37,12 @@ func (s silent) Mismatches() ([]deviceops.Mismatch, error) {
 const steady = 4 << 20
 
 // openGuarded is the whole stack with its guard at a tier.
-func openGuarded(tb testing.TB, drv driver.Driver, tier string) *stack {
+func openGuarded(tb testing.TB, drv driver.Driver, newBackend constructor, tier string) *stack {
 	tb.Helper()
 	setting, err := guardcost.ParseSetting(tier)
 	fatal(tb, err)
 	var guard *debugguard.Resource
-	s := openWith(tb, drv, func(streams *cuda.StreamPool) []core.Layer {
+	s := openOn(tb, drv, newBackend, func(streams *cuda.StreamPool) []core.Layer {
 		ops, err := cuda.NewDeviceOps(drv, streams, guardkernels.Image())
 		fatal(tb, err)
 		tb.Cleanup(func() { fatal(tb, ops.Close(context.Background())) })
@@ -76,7 +76,7 @@ func fatal(tb testing.TB, err error) {
 
 // overTiers runs a benchmark with the whole stack at each tier of its guard,
 // from several goroutines. The guard switched off is the bare one.
-func overTiers(b *testing.B, drv func() driver.Driver, threads []int, run func(*testing.B, *stack, int)) {
+func overTiers(b *testing.B, drv func() driver.Driver, newBackend constructor, threads []int, run func(*testing.B, *stack, int)) {
 	for _, goroutines := range threads {
 		for _, tier := range guardcost.Tiers() {
 			name := tier
@@ -84,7 +84,7 @@ func overTiers(b *testing.B, drv func() driver.Driver, threads []int, run func(*
 				name = "bare"
 			}
 			b.Run(fmt.Sprintf("goroutines=%d/guard=%s", goroutines, name), func(b *testing.B) {
-				s := openGuarded(b, drv(), tier)
+				s := openGuarded(b, drv(), newBackend, tier)
 				b.ReportAllocs()
 				run(b, s, goroutines)
 			})
@@ -95,15 +95,15 @@ func overTiers(b *testing.B, drv func() driver.Driver, threads []int, run func(*
 func nothing() driver.Driver { return &drivertest.Null{} }
 
 // BenchmarkGuardPair is an allocation of 4 KiB and its free.
-func BenchmarkGuardPair(b *testing.B) { overTiers(b, nothing, []int{1, 2}, pairs) }
+func BenchmarkGuardPair(b *testing.B) { overTiers(b, nothing, async, []int{1, 2}, pairs) }
 
 // BenchmarkGuardLaunch is the fencing of a launch that writes two blocks of
 // its own stream.
-func BenchmarkGuardLaunch(b *testing.B) { overTiers(b, nothing, []int{1, 2}, launchesOfTwo) }
+func BenchmarkGuardLaunch(b *testing.B) { overTiers(b, nothing, async, []int{1, 2}, launchesOfTwo) }
 
 // BenchmarkGuardLife is two blocks allocated, one launch that writes them, and
 // their frees: what a short kernel with its scratch memory is.
-func BenchmarkGuardLife(b *testing.B) { overTiers(b, nothing, []int{1, 2}, lives) }
+func BenchmarkGuardLife(b *testing.B) { overTiers(b, nothing, async, []int{1, 2}, lives) }
 
 // together runs b.N rounds in all, from several goroutines that each have a
 // stream of their own.

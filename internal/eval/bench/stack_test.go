@@ -77,6 +77,9 @@ type backend interface {
 	Close(context.Context) error
 }
 
+// constructor makes a backend.
+type constructor func(driver.Driver, *cuda.StreamPool) (backend, error)
+
 func async(drv driver.Driver, streams *cuda.StreamPool) (backend, error) {
 	return cuda.NewAsyncResource(drv, streams, cuda.AsyncConfig{})
 }
@@ -85,7 +88,7 @@ func pool(drv driver.Driver, streams *cuda.StreamPool) (backend, error) {
 	return cuda.NewPoolResource(drv, streams, cuda.PoolConfig{})
 }
 
-func openOn(tb testing.TB, drv driver.Driver, newBackend func(driver.Driver, *cuda.StreamPool) (backend, error), layersOf func(*cuda.StreamPool) []core.Layer) *stack {
+func openOn(tb testing.TB, drv driver.Driver, newBackend constructor, layersOf func(*cuda.StreamPool) []core.Layer) *stack {
 	tb.Helper()
 	streams, err := cuda.NewStreamPool(drv, cuda.StreamPoolConfig{})
 	if err != nil {

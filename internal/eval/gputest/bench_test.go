@@ -53,6 +53,9 @@ func (h *hardware) bench(t *testing.T, cfg fencepost.Config) *bench {
 		}
 	}
 	var err error
+	if cfg.Resource == "" {
+		cfg.Resource = resource
+	}
 	b.Runtime, err = fencepost.Open(ctx, cfg)
 	t.Cleanup(func() { h.inUse.Store(false) })
 	must(t, err)

@@ -28,7 +28,7 @@ func TestTheDriverConforms(t *testing.T) {
 	})
 }
 
-func TestAsyncConforms(t *testing.T) {
+func TestTheBackendConforms(t *testing.T) {
 	provokesErrors(t)
 	h := gpu(t)
 	coretest.Run(t, func(t *testing.T) coretest.Subject {
@@ -74,7 +74,11 @@ func (h *hardware) place(t *testing.T) stackconformance.Place {
 func (h *hardware) stack(t *testing.T, wrap func(driver.Driver) driver.Driver) *teststack.Stack {
 	t.Helper()
 	must(t, h.rewind())
-	return teststack.Open(t, teststack.Config{Device: h.Driver, Streams: 64, Wrap: wrap, DeviceOrder: sanitized})
+	cfg := teststack.Config{Device: h.Driver, Streams: 64, Wrap: wrap, DeviceOrder: sanitized}
+	if resource == "pool" {
+		cfg.Pool = &cuda.PoolConfig{}
+	}
+	return teststack.Open(t, cfg)
 }
 
 func (h *hardware) backend(t *testing.T) (coretest.Subject, *drivertest.Faults) {
@@ -82,12 +86,15 @@ func (h *hardware) backend(t *testing.T) (coretest.Subject, *drivertest.Faults) 
 	var faults *drivertest.Faults
 	p := h.place(t)
 	stack := p.Open(t, func(d driver.Driver) driver.Driver { faults = drivertest.NewFaults(d); return faults })
-	return coretest.Subject{
-		Resource: stack.Async,
-		Features: core.UseTracking | core.StreamOrdered | stack.Async.Features()&core.Isolation,
+	subject := coretest.Subject{
+		Resource: stack.Backend,
+		Features: core.UseTracking | core.StreamOrdered | stack.Backend.Features()&core.Isolation,
 		Streams:  func(t testing.TB) core.StreamID { return stack.Lease(t, "conformance").ID() },
 		Device:   p.Device(stack),
 		Capacity: p.Bytes, MaxBlock: p.MaxBlock,
-		FailNextFree: func() { faults.FailMethod(drivertest.MemFreeAsync, 1, driver.InvalidValue) },
-	}, faults
+	}
+	if stack.Async != nil { // the other calls no driver for a free
+		subject.FailNextFree = func() { faults.FailMethod(drivertest.MemFreeAsync, 1, driver.InvalidValue) }
+	}
+	return subject, faults
 }

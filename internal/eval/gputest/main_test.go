@@ -14,6 +14,7 @@ import (
 // The variables that doc.go explains.
 const (
 	dryVariable       = "FENCEPOST_GPU_DRY_RUN"
+	resourceVariable  = "FENCEPOST_GPU_RESOURCE"
 	sanitizerVariable = "FENCEPOST_SANITIZER"
 	plantVariable     = "FENCEPOST_PLANT"
 	seedVariable      = "FENCEPOST_SEED"
@@ -21,6 +22,7 @@ const (
 
 var (
 	dryRun    = os.Getenv(dryVariable) == "1"
+	resource  = os.Getenv(resourceVariable)
 	sanitized = os.Getenv(sanitizerVariable) != ""
 	// errorsAllowed: the sanitizer is told not to report the driver's errors.
 	errorsAllowed = os.Getenv(sanitizerVariable) == "errors"
