@@ -140,12 +140,22 @@ func (p *Plant) tag() core.Tag { return core.Tag("inject." + string(p.kind)) }
 
 // victimOn allocates the victim and lets a declared launch write it.
 func (p *Plant) victimOn(ctx context.Context, on *cuda.Lease) (core.Block, error) {
-	b, err := p.rt.Allocate(ctx, core.Request{Bytes: plantBytes, Stream: on.ID(), Tag: p.tag()})
+	b, err := p.allocateOn(ctx, on)
 	if err != nil {
 		return b, err
 	}
+	return b, p.use(ctx, b, on)
+}
+
+// allocateOn allocates a block that may become the victim.
+func (p *Plant) allocateOn(ctx context.Context, on *cuda.Lease) (core.Block, error) {
+	return p.rt.Allocate(ctx, core.Request{Bytes: plantBytes, Stream: on.ID(), Tag: p.tag()})
+}
+
+// use makes a block the victim, and writes all of it as is right.
+func (p *Plant) use(ctx context.Context, b core.Block, on *cuda.Lease) error {
 	p.note(b)
-	return b, p.rt.LaunchNamed(ctx, "inject.honest", on.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
+	return p.rt.LaunchNamed(ctx, "inject.honest", on.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
 		return p.rt.Driver().MemsetAsync(b.ID.Ptr, 1, b.Requested, on.Handle())
 	})
 }

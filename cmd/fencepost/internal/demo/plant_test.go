@@ -113,3 +113,21 @@ func TestEachPlantedBugIsSeenByWhoCanSeeIt(t *testing.T) {
 		}
 	}
 }
+
+// An overrun hits a block of the plant's own if there is one, and else stays where it may.
+func TestAnOverrunLooksForANeighbourOfItsOwn(t *testing.T) {
+	block := func(ptr uint64) core.Block { return core.Block{ID: core.BlockID{Ptr: ptr}, Requested: 100, Bytes: 256} }
+	behind := func(b core.Block) uint64 { return b.ID.Ptr + b.Requested }
+	front := func(b core.Block) uint64 { return b.ID.Ptr - 16 }
+	apart := []core.Block{block(1000), block(3000), block(2000)}
+	if got := besideAnother(apart, behind); got != apart[1] {
+		t.Errorf("of blocks that lie apart: %v", got.ID)
+	}
+	touching := append(apart, block(2100))
+	if got := besideAnother(touching, behind); got.ID.Ptr != 2000 {
+		t.Errorf("behind it lies another: got %v", got.ID)
+	}
+	if got := besideAnother(touching, front); got.ID.Ptr != 2100 {
+		t.Errorf("in front of it lies another: got %v", got.ID)
+	}
+}

@@ -72,28 +72,43 @@ func plantUnderflow(ctx context.Context, p *Plant) error {
 	return p.overrun(ctx, func(b core.Block) uint64 { return b.ID.Ptr - 16 })
 }
 
-// overrun lets a declared launch write 16 bytes beside its block. A block on
-// either side of it is allocated first, so that these belong to somebody, even
-// where a guard leaves no room: outside the pool the driver would refuse.
+// overrunBlocks is among how many blocks an overrun looks for two that are neighbours.
+const overrunBlocks = 32
+
+// overrun lets a declared launch write 16 bytes beside its block. Many blocks are
+// allocated first: where a guard leaves no room the victim is one beside which another of
+// them lies, so that the write spoils nobody's results.
 func (p *Plant) overrun(ctx context.Context, where func(core.Block) uint64) error {
 	return p.onStream(ctx, func(on *cuda.Lease) error {
-		var neighbours []core.Block
-		for range 2 {
-			n, err := p.rt.Allocate(ctx, core.Request{Bytes: plantBytes, Stream: on.ID(), Tag: "inject.neighbour"})
+		var blocks []core.Block
+		for range overrunBlocks {
+			b, err := p.allocateOn(ctx, on)
 			if err != nil {
-				return errors.Join(err, p.giveBack(ctx, neighbours))
+				return errors.Join(err, p.giveBack(ctx, blocks))
 			}
-			neighbours = append(neighbours, n)
+			blocks = append(blocks, b)
 		}
-		b, err := p.victimOn(ctx, on)
-		if err != nil {
-			return errors.Join(err, p.giveBack(ctx, neighbours))
+		b := besideAnother(blocks, where)
+		err := p.use(ctx, b, on)
+		if err == nil {
+			err = p.rt.LaunchNamed(ctx, "inject.overrun", on.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
+				return p.rt.Driver().MemsetAsync(where(b), 0x42, 16, on.Handle())
+			})
 		}
-		err = p.rt.LaunchNamed(ctx, "inject.overrun", on.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
-			return p.rt.Driver().MemsetAsync(where(b), 0x42, 16, on.Handle())
-		})
-		return errors.Join(err, p.giveBack(ctx, append(neighbours, b)))
+		return errors.Join(err, p.giveBack(ctx, blocks))
 	})
+}
+
+// besideAnother is a block for which what where says lies in another, if there is one.
+func besideAnother(blocks []core.Block, where func(core.Block) uint64) core.Block {
+	for _, b := range blocks {
+		for _, other := range blocks {
+			if where(b)-other.ID.Ptr < other.Requested {
+				return b
+			}
+		}
+	}
+	return blocks[len(blocks)/2]
 }
 
 func (p *Plant) giveBack(ctx context.Context, blocks []core.Block) error {
