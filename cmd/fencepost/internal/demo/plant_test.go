@@ -123,7 +123,7 @@ func TestAnOverrunLooksForANeighbourOfItsOwn(t *testing.T) {
 	if got := besideAnother(apart, behind); got != apart[1] {
 		t.Errorf("of blocks that lie apart: %v", got.ID)
 	}
-	touching := append(apart, block(2100))
+	touching := slices.Concat(apart, []core.Block{block(2100)})
 	if got := besideAnother(touching, behind); got.ID.Ptr != 2000 {
 		t.Errorf("behind it lies another: got %v", got.ID)
 	}
