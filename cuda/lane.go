@@ -97,6 +97,10 @@ func (l *lane) completed(mark uint64) bool { return l.stream.HasCompleted(mark) 
 func (l *lane) cut(bytes uint64, may func(mark uint64) bool) (run, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.cutLocked(bytes, may)
+}
+
+func (l *lane) cutLocked(bytes uint64, may func(mark uint64) bool) (run, bool) {
 	ptr, n, _, ok := l.fit.Cut(bytes, may)
 	return run{ptr: ptr, bytes: n, from: l, after: l.stream}, ok
 }
@@ -136,17 +140,22 @@ func (l *lane) hasRoom(bytes uint64) bool {
 	return l.fit.Largest() >= bytes
 }
 
-// completedPages yields the size of each run of free pages that the device is known to have
-// come to the mark of.
-func (l *lane) completedPages(yield func(bytes uint64)) {
+// cutCompleted cuts the longest run that the device is known to have come to the mark of, but
+// at most so many bytes, which are whole pages.
+func (l *lane) cutCompleted(most uint64) (run, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var longest uint64
 	l.fit.Pages(func(_, bytes, mark uint64) bool {
 		if l.completed(mark) {
-			yield(bytes)
+			longest = max(longest, bytes)
 		}
 		return true
 	})
+	if longest == 0 {
+		return run{}, false
+	}
+	return l.cutLocked(min(longest, most), l.completed)
 }
 
 // isForgettable reports whether the lane has no memory, and will have none: only its own stream's

@@ -49,8 +49,8 @@ type lanes struct {
 	usedHigh  atomic.Uint64
 }
 
-// growth is how many pages the pool grows by, if it may: mapping sixteen megabytes takes
-// hardly longer than two.
+// growth is how many pages the pool grows by, if it may: so that the small blocks of a
+// stream do not come for a page each.
 const growth = 8
 
 // errNoRoom: the lane has no range that is long enough, nor has another that may be taken
@@ -330,10 +330,8 @@ func (m *lanes) trim(keep uint64) error {
 func (m *lanes) unmapUnused(keep uint64) error {
 	for _, l := range *m.all.Load() {
 		for m.store.Mapped() > keep {
-			var most uint64
-			l.completedPages(func(n uint64) { most = max(most, n) })
-			r, ok := l.cut(min(most, m.wholePages(m.store.Mapped()-keep)), l.completed)
-			if most == 0 || !ok {
+			r, ok := l.cutCompleted(m.wholePages(m.store.Mapped() - keep))
+			if !ok {
 				break
 			}
 			if err := m.store.Unmap(r.ptr, r.bytes); err != nil {
