@@ -48,12 +48,16 @@ type Stats struct {
 	// Limit is the budget, zero if there is none. Charged is what counts
 	// against it.
 	Limit, Charged uint64
-	// Reserved is what the driver's pool holds of the device and PoolUsed
-	// what it has handed out, both as last read by the reaper, with the
-	// highest that each has been. Of a pool of the runtime's own both are as of
-	// now, and PoolUsedHigh is the highest that was read.
-	Reserved, PoolUsed         uint64
+	// Reserved is what the pool holds of the device and PoolUsed what it has handed
+	// out, with the highest that each has been; Cached is the part of Reserved that is
+	// in no block. Of a pool of the driver's they are as last read by the
+	// reaper. Of a pool of the runtime's own they are as of now, PoolUsed is at the sizes
+	// that were asked for, and PoolUsedHigh is sampled: the highest that was read.
+	Reserved, PoolUsed, Cached uint64
 	ReservedHigh, PoolUsedHigh uint64
+	// OwnPool is what a pool of the runtime's own says of itself, zero with every other
+	// backend.
+	OwnPool OwnPoolStats
 	// Isolated is what is mapped of the device's memory for isolated blocks,
 	// in units of [Inspector].IsolationGranularity, IsolatedHigh the most that
 	// was. No pool has it: Reserved and PoolUsed leave it out, while Live and

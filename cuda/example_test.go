@@ -107,10 +107,11 @@ func ExampleNewPoolResource() {
 		_, err = pool.Deallocate(ctx, block.ID)
 		check(err)
 	}
-	fmt.Printf("%+v\n", pool.Counts())
+	st := pool.Stats()
+	fmt.Println("grew", st.OwnPool.Growths.Count, "time and holds", st.Reserved>>20, "MiB,", st.Cached>>20, "of them in no block")
 
 	check(pool.Close(ctx), streams.Close(ctx), device.Close())
-	// Output: {Takeovers:0 Steals:0 Remaps:0 Growths:1}
+	// Output: grew 1 time and holds 16 MiB, 16 of them in no block
 }
 
 func ExampleAlloc() {

@@ -158,6 +158,21 @@ func (l *lane) cutCompleted(most uint64) (run, bool) {
 	return l.cutLocked(min(longest, most), l.completed)
 }
 
+// addTo adds what the lane has: its blocks, as they were asked for and as they lie, and
+// what of its free bytes is no whole page.
+func (l *lane) addTo(h *holdings) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	free, used := l.fit.Bytes()
+	l.fit.Pages(func(_, bytes, _ uint64) bool {
+		free -= bytes
+		return true
+	})
+	h.requested += l.used
+	h.used += used
+	h.fragmented += free
+}
+
 // isForgettable reports whether the lane has no memory, and will have none: only its own stream's
 // allocations bring it some, and that was given up.
 func (l *lane) isForgettable() bool {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -40,14 +41,19 @@ type lanes struct {
 
 	// moving is held by who moves pages, except for a takeover.
 	moving sync.Mutex
-	counts PoolCounts // under moving, but for takeovers
 	closed bool
 
-	opening   sync.Mutex
-	all       atomic.Pointer[[]*lane]
-	takeovers atomic.Uint64
-	usedHigh  atomic.Uint64
+	opening  sync.Mutex
+	all      atomic.Pointer[[]*lane]
+	usedHigh atomic.Uint64
+
+	counting sync.Mutex
+	moves    core.OwnPoolStats // the moves alone
 }
+
+// holdings is what lanes have, in bytes: their blocks, as they were asked for and as they lie, and
+// what is free beside those and no whole page.
+type holdings struct{ requested, used, fragmented uint64 }
 
 // growth is how many pages the pool grows by, if it may: so that the small blocks of a
 // stream do not come for a page each.
@@ -80,7 +86,7 @@ func (m *lanes) take(s *stream, bytes uint64) (uint64, error) {
 			continue
 		}
 		if r, ok := l.cut(bytes, l.covered(s)); ok {
-			m.takeovers.Add(1)
+			m.count(func(moves *core.OwnPoolStats) { moves.Takeovers.Note(r.bytes, 0) })
 			m.own(r, s.lane)
 			ptr, _ := s.lane.addAndTake(r, s.Behind(), bytes)
 			return ptr, nil
@@ -137,12 +143,13 @@ func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
 	if stolen, err := m.steal(s, bytes); stolen || err != nil {
 		return err
 	}
+	start := time.Now()
 	m.look()
 	_ = m.store.Reap() // what the driver refused to unmap before
 	if err := m.collect(m.wholePages(bytes)); err != nil {
 		return err
 	}
-	if err = m.moveOrGrow(s, m.wholePages(bytes)); err == nil || !errors.Is(err, core.ErrOutOfMemory) {
+	if err = m.moveOrGrow(s, m.wholePages(bytes), start); err == nil || !errors.Is(err, core.ErrOutOfMemory) {
 		return err
 	}
 	return m.explain(bytes, err)
@@ -170,6 +177,7 @@ func (m *lanes) steal(s *stream, bytes uint64) (bool, error) {
 // stealRun makes s wait for everything on the stream that the run was freed on. It does not
 // if either of them captures.
 func (m *lanes) stealRun(s *stream, r run) (bool, error) {
+	start := time.Now()
 	r.after.Lock()
 	behind, err := r.after.FinalOrRecord(core.DefaultStream)
 	r.after.Unlock()
@@ -189,9 +197,9 @@ func (m *lanes) stealRun(s *stream, r run) (bool, error) {
 	if waited {
 		s.Counts().Waits.Add(1)
 	}
-	m.counts.Steals++
 	m.own(r, s.lane)
 	s.lane.add(r, s.Behind())
+	m.count(func(moves *core.OwnPoolStats) { moves.Steals.Note(r.bytes, time.Since(start)) })
 	return true, nil
 }
 
@@ -215,9 +223,11 @@ func (m *lanes) collect(bytes uint64) error {
 // spare is what is held and mapped nowhere.
 func (m *lanes) spare() uint64 { return m.store.Held() - m.store.Mapped() }
 
-// moveOrGrow maps spare pages for s, and takes from the device what is missing.
-func (m *lanes) moveOrGrow(s *stream, bytes uint64) error {
-	spare, most := m.spare(), bytes
+// moveOrGrow maps spare pages for s, and takes from the device what is missing. start is when it
+// was begun to look for them.
+func (m *lanes) moveOrGrow(s *stream, bytes uint64, start time.Time) error {
+	collected := time.Since(start)
+	before, spare, most := m.store.Held(), m.spare(), bytes
 	if spare < bytes {
 		most = max(bytes, growth*m.page)
 	}
@@ -228,12 +238,16 @@ func (m *lanes) moveOrGrow(s *stream, bytes uint64) error {
 	if err != nil {
 		return err
 	}
-	if spare > 0 {
-		m.counts.Remaps++
-	}
-	if spare < bytes {
-		m.counts.Growths++
-	}
+	grown, moved, took := m.store.Held()-before, min(spare, bytes), time.Since(start)
+	m.count(func(moves *core.OwnPoolStats) {
+		if grown > 0 {
+			moves.Growths.Note(grown, took-collected)
+			took = collected
+		}
+		if moved > 0 {
+			moves.Remaps.Note(moved, took)
+		}
+	})
 	return nil
 }
 
@@ -279,7 +293,7 @@ func (m *lanes) used() (bytes uint64) {
 }
 
 func (m *lanes) reap() error {
-	m.noteUsed()
+	m.noteHigh(m.used())
 	if m.moving.TryLock() { // who has it moves pages, and the next reap will do
 		m.forgetEmpty()
 		m.moving.Unlock()
@@ -306,23 +320,26 @@ func (m *lanes) forgetEmpty() {
 	m.all.Store(&all)
 }
 
-// noteUsed raises the highest use that was seen.
-func (m *lanes) noteUsed() uint64 {
-	used := m.used()
+// noteHigh raises the highest use that was seen.
+func (m *lanes) noteHigh(used uint64) {
 	for high := m.usedHigh.Load(); used > high && !m.usedHigh.CompareAndSwap(high, used); {
 		high = m.usedHigh.Load()
 	}
-	return used
 }
 
 func (m *lanes) trim(keep uint64) error {
 	m.moving.Lock()
 	defer m.moving.Unlock()
+	start, before := time.Now(), m.store.Held()
 	m.look()
-	if err := m.unmapUnused(keep); err != nil {
-		return err
+	err := m.unmapUnused(keep)
+	if err == nil {
+		err = m.store.Release(keep)
 	}
-	return m.store.Release(keep)
+	if given := before - m.store.Held(); given > 0 {
+		m.count(func(moves *core.OwnPoolStats) { moves.Trims.Note(given, time.Since(start)) })
+	}
+	return err
 }
 
 // unmapUnused makes free pages spare that the device has come to, while more than keep
@@ -343,9 +360,26 @@ func (m *lanes) unmapUnused(keep uint64) error {
 }
 
 func (m *lanes) addTo(st *core.Stats) {
-	st.PoolUsed += m.noteUsed()
-	st.PoolUsedHigh += m.usedHigh.Load()
+	var has holdings
+	for _, l := range *m.all.Load() {
+		l.addTo(&has)
+	}
+	m.noteHigh(has.requested)
+	before := st.Reserved
 	m.store.AddTo(st)
+	reserved := st.Reserved - before
+	st.PoolUsed += has.requested
+	st.PoolUsedHigh += m.usedHigh.Load()
+	st.Cached += reserved - min(reserved, has.used) // blocks may have been freed, and pages given back, since they were looked at
+	m.count(func(moves *core.OwnPoolStats) { st.OwnPool = *moves })
+	st.OwnPool.Present, st.OwnPool.Limit, st.OwnPool.Fragmented = true, m.store.Limit(), has.fragmented
+}
+
+// count reads or changes the counts of moves.
+func (m *lanes) count(f func(moves *core.OwnPoolStats)) {
+	m.counting.Lock()
+	defer m.counting.Unlock()
+	f(&m.moves)
 }
 
 // close gives everything back that nobody has and that the device has come to. The rest
@@ -365,13 +399,4 @@ func (m *lanes) close() error {
 	}
 	m.closed = true
 	return m.store.Close()
-}
-
-// poolCounts is what was moved since the beginning.
-func (m *lanes) poolCounts() PoolCounts {
-	m.moving.Lock()
-	defer m.moving.Unlock()
-	c := m.counts
-	c.Takeovers = m.takeovers.Load()
-	return c
 }

@@ -46,9 +46,9 @@ type memory interface {
 	reap() error
 	// trim gives what nobody has back to the device, but for so many bytes.
 	trim(keep uint64) error
-	// addTo adds what the memory has of the device (Reserved, ReservedHigh), and what of
-	// that is taken (PoolUsed, PoolUsedHigh): the drift is measured against PoolUsed. It
-	// makes no call of the driver.
+	// addTo adds what the memory has of the device (Reserved, ReservedHigh), what of
+	// that is taken (PoolUsed, PoolUsedHigh) and what is not (Cached): the drift is measured
+	// against PoolUsed. It makes no call of the driver.
 	addTo(st *core.Stats)
 	close() error
 }
@@ -189,6 +189,7 @@ func (p *driverPool) addTo(st *core.Stats) {
 	last := p.last.Load()
 	st.Reserved, st.ReservedHigh = st.Reserved+last.Reserved, st.ReservedHigh+last.ReservedHigh
 	st.PoolUsed, st.PoolUsedHigh = st.PoolUsed+last.Used, st.PoolUsedHigh+last.UsedHigh
+	st.Cached += last.Reserved - min(last.Reserved, last.Used)
 }
 
 func (p *driverPool) close() error {

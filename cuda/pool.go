@@ -40,17 +40,6 @@ type PoolConfig struct {
 	IsolatedRanges    int
 }
 
-// PoolCounts is how often the pool found memory elsewhere than with the stream that asked
-// for it, since it was made.
-type PoolCounts struct {
-	// Takeovers are of free pages of another stream that the asking one came after
-	// already, Steals of pages for which it had to wait on the device.
-	Takeovers, Steals uint64
-	// Remaps are of free pages to other addresses, in a row, and Growths of more memory
-	// from the device.
-	Remaps, Growths uint64
-}
-
 // NewPoolResource returns a backend that maps memory of drv's and shares it out, on
 // the streams of streams. It must be closed. A device that maps no memory is refused with an
 // error that matches errors.ErrUnsupported. A stream pool serves one resource, for good.
@@ -98,6 +87,3 @@ func (r *PoolResource) Allocate(_ context.Context, req core.Request) (b core.Blo
 // SetLimit changes [PoolConfig].Limit. What the pool holds beyond it is not taken back: see
 // TrimPool. Zero means no limit.
 func (r *PoolResource) SetLimit(bytes uint64) { r.lanes.store.SetLimit(bytes) }
-
-// Counts is how memory was found since the pool was made. It waits while pages are moved.
-func (r *PoolResource) Counts() PoolCounts { return r.lanes.poolCounts() }

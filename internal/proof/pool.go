@@ -27,7 +27,7 @@ type Moves struct {
 	// Reuses gave a block memory of an earlier one, Splits a part of one's, and Merges that of
 	// several.
 	Reuses, Splits, Merges uint64
-	// The others are those of [cuda.PoolCounts], and Refusals for want of memory.
+	// The others are those of [core.OwnPoolStats], and Refusals for want of memory.
 	Takeovers, Steals, Remaps, Growths, Refusals uint64
 }
 
@@ -71,7 +71,7 @@ type hosted struct {
 	// left is the first operation that is left out: an allocation was refused for want of
 	// memory.
 	left   int
-	before cuda.PoolCounts
+	before core.OwnPoolStats
 	run    Moves
 	moves  Moves
 }
@@ -111,7 +111,7 @@ func (r *Runner) Moves() Moves { return r.pool.moves }
 func (h *hosted) begin() {
 	clear(h.open)
 	h.retired, h.told, h.left = 0, h.told[:0], math.MaxInt
-	h.before, h.run = h.resource.Counts(), Moves{}
+	h.before, h.run = h.resource.Stats().OwnPool, Moves{}
 }
 
 // allocating says to the device that a block is about to be allocated.
@@ -200,11 +200,11 @@ func (h *hosted) leavesOut(step Step) bool { return h != nil && int(step.Op) >= 
 
 // settle looks whether the pool gives everything back, and counts what it did.
 func (h *hosted) settle() error {
-	now := h.resource.Counts()
-	h.run.Takeovers = min(1, now.Takeovers-h.before.Takeovers)
-	h.run.Steals = min(1, now.Steals-h.before.Steals)
-	h.run.Remaps = min(1, now.Remaps-h.before.Remaps)
-	h.run.Growths = min(1, now.Growths-h.before.Growths)
+	now := h.resource.Stats().OwnPool
+	h.run.Takeovers = min(1, now.Takeovers.Count-h.before.Takeovers.Count)
+	h.run.Steals = min(1, now.Steals.Count-h.before.Steals.Count)
+	h.run.Remaps = min(1, now.Remaps.Count-h.before.Remaps.Count)
+	h.run.Growths = min(1, now.Growths.Count-h.before.Growths.Count)
 	h.moves.Add(h.run)
 	if err := h.resource.TrimPool(0); err != nil {
 		return err

@@ -125,6 +125,13 @@ func (s *Store) SetLimit(bytes uint64) {
 	s.limit = bytes
 }
 
+// Limit is what SetLimit bounds. It does not block.
+func (s *Store) Limit() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limit
+}
+
 // Held is how many bytes the device has given: those mapped, those spare, and those that a
 // call is moving. It does not block.
 func (s *Store) Held() uint64 {
