@@ -77,8 +77,8 @@ func alsoReap(err, reaped error) error {
 // the upstream once for b.
 func (r *Resource) attempt(ctx context.Context, req *core.Request, c *claim, b *core.Block) error {
 	var g grant
-	if err := r.obtain(req, c, &g); err != nil {
-		return err
+	if short := r.obtain(req, c, &g); short != nil {
+		return short
 	}
 	var err error
 	if *b, err = r.upstream.Allocate(ctx, *req); err != nil {
@@ -150,9 +150,20 @@ func (p *part) giveBack() {
 	p.account.source.give(p.bytes - repaid)
 }
 
-// obtain fills g for req, from the claim c if that is not nil. The error is a
-// shortage.
-func (r *Resource) obtain(req *core.Request, c *claim, g *grant) error {
+// obtain fills g for req, from the claim c if that is not nil. If the general ledger
+// is short, it recalls the credit of all streams and tries again: a shortage is one
+// without anybody's credit.
+func (r *Resource) obtain(req *core.Request, c *claim, g *grant) *shortage {
+	short := r.fill(req, c, g)
+	if short == nil || short.account == account(c) {
+		return short
+	}
+	r.streams.withoutCredit(func() { short = r.fill(req, c, g) })
+	return short
+}
+
+// fill tries once to fill g for req.
+func (r *Resource) fill(req *core.Request, c *claim, g *grant) *shortage {
 	l := r.streams.enter(req.Stream)
 	defer l.mu.Unlock()
 	from, n := &l.general, req.Bytes
@@ -163,15 +174,15 @@ func (r *Resource) obtain(req *core.Request, c *claim, g *grant) error {
 	l.grants++
 	from.grants++
 	lends := !req.Isolated // its memory is taken now, and in no stream's order
-	err := r.draw(l, from, n, lends, &g.drawn)
-	if padding := req.Bytes - n; err == nil && padding > 0 {
-		if err = r.draw(l, &l.general, padding, lends, &g.padding); err != nil {
+	short := r.draw(l, from, n, lends, &g.drawn)
+	if padding := req.Bytes - n; short == nil && padding > 0 {
+		if short = r.draw(l, &l.general, padding, lends, &g.padding); short != nil {
 			g.drawn.giveBack()
 		}
 	}
-	if err != nil {
+	if short != nil {
 		l.leave(from)
-		return err
+		return short
 	}
 	as := core.Live
 	if req.Withheld {
@@ -183,7 +194,7 @@ func (r *Resource) obtain(req *core.Request, c *claim, g *grant) error {
 
 // draw fills p with n bytes of a, of which some are lent where lends is set;
 // l.mu must be held.
-func (r *Resource) draw(l *streamLedger, a *streamAccount, n uint64, lends bool, p *part) error {
+func (r *Resource) draw(l *streamLedger, a *streamAccount, n uint64, lends bool, p *part) *shortage {
 	var lendable uint64
 	if lends {
 		lendable = r.lendable(l, a)

@@ -52,18 +52,18 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 		return nil, &core.InvalidRequestError{Op: "budget.New", Field: "upstream", Reason: "nil: give the resource to keep a ledger of"}
 	}
 	r := &Resource{upstream: upstream, events: cfg.Events}
-	r.SetLimit(cfg.Limit)
 	r.tags.tell(cfg.OnTag)
 	r.streams.begin(&r.ledger, &r.tags, upstream)
+	r.SetLimit(cfg.Limit)
 	upstream.Subscribe(listeners.Func(r.released))
 	return r, nil
 }
 
 // SetLimit changes the limit to bytes; zero removes it. It takes effect for
 // the next request. A limit below what is charged revokes nothing: requests
-// are refused until they fit again.
+// are refused until they fit again. It locks each stream's books for a moment.
 func (r *Resource) SetLimit(bytes uint64) {
-	r.ledger.limit.Store(cmp.Or(bytes, math.MaxUint64))
+	r.streams.withoutCredit(func() { r.ledger.limit.Store(cmp.Or(bytes, math.MaxUint64)) })
 }
 
 // Limit is the limit in bytes, zero if there is none.

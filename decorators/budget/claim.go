@@ -142,16 +142,28 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 		return core.Claim{}, &core.InvalidRequestError{Op: "Reserve", Field: "bytes", Reason: "zero bytes: reserve at least one"}
 	}
 	tag = tag.OrUntagged()
-	if _, ok := r.ledger.take(bytes, 0); !ok {
+	if short := r.setAside(bytes); short != nil {
 		reaped := r.upstream.ReapPending(ctx)
-		if _, ok := r.ledger.take(bytes, 0); !ok {
-			short := &shortage{account: &r.ledger, bytes: bytes, remaining: r.ledger.room(0)}
+		if short = r.setAside(bytes); short != nil {
 			return core.Claim{}, r.refuse(ctx, &core.Request{Bytes: bytes, Requested: bytes, Tag: tag}, short, reaped)
 		}
 	}
 	c := &claim{id: core.ClaimID(lastClaim.Add(1)), tag: tag, bytes: bytes, ledger: &r.ledger, unspent: bytes}
 	r.claims.add(c)
 	return core.Claim{ID: c.id, Bytes: bytes, Tag: tag}, nil
+}
+
+// setAside takes bytes for a claim. It returns why they do not fit, or nil.
+func (r *Resource) setAside(bytes uint64) (short *shortage) {
+	if _, ok := r.ledger.take(bytes, 0); ok {
+		return nil
+	}
+	r.streams.withoutCredit(func() {
+		if _, ok := r.ledger.take(bytes, 0); !ok {
+			short = &shortage{account: &r.ledger, bytes: bytes, remaining: r.ledger.room(0)}
+		}
+	})
+	return short
 }
 
 // ReleaseClaim gives the unspent bytes of a claim back to the general ledger.

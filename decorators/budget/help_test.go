@@ -76,17 +76,22 @@ func wantEmpty(t testing.TB, r *Resource) {
 	if h := r.Holders(); len(h) != 0 {
 		t.Errorf("holders of an empty budget: %v", h)
 	}
-	if used, lent := r.ledger.used.Load(), r.lent(); used != 0 || lent != 0 {
-		t.Errorf("used %d, lent %d, want none", used, lent)
+	if lent, credit := r.streams.totals(); r.ledger.used.Load() != credit || lent != 0 {
+		t.Errorf("used %d with %d of credit, lent %d, want all to be credit", r.ledger.used.Load(), credit, lent)
 	}
 	for _, l := range r.streams.list() {
 		l.mu.Lock()
-		if l.records.filed.Len() != 0 || l.records.underway != nil || l.grants != 0 || len(l.claims) != 0 || l.general != (streamAccount{source: &r.ledger}) {
+		if l.records.filed.Len() != 0 || l.records.underway != nil || l.grants != 0 || len(l.claims) != 0 || l.general != (streamAccount{source: &l.credit}) {
 			t.Errorf("stream %v still has %d blocks, %d grants, %d claims, %+v",
 				l.stream, l.records.filed.Len(), l.grants, len(l.claims), l.general)
 		}
 		l.mu.Unlock()
 	}
+}
+
+func lentBy(r *Resource) uint64 {
+	lent, _ := r.streams.totals()
+	return lent
 }
 
 // sink keeps the events it gets.

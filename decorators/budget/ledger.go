@@ -19,7 +19,7 @@ import "sync/atomic"
 // sum of the loans that stand, which the stream ledgers keep: a stream that
 // lives on its own pending bytes writes no word that others write. So
 //
-//	used + lent = live + pending + unspent claims + grants under way
+//	used + lent = live + pending + unspent claims + credit + grants under way
 //
 // whenever no stream ledger is locked, and used never grows beyond the limit.
 // Both sides of a loan are charged while it stands, so that the charge (used +
@@ -37,9 +37,41 @@ import "sync/atomic"
 // pending nor given back. The general ledger and each claim are accounts with
 // this same algebra: a claim's unspent bytes are to it what the room below
 // the limit is to the general ledger. Loans stay within one account.
+//
+// # Credit
+//
+// A stream that frees and allocates in turn would write used twice for each pair, and
+// so would all others. So a stream ledger keeps what is released on it as credit, and
+// grants from that first: credit is in used and in no block. Nobody may be refused
+// for it:
+//
+//   - A stream ledger keeps credit under its lock, while recalls is zero, and at most
+//     a part of the room that is left. It grants from it under its lock, whatever
+//     recalls is: that makes of credit a grant, and used stays as it is.
+//   - Whoever found no room raises recalls, then takes the credit of all stream
+//     ledgers, each under its lock, then tries again, and lowers recalls after that.
+//     [streamLedgers.withoutCredit] is these steps.
+//
+// So at the instant of that try there is no credit. A stream ledger was empty when
+// its lock was released after the sweep had taken its credit; whoever locked it later
+// read recalls after it was raised, and gave to the general ledger what it would have
+// kept. One that was made later was made behind the lock of the table, under which
+// the sweep found all others, so the same holds for its first release. With no
+// credit, used is what is live, pending, claimed and being granted less what is lent,
+// all of it owned by somebody at that instant: what does not fit then does not fit,
+// with or without credit. No other instant is needed, and none is claimed: others may
+// take at once what the sweep gave back, and then they have it.
+//
+// A grant from credit looks at no limit. So a new limit is set at an instant without
+// credit, too, and what is kept from then on is within the room below it: there is
+// credit only while used is not above the limit.
+//
+// A stream ledger that is forgotten gives its credit back. To callers credit is room:
+// what is charged is used + lent - credit.
 type ledger struct {
-	_           [64]byte // keeps the hot word off its neighbours' cache lines
+	_           [64]byte // keeps the hot words off their neighbours' cache lines
 	limit, used atomic.Uint64
+	recalls     atomic.Int64 // how many are under way
 	underflows  atomic.Uint64
 	_           [64]byte
 }

@@ -164,7 +164,7 @@ func TestAFailedBorrowerGivesItsLoanBack(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	wantCharged(t, r, 90)
-	if lent := r.lent(); lent != 0 {
+	if lent := lentBy(r); lent != 0 {
 		t.Errorf("%d bytes still lent", lent)
 	}
 	mustAllocate(t, r, core.Request{Bytes: 100, Stream: 1})

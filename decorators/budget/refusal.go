@@ -71,14 +71,10 @@ func (r *Resource) Stats() core.Stats {
 	return s
 }
 
-// charged is what is charged in all, loans included.
-func (r *Resource) charged() uint64 { return r.ledger.used.Load() + r.lent() }
-
-func (r *Resource) lent() (lent uint64) {
-	for _, l := range r.streams.list() {
-		l.mu.Lock()
-		lent += l.lent()
-		l.mu.Unlock()
-	}
-	return lent
+// charged is what is charged in all, loans included. While bytes become credit or are
+// recalled it may be off by those.
+func (r *Resource) charged() uint64 {
+	used := r.ledger.used.Load()
+	lent, credit := r.streams.totals()
+	return less(used+lent, credit)
 }

@@ -50,6 +50,7 @@ type streamLedger struct {
 	// freed is the bytes of all frees ever made here, including those whose
 	// notice came before Deallocate returned.
 	freed   uint64
+	credit  credit
 	general streamAccount
 	claims  map[core.ClaimID]*streamAccount
 	tallies map[core.Tag]*tally

@@ -104,7 +104,8 @@ func (t *streamLedgers) add(id core.StreamID, base uint64) *streamLedger {
 	if len(t.byID) >= t.sweepAt {
 		t.sweep()
 	}
-	l := &streamLedger{stream: id, base: base, general: streamAccount{source: t.ledger}, tallies: map[core.Tag]*tally{}, tags: t.tags}
+	l := &streamLedger{stream: id, base: base, credit: credit{ledger: t.ledger}, tallies: map[core.Tag]*tally{}, tags: t.tags}
+	l.general.source = &l.credit
 	t.byID[id] = l
 	return l
 }
@@ -113,7 +114,9 @@ func (t *streamLedgers) add(id core.StreamID, base uint64) *streamLedger {
 func (t *streamLedgers) sweep() {
 	for id, l := range t.byID {
 		l.mu.Lock()
-		l.dropped = l.grants == 0
+		if l.dropped = l.grants == 0; l.dropped {
+			l.credit.recall()
+		}
 		l.mu.Unlock()
 		if l.dropped {
 			delete(t.byID, id)
