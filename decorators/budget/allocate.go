@@ -96,6 +96,9 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 	if b, err = r.upstream.Deallocate(ctx, id); err != nil {
 		return b, err
 	}
+	if b.State == core.Freed { // released has it
+		return b, nil
+	}
 	if l := r.streams.peek(b.ID.AllocStream); l != nil {
 		l.retire(b.ID.Generation)
 		l.mu.Unlock()

@@ -31,7 +31,7 @@ type records struct {
 
 // open returns an empty record for a grant.
 func (t *records) open() *record {
-	t.file()
+	t.file(0)
 	if t.spare == nil {
 		t.makeSpares()
 	}
@@ -65,14 +65,16 @@ func (t *records) abandon(r *record) {
 
 // find returns the record of g, nil if there is none.
 func (t *records) find(g core.Generation) *record {
-	t.file()
+	t.file(0)
 	return t.filed.Find(g)
 }
 
 // remove takes the record of g out of the table and returns it, nil if there is none. The
 // caller recycles it.
 func (t *records) remove(g core.Generation) *record {
-	t.file()
+	if r := t.file(g); r != nil {
+		return r
+	}
 	return t.filed.Remove(g)
 }
 
@@ -83,16 +85,22 @@ func (t *records) recycle(r *record) {
 	r.next, t.spare = t.spare, r
 }
 
-// file moves the records that have become blocks to the table. Few are
-// underway at a time: as many as there are goroutines in an allocation.
-func (t *records) file() {
+// file moves the records that have become blocks to the table, but for that of
+// wanted, which it takes out and returns: a block that is freed soon never gets
+// there. Few are underway at a time: as many as there are goroutines in an allocation.
+func (t *records) file(wanted core.Generation) (found *record) {
 	for at := &t.underway; *at != nil; {
 		r := *at
-		if r.node.Generation() == 0 {
+		switch r.node.Generation() {
+		case 0:
 			at = &r.next
 			continue
+		case wanted:
+			found = r
+		default:
+			t.filed.Insert(r.node.Generation(), &r.node, r)
 		}
 		*at = r.next
-		t.filed.Insert(r.node.Generation(), &r.node, r)
 	}
+	return found
 }
