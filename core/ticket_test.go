@@ -45,6 +45,7 @@ func TestZeroTicket(t *testing.T) {
 		t.Errorf("the zero ticket has the intent %+v", zero.Intent())
 	}
 	mustBe(t, "its context", zero.Context(t.Context()), t.Context())
+	mustBe(t, "whether it was looked at", zero.WhileOpen(func(*core.Intent) { t.Error("looked at nothing") }), false)
 }
 
 // A recycled intent serves another launch; the ticket of the first must not
@@ -85,6 +86,46 @@ func TestOfConcurrentEndsExactlyOneWins(t *testing.T) {
 	}
 }
 
+// Whoever looks at an open launch sees that launch, however many try to end it and
+// although its intent serves others at once.
+func TestHammerWhoLooksHoldsUpTheEnd(t *testing.T) {
+	owner := coretest.NewFake(0)
+	var group sync.WaitGroup
+	var looks atomic.Int32
+	for range 4 {
+		group.Go(func() {
+			for range 500 {
+				in := openIntent(t, owner)
+				ticket, id := in.Ticket(owner), in.ID
+				in.Guard = id
+				var won atomic.Int32
+				var all sync.WaitGroup
+				for range 3 {
+					all.Go(func() {
+						ticket.WhileOpen(func(in *core.Intent) {
+							looks.Add(1)
+							if in.Guard != any(id) {
+								t.Errorf("looked at launch %v through the ticket of launch %d", in.Guard, id)
+							}
+						})
+						if in, err := ticket.End(owner, "FinishUse"); err == nil {
+							won.Add(1)
+							in.Recycle()
+						}
+					})
+				}
+				all.Wait()
+				mustBe(t, "number of ends that won", won.Load(), int32(1))
+				mustBe(t, "whether an ended ticket was looked at", ticket.WhileOpen(func(*core.Intent) {}), false)
+			}
+		})
+	}
+	group.Wait()
+	if looks.Load() < 2000 {
+		t.Errorf("%d looks at 2000 launches", looks.Load())
+	}
+}
+
 func TestOpenIntentSortsAndFolds(t *testing.T) {
 	owner := coretest.NewFake(0)
 	id := func(g core.Generation) core.BlockID { return core.BlockID{Ptr: 64 * uint64(g), Generation: g} }
@@ -120,7 +161,7 @@ func TestRecycledIntentIsClean(t *testing.T) {
 	owner := coretest.NewFake(0)
 	in := openIntent(t, owner, core.Use{Block: core.BlockID{Ptr: 64, Generation: 1}, Access: core.Read})
 	seen := map[uint64]bool{in.ID: true}
-	in.Uses[0].Handle, in.Handle, in.Trace, in.Context, in.CrossStream = owner, owner, owner, t.Context(), true
+	in.Uses[0].Handle, in.Handle, in.Trace, in.Guard, in.Context, in.CrossStream = owner, owner, owner, owner, t.Context(), true
 	in.Waited = append(in.Waited, core.Waited{Stream: 9})
 	in.Recycle()
 	for range 100 { // the pool may hand out others first
@@ -129,7 +170,7 @@ func TestRecycledIntentIsClean(t *testing.T) {
 			t.Fatalf("a second launch has the number %d", again.ID)
 		}
 		seen[again.ID] = true
-		if len(again.Uses)+len(again.Waited) != 0 || again.Handle != nil || again.Trace != nil || again.Context != nil || again.CrossStream {
+		if len(again.Uses)+len(again.Waited) != 0 || again.Handle != nil || again.Trace != nil || again.Guard != nil || again.Context != nil || again.CrossStream {
 			t.Fatalf("a new intent holds something of an older one: %+v", again)
 		}
 	}

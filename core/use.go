@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -89,14 +90,17 @@ type Intent struct {
 	// carries the launch's span.
 	Context context.Context
 	// Handle belongs to the resource that opened the intent, Trace to the
-	// tracing layer.
-	Handle, Trace any
+	// tracing layer, Guard to the guards: one that finds another's there keeps that
+	// with its own.
+	Handle, Trace, Guard any
 
+	// round is the number of the opening, which is even, and one more while
+	// somebody looks, see [Ticket.WhileOpen].
 	round atomic.Uint64
 	// lastID is the newest number that was taken of the intent's share of
 	// them: a counter for all would be written by every launch of the process.
 	lastID uint64
-	_      [40]byte // intents share no cache line
+	_      [24]byte // intents share no cache line
 }
 
 // idShare is how many numbers an intent takes at a time.
@@ -180,13 +184,13 @@ func (in *Intent) ascending() bool {
 func (in *Intent) Recycle() {
 	clear(in.Uses)
 	in.Uses, in.Waited = in.Uses[:0], in.Waited[:0]
-	in.Launch, in.CrossStream, in.Context, in.Handle, in.Trace = "", false, nil, nil, nil
+	in.Launch, in.CrossStream, in.Context, in.Handle, in.Trace, in.Guard = "", false, nil, nil, nil, nil
 	intents.Put(in)
 }
 
 // Ticket returns the proof that owner opened the intent.
 func (in *Intent) Ticket(owner Resource) Ticket {
-	return Ticket{owner: owner, intent: in, round: in.round.Add(1)}
+	return Ticket{owner: owner, intent: in, round: in.round.Add(2)}
 }
 
 // Ticket is the caller's proof of an open intent. It is used once, with
@@ -223,7 +227,31 @@ func (t Ticket) Context(ctx context.Context) context.Context {
 }
 
 // IsOpen reports whether the ticket has not been ended.
-func (t Ticket) IsOpen() bool { return t.intent != nil && t.intent.round.Load() == t.round }
+func (t Ticket) IsOpen() bool { return t.intent != nil && t.intent.round.Load()&^1 == t.round }
+
+// WhileOpen calls look with the intent and reports true, or reports false if the
+// ticket has been ended, which whoever ends it waits with for look to return. So
+// a layer can tell which of several callers ends a launch. look must not block
+// and must call nothing of this ticket; of several callers one looks at a time.
+func (t Ticket) WhileOpen(look func(*Intent)) bool {
+	if t.intent == nil || !t.swap(t.round+1) {
+		return false
+	}
+	look(t.intent)
+	t.intent.round.Store(t.round)
+	return true
+}
+
+// swap makes the round another one if the ticket is open, as soon as nobody looks.
+func (t Ticket) swap(round uint64) bool {
+	for !t.intent.round.CompareAndSwap(t.round, round) {
+		if !t.IsOpen() {
+			return false
+		}
+		runtime.Gosched()
+	}
+	return true
+}
 
 // End spends the ticket for owner and returns its intent, which owner then
 // recycles. A zero, spent or foreign ticket is a [StreamMisuseError].
@@ -233,7 +261,7 @@ func (t Ticket) End(owner Resource, op string) (*Intent, error) {
 		return nil, &StreamMisuseError{Op: op, Reason: "the ticket is empty: end with the ticket that PrepareUse returned"}
 	case t.owner != owner:
 		return nil, &StreamMisuseError{Op: op, Reason: "the ticket belongs to another runtime: end it where it was prepared"}
-	case !t.intent.round.CompareAndSwap(t.round, t.round+1):
+	case !t.swap(t.round + 2):
 		return nil, &StreamMisuseError{Op: op, Reason: "the ticket was ended before: each ticket is finished or aborted once"}
 	}
 	return t.intent, nil

@@ -1,6 +1,8 @@
 package debugguard_test
 
 import (
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -146,6 +148,77 @@ func TestOneOfManyFreesWins(t *testing.T) {
 		}
 	}
 	b.empty()
+}
+
+// Of many who end one launch one does, below two guards as below one, while blocks are
+// sealed, which looks at every open launch.
+func TestHammerOneOfManyEndsWins(t *testing.T) {
+	for _, guards := range []int{1, 2} {
+		t.Run(fmt.Sprint(guards), func(t *testing.T) {
+			b := newBench(t, debugguard.Sample, sampled)
+			top := b.guard
+			if guards == 2 {
+				top = b.over(b.guard, debugguard.Sample, sampled)
+			}
+			var stop atomic.Bool
+			var work, sealer sync.WaitGroup
+			sealer.Go(func() {
+				block := b.alloc(64)
+				for !stop.Load() {
+					if err := errors.Join(b.guard.Seal(ctx, block.ID), b.guard.Unseal(ctx, block.ID)); err != nil {
+						t.Error(err)
+					}
+				}
+				b.free(block)
+			})
+			for g := range 4 {
+				work.Go(func() { endings(t, top, core.StreamID(g)) })
+			}
+			work.Wait()
+			stop.Store(true)
+			sealer.Wait()
+			b.empty()
+			b.want()
+		})
+	}
+}
+
+// endings prepares launches one after the other, each of which three try to end.
+func endings(t *testing.T, guard *debugguard.Resource, stream core.StreamID) {
+	block, err := guard.Allocate(ctx, core.Request{Bytes: 64, Stream: stream})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for i := range 300 {
+		ticket, err := guard.PrepareUse(ctx, core.UseRequest{Stream: stream, Launch: "raced", Uses: []core.Use{{Block: block.ID, Access: core.Write}}})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		var ended atomic.Int32
+		var all sync.WaitGroup
+		for e := range 3 {
+			all.Go(func() {
+				end := guard.FinishUse
+				if (i+e)%3 == 0 {
+					end = guard.AbortUse
+				}
+				if err := end(ctx, ticket); err == nil {
+					ended.Add(1)
+				} else if !errors.Is(err, core.ErrStreamMisuse) {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n := ended.Load(); n != 1 {
+			t.Errorf("%d of three ended a launch", n)
+		}
+	}
+	if _, err := guard.Deallocate(ctx, block.ID); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestDelayedUpstream is RMM's scenario for decorators: the upstream frees,

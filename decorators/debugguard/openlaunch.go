@@ -3,13 +3,10 @@ package debugguard
 import (
 	"cmp"
 	"context"
-	"reflect"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
@@ -21,8 +18,16 @@ type openLaunch struct {
 	// is. A block that the launch names twice stands there twice.
 	known   []knownUse
 	guarded bool
-	// ending is set while somebody ends the launch.
+	// of is the guard whose launch this is, and ticket its ticket, once it was entered.
+	// below is what another guard, below this one, keeps of it.
+	of     *Resource
+	ticket core.Ticket
+	below  any
+	// ending is set while somebody ends the launch. It belongs to who looks at the open
+	// ticket.
 	ending bool
+	// next and before are its neighbours in the list of its stream's open launches.
+	next, before *openLaunch
 }
 
 // knownUse is one known block of an open launch. One that is guarded is counted in its
@@ -35,28 +40,6 @@ type knownUse struct {
 
 func (h *knownUse) guarded() bool { return h.rec.Guard != nil }
 
-// tickets finds the open launch of a ticket. Intents are pooled, so nothing
-// of one may be read with a ticket that was ended; a ticket as a whole names
-// one opening only, and of several callers who end it one takes its launch.
-//
-// A launch that uses no guarded block in a mode that keeps no suspects is not
-// entered: what its end needs is read from the intent while that is open.
-type tickets struct {
-	shards [16]ticketShard
-	count  atomic.Int64
-}
-
-type ticketShard struct {
-	mu   sync.Mutex
-	open map[core.Ticket]*openLaunch
-	_    [48]byte // keeps neighbours on different cache lines
-}
-
-// shard picks the lock by the intent's address, without looking into it.
-func (ts *tickets) shard(t core.Ticket) *ticketShard {
-	return &ts.shards[canary.Mix(uint64(reflect.ValueOf(t.Intent()).Pointer()))%uint64(len(ts.shards))]
-}
-
 // openLaunches are those of which nothing is known, until recycle.
 var openLaunches = sync.Pool{New: func() any { return new(openLaunch) }}
 
@@ -66,71 +49,77 @@ func (o *openLaunch) recycle() {
 	openLaunches.Put(o)
 }
 
-func (ts *tickets) put(t core.Ticket, o *openLaunch) {
-	s := ts.shard(t)
-	s.mu.Lock()
-	if s.open == nil {
-		s.open = map[core.Ticket]*openLaunch{}
+// enter makes a prepared launch one whose end will be noticed, if it must be: one that
+// uses no guarded block in a mode that keeps no suspects is not entered, and what its
+// end needs is read from the intent while that is open.
+func (r *Resource) enter(t core.Ticket, o *openLaunch) bool {
+	if len(o.known) == 0 && !r.hunting().Bisect {
+		r.logLaunch(&o.record)
+		return false
 	}
-	s.open[t] = o
-	ts.count.Add(1)
-	s.mu.Unlock()
+	if !o.guarded && r.Mode() < Sample {
+		return false
+	}
+	in := t.Intent()
+	o.of, o.ticket, o.below = r, t, in.Guard
+	in.Guard = o
+	r.launches.open(o)
+	return true
 }
 
-// beginEnd returns the launch of t, nil if there is none, to the one who ends it.
-// It stays here until drop. It refuses a ticket that another call is ending: the intent
-// is theirs to read then, and the upstream must not be asked.
-func (ts *tickets) beginEnd(op string, t core.Ticket) (*openLaunch, error) {
-	if ts.count.Load() == 0 {
+// ownLaunch is what the guard keeps with an intent, nil if nothing.
+func (r *Resource) ownLaunch(in *core.Intent) *openLaunch {
+	for o, ok := in.Guard.(*openLaunch); ok; o, ok = o.below.(*openLaunch) {
+		if o.of == r {
+			return o
+		}
+	}
+	return nil
+}
+
+// beginEnd returns the launch of t, nil if none was entered, to the one who ends it.
+// It refuses a ticket that another call is ending: the intent is theirs to read then,
+// and the upstream must not be asked.
+func (r *Resource) beginEnd(op string, t core.Ticket) (o *openLaunch, err error) {
+	if !r.launches.entered.Load() {
 		return nil, nil
 	}
-	s := ts.shard(t)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o := s.open[t]
-	switch {
-	case o == nil:
-		return nil, nil
-	case o.ending:
+	again := false
+	t.WhileOpen(func(in *core.Intent) {
+		if o = r.ownLaunch(in); o != nil {
+			again, o.ending = o.ending, true
+		}
+	})
+	if again {
 		return nil, &core.StreamMisuseError{Op: op, Reason: "the ticket is being ended by another call: each ticket is finished or aborted once"}
 	}
-	o.ending = true
 	return o, nil
 }
 
-// drop forgets the launch of t, which was ended.
-func (ts *tickets) drop(t core.Ticket) {
-	s := ts.shard(t)
-	s.mu.Lock()
-	delete(s.open, t)
-	ts.count.Add(-1)
-	s.mu.Unlock()
-}
-
-// writing reports whether a launch that is announced writes a block.
-func (ts *tickets) writing(g core.Generation) bool {
-	for i := range ts.shards {
-		if ts.shards[i].writing(g) {
-			return true
-		}
-	}
-	return false
-}
-
-func (s *ticketShard) writing(g core.Generation) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for t, o := range s.open {
-		if o.ending { // its work is enqueued, and the intent not ours to read
-			continue
-		}
-		for i := range t.Intent().Uses {
-			if u := &t.Intent().Uses[i]; u.Block.Generation == g && u.Access.Writes() {
-				return true
+// forget takes a launch off a ticket that the upstream has not ended, although it must.
+func (r *Resource) forget(o *openLaunch) {
+	o.ticket.WhileOpen(func(in *core.Intent) {
+		for at := &in.Guard; *at != nil; {
+			other, ok := (*at).(*openLaunch)
+			if !ok || other == o {
+				*at = o.below
+				return
 			}
+			at = &other.below
 		}
-	}
-	return false
+	})
+}
+
+// writes reports whether the launch is not being ended, which enqueues its work, and
+// declares to write a block.
+func (o *openLaunch) writes(g core.Generation) (writes bool) {
+	o.ticket.WhileOpen(func(in *core.Intent) {
+		for i := range in.Uses { // by pointer: a tracing layer may be setting their spans
+			u := &in.Uses[i]
+			writes = writes || !o.ending && u.Block.Generation == g && u.Access.Writes()
+		}
+	})
+	return writes
 }
 
 // retainBlocks looks up every block of a launch. A guarded one counts as in use
@@ -307,7 +296,7 @@ func (r *Resource) dropBlocks(ctx context.Context, o *openLaunch) {
 }
 
 // logLaunch keeps the launch as a possible suspect.
-func (r *Resource) logLaunch(e launchRecord) {
+func (r *Resource) logLaunch(e *launchRecord) {
 	if r.Mode() >= Sample {
 		r.launches.add(e)
 	}

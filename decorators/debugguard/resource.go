@@ -43,7 +43,6 @@ type Resource struct {
 
 	ledger     *ledger.Ledger
 	accused    accusations
-	open       tickets
 	launches   launchLog
 	quarantine quarantine
 	// evicting is held while blocks leave quarantine, so that whoever empties it

@@ -94,7 +94,7 @@ func (r *Resource) Seal(ctx context.Context, id core.BlockID) error {
 // least one sees the other.
 func (r *Resource) setSeal(ctx context.Context, s *seal, rec *ledger.Record) error {
 	id := s.block.ID
-	written := r.open.writing(id.Generation)
+	written := r.launches.writing(id.Generation)
 	if !written {
 		if err := r.sum(ctx, s, false); err != nil {
 			return err

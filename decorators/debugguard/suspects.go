@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
 // window is the time between the good comparison and the bad one, both of
@@ -129,75 +126,4 @@ func (w window) lost(launches []launchRecord, gone uint64, uses []core.UseRecord
 	return slices.DeleteFunc(slices.Clone(uses), func(u core.UseRecord) bool {
 		return u.LaunchID == 0 || slices.ContainsFunc(launches, func(e launchRecord) bool { return e.use.LaunchID == u.LaunchID })
 	})
-}
-
-// launchLog remembers the latest launches, so that a finding can
-// name those between two comparisons. A tick is drawn by every launch that
-// ends and by every comparison that is queued.
-type launchLog struct {
-	ticks  atomic.Uint64
-	shards [8]launchShard
-	each   int
-}
-
-type launchShard struct {
-	mu     sync.Mutex
-	newest ring.Ring[launchRecord]
-	// gone is the tick of the newest launch that had to go.
-	gone uint64
-}
-
-func (l *launchLog) shard(s core.StreamID) *launchShard {
-	return &l.shards[uint64(s)%uint64(len(l.shards))]
-}
-
-// launchRecord is a launch with the ticks between which it was enqueued.
-type launchRecord struct {
-	use          core.UseRecord
-	began, ended uint64
-	// done is the tick by which the device was seen to have done it, 0 if it was not.
-	done uint64
-	// readsOnly is set if the runtime knows that it writes no device memory.
-	readsOnly bool
-}
-
-func (l *launchLog) resize(n int) { l.each = max(1, n/len(l.shards)) }
-
-// snapshot returns the launches that the log has, and the tick of the newest one that
-// it has forgotten.
-func (l *launchLog) snapshot() (launches []launchRecord, gone uint64) {
-	for i := range l.shards {
-		s := &l.shards[i]
-		s.mu.Lock()
-		launches, gone = append(launches, s.newest.List()...), max(gone, s.gone)
-		s.mu.Unlock()
-	}
-	return launches, gone
-}
-
-// now is the last tick drawn, tick draws one.
-func (l *launchLog) now() uint64  { return l.ticks.Load() }
-func (l *launchLog) tick() uint64 { return l.ticks.Add(1) }
-
-// add enters a launch that ends now.
-func (l *launchLog) add(e launchRecord) {
-	e.ended = l.tick()
-	s := l.shard(e.use.Stream)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	gone, _ := s.newest.Put(e, l.each)
-	s.gone = max(s.gone, gone.ended)
-}
-
-// completed notes that the device has done what ended on a stream up to a tick.
-func (l *launchLog) completed(stream core.StreamID, to uint64) {
-	now := l.tick() // a window that was begun is older
-	s := l.shard(stream)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for e := range s.newest.Newest() {
-		if e.use.Stream == stream && e.ended <= to && e.done == 0 {
-			e.done = now
-		}
-	}
 }

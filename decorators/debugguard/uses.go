@@ -54,7 +54,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	entered := r.enter(t, o)
 	if err := r.sealedUses(ctx, &req); err != nil { // sealed since it was asked
 		if entered {
-			r.open.drop(t)
+			r.launches.end(o, false)
 		}
 		return core.Ticket{}, r.withdraw(ctx, t, o, err)
 	}
@@ -62,19 +62,6 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 		o.recycle()
 	}
 	return t, nil
-}
-
-// enter makes a prepared launch one whose end will be noticed, if it must be.
-func (r *Resource) enter(t core.Ticket, o *openLaunch) bool {
-	if len(o.known) == 0 && !r.hunting().Bisect {
-		r.logLaunch(o.record)
-		return false
-	}
-	if !o.guarded && r.Mode() < Sample {
-		return false
-	}
-	r.open.put(t, o)
-	return true
 }
 
 // withdraw takes a launch back of which nothing was enqueued, and returns why.
@@ -89,7 +76,7 @@ func (r *Resource) withdraw(ctx context.Context, t core.Ticket, o *openLaunch, w
 // which the caller pays but of whose failure it is not told: the block is
 // kept and the free tried again.
 func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
-	o, err := r.open.beginEnd("FinishUse", t)
+	o, err := r.beginEnd("FinishUse", t)
 	if err != nil {
 		return err
 	}
@@ -101,8 +88,8 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	}
 	r.noteSpans(o, t.Intent())
 	err = r.upstream.FinishUse(ctx, t) // spends the ticket, also if it fails
-	r.open.drop(t)
-	r.logLaunch(o.record)
+	r.forget(o)
+	r.launches.end(o, r.Mode() >= Sample)
 	r.bisect(ctx, o)
 	r.dropBlocks(ctx, o)
 	return err
@@ -111,7 +98,7 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 // AbortUse closes the intent of a launch that was not enqueued, and forgets
 // that it used its blocks.
 func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
-	o, err := r.open.beginEnd("AbortUse", t)
+	o, err := r.beginEnd("AbortUse", t)
 	if err != nil {
 		return err
 	}
@@ -119,7 +106,8 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 		return r.abortUnentered(ctx, t)
 	}
 	err = r.upstream.AbortUse(ctx, t) // spends the ticket, also if it fails
-	r.open.drop(t)
+	r.forget(o)
+	r.launches.end(o, false)
 	r.retract(o)
 	r.dropBlocks(ctx, o)
 	return err
@@ -186,7 +174,7 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 		rec.Note(r.ledger.Pack(use))
 		rec.Mu.Unlock()
 	}
-	r.logLaunch(launchRecord{use: use, began: began})
+	r.logLaunch(&launchRecord{use: use, began: began})
 	return err
 }
 

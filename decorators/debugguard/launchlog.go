@@ -1,0 +1,145 @@
+package debugguard
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/ring"
+)
+
+// launchLog has the open launches, and remembers the latest that have ended, so that
+// a finding can name those between two comparisons. A tick is drawn by every launch that
+// ends and by every comparison that is queued.
+type launchLog struct {
+	ticks atomic.Uint64
+	_     [56]byte // keeps the ticks, which every launch writes, off the line of what they read
+	each  int
+	// entered is set for good with the first open launch.
+	entered atomic.Bool
+	shards  [8]launchShard
+}
+
+// launchShard is the launches of some streams.
+type launchShard struct {
+	mu sync.Mutex
+	// open is the open launch that was entered last.
+	open   *openLaunch
+	newest ring.Ring[launchRecord]
+	// gone is the tick of the newest launch that had to go.
+	gone uint64
+	_    [72]byte // keeps neighbours on different cache lines
+}
+
+func (l *launchLog) shard(s core.StreamID) *launchShard {
+	return &l.shards[uint64(s)%uint64(len(l.shards))]
+}
+
+// launchRecord is a launch with the ticks between which it was enqueued.
+type launchRecord struct {
+	use          core.UseRecord
+	began, ended uint64
+	// done is the tick by which the device was seen to have done it, 0 if it was not.
+	done uint64
+	// readsOnly is set if the runtime knows that it writes no device memory.
+	readsOnly bool
+}
+
+func (l *launchLog) resize(n int) { l.each = max(1, n/len(l.shards)) }
+
+// open enters a launch that was prepared.
+func (l *launchLog) open(o *openLaunch) {
+	if !l.entered.Load() {
+		l.entered.Store(true)
+	}
+	s := l.shard(o.record.use.Stream)
+	s.mu.Lock()
+	if o.next = s.open; o.next != nil {
+		o.next.before = o
+	}
+	s.open = o
+	s.mu.Unlock()
+}
+
+// end takes an open launch out, and remembers it if it is to be logged.
+func (l *launchLog) end(o *openLaunch, logged bool) {
+	s := l.shard(o.record.use.Stream)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o.before != nil {
+		o.before.next = o.next
+	} else {
+		s.open = o.next
+	}
+	if o.next != nil {
+		o.next.before = o.before
+	}
+	if logged {
+		s.add(&o.record, l.tick(), l.each)
+	}
+}
+
+// writing reports whether an open launch writes a block.
+func (l *launchLog) writing(g core.Generation) bool {
+	for i := range l.shards {
+		if l.shards[i].writing(g) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *launchShard) writing(g core.Generation) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for o := s.open; o != nil; o = o.next {
+		if o.writes(g) {
+			return true
+		}
+	}
+	return false
+}
+
+// snapshot returns the launches that the log has, and the tick of the newest one that
+// it has forgotten.
+func (l *launchLog) snapshot() (launches []launchRecord, gone uint64) {
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		launches, gone = append(launches, s.newest.List()...), max(gone, s.gone)
+		s.mu.Unlock()
+	}
+	return launches, gone
+}
+
+// now is the last tick drawn, tick draws one.
+func (l *launchLog) now() uint64  { return l.ticks.Load() }
+func (l *launchLog) tick() uint64 { return l.ticks.Add(1) }
+
+// add enters a launch that ends now and was not open.
+func (l *launchLog) add(e *launchRecord) {
+	s := l.shard(e.use.Stream)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.add(e, l.tick(), l.each)
+}
+
+// add remembers a launch with the tick of its end; s.mu must be held.
+func (s *launchShard) add(e *launchRecord, ended uint64, most int) {
+	e.ended = ended
+	gone, _ := s.newest.Put(*e, most)
+	s.gone = max(s.gone, gone.ended)
+}
+
+// completed notes that the device has done what ended on a stream up to a tick.
+func (l *launchLog) completed(stream core.StreamID, to uint64) {
+	now := l.tick() // a window that was begun is older
+	s := l.shard(stream)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for e := range s.newest.Newest() {
+		if e.use.Stream == stream && e.ended <= to && e.done == 0 {
+			e.done = now
+		}
+	}
+}
