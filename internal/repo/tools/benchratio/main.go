@@ -13,22 +13,34 @@
 // "key=bare" counts as "bare". Several runs of one benchmark (-count) enter
 // as their median. Every benchmark must count all goroutines' operations in
 // b.N, as b.RunParallel does.
+//
+// With -table LEAF it prints one Markdown table instead: a row for each group, a column
+// for each last element, and each figure's ratio to that of LEAF. In a cell are the
+// median and the worst of the runs. tools/peers uses it.
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"os"
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdin, os.Stdout); err != nil {
+	table := flag.String("table", "", "print one table, with ratios to the column `LEAF`")
+	flag.Parse()
+	print := report
+	if *table != "" {
+		print = func(out io.Writer, r *results) error { return printTable(out, r, *table) }
+	}
+	if err := run(flag.Args(), os.Stdin, os.Stdout, print); err != nil {
 		fmt.Fprintln(os.Stderr, "benchratio:", err)
 		os.Exit(1)
 	}
 }
 
-func run(paths []string, in io.Reader, out io.Writer) error {
+// run reads the files, or in if there are none, and prints the results.
+func run(paths []string, in io.Reader, out io.Writer, print func(io.Writer, *results) error) error {
 	results := newResults()
 	if len(paths) == 0 {
 		if err := results.read(in); err != nil {
@@ -40,5 +52,5 @@ func run(paths []string, in io.Reader, out io.Writer) error {
 			return err
 		}
 	}
-	return report(out, results)
+	return print(out, results)
 }

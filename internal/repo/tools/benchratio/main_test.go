@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,7 +35,7 @@ example.com/a/b Scale
 
 func TestRatiosAreOfMedians(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(nil, strings.NewReader(output), &out); err != nil {
+	if err := run(nil, strings.NewReader(output), &out, report); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, out.String()); diff != "" {
@@ -48,10 +49,10 @@ func TestFilesAreReadToo(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := run([]string{path}, nil, &out); err != nil || out.String() != want {
+	if err := run([]string{path}, nil, &out, report); err != nil || out.String() != want {
 		t.Errorf("got %v\n%s", err, out.String())
 	}
-	if err := run([]string{path + ".missing"}, nil, &out); err == nil {
+	if err := run([]string{path + ".missing"}, nil, &out, report); err == nil {
 		t.Error("a missing file is not an error")
 	}
 }
@@ -67,7 +68,47 @@ func TestEvenNumberOfRunsTakesTheMiddle(t *testing.T) {
 
 func TestOutputWithoutBaselinesIsAnError(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(nil, strings.NewReader("PASS\n"), &out); err == nil {
+	if err := run(nil, strings.NewReader("PASS\n"), &out, report); err == nil {
+		t.Error("no error")
+	}
+}
+
+const peersOutput = `BenchmarkGPUPeers/pair/threads=1/arena 100 300.0 ns/op
+BenchmarkGPUPeers/pair/threads=1/arena 100 100.0 ns/op
+BenchmarkGPUPeers/pair/threads=1/arena 100 200.0 ns/op
+BenchmarkGPUPeers/lone/arena 100 7.0 ns/op
+goos: linux
+pkg: example.com/a/b
+BenchmarkGPUPeers/pair/threads=1/ours-16 100 50.04 ns/op
+BenchmarkGPUPeers/pair/threads=1/ours-16 100 150.0 ns/op 0 B/op 0 allocs/op
+BenchmarkGPUPeers/launch/ours-16 100 0.4 ns/op
+BenchmarkAlone-16 100 1 ns/op
+`
+
+const wantTable = `ns, median (worst) of the runs, and times the median of arena:
+
+| | arena | ours |
+| --- | --- | --- |
+| GPUPeers/pair/threads=1 | 200 (300) | 100 (150) 0.50× |
+| GPUPeers/lone | 7.0 (7.0) | – |
+| GPUPeers/launch | – | 0.4 (0.4) |
+`
+
+func TestATableHasMedianWorstAndRatio(t *testing.T) {
+	var out bytes.Buffer
+	table := func(out io.Writer, r *results) error { return printTable(out, r, "arena") }
+	if err := run(nil, strings.NewReader(peersOutput), &out, table); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(wantTable, out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestATableWithoutItsBaseIsAnError(t *testing.T) {
+	r := newResults()
+	r.line("BenchmarkX/ours 1 100 ns/op")
+	if err := printTable(io.Discard, r, "arena"); err == nil {
 		t.Error("no error")
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"io"
 	"os"
 	"regexp"
@@ -96,4 +97,9 @@ func (r *results) median(name string) measure {
 		ns:     column(func(m measure) float64 { return m.ns }),
 		allocs: column(func(m measure) float64 { return m.allocs }),
 	}
+}
+
+// worst is the longest time among the runs of a benchmark.
+func (r *results) worst(name string) float64 {
+	return slices.MaxFunc(r.runs[name], func(a, b measure) int { return cmp.Compare(a.ns, b.ns) }).ns
 }
