@@ -36,8 +36,35 @@ func (s silent) Mismatches() ([]deviceops.Mismatch, error) {
 // is measured is mostly done while it is full.
 const steady = 4 << 20
 
-// openGuarded is the whole stack with its guard at a tier.
+// openGuarded is the whole stack with its guard at a tier, and a quarantine that is full.
 func openGuarded(tb testing.TB, drv driver.Driver, newBackend constructor, tier string) *stack {
+	tb.Helper()
+	s, guard := guarded(tb, drv, newBackend, tier, steady)
+	tb.Cleanup(func() {
+		fatal(tb, guard.Drain(context.Background()))
+		g := guard.GuardStats()
+		if b, ok := tb.(*testing.B); g.Findings > 0 || g.Unchecked > g.Guarded/4 || ok && b.N > 100 && tier == "sample:1" && g.Guarded == 0 {
+			tb.Errorf("what was measured is not the guard at work: %+v", g)
+		}
+	})
+	return s
+}
+
+// openDefault is the whole stack with its guard as it is if nothing else is said.
+func openDefault(tb testing.TB, drv driver.Driver, newBackend constructor) *stack {
+	tb.Helper()
+	s, guard := guarded(tb, drv, newBackend, "sample", 0)
+	tb.Cleanup(func() {
+		fatal(tb, guard.Drain(context.Background()))
+		if g := guard.GuardStats(); g.Findings > 0 {
+			tb.Errorf("the guard found what is not there: %+v", g)
+		}
+	})
+	return s
+}
+
+// guarded is the whole stack with its guard at a tier, and the guard.
+func guarded(tb testing.TB, drv driver.Driver, newBackend constructor, tier string, quarantine uint64) (*stack, *debugguard.Resource) {
 	tb.Helper()
 	setting, err := guardcost.ParseSetting(tier)
 	fatal(tb, err)
@@ -52,19 +79,12 @@ func openGuarded(tb testing.TB, drv driver.Driver, newBackend constructor, tier 
 		}
 		return []core.Layer{ring, limit, func(up core.Resource) (core.Resource, error) {
 			var err error
-			guard, err = debugguard.New(up, debugguard.Config{Device: device, QuarantineBytes: steady})
+			guard, err = debugguard.New(up, debugguard.Config{Device: device, QuarantineBytes: quarantine})
 			return guard, err
 		}, counted}
 	})
 	fatal(tb, setting.Apply(context.Background(), guard))
-	tb.Cleanup(func() {
-		fatal(tb, guard.Drain(context.Background()))
-		g := guard.GuardStats()
-		if b, ok := tb.(*testing.B); g.Findings > 0 || g.Unchecked > g.Guarded/4 || ok && b.N > 100 && tier == "sample:1" && g.Guarded == 0 {
-			tb.Errorf("what was measured is not the guard at work: %+v", g)
-		}
-	})
-	return s
+	return s, guard
 }
 
 func fatal(tb testing.TB, err error) {
@@ -108,9 +128,14 @@ func BenchmarkGuardLife(b *testing.B) { overTiers(b, nothing, async, []int{1, 2}
 // together runs b.N rounds in all, from several goroutines that each have a
 // stream of their own.
 func together(b *testing.B, s *stack, goroutines int, prepare func(*cuda.Lease) func(context.Context) error) {
+	crowd(b, goroutines, func(int) func(context.Context) error { return prepare(s.lease(b)) })
+}
+
+// crowd runs b.N rounds in all, from several goroutines.
+func crowd(b *testing.B, goroutines int, prepare func(goroutine int) func(context.Context) error) {
 	var rounds []func(context.Context) error
-	for range goroutines {
-		rounds = append(rounds, prepare(s.lease(b)))
+	for g := range goroutines {
+		rounds = append(rounds, prepare(g))
 	}
 	var group sync.WaitGroup
 	b.ResetTimer()
