@@ -19,9 +19,12 @@ const (
 	DeviceChecks
 	// Isolation: requests with Isolated set get memory of their own mapping.
 	Isolation
+	// OrderedRelease: a block is released when its free is queued and not when the device has
+	// come to that. Whoever gets its memory comes behind the free on the device.
+	OrderedRelease
 )
 
-var featureNames = [...]string{"use-tracking", "stream-ordered", "reservations", "device-checks", "isolation"}
+var featureNames = [...]string{"use-tracking", "stream-ordered", "reservations", "device-checks", "isolation", "ordered-release"}
 
 // Has reports whether all features of want are present.
 func (f Features) Has(want Features) bool { return f&want == want }

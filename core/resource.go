@@ -126,8 +126,9 @@ type Resource interface {
 // Listener hears of blocks leaving a resource's books.
 type Listener interface {
 	// Released is called exactly once for each block, when its memory can be
-	// allocated again: by Deallocate itself on a synchronous backend, by
-	// whoever reaps on a stream-ordered one. b.Bytes is what was asked of
+	// allocated again: by Deallocate itself on a synchronous backend and, unless a launch
+	// keeps the free back, on one with [OrderedRelease], by
+	// whoever reaps on any other. b.Bytes is what was asked of
 	// the resource that calls, and b.ID is as Allocate returned it. The backend
 	// holds no lock meanwhile; a layer above it may. So Released must not block
 	// and must call no layer of the stack, and a lock that it takes must never be

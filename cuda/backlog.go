@@ -159,10 +159,13 @@ func (r *tracker) captures() error {
 // capturesOverFrees reports whether s is known to capture with frees queued. It
 // does not wait for whoever is busy with s, and names no stream that was given up.
 func (s *stream) capturesOverFrees() bool {
-	if s.frees.pendingFrees() == 0 || !s.TryLock() {
+	if !s.TryLock() {
 		return false
 	}
 	defer s.Unlock()
+	if s.frees.pendingFrees() == 0 && (s.lane == nil || s.lane.isCompleted()) {
+		return false
+	}
 	if s.IsGivenUp() {
 		return false
 	}

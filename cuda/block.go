@@ -22,7 +22,7 @@ type block struct {
 	stream  *stream
 	core    core.Block
 	// freeRequested is when the free of a retired block was requested, whatever
-	// has delayed it since.
+	// has delayed it since, or shortly after that; 0 while it is not retired in the books.
 	freeRequested monotime.Instant
 	// poisoned: an access could not be fenced, so the memory can be neither
 	// used nor reused.
@@ -44,7 +44,7 @@ var blocks = sync.Pool{New: func() any { return &block{history: fence.NewHistory
 func (b *block) fill(s *stream, c *core.Block, withheld bool, ready *fence.Point, span core.SpanRef) {
 	b.mu.Lock()
 	b.core = *c
-	b.stream, b.poisoned, b.withheld, b.mapped = s, false, withheld, 0
+	b.stream, b.poisoned, b.withheld, b.mapped, b.freeRequested = s, false, withheld, 0, 0
 	b.history.Begin(ready, span)
 	b.mu.Unlock()
 }
@@ -53,7 +53,7 @@ func (b *block) fill(s *stream, c *core.Block, withheld bool, ready *fence.Point
 func (b *block) fillMapped(s *stream, c *core.Block, withheld bool, mapped uint64) {
 	b.mu.Lock()
 	b.core = *c
-	b.stream, b.poisoned, b.withheld, b.mapped = s, false, withheld, mapped
+	b.stream, b.poisoned, b.withheld, b.mapped, b.freeRequested = s, false, withheld, mapped, 0
 	b.history.Clear()
 	b.mu.Unlock()
 }
@@ -98,6 +98,14 @@ func (b *streamBooks) admit(group *books.Group, c *core.Block, record *block, wi
 	}
 	b.Unlock()
 	group.Raise(short)
+}
+
+// free takes a block out that is released as it is freed.
+func (b *streamBooks) free(record *block) {
+	b.Lock()
+	b.blocks.Remove(record.core.ID.Generation)
+	b.Free(&record.core, record.withheld)
+	b.Unlock()
 }
 
 // releaseAll takes blocks out that are released at now.

@@ -48,7 +48,7 @@ func poolSubject(t *testing.T, schedule sim.Schedule) coretest.Subject {
 	})
 	return coretest.Subject{
 		Resource: stack.Pool,
-		Features: core.UseTracking | core.StreamOrdered | core.Isolation,
+		Features: core.UseTracking | core.StreamOrdered | core.Isolation | core.OrderedRelease,
 		Streams:  func(t testing.TB) core.StreamID { return stack.Lease(t, "conformance").ID() },
 		Device:   stack.Device(),
 		Capacity: conformanceBytes,

@@ -16,15 +16,16 @@ import (
 // the block is only retired, too: a reap after the end of the capture queues the
 // free.
 func (r *tracker) Deallocate(_ context.Context, id core.BlockID) (core.Block, error) {
-	requested := monotime.Now()
 	b, err := r.streams.table.find("Deallocate", id, id.AllocStream)
 	if err != nil {
 		return core.Block{}, err
 	}
-	b.core.State, b.freeRequested = core.Retired, requested
+	b.core.State = core.Retired
 	result := b.core
 	waits := b.awaitLaunches()
-	b.stream.books.Retire(&b.core, b.withheld) // before the free can be queued, and so reaped
+	if waits == waitsForLaunches || !r.givesAtOnce(b) {
+		b.retire() // before the free can be queued, and so reaped
+	}
 	b.mu.Unlock()
 	if waits == waitsForLaunches {
 		return result, nil
@@ -34,9 +35,24 @@ func (r *tracker) Deallocate(_ context.Context, id core.BlockID) (core.Block, er
 		r.revive(b)
 		return core.Block{}, err
 	}
-	r.parkUnlessQueued(b, waits)
+	if waits == waitsForNothing {
+		result.State = core.Freed
+		b.stream.books.free(b)
+		r.releaseBlock(b)
+	} else {
+		r.parkUnlessQueued(b, waits)
+	}
 	r.releaseCompleted(done)
 	return result, nil
+}
+
+// givesAtOnce reports whether a block is released by who queues its free.
+func (r *tracker) givesAtOnce(b *block) bool { return r.atOnce && !b.isIsolated() }
+
+// retire counts a block as retired, since now. Nobody else frees it.
+func (b *block) retire() {
+	b.freeRequested = monotime.Now()
+	b.stream.books.Retire(&b.core, b.withheld)
 }
 
 // awaitLaunches makes a block that was retired wait for the launches announced on it,
@@ -80,6 +96,9 @@ func (r *tracker) launchEnded(b *block) *reapBatch {
 	if err != nil {
 		books.Fails.Add(1)
 	}
+	if waits == waitsForNothing {
+		return done.followedBy(r.batchOf(b))
+	}
 	r.parkUnlessQueued(b, waits)
 	return done
 }
@@ -100,15 +119,24 @@ func (b *block) mayBeFreed() bool {
 func (r *tracker) revive(b *block) {
 	b.mu.Lock()
 	b.core.State = core.Live
-	revived, withheld, books := b.core, b.withheld, b.stream.books
+	revived, withheld, books, retired := b.core, b.withheld, b.stream.books, b.freeRequested != 0
+	b.freeRequested = 0
 	b.mu.Unlock()
-	r.streams.table.group.Raise(books.Revive(&revived, withheld))
+	if retired {
+		r.streams.table.group.Raise(books.Revive(&revived, withheld))
+	}
 	books.Fails.Add(1)
 }
 
 // parkUnlessQueued keeps a block whose free could not be queued, for the next reap.
 func (r *tracker) parkUnlessQueued(b *block, waits freeState) {
-	if waits != waitsForDevice && !b.stream.frees.park(b, waits) {
+	if waits == waitsForDevice {
+		return
+	}
+	if b.freeRequested == 0 {
+		b.retire()
+	}
+	if !b.stream.frees.park(b, waits) {
 		r.streams.table.defaultStream().frees.park(b, waits)
 	}
 }
@@ -119,6 +147,9 @@ func (r *tracker) retryFrees(s *stream) error {
 	err := s.frees.retry(func(b *block) (freeState, error) {
 		waits, more, err := r.queueFree(b, true)
 		done = done.followedBy(more)
+		if waits == waitsForNothing {
+			done = done.followedBy(r.batchOf(b))
+		}
 		return waits, err
 	})
 	r.releaseCompleted(done)
@@ -130,7 +161,8 @@ func (r *tracker) retryFrees(s *stream) error {
 var errGivenUp = errors.New("the stream was given up")
 
 // queueFree queues the free of a retired block on which no launch is announced, and
-// returns what the block waits for then: waitsForDevice if that went well. It
+// returns what the block waits for then: if that went well waitsForDevice, or waitsForNothing
+// where the memory gives at once, and the caller releases the block. It
 // takes the accesses over for the while: nobody else looks at a retired
 // block's. If the free is not queued the block is as it was, with an error if
 // the driver refused. With wait it waits for the stream's lock. What it finds completed
@@ -174,7 +206,7 @@ func (r *tracker) queueFreeOn(s *stream, b *block, plan *fence.Plan, wait bool) 
 	} else if !s.TryLock() {
 		return waitsForRetry, nil, nil
 	}
-	if waits, err = r.queueFreeLocked(s, b, plan); waits == waitsForDevice {
+	if waits, err = r.queueFreeLocked(s, b, plan); waits >= waitsForDevice {
 		done = r.takeSome(s)
 	}
 	s.Unlock()
@@ -206,6 +238,11 @@ func (r *tracker) queueFreeLocked(s *stream, b *block, plan *fence.Plan) (freeSt
 	}
 	b.history.Release()
 	s.calls.freed++
+	if r.givesAtOnce(b) {
+		s.calls.freedBytes += b.core.Bytes
+		s.frees.bytes.noteAtOnce(b.core.Bytes)
+		return waitsForNothing, nil
+	}
 	s.calls.freedBytes += s.frees.enter(b)
 	return waitsForDevice, nil
 }

@@ -58,6 +58,9 @@ import (
 //	the stream is locked         retry     stream   capture  retry
 //	the stream is given up       device    device   -        device
 //
+// Where the memory gives at once (memory.giveAtOnce), a block that is not isolated is
+// released in the attempt that the table says moves it to device.
+//
 // Whoever ends a launch does not wait for a stream's lock, the others do. It is Deallocate
 // that attempts from waitsForStream, so it can refuse the free.
 type freeState uint8
@@ -79,6 +82,9 @@ const (
 	// waitsForUnmap: the device has completed it, and the block is isolated, so that
 	// its memory must be unmapped.
 	waitsForUnmap
+	// waitsForNothing: the free is queued, and the memory gives at once, so that the block is
+	// released by who queued it.
+	waitsForNothing
 )
 
 // freeQueue is where the retired blocks of a stream wait until they are released. It
@@ -197,7 +203,7 @@ func (q *freeQueue) retry(queue func(*block) (freeState, error)) (first error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	left := slices.DeleteFunc(tried, func(p parkedFree) bool { return p.waits == waitsForDevice })
+	left := slices.DeleteFunc(tried, func(p parkedFree) bool { return p.waits >= waitsForDevice })
 	q.waiting.Add(int64(len(left) - len(tried)))
 	q.parked = append(left, q.parked[len(tried):]...) // others came meanwhile, none left
 	return first
@@ -371,12 +377,20 @@ type freeBytes struct {
 	// stream order. Outside they count as queued and completed at once, when the
 	// memory is back.
 	unmapped atomic.Uint64
+	// atOnce is the bytes that were released as they were freed. The stream's lock is held
+	// where they change.
+	atOnce atomic.Uint64
 }
 
 func (c *freeBytes) counters() core.FreeCounters {
-	completed := c.completed.Load() + c.unmapped.Load() // first: queued must not be behind it
-	return core.FreeCounters{Queued: c.queued.Load() + c.unmapped.Load(), Completed: completed}
+	both := c.unmapped.Load() + c.atOnce.Load()
+	completed := c.completed.Load() // first: queued must not be behind it
+	return core.FreeCounters{Queued: c.queued.Load() + both, Completed: completed + both}
 }
+
+// noteAtOnce counts bytes that were released as they were freed; the stream's lock must be
+// held.
+func (c *freeBytes) noteAtOnce(bytes uint64) { c.atOnce.Store(c.atOnce.Load() + bytes) }
 
 // pending is the bytes that are queued and not completed.
 func (c *freeBytes) pending() uint64 {

@@ -190,13 +190,13 @@ func (l *lane) behindAll() (*stream, uint64) {
 }
 
 // look asks the device whether it has come to the lane's newest mark. It records a point
-// behind the mark, if there is none, and asks for that. What cannot be asked is not known.
-// lanes.moving is held.
-func (l *lane) look() {
-	s, mark := l.behindAll()
-	if s.HasCompleted(mark) {
-		return
+// behind the mark, if there is none, and asks for that. While the stream captures nobody can
+// know. lanes.moving is held. Errors are the driver's.
+func (l *lane) look() error {
+	if l.isCompleted() {
+		return nil
 	}
+	s, mark := l.behindAll()
 	s.Lock()
 	defer s.Unlock()
 	for range 2 { // the point of an earlier look may stand in front of the mark
@@ -204,18 +204,25 @@ func (l *lane) look() {
 			l.forgetQueried()
 			p, err := s.FinalOrRecord(0)
 			if err != nil {
-				return
+				return unlessCapturing(err)
 			}
 			l.queried = p
 		}
 		if done, err := s.QueryCompleted(l.queried); err != nil || !done {
-			return
+			return err
 		}
 		l.forgetQueried()
 		if s.HasCompleted(mark) {
-			return
+			return nil
 		}
 	}
+	return nil
+}
+
+// isCompleted reports whether the device is known to have come to the newest mark.
+func (l *lane) isCompleted() bool {
+	s, mark := l.behindAll()
+	return s.HasCompleted(mark)
 }
 
 func (l *lane) forgetQueried() {

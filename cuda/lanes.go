@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -144,7 +145,7 @@ func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
 		return err
 	}
 	start := time.Now()
-	m.look()
+	_ = m.look()       // who needs the streams is told
 	_ = m.store.Reap() // what the driver refused to unmap before
 	if err := m.collect(m.wholePages(bytes)); err != nil {
 		return err
@@ -269,11 +270,38 @@ func (m *lanes) wholePages(bytes uint64) uint64 {
 	return (bytes + page - 1) / page * page
 }
 
-// look asks the device how far it has come on the streams of all lanes.
-func (m *lanes) look() {
+// look asks the device how far it has come on the streams of all lanes. What cannot be asked
+// is not known. It returns the first error.
+func (m *lanes) look() (first error) {
 	for _, l := range *m.all.Load() {
-		l.look()
+		err := l.look()
+		first = cmp.Or(first, err)
 	}
+	return first
+}
+
+func (m *lanes) giveAtOnce() bool { return true }
+
+// given does without the driver: a reap looks.
+func (m *lanes) given() (completed func() bool) {
+	type place struct {
+		stream *stream
+		mark   uint64
+	}
+	var left []place
+	for _, l := range *m.all.Load() {
+		s, mark := l.behindAll()
+		left = append(left, place{s, mark})
+	}
+	return func() bool {
+		left = slices.DeleteFunc(left, func(p place) bool { return p.stream.HasCompleted(p.mark) })
+		return len(left) == 0
+	}
+}
+
+// due is true while the device is not known to have come to all that is free.
+func (m *lanes) due() bool {
+	return slices.ContainsFunc(*m.all.Load(), func(l *lane) bool { return !l.isCompleted() })
 }
 
 // explain is the refusal of a request.
@@ -294,11 +322,16 @@ func (m *lanes) used() (bytes uint64) {
 
 func (m *lanes) reap() error {
 	m.noteHigh(m.used())
+	var looked error
 	if m.moving.TryLock() { // who has it moves pages, and the next reap will do
+		if !m.closed {
+			looked = m.look()
+		}
 		m.forgetEmpty()
 		m.moving.Unlock()
 	}
-	return m.store.Reap()
+	err := m.store.Reap()
+	return cmp.Or(looked, err)
 }
 
 // forgetEmpty drops the lanes of streams that were given up and that have no memory any
@@ -389,7 +422,7 @@ func (m *lanes) close() error {
 	m.moving.Lock()
 	defer m.moving.Unlock()
 	if !m.closed {
-		m.look()
+		_ = m.look()
 	}
 	if err := m.unmapUnused(0); err != nil {
 		return err

@@ -34,6 +34,10 @@ import (
 //     always on the stream on which it was taken. After an error it is still taken, and the
 //     tracker tries again.
 //
+// Where giveAtOnce is true, whatever is given may be taken on any stream at once, behind waits
+// that the memory queues itself. So its block is released with it, and nobody looks whether the
+// device has come to its free. Otherwise it is released when that is seen.
+//
 // makeRoom, reap, trim and close may wait for the driver, and no lock is held over them.
 // Close comes last: the tracker lets reap and trim end before, and calls neither of them nor
 // take and makeRoom after it. What is still taken then stays good until it is given. A reap of
@@ -42,6 +46,12 @@ type memory interface {
 	take(s *stream, bytes uint64) (ptr uint64, err error)
 	give(s *stream, ptr, bytes uint64) error
 	makeRoom(s *stream, bytes uint64, err error) error
+	giveAtOnce() bool
+	// given is what a drain waits for besides the frees that are pending: completed reports
+	// whether reaps have seen that the device has come to all that was given before.
+	given() (completed func() bool)
+	// due reports whether a reap may see more than the one before.
+	due() bool
 	// reap looks at what the device has completed, so that addTo tells of now.
 	reap() error
 	// trim gives what nobody has back to the device, but for so many bytes.
@@ -169,6 +179,13 @@ func (p *driverPool) give(s *stream, ptr, _ uint64) error {
 
 // makeRoom has nothing to try: the driver has.
 func (p *driverPool) makeRoom(_ *stream, _ uint64, err error) error { return err }
+
+// giveAtOnce is false: another stream gets the memory when the device has come to its free.
+func (p *driverPool) giveAtOnce() bool { return false }
+
+// given and due have nothing to tell: each free is pending until it is completed.
+func (p *driverPool) given() func() bool { return func() bool { return true } }
+func (p *driverPool) due() bool          { return false }
 
 // reap reads the pool. Of several readings at a time the one that was begun last stays:
 // on a runtime that goes quiet nobody would correct an older one that came back later.

@@ -70,6 +70,10 @@ func (m *ledgerMemory) give(s *stream, ptr, bytes uint64) error {
 
 func (m *ledgerMemory) makeRoom(_ *stream, _ uint64, err error) error { return err }
 
+func (m *ledgerMemory) giveAtOnce() bool   { return m.under.giveAtOnce() }
+func (m *ledgerMemory) given() func() bool { return m.under.given() }
+func (m *ledgerMemory) due() bool          { return m.under.due() }
+
 func (m *ledgerMemory) reap() error            { return m.under.reap() }
 func (m *ledgerMemory) trim(keep uint64) error { return m.under.trim(keep) }
 

@@ -34,6 +34,7 @@ const unlimited = math.MaxInt
 // may have others behind it: whoever holds a lock hands what it took to a caller that
 // holds none.
 type reapBatch struct {
+	// stream is whose queue has the frees, nil for one that no queue has had.
 	stream  *stream
 	entries []pendingFree
 	next    *reapBatch
@@ -45,6 +46,13 @@ var reapBatches = sync.Pool{New: func() any { return new(reapBatch) }}
 func (r *tracker) newBatch(s *stream) *reapBatch {
 	batch := reapBatches.Get().(*reapBatch)
 	batch.stream = s
+	return batch
+}
+
+// batchOf returns a batch of one retired block that waits for nothing.
+func (r *tracker) batchOf(b *block) *reapBatch {
+	batch := r.newBatch(nil)
+	batch.entries = append(batch.entries, pendingFree{block: b})
 	return batch
 }
 
@@ -116,7 +124,9 @@ func (r *tracker) lookAtMark(s *stream) (bool, error) {
 func (r *tracker) releaseCompleted(batch *reapBatch) {
 	for batch != nil {
 		next := batch.next
-		batch.entries = batch.stream.frees.setAside(batch.entries)
+		if batch.stream != nil {
+			batch.entries = batch.stream.frees.setAside(batch.entries)
+		}
 		r.release(batch)
 		batch = next
 	}
@@ -128,13 +138,17 @@ func (r *tracker) release(batch *reapBatch) {
 	if len(batch.entries) > 0 {
 		batch.leaveBooks(monotime.Now())
 	}
-	q := &batch.stream.frees
-	for i := range batch.entries {
-		p := &batch.entries[i]
-		q.bytes.noteReleased(p)
-		r.releaseBlock(p.block)
+	if batch.stream != nil {
+		for i := range batch.entries {
+			batch.stream.frees.bytes.noteReleased(&batch.entries[i])
+		}
 	}
-	batch.noteReleased(q)
+	for i := range batch.entries {
+		r.releaseBlock(batch.entries[i].block)
+	}
+	if batch.stream != nil {
+		batch.noteReleased(&batch.stream.frees)
+	}
 	clear(batch.entries)
 	*batch = reapBatch{entries: batch.entries[:0]}
 	reapBatches.Put(batch)
@@ -262,9 +276,13 @@ func (r *tracker) Drain(ctx context.Context) error {
 	for _, s := range r.streams.table.streams() {
 		targets = append(targets, target{&s.frees, s.frees.entered.Load()})
 	}
+	completed := r.memory.given()
 	err := deadline.Poll(ctx, func() (bool, error) {
 		if err := r.ReapPending(ctx); err != nil {
 			return false, err
+		}
+		if !completed() {
+			return false, nil
 		}
 		for _, t := range targets {
 			if t.frees.releasedUpTo() < t.entered {
@@ -313,5 +331,5 @@ func (r *tracker) hasPending() bool {
 			return true
 		}
 	}
-	return r.backlog.n.Load() > 0 || r.mapper.Leftover()
+	return r.backlog.n.Load() > 0 || r.mapper.Leftover() || r.memory.due()
 }

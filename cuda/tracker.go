@@ -26,6 +26,8 @@ type tracker struct {
 	streams *StreamPool
 
 	memory memory
+	// atOnce is the memory's giveAtOnce.
+	atOnce bool
 	// inMemory is how many are in a call of the memory's that closing it must not
 	// overtake, or memoryGone.
 	inMemory atomic.Int64
@@ -51,7 +53,7 @@ type tracker struct {
 // init makes r, which is zero, the tracker of a backend over a source of memory. The caller
 // starts the reaper.
 func (r *tracker) init(owner core.Resource, name string, drv driver.Driver, streams *StreamPool, m memory, props driver.Properties, isolatedAddresses uint64, isolatedRanges int) {
-	r.owner, r.name, r.streams, r.memory = owner, name, streams, m
+	r.owner, r.name, r.streams, r.memory, r.atOnce = owner, name, streams, m, m.giveAtOnce()
 	r.windows = books.NewWindows(&streams.table.group, time.Now())
 	r.mapper = vmm.New(drv, props.MapGranularity, isolatedAddresses, isolatedRanges)
 	r.reaperStop, r.reaperDone, r.closing = make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
@@ -206,10 +208,13 @@ func (r *tracker) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 // Ordinal is the device's.
 func (r *tracker) Ordinal() int { return r.streams.table.ordinal }
 
-// Features is use tracking in stream order, and isolation if the device maps
-// memory.
+// Features is use tracking in stream order, isolation if the device maps memory, and ordered
+// release if the memory is the runtime's own.
 func (r *tracker) Features() core.Features {
 	f := core.UseTracking | core.StreamOrdered
+	if r.atOnce {
+		f |= core.OrderedRelease
+	}
 	if r.mapper.Granularity() != 0 {
 		f |= core.Isolation
 	}

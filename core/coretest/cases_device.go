@@ -187,7 +187,7 @@ func (t *trial) steal(b core.Block, thief core.StreamID, release func()) {
 	t.free(b)
 	time.Sleep(5 * time.Millisecond) // a free that does not wait for the use is passed now
 	t.succeed(t.Resource.ReapPending(t.ctx), "reap")
-	t.check(t.Resource.State(b.ID) != core.Freed, "the block was freed under a stalled use")
+	t.notPassed(b, "a use is stalled")
 	var loot []core.Block
 	for range 3 {
 		taken := t.alloc(tile, thief)
@@ -201,6 +201,17 @@ func (t *trial) steal(b core.Block, thief core.StreamID, release func()) {
 		t.holds(t.finalBytes(thief, taken), 0xee, "the newer block")
 		t.free(taken)
 	}
+}
+
+// notPassed demands that a block which was given back is in the books, because the device has
+// not come to its free. Where blocks are released in order it is not: there the bytes tell.
+func (t *trial) notPassed(b core.Block, why string) {
+	t.Helper()
+	if t.Resource.Features().Has(core.OrderedRelease) {
+		return
+	}
+	t.check(t.books.notices(b) == 0 && t.Resource.State(b.ID) != core.Freed, "the block was released although %s", why)
+	t.check(t.Resource.Stats().Outstanding().Requested >= t.before.Outstanding().Requested+tile, "the block left the books although %s", why)
 }
 
 // mergeAcrossStreams is the data race that RMM's pool had (RMM issue 2490):
@@ -242,8 +253,7 @@ func (t *trial) reapNeverBlocks() {
 	if t.promptly("reap over a stalled stream", func() { err = t.Resource.ReapPending(t.ctx) }) {
 		t.succeed(err, "reap over a stalled stream")
 	}
-	t.check(t.books.notices(b) == 0 && t.Resource.State(b.ID) != core.Freed, "the block was released although its stream is stalled")
-	t.check(t.Resource.Stats().Outstanding().Requested >= t.before.Outstanding().Requested+tile, "the block left the books although its stream is stalled")
+	t.notPassed(b, "its stream is stalled")
 	release()
 	t.syncAll(stream)
 	t.drain()
@@ -262,7 +272,7 @@ func (t *trial) drainIsBounded() {
 	if t.promptly("drain over a stalled stream", func() { err = t.Resource.Drain(ctx) }) {
 		t.refused(err, "drain over a stalled stream", context.DeadlineExceeded)
 	}
-	t.check(t.Resource.State(b.ID) != core.Freed, "the block was freed although its stream is stalled")
+	t.notPassed(b, "its stream is stalled")
 	release()
 	t.drain()
 	t.check(t.Resource.State(b.ID) == core.Freed, "after drain the block is %v", t.Resource.State(b.ID))

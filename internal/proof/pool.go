@@ -160,7 +160,8 @@ func (h *hosted) note() {
 }
 
 // endStep puts the frees into the history that a step has queued, and looks whether the
-// listeners were told of a block too early.
+// listeners were told of a block too early: before its free was queued. Whoever gets the memory
+// then comes behind that, which the history is judged for.
 func (h *hosted) endStep() error {
 	var open program.Set
 	for _, o := range h.open {
@@ -174,7 +175,7 @@ func (h *hosted) endStep() error {
 	}
 	h.retired &= open
 	for _, b := range h.told {
-		if !h.device.Freed(b) {
+		if h.retired.Has(b) {
 			return fmt.Errorf("%w: block %d", ErrEarly, b)
 		}
 	}

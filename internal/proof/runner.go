@@ -24,7 +24,7 @@ var (
 	// ErrAnswer: a call was refused that must not be, or was not that must be.
 	ErrAnswer = errors.New("a call was answered wrongly")
 	// ErrEarly: the listeners were told of a block too early.
-	ErrEarly = errors.New("a block is called reusable before the device has executed its free")
+	ErrEarly = errors.New("a block is called reusable before the device has executed its free, or, where blocks are released in order, before that is queued")
 	// ErrTorn: a block was unmapped under the device's hands.
 	ErrTorn = errors.New("a block is unmapped before the device has done what uses it")
 )

@@ -118,6 +118,19 @@ func (b *Books) Retire(c *core.Block, withheld bool) {
 	}
 }
 
+// Free is Retire and Leave in one step, for a block whose memory can be used again at once.
+// The lock must be held.
+func (b *Books) Free(c *core.Block, withheld bool) {
+	b.retired.add(c)
+	b.released.add(c)
+	b.giveLive(c, withheld)
+	b.slack[Outstanding] += int64(c.Bytes)
+	b.reusable.Note(0)
+	if b.retired.bytes > b.allocated.bytes {
+		b.underflows++
+	}
+}
+
 // Revive undoes a retire. Others may have been given the memory's share of the
 // peak meanwhile, so this may be a new one: what is short is for [Group.Raise].
 func (b *Books) Revive(c *core.Block, withheld bool) Shortage {

@@ -118,7 +118,7 @@ func subject(t *testing.T, order []string, place Place) coretest.Subject {
 	b := &build{t: t, place: place, ring: logging.NewRing(1 << 10)}
 	b.stack = place.Open(t, func(d driver.Driver) driver.Driver { faults = drivertest.NewFaults(d); return faults })
 	s := coretest.Subject{
-		Features: core.UseTracking | core.StreamOrdered | b.stack.Backend.Features()&core.Isolation, Device: place.Device(b.stack), Capacity: place.Bytes, MaxBlock: place.MaxBlock,
+		Features: core.UseTracking | core.StreamOrdered | b.stack.Backend.Features()&(core.Isolation|core.OrderedRelease), Device: place.Device(b.stack), Capacity: place.Bytes, MaxBlock: place.MaxBlock,
 		Streams: func(t testing.TB) core.StreamID { return b.stack.Lease(t, "conformance").ID() },
 	}
 	if b.stack.Async != nil { // the other has no call of the driver to fail

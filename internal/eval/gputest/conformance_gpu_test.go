@@ -88,7 +88,7 @@ func (h *hardware) backend(t *testing.T) (coretest.Subject, *drivertest.Faults) 
 	stack := p.Open(t, func(d driver.Driver) driver.Driver { faults = drivertest.NewFaults(d); return faults })
 	subject := coretest.Subject{
 		Resource: stack.Backend,
-		Features: core.UseTracking | core.StreamOrdered | stack.Backend.Features()&core.Isolation,
+		Features: core.UseTracking | core.StreamOrdered | stack.Backend.Features()&(core.Isolation|core.OrderedRelease),
 		Streams:  func(t testing.TB) core.StreamID { return stack.Lease(t, "conformance").ID() },
 		Device:   p.Device(stack),
 		Capacity: p.Bytes, MaxBlock: p.MaxBlock,
