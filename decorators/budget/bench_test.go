@@ -2,6 +2,7 @@ package budget
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 
@@ -26,11 +27,59 @@ func BenchmarkPair(b *testing.B) {
 	})
 }
 
-// BenchmarkPairParallel is the same from all processors, each on its own
-// stream.
+// BenchmarkPairCold is the pair with 1000 blocks alive that are freed in order.
+func BenchmarkPairCold(b *testing.B) {
+	r, ring := benchBudget(b), make([]core.BlockID, 1000)
+	req := core.Request{Bytes: 4096, Stream: 1, Tag: "sort.keys"}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		at := &ring[i%len(ring)]
+		if at.Generation != 0 {
+			if _, err := r.Deallocate(b.Context(), *at); err != nil {
+				b.Fatal(err)
+			}
+		}
+		block, err := r.Allocate(b.Context(), req)
+		if err != nil {
+			b.Fatal(err)
+		}
+		*at = block.ID
+	}
+}
+
+// BenchmarkPairParallel is the pair from all processors, each on its own stream, with a
+// limit that is far, near (some streams keep credit), and that just fits.
 func BenchmarkPairParallel(b *testing.B) {
-	b.Run("bare", func(b *testing.B) { parallelPairs(b, &leaf{}) })
-	b.Run("budget", func(b *testing.B) { parallelPairs(b, benchBudget(b)) })
+	b.Run("bare", func(b *testing.B) { parallelPairs(b, &apart{}) })
+	fits := 4096 * uint64(runtime.GOMAXPROCS(0))
+	for _, c := range []struct {
+		name  string
+		limit uint64
+	}{{"far", 1 << 40}, {"near", fits + creditShare*4096/2}, {"full", fits}} {
+		b.Run(c.name, func(b *testing.B) {
+			r, err := New(&apart{}, Config{Limit: c.limit})
+			if err != nil {
+				b.Fatal(err)
+			}
+			parallelPairs(b, r)
+		})
+	}
+}
+
+// apart is a leaf whose streams share nothing.
+type apart struct {
+	leaf
+	generations [64]struct {
+		last core.Generation
+		_    [120]byte
+	}
+}
+
+func (a *apart) Allocate(_ context.Context, r core.Request) (core.Block, error) {
+	last := &a.generations[r.Stream].last
+	*last += core.Generation(len(a.generations))
+	id := core.BlockID{Ptr: 0x1000, Generation: *last + core.Generation(r.Stream), AllocStream: r.Stream}
+	return core.Block{ID: id, Requested: r.Requested, Bytes: r.Bytes, Align: r.Align, Tag: r.Tag, State: core.Live}, nil
 }
 
 func benchBudget(b *testing.B) *Resource {
