@@ -1,21 +1,21 @@
 package budget
 
 import (
+	"slices"
+
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/blocktable"
 )
 
 // record is what the budget keeps of one block: where it is counted, and
-// which of its bytes are drawn from a claim.
+// which of its bytes are drawn from a claim. It is one cache line.
 type record struct {
-	// node has no generation until the block is known.
 	node         blocktable.Node[record]
 	tally        *tally
 	account      *streamAccount
 	bytes, drawn uint64
 	pending      bool
 	state        core.BlockState // where the tally counts it
-	next         *record         // among those underway, or spare
 }
 
 // records are those of one stream ledger, whose lock guards all but one step. A
@@ -25,28 +25,42 @@ type record struct {
 // allocation takes the stream ledger's lock once and not twice.
 type records struct {
 	filed    blocktable.Table[record]
-	underway *record
-	spare    *record
+	underway []underway
+	spare    []*record
+	made     int
 }
 
-// open returns an empty record for a grant.
+// underway is the record of a grant that may not be a block yet: while it has the word
+// that it had, which is that of an earlier block.
+type underway struct {
+	*record
+	earlier uint64
+}
+
+// madeAtOnce makes a piece of memory of its own for records of one stream ledger, which
+// share no cache line with those of another.
+const madeAtOnce = 8
+
+// open returns a record for a grant.
 func (t *records) open() *record {
 	t.file(0)
-	if t.spare == nil {
+	if len(t.spare) == 0 {
 		t.makeSpares()
 	}
-	r := t.spare
-	t.spare = r.next
-	r.next, t.underway = t.underway, r
+	last := len(t.spare) - 1
+	r := t.spare[last]
+	t.spare = t.spare[:last]
+	t.underway = append(t.underway, underway{r, r.node.Word.Load()})
 	return r
 }
 
-// makeSpares makes several at once: few for a stream ledger that holds little. So
-// many in one piece share no cache line with those of another.
+// makeSpares makes several, and room for all to be spare.
 func (t *records) makeSpares() {
-	slab := make([]record, max(8, min(64, t.filed.Len())))
-	for i := range slab {
-		t.recycle(&slab[i])
+	t.made += madeAtOnce
+	t.spare = slices.Grow(t.spare, t.made)
+	made := new([madeAtOnce]record)
+	for i := range made {
+		t.recycle(&made[i])
 	}
 }
 
@@ -55,11 +69,8 @@ func (r *record) become(g core.Generation) { r.node.Word.Store(blocktable.Word(g
 
 // abandon takes back a record whose grant became no block.
 func (t *records) abandon(r *record) {
-	at := &t.underway
-	for *at != r {
-		at = &(*at).next
-	}
-	*at = r.next
+	i := slices.IndexFunc(t.underway, func(u underway) bool { return u.record == r })
+	t.underway = slices.Delete(t.underway, i, i+1)
 	t.recycle(r)
 }
 
@@ -69,8 +80,8 @@ func (t *records) find(g core.Generation) *record {
 	return t.filed.Find(g)
 }
 
-// remove takes the record of g out of the table and returns it, nil if there is none. The
-// caller recycles it.
+// remove takes the record of g out and returns it, nil if there is none. The caller
+// recycles it.
 func (t *records) remove(g core.Generation) *record {
 	if r := t.file(g); r != nil {
 		return r
@@ -80,27 +91,25 @@ func (t *records) remove(g core.Generation) *record {
 
 // recycle keeps r for a later grant.
 func (t *records) recycle(r *record) {
-	r.node.Word.Store(0)
 	r.pending = false
-	r.next, t.spare = t.spare, r
+	t.spare = append(t.spare, r)
 }
 
 // file moves the records that have become blocks to the table, but for that of
 // wanted, which it takes out and returns: a block that is freed soon never gets
 // there. Few are underway at a time: as many as there are goroutines in an allocation.
 func (t *records) file(wanted core.Generation) (found *record) {
-	for at := &t.underway; *at != nil; {
-		r := *at
-		switch r.node.Generation() {
-		case 0:
-			at = &r.next
-			continue
-		case wanted:
-			found = r
+	left := t.underway[:0]
+	for _, u := range t.underway {
+		switch word := u.node.Word.Load(); {
+		case word == u.earlier:
+			left = append(left, u)
+		case u.node.Generation() == wanted:
+			found = u.record
 		default:
-			t.filed.Insert(r.node.Generation(), &r.node, r)
+			t.filed.Insert(u.node.Generation(), &u.node, u.record)
 		}
-		*at = r.next
 	}
+	t.underway = left
 	return found
 }
