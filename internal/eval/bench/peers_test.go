@@ -12,9 +12,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// BenchmarkPeers is BenchmarkGPUPeers over a driver that does nothing.
-func BenchmarkPeers(b *testing.B) { peers(b, nothing) }
-
 // peers runs each loop through the whole stack with the guard at its default, over the
 // runtime's own pool and over the driver's. Names, sizes, counts and seeds are those of
 // tools/peers/loops.hpp.
@@ -75,6 +72,22 @@ func spread() []uint64 {
 		sizes[i] = least + r.next()%least
 	}
 	return sizes
+}
+
+// TestSizesAreThoseOfTheOtherAllocators pins the lists: loops.hpp makes the same.
+func TestSizesAreThoseOfTheOtherAllocators(t *testing.T) {
+	for name, c := range map[string]struct {
+		sizes []uint64
+		want  uint64
+	}{"mix": {mix(), 122995183872}, "spread": {spread(), 247699951359}} {
+		var sum uint64
+		for i, bytes := range c.sizes {
+			sum += uint64(i+1) * bytes
+		}
+		if len(c.sizes) != listed || sum != c.want {
+			t.Errorf("%s: %d sizes, weighted sum %d, want %d", name, len(c.sizes), sum, c.want)
+		}
+	}
 }
 
 // blockRing is the live blocks of a goroutine: a step frees the oldest and allocates another.

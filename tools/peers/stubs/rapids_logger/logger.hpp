@@ -1,6 +1,10 @@
-// Stands for rapids_logger, which RMM's headers name: a logger that says nothing.
+// Stands for rapids_logger, which RMM's headers name: a logger that says nothing. RMM's
+// headers count on some of what the real one includes.
 #pragma once
+#include <cstdint>
+#include <cstdio>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 namespace rapids_logger {
