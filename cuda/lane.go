@@ -38,6 +38,8 @@ type lane struct {
 	used uint64
 	_    [64]byte
 
+	// surplus is what trimIdle may still give back of the lane. lanes.moving guards it.
+	surplus uint64
 	// queried is the point by which it will be known that the device has come to the
 	// newest mark, nil if nobody asks. lanes.moving guards it.
 	queried *fence.Point
@@ -158,19 +160,54 @@ func (l *lane) cutCompleted(most uint64) (run, bool) {
 	return l.cutLocked(min(longest, most), l.completed)
 }
 
+// cutOldest cuts, of the free pages that the device is known to have come to the mark of, those
+// with the oldest mark: at most so many bytes, in pages, and no more than nobody has needed
+// since the lane's last turn.
+func (l *lane) cutOldest(most, page uint64) (run, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	most = min(most, l.fit.Lowest()) / page * page
+	var oldest, length uint64
+	l.fit.Pages(func(_, bytes, mark uint64) bool {
+		if l.completed(mark) && (length == 0 || mark < oldest) {
+			oldest, length = mark, bytes
+		}
+		return true
+	})
+	if min(length, most) == 0 {
+		return run{}, false
+	}
+	return l.cutLocked(min(length, most), func(mark uint64) bool { return mark == oldest })
+}
+
+// turn returns how many bytes of pages that are free now nobody has needed since the last turn.
+func (l *lane) turn() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	unneeded := l.fit.Lowest()
+	l.fit.TurnLowest()
+	return unneeded - min(unneeded, l.fragmented())
+}
+
+// fragmented is what of the free bytes is no whole page; the lane is locked.
+func (l *lane) fragmented() uint64 {
+	free, _ := l.fit.Bytes()
+	l.fit.Pages(func(_, bytes, _ uint64) bool {
+		free -= bytes
+		return true
+	})
+	return free
+}
+
 // addTo adds what the lane has: its blocks, as they were asked for and as they lie, and
 // what of its free bytes is no whole page.
 func (l *lane) addTo(h *holdings) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	free, used := l.fit.Bytes()
-	l.fit.Pages(func(_, bytes, _ uint64) bool {
-		free -= bytes
-		return true
-	})
+	_, used := l.fit.Bytes()
 	h.requested += l.used
 	h.used += used
-	h.fragmented += free
+	h.fragmented += l.fragmented()
 }
 
 // isForgettable reports whether the lane has no memory, and will have none: only its own stream's

@@ -43,6 +43,7 @@ type lanes struct {
 	// moving is held by who moves pages, except for a takeover.
 	moving sync.Mutex
 	closed bool
+	idle   idleTrim
 
 	opening  sync.Mutex
 	all      atomic.Pointer[[]*lane]
@@ -51,6 +52,25 @@ type lanes struct {
 	counting sync.Mutex
 	moves    core.OwnPoolStats // the moves alone
 }
+
+// idleTrim is what trimIdle knows; moving guards all but after.
+type idleTrim struct {
+	// after is how long pages must have been unneeded, negative for no trimming.
+	after time.Duration
+	// turned is when it was last looked which were.
+	turned time.Time
+	// under reports that some surplus is left; spare is that of the pages without an address,
+	// and seen what was spare at the last look.
+	under       bool
+	spare, seen uint64
+}
+
+// trimPages is how many pages a step of trimIdle gives back at most, and trimLanes of how many
+// lanes it asks the device: on an H200 that is under half a millisecond.
+const (
+	trimPages = 16
+	trimLanes = 16
+)
 
 // holdings is what lanes have, in bytes: their blocks, as they were asked for and as they lie, and
 // what is free beside those and no whole page.
@@ -363,16 +383,89 @@ func (m *lanes) noteHigh(used uint64) {
 func (m *lanes) trim(keep uint64) error {
 	m.moving.Lock()
 	defer m.moving.Unlock()
+	return m.giveBack(func() error {
+		m.look()
+		if err := m.unmapUnused(keep); err != nil {
+			return err
+		}
+		return m.store.Release(keep)
+	})
+}
+
+// giveBack counts what f gives back to the device; moving is held.
+func (m *lanes) giveBack(f func() error) error {
 	start, before := time.Now(), m.store.Held()
-	m.look()
-	err := m.unmapUnused(keep)
-	if err == nil {
-		err = m.store.Release(keep)
-	}
+	err := f()
 	if given := before - m.store.Held(); given > 0 {
 		m.count(func(moves *core.OwnPoolStats) { moves.Trims.Note(given, time.Since(start)) })
 	}
 	return err
+}
+
+// trimIdle is a step of giving back what nobody needs. From time to time it looks what of each
+// lane's memory was free at every moment since the last look; the steps after that give back
+// as much of it, a few pages each. A lane that needs its memory again keeps what is left.
+func (m *lanes) trimIdle(now time.Time) error {
+	if m.idle.after < 0 || !m.moving.TryLock() { // who has it moves pages, and the next step will do
+		return nil
+	}
+	defer m.moving.Unlock()
+	if m.closed {
+		return nil
+	}
+	if now.Sub(m.idle.turned) >= m.idle.after {
+		m.idle.turned = now
+		m.findSurplus()
+	}
+	if !m.idle.under {
+		return nil
+	}
+	return m.giveBack(m.trimSurplus)
+}
+
+// findSurplus looks what nobody needed since the last look; moving is held.
+func (m *lanes) findSurplus() {
+	_ = m.store.Reap() // what the driver refused to unmap before
+	spare := m.spare()
+	m.idle.spare, m.idle.seen = min(spare, m.idle.seen), spare
+	m.idle.under = m.idle.spare > 0
+	for _, l := range *m.all.Load() {
+		l.surplus = l.turn()
+		m.idle.under = m.idle.under || l.surplus > 0
+	}
+}
+
+// trimSurplus gives some surplus back: of each lane the oldest first. What the device has not come
+// to stays until the next look. moving is held.
+func (m *lanes) trimSurplus() error {
+	left, queried := trimPages*m.page, 0
+	var first error
+	for _, l := range *m.all.Load() {
+		if l.surplus < m.page {
+			continue
+		}
+		if queried == trimLanes || left == 0 {
+			break
+		}
+		queried++
+		_ = l.look() // what cannot be asked is not known
+		for left > 0 {
+			r, ok := l.cutOldest(min(l.surplus, left), m.page)
+			if !ok {
+				l.surplus = 0
+				break
+			}
+			l.surplus -= r.bytes
+			left -= r.bytes
+			first = cmp.Or(first, m.store.Unmap(r.ptr, r.bytes))
+		}
+	}
+	spare := min(m.idle.spare, left)
+	m.idle.spare -= spare
+	left -= spare
+	m.idle.under = left == 0 || queried == trimLanes
+	give := trimPages*m.page - left
+	return cmp.Or(first, m.store.Release(m.store.Held()-min(m.store.Held(), give)))
 }
 
 // unmapUnused makes free pages spare that the device has come to, while more than keep

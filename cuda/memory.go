@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -38,8 +39,8 @@ import (
 // that the memory queues itself. So its block is released with it, and nobody looks whether the
 // device has come to its free. Otherwise it is released when that is seen.
 //
-// makeRoom, reap, trim and close may wait for the driver, and no lock is held over them.
-// Close comes last: the tracker lets reap and trim end before, and calls neither of them nor
+// makeRoom, reap, trim, trimIdle and close may wait for the driver, and no lock is held over them.
+// Close comes last: the tracker lets reap and trim end before, and calls none of them nor
 // take and makeRoom after it. What is still taken then stays good until it is given. A reap of
 // the tracker's calls close again, for what was given since.
 type memory interface {
@@ -56,6 +57,9 @@ type memory interface {
 	reap() error
 	// trim gives what nobody has back to the device, but for so many bytes.
 	trim(keep uint64) error
+	// trimIdle is a step of giving back what nobody needed for some time, on each tick of the
+	// reaper: it takes little time, and calls no driver where nothing is to be given back.
+	trimIdle(now time.Time) error
 	// addTo adds what the memory has of the device (Reserved, ReservedHigh), what of
 	// that is taken (PoolUsed, PoolUsedHigh) and what is not (Cached): the drift is measured
 	// against PoolUsed. It makes no call of the driver.
@@ -201,6 +205,9 @@ func (p *driverPool) reap() (err error) {
 }
 
 func (p *driverPool) trim(keep uint64) error { return p.drv.PoolTrim(p.pool, keep) }
+
+// trimIdle has nothing to do: the driver has a release threshold.
+func (p *driverPool) trimIdle(time.Time) error { return nil }
 
 func (p *driverPool) addTo(st *core.Stats) {
 	last := p.last.Load()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -76,6 +77,8 @@ func (m *ledgerMemory) due() bool          { return m.under.due() }
 
 func (m *ledgerMemory) reap() error            { return m.under.reap() }
 func (m *ledgerMemory) trim(keep uint64) error { return m.under.trim(keep) }
+
+func (m *ledgerMemory) trimIdle(now time.Time) error { return m.under.trimIdle(now) }
 
 func (m *ledgerMemory) addTo(st *core.Stats) {
 	m.mu.Lock()

@@ -27,11 +27,20 @@ var _ core.Resource = (*PoolResource)(nil)
 // memory may be free in pieces at most addresses, and still be mapped in a row.
 const addressFactor = 3
 
+// defaultTrimAfter is longer than the pauses of a service that is used: what it gives back
+// it takes again at the price of mapping.
+const defaultTrimAfter = 30 * time.Second
+
 // PoolConfig configures a [PoolResource].
 type PoolConfig struct {
 	// Limit is how many bytes of the device the pool holds at most, rounded down to
 	// pages; 0 means no limit. Isolated blocks are not the pool's.
 	Limit uint64
+	// TrimAfter is how long memory must have been free all the time before the pool gives its
+	// wholly free pages back to the device, a few each ReapInterval; it takes up to twice as
+	// long until they go. 0 means 30 s, negative that only TrimPool gives back. With a negative ReapInterval
+	// nothing is given back by itself either.
+	TrimAfter time.Duration
 	// ReapInterval is the time between two looks at queued frees; 0 means
 	// 10 ms, negative that only calls reap.
 	ReapInterval time.Duration
@@ -69,6 +78,7 @@ func NewPoolResource(drv driver.Driver, streams *StreamPool, cfg PoolConfig) (*P
 		streams.hasResource.Store(false)
 		return nil, err
 	}
+	l.idle.after = cmp.Or(cfg.TrimAfter, defaultTrimAfter)
 	r := &PoolResource{lanes: l}
 	r.init(r, "pool("+deviceName(drv)+")", drv, streams, l, props, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges))
 	r.startReaper(cfg.ReapInterval)

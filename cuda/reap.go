@@ -315,10 +315,11 @@ func (r *tracker) startReaper(interval time.Duration) {
 			select {
 			case <-r.reaperStop:
 				return
-			case <-ticker.C:
+			case now := <-ticker.C:
 				if r.hasPending() {
 					_ = r.ReapPending(context.Background()) // the next call reports a lasting error
 				}
+				_ = r.withMemory("ReapPending", func() error { return r.memory.trimIdle(now) })
 			}
 		}
 	}()

@@ -35,6 +35,7 @@ type Fit struct {
 	page    uint64
 	free    uint64
 	used    uint64
+	lowest  uint64 // see TurnLowest
 	ranges  classes
 	blocks  table
 	edges   map[uint64]*record // where runs begin and end
@@ -72,6 +73,7 @@ func (f *Fit) Take(bytes uint64) (ptr uint64, ok bool) {
 	f.blocks.insert(r)
 	f.free -= bytes
 	f.used += bytes
+	f.lowest = min(f.lowest, f.free)
 	return r.ptr, true
 }
 
@@ -116,6 +118,7 @@ func (f *Fit) Cut(bytes uint64, covered func(mark uint64) bool) (ptr, n, mark ui
 	mark = r.mark
 	f.detach(f.carve(r, n))
 	f.free -= n
+	f.lowest -= min(f.lowest, n)
 	return ptr, n, mark, true
 }
 
@@ -138,6 +141,13 @@ func (f *Fit) Mark(mark uint64) {
 
 // Bytes is how much memory is free, and how much is taken.
 func (f *Fit) Bytes() (free, used uint64) { return f.free, f.used }
+
+// Lowest is the least that was free at any time since TurnLowest was called, without what was
+// cut out or added since.
+func (f *Fit) Lowest() uint64 { return f.lowest }
+
+// TurnLowest begins a new stretch of time for Lowest.
+func (f *Fit) TurnLowest() { f.lowest = f.free }
 
 // Largest is the size of the largest free range: what Take can return.
 func (f *Fit) Largest() uint64 { return f.ranges.largest() }

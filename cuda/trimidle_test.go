@@ -1,0 +1,163 @@
+package cuda_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
+)
+
+const (
+	trimAfter = 20 * time.Second
+	trimTick  = 10 * time.Millisecond
+)
+
+// withIdleTrim runs a test over a pool whose clock stands still while anything runs.
+func withIdleTrim(t *testing.T, after time.Duration, test func(*bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		test(newBench(t, func(c *teststack.Config) {
+			c.Pool, c.Async.ReapInterval = &cuda.PoolConfig{TrimAfter: after}, trimTick
+		}))
+	})
+}
+
+// reserved fails unless the pool and the device say that so many pages are held.
+func (b *bench) reserved(when string, pages uint64) {
+	b.Helper()
+	equal(b, "pages reserved "+when, b.Pool.Stats().Reserved/poolPage, pages)
+	equal(b, "pages of the device "+when, b.Sim.Books().Reserved/poolPage, pages)
+}
+
+func TestAnIdlePoolGivesItsMemoryBack(t *testing.T) {
+	withIdleTrim(t, trimAfter, func(b *bench) {
+		s := b.leases(2)
+		kept := b.alloc(s[0], 1000)
+		blocks := append(b.allocs(s[0], 30, poolPage), b.allocs(s[1], 40, poolPage)...)
+		for _, block := range blocks[:40] {
+			b.launch(s[1], writes(block))
+		}
+		b.free(blocks...)
+		before := b.Pool.Stats()
+		time.Sleep(trimAfter - time.Second)
+		b.reserved("before its time", before.Reserved/poolPage)
+		time.Sleep(2 * time.Second)
+		b.reserved("after it", 1)
+		st := b.Pool.Stats()
+		equal(t, "cached bytes", st.Cached, st.OwnPool.Fragmented)
+		trims := st.OwnPool.Trims
+		equal(t, "bytes trimmed", trims.Bytes, before.Reserved-poolPage)
+		if most := 16 * trims.Count * poolPage; trims.Bytes > most || trims.Count > trims.Bytes/poolPage {
+			t.Errorf("trims of at most 16 pages: %+v", trims)
+		}
+		calls := b.faults.Total()
+		time.Sleep(5 * trimAfter)
+		equal(t, "driver calls of an idle pool", b.faults.Total()-calls, 0)
+		b.free(kept)
+		time.Sleep(2*trimAfter + time.Second)
+		b.reserved("when nothing lives", 0)
+	})
+}
+
+func TestAPoolThatIsUsedKeepsWhatItNeeds(t *testing.T) {
+	withIdleTrim(t, trimAfter, func(b *bench) {
+		l := b.leases(1)[0]
+		b.free(b.allocs(l, 60, poolPage)...)
+		for second := range 200 {
+			blocks := b.allocs(l, 20, poolPage)
+			b.launch(l, writes(blocks...))
+			b.free(blocks...) // nothing lives when the ticker looks
+			time.Sleep(time.Second)
+			if second == 50 {
+				b.reserved("after a peak", 20)
+			}
+		}
+		b.reserved("in use", 20)
+		equal(t, "growths", b.Pool.Stats().OwnPool.Growths.Bytes, b.Pool.Stats().ReservedHigh)
+	})
+}
+
+// Free bytes beside blocks are not pages that nobody needs.
+func TestFragmentsMakeNoPageAnUnneededOne(t *testing.T) {
+	withIdleTrim(t, trimAfter, func(b *bench) {
+		l := b.leases(1)[0]
+		halves := b.allocs(l, 40, poolPage/2)
+		var kept []core.Block
+		for i, block := range halves {
+			if i%2 == 0 {
+				kept = append(kept, block)
+			} else {
+				b.free(block)
+			}
+		}
+		big := b.alloc(l, 8*poolPage)
+		before := b.Pool.Stats().OwnPool.Growths
+		for range 100 {
+			b.free(big)
+			time.Sleep(time.Second)
+			big = b.alloc(l, 8*poolPage)
+		}
+		if after := b.Pool.Stats().OwnPool.Growths; after != before {
+			t.Errorf("grown again: %+v, then %+v", before, after)
+		}
+		b.free(append(kept, big)...)
+	})
+}
+
+func TestPagesThatTheDeviceHasNotPassedAreNotTrimmed(t *testing.T) {
+	withIdleTrim(t, trimAfter, func(b *bench) {
+		l := b.leases(1)[0]
+		block := b.alloc(l, 8*poolPage)
+		release := b.hold(l)
+		b.launch(l, writes(block))
+		b.free(block)
+		time.Sleep(5 * trimAfter)
+		b.reserved("behind a launch", 8)
+		release()
+		time.Sleep(2 * trimAfter)
+		b.reserved("after it", 0)
+	})
+}
+
+func TestIdleTrimmingCanBeTurnedOff(t *testing.T) {
+	withIdleTrim(t, -1, func(b *bench) {
+		b.free(b.alloc(b.leases(1)[0], 8*poolPage))
+		time.Sleep(time.Hour)
+		b.reserved("after an hour", 8)
+	})
+}
+
+// Every call of the driver fails once while an idle pool gives back: later steps do the
+// rest, and nothing is lost.
+func TestIdleTrimmingLosesNothingWhenCallsFail(t *testing.T) {
+	for at := uint64(1); ; at++ {
+		failed := false
+		withIdleTrim(t, trimAfter, func(b *bench) {
+			s := b.leases(2)
+			kept := b.alloc(s[0], 1000)
+			b.free(append(b.allocs(s[0], 9, poolPage), b.allocs(s[1], 20, poolPage)...)...)
+			time.Sleep(trimAfter - time.Second)
+			from := b.faults.Total()
+			b.faults.FailCall(at, driver.InvalidValue)
+			time.Sleep(2 * time.Second)
+			failed = b.faults.Total() >= from+at
+			b.faults.Clear()
+			time.Sleep(4 * trimAfter)
+			b.reserved(fmt.Sprintf("after call %d failed", at), 1)
+			b.launch(s[0], writes(kept))
+			b.wantDrift("at the end", 0)
+			b.free(kept)
+		})
+		if !failed || t.Failed() {
+			if at < 30 {
+				t.Errorf("trimming made %d calls of the driver", at-1)
+			}
+			return
+		}
+	}
+}
