@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
@@ -18,6 +19,7 @@ import (
 // that are measured are exact.
 func withStoppedClock(t *testing.T, test func(*bench)) {
 	t.Helper()
+	defer monotime.SystemOnly()()
 	synctest.Test(t, func(t *testing.T) { test(newBench(t)) })
 }
 
