@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // noop is the least a resource can do, so that what is measured is the layer.
@@ -76,7 +77,7 @@ func layered(b testing.TB, level logging.Level, sinks ...logging.Sink) core.Reso
 }
 
 var (
-	clockRead time.Time
+	clockRead monotime.Instant
 	elapsed   time.Duration
 )
 
@@ -97,8 +98,8 @@ func BenchmarkPair(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			for range 2 {
-				clockRead = time.Now()
-				elapsed = time.Since(clockRead)
+				clockRead = monotime.Now()
+				elapsed = monotime.Now().Since(clockRead)
 			}
 		}
 	})

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // layerName is what the records of this layer have as Layer.
@@ -81,7 +82,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if upstream == nil {
 		return nil, &core.InvalidRequestError{Op: "logging.New", Field: "upstream", Reason: "nil: pass the resource to wrap"}
 	}
-	r := &Resource{upstream: upstream, ordinal: upstream.Ordinal(), ops: cfg.Level.ops(), clock: systemClock}
+	r := &Resource{upstream: upstream, ordinal: upstream.Ordinal(), ops: cfg.Level.ops(), clock: monotime.Now}
 	if r.ops == 0 {
 		return nil, &core.InvalidRequestError{Op: "logging.New", Field: "Level", Reason: fmt.Sprintf("%v is unknown: use Operations or Uses", cfg.Level)}
 	}

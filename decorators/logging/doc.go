@@ -24,10 +24,10 @@
 // # Cost
 //
 // A logged operation reads the monotonic clock twice, an operation that is not
-// logged never. The time of day is read once a second; a step of it shows in
-// records a second later at most, and in no duration. Nothing is formatted on
-// the caller's goroutine and nothing is allocated there, but for that reading
-// of the time of day: a record is a value that is copied into the sink.
+// logged never. A step of the time of day shows in records a tenth of a second
+// later at most, and in no duration. Nothing is formatted on the caller's goroutine and
+// nothing is allocated there: a record is a value that is copied into the sink, and where
+// a ring is the only sink an allocation, a free and a release are written right into it.
 //
 // # Sinks
 //

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -20,22 +21,15 @@ var (
 	errBad = errors.New("bad")
 )
 
-// testStart is when the clocks of the tests start.
+// testStart is when the records of the tests start.
 var testStart = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 
-// testClock ticks a millisecond at each reading of the time of day, takes
-// 250 µs for each operation, and counts its readings.
-func testClock(readings *atomic.Int64) clock {
-	var ticks atomic.Int64
-	return clock{
-		now: func() moment {
-			readings.Add(1)
-			return moment{&testStart, time.Duration(ticks.Add(1)) * time.Millisecond}
-		},
-		since: func(moment) time.Duration {
-			readings.Add(1)
-			return 250 * time.Microsecond
-		},
+// testClock goes on by 250 µs at each reading, and counts its readings.
+func testClock(readings *atomic.Int64) func() monotime.Instant {
+	var last atomic.Int64
+	return func() monotime.Instant {
+		readings.Add(1)
+		return monotime.Instant(last.Add(int64(250 * time.Microsecond)))
 	}
 }
 
@@ -56,7 +50,7 @@ func newBench(t *testing.T, level Level) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log.clock, log.sequence = testClock(&b.readings), new(sequence)
+	log.clock = testClock(&b.readings)
 	b.log = log
 	return b
 }
@@ -96,7 +90,7 @@ func (b *bench) allocate(bytes uint64) core.Block {
 func (b *bench) want(want core.Event) {
 	b.t.Helper()
 	got := b.one()
-	if got.Time.Before(testStart) || got.Duration != 250*time.Microsecond || got.Layer != "logging" || got.Ordinal != 3 {
+	if got.Time.Before(processStart) || got.Duration != 250*time.Microsecond || got.Layer != "logging" || got.Ordinal != 3 {
 		b.t.Errorf("time %v, duration %v, layer %q, ordinal %d", got.Time, got.Duration, got.Layer, got.Ordinal)
 	}
 	got.Time, got.Duration, got.Layer, got.Ordinal = want.Time, want.Duration, want.Layer, want.Ordinal

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // Record is one line of the log. It is a value; what it points to (texts and
@@ -92,46 +93,5 @@ func (rec *Record) instant() time.Time {
 // resources may share a sink.
 var lastSequence sequence
 
-// processStart is the zero of mono_ns: package initialisation, which is the
-// earliest instant that a library sees.
-var processStart = time.Now()
-
-// moment is an instant that has not been made a time.Time yet: most records
-// are overwritten in a ring before anybody reads them.
-type moment struct {
-	// base is a reading of both clocks, elapsed the time since by the
-	// monotonic one.
-	base    *time.Time
-	elapsed time.Duration
-}
-
-// time is the instant on both clocks.
-func (m moment) time() time.Time { return m.base.Add(m.elapsed) }
-
-// clock is how a layer tells the time: now when an operation begins, since
-// when it ends.
-type clock struct {
-	now   func() moment
-	since func(moment) time.Duration
-}
-
-// systemClock reads only the monotonic clock at each operation, which costs
-// half of reading both. The wall clock is read again once a second: a step of
-// it shows in the records that begin a second after it or later, and never in
-// a duration.
-var systemClock = clock{now: now, since: since}
-
-var lastWall atomic.Pointer[time.Time]
-
-func now() moment {
-	if base := lastWall.Load(); base != nil {
-		if elapsed := time.Since(*base); elapsed < time.Second {
-			return moment{base, elapsed}
-		}
-	}
-	base := time.Now()
-	lastWall.Store(&base)
-	return moment{base: &base}
-}
-
-func since(start moment) time.Duration { return time.Since(*start.base) - start.elapsed }
+// processStart is the zero of mono_ns.
+var processStart = monotime.Instant(0).Time()

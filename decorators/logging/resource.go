@@ -3,8 +3,10 @@ package logging
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // Resource is a [core.Resource] that forwards every call to its upstream,
@@ -18,7 +20,7 @@ type Resource struct {
 	ops      opSet
 	rings    []*Ring
 	sinks    []Sink // all the others
-	clock    clock
+	clock    func() monotime.Instant
 	sequence *sequence
 }
 
@@ -30,7 +32,7 @@ var _ core.EventSink = (*Resource)(nil)
 func (r *Resource) Emit(_ context.Context, e core.Event) {
 	if r.ops.has(e.Op) {
 		rec := Record{Event: e, Seq: r.sequence.next()}
-		r.deliver(&rec, moment{})
+		r.deliver(&rec)
 	}
 }
 
@@ -48,15 +50,19 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 	if !r.ops.has(core.OpAllocate) {
 		return r.upstream.Allocate(ctx, req)
 	}
-	start := r.clock.now()
+	start := r.clock()
 	b, err = r.upstream.Allocate(ctx, req)
+	took := r.clock().Since(start)
+	if err == nil && r.noted(ctx, core.OpAllocate, req.Stream, &b, start, took) {
+		return b, nil
+	}
 	rec := Record{Event: core.Event{Stream: req.Stream}}
 	if err == nil {
 		rec.describe(&b)
 	} else {
 		rec.describeFailed(&req)
 	}
-	return b, r.put(ctx, &rec, core.OpAllocate, start, err)
+	return b, r.put(ctx, &rec, core.OpAllocate, start, took, err)
 }
 
 // Deallocate forwards, and logs the block that was given back. The sequence
@@ -66,13 +72,17 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 	if !r.ops.has(core.OpDeallocate) {
 		return r.upstream.Deallocate(ctx, id)
 	}
-	start := r.clock.now()
-	rec := Record{Event: core.Event{Stream: id.AllocStream, Block: id}, Seq: r.sequence.next()}
+	start, seq := r.clock(), r.sequence.next()
 	b, err = r.upstream.Deallocate(ctx, id)
+	took := r.clock().Since(start)
+	if err == nil && r.noted(ctx, core.OpDeallocate, id.AllocStream, &b, start, took) {
+		return b, nil
+	}
+	rec := Record{Event: core.Event{Stream: id.AllocStream, Block: id}, Seq: seq}
 	if err == nil {
 		rec.describe(&b)
 	}
-	return b, r.put(ctx, &rec, core.OpDeallocate, start, err)
+	return b, r.put(ctx, &rec, core.OpDeallocate, start, took, err)
 }
 
 // Reserve forwards, and logs the bytes and the tag.
@@ -80,10 +90,11 @@ func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (cor
 	if !r.ops.has(core.OpReserve) {
 		return r.upstream.Reserve(ctx, bytes, tag)
 	}
-	start := r.clock.now()
+	start := r.clock()
 	claim, err := r.upstream.Reserve(ctx, bytes, tag)
+	took := r.clock().Since(start)
 	rec := Record{Event: core.Event{Tag: tag.OrUntagged(), Requested: bytes, Bytes: bytes}}
-	return claim, r.put(ctx, &rec, core.OpReserve, start, err)
+	return claim, r.put(ctx, &rec, core.OpReserve, start, took, err)
 }
 
 // ReleaseClaim forwards, and logs that it happened.
@@ -107,30 +118,40 @@ func (r *Resource) logged(ctx context.Context, op core.Op, call func() error) er
 	if !r.ops.has(op) {
 		return call()
 	}
-	start := r.clock.now()
-	return r.put(ctx, &Record{}, op, start, call())
+	start := r.clock()
+	err := call()
+	return r.put(ctx, &Record{}, op, start, r.clock().Since(start), err)
 }
 
-// put completes rec, delivers it and returns err. The clock is read first, so that
-// logging does not count itself.
-func (r *Resource) put(ctx context.Context, rec *Record, op core.Op, start moment, err error) error {
-	rec.Event.Duration = r.clock.since(start)
+// noted keeps an ordinary record in the rings, and reports whether that is all there
+// is to log: an operation on b, asked of stream, in no trace that is sampled, and no sink
+// that numbers it.
+func (r *Resource) noted(ctx context.Context, op core.Op, stream core.StreamID, b *core.Block, start monotime.Instant, took time.Duration) bool {
+	if r.sequence != nil || b.ID.AllocStream != stream || b.ID.Ordinal != r.ordinal || core.SpanOf(ctx) != (core.SpanRef{}) {
+		return false
+	}
+	for _, ring := range r.rings {
+		ring.note(op, b, start, took)
+	}
+	return true
+}
+
+// put completes rec, delivers it and returns err.
+func (r *Resource) put(ctx context.Context, rec *Record, op core.Op, start monotime.Instant, took time.Duration, err error) error {
+	rec.Event.Time, rec.Event.Duration = start.Time(), took
 	rec.Event.Op, rec.Event.Layer, rec.Event.Ordinal, rec.Event.Err = op, layerName, r.ordinal, err
 	rec.Event.Span = core.SpanOf(ctx)
 	if rec.Seq == 0 {
 		rec.Seq = r.sequence.next()
 	}
-	r.deliver(rec, start)
+	r.deliver(rec)
 	return err
 }
 
-// deliver hands rec to every sink. at is its time, or zero if it has one.
-func (r *Resource) deliver(rec *Record, at moment) {
+// deliver hands rec to every sink.
+func (r *Resource) deliver(rec *Record) {
 	for _, ring := range r.rings {
-		ring.keep(rec, at)
-	}
-	if len(r.sinks) > 0 && at.base != nil {
-		rec.Event.Time = at.time()
+		ring.keep(rec)
 	}
 	for _, s := range r.sinks {
 		s.Put(*rec)

@@ -107,6 +107,7 @@ func TestEventsOfOtherLayersAreLoggedAsTheyAre(t *testing.T) {
 
 func TestNumbersOrderAFreeBeforeTheNextUseOfItsAddress(t *testing.T) {
 	b := newBench(t, Operations)
+	b.log.sequence = new(sequence)
 	block := b.allocate(64)
 	reuse := &reuser{Resource: b.log.upstream, during: func() { b.allocate(64) }}
 	b.log.upstream = reuse

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 func numbered(seq uint64) Record { return Record{Seq: seq, Event: core.Event{Requested: seq}} }
@@ -50,8 +51,49 @@ func TestRingSizes(t *testing.T) {
 			t.Errorf("NewRing(%d) keeps %d, want %d", size, got, want)
 		}
 	}
-	if slot, stripe := unsafe.Sizeof(slot{}), unsafe.Sizeof(stripe{}); slot != 320 || stripe != 128 {
-		t.Errorf("a slot takes %d bytes, a stripe %d: adjust their padding", slot, stripe)
+	if entry, stripe := unsafe.Sizeof(entry{}), unsafe.Sizeof(stripe{}); entry != 64 || stripe != 128 {
+		t.Errorf("an entry takes %d bytes, a stripe %d: adjust their padding", entry, stripe)
+	}
+	if record := unsafe.Sizeof(entry{}) + unsafe.Sizeof(core.Tag("")) + unsafe.Sizeof(Record{}); record != 376 {
+		t.Errorf("a record takes %d bytes, which the documentation says otherwise", record)
+	}
+}
+
+// Entries say all that records say that are put whole, for each operation that can be
+// either.
+func TestAnEntrySaysWhatAWholeRecordDoes(t *testing.T) {
+	block := core.Block{ID: core.BlockID{Ptr: 1 << 40, Generation: 1 << 50, AllocStream: 1 << 60, Ordinal: core.MaxOrdinals - 1},
+		Requested: 1 << 45, Bytes: 1 << 46, Align: 256, Tag: "tables", State: core.Live}
+	for _, op := range []core.Op{core.OpAllocate, core.OpDeallocate, core.OpRelease} {
+		short, whole := NewRing(1), NewRing(1)
+		short.note(op, &block, 5, time.Hour)
+		rec := Record{Event: core.Event{Op: op, Layer: "logging", Time: monotime.Instant(5).Time(), Duration: time.Hour, Ordinal: block.ID.Ordinal,
+			Stream: block.ID.AllocStream}}
+		rec.describe(&block)
+		whole.Put(rec)
+		if got, want := short.Snapshot()[0], whole.Snapshot()[0]; got != want || want != rec {
+			t.Errorf("the entry says %+v, the record %+v", got, want)
+		}
+	}
+}
+
+// In a slot that is used again nothing stays of what was there.
+func TestARingForgetsWhatItGaveUp(t *testing.T) {
+	g := NewRing(1)
+	block := core.Block{ID: core.BlockID{Ptr: 1, Generation: 2}, Tag: "tables"}
+	failed := Record{Event: core.Event{Op: core.OpAllocate, Err: errBad, Launch: "kernel", Tag: "keys"}}
+	for range 2 {
+		g.Put(failed)
+		if got := g.Snapshot(); len(got) != 1 || got[0] != failed {
+			t.Errorf("got %+v", got)
+		}
+		g.note(core.OpDeallocate, &block, 1, 2)
+		if got := g.Snapshot(); len(got) != 1 || got[0].Event.Block != block.ID || got[0].Event.Tag != "tables" || got[0].Event.Err != nil {
+			t.Errorf("got %+v", got)
+		}
+		if left := g.parcels[0].slots.whole[0]; left != (Record{}) {
+			t.Errorf("%+v is kept", left)
+		}
 	}
 }
 

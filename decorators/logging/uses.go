@@ -13,15 +13,16 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 		return r.upstream.PrepareUse(ctx, req)
 	}
 	req.Launch = core.BoundName(req.Launch)
-	start := r.clock.now()
+	start := r.clock()
 	t, err := r.upstream.PrepareUse(ctx, req)
+	took := r.clock().Since(start)
 	var rec Record
 	if err == nil {
 		rec.describeIntent(t)
 	} else {
 		rec.describeUses(&req)
 	}
-	return t, r.put(ctx, &rec, core.OpPrepare, start, err)
+	return t, r.put(ctx, &rec, core.OpPrepare, start, took, err)
 }
 
 // FinishUse forwards, and logs the launch at the level [Uses].
@@ -29,11 +30,12 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	if !r.ops.has(core.OpFinish) {
 		return r.upstream.FinishUse(ctx, t)
 	}
-	start := r.clock.now()
+	start := r.clock()
 	var rec Record
 	rec.describeIntent(t) // before the upstream recycles the intent
 	err := r.upstream.FinishUse(ctx, t)
-	return r.put(ctx, &rec, core.OpFinish, start, err)
+	took := r.clock().Since(start)
+	return r.put(ctx, &rec, core.OpFinish, start, took, err)
 }
 
 // AbortUse forwards, and logs the launch at the level [Uses].
@@ -41,11 +43,12 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	if !r.ops.has(core.OpAbort) {
 		return r.upstream.AbortUse(ctx, t)
 	}
-	start := r.clock.now()
+	start := r.clock()
 	var rec Record
 	rec.describeIntent(t) // before the upstream recycles the intent
 	err := r.upstream.AbortUse(ctx, t)
-	return r.put(ctx, &rec, core.OpAbort, start, err)
+	took := r.clock().Since(start)
+	return r.put(ctx, &rec, core.OpAbort, start, took, err)
 }
 
 // RecordUse forwards, and logs the block and the stream at the level [Uses].
@@ -53,10 +56,11 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 	if !r.ops.has(core.OpRecord) {
 		return r.upstream.RecordUse(ctx, id, stream)
 	}
-	start := r.clock.now()
+	start := r.clock()
 	err := r.upstream.RecordUse(ctx, id, stream)
+	took := r.clock().Since(start)
 	rec := Record{Event: core.Event{Stream: stream, Block: id, Access: core.ReadWrite, Uses: 1}}
-	return r.put(ctx, &rec, core.OpRecord, start, err)
+	return r.put(ctx, &rec, core.OpRecord, start, took, err)
 }
 
 // describeIntent fills in an open launch. Of a ticket that is not open
@@ -98,8 +102,11 @@ func (rec *Record) describeUses(req *core.UseRequest) {
 // released logs that a block left the upstream's books. It is an instant, so its
 // duration is zero.
 func (r *Resource) released(b core.Block) {
-	at := r.clock.now()
-	rec := Record{Event: core.Event{Op: core.OpRelease, Layer: layerName, Ordinal: r.ordinal, Stream: b.ID.AllocStream}, Seq: r.sequence.next()}
+	at := r.clock()
+	if r.noted(context.Background(), core.OpRelease, b.ID.AllocStream, &b, at, 0) {
+		return
+	}
+	rec := Record{Event: core.Event{Stream: b.ID.AllocStream}}
 	rec.describe(&b)
-	r.deliver(&rec, at)
+	_ = r.put(context.Background(), &rec, core.OpRelease, at, 0, nil)
 }
