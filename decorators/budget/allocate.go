@@ -176,7 +176,7 @@ func (r *Resource) fill(req *core.Request, c *claim, g *grant) *shortage {
 	g.ledger = l
 	l.grants++
 	from.grants++
-	lends := !req.Isolated // its memory is taken now, and in no stream's order
+	lends := r.lends && !req.Isolated // an isolated block: its memory is taken now, and in no stream's order
 	short := r.draw(l, from, n, lends, &g.drawn)
 	if padding := req.Bytes - n; short == nil && padding > 0 {
 		if short = r.draw(l, &l.general, padding, lends, &g.padding); short != nil {

@@ -31,6 +31,9 @@ type Config struct {
 type Resource struct {
 	upstream core.Resource
 	events   core.EventSink
+	// lends is whether pending bytes may be lent. Where a free that is queued is released,
+	// none that is pending is queued.
+	lends bool
 
 	ledger  ledger
 	tags    tagNews
@@ -51,7 +54,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if upstream == nil {
 		return nil, &core.InvalidRequestError{Op: "budget.New", Field: "upstream", Reason: "nil: give the resource to keep a ledger of"}
 	}
-	r := &Resource{upstream: upstream, events: cfg.Events}
+	r := &Resource{upstream: upstream, events: cfg.Events, lends: !upstream.Features().Has(core.OrderedRelease)}
 	r.tags.tell(cfg.OnTag)
 	r.streams.begin(&r.ledger, &r.tags, upstream)
 	r.SetLimit(cfg.Limit)

@@ -22,8 +22,10 @@ type device struct {
 	// atOnce makes the device pass a free before Deallocate returns.
 	hold   bool
 	atOnce bool
-	fail   map[string]error
-	reaps  int
+	// ordered says that a free is released when it is queued.
+	ordered bool
+	fail    map[string]error
+	reaps   int
 	// onReap is what a reap finds to do.
 	onReap func()
 }
@@ -164,5 +166,11 @@ func (d *device) State(core.BlockID) core.BlockState { return core.Freed }
 func (d *device) Stats() core.Stats                  { return core.Stats{} }
 func (d *device) Unwrap() core.Resource              { return nil }
 func (d *device) Ordinal() int                       { return 0 }
-func (d *device) Features() core.Features            { return core.StreamOrdered }
 func (d *device) String() string                     { return "device" }
+
+func (d *device) Features() core.Features {
+	if d.ordered {
+		return core.StreamOrdered | core.OrderedRelease
+	}
+	return core.StreamOrdered
+}

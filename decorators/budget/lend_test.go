@@ -107,6 +107,20 @@ func TestAFreeHeldBackByAnIntentIsNotLent(t *testing.T) {
 	_ = refused(t, r, core.Request{Bytes: 1, Stream: 1})
 }
 
+// Another free, of which the stream's counter tells before it is released, must not make
+// the one that is held back look queued.
+func TestNothingIsLentWhereAQueuedFreeIsReleased(t *testing.T) {
+	d := newDevice()
+	d.ordered, d.hold = true, true
+	r := newBudget(t, d, Config{Limit: 100})
+	mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 60, Stream: 1}))
+	d.freeCounters[1] = core.FreeCounters{Queued: 30}
+	if e := refused(t, r, core.Request{Bytes: 41, Stream: 1}); e.Remaining != 40 || e.Pending != 60 {
+		t.Errorf("explained as %+v", e)
+	}
+	mustAllocate(t, r, core.Request{Bytes: 40, Stream: 1})
+}
+
 func TestAStreamLedgerKnowsWhatWasFreedBefore(t *testing.T) {
 	d := newDevice()
 	d.freeCounters[1] = core.FreeCounters{Queued: 1 << 40} // an earlier lease of the same stream

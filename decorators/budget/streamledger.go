@@ -27,7 +27,8 @@ import (
 // the difference. Every block of this ledger was allocated after base was read, so
 // Queued-base is the ledger's own frees, and what was freed beyond that is held
 // back. Whose block it is cannot be told, so it counts against what each account
-// may lend.
+// may lend. Where a free that is queued is released (core.OrderedRelease) all that is
+// pending is held back, and nothing is lent.
 //
 // The counters belong to the physical stream. Frees there that this ledger does
 // not keep (of blocks of an earlier lease of the same stream, or allocated around
