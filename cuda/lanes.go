@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -24,13 +23,13 @@ import (
 // there is long enough, in this order:
 //
 //  1. Takeover: another lane has free pages that the stream comes after already.
-//  2. Steal: another lane has free pages; a point is recorded behind everything on its stream,
-//     and the stream waits for that.
+//  2. Steal: other lanes, one or several, have free pages in a row; a point is recorded behind
+//     everything on the stream of each, and the stream waits for that.
 //  3. Remap: the device is asked how far every stream has come. Free pages that it has come
-//     to get other addresses, in a row.
+//     to get other addresses, where free memory of the stream lacks the fewest pages.
 //  4. Grow: what those pages are too few for is more memory from the device.
 //
-// The first is made by take, under the stream's lock. The others are makeRoom's, one at a
+// The first is made by take, under the stream's lock. The others are makeRoom's (makeroom.go), one at a
 // time: so nothing is on its way from one lane to another while a request is refused. Nothing
 // waits for the device, no two streams are locked at a time, and no memory is mapped under the
 // lock of a stream or a lane.
@@ -75,10 +74,6 @@ const (
 // holdings is what lanes have, in bytes: their blocks, as they were asked for and as they lie, and
 // what is free beside those and no whole page.
 type holdings struct{ requested, used, fragmented uint64 }
-
-// growth is how many pages the pool grows by, if it may: so that the small blocks of a
-// stream do not come for a page each.
-const growth = 8
 
 // errNoRoom: the lane has no range that is long enough, nor has another that may be taken
 // over.
@@ -143,153 +138,6 @@ func (m *lanes) own(r run, l *lane) {
 	}
 }
 
-// putBack undoes a cut.
-func (m *lanes) putBack(r run) {
-	m.own(r, r.from)
-	r.from.putBack(r)
-}
-
-func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
-	if !errors.Is(err, errNoRoom) {
-		return err
-	}
-	if bytes > m.page*uint64(len(m.owners)) {
-		return m.explain(bytes, driver.NewError("MemCreate", driver.OutOfMemory))
-	}
-	m.moving.Lock()
-	defer m.moving.Unlock()
-	if s.lane.hasRoom(bytes) {
-		return nil // somebody made it for the same stream
-	}
-	if stolen, err := m.steal(s, bytes); stolen || err != nil {
-		return err
-	}
-	start := time.Now()
-	_ = m.look()       // who needs the streams is told
-	_ = m.store.Reap() // what the driver refused to unmap before
-	if err := m.collect(m.wholePages(bytes)); err != nil {
-		return err
-	}
-	if err = m.moveOrGrow(s, m.wholePages(bytes), start); err == nil || !errors.Is(err, core.ErrOutOfMemory) {
-		return err
-	}
-	return m.explain(bytes, err)
-}
-
-// steal takes pages of another lane, for which s then waits.
-func (m *lanes) steal(s *stream, bytes uint64) (bool, error) {
-	for _, l := range *m.all.Load() {
-		if l == s.lane {
-			continue
-		}
-		if r, ok := l.cut(bytes, nil); ok {
-			stolen, err := m.stealRun(s, r)
-			if !stolen {
-				m.putBack(r)
-			}
-			if stolen || err != nil {
-				return stolen, err
-			}
-		}
-	}
-	return false, nil
-}
-
-// stealRun makes s wait for everything on the stream that the run was freed on. It does not
-// if either of them captures.
-func (m *lanes) stealRun(s *stream, r run) (bool, error) {
-	start := time.Now()
-	r.after.Lock()
-	behind, err := r.after.FinalOrRecord(core.DefaultStream)
-	r.after.Unlock()
-	if err != nil {
-		return false, unlessCapturing(err)
-	}
-	defer behind.Release()
-	s.Lock()
-	defer s.Unlock()
-	if s.IsGivenUp() || s.Uncaptured() != nil {
-		return false, nil // the allocation will be refused for that
-	}
-	waited, err := s.ComeAfter(behind)
-	if err != nil {
-		return false, err
-	}
-	if waited {
-		s.Counts().Waits.Add(1)
-	}
-	m.own(r, s.lane)
-	s.lane.add(r, s.Behind())
-	m.count(func(moves *core.OwnPoolStats) { moves.Steals.Note(r.bytes, time.Since(start)) })
-	return true, nil
-}
-
-// collect makes free pages spare that the device has come to, until so many bytes are spare or
-// there are no more.
-func (m *lanes) collect(bytes uint64) error {
-	for _, l := range *m.all.Load() {
-		for m.spare() < bytes {
-			r, ok := l.cut(m.page, l.completed)
-			if !ok {
-				break
-			}
-			if err := m.store.Unmap(r.ptr, r.bytes); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// spare is what is held and mapped nowhere.
-func (m *lanes) spare() uint64 { return m.store.Held() - m.store.Mapped() }
-
-// moveOrGrow maps spare pages for s, and takes from the device what is missing. start is when it
-// was begun to look for them.
-func (m *lanes) moveOrGrow(s *stream, bytes uint64, start time.Time) error {
-	collected := time.Since(start)
-	before, spare, most := m.store.Held(), m.spare(), bytes
-	if spare < bytes {
-		most = max(bytes, growth*m.page)
-	}
-	err := m.mapFor(s, most)
-	if errors.Is(err, core.ErrOutOfMemory) && most > bytes {
-		err = m.mapFor(s, bytes)
-	}
-	if err != nil {
-		return err
-	}
-	grown, moved, took := m.store.Held()-before, min(spare, bytes), time.Since(start)
-	m.count(func(moves *core.OwnPoolStats) {
-		if grown > 0 {
-			moves.Growths.Note(grown, took-collected)
-			took = collected
-		}
-		if moved > 0 {
-			moves.Remaps.Note(moved, took)
-		}
-	})
-	return nil
-}
-
-// mapFor maps pages for the lane of s. Nobody has used them, or the device has passed who
-// did: any stream may have them.
-func (m *lanes) mapFor(s *stream, bytes uint64) error {
-	ptr, n, err := m.store.Map(bytes)
-	if err != nil {
-		return err
-	}
-	r := run{ptr: ptr, bytes: n}
-	m.own(r, s.lane)
-	s.lane.add(r, 0)
-	return nil
-}
-
-func (m *lanes) wholePages(bytes uint64) uint64 {
-	page := m.page
-	return (bytes + page - 1) / page * page
-}
-
 // look asks the device how far it has come on the streams of all lanes. What cannot be asked
 // is not known. It returns the first error.
 func (m *lanes) look() (first error) {
@@ -322,12 +170,6 @@ func (m *lanes) given() (completed func() bool) {
 // due is true while the device is not known to have come to all that is free.
 func (m *lanes) due() bool {
 	return slices.ContainsFunc(*m.all.Load(), func(l *lane) bool { return !l.isCompleted() })
-}
-
-// explain is the refusal of a request.
-func (m *lanes) explain(bytes uint64, err error) error {
-	return fmt.Errorf("the pool is out of memory for %d bytes: %w; of %d bytes that it holds %d are taken, and the others are in smaller pieces, or behind work that the device has not done",
-		bytes, err, m.store.Held(), m.used())
 }
 
 // used is the size of all blocks, as they were asked for.

@@ -126,6 +126,84 @@ func TestAnotherStreamWaitsForWhatItSteals(t *testing.T) {
 	b.free(second)
 }
 
+// A page of each of three streams: who needs them all waits for the others once.
+func TestPagesOfSeveralStreamsInARowAreTakenTogether(t *testing.T) {
+	b := newBench(t, pooled(3))
+	s := b.leases(3)
+	blocks := []core.Block{b.alloc(s[0], poolPage), b.alloc(s[1], poolPage), b.alloc(s[2], poolPage)}
+	for i, block := range blocks {
+		release := b.hold(s[i])
+		defer release()
+		b.launch(s[i], writes(block))
+	}
+	b.free(blocks...)
+	all := b.alloc(s[1], 3*poolPage)
+	equal(t, "address", all.ID.Ptr, blocks[0].ID.Ptr)
+	b.counts(moves{Growths: 3, Steals: 2})
+	equal(t, "waits", b.Pool.Stats().WaitsQueued, 2)
+	b.launch(s[1], writes(all))
+	b.free(all)
+}
+
+func TestOfPagesInARowThoseAreTakenOverThatTheStreamComesAfter(t *testing.T) {
+	b := newBench(t, pooled(3))
+	s := b.leases(3)
+	blocks := []core.Block{b.alloc(s[0], poolPage), b.alloc(s[1], poolPage), b.alloc(s[2], poolPage)}
+	b.free(blocks[0])
+	b.drain()
+	release := b.hold(s[1])
+	b.launch(s[1], writes(blocks[1]))
+	b.free(blocks[1:]...)
+	all := b.alloc(s[2], 3*poolPage)
+	b.counts(moves{Growths: 3, Takeovers: 1, Steals: 1})
+	b.launch(s[2], writes(all))
+	release()
+	b.free(all)
+}
+
+// A stream that captures gives none of its pages, and those that were taken with them are not lost.
+func TestPagesOfAStreamThatCapturesAreLeftOutOfARow(t *testing.T) {
+	b := newBench(t, pooled(2))
+	s := b.leases(2)
+	l, handle := b.adopt()
+	first, second := b.alloc(s[0], poolPage), b.alloc(l, poolPage)
+	release := b.hold(s[0])
+	b.launch(s[0], writes(first))
+	b.launch(l, writes(first, second))
+	b.free(first, second)
+	must(t, b.Sim.StreamBeginCapture(handle))
+	_, err := b.Runtime.Allocate(ctx, core.Request{Bytes: 2 * poolPage, Stream: s[1].ID()})
+	if !errors.Is(err, core.ErrOutOfMemory) {
+		t.Errorf("got %v", err)
+	}
+	graph, err := b.Sim.StreamEndCapture(handle)
+	must(t, err)
+	must(t, b.Sim.GraphDestroy(graph))
+	two := b.alloc(s[1], 2*poolPage)
+	b.launch(s[1], writes(two))
+	release()
+	b.free(two)
+	b.drain()
+	b.giveUp(l, handle)
+}
+
+// The device works on the last free range, which lacks one page.
+func TestThePoolGrowsByWhatTheLastFreeRangeLacks(t *testing.T) {
+	b := newBench(t, pooled(2))
+	l := b.leases(1)[0]
+	first := b.alloc(l, poolPage)
+	release := b.hold(l)
+	b.launch(l, writes(first))
+	b.free(first)
+	two := b.alloc(l, 2*poolPage)
+	equal(t, "address", two.ID.Ptr, first.ID.Ptr)
+	b.counts(moves{Growths: 2})
+	equal(t, "reserved", b.Pool.Stats().Reserved, 2*poolPage)
+	b.launch(l, writes(two))
+	release()
+	b.free(two)
+}
+
 // Work that nobody declared is on the stream before the free, too.
 func TestMemoryComesAfterWorkThatNobodyDeclared(t *testing.T) {
 	b := newBench(t, pooled(1))
@@ -290,6 +368,8 @@ func TestThePoolLosesNothingWhenCallsFail(t *testing.T) {
 		two := alloc(s[1], 2*poolPage)
 		free(two)
 		free(second)
+		all := alloc(s[0], 3*poolPage) // of both streams
+		free(all)
 		again(func() error { return b.Runtime.Drain(ctx) })
 		again(func() error { return b.Pool.TrimPool(0) })
 		must(t, b.Pool.TrimPool(0))

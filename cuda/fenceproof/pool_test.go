@@ -38,12 +38,12 @@ type poolRun struct {
 }
 
 func poolRuns() []poolRun {
-	small := poolRun{poolBound(4, 2), amount{5268, 13_971}, proof.Moves{Reuses: 400, Splits: 150, Takeovers: 10, Steals: 170, Remaps: 30, Growths: 13_000, Refusals: 4000}}
-	every := poolRun{poolEveryKind(4), amount{27_906, 65_619}, proof.Moves{Reuses: 700, Splits: 250, Takeovers: 15, Steals: 350, Remaps: 40, Growths: 65_000, Refusals: 15_000}}
+	small := poolRun{poolBound(4, 2), amount{5268, 13_971}, proof.Moves{Reuses: 400, Splits: 150, Takeovers: 40, Steals: 170, Remaps: 10, Growths: 13_000, Refusals: 4000}}
+	every := poolRun{poolEveryKind(4), amount{27_906, 65_619}, proof.Moves{Reuses: 700, Splits: 250, Takeovers: 80, Steals: 350, Remaps: 14, Growths: 65_000, Refusals: 15_000}}
 	longer := poolRun{poolBound(5, 2), amount{75_306, 461_931},
-		proof.Moves{Reuses: 14_000, Splits: 5000, Merges: 60, Takeovers: 300, Steals: 5500, Remaps: 1000, Growths: 460_000, Refusals: 200_000}}
+		proof.Moves{Reuses: 14_000, Splits: 5000, Merges: 60, Joins: 25, Takeovers: 1000, Steals: 5500, Remaps: 300, Growths: 460_000, Refusals: 200_000}}
 	longest := poolRun{poolBound(6, 1), amount{1_065_105, 1_065_105},
-		proof.Moves{Reuses: 120_000, Splits: 45_000, Merges: 2400, Takeovers: 7000, Steals: 50_000, Remaps: 13_000, Growths: 1_000_000, Refusals: 700_000}}
+		proof.Moves{Reuses: 120_000, Splits: 45_000, Merges: 2400, Joins: 500, Takeovers: 15_000, Steals: 50_000, Remaps: 4000, Growths: 1_000_000, Refusals: 700_000}}
 	switch {
 	case os.Getenv("FENCEPOST_FENCES") != "":
 		return []poolRun{every, longer, longest}
@@ -131,7 +131,7 @@ func TestRandomProgramsKeepTheOrderOverThePool(t *testing.T) {
 		total.Count(v)
 	}
 	each := uint64(programs) / 100
-	requireMoves(t, r.Moves(), proof.Moves{Reuses: 20 * each, Splits: 10 * each, Merges: 3 * each, Takeovers: 7 * each, Steals: 8 * each, Remaps: each, Growths: 90 * each, Refusals: 20 * each})
+	requireMoves(t, r.Moves(), proof.Moves{Reuses: 20 * each, Splits: 10 * each, Merges: 3 * each, Joins: 2 * each, Takeovers: 7 * each, Steals: 8 * each, Remaps: each / 4, Growths: 90 * each, Refusals: 20 * each})
 	t.Logf("%v, %d waits, %d orders and waits excused, %v", total, total.Waits, total.Excused, r.Moves())
 	if err := r.Close(); err != nil {
 		t.Error(err)

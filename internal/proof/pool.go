@@ -24,9 +24,9 @@ var ErrLeft = errors.New("pages are left when all is freed and trimmed")
 
 // Moves is in how many runs the pool did what.
 type Moves struct {
-	// Reuses gave a block memory of an earlier one, Splits a part of one's, and Merges that of
-	// several.
-	Reuses, Splits, Merges uint64
+	// Reuses gave a block memory of an earlier one, Splits a part of one's, Merges that of
+	// several, and Joins that of several streams.
+	Reuses, Splits, Merges, Joins uint64
 	// The others are those of [core.OwnPoolStats], and Refusals for want of memory.
 	Takeovers, Steals, Remaps, Growths, Refusals uint64
 }
@@ -38,6 +38,7 @@ func (m *Moves) Add(o Moves) {
 	m.Merges += o.Merges
 	m.Takeovers += o.Takeovers
 	m.Steals += o.Steals
+	m.Joins += o.Joins
 	m.Remaps += o.Remaps
 	m.Growths += o.Growths
 	m.Refusals += o.Refusals
@@ -45,14 +46,14 @@ func (m *Moves) Add(o Moves) {
 
 // Reach reports whether there are as many runs of each kind as in floor.
 func (m Moves) Reach(floor Moves) bool {
-	return m.Reuses >= floor.Reuses && m.Splits >= floor.Splits && m.Merges >= floor.Merges && m.Takeovers >= floor.Takeovers &&
+	return m.Reuses >= floor.Reuses && m.Splits >= floor.Splits && m.Merges >= floor.Merges && m.Joins >= floor.Joins && m.Takeovers >= floor.Takeovers &&
 		m.Steals >= floor.Steals && m.Remaps >= floor.Remaps && m.Growths >= floor.Growths && m.Refusals >= floor.Refusals
 }
 
-// String is such as "reuses=93 splits=20 merges=3 takeovers=2 steals=31 remaps=4 growths=191 refusals=50".
+// String is such as "reuses=93 splits=20 merges=3 joins=1 takeovers=2 steals=31 remaps=4 growths=191 refusals=50".
 func (m Moves) String() string {
-	return fmt.Sprintf("reuses=%d splits=%d merges=%d takeovers=%d steals=%d remaps=%d growths=%d refusals=%d",
-		m.Reuses, m.Splits, m.Merges, m.Takeovers, m.Steals, m.Remaps, m.Growths, m.Refusals)
+	return fmt.Sprintf("reuses=%d splits=%d merges=%d joins=%d takeovers=%d steals=%d remaps=%d growths=%d refusals=%d",
+		m.Reuses, m.Splits, m.Merges, m.Joins, m.Takeovers, m.Steals, m.Remaps, m.Growths, m.Refusals)
 }
 
 // hosted is a pool of the runtime's own: the device sees neither its allocations nor its
@@ -138,8 +139,9 @@ func (h *hosted) allocated(b *core.Block, stream uint8) error {
 func (h *hosted) note() {
 	nodes := h.device.History.Nodes()
 	block := nodes[len(nodes)-1]
-	var owners int
+	var owners, homes int
 	var seen oracle.Cells
+	var streams uint64
 	for i := len(nodes) - 1; i >= 0; i-- {
 		n := &nodes[i]
 		if n.Kind != oracle.Free || n.Cells&block.Cells&^seen == 0 {
@@ -147,6 +149,10 @@ func (h *hosted) note() {
 		}
 		owners++
 		seen |= n.Cells
+		if at := uint64(1) << n.Stream; streams&at == 0 {
+			streams |= at
+			homes++
+		}
 		if n.Cells&^block.Cells != 0 {
 			h.run.Splits = 1
 		}
@@ -156,6 +162,9 @@ func (h *hosted) note() {
 	}
 	if owners > 1 {
 		h.run.Merges = 1
+	}
+	if homes > 1 {
+		h.run.Joins = 1
 	}
 }
 

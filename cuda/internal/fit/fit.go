@@ -110,16 +110,51 @@ func (f *Fit) Cut(bytes uint64, covered func(mark uint64) bool) (ptr, n, mark ui
 	if from-r.ptr < r.end()-to { // the part that is left alone should be the smaller one
 		ptr = from
 	}
+	mark = r.mark
+	f.cut(r, ptr, n)
+	return ptr, n, mark, true
+}
+
+// CutAt takes some pages out of the fit, if they are free, of one range, and its mark is
+// covered. If covered is nil, all marks are. It takes a time that grows with the number of ranges that
+// have as many pages.
+func (f *Fit) CutAt(ptr, n uint64, covered func(mark uint64) bool) (ok bool) {
+	f.ranges.each(n, func(r *record) bool {
+		if ptr < r.ptr || ptr+n > r.end() {
+			return true
+		}
+		if ok = covered == nil || covered(r.mark); ok {
+			f.cut(r, ptr, n)
+		}
+		return false
+	})
+	return ok
+}
+
+// cut takes pages out of the fit that are of a free range.
+func (f *Fit) cut(r *record, ptr, n uint64) {
 	if below := ptr - r.ptr; below > 0 {
 		rest := f.carve(r, below)
 		r = rest.above
 		f.ranges.insert(rest)
 	}
-	mark = r.mark
 	f.detach(f.carve(r, n))
 	f.free -= n
 	f.lowest -= min(f.lowest, n)
-	return ptr, n, mark, true
+}
+
+// Beside is how many bytes are free below an address at which memory of the fit ends, and above one
+// at which some begins; no bytes at others.
+func (f *Fit) Beside(at uint64) (below, above uint64) {
+	e := f.edges[at]
+	switch {
+	case e == nil:
+	case e.below != nil && e.below.free:
+		below = e.below.bytes
+	case e.above != nil && e.above.free:
+		above = e.above.bytes
+	}
+	return below, above
 }
 
 // Pages calls yield for the wholly free pages of each range that has some, in no order,

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 
@@ -47,6 +48,20 @@ func newStore(t testing.TB, capacity, places int) (*Store, *drivertest.Faults, *
 		t.Fatal(err)
 	}
 	return s, faults, d
+}
+
+// mapLowest maps as many whole pages at the lowest addresses where they have room.
+func mapLowest(s *Store, bytes uint64) (ptr, n uint64, err error) {
+	for at, room := range s.Holes {
+		if room >= bytes {
+			ptr = at
+			break
+		}
+	}
+	if ptr == 0 {
+		return 0, 0, fmt.Errorf("%w: no addresses for %d bytes", core.ErrOutOfMemory, bytes)
+	}
+	return ptr, bytes, s.Map(ptr, bytes)
 }
 
 // left is what the device still has of its users: handles, mappings, and bytes of addresses.

@@ -27,21 +27,22 @@ func (r run) split(n uint64) (head, tail run) {
 // them adjacent.
 type holes []span
 
-// lowest is the first hole of at least n places.
-func (h holes) lowest(n uint64) (at int, ok bool) {
-	at = slices.IndexFunc(h, func(hole span) bool { return hole.n >= n })
-	return at, at >= 0
+// find finds the hole that some places are of.
+func (h holes) find(s span) (at int, ok bool) {
+	at, ok = slices.BinarySearchFunc(h, s.first, func(hole span, first uint64) int {
+		if hole.end() <= first {
+			return -1
+		}
+		return max(0, cmp.Compare(hole.first, first))
+	})
+	return at, ok && s.end() <= h[at].end()
 }
 
-// take takes the first n places of a hole that has as many.
-func (h *holes) take(at int, n uint64) span {
-	hole := &(*h)[at]
-	taken := span{hole.first, n}
-	hole.first, hole.n = hole.first+n, hole.n-n
-	if hole.n == 0 {
-		*h = slices.Delete(*h, at, at+1)
-	}
-	return taken
+// cut takes places out of the hole that they are of.
+func (h *holes) cut(at int, s span) {
+	hole := (*h)[at]
+	rest := []span{{hole.first, s.first - hole.first}, {s.end(), hole.end() - s.end()}}
+	*h = slices.Replace(*h, at, at+1, slices.DeleteFunc(rest, func(s span) bool { return s.n == 0 })...)
 }
 
 // add makes places a hole, one with those that it is adjacent to.

@@ -10,13 +10,13 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// gather takes so many pages out of the spare ones and those that it has the device give,
-// and a place for them; it returns how many those are. It takes none of the spare pages while the device is being asked: a
+// gather takes pages for some places out of the spare ones and those that it has the device give,
+// and the places; it returns how many those are. It takes none of the spare pages while the device is being asked: a
 // Map that fails there keeps nothing from another.
-func (s *Store) gather(pages uint64) (run, uint64, error) {
+func (s *Store) gather(at span) (run, uint64, error) {
 	var fresh []driver.MemHandle
 	for {
-		r, missing, err := s.place(pages, fresh)
+		r, missing, err := s.place(at, fresh)
 		if err == nil && missing > 0 {
 			fresh, err = s.create(missing, fresh)
 		}
@@ -32,28 +32,29 @@ func (s *Store) gather(pages uint64) (run, uint64, error) {
 	}
 }
 
-// place takes pages and their place out of the books, or says how many are missing: then
+// place takes pages and their places out of the books, or says how many are missing: then
 // those are counted as coming.
-func (s *Store) place(pages uint64, fresh []driver.MemHandle) (r run, missing uint64, err error) {
+func (s *Store) place(at span, fresh []driver.MemHandle) (r run, missing uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return run{}, 0, fmt.Errorf("mapping pages: the store is %w", core.ErrClosed)
 	}
-	hole, ok := s.holes.lowest(pages)
+	hole, ok := s.holes.find(at)
 	if !ok {
-		return run{}, 0, fmt.Errorf("%w: of the %d bytes of addresses reserved no %d pages in a row are free", core.ErrOutOfMemory, s.end-s.base, pages)
+		return run{}, 0, s.noHole(s.addr(at.first), at.n*s.page)
 	}
-	if have := uint64(len(s.spare) + len(fresh)); have < pages {
-		missing = pages - have
+	if have := uint64(len(s.spare) + len(fresh)); have < at.n {
+		missing = at.n - have
 		if all := s.held + s.coming + missing; s.limit != 0 && all > s.limit/s.page {
 			return run{}, 0, fmt.Errorf("%w: %d bytes are held, the limit is %d, and %d more are needed", core.ErrOutOfMemory, (s.held+s.coming)*s.page, s.limit, missing*s.page)
 		}
 		s.coming += missing
 		return run{}, missing, nil
 	}
-	kept := len(s.spare) - (int(pages) - len(fresh))
-	r = run{s.holes.take(hole, pages), slices.Concat(s.spare[kept:], fresh)}
+	kept := len(s.spare) - (int(at.n) - len(fresh))
+	r = run{at, slices.Concat(s.spare[kept:], fresh)}
+	s.holes.cut(hole, at)
 	s.spare = s.spare[:kept]
 	return r, 0, nil
 }
@@ -154,10 +155,10 @@ func (s *Store) takeOut(ptr, bytes uint64) (run, error) {
 	wrong := func() (run, error) {
 		return run{}, invalid("MemUnmap", "%d bytes at %#x are not whole pages that are mapped", bytes, ptr)
 	}
-	if ptr < s.base || ptr > s.end || bytes > s.end-ptr || bytes == 0 || (ptr-s.base)%s.page != 0 || bytes%s.page != 0 {
+	at, ok := s.span(ptr, bytes)
+	if !ok {
 		return wrong()
 	}
-	at := span{(ptr - s.base) / s.page, bytes / s.page}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if at.end() > uint64(len(s.handles)) {
@@ -240,6 +241,18 @@ func (s *Store) call(f func() error) error {
 }
 
 func (s *Store) addr(page uint64) uint64 { return s.base + page*s.page }
+
+// span is the places of some addresses, if they are whole pages of the reserved range.
+func (s *Store) span(ptr, bytes uint64) (at span, ok bool) {
+	if ptr < s.base || ptr > s.end || bytes > s.end-ptr || bytes == 0 || (ptr-s.base)%s.page != 0 || bytes%s.page != 0 {
+		return span{}, false
+	}
+	return span{(ptr - s.base) / s.page, bytes / s.page}, true
+}
+
+func (s *Store) noHole(ptr, bytes uint64) error {
+	return invalid("MemMap", "%d bytes at %#x are not whole pages of a hole", bytes, ptr)
+}
 
 func invalid(op, format string, args ...any) error {
 	err := driver.NewError(op, driver.InvalidValue)

@@ -69,26 +69,37 @@ func New(drv driver.Driver, page, addresses uint64) (*Store, error) {
 // Base is the first of the addresses.
 func (s *Store) Base() uint64 { return s.base }
 
-// Map maps at least so many bytes, rounded up to whole pages, at addresses in a row: the lowest
-// that are free. It uses spare pages, and takes from the device what is missing. An error
-// for want of the device's memory, of the limit, or of addresses in a row matches
-// [core.ErrOutOfMemory] and says which. After an error nothing is mapped, and what the device
-// gave is given back; what the driver refuses to take down is kept for Reap, and what it
-// refuses to take back is spare.
-func (s *Store) Map(bytes uint64) (ptr, n uint64, err error) {
-	pages := bytes / s.page
-	if bytes%s.page != 0 || bytes == 0 {
-		pages++
+// Holes calls yield for the addresses where no page is, nor is on its way: stretches of whole
+// pages, in order, until that returns false. It does not block, and yield calls no method
+// of the store.
+func (s *Store) Holes(yield func(ptr, bytes uint64) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, hole := range s.holes {
+		if !yield(s.addr(hole.first), hole.n*s.page) {
+			return
+		}
 	}
-	r, created, err := s.gather(pages)
+}
+
+// Map maps whole pages in a hole. It uses spare pages, and takes from the device what is missing. An
+// error for want of the device's memory or of the limit matches [core.ErrOutOfMemory] and says
+// which. After an error nothing is mapped, and what the device gave is given back; what the
+// driver refuses to take down is kept for Reap, and what it refuses to take back is spare.
+func (s *Store) Map(ptr, bytes uint64) error {
+	at, ok := s.span(ptr, bytes)
+	if !ok {
+		return s.noHole(ptr, bytes)
+	}
+	r, created, err := s.gather(at)
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	if done, err := s.putIn(r); err != nil {
-		return 0, 0, s.withUndo(err, s.undo(r, done, created))
+		return s.withUndo(err, s.undo(r, done, created))
 	}
 	s.enter(r)
-	return s.addr(r.first), pages * s.page, nil
+	return nil
 }
 
 // Unmap makes mapped pages spare. The device must be done with them: the call waits for

@@ -3,6 +3,7 @@ package pages
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 // mustMap maps pages and demands that the device may touch them.
 func mustMap(t testing.TB, s *Store, d *device, pages uint64) uint64 {
 	t.Helper()
-	ptr, n, err := s.Map(pages * granule)
+	ptr, n, err := mapLowest(s, pages*granule)
 	if err != nil || n != pages*granule || !d.usable(ptr, n) {
 		t.Fatalf("mapped %d bytes at %#x: %v", n, ptr, err)
 	}
@@ -53,14 +54,14 @@ func TestPagesMoveToOtherAddresses(t *testing.T) {
 	checkGone(t, s, d)
 }
 
-func TestWantIsSaidToBeOfMemoryOrLimitOrAddresses(t *testing.T) {
-	s, _, d := newStore(t, 4, 6)
+func TestWantIsSaidToBeOfMemoryOrLimit(t *testing.T) {
+	s, _, d := newStore(t, 4, 8)
 	a := mustMap(t, s, d, 1)
 	mustMap(t, s, d, 1)
 	must(t, s.Unmap(a, granule))
 	refuse := func(pages uint64, says string) {
 		t.Helper()
-		_, _, err := s.Map(pages * granule)
+		_, _, err := mapLowest(s, pages*granule)
 		var byDriver *core.DriverError
 		if !errors.Is(err, core.ErrOutOfMemory) || errors.As(err, &byDriver) != (says == "") {
 			t.Errorf("%v", err)
@@ -68,7 +69,6 @@ func TestWantIsSaidToBeOfMemoryOrLimitOrAddresses(t *testing.T) {
 		check(t, s, d)
 	}
 	refuse(4, "")
-	refuse(5, "addresses")
 	s.SetLimit(3*granule + granule/2)
 	refuse(3, "limit")
 	mustMap(t, s, d, 2)
@@ -77,9 +77,32 @@ func TestWantIsSaidToBeOfMemoryOrLimitOrAddresses(t *testing.T) {
 	s.SetLimit(0)
 	mustMap(t, s, d, 1)
 	refuse(1, "")
-	if _, _, err := s.Map(math.MaxUint64); !errors.Is(err, core.ErrOutOfMemory) {
-		t.Error(err)
+}
+
+func TestPagesAreMappedOnlyInAHole(t *testing.T) {
+	s, faults, d := newStore(t, 8, 8)
+	must(t, s.Map(base+2*granule, 2*granule), s.Map(base+5*granule, 3*granule), s.Map(base, granule))
+	for _, at := range []struct{ ptr, bytes uint64 }{{base, granule}, {base + granule, 2 * granule}, {base + 4*granule, 2 * granule}, {base + granule, 0},
+		{base + granule, granule / 2}, {base + granule + 1, granule}, {base + 8*granule, granule}, {base - granule, granule}, {base + granule, math.MaxUint64 - granule + 1}} {
+		var wrong *core.DriverError
+		if err := s.Map(at.ptr, at.bytes); !errors.As(err, &wrong) || wrong.Code != driver.InvalidValue {
+			t.Errorf("%d bytes at %#x: %v", at.bytes, at.ptr, err)
+		}
 	}
+	var holes []uint64
+	for ptr, bytes := range s.Holes {
+		holes = append(holes, (ptr-base)/granule, bytes/granule)
+	}
+	if !slices.Equal(holes, []uint64{1, 1, 4, 1}) || faults.Calls(drivertest.MemCreate) != 6 {
+		t.Errorf("holes %v\n%s", holes, faults.Coverage())
+	}
+	for ptr := range s.Holes {
+		if ptr != base+granule {
+			t.Errorf("the first hole is at %#x", ptr)
+		}
+		break
+	}
+	check(t, s, d)
 }
 
 func TestOnlyWholePagesThatAreMappedAreUnmapped(t *testing.T) {
@@ -106,7 +129,7 @@ func TestWhatIsMappedAtTheCloseStaysUntilItIsUnmapped(t *testing.T) {
 	a := mustMap(t, s, d, 2)
 	b := mustMap(t, s, d, 2)
 	must(t, s.Unmap(b, 2*granule), s.Close())
-	if _, _, err := s.Map(1); !errors.Is(err, core.ErrClosed) {
+	if _, _, err := mapLowest(s, granule); !errors.Is(err, core.ErrClosed) {
 		t.Errorf("mapped: %v", err)
 	}
 	if handles, _, addresses := d.left(); handles != 2 || addresses == 0 || !d.usable(a, 2*granule) {
@@ -160,7 +183,7 @@ func TestNothingIsLostWhateverFails(t *testing.T) {
 			must(t, s.Unmap(a, 2*granule))
 			faults.FailCall(first, driver.Unknown)
 			faults.FailCall(again, driver.Unknown)
-			ptr, n, err := s.Map(4 * granule) // two of them spare
+			ptr, n, err := mapLowest(s, 4*granule) // two of them spare
 			check(t, s, d)
 			if err == nil {
 				err = s.Unmap(ptr, n)
@@ -197,7 +220,7 @@ func TestPagesOfATornUnmapAreUsedAgainOnlyWhenTheyAreUnmapped(t *testing.T) {
 		if err := s.Unmap(ptr, 4*granule); !errors.Is(err, core.ErrDriver) {
 			t.Errorf("unmapped: %v", err)
 		}
-		if _, _, err := s.Map(1); !errors.Is(err, core.ErrOutOfMemory) || s.Held() != 4*granule || s.Mapped() != 0 {
+		if _, _, err := mapLowest(s, granule); !errors.Is(err, core.ErrOutOfMemory) || s.Held() != 4*granule || s.Mapped() != 0 {
 			t.Errorf("mapped: %v; %d held, %d mapped", err, s.Held(), s.Mapped())
 		}
 		if err := s.Reap(); (err == nil) != lenient {
@@ -218,12 +241,12 @@ func TestALostDeviceIsNotCalled(t *testing.T) {
 	ptr := mustMap(t, s, d, 2)
 	must(t, s.Unmap(ptr, granule))
 	faults.FailMethod(drivertest.MemMap, 2, driver.IllegalAddress)
-	_, _, err := s.Map(2 * granule)
+	_, _, err := mapLowest(s, 2*granule)
 	if strings.Contains(err.Error(), "\n") {
 		t.Errorf("a loss is told more than once: %v", err)
 	}
 	calls := faults.Total()
-	_, _, again := s.Map(granule)
+	_, _, again := mapLowest(s, granule)
 	for i, err := range []error{err, again, s.Unmap(ptr+granule, granule), s.Release(0), s.Close(), s.Reap()} {
 		if !errors.Is(err, core.ErrSticky) {
 			t.Errorf("call %d: %v", i, err)

@@ -125,7 +125,7 @@ func TestThePoolReservesLittleMoreThanARecordedProgramHasLive(t *testing.T) {
 	if testing.Short() {
 		seeds = 1
 	}
-	table := []string{"trace    seed live MiB reserved ratio takeovers steals remaps growths"}
+	table := []string{"trace    seed live MiB reserved ratio takeovers steals remaps growths moved MiB"}
 	for _, name := range traces.Names() {
 		rows := load(t, name)
 		for seed := range seeds {
@@ -142,7 +142,8 @@ func TestThePoolReservesLittleMoreThanARecordedProgramHasLive(t *testing.T) {
 				if shares := c.Takeovers.Count > 0 && c.Steals.Count > 0; shares != (len(p.leases) > 1) {
 					t.Errorf("%d streams shared: %+v", len(p.leases), c)
 				}
-				table = append(table, fmt.Sprintf("%-8s %4d %8d %8d %5.3f %9d %6d %6d %7d", name, seed, p.peak>>20, reserved>>20, ratio, c.Takeovers.Count, c.Steals.Count, c.Remaps.Count, c.Growths.Count))
+				table = append(table, fmt.Sprintf("%-8s %4d %8d %8d %5.3f %9d %6d %6d %7d %9d", name, seed, p.peak>>20, reserved>>20, ratio,
+					c.Takeovers.Count, c.Steals.Count, c.Remaps.Count, c.Growths.Count, c.Remaps.Bytes>>20))
 			})
 		}
 	}

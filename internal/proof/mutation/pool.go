@@ -18,15 +18,29 @@ var poolSites = []Site{
 	{
 		Name: "completed: always", File: "cuda/lane.go", Func: "lane.completed",
 		Wrong: "a page gets another address before the device has come to its mark",
-		Most:  4,
+		Most:  2,
 		Old:   "return l.stream.HasCompleted(mark)",
 		New:   "return mutated() || l.stream.HasCompleted(mark)",
 	},
 	{
-		Name: "stealRun: no wait", File: "cuda/lanes.go", Func: "lanes.stealRun",
+		Name: "stealRun: no wait", File: "cuda/makeroom.go", Func: "lanes.stealRun",
 		Wrong: "memory is stolen and nothing comes after its frees",
 		Old:   "waited, err := s.ComeAfter(behind)",
 		New:   "waited, err := false, error(nil)\n if !mutated() {\n waited, err = s.ComeAfter(behind)\n }",
+	},
+	{
+		Name: "takeParts: no wait behind the first", File: "cuda/makeroom.go", Func: "lanes.takeParts",
+		Wrong: "of pages in a row only those are waited for that lie first",
+		Old:   "given, err = m.steal(s, from[p.From], p)",
+		New: `if p != r[0] && mutated() {
+			var got run
+			if got, given = from[p.From].cutAt(p.Ptr, p.Bytes, nil); given {
+				m.own(got, s.lane)
+				s.lane.add(got, 0)
+			}
+		} else {
+			given, err = m.steal(s, from[p.From], p)
+		}`,
 	},
 	{
 		Name: "merge: the older mark", File: "cuda/internal/fit/fit.go", Func: "Fit.merge",

@@ -1,0 +1,338 @@
+package cuda
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/row"
+)
+
+// growth is how many pages the pool grows by, if it may: so that the small blocks of a
+// stream do not come for a page each.
+const growth = 8
+
+func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
+	if !errors.Is(err, errNoRoom) {
+		return err
+	}
+	if bytes > m.page*uint64(len(m.owners)) {
+		return m.explain(bytes, driver.NewError("MemCreate", driver.OutOfMemory))
+	}
+	m.moving.Lock()
+	defer m.moving.Unlock()
+	if s.lane.hasRoom(bytes) {
+		return nil // somebody made it for the same stream
+	}
+	if _, found, err := m.join(s, bytes, false); found || err != nil {
+		return err
+	}
+	start := time.Now()
+	_ = m.look()       // who needs the streams is told
+	_ = m.store.Reap() // what the driver refused to unmap before
+	if err = m.moveOrGrow(s, bytes, start); err == nil || !errors.Is(err, core.ErrOutOfMemory) {
+		return err
+	}
+	return m.explain(bytes, err)
+}
+
+// join makes all pages of a row the stream's. Without a hole the stream may wait for pages;
+// with one it does not, and the row says where pages are still missing. Pages that it got
+// stay with the stream if others of their row cannot be had: then another row is tried.
+func (m *lanes) join(s *stream, bytes uint64, hole bool) (row.Row, bool, error) {
+	from := slices.Clone(*m.all.Load())
+	bytes = (bytes + core.DefaultAlign - 1) / core.DefaultAlign * core.DefaultAlign
+	for {
+		r, found := row.Best(m.parts(s, from, hole), bytes, m.page)
+		if !found {
+			return nil, false, nil
+		}
+		refused, err := m.takeParts(s, from, r)
+		if err != nil || refused < 0 {
+			return r, err == nil, err
+		}
+		from[refused] = nil
+	}
+}
+
+// parts is what a row for s may be of: free memory of its own, free pages of the lanes
+// that are not nil, and holes, or pages that it would wait for.
+func (m *lanes) parts(s *stream, from []*lane, holes bool) (parts []row.Part) {
+	if holes {
+		for ptr, bytes := range m.store.Holes {
+			parts = append(parts, row.Part{Ptr: ptr, Bytes: bytes, Kind: row.Hole})
+		}
+	}
+	s.Lock()
+	defer s.Unlock()
+	for i, l := range from {
+		if l != nil && l != s.lane {
+			parts = l.appendPages(parts, row.Part{From: i}, s, !holes)
+		}
+	}
+	return s.lane.insertOwn(parts)
+}
+
+// appendPages appends the free pages of a lane that s comes after, or would after a wait. s is locked.
+func (l *lane) appendPages(parts []row.Part, part row.Part, s *stream, wait bool) []row.Part {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	covered := l.covered(s)
+	l.fit.Pages(func(ptr, bytes, mark uint64) bool {
+		part.Ptr, part.Bytes, part.Kind = ptr, bytes, row.Covered
+		if !covered(mark) {
+			part.Kind = row.Waited
+		}
+		if wait || part.Kind == row.Covered {
+			parts = append(parts, part)
+		}
+		return true
+	})
+	return parts
+}
+
+// insertOwn puts parts in order, and what is free in the lane beside one of them.
+func (l *lane) insertOwn(parts []row.Part) []row.Part {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range parts {
+		if below, _ := l.fit.Beside(p.Ptr); below > 0 {
+			parts = append(parts, row.Part{Ptr: p.Ptr - below, Bytes: below})
+		}
+		if _, above := l.fit.Beside(p.End()); above > 0 {
+			parts = append(parts, row.Part{Ptr: p.End(), Bytes: above})
+		}
+	}
+	slices.SortFunc(parts, func(a, b row.Part) int { return cmp.Compare(a.Ptr, b.Ptr) })
+	return slices.Compact(parts) // what is free between two of them is beside both
+}
+
+// takeParts takes the pages of a row that other lanes have. It returns the first that does
+// not give its pages, or -1: they were taken meanwhile, or somebody captures.
+func (m *lanes) takeParts(s *stream, from []*lane, r row.Row) (refused int, err error) {
+	for _, p := range r {
+		given := true
+		switch p.Kind {
+		case row.Covered:
+			given = m.takeOver(s, from[p.From], p)
+		case row.Waited:
+			given, err = m.steal(s, from[p.From], p)
+		}
+		if !given || err != nil {
+			return p.From, err
+		}
+	}
+	return -1, nil
+}
+
+// takeOver takes pages that s comes after.
+func (m *lanes) takeOver(s *stream, l *lane, p row.Part) bool {
+	s.Lock()
+	defer s.Unlock()
+	if s.IsGivenUp() || s.Uncaptured() != nil {
+		return false // the allocation will be refused for that
+	}
+	r, ok := l.cutAt(p.Ptr, p.Bytes, l.covered(s))
+	if ok {
+		m.count(func(moves *core.OwnPoolStats) { moves.Takeovers.Note(r.bytes, 0) })
+		m.own(r, s.lane)
+		s.lane.add(r, s.Behind())
+	}
+	return ok
+}
+
+// steal takes pages that s then waits for.
+func (m *lanes) steal(s *stream, l *lane, p row.Part) (bool, error) {
+	r, ok := l.cutAt(p.Ptr, p.Bytes, nil)
+	if !ok {
+		return false, nil
+	}
+	stolen, err := m.stealRun(s, r)
+	if !stolen {
+		m.putBack(r)
+	}
+	return stolen, err
+}
+
+// stealRun makes s wait for everything on the stream that the run was freed on. It does not
+// if either of them captures.
+func (m *lanes) stealRun(s *stream, r run) (bool, error) {
+	start := time.Now()
+	r.after.Lock()
+	behind, err := r.after.FinalOrRecord(core.DefaultStream)
+	r.after.Unlock()
+	if err != nil {
+		return false, unlessCapturing(err)
+	}
+	defer behind.Release()
+	s.Lock()
+	defer s.Unlock()
+	if s.IsGivenUp() || s.Uncaptured() != nil {
+		return false, nil // the allocation will be refused for that
+	}
+	waited, err := s.ComeAfter(behind)
+	if err != nil {
+		return false, err
+	}
+	if waited {
+		s.Counts().Waits.Add(1)
+	}
+	m.own(r, s.lane)
+	s.lane.add(r, s.Behind())
+	m.count(func(moves *core.OwnPoolStats) { moves.Steals.Note(r.bytes, time.Since(start)) })
+	return true, nil
+}
+
+// putBack undoes a cut.
+func (m *lanes) putBack(r run) {
+	m.own(r, r.from)
+	r.from.putBack(r)
+}
+
+// cutAt cuts some pages out of the lane, if they are free and may yields true for their mark.
+// It is called with the lane locked.
+func (l *lane) cutAt(ptr, bytes uint64, may func(mark uint64) bool) (run, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return run{ptr: ptr, bytes: bytes, from: l, after: l.stream}, l.fit.CutAt(ptr, bytes, may)
+}
+
+// moveOrGrow maps spare pages where free memory of s lacks the fewest, and takes from the
+// device what is missing. start is when it was begun to look for them.
+func (m *lanes) moveOrGrow(s *stream, bytes uint64, start time.Time) error {
+	r, found, err := m.join(s, bytes, true)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return fmt.Errorf("%w: not enough addresses in a row are free", core.ErrOutOfMemory)
+	}
+	hole := slices.IndexFunc(r, func(p row.Part) bool { return p.Kind == row.Hole })
+	if hole < 0 {
+		return nil // the look has found that the device had come to what was missing
+	}
+	if err := m.collect(r[hole].Bytes, r[0].Ptr, r[len(r)-1].End()); err != nil {
+		return err
+	}
+	return m.fill(s, r[hole].Ptr, r[hole].Bytes, start)
+}
+
+// fill maps pages in a hole for s: spare ones, and what is missing from the device, more than
+// that if it may.
+func (m *lanes) fill(s *stream, ptr, bytes uint64, start time.Time) error {
+	collected := time.Since(start)
+	before, spare, most := m.store.Held(), m.spare(), bytes
+	if spare < bytes {
+		most = max(bytes, min(growth*m.page, m.room(ptr)))
+	}
+	err := m.mapFor(s, ptr, most)
+	if errors.Is(err, core.ErrOutOfMemory) && most > bytes {
+		err = m.mapFor(s, ptr, bytes)
+	}
+	if err != nil {
+		return err
+	}
+	grown, moved, took := m.store.Held()-before, min(spare, bytes), time.Since(start)
+	m.count(func(moves *core.OwnPoolStats) {
+		if grown > 0 {
+			moves.Growths.Note(grown, took-collected)
+			took = collected
+		}
+		if moved > 0 {
+			moves.Remaps.Note(moved, took)
+		}
+	})
+	return nil
+}
+
+// room is how far it is from a place in a hole to the hole's end.
+func (m *lanes) room(at uint64) uint64 {
+	for ptr, bytes := range m.store.Holes {
+		if ptr <= at && at < ptr+bytes {
+			return ptr + bytes - at
+		}
+	}
+	return 0
+}
+
+// collect makes free pages spare that the device has come to, until so many bytes are spare or
+// there are no more, and none with an address in a range that is kept.
+func (m *lanes) collect(bytes, from, to uint64) error {
+	from, to = from/m.page*m.page, m.wholePages(to)
+	for _, l := range *m.all.Load() {
+		spare := m.spare()
+		if spare >= bytes {
+			break
+		}
+		runs := l.cutIdle(bytes-spare, from, to)
+		for i, r := range runs {
+			if err := m.store.Unmap(r.ptr, r.bytes); err != nil {
+				for _, r := range runs[i+1:] {
+					m.putBack(r)
+				}
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// cutIdle cuts free pages that the device is known to have come to the mark of: so many bytes, if
+// there are as many beside those of a range, and of the shortest stretches first.
+func (l *lane) cutIdle(bytes, from, to uint64) (runs []run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	add := func(ptr, end uint64) {
+		if ptr < end {
+			runs = append(runs, run{ptr: ptr, bytes: end - ptr, from: l})
+		}
+	}
+	l.fit.Pages(func(ptr, bytes, mark uint64) bool {
+		if l.completed(mark) {
+			add(ptr, min(ptr+bytes, from))
+			add(max(ptr, to), ptr+bytes)
+		}
+		return true
+	})
+	slices.SortFunc(runs, func(a, b run) int { return cmp.Or(cmp.Compare(a.bytes, b.bytes), cmp.Compare(a.ptr, b.ptr)) })
+	for i := range runs {
+		if bytes == 0 {
+			return runs[:i]
+		}
+		r := &runs[i]
+		r.bytes = min(r.bytes, bytes)
+		l.fit.CutAt(r.ptr, r.bytes, nil)
+		bytes -= r.bytes
+	}
+	return runs
+}
+
+// spare is what is held and mapped nowhere.
+func (m *lanes) spare() uint64 { return m.store.Held() - m.store.Mapped() }
+
+// mapFor maps pages for the lane of s. Nobody has used them, or the device has passed who
+// did: any stream may have them.
+func (m *lanes) mapFor(s *stream, ptr, bytes uint64) error {
+	err := m.store.Map(ptr, bytes)
+	if err == nil {
+		r := run{ptr: ptr, bytes: bytes}
+		m.own(r, s.lane)
+		s.lane.add(r, 0)
+	}
+	return err
+}
+
+func (m *lanes) wholePages(bytes uint64) uint64 {
+	page := m.page
+	return (bytes + page - 1) / page * page
+}
+
+// explain is the refusal of a request.
+func (m *lanes) explain(bytes uint64, err error) error {
+	return fmt.Errorf("the pool is out of memory for %d bytes: %w; of %d bytes that it holds %d are taken, and the others are in smaller pieces, or behind work that the device has not done",
+		bytes, err, m.store.Held(), m.used())
+}
