@@ -27,14 +27,14 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 }
 
 func (r *Resource) allocate(ctx context.Context, req *core.Request, b *core.Block) (err error) {
-	mode := r.Mode()
-	if mode == Off {
+	now := r.rules.Load()
+	if now.Mode == Off {
 		return r.obtain(ctx, req, b, true)
 	}
-	r.readInPassing()
+	r.readInPassing(now)
 	req.Tag = req.Tag.OrUntagged()
-	hunted := mode == Hunt || r.hunts(req.Tag)
-	if !r.choose(mode, hunted, req) {
+	hunted := now.hunts(req.Tag)
+	if !r.choose(now, hunted, req) {
 		return r.allocateKnown(ctx, req, b, hunted)
 	}
 	if err := req.Normalize("Allocate"); err != nil {
@@ -45,17 +45,19 @@ func (r *Resource) allocate(ctx context.Context, req *core.Request, b *core.Bloc
 }
 
 // choose decides whether a block is guarded on the device.
-func (r *Resource) choose(mode Mode, hunted bool, req *core.Request) bool {
-	if r.cfg.Device == nil || mode < Sample {
+func (r *Resource) choose(u *rules, hunted bool, req *core.Request) bool {
+	if u.Mode < Sample || r.cfg.Device == nil {
 		return false
 	}
 	if hunted {
 		return true
 	}
-	if mean, ok := (*r.rates.Load())[req.Tag]; ok {
-		return chosen(req.Bytes, mean)
+	if len(u.rates) > 0 {
+		if own, ok := u.rates[req.Tag]; ok {
+			return own.chooses(req.Bytes)
+		}
 	}
-	return chosen(req.Bytes, r.sampleBytes.Load()) && r.timeAllows()
+	return u.sampling.chooses(req.Bytes) && (u.unbounded || r.throttle.allows(r.ledger.Clock.Instant(), req.Stream))
 }
 
 // allocateKnown allocates a block that only the ledger knows, into b: most

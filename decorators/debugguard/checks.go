@@ -217,8 +217,8 @@ const verdictsInPassing = 4
 // readInPassing reads a few verdicts while launches are bisected: a comparison behind
 // each launch names one launch only if it is read before many others have come. In
 // every other mode the upkeep reads them.
-func (r *Resource) readInPassing() {
-	if r.hunting().Bisect {
+func (r *Resource) readInPassing(u *rules) {
+	if u.Mode == Hunt && u.Bisect {
 		r.poll(verdictsInPassing)
 	}
 }

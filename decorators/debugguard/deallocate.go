@@ -17,10 +17,11 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 	if r.gate.Load() == 0 {
 		return r.upstream.Deallocate(ctx, id)
 	}
-	if id.Ordinal != r.ordinal && r.Mode() != Off {
+	now := r.rules.Load()
+	if id.Ordinal != r.ordinal && now.Mode != Off {
 		return core.Block{}, r.foreignDevice(id)
 	}
-	r.readInPassing()
+	r.readInPassing(now)
 	rec := r.ledger.Get(id)
 	if rec == nil {
 		return r.freeUnknown(ctx, id)

@@ -40,7 +40,7 @@ func TestSettingsAreReadAsTheyPrint(t *testing.T) {
 
 func TestAMeanOfOneChoosesEveryBlockAndOfNoneNone(t *testing.T) {
 	for range 1000 {
-		if !chosen(1, 1) || chosen(math.MaxUint64, 0) {
+		if !rateOf(1).chooses(1) || rateOf(0).chooses(math.MaxUint64) {
 			t.Fatal("it is a matter of luck")
 		}
 	}
@@ -61,7 +61,7 @@ func TestSamplerChoosesByBytes(t *testing.T) {
 		const n, mean = 200_000, 10_000
 		samples := 0
 		for range n {
-			if chosen(size, mean) {
+			if rateOf(mean).chooses(size) {
 				samples++
 			}
 		}
@@ -79,7 +79,7 @@ func TestSamplerGoesOnUnderConcurrentCallers(t *testing.T) {
 	for range 8 {
 		group.Go(func() {
 			for range 10_000 {
-				if !chosen(1<<20, 64) {
+				if !rateOf(64).chooses(1 << 20) {
 					t.Error("a block of 16384 mean gaps was passed over")
 					return
 				}
@@ -204,7 +204,7 @@ func TestTheThrottleAllowsSoManyInASecond(t *testing.T) {
 		b.perSecond = perSecond
 		allowed := func(now ledger.Instant) (n uint64) {
 			for range asked {
-				if b.allows(now) {
+				if b.allows(now, 1) {
 					n++
 				}
 			}
@@ -223,7 +223,7 @@ func TestTheThrottleAllowsSoManyInASecond(t *testing.T) {
 		if n := allowed(100_000); n > perSecond/ticksPerSecond+1 {
 			t.Errorf("%d a second: %d at once after a pause", perSecond, n)
 		}
-		if b.perSecond = 0; !b.allows(math.MaxUint32) {
+		if b.perSecond = 0; !b.allows(math.MaxUint32, 1) {
 			t.Error("nothing is allowed where the clock has ended")
 		}
 	}
@@ -234,11 +234,11 @@ func TestTheThrottleHoldsUnderConcurrentUse(t *testing.T) {
 	b.perSecond = 400
 	var group sync.WaitGroup
 	var allowed atomic.Uint64
-	for range 8 {
+	for g := range 8 {
 		group.Go(func() {
 			for now := ledger.Instant(1); now <= 500; now++ {
 				for range 20 {
-					if b.allows(now) {
+					if b.allows(now, core.StreamID(g)) {
 						allowed.Add(1)
 					}
 				}
@@ -246,8 +246,8 @@ func TestTheThrottleHoldsUnderConcurrentUse(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if n := allowed.Load(); n < 500 || n > 500*4+5 || n+b.skipped.Load() != 8*500*20 {
-		t.Errorf("%d allowed and %d skipped in 500 ticks of 4", n, b.skipped.Load())
+	if n := allowed.Load(); n < 500 || n > 500*4+5 || n+b.skipped() != 8*500*20 {
+		t.Errorf("%d allowed and %d skipped in 500 ticks of 4", n, b.skipped())
 	}
 }
 

@@ -29,17 +29,12 @@ type Resource struct {
 	// known and no verdict is awaited. It is what every operation loads
 	// first. Each mode but Off, each block known and each comparison under
 	// way adds one.
-	gate atomic.Int64
-	// setting is mode and options, which callers see change at once.
-	setting atomic.Pointer[Setting]
+	gate  atomic.Int64
+	rules atomic.Pointer[rules]
 	// switching is held during SetMode and Apply.
 	switching ctxMutex
-	hunted    atomic.Pointer[[]core.Tag]
-	// sampleBytes is the mean number of bytes between guarded blocks, rates has those
-	// of tags with one of their own, and throttle bounds what bytes choose.
-	sampleBytes atomic.Uint64
-	rates       atomic.Pointer[map[core.Tag]uint64]
-	throttle    throttle
+	// throttle bounds what bytes choose.
+	throttle throttle
 
 	ledger     *ledger.Ledger
 	accused    accusations
@@ -80,8 +75,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	}
 	r.launches.resize(cfg.Launches)
 	r.throttle.perSecond = uint64(min(max(cfg.SampleRate, 0), 1<<30))
-	r.rates.Store(&map[core.Tag]uint64{})
-	r.setting.Store(&Setting{Mode: Off})
+	r.rules.Store(&rules{})
 	r.sampleBy(0)
 	r.HuntTags(cfg.HuntTags...)
 	upstream.Subscribe(listeners.Func(r.released))
@@ -100,13 +94,11 @@ func (r *Resource) HuntTags(tags ...core.Tag) {
 	for i := range tags {
 		tags[i] = tags[i].OrUntagged()
 	}
-	r.hunted.Store(&tags)
+	r.alter(func(u *rules) { u.hunted = tags })
 }
 
 // HuntedTags is the set of hunted tags. The slice is the caller's.
-func (r *Resource) HuntedTags() []core.Tag { return slices.Clone(*r.hunted.Load()) }
-
-func (r *Resource) hunts(tag core.Tag) bool { return slices.Contains(*r.hunted.Load(), tag) }
+func (r *Resource) HuntedTags() []core.Tag { return slices.Clone(r.rules.Load().hunted) }
 
 // String is "debugguard(upstream)".
 func (r *Resource) String() string { return "debugguard(" + r.upstream.String() + ")" }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -12,35 +13,42 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 )
 
-// chosen draws for a block of so many bytes, so that each byte has the same chance:
-// samples are a Poisson process over the bytes with a given mean gap, and a block is
-// chosen if at least one falls into it. A mean of 1 chooses every block, of 0 none. It
-// keeps no state between calls, so concurrent callers neither meet on it nor hide each
-// other's blocks.
-func chosen(bytes, mean uint64) bool {
-	if mean <= 1 {
-		return mean == 1
+// rate is how many bytes go by between guarded blocks: samples are a Poisson process
+// over the bytes with a given mean gap, and a block is chosen if at least one falls into
+// it, so that each byte has the same chance. A mean of 1 chooses every block, of 0 none.
+type rate struct {
+	mean uint64
+	// each is the part of 2^64 draws that choose a block for one byte, rounded up.
+	each uint64
+}
+
+func rateOf(mean uint64) rate { return rate{mean, math.MaxUint64/max(mean, 2) + 1} }
+
+// chooses draws for a block of so many bytes. It keeps no state between calls, so
+// concurrent callers neither meet on it nor hide each other's blocks.
+func (a rate) chooses(bytes uint64) bool {
+	if a.mean <= 1 {
+		return a.mean == 1
 	}
-	samples := float64(bytes) / float64(mean)
-	draw := rand.Float64()
-	if draw >= samples { // more than the chance, and cheaper than it
+	draw := rand.Uint64()
+	if over, most := bits.Mul64(bytes, a.each); over == 0 && draw >= most { // more than the chance, and cheaper than it
 		return false
 	}
-	return draw < -math.Expm1(-samples)
+	return float64(draw>>11)*0x1p-53 < -math.Expm1(-float64(bytes)/float64(a.mean))
 }
 
 // SampleTag gives a tag a mean of its own between guarded bytes in mode
 // Sample: 0 guards none of its blocks, 1 every one. A hunted tag stays hunted.
 // It works from the next allocation on, in any mode, and does not block.
 func (r *Resource) SampleTag(tag core.Tag, meanBytes uint64) {
-	for {
-		old := r.rates.Load()
-		rates := maps.Clone(*old)
-		rates[tag.OrUntagged()] = meanBytes
-		if r.rates.CompareAndSwap(old, &rates) {
-			return
+	r.alter(func(u *rules) {
+		rates := maps.Clone(u.rates)
+		if rates == nil {
+			rates = map[core.Tag]rate{}
 		}
-	}
+		rates[tag.OrUntagged()] = rateOf(meanBytes)
+		u.rates = rates
+	})
 }
 
 // ticksPerSecond is how often the ledger's clock moves.
@@ -52,16 +60,26 @@ const ticksPerSecond = uint64(time.Second / ledger.Resolution)
 // as a second has blocks, so that a block costs ticksPerSecond of them.
 type throttle struct {
 	perSecond uint64
-	// off is set while nothing is bounded.
-	off  atomic.Bool
-	paid atomic.Uint64
-	// skipped counts what was left out.
-	skipped atomic.Uint64
+	paid      atomic.Uint64
+	_         [48]byte // keeps what every goroutine reads off the lines that each writes
+	// left counts what was left out, by stream: of large blocks that is most.
+	left [16]struct {
+		out atomic.Uint64
+		_   [56]byte
+	}
+}
+
+// skipped is how many blocks were left out.
+func (t *throttle) skipped() (n uint64) {
+	for i := range t.left {
+		n += t.left[i].out.Load()
+	}
+	return n
 }
 
 // allows reports whether one more block may be guarded, and takes it if so. A
 // caller that loses a race for one is refused: others have just had theirs.
-func (t *throttle) allows(now ledger.Instant) bool {
+func (t *throttle) allows(now ledger.Instant, stream core.StreamID) bool {
 	if now == math.MaxUint32 { // where the clock stands still for good
 		return true
 	}
@@ -70,19 +88,14 @@ func (t *throttle) allows(now ledger.Instant) bool {
 	if paid <= at+t.perSecond+ticksPerSecond && t.paid.CompareAndSwap(was, paid) {
 		return true
 	}
-	t.skipped.Add(1)
+	t.left[uint64(stream)%uint64(len(t.left))].out.Add(1)
 	return false
-}
-
-// timeAllows decides whether a block that its bytes have chosen is guarded.
-func (r *Resource) timeAllows() bool {
-	return r.throttle.off.Load() || r.throttle.allows(r.ledger.Clock.Instant())
 }
 
 // SampleRate is how many blocks are guarded in a second at most in mode Sample,
 // those of hunted tags and of tags with a mean of their own apart; 0 is no bound.
 func (r *Resource) SampleRate() int {
-	if r.throttle.off.Load() {
+	if r.rules.Load().unbounded {
 		return 0
 	}
 	return int(r.throttle.perSecond)
@@ -91,6 +104,7 @@ func (r *Resource) SampleRate() int {
 // sampleBy makes mean the bytes between samples, said by whoever wants it kept
 // to whatever the time. Zero is what the guard was built with.
 func (r *Resource) sampleBy(mean uint64) {
-	r.throttle.off.Store(mean != 0 || r.cfg.SampleRate < 0)
-	r.sampleBytes.Store(cmp.Or(mean, r.cfg.SampleBytes))
+	r.alter(func(u *rules) {
+		u.unbounded, u.sampling = mean != 0 || r.cfg.SampleRate < 0, rateOf(cmp.Or(mean, r.cfg.SampleBytes))
+	})
 }

@@ -144,7 +144,7 @@ func (r *Resource) GuardStats() GuardStats {
 		Mode:      r.Mode(),
 		Guarded:   r.count.guarded.Load(),
 		Unguarded: r.count.unguarded.Load(),
-		Skipped:   r.throttle.skipped.Load(),
+		Skipped:   r.throttle.skipped(),
 		Isolated:  r.count.isolated.Load(), NotIsolated: r.count.notIsolated.Load(),
 		Verified:     r.count.verified.Load(),
 		Unchecked:    r.count.unchecked.Load(),

@@ -3,20 +3,51 @@ package debugguard
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
+// rules are what an operation goes by, in one word that it loads and that changes
+// seldom. Nobody writes to them: a change puts others in their place.
+type rules struct {
+	// Setting is mode and options, which callers see change at once; its SampleBytes is
+	// not used.
+	Setting
+	hunted []core.Tag
+	// sampling is how blocks are chosen, rates has it for tags with a mean of their own.
+	sampling rate
+	rates    map[core.Tag]rate
+	// unbounded is set while no number of blocks in a second bounds what bytes choose.
+	unbounded bool
+}
+
+// hunts reports whether blocks of a tag are hunted.
+func (u *rules) hunts(tag core.Tag) bool { return u.Mode == Hunt || slices.Contains(u.hunted, tag) }
+
+// alter changes the rules for the operations that begin later.
+func (r *Resource) alter(change func(*rules)) {
+	for {
+		old := r.rules.Load()
+		altered := *old
+		change(&altered)
+		if r.rules.CompareAndSwap(old, &altered) {
+			return
+		}
+	}
+}
+
 // Mode is the mode now.
-func (r *Resource) Mode() Mode { return r.setting.Load().Mode }
+func (r *Resource) Mode() Mode { return r.rules.Load().Mode }
 
 // Setting is the mode now with its options.
 func (r *Resource) Setting() Setting {
-	s := *r.setting.Load()
+	now := r.rules.Load()
+	s := now.Setting
 	if s.Mode != Hunt {
 		s = Setting{Mode: s.Mode}
 	}
-	mean, lifted := r.sampleBytes.Load(), r.throttle.off.Load() && r.cfg.SampleRate > 0
+	mean, lifted := now.sampling.mean, now.unbounded && r.cfg.SampleRate > 0
 	if s.Mode == Sample && (lifted || mean != r.cfg.SampleBytes) {
 		s.SampleBytes = mean
 	}
@@ -25,8 +56,8 @@ func (r *Resource) Setting() Setting {
 
 // hunting is the options in force: none unless the mode is Hunt.
 func (r *Resource) hunting() Setting {
-	if s := r.setting.Load(); s.Mode == Hunt {
-		return *s
+	if u := r.rules.Load(); u.Mode == Hunt {
+		return u.Setting
 	}
 	return Setting{}
 }
@@ -69,7 +100,7 @@ func (r *Resource) change(ctx context.Context, op string, next func(now Setting)
 	if r.closed() {
 		return fmt.Errorf("debugguard.%s refused: the guard is %w", op, core.ErrClosed)
 	}
-	return r.switchTo(ctx, next(*r.setting.Load()))
+	return r.switchTo(ctx, next(r.rules.Load().Setting))
 }
 
 // switchTo makes s the mode and its options; switching must be held.
@@ -82,8 +113,8 @@ func (r *Resource) switchTo(ctx context.Context, s Setting) error {
 		r.gate.Add(1)
 		r.ledger.CountLive(false)
 	}
-	s.SampleBytes = 0 // which sampleBytes has
-	r.setting.Store(&s)
+	s.SampleBytes = 0 // which sampling has
+	r.alter(func(u *rules) { u.Setting = s })
 	if turnedOff {
 		r.seals.clear()
 		r.ledger.CountLive(true)
@@ -104,10 +135,10 @@ func (r *Resource) switchTo(ctx context.Context, s Setting) error {
 func (r *Resource) SetSampleBytes(mean uint64) {
 	r.sampleBy(mean)
 	if mean == 0 {
-		r.sampleBytes.Store(DefaultSampleBytes)
+		r.alter(func(u *rules) { u.sampling = rateOf(DefaultSampleBytes) })
 	}
 }
 
 // SampleBytes is the mean number of bytes between guarded blocks in mode
 // Sample.
-func (r *Resource) SampleBytes() uint64 { return r.sampleBytes.Load() }
+func (r *Resource) SampleBytes() uint64 { return r.rules.Load().sampling.mean }
