@@ -46,6 +46,9 @@ func distinct() core.Stats {
 		Allocations: 18, Deallocations: 19, Failures: 20, Refusals: 21,
 		Launches: 22, Aborts: 23, WaitsQueued: 24, WaitsElided: 25, CrossStream: 26,
 		Isolated: 118, IsolatedHigh: 119, IsolatedAddresses: 120,
+		Cached: 121, OwnPool: core.OwnPoolStats{Present: true, Limit: 122, Fragmented: 123, Takeovers: core.PoolMoves{Count: 124, Bytes: 125},
+			Steals: core.PoolMoves{Count: 126, Bytes: 127, Time: 128 * time.Second}, Remaps: core.PoolMoves{Count: 129, Bytes: 130, Time: 131 * time.Second},
+			Growths: core.PoolMoves{Count: 132, Bytes: 133, Time: 134 * time.Second}, Trims: core.PoolMoves{Count: 135, Bytes: 136, Time: 137 * time.Second}},
 		OpenIntents: 27, Events: 28, Poisoned: 29, Underflows: 30,
 	}
 }

@@ -17,10 +17,16 @@ var statMetrics = []family[core.Stats]{
 	{gauge("gpumem_budget_claimed_bytes", "Bytes reserved and not yet drawn."), whole(func(s core.Stats) uint64 { return s.Claimed })},
 	{gauge("gpumem_budget_claims", "Open reservations."), whole(func(s core.Stats) uint64 { return s.Claims })},
 	{counter("gpumem_budget_refusals_total", "Requests that the budget refused and whose callers were told so; what a layer above relieved is left out."), whole(func(s core.Stats) uint64 { return s.Refusals })},
-	{gauge("gpumem_pool_reserved_bytes", "Bytes that the driver's pool holds of the device, as last read."), whole(func(s core.Stats) uint64 { return s.Reserved })},
-	{gauge("gpumem_pool_reserved_peak_bytes", "Highest bytes that the driver's pool has held, as last read."), whole(func(s core.Stats) uint64 { return s.ReservedHigh })},
-	{gauge("gpumem_pool_used_bytes", "Bytes that the driver's pool has handed out, as last read."), whole(func(s core.Stats) uint64 { return s.PoolUsed })},
-	{gauge("gpumem_pool_used_peak_bytes", "Highest bytes that the driver's pool had handed out, as last read."), whole(func(s core.Stats) uint64 { return s.PoolUsedHigh })},
+	{gauge("gpumem_pool_reserved_bytes", "Bytes that the pool holds of the device; of the driver's pool as last read."), whole(func(s core.Stats) uint64 { return s.Reserved })},
+	{gauge("gpumem_pool_reserved_peak_bytes", "Highest bytes that the pool has held; of the driver's pool as last read."), whole(func(s core.Stats) uint64 { return s.ReservedHigh })},
+	{gauge("gpumem_pool_used_bytes", "Bytes that the pool has handed out; of the driver's pool as last read."), whole(func(s core.Stats) uint64 { return s.PoolUsed })},
+	{gauge("gpumem_pool_used_peak_bytes", "Highest bytes that the pool had handed out; of the driver's pool as last read, of the runtime's own the highest of the samples."), whole(func(s core.Stats) uint64 { return s.PoolUsedHigh })},
+	{gauge("gpumem_pool_cached_bytes", "Bytes that the pool holds of the device and that are in no block; of the driver's pool as last read."), whole(func(s core.Stats) uint64 { return s.Cached })},
+	{gauge("gpumem_pool_fragmented_bytes", "Cached bytes beside blocks, in no wholly free page; of the runtime's own pool alone."), ofOwnPool(func(p *core.OwnPoolStats, out sender) { out.count(p.Fragmented) })},
+	{gauge("gpumem_pool_limit_bytes", "Bytes that the pool may hold, 0 for no limit; of the runtime's own pool alone."), ofOwnPool(func(p *core.OwnPoolStats, out sender) { out.count(p.Limit) })},
+	{counter("gpumem_pool_moves_total", "Moves of pages from stream to stream, to other addresses, from the device and back to it; of the runtime's own pool alone.", "move"), ofMoves(func(m core.PoolMoves) uint64 { return m.Count })},
+	{counter("gpumem_pool_moved_bytes_total", "Bytes of pages that were moved; of the runtime's own pool alone.", "move"), ofMoves(func(m core.PoolMoves) uint64 { return m.Bytes })},
+	{counter("gpumem_pool_move_seconds_total", "Time that moves of pages took on the host, but for takeovers, which are not timed; of the runtime's own pool alone.", "move"), ofOwnPool(sendMoveTimes)},
 	{gauge("gpumem_isolated_bytes", "Device memory mapped for isolated blocks, live and pending, in whole units of mapping; no pool has it."), whole(func(s core.Stats) uint64 { return s.Isolated })},
 	{gauge("gpumem_isolated_peak_bytes", "Highest device memory that was mapped for isolated blocks."), whole(func(s core.Stats) uint64 { return s.IsolatedHigh })},
 	{gauge("gpumem_isolated_address_bytes", "Address space that isolated blocks keep reserved after their free, with no memory there."), whole(func(s core.Stats) uint64 { return s.IsolatedAddresses })},
@@ -50,4 +56,38 @@ func byState(read func(core.Amount) uint64) func(core.Stats, sender) {
 func sendWaits(s core.Stats, out sender) {
 	out.count(s.WaitsQueued, "queued")
 	out.count(s.WaitsElided, "elided")
+}
+
+// ofOwnPool is the samples of what only a pool of the runtime's own has: none otherwise.
+func ofOwnPool(samples func(*core.OwnPoolStats, sender)) func(core.Stats, sender) {
+	return func(s core.Stats, out sender) {
+		if s.OwnPool.Present {
+			samples(&s.OwnPool, out)
+		}
+	}
+}
+
+// ofMoves is the samples of a count by the kind of move.
+func ofMoves(read func(core.PoolMoves) uint64) func(core.Stats, sender) {
+	return ofOwnPool(func(p *core.OwnPoolStats, out sender) {
+		out.count(read(p.Takeovers), "takeover")
+		for _, m := range timedMoves(p) {
+			out.count(read(m.moves), m.name)
+		}
+	})
+}
+
+func sendMoveTimes(p *core.OwnPoolStats, out sender) {
+	for _, m := range timedMoves(p) {
+		out.send(m.moves.Time.Seconds(), m.name)
+	}
+}
+
+type namedMoves struct {
+	name  string
+	moves core.PoolMoves
+}
+
+func timedMoves(p *core.OwnPoolStats) []namedMoves {
+	return []namedMoves{{"steal", p.Steals}, {"remap", p.Remaps}, {"growth", p.Growths}, {"trim", p.Trims}}
 }

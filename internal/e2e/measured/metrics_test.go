@@ -1,6 +1,7 @@
 package measured_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,42 @@ func TestTheMetricsEqualTheStats(t *testing.T) {
 	if err := rt.ReleaseClaim(t.Context(), claim.ID); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestTheMetricsOfThePoolAreThoseOfItsBackend(t *testing.T) {
+	own := []string{"gpumem_pool_fragmented_bytes", "gpumem_pool_limit_bytes", "gpumem_pool_moves_total", "gpumem_pool_moved_bytes_total", "gpumem_pool_move_seconds_total"}
+	rt := e2e.Open(t, fencepost.Config{Guard: "off"})
+	e2e.Free(t, rt, e2e.Allocate(t, rt, 5<<20, core.DefaultStream, "freed"))
+	e2e.Succeed(t, "draining", rt.Drain(t.Context()))
+	got, st := e2e.Scrape(t, rt), rt.Stats()
+	if st.Cached == 0 || got["gpumem_pool_cached_bytes"] != float64(st.Cached) {
+		t.Errorf("the driver's pool caches %v, Stats says %d", got["gpumem_pool_cached_bytes"], st.Cached)
+	}
+	for _, name := range own {
+		if value, there := got[name]; there {
+			t.Errorf("%s is %v of the driver's pool", name, value)
+		}
+	}
+
+	rt = e2e.Open(t, fencepost.Config{Guard: "off", Resource: fencepost.Pool, Pool: cuda.PoolConfig{Limit: 64 << 20}})
+	live := e2e.Allocate(t, rt, 3<<20, core.DefaultStream, "live")
+	e2e.Free(t, rt, e2e.Allocate(t, rt, 20<<20, core.DefaultStream, "freed"))
+	e2e.Succeed(t, "trimming", rt.TrimPool(t.Context(), 0))
+	got, st = e2e.Scrape(t, rt), rt.Stats()
+	p := st.OwnPool
+	var all core.PoolMoves
+	for _, m := range []core.PoolMoves{p.Takeovers, p.Steals, p.Remaps, p.Growths, p.Trims} {
+		all.Count, all.Bytes, all.Time = all.Count+m.Count, all.Bytes+m.Bytes, all.Time+m.Time
+	}
+	if p.Trims.Bytes == 0 || p.Fragmented == 0 || st.Cached != st.Reserved-3<<20 {
+		t.Errorf("Stats say %+v, reserved %d, cached %d", p, st.Reserved, st.Cached)
+	}
+	for i, want := range []float64{float64(p.Fragmented), 64 << 20, float64(all.Count), float64(all.Bytes), all.Time.Seconds()} {
+		if value, there := got[own[i]]; !there || math.Abs(value-want) > want/1e9 {
+			t.Errorf("%s is %v (exported: %v), want %v", own[i], value, there, want)
+		}
+	}
+	e2e.Free(t, rt, live)
 }
 
 func TestAScrapeMakesNoDeviceCall(t *testing.T) {

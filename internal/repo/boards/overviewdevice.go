@@ -3,17 +3,17 @@ package boards
 func overviewPending() Row {
 	return Row{Title: "Pending, and slack in the pool", Panels: []Panel{
 		{
-			Title: "Pending memory", Kind: TimeSeries, Unit: Bytes, Width: 8,
+			Title: "Pending memory", Kind: TimeSeries, Unit: Bytes, Width: 6,
 			Shows:   "Memory that was freed and that the device has not passed yet, by runtime.",
 			Bad:     "It stays high: a stream that is slow or stuck keeps what was freed on it from everybody else.",
 			Do:      "See the oldest lease and the time from free to reusable; free on the stream that used the memory last.",
 			Queries: []Query{{Expr: `sum by (instance, device) (gpumem_memory_bytes{@, state="pending"})`, Legend: "{{instance}} {{device}}", Proof: moves("heldback", 30*mib)}},
 		},
 		{
-			Title: "The driver's pool", Kind: TimeSeries, Unit: Bytes, Width: 8,
+			Title: "The pool", Kind: TimeSeries, Unit: Bytes, Width: 6,
 			Shows: "What the pool holds of the device, what of it is handed out, and the highest of both.",
 			Bad:   "It holds far more than it hands out: memory that no other process can have.",
-			Do:    "If others need it, trim the pool (Runtime.TrimPool) at a quiet time, or set a release threshold (AsyncConfig.ReleaseThreshold).",
+			Do:    "If others need it, trim the pool (Runtime.TrimPool) at a quiet time, or have it give back by itself (AsyncConfig.ReleaseThreshold, PoolConfig.TrimAfter).",
 			Queries: []Query{
 				{Expr: `sum(gpumem_pool_reserved_bytes{@})`, Legend: "held", Proof: moves("hold", 60*mib)},
 				{Expr: `sum(gpumem_pool_used_bytes{@})`, Legend: "handed out", Proof: moves("hold", 60*mib)},
@@ -22,11 +22,21 @@ func overviewPending() Row {
 			},
 		},
 		{
-			Title: "Slack in the pool", Kind: TimeSeries, Unit: Bytes, Width: 8,
-			Shows:   "What each pool holds beyond what it has handed out.",
-			Bad:     "It is large for long: a burst has passed, or the pool is fragmented.",
-			Do:      "After a burst: trim. If requests fail for want of memory meanwhile: free in larger blocks, or restart at a quiet time.",
-			Queries: []Query{{Expr: `sum by (instance, device) (gpumem_pool_reserved_bytes{@} - gpumem_pool_used_bytes{@})`, Legend: "{{instance}} {{device}}", Proof: moves("slack", 60*mib)}},
+			Title: "Cached in the pool", Kind: TimeSeries, Unit: Bytes, Width: 6,
+			Shows: "What each pool holds and nobody has, and, of a pool of the runtime's own, what of that lies beside blocks and is no whole page.",
+			Bad:   "It is large for long: a burst has passed and the pool does not give back, or it is fragmented.",
+			Do:    "After a burst: trim. If it is fragmented and requests fail for want of memory: free in larger blocks, or restart at a quiet time.",
+			Queries: []Query{
+				{Expr: `sum by (instance, device) (gpumem_pool_cached_bytes{@})`, Legend: "{{instance}} {{device}}", Proof: moves("slack", 60*mib)},
+				{Expr: `sum by (instance, device) (gpumem_pool_fragmented_bytes{@})`, Legend: "{{instance}} {{device}}, fragmented", Proof: moves("ownpool", 20*mib)},
+			},
+		},
+		{
+			Title: "Moves of pages", Kind: TimeSeries, Unit: OpsASecond, Width: 6, None: "no pool of the runtime's own",
+			Shows:   "How often a second the runtime's own pool took pages over from other streams, stole them with a wait, mapped them anew, grew, and gave back.",
+			Bad:     "It grows and trims by turns: what it gives back it needs again. Many steals: streams wait for each other's memory.",
+			Do:      "Trim less (PoolConfig.TrimAfter). Against steals: raise the limit, or free on the stream that allocates next.",
+			Queries: []Query{{Expr: `sum by (move) (rate(gpumem_pool_moves_total{@}[$__rate_interval]))`, Legend: "{{move}}", Proof: moves("ownpool", 1, "move", "growth")}},
 		},
 	}}
 }

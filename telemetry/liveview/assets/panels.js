@@ -17,7 +17,7 @@ export function tiles(device, rate) {
     { what: "Pending free", color: "pending", value: bytes(m.pending.bytes), more: `${counted(m.pending.blocks, "block")}` },
     { what: "Quarantined", color: "quarantined", value: bytes(m.quarantined.bytes), more: `${counted(m.quarantined.blocks, "block")}` },
     { what: "Claimed", color: "claimed", value: bytes(m.claimed), more: `${counted(m.claims, "claim")}` },
-    { what: "Pool reserved", value: bytes(m.pool_reserved), more: `${bytes(m.pool_used)} handed out` },
+    { what: "Pool reserved", value: bytes(m.pool_reserved), more: `${bytes(m.pool_cached)} cached${m.own_pool ? `, ${bytes(m.own_pool.fragmented)} fragmented` : ""}` },
     { what: "Allocations", value: per(rate.allocations) || "–", more: `${short(c.allocations)} in all` },
     { what: "Launches", value: per(rate.launches) || "–", more: `${c.open_intents} open, ${short(c.launches)} in all` },
     { what: "Waits elided", value: percent(waits ? rate.waits_elided : c.waits_elided, waits || c.waits_elided + c.waits_queued), more: `${per(rate.waits_queued) || short(c.waits_queued)} queued` },

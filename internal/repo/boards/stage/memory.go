@@ -26,6 +26,7 @@ func memoryScenes() []scene {
 		{name: "hold", act: actHold},
 		{name: "leak", idle: true, act: actLeak},
 		{name: "slack", act: actSlack},
+		{name: "ownpool", configure: func(_ *player, cfg *fencepost.Config) { cfg.Resource, cfg.Guard = fencepost.Pool, "off" }, act: actOwnPool},
 		{name: "reserve", act: func(ctx context.Context, p *player) error {
 			_, err := p.rt.Reserve(ctx, 32*mib, "reserved")
 			return err
@@ -72,6 +73,32 @@ func actSlack(ctx context.Context, p *player) error {
 		return err
 	}
 	return p.free(ctx, b)
+}
+
+// actOwnPool leaves half of each of 32 pages free, and has the pool grow and trim again and again.
+func actOwnPool(ctx context.Context, p *player) error {
+	on, err := p.lease(ctx, "fragments")
+	if err != nil {
+		return err
+	}
+	var blocks [64]core.Block
+	for i := range blocks {
+		if blocks[i], err = p.allocate(ctx, on, "fragments", mib); err != nil {
+			return err
+		}
+	}
+	for i := 0; i < len(blocks); i += 2 {
+		if err := p.free(ctx, blocks[i]); err != nil {
+			return err
+		}
+	}
+	p.loop(ctx, beat, func() error {
+		if err := p.once(ctx, on, "burst", 16*mib); err != nil {
+			return err
+		}
+		return p.rt.TrimPool(ctx, 0)
+	})
+	return nil
 }
 
 func actRefuse(ctx context.Context, p *player) error {
