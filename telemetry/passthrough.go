@@ -25,7 +25,7 @@ func (r *Resource) count(ctx context.Context, start monotime.Instant, e core.Eve
 		failed := e // only this one is put on the heap
 		span = r.tracing.failed(ctx, &failed)
 	}
-	r.calls.Note(e.Op, e.Duration, span, e.Err)
+	r.calls.Note(e.Op, e.Stream, e.Duration, span, e.Err)
 	return e.Err
 }
 

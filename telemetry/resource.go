@@ -79,7 +79,7 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 	if err != nil && span.IsZero() {
 		span = r.tracing.failed(ctx, &core.Event{Op: core.OpAllocate, Stream: req.Stream, Tag: req.Tag, Requested: req.Requested, Bytes: req.Bytes, Duration: took, Err: err})
 	}
-	r.calls.Note(core.OpAllocate, took, span, err)
+	r.calls.Note(core.OpAllocate, req.Stream, took, span, err)
 	return b, err
 }
 
@@ -97,7 +97,7 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 	if err != nil && span.IsZero() {
 		span = r.tracing.failed(ctx, &core.Event{Op: core.OpDeallocate, Stream: id.AllocStream, Block: id, Duration: took, Err: err})
 	}
-	r.calls.Note(core.OpDeallocate, took, span, err)
+	r.calls.Note(core.OpDeallocate, id.AllocStream, took, span, err)
 	return b, err
 }
 
@@ -155,7 +155,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	if err != nil && span.IsZero() {
 		span = r.tracing.failed(ctx, &core.Event{Op: core.OpPrepare, Stream: req.Stream, Launch: req.Launch, Duration: took, Err: err})
 	}
-	r.calls.Note(core.OpPrepare, took, span, err)
+	r.calls.Note(core.OpPrepare, req.Stream, took, span, err)
 	return t, err
 }
 
@@ -165,6 +165,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	var span core.SpanRef
 	var err error
+	stream := streamOf(t)
 	start := monotime.Now()
 	if launch := r.claim(t); launch != nil {
 		span = spanRef(launch.span)
@@ -176,14 +177,23 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	if err != nil && span.IsZero() {
 		span = r.tracing.failed(ctx, &core.Event{Op: core.OpFinish, Duration: took, Err: err})
 	}
-	r.calls.Note(core.OpFinish, took, span, err)
+	r.calls.Note(core.OpFinish, stream, took, span, err)
 	return err
+}
+
+// streamOf is the stream of a launch that is to be ended, while its intent can be read.
+func streamOf(t core.Ticket) core.StreamID {
+	if !t.IsOpen() {
+		return core.DefaultStream
+	}
+	return t.Intent().Stream
 }
 
 // AbortUse forwards, counts, and closes the launch's span as aborted.
 func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	var span core.SpanRef
 	var err error
+	stream := streamOf(t)
 	start := monotime.Now()
 	if launch := r.claim(t); launch != nil {
 		span = spanRef(launch.span)
@@ -195,6 +205,6 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	if err != nil && span.IsZero() {
 		span = r.tracing.failed(ctx, &core.Event{Op: core.OpAbort, Duration: took, Err: err})
 	}
-	r.calls.Note(core.OpAbort, took, span, err)
+	r.calls.Note(core.OpAbort, stream, took, span, err)
 	return err
 }

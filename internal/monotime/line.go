@@ -34,14 +34,15 @@ const (
 // current is the line in force.
 var current atomic.Pointer[line]
 
-// calibrating is held by whoever draws the next line; all others go on without waiting.
-var calibrating struct {
-	sync.Mutex
-	calibration
-}
+// calibrating is held by whoever draws the next line, from what is known of the counter;
+// all others go on without waiting.
+var (
+	calibrating sync.Mutex
+	known       calibration
+)
 
 func init() {
-	calibrating.follow, calibrating.last = hasConstantRate(), takeReading()
+	known.follow, known.last = hasConstantRate(), takeReading()
 	current.Store(&line{end: interval})
 }
 
@@ -52,7 +53,7 @@ func (l *line) beyond() Instant {
 		if current.Load() == l {
 			r := takeReading()
 			noteZero(r.at(), r.time.Add(-time.Duration(r.at())))
-			current.Store(calibrating.next(l, r))
+			current.Store(known.next(l, r))
 		}
 		calibrating.Unlock()
 	}

@@ -17,12 +17,12 @@ type step struct {
 const (
 	// leastStep is the least that counts as a step; what is less adds up until it does.
 	leastStep = time.Millisecond
-	// maxSteps bounds how many are known. The oldest instants then have the time of day
+	// maxSteps bounds how many are seen. The oldest instants then have the time of day
 	// that came later.
 	maxSteps = 64
 )
 
-// steps are known, oldest first. The list is replaced and never changed, by whoever
+// steps are seen, oldest first. The list is replaced and never changed, by whoever
 // holds calibrating.
 var steps atomic.Pointer[[]step]
 
@@ -30,22 +30,22 @@ func init() { steps.Store(&[]step{{zero: processStart}}) }
 
 // base is the zero Instant by the clocks as they were at i.
 func (i Instant) base() time.Time {
-	known := *steps.Load()
-	for n := len(known) - 1; n > 0; n-- {
-		if known[n].from <= i {
-			return known[n].zero
+	seen := *steps.Load()
+	for n := len(seen) - 1; n > 0; n-- {
+		if seen[n].from <= i {
+			return seen[n].zero
 		}
 	}
-	return known[0].zero
+	return seen[0].zero
 }
 
 // noteZero takes in what the zero Instant is by both clocks as they are at an instant.
 func noteZero(at Instant, zero time.Time) {
-	known := *steps.Load()
-	if zero.Round(0).Sub(known[len(known)-1].zero.Round(0)).Abs() < leastStep {
+	seen := *steps.Load()
+	if zero.Round(0).Sub(seen[len(seen)-1].zero.Round(0)).Abs() < leastStep {
 		return
 	}
-	known = slices.Clone(known[max(0, len(known)+1-maxSteps):])
-	known = append(known, step{at, zero})
-	steps.Store(&known)
+	seen = slices.Clone(seen[max(0, len(seen)+1-maxSteps):])
+	seen = append(seen, step{at, zero})
+	steps.Store(&seen)
 }

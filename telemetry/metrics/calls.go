@@ -3,7 +3,6 @@ package metrics
 import (
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -11,9 +10,9 @@ import (
 // Calls counts the calls of a layer by operation and result, and how long they
 // took. The zero Calls is ready. It is safe for concurrent use.
 //
-// A call is two atomic adds to a stripe that goroutines on other stacks rarely
-// share; failures are rare and share one cell each. Nothing here locks, reads a
-// clock, or allocates but for a stripe's first call and sampled traces.
+// A call is two atomic adds to a stripe, which goroutines on other streams do not write
+// unless there are very many; failures are rare and share one cell each. Nothing here
+// locks, reads a clock, or allocates but for a stripe's first call and sampled traces.
 type Calls struct {
 	stripes   [stripes]atomic.Pointer[stripe]
 	failed    [operations][reasons]atomic.Uint64
@@ -23,23 +22,22 @@ type Calls struct {
 }
 
 const (
-	// stripes makes it rare that two running goroutines meet on one. One takes
+	// stripes is how many streams with consecutive numbers have one each. One takes
 	// 26 KiB, from its first call on.
-	stripeBits = 6
-	stripes    = 1 << stripeBits
+	stripes = 64
 	// operations is one more than the last operation that a caller makes;
 	// core.OpRefusal and core.OpRelease are events, not calls.
 	operations = int(core.OpDrain) + 1
 )
 
-// stripe has the durations of the calls of some goroutines, by operation.
+// stripe has the durations of the calls on some streams, by operation.
 type stripe [operations]opCells
 
-// Note counts one call of op that took some time and returned err. span is the
-// exported one that tells of it, if there is one. It does not block.
-func (c *Calls) Note(op core.Op, took time.Duration, span core.SpanRef, err error) {
+// Note counts one call of op on a stream, if it has one, that took some time and returned
+// err. span is the exported one that tells of it, if there is one. It does not block.
+func (c *Calls) Note(op core.Op, stream core.StreamID, took time.Duration, span core.SpanRef, err error) {
 	cell := grid.cellOf(uint64(took))
-	at := &c.stripes[stripeIndex()]
+	at := &c.stripes[stream%stripes]
 	s := at.Load()
 	if s == nil {
 		at.CompareAndSwap(nil, new(stripe))
@@ -57,15 +55,6 @@ func (c *Calls) Note(op core.Op, took time.Duration, span core.SpanRef, err erro
 			c.failures[op][ReasonOf(err)].Store(x)
 		}
 	}
-}
-
-// stripeIndex picks a stripe by the address of the goroutine's stack: the
-// cheapest thing at hand that a goroutine keeps and others do not share.
-// The address is a hint only and is never turned back into a pointer.
-func stripeIndex() uint64 {
-	var here byte
-	page := uint64(uintptr(unsafe.Pointer(&here))) >> 11
-	return page * 0x9E3779B97F4A7C15 >> (64 - stripeBits)
 }
 
 // Snapshot sums the stripes: the calls since an instant, and how many failed ones

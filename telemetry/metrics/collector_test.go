@@ -56,9 +56,9 @@ func distinct() core.Stats {
 func fullSource(d metrics.Device) metrics.Source {
 	calls := &metrics.Calls{}
 	for _, op := range []core.Op{core.OpAllocate, core.OpPrepare, core.OpFinish, core.OpPrepare, core.OpFinish, core.OpDeallocate} {
-		calls.Note(op, time.Microsecond, core.SpanRef{}, nil)
+		calls.Note(op, 0, time.Microsecond, core.SpanRef{}, nil)
 	}
-	calls.Note(core.OpAllocate, time.Microsecond, core.SpanRef{}, &core.OutOfBudgetError{})
+	calls.Note(core.OpAllocate, 0, time.Microsecond, core.SpanRef{}, &core.OutOfBudgetError{})
 	return metrics.Source{
 		Device: d, Operations: func() metrics.Operations { return calls.Snapshot(time.Unix(1, 0), 0) },
 		Holders: func() []core.Holder {

@@ -67,7 +67,7 @@ func TestTheHistogramsAreThoseOfTheLibrary(t *testing.T) {
 			continue
 		}
 		library.Observe(d.Seconds())
-		ours.Note(core.OpDrain, d, core.SpanRef{}, nil)
+		ours.Note(core.OpDrain, 0, d, core.SpanRef{}, nil)
 	}
 	var want, got dto.Metric
 	if err := library.Write(&want); err != nil {
@@ -96,8 +96,8 @@ func write(t *testing.T, c *Calls, out *dto.Metric) {
 
 func TestNoDurationIsLost(t *testing.T) {
 	c := &Calls{}
-	c.Note(core.OpDrain, math.MaxInt64, core.SpanRef{}, nil)
-	c.Note(core.OpDrain, 0, core.SpanRef{}, nil)
+	c.Note(core.OpDrain, 0, math.MaxInt64, core.SpanRef{}, nil)
+	c.Note(core.OpDrain, 0, 0, core.SpanRef{}, nil)
 	var m dto.Metric
 	write(t, c, &m)
 	h := m.GetHistogram()
