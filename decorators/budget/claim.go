@@ -3,8 +3,6 @@ package budget
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -67,45 +65,32 @@ func (c *claim) close() {
 	c.ledger.give(c.unspent)
 }
 
-// claimTable holds the open claims. The zero table is ready to use.
-type claimTable struct {
-	mu   sync.RWMutex
-	open map[core.ClaimID]*claim
-}
+// claimTable holds the open claims. The zero table is ready to use. Each allocation that
+// names one looks here, which writes nothing.
+type claimTable struct{ open sync.Map } // of *claim by core.ClaimID
 
 func (t *claimTable) find(op string, id core.ClaimID) (*claim, error) {
-	t.mu.RLock()
-	c := t.open[id]
-	t.mu.RUnlock()
-	if c == nil {
-		return nil, unknownClaim(op, id)
+	if c, ok := t.open.Load(id); ok {
+		return c.(*claim), nil
 	}
-	return c, nil
+	return nil, unknownClaim(op, id)
 }
 
-func (t *claimTable) add(c *claim) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.open == nil {
-		t.open = map[core.ClaimID]*claim{}
-	}
-	t.open[c.id] = c
-}
+func (t *claimTable) add(c *claim) { t.open.Store(c.id, c) }
 
+// remove returns the claim, nil if it is not open.
 func (t *claimTable) remove(id core.ClaimID) *claim {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c := t.open[id]
-	delete(t.open, id)
-	return c
+	c, _ := t.open.LoadAndDelete(id)
+	removed, _ := c.(*claim)
+	return removed
 }
 
-// list is the open claims. The table is locked while they are copied and not
-// while they are read.
-func (t *claimTable) list() []*claim {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return slices.AppendSeq(make([]*claim, 0, len(t.open)), maps.Values(t.open))
+// list is the open claims.
+func (t *claimTable) list() (open []*claim) {
+	for _, c := range t.open.Range {
+		open = append(open, c.(*claim))
+	}
+	return open
 }
 
 // totals is the number of open claims and the sum of their unspent bytes.

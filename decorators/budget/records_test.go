@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/core"
 )
@@ -70,4 +71,18 @@ func TestAnAllocationUnderWayIsHeldUntilItFails(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	wantEmpty(t, r)
+}
+
+func TestAPairTouchesFewCacheLines(t *testing.T) {
+	const line = 64
+	for of, c := range map[string]struct{ size, lines uintptr }{
+		"a record":                       {unsafe.Sizeof(record{}), 1},
+		"a tally with its live bytes":    {unsafe.Offsetof(tally{}.in) + uintptr(core.Live+1)*unsafe.Sizeof(sum{}), 1},
+		"a stream ledger without tags":   {unsafe.Offsetof(streamLedger{}.base) - unsafe.Offsetof(streamLedger{}.stream), 3},
+		"what streams share of a ledger": {unsafe.Offsetof(ledger{}.underflows) - unsafe.Offsetof(ledger{}.limit), 1},
+	} {
+		if c.size > c.lines*line {
+			t.Errorf("%s has %d bytes, more than %d cache lines", of, c.size, c.lines)
+		}
+	}
 }

@@ -39,10 +39,9 @@ import (
 type streamLedger struct {
 	_ [64]byte // stream ledgers share no cache line
 
+	// What an allocation and a free look at comes first.
 	stream core.StreamID
-	base   uint64
-
-	mu sync.Mutex
+	mu     sync.Mutex
 	// dropped is set when the table forgets the stream ledger, which it does not
 	// do while grants are under way or blocks on its books.
 	dropped bool
@@ -53,14 +52,16 @@ type streamLedger struct {
 	freed   uint64
 	credit  credit
 	general streamAccount
+	last    *tally
+	tags    *tagNews
+
+	base    uint64
 	claims  map[core.ClaimID]*streamAccount
 	tallies map[core.Tag]*tally
 	// order are the same, the oldest first; forgetAt is how many there may be
 	// before idle ones are forgotten, forgotten how often that was done.
 	order               []*tally
 	forgetAt, forgotten int
-	last                *tally
-	tags                *tagNews
 
 	_ [64]byte
 }

@@ -10,12 +10,12 @@ import (
 
 // tally is what one tag holds on one stream.
 type tally struct {
-	tag core.Tag
+	tag  core.Tag
+	told uint32 // see tagNews
 	// in is what it holds by the state that callers see: what a guard above
 	// withholds is quarantined, though live to all calls.
-	in   [core.Freed]sum
-	told uint32   // see tagNews
-	_    [44]byte // makes 128 bytes: the tallies of two streams share no cache line, nor a pair of them
+	in [core.Freed]sum
+	_  [40]byte // makes 128 bytes: the tallies of two streams share no cache line, nor a pair of them
 }
 
 func (t *tally) idle() bool {
