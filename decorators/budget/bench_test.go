@@ -48,14 +48,14 @@ func BenchmarkPairCold(b *testing.B) {
 }
 
 // BenchmarkPairParallel is the pair from all processors, each on its own stream, with a
-// limit that is far, near (some streams keep credit), and that just fits.
+// limit that is far, as near as lets all keep credit, and that just fits.
 func BenchmarkPairParallel(b *testing.B) {
 	b.Run("bare", func(b *testing.B) { parallelPairs(b, &apart{}) })
 	fits := 4096 * uint64(runtime.GOMAXPROCS(0))
 	for _, c := range []struct {
 		name  string
 		limit uint64
-	}{{"far", 1 << 40}, {"near", fits + creditShare*4096/2}, {"full", fits}} {
+	}{{"far", 1 << 40}, {"near", fits + creditShare*4096}, {"full", fits}} {
 		b.Run(c.name, func(b *testing.B) {
 			r, err := New(&apart{}, Config{Limit: c.limit})
 			if err != nil {
