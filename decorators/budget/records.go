@@ -30,11 +30,11 @@ type records struct {
 	made     int
 }
 
-// underway is the record of a grant that may not be a block yet: while it has the word
-// that it had, which is that of an earlier block.
+// underway is the record of a grant that is no block yet while the record has the
+// generation that it had, which is that of an earlier block.
 type underway struct {
-	*record
-	earlier uint64
+	record  *record
+	earlier core.Generation
 }
 
 // madeAtOnce makes a piece of memory of its own for records of one stream ledger, which
@@ -50,7 +50,7 @@ func (t *records) open() *record {
 	last := len(t.spare) - 1
 	r := t.spare[last]
 	t.spare = t.spare[:last]
-	t.underway = append(t.underway, underway{r, r.node.Word.Load()})
+	t.underway = append(t.underway, underway{r, r.node.Generation()})
 	return r
 }
 
@@ -101,13 +101,14 @@ func (t *records) recycle(r *record) {
 func (t *records) file(wanted core.Generation) (found *record) {
 	left := t.underway[:0]
 	for _, u := range t.underway {
-		switch word := u.node.Word.Load(); {
-		case word == u.earlier:
+		node := &u.record.node
+		switch g := node.Generation(); g {
+		case u.earlier:
 			left = append(left, u)
-		case u.node.Generation() == wanted:
+		case wanted:
 			found = u.record
 		default:
-			t.filed.Insert(u.node.Generation(), &u.node, u.record)
+			t.filed.Insert(g, node, u.record)
 		}
 	}
 	t.underway = left
