@@ -16,6 +16,15 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 )
 
+// ResourceVariable is the environment's choice of the backend for tests that make none:
+// "pool" is the runtime's own. A test that makes one says what only that backend does: the
+// simulated device's oracle knows the blocks of the driver's pool alone, a free there is a
+// call of the driver's that can fail, and it is pending until the device has come to it.
+const ResourceVariable = "FENCEPOST_E2E_RESOURCE"
+
+// resource is what it chose.
+var resource string
+
 // Main runs the tests of a package as Isolate says, and demands that every
 // runtime leaves no goroutine behind.
 func Main(m *testing.M) {
@@ -27,6 +36,7 @@ func Main(m *testing.M) {
 // build, and hides the GPU that this machine may have, so that they build the same
 // everywhere.
 func Isolate() {
+	resource = os.Getenv(ResourceVariable)
 	for _, entry := range os.Environ() {
 		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "FENCEPOST_") {
 			_ = os.Unsetenv(name)
@@ -55,6 +65,9 @@ func Open(t *testing.T, cfg fencepost.Config) *fencepost.Runtime {
 // OpenDirty opens a runtime for a test that plants something.
 func OpenDirty(t *testing.T, cfg fencepost.Config) *fencepost.Runtime {
 	t.Helper()
+	if cfg.Resource == "" {
+		cfg.Resource = resource
+	}
 	rt, err := fencepost.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -136,7 +136,7 @@ func TestAFreeThatIsTriedAgainIsNoFinding(t *testing.T) {
 		e2e.Succeed(t, "device", err)
 		t.Cleanup(func() { e2e.Succeed(t, "closing the device", device.Close()) })
 		faults := drivertest.NewFaults(device)
-		rt := e2e.Open(t, fencepost.Config{Driver: faults, Guard: guard})
+		rt := e2e.Open(t, fencepost.Config{Resource: fencepost.Async, Driver: faults, Guard: guard})
 		x, err := cuda.Alloc[byte](t.Context(), rt.Memory(), 5000, cuda.AllocOptions{Tag: "again"})
 		e2e.Succeed(t, "alloc", err)
 		faults.FailEvery(drivertest.MemFreeAsync, driver.InvalidHandle)

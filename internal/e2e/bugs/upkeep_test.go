@@ -93,7 +93,7 @@ func TestAnIdleServiceIsToldWhatItsGuardFinds(t *testing.T) {
 
 // Nothing is done in the background where nothing is to call the device there.
 func TestWithoutAReaperTheGuardLeavesTheDeviceAlone(t *testing.T) {
-	cfg := fencepost.Config{Guard: "hunt", GuardConfig: debugguard.Config{QuarantineAge: time.Millisecond}}
+	cfg := fencepost.Config{Resource: fencepost.Async, Guard: "hunt", GuardConfig: debugguard.Config{QuarantineAge: time.Millisecond}}
 	cfg.Async.ReapInterval = -1
 	rt := e2e.OpenDirty(t, cfg)
 	plantOverrun(t, rt, false)

@@ -24,7 +24,7 @@ func closedLate(t *testing.T) (*fencepost.Runtime, *drivertest.Faults) {
 	device, err := sim.Open(sim.Config{Bytes: 64 << 20})
 	e2e.Succeed(t, "open", err)
 	faults := drivertest.NewFaults(device)
-	rt := e2e.OpenDirty(t, fencepost.Config{Driver: faults, Guard: "hunt", Incidents: t.TempDir()})
+	rt := e2e.OpenDirty(t, fencepost.Config{Driver: faults, Resource: fencepost.Async, Guard: "hunt", Incidents: t.TempDir()})
 	s := e2e.Lease(t, rt, "busy")
 	blocks := make([]core.Block, 20)
 	for i := range blocks {

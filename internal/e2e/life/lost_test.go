@@ -148,7 +148,7 @@ func TestCloseOfALostDeviceReturnsOneError(t *testing.T) {
 // function's blocks stay refused, and Close returns.
 func TestADeviceLostAtAnyCallIsNoticed(t *testing.T) {
 	for call := uint64(1); ; call++ {
-		rt := e2e.OpenDirty(t, fencepost.Config{Guard: "hunt"})
+		rt := e2e.OpenDirty(t, fencepost.Config{Resource: fencepost.Async, Guard: "hunt"})
 		e2e.Simulated(rt).StickyAt(call, driver.IllegalAddress)
 		err := e2e.Life(t.Context(), rt)
 		_, closeErr := rt.Close(t.Context())

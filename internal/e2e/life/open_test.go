@@ -1,6 +1,7 @@
 package life_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"strings"
@@ -19,7 +20,9 @@ import (
 )
 
 func TestOpenWithoutConfigBuildsTheDefaultStack(t *testing.T) {
-	rt := e2e.Open(t, fencepost.Config{})
+	rt, err := fencepost.Open(t.Context(), fencepost.Config{})
+	e2e.Succeed(t, "opening", err)
+	t.Cleanup(func() { _, _ = rt.Close(context.Background()) })
 	if got, want := rt.String(), "telemetry(debugguard(budget(logging(async(sim:0)))))"; got != want {
 		t.Errorf("the stack is %s, want %s", got, want)
 	}

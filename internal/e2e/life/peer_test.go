@@ -41,7 +41,7 @@ func TestPeerCopiesBetweenWholeStacks(t *testing.T) {
 }
 
 func TestTrimPoolGivesMemoryBack(t *testing.T) {
-	rt := e2e.Open(t, fencepost.Config{})
+	rt := e2e.Open(t, fencepost.Config{Resource: fencepost.Async})
 	s := e2e.Lease(t, rt, "s")
 	e2e.Free(t, rt, e2e.Allocate(t, rt, 64<<20, s.ID(), "peak"))
 	e2e.Succeed(t, "draining", rt.Drain(t.Context()))
@@ -57,7 +57,7 @@ func TestTrimPoolGivesMemoryBack(t *testing.T) {
 }
 
 func TestStatsHaveThePoolsHighMarks(t *testing.T) {
-	rt := e2e.Open(t, fencepost.Config{})
+	rt := e2e.Open(t, fencepost.Config{Resource: fencepost.Async})
 	e2e.Free(t, rt, e2e.Allocate(t, rt, 8<<20, core.DefaultStream, "peak"))
 	e2e.Succeed(t, "draining", rt.Drain(t.Context()))
 	if st := rt.Stats(); st.ReservedHigh < 8<<20 || st.PoolUsedHigh < 8<<20 || st.PoolUsed >= 8<<20 {
