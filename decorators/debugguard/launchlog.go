@@ -126,9 +126,10 @@ func (l *launchLog) add(e *launchRecord) {
 
 // add remembers a launch with the tick of its end; s.mu must be held.
 func (s *launchShard) add(e *launchRecord, ended uint64, most int) {
-	e.ended = ended
-	gone, _ := s.newest.Put(*e, most)
-	s.gone = max(s.gone, gone.ended)
+	place, _ := s.newest.Next(most)
+	s.gone = max(s.gone, place.ended)
+	*place = *e
+	place.ended = ended
 }
 
 // completed notes that the device has done what ended on a stream up to a tick.

@@ -16,13 +16,24 @@ type Ring[T any] struct {
 // Put takes v in, and returns the oldest value if it had to go for it. The ring keeps
 // most values and no more; that must be the same number each time.
 func (r *Ring[T]) Put(v T, most int) (gone T, full bool) {
+	place, full := r.Next(most)
+	gone, *place = *place, v
+	return gone, full
+}
+
+// Next is where the next value goes, for a caller who writes it there before anything
+// else is asked of the ring. The oldest value is still there if it has to go for it.
+func (r *Ring[T]) Next(most int) (place *T, full bool) {
 	if len(r.all) < most {
-		r.all = append(r.all, v)
-		return gone, false
+		var none T
+		r.all = append(r.all, none)
+		return &r.all[len(r.all)-1], false
 	}
-	gone, r.all[r.next] = r.all[r.next], v
-	r.next = (r.next + 1) % most
-	return gone, true
+	place = &r.all[r.next]
+	if r.next++; r.next == most {
+		r.next = 0
+	}
+	return place, true
 }
 
 // Newest yields the values in their places, the newest first.
