@@ -70,9 +70,10 @@ func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core
 	if hunted || r.keepsStacks(b.Bytes, due) {
 		stack := r.ledger.Stacks.Capture(3)
 		rec.Stacked = true // the block is nobody's yet
-		rec.Mu.Lock()
-		rec.SetAllocated(stack, r.spanIn(ctx))
-		rec.Mu.Unlock()
+		if rec.Lock(b.ID.Generation) {
+			rec.SetAllocated(stack, r.spanIn(ctx))
+			rec.Unlock()
+		}
 		r.tellStack(b.Bytes, b.Tag, stack)
 	}
 	return nil

@@ -35,12 +35,12 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 	}
 	switch {
 	case rec.State() != core.Live && rec.Guard == nil && r.Mode() == Off:
-		rec.Mu.Unlock()
+		rec.Unlock()
 		return r.upstream.Deallocate(ctx, id)
 	case rec.State() != core.Live:
 		return core.Block{}, r.doubleFree(id, rec)
 	case rec.Guard == nil: // another free of it has failed just now
-		rec.Mu.Unlock()
+		rec.Unlock()
 		return r.Deallocate(ctx, id)
 	case !rec.Guard.Layout.Contains(id.Ptr):
 		return core.Block{}, r.wildPointer("Deallocate", id, id.AllocStream, rec)
@@ -61,9 +61,10 @@ func (r *Resource) freeUnguarded(ctx context.Context, id *core.BlockID, rec *led
 	}
 	if rec.Stacked {
 		stack, span := r.ledger.Stacks.Capture(2), r.spanIn(ctx)
-		rec.Mu.Lock()
-		rec.SetFreed(stack, span)
-		rec.Mu.Unlock()
+		if rec.Lock(id.Generation) {
+			rec.SetFreed(stack, span)
+			rec.Unlock()
+		}
 	}
 	sealed := r.seals.get(id.Generation)
 	_ = r.breakSeal(ctx, sealed) // what could not be compared is counted
@@ -84,11 +85,11 @@ func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *ledger.R
 		rec.Guard.FreeBlocked = true
 		r.blockedFrees.add(rec.Footprint())
 		b := rec.Block()
-		rec.Mu.Unlock()
+		rec.Unlock()
 		r.upstream.Withhold(rec.Inner(), core.Retired)
 		return b, nil
 	}
-	rec.Mu.Unlock()
+	rec.Unlock()
 	sealed := r.seals.get(id.Generation)
 	_ = r.breakSeal(ctx, sealed) // what could not be compared is counted
 	b, err := r.freeGuarded(ctx, rec)
@@ -102,9 +103,10 @@ func (r *Resource) freeKnown(ctx context.Context, id core.BlockID, rec *ledger.R
 
 // revive makes a block live again whose free failed.
 func (r *Resource) revive(rec *ledger.Record, g core.Generation) {
-	rec.Mu.Lock()
-	defer rec.Mu.Unlock()
-	rec.Revive(g)
+	if rec.Lock(g) {
+		rec.Revive(g)
+		rec.Unlock()
+	}
 }
 
 // freeGuarded frees a guarded block that nobody uses. One that was poisoned

@@ -19,7 +19,7 @@ import (
 // unlocks rec.
 func (r *Resource) readUnwritten(o *openLaunch, u *core.PreparedUse, rec *ledger.Record) {
 	if r.Mode() == Off {
-		rec.Mu.Unlock()
+		rec.Unlock()
 		return
 	}
 	suspect := o.record.use
@@ -32,7 +32,7 @@ func (r *Resource) readUnwritten(o *openLaunch, u *core.PreparedUse, rec *ledger
 func (r *Resource) reportUnwritten(rec *ledger.Record, id core.BlockID, suspect core.UseRecord) error {
 	rec.NoteReadUnwritten()
 	f := r.victim(core.FindingUninitializedRead, rec)
-	rec.Mu.Unlock()
+	rec.Unlock()
 	suspect.Caller = r.untold(suspect.Caller)
 	suspect.Time = r.ledger.Clock.Now()
 	f.Suspects = []core.UseRecord{suspect}
@@ -57,11 +57,13 @@ func (r *Resource) refuse(o *openLaunch, req *core.UseRequest) error {
 		if rec == nil {
 			continue
 		}
-		rec.Mu.Lock()
-		if rec.Generation() == u.Block.Generation && u.Access == core.Read && rec.Unwritten() {
+		if !rec.Lock(u.Block.Generation) {
+			continue
+		}
+		if rec.Unwritten() {
 			return r.reportUnwritten(rec, u.Block, core.UseRecord{Launch: req.Launch, Stream: req.Stream, Access: u.Access})
 		}
-		rec.Mu.Unlock()
+		rec.Unlock()
 	}
 	if len(req.Pointers) == 0 {
 		return nil
@@ -79,11 +81,10 @@ func writes(uses []core.Use, g core.Generation) bool {
 func (o *openLaunch) measure() {
 	for i := range o.known {
 		h := &o.known[i]
-		h.rec.Mu.Lock()
-		if h.rec.Generation() == h.generation {
+		if h.rec.Lock(h.generation) {
 			h.ptr, h.bytes = h.rec.Ptr, h.rec.Bytes
+			h.rec.Unlock()
 		}
-		h.rec.Mu.Unlock()
 	}
 }
 
@@ -143,7 +144,7 @@ func (r *Resource) accusePointer(kind core.FindingKind, id core.BlockID, use cor
 		return nil
 	}
 	f := r.victim(kind, rec)
-	rec.Mu.Unlock()
+	rec.Unlock()
 	use.Caller = r.untold(use.Caller)
 	f.Suspects = []core.UseRecord{use}
 	b, why := f.Victim, "it does not declare"

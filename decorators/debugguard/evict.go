@@ -18,11 +18,11 @@ const maxBatch = 64
 // quarantineBlock puts a freed block into quarantine, and returns it as its owner knew
 // it. What comes just as the device guard is turned off, the upkeep lets go.
 func (r *Resource) quarantineBlock(rec *ledger.Record) core.Block {
-	rec.Mu.Lock()
+	rec.LockGuarded()
 	rec.SetState(core.Quarantined)
 	rec.Guard.FreedAt = r.cfg.Now()
 	b := rec.Block()
-	rec.Mu.Unlock()
+	rec.Unlock()
 	r.upstream.Withhold(rec.Inner(), core.Quarantined)
 	r.quarantine.queue.push(rec)
 	r.upkeep.wake()
@@ -175,11 +175,11 @@ func (r *Resource) forwardEvicted(ctx context.Context, rec *ledger.Record) error
 	if err != nil {
 		r.ledger.Close(rec, rec.Generation())
 	}
-	rec.Mu.Lock()
+	rec.LockGuarded()
 	if rec.State() == core.Quarantined { // not released within the call
 		rec.SetState(core.Retired)
 	}
-	rec.Mu.Unlock()
+	rec.Unlock()
 	r.quarantine.endStay(rec, r.cfg.Now())
 	r.count.evicted.Add(1)
 	return nil

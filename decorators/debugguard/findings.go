@@ -44,7 +44,7 @@ func (r *Resource) IsCanary(id core.BlockID) bool { return r.canaries.has(id.Gen
 // gets err. In mode Off it is refused all the same, but not reported.
 func (r *Resource) misused(kind core.FindingKind, rec *ledger.Record, err error, text string) error {
 	f := r.victim(kind, rec)
-	rec.Mu.Unlock()
+	rec.Unlock()
 	if r.Mode() == Off {
 		return err
 	}
@@ -122,7 +122,7 @@ func (r *Resource) refused(err error, use late) error {
 		if rec.State() != core.Live {
 			return r.staleUse(use, rec)
 		}
-		rec.Mu.Unlock()
+		rec.Unlock()
 	case !errors.As(err, &misuse):
 	case misuse.Unleased:
 		r.unleased(use, misuse)
@@ -141,7 +141,7 @@ func (r *Resource) outside(err error, use late, id core.BlockID) error {
 	if rec.Guard == nil && !rec.Contains(id.Ptr) {
 		return r.wildPointer(use.op, id, use.stream, rec)
 	}
-	rec.Mu.Unlock()
+	rec.Unlock()
 	return err
 }
 
@@ -168,7 +168,7 @@ func (r *Resource) staleUse(use late, rec *ledger.Record) error {
 	b := rec.Block()
 	err := &core.UseAfterFreeError{Op: use.op, Generation: use.id.Generation, Block: use.id, State: b.State, Tag: b.Tag}
 	f := r.victim(core.FindingStaleHandle, rec)
-	rec.Mu.Unlock()
+	rec.Unlock()
 	if r.Mode() == Off {
 		return err
 	}

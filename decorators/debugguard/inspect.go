@@ -16,7 +16,7 @@ func (r *Resource) State(id core.BlockID) core.BlockState {
 		return r.upstream.State(id)
 	}
 	state, forwarded := rec.State(), rec.State() == core.Retired && rec.Guard == nil
-	rec.Mu.Unlock()
+	rec.Unlock()
 	if forwarded {
 		return max(state, r.upstream.State(id))
 	}
@@ -84,6 +84,6 @@ func (i *inspector) Remember(id core.BlockID) (info core.BlockInfo, ok bool) {
 	if rec == nil {
 		return core.BlockInfo{}, false
 	}
-	defer rec.Mu.Unlock()
+	defer rec.Unlock()
 	return i.ledger.Describe(rec), true
 }

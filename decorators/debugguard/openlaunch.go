@@ -98,6 +98,9 @@ func (r *Resource) beginEnd(op string, t core.Ticket) (o *openLaunch, err error)
 
 // forget takes a launch off a ticket that the upstream has not ended, although it must.
 func (r *Resource) forget(o *openLaunch) {
+	if !o.ticket.IsOpen() {
+		return
+	}
 	o.ticket.WhileOpen(func(in *core.Intent) {
 		for at := &in.Guard; *at != nil; {
 			other, ok := (*at).(*openLaunch)
@@ -143,7 +146,7 @@ func (r *Resource) retainBlocks(o *openLaunch, req *core.UseRequest) error {
 				rec.Guard.Open++
 				o.guarded = true
 			}
-			rec.Mu.Unlock()
+			rec.Unlock()
 		}
 		o.known = append(o.known, knownUse{rec: rec, generation: u.Block.Generation})
 	}
@@ -178,7 +181,7 @@ func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID, laun
 	}
 	switch {
 	case rec.State() != core.Live && rec.Guard == nil && r.Mode() == Off:
-		rec.Mu.Unlock()
+		rec.Unlock()
 		return nil, nil
 	case rec.State() != core.Live:
 		return nil, r.staleUse(late{op: op, id: id, stream: stream, launch: launch}, rec)
@@ -190,13 +193,13 @@ func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID, laun
 
 // begin takes over what the opened intent knows.
 func (r *Resource) begin(o *openLaunch, in *core.Intent) {
-	o.record.use = core.UseRecord{LaunchID: in.ID, Launch: in.Launch, Stream: in.Stream, Caller: o.record.use.Caller}
+	use := &o.record.use
+	use.LaunchID, use.Launch, use.Stream = in.ID, in.Launch, in.Stream
 	if r.Mode() >= Sample { // it may become a suspect
-		o.record.use.Time = r.ledger.Clock.Now()
-		o.record.use.Tags = in.FirstTags()
+		use.Time, use.Tags = r.ledger.Clock.Now(), in.FirstTags()
 	}
 	for i := range in.Uses {
-		o.record.use.Access = o.record.use.Access.Combine(in.Uses[i].Access)
+		use.Access = use.Access.Combine(in.Uses[i].Access)
 	}
 	for i := 1; i < len(o.known); i++ {
 		if o.known[i-1].generation > o.known[i].generation {
@@ -213,7 +216,7 @@ func (r *Resource) noteUses(o *openLaunch, in *core.Intent) error {
 	if len(o.known) == 0 {
 		return nil
 	}
-	note, left := r.ledger.Pack(o.record.use), o.known
+	note, left := r.ledger.Pack(&o.record.use), o.known
 	for i := range in.Uses {
 		u := &in.Uses[i]
 		for len(left) > 0 && left[0].generation < u.Block.Generation {
@@ -226,9 +229,7 @@ func (r *Resource) noteUses(o *openLaunch, in *core.Intent) error {
 		if h.generation != u.Block.Generation {
 			continue
 		}
-		h.rec.Mu.Lock()
-		if h.rec.Generation() != h.generation {
-			h.rec.Mu.Unlock()
+		if !h.rec.Lock(h.generation) {
 			continue
 		}
 		if h.guarded() && h.rec.State() != core.Live {
@@ -241,7 +242,7 @@ func (r *Resource) noteUses(o *openLaunch, in *core.Intent) error {
 			r.readUnwritten(o, u, h.rec)
 			continue
 		}
-		h.rec.Mu.Unlock()
+		h.rec.Unlock()
 	}
 	return nil
 }
@@ -258,7 +259,7 @@ func (r *Resource) noteSpans(o *openLaunch, in *core.Intent) {
 		}
 		if rec := r.ledger.Lock(u.Block); rec != nil {
 			rec.Traced(in.ID, u.Span)
-			rec.Mu.Unlock()
+			rec.Unlock()
 		}
 	}
 }
@@ -266,11 +267,10 @@ func (r *Resource) noteSpans(o *openLaunch, in *core.Intent) {
 // retract takes the launch out of its blocks' uses again.
 func (r *Resource) retract(o *openLaunch) {
 	for _, h := range o.known {
-		h.rec.Mu.Lock()
-		if h.rec.Generation() == h.generation {
+		if h.rec.Lock(h.generation) {
 			h.rec.Retract(o.record.use.LaunchID)
+			h.rec.Unlock()
 		}
-		h.rec.Mu.Unlock()
 	}
 }
 
@@ -281,13 +281,13 @@ func (r *Resource) dropBlocks(ctx context.Context, o *openLaunch) {
 		if !h.guarded() {
 			continue
 		}
-		h.rec.Mu.Lock()
+		h.rec.LockGuarded()
 		h.rec.Guard.Open--
 		last := h.rec.Guard.Open == 0 && h.rec.Guard.FreeBlocked
 		if last {
 			h.rec.Guard.FreeBlocked = false
 		}
-		h.rec.Mu.Unlock()
+		h.rec.Unlock()
 		if last {
 			r.freeUnblocked(ctx, h.rec)
 		}

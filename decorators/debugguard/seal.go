@@ -79,7 +79,7 @@ func (r *Resource) Seal(ctx context.Context, id core.BlockID) error {
 	if rec.Guard != nil {
 		s.inner = rec.Inner()
 	}
-	rec.Mu.Unlock()
+	rec.Unlock()
 	_ = r.breakSeal(ctx, r.seals.get(id.Generation)) // what could not be compared is counted
 	r.seals.put(s)
 	if err = r.setSeal(ctx, s, rec); err != nil || r.Mode() == Off { // turned off meanwhile
@@ -275,7 +275,7 @@ func (r *Resource) sealFinding(s *seal) core.Finding {
 	if rec == nil { // the ledger has forgotten it
 		return core.Finding{Kind: core.FindingSealedWrite, Victim: s.block}
 	}
-	defer rec.Mu.Unlock()
+	defer rec.Unlock()
 	f := r.victim(core.FindingSealedWrite, rec)
 	f.Origin = rec.Origin()
 	return f

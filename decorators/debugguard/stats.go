@@ -74,7 +74,7 @@ func (r *Resource) Withhold(id core.BlockID, as core.BlockState) {
 		if rec.Guard != nil {
 			id = rec.Inner()
 		}
-		rec.Mu.Unlock()
+		rec.Unlock()
 	}
 	r.upstream.Withhold(id, as)
 }

@@ -152,7 +152,7 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 		return err
 	}
 	if rec != nil {
-		rec.Mu.Unlock()
+		rec.Unlock()
 	}
 	began := r.launches.now()
 	var in core.SpanContext
@@ -171,8 +171,8 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 	}
 	use := core.UseRecord{Stream: stream, Access: core.ReadWrite, Caller: in, Time: r.ledger.Clock.Now()}
 	if rec := r.ledger.Lock(id); rec != nil {
-		rec.Note(r.ledger.Pack(use))
-		rec.Mu.Unlock()
+		rec.Note(r.ledger.Pack(&use))
+		rec.Unlock()
 	}
 	r.logLaunch(&launchRecord{use: use, began: began})
 	return err
@@ -215,7 +215,7 @@ func (r *Resource) missingFence(ctx context.Context, id core.BlockID, stream cor
 	}
 	if rec := r.ledger.Lock(id); rec != nil {
 		f = r.victim(f.Kind, rec)
-		rec.Mu.Unlock()
+		rec.Unlock()
 	}
 	f.Suspects = append([]core.UseRecord{{Stream: stream, Access: core.ReadWrite, Time: now}}, racing...)
 	if f.Kind == core.FindingUseBeforeAlloc && r.below.Adopted(id, stream) {

@@ -71,10 +71,10 @@ var damageText = map[core.FindingKind]string{
 // reportDamage names the victim and the launches that may have done it.
 func (r *Resource) reportDamage(d damage, b *batch) {
 	rec := d.place.rec
-	rec.Mu.Lock()
+	rec.LockGuarded()
 	f := r.victim(d.kind, rec)
 	f.Origin = rec.Origin()
-	rec.Mu.Unlock()
+	rec.Unlock()
 	f.Offset, f.BadBytes, f.Expected, f.Seen = d.offset, d.bytes, d.expected, d.seen
 	f.Suspects, f.MoreSuspects = r.suspects(d.place, b, f.Uses)
 	f.Text = fmt.Sprintf("%s: %d bytes of generation %s tagged %q changed, the first at offset %d from %#02x to %#02x; %s",

@@ -8,7 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 )
 
-// Guarded is what the guard knows of a block that it watches on the device. Mu of
+// Guarded is what the guard knows of a block that it watches on the device. The lock of
 // the block's [Record] guards Open and FreeBlocked; what does not change is set
 // before the record is entered; the rest belongs to the goroutine that frees the
 // block, which is one at a time.
@@ -86,7 +86,7 @@ func (rec *Record) Footprint() core.Amount {
 
 // Watched reports whether a guarded block is live, or its free is blocked by an intent.
 func (rec *Record) Watched() bool {
-	rec.Mu.Lock()
-	defer rec.Mu.Unlock()
+	rec.LockGuarded()
+	defer rec.Unlock()
 	return rec.State() == core.Live || rec.Guard.FreeBlocked
 }

@@ -17,7 +17,7 @@ type Use struct {
 const accessBits = 2
 
 // Pack packs a use of now.
-func (l *Ledger) Pack(u core.UseRecord) Use {
+func (l *Ledger) Pack(u *core.UseRecord) Use {
 	return Use{launch: u.LaunchID, stream: u.Stream, at: l.Clock.Instant(), what: l.Names.Number(u.Launch)<<accessBits | uint32(u.Access)}
 }
 
@@ -29,7 +29,7 @@ func (u Use) As(a core.Access) Use {
 
 func (u Use) access() core.Access { return core.Access(u.what & (1<<accessBits - 1)) }
 
-// Note adds a use; Mu must be held.
+// Note adds a use; the lock must be held.
 func (rec *Record) Note(u Use) {
 	at := rec.used % usesKept
 	rec.uses[at] = u
@@ -42,7 +42,7 @@ func (rec *Record) Note(u Use) {
 	}
 }
 
-// Traced completes a use with the span that it got after it was prepared; Mu
+// Traced completes a use with the span that it got after it was prepared; the lock
 // must be held.
 func (rec *Record) Traced(launch uint64, span core.SpanRef) {
 	for i := range min(rec.used, usesKept) {
@@ -52,7 +52,7 @@ func (rec *Record) Traced(launch uint64, span core.SpanRef) {
 	}
 }
 
-// Retract takes back the use by a launch that was aborted; Mu must be held.
+// Retract takes back the use by a launch that was aborted; the lock must be held.
 // An older use that it displaced is not brought back.
 func (rec *Record) Retract(launch uint64) {
 	for i := range min(rec.used, usesKept) {
@@ -84,7 +84,7 @@ func (rec *Record) anotherWriter() uint64 {
 }
 
 // LastUses returns the uses kept, newest first, and how many are forgotten;
-// mu must be held.
+// the lock must be held.
 func (l *Ledger) LastUses(rec *Record) (uses []core.UseRecord, older uint64) {
 	for i := range min(rec.used, usesKept) {
 		at := (rec.used - 1 - i) % usesKept
@@ -105,11 +105,10 @@ func (l *Ledger) LastUses(rec *Record) (uses []core.UseRecord, older uint64) {
 // Info describes the block of generation g to an inspector; it is of no
 // generation if rec is not that block's any more.
 func (l *Ledger) Info(g core.Generation, rec *Record) core.BlockInfo {
-	rec.Mu.Lock()
-	defer rec.Mu.Unlock()
-	if rec.Generation() != g {
+	if !rec.Lock(g) {
 		return core.BlockInfo{}
 	}
+	defer rec.Unlock()
 	return l.Describe(rec)
 }
 

@@ -157,31 +157,38 @@ func (l *Ledger) closeIn(s *shard, g core.Generation) *Record {
 	s.mu.Lock()
 	rec := s.table.Remove(g)
 	if rec != nil {
-		rec.Mu.Lock() // nobody waits for anything under it
-		l.closeLocked(s, rec)
-		rec.Mu.Unlock()
+		l.remember(s, rec, g)
 	}
 	s.mu.Unlock()
 	return rec
 }
 
-// closeLocked is the rest of close, of a record that the table has no more.
-func (l *Ledger) closeLocked(s *shard, rec *Record) {
+// remember is the rest of close, of a record that the table has no more. Nobody waits for
+// anything under its lock.
+func (l *Ledger) remember(s *shard, rec *Record, g core.Generation) {
 	if s.index != nil {
 		s.index.remove(rec)
 	}
-	s.tombstones.add(rec, l.Clock.Instant(), int(l.limit.Load()), s.index)
 	s.live--
 	if s.counted {
 		l.gate.Add(-1)
 	}
 	if rec.Guard != nil {
+		rec.LockGuarded()
+		l.bury(s, rec, g)
 		rec.SetState(core.Freed)
+		rec.Unlock()
 		return
 	}
-	rec.node.Word.Store(0)
+	rec.empty(g)
+	l.bury(s, rec, g)
 	rec.extra, rec.writer, rec.used, rec.readUnwritten, rec.Stacked = nil, 0, 0, false, false
 	rec.neighbour, s.empty = s.empty, rec
+}
+
+// bury adds a tombstone.
+func (l *Ledger) bury(s *shard, rec *Record, g core.Generation) {
+	s.tombstones.add(rec, g, l.Clock.Instant(), int(l.limit.Load()), s.index)
 }
 
 // MayForget reports whether g may have been allocated here and have left no
@@ -260,11 +267,10 @@ func (l *Ledger) Heir(b core.Block) (heir core.Block, ok bool) {
 		s.mu.Unlock()
 	}
 	for g, rec := range l.All {
-		rec.Mu.Lock()
-		if rec.Generation() == g {
+		if rec.Lock(g) {
 			look(rec.Block())
+			rec.Unlock()
 		}
-		rec.Mu.Unlock()
 	}
 	return heir, ok
 }

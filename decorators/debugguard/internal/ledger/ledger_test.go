@@ -191,7 +191,7 @@ func TestTheLedgerKeepsItsBooksUnderLoad(t *testing.T) {
 						t.Errorf("looked for %v, got %v in state %v", other.Generation, found.Generation(), found.State())
 					}
 					found.Note(Use{launch: uint64(i)})
-					found.Mu.Unlock()
+					found.Unlock()
 				}
 				if i%100 == 0 {
 					l.Owners(id.Ptr)

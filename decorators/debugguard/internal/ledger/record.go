@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"math/bits"
-	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/blocktable"
@@ -18,10 +17,9 @@ import (
 // for. Those of guarded blocks are not pooled, because comparisons under way
 // refer to them.
 type Record struct {
-	// node has the block's generation and its state in one word, which is zero
-	// while the record is of no block. It is set last and cleared first, so
-	// whoever finds the generation that it looks for here may read the rest under
-	// the lock.
+	// node has the block's generation, its state and the record's lock in one word,
+	// which is zero while the record is of no block. It is set last and cleared first,
+	// so whoever has locked the generation that it looks for may read the rest.
 	node blocktable.Node[Record]
 	// tombstoneOf is the generation of a tombstone, whose word is zero. It is
 	// written without an atomic operation, which would wait for the memory.
@@ -30,8 +28,8 @@ type Record struct {
 	// list of empty ones.
 	neighbour *Record
 
-	// Mu guards what follows, but for Guard, which does not change.
-	Mu sync.Mutex
+	// What follows belongs to who holds the lock, but for Guard, which does not change.
+
 	// born and freed are when the block was allocated and when it was released.
 	born, freed Instant
 
@@ -79,7 +77,7 @@ func (rec *Record) fill(b *core.Block, born Instant) {
 	rec.node.Word.Store(wordOf(b.ID.Generation, b.State))
 }
 
-// Block is the block as its owner knows it now; Mu must be held.
+// Block is the block as its owner knows it now; the lock must be held.
 func (rec *Record) Block() core.Block {
 	return core.Block{ID: rec.ID(), Requested: rec.requested, Bytes: rec.Bytes, Align: 1 << rec.align, Tag: rec.Tag, State: rec.State()}
 }
@@ -104,73 +102,82 @@ func (rec *Record) Stream() core.StreamID { return rec.allocStream }
 // State is the block's state. It may be asked without the lock.
 func (rec *Record) State() core.BlockState {
 	if word := rec.node.Word.Load(); word != 0 {
-		return core.BlockState(word & (1<<blocktable.StateBits - 1))
+		return core.BlockState(word&stateMask) + core.Live
 	}
 	return core.Freed
 }
 
-// SetState moves the block on; Mu must be held.
-func (rec *Record) SetState(s core.BlockState) { rec.node.Word.Store(wordOf(rec.Generation(), s)) }
+// SetState moves the block on; the lock must be held.
+func (rec *Record) SetState(s core.BlockState) {
+	rec.node.Word.Store(wordOf(rec.Generation(), s) | locked)
+}
 
-// Retire takes the block of generation g from Live to Retired, without the
-// lock, and reports whether it was this caller who did.
-func (rec *Record) Retire(g core.Generation) bool {
-	return rec.node.Word.CompareAndSwap(wordOf(g, core.Live), wordOf(g, core.Retired))
+// Retire takes the block of generation g from Live to Retired, whoever holds the lock,
+// and reports whether it was this caller who did.
+func (rec *Record) Retire(g core.Generation) bool { return rec.move(g, core.Live, core.Retired) }
+
+// move takes the block of generation g from one state to another and leaves the lock as
+// it is. It reports false if the block is in another state.
+func (rec *Record) move(g core.Generation, from, to core.BlockState) bool {
+	for was := wordOf(g, from); !rec.node.Word.CompareAndSwap(was, wordOf(g, to)|was&locked); {
+		if was = rec.node.Word.Load(); was&^locked != wordOf(g, from) {
+			return false
+		}
+	}
+	return true
 }
 
 // IsLive reports whether the record is that of the live block of generation g;
 // it may be asked without the lock.
 func (rec *Record) IsLive(g core.Generation) bool {
-	return rec.node.Word.Load() == wordOf(g, core.Live)
+	return rec.node.Word.Load()&^locked == wordOf(g, core.Live)
 }
 
 // Peek reports whether the record is of generation g, and whether that is live,
 // of one instant and without the lock.
 func (rec *Record) Peek(g core.Generation) (known, live bool) {
 	word := rec.node.Word.Load()
-	return word>>blocktable.StateBits == uint64(g), word == wordOf(g, core.Live)
+	return word>>blocktable.StateBits == uint64(g), word&^locked == wordOf(g, core.Live)
 }
 
 // Revive makes the block of generation g live again if it is retired, and not
-// released; Mu must be held.
+// released; the lock must be held.
 func (rec *Record) Revive(g core.Generation) {
-	if rec.node.Word.CompareAndSwap(wordOf(g, core.Retired), wordOf(g, core.Live)) && rec.extra != nil {
+	if rec.move(g, core.Retired, core.Live) && rec.extra != nil {
 		rec.extra.freeStack, rec.extra.freeSpan = nil, core.SpanContext{}
 	}
 }
 
-// SetFreed keeps the stack of the free and the span in force then; Mu must be
+// SetFreed keeps the stack of the free and the span in force then; the lock must be
 // held.
 func (rec *Record) SetFreed(stack core.Stack, in core.SpanContext) {
 	more := rec.more()
 	more.freeStack, more.freeSpan = stack, in
 }
 
-// SetAllocated keeps the stack of the allocation and the span in force then; Mu
+// SetAllocated keeps the stack of the allocation and the span in force then; the lock
 // must be held.
 func (rec *Record) SetAllocated(stack core.Stack, in core.SpanContext) {
 	more := rec.more()
 	more.allocStack, more.allocSpan = stack, in
 }
 
-func wordOf(g core.Generation, s core.BlockState) uint64 { return blocktable.Word(g, uint64(s)) }
-
-// becomeTombstone makes rec, which is of no block, the tombstone of another
-// record, which is locked.
-func (rec *Record) becomeTombstone(other *Record, freed Instant) {
+// becomeTombstone makes rec, which is of no block, the tombstone of another record,
+// which was of generation g and is nobody else's to write.
+func (rec *Record) becomeTombstone(other *Record, g core.Generation, freed Instant) {
 	rec.born, rec.freed = other.born, freed
 	rec.Ptr, rec.requested, rec.Bytes = other.Ptr, other.requested, other.Bytes
 	rec.allocStream, rec.Tag, rec.extra = other.allocStream, other.Tag, other.extra
 	rec.writer, rec.used = other.writer, other.used
 	copy(rec.uses[:], other.uses[:min(other.used, usesKept)])
 	rec.align, rec.readUnwritten, rec.ordinal = other.align, other.readUnwritten, other.ordinal
-	rec.tombstoneOf = other.Generation()
+	rec.tombstoneOf = g
 }
 
-// Contains reports whether an address lies in the block; Mu must be held.
+// Contains reports whether an address lies in the block; the lock must be held.
 func (rec *Record) Contains(ptr uint64) bool { return ptr-rec.Ptr < rec.Bytes }
 
-// more returns the side of rec for what few blocks have; Mu must be held.
+// more returns the side of rec for what few blocks have; the lock must be held.
 func (rec *Record) more() *extra {
 	if rec.extra == nil {
 		rec.extra = &extra{}
@@ -179,7 +186,7 @@ func (rec *Record) more() *extra {
 }
 
 // Stacks are those of the allocation and of the free, as far as they were
-// kept; Mu must be held.
+// kept; the lock must be held.
 func (rec *Record) Stacks() (allocated, freed core.Stack) {
 	if rec.extra == nil {
 		return nil, nil
@@ -188,7 +195,7 @@ func (rec *Record) Stacks() (allocated, freed core.Stack) {
 }
 
 // Origin is where a finding about the block is told that no launch is known to
-// have caused: in the trace of its free, or else of its allocation; Mu must be
+// have caused: in the trace of its free, or else of its allocation; the lock must be
 // held.
 func (rec *Record) Origin() core.SpanContext {
 	switch {
@@ -201,14 +208,14 @@ func (rec *Record) Origin() core.SpanContext {
 }
 
 // ReadsUnwritten reports whether an access reads what nobody wrote, which was
-// not reported yet; Mu must be held.
+// not reported yet; the lock must be held.
 func (rec *Record) ReadsUnwritten(a core.Access) bool {
 	return a == core.Read && rec.writer == 0 && !rec.readUnwritten
 }
 
-// Unwritten reports whether no launch is known to have written the block; Mu
+// Unwritten reports whether no launch is known to have written the block; the lock
 // must be held.
 func (rec *Record) Unwritten() bool { return rec.writer == 0 }
 
-// NoteReadUnwritten notes that such a read was reported; Mu must be held.
+// NoteReadUnwritten notes that such a read was reported; the lock must be held.
 func (rec *Record) NoteReadUnwritten() { rec.readUnwritten = true }

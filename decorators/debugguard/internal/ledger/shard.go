@@ -88,12 +88,7 @@ func (s *shard) find(g core.Generation) *Record {
 // Lock returns the record of a block, locked, or nil if there is none.
 func (l *Ledger) Lock(id core.BlockID) *Record {
 	rec := l.Get(id)
-	if rec == nil {
-		return nil
-	}
-	rec.Mu.Lock()
-	if rec.Generation() != id.Generation { // released and reused meanwhile
-		rec.Mu.Unlock()
+	if rec == nil || !rec.Lock(id.Generation) { // released and reused meanwhile
 		return nil
 	}
 	return rec
@@ -101,14 +96,10 @@ func (l *Ledger) Lock(id core.BlockID) *Record {
 
 // LockAny is lock, and of a freed block it returns what is remembered.
 func (l *Ledger) LockAny(id core.BlockID) *Record {
-	rec := l.Lock(id)
-	if rec != nil {
+	if rec := l.Lock(id); rec != nil {
 		return rec
 	}
-	if rec = l.tombstone(id); rec != nil {
-		rec.Mu.Lock()
-	}
-	return rec
+	return l.tombstone(id)
 }
 
 // tombstones are those of a shard, under its lock: copies of the records of the
@@ -123,9 +114,9 @@ type tombstones struct {
 	forgotten core.Generation
 }
 
-// add remembers rec, which is locked. The oldest tombstone beyond the limit is
+// add remembers rec, which was of generation g. The oldest tombstone beyond the limit is
 // forgotten.
-func (ts *tombstones) add(rec *Record, freed Instant, limit int, index *addresses) {
+func (ts *tombstones) add(rec *Record, g core.Generation, freed Instant, limit int, index *addresses) {
 	var stone *Record
 	if len(ts.ring) < limit {
 		stone = ts.fresh()
@@ -137,7 +128,7 @@ func (ts *tombstones) add(rec *Record, freed Instant, limit int, index *addresse
 			ts.next = 0
 		}
 	}
-	stone.becomeTombstone(rec, freed)
+	stone.becomeTombstone(rec, g, freed)
 	if index != nil {
 		index.enter(stone)
 	}
@@ -189,7 +180,7 @@ func (s *shard) tombstone(g core.Generation) *Record {
 		rec := s.tombstones.ring[(s.tombstones.next+len(s.tombstones.ring)-1-i)%len(s.tombstones.ring)]
 		if rec.Generation() == g && g != 0 {
 			found := &Record{}
-			found.becomeTombstone(rec, rec.freed)
+			found.becomeTombstone(rec, g, rec.freed)
 			return found
 		}
 	}
