@@ -1,5 +1,7 @@
 package cuda
 
+import "cmp"
+
 // census is what the books and the streams have counted since the beginning.
 // Every number only grows, so that two equal ones have nothing between them.
 type census struct {
@@ -61,7 +63,9 @@ const driftTries = 64
 // Drift is what the books say that the driver's pool has handed out (live
 // memory, which here includes what a guard holds, and what was given back and
 // waits for its free to be queued) less what the driver says, in bytes. It is
-// zero unless one of the two is wrong. Isolated blocks are in neither.
+// zero unless one of the two is wrong. Isolated blocks are in neither. Where they agree and the
+// pool is the runtime's own, it is what that has mapped less what its streams have of it, taken or
+// free, which is zero unless a range was lost or is there twice.
 //
 // # How it is consistent
 //
@@ -80,9 +84,10 @@ func (r *tracker) Drift() (bytes int64, ok bool, err error) {
 		if err != nil {
 			return 0, false, err
 		}
+		own, quiet := r.memory.drift()
 		after := r.takeCensus()
-		if before == after && after.complete() {
-			return after.outstanding() - int64(now.PoolUsed), true, nil
+		if quiet && before == after && after.complete() {
+			return cmp.Or(after.outstanding()-int64(now.PoolUsed), own), true, nil
 		}
 		before = after
 	}

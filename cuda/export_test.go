@@ -91,3 +91,13 @@ func statesIn(list []pendingFree, b *block, state freeState) (found []string) {
 
 // Lanes is how many lanes a pool has.
 func Lanes(r *PoolResource) int { return len(*r.lanes.all.Load()) }
+
+// LoseAPage takes a free page out of the ranges of a pool's lanes, until it is put back.
+func LoseAPage(r *PoolResource) (putBack func()) {
+	for _, l := range *r.lanes.all.Load() {
+		if lost, ok := l.cut(r.lanes.page, nil); ok {
+			return func() { r.lanes.putBack(lost) }
+		}
+	}
+	panic("no page is free")
+}

@@ -210,6 +210,14 @@ func (l *lane) addTo(h *holdings) {
 	h.fragmented += l.fragmented()
 }
 
+// bytes is all that the lane has.
+func (l *lane) bytes() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	free, used := l.fit.Bytes()
+	return free + used
+}
+
 // isForgettable reports whether the lane has no memory, and will have none: only its own stream's
 // allocations bring it some, and that was given up.
 func (l *lane) isForgettable() bool {

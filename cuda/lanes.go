@@ -343,6 +343,21 @@ func (m *lanes) addTo(st *core.Stats) {
 	st.OwnPool.Present, st.OwnPool.Limit, st.OwnPool.Fragmented = true, m.store.Limit(), has.fragmented
 }
 
+// drift is what is mapped, less what the lanes have of it, free or taken: zero unless a range was
+// lost or is there twice. ok is false while pages are moved. A takeover is a step of its stream's, like
+// the allocation that it is made for.
+func (m *lanes) drift() (bytes int64, ok bool) {
+	if !m.moving.TryLock() {
+		return 0, false
+	}
+	defer m.moving.Unlock()
+	var has uint64
+	for _, l := range *m.all.Load() {
+		has += l.bytes()
+	}
+	return int64(m.store.Mapped() - has), true
+}
+
 // count reads or changes the counts of moves.
 func (m *lanes) count(f func(moves *core.OwnPoolStats)) {
 	m.counting.Lock()

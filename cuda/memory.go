@@ -64,6 +64,9 @@ type memory interface {
 	// that is taken (PoolUsed, PoolUsedHigh) and what is not (Cached): the drift is measured
 	// against PoolUsed. It makes no call of the driver.
 	addTo(st *core.Stats)
+	// drift is by how many bytes the memory's own books contradict each other, if no stream takes
+	// or gives meanwhile; ok is false if that cannot be said now.
+	drift() (bytes int64, ok bool)
 	close() error
 }
 
@@ -215,6 +218,9 @@ func (p *driverPool) addTo(st *core.Stats) {
 	st.PoolUsed, st.PoolUsedHigh = st.PoolUsed+last.Used, st.PoolUsedHigh+last.UsedHigh
 	st.Cached += last.Reserved - min(last.Reserved, last.Used)
 }
+
+// drift is nothing: the driver has the books.
+func (p *driverPool) drift() (bytes int64, ok bool) { return 0, true }
 
 func (p *driverPool) close() error {
 	if p.destroyed.Load() {

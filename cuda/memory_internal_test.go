@@ -80,6 +80,8 @@ func (m *ledgerMemory) trim(keep uint64) error { return m.under.trim(keep) }
 
 func (m *ledgerMemory) trimIdle(now time.Time) error { return m.under.trimIdle(now) }
 
+func (m *ledgerMemory) drift() (int64, bool) { return m.under.drift() }
+
 func (m *ledgerMemory) addTo(st *core.Stats) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

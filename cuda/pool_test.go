@@ -302,6 +302,60 @@ func TestAPoolHasNoDrift(t *testing.T) {
 	b.wantDrift("all freed", 0)
 }
 
+func TestARangeThatIsLostDrifts(t *testing.T) {
+	b := newBench(t, pooled(0))
+	l := b.leases(1)[0]
+	kept := b.alloc(l, 1000)
+	b.wantDrift("before", 0)
+	putBack := cuda.LoseAPage(b.Pool)
+	b.wantDrift("with a page lost", int64(poolPage))
+	putBack()
+	b.wantDrift("with the page put back", 0)
+	b.free(kept)
+}
+
+// leaky is a device whose driver says that it released memory, and keeps it.
+type leaky struct {
+	driver.Driver
+	leaks atomic.Bool
+}
+
+func (d *leaky) Unwrap() driver.Driver { return d.Driver }
+
+func (d *leaky) MemRelease(h driver.MemHandle) error {
+	if d.leaks.Load() {
+		return nil
+	}
+	return d.Driver.MemRelease(h)
+}
+
+// On a device that nobody else uses, all that is not free is the pool's: pages that it gave
+// back, and that the device still has, show as memory of others.
+func TestPagesThatTheDeviceKeepsShowAsForeign(t *testing.T) {
+	d := &leaky{}
+	b := newBench(t, pooled(0), dirty, func(c *teststack.Config) {
+		wrap := c.Wrap
+		c.Wrap = func(under driver.Driver) driver.Driver { d.Driver = wrap(under); return d }
+	})
+	foreign := func() uint64 {
+		free, total, owned, err := b.Pool.DeviceMemory()
+		must(t, err)
+		return total - free - owned
+	}
+	s := b.leases(2)
+	for _, bytes := range []uint64{1000, poolPage, 5 * poolPage} {
+		kept := b.alloc(s[0], bytes)
+		b.free(b.alloc(s[1], bytes))
+		equal(t, "memory of others while the pool has some", foreign(), 0)
+		b.free(kept)
+		must(t, b.Pool.TrimPool(poolPage))
+		equal(t, "memory of others after a trim", foreign(), 0)
+	}
+	d.leaks.Store(true)
+	must(t, b.Pool.TrimPool(0))
+	equal(t, "memory of others when a page was not released", foreign(), poolPage)
+}
+
 func TestMemoryOfAStreamThatWasGivenUpIsUsedAgain(t *testing.T) {
 	b := newBench(t, pooled(1))
 	s := b.leases(1)
@@ -404,7 +458,24 @@ func TestPoolHammer(t *testing.T) {
 				b.free(h.kept...)
 			})
 		}
+		done, watched := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(watched)
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if drift, ok, err := b.Pool.Drift(); ok && drift != 0 || err != nil {
+					t.Errorf("drift %d (%v) while memory changes hands", drift, err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}()
 		group.Wait()
+		close(done)
+		<-watched
 		b.drain()
 		b.wantDrift("at the end of a round", 0)
 		c := b.Pool.Stats().OwnPool
