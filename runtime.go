@@ -188,6 +188,22 @@ func (r *Runtime) TrimPool(ctx context.Context, keep uint64) error {
 	return err
 }
 
+// SetPoolLimit changes what the runtime's own pool may hold of the device, in bytes; zero
+// means no limit. What it holds beyond that is not taken back: see TrimPool. It
+// does not block. Every other backend has no such pool and refuses with an error that
+// matches errors.ErrUnsupported.
+func (r *Runtime) SetPoolLimit(bytes uint64) error {
+	if err := r.refuseClosed("SetPoolLimit"); err != nil {
+		return err
+	}
+	own, ok := r.pool.(*cuda.PoolResource)
+	if !ok {
+		return core.UnsupportedError("SetPoolLimit", r.String(), "it has no pool of its own; limit the budget instead (Budget().SetLimit), or open with Resource pool")
+	}
+	own.SetLimit(bytes)
+	return nil
+}
+
 func (r *Runtime) newCollector() (*metrics.Collector, error) {
 	source := metrics.Source{
 		Device:           r.Runtime,

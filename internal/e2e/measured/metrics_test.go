@@ -1,6 +1,7 @@
 package measured_test
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -109,6 +110,9 @@ func TestTheMetricsOfThePoolAreThoseOfItsBackend(t *testing.T) {
 	if st.Cached == 0 || got["gpumem_pool_cached_bytes"] != float64(st.Cached) {
 		t.Errorf("the driver's pool caches %v, Stats says %d", got["gpumem_pool_cached_bytes"], st.Cached)
 	}
+	if err := rt.SetPoolLimit(1 << 30); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("limiting the driver's pool: %v", err)
+	}
 	for _, name := range own {
 		if value, there := got[name]; there {
 			t.Errorf("%s is %v of the driver's pool", name, value)
@@ -132,6 +136,10 @@ func TestTheMetricsOfThePoolAreThoseOfItsBackend(t *testing.T) {
 		if value, there := got[own[i]]; !there || math.Abs(value-want) > want/1e9 {
 			t.Errorf("%s is %v (exported: %v), want %v", own[i], value, there, want)
 		}
+	}
+	e2e.Succeed(t, "changing the limit", rt.SetPoolLimit(32<<20))
+	if limit := rt.Stats().OwnPool.Limit; limit != 32<<20 {
+		t.Errorf("the limit is %d", limit)
 	}
 	e2e.Free(t, rt, live)
 }
