@@ -28,7 +28,7 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 
 func (r *Resource) allocate(ctx context.Context, req *core.Request, b *core.Block) (err error) {
 	now := r.rules.Load()
-	if now.Mode == Off {
+	if now.setting.Mode == Off {
 		return r.obtain(ctx, req, b, true)
 	}
 	r.readInPassing(now)
@@ -46,7 +46,7 @@ func (r *Resource) allocate(ctx context.Context, req *core.Request, b *core.Bloc
 
 // choose decides whether a block is guarded on the device.
 func (r *Resource) choose(u *rules, hunted bool, req *core.Request) bool {
-	if u.Mode < Sample || r.cfg.Device == nil {
+	if u.setting.Mode < Sample || r.cfg.Device == nil {
 		return false
 	}
 	if hunted {

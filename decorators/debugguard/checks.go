@@ -218,7 +218,7 @@ const verdictsInPassing = 4
 // each launch names one launch only if it is read before many others have come. In
 // every other mode the upkeep reads them.
 func (r *Resource) readInPassing(u *rules) {
-	if u.Mode == Hunt && u.Bisect {
+	if u.setting.Mode == Hunt && u.setting.Bisect {
 		r.poll(verdictsInPassing)
 	}
 }

@@ -18,7 +18,7 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 		return r.upstream.Deallocate(ctx, id)
 	}
 	now := r.rules.Load()
-	if id.Ordinal != r.ordinal && now.Mode != Off {
+	if id.Ordinal != r.ordinal && now.setting.Mode != Off {
 		return core.Block{}, r.foreignDevice(id)
 	}
 	r.readInPassing(now)

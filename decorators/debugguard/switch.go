@@ -11,10 +11,10 @@ import (
 // rules are what an operation goes by, in one word that it loads and that changes
 // seldom. Nobody writes to them: a change puts others in their place.
 type rules struct {
-	// Setting is mode and options, which callers see change at once; its SampleBytes is
+	// setting is mode and options, which callers see change at once; its SampleBytes is
 	// not used.
-	Setting
-	hunted []core.Tag
+	setting Setting
+	hunted  []core.Tag
 	// sampling is how blocks are chosen, rates has it for tags with a mean of their own.
 	sampling rate
 	rates    map[core.Tag]rate
@@ -23,7 +23,9 @@ type rules struct {
 }
 
 // hunts reports whether blocks of a tag are hunted.
-func (u *rules) hunts(tag core.Tag) bool { return u.Mode == Hunt || slices.Contains(u.hunted, tag) }
+func (u *rules) hunts(tag core.Tag) bool {
+	return u.setting.Mode == Hunt || slices.Contains(u.hunted, tag)
+}
 
 // alter changes the rules for the operations that begin later.
 func (r *Resource) alter(change func(*rules)) {
@@ -38,12 +40,12 @@ func (r *Resource) alter(change func(*rules)) {
 }
 
 // Mode is the mode now.
-func (r *Resource) Mode() Mode { return r.rules.Load().Mode }
+func (r *Resource) Mode() Mode { return r.rules.Load().setting.Mode }
 
 // Setting is the mode now with its options.
 func (r *Resource) Setting() Setting {
 	now := r.rules.Load()
-	s := now.Setting
+	s := now.setting
 	if s.Mode != Hunt {
 		s = Setting{Mode: s.Mode}
 	}
@@ -56,8 +58,8 @@ func (r *Resource) Setting() Setting {
 
 // hunting is the options in force: none unless the mode is Hunt.
 func (r *Resource) hunting() Setting {
-	if u := r.rules.Load(); u.Mode == Hunt {
-		return u.Setting
+	if u := r.rules.Load(); u.setting.Mode == Hunt {
+		return u.setting
 	}
 	return Setting{}
 }
@@ -100,7 +102,7 @@ func (r *Resource) change(ctx context.Context, op string, next func(now Setting)
 	if r.closed() {
 		return fmt.Errorf("debugguard.%s refused: the guard is %w", op, core.ErrClosed)
 	}
-	return r.switchTo(ctx, next(r.rules.Load().Setting))
+	return r.switchTo(ctx, next(r.rules.Load().setting))
 }
 
 // switchTo makes s the mode and its options; switching must be held.
@@ -114,7 +116,7 @@ func (r *Resource) switchTo(ctx context.Context, s Setting) error {
 		r.ledger.CountLive(false)
 	}
 	s.SampleBytes = 0 // which sampling has
-	r.alter(func(u *rules) { u.Setting = s })
+	r.alter(func(u *rules) { u.setting = s })
 	if turnedOff {
 		r.seals.clear()
 		r.ledger.CountLive(true)

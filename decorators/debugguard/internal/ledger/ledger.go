@@ -175,19 +175,19 @@ func (l *Ledger) remember(s *shard, rec *Record, g core.Generation) {
 	}
 	if rec.Guard != nil {
 		rec.LockGuarded()
-		l.bury(s, rec, g)
+		l.addTombstone(s, rec, g)
 		rec.SetState(core.Freed)
 		rec.Unlock()
 		return
 	}
 	rec.empty(g)
-	l.bury(s, rec, g)
+	l.addTombstone(s, rec, g)
 	rec.extra, rec.writer, rec.used, rec.readUnwritten, rec.Stacked = nil, 0, 0, false, false
 	rec.neighbour, s.empty = s.empty, rec
 }
 
-// bury adds a tombstone.
-func (l *Ledger) bury(s *shard, rec *Record, g core.Generation) {
+// addTombstone remembers a record in its shard.
+func (l *Ledger) addTombstone(s *shard, rec *Record, g core.Generation) {
 	s.tombstones.add(rec, g, l.Clock.Instant(), int(l.limit.Load()), s.index)
 }
 
