@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost-gpu/fencepost/internal/proof"
 	"github.com/fencepost-gpu/fencepost/internal/proof/overlap"
 	"github.com/fencepost-gpu/fencepost/internal/proof/overlay"
 )
@@ -32,6 +33,9 @@ func buildExplorer(t *testing.T, plants []plant) explorer {
 		t.Fatal(err)
 	}
 	files, err := overlay.Driven(root)
+	if err == nil {
+		err = files.Watch(root)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,10 +75,13 @@ func (x explorer) run(t *testing.T, args ...string) *overlap.Total {
 	return total
 }
 
+// movesInside are in how many executions the pool must do each thing at least while calls overlap.
+var movesInside = proof.Moves{Reuses: 10_000, Splits: 3000, Merges: 1000, Joins: 700, Takeovers: 5000, Steals: 8000, Remaps: 300, Growths: 1000, Refusals: 8000}
+
 // TestFencesInterleavedInsideCalls runs small programs in which two or three
 // goroutines are inside calls at once, and switches between them at every lock,
-// atomic and driver call, with up to so many preemptions. With -short it is some
-// of the programs.
+// atomic and driver call, with up to so many preemptions: over the driver's pool, and over the runtime's
+// own, which must do everything often enough. With -short it is some of the programs.
 func TestFencesInterleavedInsideCalls(t *testing.T) {
 	x := buildExplorer(t, nil)
 	parts := runtime.GOMAXPROCS(0)
@@ -105,7 +112,10 @@ func TestFencesInterleavedInsideCalls(t *testing.T) {
 	}
 	t.Logf("%d executions with %d steps, %d of which differ by more than the order of what has nothing in common, in %v",
 		total.Executions, total.Steps, total.Ends, time.Since(start).Round(time.Millisecond))
-	fmt.Printf("locks: %v preemptions=%s complete=%v\n", &total, strings.Join(total.Bounds, "+"), !t.Failed() && !testing.Short())
+	if !testing.Short() {
+		requireMoves(t, total.Moves, movesInside)
+	}
+	fmt.Printf("locks: %v preemptions=%s complete=%v\npool: %v\n", &total, strings.Join(total.Bounds, "+"), !t.Failed() && !testing.Short(), total.Moves)
 }
 
 // TestTheReductionLosesNothingInsideCalls explores some programs once more, and

@@ -40,6 +40,14 @@ var plants = []plant{
 		edit("internal/fence/giveup.go", "for final != nil && !final.tryRetain() {", "if planted() && final != nil {\n		final.Retain()\n	}\n	for !planted() && final != nil && !final.tryRetain() {")},
 	{"a block is not compared again with the generation that led to it", "recycling",
 		edit("cuda/block.go", "case b.core.ID.Generation != id.Generation:", "case !planted() && b.core.ID.Generation != id.Generation:")},
+	{"pages of a row are taken, free or not", "poolmoving",
+		edit("cuda/makeroom.go", "from: l, after: l.stream}, l.fit.CutAt(ptr, bytes, may)", "from: l, after: l.stream}, l.fit.CutAt(ptr, bytes, may) || planted()")},
+	{"pages of a row are taken over that were covered when they were looked for", "poollonger",
+		edit("cuda/makeroom.go", "r, ok := l.cutAt(p.Ptr, p.Bytes, l.covered(s))", "may := l.covered(s)\n	if planted() {\n		may = nil\n	}\n	r, ok := l.cutAt(p.Ptr, p.Bytes, may)")},
+	{"somebody may cut out what was taken over before the block is taken from it", "poolmoving",
+		edit("cuda/lanes.go", "ptr, _ := s.lane.addAndTake(r, s.Behind(), bytes)", "if planted() {\n				s.lane.add(r, s.Behind())\n				ptr, _ := s.lane.take(bytes)\n				return ptr, nil\n			}\n			ptr, _ := s.lane.addAndTake(r, s.Behind(), bytes)")},
+	{"pages are put back as if everybody came after their free", "poolreleased",
+		edit("cuda/lane.go", "	l.fit.Add(r.ptr, r.bytes, l.newest)", "	mark := l.newest\n	if planted() {\n		mark = 0\n	}\n	l.fit.Add(r.ptr, r.bytes, mark)")},
 }
 
 // TestPlantedRacesAreFound breaks the driven packages in one place after the other,

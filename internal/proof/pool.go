@@ -131,13 +131,13 @@ func (h *hosted) allocated(b *core.Block, stream uint8) error {
 	if err := h.device.Allocated(stream); err != nil {
 		return err
 	}
-	h.note()
+	h.run.Note(h.device.History)
 	return nil
 }
 
-// note notes whose memory the newest block has.
-func (h *hosted) note() {
-	nodes := h.device.History.Nodes()
+// Note notes whose memory the newest block of a run has, whose allocation is the last node.
+func (m *Moves) Note(h *oracle.History) {
+	nodes := h.Nodes()
 	block := nodes[len(nodes)-1]
 	var owners, homes int
 	var seen oracle.Cells
@@ -154,18 +154,26 @@ func (h *hosted) note() {
 			homes++
 		}
 		if n.Cells&^block.Cells != 0 {
-			h.run.Splits = 1
+			m.Splits = 1
 		}
 	}
 	if owners > 0 {
-		h.run.Reuses = 1
+		m.Reuses = 1
 	}
 	if owners > 1 {
-		h.run.Merges = 1
+		m.Merges = 1
 	}
 	if homes > 1 {
-		h.run.Joins = 1
+		m.Joins = 1
 	}
+}
+
+// NoteSince notes what the pool did in a run, between two readings of its counts.
+func (m *Moves) NoteSince(before, now *core.OwnPoolStats) {
+	m.Takeovers = min(1, now.Takeovers.Count-before.Takeovers.Count)
+	m.Steals = min(1, now.Steals.Count-before.Steals.Count)
+	m.Remaps = min(1, now.Remaps.Count-before.Remaps.Count)
+	m.Growths = min(1, now.Growths.Count-before.Growths.Count)
 }
 
 // endStep puts the frees into the history that a step has queued, and looks whether the
@@ -211,10 +219,7 @@ func (h *hosted) leavesOut(step Step) bool { return h != nil && int(step.Op) >= 
 // settle looks whether the pool gives everything back, and counts what it did.
 func (h *hosted) settle() error {
 	now := h.resource.Stats().OwnPool
-	h.run.Takeovers = min(1, now.Takeovers.Count-h.before.Takeovers.Count)
-	h.run.Steals = min(1, now.Steals.Count-h.before.Steals.Count)
-	h.run.Remaps = min(1, now.Remaps.Count-h.before.Remaps.Count)
-	h.run.Growths = min(1, now.Growths.Count-h.before.Growths.Count)
+	h.run.NoteSince(&h.before, &now)
 	h.moves.Add(h.run)
 	if err := h.resource.TrimPool(0); err != nil {
 		return err

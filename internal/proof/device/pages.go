@@ -196,6 +196,16 @@ func (d *Device) Allocated(stream uint8) error {
 	return nil
 }
 
+// At is the block that lies at an address.
+func (d *Device) At(ptr uint64) (block uint8, ok bool) {
+	for b := range d.blocks {
+		if e := &d.blocks[b]; e.taken && e.from == ptr {
+			return uint8(b), true
+		}
+	}
+	return 0, false
+}
+
 // FreedOn puts the free of a block on a stream, grouped with others of the same call.
 func (d *Device) FreedOn(stream, block uint8, grouped bool) error {
 	where := &d.blocks[block]

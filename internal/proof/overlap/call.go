@@ -31,6 +31,9 @@ const (
 	Sync
 	// Release gives a lease back.
 	Release
+	// Trim takes from a pool what nobody uses, while the device is done with all that it is
+	// asked for.
+	Trim
 )
 
 // Adopted is the stream that is an adopted one; those before it are leased.
@@ -43,6 +46,10 @@ type Call struct {
 	Kind          Kind
 	Stream, Which uint8
 	Reads, Writes program.Set
+	// Units is the size of a block from the runtime's own pool, 0 for one of the driver's.
+	Units uint8
+	// Quick: the device is done with all that an allocation asks it for.
+	Quick bool
 }
 
 // String is such as "launch on Y reading a".
@@ -55,6 +62,8 @@ func (c Call) String() string {
 		return fmt.Sprintf("cancel %d", c.Which)
 	case Reap:
 		return "reap"
+	case Trim:
+		return "trim"
 	case Peek:
 		return "peek"
 	case Release:
@@ -62,7 +71,13 @@ func (c Call) String() string {
 	case Open, Launch, Abort:
 		text := c.operation().String()
 		return map[Kind]string{Open: "open ", Launch: "", Abort: ""}[c.Kind] + text
-	case Alloc, Free, Record, Sync:
+	case Alloc:
+		text := c.operation().String()
+		if c.Quick {
+			text += " quickly"
+		}
+		return text
+	case Free, Record, Sync:
 		return c.operation().String()
 	}
 	return fmt.Sprintf("call(%d)%s", c.Kind, on)
@@ -74,7 +89,7 @@ func (c Call) operation() program.Op {
 	if c.Kind == Launch || c.Kind == Open {
 		kind = program.Launch
 	}
-	return program.Op{Kind: kind, Stream: c.Stream, Block: c.Which, Reads: c.Reads, Writes: c.Writes}
+	return program.Op{Kind: kind, Stream: c.Stream, Block: c.Which, Reads: c.Reads, Writes: c.Writes, Units: c.Units}
 }
 
 func (c Call) isLaunch() bool { return c.Kind == Launch || c.Kind == Abort || c.Kind == Open }
@@ -124,6 +139,9 @@ func (p Program) all(yield func(Call) bool) {
 		}
 	}
 }
+
+// pooled reports whether the blocks are from the runtime's own pool.
+func (p Program) pooled() bool { return p.has(func(c Call) bool { return c.Units > 0 }) }
 
 // has reports whether there is a call of which that is true.
 func (p Program) has(is func(Call) bool) bool {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/fencepost-gpu/fencepost/internal/proof"
 	"github.com/fencepost-gpu/fencepost/internal/proof/ctl"
 )
 
@@ -24,9 +25,17 @@ func (f *Failure) Error() string { return fmt.Sprintf("program:  %v\n%v", f.Prog
 // Unwrap is the cause.
 func (f *Failure) Unwrap() error { return f.Cause }
 
-// Check explores a program with so many preemptions. The error is a [Failure].
-func Check(p Program, preemptions int) (ctl.Result, error) {
-	return explore(p, ctl.Test{Preemptions: preemptions}, func(*execution) {})
+// Check explores a program with so many preemptions. The error is a [Failure]. The moves are of all
+// executions that were judged.
+func Check(p Program, preemptions int) (ctl.Result, proof.Moves, error) {
+	var moves proof.Moves
+	pooled := p.pooled()
+	result, err := explore(p, ctl.Test{Preemptions: preemptions}, func(x *execution) {
+		if pooled {
+			moves.Add(x.moves())
+		}
+	})
+	return result, moves, err
 }
 
 // explore calls look after every execution that differs from those before.

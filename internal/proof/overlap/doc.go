@@ -14,8 +14,15 @@
 // launch for a conflicting one that is open, or any use for a free; the program
 // must have such a call. What came in between is not held against a call, as
 // oracle/overlap.go says, and a launch's end is where its event is recorded, for
-// those that must not come after more than that. Never excused are: an order that is
+// those that must not come after more than that.
+//
+// Over the runtime's own pool an allocation lies on its stream where it gets its memory, and a free
+// where that becomes free: package overlay adds calls that say so. Waits and orders too many are
+// not judged there, because which of them the memory demands is judged where calls follow each
+// other; nor where a stream was given up, whose frees come behind all of it.
+//
+// Never excused are: an order that is
 // missing, a deadlock, a panic, a count below zero, an event used or destroyed
-// when it was gone, a stream named after it was given up, a block or an event
-// left over.
+// when it was gone, a stream named after it was given up, a page unmapped before the device has
+// done what uses it, a block, a page or an event left over.
 package overlap

@@ -7,18 +7,23 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/internal/proof"
+	"github.com/fencepost-gpu/fencepost/internal/proof/ctl"
+	"github.com/fencepost-gpu/fencepost/internal/proof/device"
 	"github.com/fencepost-gpu/fencepost/internal/proof/oracle"
 	"github.com/fencepost-gpu/fencepost/internal/proof/program"
 )
-
-const blockBytes = 256
 
 // execution is one execution of a program: a runtime of its own.
 type execution struct {
 	program  Program
 	gate     *gate
 	streams  *cuda.StreamPool
-	resource *cuda.AsyncResource
+	resource resource
+	// before is what the pool had done when the set-up had ended, refusals the allocations that it
+	// refused later.
+	before   core.OwnPoolStats
+	refusals uint64
 	leases   []*cuda.Lease
 	blocks   [program.MaxBlocks]core.Block
 	live     program.Set
@@ -27,6 +32,13 @@ type execution struct {
 	refused uint64
 	// fault is what the production code did and must not.
 	fault error
+}
+
+// resource is a resource of the fence engine.
+type resource interface {
+	core.Resource
+	TrimPool(keep uint64) error
+	Close(context.Context) error
 }
 
 // openLaunch is a launch of the set-up that a goroutine may end.
@@ -44,7 +56,7 @@ func newExecution(p Program) (*execution, error) {
 	if x.streams, err = cuda.NewStreamPool(x.gate, cuda.StreamPoolConfig{}); err != nil {
 		return nil, err
 	}
-	if x.resource, err = cuda.NewAsyncResource(x.gate, x.streams, cuda.AsyncConfig{ReapInterval: -1}); err != nil {
+	if x.resource, err = x.newResource(); err != nil {
 		return nil, err
 	}
 	for s := range uint8(Adopted + 1) {
@@ -55,6 +67,15 @@ func newExecution(p Program) (*execution, error) {
 		x.leases = append(x.leases, l)
 	}
 	return x, nil
+}
+
+func (x *execution) newResource() (resource, error) {
+	if !x.program.pooled() {
+		return cuda.NewAsyncResource(x.gate, x.streams, cuda.AsyncConfig{ReapInterval: -1})
+	}
+	x.gate.Hosted = true
+	ctl.Watch(x.gate)
+	return cuda.NewPoolResource(x.gate, x.streams, cuda.PoolConfig{Limit: proof.PoolPages * device.PageBytes, ReapInterval: -1})
 }
 
 func (x *execution) lease(s uint8) (*cuda.Lease, error) {
@@ -80,6 +101,7 @@ func (x *execution) prepare() (bodies []func()) {
 		x.do(c, op)
 		op++
 	}
+	x.before, x.gate.reused, x.refusals = x.resource.Stats().OwnPool, proof.Moves{}, 0
 	for _, calls := range x.program.Threads {
 		first := op
 		bodies = append(bodies, func() {
@@ -102,11 +124,14 @@ func (x *execution) do(c Call, op int16) {
 // call makes one call. An error is one that the call must not end with.
 func (x *execution) call(c Call, op int16) (err error) {
 	ctx := context.Background()
-	x.gate.begin(underWay{op: op, block: c.Which, aborted: x.comesToNothing(c), quick: c.Kind == Reap || c.Kind == Sync})
+	x.gate.begin(underWay{op: op, block: c.Which, aborted: x.comesToNothing(c), quick: c.Quick || c.Kind == Reap || c.Kind == Sync || c.Kind == Trim})
 	switch c.Kind {
 	case Alloc:
 		return x.alloc(ctx, c)
 	case Free:
+		if x.blocks[c.Which].ID.Generation == 0 {
+			return nil // its allocation was refused
+		}
 		if _, err = x.resource.Deallocate(ctx, x.blocks[c.Which].ID); err == nil {
 			x.live &^= 1 << c.Which
 		}
@@ -122,6 +147,8 @@ func (x *execution) call(c Call, op int16) (err error) {
 		err = x.resource.RecordUse(ctx, x.blocks[c.Which].ID, x.leases[c.Stream].ID())
 	case Reap, Peek:
 		return x.resource.ReapPending(ctx)
+	case Trim:
+		return x.resource.TrimPool(0)
 	case Sync:
 		err = x.streams.Synchronize(ctx, x.leases[c.Stream].ID())
 	case Release:
@@ -134,7 +161,7 @@ func (x *execution) call(c Call, op int16) (err error) {
 }
 
 func (x *execution) alloc(ctx context.Context, c Call) error {
-	b, err := x.resource.Allocate(ctx, core.Request{Bytes: blockBytes, Stream: x.leases[c.Stream].ID()})
+	b, err := x.resource.Allocate(ctx, core.Request{Bytes: device.Unit * uint64(max(1, c.Units)), Stream: x.leases[c.Stream].ID()})
 	if err != nil {
 		return x.unlessDue(err, c)
 	}
@@ -207,6 +234,10 @@ func (x *execution) endOpen(ctx context.Context, l *openLaunch, kind Kind) error
 func (x *execution) unlessDue(err error, c Call) error {
 	p := x.program
 	switch {
+	case c.Units > 0 && errors.Is(err, core.ErrOutOfMemory):
+		x.refused++
+		x.refusals++
+		return nil
 	case errors.Is(err, core.ErrUseAfterFree):
 		if p.has(func(o Call) bool { return o.Kind == Free && o.uses()&c.uses() != 0 }) {
 			x.refused++

@@ -24,6 +24,7 @@ const (
 	noBlock program.Set = 0
 	a       program.Set = 1 << 0
 	b       program.Set = 1 << 1
+	c       program.Set = 1 << 2
 	both                = a | b
 	newest  program.Set = 1 << latest
 )
@@ -89,5 +90,5 @@ func Families(all bool) []*Family {
 		longest.setups, longest.Preemptions = setups(bases, tails()), 2
 		triples.Preemptions = 2
 	}
-	return []*Family{pairs, adopted, longer, longest, recycling, triples, small}
+	return append([]*Family{pairs, adopted, longer, longest, recycling, triples, small}, poolFamilies(all)...)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/proof"
 	"github.com/fencepost-gpu/fencepost/internal/proof/ctl"
 	"github.com/fencepost-gpu/fencepost/internal/proof/device"
 	"github.com/fencepost-gpu/fencepost/internal/proof/oracle"
@@ -31,6 +32,8 @@ type gate struct {
 	// before and after them.
 	under [5]underWay
 	fault error
+	// reused is whose memory blocks got since the set-up.
+	reused proof.Moves
 }
 
 type gateEvent struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fencepost-gpu/fencepost/internal/proof"
 	"github.com/fencepost-gpu/fencepost/internal/proof/ctl"
 	"github.com/fencepost-gpu/fencepost/internal/proof/oracle"
 )
@@ -48,7 +49,7 @@ func (x *execution) finish() error {
 		op++
 	}
 	v := x.gate.History.Judge()
-	if x.gate.givenUp != 0 { // its frees come behind all of the stream, on another
+	if x.gate.givenUp != 0 || x.program.pooled() { // see the package comment
 		v.Redundant, v.Extra = 0, 0
 	}
 	var text string
@@ -65,6 +66,33 @@ func (x *execution) finish() error {
 	return &Fault{Verdict: v, Cause: err, History: text}
 }
 
+// closePool looks whether the pool gives all of its pages back, and took none away too early.
+func (x *execution) closePool() error {
+	if !x.program.pooled() {
+		return nil
+	}
+	if err := x.resource.TrimPool(0); err != nil {
+		return err
+	}
+	for b := range x.blocks {
+		if x.gate.Torn(uint8(b)) {
+			return fmt.Errorf("%w: block %d", proof.ErrTorn, b)
+		}
+	}
+	if n := x.gate.Held(); n > 0 {
+		return fmt.Errorf("%w: %d", proof.ErrLeft, n)
+	}
+	return nil
+}
+
+// moves is what the pool did since the set-up.
+func (x *execution) moves() proof.Moves {
+	m, now := x.gate.reused, x.resource.Stats().OwnPool
+	m.NoteSince(&x.before, &now)
+	m.Refusals = min(1, x.refusals)
+	return m
+}
+
 // close lets the device execute all and looks whether everything came back.
 func (x *execution) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
@@ -75,6 +103,9 @@ func (x *execution) close() error {
 	}
 	if s := x.resource.Stats(); s.Outstanding().Blocks != 0 || s.OpenIntents != 0 || s.Poisoned != 0 || s.Failures > x.refused || s.Underflows != 0 {
 		return fmt.Errorf("the books at the end: %+v", s)
+	}
+	if err := x.closePool(); err != nil {
+		return err
 	}
 	for s, l := range x.leases {
 		if l != nil && (s != Adopted || x.gate.givenUp>>x.handle(uint8(s))&1 == 0) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fencepost-gpu/fencepost/internal/proof"
 	"github.com/fencepost-gpu/fencepost/internal/proof/ctl"
 )
 
@@ -11,6 +12,9 @@ import (
 type Total struct {
 	Programs uint64
 	ctl.Result
+	// Moves is what the runtime's own pool did after the set-up, in how many of the executions
+	// that were judged.
+	Moves proof.Moves
 	// Bounds are the families, as texts.
 	Bounds []string
 	// Missed, Redundant and Extra are as in [oracle.Verdict], Missed with wrong
@@ -27,6 +31,7 @@ func (t *Total) Add(o *Total) {
 	t.Executions += o.Executions
 	t.Steps += o.Steps
 	t.Ends += o.Ends
+	t.Moves.Add(o.Moves)
 	t.Missed += o.Missed
 	t.Redundant += o.Redundant
 	t.Extra += o.Extra
@@ -70,7 +75,8 @@ func Explore(families []*Family, own, of int) *Total {
 			if n++; n%of != own {
 				return true
 			}
-			result, err := Check(p, f.Preemptions)
+			result, moves, err := Check(p, f.Preemptions)
+			t.Moves.Add(moves)
 			t.Programs++
 			t.Executions += result.Executions
 			t.Steps += result.Steps

@@ -13,6 +13,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -53,13 +54,16 @@ func main() {
 	}
 }
 
-// oneAtATime is the exhaustive check of package proof.
+// oneAtATime is the exhaustive check of package proof, over the driver's pool and the runtime's own.
 func oneAtATime() *overlap.Total {
 	kinds := []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record}
 	b := proof.Bound{Bounds: program.Bounds{Streams: 3, Blocks: 3, Ops: 4, Kinds: kinds}, From: 1, Goroutines: 3}
+	pool := proof.Bound{Bounds: program.Bounds{Streams: 2, Blocks: 4, Ops: 4, Kinds: []program.Kind{program.Launch, program.Free, program.Reap},
+		Sizes: []uint8{proof.PoolUnits / 2, proof.PoolUnits, 2 * proof.PoolUnits}, Single: true}, From: 1, Goroutines: 2}
 	got, err := proof.Exhaust(b, runtime.GOMAXPROCS(0))
-	total := &overlap.Total{Programs: got.Programs, Bounds: []string{b.String()}}
-	if err != nil {
+	more, poolErr := proof.ExhaustWith(pool, runtime.GOMAXPROCS(0), func() (proof.Checker, error) { return proof.NewPoolRunner(pool.Streams) })
+	total := &overlap.Total{Programs: got.Programs + more.Programs, Bounds: []string{b.String(), pool.String()}}
+	if err := errors.Join(err, poolErr); err != nil {
 		total.Failure = err.Error()
 	}
 	return total
