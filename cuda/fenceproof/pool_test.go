@@ -74,6 +74,39 @@ func TestPoolKeepsTheOrder(t *testing.T) {
 	}
 }
 
+// TestGivenUpStreamsKeepTheirOrderOverThePool runs all programs in which an adopted stream that may
+// have memory is given up: its blocks are freed elsewhere then, and others get the memory from there.
+func TestGivenUpStreamsKeepTheirOrderOverThePool(t *testing.T) {
+	b := program.Bounds{Streams: 2, Blocks: 3, Ops: 5, Kinds: []program.Kind{program.Launch, program.Free, program.GiveUp, program.Reap}, Sizes: poolSizes[1:], Single: true}
+	want, floor := amount{11_926, 39_282}, proof.Moves{Reuses: 480, Splits: 120, Takeovers: 90, Steals: 300, Remaps: 10, Growths: 39_000, Refusals: 6000}
+	if testing.Short() || raceDetector {
+		b.Ops, want, floor = 4, amount{736, 1222}, proof.Moves{Reuses: 14, Splits: 3, Takeovers: 3, Steals: 9, Growths: 1200, Refusals: 130}
+	}
+	var got amount
+	var moves proof.Moves
+	b.Each(1, func(p program.Program) bool {
+		if !p.GivesUp() {
+			return true
+		}
+		got.programs++
+		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
+			got.schedules++
+			of, err := proof.CheckPool(b.Streams, p, s)
+			if err != nil {
+				t.Error(err)
+			}
+			moves.Add(of)
+			return !t.Failed()
+		})
+		return !t.Failed()
+	})
+	t.Logf("%d programs under %d schedules: %v", got.programs, got.schedules, moves)
+	if got != want && !t.Failed() {
+		t.Errorf("programs and schedules were %v, want %v", got, want)
+	}
+	requireMoves(t, moves, floor)
+}
+
 func exhaustPool(b proof.Bound) (total proof.Total, moves proof.Moves, err error) {
 	var mu sync.Mutex
 	var runners []*proof.Runner

@@ -63,6 +63,10 @@ type hosted struct {
 	device   *device.Device
 	// home is the stream of a block's allocation.
 	home [program.MaxBlocks]uint8
+	// ended are streams that were given up; backstop is where the blocks of those are freed, made for the
+	// first of them, and 0 before.
+	ended    map[uint8]bool
+	backstop uint8
 	// open are by operation the launches that have not ended; retired the blocks whose
 	// free waits for those.
 	open    map[uint8]program.Op
@@ -81,7 +85,7 @@ type hosted struct {
 // sizes. An allocation may be refused for want of memory: then only what has begun
 // is ended.
 func NewPoolRunner(streams int) (*Runner, error) {
-	h := &hosted{open: map[uint8]program.Op{}}
+	h := &hosted{open: map[uint8]program.Op{}, ended: map[uint8]bool{}}
 	r, err := newRunner(streams, false, nil, func(r *Runner) (backend, error) {
 		r.device.Hosted = true
 		h.device = r.device
@@ -96,14 +100,14 @@ func NewPoolRunner(streams int) (*Runner, error) {
 	return r, nil
 }
 
-// CheckPool is CheckOnce on a pool runner.
-func CheckPool(streams int, p program.Program, s Schedule) error {
+// CheckPool is CheckOnce on a pool runner, and says what the pool did.
+func CheckPool(streams int, p program.Program, s Schedule) (Moves, error) {
 	r, err := NewPoolRunner(streams)
 	if err != nil {
-		return err
+		return Moves{}, err
 	}
 	_, err = r.checkAndClose(p, s)
-	return err
+	return r.Moves(), err
 }
 
 // Moves is what the pool did in all runs.
@@ -186,7 +190,7 @@ func (h *hosted) endStep() error {
 	}
 	freed := h.retired &^ open
 	for b := range freed.All() {
-		if err := h.device.FreedOn(h.home[b], b, freed.Len() > 1); err != nil {
+		if err := h.device.FreedOn(h.freedOn(h.home[b]), b, freed.Len() > 1); err != nil {
 			return err
 		}
 	}
@@ -198,6 +202,17 @@ func (h *hosted) endStep() error {
 	}
 	h.told = h.told[:0]
 	return nil
+}
+
+// freedOn is the stream on which the blocks of a stream are freed.
+func (h *hosted) freedOn(stream uint8) uint8 {
+	if !h.ended[stream] {
+		return stream
+	}
+	if h.backstop == 0 {
+		h.backstop = h.device.Newest()
+	}
+	return h.backstop
 }
 
 // refuses reports whether an allocation was refused for want of memory, and ends the

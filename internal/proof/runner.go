@@ -149,6 +149,9 @@ func (r *Runner) giveUp(stream uint8) error {
 	if err := r.leases[stream].Release(); err != nil {
 		return err
 	}
+	if r.pool != nil {
+		r.pool.ended[r.handles[stream]] = true
+	}
 	return r.lease(int(stream))
 }
 

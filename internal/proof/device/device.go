@@ -184,6 +184,9 @@ func (d *Device) StreamCreate() (driver.Stream, error) {
 	return driver.Stream(d.made - 1), nil
 }
 
+// Newest is the stream that was made last.
+func (d *Device) Newest() uint8 { return d.made - 1 }
+
 // EventCreate makes an event.
 func (d *Device) EventCreate() (driver.Event, error) {
 	d.Calls.Creates++

@@ -125,7 +125,7 @@ func (t *trial) run(site, k int) (by []string, err error) {
 	case isolated:
 		err = proof.CheckIsolated(t.streams, t.program, t.schedule)
 	case overPool:
-		err = proof.CheckPool(t.streams, t.program, t.schedule)
+		_, err = proof.CheckPool(t.streams, t.program, t.schedule)
 	default:
 		_, err = proof.CheckOnce(t.streams, t.program, t.schedule)
 	}
