@@ -226,7 +226,7 @@ func (m *lanes) trim(keep uint64) error {
 	m.moving.Lock()
 	defer m.moving.Unlock()
 	return m.giveBack(func() error {
-		m.look()
+		_ = m.look() // a reap tells
 		if err := m.unmapUnused(keep); err != nil {
 			return err
 		}

@@ -132,8 +132,7 @@ func TestPagesOfSeveralStreamsInARowAreTakenTogether(t *testing.T) {
 	s := b.leases(3)
 	blocks := []core.Block{b.alloc(s[0], poolPage), b.alloc(s[1], poolPage), b.alloc(s[2], poolPage)}
 	for i, block := range blocks {
-		release := b.hold(s[i])
-		defer release()
+		b.hold(s[i])
 		b.launch(s[i], writes(block))
 	}
 	b.free(blocks...)

@@ -29,18 +29,18 @@ import (
 func main() {
 	table := flag.String("table", "", "print one table, with ratios to the column `LEAF`")
 	flag.Parse()
-	print := report
+	write := report
 	if *table != "" {
-		print = func(out io.Writer, r *results) error { return printTable(out, r, *table) }
+		write = func(out io.Writer, r *results) error { return printTable(out, r, *table) }
 	}
-	if err := run(flag.Args(), os.Stdin, os.Stdout, print); err != nil {
+	if err := run(flag.Args(), os.Stdin, os.Stdout, write); err != nil {
 		fmt.Fprintln(os.Stderr, "benchratio:", err)
 		os.Exit(1)
 	}
 }
 
 // run reads the files, or in if there are none, and prints the results.
-func run(paths []string, in io.Reader, out io.Writer, print func(io.Writer, *results) error) error {
+func run(paths []string, in io.Reader, out io.Writer, write func(io.Writer, *results) error) error {
 	results := newResults()
 	if len(paths) == 0 {
 		if err := results.read(in); err != nil {
@@ -52,5 +52,5 @@ func run(paths []string, in io.Reader, out io.Writer, print func(io.Writer, *res
 			return err
 		}
 	}
-	return print(out, results)
+	return write(out, results)
 }
