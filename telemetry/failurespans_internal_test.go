@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"testing"
+	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -52,3 +53,22 @@ func (drop) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 func (drop) OnEnd(sdktrace.ReadOnlySpan)                     {}
 func (drop) Shutdown(context.Context) error                  { return nil }
 func (drop) ForceFlush(context.Context) error                { return nil }
+
+// A goroutine that waited for the lock brings the second before. That is no new one; but the
+// time of day may be set back, which is.
+func TestTheLimitOfASecondHoldsForWhoComesLate(t *testing.T) {
+	var s eventSpans
+	now := time.Unix(1000, 0)
+	admitted := 0
+	for i := range 3 * MaxEventSpans {
+		if s.admit(now.Add(-time.Duration(i%2) * time.Second)) {
+			admitted++
+		}
+	}
+	if admitted != MaxEventSpans {
+		t.Errorf("%d are admitted in a second", admitted)
+	}
+	if !s.admit(now.Add(time.Second)) || !s.admit(now.Add(-time.Hour)) {
+		t.Error("another second admits nothing")
+	}
+}
