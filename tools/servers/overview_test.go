@@ -76,9 +76,9 @@ type chronicle struct {
 // step is how long each level is held: longer than a scrape takes.
 const step = 3 * time.Second
 
-func (c *chronicle) begin(t *testing.T) {
+func (c *chronicle) begin(t *testing.T, resource string) {
 	t.Helper()
-	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "ledger", Budget: 64 << 20})
+	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "ledger", Budget: 64 << 20, Resource: resource})
 	must(t, err)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(rt.Collector())
@@ -331,7 +331,7 @@ func scrapedSince(t *testing.T, w watcher, one time.Time) bool {
 func TestTheOverviewSaysWhatIsTrue(t *testing.T) {
 	t.Parallel()
 	c := &chronicle{address: "127.0.0.1:" + freePort(t)}
-	c.begin(t)
+	c.begin(t, fencepost.Pool) // of which all panels show something
 	w := startPrometheus(t, fmt.Sprintf("global: {scrape_interval: %v, scrape_timeout: %v}\nscrape_configs:\n  - job_name: chronicle\n    static_configs: [{targets: [%q]}]\n", scrapeInterval, scrapeInterval, c.address))
 	v := &vigil{panels: overviewPanels(t), seen: map[string]bool{}}
 	for begin := time.Now(); time.Since(begin) < *watchFor && !t.Failed(); time.Sleep(*watchEvery) {
@@ -351,7 +351,7 @@ func TestTheOverviewSaysWhatIsTrue(t *testing.T) {
 	}
 	c.stop()
 	v.wantEnded(t, w)
-	c.begin(t)
+	c.begin(t, fencepost.Async)
 	if !until(t.Context(), beginTime, func() bool { _, up := lastScrape(t, w); return up }) {
 		t.Fatal("it is not started again")
 	}
