@@ -11,7 +11,8 @@ cpp_extension.load(
     extra_include_paths=[str(here)],
     extra_cflags=["-O3", "-DNDEBUG"],
     # The libraries that PyTorch's own need are found when the program starts.
-    extra_ldflags=["-pthread", "-Wl,--allow-shlib-undefined"],
+    # One of them is used by nothing but its registration.
+    extra_ldflags=["-pthread", "-Wl,--allow-shlib-undefined", "-Wl,--no-as-needed"],
     build_directory=sys.argv[1],
     with_cuda=True,
     is_python_module=False,
