@@ -103,7 +103,7 @@ func TestTheMetricsEqualTheStats(t *testing.T) {
 
 func TestTheMetricsOfThePoolAreThoseOfItsBackend(t *testing.T) {
 	own := []string{"gpumem_pool_fragmented_bytes", "gpumem_pool_limit_bytes", "gpumem_pool_moves_total", "gpumem_pool_moved_bytes_total", "gpumem_pool_move_seconds_total"}
-	rt := e2e.Open(t, fencepost.Config{Guard: "off"})
+	rt := e2e.Open(t, fencepost.Config{Guard: "off", Resource: fencepost.Async})
 	e2e.Free(t, rt, e2e.Allocate(t, rt, 5<<20, core.DefaultStream, "freed"))
 	e2e.Succeed(t, "draining", rt.Drain(t.Context()))
 	got, st := e2e.Scrape(t, rt), rt.Stats()
