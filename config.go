@@ -98,7 +98,9 @@ type Config struct {
 	// runs under compute-sanitizer; see [cuda.StreamPoolConfig].
 	// FENCEPOST_DEVICE_ORDER, 1 or 0.
 	DeviceOrder bool
-	// Async configures the backend if Resource is Async, and Pool if it is Pool.
+	// Async configures the backend if Resource is Async, and Pool if it is Pool; the other
+	// is not looked at. Pool's Limit is in FENCEPOST_POOL_LIMIT, with an optional suffix KiB, MiB
+	// or GiB, its TrimAfter in FENCEPOST_POOL_TRIM_AFTER, such as 30s.
 	// With a negative ReapInterval nothing calls the device in the background: its
 	// memory is read once, by Open, and the guard tells what it finds by later
 	// operations alone.

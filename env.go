@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
@@ -33,6 +34,8 @@ var variables = [...]Variable{
 	{"FENCEPOST_SIM_BYTES", "Sim.Bytes", "memory of the simulated device"},
 	{"FENCEPOST_SIM_UUID", "Sim.UUID", "what the simulated device says it is"},
 	{"FENCEPOST_RESOURCE", "Resource", "the backend: async, pool or direct"},
+	{"FENCEPOST_POOL_LIMIT", "Pool.Limit", "bytes of the device that the pool may hold"},
+	{"FENCEPOST_POOL_TRIM_AFTER", "Pool.TrimAfter", "time after which the pool gives free memory back"},
 	{"FENCEPOST_STREAMS", "Streams", "stream leases at a time"},
 	{"FENCEPOST_DEVICE_ORDER", "DeviceOrder", "waits for compute-sanitizer: 1 or 0"},
 	{"FENCEPOST_BUDGET", "Budget", "bytes that may be charged"},
@@ -98,6 +101,10 @@ func set(field any, value string) (err error) {
 		}
 	case *uint64:
 		*to, err = ParseBytes(value)
+	case *time.Duration:
+		if *to, err = time.ParseDuration(value); err != nil {
+			err = errors.New("write a time with its unit, such as 500ms, 30s or 5m")
+		}
 	case *[]core.Tag:
 		*to, err = operators.ParseTags(value)
 	case *telemetry.Level:

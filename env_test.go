@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
@@ -42,6 +43,29 @@ func TestTheEnvironmentOverridesTheConfig(t *testing.T) {
 	}
 	if s := rt.GuardStatus(); s.Policy != fencepost.PolicyRefuse || !slices.Equal(s.HuntTags, []string{"sort.keys", "join.table"}) || rt.Incidents() == nil {
 		t.Errorf("%+v, incidents in %v", s, rt.Incidents())
+	}
+}
+
+func TestTheEnvironmentSetsThePool(t *testing.T) {
+	t.Setenv("FENCEPOST_POOL_LIMIT", "8 MiB")
+	t.Setenv("FENCEPOST_POOL_TRIM_AFTER", "50ms")
+	cfg := fencepost.Config{Resource: fencepost.Pool, Guard: "off", Pool: cuda.PoolConfig{Limit: 64 << 20, TrimAfter: -1, ReapInterval: time.Millisecond}}
+	rt := e2e.OpenDirty(t, cfg)
+	if limit := rt.Stats().OwnPool.Limit; limit != 8<<20 {
+		t.Errorf("the pool may hold %d bytes", limit)
+	}
+	if _, err := rt.Allocate(t.Context(), core.Request{Bytes: 9 << 20}); !errors.Is(err, core.ErrOutOfMemory) {
+		t.Errorf("allocated beyond the limit: %v", err)
+	}
+	e2e.Free(t, rt, e2e.Allocate(t, rt, 4<<20, core.DefaultStream, "burst"))
+	for deadline := time.Now().Add(time.Minute); rt.Stats().Reserved > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the pool gives nothing back by itself: %+v", rt.Stats().OwnPool)
+		}
+	}
+	t.Setenv("FENCEPOST_RESOURCE", "async") // whose pool they are not of
+	if rt := e2e.Open(t, cfg); rt.Stats().OwnPool != (core.OwnPoolStats{}) {
+		t.Errorf("the driver's pool has %+v", rt.Stats().OwnPool)
 	}
 }
 
@@ -80,6 +104,10 @@ func TestABadVariableIsNamedInTheRefusal(t *testing.T) {
 		{"FENCEPOST_SIM_BYTES", "99999999TiB"},
 		{"FENCEPOST_SIM_UUID", "mine"},
 		{"FENCEPOST_RESOURCE", "managed"},
+		{"FENCEPOST_POOL_LIMIT", "8GB"},
+		{"FENCEPOST_POOL_LIMIT", "-1"},
+		{"FENCEPOST_POOL_TRIM_AFTER", "soon"},
+		{"FENCEPOST_POOL_TRIM_AFTER", "30"},
 		{"FENCEPOST_STREAMS", "many"},
 		{"FENCEPOST_STREAMS", "-1"},
 		{"FENCEPOST_STREAMS", "9999999999999999999999"},
@@ -107,6 +135,21 @@ func TestABadVariableIsNamedInTheRefusal(t *testing.T) {
 				t.Errorf("got %v, want an InvalidRequestError that names the variable", err)
 			}
 		})
+	}
+}
+
+// The device says how long a page is, so the pool's limit is judged when it is made.
+func TestALimitOfLessThanAPageIsNamedAsItWasSet(t *testing.T) {
+	open := func() (*core.InvalidRequestError, bool) {
+		_, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Resource: fencepost.Pool, Pool: cuda.PoolConfig{Limit: 4096}})
+		return errors.AsType[*core.InvalidRequestError](err)
+	}
+	if e, ok := open(); !ok || e.Field != "Pool.Limit" || !strings.Contains(e.Reason, "at least 2097152") {
+		t.Errorf("the configuration: %v", e)
+	}
+	t.Setenv("FENCEPOST_POOL_LIMIT", "4KiB")
+	if e, ok := open(); !ok || e.Field != "FENCEPOST_POOL_LIMIT" || !strings.Contains(e.Reason, "at least 2097152") {
+		t.Errorf("the variable: %v", e)
 	}
 }
 

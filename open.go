@@ -164,6 +164,9 @@ func (r *Runtime) base(cfg Config) (core.Resource, error) {
 	default:
 		base, err = cuda.NewAsyncResource(r.driver, r.streams, cfg.Async)
 	}
+	if e, ok := errors.AsType[*core.InvalidRequestError](err); ok && cfg.Resource == Pool && e.Field == "Limit" {
+		return nil, invalid("Pool.Limit", e.Reason)
+	}
 	if err != nil {
 		return nil, err
 	}

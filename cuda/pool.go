@@ -68,7 +68,7 @@ func NewPoolResource(drv driver.Driver, streams *StreamPool, cfg PoolConfig) (*P
 	}
 	limit := cfg.Limit / page * page
 	if cfg.Limit != 0 && limit == 0 {
-		return nil, &core.InvalidRequestError{Op: "NewPoolResource", Field: "Limit", Reason: fmt.Sprintf("%d bytes are less than a page of %d", cfg.Limit, page)}
+		return nil, &core.InvalidRequestError{Op: "NewPoolResource", Field: "Limit", Reason: fmt.Sprintf("%d bytes are less than a page: say at least %d, or 0 for no limit", cfg.Limit, page)}
 	}
 	if err := streams.claimFor("NewPoolResource"); err != nil {
 		return nil, err

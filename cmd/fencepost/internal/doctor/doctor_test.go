@@ -155,6 +155,7 @@ func TestEachProblemSaysWhatToDo(t *testing.T) {
 		"hidden devices":    {machine().with(map[string]string{"CUDA_VISIBLE_DEVICES": "-1"}), "auto", Note, `CUDA_VISIBLE_DEVICES="-1" hides every device`, "unset it"},
 		"an override":       {machine().with(map[string]string{"FENCEPOST_DEVICE": "sim"}), "cuda", Warning, "FENCEPOST_DEVICE=sim overrides", "unset FENCEPOST_DEVICE"},
 		"a typing error":    {machine().with(map[string]string{"FENCEPOST_DEVCE": "cuda"}), "auto", Warning, "FENCEPOST_DEVCE is no variable of Fencepost and has no effect; the nearest known name is FENCEPOST_DEVICE", "correct its name"},
+		"a pool not chosen": {machine().with(map[string]string{"FENCEPOST_POOL_LIMIT": "1GiB"}), "auto", Note, "FENCEPOST_POOL_LIMIT has no effect: the backend is async", "FENCEPOST_RESOURCE=pool"},
 		"MPS":               {machine().withFile("tmp/nvidia-mps/control", ""), "auto", Note, "/tmp/nvidia-mps", "nothing"},
 		"WSL":               {machine().withFile("dev/dxg", ""), "auto", Note, "this is WSL", "nothing"},
 		"a failed test":     {machine().failing("compare", "word 3 came back wrong"), "auto", Severe, `failed at "compare": word 3`, "docs/gpu.md"},
@@ -182,6 +183,10 @@ func TestWhatABackendDoesNotNeedIsNoProblem(t *testing.T) {
 	}
 	if r := Collect(t.Context(), poolless, fencepost.Config{Resource: fencepost.Pool}); len(r.Problems) > 0 {
 		t.Errorf("pool: %+v", r.Problems)
+	}
+	limited := machine().with(map[string]string{"FENCEPOST_POOL_LIMIT": "1GiB", "FENCEPOST_POOL_TRIM_AFTER": ""})
+	if r := Collect(t.Context(), limited, fencepost.Config{Resource: fencepost.Pool}); len(r.Problems) > 0 {
+		t.Errorf("the pool's settings, over the pool: %+v", r.Problems)
 	}
 	mapless := machine().withDevice(func(d *libcuda.Description) { d.VirtualMemory = false })
 	for backend, want := range map[string]int{fencepost.Async: 0, fencepost.Direct: 0, fencepost.Pool: 1} {

@@ -15,6 +15,7 @@ func (r *Report) judge(cfg fencepost.Config) {
 	if cfg.Device == fencepost.CUDA && r.Asked != fencepost.CUDA {
 		r.say(Warning, "a GPU was asked for, and FENCEPOST_DEVICE="+r.Asked+" overrides that", "unset FENCEPOST_DEVICE")
 	}
+	r.judgePoolSettings()
 	if !r.OK && !r.noDriver() {
 		r.say(Severe, fmt.Sprintf("the self-test failed at %q: %s", r.SelfTest.Step, r.SelfTest.Error), r.selfTestFix())
 	}
@@ -24,6 +25,15 @@ func (r *Report) judge(cfg fencepost.Config) {
 		r.judgeDevice(d)
 	}
 	r.judgeHost()
+}
+
+// judgePoolSettings says that settings of the pool are not looked at by another backend.
+func (r *Report) judgePoolSettings() {
+	for _, s := range r.Settings {
+		if strings.HasPrefix(s.Name, "FENCEPOST_POOL_") && s.Value != "" && r.Resource != fencepost.Pool {
+			r.say(Note, fmt.Sprintf("%s has no effect: the backend is %s", s.Name, r.Resource), "set FENCEPOST_RESOURCE=pool, or unset it")
+		}
+	}
 }
 
 // noDriver is whether the driver's error is why the self-test failed.
