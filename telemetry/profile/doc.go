@@ -27,6 +27,10 @@
 // estimates the truth by stack and gives up the sum; a ledger that other
 // figures are compared with must not do that.
 //
+// What a pool has cached is in no block, so no sample has it. A comment for each device says
+// what its pool holds, and how much of that is cached and, of a pool of the runtime's own, fragmented:
+// pprof prints it with -comments, and the text has it below its first line.
+//
 // # Labels
 //
 //	tag     the tag of the blocks; absent from the unsampled part of allocations

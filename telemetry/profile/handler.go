@@ -103,6 +103,7 @@ func delta(ctx context.Context, sources []Source, d time.Duration) (*profile.Pro
 	if err != nil {
 		return nil, err
 	}
+	p.Comments = after.Comments
 	p.TimeNanos, p.DurationNanos = after.TimeNanos, after.TimeNanos-before.TimeNanos
 	return p, nil
 }

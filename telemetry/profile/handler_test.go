@@ -63,10 +63,19 @@ func TestDebugGivesText(t *testing.T) {
 	}
 }
 
+// holding has a pool that holds what is live.
+type holding struct{ *coretest.Fake }
+
+func (h holding) Stats() core.Stats {
+	st := h.Fake.Stats()
+	st.Reserved = st.Live.Bytes
+	return st
+}
+
 func TestSecondsGiveWhatChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, blocks := fake(t, 100, 200)
-		h := profile.Handler(profile.Source{Resource: f, Allocations: profile.NewAllocations(f)})
+		h := profile.Handler(profile.Source{Resource: holding{f}, Allocations: profile.NewAllocations(f)})
 		go func() {
 			time.Sleep(time.Second)
 			_, _ = f.Deallocate(t.Context(), blocks[0].ID)
@@ -79,6 +88,9 @@ func TestSecondsGiveWhatChanged(t *testing.T) {
 		}
 		if p.DurationNanos != int64(2*time.Second) || p.DefaultSampleType != "inuse_space" {
 			t.Errorf("duration %d, default %q", p.DurationNanos, p.DefaultSampleType)
+		}
+		if len(p.Comments) != 1 || !strings.HasPrefix(p.Comments[0], "device 0: the pool holds 207 bytes") {
+			t.Errorf("of the pool at the end it says %q", p.Comments)
 		}
 		bytes := map[string]int64{}
 		var allocated int64

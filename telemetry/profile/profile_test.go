@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/telemetry/profile"
 )
 
@@ -155,5 +157,35 @@ func TestDevicesAreToldApart(t *testing.T) {
 	p := written(t, profile.Source{Resource: one}, profile.Source{Resource: two})
 	if a, b := inUse(p, "device", "0"), inUse(p, "device", "1"); a.Bytes != 100 || b != (core.Amount{Bytes: 203, Blocks: 2}) {
 		t.Errorf("device 0 has %+v, device 1 %+v", a, b)
+	}
+}
+
+func TestACommentSaysWhatThePoolHolds(t *testing.T) {
+	for _, resource := range []string{fencepost.Async, fencepost.Pool} {
+		rt := e2e.Open(t, fencepost.Config{Device: fencepost.Sim, Resource: resource, Guard: "off"})
+		source := profile.Source{Resource: rt.Resource()}
+		if p := written(t, source); len(p.Comments) > 0 {
+			t.Errorf("%s holds nothing, and the profile says %q", resource, p.Comments)
+		}
+		live := allocate(t, rt, 3<<20, 0, "rows")
+		free(t, rt, allocate(t, rt, 5<<20, 0, "rows"))
+		if err := rt.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p, st := written(t, source), rt.Stats()
+		if st.Cached == 0 || len(p.Comments) != 1 || !strings.HasPrefix(p.Comments[0], fmt.Sprintf("device 0: the pool holds %d bytes, and %d of them are cached", st.Reserved, st.Cached)) {
+			t.Errorf("%s holds %d bytes, %d cached, and the profile says %q", resource, st.Reserved, st.Cached, p.Comments)
+		}
+		if want := resource == fencepost.Pool; want != strings.HasSuffix(p.Comments[0], fmt.Sprintf("; %d of those are fragmented", st.OwnPool.Fragmented)) {
+			t.Errorf("%s: %q, %d are fragmented", resource, p.Comments, st.OwnPool.Fragmented)
+		}
+		if sum := inUse(p, "", ""); sum.Bytes != 3<<20 {
+			t.Errorf("%s: the samples sum up to %+v", resource, sum)
+		}
+		var text strings.Builder
+		if err := profile.Write(&text, 1, source); err != nil || strings.Count(text.String(), p.Comments[0]+"\n") != 1 {
+			t.Errorf("%s: %v\n%s", resource, err, text.String())
+		}
+		free(t, rt, live)
 	}
 }

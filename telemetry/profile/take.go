@@ -27,6 +27,11 @@ func Take(sources ...Source) (*profile.Profile, error) {
 	at := time.Now()
 	p := build(collect(sources, MaxSamples))
 	p.TimeNanos = at.UnixNano()
+	for _, s := range sources {
+		if text := s.comment(); text != "" {
+			p.Comments = append(p.Comments, text)
+		}
+	}
 	if err := p.CheckValid(); err != nil {
 		return nil, err
 	}

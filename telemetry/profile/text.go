@@ -21,6 +21,9 @@ func writeText(w io.Writer, p *profile.Profile) error {
 		}
 	}
 	fmt.Fprintf(out, "gpumem profile: %d bytes in %d blocks in use, %d bytes in %d blocks ever allocated\n", sum[3], sum[2], sum[1], sum[0])
+	for _, comment := range p.Comments {
+		fmt.Fprintln(out, comment)
+	}
 	slices.SortStableFunc(p.Sample, bySize)
 	for _, s := range p.Sample {
 		fmt.Fprintf(out, "\n%d bytes in %d [%d bytes in %d] @ %s\n", s.Value[3], s.Value[2], s.Value[1], s.Value[0], labelText(s))

@@ -77,6 +77,7 @@ func TestGoToolPprofReadsTheProfile(t *testing.T) {
 		{"top", []string{"-top", "-cum", "-unit=MB", before}, []string{`^Type: inuse_space`, ` 4MB .* \S*profile_test\.buildIndex`, ` 4MB .*\(\*held\)\.add`}, "debugguard"},
 		{"objects", []string{"-top", "-cum", "-sample_index=inuse_objects", after}, []string{`^Type: inuse_objects`, ` 2 .*loadColumn`}, "buildIndex"},
 		{"allocated", []string{"-top", "-sample_index=alloc_space", after}, []string{`^Type: alloc_space`, `unsampled$`}, "No samples"},
+		{"pool", []string{"-comments", after}, []string{`^device 0: the pool holds \d+ bytes, and \d+ of them are cached`}, "profile_test"},
 		{"difference", []string{"-top", "-cum", "-unit=MB", "-diff_base=" + before, after}, []string{` -4MB .*buildIndex`, ` 4MB .*loadColumn`}, ""},
 		{"tag as root", []string{"-top", "-cum", "-unit=MB", "-tagroot=tag", after}, []string{` 4MB .* column$`}, ""},
 		{"one tag", []string{"-top", "-cum", "-unit=MB", "-tagfocus=tag=index", before}, []string{`buildIndex`}, "crumbs"},
