@@ -171,6 +171,18 @@ func (r *Runtime) PoolStats() (reserved, reservedHigh, used, usedHigh uint64, er
 	return r.pool.PoolStats()
 }
 
+// Drift is what the books have of the pool less what that has, in bytes: zero, or there is a bug
+// or somebody works around the runtime. ok is false if no moment was quiet enough to compare
+// them, and of a Direct stack, which has no pool. It makes driver calls, which
+// [Runtime.DeviceMemory] does once a second in the background; see
+// [cuda.AsyncResource.Drift].
+func (r *Runtime) Drift() (bytes int64, ok bool, err error) {
+	if err := r.refuseClosed("Drift"); err != nil {
+		return 0, false, err
+	}
+	return r.backend.Drift()
+}
+
 // TrimPool gives memory of the pool that nobody has allocated back to
 // the device, until the pool holds at most keep bytes; see
 // [cuda.AsyncResource.TrimPool]. It may block in the driver, and does not

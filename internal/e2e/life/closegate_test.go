@@ -64,6 +64,7 @@ func TestNothingReachesTheDeviceAfterAnUnfinishedClose(t *testing.T) {
 		"Apply":       func() error { return rt.Guard().Apply(t.Context(), debugguard.Setting{Mode: debugguard.Off}) },
 		"SetMode":     func() error { return rt.Guard().SetMode(t.Context(), debugguard.Ledger) },
 		"TrimPool":    func() error { return rt.TrimPool(t.Context(), 0) },
+		"Drift":       func() error { _, _, err := rt.Drift(); return err },
 		"PoolStats":   func() error { _, _, _, _, err := rt.PoolStats(); return err },
 		"Drain":       func() error { return rt.Drain(ended) },
 		"ReapPending": func() error { return rt.ReapPending(t.Context()) },

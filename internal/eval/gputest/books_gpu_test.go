@@ -18,6 +18,9 @@ func (b *bench) agree(when string) {
 	if ours := s.Live.Bytes + s.Quarantined.Bytes; ours != used {
 		b.Errorf("%s: %d bytes live and in quarantine, %d by the driver's pool: a drift of %d", when, ours, used, int64(ours)-int64(used))
 	}
+	if drift, ok, err := b.Drift(); drift != 0 || !ok || err != nil {
+		b.Errorf("%s: a drift of %d bytes (%v, %v)", when, drift, ok, err)
+	}
 }
 
 // The books are compared while the stream is stalled, so that what they say is

@@ -30,23 +30,21 @@ func (p *player) measure() error {
 	return p.measureDrift()
 }
 
-// measureDrift compares the books with the driver's pool. Pending frees are
-// in neither: the pool's used bytes fall when a free is queued.
+// measureDrift compares the books with the pool, while nothing is under way.
 func (p *player) measureDrift() error {
 	if p.cfg.Pool == nil {
 		return nil
 	}
-	_, reservedHigh, used, _, err := p.cfg.Pool.PoolStats()
+	_, reservedHigh, _, _, err := p.cfg.Pool.PoolStats()
 	if err != nil {
 		return err
 	}
-	stats := p.cfg.Runtime.Stats()
-	drift := int64(stats.Live.Bytes+stats.Quarantined.Bytes) - int64(used)
+	p.report.PeakReserved = reservedHigh
+	drift, _, err := p.cfg.Pool.Drift()
 	if drift != 0 {
 		p.report.Drift = drift
 	}
-	p.report.PeakReserved = reservedHigh
-	return nil
+	return err
 }
 
 func (p *player) listLeftLive(left []held) {

@@ -41,7 +41,7 @@ type Report struct {
 	// PeakReserved is the most that the driver's pool held of the device.
 	PeakReserved uint64 `json:"peak_reserved_bytes"`
 	// Drift is the difference between what the runtime's books and the
-	// driver's pool say is allocated, taken when the device was idle, before
+	// pool say is allocated, taken when nothing was under way, before
 	// the blocks left live were freed and after.
 	Drift int64 `json:"drift_bytes"`
 	// LeftLive are the blocks that the trace did not free, by allocating

@@ -66,14 +66,12 @@ func (d *Demo) Measure(ctx context.Context) error {
 	if err := d.rt.Drain(ctx); err != nil {
 		return err
 	}
-	_, reservedHigh, used, _, err := d.rt.PoolStats()
-	if err != nil {
+	var err error
+	if _, d.peakReserved, _, _, err = d.rt.PoolStats(); err != nil {
 		return err
 	}
-	d.peakReserved = reservedHigh
-	stats := d.rt.Stats()
-	d.drift = int64(stats.Live.Bytes+stats.Quarantined.Bytes) - int64(used)
-	return nil
+	d.drift, _, err = d.rt.Drift() // nothing is under way
+	return err
 }
 
 // Run works until ctx ends or something fails, and plants the bug in between.

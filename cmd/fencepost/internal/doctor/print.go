@@ -122,6 +122,9 @@ func (r *Report) printSelfTest(p printer) {
 		p.line("stack", "%s", t.Stack)
 		p.line("budget", "%s", sizes.Text(t.Budget))
 	}
+	if t.Pool != nil {
+		p.line("pool", "%s", t.Pool)
+	}
 	switch {
 	case t.OK:
 		p.line("result", "ok in %.0f ms: allocated, filled, copied back, compared, freed%s", t.Milliseconds,
@@ -131,6 +134,15 @@ func (r *Report) printSelfTest(p printer) {
 	default:
 		p.line("result", "failed at %q: %s", t.Step, t.Error)
 	}
+}
+
+// String is the pool in a line.
+func (p *Pool) String() string {
+	text := fmt.Sprintf("%s held, %s of it cached", sizes.Text(p.Reserved), sizes.Text(p.Cached))
+	if !p.Own {
+		return "the driver's, " + text
+	}
+	return fmt.Sprintf("our own, %s, %s fragmented, %s", text, sizes.Text(p.Fragmented), limit(p.Limit))
 }
 
 func (r *Report) printProblems(p printer) {

@@ -114,6 +114,8 @@ type SelfTest struct {
 	Stack  string                  `json:"stack,omitempty"`
 	// Budget is the limit in force.
 	Budget uint64 `json:"budget,omitempty"`
+	// Pool is what the pool had when all of the test was freed; nil without a pool.
+	Pool *Pool `json:"pool,omitempty"`
 	// RedZones is whether the device compared the red zones around a block. A
 	// budget with no room for them leaves them out.
 	RedZones bool `json:"red_zones_verified"`
@@ -121,6 +123,18 @@ type SelfTest struct {
 	Step         string  `json:"step"`
 	Error        string  `json:"error,omitempty"`
 	Milliseconds float64 `json:"milliseconds"`
+}
+
+// Pool is the memory that the backend shares out.
+type Pool struct {
+	// Reserved is what it holds of the device, and Cached the part that is in no block.
+	Reserved uint64 `json:"reserved_bytes"`
+	Cached   uint64 `json:"cached_bytes"`
+	// Own is whether it is the runtime's own, and Fragmented the part of Cached that lies in no
+	// wholly free page of it. Limit is what it may hold, 0 for no limit.
+	Own        bool   `json:"own"`
+	Fragmented uint64 `json:"fragmented_bytes"`
+	Limit      uint64 `json:"limit_bytes"`
 }
 
 // Severities of problems.

@@ -85,7 +85,25 @@ func (t *SelfTest) use(ctx context.Context, rt *fencepost.Runtime) (err error) {
 	t.Step = "verify the red zones"
 	err = rt.Drain(ctx)
 	t.RedZones = rt.Guard().GuardStats().Verified > 0
-	return err
+	if err != nil {
+		return err
+	}
+	t.Step = "compare the books with the pool"
+	return t.lookAtPool(rt)
+}
+
+// lookAtPool reads the pool, and demands that the books agree with it.
+func (t *SelfTest) lookAtPool(rt *fencepost.Runtime) error {
+	drift, ok, err := rt.Drift()
+	if err != nil || !ok {
+		return err // without a pool there is nothing to compare
+	}
+	if drift != 0 {
+		return fmt.Errorf("the books differ from the pool's by %d bytes", drift)
+	}
+	st := rt.Stats() // of this reading
+	t.Pool = &Pool{Reserved: st.Reserved, Cached: st.Cached, Own: st.OwnPool.Present, Fragmented: st.OwnPool.Fragmented, Limit: st.OwnPool.Limit}
+	return nil
 }
 
 // second is another stream than the one that is leased, and how to give it

@@ -2,19 +2,64 @@ package doctor
 
 import (
 	"context"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
 )
 
 func TestTheSelfTestPassesOnTheSimulatedDevice(t *testing.T) {
-	for _, resource := range []string{fencepost.Async, fencepost.Direct} {
+	for _, resource := range []string{fencepost.Async, fencepost.Pool, fencepost.Direct} {
 		got := Test(t.Context(), fencepost.Config{Device: fencepost.Sim, Resource: resource})
 		if !got.OK || got.Step != "done" || got.Device.Kind != fencepost.Sim || got.Budget == 0 {
 			t.Errorf("%s: %+v", resource, got)
 		}
+	}
+}
+
+func TestTheSelfTestSaysWhatThePoolHas(t *testing.T) {
+	for resource, want := range map[string]string{
+		fencepost.Async: `pool the driver's, \S+ MiB held, \S+ \S+ of it cached result`,
+		fencepost.Pool:  `pool our own, \S+ MiB held, \S+ \S+ of it cached, \S+ \S+ fragmented, at most 64.0 MiB result`,
+	} {
+		got := Test(t.Context(), fencepost.Config{Device: fencepost.Sim, Resource: resource, Pool: cuda.PoolConfig{Limit: 64 << 20}})
+		if p := got.Pool; p == nil || p.Reserved == 0 || p.Cached == 0 || p.Cached > p.Reserved || p.Fragmented > p.Cached {
+			t.Errorf("%s: %+v", resource, p)
+		}
+		if text := resultText(got); !regexp.MustCompile(want).MatchString(text) {
+			t.Errorf("%s: %s", resource, text)
+		}
+	}
+	if got := Test(t.Context(), fencepost.Config{Device: fencepost.Sim, Resource: fencepost.Direct}); got.Pool != nil || strings.Contains(resultText(got), "pool") {
+		t.Errorf("direct: %+v", got)
+	}
+}
+
+// lying says that its pools have handed out more than they have.
+type lying struct{ driver.Driver }
+
+func (l lying) Unwrap() driver.Driver { return l.Driver }
+
+func (l lying) PoolStats(p driver.Pool) (driver.PoolStats, error) {
+	st, err := l.Driver.PoolStats(p)
+	st.Used += 4096
+	return st, err
+}
+
+func TestTheSelfTestComparesTheBooksWithThePool(t *testing.T) {
+	device, err := sim.Open(sim.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = device.Close() }()
+	got := Test(t.Context(), fencepost.Config{Driver: lying{device}})
+	if got.OK || got.Step != "compare the books with the pool" || !strings.Contains(got.Error, "by -4096 bytes") {
+		t.Errorf("%+v", got)
 	}
 }
 
