@@ -103,8 +103,10 @@ func (b *block) distance(at uint64) uint64 {
 
 // beside is the live block in whose slack a range begins, or that it touches.
 func (h *heap) beside(r Range) *block {
-	if n := h.nodeAt(r.Ptr); n != nil && !n.free {
-		return n.blk
+	if n := h.nodeAt(r.Ptr); n != nil {
+		if b := n.slackOf(r.Ptr); b != nil {
+			return b
+		}
 	}
 	if b := h.blockAt(r.Ptr - 1); b != nil {
 		return b

@@ -30,7 +30,9 @@
 // it as a free by the host. Work that was queued before it and reaches what was
 // mapped there since is reported too. Memory is at one place at a time; it reads
 // as zero at first, and as noise when it is mapped again. Mappings of one reserved
-// range that lie in a row are one memory: no bound is between them.
+// range that lie in a row are one memory: no bound is between them. Where a program
+// tells of the blocks that it cuts out of them ([Device.BlockBegins]), those are judged
+// instead, as a pool's are, and that each begins after the end of what was there.
 //
 // # Capture
 //

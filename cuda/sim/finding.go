@@ -22,7 +22,9 @@ const (
 	UseBeforeAlloc Kind = "use-before-alloc"
 	// UseAfterFree: an access enqueued when the block's free had been.
 	UseAfterFree Kind = "use-after-free"
-	// FreeRace: a free that is not ordered after an access.
+	// FreeRace: a free that is not ordered after an access; in mapped memory that blocks
+	// are cut out of ([Device.BlockBegins]) also one that the next block there, or the
+	// unmap, is not ordered after.
 	FreeRace Kind = "free-race"
 	// Undeclared: a kernel touched what its launch did not declare.
 	Undeclared Kind = "undeclared"

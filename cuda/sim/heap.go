@@ -63,10 +63,8 @@ func (h *heap) nodeAt(addr uint64) *node {
 
 // blockAt returns the live block that holds addr, nil if none does.
 func (h *heap) blockAt(addr uint64) *block {
-	if n := h.nodeAt(addr); n != nil && !n.free && addr < n.blk.end() {
-		return n.blk
-	}
-	return nil
+	b, _ := h.meant(addr)
+	return b
 }
 
 // live returns the node of the live block that begins at ptr, nil if none.

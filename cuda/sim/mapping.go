@@ -125,8 +125,12 @@ func (d *Device) MemUnmap(ptr, bytes uint64) error {
 	for _, n := range list {
 		if !n.free {
 			n.blk.ended = ended
-			d.retire(n.blk, end, 0)
-			h.history.add(n.blk, d.indirect.Load() == 0)
+			if n.isCarved() {
+				d.uncover(n, end)
+			} else {
+				d.retire(n.blk, end, 0)
+				h.history.add(n.blk, d.indirect.Load() == 0)
+			}
 			h.arena.unmap(n.addr, n.size)
 		}
 		p := n.held

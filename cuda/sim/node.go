@@ -14,6 +14,8 @@ type node struct {
 	// held is what is mapped here, at reserved addresses; such a node has no
 	// pool, and is free until the device may access it.
 	held *physical
+	// carving is the blocks that were cut out of what is mapped here.
+	carving carving
 
 	// Of a free node: the free that it waits for (by == nil: none), how
 	// recently that was, and its place in the bins.

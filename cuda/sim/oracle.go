@@ -20,7 +20,7 @@ func (d *Device) touch(b *block, now stamp, a access, kind core.Access) {
 	defer b.mu.Unlock()
 	me := a.party(kind)
 	if !now.after(b.slot, b.seq) {
-		d.report(UseBeforeAlloc, b, me, Party{Op: "alloc", Stream: b.stream, Ptr: b.ptr, Bytes: b.bytes})
+		d.report(UseBeforeAlloc, b, me, b.allocParty())
 	}
 	// The access was enqueued before the free, or it would not have found
 	// the block; so the free must be ordered after it.
@@ -91,7 +91,7 @@ func (d *Device) retire(b *block, free stamp, by driver.Stream) {
 	b.freed, b.free, b.freeBy = true, free, by
 	me := b.freeParty()
 	if !free.after(b.slot, b.seq) {
-		d.report(UseBeforeAlloc, b, me, Party{Op: "alloc", Stream: b.stream, Ptr: b.ptr, Bytes: b.bytes})
+		d.report(UseBeforeAlloc, b, me, b.allocParty())
 	}
 	for _, s := range b.shadows() {
 		d.retirePart(b, s.writes, free, core.Write, me)

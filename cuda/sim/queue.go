@@ -10,6 +10,12 @@ func (d *Device) mark(s *stream) {
 		d.push(s, newOp(opMark, "mark"))
 		return
 	}
+	s.pass()
+}
+
+// pass gives s a place of its own behind all that is queued, which it has come to with the
+// last of that.
+func (s *stream) pass() {
 	s.seq++
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,6 +11,8 @@ import (
 type reservation struct {
 	ptr, bytes uint64
 	mappings   int // that lie in it
+	// carved: blocks are cut out of the mappings.
+	carved bool
 }
 
 func (r *reservation) end() uint64 { return r.ptr + r.bytes }

@@ -100,6 +100,8 @@ func (h *heap) meant(addr uint64) (*block, uint64) {
 	switch {
 	case n == nil:
 		return nil, roundUp(addr+1, Granule)
+	case n.isCarved():
+		return n.meant(addr)
 	case n.free || addr >= n.blk.end():
 		return nil, n.end()
 	}

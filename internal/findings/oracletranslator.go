@@ -64,7 +64,7 @@ func (o *oracleTranslator) translate(f sim.Finding) (translated, bool) {
 	found.Kind, found.Source, found.Time = kind, oracleSource, time.Now()
 	found.Text = "the device's oracle: " + f.Describe(stack.streamName)
 	culprit := f.First
-	if f.Kind == sim.FreeRace && !culprit.Guard && found.Victim.Bytes < victim.Bytes {
+	if f.Kind == sim.FreeRace && culprit.Access != 0 && !culprit.Guard && found.Victim.Bytes < victim.Bytes {
 		found.Kind = lateKind(f) // between red zones: the device's free is the guard's, long after the owner's
 	}
 	if f.First.Guard != f.Other.Guard && f.Kind == sim.Race {
