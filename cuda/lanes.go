@@ -39,6 +39,10 @@ type lanes struct {
 	// owners is whose each page is. It changes while the page is on its way, and so free.
 	owners []atomic.Pointer[lane]
 
+	// oracle is told of the blocks, if the device has one. What is given is told before
+	// others can take it.
+	oracle driver.Oracle
+
 	// moving is held by who moves pages, except for a takeover.
 	moving sync.Mutex
 	closed bool
@@ -85,7 +89,7 @@ func newLanes(drv driver.Driver, page, addresses, limit uint64) (*lanes, error) 
 		return nil, err
 	}
 	store.SetLimit(limit)
-	m := &lanes{store: store, page: page, base: store.Base(), owners: make([]atomic.Pointer[lane], addresses/page)}
+	m := &lanes{store: store, page: page, base: store.Base(), owners: make([]atomic.Pointer[lane], addresses/page), oracle: driver.OracleOf(drv)}
 	m.all.Store(&[]*lane{})
 	return m, nil
 }
@@ -95,6 +99,7 @@ func (m *lanes) take(s *stream, bytes uint64) (uint64, error) {
 		s.lane = m.open(s)
 	}
 	if ptr, ok := s.lane.take(bytes); ok {
+		m.tellBegin(s, ptr, bytes)
 		return ptr, nil
 	}
 	for _, l := range *m.all.Load() {
@@ -105,13 +110,24 @@ func (m *lanes) take(s *stream, bytes uint64) (uint64, error) {
 			m.count(func(moves *core.OwnPoolStats) { moves.Takeovers.Note(r.bytes, 0) })
 			m.own(r, s.lane)
 			ptr, _ := s.lane.addAndTake(r, s.Behind(), bytes)
+			m.tellBegin(s, ptr, bytes)
 			return ptr, nil
 		}
 	}
 	return 0, errNoRoom
 }
 
+// tellBegin tells the oracle, before anybody may use the block.
+func (m *lanes) tellBegin(s *stream, ptr, bytes uint64) {
+	if m.oracle != nil {
+		m.oracle.BlockBegins(ptr, bytes, s.Handle())
+	}
+}
+
 func (m *lanes) give(s *stream, ptr, bytes uint64) error {
+	if m.oracle != nil {
+		m.oracle.BlockEnds(ptr, s.Handle())
+	}
 	if at := (ptr - m.base) / m.page; at < uint64(len(m.owners)) {
 		if l := m.owners[at].Load(); l != nil && l.give(s, ptr, bytes) {
 			return nil
