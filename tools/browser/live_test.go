@@ -34,6 +34,18 @@ func TestThePageShowsWhatIsHeldByTag(t *testing.T) {
 	p.until("the title to say how much", "document.title.startsWith('17')")
 }
 
+func TestThePoolsTileSaysWhatIsFreeInIt(t *testing.T) {
+	s := newScene(t, func(cfg *fencepost.Config, _ *fencepost.HandlerConfig) {
+		cfg.Resource, cfg.Pool.Limit = fencepost.Pool, 256*mib
+	})
+	s.alloc("weights", 65*mib)
+	p := openTab(t, s.live(), desk)
+	p.contains("#tiles", "fragmented, at most 256 MiB")
+	must(t, s.rt.SetPoolLimit(0))
+	p.until("no limit", "!document.querySelector('#tiles').innerText.includes('at most')")
+	p.contains("#tiles", "fragmented")
+}
+
 // painted is true if a canvas has so many colours or more, each with a hundred
 // pixels at least.
 func painted(selector string, colors int) string {

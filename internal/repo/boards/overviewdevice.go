@@ -11,14 +11,15 @@ func overviewPending() Row {
 		},
 		{
 			Title: "The pool", Kind: TimeSeries, Unit: Bytes, Width: 6,
-			Shows: "What the pool holds of the device, what of it is handed out, and the highest of both.",
-			Bad:   "It holds far more than it hands out: memory that no other process can have.",
-			Do:    "If others need it, trim the pool (Runtime.TrimPool) at a quiet time, or have it give back by itself (AsyncConfig.ReleaseThreshold, PoolConfig.TrimAfter).",
+			Shows: "What the pool holds of the device, what of it is handed out, and the highest of both; of a pool of the runtime's own also the limit, where there is one.",
+			Bad:   "It holds far more than it hands out: memory that no other process can have. It has come to its limit: what does not fit is refused as out_of_memory.",
+			Do:    "If others need it, trim the pool (Runtime.TrimPool) at a quiet time, or have it give back by itself (AsyncConfig.ReleaseThreshold, FENCEPOST_POOL_TRIM_AFTER). Against refusals: raise the limit (Runtime.SetPoolLimit, FENCEPOST_POOL_LIMIT).",
 			Queries: []Query{
 				{Expr: `sum(gpumem_pool_reserved_bytes{@})`, Legend: "held", Proof: moves("hold", 60*mib)},
 				{Expr: `sum(gpumem_pool_used_bytes{@})`, Legend: "handed out", Proof: moves("hold", 60*mib)},
 				{Expr: `sum(gpumem_pool_reserved_peak_bytes{@})`, Legend: "most held", Proof: moves("hold", 60*mib)},
 				{Expr: `sum(gpumem_pool_used_peak_bytes{@})`, Legend: "most handed out", Proof: moves("hold", 60*mib)},
+				{Expr: `sum(gpumem_pool_limit_bytes{@} > 0)`, Legend: "limit", Proof: stays("ownpool", 128*mib)},
 			},
 		},
 		{
@@ -35,7 +36,7 @@ func overviewPending() Row {
 			Title: "Moves of pages", Kind: TimeSeries, Unit: OpsASecond, Width: 6, None: "no pool of the runtime's own",
 			Shows:   "How often a second the runtime's own pool took pages over from other streams, stole them with a wait, mapped them anew, grew, and gave back.",
 			Bad:     "It grows and trims by turns: what it gives back it needs again. Many steals: streams wait for each other's memory.",
-			Do:      "Trim less (PoolConfig.TrimAfter). Against steals: raise the limit, or free on the stream that allocates next.",
+			Do:      "Trim less (FENCEPOST_POOL_TRIM_AFTER). Against steals: raise the limit, or free on the stream that allocates next.",
 			Queries: []Query{{Expr: `sum by (move) (rate(gpumem_pool_moves_total{@}[$__rate_interval]))`, Legend: "{{move}}", Proof: moves("ownpool", 1, "move", "growth")}},
 		},
 	}}
@@ -57,9 +58,9 @@ func overviewForeign() Row {
 		},
 		{
 			Title: "Drift of the ledger", Kind: TimeSeries, Unit: Bytes, Width: 6, Signed: true,
-			Shows:   "What the ledger says of the driver's pool, less what the pool says itself.",
-			Bad:     "Anything but zero: memory of the pool was freed around the runtime (above zero) or allocated (below), or the books are wrong.",
-			Do:      "Look for calls of cuMemFreeAsync on blocks of the runtime; report it if there are none.",
+			Shows:   "What the ledger says of the pool, less what the pool says itself; of a pool of the runtime's own also what is mapped, less what its streams have of it.",
+			Bad:     "Anything but zero: memory of the driver's pool was freed around the runtime (above zero) or allocated (below), or the books are wrong.",
+			Do:      "Look for calls of cuMemFreeAsync on blocks of the runtime; report it if there are none, or if the pool is the runtime's own.",
 			Queries: []Query{{Expr: `sum by (instance, device) (gpumem_drift_bytes{@})`, Legend: "{{instance}} {{device}}", Proof: moves("drift", 30*mib)}},
 		},
 		{

@@ -4,7 +4,6 @@ package boards
 func Unshown() map[string]string {
 	return map[string]string{
 		"gpumem_memory_outstanding_peak_bytes": "the peak of live bytes is what a tag's owner can lower; this one is for those who size the budget, by hand",
-		"gpumem_pool_limit_bytes":              "it changes when somebody changes it; what the pool holds against it is shown",
 		"gpumem_pool_moved_bytes_total":        "how often pages are moved is shown; how many bytes that is matters only to who tunes the pool",
 		"gpumem_pool_move_seconds_total":       "how often pages are moved is shown; what it takes matters only to who tunes the pool",
 		"gpumem_budget_claims":                 "the claimed bytes say what is held; how many claims that is answers no question of an operator",

@@ -4,6 +4,14 @@ import { ages, color, mix, ofState, states } from "./palette.js";
 
 const swatch = (name) => el("i", { className: "swatch", style: { background: color(name) }, "aria-hidden": "true" });
 
+/** poolText is what of the pool is in no block, and what it may hold. */
+function poolText(m) {
+  const parts = [`${bytes(m.pool_cached)} cached`];
+  if (m.own_pool) parts.push(`${bytes(m.own_pool.fragmented)} fragmented`);
+  if (m.own_pool?.limit) parts.push(`at most ${bytes(m.own_pool.limit)}`);
+  return parts.join(", ");
+}
+
 /** tiles are the numbers that are looked at first. rate is per second since the
  * state before. */
 export function tiles(device, rate) {
@@ -17,7 +25,7 @@ export function tiles(device, rate) {
     { what: "Pending free", color: "pending", value: bytes(m.pending.bytes), more: `${counted(m.pending.blocks, "block")}` },
     { what: "Quarantined", color: "quarantined", value: bytes(m.quarantined.bytes), more: `${counted(m.quarantined.blocks, "block")}` },
     { what: "Claimed", color: "claimed", value: bytes(m.claimed), more: `${counted(m.claims, "claim")}` },
-    { what: "Pool reserved", value: bytes(m.pool_reserved), more: `${bytes(m.pool_cached)} cached${m.own_pool ? `, ${bytes(m.own_pool.fragmented)} fragmented` : ""}` },
+    { what: "Pool reserved", value: bytes(m.pool_reserved), more: poolText(m) },
     { what: "Allocations", value: per(rate.allocations) || "–", more: `${short(c.allocations)} in all` },
     { what: "Launches", value: per(rate.launches) || "–", more: `${c.open_intents} open, ${short(c.launches)} in all` },
     { what: "Waits elided", value: percent(waits ? rate.waits_elided : c.waits_elided, waits || c.waits_elided + c.waits_queued), more: `${per(rate.waits_queued) || short(c.waits_queued)} queued` },

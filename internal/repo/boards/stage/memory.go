@@ -21,12 +21,16 @@ func smallTraced(p *player, cfg *fencepost.Config) {
 	traced(p, cfg)
 }
 
+func ownPool(_ *player, cfg *fencepost.Config) {
+	cfg.Resource, cfg.Guard, cfg.Pool.Limit = fencepost.Pool, "off", 128*mib
+}
+
 func memoryScenes() []scene {
 	return []scene{
 		{name: "hold", act: actHold},
 		{name: "leak", idle: true, act: actLeak},
 		{name: "slack", act: actSlack},
-		{name: "ownpool", configure: func(_ *player, cfg *fencepost.Config) { cfg.Resource, cfg.Guard = fencepost.Pool, "off" }, act: actOwnPool},
+		{name: "ownpool", configure: ownPool, act: actOwnPool},
 		{name: "reserve", act: func(ctx context.Context, p *player) error {
 			_, err := p.rt.Reserve(ctx, 32*mib, "reserved")
 			return err
