@@ -128,7 +128,7 @@ const (
 	HealthStickyError HealthReason = "sticky_error"
 	// HealthFindings: a memory bug was found.
 	HealthFindings HealthReason = "findings"
-	// HealthLedgerDrift: the books and the driver's pool do not agree, or a
+	// HealthLedgerDrift: the books and the pool do not agree, or a
 	// counter of the books went below zero.
 	HealthLedgerDrift HealthReason = "ledger_drift"
 	// HealthRefusalStorm: many requests for memory are refused that the budget

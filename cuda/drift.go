@@ -60,9 +60,9 @@ func (t *streamTable) present() ([]*stream, callCounts) {
 // most moments are not quiet.
 const driftTries = 64
 
-// Drift is what the books say that the driver's pool has handed out (live
+// Drift is what the books say that the pool has handed out (live
 // memory, which here includes what a guard holds, and what was given back and
-// waits for its free to be queued) less what the driver says, in bytes. It is
+// waits for its free to be queued) less what the pool says, in bytes. It is
 // zero unless one of the two is wrong. Isolated blocks are in neither. Where they agree and the
 // pool is the runtime's own, it is what that has mapped less what its streams have of it, taken or
 // free, which is zero unless a range was lost or is there twice.

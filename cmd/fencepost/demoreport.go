@@ -30,7 +30,7 @@ func printDemo(c *console, r *demo.Report) {
 	c.printf("  traces        replayed %d times\n", r.TracesReplayed)
 	c.printf("  spans         %d started, %d ended, %d dropped\n", r.SpansStarted, r.SpansEnded, r.SpansDropped)
 	c.printf("  refused       %d requests\n", r.Refused)
-	c.printf("  leaked        %d blocks; the books differ from the driver's by %d bytes\n", r.Leaked, r.DriftBytes)
+	c.printf("  leaked        %d blocks; the books differ from the pool's by %d bytes\n", r.Leaked, r.DriftBytes)
 	g := r.Guarding
 	c.printf("  guard         %s: %d blocks guarded, %d without for want of memory; %d comparisons, %d left out\n",
 		g.Mode, g.Guarded, g.Unguarded, g.Verified, g.Unchecked)

@@ -14,7 +14,7 @@ type Reading struct {
 	// that the guard did not guard or check; and records, incidents and spans lost.
 	Findings, Requests, Refusals, Underflows, Unguarded, Lost uint64
 	// Poisoned is blocks that could not be fenced, Drift the bytes of the books less
-	// those of the driver's pool.
+	// those of the pool.
 	Poisoned uint64
 	Drift    int64
 	// Guarding is whether the guard guards blocks.

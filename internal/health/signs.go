@@ -85,7 +85,7 @@ func (r *Rules) lookAtLevels(now Reading, at time.Time) {
 		r.seen(core.HealthPoisonedBlocks, at).sign.Text = plural(now.Poisoned, "block could not be fenced", "blocks could not be fenced")
 	}
 	if lasts(&r.driftFrom, now.Drift != 0, at, driftTime) {
-		r.seen(core.HealthLedgerDrift, at).sign.Text = fmt.Sprintf("the books less the driver's pool are %d bytes", now.Drift)
+		r.seen(core.HealthLedgerDrift, at).sign.Text = fmt.Sprintf("the books less the pool's are %d bytes", now.Drift)
 	}
 	if lasts(&r.waitFrom, now.Waiting > 0, at, waitTime) {
 		r.seen(core.HealthStreamsExhausted, at).sign.Text = fmt.Sprintf("every stream is leased, and %s", plural(uint64(now.Waiting), "caller waits", "callers wait"))

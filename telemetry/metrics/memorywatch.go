@@ -19,7 +19,7 @@ type Backend interface {
 	// DeviceMemory reads the device's memory in bytes: what is free of the total, and what
 	// the backend owns of it. It may block in the driver.
 	DeviceMemory() (free, total, owned uint64, err error)
-	// Drift is what the books say that the driver's pool has handed out, less what the
+	// Drift is what the books say that the pool has handed out, less what the
 	// pool says; ok is false if it could not be established. It may block in the driver.
 	Drift() (bytes int64, ok bool, err error)
 }

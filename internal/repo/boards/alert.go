@@ -164,7 +164,7 @@ func memoryAlerts() []Alert {
 		{
 			Name: "FencepostLedgerDrift", For: "10m", KeepFiring: "15m", Severity: Warning, Board: "overview", Scene: "drift",
 			Expr:        `abs(` + lowest("gpumem_drift_bytes") + ` > 0 or ` + highest("gpumem_drift_bytes") + ` < 0)`,
-			Summary:     "The driver's pool and the ledger disagree by {{ $value | humanize1024 }}B: " + on,
+			Summary:     "The pool and the ledger disagree by {{ $value | humanize1024 }}B: " + on,
 			Description: "Memory of the runtime's pool was allocated or freed around the runtime, or its books are wrong.",
 		},
 		{

@@ -38,7 +38,7 @@ type Report struct {
 	// PeakLive and EndLive are live bytes, by the runtime's books.
 	PeakLive uint64 `json:"peak_live_bytes"`
 	EndLive  uint64 `json:"end_live_bytes"`
-	// PeakReserved is the most that the driver's pool held of the device.
+	// PeakReserved is the most that the pool held of the device.
 	PeakReserved uint64 `json:"peak_reserved_bytes"`
 	// Drift is the difference between what the runtime's books and the
 	// pool say is allocated, taken when nothing was under way, before

@@ -48,7 +48,7 @@ type Report struct {
 	// Incidents are the files in which findings were written.
 	Incidents []string `json:"incidents"`
 	Leaked    uint64   `json:"leaked_blocks"`
-	// DriftBytes is what the books of the runtime and of the driver's pool
+	// DriftBytes is what the books of the runtime and of the pool
 	// differ by when all is given back.
 	DriftBytes int64 `json:"drift_bytes"`
 	// Planted is the bug that was planted on request.

@@ -42,12 +42,15 @@ too), and exemplars with ` + "`--enable-feature=exemplar-storage`" + `.
   a refusal, and for refused and failed calls too, so its count is the sum of ` + "`gpumem_operations_total`" + ` over results. Work that was enqueued is not waited for.
   What the backend alone took is in the history. Native buckets are a tenth apart from 60 ns to 17 minutes. The exemplar of a bucket is its newest call
   with a sampled span of its own: ` + "`gpumem.alloc`, `gpumem.dealloc`" + `, and ` + "`gpumem.launch`" + ` for prepare, finish and abort.
-- ` + "`gpumem_drift_bytes`" + ` compares the ledger with the driver's pool. Either moves all the time, so the pool is read between two readings of the ledger and the
+- ` + "`gpumem_drift_bytes`" + ` compares the ledger with the pool, the driver's or our own. Either moves all the time, so the pool is read between two readings of the ledger and the
   result is kept only if these are equal and no call was under way; it is tried 64 times a second, and ` + "`gpumem_drift_read_timestamp_seconds`" + ` says when it last
   worked. A drift of 0 was seen, not assumed; any other is a bug, of ours or of the driver. Blocks that were given back and whose free is not queued yet count as
-  the ledger's, because the pool still has them out.
+  the ledger's, because the pool still has them out. Where both agree, our own pool adds what it has mapped less what its streams have of it: a page lost among them.
+- ` + "`gpumem_pool_cached_bytes`" + ` is what the pool holds and nobody has. It is high after a burst and falls when the pool gives back; ` + "`gpumem_pool_fragmented_bytes`" + ` is the part of it
+  that lies beside blocks, in no whole page, so that only its own stream can have it, and no trim gives it back.
 - ` + "`gpumem_device_foreign_bytes`" + ` is total less free less what the pool holds, what is mapped for isolated blocks, and what direct blocks have. The context, modules
-  and libraries of this process are in it as well as other processes; on a device that nobody else uses it is flat.
+  and libraries of this process are in it as well as other processes; on a device that nobody else uses it is flat. There a page that our own pool gave up and that the device still has
+  shows as 2 MiB more (` + "`TestThePoolHasThePagesThatTheDeviceLacks`" + `).
 - ` + "`gpumem_device_held_bytes`" + ` is what this runtime has of the device: what the pool has reserved, what is mapped for isolated blocks, which are in no pool, and
   direct blocks. It is read together with the three beside it, so that free, held and foreign are the total.
 - ` + "`gpumem_memory_window_peak_bytes`" + ` is what a program that holds memory in bursts is read by: a scrape hits a burst by chance, the window has all of them. Windows of
