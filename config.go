@@ -125,7 +125,7 @@ type Config struct {
 	// the process, once, in a goroutine of its own, when the finding has been
 	// delivered. It may close the runtime.
 	OnStop func(core.Finding)
-	// GuardConfig tunes the guard. Its Mode, Device, Findings, Events and OnStack
+	// GuardConfig tunes the guard. Its Mode, Device, Memory, Findings, Events and OnStack
 	// are set by Open, SampleBytes and Hunt also by Guard, and Refuse by
 	// PolicyRefuse. Its HuntTags are in FENCEPOST_GUARD_TAGS, separated by
 	// commas.

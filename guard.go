@@ -1,7 +1,6 @@
 package fencepost
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -206,29 +205,16 @@ func (r *Runtime) guardConfig(cfg Config, limit uint64) (debugguard.Config, erro
 	if !cfg.inBackground() {
 		g.UpkeepInterval = -1
 	}
-	if err := r.fitQuarantine(&g, limit); err != nil {
+	// Quarantine is charged against the budget: sized by a large device it would fill a small one.
+	_, total, err := r.driver.MemInfo()
+	if err != nil {
 		return g, err
 	}
+	g.Memory = min(total, limit)
 	if r.ops, err = cuda.NewDeviceOps(r.driver, r.streams, guardkernels.Image()); err != nil {
 		return g, err
 	}
 	r.onClose(func(ctx context.Context) error { return deadline.Within(ctx, func() error { return r.ops.Close(ctx) }) })
 	g.Device = r.ops
 	return g, nil
-}
-
-// fitQuarantine sizes a quarantine that nobody has sized by the device's
-// memory, or by the budget if that is less: quarantine is charged against it, and
-// one sized by a large device would fill a small budget.
-func (r *Runtime) fitQuarantine(g *debugguard.Config, limit uint64) error {
-	if g.QuarantineBytes > 0 {
-		return nil
-	}
-	_, total, err := r.driver.MemInfo()
-	if err != nil {
-		return err
-	}
-	sample, hunt := debugguard.QuarantineFor(min(total, limit))
-	g.QuarantineBytes, g.Hunt.QuarantineBytes = sample, cmp.Or(g.Hunt.QuarantineBytes, hunt)
-	return nil
 }

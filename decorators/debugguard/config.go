@@ -14,6 +14,7 @@ import (
 const (
 	DefaultRedZone             uint64        = 256
 	DefaultQuarantineBytes     uint64        = 64 << 20
+	MinQuarantineBytes         uint64        = 16 << 20
 	DefaultHuntQuarantineBytes uint64        = 1 << 30
 	DefaultQuarantineAge       time.Duration = 10 * time.Second
 	DefaultSampleBytes         uint64        = 64 << 20
@@ -64,9 +65,13 @@ type Config struct {
 	// QuarantineBytes is the device memory that quarantine may hold. Over
 	// it, the oldest blocks leave until an eighth is free, so that they are
 	// compared in batches. A block that alone is larger is not quarantined.
-	// Zero means DefaultQuarantineBytes; [QuarantineFor] has what suits a
-	// device.
+	// Zero means what sampling may take without being noticed: 0.4 % of Memory, at
+	// most DefaultQuarantineBytes, and at most a sixteenth of the most that callers
+	// have had at a time, or MinQuarantineBytes if that is more.
 	QuarantineBytes uint64
+	// Memory is how many bytes there are to be had, a device's or a budget's, whichever
+	// is less. It sizes a quarantine that nobody has sized. Zero means that it is plenty.
+	Memory uint64
 	// QuarantineAge is how long a block stays at most, looked at in the background
 	// and in ReapPending. Zero means DefaultQuarantineAge, a negative value no limit.
 	QuarantineAge time.Duration
@@ -135,7 +140,8 @@ type HuntConfig struct {
 	// DelaySeed draws which launches are delayed and for how long.
 	DelaySeed uint64
 	// QuarantineBytes takes the place of Config.QuarantineBytes in mode Hunt.
-	// Zero means that, or if that is zero too DefaultHuntQuarantineBytes.
+	// Zero means that, or if that is zero too a sixteenth of Config.Memory, at most
+	// DefaultHuntQuarantineBytes.
 	QuarantineBytes uint64
 	// Canaries is how many small blocks, filled with a pattern, at most take
 	// the place of blocks that were freed. Zero means DefaultCanaries,
@@ -148,11 +154,14 @@ type HuntConfig struct {
 	Unmap bool
 }
 
-// QuarantineFor is the quarantine for so many bytes of memory, a device's or a
-// budget's, that sampling may cost without being noticed, and the larger one for a hunt:
-// 0.4 % and at most DefaultQuarantineBytes, and a sixteenth and at most
-// DefaultHuntQuarantineBytes.
-func QuarantineFor(memory uint64) (sample, hunt uint64) {
+// quarantineShare is the part of what callers have had at most, one byte in so many, that
+// a quarantine which nobody has sized may hold while sampling.
+const quarantineShare = 16
+
+// quarantineFor is the quarantine for so many bytes of memory that sampling may cost
+// without being noticed, and the larger one for a hunt.
+func quarantineFor(memory uint64) (sample, hunt uint64) {
+	memory = cmp.Or(memory, math.MaxUint64)
 	return max(1, min(DefaultQuarantineBytes, memory/250)), max(1, min(DefaultHuntQuarantineBytes, memory/16))
 }
 
@@ -160,8 +169,8 @@ func QuarantineFor(memory uint64) (sample, hunt uint64) {
 func (c Config) withDefaults() Config {
 	c.RedZone = cmp.Or(c.RedZone, DefaultRedZone)
 	if c.QuarantineBytes == 0 {
-		c.QuarantineBytes = DefaultQuarantineBytes
-		c.Hunt.QuarantineBytes = cmp.Or(c.Hunt.QuarantineBytes, DefaultHuntQuarantineBytes)
+		sample, hunt := quarantineFor(c.Memory)
+		c.QuarantineBytes, c.Hunt.QuarantineBytes = sample, cmp.Or(c.Hunt.QuarantineBytes, hunt)
 	}
 	c.Hunt.QuarantineBytes = cmp.Or(c.Hunt.QuarantineBytes, c.QuarantineBytes)
 	c.QuarantineAge = cmp.Or(c.QuarantineAge, DefaultQuarantineAge)

@@ -33,12 +33,23 @@ func (r *Resource) quarantineBlock(rec *ledger.Record) core.Block {
 func (r *Resource) quarantineLimit() uint64 {
 	switch r.Mode() {
 	case Sample:
-		return r.cfg.QuarantineBytes
+		return r.quarantine.sampled.Load()
 	case Hunt:
 		return r.cfg.Hunt.QuarantineBytes
 	default:
 		return 0
 	}
+}
+
+// followPeak raises the limit of a quarantine that nobody has sized to its share of the most
+// that callers have had, if so many bytes more need it. That peak never falls, so it is looked
+// at only where the limit does not do.
+func (r *Resource) followPeak(incoming uint64) {
+	limit := r.quarantine.sampled.Load()
+	if limit == r.cfg.QuarantineBytes || r.quarantine.queue.size().Bytes+incoming <= limit {
+		return
+	}
+	raise(&r.quarantine.sampled, min(r.cfg.QuarantineBytes, r.upstream.Stats().PeakBytes/quarantineShare))
 }
 
 // enforceLimit lets go what is over the limit once so many bytes come in. Whoever is
@@ -75,6 +86,7 @@ func (r *Resource) shrink(ctx context.Context, incoming uint64, stop func() bool
 // compared, and its free is forwarded. Nothing waits here, because the end of a
 // launch may come this way; concurrent frees may each bring one block more.
 func (r *Resource) makeRoom(ctx context.Context, bytes uint64) bool {
+	r.followPeak(bytes)
 	limit := r.quarantineLimit()
 	if bytes > limit || r.forwarded.waiting.Load() > 0 {
 		return false

@@ -48,9 +48,9 @@ func TestAMeanOfOneChoosesEveryBlockAndOfNoneNone(t *testing.T) {
 
 func TestQuarantineSuitsTheDevice(t *testing.T) {
 	for memory, want := range map[uint64][2]uint64{
-		0: {1, 1}, 1 << 30: {1 << 30 / 250, 64 << 20}, 16 << 30: {64 << 20, 1 << 30}, 141 << 30: {64 << 20, 1 << 30},
+		0: {64 << 20, 1 << 30}, 1: {1, 1}, 1 << 30: {1 << 30 / 250, 64 << 20}, 16 << 30: {64 << 20, 1 << 30}, 141 << 30: {64 << 20, 1 << 30},
 	} {
-		if sample, hunt := QuarantineFor(memory); sample != want[0] || hunt != want[1] {
+		if sample, hunt := quarantineFor(memory); sample != want[0] || hunt != want[1] {
 			t.Errorf("%d bytes: %d and %d, want %v", memory, sample, hunt, want)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -27,6 +28,8 @@ type queue struct {
 // quarantine is a queue of freed blocks.
 type quarantine struct {
 	queue queue
+	// sampled is what it may hold in bytes in mode Sample; see followPeak.
+	sampled atomic.Uint64
 	// ended are the newest stays that have ended, forgotten is when the newest ended
 	// that is not among them.
 	ended     ring.Ring[Stay]

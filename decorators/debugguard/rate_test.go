@@ -115,6 +115,42 @@ func (b *bench) reap() {
 	}
 }
 
+// A quarantine that nobody has sized is a share of the most that callers have had, so that the
+// pool need not grow much for it.
+func TestQuarantineFollowsWhatCallersHaveHad(t *testing.T) {
+	const block = 1 << 20
+	for _, c := range []struct {
+		name         string
+		bytes, mem   uint64
+		live, atMost uint64
+	}{
+		{"little live", 0, 0, 0, debugguard.MinQuarantineBytes},
+		{"a share", 0, 0, 512 << 20, 512 << 20 / 16},
+		{"much live", 0, 0, 8 << 30, debugguard.DefaultQuarantineBytes},
+		{"little memory", 0, 2 << 30, 1 << 30, 2 << 30 / 250},
+		{"sized", 24 * block, 2 << 30, 0, 24 * block},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, debugguard.Sample, func(cfg *debugguard.Config) {
+				cfg.SampleBytes, cfg.PoisonCap, cfg.QuarantineBytes, cfg.Memory = 1, 1, c.bytes, c.mem
+			})
+			if c.live > 0 {
+				b.free(b.alloc(c.live)) // it is too large to be kept
+			}
+			var most uint64
+			for range 2 * debugguard.DefaultQuarantineBytes / block {
+				b.free(b.alloc(block))
+				most = max(most, b.guard.GuardStats().Quarantine.Bytes)
+			}
+			if most > c.atMost+c.atMost/1000 || most+2*block < c.atMost {
+				t.Errorf("quarantine held %d bytes at most, want %d", most, c.atMost)
+			}
+			b.empty()
+			b.want()
+		})
+	}
+}
+
 // A device that is far behind has quarantine keep what would go unchecked, up to
 // twice its limit.
 func TestQuarantineKeepsWhatWouldGoUnchecked(t *testing.T) {

@@ -61,6 +61,7 @@ var _ core.Resource = (*Resource)(nil)
 
 // New guards upstream. The error is a [core.InvalidRequestError].
 func New(upstream core.Resource, cfg Config) (*Resource, error) {
+	sized := cfg.QuarantineBytes != 0
 	cfg = cfg.withDefaults()
 	if err := cfg.check(upstream); err != nil {
 		return nil, err
@@ -72,6 +73,10 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.upkeep.begin(cfg.upkeepInterval(), ledger.NewTimer(r, (*Resource).tick))
 	if upstream.Features().Has(core.Isolation) {
 		r.granule = r.below.IsolationGranularity()
+	}
+	r.quarantine.sampled.Store(cfg.QuarantineBytes)
+	if !sized { // it follows the peak
+		r.quarantine.sampled.Store(min(cfg.QuarantineBytes, MinQuarantineBytes))
 	}
 	r.launches.resize(cfg.Launches)
 	r.throttle.perSecond = uint64(min(max(cfg.SampleRate, 0), 1<<30))

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/workload"
 	"github.com/fencepost-gpu/fencepost/traces"
 )
@@ -134,7 +135,7 @@ func TestTheMeasureOfMemorySeesQuarantine(t *testing.T) {
 	defer func() { must(t, device.Close()) }()
 	tables := loads(1, 512)[len(traces.Names())-1]
 	off, on := measured(t, device, "off", tables), measured(t, device, "sample:1", tables)
-	if on.used < off.used+16<<20 || on.host == 0 {
+	if on.used < off.used+debugguard.MinQuarantineBytes/2 || on.host == 0 {
 		t.Errorf("guard off %+v, every block guarded %+v", off, on)
 	}
 }
