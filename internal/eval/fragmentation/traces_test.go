@@ -37,6 +37,8 @@ type program struct {
 	live   map[uint64]core.BlockID
 	bytes  uint64
 	peak   uint64
+	// tag names the block of a row.
+	tag func(*alloctrace.Row) core.Tag
 	// behind is how many allocations were refused until the device had done what was enqueued,
 	// and refused how many were refused then.
 	behind, refused int
@@ -55,7 +57,10 @@ func newProgram(t *testing.T, seed, limit uint64) *program {
 	must(t, err)
 	kernel, err := s.Driver.ModuleFunction(m, "touch_nothing")
 	must(t, err)
-	return &program{t: t, s: s, kernel: kernel, leases: map[uint64]*cuda.Lease{}, live: map[uint64]core.BlockID{}}
+	return &program{
+		t: t, s: s, kernel: kernel, leases: map[uint64]*cuda.Lease{}, live: map[uint64]core.BlockID{},
+		tag: func(*alloctrace.Row) core.Tag { return core.Untagged },
+	}
 }
 
 func (p *program) allocate(row *alloctrace.Row) {
@@ -65,10 +70,11 @@ func (p *program) allocate(row *alloctrace.Row) {
 		l = p.s.Lease(p.t, "recorded")
 		p.leases[row.Stream] = l
 	}
-	b, err := p.s.Runtime.Allocate(p.t.Context(), core.Request{Bytes: row.Bytes, Stream: l.ID()})
+	req := core.Request{Bytes: row.Bytes, Stream: l.ID(), Tag: p.tag(row)}
+	b, err := p.s.Runtime.Allocate(p.t.Context(), req)
 	if errors.Is(err, core.ErrOutOfMemory) {
 		must(p.t, p.s.Runtime.Drain(p.t.Context()))
-		if b, err = p.s.Runtime.Allocate(p.t.Context(), core.Request{Bytes: row.Bytes, Stream: l.ID()}); err != nil {
+		if b, err = p.s.Runtime.Allocate(p.t.Context(), req); err != nil {
 			p.refused++
 			return
 		}
