@@ -44,7 +44,7 @@ type translated struct {
 	core.Finding
 	// by is the operation that did it.
 	by sim.Party
-	// newest is the newest block that there was.
+	// newest is newer than each block that there was.
 	newest core.Generation
 }
 
@@ -56,7 +56,7 @@ func (o *oracleTranslator) translate(f sim.Finding) (translated, bool) {
 		return translated{}, false // the runtime reports the lost context itself
 	}
 	stack, _ := o.stack() // without one nothing is named
-	victim, newest := o.blockAt(stack.Base, f)
+	victim := o.blockAt(stack.Base, f)
 	if f.Kind == sim.IllegalAddress && victim.ID.Generation == 0 {
 		return translated{}, false
 	}
@@ -73,7 +73,7 @@ func (o *oracleTranslator) translate(f sim.Finding) (translated, bool) {
 	if id, ok := stack.lease(culprit.Stream); ok {
 		found.Suspects = []core.UseRecord{{Launch: culprit.Op, Stream: id, Access: culprit.Access, Time: found.Time}}
 	}
-	return translated{found, culprit, newest}, true
+	return translated{found, culprit, core.NextGeneration()}, true
 }
 
 // remember keeps a block that left the books.
@@ -84,9 +84,25 @@ func (o *oracleTranslator) remember(b core.Block) {
 }
 
 // blockAt names the block of a finding: the newest released one at the
-// address for an access after the free, the one that holds it otherwise. newest
-// is the newest block that there is.
-func (o *oracleTranslator) blockAt(base core.Resource, f sim.Finding) (victim core.Block, newest core.Generation) {
+// address for an access after the free, the one that holds it otherwise.
+//
+// A block may be released before the device gets to the operation that the finding is of. Who
+// releases it takes it out of the books, and tells then: so one that is nowhere is looked for
+// a little longer.
+func (o *oracleTranslator) blockAt(base core.Resource, f sim.Finding) core.Block {
+	for start := time.Now(); ; time.Sleep(20 * time.Microsecond) {
+		victim := o.lookUp(base, f)
+		if victim.ID.Generation != 0 || f.BlockBytes == 0 || time.Since(start) > untoldFor {
+			return victim
+		}
+	}
+}
+
+// untoldFor is how long a block is in no books and not told of at most, on a machine that
+// is not overloaded.
+const untoldFor = 20 * time.Millisecond
+
+func (o *oracleTranslator) lookUp(base core.Resource, f sim.Finding) (victim core.Block) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	ptr := cmp.Or(f.BlockPtr, f.First.Ptr)
@@ -97,7 +113,6 @@ func (o *oracleTranslator) blockAt(base core.Resource, f sim.Finding) (victim co
 	}
 	if base != nil { // else the stack is not built yet
 		base.Inspect().Blocks(func(info core.BlockInfo) bool {
-			newest = max(newest, info.Block.ID.Generation)
 			if !isLate(f) || info.Block.State != core.Live {
 				consider(info.Block)
 			}
@@ -109,7 +124,7 @@ func (o *oracleTranslator) blockAt(base core.Resource, f sim.Finding) (victim co
 			consider(*b)
 		}
 	}
-	return victim, newest
+	return victim
 }
 
 // owned begins a finding about a block as its owner knows it, without the red
