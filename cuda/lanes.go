@@ -39,8 +39,9 @@ type lanes struct {
 	// owners is whose each page is. It changes while the page is on its way, and so free.
 	owners []atomic.Pointer[lane]
 
-	// oracle is told of the blocks, if the device has one. What is given is told before
-	// others can take it.
+	// oracle is told of the blocks, if the device has one: under the stream's lock and no
+	// lane's, since a finding may be told at once and look into the books. What is given is
+	// told before others can take it.
 	oracle driver.Oracle
 
 	// moving is held by who moves pages, except for a takeover.

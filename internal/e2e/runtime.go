@@ -17,9 +17,9 @@ import (
 )
 
 // ResourceVariable is the environment's choice of the backend for tests that make none:
-// "pool" is the runtime's own. A test that makes one says what only that backend does: the
-// simulated device's oracle knows the blocks of the driver's pool alone, a free there is a
-// call of the driver's that can fail, and it is pending until the device has come to it.
+// "pool" is the runtime's own. A test that makes one says what only that backend does: a
+// free of the driver's pool is a call that can fail, and it is pending until the device has
+// come to it.
 const ResourceVariable = "FENCEPOST_E2E_RESOURCE"
 
 // resource is what it chose.

@@ -121,7 +121,7 @@ func TestTheOracleNamesABlockThatIsUsedAfterItsFree(t *testing.T) {
 		},
 	} {
 		t.Run(string(kind), func(t *testing.T) {
-			rt := e2e.OpenDirty(t, fencepost.Config{Resource: fencepost.Async, Guard: "off"})
+			rt := e2e.OpenDirty(t, fencepost.Config{Guard: "off"})
 			s := e2e.Lease(t, rt, "s")
 			b := e2e.Allocate(t, rt, 1<<20, s.ID(), "victim")
 			e2e.Free(t, rt, b)
@@ -137,7 +137,7 @@ func TestTheOracleNamesABlockThatIsUsedAfterItsFree(t *testing.T) {
 }
 
 func TestTheOracleNamesTheBlockThatIsUsedBeforeItIsReady(t *testing.T) {
-	rt := e2e.OpenDirty(t, fencepost.Config{Resource: fencepost.Async, Guard: "off"})
+	rt := e2e.OpenDirty(t, fencepost.Config{Guard: "off"})
 	x, y := e2e.Lease(t, rt, "x"), e2e.Lease(t, rt, "y")
 	release := e2e.Hold(t, rt, x.Handle())
 	b := e2e.Allocate(t, rt, 4096, x.ID(), "victim")
@@ -151,7 +151,7 @@ func TestTheOracleNamesTheBlockThatIsUsedBeforeItIsReady(t *testing.T) {
 
 // The newest of the blocks that had the address is the one meant.
 func TestTheOracleTellsBlocksAtOneAddressApart(t *testing.T) {
-	rt := e2e.OpenDirty(t, fencepost.Config{Resource: fencepost.Async, Guard: "off"})
+	rt := e2e.OpenDirty(t, fencepost.Config{Guard: "off"})
 	s := e2e.Lease(t, rt, "s")
 	var last core.Block
 	for _, tag := range []core.Tag{"first", "second", "third"} {

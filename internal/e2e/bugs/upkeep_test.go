@@ -93,8 +93,8 @@ func TestAnIdleServiceIsToldWhatItsGuardFinds(t *testing.T) {
 
 // Nothing is done in the background where nothing is to call the device there.
 func TestWithoutAReaperTheGuardLeavesTheDeviceAlone(t *testing.T) {
-	cfg := fencepost.Config{Resource: fencepost.Async, Guard: "hunt", GuardConfig: debugguard.Config{QuarantineAge: time.Millisecond}}
-	cfg.Async.ReapInterval = -1
+	cfg := fencepost.Config{Guard: "hunt", GuardConfig: debugguard.Config{QuarantineAge: time.Millisecond}}
+	cfg.Async.ReapInterval, cfg.Pool.ReapInterval = -1, -1
 	rt := e2e.OpenDirty(t, cfg)
 	plantOverrun(t, rt, false)
 	time.Sleep(100 * time.Millisecond)

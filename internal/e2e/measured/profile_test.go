@@ -53,7 +53,7 @@ func labelled(label, value string) func(*pprof.Sample) bool {
 // Whatever the guard does, over either backend, the profile has every byte
 // that the books have, and every byte that was ever allocated.
 func TestTheProfileSumsUpToTheStats(t *testing.T) {
-	for _, backend := range []string{fencepost.Async, fencepost.Direct} {
+	for _, backend := range []string{fencepost.Async, fencepost.Pool, fencepost.Direct} {
 		for _, guard := range []string{"off", "ledger", "sample", "sample:4096", "hunt"} {
 			t.Run(backend+" "+guard, func(t *testing.T) {
 				rt := e2e.Open(t, fencepost.Config{Resource: backend, Guard: guard})
