@@ -66,7 +66,7 @@ func FromEvent(e core.Event) Event {
 func FromStats(s core.Stats) Memory {
 	return Memory{
 		Live: s.Live.Bytes, Pending: s.Pending.Bytes, Quarantined: s.Quarantined.Bytes, Peak: s.PeakBytes,
-		Limit: s.Limit, Charged: s.Charged, Reserved: s.Reserved,
+		Limit: s.Limit, Charged: s.Charged, Reserved: s.Reserved, Cached: s.Cached, Fragmented: s.OwnPool.Fragmented, PoolLimit: s.OwnPool.Limit,
 		Allocations: s.Allocations, Deallocations: s.Deallocations, Launches: s.Launches, Failures: s.Failures, Refusals: s.Refusals,
 		OpenIntents: s.OpenIntents, Poisoned: s.Poisoned,
 	}

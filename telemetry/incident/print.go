@@ -136,6 +136,22 @@ func (p *printer) around(s *Surroundings) {
 	slices.Sort(numbers)
 	p.line("             %s", strings.Join(numbers, ", "))
 	p.line("  memory     live %d, pending %d, quarantined %d of %d bytes; %d launches", s.Memory.Live, s.Memory.Pending, s.Memory.Quarantined, s.Memory.Limit, s.Memory.Launches)
+	p.pool(s.Memory)
+}
+
+// pool prints what the pool held, if it did.
+func (p *printer) pool(m Memory) {
+	if m.Reserved == 0 {
+		return
+	}
+	text := fmt.Sprintf("held %d, cached %d", m.Reserved, m.Cached)
+	if m.Fragmented > 0 {
+		text += fmt.Sprintf(", fragmented %d", m.Fragmented)
+	}
+	if m.PoolLimit > 0 {
+		text += fmt.Sprintf("; at most %d", m.PoolLimit)
+	}
+	p.line("  pool       %s", text)
 }
 
 // history prints the records; those of the victim are marked.

@@ -105,7 +105,8 @@ func golden() *incident.Incident {
 			Device: incident.Device{Kind: "sim", Ordinal: 1, Name: "Fencepost simulated GPU", UUID: "GPU-00000000-0000-0000-0001-a1b2c3d4e5f6", PCIBusID: "e5f6:01:00.0"},
 			Stack:  "telemetry(debugguard(async(sim:1)))",
 			Guard:  incident.Guard{Mode: "sample", Policy: "report", HuntTags: []string{"sort.keys"}, Numbers: map[string]uint64{"guarded": 5, "verified": 4}},
-			Memory: incident.FromStats(core.Stats{Live: core.Amount{Bytes: 100}, Pending: core.Amount{Bytes: 20}, Quarantined: core.Amount{Bytes: 3}, Limit: 1000, Launches: 9}),
+			Memory: incident.FromStats(core.Stats{Live: core.Amount{Bytes: 100}, Pending: core.Amount{Bytes: 20}, Quarantined: core.Amount{Bytes: 3}, Limit: 1000, Launches: 9,
+				Reserved: 500, Cached: 377, OwnPool: core.OwnPoolStats{Present: true, Fragmented: 30, Limit: 600}}),
 			History: []incident.Event{
 				incident.FromEvent(core.Event{Op: core.OpDeallocate, Layer: "logging", Time: at.Add(-90 * time.Second), Duration: 700, Ordinal: 1, Stream: 3, Block: victim.ID, Tag: "sort.keys", Requested: 1000, Bytes: 1024}),
 				incident.FromEvent(core.Event{Op: core.OpPrepare, Layer: "logging", Time: at.Add(-time.Second), Duration: 900, Ordinal: 1, Stream: 4, Launch: "join", Access: core.Write, Uses: 2, Waits: 1, Err: core.ErrClosed}),

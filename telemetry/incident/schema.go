@@ -144,7 +144,9 @@ type Guard struct {
 	Numbers map[string]uint64 `json:"numbers,omitempty"`
 }
 
-// Memory is the device's memory in bytes, and its counters.
+// Memory is the device's memory in bytes, and its counters. The pool holds Reserved; Cached of
+// that is in no block, and Fragmented of that in no wholly free page of the runtime's own pool, which may hold
+// PoolLimit.
 type Memory struct {
 	Live          uint64 `json:"live"`
 	Pending       uint64 `json:"pending"`
@@ -153,6 +155,9 @@ type Memory struct {
 	Limit         uint64 `json:"limit"`
 	Charged       uint64 `json:"charged"`
 	Reserved      uint64 `json:"reserved"`
+	Cached        uint64 `json:"cached"`
+	Fragmented    uint64 `json:"fragmented,omitempty"`
+	PoolLimit     uint64 `json:"pool_limit,omitempty"`
 	Allocations   uint64 `json:"allocations"`
 	Deallocations uint64 `json:"deallocations"`
 	Launches      uint64 `json:"launches"`

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
@@ -151,4 +152,22 @@ func TestAFailedOpenClosesTheIncidents(t *testing.T) {
 	if _, err := fencepost.Open(t.Context(), cfg); err == nil {
 		t.Fatal("a negative number of tombstones was accepted")
 	}
+}
+
+// A request that does not fit the pool's limit is an incident which says what was free then.
+func TestAnIncidentSaysWhatThePoolHeldThen(t *testing.T) {
+	rt := e2e.OpenDirty(t, fencepost.Config{Guard: "off", Incidents: t.TempDir(), Resource: fencepost.Pool, Pool: cuda.PoolConfig{Limit: 16 << 20}})
+	live := e2e.Allocate(t, rt, 3<<20, core.DefaultStream, "index")
+	if _, err := rt.Allocate(t.Context(), core.Request{Bytes: 14 << 20, Tag: "beyond"}); !errors.Is(err, core.ErrOutOfMemory) {
+		t.Fatalf("allocated beyond the limit: %v", err)
+	}
+	e2e.Succeed(t, "flush", rt.Incidents().Flush(t.Context()))
+	in, st := e2e.OnlyIncident(t, rt), rt.Stats()
+	if m := in.Memory; in.Finding.Kind != "oom" || m.Reserved != st.Reserved || m.Cached != st.Cached || m.Cached == 0 || m.Fragmented != st.OwnPool.Fragmented || m.Fragmented == 0 || m.PoolLimit != 16<<20 {
+		t.Errorf("%s: the memory is %+v, the books say %+v", in.Finding.Kind, m, st)
+	}
+	if text := in.String(); !strings.Contains(text, "; at most 16777216") {
+		t.Errorf("printed:\n%s", text)
+	}
+	e2e.Free(t, rt, live)
 }
