@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/fencepost-gpu/fencepost"
 )
 
 var ctx = context.Background()
@@ -91,6 +93,20 @@ func TestTheTiersFindWhatTheyMust(t *testing.T) {
 		want := find(t, r.Case).Expected(r.Tier)
 		if r.Outcome != want {
 			t.Errorf("%s at %s is %s (%s of %q), want %s", r.Case, r.Tier, r.Outcome, r.Kind, r.Victim, want)
+		}
+	}
+}
+
+// Over the runtime's own pool the tiers and the oracle see what they see over the driver's,
+// and accuse no twin.
+func TestAsMuchIsFoundOverTheRuntimesOwnPool(t *testing.T) {
+	m := OnSim()
+	for _, r := range simResults(t) {
+		tier, _ := TierNamed(r.Tier)
+		v := m.run(ctx, find(t, r.Case), r.Variant == WithBug, tier, fencepost.Pool)
+		if v.Outcome != r.Outcome || (v.Seen > 0) != (r.Seen > 0) {
+			t.Errorf("%s:%s at %s is %s over the pool (%s of %q), and the oracle saw %d things; over the driver's it is %s, and %d: %s",
+				r.Case, r.Variant, r.Tier, v.Outcome, v.Kind, v.Victim, v.Seen, r.Outcome, r.Seen, v.Text)
 		}
 	}
 }

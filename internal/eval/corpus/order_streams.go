@@ -138,6 +138,7 @@ func orderStreams() []Case {
 				b := w.Enclosed(x, "old", words, 1)
 				w.Victim(b.ID)
 				w.Sync(x)
+				w.must(w.Drain(w.ctx)) // a drain waits for a held stream if memory that it took over is free since
 				release := w.Hold(y)
 				w.Raw(y.reads(b.At(0), words))
 				if !bug {
