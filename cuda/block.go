@@ -43,10 +43,14 @@ var blocks = sync.Pool{New: func() any { return &block{history: fence.NewHistory
 // who found the block that it was before may be looking at it.
 func (b *block) fill(s *stream, c *core.Block, withheld bool, ready *fence.Point, span core.SpanRef) {
 	b.mu.Lock()
+	b.fillLocked(s, c, withheld, ready, span)
+	b.mu.Unlock()
+}
+
+func (b *block) fillLocked(s *stream, c *core.Block, withheld bool, ready *fence.Point, span core.SpanRef) {
 	b.core = *c
 	b.stream, b.poisoned, b.withheld, b.mapped, b.freeRequested = s, false, withheld, 0, 0
 	b.history.Begin(ready, span)
-	b.mu.Unlock()
 }
 
 // fillMapped is fill for an isolated block, which nobody has to wait for.
@@ -91,21 +95,31 @@ type streamBooks struct {
 // books' group.
 func (b *streamBooks) admit(group *books.Group, c *core.Block, record *block, withheld bool) {
 	b.Lock()
-	short := b.Enter(c, withheld)
+	short := b.enter(c, record, withheld)
+	b.Unlock()
+	group.Raise(short)
+}
+
+// enter is admit with the lock held, but for the peaks.
+func (b *streamBooks) enter(c *core.Block, record *block, withheld bool) books.Shortage {
 	if record != nil {
 		record.node.Word.Store(blocktable.Word(c.ID.Generation, 0))
 		b.blocks.Insert(c.ID.Generation, &record.node, record)
 	}
-	b.Unlock()
-	group.Raise(short)
+	return b.Enter(c, withheld)
 }
 
 // free takes a block out that is released as it is freed.
 func (b *streamBooks) free(record *block) {
 	b.Lock()
+	b.leave(record)
+	b.Unlock()
+}
+
+// leave is free with the lock held.
+func (b *streamBooks) leave(record *block) {
 	b.blocks.Remove(record.core.ID.Generation)
 	b.Free(&record.core, record.withheld)
-	b.Unlock()
 }
 
 // releaseAll takes blocks out that are released at now.

@@ -5,7 +5,9 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 	"github.com/fencepost-gpu/fencepost/internal/blocktable"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // shelve puts blocks of the generations from..to into books.
@@ -40,6 +42,7 @@ func TestAListingThatIsStoppedEndsAtOnce(t *testing.T) {
 // new name: it is another block, which the listing may meet where it belongs.
 func TestARecycledRecordIsNotListed(t *testing.T) {
 	b := &streamBooks{}
+	new(books.Group).Add(&b.Books, new(quick.Lane))
 	shelve(b, 1, 2)
 	listed := []core.Generation{}
 	b.list(func(info core.BlockInfo) bool {

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // DirectResource is the plain backend: every block is a driver allocation of
@@ -40,7 +41,7 @@ var _ core.Resource = (*DirectResource)(nil)
 func NewDirectResource(drv driver.Driver) *DirectResource {
 	r := &DirectResource{Unsupported: core.Unsupported{Resource: "direct(" + deviceName(drv) + ")"},
 		drv: drv, live: map[core.Generation]core.Block{}, withheld: map[core.Generation]bool{}}
-	r.group.Add(&r.books.Books)
+	r.group.Add(&r.books.Books, new(quick.Lane))
 	r.windows = books.NewWindows(&r.group, time.Now())
 	return r
 }

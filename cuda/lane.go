@@ -1,10 +1,9 @@
 package cuda
 
 import (
-	"sync"
-
 	"github.com/fencepost-gpu/fencepost/cuda/internal/fit"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // lane is what a stream owns of the pool's memory: pages, and which of their bytes are
@@ -26,8 +25,9 @@ import (
 // The lock is innermost, and the stream's is not needed for it: other streams cut pages out of
 // a lane that is not theirs.
 type lane struct {
-	_  [64]byte // lanes share no cache line
-	mu sync.Mutex
+	_ [64]byte // lanes share no cache line
+	// mu is the lock of home's lane on the host, which guards its books, too.
+	mu *quick.Lane
 	// home is the stream whose allocations take from the lane, stream the one whose
 	// places the marks are: the same, and the backstop once home was given up.
 	home, stream *stream
@@ -73,6 +73,10 @@ func (l *lane) takeLocked(bytes uint64) (uint64, bool) {
 func (l *lane) give(s *stream, ptr, bytes uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.giveLocked(s, ptr, bytes)
+}
+
+func (l *lane) giveLocked(s *stream, ptr, bytes uint64) bool {
 	if l.stream != s {
 		l.stream = s
 		l.fit.Mark(s.Behind()) // s has waited for the final point, behind every mark

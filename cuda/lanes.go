@@ -137,9 +137,31 @@ func (m *lanes) give(s *stream, ptr, bytes uint64) error {
 	return driver.NewError("Give", driver.InvalidValue)
 }
 
+// owns reports whether a block is of the lane of its stream, which is locked.
+func (m *lanes) owns(s *stream, ptr uint64) bool {
+	at := (ptr - m.base) / m.page
+	return at < uint64(len(m.owners)) && s.lane != nil && m.owners[at].Load() == s.lane
+}
+
+// tellEnd is the rest of a free on the quick path where there is an oracle, which must hear of it
+// first, and under no lane's lock. The stream may have been given up since.
+func (m *lanes) tellEnd(l *lane, s *stream, ptr, bytes uint64) {
+	m.oracle.BlockEnds(ptr, s.Handle())
+	for given := false; !given; {
+		s, _ = l.behindAll()
+		s.Lock()
+		l.mu.Lock()
+		if given = l.stream == s; given {
+			l.giveLocked(s, ptr, bytes)
+		}
+		l.mu.Unlock()
+		s.Unlock()
+	}
+}
+
 // open makes the lane of a stream, which is locked.
 func (m *lanes) open(s *stream) *lane {
-	l := &lane{home: s, stream: s, fit: fit.New(m.page)}
+	l := &lane{mu: &s.host, home: s, stream: s, fit: fit.New(m.page)}
 	m.opening.Lock()
 	defer m.opening.Unlock()
 	all := append(slices.Clone(*m.all.Load()), l)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // PoolResource is the stream-ordered backend with a pool of the runtime's own, over memory
@@ -19,6 +20,7 @@ import (
 type PoolResource struct {
 	tracker
 	lanes *lanes
+	path  *quick.Path
 }
 
 var _ core.Resource = (*PoolResource)(nil)
@@ -80,6 +82,7 @@ func NewPoolResource(drv driver.Driver, streams *StreamPool, cfg PoolConfig) (*P
 	}
 	l.idle.after = cmp.Or(cfg.TrimAfter, defaultTrimAfter)
 	r := &PoolResource{lanes: l}
+	r.path = newQuickPool(r)
 	r.init(r, "pool("+deviceName(drv)+")", drv, streams, l, props, cmp.Or(cfg.IsolatedAddresses, defaultIsolatedAddresses), cmp.Or(cfg.IsolatedRanges, defaultIsolatedRanges))
 	r.startReaper(cfg.ReapInterval)
 	return r, nil
@@ -93,6 +96,9 @@ func (r *PoolResource) Allocate(_ context.Context, req core.Request) (b core.Blo
 	err = r.allocate(&req, &b) // a promoted method would copy both once more
 	return b, err
 }
+
+// QuickPath is that of the backend, for the layers of this module: see package quick.
+func (r *PoolResource) QuickPath() *quick.Path { return r.path }
 
 // SetLimit changes [PoolConfig].Limit. What the pool holds beyond it is not taken back: see
 // TrimPool. Zero means no limit.

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/internal/books"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // streamTable knows every physical stream and which lease is on it. Looking a
@@ -49,7 +50,7 @@ func newStreamTable(drv driver.Driver, deviceOrder bool) *streamTable {
 	t := &streamTable{drv: drv, ordinal: drv.Ordinal(), deviceOrder: deviceOrder, order: fence.NewOrder(drv, deviceOrder)}
 	t.leases.Store(newLeases(nil))
 	t.all.Store(&[]*stream{})
-	t.group.Add(&t.adoptedBooks.Books)
+	t.group.Add(&t.adoptedBooks.Books, new(quick.Lane))
 	t.setLease(core.DefaultStream, t.add(0, false))
 	return t
 }
@@ -159,14 +160,16 @@ func (t *streamTable) enter(op string, id core.StreamID) (*stream, error) {
 // add takes a driver stream in. An adopted one counts into books that outlive it.
 func (t *streamTable) add(handle driver.Stream, adopted bool) *stream {
 	counters := &t.adoptedBooks
+	s := &stream{drv: t.drv, books: counters, adopted: adopted}
 	if !adopted {
 		counters = new(streamBooks)
-		t.group.Add(&counters.Books)
+		t.group.Add(&counters.Books, &s.host)
+		s.books = counters
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := &stream{drv: t.drv, books: counters, adopted: adopted}
 	t.order.Add(&s.Stream, handle, adopted || handle == 0, &counters.Counts)
+	s.host.SetPart(streamPart, s)
 	all := append(slices.Clone(*t.all.Load()), s)
 	t.all.Store(&all)
 	return s
@@ -301,6 +304,12 @@ type stream struct {
 	_ [64]byte // streams share no cache line
 	fence.Stream
 	drv driver.Driver
+
+	// host is the stream's lane, under whose lock are its books, its part of a pool, and what
+	// the layers above have of it. spare are records of blocks that the next allocations
+	// take.
+	host  quick.Lane
+	spare []*block
 
 	// frees is where retired blocks wait until they are released.
 	frees freeQueue

@@ -14,6 +14,9 @@ import (
 // that is not open; core.OutOfBudgetError, which matches core.ErrClaimExceeded
 // if it is the claim that is short; and the upstream's. After an error nothing is charged.
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
+	if r.path.Allocate(ctx, &req, &b) {
+		return b, nil
+	}
 	if err := req.Normalize("Allocate"); err != nil {
 		return b, err
 	}
@@ -93,6 +96,9 @@ func (r *Resource) attempt(ctx context.Context, req *core.Request, c *claim, b *
 // pending; they leave the ledger by notice. After an error nothing changed.
 // Errors are the upstream's; it does not block.
 func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
+	if r.path.Deallocate(ctx, &id, &b) {
+		return b, nil
+	}
 	if b, err = r.upstream.Deallocate(ctx, id); err != nil {
 		return b, err
 	}
@@ -169,6 +175,11 @@ func (r *Resource) obtain(req *core.Request, c *claim, g *grant) *shortage {
 func (r *Resource) fill(req *core.Request, c *claim, g *grant) *shortage {
 	l := r.streams.enter(req.Stream)
 	defer l.mu.Unlock()
+	return r.fillFrom(l, req, c, g)
+}
+
+// fillFrom is fill in the request's stream ledger, which is locked.
+func (r *Resource) fillFrom(l *streamLedger, req *core.Request, c *claim, g *grant) *shortage {
 	from, n := &l.general, req.Bytes
 	if c != nil {
 		from, n = l.accountOf(c), req.Requested
@@ -243,6 +254,10 @@ func (r *Resource) lendable(l *streamLedger, a *streamAccount) uint64 {
 func (g *grant) undo() {
 	g.ledger.mu.Lock()
 	defer g.ledger.mu.Unlock()
+	g.undoLocked()
+}
+
+func (g *grant) undoLocked() {
 	g.drawn.giveBack()
 	g.padding.giveBack()
 	g.ledger.strike(g.record)

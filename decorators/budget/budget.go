@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/listeners"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // Config configures a budget.
@@ -42,6 +42,8 @@ type Resource struct {
 
 	refusals atomic.Uint64
 	repeated atomic.Uint64 // failures of the upstream that were tried again
+
+	path *quick.Path
 }
 
 var _ core.Resource = (*Resource)(nil)
@@ -58,7 +60,11 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.tags.tell(cfg.OnTag)
 	r.streams.begin(&r.ledger, &r.tags, upstream)
 	r.SetLimit(cfg.Limit)
-	upstream.Subscribe(listeners.Func(r.released))
+	if below := quick.Of(upstream); !r.lends {
+		r.path = below.Extend(r, &quickBudget{r, below})
+		r.streams.path = r.path
+	}
+	r.path.Subscribe(upstream, r.released)
 	return r, nil
 }
 

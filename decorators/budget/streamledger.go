@@ -2,9 +2,9 @@ package budget
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // streamLedger is the ledger of one stream: what is live and pending there, by
@@ -41,7 +41,7 @@ type streamLedger struct {
 
 	// What an allocation and a free look at comes first.
 	stream core.StreamID
-	mu     sync.Mutex
+	mu     *quick.Lane // of the stream, or one of its own
 	// dropped is set when the table forgets the stream ledger, which it does not
 	// do while grants are under way or blocks on its books.
 	dropped bool

@@ -1,12 +1,14 @@
 package budget
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // streamLedgers finds the ledger of a stream. Stream ids are never reused, so
@@ -22,7 +24,9 @@ type streamLedgers struct {
 	ledger   *ledger
 	tags     *tagNews
 	upstream core.Resource
-	cache    [cacheSlots]atomic.Pointer[streamLedger]
+	// path is the budget's, nil if it has none.
+	path  *quick.Path
+	cache [cacheSlots]atomic.Pointer[streamLedger]
 
 	mu      sync.Mutex
 	byID    map[core.StreamID]*streamLedger
@@ -104,7 +108,7 @@ func (t *streamLedgers) add(id core.StreamID, base uint64) *streamLedger {
 	if len(t.byID) >= t.sweepAt {
 		t.sweep()
 	}
-	l := &streamLedger{stream: id, base: base, credit: credit{ledger: t.ledger}, tallies: map[core.Tag]*tally{}, tags: t.tags}
+	l := &streamLedger{stream: id, mu: cmp.Or(t.path.Lane(id), new(quick.Lane)), base: base, credit: credit{ledger: t.ledger}, tallies: map[core.Tag]*tally{}, tags: t.tags}
 	l.general.source = &l.credit
 	t.byID[id] = l
 	return l

@@ -15,6 +15,9 @@ import (
 // complete, Allocate waits for them, see [Config.Patience]. Errors are the
 // upstream's.
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
+	if r.path.Allocate(ctx, &req, &b) {
+		return b, nil
+	}
 	if r.gate.Load() == 0 {
 		b, err = r.upstream.Allocate(ctx, req)
 	} else {
@@ -57,7 +60,7 @@ func (r *Resource) choose(u *rules, hunted bool, req *core.Request) bool {
 			return own.chooses(req.Bytes)
 		}
 	}
-	return u.sampling.chooses(req.Bytes) && (u.unbounded || r.throttle.allows(r.ledger.Clock.Instant(), req.Stream))
+	return r.bytesChoose(u, req) && (u.unbounded || r.throttle.allows(r.ledger.Clock.Instant(), req.Stream))
 }
 
 // allocateKnown allocates a block that only the ledger knows, into b: most
@@ -67,6 +70,9 @@ func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core
 		return err
 	}
 	rec, due := r.ledger.Enter(b)
+	if l := r.path.Lane(b.ID.AllocStream); l != nil {
+		due = r.stackDue(l, b.Bytes)
+	}
 	if hunted || r.keepsStacks(b.Bytes, due) {
 		stack := r.ledger.Stacks.Capture(3)
 		rec.Stacked = true // the block is nobody's yet

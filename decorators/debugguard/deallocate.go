@@ -14,6 +14,9 @@ import (
 // [core.UseAfterFreeError] and not passed on, and so is a block that was
 // never allocated here; another device's block is a [core.StreamMisuseError].
 func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
+	if r.path.Deallocate(ctx, &id, &b) {
+		return b, nil
+	}
 	if r.gate.Load() == 0 {
 		return r.upstream.Deallocate(ctx, id)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // Resource is the guard. It is safe for concurrent use.
@@ -55,6 +56,9 @@ type Resource struct {
 	// blockedFrees are those of blocks that an open intent uses.
 	blockedFrees tally
 	count        counters
+
+	path *quick.Path
+	part int
 }
 
 var _ core.Resource = (*Resource)(nil)
@@ -83,7 +87,8 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	r.rules.Store(&rules{})
 	r.sampleBy(0)
 	r.HuntTags(cfg.HuntTags...)
-	upstream.Subscribe(listeners.Func(r.released))
+	r.joinPath(quick.Of(upstream))
+	r.path.Subscribe(upstream, r.released)
 	start := Setting{Mode: cfg.Mode, Bisect: cfg.Hunt.Bisect, Delay: cfg.Hunt.Delay > 0, Unmap: cfg.Hunt.Unmap}
 	if err := r.switchTo(context.Background(), start); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // layerName is what the records of this layer have as Layer.
@@ -95,6 +96,10 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	}
 	if r.ops.has(core.OpRelease) {
 		upstream.Subscribe(listeners.Func(r.released))
+	}
+	if below := quick.Of(upstream); r.sequence == nil && r.ops.has(core.OpAllocate) && r.ops.has(core.OpDeallocate) {
+		r.quick = &quickLog{r: r, below: below, part: below.NewPart()}
+		r.path = below.Extend(r, r.quick)
 	}
 	return r, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // Resource is a [core.Resource] that forwards every call to its upstream,
@@ -22,6 +23,8 @@ type Resource struct {
 	sinks    []Sink // all the others
 	clock    func() monotime.Instant
 	sequence *sequence
+	path     *quick.Path // quick is its form
+	quick    *quickLog
 }
 
 var _ core.Resource = (*Resource)(nil)
@@ -47,6 +50,9 @@ func (r *Resource) Dropped() (n uint64) {
 
 // Allocate forwards, and logs the block or the failed request.
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
+	if r.path.Allocate(ctx, &req, &b) {
+		return b, nil
+	}
 	if !r.ops.has(core.OpAllocate) {
 		return r.upstream.Allocate(ctx, req)
 	}
@@ -69,6 +75,9 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 // number is taken before the upstream is asked: from then on another
 // goroutine may be handed the same address, and its record must come later.
 func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
+	if r.path.Deallocate(ctx, &id, &b) {
+		return b, nil
+	}
 	if !r.ops.has(core.OpDeallocate) {
 		return r.upstream.Deallocate(ctx, id)
 	}
@@ -132,6 +141,9 @@ func (r *Resource) noted(ctx context.Context, op core.Op, stream core.StreamID, 
 	}
 	for _, ring := range r.rings {
 		ring.note(op, b, start, took)
+	}
+	if l := r.path.Lane(stream); l != nil {
+		r.quick.prepare(l)
 	}
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"math/bits"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // DefaultRingSize is the number of records that a [Ring] of size zero keeps.
@@ -38,12 +40,13 @@ const DefaultRingSize = 16384
 // overwrites its own oldest. So a stream that is alone has its history in the whole
 // ring, and a busy one displaces that of a quiet one only beyond the share of that.
 type Ring struct {
-	stripes []stripe
+	stripes []*stripe // for any stream, by its number
+	lanes   []*stripe // of lanes, which write them on the quick path; sharing guards the list
 	parcels []parcel
 	each    int // how many slots of each parcel are used
 
 	// sharing is held while a stripe, whose lock is held, is granted a parcel, which
-	// may take the lock of another stripe that has parcels. So only a stripe without
+	// may try for the lock of another stripe that has parcels. Only a stripe without
 	// parcels waits for sharing; all others try.
 	sharing sync.Mutex
 	given   int // how many parcels have an owner
@@ -58,9 +61,9 @@ const (
 )
 
 type stripe struct {
-	mu   sync.Mutex
-	puts uint64 // is how many records were ever put
-	room slots  // those of newest, of which at are written
+	mu   *quick.Lane // of the lane, or one of its own
+	puts uint64      // is how many records were ever put
+	room slots       // those of newest, of which at are written
 	at   int
 	// oldest to newest are the stripe's parcels, count of them. Others take the
 	// oldest, under both locks.
@@ -103,7 +106,10 @@ func NewRing(size int) *Ring {
 	size = 1 << bits.Len(uint(cmp.Or(max(size, 0), DefaultRingSize)-1))
 	each := min(size, parcelSize)
 	n := size / each
-	g := &Ring{stripes: make([]stripe, min(maxStripes, max(1, size/minStripe))), parcels: make([]parcel, n), each: each}
+	g := &Ring{stripes: make([]*stripe, min(maxStripes, max(1, size/minStripe))), parcels: make([]parcel, n), each: each}
+	for i := range g.stripes {
+		g.stripes[i] = &stripe{mu: new(quick.Lane)}
+	}
 	entries, tags, whole := make([][parcelSize]entry, n), make([][parcelSize]core.Tag, n), make([][parcelSize]Record, n)
 	for i := range g.parcels {
 		g.parcels[i].slots = slots{&entries[i], &tags[i], &whole[i]}
@@ -117,6 +123,7 @@ func (g *Ring) Put(r Record) { g.keep(&r) }
 
 func (g *Ring) keep(r *Record) {
 	p := g.stripeOf(r.Event.Stream)
+	p.mu.Lock()
 	at := p.next(g)
 	p.room.entries[at].op, p.room.whole[at] = opWhole, *r
 	p.mu.Unlock()
@@ -126,6 +133,33 @@ func (g *Ring) keep(r *Record) {
 // was asked of, if that is all there is to say.
 func (g *Ring) note(op core.Op, b *core.Block, start monotime.Instant, took time.Duration) {
 	p := g.stripeOf(b.ID.AllocStream)
+	p.mu.Lock()
+	p.note(g, op, b, start, took)
+	p.mu.Unlock()
+}
+
+// ofLane is a stripe for what a lane serves on the quick path, with its first parcel; nil if none can be had now.
+// No lock may be held. The lane's lock, which is the stripe's, comes behind sharing here;
+// under it sharing is only tried for.
+func (g *Ring) ofLane(l *quick.Lane) *stripe {
+	g.sharing.Lock()
+	defer g.sharing.Unlock()
+	p := &stripe{mu: l}
+	l.Lock()
+	defer l.Unlock()
+	g.active++
+	c := g.parcelFor(p)
+	if c == nil {
+		g.active--
+		return nil
+	}
+	p.begin(c)
+	g.lanes = append(g.lanes, p)
+	return p
+}
+
+// note is that of the ring, in a stripe that is locked.
+func (p *stripe) note(g *Ring, op core.Op, b *core.Block, start monotime.Instant, took time.Duration) {
 	at := p.next(g)
 	e := &p.room.entries[at]
 	if e.op == opWhole {
@@ -134,17 +168,17 @@ func (g *Ring) note(op core.Op, b *core.Block, start monotime.Instant, took time
 	e.op, e.ordinal, e.start, e.took = op, int32(b.ID.Ordinal), start, took
 	e.ptr, e.generation, e.stream = b.ID.Ptr, b.ID.Generation, b.ID.AllocStream
 	e.requested, e.bytes = b.Requested, b.Bytes
-	p.room.tags[at] = b.Tag
-	p.mu.Unlock()
+	if tag := &p.room.tags[at]; *tag != b.Tag { // nearly never: a store of a string costs more
+		*tag = b.Tag
+	}
 }
 
 func (g *Ring) stripeOf(stream core.StreamID) *stripe {
-	return &g.stripes[uint64(stream)&uint64(len(g.stripes)-1)]
+	return g.stripes[uint64(stream)&uint64(len(g.stripes)-1)]
 }
 
-// next locks p and returns the number of the slot to be written.
+// next returns the number of the slot to be written; p.mu must be held.
 func (p *stripe) next(g *Ring) int {
-	p.mu.Lock()
 	if p.at == g.each || p.newest == nil {
 		g.advance(p)
 	}
@@ -181,11 +215,17 @@ func bySeq(a, b Record) int { return cmp.Compare(a.Seq, b.Seq) }
 // Cap is the number of records that the ring can keep.
 func (g *Ring) Cap() int { return len(g.parcels) * g.each }
 
+// everyStripe is those of streams and of lanes.
+func (g *Ring) everyStripe() []*stripe {
+	g.sharing.Lock()
+	defer g.sharing.Unlock()
+	return slices.Concat(g.stripes, g.lanes)
+}
+
 // Total is the number of records ever put.
 func (g *Ring) Total() uint64 {
 	total := uint64(0)
-	for i := range g.stripes {
-		p := &g.stripes[i]
+	for _, p := range g.everyStripe() {
 		p.mu.Lock()
 		total += p.puts
 		p.mu.Unlock()
@@ -196,8 +236,8 @@ func (g *Ring) Total() uint64 {
 // Since is when the ring begins: it has every record of what ended later. It is
 // zero as long as the ring has given up none.
 func (g *Ring) Since() (since time.Time) {
-	for i := range g.stripes {
-		if at := g.stripes[i].since(g.each); at.After(since) {
+	for _, p := range g.everyStripe() {
+		if at := p.since(g.each); at.After(since) {
 			since = at
 		}
 	}
@@ -244,6 +284,11 @@ func (g *Ring) advance(p *stripe) {
 	if c == nil {
 		c, p.oldest = p.oldest, p.oldest.next
 	}
+	p.begin(c)
+}
+
+// begin makes c, which is p's, the parcel that is written; p.mu must be held.
+func (p *stripe) begin(c *parcel) {
 	if p.newest != nil {
 		p.newest.full = true
 	}
@@ -267,7 +312,17 @@ func (g *Ring) grant(p *stripe) *parcel {
 		return nil
 	}
 	defer g.sharing.Unlock()
-	var c *parcel
+	c := g.parcelFor(p)
+	for c == nil && p.newest == nil { // no lane's, so nobody who is met waits for p
+		runtime.Gosched()
+		c = g.parcelFor(p)
+	}
+	return c
+}
+
+// parcelFor makes a parcel p's that is free, or another stripe's if p has less than its share; nil if
+// there is none, or that stripe is locked. p.mu and sharing must be held.
+func (g *Ring) parcelFor(p *stripe) (c *parcel) {
 	switch {
 	case g.given < len(g.parcels):
 		c = &g.parcels[g.given]
@@ -275,10 +330,10 @@ func (g *Ring) grant(p *stripe) *parcel {
 		g.given++
 	case p.count < len(g.parcels)/g.active:
 		c = g.moveTo(p)
-	default:
-		return nil
 	}
-	p.count++
+	if c != nil {
+		p.count++
+	}
 	return c
 }
 
@@ -286,12 +341,16 @@ func (g *Ring) grant(p *stripe) *parcel {
 // so not its last. sharing must be held.
 func (g *Ring) moveTo(p *stripe) *parcel {
 	most := p
-	for i := range g.stripes {
-		if g.stripes[i].count > most.count {
-			most = &g.stripes[i]
+	for _, all := range [...][]*stripe{g.stripes, g.lanes} {
+		for _, other := range all {
+			if other.count > most.count {
+				most = other
+			}
 		}
 	}
-	most.mu.Lock()
+	if !most.mu.TryLock() { // p may be a lane's, and nobody who holds a lane waits for another
+		return nil
+	}
 	defer most.mu.Unlock()
 	c := most.oldest
 	most.oldest = c.next

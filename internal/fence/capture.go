@@ -91,6 +91,13 @@ func (s *Stream) lookForCapture() error {
 	return err
 }
 
+// AsksNobody reports whether work may be enqueued on the stream without a question to the
+// driver: it is not given up, and only a capture of the runtime's could be under way, which is not. The
+// stream must be locked.
+func (s *Stream) AsksNobody() bool {
+	return !s.asksDriver && !s.capturing.Load() && s.final.Load() == nil
+}
+
 // RefuseCaptured is Uncaptured with an error for the caller of op.
 func (s *Stream) RefuseCaptured(op string, id core.StreamID) error {
 	if !s.asksDriver && !s.capturing.Load() {

@@ -66,6 +66,33 @@ func (s *Stream) PointForAllocation(lease core.StreamID) (ready, reserve *Point,
 	return p, nil, nil
 }
 
+// PointAtHand is PointForAllocation without a call of the driver: ok is false, and nothing
+// changed, where that would need one.
+func (s *Stream) PointAtHand(lease core.StreamID) (ready, reserve *Point, ok bool) {
+	p := s.readyPoint
+	needed := p != nil && p.sharers() > 0 // see PointForAllocation
+	switch {
+	case p != nil && p.lease == lease && s.shareable && p.IsDeferred():
+		if needed {
+			if reserve = s.points.take(); reserve == nil {
+				return nil, nil, false
+			}
+			reserve.refs.Store(1)
+		}
+		return p, reserve, true
+	case needed && p.IsDeferred():
+		return nil, nil, false
+	}
+	ready = s.points.take()
+	if ready == nil {
+		return nil, nil, false
+	}
+	ready.refs.Store(1)
+	s.detach()
+	s.placeReadyPoint(ready, lease)
+	return ready, nil, true
+}
+
 // placeReadyPoint makes p, which is new, the point behind the allocations from now
 // on; the stream must be locked.
 func (s *Stream) placeReadyPoint(p *Point, lease core.StreamID) {

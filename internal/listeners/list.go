@@ -11,7 +11,7 @@ import (
 
 // List is a list of listeners. The zero value is empty and ready for use.
 type List struct {
-	all atomic.Pointer[[]func(core.Block)]
+	all, others atomic.Pointer[[]func(core.Block)]
 }
 
 // Add adds a listener; nil is nobody to tell. It hears of the blocks that are released
@@ -20,14 +20,24 @@ func (l *List) Add(listener core.Listener) {
 	if listener == nil {
 		return
 	}
+	served, ok := listener.(Served)
+	if ok {
+		listener = served.Func
+	} else {
+		add(&l.others, listener)
+	}
+	add(&l.all, listener)
+}
+
+func add(to *atomic.Pointer[[]func(core.Block)], listener core.Listener) {
 	for {
-		old := l.all.Load()
+		old := to.Load()
 		var next []func(core.Block)
 		if old != nil {
 			next = append(next, *old...)
 		}
 		next = append(next, hears(listener))
-		if l.all.CompareAndSwap(old, &next) {
+		if to.CompareAndSwap(old, &next) {
 			return
 		}
 	}
@@ -37,6 +47,15 @@ func (l *List) Add(listener core.Listener) {
 func (l *List) Released(b core.Block) {
 	if all := l.all.Load(); all != nil {
 		for _, hear := range *all {
+			hear(b)
+		}
+	}
+}
+
+// ReleasedQuickly tells those of them who are not served by the quick path (package quick).
+func (l *List) ReleasedQuickly(b core.Block) {
+	if others := l.others.Load(); others != nil {
+		for _, hear := range *others {
 			hear(b)
 		}
 	}
@@ -57,3 +76,7 @@ type Func func(core.Block)
 
 // Released calls it.
 func (f Func) Released(b core.Block) { f(b) }
+
+// Served is the listener of a layer that has a quick path, and does by itself what it has
+// to when a block is freed on that.
+type Served struct{ Func }

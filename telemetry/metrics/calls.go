@@ -16,6 +16,7 @@ import (
 type Calls struct {
 	stripes   [stripes]atomic.Pointer[stripe]
 	failed    [operations][reasons]atomic.Uint64
+	lanes     laneCalls
 	exemplars exemplars
 	// failures are the newest calls that failed of which a span was exported.
 	failures [operations][reasons]atomic.Pointer[exemplar]
@@ -75,6 +76,7 @@ func (c *Calls) Snapshot(since time.Time, spansDropped uint64) Operations {
 			}
 		}
 	}
+	c.lanes.addTo(o.latencies)
 	return o
 }
 

@@ -36,10 +36,10 @@
 package books
 
 import (
-	"sync"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // Size is a size of memory whose peak is kept.
@@ -79,7 +79,8 @@ func clamp(n int64) uint64 { return uint64(max(n, 0)) }
 // Books are the counters of one stream, or of several that share them. They belong to
 // one [Group], see [Group.Add].
 type Books struct {
-	mu                           sync.Mutex
+	// mu is the lock of the stream's lane.
+	mu                           *quick.Lane
 	allocated, retired, released tally
 	slack                        [sizes]int64
 	underflows                   uint64
@@ -96,6 +97,13 @@ func (b *Books) Unlock() { b.mu.Unlock() }
 
 // Shortage is how much of each size the slack of the books did not do for.
 type Shortage [sizes]int64
+
+// HasSlack reports whether nothing would be short if a block for req were entered; the lock must be
+// held.
+func (b *Books) HasSlack(req *core.Request) bool {
+	bytes := int64(req.Bytes)
+	return b.slack[Requested] >= int64(req.Requested) && b.slack[Live] >= bytes && b.slack[Outstanding] >= bytes
+}
 
 // Enter counts a fresh block. The lock must be held; the caller lets it go and hands
 // what is short to [Group.Raise]. What is withheld from its owner is not live.

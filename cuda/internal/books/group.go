@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // Group is the books of one backend with the peaks of all of them together. The zero
@@ -34,8 +35,9 @@ type highWater struct {
 	_      [24]byte
 }
 
-// Add takes books in, for good. Nothing may be in them yet.
-func (g *Group) Add(b *Books) {
+// Add takes books in, for good, whose lock is that of a lane from now on. Nothing may be in them yet.
+func (g *Group) Add(b *Books, lane *quick.Lane) {
+	b.mu = lane
 	g.recalling.Lock()
 	defer g.recalling.Unlock()
 	g.all = append(g.all, b)

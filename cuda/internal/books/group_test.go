@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // newGroup is a group of n books.
@@ -13,7 +14,7 @@ func newGroup(n int) (*Group, []*Books) {
 	g, all := &Group{}, make([]*Books, n)
 	for i := range all {
 		all[i] = &Books{}
-		g.Add(all[i])
+		g.Add(all[i], new(quick.Lane))
 	}
 	return g, all
 }

@@ -64,6 +64,13 @@ func (d *Depot) Affords(now Instant) bool {
 	return was&(1<<shift-1) < stacksPerTick && d.budget.CompareAndSwap(was, was+1)
 }
 
+// CouldAfford reports what Affords would, and takes nothing.
+func (d *Depot) CouldAfford(now Instant) bool {
+	const shift = 16
+	was := d.budget.Load()
+	return was>>shift != uint64(now) || was&(1<<shift-1) < stacksPerTick
+}
+
 // maxNames is how many different names of launches are kept. They should come
 // from a small fixed set; one beyond the limit is kept as otherName.
 const (

@@ -1,0 +1,53 @@
+package budget
+
+import (
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
+)
+
+// quickBudget serves what needs no claim and no recall of others' credit, in a stream ledger that
+// the lane's lock guards.
+type quickBudget struct {
+	r     *Resource
+	below *quick.Path
+}
+
+// Allocate charges the request, and undoes that if it is declined below.
+func (q *quickBudget) Allocate(o *quick.Op) bool {
+	l := q.r.streams.atHand(o.Request.Stream, o.Lane)
+	if l == nil || o.Request.Claim != 0 {
+		return false
+	}
+	var g grant
+	if q.r.fillFrom(l, &o.Request, nil, &g) != nil {
+		return false
+	}
+	if !q.below.Layer.Allocate(o) {
+		g.undoLocked()
+		return false
+	}
+	g.record.become(o.Block.ID.Generation)
+	return true
+}
+
+// Deallocate takes the block that is freed off the ledger.
+func (q *quickBudget) Deallocate(o *quick.Op) bool {
+	l := q.r.streams.atHand(o.ID.AllocStream, o.Lane)
+	if l == nil || !q.below.Layer.Deallocate(o) {
+		return false
+	}
+	l.release(o.ID.Generation)
+	return true
+}
+
+// atHand is the ledger of a stream, if it is that of the lane, which is locked, and is found
+// without another lock; else nil.
+func (t *streamLedgers) atHand(id core.StreamID, lane *quick.Lane) *streamLedger {
+	if l := t.slot(id).Load(); l != nil && l.stream == id && l.mu == lane && !l.dropped {
+		return l
+	}
+	return nil
+}
+
+// QuickPath is the layer's, for the layers of this module: see package quick.
+func (r *Resource) QuickPath() *quick.Path { return r.path }

@@ -1,0 +1,162 @@
+package debugguard
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
+)
+
+// quickGuard serves blocks that only the ledger knows, and that keep no stacks.
+type quickGuard struct {
+	r     *Resource
+	below *quick.Path
+}
+
+// countdowns are the bytes that a lane may still allocate before the next block that is
+// sampled, and before the next that keeps its stacks. The gaps are drawn anew from an
+// exponential distribution, so that each byte has the same chance whatever was drawn
+// before. The lane's lock guards them. Who serves an operation takes its bytes off; who declines it leaves
+// them, so that it meets the same answer on the ordinary way.
+type countdowns struct {
+	// rules is what untilSample was drawn by.
+	rules       *rules
+	untilSample int64
+	untilStack  int64
+}
+
+func (r *Resource) joinPath(below *quick.Path) {
+	if r.path = below.Extend(r, &quickGuard{r, below}); r.path != nil {
+		r.part = r.path.NewPart()
+	}
+}
+
+// QuickPath is the layer's, for the layers of this module: see package quick.
+func (r *Resource) QuickPath() *quick.Path { return r.path }
+
+// countdownsOf are those of a lane, which is locked, by the rules that hold now.
+func (r *Resource) countdownsOf(l *quick.Lane, u *rules) *countdowns {
+	c, _ := l.Part(r.part).(*countdowns)
+	if c == nil {
+		c = &countdowns{untilStack: gap(r.cfg.StackBytes)}
+		l.SetPart(r.part, c)
+	}
+	if c.rules != u {
+		c.rules, c.untilSample = u, u.nextSample()
+	}
+	return c
+}
+
+// nextSample draws how many bytes go by before the next sampled one.
+func (u *rules) nextSample() int64 {
+	switch u.sampling.mean {
+	case 0:
+		return math.MaxInt64
+	case 1:
+		return 0
+	}
+	return gap(u.sampling.mean)
+}
+
+// gap draws from an exponential distribution.
+func gap(mean uint64) int64 {
+	return int64(min(rand.ExpFloat64()*float64(mean), math.MaxInt64/2))
+}
+
+// bytesChoose decides by its bytes whether a block is sampled.
+func (r *Resource) bytesChoose(u *rules, req *core.Request) bool {
+	l := r.path.Lane(req.Stream)
+	if l == nil {
+		return u.sampling.chooses(req.Bytes)
+	}
+	l.Lock()
+	defer l.Unlock()
+	c := r.countdownsOf(l, u)
+	if c.untilSample -= int64(req.Bytes); c.untilSample >= 0 {
+		return false
+	}
+	c.untilSample = u.nextSample()
+	return true
+}
+
+// stackDue decides by its bytes whether a block keeps its stacks.
+func (r *Resource) stackDue(l *quick.Lane, bytes uint64) bool {
+	l.Lock()
+	defer l.Unlock()
+	return r.countdownsOf(l, r.rules.Load()).takeStack(bytes, r.cfg.StackBytes)
+}
+
+func (c *countdowns) takeStack(bytes, mean uint64) (due bool) {
+	if c.untilStack -= int64(min(bytes, ledger.AlwaysStacks)); c.untilStack < 0 {
+		c.untilStack = gap(mean)
+		return true
+	}
+	return false
+}
+
+// Allocate declines a block that may be guarded, or keep its stacks.
+func (q *quickGuard) Allocate(o *quick.Op) bool {
+	r, req := q.r, &o.Request
+	if r.gate.Load() == 0 {
+		return q.below.Layer.Allocate(o)
+	}
+	u := r.rules.Load()
+	switch {
+	case u.setting.Mode == Off:
+		return q.below.Layer.Allocate(o)
+	case u.hunts(req.Tag):
+		return false
+	}
+	c := r.countdownsOf(o.Lane, u)
+	samples := u.setting.Mode >= Sample && r.cfg.Device != nil
+	if samples {
+		if len(u.rates) > 0 {
+			if _, own := u.rates[req.Tag]; own {
+				return false
+			}
+		}
+		if c.untilSample < int64(req.Bytes) {
+			return false
+		}
+	}
+	if (req.Bytes >= ledger.AlwaysStacks || c.untilStack < int64(req.Bytes)) && r.ledger.Stacks.CouldAfford(r.ledger.Clock.Instant()) {
+		return false
+	}
+	if !q.below.Layer.Allocate(o) {
+		return false
+	}
+	if samples {
+		c.untilSample -= int64(req.Bytes)
+	}
+	c.takeStack(req.Bytes, r.cfg.StackBytes)
+	r.ledger.Enter(&o.Block)
+	return true
+}
+
+// Deallocate declines a block that the guard has more of than its record. The notice closes that.
+func (q *quickGuard) Deallocate(o *quick.Op) bool {
+	r, g := q.r, o.ID.Generation
+	if r.gate.Load() == 0 {
+		if !q.below.Layer.Deallocate(o) {
+			return false
+		}
+		r.listeners.ReleasedQuickly(o.Block)
+		return true
+	}
+	if r.rules.Load().setting.Mode == Off || o.ID.Ordinal != r.ordinal {
+		return false
+	}
+	rec := r.ledger.Known(o.ID)
+	if rec == nil || rec.Guard != nil || r.seals.get(g) != nil || !rec.Retire(g) {
+		return false
+	}
+	if !rec.Contains(o.ID.Ptr) || rec.Stacked || !q.below.Layer.Deallocate(o) {
+		r.revive(rec, g)
+		return false
+	}
+	r.ledger.Close(rec, g)
+	r.listeners.ReleasedQuickly(o.Block)
+	return true
+}

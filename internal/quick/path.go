@@ -1,0 +1,173 @@
+// Package quick is the quick path of allocations and frees: what all layers of a stack can
+// serve at once, without a call of the driver, is one record passed by pointer under one lock.
+//
+// # The protocol
+//
+// Each physical stream has a [Lane], whose lock is the stream's. The outermost layer that has a
+// [Path] reads the clock, locks the lane of the operation's stream, and hands the operation
+// down from layer to layer as an [Op]. A layer serves it or declines it:
+//
+//   - A layer that declines has changed nothing, and neither has any layer above it: what one
+//     must do before it asks the layer below, such as charging a budget, it undoes.
+//   - If somebody declines, the operation goes the ordinary way, by [core.Resource], which
+//     does everything and tells the reason of a failure. Both ways call the same functions
+//     on the same books, so nothing of the stack is true on one way only.
+//   - Under the lock there is no call of the driver, no launch of a guard's, no refusal and no error. A
+//     listener hears of a freed block under it, as it may under a layer's lock anywhere.
+//
+// The lock of a lane comes before every lock of a layer: who holds one of those does not ask
+// for a lane. Nobody holds two lanes, or a lane and waits for a stream.
+//
+// # Who takes part
+//
+// A backend makes a Path with [New], and each layer above it one with [Path.Extend], from
+// that of its upstream ([Of]). Nothing is found by walking Unwrap: a decorator of somebody's own, which
+// passes no path on, sees every call of what lies above it, and beneath it the path begins with the
+// layer that it calls.
+package quick
+
+import (
+	"context"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/listeners"
+	"github.com/fencepost-gpu/fencepost/internal/monotime"
+)
+
+// Layer is the quick form of a layer's operations. The lane of o is locked.
+type Layer interface {
+	// Allocate makes o.Block the block for o.Request, or changes nothing and reports false.
+	Allocate(o *Op) bool
+	// Deallocate frees o.ID, of which it makes o.Block, or changes nothing and reports false.
+	Deallocate(o *Op) bool
+}
+
+// Lanes finds lanes: those of the leases of one device.
+type Lanes interface {
+	// Lane is that of the stream on which the lease is now, nil if it is on none, or
+	// if the stream is never quick. It takes no lock.
+	Lane(lease core.StreamID) *Lane
+}
+
+// Path is the quick path from one layer down. A nil Path declines everything.
+type Path struct {
+	Layer
+	layer core.Resource
+	lanes Lanes
+	parts *int
+	// inner: a layer above begins the path.
+	inner bool
+}
+
+// Resource is a layer that has a path.
+type Resource interface {
+	core.Resource
+	// QuickPath is the layer's, nil if it has none.
+	QuickPath() *Path
+}
+
+// New is the path of a backend.
+func New(backend core.Resource, form Layer, lanes Lanes) *Path {
+	return &Path{Layer: form, layer: backend, lanes: lanes, parts: new(int)}
+}
+
+// Of is the path of a layer, nil if it has none. A decorator that embeds one that has is not
+// taken for it.
+func Of(r core.Resource) *Path {
+	q, ok := r.(Resource)
+	if !ok {
+		return nil
+	}
+	p := q.QuickPath()
+	if p == nil || p.layer != r {
+		return nil
+	}
+	return p
+}
+
+// Extend is the path of a layer above p, nil if p is, and makes p an inner one. It is for construction.
+func (p *Path) Extend(layer core.Resource, form Layer) *Path {
+	if p == nil {
+		return nil
+	}
+	p.inner = true
+	return &Path{Layer: form, layer: layer, lanes: p.lanes, parts: p.parts}
+}
+
+// Subscribe has a layer's function hear of released blocks, as upstream.Subscribe does; not of
+// those that are freed on the layer's own path, whose form does what it has to.
+func (p *Path) Subscribe(upstream core.Resource, hear func(core.Block)) {
+	if p == nil {
+		upstream.Subscribe(listeners.Func(hear))
+		return
+	}
+	upstream.Subscribe(listeners.Served{Func: hear})
+}
+
+// NewPart is the number of another part of each lane; zero without a path. There must be no more than
+// one for each layer.
+func (p *Path) NewPart() int {
+	if p == nil {
+		return 0
+	}
+	number := *p.parts
+	*p.parts++
+	return number
+}
+
+// Allocate serves an allocation for req from the outermost layer of the path. If it reports
+// false nothing has happened.
+func (p *Path) Allocate(ctx context.Context, req *core.Request, b *core.Block) bool {
+	l := p.admit(ctx, req.Stream)
+	if l == nil {
+		return false
+	}
+	began := monotime.Now()
+	l.Lock()
+	o := &l.op
+	o.Lane, o.Began, o.After, o.Request = l, began, nil, *req
+	return o.end(o.Request.Normalize("Allocate") == nil && p.Layer.Allocate(o), b)
+}
+
+// Deallocate is Allocate for the free of a block.
+func (p *Path) Deallocate(ctx context.Context, id *core.BlockID, b *core.Block) bool {
+	l := p.admit(ctx, id.AllocStream)
+	if l == nil {
+		return false
+	}
+	began := monotime.Now()
+	l.Lock()
+	o := &l.op
+	o.Lane, o.Began, o.After, o.ID = l, began, nil, *id
+	return o.end(p.Layer.Deallocate(o), b)
+}
+
+// end hands over what was served, if it was, and unlocks the lane.
+func (o *Op) end(served bool, b *core.Block) bool {
+	var after func(core.Block)
+	if served {
+		*b, after = o.Block, o.After
+	}
+	o.Lane.Unlock()
+	if after != nil {
+		after(*b)
+	}
+	return served
+}
+
+// admit is the lane of an operation that begins here, nil if it has to go the ordinary
+// way: the reports of layers would name the span that ctx carries.
+func (p *Path) admit(ctx context.Context, lease core.StreamID) *Lane {
+	if p == nil || p.inner || !core.SpanOf(ctx).IsZero() {
+		return nil
+	}
+	return p.Lane(lease)
+}
+
+// Lane is the lane of a lease, for a layer that keeps a part there; nil without a path.
+func (p *Path) Lane(lease core.StreamID) *Lane {
+	if p == nil {
+		return nil
+	}
+	return p.lanes.Lane(lease)
+}
