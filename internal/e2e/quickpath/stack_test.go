@@ -1,6 +1,7 @@
 package quickpath
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -52,7 +53,7 @@ func openWhole(t *testing.T, how setup) *whole {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := ops.Close(t.Context()); err != nil {
+			if err := ops.Close(context.Background()); err != nil {
 				t.Error(err)
 			}
 		})
