@@ -102,7 +102,7 @@ func (q *quickPool) free(s *stream, b *block, o *quick.Op) bool {
 	if !b.mu.TryLock() {
 		return false
 	}
-	if b.stream != s || b.isIsolated() || b.history.HasOpen() || !b.history.UsedOnlyOn(&s.Stream) ||
+	if b.stream != s || b.core.ID.AllocStream != o.ID.AllocStream || b.isIsolated() || b.history.HasOpen() || !b.history.UsedOnlyOn(&s.Stream) ||
 		b.check("Deallocate", o.ID, o.ID.AllocStream) != nil || !q.lanes.owns(s, b.core.ID.Ptr) {
 		b.mu.Unlock()
 		return false

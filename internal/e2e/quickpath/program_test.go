@@ -104,8 +104,6 @@ func (p *player) allocate() {
 		req.Requested = max(1, req.Bytes/2)
 	case 8:
 		req.Bytes = 3<<20 + p.rng.Uint64N(4<<20)
-	case 9:
-		req.Isolated = true
 	case 10, 11, 12, 13:
 		if len(p.claims) > 0 {
 			req.Claim = p.claims[p.rng.IntN(len(p.claims))].ID
@@ -266,6 +264,7 @@ func (p *player) capture() {
 func (p *player) look() {
 	s := p.Runtime.Stats()
 	s.OwnPool.Steals.Time, s.OwnPool.Remaps.Time, s.OwnPool.Growths.Time, s.OwnPool.Trims.Time = 0, 0, 0, 0
+	s.Events = 0 // how many events are kept for later is of the way
 	freed := s.FreeToReusable.Count()
 	s.FreeToReusable = core.Durations{}
 	p.note("stats %+v, %d times from free to reusable", s, freed)
