@@ -199,10 +199,12 @@ func TestADecoratorThatEmbedsALayerIsNotTakenForIt(t *testing.T) {
 	if quick.Of(top) != nil {
 		t.Fatal("the layer above it has a path")
 	}
-	if _, err := top.Allocate(t.Context(), core.Request{Bytes: 64, Stream: lease}); err != nil {
-		t.Fatal(err)
+	for range 2 { // the first prepares the log's part of the lane, on the ordinary way
+		if _, err := top.Allocate(t.Context(), core.Request{Bytes: 64, Stream: lease}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if a.allocations != 1 || len(b.served) != 1 {
+	if a.allocations != 2 || len(b.served) != 1 {
 		t.Errorf("the decorator saw %d allocations, and beneath it the quick path served %d", a.allocations, len(b.served))
 	}
 }

@@ -157,6 +157,22 @@ func (p *player) uses() (uses []core.Use) {
 	return uses
 }
 
+// pairs is the steady state of one stream, with whatever is open and short by now.
+func (p *player) pairs() {
+	stream := p.leases[p.rng.IntN(len(p.leases))].ID()
+	for range 8 {
+		b, err := p.Runtime.Allocate(context.Background(), core.Request{Bytes: 1 + p.rng.Uint64N(4096), Stream: stream, Tag: "a"})
+		if err != nil {
+			p.note("pair: %s", because(err))
+			continue
+		}
+		p.numbers[b.ID.Generation] = len(p.blocks)
+		p.blocks = append(p.blocks, b)
+		freed, err := p.Runtime.Deallocate(context.Background(), b.ID)
+		p.note("pair of %s, freed %s, %s", p.shown(b), p.shown(freed), because(err))
+	}
+}
+
 func (p *player) launch() {
 	stream, uses := p.stream(), p.uses()
 	ticket, err := p.Runtime.PrepareUse(context.Background(), core.UseRequest{Stream: stream, Launch: "launch", Uses: uses}) // Launch would wait for what is open
@@ -301,7 +317,7 @@ func (p *player) step() {
 		chance int
 		do     func()
 	}{
-		{"allocate", 38, p.allocate}, {"free", 34, p.free}, {"launch", 8, p.launch}, {"prepare", 3, p.prepare}, {"end", 4, p.end},
+		{"allocate", 38, p.allocate}, {"free", 34, p.free}, {"pairs", 10, p.pairs}, {"launch", 8, p.launch}, {"prepare", 3, p.prepare}, {"end", 4, p.end},
 		{"reserve", 3, p.reserve}, {"limit", 1, p.setLimit}, {"mode", 1, p.setMode}, {"tags", 1, p.huntTags}, {"lease", 1, p.renew},
 		{"capture", 1, p.capture}, {"look", 2, p.look}, {"reap", 2, func() { p.note("reap: %s", because(p.Runtime.ReapPending(context.Background()))) }},
 	} {
