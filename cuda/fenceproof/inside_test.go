@@ -78,6 +78,9 @@ func (x explorer) run(t *testing.T, args ...string) *overlap.Total {
 // movesInside are in how many executions the pool must do each thing at least while calls overlap.
 var movesInside = proof.Moves{Reuses: 10_000, Splits: 3000, Merges: 1000, Joins: 700, Takeovers: 5000, Steals: 8000, Remaps: 300, Growths: 1000, Refusals: 8000}
 
+// quicklyInside are how many operations the quick path must serve and decline at least meanwhile.
+var quicklyInside = proof.Quickly{Allocations: 5000, Frees: 5000, DeclinedAllocations: 45_000, DeclinedFrees: 9000}
+
 // TestFencesInterleavedInsideCalls runs small programs in which two or three
 // goroutines are inside calls at once, and switches between them at every lock,
 // atomic and driver call, with up to so many preemptions: over the driver's pool, and over the runtime's
@@ -113,9 +116,10 @@ func TestFencesInterleavedInsideCalls(t *testing.T) {
 	t.Logf("%d executions with %d steps, %d of which differ by more than the order of what has nothing in common, in %v",
 		total.Executions, total.Steps, total.Ends, time.Since(start).Round(time.Millisecond))
 	if !testing.Short() {
-		requireMoves(t, total.Moves, movesInside)
+		requireMoves(t, total.Pooled.Moves, movesInside)
+		requireQuickly(t, total.Pooled.Quickly, quicklyInside)
 	}
-	fmt.Printf("locks: %v preemptions=%s complete=%v\npool: %v\n", &total, strings.Join(total.Bounds, "+"), !t.Failed() && !testing.Short(), total.Moves)
+	fmt.Printf("locks: %v preemptions=%s complete=%v\npool: %v\nquick path: %v\n", &total, strings.Join(total.Bounds, "+"), !t.Failed() && !testing.Short(), total.Pooled.Moves, total.Pooled.Quickly)
 }
 
 // TestTheReductionLosesNothingInsideCalls explores some programs once more, and

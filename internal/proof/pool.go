@@ -79,12 +79,30 @@ type hosted struct {
 	before core.OwnPoolStats
 	run    Moves
 	moves  Moves
+	// entry is the layer that enters the quick path, nil for none.
+	entry *Entry
 }
+
+// Way is how a pool runner's allocations and frees go.
+type Way uint8
+
+const (
+	// Quick is by the quick path, as the outermost layer goes, and by the ordinary way what that declines.
+	Quick Way = iota
+	// Ordinary is by the ordinary way alone.
+	Ordinary
+)
+
+// Ways are both.
+var Ways = [...]Way{Quick, Ordinary}
+
+// String is "quick" or "ordinary".
+func (w Way) String() string { return [...]string{"quick", "ordinary"}[w] }
 
 // NewPoolRunner returns a runner over [cuda.PoolResource], for programs whose allocations have
 // sizes. An allocation may be refused for want of memory: then only what has begun
 // is ended.
-func NewPoolRunner(streams int) (*Runner, error) {
+func NewPoolRunner(streams int, way Way) (*Runner, error) {
 	h := &hosted{open: map[uint8]program.Op{}, ended: map[uint8]bool{}}
 	r, err := newRunner(streams, false, nil, func(r *Runner) (backend, error) {
 		r.device.Hosted = true
@@ -97,12 +115,16 @@ func NewPoolRunner(streams int) (*Runner, error) {
 		return nil, err
 	}
 	r.pool = h
+	if way == Quick {
+		h.entry = Enter(h.resource)
+		r.resource = h.entry
+	}
 	return r, nil
 }
 
 // CheckPool is CheckOnce on a pool runner, and says what the pool did.
-func CheckPool(streams int, p program.Program, s Schedule) (Moves, error) {
-	r, err := NewPoolRunner(streams)
+func CheckPool(streams int, p program.Program, s Schedule, way Way) (Moves, error) {
+	r, err := NewPoolRunner(streams, way)
 	if err != nil {
 		return Moves{}, err
 	}
@@ -112,6 +134,14 @@ func CheckPool(streams int, p program.Program, s Schedule) (Moves, error) {
 
 // Moves is what the pool did in all runs.
 func (r *Runner) Moves() Moves { return r.pool.moves }
+
+// Quickly is how many allocations and frees of all runs went by the quick path.
+func (r *Runner) Quickly() Quickly {
+	if r.pool.entry == nil {
+		return Quickly{}
+	}
+	return r.pool.entry.Quickly()
+}
 
 func (h *hosted) begin() {
 	clear(h.open)

@@ -63,7 +63,7 @@ var blockSites = []Site{
 		New:   "if !mutated() {\n p.Retain()\n }",
 	},
 	{
-		Name: "fill: a block is ready at once", File: "block.go", Func: "block.fill",
+		Name: "fill: a block is ready at once", File: "block.go", Func: "block.fillLocked",
 		Wrong: "other streams use a block without waiting for its allocation",
 		Old:   "b.history.Begin(ready, span)",
 		New:   "if b.history.Begin(ready, span); mutated() {\n b.history.Release()\n }",

@@ -3,7 +3,7 @@ package mutation
 // poolSites are where memory of the runtime's own pool changes hands.
 var poolSites = []Site{
 	{
-		Name: "give: the mark is one too small", File: "cuda/lane.go", Func: "lane.give",
+		Name: "give: the mark is one too small", File: "cuda/lane.go", Func: "lane.giveLocked",
 		Wrong: "who comes after the last point before a free takes its memory over, and not after what was enqueued since",
 		Most:  6,
 		Old:   "l.newest = s.Behind()",

@@ -110,11 +110,16 @@ func (c Call) uses() program.Set {
 type Program struct {
 	Setup   []Call
 	Threads [][]Call
+	// Entered: a layer over the pool enters the quick path.
+	Entered bool
 }
 
 // String is such as "alloc a on X | free a | launch on Y reading a".
 func (p Program) String() string {
 	parts := []string{join(p.Setup)}
+	if p.Entered {
+		parts[0] = "entered: " + parts[0]
+	}
 	for _, calls := range p.Threads {
 		parts = append(parts, join(calls))
 	}

@@ -25,17 +25,29 @@ func (f *Failure) Error() string { return fmt.Sprintf("program:  %v\n%v", f.Prog
 // Unwrap is the cause.
 func (f *Failure) Unwrap() error { return f.Cause }
 
-// Check explores a program with so many preemptions. The error is a [Failure]. The moves are of all
-// executions that were judged.
-func Check(p Program, preemptions int) (ctl.Result, proof.Moves, error) {
-	var moves proof.Moves
+// Pooled is what the runtime's own pool did after the set-up: the moves by the number of executions
+// that were judged, and how many allocations and frees of those went by the quick path.
+type Pooled struct {
+	Moves   proof.Moves
+	Quickly proof.Quickly
+}
+
+// Add adds that of others.
+func (d *Pooled) Add(o Pooled) {
+	d.Moves.Add(o.Moves)
+	d.Quickly.Add(o.Quickly)
+}
+
+// Check explores a program with so many preemptions. The error is a [Failure].
+func Check(p Program, preemptions int) (ctl.Result, Pooled, error) {
+	var did Pooled
 	pooled := p.pooled()
 	result, err := explore(p, ctl.Test{Preemptions: preemptions}, func(x *execution) {
 		if pooled {
-			moves.Add(x.moves())
+			did.Add(Pooled{x.moves(), x.quickly()})
 		}
 	})
-	return result, moves, err
+	return result, did, err
 }
 
 // explore calls look after every execution that differs from those before.
@@ -70,7 +82,7 @@ func explore(p Program, test ctl.Test, look func(*execution)) (ctl.Result, error
 }
 
 func clone(p Program) Program {
-	c := Program{Setup: slices.Clone(p.Setup)}
+	c := Program{Setup: slices.Clone(p.Setup), Entered: p.Entered}
 	for _, calls := range p.Threads {
 		c.Threads = append(c.Threads, slices.Clone(calls))
 	}

@@ -20,6 +20,11 @@ type execution struct {
 	gate     *gate
 	streams  *cuda.StreamPool
 	resource resource
+	// front is where blocks are allocated and freed: the backend, or entry over it, which enters the
+	// quick path. beforeEntry is what that had counted when the set-up had ended.
+	front       core.Resource
+	entry       *proof.Entry
+	beforeEntry proof.Quickly
 	// before is what the pool had done when the set-up had ended, refusals the allocations that it
 	// refused later.
 	before   core.OwnPoolStats
@@ -59,6 +64,7 @@ func newExecution(p Program) (*execution, error) {
 	if x.resource, err = x.newResource(); err != nil {
 		return nil, err
 	}
+	x.enter()
 	for s := range uint8(Adopted + 1) {
 		l, err := x.lease(s)
 		if err != nil {
@@ -76,6 +82,15 @@ func (x *execution) newResource() (resource, error) {
 	x.gate.Hosted = true
 	ctl.Watch(x.gate)
 	return cuda.NewPoolResource(x.gate, x.streams, cuda.PoolConfig{Limit: proof.PoolPages * device.PageBytes, ReapInterval: -1})
+}
+
+// enter puts the layer over the backend that enters the quick path, if the program asks for that.
+func (x *execution) enter() {
+	x.front = x.resource
+	if x.program.Entered {
+		x.entry = proof.Enter(x.resource)
+		x.front = x.entry
+	}
 }
 
 func (x *execution) lease(s uint8) (*cuda.Lease, error) {
@@ -102,6 +117,9 @@ func (x *execution) prepare() (bodies []func()) {
 		op++
 	}
 	x.before, x.gate.reused, x.refusals = x.resource.Stats().OwnPool, proof.Moves{}, 0
+	if x.entry != nil {
+		x.beforeEntry = x.entry.Quickly()
+	}
 	for _, calls := range x.program.Threads {
 		first := op
 		bodies = append(bodies, func() {
@@ -132,7 +150,7 @@ func (x *execution) call(c Call, op int16) (err error) {
 		if x.blocks[c.Which].ID.Generation == 0 {
 			return nil // its allocation was refused
 		}
-		if _, err = x.resource.Deallocate(ctx, x.blocks[c.Which].ID); err == nil {
+		if _, err = x.front.Deallocate(ctx, x.blocks[c.Which].ID); err == nil {
 			x.live &^= 1 << c.Which
 		}
 	case Launch, Abort, Open:
@@ -161,7 +179,7 @@ func (x *execution) call(c Call, op int16) (err error) {
 }
 
 func (x *execution) alloc(ctx context.Context, c Call) error {
-	b, err := x.resource.Allocate(ctx, core.Request{Bytes: device.Unit * uint64(max(1, c.Units)), Stream: x.leases[c.Stream].ID()})
+	b, err := x.front.Allocate(ctx, core.Request{Bytes: device.Unit * uint64(max(1, c.Units)), Stream: x.leases[c.Stream].ID()})
 	if err != nil {
 		return x.unlessDue(err, c)
 	}

@@ -17,6 +17,7 @@ type Family struct {
 	Preemptions int
 	setups      [][]Call
 	letters     func(setup []Call) []Call
+	entered     bool
 }
 
 // latest stands for the block that the goroutine allocated last.
@@ -42,7 +43,7 @@ func (f *Family) Each(yield func(Program) bool) {
 		for _, n := range f.Shape {
 			words[n] = f.words(setup, n)
 		}
-		g := generator{Family: f, words: words, program: Program{Setup: setup}, yield: yield}
+		g := generator{Family: f, words: words, program: Program{Setup: setup, Entered: f.entered}, yield: yield}
 		if !g.extend(0) {
 			return
 		}
@@ -128,7 +129,7 @@ func (p Program) named() Program {
 			next++
 		}
 	}
-	out := Program{Setup: p.Setup}
+	out := Program{Setup: p.Setup, Entered: p.Entered}
 	for _, calls := range p.Threads {
 		calls = slices.Clone(calls)
 		for i := range calls {

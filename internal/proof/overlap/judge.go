@@ -93,6 +93,14 @@ func (x *execution) moves() proof.Moves {
 	return m
 }
 
+// quickly is what the quick path served and declined since the set-up.
+func (x *execution) quickly() proof.Quickly {
+	if x.entry == nil {
+		return proof.Quickly{}
+	}
+	return x.entry.Quickly().Since(x.beforeEntry)
+}
+
 // close lets the device execute all and looks whether everything came back.
 func (x *execution) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTime)

@@ -16,9 +16,9 @@ func TestWithoutTheOverlayNothingIsExplored(t *testing.T) {
 // larger ones. What changes the fences or moves them changes none of it.
 var golden = map[bool]map[string]int{
 	false: {"pairs(1+1)<=2": 2553, "adopted(1+1)<=2": 313, "longer(2+1)<=2": 368, "longest(2+2)<=1": 1110, "recycling(3+1)<=1": 395, "triples(1+1+1)<=1": 247, "small(1+1)<=3": 18,
-		"pool(1+1)<=1": 435, "poolgivenup(1+1)<=1": 178, "poollonger(2+1)<=1": 104, "poolmoving(1+1)<=2": 50, "poolreleased(2+1)<=2": 9},
+		"pool(1+1)<=1": 435, "poolgivenup(1+1)<=1": 178, "poollonger(2+1)<=1": 104, "poolmoving(1+1)<=2": 50, "poolreleased(2+1)<=2": 9, "quick(1+1)<=1": 313, "quickgivenup(1+1)<=1": 198, "quickagain(2+1)<=1": 396},
 	true: {"pairs(1+1)<=2": 9230, "adopted(1+1)<=2": 7511, "longer(2+1)<=2": 8611, "longest(2+2)<=2": 2511, "recycling(3+1)<=2": 395, "triples(1+1+1)<=2": 247, "small(1+1)<=3": 804,
-		"pool(1+1)<=1": 1684, "poolgivenup(1+1)<=2": 794, "poollonger(2+1)<=2": 6500, "poolmoving(1+1)<=2": 50, "poolreleased(2+1)<=2": 9},
+		"pool(1+1)<=1": 1684, "poolgivenup(1+1)<=2": 794, "poollonger(2+1)<=2": 6500, "poolmoving(1+1)<=2": 50, "poolreleased(2+1)<=2": 9, "quick(1+1)<=2": 725, "quickgivenup(1+1)<=2": 198, "quickagain(2+1)<=2": 1017},
 }
 
 // TestNoProgramIsMadeTwice looks at all programs of both bounds, those that

@@ -117,5 +117,5 @@ func poolFamilies(all bool) []*Family {
 		givenUp.Preemptions, longer.Preemptions = 2, 2
 		longer.setups, longer.letters = poolSetups, poolLetters
 	}
-	return []*Family{pool, givenUp, longer, moving, released}
+	return append([]*Family{pool, givenUp, longer, moving, released}, quickFamilies(all)...)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fencepost-gpu/fencepost/internal/proof"
 	"github.com/fencepost-gpu/fencepost/internal/proof/ctl"
 )
 
@@ -12,9 +11,8 @@ import (
 type Total struct {
 	Programs uint64
 	ctl.Result
-	// Moves is what the runtime's own pool did after the set-up, in how many of the executions
-	// that were judged.
-	Moves proof.Moves
+	// Pooled is what the runtime's own pool did.
+	Pooled Pooled
 	// Bounds are the families, as texts.
 	Bounds []string
 	// Missed, Redundant and Extra are as in [oracle.Verdict], Missed with wrong
@@ -31,7 +29,7 @@ func (t *Total) Add(o *Total) {
 	t.Executions += o.Executions
 	t.Steps += o.Steps
 	t.Ends += o.Ends
-	t.Moves.Add(o.Moves)
+	t.Pooled.Add(o.Pooled)
 	t.Missed += o.Missed
 	t.Redundant += o.Redundant
 	t.Extra += o.Extra
@@ -75,8 +73,8 @@ func Explore(families []*Family, own, of int) *Total {
 			if n++; n%of != own {
 				return true
 			}
-			result, moves, err := Check(p, f.Preemptions)
-			t.Moves.Add(moves)
+			result, did, err := Check(p, f.Preemptions)
+			t.Pooled.Add(did)
 			t.Programs++
 			t.Executions += result.Executions
 			t.Steps += result.Steps

@@ -70,8 +70,8 @@ func Driven(root string) (Files, error) {
 	return files, nil
 }
 
-// watched are where the runtime's own pool gives a block its memory, and makes that free: no call
-// of the driver shows it. In a driven file sync is package ctl.
+// watched are where the runtime's own pool gives a block its memory, and makes that free, on the ordinary
+// way and on the quick path: no call of the driver shows it. In a driven file sync is package ctl.
 var watched = []Edit{
 	{
 		"cuda/lanes.go", "func (m *lanes) take(s *stream, bytes uint64) (uint64, error) {",
@@ -81,6 +81,9 @@ var watched = []Edit{
 		"cuda/lanes.go", "func (m *lanes) give(s *stream, ptr, bytes uint64) error {",
 		"func (m *lanes) give(s *stream, ptr, bytes uint64) error { sync.Gave(uint64(s.Handle()), ptr)",
 	},
+	{"cuda/quick.go", "\t\ts.lane.giveLocked(s, b.core.ID.Ptr", "\t\tsync.Gave(uint64(s.Handle()), b.core.ID.Ptr)\n\t\ts.lane.giveLocked(s, b.core.ID.Ptr"},
+	{"cuda/quick.go", "import (", "import (\n\tsync \"" + module + "internal/proof/ctl\""},
+	{"cuda/quick.go", "\ts.calls.allocated++", "\tsync.Took(uint64(s.Handle()), ptr, req.Bytes)\n\ts.calls.allocated++"},
 }
 
 // Watch makes the driven files of the module at root tell of what the runtime's own pool does:

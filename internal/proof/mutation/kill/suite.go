@@ -53,7 +53,7 @@ const (
 	// So many large ones, and as many short ones, isolate their blocks.
 	isolatedSeeds = 400
 	// So many are run over the pool.
-	poolSeeds          = 1600
+	poolSeeds          = 3200
 	fewestOps, mostOps = 8, 60
 	// Every other large one is a shorter one many times in a row: what comes
 	// once there comes often.
@@ -79,6 +79,8 @@ const (
 	isolated
 	// overPool: they come from the runtime's own pool.
 	overPool
+	// overPoolQuickly: allocations and frees go by the quick path, as far as that serves them.
+	overPoolQuickly
 )
 
 // suite has, for each mutant, the trials that execute its site often enough.
@@ -106,8 +108,10 @@ func newSuite() (*suite, error) {
 			return nil, err
 		}
 	}
-	if err := s.addAll(smallPool, overPool); err != nil {
-		return nil, err
+	for _, over := range []memory{overPool, overPoolQuickly} {
+		if err := s.addAll(smallPool, over); err != nil {
+			return nil, err
+		}
 	}
 	for seed := range uint64(shorts) {
 		s.short = append(s.short, shortTrial(seed))
@@ -189,7 +193,7 @@ func poolTrial(seed uint64) *trial {
 	rng := rand.New(rand.NewPCG(seed, 5))
 	b := program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 12, Ops: 8 + rng.IntN(25), Kinds: poolKinds, Sizes: poolSizes, Single: seed%2 == 0}
 	p := program.Random(rng, b)
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 1+rng.IntN(2)), overPool}
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 1+rng.IntN(2)), [...]memory{overPool, overPoolQuickly}[seed/2%2]}
 }
 
 // add runs a trial without a mutant and notes it for the mutants that it may

@@ -125,7 +125,9 @@ func (t *trial) run(site, k int) (by []string, err error) {
 	case isolated:
 		err = proof.CheckIsolated(t.streams, t.program, t.schedule)
 	case overPool:
-		_, err = proof.CheckPool(t.streams, t.program, t.schedule)
+		_, err = proof.CheckPool(t.streams, t.program, t.schedule, proof.Ordinary)
+	case overPoolQuickly:
+		_, err = proof.CheckPool(t.streams, t.program, t.schedule, proof.Quick)
 	default:
 		_, err = proof.CheckOnce(t.streams, t.program, t.schedule)
 	}

@@ -61,9 +61,13 @@ func oneAtATime() *overlap.Total {
 	pool := proof.Bound{Bounds: program.Bounds{Streams: 2, Blocks: 4, Ops: 4, Kinds: []program.Kind{program.Launch, program.Free, program.Reap},
 		Sizes: []uint8{proof.PoolUnits / 2, proof.PoolUnits, 2 * proof.PoolUnits}, Single: true}, From: 1, Goroutines: 2}
 	got, err := proof.Exhaust(b, runtime.GOMAXPROCS(0))
-	more, poolErr := proof.ExhaustWith(pool, runtime.GOMAXPROCS(0), func() (proof.Checker, error) { return proof.NewPoolRunner(pool.Streams) })
-	total := &overlap.Total{Programs: got.Programs + more.Programs, Bounds: []string{b.String(), pool.String()}}
-	if err := errors.Join(err, poolErr); err != nil {
+	total := &overlap.Total{Programs: got.Programs, Bounds: []string{b.String(), pool.String()}}
+	for _, way := range proof.Ways {
+		more, poolErr := proof.ExhaustWith(pool, runtime.GOMAXPROCS(0), func() (proof.Checker, error) { return proof.NewPoolRunner(pool.Streams, way) })
+		total.Programs += more.Programs
+		err = errors.Join(err, poolErr)
+	}
+	if err != nil {
 		total.Failure = err.Error()
 	}
 	return total
