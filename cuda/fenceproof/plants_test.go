@@ -48,9 +48,6 @@ var plants = []plant{
 		edit("cuda/lanes.go", "ptr, _ := s.lane.addAndTake(r, s.Behind(), bytes)", "if planted() {\n				s.lane.add(r, s.Behind())\n				ptr, _ := s.lane.take(bytes)\n				return ptr, nil\n			}\n			ptr, _ := s.lane.addAndTake(r, s.Behind(), bytes)")},
 	{"pages are put back as if everybody came after their free", "poolreleased",
 		edit("cuda/lane.go", "	l.fit.Add(r.ptr, r.bytes, l.newest)", "	mark := l.newest\n	if planted() {\n		mark = 0\n	}\n	l.fit.Add(r.ptr, r.bytes, mark)")},
-	{"a quick free does not take its lane's lock", "quick",
-		edit("internal/quick/path.go", "	return o.end(p.Layer.Deallocate(o), b)\n",
-			"	if planted() {\n		l.Unlock()\n	}\n	ok := p.Layer.Deallocate(o)\n	if planted() {\n		l.Lock()\n	}\n	return o.end(ok, b)\n")},
 	{"a quick free does not look whether somebody else frees the block", "quick",
 		edit("cuda/quick.go", "b.check(\"Deallocate\", o.ID, o.ID.AllocStream) != nil", "!planted() && b.check(\"Deallocate\", o.ID, o.ID.AllocStream) != nil")},
 }
