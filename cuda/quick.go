@@ -58,19 +58,16 @@ func (q *quickPool) allocate(s *stream, o *quick.Op) bool {
 		return false
 	}
 	req := &o.Request
-	ready, reserve, ok := s.PointAtHand(req.Stream)
-	if !ok {
+	ready := s.PointAtHand(req.Stream)
+	if ready == nil {
 		return false
 	}
 	ptr, ok := s.lane.takeLocked(req.Bytes)
 	if !ok {
-		if reserve != nil {
-			reserve.Release()
-		}
+		ready.Release()
 		return false
 	}
 	s.calls.allocated++
-	ready = s.ConfirmReadyPoint(ready, reserve)
 	record := s.spareBlock()
 	describe(&o.Block, req, ptr, q.r.streams.table.ordinal)
 	record.fillLocked(s, &o.Block, req.Withheld, ready, req.Span)

@@ -66,31 +66,43 @@ func (s *Stream) PointForAllocation(lease core.StreamID) (ready, reserve *Point,
 	return p, nil, nil
 }
 
-// PointAtHand is PointForAllocation without a call of the driver: ok is false, and nothing
-// changed, where that would need one.
-func (s *Stream) PointAtHand(lease core.StreamID) (ready, reserve *Point, ok bool) {
+// PointAtHand returns the point behind an allocation that enqueues nothing, with a
+// reference for it; nil if that needs a call of the driver, or somebody is making one for the
+// point. The allocation is made after that, and before the stream, which is locked, is unlocked: so the
+// memory was freed before the point is recorded, whoever records it, and no reserve is needed.
+func (s *Stream) PointAtHand(lease core.StreamID) *Point {
 	p := s.readyPoint
-	needed := p != nil && p.sharers() > 0 // see PointForAllocation
-	switch {
-	case p != nil && p.lease == lease && s.shareable && p.IsDeferred():
-		if needed {
-			if reserve = s.points.take(); reserve == nil {
-				return nil, nil, false
-			}
-			reserve.refs.Store(1)
-		}
-		return p, reserve, true
-	case needed && p.IsDeferred():
-		return nil, nil, false
+	if p != nil && p.lease == lease && s.shareable && p.retainDeferred() {
+		return p
 	}
-	ready = s.points.take()
-	if ready == nil {
-		return nil, nil, false
+	if p != nil && p.sharers() > 0 && p.IsDeferred() {
+		return nil
 	}
-	ready.refs.Store(1)
+	fresh := s.points.take()
+	if fresh == nil {
+		return nil
+	}
 	s.detach()
-	s.placeReadyPoint(ready, lease)
-	return ready, nil, true
+	fresh.refs.Store(1)
+	s.placeReadyPoint(fresh, lease)
+	fresh.Retain()
+	return fresh
+}
+
+// retainDeferred takes a reference on the stream's ready point if its record is still to be made, and
+// nobody is making it. The stream must be locked.
+func (p *Point) retainDeferred() bool {
+	if p.sharers() > 0 { // or else nobody can
+		if !p.mu.TryLock() {
+			return false
+		}
+		defer p.mu.Unlock()
+	}
+	if !p.IsDeferred() {
+		return false
+	}
+	p.Retain()
+	return true
 }
 
 // placeReadyPoint makes p, which is new, the point behind the allocations from now

@@ -184,7 +184,7 @@ func (a *auditing) Allocate(ctx context.Context, req core.Request) (core.Block, 
 // The layers above must not pass it by, though it has a method QuickPath.
 func TestADecoratorThatEmbedsALayerIsNotTakenForIt(t *testing.T) {
 	b := newBackend()
-	log, err := logging.New(b, logging.Config{Sinks: []logging.Sink{logging.NewRing(8)}})
+	log, err := logging.New(b, logging.Config{Sinks: []logging.Sink{logging.NewRing(64)}}) // room for two streams
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,10 +32,10 @@ var quickSites = []Site{
 		New:   "if !mutated() {\n b.history.Release()\n }",
 	},
 	{
-		Name: "PointAtHand: a recorded event is shared", File: "internal/fence/deferred.go", Func: "Stream.PointAtHand",
+		Name: "retainDeferred: a recorded event is shared", File: "internal/fence/deferred.go", Func: "Point.retainDeferred",
 		Wrong: "an allocation that is served quickly shares an event that lies before it",
 		Most:  1,
-		Old:   "s.shareable && p.IsDeferred():",
-		New:   "s.shareable && (p.IsDeferred() || mutated()):",
+		Old:   "!p.IsDeferred()",
+		New:   "!p.IsDeferred() && !mutated()",
 	},
 }
