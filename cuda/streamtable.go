@@ -169,7 +169,7 @@ func (t *streamTable) add(handle driver.Stream, adopted bool) *stream {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.order.Add(&s.Stream, handle, adopted || handle == 0, &counters.Counts)
-	s.host.SetPart(streamPart, s)
+	s.host.SetPart(quick.BackendPart, s)
 	all := append(slices.Clone(*t.all.Load()), s)
 	t.all.Store(&all)
 	return s

@@ -49,7 +49,7 @@ var plants = []plant{
 	{"pages are put back as if everybody came after their free", "poolreleased",
 		edit("cuda/lane.go", "	l.fit.Add(r.ptr, r.bytes, l.newest)", "	mark := l.newest\n	if planted() {\n		mark = 0\n	}\n	l.fit.Add(r.ptr, r.bytes, mark)")},
 	{"a quick free does not look whether somebody else frees the block", "quick",
-		edit("cuda/quick.go", "b.check(\"Deallocate\", o.ID, o.ID.AllocStream) != nil", "!planted() && b.check(\"Deallocate\", o.ID, o.ID.AllocStream) != nil")},
+		edit("cuda/pool.go", "b.check(\"Deallocate\", o.ID, o.ID.AllocStream) != nil", "!planted() && b.check(\"Deallocate\", o.ID, o.ID.AllocStream) != nil")},
 }
 
 // TestPlantedRacesAreFound breaks the driven packages in one place after the other,

@@ -40,10 +40,10 @@ func (q *quickBudget) Deallocate(o *quick.Op) bool {
 	return true
 }
 
-// atHand is the ledger of a stream, if it is that of the lane, which is locked, and is found
+// atHand is the ledger of a stream, if its lock is that of a lane, which is locked, and is found
 // without another lock; else nil.
-func (t *streamLedgers) atHand(id core.StreamID, lane *quick.Lane) *streamLedger {
-	if l := t.slot(id).Load(); l != nil && l.stream == id && l.mu == lane && !l.dropped {
+func (t *streamLedgers) atHand(id core.StreamID, of *quick.Lane) *streamLedger {
+	if l := t.slot(id).Load(); l != nil && l.stream == id && l.mu == of && !l.dropped {
 		return l
 	}
 	return nil

@@ -66,9 +66,13 @@ type Resource interface {
 	QuickPath() *Path
 }
 
+// BackendPart is the number of the backend's part of each lane.
+const BackendPart = 0
+
 // New is the path of a backend.
 func New(backend core.Resource, form Layer, lanes Lanes) *Path {
-	return &Path{Layer: form, layer: backend, lanes: lanes, parts: new(int)}
+	parts := BackendPart + 1
+	return &Path{Layer: form, layer: backend, lanes: lanes, parts: &parts}
 }
 
 // Of is the path of a layer, nil if it has none. A decorator that embeds one that has is not

@@ -4,28 +4,28 @@ package mutation
 // pool, and what it must not leave out.
 var quickSites = []Site{
 	{
-		Name: "allocate: quickly under a launch", File: "cuda/quick.go", Func: "quickPool.allocate",
+		Name: "allocate: quickly under a launch", File: "cuda/pool.go", Func: "quickPool.allocate",
 		Wrong: "the readiness of an allocation is recorded behind the work of a launch that is open",
 		Most:  1,
 		Old:   "s.Open() > 0",
 		New:   "s.Open() > 0 && !mutated()",
 	},
 	{
-		Name: "free: quickly under a launch", File: "cuda/quick.go", Func: "quickPool.free",
+		Name: "free: quickly under a launch", File: "cuda/pool.go", Func: "quickPool.free",
 		Wrong: "a block is freed quickly while a launch over it is open",
 		Most:  1,
 		Old:   "b.history.HasOpen()",
 		New:   "b.history.HasOpen() && !mutated()",
 	},
 	{
-		Name: "free: quickly although used elsewhere", File: "cuda/quick.go", Func: "quickPool.free",
+		Name: "free: quickly although used elsewhere", File: "cuda/pool.go", Func: "quickPool.free",
 		Wrong: "a block is freed quickly without waiting for the uses of other streams",
 		Most:  1,
 		Old:   "!b.history.UsedOnlyOn(&s.Stream)",
 		New:   "(!b.history.UsedOnlyOn(&s.Stream) && !mutated())",
 	},
 	{
-		Name: "free: the references are kept", File: "cuda/quick.go", Func: "quickPool.free",
+		Name: "free: the references are kept", File: "cuda/pool.go", Func: "quickPool.free",
 		Wrong: "the events of a block that was freed quickly never come back",
 		Most:  1,
 		Old:   "b.history.Release()",

@@ -81,9 +81,9 @@ var watched = []Edit{
 		"cuda/lanes.go", "func (m *lanes) give(s *stream, ptr, bytes uint64) error {",
 		"func (m *lanes) give(s *stream, ptr, bytes uint64) error { sync.Gave(uint64(s.Handle()), ptr)",
 	},
-	{"cuda/quick.go", "\t\ts.lane.giveLocked(s, b.core.ID.Ptr", "\t\tsync.Gave(uint64(s.Handle()), b.core.ID.Ptr)\n\t\ts.lane.giveLocked(s, b.core.ID.Ptr"},
-	{"cuda/quick.go", "import (", "import (\n\tsync \"" + module + "internal/proof/ctl\""},
-	{"cuda/quick.go", "\ts.calls.allocated++", "\tsync.Took(uint64(s.Handle()), ptr, req.Bytes)\n\ts.calls.allocated++"},
+	{"cuda/pool.go", "\t\ts.lane.giveLocked(s, b.core.ID.Ptr", "\t\tsync.Gave(uint64(s.Handle()), b.core.ID.Ptr)\n\t\ts.lane.giveLocked(s, b.core.ID.Ptr"},
+	{"cuda/pool.go", "import (", "import (\n\tsync \"" + module + "internal/proof/ctl\""},
+	{"cuda/pool.go", "\ts.calls.allocated++", "\tsync.Took(uint64(s.Handle()), ptr, req.Bytes)\n\ts.calls.allocated++"},
 }
 
 // Watch makes the driven files of the module at root tell of what the runtime's own pool does:
