@@ -175,9 +175,7 @@ func (q *quickPool) Deallocate(o *quick.Op) bool {
 	}
 	ok := s.AsksNobody() && s.frees.pendingFrees() == 0 && q.free(s, b, o)
 	s.Unlock()
-	if ok {
-		q.r.listeners.ReleasedQuickly(o.Block)
-	}
+	o.Hear[0] = &q.r.listeners
 	o.Ended = monotime.Now()
 	return ok
 }

@@ -139,11 +139,9 @@ func (q *quickGuard) Allocate(o *quick.Op) bool {
 func (q *quickGuard) Deallocate(o *quick.Op) bool {
 	r, g := q.r, o.ID.Generation
 	if r.gate.Load() == 0 {
-		if !q.below.Layer.Deallocate(o) {
-			return false
-		}
-		r.listeners.ReleasedQuickly(o.Block)
-		return true
+		ok := q.below.Layer.Deallocate(o)
+		o.Hear[1] = &r.listeners
+		return ok
 	}
 	if r.rules.Load().setting.Mode == Off || o.ID.Ordinal != r.ordinal {
 		return false
@@ -157,6 +155,6 @@ func (q *quickGuard) Deallocate(o *quick.Op) bool {
 		return false
 	}
 	r.ledger.Close(rec, g)
-	r.listeners.ReleasedQuickly(o.Block)
+	o.Hear[1] = &r.listeners
 	return true
 }

@@ -1,7 +1,7 @@
 package logging
 
 import (
-	"sync"
+	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
@@ -14,7 +14,7 @@ type quickLog struct {
 	below *quick.Path
 	part  int
 
-	preparing sync.Mutex
+	preparing atomic.Bool
 }
 
 // Allocate notes the block.
@@ -57,10 +57,10 @@ func (q *quickLog) prepare(l *quick.Lane) {
 	if prepared {
 		return
 	}
-	if !q.preparing.TryLock() {
-		return
+	if !q.preparing.CompareAndSwap(false, true) {
+		return // somebody else is about it, maybe for this lane
 	}
-	defer q.preparing.Unlock()
+	defer q.preparing.Store(false)
 	of := make([]*stripe, len(q.r.rings))
 	for i, ring := range q.r.rings {
 		if of[i] = ring.ofLane(l); of[i] == nil {

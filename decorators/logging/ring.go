@@ -139,13 +139,14 @@ func (g *Ring) note(op core.Op, b *core.Block, start monotime.Instant, took time
 }
 
 // ofLane is a stripe for what a lane serves on the quick path, with its first parcel; nil if none can be had now.
-// No lock may be held. The lane's lock, which is the stripe's, comes behind sharing here;
-// under it sharing is only tried for.
+// No lock may be held. The lane's lock, which is the stripe's, is only tried for, as sharing is under it.
 func (g *Ring) ofLane(l *quick.Lane) *stripe {
 	g.sharing.Lock()
 	defer g.sharing.Unlock()
 	p := &stripe{mu: l}
-	l.Lock()
+	if !l.TryLock() {
+		return nil
+	}
 	defer l.Unlock()
 	g.active++
 	c := g.parcelFor(p)

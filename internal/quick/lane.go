@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/listeners"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
@@ -41,6 +42,9 @@ type Op struct {
 	ID core.BlockID
 	// Block is what the backend made of it, once it has served the operation.
 	Block core.Block
+	// Hear are the listeners of the backend, and of a layer that keeps its own: those without a path
+	// hear of a freed block when the lane is not locked any more.
+	Hear [2]*listeners.List
 	// After, if the backend sets it, is called with Block when the lane is not locked any more.
 	After func(core.Block)
 	// Began is when the caller came, Ended when the backend had served it.

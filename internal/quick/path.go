@@ -12,8 +12,8 @@
 //   - If somebody declines, the operation goes the ordinary way, by [core.Resource], which
 //     does everything and tells the reason of a failure. Both ways call the same functions
 //     on the same books, so nothing of the stack is true on one way only.
-//   - Under the lock there is no call of the driver, no launch of a guard's, no refusal and no error. A
-//     listener hears of a freed block under it, as it may under a layer's lock anywhere.
+//   - Under the lock there is no call of the driver, no launch of a guard's, no refusal, no error and no
+//     listener.
 //
 // The lock of a lane comes before every lock of a layer: who holds one of those does not ask
 // for a lane. Nobody holds two lanes, or a lane and waits for a stream.
@@ -142,8 +142,18 @@ func (p *Path) Deallocate(ctx context.Context, id *core.BlockID, b *core.Block) 
 	began := monotime.Now()
 	l.Lock()
 	o := &l.op
-	o.Lane, o.Began, o.After, o.ID = l, began, nil, *id
-	return o.end(p.Layer.Deallocate(o), b)
+	o.Lane, o.Began, o.After, o.Hear, o.ID = l, began, nil, [2]*listeners.List{}, *id
+	ok := p.Layer.Deallocate(o)
+	hear := o.Hear
+	if ok = o.end(ok, b); !ok {
+		return false
+	}
+	for _, list := range hear {
+		if list != nil {
+			list.ReleasedQuickly(*b)
+		}
+	}
+	return true
 }
 
 // end hands over what was served, if it was, and unlocks the lane.
