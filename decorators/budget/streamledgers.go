@@ -1,7 +1,6 @@
 package budget
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -108,7 +107,11 @@ func (t *streamLedgers) add(id core.StreamID, base uint64) *streamLedger {
 	if len(t.byID) >= t.sweepAt {
 		t.sweep()
 	}
-	l := &streamLedger{stream: id, mu: cmp.Or(t.path.Lane(id), new(quick.Lane)), base: base, credit: credit{ledger: t.ledger}, tallies: map[core.Tag]*tally{}, tags: t.tags}
+	mu := t.path.Lane(id)
+	if mu == nil {
+		mu = new(quick.Lane)
+	}
+	l := &streamLedger{stream: id, mu: mu, base: base, credit: credit{ledger: t.ledger}, tallies: map[core.Tag]*tally{}, tags: t.tags}
 	l.general.source = &l.credit
 	t.byID[id] = l
 	return l

@@ -79,7 +79,7 @@ type passing struct{ below *quick.Path }
 func (p passing) Allocate(o *quick.Op) bool   { return p.below.Layer.Allocate(o) }
 func (p passing) Deallocate(o *quick.Op) bool { return p.below.Layer.Deallocate(o) }
 
-func allocate(p *quick.Path, ctx context.Context, req core.Request) (core.Block, bool) {
+func allocate(ctx context.Context, p *quick.Path, req core.Request) (core.Block, bool) {
 	var b core.Block
 	ok := p.Allocate(ctx, &req, &b)
 	return b, ok
@@ -87,7 +87,7 @@ func allocate(p *quick.Path, ctx context.Context, req core.Request) (core.Block,
 
 func TestAnOperationIsServedUnderTheLaneOfItsStream(t *testing.T) {
 	b := newBackend()
-	block, ok := allocate(b.path, t.Context(), core.Request{Bytes: 100, Stream: lease})
+	block, ok := allocate(t.Context(), b.path, core.Request{Bytes: 100, Stream: lease})
 	if !ok || block.Bytes != 100 || len(b.served) != 1 {
 		t.Fatalf("%+v, %v, served %d", block, ok, len(b.served))
 	}
@@ -145,11 +145,11 @@ func TestOnlyTheOutermostLayerBegins(t *testing.T) {
 	outer := newLayer(inner)
 	req := core.Request{Bytes: 1, Stream: lease}
 	for name, p := range map[string]*quick.Path{"backend": b.path, "inner layer": inner.path} {
-		if _, ok := allocate(p, t.Context(), req); ok || len(b.served) != 0 {
+		if _, ok := allocate(t.Context(), p, req); ok || len(b.served) != 0 {
 			t.Errorf("the %s begins the path", name)
 		}
 	}
-	if _, ok := allocate(outer.path, t.Context(), req); !ok || len(b.served) != 1 {
+	if _, ok := allocate(t.Context(), outer.path, req); !ok || len(b.served) != 1 {
 		t.Errorf("served by the outermost layer: %v, %d", ok, len(b.served))
 	}
 }
@@ -165,7 +165,7 @@ func TestWithoutAPathNothingIsQuick(t *testing.T) {
 		t.Error("something is made of no path")
 	}
 	id, block := core.BlockID{AllocStream: lease}, core.Block{}
-	if _, ok := allocate(none, t.Context(), core.Request{Bytes: 1, Stream: lease}); ok || none.Deallocate(t.Context(), &id, &block) {
+	if _, ok := allocate(t.Context(), none, core.Request{Bytes: 1, Stream: lease}); ok || none.Deallocate(t.Context(), &id, &block) {
 		t.Error("no path serves")
 	}
 }
