@@ -89,9 +89,10 @@ func Of(r core.Resource) *Path {
 	return p
 }
 
-// Extend is the path of a layer above p, nil if p is, and makes p an inner one. It is for construction.
+// Extend is the path of a layer above p, and makes p an inner one; nil if p is, or if a lane has no
+// part left for one more layer. It is for construction.
 func (p *Path) Extend(layer core.Resource, form Layer) *Path {
-	if p == nil {
+	if p == nil || *p.parts >= maxParts {
 		return nil
 	}
 	p.inner = true
@@ -109,7 +110,7 @@ func (p *Path) Subscribe(upstream core.Resource, hear func(core.Block)) {
 }
 
 // NewPart is the number of another part of each lane; zero without a path. There must be no more than
-// one for each layer.
+// one for each layer, and a layer that [Path.Extend] has refused must not use it.
 func (p *Path) NewPart() int {
 	if p == nil {
 		return 0

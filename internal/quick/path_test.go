@@ -237,3 +237,27 @@ func TestPartsOfALaneAreTheLayers(t *testing.T) {
 		t.Errorf("%v, %v", b.lane.Part(first), b.lane.Part(second))
 	}
 }
+
+// A stack may have more layers than a lane has parts: then the path ends somewhere, and all works.
+func TestMoreLayersThanPartsAreServed(t *testing.T) {
+	b := newBackend()
+	var top core.Resource = b
+	for range 12 {
+		log, err := logging.New(top, logging.Config{Sinks: []logging.Sink{logging.NewRing(64)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		top = log
+	}
+	if quick.Of(top) != nil {
+		t.Error("the outermost of twelve layers has a path")
+	}
+	for range 3 {
+		if _, err := top.Allocate(t.Context(), core.Request{Bytes: 64, Stream: lease}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(b.served) == 0 {
+		t.Error("nothing was served by the path beneath")
+	}
+}

@@ -78,7 +78,8 @@ const step = 3 * time.Second
 
 func (c *chronicle) begin(t *testing.T, resource string) {
 	t.Helper()
-	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "ledger", Budget: 64 << 20, Resource: resource})
+	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "ledger", Budget: 64 << 20, Resource: resource,
+		Pool: cuda.PoolConfig{Limit: 1 << 30}})
 	must(t, err)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(rt.Collector())
