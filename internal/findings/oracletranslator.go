@@ -107,7 +107,7 @@ func (o *oracleTranslator) lookUp(base core.Resource, f sim.Finding) (victim cor
 	defer o.mu.Unlock()
 	ptr := cmp.Or(f.BlockPtr, f.First.Ptr)
 	consider := func(b core.Block) {
-		if ptr-b.ID.Ptr < b.Bytes && b.ID.Generation > victim.ID.Generation {
+		if ptr-b.ID.Ptr < b.Bytes && isCloser(f, b, victim) {
 			victim = b
 		}
 	}
@@ -125,6 +125,16 @@ func (o *oracleTranslator) lookUp(base core.Resource, f sim.Finding) (victim cor
 		}
 	}
 	return victim
+}
+
+// isCloser reports whether b is rather the block of a finding than another one that lies there: the device knows address and
+// size, which a later block in the same memory seldom has; of two such it is the newer one.
+func isCloser(f sim.Finding, b, other core.Block) bool {
+	is := func(b core.Block) bool { return b.Bytes != 0 && b.ID.Ptr == f.BlockPtr && b.Bytes == f.BlockBytes }
+	if is(b) != is(other) {
+		return is(b)
+	}
+	return b.ID.Generation > other.ID.Generation
 }
 
 // owned begins a finding about a block as its owner knows it, without the red

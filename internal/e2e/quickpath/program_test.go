@@ -280,7 +280,8 @@ func (p *player) capture() {
 func (p *player) look() {
 	s := p.Runtime.Stats()
 	s.OwnPool.Steals.Time, s.OwnPool.Remaps.Time, s.OwnPool.Growths.Time, s.OwnPool.Trims.Time = 0, 0, 0, 0
-	s.Events = 0 // how many events are kept for later is of the way
+	s.WaitsQueued, s.WaitsElided = 0, 0 // a use that the host has seen done by then needs none
+	s.Events = 0                        // how many events are kept for later is of the way
 	freed := s.FreeToReusable.Count()
 	s.FreeToReusable = core.Durations{}
 	p.note("stats %+v, %d times from free to reusable", s, freed)
