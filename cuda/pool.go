@@ -151,10 +151,12 @@ func (q *quickPool) allocate(s *stream, o *quick.Op) bool {
 	}
 	ptr, ok := s.lane.takeLocked(req.Bytes)
 	if !ok {
+		ready.MayBeRecorded()
 		ready.Release()
 		return false
 	}
 	s.calls.allocated++
+	ready.MayBeRecorded()
 	record := s.spareBlock()
 	describe(&o.Block, req, ptr, q.r.streams.table.ordinal)
 	record.fillLocked(s, &o.Block, req.Withheld, ready, req.Span)

@@ -79,7 +79,7 @@ func (x explorer) run(t *testing.T, args ...string) *overlap.Total {
 var movesInside = proof.Moves{Reuses: 10_000, Splits: 3000, Merges: 1000, Joins: 700, Takeovers: 5000, Steals: 8000, Remaps: 300, Growths: 1000, Refusals: 8000}
 
 // quicklyInside are how many operations the quick path must serve and decline at least meanwhile.
-var quicklyInside = proof.Quickly{Allocations: 5000, Frees: 5000, DeclinedAllocations: 45_000, DeclinedFrees: 9000}
+var quicklyInside = proof.Quickly{Allocations: 2500, Frees: 2000, DeclinedAllocations: 25_000, DeclinedFrees: 2500}
 
 // TestFencesInterleavedInsideCalls runs small programs in which two or three
 // goroutines are inside calls at once, and switches between them at every lock,

@@ -68,11 +68,11 @@ func (s *Stream) PointForAllocation(lease core.StreamID) (ready, reserve *Point,
 
 // PointAtHand returns the point behind an allocation that enqueues nothing, with a
 // reference for it; nil if that needs a call of the driver, or somebody is making one for the
-// point. The allocation is made after that, and before the stream, which is locked, is unlocked: so the
-// memory was freed before the point is recorded, whoever records it, and no reserve is needed.
+// point. Nobody records it until the caller, who has made the allocation or not, calls
+// [Point.MayBeRecorded]: so no reserve is needed. The stream must be locked.
 func (s *Stream) PointAtHand(lease core.StreamID) *Point {
 	p := s.readyPoint
-	if p != nil && p.lease == lease && s.shareable && p.retainDeferred() {
+	if p != nil && p.lease == lease && s.shareable && p.holdDeferred() {
 		return p
 	}
 	if p != nil && p.sharers() > 0 && p.IsDeferred() {
@@ -85,25 +85,27 @@ func (s *Stream) PointAtHand(lease core.StreamID) *Point {
 	s.detach()
 	fresh.refs.Store(1)
 	s.placeReadyPoint(fresh, lease)
+	fresh.mu.Lock() // nobody else has it
 	fresh.Retain()
 	return fresh
 }
 
-// retainDeferred takes a reference on the stream's ready point if its record is still to be made, and
-// nobody is making it. The stream must be locked.
-func (p *Point) retainDeferred() bool {
-	if p.sharers() > 0 { // or else nobody can
-		if !p.mu.TryLock() {
-			return false
-		}
-		defer p.mu.Unlock()
+// holdDeferred takes a reference on the stream's ready point, and its lock, if its record is still to be
+// made, and nobody is making it.
+func (p *Point) holdDeferred() bool {
+	if !p.mu.TryLock() {
+		return false
 	}
 	if !p.IsDeferred() {
+		p.mu.Unlock()
 		return false
 	}
 	p.Retain()
 	return true
 }
+
+// MayBeRecorded ends what [Stream.PointAtHand] began.
+func (p *Point) MayBeRecorded() { p.mu.Unlock() }
 
 // placeReadyPoint makes p, which is new, the point behind the allocations from now
 // on; the stream must be locked.

@@ -32,7 +32,7 @@ var quickSites = []Site{
 		New:   "if !mutated() {\n b.history.Release()\n }",
 	},
 	{
-		Name: "retainDeferred: a recorded event is shared", File: "internal/fence/deferred.go", Func: "Point.retainDeferred",
+		Name: "holdDeferred: a recorded event is shared", File: "internal/fence/deferred.go", Func: "Point.holdDeferred",
 		Wrong: "an allocation that is served quickly shares an event that lies before it",
 		Most:  1,
 		Old:   "!p.IsDeferred()",
