@@ -21,8 +21,12 @@ import (
 // it: two stacks on which the same program is played must note the same.
 type player struct {
 	*whole
-	t       *testing.T
-	rng     *rand.Rand
+	t   *testing.T
+	rng *rand.Rand
+	// lags: the device does its work when it likes. What the host has seen done, and with
+	// it where pages come from, then depends on how often the driver is asked. Else it is
+	// waited for before each allocation.
+	lags    bool
 	heard   []core.Block
 	leases  []*cuda.Lease
 	gone    []core.StreamID
@@ -59,7 +63,7 @@ func because(err error) string {
 // shown is a block without what differs from stack to stack.
 func (p *player) shown(b core.Block) string {
 	at := int64(-1)
-	if b.ID.Ptr != 0 && len(p.blocks) > 0 {
+	if b.ID.Ptr != 0 && len(p.blocks) > 0 && !p.lags {
 		at = int64(b.ID.Ptr - p.blocks[0].ID.Ptr)
 	}
 	return fmt.Sprintf("block %d at %d on %d: %d of %d bytes, align %d, %q, %v", p.numbers[b.ID.Generation], at, p.streamNumber(b.ID.AllocStream), b.Requested, b.Bytes, b.Align, b.Tag, b.State)
@@ -109,12 +113,25 @@ func (p *player) allocate() {
 			req.Claim = p.claims[p.rng.IntN(len(p.claims))].ID
 		}
 	}
+	p.catchUp()
 	b, err := p.Runtime.Allocate(context.Background(), req)
 	if err == nil {
 		p.numbers[b.ID.Generation] = len(p.blocks)
 		p.blocks = append(p.blocks, b)
 	}
 	p.note("allocate %s, %s", p.shown(b), because(err))
+}
+
+// catchUp waits until the device has done everything, and the host knows.
+func (p *player) catchUp() {
+	if p.lags || p.inside {
+		return
+	}
+	for _, err := range []error{p.Sim.Synchronize(), p.Runtime.ReapPending(context.Background())} {
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
 }
 
 // any is one of the newest blocks, live or not.
@@ -161,6 +178,7 @@ func (p *player) uses() (uses []core.Use) {
 func (p *player) pairs() {
 	stream := p.leases[p.rng.IntN(len(p.leases))].ID()
 	for range 8 {
+		p.catchUp()
 		b, err := p.Runtime.Allocate(context.Background(), core.Request{Bytes: 1 + p.rng.Uint64N(4096), Stream: stream, Tag: "a"})
 		if err != nil {
 			p.note("pair: %s", because(err))
@@ -282,13 +300,16 @@ func (p *player) look() {
 	s.OwnPool.Steals.Time, s.OwnPool.Remaps.Time, s.OwnPool.Growths.Time, s.OwnPool.Trims.Time = 0, 0, 0, 0
 	s.WaitsQueued, s.WaitsElided = 0, 0 // a use that the host has seen done by then needs none
 	s.Events = 0                        // how many events are kept for later is of the way
+	if p.lags {
+		s.OwnPool, s.Pending, s.Reserved, s.ReservedHigh, s.Cached, s.PoolUsedHigh, s.PeakOutstanding = core.OwnPoolStats{}, core.Amount{}, 0, 0, 0, 0, 0
+	}
 	freed := s.FreeToReusable.Count()
 	s.FreeToReusable = core.Durations{}
 	p.note("stats %+v, %d times from free to reusable", s, freed)
 	p.note("holders %v", p.budget.Holders())
 	p.note("guard %+v", p.guard.GuardStats())
 	o := p.calls.Operations()
-	for _, op := range []core.Op{core.OpAllocate, core.OpDeallocate, core.OpPrepare, core.OpFinish, core.OpReap, core.OpReserve} {
+	for _, op := range []core.Op{core.OpAllocate, core.OpDeallocate, core.OpPrepare, core.OpFinish, core.OpReserve} {
 		p.note("%v: %d calls, %d succeeded", op, o.Calls(op), o.Succeeded(op))
 	}
 	var freedOn []core.FreeCounters
@@ -298,10 +319,14 @@ func (p *player) look() {
 	p.note("freed on the streams: %v", freedOn)
 }
 
-// history is what the log kept: records of one instant have no order.
+// history is what the log kept, without reaps, of which waiting makes as many as it takes. Records
+// of one instant have no order.
 func (p *player) history() {
 	var lines []string
 	for _, e := range p.ring.Events() {
+		if e.Op == core.OpReap {
+			continue
+		}
 		number, known := p.numbers[e.Block.Generation]
 		if !known {
 			number = -1
@@ -330,8 +355,8 @@ func (p *player) step() {
 }
 
 // play plays the program of a seed and returns what it noted.
-func play(t *testing.T, s *whole, seed uint64, steps int) *player {
-	p := &player{whole: s, t: t, rng: rand.New(rand.NewPCG(seed, 1)), numbers: map[core.Generation]int{}, steps: map[string]int{}}
+func play(t *testing.T, s *whole, seed uint64, steps int, lags bool) *player {
+	p := &player{whole: s, t: t, lags: lags, rng: rand.New(rand.NewPCG(seed, 1)), numbers: map[core.Generation]int{}, steps: map[string]int{}}
 	p.numbers[0] = -1
 	p.Backend.Subscribe(hears(func(b core.Block) { p.heard = append(p.heard, b) }))
 	for range 4 {
