@@ -82,10 +82,13 @@ func (s *Stream) PointAtHand(lease core.StreamID) *Point {
 	if fresh == nil {
 		return nil
 	}
-	s.detach()
 	fresh.refs.Store(1)
+	if !fresh.mu.TryLock() { // nobody else has it; a caller that waits for nobody never does
+		fresh.Release()
+		return nil
+	}
+	s.detach()
 	s.placeReadyPoint(fresh, lease)
-	fresh.mu.Lock() // nobody else has it
 	fresh.Retain()
 	return fresh
 }
