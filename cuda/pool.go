@@ -131,7 +131,7 @@ func streamOf(o *quick.Op) *stream { return o.Lane.Part(quick.BackendPart).(*str
 // Allocate declines what has to ask the driver, other lanes, or whoever has the stream's lock.
 func (q *quickPool) Allocate(o *quick.Op) bool {
 	s := streamOf(o)
-	if o.Request.Isolated || !s.books.HasSlack(&o.Request) || q.r.inMemory.Load() == memoryGone || !s.TryLock() {
+	if o.Request.Isolated || !s.books.Cover(&o.Request) || q.r.inMemory.Load() == memoryGone || !s.TryLock() {
 		return false
 	}
 	ok := q.allocate(s, o)

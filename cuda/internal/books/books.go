@@ -20,8 +20,9 @@
 // A [Group] is all books of a backend. The protocol is the same for each size; take live
 // bytes. claimed is what is live plus the slack of all streams. A free adds its bytes to
 // its stream's slack and leaves claimed alone; an allocation takes them from there if it
-// can. Only an allocation for which the slack does not do raises claimed, and only if
-// that goes beyond the peak could there be a new one: then the slack of every stream is
+// can. Only an allocation for which the slack does not do raises claimed. As long as that stays
+// below the peak, there is no new one, and the stream claims more than it needs, as slack for
+// those that follow. Where it goes beyond the peak there could be a new one: then the slack of every stream is
 // recalled, which makes claimed the live bytes, and the peak is raised to that.
 //
 // # Stretches
@@ -32,7 +33,10 @@
 // looksPerTurn of them in one stretch only a new peak since the beginning is worth
 // another. From then on the stretch's peak is taken to be claimed, which does not fall
 // between recalls: that is the truth at least, and at most the sum of what each stream
-// had at its own highest, and never more than the peak since the beginning.
+// had at its own highest and has claimed ahead, and never more than the peak since the beginning.
+//
+// Where a stretch ends the level falls to what is live. Who raises claimed meanwhile must not
+// go by the former level, so for as long as slack is recalled there is none that would do.
 package books
 
 import (
@@ -81,6 +85,7 @@ func clamp(n int64) uint64 { return uint64(max(n, 0)) }
 type Books struct {
 	// mu is the lock of the stream's lane.
 	mu                           *quick.Lane
+	group                        *Group
 	allocated, retired, released tally
 	slack                        [sizes]int64
 	underflows                   uint64
@@ -98,11 +103,11 @@ func (b *Books) Unlock() { b.mu.Unlock() }
 // Shortage is how much of each size the slack of the books did not do for.
 type Shortage [sizes]int64
 
-// HasSlack reports whether nothing would be short if a block for req were entered; the lock must be
-// held.
-func (b *Books) HasSlack(req *core.Request) bool {
+// Cover reports whether nothing is short if a block for req is entered next; the lock must be held
+// until then.
+func (b *Books) Cover(req *core.Request) bool {
 	bytes := int64(req.Bytes)
-	return b.slack[Requested] >= int64(req.Requested) && b.slack[Live] >= bytes && b.slack[Outstanding] >= bytes
+	return b.cover(Requested, int64(req.Requested)) && b.cover(Live, bytes) && b.cover(Outstanding, bytes)
 }
 
 // Enter counts a fresh block. The lock must be held; the caller lets it go and hands
@@ -110,7 +115,7 @@ func (b *Books) HasSlack(req *core.Request) bool {
 func (b *Books) Enter(c *core.Block, withheld bool) Shortage {
 	b.allocated.add(c)
 	short := b.takeLive(c, withheld)
-	short[Outstanding] = take(&b.slack[Outstanding], int64(c.Bytes))
+	short[Outstanding] = b.take(Outstanding, int64(c.Bytes))
 	return short
 }
 
@@ -189,19 +194,30 @@ func (b *Books) AddTo(s *core.Stats) {
 // for which there was not as much; b.mu must be held.
 func (b *Books) takeLive(c *core.Block, withheld bool) (short Shortage) {
 	if !withheld {
-		short[Requested] = take(&b.slack[Requested], int64(c.Requested))
-		short[Live] = take(&b.slack[Live], int64(c.Bytes))
+		short[Requested] = b.take(Requested, int64(c.Requested))
+		short[Live] = b.take(Live, int64(c.Bytes))
 	}
 	return short
 }
 
-// take takes n from the slack, or nothing and returns n if there is not as much.
-func take(slack *int64, n int64) (short int64) {
-	if *slack < n {
+// take takes n from the slack, or nothing and returns n if there cannot be as much.
+func (b *Books) take(d Size, n int64) (short int64) {
+	if !b.cover(d, n) {
 		return n
 	}
-	*slack -= n
+	b.slack[d] -= n
 	return 0
+}
+
+// cover makes the slack do for n, if the group has as much below the level at which it looks.
+func (b *Books) cover(d Size, n int64) bool {
+	short := n - b.slack[d]
+	if short <= 0 {
+		return true
+	}
+	claimed := b.group.highWater[d].claim(short)
+	b.slack[d] += claimed
+	return claimed > 0
 }
 
 // giveLive undoes takeLive.

@@ -1,6 +1,7 @@
 package books
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -28,16 +29,21 @@ type highWater struct {
 	// peak is that since the beginning, look what claimed must exceed for
 	// anybody to look. They change with recalling held.
 	peak, look atomic.Int64
+	// looked reports that the stretch has had all its looks.
+	looked atomic.Bool
 	// recent is the peak of the stretch, looks the recalls in it; recalling
 	// guards both.
 	recent int64
 	looks  int
-	_      [24]byte
+	_      [16]byte
 }
+
+// noLevel is the level at which to look while it falls: whatever is claimed is above.
+const noLevel = math.MinInt64
 
 // Add takes books in, for good, whose lock is that of a lane from now on. Nothing may be in them yet.
 func (g *Group) Add(b *Books, lane *quick.Lane) {
-	b.mu = lane
+	b.mu, b.group = lane, g
 	g.recalling.Lock()
 	defer g.recalling.Unlock()
 	g.all = append(g.all, b)
@@ -58,17 +64,43 @@ func (g *Group) Raise(short Shortage) {
 }
 
 func (g *Group) raise(short Shortage) {
+	var above chosen
 	for d, n := range short {
 		m := &g.highWater[d]
-		if n == 0 || m.claimed.Add(n) <= m.look.Load() {
-			continue
+		above[d] = n != 0 && m.claimed.Add(n) > m.look.Load()
+	}
+	if above == (chosen{}) {
+		return
+	}
+	g.recalling.Lock()
+	defer g.recalling.Unlock()
+	for d := range above {
+		m := &g.highWater[d]
+		above[d] = above[d] && m.claimed.Load() > m.look.Load() // or somebody has looked meanwhile
+	}
+	g.look(above)
+}
+
+// aheadShare is the part of what may be claimed without a look that a stream takes beyond its
+// need: little enough for many streams to find some, and less the less there is.
+const aheadShare = 16
+
+// claim claims at least need, and something ahead, if that can be no new peak; else nothing. The
+// lock of the books that it is for must be held: then no recall counts before their slack is there.
+func (m *highWater) claim(need int64) int64 {
+	for {
+		claimed, look := m.claimed.Load(), m.look.Load()
+		room := look - claimed
+		if look == noLevel || room < need {
+			return 0
 		}
-		g.recalling.Lock()
-		if m.claimed.Load() > m.look.Load() { // or somebody has looked meanwhile
-			m.note(g.recall(Size(d)))
-			m.looks++
+		n := need
+		if !m.looked.Load() { // or what is claimed ahead would count to the peak of the stretch
+			n += (room - need) / aheadShare
 		}
-		g.recalling.Unlock()
+		if m.claimed.CompareAndSwap(claimed, claimed+n) {
+			return n
+		}
 	}
 }
 
@@ -76,11 +108,16 @@ func (g *Group) raise(short Shortage) {
 func (m *highWater) note(claimed, live int64) {
 	m.peak.Store(max(m.peak.Load(), live))
 	m.recent = max(m.recent, live, m.bound(claimed))
-	if m.looks+1 < looksPerTurn {
+}
+
+// setLevel sets what claimed may be without a look; recalling must be held.
+func (m *highWater) setLevel() {
+	if m.looks < looksPerTurn {
 		m.look.Store(m.recent)
-	} else {
-		m.look.Store(m.peak.Load())
+		return
 	}
+	m.looked.Store(true)
+	m.look.Store(m.peak.Load())
 }
 
 // bound is what may have been live without a look, 0 if nothing more than recent;
@@ -92,20 +129,47 @@ func (m *highWater) bound(claimed int64) int64 {
 	return min(claimed, m.peak.Load())
 }
 
-// recall empties the slack of all streams and returns what was claimed and what
+// chosen is some of the sizes.
+type chosen [sizes]bool
+
+// look looks what is live of the sizes chosen; recalling must be held.
+func (g *Group) look(of chosen) {
+	if of == (chosen{}) {
+		return
+	}
+	claimed, live := g.recall(of)
+	for d := range of {
+		if m := &g.highWater[d]; of[d] {
+			m.note(claimed[d], live[d])
+			m.looks++
+			m.setLevel()
+		}
+	}
+}
+
+// recall empties the slack of all streams, of the sizes chosen, and returns what was claimed and what
 // is live; recalling must be held. It holds the locks of all books meanwhile: what is
 // freed here and allocated there would be counted twice.
-func (g *Group) recall(d Size) (claimed, live int64) {
-	var slack int64
+func (g *Group) recall(of chosen) (claimed, live [sizes]int64) {
+	var slack [sizes]int64
 	for _, b := range g.all {
 		b.mu.Lock()
-		slack += b.emptySlack(d)
+		for d := range of {
+			if of[d] {
+				slack[d] += b.emptySlack(Size(d))
+			}
+		}
 	}
-	live = g.highWater[d].claimed.Add(-slack)
+	for d := range of {
+		if of[d] {
+			live[d] = g.highWater[d].claimed.Add(-slack[d])
+			claimed[d] = live[d] + slack[d]
+		}
+	}
 	for _, b := range g.all {
 		b.mu.Unlock()
 	}
-	return live + slack, live
+	return claimed, live
 }
 
 // Stretch is the peak between two turns, and what was there when it ended.
@@ -116,11 +180,15 @@ func (g *Group) Turn(d Size) Stretch {
 	g.recalling.Lock()
 	defer g.recalling.Unlock()
 	m := &g.highWater[d]
-	claimed, live := g.recall(d)
-	m.note(claimed, live)
-	ended := Stretch{m.recent, live}
-	m.recent, m.looks = live, 0
-	m.look.Store(live)
+	m.look.Store(noLevel)
+	var of chosen
+	of[d] = true
+	claimed, live := g.recall(of)
+	m.note(claimed[d], live[d])
+	ended := Stretch{m.recent, live[d]}
+	m.recent, m.looks = live[d], 0
+	m.looked.Store(false)
+	m.setLevel()
 	return ended
 }
 

@@ -1,6 +1,8 @@
 package books
 
 import (
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -139,5 +141,105 @@ func TestTheBooksAddUp(t *testing.T) {
 	all[1].AddTo(&st)
 	if st.Underflows == 0 {
 		t.Error("more was retired than allocated, and nobody says so")
+	}
+}
+
+// A stretch that ends while an allocation is between its entry and its claim must not hide it from
+// the next one.
+func TestWhatIsClaimedWhileAStretchEndsCountsToTheNext(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		g, all := newGroup(2)
+		all[0].leave(g.enter(all[0], 1000)) // the former level
+		c := &core.Block{Bytes: 100, Requested: 100}
+		all[1].Lock()
+		short := all[1].Enter(c, false)
+		all[1].Unlock()
+		if early {
+			g.Raise(short)
+		}
+		g.Turn(Live)
+		if !early {
+			g.Raise(short)
+		}
+		if got := g.Recent(Live); got != 100 {
+			t.Errorf("claimed before the turn: %t; 100 bytes are live and the stretch's peak is %d", early, got)
+		}
+	}
+}
+
+// While the level falls nothing is claimed by a former one.
+func TestNothingIsClaimedWhileTheLevelFalls(t *testing.T) {
+	g, all := newGroup(2)
+	all[0].leave(g.enter(all[0], 1000))
+	g.Turn(Live)
+	g.highWater[Live].look.Store(noLevel)
+	all[1].Lock()
+	covered := all[1].cover(Live, 1)
+	all[1].Unlock()
+	if covered {
+		t.Error("one byte was covered")
+	}
+}
+
+// Whatever is allocated, freed, given back and taken back on whichever stream, the peaks are those
+// that a single book would have.
+func TestThePeaksAreThoseOfOneBook(t *testing.T) {
+	seed := rand.Uint64()
+	for i := range uint64(300) {
+		playBooks(t, seed+i)
+	}
+}
+
+// ownedBlock is a block, and the books that it is in.
+type ownedBlock struct {
+	c        *core.Block
+	in       int
+	withheld bool
+}
+
+func playBooks(t *testing.T, seed uint64) {
+	t.Helper()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	g, all := newGroup(1 + rnd.IntN(4))
+	var blocks []ownedBlock
+	var live, peak, recent, outstanding, peakOutstanding int64
+	for range 200 {
+		switch at := rnd.IntN(max(len(blocks), 1)); {
+		case rnd.IntN(40) == 0:
+			if ended := g.Turn(Live); ended != (Stretch{recent, live}) {
+				t.Fatalf("seed %d: a stretch ended with %+v, want %d and %d", seed, ended, recent, live)
+			}
+			recent = live
+		case len(blocks) == 0 || rnd.IntN(2) == 0:
+			in := rnd.IntN(len(all))
+			c := g.enter(all[in], 1+rnd.Uint64N(64))
+			blocks = append(blocks, ownedBlock{c: c, in: in})
+			live += int64(c.Bytes)
+			outstanding += int64(c.Bytes)
+		case rnd.IntN(8) == 0 && !blocks[at].withheld:
+			all[blocks[at].in].Withhold(blocks[at].c)
+			blocks[at].withheld = true
+			live -= int64(blocks[at].c.Bytes)
+		default:
+			b := blocks[at]
+			blocks = slices.Delete(blocks, at, at+1)
+			all[b.in].Retire(b.c, b.withheld)
+			if rnd.IntN(8) == 0 {
+				g.Raise(all[b.in].Revive(b.c, b.withheld))
+				all[b.in].Retire(b.c, b.withheld)
+			}
+			all[b.in].Lock()
+			all[b.in].Leave(b.c, time.Second)
+			all[b.in].Unlock()
+			outstanding -= int64(b.c.Bytes)
+			if !b.withheld {
+				live -= int64(b.c.Bytes)
+			}
+		}
+		peak, recent, peakOutstanding = max(peak, live), max(recent, live), max(peakOutstanding, outstanding)
+		if st := peaks(g); int64(st.PeakBytes) != peak || int64(st.PeakOutstanding) != max(peak, peakOutstanding) || g.Recent(Live) != recent {
+			t.Fatalf("seed %d: peaks %d live, %d outstanding, %d of the stretch; want %d, %d, %d",
+				seed, st.PeakBytes, st.PeakOutstanding, g.Recent(Live), peak, peakOutstanding, recent)
+		}
 	}
 }
