@@ -156,15 +156,19 @@ func (q *quickPool) allocate(s *stream, o *quick.Op) bool {
 		return false
 	}
 	s.calls.allocated++
-	ready.MayBeRecorded()
+	if q.lanes.oracle == nil {
+		ready.MayBeRecorded()
+	} else { // which must hear of the block before whatever says that it is ready
+		o.After = func(b core.Block) {
+			q.lanes.tellBegin(s, b.ID.Ptr, b.Bytes)
+			ready.MayBeRecorded()
+		}
+	}
 	record := s.spareBlock()
 	describe(&o.Block, req, ptr, q.r.streams.table.ordinal)
 	record.fillLocked(s, &o.Block, req.Withheld, ready, req.Span)
 	record.mu.Unlock()
 	s.books.enter(&o.Block, record, req.Withheld) // short of nothing
-	if q.lanes.oracle != nil {
-		o.After = func(b core.Block) { q.lanes.tellBegin(s, b.ID.Ptr, b.Bytes) }
-	}
 	return true
 }
 

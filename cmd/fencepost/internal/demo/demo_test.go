@@ -7,14 +7,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 )
 
 func TestADemoIsCleanAndMostlyAcrossStreams(t *testing.T) {
+	for _, resource := range []string{fencepost.Async, fencepost.Pool} {
+		t.Run(resource, func(t *testing.T) { demoIsClean(t, resource) })
+	}
+}
+
+func demoIsClean(t *testing.T, resource string) {
+	t.Helper()
 	worked := func(r *Report) bool { return r.Results > 0 && r.CrossStreamLaunches > 1 }
-	r := runUntil(t, worked, "", "sample:65536", nil)
+	r := runUntilOver(t, resource, worked, "", "sample:65536", nil)
 	if !r.Clean() {
 		t.Errorf("not clean: %+v", r)
 	}

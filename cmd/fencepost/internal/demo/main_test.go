@@ -23,12 +23,17 @@ const demoTime = 400 * time.Millisecond
 // time of the tests is half over.
 func runUntil(t *testing.T, enough func(*Report) bool, kind, guard string, during func(*sim.Device)) *Report {
 	t.Helper()
+	return runUntilOver(t, fencepost.Async, enough, kind, guard, during)
+}
+
+func runUntilOver(t *testing.T, resource string, enough func(*Report) bool, kind, guard string, during func(*sim.Device)) *Report {
+	t.Helper()
 	end := time.Now().Add(5 * time.Minute)
 	if deadline, ok := t.Deadline(); ok {
 		end = time.Now().Add(time.Until(deadline) / 2)
 	}
 	for long := demoTime; ; long *= 2 {
-		r := runDemoFor(t, long, kind, guard, during)
+		r := runDemoFor(t, resource, long, kind, guard, during)
 		if enough(r) || time.Now().Add(2*long).After(end) {
 			return r
 		}
@@ -37,9 +42,9 @@ func runUntil(t *testing.T, enough func(*Report) bool, kind, guard string, durin
 }
 
 // runDemoFor is a whole run; during, if not nil, is called beside it.
-func runDemoFor(t *testing.T, long time.Duration, kind, guard string, during func(*sim.Device)) *Report {
+func runDemoFor(t *testing.T, resource string, long time.Duration, kind, guard string, during func(*sim.Device)) *Report {
 	t.Helper()
-	cfg := fencepost.Config{Device: fencepost.Sim, Guard: guard, Streams: Streams,
+	cfg := fencepost.Config{Device: fencepost.Sim, Resource: resource, Guard: guard, Streams: Streams,
 		// Nothing planted leaves quarantine before it is misused, however slow
 		// the machine is.
 		GuardConfig: debugguard.Config{QuarantineBytes: 1 << 30, QuarantineAge: -1}}
