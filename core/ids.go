@@ -45,6 +45,11 @@ func (t Tag) OrUntagged() Tag {
 
 // Generation numbers allocations. Generations are unique and increasing
 // across all devices of the process and start at 1; zero names no allocation.
+//
+// Of two owners of an address the later one has the larger generation, also if the memory passed from
+// one stream to another: a backend draws it after it has taken the memory, which it gets only after the
+// free of the former owner was queued, and whoever frees a block has its generation by then. Of blocks
+// that share no byte the larger generation says nothing about which was there first.
 type Generation uint64
 
 // NoBytes is the generation in a use of memory that has no bytes, such as an

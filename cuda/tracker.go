@@ -87,7 +87,8 @@ func (r *tracker) allocate(req *core.Request, b *core.Block) error {
 	return nil
 }
 
-// describe makes b a live block for req at ptr.
+// describe makes b a live block for req at ptr. The memory was taken before, so that the generation is larger
+// than that of whoever had it; see [core.Generation].
 func describe(b *core.Block, req *core.Request, ptr uint64, ordinal int) {
 	b.ID = core.BlockID{Ptr: ptr, Generation: core.NextGeneration(), AllocStream: req.Stream, Ordinal: ordinal}
 	b.Requested, b.Bytes, b.Align = req.Requested, req.Bytes, core.DefaultAlign

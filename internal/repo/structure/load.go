@@ -144,7 +144,7 @@ func productOf(closure []*listed) map[string]bool {
 
 // check reads a package and finds its types.
 func (h *house) check(l *listed, in types.Importer) (*pkg, error) {
-	p := &pkg{listed: l, info: &types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{}}}
+	p := &pkg{listed: l, info: newInfo()}
 	for _, name := range l.GoFiles {
 		f, err := parser.ParseFile(h.fset, filepath.Join(l.Dir, name), nil, parser.SkipObjectResolution)
 		if err != nil {
@@ -156,6 +156,14 @@ func (h *house) check(l *listed, in types.Importer) (*pkg, error) {
 	var err error
 	p.types, err = config.Check(l.ImportPath, h.fset, p.files, p.info)
 	return p, err
+}
+
+// newInfo has a place for all that is asked of types.
+func newInfo() *types.Info {
+	return &types.Info{
+		Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{},
+		Types: map[ast.Expr]types.TypeAndValue{}, Instances: map[*ast.Ident]types.Instance{},
+	}
 }
 
 // both imports packages of the module as they were read, and others as compiled.
