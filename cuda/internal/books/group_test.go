@@ -171,6 +171,7 @@ func TestWhatIsClaimedWhileAStretchEndsCountsToTheNext(t *testing.T) {
 func TestNothingIsClaimedWhileTheLevelFalls(t *testing.T) {
 	g, all := newGroup(2)
 	all[0].leave(g.enter(all[0], 1000))
+	g.enter(all[0], 100) // so that the room below no level overflows
 	g.Turn(Live)
 	g.highWater[Live].look.Store(noLevel)
 	all[1].Lock()
