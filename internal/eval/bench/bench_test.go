@@ -106,7 +106,8 @@ func pairs(b *testing.B, s *stack, goroutines int) {
 }
 
 // BenchmarkLaunch is the fencing of one launch with 1 and with 8 blocks: on
-// their own stream, and last written on another one.
+// their own stream, and last written on another one. The guard is left out, off, at its
+// ledger and at its default.
 func BenchmarkLaunch(b *testing.B) {
 	for _, count := range []int{1, 8} {
 		for _, streams := range []int{1, 2} {
@@ -118,6 +119,9 @@ func BenchmarkLaunch(b *testing.B) {
 					launches(b, open(b, c.layers...), count, streams)
 				})
 			}
+			b.Run(fmt.Sprintf("blocks=%d/streams=%d/stack,guard=default", count, streams), func(b *testing.B) {
+				launches(b, openDefault(b, nothing(), async), count, streams)
+			})
 		}
 	}
 }
