@@ -182,7 +182,10 @@ func (in *Intent) ascending() bool {
 
 // Recycle returns the intent to the pool, after it was ended or refused.
 func (in *Intent) Recycle() {
-	clear(in.Uses)
+	for i := range in.Uses {
+		u := &in.Uses[i] // most have one, for which a call to clear takes longer
+		*u = PreparedUse{}
+	}
 	in.Uses, in.Waited = in.Uses[:0], in.Waited[:0]
 	in.Launch, in.CrossStream, in.Context, in.Handle, in.Trace, in.Guard = "", false, nil, nil, nil, nil
 	intents.Put(in)

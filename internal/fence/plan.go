@@ -87,17 +87,20 @@ func (plan *Plan) releaseLater(p *Point) {
 // Drop gives up all references; no block may be locked.
 func (plan *Plan) Drop() {
 	for i := range plan.gone {
-		plan.gone[i].point.ReleaseMany(plan.gone[i].n)
+		g := &plan.gone[i]
+		g.point.ReleaseMany(g.n)
+		*g = goneRefs{} // most plans have one: clear would be a call
 	}
-	clear(plan.gone)
 	plan.gone = plan.gone[:0]
 	for i := range plan.deps {
 		if i == 0 || plan.deps[i-1].point != plan.deps[i].point {
 			plan.deps[i].point.Release()
 		}
 	}
-	clear(plan.deps)
-	plan.deps = plan.deps[:0]
+	if len(plan.deps) > 0 {
+		clear(plan.deps)
+		plan.deps = plan.deps[:0]
+	}
 }
 
 // QueueFree makes s wait for everything that a free must come after, and counts the
