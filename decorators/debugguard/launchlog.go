@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
@@ -18,6 +19,8 @@ type launchLog struct {
 	// entered is set for good with the first open launch.
 	entered atomic.Bool
 	shards  [8]launchShard
+	// clock tells the time of what is taken out of the log.
+	clock *ledger.Clock
 }
 
 // launchShard is the launches of some streams.
@@ -37,7 +40,9 @@ func (l *launchLog) shard(s core.StreamID) *launchShard {
 
 // launchRecord is a launch with the ticks between which it was enqueued.
 type launchRecord struct {
+	// use has no time: it is worked out of at when somebody asks, and not at each launch.
 	use          core.UseRecord
+	at           ledger.Instant
 	began, ended uint64
 	// done is the tick by which the device was seen to have done it, 0 if it was not.
 	done uint64
@@ -108,6 +113,11 @@ func (l *launchLog) snapshot() (launches []launchRecord, gone uint64) {
 		s.mu.Lock()
 		launches, gone = append(launches, s.newest.List()...), max(gone, s.gone)
 		s.mu.Unlock()
+	}
+	for i := range launches {
+		if e := &launches[i]; e.at != 0 {
+			e.use.Time = l.clock.Time(e.at)
+		}
 	}
 	return launches, gone
 }

@@ -44,7 +44,10 @@ func (h *knownUse) guarded() bool { return h.rec.Guard != nil }
 var openLaunches = sync.Pool{New: func() any { return new(openLaunch) }}
 
 func (o *openLaunch) recycle() {
-	clear(o.known)
+	for i := range o.known {
+		h := &o.known[i] // most have one, for which a call to clear takes longer
+		*h = knownUse{}
+	}
 	*o = openLaunch{known: o.known[:0]}
 	openLaunches.Put(o)
 }
@@ -196,7 +199,7 @@ func (r *Resource) begin(o *openLaunch, in *core.Intent) {
 	use := &o.record.use
 	use.LaunchID, use.Launch, use.Stream = in.ID, in.Launch, in.Stream
 	if r.Mode() >= Sample { // it may become a suspect
-		use.Time, use.Tags = r.ledger.Clock.Now(), in.FirstTags()
+		o.record.at, use.Tags = r.ledger.Clock.Instant(), in.FirstTags()
 	}
 	for i := range in.Uses {
 		use.Access = use.Access.Combine(in.Uses[i].Access)

@@ -83,6 +83,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 		r.quarantine.sampled.Store(min(cfg.QuarantineBytes, MinQuarantineBytes))
 	}
 	r.launches.resize(cfg.Launches)
+	r.launches.clock = r.ledger.Clock
 	r.throttle.perSecond = uint64(min(max(cfg.SampleRate, 0), 1<<30))
 	r.rules.Store(&rules{})
 	r.sampleBy(0)

@@ -169,12 +169,12 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 	if err != nil && len(racing) == 0 {
 		return r.refused(err, late{op: "RecordUse", stream: stream})
 	}
-	use := core.UseRecord{Stream: stream, Access: core.ReadWrite, Caller: in, Time: r.ledger.Clock.Now()}
+	use := core.UseRecord{Stream: stream, Access: core.ReadWrite, Caller: in}
 	if rec := r.ledger.Lock(id); rec != nil {
 		rec.Note(r.ledger.Pack(&use))
 		rec.Unlock()
 	}
-	r.logLaunch(&launchRecord{use: use, began: began})
+	r.logLaunch(&launchRecord{use: use, at: r.ledger.Clock.Instant(), began: began})
 	return err
 }
 
