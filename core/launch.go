@@ -16,20 +16,26 @@ import (
 // [NotEnqueued] aborts. The error of launch is returned, joined with that of
 // ending the uses. With a reused slice of uses it allocates nothing.
 func (r *Runtime) Launch(ctx context.Context, stream StreamID, uses []Use, launch func(context.Context) error) error {
-	return r.LaunchWith(ctx, UseRequest{Stream: stream, Uses: uses}, launch)
+	return r.launch(ctx, &UseRequest{Stream: stream, Uses: uses, Wait: true}, launch)
 }
 
 // LaunchNamed is Launch with a name for traces, logs and findings. The name
 // should come from a small fixed set, such as the kernel's name.
 func (r *Runtime) LaunchNamed(ctx context.Context, name string, stream StreamID, uses []Use, launch func(context.Context) error) error {
-	return r.LaunchWith(ctx, UseRequest{Stream: stream, Launch: name, Uses: uses}, launch)
+	return r.launch(ctx, &UseRequest{Stream: stream, Launch: name, Uses: uses, Wait: true}, launch)
 }
 
 // LaunchWith is Launch with all that a request can say, such as the pointers
 // that a kernel is given. It waits for a conflicting intent in any case.
 func (r *Runtime) LaunchWith(ctx context.Context, req UseRequest, launch func(context.Context) error) error {
 	req.Wait = true
-	t, err := r.PrepareUse(ctx, req)
+	return r.launch(ctx, &req, launch)
+}
+
+// launch takes the request by pointer, because it is long and a copy of it for each function on the
+// way takes a tenth of a launch.
+func (r *Runtime) launch(ctx context.Context, req *UseRequest, launch func(context.Context) error) error {
+	t, err := r.prepareUse(ctx, req)
 	if err != nil {
 		return err
 	}

@@ -130,7 +130,7 @@ type bare struct {
 func (b *bare) Ordinal() int { return 0 }
 
 func (b *bare) PrepareUse(_ context.Context, r core.UseRequest) (core.Ticket, error) {
-	in, err := core.OpenIntent(b, r)
+	in, err := core.OpenIntent(b, &r)
 	if err != nil {
 		return core.Ticket{}, err
 	}

@@ -135,14 +135,14 @@ func TestDedupKeysOnFullBlockIDNotPtrAlone(t *testing.T) {
 	_, fake, _ := fakeRuntime(t)
 	a := core.BlockID{Ptr: 0xdead_beef, Generation: 1}
 	b := core.BlockID{Ptr: 0xdead_beef, Generation: 2}
-	in, err := core.OpenIntent(fake, core.UseRequest{Uses: []core.Use{{Block: a, Access: core.Read}, {Block: b, Access: core.Write}}})
+	in, err := core.OpenIntent(fake, &core.UseRequest{Uses: []core.Use{{Block: a, Access: core.Read}, {Block: b, Access: core.Write}}})
 	succeed(t, "open", err)
 	mustBe(t, "number of uses of two generations at one address", len(in.Uses), 2)
 	mustBe(t, "first use", in.Uses[0].Use, core.Use{Block: a, Access: core.Read})
 	mustBe(t, "second use", in.Uses[1].Use, core.Use{Block: b, Access: core.Write})
 	in.Recycle()
 
-	in, err = core.OpenIntent(fake, core.UseRequest{Uses: []core.Use{{Block: a, Access: core.Read}, {Block: a, Access: core.Write}}})
+	in, err = core.OpenIntent(fake, &core.UseRequest{Uses: []core.Use{{Block: a, Access: core.Read}, {Block: a, Access: core.Write}}})
 	succeed(t, "open", err)
 	mustBe(t, "number of uses of one generation", len(in.Uses), 1)
 	mustBe(t, "its access", in.Uses[0].Access, core.ReadWrite)

@@ -78,10 +78,14 @@ func (r *Runtime) Deallocate(ctx context.Context, id BlockID) (b Block, err erro
 // PrepareUse opens the intent of one launch; see [Resource.PrepareUse]. Most
 // callers want [Runtime.Launch].
 func (r *Runtime) PrepareUse(ctx context.Context, req UseRequest) (Ticket, error) {
+	return r.prepareUse(ctx, &req)
+}
+
+func (r *Runtime) prepareUse(ctx context.Context, req *UseRequest) (Ticket, error) {
 	if err := r.admit("PrepareUse"); err != nil {
 		return Ticket{}, err
 	}
-	t, err := r.resource.PrepareUse(ctx, req)
+	t, err := r.resource.PrepareUse(ctx, *req)
 	return t, r.observe("PrepareUse", err)
 }
 

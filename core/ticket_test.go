@@ -12,7 +12,7 @@ import (
 
 func openIntent(t *testing.T, owner core.Resource, uses ...core.Use) *core.Intent {
 	t.Helper()
-	in, err := core.OpenIntent(owner, core.UseRequest{Stream: 1, Launch: "kernel", Uses: uses})
+	in, err := core.OpenIntent(owner, &core.UseRequest{Stream: 1, Launch: "kernel", Uses: uses})
 	succeed(t, "open an intent", err)
 	return in
 }
@@ -147,10 +147,10 @@ func TestOpenIntentRefuses(t *testing.T) {
 	owner := coretest.NewFake(2)
 	good := core.BlockID{Ptr: 64, Generation: 1, Ordinal: 2}
 	foreign := core.BlockID{Ptr: 64, Generation: 1, Ordinal: 1}
-	_, err := core.OpenIntent(owner, core.UseRequest{Uses: []core.Use{{Block: good, Access: core.Read}, {Block: foreign, Access: core.Read}}})
+	_, err := core.OpenIntent(owner, &core.UseRequest{Uses: []core.Use{{Block: good, Access: core.Read}, {Block: foreign, Access: core.Read}}})
 	misuse(t, "another device's block", err, "the block belongs to device 1, this runtime serves device 2")
 	for _, access := range []core.Access{0, 4, 255} {
-		_, err = core.OpenIntent(owner, core.UseRequest{Uses: []core.Use{{Block: good, Access: access}}})
+		_, err = core.OpenIntent(owner, &core.UseRequest{Uses: []core.Use{{Block: good, Access: access}}})
 		if !isInvalid(err, "Access") {
 			t.Errorf("access %d: got %v, want an invalid request", access, err)
 		}
@@ -203,7 +203,7 @@ func TestHammerLaunchNumbersAreUnique(t *testing.T) {
 		group.Go(func() {
 			<-start
 			for range launches {
-				in, err := core.OpenIntent(owner, core.UseRequest{})
+				in, err := core.OpenIntent(owner, &core.UseRequest{})
 				if err != nil {
 					t.Error(err)
 					return

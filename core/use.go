@@ -116,11 +116,11 @@ func (in *Intent) nextID() uint64 {
 
 var intents = sync.Pool{New: func() any { return new(Intent) }}
 
-// OpenIntent checks r and returns an intent of owner for it. Errors are
+// OpenIntent checks r, which it neither keeps nor changes, and returns an intent of owner for it. Errors are
 // [InvalidRequestError] for an access of none and [StreamMisuseError] for
 // another device's block. A block that is named twice, perhaps through two
 // pointers into it, is kept under the first of them.
-func OpenIntent(owner Resource, r UseRequest) (*Intent, error) {
+func OpenIntent(owner Resource, r *UseRequest) (*Intent, error) {
 	in := intents.Get().(*Intent)
 	in.ID, in.Stream, in.Launch = in.nextID(), r.Stream, BoundName(r.Launch)
 	in.Uses = slices.Grow(in.Uses, len(r.Uses))[:len(r.Uses)] // all zero, see Recycle

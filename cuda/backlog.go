@@ -188,7 +188,7 @@ func (r *tracker) backlogUse(s *stream, id core.BlockID, lease core.StreamID) (b
 	if cause == nil {
 		return false, nil
 	}
-	in, err := core.OpenIntent(r.owner, core.UseRequest{Stream: lease, Launch: "recorded use", Uses: []core.Use{{Block: id, Access: core.ReadWrite}}})
+	in, err := core.OpenIntent(r.owner, &core.UseRequest{Stream: lease, Launch: "recorded use", Uses: []core.Use{{Block: id, Access: core.ReadWrite}}})
 	if err != nil {
 		return true, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // PrepareUse announces the launch on its blocks, which are locked one at a time,
@@ -15,7 +16,7 @@ import (
 // the blocks that know of it drop it when somebody looks at them.
 func (r *tracker) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
 	for {
-		ticket, ended, err := r.prepare(req)
+		ticket, ended, err := r.prepare(&req)
 		if ended == nil || !req.Wait {
 			return ticket, err
 		}
@@ -30,9 +31,12 @@ func (r *tracker) PrepareUse(ctx context.Context, req core.UseRequest) (core.Tic
 	}
 }
 
+// PassesUses is for the layer above, which calls the tracker for them: see package quick.
+func (r *tracker) PassesUses() (core.Resource, quick.Uses) { return r.owner, r }
+
 // prepare is one attempt. If a conflicting launch is in the way it also
 // returns the channel that is closed when that one ends.
-func (r *tracker) prepare(req core.UseRequest) (core.Ticket, <-chan struct{}, error) {
+func (r *tracker) prepare(req *core.UseRequest) (core.Ticket, <-chan struct{}, error) {
 	s, err := r.streams.table.enterUncaptured("PrepareUse", req.Stream)
 	if err != nil {
 		return core.Ticket{}, nil, err

@@ -35,7 +35,7 @@ func (n *nothing) Deallocate(context.Context, core.BlockID) (core.Block, error) 
 }
 
 func (n *nothing) PrepareUse(_ context.Context, r core.UseRequest) (core.Ticket, error) {
-	in, err := core.OpenIntent(n, r)
+	in, err := core.OpenIntent(n, &r)
 	if err != nil {
 		return core.Ticket{}, err
 	}

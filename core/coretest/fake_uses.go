@@ -17,7 +17,7 @@ func (f *Fake) PrepareUse(ctx context.Context, r core.UseRequest) (core.Ticket, 
 	if err != nil {
 		return core.Ticket{}, err
 	}
-	in, err := core.OpenIntent(f, r)
+	in, err := core.OpenIntent(f, &r)
 	if err != nil {
 		return core.Ticket{}, err
 	}

@@ -113,6 +113,9 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	return r.upstream.AbortUse(ctx, t)
 }
 
+// PassesUses is for the layer above, which calls the upstream for them: see package quick.
+func (r *Resource) PassesUses() (core.Resource, quick.Uses) { return r, quick.UsesOf(r.upstream) }
+
 // RecordUse is the upstream's.
 func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.StreamID) error {
 	return r.upstream.RecordUse(ctx, id, stream)

@@ -33,7 +33,7 @@ func (n *null) Deallocate(_ context.Context, id core.BlockID) (core.Block, error
 }
 
 func (n *null) PrepareUse(_ context.Context, r core.UseRequest) (core.Ticket, error) {
-	in, err := core.OpenIntent(n, r)
+	in, err := core.OpenIntent(n, &r)
 	if err != nil {
 		return core.Ticket{}, err
 	}

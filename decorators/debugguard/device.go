@@ -76,11 +76,11 @@ func (r *Resource) launch(ctx context.Context, w work) (enqueued bool, err error
 // prepare opens a caller's intent. One that only an access of the guard's
 // stands in the way of is tried until that has ended, whether the caller wants
 // to wait or not: the caller cannot know of it, and it ends at once.
-func (r *Resource) prepare(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
-	t, err := r.upstream.PrepareUse(ctx, req)
+func (r *Resource) prepare(ctx context.Context, req *core.UseRequest) (core.Ticket, error) {
+	t, err := r.uses.PrepareUse(ctx, *req)
 	for err != nil && !req.Wait && conflictsWithGuard(err) && ctx.Err() == nil {
 		runtime.Gosched()
-		t, err = r.upstream.PrepareUse(ctx, req)
+		t, err = r.uses.PrepareUse(ctx, *req)
 	}
 	return t, err
 }

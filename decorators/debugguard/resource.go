@@ -15,7 +15,9 @@ import (
 // Resource is the guard. It is safe for concurrent use.
 type Resource struct {
 	upstream core.Resource
-	cfg      Config
+	// uses is whom it calls for launches: the upstream, or who that would pass them on to.
+	uses quick.Uses
+	cfg  Config
 	// tracked is whether the upstream fences uses, granule the unit in which it
 	// isolates blocks; 0 if it does not.
 	tracked bool
@@ -70,7 +72,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if err := cfg.check(upstream); err != nil {
 		return nil, err
 	}
-	r := &Resource{upstream: upstream, below: upstream.Inspect(), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), ordinal: upstream.Ordinal()}
+	r := &Resource{upstream: upstream, uses: quick.UsesOf(upstream), below: upstream.Inspect(), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), ordinal: upstream.Ordinal()}
 	r.ledger = ledger.New(&r.gate, ledger.Options{Tombstones: cfg.Tombstones, StackBytes: cfg.StackBytes, Now: cfg.Now})
 	r.inspector = &inspector{r.below, r.ledger, &r.canaries, r.ordinal}
 	r.checks.gate, r.checks.reading, r.switching = &r.gate, newCtxMutex(), newCtxMutex()

@@ -22,7 +22,7 @@ import (
 // itself.
 func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
 	if r.gate.Load() == 0 || !r.tracked {
-		return r.upstream.PrepareUse(ctx, req)
+		return r.uses.PrepareUse(ctx, req)
 	}
 	req.Launch = core.BoundName(req.Launch)
 	o := openLaunches.Get().(*openLaunch)
@@ -38,7 +38,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 		r.dropBlocks(ctx, o)
 		return core.Ticket{}, err
 	}
-	t, err := r.prepare(ctx, req)
+	t, err := r.prepare(ctx, &req)
 	if err != nil {
 		r.dropBlocks(ctx, o)
 		return t, r.refused(err, late{op: "PrepareUse", stream: req.Stream, launch: req.Launch})
@@ -67,7 +67,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 // withdraw takes a launch back of which nothing was enqueued, and returns why.
 func (r *Resource) withdraw(ctx context.Context, t core.Ticket, o *openLaunch, why error) error {
 	r.retract(o)
-	_ = r.upstream.AbortUse(ctx, t)
+	_ = r.uses.AbortUse(ctx, t)
 	r.dropBlocks(ctx, o)
 	return why
 }
@@ -84,10 +84,10 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 		if r.gate.Load() != 0 && t.IsOpen() {
 			r.noteSpans(nil, t.Intent())
 		}
-		return r.upstream.FinishUse(ctx, t)
+		return r.uses.FinishUse(ctx, t)
 	}
 	r.noteSpans(o, t.Intent())
-	err = r.upstream.FinishUse(ctx, t) // spends the ticket, also if it fails
+	err = r.uses.FinishUse(ctx, t) // spends the ticket, also if it fails
 	r.forget(o)
 	r.launches.end(o, r.Mode() >= Sample)
 	r.bisect(ctx, o)
@@ -105,7 +105,7 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	if o == nil {
 		return r.abortUnentered(ctx, t)
 	}
-	err = r.upstream.AbortUse(ctx, t) // spends the ticket, also if it fails
+	err = r.uses.AbortUse(ctx, t) // spends the ticket, also if it fails
 	r.forget(o)
 	r.launches.end(o, false)
 	r.retract(o)
@@ -116,7 +116,7 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 // abortUnentered is AbortUse of a launch that only its intent knows.
 func (r *Resource) abortUnentered(ctx context.Context, t core.Ticket) error {
 	if r.gate.Load() == 0 || !t.IsOpen() {
-		return r.upstream.AbortUse(ctx, t)
+		return r.uses.AbortUse(ctx, t)
 	}
 	o := openLaunches.Get().(*openLaunch)
 	defer o.recycle()
@@ -127,7 +127,7 @@ func (r *Resource) abortUnentered(ctx context.Context, t core.Ticket) error {
 			o.known = append(o.known, knownUse{rec: rec, generation: in.Uses[i].Block.Generation})
 		}
 	}
-	err := r.upstream.AbortUse(ctx, t)
+	err := r.uses.AbortUse(ctx, t)
 	if err == nil {
 		r.retract(o)
 	}
@@ -145,7 +145,7 @@ func (r *Resource) abortUnentered(ctx context.Context, t core.Ticket) error {
 // those of PrepareUse.
 func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.StreamID) error {
 	if r.gate.Load() == 0 || !r.tracked {
-		return r.upstream.RecordUse(ctx, id, stream)
+		return r.uses.RecordUse(ctx, id, stream)
 	}
 	rec, err := r.usable("RecordUse", id, stream, "")
 	if err != nil {
@@ -160,7 +160,7 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 		in = r.spanIn(ctx)
 	}
 	racing := r.overtaken(id, stream)
-	err = r.upstream.RecordUse(ctx, id, stream)
+	err = r.uses.RecordUse(ctx, id, stream)
 	if len(racing) > 0 {
 		if found := r.missingFence(ctx, id, stream, racing); r.cfg.Refuse && found != nil {
 			err = errors.Join(err, found)
