@@ -48,8 +48,8 @@ func (r *Resource) bisect(ctx context.Context, o *openLaunch) {
 	r.poll(bisectVerdicts)
 	r.keepUp(ctx)
 	r.bisectOwn(ctx, o)
-	r.bisectOthers(ctx, o.record.use.Stream)
-	r.bisectSeals(ctx, o.record.use.Stream)
+	r.bisectOthers(ctx, o.stream)
+	r.bisectSeals(ctx, o.stream)
 }
 
 // keepUp waits until few enough verdicts are awaited. A batch that was waited
@@ -78,7 +78,7 @@ func (cs *checks) lag() bool {
 }
 
 func (r *Resource) bisectOwn(ctx context.Context, o *openLaunch) {
-	b := newBatch(o.record.use.Stream)
+	b := newBatch(o.stream)
 	for i, h := range o.known {
 		twice := i > 0 && o.known[i-1].rec == h.rec
 		if h.guarded() && h.rec.Guard.Armed && !twice {

@@ -22,7 +22,7 @@ func (r *Resource) readUnwritten(o *openLaunch, u *core.PreparedUse, rec *ledger
 		rec.Unlock()
 		return
 	}
-	suspect := o.record.use
+	suspect := o.use()
 	suspect.Access = u.Access
 	_ = r.reportUnwritten(rec, u.Block, suspect) // prepared: the error is the finding's
 }
@@ -115,7 +115,7 @@ func (r *Resource) checkPointers(o *openLaunch, req *core.UseRequest) (first err
 // not declare, or in a freed one and in no live one.
 func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64) error {
 	live, freed := r.ledger.Owners(ptr)
-	use := o.record.use
+	use := o.use()
 	use.Launch, use.Stream, use.Access = req.Launch, req.Stream, 0
 	use.Time = r.ledger.Clock.Now()
 	for i := range req.Uses {

@@ -93,7 +93,7 @@ func TestSuspectsAreBoundedAndOrdered(t *testing.T) {
 	var l launchLog
 	l.resize(16) // two a shard
 	add := func(id uint64, stream core.StreamID) {
-		l.add(&launchRecord{use: core.UseRecord{LaunchID: id, Stream: stream}, began: l.now()})
+		l.addRecorded(&launchRecord{use: core.UseRecord{LaunchID: id, Stream: stream}, began: l.now()})
 	}
 	add(1, 0)
 	add(2, 1)
@@ -131,7 +131,7 @@ func TestWritersAreSuspectedFirst(t *testing.T) {
 	var l launchLog
 	l.resize(64)
 	add := func(id uint64, stream core.StreamID, access core.Access) {
-		l.add(&launchRecord{use: core.UseRecord{LaunchID: id, Stream: stream, Access: access}, began: l.now()})
+		l.addRecorded(&launchRecord{use: core.UseRecord{LaunchID: id, Stream: stream, Access: access}, began: l.now()})
 	}
 	add(1, 2, core.Read) // the last ones before
 	add(2, 3, core.Write)
@@ -177,7 +177,7 @@ func TestForgottenLaunchesThatTouchedTheVictimAreSuspects(t *testing.T) {
 	from := l.tick()
 	touched := []core.UseRecord{{LaunchID: 1, Launch: "first"}, {LaunchID: 2, Launch: "second"}}
 	for _, id := range []uint64{1, 2} {
-		l.add(&launchRecord{use: core.UseRecord{LaunchID: id}, began: l.now()})
+		l.addRecorded(&launchRecord{use: core.UseRecord{LaunchID: id}, began: l.now()})
 	}
 	w := window{from: from, to: l.tick(), recalls: true}
 	got, _ := l.suspects(w, touched, 16)
@@ -271,6 +271,6 @@ func TestALaunchThatEndsWhenTheGuardIsOffIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o := r.launches.shard(1).open; o != nil {
-		t.Errorf("a launch is kept of none: %+v", o.record)
+		t.Errorf("a launch is kept of none: %+v", o.name)
 	}
 }

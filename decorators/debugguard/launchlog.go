@@ -3,6 +3,7 @@ package debugguard
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
@@ -57,7 +58,7 @@ func (l *launchLog) open(o *openLaunch) {
 	if !l.entered.Load() {
 		l.entered.Store(true)
 	}
-	s := l.shard(o.record.use.Stream)
+	s := l.shard(o.stream)
 	s.mu.Lock()
 	if o.next = s.open; o.next != nil {
 		o.next.before = o
@@ -66,9 +67,10 @@ func (l *launchLog) open(o *openLaunch) {
 	s.mu.Unlock()
 }
 
-// end takes an open launch out, and remembers it if it is to be logged.
-func (l *launchLog) end(o *openLaunch, logged bool) {
-	s := l.shard(o.record.use.Stream)
+// end takes an open launch out, whose work is enqueued, and logs it with what its intent
+// has, nil if it is not to be logged.
+func (l *launchLog) end(o *openLaunch, in *core.Intent) {
+	s := l.shard(o.stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o.before != nil {
@@ -79,8 +81,8 @@ func (l *launchLog) end(o *openLaunch, logged bool) {
 	if o.next != nil {
 		o.next.before = o.before
 	}
-	if logged {
-		s.add(&o.record, l.tick(), l.each)
+	if in != nil {
+		s.place(l).fill(o, in)
 	}
 }
 
@@ -126,20 +128,44 @@ func (l *launchLog) snapshot() (launches []launchRecord, gone uint64) {
 func (l *launchLog) now() uint64  { return l.ticks.Load() }
 func (l *launchLog) tick() uint64 { return l.ticks.Add(1) }
 
-// add enters a launch that ends now and was not open.
-func (l *launchLog) add(e *launchRecord) {
+// add logs a launch that was not open.
+func (l *launchLog) add(o *openLaunch, in *core.Intent) {
+	s := l.shard(in.Stream)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.place(l).fill(o, in)
+}
+
+// addRecorded logs work that was enqueued without a launch.
+func (l *launchLog) addRecorded(e *launchRecord) {
 	s := l.shard(e.use.Stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.add(e, l.tick(), l.each)
+	place := s.place(l)
+	e.ended = place.ended
+	*place = *e
 }
 
-// add remembers a launch with the tick of its end; s.mu must be held.
-func (s *launchShard) add(e *launchRecord, ended uint64, most int) {
-	place, _ := s.newest.Next(most)
+// place is where a launch that ends now is to be written: ended is set, and the rest is that
+// of the one that had to go. s.mu must be held.
+func (s *launchShard) place(l *launchLog) *launchRecord {
+	place, _ := s.newest.Next(l.each)
 	s.gone = max(s.gone, place.ended)
-	*place = *e
-	place.ended = ended
+	place.ended = l.tick()
+	return place
+}
+
+// fill writes a launch where it stays: what is copied once more costs more than the rest.
+func (e *launchRecord) fill(o *openLaunch, in *core.Intent) {
+	u := &e.use
+	u.LaunchID, u.Launch, u.Stream, u.Access = o.id, o.name, o.stream, o.access
+	u.Span, u.Caller, u.Time = o.span, o.caller, time.Time{}
+	if len(in.Uses) == 1 {
+		u.Tags = [4]core.Tag{in.Uses[0].Tag}
+	} else {
+		u.Tags = in.FirstTags()
+	}
+	e.at, e.began, e.done, e.readsOnly = o.at, o.began, 0, o.readsOnly
 }
 
 // completed notes that the device has done what ended on a stream up to a tick.

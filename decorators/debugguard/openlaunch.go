@@ -11,9 +11,23 @@ import (
 )
 
 // openLaunch is a launch between prepare and end that uses known blocks.
+//
+// What the intent has stays there until the launch ends, and goes into the log from there.
 type openLaunch struct {
-	// record describes the launch as a whole.
-	record launchRecord
+	// id, name and stream are the intent's.
+	id     uint64
+	name   string
+	stream core.StreamID
+	// access is that of all uses together, span one that a tracing layer gave a use, and caller
+	// that in which the launch was prepared.
+	access core.Access
+	span   core.SpanRef
+	caller core.SpanContext
+	// at and began are when and at which tick it was prepared; at is zero where nobody logs.
+	at    ledger.Instant
+	began uint64
+	// readsOnly is set if the runtime knows that it writes no device memory.
+	readsOnly bool
 	// known are the records used, sorted by generation; guarded is set if one of them
 	// is. A block that the launch names twice stands there twice.
 	known   []knownUse
@@ -43,6 +57,11 @@ func (h *knownUse) guarded() bool { return h.rec.Guard != nil }
 // openLaunches are those of which nothing is known, until recycle.
 var openLaunches = sync.Pool{New: func() any { return new(openLaunch) }}
 
+// use describes the launch as a whole, as far as it is known before its end.
+func (o *openLaunch) use() core.UseRecord {
+	return core.UseRecord{LaunchID: o.id, Launch: o.name, Stream: o.stream, Access: o.access, Caller: o.caller}
+}
+
 func (o *openLaunch) recycle() {
 	for i := range o.known {
 		h := &o.known[i] // most have one, for which a call to clear takes longer
@@ -57,7 +76,9 @@ func (o *openLaunch) recycle() {
 // end needs is read from the intent while that is open.
 func (r *Resource) enter(t core.Ticket, o *openLaunch) bool {
 	if len(o.known) == 0 && !r.hunting().Bisect {
-		r.logLaunch(&o.record)
+		if r.Mode() >= Sample {
+			r.launches.add(o, t.Intent())
+		}
 		return false
 	}
 	if !o.guarded && r.Mode() < Sample {
@@ -196,13 +217,12 @@ func (r *Resource) usable(op string, id core.BlockID, stream core.StreamID, laun
 
 // begin takes over what the opened intent knows.
 func (r *Resource) begin(o *openLaunch, in *core.Intent) {
-	use := &o.record.use
-	use.LaunchID, use.Launch, use.Stream = in.ID, in.Launch, in.Stream
+	o.id, o.name, o.stream = in.ID, in.Launch, in.Stream
 	if r.Mode() >= Sample { // it may become a suspect
-		o.record.at, use.Tags = r.ledger.Clock.Instant(), in.FirstTags()
+		o.at = r.ledger.Clock.Instant()
 	}
 	for i := range in.Uses {
-		use.Access = use.Access.Combine(in.Uses[i].Access)
+		o.access = o.access.Combine(in.Uses[i].Access)
 	}
 	for i := 1; i < len(o.known); i++ {
 		if o.known[i-1].generation > o.known[i].generation {
@@ -219,7 +239,7 @@ func (r *Resource) noteUses(o *openLaunch, in *core.Intent) error {
 	if len(o.known) == 0 {
 		return nil
 	}
-	note, left := r.ledger.Pack(&o.record.use), o.known
+	note, left := r.ledger.Pack(o.id, o.name, o.stream, o.access), o.known
 	for i := range in.Uses {
 		u := &in.Uses[i]
 		for len(left) > 0 && left[0].generation < u.Block.Generation {
@@ -254,11 +274,11 @@ func (r *Resource) noteUses(o *openLaunch, in *core.Intent) error {
 func (r *Resource) noteSpans(o *openLaunch, in *core.Intent) {
 	for i := range in.Uses {
 		u := &in.Uses[i]
-		if u.Span.IsZero() {
+		if u.Span == (core.SpanRef{}) { // in place: IsZero would copy it
 			continue
 		}
 		if o != nil {
-			o.record.use.Span = u.Span
+			o.span = u.Span
 		}
 		if rec := r.ledger.Lock(u.Block); rec != nil {
 			rec.Traced(in.ID, u.Span)
@@ -271,7 +291,7 @@ func (r *Resource) noteSpans(o *openLaunch, in *core.Intent) {
 func (r *Resource) retract(o *openLaunch) {
 	for _, h := range o.known {
 		if h.rec.Lock(h.generation) {
-			h.rec.Retract(o.record.use.LaunchID)
+			h.rec.Retract(o.id)
 			h.rec.Unlock()
 		}
 	}
@@ -296,11 +316,4 @@ func (r *Resource) dropBlocks(ctx context.Context, o *openLaunch) {
 		}
 	}
 	o.recycle()
-}
-
-// logLaunch keeps the launch as a possible suspect.
-func (r *Resource) logLaunch(e *launchRecord) {
-	if r.Mode() >= Sample {
-		r.launches.add(e)
-	}
 }

@@ -13,7 +13,7 @@ func TestCopiesThatOnlyReadAreSuspectedLast(t *testing.T) {
 	var l launchLog
 	l.resize(64)
 	add := func(id uint64, stream core.StreamID, readsOnly bool) {
-		l.add(&launchRecord{use: core.UseRecord{LaunchID: id, Launch: "copy.to_host", Stream: stream, Access: core.Read}, began: l.now(), readsOnly: readsOnly})
+		l.addRecorded(&launchRecord{use: core.UseRecord{LaunchID: id, Launch: "copy.to_host", Stream: stream, Access: core.Read}, began: l.now(), readsOnly: readsOnly})
 	}
 	suspects := func(w window) (ids []uint64) {
 		found, _ := l.suspects(w, []core.UseRecord{{LaunchID: 4}}, 16)
@@ -49,7 +49,7 @@ func TestWhatIsDoneIsNoSuspect(t *testing.T) {
 	var l launchLog
 	l.resize(64)
 	add := func(id uint64, stream core.StreamID) {
-		l.add(&launchRecord{use: core.UseRecord{LaunchID: id, Stream: stream, Access: core.Write}, began: l.now()})
+		l.addRecorded(&launchRecord{use: core.UseRecord{LaunchID: id, Stream: stream, Access: core.Write}, began: l.now()})
 	}
 	add(1, 1)
 	add(2, 2)

@@ -26,7 +26,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	}
 	req.Launch = core.BoundName(req.Launch)
 	o := openLaunches.Get().(*openLaunch)
-	o.record.began, o.record.use.Caller, o.record.readsOnly = r.launches.now(), req.Span, req.OwnWork == ownwork.ReadsOnly
+	o.began, o.caller, o.readsOnly = r.launches.now(), req.Span, req.OwnWork == ownwork.ReadsOnly
 	err := r.retainBlocks(o, &req)
 	if err == nil {
 		err = r.sealedUses(ctx, &req)
@@ -54,7 +54,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	entered := r.enter(t, o)
 	if err := r.sealedUses(ctx, &req); err != nil { // sealed since it was asked
 		if entered {
-			r.launches.end(o, false)
+			r.launches.end(o, nil)
 		}
 		return core.Ticket{}, r.withdraw(ctx, t, o, err)
 	}
@@ -86,10 +86,14 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 		}
 		return r.uses.FinishUse(ctx, t)
 	}
-	r.noteSpans(o, t.Intent())
+	in := t.Intent() // this call's alone until the ticket is spent
+	r.noteSpans(o, in)
+	if r.Mode() < Sample {
+		in = nil
+	}
+	r.launches.end(o, in)
 	err = r.uses.FinishUse(ctx, t) // spends the ticket, also if it fails
 	r.forget(o)
-	r.launches.end(o, r.Mode() >= Sample)
 	r.bisect(ctx, o)
 	r.dropBlocks(ctx, o)
 	return err
@@ -107,7 +111,7 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	}
 	err = r.uses.AbortUse(ctx, t) // spends the ticket, also if it fails
 	r.forget(o)
-	r.launches.end(o, false)
+	r.launches.end(o, nil)
 	r.retract(o)
 	r.dropBlocks(ctx, o)
 	return err
@@ -121,7 +125,7 @@ func (r *Resource) abortUnentered(ctx context.Context, t core.Ticket) error {
 	o := openLaunches.Get().(*openLaunch)
 	defer o.recycle()
 	in := t.Intent()
-	o.record.use.LaunchID = in.ID
+	o.id = in.ID
 	for i := range in.Uses {
 		if rec, _ := r.glance(in.Uses[i].Block); rec != nil {
 			o.known = append(o.known, knownUse{rec: rec, generation: in.Uses[i].Block.Generation})
@@ -171,10 +175,12 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 	}
 	use := core.UseRecord{Stream: stream, Access: core.ReadWrite, Caller: in}
 	if rec := r.ledger.Lock(id); rec != nil {
-		rec.Note(r.ledger.Pack(&use))
+		rec.Note(r.ledger.Pack(use.LaunchID, use.Launch, use.Stream, use.Access))
 		rec.Unlock()
 	}
-	r.logLaunch(&launchRecord{use: use, at: r.ledger.Clock.Instant(), began: began})
+	if r.Mode() >= Sample {
+		r.launches.addRecorded(&launchRecord{use: use, at: r.ledger.Clock.Instant(), began: began})
+	}
 	return err
 }
 

@@ -16,9 +16,9 @@ type Use struct {
 
 const accessBits = 2
 
-// Pack packs a use of now.
-func (l *Ledger) Pack(u *core.UseRecord) Use {
-	return Use{launch: u.LaunchID, stream: u.Stream, at: l.Clock.Instant(), what: l.Names.Number(u.Launch)<<accessBits | uint32(u.Access)}
+// Pack packs a use of now by a launch of that number and name.
+func (l *Ledger) Pack(launch uint64, name string, stream core.StreamID, access core.Access) Use {
+	return Use{launch: launch, stream: stream, at: l.Clock.Instant(), what: l.Names.Number(name)<<accessBits | uint32(access)}
 }
 
 // As is the use with another access.
