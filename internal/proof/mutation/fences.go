@@ -42,8 +42,8 @@ var fenceSites = []Site{
 	{
 		Name: "Drop: a reference too many", File: "internal/fence/plan.go", Func: "Plan.Drop",
 		Wrong: "the event of an access that was dropped is used again while other blocks refer to it",
-		Old:   "plan.gone[i].point.ReleaseMany(plan.gone[i].n)",
-		New:   "if mutated() {\n plan.gone[i].n++\n }\n plan.gone[i].point.ReleaseMany(plan.gone[i].n)",
+		Old:   "g.point.ReleaseMany(g.n)",
+		New:   "if mutated() {\n g.n++\n }\n g.point.ReleaseMany(g.n)",
 	},
 	{
 		Name: "queue: dominated ones too", File: "internal/fence/plan.go", Func: "Plan.queue",
