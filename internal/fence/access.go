@@ -23,6 +23,13 @@ func (a *Access) Holder() *core.IntentHolder {
 // The block must be locked, and the access still be among its history.
 func (a *Access) WaitEnded() <-chan struct{} { return a.point.waitEnded() }
 
+// isBefore reports what b.covers(a) does, where both are of one stream and placed; false if
+// they are not.
+func (a *Access) isBefore(b *Access) bool {
+	p, next := a.point, b.point
+	return p.stream == next.stream && (b.kind.Writes() || !a.kind.Writes()) && p.isPlaced() && next.isPlaced() && p.seq <= next.seq
+}
+
 // covers reports whether whoever waits for a need not wait for b, which is
 // placed: b is ordered before a, and whatever must wait for b must wait for a.
 func (a *Access) covers(b *Access) bool {

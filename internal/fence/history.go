@@ -93,6 +93,12 @@ func (h *History) WrittenByOther(s *Stream) bool {
 // another covers. Two launches of one stream may end in either order, so the
 // older is dropped by its sequence number and not by its coming first.
 func (h *History) prune(plan *Plan) {
+	if len(h.accesses) == 2 && h.accesses[0].isBefore(&h.accesses[1]) { // of a block that stays on its stream
+		plan.releaseLater(h.accesses[0].point)
+		h.accesses[0] = h.accesses[1]
+		h.accesses = h.accesses[:1]
+		return
+	}
 	kept := 0
 	for i := range h.accesses {
 		a := &h.accesses[i]

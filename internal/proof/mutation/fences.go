@@ -16,6 +16,18 @@ var fenceSites = []Site{
 		New:   "a.point.clock.covers(b.point.stream.slot, b.point.seq) && (a.point.isPlaced() || mutated())",
 	},
 	{
+		Name: "Access.isBefore: a read covers a write", File: "internal/fence/access.go", Func: "Access.isBefore",
+		Wrong: "a write is forgotten for a read of its own stream that came after it, and the next reader does not wait for either",
+		Old:   "(b.kind.Writes() || !a.kind.Writes())",
+		New:   "(b.kind.Writes() || !a.kind.Writes() || mutated())",
+	},
+	{
+		Name: "Access.isBefore: whatever the streams", File: "internal/fence/access.go", Func: "Access.isBefore",
+		Wrong: "a use of one stream is forgotten for one of another that is not ordered after it",
+		Old:   "p.stream == next.stream &&",
+		New:   "(p.stream == next.stream || mutated()) &&",
+	},
+	{
 		Name: "add: a dependency is forgotten", File: "internal/fence/plan.go", Func: "Plan.add",
 		Wrong: "a conflicting use of another stream is not ordered",
 		Old:   "if a.point.stream == s || !a.point.isPlaced() {",
