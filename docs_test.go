@@ -96,7 +96,7 @@ func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 			return err
 		case strings.HasSuffix(path, "_test.go"):
 			code.WriteString(e2e.Read(t, path))
-		case d.Name() == "RATIONALE.md" || strings.HasPrefix(path, "docs/") && strings.HasSuffix(path, ".md"):
+		case d.Name() == "RATIONALE.md" || (strings.HasPrefix(path, "docs/") || strings.HasPrefix(path, "dev/")) && strings.HasSuffix(path, ".md"):
 			documents = append(documents, path)
 		}
 		return nil
@@ -115,7 +115,7 @@ func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 }
 
 func TestThePageOfSystemsSaysWhatIsBuilt(t *testing.T) {
-	page := e2e.Read(t, "docs/support.md")
+	page := e2e.Read(t, "docs/compare.md")
 	_, loop, _ := strings.Cut(e2e.Read(t, "scripts/test"), "for target in ")
 	targets, _, _ := strings.Cut(loop, ";")
 	compare(t, "systems that are built", e2e.Matches(targets, `(\w+/\w+)`), e2e.Matches(page, "(?m)^\\| `(\\w+/\\w+)` \\| built"))

@@ -141,7 +141,7 @@ func TestThePageOfClaimsSaysHowMany(t *testing.T) {
 	if mutants != Mutants || len(Sites()) != Places {
 		t.Errorf("there are %d mutants at %d sites, and were %d at %d: break the code where it is now, and if there is no such step any more, say so in the commit that changes the numbers", mutants, len(Sites()), Mutants, Places)
 	}
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "claims.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "dev", "claims.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

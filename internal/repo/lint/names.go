@@ -9,7 +9,7 @@ import (
 )
 
 // SeedsTable is the document that maps the original's names to ours.
-const SeedsTable = "docs/seeds.md"
+const SeedsTable = "dev/seeds.md"
 
 var (
 	// goName is a qualified name in backquotes, perhaps with a member:

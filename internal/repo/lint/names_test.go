@@ -23,10 +23,10 @@ func TestNamesOfTheSeedsTableExist(t *testing.T) {
 		"good": {with("`context.Context`\n| `core.Block`, `core.Block.ID`, `core.Block.Free`, `core.Resource.Allocate`, `core.Read`, `core.New`\n" +
 			"| `logging.Resource[T]`, `fencepost.Open`, `TestOne`, case \"a free\", `plain text`, `other_thing.x`\n"), nil},
 		"bad": {with("| `core.Blob` |\n| `core.Block.Size`, `TestTwo` |\n| case \"a lease\"\n"), []string{
-			`docs/seeds.md:1: core.Blob does not exist`,
-			`docs/seeds.md:2: TestTwo does not exist`,
-			`docs/seeds.md:2: core.Block.Size does not exist`,
-			`docs/seeds.md:3: "a lease" does not exist`,
+			`dev/seeds.md:1: core.Blob does not exist`,
+			`dev/seeds.md:2: TestTwo does not exist`,
+			`dev/seeds.md:2: core.Block.Size does not exist`,
+			`dev/seeds.md:3: "a lease" does not exist`,
 		}},
 	})
 }
