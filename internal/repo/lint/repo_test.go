@@ -78,7 +78,7 @@ func TestProgramsInDocumentsCompile(t *testing.T) {
 	}
 	root, files := repository(t)
 	programs := slices.DeleteFunc(GoBlocks(files), func(b Block) bool { return !b.IsProgram() })
-	for _, want := range []string{"docs/instrument.md", "docs/start.md"} {
+	for _, want := range []string{"docs/guide.md", "docs/start.md"} {
 		if !slices.ContainsFunc(programs, func(b Block) bool { return b.File == want }) {
 			t.Errorf("no program was found in %s", want)
 		}
