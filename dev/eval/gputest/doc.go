@@ -1,7 +1,7 @@
 // Package gputest holds the tests that need a GPU and no particular package:
 // the suites that the simulated device runs all the time, on hardware, and what
 // only hardware can answer. scripts/gpu-test takes them to a machine that has
-// one; see docs/gpu.md.
+// one; see dev/README-gpu.md.
 //
 // # Modes
 //
