@@ -149,4 +149,17 @@ func moves(scene string, by float64, series ...string) Proof {
 func stays(scene string, is float64) Proof { return Proof{Scene: scene, Is: is} }
 
 // Boards are all dashboards.
-func Boards() []Board { return []Board{overview(), operations(), guard(), streams(), fleet()} }
+func Boards() []Board { return []Board{overview, operations, guard, streams, fleet} }
+
+// Files are the generated files by their paths from the repository's top.
+func Files() (map[string][]byte, error) {
+	files := map[string][]byte{"dashboards/rules/fencepost.yaml": []byte(Rules())}
+	for _, b := range Boards() {
+		text, err := JSON(b)
+		if err != nil {
+			return nil, err
+		}
+		files["dashboards/"+b.File+".json"] = text
+	}
+	return files, nil
+}
