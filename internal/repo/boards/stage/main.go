@@ -100,12 +100,7 @@ func (s *stage) act() error {
 	errs := make([]error, len(s.players))
 	var all sync.WaitGroup
 	for i, p := range s.players {
-		all.Go(func() {
-			p.acted.Store(true)
-			if err := p.scene.act(p.ctx, p); err != nil {
-				errs[i] = fmt.Errorf("%s: %w", p.scene.name, err)
-			}
-		})
+		all.Go(func() { errs[i] = p.act() })
 	}
 	all.Wait()
 	return errors.Join(errs...)
