@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/units"
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/internal/repo/boards"
@@ -55,7 +56,7 @@ func queries() (all []string) {
 		for _, a := range b.Annotations {
 			all = append(all, a.Query.Expand())
 		}
-		for _, p := range panels(b) {
+		for _, p := range b.Panels {
 			for _, q := range p.Queries {
 				all = append(all, q.Expand())
 			}
@@ -63,13 +64,6 @@ func queries() (all []string) {
 	}
 	for _, a := range boards.Alerts() {
 		all = append(all, a.Expr)
-	}
-	return all
-}
-
-func panels(b boards.Board) (all []boards.Panel) {
-	for _, row := range b.Rows {
-		all = append(all, row.Panels...)
 	}
 	return all
 }
@@ -153,7 +147,7 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 func TestPanelsCanBeRead(t *testing.T) {
 	for _, b := range boards.Boards() {
 		titles := map[string]bool{}
-		for _, p := range panels(b) {
+		for _, p := range b.Panels {
 			if titles[p.Title] || p.Title == "" || p.Unit == "" || p.Width < 1 || p.Width > 24 || len(p.Queries) == 0 {
 				t.Errorf("%s: %q lacks a title of its own, a unit, a width or a query", b.File, p.Title)
 			}
@@ -165,7 +159,7 @@ func TestPanelsCanBeRead(t *testing.T) {
 				if p.Kind != boards.Table && (q.Legend == "" || strings.Contains(q.Legend, "__auto")) {
 					t.Errorf("%s: %s: the legend is PromQL: %s", b.File, p.Title, q.Expr)
 				}
-				if p.Kind == boards.TimeSeries && p.Unit == boards.Seconds && strings.Contains(q.Expr, "histogram_quantile") && !p.Log {
+				if p.Kind == boards.TimeSeries && p.Unit == units.Seconds && strings.Contains(q.Expr, "histogram_quantile") && !p.Log {
 					t.Errorf("%s: %s: quantiles on a linear axis", b.File, p.Title)
 				}
 			}
@@ -227,11 +221,8 @@ func TestLinksLeadToPanels(t *testing.T) {
 func TestThePageForOnCallNamesWhatThereIs(t *testing.T) {
 	page, titles := read(t, boards.OnCallPage), map[string]bool{}
 	for _, b := range boards.Boards() {
-		for _, row := range b.Rows {
-			titles[row.Title] = true
-		}
-		for _, p := range panels(b) {
-			titles[p.Title] = true
+		for _, p := range b.Panels {
+			titles[p.Row], titles[p.Title] = true, true
 		}
 	}
 	named := regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(strings.Join(strings.Fields(page), " "), -1)

@@ -16,6 +16,7 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/statetimeline"
 	"github.com/grafana/grafana-foundation-sdk/go/table"
 	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
+	"github.com/grafana/grafana-foundation-sdk/go/units"
 )
 
 const (
@@ -85,26 +86,22 @@ func render(b Board) dashboard.Dashboard {
 		Links: []dashboard.DashboardLink{{Title: "Fencepost", Type: dashboard.DashboardLinkTypeDashboards, Icon: "external link", Tooltip: "The other boards of Fencepost",
 			Tags: []string{"fencepost"}, IncludeVars: true, KeepTime: true}},
 	}
-	y, id := 0, 0
-	at := func(x, y, w, h int) *dashboard.GridPos {
-		id++
-		return &dashboard.GridPos{X: uint32(x), Y: uint32(y), W: uint32(w), H: uint32(h)}
-	}
-	for _, row := range b.Rows {
-		pos := at(0, y, gridColumns, rowHeight)
-		d.Panels = append(d.Panels, dashboard.PanelOrRowPanel{RowPanel: &dashboard.RowPanel{Type: "row", Id: uint32(id), Title: &row.Title, GridPos: pos, Panels: []dashboard.Panel{}}})
-		x, height := 0, 0
-		y += rowHeight
-		for _, p := range row.Panels {
-			if x+p.Width > gridColumns {
-				x, y, height = 0, y+height, 0
-			}
-			out := p.render()
-			out.GridPos, out.Id = at(x, y, p.Width, p.height()), new(uint32(id))
-			d.Panels = append(d.Panels, dashboard.PanelOrRowPanel{Panel: &out})
-			x, height = x+p.Width, max(height, p.height())
+	x, y, height, id := 0, 0, 0, uint32(0)
+	for _, p := range b.Panels {
+		if p.Row != "" {
+			id++
+			heading := &dashboard.RowPanel{Type: "row", Id: id, Title: &p.Row, GridPos: &dashboard.GridPos{Y: uint32(y + height), W: gridColumns, H: rowHeight}, Panels: []dashboard.Panel{}}
+			d.Panels = append(d.Panels, dashboard.PanelOrRowPanel{RowPanel: heading})
+			x, y, height = 0, y+height+rowHeight, 0
 		}
-		y += height
+		if x+p.Width > gridColumns {
+			x, y, height = 0, y+height, 0
+		}
+		id++
+		out := p.render()
+		out.Id, out.GridPos = new(id), &dashboard.GridPos{X: uint32(x), Y: uint32(y), W: uint32(p.Width), H: uint32(p.height())}
+		d.Panels = append(d.Panels, dashboard.PanelOrRowPanel{Panel: &out})
+		x, height = x+p.Width, max(height, p.height())
 	}
 	return d
 }
@@ -273,7 +270,7 @@ func (p Panel) style(out *dashboard.Panel) {
 			Calculate: new(false), CellGap: new(uint8(1)), ShowValue: common.VisibilityModeNever, Legend: heatmap.HeatmapLegend{Show: true}, Exemplars: heatmap.ExemplarConfig{Color: "rgba(255,0,255,0.7)"},
 			Tooltip:   heatmap.HeatmapTooltip{Mode: common.TooltipDisplayModeSingle, YHistogram: new(false), ShowColorScale: new(false)},
 			RowsFrame: &heatmap.RowsHeatmapOptions{Layout: new(common.HeatmapCellLayoutAuto), Value: new("calls a second")}, FilterValues: &heatmap.FilterValueRange{Le: new(float32(1e-9))},
-			YAxis: heatmap.YAxisConfig{Unit: new(Seconds), AxisPlacement: new(common.AxisPlacementLeft), Reverse: new(false)}, CellValues: &heatmap.CellValues{Unit: &p.Unit},
+			YAxis: heatmap.YAxisConfig{Unit: new(units.Seconds), AxisPlacement: new(common.AxisPlacementLeft), Reverse: new(false)}, CellValues: &heatmap.CellValues{Unit: &p.Unit},
 			Color: heatmap.HeatmapColorOptions{Mode: new(heatmap.HeatmapColorModeScheme), Scheme: "Spectral", Fill: "dark-orange", Scale: new(heatmap.HeatmapColorScaleExponential), Exponent: 0.5, Steps: 64},
 		}
 	}
@@ -318,12 +315,13 @@ func urlOf(to string) string {
 // idOf is the number that a panel has on its board, 0 if there is none.
 func idOf(file, title string) int {
 	for _, b := range Boards() {
-		for id, row := 0, 0; b.File == file && row < len(b.Rows); row++ {
-			id++
-			for _, p := range b.Rows[row].Panels {
-				if id++; p.Title == title {
-					return id
-				}
+		id := 0
+		for _, p := range b.Panels {
+			if id++; p.Row != "" {
+				id++
+			}
+			if b.File == file && p.Title == title {
+				return id
 			}
 		}
 	}

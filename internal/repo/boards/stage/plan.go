@@ -36,11 +36,9 @@ func newPlan() (p plan) {
 		for _, a := range b.Annotations {
 			add(b.File+": annotation: "+a.Name, "", true, a.Query)
 		}
-		for _, row := range b.Rows {
-			for _, panel := range row.Panels {
-				for i, q := range panel.Queries {
-					add(b.File+": "+panel.Title+": "+string(rune('A'+i)), cmp.Or(q.RightUnit, panel.Unit), false, q)
-				}
+		for _, panel := range b.Panels {
+			for i, q := range panel.Queries {
+				add(b.File+": "+panel.Title+": "+string(rune('A'+i)), cmp.Or(q.RightUnit, panel.Unit), false, q)
 			}
 		}
 	}
