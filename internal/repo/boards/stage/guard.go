@@ -32,15 +32,9 @@ var guardScenes = []scene{
 	// One isolated block is kept and another freed.
 	{name: "isolate", act: func(s *steps) {
 		on := s.lease("isolated")
-		isolated := func() (b core.Block) {
-			s.try(func() (err error) {
-				b, err = s.rt.Allocate(s.ctx, core.Request{Bytes: mib, Stream: on.ID(), Tag: "isolated", Isolated: true})
-				return err
-			})
-			return b
-		}
-		freed := isolated()
-		isolated()
+		request := core.Request{Bytes: mib, Tag: "isolated", Isolated: true}
+		freed := s.request(on, request)
+		s.request(on, request)
 		s.free(freed)
 	}},
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,13 +46,16 @@ type player struct {
 	unblock chan struct{} // closed at the end: ends writers that hang
 }
 
-// open makes the scene's runtime. Its folder, for incidents, exists.
+// open makes the scene's folder, for incidents, and its runtime.
 func open(ctx context.Context, s scene, folder string) (*player, error) {
 	// All scenes are in one process, in which devices of one number would be the same.
 	sum := sha256.Sum256([]byte(s.name))
 	uuid := fmt.Sprintf("GPU-%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 	p := &player{scene: s, folder: folder, unblock: make(chan struct{})}
-	var err error
+	err := os.Mkdir(folder, 0o700)
+	if err != nil {
+		return nil, err
+	}
 	if p.device, err = sim.Open(sim.Config{Bytes: 256 * mib, UUID: uuid}); err != nil {
 		return nil, err
 	}

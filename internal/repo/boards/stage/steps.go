@@ -15,26 +15,33 @@ type steps struct {
 	err error
 }
 
+// try takes a step.
 func (s *steps) try(do func() error) {
 	if s.err == nil {
 		s.err = do()
 	}
 }
 
+// get takes a step that has a result.
+func get[T any](s *steps, do func() (T, error)) (result T) {
+	s.try(func() (err error) { result, err = do(); return err })
+	return result
+}
+
 // loop takes steps again and again until the scene ends. Their errors are what a
 // scene may be about.
 func (s *steps) loop(pause time.Duration, do func(*steps)) {
-	s.try(func() error {
-		s.loops.Go(func() {
-			for s.ctx.Err() == nil {
-				do(&steps{player: s.player})
-				select {
-				case <-s.ctx.Done():
-				case <-time.After(pause):
-				}
+	if s.err != nil {
+		return
+	}
+	s.loops.Go(func() {
+		for s.ctx.Err() == nil {
+			do(&steps{player: s.player})
+			select {
+			case <-s.ctx.Done():
+			case <-time.After(pause):
 			}
-		})
-		return nil
+		}
 	})
 }
 
@@ -43,24 +50,22 @@ func (s *steps) lease(tag core.Tag) *cuda.Lease {
 	return s.keep(func() (*cuda.Lease, error) { return s.rt.Streams().Acquire(s.ctx, tag) })
 }
 
-func (s *steps) keep(take func() (*cuda.Lease, error)) (on *cuda.Lease) {
-	s.try(func() (err error) {
-		if on, err = take(); err == nil {
-			s.mu.Lock()
-			s.kept = append(s.kept, on)
-			s.mu.Unlock()
-		}
-		return err
-	})
+func (s *steps) keep(take func() (*cuda.Lease, error)) *cuda.Lease {
+	on := get(s, take)
+	if on != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.kept = append(s.kept, on)
+	}
 	return on
 }
 
-func (s *steps) allocate(on *cuda.Lease, tag core.Tag, bytes uint64) (b core.Block) {
-	s.try(func() (err error) {
-		b, err = s.rt.Allocate(s.ctx, core.Request{Bytes: bytes, Stream: on.ID(), Tag: tag})
-		return err
-	})
-	return b
+func (s *steps) allocate(on *cuda.Lease, tag core.Tag, bytes uint64) core.Block {
+	return s.request(on, core.Request{Bytes: bytes, Tag: tag})
+}
+
+func (s *steps) request(on *cuda.Lease, r core.Request) core.Block {
+	return get(s, func() (core.Block, error) { r.Stream = on.ID(); return s.rt.Allocate(s.ctx, r) })
 }
 
 // hold allocates on a stream of its own.
@@ -84,12 +89,10 @@ func (s *steps) fill(on *cuda.Lease, b core.Block) {
 }
 
 // prepare begins a launch that FinishUse ends.
-func (s *steps) prepare(on *cuda.Lease, b core.Block, access core.Access) (ticket core.Ticket) {
-	s.try(func() (err error) {
-		ticket, err = s.rt.PrepareUse(s.ctx, core.UseRequest{Stream: on.ID(), Uses: []core.Use{{Block: b.ID, Access: access}}})
-		return err
+func (s *steps) prepare(on *cuda.Lease, b core.Block, access core.Access) core.Ticket {
+	return get(s, func() (core.Ticket, error) {
+		return s.rt.PrepareUse(s.ctx, core.UseRequest{Stream: on.ID(), Uses: []core.Use{{Block: b.ID, Access: access}}})
 	})
-	return ticket
 }
 
 // once allocates, launches a fill, and frees.
@@ -101,8 +104,7 @@ func (s *steps) once(on *cuda.Lease, tag core.Tag, bytes uint64) {
 
 // stall holds a stream back until release is called.
 func (s *steps) stall(on *cuda.Lease) (release func()) {
-	s.try(func() (err error) { release, err = s.device.Hold(on.Handle()); return err })
-	if s.err != nil {
+	if release = get(s, func() (func(), error) { return s.device.Hold(on.Handle()) }); release == nil {
 		return func() {}
 	}
 	return release
