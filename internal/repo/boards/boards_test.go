@@ -124,23 +124,23 @@ func TestWhatAlertsCallCorruptIsWhatThePolicyStopsFor(t *testing.T) {
 
 // Whoever is woken by an alert finds a section that says what to do.
 func TestEveryAlertHasItsRunbook(t *testing.T) {
-	doc := read(t, "docs/alerts.md")
+	doc := read(t, "docs/operate.md")
 	sections := map[string]string{}
-	for _, s := range strings.Split(doc, "\n## ")[1:] {
+	for _, s := range strings.Split(doc, "\n### ")[1:] {
 		title, text, _ := strings.Cut(s, "\n")
 		sections[title] = text
 	}
 	for _, a := range boards.Alerts() {
 		for _, part := range []string{"**Meaning.** ", "**First look.** ", "**Next step.** "} {
 			if !strings.Contains(sections[a.Name], part) {
-				t.Errorf("docs/alerts.md: section %q lacks %q", a.Name, part)
+				t.Errorf("docs/operate.md: section %q lacks %q", a.Name, part)
 			}
 		}
 		delete(sections, a.Name)
 	}
 	for title := range maps.Keys(sections) {
 		if strings.HasPrefix(title, "Fencepost") {
-			t.Errorf("docs/alerts.md: there is no alert %q", title)
+			t.Errorf("docs/operate.md: there is no alert %q", title)
 		}
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/fencepost-gpu/fencepost/internal/repo/boards"
 )
 
 // panelsOf are the titles of a board's panels and rows, folded ones too.
@@ -27,10 +25,8 @@ func panelsOf(t *testing.T, file string, titles map[string]bool) {
 	}
 }
 
-// Whoever is on call finds the panels that the page names on the boards as they
-// are, and each section that it leads to; and whatever wakes people is there.
-func TestThePageForOnCallNamesWhatThereIs(t *testing.T) {
-	page, alerts := read(t, "docs/on-call.md"), read(t, "docs/alerts.md")
+// An operator finds the panels that the page names on the boards as they are.
+func TestThePageForOperatorsNamesPanelsThatExist(t *testing.T) {
 	files, err := filepath.Glob("../../../dashboards/*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no boards: %v", err)
@@ -39,25 +35,14 @@ func TestThePageForOnCallNamesWhatThereIs(t *testing.T) {
 	for _, file := range files {
 		panelsOf(t, "dashboards/"+filepath.Base(file), titles)
 	}
-	named := regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(strings.Join(strings.Fields(page), " "), -1)
+	page := strings.Join(strings.Fields(read(t, "docs/operate.md")), " ")
+	named := regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(page, -1)
 	for _, m := range named {
 		if !titles[m[1]] {
 			t.Errorf("no board has a panel %q", m[1])
 		}
 	}
-	led := map[string]bool{}
-	for _, m := range regexp.MustCompile(`\[(Fencepost\w+)\]\(alerts\.md#(\w+)\)`).FindAllStringSubmatch(page, -1) {
-		led[m[1]] = true
-		if strings.ToLower(m[1]) != m[2] || !strings.Contains(alerts, "\n## "+m[1]+"\n") {
-			t.Errorf("%s leads nowhere", m[0])
-		}
-	}
-	for _, a := range boards.Alerts() {
-		if a.Severity == boards.Critical && !led[a.Name] {
-			t.Errorf("%s wakes people, and the page has nothing about it", a.Name)
-		}
-	}
-	if lines := strings.Count(page, "\n"); len(named) < 10 || lines > 120 {
-		t.Errorf("%d panels are named on %d lines: it should be one page of what to look at", len(named), lines)
+	if len(named) < 10 {
+		t.Errorf("only %d panels are named", len(named))
 	}
 }
