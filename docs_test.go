@@ -37,7 +37,21 @@ func TestThePageNamesEveryVariable(t *testing.T) {
 }
 
 func TestThePageNamesEveryKindOfFinding(t *testing.T) {
-	compare(t, "findings", e2e.Matches(e2e.Read(t, "core/finding.go"), `FindingKind += "([\w-]+)"`), e2e.Matches(e2e.Read(t, "docs/findings.md"), "(?m)^\\| `([\\w-]+)` \\|"))
+	_, table, _ := strings.Cut(e2e.Read(t, "docs/guard.md"), "\n| kind | ")
+	table, _, _ = strings.Cut(table, "\n\n")
+	compare(t, "findings", e2e.Matches(e2e.Read(t, "core/finding.go"), `FindingKind += "([\w-]+)"`), e2e.Matches(table, "(?m)^\\| `([\\w-]+)` \\|"))
+}
+
+func TestTheGuardsTotalsAreThoseOfTheCorpus(t *testing.T) {
+	corpus, rows := e2e.Read(t, "dev/corpus.md"), e2e.Matches(e2e.Read(t, "docs/guard.md"), `(?m)^(\| \w+ \| \d+ \| NVIDIA .*)$`)
+	for _, row := range rows {
+		if !strings.Contains(corpus, "\n"+row+"\n") {
+			t.Errorf("dev/corpus.md has no row %s", row)
+		}
+	}
+	if len(rows) == 0 {
+		t.Error("the page has no totals")
+	}
 }
 
 // The README is what somebody reads who has five minutes.
