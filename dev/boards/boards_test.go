@@ -36,7 +36,7 @@ func TestTheFilesAreCurrent(t *testing.T) {
 	}
 	for name, want := range files {
 		if read(t, name) != string(want) {
-			t.Errorf("%s is old: go -C dev run ./boards/write", name)
+			t.Errorf("%s is old: make generate", name)
 		}
 	}
 	for _, pattern := range []string{"dashboards/*.json", "dashboards/rules/*.yaml"} {
