@@ -17,6 +17,7 @@ proof: ## long tests at their whole bounds: fences, mutants, planted races, lock
 	@scripts/test --proof
 
 generate: ## write the generated pages, boards and manifests
+	@go test ./telemetry/metrics -run TestGoldenExposition -update >/dev/null
 	@go -C dev run ./boards/write
 	@go -C dev generate ./tools/metrics ./eval/corpus
 	@go -C tools/kubernetes run ./generate

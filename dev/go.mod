@@ -33,6 +33,9 @@ require (
 	golang.org/x/sync v0.23.0 // indirect
 )
 
-require github.com/fencepost-gpu/fencepost v0.0.0-00010101000000-000000000000
+require (
+	github.com/fencepost-gpu/fencepost v0.0.0-00010101000000-000000000000
+	github.com/grafana/grafana-foundation-sdk/go v0.0.22
+)
 
 replace github.com/fencepost-gpu/fencepost => ../

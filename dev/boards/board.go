@@ -8,13 +8,7 @@ type Board struct {
 	Description string
 	// Annotations are what the time axes mark.
 	Annotations []Annotation
-	Rows        []Row
-}
-
-// Row is a heading with panels below it.
-type Row struct {
-	Title  string
-	Panels []Panel
+	Panels      []Panel
 }
 
 // Kind is how a panel draws.
@@ -29,27 +23,15 @@ const (
 	Heatmap       Kind = "heatmap"
 )
 
-// Units, by Grafana's names.
-const (
-	Bytes        = "bytes"
-	BytesASecond = "binBps"
-	Seconds      = "s"
-	Count        = "short"
-	OpsASecond   = "ops"
-	Share        = "percentunit"
-	Percent      = "percent"
-	Celsius      = "celsius"
-	Watts        = "watt"
-)
-
 // Panel is one picture.
 type Panel struct {
-	Title string
+	// Row, if not empty, is a heading that begins with it.
+	Row, Title string
 	// Shows says what is drawn, Bad what a bad picture looks like and means,
 	// and Do what to do about it. The description is made of them.
 	Shows, Bad, Do string
 	Kind           Kind
-	Unit           string
+	Unit           string // by Grafana's name, see package units of its SDK
 	// Width is in columns of Grafana's grid, which has 24, and Height in its
 	// lines; 0 is what the kind needs.
 	Width, Height int
@@ -149,4 +131,17 @@ func moves(scene string, by float64, series ...string) Proof {
 func stays(scene string, is float64) Proof { return Proof{Scene: scene, Is: is} }
 
 // Boards are all dashboards.
-func Boards() []Board { return []Board{overview(), operations(), guard(), streams(), fleet()} }
+func Boards() []Board { return []Board{overview, operations, guard, streams, fleet} }
+
+// Files are the generated files by their paths from the repository's top.
+func Files() (map[string][]byte, error) {
+	files := map[string][]byte{"dashboards/rules/fencepost.yaml": []byte(Rules())}
+	for _, b := range Boards() {
+		text, err := JSON(b)
+		if err != nil {
+			return nil, err
+		}
+		files["dashboards/"+b.File+".json"] = text
+	}
+	return files, nil
+}

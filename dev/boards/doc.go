@@ -8,3 +8,7 @@
 // a real runtime while a real Prometheus watches (tools/servers). So a panel
 // that nothing can move, or that shows the wrong thing, is a failing test.
 package boards
+
+// Version is that of the boards and rules. It rises with each release that
+// changes them, so that those who keep a copy know which they have.
+const Version = 2

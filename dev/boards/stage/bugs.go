@@ -1,8 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 
@@ -12,17 +12,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 )
 
-func bugScenes() []scene {
-	return []scene{
-		{name: "misuse", act: actMisuse},
-		{name: "corrupt", configure: hunting, act: actCorrupt},
-		{name: "badfolder", configure: hunting, act: actBadFolder},
-		{name: "recorder", act: actRecorder},
-		{name: "unfenced", idle: true, act: actUnfenced},
-		{name: "lose", act: func(_ context.Context, p *player) error { p.device.LoseContext(driver.IllegalAddress); return nil }},
-	}
-}
-
 // hunting guards every block, compares after every launch, and writes
 // incidents.
 func hunting(p *player, cfg *fencepost.Config) {
@@ -30,79 +19,54 @@ func hunting(p *player, cfg *fencepost.Config) {
 	cfg.GuardConfig.QuarantineBytes = 4 * mib
 }
 
-// actMisuse frees twice.
-func actMisuse(ctx context.Context, p *player) error {
-	_, b, err := p.hold(ctx, "victim", mib)
-	if err != nil {
-		return err
-	}
-	if err := p.free(ctx, b); err != nil {
-		return err
-	}
-	if err := p.free(ctx, b); !errors.Is(err, core.ErrUseAfterFree) {
-		return errors.Join(errors.New("the second free was not refused"), err)
-	}
-	return nil
+var bugScenes = []scene{
+	// A block is freed twice.
+	{name: "misuse", act: func(s *steps) {
+		_, b := s.hold("victim", mib)
+		s.free(b)
+		s.try(func() error {
+			if _, err := s.rt.Deallocate(s.ctx, b.ID); !errors.Is(err, core.ErrUseAfterFree) {
+				return fmt.Errorf("the second free was not refused: %w", err)
+			}
+			return nil
+		})
+	}},
+	{name: "corrupt", configure: hunting, act: corrupt},
+	// Memory is corrupted when the folder of incidents is gone, and cannot be
+	// made anew.
+	{name: "badfolder", configure: hunting, act: func(s *steps) {
+		s.try(func() error { return errors.Join(os.RemoveAll(s.folder), os.WriteFile(s.folder, nil, 0o600)) })
+		corrupt(s)
+	}},
+	// A recorder is forgotten between its preflight and its end.
+	{name: "recorder", act: func(s *steps) {
+		on, b := s.hold("forgotten", mib)
+		s.try(func() error {
+			r := core.NewStrictRecorder(on.ID())
+			return errors.Join(r.Write(b), r.Preflight(s.ctx, s.rt.Runtime))
+		})
+		s.loop(beat, func(*steps) { runtime.GC() })
+	}},
+	// Both the event of a launch and the synchronise that takes its place fail.
+	{name: "unfenced", idle: true, act: func(s *steps) {
+		on, b := s.hold("unfenced", mib)
+		ticket := s.prepare(on, b, core.Write)
+		s.faults.FailEvery(drivertest.EventRecord, driver.InvalidHandle)
+		s.faults.FailEvery(drivertest.StreamSynchronize, driver.InvalidHandle)
+		defer s.faults.Clear()
+		s.try(func() error {
+			if s.rt.FinishUse(s.ctx, ticket) == nil {
+				return errors.New("the launch was fenced after all")
+			}
+			return nil
+		})
+	}},
+	{name: "lose", act: func(s *steps) { s.device.LoseContext(driver.IllegalAddress) }},
 }
 
-// actCorrupt lets a launch write behind its block.
-func actCorrupt(ctx context.Context, p *player) error {
-	on, b, err := p.hold(ctx, "victim", mib)
-	if err != nil {
-		return err
-	}
-	err = p.launch(ctx, on, b, core.Write, func(context.Context) error {
-		return p.rt.Driver().MemsetAsync(b.ID.Ptr+b.Requested, 0x42, 16, on.Handle())
-	})
-	if err != nil {
-		return err
-	}
-	return p.free(ctx, b)
-}
-
-// actBadFolder corrupts memory when the folder of incidents is gone.
-func actBadFolder(ctx context.Context, p *player) error {
-	if err := os.RemoveAll(p.folder); err != nil {
-		return err
-	}
-	if err := os.WriteFile(p.folder, nil, 0o600); err != nil { // so that it cannot be made anew
-		return err
-	}
-	return actCorrupt(ctx, p)
-}
-
-// actRecorder forgets a recorder between its preflight and its end.
-func actRecorder(ctx context.Context, p *player) error {
-	on, b, err := p.hold(ctx, "forgotten", mib)
-	if err != nil {
-		return err
-	}
-	func() {
-		r := core.NewStrictRecorder(on.ID())
-		if err = r.Write(b); err == nil {
-			err = r.Preflight(ctx, p.rt.Runtime)
-		}
-	}()
-	p.loop(ctx, beat, func() error { runtime.GC(); return nil })
-	return err
-}
-
-// actUnfenced fails both the event of a launch and the synchronise that takes
-// its place.
-func actUnfenced(ctx context.Context, p *player) error {
-	on, b, err := p.hold(ctx, "unfenced", mib)
-	if err != nil {
-		return err
-	}
-	ticket, err := p.rt.PrepareUse(ctx, core.UseRequest{Stream: on.ID(), Uses: []core.Use{{Block: b.ID, Access: core.Write}}})
-	if err != nil {
-		return err
-	}
-	p.faults.FailEvery(drivertest.EventRecord, driver.InvalidHandle)
-	p.faults.FailEvery(drivertest.StreamSynchronize, driver.InvalidHandle)
-	defer p.faults.Clear()
-	if err := p.rt.FinishUse(ctx, ticket); err == nil {
-		return errors.New("the launch was fenced after all")
-	}
-	return nil
+// corrupt lets a launch write behind its block.
+func corrupt(s *steps) {
+	on, b := s.hold("victim", mib)
+	s.launch(on, b, core.Write, func() error { return s.rt.Driver().MemsetAsync(b.ID.Ptr+b.Requested, 0x42, 16, on.Handle()) })
+	s.free(b)
 }

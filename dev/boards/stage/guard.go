@@ -1,77 +1,40 @@
 package main
 
 import (
-	"context"
-
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 )
-
-func guardScenes() []scene {
-	return []scene{
-		{name: "hunt", act: actHunt},
-		{name: "quarantine", idle: true, configure: quarantining, act: actQuarantine},
-		{name: "pressure", idle: true, configure: pressing, act: actPressure},
-		{name: "isolate", act: actIsolate},
-	}
-}
-
-func actHunt(ctx context.Context, p *player) error {
-	mode := "hunt"
-	return p.rt.SwitchGuard(ctx, fencepost.GuardChange{Mode: &mode})
-}
 
 func quarantining(_ *player, cfg *fencepost.Config) {
 	cfg.Guard = "hunt"
 	cfg.GuardConfig.QuarantineBytes, cfg.GuardConfig.QuarantineAge = 64*mib, -1
 }
 
-// actQuarantine keeps a block and frees some.
-func actQuarantine(ctx context.Context, p *player) error {
-	on, _, err := p.hold(ctx, "kept", mib)
-	if err != nil {
-		return err
-	}
-	for range 16 {
-		b, err := p.allocate(ctx, on, "freed", mib)
-		if err != nil {
-			return err
+var guardScenes = []scene{
+	{name: "hunt", act: func(s *steps) {
+		s.try(func() error { return s.rt.SwitchGuard(s.ctx, fencepost.GuardChange{Mode: new("hunt")}) })
+	}},
+	// A block is kept, and some are freed.
+	{name: "quarantine", idle: true, configure: quarantining, act: func(s *steps) {
+		on, _ := s.hold("kept", mib)
+		for range 16 {
+			s.free(s.allocate(on, "freed", mib))
 		}
-		if err := p.free(ctx, b); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// pressing has a quarantine as large as the budget.
-func pressing(p *player, cfg *fencepost.Config) {
-	quarantining(p, cfg)
-	cfg.Budget = limit
-}
-
-func actPressure(ctx context.Context, p *player) error {
-	on, err := p.lease(ctx, "pressed")
-	if err != nil {
-		return err
-	}
-	p.loop(ctx, beat, func() error { return p.once(ctx, on, "pressed", 3*mib) })
-	return nil
-}
-
-// actIsolate keeps one isolated block and frees another.
-func actIsolate(ctx context.Context, p *player) error {
-	on, err := p.lease(ctx, "isolated")
-	if err != nil {
-		return err
-	}
-	request := core.Request{Bytes: mib, Stream: on.ID(), Tag: "isolated", Isolated: true}
-	freed, err := p.rt.Allocate(ctx, request)
-	if err != nil {
-		return err
-	}
-	if _, err := p.rt.Allocate(ctx, request); err != nil {
-		return err
-	}
-	return p.free(ctx, freed)
+	}},
+	// The quarantine is larger than the budget.
+	{name: "pressure", idle: true, act: func(s *steps) {
+		on := s.lease("pressed")
+		s.loop(beat, func(s *steps) { s.once(on, "pressed", 3*mib) })
+	}, configure: func(p *player, cfg *fencepost.Config) {
+		quarantining(p, cfg)
+		cfg.Budget = limit
+	}},
+	// One isolated block is kept and another freed.
+	{name: "isolate", act: func(s *steps) {
+		on := s.lease("isolated")
+		request := core.Request{Bytes: mib, Tag: "isolated", Isolated: true}
+		freed := s.request(on, request)
+		s.request(on, request)
+		s.free(freed)
+	}},
 }

@@ -8,52 +8,50 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/telemetry/spanpipe"
 )
 
-func lossScenes() []scene {
-	return []scene{
-		{name: "droplog", configure: stuckLog, act: actWork},
-		{name: "failspans", configure: func(p *player, cfg *fencepost.Config) { exportTo(p, cfg, &refusing{p}, 0) }, act: actWork},
-		{name: "stuckspans", configure: func(p *player, cfg *fencepost.Config) { exportTo(p, cfg, &stuck{p}, 4096) }, act: actWork},
+// What is done in these scenes is lost on its way out.
+var lossScenes = []scene{
+	{name: "droplog", act: work, configure: func(p *player, cfg *fencepost.Config) {
+		p.sink = logging.NewJSONSink(hangingWriter{p}, logging.Queue{Size: 64})
+		cfg.LogSinks = []logging.Sink{p.sink}
+	}},
+	{name: "failspans", act: work, configure: func(p *player, cfg *fencepost.Config) {
+		exportTo(p, cfg, 0, func() error {
+			if p.acted.Load() {
+				return errors.New("the collector is away")
+			}
+			return nil
+		})
+	}},
+	{name: "stuckspans", act: work, configure: func(p *player, cfg *fencepost.Config) {
+		exportTo(p, cfg, 4096, func() error { p.hang(); return nil })
+	}},
+}
+
+// hang does not return before the scene ends, once its action has begun.
+func (p *player) hang() {
+	if p.acted.Load() {
+		<-p.unblock
 	}
 }
 
-// begun says whether the scene's action was played.
-func (p *player) begun() bool { return p.acted.Load() }
+type hangingWriter struct{ *player }
 
-// stuckLog has a sink whose writer hangs once the action has begun.
-func stuckLog(p *player, cfg *fencepost.Config) {
-	p.sink = logging.NewJSONSink(stuckWriter{p}, logging.Queue{Size: 64})
-	cfg.LogSinks = []logging.Sink{p.sink}
+func (w hangingWriter) Write(b []byte) (int, error) { w.hang(); return len(b), nil }
+
+// exporter takes spans as the function does.
+type exporter func() error
+
+func (e exporter) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return e() }
+func (e exporter) Shutdown(context.Context) error                             { return nil }
+
+// exportTo traces everything and hands the spans to an exporter.
+func exportTo(p *player, cfg *fencepost.Config, queue int, e exporter) {
+	p.spans = spanpipe.New(e, spanpipe.Config{Queue: queue})
+	p.tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(p.spans))
+	cfg.TracerProvider = p.tracer
 }
 
-type stuckWriter struct{ p *player }
-
-func (w stuckWriter) Write(b []byte) (int, error) {
-	if w.p.begun() {
-		<-w.p.unblock
-	}
-	return len(b), nil
-}
-
-// refusing is an exporter that fails once the action has begun.
-type refusing struct{ p *player }
-
-func (e *refusing) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
-	if e.p.begun() {
-		return errors.New("the collector is away")
-	}
-	return nil
-}
-func (e *refusing) Shutdown(context.Context) error { return nil }
-
-// stuck is an exporter that hangs once the action has begun.
-type stuck struct{ p *player }
-
-func (e *stuck) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error {
-	if e.p.begun() {
-		<-e.p.unblock
-	}
-	return nil
-}
-func (e *stuck) Shutdown(context.Context) error { return nil }
+func traced(p *player, cfg *fencepost.Config) { exportTo(p, cfg, 0, func() error { return nil }) }

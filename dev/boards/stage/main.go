@@ -7,12 +7,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/otel"
 
@@ -46,14 +45,9 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 		return err
 	}
 	defer s.close(ctx)
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	server := http.Server{Handler: s.handler(), ReadHeaderTimeout: 5 * time.Second}
-	go func() { _ = server.Serve(listener) }()
+	server := httptest.NewServer(s.handler())
 	defer server.Close()
-	fmt.Fprintln(out, listener.Addr())
+	fmt.Fprintln(out, server.Listener.Addr())
 	_, _ = io.Copy(io.Discard, in)
 	return nil
 }
@@ -67,12 +61,7 @@ func raise(ctx context.Context, folder string) (*stage, error) {
 	}
 	s := &stage{}
 	for _, scene := range scenes() {
-		own := filepath.Join(folder, scene.name)
-		err := os.Mkdir(own, 0o700)
-		var p *player
-		if err == nil {
-			p, err = open(ctx, scene, own)
-		}
+		p, err := open(ctx, scene, filepath.Join(folder, scene.name))
 		if err != nil {
 			s.close(ctx)
 			return nil, err
@@ -100,12 +89,7 @@ func (s *stage) act() error {
 	errs := make([]error, len(s.players))
 	var all sync.WaitGroup
 	for i, p := range s.players {
-		all.Go(func() {
-			p.acted.Store(true)
-			if err := p.scene.act(p.ctx, p); err != nil {
-				errs[i] = fmt.Errorf("%s: %w", p.scene.name, err)
-			}
-		})
+		all.Go(func() { errs[i] = p.act() })
 	}
 	all.Wait()
 	return errors.Join(errs...)

@@ -1,66 +1,36 @@
 package main
 
 import (
-	"cmp"
 	"slices"
+	"time"
 
-	"github.com/fencepost-gpu/fencepost/dev/boards"
+	"github.com/fencepost-gpu/fencepost"
 )
+
+const (
+	mib = 1 << 20
+	// beat is the pause of what goes on, and quick of what happens often: as
+	// often as the boards must show, and no more, since a busy machine has to
+	// play all scenes at once.
+	beat, quick = 50 * time.Millisecond, 15 * time.Millisecond
+	beatBytes   = 64 << 10
+	// limit is the budget of scenes that come near it, and few how many streams
+	// those have that run out of them.
+	limit, few = 16 * mib, 3
+)
+
+// scene is what is played on one runtime.
+type scene struct {
+	name string
+	// configure changes the configuration; nil leaves it.
+	configure func(*player, *fencepost.Config)
+	// idle: nothing is done before the action.
+	idle bool
+	// act does what the scene is named for. What goes on is started with loop.
+	act func(*steps)
+}
 
 // scenes are all that there are, in no order.
 func scenes() []scene {
-	return slices.Concat(workScenes(), memoryScenes(), orderScenes(), bugScenes(), guardScenes(), lossScenes())
-}
-
-// plan is what the stage plays and what it is for.
-type plan struct {
-	Scenes  []string      `json:"scenes"`
-	Queries []plannedAsk  `json:"queries"`
-	Alerts  []plannedFire `json:"alerts"`
-	Records int           `json:"records"` // how many recording rules there are
-}
-
-type plannedAsk struct {
-	Where     string `json:"where"` // the board, the panel and the query's letter
-	Expr      string `json:"expr"`
-	Unit      string `json:"unit"`
-	Exemplars bool   `json:"exemplars"`
-	Raw       bool   `json:"raw"`
-	Fleet     bool   `json:"fleet"`
-	// Held asks for what it was within the last minute or so.
-	Held  bool         `json:"held"`
-	Proof boards.Proof `json:"proof"`
-}
-
-type plannedFire struct {
-	Name  string `json:"name"`
-	Expr  string `json:"expr"`
-	For   string `json:"for"`
-	Scene string `json:"scene"`
-}
-
-func newPlan() (p plan) {
-	for _, s := range scenes() {
-		p.Scenes = append(p.Scenes, s.name)
-	}
-	for _, b := range boards.Boards() {
-		for _, a := range b.Annotations {
-			p.Queries = append(p.Queries, plannedAsk{Where: b.File + ": annotation: " + a.Name, Expr: a.Query.Expand(), Raw: a.Query.Raw != "", Held: true, Proof: a.Query.Proof})
-		}
-		for _, row := range b.Rows {
-			for _, panel := range row.Panels {
-				for i, q := range panel.Queries {
-					p.Queries = append(p.Queries, plannedAsk{
-						Where: b.File + ": " + panel.Title + ": " + string(rune('A'+i)), Expr: q.Expand(),
-						Unit: cmp.Or(q.RightUnit, panel.Unit), Exemplars: q.Exemplars, Raw: q.Raw != "", Fleet: q.Fleet != "", Proof: q.Proof,
-					})
-				}
-			}
-		}
-	}
-	p.Records = len(boards.Records())
-	for _, a := range boards.Alerts() {
-		p.Alerts = append(p.Alerts, plannedFire{a.Name, a.Expr, a.For, a.Scene})
-	}
-	return p
+	return slices.Concat(workScenes, memoryScenes, streamScenes, bugScenes, guardScenes, lossScenes)
 }
