@@ -138,7 +138,7 @@ func TestTheTableIsWhatTheCorpusSays(t *testing.T) {
 	want := strings.Split(Document(simResults(t), recorded), "\n")
 	for i, line := range strings.Split(string(kept), "\n") {
 		if i >= len(want) || line != want[i] {
-			t.Fatalf("dev/corpus.md is stale from line %d (go -C dev generate ./eval/corpus):\n%s\n%s", i+1, line, want[min(i, len(want)-1)])
+			t.Fatalf("dev/corpus.md is stale from line %d (make generate):\n%s\n%s", i+1, line, want[min(i, len(want)-1)])
 		}
 	}
 }

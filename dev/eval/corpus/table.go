@@ -24,7 +24,7 @@ func (rs results) of(c Case, variant, tier string) (Result, bool) {
 }
 
 // Page is the document, from the folder of this package.
-const Page = "../../../dev/corpus.md"
+const Page = "../../corpus.md"
 
 // Document is dev/corpus.md, made of results of the simulated device and
 // of recorded ones.
@@ -42,7 +42,7 @@ func Document(simulated, recorded []Result) string {
 
 const heading = `# The guard's corpus
 
-<!-- Made by "go -C dev generate ./eval/corpus"; a test compares. Do not edit. -->
+<!-- Made by "make generate"; a test compares. Do not edit. -->
 
 Small programs over the public API with planted bugs, the same programs without them (the twins), and clean programs that look
 suspicious: package ` + "`dev/eval/corpus`" + `. Each runs at every tier of the debug guard.

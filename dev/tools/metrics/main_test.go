@@ -13,7 +13,7 @@ func TestThePageIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if made, err := document(text); err != nil || !bytes.Equal(made, text) {
-		t.Errorf("docs/metrics.md is not what the definitions say (%v): go -C dev generate ./tools/metrics", err)
+		t.Errorf("docs/metrics.md is not what the definitions say (%v): make generate", err)
 	}
 	if _, err := document([]byte("a page without marks")); err == nil {
 		t.Error("a page without marks was taken")
