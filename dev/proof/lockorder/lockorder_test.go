@@ -31,7 +31,7 @@ func TestLocksAreTakenInTheWrittenOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	document, err := os.ReadFile(filepath.Join(root, "dev", "proof.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestLocksAreTakenInTheWrittenOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if gone := order.Stale(classes); len(gone) > 0 {
-		t.Errorf("docs/architecture.md lists what is no lock: %q", gone)
+		t.Errorf("dev/proof.md lists what is no lock: %q", gone)
 	}
 	dir := t.TempDir()
 	overlay, err := files.Write(root, dir)
