@@ -18,7 +18,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/proof/overlay"
 )
 
-// explorer is the program that drives the driven packages, built over an overlay in
+// explorer is the program that drives the instrumented packages, built over an overlay in
 // which they take their locks and atomics from a scheduler.
 type explorer struct{ path string }
 
@@ -28,11 +28,11 @@ func buildExplorer(t *testing.T, plants []plant) explorer {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("the go command is not here, and it builds what is to be explored")
 	}
-	root, err := filepath.Abs("../..")
+	root, err := overlay.Root(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := overlay.Driven(root)
+	files, err := overlay.Interleaved(root)
 	if err == nil {
 		err = files.Watch(root)
 	}
@@ -53,8 +53,7 @@ func buildExplorer(t *testing.T, plants []plant) explorer {
 		t.Fatal(err)
 	}
 	x := explorer{filepath.Join(dir, "explore")}
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay", replaced, "-o", x.path, "./internal/proof/overlap/explore")
-	build.Dir = root
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay", replaced, "-o", x.path, overlay.Proofs+"/overlap/explore")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -52,7 +52,7 @@ var plants = []plant{
 		edit("cuda/pool.go", "b.check(\"Deallocate\", o.ID, o.ID.AllocStream) != nil", "!planted() && b.check(\"Deallocate\", o.ID, o.ID.AllocStream) != nil")},
 }
 
-// TestPlantedRacesAreFound breaks the driven packages in one place after the other,
+// TestPlantedRacesAreFound breaks the instrumented packages in one place after the other,
 // where only calls that overlap can show it: the explorer finds each, and the
 // check of one call at a time finds none. With -short it is some of the places, and
 // the explorer alone.

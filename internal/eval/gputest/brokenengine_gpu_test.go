@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/internal/proof/mutation"
-	"github.com/fencepost-gpu/fencepost/internal/proof/mutation/toggle"
+	"github.com/fencepost-gpu/fencepost/internal/proof/mutation/activemutant"
 )
 
 // brokenEngines are what is broken, one at a time, by the names of package
@@ -35,7 +35,7 @@ func TestABrokenEngineReadsWrongWords(t *testing.T) {
 			args = append(args, "-test.short")
 		}
 		cmd := exec.CommandContext(t.Context(), binary, args...)
-		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", toggle.Variable, at))
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", activemutant.Variable, at))
 		out, err := cmd.CombinedOutput()
 		wrong := wrongWords(out)
 		t.Logf("%s (%s): %d words wrong", name, sites[at].Wrong, wrong)
@@ -66,9 +66,7 @@ func mutants(t *testing.T) string {
 	} else if !dryRun {
 		t.Skipf("the mutated binary, which scripts/gpu-test --build makes, is not beside this one: %v", err)
 	}
-	root, err := filepath.Abs("../../..")
-	must(t, err)
-	binary, err = mutation.BuildTest(t.Context(), root, t.TempDir(), "./internal/eval/gputest")
+	binary, err = mutation.BuildTest(t.Context(), t.TempDir(), ".")
 	must(t, err)
 	return binary
 }

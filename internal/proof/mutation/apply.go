@@ -21,7 +21,7 @@ type numbered struct {
 	number int
 }
 
-// apply changes a file of the driven packages at some sites.
+// apply changes a file of the instrumented packages at some sites.
 func apply(source []byte, sites []numbered, switchPath string) ([]byte, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, "", source, parser.SkipObjectResolution)

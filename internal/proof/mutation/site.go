@@ -5,16 +5,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fencepost-gpu/fencepost/internal/proof/mutation/toggle"
+	"github.com/fencepost-gpu/fencepost/internal/proof/mutation/activemutant"
 )
 
-// Site is one place of the driven packages that can be made to go wrong.
+// Site is one place of the instrumented packages that can be made to go wrong.
 type Site struct {
 	// Name is the function, and what is changed in it, in short.
 	Name string
 	// Wrong says what is wrong with the mutant.
 	Wrong string
-	// File and Func are where the text stands: a file of the driven packages, by
+	// File and Func are where the text stands: a file of the instrumented packages, by
 	// its name or its path below the root, and a function's name in it, as in
 	// "stream.wait" for a method, pointer or not.
 	File, Func string
@@ -31,13 +31,6 @@ type Site struct {
 
 // Executions is how many executions of each site are made to go wrong in turn.
 const Executions = 10
-
-// How many sites there are, and mutants in whole, is written down so that a move of the
-// code that loses one is noticed: what a site broke is then broken where it is now.
-const (
-	Places  = 104
-	Mutants = 971
-)
 
 // Count is how many executions are made to go wrong in turn.
 func (s *Site) Count() int {
@@ -57,8 +50,8 @@ func Sites() []Site {
 
 // check refuses a table that is too long, or in which two sites have one name.
 func check(sites []Site) error {
-	if len(sites) > toggle.MaxSites {
-		return fmt.Errorf("%d sites are more than the switch has, which is %d", len(sites), toggle.MaxSites)
+	if len(sites) > activemutant.MaxSites {
+		return fmt.Errorf("%d sites are more than the switch has, which is %d", len(sites), activemutant.MaxSites)
 	}
 	seen := map[string]bool{}
 	for _, s := range sites {

@@ -7,7 +7,7 @@ import (
 
 func TestWithoutTheOverlayNothingIsExplored(t *testing.T) {
 	p := Program{Setup: []Call{alloc(streamX, 0)}, Threads: [][]Call{{free(0)}, {use(Launch, streamY, a, noBlock)}}}
-	if result, _, err := Check(p, 1); !errors.Is(err, ErrNotDriven) || result.Steps != 0 {
+	if result, _, err := Check(p, 1); !errors.Is(err, ErrNotInstrumented) || result.Steps != 0 {
 		t.Errorf("%+v, %v", result, err)
 	}
 }

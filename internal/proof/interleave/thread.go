@@ -1,4 +1,4 @@
-package ctl
+package interleave
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The state of the process. Goroutines that are driven hand it on; nothing
+// The state of the process. Goroutines that are scheduled hand it on; nothing
 // else runs meanwhile, so it needs no lock.
 var (
 	// exploring is the run under way, nil outside explorations.
@@ -19,11 +19,11 @@ var (
 	resets []func()
 )
 
-// OnReset has f called before every run: for what the driven code counts from
+// OnReset has f called before every run: for what the scheduled code counts from
 // the start of the process and must count alike every time.
 func OnReset(f func()) { resets = append(resets, f) }
 
-// thread is a goroutine that is driven.
+// thread is a goroutine that is scheduled.
 type thread struct {
 	id uint8
 	// resume lets it run until it stops; false when it has ended. stop is what
@@ -129,7 +129,7 @@ func (r *run) tell(t *thread, does string) {
 	var where []string
 	for len(where) < 3 {
 		f, more := frames.Next()
-		if own := strings.Contains(f.Function, "/ctl."); !own {
+		if own := strings.Contains(f.Function, "/interleave."); !own {
 			where = append(where, fmt.Sprintf("%s:%d", f.File[strings.LastIndexByte(f.File, '/')+1:], f.Line))
 		}
 		if !more {

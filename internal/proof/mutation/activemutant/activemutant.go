@@ -1,7 +1,7 @@
-// Package toggle is the switch of the mutants: which site, and which execution
-// of it. The mutated copies of the driven packages import it, and nothing else of
+// Package activemutant says which mutant is active: which site, and which execution
+// of it. The mutated copies of the instrumented packages import it, and nothing else of
 // Fencepost does.
-package toggle
+package activemutant
 
 import (
 	"os"

@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/proof"
 	"github.com/fencepost-gpu/fencepost/internal/proof/mutation"
-	"github.com/fencepost-gpu/fencepost/internal/proof/mutation/toggle"
+	"github.com/fencepost-gpu/fencepost/internal/proof/mutation/activemutant"
 )
 
 // fate tries a mutant.
@@ -120,7 +120,7 @@ func (t *trial) run(site, k int) (by []string, err error) {
 			by, err = []string{"panic"}, fmt.Errorf("%v\n%v: %v", t.program, t.schedule, r)
 		}
 	}()
-	toggle.Arm(site, k)
+	activemutant.Arm(site, k)
 	switch t.over {
 	case isolated:
 		err = proof.CheckIsolated(t.streams, t.program, t.schedule)

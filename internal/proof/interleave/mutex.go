@@ -1,4 +1,4 @@
-package ctl
+package interleave
 
 import "sync"
 
@@ -50,13 +50,13 @@ func (m *Mutex) Unlock() {
 }
 
 // Map is the standard library's: no interleaving of it is tried. The files that may have one
-// are in driven.Kept, which tests hold them to.
+// are named in package overlay, whose tests hold them to that.
 type Map = sync.Map
 
 // OnceFunc is the standard library's.
 func OnceFunc(f func()) func() { return sync.OnceFunc(f) }
 
-// Pool is a [sync.Pool] that every goroutine has for itself while it is driven,
+// Pool is a [sync.Pool] that every goroutine has for itself while it is scheduled,
 // so that it gets back at once what it has just put: the worst for those who
 // still look there.
 type Pool struct {

@@ -1,4 +1,4 @@
-package watched
+package lockrecorder
 
 import (
 	"os"

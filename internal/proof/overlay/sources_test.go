@@ -1,4 +1,4 @@
-package driven
+package overlay
 
 import (
 	"maps"
@@ -25,7 +25,7 @@ func tree(t *testing.T, files map[string]string) string {
 	return root
 }
 
-func paths(l List) (all []string) {
+func paths(l Sources) (all []string) {
 	for _, f := range l {
 		all = append(all, f.Path)
 	}
@@ -47,7 +47,7 @@ func TestWhatTheEntryImportsIsOnTheList(t *testing.T) {
 		"internal/fortests/f.go":   "package fortests\n",
 		"core/c.go":                "package core\n\nimport _ \"sync\"\n",
 	})
-	list, err := Files(root)
+	list, err := ReadSources(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestWhatTheEntryImportsIsOnTheList(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(root, "internal", "fence")); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := Files(root); err == nil {
+	if list, err := ReadSources(root); err == nil {
 		t.Errorf("a package that is not there is passed over: %q", paths(list))
 	}
 }
@@ -82,32 +82,32 @@ func TestLocksAreFoundInEveryForm(t *testing.T) {
 		"package p\nimport \"golang.org/x/sync/semaphore\"\n":        "",
 		"package p\n// import \"sync\"\nimport `sync`\n":             "sync",
 		"package p\nimport \"sync\"\nvar m struct{ of sync.Map }\n":  "sync sync.Map",
-		"package p\nimport sync \"x/ctl\"\nvar m *sync.Map\n":        "sync.Map",
+		"package p\nimport sync \"x/interleave\"\nvar m *sync.Map\n": "sync.Map",
 		"package p\nimport \"x/maps\"\nvar m maps.Map // sync.Map\n": "",
 		"package p\nimport (\n\t\"sync\"\n\t. \"sync/atomic\"\n)\n":  "sync sync/atomic",
 	} {
-		got, err := Locks(text)
+		got, err := locks(text)
 		if err != nil || strings.Join(got, " ") != want {
 			t.Errorf("%q has %q, %v, want %q", text, got, err, want)
 		}
 	}
 }
 
-func repository(t *testing.T) (root string, list List) {
+func repository(t *testing.T) (root string, list Sources) {
 	t.Helper()
-	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
+	root, err := Root(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list, err = Files(root); err != nil {
+	if list, err = ReadSources(root); err != nil {
 		t.Fatal(err)
 	}
 	return root, list
 }
 
-// TestWhatIsNotDrivenHasNoLocks looks at what is left out: a package that has locks
+// TestWhatIsNotInstrumentedHasNoLocks looks at what is left out: a package that has locks
 // may not be, and a file is named as one that keeps an import only if it has it.
-func TestWhatIsNotDrivenHasNoLocks(t *testing.T) {
+func TestWhatIsNotDrivenHasNolocks(t *testing.T) {
 	root, list := repository(t)
 	for folder := range left {
 		files, _, err := read(root, folder)
@@ -115,24 +115,24 @@ func TestWhatIsNotDrivenHasNoLocks(t *testing.T) {
 			t.Error(err)
 		}
 		for _, f := range files {
-			if locks, err := Locks(f.Text); err != nil || len(locks) > 0 {
-				t.Errorf("%s is not driven and imports %q, %v", f.Path, locks, err)
+			if found, err := locks(f.Text); err != nil || len(found) > 0 {
+				t.Errorf("%s is not instrumented and imports %q, %v", f.Path, found, err)
 			}
 		}
 	}
-	for name, kept := range Kept {
+	for name, imports := range kept {
 		f, err := list.Find(name, "sync")
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		locks, err := Locks(f.Text)
+		found, err := locks(f.Text)
 		if err != nil {
 			t.Error(err)
 		}
-		for lock := range kept {
-			if !slices.Contains(locks, lock) {
-				t.Errorf("%s does not have %s any more: take it out of Kept", name, lock)
+		for lock := range imports {
+			if !slices.Contains(found, lock) {
+				t.Errorf("%s does not have %s any more: take it out of kept", name, lock)
 			}
 		}
 	}

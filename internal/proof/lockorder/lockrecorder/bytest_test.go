@@ -1,20 +1,20 @@
-package watched_test
+package lockrecorder_test
 
 import (
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/fencepost-gpu/fencepost/internal/proof/lockorder/watched"
+	"github.com/fencepost-gpu/fencepost/internal/proof/lockorder/lockrecorder"
 )
 
 // What a test takes by hand says nothing of the product.
 func TestATestsOwnLocksAreNoPair(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pairs")
-	t.Setenv(watched.File, file)
+	t.Setenv(lockrecorder.File, file)
 	var (
-		a watched.Mutex[[5]byte]
-		b watched.Mutex[[6]byte]
+		a lockrecorder.Mutex[[5]byte]
+		b lockrecorder.Mutex[[6]byte]
 	)
 	a.Lock()
 	func() {

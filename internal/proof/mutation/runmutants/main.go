@@ -1,4 +1,4 @@
-// Program kill throws the switches of the mutants of the driven packages (cuda and what it
+// Program runmutants throws the switches of the mutants of the instrumented packages (cuda and what it
 // imports), one at a time, and runs programs until package proof finds one in which something
 // is wrong. It is built over the mutated packages, see package mutation; built
 // without them, no site is ever executed. Its output is a line of JSON for each
@@ -19,7 +19,7 @@ func main() {
 	parts := flag.Int("parts", 1, "how many processes share the sites")
 	flag.Parse()
 	if err := run(*part, *parts); err != nil {
-		fmt.Fprintln(os.Stderr, "kill:", err)
+		fmt.Fprintln(os.Stderr, "runmutants:", err)
 		os.Exit(1)
 	}
 }

@@ -1,17 +1,8 @@
-// Package driven has the one list of what the proofs of the fences take hold of: the
-// packages in which the overlay replaces locks and atomics, the mutants break
-// the code, and faults are planted. The list is derived: it is package cuda and what
-// that imports from this module. So code that moves into a package of its own goes on
-// being driven and mutated.
-//
-// Driven are the locks and atomics that package ctl has: Mutex, Pool and the atomic types. A file
-// that names another of the standard library's (RWMutex, Once, Cond, WaitGroup) does not build in
-// the overlay, whose error names it. Map and OnceFunc build there as they are, and no
-// interleaving of them is tried: a Map must be in [Kept]. What goes by channels, or by package
-// time, is not driven either.
-package driven
+package overlay
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/build"
@@ -19,28 +10,51 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// module is the path of this module, with a slash.
-const module = "github.com/fencepost-gpu/fencepost/"
+// Module is the module whose packages are instrumented. The proofs may be in another, which
+// requires it.
+const Module = "github.com/fencepost-gpu/fencepost"
+
+const module = Module + "/"
+
+// Proofs is the import path of the folder with the packages of the proofs.
+var Proofs = path.Dir(reflect.TypeFor[Files]().PkgPath())
+
+// Root returns the folder of [Module] as the go command resolves it from the working
+// directory, in a module or a workspace that has or requires it.
+func Root(ctx context.Context) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", Module)
+	out, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w: %s", err, exit.Stderr)
+		}
+		return "", fmt.Errorf("where module %s is: %w", Module, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
 
 // entry is the package that the proofs run.
 const entry = "cuda"
 
-// left are packages of the closure that are not on the list, and why.
+// left are packages of the closure that are not instrumented, and why.
 var left = map[string]string{
 	"cuda/driver": "the seam at which the proofs put a device of their own",
 }
 
-// Kept are the files of the listed packages that keep imports of the standard
+// kept are the files of the instrumented packages that keep imports of the standard
 // library's locks or atomics, or a sync.Map, and why. A file with one of these that is neither
-// driven nor here fails a test, and so does an entry that is not needed any more.
-var Kept = map[string]map[string]string{
+// instrumented nor here fails a test, and so does an entry that is not needed any more.
+var kept = map[string]map[string]string{
 	"internal/fence/counts.go":       {"sync/atomic": "what it has of them is statistics"},
 	"core/ids.go":                    {"sync/atomic": "counters of numbers, which every run of a program resets"},
 	"core/runtime.go":                {"sync/atomic": "the facade above the resource that the proofs call"},
@@ -49,8 +63,8 @@ var Kept = map[string]map[string]string{
 	"cuda/hostbuffer.go":             {"sync.Map": "it keeps pinners reachable, and nobody reads it"},
 }
 
-// File is a file of the list, tests apart.
-type File struct {
+// Source is a file of an instrumented package. Tests are none.
+type Source struct {
 	// Path is below the root of the module, with slashes.
 	Path string
 	// Package is the name in the package clause.
@@ -59,14 +73,16 @@ type File struct {
 }
 
 // Folder is that of the file's package.
-func (f *File) Folder() string { return path.Dir(f.Path) }
+func (f *Source) Folder() string { return path.Dir(f.Path) }
 
-// List are the files of the listed packages of the module at root, sorted by path.
-type List []*File
+// Sources are the files of the instrumented packages of the module at root, sorted by path.
+type Sources []*Source
 
-// Files reads the list.
-func Files(root string) (List, error) {
-	var list List
+// ReadSources reads the files of the instrumented packages of the module at root: package cuda
+// and what it imports from that module. So code that moves into a package of its own goes on
+// being instrumented.
+func ReadSources(root string) (Sources, error) {
+	var list Sources
 	seen := map[string]bool{}
 	for queue := []string{entry}; len(queue) > 0; queue = queue[1:] {
 		folder := queue[0]
@@ -81,23 +97,23 @@ func Files(root string) (List, error) {
 		list = append(list, files...)
 		queue = append(queue, imported...)
 	}
-	slices.SortFunc(list, func(a, b *File) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(list, func(a, b *Source) int { return strings.Compare(a.Path, b.Path) })
 	return list, nil
 }
 
 // read reads the files of a folder that are built here, and the folders of this
 // module that they import.
-func read(root, folder string) (files List, imported []string, err error) {
+func read(root, folder string) (files Sources, imported []string, err error) {
 	pkg, err := build.ImportDir(filepath.Join(root, filepath.FromSlash(folder)), 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the driven packages: %w", err)
+		return nil, nil, fmt.Errorf("the instrumented packages: %w", err)
 	}
 	for _, name := range pkg.GoFiles {
 		text, err := os.ReadFile(filepath.Join(pkg.Dir, name))
 		if err != nil {
 			return nil, nil, err
 		}
-		files = append(files, &File{Path: path.Join(folder, name), Package: pkg.Name, Text: string(text)})
+		files = append(files, &Source{Path: path.Join(folder, name), Package: pkg.Name, Text: string(text)})
 	}
 	for _, target := range pkg.Imports {
 		if own, ok := strings.CutPrefix(target, module); ok {
@@ -107,8 +123,8 @@ func read(root, folder string) (files List, imported []string, err error) {
 	return files, imported, nil
 }
 
-// Packages are the folders on the list, sorted, with the names of the packages.
-func (l List) Packages() map[string]string {
+// Packages are the folders of the instrumented packages, with their names.
+func (l Sources) Packages() map[string]string {
 	all := map[string]string{}
 	for _, f := range l {
 		all[f.Folder()] = f.Package
@@ -118,8 +134,8 @@ func (l List) Packages() map[string]string {
 
 // Find is the file of a name that has a text, in whichever package it is. A name with a
 // slash is a path below the root of the module.
-func (l List) Find(name, text string) (*File, error) {
-	var found List
+func (l Sources) Find(name, text string) (*Source, error) {
+	var found Sources
 	for _, f := range l {
 		if (f.Path == name || path.Base(f.Path) == name) && strings.Contains(f.Text, text) {
 			found = append(found, f)
@@ -132,9 +148,9 @@ func (l List) Find(name, text string) (*File, error) {
 	return found[0], nil
 }
 
-// Locks are the imports of the standard library's locks and atomics in a file's text, and
+// locks are the imports of the standard library's locks and atomics in a file's text, and
 // "sync.Map" if it names that.
-func Locks(text string) ([]string, error) {
+func locks(text string) ([]string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), "", text, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err

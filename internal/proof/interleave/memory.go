@@ -1,6 +1,6 @@
-package ctl
+package interleave
 
-// Memory is told, in a build over an overlay, of what an allocator of the driven code's own does
+// Memory is told, in a build over an overlay, of what an allocator of the scheduled code's own does
 // under the lock of a stream. No other step there would show it.
 type Memory interface {
 	// Took says that a block has got its memory.

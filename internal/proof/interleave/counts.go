@@ -1,8 +1,8 @@
-package ctl
+package interleave
 
 import "sync/atomic"
 
-// Int32 is an [atomic.Int32] whose calls are steps. What is driven counts nothing below
+// Int32 is an [atomic.Int32] whose calls are steps. What is scheduled counts nothing below
 // zero, so that is a fault.
 type Int32 struct {
 	object Object
@@ -30,7 +30,7 @@ func (x *Int32) CompareAndSwap(old, v int32) bool {
 	return x.real.CompareAndSwap(old, v)
 }
 
-// Int64 is an [atomic.Int64] whose calls are steps. What is driven counts nothing below
+// Int64 is an [atomic.Int64] whose calls are steps. What is scheduled counts nothing below
 // zero, so that is a fault.
 type Int64 struct {
 	object Object

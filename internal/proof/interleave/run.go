@@ -1,4 +1,4 @@
-package ctl
+package interleave
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"iter"
 )
 
-// maxThreads is how many goroutines can be driven.
+// maxThreads is how many goroutines can be scheduled.
 const maxThreads = 4
 
 // maxSteps ends a run that would not end: no call takes a tenth of these.
@@ -147,7 +147,7 @@ func (r *run) choose(c *choice, t *thread) {
 		planned := r.path[r.depth]
 		r.depth++
 		if planned.n != c.n || planned.options != c.options {
-			r.fail("the same choices led elsewhere: something that is not driven has changed")
+			r.fail("the same choices led elsewhere: something that is not scheduled has changed")
 		}
 		c.taken = min(planned.taken, c.n-1)
 		return

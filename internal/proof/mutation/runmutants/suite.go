@@ -7,7 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/internal/proof"
 	"github.com/fencepost-gpu/fencepost/internal/proof/mutation"
-	"github.com/fencepost-gpu/fencepost/internal/proof/mutation/toggle"
+	"github.com/fencepost-gpu/fencepost/internal/proof/mutation/activemutant"
 	"github.com/fencepost-gpu/fencepost/internal/proof/program"
 )
 
@@ -203,7 +203,7 @@ func (s *suite) add(t *trial, isSmall bool) error {
 		return fmt.Errorf("without a mutant: %v: %w", by, err)
 	}
 	for site := range s.reaching {
-		for k := range min(toggle.Executions(site), mutation.Executions) {
+		for k := range min(activemutant.Executions(site), mutation.Executions) {
 			s.reaching[site][k].add(t, k, isSmall)
 		}
 	}

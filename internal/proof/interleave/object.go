@@ -1,4 +1,4 @@
-package ctl
+package interleave
 
 // Object is something that goroutines may share: what a lock, an atomic or a
 // part of a device is to the scheduler. The zero value is ready for use.

@@ -1,8 +1,8 @@
-// Package watched stands in for package sync in a build that records in which order
+// Package lockrecorder stands in for package sync in a build that records in which order
 // locks are taken. A lock has a class, the place where it is declared; every instance
 // of it is of that class. The class is the size of the type parameter, which the
 // overlay of package lockorder writes behind each declaration.
-package watched
+package lockrecorder
 
 import (
 	"bytes"
@@ -199,7 +199,7 @@ func (s *stack) frames() (all []runtime.Frame) {
 	frames := runtime.CallersFrames(s.pcs[:s.n])
 	for more := s.n > 0; more; {
 		var f runtime.Frame
-		if f, more = frames.Next(); len(all) > 0 || !strings.Contains(f.Function, "/lockorder/watched.") && !strings.HasSuffix(f.Function, "Lock") {
+		if f, more = frames.Next(); len(all) > 0 || !strings.Contains(f.Function, "/lockorder/lockrecorder.") && !strings.HasSuffix(f.Function, "Lock") {
 			all = append(all, f)
 		}
 	}

@@ -1,4 +1,4 @@
-package ctl
+package interleave
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 
 // Test is what is explored.
 type Test struct {
-	// Prepare makes everything anew and returns the goroutines to be driven,
+	// Prepare makes everything anew and returns the goroutines to be scheduled,
 	// at most four. It must do the same every time.
 	Prepare func() []func()
 	// Check is called when they have ended, unless only the order of steps

@@ -1,9 +1,9 @@
-package ctl
+package interleave
 
 // plant is the fault to show, 0 for none.
 var plant int
 
-// Plant makes the driven code show fault n of those that were built into it, 0
+// Plant makes the instrumented code show fault n of those that were built into it, 0
 // for none.
 func Plant(n int) { plant = n }
 

@@ -1,9 +1,9 @@
-// Package ctl runs goroutines one at a time and chooses at every lock, atomic
+// Package interleave runs goroutines one at a time and chooses at every lock, atomic
 // and driver call which of them goes on: all choices with at most so many
 // preemptions, one after the other (Musuvathi and Qadeer 2007).
 //
-// It stands in for the packages sync and sync/atomic: code that is to be driven
-// is built with an overlay in which these imports name ctl (package overlay).
+// It stands in for the packages sync and sync/atomic: code that is to be scheduled
+// is built with an overlay in which these imports name it (package overlay).
 // While nothing is explored its types are those of the standard library. Where
 // the code locks, unlocks or touches an atomic in an exploration, the goroutine
 // stops before that and another may be chosen.
@@ -25,6 +25,6 @@
 // and the objects named to [Do]: that other memory is guarded by them, which is
 // for the race detector to find out.
 //
-// Goroutines that are driven must not block on anything else: a channel, a
+// Goroutines that are scheduled must not block on anything else: a channel, a
 // sleep. An exploration must be the only one of its process.
-package ctl
+package interleave
