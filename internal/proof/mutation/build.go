@@ -45,33 +45,13 @@ func compile(ctx context.Context, scratch, command string, args ...string) (stri
 // WriteOverlay writes the changed copies into scratch, and the file that names
 // them to the go command, whose path it returns.
 func WriteOverlay(ctx context.Context, scratch string) (string, error) {
-	sites := Sites()
-	if err := check(sites); err != nil {
-		return "", err
-	}
 	root, err := overlay.Root(ctx)
 	if err != nil {
 		return "", err
 	}
-	list, err := overlay.ReadSources(root)
+	_, files, err := mutate(root)
 	if err != nil {
 		return "", err
-	}
-	byFile := map[*overlay.Source][]numbered{}
-	for i, s := range sites {
-		file, err := list.Find(s.File, s.method()+"(")
-		if err != nil {
-			return "", fmt.Errorf("site %q: %w", s.Name, err)
-		}
-		byFile[file] = append(byFile[file], numbered{s, i})
-	}
-	files := overlay.Files{}
-	for file, sites := range byFile {
-		text, err := apply([]byte(file.Text), sites, switchPath)
-		if err != nil {
-			return "", err
-		}
-		files[file.Path] = string(text)
 	}
 	return files.Write(root, scratch)
 }

@@ -4,30 +4,39 @@
 package activemutant
 
 import (
+	"fmt"
 	"os"
-	"strconv"
+	"slices"
 	"sync/atomic"
 )
 
-// MaxSites is how many sites there may be.
-const MaxSites = 128
-
 var (
-	executions [MaxSites]atomic.Int32
+	names      []string
+	executions []atomic.Int32
 	site       atomic.Int32
 	execution  atomic.Int32
 )
 
-// Variable is an environment variable with the number of a site, every execution
+// Variable is an environment variable with the name of a site, every execution
 // of which goes wrong in a process that has it.
 const Variable = "FENCEPOST_MUTANT"
 
-func init() {
+// Register says what the sites are called, by number. A file that the overlay adds calls it before
+// any site is executed.
+func Register(all []string) {
+	names, executions = all, make([]atomic.Int32, len(all))
 	Disarm()
-	if s, err := strconv.Atoi(os.Getenv(Variable)); err == nil {
-		Arm(s, 0)
+	if name := os.Getenv(Variable); name != "" {
+		at := slices.Index(names, name)
+		if at < 0 {
+			panic(fmt.Sprintf("there is no mutant %q", name))
+		}
+		Arm(at, 0)
 	}
 }
+
+// Sites is how many sites there are, 0 in a program that is built without the overlay.
+func Sites() int { return len(names) }
 
 // Arm makes execution k, from 1, of a site go wrong, or with 0 every one. The
 // executions of all sites are counted anew.
@@ -46,7 +55,7 @@ func Disarm() { Arm(-1, 0) }
 func Executions(s int) int { return int(executions[s].Load()) }
 
 // At counts an execution of a site and reports whether it is to go wrong. The
-// mutated code calls it where a site's text says mutated().
+// mutated code calls it where a site is.
 func At(s int) bool {
 	n := executions[s].Add(1)
 	if s != int(site.Load()) {

@@ -6,6 +6,7 @@ import (
 )
 
 func TestOneExecutionOfOneSiteGoesWrong(t *testing.T) {
+	Register(make([]string, 5))
 	defer Disarm()
 	Arm(3, 2)
 	var wrong []bool

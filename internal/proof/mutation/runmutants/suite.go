@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/internal/proof"
-	"github.com/fencepost-gpu/fencepost/internal/proof/mutation"
 	"github.com/fencepost-gpu/fencepost/internal/proof/mutation/activemutant"
 	"github.com/fencepost-gpu/fencepost/internal/proof/program"
 )
@@ -42,9 +42,9 @@ func ofFour(kinds ...program.Kind) proof.Bound {
 	return proof.Bound{Bounds: program.Bounds{Streams: 3, Blocks: 2, Ops: 4, Kinds: kinds}, Goroutines: 2}
 }
 
-// keptSmall is how many small ones are kept that reach the first execution of
-// a site, and any other.
-var keptSmall = [...]int{2000, 100}
+// mostSmall is how many small ones are tried on the first execution of
+// a site, and on any other.
+var mostSmall = [...]int{700, 100}
 
 const (
 	// As many large ones are run in advance, to see which sites they execute;
@@ -58,6 +58,8 @@ const (
 	// Every other large one is a shorter one many times in a row: what comes
 	// once there comes often.
 	times, shortOps, shortBlocks = 12, 15, 2
+	// mostLarge of those that execute a site are tried.
+	mostLarge = 400
 	// mostKillers are repeated of the small ones, and of so many short ones.
 	mostKillers, shorts = 25, 3000
 )
@@ -68,6 +70,8 @@ type trial struct {
 	program  program.Program
 	schedule proof.Schedule
 	over     memory
+	// executions are how often it executes each site without a mutant.
+	executions []uint8
 }
 
 // memory is where the blocks of a trial come from.
@@ -83,26 +87,19 @@ const (
 	overPoolQuickly
 )
 
-// suite has, for each mutant, the trials that execute its site often enough.
+// suite has the trials that may kill mutants, of which each knows how often it executes which site.
 type suite struct {
-	reaching [][mutation.Executions]reaching
+	small, large []*trial
 	// short ones are between small and large; repeated are, by site, small
 	// and short ones many times in a row.
 	short    []*trial
 	repeated [][]*trial
 }
 
-// reaching are trials by their size.
-type reaching struct {
-	small, large []*trial
-	n            int
-}
-
 // newSuite runs all programs without a mutant, to see which sites each
 // executes, and that all is well.
 func newSuite() (*suite, error) {
-	sites := len(mutation.Sites())
-	s := &suite{reaching: make([][mutation.Executions]reaching, sites), repeated: make([][]*trial, sites)}
+	s := &suite{repeated: make([][]*trial, activemutant.Sites())}
 	for _, b := range small {
 		if err := s.addAll(b, overDriverPool); err != nil {
 			return nil, err
@@ -139,7 +136,7 @@ func newSuite() (*suite, error) {
 func (s *suite) addAll(b proof.Bound, over memory) (err error) {
 	b.Each(1, func(p program.Program) bool {
 		proof.EachSchedule(p, b.Goroutines, func(steps proof.Schedule) bool {
-			err = s.add(&trial{b.Streams, slices.Clone(p), slices.Clone(steps), over}, true)
+			err = s.add(&trial{b.Streams, slices.Clone(p), slices.Clone(steps), over, nil}, true)
 			return err == nil
 		})
 		return err == nil
@@ -160,7 +157,7 @@ func largeTrial(seed uint64) *trial {
 		b.Blocks, b.Ops = 1+rng.IntN(shortBlocks), 3+rng.IntN(shortOps-2)
 		p = program.Random(rng, b).Repeat(times)
 	}
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), overDriverPool}
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), overDriverPool, nil}
 }
 
 func shortTrial(seed uint64) *trial {
@@ -170,7 +167,7 @@ func shortTrial(seed uint64) *trial {
 		b.Kinds = withGivingUp
 	}
 	p := program.Random(rng, b)
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), overDriverPool}
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), overDriverPool, nil}
 }
 
 func isolatedTrial(seed uint64) *trial {
@@ -186,36 +183,42 @@ func isolatedShort(seed uint64) *trial {
 func withIsolated(rng *rand.Rand, b program.Bounds) *trial {
 	b.Kinds = isolatedKinds
 	p := program.Random(rng, b)
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), isolated}
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), isolated, nil}
 }
 
 func poolTrial(seed uint64) *trial {
 	rng := rand.New(rand.NewPCG(seed, 5))
 	b := program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 12, Ops: 8 + rng.IntN(25), Kinds: poolKinds, Sizes: poolSizes, Single: seed%2 == 0}
 	p := program.Random(rng, b)
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 1+rng.IntN(2)), [...]memory{overPool, overPoolQuickly}[seed/2%2]}
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 1+rng.IntN(2)), [...]memory{overPool, overPoolQuickly}[seed/2%2], nil}
 }
 
-// add runs a trial without a mutant and notes it for the mutants that it may
-// kill.
+// add runs a trial without a mutant and notes how often it executes each site.
 func (s *suite) add(t *trial, isSmall bool) error {
 	if by, err := t.run(-1, 0); len(by) > 0 {
 		return fmt.Errorf("without a mutant: %v: %w", by, err)
 	}
-	for site := range s.reaching {
-		for k := range min(activemutant.Executions(site), mutation.Executions) {
-			s.reaching[site][k].add(t, k, isSmall)
-		}
+	t.executions = make([]uint8, len(s.repeated))
+	for site := range t.executions {
+		t.executions[site] = uint8(min(activemutant.Executions(site), math.MaxUint8))
+	}
+	if isSmall {
+		s.small = append(s.small, t)
+	} else {
+		s.large = append(s.large, t)
 	}
 	return nil
 }
 
-func (r *reaching) add(t *trial, k int, isSmall bool) {
-	r.n++
-	switch {
-	case isSmall && len(r.small) < keptSmall[min(k, 1)]:
-		r.small = append(r.small, t)
-	case !isSmall:
-		r.large = append(r.large, t)
+// reaching are trials that execute a site k times, at most so many.
+func reaching(of []*trial, site, k, most int) (some []*trial) {
+	for _, t := range of {
+		if int(t.executions[site]) < k {
+			continue
+		}
+		if some = append(some, t); len(some) == most {
+			break
+		}
 	}
+	return some
 }

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/proof"
@@ -13,35 +15,42 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/proof/mutation/activemutant"
 )
 
-// fate tries a mutant.
-func (s *suite) fate(site, k int) mutation.Fate {
-	r := &s.reaching[site][k-1]
-	f := mutation.Fate{Site: site, Execution: k, Reaching: r.n}
-	for t := range s.trials(site, r) {
-		if t.kills(site, k, &f) {
+// fates tries the executions of a site in turn, and if none is killed by the trials that were run in
+// advance, harder, until one is. Of a site that is said to be equivalent it tries a few.
+func (s *suite) fates(site int, equivalent bool) []fate {
+	executions := mutation.Executions
+	if equivalent {
+		executions = mutation.EquivalentExecutions
+	}
+	var fates []fate
+	killed := equivalent
+	for k := 1; k <= executions; k++ {
+		f := fate{mutation.Fate{Site: site, Execution: k}}
+		small, large := reaching(s.small, site, k, mostSmall[min(k-1, 1)]), reaching(s.large, site, k, mostLarge)
+		if f.Reaching = len(small) + len(large); f.Reaching == 0 {
 			break
 		}
+		fmt.Fprintf(os.Stderr, "site %d, execution %d\n", site, k)
+		f.try(slices.Values(small))
+		f.try(slices.Values(large))
+		killed = killed || f.Killed
+		fates = append(fates, f)
 	}
-	return f
+	for i := 0; i < len(fates) && !killed; i++ {
+		f := &fates[i]
+		fmt.Fprintf(os.Stderr, "site %d, execution %d, again\n", site, f.Execution)
+		f.try(slices.Values(s.repeats(site)))
+		f.try(further)
+		killed = f.Killed
+	}
+	return fates
 }
 
-// trials are those for one mutant, the cheap ones first.
-func (s *suite) trials(site int, r *reaching) iter.Seq[*trial] {
-	return func(yield func(*trial) bool) {
-		for _, t := range slices.Concat(r.small, r.large) {
-			if !yield(t) {
-				return
-			}
-		}
-		for _, t := range s.repeats(site) {
-			if !yield(t) {
-				return
-			}
-		}
-		for seed := range uint64(furtherSeeds) {
-			if !yield(largeTrial(seeds+seed)) || !yield(poolTrial(poolSeeds+seed)) {
-				return
-			}
+// further are trials that were not run in advance.
+func further(yield func(*trial) bool) {
+	for seed := range uint64(furtherSeeds) {
+		if !yield(largeTrial(seeds+seed)) || !yield(poolTrial(poolSeeds+seed)) {
+			return
 		}
 	}
 }
@@ -51,7 +60,7 @@ func (s *suite) trials(site int, r *reaching) iter.Seq[*trial] {
 // later one. They are looked for when a mutant has survived others.
 func (s *suite) repeats(site int) []*trial {
 	if s.repeated[site] == nil {
-		s.repeated[site] = append(killers(s.reaching[site][0].small, site), killers(s.short, site)...)
+		s.repeated[site] = append(killers(reaching(s.small, site, 1, mostSmall[0]), site), killers(s.short, site)...)
 	}
 	return s.repeated[site]
 }
@@ -83,12 +92,33 @@ func (t *trial) repeat() *trial {
 			all = append(all, proof.Step{Op: uint8(op)})
 		}
 	}
-	return &trial{t.streams, p, all, t.over}
+	return &trial{t.streams, p, all, t.over, nil}
 }
+
+// fate is that of the mutant under way.
+type fate struct{ mutation.Fate }
+
+// try tries a mutant on trials until one kills it, if none has.
+func (f *fate) try(trials iter.Seq[*trial]) {
+	for t := range trials {
+		if f.Killed || t.kills(f) {
+			return
+		}
+	}
+}
+
+// patience is for how long a trial may go on, which takes some milliseconds.
+const patience = time.Minute
 
 // kills tries a mutant on one trial. It counts if the trial goes well without the
 // mutant, and ends badly with it again.
-func (t *trial) kills(site, k int, f *mutation.Fate) bool {
+func (t *trial) kills(f *fate) bool {
+	site, k := f.Site, f.Execution
+	hangs := time.AfterFunc(patience, func() {
+		fmt.Fprintln(os.Stderr, "fatal error: a program does not end")
+		os.Exit(2)
+	})
+	defer hangs.Stop()
 	f.Runs++
 	by, _ := t.run(site, k)
 	if len(by) == 0 {
