@@ -191,7 +191,7 @@ func (r *rewriter) isLeft(s ast.Stmt) bool {
 
 // left are the statistics, what an oracle of tests is told, captures, other devices, and blocks that
 // a failure has poisoned.
-var left = regexp.MustCompile(`\b(counts|Counts\(\)|calls|books|Fails|count|freeAttempts|name|oracle|onPeer|backlog\w*|poison\w*|fenced|CrossStream|WrittenByOther|flights)\b|bytes\.note|\.Note\(|Captur|ErrStreamMisuse|AsksNobody|AsksDriver`)
+var left = regexp.MustCompile(`\b(counts|Counts\(\)|calls|books|Fails|count|freeAttempts|name|oracle|onPeer|backlog\w*|poison\w*|fenced|CrossStream|WrittenByOther|flights|Waits|Elided|ended)\b|bytes\.note|\.Note\(|Captur|ErrStreamMisuse|AsksNobody|AsksDriver|waited\(`)
 
 // statement renders one statement.
 func (r *rewriter) statement(s ast.Stmt) string {
