@@ -19,7 +19,7 @@ import (
 type Writer struct {
 	cfg    Config
 	folder rotated.Folder
-	worker *rotated.Worker
+	worker rotated.Worker
 
 	mu sync.Mutex
 	// last is when a dump was last let through that nobody asked for.
@@ -51,7 +51,6 @@ func NewWriter(cfg Config) (*Writer, error) {
 	if err := w.folder.Open(op, rotated.Bounds{Files: len(forms), Bytes: 64 << 10}, rotated.Bounds{Files: DefaultMaxFiles, Bytes: DefaultMaxBytes}); err != nil {
 		return nil, err
 	}
-	w.worker = rotated.NewWorker()
 	return w, nil
 }
 
