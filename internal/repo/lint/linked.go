@@ -11,8 +11,8 @@ import (
 var (
 	productFolders  = []string{".", "core", "cuda", "decorators", "telemetry"}
 	testingFolders  = []string{"core/coretest", "cuda/driver/drivertest", "cuda/fenceproof"}
-	productInternal = []string{"internal/blocktable", "internal/deadline", "internal/dynlib", "internal/fence", "internal/findings", "internal/health", "internal/listeners", "internal/quick",
-		"internal/loadtext", "internal/monotime", "internal/operators", "internal/operators/shelf", "internal/ownwork", "internal/ring", "internal/terminal", "internal/version"}
+	productInternal = []string{"internal/blocktable", "internal/deadline", "internal/dynlib", "internal/fence", "internal/findings", "internal/health", "internal/launchkind", "internal/listeners", "internal/quick",
+		"internal/monotime", "internal/operators", "internal/ring", "internal/terminal", "internal/version"}
 )
 
 // Linked finds imports that would put more into the binary of each application

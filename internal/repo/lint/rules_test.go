@@ -66,7 +66,7 @@ func TestImportsKeepTheirDirection(t *testing.T) {
 		"core and another module":   bad("core", "github.com/google/uuid", "core imports github.com/google/uuid: this layer imports the standard library only"),
 		"core and internal":         bad("core", "~/internal/x", "core must not import internal/x"),
 		"core and cuda":             bad("core", "~/cuda", "core must not import cuda"),
-		"decorator and core":        good("decorators/budget", "~/core", "~/internal/ownwork", "~/decorators/budget/ledger"),
+		"decorator and core":        good("decorators/budget", "~/core", "~/internal/launchkind", "~/decorators/budget/ledger"),
 		"decorator and its sibling": bad("decorators/budget", "~/decorators/logging", "decorators/budget must not import decorators/logging"),
 		"decorator and cuda":        bad("decorators/budget", "~/cuda/driver", "decorators/budget must not import cuda/driver"),
 		"decorator and telemetry":   bad("decorators/budget", "~/telemetry", "decorators/budget must not import telemetry"),
@@ -111,16 +111,16 @@ func TestImportsSeeThroughInternalPackages(t *testing.T) {
 func TestApplicationsLinkTheProductOnly(t *testing.T) {
 	const why = ": every application would link "
 	const advice = ": let the program that needs it import it"
-	_, rootText := importing(".", "~/cuda", "~/internal/operators/shelf", "~/internal/demo", "context")
+	_, rootText := importing(".", "~/cuda", "~/internal/findings", "~/internal/demo", "context")
 	cuda, cudaText := importing("cuda", "~/core/coretest", "~/core")
-	shelf, shelfText := importing("internal/operators/shelf", "~/traces")
+	found, foundText := importing("internal/findings", "~/traces")
 	demo, demoText := importing("internal/demo", "~/internal/traceio/replay")
 	command, commandText := importing("cmd/fencepost", "~", "~/internal/demo")
 	const root = "p.go"
 	check(t, Linked, map[string]example{
-		"through the product": {map[string]string{root: rootText, cuda: cudaText, shelf: shelfText, demo: demoText, command: commandText}, []string{
+		"through the product": {map[string]string{root: rootText, cuda: cudaText, found: foundText, demo: demoText, command: commandText}, []string{
 			cuda + ":2" + why + "core/coretest" + advice,
-			shelf + ":2" + why + "traces" + advice,
+			found + ":2" + why + "traces" + advice,
 			root + ":4" + why + "internal/demo" + advice,
 		}},
 		"what the root does not reach": {map[string]string{command: commandText, cuda: cudaText}, nil},
