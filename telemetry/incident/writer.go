@@ -51,8 +51,8 @@ type Writer struct {
 	// makes the file that waits for its surroundings wait no longer.
 	queued, urgent int
 	hurry          context.CancelFunc
-	paths []string
-	err   error
+	paths          []string
+	err            error
 	// closed takes no more findings; abandoned, when a Close gave up, drops those
 	// that wait.
 	closed, abandoned bool
@@ -230,7 +230,7 @@ func (w *Writer) handle(it *item) {
 		return
 	}
 	w.mu.Unlock()
-	surroundings, late := w.surround(it)
+	surroundings, partial := w.surround(it)
 	in := &Incident{Schema: Schema, Number: it.number, Finding: FromFinding(it.finding), Repeats: it.repeats, Process: thisProcess(), Surroundings: surroundings}
 	text, err := in.fit(min(w.folder.Max.Bytes, MaxFile))
 	path, removed := "", 0
@@ -246,7 +246,7 @@ func (w *Writer) handle(it *item) {
 		w.stats.Written++
 		w.paths = append(w.paths, path)
 		w.paths = slices.Delete(w.paths, 0, max(0, len(w.paths)-w.folder.Max.Files))
-		if late {
+		if partial {
 			w.stats.Incomplete++
 		}
 	}
@@ -263,9 +263,9 @@ func (it *item) answer(path string, err error) {
 
 // surround asks what surrounds a finding, and returns what is known when the time of
 // the item has passed, or before it if a finding that ends the process came. The
-// goroutine that reported the finding may hold locks that the answer needs; late says
+// goroutine that reported the finding may hold locks that the answer needs; partial says
 // that there was no whole answer.
-func (w *Writer) surround(it *item) (known Surroundings, late bool) {
+func (w *Writer) surround(it *item) (known Surroundings, partial bool) {
 	if w.cfg.Around == nil {
 		return Surroundings{}, false
 	}
