@@ -80,7 +80,7 @@ func actRecorder(ctx context.Context, p *player) error {
 	func() {
 		r := core.NewStrictRecorder(on.ID())
 		if err = r.Write(b); err == nil {
-			err = r.Preflight(ctx, p.rt.Runtime)
+			err = r.Preflight(ctx, p.rt)
 		}
 	}()
 	p.loop(ctx, beat, func() error { runtime.GC(); return nil })
@@ -94,14 +94,14 @@ func actUnfenced(ctx context.Context, p *player) error {
 	if err != nil {
 		return err
 	}
-	ticket, err := p.rt.PrepareUse(ctx, core.UseRequest{Stream: on.ID(), Uses: []core.Use{{Block: b.ID, Access: core.Write}}})
+	ticket, err := p.rt.Core().PrepareUse(ctx, core.UseRequest{Stream: on.ID(), Uses: []core.Use{{Block: b.ID, Access: core.Write}}})
 	if err != nil {
 		return err
 	}
 	p.faults.FailEvery(drivertest.EventRecord, driver.InvalidHandle)
 	p.faults.FailEvery(drivertest.StreamSynchronize, driver.InvalidHandle)
 	defer p.faults.Clear()
-	if err := p.rt.FinishUse(ctx, ticket); err == nil {
+	if err := p.rt.Core().FinishUse(ctx, ticket); err == nil {
 		return errors.New("the launch was fenced after all")
 	}
 	return nil

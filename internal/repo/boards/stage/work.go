@@ -103,7 +103,7 @@ func actIntent(ctx context.Context, p *player) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.rt.PrepareUse(ctx, core.UseRequest{Stream: x.ID(), Uses: []core.Use{{Block: b.ID, Access: core.Read}}})
+	_, err = p.rt.Core().PrepareUse(ctx, core.UseRequest{Stream: x.ID(), Uses: []core.Use{{Block: b.ID, Access: core.Read}}})
 	return err
 }
 
