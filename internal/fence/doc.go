@@ -6,7 +6,7 @@
 //
 // The queued waits order exactly the pairs of operations that stream order and declared
 // conflicts demand, transitively: no fewer and no more. No queued wait can be taken away. What that means for callers, and why the rules below give it, is in
-// docs/memory-model.md; internal/proof checks it on this code.
+// docs/memory-model.md; dev/proof checks it on this code.
 //
 // # The rules
 //
