@@ -56,13 +56,6 @@ func bounds() []proof.Bound {
 	}
 }
 
-// count is how many programs a bound has.
-func count(b proof.Bound) uint64 {
-	shorter := b.Bounds
-	shorter.Ops = b.From - 1
-	return b.Count() - shorter.Count()
-}
-
 // TestFencesExhaustive runs all programs up to a bound under all schedules of
 // their host goroutines, and judges in each case all orders of execution that
 // the queued waits leave.
@@ -75,9 +68,7 @@ func TestFencesExhaustive(t *testing.T) {
 		if err != nil {
 			t.Fatalf("bound %v:\n%v", b, err)
 		}
-		if want := amountOf(t, b); want != (amount{got.Programs, got.Schedules}) {
-			t.Errorf("bound %v has %+v, %d programs under %d schedules were run", b, want, got.Programs, got.Schedules)
-		}
+		amount{got.Programs, got.Schedules}.require(t, b, floorOf(t, b))
 		t.Logf("bound %v: %v, %d waits, %d orders and waits excused, in %v", b, got, got.Waits, got.Excused, time.Since(start).Round(time.Millisecond))
 		total.Add(got)
 		texts = append(texts, b.String())
@@ -111,9 +102,7 @@ func TestGivenUpStreamsKeepTheirOrder(t *testing.T) {
 		return !t.Failed()
 	})
 	t.Logf("%d programs under %d schedules", got.programs, got.schedules)
-	if want := goldenGivenUp[b.Ops]; got != want && !t.Failed() {
-		t.Errorf("programs and schedules were %v, want %v", got, want)
-	}
+	got.require(t, "given up", givenUpFloors[b.Ops])
 }
 
 // TestDeviceOrderNeedsNoHost runs programs in which nothing that the host has
@@ -136,9 +125,7 @@ func TestDeviceOrderNeedsNoHost(t *testing.T) {
 		return !t.Failed()
 	})
 	t.Logf("%v, %d waits", total, total.Waits)
-	if got, want := (amount{total.Programs, total.Schedules}), goldenDevice[b.Ops]; got != want && !t.Failed() {
-		t.Errorf("programs and schedules were %v, want %v", got, want)
-	}
+	amount{total.Programs, total.Schedules}.require(t, b, deviceFloors[b.Ops])
 	if err := r.Close(); err != nil && !t.Failed() {
 		t.Error(err)
 	}

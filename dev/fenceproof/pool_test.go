@@ -68,9 +68,7 @@ func TestPoolKeepsTheOrder(t *testing.T) {
 			if err != nil {
 				t.Fatalf("bound %v, %v:\n%v", run.Bound, way, err)
 			}
-			if got := (amount{total.Programs, total.Schedules}); got != run.amount {
-				t.Errorf("bound %v has %+v, %+v were run", run.Bound, run.amount, got)
-			}
+			amount{total.Programs, total.Schedules}.require(t, run.Bound, run.amount)
 			requireMoves(t, moves, run.floor)
 			t.Logf("bound %v, %v: %d waits, %d orders and waits excused, in %v", run.Bound, way, total.Waits, total.Excused, time.Since(start).Round(time.Millisecond))
 			fmt.Printf("pool: %v bound=%v %v\n", total, run.Bound, moves)
@@ -109,9 +107,7 @@ func TestGivenUpStreamsKeepTheirOrderOverThePool(t *testing.T) {
 		return !t.Failed()
 	})
 	t.Logf("%d programs under %d schedules: %v", got.programs, got.schedules, moves)
-	if got != want && !t.Failed() {
-		t.Errorf("programs and schedules were %v, want %v", got, want)
-	}
+	got.require(t, "given up", want)
 	requireMoves(t, moves, floor)
 }
 

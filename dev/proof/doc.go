@@ -1,4 +1,4 @@
-// Package proof checks the fences of the driven packages (cuda and what it imports, the engine
+// Package proof checks the fences of the instrumented packages (cuda and what it imports, the engine
 // of internal/fence above all) against an oracle that knows nothing of them. A program is a list of operations on a few streams and
 // blocks (package program); its host goroutines may take the steps of these in
 // any order (a [Schedule]); a [Runner] takes them on the production code, over
@@ -8,5 +8,5 @@
 // order of execution that is left read the values that the program means.
 //
 // What the tests make of it, and what it proves and does not, is in
-// docs/memory-model.md.
+// dev/proof.md.
 package proof

@@ -10,11 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost-gpu/fencepost/dev/proof/lockorder/watched"
+	"github.com/fencepost-gpu/fencepost/dev/proof/lockorder/lockrecorder"
+	"github.com/fencepost-gpu/fencepost/dev/proof/overlay"
 )
 
-// suites are tests that call the whole stack, and those of its backend.
-var suites = []string{module, module + "/internal/e2e/...", module + "/cuda"}
+// suites are the folders with tests that call the whole stack, and those of its backend, in the
+// product's module or in that of the proofs, whichever has them.
+var suites = []string{".", "cuda", "internal/e2e", "e2e"}
 
 // apart are packages that the suites import and whose locks are not the product's.
 var apart = []string{"cuda/sim", "cuda/driver/drivertest", "core/coretest"}
@@ -27,11 +29,11 @@ func TestLocksAreTakenInTheWrittenOrder(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it runs the suites of the stack in a build of their own: make proof runs it")
 	}
-	root, err := filepath.Abs("../../..")
+	root, err := overlay.Root(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	document, err := os.ReadFile(filepath.Join(root, "dev", "proof.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,14 +46,14 @@ func TestLocksAreTakenInTheWrittenOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if gone := order.Stale(classes); len(gone) > 0 {
-		t.Errorf("docs/architecture.md lists what is no lock: %q", gone)
+		t.Errorf("dev/proof.md lists what is no lock: %q", gone)
 	}
 	dir := t.TempDir()
-	overlay, err := files.Write(root, dir)
+	replaced, err := files.Write(root, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pairs := runSuites(t, root, overlay, filepath.Join(dir, "pairs"))
+	pairs := runSuites(t, root, replaced, filepath.Join(dir, "pairs"))
 	for pair, way := range pairs {
 		if wrong := order.Judge(classes[pair[0]], classes[pair[1]]); wrong != "" {
 			t.Errorf("%s -> %s: %s\n%s", classes[pair[0]], classes[pair[1]], wrong, way)
@@ -73,7 +75,7 @@ func product(t *testing.T, root string) (folders []string) {
 		t.Fatal(err)
 	}
 	for _, pkg := range strings.Fields(string(out)) {
-		folder, ok := strings.CutPrefix(pkg+"/", module+"/")
+		folder, ok := strings.CutPrefix(pkg+"/", overlay.Module+"/")
 		if folder = strings.TrimSuffix(folder, "/"); ok && !slices.Contains(apart, folder) {
 			folders = append(folders, folder)
 		}
@@ -84,17 +86,19 @@ func product(t *testing.T, root string) (folders []string) {
 // runSuites returns the pairs of classes that tests have shown, each with the calls
 // between its locks. What the tests themselves find is left to where they run: some
 // measure what this build changes, such as allocations and sizes.
-func runSuites(t *testing.T, root, overlay, file string) map[[2]int]string {
+func runSuites(t *testing.T, root, replaced, file string) map[[2]int]string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"test", "-short", "-vet=off", "-timeout", "30m", "-overlay", overlay}, suites...)...)
-	cmd.Dir, cmd.Env = filepath.Join(root, "dev"), append(os.Environ(), watched.File+"="+file)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Logf("%v\n%s", err, out)
-	}
-	for _, never := range []string{"[build failed]", "[setup failed]", "panic: "} {
-		if bytes.Contains(out, []byte(never)) {
-			t.Fatalf("a suite did not run to its end: %s", never)
+	for module, patterns := range suitesByModule(t, root) {
+		cmd := exec.CommandContext(t.Context(), "go", append([]string{"test", "-short", "-vet=off", "-timeout", "30m", "-overlay", replaced}, patterns...)...)
+		cmd.Dir, cmd.Env = module, append(os.Environ(), lockrecorder.File+"="+file)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Logf("%v\n%s", err, out)
+		}
+		for _, never := range []string{"[build failed]", "[setup failed]", "panic: "} {
+			if bytes.Contains(out, []byte(never)) {
+				t.Fatalf("a suite of %s did not run to its end: %s\n%s", module, never, out)
+			}
 		}
 	}
 	text, err := os.ReadFile(file)
@@ -110,6 +114,31 @@ func runSuites(t *testing.T, root, overlay, file string) map[[2]int]string {
 		pairs[pair] = strings.SplitN(strings.TrimSpace(line), " ", 3)[2]
 	}
 	return pairs
+}
+
+// suitesByModule are the patterns of the suites by the folder of their module.
+func suitesByModule(t *testing.T, root string) map[string][]string {
+	t.Helper()
+	gomod, err := exec.CommandContext(t.Context(), "go", "env", "GOMOD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string][]string{}
+	for _, module := range []string{root, filepath.Dir(string(gomod))} {
+		if found[module] != nil {
+			continue // they are one
+		}
+		for _, suite := range suites {
+			pattern := "./" + suite
+			if strings.HasSuffix(suite, "e2e") {
+				pattern += "/..."
+			}
+			if _, err := os.Stat(filepath.Join(module, suite)); err == nil && (suite != "." || module == root) {
+				found[module] = append(found[module], pattern)
+			}
+		}
+	}
+	return found
 }
 
 func TestAnOrderIsReadAndJudged(t *testing.T) {
@@ -160,7 +189,7 @@ type table struct {
 		t.Errorf("the classes are %q, want %q", w.classes, want)
 	}
 	for _, line := range []string{
-		"\tsync \"" + module + "/dev/proof/lockorder/watched\"\n", "var all sync.Mutex[[1]byte]\n", "\tmu, other sync.RWMutex[[2]byte]\n",
+		"\t" + standInImport + "\n", "var all sync.Mutex[[1]byte]\n", "\tmu, other sync.RWMutex[[2]byte]\n",
 		"\tsync.Mutex[[3]byte]\n", "struct{ mu sync.Mutex[[4]byte] }\n", "\tdone sync.WaitGroup\n",
 	} {
 		if !strings.Contains(w.text, line) {

@@ -1,6 +1,7 @@
 package lockorder
 
 import (
+	_ "embed"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -12,20 +13,25 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fencepost-gpu/fencepost/dev/proof/lockorder/watched"
+	"github.com/fencepost-gpu/fencepost/dev/proof/lockorder/lockrecorder"
 	"github.com/fencepost-gpu/fencepost/dev/proof/overlay"
 )
 
-// module is the path of this module.
-const module = "github.com/fencepost-gpu/fencepost"
+// standIn is the folder of the package in place of package sync: a folder of the product's module
+// that the overlay adds, so that tests of that module, which does not require the proofs, are
+// built with it too.
+const standIn = "internal/lockorder/lockrecorder"
 
-// standIn is the import in place of package sync.
-var standIn = fmt.Sprintf("sync %q", module+"/dev/proof/lockorder/watched")
+//go:embed lockrecorder/lockrecorder.go
+var lockrecorderText string
 
-// Overlay is the product with each of its locks watched, and the classes of the locks;
+var standInImport = fmt.Sprintf("sync %q", overlay.Module+"/"+standIn)
+
+// Overlay is the product with each of its locks recorded, and the classes of the locks;
 // the number of a class is its place in the list.
 func Overlay(root string, folders []string) (files overlay.Files, classes []string, err error) {
-	files, classes = overlay.Files{}, []string{""} // a class is not of size zero
+	files = overlay.Files{standIn + "/lockrecorder.go": lockrecorderText}
+	classes = []string{""} // a class is not of size zero
 	for _, folder := range folders {
 		names, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*.go"))
 		if err != nil {
@@ -49,8 +55,8 @@ func Overlay(root string, folders []string) (files overlay.Files, classes []stri
 			}
 		}
 	}
-	if len(classes) > watched.MaxClasses {
-		return nil, nil, fmt.Errorf("there are %d classes of locks: raise watched.MaxClasses", len(classes))
+	if len(classes) > lockrecorder.MaxClasses {
+		return nil, nil, fmt.Errorf("there are %d classes of locks: raise lockrecorder.MaxClasses", len(classes))
 	}
 	return files, classes, nil
 }
@@ -76,7 +82,7 @@ func (w *watch) file() error {
 	imported := false
 	for _, spec := range file.Imports {
 		if spec.Path.Value == strconv.Quote("sync") && spec.Name == nil {
-			w.replace(spec.Path, standIn)
+			w.replace(spec.Path, standInImport)
 			imported = true
 		}
 	}

@@ -1,94 +1,88 @@
 package mutation
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
 
-const source = `package cuda
-
-import "fmt"
-
-type t struct{}
-
-func (x *t) first() { fmt.Println("a"); fmt.Println("b") }
-
-type table[K, V any] struct{}
-
-func (x *table[K, V]) first() { fmt.Println("a") }
-
-type list[V any] struct{}
-
-func (x list[V]) first() { fmt.Println("a") }
-
-func first() { fmt.Println("a") }
-`
-
-func TestASiteIsChangedInItsFunctionAlone(t *testing.T) {
-	sites := []numbered{{Site{Func: "t.first", Old: `fmt.Println("a")`, New: `if !mutated() { fmt.Println("a") }`}, 7}}
-	out, err := apply([]byte(source), sites, "example.com/toggle")
+// mutants renders a function with all of its mutants, and returns what they are.
+func mutants(t *testing.T, source string) (text string, names []string) {
+	t.Helper()
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, "", source, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`import mutation "example.com/toggle"`, "if !mutation.At(7) {\n\t\tfmt.Println(\"a\")", "func first() { fmt.Println(\"a\") }"} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("%s is not in\n%s", want, out)
+	r := &rewriter{source: []byte(source), set: set, add: func(_, operator, text string) int {
+		names = append(names, operator+": "+text)
+		return len(names)
+	}}
+	for _, d := range file.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok {
+			text += r.body(fn)
+		}
+	}
+	if _, err := parser.ParseFile(set, "", "package p\nfunc f() "+text, 0); err != nil {
+		t.Errorf("%v:\n%s", err, text)
+	}
+	return text, names
+}
+
+func TestOperatorsChangeWhatTheySay(t *testing.T) {
+	for source, want := range map[string]string{
+		"if a && !b { c() }":                       "taken to hold: a, taken to fail: a, taken to hold: !b, taken to fail: !b, dropped: c()",
+		"x.Lock()\ndefer x.Unlock()\nc()":          "dropped: c()",
+		"if err != nil { return }":                 "",
+		"if err := c(); err != nil { return }":     "dropped: if err := c(); err != nil { return }",
+		"for _, x := range y { c(x) }":             "dropped: c(x), an element skipped: for _, x := range y { c(x) }",
+		"if p.seq < q.seq { c() }":                 "off by one: p.seq < q.seq, taken to hold: p.seq < q.seq, taken to fail: p.seq < q.seq, dropped: c()",
+		"n := 1\nn++":                              "dropped: n++, made twice: n++",
+		"p.seq = 1":                                "dropped: p.seq = 1, one too small: p.seq = 1",
+		"s.counts.Waits.Add(1)":                    "",
+		"f = func() bool { return a }":             "taken to hold: a, taken to fail: a, dropped: f = func() bool { return a }",
+		"switch { case a == b: c() }":              "taken to hold: a == b, taken to fail: a == b, dropped: c()",
+		"if mutation.At(7) { c() } else { c() }":   "",
+		"switch x := y(); { case x == nil: c(x) }": "dropped: c(x)",
+	} {
+		if _, names := mutants(t, "package p\nfunc f() {\n"+source+"\n}\n"); strings.Join(names, ", ") != want {
+			t.Errorf("%s has\n%q, want\n%q", source, names, want)
 		}
 	}
 }
 
-func TestASiteMayBeInAMethodOfAGenericType(t *testing.T) {
-	for i, of := range []string{"table.first", "list.first"} {
-		out, err := apply([]byte(source), []numbered{{Site{Func: of, Old: `fmt.Println("a")`, New: `if !mutated() { fmt.Println("a") }`}, i}}, "example.com/toggle")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := strings.Count(string(out), "mutation.At("); n != 1 {
-			t.Errorf("%s: %d changes in\n%s", of, n, out)
-		}
+func TestTheOrderOfStatementsIsSwappedWhereItCounts(t *testing.T) {
+	text, names := mutants(t, "package p\nfunc (s *Stream) place() {\na()\nb()\nc = 1\n}\n")
+	if len(names) != 4 || names[3] != "swapped: b()" || strings.Count(text, "b()") != 2 {
+		t.Errorf("%q:\n%s", names, text)
 	}
 }
 
 func TestATextThatIsNotThereOnceIsAnError(t *testing.T) {
-	one := Site{Name: "n", Func: "t.first", Old: `fmt.Println("b")`, New: "mutated()"}
-	for want, change := range map[string]func(*Site){
-		"2 times":         func(s *Site) { s.Old = "fmt.Println(" },
-		"0 times":         func(s *Site) { s.Old = "fmt.Print()" },
-		"no function":     func(s *Site) { s.Func = "t.second" },
-		"must say":        func(s *Site) { s.New = "fmt.Println()" },
-		"change the same": func(s *Site) { s.Old = `"b"` },
+	source := "package p\n\nfunc (x *t) first() {\n\tc()\n\td()\n\tc()\n}\n"
+	for want, mutant := range map[string]textual{
+		"2 times":     {fn: "t.first", old: "c()", new: guard},
+		"0 times":     {fn: "t.first", old: "e()", new: guard},
+		"no function": {fn: "t.second", old: "d()", new: guard},
+		"must say":    {fn: "t.first", old: "d()", new: "e()"},
 	} {
-		other := one
-		change(&other)
-		_, err := apply([]byte(source), []numbered{{one, 0}, {other, 1}}, "toggle")
-		if err == nil || !strings.Contains(err.Error(), want) {
+		m := &mutator{seen: map[string]int{}}
+		if _, err := m.textual([]byte(source), mutant); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with %q", err, want)
 		}
 	}
 }
 
-func TestSitesAreDescribed(t *testing.T) {
-	if err := check(Sites()); err != nil {
-		t.Error(err)
-	}
-	for _, s := range Sites() {
-		if !strings.Contains(s.Name, ": ") || len(strings.Fields(s.Wrong)) < 5 || s.Count() < 1 || s.Count() > Executions {
-			t.Errorf("site %q with %d executions, %q", s.Name, s.Count(), s.Wrong)
-		}
-	}
-}
-
-// TestTheOverlayFitsTheCode is the quick part of the mutation test: the table
-// must be adapted to what is changed in the driven packages.
+// TestTheOverlayFitsTheCode is the quick part of the mutation test: the tables name what is there.
 func TestTheOverlayFitsTheCode(t *testing.T) {
-	scratch := t.TempDir()
-	overlay, err := WriteOverlay(filepath.Join("..", "..", ".."), scratch)
+	replaced, err := WriteOverlay(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(overlay); err != nil {
+	if _, err := os.Stat(replaced); err != nil {
 		t.Error(err)
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
-	"github.com/fencepost-gpu/fencepost/dev/proof/ctl"
+	"github.com/fencepost-gpu/fencepost/dev/proof/interleave"
 )
 
-// ErrNotDriven is returned if the driven packages were built with the standard
+// ErrNotInstrumented is returned if the packages under proof were built with the standard
 // library's locks.
-var ErrNotDriven = errors.New("the driven packages were not built to be driven: build with an overlay of package overlay")
+var ErrNotInstrumented = errors.New("the packages under proof were not instrumented: build with an overlay of package overlay")
 
 // Failure is a program with an execution that was not as it must be.
 type Failure struct {
@@ -39,10 +39,10 @@ func (d *Pooled) Add(o Pooled) {
 }
 
 // Check explores a program with so many preemptions. The error is a [Failure].
-func Check(p Program, preemptions int) (ctl.Result, Pooled, error) {
+func Check(p Program, preemptions int) (interleave.Result, Pooled, error) {
 	var did Pooled
 	pooled := p.pooled()
-	result, err := explore(p, ctl.Test{Preemptions: preemptions}, func(x *execution) {
+	result, err := explore(p, interleave.Test{Preemptions: preemptions}, func(x *execution) {
 		if pooled {
 			did.Add(Pooled{x.moves(), x.quickly()})
 		}
@@ -51,18 +51,18 @@ func Check(p Program, preemptions int) (ctl.Result, Pooled, error) {
 }
 
 // explore calls look after every execution that differs from those before.
-func explore(p Program, test ctl.Test, look func(*execution)) (ctl.Result, error) {
+func explore(p Program, test interleave.Test, look func(*execution)) (interleave.Result, error) {
 	var x *execution
 	var broken error
-	result, err := ctl.Explore(ctl.Test{
+	result, err := interleave.Explore(interleave.Test{
 		Preemptions: test.Preemptions,
 		All:         test.All,
 		Prepare: func() []func() {
 			if x, broken = newExecution(p); broken != nil {
 				return nil
 			}
-			if ctl.Met() == 0 { // making a runtime takes locks
-				broken = ErrNotDriven
+			if interleave.Met() == 0 { // making a runtime takes locks
+				broken = ErrNotInstrumented
 				return nil
 			}
 			return x.prepare()

@@ -1,10 +1,10 @@
-// Package overlap checks the fences of the driven packages (cuda and what it imports) where
+// Package overlap checks the fences of the instrumented packages (cuda and what it imports) where
 // calls overlap: a few goroutines are inside calls of the production code at the same time, and
 // every choice of who goes on at a lock, an atomic or a driver call is explored, with
-// at most so many preemptions (package ctl). The oracle of the other checks
+// at most so many preemptions (package interleave). The oracle of the other checks
 // judges what arrived at the device.
 //
-// It needs a build in which the driven packages take their locks and atomics from ctl:
+// It needs a build in which the instrumented packages take their locks and atomics from interleave:
 // see package overlay.
 //
 // # What counts

@@ -8,8 +8,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/dev/proof"
-	"github.com/fencepost-gpu/fencepost/dev/proof/ctl"
 	"github.com/fencepost-gpu/fencepost/dev/proof/device"
+	"github.com/fencepost-gpu/fencepost/dev/proof/interleave"
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
 )
@@ -80,7 +80,7 @@ func (x *execution) newResource() (resource, error) {
 		return cuda.NewAsyncResource(x.gate, x.streams, cuda.AsyncConfig{ReapInterval: -1})
 	}
 	x.gate.Hosted = true
-	ctl.Watch(x.gate)
+	interleave.Watch(x.gate)
 	return cuda.NewPoolResource(x.gate, x.streams, cuda.PoolConfig{Limit: proof.PoolPages * device.PageBytes, ReapInterval: -1})
 }
 

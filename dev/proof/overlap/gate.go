@@ -5,8 +5,8 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/dev/proof"
-	"github.com/fencepost-gpu/fencepost/dev/proof/ctl"
 	"github.com/fencepost-gpu/fencepost/dev/proof/device"
+	"github.com/fencepost-gpu/fencepost/dev/proof/interleave"
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
 )
 
@@ -18,13 +18,13 @@ import (
 type gate struct {
 	*device.Device
 
-	streams   [device.MaxStreams]ctl.Object
-	allocator ctl.Object
-	world     ctl.Object
+	streams   [device.MaxStreams]interleave.Object
+	allocator interleave.Object
+	world     interleave.Object
 	events    []*gateEvent
 	alive     int
 	// closing: all was judged, and the goroutines that close the runtime are
-	// not driven.
+	// not scheduled.
 	closing bool
 	// givenUp are streams that may not be named any more, as a set.
 	givenUp uint16
@@ -37,7 +37,7 @@ type gate struct {
 }
 
 type gateEvent struct {
-	object   ctl.Object
+	object   interleave.Object
 	dead     bool
 	recorded int32
 }
@@ -62,7 +62,7 @@ type underWay struct {
 
 func newGate() *gate { return &gate{Device: device.New()} }
 
-func (g *gate) own() *underWay { return &g.under[ctl.Current()+1] }
+func (g *gate) own() *underWay { return &g.under[interleave.Current()+1] }
 
 // begin starts a call of the runtime's for an operation, and end ends it.
 func (g *gate) begin(u underWay) {
@@ -94,8 +94,8 @@ func (g *gate) blame(format string, args ...any) {
 }
 
 // onStream is a step that puts something on a stream, and speak.
-func (g *gate) onStream(s uint8, more ...ctl.Access) {
-	ctl.Do(append(more, ctl.Access{Object: &g.streams[s], Write: true}, ctl.Access{Object: &g.world})...)
+func (g *gate) onStream(s uint8, more ...interleave.Access) {
+	interleave.Do(append(more, interleave.Access{Object: &g.streams[s], Write: true}, interleave.Access{Object: &g.world})...)
 	if g.givenUp>>s&1 != 0 {
 		g.blame("stream %d was named after it had been given up", s)
 	}
@@ -126,7 +126,7 @@ func (g *gate) EventCreate() (driver.Event, error) {
 
 func (g *gate) EventDestroy(e driver.Event) error {
 	known := g.event(e)
-	ctl.Do(ctl.Access{Object: &known.object, Write: true})
+	interleave.Do(interleave.Access{Object: &known.object, Write: true})
 	g.event(e).dead = true
 	g.alive--
 	return nil
@@ -135,7 +135,7 @@ func (g *gate) EventDestroy(e driver.Event) error {
 // EventRecord puts the end of the use that is being finished or recorded once more: the
 // event stands for what others put on the stream before it, too.
 func (g *gate) EventRecord(e driver.Event, s driver.Stream) error {
-	g.onStream(uint8(s), ctl.Access{Object: &g.event(e).object, Write: true})
+	g.onStream(uint8(s), interleave.Access{Object: &g.event(e).object, Write: true})
 	if end := g.own().finishing; end != nil && driver.Stream(end.Stream) == s {
 		g.Put(*end)
 	}
@@ -144,14 +144,14 @@ func (g *gate) EventRecord(e driver.Event, s driver.Stream) error {
 }
 
 func (g *gate) StreamWait(s driver.Stream, e driver.Event) error {
-	g.onStream(uint8(s), ctl.Access{Object: &g.event(e).object})
+	g.onStream(uint8(s), interleave.Access{Object: &g.event(e).object})
 	g.Known = g.event(e).recorded
 	return g.Device.StreamWait(s, e)
 }
 
 func (g *gate) EventQuery(e driver.Event) (bool, error) {
 	known := g.event(e)
-	ctl.Do(ctl.Access{Object: &known.object}, ctl.Access{Object: &g.world, Write: true})
+	interleave.Do(interleave.Access{Object: &known.object}, interleave.Access{Object: &g.world, Write: true})
 	if g.own().quick {
 		return true, g.learn(func() error { return g.Device.EventSynchronize(e) })
 	}
@@ -162,7 +162,7 @@ func (g *gate) EventQuery(e driver.Event) (bool, error) {
 
 func (g *gate) EventSynchronize(e driver.Event) error {
 	known := g.event(e)
-	ctl.Do(ctl.Access{Object: &known.object}, ctl.Access{Object: &g.world, Write: true})
+	interleave.Do(interleave.Access{Object: &known.object}, interleave.Access{Object: &g.world, Write: true})
 	return g.learn(func() error { return g.Device.EventSynchronize(e) })
 }
 
@@ -170,7 +170,7 @@ func (g *gate) StreamSynchronize(s driver.Stream) error {
 	if g.closing {
 		return nil
 	}
-	g.onStream(uint8(s), ctl.Access{Object: &g.world, Write: true})
+	g.onStream(uint8(s), interleave.Access{Object: &g.world, Write: true})
 	return g.learn(func() error { return g.Device.StreamSynchronize(s) })
 }
 
@@ -185,13 +185,13 @@ func (g *gate) learn(call func() error) error {
 }
 
 func (g *gate) MemAllocAsync(bytes uint64, p driver.Pool, s driver.Stream) (uint64, error) {
-	g.onStream(uint8(s), ctl.Access{Object: &g.allocator, Write: true})
+	g.onStream(uint8(s), interleave.Access{Object: &g.allocator, Write: true})
 	g.own().allocated = int32(g.History.Len())
 	return g.Device.MemAllocAsync(bytes, p, s)
 }
 
 func (g *gate) MemFreeAsync(ptr uint64, s driver.Stream) error {
-	g.onStream(uint8(s), ctl.Access{Object: &g.allocator, Write: true})
+	g.onStream(uint8(s), interleave.Access{Object: &g.allocator, Write: true})
 	return g.Device.MemFreeAsync(ptr, s)
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
-	"github.com/fencepost-gpu/fencepost/dev/proof/ctl"
+	"github.com/fencepost-gpu/fencepost/dev/proof/interleave"
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
 )
 
@@ -123,7 +123,7 @@ func (x *execution) close() error {
 		}
 	}
 	x.gate.closing = true
-	ctl.End()
+	interleave.End()
 	if err := errors.Join(x.resource.Close(ctx), x.streams.Close(ctx)); err != nil {
 		return err
 	}

@@ -2,13 +2,13 @@ package overlap
 
 import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
-	"github.com/fencepost-gpu/fencepost/dev/proof/ctl"
+	"github.com/fencepost-gpu/fencepost/dev/proof/interleave"
 )
 
 // Took puts the allocation of a block from the runtime's own pool on its stream: a step,
 // like what a driver would be asked for.
 func (g *gate) Took(stream, ptr, bytes uint64) {
-	g.onStream(uint8(stream), ctl.Access{Object: &g.allocator, Write: true})
+	g.onStream(uint8(stream), interleave.Access{Object: &g.allocator, Write: true})
 	g.own().allocated = int32(g.History.Len())
 	g.Locate(ptr, bytes)
 	if err := g.Allocated(uint8(stream)); err != nil {
@@ -20,7 +20,7 @@ func (g *gate) Took(stream, ptr, bytes uint64) {
 
 // Gave puts the free of a block on the stream.
 func (g *gate) Gave(stream, ptr uint64) {
-	g.onStream(uint8(stream), ctl.Access{Object: &g.allocator, Write: true})
+	g.onStream(uint8(stream), interleave.Access{Object: &g.allocator, Write: true})
 	block, ok := g.At(ptr)
 	if !ok {
 		g.blame("memory at %#x was freed, and no block has it", ptr)
@@ -33,7 +33,7 @@ func (g *gate) Gave(stream, ptr uint64) {
 
 // onPages is a step that maps memory, or takes it away, which the device may have used.
 func (g *gate) onPages() {
-	ctl.Do(ctl.Access{Object: &g.allocator, Write: true}, ctl.Access{Object: &g.world})
+	interleave.Do(interleave.Access{Object: &g.allocator, Write: true}, interleave.Access{Object: &g.world})
 	g.speak()
 }
 

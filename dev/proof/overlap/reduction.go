@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/fencepost-gpu/fencepost/dev/proof/ctl"
+	"github.com/fencepost-gpu/fencepost/dev/proof/interleave"
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
 )
 
@@ -35,7 +35,7 @@ func (t *Total) compare(p Program, preemptions int) {
 	var found [2]map[string]bool
 	for i, all := range []bool{true, false} {
 		found[i] = map[string]bool{}
-		result, err := explore(p, ctl.Test{Preemptions: preemptions, All: all}, func(x *execution) { found[i][x.outcome()] = true })
+		result, err := explore(p, interleave.Test{Preemptions: preemptions, All: all}, func(x *execution) { found[i][x.outcome()] = true })
 		t.Executions += result.Executions
 		if err != nil {
 			t.fail(err)

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fencepost-gpu/fencepost/dev/proof/ctl"
+	"github.com/fencepost-gpu/fencepost/dev/proof/interleave"
 )
 
 // Total is what came out of many programs.
 type Total struct {
 	Programs uint64
-	ctl.Result
+	interleave.Result
 	// Pooled is what the runtime's own pool did.
 	Pooled Pooled
 	// Bounds are the families, as texts.
@@ -55,7 +55,7 @@ func (t *Total) fail(err error) {
 		t.Missed, t.Redundant, t.Extra = fault.Verdict.Missed+fault.Verdict.Wrong, fault.Verdict.Redundant, fault.Verdict.Extra
 	}
 	switch {
-	case errors.Is(err, ctl.ErrDeadlock):
+	case errors.Is(err, interleave.ErrDeadlock):
 		t.Deadlocks = 1
 	case fault == nil || fault.Cause != nil:
 		t.Faults = 1

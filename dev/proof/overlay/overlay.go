@@ -1,5 +1,9 @@
 // Package overlay writes overlays for the go command: other texts for some files
 // of a build, which leave the files themselves alone.
+//
+// It has the one list of the packages that the proofs of the fences instrument: in which locks
+// and atomics are replaced, mutants break the code, and faults are planted. The list is derived
+// ([ReadSources]).
 package overlay
 
 import (
@@ -10,12 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/fencepost-gpu/fencepost/dev/proof/driven"
 )
-
-// module is the path of this module.
-const module = "github.com/fencepost-gpu/fencepost/"
 
 // Files are texts by path below the root of the module. A path that is no file
 // there adds one.
@@ -40,8 +39,11 @@ func (f Files) Write(root, dir string) (string, error) {
 	return path, os.WriteFile(path, data, 0o600)
 }
 
-// stands are what package ctl stands in for, and under which name.
+// stands are what package interleave stands in for, and under which name.
 var stands = []struct{ path, name string }{{"sync", "sync"}, {"sync/atomic", "atomic"}}
+
+// interleave is the import path of the package that schedules goroutines.
+var interleave = Proofs + "/interleave"
 
 // resets are added to packages, so that every run of a program counts from the same
 // numbers.
@@ -50,28 +52,34 @@ var resets = map[string][]string{
 	"cuda": {"lastLease"},
 }
 
-// Driven are the driven packages with their locks and atomics taken from package ctl.
-// Each gets a function planted, which says whether a fault that was planted with
+// Interleaved are the instrumented packages with their locks and atomics taken from package
+// interleave. Each gets a function planted, which says whether a fault that was planted with
 // [Files.Apply] is to show.
-func Driven(root string) (Files, error) {
-	list, err := driven.Files(root)
+//
+// Instrumented are Mutex, Pool and the atomic types. A file that names another lock of the standard
+// library's (RWMutex, Once, Cond, WaitGroup) does not build in the overlay, whose error names it.
+// Map and OnceFunc build there as they are, and no interleaving of them is tried. What goes by
+// channels, or by package time, is not instrumented either.
+func Interleaved(root string) (Files, error) {
+	sources, err := ReadSources(root)
 	if err != nil {
 		return nil, err
 	}
 	files := Files{}
-	for _, f := range list {
-		if text := drive(f); text != f.Text {
+	for _, f := range sources {
+		if text := interleaved(f); text != f.Text {
 			files[f.Path] = text
 		}
 	}
-	for folder, name := range list.Packages() {
-		files[folder+"/driven.go"] = hook(name, resets[folder])
+	for folder, name := range sources.Packages() {
+		files[folder+"/instrumented.go"] = hook(name, resets[folder])
 	}
 	return files, nil
 }
 
 // watched are where the runtime's own pool gives a block its memory, and makes that free, on the ordinary
-// way and on the quick path: no call of the driver shows it. In a driven file sync is package ctl.
+// way and on the quick path: no call of the driver shows it. In an instrumented file sync is
+// package interleave.
 var watched = []Edit{
 	{
 		"cuda/lanes.go", "func (m *lanes) take(s *stream, bytes uint64) (uint64, error) {",
@@ -82,12 +90,12 @@ var watched = []Edit{
 		"func (m *lanes) give(s *stream, ptr, bytes uint64) error { sync.Gave(uint64(s.Handle()), ptr)",
 	},
 	{"cuda/pool.go", "\t\ts.lane.giveLocked(s, b.core.ID.Ptr", "\t\tsync.Gave(uint64(s.Handle()), b.core.ID.Ptr)\n\t\ts.lane.giveLocked(s, b.core.ID.Ptr"},
-	{"cuda/pool.go", "import (", "import (\n\tsync \"" + module + "dev/proof/ctl\""},
+	{"cuda/pool.go", "import (", "import (\n\tsync \"" + interleave + "\""},
 	{"cuda/pool.go", "\ts.calls.allocated++", "\tsync.Took(uint64(s.Handle()), ptr, req.Bytes)\n\ts.calls.allocated++"},
 }
 
-// Watch makes the driven files of the module at root tell of what the runtime's own pool does:
-// see Watch of package ctl.
+// Watch makes the instrumented files of the module at root tell of what the runtime's own pool does:
+// see Watch of package interleave.
 func (f Files) Watch(root string) error {
 	for _, e := range watched {
 		if err := f.Apply(root, e); err != nil {
@@ -97,12 +105,12 @@ func (f Files) Watch(root string) error {
 	return nil
 }
 
-// drive replaces the imports that a file does not keep.
-func drive(f *driven.File) string {
+// interleaved is a file with the imports replaced that it does not keep.
+func interleaved(f *Source) string {
 	text := f.Text
 	for _, s := range stands {
-		if driven.Kept[f.Path][s.path] == "" {
-			text = strings.Replace(text, fmt.Sprintf("\n\t%q\n", s.path), fmt.Sprintf("\n\t%s %q\n", s.name, module+"dev/proof/ctl"), 1)
+		if kept[f.Path][s.path] == "" {
+			text = strings.Replace(text, fmt.Sprintf("\n\t%q\n", s.path), fmt.Sprintf("\n\t%s %q\n", s.name, interleave), 1)
 		}
 	}
 	return text
@@ -110,27 +118,27 @@ func drive(f *driven.File) string {
 
 // hook is a file that is added to a package.
 func hook(pkg string, counters []string) string {
-	text := "package " + pkg + "\n\nimport \"" + module + "dev/proof/ctl\"\n\nfunc init() {\n\tctl.OnReset(func() {\n"
+	text := "package " + pkg + "\n\nimport \"" + interleave + "\"\n\nfunc init() {\n\tinterleave.OnReset(func() {\n"
 	for _, c := range counters {
 		text += "\t\t" + c + ".Store(0)\n"
 	}
-	return text + "\t})\n}\n\nfunc planted(n int) bool { return ctl.Planted(n) }\n"
+	return text + "\t})\n}\n\nfunc planted(n int) bool { return interleave.Planted(n) }\n"
 }
 
-// Edit is a change of one place in a driven file, found by its name and by Old as in
-// [driven.List.Find]. Old must be there once.
+// Edit is a change of one place in an instrumented file, found by its name and by Old as in
+// [Sources.Find]. Old must be there once.
 type Edit struct{ File, Old, New string }
 
 // Apply makes an edit in the files, which come from root if they do not have
 // it yet.
 func (f Files) Apply(root string, e Edit) error {
-	list, err := driven.Files(root)
+	list, err := ReadSources(root)
 	if err != nil {
 		return err
 	}
 	for i, file := range list {
 		if text, ok := f[file.Path]; ok {
-			list[i] = &driven.File{Path: file.Path, Package: file.Package, Text: text}
+			list[i] = &Source{Path: file.Path, Package: file.Package, Text: text}
 		}
 	}
 	file, err := list.Find(e.File, e.Old)

@@ -6,22 +6,20 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/fencepost-gpu/fencepost/dev/proof/driven"
 )
 
-// TestNoLockIsLeftUndriven demands of every driven file that it keeps none of the
-// standard library's locks and atomics but those that package driven names.
-func TestNoLockIsLeftUndriven(t *testing.T) {
-	root, err := filepath.Abs("../../..")
+// TestNoLockIsLeftUninstrumented demands of every instrumented file that it keeps none of the
+// standard library's locks and atomics but those that are in kept.
+func TestNoLockIsLeftUninstrumented(t *testing.T) {
+	root, err := Root(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := driven.Files(root)
+	list, err := ReadSources(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := Driven(root)
+	files, err := Interleaved(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,14 +31,14 @@ func TestNoLockIsLeftUndriven(t *testing.T) {
 		} else {
 			replaced++
 		}
-		locks, err := driven.Locks(text)
+		found, err := locks(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, lock := range locks {
-			if driven.Kept[f.Path][lock] == "" {
+		for _, lock := range found {
+			if kept[f.Path][lock] == "" {
 				t.Errorf("%s keeps the standard library's %s: no interleaving of it is tried. Import it in a group, on a line of its own and by its own name; "+
-					"if it is no part of a protocol, say so in driven.Kept", f.Path, lock)
+					"if it is no part of a protocol, say so in kept", f.Path, lock)
 			}
 		}
 		if strings.Count(text, "\n") != strings.Count(f.Text, "\n") {
@@ -48,13 +46,13 @@ func TestNoLockIsLeftUndriven(t *testing.T) {
 		}
 	}
 	for folder, name := range list.Packages() {
-		if !strings.Contains(files[folder+"/driven.go"], "package "+name+"\n") {
+		if !strings.Contains(files[folder+"/instrumented.go"], "package "+name+"\n") {
 			t.Errorf("%s has no hook", folder)
 		}
 	}
 	// Fewer are right only if what they held is gone, and not if it is elsewhere.
 	if replaced < 25 {
-		t.Errorf("%d files are driven", replaced)
+		t.Errorf("%d files are instrumented", replaced)
 	}
 }
 
@@ -79,17 +77,17 @@ func writeModule(t *testing.T, inner string) (root string) {
 	return root
 }
 
-// What has moved into a package of its own is driven there.
-func TestAPackageThatIsImportedIsDriven(t *testing.T) {
-	files, err := Driven(writeModule(t, "package fence\n\nimport (\n\t\"sync/atomic\"\n)\n\nvar n atomic.Int32\n"))
+// What has moved into a package of its own is instrumented there.
+func TestAPackageThatIsImportedIsInstrumented(t *testing.T) {
+	files, err := Interleaved(writeModule(t, "package fence\n\nimport (\n\t\"sync/atomic\"\n)\n\nvar n atomic.Int32\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		"cuda/a.go":                "sync \"" + module + "dev/proof/ctl\"",
-		"internal/fence/b.go":      "atomic \"" + module + "dev/proof/ctl\"",
-		"cuda/driven.go":           "lastLease.Store(0)",
-		"internal/fence/driven.go": "func planted(n int) bool",
+		"cuda/a.go":                      "sync \"" + interleave + "\"",
+		"internal/fence/b.go":            "atomic \"" + interleave + "\"",
+		"cuda/instrumented.go":           "lastLease.Store(0)",
+		"internal/fence/instrumented.go": "func planted(n int) bool",
 	} {
 		if !strings.Contains(files[path], want) {
 			t.Errorf("%s is\n%s\nand has no %s", path, files[path], want)

@@ -1,43 +1,51 @@
 package transcript
 
 import (
+	"flag"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/dev/proof/device"
 )
 
+var update = flag.Bool("update", false, "write the transcripts anew")
+
 // TestTranscriptsAreWhatIsMade demands of every transcript that the oracle writes it
 // so, and that the production code makes the waits that it says.
 func TestTranscriptsAreWhatIsMade(t *testing.T) {
-	files, err := Files(".")
+	all, err := files()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range files {
-		text, err := f.Now()
+	for _, f := range all {
+		text, err := f.now()
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		if text != f.Text {
-			t.Errorf("%s is now\n%s\nwhere it differs what the fences do has changed: if that is meant, go -C dev run ./proof/transcript/write, and say why in the commit", f.Path, text)
+		if text != f.text && *update {
+			if err := os.WriteFile(f.path, []byte(text), 0o644); err != nil { //nolint:gosec // a file of the repository
+				t.Error(err)
+			}
+		} else if text != f.text {
+			t.Errorf("%s is now\n%s\nwhere it differs what the fences do has changed: if that is meant, run this test with -update, and say why in the commit", f.path, text)
 		}
 		if !strings.HasPrefix(text, "# ") {
-			t.Errorf("%s does not begin with what it shows", f.Path)
+			t.Errorf("%s does not begin with what it shows", f.path)
 		}
 	}
 }
 
 // TestATranscriptShowsAWaitThatIsNotMade drops each wait of each transcript in turn.
 func TestATranscriptShowsAWaitThatIsNotMade(t *testing.T) {
-	files, err := Files(".")
+	all, err := files()
 	if err != nil {
 		t.Fatal(err)
 	}
 	dropped := 0
-	for _, f := range files {
-		script, err := Parse(f.Text)
+	for _, f := range all {
+		script, err := Parse(f.text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +63,7 @@ func TestATranscriptShowsAWaitThatIsNotMade(t *testing.T) {
 				}
 				dropped++
 				if err == nil {
-					t.Errorf("%s without wait %d is taken for right:\n%s", f.Path, drop, text)
+					t.Errorf("%s without wait %d is taken for right:\n%s", f.path, drop, text)
 				}
 			}
 		}

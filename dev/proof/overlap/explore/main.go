@@ -1,4 +1,4 @@
-// Explore checks the fences of the driven packages where calls overlap, and prints
+// Explore checks the fences of the instrumented packages where calls overlap, and prints
 // what came out as one line of JSON. It must be built with an overlay: the test
 // TestFencesInterleavedInsideCalls in dev/fenceproof does that, runs one for each
 // processor, and says more.
@@ -22,7 +22,7 @@ import (
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
-	"github.com/fencepost-gpu/fencepost/dev/proof/ctl"
+	"github.com/fencepost-gpu/fencepost/dev/proof/interleave"
 	"github.com/fencepost-gpu/fencepost/dev/proof/overlap"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
 )
@@ -33,7 +33,7 @@ func main() {
 	family := flag.String("family", "", "`name` of the only family to run")
 	compare, sequential := flag.Int("compare", 0, "compare one in so `many` programs with what comes without the reduction"), flag.Bool("sequential", false, "check one call at a time")
 	flag.Parse()
-	ctl.Plant(*plant)
+	interleave.Plant(*plant)
 	var total *overlap.Total
 	switch {
 	case *sequential:
