@@ -238,6 +238,15 @@ func (r *Runner) begin(p program.Program) {
 	}
 }
 
+// CheckBooks demands that the books of a resource say that all is freed and done, with so many
+// failures.
+func CheckBooks(s *core.Stats, failures uint64) error {
+	if s.Outstanding().Blocks != 0 || s.OpenIntents != 0 || s.Poisoned != 0 || s.Failures != failures || s.Underflows != 0 {
+		return fmt.Errorf("%w: %d failures expected: %+v", ErrBooks, failures, *s)
+	}
+	return nil
+}
+
 // settle lets the device execute all and looks whether everything came back.
 func (r *Runner) settle() error {
 	r.device.Finish()
@@ -247,8 +256,8 @@ func (r *Runner) settle() error {
 	s := r.resource.Stats()
 	failures := s.Failures - r.failures
 	r.failures = s.Failures
-	if s.Outstanding().Blocks != 0 || s.OpenIntents != 0 || s.Poisoned != 0 || failures != r.refused || s.Underflows != 0 {
-		return fmt.Errorf("%w: %d new failures, %d expected: %+v", ErrBooks, failures, r.refused, s)
+	if err := CheckBooks(&s, s.Failures-failures+r.refused); err != nil {
+		return err
 	}
 	for b := range r.blocks {
 		if r.device.Torn(uint8(b)) {

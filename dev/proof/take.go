@@ -92,19 +92,29 @@ func orNil(err error) error {
 
 // put puts the host's side of a launch on its stream.
 func (r *Runner) put(kind oracle.Kind, o program.Op, step Step) {
-	r.device.Put(oracle.Node{Kind: kind, Stream: r.handles[o.Stream], Op: int16(step.Op), Aborted: o.Kind == program.Abort, Unfenced: o.IsRecord(),
-		Reads: oracle.Set(o.Uses() &^ o.Changes()), Writes: oracle.Set(o.Changes())})
+	r.device.Put(Node(kind, o, int16(step.Op), r.handles[o.Stream]))
 }
 
-func (r *Runner) prepare(o program.Op, step Step) error {
-	r.uses = r.uses[:0]
+// Node is a node of the host's side of a launch or a recorded use.
+func Node(kind oracle.Kind, o program.Op, op int16, stream uint8) oracle.Node {
+	return oracle.Node{Kind: kind, Stream: stream, Op: op, Aborted: o.Kind == program.Abort, Unfenced: o.IsRecord(),
+		Reads: oracle.Set(o.Uses() &^ o.Changes()), Writes: oracle.Set(o.Changes())}
+}
+
+// AppendUses appends what a launch uses.
+func AppendUses(uses []core.Use, o program.Op, blocks []core.Block) []core.Use {
 	for b := range o.Uses().All() {
 		access := core.Read
 		if o.Writes.Has(b) {
 			access = core.Write
 		}
-		r.uses = append(r.uses, core.Use{Block: r.blocks[b].ID, Access: access})
+		uses = append(uses, core.Use{Block: blocks[b].ID, Access: access})
 	}
+	return uses
+}
+
+func (r *Runner) prepare(o program.Op, step Step) error {
+	r.uses = AppendUses(r.uses[:0], o, r.blocks)
 	t, err := r.resource.PrepareUse(ctx, core.UseRequest{Stream: r.leases[o.Stream].ID(), Uses: r.uses})
 	if step.Phase == Refused {
 		if !errors.Is(err, core.ErrStreamMisuse) {

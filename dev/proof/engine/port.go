@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
-	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
 // port is a device that runs nothing: it notes where events are recorded in the

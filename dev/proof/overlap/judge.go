@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/interleave"
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
+	"github.com/fencepost-gpu/fencepost/dev/proof/program"
 )
 
 // settleTime is how long the runtime may take to close. It has nothing to wait
@@ -42,10 +43,10 @@ func (x *execution) finish() error {
 		op += int16(len(calls))
 	}
 	for i := range x.open {
-		x.do(Call{Kind: Finish, Which: uint8(i)}, op)
+		x.do(program.Op{Kind: program.Finish, Block: uint8(i)}, op)
 	}
 	for b := range x.live.All() {
-		x.do(Call{Kind: Free, Which: b}, op)
+		x.do(program.Op{Kind: program.Free, Block: b}, op)
 		op++
 	}
 	v := x.gate.History.Judge()
@@ -109,8 +110,9 @@ func (x *execution) close() error {
 	if err := x.resource.ReapPending(ctx); err != nil {
 		return err
 	}
-	if s := x.resource.Stats(); s.Outstanding().Blocks != 0 || s.OpenIntents != 0 || s.Poisoned != 0 || s.Failures > x.refused || s.Underflows != 0 {
-		return fmt.Errorf("the books at the end: %+v", s)
+	s := x.resource.Stats()
+	if err := proof.CheckBooks(&s, min(s.Failures, x.refused)); err != nil { // a refusal need not count as a failure
+		return err
 	}
 	if err := x.closePool(); err != nil {
 		return err
