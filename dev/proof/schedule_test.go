@@ -35,7 +35,7 @@ func shape(h *oracle.History) string {
 
 // What the reduced schedules lead to is all that the interleavings lead to.
 func TestNoInterleavingLeadsElsewhere(t *testing.T) {
-	r, err := NewRunner(3)
+	r, err := NewRunner(Config{Streams: 3})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func (r *Runner) step(p program.Program, step Step) error {
 		return r.free(o.Block, int(step.Op))
 	case o.Kind == program.Sync:
 		d.Execute(r.handles[o.Stream])
-		return r.streams.Synchronize(ctx, r.leases[o.Stream].ID())
+		return r.Streams.Synchronize(ctx, r.leases[o.Stream].ID())
 	case o.Kind == program.GiveUp:
 		return r.giveUp(o.Stream)
 	case o.Kind == program.Reap:
@@ -53,7 +53,7 @@ func (r *Runner) alloc(o program.Op, op uint8) error {
 	if r.pool != nil {
 		r.pool.allocating(o, r.handles[o.Stream])
 	}
-	b, err := r.resource.Allocate(ctx, core.Request{Bytes: device.Unit * uint64(max(1, o.Units)), Stream: r.leases[o.Stream].ID(), Isolated: r.isolated})
+	b, err := r.resource.Allocate(ctx, core.Request{Bytes: device.Unit * uint64(max(1, o.Units)), Stream: r.leases[o.Stream].ID(), Isolated: r.config.Over == Isolated})
 	if refused, err := r.pool.refuses(err, op, o.Units); refused {
 		r.refused++
 		return err
@@ -63,7 +63,7 @@ func (r *Runner) alloc(o program.Op, op uint8) error {
 		return err
 	}
 	switch {
-	case r.isolated:
+	case r.config.Over == Isolated:
 		r.device.Locate(b.ID.Ptr, b.Bytes)
 	case r.pool != nil:
 		return r.pool.allocated(&b, r.handles[o.Stream])

@@ -16,14 +16,10 @@ import (
 
 // execution is one execution of a program: a runtime of its own.
 type execution struct {
-	program  Program
-	gate     *gate
-	streams  *cuda.StreamPool
-	resource resource
-	// front is where blocks are allocated and freed: the backend, or entry over it, which enters the
-	// quick path. beforeEntry is what that had counted when the set-up had ended.
-	front       core.Resource
-	entry       *proof.Entry
+	*proof.Runtime
+	program Program
+	gate    *gate
+	// beforeEntry is what the entry of the quick path had counted when the set-up had ended.
 	beforeEntry proof.Quickly
 	// before is what the pool had done when the set-up had ended, refusals the allocations that it
 	// refused later.
@@ -39,13 +35,6 @@ type execution struct {
 	fault error
 }
 
-// resource is a resource of the fence engine.
-type resource interface {
-	core.Resource
-	TrimPool(keep uint64) error
-	Close(context.Context) error
-}
-
 // openLaunch is a launch of the set-up that a goroutine may end.
 type openLaunch struct {
 	ticket core.Ticket
@@ -58,13 +47,9 @@ type openLaunch struct {
 func newExecution(p Program) (*execution, error) {
 	x := &execution{program: p, gate: newGate()}
 	var err error
-	if x.streams, err = cuda.NewStreamPool(x.gate, cuda.StreamPoolConfig{}); err != nil {
+	if x.Runtime, err = proof.NewRuntime(x.gate, x.over(), cuda.StreamPoolConfig{}); err != nil {
 		return nil, err
 	}
-	if x.resource, err = x.newResource(); err != nil {
-		return nil, err
-	}
-	x.enter()
 	for s := range uint8(Adopted + 1) {
 		l, err := x.lease(s)
 		if err != nil {
@@ -75,27 +60,22 @@ func newExecution(p Program) (*execution, error) {
 	return x, nil
 }
 
-func (x *execution) newResource() (resource, error) {
+// over is where the blocks come from. Of the runtime's own pool the gate is told.
+func (x *execution) over() proof.Memory {
 	if !x.program.pooled() {
-		return cuda.NewAsyncResource(x.gate, x.streams, cuda.AsyncConfig{ReapInterval: -1})
+		return proof.DriverPool
 	}
 	x.gate.Hosted = true
 	interleave.Watch(x.gate)
-	return cuda.NewPoolResource(x.gate, x.streams, cuda.PoolConfig{Limit: proof.PoolPages * device.PageBytes, ReapInterval: -1})
-}
-
-// enter puts the layer over the backend that enters the quick path, if the program asks for that.
-func (x *execution) enter() {
-	x.front = x.resource
 	if x.program.Entered {
-		x.entry = proof.Enter(x.resource)
-		x.front = x.entry
+		return proof.OwnPoolQuickly
 	}
+	return proof.OwnPool
 }
 
 func (x *execution) lease(s uint8) (*cuda.Lease, error) {
 	if s != Adopted {
-		return x.streams.Acquire(context.Background(), "check")
+		return x.Streams.Acquire(context.Background(), "check")
 	}
 	if !x.program.has(func(c program.Op) bool { return c.Stream == Adopted }) {
 		return nil, nil //nolint:nilnil // an unused stream is made for nobody
@@ -104,7 +84,7 @@ func (x *execution) lease(s uint8) (*cuda.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	return x.streams.Adopt(handle, "check")
+	return x.Streams.Adopt(handle, "check")
 }
 
 func (x *execution) handle(s uint8) uint8 { return uint8(x.leases[s].Handle()) }
@@ -116,10 +96,8 @@ func (x *execution) prepare() (bodies []func()) {
 		x.do(c, op)
 		op++
 	}
-	x.before, x.gate.reused, x.refusals = x.resource.Stats().OwnPool, proof.Moves{}, 0
-	if x.entry != nil {
-		x.beforeEntry = x.entry.Quickly()
-	}
+	x.before, x.gate.reused, x.refusals = x.Backend.Stats().OwnPool, proof.Moves{}, 0
+	x.beforeEntry = x.Quickly()
 	for _, calls := range x.program.Threads {
 		first := op
 		bodies = append(bodies, func() {
@@ -150,7 +128,7 @@ func (x *execution) call(c program.Op, op int16) (err error) {
 		if x.blocks[c.Block].ID.Generation == 0 {
 			return nil // its allocation was refused
 		}
-		if _, err = x.front.Deallocate(ctx, x.blocks[c.Block].ID); err == nil {
+		if _, err = x.Front.Deallocate(ctx, x.blocks[c.Block].ID); err == nil {
 			x.live &^= 1 << c.Block
 		}
 	case program.Launch, program.Abort, program.Open:
@@ -161,13 +139,13 @@ func (x *execution) call(c program.Op, op int16) (err error) {
 		end := x.node(oracle.End, c, op)
 		x.gate.put(end.Stream, x.node(oracle.Begin, c, op), x.node(oracle.Work, c, op), end)
 		x.gate.own().finishing = &end
-		err = x.resource.RecordUse(ctx, x.blocks[c.Block].ID, x.leases[c.Stream].ID())
+		err = x.Backend.RecordUse(ctx, x.blocks[c.Block].ID, x.leases[c.Stream].ID())
 	case program.ReapDone, program.Peek:
-		return x.resource.ReapPending(ctx)
+		return x.Backend.ReapPending(ctx)
 	case program.Trim:
-		return x.resource.TrimPool(0)
+		return x.Backend.TrimPool(0)
 	case program.Sync:
-		err = x.streams.Synchronize(ctx, x.leases[c.Stream].ID())
+		err = x.Streams.Synchronize(ctx, x.leases[c.Stream].ID())
 	case program.Release:
 		handle := x.handle(c.Stream)
 		if err = x.leases[c.Stream].Release(); err == nil {
@@ -178,7 +156,7 @@ func (x *execution) call(c program.Op, op int16) (err error) {
 }
 
 func (x *execution) alloc(ctx context.Context, c program.Op) error {
-	b, err := x.front.Allocate(ctx, core.Request{Bytes: device.Unit * uint64(max(1, c.Units)), Stream: x.leases[c.Stream].ID()})
+	b, err := x.Front.Allocate(ctx, core.Request{Bytes: device.Unit * uint64(max(1, c.Units)), Stream: x.leases[c.Stream].ID()})
 	if err != nil {
 		return x.unlessDue(err, c)
 	}
@@ -207,7 +185,7 @@ func (x *execution) launch(ctx context.Context, c program.Op, op int16) error {
 			return nil // its allocation was refused
 		}
 	}
-	ticket, err := x.resource.PrepareUse(ctx, core.UseRequest{Stream: x.leases[c.Stream].ID(), Uses: proof.AppendUses(nil, c, x.blocks[:])})
+	ticket, err := x.Backend.PrepareUse(ctx, core.UseRequest{Stream: x.leases[c.Stream].ID(), Uses: proof.AppendUses(nil, c, x.blocks[:])})
 	if err != nil {
 		return x.unlessDue(err, c)
 	}
@@ -234,12 +212,12 @@ func (x *execution) endOpen(ctx context.Context, l *openLaunch, kind program.Kin
 	l.ended = true
 	x.gate.begin(underWay{op: l.op})
 	if kind == program.Cancel {
-		return x.resource.AbortUse(ctx, l.ticket)
+		return x.Backend.AbortUse(ctx, l.ticket)
 	}
 	end := x.node(oracle.End, l.call, l.op)
 	x.gate.put(end.Stream, end)
 	x.gate.own().finishing = &end
-	return x.resource.FinishUse(ctx, l.ticket)
+	return x.Backend.FinishUse(ctx, l.ticket)
 }
 
 // unlessDue is nil for an error that the program gives cause for.

@@ -72,7 +72,7 @@ func (x *execution) closePool() error {
 	if !x.program.pooled() {
 		return nil
 	}
-	if err := x.resource.TrimPool(0); err != nil {
+	if err := x.Backend.TrimPool(0); err != nil {
 		return err
 	}
 	for b := range x.blocks {
@@ -88,18 +88,10 @@ func (x *execution) closePool() error {
 
 // moves is what the pool did since the set-up.
 func (x *execution) moves() proof.Moves {
-	m, now := x.gate.reused, x.resource.Stats().OwnPool
+	m, now := x.gate.reused, x.Backend.Stats().OwnPool
 	m.NoteSince(&x.before, &now)
 	m.Refusals = min(1, x.refusals)
 	return m
-}
-
-// quickly is what the quick path served and declined since the set-up.
-func (x *execution) quickly() proof.Quickly {
-	if x.entry == nil {
-		return proof.Quickly{}
-	}
-	return x.entry.Quickly().Since(x.beforeEntry)
 }
 
 // close lets the device execute all and looks whether everything came back.
@@ -107,10 +99,10 @@ func (x *execution) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
 	defer cancel()
 	x.gate.Finish()
-	if err := x.resource.ReapPending(ctx); err != nil {
+	if err := x.Backend.ReapPending(ctx); err != nil {
 		return err
 	}
-	s := x.resource.Stats()
+	s := x.Backend.Stats()
 	if err := proof.CheckBooks(&s, min(s.Failures, x.refused)); err != nil { // a refusal need not count as a failure
 		return err
 	}
@@ -126,10 +118,10 @@ func (x *execution) close() error {
 	}
 	x.gate.closing = true
 	interleave.End()
-	if err := errors.Join(x.resource.Close(ctx), x.streams.Close(ctx)); err != nil {
+	if err := errors.Join(x.Backend.Close(ctx), x.Streams.Close(ctx)); err != nil {
 		return err
 	}
-	if n := x.streams.Stats().Events; n != 0 || x.gate.alive != 0 {
+	if n := x.Streams.Stats().Events; n != 0 || x.gate.alive != 0 {
 		return fmt.Errorf("%d events are left on streams, %d on the device", n, x.gate.alive)
 	}
 	return nil
