@@ -18,10 +18,7 @@ proof: ## long tests at their whole bounds: fences, mutants, planted races, lock
 
 generate: ## write the generated pages, boards and manifests
 	@go test ./telemetry/metrics -run TestGoldenExposition -update >/dev/null
-	@go -C dev run ./boards/write
-	@go -C dev run ./tools/metrics
-	@go -C dev run ./tools/traces
-	@go -C dev run ./eval/corpus/table
+	@go -C dev generate ./...
 	@go -C tools/kubernetes run ./generate
 
 lint: ## golangci-lint

@@ -2,7 +2,7 @@ package boards
 
 // Alert is one alerting rule.
 type Alert struct {
-	// Name begins with Fencepost. RunbookPage has a section of that name.
+	// Name begins with Fencepost. OperatePage has a section of that name.
 	Name string
 	// Expr has no variables: each runtime alerts for itself.
 	Expr string
@@ -48,7 +48,7 @@ func Alerts() []Alert {
 		{Name: "FencepostDegraded", For: "5m", KeepFiring: "15m", Severity: Warning, Board: "guard", Scene: "misuse",
 			Expr:        lowest(`gpumem_health{state="degraded"}`) + ` == 1`,
 			Summary:     "Something is wrong: " + on,
-			Description: "The runtime works and says that it is degraded" + reasons + ". " + healthPage + " says what each reason means."},
+			Description: "The runtime works and says that it is degraded" + reasons + ". " + OperatePage + " says what each reason means."},
 		{Name: "FencepostMemoryCorrupt", KeepFiring: "15m", Severity: Critical, Board: "guard", Scene: "corrupt",
 			Expr:        findings(`kind=~"` + corrupting + `"`),
 			Summary:     "Memory is corrupt or may be: {{ $value }} of {{ $labels.kind }}, " + on,

@@ -32,7 +32,7 @@ const (
 	matchDevice  = matchProcess + `, device=~"$device"`
 )
 
-// object is one of JSON.
+// object is a JSON object.
 type object = map[string]any
 
 var datasource = &common.DataSourceRef{Type: new("prometheus"), Uid: new("${datasource}")}

@@ -17,7 +17,7 @@ var guard = Board{
 		{Title: "Why not well", Kind: StateTimeline, Unit: units.Short, Width: 12, None: "none",
 			Shows:   "Which reasons there were, and how many runtimes had each. A reason holds for some minutes after it was last seen.",
 			Bad:     "A reason that stays, or one that many runtimes share since a release.",
-			Do:      healthPage + " says of each reason what it means and what to do.",
+			Do:      OperatePage + " says of each reason what it means and what to do.",
 			Levels:  []Level{{From: 1, Color: "orange"}},
 			Queries: []Query{{Expr: `sum by (reason) (gpumem_health_reasons{@}) > 0`, Legend: "{{reason}}", Proof: moves("misuse", 1, "reason", "findings")}}},
 		{Title: "What cannot be mended without a restart", Kind: TimeSeries, Unit: units.Short, Width: 24, Height: 6,

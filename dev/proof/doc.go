@@ -8,5 +8,5 @@
 // order of execution that is left read the values that the program means.
 //
 // What the tests make of it, and what it proves and does not, is in
-// docs/memory-model.md.
+// dev/proof.md.
 package proof

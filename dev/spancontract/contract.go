@@ -1,6 +1,6 @@
 // Package spancontract is what the spans of package telemetry promise, as data:
 // each kind of span with its parents, attributes, status, links and events.
-// docs/traces.md is made from it, and tests compare spans that were really made with
+// The spans of docs/metrics.md are made from it, and tests compare spans that were really made with
 // it by [Check].
 package spancontract
 
@@ -14,7 +14,7 @@ import (
 // Caller stands for a parent that is no span of this contract: the span of the
 // caller's context. A span may also have no parent then, unless
 // [telemetry.Config].NoRoots is set.
-const Caller telemetry.SpanName = "the caller's span"
+const Caller telemetry.SpanName = "the caller"
 
 // Kind is the kind of every span.
 const Kind = trace.SpanKindInternal

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	named    = "the launch has a name"
-	returned = "the call returns the error of a finding, and there is a Findings"
+	named    = "named"
+	returned = "the call returns the error of a finding"
 	compared = "bytes were compared"
 	known    = "the victim is known"
 	waited   = "for each wait across streams whose cause was sampled"
-	typed    = "there is a typed error"
-	lonely   = "has no span of its own: because the request is not sampled, or none is made of such calls"
+	typed    = "typed"
+	lonely   = "has no span of its own"
 )
 
 var (

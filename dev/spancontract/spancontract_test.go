@@ -74,7 +74,7 @@ func TestTheCheckSeesABrokenSpan(t *testing.T) {
 		"the status is Ok":               func(s *tracetest.SpanStub) { s.Status.Code = codes.Ok },
 		"error.type is missing":          func(s *tracetest.SpanStub) { s.Status.Code = codes.Error },
 		"error.type without a failure":   func(s *tracetest.SpanStub) { s.Attributes = append(s.Attributes, telemetry.AttrErrorType.String("x")) },
-		"the parent is the caller's":     func(s *tracetest.SpanStub) { s.Parent = trace.SpanContext{} },
+		"the parent is the caller":       func(s *tracetest.SpanStub) { s.Parent = trace.SpanContext{} },
 		"a link to \"gpumem.alloc\"":     func(s *tracetest.SpanStub) { s.Links = []sdktrace.Link{{SpanContext: s.Parent}} },
 		"a link to \"\"":                 func(s *tracetest.SpanStub) { s.Links = []sdktrace.Link{{}} },
 		"an event gpumem.finding":        func(s *tracetest.SpanStub) { s.Events = []sdktrace.Event{{Name: "gpumem.finding", Time: time.Now()}} },

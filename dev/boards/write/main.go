@@ -1,5 +1,5 @@
 // Command write writes the generated files of dashboards/. It is run in
-// dev/.
+// dev/boards, by go generate.
 package main
 
 import (
@@ -23,8 +23,8 @@ func run() error {
 		return err
 	}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.FromSlash("../"+name), text, 0o644); err != nil { //nolint:gosec // checked in, for everybody to read
-			return fmt.Errorf("%w: run me in dev/", err)
+		if err := os.WriteFile(filepath.FromSlash("../../"+name), text, 0o644); err != nil { //nolint:gosec // checked in, for everybody to read
+			return fmt.Errorf("%w: run me in dev/boards", err)
 		}
 	}
 	return nil

@@ -131,14 +131,14 @@ func TestTheTableIsWhatTheCorpusSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, err := os.ReadFile("../../../docs/guard-corpus.md")
+	kept, err := os.ReadFile(Page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := strings.Split(Document(simResults(t), recorded), "\n")
 	for i, line := range strings.Split(string(kept), "\n") {
 		if i >= len(want) || line != want[i] {
-			t.Fatalf("docs/guard-corpus.md is stale from line %d (run \"go -C dev run ./eval/corpus/table\" in the root):\n%s\n%s", i+1, line, want[min(i, len(want)-1)])
+			t.Fatalf("dev/corpus.md is stale from line %d (make generate):\n%s\n%s", i+1, line, want[min(i, len(want)-1)])
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Package corpus holds small programs over the public API that judge the debug
 // guard: programs with a planted memory bug, the same programs without it, and
 // clean programs that look suspicious. They run on the simulated device and on
-// a GPU, at every tier of the guard; docs/guard-corpus.md is the table of what
+// a GPU, at every tier of the guard; dev/corpus.md is the table of what
 // was found.
 //
 // # A case
@@ -35,4 +35,6 @@
 // granules that memory is mapped in, and what reaches farther aims at a block
 // of the program's own. A program that loses the device by design says so and
 // gets a process of its own there.
+//
+//go:generate go run ./table
 package corpus

@@ -23,7 +23,10 @@ func (rs results) of(c Case, variant, tier string) (Result, bool) {
 	return r, ok
 }
 
-// Document is docs/guard-corpus.md, made of results of the simulated device and
+// Page is the document, from the folder of this package.
+const Page = "../../corpus.md"
+
+// Document is dev/corpus.md, made of results of the simulated device and
 // of recorded ones.
 func Document(simulated, recorded []Result) string {
 	d := document{sim: index(simulated), gpu: index(recorded), recorded: recorded}
@@ -39,7 +42,7 @@ func Document(simulated, recorded []Result) string {
 
 const heading = `# The guard's corpus
 
-<!-- Made by "go -C dev run ./eval/corpus/table"; a test compares. Do not edit. -->
+<!-- Made by "make generate"; a test compares. Do not edit. -->
 
 Small programs over the public API with planted bugs, the same programs without them (the twins), and clean programs that look
 suspicious: package ` + "`dev/eval/corpus`" + `. Each runs at every tier of the debug guard.

@@ -1,5 +1,5 @@
 // Package lockorder demands that the product takes its locks in the order that
-// docs/architecture.md has written down. A build with an overlay records, for every
+// dev/proof.md has written down. A build with an overlay records, for every
 // lock, which others its goroutine holds when it asks for it: so two goroutines need
 // not meet for an order to be noticed that can deadlock. It is the idea of the Linux
 // kernel's lock validator (lockdep): locks have classes, and what is judged is the

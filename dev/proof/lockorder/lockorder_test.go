@@ -33,7 +33,7 @@ func TestLocksAreTakenInTheWrittenOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	document, err := os.ReadFile(filepath.Join(root, "dev", "proof.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestLocksAreTakenInTheWrittenOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if gone := order.Stale(classes); len(gone) > 0 {
-		t.Errorf("docs/architecture.md lists what is no lock: %q", gone)
+		t.Errorf("dev/proof.md lists what is no lock: %q", gone)
 	}
 	dir := t.TempDir()
 	replaced, err := files.Write(root, dir)

@@ -1,6 +1,6 @@
-// Command table writes docs/guard-corpus.md: it runs the corpus on simulated
-// devices and adds what dev/eval/corpus/testdata/gpu.jsonl has of a GPU. It is
-// run in dev/.
+// Command table writes dev/corpus.md: it runs the corpus on simulated devices and
+// adds what testdata/gpu.jsonl has of a GPU. It is run in the folder of package
+// corpus, by go generate.
 package main
 
 import (
@@ -19,7 +19,7 @@ func main() {
 }
 
 func write(ctx context.Context) error {
-	recorded, err := corpus.Recorded("eval/corpus/testdata/gpu.jsonl")
+	recorded, err := corpus.Recorded("testdata/gpu.jsonl")
 	if err != nil {
 		return err
 	}
@@ -27,5 +27,5 @@ func write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile("../docs/guard-corpus.md", []byte(corpus.Document(simulated, recorded)), 0o644) //nolint:gosec // a page for everybody
+	return os.WriteFile(corpus.Page, []byte(corpus.Document(simulated, recorded)), 0o644) //nolint:gosec // a page for everybody
 }

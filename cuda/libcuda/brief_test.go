@@ -1,4 +1,4 @@
-package loadtext_test
+package libcuda_test
 
 import (
 	"errors"
@@ -8,13 +8,21 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
-	"github.com/fencepost-gpu/fencepost/internal/loadtext"
 )
+
+func brief(t *testing.T, err error) string {
+	t.Helper()
+	e, ok := errors.AsType[*libcuda.LoadError](err)
+	if !ok {
+		t.Fatalf("got %v", err)
+	}
+	return e.Brief()
+}
 
 func TestALibraryThatIsNotThereIsNamedOnce(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "libcuda.so.1")
 	_, err := libcuda.LoadPath(missing)
-	if got, want := loadtext.Brief(err), "no CUDA driver here: "+missing+" not found"; got != want {
+	if got, want := brief(t, err), "no CUDA driver here: "+missing+" not found"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -25,17 +33,14 @@ func TestALibraryThatIsThereAndCannotBeLoadedIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := libcuda.LoadPath(broken)
-	if got := loadtext.Brief(err); !strings.Contains(got, broken) || strings.Contains(got, "not found") {
+	if got := brief(t, err); !strings.Contains(got, broken) || strings.Contains(got, "not found") {
 		t.Errorf("got %q", got)
 	}
 }
 
 func TestLaterFailuresKeepTheirTextWithoutTheHelp(t *testing.T) {
 	err := &libcuda.LoadError{Stage: libcuda.StageInit, Path: "libcuda.so.1", Text: "cuInit: no device", Help: "look"}
-	if got, want := loadtext.Brief(err), "no CUDA driver here: libcuda.so.1: cuInit: no device"; got != want {
+	if got, want := brief(t, err), "no CUDA driver here: libcuda.so.1: cuInit: no device"; got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-	if got := loadtext.Brief(errors.New("other")); got != "other" {
-		t.Errorf("got %q", got)
 	}
 }

@@ -1,10 +1,9 @@
-// Package sizes renders sizes for people.
-package sizes
+package terminal
 
 import "fmt"
 
-// Text renders a number of bytes with one decimal of a binary unit: "1.5 GiB".
-func Text(n uint64) string {
+// Size is a number of bytes with one decimal of a binary unit: "1.5 GiB".
+func Size(n uint64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	v, i := float64(n), 0
 	for v >= 1024 && i < len(units)-1 {

@@ -1,7 +1,4 @@
-// Package shelf hands out the files of a folder by number. Nobody names a path:
-// the numbers are those of files that were listed, whose names are of a known
-// form, and what is no regular file of a bounded size is not there.
-package shelf
+package operators
 
 import (
 	"cmp"
@@ -13,11 +10,11 @@ import (
 	"sync"
 )
 
-// most is how many files are listed, the newest.
-const most = 64
+// maxListed is how many files are listed, the newest.
+const maxListed = 64
 
-// Form is a sort of files.
-type Form struct {
+// fileForm is a sort of files.
+type fileForm struct {
 	// Name tells the forms apart, and Download is what a file is called that was
 	// fetched, whatever it is called here.
 	Name, Download string
@@ -28,33 +25,35 @@ type Form struct {
 	MaxBytes int64
 }
 
-// Shelf is a folder of files. It is safe for concurrent use.
-type Shelf struct {
+// fileList hands out the files of a folder by number: a client names no path. The
+// numbers are those of files that were listed, whose names are of a known form, and
+// what is no regular file of a bounded size is not there. It is safe for concurrent use.
+type fileList struct {
 	dir   string
-	forms []Form
+	forms []fileForm
 
 	mu      sync.Mutex
 	numbers map[string]int // of the names listed last
 	last    int
 }
 
-// New returns the shelf of a folder, which need not be there yet.
-func New(dir string, forms ...Form) *Shelf {
-	return &Shelf{dir: dir, forms: forms, numbers: map[string]int{}}
+// newFileList lists a folder, which need not be there yet.
+func newFileList(dir string, forms ...fileForm) *fileList {
+	return &fileList{dir: dir, forms: forms, numbers: map[string]int{}}
 }
 
-// File is one that is listed.
-type File struct {
+// numberedFile is one that is listed.
+type numberedFile struct {
 	// Index is the file's number for as long as it is listed. It is never that of
 	// another one.
 	Index int
 	Name  string
-	Form  Form
+	Form  fileForm
 	Bytes int64
 }
 
-// List is the newest files, newest first.
-func (s *Shelf) List() ([]File, error) {
+// list is the newest files, newest first.
+func (s *fileList) list() ([]numberedFile, error) {
 	root, err := os.OpenRoot(s.dir)
 	if errors.Is(err, fs.ErrNotExist) { // nothing was written yet
 		return nil, nil
@@ -67,35 +66,35 @@ func (s *Shelf) List() ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	var files []File
+	var files []numberedFile
 	for _, e := range entries {
 		if form, ok := s.form(e.Name()); ok && e.Type().IsRegular() {
 			if info, err := root.Lstat(e.Name()); err == nil && form.takes(info) { // else it is gone
-				files = append(files, File{Name: e.Name(), Form: form, Bytes: info.Size()})
+				files = append(files, numberedFile{Name: e.Name(), Form: form, Bytes: info.Size()})
 			}
 		}
 	}
-	slices.SortFunc(files, func(a, b File) int { return strings.Compare(b.Name, a.Name) })
-	files = files[:min(len(files), most)]
+	slices.SortFunc(files, func(a, b numberedFile) int { return strings.Compare(b.Name, a.Name) })
+	files = files[:min(len(files), maxListed)]
 	s.number(files)
 	return files, nil
 }
 
-func (s *Shelf) form(name string) (Form, bool) {
-	i := slices.IndexFunc(s.forms, func(f Form) bool { return f.Is(name) })
+func (s *fileList) form(name string) (fileForm, bool) {
+	i := slices.IndexFunc(s.forms, func(f fileForm) bool { return f.Is(name) })
 	if i < 0 {
-		return Form{}, false
+		return fileForm{}, false
 	}
 	return s.forms[i], true
 }
 
-func (f *Form) takes(info fs.FileInfo) bool {
+func (f *fileForm) takes(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && info.Size() <= f.MaxBytes
 }
 
 // number gives new files numbers, the oldest the lowest, and forgets those that
 // are listed no more.
-func (s *Shelf) number(files []File) {
+func (s *fileList) number(files []numberedFile) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	numbers := make(map[string]int, len(files))
@@ -111,37 +110,37 @@ func (s *Shelf) number(files []File) {
 	s.numbers = numbers
 }
 
-// Open opens the file of a number that [Shelf.List] told. Its size is what may be
+// open opens the file of a number that list told. Its size is what may be
 // read of it. The error of one that was not listed, is gone, or is no file that
 // would be listed now, matches [fs.ErrNotExist].
-func (s *Shelf) Open(index int) (*os.File, File, error) {
+func (s *fileList) open(index int) (*os.File, numberedFile, error) {
 	name := s.name(index)
 	form, ok := s.form(name)
 	if !ok {
-		return nil, File{}, fs.ErrNotExist
+		return nil, numberedFile{}, fs.ErrNotExist
 	}
 	root, err := os.OpenRoot(s.dir)
 	if err != nil {
-		return nil, File{}, err
+		return nil, numberedFile{}, err
 	}
 	defer root.Close()
 	named, err := root.Lstat(name)
 	if err != nil || !form.takes(named) {
-		return nil, File{}, cmp.Or(err, fs.ErrNotExist)
+		return nil, numberedFile{}, cmp.Or(err, fs.ErrNotExist)
 	}
 	f, err := root.Open(name)
 	if err != nil {
-		return nil, File{}, err
+		return nil, numberedFile{}, err
 	}
 	// What was opened is what was looked at, and no link that took its place.
 	opened, err := f.Stat()
 	if err != nil || !os.SameFile(named, opened) || !form.takes(opened) {
-		return nil, File{}, errors.Join(cmp.Or(err, fs.ErrNotExist), f.Close())
+		return nil, numberedFile{}, errors.Join(cmp.Or(err, fs.ErrNotExist), f.Close())
 	}
-	return f, File{Index: index, Name: name, Form: form, Bytes: opened.Size()}, nil
+	return f, numberedFile{Index: index, Name: name, Form: form, Bytes: opened.Size()}, nil
 }
 
-func (s *Shelf) name(index int) string {
+func (s *fileList) name(index int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, n := range s.numbers {

@@ -1,4 +1,4 @@
-package shelf_test
+package operators
 
 import (
 	"errors"
@@ -9,12 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/fencepost-gpu/fencepost/internal/operators/shelf"
 )
 
-func of(dir string) *shelf.Shelf {
-	return shelf.New(dir, shelf.Form{Name: "note", Download: "note.txt", MaxBytes: 100, Is: func(name string) bool { return strings.HasPrefix(name, "n-") }})
+func notesIn(dir string) *fileList {
+	return newFileList(dir, fileForm{Name: "note", Download: "note.txt", MaxBytes: 100, Is: func(name string) bool { return strings.HasPrefix(name, "n-") }})
 }
 
 func write(t *testing.T, dir, name string, bytes int) {
@@ -24,18 +22,18 @@ func write(t *testing.T, dir, name string, bytes int) {
 	}
 }
 
-func list(t *testing.T, s *shelf.Shelf) []shelf.File {
+func list(t *testing.T, s *fileList) []numberedFile {
 	t.Helper()
-	files, err := s.List()
+	files, err := s.list()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return files
 }
 
-func refused(t *testing.T, s *shelf.Shelf, index int, why string) {
+func refused(t *testing.T, s *fileList, index int, why string) {
 	t.Helper()
-	f, _, err := s.Open(index)
+	f, _, err := s.open(index)
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%s: number %d: %v", why, index, err)
 	}
@@ -46,11 +44,11 @@ func refused(t *testing.T, s *shelf.Shelf, index int, why string) {
 
 func TestFilesAreListedNewestFirstAndFetchedByNumber(t *testing.T) {
 	dir := t.TempDir()
-	s := of(filepath.Join(dir, "later"))
+	s := notesIn(filepath.Join(dir, "later"))
 	if files := list(t, s); len(files) != 0 {
 		t.Errorf("a folder that is not there has %+v", files)
 	}
-	s = of(dir)
+	s = notesIn(dir)
 	refused(t, s, 1, "nothing was listed")
 	write(t, dir, "n-1", 10)
 	write(t, dir, "n-2", 20)
@@ -59,7 +57,7 @@ func TestFilesAreListedNewestFirstAndFetchedByNumber(t *testing.T) {
 	if len(files) != 2 || files[0].Name != "n-2" || files[0].Index != 2 || files[0].Bytes != 20 || files[1].Index != 1 {
 		t.Fatalf("%+v", files)
 	}
-	f, file, err := s.Open(1)
+	f, file, err := s.open(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +74,7 @@ func TestFilesAreListedNewestFirstAndFetchedByNumber(t *testing.T) {
 // another file for it.
 func TestANumberIsNeverAnotherFiles(t *testing.T) {
 	dir := t.TempDir()
-	s := of(dir)
+	s := notesIn(dir)
 	write(t, dir, "n-1", 1)
 	write(t, dir, "n-2", 2)
 	list(t, s)
@@ -111,7 +109,7 @@ func TestWhatIsNoPlainFileIsNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, dir, "n-large", 101)
-	s := of(dir)
+	s := notesIn(dir)
 	if files := list(t, s); len(files) != 1 || files[0].Name != "n-0" {
 		t.Fatalf("%+v", files)
 	}
@@ -144,12 +142,12 @@ func TestTheListIsBounded(t *testing.T) {
 	for i := range 200 {
 		write(t, dir, fmt.Sprintf("n-%04d", i), 1)
 	}
-	s := of(dir)
+	s := notesIn(dir)
 	files := list(t, s)
 	if len(files) != 64 || files[0].Name != "n-0199" || files[63].Name != "n-0136" {
 		t.Fatalf("%d files, from %v to %v", len(files), files[0], files[len(files)-1])
 	}
-	if f, _, err := s.Open(files[63].Index); err != nil {
+	if f, _, err := s.open(files[63].Index); err != nil {
 		t.Error(err)
 	} else {
 		_ = f.Close()
