@@ -252,7 +252,7 @@ func TestAFindingWithoutALaunchReachesTheRequestOfItsVictim(t *testing.T) {
 // A misuse that its call is told of has one span in that call's trace, and not another
 // as a finding.
 func TestARefusedMisuseInARequestThatIsNotSampledIsToldOnce(t *testing.T) {
-	for policy, want := range map[string]telemetry.SpanName{fencepost.PolicyRefuse: telemetry.SpanFailure, fencepost.PolicyReport: telemetry.SpanFinding} {
+	for policy, want := range map[fencepost.GuardPolicy]telemetry.SpanName{fencepost.PolicyRefuse: telemetry.SpanFailure, fencepost.PolicyReport: telemetry.SpanFinding} {
 		c := newCulprit(t, fencepost.Config{Guard: "sample", GuardPolicy: policy})
 		ctx := c.request("culprit", false)
 		b := c.allocate(ctx, "victim")

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/internal/findings"
 	"github.com/fencepost-gpu/fencepost/internal/repo/boards"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -114,7 +114,7 @@ func TestEveryMetricIsShownOrLeftOutForAReason(t *testing.T) {
 
 func TestWhatAlertsCallCorruptIsWhatThePolicyStopsFor(t *testing.T) {
 	var kinds []string
-	for _, k := range fencepost.StopKinds() {
+	for _, k := range findings.StopKinds() {
 		kinds = append(kinds, string(k))
 	}
 	if rules := read(t, "dashboards/rules/fencepost.yaml"); !strings.Contains(rules, `kind=~"`+strings.Join(kinds, "|")+`"`) {

@@ -18,7 +18,7 @@ func guardScenes() []scene {
 
 func actHunt(ctx context.Context, p *player) error {
 	mode := "hunt"
-	return p.rt.SwitchGuard(ctx, fencepost.GuardChange{Mode: &mode})
+	return p.rt.SwitchGuard(ctx, fencepost.GuardChange{Mode: (*fencepost.GuardMode)(&mode)})
 }
 
 func quarantining(_ *player, cfg *fencepost.Config) {
