@@ -80,7 +80,7 @@ const (
 	// PolicyReport reports findings and goes on.
 	PolicyReport GuardPolicy = "report"
 	// PolicyRefuse also refuses a misuse in the call that a caller makes it
-	// with, where there is such a call; see [debugguard.Config.Refuse].
+	// with, where there is such a call; see [debugguard.Advanced.Refuse].
 	PolicyRefuse GuardPolicy = "refuse"
 	// PolicyStop ends the process with exit code 70 upon a finding that is proven and
 	// means that bytes were, or may have been, changed or read behind their owner's back:

@@ -68,7 +68,7 @@ func TestARefusedReservationSaysWhoHoldsTheMemory(t *testing.T) {
 // What the guard held would do, and the device has not passed it: the wait is the
 // job's, not the guard's.
 func TestAReservationKeepsToItsWait(t *testing.T) {
-	rt := e2e.Open(t, fencepost.Config{Resource: fencepost.Async, Budget: 8 << 20, Guard: "hunt", GuardConfig: debugguard.Config{Patience: time.Hour, Hunt: debugguard.HuntConfig{Canaries: -1}}})
+	rt := e2e.Open(t, fencepost.Config{Resource: fencepost.Async, Budget: 8 << 20, Guard: "hunt", GuardConfig: debugguard.Config{Advanced: debugguard.Advanced{Patience: time.Hour, Hunt: debugguard.HuntConfig{Canaries: -1}}}})
 	s := e2e.Lease(t, rt, "stalled")
 	release, err := e2e.Simulated(rt).Hold(s.Handle())
 	e2e.Succeed(t, "holding the stream", err)

@@ -123,7 +123,7 @@ func TestOpenRefusesConfigsThatMeanNothing(t *testing.T) {
 		{"Guard", fencepost.Config{Guard: "paranoid"}},
 		{"Guard", fencepost.Config{Guard: "sample:0"}},
 		{"Guard", fencepost.Config{Guard: "hunt:64"}},
-		{"RedZone", fencepost.Config{GuardConfig: debugguard.Config{RedZone: 1 << 31}}},
+		{"RedZone", fencepost.Config{GuardConfig: debugguard.Config{Advanced: debugguard.Advanced{RedZone: 1 << 31}}}},
 		{"History", fencepost.Config{History: -1}},
 		{"History", fencepost.Config{History: math.MaxInt}},
 		{"Level", fencepost.Config{LogLevel: 9}},

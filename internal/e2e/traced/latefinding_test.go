@@ -133,7 +133,7 @@ var lateLooks = map[string]struct {
 		c.free(ctx, b)
 		return c.found(core.FindingOutOfBoundsWrite)
 	}},
-	"Close, of a block in quarantine": {fencepost.Config{Guard: "hunt", GuardConfig: debugguard.Config{QuarantineAge: time.Hour, UpkeepInterval: -1}}, func(c *culprit, ctx context.Context) core.Finding {
+	"Close, of a block in quarantine": {fencepost.Config{Guard: "hunt", GuardConfig: debugguard.Config{QuarantineAge: time.Hour, Advanced: debugguard.Advanced{UpkeepInterval: -1}}}, func(c *culprit, ctx context.Context) core.Finding {
 		b := c.allocate(ctx, "victim")
 		c.write(ctx, "off_by_one", b, b.ID.Ptr+b.Requested)
 		c.free(ctx, b)

@@ -49,7 +49,7 @@ func (p *program) guarded(seed uint64, rate float64) *debugguard.Resource {
 	p.t.Helper()
 	ops, err := cuda.NewDeviceOps(p.s.Driver, p.s.Streams, guardkernels.Image())
 	must(p.t, err)
-	guard, err := debugguard.New(p.s.Pool, debugguard.Config{Mode: debugguard.Sample, Device: ops, UpkeepInterval: -1, QuarantineAge: -1})
+	guard, err := debugguard.New(p.s.Pool, debugguard.Config{Mode: debugguard.Sample, Device: ops, QuarantineAge: -1, Advanced: debugguard.Advanced{UpkeepInterval: -1}})
 	must(p.t, err)
 	p.s.Runtime, err = core.NewRuntime(core.Parts{Resource: guard})
 	must(p.t, err)
