@@ -302,7 +302,7 @@ func (r *Runtime) Load(name string, image []byte, twins ...sim.Kernel) (*cuda.Mo
 		}
 	}
 	m, err := cuda.LoadModule(r.driver, driver.Image{Name: name, PTX: image})
-	r.ReportSticky("Load", err)
+	r.core.ReportSticky("Load", err)
 	if err != nil {
 		return nil, err
 	}

@@ -17,8 +17,8 @@
 //
 // [Runtime.Do] is the straight way: a stream, memory that is freed whatever
 // happens, and launches that say what they read and write. Under it, and beside it,
-// are stream leases ([Runtime.Streams]), typed memory ([Runtime.Memory]) and the
-// calls of [core.Runtime].
+// are stream leases ([Runtime.Streams]), typed memory ([Runtime.Memory]), launches that
+// other code enqueues ([Runtime.Launch]), and the stack itself ([Runtime.Core]).
 //
 // [NewHandler] serves what operators look at: metrics, health, profile, history
 // and a live view.

@@ -89,7 +89,7 @@ func (cfg HandlerConfig) liveSource(r *Runtime) liveview.Source {
 	return liveview.Source{
 		Name:     r.device.String(),
 		UUID:     r.device.UUID,
-		Resource: r.Resource(),
+		Resource: r.core.Resource(),
 		Holders:  r.budget.Holders,
 		Past:     r.livePast,
 		Health:   r.Health,
@@ -124,7 +124,7 @@ func (r *Runtime) liveStreams() liveview.Streams {
 // liveHistory is the history as it is whenever it is asked for.
 func (r *Runtime) liveHistory() history.Source {
 	return history.Source{Events: r.ring.Events, JSONLines: r.ring.WriteJSON,
-		Resources: []core.Resource{r.Resource()}, Findings: r.findings.Recent}
+		Resources: []core.Resource{r.core.Resource()}, Findings: r.findings.Recent}
 }
 
 // frozenHistory is the history of now, the same in every form.

@@ -90,7 +90,7 @@ func (r *Runtime) ready(checks []func() error) operators.Probe {
 
 func (r *Runtime) newHealthWatch(cfg Config) *health.Watch {
 	return health.New(health.Config{Hold: cfg.HealthHold, Lost: cfg.TelemetryLost, OnHealth: cfg.OnHealth, Logger: cfg.Findings.Logger,
-		Read: r.readHealth, State: func() core.Health { return r.Runtime.Health() }, OnStorm: r.dumpUponStorm})
+		Read: r.readHealth, State: func() core.Health { return r.core.Health() }, OnStorm: r.dumpUponStorm})
 }
 
 func (r *Runtime) dumpUponStorm() {

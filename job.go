@@ -109,7 +109,7 @@ func (r *Runtime) Do(ctx context.Context, name string, work func(*Job) error, op
 // begin reserves memory and leases a stream, in this order: a job that waits
 // for memory holds none. After an error nothing is held.
 func (r *Runtime) begin(ctx context.Context, tag core.Tag, options []JobOption) (*Job, error) {
-	s := &jobState{rt: r.Runtime, pool: r.streams, memory: r.memory, ctx: ctx, tag: tag}
+	s := &jobState{rt: r.core, pool: r.streams, memory: r.memory, ctx: ctx, tag: tag}
 	var o jobOptions
 	for _, option := range options {
 		if option != nil {
@@ -251,7 +251,7 @@ func (r *Runtime) mayFit(ctx context.Context, bytes uint64) (fits, never bool) {
 	_ = r.ReapPending(ctx) // a failure shows in what comes next
 	st := r.Stats()
 	charged := st.Charged - min(st.Charged, st.Quarantined.Bytes)
-	return bytes <= st.Limit-min(st.Limit, charged), bytes > st.Limit || !r.Runtime.Health().OK
+	return bytes <= st.Limit-min(st.Limit, charged), bytes > st.Limit || !r.core.Health().OK
 }
 
 // Alloc allocates n values of T, uninitialised, for the time of the job: from

@@ -93,7 +93,7 @@ func (r *Runtime) findingStack() (findings.Stack, bool) {
 	if !r.built.Load() {
 		return findings.Stack{}, false
 	}
-	return findings.Stack{Base: core.Base(r.Resource()), Guard: r.guard, Streams: r.streams}, true
+	return findings.Stack{Base: core.Base(r.core.Resource()), Guard: r.guard, Streams: r.streams}, true
 }
 
 // flushes are what the program brought that keeps records back, and the dump of the
@@ -140,7 +140,7 @@ func (r *Runtime) unwind(ctx context.Context) error {
 func (r *Runtime) openStreams(cfg Config) (err error) {
 	lost := func(op string, err error) {
 		if r.built.Load() { // or else Open fails
-			r.ReportSticky(op, err)
+			r.core.ReportSticky(op, err)
 		}
 	}
 	steps := telemetry.Steps(telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel}, r.driver.Ordinal())
@@ -217,7 +217,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 		return err
 	}
 	r.onClose(r.guard.Close)
-	r.Runtime, err = core.NewRuntime(core.Parts{Resource: top, Findings: r.reporter})
+	r.core, err = core.NewRuntime(core.Parts{Resource: top, Findings: r.reporter})
 	return err
 }
 
@@ -257,7 +257,7 @@ func (r *Runtime) finishBuild(cfg Config) (err error) {
 	if r.collector, err = r.newCollector(); err != nil {
 		return err
 	}
-	core.Base(r.Resource()).Subscribe(r.reporter)
+	core.Base(r.core.Resource()).Subscribe(r.reporter)
 	return nil
 }
 
@@ -346,7 +346,7 @@ func (r *Runtime) close(ctx context.Context) {
 	}
 	r.closed.Store(true)
 	var err error
-	r.leftover, err = r.Runtime.Close(ctx)
+	r.leftover, err = r.core.Close(ctx)
 	r.closeError = r.withoutEchoes(errors.Join(err, r.giveUp(ctx)))
 }
 
@@ -359,24 +359,6 @@ func (r *Runtime) refuseClosed(op string) error {
 		return fmt.Errorf("%s refused: the runtime is %w", op, core.ErrClosed)
 	}
 	return nil
-}
-
-// Drain blocks until every queued free is passed, or ctx ends. It is refused
-// once Close has begun, which drains by itself.
-func (r *Runtime) Drain(ctx context.Context) error {
-	if err := r.refuseClosed("Drain"); err != nil {
-		return err
-	}
-	return r.Runtime.Drain(ctx)
-}
-
-// ReapPending releases the frees that the device has passed; it never blocks. It
-// is refused once Close has begun.
-func (r *Runtime) ReapPending(ctx context.Context) error {
-	if err := r.refuseClosed("ReapPending"); err != nil {
-		return err
-	}
-	return r.Runtime.ReapPending(ctx)
 }
 
 // giveUp undoes Open's steps while ctx lasts, and for a moment in any case.
@@ -395,7 +377,7 @@ func (r *Runtime) withoutEchoes(err error) error {
 	if !errors.Is(err, core.ErrSticky) {
 		return err
 	}
-	r.ReportSticky("Close", firstSticky(err)) // if it was lost as late as here
+	r.core.ReportSticky("Close", firstSticky(err)) // if it was lost as late as here
 	if lost := r.Health().Err; lost != nil {
 		return lost
 	}

@@ -44,17 +44,12 @@ type pooled interface {
 	Close(ctx context.Context) error
 }
 
-// Runtime is an open stack. Its methods are those of [core.Runtime] and the
-// ones below; all are safe for concurrent use.
-//
-// Of [core.Runtime] come Stats (bytes by state, budget, waits, refusals),
-// BytesOutstanding, State and Ordinal; Allocate, Deallocate, Reserve and
-// ReleaseClaim for memory without a [Job]; and Launch, LaunchNamed and LaunchWith
-// for work that the driver or a library enqueues. More numbers are in
-// [Runtime.Health], [Runtime.Findings], [Runtime.Operations] and
-// [Runtime.DeviceMemory].
+// Runtime is an open stack, and what a service holds of a device. All methods are safe
+// for concurrent use. Work is done through [Runtime.Do], or by hand with
+// [Runtime.Streams], [Runtime.Memory] and [Runtime.Launch]. What a service does not
+// call, such as the two halves of a launch, is that of [Runtime.Core].
 type Runtime struct {
-	*core.Runtime
+	core    *core.Runtime
 	driver  driver.Driver
 	device  DeviceChoice
 	gpu     bool
@@ -96,14 +91,16 @@ type Runtime struct {
 	closeError error
 }
 
-// Core is the runtime without the rest of the stack, nil of a nil Runtime. It
-// makes a Runtime a [core.AnyRuntime]: what launches or allocates takes it as it
-// is.
+// Core is the stack without what Open builds around it: the two halves of a launch
+// (PrepareUse, FinishUse, AbortUse), a launch with all that a request can say, the state
+// of a block, errors seen outside the runtime, and the layers themselves. It makes a
+// Runtime a [core.AnyRuntime]: functions that launch or allocate take it as it is. It is
+// nil of a nil Runtime. Its Close closes the stack alone: use [Runtime.Close].
 func (r *Runtime) Core() *core.Runtime {
 	if r == nil {
 		return nil
 	}
-	return r.Runtime
+	return r.core
 }
 
 // Driver is the device's driver, for enqueueing work of one's own.
@@ -155,7 +152,7 @@ func (r *Runtime) DeviceMemory() metrics.DeviceMemory { return r.watch.Last() }
 // /debug/pprof/gpumem, where net/http/pprof is mounted too. It makes no device
 // call.
 func (r *Runtime) ProfileHandler() http.Handler {
-	return profile.Handler(profile.Source{Resource: r.Resource(), Allocations: r.allocations})
+	return profile.Handler(profile.Source{Resource: r.core.Resource(), Allocations: r.allocations})
 }
 
 // PoolStats reads the memory pool, the driver's or our own: reserved, highest reserved, used
@@ -196,7 +193,7 @@ func (r *Runtime) TrimPool(ctx context.Context, keep uint64) error {
 		return core.UnsupportedError("TrimPool", r.String(), "it allocates from no pool and gives memory back at every free; there is nothing to trim")
 	}
 	err := r.pool.TrimPool(keep)
-	r.ReportSticky("TrimPool", err)
+	r.core.ReportSticky("TrimPool", err)
 	return err
 }
 
@@ -218,7 +215,7 @@ func (r *Runtime) SetPoolLimit(bytes uint64) error {
 
 func (r *Runtime) newCollector() (*metrics.Collector, error) {
 	source := metrics.Source{
-		Device:           r.Runtime,
+		Device:           r.core,
 		Operations:       r.observer.Operations,
 		Holders:          r.budget.Holders,
 		Tags:             r.tags,
@@ -226,9 +223,9 @@ func (r *Runtime) newCollector() (*metrics.Collector, error) {
 		Streams:          r.streams.Stats,
 		Findings:         r.findings.CountsByTag,
 		LogDropped:       r.log.Dropped,
-		RecordersDropped: r.DroppedRecorders,
+		RecordersDropped: r.core.DroppedRecorders,
 		Health:           r.Health,
-		StickyErrors:     r.StickyErrors,
+		StickyErrors:     r.core.StickyErrors,
 		Guard:            r.guardStats,
 		Memory:           r.DeviceMemory,
 		History: func() metrics.HistoryStats {
@@ -304,8 +301,8 @@ func (r *Runtime) windowPeaks() []core.WindowPeak {
 // to be done there.
 func (r *Runtime) watchMemory(cfg Config) {
 	watch := metrics.MemoryWatchConfig{OnSticky: func(op string, err error) {
-		if r.Runtime.Health().Err == nil { // a loss that is known is not another
-			r.ReportSticky(op, err)
+		if r.core.Health().Err == nil { // a loss that is known is not another
+			r.core.ReportSticky(op, err)
 		}
 	}}
 	if !cfg.inBackground() {

@@ -35,7 +35,7 @@ func logOf(t *testing.T, trace, path string) *replay.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := replay.Play(t.Context(), rows, replay.Config{Runtime: rt.Runtime, Streams: rt.Streams(), Pool: rt})
+	report, err := replay.Play(t.Context(), rows, replay.Config{Runtime: rt.Core(), Streams: rt.Streams(), Pool: rt})
 	if err != nil {
 		t.Fatal(err)
 	}

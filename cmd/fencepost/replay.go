@@ -98,7 +98,7 @@ func replayFile(ctx context.Context, c *console, file string, how playing) (int,
 	if err != nil {
 		return exitBadInput, err
 	}
-	report, err := replay.Play(ctx, trace, replay.Config{Runtime: rt.Runtime, Streams: rt.Streams(), Pool: poolOf(rt, how.cfg), Speed: how.flags.speed})
+	report, err := replay.Play(ctx, trace, replay.Config{Runtime: rt.Core(), Streams: rt.Streams(), Pool: poolOf(rt, how.cfg), Speed: how.flags.speed})
 	left, closeErr := rt.Close(context.WithoutCancel(ctx))
 	err = errors.Join(err, closeErr)
 	for kind, n := range rt.Findings().Counts() {

@@ -137,16 +137,16 @@ func (s *stack) successes() {
 		for _, uses := range [][]core.Use{usesOf(blocks...), usesOf(blocks[0])} {
 			s.must(s.rt.LaunchNamed(ctx, name, two, uses, nothing))
 			s.must(s.rt.LaunchNamed(ctx, name, one, uses, nothing))
-			ticket, err := s.rt.PrepareUse(ctx, core.UseRequest{Stream: two, Launch: name, Uses: uses})
+			ticket, err := s.rt.Core().PrepareUse(ctx, core.UseRequest{Stream: two, Launch: name, Uses: uses})
 			s.must(err)
-			s.must(s.rt.AbortUse(ctx, ticket))
+			s.must(s.rt.Core().AbortUse(ctx, ticket))
 		}
 	}
 	last := s.alloc(ctx, 64)
-	ticket, err := s.rt.PrepareUse(ctx, core.UseRequest{Stream: two, Uses: usesOf(last)})
+	ticket, err := s.rt.Core().PrepareUse(ctx, core.UseRequest{Stream: two, Uses: usesOf(last)})
 	s.must(err)
 	s.free(context.Background(), last)
-	s.must(s.rt.FinishUse(context.Background(), ticket))
+	s.must(s.rt.Core().FinishUse(context.Background(), ticket))
 	s.free(ctx, blocks...)
 }
 
@@ -217,13 +217,13 @@ func (s *stack) refusals() {
 	_, err = s.rt.Allocate(ctx, core.Request{Bytes: 64, Stream: 1 << 40})
 	s.refused(err)
 	b := s.alloc(ctx, 64)
-	held, err := s.rt.PrepareUse(ctx, core.UseRequest{Stream: s.leases[0].ID(), Uses: usesOf(b)})
+	held, err := s.rt.Core().PrepareUse(ctx, core.UseRequest{Stream: s.leases[0].ID(), Uses: usesOf(b)})
 	s.must(err)
-	_, err = s.rt.PrepareUse(ctx, core.UseRequest{Stream: s.leases[1].ID(), Launch: "conflict", Uses: usesOf(b)})
+	_, err = s.rt.Core().PrepareUse(ctx, core.UseRequest{Stream: s.leases[1].ID(), Launch: "conflict", Uses: usesOf(b)})
 	s.refused(err)
-	_, err = s.rt.PrepareUse(ctx, core.UseRequest{Stream: s.leases[1].ID(), Uses: []core.Use{{Block: b.ID}}})
+	_, err = s.rt.Core().PrepareUse(ctx, core.UseRequest{Stream: s.leases[1].ID(), Uses: []core.Use{{Block: b.ID}}})
 	s.refused(err)
-	s.must(s.rt.AbortUse(ctx, held))
+	s.must(s.rt.Core().AbortUse(ctx, held))
 	s.free(ctx, b)
 }
 
@@ -247,7 +247,7 @@ func (s *stack) lonely() {
 		}
 		_, err = s.rt.Deallocate(ctx, b.ID)
 		s.refused(err)
-		s.refused(s.rt.RecordBlockUse(ctx, b.ID, s.leases[0].ID()))
+		s.refused(s.rt.Core().RecordBlockUse(ctx, b.ID, s.leases[0].ID()))
 	}
 }
 

@@ -35,7 +35,7 @@ func open(t testing.TB, cfg fencepost.Config) (*fencepost.Runtime, history.Sourc
 		}
 	})
 	return rt, history.Source{Events: rt.History().Events, JSONLines: rt.History().WriteJSON,
-		Resources: []core.Resource{rt.Resource()}, Findings: rt.Findings().Recent}
+		Resources: []core.Resource{rt.Core().Resource()}, Findings: rt.Findings().Recent}
 }
 
 func allocate(t testing.TB, rt *fencepost.Runtime, bytes uint64, stream core.StreamID, tag core.Tag) core.Block {

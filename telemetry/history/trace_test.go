@@ -255,15 +255,15 @@ func TestLaunchesThatOverlapOnAStreamGetLanes(t *testing.T) {
 	rt, source := open(t, hunting())
 	s := streams(t, rt, 1)[0]
 	one, two := allocate(t, rt, 100, s, "a"), allocate(t, rt, 100, s, "b")
-	first, err := rt.PrepareUse(t.Context(), core.UseRequest{Stream: s, Launch: "first", Uses: []core.Use{{Block: one.ID, Access: core.Read}}})
+	first, err := rt.Core().PrepareUse(t.Context(), core.UseRequest{Stream: s, Launch: "first", Uses: []core.Use{{Block: one.ID, Access: core.Read}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := rt.PrepareUse(t.Context(), core.UseRequest{Stream: s, Launch: "second", Uses: []core.Use{{Block: two.ID, Access: core.Read}}})
+	second, err := rt.Core().PrepareUse(t.Context(), core.UseRequest{Stream: s, Launch: "second", Uses: []core.Use{{Block: two.ID, Access: core.Read}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := rt.FinishUse(t.Context(), first); err != nil {
+	if err := rt.Core().FinishUse(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
 	f := readTrace(t, export(t, source, history.Perfetto)) // while the second is in flight
@@ -279,7 +279,7 @@ func TestLaunchesThatOverlapOnAStreamGetLanes(t *testing.T) {
 	if outcomes["first"] != "finished" || outcomes["second"] != "in flight" {
 		t.Errorf("outcomes %v", outcomes)
 	}
-	if err := rt.AbortUse(t.Context(), second); err != nil {
+	if err := rt.Core().AbortUse(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
 	free(t, rt, one, two)

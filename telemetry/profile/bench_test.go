@@ -26,7 +26,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := profile.Take(profile.Source{Resource: rt.Resource()}); err != nil {
+		if _, err := profile.Take(profile.Source{Resource: rt.Core().Resource()}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -45,7 +45,7 @@ func BenchmarkSampled(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _, _ = rt.Close(context.Background()) })
-	a, stack := profile.NewAllocations(core.Base(rt.Resource())), core.CaptureStack(0)
+	a, stack := profile.NewAllocations(core.Base(rt.Core().Resource())), core.CaptureStack(0)
 	b.ReportAllocs()
 	for b.Loop() {
 		a.Sampled(4096, "rows", stack)

@@ -72,7 +72,7 @@ func TestHammerOfProfilesUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	equalsStats(t, rt, source)
-	if got, want := allocated(written(t, source)).Blocks, core.Base(rt.Resource()).Stats().Allocations; got != want {
+	if got, want := allocated(written(t, source)).Blocks, core.Base(rt.Core().Resource()).Stats().Allocations; got != want {
 		t.Errorf("%d blocks were allocated, and the profile says %d", want, got)
 	}
 }

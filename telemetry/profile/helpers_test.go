@@ -31,7 +31,7 @@ func open(t *testing.T) (*fencepost.Runtime, profile.Source) {
 			t.Error(err)
 		}
 	})
-	return rt, profile.Source{Resource: rt.Resource(), Allocations: profile.NewAllocations(core.Base(rt.Resource()))}
+	return rt, profile.Source{Resource: rt.Core().Resource(), Allocations: profile.NewAllocations(core.Base(rt.Core().Resource()))}
 }
 
 // lease takes a stream until the end of the test.

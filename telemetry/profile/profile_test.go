@@ -163,7 +163,7 @@ func TestDevicesAreToldApart(t *testing.T) {
 func TestACommentSaysWhatThePoolHolds(t *testing.T) {
 	for _, resource := range []string{fencepost.Async, fencepost.Pool} {
 		rt := e2e.Open(t, fencepost.Config{Device: fencepost.Sim, Resource: resource, Guard: "off"})
-		source := profile.Source{Resource: rt.Resource()}
+		source := profile.Source{Resource: rt.Core().Resource()}
 		if p := written(t, source); len(p.Comments) > 0 {
 			t.Errorf("%s holds nothing, and the profile says %q", resource, p.Comments)
 		}

@@ -43,7 +43,7 @@ var bugScenes = []scene{
 		on, b := s.hold("forgotten", mib)
 		s.try(func() error {
 			r := core.NewStrictRecorder(on.ID())
-			return errors.Join(r.Write(b), r.Preflight(s.ctx, s.rt.Runtime))
+			return errors.Join(r.Write(b), r.Preflight(s.ctx, s.rt))
 		})
 		s.loop(beat, func(*steps) { runtime.GC() })
 	}},
@@ -55,7 +55,7 @@ var bugScenes = []scene{
 		s.faults.FailEvery(drivertest.StreamSynchronize, driver.InvalidHandle)
 		defer s.faults.Clear()
 		s.try(func() error {
-			if s.rt.FinishUse(s.ctx, ticket) == nil {
+			if s.rt.Core().FinishUse(s.ctx, ticket) == nil {
 				return errors.New("the launch was fenced after all")
 			}
 			return nil

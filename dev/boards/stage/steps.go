@@ -91,7 +91,7 @@ func (s *steps) fill(on *cuda.Lease, b core.Block) {
 // prepare begins a launch that FinishUse ends.
 func (s *steps) prepare(on *cuda.Lease, b core.Block, access core.Access) core.Ticket {
 	return get(s, func() (core.Ticket, error) {
-		return s.rt.PrepareUse(s.ctx, core.UseRequest{Stream: on.ID(), Uses: []core.Use{{Block: b.ID, Access: access}}})
+		return s.rt.Core().PrepareUse(s.ctx, core.UseRequest{Stream: on.ID(), Uses: []core.Use{{Block: b.ID, Access: access}}})
 	})
 }
 

@@ -91,7 +91,7 @@ func cleanBytes() []Case {
 		clean("number-like-an-address", "passes a kernel a number that happens to be an address of another block", func(w *World) {
 			s := w.Stream()
 			a, b := w.Filled(s, "first", words, 1), w.Filled(s, "second", words, 2)
-			w.must(w.kernels[testkernels.Write].Launch(w.ctx, w.Runtime.Runtime, s.Lease, cuda.Blocks1D(words, 256), []core.Use{a.W()},
+			w.must(w.kernels[testkernels.Write].Launch(w.ctx, w.Runtime, s.Lease, cuda.Blocks1D(words, 256), []core.Use{a.W()},
 				driver.Ptr(a.ID.Ptr), driver.U64(words), driver.U64(b.ID.Ptr)))
 			w.Free(b)
 			w.Read("use_numbers", s, a)

@@ -19,13 +19,13 @@ func cleanLaunches() []Case {
 			for _, abort := range []bool{true, false} {
 				rec := core.NewStrictRecorder(s.ID()).Named("fill_rows")
 				w.must(rec.Write(b))
-				w.must(rec.Preflight(w.ctx, w.Runtime.Runtime))
+				w.must(rec.Preflight(w.ctx, w.Runtime))
 				if abort {
-					w.must(rec.Abort(w.ctx, w.Runtime.Runtime))
+					w.must(rec.Abort(w.ctx, w.Runtime))
 					continue
 				}
 				w.Raw(Job{On: s, Enqueue: w.Memset(b.At(0), 1, b.Requested)})
-				w.must(rec.Commit(w.ctx, w.Runtime.Runtime))
+				w.must(rec.Commit(w.ctx, w.Runtime))
 			}
 			w.Read("use_rows", s, b)
 			w.Free(b)
@@ -33,17 +33,17 @@ func cleanLaunches() []Case {
 		clean("preflight-repeated", "a preflight is refused because a conflicting launch is announced, and is repeated when that has ended", func(w *World) {
 			x, y := w.Stream(), w.Stream()
 			b := w.Filled(x, "rows", words, 1)
-			t, err := w.PrepareUse(w.ctx, core.UseRequest{Stream: x.ID(), Launch: "announced", Uses: []core.Use{b.W()}})
+			t, err := w.Core().PrepareUse(w.ctx, core.UseRequest{Stream: x.ID(), Launch: "announced", Uses: []core.Use{b.W()}})
 			w.must(err)
 			rec := core.NewStrictRecorder(y.ID()).Named("patient")
 			w.must(rec.Write(b))
-			if err := rec.Preflight(w.ctx, w.Runtime.Runtime); !errors.Is(err, core.ErrStreamMisuse) {
+			if err := rec.Preflight(w.ctx, w.Runtime); !errors.Is(err, core.ErrStreamMisuse) {
 				w.failf("preflight beside a conflicting launch: %v", err)
 			}
-			w.must(w.AbortUse(w.ctx, t))
-			w.must(rec.Preflight(w.ctx, w.Runtime.Runtime))
+			w.must(w.Core().AbortUse(w.ctx, t))
+			w.must(rec.Preflight(w.ctx, w.Runtime))
 			w.Raw(w.overwriting(y, b))
-			w.must(rec.Commit(w.ctx, w.Runtime.Runtime))
+			w.must(rec.Commit(w.ctx, w.Runtime))
 			w.Free(b)
 		}),
 		clean("permissive-with-foreign-memory", "a permissive recorder is told of memory that the runtime does not know, beside a block", func(w *World) {
@@ -56,9 +56,9 @@ func cleanLaunches() []Case {
 			rec := core.NewPermissiveRecorder(s.ID()).Named("import")
 			w.must(rec.ReadWrite(b))
 			w.must(rec.Read(column))
-			w.must(rec.Preflight(w.ctx, w.Runtime.Runtime))
+			w.must(rec.Preflight(w.ctx, w.Runtime))
 			w.Raw(Job{On: s, Kernel: testkernels.CopyAdd, Args: []any{b.At(0), b.At(10), 5, uint64(0)}})
-			w.must(rec.Commit(w.ctx, w.Runtime.Runtime))
+			w.must(rec.Commit(w.ctx, w.Runtime))
 			w.Sync(s)
 			column.Release()
 			w.must(w.Driver().MemFree(foreign))
@@ -127,9 +127,9 @@ func cleanLaunches() []Case {
 			})
 			w.must(err)
 			for range 3 {
-				w.must(g.Launch(w.ctx, w.Runtime.Runtime, x.Lease))
+				w.must(g.Launch(w.ctx, w.Runtime, x.Lease))
 				w.Read("use_out", y, out)
-				w.must(g.Launch(w.ctx, w.Runtime.Runtime, y.Lease))
+				w.must(g.Launch(w.ctx, w.Runtime, y.Lease))
 			}
 			w.Sync(x)
 			w.Sync(y)
@@ -151,10 +151,10 @@ func cleanLaunches() []Case {
 			owned := cuda.OwnedColumn(v)
 			rec := core.NewStrictRecorder(y.ID()).Named("consume")
 			w.must(rec.Read(owned))
-			w.must(rec.Preflight(w.ctx, w.Runtime.Runtime))
+			w.must(rec.Preflight(w.ctx, w.Runtime))
 			imported := cuda.ArrowDeviceColumn(cuda.External{Ptr: owned.Ptr(), Bytes: owned.Bytes(), Release: func() { w.must(v.Free(w.ctx)) }})
 			w.Raw(y.reads(Addr(imported.Ptr()), words))
-			w.must(rec.Commit(w.ctx, w.Runtime.Runtime))
+			w.must(rec.Commit(w.ctx, w.Runtime))
 			imported.Release()
 		}),
 	}

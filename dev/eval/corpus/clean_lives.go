@@ -53,11 +53,11 @@ func cleanLives() []Case {
 		clean("freed-while-a-launch-is-open", "a block is freed between the two halves of a launch that writes it", func(w *World) {
 			s := w.Stream()
 			b := w.Filled(s, "rows", words, 1)
-			t, err := w.PrepareUse(w.ctx, core.UseRequest{Stream: s.ID(), Launch: "update_rows", Uses: []core.Use{b.W()}, Pointers: []uint64{b.ID.Ptr}})
+			t, err := w.Core().PrepareUse(w.ctx, core.UseRequest{Stream: s.ID(), Launch: "update_rows", Uses: []core.Use{b.W()}, Pointers: []uint64{b.ID.Ptr}})
 			w.must(err)
 			w.Free(b)
 			w.Raw(Job{On: s, Enqueue: w.Memset(b.At(0), 5, b.Requested)})
-			w.must(w.FinishUse(w.ctx, t))
+			w.must(w.Core().FinishUse(w.ctx, t))
 		}),
 		clean("freed-by-inner-pointer", "a handle whose pointer was advanced within the block frees it", func(w *World) {
 			s := w.Stream()

@@ -62,14 +62,14 @@ func cleanStreams() []Case {
 			b := w.Filled(x, "rows", words, 1)
 			w.Sync(x)
 			w.Raw(y.reads(b.At(0), words))
-			w.must(w.RecordBlockUse(w.ctx, b.ID, y.ID()))
+			w.must(w.Core().RecordBlockUse(w.ctx, b.ID, y.ID()))
 			w.Free(b)
 		}),
 		clean("recorded-on-the-writers-stream", "raw work is recorded on the stream that everything before it ran on", func(w *World) {
 			x := w.Stream()
 			b := w.Filled(x, "rows", words, 1)
 			w.Raw(w.overwriting(x, b))
-			w.must(w.RecordBlockUse(w.ctx, b.ID, x.ID()))
+			w.must(w.Core().RecordBlockUse(w.ctx, b.ID, x.ID()))
 			w.Read("use_rows", x, b)
 			w.Free(b)
 		}),
@@ -78,7 +78,7 @@ func cleanStreams() []Case {
 			b := w.Filled(x, "rows", words, 1)
 			w.Read("use_rows", y, b)
 			w.Raw(y.reads(b.At(0), words))
-			w.must(w.RecordBlockUse(w.ctx, b.ID, y.ID()))
+			w.must(w.Core().RecordBlockUse(w.ctx, b.ID, y.ID()))
 			w.Write("update_rows", x, b, 2)
 			w.Free(b)
 		}),

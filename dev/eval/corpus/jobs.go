@@ -47,14 +47,14 @@ func (w *World) Try(j Job) error {
 	if !w.tracked {
 		return errors.Join(w.pardon(j, w.enqueue(j, j.On.Handle())), w.Driver().StreamSynchronize(j.On.Handle()))
 	}
-	t, err := w.PrepareUse(w.ctx, core.UseRequest{Stream: j.On.ID(), Launch: j.Name, Uses: j.Uses, Pointers: j.pointers(), Wait: true})
+	t, err := w.Core().PrepareUse(w.ctx, core.UseRequest{Stream: j.On.ID(), Launch: j.Name, Uses: j.Uses, Pointers: j.pointers(), Wait: true})
 	if err != nil {
 		return err
 	}
 	if err := w.enqueue(j, j.On.Handle()); err != nil {
-		return errors.Join(w.pardon(j, err), w.AbortUse(w.ctx, t))
+		return errors.Join(w.pardon(j, err), w.Core().AbortUse(w.ctx, t))
 	}
-	return w.FinishUse(w.ctx, t)
+	return w.Core().FinishUse(w.ctx, t)
 }
 
 // Raw enqueues a job behind the runtime's back: nothing of it is declared.

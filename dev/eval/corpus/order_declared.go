@@ -50,7 +50,7 @@ func orderDeclared() []Case {
 					uses = uses[:1]
 				}
 				release := w.Hold(y)
-				w.Refused(w.kernels[testkernels.CopyAdd].Launch(w.ctx, w.Runtime.Runtime, y.Lease, cuda.Blocks1D(words, 256), uses,
+				w.Refused(w.kernels[testkernels.CopyAdd].Launch(w.ctx, w.Runtime, y.Lease, cuda.Blocks1D(words, 256), uses,
 					to.Arg(), from.Arg(), driver.U64(words), driver.U64(0)))
 				w.must(from.Free(w.ctx))
 				release()
@@ -119,9 +119,9 @@ func orderDeclared() []Case {
 func (w *World) recordAndDrop(s *Stream, b *Mem, drop bool) {
 	rec := core.NewStrictRecorder(s.ID()).Named("update_rows")
 	w.must(rec.ReadWrite(b))
-	w.must(rec.Preflight(w.ctx, w.Runtime.Runtime))
+	w.must(rec.Preflight(w.ctx, w.Runtime))
 	w.Raw(Job{On: s, Enqueue: w.Memset(b.At(0), 1, b.Requested)})
 	if !drop {
-		w.must(rec.Commit(w.ctx, w.Runtime.Runtime))
+		w.must(rec.Commit(w.ctx, w.Runtime))
 	}
 }

@@ -35,7 +35,7 @@ func recordedRead(name, what string, arrange func(w *World, x, y *Stream, write 
 			if bug {
 				arrange(w, x, y, write)
 				w.Raw(y.reads(b.At(0), words))
-				w.Refused(w.RecordBlockUse(w.ctx, b.ID, y.ID()))
+				w.Refused(w.Core().RecordBlockUse(w.ctx, b.ID, y.ID()))
 			} else {
 				write()
 				w.Read("use_rows", y, b)
@@ -57,7 +57,7 @@ func orderRecorded() []Case {
 				w.Victim(b.ID)
 				if bug {
 					w.Raw(Job{On: y, Enqueue: w.Memset(b.At(0), 1, b.Requested)})
-					w.Refused(w.RecordBlockUse(w.ctx, b.ID, y.ID()))
+					w.Refused(w.Core().RecordBlockUse(w.ctx, b.ID, y.ID()))
 				} else {
 					w.Write("fill_fresh", y, b, 1)
 				}
@@ -105,7 +105,7 @@ func orderRecorded() []Case {
 				clearing := w.Memset(b.At(0), 0, b.Requested)
 				if bug {
 					w.must(clearing(0))
-					w.Refused(w.RecordBlockUse(w.ctx, b.ID, core.DefaultStream))
+					w.Refused(w.Core().RecordBlockUse(w.ctx, b.ID, core.DefaultStream))
 				} else {
 					w.must(w.launchedOnDefault("clear_rows", []core.Use{b.W()}, clearing))
 				}
@@ -125,7 +125,7 @@ func orderRecorded() []Case {
 				if bug {
 					w.Raw(reader)
 					w.Write("overwrite_rows", x, b, 2)
-					w.Refused(w.RecordBlockUse(w.ctx, b.ID, y.ID()))
+					w.Refused(w.Core().RecordBlockUse(w.ctx, b.ID, y.ID()))
 				} else {
 					reader.Name, reader.Uses = "use_rows", append(reader.Uses, b.R())
 					w.Do(reader)

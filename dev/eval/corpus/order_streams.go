@@ -53,16 +53,16 @@ func orderStreams() []Case {
 			func(w *World, y *Stream, b *Mem) { w.Raw(w.overwriting(y, b)) }, declaredWrite),
 		freedUnderWriter("aborted-after-enqueue", "a launch is aborted although its work was enqueued, and the block is freed", "", "the use was taken back: only bytes on the device show it",
 			func(w *World, y *Stream, b *Mem) {
-				t, err := w.PrepareUse(w.ctx, core.UseRequest{Stream: y.ID(), Launch: "update_rows", Uses: []core.Use{b.W()}})
+				t, err := w.Core().PrepareUse(w.ctx, core.UseRequest{Stream: y.ID(), Launch: "update_rows", Uses: []core.Use{b.W()}})
 				w.must(err)
 				w.Raw(w.overwriting(y, b))
-				w.must(w.AbortUse(w.ctx, t))
+				w.must(w.Core().AbortUse(w.ctx, t))
 			},
 			func(w *World, y *Stream, b *Mem) {
-				t, err := w.PrepareUse(w.ctx, core.UseRequest{Stream: y.ID(), Launch: "update_rows", Uses: []core.Use{b.W()}})
+				t, err := w.Core().PrepareUse(w.ctx, core.UseRequest{Stream: y.ID(), Launch: "update_rows", Uses: []core.Use{b.W()}})
 				w.must(err)
 				w.Raw(w.overwriting(y, b))
-				w.must(w.FinishUse(w.ctx, t))
+				w.must(w.Core().FinishUse(w.ctx, t))
 			}),
 		freedUnderWriter("declared-on-another-stream", "a launch is declared on the block's stream and enqueued on another, and the block is freed behind the wrong one", "",
 			"what was declared is in order: only bytes on the device show where the work went",
@@ -123,11 +123,11 @@ func orderStreams() []Case {
 				release := w.Hold(y)
 				w.Raw(y.reads(b.At(0), words))
 				if !bug {
-					w.must(w.RecordBlockUse(w.ctx, b.ID, y.ID()))
+					w.must(w.Core().RecordBlockUse(w.ctx, b.ID, y.ID()))
 				}
 				w.Free(b)
 				if bug {
-					w.Refused(w.RecordBlockUse(w.ctx, b.ID, y.ID()))
+					w.Refused(w.Core().RecordBlockUse(w.ctx, b.ID, y.ID()))
 				}
 				release()
 			}},
@@ -142,14 +142,14 @@ func orderStreams() []Case {
 				release := w.Hold(y)
 				w.Raw(y.reads(b.At(0), words))
 				if !bug {
-					w.must(w.RecordBlockUse(w.ctx, b.ID, y.ID()))
+					w.must(w.Core().RecordBlockUse(w.ctx, b.ID, y.ID()))
 					release()
 				}
 				next := w.Reuse(x, b, "new")
 				w.Victim(next.ID)
 				w.Write("fill_new", x, next, 2)
 				if bug {
-					w.Refused(w.RecordBlockUse(w.ctx, b.ID, y.ID()))
+					w.Refused(w.Core().RecordBlockUse(w.ctx, b.ID, y.ID()))
 				}
 				release()
 				w.Free(next)

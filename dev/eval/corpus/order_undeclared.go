@@ -94,9 +94,9 @@ func orderUndeclared() []Case {
 				}
 				rec := core.NewPermissiveRecorder(y.ID()).Named("imported")
 				w.must(rec.ReadWrite(memory))
-				w.must(rec.Preflight(w.ctx, w.Runtime.Runtime))
+				w.must(rec.Preflight(w.ctx, w.Runtime))
 				w.Raw(Job{On: y, Enqueue: w.Memset(b.At(0), 3, b.Requested)})
-				w.must(rec.Commit(w.ctx, w.Runtime.Runtime))
+				w.must(rec.Commit(w.ctx, w.Runtime))
 				w.Sync(y)
 				w.Free(b)
 			}},
@@ -113,7 +113,7 @@ func orderUndeclared() []Case {
 				step := Job{Kernel: testkernels.CopyAdd, Args: []any{out.At(0), table.At(0), words, uint64(1)}}
 				g, err := y.Capture(w.ctx, "step_graph", uses, func(h driver.Stream) error { return w.enqueue(step, h) })
 				w.must(err)
-				w.must(g.Launch(w.ctx, w.Runtime.Runtime, y.Lease))
+				w.must(g.Launch(w.ctx, w.Runtime, y.Lease))
 				w.Write("update_table", x, table, 3)
 				w.Sync(y)
 				w.must(g.Close())

@@ -55,8 +55,8 @@ func spatialStreams() []Case {
 				w.Victim(b.ID)
 				g, err := s.Capture(w.ctx, "step_graph", []core.Use{b.RW()}, func(h driver.Stream) error { return w.enqueue(overrun("", s, b, bug), h) })
 				w.must(err)
-				w.must(g.Launch(w.ctx, w.Runtime.Runtime, s.Lease))
-				w.must(g.Launch(w.ctx, w.Runtime.Runtime, s.Lease))
+				w.must(g.Launch(w.ctx, w.Runtime, s.Lease))
+				w.must(g.Launch(w.ctx, w.Runtime, s.Lease))
 				w.Sync(s)
 				w.must(g.Close())
 				w.Free(b)
@@ -92,7 +92,7 @@ func spatialStreams() []Case {
 				if bug {
 					extra = 3
 				}
-				w.must(w.kernels[testkernels.OutOfBounds].Launch(w.ctx, w.Runtime.Runtime, s.Lease, cuda.Blocks1D(words, 256),
+				w.must(w.kernels[testkernels.OutOfBounds].Launch(w.ctx, w.Runtime, s.Lease, cuda.Blocks1D(words, 256),
 					[]core.Use{v.Use(core.ReadWrite)}, v.Arg(), driver.U64(words), driver.U64(extra)))
 				w.must(v.Free(w.ctx))
 			}},

@@ -62,9 +62,9 @@ func temporalHandles() []Case {
 					return w.enqueue(writes(Addr(v.Ptr()), words, 2), h)
 				})
 				w.must(err)
-				w.must(g.Launch(w.ctx, w.Runtime.Runtime, s.Lease))
+				w.must(g.Launch(w.ctx, w.Runtime, s.Lease))
 				free()
-				w.Refused(g.Launch(w.ctx, w.Runtime.Runtime, s.Lease))
+				w.Refused(g.Launch(w.ctx, w.Runtime, s.Lease))
 				w.Sync(s)
 				w.must(g.Close())
 			}),
@@ -73,14 +73,14 @@ func temporalHandles() []Case {
 				rec := core.NewStrictRecorder(s.ID()).Named("recorded")
 				w.must(rec.Write(v))
 				free()
-				err := rec.Preflight(w.ctx, w.Runtime.Runtime)
+				err := rec.Preflight(w.ctx, w.Runtime)
 				w.Refused(err)
 				if err != nil {
-					w.must(rec.Abort(w.ctx, w.Runtime.Runtime))
+					w.must(rec.Abort(w.ctx, w.Runtime))
 					return
 				}
 				w.Raw(Job{On: s, Enqueue: w.Memset(Addr(v.Ptr()), 0, v.Bytes())})
-				w.must(rec.Commit(w.ctx, w.Runtime.Runtime))
+				w.must(rec.Commit(w.ctx, w.Runtime))
 			}),
 		stale("column-after-free", "a column outlives the slice that it was made of", "consume",
 			func(w *World, s *Stream, v *cuda.Slice[uint64], free func()) {
@@ -88,18 +88,18 @@ func temporalHandles() []Case {
 				free()
 				rec := core.NewStrictRecorder(s.ID()).Named("consume")
 				w.must(rec.Read(column))
-				err := rec.Preflight(w.ctx, w.Runtime.Runtime)
+				err := rec.Preflight(w.ctx, w.Runtime)
 				w.Refused(err)
 				if err != nil {
-					w.must(rec.Abort(w.ctx, w.Runtime.Runtime))
+					w.must(rec.Abort(w.ctx, w.Runtime))
 					return
 				}
-				w.must(rec.Commit(w.ctx, w.Runtime.Runtime))
+				w.must(rec.Commit(w.ctx, w.Runtime))
 			}),
 		stale("record-after-free", "work is recorded over a block that was freed before it was enqueued", "",
 			func(w *World, s *Stream, v *cuda.Slice[uint64], free func()) {
 				free()
-				w.Refused(w.RecordBlockUse(w.ctx, v.Tracking().Block, s.ID()))
+				w.Refused(w.Core().RecordBlockUse(w.ctx, v.Tracking().Block, s.ID()))
 			}),
 	}
 }

@@ -111,13 +111,13 @@ func temporalReads() []Case {
 				s := w.Stream()
 				b := w.Words(s, "rows", words)
 				w.Victim(b.ID)
-				t, err := w.PrepareUse(w.ctx, core.UseRequest{Stream: s.ID(), Launch: "fill_rows", Uses: []core.Use{b.W()}})
+				t, err := w.Core().PrepareUse(w.ctx, core.UseRequest{Stream: s.ID(), Launch: "fill_rows", Uses: []core.Use{b.W()}})
 				w.must(err)
 				if bug {
-					w.must(w.AbortUse(w.ctx, t))
+					w.must(w.Core().AbortUse(w.ctx, t))
 				} else {
 					w.Raw(Job{On: s, Enqueue: w.Memset(b.At(0), 1, b.Requested)})
-					w.must(w.FinishUse(w.ctx, t))
+					w.must(w.Core().FinishUse(w.ctx, t))
 				}
 				w.Refused(w.Try(w.reading("use_rows", s, b)))
 				w.Free(b)

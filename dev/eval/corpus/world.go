@@ -66,7 +66,7 @@ func (m *Machine) open(ctx context.Context, c Case, t Tier, backend string) (*Wo
 		return nil, errors.Join(err, w.undo())
 	}
 	w.after = append(w.after, func() error { _, err := w.Close(context.WithoutCancel(ctx)); return err })
-	w.tracked = w.SupportsBlockUseTracking()
+	w.tracked = w.Core().SupportsBlockUseTracking()
 	for _, step := range []func() error{w.load, w.furnish} {
 		if err := step(); err != nil {
 			return nil, errors.Join(err, w.undo())

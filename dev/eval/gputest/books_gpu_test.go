@@ -79,7 +79,7 @@ func TestPendingBytesLeaveTheBooksWhenTheDeviceHasPassed(t *testing.T) {
 	must(t, w.Free(ctx))
 	must(t, b.ReapPending(ctx))
 	want := core.Amount{Bytes: size, Requested: size, Blocks: 1}
-	if b.Resource().Features().Has(core.OrderedRelease) {
+	if b.Core().Resource().Features().Has(core.OrderedRelease) {
 		want = core.Amount{}
 	}
 	if p := b.Stats().Pending; p != want {

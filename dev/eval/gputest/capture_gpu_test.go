@@ -37,7 +37,7 @@ func TestAGraphIsFencedAtEachOfAHundredLaunches(t *testing.T) {
 	must(t, b.doCheck(x, w, 0, sum)) // what is captured has not run
 	streams := []*cuda.Lease{x, y, z}
 	for i := range uint64(100) {
-		must(t, g.Launch(ctx, b.Runtime.Runtime, streams[i%3]))
+		must(t, g.Launch(ctx, b.Runtime, streams[i%3]))
 		must(t, b.doCheck(streams[(i+1)%3], w, i+1, sum))
 	}
 	b.right(x, sum)
@@ -50,11 +50,11 @@ func TestAGraphOverFreedMemoryIsRefused(t *testing.T) {
 	w := b.alloc(x, 1<<12, "graph")
 	g := b.captureIncrement(x, w)
 	must(t, b.doWrite(x, w, 0))
-	must(t, g.Launch(ctx, b.Runtime.Runtime, x))
+	must(t, g.Launch(ctx, b.Runtime, x))
 	must(t, w.Free(ctx))
 	next := b.alloc(x, 1<<12, "successor") // most likely where the first was
 	must(t, b.doWrite(x, next, 7))
-	if err := g.Launch(ctx, b.Runtime.Runtime, x); !errors.Is(err, core.ErrUseAfterFree) {
+	if err := g.Launch(ctx, b.Runtime, x); !errors.Is(err, core.ErrUseAfterFree) {
 		t.Errorf("got %v, want a use after free", err)
 	}
 	for i, word := range b.read(x, next) {
@@ -81,7 +81,7 @@ func TestWorkOnACapturingStreamIsRefusedAndTheCaptureEndsWell(t *testing.T) {
 		return errors.Join(own.Free(ctx), b.ReapPending(ctx), b.increment(x, w))
 	})
 	must(t, err)
-	must(t, g.Launch(ctx, b.Runtime.Runtime, x))
+	must(t, g.Launch(ctx, b.Runtime, x))
 	if got := b.read(y, w)[0]; got != 1 {
 		t.Errorf("the graph made %d of 0", got)
 	}

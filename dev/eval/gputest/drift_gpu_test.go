@@ -43,7 +43,7 @@ func (b *bench) churn(rng *rand.Rand, end time.Time) error {
 		return err
 	}
 	defer func() { _ = l.Release() }()
-	isolated := b.Resource().Features()&core.Isolation != 0
+	isolated := b.Core().Resource().Features()&core.Isolation != 0
 	for time.Now().Before(end) {
 		block, err := b.Allocate(ctx, core.Request{Bytes: 1 + rng.Uint64N(1<<20), Stream: l.ID(), Tag: "churn", Isolated: isolated && rng.IntN(16) == 0})
 		if err != nil {

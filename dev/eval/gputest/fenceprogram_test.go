@@ -105,9 +105,9 @@ func (p *fencePrograms) take(step proof.Step) error {
 	case step.Phase == proof.Enqueue:
 		return p.enqueue(o, step)
 	case step.Phase == proof.End && o.Kind == small.Abort:
-		return p.b.AbortUse(ctx, p.tickets[step.Op])
+		return p.b.Core().AbortUse(ctx, p.tickets[step.Op])
 	case step.Phase == proof.End:
-		return p.b.FinishUse(ctx, p.tickets[step.Op])
+		return p.b.Core().FinishUse(ctx, p.tickets[step.Op])
 	default:
 		return p.prepare(o, step)
 	}
@@ -122,7 +122,7 @@ func (p *fencePrograms) prepare(o small.Op, step proof.Step) error {
 		}
 		uses = append(uses, p.blocks[b].Use(access))
 	}
-	t, err := p.b.PrepareUse(ctx, core.UseRequest{Stream: p.lanes[o.Stream].ID(), Launch: "program", Uses: uses})
+	t, err := p.b.Core().PrepareUse(ctx, core.UseRequest{Stream: p.lanes[o.Stream].ID(), Launch: "program", Uses: uses})
 	if step.Phase == proof.Refused {
 		if !errors.Is(err, core.ErrStreamMisuse) {
 			return fmt.Errorf("a launch that conflicts with an open one was answered with %w", err)
@@ -162,5 +162,5 @@ func (p *fencePrograms) record(o small.Op, step proof.Step) error {
 	if step.Phase == proof.Begin {
 		return errors.Join(p.b.hw.Synchronize(), p.enqueue(o, step))
 	}
-	return p.b.RecordBlockUse(ctx, p.blocks[o.Block].Tracking().Block, p.lanes[o.Stream].ID())
+	return p.b.Core().RecordBlockUse(ctx, p.blocks[o.Block].Tracking().Block, p.lanes[o.Stream].ID())
 }

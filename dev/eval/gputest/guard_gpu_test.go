@@ -45,7 +45,7 @@ func TestTheGuardFindsAWriteBehindABlock(t *testing.T) {
 	victim, bystander := b.alloc(s, 1000, "victim"), b.alloc(other, 1000, "bystander")
 	must(t, b.doWrite(s, victim, 1))
 	must(t, b.doWrite(other, bystander, 2))
-	must(t, b.outOfBounds.Launch(ctx, b.Runtime.Runtime, s, grid(1000), []core.Use{victim.Use(core.Write)},
+	must(t, b.outOfBounds.Launch(ctx, b.Runtime, s, grid(1000), []core.Use{victim.Use(core.Write)},
 		victim.Arg(), driver.U64(1000), driver.U64(4)))
 	must(t, victim.Free(ctx))
 	must(t, bystander.Free(ctx))

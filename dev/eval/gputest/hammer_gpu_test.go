@@ -134,14 +134,14 @@ func TestLaunchesOnSharedStreamsGiveWay(t *testing.T) {
 	must(t, together(goroutines, func(i int) error {
 		on := streams[i%len(streams)]
 		for range each {
-			ticket, err := b.PrepareUse(ctx, core.UseRequest{Stream: on.ID(), Launch: "increment", Wait: true, Uses: []core.Use{shared.Use(core.ReadWrite)}})
+			ticket, err := b.Core().PrepareUse(ctx, core.UseRequest{Stream: on.ID(), Launch: "increment", Wait: true, Uses: []core.Use{shared.Use(core.ReadWrite)}})
 			if err != nil {
 				return err
 			}
 			runtime.Gosched()
 			err = b.increment(on, shared)
 			runtime.Gosched()
-			if err := errors.Join(err, b.FinishUse(ctx, ticket)); err != nil {
+			if err := errors.Join(err, b.Core().FinishUse(ctx, ticket)); err != nil {
 				return err
 			}
 		}

@@ -18,8 +18,8 @@ func (l *lost) refuses() {
 	calls := map[string]func() error{
 		"Allocate":        func() error { _, err := l.rt.Allocate(ctx, core.Request{Bytes: 64, Stream: on}); return err },
 		"Deallocate":      func() error { _, err := l.rt.Deallocate(ctx, block); return err },
-		"PrepareBlockUse": func() error { _, err := l.rt.PrepareBlockUse(ctx, block, on, core.Read); return err },
-		"RecordBlockUse":  func() error { return l.rt.RecordBlockUse(ctx, block, on) },
+		"PrepareBlockUse": func() error { _, err := l.rt.Core().PrepareBlockUse(ctx, block, on, core.Read); return err },
+		"RecordBlockUse":  func() error { return l.rt.Core().RecordBlockUse(ctx, block, on) },
 		"Reserve":         func() error { _, err := l.rt.Reserve(ctx, 64, "late"); return err },
 		"Synchronize":     func() error { return l.rt.Streams().Synchronize(ctx, on) },
 		"Launch": func() error {

@@ -124,7 +124,7 @@ func TestTheGuardFindsAWriteBehindAnIsolatedBlock(t *testing.T) {
 	}
 	s := b.lease("test")
 	victim := b.alloc(s, 1000, "victim")
-	must(t, b.outOfBounds.Launch(ctx, b.Runtime.Runtime, s, grid(1000), []core.Use{victim.Use(core.Write)},
+	must(t, b.outOfBounds.Launch(ctx, b.Runtime, s, grid(1000), []core.Use{victim.Use(core.Write)},
 		victim.Arg(), driver.U64(1000), driver.U64(4)))
 	must(t, victim.Free(ctx))
 	b.within(b.single(core.FindingOutOfBoundsWrite, "victim"), 1000*wordBytes, 1004*wordBytes)

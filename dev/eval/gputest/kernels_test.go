@@ -66,19 +66,19 @@ func (b *bench) right(on *cuda.Lease, sum *words) {
 }
 
 func (b *bench) doWrite(on *cuda.Lease, to *words, value uint64) error {
-	return b.write.Launch(ctx, b.Runtime.Runtime, on, grid(to.Len()), []core.Use{to.Use(core.Write)}, to.Arg(), driver.U64(uint64(to.Len())), driver.U64(value))
+	return b.write.Launch(ctx, b.Runtime, on, grid(to.Len()), []core.Use{to.Use(core.Write)}, to.Arg(), driver.U64(uint64(to.Len())), driver.U64(value))
 }
 
 // doCheck adds the number of words that are not value to sum.
 func (b *bench) doCheck(on *cuda.Lease, of *words, value uint64, sum *words) error {
-	return b.check.Launch(ctx, b.Runtime.Runtime, on, grid(of.Len()), []core.Use{of.Use(core.Read), sum.Use(core.ReadWrite)},
+	return b.check.Launch(ctx, b.Runtime, on, grid(of.Len()), []core.Use{of.Use(core.Read), sum.Use(core.ReadWrite)},
 		of.Arg(), driver.U64(uint64(of.Len())), driver.U64(value), sum.Arg())
 }
 
 // doCopy copies what fits of from, with add added to each word.
 func (b *bench) doCopy(on *cuda.Lease, to, from *words, add uint64) error {
 	n := min(to.Len(), from.Len())
-	return b.copyAdd.Launch(ctx, b.Runtime.Runtime, on, grid(n), []core.Use{to.Use(core.Write), from.Use(core.Read)},
+	return b.copyAdd.Launch(ctx, b.Runtime, on, grid(n), []core.Use{to.Use(core.Write), from.Use(core.Read)},
 		to.Arg(), from.Arg(), driver.U64(uint64(n)), driver.U64(add))
 }
 

@@ -94,7 +94,7 @@ func (b *bench) useAndTrim(streams []*cuda.Lease) {
 // foreign is what is neither free nor the backend's of the device's memory.
 func (b *bench) foreign() int64 {
 	b.Helper()
-	free, total, owned, err := core.Base(b.Resource()).(metrics.Backend).DeviceMemory()
+	free, total, owned, err := core.Base(b.Core().Resource()).(metrics.Backend).DeviceMemory()
 	must(b, err)
 	return int64(total) - int64(free) - int64(owned)
 }

@@ -84,13 +84,13 @@ func TestABlockOfOneGPUIsRefusedByTheOther(t *testing.T) {
 		t.Error("the launch was let through")
 		return nil
 	})
-	recordErr := b.RecordBlockUse(ctx, id, y.ID())
+	recordErr := b.Core().RecordBlockUse(ctx, id, y.ID())
 	for what, err := range map[string]error{"free": freeErr, "launch": launchErr, "record": recordErr} {
 		if !errors.Is(err, core.ErrStreamMisuse) {
 			t.Errorf("%s on the other GPU: %v, want a misuse", what, err)
 		}
 	}
-	if state := a.State(id); state != core.Live {
+	if state := a.Core().State(id); state != core.Live {
 		t.Errorf("the block is %v at home", state)
 	}
 	must(t, block.Free(ctx))

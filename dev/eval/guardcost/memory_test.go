@@ -63,7 +63,7 @@ func loads(iterations, rows int) []load {
 	}
 	return append(all, load{"sort+join", func(t *testing.T, rt *fencepost.Runtime) {
 		w, err := workload.New(
-			workload.Env{Driver: rt.Driver(), Runtime: rt.Runtime, Streams: rt.Streams(), Memory: rt.Memory()},
+			workload.Env{Driver: rt.Driver(), Runtime: rt.Core(), Streams: rt.Streams(), Memory: rt.Memory()},
 			workload.Config{Goroutines: 8, Iterations: iterations, Rounds: 1, Rows: rows, Seed: 1})
 		must(t, err)
 		result, err := w.Run(context.Background())

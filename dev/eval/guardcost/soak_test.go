@@ -112,7 +112,7 @@ func (s *soak) lacks(switches int) string {
 func (s *soak) run(d time.Duration) {
 	s.Helper()
 	w, err := workload.New(
-		workload.Env{Driver: s.rt.Driver(), Runtime: s.rt.Runtime, Streams: s.rt.Streams(), Memory: s.rt.Memory()},
+		workload.Env{Driver: s.rt.Driver(), Runtime: s.rt.Core(), Streams: s.rt.Streams(), Memory: s.rt.Memory()},
 		workload.Config{Goroutines: 4, Iterations: 8, Rounds: math.MaxInt, Rows: 512, Seed: s.seed})
 	must(s, err)
 	ctx, cancel := context.WithTimeout(ctx, d)

@@ -27,7 +27,7 @@ type sortJoin struct {
 
 func newSortJoin(ctx context.Context, rt *fencepost.Runtime, goroutines, rows int) (*sortJoin, error) {
 	w, err := workload.New(
-		workload.Env{Driver: rt.Driver(), Runtime: rt.Runtime, Streams: rt.Streams(), Memory: rt.Memory()},
+		workload.Env{Driver: rt.Driver(), Runtime: rt.Core(), Streams: rt.Streams(), Memory: rt.Memory()},
 		workload.Config{Goroutines: goroutines, Iterations: 1, Rounds: 1, Rows: rows, Seed: 1})
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (r *replays) Check() error { return r.wrong }
 func (r *replays) Run(ctx context.Context, n int) error {
 	for range n {
 		for _, t := range r.loaded {
-			report, err := replay.Play(ctx, t, replay.Config{Runtime: r.rt.Runtime, Streams: r.rt.Streams()})
+			report, err := replay.Play(ctx, t, replay.Config{Runtime: r.rt.Core(), Streams: r.rt.Streams()})
 			if err != nil {
 				return err
 			}
@@ -150,7 +150,7 @@ func (s *shortKernels) once(ctx context.Context, on *cuda.Lease) error {
 		uses[i] = core.Use{Block: b.ID, Access: core.Write}
 	}
 	grid := cuda.Grid{Grid: driver.Dim{X: 1}, Block: driver.Dim{X: 1}}
-	err := s.kernel.Launch(ctx, s.rt.Runtime, on, grid, uses[:], driver.U64(uint64(s.lasting.Nanoseconds())))
+	err := s.kernel.Launch(ctx, s.rt, on, grid, uses[:], driver.U64(uint64(s.lasting.Nanoseconds())))
 	return errors.Join(err, s.free(ctx, uses[:]))
 }
 

@@ -91,6 +91,12 @@ var survivors = map[string][]string{
 		"Stream.recordAt: swapped: s.place(p)",
 		"Stream.wait: swapped: s.clock = s.clock.join(p.clock)",
 	},
+	"what is enqueued makes the ready point's record first, so nothing lies between two records of it": {
+		"Point.recordDeferred: taken to fail: !p.IsDeferred()",
+	},
+	"an allocation that is not ready and has no ready point is covered by the launch that took it, and dropped before it is counted": {
+		"Stream.coveredBy: taken to hold: s.readyPoint.seq == plan.sharedSeq",
+	},
 	"the loop makes it up": {
 		"clock.set: dropped: c = append(c, 0)",
 		"clock.join: dropped: c = append(c, 0)",

@@ -113,7 +113,7 @@ func (s *scene) inTime(f func(context.Context) error) error {
 
 // layers are the resources of the stack, the outermost first.
 func (s *scene) layers() (all []core.Resource) {
-	for r := s.rt.Resource(); r != nil; r = r.Unwrap() {
+	for r := s.rt.Core().Resource(); r != nil; r = r.Unwrap() {
 		all = append(all, r)
 	}
 	return all
@@ -217,7 +217,7 @@ func (s *scene) agreeTags(when string) {
 		add(listed, b.Block.Tag, b.Block.Bytes, 0, 1)
 		return true
 	})
-	s.rt.Resource().Inspect().Blocks(func(b core.BlockInfo) bool {
+	s.rt.Core().Resource().Inspect().Blocks(func(b core.BlockInfo) bool {
 		if b.Block.State == core.Live && strings.HasPrefix(string(b.Block.Tag), "resident.") {
 			add(live, b.Block.Tag, 0, b.Block.Requested, 1)
 		}
@@ -247,7 +247,7 @@ func (s *scene) requested() (sum uint64) {
 // strays are the blocks that the demo's work could not give back, because a
 // fault met its free.
 func (s *scene) strays() (found []core.Block) {
-	s.rt.Resource().Inspect().Blocks(func(b core.BlockInfo) bool {
+	s.rt.Core().Resource().Inspect().Blocks(func(b core.BlockInfo) bool {
 		if b.Block.State == core.Live && !strings.HasPrefix(string(b.Block.Tag), "resident.") {
 			found = append(found, b.Block)
 		}

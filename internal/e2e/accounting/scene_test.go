@@ -147,7 +147,7 @@ func (s *scene) work() error {
 		}
 		_ = s.rt.TrimPool(ctx, 0)
 	})
-	w, err := workload.New(workload.Env{Driver: s.rt.Driver(), Runtime: s.rt.Runtime, Streams: s.rt.Streams(), Memory: s.rt.Memory()},
+	w, err := workload.New(workload.Env{Driver: s.rt.Driver(), Runtime: s.rt.Core(), Streams: s.rt.Streams(), Memory: s.rt.Memory()},
 		workload.Config{Goroutines: 2, Iterations: 1, Rounds: 1, Rows: 64, Seed: seed})
 	if err == nil {
 		_, err = w.Run(ctx)

@@ -64,7 +64,7 @@ func TestOrderMadeBetweenAdoptedStreamsStopsNobody(t *testing.T) {
 						e2e.Succeed(t, "giving the stream up", x.Release())
 					}
 					e2e.Succeed(t, "the work", rt.Driver().MemsetAsync(b.ID.Ptr, 1, b.Requested, y.Handle()))
-					e2e.Succeed(t, "recording it", rt.RecordBlockUse(t.Context(), b.ID, y.ID()))
+					e2e.Succeed(t, "recording it", rt.Core().RecordBlockUse(t.Context(), b.ID, y.ID()))
 					release()
 					e2e.Free(t, rt, b)
 					e2e.Succeed(t, "draining", rt.Drain(t.Context()))
@@ -103,7 +103,7 @@ func TestAMissingOrderThatIsProvenStopsTheProcess(t *testing.T) {
 			x, y = adopt(t, rt, "x"), adopt(t, rt, "y")
 			t.Cleanup(e2e.Hold(t, rt, x.Handle()))
 			b = e2e.Allocate(t, rt, 4096, x.ID(), "rows")
-			e2e.Succeed(t, "the writer", rt.RecordBlockUse(t.Context(), b.ID, x.ID()))
+			e2e.Succeed(t, "the writer", rt.Core().RecordBlockUse(t.Context(), b.ID, x.ID()))
 			return x, y, b
 		}},
 	} {
@@ -111,7 +111,7 @@ func TestAMissingOrderThatIsProvenStopsTheProcess(t *testing.T) {
 			stopped := make(chan core.Finding, 1)
 			rt := e2e.OpenDirty(t, fencepost.Config{Device: fencepost.Sim, GuardPolicy: fencepost.PolicyStop, OnStop: func(f core.Finding) { stopped <- f }})
 			_, y, b := c.run(t, rt)
-			_ = rt.RecordBlockUse(t.Context(), b.ID, y.ID())
+			_ = rt.Core().RecordBlockUse(t.Context(), b.ID, y.ID())
 			if f := <-stopped; f.Kind != c.kind || f.Unproven {
 				t.Errorf("stopped for %v, want a proven %s", f, c.kind)
 			}

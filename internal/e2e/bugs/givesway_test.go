@@ -41,9 +41,9 @@ func TestWhatAHuntHoldsIsGivenUpBeforeACallerIsRefused(t *testing.T) {
 				}
 				states := map[core.BlockState]int{}
 				for i, b := range freed {
-					s := rt.State(b.ID)
+					s := rt.Core().State(b.ID)
 					states[s]++
-					if i > 0 && s != core.Quarantined && rt.State(freed[i-1].ID) == core.Quarantined {
+					if i > 0 && s != core.Quarantined && rt.Core().State(freed[i-1].ID) == core.Quarantined {
 						t.Errorf("block %d went before block %d", i, i-1)
 					}
 				}

@@ -42,7 +42,7 @@ func TestTheGuardKeepsOutOfACaptureAndSaysSo(t *testing.T) {
 				t.Errorf("%d accesses were kept out of the capture", g.Captured)
 			}
 			for range 10 {
-				if err := graph.Launch(ctx, rt.Runtime, on); err != nil {
+				if err := graph.Launch(ctx, rt, on); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -128,7 +128,7 @@ func TestAJobStopsWaitingForMemoryWhenNothingCanCome(t *testing.T) {
 		}
 	}
 	time.AfterFunc(5*time.Millisecond, func() {
-		rt.ReportSticky("test", &core.DriverError{Op: "test", Code: driver.IllegalAddress, Sticky: true})
+		rt.Core().ReportSticky("test", &core.DriverError{Op: "test", Code: driver.IllegalAddress, Sticky: true})
 	})
 	if err := rt.Do(t.Context(), "job", nothing, fencepost.Reserve(4096, time.Hour)); !errors.Is(err, core.ErrSticky) {
 		t.Errorf("on a lost device: %v", err)

@@ -44,7 +44,7 @@ func TestWhateverTakesARuntimeTakesWhatOpenReturns(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{})
 	for name, take := range runtimeTakers(t, rt) {
 		e2e.Succeed(t, name, take(rt))
-		e2e.Succeed(t, name+" with the runtime alone", take(rt.Runtime))
+		e2e.Succeed(t, name+" with the runtime alone", take(rt.Core()))
 	}
 }
 

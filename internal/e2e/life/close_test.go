@@ -50,7 +50,7 @@ func TestCloseKnowsLeaksWithTheGuardOff(t *testing.T) {
 func TestCloseReportsLaunchesThatNobodyEnded(t *testing.T) {
 	rt := e2e.OpenDirty(t, fencepost.Config{})
 	b := e2e.Allocate(t, rt, 64, core.DefaultStream, "a")
-	ticket, err := rt.PrepareBlockUse(t.Context(), b.ID, core.DefaultStream, core.Write)
+	ticket, err := rt.Core().PrepareBlockUse(t.Context(), b.ID, core.DefaultStream, core.Write)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,8 +76,10 @@ func TestNothingReachesTheDeviceAfterAnUnfinishedClose(t *testing.T) {
 		"Acquire":     func() error { _, err := rt.Streams().Acquire(t.Context(), "late"); return err },
 		"TryAcquire":  func() error { _, err := rt.Streams().TryAcquire(t.Context(), "late"); return err },
 		"Adopt":       func() error { _, err := rt.Streams().Adopt(77, "late"); return err },
-		"PrepareUse":  func() error { _, err := rt.PrepareUse(t.Context(), core.UseRequest{}); return err },
-		"RecordUse":   func() error { return rt.RecordBlockUse(t.Context(), core.BlockID{Generation: 1}, core.DefaultStream) },
+		"PrepareUse":  func() error { _, err := rt.Core().PrepareUse(t.Context(), core.UseRequest{}); return err },
+		"RecordUse": func() error {
+			return rt.Core().RecordBlockUse(t.Context(), core.BlockID{Generation: 1}, core.DefaultStream)
+		},
 		"Launch": func() error {
 			return rt.Launch(t.Context(), core.DefaultStream, nil, func(context.Context) error { return nil })
 		},
@@ -95,7 +97,7 @@ func TestNothingReachesTheDeviceAfterAnUnfinishedClose(t *testing.T) {
 	if n := faults.Total() - before; n != 0 {
 		t.Errorf("%d calls of the driver after Close", n)
 	}
-	if now := rt.Guard().GuardStats().Quarantine; now != held || held.Blocks == 0 && rt.Resource().Features()&core.OrderedRelease == 0 {
+	if now := rt.Guard().GuardStats().Quarantine; now != held || held.Blocks == 0 && rt.Core().Resource().Features()&core.OrderedRelease == 0 {
 		t.Errorf("quarantine held %+v at the end of Close, and %+v now", held, now)
 	}
 }

@@ -29,8 +29,8 @@ func TestALostDeviceRefusesEverythingAtOnce(t *testing.T) {
 	_, allocErr := rt.Allocate(t.Context(), core.Request{Bytes: 64, Stream: s.ID()})
 	_, freeErr := rt.Deallocate(t.Context(), b.ID)
 	_, reserveErr := rt.Reserve(t.Context(), 64, "a")
-	_, prepareErr := rt.PrepareBlockUse(t.Context(), b.ID, s.ID(), core.Read)
-	recordErr := rt.RecordBlockUse(t.Context(), b.ID, s.ID())
+	_, prepareErr := rt.Core().PrepareBlockUse(t.Context(), b.ID, s.ID(), core.Read)
+	recordErr := rt.Core().RecordBlockUse(t.Context(), b.ID, s.ID())
 	launchErr := rt.Launch(t.Context(), s.ID(), nil, func(context.Context) error { return errors.New("the launch ran") })
 	for i, err := range []error{allocErr, freeErr, reserveErr, prepareErr, recordErr, launchErr} {
 		if !errors.Is(err, core.ErrSticky) || !strings.Contains(err.Error(), "device was lost") {

@@ -48,7 +48,7 @@ func TestAViewKeepsItsBlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := view.Tracking().Block
-	if got := rt.State(id); got != core.Live {
+	if got := rt.Core().State(id); got != core.Live {
 		t.Fatalf("the block is %v with a view of it", got)
 	}
 	if err := cuda.CopyToDevice(t.Context(), view, s.ID(), make([]uint32, 10)); err != nil {
@@ -63,7 +63,7 @@ func TestAViewKeepsItsBlock(t *testing.T) {
 	if f := e2e.Single(t, rt, core.FindingDoubleFree); f.Victim.ID != id || f.Source != "slice" {
 		t.Errorf("found %v", f)
 	}
-	if got := rt.State(id); got == core.Live {
+	if got := rt.Core().State(id); got == core.Live {
 		t.Error("the block is live without a slice or a view")
 	}
 }

@@ -39,13 +39,13 @@ func TestOpenWithoutConfigBuildsTheDefaultStack(t *testing.T) {
 		t.Errorf("a history of %d records, want %d", got, logging.DefaultRingSize)
 	}
 	want := core.UseTracking | core.StreamOrdered | core.Reservations | core.DeviceChecks | core.Isolation
-	if got := rt.Resource().Features(); got != want {
+	if got := rt.Core().Resource().Features(); got != want {
 		t.Errorf("features %v, want %v", got, want)
 	}
 	if h := rt.Health(); !h.OK {
 		t.Errorf("not healthy: %+v", h)
 	}
-	if rt.Ordinal() != 0 || rt.Findings().Total() != 0 || rt.Memory().Runtime() != rt.Runtime {
+	if rt.Ordinal() != 0 || rt.Findings().Total() != 0 || rt.Memory().Runtime() != rt.Core() {
 		t.Errorf("ordinal %d, %d findings", rt.Ordinal(), rt.Findings().Total())
 	}
 }
@@ -66,7 +66,7 @@ func TestOpenBuildsWhatTheConfigSays(t *testing.T) {
 	if rt.Stats().Limit != 1<<20 || rt.Streams().Stats().Max != 2 || rt.History().Cap() != 8 || rt.Guard().Mode() != debugguard.Ledger {
 		t.Errorf("limit %d, %d leases, %d records, guard %v", rt.Stats().Limit, rt.Streams().Stats().Max, rt.History().Cap(), rt.Guard().Mode())
 	}
-	if rt.SupportsBlockUseTracking() {
+	if rt.Core().SupportsBlockUseTracking() {
 		t.Error("a stack over direct says that it tracks uses")
 	}
 	e2e.Free(t, rt, e2e.Allocate(t, rt, 64, core.DefaultStream, "a"))

@@ -46,7 +46,7 @@ func TestTheRealTracesAreAccountedForToTheByte(t *testing.T) {
 			}
 			t.Run(guard+"/"+name, func(t *testing.T) {
 				rt := e2e.Open(t, fencepost.Config{Guard: guard, Streams: 64})
-				report, err := replay.Play(t.Context(), recordedTrace(t, name), replay.Config{Runtime: rt.Runtime, Streams: rt.Streams(), Pool: rt})
+				report, err := replay.Play(t.Context(), recordedTrace(t, name), replay.Config{Runtime: rt.Core(), Streams: rt.Streams(), Pool: rt})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -21,7 +21,7 @@ func TestThePeakNeverFallsWhenTheGuardHoldsABlockBack(t *testing.T) {
 	guarded := e2e.Allocate(t, rt, 4096, s.ID(), "guarded")
 	e2e.Succeed(t, "switching", rt.Guard().Apply(t.Context(), debugguard.Setting{Mode: debugguard.Ledger}))
 	e2e.Free(t, rt, e2e.Allocate(t, rt, 1<<30, s.ID(), "large"))
-	ticket, err := rt.PrepareUse(t.Context(), core.UseRequest{Stream: s.ID(), Uses: []core.Use{{Block: guarded.ID, Access: core.Write}}})
+	ticket, err := rt.Core().PrepareUse(t.Context(), core.UseRequest{Stream: s.ID(), Uses: []core.Use{{Block: guarded.ID, Access: core.Write}}})
 	e2e.Succeed(t, "preparing", err)
 	e2e.Free(t, rt, guarded)
 	st := rt.Stats()
@@ -31,7 +31,7 @@ func TestThePeakNeverFallsWhenTheGuardHoldsABlockBack(t *testing.T) {
 	if red := st.PeakBytes - st.PeakRequested; red == 0 || red > 1<<10 || st.PeakOutstanding != st.PeakBytes {
 		t.Errorf("the peak is %d with red zones, and %d of all that was held", st.PeakBytes, st.PeakOutstanding)
 	}
-	e2e.Succeed(t, "finishing", rt.FinishUse(t.Context(), ticket))
+	e2e.Succeed(t, "finishing", rt.Core().FinishUse(t.Context(), ticket))
 }
 
 // peakModel is what a program has, and the most that it had.
@@ -65,12 +65,12 @@ func (m *peakModel) step() string {
 		return fmt.Sprint("free ", b.Requested)
 	case n < 8 && m.fenced && len(m.tickets) < 3:
 		b := m.blocks[m.random.IntN(len(m.blocks))]
-		ticket, err := m.rt.PrepareUse(m.Context(), core.UseRequest{Stream: m.stream, Launch: "model", Uses: []core.Use{{Block: b.ID, Access: core.Write}}})
+		ticket, err := m.rt.Core().PrepareUse(m.Context(), core.UseRequest{Stream: m.stream, Launch: "model", Uses: []core.Use{{Block: b.ID, Access: core.Write}}})
 		e2e.Succeed(m.T, "preparing", err)
 		m.tickets = append(m.tickets, ticket)
 		return "prepare"
 	case n < 9 && len(m.tickets) > 0:
-		e2e.Succeed(m.T, "finishing", m.rt.FinishUse(m.Context(), m.tickets[0]))
+		e2e.Succeed(m.T, "finishing", m.rt.Core().FinishUse(m.Context(), m.tickets[0]))
 		m.tickets = m.tickets[1:]
 		return "finish"
 	}
@@ -80,7 +80,7 @@ func (m *peakModel) step() string {
 func (m *peakModel) change() string {
 	switch m.random.IntN(8) {
 	case 0:
-		e2e.Succeed(m.T, "reaping", m.rt.Resource().ReapPending(m.Context()))
+		e2e.Succeed(m.T, "reaping", m.rt.Core().Resource().ReapPending(m.Context()))
 		return "reap"
 	case 1: // until nothing is left that a guard knows of
 		m.end()
@@ -98,7 +98,7 @@ func (m *peakModel) change() string {
 // end gives back all there is.
 func (m *peakModel) end() {
 	for _, ticket := range m.tickets {
-		e2e.Succeed(m.T, "finishing", m.rt.FinishUse(m.Context(), ticket))
+		e2e.Succeed(m.T, "finishing", m.rt.Core().FinishUse(m.Context(), ticket))
 	}
 	e2e.Free(m.T, m.rt, m.blocks...)
 	m.blocks, m.tickets, m.live = nil, nil, 0

@@ -91,7 +91,7 @@ func equalsTheStats(t *testing.T, rt *fencepost.Runtime) {
 			t.Errorf("%s: %d bytes in %d blocks, the books have %+v", state, bytes, blocks, want)
 		}
 	}
-	base := core.Base(rt.Resource()).Stats()
+	base := core.Base(rt.Core().Resource()).Stats()
 	if got := profiled(p, "alloc_objects", everySample); got != base.Allocations {
 		t.Errorf("%d blocks ever allocated, the books have %d", got, base.Allocations)
 	}

@@ -45,7 +45,7 @@ func TestWhatIsQuarantinedIsToldApartByTag(t *testing.T) {
 	s := e2e.Lease(t, rt, "s")
 	a, b := e2e.Allocate(t, rt, 8<<20, s.ID(), "a"), e2e.Allocate(t, rt, 4<<20, s.ID(), "b")
 	e2e.Free(t, rt, e2e.Allocate(t, rt, 16<<20, s.ID(), "a"))
-	ticket, err := rt.PrepareUse(t.Context(), core.UseRequest{Stream: s.ID(), Uses: []core.Use{{Block: b.ID, Access: core.Write}}})
+	ticket, err := rt.Core().PrepareUse(t.Context(), core.UseRequest{Stream: s.ID(), Uses: []core.Use{{Block: b.ID, Access: core.Write}}})
 	e2e.Succeed(t, "preparing", err)
 	e2e.Free(t, rt, b) // pending until the launch ends
 
@@ -101,5 +101,5 @@ func TestWhatIsQuarantinedIsToldApartByTag(t *testing.T) {
 	}) {
 		t.Errorf("%v", err)
 	}
-	e2e.Succeed(t, "finishing", rt.FinishUse(t.Context(), ticket))
+	e2e.Succeed(t, "finishing", rt.Core().FinishUse(t.Context(), ticket))
 }

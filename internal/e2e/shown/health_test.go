@@ -195,7 +195,7 @@ func TestHealthIsReadWhileItChanges(t *testing.T) {
 	for range 50 {
 		_, _ = rt.Deallocate(t.Context(), core.BlockID{Generation: 1}) // a foreign free
 	}
-	rt.ReportSticky("test", &core.DriverError{Sticky: true})
+	rt.Core().ReportSticky("test", &core.DriverError{Sticky: true})
 	_, _ = rt.Close(t.Context())
 	cancel()
 	readers.Wait()
@@ -230,7 +230,7 @@ func TestALostDeviceIsNoticedWithoutACall(t *testing.T) {
 	e2e.Probes(t, rt, 503, 503, "poisoned")
 	_, _ = rt.Allocate(t.Context(), core.Request{Bytes: 64}) // is refused
 	time.Sleep(2 * time.Second)
-	if n := rt.StickyErrors(); n != 1 {
+	if n := rt.Core().StickyErrors(); n != 1 {
 		t.Errorf("it was told %d times", n)
 	}
 }

@@ -35,7 +35,7 @@ func wordy(t *testing.T, rt *fencepost.Runtime, tag core.Tag, launch string) {
 	}))
 	graph, err := s.Capture(t.Context(), launch, uses, func(on driver.Stream) error { return rt.Driver().MemsetAsync(b.ID.Ptr, 7, 8, on) })
 	e2e.Succeed(t, "capture", err)
-	e2e.Succeed(t, "launch of the graph", graph.Launch(t.Context(), rt.Runtime, s))
+	e2e.Succeed(t, "launch of the graph", graph.Launch(t.Context(), rt, s))
 	e2e.Succeed(t, "close of the graph", graph.Close())
 	claim, err := rt.Reserve(t.Context(), 1000, tag)
 	e2e.Succeed(t, "reserve", err)

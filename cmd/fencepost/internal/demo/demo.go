@@ -55,7 +55,7 @@ func New(rt *fencepost.Runtime, begin func(context.Context) (iteration context.C
 	}
 	d.deviceName = fmt.Sprintf("%s (ordinal %d)", props.Name, rt.Ordinal())
 	d.workload, err = workload.New(
-		workload.Env{Driver: rt.Driver(), Runtime: rt.Runtime, Streams: rt.Streams(), Memory: rt.Memory()},
+		workload.Env{Driver: rt.Driver(), Runtime: rt.Core(), Streams: rt.Streams(), Memory: rt.Memory()},
 		workload.Config{Goroutines: goroutines, Iterations: iterations, Rounds: math.MaxInt, Rows: rows, Seed: uint64(time.Now().UnixNano()), Begin: begin})
 	return d, err
 }
@@ -118,7 +118,7 @@ func (d *Demo) replayTraces(ctx context.Context) error {
 		loaded = append(loaded, t)
 	}
 	for i := 0; ctx.Err() == nil; i++ {
-		report, err := replay.Play(ctx, loaded[i%len(loaded)], replay.Config{Runtime: d.rt.Runtime, Streams: d.rt.Streams()})
+		report, err := replay.Play(ctx, loaded[i%len(loaded)], replay.Config{Runtime: d.rt.Core(), Streams: d.rt.Streams()})
 		d.replayRefusals.Add(report.Refusals)
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			return nil

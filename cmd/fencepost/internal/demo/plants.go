@@ -226,7 +226,7 @@ func plantStickyError(ctx context.Context, p *Plant) error {
 			return err
 		}
 		wild := driver.Ptr(0x10)
-		err = kernel.Launch(ctx, p.rt.Runtime, on, cuda.Blocks1D(256, 256), []core.Use{{Block: b.ID, Access: core.Write}}, wild, driver.U32(256))
+		err = kernel.Launch(ctx, p.rt, on, cuda.Blocks1D(256, 256), []core.Use{{Block: b.ID, Access: core.Write}}, wild, driver.U32(256))
 		p.answered(errors.Join(err, p.rt.Streams().Synchronize(ctx, on.ID())))
 		return nil
 	})

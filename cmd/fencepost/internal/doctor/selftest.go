@@ -127,7 +127,7 @@ func (t *SelfTest) roundTrip(ctx context.Context, rt *fencepost.Runtime, block *
 	host := make([]uint32, words)
 	fill := func() error { return cuda.Memset(ctx, block, x.ID(), pattern) }
 	back := func() error { return cuda.CopyToHost(ctx, host, block, y) }
-	if !rt.SupportsBlockUseTracking() {
+	if !rt.Core().SupportsBlockUseTracking() {
 		y = x.ID()
 		fill = func() error { return rt.Driver().MemsetAsync(block.Ptr(), pattern, block.Bytes(), x.Handle()) }
 		back = func() error { return rt.Driver().CopyToHostAsync(bytesOf(host), block.Ptr(), x.Handle()) }

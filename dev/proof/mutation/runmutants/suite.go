@@ -69,23 +69,10 @@ type trial struct {
 	streams  int
 	program  program.Program
 	schedule proof.Schedule
-	over     memory
+	over     proof.Memory
 	// executions are how often it executes each site without a mutant.
 	executions []uint8
 }
-
-// memory is where the blocks of a trial come from.
-type memory uint8
-
-const (
-	overDriverPool memory = iota
-	// isolated: the blocks have mappings of their own.
-	isolated
-	// overPool: they come from the runtime's own pool.
-	overPool
-	// overPoolQuickly: allocations and frees go by the quick path, as far as that serves them.
-	overPoolQuickly
-)
 
 // suite has the trials that may kill mutants, of which each knows how often it executes which site.
 type suite struct {
@@ -101,11 +88,11 @@ type suite struct {
 func newSuite() (*suite, error) {
 	s := &suite{repeated: make([][]*trial, activemutant.Sites())}
 	for _, b := range small {
-		if err := s.addAll(b, overDriverPool); err != nil {
+		if err := s.addAll(b, proof.DriverPool); err != nil {
 			return nil, err
 		}
 	}
-	for _, over := range []memory{overPool, overPoolQuickly} {
+	for _, over := range proof.OwnPools {
 		if err := s.addAll(smallPool, over); err != nil {
 			return nil, err
 		}
@@ -133,7 +120,7 @@ func newSuite() (*suite, error) {
 }
 
 // addAll adds all small programs under all schedules.
-func (s *suite) addAll(b proof.Bound, over memory) (err error) {
+func (s *suite) addAll(b proof.Bound, over proof.Memory) (err error) {
 	b.Each(1, func(p program.Program) bool {
 		proof.EachSchedule(p, b.Goroutines, func(steps proof.Schedule) bool {
 			err = s.add(&trial{b.Streams, slices.Clone(p), slices.Clone(steps), over, nil}, true)
@@ -157,7 +144,7 @@ func largeTrial(seed uint64) *trial {
 		b.Blocks, b.Ops = 1+rng.IntN(shortBlocks), 3+rng.IntN(shortOps-2)
 		p = program.Random(rng, b).Repeat(times)
 	}
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), overDriverPool, nil}
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), proof.DriverPool, nil}
 }
 
 func shortTrial(seed uint64) *trial {
@@ -167,7 +154,7 @@ func shortTrial(seed uint64) *trial {
 		b.Kinds = withGivingUp
 	}
 	p := program.Random(rng, b)
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), overDriverPool, nil}
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), proof.DriverPool, nil}
 }
 
 func isolatedTrial(seed uint64) *trial {
@@ -183,14 +170,14 @@ func isolatedShort(seed uint64) *trial {
 func withIsolated(rng *rand.Rand, b program.Bounds) *trial {
 	b.Kinds = isolatedKinds
 	p := program.Random(rng, b)
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), isolated, nil}
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), proof.Isolated, nil}
 }
 
 func poolTrial(seed uint64) *trial {
 	rng := rand.New(rand.NewPCG(seed, 5))
 	b := program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 12, Ops: 8 + rng.IntN(25), Kinds: poolKinds, Sizes: poolSizes, Single: seed%2 == 0}
 	p := program.Random(rng, b)
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 1+rng.IntN(2)), [...]memory{overPool, overPoolQuickly}[seed/2%2], nil}
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 1+rng.IntN(2)), proof.OwnPools[seed/2%2], nil}
 }
 
 // add runs a trial without a mutant and notes how often it executes each site.

@@ -151,16 +151,7 @@ func (t *trial) run(site, k int) (by []string, err error) {
 		}
 	}()
 	activemutant.Arm(site, k)
-	switch t.over {
-	case isolated:
-		err = proof.CheckIsolated(t.streams, t.program, t.schedule)
-	case overPool:
-		_, err = proof.CheckPool(t.streams, t.program, t.schedule, proof.Ordinary)
-	case overPoolQuickly:
-		_, err = proof.CheckPool(t.streams, t.program, t.schedule, proof.Quick)
-	default:
-		_, err = proof.CheckOnce(t.streams, t.program, t.schedule)
-	}
+	_, err = proof.CheckOnce(proof.Config{Streams: t.streams, Over: t.over}, t.program, t.schedule)
 	return reasons(err), err
 }
 

@@ -1,29 +1,29 @@
-package engine
+package proof
 
 import (
 	"errors"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
-	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
-// port is a device that runs nothing: it notes where events are recorded in the
+// enginePort is a device that runs nothing: it notes where events are recorded in the
 // history of a plan, and which waits a step makes.
-type port struct {
+type enginePort struct {
 	plan *oracle.Plan
 	// events are where each was recorded: a node, nowhere, or destroyed.
 	events []int32
 	alive  int
 	// waits are those since the step began.
-	waits []wait
+	waits []engineWait
 	// drop is the number of a wait, from 1, that is not noted although the caller
 	// is told so; 0 for none.
 	drop int
 }
 
-// wait is one of a stream's, for a node.
-type wait struct {
+// engineWait is one of a stream's, for a node.
+type engineWait struct {
 	stream uint8
 	from   int32
 }
@@ -33,12 +33,12 @@ const (
 	destroyed = -2
 )
 
-var _ fence.Port = (*port)(nil)
+var _ fence.Port = (*enginePort)(nil)
 
 var errGone = errors.New("an event is used that was destroyed")
 
 // forget forgets where the events were recorded.
-func (p *port) forget() {
+func (p *enginePort) forget() {
 	for i := range p.events {
 		if p.events[i] != destroyed {
 			p.events[i] = nowhere
@@ -46,13 +46,13 @@ func (p *port) forget() {
 	}
 }
 
-func (p *port) EventCreate() (driver.Event, error) {
+func (p *enginePort) EventCreate() (driver.Event, error) {
 	p.events = append(p.events, nowhere)
 	p.alive++
 	return driver.Event(len(p.events)), nil
 }
 
-func (p *port) EventDestroy(e driver.Event) error {
+func (p *enginePort) EventDestroy(e driver.Event) error {
 	if p.events[e-1] == destroyed {
 		return errGone
 	}
@@ -61,7 +61,7 @@ func (p *port) EventDestroy(e driver.Event) error {
 	return nil
 }
 
-func (p *port) EventRecord(e driver.Event, s driver.Stream) error {
+func (p *enginePort) EventRecord(e driver.Event, s driver.Stream) error {
 	if p.events[e-1] == destroyed {
 		return errGone
 	}
@@ -70,16 +70,16 @@ func (p *port) EventRecord(e driver.Event, s driver.Stream) error {
 }
 
 // EventQuery says yes: a step that asks has let the device do all.
-func (p *port) EventQuery(e driver.Event) (bool, error) { return true, p.EventSynchronize(e) }
+func (p *enginePort) EventQuery(e driver.Event) (bool, error) { return true, p.EventSynchronize(e) }
 
-func (p *port) EventSynchronize(e driver.Event) error {
+func (p *enginePort) EventSynchronize(e driver.Event) error {
 	if p.events[e-1] == destroyed {
 		return errGone
 	}
 	return nil
 }
 
-func (p *port) StreamWait(s driver.Stream, e driver.Event) error {
+func (p *enginePort) StreamWait(s driver.Stream, e driver.Event) error {
 	if p.events[e-1] == destroyed {
 		return errGone
 	}
@@ -88,12 +88,12 @@ func (p *port) StreamWait(s driver.Stream, e driver.Event) error {
 			return nil
 		}
 	}
-	p.waits = append(p.waits, wait{uint8(s), p.events[e-1]})
+	p.waits = append(p.waits, engineWait{uint8(s), p.events[e-1]})
 	return nil
 }
 
-func (p *port) StreamWaitPeer(driver.Stream, driver.Driver, driver.Event) error {
+func (p *enginePort) StreamWaitPeer(driver.Stream, driver.Driver, driver.Event) error {
 	return errors.ErrUnsupported
 }
-func (p *port) StreamSynchronize(driver.Stream) error       { return nil }
-func (p *port) StreamCapturing(driver.Stream) (bool, error) { return false, nil }
+func (p *enginePort) StreamSynchronize(driver.Stream) error       { return nil }
+func (p *enginePort) StreamCapturing(driver.Stream) (bool, error) { return false, nil }

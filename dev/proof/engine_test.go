@@ -1,4 +1,4 @@
-package engine
+package proof
 
 import (
 	"errors"
@@ -6,29 +6,25 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/dev/proof"
-	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
 )
 
 var (
-	everyKind     = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record}
 	withoutAborts = []program.Kind{program.Launch, program.Free, program.Sync, program.Record}
 	withoutHost   = []program.Kind{program.Launch, program.Free}
 )
 
-func bound(ops, goroutines int, kinds []program.Kind) proof.Bound {
-	return proof.Bound{Bounds: program.Bounds{Streams: 3, Blocks: 3, Ops: ops, Kinds: kinds}, From: 1, Goroutines: goroutines}
+func bound(ops, goroutines int, kinds []program.Kind) Bound {
+	return Bound{Bounds: program.Bounds{Streams: 3, Blocks: 3, Ops: ops, Kinds: kinds}, From: 1, Goroutines: goroutines}
 }
 
 // floors are the bounds and how much each has at least: programs, and schedules of the host
 // goroutines of those that are run, see [program.Program.Orbit].
 var floors = []struct {
-	proof.Bound
+	Bound
 	programs, schedules uint64
 }{
 	{bound(4, 2, everyKind), 11_042, 17_941},
@@ -56,7 +52,7 @@ func TestEveryStepMakesTheWaitsThatItMust(t *testing.T) {
 	first, end := bounds()
 	for _, g := range floors[first:end] {
 		start := time.Now()
-		got, err := proof.ExhaustWith(g.Bound, runtime.GOMAXPROCS(0), func() (proof.Checker, error) { return NewRunner(g.Streams), nil })
+		got, err := ExhaustWith(g.Bound, runtime.GOMAXPROCS(0), func() (Checker, error) { return NewEngineRunner(g.Streams), nil })
 		if err != nil {
 			t.Fatalf("bound %v:\n%v", g.Bound, err)
 		}
@@ -74,9 +70,9 @@ func TestThePlanIsRight(t *testing.T) {
 	if testing.Short() {
 		b.Ops = 3
 	}
-	r := NewRunner(b.Streams)
+	r := NewEngineRunner(b.Streams)
 	b.Each(1, func(p program.Program) bool {
-		proof.EachEngineSchedule(p, b.Goroutines, func(s proof.Schedule) bool {
+		Explorer{Goroutines: b.Goroutines, Engine: true}.Each(p, func(s Schedule) bool {
 			if err := r.Check(p, s); err != nil {
 				t.Error(err)
 			} else if v := r.History().Judge(); v.Bad() {
@@ -95,9 +91,9 @@ func TestThePlanIsRight(t *testing.T) {
 func TestAWaitThatIsNotMadeIsNoticed(t *testing.T) {
 	b, lost := bound(3, 2, everyKind), 0
 	b.Each(1, func(p program.Program) bool {
-		proof.EachEngineSchedule(p, b.Goroutines, func(s proof.Schedule) bool {
+		Explorer{Goroutines: b.Goroutines, Engine: true}.Each(p, func(s Schedule) bool {
 			for drop := 1; ; drop++ {
-				r := NewRunner(b.Streams)
+				r := NewEngineRunner(b.Streams)
 				r.port.drop = drop
 				err := r.Check(p, s)
 				if r.port.drop > 0 {
@@ -116,33 +112,12 @@ func TestAWaitThatIsNotMadeIsNoticed(t *testing.T) {
 	}
 }
 
-// shape is what lies on each stream, and what the waits are for: the order in
-// which the host enqueued on different streams is left out.
-func shape(h *oracle.History) string {
-	place := make([]string, h.Len())
-	lines := map[uint8][]string{}
-	for i, n := range h.Nodes() {
-		place[i] = fmt.Sprintf("%d.%d", n.Stream, len(lines[n.Stream]))
-		text := fmt.Sprintf("%d:%d:%d", n.Kind, n.Op, n.Block)
-		if n.Kind == oracle.Wait && n.From >= 0 {
-			text += "<" + place[n.From]
-		}
-		lines[n.Stream] = append(lines[n.Stream], text)
-	}
-	var all []string
-	for s, line := range lines {
-		all = append(all, fmt.Sprintf("%d: %s", s, strings.Join(line, " ")))
-	}
-	slices.Sort(all)
-	return strings.Join(all, "\n")
-}
-
 // What the reduced schedules lead to is all that the interleavings lead to.
-func TestNoInterleavingLeadsElsewhere(t *testing.T) {
-	r := NewRunner(3)
-	outcomes := func(p program.Program, goroutines int, each func(program.Program, int, func(proof.Schedule) bool)) map[string]proof.Schedule {
-		found := map[string]proof.Schedule{}
-		each(p, goroutines, func(s proof.Schedule) bool {
+func TestNoInterleavingOfTheEngineLeadsElsewhere(t *testing.T) {
+	r, b := NewEngineRunner(3), bound(4, 3, everyKind)
+	outcomes := func(p program.Program, all bool) map[string]Schedule {
+		found := map[string]Schedule{}
+		Explorer{Goroutines: b.Goroutines, Engine: true, All: all}.Each(p, func(s Schedule) bool {
 			if err := r.Check(p, s); err != nil {
 				t.Fatal(err)
 			}
@@ -152,13 +127,12 @@ func TestNoInterleavingLeadsElsewhere(t *testing.T) {
 		return found
 	}
 	n := 0
-	b := bound(4, 3, everyKind)
 	b.Each(1, func(p program.Program) bool {
 		if n++; testing.Short() && n%20 != 0 {
 			return true
 		}
-		reduced := outcomes(p, b.Goroutines, proof.EachEngineSchedule)
-		for what, s := range outcomes(p, b.Goroutines, proof.EachEngineInterleaving) {
+		reduced := outcomes(p, false)
+		for what, s := range outcomes(p, true) {
 			if _, ok := reduced[what]; !ok {
 				t.Errorf("%v\n%v leads to what no reduced schedule leads to:\n%s", p, s, what)
 			}

@@ -1,11 +1,4 @@
-// Package engine runs programs straight on the fence engine, package
-// internal/fence: the ready points of allocations, launches, recorded uses and
-// the waits of frees, without the resource around them. What the engine asks of its
-// port is compared, step by step, with the waits that package oracle says each step
-// must have ([oracle.Plan]): the same ones, for the same points of the streams. That
-// is so much cheaper than the resource and a judgement of the whole that larger
-// programs can be run.
-package engine
+package proof
 
 import (
 	"errors"
@@ -13,28 +6,32 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
-	"github.com/fencepost-gpu/fencepost/internal/fence"
-	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
-// Runner runs programs on an engine of its own. It is not safe for concurrent use.
-type Runner struct {
+// EngineRunner runs programs straight on the fence engine, package internal/fence: the ready points
+// of allocations, launches, recorded uses and the waits of frees, without the resource around them.
+// What the engine asks of its port is compared, step by step, with the waits that package oracle
+// says each step must have ([oracle.Plan]): the same ones, for the same points of the streams. That
+// is so much cheaper than the resource and a judgement of the whole that larger programs can be
+// run. It is not safe for concurrent use.
+type EngineRunner struct {
 	plan    *oracle.Plan
-	port    port
+	port    enginePort
 	counts  fence.Counts
 	order   *fence.Order
 	streams []*fence.Stream
-	blocks  [program.MaxBlocks]block
+	blocks  [program.MaxBlocks]engineBlock
 	// launches are by operation.
-	launches []launch
+	launches []engineLaunch
 	behind   fence.Plan // of the free or the recorded use that is under way
 	waits    uint64     // that were made in all
 }
 
-// block is what a resource keeps of one.
-type block struct {
+// engineBlock is what a resource keeps of one.
+type engineBlock struct {
 	history fence.History
 	home    uint8
 	live    bool
@@ -42,16 +39,16 @@ type block struct {
 	waits bool
 }
 
-type launch struct {
+type engineLaunch struct {
 	intent core.Intent
 	uses   [program.MaxBlocks]core.PreparedUse
 	point  *fence.Point
 	node   oracle.Node
 }
 
-// NewRunner returns a runner with so many streams. It must be closed.
-func NewRunner(streams int) *Runner {
-	r := &Runner{plan: oracle.NewPlan(streams)}
+// NewEngineRunner returns a runner with so many streams. It must be closed.
+func NewEngineRunner(streams int) *EngineRunner {
+	r := &EngineRunner{plan: oracle.NewPlan(streams)}
 	r.port.plan = r.plan
 	r.order = fence.NewOrder(&r.port, false)
 	for i := range streams {
@@ -71,14 +68,14 @@ var ErrWaits = errors.New("these are not the waits that must be")
 // CheckAll checks a program under every schedule, and stops at the first failure. Of
 // programs that differ in the order of their first allocations alone it runs one,
 // and counts all: to the engine they are the same.
-func (r *Runner) CheckAll(p program.Program, goroutines int, total *proof.Total) (err error) {
+func (r *EngineRunner) CheckAll(p program.Program, goroutines int, total *Total) (err error) {
 	alike, first := p.Orbit()
 	if !first {
 		return nil
 	}
 	total.Programs += uint64(alike)
 	before := r.waits
-	proof.EachEngineSchedule(p, goroutines, func(s proof.Schedule) bool {
+	Explorer{Goroutines: goroutines, Engine: true}.Each(p, func(s Schedule) bool {
 		total.Schedules++
 		err = r.Check(p, s)
 		return err == nil
@@ -88,16 +85,16 @@ func (r *Runner) CheckAll(p program.Program, goroutines int, total *proof.Total)
 }
 
 // Check runs a program under a schedule, and frees what it leaves.
-func (r *Runner) Check(p program.Program, steps proof.Schedule) error {
+func (r *EngineRunner) Check(p program.Program, steps Schedule) error {
 	r.plan.Reset()
 	r.port.forget()
 	for len(r.launches) < len(p) {
-		r.launches = append(r.launches, launch{})
+		r.launches = append(r.launches, engineLaunch{})
 	}
 	made := uint8(0)
 	for _, s := range steps {
 		if err := r.take(p[s.Op], s); err != nil {
-			return r.failure(p, steps, fmt.Sprintf("%v", proof.Schedule{s}), err)
+			return r.failure(p, steps, fmt.Sprintf("%v", Schedule{s}), err)
 		}
 		if p[s.Op].Kind == program.Alloc {
 			made++
@@ -113,14 +110,14 @@ func (r *Runner) Check(p program.Program, steps proof.Schedule) error {
 	return nil
 }
 
-func (r *Runner) failure(p program.Program, steps proof.Schedule, at string, err error) error {
+func (r *EngineRunner) failure(p program.Program, steps Schedule, at string, err error) error {
 	return fmt.Errorf("program:  %v\nbytes:    %x\nschedule: %v\nstep:     %s\nerror:    %w\n%v", p, p.Encode(), steps, at, err, r.plan.History)
 }
 
 // History is what the last run came to.
-func (r *Runner) History() *oracle.History { return r.plan.History }
+func (r *EngineRunner) History() *oracle.History { return r.plan.History }
 
-func (r *Runner) take(o program.Op, s proof.Step) error {
+func (r *EngineRunner) take(o program.Op, s Step) error {
 	op := int16(s.Op)
 	switch o.Kind {
 	case program.Alloc:
@@ -130,21 +127,21 @@ func (r *Runner) take(o program.Op, s proof.Step) error {
 	case program.Sync:
 		return r.synchronize(o.Stream)
 	case program.Record:
-		if s.Phase == proof.End {
+		if s.Phase == End {
 			return r.record(o, op)
 		}
 		r.plan.Use(oracle.Node{Stream: o.Stream, Op: op, Writes: 1 << o.Block})
 		return nil
 	}
-	if s.Phase == proof.End {
+	if s.Phase == End {
 		return r.end(o, op)
 	}
-	return r.prepare(o, op, s.Phase == proof.Refused)
+	return r.prepare(o, op, s.Phase == Refused)
 }
 
 const lease core.StreamID = 1
 
-func (r *Runner) alloc(o program.Op, op int16) error {
+func (r *EngineRunner) alloc(o program.Op, op int16) error {
 	s := r.streams[o.Stream]
 	r.begin()
 	s.Lock()
@@ -167,7 +164,7 @@ func (r *Runner) alloc(o program.Op, op int16) error {
 	return r.compare(from)
 }
 
-func (r *Runner) prepare(o program.Op, op int16, refused bool) error {
+func (r *EngineRunner) prepare(o program.Op, op int16, refused bool) error {
 	l := &r.launches[op]
 	l.node = oracle.Node{Stream: o.Stream, Op: op, Reads: oracle.Set(o.Reads), Writes: oracle.Set(o.Writes), Aborted: o.Kind == program.Abort}
 	r.begin()
@@ -176,7 +173,7 @@ func (r *Runner) prepare(o program.Op, op int16, refused bool) error {
 		return err
 	}
 	if let == refused || refused != (r.plan.Conflict(l.node) >= 0) {
-		return fmt.Errorf("%w: a launch is refused that must not be, or let through", proof.ErrAnswer)
+		return fmt.Errorf("%w: a launch is refused that must not be, or let through", ErrAnswer)
 	}
 	from := r.plan.Len()
 	if refused {
@@ -199,7 +196,7 @@ func (r *Runner) prepare(o program.Op, op int16, refused bool) error {
 
 // announce announces a launch on its stream and on its blocks; let is false if one of
 // these refuses.
-func (r *Runner) announce(o program.Op, l *launch, op int16) (let bool, err error) {
+func (r *EngineRunner) announce(o program.Op, l *engineLaunch, op int16) (let bool, err error) {
 	in := &l.intent
 	in.ID, in.Stream, in.Waited, in.Uses = uint64(op)+1, lease, in.Waited[:0], l.uses[:o.Uses().Len()]
 	s := r.streams[o.Stream]
@@ -223,7 +220,7 @@ func (r *Runner) announce(o program.Op, l *launch, op int16) (let bool, err erro
 	return true, nil
 }
 
-func (r *Runner) end(o program.Op, op int16) error {
+func (r *EngineRunner) end(o program.Op, op int16) error {
 	l := &r.launches[op]
 	r.begin()
 	if o.Kind == program.Abort {
@@ -246,7 +243,7 @@ func (r *Runner) end(o program.Op, op int16) error {
 		}
 		open := len(r.plan.Users(at)) > 0
 		if !watched || open != b.history.HasOpen() {
-			return fmt.Errorf("%w: block %d waited for a launch that has ended; others are open: %v", proof.ErrAnswer, at, open)
+			return fmt.Errorf("%w: block %d waited for a launch that has ended; others are open: %v", ErrAnswer, at, open)
 		}
 		if !open {
 			if err := r.freeNow(b, at, op); err != nil {
@@ -257,7 +254,7 @@ func (r *Runner) end(o program.Op, op int16) error {
 	return nil
 }
 
-func (r *Runner) record(o program.Op, op int16) error {
+func (r *EngineRunner) record(o program.Op, op int16) error {
 	s := r.streams[o.Stream]
 	r.begin()
 	s.Lock()
@@ -277,7 +274,7 @@ func (r *Runner) record(o program.Op, op int16) error {
 	return r.compare(r.plan.Len())
 }
 
-func (r *Runner) synchronize(stream uint8) error {
+func (r *EngineRunner) synchronize(stream uint8) error {
 	s := r.streams[stream]
 	r.begin()
 	s.Lock()
@@ -295,12 +292,12 @@ func (r *Runner) synchronize(stream uint8) error {
 	return r.compare(r.plan.Len())
 }
 
-func (r *Runner) free(block uint8, op int16) error {
+func (r *EngineRunner) free(block uint8, op int16) error {
 	b := &r.blocks[block]
 	b.live = false
 	b.waits = b.history.Watch()
 	if users := len(r.plan.Users(block)); users > 0 != b.waits {
-		return fmt.Errorf("%w: %d launches are open over block %d, and the engine says %v", proof.ErrAnswer, users, block, b.waits)
+		return fmt.Errorf("%w: %d launches are open over block %d, and the engine says %v", ErrAnswer, users, block, b.waits)
 	}
 	if b.waits {
 		return nil
@@ -308,7 +305,7 @@ func (r *Runner) free(block uint8, op int16) error {
 	return r.freeNow(b, block, op)
 }
 
-func (r *Runner) freeNow(b *block, at uint8, op int16) error {
+func (r *EngineRunner) freeNow(b *engineBlock, at uint8, op int16) error {
 	s := r.streams[b.home]
 	b.waits = false
 	r.begin()
@@ -329,11 +326,11 @@ func (r *Runner) freeNow(b *block, at uint8, op int16) error {
 }
 
 // begin begins a step: no wait was made in it.
-func (r *Runner) begin() { r.port.waits = r.port.waits[:0] }
+func (r *EngineRunner) begin() { r.port.waits = r.port.waits[:0] }
 
 // compare demands that the waits which the plan has from a node on are those that were
 // made, in whichever order.
-func (r *Runner) compare(from int) error {
+func (r *EngineRunner) compare(from int) error {
 	r.waits += uint64(len(r.port.waits))
 	planned := 0
 	nodes := r.plan.Nodes()
@@ -352,7 +349,7 @@ func (r *Runner) compare(from int) error {
 	return nil
 }
 
-func (r *Runner) made(stream uint8, from int32) bool {
+func (r *EngineRunner) made(stream uint8, from int32) bool {
 	for _, w := range r.port.waits {
 		if w.stream == stream && w.from == from {
 			return true
@@ -362,7 +359,7 @@ func (r *Runner) made(stream uint8, from int32) bool {
 }
 
 // Close looks whether every event comes back.
-func (r *Runner) Close() error {
+func (r *EngineRunner) Close() error {
 	for _, s := range r.streams {
 		s.Lock()
 		err := s.CloseEvents()
@@ -372,7 +369,7 @@ func (r *Runner) Close() error {
 		}
 	}
 	if r.port.alive != 0 {
-		return fmt.Errorf("%w: %d", proof.ErrEvents, r.port.alive)
+		return fmt.Errorf("%w: %d", ErrEvents, r.port.alive)
 	}
 	return nil
 }
