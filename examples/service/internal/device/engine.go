@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/examples/service/internal/kernels"
+	"github.com/fencepost-gpu/fencepost/examples/service/kernels"
 )
 
 // ScopeName is the instrumentation scope of the engine's spans.
@@ -40,7 +40,11 @@ type Config struct {
 // New loads the kernels, until the runtime is closed. It may block in the
 // driver.
 func New(cfg Config) (*Engine, error) {
-	k, err := kernels.Load(cfg.Runtime)
+	module, err := cfg.Runtime.Load("fencepost.examples.service", kernels.PTX, kernels.Twins()...)
+	if err != nil {
+		return nil, err
+	}
+	k, err := kernels.Find(module)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/examples/service/internal/kernels"
+	"github.com/fencepost-gpu/fencepost/examples/service/kernels"
 )
 
 // NoPartner is the joined value of a left row that has no right row. No right
@@ -25,20 +25,11 @@ type Tables struct {
 	Left, RightKeys, RightValues []uint32
 }
 
-// slots is the size of the hash table: a power of two, and at most half full.
-func (t Tables) slots() int {
-	slots := 1
-	for slots < 2*len(t.RightKeys) {
-		slots *= 2
-	}
-	return slots
-}
-
 // JoinBytes is the device memory that a join takes.
 func JoinBytes(t Tables) uint64 { return t.words() * wordBytes }
 
 func (t Tables) words() uint64 {
-	return 2*uint64(len(t.Left)) + 3*uint64(len(t.RightKeys)) + kernels.SlotWords*uint64(t.slots())
+	return 2*uint64(len(t.Left)) + 3*uint64(len(t.RightKeys)) + kernels.SlotWords*uint64(kernels.Slots(len(t.RightKeys)))
 }
 
 // Check returns the error that Join would return for these tables whatever the
@@ -106,7 +97,7 @@ func (e *Engine) Join(ctx context.Context, t Tables) (joined []uint32, err error
 // it.
 func (e *Engine) build(j *fencepost.Job, t Tables) (table, found *column, err error) {
 	rows := len(t.RightKeys)
-	if table, err = fencepost.Alloc[uint32](j, kernels.SlotWords*t.slots()); err != nil {
+	if table, err = fencepost.Alloc[uint32](j, kernels.SlotWords*kernels.Slots(len(t.RightKeys))); err != nil {
 		return nil, nil, err
 	}
 	keys, err := fencepost.Upload(j, t.RightKeys)

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/examples/service/internal/kernels"
+	"github.com/fencepost-gpu/fencepost/examples/service/kernels"
 )
 
 // plant is a bug to practise on-call work with: it is there only where somebody
