@@ -1,9 +1,10 @@
-// The workload's kernels; simkernels.go says the same in Go. Rows are 32-bit
-// keys and values. Blocks have 256 threads, one for each value of a digit.
+// Kernels of a radix sort, a hash join and a filter; sort.go and join.go say the
+// same in Go. Rows are 32-bit keys and values. Blocks have 256 threads, one for
+// each value of a digit.
 //
 // Nothing that was read from memory is used as an index unchecked, and no loop
 // goes on until memory says so: where a fence is missing the values are wrong,
-// which is what the workload is there to show, and the device goes on.
+// and the device goes on.
 
 #include <cstdint>
 

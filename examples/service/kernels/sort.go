@@ -1,10 +1,10 @@
-package workload
+package kernels
 
 import "github.com/fencepost-gpu/fencepost/cuda/sim"
 
 // countBytes is the size of the counters for n rows: those of a digit for
 // all slices lie side by side.
-func countBytes(n uint32) uint64 { return wordBytes * digits * uint64(slicesOf(int(n))) }
+func countBytes(n uint32) uint64 { return wordBytes * digits * uint64(Slices(int(n))) }
 
 // histogram(keys, counts, n, shift) counts the digits of each slice's keys.
 func declareHistogram(a sim.Args) []sim.Range {
@@ -14,11 +14,11 @@ func declareHistogram(a sim.Args) []sim.Range {
 func runHistogram(x *sim.Exec) {
 	a := x.Args()
 	n, shift := int(a.U32(2)), a.U32(3)
-	slices := slicesOf(n)
+	slices := Slices(n)
 	keys, counts := sim.ReadSlice[uint32](x, a.Ptr(0), n), sim.WriteSlice[uint32](x, a.Ptr(1), digits*slices)
 	clear(counts)
 	for s := range slices {
-		for _, k := range sliceOf(keys, s) {
+		for _, k := range Slice(keys, s) {
 			counts[int(k>>shift%digits)*slices+s]++
 		}
 	}
@@ -47,7 +47,7 @@ func declareScatter(a sim.Args) []sim.Range {
 func runScatter(x *sim.Exec) {
 	a := x.Args()
 	n, shift := int(a.U32(5)), a.U32(6)
-	slices := slicesOf(n)
+	slices := Slices(n)
 	keys, values := sim.ReadSlice[uint32](x, a.Ptr(0), n), sim.ReadSlice[uint32](x, a.Ptr(1), n)
 	toKeys, toValues := sim.WriteSlice[uint32](x, a.Ptr(2), n), sim.WriteSlice[uint32](x, a.Ptr(3), n)
 	offsets := sim.ReadSlice[uint32](x, a.Ptr(4), digits*slices)
@@ -56,8 +56,8 @@ func runScatter(x *sim.Exec) {
 		for digit := range next {
 			next[digit] = offsets[digit*slices+s]
 		}
-		values := sliceOf(values, s)
-		for i, k := range sliceOf(keys, s) {
+		values := Slice(values, s)
+		for i, k := range Slice(keys, s) {
 			digit := k >> shift % digits
 			if at := int(next[digit]); at < n { // unfenced offsets may be anything
 				toKeys[at], toValues[at] = k, values[i]

@@ -1,4 +1,4 @@
-package loadgen
+package main
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Report is what a run saw. Durations are nanoseconds in JSON.
-type Report struct {
+// report is what a run saw. Durations are nanoseconds in JSON.
+type report struct {
 	Seed uint64 `json:"seed"`
 	// Sent is how many requests were sent, Skipped how many were due while as
 	// many as may be were in flight.
@@ -29,24 +29,35 @@ type Report struct {
 	FirstFailure string `json:"first_failure,omitempty"`
 	// Took is how long the run took, Latency how long right results did.
 	Took    time.Duration `json:"took"`
-	Latency Latency       `json:"latency"`
+	Latency latency       `json:"latency"`
 }
 
-// Latency is a distribution of durations, each right within 5 %.
-type Latency struct {
+// latency is a distribution of durations.
+type latency struct {
 	P50 time.Duration `json:"p50"`
 	P90 time.Duration `json:"p90"`
 	P99 time.Duration `json:"p99"`
 	Max time.Duration `json:"max"`
 }
 
-// Clean reports whether every answer was one that a working service gives,
-// and there was a result among them.
-func (r Report) Clean() bool { return r.Wrong == 0 && r.Failed == 0 && r.OK > 0 }
+// latencyOf sorts the durations.
+func latencyOf(all []time.Duration) latency {
+	if len(all) == 0 {
+		return latency{}
+	}
+	slices.Sort(all)
+	quantile := func(percent int) time.Duration { return all[(len(all)*percent+99)/100-1] }
+	return latency{P50: quantile(50), P90: quantile(90), P99: quantile(99), Max: quantile(100)}
+}
 
-// Print writes the report for people. What the service said is quoted,
+// clean reports whether every answer was one that a working service gives,
+// and there was a result among them.
+func (r report) clean() bool { return r.Wrong == 0 && r.Failed == 0 && r.OK > 0 }
+
+// print writes the report for people. What the service said is quoted,
 // because it may be anything.
-func (r Report) Print(w io.Writer) {
+func (r report) print(w io.Writer) {
+	short := func(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 	fmt.Fprintf(w, "requests  %d sent in %v, %d skipped; seed %d\n", r.Sent, r.Took.Round(time.Millisecond), r.Skipped, r.Seed)
 	fmt.Fprintf(w, "results   %d right, %d wrong, %d rows\n", r.OK, r.Wrong, r.Rows)
 	fmt.Fprintf(w, "latency   p50 %v, p90 %v, p99 %v, max %v\n", short(r.Latency.P50), short(r.Latency.P90), short(r.Latency.P99), short(r.Latency.Max))
@@ -59,5 +70,3 @@ func (r Report) Print(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 }
-
-func short(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }

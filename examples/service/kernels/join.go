@@ -2,24 +2,10 @@ package kernels
 
 import "github.com/fencepost-gpu/fencepost/cuda/sim"
 
-// twins are the kernels for the simulated device.
-func twins() []sim.Kernel {
-	return []sim.Kernel{
-		{Name: histogram, Declare: declareHistogram, Run: runHistogram},
-		{Name: scan, Declare: declareScan, Run: runScan},
-		{Name: scatter, Declare: declareScatter, Run: runScatter},
-		{Name: clearTable, Declare: declareClear, Run: runClear},
-		{Name: build, Declare: declareBuild, Run: runBuild},
-		{Name: probe, Declare: declareProbe, Run: runProbe},
-	}
-}
-
-const (
-	wordBytes = 4
-	// maxProbes bounds a search. Tables that are at most half full need a few
-	// dozen, unless somebody chose keys that collide.
-	maxProbes = 1024
-)
+// maxProbes bounds a search. Tables that are at most half full need a few dozen,
+// unless somebody chose keys that collide, or a missing fence has filled the table
+// with anything.
+const maxProbes = 1024
 
 // clear(table, n) empties a hash table of n words.
 func declareClear(a sim.Args) []sim.Range {
@@ -85,4 +71,30 @@ func runProbe(x *sim.Exec) {
 func hash(k uint32) uint32 {
 	k *= 0x9e3779b1
 	return k ^ k>>15
+}
+
+// filter(values, joined, kept, counts, n, below) keeps the values of the rows
+// whose partner's value is below a bound, at the beginning of each slice, and
+// counts them.
+func declareFilter(a sim.Args) []sim.Range {
+	n := a.U32(4)
+	return []sim.Range{sim.Reads(a.Ptr(0), wordBytes*uint64(n)), sim.Reads(a.Ptr(1), wordBytes*uint64(n)),
+		sim.Writes(a.Ptr(2), wordBytes*uint64(n)), sim.Writes(a.Ptr(3), wordBytes*uint64(Slices(int(n))))}
+}
+
+func runFilter(x *sim.Exec) {
+	a := x.Args()
+	n, below := int(a.U32(4)), a.U32(5)
+	values, joined := sim.ReadSlice[uint32](x, a.Ptr(0), n), sim.ReadSlice[uint32](x, a.Ptr(1), n)
+	kept, counts := sim.WriteSlice[uint32](x, a.Ptr(2), n), sim.WriteSlice[uint32](x, a.Ptr(3), Slices(n))
+	for s := range counts {
+		values, joined, kept := Slice(values, s), Slice(joined, s), Slice(kept, s)
+		counts[s] = 0
+		for i, v := range values {
+			if joined[i] < below {
+				kept[counts[s]] = v
+				counts[s]++
+			}
+		}
+	}
 }
