@@ -83,7 +83,12 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 	} else {
 		b, err = r.upstream.Allocate(ctx, req)
 	}
-	return b, r.ended(ctx, start, span, &core.Event{Op: core.OpAllocate, Stream: req.Stream, Tag: req.Tag, Requested: req.Requested, Bytes: req.Bytes, Err: err})
+	took := monotime.Now().Since(start)
+	if err != nil && span.IsZero() {
+		span = r.tracing.failed(ctx, &core.Event{Op: core.OpAllocate, Stream: req.Stream, Tag: req.Tag, Requested: req.Requested, Bytes: req.Bytes, Duration: took, Err: err})
+	}
+	r.calls.Note(core.OpAllocate, req.Stream, took, span, err)
+	return b, err
 }
 
 // Deallocate forwards, counts, and traces as [SpanDealloc].
@@ -99,19 +104,12 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 	} else {
 		b, err = r.upstream.Deallocate(ctx, id)
 	}
-	return b, r.ended(ctx, start, span, &core.Event{Op: core.OpDeallocate, Stream: id.AllocStream, Block: id, Err: err})
-}
-
-// ended counts a call, with a span of its failure if it has none of its own, and returns
-// its error. e says what is known of the call.
-func (r *Resource) ended(ctx context.Context, start monotime.Instant, span core.SpanRef, e *core.Event) error {
-	e.Duration = monotime.Now().Since(start)
-	if e.Err != nil && span.IsZero() {
-		failed := *e // only this one is put on the heap
-		span = r.tracing.failed(ctx, &failed)
+	took := monotime.Now().Since(start)
+	if err != nil && span.IsZero() {
+		span = r.tracing.failed(ctx, &core.Event{Op: core.OpDeallocate, Stream: id.AllocStream, Block: id, Duration: took, Err: err})
 	}
-	r.calls.Note(e.Op, e.Stream, e.Duration, span, e.Err)
-	return e.Err
+	r.calls.Note(core.OpDeallocate, id.AllocStream, took, span, err)
+	return b, err
 }
 
 // allocate, deallocate and prepare return the span of the call too, none if
@@ -166,7 +164,12 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (t core.
 		}
 		t, err = r.upstream.PrepareUse(ctx, req)
 	}
-	return t, r.ended(ctx, start, span, &core.Event{Op: core.OpPrepare, Stream: req.Stream, Launch: req.Launch, Err: err})
+	took := monotime.Now().Since(start)
+	if err != nil && span.IsZero() {
+		span = r.tracing.failed(ctx, &core.Event{Op: core.OpPrepare, Stream: req.Stream, Launch: req.Launch, Duration: took, Err: err})
+	}
+	r.calls.Note(core.OpPrepare, req.Stream, took, span, err)
+	return t, err
 }
 
 // FinishUse forwards, counts, and closes the launch's span with a
@@ -197,7 +200,12 @@ func (r *Resource) endUse(ctx context.Context, t core.Ticket, op core.Op) (err e
 	default:
 		err = r.upstream.AbortUse(ctx, t)
 	}
-	return r.ended(ctx, start, span, &core.Event{Op: op, Stream: stream, Err: err})
+	took := monotime.Now().Since(start)
+	if err != nil && span.IsZero() {
+		span = r.tracing.failed(ctx, &core.Event{Op: op, Duration: took, Err: err})
+	}
+	r.calls.Note(op, stream, took, span, err)
+	return err
 }
 
 // String names the stack, such as "telemetry(budget(async(sim:0)))".
@@ -209,40 +217,53 @@ func (r *Resource) Ordinal() int { return r.upstream.Ordinal() }
 // Features are the upstream's.
 func (r *Resource) Features() core.Features { return r.upstream.Features() }
 
+// ended counts a call that has no span of its own, and returns its error; e says what is
+// known of it.
+func (r *Resource) ended(ctx context.Context, start monotime.Instant, e core.Event) error {
+	e.Duration = monotime.Now().Since(start)
+	var span core.SpanRef
+	if e.Err != nil {
+		failed := e // only this one is put on the heap
+		span = r.tracing.failed(ctx, &failed)
+	}
+	r.calls.Note(e.Op, e.Stream, e.Duration, span, e.Err)
+	return e.Err
+}
+
 // RecordUse forwards and counts. It makes no span: the work was enqueued
 // before the call.
 func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.StreamID) error {
 	start := monotime.Now()
 	err := r.upstream.RecordUse(r.tracing.correlate(ctx), id, stream)
-	return r.ended(ctx, start, core.SpanRef{}, &core.Event{Op: core.OpRecord, Stream: stream, Block: id, Err: err})
+	return r.ended(ctx, start, core.Event{Op: core.OpRecord, Stream: stream, Block: id, Err: err})
 }
 
 // Reserve forwards and counts.
 func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
 	start := monotime.Now()
 	claim, err := r.upstream.Reserve(r.tracing.correlate(ctx), bytes, tag)
-	return claim, r.ended(ctx, start, core.SpanRef{}, &core.Event{Op: core.OpReserve, Tag: tag, Bytes: bytes, Err: err})
+	return claim, r.ended(ctx, start, core.Event{Op: core.OpReserve, Tag: tag, Bytes: bytes, Err: err})
 }
 
 // ReleaseClaim forwards and counts.
 func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 	start := monotime.Now()
 	err := r.upstream.ReleaseClaim(r.tracing.correlate(ctx), id)
-	return r.ended(ctx, start, core.SpanRef{}, &core.Event{Op: core.OpReleaseClaim, Err: err})
+	return r.ended(ctx, start, core.Event{Op: core.OpReleaseClaim, Err: err})
 }
 
 // ReapPending forwards and counts.
 func (r *Resource) ReapPending(ctx context.Context) error {
 	start := monotime.Now()
 	err := r.upstream.ReapPending(ctx)
-	return r.ended(ctx, start, core.SpanRef{}, &core.Event{Op: core.OpReap, Err: err})
+	return r.ended(ctx, start, core.Event{Op: core.OpReap, Err: err})
 }
 
 // Drain forwards and counts. It blocks as its upstream does.
 func (r *Resource) Drain(ctx context.Context) error {
 	start := monotime.Now()
 	err := r.upstream.Drain(ctx)
-	return r.ended(ctx, start, core.SpanRef{}, &core.Event{Op: core.OpDrain, Err: err})
+	return r.ended(ctx, start, core.Event{Op: core.OpDrain, Err: err})
 }
 
 // State is the upstream's.
