@@ -22,14 +22,14 @@ import (
 // DefaultKeep is how many findings a [Findings] keeps if not told.
 const DefaultKeep = 256
 
-// maxKinds bounds the kinds of findings; core knows far fewer.
-const maxKinds = 64
-
-// maxPlaces bounds the places in the code whose harmless findings are told.
-const maxPlaces = 1024
-
-// otherKind stands for all kinds beyond maxKinds.
-const otherKind core.FindingKind = "other"
+const (
+	// maxKinds bounds the kinds of findings that are told apart: core knows far fewer.
+	// otherKind stands for the rest.
+	maxKinds                   = 64
+	otherKind core.FindingKind = "other"
+	// maxPlaces bounds the places in the code whose harmless findings are told.
+	maxPlaces = 1024
+)
 
 // FindingsConfig configures a [Findings]. The zero value keeps the last
 // [DefaultKeep] and logs nothing.
@@ -83,8 +83,7 @@ func NewFindings(cfg FindingsConfig) *Findings {
 	c := &Findings{
 		logger: cfg.Logger, keep: cmp.Or(max(cfg.Keep, 0), DefaultKeep),
 		kinds: map[core.FindingKind]uint64{}, mild: map[core.FindingKind]uint64{}, places: map[uintptr]bool{},
-		byTag: map[tagKey]uint64{},
-		tags:  map[core.Tag]bool{},
+		byTag: map[tagKey]uint64{}, tags: map[core.Tag]bool{},
 	}
 	if cfg.TracerProvider != nil {
 		c.tracer = cfg.TracerProvider.Tracer(ScopeName)

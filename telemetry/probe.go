@@ -31,14 +31,12 @@ var _ core.Resource = (*Probe)(nil)
 // what a layer of one's own is called. A nil provider makes no spans. A missing
 // upstream or name is a [core.InvalidRequestError].
 func NewProbe(upstream core.Resource, name string, provider trace.TracerProvider) (*Probe, error) {
-	missing := func(field, reason string) (*Probe, error) {
-		return nil, &core.InvalidRequestError{Op: "telemetry.NewProbe", Field: field, Reason: reason}
+	const op = "telemetry.NewProbe"
+	if upstream == nil {
+		return nil, &core.InvalidRequestError{Op: op, Field: "upstream", Reason: "nil: pass the layer to observe"}
 	}
-	switch {
-	case upstream == nil:
-		return missing("upstream", "nil: pass the layer to observe")
-	case name == "":
-		return missing("name", "empty: say which layer it is, such as telemetry.LayerBudget")
+	if name == "" {
+		return nil, &core.InvalidRequestError{Op: op, Field: "name", Reason: "empty: say which layer it is, such as telemetry.LayerBudget"}
 	}
 	p := &Probe{upstream: upstream, name: name, device: AttrDevice.Int(upstream.Ordinal())}
 	if provider != nil {

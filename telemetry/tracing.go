@@ -242,14 +242,12 @@ func (t *tracing) beginStep(ctx context.Context, step core.Step) func(error) {
 	if !span.IsRecording() {
 		return nil
 	}
-	set(span, t.stepSpanAttributes(&step))
-	return func(err error) { end(span, err) }
-}
-
-func (t *tracing) stepSpanAttributes(step *core.Step) []attribute.KeyValue {
 	attrs := append(scratch(), t.device, number(AttrStream, step.Stream))
 	if step.Direction != "" {
-		return append(attrs, AttrCopyDirection.String(step.Direction), number(AttrCopyBytes, step.Bytes))
+		attrs = append(attrs, AttrCopyDirection.String(step.Direction), number(AttrCopyBytes, step.Bytes))
+	} else {
+		attrs = append(attrs, AttrWaitFor.String(WaitForStream))
 	}
-	return append(attrs, AttrWaitFor.String(WaitForStream))
+	set(span, attrs)
+	return func(err error) { end(span, err) }
 }

@@ -35,8 +35,7 @@ func (s Source) load() (*loaded, error) {
 	if s.listed == nil {
 		s = s.ListNow()
 	}
-	h := &loaded{listed: s.listed}
-	h.events = s.Events()
+	h := &loaded{listed: s.listed, events: s.Events()}
 	if s.Findings != nil {
 		h.findings = s.Findings()
 	}
@@ -116,13 +115,11 @@ type memory struct {
 
 func (h *memory) end() uint64 { return h.id.Ptr + h.bytes }
 
-func memoryOfBlock(b core.Block) memory {
-	return memory{id: b.ID, bytes: max(b.Bytes, b.Requested, 1), requested: max(b.Requested, 1), tag: b.Tag.OrUntagged()}
+func memoryOf(id core.BlockID, bytes, requested uint64, tag core.Tag) memory {
+	return memory{id: id, bytes: max(bytes, requested, 1), requested: max(requested, 1), tag: tag.OrUntagged()}
 }
 
-func memoryOfEvent(e *core.Event) memory {
-	return memoryOfBlock(core.Block{ID: e.Block, Bytes: e.Bytes, Requested: e.Requested, Tag: e.Tag})
-}
+func memoryOfEvent(e *core.Event) memory { return memoryOf(e.Block, e.Bytes, e.Requested, e.Tag) }
 
 // book is what a history says of the blocks of one device.
 //
@@ -172,11 +169,12 @@ func (b *book) enter(e *core.Event) error {
 		b.allocated[g] = true
 		b.places = append(b.places, memoryOfEvent(e))
 		delete(b.early, g) // recorded late
-	case b.allocated[g] || early:
-	case e.Op == core.OpRelease:
-		b.early[g] = listedBlock{memory: memoryOfEvent(e), state: core.Retired}
-	default:
-		b.early[g] = listedBlock{memory: memoryOfEvent(e), state: core.Live}
+	case !b.allocated[g] && !early:
+		l := listedBlock{memory: memoryOfEvent(e), state: core.Live}
+		if e.Op == core.OpRelease {
+			l.state = core.Retired
+		}
+		b.early[g] = l
 	}
 	return nil
 }

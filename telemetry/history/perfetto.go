@@ -38,10 +38,8 @@ type trace struct {
 	begun   bool
 }
 
-func newTrace(h *loaded) *trace { return &trace{history: h, tids: map[track]int{}} }
-
-func (t *trace) export(w io.Writer) error {
-	t.out = bufio.NewWriterSize(w, 64<<10)
+func (h *loaded) writeTrace(w io.Writer) error {
+	t := &trace{history: h, tids: map[track]int{}, out: bufio.NewWriterSize(w, 64<<10)}
 	spans := spansOf(t.history)
 	tracks := t.numberTracks(spans)
 	fmt.Fprintf(t.out, `{"displayTimeUnit":"ns","otherData":{"source":"fencepost","started":%q},"traceEvents":[`, t.history.origin.UTC().Format(time.RFC3339Nano))

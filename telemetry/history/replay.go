@@ -67,10 +67,15 @@ func (r *replay) begin() {
 			r.waiting[g] = early
 			continue
 		}
-		r.allocate(early.memory, nil)
-		if early.state == core.Retired {
-			r.free(g, nil)
-		}
+		r.enter(early, nil)
+	}
+}
+
+// enter allocates an early block; what is known of it at the end is whether it was freed.
+func (r *replay) enter(early listedBlock, e *core.Event) {
+	r.allocate(early.memory, e)
+	if e == nil && early.state == core.Retired {
+		r.free(early.id.Generation, nil)
 	}
 }
 
@@ -82,14 +87,8 @@ func (r *replay) admit(g core.Generation, e *core.Event) {
 		return
 	}
 	delete(r.waiting, g)
-	for _, other := range r.extents.over(&early.memory) {
-		if other > g {
-			return
-		}
-	}
-	r.allocate(early.memory, e)
-	if e == nil && early.state == core.Retired {
-		r.free(g, nil)
+	if !slices.ContainsFunc(r.extents.over(&early.memory), func(other core.Generation) bool { return other > g }) {
+		r.enter(early, e)
 	}
 }
 

@@ -26,11 +26,8 @@ type snapshot struct {
 // none is an empty list.
 var none = list(func(func(any)) {})
 
-func newSnapshot(h *loaded) *snapshot {
-	return &snapshot{history: h, seen: map[int][]extent{}, left: map[int][]*replayed{}}
-}
-
-func (s *snapshot) export(w io.Writer) error {
+func (h *loaded) writeSnapshot(w io.Writer) error {
+	s := &snapshot{history: h, seen: map[int][]extent{}, left: map[int][]*replayed{}}
 	p := newPickler(w)
 	p.write(dict{
 		{"device_traces", list(s.traces)},

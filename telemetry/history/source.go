@@ -42,7 +42,7 @@ func (s Source) ListNow() Source {
 	for _, r := range s.Resources {
 		for b := range blocks.Of(r) {
 			if b.Block.State != core.Freed {
-				s.listed[b.Block.ID.Generation] = listedBlock{memory: memoryOfBlock(b.Block), state: b.Block.State, stack: b.AllocStack}
+				s.listed[b.Block.ID.Generation] = listedBlock{memory: memoryOf(b.Block.ID, b.Block.Bytes, b.Block.Requested, b.Block.Tag), state: b.Block.State, stack: b.AllocStack}
 			}
 		}
 	}
@@ -107,9 +107,9 @@ func (s Source) prepare(f Format) (func(io.Writer) error, error) {
 		return nil, err
 	}
 	if f == Perfetto {
-		return newTrace(h).export, nil
+		return h.writeTrace, nil
 	}
-	return newSnapshot(h).export, nil
+	return h.writeSnapshot, nil
 }
 
 // patience is how long a client may take over a history while others wait.
@@ -147,11 +147,11 @@ func (s Source) serve(w http.ResponseWriter, r *http.Request, turn chan struct{}
 	}
 	format := JSONLines
 	if text := r.FormValue("format"); text != "" {
-		var err error
-		if format, err = ParseFormat(text); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
+		format = Format(text)
+	}
+	if _, err := ParseFormat(string(format)); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
 	}
 	select {
 	case turn <- struct{}{}:
@@ -160,12 +160,12 @@ func (s Source) serve(w http.ResponseWriter, r *http.Request, turn chan struct{}
 		return
 	}
 	write, err := s.prepare(format)
-	switch {
-	case errors.Is(err, ErrUnavailable):
-		http.Error(w, err.Error(), http.StatusNotFound)
-		return
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+	if err != nil {
+		status := http.StatusInternalServerError
+		if errors.Is(err, ErrUnavailable) {
+			status = http.StatusNotFound
+		}
+		http.Error(w, err.Error(), status)
 		return
 	}
 	w.Header().Set("Content-Type", files[format].contentType)

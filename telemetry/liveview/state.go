@@ -158,14 +158,14 @@ func tags(holders []core.Holder) []tagged {
 
 // streamsOf bounds the list, leased streams first.
 func streamsOf(s Streams, now time.Time) object {
-	unleased := func(one core.StreamInfo) int {
-		if one.Lease != nil {
-			return 0
+	slices.SortFunc(s.List, func(a, b core.StreamInfo) int {
+		switch {
+		case (a.Lease == nil) == (b.Lease == nil):
+			return a.Number - b.Number
+		case a.Lease != nil:
+			return -1
 		}
 		return 1
-	}
-	slices.SortFunc(s.List, func(a, b core.StreamInfo) int {
-		return cmp.Or(unleased(a)-unleased(b), a.Number-b.Number)
 	})
 	list := []object{}
 	for _, one := range s.List[:min(len(s.List), maxStreams)] {

@@ -26,27 +26,19 @@ type stretch struct{ from, to uint64 }
 // everything is all addresses but the last.
 var everything = stretch{0, ^uint64(0)}
 
-// aligned is the stretch in whole parts, and their size: the finest that are not
-// too many.
-func (s stretch) aligned() (stretch, uint) {
-	shift := uint(minPartShift)
-	for (s.to-s.from)>>shift > zoomParts {
-		shift++
+// parts is the stretch in whole parts, the finest that are not too many, with what covers
+// it from end to end: a map is of the stretch, also where nothing is.
+func (s stretch) parts() (stretch, *coverage) {
+	all := newCoverage(minPartShift)
+	for (s.to-s.from)>>all.shift > zoomParts {
+		all.shift++
 	}
-	part := uint64(1)<<shift - 1
+	part := uint64(1)<<all.shift - 1
 	s.from &^= part
 	if to := (s.to + part) &^ part; to > s.to { // the last part of all has no end
 		s.to = to
 	}
-	return s, shift
-}
-
-// parts is the stretch in whole parts, with what covers it from end to end: a map is
-// of the stretch, also where nothing is.
-func (s stretch) parts() (stretch, *coverage) {
-	s, shift := s.aligned()
-	all := newCoverage(shift)
-	all.parts[s.from>>shift], all.parts[(s.to-1)>>shift] = &byState{}, &byState{}
+	all.parts[s.from>>all.shift], all.parts[(s.to-1)>>all.shift] = &byState{}, &byState{}
 	return s, all
 }
 

@@ -19,10 +19,12 @@ import (
 type Calls struct {
 	stripes   [stripes]atomic.Pointer[stripe]
 	failed    [operations][reasons]atomic.Uint64
-	lanes     laneCalls
 	exemplars exemplars
 	// failures are the newest calls that failed of which a span was exported.
 	failures [operations][reasons]atomic.Pointer[exemplar]
+
+	lanesMu sync.Mutex
+	lanes   []*LaneCalls // of the quick path
 }
 
 const (
@@ -54,7 +56,7 @@ func (c *Calls) Note(op core.Op, stream core.StreamID, took time.Duration, span 
 	}
 	if !span.IsZero() {
 		x := &exemplar{span: span, took: took, at: time.Now()}
-		c.exemplars.store(op, cell, x)
+		c.exemplars[op][grid.classic[cell]].Store(x)
 		if err != nil {
 			c.failures[op][ReasonOf(err)].Store(x)
 		}
@@ -79,7 +81,7 @@ func (c *Calls) Snapshot(since time.Time, spansDropped uint64) Operations {
 			}
 		}
 	}
-	c.lanes.addTo(o.latencies)
+	c.addLanes(o.latencies)
 	return o
 }
 
@@ -138,19 +140,13 @@ type quickCells struct {
 	nanoseconds uint64
 }
 
-// laneCalls is all LaneCalls of a [Calls].
-type laneCalls struct {
-	mu  sync.Mutex
-	all []*LaneCalls
-}
-
 // OfLane returns counters of the calls that one lane serves, for good. It is called once for
 // each lane.
 func (c *Calls) OfLane(lane *quick.Lane) *LaneCalls {
 	l := &LaneCalls{lane: lane}
-	c.lanes.mu.Lock()
-	defer c.lanes.mu.Unlock()
-	c.lanes.all = append(c.lanes.all, l)
+	c.lanesMu.Lock()
+	defer c.lanesMu.Unlock()
+	c.lanes = append(c.lanes, l)
 	return l
 }
 
@@ -166,11 +162,11 @@ func (q *quickCells) note(took time.Duration) {
 	q.nanoseconds += uint64(took)
 }
 
-// addTo adds what the lanes have counted.
-func (c *laneCalls) addTo(latencies []latency) {
-	c.mu.Lock()
-	all := slices.Clone(c.all)
-	c.mu.Unlock()
+// addLanes adds what the lanes have counted.
+func (c *Calls) addLanes(latencies []latency) {
+	c.lanesMu.Lock()
+	all := slices.Clone(c.lanes)
+	c.lanesMu.Unlock()
 	for _, l := range all {
 		l.lane.Lock()
 		allocate, free := l.allocate, l.free
@@ -223,8 +219,6 @@ type exemplar struct {
 // operation. They are kept for calls with a span only, which allocate anyway.
 type exemplars [operations][classicBounds + 1]atomic.Pointer[exemplar]
 
-func (e *exemplars) store(op core.Op, cell int, x *exemplar) { e[op][grid.classic[cell]].Store(x) }
-
 // newer is the newer of two, either of which may be nil.
 func newer(a, b *exemplar) *exemplar {
 	if a == nil || b != nil && b.at.After(a.at) {
@@ -243,7 +237,7 @@ func (e *exemplars) of(op int) (newest []exemplar) {
 	return newest
 }
 
-// latencyOf is what is known of op's durations; nothing in a zero Operations.
+// latencyOf is what is known of op's durations: nothing in a zero Operations.
 func (o *Operations) latencyOf(op core.Op) *latency {
 	if int(op) >= len(o.latencies) {
 		return &latency{}

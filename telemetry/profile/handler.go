@@ -78,7 +78,8 @@ func secondsOf(r *http.Request, debug int) (time.Duration, error) {
 		return 0, fmt.Errorf("invalid value for seconds: say 1 to %d", maxSeconds)
 	case debug != 0:
 		return 0, errors.New("seconds and debug params are incompatible")
-	case exceedsWriteTimeout(r, seconds):
+	}
+	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.WriteTimeout != 0 && float64(seconds) >= server.WriteTimeout.Seconds() {
 		return 0, errors.New("profile duration exceeds server's WriteTimeout")
 	}
 	return time.Duration(seconds) * time.Second, nil
@@ -110,11 +111,6 @@ func delta(ctx context.Context, sources []Source, d time.Duration) (*profile.Pro
 	p.Comments = after.Comments
 	p.TimeNanos, p.DurationNanos = after.TimeNanos, after.TimeNanos-before.TimeNanos
 	return p, nil
-}
-
-func exceedsWriteTimeout(r *http.Request, seconds int) bool {
-	server, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
-	return ok && server.WriteTimeout != 0 && float64(seconds) >= server.WriteTimeout.Seconds()
 }
 
 // Write takes a profile and writes it to w: as pprof's protocol buffers,
@@ -151,20 +147,15 @@ func writeText(w io.Writer, p *profile.Profile) error {
 	for _, s := range p.Sample {
 		fmt.Fprintf(out, "\n%d bytes in %d [%d bytes in %d] @ %s\n", s.Value[3], s.Value[2], s.Value[1], s.Value[0], labelText(s))
 		for _, l := range s.Location {
-			for _, line := range l.Line {
-				writeFrame(out, line)
+			line := l.Line[0] // it has no other
+			fmt.Fprintf(out, "#\t%s", line.Function.Name)
+			if line.Function.Filename != "" {
+				fmt.Fprintf(out, "\t%s:%d", line.Function.Filename, line.Line)
 			}
+			fmt.Fprintln(out)
 		}
 	}
 	return out.Flush()
-}
-
-func writeFrame(out io.Writer, l profile.Line) {
-	if l.Function.Filename == "" {
-		fmt.Fprintf(out, "#\t%s\n", l.Function.Name)
-		return
-	}
-	fmt.Fprintf(out, "#\t%s\t%s:%d\n", l.Function.Name, l.Function.Filename, l.Line)
 }
 
 // labelText is the labels as "device=0 tag=sort", in their order.

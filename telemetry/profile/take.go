@@ -72,8 +72,12 @@ type builder struct {
 func build(t *table) *profile.Profile {
 	// without a mapping that says that names are known, pprof looks for
 	// the binary to find them
+	program, err := os.Executable() // as Go's own profiles name it
+	if err != nil {
+		program = "unknown"
+	}
 	b := &builder{resolved: map[*frames][]*profile.Location{},
-		program: &profile.Mapping{ID: 1, File: executable(), HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true}}
+		program: &profile.Mapping{ID: 1, File: program, HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true}}
 	out := &profile.Profile{DefaultSampleType: defaultSampleType, PeriodType: &profile.ValueType{Type: "space", Unit: "bytes"}, Period: 1,
 		Mapping: []*profile.Mapping{b.program}}
 	for _, t := range sampleTypes { // copies: writing a profile writes to them
@@ -130,15 +134,6 @@ func (k key) labels() map[string][]string {
 		labels["state"] = []string{blocks.StateName(k.state)}
 	}
 	return labels
-}
-
-// executable names the program, as Go's own profiles do.
-func executable() string {
-	path, err := os.Executable()
-	if err != nil {
-		return "unknown"
-	}
-	return path
 }
 
 // MaxSamples bounds the samples of a profile. It is more than a service has
