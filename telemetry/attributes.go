@@ -99,42 +99,35 @@ func (t *tracing) launchAttributes(in *core.Intent) []attribute.KeyValue {
 		number(AttrLaunchID, in.ID), AttrLaunchUses.Int(len(in.Uses)), AttrCrossStream.Bool(in.CrossStream)), in)
 }
 
+// useAttributes are those of one use; of all they sum them up.
 func (t *tracing) useAttributes(in *core.Intent, use int) []attribute.KeyValue {
+	attrs := t.stepAttributes(in.Stream, in.Launch)
+	if use == allUses {
+		generations := make([]int64, len(in.Uses))
+		var sum core.PreparedUse
+		for i := range in.Uses {
+			u := &in.Uses[i]
+			generations[i] = int64(u.Block.Generation)
+			sum.Requested += u.Requested
+			sum.Bytes += u.Bytes
+			sum.Access = sum.Access.Combine(u.Access)
+		}
+		return append(attrs, AttrGenerations.Int64Slice(generations), AttrLaunchUses.Int(len(in.Uses)),
+			number(AttrRequested, sum.Requested), number(AttrBytes, sum.Bytes), AttrAccess.String(sum.Access.String()))
+	}
 	u := &in.Uses[use]
-	return append(t.stepAttributes(in.Stream, in.Launch),
-		number(AttrGeneration, u.Block.Generation), text(AttrTag, string(u.Tag)),
-		number(AttrRequested, u.Requested), number(AttrBytes, u.Bytes),
-		AttrAccess.String(u.Access.String()))
+	return append(attrs, number(AttrGeneration, u.Block.Generation), text(AttrTag, string(u.Tag)),
+		number(AttrRequested, u.Requested), number(AttrBytes, u.Bytes), AttrAccess.String(u.Access.String()))
 }
 
 // prepareAttributes report the state live without a query: a block with an open
 // intent is live.
 func (t *tracing) prepareAttributes(in *core.Intent, use int) []attribute.KeyValue {
-	return append(t.useAttributes(in, use),
-		AttrState.String(core.Live.String()),
-		AttrWaitsQueued.Int(in.Uses[use].Waits), AttrWaitsElided.Int(in.Uses[use].Elided))
-}
-
-func (t *tracing) finishAttributes(in *core.Intent, use int, state core.BlockState) []attribute.KeyValue {
-	return append(t.useAttributes(in, use), AttrState.String(state.String()))
-}
-
-// batchAttributes sum up the uses of a launch that has too many for a span
-// each.
-func (t *tracing) batchAttributes(in *core.Intent) []attribute.KeyValue {
-	generations := make([]int64, len(in.Uses))
-	var sum core.PreparedUse
-	for i := range in.Uses {
-		u := &in.Uses[i]
-		generations[i] = int64(u.Block.Generation)
-		sum.Requested += u.Requested
-		sum.Bytes += u.Bytes
-		sum.Access = sum.Access.Combine(u.Access)
+	if use == allUses {
+		return appendWaits(t.useAttributes(in, use), in)
 	}
-	return append(t.stepAttributes(in.Stream, in.Launch),
-		AttrGenerations.Int64Slice(generations), AttrLaunchUses.Int(len(in.Uses)),
-		number(AttrRequested, sum.Requested), number(AttrBytes, sum.Bytes),
-		AttrAccess.String(sum.Access.String()))
+	return append(t.useAttributes(in, use), AttrState.String(core.Live.String()),
+		AttrWaitsQueued.Int(in.Uses[use].Waits), AttrWaitsElided.Int(in.Uses[use].Elided))
 }
 
 // appendWaits adds the waits of all uses of a launch.
@@ -144,10 +137,6 @@ func appendWaits(attrs []attribute.KeyValue, in *core.Intent) []attribute.KeyVal
 		elided += in.Uses[i].Elided
 	}
 	return append(attrs, AttrWaitsQueued.Int(len(in.Waited)), AttrWaitsElided.Int(elided))
-}
-
-func (t *tracing) refusedLaunchAttributes(req core.UseRequest) []attribute.KeyValue {
-	return append(t.stepAttributes(req.Stream, req.Launch), AttrLaunchUses.Int(len(req.Uses)))
 }
 
 // refusedPrepareAttributes list what was declared, and name the block that

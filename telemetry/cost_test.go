@@ -70,13 +70,15 @@ func observed(t testing.TB, cfg telemetry.Config) core.Resource {
 	return must[*telemetry.Resource](t)(telemetry.NewResource(newNothing(), cfg))
 }
 
+func observedAs(name string, cfg telemetry.Config, ctx context.Context) setting {
+	return setting{name, func(t testing.TB) (core.Resource, context.Context) { return observed(t, cfg), ctx }}
+}
+
 // discard takes spans and forgets them.
-type discard struct{}
+type discard struct{ sdktrace.SpanProcessor }
 
 func (discard) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
 func (discard) OnEnd(sdktrace.ReadOnlySpan)                     {}
-func (discard) Shutdown(context.Context) error                  { return nil }
-func (discard) ForceFlush(context.Context) error                { return nil }
 
 func provider(sampler sdktrace.Sampler) trace.TracerProvider {
 	return sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler), sdktrace.WithSpanProcessor(discard{}))
@@ -85,25 +87,15 @@ func provider(sampler sdktrace.Sampler) trace.TracerProvider {
 // free are the settings that must not allocate.
 var free = []setting{
 	{"bare", func(testing.TB) (core.Resource, context.Context) { return newNothing(), context.Background() }},
-	{"observed-no-tracing", func(t testing.TB) (core.Resource, context.Context) {
-		return observed(t, telemetry.Config{}), context.Background()
-	}},
-	{"unsampled", func(t testing.TB) (core.Resource, context.Context) {
-		return observed(t, telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample())}), unsampled(context.Background())
-	}},
-	{"no-roots", func(t testing.TB) (core.Resource, context.Context) {
-		return observed(t, telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample()), NoRoots: true}), context.Background()
-	}},
+	observedAs("observed-no-tracing", telemetry.Config{}, context.Background()),
+	observedAs("unsampled", telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample())}, unsampled(context.Background())),
+	observedAs("no-roots", telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample()), NoRoots: true}, context.Background()),
 }
 
 // traces are the settings that ask the SDK for spans.
 var traces = []setting{
-	{"root-declined", func(t testing.TB) (core.Resource, context.Context) {
-		return observed(t, telemetry.Config{TracerProvider: provider(sdktrace.NeverSample())}), context.Background()
-	}},
-	{"sampled", func(t testing.TB) (core.Resource, context.Context) {
-		return observed(t, telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample())}), context.Background()
-	}},
+	observedAs("root-declined", telemetry.Config{TracerProvider: provider(sdktrace.NeverSample())}, context.Background()),
+	observedAs("sampled", telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample())}, context.Background()),
 	{"sampled-to-the-pipe", func(t testing.TB) (core.Resource, context.Context) {
 		piped := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spanpipe.New(forget{}, spanpipe.Config{})))
 		t.Cleanup(func() { check(t, piped.Shutdown(context.Background())) })

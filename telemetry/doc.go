@@ -17,35 +17,22 @@
 //	gpumem.finding  the suspect's span  each finding
 //	gpumem.layer    any of the first 3  each layer passed through, where there is a [Probe]
 //
-// Package spancontract has their attributes, statuses, links and events as
-// data; docs/metrics.md is that as text. Above [MaxUseSpans] blocks in one launch
-// there is one prepare and one finish span that list all generations. The
+// docs/metrics.md has their attributes, statuses, links and events. The
 // launch function gets a context that carries the launch span, so its own spans
-// nest there.
-//
-// A finding comes when the launch that is suspected has ended, so it is a span
-// of no duration: one under each of the first [MaxFindingSpans] suspects that
-// were traced, and where there is no suspect one under the victim's newest
-// traced use. Where a call returns the error of a finding, that is an event of
-// the call's own span.
-//
-// A call that is refused or fails and has no span of its own makes a
-// [SpanRefusal] or a [SpanFailure], also where the request is not sampled: there
-// at most [MaxEventSpans] a second, if the provider's sampler follows its parent.
+// nest there. A finding comes when the launch that is suspected has ended, so it is a
+// span of no duration, of the first [MaxFindingSpans] suspects. A call that is refused
+// or fails and has no span of its own makes a [SpanRefusal] or a [SpanFailure], also
+// where the request is not sampled: there at most [MaxEventSpans] a second, if the
+// provider's sampler follows its parent.
 //
 // # Durations
 //
-// How long callers waited is a histogram with classic and with native buckets,
-// gpumem_operation_duration_seconds. It begins when the outermost layer is called and
-// ends when that returns: with the guard, the budget and what they do to cure a
-// refusal, and whatever the result, so it counts as many calls as
-// gpumem_operations_total. A sampled span of the call itself (gpumem.alloc,
-// gpumem.dealloc; gpumem.launch for its prepare and end), or that of its failure, becomes the exemplar of
-// its bucket, with the labels trace_id and span_id.
-//
-// Native buckets travel in protobuf only, exemplars in that and in OpenMetrics;
-// the handler negotiates both if it is made with
-// promhttp.HandlerOpts{EnableOpenMetrics: true}. The server must ask for them:
+// gpumem_operation_duration_seconds is how long callers waited: from the call of the
+// outermost layer to its return, whatever the result. It has classic and native
+// buckets; a sampled span of the call, or of its failure, becomes the exemplar of its
+// bucket, with the labels trace_id and span_id. Native buckets travel in protobuf only,
+// exemplars in that and in OpenMetrics; the handler negotiates both if it is made with
+// promhttp.HandlerOpts{EnableOpenMetrics: true}, and the server must ask for them:
 // scrape_native_histograms and --enable-feature=exemplar-storage.
 //
 // # Cost

@@ -3,9 +3,12 @@ package telemetry_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"os"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
@@ -52,4 +55,63 @@ func ExampleFindings() {
 	// Output:
 	// map[leak:1]
 	// leak: 64 bytes were never given back
+}
+
+// A probe outside a layer makes a span of what a traced operation asks of it.
+func ExampleNewProbe() {
+	recorder := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
+	stack, err := core.Chain(coretest.NewFake(0),
+		func(up core.Resource) (core.Resource, error) {
+			return telemetry.NewProbe(up, telemetry.LayerDriver, provider)
+		},
+		func(up core.Resource) (core.Resource, error) {
+			return telemetry.NewResource(up, telemetry.Config{TracerProvider: provider})
+		})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := stack.Allocate(context.Background(), core.Request{Bytes: 4096}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, span := range recorder.Ended() {
+		fmt.Println(span.Name())
+	}
+	// Output:
+	// gpumem.layer
+	// gpumem.alloc
+}
+
+// bridge stands for a handler of OpenTelemetry, which looks for the trace in
+// the context.
+type bridge struct{ slog.Handler }
+
+func (b bridge) Handle(ctx context.Context, r slog.Record) error {
+	r.AddAttrs(slog.String("trace", trace.SpanContextFromContext(ctx).TraceID().String()))
+	return b.Handler.Handle(ctx, r)
+}
+
+func ExampleNewLogHandler() {
+	text := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}})
+	logger := slog.New(telemetry.NewLogHandler(bridge{text}))
+	ctx := core.WithSpan(context.Background(), core.SpanRef{TraceID: [16]byte{0x4b}, SpanID: [8]byte{0x02}})
+	logger.WarnContext(ctx, "gpu memory refusal", "tag", "rows")
+	// Output: level=WARN msg="gpu memory refusal" tag=rows trace=4b000000000000000000000000000000
+}
+
+func ExampleParseLevel() {
+	level, err := telemetry.ParseLevel("launches")
+	fmt.Println(level, err)
+	_, err = telemetry.ParseLevel("some")
+	fmt.Println(err)
+	// Output:
+	// launches <nil>
+	// invalid request: telemetry.ParseLevel: level: "some": say off, launches or operations
 }

@@ -4,12 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
 // failed is the span in the caller's trace of a call that failed and has no span of
@@ -42,14 +47,14 @@ func (t *tracing) failed(ctx context.Context, e *core.Event) core.SpanRef {
 
 func (t *tracing) failureSpan(ctx context.Context, e *core.Event, extent string) core.SpanRef {
 	end := time.Now()
-	name, attributes := SpanFailure, t.failureAttributes
+	name := SpanFailure
 	short, refused := errors.AsType[*core.OutOfBudgetError](e.Err)
 	if refused {
-		name, attributes = SpanRefusal, func(e *core.Event) []attribute.KeyValue { return t.refusalAttributes(e, short) }
+		name = SpanRefusal
 	}
 	_, span := t.tracer.Start(ctx, string(name), trace.WithTimestamp(end.Add(-e.Duration)))
 	if span.IsRecording() {
-		set(span, append(attributes(e), AttrTrace.String(extent), AttrErrorType.String(ErrorType(e.Err))))
+		set(span, append(t.failureAttributes(e, short), AttrTrace.String(extent), AttrErrorType.String(ErrorType(e.Err))))
 		noteFinding(t.findings, span, e.Err)
 		fail(span, e.Err.Error())
 	}
@@ -57,36 +62,32 @@ func (t *tracing) failureSpan(ctx context.Context, e *core.Event, extent string)
 	return spanRef(span)
 }
 
-func (t *tracing) refusalAttributes(e *core.Event, short *core.OutOfBudgetError) []attribute.KeyValue {
-	attrs := append(scratch(), t.device, text(AttrTag, string(e.Tag.OrUntagged())), number(AttrRequested, cmp.Or(e.Requested, e.Bytes)),
-		number(AttrLimit, short.Limit), number(AttrRemaining, short.Remaining))
-	if len(short.Holders) > 0 {
-		attrs = append(attrs, AttrHolders.StringSlice(holderTexts(short.Holders)))
+// failureAttributes are what is known of the call, and of the budget that refused it if
+// one did: not all calls name a stream, a block or bytes.
+func (t *tracing) failureAttributes(e *core.Event, short *core.OutOfBudgetError) []attribute.KeyValue {
+	attrs, stream := append(scratch(), t.device), number(AttrStream, e.Stream)
+	tag, requested := text(AttrTag, string(e.Tag.OrUntagged())), number(AttrRequested, cmp.Or(e.Requested, e.Bytes))
+	if short != nil {
+		attrs = append(attrs, tag, requested, number(AttrLimit, short.Limit), number(AttrRemaining, short.Remaining))
+		var holders []string
+		for _, h := range short.Holders {
+			holders = append(holders, strings.ToValidUTF8(h.String(), "\uFFFD"))
+		}
+		if len(holders) > 0 {
+			attrs = append(attrs, AttrHolders.StringSlice(holders))
+		}
+		return attrs
 	}
-	return attrs
-}
-
-func holderTexts(holders []core.Holder) []string {
-	texts := make([]string, len(holders))
-	for i, h := range holders {
-		texts[i] = text("", h.String()).Value.AsString()
-	}
-	return texts
-}
-
-// failureAttributes are what is known of the call: not all calls name a stream, a
-// block or bytes.
-func (t *tracing) failureAttributes(e *core.Event) []attribute.KeyValue {
-	attrs := append(scratch(), t.device, AttrOperation.String(e.Op.String()))
+	attrs = append(attrs, AttrOperation.String(e.Op.String()))
 	switch e.Op {
 	case core.OpAllocate:
-		return append(attrs, number(AttrStream, e.Stream), text(AttrTag, string(e.Tag.OrUntagged())), number(AttrRequested, cmp.Or(e.Requested, e.Bytes)))
+		return append(attrs, stream, tag, requested)
 	case core.OpReserve:
-		return append(attrs, text(AttrTag, string(e.Tag.OrUntagged())), number(AttrRequested, cmp.Or(e.Requested, e.Bytes)))
+		return append(attrs, tag, requested)
 	case core.OpDeallocate, core.OpRecord:
-		return append(attrs, number(AttrStream, e.Stream), number(AttrGeneration, e.Block.Generation))
+		return append(attrs, stream, number(AttrGeneration, e.Block.Generation))
 	case core.OpPrepare:
-		return appendCulprit(appendLaunch(append(attrs, number(AttrStream, e.Stream)), core.BoundName(e.Launch)), e.Err)
+		return appendCulprit(appendLaunch(append(attrs, stream), core.BoundName(e.Launch)), e.Err)
 	}
 	return attrs
 }
@@ -118,4 +119,73 @@ func (r *Resource) TraceOf(ctx context.Context) (span core.SpanRef, extent strin
 		return span, ""
 	}
 	return span, core.TraceEvent
+}
+
+// MaxEventSpans is how many spans of refusals, failures and findings a second a [Resource]
+// makes in traces that are not sampled. What is beyond is counted, and leaves no
+// trace: a service under overload refuses thousands.
+const MaxEventSpans = 50
+
+// maxRecentSpans is how many of them are remembered, so that a log record or the
+// next layer finds the span that there is: those of some seconds.
+const maxRecentSpans = 256
+
+// eventSpans bounds and remembers the spans of events in traces that are not
+// sampled. Only calls that failed and findings come here.
+type eventSpans struct {
+	dropped atomic.Uint64
+
+	mu     sync.Mutex
+	second int64
+	made   int
+	recent ring.Ring[eventSpan]
+}
+
+type eventSpan struct {
+	span core.SpanRef
+	err  error
+}
+
+// admit reports whether the second of now has room for one more, and takes it. Whoever waited
+// for the lock may come with the second before.
+func (s *eventSpans) admit(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if second := now.Unix(); second > s.second || second < s.second-1 {
+		s.second, s.made = second, 0
+	}
+	if s.made >= MaxEventSpans {
+		s.dropped.Add(1)
+		return false
+	}
+	s.made++
+	return true
+}
+
+// remember keeps a span of err, unless the sampler said no to it. An error that
+// cannot be compared, as one with a slice in a field that is an interface, would
+// panic in errors.Is: its span is found by the trace alone.
+func (s *eventSpans) remember(span core.SpanRef, err error) {
+	if span.IsZero() {
+		return
+	}
+	if !reflect.ValueOf(err).Comparable() {
+		err = nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recent.Put(eventSpan{span, err}, maxRecentSpans)
+}
+
+// about finds the newest span of a trace that was made of err or of an error that
+// err wraps, or of any if err is nil.
+func (s *eventSpans) about(id trace.TraceID, err error) core.SpanRef {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for kept := range s.recent.Newest() {
+		if kept.span.TraceID == id && (err == nil || errors.Is(err, kept.err)) {
+			return kept.span
+		}
+	}
+	return core.SpanRef{}
 }

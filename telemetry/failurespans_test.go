@@ -184,14 +184,20 @@ func TestSpansOfRefusalsAreBounded(t *testing.T) {
 		})
 	}
 	all.Wait()
+	wantBounded(t, r, begin, len(r.recorder.Ended()), workers*each)
+}
+
+// wantBounded checks how many spans were made of events since begin, and that the others
+// were counted.
+func wantBounded(t *testing.T, r traced, begin time.Time, made, events int) {
+	t.Helper()
 	seconds := int(time.Since(begin)/time.Second) + 2 // those that it touched
-	made := len(r.recorder.Ended())
 	if made < telemetry.MaxEventSpans || made > seconds*telemetry.MaxEventSpans {
 		t.Errorf("%d spans in %d seconds", made, seconds)
 	}
 	for _, m := range gather(t, r)["gpumem_event_spans_dropped_total"].GetMetric() {
-		if n := int(m.GetCounter().GetValue()); n+made != workers*each {
-			t.Errorf("%d made and %d dropped of %d", made, n, workers*each)
+		if n := int(m.GetCounter().GetValue()); n+made != events {
+			t.Errorf("%d made and %d dropped of %d", made, n, events)
 		}
 	}
 }

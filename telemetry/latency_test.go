@@ -1,7 +1,6 @@
 package telemetry_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -33,49 +31,34 @@ func (s slow) Allocate(ctx context.Context, r core.Request) (core.Block, error) 
 	return s.fencing.Allocate(ctx, r)
 }
 
-// scrapeAs fetches the metrics of r in the format that accept asks for.
-func scrapeAs(t *testing.T, r *telemetry.Resource, accept string) (body []byte, contentType string) {
+// scrape fetches the metrics of r as OpenMetrics, which have exemplars in text.
+func scrape(t *testing.T, r *telemetry.Resource) []byte {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: r, Operations: r.Operations})))
 	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	defer server.Close()
 	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil))
-	request.Header.Set("Accept", accept)
+	request.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
 	response, err := http.DefaultClient.Do(request)
 	check(t, err)
 	defer response.Body.Close()
-	return must[[]byte](t)(io.ReadAll(response.Body)), response.Header.Get("Content-Type")
-}
-
-// What servers ask for; see prometheus.io, "Content negotiation".
-const (
-	openMetrics = "application/openmetrics-text;version=1.0.0"
-	protobuf    = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
-)
-
-// histogramOf is the durations of op in a scrape of protobuf.
-func histogramOf(t *testing.T, r *telemetry.Resource, op core.Op) *dto.Histogram {
-	t.Helper()
-	body, contentType := scrapeAs(t, r, protobuf)
-	if !strings.HasPrefix(contentType, "application/vnd.google.protobuf") {
+	if contentType := response.Header.Get("Content-Type"); !strings.HasPrefix(contentType, "application/openmetrics-text") {
 		t.Fatalf("the handler answers with %s", contentType)
 	}
-	decoder := expfmt.NewDecoder(bytes.NewReader(body), expfmt.NewFormat(expfmt.TypeProtoDelim))
-	for {
-		var family dto.MetricFamily
-		check(t, decoder.Decode(&family))
-		if family.GetName() != "gpumem_operation_duration_seconds" {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if l.GetName() == "op" && l.GetValue() == op.String() {
-					return m.GetHistogram()
-				}
-			}
+	return must[[]byte](t)(io.ReadAll(response.Body))
+}
+
+// histogramOf is the durations of op.
+func histogramOf(t *testing.T, r *telemetry.Resource, op core.Op) *dto.Histogram {
+	t.Helper()
+	for _, m := range gather(t, traced{Resource: r})["gpumem_operation_duration_seconds"].GetMetric() {
+		if labelOf(m, "op") == op.String() {
+			return m.GetHistogram()
 		}
 	}
+	t.Fatalf("no durations of %v", op)
+	return nil
 }
 
 // As many durations as calls, refused ones too: they are what callers waited.
@@ -129,10 +112,7 @@ func TestSampledOperationsAreExemplars(t *testing.T) {
 	for _, s := range r.recorder.Ended() {
 		spans[s.Name()] = s.SpanContext().SpanID().String()
 	}
-	text, contentType := scrapeAs(t, r.Resource, openMetrics)
-	if !strings.HasPrefix(contentType, "application/openmetrics-text") {
-		t.Fatalf("the handler answers with %s", contentType)
-	}
+	text := scrape(t, r.Resource)
 	traceID := hex.EncodeToString(append([]byte{1}, make([]byte, 15)...))
 	for op, span := range map[core.Op]telemetry.SpanName{core.OpAllocate: telemetry.SpanAlloc, core.OpDeallocate: telemetry.SpanDealloc,
 		core.OpPrepare: telemetry.SpanLaunch, core.OpFinish: telemetry.SpanLaunch} {
@@ -170,7 +150,7 @@ func TestUnsampledOperationsAreNoExemplars(t *testing.T) {
 	} {
 		life(unsampled(t.Context()), t, r.Resource)
 		life(map[bool]context.Context{true: t.Context(), false: unsampled(t.Context())}[name != "unsampled parent"], t, r.Resource)
-		if text, _ := scrapeAs(t, r.Resource, openMetrics); strings.Contains(string(text), "trace_id") {
+		if text := scrape(t, r.Resource); strings.Contains(string(text), "trace_id") {
 			t.Errorf("%s: there is an exemplar in\n%s", name, text)
 		}
 	}

@@ -37,8 +37,8 @@ func (r *Resource) prepare(ctx context.Context, req core.UseRequest) (core.Ticke
 		start = time.Now()
 	}
 	ticket, err := r.upstream.PrepareUse(ctx, req)
-	if err == nil {
-		carryContext(ctx, ticket)
+	if err == nil && ticket.Intent().Context == nil { // or a layer below derived one from ctx
+		ticket.Intent().Context = ctx // the launch function's own spans nest under the launch, or stay unsampled with it
 	}
 	if !recording {
 		return ticket, core.SpanRef{}, err
@@ -53,15 +53,6 @@ func (r *Resource) prepare(ctx context.Context, req core.UseRequest) (core.Ticke
 	return ticket, spanRef(span), nil
 }
 
-// carryContext hands ctx to the launch function, so that its own spans nest
-// under the launch, or stay unsampled with it. A layer below that already
-// set a context derived it from ctx.
-func carryContext(ctx context.Context, ticket core.Ticket) {
-	if in := ticket.Intent(); in.Context == nil {
-		in.Context = ctx
-	}
-}
-
 func (l *launch) prepared(in *core.Intent, start time.Time) {
 	l.attributes = l.tracing.launchAttributes(in)
 	if l.tracing.level == LevelLaunches {
@@ -69,25 +60,39 @@ func (l *launch) prepared(in *core.Intent, start time.Time) {
 		return
 	}
 	end := trace.WithTimestamp(time.Now())
+	l.eachStep(SpanPrepare, start, in, func(span trace.Span, use int) {
+		set(span, l.tracing.prepareAttributes(in, use))
+		linkWaits(span, in, use)
+		span.End(end)
+	})
+}
+
+// allUses stands for all uses of a launch where a number stands for one.
+const allUses = -1
+
+// eachStep starts a span of each use and calls do with it, or one span of all uses where
+// there are too many. They share their start and their end: the upstream does them
+// together.
+func (l *launch) eachStep(name SpanName, start time.Time, in *core.Intent, do func(span trace.Span, use int)) {
+	first, last := 0, len(in.Uses)-1
 	if len(in.Uses) > MaxUseSpans {
-		span := l.startChild(SpanPrepare, start)
-		set(span, appendWaits(l.tracing.batchAttributes(in), in))
-		linkWaits(span, in, allUses)
-		span.End(end)
-		return
+		first, last = allUses, allUses
 	}
-	for i := range in.Uses {
-		span := l.startChild(SpanPrepare, start)
-		set(span, l.tracing.prepareAttributes(in, i))
-		linkWaits(span, in, i)
-		span.End(end)
+	for use := first; use <= last; use++ {
+		do(l.startChild(name, start), use)
 	}
+}
+
+//nolint:spancheck // the caller ends it
+func (l *launch) startChild(name SpanName, start time.Time) trace.Span {
+	_, span := l.tracing.tracer.Start(l.ctx, string(name), trace.WithTimestamp(start))
+	return span
 }
 
 // refused closes the launch of a prepare that failed. The upstream does not
 // say which use it failed on, unless the error does: one span stands for all.
 func (l *launch) refused(req core.UseRequest, start time.Time, err error) {
-	l.attributes = l.tracing.refusedLaunchAttributes(req)
+	l.attributes = append(l.tracing.stepAttributes(req.Stream, req.Launch), AttrLaunchUses.Int(len(req.Uses)))
 	if l.tracing.level == LevelOperations {
 		span := l.startChild(SpanPrepare, start)
 		set(span, l.tracing.refusedPrepareAttributes(req, err))
@@ -109,11 +114,18 @@ func (r *Resource) claim(ticket core.Ticket) *launch {
 	return l
 }
 
-// finish starts the finish spans before it forwards: the upstream keeps their
-// references with the event that it records, and later waits link to them.
-func (l *launch) finish(ctx context.Context, upstream core.Resource, ticket core.Ticket) error {
+// finish forwards the end of the launch, which op says. It starts the finish spans before:
+// the upstream keeps their references with the event that it records, and later waits
+// link to them.
+func (l *launch) finish(ctx context.Context, upstream core.Resource, ticket core.Ticket, op core.Op) error {
+	ctx = under(ctx, l.span)
+	if op == core.OpAbort {
+		err := upstream.AbortUse(ctx, ticket)
+		l.end(OutcomeAborted, err)
+		return err
+	}
 	spans := l.startFinishes(ticket.Intent(), upstream)
-	err := upstream.FinishUse(under(ctx, l.span), ticket)
+	err := upstream.FinishUse(ctx, ticket)
 	end := trace.WithTimestamp(time.Now())
 	for _, span := range spans {
 		l.tracing.endSpan(span, err, end)
@@ -124,52 +136,35 @@ func (l *launch) finish(ctx context.Context, upstream core.Resource, ticket core
 
 func (l *launch) startFinishes(in *core.Intent, upstream core.Resource) []trace.Span {
 	if l.tracing.level == LevelLaunches {
-		referAll(in, spanRef(l.span))
+		refer(in, allUses, spanRef(l.span))
 		return nil
 	}
-	start := time.Now()
-	if len(in.Uses) > MaxUseSpans {
-		span := l.startChild(SpanFinish, start)
-		set(span, l.tracing.batchAttributes(in))
-		referAll(in, spanRef(span))
-		return []trace.Span{span}
-	}
-	spans := make([]trace.Span, len(in.Uses))
-	for i := range in.Uses {
-		spans[i] = l.startChild(SpanFinish, start)
-		set(spans[i], l.tracing.finishAttributes(in, i, upstream.State(in.Uses[i].Block)))
-		in.Uses[i].Span = spanRef(spans[i])
-	}
+	spans := make([]trace.Span, 0, len(in.Uses))
+	l.eachStep(SpanFinish, time.Now(), in, func(span trace.Span, use int) {
+		attrs := l.tracing.useAttributes(in, use)
+		if use != allUses {
+			attrs = append(attrs, AttrState.String(upstream.State(in.Uses[use].Block).String()))
+		}
+		set(span, attrs)
+		refer(in, use, spanRef(span))
+		spans = append(spans, span)
+	})
 	return spans
 }
 
-func (l *launch) abort(ctx context.Context, upstream core.Resource, ticket core.Ticket) error {
-	err := upstream.AbortUse(under(ctx, l.span), ticket)
-	l.end(OutcomeAborted, err)
-	return err
+// refer says which span later waits for a use link to.
+func refer(in *core.Intent, use int, ref core.SpanRef) {
+	for i := range in.Uses {
+		if use == allUses || use == i {
+			in.Uses[i].Span = ref
+		}
+	}
 }
 
 func (l *launch) end(outcome string, err error, options ...trace.SpanEndOption) {
 	set(l.span, append(l.attributes, AttrOutcome.String(outcome)))
 	l.tracing.endSpan(l.span, err, options...)
 }
-
-// startChild starts a span of a use. All uses of a step share its start and
-// its end: the upstream does them together.
-//
-//nolint:spancheck // the caller ends it
-func (l *launch) startChild(name SpanName, start time.Time) trace.Span {
-	_, span := l.tracing.tracer.Start(l.ctx, string(name), trace.WithTimestamp(start))
-	return span
-}
-
-func referAll(in *core.Intent, ref core.SpanRef) {
-	for i := range in.Uses {
-		in.Uses[i].Span = ref
-	}
-}
-
-const allUses = -1
 
 // linkWaits links span to the spans that recorded what the use waits for.
 // Work that was not traced has none to link to.

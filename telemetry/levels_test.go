@@ -6,24 +6,13 @@ import (
 	"testing"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
-
-// contextSpy notes what an allocation is called with.
-type contextSpy struct {
-	*coretest.Fake
-	seen    trace.SpanContext
-	request core.Request
-}
-
-func (s *contextSpy) Allocate(ctx context.Context, r core.Request) (core.Block, error) {
-	s.seen, s.request = trace.SpanContextFromContext(ctx), r
-	return s.Fake.Allocate(ctx, r)
-}
 
 // life runs every traced operation once, on two streams.
 func life(ctx context.Context, t *testing.T, r core.Resource) {
@@ -36,42 +25,41 @@ func life(ctx context.Context, t *testing.T, r core.Resource) {
 	must[core.Block](t)(r.Deallocate(ctx, b.ID))
 }
 
-func TestRootsStartWithoutAParent(t *testing.T) {
-	r := newTraced(t, telemetry.Config{})
-	life(t.Context(), t, r)
-	roots := 0
-	for _, s := range r.recorder.Ended() {
-		if !s.Parent().IsValid() {
-			roots++
+// Without a parent the alloc, two launches and the dealloc are roots, if those are made.
+func TestWhatIsTracedFollowsTheParentTheLevelAndTheSampler(t *testing.T) {
+	quiet, always := unsampled, sdktrace.WithSampler(sdktrace.AlwaysSample())
+	request, none := traced{}.request, func(ctx context.Context) context.Context { return ctx }
+	for name, c := range map[string]struct {
+		cfg          telemetry.Config
+		option       sdktrace.TracerProviderOption
+		parent       func(context.Context) context.Context
+		roots, spans int
+	}{
+		"no parent":               {telemetry.Config{}, always, none, 4, 8},
+		"no parent, no roots":     {telemetry.Config{NoRoots: true}, always, none, 0, 0},
+		"a request, no roots":     {telemetry.Config{NoRoots: true}, always, func(context.Context) context.Context { return request(t) }, 0, 8},
+		"an unsampled request":    {telemetry.Config{}, always, quiet, 0, 0},
+		"a request, level off":    {telemetry.Config{Level: telemetry.LevelOff}, always, func(context.Context) context.Context { return request(t) }, 0, 0},
+		"no parent, never sample": {telemetry.Config{}, sdktrace.WithSampler(sdktrace.NeverSample()), none, 0, 0},
+	} {
+		r := newTraced(t, c.cfg, c.option)
+		life(c.parent(t.Context()), t, r)
+		roots, ended := 0, r.recorder.Ended()
+		for _, s := range ended {
+			if !s.Parent().IsValid() {
+				roots++
+			}
+		}
+		if roots != c.roots || len(ended) != c.spans || len(r.recorder.Started()) != c.spans {
+			t.Errorf("%s: %d spans, %d of them roots, want %d and %d", name, len(ended), roots, c.spans, c.roots)
 		}
 	}
-	if roots != 4 {
-		t.Errorf("%d root spans, want the alloc, two launches and the dealloc", roots)
-	}
-}
-
-func TestNoRootsFollowsRequestsOnly(t *testing.T) {
-	r := newTraced(t, telemetry.Config{NoRoots: true})
-	life(t.Context(), t, r)
-	r.wantSpans(t)
-	life(r.request(t), t, r)
-	if got := len(r.recorder.Ended()); got != 8 {
-		t.Errorf("%d spans under a request, want 8", got)
-	}
-}
-
-func TestUnsampledParentMakesNoSpan(t *testing.T) {
-	r := newTraced(t, telemetry.Config{}, sdktrace.WithSampler(sdktrace.AlwaysSample()))
-	life(unsampled(t.Context()), t, r)
-	r.wantSpans(t)
 }
 
 // The launch function of a launch whose root was not sampled must not start a
 // trace of its own.
 func TestUnsampledRootIsPassedOn(t *testing.T) {
 	r := newTraced(t, telemetry.Config{}, sdktrace.WithSampler(sdktrace.NeverSample()))
-	life(t.Context(), t, r)
-	r.wantSpans(t)
 	b := must[core.Block](t)(r.Allocate(t.Context(), core.Request{Bytes: 64}))
 	ticket := must[core.Ticket](t)(r.PrepareUse(t.Context(), core.UseRequest{Uses: uses(core.Write, b)}))
 	sc := trace.SpanContextFromContext(ticket.Context(t.Context()))
@@ -79,12 +67,6 @@ func TestUnsampledRootIsPassedOn(t *testing.T) {
 		t.Errorf("the launch function gets %v, want the unsampled launch", sc)
 	}
 	check(t, r.AbortUse(t.Context(), ticket))
-}
-
-func TestLevelOffMakesNoSpan(t *testing.T) {
-	r := newTraced(t, telemetry.Config{Level: telemetry.LevelOff})
-	life(r.request(t), t, r)
-	r.wantSpans(t)
 }
 
 func TestLevelsHaveNames(t *testing.T) {
@@ -99,14 +81,17 @@ func TestLevelsHaveNames(t *testing.T) {
 	}
 }
 
-// spanSpy notes which span each call is told to name in its reports.
+// spanSpy notes which span each call is told to name in its reports, and what an
+// allocation is called with.
 type spanSpy struct {
 	*coretest.Fake
-	seen map[core.Op]core.SpanRef
+	seen    map[core.Op]core.SpanRef
+	within  trace.SpanContext
+	request core.Request
 }
 
 func (s *spanSpy) Allocate(ctx context.Context, r core.Request) (core.Block, error) {
-	s.seen[core.OpAllocate] = core.SpanOf(ctx)
+	s.seen[core.OpAllocate], s.within, s.request = core.SpanOf(ctx), trace.SpanContextFromContext(ctx), r
 	return s.Fake.Allocate(ctx, r)
 }
 
@@ -195,5 +180,55 @@ func TestNewResourceRefusesBadConfig(t *testing.T) {
 		if r, err := call(); r != nil || !errors.Is(err, core.ErrInvalidRequest) {
 			t.Errorf("%s: got %v, %v", name, r, err)
 		}
+	}
+}
+
+var (
+	copyStep = core.Step{Stream: 3, Direction: "to_host", Bytes: 64}
+	waitStep = core.Step{Stream: 3}
+)
+
+func newSteps(level telemetry.Level) (core.StepFunc, *tracetest.SpanRecorder) {
+	recorder := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
+	return telemetry.Steps(telemetry.Config{TracerProvider: provider, Level: level}, 2), recorder
+}
+
+func TestStepsOfASampledTraceAreSpans(t *testing.T) {
+	for level, want := range map[telemetry.Level][]string{
+		telemetry.LevelOperations: {
+			"copy/1 in caller cuda.device.index=2 stream.id=3 copy.direction=to_host copy.bytes=64",
+			"wait/1 in caller cuda.device.index=2 stream.id=3 wait.for=stream error.type=canceled Error(context canceled)",
+		},
+		telemetry.LevelLaunches: {"wait/1 in caller cuda.device.index=2 stream.id=3 wait.for=stream error.type=canceled Error(context canceled)"},
+		telemetry.LevelOff:      nil,
+	} {
+		steps, recorder := newSteps(level)
+		ctx := traced{}.request(t)
+		if end := steps(ctx, copyStep); end != nil {
+			end(nil)
+		}
+		if end := steps(ctx, waitStep); end != nil {
+			end(context.Canceled)
+		}
+		traced{recorder: recorder}.wantSpans(t, want...)
+	}
+}
+
+// Nor does a wait begin a trace of its own.
+func TestStepsThatAreNotSampledCostNothing(t *testing.T) {
+	steps, recorder := newSteps(telemetry.LevelOperations)
+	none := telemetry.Steps(telemetry.Config{}, 0)
+	for name, ctx := range map[string]context.Context{"unsampled": unsampled(t.Context()), "no trace": t.Context()} {
+		if n := testing.AllocsPerRun(100, func() {
+			if steps(ctx, copyStep) != nil || steps(ctx, waitStep) != nil || none(ctx, waitStep) != nil {
+				t.Fatalf("%s: a step is traced", name)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+	if len(recorder.Started()) != 0 || none(traced{}.request(t), waitStep) != nil {
+		t.Errorf("spans %v", recorder.Started())
 	}
 }

@@ -11,17 +11,15 @@ type SpanName string
 
 // The spans. See the package comment for their parents and attributes.
 const (
-	// SpanAlloc covers one allocation.
-	SpanAlloc SpanName = "gpumem.alloc"
-	// SpanLaunch covers one launch, from its prepare to its end.
-	SpanLaunch SpanName = "gpumem.launch"
-	// SpanPrepare covers the fencing of one block before a launch.
-	SpanPrepare SpanName = "gpumem.prepare"
-	// SpanFinish covers the recording of one block's use after a launch.
-	SpanFinish SpanName = "gpumem.finish"
-	// SpanDealloc covers one deallocation: queueing the free, not waiting
-	// for the device to pass it.
+	// SpanAlloc covers one allocation, SpanDealloc one deallocation: queueing the free,
+	// not waiting for the device to pass it.
+	SpanAlloc   SpanName = "gpumem.alloc"
 	SpanDealloc SpanName = "gpumem.dealloc"
+	// SpanLaunch covers one launch, from its prepare to its end; SpanPrepare the fencing
+	// of one block before it, SpanFinish the recording of one block's use after it.
+	SpanLaunch  SpanName = "gpumem.launch"
+	SpanPrepare SpanName = "gpumem.prepare"
+	SpanFinish  SpanName = "gpumem.finish"
 	// SpanFinding is a memory bug, under the launch that is suspected of it.
 	// It is also the name of the event on the span of a call that was refused
 	// for one.
@@ -42,43 +40,39 @@ const (
 
 // The attributes. Numbers are int64, sizes are bytes.
 const (
-	// AttrDevice is the device's ordinal.
+	// AttrDevice is the device's ordinal. AttrStream is the stream that the operation
+	// named: the allocation stream of an alloc and dealloc, the launch's otherwise.
 	AttrDevice attribute.Key = "cuda.device.index"
-	// AttrStream is the stream that the operation named: the allocation
-	// stream of an alloc and dealloc, the launch's stream otherwise.
 	AttrStream attribute.Key = "gpumem.stream.id"
-	// AttrGeneration identifies the block, as in logs and findings.
-	AttrGeneration attribute.Key = "gpumem.generation"
-	// AttrGenerations lists the blocks of a span that stands for several.
+	// AttrGeneration identifies the block, as in logs and findings; AttrGenerations
+	// lists the blocks of a span that stands for several.
+	AttrGeneration  attribute.Key = "gpumem.generation"
 	AttrGenerations attribute.Key = "gpumem.generations"
 	// AttrTag is the tag that the block is accounted under.
 	AttrTag attribute.Key = "gpumem.tag"
-	// AttrRequested is what the caller asked for, in bytes.
+	// AttrRequested is what the caller asked for, AttrBytes the size that the layer
+	// below gives the block: with a guard's padding where the backend answers, without
+	// it where the guard does.
 	AttrRequested attribute.Key = "gpumem.block.requested"
-	// AttrBytes is the size that the layer below gives the block: with a
-	// guard's padding where the backend answers, without it where the guard
-	// does.
-	AttrBytes attribute.Key = "gpumem.block.bytes"
+	AttrBytes     attribute.Key = "gpumem.block.bytes"
 	// AttrState is the block's state: live, retired, quarantined or freed.
 	AttrState attribute.Key = "gpumem.block.state"
 	// AttrAccess is what the launch does with the block: read, write or
 	// read_write.
 	AttrAccess attribute.Key = "gpumem.access"
-	// AttrWaitsQueued is the number of waits that were queued.
+	// AttrWaitsQueued is how many waits were queued, AttrWaitsElided how many
+	// dependencies on other streams needed none.
 	AttrWaitsQueued attribute.Key = "gpumem.waits.queued"
-	// AttrWaitsElided is the number of dependencies on other streams that
-	// needed no wait.
 	AttrWaitsElided attribute.Key = "gpumem.waits.elided"
-	// AttrLaunchName is the launch's name, absent if it has none.
-	AttrLaunchName attribute.Key = "gpumem.launch.name"
-	// AttrLaunchID numbers the launch in the process, as in findings.
-	AttrLaunchID attribute.Key = "gpumem.launch.id"
-	// AttrLaunchUses is the number of distinct blocks the launch uses.
-	AttrLaunchUses attribute.Key = "gpumem.launch.uses"
-	// AttrCrossStream is true if a block was last written on another stream.
+	// AttrLaunchName is the launch's name, absent if it has none; AttrLaunchID numbers
+	// the launch in the process, as in findings; AttrLaunchUses is how many distinct
+	// blocks it uses. AttrCrossStream is true if one was last written on another
+	// stream. AttrOutcome is how the launch ended: one of the Outcome constants.
+	AttrLaunchName  attribute.Key = "gpumem.launch.name"
+	AttrLaunchID    attribute.Key = "gpumem.launch.id"
+	AttrLaunchUses  attribute.Key = "gpumem.launch.uses"
 	AttrCrossStream attribute.Key = "gpumem.launch.cross_stream"
-	// AttrOutcome is how the launch ended: one of the Outcome constants.
-	AttrOutcome attribute.Key = "gpumem.launch.outcome"
+	AttrOutcome     attribute.Key = "gpumem.launch.outcome"
 	// AttrFindingKind is the kind of a memory bug, AttrFindingSource who saw
 	// it, AttrFindingText what happened.
 	AttrFindingKind   attribute.Key = "gpumem.finding.kind"

@@ -13,7 +13,7 @@ import (
 
 func TestConformance(t *testing.T) {
 	coretest.Run(t, func(t *testing.T) coretest.Subject {
-		r := newTraced(t, telemetry.Config{})
+		r := newProbed(t, telemetry.Config{}) // both layers
 		return coretest.Subject{Resource: r.Resource, Features: r.fake.Features(), Streams: r.fake.Streams}
 	})
 }
@@ -83,5 +83,30 @@ func TestInspectionIsTheUpstreams(t *testing.T) {
 	}
 	if r.Unwrap() != core.Resource(r.fake) || r.String() != "telemetry(fake:0)" {
 		t.Errorf("%v wraps %v", r, r.Unwrap())
+	}
+}
+
+func TestOperationsAreCounted(t *testing.T) {
+	r := must[*telemetry.Resource](t)(telemetry.NewResource(newFencing(), telemetry.Config{}))
+	life(t.Context(), t, r)
+	check(t, r.Drain(t.Context()))
+	o := r.Operations()
+	for op, want := range map[core.Op]uint64{
+		core.OpAllocate: 1, core.OpDeallocate: 1, core.OpPrepare: 2, core.OpFinish: 2, core.OpDrain: 1,
+		core.OpAbort: 0, core.OpRefusal: 0, core.OpRelease: 0,
+	} {
+		if got := o.Succeeded(op); got != want {
+			t.Errorf("%v: %d calls, want %d", op, got, want)
+		}
+	}
+	if _, err := r.Allocate(t.Context(), core.Request{}); err == nil {
+		t.Fatal("zero bytes were allocated")
+	}
+	if n := o.Calls(core.OpAllocate); n != 1 {
+		t.Errorf("a snapshot has %d allocations, want 1: it must not change", n)
+	}
+	later := r.Operations()
+	if later.Calls(core.OpAllocate) != 2 || later.Refusals(metrics.ReasonInvalidRequest) != 1 || later.Failed(core.OpAllocate, metrics.Reason(99)) != 0 {
+		t.Errorf("%d calls, %d refusals", later.Calls(core.OpAllocate), later.Refusals(metrics.ReasonInvalidRequest))
 	}
 }

@@ -11,7 +11,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -23,14 +22,6 @@ func newProbed(t testing.TB, cfg telemetry.Config, options ...sdktrace.TracerPro
 	cfg.TracerProvider = r.provider
 	r.Resource = must[*telemetry.Resource](t)(telemetry.NewResource(probe, cfg))
 	return r
-}
-
-func TestProbeConformance(t *testing.T) {
-	coretest.Run(t, func(t *testing.T) coretest.Subject {
-		r := newTraced(t, telemetry.Config{})
-		probe := must[*telemetry.Probe](t)(telemetry.NewProbe(r.fake, telemetry.LayerDriver, r.provider))
-		return coretest.Subject{Resource: probe, Features: r.fake.Features(), Streams: r.fake.Streams}
-	})
 }
 
 func TestGoldenLayersOfALife(t *testing.T) {

@@ -73,7 +73,7 @@ func (r *Resource) Operations() metrics.Operations {
 // Allocate forwards, counts, and traces as [SpanAlloc].
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
 	var span core.SpanRef
-	ctx, traced := r.tracing.admit(ctx, LevelOperations)
+	ctx, _, traced := r.tracing.admit(ctx, LevelOperations)
 	if !traced && r.path.Allocate(ctx, &req, &b) {
 		return b, nil
 	}
@@ -94,7 +94,7 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 // Deallocate forwards, counts, and traces as [SpanDealloc].
 func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
 	var span core.SpanRef
-	ctx, traced := r.tracing.admit(ctx, LevelOperations)
+	ctx, _, traced := r.tracing.admit(ctx, LevelOperations)
 	if !traced && r.path.Deallocate(ctx, &id, &b) {
 		return b, nil
 	}
@@ -131,7 +131,7 @@ func (r *Resource) allocate(ctx context.Context, req core.Request) (core.Block, 
 		set(span, r.tracing.blockAttributes(b))
 	}
 	r.tracing.endSpan(span, err)
-	return b, spanRef(span), err
+	return b, req.Span, err
 }
 
 func (r *Resource) deallocate(ctx context.Context, id core.BlockID) (core.Block, core.SpanRef, error) {
@@ -150,16 +150,18 @@ func (r *Resource) deallocate(ctx context.Context, id core.BlockID) (core.Block,
 }
 
 // PrepareUse forwards, counts, and opens a [SpanLaunch] with a [SpanPrepare]
-// for each block.
-func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
-	var t core.Ticket
+// for each block. A launch without a span brings its caller's, so that what is found
+// later can be told there.
+func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (t core.Ticket, err error) {
 	var span core.SpanRef
-	var err error
 	start := monotime.Now()
-	ctx, traced := r.tracing.admitLaunch(ctx, &req)
+	ctx, parent, traced := r.tracing.admit(ctx, LevelLaunches)
 	if traced {
 		t, span, err = r.prepare(ctx, req)
 	} else {
+		if parent.IsValid() && r.tracing.level <= LevelLaunches {
+			req.Span = inForce(parent)
+		}
 		t, err = r.upstream.PrepareUse(ctx, req)
 	}
 	took := monotime.Now().Since(start)
@@ -174,48 +176,154 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 // [SpanFinish] for each block. The launch decides whether that is traced,
 // not ctx.
 func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
-	var span core.SpanRef
-	var err error
-	stream := streamOf(t)
-	start := monotime.Now()
-	if launch := r.claim(t); launch != nil {
-		span = spanRef(launch.span)
-		err = launch.finish(ctx, r.upstream, t)
-	} else {
-		err = r.upstream.FinishUse(ctx, t)
-	}
-	took := monotime.Now().Since(start)
-	if err != nil && span.IsZero() {
-		span = r.tracing.failed(ctx, &core.Event{Op: core.OpFinish, Duration: took, Err: err})
-	}
-	r.calls.Note(core.OpFinish, stream, took, span, err)
-	return err
-}
-
-// streamOf is the stream of a launch that is to be ended, while its intent can be read.
-func streamOf(t core.Ticket) core.StreamID {
-	if !t.IsOpen() {
-		return core.DefaultStream
-	}
-	return t.Intent().Stream
+	return r.endUse(ctx, t, core.OpFinish)
 }
 
 // AbortUse forwards, counts, and closes the launch's span as aborted.
 func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
+	return r.endUse(ctx, t, core.OpAbort)
+}
+
+func (r *Resource) endUse(ctx context.Context, t core.Ticket, op core.Op) (err error) {
 	var span core.SpanRef
-	var err error
-	stream := streamOf(t)
+	stream := core.DefaultStream
+	if t.IsOpen() {
+		stream = t.Intent().Stream // it cannot be read afterwards
+	}
 	start := monotime.Now()
-	if launch := r.claim(t); launch != nil {
+	switch launch := r.claim(t); {
+	case launch != nil:
 		span = spanRef(launch.span)
-		err = launch.abort(ctx, r.upstream, t)
-	} else {
+		err = launch.finish(ctx, r.upstream, t, op)
+	case op == core.OpFinish:
+		err = r.upstream.FinishUse(ctx, t)
+	default:
 		err = r.upstream.AbortUse(ctx, t)
 	}
 	took := monotime.Now().Since(start)
 	if err != nil && span.IsZero() {
-		span = r.tracing.failed(ctx, &core.Event{Op: core.OpAbort, Duration: took, Err: err})
+		span = r.tracing.failed(ctx, &core.Event{Op: op, Duration: took, Err: err})
 	}
-	r.calls.Note(core.OpAbort, stream, took, span, err)
+	r.calls.Note(op, stream, took, span, err)
 	return err
 }
+
+// String names the stack, such as "telemetry(budget(async(sim:0)))".
+func (r *Resource) String() string { return "telemetry(" + r.upstream.String() + ")" }
+
+// Ordinal is the upstream's device.
+func (r *Resource) Ordinal() int { return r.upstream.Ordinal() }
+
+// Features are the upstream's.
+func (r *Resource) Features() core.Features { return r.upstream.Features() }
+
+// ended counts a call that has no span of its own, and returns its error; e says what is
+// known of it.
+func (r *Resource) ended(ctx context.Context, start monotime.Instant, e core.Event) error {
+	e.Duration = monotime.Now().Since(start)
+	var span core.SpanRef
+	if e.Err != nil {
+		failed := e // only this one is put on the heap
+		span = r.tracing.failed(ctx, &failed)
+	}
+	r.calls.Note(e.Op, e.Stream, e.Duration, span, e.Err)
+	return e.Err
+}
+
+// RecordUse forwards and counts. It makes no span: the work was enqueued
+// before the call.
+func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.StreamID) error {
+	start := monotime.Now()
+	err := r.upstream.RecordUse(r.tracing.correlate(ctx), id, stream)
+	return r.ended(ctx, start, core.Event{Op: core.OpRecord, Stream: stream, Block: id, Err: err})
+}
+
+// Reserve forwards and counts.
+func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
+	start := monotime.Now()
+	claim, err := r.upstream.Reserve(r.tracing.correlate(ctx), bytes, tag)
+	return claim, r.ended(ctx, start, core.Event{Op: core.OpReserve, Tag: tag, Bytes: bytes, Err: err})
+}
+
+// ReleaseClaim forwards and counts.
+func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
+	start := monotime.Now()
+	err := r.upstream.ReleaseClaim(r.tracing.correlate(ctx), id)
+	return r.ended(ctx, start, core.Event{Op: core.OpReleaseClaim, Err: err})
+}
+
+// ReapPending forwards and counts.
+func (r *Resource) ReapPending(ctx context.Context) error {
+	start := monotime.Now()
+	err := r.upstream.ReapPending(ctx)
+	return r.ended(ctx, start, core.Event{Op: core.OpReap, Err: err})
+}
+
+// Drain forwards and counts. It blocks as its upstream does.
+func (r *Resource) Drain(ctx context.Context) error {
+	start := monotime.Now()
+	err := r.upstream.Drain(ctx)
+	return r.ended(ctx, start, core.Event{Op: core.OpDrain, Err: err})
+}
+
+// State is the upstream's.
+func (r *Resource) State(id core.BlockID) core.BlockState { return r.upstream.State(id) }
+
+// Stats are the upstream's.
+func (r *Resource) Stats() core.Stats { return r.upstream.Stats() }
+
+// FreedOn is the upstream's.
+func (r *Resource) FreedOn(id core.StreamID) core.FreeCounters { return r.upstream.FreedOn(id) }
+
+// Subscribe hands the listener to the upstream: releases are the same here.
+func (r *Resource) Subscribe(l core.Listener) { r.upstream.Subscribe(l) }
+
+// Unwrap is the upstream.
+func (r *Resource) Unwrap() core.Resource { return r.upstream }
+
+// Withhold forwards.
+func (r *Resource) Withhold(id core.BlockID, as core.BlockState) { r.upstream.Withhold(id, as) }
+
+// CheckLive forwards.
+func (r *Resource) CheckLive(ctx context.Context) error { return r.upstream.CheckLive(ctx) }
+
+// Inspect is the upstream's.
+func (r *Resource) Inspect() core.Inspector { return r.upstream.Inspect() }
+
+// quickCalls counts what is not traced.
+type quickCalls struct {
+	r     *Resource
+	below *quick.Path
+	part  int
+}
+
+// calls are the counters of a lane, which is locked.
+func (q *quickCalls) calls(l *quick.Lane) *metrics.LaneCalls {
+	if c, ok := l.Part(q.part).(*metrics.LaneCalls); ok {
+		return c
+	}
+	c := q.r.calls.OfLane(l)
+	l.SetPart(q.part, c)
+	return c
+}
+
+// Allocate counts the call.
+func (q *quickCalls) Allocate(o *quick.Op) bool {
+	ok := q.below.Layer.Allocate(o)
+	if ok {
+		q.calls(o.Lane).NoteAllocate(o.Took())
+	}
+	return ok
+}
+
+// Deallocate counts the call.
+func (q *quickCalls) Deallocate(o *quick.Op) bool {
+	ok := q.below.Layer.Deallocate(o)
+	if ok {
+		q.calls(o.Lane).NoteDeallocate(o.Took())
+	}
+	return ok
+}
+
+// QuickPath is the layer's, for the layers of this module: see package quick.
+func (r *Resource) QuickPath() *quick.Path { return r.path }

@@ -177,14 +177,14 @@ func TestForeignTicketKeepsItsTrace(t *testing.T) {
 // Layers below get a context with the span, so that their logs correlate.
 func TestUpstreamSeesTheSpan(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
-	spy := &contextSpy{Fake: r.fake.Fake}
+	spy := &spanSpy{Fake: r.fake.Fake, seen: map[core.Op]core.SpanRef{}}
 	observed := must[*telemetry.Resource](t)(telemetry.NewResource(spy, telemetry.Config{TracerProvider: r.provider}))
 	b := must[core.Block](t)(observed.Allocate(r.request(t), core.Request{Bytes: 64}))
-	if got, want := spy.seen, r.recorder.Ended()[0].SpanContext(); !got.Equal(want) {
+	if got, want := spy.within, r.recorder.Ended()[0].SpanContext(); !got.Equal(want) {
 		t.Errorf("upstream saw span %v, want %v", got.SpanID(), want.SpanID())
 	}
-	if ref := spy.request.Span; trace.SpanID(ref.SpanID) != spy.seen.SpanID() || trace.TraceID(ref.TraceID) != spy.seen.TraceID() {
-		t.Errorf("the request refers to span %v, want %v", ref, spy.seen)
+	if ref := spy.request.Span; trace.SpanID(ref.SpanID) != spy.within.SpanID() || trace.TraceID(ref.TraceID) != spy.within.TraceID() {
+		t.Errorf("the request refers to span %v, want %v", ref, spy.within)
 	}
 	must[core.Block](t)(observed.Deallocate(r.request(t), b.ID))
 }

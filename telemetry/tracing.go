@@ -2,6 +2,8 @@ package telemetry
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -89,4 +91,163 @@ func spanContext(ref core.SpanRef) trace.SpanContext {
 	return trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: ref.TraceID, SpanID: ref.SpanID, TraceFlags: trace.FlagsSampled,
 	})
+}
+
+// operation is the context that the layers below get with an operation in a sampled
+// trace. They find its span without a search: [core.SpanOf] for their reports, and
+// by the type a [Probe], which makes spans of traced operations only.
+type operation struct {
+	context.Context
+	span core.SpanRef
+	// traced is set if the operation has a span of its own. One that has none says
+	// so, because it may be called within one that has: by a launch function.
+	traced bool
+}
+
+var _ core.SpanCarrier = (*operation)(nil)
+
+// SpanRef is the operation's span, or that of its caller.
+func (o *operation) SpanRef() core.SpanRef { return o.span }
+
+// operationKey is the key by which a context that wraps an operation has it.
+type operationKey struct{}
+
+// Value is the operation itself, or what it wraps has under key.
+func (o *operation) Value(key any) any {
+	if key == (operationKey{}) {
+		return o
+	}
+	return o.Context.Value(key)
+}
+
+// inTracedOperation reports whether ctx is that of a traced operation. Most layers
+// pass it on as it is, and then it allocates nothing.
+func inTracedOperation(ctx context.Context) bool {
+	if o, ok := ctx.(*operation); ok {
+		return o.traced
+	}
+	return wrapsTracedOperation(ctx)
+}
+
+// wrapsTracedOperation searches a context that a layer has wrapped, in a deadline or
+// with a value or a span of its own. A span in between that is not sampled ends the
+// trace.
+func wrapsTracedOperation(ctx context.Context) bool {
+	o, ok := ctx.Value(operationKey{}).(*operation)
+	return ok && o.traced && trace.SpanContextFromContext(ctx).IsSampled()
+}
+
+// under is ctx inside span, for the layers below. A span that is recorded but
+// not sampled is nothing that a report should name.
+func under(ctx context.Context, span trace.Span) context.Context {
+	return enter(trace.ContextWithSpan(ctx, span), span)
+}
+
+// enter is under for a context that carries span already.
+func enter(ctx context.Context, span trace.Span) context.Context {
+	if ref := spanRef(span); !ref.IsZero() {
+		return &operation{Context: ctx, span: ref, traced: true}
+	}
+	return ctx
+}
+
+// admit looks at the caller's span, once, and returns it. It reports whether an operation
+// that is traced up to the level last gets a span. If it gets none although the
+// caller's is sampled, the layers below are told the caller's.
+func (t *tracing) admit(ctx context.Context, last Level) (_ context.Context, parent trace.SpanContext, traced bool) {
+	if t == nil {
+		return ctx, parent, false
+	}
+	parent = trace.SpanContextFromContext(ctx)
+	switch traced = t.level <= last; {
+	case !parent.IsValid():
+		return ctx, parent, traced && t.roots
+	case traced:
+		return ctx, parent, parent.IsSampled()
+	}
+	return carry(ctx, parent), parent, false
+}
+
+// correlate tells the layers below the caller's span, for an operation that
+// never gets one.
+func (t *tracing) correlate(ctx context.Context) context.Context {
+	if t == nil {
+		return ctx
+	}
+	return carry(ctx, trace.SpanContextFromContext(ctx))
+}
+
+func carry(ctx context.Context, parent trace.SpanContext) context.Context {
+	if ref := refTo(parent); !ref.IsZero() {
+		return &operation{Context: ctx, span: ref}
+	}
+	return ctx
+}
+
+// Level says which operations become spans.
+type Level uint8
+
+// The levels. The zero value is the default.
+const (
+	// LevelOperations: launches, and every alloc, prepare, finish and
+	// dealloc.
+	LevelOperations Level = iota
+	// LevelLaunches: launches only. The links of cross-stream waits then go
+	// from launch to launch.
+	LevelLaunches
+	// LevelOff: no spans, only counters. What the layers below log still names
+	// the caller's span.
+	LevelOff
+)
+
+var levelNames = [...]string{"operations", "launches", "off"}
+
+// String is the level's name, such as "launches".
+func (l Level) String() string {
+	if int(l) < len(levelNames) {
+		return levelNames[l]
+	}
+	return fmt.Sprintf("level(%d)", uint8(l))
+}
+
+// ParseLevel reads a level's name. Another text is a
+// [core.InvalidRequestError].
+func ParseLevel(name string) (Level, error) {
+	if l := slices.Index(levelNames[:], name); l >= 0 {
+		return Level(l), nil
+	}
+	return 0, &core.InvalidRequestError{Op: "telemetry.ParseLevel", Field: "level", Reason: fmt.Sprintf("%q: say off, launches or operations", name)}
+}
+
+// Steps returns what makes a [SpanCopy] of each copy and a [SpanWait] of each wait in
+// a sampled trace of the device of that ordinal: what a request spends its time with
+// beside the operations of a [Resource]. It begins no trace of its own. cfg says what
+// is traced: copies at [LevelOperations], waits at [LevelLaunches] too. Give it to
+// cuda.StreamPoolConfig.
+func Steps(cfg Config, ordinal int) core.StepFunc {
+	return cfg.tracing(ordinal).beginStep
+}
+
+// beginStep starts the step's span if ctx's trace is sampled; otherwise it looks
+// at the context and that is all.
+func (t *tracing) beginStep(ctx context.Context, step core.Step) func(error) {
+	name, last := SpanWait, LevelLaunches
+	if step.Direction != "" {
+		name, last = SpanCopy, LevelOperations
+	}
+	if t == nil || t.level > last || !trace.SpanContextFromContext(ctx).IsSampled() {
+		return nil
+	}
+	_, span := t.tracer.Start(ctx, string(name))
+	if !span.IsRecording() {
+		return nil
+	}
+	attrs := append(scratch(), t.device, number(AttrStream, step.Stream))
+	if step.Direction != "" {
+		attrs = append(attrs, AttrCopyDirection.String(step.Direction), number(AttrCopyBytes, step.Bytes))
+	} else {
+		attrs = append(attrs, AttrWaitFor.String(WaitForStream))
+	}
+	set(span, attrs)
+	return func(err error) { end(span, err) }
 }

@@ -25,10 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func open(t testing.TB, cfg fencepost.Config) (*fencepost.Runtime, history.Source) {
 	t.Helper()
 	cfg.Device, cfg.LogLevel = fencepost.Sim, logging.Uses
-	rt, err := fencepost.Open(context.Background(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rt := must(fencepost.Open(context.Background(), cfg))(t)
 	t.Cleanup(func() {
 		if _, err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -40,19 +37,14 @@ func open(t testing.TB, cfg fencepost.Config) (*fencepost.Runtime, history.Sourc
 
 func allocate(t testing.TB, rt *fencepost.Runtime, bytes uint64, stream core.StreamID, tag core.Tag) core.Block {
 	t.Helper()
-	b, err := rt.Allocate(context.Background(), core.Request{Bytes: bytes, Stream: stream, Tag: tag})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(rt.Allocate(context.Background(), core.Request{Bytes: bytes, Stream: stream, Tag: tag}))(t)
 	return b
 }
 
 func free(t testing.TB, rt *fencepost.Runtime, blocks ...core.Block) {
 	t.Helper()
 	for _, b := range blocks {
-		if _, err := rt.Deallocate(context.Background(), b.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(rt.Deallocate(context.Background(), b.ID))(t)
 	}
 }
 
@@ -62,18 +54,13 @@ func launch(t testing.TB, rt *fencepost.Runtime, name string, stream core.Stream
 	for _, b := range blocks {
 		uses = append(uses, core.Use{Block: b.ID, Access: access})
 	}
-	if err := rt.LaunchNamed(context.Background(), name, stream, uses, func(context.Context) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	check(t, rt.LaunchNamed(context.Background(), name, stream, uses, func(context.Context) error { return nil }))
 }
 
 func streams(t testing.TB, rt *fencepost.Runtime, n int) (ids []core.StreamID) {
 	t.Helper()
 	for range n {
-		l, err := rt.Streams().Acquire(context.Background(), "test")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must(rt.Streams().Acquire(context.Background(), "test"))(t)
 		t.Cleanup(func() { _ = l.Release() })
 		ids = append(ids, l.ID())
 	}
@@ -83,9 +70,7 @@ func streams(t testing.TB, rt *fencepost.Runtime, n int) (ids []core.StreamID) {
 func export(t testing.TB, s history.Source, f history.Format) []byte {
 	t.Helper()
 	var file bytes.Buffer
-	if err := s.Write(&file, f); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.Write(&file, f))
 	return file.Bytes()
 }
 
@@ -107,9 +92,7 @@ func checkSnapshot(t *testing.T, snapshot []byte) snapshotReport {
 		t.Skip("no python3 here")
 	}
 	file := filepath.Join(t.TempDir(), "snapshot.pickle")
-	if err := os.WriteFile(file, snapshot, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, snapshot, 0o600))
 	out, err := exec.CommandContext(t.Context(), python, "testdata/check_snapshot.py", file).Output()
 	var report snapshotReport
 	if jsonErr := json.Unmarshal(out, &report); err != nil || jsonErr != nil {
@@ -124,4 +107,20 @@ func hunting() fencepost.Config { return fencepost.Config{Guard: "hunt"} }
 // without leaves out the names that begin with a prefix.
 func without(names []string, prefix string) []string {
 	return slices.DeleteFunc(names, func(s string) bool { return strings.HasPrefix(s, prefix) })
+}
+
+// must is a value of a call that may not fail.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -48,9 +48,7 @@ func TestASnapshotOfARingThatHasLostItsBeginningIsWhole(t *testing.T) {
 			memory = memory[1:]
 		}
 	}
-	if err := rt.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, rt.Drain(t.Context()))
 	report := checkSnapshot(t, export(t, source, history.PyTorch))
 	if len(report.Broken) > 0 || report.Allocated != rt.Stats().Live.Bytes || report.Active != report.Allocated {
 		t.Errorf("%+v, and the books say %+v", report, rt.Stats())
@@ -63,16 +61,10 @@ func TestASnapshotOfARingThatHasLostItsBeginningIsWhole(t *testing.T) {
 
 func TestMemoryThatIsPassedOnInStreamOrderIsFreedBeforeItIsAllocated(t *testing.T) {
 	rt, source := open(t, fencepost.Config{Guard: "off"})
-	l, err := rt.Streams().Acquire(t.Context(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(rt.Streams().Acquire(t.Context(), "test"))(t)
 	defer func() { _ = l.Release() }()
 	first := allocate(t, rt, 4096, l.ID(), "first")
-	release, err := rt.Driver().(*sim.Device).Hold(l.Handle()) // no release is known
-	if err != nil {
-		t.Fatal(err)
-	}
+	release := must(rt.Driver().(*sim.Device).Hold(l.Handle()))(t) // no release is known
 	defer release()
 	free(t, rt, first)
 	second := allocate(t, rt, 4096, l.ID(), "second")

@@ -1,7 +1,9 @@
 package liveview
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
@@ -162,3 +164,71 @@ func age(now, since time.Time) int64 {
 	}
 	return max(now.Sub(since).Milliseconds(), 0)
 }
+
+// largest keeps the n largest blocks that it is shown, and now and then as many more
+// that are not.
+type largest struct {
+	n    int
+	kept []core.BlockInfo
+	// least is the size of the smallest of the n, once they were told from others.
+	least uint64
+}
+
+func (l *largest) show(info core.BlockInfo) {
+	if info.Block.Bytes <= l.least {
+		return
+	}
+	if l.kept = append(l.kept, info); len(l.kept) == 2*l.n {
+		l.least = l.bySize()[l.n-1].Block.Bytes
+	}
+}
+
+// byAddress is what was kept, lowest address first.
+func (l *largest) byAddress() []core.BlockInfo {
+	return slices.SortedFunc(slices.Values(l.bySize()), func(a, b core.BlockInfo) int { return cmp.Compare(a.Block.ID.Ptr, b.Block.ID.Ptr) })
+}
+
+// bySize is what was kept, largest first.
+func (l *largest) bySize() []core.BlockInfo {
+	slices.SortFunc(l.kept, func(a, b core.BlockInfo) int {
+		return cmp.Or(cmp.Compare(b.Block.Bytes, a.Block.Bytes), cmp.Compare(a.Block.ID.Ptr, b.Block.ID.Ptr))
+	})
+	l.kept = slices.Delete(l.kept, min(len(l.kept), l.n), len(l.kept))
+	return l.kept
+}
+
+// maxDetails is how many blocks are shown in detail at a time.
+const maxDetails = 16
+
+// blocksIn are the blocks that have an address in a stretch, the largest first, and
+// how many there are.
+func blocksIn(inspector core.Inspector, of stretch) object {
+	top, total := &largest{n: maxDetails}, 0
+	inspector.Blocks(func(info core.BlockInfo) bool {
+		if ptr := info.Block.ID.Ptr; ptr < of.to && of.from < ptr+info.Block.Bytes {
+			total++
+			top.show(info)
+		}
+		return true
+	})
+	now, blocks := time.Now(), []object{}
+	for _, info := range top.bySize() {
+		blocks = append(blocks, blockOf(info, now))
+	}
+	return object{"total", total, "blocks", blocks}
+}
+
+func blockOf(info core.BlockInfo, now time.Time) object {
+	b, uses := info.Block, []object{}
+	for _, u := range info.Uses {
+		uses = append(uses, object{"launch", clip(u.Launch, maxTagText), "id", u.LaunchID, "stream", uint64(u.Stream), "access", u.Access.String(), "age_ms", age(now, u.Time)})
+	}
+	return object{
+		"ptr", hex(b.ID.Ptr), "generation", uint64(b.ID.Generation), "bytes", b.Bytes, "requested", b.Requested,
+		"tag", clip(string(b.Tag.OrUntagged()), maxTagText), "state", stateNames[place(b.State)], "stream", uint64(b.ID.AllocStream),
+		"age_ms", age(now, info.Allocated), "stack", frames(info.AllocStack), "uses", uses,
+	}
+}
+
+// stateNames are the states as metrics call them, by their places.
+var stateNames = [...]string{"live", "pending", "quarantined"}

@@ -112,18 +112,12 @@ func (p *Past) begin(now time.Time, list []change) time.Time {
 	return begin
 }
 
-// reconstruct is the past until now. What is held belongs to an instant, and the
-// events to one that is later: so no event is missing that is to be undone.
+// reconstruct goes back from what is held now to what was held before, by undoing what
+// has happened in between. What is held belongs to an instant, and the events to one that
+// is later: so no event is missing that is to be undone but of operations under way.
 func (s *Source) reconstruct() series {
 	now, holders := time.Now(), s.Holders()
-	past := s.Past()
-	return past.reconstruct(now, holders)
-}
-
-// reconstruct goes back from what is held at an instant to what was held before,
-// by undoing what has happened in between. Operations that were under way at that
-// instant may be missing.
-func (p *Past) reconstruct(now time.Time, holders []core.Holder) series {
+	p := s.Past()
 	list := p.changes()
 	begin := p.begin(now, list)
 	list = slices.DeleteFunc(list, func(c change) bool { return !c.at.After(begin) || c.at.After(now) })

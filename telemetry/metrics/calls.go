@@ -1,10 +1,13 @@
 package metrics
 
 import (
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // Calls counts the calls of a layer by operation and result, and how long they
@@ -16,10 +19,12 @@ import (
 type Calls struct {
 	stripes   [stripes]atomic.Pointer[stripe]
 	failed    [operations][reasons]atomic.Uint64
-	lanes     laneCalls
 	exemplars exemplars
 	// failures are the newest calls that failed of which a span was exported.
 	failures [operations][reasons]atomic.Pointer[exemplar]
+
+	lanesMu sync.Mutex
+	lanes   []*LaneCalls // of the quick path
 }
 
 const (
@@ -51,7 +56,7 @@ func (c *Calls) Note(op core.Op, stream core.StreamID, took time.Duration, span 
 	}
 	if !span.IsZero() {
 		x := &exemplar{span: span, took: took, at: time.Now()}
-		c.exemplars.store(op, cell, x)
+		c.exemplars[op][grid.classic[cell]].Store(x)
 		if err != nil {
 			c.failures[op][ReasonOf(err)].Store(x)
 		}
@@ -76,7 +81,7 @@ func (c *Calls) Snapshot(since time.Time, spansDropped uint64) Operations {
 			}
 		}
 	}
-	c.lanes.addTo(o.latencies)
+	c.addLanes(o.latencies)
 	return o
 }
 
@@ -118,4 +123,124 @@ func (o *Operations) Failed(op core.Op, reason Reason) uint64 {
 // were told: a refusal that a layer below cured is not among them.
 func (o *Operations) Refusals(reason Reason) uint64 {
 	return o.Failed(core.OpAllocate, reason) + o.Failed(core.OpReserve, reason)
+}
+
+// LaneCalls counts the allocations and frees that were served by the quick path of one
+// lane, whose lock guards it: so counting one writes no word that others write and needs no
+// atomic operation.
+type LaneCalls struct {
+	lane     *quick.Lane
+	allocate quickCells
+	free     quickCells
+}
+
+// quickCells are opCells that a lock guards.
+type quickCells struct {
+	cells       [cells]uint64
+	nanoseconds uint64
+}
+
+// OfLane returns counters of the calls that one lane serves, for good. It is called once for
+// each lane.
+func (c *Calls) OfLane(lane *quick.Lane) *LaneCalls {
+	l := &LaneCalls{lane: lane}
+	c.lanesMu.Lock()
+	defer c.lanesMu.Unlock()
+	c.lanes = append(c.lanes, l)
+	return l
+}
+
+// NoteAllocate counts an allocation that succeeded and took some time, in no sampled trace. The
+// lane must be locked.
+func (l *LaneCalls) NoteAllocate(took time.Duration) { l.allocate.note(took) }
+
+// NoteDeallocate is NoteAllocate for a free.
+func (l *LaneCalls) NoteDeallocate(took time.Duration) { l.free.note(took) }
+
+func (q *quickCells) note(took time.Duration) {
+	q.cells[grid.cellOf(uint64(took))]++
+	q.nanoseconds += uint64(took)
+}
+
+// addLanes adds what the lanes have counted.
+func (c *Calls) addLanes(latencies []latency) {
+	c.lanesMu.Lock()
+	all := slices.Clone(c.lanes)
+	c.lanesMu.Unlock()
+	for _, l := range all {
+		l.lane.Lock()
+		allocate, free := l.allocate, l.free
+		l.lane.Unlock()
+		latencies[core.OpAllocate].add(&allocate)
+		latencies[core.OpDeallocate].add(&free)
+	}
+}
+
+func (l *latency) add(from *quickCells) {
+	for i, n := range from.cells {
+		l.cells[i] += n
+		l.calls += n
+	}
+	l.nanoseconds += from.nanoseconds
+}
+
+// opCells are the durations of one operation on one stripe.
+type opCells struct {
+	cells       [cells]atomic.Uint64
+	nanoseconds atomic.Uint64
+}
+
+// latency is a snapshot of the durations of one operation.
+type latency struct {
+	cells       [cells]uint64
+	calls       uint64
+	nanoseconds uint64
+	// exemplars are of traced calls, oldest first.
+	exemplars []exemplar
+}
+
+func (l *latency) merge(from *opCells) {
+	for i := range from.cells {
+		n := from.cells[i].Load()
+		l.cells[i] += n
+		l.calls += n
+	}
+	l.nanoseconds += from.nanoseconds.Load()
+}
+
+// exemplar is one call of which a span was exported.
+type exemplar struct {
+	span core.SpanRef
+	took time.Duration
+	at   time.Time
+}
+
+// exemplars are the newest traced calls, one for each classic bucket of each
+// operation. They are kept for calls with a span only, which allocate anyway.
+type exemplars [operations][classicBounds + 1]atomic.Pointer[exemplar]
+
+// newer is the newer of two, either of which may be nil.
+func newer(a, b *exemplar) *exemplar {
+	if a == nil || b != nil && b.at.After(a.at) {
+		return b
+	}
+	return a
+}
+
+func (e *exemplars) of(op int) (newest []exemplar) {
+	for i := range e[op] {
+		if x := e[op][i].Load(); x != nil {
+			newest = append(newest, *x)
+		}
+	}
+	slices.SortFunc(newest, func(a, b exemplar) int { return a.at.Compare(b.at) })
+	return newest
+}
+
+// latencyOf is what is known of op's durations: nothing in a zero Operations.
+func (o *Operations) latencyOf(op core.Op) *latency {
+	if int(op) >= len(o.latencies) {
+		return &latency{}
+	}
+	return &o.latencies[op]
 }

@@ -8,8 +8,11 @@ import (
 	"os"
 	"reflect"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -274,26 +277,25 @@ func samplesBy(t *testing.T, c prometheus.Collector, name string, label string) 
 }
 
 // A driver that cannot say who its device is has the rest exported.
-func TestADeviceWithoutAnIdentityIsExported(t *testing.T) {
-	for what, c := range map[string]struct {
-		info metrics.DeviceInfo
-		want string
+func TestWhatRunsOnWhichDeviceIsALabelledOne(t *testing.T) {
+	build := metrics.BuildInfo{Version: "v1.2.3", Stack: "telemetry(fake)", DeviceKind: "sim", DeviceName: "odd \xff name"}
+	for name, c := range map[string]struct {
+		source     metrics.Source
+		help, want string
 	}{
-		"no UUID and no bus id": {metrics.DeviceInfo{Host: "h", Name: "old \xff GPU", Kind: "cuda"},
-			`gpumem_device_info{device="0",device_kind="cuda",device_name="old � GPU",host="h",pci_bus_id="",uuid=""} 1`},
-		"nothing": {},
+		"gpumem_device_info": {metrics.Source{Info: metrics.DeviceInfo{Host: "h", Name: "old \xff GPU", Kind: "cuda"}}, "Which device it is; always 1. All processes on a GPU have the same uuid for it, whatever its number is to them.",
+			`{device="0",device_kind="cuda",device_name="old � GPU",host="h",pci_bus_id="",uuid=""} 1`},
+		"gpumem_build_info": {metrics.Source{Build: build}, "What runs; always 1.",
+			fmt.Sprintf(`{device="0",device_kind="sim",device_name="odd � name",goversion=%q,stack="telemetry(fake)",version="v1.2.3"} 1`, runtime.Version())},
 	} {
-		c0 := must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: &device{}, Info: c.info}))
-		if c.want == "" {
-			if n := testutil.CollectAndCount(c0, "gpumem_device_info"); n != 0 {
-				t.Errorf("%s: %d samples", what, n)
-			}
-			continue
+		c.source.Device = &device{}
+		full := must[*metrics.Collector](t)(metrics.NewCollector(c.source))
+		want := "# HELP " + name + " " + c.help + "\n# TYPE " + name + " gauge\n" + name + c.want + "\n"
+		if err := testutil.CollectAndCompare(full, strings.NewReader(want), name); err != nil {
+			t.Error(err)
 		}
-		want := "# HELP gpumem_device_info Which device it is; always 1. All processes on a GPU have the same uuid for it, whatever its number is to them.\n" +
-			"# TYPE gpumem_device_info gauge\n" + c.want + "\n"
-		if err := testutil.CollectAndCompare(c0, strings.NewReader(want), "gpumem_device_info"); err != nil {
-			t.Errorf("%s: %v", what, err)
+		if n := testutil.CollectAndCount(must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: &device{}})), name); n != 0 {
+			t.Errorf("%s: %d samples where nothing is known", name, n)
 		}
 	}
 }
@@ -312,19 +314,6 @@ func TestNewCollectorRefusesBadSources(t *testing.T) {
 func TestUnexportedIsNeverNegative(t *testing.T) {
 	if n := (metrics.SpanCounts{Ended: 1, Exported: 2}).Unexported(); n != 0 {
 		t.Errorf("%d spans unexported", n)
-	}
-}
-
-func TestTheBuildIsALabelledOne(t *testing.T) {
-	c := must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: &device{},
-		Build: metrics.BuildInfo{Version: "v1.2.3", Stack: "telemetry(fake)", DeviceKind: "sim", DeviceName: "odd \xff name"}}))
-	want := fmt.Sprintf(`
-# HELP gpumem_build_info What runs; always 1.
-# TYPE gpumem_build_info gauge
-gpumem_build_info{device="0",device_kind="sim",device_name="odd `+"\uFFFD"+` name",goversion=%q,stack="telemetry(fake)",version="v1.2.3"} 1
-`, runtime.Version())
-	if err := testutil.CollectAndCompare(c, strings.NewReader(want), "gpumem_build_info"); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -365,4 +354,64 @@ func check(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// What the catalogue says is what a scrape shows.
+func TestTheCatalogueIsWhatIsExported(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	source := fullSource(&device{stats: distinct(t)})
+	source.Build = metrics.BuildInfo{Version: "v1"}
+	registry.MustRegister(must[*metrics.Collector](t)(metrics.NewCollector(source)),
+		metrics.NewSpanCollector(func() metrics.SpanCounts { return metrics.SpanCounts{} }))
+	families, err := registry.Gather()
+	check(t, err)
+	exported := map[string]metrics.Info{}
+	for _, f := range families {
+		info := metrics.Info{Type: map[string]string{"GAUGE": "gauge", "COUNTER": "counter", "HISTOGRAM": "histogram"}[f.GetType().String()], Help: f.GetHelp()}
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			info.Labels = append(info.Labels, l.GetName())
+		}
+		exported[f.GetName()] = info
+	}
+	for _, m := range metrics.Catalogue() {
+		got, there := exported[m.Name]
+		if !there || got.Type != m.Type || got.Help != m.Help || !slices.Equal(got.Labels, m.Labels) {
+			t.Errorf("%s: exported (%v) as %+v, the catalogue says %+v", m.Name, there, got, m)
+		}
+		delete(exported, m.Name)
+	}
+	if len(exported) > 0 {
+		t.Errorf("not in the catalogue: %v", exported)
+	}
+}
+
+// However many goroutines count on however many streams, with or without sharing one.
+func TestNoCallIsLostBetweenStreams(t *testing.T) {
+	const each = 2000
+	var calls metrics.Calls
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			for i := range each {
+				calls.Note(core.OpAllocate, core.StreamID(g/2+i%200), time.Duration(i), core.SpanRef{}, nil)
+			}
+		})
+	}
+	all.Wait()
+	o := calls.Snapshot(time.Time{}, 0)
+	if n := o.Calls(core.OpAllocate); n != 8*each || o.Succeeded(core.OpAllocate) != n {
+		t.Errorf("%d calls are counted of %d", n, 8*each)
+	}
+}
+
+// BenchmarkNote counts from goroutines on streams of their own.
+func BenchmarkNote(b *testing.B) {
+	var calls metrics.Calls
+	var streams atomic.Uint64
+	b.RunParallel(func(pb *testing.PB) {
+		stream := core.StreamID(streams.Add(1))
+		for i := 0; pb.Next(); i++ {
+			calls.Note(core.OpAllocate, stream, time.Duration(500+i%16), core.SpanRef{}, nil)
+		}
+	})
 }

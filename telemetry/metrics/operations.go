@@ -74,8 +74,12 @@ func (s sender) latency(l *latency, since time.Time, op string) {
 		prometheus.MustNewConstHistogram(s.desc, l.calls, sum, classic, op),
 		prometheus.MustNewConstNativeHistogram(s.desc, l.calls, sum, native, nil, short, nativeSchema, zeroThreshold, since, op),
 	}
-	if len(l.exemplars) > 0 {
-		m = prometheus.MustNewMetricWithExemplars(m, forPrometheus(l.exemplars)...)
+	var exemplars []prometheus.Exemplar
+	for _, x := range l.exemplars {
+		exemplars = append(exemplars, x.forPrometheus(x.took.Seconds()))
+	}
+	if len(exemplars) > 0 {
+		m = prometheus.MustNewMetricWithExemplars(m, exemplars...)
 	}
 	s.ch <- m
 }
@@ -103,14 +107,6 @@ func (l *latency) buckets() (classic map[float64]uint64, native map[int]int64, s
 		classic[bound.Seconds()] = below
 	}
 	return classic, native, short
-}
-
-func forPrometheus(newest []exemplar) []prometheus.Exemplar {
-	all := make([]prometheus.Exemplar, len(newest))
-	for i, x := range newest {
-		all[i] = x.forPrometheus(x.took.Seconds())
-	}
-	return all
 }
 
 func (x *exemplar) forPrometheus(value float64) prometheus.Exemplar {

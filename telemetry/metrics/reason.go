@@ -54,7 +54,7 @@ var reasonTable = [...]struct {
 	is   error
 }{
 	ReasonOutOfBudget:      {"out_of_budget", core.ErrOutOfBudget},
-	ReasonExceedsBudget:    {"exceeds_budget", errExceedsBudget},
+	ReasonExceedsBudget:    {"exceeds_budget", nil}, // an ErrOutOfBudget, see ReasonOf
 	ReasonClaimExceeded:    {"claim_exceeded", core.ErrClaimExceeded},
 	ReasonOutOfMemory:      {"out_of_memory", core.ErrOutOfMemory},
 	ReasonDriver:           {"driver_error", core.ErrDriver},
@@ -67,9 +67,6 @@ var reasonTable = [...]struct {
 	ReasonCanceled:         {"canceled", context.Canceled},
 	ReasonOther:            {reasonOther, nil},
 }
-
-// errExceedsBudget matches no error; see ReasonOf.
-var errExceedsBudget = errors.New("exceeds the budget")
 
 // Reasons lists all reasons, in their order.
 func Reasons() []Reason {
@@ -86,19 +83,13 @@ func ReasonOf(err error) Reason {
 		if !errors.Is(err, row.is) {
 			continue
 		}
-		if Reason(i) == ReasonOutOfBudget && exceedsBudget(err) {
-			return ReasonExceedsBudget
+		short, ok := errors.AsType[*core.OutOfBudgetError](err)
+		if Reason(i) == ReasonOutOfBudget && ok && short.Limit != 0 && short.Requested > short.Limit {
+			return ReasonExceedsBudget // no budget of that limit could grant it
 		}
 		return Reason(i)
 	}
 	return ReasonOther
-}
-
-// exceedsBudget reports whether a refusal is of a request that no budget of that
-// limit could grant.
-func exceedsBudget(err error) bool {
-	short, ok := errors.AsType[*core.OutOfBudgetError](err)
-	return ok && short.Limit != 0 && short.Requested > short.Limit
 }
 
 // String is the reason as it appears in metrics, such as "out_of_budget".

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"iter"
+
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/telemetry/internal/blocks"
 )
@@ -72,23 +74,20 @@ func ofOwnPool(samples func(*core.OwnPoolStats, sender)) func(core.Stats, sender
 func ofMoves(read func(core.PoolMoves) uint64) func(core.Stats, sender) {
 	return ofOwnPool(func(p *core.OwnPoolStats, out sender) {
 		out.count(read(p.Takeovers), "takeover")
-		for _, m := range timedMoves(p) {
-			out.count(read(m.moves), m.name)
+		for name, moves := range timedMoves(p) {
+			out.count(read(moves), name)
 		}
 	})
 }
 
 func sendMoveTimes(p *core.OwnPoolStats, out sender) {
-	for _, m := range timedMoves(p) {
-		out.send(m.moves.Time.Seconds(), m.name)
+	for name, moves := range timedMoves(p) {
+		out.send(moves.Time.Seconds(), name)
 	}
 }
 
-type namedMoves struct {
-	name  string
-	moves core.PoolMoves
-}
-
-func timedMoves(p *core.OwnPoolStats) []namedMoves {
-	return []namedMoves{{"steal", p.Steals}, {"remap", p.Remaps}, {"growth", p.Growths}, {"trim", p.Trims}}
+func timedMoves(p *core.OwnPoolStats) iter.Seq2[string, core.PoolMoves] {
+	return func(yield func(string, core.PoolMoves) bool) {
+		_ = yield("steal", p.Steals) && yield("remap", p.Remaps) && yield("growth", p.Growths) && yield("trim", p.Trims)
+	}
 }

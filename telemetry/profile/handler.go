@@ -1,12 +1,16 @@
 package profile
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/pprof/profile"
@@ -74,7 +78,8 @@ func secondsOf(r *http.Request, debug int) (time.Duration, error) {
 		return 0, fmt.Errorf("invalid value for seconds: say 1 to %d", maxSeconds)
 	case debug != 0:
 		return 0, errors.New("seconds and debug params are incompatible")
-	case exceedsWriteTimeout(r, seconds):
+	}
+	if server, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && server.WriteTimeout != 0 && float64(seconds) >= server.WriteTimeout.Seconds() {
 		return 0, errors.New("profile duration exceeds server's WriteTimeout")
 	}
 	return time.Duration(seconds) * time.Second, nil
@@ -108,11 +113,6 @@ func delta(ctx context.Context, sources []Source, d time.Duration) (*profile.Pro
 	return p, nil
 }
 
-func exceedsWriteTimeout(r *http.Request, seconds int) bool {
-	server, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
-	return ok && server.WriteTimeout != 0 && float64(seconds) >= server.WriteTimeout.Seconds()
-}
-
 // Write takes a profile and writes it to w: as pprof's protocol buffers,
 // gzipped, or as text if debug is 1 or more.
 func Write(w io.Writer, debug int, sources ...Source) error {
@@ -128,4 +128,41 @@ func write(w io.Writer, p *profile.Profile, debug int) error {
 		return writeText(w, p)
 	}
 	return p.Write(w)
+}
+
+// writeText writes p for people, the largest in use first.
+func writeText(w io.Writer, p *profile.Profile) error {
+	out := bufio.NewWriter(w)
+	var sum [len(sampleTypes)]int64
+	for _, s := range p.Sample {
+		for i, v := range s.Value {
+			sum[i] += v
+		}
+	}
+	fmt.Fprintf(out, "gpumem profile: %d bytes in %d blocks in use, %d bytes in %d blocks ever allocated\n", sum[3], sum[2], sum[1], sum[0])
+	for _, comment := range p.Comments {
+		fmt.Fprintln(out, comment)
+	}
+	slices.SortStableFunc(p.Sample, bySize)
+	for _, s := range p.Sample {
+		fmt.Fprintf(out, "\n%d bytes in %d [%d bytes in %d] @ %s\n", s.Value[3], s.Value[2], s.Value[1], s.Value[0], labelText(s))
+		for _, l := range s.Location {
+			line := l.Line[0] // it has no other
+			fmt.Fprintf(out, "#\t%s", line.Function.Name)
+			if line.Function.Filename != "" {
+				fmt.Fprintf(out, "\t%s:%d", line.Function.Filename, line.Line)
+			}
+			fmt.Fprintln(out)
+		}
+	}
+	return out.Flush()
+}
+
+// labelText is the labels as "device=0 tag=sort", in their order.
+func labelText(s *profile.Sample) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(s.Label)) {
+		parts = append(parts, name+"="+strings.Join(s.Label[name], ","))
+	}
+	return strings.Join(parts, " ")
 }

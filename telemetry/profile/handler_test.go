@@ -30,10 +30,7 @@ func fake(t *testing.T, sizes ...uint64) (*coretest.Fake, []core.Block) {
 	f.ReleaseAtFree()
 	var blocks []core.Block
 	for _, bytes := range sizes {
-		b, err := f.Allocate(t.Context(), core.Request{Bytes: bytes, Tag: "tables"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must(f.Allocate(t.Context(), core.Request{Bytes: bytes, Tag: "tables"}))(t)
 		blocks = append(blocks, b)
 	}
 	return f, blocks
@@ -82,10 +79,7 @@ func TestSecondsGiveWhatChanged(t *testing.T) {
 			_, _ = f.Allocate(t.Context(), core.Request{Bytes: 7, Tag: "keys"})
 		}()
 		r := get(t, h, http.MethodGet, "/debug/pprof/gpumem?seconds=2")
-		p, err := pprof.Parse(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must(pprof.Parse(r.Body))(t)
 		if p.DurationNanos != int64(2*time.Second) || p.DefaultSampleType != "inuse_space" {
 			t.Errorf("duration %d, default %q", p.DurationNanos, p.DefaultSampleType)
 		}
@@ -131,19 +125,10 @@ func TestADeltaThatTheServerWouldCutOffIsRefused(t *testing.T) {
 	server.Config.WriteTimeout = 2 * time.Second
 	server.Start()
 	defer server.Close()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/?seconds=2", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := server.Client().Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/?seconds=2", nil))(t)
+	r := must(server.Client().Do(request))(t)
 	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(io.ReadAll(r.Body))(t)
 	if r.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), "WriteTimeout") {
 		t.Errorf("%s: %s", r.Status, text)
 	}

@@ -37,29 +37,21 @@ func open(t *testing.T) (*fencepost.Runtime, profile.Source) {
 // lease takes a stream until the end of the test.
 func lease(t *testing.T, rt *fencepost.Runtime) *cuda.Lease {
 	t.Helper()
-	l, err := rt.Streams().Acquire(t.Context(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(rt.Streams().Acquire(t.Context(), "test"))(t)
 	t.Cleanup(func() { _ = l.Release() })
 	return l
 }
 
 func allocate(t *testing.T, rt *fencepost.Runtime, bytes uint64, stream core.StreamID, tag core.Tag) core.Block {
 	t.Helper()
-	b, err := rt.Allocate(t.Context(), core.Request{Bytes: bytes, Stream: stream, Tag: tag})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(rt.Allocate(t.Context(), core.Request{Bytes: bytes, Stream: stream, Tag: tag}))(t)
 	return b
 }
 
 func free(t *testing.T, rt *fencepost.Runtime, blocks ...core.Block) {
 	t.Helper()
 	for _, b := range blocks {
-		if _, err := rt.Deallocate(t.Context(), b.ID); err != nil {
-			t.Fatal(err)
-		}
+		must(rt.Deallocate(t.Context(), b.ID))(t)
 	}
 }
 
@@ -67,16 +59,9 @@ func free(t *testing.T, rt *fencepost.Runtime, blocks ...core.Block) {
 func written(t *testing.T, sources ...profile.Source) *pprof.Profile {
 	t.Helper()
 	var file bytes.Buffer
-	if err := profile.Write(&file, 0, sources...); err != nil {
-		t.Fatal(err)
-	}
-	p, err := pprof.Parse(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.CheckValid(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, profile.Write(&file, 0, sources...))
+	p := must(pprof.Parse(&file))(t)
+	check(t, p.CheckValid())
 	return p
 }
 
@@ -108,4 +93,20 @@ func leaves(p *pprof.Profile, tag string) map[string]int64 {
 		}
 	}
 	return bytes
+}
+
+// must is a value of a call that may not fail.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -3,6 +3,10 @@ package profile_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -51,10 +55,7 @@ func TestSumsAreExactForWhatIsLivePendingAndQuarantined(t *testing.T) {
 	if stats.Quarantined.Blocks == 0 || stats.Live.Blocks != 151 {
 		t.Fatalf("the test needs blocks in quarantine: %+v", stats)
 	}
-	release, err := rt.Driver().(*sim.Device).Hold(leases[1].Handle()) // or the device would pass the frees at once
-	if err != nil {
-		t.Fatal(err)
-	}
+	release := must(rt.Driver().(*sim.Device).Hold(leases[1].Handle()))(t) // or the device would pass the frees at once
 	t.Cleanup(release)
 	free(t, rt, blocks[150:200]...)
 	if rt.Stats().Pending.Blocks == 0 {
@@ -63,9 +64,7 @@ func TestSumsAreExactForWhatIsLivePendingAndQuarantined(t *testing.T) {
 	equalsStats(t, rt, source)
 	release()
 	free(t, rt, blocks[200:]...)
-	if err := rt.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, rt.Drain(t.Context()))
 	equalsStats(t, rt, source)
 	if sum := inUse(written(t, source), "", ""); sum != (core.Amount{}) {
 		t.Errorf("nothing is held, and the profile says %+v", sum)
@@ -111,19 +110,14 @@ func TestEverythingEverAllocatedIsCountedExactly(t *testing.T) {
 	for round := range 10 {
 		var held []core.Block
 		for i := range 50 {
-			b, err := base.Allocate(t.Context(), core.Request{Bytes: uint64(1 + round*1000 + i), Tag: "churn"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must(base.Allocate(t.Context(), core.Request{Bytes: uint64(1 + round*1000 + i), Tag: "churn"}))(t)
 			if i%5 == 0 {
 				source.Allocations.Sampled(b.Bytes, b.Tag, stack)
 			}
 			held, bytes, blocks = append(held, b), bytes+b.Bytes, blocks+1
 		}
 		for _, b := range held {
-			if _, err := base.Deallocate(t.Context(), b.ID); err != nil {
-				t.Fatal(err)
-			}
+			must(base.Deallocate(t.Context(), b.ID))(t)
 		}
 		if round%2 == 0 { // what the others freed stays pending
 			base.Pass()
@@ -150,9 +144,7 @@ func TestEverythingEverAllocatedIsCountedExactly(t *testing.T) {
 func TestDevicesAreToldApart(t *testing.T) {
 	one, two := coretest.NewFake(0), coretest.NewFake(1)
 	for i, r := range []*coretest.Fake{one, two, two} {
-		if _, err := r.Allocate(context.Background(), core.Request{Bytes: uint64(100 + i)}); err != nil {
-			t.Fatal(err)
-		}
+		must(r.Allocate(context.Background(), core.Request{Bytes: uint64(100 + i)}))(t)
 	}
 	p := written(t, profile.Source{Resource: one}, profile.Source{Resource: two})
 	if a, b := inUse(p, "device", "0"), inUse(p, "device", "1"); a.Bytes != 100 || b != (core.Amount{Bytes: 203, Blocks: 2}) {
@@ -169,9 +161,7 @@ func TestACommentSaysWhatThePoolHolds(t *testing.T) {
 		}
 		live := allocate(t, rt, 3<<20, 0, "rows")
 		free(t, rt, allocate(t, rt, 5<<20, 0, "rows"))
-		if err := rt.Drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		check(t, rt.Drain(t.Context()))
 		p, st := written(t, source), rt.Stats()
 		if st.Cached == 0 || len(p.Comments) != 1 || !strings.HasPrefix(p.Comments[0], fmt.Sprintf("device 0: the pool holds %d bytes, and %d of them are cached", st.Reserved, st.Cached)) {
 			t.Errorf("%s holds %d bytes, %d cached, and the profile says %q", resource, st.Reserved, st.Cached, p.Comments)
@@ -188,4 +178,87 @@ func TestACommentSaysWhatThePoolHolds(t *testing.T) {
 		}
 		free(t, rt, live)
 	}
+}
+
+// pprofTool runs go tool pprof on files.
+func pprofTool(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"tool", "pprof"}, args...)...)
+	cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("pprof %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+func toFile(t *testing.T, name string, source profile.Source) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	file := must(os.Create(path))(t)
+	check(t, profile.Write(file, 0, source))
+	check(t, file.Close())
+	return path
+}
+
+//go:noinline
+func buildIndex(t *testing.T, h *held) { h.add(t, 4<<20, "index") }
+
+//go:noinline
+func loadColumn(t *testing.T, h *held) { h.add(t, 2<<20, "column") }
+
+// The profile works with the tool that everybody has: what is in use, the
+// difference of two files, a tag in front of the stacks, one tag alone.
+func TestGoToolPprofReadsTheProfile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the go command builds pprof for it: make proof runs it")
+	}
+	rt, source := open(t)
+	h := &held{allocate: func(bytes uint64, tag core.Tag) core.Block { return allocate(t, rt, bytes, 0, tag) }}
+	buildIndex(t, h)
+	small := allocate(t, rt, 3, 0, "crumbs")
+	before := toFile(t, "before.pb.gz", source)
+	loadColumn(t, h)
+	loadColumn(t, h)
+	free(t, rt, h.blocks[0])
+	check(t, rt.Guard().Flush(t.Context()))
+	check(t, rt.Drain(t.Context()))
+	after := toFile(t, "after.pb.gz", source)
+
+	for _, c := range []struct {
+		name string
+		args []string
+		want []string // patterns of lines
+		not  string
+	}{
+		{"top", []string{"-top", "-cum", "-unit=MB", before}, []string{`^Type: inuse_space`, ` 4MB .* \S*profile_test\.buildIndex`, ` 4MB .*\(\*held\)\.add`}, "debugguard"},
+		{"objects", []string{"-top", "-cum", "-sample_index=inuse_objects", after}, []string{`^Type: inuse_objects`, ` 2 .*loadColumn`}, "buildIndex"},
+		{"allocated", []string{"-top", "-sample_index=alloc_space", after}, []string{`^Type: alloc_space`, `unsampled$`}, "No samples"},
+		{"pool", []string{"-comments", after}, []string{`^device 0: the pool holds \d+ bytes, and \d+ of them are cached`}, "profile_test"},
+		{"difference", []string{"-top", "-cum", "-unit=MB", "-diff_base=" + before, after}, []string{` -4MB .*buildIndex`, ` 4MB .*loadColumn`}, ""},
+		{"tag as root", []string{"-top", "-cum", "-unit=MB", "-tagroot=tag", after}, []string{` 4MB .* column$`}, ""},
+		{"one tag", []string{"-top", "-cum", "-unit=MB", "-tagfocus=tag=index", before}, []string{`buildIndex`}, "crumbs"},
+		{"tags", []string{"-tags", before}, []string{`tag: Total`, `state: Total`, `device: Total`, `stream: Total`, `: crumbs$`}, ""},
+	} {
+		out := pprofTool(t, c.args...)
+		for _, want := range c.want {
+			if !regexp.MustCompile(`(?m)` + want).MatchString(out) {
+				t.Errorf("%s: no line like %q in\n%s", c.name, want, out)
+			}
+		}
+		if c.not != "" && strings.Contains(out, c.not) {
+			t.Errorf("%s: %q is in\n%s", c.name, c.not, out)
+		}
+	}
+	free(t, rt, append(h.blocks[1:], small)...)
+}
+
+// held keeps blocks.
+type held struct {
+	allocate func(uint64, core.Tag) core.Block
+	blocks   []core.Block
+}
+
+func (h *held) add(_ *testing.T, bytes uint64, tag core.Tag) {
+	h.blocks = append(h.blocks, h.allocate(bytes, tag))
 }

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -71,8 +72,12 @@ type builder struct {
 func build(t *table) *profile.Profile {
 	// without a mapping that says that names are known, pprof looks for
 	// the binary to find them
+	program, err := os.Executable() // as Go's own profiles name it
+	if err != nil {
+		program = "unknown"
+	}
 	b := &builder{resolved: map[*frames][]*profile.Location{},
-		program: &profile.Mapping{ID: 1, File: executable(), HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true}}
+		program: &profile.Mapping{ID: 1, File: program, HasFunctions: true, HasFilenames: true, HasLineNumbers: true, HasInlineFrames: true}}
 	out := &profile.Profile{DefaultSampleType: defaultSampleType, PeriodType: &profile.ValueType{Type: "space", Unit: "bytes"}, Period: 1,
 		Mapping: []*profile.Mapping{b.program}}
 	for _, t := range sampleTypes { // copies: writing a profile writes to them
@@ -131,11 +136,119 @@ func (k key) labels() map[string][]string {
 	return labels
 }
 
-// executable names the program, as Go's own profiles do.
-func executable() string {
-	path, err := os.Executable()
-	if err != nil {
-		return "unknown"
+// MaxSamples bounds the samples of a profile. It is more than a service has
+// of call sites that allocate; what keeps it from growing is a program that
+// makes its tags from identifiers.
+const MaxSamples = 1 << 15
+
+// otherTag is the tag of what is beyond MaxSamples.
+const otherTag core.Tag = "other"
+
+// key is what the blocks of one sample have in common. A state of zero means
+// everything ever allocated.
+type key struct {
+	// stack is interned; nil for unsampled.
+	stack  *frames
+	tag    core.Tag
+	device int
+	stream core.StreamID
+	// noStream is set where the stream is not known.
+	noStream bool
+	state    core.BlockState
+}
+
+// values are those of a sample, in bytes and counts.
+type values struct {
+	allocObjects, allocBytes, inuseObjects, inuseBytes uint64
+}
+
+func (v values) plus(o values) values {
+	return values{v.allocObjects + o.allocObjects, v.allocBytes + o.allocBytes, v.inuseObjects + o.inuseObjects, v.inuseBytes + o.inuseBytes}
+}
+
+// table sums up values by key while a profile is taken. It belongs to one
+// goroutine.
+type table struct {
+	stacks  stackTable
+	samples map[key]values
+	limit   int
+}
+
+func newTable(limit int) *table {
+	return &table{stacks: stackTable{}, samples: map[key]values{}, limit: limit}
+}
+
+func (t *table) add(k key, v values) {
+	sum, known := t.samples[k]
+	if !known && len(t.samples) >= t.limit {
+		k = key{tag: otherTag, device: k.device, noStream: true, state: k.state}
+		sum = t.samples[k]
 	}
-	return path
+	t.samples[k] = sum.plus(v)
+}
+
+// maxFrames is the depth to which stacks are told apart; [core.CaptureStack]
+// goes no deeper.
+const maxFrames = 32
+
+// frames is an interned call stack, innermost first, cut off behind the last
+// program counter. Equal stacks are one pointer within a stackTable.
+type frames [maxFrames]uintptr
+
+func framesOf(s core.Stack) (f frames) {
+	copy(f[:], s)
+	return f
+}
+
+// stackTable interns stacks.
+type stackTable map[frames]*frames
+
+// intern returns nil for a stack that was not kept.
+func (t stackTable) intern(s core.Stack) *frames {
+	if len(s) == 0 {
+		return nil
+	}
+	f := framesOf(s)
+	if t[f] == nil {
+		t[f] = &f
+	}
+	return t[f]
+}
+
+func (f *frames) counters() []uintptr {
+	if n := slices.Index(f[:], 0); n >= 0 {
+		return f[:n]
+	}
+	return f[:]
+}
+
+// Source is one device of a profile.
+type Source struct {
+	// Resource is the outermost layer of the device's stack, which lists its
+	// blocks. Required.
+	Resource core.Resource
+	// Allocations counts what was ever allocated; nil leaves that out.
+	Allocations *Allocations
+}
+
+// collect adds what the device holds now to t.
+func (s Source) collect(t *table) {
+	for b := range blocks.Of(s.Resource) {
+		t.add(key{stack: t.stacks.intern(b.AllocStack), tag: b.Block.Tag.OrUntagged(), device: s.Resource.Ordinal(), stream: b.Block.ID.AllocStream, state: b.Block.State},
+			values{inuseObjects: 1, inuseBytes: b.Block.Bytes})
+	}
+}
+
+// comment says what the device's pool holds, of which the samples have what is in blocks.
+// It is empty where there is no pool, and while that holds nothing.
+func (s Source) comment() string {
+	st := s.Resource.Stats()
+	if st.Reserved == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("device %d: the pool holds %d bytes, and %d of them are cached: in no block, and so in no sample", s.Resource.Ordinal(), st.Reserved, st.Cached)
+	if st.OwnPool.Present {
+		text += fmt.Sprintf("; %d of those are fragmented", st.OwnPool.Fragmented)
+	}
+	return text
 }

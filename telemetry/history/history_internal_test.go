@@ -1,11 +1,20 @@
 package history
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"math"
 	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -211,6 +220,129 @@ func TestAddressesThatNoDeviceHasAreRefused(t *testing.T) {
 			if err := s.Write(nil, f); err == nil {
 				t.Errorf("%v was written as %s", e, f)
 			}
+		}
+	}
+}
+
+// endless is a history that has no end as long as somebody takes it.
+func endless(began chan<- struct{}) Source {
+	return Source{Events: func() []core.Event { return nil }, JSONLines: func(w io.Writer) error {
+		began <- struct{}{}
+		for line := make([]byte, 64<<10); ; {
+			if _, err := w.Write(line); err != nil {
+				return err
+			}
+		}
+	}}
+}
+
+// A client that does not read holds up nobody for long.
+func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
+	began := make(chan struct{}, 8)
+	source, turn := endless(began), make(chan struct{}, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { source.serve(w, r, turn, 50*time.Millisecond) }))
+	defer server.Close()
+	for range 2 { // the second is answered when the first is cut off
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: here\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-began:
+		case <-time.After(time.Minute):
+			t.Fatal("a request is memory up")
+		}
+	}
+}
+
+func TestAClientThatWaitsForItsTurnMayLeave(t *testing.T) {
+	turn := make(chan struct{}, 1)
+	turn <- struct{}{} // somebody is answered
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		endless(nil).serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx), turn, patience)
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("it waits on")
+	}
+}
+
+// python runs a script of Python's with a file on its standard input.
+func python(t *testing.T, input []byte, args ...string) string {
+	t.Helper()
+	path, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 here")
+	}
+	cmd := exec.CommandContext(t.Context(), path, args...)
+	cmd.Stdin = bytes.NewReader(input)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("python3: %v\n%s", err, out)
+	}
+	return string(out)
+}
+
+func TestPythonReadsWhatThePicklerWrites(t *testing.T) {
+	var file bytes.Buffer
+	p := newPickler(&file)
+	p.write(dict{
+		{"numbers", list(func(add func(any)) {
+			for _, n := range []int64{0, 1, 255, 256, 65535, 65536, 1<<31 - 1, 1 << 31, -1, -1 << 31, -1<<31 - 1, math.MaxInt64, math.MinInt64} {
+				add(n)
+			}
+			for _, n := range []uint64{7, 1 << 47, math.MaxInt64, 1 << 63, math.MaxUint64} {
+				add(n)
+			}
+		})},
+		{"texts", list(func(add func(any)) {
+			for _, s := range []text{"", "é ü \u20ac", "quote \" and \\", "bad \xff byte", text(strings.Repeat("x", 300))} {
+				add(s)
+			}
+			for i := range 600 { // more than a short number of the memo
+				add(word(rune('a' + i%300)))
+			}
+		})},
+		{"pair", pair{0, 1000}},
+		{"yes", true},
+		{"no", false},
+		{"empty", dict{}},
+		{"shared", list(func(add func(any)) {
+			for range 2 {
+				add(shared{"list", func() any { return list(func(add func(any)) { add(int64(5)) }) }})
+			}
+		})},
+	})
+	if err := p.end(); err != nil {
+		t.Fatal(err)
+	}
+	python(t, file.Bytes(), "-c", `
+import pickle, sys
+v = pickle.loads(sys.stdin.buffer.read())
+assert v["numbers"] == [0, 1, 255, 256, 65535, 65536, 2**31-1, 2**31, -1, -2**31, -2**31-1, 2**63-1, -2**63, 7, 2**47, 2**63-1, 2**63, 2**64-1], v["numbers"]
+assert v["texts"][:5] == ["", "é ü €", "quote \" and \\", "bad \ufffd byte", "x" * 300], v["texts"][:5]
+assert v["texts"][5:] == [chr(ord("a") + i % 300) for i in range(600)]
+assert (v["pair"], v["yes"], v["no"], v["empty"], v["shared"]) == ((0, 1000), True, False, {}, [[5], [5]])
+assert list(v) == ["numbers", "texts", "pair", "yes", "no", "empty", "shared"]
+`)
+}
+
+func TestAValueWithoutAFormIsAnError(t *testing.T) {
+	for _, inside := range []any{"a string", int32(5), nil, 1.5} {
+		var file bytes.Buffer
+		p := newPickler(&file)
+		p.write(dict{{"number", 1}, {"strange", inside}, {"list", list(func(add func(any)) { add(inside) })}})
+		if err := p.end(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%T", inside)) {
+			t.Errorf("%T: got %v, want an error that names the type", inside, err)
 		}
 	}
 }

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
 )
 
@@ -64,5 +66,63 @@ func TestWhatIsNotThereIsRefused(t *testing.T) {
 	}
 	if err := (history.Source{}).Write(io.Discard, "svg"); err == nil {
 		t.Error("svg was written")
+	}
+}
+
+var errFull = errors.New("disk full")
+
+// room takes so many bytes and then no more.
+type room int
+
+func (r *room) Write(p []byte) (int, error) {
+	if *r -= room(len(p)); *r < 0 {
+		return 0, errFull
+	}
+	return len(p), nil
+}
+
+func TestEveryFormatReportsAWriterThatFails(t *testing.T) {
+	rt, source := open(t, hunting())
+	free(t, rt, allocate(t, rt, 100, 0, "rows"))
+	for _, format := range history.Formats() {
+		for _, bytes := range []room{0, 100} {
+			if err := source.Write(&bytes, format); !errors.Is(err, errFull) {
+				t.Errorf("%s: got %v", format, err)
+			}
+		}
+	}
+}
+
+// A dump that is read back says what the ring said: its exports are the same
+// to the byte, and replay finds its allocations.
+func TestADumpReadBackIsExportedLikeTheRing(t *testing.T) {
+	rt, source := open(t, fencepost.Config{Guard: "off"})
+	s := streams(t, rt, 3)
+	for i := range 100 {
+		b := allocate(t, rt, uint64(1+i)*100, s[i%3], "rows")
+		launch(t, rt, "fill", s[i%3], core.Write, b)
+		launch(t, rt, "read", s[(i+1)%3], core.Read, b)
+		free(t, rt, b)
+	}
+	check(t, rt.Drain(t.Context()))
+	events := source.Events()
+	direct := history.Source{Events: func() []core.Event { return events }}
+	dump := export(t, source, history.JSONLines)
+	read := must(alloctrace.ReadEvents("dump", bytes.NewReader(dump)))(t)
+	back := history.Source{Events: func() []core.Event { return read }}
+	for _, format := range []history.Format{history.Perfetto, history.PyTorch} {
+		if a, b := export(t, direct, format), export(t, back, format); !bytes.Equal(a, b) {
+			t.Errorf("%s: %d bytes of the ring, %d of the dump, and they differ", format, len(a), len(b))
+		}
+	}
+	trace := must(alloctrace.Read("dump", bytes.NewReader(dump)))(t)
+	allocations := 0
+	for _, row := range trace.Rows {
+		if row.Action == alloctrace.Allocate {
+			allocations++
+		}
+	}
+	if allocations != 100 {
+		t.Errorf("replay finds %d allocations, want 100", allocations)
 	}
 }
