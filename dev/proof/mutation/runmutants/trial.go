@@ -6,6 +6,7 @@ import (
 	"iter"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -36,7 +37,7 @@ func (s *suite) fates(site int, equivalent bool) []fate {
 		killed = killed || f.Killed
 		fates = append(fates, f)
 	}
-	for i := 0; i < len(fates) && !killed; i++ {
+	for i := 0; i < min(len(fates), mutation.HardExecutions) && !killed; i++ {
 		f := &fates[i]
 		fmt.Fprintf(os.Stderr, "site %d, execution %d, again\n", site, f.Execution)
 		f.try(slices.Values(s.repeats(site)))
@@ -147,7 +148,7 @@ func forget() {
 func (t *trial) run(site, k int) (by []string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			by, err = []string{"panic"}, fmt.Errorf("%v\n%v: %v", t.program, t.schedule, r)
+			by, err = []string{"panic"}, fmt.Errorf("%v\n%v: %v\n%s", t.program, t.schedule, r, debug.Stack())
 		}
 	}()
 	activemutant.Arm(site, k)
