@@ -20,6 +20,7 @@ var survivors = map[string][]string{
 	},
 	"the longer way comes to the same": {
 		"History.prune: taken to hold: kept < i",
+		"History.prune: off by one: kept < i",
 		"tracker.queueFreeLocked: taken to hold: s.IsGivenUp()",
 		"freeQueue.setAside: taken to hold: p.block.isIsolated()",
 		"Access.isBefore: taken to fail: p.stream == next.stream && (b.kind.Writes() || !a.kind.Writes()) && p.isPlaced() && next.isPlaced() && p.seq <= next.seq",
@@ -42,6 +43,10 @@ var survivors = map[string][]string{
 		"Access.covers: taken to fail: !b.kind.Writes()",
 		"Access.covers: taken to fail: (a.kind.Writes() || !b.kind.Writes()) && a.point.isPlaced() && a.point.clock.covers(b.point.stream.slot, b.point.seq)",
 		"History.Announce: dropped: h.prune(plan)",
+		"History.PlanFree: dropped: h.prune(plan)",
+		"History.covered: taken to hold: !a.point.isPlaced()",
+		"History.covered: taken to fail: h.accesses[j].covers(a)",
+		"Point.FinishUnrecorded: dropped: p.clock = p.clock[:0].set(s.slot, p.seq)",
 		"History.prune: taken to fail: a.point.isWithdrawn()",
 		"History.prune: taken to fail: h.covered(i, kept)",
 		"History.covered: an element skipped: for j := range kept { …",
@@ -64,6 +69,7 @@ var survivors = map[string][]string{
 		"History.Announce: taken to hold: a.point.stream != s",
 		"History.Announce: taken to fail: kind.Writes() && a.point.IsDeferred()",
 		"Plan.noteSharer: taken to hold: p.seq > plan.sharedSeq",
+		"Plan.noteSharer: taken to fail: p.seq > plan.sharedSeq",
 		"Plan.noteSharer: dropped: plan.sharersWritten, plan.sharedSeq = 0, p.seq",
 		"Plan.noteSharer: taken to fail: p.seq == plan.sharedSeq",
 	},
@@ -116,9 +122,6 @@ var survivors = map[string][]string{
 	},
 	"its number is completed, so there is no wait for it": {
 		"Point.FinishUnrecorded: dropped: p.endsAs = synthetic",
-	},
-	"a stream that is gone is asked by nothing": {
-		"Order.Remove: dropped: o.all.Store(&all)",
 	},
 	"a block that was written counts by its number, which is of no ready point any more": {
 		"History.Announce: taken to hold: a.point.IsDeferred()",
