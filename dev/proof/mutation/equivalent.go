@@ -69,6 +69,8 @@ var survivors = map[string][]string{
 		"History.Announce: taken to hold: a.point.stream != s",
 		"History.Announce: taken to fail: kind.Writes() && a.point.IsDeferred()",
 		"Plan.noteSharer: taken to hold: p.seq > plan.sharedSeq",
+		"Plan.noteSharer: dropped: plan.sharersWritten++",
+		"Plan.noteSharer: off by one: p.seq > plan.sharedSeq",
 		"Plan.noteSharer: taken to fail: p.seq > plan.sharedSeq",
 		"Plan.noteSharer: dropped: plan.sharersWritten, plan.sharedSeq = 0, p.seq",
 		"Plan.noteSharer: taken to fail: p.seq == plan.sharedSeq",
