@@ -20,6 +20,7 @@ var survivors = map[string][]string{
 	},
 	"the longer way comes to the same": {
 		"History.prune: taken to hold: kept < i",
+		"Stream.keepNewest: off by one: p.seq < d.point.seq",
 		"History.prune: off by one: kept < i",
 		"tracker.queueFreeLocked: taken to hold: s.IsGivenUp()",
 		"freeQueue.setAside: taken to hold: p.block.isIsolated()",
@@ -46,6 +47,7 @@ var survivors = map[string][]string{
 		"History.PlanFree: dropped: h.prune(plan)",
 		"History.covered: taken to hold: !a.point.isPlaced()",
 		"History.covered: taken to fail: h.accesses[j].covers(a)",
+		"History.covered: taken to fail: h.accesses[j].covers(a) (2)",
 		"Point.FinishUnrecorded: dropped: p.clock = p.clock[:0].set(s.slot, p.seq)",
 		"History.prune: taken to fail: a.point.isWithdrawn()",
 		"History.prune: taken to fail: h.covered(i, kept)",
@@ -63,6 +65,7 @@ var survivors = map[string][]string{
 		"Stream.coveredBy: taken to fail: s.readyPoint.seq == plan.sharedSeq && sharers == plan.sharersWritten",
 		"Stream.queueWaits: taken to hold: !s.coveredBy(plan)",
 		"Point.Finish: dropped: s.detach()",
+		"Point.Finish: taken to fail: s.coveredBy(&p.plan)",
 		"Plan.flushOthers: taken to hold: p.IsDeferred()",
 		"Plan.flushOthers: taken to hold: !p.needsNoWait()",
 		"History.Announce: dropped: plan.noteSharer(a.point)",
@@ -112,6 +115,7 @@ var survivors = map[string][]string{
 	},
 	"what is left behind is cleared before it is used": {
 		"History.Release: dropped: h.accesses = h.accesses[:0]",
+		"Plan.Drop: dropped: *g = goneRefs{}",
 		"Plan.Drop: taken to hold: len(plan.deps) > 0",
 		"Plan.Drop: dropped: clear(plan.deps)",
 	},

@@ -285,7 +285,7 @@ func (r *rewriter) render(n ast.Node) string {
 			return false
 		case *ast.RangeStmt:
 			body := r.block(part.Body)
-			if !r.isMutated(part) {
+			if !r.isMutated(part) && slices.ContainsFunc(part.Body.List, func(s ast.Stmt) bool { return !r.isLeft(s) }) {
 				body = fmt.Sprintf("{\nif %s {\ncontinue\n}\n%s", r.at(skipped, part), body[1:])
 			}
 			put(part.Body, body)
