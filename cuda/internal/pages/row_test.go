@@ -1,12 +1,13 @@
-package row
+package pages
 
 import (
 	"math/rand/v2"
 	"testing"
 )
 
+// Rows are tried with pages of 16 bytes, and blocks of so many units.
 const (
-	unit = 4 // of a page of 16
+	unit = 4
 	page = 16
 )
 
@@ -80,7 +81,7 @@ func TestNoRowIsCheaperThanTheBest(t *testing.T) {
 			continue
 		}
 		bytes := unit * (1 + rng.Uint64N(24))
-		got, ok := Best(parts, bytes, page)
+		got, ok := BestRow(parts, bytes, page)
 		least, want := cheapest(parts, bytes)
 		if ok != want {
 			t.Fatalf("%d bytes of %+v: %+v, found: %v", bytes, parts, got, want)
@@ -136,10 +137,10 @@ func verify(t *testing.T, parts []Part, r Row, bytes uint64) (c cost) {
 	return c
 }
 
-func BenchmarkBest(b *testing.B) {
+func BenchmarkBestRow(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 17))
 	parts := random(rng, 1000)
 	for b.Loop() {
-		Best(parts, 20*page, page)
+		BestRow(parts, 20*page, page)
 	}
 }

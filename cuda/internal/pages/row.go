@@ -1,7 +1,4 @@
-// Package row chooses addresses in a row for a block that no free range is long enough for: of
-// free memory that is adjacent, whoever has it, and of addresses where pages can be mapped.
-// It calls nothing and keeps nothing.
-package row
+package pages
 
 import (
 	"cmp"
@@ -32,8 +29,9 @@ type Part struct {
 // End is the address behind the part.
 func (p Part) End() uint64 { return p.Ptr + p.Bytes }
 
-// Row is parts without a gap between them, of which the last or the first may be a piece of
-// what there was.
+// Row is addresses for a block that no free range is long enough for: parts without a gap
+// between them, of free memory that any stream has and of addresses where pages can be mapped.
+// The last or the first may be a piece of what there was.
 type Row []Part
 
 // cost is what a row takes, the dearest first.
@@ -43,13 +41,13 @@ func (c cost) compare(o cost) int {
 	return cmp.Or(cmp.Compare(c.missing, o.missing), cmp.Compare(c.waits, o.waits), cmp.Compare(c.of, o.of))
 }
 
-// Best is a row of at least so many bytes, with one hole at most: of all such rows one with the fewest
+// BestRow is a row of at least so many bytes, with one hole at most: of all such rows one with the fewest
 // pages missing, of those one with the fewest waits, then one that takes pages of the
 // smallest parts, then one that lies low. parts are in the order of their addresses.
 //
 // A row of which both ends lie within parts costs no less than one of those that are got by moving it
 // to the left or to the right. So only rows that begin where a part does, or end there, are looked at.
-func Best(parts []Part, bytes, page uint64) (best Row, ok bool) {
+func BestRow(parts []Part, bytes, page uint64) (best Row, ok bool) {
 	var least cost
 	try := func(r Row, c cost, fits bool) {
 		if fits && (!ok || c.compare(least) < 0) {
