@@ -29,7 +29,6 @@ var functions = map[string][]string{
 		"Stream.detach", "Point.recordDeferred", "Plan.flushOthers",
 	},
 	"internal/fence/giveup.go": {"Stream.GiveUp: s.final.Store(final)", "Stream.DropFinalEvent: final.Release()"},
-	"internal/fence/order.go":  {"Order.Remove"},
 	"cuda/adopt.go":            {"StreamPool.forget: !done"},
 	"cuda/free.go": {
 		"block.awaitLaunches: b.history.Watch()", "tracker.launchEnded: !b.mayBeFreed()", "block.mayBeFreed", "tracker.queueFree: b.history.UsedOnlyOn(&s.Stream)",

@@ -50,7 +50,7 @@ const (
 	// As many large ones are run in advance, to see which sites they execute;
 	// a mutant that survives those is tried on further ones.
 	seeds, furtherSeeds = 1600, 6000
-	// So many large ones, and as many short ones, isolate their blocks.
+	// So many isolate their blocks.
 	isolatedSeeds = 400
 	// So many are run over the pool.
 	poolSeeds          = 3200
@@ -60,8 +60,6 @@ const (
 	times, shortOps, shortBlocks = 12, 15, 2
 	// mostLarge of those that execute a site are tried.
 	mostLarge = 400
-	// mostKillers are repeated of the small ones, and of so many short ones.
-	mostKillers, shorts = 25, 3000
 )
 
 // trial is a program under a schedule.
@@ -77,16 +75,12 @@ type trial struct {
 // suite has the trials that may kill mutants, of which each knows how often it executes which site.
 type suite struct {
 	small, large []*trial
-	// short ones are between small and large; repeated are, by site, small
-	// and short ones many times in a row.
-	short    []*trial
-	repeated [][]*trial
 }
 
 // newSuite runs all programs without a mutant, to see which sites each
 // executes, and that all is well.
 func newSuite() (*suite, error) {
-	s := &suite{repeated: make([][]*trial, activemutant.Sites())}
+	s := &suite{}
 	for _, b := range small {
 		if err := s.addAll(b, proof.DriverPool); err != nil {
 			return nil, err
@@ -97,16 +91,12 @@ func newSuite() (*suite, error) {
 			return nil, err
 		}
 	}
-	for seed := range uint64(shorts) {
-		s.short = append(s.short, shortTrial(seed))
-	}
 	for seed := range uint64(seeds) {
 		if err := s.add(largeTrial(seed), false); err != nil {
 			return nil, fmt.Errorf("seed %d: %w", seed, err)
 		}
 	}
 	for seed := range uint64(isolatedSeeds) {
-		s.short = append(s.short, isolatedShort(seed))
 		if err := s.add(isolatedTrial(seed), false); err != nil {
 			return nil, fmt.Errorf("isolated, seed %d: %w", seed, err)
 		}
@@ -147,24 +137,9 @@ func largeTrial(seed uint64) *trial {
 	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), proof.DriverPool, nil}
 }
 
-func shortTrial(seed uint64) *trial {
-	rng := rand.New(rand.NewPCG(seed, 2))
-	b := program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 1 + rng.IntN(shortBlocks), Ops: 3 + rng.IntN(shortOps-2), Kinds: everyKind}
-	if seed%3 == 0 {
-		b.Kinds = withGivingUp
-	}
-	p := program.Random(rng, b)
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), proof.DriverPool, nil}
-}
-
 func isolatedTrial(seed uint64) *trial {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	return withIsolated(rng, program.Bounds{Streams: 2 + rng.IntN(3), Blocks: sizes[seed%uint64(len(sizes))], Ops: fewestOps + rng.IntN(mostOps-fewestOps+1)})
-}
-
-func isolatedShort(seed uint64) *trial {
-	rng := rand.New(rand.NewPCG(seed, 4))
-	return withIsolated(rng, program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 1 + rng.IntN(shortBlocks), Ops: 3 + rng.IntN(shortOps-2)})
 }
 
 func withIsolated(rng *rand.Rand, b program.Bounds) *trial {
@@ -185,7 +160,7 @@ func (s *suite) add(t *trial, isSmall bool) error {
 	if by, err := t.run(-1, 0); len(by) > 0 {
 		return fmt.Errorf("without a mutant: %v: %w", by, err)
 	}
-	t.executions = make([]uint8, len(s.repeated))
+	t.executions = make([]uint8, activemutant.Sites())
 	for site := range t.executions {
 		t.executions[site] = uint8(min(activemutant.Executions(site), math.MaxUint8))
 	}
