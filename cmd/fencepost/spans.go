@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,10 +90,7 @@ func collectorConfigured() bool {
 // newCollectorExporter follows the protocol variables of the specification;
 // the rest of them the exporters read themselves.
 func newCollectorExporter(ctx context.Context) (*otlptrace.Exporter, error) {
-	protocol := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
-	if protocol == "" {
-		protocol = os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")
-	}
+	protocol := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"))
 	switch strings.ToLower(protocol) {
 	case "", "http/protobuf":
 		return otlptracehttp.New(ctx)

@@ -1,10 +1,29 @@
+// Package findings is what happens when a memory bug is found: one list, in
+// Reporter.handle, which [Reporter.Report] and [Reporter.FromOracle] share.
+//
+// A finding comes from the debug guard, from the runtime, or, on a simulated
+// device, from the device's oracle, which sees each access but knows addresses and
+// driver handles only. What the oracle saw is first put into the words of the
+// others: which block, whose, and on which stream (oracletranslator.go). Where guard and
+// oracle saw the same bug, it is reported once (repeats.go). Some findings end the
+// process, if the policy says so (stop.go).
+//
+// Everything that a Reporter calls is given to [New]; nothing is added later. What
+// does not exist yet at that time, such as the guard, is asked for when a finding
+// needs it.
+//
+// Refused requests are no findings. [Refusals] keeps the newest of them for those
+// who look at a runtime afterwards.
 package findings
 
 import (
+	"context"
 	"slices"
+	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/ring"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
@@ -107,4 +126,48 @@ func (r *Reporter) tell(f core.Finding) {
 	if r.cfg.OnFinding != nil {
 		r.cfg.OnFinding(f)
 	}
+}
+
+// keptRefusals is how many refusals are kept.
+const keptRefusals = 32
+
+// Refusals keeps the newest refusals on their way to the log. The log has
+// them too, as long as a busy stream leaves them there.
+type Refusals struct {
+	next  core.EventSink
+	trace func(context.Context, core.Event) (span core.SpanRef, alone bool)
+
+	mu     sync.Mutex
+	total  uint64
+	recent ring.Ring[core.Event]
+}
+
+var _ core.EventSink = (*Refusals)(nil)
+
+// NewRefusals returns Refusals that pass every event on to next. trace makes a
+// span of a refusal that has none.
+func NewRefusals(next core.EventSink, trace func(context.Context, core.Event) (span core.SpanRef, alone bool)) *Refusals {
+	return &Refusals{next: next, trace: trace}
+}
+
+// Emit keeps a refusal, and passes every event on. One of which the caller
+// is told leads to the request's trace, also if that is not sampled.
+func (r *Refusals) Emit(ctx context.Context, e core.Event) {
+	if e.Op == core.OpRefusal {
+		if e.Span.IsZero() && !e.Relieved {
+			e.Span, e.Alone = r.trace(ctx, e)
+		}
+		r.mu.Lock()
+		r.total++
+		r.recent.Put(e, keptRefusals)
+		r.mu.Unlock()
+	}
+	r.next.Emit(ctx, e)
+}
+
+// Newest is how many there were, and the last of them, oldest first.
+func (r *Refusals) Newest() (uint64, []core.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.total, r.recent.List()
 }

@@ -1,13 +1,25 @@
+// Package operators is what operators look at, over HTTP: metrics, probes, the live
+// view, the history, the guard's switch, incident files and profiles, of one
+// device or several. It knows a runtime as a [Device] only; the root package fills
+// that in, and documents the paths.
+//
+// What shows something is open to whoever can connect. What changes something, the
+// guard's setting or the files of a dump, is taken from this machine alone.
 package operators
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/telemetry/liveview"
 )
 
@@ -106,4 +118,104 @@ func metricsOf(cfg Config) (prometheus.Gatherer, error) {
 		}
 	}
 	return registry, nil
+}
+
+// devices are of different ordinals.
+type devices []Device
+
+func badRuntimes(reason string) error {
+	return &core.InvalidRequestError{Op: "fencepost.NewHandler", Field: "Runtimes", Reason: reason}
+}
+
+func (all devices) check() error {
+	if len(all) == 0 {
+		return badRuntimes("none: pass at least one")
+	}
+	seen := map[int]bool{}
+	for _, d := range all {
+		if seen[d.Ordinal] {
+			return badRuntimes(fmt.Sprintf("two for device %d", d.Ordinal))
+		}
+		seen[d.Ordinal] = true
+	}
+	return nil
+}
+
+// choose serves the handler of the device that the query names. It may be left
+// out if there is one only.
+func (all devices) choose(of func(*Device) http.Handler) http.Handler {
+	handlers := map[string]http.Handler{}
+	var ordinals []int
+	for i := range all {
+		d := &all[i]
+		handlers[strconv.Itoa(d.Ordinal)] = of(d)
+		ordinals = append(ordinals, d.Ordinal)
+	}
+	if len(all) == 1 {
+		handlers[""] = handlers[strconv.Itoa(ordinals[0])]
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		query := req.URL.Query()
+		h, ok := handlers[query.Get("device")]
+		if !ok {
+			http.Error(w, fmt.Sprintf("device %q: say ?device= and one of %v", query.Get("device"), ordinals), http.StatusBadRequest)
+			return
+		}
+		if query.Has("device") { // it is said
+			query.Del("device")
+			req = req.Clone(req.Context())
+			req.URL.RawQuery = query.Encode()
+		}
+		h.ServeHTTP(w, req)
+	})
+}
+
+// Probe is a handler that answers with a report as JSON, and with 503 if it is not
+// a good one.
+type Probe func() (report any, good bool)
+
+// ServeHTTP answers one request.
+func (h Probe) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if !allowed(w, req, "use GET", http.MethodGet, http.MethodHead) {
+		return
+	}
+	report, good := h()
+	status := http.StatusOK
+	if !good {
+		status = http.StatusServiceUnavailable
+	}
+	answer(w, status, report)
+}
+
+// worst is good if all are, with the reports of all.
+func worst(probes []Probe) Probe {
+	if len(probes) == 1 {
+		return probes[0]
+	}
+	return func() (any, bool) {
+		reports, allGood := make([]any, len(probes)), true
+		for i, probe := range probes {
+			report, good := probe()
+			reports[i], allGood = report, allGood && good
+		}
+		return reports, allGood
+	}
+}
+
+// allowed refuses a request of another method, with what to do.
+func allowed(w http.ResponseWriter, req *http.Request, advice string, methods ...string) bool {
+	if slices.Contains(methods, req.Method) {
+		return true
+	}
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	http.Error(w, req.Method+": "+advice, http.StatusMethodNotAllowed)
+	return false
+}
+
+// answer answers with what is so now, as JSON.
+func answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) //nolint:errchkjson // the client went away
 }

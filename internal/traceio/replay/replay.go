@@ -1,10 +1,14 @@
+// Package replay plays recorded allocation traces through a runtime, in the
+// order and on the streams of the recording, and reports what the memory did.
 package replay
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -201,4 +205,94 @@ func (p *player) free(ctx context.Context, row *alloctrace.Row) error {
 		delete(p.live, row.Key())
 	}
 	return err
+}
+
+// finish takes the final readings, frees what the trace left live and gives
+// the leases back.
+func (p *player) finish(ctx context.Context) error {
+	errs := []error{p.cfg.Runtime.Drain(ctx), p.measure()}
+	left := slices.AppendSeq(p.lost, maps.Values(p.live))
+	p.listLeftLive(left)
+	for _, h := range left {
+		_, err := p.cfg.Runtime.Deallocate(ctx, h.id)
+		errs = append(errs, err)
+	}
+	errs = append(errs, p.cfg.Runtime.Drain(ctx), p.measureDrift())
+	for _, l := range p.leases {
+		errs = append(errs, l.Release())
+	}
+	return errors.Join(errs...)
+}
+
+func (p *player) measure() error {
+	stats := p.cfg.Runtime.Stats()
+	p.report.PeakLive, p.report.EndLive = stats.PeakRequested, stats.Live.Requested
+	return p.measureDrift()
+}
+
+// measureDrift compares the books with the pool, while nothing is under way.
+func (p *player) measureDrift() error {
+	if p.cfg.Pool == nil {
+		return nil
+	}
+	pool, err := p.cfg.Pool.PoolStats()
+	if err != nil {
+		return err
+	}
+	p.report.PeakReserved = pool.ReservedHigh
+	drift, err := p.cfg.Pool.Drift()
+	if drift.Bytes != 0 {
+		p.report.Drift = drift.Bytes
+	}
+	return err
+}
+
+func (p *player) listLeftLive(left []held) {
+	slices.SortFunc(left, func(a, b held) int { return a.row.Line - b.row.Line })
+	p.report.LeftLiveBlocks = uint64(len(left))
+	for _, h := range left[:min(len(left), maxLeftLive)] {
+		p.report.LeftLive = append(p.report.LeftLive, Left{Line: h.row.Line, Bytes: h.row.Bytes, Stream: h.row.Stream})
+	}
+}
+
+// leased is the lease that stands for a recorded stream.
+type leased struct {
+	*cuda.Lease
+	used uint64 // the number of the newest event that asked for it
+}
+
+// lease returns the stream that stands for a recorded one. Fencepost's own logs
+// name leases, of which a service has a new one for each request: when there
+// are more than streams, the one that was not used for longest is given back,
+// and gets another if it comes again.
+func (p *player) lease(ctx context.Context, recorded uint64) (*cuda.Lease, error) {
+	l, ok := p.leases[recorded]
+	if !ok {
+		got, err := p.cfg.Streams.TryAcquire(ctx, "replay")
+		if errors.Is(err, cuda.ErrNoStream) && len(p.leases) > 0 {
+			if err = p.giveBackOldest(); err == nil {
+				got, err = p.cfg.Streams.TryAcquire(ctx, "replay")
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("a lease for recorded stream %d: %w", recorded, err)
+		}
+		l = &leased{Lease: got}
+		p.leases[recorded] = l
+	}
+	l.used = p.report.Events
+	return l.Lease, nil
+}
+
+func (p *player) giveBackOldest() error {
+	var oldest uint64
+	first := true
+	for recorded, l := range p.leases {
+		if first || l.used < p.leases[oldest].used {
+			oldest, first = recorded, false
+		}
+	}
+	l := p.leases[oldest]
+	delete(p.leases, oldest)
+	return l.Release()
 }

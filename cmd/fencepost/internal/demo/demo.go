@@ -1,3 +1,6 @@
+// Package demo is the main job of the fencepost command: the two workloads
+// side by side on an open runtime, a report of what happened, and bugs planted
+// on request to show what the runtime says of them.
 package demo
 
 import (
@@ -87,9 +90,8 @@ func (d *Demo) Run(ctx context.Context) error {
 	if d.plant != nil {
 		group.Go(func() { errs[2] = d.plantBug(ctx) })
 	}
-	stop := d.watchQuarantine()
+	group.Go(func() { d.watchQuarantine(ctx) })
 	group.Wait()
-	stop()
 	return errors.Join(errs...)
 }
 
@@ -139,4 +141,17 @@ func load(name string) (*alloctrace.Trace, error) {
 	}
 	t, err := alloctrace.Read(name, f)
 	return t, errors.Join(err, f.Close())
+}
+
+// watchQuarantine notes the most that is seen in quarantine until ctx ends.
+func (d *Demo) watchQuarantine(ctx context.Context) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		d.quarantine = max(d.quarantine, d.rt.Stats().Quarantined.Bytes)
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
 }

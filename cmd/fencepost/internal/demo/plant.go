@@ -68,10 +68,9 @@ const elsewhere = "; this ran on a GPU, which has no oracle: plant it with --dev
 // Kinds are the bugs that can be planted, sorted.
 func Kinds() []string {
 	var kinds []string
-	for kind := range maps.Keys(bugs) {
+	for _, kind := range slices.Sorted(maps.Keys(bugs)) {
 		kinds = append(kinds, string(kind))
 	}
-	slices.Sort(kinds)
 	return kinds
 }
 

@@ -135,30 +135,20 @@ func plantForeignFree(ctx context.Context, p *Plant) error {
 }
 
 // plantMissingFence uses on one stream, undeclared, what another writes.
-func plantMissingFence(ctx context.Context, p *Plant) error {
-	return p.onStream(ctx, func(x *cuda.Lease) error {
-		return p.onStream(ctx, func(y *cuda.Lease) error {
-			release, err := p.occupy(x)
-			if err != nil {
-				return err
-			}
-			defer release()
-			b, err := p.victimOn(ctx, x)
-			if err != nil {
-				return err
-			}
-			err = p.rt.Driver().MemsetAsync(b.ID.Ptr, 2, b.Requested, y.Handle())
-			err = errors.Join(err, p.rt.Streams().Synchronize(ctx, y.ID()))
-			release()
-			_, freeErr := p.rt.Deallocate(ctx, b.ID)
-			return errors.Join(err, freeErr)
-		})
-	})
-}
+func plantMissingFence(ctx context.Context, p *Plant) error { return p.undeclared(ctx, p.victimOn) }
 
 // plantUseBeforeAlloc uses on one stream, undeclared, what another has only
 // begun to allocate.
 func plantUseBeforeAlloc(ctx context.Context, p *Plant) error {
+	return p.undeclared(ctx, func(ctx context.Context, on *cuda.Lease) (core.Block, error) {
+		b, err := p.allocateOn(ctx, on)
+		p.note(b)
+		return b, err
+	})
+}
+
+// undeclared makes a victim on one stream, and writes it on another.
+func (p *Plant) undeclared(ctx context.Context, victim func(context.Context, *cuda.Lease) (core.Block, error)) error {
 	return p.onStream(ctx, func(x *cuda.Lease) error {
 		return p.onStream(ctx, func(y *cuda.Lease) error {
 			release, err := p.occupy(x)
@@ -166,11 +156,10 @@ func plantUseBeforeAlloc(ctx context.Context, p *Plant) error {
 				return err
 			}
 			defer release()
-			b, err := p.rt.Allocate(ctx, core.Request{Bytes: plantBytes, Stream: x.ID(), Tag: p.tag()})
+			b, err := victim(ctx, x)
 			if err != nil {
 				return err
 			}
-			p.note(b)
 			err = p.rt.Driver().MemsetAsync(b.ID.Ptr, 2, b.Requested, y.Handle())
 			err = errors.Join(err, p.rt.Streams().Synchronize(ctx, y.ID()))
 			release()
@@ -181,9 +170,9 @@ func plantUseBeforeAlloc(ctx context.Context, p *Plant) error {
 }
 
 // occupy keeps a stream of the simulated device from running what is enqueued
-// on it until release is called. Otherwise somebody may have seen it complete
+// on it until release is called. Otherwise the host may have seen it complete
 // when the next call is made, which is an order, and there would be no bug.
-// On a GPU nobody could see this kind, and nothing is held.
+// On a GPU this kind is not seen, and nothing is held.
 func (p *Plant) occupy(on *cuda.Lease) (release func(), err error) {
 	device, ok := driver.Unwrap(p.rt.Driver()).(*sim.Device)
 	if !ok {
@@ -222,7 +211,7 @@ func plantStickyError(ctx context.Context, p *Plant) error {
 		return err
 	}
 	return p.onStream(ctx, func(on *cuda.Lease) error {
-		b, err := p.rt.Allocate(ctx, core.Request{Bytes: plantBytes, Stream: on.ID(), Tag: p.tag()})
+		b, err := p.allocateOn(ctx, on)
 		if err != nil {
 			return err
 		}

@@ -79,6 +79,28 @@ type Detail struct {
 	Full string `json:"full"`
 }
 
+// Guarding is what the debug guard did. Sizes are bytes.
+type Guarding struct {
+	// Mode is the guard's at the end of the run.
+	Mode string `json:"mode"`
+	// Guarded counts blocks between red zones, Unguarded those that had to do
+	// without for want of memory. Verified counts comparisons of a block that
+	// the device did, Unchecked those left out.
+	Guarded   uint64 `json:"guarded"`
+	Unguarded uint64 `json:"unguarded"`
+	Verified  uint64 `json:"verified"`
+	Unchecked uint64 `json:"unchecked"`
+	// QuarantinePeak is the most that quarantine was seen to hold, which was
+	// looked at a few dozen times a second; Evicted counts the blocks that it
+	// let go.
+	QuarantinePeak uint64 `json:"quarantine_peak_bytes"`
+	Evicted        uint64 `json:"evicted"`
+	// Relieved counts refusals that giving up quarantine cured.
+	Relieved uint64 `json:"relieved"`
+	// Findings counts what the guard itself found.
+	Findings uint64 `json:"findings"`
+}
+
 // Clean reports whether nothing was wrong, leaked or found, and the work was
 // what it should be.
 func (r *Report) Clean() bool {
@@ -92,14 +114,17 @@ func (d *Demo) Finish(left core.Leftover, spans metrics.SpanCounts, runErr, clos
 	result, stats, ops := d.workload.Result(), d.rt.Stats(), d.rt.Operations()
 	r := &Report{
 		Device: d.deviceName, Stack: d.rt.String(), Guard: d.rt.Guard().Mode().String(), Seconds: time.Since(d.started).Seconds(),
-		Operations: map[string]uint64{}, Failures: map[string]uint64{}, Findings: map[string]uint64{}, Details: []Detail{}, Errors: []string{},
+		Operations: map[string]uint64{}, Failures: map[string]uint64{}, Findings: map[string]uint64{}, Details: []Detail{}, Incidents: []string{}, Errors: []string{},
 		Bytes:       Bytes{PeakRequested: stats.PeakRequested, Peak: stats.PeakBytes, PeakReserved: d.peakReserved, End: stats.Outstanding().Bytes, Budget: stats.Limit},
 		WaitsQueued: stats.WaitsQueued, WaitsElided: stats.WaitsElided,
 		Launches: result.Launches, CrossStreamLaunches: result.CrossStream, Results: result.Checked, Wrong: result.Wrong,
 		TracesReplayed: d.replays.Load(), Refused: result.Refused + d.replayRefusals.Load(),
 		SpansStarted: spans.Started, SpansEnded: spans.Ended, SpansDropped: spans.Dropped + spans.Failed,
-		Leaked: uint64(len(left.Leaks)), DriftBytes: d.drift, Guarding: d.guarding(),
+		Leaked: uint64(len(left.Leaks)), DriftBytes: d.drift,
 	}
+	g := d.rt.Guard().GuardStats()
+	r.Guarding = Guarding{Mode: g.Mode.String(), Guarded: g.Guarded, Unguarded: g.Unguarded, Verified: g.Verified, Unchecked: g.Unchecked,
+		QuarantinePeak: d.quarantine, Evicted: g.Evicted, Relieved: g.Relieved, Findings: g.Findings}
 	for op := core.OpAllocate; op <= core.OpDrain; op++ {
 		r.Operations[op.String()] = ops.Succeeded(op)
 		for _, reason := range metrics.Reasons() {
@@ -112,23 +137,17 @@ func (d *Demo) Finish(left core.Leftover, spans metrics.SpanCounts, runErr, clos
 		r.Findings[string(kind)] = n
 	}
 	for _, f := range d.rt.Findings().Recent() {
-		r.Details = append(r.Details, detailOf(f))
+		r.Details = append(r.Details, Detail{Kind: string(f.Kind), Source: f.Source, Tag: string(f.Victim.Tag),
+			Generation: uint64(f.Victim.ID.Generation), Text: f.Text, Full: f.String()})
 	}
-	r.Incidents = []string{}
 	if w := d.rt.Incidents(); w != nil {
 		r.Incidents = append(r.Incidents, w.Files()...)
 	}
-	for _, err := range []error{runErr, closeErr} {
-		r.Errors = append(r.Errors, lines(err)...)
-	}
+	r.Errors = append(append(r.Errors, lines(runErr)...), lines(closeErr)...)
 	if d.plant != nil {
 		r.Planted = d.plant.Judge()
 	}
 	return r
-}
-
-func detailOf(f core.Finding) Detail {
-	return Detail{Kind: string(f.Kind), Source: f.Source, Tag: string(f.Victim.Tag), Generation: uint64(f.Victim.ID.Generation), Text: f.Text, Full: f.String()}
 }
 
 // lines are the distinct messages of an error, which may be several joined.

@@ -3,6 +3,7 @@ package output
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -101,31 +102,32 @@ func (f *File) fail(err error) {
 func (f *File) Publish() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
-		return f.err
+	if !f.closed && f.draft != "" {
+		f.sync()
+		f.rename()
 	}
-	return f.publish()
+	return f.err
 }
 
-func (f *File) publish() error {
-	if f.err != nil || f.draft == "" {
-		return f.err
+// sync puts the draft on the disk, unless something failed already. Some file systems
+// have no such call.
+func (f *File) sync() {
+	if f.err != nil {
+		return
 	}
-	if err := f.to.Sync(); err != nil && !cannotSync(err) {
+	if err := f.to.Sync(); !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) {
 		f.fail(err)
-		return f.err
 	}
-	if err := f.target.calls.rename(f.draft, f.target.path); err != nil {
-		f.fail(err)
-		return f.err
-	}
-	f.draft = ""
-	return nil
 }
 
-// cannotSync reports the errors of file systems that have no such call.
-func cannotSync(err error) bool {
-	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrInvalid)
+// rename gives the draft its name, unless something failed.
+func (f *File) rename() {
+	if f.err != nil {
+		return
+	}
+	if f.err = f.target.calls.rename(f.draft, f.target.path); f.err == nil {
+		f.draft = ""
+	}
 }
 
 // Commit ends the file under its name. If anything failed, now or before, it
@@ -142,16 +144,9 @@ func (f *File) Commit() error {
 		f.fail(f.to.Close())
 		return f.err
 	}
-	if f.err == nil {
-		if err := f.to.Sync(); !cannotSync(err) {
-			f.fail(err)
-		}
-	}
+	f.sync()
 	f.fail(f.to.Close())
-	if f.err == nil {
-		f.fail(f.target.calls.rename(f.draft, f.target.path))
-	}
-	if f.err != nil {
+	if f.rename(); f.err != nil {
 		return errors.Join(f.err, f.removeDraft())
 	}
 	return nil
@@ -179,4 +174,32 @@ func (f *File) removeDraft() error {
 		return nil
 	}
 	return err
+}
+
+// handle is an open file.
+type handle interface {
+	io.WriteCloser
+	Sync() error
+	Chmod(mode fs.FileMode) error
+	Chown(uid, gid int) error
+}
+
+// calls are those of the file system that change it. Tests put faults in
+// between.
+type calls struct {
+	open   func(path string, flag int, mode fs.FileMode) (handle, error)
+	rename func(from, to string) error
+	remove func(path string) error
+}
+
+var onDisk = calls{
+	open: func(path string, flag int, mode fs.FileMode) (handle, error) {
+		f, err := os.OpenFile(path, flag, mode)
+		if err != nil {
+			return nil, err
+		}
+		return f, nil
+	},
+	rename: os.Rename,
+	remove: os.Remove,
 }
