@@ -61,7 +61,7 @@ func TestWithoutAGPUAutoSimulatesAndSaysWhy(t *testing.T) {
 // one that is there and broken.
 func TestAGPUThatCannotBeUsedIsAnError(t *testing.T) {
 	for _, c := range []struct {
-		device   string
+		device   fencepost.DeviceKind
 		settings map[string]int
 		noCUDA   bool
 		says     string
@@ -76,17 +76,17 @@ func TestAGPUThatCannotBeUsedIsAnError(t *testing.T) {
 	} {
 		fakeGPU(t, c.settings)
 		rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: c.device})
-		if rt != nil || errors.Is(err, fencepost.ErrNoCUDA) != c.noCUDA || !strings.Contains(err.Error(), c.says) {
+		if rt != nil || errors.Is(err, libcuda.ErrNoDriver) != c.noCUDA || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s with %v: %v, want an error that says %q", c.device, c.settings, err, c.says)
 		}
 	}
 	fakeGPU(t, map[string]int{"vmm": 0})
 	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.CUDA, Resource: fencepost.Pool})
-	if rt != nil || errors.Is(err, fencepost.ErrNoCUDA) || !strings.Contains(err.Error(), "FENCEPOST_RESOURCE=async") {
+	if rt != nil || errors.Is(err, libcuda.ErrNoDriver) || !strings.Contains(err.Error(), "FENCEPOST_RESOURCE=async") {
 		t.Errorf("the pool on a device that maps no memory: %v", err)
 	}
-	if !errors.Is(&libcuda.LoadError{}, fencepost.ErrNoCUDA) {
-		t.Error("a LoadError does not match ErrNoCUDA")
+	if !errors.Is(&libcuda.LoadError{}, libcuda.ErrNoDriver) {
+		t.Error("a LoadError does not match ErrNoDriver")
 	}
 }
 
@@ -103,10 +103,10 @@ func TestAnOrdinalBeyondTheDriversIsRefused(t *testing.T) {
 
 func TestAGPUWithoutPoolsServesTheOtherBackends(t *testing.T) {
 	fakeGPU(t, map[string]int{"pools": 0})
-	for _, backend := range []string{fencepost.Direct, fencepost.Pool} {
-		t.Run(backend, func(t *testing.T) {
+	for _, backend := range []fencepost.Backend{fencepost.Direct, fencepost.Pool} {
+		t.Run(string(backend), func(t *testing.T) {
 			rt := e2e.Open(t, fencepost.Config{Resource: backend})
-			if got, want := rt.String(), "telemetry(debugguard(budget(logging("+backend+"(cuda:0)))))"; got != want {
+			if got, want := rt.String(), "telemetry(debugguard(budget(logging("+string(backend)+"(cuda:0)))))"; got != want {
 				t.Errorf("the stack is %s, want %s", got, want)
 			}
 			e2e.Free(t, rt, e2e.Allocate(t, rt, 1<<20, core.DefaultStream, "a"))

@@ -14,70 +14,95 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
-	"github.com/fencepost-gpu/fencepost/internal/findings"
+	"github.com/fencepost-gpu/fencepost/internal/health"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
-// Kinds of devices for [Config.Device].
+// DeviceKind is a kind of device: what [Config.Device] asks for, and what
+// [DeviceChoice] says that there is.
+type DeviceKind string
+
+// The kinds.
 const (
 	// Auto is a GPU if there is one that Resource can use, and the simulated
 	// device otherwise; [Runtime.DeviceChoice] says which and why. A GPU that
 	// is there and does not work is an error, and so is an ordinal that the
 	// driver does not have.
-	Auto = "auto"
+	Auto DeviceKind = "auto"
 	// CUDA is a GPU, through the CUDA driver; see package cuda/libcuda.
-	CUDA = "cuda"
+	CUDA DeviceKind = "cuda"
 	// Sim is the simulated device.
-	Sim = "sim"
+	Sim DeviceKind = "sim"
 )
 
-// Backends for [Config.Resource].
+// Backend is where the memory of [Config.Resource] comes from.
+type Backend string
+
+// The backends.
 const (
 	// Async is stream-ordered memory with fenced uses; see
 	// [cuda.AsyncResource].
-	Async = "async"
+	Async Backend = "async"
 	// Pool is stream-ordered memory with fenced uses from a pool of the
 	// runtime's own, over memory that it maps; see [cuda.PoolResource].
-	Pool = "pool"
+	Pool Backend = "pool"
 	// Direct is one driver allocation for each block, without fences, for
 	// sanitizers; see [cuda.DirectResource].
-	Direct = "direct"
+	Direct Backend = "direct"
 )
 
-// Policies for [Config.GuardPolicy].
+// GuardMode is what the debug guard does. A mode may have options behind it:
+// "sample:1048576" guards a block in so many bytes on average, and "hunt:bisect+delay"
+// hunts as [debugguard.HuntConfig] says. [debugguard.ParseMode] reads it, and the String
+// of a [debugguard.Setting] is one.
+type GuardMode string
+
+// The modes, in the order of what they see and cost.
+const (
+	// GuardOff passes everything on.
+	GuardOff GuardMode = "off"
+	// GuardLedger keeps the books of blocks and uses on the host.
+	GuardLedger GuardMode = "ledger"
+	// GuardSample also guards the bytes of some blocks, chosen by bytes, and of every
+	// block of a hunted tag.
+	GuardSample GuardMode = "sample"
+	// GuardHunt guards every block and keeps every stack.
+	GuardHunt GuardMode = "hunt"
+)
+
+// GuardPolicy is what follows a finding.
+type GuardPolicy string
+
+// The policies.
 const (
 	// PolicyReport reports findings and goes on.
-	PolicyReport = "report"
+	PolicyReport GuardPolicy = "report"
 	// PolicyRefuse also refuses a misuse in the call that a caller makes it
-	// with, where there is such a call; see [debugguard.Config.Refuse].
-	PolicyRefuse = "refuse"
-	// PolicyStop ends the process with exit code [StopExitCode] upon a finding
-	// of [StopKinds] that is proven: memory is corrupt, or may be, and every result from then
-	// on may be wrong. Before that the finding is written to its incident
-	// file, told to the logger and to [Config.OnFinding], the history dumped, and
-	// log and spans are flushed: for at most 2 seconds, and a quarter of a second each
-	// for the span before that and the last line after it, whatever of that blocks.
-	PolicyStop = "stop"
+	// with, where there is such a call; see [debugguard.Advanced.Refuse].
+	PolicyRefuse GuardPolicy = "refuse"
+	// PolicyStop ends the process with exit code 70 upon a finding that is proven and
+	// means that bytes were, or may have been, changed or read behind their owner's back:
+	// a write or read outside a block's bounds or life, and an access that nothing orders.
+	// Every result from then on may be wrong. Misuses that were refused (double, foreign
+	// and stale handles), leaks, a want of memory, a lost device and the books stop nothing.
+	// Before that the finding is written to its incident file, told to the logger and to
+	// [Config.OnFinding], the history dumped, and log and spans are flushed: for at most
+	// 2 seconds, and a quarter of a second each for the span before that and the last line
+	// after it, whatever of that blocks.
+	PolicyStop GuardPolicy = "stop"
 )
 
-// StopExitCode is the exit code of a process that PolicyStop ends.
-const StopExitCode = 70
-
-// StopKinds are the findings that mean that bytes were, or may have been,
-// changed or read behind their owner's back: writes and reads outside a block's
-// bounds or life, and accesses that nothing orders. Misuses that were refused
-// (double, foreign and stale handles), leaks, a want of memory, a lost device
-// and the books are not among them.
-func StopKinds() []core.FindingKind { return findings.StopKinds() }
+// stopExitCode is the exit code of a process that PolicyStop ends.
+const stopExitCode = 70
 
 // Config says what [Open] builds. The zero Config is a runtime for ordinal 0
 // with every default below. Each field that names an environment variable is
 // overridden by it.
 type Config struct {
 	// Device is Auto, CUDA or Sim. Empty means Auto. FENCEPOST_DEVICE.
-	Device string
+	Device DeviceKind
 	// Ordinal is the device's number, below [core.MaxOrdinals].
 	// FENCEPOST_ORDINAL.
 	Ordinal int
@@ -90,7 +115,7 @@ type Config struct {
 	// FENCEPOST_SIM_UUID.
 	Sim sim.Config
 	// Resource is Async, Pool or Direct. Empty means Async. FENCEPOST_RESOURCE.
-	Resource string
+	Resource Backend
 	// Streams is the largest number of stream leases at a time; 0 means
 	// [cuda.DefaultMaxStreams]. FENCEPOST_STREAMS.
 	Streams int
@@ -113,14 +138,12 @@ type Config struct {
 	// process that shares the GPU with others should say its share.
 	// FENCEPOST_BUDGET, with an optional suffix KiB, MiB or GiB.
 	Budget uint64
-	// Guard is the debug guard's mode: "off", "ledger", "sample",
-	// "sample:BYTES" or "hunt", the last with options, such as
-	// "hunt:bisect+delay", see [debugguard.HuntConfig]; empty means "sample".
-	// FENCEPOST_GUARD. See [Runtime.SwitchGuard] for changing it later.
-	Guard string
+	// Guard is the debug guard's mode, such as GuardHunt or "hunt:bisect+delay"; empty
+	// means GuardSample. FENCEPOST_GUARD. See [Runtime.SwitchGuard] for changing it later.
+	Guard GuardMode
 	// GuardPolicy is what follows a finding: PolicyReport, PolicyRefuse or
 	// PolicyStop. Empty means PolicyReport. FENCEPOST_GUARD_POLICY.
-	GuardPolicy string
+	GuardPolicy GuardPolicy
 	// OnStop, if not nil, is called under PolicyStop in place of the exit of
 	// the process, once, in a goroutine of its own, when the finding has been
 	// delivered. It may close the runtime.
@@ -172,7 +195,7 @@ type Config struct {
 	// the runtime itself. Findings.Logger gets a record of each change too.
 	OnHealth func(core.Health)
 	// HealthHold is how long a reason for degraded health holds after it was
-	// last seen; 0 means [DefaultHealthHold].
+	// last seen; 0 means 5 minutes.
 	HealthHold time.Duration
 	// TelemetryLost, if not nil, counts what was lost of the telemetry outside
 	// the runtime, such as the spans that an exporter failed; what is lost from
@@ -204,9 +227,9 @@ func (c Config) Check() error {
 func (c Config) withDefaults() (Config, error) {
 	c.Device = cmp.Or(c.Device, Auto)
 	c.Resource = cmp.Or(c.Resource, Async)
-	c.Guard = cmp.Or(c.Guard, debugguard.Sample.String())
+	c.Guard = cmp.Or(c.Guard, GuardSample)
 	c.GuardPolicy = cmp.Or(c.GuardPolicy, PolicyReport)
-	c.HealthHold = cmp.Or(c.HealthHold, DefaultHealthHold)
+	c.HealthHold = cmp.Or(c.HealthHold, health.DefaultHold)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, 30*time.Second)
 	err := c.check()
 	return c, err
@@ -225,12 +248,12 @@ func (c *Config) check() error {
 	case c.History < 0 || c.History > maxHistory:
 		return invalid("History", fmt.Sprintf("%d records: say 1 to %d, or 0 for the default of %d", c.History, maxHistory, logging.DefaultRingSize))
 	case c.HealthHold < 0:
-		return invalid("HealthHold", fmt.Sprintf("%v: say a time, or 0 for the default of %v", c.HealthHold, DefaultHealthHold))
+		return invalid("HealthHold", fmt.Sprintf("%v: say a time, or 0 for the default of %v", c.HealthHold, health.DefaultHold))
 	case c.CloseTimeout < 0:
 		return invalid("CloseTimeout", fmt.Sprintf("%v: say a time, or 0 for the default", c.CloseTimeout))
 	}
 	var bad *core.InvalidRequestError
-	if _, err := debugguard.ParseMode(c.Guard); errors.As(err, &bad) {
+	if _, err := debugguard.ParseMode(string(c.Guard)); errors.As(err, &bad) {
 		return invalid("Guard", bad.Reason)
 	}
 	if c.GuardPolicy != PolicyReport && c.GuardPolicy != PolicyRefuse && c.GuardPolicy != PolicyStop {

@@ -104,8 +104,8 @@ func (r *Runtime) openSim(cfg Config) (driver.Driver, error) {
 // DeviceChoice says which device a runtime is on, and why.
 type DeviceChoice struct {
 	// Kind is CUDA or Sim.
-	Kind    string `json:"kind"`
-	Ordinal int    `json:"ordinal"`
+	Kind    DeviceKind `json:"kind"`
+	Ordinal int        `json:"ordinal"`
 	// Name is the device's, such as "NVIDIA H200".
 	Name string `json:"name"`
 	// UUID and PCIBusID are those of [driver.Properties]; empty if the driver
@@ -127,10 +127,6 @@ func (c DeviceChoice) String() string {
 
 // DeviceChoice says which device the runtime is on, and why.
 func (r *Runtime) DeviceChoice() DeviceChoice { return r.device }
-
-// ErrNoCUDA is matched by the error of Open where a GPU was asked for and
-// there is no CUDA driver to use. It is [libcuda.ErrNoDriver].
-var ErrNoCUDA = libcuda.ErrNoDriver
 
 // absentError is the error of a machine without a GPU that the configuration
 // could use. Auto goes on with the simulated device then. Any other error is
@@ -159,7 +155,7 @@ func openGPU(cfg Config) (driver.Driver, error) {
 		return nil, broken(err)
 	}
 	if n == 0 {
-		err := fmt.Errorf("%w: the driver sees no GPU; see CUDA_VISIBLE_DEVICES", ErrNoCUDA)
+		err := fmt.Errorf("%w: the driver sees no GPU; see CUDA_VISIBLE_DEVICES", libcuda.ErrNoDriver)
 		return nil, &absentError{err, err.Error()}
 	}
 	if cfg.Ordinal >= n {
@@ -192,7 +188,8 @@ func serves(lib *libcuda.Library, cfg Config) error {
 	if err != nil {
 		return broken(err)
 	}
-	var lacks, instead string
+	var lacks string
+	var instead Backend
 	switch {
 	case cfg.Resource == Async && !d.MemoryPools:
 		lacks, instead = "has no stream-ordered memory pools", Direct

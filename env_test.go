@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/environ"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -215,35 +216,6 @@ func TestWithoutALoggerTheDefaultOneIsToldOfAnUnknownVariable(t *testing.T) {
 	}
 }
 
-func TestTheNearestKnownVariableIsNamed(t *testing.T) {
-	for name, want := range map[string]string{
-		"FENCEPOST_DEVCE": "FENCEPOST_DEVICE", "FENCEPOST_GUARDPOLICY": "FENCEPOST_GUARD_POLICY", "FENCEPOST_budget": "FENCEPOST_BUDGET",
-		"FENCEPOST_INCIDENT": "FENCEPOST_INCIDENTS", "FENCEPOST_LIBCUDA_PATH": "FENCEPOST_LIBCUDA", "FENCEPOST_TRACE_LAYER": "FENCEPOST_TRACE_LAYERS",
-	} {
-		if got := fencepost.UnknownVariables([]string{name + "=1"}); len(got) != 1 || got[0].Name != name || got[0].Nearest != want {
-			t.Errorf("%s: %v, want %s", name, got, want)
-		}
-	}
-	for _, entry := range []string{
-		"FENCEPOST_DEVCE=", "FENCEPOST_DEVICE=sim", "FENCEPOST_LIBCUDA=x", "FENCEPOST=1", "FENCES=1", "=C:=1",
-		"FENCEPOST_SERVICE_HOST=10.0.0.1", "FENCEPOST_SERVICE_PORT=80", "FENCEPOST_SERVICE_PORT_HTTP=80", "FENCEPOST_DEMO_SERVICE_HOST=10.0.0.1",
-		"FENCEPOST_PORT=tcp://10.0.0.1:80", "FENCEPOST_PORT_80_TCP_ADDR=10.0.0.1", "FENCEPOST_DEMO_PORT_9464_TCP=tcp://10.0.0.1:9464",
-	} {
-		if got := fencepost.UnknownVariables([]string{entry}); len(got) != 0 {
-			t.Errorf("%s: %v", entry, got)
-		}
-	}
-}
-
-func TestTheNameOfAnUnknownVariableIsPrintedSafely(t *testing.T) {
-	for _, name := range []string{"FENCEPOST_\x1b[31m\xff", "FENCEPOST_" + strings.Repeat("X", 1<<20)} {
-		got := fencepost.UnknownVariables([]string{name + "=1"})[0].String()
-		if strings.Contains(got, "\x1b") || strings.Contains(got, "\xff") || len(got) > 250 {
-			t.Errorf("%d bytes: %.300q", len(got), got)
-		}
-	}
-}
-
 // What the tests and scripts of this module read warns nobody who has it set.
 func TestEveryVariableThatThisModuleReadsIsKnown(t *testing.T) {
 	files := 0
@@ -252,7 +224,7 @@ func TestEveryVariableThatThisModuleReadsIsKnown(t *testing.T) {
 			return err
 		}
 		isScript := filepath.Dir(path) == "scripts" || path == "Makefile"
-		if d.IsDir() || !isScript && !strings.HasSuffix(path, ".go") || path == "env_test.go" || path == "cmd/fencepost/internal/doctor/doctor_test.go" {
+		if d.IsDir() || !isScript && !strings.HasSuffix(path, ".go") || path == "env_test.go" || path == "internal/environ/environ_test.go" || path == "cmd/fencepost/internal/doctor/doctor_test.go" {
 			return nil
 		}
 		files++
@@ -260,7 +232,7 @@ func TestEveryVariableThatThisModuleReadsIsKnown(t *testing.T) {
 			if name == "FENCEPOST_POISONED" { // an error's name
 				continue
 			}
-			if unknown := fencepost.UnknownVariables([]string{name + "=1"}); len(unknown) > 0 {
+			if unknown := environ.Unknown([]string{name + "=1"}); len(unknown) > 0 {
 				t.Errorf("%s: %v", path, unknown)
 			}
 		}

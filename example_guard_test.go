@@ -17,12 +17,12 @@ func ExampleRuntime_SwitchGuard() {
 	ctx := context.Background()
 	rt, _ := fencepost.Open(ctx, fencepost.Config{Device: fencepost.Sim, Guard: "ledger"})
 	defer rt.Close(ctx)
-	mode, tags := "sample:1048576", []core.Tag{"sort.keys"}
+	mode, tags := fencepost.GuardMode("sample:1048576"), []core.Tag{"sort.keys"}
 	if err := rt.SwitchGuard(ctx, fencepost.GuardChange{Mode: &mode, HuntTags: &tags}); err != nil {
 		fmt.Println(err)
 	}
 	fmt.Println(rt.GuardStatus().Setting, rt.GuardStatus().HuntTags)
-	wrong := "paranoid"
+	wrong := fencepost.GuardMode("paranoid")
 	fmt.Println(rt.SwitchGuard(ctx, fencepost.GuardChange{Mode: &wrong}) != nil, rt.GuardStatus().Setting)
 	// Output:
 	// sample:1048576 [sort.keys]
@@ -68,9 +68,4 @@ func ExampleConfig_incidents() {
 	// Output:
 	// refused: true
 	// double-free cache [use_after_free] ledger
-}
-
-func ExampleStopKinds() {
-	fmt.Println(fencepost.StopKinds())
-	// Output: [uaf-write uaf-read oob-write underflow sealed-write stray-write missing-fence reuse-race use-before-alloc-ready undeclared-access]
 }

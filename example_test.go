@@ -143,8 +143,8 @@ func ExampleRuntime_TrimPool() {
 	_ = rt.Drain(ctx)
 
 	err := rt.TrimPool(ctx, 0) // a neighbour on the device needs the memory
-	reserved, highest, _, _, _ := rt.PoolStats()
-	fmt.Println(err, reserved < 16<<20, highest >= 256<<20)
+	pool, _ := rt.PoolStats()
+	fmt.Println(err, pool.Reserved < 16<<20, pool.ReservedHigh >= 256<<20)
 	_, err = rt.Close(ctx)
 	fmt.Println(err)
 	// Output:

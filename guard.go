@@ -21,8 +21,8 @@ import (
 // GuardStatus is how the debug guard is set and what it did.
 type GuardStatus struct {
 	// Setting is the mode with its options, as [Config.Guard] takes it.
-	Setting string `json:"setting"`
-	Policy  string `json:"policy"`
+	Setting GuardMode   `json:"setting"`
+	Policy  GuardPolicy `json:"policy"`
 	// HuntTags are the hunted tags.
 	HuntTags []string `json:"hunt_tags"`
 	// Numbers are the guard's own, by name.
@@ -37,7 +37,7 @@ func (r *Runtime) GuardStatus() GuardStatus {
 	if setting.Mode == debugguard.Sample && r.guard.SampleRate() == 0 {
 		setting.SampleBytes = r.guard.SampleBytes() // also where it is the configuration's
 	}
-	s := GuardStatus{Setting: setting.String(), Policy: r.policy, HuntTags: []string{}, Numbers: map[string]uint64{}, Findings: r.findings.Total()}
+	s := GuardStatus{Setting: GuardMode(setting.String()), Policy: r.policy, HuntTags: []string{}, Numbers: map[string]uint64{}, Findings: r.findings.Total()}
 	for _, tag := range r.guard.HuntedTags() {
 		s.HuntTags = append(s.HuntTags, string(tag))
 	}
@@ -88,7 +88,7 @@ func (r *Runtime) guardStats() metrics.GuardStats {
 // stays as it is.
 type GuardChange struct {
 	// Mode is what [Config.Guard] takes.
-	Mode *string `json:"mode,omitempty"`
+	Mode *GuardMode `json:"mode,omitempty"`
 	// SampleBytes is the mean number of bytes between guarded blocks in mode
 	// sample. Without it a mode "sample" takes the mean of the configuration.
 	SampleBytes *uint64 `json:"sample_bytes,omitempty"`
@@ -104,7 +104,7 @@ func (c GuardChange) check() (setting *debugguard.Setting, err error) {
 		return &core.InvalidRequestError{Op: "SwitchGuard", Field: field, Reason: reason}
 	}
 	if c.Mode != nil {
-		s, err := debugguard.ParseMode(*c.Mode)
+		s, err := debugguard.ParseMode(string(*c.Mode))
 		if e, ok := errors.AsType[*core.InvalidRequestError](err); ok {
 			return nil, bad("mode", e.Reason)
 		}
@@ -161,7 +161,9 @@ func (r *Runtime) SwitchGuard(ctx context.Context, c GuardChange) error {
 func (r *Runtime) guardSwitch() operators.Guard {
 	return operators.Guard{
 		Status: func() any { return r.GuardStatus() },
-		Switch: func(ctx context.Context, c operators.GuardChange) error { return r.SwitchGuard(ctx, GuardChange(c)) },
+		Switch: func(ctx context.Context, c operators.GuardChange) error {
+			return r.SwitchGuard(ctx, GuardChange{(*GuardMode)(c.Mode), c.SampleBytes, c.HuntTags})
+		},
 	}
 }
 
@@ -185,7 +187,7 @@ func (r *Runtime) GuardHandler() http.Handler { return r.guardSwitch() }
 
 func (r *Runtime) guardConfig(cfg Config, limit uint64) (debugguard.Config, error) {
 	g := cfg.GuardConfig
-	setting, err := debugguard.ParseMode(cfg.Guard)
+	setting, err := debugguard.ParseMode(string(cfg.Guard))
 	if err != nil {
 		return g, err
 	}

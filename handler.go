@@ -99,7 +99,7 @@ func (cfg HandlerConfig) liveSource(r *Runtime) liveview.Source {
 		Files:    cfg.Incidents && r.incidents != nil,
 		Guard: func() liveview.Guard {
 			s := r.GuardStatus()
-			return liveview.Guard{Setting: s.Setting, Policy: s.Policy, HuntTags: s.HuntTags, Numbers: s.Numbers, Switch: cfg.SwitchGuard}
+			return liveview.Guard{Setting: string(s.Setting), Policy: string(s.Policy), HuntTags: s.HuntTags, Numbers: s.Numbers, Switch: cfg.SwitchGuard}
 		},
 	}
 }

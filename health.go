@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
@@ -12,10 +11,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/operators"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 )
-
-// DefaultHealthHold is how long a reason for degraded health holds after it was
-// last seen: longer than any usual scrape interval and alert delay.
-const DefaultHealthHold = 5 * time.Minute
 
 // Health is how well the runtime is: ok; degraded, with the reasons; closed; or
 // poisoned, when a sticky error lost the device and every call is refused. See

@@ -28,7 +28,7 @@ import (
 // backend, logging, the budget, the debug guard, and telemetry. The runtime
 // must be closed. An error leaves nothing behind. Open may block on the
 // driver; ctx is for its spans only. A FENCEPOST_ variable that is not known is
-// warned of; see [UnknownVariables].
+// warned of, with the nearest known name.
 //
 // A GPU has one runtime: a second Open of it is a [core.ErrInvalidRequest], by
 // whatever ordinal or driver. Simulated devices are not shared: each Open makes
@@ -83,7 +83,7 @@ func (r *Runtime) newReporter(cfg Config) *findings.Reporter {
 	to := findings.Config{Collection: r.findings, LookAtHealth: r.health.LookSoon, OnFinding: cfg.OnFinding,
 		Incidents: r.incidents, Dumps: r.dumps, Stack: r.findingStack}
 	if cfg.GuardPolicy == PolicyStop {
-		to.Stop = &findings.StopConfig{Flushes: r.flushes(cfg), OnStop: cfg.OnStop, ExitCode: StopExitCode}
+		to.Stop = &findings.StopConfig{Flushes: r.flushes(cfg), OnStop: cfg.OnStop, ExitCode: stopExitCode}
 	}
 	return findings.New(to)
 }
@@ -292,13 +292,13 @@ func (r *Runtime) around(ctx context.Context, f core.Finding) iter.Seq[incident.
 		return slices.Values([]incident.Surroundings{{Incomplete: "the runtime was not open yet"}})
 	}
 	return findings.Around{
-		Device:  incident.Device{Kind: r.device.Kind, Ordinal: r.device.Ordinal, Name: r.device.Name, UUID: r.device.UUID, PCIBusID: r.device.PCIBusID},
+		Device:  incident.Device{Kind: string(r.device.Kind), Ordinal: r.device.Ordinal, Name: r.device.Name, UUID: r.device.UUID, PCIBusID: r.device.PCIBusID},
 		Stack:   r.String(),
 		Records: r.ring.Snapshot,
 		Memory:  r.Stats,
 		Guard: func() incident.Guard {
 			status := r.GuardStatus()
-			return incident.Guard{Mode: status.Setting, Policy: status.Policy, HuntTags: status.HuntTags, Numbers: status.Numbers}
+			return incident.Guard{Mode: string(status.Setting), Policy: string(status.Policy), HuntTags: status.HuntTags, Numbers: status.Numbers}
 		},
 	}.Of(ctx, f)
 }

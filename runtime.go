@@ -39,7 +39,7 @@ type backend interface {
 type pooled interface {
 	core.Resource
 	backend
-	PoolStats() (reserved, reservedHigh, used, usedHigh uint64, err error)
+	PoolStats() (driver.PoolStats, error)
 	TrimPool(keep uint64) error
 	Close(ctx context.Context) error
 }
@@ -76,7 +76,7 @@ type Runtime struct {
 	dumps       *dump.Writer     // nil if there is no folder for them
 	maxDump     int64            // bytes that a file of a dump has at most
 	code        code
-	policy      string
+	policy      GuardPolicy
 	opened      time.Time
 	health      *health.Watch
 	refusals    *findings.Refusals
@@ -155,27 +155,21 @@ func (r *Runtime) ProfileHandler() http.Handler {
 	return profile.Handler(profile.Source{Resource: r.core.Resource(), Allocations: r.allocations})
 }
 
-// PoolStats reads the memory pool, the driver's or our own: reserved, highest reserved, used
-// and highest used bytes. It makes a driver call. A Direct stack has no pool
-// and answers zeros.
-func (r *Runtime) PoolStats() (reserved, reservedHigh, used, usedHigh uint64, err error) {
-	if err := r.refuseClosed("PoolStats"); err != nil {
-		return 0, 0, 0, 0, err
-	}
-	if r.pool == nil {
-		return 0, 0, 0, 0, nil
+// PoolStats reads the memory pool, the driver's or our own. It makes a driver call. A
+// Direct stack has no pool and answers zeros.
+func (r *Runtime) PoolStats() (driver.PoolStats, error) {
+	if err := r.refuseClosed("PoolStats"); err != nil || r.pool == nil {
+		return driver.PoolStats{}, err
 	}
 	return r.pool.PoolStats()
 }
 
-// Drift is what the books have of the pool less what that has, in bytes: zero, or there is a bug
-// or somebody works around the runtime. ok is false if no moment was quiet enough to compare
-// them, and of a Direct stack, which has no pool. It makes driver calls, which
-// [Runtime.DeviceMemory] does once a second in the background; see
-// [cuda.AsyncResource.Drift].
-func (r *Runtime) Drift() (bytes int64, ok bool, err error) {
+// Drift compares the books with the pool. It is not known of a Direct stack, which has no
+// pool. It makes driver calls, which [Runtime.DeviceMemory] does once a second in the
+// background; see [cuda.AsyncResource.Drift].
+func (r *Runtime) Drift() (core.Drift, error) {
 	if err := r.refuseClosed("Drift"); err != nil {
-		return 0, false, err
+		return core.Drift{}, err
 	}
 	return r.backend.Drift()
 }
@@ -231,8 +225,8 @@ func (r *Runtime) newCollector() (*metrics.Collector, error) {
 		History: func() metrics.HistoryStats {
 			return metrics.HistoryStats{Records: r.ring.Total(), Capacity: r.ring.Cap()}
 		},
-		Info:    metrics.DeviceInfo{UUID: r.device.UUID, PCIBusID: r.device.PCIBusID, Host: hostName(), Name: r.device.Name, Kind: r.device.Kind},
-		Build:   metrics.BuildInfo{Version: version.Fencepost(), Stack: r.String(), DeviceKind: r.device.Kind, DeviceName: r.device.Name},
+		Info:    metrics.DeviceInfo{UUID: r.device.UUID, PCIBusID: r.device.PCIBusID, Host: hostName(), Name: r.device.Name, Kind: string(r.device.Kind)},
+		Build:   metrics.BuildInfo{Version: version.Fencepost(), Stack: r.String(), DeviceKind: string(r.device.Kind), DeviceName: r.device.Name},
 		Started: r.opened,
 	}
 	if r.incidents != nil {

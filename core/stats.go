@@ -100,3 +100,13 @@ type Stats struct {
 
 // Outstanding is live, pending and quarantined memory together.
 func (s Stats) Outstanding() Amount { return s.Live.Add(s.Pending).Add(s.Quarantined) }
+
+// Drift is what the books say that a pool has handed out less what the pool says.
+type Drift struct {
+	// Bytes is the difference: zero, or there is a bug, or something works around the
+	// runtime.
+	Bytes int64
+	// Known is false if nothing could be compared: no moment was quiet enough, or there is
+	// no pool. Bytes is zero then.
+	Known bool
+}

@@ -103,10 +103,10 @@ func TestPoolFiguresAreReadByTheReaper(t *testing.T) {
 	if st.Reserved < sim.Granule {
 		t.Errorf("reserved %d", st.Reserved)
 	}
-	reserved, _, used, high, err := b.Async.PoolStats()
+	pool, err := b.Async.PoolStats()
 	must(t, err)
-	if reserved != st.Reserved || used != 1000 || high != 1000 {
-		t.Errorf("the driver says %d reserved, %d used, %d at most", reserved, used, high)
+	if pool.Reserved != st.Reserved || pool.Used != 1000 || pool.UsedHigh != 1000 {
+		t.Errorf("the driver says %d reserved, %d used, %d at most", pool.Reserved, pool.Used, pool.UsedHigh)
 	}
 	b.free(block)
 }

@@ -42,7 +42,7 @@ func TestCloseWaitsForWhoNamesThePoolWhileItsContextLasts(t *testing.T) {
 	arrived, release := slow.stall(t, drivertest.PoolStats, false)
 	asked := make(chan error, 1)
 	go func() {
-		_, _, _, _, err := b.Async.PoolStats()
+		_, err := b.Async.PoolStats()
 		asked <- err
 	}()
 	<-arrived
@@ -64,7 +64,7 @@ func TestAClosedResourceNamesNoPool(t *testing.T) {
 	equal(t, "calls", b.calls(func() {
 		_, allocated := b.Async.Allocate(ctx, core.Request{Bytes: 256, Stream: s.ID()})
 		_, unpooled := b.Async.Allocate(ctx, isolated(s, 256))
-		_, _, _, _, asked := b.Async.PoolStats()
+		_, asked := b.Async.PoolStats()
 		for what, err := range map[string]error{"allocate": allocated, "isolate": unpooled, "trim": b.Async.TrimPool(0), "ask": asked} {
 			if !errors.Is(err, core.ErrClosed) {
 				t.Errorf("%s: %v", what, err)

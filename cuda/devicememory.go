@@ -42,8 +42,8 @@ func (r *DirectResource) DeviceMemory() (free, total, owned uint64, err error) {
 	return readDevice(r.drv, func() (uint64, error) { return r.Stats().Live.Bytes, nil })
 }
 
-// Drift has nothing to compare: there is no pool, so ok is false.
-func (r *DirectResource) Drift() (bytes int64, ok bool, err error) { return 0, false, nil }
+// Drift is not known: there is no pool to compare with.
+func (r *DirectResource) Drift() (core.Drift, error) { return core.Drift{}, nil }
 
 // TurnPeaks tells the windows of [AsyncResource.WindowPeaks] that it is now. It is to be
 // called once at the beginning of each second; within the second of the last turn it does

@@ -1,6 +1,10 @@
 package cuda
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/fencepost-gpu/fencepost/core"
+)
 
 // census is what the books and the streams have counted since the beginning.
 // Every number only grows, so that two equal ones have nothing between them.
@@ -73,23 +77,23 @@ const driftTries = 64
 // every allocation of the driver's is in the books, no call of this resource
 // allocated or freed in between, and none was under way on any stream: the
 // reading belongs to these books. Otherwise it is tried again, some times; if
-// no moment was quiet, ok is false and there is no drift to tell.
+// no moment was quiet, the drift is not known.
 //
 // It holds no lock over a driver call, waits for the streams' locks for an
 // instant each, and is safe for concurrent use. Errors are [core.DriverError].
-func (r *tracker) Drift() (bytes int64, ok bool, err error) {
+func (r *tracker) Drift() (core.Drift, error) {
 	before := r.takeCensus()
 	for range driftTries {
 		now, err := r.readMemory()
 		if err != nil {
-			return 0, false, err
+			return core.Drift{}, err
 		}
 		own, quiet := r.memory.drift()
 		after := r.takeCensus()
 		if quiet && before == after && after.complete() {
-			return cmp.Or(after.outstanding()-int64(now.PoolUsed), own), true, nil
+			return core.Drift{Bytes: cmp.Or(after.outstanding()-int64(now.PoolUsed), own), Known: true}, nil
 		}
 		before = after
 	}
-	return 0, false, nil
+	return core.Drift{}, nil
 }

@@ -43,13 +43,13 @@ func TestTwoAllocationsOnTheirWayIntoTheBooksAreNoDrift(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if drift, ok, err := r.Drift(); ok || err != nil {
-		t.Errorf("drift %d (%v, %v) while two allocations are under way", drift, ok, err)
+	if drift, err := r.Drift(); drift.Known || err != nil {
+		t.Errorf("drift %d (%v, %v) while two allocations are under way", drift.Bytes, drift.Known, err)
 	}
 	release()
 	group.Wait()
-	if drift, ok, err := r.Drift(); ok || err != nil {
-		t.Errorf("drift %d (%v, %v) while one is under way", drift, ok, err)
+	if drift, err := r.Drift(); drift.Known || err != nil {
+		t.Errorf("drift %d (%v, %v) while one is under way", drift.Bytes, drift.Known, err)
 	}
 	ready.Release()
 	if err := drv.MemFreeAsync(ptr, 0); err != nil {

@@ -54,9 +54,9 @@ func newMeddled(t *testing.T) (*bench, *poolMeddler) {
 
 func (b *bench) wantDrift(when string, want int64) {
 	b.Helper()
-	drift, ok, err := b.Backend.Drift()
-	if drift != want || !ok || err != nil {
-		b.Errorf("%s: drift %d (%v, %v), want %d", when, drift, ok, err, want)
+	drift, err := b.Backend.Drift()
+	if drift.Bytes != want || !drift.Known || err != nil {
+		b.Errorf("%s: drift %d (%v, %v), want %d", when, drift.Bytes, drift.Known, err, want)
 	}
 }
 
@@ -156,9 +156,9 @@ func TestADeviceThatIsNeverQuietHasNoDriftToTell(t *testing.T) {
 	x := b.leases(1)[0]
 	meddle := func(*driver.PoolStats) { b.free(b.alloc(x, 64)) }
 	m.reading.Store(&meddle)
-	drift, ok, err := b.Async.Drift()
-	if drift != 0 || ok || err != nil {
-		t.Errorf("drift %d, %v, %v", drift, ok, err)
+	drift, err := b.Async.Drift()
+	if drift.Bytes != 0 || drift.Known || err != nil {
+		t.Errorf("drift %d, %v, %v", drift.Bytes, drift.Known, err)
 	}
 	m.reading.Store(nil)
 }
@@ -166,8 +166,8 @@ func TestADeviceThatIsNeverQuietHasNoDriftToTell(t *testing.T) {
 func TestAPoolThatCannotBeReadIsAnError(t *testing.T) {
 	b := newBench(t)
 	b.faults.FailMethod(drivertest.PoolStats, 1, driver.InvalidValue)
-	if _, ok, err := b.Async.Drift(); ok || !errors.Is(err, core.ErrDriver) {
-		t.Errorf("%v, %v", ok, err)
+	if drift, err := b.Async.Drift(); drift.Known || !errors.Is(err, core.ErrDriver) {
+		t.Errorf("%v, %v", drift.Known, err)
 	}
 }
 
@@ -186,11 +186,11 @@ func TestDriftHammer(t *testing.T) {
 	}
 	watcher.Go(func() {
 		for !done.Load() {
-			drift, ok, err := b.Async.Drift()
-			if drift != 0 || err != nil {
-				t.Errorf("drift %d, %v", drift, err)
+			drift, err := b.Async.Drift()
+			if drift.Bytes != 0 || err != nil {
+				t.Errorf("drift %d, %v", drift.Bytes, err)
 			}
-			if ok {
+			if drift.Known {
 				told.Add(1)
 			}
 		}

@@ -62,11 +62,11 @@ func ExampleAsyncResource_TrimPool() {
 	_, err = e.async.Deallocate(ctx, peak.ID)
 	check(err, e.async.Drain(ctx))
 
-	before, _, _, _, err := e.async.PoolStats()
+	before, err := e.async.PoolStats()
 	check(err, e.async.TrimPool(2<<20))
-	after, highest, _, _, err := e.async.PoolStats()
+	after, err := e.async.PoolStats()
 	check(err)
-	fmt.Println("held:", before>>20, "then:", after>>20, "at most:", highest>>20)
+	fmt.Println("held:", before.Reserved>>20, "then:", after.Reserved>>20, "at most:", after.ReservedHigh>>20)
 	// Output: held: 32 then: 2 at most: 32
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
-	"github.com/fencepost-gpu/fencepost/cuda/internal/row"
+	"github.com/fencepost-gpu/fencepost/cuda/internal/pages"
 )
 
 // growth is how many pages the pool grows by, if it may: so that the small blocks of a
@@ -43,11 +43,11 @@ func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
 // join makes all pages of a row the stream's. Without a hole the stream may wait for pages;
 // with one it does not, and the row says where pages are still missing. Pages that it got
 // stay with the stream if others of their row cannot be had: then another row is tried.
-func (m *lanes) join(s *stream, bytes uint64, hole bool) (row.Row, bool, error) {
+func (m *lanes) join(s *stream, bytes uint64, hole bool) (pages.Row, bool, error) {
 	from := slices.Clone(*m.all.Load())
 	bytes = (bytes + core.DefaultAlign - 1) / core.DefaultAlign * core.DefaultAlign
 	for {
-		r, found := row.Best(m.parts(s, from, hole), bytes, m.page)
+		r, found := pages.BestRow(m.parts(s, from, hole), bytes, m.page)
 		if !found {
 			return nil, false, nil
 		}
@@ -61,33 +61,33 @@ func (m *lanes) join(s *stream, bytes uint64, hole bool) (row.Row, bool, error) 
 
 // parts is what a row for s may be of: free memory of its own, free pages of the lanes
 // that are not nil, and holes, or pages that it would wait for.
-func (m *lanes) parts(s *stream, from []*lane, holes bool) (parts []row.Part) {
+func (m *lanes) parts(s *stream, from []*lane, holes bool) (parts []pages.Part) {
 	if holes {
 		for ptr, bytes := range m.store.Holes {
-			parts = append(parts, row.Part{Ptr: ptr, Bytes: bytes, Kind: row.Hole})
+			parts = append(parts, pages.Part{Ptr: ptr, Bytes: bytes, Kind: pages.Hole})
 		}
 	}
 	s.Lock()
 	defer s.Unlock()
 	for i, l := range from {
 		if l != nil && l != s.lane {
-			parts = l.appendPages(parts, row.Part{From: i}, s, !holes)
+			parts = l.appendPages(parts, pages.Part{From: i}, s, !holes)
 		}
 	}
 	return s.lane.insertOwn(parts)
 }
 
 // appendPages appends the free pages of a lane that s comes after, or would after a wait. s is locked.
-func (l *lane) appendPages(parts []row.Part, part row.Part, s *stream, wait bool) []row.Part {
+func (l *lane) appendPages(parts []pages.Part, part pages.Part, s *stream, wait bool) []pages.Part {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	covered := l.covered(s)
 	l.fit.Pages(func(ptr, bytes, mark uint64) bool {
-		part.Ptr, part.Bytes, part.Kind = ptr, bytes, row.Covered
+		part.Ptr, part.Bytes, part.Kind = ptr, bytes, pages.Covered
 		if !covered(mark) {
-			part.Kind = row.Waited
+			part.Kind = pages.Waited
 		}
-		if wait || part.Kind == row.Covered {
+		if wait || part.Kind == pages.Covered {
 			parts = append(parts, part)
 		}
 		return true
@@ -96,30 +96,30 @@ func (l *lane) appendPages(parts []row.Part, part row.Part, s *stream, wait bool
 }
 
 // insertOwn puts parts in order, and what is free in the lane beside one of them.
-func (l *lane) insertOwn(parts []row.Part) []row.Part {
+func (l *lane) insertOwn(parts []pages.Part) []pages.Part {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range parts {
 		if below, _ := l.fit.Beside(p.Ptr); below > 0 {
-			parts = append(parts, row.Part{Ptr: p.Ptr - below, Bytes: below})
+			parts = append(parts, pages.Part{Ptr: p.Ptr - below, Bytes: below})
 		}
 		if _, above := l.fit.Beside(p.End()); above > 0 {
-			parts = append(parts, row.Part{Ptr: p.End(), Bytes: above})
+			parts = append(parts, pages.Part{Ptr: p.End(), Bytes: above})
 		}
 	}
-	slices.SortFunc(parts, func(a, b row.Part) int { return cmp.Compare(a.Ptr, b.Ptr) })
+	slices.SortFunc(parts, func(a, b pages.Part) int { return cmp.Compare(a.Ptr, b.Ptr) })
 	return slices.Compact(parts) // what is free between two of them is beside both
 }
 
 // takeParts takes the pages of a row that other lanes have. It returns the first that does
 // not give its pages, or -1: they were taken meanwhile, or somebody captures.
-func (m *lanes) takeParts(s *stream, from []*lane, r row.Row) (refused int, err error) {
+func (m *lanes) takeParts(s *stream, from []*lane, r pages.Row) (refused int, err error) {
 	for _, p := range r {
 		given := true
 		switch p.Kind {
-		case row.Covered:
+		case pages.Covered:
 			given = m.takeOver(s, from[p.From], p)
-		case row.Waited:
+		case pages.Waited:
 			given, err = m.steal(s, from[p.From], p)
 		}
 		if !given || err != nil {
@@ -130,7 +130,7 @@ func (m *lanes) takeParts(s *stream, from []*lane, r row.Row) (refused int, err 
 }
 
 // takeOver takes pages that s comes after.
-func (m *lanes) takeOver(s *stream, l *lane, p row.Part) bool {
+func (m *lanes) takeOver(s *stream, l *lane, p pages.Part) bool {
 	s.Lock()
 	defer s.Unlock()
 	if s.IsGivenUp() || s.Uncaptured() != nil {
@@ -146,7 +146,7 @@ func (m *lanes) takeOver(s *stream, l *lane, p row.Part) bool {
 }
 
 // steal takes pages that s then waits for.
-func (m *lanes) steal(s *stream, l *lane, p row.Part) (bool, error) {
+func (m *lanes) steal(s *stream, l *lane, p pages.Part) (bool, error) {
 	r, ok := l.cutAt(p.Ptr, p.Bytes, nil)
 	if !ok {
 		return false, nil
@@ -211,7 +211,7 @@ func (m *lanes) moveOrGrow(s *stream, bytes uint64, start time.Time) error {
 	if !found {
 		return fmt.Errorf("%w: not enough addresses in a row are free", core.ErrOutOfMemory)
 	}
-	hole := slices.IndexFunc(r, func(p row.Part) bool { return p.Kind == row.Hole })
+	hole := slices.IndexFunc(r, func(p pages.Part) bool { return p.Kind == pages.Hole })
 	if hole < 0 {
 		return nil // the look has found that the device had come to what was missing
 	}

@@ -122,13 +122,13 @@ func (r *tracker) readMemory() (st core.Stats, err error) {
 	return st, err
 }
 
-// PoolStats reads the driver's pool, in bytes: what it holds of the device
+// PoolStats reads the pool, the driver's or our own, in bytes: what it holds of the device
 // and what is allocated from it, each with its highest value since the pool
 // was made. It makes a driver call; errors are [core.DriverError], and one that
 // matches [core.ErrClosed] after Close.
-func (r *tracker) PoolStats() (reserved, reservedHigh, used, usedHigh uint64, err error) {
+func (r *tracker) PoolStats() (driver.PoolStats, error) {
 	st, err := r.readMemory()
-	return st.Reserved, st.ReservedHigh, st.PoolUsed, st.PoolUsedHigh, err
+	return driver.PoolStats{Used: st.PoolUsed, UsedHigh: st.PoolUsedHigh, Reserved: st.Reserved, ReservedHigh: st.ReservedHigh}, err
 }
 
 // TrimPool reaps, and gives memory that nobody has allocated back to the

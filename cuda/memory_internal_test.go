@@ -170,11 +170,11 @@ func (x *ledgerResource) launch(stream int, block core.Block) core.Ticket {
 // expect compares the ledger with the books.
 func (x *ledgerResource) expect(taken, live, failures int) {
 	x.t.Helper()
-	drift, ok, err := x.Drift()
+	drift, err := x.Drift()
 	x.must(err)
 	st := x.Stats()
-	got := fmt.Sprintf("%d taken, %d live, %d failures, drift %d", len(x.taken), st.Live.Blocks, st.Failures, drift)
-	if want := fmt.Sprintf("%d taken, %d live, %d failures, drift 0", taken, live, failures); got != want || !ok {
+	got := fmt.Sprintf("%d taken, %d live, %d failures, drift %d", len(x.taken), st.Live.Blocks, st.Failures, drift.Bytes)
+	if want := fmt.Sprintf("%d taken, %d live, %d failures, drift 0", taken, live, failures); got != want || !drift.Known {
 		x.t.Errorf("%s; want %s", got, want)
 	}
 }
@@ -278,8 +278,8 @@ func TestTheTrackerGivesWhatItTook(t *testing.T) {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			x.refuse = 0
-			if drift, ok, err := x.Drift(); drift != 0 || !ok || err != nil {
-				t.Fatalf("seed %d: drift %d, %v, %v", seed, drift, ok, err)
+			if drift, err := x.Drift(); drift.Bytes != 0 || !drift.Known || err != nil {
+				t.Fatalf("seed %d: drift %d, %v, %v", seed, drift.Bytes, drift.Known, err)
 			}
 		}
 		for _, ticket := range open {

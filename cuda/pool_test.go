@@ -466,8 +466,8 @@ func TestPoolHammer(t *testing.T) {
 					return
 				default:
 				}
-				if drift, ok, err := b.Pool.Drift(); ok && drift != 0 || err != nil {
-					t.Errorf("drift %d (%v) while memory changes hands", drift, err)
+				if drift, err := b.Pool.Drift(); drift.Known && drift.Bytes != 0 || err != nil {
+					t.Errorf("drift %d (%v) while memory changes hands", drift.Bytes, err)
 				}
 				time.Sleep(time.Millisecond)
 			}

@@ -78,18 +78,18 @@ func TestResourcesHavePoolsOfTheirOwn(t *testing.T) {
 	must(t, err)
 	l := b.leases(1)[0]
 	mine := b.alloc(l, 100)
-	_, _, used, _, err := other.PoolStats()
+	pool, err := other.PoolStats()
 	must(t, err)
-	equal(t, "bytes used of the other pool", used, 0)
+	equal(t, "bytes used of the other pool", pool.Used, 0)
 	if _, err := other.Deallocate(ctx, mine.ID); err == nil {
 		t.Error("a block was freed through another resource")
 	}
 	b.free(mine)
 	b.drain()
 	must(t, b.Driver.StreamSynchronize(l.Handle()))
-	reserved, _, _, _, err := b.Async.PoolStats()
+	pool, err = b.Async.PoolStats()
 	must(t, err)
-	if reserved == 0 {
+	if pool.Reserved == 0 {
 		t.Error("the pool gave its memory back at a synchronisation")
 	}
 	must(t, other.Close(ctx))

@@ -310,9 +310,9 @@ func sweepPools(x *sweep) error {
 	if err := x.async.TrimPool(0); err != nil {
 		return err
 	}
-	_, _, used, _, err := x.async.PoolStats()
-	if err == nil && used != 0 {
-		x.Errorf("%d bytes of the pool are in use", used)
+	pool, err := x.async.PoolStats()
+	if err == nil && pool.Used != 0 {
+		x.Errorf("%d bytes of the pool are in use", pool.Used)
 	}
 	return err
 }

@@ -53,10 +53,10 @@ bug was not seen; 70 stopped by --guard-policy=stop.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.device, "device", fencepost.Auto, "auto, cuda or sim")
+	flags.StringVar(&f.device, "device", string(fencepost.Auto), "auto, cuda or sim")
 	flags.DurationVar(&f.duration, "for", 20*time.Second, "how long to run")
 	flags.StringVar(&f.guard, "guard", "sample:65536", "debug guard: off, ledger, sample[:BYTES] or hunt[:bisect+delay+unmap]")
-	flags.StringVar(&f.policy, "guard-policy", fencepost.PolicyReport, "what follows a finding: report, refuse or stop")
+	flags.StringVar(&f.policy, "guard-policy", string(fencepost.PolicyReport), "what follows a finding: report, refuse or stop")
 	flags.StringVar(&f.incidents, "incidents", "", "write each finding into this folder as a JSON file, and dump the history there")
 	flags.StringVar(&f.budget, "budget", "", "byte limit, such as 8GiB (default: the device's free memory)")
 	flags.StringVar(&f.inject, "inject", "", "plant a bug of this kind")
@@ -68,7 +68,7 @@ bug was not seen; 70 stopped by --guard-policy=stop.`,
 }
 
 func (f demoFlags) config() (fencepost.Config, error) {
-	cfg := fencepost.Config{Device: f.device, Guard: f.guard, GuardPolicy: f.policy, Incidents: f.incidents, Streams: demo.Streams}
+	cfg := fencepost.Config{Device: fencepost.DeviceKind(f.device), Guard: fencepost.GuardMode(f.guard), GuardPolicy: fencepost.GuardPolicy(f.policy), Incidents: f.incidents, Streams: demo.Streams}
 	if f.duration <= 0 {
 		return cfg, fmt.Errorf("--for %v: say more than 0", f.duration)
 	}

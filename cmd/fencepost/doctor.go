@@ -38,9 +38,9 @@ one is there and is broken; 2 a bad flag or variable.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.device, "device", fencepost.Auto, "auto, cuda or sim")
+	flags.StringVar(&f.device, "device", string(fencepost.Auto), "auto, cuda or sim")
 	flags.IntVar(&f.ordinal, "ordinal", 0, "the device's number")
-	flags.StringVar(&f.resource, "resource", fencepost.Async, "async, pool or direct")
+	flags.StringVar(&f.resource, "resource", string(fencepost.Async), "async, pool or direct")
 	flags.BoolVar(&f.json, "json", false, "print one JSON object instead of text")
 	return cmd
 }
@@ -48,7 +48,7 @@ one is there and is broken; 2 a bad flag or variable.`,
 func runDoctor(ctx context.Context, c *console, f doctorFlags) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
-	cfg := fencepost.Config{Device: f.device, Ordinal: f.ordinal, Resource: f.resource}
+	cfg := fencepost.Config{Device: fencepost.DeviceKind(f.device), Ordinal: f.ordinal, Resource: fencepost.Backend(f.resource)}
 	if err := cfg.Check(); err != nil {
 		return exitBadInput, err
 	}

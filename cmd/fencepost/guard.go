@@ -69,7 +69,7 @@ func runGuard(ctx context.Context, c *console, f guardFlags, args []string, reta
 	}
 	var change fencepost.GuardChange
 	if len(args) == 1 && args[0] != "status" {
-		change.Mode = &args[0]
+		change.Mode = (*fencepost.GuardMode)(&args[0])
 	}
 	if retag {
 		change.HuntTags = tagsOf(f.huntTags)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/internal/environ"
 	"github.com/fencepost-gpu/fencepost/internal/version"
 )
 
@@ -51,7 +51,7 @@ func runUntil(ctx context.Context, args []string) int {
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
 			switch cmd.Name() {
 			case "history", "guard", "incident": // the others open a runtime, which says it, or list it
-				for _, u := range fencepost.UnknownVariables(os.Environ()) {
+				for _, u := range environ.Unknown(os.Environ()) {
 					c.complain(errors.New(u.String()))
 				}
 			}

@@ -47,8 +47,8 @@ the driver's; 2 a file or flag is bad.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.device, "device", fencepost.Auto, "auto, cuda or sim")
-	flags.StringVar(&f.resource, "resource", fencepost.Async, "async, pool or direct")
+	flags.StringVar(&f.device, "device", string(fencepost.Auto), "auto, cuda or sim")
+	flags.StringVar(&f.resource, "resource", string(fencepost.Async), "async, pool or direct")
 	flags.StringVar(&f.budget, "budget", "", "byte limit, such as 2GiB (default: the device's free memory)")
 	flags.StringVar(&f.guard, "guard", "sample", "debug guard: off, ledger, sample[:BYTES] or hunt[:bisect+delay+unmap]")
 	flags.Float64Var(&f.speed, "speed", 0, "how much faster than recorded, 0.001 to 1000000; 1 keeps the times, 0 does not wait")
@@ -58,7 +58,7 @@ the driver's; 2 a file or flag is bad.`,
 }
 
 func (f replayFlags) config() (fencepost.Config, error) {
-	cfg := fencepost.Config{Device: f.device, Resource: f.resource, Guard: f.guard, Streams: 256}
+	cfg := fencepost.Config{Device: fencepost.DeviceKind(f.device), Resource: fencepost.Backend(f.resource), Guard: fencepost.GuardMode(f.guard), Streams: 256}
 	if err := replay.CheckSpeed(f.speed); err != nil {
 		return cfg, fmt.Errorf("--speed: %w", err)
 	}

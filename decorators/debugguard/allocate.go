@@ -12,7 +12,7 @@ import (
 // Allocate returns a live block. A guarded one costs red zones and one launch
 // more. If memory is refused, quarantine is given up before the caller is refused;
 // if all that is missing is frees of the guard's that the device has yet to
-// complete, Allocate waits for them, see [Config.Patience]. Errors are the
+// complete, Allocate waits for them, see [Advanced.Patience]. Errors are the
 // upstream's.
 func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
 	if r.path.Allocate(ctx, &req, &b) {

@@ -65,7 +65,7 @@ func layers(tb testing.TB) []struct {
 	r    core.Resource
 } {
 	guarded := func(m debugguard.Mode) core.Resource {
-		r, err := debugguard.New(&null{}, debugguard.Config{Mode: m, Tombstones: 1024, StackBytes: 1 << 50})
+		r, err := debugguard.New(&null{}, debugguard.Config{Mode: m, Advanced: debugguard.Advanced{Tombstones: 1024, StackBytes: 1 << 50}})
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -40,28 +40,6 @@ type Config struct {
 	// Findings takes what the guard finds. Nil discards it; it is counted
 	// all the same.
 	Findings core.FindingSink
-	// Events takes refusals, one event for each: those that the guard cured, as
-	// relieved, and those of a budget below that it passed on. That budget asks for
-	// no sink then. Nil discards them.
-	Events core.EventSink
-	// Span, if not nil, is the span in force in a context, whether or not it is
-	// sampled. It is asked where stacks are kept, which is dearer, and of recorded
-	// uses that may become suspects; launches bring theirs ([core.UseRequest.Span]).
-	// It must not block. Nil means that findings say nothing of the requests
-	// that blocks were allocated and freed in.
-	Span func(context.Context) core.SpanContext
-	// OnStack, if not nil, is told of each block whose stack of the allocation
-	// is kept, when it is allocated: the bytes that the layers below were asked
-	// for, red zones included. It must not block, call the guard, or change the
-	// stack.
-	OnStack func(bytes uint64, tag core.Tag, stack core.Stack)
-	// RedZone is the bytes watched on each side of a guarded block, at
-	// least. The left side is rounded up to keep the block's alignment, the
-	// right side takes the rounding slack. Where that is 16 bytes or more, the
-	// right side of a sampled block of a tag that is not hunted makes do with
-	// it, unless RedZone is larger than the alignment. Zero means
-	// DefaultRedZone.
-	RedZone uint64
 	// QuarantineBytes is the device memory that quarantine may hold. Over
 	// it, the oldest blocks leave until an eighth is free, so that they are
 	// compared in batches. A block that alone is larger is not quarantined.
@@ -69,21 +47,49 @@ type Config struct {
 	// most DefaultQuarantineBytes, and at most a sixteenth of the most that callers
 	// have had at a time, or MinQuarantineBytes if that is more.
 	QuarantineBytes uint64
-	// Memory is how many bytes there are to be had, a device's or a budget's, whichever
-	// is less. It sizes a quarantine that nobody has sized. Zero means that it is plenty.
-	Memory uint64
 	// QuarantineAge is how long a block stays at most, looked at in the background
 	// and in ReapPending. Zero means DefaultQuarantineAge, a negative value no limit.
 	QuarantineAge time.Duration
+	// SampleBytes is the mean number of bytes between guarded blocks in mode
+	// Sample. Zero means DefaultSampleBytes.
+	SampleBytes uint64
+	// HuntTags are the tags hunted at the start; see [Resource.HuntTags].
+	HuntTags []core.Tag
+	// Advanced is what few programs set; its zero value is right for most.
+	Advanced
+}
+
+// Advanced is the part of [Config] for those who tune the guard or build a stack by hand.
+type Advanced struct {
+	// Refuse makes the guard refuse a misuse that a call can refuse, where it
+	// only reports it otherwise: a read of what nobody wrote, a pointer into a
+	// block that the launch does not declare, a use that bypassed the fences,
+	// a write to a sealed block. Work on freed blocks is refused in any case.
+	Refuse bool
+	// Hunt is what mode Hunt does beyond guarding every block. Bisect, Delay
+	// and Unmap are what it begins with; see [Resource.Apply].
+	Hunt HuntConfig
+	// RedZone is the bytes watched on each side of a guarded block, at
+	// least. The left side is rounded up to keep the block's alignment, the
+	// right side takes the rounding slack. Where that is 16 bytes or more, the
+	// right side of a sampled block of a tag that is not hunted makes do with
+	// it, unless RedZone is larger than the alignment. Zero means
+	// DefaultRedZone.
+	RedZone uint64
+	// Patience is how long a request that would be refused waits for the device to
+	// complete a free that the guard kept back, if such frees would make room: so
+	// long for each of them, ten times as long in all, and no longer than its
+	// context. Zero means DefaultPatience, a negative value that nobody waits.
+	Patience time.Duration
 	// UpkeepInterval is how often ages and verdicts are looked at in the
 	// background, while anything is in quarantine or a verdict is awaited, ten
 	// times as often for the verdicts. Zero means a twentieth of QuarantineAge,
 	// at least 10 ms and at most a second. A negative value means that nothing is
 	// done in the background: what was found is told by ReapPending and Drain.
 	UpkeepInterval time.Duration
-	// SampleBytes is the mean number of bytes between guarded blocks in mode
-	// Sample. Zero means DefaultSampleBytes.
-	SampleBytes uint64
+	// Memory is how many bytes there are to be had, a device's or a budget's, whichever
+	// is less. It sizes a quarantine that nobody has sized. Zero means that it is plenty.
+	Memory uint64
 	// SampleRate bounds the blocks that mode Sample guards in a second. What it
 	// leaves out is counted in GuardStats.Skipped. A program that allocates
 	// SampleBytes faster than that has a smaller share of its blocks guarded, and
@@ -101,27 +107,27 @@ type Config struct {
 	// its first, middle and last words, except in mode Hunt or for a hunted
 	// tag. Zero means DefaultPoisonCap.
 	PoisonCap uint64
-	// Refuse makes the guard refuse a misuse that a call can refuse, where it
-	// only reports it otherwise: a read of what nobody wrote, a pointer into a
-	// block that the launch does not declare, a use that bypassed the fences,
-	// a write to a sealed block. Work on freed blocks is refused in any case.
-	Refuse bool
-	// Patience is how long a request that would be refused waits for the device to
-	// complete a free that the guard kept back, if such frees would make room: so
-	// long for each of them, ten times as long in all, and no longer than its
-	// context. Zero means DefaultPatience, a negative value that nobody waits.
-	Patience time.Duration
-	// HuntTags are the tags hunted at the start; see [Resource.HuntTags].
-	HuntTags []core.Tag
-	// Hunt is what mode Hunt does beyond guarding every block. Bisect, Delay
-	// and Unmap are what it begins with; see [Resource.Apply].
-	Hunt HuntConfig
 	// Tombstones is how many freed blocks the ledger remembers, and Launches
 	// how many recent launches are kept as suspects. Suspects is how many of
 	// them a finding names at most. Zero means the default of each.
 	Tombstones, Launches, Suspects int
 	// Now is the clock of quarantine ages and findings. Nil means time.Now.
 	Now func() time.Time
+	// Events takes refusals, one event for each: those that the guard cured, as
+	// relieved, and those of a budget below that it passed on. That budget asks for
+	// no sink then. Nil discards them.
+	Events core.EventSink
+	// Span, if not nil, is the span in force in a context, whether or not it is
+	// sampled. It is asked where stacks are kept, which is dearer, and of recorded
+	// uses that may become suspects; launches bring theirs ([core.UseRequest.Span]).
+	// It must not block. Nil means that findings say nothing of the requests
+	// that blocks were allocated and freed in.
+	Span func(context.Context) core.SpanContext
+	// OnStack, if not nil, is told of each block whose stack of the allocation
+	// is kept, when it is allocated: the bytes that the layers below were asked
+	// for, red zones included. It must not block, call the guard, or change the
+	// stack.
+	OnStack func(bytes uint64, tag core.Tag, stack core.Stack)
 }
 
 // HuntConfig is how mode Hunt looks for what guarding alone does not show.

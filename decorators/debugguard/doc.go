@@ -34,7 +34,7 @@
 //     use before the allocation is ready). What the runtime was not told, such
 //     as a wait on the whole device behind its back, it does not know.
 //
-// [Config.Refuse] makes it refuse what it otherwise only reports. A block that
+// [Advanced.Refuse] makes it refuse what it otherwise only reports. A block that
 // was allocated while the guard was off, or around it, has no record and is never
 // accused.
 //

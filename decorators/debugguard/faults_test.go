@@ -260,9 +260,15 @@ func TestConfigIsChecked(t *testing.T) {
 	for name, try := range map[string]func() error{
 		"nil upstream": func() error { _, err := debugguard.New(nil, debugguard.Config{}); return err },
 		"mode":         func() error { _, err := debugguard.New(b.fake, debugguard.Config{Mode: 9}); return err },
-		"red zone":     func() error { _, err := debugguard.New(b.fake, debugguard.Config{RedZone: 1 << 40}); return err },
-		"suspects":     func() error { _, err := debugguard.New(b.fake, debugguard.Config{Suspects: -1}); return err },
-		"set mode":     func() error { return b.guard.SetMode(ctx, 17) },
+		"red zone": func() error {
+			_, err := debugguard.New(b.fake, debugguard.Config{Advanced: debugguard.Advanced{RedZone: 1 << 40}})
+			return err
+		},
+		"suspects": func() error {
+			_, err := debugguard.New(b.fake, debugguard.Config{Advanced: debugguard.Advanced{Suspects: -1}})
+			return err
+		},
+		"set mode": func() error { return b.guard.SetMode(ctx, 17) },
 	} {
 		if err := try(); !errors.Is(err, core.ErrInvalidRequest) {
 			t.Errorf("%s: %v", name, err)

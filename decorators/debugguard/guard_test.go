@@ -259,7 +259,7 @@ func TestALaunchThatEndsWhenTheGuardIsOffIsForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(fake, Config{Mode: Hunt, Hunt: HuntConfig{Bisect: true}})
+	r, err := New(fake, Config{Mode: Hunt, Advanced: Advanced{Hunt: HuntConfig{Bisect: true}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // pointer outside a guarded block is a [core.StreamMisuseError]. A read of a
 // block that nothing has written, and a pointer into a block that the launch
 // does not declare, are found, and refused with a [core.StreamMisuseError] if
-// [Config.Refuse] says so. An upstream that tracks no uses refuses them
+// [Advanced.Refuse] says so. An upstream that tracks no uses refuses them
 // itself.
 func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
 	if r.gate.Load() == 0 || !r.tracked {
@@ -141,7 +141,7 @@ func (r *Resource) abortUnentered(ctx context.Context, t core.Ticket) error {
 // RecordUse notes the use and passes it on. Work whose waits were not queued,
 // while a conflicting use is not known to be ordered before it, is found as a
 // missing fence, or as a use before the allocation is ready if that is all it
-// overtakes. With [Config.Refuse] that is a [core.StreamMisuseError] too: the
+// overtakes. With [Advanced.Refuse] that is a [core.StreamMisuseError] too: the
 // use is recorded all the same, because its work was enqueued already and the
 // free must wait for it. A use before the allocation is ready is found as not
 // proven, and never refused, if one of the two streams is adopted: who has the

@@ -130,7 +130,7 @@ func Alerts() []Alert {
 }
 
 // corrupting are the kinds after which bytes may be wrong, those of
-// fencepost.StopKinds.
+// findings.StopKinds.
 const corrupting = "uaf-write|uaf-read|oob-write|underflow|sealed-write|stray-write|missing-fence|reuse-race|use-before-alloc-ready|undeclared-access"
 
 // findings are those of processes that run, or ended in the last six hours. A

@@ -12,7 +12,7 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/grafana/grafana-foundation-sdk/go/units"
 
-	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/internal/findings"
 	"github.com/fencepost-gpu/fencepost/dev/boards"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -110,7 +110,7 @@ func TestEveryMetricIsShownOrLeftOutForAReason(t *testing.T) {
 
 func TestWhatAlertsCallCorruptIsWhatThePolicyStopsFor(t *testing.T) {
 	var kinds []string
-	for _, k := range fencepost.StopKinds() {
+	for _, k := range findings.StopKinds() {
 		kinds = append(kinds, string(k))
 	}
 	if rules := read(t, "dashboards/rules/fencepost.yaml"); !strings.Contains(rules, `kind=~"`+strings.Join(kinds, "|")+`"`) {

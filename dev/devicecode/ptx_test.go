@@ -35,13 +35,14 @@ var images = map[string]struct {
 		driver.GuardDelayKernel:    "64",
 	}},
 	"examples/hello/add": {exampleImage("hello/add.ptx"), kernels{"add_each": "64 32 32"}},
-	"examples/service/internal/kernels/kernels": {exampleImage("service/internal/kernels/kernels.ptx"), kernels{
+	"examples/service/kernels/kernels": {workload.Image(), kernels{
 		"fencepost_radix_histogram": "64 64 32 32",
 		"fencepost_radix_scan":      "64 32",
 		"fencepost_radix_scatter":   "64 64 64 64 64 32 32",
 		"fencepost_join_clear":      "64 32",
 		"fencepost_join_build":      "64 64 64 32 32",
 		"fencepost_join_probe":      "64 64 64 32 32",
+		"fencepost_filter":          "64 64 64 64 32 32",
 	}},
 	"internal/testkit/testkernels/testkernels": {testkernels.Image(), kernels{
 		testkernels.Delay:       "64",
@@ -52,15 +53,6 @@ var images = map[string]struct {
 		testkernels.ReadAll:     "64 64 64",
 		testkernels.Illegal:     "64",
 		testkernels.OutOfBounds: "64 64 64",
-	}},
-	"internal/workload/workload": {workload.Image(), kernels{
-		"fencepost_radix_histogram": "64 64 32 32",
-		"fencepost_radix_scan":      "64 32",
-		"fencepost_radix_scatter":   "64 64 64 64 64 32 32",
-		workload.ClearKernel:        "64 32",
-		"fencepost_join_build":      "64 64 64 32 32",
-		"fencepost_join_probe":      "64 64 64 32 32",
-		"fencepost_filter":          "64 64 64 64 32 32",
 	}},
 }
 

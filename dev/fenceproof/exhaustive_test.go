@@ -94,7 +94,7 @@ func TestGivenUpStreamsKeepTheirOrder(t *testing.T) {
 		got.programs++
 		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
 			got.schedules++
-			if _, err := proof.CheckOnce(b.Streams, p, s); err != nil {
+			if _, err := proof.CheckOnce(proof.Config{Streams: b.Streams}, p, s); err != nil {
 				t.Error(err)
 			}
 			return !t.Failed()
@@ -113,7 +113,7 @@ func TestDeviceOrderNeedsNoHost(t *testing.T) {
 	if raceDetector {
 		b.Ops = 3
 	}
-	r, err := proof.NewDeviceOrderRunner(b.Streams)
+	r, err := proof.NewRunner(proof.Config{Streams: b.Streams, DeviceOrder: true})
 	if err != nil {
 		t.Fatal(err)
 	}

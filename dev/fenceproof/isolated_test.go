@@ -16,7 +16,7 @@ func TestIsolatedBlocksAreUnmappedBehindEveryUse(t *testing.T) {
 	if raceDetector || testing.Short() {
 		b.Ops = 4
 	}
-	r, err := proof.NewIsolatedRunner(b.Streams)
+	r, err := proof.NewRunner(proof.Config{Streams: b.Streams, Over: proof.Isolated})
 	if err != nil {
 		t.Fatal(err)
 	}

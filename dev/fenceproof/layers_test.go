@@ -108,7 +108,7 @@ const skipped = 8
 
 func openLayers(t *testing.T, layers ...core.Layer) *proof.Runner {
 	t.Helper()
-	r, err := proof.NewRunner(3, layers...)
+	r, err := proof.NewRunner(proof.Config{Streams: 3, Layers: layers})
 	if err != nil {
 		t.Fatal(err)
 	}

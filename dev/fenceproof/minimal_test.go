@@ -24,7 +24,7 @@ func TestNoWaitCanBeTakenAway(t *testing.T) {
 	if testing.Short() {
 		b.Ops, fewest = 3, 100
 	}
-	r, err := proof.NewRunner(b.Streams)
+	r, err := proof.NewRunner(proof.Config{Streams: b.Streams})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,17 +62,17 @@ func poolRuns() []poolRun {
 // Allocations and frees go by the quick path once, as far as that serves them, and once by the ordinary way.
 func TestPoolKeepsTheOrder(t *testing.T) {
 	for _, run := range poolRuns() {
-		for _, way := range proof.Ways {
+		for _, over := range proof.OwnPools {
 			start := time.Now()
-			total, moves, quickly, err := exhaustPool(run.Bound, way)
+			total, moves, quickly, err := exhaustPool(run.Bound, over)
 			if err != nil {
-				t.Fatalf("bound %v, %v:\n%v", run.Bound, way, err)
+				t.Fatalf("bound %v, %v:\n%v", run.Bound, over, err)
 			}
 			amount{total.Programs, total.Schedules}.require(t, run.Bound, run.amount)
 			requireMoves(t, moves, run.floor)
-			t.Logf("bound %v, %v: %d waits, %d orders and waits excused, in %v", run.Bound, way, total.Waits, total.Excused, time.Since(start).Round(time.Millisecond))
+			t.Logf("bound %v, %v: %d waits, %d orders and waits excused, in %v", run.Bound, over, total.Waits, total.Excused, time.Since(start).Round(time.Millisecond))
 			fmt.Printf("pool: %v bound=%v %v\n", total, run.Bound, moves)
-			if way == proof.Quick {
+			if over == proof.OwnPoolQuickly {
 				requireQuickly(t, quickly, run.quickly)
 				fmt.Printf("quick path: bound=%v %v\n", run.Bound, quickly)
 			}
@@ -97,7 +97,7 @@ func TestGivenUpStreamsKeepTheirOrderOverThePool(t *testing.T) {
 		got.programs++
 		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
 			got.schedules++
-			of, err := proof.CheckPool(b.Streams, p, s, proof.Quick) // which adopted streams decline
+			of, err := proof.CheckOnce(proof.Config{Streams: b.Streams, Over: proof.OwnPoolQuickly}, p, s) // which adopted streams decline
 			if err != nil {
 				t.Error(err)
 			}
@@ -111,11 +111,11 @@ func TestGivenUpStreamsKeepTheirOrderOverThePool(t *testing.T) {
 	requireMoves(t, moves, floor)
 }
 
-func exhaustPool(b proof.Bound, way proof.Way) (total proof.Total, moves proof.Moves, quickly proof.Quickly, err error) {
+func exhaustPool(b proof.Bound, over proof.Memory) (total proof.Total, moves proof.Moves, quickly proof.Quickly, err error) {
 	var mu sync.Mutex
 	var runners []*proof.Runner
 	total, err = proof.ExhaustWith(b, runtime.GOMAXPROCS(0), func() (proof.Checker, error) {
-		r, err := proof.NewPoolRunner(b.Streams, way)
+		r, err := proof.NewRunner(proof.Config{Streams: b.Streams, Over: over})
 		mu.Lock()
 		defer mu.Unlock()
 		runners = append(runners, r)
@@ -161,10 +161,10 @@ func TestRandomProgramsKeepTheOrderOverThePool(t *testing.T) {
 		programs /= 5
 	}
 	b := program.Bounds{Streams: 3, Blocks: 12, Ops: 20, Kinds: append([]program.Kind{program.Reap}, everyKind...), Sizes: poolSizes}
-	runners := make([]*proof.Runner, len(proof.Ways))
-	for i, way := range proof.Ways {
+	runners := make([]*proof.Runner, len(proof.OwnPools))
+	for i, over := range proof.OwnPools {
 		var err error
-		if runners[i], err = proof.NewPoolRunner(b.Streams, way); err != nil {
+		if runners[i], err = proof.NewRunner(proof.Config{Streams: b.Streams, Over: over}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -189,7 +189,7 @@ func TestRandomProgramsKeepTheOrderOverThePool(t *testing.T) {
 	}
 	each := uint64(programs) / 100
 	requireMoves(t, moves, proof.Moves{Reuses: 20 * each, Splits: 10 * each, Merges: 3 * each, Joins: 2 * each, Takeovers: 7 * each, Steals: 8 * each, Remaps: each / 4, Growths: 90 * each, Refusals: 20 * each})
-	quickly := runners[proof.Quick].Quickly()
+	quickly := runners[0].Quickly()
 	requireQuickly(t, quickly, proof.Quickly{Allocations: 10 * each, Frees: 50 * each, DeclinedAllocations: 100 * each, DeclinedFrees: 70 * each})
 	t.Logf("%v, %d waits, %d orders and waits excused, %v, quickly %v", total, total.Waits, total.Excused, moves, quickly)
 }

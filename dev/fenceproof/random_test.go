@@ -15,7 +15,7 @@ var large = program.Bounds{Streams: 6, Blocks: 24, Ops: 60, Kinds: append([]prog
 
 func openRunner(t testing.TB, streams int) *proof.Runner {
 	t.Helper()
-	r, err := proof.NewRunner(streams)
+	r, err := proof.NewRunner(proof.Config{Streams: streams})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestRandomProgramsKeepTheirOrder(t *testing.T) {
 		bound.Ops = 1 + draw(large.Ops)
 		p := program.Draw(bound, draw)
 		s := proof.DrawSchedule(p, 1+draw(4), draw)
-		r, err := proof.NewRunner(bound.Streams) // what failed before must not matter
+		r, err := proof.NewRunner(proof.Config{Streams: bound.Streams}) // what failed before must not matter
 		if err != nil {
 			rt.Fatal(err)
 		}

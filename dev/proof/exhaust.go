@@ -50,15 +50,7 @@ func (t *Total) Count(v oracle.Verdict) {
 }
 
 // Add adds another total.
-func (t *Total) Add(o Total) {
-	t.Programs += o.Programs
-	t.Schedules += o.Schedules
-	t.Waits += o.Waits
-	t.Missed += o.Missed
-	t.Redundant += o.Redundant
-	t.Extra += o.Extra
-	t.Excused += o.Excused
-}
+func (t *Total) Add(o Total) { addCounters(t, o) }
 
 // String is such as "programs=93 schedules=191 missed=0 redundant=0 extra=0".
 func (t Total) String() string {
@@ -100,35 +92,21 @@ func (r *Runner) Check(p program.Program, s Schedule) (oracle.Verdict, error) {
 }
 
 // CheckOnce runs one program under one schedule on a runner of its own, and
-// closes that: events that are left are a failure too.
-func CheckOnce(streams int, p program.Program, s Schedule) (oracle.Verdict, error) {
-	r, err := NewRunner(streams)
+// closes that: events that are left are a failure too. It says what the runtime's own pool did.
+func CheckOnce(cfg Config, p program.Program, s Schedule) (Moves, error) {
+	r, err := NewRunner(cfg)
 	if err != nil {
-		return oracle.Verdict{}, err
+		return Moves{}, err
 	}
-	return r.checkAndClose(p, s)
-}
-
-// CheckIsolated is CheckOnce on a runner of isolated blocks.
-func CheckIsolated(streams int, p program.Program, s Schedule) error {
-	r, err := NewIsolatedRunner(streams)
-	if err != nil {
-		return err
-	}
-	_, err = r.checkAndClose(p, s)
-	return err
-}
-
-func (r *Runner) checkAndClose(p program.Program, s Schedule) (oracle.Verdict, error) {
 	v, err := r.Check(p, s)
 	if err != nil {
-		return v, err
+		return r.Moves(), err
 	}
 	history := r.History().String()
 	if err := r.Close(); err != nil {
-		return v, &Failure{Program: p, Schedule: s, Verdict: v, Cause: err, History: history}
+		return r.Moves(), &Failure{Program: p, Schedule: s, Verdict: v, Cause: err, History: history}
 	}
-	return v, nil
+	return r.Moves(), nil
 }
 
 // CheckAll runs a program under every schedule, and stops at the first
@@ -159,7 +137,7 @@ const batch = 512
 // Exhaust runs every program of the bound under every schedule, on so many
 // threads, and stops at the first failure.
 func Exhaust(b Bound, workers int) (Total, error) {
-	return ExhaustWith(b, workers, func() (Checker, error) { return NewRunner(b.Streams) })
+	return ExhaustWith(b, workers, func() (Checker, error) { return NewRunner(Config{Streams: b.Streams}) })
 }
 
 // ExhaustWith is Exhaust with checkers of the caller's, one for each thread.

@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/dev/proof/device"
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
@@ -32,23 +31,10 @@ type Moves struct {
 }
 
 // Add adds other runs.
-func (m *Moves) Add(o Moves) {
-	m.Reuses += o.Reuses
-	m.Splits += o.Splits
-	m.Merges += o.Merges
-	m.Takeovers += o.Takeovers
-	m.Steals += o.Steals
-	m.Joins += o.Joins
-	m.Remaps += o.Remaps
-	m.Growths += o.Growths
-	m.Refusals += o.Refusals
-}
+func (m *Moves) Add(o Moves) { addCounters(m, o) }
 
 // Reach reports whether there are as many runs of each kind as in floor.
-func (m Moves) Reach(floor Moves) bool {
-	return m.Reuses >= floor.Reuses && m.Splits >= floor.Splits && m.Merges >= floor.Merges && m.Joins >= floor.Joins && m.Takeovers >= floor.Takeovers &&
-		m.Steals >= floor.Steals && m.Remaps >= floor.Remaps && m.Growths >= floor.Growths && m.Refusals >= floor.Refusals
-}
+func (m Moves) Reach(floor Moves) bool { return reachCounters(m, floor) }
 
 // String is such as "reuses=93 splits=20 merges=3 joins=1 takeovers=2 steals=31 remaps=4 growths=191 refusals=50".
 func (m Moves) String() string {
@@ -59,7 +45,7 @@ func (m Moves) String() string {
 // hosted is a pool of the runtime's own: the device sees neither its allocations nor its
 // frees, so the runner puts them into the history.
 type hosted struct {
-	resource *cuda.PoolResource
+	resource Backend
 	device   *device.Device
 	// home is the stream of a block's allocation.
 	home [program.MaxBlocks]uint8
@@ -79,68 +65,18 @@ type hosted struct {
 	before core.OwnPoolStats
 	run    Moves
 	moves  Moves
-	// entry is the layer that enters the quick path, nil for none.
-	entry *Entry
 }
 
-// Way is how a pool runner's allocations and frees go.
-type Way uint8
-
-const (
-	// Quick is by the quick path, as the outermost layer goes, and by the ordinary way what that declines.
-	Quick Way = iota
-	// Ordinary is by the ordinary way alone.
-	Ordinary
-)
-
-// Ways are both.
-var Ways = [...]Way{Quick, Ordinary}
-
-// String is "quick" or "ordinary".
-func (w Way) String() string { return [...]string{"quick", "ordinary"}[w] }
-
-// NewPoolRunner returns a runner over [cuda.PoolResource], for programs whose allocations have
-// sizes. An allocation may be refused for want of memory: then only what has begun
-// is ended.
-func NewPoolRunner(streams int, way Way) (*Runner, error) {
-	h := &hosted{open: map[uint8]program.Op{}, ended: map[uint8]bool{}}
-	r, err := newRunner(streams, false, nil, func(r *Runner) (backend, error) {
-		r.device.Hosted = true
-		h.device = r.device
-		var err error
-		h.resource, err = cuda.NewPoolResource(r.device, r.streams, cuda.PoolConfig{Limit: PoolPages * device.PageBytes, ReapInterval: -1})
-		return h.resource, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	r.pool = h
-	if way == Quick {
-		h.entry = Enter(h.resource)
-		r.resource = h.entry
-	}
-	return r, nil
+func newHosted(d *device.Device, backend Backend) *hosted {
+	return &hosted{resource: backend, device: d, open: map[uint8]program.Op{}, ended: map[uint8]bool{}}
 }
 
-// CheckPool is CheckOnce on a pool runner, and says what the pool did.
-func CheckPool(streams int, p program.Program, s Schedule, way Way) (Moves, error) {
-	r, err := NewPoolRunner(streams, way)
-	if err != nil {
-		return Moves{}, err
+// Moves is what the runtime's own pool did in all runs.
+func (r *Runner) Moves() Moves {
+	if r.pool == nil {
+		return Moves{}
 	}
-	_, err = r.checkAndClose(p, s)
-	return r.Moves(), err
-}
-
-// Moves is what the pool did in all runs.
-func (r *Runner) Moves() Moves { return r.pool.moves }
-
-// Quickly is how many allocations and frees of all runs went by the quick path.
-func (r *Runner) Quickly() Quickly {
-	if r.pool.entry == nil {
-		return Quickly{}
-	}
-	return r.pool.entry.Quickly()
+	return r.pool.moves
 }
 
 func (h *hosted) begin() {

@@ -16,12 +16,7 @@ type Quickly struct {
 }
 
 // Add adds those of another.
-func (q *Quickly) Add(o Quickly) {
-	q.Allocations += o.Allocations
-	q.Frees += o.Frees
-	q.DeclinedAllocations += o.DeclinedAllocations
-	q.DeclinedFrees += o.DeclinedFrees
-}
+func (q *Quickly) Add(o Quickly) { addCounters(q, o) }
 
 // Since is what came after an earlier count.
 func (q Quickly) Since(o Quickly) Quickly {
@@ -29,10 +24,7 @@ func (q Quickly) Since(o Quickly) Quickly {
 }
 
 // Reach reports whether there are as many of each kind as in floor.
-func (q Quickly) Reach(floor Quickly) bool {
-	return q.Allocations >= floor.Allocations && q.Frees >= floor.Frees &&
-		q.DeclinedAllocations >= floor.DeclinedAllocations && q.DeclinedFrees >= floor.DeclinedFrees
-}
+func (q Quickly) Reach(floor Quickly) bool { return reachCounters(q, floor) }
 
 // String is such as "allocations=93 frees=20 declined=191+50".
 func (q Quickly) String() string {
@@ -74,6 +66,3 @@ func (e *Entry) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, 
 	e.quickly.DeclinedFrees++
 	return e.Resource.Deallocate(ctx, id)
 }
-
-// Quickly is how many operations went which way.
-func (e *Entry) Quickly() Quickly { return e.quickly }

@@ -14,7 +14,7 @@ func RandomSchedule(rng *rand.Rand, p program.Program, goroutines int) Schedule 
 
 // DrawSchedule is RandomSchedule with numbers below n that draw makes.
 func DrawSchedule(p program.Program, goroutines int, draw func(n int) int) Schedule {
-	s := newScheduler(p, goroutines, nil)
+	s := newScheduler(Explorer{Goroutines: goroutines}, p, nil)
 	var m moment
 	var buffer [maxOpen + 1]Step
 	for m.next < len(p) || m.n > 0 {

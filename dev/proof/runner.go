@@ -29,20 +29,29 @@ var (
 	ErrTorn = errors.New("a block is unmapped before the device has done what uses it")
 )
 
+// Config says over what programs are run.
+type Config struct {
+	Streams int
+	Over    Memory
+	// DeviceOrder is that of [cuda.StreamPoolConfig]: to the oracle, too, what the host has seen done
+	// orders nothing.
+	DeviceOrder bool
+	// Layers are around the backend.
+	Layers []core.Layer
+}
+
 // Runner runs programs on the production code, over a device that writes down
 // what arrives there. It is not safe for concurrent use.
 type Runner struct {
-	device  *device.Device
-	streams *cuda.StreamPool
-	backend backend
-	// resource is the backend, or the outermost layer around it.
+	*Runtime
+	config Config
+	device *device.Device
+	// resource is the outermost layer.
 	resource core.Resource
 	leases   []*cuda.Lease
 	handles  []uint8
 	adopting bool
-	// isolated: every block has a mapping of its own.
-	isolated bool
-	// pool is the backend if that is where memory is looked for by the host.
+	// pool is what else there is of a runtime with a pool of its own.
 	pool *hosted
 
 	// early is the first block that was said to be reusable before the
@@ -58,56 +67,22 @@ type Runner struct {
 	uses    []core.Use
 }
 
-// backend is a resource of the fence engine.
-type backend interface {
-	core.Resource
-	Subscribe(core.Listener)
-	TrimPool(keep uint64) error
-	Close(context.Context) error
-}
-
-// NewRunner returns a runner with so many streams, over the backend with some
-// layers around it. It must be closed.
-func NewRunner(streams int, layers ...core.Layer) (*Runner, error) {
-	return newRunner(streams, false, layers, overDriverPool)
-}
-
-// NewDeviceOrderRunner is NewRunner with [cuda.StreamPoolConfig].DeviceOrder: to
-// the oracle, too, what the host has seen done orders nothing.
-func NewDeviceOrderRunner(streams int) (*Runner, error) {
-	return newRunner(streams, true, nil, overDriverPool)
-}
-
-// NewIsolatedRunner is NewRunner with blocks that have mappings of their own. An
-// unmap lies on no stream, so it is looked at when it is made, and the oracle is
-// not asked: verdicts are empty.
-func NewIsolatedRunner(streams int) (*Runner, error) {
-	r, err := newRunner(streams, false, nil, overDriverPool)
-	if err == nil {
-		r.isolated = true
-	}
-	return r, err
-}
-
-func overDriverPool(r *Runner) (backend, error) {
-	return cuda.NewAsyncResource(r.device, r.streams, cuda.AsyncConfig{ReapInterval: -1})
-}
-
-func newRunner(streams int, deviceOrder bool, layers []core.Layer, over func(*Runner) (backend, error)) (*Runner, error) {
-	r := &Runner{device: device.New()}
-	r.device.Forgetful = deviceOrder
+// NewRunner returns a runner. It must be closed.
+func NewRunner(cfg Config) (*Runner, error) {
+	r := &Runner{config: cfg, device: device.New()}
+	r.device.Forgetful, r.device.Hosted = cfg.DeviceOrder, cfg.Over.IsOwnPool()
 	var err error
-	if r.streams, err = cuda.NewStreamPool(r.device, cuda.StreamPoolConfig{Max: max(streams, cuda.DefaultMaxStreams), DeviceOrder: deviceOrder}); err != nil {
+	if r.Runtime, err = NewRuntime(r.device, cfg.Over, cuda.StreamPoolConfig{Max: max(cfg.Streams, cuda.DefaultMaxStreams), DeviceOrder: cfg.DeviceOrder}); err != nil {
 		return nil, err
 	}
-	if r.backend, err = over(r); err != nil {
+	if cfg.Over.IsOwnPool() {
+		r.pool = newHosted(r.device, r.Backend)
+	}
+	r.Backend.Subscribe(r)
+	if r.resource, err = core.Chain(r.Front, cfg.Layers...); err != nil {
 		return nil, err
 	}
-	r.backend.Subscribe(r)
-	if r.resource, err = core.Chain(r.backend, layers...); err != nil {
-		return nil, err
-	}
-	r.leases, r.handles = make([]*cuda.Lease, streams), make([]uint8, streams)
+	r.leases, r.handles = make([]*cuda.Lease, cfg.Streams), make([]uint8, cfg.Streams)
 	for i := range r.leases {
 		if err := r.lease(i); err != nil {
 			return nil, err
@@ -132,10 +107,10 @@ func (r *Runner) lease(i int) (err error) {
 	if r.adopting {
 		var made driver.Stream
 		if made, err = r.device.StreamCreate(); err == nil {
-			r.leases[i], err = r.streams.Adopt(made, "check")
+			r.leases[i], err = r.Streams.Adopt(made, "check")
 		}
 	} else {
-		r.leases[i], err = r.streams.Acquire(ctx, "check")
+		r.leases[i], err = r.Streams.Acquire(ctx, "check")
 	}
 	if err == nil {
 		r.handles[i] = uint8(r.leases[i].Handle())
@@ -178,7 +153,7 @@ func (r *Runner) Close() error {
 			return err
 		}
 	}
-	if err := errors.Join(r.backend.Close(ctx), r.streams.Close(ctx)); err != nil {
+	if err := errors.Join(r.Backend.Close(ctx), r.Streams.Close(ctx)); err != nil {
 		return err
 	}
 	if n := r.device.Events(); n != 0 {
@@ -212,7 +187,7 @@ func (r *Runner) Run(p program.Program, steps Schedule) (oracle.Verdict, error) 
 			}
 		}
 	}
-	if r.isolated {
+	if r.config.Over == Isolated {
 		return oracle.Verdict{}, r.settle()
 	}
 	v := r.device.History.Judge()
@@ -238,6 +213,15 @@ func (r *Runner) begin(p program.Program) {
 	}
 }
 
+// CheckBooks demands that the books of a resource say that all is freed and done, with so many
+// failures.
+func CheckBooks(s *core.Stats, failures uint64) error {
+	if s.Outstanding().Blocks != 0 || s.OpenIntents != 0 || s.Poisoned != 0 || s.Failures != failures || s.Underflows != 0 {
+		return fmt.Errorf("%w: %d failures expected: %+v", ErrBooks, failures, *s)
+	}
+	return nil
+}
+
 // settle lets the device execute all and looks whether everything came back.
 func (r *Runner) settle() error {
 	r.device.Finish()
@@ -247,8 +231,8 @@ func (r *Runner) settle() error {
 	s := r.resource.Stats()
 	failures := s.Failures - r.failures
 	r.failures = s.Failures
-	if s.Outstanding().Blocks != 0 || s.OpenIntents != 0 || s.Poisoned != 0 || failures != r.refused || s.Underflows != 0 {
-		return fmt.Errorf("%w: %d new failures, %d expected: %+v", ErrBooks, failures, r.refused, s)
+	if err := CheckBooks(&s, s.Failures-failures+r.refused); err != nil {
+		return err
 	}
 	for b := range r.blocks {
 		if r.device.Torn(uint8(b)) {

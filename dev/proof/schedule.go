@@ -48,15 +48,10 @@ func (s Schedule) String() string {
 // of a few host goroutines, each of which takes the next operation when it has
 // ended its last. Interleavings that differ only in the order of neighbours
 // which have nothing in common are made once (sleep sets, Godefroid 1996);
-// [scheduler.all] turns that off.
+// [Explorer.All] turns that off.
 type scheduler struct {
+	Explorer
 	program program.Program
-	// goroutines is how many operations may be open at once.
-	goroutines int
-	all        bool
-	// engine: the steps are taken by the fence engine alone, which sees no work and
-	// has no allocator.
-	engine  bool
 	yield   func(Schedule) bool
 	steps   Schedule
 	home    [program.MaxBlocks]uint8 // the allocation streams
@@ -120,37 +115,31 @@ func (z *sleepers) has(step Step) bool {
 	return false
 }
 
-// EachSchedule calls yield with the schedules of p for so many host
-// goroutines, until it returns false. A schedule is valid during the call.
+// Explorer explores the schedules of programs.
+type Explorer struct {
+	// Goroutines is how many of the host there are.
+	Goroutines int
+	// Engine: the steps are taken by the fence engine alone. It does not see work that is enqueued, so
+	// launches have no step for that, and it allocates nothing, so allocations and frees have nothing in
+	// common by the memory.
+	Engine bool
+	// All is without the reduction: every interleaving.
+	All bool
+}
+
+// Each calls yield with the schedules of p, until it returns false. A schedule is valid during the
+// call.
+func (e Explorer) Each(p program.Program, yield func(Schedule) bool) {
+	newScheduler(e, p, yield).explore(moment{}, sleepers{})
+}
+
+// EachSchedule explores the schedules of p for so many host goroutines.
 func EachSchedule(p program.Program, goroutines int, yield func(Schedule) bool) {
-	newScheduler(p, goroutines, yield).explore(moment{}, sleepers{})
+	Explorer{Goroutines: goroutines}.Each(p, yield)
 }
 
-// EachEngineSchedule is EachSchedule for the fence engine alone: it does not see work
-// that is enqueued, so launches have no step for that, and it allocates nothing, so
-// allocations and frees have nothing in common by the memory.
-func EachEngineSchedule(p program.Program, goroutines int, yield func(Schedule) bool) {
-	s := newScheduler(p, goroutines, yield)
-	s.engine = true
-	s.explore(moment{}, sleepers{})
-}
-
-// EachEngineInterleaving is EachEngineSchedule without the reduction.
-func EachEngineInterleaving(p program.Program, goroutines int, yield func(Schedule) bool) {
-	s := newScheduler(p, goroutines, yield)
-	s.engine, s.all = true, true
-	s.explore(moment{}, sleepers{})
-}
-
-// EachInterleaving is EachSchedule without the reduction.
-func EachInterleaving(p program.Program, goroutines int, yield func(Schedule) bool) {
-	s := newScheduler(p, goroutines, yield)
-	s.all = true
-	s.explore(moment{}, sleepers{})
-}
-
-func newScheduler(p program.Program, goroutines int, yield func(Schedule) bool) *scheduler {
-	s := &scheduler{program: p, goroutines: goroutines, yield: yield}
+func newScheduler(e Explorer, p program.Program, yield func(Schedule) bool) *scheduler {
+	s := &scheduler{Explorer: e, program: p, yield: yield}
 	for _, o := range p {
 		if o.Kind == program.Alloc {
 			s.home[o.Block] = o.Stream
@@ -190,7 +179,7 @@ func (s *scheduler) explore(m moment, asleep sleepers) {
 // nothing in common with it.
 func (s *scheduler) still(asleep *sleepers, touches footprint) (rest sleepers) {
 	for i := range asleep.n {
-		if z := asleep.all[i]; !s.all && z.touches&touches == 0 {
+		if z := asleep.all[i]; !s.All && z.touches&touches == 0 {
 			rest.add(z.step, z.touches)
 		}
 	}

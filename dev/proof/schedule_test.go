@@ -35,14 +35,14 @@ func shape(h *oracle.History) string {
 
 // What the reduced schedules lead to is all that the interleavings lead to.
 func TestNoInterleavingLeadsElsewhere(t *testing.T) {
-	r, err := NewRunner(3)
+	r, err := NewRunner(Config{Streams: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	schedules, interleavings := 0, 0
-	outcomes := func(p program.Program, goroutines int, each func(program.Program, int, func(Schedule) bool), n *int) map[string]Schedule {
+	outcomes := func(p program.Program, of Explorer, n *int) map[string]Schedule {
 		found := map[string]Schedule{}
-		each(p, goroutines, func(s Schedule) bool {
+		of.Each(p, func(s Schedule) bool {
 			*n++
 			if _, err := r.Check(p, s); err != nil {
 				t.Fatal(err)
@@ -61,8 +61,8 @@ func TestNoInterleavingLeadsElsewhere(t *testing.T) {
 			if n++; testing.Short() && n%40 != 0 {
 				return true
 			}
-			reduced := outcomes(p, b.Goroutines, EachSchedule, &schedules)
-			for what, s := range outcomes(p, b.Goroutines, EachInterleaving, &interleavings) {
+			reduced := outcomes(p, Explorer{Goroutines: b.Goroutines}, &schedules)
+			for what, s := range outcomes(p, Explorer{Goroutines: b.Goroutines, All: true}, &interleavings) {
 				if _, ok := reduced[what]; !ok {
 					t.Errorf("%v\n%v leads to what no reduced schedule leads to:\n%s", p, s, what)
 				}

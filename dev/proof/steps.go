@@ -7,7 +7,7 @@ func (s *scheduler) enabled(m *moment, steps []Step) []Step {
 	for _, o := range m.open() {
 		steps = append(steps, Step{o.op, o.phase})
 	}
-	if m.next < len(s.program) && m.n < s.goroutines && !s.blocked(m) {
+	if m.next < len(s.program) && m.n < s.Goroutines && !s.blocked(m) {
 		steps = append(steps, Step{uint8(m.next), Begin})
 	}
 	return steps
@@ -92,7 +92,7 @@ func (m *moment) find(op uint8) int {
 func (s *scheduler) secondPhase(k program.Kind) Phase {
 	switch k {
 	case program.Launch, program.Faulty:
-		if s.engine {
+		if s.Engine {
 			return End
 		}
 		return Enqueue
@@ -115,7 +115,7 @@ func isFaulty(k program.Kind) bool { return k == program.Faulty || k == program.
 // a size may have memory of any stream.
 func (s *scheduler) touches(m *moment, step Step) footprint {
 	t := s.mayTouch(m, step)
-	if s.engine && t != everything {
+	if s.Engine && t != everything {
 		t &^= allocator
 	}
 	return t

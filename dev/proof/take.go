@@ -30,7 +30,7 @@ func (r *Runner) step(p program.Program, step Step) error {
 		return r.free(o.Block, int(step.Op))
 	case o.Kind == program.Sync:
 		d.Execute(r.handles[o.Stream])
-		return r.streams.Synchronize(ctx, r.leases[o.Stream].ID())
+		return r.Streams.Synchronize(ctx, r.leases[o.Stream].ID())
 	case o.Kind == program.GiveUp:
 		return r.giveUp(o.Stream)
 	case o.Kind == program.Reap:
@@ -53,7 +53,7 @@ func (r *Runner) alloc(o program.Op, op uint8) error {
 	if r.pool != nil {
 		r.pool.allocating(o, r.handles[o.Stream])
 	}
-	b, err := r.resource.Allocate(ctx, core.Request{Bytes: device.Unit * uint64(max(1, o.Units)), Stream: r.leases[o.Stream].ID(), Isolated: r.isolated})
+	b, err := r.resource.Allocate(ctx, core.Request{Bytes: device.Unit * uint64(max(1, o.Units)), Stream: r.leases[o.Stream].ID(), Isolated: r.config.Over == Isolated})
 	if refused, err := r.pool.refuses(err, op, o.Units); refused {
 		r.refused++
 		return err
@@ -63,7 +63,7 @@ func (r *Runner) alloc(o program.Op, op uint8) error {
 		return err
 	}
 	switch {
-	case r.isolated:
+	case r.config.Over == Isolated:
 		r.device.Locate(b.ID.Ptr, b.Bytes)
 	case r.pool != nil:
 		return r.pool.allocated(&b, r.handles[o.Stream])
@@ -92,19 +92,29 @@ func orNil(err error) error {
 
 // put puts the host's side of a launch on its stream.
 func (r *Runner) put(kind oracle.Kind, o program.Op, step Step) {
-	r.device.Put(oracle.Node{Kind: kind, Stream: r.handles[o.Stream], Op: int16(step.Op), Aborted: o.Kind == program.Abort, Unfenced: o.IsRecord(),
-		Reads: oracle.Set(o.Uses() &^ o.Changes()), Writes: oracle.Set(o.Changes())})
+	r.device.Put(Node(kind, o, int16(step.Op), r.handles[o.Stream]))
 }
 
-func (r *Runner) prepare(o program.Op, step Step) error {
-	r.uses = r.uses[:0]
+// Node is a node of the host's side of a launch or a recorded use.
+func Node(kind oracle.Kind, o program.Op, op int16, stream uint8) oracle.Node {
+	return oracle.Node{Kind: kind, Stream: stream, Op: op, Aborted: o.Kind == program.Abort, Unfenced: o.IsRecord(),
+		Reads: oracle.Set(o.Uses() &^ o.Changes()), Writes: oracle.Set(o.Changes())}
+}
+
+// AppendUses appends what a launch uses.
+func AppendUses(uses []core.Use, o program.Op, blocks []core.Block) []core.Use {
 	for b := range o.Uses().All() {
 		access := core.Read
 		if o.Writes.Has(b) {
 			access = core.Write
 		}
-		r.uses = append(r.uses, core.Use{Block: r.blocks[b].ID, Access: access})
+		uses = append(uses, core.Use{Block: blocks[b].ID, Access: access})
 	}
+	return uses
+}
+
+func (r *Runner) prepare(o program.Op, step Step) error {
+	r.uses = AppendUses(r.uses[:0], o, r.blocks)
 	t, err := r.resource.PrepareUse(ctx, core.UseRequest{Stream: r.leases[o.Stream].ID(), Uses: r.uses})
 	if step.Phase == Refused {
 		if !errors.Is(err, core.ErrStreamMisuse) {

@@ -37,7 +37,7 @@ func TestTheShippedBudgetHasRoomForTheShippedLoad(t *testing.T) {
 	r.stop()
 	must(t, <-r.ended)
 	must(t, r.close())
-	if most := 2 * turns * max(device.SortBytes(rows, 8), join); budget-budget/100 < most {
+	if most := 2 * turns * max(device.SortBytes(rows), join); budget-budget/100 < most {
 		t.Errorf("%d turns of %d rows take %d bytes, and the budget has %d", turns, rows, most, budget)
 	}
 }

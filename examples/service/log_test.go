@@ -51,7 +51,7 @@ func line(t *testing.T, lines func() []string, parts ...string) string {
 func TestTheLogHasRefusalsInTheirTraceFindingsAndHealth(t *testing.T) {
 	lines := capture(t)
 	r := start(t, "-budget=1MiB")
-	response, err := http.Post(r.url+"/sort", "application/octet-stream", bytes.NewReader(make([]byte, 1<<20)))
+	response, err := http.Post(r.url+"/sort", "application/json", strings.NewReader(`{"keys":[1`+strings.Repeat(",1", 1<<18)+`]}`))
 	must(t, err)
 	defer response.Body.Close()
 	var problem struct {
@@ -89,7 +89,7 @@ func TestARefusalThatIsNotSampledLeadsToItsOneSpan(t *testing.T) {
 	if answer := r.sort(); !strings.HasPrefix(answer, "200") {
 		t.Fatal(answer)
 	}
-	response, err := http.Post(r.url+"/sort", "application/octet-stream", bytes.NewReader(make([]byte, 1<<20)))
+	response, err := http.Post(r.url+"/sort", "application/json", strings.NewReader(`{"keys":[1`+strings.Repeat(",1", 1<<18)+`]}`))
 	must(t, err)
 	defer response.Body.Close()
 	var problem struct {

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -45,8 +46,7 @@ func main() {
 type options struct {
 	listen, check string
 	stack         fencepost.Config
-	// limits holds what the flags say; zero is the default.
-	limits web.Limits
+	limits        web.Limits
 	// patience is how long a request waits for memory, drain how long the
 	// service goes on after it said that it stops, and stop how long the
 	// requests under way have then.
@@ -83,21 +83,21 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
-	o := options{step: stepTimeout}
+	o := options{step: stepTimeout, limits: web.DefaultLimits}
 	var budget string
 	flags := flag.NewFlagSet("service", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "address to serve on; there is no authentication, so think before you name another")
 	flags.StringVar(&o.check, "check", "", "ask a running service's `URL` whether it is ready, and end with 0 if so")
-	flags.StringVar(&o.stack.Device, "device", fencepost.Auto, "auto, cuda or sim")
-	flags.StringVar(&o.stack.Guard, "guard", "", "debug guard: off, ledger, sample, sample:BYTES or hunt (default sample)")
+	flags.StringVar((*string)(&o.stack.Device), "device", string(fencepost.Auto), "auto, cuda or sim")
+	flags.StringVar((*string)(&o.stack.Guard), "guard", "", "debug guard: off, ledger, sample, sample:BYTES or hunt (default sample)")
 	flags.BoolVar(&o.switchGuard, "switch-guard", false, "take requests from this machine that switch the debug guard, as \"fencepost guard\" makes them")
 	flags.StringVar(&budget, "budget", "", "limit of device memory, such as 1GiB (default: what is free)")
 	flags.IntVar(&o.stack.Streams, "streams", 0, "stream leases at a time; a request takes up to two (default 16)")
-	flags.Int64Var(&o.limits.MaxBody, "max-body", 0, "bytes of a request's body (default 64 MiB)")
-	flags.IntVar(&o.limits.MaxRows, "max-rows", 0, "rows of a column (default 4194304)")
-	flags.IntVar(&o.limits.Waiting, "waiting", -1, "requests that may wait for a turn on the device; more get 429 (default 64)")
-	flags.DurationVar(&o.limits.Timeout, "timeout", 0, "how long a request may take (default 10s)")
+	flags.Int64Var(&o.limits.MaxBody, "max-body", o.limits.MaxBody, "bytes of a request's body")
+	flags.IntVar(&o.limits.MaxRows, "max-rows", o.limits.MaxRows, "rows of a column")
+	flags.IntVar(&o.limits.Waiting, "waiting", o.limits.Waiting, "requests that may wait for a turn on the device; more get 429")
+	flags.DurationVar(&o.limits.Timeout, "timeout", o.limits.Timeout, "how long a request may take")
 	flags.DurationVar(&o.patience, "patience", 50*time.Millisecond, "how long a request waits for device memory before it is refused with 503")
 	flags.DurationVar(&o.drain, "drain", 0, "how long to serve on after a signal, while /readyz says no")
 	flags.DurationVar(&o.stop, "stop-timeout", 20*time.Second, "how long requests under way have to end after that")
@@ -127,5 +127,29 @@ func (o *options) complete(rest []string, budget string) error {
 		}
 		o.stack.Budget = bytes
 	}
-	return o.stack.Check()
+	return errors.Join(o.limits.Check(), o.stack.Check())
+}
+
+// check asks a running service whether it is ready. It is what a container's
+// health check runs: the image has no other program that could ask.
+func check(ctx context.Context, o options) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, o.check, http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, 1<<16))
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", response.Status, text)
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +67,7 @@ func open(ctx context.Context, o options, spans sdktrace.SpanExporter) (s *servi
 		return nil, errors.Join(err, s.close())
 	}
 	s.web, err = web.New(web.Config{Runtime: s.rt, Engine: s.engine, TracerProvider: s.traces.provider,
-		SpanCounts: s.traces.counts, Limits: withDefaults(o.limits, web.DefaultLimits(s.engine)), SwitchGuard: o.switchGuard})
+		SpanCounts: s.traces.counts, Limits: o.limits, SwitchGuard: o.switchGuard})
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -76,22 +75,6 @@ func open(ctx context.Context, o options, spans sdktrace.SpanExporter) (s *servi
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
-}
-
-// lost is the spans that came out nowhere.
-func (t *traces) lost() uint64 {
-	c := t.counts()
-	return c.Failed + c.Dropped
-}
-
-func withDefaults(asked, defaults web.Limits) web.Limits {
-	waiting := asked.Waiting
-	if waiting < 0 {
-		waiting = defaults.Waiting
-	}
-	return web.Limits{MaxBody: cmp.Or(asked.MaxBody, defaults.MaxBody), MaxRows: cmp.Or(asked.MaxRows, defaults.MaxRows),
-		Turns: cmp.Or(asked.Turns, defaults.Turns), Waiting: waiting,
-		Timeout: cmp.Or(asked.Timeout, defaults.Timeout), RetryAfter: cmp.Or(asked.RetryAfter, defaults.RetryAfter)}
 }
 
 // serve answers requests until ctx ends, and then lets those under way end.
@@ -103,7 +86,7 @@ func (s *service) serve(ctx context.Context, listener net.Listener) error {
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: 5 * time.Second,
 		// The handlers bound reading and working; this bounds writing too.
-		WriteTimeout: cmp.Or(s.options.limits.Timeout, web.DefaultLimits(s.engine).Timeout) + 30*time.Second,
+		WriteTimeout: s.options.limits.Timeout + 30*time.Second,
 		IdleTimeout:  2 * time.Minute,
 	}
 	served := make(chan error, 1)

@@ -143,7 +143,7 @@ func TestRequestsUnderWayEndBeforeTheServiceDoes(t *testing.T) {
 	if err := <-r.ended; err != nil {
 		t.Error(err)
 	}
-	if got := <-answer; got != "200 OK {\"type\":\"uint32\",\"keys\":[1,2,3]}\n" {
+	if got := <-answer; got != "200 OK {\"keys\":[1,2,3]}\n" {
 		t.Error(got)
 	}
 	must(t, r.close())
@@ -258,6 +258,8 @@ func TestBadFlagsAreRefusedBeforeAnythingIsOpened(t *testing.T) {
 		"-guard=always":       "always",
 		"-max-body=many":      "max-body",
 		"-timeout=whenever":   "timeout",
+		"-timeout=-1s":        "timeout of -1s",
+		"-max-rows=-1":        "-1 rows",
 		"-streams=1000000000": "Streams",
 	} {
 		var stderr bytes.Buffer
@@ -276,15 +278,9 @@ func TestWhatCannotBeOpenedIsAProblem(t *testing.T) {
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	defer taken.Close()
-	for flag, want := range map[string]string{
-		"-listen=" + taken.Addr().String(): "in use",
-		"-max-rows=-1":                     "-1 rows",
-		"-timeout=-1s":                     "timeout of -1s",
-	} {
-		var stderr bytes.Buffer
-		if code := run(t.Context(), []string{"-device=sim", flag, "-listen=" + taken.Addr().String()}, &stderr); code != exitProblem || !strings.Contains(stderr.String(), want) {
-			t.Errorf("%s: %d\n%s", flag, code, &stderr)
-		}
+	var stderr bytes.Buffer
+	if code := run(t.Context(), []string{"-device=sim", "-listen=" + taken.Addr().String()}, &stderr); code != exitProblem || !strings.Contains(stderr.String(), "in use") {
+		t.Errorf("%d\n%s", code, &stderr)
 	}
 }
 
@@ -357,7 +353,7 @@ func TestSpansAreCounted(t *testing.T) {
 	recorder := tracetest.NewInMemoryExporter()
 	s, err := open(t.Context(), o, recorder)
 	must(t, err)
-	_, err = s.engine.Sort32(t.Context(), []uint32{2, 1})
+	_, err = s.engine.Sort(t.Context(), []uint32{2, 1})
 	must(t, err)
 	must(t, s.traces.provider.ForceFlush(t.Context()))
 	counts := s.traces.counts()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +62,12 @@ func (t *traces) counts() metrics.SpanCounts {
 	return t.pipe.Counts()
 }
 
+// lost is the spans that came out nowhere.
+func (t *traces) lost() uint64 {
+	c := t.counts()
+	return c.Failed + c.Dropped
+}
+
 // exportConfigured follows the variables that switch exporting on and off.
 func exportConfigured() bool {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") || strings.EqualFold(os.Getenv("OTEL_TRACES_EXPORTER"), "none") {
@@ -72,10 +79,7 @@ func exportConfigured() bool {
 // newExporter follows the protocol variables; the others the exporters read
 // themselves.
 func newExporter(ctx context.Context) (*otlptrace.Exporter, error) {
-	protocol := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
-	if protocol == "" {
-		protocol = os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")
-	}
+	protocol := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"))
 	switch strings.ToLower(protocol) {
 	case "", "http/protobuf":
 		return otlptracehttp.New(ctx)

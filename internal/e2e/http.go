@@ -127,7 +127,7 @@ func ReadHealth(rt *fencepost.Runtime) health.Reading {
 // StaysWell checks that nothing since Open is a reason to call the runtime ill.
 func StaysWell(t *testing.T, rt *fencepost.Runtime) {
 	t.Helper()
-	if signs := health.NewRules(fencepost.DefaultHealthHold).Look(ReadHealth(rt), time.Now()); len(signs) != 0 {
+	if signs := health.NewRules(health.DefaultHold).Look(ReadHealth(rt), time.Now()); len(signs) != 0 {
 		t.Errorf("it is ill: %+v", signs)
 	}
 	if h := rt.Health(); h.State != core.HealthOK {

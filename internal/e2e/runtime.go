@@ -66,7 +66,7 @@ func Open(t *testing.T, cfg fencepost.Config) *fencepost.Runtime {
 func OpenDirty(t *testing.T, cfg fencepost.Config) *fencepost.Runtime {
 	t.Helper()
 	if cfg.Resource == "" {
-		cfg.Resource = resource
+		cfg.Resource = fencepost.Backend(resource)
 	}
 	rt, err := fencepost.Open(t.Context(), cfg)
 	if err != nil {

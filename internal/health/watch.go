@@ -13,6 +13,10 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
+// DefaultHold is how long a reason holds after it was last seen: longer than any usual
+// scrape interval and alert delay.
+const DefaultHold = 5 * time.Minute
+
 // Config says what a [Watch] reads and whom it tells.
 type Config struct {
 	// Hold is how long a reason holds after it was last seen.

@@ -1,3 +1,12 @@
+// Package workload is the work that Fencepost is shown and tested with: a
+// radix sort, a hash join and a filter of many goroutines over several
+// streams, laid out so that almost every launch uses a block that another
+// stream wrote last, with each result compared to a plain computation on the
+// CPU.
+//
+// The host side is the same for every driver. The kernels are in those of
+// the example service, for a GPU and for the simulated device; both must give the
+// same results, and wrong values but no fault where a fence is missing.
 package workload
 
 import (
@@ -11,6 +20,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/examples/service/kernels"
 )
 
 // Env is the stack that the work runs on.
@@ -54,9 +65,23 @@ type Workload struct {
 	env     Env
 	cfg     Config
 	module  *cuda.Module
-	kernels kernels
+	kernels *kernels.Kernels
 
 	launches, crossStream, checked, wrong, refused atomic.Uint64
+}
+
+// Image is the device code of the workload, for a GPU. A simulated device runs
+// the twins of its kernels instead; [Load] sees to both.
+func Image() driver.Image { return driver.Image{Name: "fencepost.workload", PTX: kernels.PTX} }
+
+// Load loads the kernels on any device.
+func Load(drv driver.Driver) (*cuda.Module, error) {
+	if device, ok := driver.Unwrap(drv).(*sim.Device); ok {
+		if err := device.RegisterModule(Image().Name, kernels.Twins()...); err != nil {
+			return nil, err
+		}
+	}
+	return cuda.LoadModule(drv, Image())
 }
 
 // New loads the kernels.
@@ -69,7 +94,7 @@ func New(env Env, cfg Config) (*Workload, error) {
 		return nil, fmt.Errorf("loading the workload's kernels: %w", err)
 	}
 	w := &Workload{env: env, cfg: cfg, module: module}
-	if err := w.kernels.load(module); err != nil {
+	if w.kernels, err = kernels.Find(module); err != nil {
 		return nil, errors.Join(err, module.Unload())
 	}
 	return w, nil

@@ -20,8 +20,8 @@ type Backend interface {
 	// the backend owns of it. It may block in the driver.
 	DeviceMemory() (free, total, owned uint64, err error)
 	// Drift is what the books say that the pool has handed out, less what the
-	// pool says; ok is false if it could not be established. It may block in the driver.
-	Drift() (bytes int64, ok bool, err error)
+	// pool says. It may block in the driver.
+	Drift() (core.Drift, error)
 }
 
 // MemoryWatch reads a device's memory from time to time, so that metrics can
@@ -96,9 +96,9 @@ func (w *MemoryWatch) Refresh() error {
 		next.Read, next.Free, next.Total = time.Now(), free, total
 		next.Owned, next.Foreign = owned, total-min(total, free+owned)
 	}
-	drift, ok, driftErr := w.backend.Drift()
-	if ok {
-		next.Drift, next.DriftRead = drift, time.Now()
+	drift, driftErr := w.backend.Drift()
+	if drift.Known {
+		next.Drift, next.DriftRead = drift.Bytes, time.Now()
 	}
 	w.last.Store(&next)
 	return cmp.Or(err, driftErr)

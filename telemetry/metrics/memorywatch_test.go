@@ -31,11 +31,11 @@ func (b *backend) DeviceMemory() (free, total, owned uint64, err error) {
 	return 488 << 20, 512 << 20, 8 << 20, nil
 }
 
-func (b *backend) Drift() (int64, bool, error) {
+func (b *backend) Drift() (core.Drift, error) {
 	if b.drifts != nil {
-		return 0, false, b.drifts()
+		return core.Drift{}, b.drifts()
 	}
-	return -3, true, nil
+	return core.Drift{Bytes: -3, Known: true}, nil
 }
 
 func watch(t *testing.T, b *backend, cfg metrics.MemoryWatchConfig) *metrics.MemoryWatch {

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func open(t *testing.T) (*fencepost.Runtime, profile.Source) {
 	t.Helper()
 	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim,
-		GuardConfig: debugguard.Config{SampleBytes: 16 << 10, StackBytes: 16 << 10}})
+		GuardConfig: debugguard.Config{SampleBytes: 16 << 10, Advanced: debugguard.Advanced{StackBytes: 16 << 10}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -153,7 +153,7 @@ func TestDevicesAreToldApart(t *testing.T) {
 }
 
 func TestACommentSaysWhatThePoolHolds(t *testing.T) {
-	for _, resource := range []string{fencepost.Async, fencepost.Pool} {
+	for _, resource := range []fencepost.Backend{fencepost.Async, fencepost.Pool} {
 		rt := e2e.Open(t, fencepost.Config{Device: fencepost.Sim, Resource: resource, Guard: "off"})
 		source := profile.Source{Resource: rt.Core().Resource()}
 		if p := written(t, source); len(p.Comments) > 0 {

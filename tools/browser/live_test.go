@@ -235,7 +235,7 @@ func TestTheGuardIsSwitchedOnlyWhereThatIsSwitchedOn(t *testing.T) {
 	p.do("switching by hand", script(`fetch("guard", {method: "POST", headers: {"Content-Type": "application/json"}, body: '{"mode":"off"}'}).then((r) => { window.answer = r.status; }); 0`))
 	p.until("an answer", "window.answer === 405")
 	p.problem("status of 405")
-	if mode := shown.rt.GuardStatus().Setting; !strings.HasPrefix(mode, "sample") {
+	if mode := shown.rt.GuardStatus().Setting; !strings.HasPrefix(string(mode), "sample") {
 		t.Errorf("it was switched to %s", mode)
 	}
 

@@ -76,7 +76,7 @@ type chronicle struct {
 // step is how long each level is held: longer than a scrape takes.
 const step = 3 * time.Second
 
-func (c *chronicle) begin(t *testing.T, resource string) {
+func (c *chronicle) begin(t *testing.T, resource fencepost.Backend) {
 	t.Helper()
 	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "ledger", Budget: 64 << 20, Resource: resource,
 		Pool: cuda.PoolConfig{Limit: 1 << 30}})

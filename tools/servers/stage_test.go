@@ -45,7 +45,7 @@ func buildStage(t *testing.T) (program string, p plan) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), "stage")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./boards/stage")
-	build.Dir = root
+	build.Dir = root + "/dev"
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

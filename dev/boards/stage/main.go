@@ -15,7 +15,7 @@ import (
 
 	"go.opentelemetry.io/otel"
 
-	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/internal/environ"
 )
 
 func main() {
@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 type stage struct{ players []*player }
 
 func raise(ctx context.Context, folder string) (*stage, error) {
-	for _, v := range fencepost.Variables() {
+	for _, v := range environ.Variables() {
 		_ = os.Unsetenv(v.Name) // or every scene would be another
 	}
 	s := &stage{}

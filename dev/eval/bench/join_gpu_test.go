@@ -71,7 +71,7 @@ func (p *join) run(j joiner) {
 	j.order(1, 0)
 	j.upload(0, rightKeys, p.rightKeys)
 	j.upload(0, rightValues, p.rightValues)
-	j.launch(0, workload.ClearKernel, whole(2*slots), nil, list(table), table.Arg(), driver.U32(uint32(2*slots)))
+	j.launch(0, "fencepost_join_clear", whole(2*slots), nil, list(table), table.Arg(), driver.U32(uint32(2*slots)))
 	j.order(0, 1)
 	j.launch(1, "fencepost_join_build", whole(m), list(rightKeys, rightValues), list(table), rightKeys.Arg(), rightValues.Arg(), table.Arg(), driver.U32(uint32(m)), mask)
 	j.order(1, 0)
@@ -93,7 +93,7 @@ func BenchmarkGPUJoin(b *testing.B) {
 		module := made(b, func() (*cuda.Module, error) { return cuda.LoadModule(g, workload.Image()) })
 		kernels, functions := map[string]*cuda.Kernel{}, map[string]driver.Function{}
 		handle := made(b, func() (driver.Module, error) { return g.ModuleLoad(workload.Image()) })
-		for _, name := range []string{"fencepost_radix_histogram", "fencepost_radix_scan", "fencepost_radix_scatter", workload.ClearKernel, "fencepost_join_build", "fencepost_join_probe"} {
+		for _, name := range []string{"fencepost_radix_histogram", "fencepost_radix_scan", "fencepost_radix_scatter", "fencepost_join_clear", "fencepost_join_build", "fencepost_join_probe"} {
 			kernels[name] = made(b, func() (*cuda.Kernel, error) { return module.Kernel(name) })
 			functions[name] = made(b, func() (driver.Function, error) { return g.ModuleFunction(handle, name) })
 		}

@@ -121,7 +121,7 @@ func (c Case) Tiers() []Tier {
 
 // ToolBackend is the backend under which compute-sanitizer sees the case: single
 // allocations for what they can show, stream-ordered memory for the rest.
-func (c Case) ToolBackend() string {
+func (c Case) ToolBackend() fencepost.Backend {
 	if c.Stack || c.Class == Order || c.Class == Clean {
 		return fencepost.Async
 	}

@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/internal/environ"
 )
 
 // The variables that say what a process of this binary does instead of tests.
@@ -28,7 +28,7 @@ const (
 // TestMain sets what the CUDA driver reads when it starts; dev/eval/gputest
 // says why.
 func TestMain(m *testing.M) {
-	for _, v := range fencepost.Variables() {
+	for _, v := range environ.Variables() {
 		_ = os.Unsetenv(v.Name)
 	}
 	for name, value := range map[string]string{"CUDA_MODULE_LOADING": "EAGER", "CUDA_DEVICE_MAX_CONNECTIONS": "32"} {

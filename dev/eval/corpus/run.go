@@ -36,7 +36,7 @@ func (m *Machine) RunAlone(ctx context.Context, c Case, bug bool) Verdict {
 	return m.run(ctx, c, bug, Bare, c.ToolBackend())
 }
 
-func (m *Machine) run(ctx context.Context, c Case, bug bool, t Tier, backend string) Verdict {
+func (m *Machine) run(ctx context.Context, c Case, bug bool, t Tier, backend fencepost.Backend) Verdict {
 	ctx, cancel := context.WithTimeout(ctx, programBound)
 	defer cancel()
 	w, err := m.open(ctx, c, t, backend)

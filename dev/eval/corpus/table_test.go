@@ -24,7 +24,7 @@ func recordedLike(t *testing.T, changed func(*Result) bool) []Result {
 	}
 	for _, c := range All() {
 		for _, variant := range c.Variants() {
-			r := Result{Case: c.Name, Variant: variant, Tier: ToolTier, Outcome: Silent, Backend: c.ToolBackend()}
+			r := Result{Case: c.Name, Variant: variant, Tier: ToolTier, Outcome: Silent, Backend: string(c.ToolBackend())}
 			if variant == WithBug {
 				r.Outcome = Found
 			}

@@ -10,7 +10,7 @@ type Tier struct {
 	Name string
 	// Guards are modes of the guard, best first: the first that this build
 	// knows is taken.
-	Guards []string
+	Guards []fencepost.GuardMode
 	// OwnProcess: a late access loses the device, so a GPU is not shared with
 	// other programs.
 	OwnProcess bool
@@ -20,21 +20,21 @@ type Tier struct {
 var (
 	// Bare is no tier: the guard is off, and on the simulated device the
 	// oracle is asked.
-	Bare  = Tier{Name: "oracle", Guards: []string{"off"}}
-	Tier0 = Tier{Name: "tier 0", Guards: []string{"ledger"}}
+	Bare  = Tier{Name: "oracle", Guards: []fencepost.GuardMode{"off"}}
+	Tier0 = Tier{Name: "tier 0", Guards: []fencepost.GuardMode{"ledger"}}
 	// Tier1 guards every block, because each holds more bytes than the mean
 	// between samples.
-	Tier1 = Tier{Name: "tier 1", Guards: []string{"sample:1"}}
-	Tier2 = Tier{Name: "tier 2", Guards: []string{"hunt:bisect", "hunt"}}
+	Tier1 = Tier{Name: "tier 1", Guards: []fencepost.GuardMode{"sample:1"}}
+	Tier2 = Tier{Name: "tier 2", Guards: []fencepost.GuardMode{"hunt:bisect", "hunt"}}
 	// Unmapped takes the memory of freed blocks away.
-	Unmapped = Tier{Name: "tier 2 unmapping", Guards: []string{"hunt:bisect+unmap"}, OwnProcess: true}
+	Unmapped = Tier{Name: "tier 2 unmapping", Guards: []fencepost.GuardMode{"hunt:bisect+unmap"}, OwnProcess: true}
 )
 
 // Tiers are those that a person can turn on, in the order of the table.
 var Tiers = []Tier{Tier0, Tier1, Tier2}
 
 // Guard is the mode of the guard, and empty if this build has none of them.
-func (t Tier) Guard() string {
+func (t Tier) Guard() fencepost.GuardMode {
 	for _, mode := range t.Guards {
 		if (fencepost.Config{Guard: mode, Device: fencepost.Sim}).Check() == nil {
 			return mode

@@ -45,7 +45,7 @@ func (w *World) must(err error) {
 // programBound ends a program that hangs, on the slowest machine.
 const programBound = time.Minute
 
-func (m *Machine) open(ctx context.Context, c Case, t Tier, backend string) (*World, error) {
+func (m *Machine) open(ctx context.Context, c Case, t Tier, backend fencepost.Backend) (*World, error) {
 	bytes := uint64(simBytes)
 	if t.OwnProcess {
 		bytes = simBytesIsolated

@@ -49,7 +49,7 @@ func (p *program) guarded(seed uint64, rate float64) *debugguard.Resource {
 	p.t.Helper()
 	ops, err := cuda.NewDeviceOps(p.s.Driver, p.s.Streams, guardkernels.Image())
 	must(p.t, err)
-	guard, err := debugguard.New(p.s.Pool, debugguard.Config{Mode: debugguard.Sample, Device: ops, UpkeepInterval: -1, QuarantineAge: -1})
+	guard, err := debugguard.New(p.s.Pool, debugguard.Config{Mode: debugguard.Sample, Device: ops, QuarantineAge: -1, Advanced: debugguard.Advanced{UpkeepInterval: -1}})
 	must(p.t, err)
 	p.s.Runtime, err = core.NewRuntime(core.Parts{Resource: guard})
 	must(p.t, err)
@@ -76,18 +76,18 @@ func TestThePoolReservesLittleMoreWithTheDefaultGuard(t *testing.T) {
 					p := newProgram(t, seed, 0)
 					guard := p.guarded(seed, rate)
 					p.play(rows)
-					_, reserved, _, _, err := p.s.Pool.PoolStats()
+					pool, err := p.s.Pool.PoolStats()
 					must(t, err)
 					st := guard.GuardStats()
 					p.freeAll()
-					ratio, kept := float64(reserved)/float64(p.peak), st.Quarantine.Blocks+st.Evicted
+					ratio, kept := float64(pool.ReservedHigh)/float64(p.peak), st.Quarantine.Blocks+st.Evicted
 					if ratio > guardedBounds[name] {
-						t.Errorf("%d bytes are reserved and %d live, %.3f for each: more than %.2f", reserved, p.peak, ratio, guardedBounds[name])
+						t.Errorf("%d bytes are reserved and %d live, %.3f for each: more than %.2f", pool.ReservedHigh, p.peak, ratio, guardedBounds[name])
 					}
 					if kept == 0 {
 						t.Errorf("nothing was quarantined, which shows nothing: %+v", st)
 					}
-					table = append(table, fmt.Sprintf("%-8s %8v %4d %7d %4d %8d %8d %5.3f", name, rate, seed, st.Guarded, kept, p.peak>>20, reserved>>20, ratio))
+					table = append(table, fmt.Sprintf("%-8s %8v %4d %7d %4d %8d %8d %5.3f", name, rate, seed, st.Guarded, kept, p.peak>>20, pool.ReservedHigh>>20, ratio))
 				})
 			}
 		}

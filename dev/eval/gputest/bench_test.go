@@ -54,7 +54,7 @@ func (h *hardware) bench(t *testing.T, cfg fencepost.Config) *bench {
 	}
 	var err error
 	if cfg.Resource == "" {
-		cfg.Resource = resource
+		cfg.Resource = fencepost.Backend(resource)
 	}
 	b.Runtime, err = fencepost.Open(ctx, cfg)
 	t.Cleanup(func() { h.inUse.Store(false) })
@@ -111,10 +111,10 @@ func (b *bench) close() {
 // empty demands that nothing is allocated, pending or in quarantine.
 func (b *bench) empty() {
 	b.Helper()
-	_, _, used, _, err := b.PoolStats()
+	pool, err := b.PoolStats()
 	must(b, err)
-	if s := b.Stats(); used != 0 || s.Outstanding() != (core.Amount{}) || s.Charged != 0 || s.Underflows != 0 || s.Poisoned != 0 {
-		b.Errorf("after everything was given back the driver's pool has %d bytes allocated, and the books say %+v", used, s)
+	if s := b.Stats(); pool.Used != 0 || s.Outstanding() != (core.Amount{}) || s.Charged != 0 || s.Underflows != 0 || s.Poisoned != 0 {
+		b.Errorf("after everything was given back the driver's pool has %d bytes allocated, and the books say %+v", pool.Used, s)
 	}
 }
 

@@ -12,14 +12,14 @@ import (
 // is pending is in neither: the pool's used bytes fall when a free is queued.
 func (b *bench) agree(when string) {
 	b.Helper()
-	_, _, used, _, err := b.PoolStats()
+	pool, err := b.PoolStats()
 	must(b, err)
 	s := b.Stats()
-	if ours := s.Live.Bytes + s.Quarantined.Bytes; ours != used {
-		b.Errorf("%s: %d bytes live and in quarantine, %d by the driver's pool: a drift of %d", when, ours, used, int64(ours)-int64(used))
+	if ours := s.Live.Bytes + s.Quarantined.Bytes; ours != pool.Used {
+		b.Errorf("%s: %d bytes live and in quarantine, %d by the driver's pool: a drift of %d", when, ours, pool.Used, int64(ours)-int64(pool.Used))
 	}
-	if drift, ok, err := b.Drift(); drift != 0 || !ok || err != nil {
-		b.Errorf("%s: a drift of %d bytes (%v, %v)", when, drift, ok, err)
+	if drift, err := b.Drift(); drift.Bytes != 0 || !drift.Known || err != nil {
+		b.Errorf("%s: a drift of %d bytes (%v, %v)", when, drift.Bytes, drift.Known, err)
 	}
 }
 
@@ -29,7 +29,7 @@ func TestTheBooksAgreeWithTheDriver(t *testing.T) {
 	gpu(t)
 	for _, guard := range []string{"off", "ledger", "sample:65536", "hunt"} {
 		t.Run(guard, func(t *testing.T) {
-			b := newBench(t, fencepost.Config{Guard: guard})
+			b := newBench(t, fencepost.Config{Guard: fencepost.GuardMode(guard)})
 			x, y := b.lease("x"), b.lease("y")
 			rng := rand.New(rand.NewPCG(1, 2))
 			b.agree("at the start")
@@ -103,13 +103,13 @@ func TestTrimGivesBackWhatNobodyHas(t *testing.T) {
 	size := freed.Bytes()
 	must(t, freed.Free(ctx))
 	must(t, b.Drain(ctx))
-	before, _, _, _, err := b.PoolStats()
+	before, err := b.PoolStats()
 	must(t, err)
 	must(t, b.TrimPool(ctx, 0))
-	after, high, used, _, err := b.PoolStats()
+	after, err := b.PoolStats()
 	must(t, err)
-	if after >= before || after < used || used != kept.Bytes() || high < size {
-		t.Errorf("the pool held %d bytes, then %d, at most %d; %d are used", before, after, high, used)
+	if after.Reserved >= before.Reserved || after.Reserved < after.Used || after.Used != kept.Bytes() || after.ReservedHigh < size {
+		t.Errorf("the pool held %d bytes, then %d, at most %d; %d are used", before.Reserved, after.Reserved, after.ReservedHigh, after.Used)
 	}
 	for i, word := range b.read(s, kept) {
 		if word != 5 {

@@ -23,7 +23,7 @@ func (h *hardware) fenceBench(t *testing.T, seed uint64, guard string) *bench {
 			t.Errorf("no work was delayed: the test proves nothing")
 		}
 	})
-	return h.bench(t, fencepost.Config{Driver: faults, Guard: guard, Streams: workloadStreams})
+	return h.bench(t, fencepost.Config{Driver: faults, Guard: fencepost.GuardMode(guard), Streams: workloadStreams})
 }
 
 // Ten thousand programs of the fences' own checker, with kernels that compare

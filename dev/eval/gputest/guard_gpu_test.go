@@ -78,7 +78,7 @@ func TestTheGuardFindsNothingInACleanProgram(t *testing.T) {
 	gpu(t)
 	for _, mode := range []string{"hunt", "hunt:bisect+delay", "sample:65536"} {
 		t.Run(mode, func(t *testing.T) {
-			b := newBench(t, fencepost.Config{Guard: mode})
+			b := newBench(t, fencepost.Config{Guard: fencepost.GuardMode(mode)})
 			seed := firstSeed(t)
 			for i := range uint64(scaled(20, 3)) {
 				if wrong := b.runProgram(seed + i); wrong != 0 {

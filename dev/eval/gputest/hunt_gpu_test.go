@@ -39,7 +39,7 @@ func (b *bench) among(f core.Finding, name string) {
 func TestASealFindsTheLaunchThatBrokeIt(t *testing.T) {
 	for _, guard := range []string{"sample:1", "hunt:bisect"} {
 		t.Run(guard, func(t *testing.T) {
-			b := newBench(t, fencepost.Config{Guard: guard})
+			b := newBench(t, fencepost.Config{Guard: fencepost.GuardMode(guard)})
 			s := b.lease("test")
 			n := scaled(64<<20, 4<<20) / wordBytes
 			victim := b.alloc(s, n, "victim")

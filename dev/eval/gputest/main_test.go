@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/internal/environ"
 )
 
 // The variables that doc.go explains.
@@ -36,7 +36,7 @@ var ctx = context.Background()
 // streams share as few of the hardware's queues as possible, because in one
 // queue a stream waits for another without having been asked to.
 func TestMain(m *testing.M) {
-	for _, v := range fencepost.Variables() {
+	for _, v := range environ.Variables() {
 		_ = os.Unsetenv(v.Name)
 	}
 	for name, value := range map[string]string{"CUDA_MODULE_LOADING": "EAGER", "CUDA_DEVICE_MAX_CONNECTIONS": "32"} {

@@ -65,8 +65,8 @@ func TestThePoolHasThePagesThatTheDeviceLacks(t *testing.T) {
 			if grown < want-slack || grown > want+slack {
 				t.Errorf("memory of others grew by %d bytes in %d rounds, want %d within %d", grown, rounds, want, slack)
 			}
-			if drift, ok, err := b.Drift(); drift != 0 || !ok || err != nil {
-				t.Errorf("a drift of %d bytes (%v, %v)", drift, ok, err)
+			if drift, err := b.Drift(); drift.Bytes != 0 || !drift.Known || err != nil {
+				t.Errorf("a drift of %d bytes (%v, %v)", drift.Bytes, drift.Known, err)
 			}
 		})
 	}
@@ -86,8 +86,8 @@ func (b *bench) useAndTrim(streams []*cuda.Lease) {
 	}
 	must(b, b.Drain(ctx))
 	must(b, b.TrimPool(ctx, 0))
-	if reserved, _, _, _, err := b.PoolStats(); reserved != 0 || err != nil {
-		b.Fatalf("the pool holds %d bytes after a trim: %v", reserved, err)
+	if pool, err := b.PoolStats(); pool.Reserved != 0 || err != nil {
+		b.Fatalf("the pool holds %d bytes after a trim: %v", pool.Reserved, err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/environ"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
 
@@ -18,7 +19,7 @@ var ctx = context.Background()
 
 // TestMain clears the overrides of what the tests configure.
 func TestMain(m *testing.M) {
-	for _, v := range fencepost.Variables() {
+	for _, v := range environ.Variables() {
 		_ = os.Unsetenv(v.Name)
 	}
 	goleak.VerifyTestMain(m)

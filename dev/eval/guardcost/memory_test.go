@@ -77,12 +77,13 @@ func loads(iterations, rows int) []load {
 func measured(t *testing.T, device driver.Driver, guard string, l load) (p peaks) {
 	t.Helper()
 	counter := &hostCounter{Driver: device}
-	rt, err := fencepost.Open(ctx, fencepost.Config{Driver: counter, Guard: guard, Streams: streams})
+	rt, err := fencepost.Open(ctx, fencepost.Config{Driver: counter, Guard: fencepost.GuardMode(guard), Streams: streams})
 	must(t, err)
 	l.run(t, rt)
 	must(t, rt.Drain(ctx))
-	_, p.reserved, _, p.used, err = rt.PoolStats()
+	pool, err := rt.PoolStats()
 	must(t, err)
+	p.reserved, p.used = pool.ReservedHigh, pool.UsedHigh
 	p.host = uint64(counter.peak.Load())
 	if n := rt.Findings().Total(); n > 0 {
 		t.Errorf("%s under %s: %v", l.name, guard, rt.Findings().Recent())

@@ -276,14 +276,14 @@ func (s *soak) judge(d time.Duration) {
 // books compares the runtime's books with the driver's pool.
 func (s *soak) books(when string, blocks int) {
 	s.Helper()
-	_, _, used, _, err := s.rt.PoolStats()
+	pool, err := s.rt.PoolStats()
 	must(s, err)
 	st := s.rt.Stats()
-	if st.Live.Blocks != uint64(blocks) || st.Live.Bytes != used || st.Outstanding() != st.Live || st.OpenIntents != 0 || st.Underflows != 0 || st.Poisoned != 0 {
-		s.Errorf("seed %d: %s, which are %d: the driver has allocated %d bytes, and the books say %+v", s.seed, when, blocks, used, st)
+	if st.Live.Blocks != uint64(blocks) || st.Live.Bytes != pool.Used || st.Outstanding() != st.Live || st.OpenIntents != 0 || st.Underflows != 0 || st.Poisoned != 0 {
+		s.Errorf("seed %d: %s, which are %d: the driver has allocated %d bytes, and the books say %+v", s.seed, when, blocks, pool.Used, st)
 	}
-	if s.rt.Budget().Stats().Charged != used {
-		s.Errorf("seed %d: %s the budget is charged with %d bytes, the driver has allocated %d", s.seed, when, s.rt.Budget().Stats().Charged, used)
+	if s.rt.Budget().Stats().Charged != pool.Used {
+		s.Errorf("seed %d: %s the budget is charged with %d bytes, the driver has allocated %d", s.seed, when, s.rt.Budget().Stats().Charged, pool.Used)
 	}
 }
 

@@ -28,8 +28,7 @@ var functions = map[string][]string{
 		"Stream.PointForAllocation", "Point.holdDeferred", "Stream.placeReadyPoint", "Stream.ConfirmReadyPoint", "Stream.Flush", "Stream.coveredBy",
 		"Stream.detach", "Point.recordDeferred", "Plan.flushOthers",
 	},
-	"internal/fence/giveup.go": {"Stream.GiveUp: s.final.Store(final)", "Stream.FinalOrRecord: final.Retain()", "Stream.DropFinalEvent: final.Release()"},
-	"internal/fence/order.go":  {"Order.Remove"},
+	"internal/fence/giveup.go": {"Stream.GiveUp: s.final.Store(final)", "Stream.DropFinalEvent: final.Release()"},
 	"cuda/adopt.go":            {"StreamPool.forget: !done"},
 	"cuda/free.go": {
 		"block.awaitLaunches: b.history.Watch()", "tracker.launchEnded: !b.mayBeFreed()", "block.mayBeFreed", "tracker.queueFree: b.history.UsedOnlyOn(&s.Stream)",
@@ -46,7 +45,7 @@ var functions = map[string][]string{
 }
 
 // ordered are the functions in which the order of statements is what they are about.
-var ordered = []string{"Stream.recordAt", "Stream.place", "Stream.wait", "Point.recordDeferred", "Stream.Record", "Point.Fence", "tracker.queueFreeLocked"}
+var ordered = []string{"Stream.recordAt", "Stream.place", "Stream.wait", "Point.recordDeferred", "Stream.Record", "tracker.queueFreeLocked"}
 
 // places are the texts that a function is mutated at, nil for all, and whether it is mutated at all.
 func places(file, fn string) (texts []string, mutated bool) {

@@ -34,17 +34,21 @@ func mutants(t *testing.T, source string) (text string, names []string) {
 
 func TestOperatorsChangeWhatTheySay(t *testing.T) {
 	for source, want := range map[string]string{
-		"if a && !b { c() }":                       "taken to hold: a, taken to fail: a, taken to hold: !b, taken to fail: !b, dropped: c()",
+		"if a && !b { c() }":                       "taken to fail: a && !b, taken to hold: a, taken to hold: !b, dropped: c()",
+		"if a || !b { c() }":                       "taken to hold: a || !b, taken to fail: a, taken to fail: !b, dropped: c()",
+		"if (a || b) && p == nil { c() }":          "taken to hold: a || b, taken to fail: a, taken to fail: b, taken to fail: (a || b) && p == nil, dropped: c()",
 		"x.Lock()\ndefer x.Unlock()\nc()":          "dropped: c()",
 		"if err != nil { return }":                 "",
+		"if n > 0 && x[n-1] { c() }":               "taken to fail: n > 0 && x[n-1], taken to hold: x[n-1], dropped: c()",
 		"if err := c(); err != nil { return }":     "dropped: if err := c(); err != nil { return }",
 		"for _, x := range y { c(x) }":             "dropped: c(x), an element skipped: for _, x := range y { c(x) }",
-		"if p.seq < q.seq { c() }":                 "off by one: p.seq < q.seq, taken to hold: p.seq < q.seq, taken to fail: p.seq < q.seq, dropped: c()",
+		"if p.seq < q.seq { c() }":                 "taken to fail: p.seq < q.seq, taken to hold: p.seq < q.seq, off by one: p.seq < q.seq, dropped: c()",
+		"if p.seq >= q.seq { c() }":                "taken to fail: p.seq >= q.seq, taken to hold: p.seq >= q.seq, off by one: p.seq >= q.seq, dropped: c()",
 		"n := 1\nn++":                              "dropped: n++, made twice: n++",
 		"p.seq = 1":                                "dropped: p.seq = 1, one too small: p.seq = 1",
 		"s.counts.Waits.Add(1)":                    "",
-		"f = func() bool { return a }":             "taken to hold: a, taken to fail: a, dropped: f = func() bool { return a }",
-		"switch { case a == b: c() }":              "taken to hold: a == b, taken to fail: a == b, dropped: c()",
+		"f = func() bool { return a }":             "taken to fail: a, taken to hold: a, dropped: f = func() bool { return a }",
+		"switch { case a == b: c() }":              "taken to fail: a == b, taken to hold: a == b, dropped: c()",
 		"if mutation.At(7) { c() } else { c() }":   "",
 		"switch x := y(); { case x == nil: c(x) }": "dropped: c(x)",
 	} {

@@ -14,8 +14,8 @@ import (
 //   - a statement is dropped: a call, an assignment, an increment, or a call whose error is looked at
 //   - two statements in a row that call something are swapped, where order is what a function is about
 //   - a loop skips an element
-//   - a condition that fails is taken to hold, or one that holds to fail: each operand of && and || of
-//     an if, of a case, and of a result that is a bool
+//   - a condition that fails is taken to hold, or one that holds to fail, of an if, of a case, and of a
+//     result that is a bool, operand by operand
 //   - a comparison is off by one where both sides are equal
 //   - an increment is made twice, and a sequence number that is assigned is one too small
 //
@@ -53,10 +53,15 @@ type rewriter struct {
 // at is the call that says whether an operator changes n: a constant if it never does.
 func (r *rewriter) at(operator string, n ast.Node) string {
 	text := oneLine(r.raw(n.Pos(), n.End()))
-	if r.places != nil && !slices.Contains(r.places, text) {
+	if !r.isPlace(n) {
 		return "false"
 	}
 	return fmt.Sprintf("mutation.At(%d)", r.add(r.fn, operator, text))
+}
+
+// isPlace reports whether n may be changed.
+func (r *rewriter) isPlace(n ast.Node) bool {
+	return r.places == nil || slices.Contains(r.places, oneLine(r.raw(n.Pos(), n.End())))
 }
 
 func (r *rewriter) raw(from, to token.Pos) string {
@@ -196,10 +201,11 @@ var left = regexp.MustCompile(`\b(counts|Counts\(\)|calls|books|Fails|count|free
 // statement renders one statement.
 func (r *rewriter) statement(s ast.Stmt) string {
 	if r.isLeft(s) {
-		if _, hasParts := s.(*ast.IfStmt); !hasParts {
-			return r.raw(s.Pos(), s.End())
+		switch s.(type) {
+		case *ast.IfStmt, *ast.ForStmt, *ast.RangeStmt, *ast.SwitchStmt, *ast.CaseClause, *ast.BlockStmt:
+			return r.render(s) // its parts are changed
 		}
-		return r.render(s)
+		return r.raw(s.Pos(), s.End())
 	}
 	text := r.render(s)
 	switch s := s.(type) {
@@ -279,7 +285,7 @@ func (r *rewriter) render(n ast.Node) string {
 			return false
 		case *ast.RangeStmt:
 			body := r.block(part.Body)
-			if !r.isMutated(part) {
+			if !r.isMutated(part) && slices.ContainsFunc(part.Body.List, func(s ast.Stmt) bool { return !r.isLeft(s) }) {
 				body = fmt.Sprintf("{\nif %s {\ncontinue\n}\n%s", r.at(skipped, part), body[1:])
 			}
 			put(part.Body, body)
@@ -333,47 +339,125 @@ type span struct{ from, to token.Pos }
 func (s *span) Pos() token.Pos { return s.from }
 func (s *span) End() token.Pos { return s.to }
 
-// condition renders a condition.
+// condition renders a condition. In a chain of && only the failing of the whole is a mutant, as that of
+// any operand is the same, and the holding of an operand that fails alone; with || it is the other
+// way round. So each execution that counts is one in which the mutant makes a difference.
 func (r *rewriter) condition(x ast.Expr) string {
-	text := r.raw(x.Pos(), x.End())
-	if r.isMutated(x) || isErrorCheck(x) || r.isGuard(x) || r.leaves && (text == "true" || text == "false") {
-		return text
+	op, operands := chain(x)
+	raw := make([]string, len(operands))
+	texts := make([]string, len(operands))
+	mutated := false
+	for i, o := range operands {
+		raw[i], texts[i] = r.raw(o.Pos(), o.End()), r.operand(o)
+		mutated = mutated || !r.isLeaf(o) || !r.isSpared(o)
 	}
-	if _, more := x.(*ast.BinaryExpr); !more && left.MatchString(r.raw(x.Pos(), x.End())) {
-		return r.raw(x.Pos(), x.End())
+	whole := strings.Join(texts, " "+op.String()+" ")
+	if r.isMutated(x) || !mutated {
+		return whole
 	}
-	switch x := x.(type) {
-	case *ast.ParenExpr:
-		return "(" + r.condition(x.X) + ")"
-	case *ast.BinaryExpr:
-		if x.Op == token.LAND || x.Op == token.LOR {
-			return r.condition(x.X) + " " + x.Op.String() + " " + r.condition(x.Y)
+	twice := len(operands) == 1 || !impure.MatchString(r.raw(x.Pos(), x.End()))
+	others := func(i int) string {
+		if len(operands) == 1 {
+			return map[token.Token]string{token.LAND: "true", token.LOR: "false"}[op]
 		}
-	case *ast.CallExpr:
-		if locks(x) {
-			return r.raw(x.Pos(), x.End())
-		}
-	case *ast.UnaryExpr:
-		if locks(x.X) {
-			return r.raw(x.Pos(), x.End())
-		}
+		rest := slices.Delete(slices.Clone(raw), i, i+1)
+		return strings.Join(rest, " "+op.String()+" ")
 	}
-	whole := r.render(x)
-	if b, ok := x.(*ast.BinaryExpr); ok {
-		equal := r.raw(b.X.Pos(), b.X.End()) + " == " + r.raw(b.Y.Pos(), b.Y.End())
-		switch _, literal := b.Y.(*ast.BasicLit); {
-		case literal: // to be taken to hold or to fail is the same
-		case b.Op == token.LSS || b.Op == token.GTR:
-			whole = fmt.Sprintf("%s || %s && %s", whole, equal, r.at(offByOne, x))
-		case b.Op == token.LEQ || b.Op == token.GEQ:
-			whole = fmt.Sprintf("%s && !(%s && %s)", whole, equal, r.at(offByOne, x))
-		}
-	}
-	if text != "true" {
+	if op == token.LOR {
 		whole = fmt.Sprintf("(%s || %s)", whole, r.at(holds, x))
+	} else if whole != "false" {
+		whole = fmt.Sprintf("(%s) && !%s", whole, r.at(fails, x))
 	}
-	if text != "false" {
-		whole = fmt.Sprintf("(%s && !%s)", whole, r.at(fails, x))
+	for i, o := range operands {
+		if !twice || !r.isLeaf(o) || r.isSpared(o) || !r.isPlace(o) || i == 0 && len(operands) > 1 && r.places == nil && comparesLiteral(o) {
+			continue // the last is of an index that the others need
+		}
+		if op == token.LOR {
+			whole += fmt.Sprintf(" && (%s || !%s)", others(i), r.at(fails, o))
+		} else if raw[i] != "true" {
+			whole += fmt.Sprintf(" || %s && %s", others(i), r.at(holds, o))
+		}
+		if equal, open := boundary(o, r.raw); equal != "" && open == (op == token.LAND) {
+			if op == token.LOR {
+				whole += fmt.Sprintf(" && (%s || !(%s && %s))", others(i), equal, r.at(offByOne, o))
+			} else {
+				whole += fmt.Sprintf(" || %s && %s && %s", others(i), equal, r.at(offByOne, o))
+			}
+		} else if equal != "" && op == token.LAND && len(operands) == 1 {
+			whole = fmt.Sprintf("(%s) && !(%s && %s)", whole, equal, r.at(offByOne, o))
+		}
 	}
-	return whole
+	return "(" + whole + ")"
+}
+
+// impure are calls that must not be made twice.
+var impure = regexp.MustCompile(`CompareAndSwap|Swap\(|TryLock|[cC]lose\(|watch\(|Watch\(|holdDeferred|finish|func\(`)
+
+// chain is the operator and the operands of a condition: of one that is no chain, && and the whole.
+func chain(x ast.Expr) (op token.Token, operands []ast.Expr) {
+	b, ok := x.(*ast.BinaryExpr)
+	if !ok || b.Op != token.LAND && b.Op != token.LOR {
+		return token.LAND, []ast.Expr{x}
+	}
+	if of, ok := b.X.(*ast.BinaryExpr); ok && of.Op == b.Op {
+		_, operands = chain(b.X)
+	} else {
+		operands = []ast.Expr{b.X}
+	}
+	return b.Op, append(operands, b.Y)
+}
+
+// isLeaf reports whether an operand is no chain itself.
+func (r *rewriter) isLeaf(x ast.Expr) bool {
+	if p, ok := x.(*ast.ParenExpr); ok {
+		x = p.X
+	}
+	_, operands := chain(x)
+	return len(operands) == 1
+}
+
+// operand renders an operand: a chain with the mutants of its own.
+func (r *rewriter) operand(x ast.Expr) string {
+	if r.isLeaf(x) {
+		return r.render(x)
+	}
+	if p, ok := x.(*ast.ParenExpr); ok {
+		return r.condition(p.X)
+	}
+	return r.condition(x)
+}
+
+// isSpared reports whether an operand is left alone.
+func (r *rewriter) isSpared(x ast.Expr) bool {
+	text := r.raw(x.Pos(), x.End())
+	return isErrorCheck(x) || r.isGuard(x) || left.MatchString(text) || locks(x) || strings.Contains(text, "TryLock") || r.leaves && (text == "true" || text == "false")
+}
+
+// comparesLiteral reports whether something is compared with a number that is written down.
+func comparesLiteral(x ast.Expr) bool {
+	b, ok := x.(*ast.BinaryExpr)
+	if !ok {
+		return false
+	}
+	_, ok = b.Y.(*ast.BasicLit)
+	return ok
+}
+
+// boundary is that both sides of a comparison are equal, and whether it fails then.
+func boundary(x ast.Expr, raw func(from, to token.Pos) string) (equal string, open bool) {
+	b, ok := x.(*ast.BinaryExpr)
+	if !ok {
+		return "", false
+	}
+	if comparesLiteral(x) {
+		return "", false // to be taken to hold or to fail is the same
+	}
+	equal = raw(b.X.Pos(), b.X.End()) + " == " + raw(b.Y.Pos(), b.Y.End())
+	switch b.Op {
+	case token.LSS, token.GTR:
+		return equal, true
+	case token.LEQ, token.GEQ:
+		return equal, false
+	}
+	return "", false
 }

@@ -30,10 +30,12 @@ type Site struct {
 func (s *Site) Name() string { return s.Func + ": " + s.What }
 
 // Executions is how many executions of a site are made to go wrong in turn, one after the other, if
-// programs come to so many; EquivalentExecutions of one that is equivalent.
+// programs come to so many; EquivalentExecutions of one that is equivalent, and HardExecutions are those
+// that are tried on further programs if none is killed by those that were run in advance.
 const (
 	Executions           = 10
-	EquivalentExecutions = 3
+	EquivalentExecutions = 2
+	HardExecutions       = 3
 )
 
 // Sites are all sites of the module at root, by the number that they have at the switch.

@@ -44,7 +44,7 @@ func Check(p Program, preemptions int) (interleave.Result, Pooled, error) {
 	pooled := p.pooled()
 	result, err := explore(p, interleave.Test{Preemptions: preemptions}, func(x *execution) {
 		if pooled {
-			did.Add(Pooled{x.moves(), x.quickly()})
+			did.Add(Pooled{x.moves(), x.Quickly().Since(x.beforeEntry)})
 		}
 	})
 	return result, did, err

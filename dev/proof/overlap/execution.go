@@ -16,14 +16,10 @@ import (
 
 // execution is one execution of a program: a runtime of its own.
 type execution struct {
-	program  Program
-	gate     *gate
-	streams  *cuda.StreamPool
-	resource resource
-	// front is where blocks are allocated and freed: the backend, or entry over it, which enters the
-	// quick path. beforeEntry is what that had counted when the set-up had ended.
-	front       core.Resource
-	entry       *proof.Entry
+	*proof.Runtime
+	program Program
+	gate    *gate
+	// beforeEntry is what the entry of the quick path had counted when the set-up had ended.
 	beforeEntry proof.Quickly
 	// before is what the pool had done when the set-up had ended, refusals the allocations that it
 	// refused later.
@@ -39,17 +35,10 @@ type execution struct {
 	fault error
 }
 
-// resource is a resource of the fence engine.
-type resource interface {
-	core.Resource
-	TrimPool(keep uint64) error
-	Close(context.Context) error
-}
-
 // openLaunch is a launch of the set-up that a goroutine may end.
 type openLaunch struct {
 	ticket core.Ticket
-	call   Call
+	call   program.Op
 	op     int16
 	ended  bool
 }
@@ -58,13 +47,9 @@ type openLaunch struct {
 func newExecution(p Program) (*execution, error) {
 	x := &execution{program: p, gate: newGate()}
 	var err error
-	if x.streams, err = cuda.NewStreamPool(x.gate, cuda.StreamPoolConfig{}); err != nil {
+	if x.Runtime, err = proof.NewRuntime(x.gate, x.over(), cuda.StreamPoolConfig{}); err != nil {
 		return nil, err
 	}
-	if x.resource, err = x.newResource(); err != nil {
-		return nil, err
-	}
-	x.enter()
 	for s := range uint8(Adopted + 1) {
 		l, err := x.lease(s)
 		if err != nil {
@@ -75,36 +60,31 @@ func newExecution(p Program) (*execution, error) {
 	return x, nil
 }
 
-func (x *execution) newResource() (resource, error) {
+// over is where the blocks come from. Of the runtime's own pool the gate is told.
+func (x *execution) over() proof.Memory {
 	if !x.program.pooled() {
-		return cuda.NewAsyncResource(x.gate, x.streams, cuda.AsyncConfig{ReapInterval: -1})
+		return proof.DriverPool
 	}
 	x.gate.Hosted = true
 	interleave.Watch(x.gate)
-	return cuda.NewPoolResource(x.gate, x.streams, cuda.PoolConfig{Limit: proof.PoolPages * device.PageBytes, ReapInterval: -1})
-}
-
-// enter puts the layer over the backend that enters the quick path, if the program asks for that.
-func (x *execution) enter() {
-	x.front = x.resource
 	if x.program.Entered {
-		x.entry = proof.Enter(x.resource)
-		x.front = x.entry
+		return proof.OwnPoolQuickly
 	}
+	return proof.OwnPool
 }
 
 func (x *execution) lease(s uint8) (*cuda.Lease, error) {
 	if s != Adopted {
-		return x.streams.Acquire(context.Background(), "check")
+		return x.Streams.Acquire(context.Background(), "check")
 	}
-	if !x.program.has(func(c Call) bool { return c.Stream == Adopted }) {
+	if !x.program.has(func(c program.Op) bool { return c.Stream == Adopted }) {
 		return nil, nil //nolint:nilnil // an unused stream is made for nobody
 	}
 	handle, err := x.gate.StreamCreate()
 	if err != nil {
 		return nil, err
 	}
-	return x.streams.Adopt(handle, "check")
+	return x.Streams.Adopt(handle, "check")
 }
 
 func (x *execution) handle(s uint8) uint8 { return uint8(x.leases[s].Handle()) }
@@ -116,10 +96,8 @@ func (x *execution) prepare() (bodies []func()) {
 		x.do(c, op)
 		op++
 	}
-	x.before, x.gate.reused, x.refusals = x.resource.Stats().OwnPool, proof.Moves{}, 0
-	if x.entry != nil {
-		x.beforeEntry = x.entry.Quickly()
-	}
+	x.before, x.gate.reused, x.refusals = x.Backend.Stats().OwnPool, proof.Moves{}, 0
+	x.beforeEntry = x.Quickly()
 	for _, calls := range x.program.Threads {
 		first := op
 		bodies = append(bodies, func() {
@@ -132,7 +110,7 @@ func (x *execution) prepare() (bodies []func()) {
 	return bodies
 }
 
-func (x *execution) do(c Call, op int16) {
+func (x *execution) do(c program.Op, op int16) {
 	if err := x.call(c, op); err != nil && x.fault == nil {
 		x.fault = fmt.Errorf("operation %d, %v: %w", op, c, err)
 	}
@@ -140,36 +118,35 @@ func (x *execution) do(c Call, op int16) {
 }
 
 // call makes one call. An error is one that the call must not end with.
-func (x *execution) call(c Call, op int16) (err error) {
+func (x *execution) call(c program.Op, op int16) (err error) {
 	ctx := context.Background()
-	x.gate.begin(underWay{op: op, block: c.Which, aborted: x.comesToNothing(c), quick: c.Quick || c.Kind == Reap || c.Kind == Sync || c.Kind == Trim})
+	x.gate.begin(underWay{op: op, block: c.Block, aborted: x.comesToNothing(c), quick: c.AtOnce || c.Kind == program.ReapDone || c.Kind == program.Sync || c.Kind == program.Trim})
 	switch c.Kind {
-	case Alloc:
+	case program.Alloc:
 		return x.alloc(ctx, c)
-	case Free:
-		if x.blocks[c.Which].ID.Generation == 0 {
+	case program.Free:
+		if x.blocks[c.Block].ID.Generation == 0 {
 			return nil // its allocation was refused
 		}
-		if _, err = x.front.Deallocate(ctx, x.blocks[c.Which].ID); err == nil {
-			x.live &^= 1 << c.Which
+		if _, err = x.Front.Deallocate(ctx, x.blocks[c.Block].ID); err == nil {
+			x.live &^= 1 << c.Block
 		}
-	case Launch, Abort, Open:
+	case program.Launch, program.Abort, program.Open:
 		return x.launch(ctx, c, op)
-	case Finish, Cancel:
-		return x.endOpen(ctx, &x.open[c.Which], c.Kind)
-	case Record:
-		uses := program.Set(1 << c.Which)
-		end := x.node(oracle.End, c, op, uses)
-		x.gate.put(end.Stream, x.node(oracle.Begin, c, op, uses), x.node(oracle.Work, c, op, uses), end)
+	case program.Finish, program.Cancel:
+		return x.endOpen(ctx, &x.open[c.Block], c.Kind)
+	case program.Record:
+		end := x.node(oracle.End, c, op)
+		x.gate.put(end.Stream, x.node(oracle.Begin, c, op), x.node(oracle.Work, c, op), end)
 		x.gate.own().finishing = &end
-		err = x.resource.RecordUse(ctx, x.blocks[c.Which].ID, x.leases[c.Stream].ID())
-	case Reap, Peek:
-		return x.resource.ReapPending(ctx)
-	case Trim:
-		return x.resource.TrimPool(0)
-	case Sync:
-		err = x.streams.Synchronize(ctx, x.leases[c.Stream].ID())
-	case Release:
+		err = x.Backend.RecordUse(ctx, x.blocks[c.Block].ID, x.leases[c.Stream].ID())
+	case program.ReapDone, program.Peek:
+		return x.Backend.ReapPending(ctx)
+	case program.Trim:
+		return x.Backend.TrimPool(0)
+	case program.Sync:
+		err = x.Streams.Synchronize(ctx, x.leases[c.Stream].ID())
+	case program.Release:
 		handle := x.handle(c.Stream)
 		if err = x.leases[c.Stream].Release(); err == nil {
 			x.gate.givenUp |= 1 << handle
@@ -178,78 +155,73 @@ func (x *execution) call(c Call, op int16) (err error) {
 	return x.unlessDue(err, c)
 }
 
-func (x *execution) alloc(ctx context.Context, c Call) error {
-	b, err := x.front.Allocate(ctx, core.Request{Bytes: device.Unit * uint64(max(1, c.Units)), Stream: x.leases[c.Stream].ID()})
+func (x *execution) alloc(ctx context.Context, c program.Op) error {
+	b, err := x.Front.Allocate(ctx, core.Request{Bytes: device.Unit * uint64(max(1, c.Units)), Stream: x.leases[c.Stream].ID()})
 	if err != nil {
 		return x.unlessDue(err, c)
 	}
-	x.blocks[c.Which] = b
-	x.live |= 1 << c.Which
+	x.blocks[c.Block] = b
+	x.live |= 1 << c.Block
 	return nil
 }
 
-func (x *execution) node(kind oracle.Kind, c Call, op int16, writes program.Set) oracle.Node {
-	return oracle.Node{Kind: kind, Stream: x.handle(c.Stream), Op: op, Aborted: x.comesToNothing(c), Unfenced: c.Kind == Record,
-		Reads: oracle.Set(c.Reads), Writes: oracle.Set(writes)}
+func (x *execution) node(kind oracle.Kind, c program.Op, op int16) oracle.Node {
+	n := proof.Node(kind, c, op, x.handle(c.Stream))
+	n.Aborted = x.comesToNothing(c)
+	return n
 }
 
 // comesToNothing reports whether c is a launch that is aborted, by itself or
 // later: the next to be opened.
-func (x *execution) comesToNothing(c Call) bool {
-	return c.Kind == Abort || c.Kind == Open && x.program.has(func(o Call) bool { return o.Kind == Cancel && int(o.Which) == len(x.open) })
+func (x *execution) comesToNothing(c program.Op) bool {
+	return c.Kind == program.Abort || c.Kind == program.Open && x.program.has(func(o program.Op) bool { return o.Kind == program.Cancel && int(o.Block) == len(x.open) })
 }
 
 // launch prepares a launch, enqueues its work, and ends it. One that is
 // refused is left out.
-func (x *execution) launch(ctx context.Context, c Call, op int16) error {
-	var uses []core.Use
-	for b := range c.uses().All() {
-		access := core.Read
-		if c.Writes.Has(b) {
-			access = core.Write
-		}
+func (x *execution) launch(ctx context.Context, c program.Op, op int16) error {
+	for b := range c.Uses().All() {
 		if x.blocks[b].ID.Generation == 0 {
 			return nil // its allocation was refused
 		}
-		uses = append(uses, core.Use{Block: x.blocks[b].ID, Access: access})
 	}
-	ticket, err := x.resource.PrepareUse(ctx, core.UseRequest{Stream: x.leases[c.Stream].ID(), Uses: uses})
+	ticket, err := x.Backend.PrepareUse(ctx, core.UseRequest{Stream: x.leases[c.Stream].ID(), Uses: proof.AppendUses(nil, c, x.blocks[:])})
 	if err != nil {
 		return x.unlessDue(err, c)
 	}
 	x.gate.end()
-	begin, work := x.node(oracle.Begin, c, op, c.Writes), x.node(oracle.Work, c, op, c.Writes)
+	begin, work := x.node(oracle.Begin, c, op), x.node(oracle.Work, c, op)
 	if begin.Aborted {
 		x.gate.put(begin.Stream, begin)
 	} else {
 		x.gate.put(begin.Stream, begin, work)
 	}
 	l := openLaunch{ticket: ticket, call: c, op: op}
-	if c.Kind == Open {
+	if c.Kind == program.Open {
 		x.open = append(x.open, l)
 		return nil
 	}
-	return x.endOpen(ctx, &l, map[Kind]Kind{Launch: Finish, Abort: Cancel}[c.Kind])
+	return x.endOpen(ctx, &l, map[program.Kind]program.Kind{program.Launch: program.Finish, program.Abort: program.Cancel}[c.Kind])
 }
 
 // endOpen finishes or aborts a launch. What it frees then is its own doing.
-func (x *execution) endOpen(ctx context.Context, l *openLaunch, kind Kind) error {
+func (x *execution) endOpen(ctx context.Context, l *openLaunch, kind program.Kind) error {
 	if l.ended {
 		return nil
 	}
 	l.ended = true
 	x.gate.begin(underWay{op: l.op})
-	if kind == Cancel {
-		return x.resource.AbortUse(ctx, l.ticket)
+	if kind == program.Cancel {
+		return x.Backend.AbortUse(ctx, l.ticket)
 	}
-	end := x.node(oracle.End, l.call, l.op, l.call.Writes)
+	end := x.node(oracle.End, l.call, l.op)
 	x.gate.put(end.Stream, end)
 	x.gate.own().finishing = &end
-	return x.resource.FinishUse(ctx, l.ticket)
+	return x.Backend.FinishUse(ctx, l.ticket)
 }
 
 // unlessDue is nil for an error that the program gives cause for.
-func (x *execution) unlessDue(err error, c Call) error {
+func (x *execution) unlessDue(err error, c program.Op) error {
 	p := x.program
 	switch {
 	case c.Units > 0 && errors.Is(err, core.ErrOutOfMemory):
@@ -257,7 +229,7 @@ func (x *execution) unlessDue(err error, c Call) error {
 		x.refusals++
 		return nil
 	case errors.Is(err, core.ErrUseAfterFree):
-		if p.has(func(o Call) bool { return o.Kind == Free && o.uses()&c.uses() != 0 }) {
+		if p.has(func(o program.Op) bool { return o.Kind == program.Free && o.Touches()&c.Touches() != 0 }) {
 			x.refused++
 			return nil
 		}
@@ -273,13 +245,13 @@ func (x *execution) unlessDue(err error, c Call) error {
 // givesCause reports whether the program has a call for which c may be refused
 // as misuse: a launch that conflicts on another stream, or for the adopted
 // stream its release, and for that a launch there.
-func (p Program) givesCause(c Call) bool {
-	return p.has(func(o Call) bool {
+func (p Program) givesCause(c program.Op) bool {
+	return p.has(func(o program.Op) bool {
 		if c.Stream == Adopted && o.Stream == Adopted {
-			if o.Kind == Release || c.Kind == Release && (o.isLaunch() || o.Kind == Record) {
+			if o.Kind == program.Release || c.Kind == program.Release && (o.IsLaunch() || o.Kind == program.Record) {
 				return true
 			}
 		}
-		return o.isLaunch() && c.isLaunch() && o.Stream != c.Stream && o.operation().Conflicts(c.operation())
+		return o.IsLaunch() && c.IsLaunch() && o.Stream != c.Stream && o.Conflicts(c)
 	})
 }

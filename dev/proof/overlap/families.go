@@ -11,12 +11,14 @@ const (
 	streamX, streamY uint8 = 0, 1
 )
 
-func alloc(stream, block uint8) Call  { return Call{Kind: Alloc, Stream: stream, Which: block} }
-func free(block uint8) Call           { return Call{Kind: Free, Which: block} }
-func end(kind Kind, open uint8) Call  { return Call{Kind: kind, Which: open} }
-func on(kind Kind, stream uint8) Call { return Call{Kind: kind, Stream: stream} }
-func use(kind Kind, stream uint8, reads, writes program.Set) Call {
-	return Call{Kind: kind, Stream: stream, Reads: reads, Writes: writes}
+func alloc(stream, block uint8) program.Op {
+	return program.Op{Kind: program.Alloc, Stream: stream, Block: block}
+}
+func free(block uint8) program.Op                   { return program.Op{Kind: program.Free, Block: block} }
+func end(kind program.Kind, open uint8) program.Op  { return program.Op{Kind: kind, Block: open} }
+func on(kind program.Kind, stream uint8) program.Op { return program.Op{Kind: kind, Stream: stream} }
+func use(kind program.Kind, stream uint8, reads, writes program.Set) program.Op {
+	return program.Op{Kind: kind, Stream: stream, Reads: reads, Writes: writes}
 }
 
 // Some sets of blocks.
@@ -30,39 +32,39 @@ const (
 )
 
 // bases are the allocations that set-ups begin with.
-var bases = [][]Call{
+var bases = []program.Program{
 	{alloc(streamX, 0)},
 	{alloc(streamX, 0), alloc(streamX, 1)},
 	{alloc(streamX, 0), alloc(streamY, 1)},
 }
 
 // adoptedBases are those with an adopted stream.
-var adoptedBases = [][]Call{
+var adoptedBases = []program.Program{
 	{alloc(Adopted, 0)},
 	{alloc(Adopted, 0), alloc(streamX, 1)},
-	{alloc(streamX, 0), use(Launch, Adopted, noBlock, a)},
+	{alloc(streamX, 0), use(program.Launch, Adopted, noBlock, a)},
 }
 
 // givenUp are set-ups with a stream that was given up.
-var givenUp = [][]Call{
-	{alloc(Adopted, 0), on(Release, Adopted)},
-	{alloc(Adopted, 0), alloc(Adopted, 1), use(Launch, streamY, a, noBlock), free(1), on(Release, Adopted)},
-	{alloc(Adopted, 0), alloc(Adopted, 1), use(Open, streamX, a, noBlock), free(0), on(Release, Adopted)},
+var givenUp = []program.Program{
+	{alloc(Adopted, 0), on(program.Release, Adopted)},
+	{alloc(Adopted, 0), alloc(Adopted, 1), use(program.Launch, streamY, a, noBlock), free(1), on(program.Release, Adopted)},
+	{alloc(Adopted, 0), alloc(Adopted, 1), use(program.Open, streamX, a, noBlock), free(0), on(program.Release, Adopted)},
 }
 
 // tails are what may come behind a base.
-func tails(streams ...uint8) (list [][]Call) {
-	list = append(list, nil, []Call{free(0)})
+func tails(streams ...uint8) (list []program.Program) {
+	list = append(list, nil, program.Program{free(0)})
 	for _, s := range streams {
-		for _, kind := range []Kind{Launch, Open} {
-			list = append(list, []Call{use(kind, s, a, noBlock)}, []Call{use(kind, s, noBlock, a)})
+		for _, kind := range []program.Kind{program.Launch, program.Open} {
+			list = append(list, program.Program{use(kind, s, a, noBlock)}, program.Program{use(kind, s, noBlock, a)})
 		}
-		list = append(list, []Call{use(Open, s, a, noBlock), free(0)})
+		list = append(list, program.Program{use(program.Open, s, a, noBlock), free(0)})
 	}
 	return list
 }
 
-func setups(bases, tails [][]Call) (list [][]Call) {
+func setups(bases, tails []program.Program) (list []program.Program) {
 	for _, base := range bases {
 		for _, tail := range tails {
 			list = append(list, slices.Concat(base, tail))

@@ -15,8 +15,8 @@ type Family struct {
 	// Shape is the number of calls of each goroutine.
 	Shape       []int
 	Preemptions int
-	setups      [][]Call
-	letters     func(setup []Call) []Call
+	setups      []program.Program
+	letters     func(setup program.Program) program.Program
 	entered     bool
 }
 
@@ -39,7 +39,7 @@ func (f *Family) String() string {
 // valid during the call only.
 func (f *Family) Each(yield func(Program) bool) {
 	for _, setup := range f.setups {
-		words := map[int][][]Call{}
+		words := map[int][]program.Program{}
 		for _, n := range f.Shape {
 			words[n] = f.words(setup, n)
 		}
@@ -51,10 +51,10 @@ func (f *Family) Each(yield func(Program) bool) {
 }
 
 // words are the sequences of n letters that one goroutine can take.
-func (f *Family) words(setup []Call, n int) [][]Call {
-	words := [][]Call{nil}
+func (f *Family) words(setup program.Program, n int) []program.Program {
+	words := []program.Program{nil}
 	for range n {
-		var longer [][]Call
+		var longer []program.Program
 		for _, w := range words {
 			for _, c := range f.letters(setup) {
 				if sensible(w, c) {
@@ -69,33 +69,33 @@ func (f *Family) words(setup []Call, n int) [][]Call {
 
 // sensible reports whether a goroutine may take call c after others: not what
 // it has freed or ended itself, and of its own allocations only what it has.
-func sensible(before []Call, c Call) bool {
+func sensible(before program.Program, c program.Op) bool {
 	var own, gone program.Set
 	for _, b := range before {
 		switch b.Kind {
-		case Alloc:
+		case program.Alloc:
 			own |= 1 << latest
-		case Free:
-			gone |= 1 << b.Which
-		case Release:
+		case program.Free:
+			gone |= 1 << b.Block
+		case program.Release:
 			if c.Stream == Adopted {
 				return false
 			}
-		case Finish, Cancel:
-			if (c.Kind == Finish || c.Kind == Cancel) && c.Which == b.Which {
+		case program.Finish, program.Cancel:
+			if (c.Kind == program.Finish || c.Kind == program.Cancel) && c.Block == b.Block {
 				return false
 			}
 		}
 	}
-	if c.Kind == Alloc {
+	if c.Kind == program.Alloc {
 		return own == 0
 	}
-	return c.uses()&gone == 0 && c.uses()&(1<<latest)&^own == 0
+	return c.Touches()&gone == 0 && c.Touches()&(1<<latest)&^own == 0
 }
 
 type generator struct {
 	*Family
-	words   map[int][][]Call
+	words   map[int][]program.Program
 	picked  []int
 	program Program
 	yield   func(Program) bool
@@ -125,7 +125,7 @@ func (g *generator) extend(thread int) bool {
 func (p Program) named() Program {
 	next := uint8(0)
 	for _, c := range p.Setup {
-		if c.Kind == Alloc {
+		if c.Kind == program.Alloc {
 			next++
 		}
 	}
@@ -135,11 +135,11 @@ func (p Program) named() Program {
 		for i := range calls {
 			c := &calls[i]
 			switch {
-			case c.Kind == Alloc:
-				c.Which = next
+			case c.Kind == program.Alloc:
+				c.Block = next
 				next++
-			case c.Which == latest && (c.Kind == Free || c.Kind == Record):
-				c.Which = next - 1
+			case c.Block == latest && (c.Kind == program.Free || c.Kind == program.Record):
+				c.Block = next - 1
 			default:
 				c.Reads, c.Writes = rename(c.Reads, next-1), rename(c.Writes, next-1)
 			}
@@ -164,12 +164,12 @@ func (p Program) allowed() bool {
 	for i, calls := range p.Threads {
 		for _, c := range calls {
 			switch c.Kind {
-			case Finish, Cancel:
-				if ended[c.Which] {
+			case program.Finish, program.Cancel:
+				if ended[c.Block] {
 					return false
 				}
-				ended[c.Which] = true
-			case Record:
+				ended[c.Block] = true
+			case program.Record:
 				if p.contested(i, c) {
 					return false
 				}
@@ -181,15 +181,15 @@ func (p Program) allowed() bool {
 
 // contested reports whether another than goroutine own uses or frees the block
 // of a recorded use, or gives back the lease that it is made under.
-func (p Program) contested(own int, use Call) bool {
+func (p Program) contested(own int, use program.Op) bool {
 	for _, c := range p.Setup {
-		if c.Kind == Open && c.uses().Has(use.Which) {
+		if c.Kind == program.Open && c.Touches().Has(use.Block) {
 			return true
 		}
 	}
 	for i, calls := range p.Threads {
 		for _, c := range calls {
-			if i != own && (c.uses().Has(use.Which) || c.Kind == Release && use.Stream == Adopted) {
+			if i != own && (c.Touches().Has(use.Block) || c.Kind == program.Release && use.Stream == Adopted) {
 				return true
 			}
 		}

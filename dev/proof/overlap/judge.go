@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/interleave"
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
+	"github.com/fencepost-gpu/fencepost/dev/proof/program"
 )
 
 // settleTime is how long the runtime may take to close. It has nothing to wait
@@ -42,10 +43,10 @@ func (x *execution) finish() error {
 		op += int16(len(calls))
 	}
 	for i := range x.open {
-		x.do(Call{Kind: Finish, Which: uint8(i)}, op)
+		x.do(program.Op{Kind: program.Finish, Block: uint8(i)}, op)
 	}
 	for b := range x.live.All() {
-		x.do(Call{Kind: Free, Which: b}, op)
+		x.do(program.Op{Kind: program.Free, Block: b}, op)
 		op++
 	}
 	v := x.gate.History.Judge()
@@ -71,7 +72,7 @@ func (x *execution) closePool() error {
 	if !x.program.pooled() {
 		return nil
 	}
-	if err := x.resource.TrimPool(0); err != nil {
+	if err := x.Backend.TrimPool(0); err != nil {
 		return err
 	}
 	for b := range x.blocks {
@@ -87,18 +88,10 @@ func (x *execution) closePool() error {
 
 // moves is what the pool did since the set-up.
 func (x *execution) moves() proof.Moves {
-	m, now := x.gate.reused, x.resource.Stats().OwnPool
+	m, now := x.gate.reused, x.Backend.Stats().OwnPool
 	m.NoteSince(&x.before, &now)
 	m.Refusals = min(1, x.refusals)
 	return m
-}
-
-// quickly is what the quick path served and declined since the set-up.
-func (x *execution) quickly() proof.Quickly {
-	if x.entry == nil {
-		return proof.Quickly{}
-	}
-	return x.entry.Quickly().Since(x.beforeEntry)
 }
 
 // close lets the device execute all and looks whether everything came back.
@@ -106,11 +99,12 @@ func (x *execution) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
 	defer cancel()
 	x.gate.Finish()
-	if err := x.resource.ReapPending(ctx); err != nil {
+	if err := x.Backend.ReapPending(ctx); err != nil {
 		return err
 	}
-	if s := x.resource.Stats(); s.Outstanding().Blocks != 0 || s.OpenIntents != 0 || s.Poisoned != 0 || s.Failures > x.refused || s.Underflows != 0 {
-		return fmt.Errorf("the books at the end: %+v", s)
+	s := x.Backend.Stats()
+	if err := proof.CheckBooks(&s, min(s.Failures, x.refused)); err != nil { // a refusal need not count as a failure
+		return err
 	}
 	if err := x.closePool(); err != nil {
 		return err
@@ -124,10 +118,10 @@ func (x *execution) close() error {
 	}
 	x.gate.closing = true
 	interleave.End()
-	if err := errors.Join(x.resource.Close(ctx), x.streams.Close(ctx)); err != nil {
+	if err := errors.Join(x.Backend.Close(ctx), x.Streams.Close(ctx)); err != nil {
 		return err
 	}
-	if n := x.streams.Stats().Events; n != 0 || x.gate.alive != 0 {
+	if n := x.Streams.Stats().Events; n != 0 || x.gate.alive != 0 {
 		return fmt.Errorf("%d events are left on streams, %d on the device", n, x.gate.alive)
 	}
 	return nil

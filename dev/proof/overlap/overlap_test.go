@@ -4,10 +4,12 @@ import (
 	"errors"
 	"maps"
 	"testing"
+
+	"github.com/fencepost-gpu/fencepost/dev/proof/program"
 )
 
 func TestWithoutTheOverlayNothingIsExplored(t *testing.T) {
-	p := Program{Setup: []Call{alloc(streamX, 0)}, Threads: [][]Call{{free(0)}, {use(Launch, streamY, a, noBlock)}}}
+	p := Program{Setup: program.Program{alloc(streamX, 0)}, Threads: []program.Program{{free(0)}, {use(program.Launch, streamY, a, noBlock)}}}
 	if result, _, err := Check(p, 1); !errors.Is(err, ErrNotInstrumented) || result.Steps != 0 {
 		t.Errorf("%+v, %v", result, err)
 	}
@@ -64,11 +66,11 @@ func TestProgramsKeepToTheRulesOfCallers(t *testing.T) {
 			ends := map[uint8]int{}
 			for _, calls := range p.Threads {
 				for i, c := range calls {
-					if c.Kind == Finish || c.Kind == Cancel {
-						ends[c.Which]++
+					if c.Kind == program.Finish || c.Kind == program.Cancel {
+						ends[c.Block]++
 					}
 					for _, before := range calls[:i] {
-						if before.Kind == Free && c.uses().Has(before.Which) {
+						if before.Kind == program.Free && c.Touches().Has(before.Block) {
 							t.Errorf("%v: a block is used by who has freed it", p)
 						}
 					}
@@ -85,23 +87,23 @@ func TestProgramsKeepToTheRulesOfCallers(t *testing.T) {
 }
 
 func TestARefusalNeedsACause(t *testing.T) {
-	reads, writes := use(Launch, streamX, a, noBlock), use(Launch, streamY, noBlock, a)
+	reads, writes := use(program.Launch, streamX, a, noBlock), use(program.Launch, streamY, noBlock, a)
 	for _, c := range []struct {
-		other Call
-		call  Call
+		other program.Op
+		call  program.Op
 		want  bool
 	}{
 		{writes, reads, true},
 		{reads, writes, true},
-		{reads, use(Launch, streamY, a, noBlock), false},
-		{use(Launch, streamY, noBlock, b), reads, false},
-		{use(Launch, streamX, noBlock, a), reads, false},
-		{on(Release, Adopted), use(Launch, Adopted, a, noBlock), true},
-		{use(Abort, Adopted, a, noBlock), on(Release, Adopted), true},
-		{on(Release, Adopted), reads, false},
+		{reads, use(program.Launch, streamY, a, noBlock), false},
+		{use(program.Launch, streamY, noBlock, b), reads, false},
+		{use(program.Launch, streamX, noBlock, a), reads, false},
+		{on(program.Release, Adopted), use(program.Launch, Adopted, a, noBlock), true},
+		{use(program.Abort, Adopted, a, noBlock), on(program.Release, Adopted), true},
+		{on(program.Release, Adopted), reads, false},
 		{free(0), reads, false}, // that is no misuse
 	} {
-		if got := (Program{Threads: [][]Call{{c.call}, {c.other}}}).givesCause(c.call); got != c.want {
+		if got := (Program{Threads: []program.Program{{c.call}, {c.other}}}).givesCause(c.call); got != c.want {
 			t.Errorf("%v because of %v: %v, want %v", c.call, c.other, got, c.want)
 		}
 	}

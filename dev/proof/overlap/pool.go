@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
+	"github.com/fencepost-gpu/fencepost/dev/proof/program"
 )
 
 // The sizes of blocks from the runtime's own pool, of the three pages that it may have.
@@ -13,67 +14,67 @@ const (
 	twoPages uint8 = 2 * proof.PoolUnits
 )
 
-func pooled(stream, block, units uint8) Call {
-	return Call{Kind: Alloc, Stream: stream, Which: block, Units: units}
+func pooled(stream, block, units uint8) program.Op {
+	return program.Op{Kind: program.Alloc, Stream: stream, Block: block, Units: units}
 }
 
 // poolSetups leave a pool that has memory for another stream only by what the comment says.
-var poolSetups = [][]Call{
+var poolSetups = []program.Program{
 	// growth: there is more on the device
 	{pooled(streamX, 0, onePage)},
 	// steal: the memory was freed behind a launch that nothing comes after
-	{pooled(streamX, 0, twoPages), pooled(streamX, 1, onePage), use(Launch, streamX, noBlock, a), free(0)},
+	{pooled(streamX, 0, twoPages), pooled(streamX, 1, onePage), use(program.Launch, streamX, noBlock, a), free(0)},
 	// takeover: Y comes after a launch behind the free
-	{pooled(streamX, 0, twoPages), pooled(streamX, 1, onePage), free(0), use(Launch, streamX, noBlock, b), use(Launch, streamY, b, noBlock)},
+	{pooled(streamX, 0, twoPages), pooled(streamX, 1, onePage), free(0), use(program.Launch, streamX, noBlock, b), use(program.Launch, streamY, b, noBlock)},
 	// remap: free pages that do not lie in a row
-	{pooled(streamX, 0, onePage), pooled(streamY, 1, onePage), pooled(streamX, 2, onePage), use(Launch, streamX, noBlock, a), free(0), free(2)},
+	{pooled(streamX, 0, onePage), pooled(streamY, 1, onePage), pooled(streamX, 2, onePage), use(program.Launch, streamX, noBlock, a), free(0), free(2)},
 	// free pages of two streams in a row
-	{pooled(streamX, 0, onePage), pooled(streamY, 1, onePage), use(Launch, streamX, noBlock, a), pooled(streamX, 2, onePage), free(0)},
+	{pooled(streamX, 0, onePage), pooled(streamY, 1, onePage), use(program.Launch, streamX, noBlock, a), pooled(streamX, 2, onePage), free(0)},
 	// a row of which Y has one page and comes after the free of the other
-	{pooled(streamX, 0, onePage), pooled(streamY, 1, onePage), pooled(streamX, 2, onePage), free(0), free(1), use(Launch, streamX, noBlock, c), use(Launch, streamY, c, noBlock)},
+	{pooled(streamX, 0, onePage), pooled(streamY, 1, onePage), pooled(streamX, 2, onePage), free(0), free(1), use(program.Launch, streamX, noBlock, c), use(program.Launch, streamY, c, noBlock)},
 	// halves of a page
-	{pooled(streamX, 0, halfPage), pooled(streamX, 1, halfPage), pooled(streamX, 2, twoPages), use(Launch, streamY, noBlock, a), free(0)},
+	{pooled(streamX, 0, halfPage), pooled(streamX, 1, halfPage), pooled(streamX, 2, twoPages), use(program.Launch, streamY, noBlock, a), free(0)},
 	// a free that a launch holds back
-	{pooled(streamX, 0, twoPages), pooled(streamX, 1, onePage), use(Open, streamY, a, noBlock), free(0)},
+	{pooled(streamX, 0, twoPages), pooled(streamX, 1, onePage), use(program.Open, streamY, a, noBlock), free(0)},
 }
 
 // poolGivenUp are set-ups with an adopted stream that has memory.
-var poolGivenUp = [][]Call{
-	{pooled(Adopted, 0, twoPages), pooled(Adopted, 1, onePage), use(Launch, Adopted, noBlock, a), free(0)},
-	{pooled(Adopted, 0, twoPages), pooled(Adopted, 1, onePage), use(Launch, streamY, noBlock, a), on(Release, Adopted)},
-	{pooled(Adopted, 0, twoPages), pooled(Adopted, 1, onePage), use(Launch, Adopted, noBlock, a), free(0), on(Release, Adopted)},
+var poolGivenUp = []program.Program{
+	{pooled(Adopted, 0, twoPages), pooled(Adopted, 1, onePage), use(program.Launch, Adopted, noBlock, a), free(0)},
+	{pooled(Adopted, 0, twoPages), pooled(Adopted, 1, onePage), use(program.Launch, streamY, noBlock, a), on(program.Release, Adopted)},
+	{pooled(Adopted, 0, twoPages), pooled(Adopted, 1, onePage), use(program.Launch, Adopted, noBlock, a), free(0), on(program.Release, Adopted)},
 }
 
 // poolReleased are set-ups in which an adopted stream may be given up while it steals.
-var poolReleased = [][]Call{
-	{pooled(streamX, 0, twoPages), pooled(Adopted, 1, onePage), use(Launch, streamX, noBlock, a), free(0)},
+var poolReleased = []program.Program{
+	{pooled(streamX, 0, twoPages), pooled(Adopted, 1, onePage), use(program.Launch, streamX, noBlock, a), free(0)},
 }
 
 // poolLetters are what moves the memory of a pool, and what uses it.
-func poolLetters(setup []Call) []Call {
+func poolLetters(setup program.Program) program.Program {
 	k := after(setup)
-	letters := []Call{pooled(streamX, 0, onePage), pooled(streamX, 0, twoPages), pooled(streamY, 0, twoPages), {Kind: Alloc, Stream: streamY, Units: twoPages, Quick: true}, on(Reap, 0), on(Trim, 0)}
+	letters := program.Program{pooled(streamX, 0, onePage), pooled(streamX, 0, twoPages), pooled(streamY, 0, twoPages), {Kind: program.Alloc, Stream: streamY, Units: twoPages, AtOnce: true}, on(program.ReapDone, 0), on(program.Trim, 0)}
 	for block := range k.live.All() {
-		letters = append(letters, free(block), use(Launch, streamX, noBlock, 1<<block), use(Launch, streamY, 1<<block, noBlock))
+		letters = append(letters, free(block), use(program.Launch, streamX, noBlock, 1<<block), use(program.Launch, streamY, 1<<block, noBlock))
 	}
 	for open := range k.opened {
-		letters = append(letters, end(Finish, open))
+		letters = append(letters, end(program.Finish, open))
 	}
 	if k.adopted {
-		letters = append(letters, on(Release, Adopted))
+		letters = append(letters, on(program.Release, Adopted))
 	}
 	return letters
 }
 
 // everyPoolLetter has all sizes on both streams, too.
-func everyPoolLetter(setup []Call) []Call {
+func everyPoolLetter(setup program.Program) program.Program {
 	letters := poolLetters(setup)
 	k := after(setup)
 	for _, s := range k.streams() {
 		for _, units := range []uint8{halfPage, onePage, twoPages} {
 			for _, quick := range []bool{false, true} {
 				c := pooled(s, 0, units)
-				c.Quick = quick
+				c.AtOnce = quick
 				if !slices.Contains(letters, c) {
 					letters = append(letters, c)
 				}
@@ -81,14 +82,14 @@ func everyPoolLetter(setup []Call) []Call {
 		}
 	}
 	for open := range k.opened {
-		letters = append(letters, end(Cancel, open))
+		letters = append(letters, end(program.Cancel, open))
 	}
-	return append(letters, on(Sync, streamX), on(Peek, 0))
+	return append(letters, on(program.Sync, streamX), on(program.Peek, 0))
 }
 
 // usingPoolLetters are what longer goroutines are made of: they use the memory that they get.
-func usingPoolLetters(setup []Call) []Call {
-	letters := []Call{pooled(streamX, 0, onePage), pooled(streamY, 0, twoPages), use(Launch, streamY, noBlock, newest), free(latest)}
+func usingPoolLetters(setup program.Program) program.Program {
+	letters := program.Program{pooled(streamX, 0, onePage), pooled(streamY, 0, twoPages), use(program.Launch, streamY, noBlock, newest), free(latest)}
 	if after(setup).live.Has(1) {
 		letters = append(letters, free(1))
 	}
@@ -96,13 +97,13 @@ func usingPoolLetters(setup []Call) []Call {
 }
 
 // movingLetters move memory between two streams.
-func movingLetters([]Call) []Call {
-	return []Call{pooled(streamX, 0, onePage), pooled(streamY, 0, onePage), pooled(streamY, 0, twoPages), on(Reap, 0)}
+func movingLetters(program.Program) program.Program {
+	return program.Program{pooled(streamX, 0, onePage), pooled(streamY, 0, onePage), pooled(streamY, 0, twoPages), on(program.ReapDone, 0)}
 }
 
 // releasingLetters give the adopted stream up, and want memory there and elsewhere.
-func releasingLetters([]Call) []Call {
-	return []Call{pooled(Adopted, 0, twoPages), pooled(streamY, 0, twoPages), on(Release, Adopted)}
+func releasingLetters(program.Program) program.Program {
+	return program.Program{pooled(Adopted, 0, twoPages), pooled(streamY, 0, twoPages), on(program.Release, Adopted)}
 }
 
 // poolFamilies are those over the runtime's own pool.

@@ -1,32 +1,36 @@
 package overlap
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+)
 
 // quickSetups leave a stream with memory of its own and with slack in its books, so that the quick
 // path serves its next allocation.
-var quickSetups = [][]Call{
+var quickSetups = []program.Program{
 	// nothing is in its way
 	{pooled(streamX, 0, onePage), free(0)},
 	// nor is a block that lives
 	{pooled(streamX, 0, onePage), pooled(streamX, 1, onePage), free(0)},
 	// Y has used the block that lives
-	{pooled(streamX, 0, onePage), pooled(streamX, 1, onePage), use(Launch, streamY, noBlock, b), free(0)},
+	{pooled(streamX, 0, onePage), pooled(streamX, 1, onePage), use(program.Launch, streamY, noBlock, b), free(0)},
 	// a launch over it is open
-	{pooled(streamX, 0, onePage), pooled(streamX, 1, onePage), use(Open, streamX, noBlock, b), free(0)},
+	{pooled(streamX, 0, onePage), pooled(streamX, 1, onePage), use(program.Open, streamX, noBlock, b), free(0)},
 	// Y may take over what is free
-	{pooled(streamX, 0, twoPages), pooled(streamX, 1, onePage), free(0), use(Launch, streamX, noBlock, b), use(Launch, streamY, b, noBlock)},
+	{pooled(streamX, 0, twoPages), pooled(streamX, 1, onePage), free(0), use(program.Launch, streamX, noBlock, b), use(program.Launch, streamY, b, noBlock)},
 	// Y has to steal it
-	{pooled(streamX, 0, twoPages), pooled(streamX, 1, onePage), use(Launch, streamX, noBlock, a), free(0)},
+	{pooled(streamX, 0, twoPages), pooled(streamX, 1, onePage), use(program.Launch, streamX, noBlock, a), free(0)},
 }
 
 // quickGivenUp are set-ups with an adopted stream, which the path declines, beside one that it serves.
-var quickGivenUp = [][]Call{
+var quickGivenUp = []program.Program{
 	{pooled(streamX, 0, onePage), pooled(Adopted, 1, onePage), free(0)},
-	{pooled(Adopted, 0, onePage), pooled(streamX, 1, onePage), pooled(streamX, 2, onePage), free(2), use(Launch, streamX, noBlock, a)},
+	{pooled(Adopted, 0, onePage), pooled(streamX, 1, onePage), pooled(streamX, 2, onePage), free(2), use(program.Launch, streamX, noBlock, a)},
 }
 
 // quickLetters are those of the pool, with the sizes that a stream has at hand.
-func quickLetters(setup []Call) []Call {
+func quickLetters(setup program.Program) program.Program {
 	letters := append(poolLetters(setup), pooled(streamX, 0, halfPage))
 	if after(setup).adopted {
 		letters = append(letters, pooled(Adopted, 0, onePage))
@@ -35,10 +39,10 @@ func quickLetters(setup []Call) []Call {
 }
 
 // againLetters have records and memory used again while others look for them.
-func againLetters(setup []Call) []Call {
-	letters := []Call{pooled(streamX, 0, onePage), pooled(streamY, 0, twoPages), free(latest), use(Launch, streamY, newest, noBlock), on(Trim, 0)}
+func againLetters(setup program.Program) program.Program {
+	letters := program.Program{pooled(streamX, 0, onePage), pooled(streamY, 0, twoPages), free(latest), use(program.Launch, streamY, newest, noBlock), on(program.Trim, 0)}
 	if after(setup).live.Has(1) {
-		letters = append(letters, free(1), use(Launch, streamX, noBlock, b), use(Launch, streamY, b, noBlock))
+		letters = append(letters, free(1), use(program.Launch, streamX, noBlock, b), use(program.Launch, streamY, b, noBlock))
 	}
 	return letters
 }

@@ -107,7 +107,7 @@ func repository(t *testing.T) (root string, list Sources) {
 
 // TestWhatIsNotInstrumentedHasNoLocks looks at what is left out: a package that has locks
 // may not be, and a file is named as one that keeps an import only if it has it.
-func TestWhatIsNotDrivenHasNolocks(t *testing.T) {
+func TestWhatIsNotInstrumentedHasNoLocks(t *testing.T) {
 	root, list := repository(t)
 	for folder := range left {
 		files, _, err := read(root, folder)

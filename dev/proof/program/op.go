@@ -1,6 +1,6 @@
 // Package program has the programs that the fences are checked with: short
 // lists of operations on a few streams and blocks, every one of them up to a
-// bound, a count of them made another way, and a form in bytes for fuzzing
+// bound, and a form in bytes for fuzzing
 // and for repeating a failure.
 package program
 
@@ -41,6 +41,22 @@ const (
 	// all streams of a program that has it are adopted.
 	GiveUp
 	kinds
+
+	// The others are for goroutines whose calls overlap.
+
+	// Open prepares and enqueues a launch, which Finish or Cancel ends: Block is its number among
+	// those opened.
+	Open
+	Finish
+	Cancel
+	// ReapDone has the runtime look at the queued frees while the device is done with all that it is
+	// asked for, Peek while it is done with nothing.
+	ReapDone
+	Peek
+	// Release gives the lease of Stream back.
+	Release
+	// Trim takes from a pool what is not used, while the device is done with all that it is asked for.
+	Trim
 )
 
 // MaxBlocks is how many blocks a program may have, live ones or not.
@@ -74,6 +90,8 @@ type Op struct {
 	Block uint8
 	// Units is the size of what Alloc makes, where sizes matter.
 	Units uint8
+	// AtOnce: the device is done with all that an allocation asks it for.
+	AtOnce bool
 	// Reads and Writes are what a launch uses; no block is in both.
 	Reads, Writes Set
 }
@@ -83,7 +101,9 @@ var launches = [...]Kind{Launch, Abort, Faulty}
 
 // IsLaunch reports whether the operation is prepared: a launch, whatever
 // becomes of it.
-func (o Op) IsLaunch() bool { return o.Kind == Launch || o.Kind == Abort || o.Kind == Faulty }
+func (o Op) IsLaunch() bool {
+	return o.Kind == Launch || o.Kind == Abort || o.Kind == Faulty || o.Kind == Open
+}
 
 // IsRecord reports whether the operation is a use that is recorded afterwards,
 // whatever becomes of that.
@@ -105,6 +125,14 @@ func (o Op) Uses() Set {
 		return 1 << o.Block
 	}
 	return o.Reads | o.Writes
+}
+
+// Touches is the blocks that the operation uses or frees.
+func (o Op) Touches() Set {
+	if o.Kind == Free {
+		return 1 << o.Block
+	}
+	return o.Uses()
 }
 
 // Changes is the blocks that the operation writes.
@@ -136,10 +164,14 @@ func (p Program) String() string {
 func (o Op) String() string {
 	switch o.Kind {
 	case Alloc:
+		text := "alloc " + blockName(o.Block)
 		if o.Units > 0 {
-			return fmt.Sprintf("alloc %s of %d on %s", blockName(o.Block), o.Units, StreamName(o.Stream))
+			text += fmt.Sprintf(" of %d", o.Units)
 		}
-		return fmt.Sprintf("alloc %s on %s", blockName(o.Block), StreamName(o.Stream))
+		if text += " on " + StreamName(o.Stream); o.AtOnce {
+			text += " at once"
+		}
+		return text
 	case Free:
 		return "free " + blockName(o.Block)
 	case Sync:
@@ -156,6 +188,14 @@ func (o Op) String() string {
 		return fmt.Sprintf("aborted launch on %s%s", StreamName(o.Stream), o.useText())
 	case Faulty:
 		return fmt.Sprintf("faulty launch on %s%s", StreamName(o.Stream), o.useText())
+	case Open:
+		return fmt.Sprintf("open launch on %s%s", StreamName(o.Stream), o.useText())
+	case Finish, Cancel:
+		return fmt.Sprintf("%s %d", map[Kind]string{Finish: "finish", Cancel: "cancel"}[o.Kind], o.Block)
+	case ReapDone, Peek, Trim:
+		return map[Kind]string{ReapDone: "reap", Peek: "peek", Trim: "trim"}[o.Kind]
+	case Release:
+		return "release " + StreamName(o.Stream)
 	default:
 		return fmt.Sprintf("launch on %s%s", StreamName(o.Stream), o.useText())
 	}

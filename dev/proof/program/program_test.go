@@ -103,18 +103,8 @@ func TestEveryProgramIsMadeOnce(t *testing.T) {
 		made := uint64(0)
 		b.Each(1, func(Program) bool { made++; return true })
 		want := orbits(b.Streams, b.Blocks, b.Ops, b.Kinds)
-		if made != want || uint64(len(seen)) != want || b.Count() != want {
-			t.Errorf("%+v: %d programs were made, %d of them different, Count says %d; there are %d", b, made, len(seen), b.Count(), want)
-		}
-	}
-}
-
-func TestCountAgreesWithEachAtLargerBounds(t *testing.T) {
-	for _, b := range []Bounds{{Streams: 3, Blocks: 3, Ops: 5, Kinds: every}, {Streams: 4, Blocks: 3, Ops: 4, Kinds: every}} {
-		made := uint64(0)
-		b.Each(1, func(Program) bool { made++; return true })
-		if made != b.Count() {
-			t.Errorf("%+v: %d were made, Count says %d", b, made, b.Count())
+		if made != want || uint64(len(seen)) != want {
+			t.Errorf("%+v: %d programs were made, %d of them different; there are %d", b, made, len(seen), want)
 		}
 	}
 }
@@ -157,8 +147,8 @@ func TestSizesAreAllTried(t *testing.T) {
 		seen[p.String()] = true
 		return true
 	})
-	if n := uint64(len(seen)); n != want || sized.Count() != want {
-		t.Errorf("%d programs were made, Count says %d; there are %d", n, sized.Count(), want)
+	if n := uint64(len(seen)); n != want {
+		t.Errorf("%d programs were made; there are %d", n, want)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/device"
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
 )
@@ -30,10 +31,9 @@ type runner struct {
 
 // side is one device.
 type side struct {
-	device   *device.Device
-	streams  *cuda.StreamPool
-	resource *cuda.AsyncResource
-	memory   *cuda.MemoryManager
+	*proof.Runtime
+	device *device.Device
+	memory *cuda.MemoryManager
 }
 
 // prepared is a launch that was prepared.
@@ -87,17 +87,14 @@ func newSide(d *device.Device, deviceOrder bool) (*side, error) {
 	d.Forgetful = deviceOrder
 	s := &side{device: d}
 	var err error
-	if s.streams, err = cuda.NewStreamPool(d, cuda.StreamPoolConfig{DeviceOrder: deviceOrder}); err != nil {
+	if s.Runtime, err = proof.NewRuntime(d, proof.DriverPool, cuda.StreamPoolConfig{DeviceOrder: deviceOrder}); err != nil {
 		return nil, err
 	}
-	if s.resource, err = cuda.NewAsyncResource(d, s.streams, cuda.AsyncConfig{ReapInterval: -1}); err != nil {
-		return nil, err
-	}
-	runtime, err := core.NewRuntime(core.Parts{Resource: s.resource})
+	runtime, err := core.NewRuntime(core.Parts{Resource: s.Backend})
 	if err != nil {
 		return nil, err
 	}
-	s.memory, err = cuda.NewMemoryManager(d, s.streams, runtime)
+	s.memory, err = cuda.NewMemoryManager(d, s.Streams, runtime)
 	return s, err
 }
 
@@ -113,7 +110,7 @@ func (r *runner) side(stream uint8) *side {
 func (r *runner) lease(stream uint8) (*cuda.Lease, error) {
 	of := r.side(stream)
 	if !r.has("give up", "") {
-		return of.streams.Acquire(ctx, "transcript")
+		return of.Streams.Acquire(ctx, "transcript")
 	}
 	const special = 2 // the last of the handles that name default streams
 	handle, err := of.device.StreamCreate()
@@ -123,7 +120,7 @@ func (r *runner) lease(stream uint8) (*cuda.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	return of.streams.Adopt(handle, "transcript")
+	return of.Streams.Adopt(handle, "transcript")
 }
 
 // takeAll takes some of the steps.
@@ -181,21 +178,21 @@ func (r *runner) take(s *step) (refused []effect, err error) {
 	case "finish":
 		return r.finish(s.launch)
 	case "abort":
-		return nil, r.side(r.launches[s.launch].stream).resource.AbortUse(ctx, r.launches[s.launch].ticket)
+		return nil, r.side(r.launches[s.launch].stream).Backend.AbortUse(ctx, r.launches[s.launch].ticket)
 	case "use":
 		r.put(oracle.Node{Stream: r.handle(s.stream), Op: r.operation("the use of " + blockName(s.block)), Writes: 1 << s.block, Unfenced: true}, oracle.Begin, oracle.Work, oracle.End)
-		return nil, r.side(s.stream).resource.RecordUse(ctx, r.block(s.block), r.leases[s.stream].ID())
+		return nil, r.side(s.stream).Backend.RecordUse(ctx, r.block(s.block), r.leases[s.stream].ID())
 	case "free":
 		b := r.blocks[s.block]
 		delete(r.blocks, s.block)
 		return nil, b.Free(ctx)
 	case "synchronize":
 		d.Execute(r.handle(s.stream))
-		return nil, r.side(s.stream).streams.Synchronize(ctx, r.leases[s.stream].ID())
+		return nil, r.side(s.stream).Streams.Synchronize(ctx, r.leases[s.stream].ID())
 	case "complete":
 		d.Execute(r.handle(s.stream))
 	case "reap":
-		return nil, r.here.resource.ReapPending(ctx)
+		return nil, r.here.Backend.ReapPending(ctx)
 	case "give up":
 		r.put(oracle.Node{Stream: r.handle(s.stream), Op: r.operation("the end of " + streamName(s.stream))}, oracle.Last)
 		l := r.leases[s.stream]
@@ -248,7 +245,7 @@ func (r *runner) prepare(s *step) ([]effect, error) {
 	n := oracle.Node{Stream: r.handle(s.stream), Op: r.operation("launch " + s.launch), Reads: s.reads, Writes: s.writes, Aborted: r.has("abort", s.launch)}
 	of := r.side(s.stream)
 	of.device.Op, of.device.Aborted = n.Op, n.Aborted
-	t, err := of.resource.PrepareUse(ctx, core.UseRequest{Stream: r.leases[s.stream].ID(), Launch: s.launch, Uses: uses})
+	t, err := of.Backend.PrepareUse(ctx, core.UseRequest{Stream: r.leases[s.stream].ID(), Launch: s.launch, Uses: uses})
 	of.device.Aborted = false
 	if err != nil {
 		return refusal(s, err)
@@ -263,7 +260,7 @@ func (r *runner) finish(launch string) ([]effect, error) {
 	r.put(l.node, oracle.Work, oracle.End)
 	of := r.side(l.stream)
 	refusing := of.device.Refuse
-	err := of.resource.FinishUse(ctx, l.ticket)
+	err := of.Backend.FinishUse(ctx, l.ticket)
 	if refusing && errors.Is(err, core.ErrDriver) {
 		return []effect{said("the host waits for %s", streamName(l.stream))}, nil
 	}
@@ -277,17 +274,16 @@ func (r *runner) close() (err error) {
 	}
 	for _, of := range []*side{r.here, r.peer} {
 		of.device.Finish()
-		err = errors.Join(err, of.resource.ReapPending(ctx))
-		if s := of.resource.Stats(); s.Outstanding().Blocks != 0 || s.OpenIntents != 0 || s.Poisoned != 0 || s.Underflows != 0 {
-			err = errors.Join(err, fmt.Errorf("the books are wrong at the end: %+v", s))
-		}
+		err = errors.Join(err, of.Backend.ReapPending(ctx))
+		s := of.Backend.Stats()
+		err = errors.Join(err, proof.CheckBooks(&s, s.Failures)) // refused records are failures
 	}
 	r.history().Reset() // streams are closed at the same time, and must find nothing to note
 	for l := range maps.Values(r.leases) {
 		err = errors.Join(err, l.Release())
 	}
 	for _, of := range []*side{r.here, r.peer} {
-		err = errors.Join(err, of.resource.Close(ctx), of.streams.Close(ctx))
+		err = errors.Join(err, of.Backend.Close(ctx), of.Streams.Close(ctx))
 		if n := of.device.Events(); n != 0 {
 			err = errors.Join(err, fmt.Errorf("%d events are left", n))
 		}

@@ -63,8 +63,8 @@ func metricRows() string {
 // notes are what the page says of metrics beside their help.
 var notes = map[string]string{
 	"gpumem_findings_total":     "A kind without any has a 0 under `untagged`.",
-	"gpumem_guard_events_total": "Blocks `guarded` and, for want of memory, `unguarded`; samples beyond so many in a second, `skipped`; those of a hunt `isolated` in a mapping of their own and `not_isolated`; comparisons `verified` and left out, `unchecked`; blocks `evicted` from quarantine, frees `retried` there, refusals `relieved` by giving it up, and the blocks `given_up` for that; what a capture kept off its stream, `captured`; launches that a hunt delayed, `delays`; `findings`.",
-	"gpumem_guard_state":        "`ledger_blocks`, `tombstones`, batches of comparisons that are awaited (`checks`), frees held back by launches (`deferred`), canaries (`sentinels`) in the place of freed blocks, `hunted_tags`.",
+	"gpumem_guard_events_total": "Blocks `guarded` and, for want of memory, `unguarded`; samples beyond the bound, `skipped`; those of a hunt `isolated` and `not_isolated`; comparisons `verified` and left out, `unchecked`; blocks `evicted` from quarantine, frees `retried`, refusals `relieved` by quarantine, blocks `given_up` for that; what a capture kept off its stream, `captured`; launches that a hunt delayed, `delays`; `findings`.",
+	"gpumem_guard_state":        "`ledger_blocks`, `tombstones`, batches of comparisons awaited (`checks`), frees held back by launches (`deferred`), canaries in freed memory (`sentinels`), `hunted_tags`.",
 }
 
 func spanRows() string {

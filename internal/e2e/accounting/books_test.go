@@ -138,11 +138,11 @@ func (s *scene) agree(when string) {
 	s.agreeHeld(when)
 	device := s.device.Books()
 	s.same(when, "frees that the device has not passed", uint64(0), device.PendingFrees)
-	_, _, used, _, err := s.rt.PoolStats()
+	pool, err := s.rt.PoolStats()
 	s.must(err)
 	for _, l := range s.layers() {
 		st := l.Stats()
-		s.same(when, fmt.Sprintf("%v: the pool's used bytes", l), st.PoolUsed, used)
+		s.same(when, fmt.Sprintf("%v: the pool's used bytes", l), st.PoolUsed, pool.Used)
 		s.same(when, fmt.Sprintf("%v: reserved bytes", l), st.Reserved+st.Isolated, device.Reserved)
 		s.same(when, fmt.Sprintf("%v: mapped bytes", l), st.Isolated, device.MappedBytes)
 		s.same(when, fmt.Sprintf("%v: open intents", l), st.OpenIntents, uint64(0))

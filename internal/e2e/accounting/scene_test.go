@@ -76,7 +76,7 @@ func newScene(t *testing.T, guard string, rng *rand.Rand) *scene {
 		t.Fatal(err)
 	}
 	s := &scene{T: t, rng: rng, device: device, faults: drivertest.NewFaults(device), used: map[core.StreamID]uint64{}, calls: map[drivertest.Method]uint64{}}
-	cfg := fencepost.Config{Driver: s.faults, Guard: guard, Budget: limit, Streams: 128, Async: cuda.AsyncConfig{IsolatedRanges: 1}}
+	cfg := fencepost.Config{Driver: s.faults, Guard: fencepost.GuardMode(guard), Budget: limit, Streams: 128, Async: cuda.AsyncConfig{IsolatedRanges: 1}}
 	if guard == unmapping { // of a whole granule each block, which is compared to the last byte
 		s.maps = true
 		cfg.GuardConfig.HuntTags = []core.Tag{tagOf(0), tagOf(1)}

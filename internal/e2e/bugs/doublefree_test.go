@@ -36,11 +36,11 @@ func freeTwice(ctx context.Context, t *testing.T, rt *fencepost.Runtime) (x *cud
 // remembers, and nobody is stopped, alarmed or kept from work by it.
 func TestASecondFreeOfASliceIsAFindingThatHarmsNobody(t *testing.T) {
 	for _, guard := range everyGuard {
-		for _, policy := range []string{fencepost.PolicyReport, fencepost.PolicyStop} {
-			t.Run(guard+" "+policy, func(t *testing.T) {
+		for _, policy := range []fencepost.GuardPolicy{fencepost.PolicyReport, fencepost.PolicyStop} {
+			t.Run(guard+" "+string(policy), func(t *testing.T) {
 				var told atomic.Int64
 				log := &lines{}
-				cfg := fencepost.Config{Guard: guard, GuardPolicy: policy, Incidents: t.TempDir(), OnFinding: func(core.Finding) { told.Add(1) },
+				cfg := fencepost.Config{Guard: fencepost.GuardMode(guard), GuardPolicy: policy, Incidents: t.TempDir(), OnFinding: func(core.Finding) { told.Add(1) },
 					OnStop: func(f core.Finding) { t.Errorf("it stops the process: %v", f) }}
 				cfg.Findings.Logger = slog.New(slog.NewTextHandler(log, nil))
 				rt := e2e.OpenDirty(t, cfg)
@@ -89,7 +89,7 @@ func TestOfManyWhoFreeASliceOneDoes(t *testing.T) {
 	for _, guard := range []string{"off", "sample:1", "hunt"} {
 		t.Run(guard, func(t *testing.T) {
 			log := &lines{}
-			cfg := fencepost.Config{Guard: guard}
+			cfg := fencepost.Config{Guard: fencepost.GuardMode(guard)}
 			cfg.Findings.Logger = slog.New(slog.NewTextHandler(log, nil))
 			rt := e2e.OpenDirty(t, cfg)
 			var freed atomic.Int64
@@ -136,7 +136,7 @@ func TestAFreeThatIsTriedAgainIsNoFinding(t *testing.T) {
 		e2e.Succeed(t, "device", err)
 		t.Cleanup(func() { e2e.Succeed(t, "closing the device", device.Close()) })
 		faults := drivertest.NewFaults(device)
-		rt := e2e.Open(t, fencepost.Config{Resource: fencepost.Async, Driver: faults, Guard: guard})
+		rt := e2e.Open(t, fencepost.Config{Resource: fencepost.Async, Driver: faults, Guard: fencepost.GuardMode(guard)})
 		x, err := cuda.Alloc[byte](t.Context(), rt.Memory(), 5000, cuda.AllocOptions{Tag: "again"})
 		e2e.Succeed(t, "alloc", err)
 		faults.FailEvery(drivertest.MemFreeAsync, driver.InvalidHandle)

@@ -212,7 +212,7 @@ func TestTheGuardNamesVictimAndSuspect(t *testing.T) {
 func TestAFindingIsOneLineInTheLog(t *testing.T) {
 	for _, guard := range []string{"hunt", "hunt:bisect"} {
 		logger, text := e2e.LogOf()
-		cfg := fencepost.Config{Guard: guard, Incidents: t.TempDir()}
+		cfg := fencepost.Config{Guard: fencepost.GuardMode(guard), Incidents: t.TempDir()}
 		cfg.Findings.Logger = logger
 		cfg.TracerProvider = sdktrace.NewTracerProvider()
 		rt := e2e.OpenDirty(t, cfg)

@@ -37,7 +37,7 @@ func ordersItself(t *testing.T, rt *fencepost.Runtime, from, to driver.Stream) {
 // A library orders its own streams by the driver's events. What it then records
 // looks unordered and is not: it is told, as not proven, and stops nobody.
 func TestOrderMadeBetweenAdoptedStreamsStopsNobody(t *testing.T) {
-	for _, policy := range []string{fencepost.PolicyStop, fencepost.PolicyRefuse} {
+	for _, policy := range []fencepost.GuardPolicy{fencepost.PolicyStop, fencepost.PolicyRefuse} {
 		for name, streams := range map[string]func(*testing.T, *fencepost.Runtime) (x, y *cuda.Lease){
 			"both adopted": func(t *testing.T, rt *fencepost.Runtime) (x, y *cuda.Lease) {
 				return adopt(t, rt, "x"), adopt(t, rt, "y")
@@ -54,7 +54,7 @@ func TestOrderMadeBetweenAdoptedStreamsStopsNobody(t *testing.T) {
 		} {
 			for _, guard := range []string{"", "sample:1"} {
 				t.Run(fmt.Sprintf("%s/%s/%s", policy, name, guard), func(t *testing.T) {
-					rt := e2e.OpenDirty(t, fencepost.Config{Device: fencepost.Sim, Guard: guard, GuardPolicy: policy, Async: cuda.AsyncConfig{ReapInterval: -1},
+					rt := e2e.OpenDirty(t, fencepost.Config{Device: fencepost.Sim, Guard: fencepost.GuardMode(guard), GuardPolicy: policy, Async: cuda.AsyncConfig{ReapInterval: -1},
 						OnStop: func(f core.Finding) { t.Errorf("stopped for %v", f) }})
 					x, y := streams(t, rt)
 					release := e2e.Hold(t, rt, x.Handle())
@@ -123,7 +123,7 @@ func TestAMissingOrderThatIsProvenStopsTheProcess(t *testing.T) {
 func TestTheGuardMakesNoCallUnderALeaseThatWasGivenBack(t *testing.T) {
 	for _, guard := range []string{"sample:1", "hunt", "hunt:bisect"} {
 		t.Run(guard, func(t *testing.T) {
-			rt := e2e.Open(t, fencepost.Config{Device: fencepost.Sim, Guard: guard, LogLevel: logging.Uses, Async: cuda.AsyncConfig{ReapInterval: -1}})
+			rt := e2e.Open(t, fencepost.Config{Device: fencepost.Sim, Guard: fencepost.GuardMode(guard), LogLevel: logging.Uses, Async: cuda.AsyncConfig{ReapInterval: -1}})
 			for _, l := range []*cuda.Lease{e2e.Lease(t, rt, "leased"), adopt(t, rt, "adopted")} {
 				var blocks []core.Block
 				for range 4 {

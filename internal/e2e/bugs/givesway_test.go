@@ -15,7 +15,7 @@ import (
 // no, and over either backend. The oldest blocks go first.
 func TestWhatAHuntHoldsIsGivenUpBeforeACallerIsRefused(t *testing.T) {
 	const memory = 8 << 20
-	for _, backend := range []string{fencepost.Async, fencepost.Pool, fencepost.Direct} {
+	for _, backend := range []fencepost.Backend{fencepost.Async, fencepost.Pool, fencepost.Direct} {
 		for says, cfg := range map[string]fencepost.Config{
 			"budget": {Budget: memory},
 			"device": {Budget: 1 << 40, Sim: sim.Config{Bytes: memory}},
@@ -64,7 +64,7 @@ func TestWhatAHuntHoldsIsGivenUpBeforeACallerIsRefused(t *testing.T) {
 // A block that fits into the budget and not with its red zones goes without them.
 func TestABlockAsLargeAsTheBudgetGoesWithoutRedZones(t *testing.T) {
 	const memory = 8 << 20
-	for _, backend := range []string{fencepost.Async, fencepost.Pool, fencepost.Direct} {
+	for _, backend := range []fencepost.Backend{fencepost.Async, fencepost.Pool, fencepost.Direct} {
 		rt := e2e.Open(t, fencepost.Config{Resource: backend, Guard: "hunt", Budget: memory})
 		all := e2e.Allocate(t, rt, memory, core.DefaultStream, "all")
 		if g := rt.Guard().GuardStats(); g.Unguarded != 1 || g.Guarded != 0 {

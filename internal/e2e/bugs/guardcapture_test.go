@@ -16,7 +16,7 @@ func TestTheGuardKeepsOutOfACaptureAndSaysSo(t *testing.T) {
 	for _, guard := range []string{"sample:1", "hunt", "hunt:bisect+delay"} {
 		t.Run(guard, func(t *testing.T) {
 			ctx := context.Background()
-			rt := e2e.Open(t, fencepost.Config{Device: fencepost.Sim, Guard: guard})
+			rt := e2e.Open(t, fencepost.Config{Device: fencepost.Sim, Guard: fencepost.GuardMode(guard)})
 			on := e2e.Lease(t, rt, "capture")
 			var blocks []core.Block
 			for range 4 {

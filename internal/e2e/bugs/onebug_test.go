@@ -92,7 +92,7 @@ func TestOneBugIsOneFindingAboutTheRightBlock(t *testing.T) {
 	} {
 		for _, guard := range []string{"", "ledger", "off", "sample:1", "hunt", "hunt:bisect"} {
 			t.Run(fmt.Sprintf("%s/%s", name, guard), func(t *testing.T) {
-				rt := e2e.OpenDirty(t, fencepost.Config{Device: fencepost.Sim, Guard: guard, Async: cuda.AsyncConfig{ReapInterval: -1}, Pool: cuda.PoolConfig{ReapInterval: -1}})
+				rt := e2e.OpenDirty(t, fencepost.Config{Device: fencepost.Sim, Guard: fencepost.GuardMode(guard), Async: cuda.AsyncConfig{ReapInterval: -1}, Pool: cuda.PoolConfig{ReapInterval: -1}})
 				p := planted{T: t, rt: rt, x: e2e.Lease(t, rt, "x"), y: e2e.Lease(t, rt, "y")}
 				for i, b := range []*core.Block{&p.left, &p.block, &p.right} {
 					*b = e2e.Allocate(t, rt, 4096, p.x.ID(), core.Tag([]string{"left", "block", "right"}[i]))

@@ -12,8 +12,8 @@ import (
 // A block is sealed over both backends, and one of two devices does not hear of
 // the other's.
 func TestSealsWorkOverEachBackendAndDevice(t *testing.T) {
-	for _, backend := range []string{fencepost.Async, fencepost.Pool, fencepost.Direct} {
-		t.Run(backend, func(t *testing.T) {
+	for _, backend := range []fencepost.Backend{fencepost.Async, fencepost.Pool, fencepost.Direct} {
+		t.Run(string(backend), func(t *testing.T) {
 			here := e2e.OpenDirty(t, fencepost.Config{Resource: backend, Guard: "sample:1"})
 			there := e2e.Open(t, fencepost.Config{Resource: backend, Guard: "sample:1", Ordinal: 1})
 			var all []core.Block

@@ -63,7 +63,7 @@ func TestAnIdleServiceIsToldWhatItsGuardFinds(t *testing.T) {
 				t.Parallel()
 				found := make(chan core.Finding, 8)
 				log := &lines{}
-				cfg := fencepost.Config{Guard: guard, OnFinding: func(f core.Finding) { found <- f }, GuardConfig: debugguard.Config{QuarantineAge: 50 * time.Millisecond}}
+				cfg := fencepost.Config{Guard: fencepost.GuardMode(guard), OnFinding: func(f core.Finding) { found <- f }, GuardConfig: debugguard.Config{QuarantineAge: 50 * time.Millisecond}}
 				cfg.Findings.Logger = slog.New(slog.NewJSONHandler(log, nil))
 				rt := e2e.OpenDirty(t, cfg)
 				plantOverrun(t, rt, deferred)

@@ -32,7 +32,7 @@ func newFaultyJobs(t *testing.T, guard string) *faultyJobs {
 	device, err := sim.Open(sim.Config{Bytes: 64 << 20, Schedule: sim.Seeded(1)})
 	e2e.Succeed(t, "opening the device", err)
 	f := &faultyJobs{T: t, device: device, faults: drivertest.NewFaults(device)}
-	f.rt, err = fencepost.Open(t.Context(), fencepost.Config{Driver: f.faults, Guard: guard, Async: cuda.AsyncConfig{ReapInterval: -1}})
+	f.rt, err = fencepost.Open(t.Context(), fencepost.Config{Driver: f.faults, Guard: fencepost.GuardMode(guard), Async: cuda.AsyncConfig{ReapInterval: -1}})
 	e2e.Succeed(t, "opening the runtime", err)
 	f.kernel = loadAdd(t, f.rt)
 	return f

@@ -68,7 +68,7 @@ func TestARefusedReservationSaysWhoHoldsTheMemory(t *testing.T) {
 // What the guard held would do, and the device has not passed it: the wait is the
 // job's, not the guard's.
 func TestAReservationKeepsToItsWait(t *testing.T) {
-	rt := e2e.Open(t, fencepost.Config{Resource: fencepost.Async, Budget: 8 << 20, Guard: "hunt", GuardConfig: debugguard.Config{Patience: time.Hour, Hunt: debugguard.HuntConfig{Canaries: -1}}})
+	rt := e2e.Open(t, fencepost.Config{Resource: fencepost.Async, Budget: 8 << 20, Guard: "hunt", GuardConfig: debugguard.Config{Advanced: debugguard.Advanced{Patience: time.Hour, Hunt: debugguard.HuntConfig{Canaries: -1}}}})
 	s := e2e.Lease(t, rt, "stalled")
 	release, err := e2e.Simulated(rt).Hold(s.Handle())
 	e2e.Succeed(t, "holding the stream", err)
@@ -140,7 +140,7 @@ func TestAJobStopsWaitingForMemoryWhenNothingCanCome(t *testing.T) {
 func TestTheSumOfWhatAJobAllocatesIsEnoughToReserve(t *testing.T) {
 	for guard, without := range map[string]uint64{"off": 0, "ledger": 0, "sample:1": 3, "hunt": 3, "hunt:bisect": 3} {
 		t.Run(guard, func(t *testing.T) {
-			rt := e2e.Open(t, fencepost.Config{Budget: 4096, Guard: guard})
+			rt := e2e.Open(t, fencepost.Config{Budget: 4096, Guard: fencepost.GuardMode(guard)})
 			e2e.Succeed(t, "the job", rt.Do(t.Context(), "job", func(j *fencepost.Job) error {
 				for _, n := range []int{1000, 0, 1, 3095} {
 					if _, err := fencepost.Upload(j, make([]byte, n)); err != nil {
@@ -163,7 +163,7 @@ func TestTheSumOfWhatAJobAllocatesIsEnoughToReserve(t *testing.T) {
 func TestWhatAJobFreesReturnsToItsReservation(t *testing.T) {
 	for _, guard := range []string{"off", "ledger", "sample:1", "hunt"} {
 		t.Run(guard, func(t *testing.T) {
-			rt := e2e.Open(t, fencepost.Config{Budget: 4096, Guard: guard})
+			rt := e2e.Open(t, fencepost.Config{Budget: 4096, Guard: fencepost.GuardMode(guard)})
 			e2e.Succeed(t, "the job", rt.Do(t.Context(), "job", func(j *fencepost.Job) error {
 				release, err := e2e.Simulated(rt).Hold(j.Stream().Handle())
 				e2e.Succeed(t, "holding the stream", err)

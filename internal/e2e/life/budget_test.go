@@ -35,7 +35,7 @@ func refusals(rt *fencepost.Runtime) (told, relieved []logging.Record) {
 func TestARefusalExplainsItselfThroughAllLayers(t *testing.T) {
 	for _, guard := range e2e.GuardSettings {
 		t.Run(guard, func(t *testing.T) {
-			rt := e2e.Open(t, fencepost.Config{Budget: 64 << 20, Guard: guard})
+			rt := e2e.Open(t, fencepost.Config{Budget: 64 << 20, Guard: fencepost.GuardMode(guard)})
 			s := e2e.Lease(t, rt, "s")
 			index := e2e.Allocate(t, rt, 40<<20, s.ID(), "index.build")
 			sort := e2e.Allocate(t, rt, 8<<20, s.ID(), "sort")

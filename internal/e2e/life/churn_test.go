@@ -15,7 +15,7 @@ import (
 )
 
 // patient waits for a simulated device that others keep from the processor.
-var patient = debugguard.Config{Patience: time.Minute}
+var patient = debugguard.Config{Advanced: debugguard.Advanced{Patience: time.Minute}}
 
 // A program that holds less than the budget at any time is told no by nobody,
 // whatever the guard does with what it freed.
@@ -26,7 +26,7 @@ func TestChurnWithinTheBudgetIsNeverRefusedInAnyMode(t *testing.T) {
 			share := uint64(limit / streams)
 			for name, size := range map[string]uint64{"small": 5000, "a third": share / 3, "most": share * 9 / 10, "all": share} {
 				t.Run(fmt.Sprint(guard, " ", streams, " ", name), func(t *testing.T) {
-					rt := e2e.Open(t, fencepost.Config{Guard: guard, Budget: limit, GuardConfig: patient})
+					rt := e2e.Open(t, fencepost.Config{Guard: fencepost.GuardMode(guard), Budget: limit, GuardConfig: patient})
 					var leases []*cuda.Lease
 					for range streams {
 						leases = append(leases, e2e.Lease(t, rt, "churn"))
@@ -67,7 +67,7 @@ func TestGoroutinesThatChurnWithinTheirSharesAreNeverRefused(t *testing.T) {
 	const limit, goroutines, rounds = 8 << 20, 4, 40
 	for _, guard := range e2e.GuardSettings {
 		t.Run(guard, func(t *testing.T) {
-			rt := e2e.Open(t, fencepost.Config{Guard: guard, Budget: limit, GuardConfig: patient})
+			rt := e2e.Open(t, fencepost.Config{Guard: fencepost.GuardMode(guard), Budget: limit, GuardConfig: patient})
 			var all sync.WaitGroup
 			var refused atomic.Int64
 			for g := range goroutines {
@@ -99,7 +99,7 @@ func TestGoroutinesThatChurnWithinTheirSharesAreNeverRefused(t *testing.T) {
 func TestChurnOnAStalledStreamIsNeverRefusedInAnyMode(t *testing.T) {
 	for _, guard := range e2e.GuardSettings {
 		t.Run(guard, func(t *testing.T) {
-			rt := e2e.Open(t, fencepost.Config{Guard: guard, Budget: 128 << 20, GuardConfig: debugguard.Config{Hunt: debugguard.HuntConfig{Canaries: -1}}})
+			rt := e2e.Open(t, fencepost.Config{Guard: fencepost.GuardMode(guard), Budget: 128 << 20, GuardConfig: debugguard.Config{Advanced: debugguard.Advanced{Hunt: debugguard.HuntConfig{Canaries: -1}}}})
 			s := e2e.Lease(t, rt, "churn")
 			release, err := e2e.Simulated(rt).Hold(s.Handle())
 			e2e.Succeed(t, "holding the stream", err)

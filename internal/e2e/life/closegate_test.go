@@ -59,13 +59,15 @@ func TestNothingReachesTheDeviceAfterAnUnfinishedClose(t *testing.T) {
 	cancel()
 	before := faults.Total()
 	calls := map[string]func() error{
-		"SwitchGuard": func() error { return rt.SwitchGuard(t.Context(), fencepost.GuardChange{Mode: &mode}) },
+		"SwitchGuard": func() error {
+			return rt.SwitchGuard(t.Context(), fencepost.GuardChange{Mode: (*fencepost.GuardMode)(&mode)})
+		},
 		"HuntTags":    func() error { return rt.SwitchGuard(t.Context(), fencepost.GuardChange{HuntTags: &[]core.Tag{"a"}}) },
 		"Apply":       func() error { return rt.Guard().Apply(t.Context(), debugguard.Setting{Mode: debugguard.Off}) },
 		"SetMode":     func() error { return rt.Guard().SetMode(t.Context(), debugguard.Ledger) },
 		"TrimPool":    func() error { return rt.TrimPool(t.Context(), 0) },
-		"Drift":       func() error { _, _, err := rt.Drift(); return err },
-		"PoolStats":   func() error { _, _, _, _, err := rt.PoolStats(); return err },
+		"Drift":       func() error { _, err := rt.Drift(); return err },
+		"PoolStats":   func() error { _, err := rt.PoolStats(); return err },
 		"Drain":       func() error { return rt.Drain(ended) },
 		"ReapPending": func() error { return rt.ReapPending(t.Context()) },
 		"Dump":        func() error { _, err := rt.Dump(t.Context()); return err },
@@ -108,9 +110,9 @@ func TestARuntimeThatIsNotThereIsAnError(t *testing.T) {
 	mode := "off"
 	_, closeErr := rt.Close(t.Context())
 	_, dumpErr := rt.Dump(t.Context())
-	_, _, _, _, statsErr := rt.PoolStats()
+	_, statsErr := rt.PoolStats()
 	for what, err := range map[string]error{"Close": closeErr, "Dump": dumpErr, "PoolStats": statsErr, "TrimPool": rt.TrimPool(t.Context(), 0),
-		"Drain": rt.Drain(t.Context()), "ReapPending": rt.ReapPending(t.Context()), "SwitchGuard": rt.SwitchGuard(t.Context(), fencepost.GuardChange{Mode: &mode})} {
+		"Drain": rt.Drain(t.Context()), "ReapPending": rt.ReapPending(t.Context()), "SwitchGuard": rt.SwitchGuard(t.Context(), fencepost.GuardChange{Mode: (*fencepost.GuardMode)(&mode)})} {
 		if !errors.Is(err, core.ErrInvalidRequest) {
 			t.Errorf("%s: %v", what, err)
 		}

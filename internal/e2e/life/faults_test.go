@@ -50,7 +50,7 @@ func failOneCall(t *testing.T, guard string, k uint64) bool {
 	defer func() { e2e.Succeed(t, "closing the device", device.Close()) }()
 	faults := drivertest.NewFaults(device)
 	faults.FailCall(k, driver.Unknown)
-	cfg := fencepost.Config{Driver: faults, Guard: guard, Async: cuda.AsyncConfig{ReapInterval: -1}}
+	cfg := fencepost.Config{Driver: faults, Guard: fencepost.GuardMode(guard), Async: cuda.AsyncConfig{ReapInterval: -1}}
 	rt, err := fencepost.Open(t.Context(), cfg)
 	if err != nil {
 		faults.Clear()

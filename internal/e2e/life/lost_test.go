@@ -117,7 +117,7 @@ func driverCalls(rt *fencepost.Runtime) (n uint64) {
 
 func TestCloseOfALostDeviceReturnsOneError(t *testing.T) {
 	for _, guard := range []string{"off", "sample", "hunt"} {
-		rt := e2e.OpenDirty(t, fencepost.Config{Guard: guard})
+		rt := e2e.OpenDirty(t, fencepost.Config{Guard: fencepost.GuardMode(guard)})
 		s := e2e.Lease(t, rt, "a")
 		for range 20 {
 			e2e.Allocate(t, rt, 4096, s.ID(), "a")

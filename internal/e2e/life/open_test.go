@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
@@ -73,9 +74,9 @@ func TestOpenBuildsWhatTheConfigSays(t *testing.T) {
 	if ring.Total() < 3 { // allocate, deallocate, release
 		t.Errorf("the caller's sink got %d records", ring.Total())
 	}
-	reserved, _, used, _, err := rt.PoolStats()
-	if reserved != 0 || used != 0 || err != nil {
-		t.Errorf("a direct stack has a pool: %d %d %v", reserved, used, err)
+	pool, err := rt.PoolStats()
+	if pool.Reserved != 0 || pool.Used != 0 || err != nil {
+		t.Errorf("a direct stack has a pool: %d %d %v", pool.Reserved, pool.Used, err)
 	}
 }
 
@@ -92,9 +93,9 @@ func TestOpenBuildsAStackOverThePoolOfTheRuntimesOwn(t *testing.T) {
 	if _, err := rt.Allocate(t.Context(), core.Request{Bytes: 6 << 20, Tag: "beyond"}); !errors.Is(err, core.ErrOutOfMemory) || !strings.Contains(err.Error(), "limit") {
 		t.Errorf("allocated beyond the pool's limit: %v", err)
 	}
-	reserved, high, used, _, err := rt.PoolStats()
-	if reserved == 0 || reserved > 8<<20 || high < reserved || used < 3<<20 || err != nil {
-		t.Errorf("the pool has %d bytes, at most %d, and %d in use: %v", reserved, high, used, err)
+	pool, err := rt.PoolStats()
+	if pool.Reserved == 0 || pool.Reserved > 8<<20 || pool.ReservedHigh < pool.Reserved || pool.Used < 3<<20 || err != nil {
+		t.Errorf("the pool has %d bytes, at most %d, and %d in use: %v", pool.Reserved, pool.ReservedHigh, pool.Used, err)
 	}
 	e2e.Free(t, rt, kept)
 	if err := errors.Join(rt.Drain(t.Context()), rt.TrimPool(t.Context(), 0)); err != nil {
@@ -122,7 +123,7 @@ func TestOpenRefusesConfigsThatMeanNothing(t *testing.T) {
 		{"Guard", fencepost.Config{Guard: "paranoid"}},
 		{"Guard", fencepost.Config{Guard: "sample:0"}},
 		{"Guard", fencepost.Config{Guard: "hunt:64"}},
-		{"RedZone", fencepost.Config{GuardConfig: debugguard.Config{RedZone: 1 << 31}}},
+		{"RedZone", fencepost.Config{GuardConfig: debugguard.Config{Advanced: debugguard.Advanced{RedZone: 1 << 31}}}},
 		{"History", fencepost.Config{History: -1}},
 		{"History", fencepost.Config{History: math.MaxInt}},
 		{"Level", fencepost.Config{LogLevel: 9}},
@@ -138,8 +139,8 @@ func TestOpenRefusesConfigsThatMeanNothing(t *testing.T) {
 }
 
 func TestOpenSaysThatThereIsNoGPUBackend(t *testing.T) {
-	if _, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.CUDA}); !errors.Is(err, fencepost.ErrNoCUDA) {
-		t.Errorf("got %v, want %v", err, fencepost.ErrNoCUDA)
+	if _, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.CUDA}); !errors.Is(err, libcuda.ErrNoDriver) {
+		t.Errorf("got %v, want %v", err, libcuda.ErrNoDriver)
 	}
 }
 

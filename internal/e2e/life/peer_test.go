@@ -43,7 +43,7 @@ func TestPeerCopiesBetweenWholeStacks(t *testing.T) {
 // readPool reads the pool, which may know its highest use from readings alone.
 func readPool(t *testing.T, rt *fencepost.Runtime) {
 	t.Helper()
-	_, _, _, _, err := rt.PoolStats()
+	_, err := rt.PoolStats()
 	e2e.Succeed(t, "reading the pool", err)
 }
 
@@ -54,14 +54,14 @@ func TestTrimPoolGivesMemoryBack(t *testing.T) {
 	readPool(t, rt)
 	e2e.Free(t, rt, peak)
 	e2e.Succeed(t, "draining", rt.Drain(t.Context()))
-	if reserved, _, _, _, err := rt.PoolStats(); err != nil || reserved < 64<<20 {
-		t.Fatalf("the pool holds %d bytes, %v", reserved, err)
+	if pool, err := rt.PoolStats(); err != nil || pool.Reserved < 64<<20 {
+		t.Fatalf("the pool holds %d bytes, %v", pool.Reserved, err)
 	}
 	e2e.Succeed(t, "trimming", rt.TrimPool(t.Context(), 4<<20))
 	e2e.Succeed(t, "reaping", rt.ReapPending(t.Context()))
-	reserved, high, _, usedHigh, err := rt.PoolStats()
-	if err != nil || reserved > 4<<20 || high < 64<<20 || usedHigh < 64<<20 {
-		t.Errorf("the pool holds %d bytes of at most %d, used at most %d, %v", reserved, high, usedHigh, err)
+	pool, err := rt.PoolStats()
+	if err != nil || pool.Reserved > 4<<20 || pool.ReservedHigh < 64<<20 || pool.UsedHigh < 64<<20 {
+		t.Errorf("the pool holds %d bytes of at most %d, used at most %d, %v", pool.Reserved, pool.ReservedHigh, pool.UsedHigh, err)
 	}
 }
 

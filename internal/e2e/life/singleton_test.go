@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 )
 
@@ -94,8 +95,8 @@ func TestAFailedBuildOfADeviceIsRetried(t *testing.T) {
 	}
 	t.Setenv("FENCEPOST_GUARD", "")
 	t.Setenv("FENCEPOST_DEVICE", "cuda")
-	if _, err := fencepost.Device(4); !errors.Is(err, fencepost.ErrNoCUDA) {
-		t.Fatalf("got %v, want %v", err, fencepost.ErrNoCUDA)
+	if _, err := fencepost.Device(4); !errors.Is(err, libcuda.ErrNoDriver) {
+		t.Fatalf("got %v, want %v", err, libcuda.ErrNoDriver)
 	}
 	t.Setenv("FENCEPOST_DEVICE", "sim")
 	rt := device(t, 4)

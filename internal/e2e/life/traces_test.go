@@ -45,7 +45,7 @@ func TestTheRealTracesAreAccountedForToTheByte(t *testing.T) {
 				continue
 			}
 			t.Run(guard+"/"+name, func(t *testing.T) {
-				rt := e2e.Open(t, fencepost.Config{Guard: guard, Streams: 64})
+				rt := e2e.Open(t, fencepost.Config{Guard: fencepost.GuardMode(guard), Streams: 64})
 				report, err := replay.Play(t.Context(), recordedTrace(t, name), replay.Config{Runtime: rt.Core(), Streams: rt.Streams(), Pool: rt})
 				if err != nil {
 					t.Fatal(err)

@@ -38,7 +38,7 @@ func scrapeHistogram(t *testing.T, rt *fencepost.Runtime, name string) (count ui
 }
 
 func TestTheTimeFromFreeToReusableIsExported(t *testing.T) {
-	for _, resource := range []string{fencepost.Async, fencepost.Direct} {
+	for _, resource := range []fencepost.Backend{fencepost.Async, fencepost.Direct} {
 		rt := e2e.Open(t, fencepost.Config{Resource: resource})
 		for range 3 {
 			e2e.Free(t, rt, e2e.Allocate(t, rt, 4096, core.DefaultStream, "a"))

@@ -109,7 +109,7 @@ func TestThePeakIsTheMostThatCallersHadInEveryMode(t *testing.T) {
 	if testing.Short() {
 		runs = 5
 	}
-	for _, backend := range []string{fencepost.Async, fencepost.Pool, fencepost.Direct} {
+	for _, backend := range []fencepost.Backend{fencepost.Async, fencepost.Pool, fencepost.Direct} {
 		for range runs {
 			seed := rand.Uint64()
 			t.Run(fmt.Sprint(backend, " ", seed), func(t *testing.T) {

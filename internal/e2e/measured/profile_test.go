@@ -53,10 +53,10 @@ func labelled(label, value string) func(*pprof.Sample) bool {
 // Whatever the guard does, over either backend, the profile has every byte
 // that the books have, and every byte that was ever allocated.
 func TestTheProfileSumsUpToTheStats(t *testing.T) {
-	for _, backend := range []string{fencepost.Async, fencepost.Pool, fencepost.Direct} {
+	for _, backend := range []fencepost.Backend{fencepost.Async, fencepost.Pool, fencepost.Direct} {
 		for _, guard := range []string{"off", "ledger", "sample", "sample:4096", "hunt"} {
-			t.Run(backend+" "+guard, func(t *testing.T) {
-				rt := e2e.Open(t, fencepost.Config{Resource: backend, Guard: guard})
+			t.Run(string(backend)+" "+guard, func(t *testing.T) {
+				rt := e2e.Open(t, fencepost.Config{Resource: backend, Guard: fencepost.GuardMode(guard)})
 				s := e2e.Lease(t, rt, "s")
 				var blocks []core.Block
 				for i := range 200 {

@@ -400,8 +400,8 @@ func (p *player) finish() {
 	if s := p.Runtime.Stats(); s.Outstanding() != (core.Amount{}) || s.Charged != 0 || s.Underflows != 0 {
 		p.t.Errorf("at the end %+v are held, %d bytes charged, %d underflows", s.Outstanding(), s.Charged, s.Underflows)
 	}
-	if drift, ok, err := p.Backend.Drift(); err != nil || ok && drift != 0 {
-		p.t.Errorf("at the end the drift is %d: %v", drift, err)
+	if drift, err := p.Backend.Drift(); err != nil || drift.Known && drift.Bytes != 0 {
+		p.t.Errorf("at the end the drift is %d: %v", drift.Bytes, err)
 	}
 	for _, l := range p.leases {
 		_ = l.Release()

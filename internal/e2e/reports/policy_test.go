@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/findings"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
@@ -92,7 +93,7 @@ func stopped(t *testing.T, dir string, env ...string) string {
 	child.Stdout, child.Stderr = &stdout, &stderr
 	err := child.Run()
 	exit, ok := errors.AsType[*exec.ExitError](err)
-	if !ok || exit.ExitCode() != fencepost.StopExitCode || strings.Contains(stdout.String(), "goes on") {
+	if !ok || exit.ExitCode() != 70 || strings.Contains(stdout.String(), "goes on") {
 		t.Fatalf("the child ended with %v\n%s\n%s", err, stdout.String(), stderr.String())
 	}
 	return stderr.String()
@@ -176,14 +177,18 @@ func TestOnlyCorruptionStops(t *testing.T) {
 		t.Errorf("the second free: %v", err)
 	}
 	e2e.Single(t, rt, core.FindingDoubleFree)
-	kinds := fencepost.StopKinds()
+	kinds := findings.StopKinds()
+	const want = "[uaf-write uaf-read oob-write underflow sealed-write stray-write missing-fence reuse-race use-before-alloc-ready undeclared-access]"
+	if got := fmt.Sprint(kinds); got != want {
+		t.Errorf("%s stop, want %s", got, want)
+	}
 	for _, kind := range []core.FindingKind{core.FindingLeak, core.FindingOutOfMemory, core.FindingAccountingMismatch, core.FindingDoubleFree, core.FindingStickyError, core.FindingDroppedRecorder} {
 		if slices.Contains(kinds, kind) {
 			t.Errorf("%s stops", kind)
 		}
 	}
 	kinds[0] = "changed"
-	if slices.Contains(fencepost.StopKinds(), "changed") {
+	if slices.Contains(findings.StopKinds(), "changed") {
 		t.Error("the caller's list is the package's own")
 	}
 }

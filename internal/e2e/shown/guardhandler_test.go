@@ -41,7 +41,7 @@ func TestTheGuardIsShownAndSwitchedOverHTTP(t *testing.T) {
 		{http.MethodPost, e2e.JSONType, `{"mode":"off","hunt_tags":[]}`, "off", ""},
 	} {
 		s := statusIn(t, e2e.Ask(rt, c.method, c.contentType, c.body, nil))
-		if s.Setting != c.setting || strings.Join(s.HuntTags, " ") != c.tags {
+		if string(s.Setting) != c.setting || strings.Join(s.HuntTags, " ") != c.tags {
 			t.Errorf("%s: %+v", c.body, s)
 		}
 	}

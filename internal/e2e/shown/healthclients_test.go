@@ -21,7 +21,7 @@ func TestNoClientDegradesARuntimeByAskingForTooMuch(t *testing.T) {
 	const budget = 64 << 20
 	for _, guard := range []string{"off", "ledger", "sample:1", "hunt", "hunt:bisect", "hunt:unmap"} {
 		t.Run(guard, func(t *testing.T) {
-			rt := e2e.Open(t, fencepost.Config{Budget: budget, Guard: guard})
+			rt := e2e.Open(t, fencepost.Config{Budget: budget, Guard: fencepost.GuardMode(guard)})
 			s := e2e.Lease(t, rt, "s")
 			held := e2e.Allocate(t, rt, 40<<20, s.ID(), "held")
 			for range 8 {
@@ -105,9 +105,9 @@ func TestAGuardThatIsTurnedDownHasNoGaps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, ledger := health.NewRules(fencepost.DefaultHealthHold), "ledger"
+	rules, ledger := health.NewRules(health.DefaultHold), "ledger"
 	rules.Look(e2e.ReadHealth(r), time.Now())
-	if err := r.SwitchGuard(t.Context(), fencepost.GuardChange{Mode: &ledger}); err != nil {
+	if err := r.SwitchGuard(t.Context(), fencepost.GuardChange{Mode: (*fencepost.GuardMode)(&ledger)}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Deallocate(t.Context(), b.ID); err != nil {

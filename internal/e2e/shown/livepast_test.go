@@ -77,7 +77,7 @@ func TestThePastIsWhatWasThere(t *testing.T) {
 			seed := uint64(time.Now().UnixNano())
 			t.Logf("seed %d", seed)
 			random := rand.New(rand.NewPCG(seed, 1))
-			cfg := fencepost.Config{Guard: c.guard, LogLevel: c.level, History: 4096}
+			cfg := fencepost.Config{Guard: fencepost.GuardMode(c.guard), LogLevel: c.level, History: 4096}
 			cfg.GuardConfig.QuarantineBytes, cfg.GuardConfig.Hunt.QuarantineBytes = 512<<10, 512<<10 // blocks leave it, too
 			for range 20 {                                                                           // a machine that is busy elsewhere between the looks leaves few points to compare
 				rt := e2e.Open(t, cfg)

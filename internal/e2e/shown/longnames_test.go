@@ -90,7 +90,7 @@ func TestALongNameIsCutWhereverItShows(t *testing.T) {
 			var text, found e2e.LockedText
 			sinks := []logging.Sink{logging.NewJSONSink(&lines, logging.Queue{}), logging.NewCSVSink(&csv, logging.Queue{}),
 				logging.NewSlogSink(slog.New(slog.NewTextHandler(&text, nil)), logging.Queue{})}
-			cfg := fencepost.Config{Guard: level, Budget: 64 << 20, LogLevel: logging.Uses, LogSinks: sinks, Incidents: filepath.Join(t.TempDir(), "i")}
+			cfg := fencepost.Config{Guard: fencepost.GuardMode(level), Budget: 64 << 20, LogLevel: logging.Uses, LogSinks: sinks, Incidents: filepath.Join(t.TempDir(), "i")}
 			cfg.Findings.Logger = slog.New(slog.NewTextHandler(&found, nil))
 			cfg.GuardConfig.HuntTags = []core.Tag{tag}
 			rt, recorder := e2e.TracedRuntime(t, cfg)

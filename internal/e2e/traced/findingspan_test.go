@@ -53,7 +53,7 @@ func TestARefusedMisuseIsAnEventOfItsCall(t *testing.T) {
 // launch has another name here, as it may in any program.
 func TestWhatTheFindingsOfTheOracleLack(t *testing.T) {
 	for guard, known := range map[string]bool{"off": false, "ledger": true} {
-		rt, recorder := e2e.TracedRuntime(t, fencepost.Config{Guard: guard})
+		rt, recorder := e2e.TracedRuntime(t, fencepost.Config{Guard: fencepost.GuardMode(guard)})
 		s := e2e.Lease(t, rt, "s")
 		b := e2e.Allocate(t, rt, 4096, s.ID(), "victim")
 		e2e.Succeed(t, "the launch", rt.LaunchNamed(t.Context(), "guilty", s.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {

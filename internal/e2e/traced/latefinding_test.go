@@ -133,7 +133,7 @@ var lateLooks = map[string]struct {
 		c.free(ctx, b)
 		return c.found(core.FindingOutOfBoundsWrite)
 	}},
-	"Close, of a block in quarantine": {fencepost.Config{Guard: "hunt", GuardConfig: debugguard.Config{QuarantineAge: time.Hour, UpkeepInterval: -1}}, func(c *culprit, ctx context.Context) core.Finding {
+	"Close, of a block in quarantine": {fencepost.Config{Guard: "hunt", GuardConfig: debugguard.Config{QuarantineAge: time.Hour, Advanced: debugguard.Advanced{UpkeepInterval: -1}}}, func(c *culprit, ctx context.Context) core.Finding {
 		b := c.allocate(ctx, "victim")
 		c.write(ctx, "off_by_one", b, b.ID.Ptr+b.Requested)
 		c.free(ctx, b)
@@ -252,7 +252,7 @@ func TestAFindingWithoutALaunchReachesTheRequestOfItsVictim(t *testing.T) {
 // A misuse that its call is told of has one span in that call's trace, and not another
 // as a finding.
 func TestARefusedMisuseInARequestThatIsNotSampledIsToldOnce(t *testing.T) {
-	for policy, want := range map[string]telemetry.SpanName{fencepost.PolicyRefuse: telemetry.SpanFailure, fencepost.PolicyReport: telemetry.SpanFinding} {
+	for policy, want := range map[fencepost.GuardPolicy]telemetry.SpanName{fencepost.PolicyRefuse: telemetry.SpanFailure, fencepost.PolicyReport: telemetry.SpanFinding} {
 		c := newCulprit(t, fencepost.Config{Guard: "sample", GuardPolicy: policy})
 		ctx := c.request("culprit", false)
 		b := c.allocate(ctx, "victim")

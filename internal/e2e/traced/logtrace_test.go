@@ -70,7 +70,7 @@ func TestARefusalOfAnUnsampledRequestLeadsToItsSpan(t *testing.T) {
 		for _, level := range []telemetry.Level{telemetry.LevelOperations, telemetry.LevelLaunches, telemetry.LevelOff} {
 			var text strings.Builder
 			sink := logging.NewSlogSink(slog.New(slog.NewJSONHandler(&text, &slog.HandlerOptions{Level: slog.LevelWarn})), logging.Queue{})
-			rt, recorder := e2e.TracedRuntime(t, fencepost.Config{Guard: guard, Budget: 1 << 20, TraceLevel: level, LogSinks: []logging.Sink{sink}})
+			rt, recorder := e2e.TracedRuntime(t, fencepost.Config{Guard: fencepost.GuardMode(guard), Budget: 1 << 20, TraceLevel: level, LogSinks: []logging.Sink{sink}})
 			ctx, request := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())).Tracer("service").Start(t.Context(), "POST /sort")
 			granted, err := rt.Allocate(ctx, core.Request{Bytes: 1 << 10, Tag: "rows"})
 			e2e.Succeed(t, "allocate", err)

@@ -38,9 +38,9 @@ func (s *Stack) Close() error {
 
 // emptyPool asks the driver's own books, where there is no oracle to ask.
 func (s *Stack) emptyPool() error {
-	_, _, used, _, err := s.Backend.PoolStats()
-	if err == nil && used != 0 {
-		err = fmt.Errorf("%d bytes of the driver's pool are still allocated", used)
+	pool, err := s.Backend.PoolStats()
+	if err == nil && pool.Used != 0 {
+		err = fmt.Errorf("%d bytes of the driver's pool are still allocated", pool.Used)
 	}
 	return err
 }

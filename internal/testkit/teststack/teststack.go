@@ -33,9 +33,9 @@ type Stack struct {
 type Backend interface {
 	core.Resource
 	// Drift, PoolStats, TrimPool and Close are those of both backends.
-	Drift() (bytes int64, ok bool, err error)
+	Drift() (core.Drift, error)
 	// PoolStats: see Drift.
-	PoolStats() (reserved, reservedHigh, used, usedHigh uint64, err error)
+	PoolStats() (driver.PoolStats, error)
 	// TrimPool: see Drift.
 	TrimPool(keep uint64) error
 	// Close: see Drift.

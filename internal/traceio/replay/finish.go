@@ -35,14 +35,14 @@ func (p *player) measureDrift() error {
 	if p.cfg.Pool == nil {
 		return nil
 	}
-	_, reservedHigh, _, _, err := p.cfg.Pool.PoolStats()
+	pool, err := p.cfg.Pool.PoolStats()
 	if err != nil {
 		return err
 	}
-	p.report.PeakReserved = reservedHigh
-	drift, _, err := p.cfg.Pool.Drift()
-	if drift != 0 {
-		p.report.Drift = drift
+	p.report.PeakReserved = pool.ReservedHigh
+	drift, err := p.cfg.Pool.Drift()
+	if drift.Bytes != 0 {
+		p.report.Drift = drift.Bytes
 	}
 	return err
 }

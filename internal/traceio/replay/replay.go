@@ -9,16 +9,16 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 )
 
 // Pool reads the books of the memory that the runtime allocates from.
 type Pool interface {
-	// PoolStats returns reserved, highest reserved, used and highest used
-	// bytes.
-	PoolStats() (reserved, reservedHigh, used, usedHigh uint64, err error)
+	// PoolStats reads the pool.
+	PoolStats() (driver.PoolStats, error)
 	// Drift returns what the runtime's books have of the pool, less what that has.
-	Drift() (bytes int64, ok bool, err error)
+	Drift() (core.Drift, error)
 }
 
 // Config says where and how to replay.

@@ -66,11 +66,12 @@ func (d *Demo) Measure(ctx context.Context) error {
 	if err := d.rt.Drain(ctx); err != nil {
 		return err
 	}
-	var err error
-	if _, d.peakReserved, _, _, err = d.rt.PoolStats(); err != nil {
+	pool, err := d.rt.PoolStats()
+	if err != nil {
 		return err
 	}
-	d.drift, _, err = d.rt.Drift() // nothing is under way
+	drift, err := d.rt.Drift() // nothing is under way
+	d.peakReserved, d.drift = pool.ReservedHigh, drift.Bytes
 	return err
 }
 

@@ -14,8 +14,8 @@ import (
 )
 
 func TestADemoIsCleanAndMostlyAcrossStreams(t *testing.T) {
-	for _, resource := range []string{fencepost.Async, fencepost.Pool} {
-		t.Run(resource, func(t *testing.T) { demoIsClean(t, resource) })
+	for _, resource := range []fencepost.Backend{fencepost.Async, fencepost.Pool} {
+		t.Run(string(resource), func(t *testing.T) { demoIsClean(t, string(resource)) })
 	}
 }
 

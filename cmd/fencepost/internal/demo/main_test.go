@@ -23,7 +23,7 @@ const demoTime = 400 * time.Millisecond
 // time of the tests is half over.
 func runUntil(t *testing.T, enough func(*Report) bool, kind, guard string, during func(*sim.Device)) *Report {
 	t.Helper()
-	return runUntilOver(t, fencepost.Async, enough, kind, guard, during)
+	return runUntilOver(t, string(fencepost.Async), enough, kind, guard, during)
 }
 
 func runUntilOver(t *testing.T, resource string, enough func(*Report) bool, kind, guard string, during func(*sim.Device)) *Report {
@@ -44,7 +44,7 @@ func runUntilOver(t *testing.T, resource string, enough func(*Report) bool, kind
 // runDemoFor is a whole run; during, if not nil, is called beside it.
 func runDemoFor(t *testing.T, resource string, long time.Duration, kind, guard string, during func(*sim.Device)) *Report {
 	t.Helper()
-	cfg := fencepost.Config{Device: fencepost.Sim, Resource: resource, Guard: guard, Streams: Streams,
+	cfg := fencepost.Config{Device: fencepost.Sim, Resource: fencepost.Backend(resource), Guard: fencepost.GuardMode(guard), Streams: Streams,
 		// Nothing planted leaves quarantine before it is misused, however slow
 		// the machine is.
 		GuardConfig: debugguard.Config{QuarantineBytes: 1 << 30, QuarantineAge: -1}}

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/examples/service/kernels"
 	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
 
@@ -216,7 +217,7 @@ func plantStickyError(ctx context.Context, p *Plant) error {
 	if err != nil {
 		return err
 	}
-	kernel, err := module.Kernel(workload.ClearKernel)
+	kernel, err := module.Kernel(kernels.ClearName)
 	if err != nil {
 		return err
 	}

@@ -14,14 +14,15 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/nvml"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/environ"
 )
 
 // Collect looks at s, tests the device that cfg asks for, and judges.
 func Collect(ctx context.Context, s System, cfg fencepost.Config) *Report {
 	r := &Report{
 		Build:    build(),
-		Asked:    cmp.Or(s.value("FENCEPOST_DEVICE"), cfg.Device, fencepost.Auto),
-		Resource: cmp.Or(s.value("FENCEPOST_RESOURCE"), cfg.Resource, fencepost.Async),
+		Asked:    cmp.Or(fencepost.DeviceKind(s.value("FENCEPOST_DEVICE")), cfg.Device, fencepost.Auto),
+		Resource: cmp.Or(fencepost.Backend(s.value("FENCEPOST_RESOURCE")), cfg.Resource, fencepost.Async),
 		Driver:   Driver{NeededVersion: libcuda.MinVersion, Missing: []string{}},
 		Devices:  []Device{},
 		Host:     s.host(),
@@ -33,7 +34,7 @@ func Collect(ctx context.Context, s System, cfg fencepost.Config) *Report {
 	r.SelfTest = s.Test(ctx, cfg)
 	r.OK = r.SelfTest.OK
 	r.judge(cfg)
-	for _, u := range fencepost.UnknownVariables(s.Environ()) {
+	for _, u := range environ.Unknown(s.Environ()) {
 		r.say(Warning, u.String(), "correct its name, or unset it")
 	}
 	return r

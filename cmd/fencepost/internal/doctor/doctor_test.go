@@ -161,7 +161,7 @@ func TestEachProblemSaysWhatToDo(t *testing.T) {
 		"a failed test":     {machine().failing("compare", "word 3 came back wrong"), "auto", Severe, `failed at "compare": word 3`, "docs/kubernetes.md"},
 		"a lone simulation": {machine().with(map[string]string{"FENCEPOST_DEVICE": "sim"}).failing("open", "no room"), "sim", Severe, "no room", "address space"},
 	} {
-		r := Collect(t.Context(), c.system, fencepost.Config{Device: c.device})
+		r := Collect(t.Context(), c.system, fencepost.Config{Device: fencepost.DeviceKind(c.device)})
 		found := slices.ContainsFunc(r.Problems, func(p Problem) bool {
 			return p.Severity == c.severity && strings.Contains(p.Text, c.text) && strings.Contains(p.Fix, c.fix)
 		})
@@ -189,7 +189,7 @@ func TestWhatABackendDoesNotNeedIsNoProblem(t *testing.T) {
 		t.Errorf("the pool's settings, over the pool: %+v", r.Problems)
 	}
 	mapless := machine().withDevice(func(d *libcuda.Description) { d.VirtualMemory = false })
-	for backend, want := range map[string]int{fencepost.Async: 0, fencepost.Direct: 0, fencepost.Pool: 1} {
+	for backend, want := range map[fencepost.Backend]int{fencepost.Async: 0, fencepost.Direct: 0, fencepost.Pool: 1} {
 		r := Collect(t.Context(), mapless, fencepost.Config{Resource: backend})
 		if len(r.Problems) != want || want > 0 && (!strings.Contains(r.Problems[0].Text, "maps no memory") || !strings.Contains(r.Problems[0].Fix, "FENCEPOST_RESOURCE=async")) {
 			t.Errorf("%s on a device that maps no memory: %+v", backend, r.Problems)

@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/environ"
 )
 
 // otherVariables mean something to the driver or to its containers.
-var otherVariables = []fencepost.Variable{
+var otherVariables = []environ.Variable{
 	{Name: libcuda.PathVariable, Meaning: "the CUDA driver library to load"},
 	{Name: "CUDA_VISIBLE_DEVICES", Meaning: "devices that the driver shows, in its order"},
 	{Name: "CUDA_DEVICE_ORDER", Meaning: "order of the devices' numbers"},
@@ -24,7 +24,7 @@ var otherVariables = []fencepost.Variable{
 
 func (s System) settings() []Setting {
 	all := []Setting{}
-	for _, v := range append(fencepost.Variables(), otherVariables...) {
+	for _, v := range append(environ.Variables(), otherVariables...) {
 		if value, ok := s.Variable(v.Name); ok {
 			all = append(all, Setting{Name: v.Name, Value: value, Meaning: v.Meaning})
 		}

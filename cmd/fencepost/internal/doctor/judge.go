@@ -13,7 +13,7 @@ import (
 // judge lists the problems, the ones that matter most first.
 func (r *Report) judge(cfg fencepost.Config) {
 	if cfg.Device == fencepost.CUDA && r.Asked != fencepost.CUDA {
-		r.say(Warning, "a GPU was asked for, and FENCEPOST_DEVICE="+r.Asked+" overrides that", "unset FENCEPOST_DEVICE")
+		r.say(Warning, "a GPU was asked for, and FENCEPOST_DEVICE="+string(r.Asked)+" overrides that", "unset FENCEPOST_DEVICE")
 	}
 	r.judgePoolSettings()
 	if !r.OK && !r.noDriver() {

@@ -6,15 +6,15 @@ import "github.com/fencepost-gpu/fencepost"
 type Report struct {
 	Build Build `json:"build"`
 	// Asked is the device that was asked for: auto, cuda or sim.
-	Asked string `json:"asked"`
+	Asked fencepost.DeviceKind `json:"asked"`
 	// Resource is the backend that was asked for: async, pool or direct.
-	Resource string    `json:"resource"`
-	Driver   Driver    `json:"driver"`
-	Devices  []Device  `json:"devices"`
-	Host     Host      `json:"host"`
-	Settings []Setting `json:"settings"`
-	SelfTest SelfTest  `json:"self_test"`
-	Problems []Problem `json:"problems"`
+	Resource fencepost.Backend `json:"resource"`
+	Driver   Driver            `json:"driver"`
+	Devices  []Device          `json:"devices"`
+	Host     Host              `json:"host"`
+	Settings []Setting         `json:"settings"`
+	SelfTest SelfTest          `json:"self_test"`
+	Problems []Problem         `json:"problems"`
 	// OK is whether Fencepost can run here as asked: the self-test passed.
 	OK bool `json:"ok"`
 }

@@ -94,12 +94,12 @@ func (t *SelfTest) use(ctx context.Context, rt *fencepost.Runtime) (err error) {
 
 // lookAtPool reads the pool, and demands that the books agree with it.
 func (t *SelfTest) lookAtPool(rt *fencepost.Runtime) error {
-	drift, ok, err := rt.Drift()
-	if err != nil || !ok {
+	drift, err := rt.Drift()
+	if err != nil || !drift.Known {
 		return err // without a pool there is nothing to compare
 	}
-	if drift != 0 {
-		return fmt.Errorf("the books differ from the pool's by %d bytes", drift)
+	if drift.Bytes != 0 {
+		return fmt.Errorf("the books differ from the pool's by %d bytes", drift.Bytes)
 	}
 	st := rt.Stats() // of this reading
 	t.Pool = &Pool{Reserved: st.Reserved, Cached: st.Cached, Own: st.OwnPool.Present, Fragmented: st.OwnPool.Fragmented, Limit: st.OwnPool.Limit}

@@ -14,7 +14,7 @@ import (
 )
 
 func TestTheSelfTestPassesOnTheSimulatedDevice(t *testing.T) {
-	for _, resource := range []string{fencepost.Async, fencepost.Pool, fencepost.Direct} {
+	for _, resource := range []fencepost.Backend{fencepost.Async, fencepost.Pool, fencepost.Direct} {
 		got := Test(t.Context(), fencepost.Config{Device: fencepost.Sim, Resource: resource})
 		if !got.OK || got.Step != "done" || got.Device.Kind != fencepost.Sim || got.Budget == 0 {
 			t.Errorf("%s: %+v", resource, got)
@@ -23,7 +23,7 @@ func TestTheSelfTestPassesOnTheSimulatedDevice(t *testing.T) {
 }
 
 func TestTheSelfTestSaysWhatThePoolHas(t *testing.T) {
-	for resource, want := range map[string]string{
+	for resource, want := range map[fencepost.Backend]string{
 		fencepost.Async: `pool the driver's, \S+ MiB held, \S+ \S+ of it cached result`,
 		fencepost.Pool:  `pool our own, \S+ MiB held, \S+ \S+ of it cached, \S+ \S+ fragmented, at most 64.0 MiB result`,
 	} {
@@ -74,7 +74,7 @@ func TestTheSelfTestNeedsNoMoreThanOneStream(t *testing.T) {
 	t.Setenv("FENCEPOST_STREAMS", "1")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for _, resource := range []string{fencepost.Async, fencepost.Direct} {
+	for _, resource := range []fencepost.Backend{fencepost.Async, fencepost.Direct} {
 		if got := Test(ctx, fencepost.Config{Device: fencepost.Sim, Resource: resource}); !got.OK {
 			t.Errorf("%s: %+v", resource, got)
 		}

@@ -50,7 +50,7 @@ const (
 	// As many large ones are run in advance, to see which sites they execute;
 	// a mutant that survives those is tried on further ones.
 	seeds, furtherSeeds = 1600, 6000
-	// So many large ones, and as many short ones, isolate their blocks.
+	// So many isolate their blocks.
 	isolatedSeeds = 400
 	// So many are run over the pool.
 	poolSeeds          = 3200
@@ -60,8 +60,6 @@ const (
 	times, shortOps, shortBlocks = 12, 15, 2
 	// mostLarge of those that execute a site are tried.
 	mostLarge = 400
-	// mostKillers are repeated of the small ones, and of so many short ones.
-	mostKillers, shorts = 25, 3000
 )
 
 // trial is a program under a schedule.
@@ -69,49 +67,29 @@ type trial struct {
 	streams  int
 	program  program.Program
 	schedule proof.Schedule
-	over     memory
+	over     proof.Memory
 	// executions are how often it executes each site without a mutant.
 	executions []uint8
 }
 
-// memory is where the blocks of a trial come from.
-type memory uint8
-
-const (
-	overDriverPool memory = iota
-	// isolated: the blocks have mappings of their own.
-	isolated
-	// overPool: they come from the runtime's own pool.
-	overPool
-	// overPoolQuickly: allocations and frees go by the quick path, as far as that serves them.
-	overPoolQuickly
-)
-
 // suite has the trials that may kill mutants, of which each knows how often it executes which site.
 type suite struct {
 	small, large []*trial
-	// short ones are between small and large; repeated are, by site, small
-	// and short ones many times in a row.
-	short    []*trial
-	repeated [][]*trial
 }
 
 // newSuite runs all programs without a mutant, to see which sites each
 // executes, and that all is well.
 func newSuite() (*suite, error) {
-	s := &suite{repeated: make([][]*trial, activemutant.Sites())}
+	s := &suite{}
 	for _, b := range small {
-		if err := s.addAll(b, overDriverPool); err != nil {
+		if err := s.addAll(b, proof.DriverPool); err != nil {
 			return nil, err
 		}
 	}
-	for _, over := range []memory{overPool, overPoolQuickly} {
+	for _, over := range proof.OwnPools {
 		if err := s.addAll(smallPool, over); err != nil {
 			return nil, err
 		}
-	}
-	for seed := range uint64(shorts) {
-		s.short = append(s.short, shortTrial(seed))
 	}
 	for seed := range uint64(seeds) {
 		if err := s.add(largeTrial(seed), false); err != nil {
@@ -119,7 +97,6 @@ func newSuite() (*suite, error) {
 		}
 	}
 	for seed := range uint64(isolatedSeeds) {
-		s.short = append(s.short, isolatedShort(seed))
 		if err := s.add(isolatedTrial(seed), false); err != nil {
 			return nil, fmt.Errorf("isolated, seed %d: %w", seed, err)
 		}
@@ -133,7 +110,7 @@ func newSuite() (*suite, error) {
 }
 
 // addAll adds all small programs under all schedules.
-func (s *suite) addAll(b proof.Bound, over memory) (err error) {
+func (s *suite) addAll(b proof.Bound, over proof.Memory) (err error) {
 	b.Each(1, func(p program.Program) bool {
 		proof.EachSchedule(p, b.Goroutines, func(steps proof.Schedule) bool {
 			err = s.add(&trial{b.Streams, slices.Clone(p), slices.Clone(steps), over, nil}, true)
@@ -157,17 +134,7 @@ func largeTrial(seed uint64) *trial {
 		b.Blocks, b.Ops = 1+rng.IntN(shortBlocks), 3+rng.IntN(shortOps-2)
 		p = program.Random(rng, b).Repeat(times)
 	}
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), overDriverPool, nil}
-}
-
-func shortTrial(seed uint64) *trial {
-	rng := rand.New(rand.NewPCG(seed, 2))
-	b := program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 1 + rng.IntN(shortBlocks), Ops: 3 + rng.IntN(shortOps-2), Kinds: everyKind}
-	if seed%3 == 0 {
-		b.Kinds = withGivingUp
-	}
-	p := program.Random(rng, b)
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), overDriverPool, nil}
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), proof.DriverPool, nil}
 }
 
 func isolatedTrial(seed uint64) *trial {
@@ -175,22 +142,17 @@ func isolatedTrial(seed uint64) *trial {
 	return withIsolated(rng, program.Bounds{Streams: 2 + rng.IntN(3), Blocks: sizes[seed%uint64(len(sizes))], Ops: fewestOps + rng.IntN(mostOps-fewestOps+1)})
 }
 
-func isolatedShort(seed uint64) *trial {
-	rng := rand.New(rand.NewPCG(seed, 4))
-	return withIsolated(rng, program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 1 + rng.IntN(shortBlocks), Ops: 3 + rng.IntN(shortOps-2)})
-}
-
 func withIsolated(rng *rand.Rand, b program.Bounds) *trial {
 	b.Kinds = isolatedKinds
 	p := program.Random(rng, b)
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), isolated, nil}
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), proof.Isolated, nil}
 }
 
 func poolTrial(seed uint64) *trial {
 	rng := rand.New(rand.NewPCG(seed, 5))
 	b := program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 12, Ops: 8 + rng.IntN(25), Kinds: poolKinds, Sizes: poolSizes, Single: seed%2 == 0}
 	p := program.Random(rng, b)
-	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 1+rng.IntN(2)), [...]memory{overPool, overPoolQuickly}[seed/2%2], nil}
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 1+rng.IntN(2)), proof.OwnPools[seed/2%2], nil}
 }
 
 // add runs a trial without a mutant and notes how often it executes each site.
@@ -198,7 +160,7 @@ func (s *suite) add(t *trial, isSmall bool) error {
 	if by, err := t.run(-1, 0); len(by) > 0 {
 		return fmt.Errorf("without a mutant: %v: %w", by, err)
 	}
-	t.executions = make([]uint8, len(s.repeated))
+	t.executions = make([]uint8, activemutant.Sites())
 	for site := range t.executions {
 		t.executions[site] = uint8(min(activemutant.Executions(site), math.MaxUint8))
 	}

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -36,10 +37,9 @@ func (s *suite) fates(site int, equivalent bool) []fate {
 		killed = killed || f.Killed
 		fates = append(fates, f)
 	}
-	for i := 0; i < len(fates) && !killed; i++ {
+	for i := 0; i < min(len(fates), mutation.HardExecutions) && !killed; i++ {
 		f := &fates[i]
 		fmt.Fprintf(os.Stderr, "site %d, execution %d, again\n", site, f.Execution)
-		f.try(slices.Values(s.repeats(site)))
 		f.try(further)
 		killed = f.Killed
 	}
@@ -53,46 +53,6 @@ func further(yield func(*trial) bool) {
 			return
 		}
 	}
-}
-
-// repeats are small and short programs that kill the first execution of a site,
-// many times in a row: as they come to it again and again they may kill any
-// later one. They are looked for when a mutant has survived others.
-func (s *suite) repeats(site int) []*trial {
-	if s.repeated[site] == nil {
-		s.repeated[site] = append(killers(reaching(s.small, site, 1, mostSmall[0]), site), killers(s.short, site)...)
-	}
-	return s.repeated[site]
-}
-
-// killers are some of the trials that kill the first execution, repeated.
-func killers(of []*trial, site int) (repeated []*trial) {
-	for _, t := range of {
-		if len(repeated) == mostKillers {
-			break
-		}
-		if by, _ := t.run(site, 1); len(by) > 0 {
-			repeated = append(repeated, t.repeat())
-		}
-	}
-	return repeated
-}
-
-// repeat is the trial many times in a row.
-func (t *trial) repeat() *trial {
-	p := t.program.Repeat(times)
-	each := len(p) / times
-	var all proof.Schedule
-	for i := range times {
-		for _, step := range t.schedule {
-			step.Op += uint8(i * each)
-			all = append(all, step)
-		}
-		for op := i*each + len(t.program); op < (i+1)*each; op++ { // the frees
-			all = append(all, proof.Step{Op: uint8(op)})
-		}
-	}
-	return &trial{t.streams, p, all, t.over, nil}
 }
 
 // fate is that of the mutant under way.
@@ -147,20 +107,11 @@ func forget() {
 func (t *trial) run(site, k int) (by []string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			by, err = []string{"panic"}, fmt.Errorf("%v\n%v: %v", t.program, t.schedule, r)
+			by, err = []string{"panic"}, fmt.Errorf("%v\n%v: %v\n%s", t.program, t.schedule, r, debug.Stack())
 		}
 	}()
 	activemutant.Arm(site, k)
-	switch t.over {
-	case isolated:
-		err = proof.CheckIsolated(t.streams, t.program, t.schedule)
-	case overPool:
-		_, err = proof.CheckPool(t.streams, t.program, t.schedule, proof.Ordinary)
-	case overPoolQuickly:
-		_, err = proof.CheckPool(t.streams, t.program, t.schedule, proof.Quick)
-	default:
-		_, err = proof.CheckOnce(t.streams, t.program, t.schedule)
-	}
+	_, err = proof.CheckOnce(proof.Config{Streams: t.streams, Over: t.over}, t.program, t.schedule)
 	return reasons(err), err
 }
 

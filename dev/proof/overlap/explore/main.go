@@ -62,8 +62,8 @@ func oneAtATime() *overlap.Total {
 		Sizes: []uint8{proof.PoolUnits / 2, proof.PoolUnits, 2 * proof.PoolUnits}, Single: true}, From: 1, Goroutines: 2}
 	got, err := proof.Exhaust(b, runtime.GOMAXPROCS(0))
 	total := &overlap.Total{Programs: got.Programs, Bounds: []string{b.String(), pool.String()}}
-	for _, way := range proof.Ways {
-		more, poolErr := proof.ExhaustWith(pool, runtime.GOMAXPROCS(0), func() (proof.Checker, error) { return proof.NewPoolRunner(pool.Streams, way) })
+	for _, over := range proof.OwnPools {
+		more, poolErr := proof.ExhaustWith(pool, runtime.GOMAXPROCS(0), func() (proof.Checker, error) { return proof.NewRunner(proof.Config{Streams: pool.Streams, Over: over}) })
 		total.Programs += more.Programs
 		err = errors.Join(err, poolErr)
 	}

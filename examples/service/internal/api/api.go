@@ -1,8 +1,7 @@
 // Package api is what the example service and its clients say to each other.
 //
-// POST /sort and POST /join take a JSON object or, as application/octet-stream,
-// little-endian values; the answer comes in the form of the request. Every
-// refusal is a [Problem].
+// POST /sort and POST /join take and answer a JSON object. Every refusal is a
+// [Problem].
 package api
 
 import "fmt"
@@ -20,7 +19,6 @@ const (
 // The media types.
 const (
 	JSON        = "application/json"
-	Binary      = "application/octet-stream"
 	ProblemJSON = "application/problem+json"
 )
 
@@ -28,38 +26,9 @@ const (
 // a Go duration such as 250ms.
 const HeaderTimeout = "Request-Timeout"
 
-// The query parameters of binary requests.
-const (
-	// QueryType is the type of the keys of a sort; empty means [Uint32].
-	QueryType = "type"
-	// QueryLeft and QueryRight are the numbers of rows of a join, whose body
-	// is the left keys, the right keys and the right values.
-	QueryLeft  = "left"
-	QueryRight = "right"
-)
-
-// Type is the type of a column's keys.
-type Type string
-
-// The types. A join takes [Uint32] only.
-const (
-	Uint32 Type = "uint32"
-	Uint64 Type = "uint64"
-)
-
-// NoPartner stands for the missing partner of a row in a binary answer.
-const NoPartner = ^uint32(0)
-
-// SortRequest asks for keys in order.
-type SortRequest[K uint32 | uint64] struct {
-	Type Type `json:"type,omitempty"`
-	Keys []K  `json:"keys"`
-}
-
-// SortResponse is the keys in order.
-type SortResponse[K uint32 | uint64] struct {
-	Type Type `json:"type"`
-	Keys []K  `json:"keys"`
+// SortRequest asks for keys in order, and the answer has them so.
+type SortRequest struct {
+	Keys []uint32 `json:"keys"`
 }
 
 // JoinRequest asks for the right row of each left key. Right keys are unique.

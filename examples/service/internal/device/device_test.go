@@ -91,23 +91,23 @@ func checkSorts(t *testing.T, b *device.Engine) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, n := range lengths {
-		keys32, keys64 := make([]uint32, n), make([]uint64, n)
-		for i := range n {
-			keys32[i], keys64[i] = rng.Uint32(), rng.Uint64()
-			if i%3 == 0 {
-				keys64[i] >>= 40 // equal upper halves
-			}
-		}
-		want32, want64 := slices.Sorted(slices.Values(keys32)), slices.Sorted(slices.Values(keys64))
-		got32, err := b.Sort32(t.Context(), keys32)
-		if err != nil || !slices.Equal(got32, want32) {
-			t.Errorf("%d keys of 32 bits: wrong, or %v", n, err)
-		}
-		got64, err := b.Sort64(t.Context(), keys64)
-		if err != nil || !slices.Equal(got64, want64) {
-			t.Errorf("%d keys of 64 bits: wrong, or %v", n, err)
+		keys := randomKeys(rng, n)
+		got, err := b.Sort(t.Context(), keys)
+		if err != nil || !slices.Equal(got, slices.Sorted(slices.Values(keys))) {
+			t.Errorf("%d keys: wrong, or %v", n, err)
 		}
 	}
+}
+
+// randomKeys are keys of which some are equal in their upper digits.
+func randomKeys(rng *rand.Rand, n int) []uint32 {
+	keys := make([]uint32, n)
+	for i := range keys {
+		if keys[i] = rng.Uint32(); i%3 == 0 {
+			keys[i] >>= 20
+		}
+	}
+	return keys
 }
 
 // newTables makes tables of which about half of the left rows have a partner.
@@ -155,11 +155,10 @@ func checkJoins(t *testing.T, b *device.Engine) {
 func TestEmptyColumnsNeedNoDevice(t *testing.T) {
 	b := open(t, fencepost.Config{}, 0)
 	ctx := t.Context()
-	sorted32, err32 := b.Sort32(ctx, nil)
-	sorted64, err64 := b.Sort64(ctx, nil)
+	sorted, sortErr := b.Sort(ctx, nil)
 	joined, err := b.Join(ctx, device.Tables{RightKeys: []uint32{1}, RightValues: []uint32{2}})
-	if err := errors.Join(err32, err64, err); err != nil || sorted32 == nil || sorted64 == nil || joined == nil || len(sorted32)+len(sorted64)+len(joined) > 0 {
-		t.Errorf("%v %v %v: %v", sorted32, sorted64, joined, err)
+	if err := errors.Join(sortErr, err); err != nil || sorted == nil || joined == nil || len(sorted)+len(joined) > 0 {
+		t.Errorf("%v %v: %v", sorted, joined, err)
 	}
 	if n := b.rt.Stats().Allocations; n != 0 {
 		t.Errorf("%d allocations for nothing", n)
@@ -216,9 +215,8 @@ func TestTheReservationIsWhatTheWholeJobNeeds(t *testing.T) {
 		bytes uint64
 		run   func(*bench) error
 	}{
-		"sort32": {device.SortBytes(3000, 4), func(b *bench) error { _, err := b.Sort32(t.Context(), make([]uint32, 3000)); return err }},
-		"sort64": {device.SortBytes(3000, 8), func(b *bench) error { _, err := b.Sort64(t.Context(), make([]uint64, 3000)); return err }},
-		"join":   {device.JoinBytes(tables), func(b *bench) error { _, err := b.Join(t.Context(), tables); return err }},
+		"sort": {device.SortBytes(3000), func(b *bench) error { _, err := b.Sort(t.Context(), make([]uint32, 3000)); return err }},
+		"join": {device.JoinBytes(tables), func(b *bench) error { _, err := b.Join(t.Context(), tables); return err }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			must(t, c.run(open(t, fencepost.Config{Budget: c.bytes, Guard: "off"}, 0)))
@@ -240,12 +238,12 @@ func TestTheReservationIsWhatTheWholeJobNeeds(t *testing.T) {
 // goes on as soon as there is some.
 func TestAJobWaitsForMemoryAsLongAsItsPatienceLasts(t *testing.T) {
 	const n = 1000
-	limit := device.SortBytes(n, 4)
+	limit := device.SortBytes(n)
 	b := open(t, fencepost.Config{Budget: limit, Guard: "off"}, 500*time.Millisecond)
 	claim, err := b.rt.Reserve(t.Context(), limit, "other")
 	must(t, err)
 	begin := time.Now()
-	if _, err := b.Sort32(t.Context(), make([]uint32, n)); !errors.Is(err, core.ErrOutOfBudget) || time.Since(begin) < 500*time.Millisecond {
+	if _, err := b.Sort(t.Context(), make([]uint32, n)); !errors.Is(err, core.ErrOutOfBudget) || time.Since(begin) < 500*time.Millisecond {
 		t.Errorf("after %v: %v", time.Since(begin), err)
 	}
 	if n := b.rt.Stats().Refusals; n != 1 {
@@ -255,14 +253,14 @@ func TestAJobWaitsForMemoryAsLongAsItsPatienceLasts(t *testing.T) {
 	must(t, err)
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := patient.Sort32(short, make([]uint32, n)); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := patient.Sort(short, make([]uint32, n)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("with a shorter deadline: %v", err)
 	}
-	if _, err := b.Sort32(t.Context(), make([]uint32, 10*n)); !errors.Is(err, core.ErrOutOfBudget) {
+	if _, err := b.Sort(t.Context(), make([]uint32, 10*n)); !errors.Is(err, core.ErrOutOfBudget) {
 		t.Errorf("more than the limit: %v", err)
 	}
 	time.AfterFunc(50*time.Millisecond, func() { _ = b.rt.ReleaseClaim(context.Background(), claim.ID) })
-	if _, err := patient.Sort32(t.Context(), make([]uint32, n)); err != nil {
+	if _, err := patient.Sort(t.Context(), make([]uint32, n)); err != nil {
 		t.Errorf("when the memory came back: %v", err)
 	}
 }
@@ -277,7 +275,7 @@ func TestADeadlineEndsAJobAndCostsNoMemory(t *testing.T) {
 	must(t, err)
 	must(t, lease.Release()) // the next job gets the stream, last in first out
 	ctx := overdueWhen(t, func() bool { return b.rt.Stats().Live.Blocks == 3 })
-	_, err = b.Sort32(ctx, make([]uint32, 5000))
+	_, err = b.Sort(ctx, make([]uint32, 5000))
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the job on a stream that hangs: %v", err)
 	}
@@ -349,7 +347,7 @@ func failingJobs(t *testing.T, k uint64) bool {
 	before, reached := faults.Total(), false
 	faults.FailCall(k, driver.Unknown)
 	for _, attempt := range []string{"failing", "again"} {
-		_, sortErr := engine.Sort64(t.Context(), make([]uint64, 300))
+		_, sortErr := engine.Sort(t.Context(), make([]uint32, 300))
 		got, joinErr := engine.Join(t.Context(), tables)
 		if err := errors.Join(sortErr, joinErr); err != nil && (attempt == "again" || !errors.Is(err, core.ErrDriver)) {
 			t.Errorf("call %d, %s: %v", k, attempt, err)
@@ -399,11 +397,8 @@ func checkManyJobs(t *testing.T, b *device.Engine) {
 		group.Go(func() {
 			rng := rand.New(rand.NewPCG(7, g))
 			for range 8 {
-				keys := make([]uint64, 1+rng.IntN(4000))
-				for i := range keys {
-					keys[i] = rng.Uint64()
-				}
-				if got, err := b.Sort64(t.Context(), keys); err != nil || !slices.Equal(got, slices.Sorted(slices.Values(keys))) {
+				keys := randomKeys(rng, 1+rng.IntN(4000))
+				if got, err := b.Sort(t.Context(), keys); err != nil || !slices.Equal(got, slices.Sorted(slices.Values(keys))) {
 					t.Errorf("a sort: wrong, or %v", err)
 				}
 				tables, want := newTables(rng, 1+rng.IntN(4000), rng.IntN(1000))

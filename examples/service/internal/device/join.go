@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/examples/service/internal/kernels"
+	"github.com/fencepost-gpu/fencepost/examples/service/kernels"
 )
 
 // NoPartner is the joined value of a left row that has no right row. No right
@@ -25,20 +26,9 @@ type Tables struct {
 	Left, RightKeys, RightValues []uint32
 }
 
-// slots is the size of the hash table: a power of two, and at most half full.
-func (t Tables) slots() int {
-	slots := 1
-	for slots < 2*len(t.RightKeys) {
-		slots *= 2
-	}
-	return slots
-}
-
 // JoinBytes is the device memory that a join takes.
-func JoinBytes(t Tables) uint64 { return t.words() * wordBytes }
-
-func (t Tables) words() uint64 {
-	return 2*uint64(len(t.Left)) + 3*uint64(len(t.RightKeys)) + kernels.SlotWords*uint64(t.slots())
+func JoinBytes(t Tables) uint64 {
+	return wordBytes * (2*uint64(len(t.Left)) + 3*uint64(len(t.RightKeys)) + kernels.SlotWords*uint64(kernels.Slots(len(t.RightKeys))))
 }
 
 // Check returns the error that Join would return for these tables whatever the
@@ -57,7 +47,7 @@ func (t Tables) Check() error {
 
 // Join returns, for each left key, the value of the right row with that key,
 // or [NoPartner]. The table is built on one stream while the left keys are
-// copied on another, if two are free. It waits and fails like [Engine.Sort32]; the error
+// copied on another, if two are free. It waits and fails like [Engine.Sort]; the error
 // matches [ErrUnjoinable] or [core.ErrInvalidRequest] if the tables are at
 // fault.
 func (e *Engine) Join(ctx context.Context, t Tables) (joined []uint32, err error) {
@@ -65,14 +55,10 @@ func (e *Engine) Join(ctx context.Context, t Tables) (joined []uint32, err error
 		return nil, err
 	}
 	if len(t.Left) == 0 || len(t.RightKeys) == 0 {
-		joined = make([]uint32, len(t.Left))
-		for i := range joined {
-			joined[i] = NoPartner
-		}
-		return joined, nil
+		return slices.Repeat([]uint32{NoPartner}, len(t.Left)), nil
 	}
 	var stored []uint32 // of the right rows what is found of them
-	err = e.do(ctx, joinJob, t.words(), func(probing *fencepost.Job) error {
+	err = e.do(ctx, "service.join", JoinBytes(t), func(probing *fencepost.Job) error {
 		building, err := probing.Fork()
 		if err != nil {
 			return err
@@ -106,7 +92,7 @@ func (e *Engine) Join(ctx context.Context, t Tables) (joined []uint32, err error
 // it.
 func (e *Engine) build(j *fencepost.Job, t Tables) (table, found *column, err error) {
 	rows := len(t.RightKeys)
-	if table, err = fencepost.Alloc[uint32](j, kernels.SlotWords*t.slots()); err != nil {
+	if table, err = fencepost.Alloc[uint32](j, kernels.SlotWords*kernels.Slots(len(t.RightKeys))); err != nil {
 		return nil, nil, err
 	}
 	keys, err := fencepost.Upload(j, t.RightKeys)

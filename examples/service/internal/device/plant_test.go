@@ -26,7 +26,7 @@ func TestAPlantedOverrunIsFoundAndChangesNoResult(t *testing.T) {
 		for i := range keys {
 			keys[i] = uint32(rows - i)
 		}
-		got, err := engine.Sort32(t.Context(), slices.Clone(keys))
+		got, err := engine.Sort(t.Context(), slices.Clone(keys))
 		slices.Reverse(keys)
 		if err != nil || !slices.Equal(got, keys) {
 			t.Errorf("sort %d: wrong, or %v", i, err)

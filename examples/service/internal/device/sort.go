@@ -2,153 +2,86 @@ package device
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/examples/service/internal/kernels"
+	"github.com/fencepost-gpu/fencepost/examples/service/kernels"
 )
-
-// MaxRows is the most rows of a column: the kernels count in 32 bits, and a
-// column must have room in them for both its bytes and its counters.
-const MaxRows = 1 << 28
-
-func checkRows(op string, lengths ...int) error {
-	for _, n := range lengths {
-		if n > MaxRows {
-			return &core.InvalidRequestError{Op: op, Field: "rows", Reason: fmt.Sprintf("%d rows: at most %d", n, MaxRows)}
-		}
-	}
-	return nil
-}
 
 // keyBits is the size of the keys that the kernels sort by.
 const keyBits = 32
 
-// SortBytes is the device memory that a sort of n keys of width bytes takes.
-func SortBytes(n, width int) uint64 { return sortWords(n, width/wordBytes) * wordBytes }
+// SortBytes is the device memory that a sort of n keys takes: the keys twice, to
+// move to and fro, and the counters.
+func SortBytes(n int) uint64 { return wordBytes * (2*uint64(n) + uint64(kernels.Counters(n))) }
 
-// sortWords counts the columns: the keys' words twice, to move to and fro, and
-// the counters.
-func sortWords(n, words int) uint64 {
-	return 2*uint64(words)*uint64(n) + uint64(kernels.Counters(n))
-}
-
-// Sort32 returns the keys in order. It waits for memory, streams and the
-// device until ctx ends. Errors: [core.OutOfBudgetError] if the memory is not
-// to be had, [cuda.ErrNoStream], ctx's, and those of the driver.
-func (e *Engine) Sort32(ctx context.Context, keys []uint32) ([]uint32, error) {
-	if len(keys) == 0 {
-		return []uint32{}, nil
+// Sort returns the keys in order. It waits for memory, streams and the device
+// until ctx ends. Errors: [core.OutOfBudgetError] if the memory is not to be had,
+// [cuda.ErrNoStream], ctx's, and those of the driver.
+func (e *Engine) Sort(ctx context.Context, keys []uint32) (sorted []uint32, err error) {
+	n := len(keys)
+	if err := checkRows("Sort", n); err != nil || n == 0 {
+		return []uint32{}, err
 	}
-	sorted, err := e.sort(ctx, keys)
-	if err != nil {
-		return nil, err
-	}
-	return sorted[0], nil
-}
-
-// Sort64 returns the keys in order: sorted by their lower halves, and then,
-// since the sort keeps the order of equals, by their upper halves. It waits and
-// fails like Sort32.
-func (e *Engine) Sort64(ctx context.Context, keys []uint64) ([]uint64, error) {
-	if len(keys) == 0 {
-		return []uint64{}, nil
-	}
-	low, high := make([]uint32, len(keys)), make([]uint32, len(keys))
-	for i, k := range keys {
-		low[i], high[i] = uint32(k), uint32(k>>keyBits)
-	}
-	halves, err := e.sort(ctx, low, high)
-	if err != nil {
-		return nil, err
-	}
-	sorted := make([]uint64, len(keys))
-	for i := range sorted {
-		sorted[i] = uint64(halves[1][i])<<keyBits | uint64(halves[0][i])
-	}
-	return sorted, nil
-}
-
-// sort sorts rows of one or two words, the least significant first, and
-// returns the words' columns.
-func (e *Engine) sort(ctx context.Context, words ...[]uint32) (sorted [][]uint32, err error) {
-	n := len(words[0])
-	if err := checkRows("Sort", n); err != nil {
-		return nil, err
-	}
-	err = e.do(ctx, sortJob, sortWords(n, len(words)), func(j *fencepost.Job) error {
-		rows, err := newRows(j, words)
+	err = e.do(ctx, "service.sort", SortBytes(n), func(j *fencepost.Job) error {
+		here, err := fencepost.Upload(j, keys)
 		if err != nil {
 			return err
 		}
-		for word := range words {
-			for shift := 0; shift < keyBits; shift += kernels.DigitBits {
-				if err := e.pass(j, rows, word, uint32(shift)); err != nil {
-					return err
-				}
-			}
+		counters, err := fencepost.Alloc[uint32](j, kernels.Counters(n))
+		if err != nil {
+			return err
 		}
-		if e.plant.due(n) {
-			if err := e.overrun(j, rows.there[0]); err != nil {
+		there, err := fencepost.Alloc[uint32](j, n)
+		if err != nil {
+			return err
+		}
+		for shift := uint32(0); shift < keyBits; shift += kernels.DigitBits {
+			if err := e.pass(j, here, there, counters, shift); err != nil {
+				return err
+			}
+			here, there = there, here
+		}
+		if e.planted(n) {
+			if err := e.overrun(j, there); err != nil {
 				return err
 			}
 		}
-		for _, col := range rows.here {
-			values, err := fencepost.Download(j, col)
-			if err != nil {
-				return err
-			}
-			sorted = append(sorted, values)
-		}
-		return nil
+		sorted, err = fencepost.Download(j, here)
+		return err
 	})
 	return sorted, err
 }
 
-// rows are the columns of a sort under way, and where the next pass moves them.
-type rows struct {
-	n           int
-	here, there []*column
-	counters    *column
-}
-
-func newRows(j *fencepost.Job, words [][]uint32) (*rows, error) {
-	r := &rows{n: len(words[0])}
-	for _, values := range words {
-		col, err := fencepost.Upload(j, values)
-		if err != nil {
-			return nil, err
-		}
-		r.here = append(r.here, col)
-	}
-	lengths := []int{kernels.Counters(r.n)}
-	for range words {
-		lengths = append(lengths, r.n)
-	}
-	cols, err := allocate(j, lengths...)
-	if err != nil {
-		return nil, err
-	}
-	r.counters, r.there = cols[0], cols[1:]
-	return r, nil
-}
-
-// pass sorts the rows by one digit of one of their words. The other word is
-// carried along; rows of one word carry the word itself.
-func (e *Engine) pass(j *fencepost.Job, r *rows, word int, shift uint32) error {
-	k := e.kernels
-	other := len(r.here) - 1 - word
-	keys, values, toKeys, toValues := r.here[word], r.here[other], r.there[word], r.there[other]
-	n, digit := fencepost.Value(uint32(r.n)), fencepost.Value(shift)
-	err := j.Launch(k.Histogram, kernels.Sliced(r.n), fencepost.Reads(keys), fencepost.Writes(r.counters), n, digit)
+// pass moves the keys in the order of one of their digits. The kernel carries a
+// value along with each key; here that is the key itself.
+func (e *Engine) pass(j *fencepost.Job, from, to, counters *column, shift uint32) error {
+	k, rows := e.kernels, from.Len()
+	n, digit := fencepost.Value(uint32(rows)), fencepost.Value(shift)
+	err := j.Launch(k.Histogram, kernels.Sliced(rows), fencepost.Reads(from), fencepost.Writes(counters), n, digit)
 	if err == nil {
-		err = j.Launch(k.Scan, kernels.OneBlock(), fencepost.ReadWrites(r.counters), fencepost.Value(uint32(r.counters.Len())))
+		err = j.Launch(k.Scan, kernels.OneBlock(), fencepost.ReadWrites(counters), fencepost.Value(uint32(counters.Len())))
 	}
 	if err == nil {
-		err = j.Launch(k.Scatter, kernels.Sliced(r.n), fencepost.Reads(keys), fencepost.Reads(values),
-			fencepost.Writes(toKeys), fencepost.Writes(toValues), fencepost.Reads(r.counters), n, digit)
+		err = j.Launch(k.Scatter, kernels.Sliced(rows), fencepost.Reads(from), fencepost.Reads(from),
+			fencepost.Writes(to), fencepost.Writes(to), fencepost.Reads(counters), n, digit)
 	}
-	r.here, r.there = r.there, r.here
 	return err
+}
+
+// roundedTo is what the runtime rounds blocks up to, in words.
+const roundedTo = 64
+
+// planted reports whether this sort of n rows has the bug that is planted on
+// request: it wipes its scratch column before it gives it back, and counts one value
+// too many. A sort whose scratch column has nothing between it and its neighbour
+// never has it: only a guard is to see the bug, and no result may change.
+func (e *Engine) planted(n int) bool {
+	every := e.cfg.PlantOverrun
+	return every > 0 && n%roundedTo != 0 && e.sorts.Add(1)%every == 0
+}
+
+// overrun is the planted bug.
+func (e *Engine) overrun(j *fencepost.Job, scratch *column) error {
+	tooMany := scratch.Len() + 1
+	return j.Launch(e.kernels.Clear, kernels.Rows(tooMany), fencepost.Writes(scratch), fencepost.Value(uint32(tooMany)))
 }

@@ -50,14 +50,14 @@ func exemplar(ctx context.Context) prometheus.Labels {
 	return prometheus.Labels{"trace_id": span.TraceID().String()}
 }
 
-func (s *Server) registerMetrics(cfg Config) error {
+func (s *Server) registerMetrics() error {
 	inside := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "service_requests_in_flight", Help: "Requests that are being served or wait.",
-	}, func() float64 { return float64(len(s.house.places)) })
-	all := []prometheus.Collector{s.metrics.duration, s.metrics.refusals, s.metrics.rows, inside, cfg.Runtime.Collector(),
+	}, func() float64 { return float64(len(s.places)) })
+	all := []prometheus.Collector{s.metrics.duration, s.metrics.refusals, s.metrics.rows, inside, s.cfg.Runtime.Collector(),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})}
-	if cfg.SpanCounts != nil {
-		all = append(all, metrics.NewSpanCollector(cfg.SpanCounts))
+	if s.cfg.SpanCounts != nil {
+		all = append(all, metrics.NewSpanCollector(s.cfg.SpanCounts))
 	}
 	for _, c := range all {
 		if err := s.registry.Register(c); err != nil {

@@ -17,8 +17,8 @@ import (
 
 func TestTheMetricsLint(t *testing.T) {
 	s := start(t, setup{})
-	s.post(api.RouteSort, api.Binary, columns(10))
-	s.post(api.RouteSort, api.Binary, "x")
+	s.post(api.RouteSort, keys(10))
+	s.post(api.RouteSort, "x")
 	page := s.get(api.RouteMetrics)
 	if problems, err := promlint.New(bytes.NewReader(page.body)).Lint(); err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
@@ -40,7 +40,7 @@ func TestTheMetricsLint(t *testing.T) {
 // A dashboard gets from a slow bucket to the trace of one request in it.
 func TestTheDurationNamesATrace(t *testing.T) {
 	s := start(t, setup{})
-	s.post(api.RouteSort, api.Binary, columns(10))
+	s.post(api.RouteSort, keys(10))
 	page := s.get(api.RouteMetrics, "Accept", "application/openmetrics-text; version=1.0.0")
 	exemplar := regexp.MustCompile(`service_request_duration_seconds_bucket\{code="200",route="/sort",le="[^"]+"\} 1 # \{trace_id="([0-9a-f]{32})"\}`).FindSubmatch(page.body)
 	if exemplar == nil {
@@ -56,7 +56,7 @@ func TestTheDurationNamesATrace(t *testing.T) {
 
 func TestTheDurationIsANativeHistogramToo(t *testing.T) {
 	s := start(t, setup{})
-	s.post(api.RouteSort, api.Binary, columns(10))
+	s.post(api.RouteSort, keys(10))
 	page := s.get(api.RouteMetrics, "Accept", string(expfmt.NewFormat(expfmt.TypeProtoDelim)))
 	if _, _, err := mime.ParseMediaType(page.header.Get("Content-Type")); err != nil || page.status != http.StatusOK {
 		t.Fatalf("%d %v: %v", page.status, page.header, err)

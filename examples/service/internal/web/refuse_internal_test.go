@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"testing"
@@ -14,11 +15,30 @@ import (
 func TestAReservationThatIsExceededIsTheServicesMistake(t *testing.T) {
 	err := fmt.Errorf("the sort: %w", &core.OutOfBudgetError{Requested: 4000, Limit: 1 << 20, Claim: 1, Reserved: 12})
 	no := refusalOf(t.Context(), err)
-	if no.status != http.StatusInternalServerError || no.code != api.CodeInternal || no.retry || no.memory != nil {
+	if no.Status != http.StatusInternalServerError || no.Code != api.CodeInternal || no.retry || no.Memory != nil {
 		t.Errorf("%+v", no)
 	}
 	no = refusalOf(t.Context(), &core.OutOfBudgetError{Requested: 4000, Limit: 1 << 20})
-	if no.status != http.StatusServiceUnavailable || no.code != api.CodeOutOfBudget || !no.retry || no.memory == nil {
+	if no.Status != http.StatusServiceUnavailable || no.Code != api.CodeOutOfBudget || !no.retry || no.Memory == nil {
 		t.Errorf("without a reservation: %+v", no)
 	}
+}
+
+// Whatever a body holds, it is read as no more rows than it has bytes, or refused.
+func FuzzBodies(f *testing.F) {
+	f.Add([]byte(`{"keys":[1,2]}`))
+	f.Add([]byte(`{"left":[1],"right_keys":[2],"right_values":[3]}`))
+	f.Add([]byte(`[[[[`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var sort api.SortRequest
+		var join api.JoinRequest
+		for _, to := range []any{&sort, &join} {
+			if err := strictJSON(bytes.NewReader(data), to); err != nil && err.Error() == "" {
+				t.Errorf("no reason: %v", err)
+			}
+		}
+		if len(sort.Keys) > len(data) || len(join.Left)+len(join.RightKeys)+len(join.RightValues) > len(data) {
+			t.Errorf("%d, %d, %d and %d rows of %d bytes", len(sort.Keys), len(join.Left), len(join.RightKeys), len(join.RightValues), len(data))
+		}
+	})
 }

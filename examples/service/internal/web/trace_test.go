@@ -132,7 +132,7 @@ func repeatable(t *testing.T, budget uint64) *service {
 
 func TestGoldenTraceOfASort(t *testing.T) {
 	s := repeatable(t, 0)
-	if a := s.post(api.RouteSort, api.JSON, `{"keys":[3,1,2]}`); string(a.body) != "{\"type\":\"uint32\",\"keys\":[1,2,3]}\n" {
+	if a := s.post(api.RouteSort, `{"keys":[3,1,2]}`); string(a.body) != "{\"keys\":[1,2,3]}\n" {
 		t.Fatalf("%s", a.body)
 	}
 	s.golden("sort.trace")
@@ -142,7 +142,7 @@ func TestGoldenTraceOfASort(t *testing.T) {
 // launch that built the table.
 func TestGoldenTraceOfAJoin(t *testing.T) {
 	s := repeatable(t, 0)
-	if a := s.post(api.RouteJoin, api.JSON, `{"left":[7,8],"right_keys":[8],"right_values":[80]}`); string(a.body) != "{\"values\":[null,80]}\n" {
+	if a := s.post(api.RouteJoin, `{"left":[7,8],"right_keys":[8],"right_values":[80]}`); string(a.body) != "{\"values\":[null,80]}\n" {
 		t.Fatalf("%s", a.body)
 	}
 	s.golden("join.trace")
@@ -150,7 +150,7 @@ func TestGoldenTraceOfAJoin(t *testing.T) {
 
 func TestGoldenTraceOfARefusal(t *testing.T) {
 	s := repeatable(t, 1000)
-	if a := s.post(api.RouteSort, api.JSON, `{"keys":[3,1,2]}`); a.status != 413 {
+	if a := s.post(api.RouteSort, `{"keys":[3,1,2]}`); a.status != 413 {
 		t.Fatalf("%s", a.body)
 	}
 	s.golden("refusal.trace")

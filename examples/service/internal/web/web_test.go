@@ -56,6 +56,9 @@ type setup struct {
 	lost bool
 }
 
+// oneTurn is a stack with streams for one request at a time.
+var oneTurn = fencepost.Config{Streams: 2}
+
 // service is a service on a simulated device, served over loopback.
 type service struct {
 	*testing.T
@@ -84,7 +87,7 @@ func start(t *testing.T, cfg setup) *service {
 	if cfg.faults != nil {
 		cfg.faults(faults)
 	}
-	limits := web.DefaultLimits(engine)
+	limits := web.DefaultLimits
 	if cfg.limits != nil {
 		cfg.limits(&limits)
 	}
@@ -160,9 +163,9 @@ func (s *service) send(ctx context.Context, method, path string, body io.Reader,
 	return answer{response.StatusCode, response.Header, text}, err
 }
 
-func (s *service) post(path, form, body string, header ...string) answer {
+func (s *service) post(path, body string, header ...string) answer {
 	s.Helper()
-	a, err := s.send(s.Context(), http.MethodPost, path, strings.NewReader(body), append([]string{"Content-Type", form}, header...)...)
+	a, err := s.send(s.Context(), http.MethodPost, path, strings.NewReader(body), append([]string{"Content-Type", api.JSON}, header...)...)
 	must(s.T, err)
 	return a
 }
@@ -174,100 +177,49 @@ func (s *service) get(path string, header ...string) answer {
 	return a
 }
 
-// columns are keys in the form of a request, and its answer.
-func columns(n int) (body string) {
-	return string(api.Append(nil, make([]uint32, n)))
-}
+// keys is a request to sort n keys.
+func keys(n int) (body string) { return `{"keys":[` + strings.Repeat("0,", n-1) + `0]}` }
 
-// trySort sorts random keys in one of the four forms and says what came back:
-// the status, and an error if a result is wrong.
-func (s *service) trySort(rng *rand.Rand) (int, error) {
-	keys := make([]uint64, 1+rng.IntN(3000))
-	kind, mask := api.Uint64, ^uint64(0)
-	if rng.IntN(2) == 0 {
-		kind, mask = api.Uint32, 1<<32-1
-	}
-	for i := range keys {
-		keys[i] = rng.Uint64() & mask
-	}
-	want := slices.Sorted(slices.Values(keys))
-	var a answer
-	var got api.SortResponse[uint64]
-	var err error
-	if rng.IntN(2) == 0 {
-		text, _ := json.Marshal(api.SortRequest[uint64]{Type: kind, Keys: keys})
-		a, err = s.send(s.Context(), http.MethodPost, api.RouteSort, bytes.NewReader(text), "Content-Type", api.JSON)
-		if err != nil || a.status != http.StatusOK {
-			return a.status, err
-		}
-		err = json.Unmarshal(a.body, &got)
-	} else {
-		a, got.Keys, err = s.sortBinary(kind, keys)
-	}
-	if err == nil && a.status == http.StatusOK && !slices.Equal(got.Keys, want) {
-		err = fmt.Errorf("%d %s keys came back in a wrong order", len(keys), kind)
+// ask makes a request and reads its answer. Of a refusal the status says enough.
+func (s *service) ask(path string, request, to any) (status int, err error) {
+	body, err := json.Marshal(request)
+	must(s.T, err)
+	a, err := s.send(s.Context(), http.MethodPost, path, bytes.NewReader(body), "Content-Type", api.JSON)
+	if err == nil && a.status == http.StatusOK {
+		err = json.Unmarshal(a.body, to)
 	}
 	return a.status, err
 }
 
-func (s *service) sortBinary(kind api.Type, keys []uint64) (answer, []uint64, error) {
-	body := api.Append(nil, keys)
-	if kind == api.Uint32 {
-		short := make([]uint32, len(keys))
-		for i, k := range keys {
-			short[i] = uint32(k)
-		}
-		body = api.Append(nil, short)
+// trySort sorts random keys and says what came back: the status, and an error if a
+// result is wrong.
+func (s *service) trySort(rng *rand.Rand) (int, error) {
+	request, got := api.SortRequest{Keys: make([]uint32, 1+rng.IntN(3000))}, api.SortRequest{}
+	for i := range request.Keys {
+		request.Keys[i] = rng.Uint32()
 	}
-	a, err := s.send(s.Context(), http.MethodPost, api.RouteSort+"?type="+string(kind), bytes.NewReader(body), "Content-Type", api.Binary)
-	if err != nil || a.status != http.StatusOK {
-		return a, nil, err
+	status, err := s.ask(api.RouteSort, request, &got)
+	if err == nil && status == http.StatusOK && !slices.Equal(got.Keys, slices.Sorted(slices.Values(request.Keys))) {
+		err = fmt.Errorf("%d keys came back in a wrong order", len(request.Keys))
 	}
-	if kind == api.Uint64 {
-		got, err := api.Values[uint64](a.body)
-		return a, got, err
-	}
-	short, err := api.Values[uint32](a.body)
-	var got []uint64
-	for _, k := range short {
-		got = append(got, uint64(k))
-	}
-	return a, got, err
+	return status, err
 }
 
-// tryJoin joins random tables in one of the two forms.
+// tryJoin joins random tables.
 func (s *service) tryJoin(rng *rand.Rand) (int, error) {
 	request, want := randomTables(rng)
-	var body []byte
-	form, path := api.JSON, api.RouteJoin
-	if rng.IntN(2) == 0 {
-		body, _ = json.Marshal(request)
-	} else {
-		form, path = api.Binary, fmt.Sprintf("%s?left=%d&right=%d", api.RouteJoin, len(request.Left), len(request.RightKeys))
-		body = api.Append(api.Append(api.Append(nil, request.Left), request.RightKeys), request.RightValues)
-	}
-	a, err := s.send(s.Context(), http.MethodPost, path, bytes.NewReader(body), "Content-Type", form)
-	if err != nil || a.status != http.StatusOK {
-		return a.status, err
-	}
-	var got []uint32
-	if form == api.Binary {
-		got, err = api.Values[uint32](a.body)
-	} else {
-		var response api.JoinResponse
-		err = json.Unmarshal(a.body, &response)
-		for _, v := range response.Values {
-			if v == nil {
-				got = append(got, api.NoPartner)
-			} else {
-				got = append(got, *v)
-			}
+	var response api.JoinResponse
+	status, err := s.ask(api.RouteJoin, request, &response)
+	got := make([]uint32, len(response.Values))
+	for i, v := range response.Values {
+		if got[i] = device.NoPartner; v != nil {
+			got[i] = *v
 		}
 	}
-	if err == nil && !slices.Equal(got, want) {
+	if err == nil && status == http.StatusOK && !slices.Equal(got, want) {
 		err = fmt.Errorf("%d rows were joined wrongly with %d", len(request.Left), len(request.RightKeys))
 	}
-	return a.status, err
+	return status, err
 }
 
 func randomTables(rng *rand.Rand) (request api.JoinRequest, want []uint32) {
@@ -276,7 +228,7 @@ func randomTables(rng *rand.Rand) (request api.JoinRequest, want []uint32) {
 	}
 	for range 1 + rng.IntN(3000) {
 		k := rng.Uint32N(4000)
-		v := api.NoPartner
+		v := uint32(device.NoPartner)
 		if k%3 == 0 && int(k/3) < len(request.RightKeys) {
 			v = request.RightValues[k/3]
 		}
@@ -338,25 +290,25 @@ func TestARefusalExplainsWhoHoldsTheMemory(t *testing.T) {
 	must(t, err)
 	claim, err := s.rt.Reserve(t.Context(), 200<<10, "test.claim")
 	must(t, err)
-	a := s.post(api.RouteSort, api.Binary, columns(50_000))
+	a := s.post(api.RouteSort, keys(50_000))
 	p := a.problem(t)
 	if a.status != http.StatusServiceUnavailable || p.Code != api.CodeOutOfBudget || a.header.Get("Retry-After") != "1" || p.TraceID == "" {
 		t.Errorf("%d %s, headers %v", a.status, a.body, a.header)
 	}
-	want := api.Memory{Asked: device.SortBytes(50_000, 4), Remaining: limit - 900<<10, Limit: limit, Live: 700 << 10, Claimed: 200 << 10,
+	want := api.Memory{Asked: device.SortBytes(50_000), Remaining: limit - 900<<10, Limit: limit, Live: 700 << 10, Claimed: 200 << 10,
 		Holders: []api.Holder{{Tag: "test.hog", State: "live", Bytes: 700 << 10, Blocks: 1},
 			{Tag: "test.claim", State: "claimed", Bytes: 200 << 10, Blocks: 1}}}
 	if p.Memory == nil || fmt.Sprint(*p.Memory) != fmt.Sprint(want) {
 		t.Errorf("memory:\ngot  %+v\nwant %+v", p.Memory, want)
 	}
-	p = s.post(api.RouteSort, api.Binary, columns(500_000)).problem(t)
+	p = s.post(api.RouteSort, keys(500_000)).problem(t)
 	if p.Status != http.StatusRequestEntityTooLarge || p.Code != api.CodeExceedsBudget || p.Memory == nil {
 		t.Errorf("what can never fit: %+v", p)
 	}
 	must(t, s.rt.ReleaseClaim(t.Context(), claim.ID))
 	must(t, hog.Free(t.Context()))
 	must(t, lease.Release())
-	if a := s.post(api.RouteSort, api.Binary, columns(50_000)); a.status != http.StatusOK {
+	if a := s.post(api.RouteSort, keys(50_000)); a.status != http.StatusOK {
 		t.Errorf("when it was free again: %d %s", a.status, a.body)
 	}
 }
@@ -377,7 +329,7 @@ func (s *service) hang() (release func()) {
 func (s *service) background(ctx context.Context) <-chan answer {
 	answers := make(chan answer, 1)
 	go func() {
-		a, err := s.send(ctx, http.MethodPost, api.RouteSort, strings.NewReader(columns(100)), "Content-Type", api.Binary)
+		a, err := s.send(ctx, http.MethodPost, api.RouteSort, strings.NewReader(keys(100)), "Content-Type", api.JSON)
 		if err != nil && ctx.Err() == nil {
 			s.Error(err)
 		}
@@ -403,12 +355,12 @@ func (s *service) inFlight(n int) func() bool {
 }
 
 func TestMoreRequestsThanPlacesAreRefusedAtOnce(t *testing.T) {
-	s := start(t, setup{limits: func(l *web.Limits) { l.Turns, l.Waiting, l.RetryAfter = 1, 1, 1500*time.Millisecond }})
+	s := start(t, setup{stack: oneTurn, limits: func(l *web.Limits) { l.Waiting = 1 }})
 	release := s.hang()
 	first, second := s.background(t.Context()), s.background(t.Context())
 	s.eventually("both are inside", s.inFlight(2))
-	a := s.post(api.RouteSort, api.Binary, columns(1))
-	if p := a.problem(t); a.status != http.StatusTooManyRequests || p.Code != api.CodeTooMany || a.header.Get("Retry-After") != "2" {
+	a := s.post(api.RouteSort, keys(1))
+	if p := a.problem(t); a.status != http.StatusTooManyRequests || p.Code != api.CodeTooMany || a.header.Get("Retry-After") != "1" {
 		t.Errorf("the third: %d %s, %v", a.status, a.body, a.header)
 	}
 	release()
@@ -420,12 +372,12 @@ func TestMoreRequestsThanPlacesAreRefusedAtOnce(t *testing.T) {
 }
 
 func TestADeadlineIsKept(t *testing.T) {
-	s := start(t, setup{limits: func(l *web.Limits) { l.Turns, l.Timeout = 1, time.Hour }})
+	s := start(t, setup{stack: oneTurn, limits: func(l *web.Limits) { l.Timeout = time.Hour }})
 	release := s.hang()
 	atDevice := s.background(t.Context())
 	s.eventually("it is at the device", func() bool { return s.rt.Stats().Live.Blocks == 3 })
 	// This one asks for less, and waits for its turn only: it is told first.
-	p := s.post(api.RouteSort, api.Binary, columns(1), api.HeaderTimeout, "50ms").problem(t)
+	p := s.post(api.RouteSort, keys(1), api.HeaderTimeout, "50ms").problem(t)
 	if p.Status != http.StatusGatewayTimeout || p.Code != api.CodeDeadline || len(atDevice) != 0 {
 		t.Errorf("waiting for a turn: %+v; %d told before it", p, len(atDevice))
 	}
@@ -434,7 +386,7 @@ func TestADeadlineIsKept(t *testing.T) {
 		t.Errorf("with an hour at the device: %d %s", a.status, a.body)
 	}
 	release = s.hang()
-	if p := s.post(api.RouteSort, api.Binary, columns(100), api.HeaderTimeout, "500ms").problem(t); p.Status != http.StatusGatewayTimeout || p.Code != api.CodeDeadline {
+	if p := s.post(api.RouteSort, keys(100), api.HeaderTimeout, "500ms").problem(t); p.Status != http.StatusGatewayTimeout || p.Code != api.CodeDeadline {
 		t.Errorf("at the device: %+v", p)
 	}
 	release()
@@ -461,18 +413,18 @@ func TestAClientThatGoesAwayCostsNoMemory(t *testing.T) {
 // A body that comes too slowly ends with the request's time, and the place is
 // free again.
 func TestASlowUploadIsEnded(t *testing.T) {
-	s := start(t, setup{limits: func(l *web.Limits) { l.Turns, l.Waiting, l.Timeout = 1, 0, time.Minute }})
+	s := start(t, setup{stack: oneTurn, limits: func(l *web.Limits) { l.Waiting, l.Timeout = 0, time.Minute }})
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(s.url, "http://"))
 	must(t, err)
 	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "POST /sort HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\n%s: 500ms\r\nContent-Length: 400\r\nConnection: close\r\n\r\n1234", api.Binary, api.HeaderTimeout)
+	_, err = fmt.Fprintf(conn, "POST /sort HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\n%s: 500ms\r\nContent-Length: 400\r\nConnection: close\r\n\r\n{\"keys\":[1", api.JSON, api.HeaderTimeout)
 	must(t, err)
 	must(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
 	text, err := io.ReadAll(conn)
 	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 408 ") || !strings.Contains(string(text), string(api.CodeTooSlow)) {
 		t.Errorf("%v: %s", err, text)
 	}
-	if a := s.post(api.RouteSort, api.Binary, columns(10)); a.status != http.StatusOK {
+	if a := s.post(api.RouteSort, keys(10)); a.status != http.StatusOK {
 		t.Errorf("the next: %d %s", a.status, a.body)
 	}
 }
@@ -482,10 +434,10 @@ func TestASlowUploadIsEnded(t *testing.T) {
 func TestAConnectionOutlivesItsRequestsDeadlines(t *testing.T) {
 	s := start(t, setup{limits: func(l *web.Limits) { l.Timeout = time.Minute }})
 	s.eventually("half a second is enough for a request", func() bool {
-		return s.post(api.RouteSort, api.Binary, columns(10), api.HeaderTimeout, "500ms").status == http.StatusOK
+		return s.post(api.RouteSort, keys(10), api.HeaderTimeout, "500ms").status == http.StatusOK
 	})
 	time.Sleep(600 * time.Millisecond)
-	if a := s.post(api.RouteSort, api.Binary, columns(10)); a.status != http.StatusOK {
+	if a := s.post(api.RouteSort, keys(10)); a.status != http.StatusOK {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }
@@ -493,38 +445,33 @@ func TestAConnectionOutlivesItsRequestsDeadlines(t *testing.T) {
 func TestWhatIsNoRequestIsRefusedWithAReason(t *testing.T) {
 	s := start(t, setup{limits: func(l *web.Limits) { l.MaxBody, l.MaxRows = 4096, 100 }})
 	for name, c := range map[string]struct {
-		path, form, body string
-		header           []string
-		status           int
-		code             api.Code
-		detail           string
+		path, body string
+		header     []string
+		status     int
+		code       api.Code
+		detail     string
 	}{
-		"no type":             {path: "/sort", form: "", body: "[]", status: 415, code: api.CodeUnsupportedType, detail: "application/octet-stream"},
-		"another type":        {path: "/sort", form: "text/csv", body: "1,2", status: 415, code: api.CodeUnsupportedType, detail: "text/csv"},
-		"no JSON":             {path: "/sort", form: api.JSON, body: "keys", status: 400, code: api.CodeMalformed, detail: "invalid character"},
-		"nothing":             {path: "/sort", form: api.JSON, body: "", status: 400, code: api.CodeMalformed, detail: "too early"},
-		"cut off":             {path: "/sort", form: api.JSON, body: `{"keys":[1,2`, status: 400, code: api.CodeMalformed, detail: "too early"},
-		"more behind it":      {path: "/sort", form: api.JSON, body: `{"keys":[1]} {}`, status: 400, code: api.CodeMalformed, detail: "behind"},
-		"a misspelt name":     {path: "/sort", form: api.JSON, body: `{"keyz":[1]}`, status: 400, code: api.CodeMalformed, detail: "keyz"},
-		"no keys":             {path: "/sort", form: api.JSON, body: `{}`, status: 400, code: api.CodeMalformed, detail: "no keys"},
-		"a key below zero":    {path: "/sort", form: api.JSON, body: `{"keys":[-1]}`, status: 400, code: api.CodeMalformed, detail: "-1"},
-		"a key of 33 bits":    {path: "/sort", form: api.JSON, body: `{"keys":[4294967296]}`, status: 400, code: api.CodeMalformed, detail: "4294967296"},
-		"a key of 65 bits":    {path: "/sort", form: api.JSON, body: `{"type":"uint64","keys":[18446744073709551616]}`, status: 400, code: api.CodeMalformed, detail: "18446744073709551616"},
-		"an unknown type":     {path: "/sort", form: api.JSON, body: `{"type":"float64","keys":[1]}`, status: 400, code: api.CodeMalformed, detail: "float64"},
-		"half a key":          {path: "/sort", form: api.Binary, body: "12345", status: 400, code: api.CodeMalformed, detail: "5 bytes"},
-		"half a long key":     {path: "/sort?type=uint64", form: api.Binary, body: "1234", status: 400, code: api.CodeMalformed, detail: "4 bytes"},
-		"too many rows":       {path: "/sort", form: api.Binary, body: columns(101), status: 413, code: api.CodeTooLarge, detail: "101 rows, at most 100"},
-		"too many bytes":      {path: "/sort", form: api.Binary, body: columns(1025), status: 413, code: api.CodeTooLarge, detail: "4096 bytes"},
-		"a bad timeout":       {path: "/sort", form: api.Binary, body: "1234", header: []string{api.HeaderTimeout, "soon"}, status: 400, code: api.CodeMalformed, detail: "soon"},
-		"a timeout of zero":   {path: "/sort", form: api.Binary, body: "1234", header: []string{api.HeaderTimeout, "0s"}, status: 400, code: api.CodeMalformed, detail: "0s"},
-		"a join without size": {path: "/join", form: api.Binary, body: "1234", status: 400, code: api.CodeMalformed, detail: "left=ROWS"},
-		"a join of less":      {path: "/join?left=1&right=1", form: api.Binary, body: "1234", status: 400, code: api.CodeMalformed, detail: "make 3"},
-		"a join of too many":  {path: "/join?left=0&right=101", form: api.Binary, body: columns(202), status: 413, code: api.CodeTooLarge, detail: "right_keys: 101 rows"},
-		"an enormous join":    {path: "/join?left=4294967295&right=4294967295", form: api.Binary, body: "1234", status: 400, code: api.CodeMalformed, detail: "make"},
-		"unequal columns":     {path: "/join", form: api.JSON, body: `{"left":[1],"right_keys":[1]}`, status: 422, code: api.CodeUnprocessable, detail: "1 keys and 0 values"},
-		"a key twice":         {path: "/join", form: api.JSON, body: `{"left":[1],"right_keys":[1,1],"right_values":[2,3]}`, status: 422, code: api.CodeUnprocessable, detail: "another row"},
+		"no type":           {path: "/sort", body: "{}", header: []string{"Content-Type", ""}, status: 415, code: api.CodeUnsupportedType, detail: "application/json"},
+		"another type":      {path: "/sort", body: "1,2", header: []string{"Content-Type", "text/csv"}, status: 415, code: api.CodeUnsupportedType, detail: "text/csv"},
+		"no JSON":           {path: "/sort", body: "keys", status: 400, code: api.CodeMalformed, detail: "invalid character"},
+		"nothing":           {path: "/sort", body: "", status: 400, code: api.CodeMalformed, detail: "too early"},
+		"cut off":           {path: "/sort", body: `{"keys":[1,2`, status: 400, code: api.CodeMalformed, detail: "too early"},
+		"more behind it":    {path: "/sort", body: `{"keys":[1]} {}`, status: 400, code: api.CodeMalformed, detail: "behind"},
+		"noise behind it":   {path: "/sort", body: `{"keys":[1]} x`, status: 400, code: api.CodeMalformed, detail: "invalid character"},
+		"a misspelt name":   {path: "/sort", body: `{"keyz":[1]}`, status: 400, code: api.CodeMalformed, detail: "keyz"},
+		"no keys":           {path: "/sort", body: `{}`, status: 400, code: api.CodeMalformed, detail: "no keys"},
+		"a key below zero":  {path: "/sort", body: `{"keys":[-1]}`, status: 400, code: api.CodeMalformed, detail: "-1"},
+		"a key of 33 bits":  {path: "/sort", body: `{"keys":[4294967296]}`, status: 400, code: api.CodeMalformed, detail: "4294967296"},
+		"too many rows":     {path: "/sort", body: keys(101), status: 413, code: api.CodeTooLarge, detail: "101 rows, at most 100"},
+		"too many bytes":    {path: "/sort", body: keys(2100), status: 413, code: api.CodeTooLarge, detail: "4096 bytes"},
+		"many bytes behind": {path: "/sort", body: `{"keys":[1]}` + strings.Repeat(" ", 5000), status: 413, code: api.CodeTooLarge, detail: "4096 bytes"},
+		"a bad timeout":     {path: "/sort", body: keys(1), header: []string{api.HeaderTimeout, "soon"}, status: 400, code: api.CodeMalformed, detail: "soon"},
+		"a timeout of zero": {path: "/sort", body: keys(1), header: []string{api.HeaderTimeout, "0s"}, status: 400, code: api.CodeMalformed, detail: "0s"},
+		"a wide join":       {path: "/join", body: `{"left":[1],"right_keys":[1` + strings.Repeat(",1", 100) + `]}`, status: 413, code: api.CodeTooLarge, detail: "right_keys: 101 rows"},
+		"unequal columns":   {path: "/join", body: `{"left":[1],"right_keys":[1]}`, status: 422, code: api.CodeUnprocessable, detail: "1 keys and 0 values"},
+		"a key twice":       {path: "/join", body: `{"left":[1],"right_keys":[1,1],"right_values":[2,3]}`, status: 422, code: api.CodeUnprocessable, detail: "another row"},
 	} {
-		a := s.post(c.path, c.form, c.body, c.header...)
+		a := s.post(c.path, c.body, c.header...)
 		if p := a.problem(t); a.status != c.status || p.Code != c.code || !strings.Contains(p.Detail, c.detail) {
 			t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
@@ -536,7 +483,7 @@ func TestWhatIsNoRequestIsRefusedWithAReason(t *testing.T) {
 
 func TestADeviceWithLessThanItsBudgetIsToldApart(t *testing.T) {
 	s := start(t, setup{faults: func(f *drivertest.Faults) { f.FailEvery(drivertest.MemAllocAsync, driver.OutOfMemory) }})
-	p := s.post(api.RouteSort, api.Binary, columns(10)).problem(t)
+	p := s.post(api.RouteSort, keys(10)).problem(t)
 	if p.Status != http.StatusServiceUnavailable || p.Code != api.CodeOutOfMemory {
 		t.Errorf("%+v", p)
 	}
@@ -549,7 +496,7 @@ func TestALostDeviceIsUnhealthyAndRefusesRequests(t *testing.T) {
 	}
 	s.sim.LoseContext(driver.IllegalAddress)
 	for range 2 {
-		a := s.post(api.RouteSort, api.Binary, columns(10))
+		a := s.post(api.RouteSort, keys(10))
 		if p := a.problem(t); a.status != http.StatusServiceUnavailable || p.Code != api.CodeUnavailable || a.header.Get("Retry-After") != "" {
 			t.Errorf("%d %s %v", a.status, a.body, a.header)
 		}
@@ -572,26 +519,21 @@ func TestAServiceThatStopsIsHealthyAndNotReady(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
-	if a := s.post(api.RouteSort, api.Binary, columns(10)); a.status != http.StatusOK {
+	if a := s.post(api.RouteSort, keys(10)); a.status != http.StatusOK {
 		t.Errorf("a request meanwhile: %d %s", a.status, a.body)
 	}
 }
 
 func TestLimitsThatNothingCouldKeepAreRefused(t *testing.T) {
-	s := start(t, setup{})
-	engine, err := device.New(device.Config{Runtime: s.rt, TracerProvider: sdktrace.NewTracerProvider()})
-	must(t, err)
 	for name, spoil := range map[string]func(*web.Limits){
 		"body":    func(l *web.Limits) { l.MaxBody = 0 },
 		"rows":    func(l *web.Limits) { l.MaxRows = device.MaxRows + 1 },
-		"turns":   func(l *web.Limits) { l.Turns = engine.MaxJobs() + 1 },
 		"waiting": func(l *web.Limits) { l.Waiting = -1 },
 		"timeout": func(l *web.Limits) { l.Timeout = 0 },
-		"retry":   func(l *web.Limits) { l.RetryAfter = time.Millisecond },
 	} {
-		limits := web.DefaultLimits(engine)
+		limits := web.DefaultLimits
 		spoil(&limits)
-		if _, err := web.New(web.Config{Runtime: s.rt, Engine: engine, TracerProvider: sdktrace.NewTracerProvider(), Limits: limits}); err == nil {
+		if limits.Check() == nil {
 			t.Errorf("%s: %+v was taken", name, limits)
 		}
 	}
