@@ -163,8 +163,7 @@ func (s *eventSpans) admit(now time.Time) bool {
 }
 
 // remember keeps a span of err, unless the sampler said no to it. An error that
-// cannot be compared, as one with a slice in a field that is an interface, would
-// panic in errors.Is: its span is found by the trace alone.
+// cannot be compared would panic in errors.Is: its span is found by the trace alone.
 func (s *eventSpans) remember(span core.SpanRef, err error) {
 	if span.IsZero() {
 		return

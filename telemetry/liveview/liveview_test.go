@@ -93,9 +93,12 @@ func ask[T any](t *testing.T, h http.Handler, target string) (v T) {
 type state struct {
 	Devices []struct{ Ordinal int }
 	Device  struct {
-		Ordinal            int
-		Map                *addressMap
-		Tags               []struct{ Tag string }
+		Ordinal int
+		Map     *addressMap
+		Tags    []struct {
+			Tag                        string
+			Live, Pending, Quarantined uint64
+		}
 		Streams            *streams
 		Findings, Refusals struct {
 			Total uint64
@@ -473,14 +476,7 @@ func TestTagsThatAreCutAlikeAreOne(t *testing.T) {
 		{Tag: long + "2", State: core.Retired, Bytes: 3, Blocks: 1}, {Tag: "\xfe", State: core.Live, Bytes: 2, Blocks: 1},
 		{Tag: long + "3", State: core.Quarantined, Bytes: 7, Blocks: 1},
 	}
-	got := ask[struct {
-		Device struct {
-			Tags []struct {
-				Tag                        string
-				Live, Pending, Quarantined uint64
-			}
-		}
-	}](t, view(t, liveview.Source{Resource: &resource{}, Holders: func() []core.Holder { return holders }}), "/state").Device.Tags
+	got := ask[state](t, view(t, liveview.Source{Resource: &resource{}, Holders: func() []core.Holder { return holders }}), "/state").Device.Tags
 	if len(got) != 2 || got[0].Live != 5 || got[0].Pending != 3 || got[0].Quarantined != 7 || got[1].Tag != "\ufffd" || got[1].Live != 6 {
 		t.Errorf("%+v", got)
 	}

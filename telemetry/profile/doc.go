@@ -22,14 +22,13 @@
 // without one counts under the frame "unsampled". So at a moment when nothing
 // is under way the in-use samples of each state add up to the Live, Pending
 // and Quarantined of [core.Stats], and the allocated ones to everything that
-// the device was asked for. Nothing is scaled up: a stack's figure is what
-// its sampled blocks hold, a lower bound of what the stack holds. Scaling
-// estimates the truth by stack and gives up the sum; a ledger that other
-// figures are compared with must not do that.
+// the device was asked for. Nothing is scaled up: a stack's figure is a lower bound of
+// what it holds.
 //
-// What a pool has cached is in no block, so no sample has it. A comment for each device says
-// what its pool holds, and how much of that is cached and, of a pool of the runtime's own, fragmented:
-// pprof prints it with -comments, and the text has it below its first line.
+// What a pool has cached is in no block and so in no sample. A comment for each device
+// says what its pool holds, and how much of that is cached and, of a pool of the
+// runtime's own, fragmented: pprof prints it with -comments, and the text has it below
+// its first line.
 //
 // # Labels
 //
