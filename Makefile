@@ -2,7 +2,7 @@
 # them. ARGS, PKG, FUZZTIME, COUNT and BENCH are passed on.
 
 .DEFAULT_GOAL := help
-.PHONY: help test check lint format bench compare demo doctor fuzz ptx
+.PHONY: help test check proof generate lint format bench compare demo doctor fuzz ptx
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -10,14 +10,23 @@ help: ## list the targets
 test: ## the tests, in a few minutes; PKG=./core/... narrows them
 	@scripts/test $(PKG)
 
-check: ## the rest: linter, other systems, servers, a browser, the long tests whole
+check: ## the rest: linter, other systems, the tests of dev/ and tools/, servers, a browser
 	@scripts/test --check
+
+proof: ## long tests at their whole bounds: fences, mutants, planted races, lock order
+	@scripts/test --proof
+
+generate: ## write the generated pages, boards and manifests
+	@go test ./telemetry/metrics -run TestGoldenExposition -update >/dev/null
+	@go -C dev generate ./...
+	@go -C tools/kubernetes run ./generate
 
 lint: ## golangci-lint
 	@scripts/tool golangci-lint run $(ARGS) ./...
+	@cd dev && ../scripts/tool golangci-lint run $(ARGS) ./...
 
 format: ## format the Go files in place
-	@scripts/tool golangci-lint fmt ./...
+	@scripts/tool golangci-lint fmt ./... ./dev/... ./tools/...
 
 bench: ## run the benchmarks and print the ratios; BENCH=regexp COUNT=n PKG=...
 	@scripts/bench

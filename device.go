@@ -16,7 +16,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
-	"github.com/fencepost-gpu/fencepost/internal/loadtext"
 )
 
 // openDevices holds what a runtime is open on: two runtimes on one device
@@ -211,7 +210,7 @@ func loadError(err error) error {
 		return broken(err)
 	}
 	if e.Stage == libcuda.StageOpen || e.Code == driver.NoDevice || e.Code == driver.StubLibrary {
-		return &absentError{err, loadtext.Brief(err)}
+		return &absentError{err, e.Brief()}
 	}
 	return broken(err)
 }

@@ -49,7 +49,7 @@ func (r *Runtime) GuardStatus() GuardStatus {
 }
 
 // guardStats are the guard's numbers for metrics, incidents and the status: a
-// number more is a row more, here and in the text of internal/repo/tools/metrics.
+// number more is a row more, here and in the notes of dev/tools/metrics.
 func (r *Runtime) guardStats() metrics.GuardStats {
 	st := r.guard.GuardStats()
 	out := metrics.GuardStats{Mode: st.Mode.String(), Quarantine: st.Quarantine}

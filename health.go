@@ -14,7 +14,7 @@ import (
 
 // Health is how well the runtime is: ok; degraded, with the reasons; closed; or
 // poisoned, when a sticky error lost the device and every call is refused. See
-// docs/health.md for when each reason begins and ends. It makes no device call
+// docs/operate.md for when each reason begins and ends. It makes no device call
 // and takes no lock: what it says of reasons is at most a second old, and that
 // the device is lost or the runtime closed it says at once.
 func (r *Runtime) Health() core.Health { return r.health.Health() }

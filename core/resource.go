@@ -7,7 +7,7 @@ import (
 
 // Resource is device memory in stream order: a backend, or a decorator
 // around one. It follows the DeviceMemoryResource of the original, the Rust crate that
-// docs/seeds.md compares, and is total:
+// dev/seeds.md compares, and is total:
 // each method means something on every backend, and what a backend cannot do
 // it refuses with an error that matches errors.ErrUnsupported.
 //

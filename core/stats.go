@@ -68,6 +68,9 @@ type Stats struct {
 	// Allocations and Deallocations count successes, Failures the calls
 	// that the driver failed, Refusals those that a budget refused.
 	Allocations, Deallocations, Failures, Refusals uint64
+	// AllocatedBytes is the bytes of all successful allocations so far, padding and what
+	// a guard allocates for itself included.
+	AllocatedBytes uint64
 	// Launches counts finished uses, Aborts aborted ones. WaitsQueued and
 	// WaitsElided count dependencies on other streams that needed a queued
 	// wait and that needed none.

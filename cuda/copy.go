@@ -9,7 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
-	"github.com/fencepost-gpu/fencepost/internal/ownwork"
+	"github.com/fencepost-gpu/fencepost/internal/launchkind"
 )
 
 // CopyToDevice enqueues on stream a copy of src to the start of dst, fenced
@@ -42,7 +42,7 @@ func CopyToHost[T Element](ctx context.Context, dst []T, src *Slice[T], stream c
 		return err
 	}
 	m := src.storage.manager
-	t := transfer{name: "copy.to_host", direction: "to_host", bytes: uint64(len(dst)) * elementBytes[T](), stream: stream, ownWork: ownwork.ReadsOnly,
+	t := transfer{name: "copy.to_host", direction: "to_host", bytes: uint64(len(dst)) * elementBytes[T](), stream: stream, ownWork: launchkind.ReadsOnly,
 		host: unsafe.Pointer(unsafe.SliceData(dst))}
 	return m.fenced(ctx, t, []operand{{src.Tracking(), core.Read}}, func(h driver.Stream) error {
 		return m.drv.CopyToHostAsync(asBytes(dst), src.Ptr(), h)
@@ -311,7 +311,7 @@ func (e *peerEnd) prepare(ctx context.Context) (context.Context, error) {
 	}
 	req := core.UseRequest{Stream: e.lease, Launch: "copy.from_peer", Uses: []core.Use{{Block: e.block, Access: e.access}}, Wait: true}
 	if !e.access.Writes() {
-		req.OwnWork = ownwork.ReadsOnly
+		req.OwnWork = launchkind.ReadsOnly
 	}
 	t, err := e.runtime.PrepareUse(ctx, req)
 	if err != nil {

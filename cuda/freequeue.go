@@ -10,8 +10,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 )
 
-// freeState is what a retired block waits for. The way of a free through the states,
-// function by function, is in docs/architecture.md ("How a free goes"); freestates_test.go
+// freeState is what a retired block waits for. The way of a free through the states
+// is in docs/architecture.md ("How a free goes"); freestates_test.go
 // holds the tables below, cell by cell.
 //
 // What happens to a block, while whatever else it waits for lasts:

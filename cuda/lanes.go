@@ -15,7 +15,7 @@ import (
 )
 
 // lanes is memory of pages that the runtime maps itself and shares out among the lanes of
-// the streams. docs/pool.md has pictures.
+// the streams. docs/pool.md has a picture.
 //
 // # Where a block comes from
 //

@@ -18,7 +18,7 @@
 //	gpumem.layer    any of the first 3  each layer passed through, where there is a [Probe]
 //
 // Package spancontract has their attributes, statuses, links and events as
-// data; docs/traces.md is that as text. Above [MaxUseSpans] blocks in one launch
+// data; docs/metrics.md is that as text. Above [MaxUseSpans] blocks in one launch
 // there is one prepare and one finish span that list all generations. The
 // launch function gets a context that carries the launch span, so its own spans
 // nest there.

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/demo"
-	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/sizes"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
@@ -22,7 +21,7 @@ func printDemo(c *console, r *demo.Report) {
 		}
 	}
 	c.printf("\n  memory        peak %s requested, %s with guard, %s reserved; %s at the end; budget %s\n",
-		sizes.Text(r.Bytes.PeakRequested), sizes.Text(r.Bytes.Peak), sizes.Text(r.Bytes.PeakReserved), sizes.Text(r.Bytes.End), sizes.Text(r.Bytes.Budget))
+		terminal.Size(r.Bytes.PeakRequested), terminal.Size(r.Bytes.Peak), terminal.Size(r.Bytes.PeakReserved), terminal.Size(r.Bytes.End), terminal.Size(r.Bytes.Budget))
 	c.printf("  launches      %d, %d of them (%.0f%%) over a block that another stream wrote last\n",
 		r.Launches, r.CrossStreamLaunches, percent(r.CrossStreamLaunches, r.Launches))
 	c.printf("  waits         %d queued, %d not needed\n", r.WaitsQueued, r.WaitsElided)
@@ -35,7 +34,7 @@ func printDemo(c *console, r *demo.Report) {
 	c.printf("  guard         %s: %d blocks guarded, %d without for want of memory; %d comparisons, %d left out\n",
 		g.Mode, g.Guarded, g.Unguarded, g.Verified, g.Unchecked)
 	c.printf("  quarantine    at most %s seen in it; %d blocks let go, %d refusals cured by that\n",
-		sizes.Text(g.QuarantinePeak), g.Evicted, g.Relieved)
+		terminal.Size(g.QuarantinePeak), g.Evicted, g.Relieved)
 	printFindings(c, r)
 	for _, e := range r.Errors {
 		c.printf("  error         %s\n", e)

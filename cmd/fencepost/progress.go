@@ -7,8 +7,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/sizes"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
 // progress shows what goes on: one line that is rewritten on a terminal, and
@@ -80,6 +80,6 @@ func (p *progress) show() {
 func (p *progress) line(rate float64) string {
 	s, spans := p.rt.Stats(), p.spans.pipe.Counts()
 	return fmt.Sprintf("live %s of %s, quarantined %s; freed and waiting for the device %s | %.0f ops/s | waits %d queued, %d not needed | spans %d started %d dropped | findings %d",
-		sizes.Text(s.Live.Bytes), sizes.Text(s.Limit), sizes.Text(s.Quarantined.Bytes), sizes.Text(s.Pending.Bytes), rate,
+		terminal.Size(s.Live.Bytes), terminal.Size(s.Limit), terminal.Size(s.Quarantined.Bytes), terminal.Size(s.Pending.Bytes), rate,
 		s.WaitsQueued, s.WaitsElided, spans.Started, spans.Dropped+spans.Failed, p.rt.Findings().Total())
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/sizes"
+	"github.com/fencepost-gpu/fencepost/internal/terminal"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/replay"
 )
 
@@ -14,8 +14,8 @@ func printReplay(c *console, r *replay.Report) {
 	c.printf("%s (%s) through %s\n", r.File, r.Format, r.Resource)
 	c.printf("  events         %d: %d allocations, %d frees, %d recorded failures, %d without memory, in %.2fs\n",
 		r.Events, r.Allocations, r.Frees, r.RecordedFailures, r.Empty, r.Seconds)
-	c.printf("  requested      peak live %d bytes (%s), end live %d bytes in %d blocks\n", r.PeakLive, sizes.Text(r.PeakLive), r.EndLive, r.LeftLiveBlocks)
-	c.printf("  device         peak reserved %d bytes (%s); the books differ from the pool's by %d bytes\n", r.PeakReserved, sizes.Text(r.PeakReserved), r.Drift)
+	c.printf("  requested      peak live %d bytes (%s), end live %d bytes in %d blocks\n", r.PeakLive, terminal.Size(r.PeakLive), r.EndLive, r.LeftLiveBlocks)
+	c.printf("  device         peak reserved %d bytes (%s); the books differ from the pool's by %d bytes\n", r.PeakReserved, terminal.Size(r.PeakReserved), r.Drift)
 	for _, op := range slices.Sorted(maps.Keys(r.Latency)) {
 		l := r.Latency[op]
 		c.printf("  %-14s %d: p50 %v, p90 %v, p99 %v, max %v\n", op, l.Count,

@@ -54,12 +54,14 @@ type model struct {
 	start                     core.Stats
 	requested, blocks, peak   uint64
 	allocations, deallocation uint64
+	allocatedBytes            uint64
 }
 
 func (m *model) allocated(b core.Block) {
 	m.requested += b.Requested
 	m.blocks++
 	m.allocations++
+	m.allocatedBytes += b.Requested
 	m.peak = max(m.peak, m.start.Live.Requested+m.requested)
 }
 
@@ -75,6 +77,7 @@ func (m *model) compare(t *trial, s core.Stats) {
 	want := fmt.Sprint(m.start.Live.Requested+m.requested, m.start.Live.Blocks+m.blocks, max(m.peak, m.start.PeakRequested),
 		m.start.Allocations+m.allocations, m.start.Deallocations+m.deallocation)
 	t.check(got == want, "live bytes, live blocks, peak, allocations, deallocations: got %s, want %s", got, want)
+	t.check(s.AllocatedBytes-m.start.AllocatedBytes >= m.allocatedBytes, "%d bytes were allocated in all, and %d are counted", m.allocatedBytes, s.AllocatedBytes-m.start.AllocatedBytes)
 	t.check(s.Live.Bytes >= s.Live.Requested, "live is %d bytes for %d requested", s.Live.Bytes, s.Live.Requested)
 	t.check(s.PeakBytes >= s.Live.Bytes, "the peak of %d is below what is live, %d", s.PeakBytes, s.Live.Bytes)
 	t.check(s.PeakOutstanding >= s.Outstanding().Bytes, "the peak of %d is below what is held, %d", s.PeakOutstanding, s.Outstanding().Bytes)

@@ -169,6 +169,7 @@ func (f *Fake) place(r core.Request) core.Block {
 	f.next += (r.Bytes + 511) / 256 * 256
 	f.blocks[b.ID.Generation] = b
 	f.stats.Allocations++
+	f.stats.AllocatedBytes += b.Bytes
 	f.stats.Live = f.stats.Live.Add(amount(b))
 	if b.withheld {
 		f.withheld = f.withheld.Add(amount(b))

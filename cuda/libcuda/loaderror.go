@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -55,6 +56,22 @@ func (e *LoadError) Error() string {
 		s += "; " + e.Help
 	}
 	return s
+}
+
+// Brief is the error on one short line: without the help, and of a library that is not
+// there without the dynamic linker's words.
+func (e *LoadError) Brief() string {
+	if e.Stage != StageOpen {
+		return ErrNoDriver.Error() + ": " + e.Path + ": " + e.Text
+	}
+	_, reasons, _ := strings.Cut(e.Text, ": ")
+	present := slices.DeleteFunc(strings.Split(reasons, "; "), func(reason string) bool {
+		return strings.Contains(reason, "No such file or directory") // the linker's words
+	})
+	if len(present) == 0 {
+		return ErrNoDriver.Error() + ": " + e.Path + " not found"
+	}
+	return ErrNoDriver.Error() + ": " + strings.Join(present, "; ")
 }
 
 // Is matches [ErrNoDriver].

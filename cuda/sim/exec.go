@@ -38,7 +38,7 @@ func (x *Exec) reach(r Range) []byte {
 		return nil
 	}
 	if !x.d.isMapped(r.Ptr, r.Bytes) {
-		panic(faulted{r}) // lint:recovered
+		panic(faulted{r}) //nolint:forbidigo // recovered
 	}
 	x.note(r)
 	return x.d.bytes(r.Ptr, r.Bytes)
@@ -76,13 +76,13 @@ func ReadWriteSlice[T Number](x *Exec, ptr uint64, n int) []T {
 func slice[T Number](x *Exec, ptr uint64, n int, access core.Access) []T {
 	size := uint64(unsafe.Sizeof(*new(T)))
 	if n < 0 || ptr%size != 0 {
-		panic(fmt.Sprintf("%d elements of %d bytes at %#x: the count must not be negative and the address must be a multiple of the size", n, size, ptr)) // lint:recovered
+		panic(fmt.Sprintf("%d elements of %d bytes at %#x: the count must not be negative and the address must be a multiple of the size", n, size, ptr)) //nolint:forbidigo // recovered
 	}
 	if n == 0 {
 		return nil
 	}
 	if uint64(n) > x.d.config.Bytes*vaFactor/size {
-		panic(faulted{Range{ptr, uint64(n), access}}) // lint:recovered
+		panic(faulted{Range{ptr, uint64(n), access}}) //nolint:forbidigo // recovered
 	}
 	b := x.reach(Range{ptr, uint64(n) * size, access})
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)

@@ -41,10 +41,10 @@ func (a Args) Len() int { return len(a) }
 
 func (a Args) bits(i int, size uint8) uint64 {
 	if i < 0 || i >= len(a) {
-		panic(fmt.Sprintf("argument %d of %d was read: pass it in Launch.Args", i, len(a))) // lint:recovered
+		panic(fmt.Sprintf("argument %d of %d was read: pass it in Launch.Args", i, len(a))) //nolint:forbidigo // recovered
 	}
 	if a[i].Size != size {
-		panic(fmt.Sprintf("argument %d has %d bytes and was read as %d", i, a[i].Size, size)) // lint:recovered
+		panic(fmt.Sprintf("argument %d has %d bytes and was read as %d", i, a[i].Size, size)) //nolint:forbidigo // recovered
 	}
 	return a[i].Bits
 }

@@ -20,7 +20,7 @@ func (d *Device) runRevocable(o *op) {
 		}
 		r, ok := d.taken(o, p)
 		if !ok {
-			panic(p) // lint:repanic
+			panic(p) //nolint:forbidigo // repanic
 		}
 		d.illegal(o, r)
 	}()

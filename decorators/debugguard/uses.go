@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/ownwork"
+	"github.com/fencepost-gpu/fencepost/internal/launchkind"
 )
 
 // PrepareUse opens the intent at the upstream. A use of a block that was
@@ -26,7 +26,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	}
 	req.Launch = core.BoundName(req.Launch)
 	o := openLaunches.Get().(*openLaunch)
-	o.began, o.caller, o.readsOnly = r.launches.now(), req.Span, req.OwnWork == ownwork.ReadsOnly
+	o.began, o.caller, o.readsOnly = r.launches.now(), req.Span, req.OwnWork == launchkind.ReadsOnly
 	err := r.retainBlocks(o, &req)
 	if err == nil {
 		err = r.sealedUses(ctx, &req)

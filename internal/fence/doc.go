@@ -6,7 +6,7 @@
 //
 // The queued waits order exactly the pairs of operations that stream order and declared
 // conflicts demand, transitively: no fewer and no more. No queued wait can be taken away. What that means for callers, and why the rules below give it, is in
-// docs/memory-model.md; internal/proof checks it on this code.
+// docs/memory-model.md; dev/proof checks it on this code.
 //
 // # The rules
 //
@@ -77,5 +77,5 @@
 // retired block belongs to whichever goroutine queues its free. Locks are taken in the order
 // block, point; and stream, point, gate. A block and a stream are never locked together; the
 // lock of a list of points and that of the order are taken last and hold nothing up.
-// docs/architecture.md has the order of all locks of the product, which a test demands.
+// dev/proof.md has the order of all locks of the product, which a test demands.
 package fence

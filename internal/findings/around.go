@@ -40,7 +40,7 @@ func (a Around) Of(ctx context.Context, f core.Finding) iter.Seq[incident.Surrou
 			func() { s.Memory = incident.FromStats(a.Memory()) },
 			func() { s.Guard = a.Guard() },
 		} {
-			s.Incomplete = strings.Join(missing[i:], ", ") + ": not known yet"
+			s.Incomplete = strings.Join(missing[i:], ", ") + ": not known in time"
 			if !yield(s) || ctx.Err() != nil {
 				return
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
-// The device is known at once, whatever is held; each part that is not known yet
+// The device is known at once, whatever is held; each part that is not known
 // is named, until the last says all.
 func TestWhatSurroundsAFindingIsToldStepByStep(t *testing.T) {
 	now := time.Now()
@@ -34,7 +34,7 @@ func TestWhatSurroundsAFindingIsToldStepByStep(t *testing.T) {
 		}
 		missing, last = append(missing, s.Incomplete), s
 	}
-	if len(missing) != 4 || missing[0] != "history, memory, guard: not known yet" || missing[2] != "guard: not known yet" || missing[3] != "" {
+	if len(missing) != 4 || missing[0] != "history, memory, guard: not known in time" || missing[2] != "guard: not known in time" || missing[3] != "" {
 		t.Errorf("the steps say %q is missing", missing)
 	}
 	if last.Guard.Mode != "ledger" || last.Memory.Allocations != 1 || len(last.History) != 1 {

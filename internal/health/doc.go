@@ -3,6 +3,6 @@
 //
 // [Rules] turn numbers into reasons: a [Reading] a second, and from two of them
 // what happened between. A [Watch] takes the readings, keeps the reasons where they
-// are read without a lock, and tells of each change. docs/health.md says when each
+// are read without a lock, and tells of each change. docs/operate.md says when each
 // reason begins and ends.
 package health

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/internal/operators/shelf"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
@@ -28,7 +27,7 @@ const dumpEvery = time.Minute
 // a dump when somebody of this machine asks.
 type folder struct {
 	make  func(context.Context) (paths []string, err error)
-	shelf *shelf.Shelf // nil without a folder
+	files *fileList // nil without a folder
 
 	mu   sync.Mutex
 	last time.Time
@@ -50,14 +49,14 @@ func newFolder(of Files) *folder {
 	if of.Folder == "" {
 		return h
 	}
-	forms := []shelf.Form{{Name: "incident", Download: "fencepost-incident.json", Is: incident.IsFile, MaxBytes: incident.MaxFile}}
+	forms := []fileForm{{Name: "incident", Download: "fencepost-incident.json", Is: incident.IsFile, MaxBytes: incident.MaxFile}}
 	for format, download := range map[history.Format]string{
 		history.JSONLines: "fencepost-dump.jsonl.gz", history.Perfetto: "fencepost-dump.trace.json.gz", history.PyTorch: "fencepost-dump.pickle",
 	} {
-		forms = append(forms, shelf.Form{Name: string(format), Download: download, MaxBytes: of.MaxDump,
+		forms = append(forms, fileForm{Name: string(format), Download: download, MaxBytes: of.MaxDump,
 			Is: func(name string) bool { return dump.IsFile(name, format) }})
 	}
-	h.shelf = shelf.New(of.Folder, forms...)
+	h.files = newFileList(of.Folder, forms...)
 	return h
 }
 
@@ -82,7 +81,7 @@ func serveFiles(mux *http.ServeMux, all devices, served bool) {
 // only refuses other methods, and everything where there is no folder.
 func (h *folder) only(serve func(*folder, http.ResponseWriter, *http.Request), methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if h.shelf == nil {
+		if h.files == nil {
 			http.Error(w, "this device has no folder for incidents: set Config.Incidents or FENCEPOST_INCIDENTS", http.StatusNotFound)
 		} else if allowed(w, req, "use "+methods[0], methods...) {
 			serve(h, w, req)
@@ -91,7 +90,7 @@ func (h *folder) only(serve func(*folder, http.ResponseWriter, *http.Request), m
 }
 
 func (h *folder) list(w http.ResponseWriter, _ *http.Request) {
-	files, err := h.shelf.List()
+	files, err := h.files.list()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -99,7 +98,7 @@ func (h *folder) list(w http.ResponseWriter, _ *http.Request) {
 	writeFiles(w, files)
 }
 
-func writeFiles(w http.ResponseWriter, files []shelf.File) {
+func writeFiles(w http.ResponseWriter, files []numberedFile) {
 	out := struct {
 		Files []listedFile `json:"files"`
 	}{[]listedFile{}}
@@ -112,7 +111,7 @@ func writeFiles(w http.ResponseWriter, files []shelf.File) {
 
 // describeFile reads a name of the form TIME-NUMBER-WHAT.SUFFIX, or
 // TIME-NUMBER-dump-WHAT.SUFFIX: that it is one was checked.
-func describeFile(f shelf.File) listedFile {
+func describeFile(f numberedFile) listedFile {
 	const nameTime = "20060102T150405.000000000Z"
 	parts := strings.SplitN(f.Name, "-", 3)
 	at, _ := time.Parse(nameTime, parts[0]) // zero if no calendar has it
@@ -131,7 +130,7 @@ func (h *folder) fetch(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "name an incident by its number in the list", http.StatusNotFound)
 		return
 	}
-	file, info, err := h.shelf.Open(index)
+	file, info, err := h.files.open(index)
 	if errors.Is(err, fs.ErrNotExist) {
 		http.Error(w, "no such incident: it was never listed, or is gone", http.StatusNotFound)
 		return
@@ -172,12 +171,12 @@ func (h *folder) dump(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, err.Error(), statusOf(err))
 		return
 	}
-	files, err := h.shelf.List()
+	files, err := h.files.list()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	writeFiles(w, slices.DeleteFunc(files, func(f shelf.File) bool {
+	writeFiles(w, slices.DeleteFunc(files, func(f numberedFile) bool {
 		return !slices.ContainsFunc(paths, func(path string) bool { return filepath.Base(path) == f.Name })
 	}))
 }

@@ -1,7 +1,6 @@
 package incident
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"time"
@@ -39,22 +38,12 @@ type Config struct {
 	Every time.Duration
 	// Around, if not nil, says what surrounds a finding, in steps: each value
 	// knows more than the one before, and says in Incomplete what is missing;
-	// the last is all that will be known. It is called in a goroutine of the
-	// writer's, for one finding at a time. A finding is written with what is
-	// known after a moment, and again with the last value, however late that is.
-	// ctx ends when the writer is closed and waits no longer.
+	// the last is all that will be known. It is called in a goroutine of its own,
+	// for one finding at a time, and has two seconds; the file is written with
+	// what is known by then. ctx ends with that time, or before it when the writer
+	// cannot wait any longer.
 	Around func(ctx context.Context, f core.Finding) iter.Seq[Surroundings]
 
-	fs  rotated.Files
-	now func() time.Time
-}
-
-func (c Config) withDefaults() Config {
-	c.Queue = cmp.Or(c.Queue, DefaultQueue)
-	c.Full = cmp.Or(c.Full, DefaultFull)
-	c.Every = cmp.Or(c.Every, DefaultEvery)
-	if c.now == nil {
-		c.now = time.Now
-	}
-	return c
+	disk rotated.Disk
+	now  func() time.Time
 }

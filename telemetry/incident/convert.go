@@ -3,11 +3,25 @@ package incident
 import (
 	"encoding/hex"
 	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/version"
 )
+
+// thisProcess is the process that runs; it does not change.
+var thisProcess = sync.OnceValue(func() Process {
+	p := Process{PID: os.Getpid(), Program: "unknown", Go: runtime.Version(), Fencepost: version.Fencepost()}
+	if len(os.Args) > 0 {
+		p.Program = clean(filepath.Base(os.Args[0]))
+	}
+	return p
+})
 
 // FromFinding is the written form of f. Text that is not UTF-8 is repaired, and
 // a time that RFC 3339 cannot write is left out.

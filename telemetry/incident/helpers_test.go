@@ -6,6 +6,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
+	"github.com/fencepost-gpu/fencepost/telemetry/internal/rotated"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -63,6 +65,9 @@ func readAll(t *testing.T, dir string) []*incident.Incident {
 	return all
 }
 
+// isDraft reports whether a file is there that was never whole.
+func isDraft(name string) bool { return strings.HasPrefix(name, ".") }
+
 // balanced demands that each finding is in one of the counters.
 func balanced(t *testing.T, s incident.Stats) {
 	t.Helper()
@@ -73,10 +78,9 @@ func balanced(t *testing.T, s incident.Stats) {
 
 var errFault = errors.New("no space left on the device")
 
-// faulty is a file system whose k-th call fails, or whose writes wait for a
-// gate.
+// faulty is a disk whose k-th call fails, or whose writes wait for a gate.
 type faulty struct {
-	incident.Files
+	rotated.RealDisk
 	mu     sync.Mutex
 	calls  int
 	fail   func(call int, op string) bool
@@ -96,10 +100,6 @@ func (f *faulty) step(op string) error {
 	return nil
 }
 
-func (f *faulty) MkdirAll(dir string) error {
-	return errors.Join(f.step("MkdirAll"), f.Files.MkdirAll(dir))
-}
-
 func (f *faulty) Write(path string, text []byte) error {
 	if f.gate != nil {
 		select {
@@ -109,21 +109,9 @@ func (f *faulty) Write(path string, text []byte) error {
 		<-f.gate
 	}
 	if err := f.step("Write"); err != nil {
-		_ = f.Files.Write(path, text[:len(text)/2]) // a full disk leaves half a file
 		return err
 	}
-	return f.Files.Write(path, text)
-}
-
-func (f *faulty) Rename(from, to string) error {
-	if err := f.step("Rename"); err != nil {
-		return err
-	}
-	return f.Files.Rename(from, to)
-}
-
-func (f *faulty) SyncDir(dir string) error {
-	return errors.Join(f.step("SyncDir"), f.Files.SyncDir(dir))
+	return f.RealDisk.Write(path, text)
 }
 
 func (f *faulty) Remove(path string) error {
@@ -133,15 +121,13 @@ func (f *faulty) Remove(path string) error {
 	if path == f.stuck {
 		return errFault
 	}
-	return f.Files.Remove(path)
+	return f.RealDisk.Remove(path)
 }
 
-func (f *faulty) ReadDir(dir string) ([]incident.DirEntry, error) {
-	if err := f.step("ReadDir"); err != nil {
-		return nil, err
-	}
-	return f.Files.ReadDir(dir)
-}
+// unsynced is a disk for many files.
+type unsynced struct{ rotated.RealDisk }
+
+func (unsynced) Write(path string, text []byte) error { return os.WriteFile(path, text, 0o600) }
 
 // known is an Around that knows everything at once.
 func known(around func(core.Finding) incident.Surroundings) func(context.Context, core.Finding) iter.Seq[incident.Surroundings] {

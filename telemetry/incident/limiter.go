@@ -1,8 +1,7 @@
 package incident
 
 import (
-	"encoding/binary"
-	"hash/fnv"
+	"fmt"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -11,31 +10,14 @@ import (
 // maxSorts is how many sorts of findings are told apart; all beyond share one.
 const maxSorts = 1024
 
-// sort is what makes two findings the same bug: kind, source, tag, and the
+// sortOf is what makes two findings the same bug: kind, source, tag, and the
 // stacks, or, where none were kept, the launch that is suspected first.
-type sort uint64
-
-func sortOf(f *core.Finding) sort {
-	h := fnv.New64a()
-	add := func(texts ...string) {
-		for _, s := range texts {
-			_, _ = h.Write([]byte(s)) // never fails
-			_, _ = h.Write([]byte{0})
-		}
-	}
-	add(string(f.Kind), f.Source, string(f.Victim.Tag.OrUntagged()))
-	var word [8]byte
-	for _, stack := range []core.Stack{f.AllocStack, f.FreeStack} {
-		for _, pc := range stack {
-			binary.LittleEndian.PutUint64(word[:], uint64(pc))
-			_, _ = h.Write(word[:])
-		}
-		add("")
-	}
+func sortOf(f *core.Finding) string {
+	launch := ""
 	if len(f.AllocStack)+len(f.FreeStack) == 0 && len(f.Suspects) > 0 {
-		add(f.Suspects[0].Launch)
+		launch = f.Suspects[0].Launch
 	}
-	return sort(h.Sum64())
+	return fmt.Sprintf("%q %q %q %q %x %x", f.Kind, f.Source, f.Victim.Tag.OrUntagged(), launch, []uintptr(f.AllocStack), []uintptr(f.FreeStack))
 }
 
 // limiter lets the first few findings of a sort through, and then one in a
@@ -45,24 +27,17 @@ func sortOf(f *core.Finding) sort {
 type limiter struct {
 	most  int
 	every time.Duration
-	sorts map[sort]*storm
+	sorts map[string]*storm
 }
 
 // storm is the findings of one sort.
 type storm struct {
-	// admitted counts those that were let through, last is when one was.
-	admitted int
-	last     time.Time
-	// omitted were left out since, first and newest being the ends of them.
-	omitted uint64
-	first   time.Time
-	newest  core.Finding
-	// path is the file of the last that was admitted.
-	path string
+	admitted int       // how many were let through
+	last     time.Time // when the last was
+	path     string    // the file of that
+	repeats  Repeats   // what was left out since
+	newest   core.Finding
 }
-
-// others is the sort of all that are too many to be told apart.
-const others sort = 0
 
 // full reports whether one more finding of the storm is to be left out.
 func (l *limiter) full(s *storm, now time.Time) bool {
@@ -73,7 +48,7 @@ func (l *limiter) full(s *storm, now time.Time) bool {
 func (l *limiter) stormOf(f *core.Finding) *storm {
 	k := sortOf(f)
 	if l.sorts[k] == nil && len(l.sorts) >= maxSorts {
-		k = others
+		k = "" // all others
 	}
 	if l.sorts[k] == nil {
 		l.sorts[k] = &storm{}
@@ -82,44 +57,32 @@ func (l *limiter) stormOf(f *core.Finding) *storm {
 }
 
 // admit lets one through, and says what was left out before it.
-func (s *storm) admit(now time.Time) Repeats {
-	s.admitted++
-	s.last = now
-	return s.collect()
+func (s *storm) admit(now time.Time) (left Repeats) {
+	left = s.repeats
+	s.admitted, s.last, s.repeats, s.newest = s.admitted+1, now, Repeats{}, core.Finding{}
+	return left
 }
 
 // omit leaves f out: it is the newest of the rest now.
 func (s *storm) omit(f *core.Finding, now time.Time) {
-	if s.omitted == 0 {
-		s.first = now
+	if s.repeats.Omitted == 0 {
+		s.repeats.Since = instant(now)
 	}
-	s.omitted++
+	s.repeats.Omitted++
 	s.newest = *f
 }
 
-// collect forgets what was left out, and says what it was.
-func (s *storm) collect() Repeats {
-	if s.omitted == 0 {
-		return Repeats{}
-	}
-	r := Repeats{Since: instant(s.first), Omitted: s.omitted}
-	s.omitted, s.newest = 0, core.Finding{}
-	return r
-}
-
 // rest calls yield for the newest finding of each sort that was left out, with
-// how many were before it, and forgets them.
+// how many were before it.
 func (l *limiter) rest(yield func(core.Finding, Repeats)) {
 	for _, s := range l.sorts {
-		if s.omitted == 0 {
-			continue
+		switch left := s.repeats; left.Omitted {
+		case 0:
+		case 1:
+			yield(s.newest, Repeats{})
+		default:
+			left.Omitted--
+			yield(s.newest, left)
 		}
-		f := s.newest
-		r := s.collect()
-		r.Omitted--
-		if r.Omitted == 0 {
-			r = Repeats{}
-		}
-		yield(f, r)
 	}
 }

@@ -2,6 +2,7 @@ package incident
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,16 +13,27 @@ import (
 
 // String is the incident for people, on several lines: the bug, its victim, the
 // suspects, the stacks, the uses and what was done around it. What does not print
-// in its texts, line ends among it, is escaped: an incident may be anybody's.
+// in its texts, line ends among it, is escaped: an incident may come from a stranger.
 func (in *Incident) String() string {
 	p := &printer{}
 	f := &in.Finding
 	p.line("%s: %s", f.Kind, f.Text)
 	p.line("  seen       %s by %s, incident %d of process %d (%s)", stamp(f.Time), f.Source, in.Number, in.Process.PID, in.Process.Program)
-	if in.Repeats.Omitted > 0 {
-		p.line("  repeats    %d like it were left out since %s", in.Repeats.Omitted, stamp(in.Repeats.Since))
+	if r := in.Repeats; r.Omitted > 0 {
+		p.line("  repeats    %d like it were left out since %s", r.Omitted, stamp(r.Since))
 	}
-	p.victim(f)
+	at := "at an unknown address"
+	if v := f.Victim; v == nil {
+		p.line("  victim     unknown")
+	} else {
+		p.line("  victim     tag %q generation #%d, %d bytes at %v, %s, of stream %s", v.Tag, v.Generation, v.Requested, v.Ptr, v.State, core.StreamID(v.Stream))
+		if f.Damage != nil {
+			at = (v.Ptr + Address(f.Damage.Offset)).String()
+		}
+	}
+	if d := f.Damage; d != nil {
+		p.line("  damage     %d bytes, the first at offset %d (%v): %v expected, %v seen", d.Bytes, d.Offset, at, d.Expected, d.Seen)
+	}
 	if e := f.Error; e != nil {
 		p.line("  error      %s [%s]", e.Text, strings.Join(e.Classes, ", "))
 	}
@@ -37,7 +49,16 @@ func (in *Incident) String() string {
 	list(p, "freed at", f.FreeStack)
 	list(p, "called at", f.CallStack)
 	p.around(&in.Surroundings)
-	p.history(in.History, f.Victim)
+	if len(in.History) > 0 {
+		p.line("\nhistory of its block (*) and streams, oldest first:")
+	}
+	for _, e := range in.History {
+		mark := " "
+		if f.Victim != nil && e.Generation == f.Victim.Generation && e.Generation != 0 {
+			mark = "*"
+		}
+		p.line("%s %s", mark, e)
+	}
 	p.line("built with %s, fencepost %s", in.Process.Go, in.Process.Fencepost)
 	return p.text.String()
 }
@@ -62,25 +83,6 @@ func (p *printer) line(format string, args ...any) {
 	terminal.Fprintf(&p.text, format+"\n", args...)
 }
 
-func (p *printer) victim(f *Finding) {
-	if v := f.Victim; v != nil {
-		p.line("  victim     tag %q generation #%d, %d bytes at %v, %s, of stream %s", v.Tag, v.Generation, v.Requested, v.Ptr, v.State, core.StreamID(v.Stream))
-	} else {
-		p.line("  victim     unknown")
-	}
-	if d := f.Damage; d != nil {
-		p.line("  damage     %d bytes, the first at offset %d (%v): %v expected, %v seen", d.Bytes, d.Offset, f.Victim.at(d.Offset), d.Expected, d.Seen)
-	}
-}
-
-// at is the address of an offset; a victim that is not known has none.
-func (b *Block) at(offset int64) string {
-	if b == nil {
-		return "at an unknown address"
-	}
-	return (b.Ptr + Address(offset)).String()
-}
-
 // list prints values one a line, below a title; nothing if there are none.
 func list[T any](p *printer, title string, values []T) {
 	if len(values) > 0 {
@@ -89,28 +91,6 @@ func list[T any](p *printer, title string, values []T) {
 	for _, v := range values {
 		p.line("  %s", v)
 	}
-}
-
-// String is the use on one line; what does not print is escaped.
-func (u Use) String() string {
-	text := "launch "
-	if u.LaunchID != 0 { // of what an oracle saw it is not known
-		text += fmt.Sprintf("%d ", u.LaunchID)
-	}
-	text += fmt.Sprintf("%q on stream %s", u.Launch, core.StreamID(u.Stream))
-	if !u.Time.IsZero() {
-		text = stamp(u.Time) + "  " + text
-	}
-	if u.Access != "" {
-		text += ", " + u.Access
-	}
-	if len(u.Tags) > 0 {
-		text += fmt.Sprintf(", blocks %q", u.Tags)
-	}
-	if u.SpanID != "" {
-		text += fmt.Sprintf(", span %s of trace %s", u.SpanID, u.TraceID)
-	}
-	return terminal.Escape(text)
 }
 
 func (p *printer) around(s *Surroundings) {
@@ -130,64 +110,55 @@ func (p *printer) around(s *Surroundings) {
 	}
 	p.line("  guard      %s, policy %s, hunted tags %q", s.Guard.Mode, s.Guard.Policy, s.Guard.HuntTags)
 	var numbers []string
-	for name, n := range s.Guard.Numbers {
-		numbers = append(numbers, fmt.Sprintf("%s %d", name, n))
+	for _, name := range slices.Sorted(maps.Keys(s.Guard.Numbers)) {
+		numbers = append(numbers, fmt.Sprintf("%s %d", name, s.Guard.Numbers[name]))
 	}
-	slices.Sort(numbers)
 	p.line("             %s", strings.Join(numbers, ", "))
-	p.line("  memory     live %d, pending %d, quarantined %d of %d bytes; %d launches", s.Memory.Live, s.Memory.Pending, s.Memory.Quarantined, s.Memory.Limit, s.Memory.Launches)
-	p.pool(s.Memory)
+	m := s.Memory
+	p.line("  memory     live %d, pending %d, quarantined %d of %d bytes; %d launches", m.Live, m.Pending, m.Quarantined, m.Limit, m.Launches)
+	if m.Reserved > 0 {
+		var pool phrase
+		pool.add(true, "held %d, cached %d", m.Reserved, m.Cached)
+		pool.add(m.Fragmented > 0, ", fragmented %d", m.Fragmented)
+		pool.add(m.PoolLimit > 0, "; at most %d", m.PoolLimit)
+		p.line("  pool       %s", pool)
+	}
 }
 
-// pool prints what the pool held, if it did.
-func (p *printer) pool(m Memory) {
-	if m.Reserved == 0 {
-		return
+// phrase is text of which parts may be absent.
+type phrase string
+
+func (t *phrase) add(present bool, format string, args ...any) {
+	if present {
+		*t += phrase(fmt.Sprintf(format, args...))
 	}
-	text := fmt.Sprintf("held %d, cached %d", m.Reserved, m.Cached)
-	if m.Fragmented > 0 {
-		text += fmt.Sprintf(", fragmented %d", m.Fragmented)
-	}
-	if m.PoolLimit > 0 {
-		text += fmt.Sprintf("; at most %d", m.PoolLimit)
-	}
-	p.line("  pool       %s", text)
 }
 
-// history prints the records; those of the victim are marked.
-func (p *printer) history(events []Event, victim *Block) {
-	if len(events) == 0 {
-		return
-	}
-	p.line("\nhistory of its block (*) and streams, oldest first:")
-	for _, e := range events {
-		mark := " "
-		if victim != nil && e.Generation == victim.Generation && e.Generation != 0 {
-			mark = "*"
-		}
-		p.line("%s %s", mark, e)
-	}
+// String is the use on one line; what does not print is escaped.
+func (u Use) String() string {
+	var t phrase
+	t.add(!u.Time.IsZero(), "%s  ", stamp(u.Time))
+	t.add(true, "launch ")
+	t.add(u.LaunchID != 0, "%d ", u.LaunchID) // of what an oracle saw it is not known
+	t.add(true, "%q on stream %s", u.Launch, core.StreamID(u.Stream))
+	t.add(u.Access != "", ", %s", u.Access)
+	t.add(len(u.Tags) > 0, ", blocks %q", u.Tags)
+	t.add(u.SpanID != "", ", span %s of trace %s", u.SpanID, u.TraceID)
+	return terminal.Escape(string(t))
 }
 
 // String is the record on one line; what does not print is escaped.
 func (e Event) String() string {
-	text := fmt.Sprintf("%s  %-10s stream %s", stamp(e.Time), e.Op, core.StreamID(e.Stream))
-	if e.Generation != 0 {
-		text += fmt.Sprintf(" #%d", e.Generation)
-	}
-	if e.Tag != "" {
-		text += fmt.Sprintf(" %q", e.Tag)
-	}
-	if e.Bytes > 0 {
-		text += fmt.Sprintf(" %d bytes", e.Bytes)
-	}
-	if e.Launch != "" {
-		text += fmt.Sprintf(" launch %q %s, %d uses, %d waits", e.Launch, e.Access, e.Uses, e.Waits)
-	}
+	var t phrase
+	t.add(true, "%s  %-10s stream %s", stamp(e.Time), e.Op, core.StreamID(e.Stream))
+	t.add(e.Generation != 0, " #%d", e.Generation)
+	t.add(e.Tag != "", " %q", e.Tag)
+	t.add(e.Bytes > 0, " %d bytes", e.Bytes)
+	t.add(e.Launch != "", " launch %q %s, %d uses, %d waits", e.Launch, e.Access, e.Uses, e.Waits)
 	if e.Error != nil {
-		text += " FAILED: " + e.Error.Text
+		t.add(true, " FAILED: %s", e.Error.Text)
 	}
-	return terminal.Escape(text)
+	return terminal.Escape(string(t))
 }
 
 func stamp(t time.Time) string {

@@ -1,6 +1,11 @@
 package incident
 
-import "time"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
 
 // Schema is the version of the written form.
 const Schema = 1
@@ -14,9 +19,6 @@ type Incident struct {
 	Finding Finding `json:"finding"`
 	Repeats Repeats `json:"repeats,omitzero"`
 	Process Process `json:"process"`
-	// Completed is when the file was written again with what had not been known
-	// at first: guard and memory are as they were then.
-	Completed time.Time `json:"completed,omitzero"`
 	Surroundings
 }
 
@@ -187,4 +189,41 @@ type Event struct {
 	Elided     int       `json:"elided,omitempty"`
 	Relieved   bool      `json:"relieved,omitempty"`
 	Error      *Failure  `json:"error,omitempty"`
+}
+
+// Address is a device address, in JSON a string such as "0x7f0012345600".
+type Address uint64
+
+// String is the address as Go and C write it.
+func (a Address) String() string { return "0x" + strconv.FormatUint(uint64(a), 16) }
+
+// MarshalText writes what String returns.
+func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads hexadecimal digits with 0x in front.
+func (a *Address) UnmarshalText(text []byte) error { return parseHex(a, text, 64) }
+
+// Byte is the value of one byte, in JSON a string such as "0x5f".
+type Byte uint8
+
+// String is the value in two digits.
+func (b Byte) String() string { return fmt.Sprintf("0x%02x", uint8(b)) }
+
+// MarshalText writes what String returns.
+func (b Byte) MarshalText() ([]byte, error) { return []byte(b.String()), nil }
+
+// UnmarshalText reads hexadecimal digits with 0x in front.
+func (b *Byte) UnmarshalText(text []byte) error { return parseHex(b, text, 8) }
+
+func parseHex[T Address | Byte](to *T, text []byte, bits int) error {
+	digits, ok := strings.CutPrefix(string(text), "0x")
+	if !ok {
+		return fmt.Errorf("%q is no hexadecimal number: write 0x in front", text)
+	}
+	n, err := strconv.ParseUint(digits, 16, bits)
+	if err != nil {
+		return fmt.Errorf("%q is no hexadecimal number of %d bits", text, bits)
+	}
+	*to = T(n)
+	return nil
 }

@@ -102,7 +102,7 @@ func TestOnlyTheSameBugIsARepeat(t *testing.T) {
 }
 
 func TestSortsAreBounded(t *testing.T) {
-	w := writer(t, incident.Config{Folder: t.TempDir(), Full: 1, Queue: 10_000, MaxFiles: 10})
+	w := writer(t, incident.Config{Folder: t.TempDir(), Full: 1, Queue: 10_000, MaxFiles: 10}.WithDisk(unsynced{}))
 	for i := range 1500 {
 		w.Report(named(core.Tag(fmt.Sprint("tag", i))))
 	}

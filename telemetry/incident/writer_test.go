@@ -46,7 +46,7 @@ func TestEachFindingIsAFileNamedByTimeNumberAndKind(t *testing.T) {
 
 func TestTheFolderKeepsItsBoundsAndOnlyOurFilesGo(t *testing.T) {
 	dir := t.TempDir()
-	foreign := []string{"notes.txt", "20260101T000000.000000000Z-000001-oob-write.json.bak", "20260101T000000Z-1-x.json", ".fencepost-young.draft"}
+	foreign := []string{"notes.txt", "20260101T000000.000000000Z-000001-oob-write.json.bak", "20260101T000000Z-1-x.json", ".20260101T000000.000000000Z-000001-leak.json7"}
 	for _, name := range foreign {
 		check(t, os.WriteFile(filepath.Join(dir, name), []byte("keep me"), 0o600))
 	}
@@ -100,7 +100,7 @@ func TestTheFolderKeepsItsBytes(t *testing.T) {
 // may be another process's that is at work.
 func TestAnAbandonedDraftIsTheFirstToGo(t *testing.T) {
 	dir := t.TempDir()
-	draft := filepath.Join(dir, ".fencepost-20260101T000000.000000000Z-000001-leak.json.draft")
+	draft := filepath.Join(dir, ".20260101T000000.000000000Z-000001-leak.json4711")
 	check(t, os.WriteFile(draft, []byte("half"), 0o600))
 	old := time.Now().Add(-2 * time.Hour)
 	check(t, os.Chtimes(draft, old, old))
@@ -109,7 +109,7 @@ func TestAnAbandonedDraftIsTheFirstToGo(t *testing.T) {
 		w.Report(named(tag))
 	}
 	check(t, w.Close(t.Context()))
-	if names := list(t, dir); len(names) != 2 || slices.ContainsFunc(names, incident.IsDraft) {
+	if names := list(t, dir); len(names) != 2 || slices.ContainsFunc(names, isDraft) {
 		t.Errorf("left: %q", names)
 	}
 }
@@ -158,7 +158,7 @@ func TestBadWritersAreRefused(t *testing.T) {
 		"a negative queue":     {Folder: t.TempDir(), Queue: -1},
 		"a negative number":    {Folder: t.TempDir(), Full: -1},
 		"a negative time":      {Folder: t.TempDir(), Every: -1},
-		"a disk without space": incident.Config{Folder: t.TempDir()}.WithFiles(&faulty{Files: incident.Disk(), fail: func(_ int, op string) bool { return op == "Write" }}),
+		"a disk without space": incident.Config{Folder: t.TempDir()}.WithDisk(&faulty{fail: func(_ int, op string) bool { return op == "Write" }}),
 	} {
 		if w, err := incident.NewWriter(cfg); err == nil {
 			t.Errorf("%s: accepted", name)

@@ -2,15 +2,20 @@ package metrics_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
+	"hash/fnv"
 	"os"
+	"reflect"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
@@ -31,26 +36,46 @@ func (d *device) Stats() core.Stats {
 	return d.stats
 }
 
-// distinct is a snapshot in which no two fields are equal, so that a value
-// under the wrong name is seen.
-func distinct() core.Stats {
-	reusable := core.Durations{Nanoseconds: 31.5e9}
-	for i := range reusable.Buckets {
-		reusable.Buckets[i] = uint64(200 + i)
+// distinct is a snapshot in which no two fields are equal, so that a value under the wrong name
+// is seen. Each value follows from the field's name: a new field changes no other.
+func distinct(t *testing.T) (s core.Stats) {
+	t.Helper()
+	seen := map[uint64]string{}
+	var fill func(path string, v reflect.Value)
+	fill = func(path string, v reflect.Value) {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(path))
+		n := uint64(1 + h.Sum32()%99991)
+		switch v.Kind() {
+		case reflect.Struct:
+			for i := range v.NumField() {
+				fill(path+"."+v.Type().Field(i).Name, v.Field(i))
+			}
+			return
+		case reflect.Array:
+			for i := range v.Len() {
+				fill(path+strconv.Itoa(i), v.Index(i))
+			}
+			return
+		case reflect.Bool:
+			v.SetBool(true)
+			return
+		case reflect.Int64: // a duration
+			v.SetInt(int64(n) * int64(time.Second))
+		case reflect.Uint64:
+			v.SetUint(n)
+		case reflect.Float64: // nanoseconds
+			v.SetFloat(float64(n) * 1e9)
+		default:
+			t.Fatalf("%s: fill a %s here", path, v.Kind())
+		}
+		if other, double := seen[n]; double {
+			t.Fatalf("%s has the same value as %s: rename one, or take other values here", path, other)
+		}
+		seen[n] = path
 	}
-	return core.Stats{
-		FreeToReusable: reusable,
-		Live:           core.Amount{Bytes: 1, Requested: 2, Blocks: 3}, Pending: core.Amount{Bytes: 4, Requested: 5, Blocks: 6},
-		Quarantined: core.Amount{Bytes: 7, Requested: 8, Blocks: 9}, PeakRequested: 10, PeakBytes: 11, PeakOutstanding: 111,
-		Claims: 12, Claimed: 13, Limit: 14, Charged: 15, Reserved: 16, PoolUsed: 17, ReservedHigh: 116, PoolUsedHigh: 117,
-		Allocations: 18, Deallocations: 19, Failures: 20, Refusals: 21,
-		Launches: 22, Aborts: 23, WaitsQueued: 24, WaitsElided: 25, CrossStream: 26,
-		Isolated: 118, IsolatedHigh: 119, IsolatedAddresses: 120,
-		Cached: 121, OwnPool: core.OwnPoolStats{Present: true, Limit: 122, Fragmented: 123, Takeovers: core.PoolMoves{Count: 124, Bytes: 125},
-			Steals: core.PoolMoves{Count: 126, Bytes: 127, Time: 128 * time.Second}, Remaps: core.PoolMoves{Count: 129, Bytes: 130, Time: 131 * time.Second},
-			Growths: core.PoolMoves{Count: 132, Bytes: 133, Time: 134 * time.Second}, Trims: core.PoolMoves{Count: 135, Bytes: 136, Time: 137 * time.Second}},
-		OpenIntents: 27, Events: 28, Poisoned: 29, Underflows: 30,
-	}
+	fill("", reflect.ValueOf(&s).Elem())
+	return s
 }
 
 func fullSource(d metrics.Device) metrics.Source {
@@ -98,25 +123,34 @@ func fullSource(d metrics.Device) metrics.Source {
 	}
 }
 
+const golden = "testdata/metrics.prom"
+
+var update = flag.Bool("update", false, "write "+golden)
+
 func TestGoldenExposition(t *testing.T) {
-	d := &device{ordinal: 3, stats: distinct()}
+	d := &device{ordinal: 3, stats: distinct(t)}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(
 		must[*metrics.Collector](t)(metrics.NewCollector(fullSource(d))),
 		metrics.NewSpanCollector(func() metrics.SpanCounts {
 			return metrics.SpanCounts{Started: 100, Ended: 90, Exported: 60, Failed: 10, Dropped: 5}
 		}))
-	golden, err := os.Open("testdata/metrics.prom")
-	check(t, err)
-	defer golden.Close()
 	var names []string
 	for _, m := range metrics.Catalogue() {
 		if m.Name != "gpumem_operation_duration_seconds" { // no two runs have the same
 			names = append(names, m.Name)
 		}
 	}
-	if err := testutil.GatherAndCompare(registry, golden, names...); err != nil {
-		t.Error(err)
+	if *update {
+		got, err := testutil.GatherAndFormat(registry, expfmt.TypeTextPlain, names...)
+		check(t, err)
+		check(t, os.WriteFile(golden, got, 0o644))
+	}
+	want, err := os.Open(golden)
+	check(t, err)
+	defer want.Close()
+	if err := testutil.GatherAndCompare(registry, want, names...); err != nil {
+		t.Errorf("run \"make generate\" and read the difference: %v", err)
 	}
 	d.reads = 0
 	if _, err := registry.Gather(); err != nil || d.reads != 1 {

@@ -12,7 +12,7 @@ import (
 // What the catalogue says is what a scrape shows.
 func TestTheCatalogueIsWhatIsExported(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	source := fullSource(&device{stats: distinct()})
+	source := fullSource(&device{stats: distinct(t)})
 	source.Build = metrics.BuildInfo{Version: "v1"}
 	registry.MustRegister(must[*metrics.Collector](t)(metrics.NewCollector(source)),
 		metrics.NewSpanCollector(func() metrics.SpanCounts { return metrics.SpanCounts{} }))

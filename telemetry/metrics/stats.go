@@ -31,6 +31,7 @@ var statMetrics = []family[core.Stats]{
 	{gauge("gpumem_isolated_peak_bytes", "Highest device memory that was mapped for isolated blocks."), whole(func(s core.Stats) uint64 { return s.IsolatedHigh })},
 	{gauge("gpumem_isolated_address_bytes", "Address space that isolated blocks keep reserved after their free, with no memory there."), whole(func(s core.Stats) uint64 { return s.IsolatedAddresses })},
 	{counter("gpumem_allocations_total", "Successful allocations."), whole(func(s core.Stats) uint64 { return s.Allocations })},
+	{counter("gpumem_allocated_bytes_total", "Bytes of successful allocations, padding and what the guard allocates for itself included."), whole(func(s core.Stats) uint64 { return s.AllocatedBytes })},
 	{counter("gpumem_deallocations_total", "Successful deallocations."), whole(func(s core.Stats) uint64 { return s.Deallocations })},
 	{histogram("gpumem_free_to_reusable_seconds", "Time from a free's request to the backend until the runtime knew that the device had passed it: late by up to two reap intervals, without the guard's quarantine, and later than reuse in order on the same stream."), func(s core.Stats, out sender) { out.durations(&s.FreeToReusable) }},
 	{counter("gpumem_driver_failures_total", "Calls that the driver failed."), whole(func(s core.Stats) uint64 { return s.Failures })},

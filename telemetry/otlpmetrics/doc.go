@@ -3,6 +3,6 @@
 // what is pushed is what a scrape would have got, under the same names.
 //
 // Without a variable of the environment that asks for it nothing is pushed and
-// nothing connects; see [Open]. The page docs/otlp-metrics.md says what changes
+// nothing connects; see [Open]. The page docs/observe.md says what changes
 // on the way.
 package otlpmetrics

@@ -50,7 +50,7 @@ func loadColumn(t *testing.T, h *held) { h.add(t, 2<<20, "column") }
 // difference of two files, a tag in front of the stacks, one tag alone.
 func TestGoToolPprofReadsTheProfile(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the go command builds pprof for it: make check runs it")
+		t.Skip("the go command builds pprof for it: make proof runs it")
 	}
 	rt, source := open(t)
 	h := &held{allocate: func(bytes uint64, tag core.Tag) core.Block { return allocate(t, rt, bytes, 0, tag) }}

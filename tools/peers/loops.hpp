@@ -2,7 +2,7 @@
 //
 // The loops that every peer runs: allocations and frees from one and from sixteen
 // threads, each with a stream of its own. A result is a line as go test -bench prints
-// it, and the names are those of BenchmarkGPUPeers in internal/eval/bench, which runs the
+// it, and the names are those of BenchmarkGPUPeers in dev/eval/bench, which runs the
 // same loops over Fencepost. Sizes, counts and seeds are to be the same there.
 //
 // A peer is a class with a type Stream and four functions that any thread may call:

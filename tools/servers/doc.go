@@ -3,5 +3,5 @@
 // configurations of docker-compose.yml are read by the programs that will read
 // them, spans of the example service go through a real collector, and a real
 // Prometheus is asked every query of dashboards/ while package
-// internal/repo/boards/stage plays what moves it.
+// dev/boards/stage plays what moves it.
 package servers

@@ -66,6 +66,7 @@ require (
 	github.com/ebitengine/purego v0.11.3 // indirect
 	github.com/felixge/httpsnoop v1.1.0 // indirect
 	github.com/fencepost-gpu/fencepost v0.0.0
+	github.com/fencepost-gpu/fencepost/dev v0.0.0
 	github.com/foxboron/go-tpm-keyfiles v0.0.0-20251226215517-609e4778396f // indirect
 	github.com/fxamacker/cbor/v2 v2.9.2 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
@@ -238,3 +239,5 @@ require (
 )
 
 replace github.com/fencepost-gpu/fencepost => ../..
+
+replace github.com/fencepost-gpu/fencepost/dev => ../../dev

@@ -28,7 +28,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
-	"github.com/fencepost-gpu/fencepost/internal/repo/spancontract"
+	"github.com/fencepost-gpu/fencepost/dev/spancontract"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/spanpipe"
 )

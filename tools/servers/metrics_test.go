@@ -57,15 +57,15 @@ func newMetricStore(t *testing.T) (r *metricStore, address string, serve func())
 	return r, listener.Addr().String(), func() { go func() { _ = server.Serve(listener) }() }
 }
 
-// metricsPipeline is what docs/otlp-metrics.md adds to the collector's
+// metricsPipeline is what docs/observe.md adds to the collector's
 // configuration, with another address.
 func metricsPipeline(t *testing.T, to string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs/otlp-metrics.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/observe.md"))
 	must(t, err)
 	block := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(string(text))
 	if block == nil || strings.Count(block[1], "metrics-store:4317") != 1 {
-		t.Fatalf("docs/otlp-metrics.md has no such pipeline: %q", block)
+		t.Fatalf("docs/observe.md has no such pipeline: %q", block)
 	}
 	return strings.Replace(block[1], "metrics-store:4317", to, 1)
 }

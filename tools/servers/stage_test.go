@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// What internal/repo/boards/stage is asked.
+// What dev/boards/stage is asked.
 type plan struct {
 	Scenes  []string
 	Queries []plannedQuery
@@ -44,8 +44,8 @@ type plannedAlert struct{ Name, Expr, For, Scene string }
 func buildStage(t *testing.T) (program string, p plan) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), "stage")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./internal/repo/boards/stage")
-	build.Dir = root
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./boards/stage")
+	build.Dir = root + "/dev"
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

@@ -186,6 +186,7 @@ func (b *Books) AddTo(s *core.Stats) {
 	s.Live = s.Live.Add(left(b.allocated, b.retired))
 	s.Deallocations += clamp(b.retired.blocks)
 	s.Allocations += clamp(b.allocated.blocks)
+	s.AllocatedBytes += clamp(b.allocated.bytes)
 	s.Underflows += b.underflows
 	s.FreeToReusable.Merge(&b.reusable)
 }

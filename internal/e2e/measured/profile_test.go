@@ -152,7 +152,7 @@ func loadTable(t *testing.T, rt *fencepost.Runtime) core.Block {
 // what it read before.
 func TestGoToolPprofReadsTheProfileOverHTTP(t *testing.T) {
 	if testing.Short() {
-		t.Skip("the go command builds pprof for it: make check runs it")
+		t.Skip("the go command builds pprof for it: make proof runs it")
 	}
 	rt := e2e.Open(t, fencepost.Config{Guard: "ledger"})
 	mux := http.NewServeMux()

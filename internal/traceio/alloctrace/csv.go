@@ -1,6 +1,7 @@
 package alloctrace
 
 import (
+	"encoding/csv"
 	"fmt"
 	"strings"
 	"time"
@@ -17,15 +18,29 @@ const day = 24 * time.Hour
 // csvRows parses rows of RMM's CSV. Its clock is the time of day, so it
 // remembers the last one to notice a midnight.
 type csvRows struct {
+	line   strings.Reader // what fields reads, a line at a time
+	fields *csv.Reader
 	last   time.Duration
 	offset time.Duration
 }
 
-// parse reads one line. The format has no quotes: none of its fields can hold
-// a comma.
+func newCSVRows() *csvRows {
+	p := &csvRows{}
+	p.fields = csv.NewReader(&p.line)
+	p.fields.FieldsPerRecord, p.fields.ReuseRecord = len(columns), true
+	return p
+}
+
+// split returns the fields of one line, which are valid until the next call.
+func (p *csvRows) split(line string) ([]string, error) {
+	p.line.Reset(line)
+	return p.fields.Read()
+}
+
+// parse reads one line.
 func (p *csvRows) parse(line string) (row Row, ok bool, err *ParseError) {
-	fields := strings.Split(line, ",")
-	if len(fields) != len(columns) {
+	fields, wrong := p.split(line)
+	if wrong != nil {
 		return Row{}, false, bad("row", line, "want the six columns "+header)
 	}
 	if row.Action, err = parseAction(columns[2], fields[2]); err != nil {

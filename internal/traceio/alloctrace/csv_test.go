@@ -40,6 +40,14 @@ func TestCSVRowsOfEveryKind(t *testing.T) {
 	}
 }
 
+func TestCSVFieldsMayBeQuoted(t *testing.T) {
+	trace := read(t, `"Thread","Time",Action,"Pointer","Size","Stream"`+"\n"+`"7","01:02:03:000004","allocate","0x7f00","256","0"`+"\r\n")
+	want := []alloctrace.Row{{Line: 2, Thread: 7, Time: time.Hour + 2*time.Minute + 3*time.Second + 4*time.Microsecond, Action: alloctrace.Allocate, Pointer: 0x7f00, Bytes: 256}}
+	if diff := cmp.Diff(want, trace.Rows); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestCSVLastLineNeedsNoNewline(t *testing.T) {
 	if n := len(read(t, header+"0,00:00:00:000000,free,0x1,1,0").Rows); n != 1 {
 		t.Errorf("%d rows, want 1", n)

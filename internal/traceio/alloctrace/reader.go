@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -82,10 +83,11 @@ func (d *Reader) detect() error {
 		return bad("header", "", fmt.Sprintf("longer than %d bytes: neither the CSV header nor a JSON object", MaxLine)).at(d.name, 1)
 	}
 	d.header = 1
-	if line != header {
+	rows := newCSVRows()
+	if names, err := rows.split(line); err != nil || !slices.Equal(names, columns) {
 		return bad("header", line, "neither the CSV header "+header+" nor a JSON object").at(d.name, 1)
 	}
-	d.format, d.parser = FormatRMM, &csvRows{}
+	d.format, d.parser = FormatRMM, rows
 	return nil
 }
 

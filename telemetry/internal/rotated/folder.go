@@ -1,6 +1,6 @@
-// Package rotated keeps folders of small files that never hold more than so
-// many files and bytes: what is new takes the place of the oldest. Nobody reads
-// half of a file, and a file of somebody else's is never touched.
+// Package rotated writes the product's files: each in one step, by one goroutine, into
+// a folder that keeps to a number of files and bytes. Readers see a whole file or none,
+// and files of other programs are never touched.
 package rotated
 
 import (
@@ -11,37 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
-)
-
-// Files are the calls of the file system that a [Folder] makes. Tests put faults
-// in between.
-type Files interface {
-	// MkdirAll makes a folder and those above it, if they are not there.
-	MkdirAll(dir string) error
-	// Write makes a new file with that text, on the disk when it returns.
-	Write(path string, text []byte) error
-	// Exists reports whether there is a file.
-	Exists(path string) bool
-	// Rename gives a file another name, in one step for its readers.
-	Rename(from, to string) error
-	// SyncDir puts the names of a folder on the disk.
-	SyncDir(dir string) error
-	// Remove removes a file.
-	Remove(path string) error
-	// ReadDir lists a folder, in the order of names.
-	ReadDir(dir string) ([]fs.DirEntry, error)
-}
-
-// A file is written under another name and then renamed, so that nobody reads
-// half of one.
-const (
-	draftPrefix = ".fencepost-"
-	draftSuffix = ".draft"
 )
 
 // NameTime is the form of the time that names begin with, so that they sort by
@@ -53,11 +26,32 @@ const NameTime = "20060102T150405.000000000Z"
 // looked at anew for each file. It belongs to one goroutine.
 type Folder struct {
 	Dir string
-	FS  Files // nil means Disk
 	// Ours says which names are of that sort; they begin with [NameTime].
 	Ours *regexp.Regexp
 	Max  Bounds
+	// Disk is the real one if it is nil.
+	Disk Disk
 }
+
+// Disk makes the changes that fail on a full, broken or protected disk. Tests put
+// faults in between.
+type Disk interface {
+	// Write makes a file in one step: afterwards it is whole on the disk, or after an
+	// error absent.
+	Write(path string, text []byte) error
+	// Remove removes a file.
+	Remove(path string) error
+}
+
+// RealDisk is the file system.
+type RealDisk struct{}
+
+// Write implements [Disk]. The text is first in a file of another name beside it,
+// which [IsDraft] recognises.
+func (RealDisk) Write(path string, text []byte) error { return write(path, text) }
+
+// Remove implements [Disk].
+func (RealDisk) Remove(path string) error { return os.Remove(path) }
 
 // Bounds are what a folder holds at most.
 type Bounds struct {
@@ -70,8 +64,8 @@ type Bounds struct {
 // [core.InvalidRequestError] of op.
 func (d *Folder) Open(op string, least, otherwise Bounds) error {
 	d.Max.Files, d.Max.Bytes = cmp.Or(d.Max.Files, otherwise.Files), cmp.Or(d.Max.Bytes, otherwise.Bytes)
-	if d.FS == nil {
-		d.FS = Disk{}
+	if d.Disk == nil {
+		d.Disk = RealDisk{}
 	}
 	const low = "%d: say %d or more, or 0 for the default of %d"
 	switch {
@@ -82,116 +76,76 @@ func (d *Folder) Open(op string, least, otherwise Bounds) error {
 	case d.Max.Bytes < least.Bytes:
 		return &core.InvalidRequestError{Op: op, Field: "MaxBytes", Reason: fmt.Sprintf(low, d.Max.Bytes, least.Bytes, otherwise.Bytes)}
 	}
-	if err := d.try(); err != nil {
+	trial := filepath.Join(d.Dir, fmt.Sprint(trialPrefix, os.Getpid(), "-", time.Now().UnixNano()))
+	err := d.make()
+	if err == nil {
+		err = d.Disk.Write(trial, []byte("{}\n"))
+	}
+	if err == nil {
+		err = d.Disk.Remove(trial)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: the folder %q cannot be written to: %w", op, d.Dir, err)
 	}
 	return nil
 }
 
-// try makes the folder, and a file in it that it removes again.
-func (d *Folder) try() error {
-	if err := d.FS.MkdirAll(d.Dir); err != nil {
-		return err
-	}
-	draft := filepath.Join(d.Dir, draftPrefix+fmt.Sprint(os.Getpid(), "-", time.Now().UnixNano())+draftSuffix)
-	if err := d.FS.Write(draft, []byte("{}\n")); err != nil {
-		return errors.Join(err, d.discard(draft, err))
-	}
-	return d.FS.Remove(draft)
-}
-
-// discard removes what is there of a draft that could not be written, unless it
-// was there before: then it is another process's.
-func (d *Folder) discard(draft string, why error) error {
-	if errors.Is(why, fs.ErrExist) {
-		return nil
-	}
-	return ignoreMissing(d.FS.Remove(draft))
-}
-
-// Add writes text under the name, after it has removed as many of the oldest
-// as are too many with it. It returns the path, which is empty if nothing was
-// written, and how many it removed.
-func (d *Folder) Add(name string, text []byte) (path string, removed int, err error) {
-	if err := d.FS.MkdirAll(d.Dir); err != nil { // somebody may have removed it
-		return "", 0, err
-	}
-	removed, fits, refused := d.makeRoom(int64(len(text)), "")
-	if !fits {
-		return "", removed, refused
-	}
-	path = d.Path(name)
-	if d.FS.Exists(path) {
-		return "", removed, fmt.Errorf("%s: %w", path, fs.ErrExist)
-	}
-	if err := d.put(name, text); err != nil {
-		return "", removed, err
-	}
-	return path, removed, errors.Join(refused, d.FS.SyncDir(d.Dir))
+func (d *Folder) make() error {
+	return os.MkdirAll(d.Dir, 0o755) //nolint:gosec // others may read it, as its files
 }
 
 // Path is where the file of a name is.
 func (d *Folder) Path(name string) string { return filepath.Join(d.Dir, name) }
 
-// Replace writes other text under the name of a file that Add wrote, in one step
-// for its readers. What is larger takes the place of older files only. An error
-// leaves the file as it was, and it matches [fs.ErrNotExist] if the file is gone:
-// then nothing is written.
-func (d *Folder) Replace(name string, text []byte) (removed int, err error) {
-	if path := d.Path(name); !d.FS.Exists(path) {
-		return 0, fmt.Errorf("%s: %w", path, fs.ErrNotExist)
+// Add writes text under a name that is not there yet, after it has removed as many
+// of the oldest files as are too many with it. It returns the path, which is empty if
+// nothing was written, and how many it removed; the error may be that of a file that
+// could not be removed, also if text was written.
+func (d *Folder) Add(name string, text []byte) (path string, removed int, err error) {
+	if err := d.make(); err != nil { // it may have been removed
+		return "", 0, err
 	}
-	removed, fits, refused := d.makeRoom(int64(len(text)), name)
+	removed, fits, refused := d.makeRoom(int64(len(text)))
 	if !fits {
-		return removed, refused
+		return "", removed, refused
 	}
-	if err := d.put(name, text); err != nil {
-		return removed, err
+	path = d.Path(name)
+	if _, err := os.Lstat(path); err == nil {
+		return "", removed, fmt.Errorf("%s: %w", path, fs.ErrExist)
 	}
-	return removed, errors.Join(refused, d.FS.SyncDir(d.Dir))
-}
-
-// put writes text under another name, and gives it its own when it is whole.
-func (d *Folder) put(name string, text []byte) error {
-	draft := filepath.Join(d.Dir, draftPrefix+name+draftSuffix)
-	if err := d.FS.Write(draft, text); err != nil {
-		return errors.Join(err, d.discard(draft, err))
+	if err := d.Disk.Write(path, text); err != nil {
+		return "", removed, err
 	}
-	if err := d.FS.Rename(draft, d.Path(name)); err != nil {
-		return errors.Join(err, ignoreMissing(d.FS.Remove(draft)))
-	}
-	return nil
+	return path, removed, refused
 }
 
 // errNoRoom refuses text that is larger than the whole folder may be.
 var errNoRoom = errors.New("larger than the folder may be")
 
 // makeRoom removes the oldest files until one more of so many bytes fits, and
-// says whether it does. One that takes the place of the file of a name costs that
-// no longer, and removes none but older ones. A file that cannot be removed stays, in the place of a
+// says whether it does. A file that cannot be removed stays, in the place of a
 // newer one; err is the first such failure, if any.
-func (d *Folder) makeRoom(bytes int64, replaced string) (removed int, fits bool, err error) {
+func (d *Folder) makeRoom(bytes int64) (removed int, fits bool, err error) {
 	ours, err := d.list()
 	if err != nil {
 		return 0, false, err
 	}
-	ours = slices.DeleteFunc(ours, func(f entry) bool { return f.name == replaced })
-	used := int64(0)
+	used := bytes
 	for _, f := range ours {
-		used += f.bytes
+		used += f.Size()
 	}
-	roomy := func() bool { return len(ours)-removed < d.Max.Files && used+bytes <= d.Max.Bytes }
+	roomy := func() bool { return len(ours)-removed < d.Max.Files && used <= d.Max.Bytes }
 	for _, f := range ours {
-		if roomy() || replaced != "" && f.name > replaced {
+		if roomy() {
 			break
 		}
-		// Another process may have been faster.
-		if refused := ignoreMissing(d.FS.Remove(filepath.Join(d.Dir, f.name))); refused != nil {
+		// Another process may have removed it first.
+		if refused := d.Disk.Remove(d.Path(f.Name())); refused != nil && !errors.Is(refused, fs.ErrNotExist) {
 			err = cmp.Or(err, refused)
 			continue
 		}
 		removed++
-		used -= f.bytes
+		used -= f.Size()
 	}
 	if roomy() {
 		return removed, true, err
@@ -199,42 +153,28 @@ func (d *Folder) makeRoom(bytes int64, replaced string) (removed int, fits bool,
 	return removed, false, cmp.Or(err, errNoRoom)
 }
 
-type entry struct {
-	name  string
-	bytes int64
-}
-
 // list is the folder's files of ours, oldest first: names begin with the time. A
-// draft that is an hour old is a process's that died; it counts, and as it
+// draft that is an hour old is of a process that died; it counts, and as it
 // sorts first it is the first to go.
-func (d *Folder) list() ([]entry, error) {
-	entries, err := d.FS.ReadDir(d.Dir)
-	if err != nil {
-		return nil, err
-	}
-	var ours []entry
+func (d *Folder) list() (ours []fs.FileInfo, err error) {
+	entries, err := os.ReadDir(d.Dir)
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil || !e.Type().IsRegular() { // gone, or not ours
 			continue
 		}
-		abandoned := IsDraft(e.Name()) && time.Since(info.ModTime()) > time.Hour
-		if d.Ours.MatchString(e.Name()) || abandoned {
-			ours = append(ours, entry{e.Name(), info.Size()})
+		if d.Ours.MatchString(e.Name()) || d.IsDraft(e.Name()) && time.Since(info.ModTime()) > time.Hour {
+			ours = append(ours, info)
 		}
 	}
-	slices.SortFunc(ours, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
-	return ours, nil
+	return ours, err
 }
 
-// IsDraft reports whether a name is that of a file that is not whole yet.
-func IsDraft(name string) bool {
-	return strings.HasPrefix(name, draftPrefix) && strings.HasSuffix(name, draftSuffix)
+// IsDraft reports whether a name is that of a file of ours that is not whole yet.
+func (d *Folder) IsDraft(name string) bool {
+	whole, hidden := strings.CutPrefix(strings.TrimRight(name, "0123456789"), ".")
+	return hidden && d.Ours.MatchString(whole) || strings.HasPrefix(name, trialPrefix)
 }
 
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
+// trialPrefix is that of the file with which [Folder.Open] tries to write.
+const trialPrefix = ".fencepost-"

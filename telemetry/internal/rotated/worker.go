@@ -8,22 +8,14 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
-// Worker does jobs one after the other in a goroutine of its own, so that nobody
-// else waits for the disk. It is safe for concurrent use.
+// Worker does jobs one after the other in a goroutine of its own, which is there while
+// there are jobs: the caller never waits for the disk. It is safe for concurrent use,
+// and the zero Worker is ready.
 type Worker struct {
 	mu     sync.Mutex
-	more   sync.Cond // jobs or closed have changed
 	jobs   []func()
 	closed bool
-	ended  chan struct{}
-}
-
-// NewWorker starts a worker, which must be closed.
-func NewWorker() *Worker {
-	w := &Worker{ended: make(chan struct{})}
-	w.more.L = &w.mu
-	go w.run()
-	return w
+	idle   chan struct{} // nil if no goroutine runs, and closed when the one that does has no more jobs
 }
 
 // Do queues a job behind the others, unless the worker is closed or limit jobs
@@ -31,10 +23,7 @@ func NewWorker() *Worker {
 func (w *Worker) Do(job func(), limit int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.jobs) >= limit {
-		return false
-	}
-	return w.add(len(w.jobs), job)
+	return len(w.jobs) < limit && w.add(len(w.jobs), job)
 }
 
 // DoFirst queues a job before all others, unless the worker is closed.
@@ -49,8 +38,28 @@ func (w *Worker) add(at int, job func()) bool {
 		return false
 	}
 	w.jobs = slices.Insert(w.jobs, at, job)
-	w.more.Signal()
+	if w.idle == nil {
+		w.idle = make(chan struct{})
+		go w.run(w.idle)
+	}
 	return true
+}
+
+func (w *Worker) run(idle chan struct{}) {
+	defer close(idle)
+	for {
+		w.mu.Lock()
+		if len(w.jobs) == 0 {
+			w.jobs, w.idle = nil, nil // gives back what a storm took
+			w.mu.Unlock()
+			return
+		}
+		job := w.jobs[0]
+		w.jobs[0] = nil
+		w.jobs = w.jobs[1:]
+		w.mu.Unlock()
+		job()
+	}
 }
 
 // Close takes no more jobs, and waits until those that are queued are done or ctx
@@ -59,35 +68,10 @@ func (w *Worker) add(at int, job func()) bool {
 func (w *Worker) Close(ctx context.Context) error {
 	w.mu.Lock()
 	w.closed = true
-	w.more.Signal()
+	idle := w.idle
 	w.mu.Unlock()
-	return deadline.Await(ctx, w.ended)
-}
-
-func (w *Worker) run() {
-	defer close(w.ended)
-	for {
-		job := w.next()
-		if job == nil {
-			return
-		}
-		job()
+	if idle == nil {
+		return nil
 	}
-}
-
-// next waits for a job; there is none when the worker is closed and all are done.
-func (w *Worker) next() func() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for len(w.jobs) == 0 {
-		if w.closed {
-			return nil
-		}
-		w.jobs = nil // gives back what a storm took
-		w.more.Wait()
-	}
-	job := w.jobs[0]
-	w.jobs[0] = nil
-	w.jobs = w.jobs[1:]
-	return job
+	return deadline.Await(ctx, idle)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func TestAWorkerDoesItsJobsInOrderAndUrgentOnesFirst(t *testing.T) {
-	w, started, proceed := rotated.NewWorker(), make(chan struct{}), make(chan struct{})
+	w, started, proceed := &rotated.Worker{}, make(chan struct{}), make(chan struct{})
 	var done []int
 	w.Do(func() { close(started); <-proceed }, math.MaxInt)
 	<-started // so all others wait

@@ -15,7 +15,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/nvml"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/internal/environ"
-	"github.com/fencepost-gpu/fencepost/internal/loadtext"
 )
 
 // Collect looks at s, tests the device that cfg asks for, and judges.
@@ -89,8 +88,9 @@ func (s System) driver(r *Report) {
 
 // fail notes why the driver could not be loaded.
 func (d *Driver) fail(err error) {
-	d.Error = loadtext.Brief(err)
+	d.Error = err.Error()
 	if e, ok := errors.AsType[*libcuda.LoadError](err); ok {
+		d.Error = e.Brief()
 		d.Help = e.Help
 		if e.Stage != libcuda.StageOpen {
 			d.Library = e.Path

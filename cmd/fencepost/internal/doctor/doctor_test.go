@@ -158,7 +158,7 @@ func TestEachProblemSaysWhatToDo(t *testing.T) {
 		"a pool not chosen": {machine().with(map[string]string{"FENCEPOST_POOL_LIMIT": "1GiB"}), "auto", Note, "FENCEPOST_POOL_LIMIT has no effect: the backend is async", "FENCEPOST_RESOURCE=pool"},
 		"MPS":               {machine().withFile("tmp/nvidia-mps/control", ""), "auto", Note, "/tmp/nvidia-mps", "nothing"},
 		"WSL":               {machine().withFile("dev/dxg", ""), "auto", Note, "this is WSL", "nothing"},
-		"a failed test":     {machine().failing("compare", "word 3 came back wrong"), "auto", Severe, `failed at "compare": word 3`, "docs/gpu.md"},
+		"a failed test":     {machine().failing("compare", "word 3 came back wrong"), "auto", Severe, `failed at "compare": word 3`, "docs/kubernetes.md"},
 		"a lone simulation": {machine().with(map[string]string{"FENCEPOST_DEVICE": "sim"}).failing("open", "no room"), "sim", Severe, "no room", "address space"},
 	} {
 		r := Collect(t.Context(), c.system, fencepost.Config{Device: fencepost.DeviceKind(c.device)})

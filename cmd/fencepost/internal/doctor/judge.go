@@ -49,7 +49,7 @@ func (r *Report) selfTestFix() string {
 	if r.Asked == fencepost.Sim {
 		return "see the settings above: the simulated device needs nothing but address space"
 	}
-	return "see the lines below and \"what to do\" in docs/gpu.md; FENCEPOST_DEVICE=sim goes on without a GPU"
+	return "see the lines below and \"what to do\" in docs/kubernetes.md; FENCEPOST_DEVICE=sim goes on without a GPU"
 }
 
 // gravity is how bad it is that there is no GPU to use: severe if one had to

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/sizes"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
@@ -67,7 +66,7 @@ func (d Device) print(p printer) {
 	p.line("UUID", "%s", d.UUID)
 	p.line("PCI", "%s", d.PCIBusID)
 	p.line("capability", "%s, %d multiprocessors, built-in kernels %s", d.Capability, d.Multiprocessors, yes(d.Kernels))
-	p.line("memory", "%s%s", sizes.Text(d.TotalBytes), d.freeText())
+	p.line("memory", "%s%s", terminal.Size(d.TotalBytes), d.freeText())
 	p.line("memory pools", "%s", yes(d.MemoryPools))
 	p.line("virtual memory", "%s", yes(d.VirtualMemory))
 	p.line("modes", "compute %s, ECC %s%s", d.ComputeMode, map[bool]string{true: "on", false: "off"}[d.ECC], prefixed(", MIG ", d.MIG))
@@ -77,7 +76,7 @@ func (d Device) freeText() string {
 	if d.FreeBytes == 0 {
 		return ""
 	}
-	text := fmt.Sprintf(", %s free", sizes.Text(d.FreeBytes))
+	text := fmt.Sprintf(", %s free", terminal.Size(d.FreeBytes))
 	if d.Processes < 0 { // not known, which is not none
 		return text
 	}
@@ -111,7 +110,7 @@ func limit(bytes uint64) string {
 	if bytes == 0 {
 		return "no limit"
 	}
-	return "at most " + sizes.Text(bytes)
+	return "at most " + terminal.Size(bytes)
 }
 
 func (r *Report) printSelfTest(p printer) {
@@ -120,7 +119,7 @@ func (r *Report) printSelfTest(p printer) {
 	if t.Device != nil {
 		p.line("device", "%s", t.Device)
 		p.line("stack", "%s", t.Stack)
-		p.line("budget", "%s", sizes.Text(t.Budget))
+		p.line("budget", "%s", terminal.Size(t.Budget))
 	}
 	if t.Pool != nil {
 		p.line("pool", "%s", t.Pool)
@@ -138,11 +137,11 @@ func (r *Report) printSelfTest(p printer) {
 
 // String is the pool in a line.
 func (p *Pool) String() string {
-	text := fmt.Sprintf("%s held, %s of it cached", sizes.Text(p.Reserved), sizes.Text(p.Cached))
+	text := fmt.Sprintf("%s held, %s of it cached", terminal.Size(p.Reserved), terminal.Size(p.Cached))
 	if !p.Own {
 		return "the driver's, " + text
 	}
-	return fmt.Sprintf("our own, %s, %s fragmented, %s", text, sizes.Text(p.Fragmented), limit(p.Limit))
+	return fmt.Sprintf("our own, %s, %s fragmented, %s", text, terminal.Size(p.Fragmented), limit(p.Limit))
 }
 
 func (r *Report) printProblems(p printer) {

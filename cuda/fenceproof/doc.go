@@ -1,4 +1,0 @@
-// Package fenceproof has no code of its own: its tests prove the fences of the driven
-// packages (cuda and what it imports), as far as that can be done by running them. What they
-// state and how is in docs/memory-model.md, the tools are in internal/proof.
-package fenceproof

@@ -1,0 +1,163 @@
+package boards
+
+// Alert is one alerting rule.
+type Alert struct {
+	// Name begins with Fencepost. OperatePage has a section of that name.
+	Name string
+	// Expr has no variables: each runtime alerts for itself.
+	Expr string
+	// For is how long it must hold, as Prometheus writes times; empty means
+	// not at all.
+	For string
+	// KeepFiring is how long it goes on firing when Expr no longer holds: a
+	// missed scrape or a restart must not resolve it.
+	KeepFiring string
+	// Board is where an operator looks first: the name of a board's file.
+	Board string
+	// Process says that it is of a process and not of a device.
+	Process bool
+	// Severity is Critical (somebody must look now), Warning (today) or Info
+	// (nobody must).
+	Severity Severity
+	// Summary is one line, Description what it means; both are templates.
+	Summary, Description string
+	// Scene plays what the alert is for.
+	Scene string
+}
+
+// Severity is the value of an alert's label "severity".
+type Severity string
+
+// The severities.
+const (
+	Critical Severity = "critical"
+	Warning  Severity = "warning"
+	Info     Severity = "info"
+)
+
+// on names the runtime in an annotation.
+const on = "device {{ $labels.device }} of {{ $labels.instance }}"
+
+// Alerts are all alerting rules.
+func Alerts() []Alert {
+	return []Alert{
+		{Name: "FencepostDeviceLost", KeepFiring: "30m", Severity: Critical, Board: "guard", Scene: "lose",
+			Expr:        `gpumem_health{state="poisoned"} == 1`,
+			Summary:     "The GPU's context is lost: " + on,
+			Description: "A driver error took the device's context. The runtime refuses every call, and only a new process gets the device back."},
+		{Name: "FencepostDegraded", For: "5m", KeepFiring: "15m", Severity: Warning, Board: "guard", Scene: "misuse",
+			Expr:        lowest(`gpumem_health{state="degraded"}`) + ` == 1`,
+			Summary:     "Something is wrong: " + on,
+			Description: "The runtime works and says that it is degraded" + reasons + ". " + OperatePage + " says what each reason means."},
+		{Name: "FencepostMemoryCorrupt", KeepFiring: "15m", Severity: Critical, Board: "guard", Scene: "corrupt",
+			Expr:        findings(`kind=~"` + corrupting + `"`),
+			Summary:     "Memory is corrupt or may be: {{ $value }} of {{ $labels.kind }}, " + on,
+			Description: "Bytes were changed or read behind their owner's back, or by work that nothing orders. Results since then may be wrong."},
+		{Name: "FencepostFinding", KeepFiring: "15m", Severity: Warning, Board: "guard", Scene: "recorder",
+			Expr:        findings(`kind!~"` + corrupting + `|double-free"`),
+			Summary:     "A bug of memory: {{ $value }} of {{ $labels.kind }}, " + on,
+			Description: "The program misused memory, and was refused or reported before anything was harmed."},
+		{Name: "FencepostDoubleFree", KeepFiring: "15m", Severity: Info, Board: "guard", Scene: "misuse",
+			Expr:        findings(`kind="double-free"`),
+			Summary:     "Memory is freed twice: {{ $value }} times, " + on,
+			Description: "Somebody frees what was freed before, as with an explicit free beside a deferred one. Nothing was freed twice and nothing was harmed."},
+		{Name: "FencepostBlocksOutOfUse", KeepFiring: "15m", Severity: Warning, Board: "guard", Scene: "unfenced",
+			Expr:        `gpumem_blocks_poisoned > 0`,
+			Summary:     "{{ $value }} blocks could not be fenced: " + on,
+			Description: "The driver failed to order work on these blocks. They are out of use, and their memory is lost until the process ends."},
+		{Name: "FencepostTagOnlyGrows", For: "30m", KeepFiring: "1h", Severity: Warning, Board: "overview", Scene: "leak",
+			// The lowest level of each quarter of an hour is above that of the one
+			// before, for longer than a cache takes to fill. A restart frees everything, and cures nothing: the alert goes on
+			// for the hour that it takes to see the leak again.
+			Expr: least("") + ` > 1.02 * ` + least(" offset 15m") +
+				"\nand " + least(" offset 15m") + ` > 1.02 * ` + least(" offset 30m") +
+				"\nand " + least("") + ` - ` + least(" offset 30m") + ` > 2097152`,
+			Summary:     "\"{{ $labels.tag }}\" only grows: " + on,
+			Description: "The least that the tag held in a quarter of an hour has been rising for an hour: a leak, or a cache without a bound."},
+		{Name: "FencepostGrowsWhileIdle", For: "15m", KeepFiring: "30m", Severity: Warning, Board: "overview", Scene: "leak",
+			// Twice a quarter of an hour, or a service that loads its model and waits
+			// for requests would be one that grows.
+			Expr: `delta(` + liveBytes + `[15m]) > 1048576` +
+				"\nand delta(" + liveBytes + `[15m] offset 15m) > 1048576` +
+				"\nand ignoring(state) increase(gpumem_launches_total[30m]) == 0",
+			Summary:     "Memory grows while nothing is launched: " + on,
+			Description: "Live memory grew by {{ $value | humanize1024 }}B in a quarter of an hour, and in the one before, and the device was given no work."},
+		{Name: "FencepostRefusals", For: "5m", KeepFiring: "15m", Severity: Warning, Board: "overview", Scene: "refuse",
+			Expr: `sum without (reason) (rate(gpumem_refusals_total{reason=~"out_of_budget|out_of_memory"}[5m]))` +
+				"\n/ (" + `sum without (reason) (rate(gpumem_refusals_total{reason=~"out_of_budget|out_of_memory"}[5m])) + rate(gpumem_allocations_total[5m])) > 0.01`,
+			Summary:     "{{ $value | humanizePercentage }} of requests for memory are refused: " + on,
+			Description: "Callers are refused for want of budget or of memory. The refusal says who holds it."},
+		{Name: "FencepostQuarantinePressure", For: "5m", KeepFiring: "15m", Severity: Info, Board: "guard", Scene: "pressure",
+			Expr:        `increase(gpumem_guard_events_total{event="relieved"}[15m]) > 0`,
+			Summary:     "The guard gives up quarantine to serve requests: " + on,
+			Description: "Requests would have been refused had the guard not given freed memory up early. It sees late writes less well, and the budget is too tight for it."},
+		{Name: "FencepostLedgerDrift", For: "10m", KeepFiring: "15m", Severity: Warning, Board: "overview", Scene: "drift",
+			Expr:        `abs(` + lowest("gpumem_drift_bytes") + ` > 0 or ` + highest("gpumem_drift_bytes") + ` < 0)`,
+			Summary:     "The pool and the ledger disagree by {{ $value | humanize1024 }}B: " + on,
+			Description: "Memory of the runtime's pool was allocated or freed around the runtime, or its books are wrong."},
+		{Name: "FencepostForeignMemory", For: "10m", KeepFiring: "15m", Severity: Warning, Board: "overview", Scene: "foreign",
+			Expr:        lowest("gpumem_budget_limit_bytes") + ` + ` + lowest("gpumem_device_foreign_bytes") + ` > ` + highest("gpumem_device_total_bytes"),
+			Summary:     "The budget promises {{ $value | humanize1024 }}B with what others hold, more than there is: " + on,
+			Description: "Other processes or libraries hold so much of the device that the budget cannot be met: allocations will fail in the driver instead of being refused with a reason."},
+		{Name: "FencepostFreesStuck", For: "10m", KeepFiring: "15m", Severity: Warning, Board: "streams", Scene: "stuck",
+			Expr: lowest(`gpumem_memory_bytes{state="pending"}`) + ` > 0` +
+				"\nand ignoring(state) increase(gpumem_free_to_reusable_seconds_count[5m]) == 0",
+			Summary:     "{{ $value | humanize1024 }}B are freed and never become reusable: " + on,
+			Description: "Frees are queued and the device has passed none of them for minutes: a kernel hangs, or a stream waits for something that does not come."},
+		{Name: "FencepostStreamsExhausted", For: "2m", KeepFiring: "15m", Severity: Warning, Board: "streams", Scene: "exhaust",
+			Expr:        lowest("gpumem_streams_waiting") + ` > 0`,
+			Summary:     "{{ $value }} callers wait for a stream: " + on,
+			Description: "Every stream is leased, and callers have been waiting for minutes."},
+		{Name: "FencepostReadingsOld", For: "5m", KeepFiring: "15m", Severity: Warning, Board: "overview", Scene: "deaf",
+			// One sample, as after a gap, does not change either.
+			Expr: `changes(gpumem_device_read_timestamp_seconds[5m]) == 0` +
+				"\nand count_over_time(gpumem_device_read_timestamp_seconds[5m]) > 2",
+			Summary:     "The device has not been read for minutes: " + on,
+			Description: "The runtime cannot ask the driver for the device's memory: it does not answer, or fails. What dashboards show of the device is old."},
+		{Name: "FencepostSpansLost", For: "10m", KeepFiring: "15m", Severity: Warning, Board: "guard", Process: true, Scene: "failspans",
+			Expr:        `increase(gpumem_spans_dropped_total[10m]) + increase(gpumem_spans_failed_total[10m]) > 0`,
+			Summary:     "{{ $labels.instance }} lost {{ $value | humanize }} spans in ten minutes",
+			Description: "The exporter refused them, or its queue was full. Traces have holes."},
+		{Name: "FencepostLogRecordsLost", KeepFiring: "15m", Severity: Warning, Board: "guard", Scene: "droplog",
+			Expr:        `increase(gpumem_log_records_dropped_total[15m]) > 0`,
+			Summary:     "{{ $value | humanize }} log records were lost: " + on,
+			Description: "A sink of the log did not keep up or failed to write."},
+		{Name: "FencepostIncidentsLost", KeepFiring: "15m", Severity: Warning, Board: "guard", Scene: "badfolder",
+			Expr:        `increase(gpumem_incidents_total{outcome=~"dropped|failed"}[1h]) > 0`,
+			Summary:     "Incidents were not written ({{ $labels.outcome }}): " + on,
+			Description: "A memory bug was found, and its file could not be written. The log has its text; the stacks are lost."},
+	}
+}
+
+// corrupting are the kinds after which bytes may be wrong, those of
+// findings.StopKinds.
+const corrupting = "uaf-write|uaf-read|oob-write|underflow|sealed-write|stray-write|missing-fence|reuse-race|use-before-alloc-ready|undeclared-access"
+
+// findings are those of processes that run, or ended in the last six hours. A
+// finding is final: neither the end of its process nor its age makes the memory
+// right. Tags are summed, because the first finding of a tag is a series that
+// begins at 1.
+func findings(kinds string) string {
+	return `sum without (tag) (max_over_time(gpumem_findings_total{` + kinds + `}[6h])) > 0`
+}
+
+// bridge is the time over which a gauge is looked at that must hold for a
+// while: at a scrape a minute it survives two that are missed, which would
+// begin the alert's "for" anew.
+const bridge = "[5m]"
+
+// lowest and highest are what a gauge was at least and at most.
+func lowest(gauge string) string  { return `min_over_time(` + gauge + bridge + `)` }
+func highest(gauge string) string { return `max_over_time(` + gauge + bridge + `)` }
+
+// reasons lists why the runtime of an alert is not well, in the order of the alphabet: a query's answer has none, and an
+// annotation that changes from one evaluation to the next is a new text to whoever is paged.
+const reasons = `{{ with printf "max by (reason) (max_over_time(gpumem_health_reasons{job=%q, instance=%q, device=%q}[5m])) == 1"` +
+	` $labels.job $labels.instance $labels.device | query | sortByLabel "reason" }}: {{ range $i, $r := . }}{{ if $i }}, {{ end }}{{ $r.Labels.reason }}{{ end }}{{ end }}`
+
+// liveBytes are those that are allocated, in all, and least what a tag had at least in a quarter of an hour.
+const liveBytes = `gpumem_memory_bytes{state="live"}`
+
+func least(offset string) string {
+	return `min_over_time(gpumem_tag_bytes{state="live"}[15m]` + offset + `)`
+}

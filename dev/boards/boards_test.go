@@ -1,0 +1,236 @@
+package boards_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/units"
+
+	"github.com/fencepost-gpu/fencepost/dev/boards"
+	"github.com/fencepost-gpu/fencepost/internal/findings"
+	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
+)
+
+// root is the repository's top.
+const root = "../.."
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestTheFilesAreCurrent(t *testing.T) {
+	files, err := boards.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range files {
+		if read(t, name) != string(want) {
+			t.Errorf("%s is old: make generate", name)
+		}
+	}
+	for _, pattern := range []string{"dashboards/*.json", "dashboards/rules/*.yaml"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		for _, f := range found {
+			name, _ := filepath.Rel(root, f)
+			if files[filepath.ToSlash(name)] == nil || err != nil {
+				t.Errorf("%s is not generated, and is loaded all the same", name)
+			}
+		}
+	}
+}
+
+// queries are all expressions, of boards as Grafana is given them.
+func queries() (all []string) {
+	for _, b := range boards.Boards() {
+		for _, a := range b.Annotations {
+			all = append(all, a.Query.Expand())
+		}
+		for _, p := range b.Panels {
+			for _, q := range p.Queries {
+				all = append(all, q.Expand())
+			}
+		}
+	}
+	for _, a := range boards.Alerts() {
+		all = append(all, a.Expr)
+	}
+	return all
+}
+
+// catalogue are the metrics that there are, by the names of their series: a
+// histogram has several.
+func catalogue() map[string]string {
+	series := map[string]string{}
+	for _, m := range metrics.Catalogue() {
+		series[m.Name] = m.Name
+		if m.Type == "histogram" {
+			for _, end := range []string{"_bucket", "_sum", "_count"} {
+				series[m.Name+end] = m.Name
+			}
+		}
+	}
+	return series
+}
+
+func TestEveryMetricIsShownOrLeftOutForAReason(t *testing.T) {
+	series, shown := catalogue(), map[string]bool{}
+	for _, q := range queries() {
+		for _, name := range regexp.MustCompile(`\bgpumem_\w+`).FindAllString(q, -1) {
+			if series[name] == "" {
+				t.Errorf("no metric is called %s: %s", name, q)
+			}
+			shown[series[name]] = true
+		}
+	}
+	unshown := boards.Unshown()
+	for _, m := range metrics.Catalogue() {
+		switch reason := unshown[m.Name]; {
+		case !shown[m.Name] && reason == "":
+			t.Errorf("%s: add a panel that shows it, or a line to Unshown that says why none does", m.Name)
+		case shown[m.Name] && reason != "":
+			t.Errorf("%s is shown, and Unshown says why it is not", m.Name)
+		}
+		delete(unshown, m.Name)
+	}
+	for name := range unshown {
+		t.Errorf("Unshown has %s, which does not exist", name)
+	}
+}
+
+func TestWhatAlertsCallCorruptIsWhatThePolicyStopsFor(t *testing.T) {
+	var kinds []string
+	for _, k := range findings.StopKinds() {
+		kinds = append(kinds, string(k))
+	}
+	if rules := read(t, "dashboards/rules/fencepost.yaml"); !strings.Contains(rules, `kind=~"`+strings.Join(kinds, "|")+`"`) {
+		t.Errorf("the kinds are %s", strings.Join(kinds, "|"))
+	}
+}
+
+// An alert leads to a section that says what to do, and each section of an
+// alert is of one that there is.
+func TestEveryAlertHasItsRunbook(t *testing.T) {
+	sections := map[string]string{}
+	for _, s := range regexp.MustCompile(`(?m)^##+ `).Split(read(t, boards.OperatePage), -1)[1:] {
+		title, text, _ := strings.Cut(s, "\n")
+		sections[title] = text
+	}
+	for _, a := range boards.Alerts() {
+		for _, part := range []string{"**Meaning.** ", "**First look.** ", "**Next step.** "} {
+			if !strings.Contains(sections[a.Name], part) {
+				t.Errorf("%s: section %q lacks %q", boards.OperatePage, a.Name, part)
+			}
+		}
+		delete(sections, a.Name)
+	}
+	for title := range sections {
+		if strings.HasPrefix(title, "Fencepost") {
+			t.Errorf("%s: there is no alert %q", boards.OperatePage, title)
+		}
+	}
+}
+
+// A panel says what a bad picture means and what to do, and can be read without
+// guessing: its series have names that are no PromQL, and quantiles, which span
+// orders of magnitude, a logarithmic axis.
+func TestPanelsCanBeRead(t *testing.T) {
+	for _, b := range boards.Boards() {
+		titles := map[string]bool{}
+		for _, p := range b.Panels {
+			if titles[p.Title] || p.Title == "" || p.Unit == "" || p.Width < 1 || p.Width > 24 || len(p.Queries) == 0 {
+				t.Errorf("%s: %q lacks a title of its own, a unit, a width or a query", b.File, p.Title)
+			}
+			titles[p.Title] = true
+			if p.Shows == "" || p.Bad == "" || p.Do == "" {
+				t.Errorf("%s: %s: say what it shows, what is bad, and what to do then", b.File, p.Title)
+			}
+			for _, q := range p.Queries {
+				if p.Kind != boards.Table && (q.Legend == "" || strings.Contains(q.Legend, "__auto")) {
+					t.Errorf("%s: %s: the legend is PromQL: %s", b.File, p.Title, q.Expr)
+				}
+				if p.Kind == boards.TimeSeries && p.Unit == units.Seconds && strings.Contains(q.Expr, "histogram_quantile") && !p.Log {
+					t.Errorf("%s: %s: quantiles on a linear axis", b.File, p.Title)
+				}
+			}
+		}
+	}
+}
+
+// A click on a number leads somewhere: to a board that exists, and to a panel
+// that it has, with the choice and the time range.
+func TestLinksLeadToPanels(t *testing.T) {
+	type file struct {
+		UID, Title string
+		Panels     []dashboard.PanelOrRowPanel
+	}
+	var all []file
+	targets := map[string]bool{}
+	for _, b := range boards.Boards() {
+		var d file
+		if err := json.Unmarshal([]byte(read(t, "dashboards/"+b.File+".json")), &d); err != nil {
+			t.Fatal(err)
+		}
+		if targets["/d/"+d.UID] {
+			t.Errorf("two boards have the uid %s", d.UID)
+		}
+		targets["/d/"+d.UID] = true
+		for _, p := range d.Panels {
+			if p.Panel != nil {
+				targets[fmt.Sprintf("/d/%s?viewPanel=%d", d.UID, *p.Panel.Id)] = true
+			}
+		}
+		all = append(all, d)
+	}
+	links := 0
+	for _, d := range all {
+		for _, p := range d.Panels {
+			if p.Panel == nil {
+				continue
+			}
+			own := p.Panel.FieldConfig.Defaults.Links
+			for _, l := range own {
+				to, kept := strings.CutSuffix(*l.Url, "${__url_time_range}&${__all_variables}")
+				if !kept || !targets[strings.TrimRight(to, "?&")] {
+					t.Errorf("%s: %s leads to %s", d.Title, *p.Panel.Title, *l.Url)
+				}
+				links++
+			}
+			if p.Panel.Type == "stat" && len(own) != 1 {
+				t.Errorf("%s: a click on %s leads nowhere", d.Title, *p.Panel.Title)
+			}
+		}
+	}
+	if links < 10 {
+		t.Errorf("%d links", links)
+	}
+}
+
+// The page for operators names panels as they are on the boards.
+func TestThePageForOperatorsNamesPanelsThatExist(t *testing.T) {
+	page, titles := read(t, boards.OperatePage), map[string]bool{}
+	for _, b := range boards.Boards() {
+		for _, p := range b.Panels {
+			titles[p.Row], titles[p.Title] = true, true
+		}
+	}
+	named := regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(strings.Join(strings.Fields(page), " "), -1)
+	for _, m := range named {
+		if !titles[m[1]] {
+			t.Errorf("no board has a panel %q", m[1])
+		}
+	}
+	if len(named) < 10 {
+		t.Errorf("%d panels are named", len(named))
+	}
+}

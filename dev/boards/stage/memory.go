@@ -1,0 +1,70 @@
+package main
+
+import (
+	"time"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+)
+
+func small(_ *player, cfg *fencepost.Config) { cfg.Budget = limit }
+
+var memoryScenes = []scene{
+	{name: "hold", act: func(s *steps) { s.hold("hold", 64*mib) }},
+	// Nothing is launched. What the device has lasts for five minutes: an alert
+	// needs growth that goes on, and a busy machine has the scrapes late.
+	{name: "leak", idle: true, act: func(s *steps) {
+		on := s.lease("leaky")
+		s.loop(300*time.Millisecond, func(s *steps) { s.allocate(on, "leaky", mib/4) })
+	}},
+	// After a burst the pool keeps what was needed once.
+	{name: "slack", act: func(s *steps) {
+		_, b := s.hold("burst", 64*mib)
+		s.free(b)
+	}},
+	// Half of each of 32 pages is free, and the pool grows and trims again and again.
+	{name: "ownpool", act: func(s *steps) {
+		on := s.lease("fragments")
+		var blocks [64]core.Block
+		for i := range blocks {
+			blocks[i] = s.allocate(on, "fragments", mib)
+		}
+		for i := 0; i < len(blocks); i += 2 {
+			s.free(blocks[i])
+		}
+		s.loop(beat, func(s *steps) {
+			s.once(on, "burst", 16*mib)
+			s.try(func() error { return s.rt.TrimPool(s.ctx, 0) })
+		})
+	}, configure: func(_ *player, cfg *fencepost.Config) {
+		cfg.Resource, cfg.Guard, cfg.Pool.Limit = fencepost.Pool, "off", 128*mib
+	}},
+	{name: "reserve", act: func(s *steps) {
+		s.try(func() error { _, err := s.rt.Reserve(s.ctx, 32*mib, "reserved"); return err })
+	}},
+	{name: "limit", configure: small, act: func(s *steps) { s.rt.Budget().SetLimit(limit + 64*mib) }},
+	{name: "refuse", act: func(s *steps) {
+		on, _ := s.hold("greedy", limit/2)
+		s.loop(beat, func(s *steps) { s.once(on, "greedy", limit) })
+	}, configure: func(p *player, cfg *fencepost.Config) {
+		small(p, cfg)
+		traced(p, cfg)
+	}},
+	// The driver refuses what the budget admits.
+	{name: "oom", configure: traced, act: func(s *steps) { s.faults.FailEvery(drivertest.MemAllocAsync, driver.OutOfMemory) }},
+	{name: "foreign", act: func(s *steps) {
+		s.try(func() error { _, err := s.device.MemAlloc(64 * mib); return err })
+	}},
+	// A block is freed behind the runtime's back.
+	{name: "drift", act: func(s *steps) {
+		on, b := s.hold("drift", 32*mib)
+		s.try(func() error { return s.device.MemFreeAsync(b.ID.Ptr, on.Handle()) })
+	}},
+	// The driver does not say how much memory there is.
+	{name: "deaf", act: func(s *steps) {
+		s.faults.FailEvery(drivertest.MemInfo, driver.InvalidHandle)
+		s.faults.FailEvery(drivertest.PoolStats, driver.InvalidHandle)
+	}},
+}

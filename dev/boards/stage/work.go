@@ -1,0 +1,85 @@
+package main
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
+// slowDriver is one whose allocations can be made to take longer. It is safe for
+// concurrent use.
+type slowDriver struct {
+	driver.Driver
+	by atomic.Int64
+}
+
+var _ driver.Wrapper = (*slowDriver)(nil)
+
+// Unwrap returns the device.
+func (d *slowDriver) Unwrap() driver.Driver { return d.Driver }
+
+// MemAllocAsync allocates after a while.
+func (d *slowDriver) MemAllocAsync(bytes uint64, pool driver.Pool, s driver.Stream) (uint64, error) {
+	time.Sleep(time.Duration(d.by.Load()))
+	return d.Driver.MemAllocAsync(bytes, pool, s)
+}
+
+var workScenes = []scene{
+	{name: "quiet", act: func(*steps) {}},
+	{name: "work", configure: traced, act: work},
+	{name: "slow", act: func(s *steps) { s.slow.by.Store(int64(30 * time.Millisecond)) }},
+	// One stream writes and another reads twice: of the reads the first needs a
+	// wait and the second none.
+	{name: "cross", act: func(s *steps) {
+		x, y, b := s.pair()
+		s.loop(quick, func(s *steps) {
+			defer s.stall(x)() // or the write would be seen done
+			s.fill(x, b)
+			for range 2 {
+				s.launch(y, b, core.Read, func() error { return s.rt.Driver().CopyToHostAsync(make([]byte, 64), b.ID.Ptr, y.Handle()) })
+			}
+		})
+	}},
+	{name: "abort", act: func(s *steps) {
+		x, _, b := s.pair()
+		s.loop(quick, func(s *steps) {
+			s.launch(x, b, core.Write, func() error { return core.NotEnqueued(errors.New("the scene aborts its launches")) })
+		})
+	}},
+	{name: "intent", act: func(s *steps) { // a launch that never ends
+		x, _, b := s.pair()
+		s.prepare(x, b, core.Read)
+	}},
+	// Launches stay outstanding, each of a block of its own: their events cannot
+	// be given up before the stream goes on.
+	{name: "readers", act: func(s *steps) {
+		x := s.lease("held")
+		s.stall(x)
+		for range 50 {
+			s.fill(x, s.allocate(x, "read", beatBytes))
+		}
+	}},
+}
+
+// work does what goes on anyway three times as often. On a busy machine a pause
+// takes longer; what was to be done meanwhile is made up for.
+func work(s *steps) {
+	on := s.lease("work")
+	begin, done := time.Now(), time.Duration(0)
+	s.loop(quick, func(s *steps) {
+		for ; done <= time.Since(begin)/quick && s.ctx.Err() == nil && s.err == nil; done++ {
+			s.others.busy()
+			s.once(on, "work", beatBytes)
+		}
+	})
+}
+
+// pair leases two streams and allocates a block on the first.
+func (s *steps) pair() (x, y *cuda.Lease, b core.Block) {
+	x, y = s.lease("first"), s.lease("second")
+	return x, y, s.allocate(x, "shared", mib)
+}

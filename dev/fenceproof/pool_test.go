@@ -1,0 +1,195 @@
+package fenceproof
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost/dev/proof"
+	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+)
+
+// poolSizes are half a page, a page and two, of the three that the pool may have.
+var poolSizes = []uint8{proof.PoolUnits / 2, proof.PoolUnits, 2 * proof.PoolUnits}
+
+// poolBound has programs about memory: each launch writes one block.
+func poolBound(ops, goroutines int) proof.Bound {
+	return proof.Bound{Bounds: program.Bounds{Streams: 2, Blocks: 4, Ops: ops, Kinds: []program.Kind{program.Launch, program.Free, program.Reap},
+		Sizes: poolSizes, Single: true}, From: 1, Goroutines: goroutines}
+}
+
+// poolEveryKind has a third stream, and all that a caller does with a block.
+func poolEveryKind(ops int) proof.Bound {
+	b := poolBound(ops, 2)
+	b.Streams, b.Kinds = 3, append([]program.Kind{program.Reap}, everyKind...)
+	return b
+}
+
+// poolRun is a bound that is run over the pool, how much it has, in how many runs
+// the pool must do each thing at least, and how many operations must be served quickly, and declined.
+type poolRun struct {
+	proof.Bound
+	amount
+	floor   proof.Moves
+	quickly proof.Quickly
+}
+
+func poolRuns() []poolRun {
+	small := poolRun{poolBound(4, 2), amount{5268, 13_971}, proof.Moves{Reuses: 400, Splits: 150, Takeovers: 40, Steals: 170, Remaps: 10, Growths: 13_000, Refusals: 4000}, proof.Quickly{Allocations: 900, Frees: 18_000, DeclinedAllocations: 28_000, DeclinedFrees: 6500}}
+	every := poolRun{poolEveryKind(4), amount{27_906, 65_619}, proof.Moves{Reuses: 700, Splits: 250, Takeovers: 80, Steals: 350, Remaps: 14, Growths: 65_000, Refusals: 15_000}, proof.Quickly{Allocations: 2700, Frees: 70_000, DeclinedAllocations: 120_000, DeclinedFrees: 45_000}}
+	longer := poolRun{poolBound(5, 2), amount{75_306, 461_931},
+		proof.Moves{Reuses: 14_000, Splits: 5000, Merges: 60, Joins: 25, Takeovers: 1000, Steals: 5500, Remaps: 300, Growths: 460_000, Refusals: 200_000}, proof.Quickly{Allocations: 40_000, Frees: 600_000, DeclinedAllocations: 1_000_000, DeclinedFrees: 280_000}}
+	longest := poolRun{poolBound(6, 1), amount{1_065_105, 1_065_105},
+		proof.Moves{Reuses: 120_000, Splits: 45_000, Merges: 2400, Joins: 500, Takeovers: 15_000, Steals: 50_000, Remaps: 4000, Growths: 1_000_000, Refusals: 700_000}, proof.Quickly{Allocations: 100_000, Frees: 1_000_000, DeclinedAllocations: 1_000_000, DeclinedFrees: 100_000}}
+	switch {
+	case os.Getenv("FENCEPOST_FENCES") != "":
+		return []poolRun{every, longer, longest}
+	case testing.Short() || raceDetector:
+		return []poolRun{small}
+	default:
+		return []poolRun{every, longer}
+	}
+}
+
+// TestPoolKeepsTheOrder runs all programs up to a bound, under all schedules, over the
+// runtime's own pool: blocks of half a page, of one and of two under a limit of three pages. What uses
+// memory comes behind all that used it before, no wait can be taken away but those that docs/memory-model.md
+// names, no page loses its address under the device's hands, and no allocation is refused while pages lie idle.
+// Allocations and frees go by the quick path once, as far as that serves them, and once by the ordinary way.
+func TestPoolKeepsTheOrder(t *testing.T) {
+	for _, run := range poolRuns() {
+		for _, over := range proof.OwnPools {
+			start := time.Now()
+			total, moves, quickly, err := exhaustPool(run.Bound, over)
+			if err != nil {
+				t.Fatalf("bound %v, %v:\n%v", run.Bound, over, err)
+			}
+			amount{total.Programs, total.Schedules}.require(t, run.Bound, run.amount)
+			requireMoves(t, moves, run.floor)
+			t.Logf("bound %v, %v: %d waits, %d orders and waits excused, in %v", run.Bound, over, total.Waits, total.Excused, time.Since(start).Round(time.Millisecond))
+			fmt.Printf("pool: %v bound=%v %v\n", total, run.Bound, moves)
+			if over == proof.OwnPoolQuickly {
+				requireQuickly(t, quickly, run.quickly)
+				fmt.Printf("quick path: bound=%v %v\n", run.Bound, quickly)
+			}
+		}
+	}
+}
+
+// TestGivenUpStreamsKeepTheirOrderOverThePool runs all programs in which an adopted stream that may
+// have memory is given up: its blocks are freed elsewhere then, and others get the memory from there.
+func TestGivenUpStreamsKeepTheirOrderOverThePool(t *testing.T) {
+	b := program.Bounds{Streams: 2, Blocks: 3, Ops: 5, Kinds: []program.Kind{program.Launch, program.Free, program.GiveUp, program.Reap}, Sizes: poolSizes[1:], Single: true}
+	want, floor := amount{11_926, 39_282}, proof.Moves{Reuses: 480, Splits: 120, Takeovers: 90, Steals: 300, Remaps: 10, Growths: 39_000, Refusals: 6000}
+	if testing.Short() || raceDetector {
+		b.Ops, want, floor = 4, amount{736, 1222}, proof.Moves{Reuses: 14, Splits: 3, Takeovers: 3, Steals: 9, Growths: 1200, Refusals: 130}
+	}
+	var got amount
+	var moves proof.Moves
+	b.Each(1, func(p program.Program) bool {
+		if !p.GivesUp() {
+			return true
+		}
+		got.programs++
+		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
+			got.schedules++
+			of, err := proof.CheckOnce(proof.Config{Streams: b.Streams, Over: proof.OwnPoolQuickly}, p, s) // which adopted streams decline
+			if err != nil {
+				t.Error(err)
+			}
+			moves.Add(of)
+			return !t.Failed()
+		})
+		return !t.Failed()
+	})
+	t.Logf("%d programs under %d schedules: %v", got.programs, got.schedules, moves)
+	got.require(t, "given up", want)
+	requireMoves(t, moves, floor)
+}
+
+func exhaustPool(b proof.Bound, over proof.Memory) (total proof.Total, moves proof.Moves, quickly proof.Quickly, err error) {
+	var mu sync.Mutex
+	var runners []*proof.Runner
+	total, err = proof.ExhaustWith(b, runtime.GOMAXPROCS(0), func() (proof.Checker, error) {
+		r, err := proof.NewRunner(proof.Config{Streams: b.Streams, Over: over})
+		mu.Lock()
+		defer mu.Unlock()
+		runners = append(runners, r)
+		return r, err
+	})
+	if err != nil {
+		return total, moves, quickly, err
+	}
+	for _, r := range runners {
+		moves.Add(r.Moves())
+		quickly.Add(r.Quickly())
+	}
+	return total, moves, quickly, nil
+}
+
+// requireMoves demands that the programs made the pool do everything often enough.
+func requireMoves(t *testing.T, got, floor proof.Moves) {
+	t.Helper()
+	if !got.Reach(floor) {
+		t.Errorf("the pool was made to do %v, which must be at least %v", got, floor)
+	}
+}
+
+// requireQuickly demands that the quick path served enough, and declined enough.
+func requireQuickly(t *testing.T, got, floor proof.Quickly) {
+	t.Helper()
+	if !got.Reach(floor) {
+		t.Errorf("the quick path served and declined %v, which must be at least %v", got, floor)
+	}
+}
+
+// TestRandomProgramsKeepTheOrderOverThePool runs longer programs, which split, merge and move
+// memory again and again.
+func TestRandomProgramsKeepTheOrderOverThePool(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	programs := 20_000
+	switch {
+	case raceDetector:
+		programs /= 20
+	case testing.Short():
+		programs /= 5
+	}
+	b := program.Bounds{Streams: 3, Blocks: 12, Ops: 20, Kinds: append([]program.Kind{program.Reap}, everyKind...), Sizes: poolSizes}
+	runners := make([]*proof.Runner, len(proof.OwnPools))
+	for i, over := range proof.OwnPools {
+		var err error
+		if runners[i], err = proof.NewRunner(proof.Config{Streams: b.Streams, Over: over}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var total proof.Total
+	for i := range programs {
+		p := program.Random(rng, b)
+		s := proof.RandomSchedule(rng, p, 1+rng.IntN(3))
+		r := runners[i%4/3] // every fourth by the ordinary way
+		v, err := r.Check(p, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total.Programs++
+		total.Count(v)
+	}
+	var moves proof.Moves
+	for _, r := range runners {
+		moves.Add(r.Moves())
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	each := uint64(programs) / 100
+	requireMoves(t, moves, proof.Moves{Reuses: 20 * each, Splits: 10 * each, Merges: 3 * each, Joins: 2 * each, Takeovers: 7 * each, Steals: 8 * each, Remaps: each / 4, Growths: 90 * each, Refusals: 20 * each})
+	quickly := runners[0].Quickly()
+	requireQuickly(t, quickly, proof.Quickly{Allocations: 10 * each, Frees: 50 * each, DeclinedAllocations: 100 * each, DeclinedFrees: 70 * each})
+	t.Logf("%v, %d waits, %d orders and waits excused, %v, quickly %v", total, total.Waits, total.Excused, moves, quickly)
+}

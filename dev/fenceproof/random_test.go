@@ -1,0 +1,124 @@
+package fenceproof
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/fencepost-gpu/fencepost/dev/proof"
+	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+)
+
+// large is the bound of programs that are drawn.
+var large = program.Bounds{Streams: 6, Blocks: 24, Ops: 60, Kinds: append([]program.Kind{program.Reap, program.Faulty, program.FaultyRecord}, everyKind...)}
+
+func openRunner(t testing.TB, streams int) *proof.Runner {
+	t.Helper()
+	r, err := proof.NewRunner(proof.Config{Streams: streams})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil && !t.Failed() {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// TestRandomProgramsKeepTheirOrder runs larger programs than the exhaustive
+// test can, under random schedules. What fails is made smaller by rapid.
+func TestRandomProgramsKeepTheirOrder(t *testing.T) {
+	waits, excused := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		draw := func(n int) int { return rapid.IntRange(0, n-1).Draw(rt, "choice") }
+		bound := large
+		if draw(3) == 2 {
+			bound.Kinds = append([]program.Kind{program.GiveUp}, large.Kinds...)
+		}
+		bound.Ops = 1 + draw(large.Ops)
+		p := program.Draw(bound, draw)
+		s := proof.DrawSchedule(p, 1+draw(4), draw)
+		r, err := proof.NewRunner(proof.Config{Streams: bound.Streams}) // what failed before must not matter
+		if err != nil {
+			rt.Fatal(err)
+		}
+		v, err := r.Check(p, s)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if err := r.Close(); err != nil {
+			rt.Fatal(err)
+		}
+		waits += v.Waits
+		excused += v.Excused
+	})
+	t.Logf("%d waits, %d orders and waits excused", waits, excused)
+}
+
+// TestLargeProgramsKeepTheirOrder is the same with programs that are dense.
+func TestLargeProgramsKeepTheirOrder(t *testing.T) { tryRandomly(t, large, 20_000) }
+
+// TestManyStreamsKeepTheirOrder is the same on more streams than clocks have room
+// for at first.
+func TestManyStreamsKeepTheirOrder(t *testing.T) {
+	many := large
+	many.Streams = 24
+	tryRandomly(t, many, 4000)
+}
+
+func tryRandomly(t *testing.T, bound program.Bounds, programs int) {
+	t.Helper()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	r := openRunner(t, bound.Streams)
+	var total proof.Total
+	if raceDetector {
+		programs /= 20
+	}
+	if testing.Short() {
+		programs /= 5
+	}
+	for range programs {
+		p := program.Random(rng, bound)
+		s := proof.RandomSchedule(rng, p, 1+rng.IntN(4))
+		v, err := r.Check(p, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total.Programs++
+		total.Count(v)
+	}
+	t.Logf("%v, %d waits", total, total.Waits)
+}
+
+// FuzzFences runs what the fuzzer's bytes stand for: the number of goroutines,
+// the choices of their schedule, and the program.
+func FuzzFences(f *testing.F) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		p := program.Random(rng, program.Bounds{Streams: 4, Blocks: 6, Ops: 12, Kinds: everyKind})
+		choices := make([]byte, 24)
+		for i := range choices {
+			choices[i] = byte(rng.IntN(256))
+		}
+		f.Add(byte(rng.IntN(4)), choices, p.Encode())
+	}
+	r := openRunner(f, large.Streams)
+	f.Fuzz(func(t *testing.T, goroutines byte, choices, data []byte) {
+		p := program.Decode(data, large)
+		at := 0
+		s := proof.DrawSchedule(p, 1+int(goroutines%4), func(n int) int {
+			at++
+			if len(choices) == 0 {
+				return 0
+			}
+			return int(choices[at%len(choices)]) % n
+		})
+		if _, err := r.Check(p, s); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,212 @@
+package lint
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/fencepost-gpu/fencepost"
+
+// root is the repository's folder.
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func documents(t *testing.T) []Document {
+	t.Helper()
+	all, err := Documents(root(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 10 {
+		t.Fatalf("only %d documents were found", len(all))
+	}
+	return all
+}
+
+// notLinked matches the packages of the root module that only tests and the command use: an
+// application must not link them.
+var notLinked = regexp.MustCompile(`^(core/coretest|cuda/driver/drivertest|internal/(e2e|testkit|traceio|workload)|cmd|examples|traces)(/|$)`)
+
+func TestAnApplicationLinksNoTestCode(t *testing.T) {
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", ".")
+	list.Dir = root(t)
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := 0
+	for _, pkg := range strings.Fields(string(out)) {
+		if folder, ok := strings.CutPrefix(pkg, module+"/"); ok {
+			own++
+			if notLinked.MatchString(folder) {
+				t.Errorf("the root package links %s: let the program that needs it import it", folder)
+			}
+		}
+	}
+	if own < 10 {
+		t.Errorf("only %d packages of this module were seen", own)
+	}
+}
+
+// An embedded upstream fails open: a method added to the contract would pass through a budget or
+// a guard unseen.
+func TestResourcesEmbedNothing(t *testing.T) {
+	if found := anonymous(t, "type r struct { core.Resource; a int; in struct { *T } }\nfunc (r) PrepareUse() {}\n"); len(found) != 2 {
+		t.Fatalf("of two planted anonymous fields %d were found", len(found))
+	}
+	for _, folder := range []string{"decorators", "telemetry"} {
+		err := filepath.WalkDir(filepath.Join(root(t), folder), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			if folder == "telemetry" && !strings.Contains(string(text), ") PrepareUse(") { // no resource is declared there
+				return nil
+			}
+			for _, field := range anonymous(t, string(text)) {
+				t.Errorf("%s: a struct has the anonymous field %s: name it and spell out what it does", path, field)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// anonymous lists the anonymous fields of the structs that the text declares.
+func anonymous(t *testing.T, text string) (found []string) {
+	t.Helper()
+	if !strings.Contains(text, "\npackage ") && !strings.HasPrefix(text, "package ") {
+		text = "package p\n" + text
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), "", text, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.StructType); ok {
+			for _, field := range s.Fields.List {
+				if len(field.Names) == 0 {
+					found = append(found, text[field.Pos()-1:field.End()-1])
+				}
+			}
+		}
+		return true
+	})
+	return found
+}
+
+func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
+	planted := []Document{{"docs/a.md", "# One\n[b](b.md) [c](#two) [d](#one) [e](https://example.com/x)\n"}}
+	if dead := DeadLinks(t.TempDir(), planted); len(dead) != 2 {
+		t.Fatalf("of two planted dead links these were found: %q", dead)
+	}
+	for _, d := range DeadLinks(root(t), documents(t)) {
+		t.Error(d)
+	}
+}
+
+func TestCodeInDocumentsCompiles(t *testing.T) {
+	var programs []Block
+	for _, d := range documents(t) {
+		for _, b := range d.Blocks() {
+			if err := b.Parse(); err != nil {
+				t.Errorf("%s:%d: the Go code does not parse: %v", b.File, b.Line, err)
+			} else if b.IsProgram() {
+				programs = append(programs, b)
+			}
+		}
+	}
+	if len(programs) < 2 {
+		t.Fatalf("only %d programs were found", len(programs))
+	}
+	if err := Compile(t.Context(), root(t), t.TempDir(), programs...); err != nil {
+		t.Error(err)
+	}
+	wrong := Block{File: "docs/some.md", Line: 7, Code: "package main\n\nimport \"" + module + "/core\"\n\nfunc main() { println(core.NoSuchName) }\n"}
+	if err := Compile(t.Context(), root(t), t.TempDir(), wrong); err == nil || !strings.Contains(err.Error(), "docs/some.md:11") {
+		t.Errorf("a wrong program: %v", err)
+	}
+}
+
+// The fenced block marked "output" behind a program is what the program prints.
+func TestProgramsInDocumentsPrintWhatTheySay(t *testing.T) {
+	shown := 0
+	for _, d := range documents(t) {
+		for _, b := range d.Blocks() {
+			if b.Output == "" {
+				continue
+			}
+			shown++
+			if got, err := b.Run(t.Context(), root(t), t.TempDir()); err != nil {
+				t.Error(err)
+			} else if got != b.Output {
+				t.Errorf("the program at %s:%d prints\n%sand not\n%s", b.File, b.Line, got, b.Output)
+			}
+		}
+	}
+	if shown < 2 {
+		t.Errorf("only %d programs with an output were found", shown)
+	}
+}
+
+// The README shows code that examples/hello runs.
+func TestTheCodeOfTheREADMEIsTheExamples(t *testing.T) {
+	_, shown, _ := strings.Cut(read(t, "README.md"), "```go\n")
+	shown, _, _ = strings.Cut(shown, "```")
+	indented := "\t" + strings.ReplaceAll(strings.TrimSpace(shown), "\n", "\n\t") + "\n"
+	if !strings.Contains(read(t, "examples/hello/main.go"), indented) {
+		t.Errorf("examples/hello/main.go does not have these lines:\n%s", indented)
+	}
+}
+
+// A user who looks up a variable or a finding in the documents finds it.
+func TestDocumentsNameEveryVariableAndFinding(t *testing.T) {
+	var docs strings.Builder
+	for _, d := range documents(t) {
+		if strings.HasPrefix(d.Path, "docs/") {
+			docs.WriteString(d.Text)
+		}
+	}
+	for file, pattern := range map[string]string{
+		"internal/environ/environ.go":         `"(FENCEPOST_\w+)"`,
+		"core/finding.go": `FindingKind += "([\w-]+)"`,
+	} {
+		names := regexp.MustCompile(pattern).FindAllStringSubmatch(read(t, file), -1)
+		if len(names) < 5 {
+			t.Errorf("%s has only %d names", file, len(names))
+		}
+		row := func(m []string) bool { return !strings.Contains(docs.String(), "| `"+m[1]+"`") }
+		for _, missing := range slices.DeleteFunc(names, func(m []string) bool { return !row(m) }) {
+			t.Errorf("no table of the documents has a row for %s", missing[1])
+		}
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root(t), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

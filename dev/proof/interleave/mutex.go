@@ -1,0 +1,105 @@
+package interleave
+
+import "sync"
+
+// Mutex is a [sync.Mutex] whose calls are steps.
+type Mutex struct {
+	object Object
+	real   sync.Mutex
+	held   bool
+}
+
+// Lock is a step that comes when the lock is free.
+func (m *Mutex) Lock() {
+	if current == nil {
+		m.object.step(true)
+		m.real.Lock()
+		return
+	}
+	r, t := exploring, current
+	m.object.meet(r, t)
+	r.one[0] = Access{&m.object, true}
+	r.before(t, r.one[:], m)
+	m.held = true
+}
+
+// TryLock is a step.
+func (m *Mutex) TryLock() bool {
+	m.object.step(true)
+	if current == nil {
+		return m.real.TryLock()
+	}
+	if m.held {
+		return false
+	}
+	m.held = true
+	return true
+}
+
+// Unlock is a step.
+func (m *Mutex) Unlock() {
+	m.object.step(true)
+	if current == nil {
+		m.real.Unlock()
+		return
+	}
+	if !m.held {
+		exploring.fail("a lock was unlocked that nobody held")
+	}
+	m.held = false
+}
+
+// Map is the standard library's: no interleaving of it is tried. The files that may have one
+// are named in package overlay, whose tests hold them to that.
+type Map = sync.Map
+
+// OnceFunc is the standard library's.
+func OnceFunc(f func()) func() { return sync.OnceFunc(f) }
+
+// Pool is a [sync.Pool] that every goroutine has for itself while it is scheduled,
+// so that it gets back at once what it has just put: the worst for those who
+// still look there.
+type Pool struct {
+	New func() any
+
+	real  sync.Pool
+	epoch uint32
+	free  [maxThreads + 1][]any
+}
+
+// Get returns what was put last, by this goroutine or before it ran.
+func (p *Pool) Get() any {
+	if exploring == nil {
+		if v := p.real.Get(); v != nil {
+			return v
+		}
+		return p.New()
+	}
+	p.renew()
+	for _, of := range []int{Current() + 1, 0} {
+		if n := len(p.free[of]); n > 0 && (of > 0 || Current() <= 0) {
+			v := p.free[of][n-1]
+			p.free[of] = p.free[of][:n-1]
+			return v
+		}
+	}
+	return p.New()
+}
+
+// Put keeps v.
+func (p *Pool) Put(v any) {
+	if exploring == nil {
+		p.real.Put(v)
+		return
+	}
+	p.renew()
+	of := Current() + 1
+	p.free[of] = append(p.free[of], v)
+}
+
+func (p *Pool) renew() {
+	if p.epoch != epoch {
+		p.epoch = epoch
+		clear(p.free[:])
+	}
+}

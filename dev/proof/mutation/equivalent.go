@@ -1,0 +1,139 @@
+package mutation
+
+// equivalent are the mutants, by name, that nothing can show to be wrong, and why.
+var equivalent = map[string]string{}
+
+func init() {
+	for why, names := range survivors {
+		for _, name := range names {
+			equivalent[name] = why
+		}
+	}
+}
+
+// survivors are those mutants by the reason.
+var survivors = map[string][]string{
+	"the next look does what this one does not": {
+		"StreamPool.forget: taken to hold: !done",
+		"tracker.lookAtMark: taken to hold: false (2)",
+		"tracker.lookAtMark: dropped: s.frees.markCompleted()",
+		"Stream.QueryCompleted: taken to fail: p.isCompleted()",
+	},
+	"the longer way comes to the same": {
+		"tracker.queueFree: taken to fail: b.history.UsedOnlyOn(&s.Stream)",
+		"tracker.queueFreeLocked: taken to hold: s.IsGivenUp()",
+		"freeQueue.setAside: taken to hold: p.block.isIsolated()",
+		"quickPool.allocate: taken to hold: s.Open() > 0",
+		"quickPool.free: taken to hold: b.history.HasOpen()",
+		"quickPool.free: taken to hold: !b.history.UsedOnlyOn(&s.Stream)",
+		"Access.isBefore: taken to fail: p.stream == next.stream",
+		"Access.isBefore: taken to fail: b.kind.Writes()",
+		"Access.isBefore: taken to fail: !a.kind.Writes()",
+		"Access.isBefore: taken to fail: p.isPlaced()",
+		"Access.isBefore: taken to fail: next.isPlaced()",
+		"Access.isBefore: off by one: p.seq <= next.seq",
+		"Access.isBefore: taken to fail: p.seq <= next.seq",
+		"History.prune: taken to fail: len(h.accesses) == 2",
+		"History.prune: taken to fail: h.accesses[0].isBefore(&h.accesses[1])",
+		"History.UsedOnlyOn: taken to hold: h.accesses[i].point.stream != s",
+		"History.UsedOnlyOn: taken to fail: true",
+		"Point.holdDeferred: taken to hold: !p.IsDeferred()",
+		"Point.End: taken to hold: watched",
+		"Point.end: taken to hold: false",
+		"Point.end: taken to fail: p.state.Swap(to) != watched",
+		"Plan.add: taken to fail: a.point.stream == s",
+		"Plan.releaseLater: taken to fail: n > 0",
+		"Plan.releaseLater: taken to fail: plan.gone[n-1].point == p",
+		"Plan.queue: taken to hold: i == 0",
+		"Plan.queue: taken to hold: plan.deps[i].point != plan.deps[i-1].point",
+		"Stream.queueWaits: taken to fail: len(plan.deps) == 0",
+	},
+	"an access that could be forgotten is kept, and its wait is found to be needless": {
+		"Access.covers: taken to fail: a.kind.Writes()",
+		"Access.covers: taken to fail: !b.kind.Writes()",
+		"Access.covers: taken to fail: a.point.isPlaced()",
+		"Access.covers: taken to fail: a.point.clock.covers(b.point.stream.slot, b.point.seq)",
+		"History.covered: taken to fail: true",
+		"History.covered: taken to fail: true (2)",
+		"History.AddRecorded: taken to fail: needless",
+		"History.AddRecorded: taken to fail: old.point.isWithdrawn()",
+		"Point.isWithdrawn: taken to fail: p.state.Load() == withdrawn",
+	},
+	"a record too many, or an earlier one, orders nothing": {
+		"Stream.PointForAllocation: taken to fail: p.lease == lease",
+		"Stream.PointForAllocation: taken to fail: s.shareable",
+		"Stream.PointForAllocation: taken to fail: p.IsDeferred()",
+		"Stream.Flush: taken to hold: p.sharers() > 0",
+		"Stream.coveredBy: taken to fail: true",
+		"Stream.coveredBy: taken to fail: sharers == 0",
+		"Stream.coveredBy: taken to fail: s.readyPoint.seq == plan.sharedSeq",
+		"Stream.coveredBy: taken to fail: sharers == plan.sharersWritten",
+		"Stream.queueWaits: taken to hold: !s.coveredBy(plan)",
+		"Point.Finish: dropped: s.detach()",
+		"Plan.flushOthers: taken to hold: p.IsDeferred()",
+		"Plan.flushOthers: taken to hold: !p.needsNoWait()",
+		"History.Announce: dropped: plan.noteSharer(a.point)",
+		"Plan.noteSharer: taken to hold: p.seq > plan.sharedSeq",
+		"Plan.noteSharer: dropped: plan.sharersWritten, plan.sharedSeq = 0, p.seq",
+		"Plan.noteSharer: taken to fail: p.seq == plan.sharedSeq",
+	},
+	"only a call that overlaps needs the reserve: the planted races show it": {
+		"Stream.PointForAllocation: taken to hold: shared",
+		"Stream.PointForAllocation: taken to fail: shared",
+		"Stream.PointForAllocation: dropped: reserve, err = s.point(1)",
+	},
+	"the lock is held, so nothing comes in between": {
+		"tracker.queueFreeLocked: swapped: if err := s.Uncaptured(); err != nil { …",
+		"tracker.queueFreeLocked: swapped: b.history.Release()",
+		"Point.recordDeferred: swapped: p.state.Store(recorded)",
+		"Stream.Record: swapped: p.state.Store(recorded)",
+		"Stream.recordAt: swapped: if err := s.port.EventRecord(p.event, s.handle); err != nil { …",
+		"Stream.recordAt: swapped: s.place(p)",
+		"Stream.wait: swapped: s.clock = s.clock.join(p.clock)",
+	},
+	"what is enqueued makes the ready point's record first, so nothing lies between two records of it": {
+		"Point.recordDeferred: taken to fail: !p.IsDeferred()",
+	},
+	"an allocation that is not ready and has no ready point is covered by the launch that took it, and dropped before it is counted": {
+		"Stream.coveredBy: taken to hold: s.readyPoint.seq == plan.sharedSeq",
+	},
+	"the loop makes it up": {
+		"clock.set: dropped: c = append(c, 0)",
+		"clock.join: dropped: c = append(c, 0)",
+		"Stream.keepNewest: dropped: s.noted = append(s.noted, dependency{})",
+	},
+	"the clock of a point covers the point, so the next line notes it": {
+		"Stream.QueryCompleted: dropped: s.NoteCompleted(p.seq)",
+		"Stream.Synchronize: dropped: s.NoteCompleted(here.seq)",
+	},
+	"it tells the driver's allocator and tools, and orders nothing": {
+		"Stream.QueryCompleted: taken to fail: done",
+		"Stream.QueryCompleted: dropped: err = s.port.EventSynchronize(p.event)",
+		"Stream.QueryMark: taken to fail: learned",
+		"Stream.QueryMark: taken to fail: mark.state.Load() != synthetic",
+		"Stream.QueryMark: dropped: err = s.port.EventSynchronize(mark.event)",
+	},
+	"what is left behind is cleared before it is used": {
+		"History.Release: dropped: h.accesses = h.accesses[:0]",
+		"Plan.Drop: taken to hold: len(plan.deps) > 0",
+		"Plan.Drop: dropped: clear(plan.deps)",
+	},
+	"another line asks the same": {
+		"Stream.keepNewest: taken to fail: s.clock.covers(slot, d.point.seq)",
+		"Stream.dominated: taken to fail: s.clock.covers(slot, seq)",
+		"Point.watch: taken to hold: p.state.CompareAndSwap(announced, watched)",
+		"Point.watch: taken to fail: p.state.CompareAndSwap(announced, watched)",
+	},
+	"a number that no point has is compared with none": {
+		"Stream.place: made twice: s.seq++",
+	},
+	"its number is completed, so there is no wait for it": {
+		"Point.FinishUnrecorded: dropped: p.endsAs = synthetic",
+	},
+	"a stream that is gone is asked by nothing": {
+		"Order.Remove: dropped: o.all.Store(&all)",
+	},
+	"a block that was written counts by its number, which is of no ready point any more": {
+		"History.Announce: taken to hold: a.point.IsDeferred()",
+	},
+}

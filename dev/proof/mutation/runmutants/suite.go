@@ -1,0 +1,211 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/fencepost-gpu/fencepost/dev/proof"
+	"github.com/fencepost-gpu/fencepost/dev/proof/mutation/activemutant"
+	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+)
+
+var everyKind = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record, program.Reap, program.Faulty, program.FaultyRecord}
+
+// isolatedKinds are what is done with blocks that have mappings of their own.
+var isolatedKinds = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Reap}
+
+// poolKinds are what is done over the runtime's own pool, with blocks of half a page, one and two.
+var (
+	poolKinds = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record, program.Reap}
+	poolSizes = []uint8{proof.PoolUnits / 2, proof.PoolUnits, 2 * proof.PoolUnits}
+)
+
+var withGivingUp = append([]program.Kind{program.GiveUp}, everyKind...)
+
+// The programs: all small ones, and larger ones from fixed seeds.
+var (
+	small = []proof.Bound{
+		ofFour(program.Launch, program.Free, program.Abort, program.Record),
+		ofFour(program.Launch, program.Free, program.Sync, program.Reap),
+		ofFour(program.Launch, program.Faulty, program.FaultyRecord),
+	}
+	// smallPool are run over the runtime's own pool.
+	smallPool = proof.Bound{Bounds: program.Bounds{Streams: 3, Blocks: 3, Ops: 4, Kinds: poolKinds, Sizes: poolSizes, Single: true}, Goroutines: 2}
+	large     = program.Bounds{Streams: 6, Blocks: program.MaxBlocks, Kinds: everyKind}
+	// sizes are the numbers of blocks of the large ones, in turn.
+	sizes = [...]int{2, 4, 10, program.MaxBlocks}
+)
+
+func ofFour(kinds ...program.Kind) proof.Bound {
+	return proof.Bound{Bounds: program.Bounds{Streams: 3, Blocks: 2, Ops: 4, Kinds: kinds}, Goroutines: 2}
+}
+
+// mostSmall is how many small ones are tried on the first execution of
+// a site, and on any other.
+var mostSmall = [...]int{700, 100}
+
+const (
+	// As many large ones are run in advance, to see which sites they execute;
+	// a mutant that survives those is tried on further ones.
+	seeds, furtherSeeds = 1600, 6000
+	// So many large ones, and as many short ones, isolate their blocks.
+	isolatedSeeds = 400
+	// So many are run over the pool.
+	poolSeeds          = 3200
+	fewestOps, mostOps = 8, 60
+	// Every other large one is a shorter one many times in a row: what comes
+	// once there comes often.
+	times, shortOps, shortBlocks = 12, 15, 2
+	// mostLarge of those that execute a site are tried.
+	mostLarge = 400
+	// mostKillers are repeated of the small ones, and of so many short ones.
+	mostKillers, shorts = 25, 3000
+)
+
+// trial is a program under a schedule.
+type trial struct {
+	streams  int
+	program  program.Program
+	schedule proof.Schedule
+	over     proof.Memory
+	// executions are how often it executes each site without a mutant.
+	executions []uint8
+}
+
+// suite has the trials that may kill mutants, of which each knows how often it executes which site.
+type suite struct {
+	small, large []*trial
+	// short ones are between small and large; repeated are, by site, small
+	// and short ones many times in a row.
+	short    []*trial
+	repeated [][]*trial
+}
+
+// newSuite runs all programs without a mutant, to see which sites each
+// executes, and that all is well.
+func newSuite() (*suite, error) {
+	s := &suite{repeated: make([][]*trial, activemutant.Sites())}
+	for _, b := range small {
+		if err := s.addAll(b, proof.DriverPool); err != nil {
+			return nil, err
+		}
+	}
+	for _, over := range proof.OwnPools {
+		if err := s.addAll(smallPool, over); err != nil {
+			return nil, err
+		}
+	}
+	for seed := range uint64(shorts) {
+		s.short = append(s.short, shortTrial(seed))
+	}
+	for seed := range uint64(seeds) {
+		if err := s.add(largeTrial(seed), false); err != nil {
+			return nil, fmt.Errorf("seed %d: %w", seed, err)
+		}
+	}
+	for seed := range uint64(isolatedSeeds) {
+		s.short = append(s.short, isolatedShort(seed))
+		if err := s.add(isolatedTrial(seed), false); err != nil {
+			return nil, fmt.Errorf("isolated, seed %d: %w", seed, err)
+		}
+	}
+	for seed := range uint64(poolSeeds) {
+		if err := s.add(poolTrial(seed), false); err != nil {
+			return nil, fmt.Errorf("over the pool, seed %d: %w", seed, err)
+		}
+	}
+	return s, nil
+}
+
+// addAll adds all small programs under all schedules.
+func (s *suite) addAll(b proof.Bound, over proof.Memory) (err error) {
+	b.Each(1, func(p program.Program) bool {
+		proof.EachSchedule(p, b.Goroutines, func(steps proof.Schedule) bool {
+			err = s.add(&trial{b.Streams, slices.Clone(p), slices.Clone(steps), over, nil}, true)
+			return err == nil
+		})
+		return err == nil
+	})
+	return err
+}
+
+func largeTrial(seed uint64) *trial {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	b := large
+	b.Streams, b.Blocks = 2+rng.IntN(large.Streams-1), sizes[seed/2%uint64(len(sizes))]
+	if seed/2%3 == 0 {
+		b.Kinds = withGivingUp
+	}
+	b.Ops = fewestOps + rng.IntN(mostOps-fewestOps+1)
+	p := program.Random(rng, b)
+	if seed%2 == 1 {
+		b.Blocks, b.Ops = 1+rng.IntN(shortBlocks), 3+rng.IntN(shortOps-2)
+		p = program.Random(rng, b).Repeat(times)
+	}
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), proof.DriverPool, nil}
+}
+
+func shortTrial(seed uint64) *trial {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	b := program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 1 + rng.IntN(shortBlocks), Ops: 3 + rng.IntN(shortOps-2), Kinds: everyKind}
+	if seed%3 == 0 {
+		b.Kinds = withGivingUp
+	}
+	p := program.Random(rng, b)
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), proof.DriverPool, nil}
+}
+
+func isolatedTrial(seed uint64) *trial {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	return withIsolated(rng, program.Bounds{Streams: 2 + rng.IntN(3), Blocks: sizes[seed%uint64(len(sizes))], Ops: fewestOps + rng.IntN(mostOps-fewestOps+1)})
+}
+
+func isolatedShort(seed uint64) *trial {
+	rng := rand.New(rand.NewPCG(seed, 4))
+	return withIsolated(rng, program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 1 + rng.IntN(shortBlocks), Ops: 3 + rng.IntN(shortOps-2)})
+}
+
+func withIsolated(rng *rand.Rand, b program.Bounds) *trial {
+	b.Kinds = isolatedKinds
+	p := program.Random(rng, b)
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), proof.Isolated, nil}
+}
+
+func poolTrial(seed uint64) *trial {
+	rng := rand.New(rand.NewPCG(seed, 5))
+	b := program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 12, Ops: 8 + rng.IntN(25), Kinds: poolKinds, Sizes: poolSizes, Single: seed%2 == 0}
+	p := program.Random(rng, b)
+	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 1+rng.IntN(2)), proof.OwnPools[seed/2%2], nil}
+}
+
+// add runs a trial without a mutant and notes how often it executes each site.
+func (s *suite) add(t *trial, isSmall bool) error {
+	if by, err := t.run(-1, 0); len(by) > 0 {
+		return fmt.Errorf("without a mutant: %v: %w", by, err)
+	}
+	t.executions = make([]uint8, len(s.repeated))
+	for site := range t.executions {
+		t.executions[site] = uint8(min(activemutant.Executions(site), math.MaxUint8))
+	}
+	if isSmall {
+		s.small = append(s.small, t)
+	} else {
+		s.large = append(s.large, t)
+	}
+	return nil
+}
+
+// reaching are trials that execute a site k times, at most so many.
+func reaching(of []*trial, site, k, most int) (some []*trial) {
+	for _, t := range of {
+		if int(t.executions[site]) < k {
+			continue
+		}
+		if some = append(some, t); len(some) == most {
+			break
+		}
+	}
+	return some
+}

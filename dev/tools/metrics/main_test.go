@@ -1,0 +1,34 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestThePageIsCurrent(t *testing.T) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made, err := document(text); err != nil || !bytes.Equal(made, text) {
+		t.Errorf("docs/metrics.md is not what the definitions say (%v): make generate", err)
+	}
+	if _, err := document([]byte("a page without marks")); err == nil {
+		t.Error("a page without marks was taken")
+	}
+}
+
+// A bar or a new line in a text would break the table.
+func TestEveryRowHasThreeCells(t *testing.T) {
+	rows := strings.Split(strings.TrimSuffix(metricRows(), "\n"), "\n")[2:]
+	if len(rows) < 50 {
+		t.Errorf("%d rows", len(rows))
+	}
+	for _, row := range rows {
+		if strings.Count(row, "|") != 4 || !strings.HasPrefix(row, "| `gpumem_") {
+			t.Errorf("not a row: %s", row)
+		}
+	}
+}

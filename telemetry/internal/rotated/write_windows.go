@@ -1,0 +1,24 @@
+package rotated
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// write is what renameio does, which has no build for Windows. NTFS writes names to
+// its journal by itself.
+func write(path string, text []byte) error {
+	draft, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path))
+	if err != nil {
+		return err
+	}
+	_, err = draft.Write(text)
+	if err = errors.Join(err, draft.Sync(), draft.Close()); err == nil {
+		err = os.Rename(draft.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(draft.Name()))
+	}
+	return nil
+}
