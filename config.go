@@ -153,6 +153,8 @@ type Config struct {
 	// PolicyRefuse. Its HuntTags are in FENCEPOST_GUARD_TAGS, separated by
 	// commas.
 	GuardConfig debugguard.Config
+	// Layers are layers of the program's own in the stack.
+	Layers Layers
 	// Incidents is the folder into which each finding is written as a JSON
 	// file, and the history is dumped; empty means none are. FENCEPOST_INCIDENTS. See package
 	// [incident].

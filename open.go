@@ -25,8 +25,8 @@ import (
 )
 
 // Open builds the default stack on a device: from the device outwards the
-// backend, logging, the budget, the debug guard, and telemetry. The runtime
-// must be closed. An error leaves nothing behind. Open may block on the
+// backend, logging, the budget, the debug guard, and telemetry, with the layers of
+// Config.Layers between them. The runtime must be closed. An error leaves nothing behind. Open may block on the
 // driver; ctx is for its spans only. A FENCEPOST_ variable that is not known is
 // warned of, with the nearest known name.
 //
@@ -189,7 +189,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	top, err := core.Chain(base,
+	layers := []core.Layer{
 		probe(cfg, telemetry.LayerDriver),
 		func(up core.Resource) (core.Resource, error) {
 			r.log, err = logging.New(up, logging.Config{Level: cfg.LogLevel, Sinks: append([]logging.Sink{r.ring}, cfg.LogSinks...)})
@@ -201,19 +201,26 @@ func (r *Runtime) buildStack(cfg Config) error {
 			return r.budget, err
 		},
 		probe(cfg, telemetry.LayerBudget),
+	}
+	layers = append(layers, cfg.Layers.AroundBudget...)
+	layers = append(layers,
 		func(up core.Resource) (core.Resource, error) {
 			r.refusals = findings.NewRefusals(r.log, func(ctx context.Context, e core.Event) (core.SpanRef, bool) { return r.observer.Refused(ctx, e) })
 			guard.Events = r.refusals
 			r.guard, err = debugguard.New(up, guard)
 			return r.guard, err
 		},
-		probe(cfg, telemetry.LayerGuard),
-		func(up core.Resource) (core.Resource, error) {
-			r.observer, err = telemetry.NewResource(up, telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel, NoRoots: cfg.NoRootSpans, Findings: r.findings})
-			return r.observer, err
-		},
-	)
+		probe(cfg, telemetry.LayerGuard))
+	layers = append(layers, cfg.Layers.AroundGuard...)
+	layers = append(layers, func(up core.Resource) (core.Resource, error) {
+		r.observer, err = telemetry.NewResource(up, telemetry.Config{TracerProvider: cfg.TracerProvider, Level: cfg.TraceLevel, NoRoots: cfg.NoRootSpans, Findings: r.findings})
+		return r.observer, err
+	})
+	top, err := core.Chain(base, layers...)
 	if err != nil {
+		return err
+	}
+	if err := cfg.Layers.check(top, base); err != nil {
 		return err
 	}
 	r.onClose(r.guard.Close)

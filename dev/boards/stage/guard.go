@@ -12,7 +12,7 @@ func quarantining(_ *player, cfg *fencepost.Config) {
 
 var guardScenes = []scene{
 	{name: "hunt", act: func(s *steps) {
-		s.try(func() error { return s.rt.SwitchGuard(s.ctx, fencepost.GuardChange{Mode: new(fencepost.GuardMode("hunt"))}) })
+		s.try(func() error { return s.rt.SwitchGuard(s.ctx, fencepost.GuardChange{Mode: new(fencepost.GuardHunt)}) })
 	}},
 	// A block is kept, and some are freed.
 	{name: "quarantine", idle: true, configure: quarantining, act: func(s *steps) {
