@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
@@ -21,10 +22,12 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.uber.org/goleak"
 
+	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/examples/service/internal/device"
 )
 
 // TestMain clears the variables that would change what is built here.
@@ -375,5 +378,148 @@ func TestTheGuardIsSwitchedOnlyWhereTheFlagSaysSo(t *testing.T) {
 		r.stop()
 		must(t, <-r.ended)
 		must(t, r.close())
+	}
+}
+
+// capture makes the log of a test readable.
+func capture(t *testing.T) (lines func() []string) {
+	t.Helper()
+	var mu sync.Mutex
+	var log bytes.Buffer
+	former := slog.Default()
+	slog.SetDefault(slog.New(withTrace(slog.NewTextHandler(lockedWriter{&mu, &log}, nil))))
+	t.Cleanup(func() { slog.SetDefault(former) })
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return strings.Split(log.String(), "\n")
+	}
+}
+
+// line waits for the line of the log that has all of parts.
+func line(t *testing.T, lines func() []string, parts ...string) string {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(5 * time.Millisecond) {
+	next:
+		for _, l := range lines() {
+			for _, part := range parts {
+				if !strings.Contains(l, part) {
+					continue next
+				}
+			}
+			return l
+		}
+	}
+	t.Fatalf("no line has all of %q:\n%s", parts, strings.Join(lines(), "\n"))
+	return ""
+}
+
+func TestTheLogHasRefusalsInTheirTraceFindingsAndHealth(t *testing.T) {
+	lines := capture(t)
+	r := start(t, "-budget=1MiB")
+	response, err := http.Post(r.url+"/sort", "application/json", strings.NewReader(`{"keys":[1`+strings.Repeat(",1", 1<<18)+`]}`))
+	must(t, err)
+	defer response.Body.Close()
+	var problem struct {
+		TraceID string `json:"trace_id"`
+	}
+	must(t, json.NewDecoder(response.Body).Decode(&problem))
+	if response.StatusCode != http.StatusRequestEntityTooLarge || problem.TraceID == "" {
+		t.Fatalf("%d %+v", response.StatusCode, problem)
+	}
+	line(t, lines, "a request was refused", "route=\"POST /sort\"", "status=413", "code=exceeds_budget", "out of budget: requested", "trace_id="+problem.TraceID, "span_id=", "trace=full")
+	if answer := r.sort(); !strings.HasPrefix(answer, "200") {
+		t.Fatal(answer)
+	}
+
+	r.doubleFree()
+	line(t, lines, "gpu memory finding: ", "kind=double-free", "tag=test.twice")
+	line(t, lines, "gpu memory health: degraded", "findings")
+	r.stop()
+	must(t, <-r.ended)
+	must(t, r.close())
+	line(t, lines, "gpu memory health: closed")
+	for _, l := range lines() {
+		if strings.Contains(l, "a request") && !strings.Contains(l, "code=exceeds_budget") {
+			t.Errorf("a request that was served, or a second refusal, is in the log: %s", l)
+		}
+	}
+}
+
+// The trace of a request that the head did not sample is in no backend: what the
+// log and the answer name is the one span of the refusal.
+func TestARefusalThatIsNotSampledLeadsToItsOneSpan(t *testing.T) {
+	lines := capture(t)
+	spans := tracetest.NewInMemoryExporter()
+	r := startWith(t, spans, "-budget=1MiB", "-trace-share=0")
+	if answer := r.sort(); !strings.HasPrefix(answer, "200") {
+		t.Fatal(answer)
+	}
+	response, err := http.Post(r.url+"/sort", "application/json", strings.NewReader(`{"keys":[1`+strings.Repeat(",1", 1<<18)+`]}`))
+	must(t, err)
+	defer response.Body.Close()
+	var problem struct {
+		TraceID string `json:"trace_id"`
+	}
+	must(t, json.NewDecoder(response.Body).Decode(&problem))
+	must(t, r.traces.provider.ForceFlush(t.Context()))
+	got := spans.GetSpans()
+	if len(got) != 1 || got[0].Name != "gpumem.refusal" || got[0].SpanContext.TraceID().String() != problem.TraceID {
+		t.Fatalf("%d spans %v, the answer names %q", len(got), got, problem.TraceID)
+	}
+	refused := line(t, lines, "a request was refused", "trace_id="+problem.TraceID, "span_id="+got[0].SpanContext.SpanID().String(), "trace=event")
+	if strings.Count(refused, "trace_id=") != 1 {
+		t.Errorf("the trace is named twice: %s", refused)
+	}
+	r.stop()
+	must(t, <-r.ended)
+	must(t, r.close())
+	for _, l := range lines() {
+		if strings.Contains(l, "trace_id=") && !strings.Contains(l, problem.TraceID) {
+			t.Errorf("a trace that nobody has: %s", l)
+		}
+	}
+}
+
+func (r *running) doubleFree() {
+	r.t.Helper()
+	block, err := r.rt.Allocate(r.t.Context(), core.Request{Bytes: 512, Tag: "test.twice"})
+	must(r.t, err)
+	_, err = r.rt.Deallocate(r.t.Context(), block.ID)
+	must(r.t, err)
+	if _, err = r.rt.Deallocate(r.t.Context(), block.ID); err == nil {
+		r.t.Fatal("freed twice")
+	}
+}
+
+// shipped is the first text of docker-compose.yml that the expression's group
+// takes: the services that are always there come first.
+func shipped(t *testing.T, expression string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docker-compose.yml")
+	must(t, err)
+	found := regexp.MustCompile(expression).FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("docker-compose.yml has nothing like %s", expression)
+	}
+	return string(found[1])
+}
+
+// Nobody is refused, whatever the machine's speed: the budget has room for the
+// largest request on every turn, and for the frees of as many before them that the
+// device has not passed. The guard takes less than a hundredth.
+func TestTheShippedBudgetHasRoomForTheShippedLoad(t *testing.T) {
+	budget, err := fencepost.ParseBytes(shipped(t, `FENCEPOST_BUDGET: (\S+)`))
+	must(t, err)
+	rows, err := strconv.Atoi(shipped(t, `"-rows=([0-9]+)"`))
+	must(t, err)
+	join := device.JoinBytes(device.Tables{Left: make([]uint32, rows/2), RightKeys: make([]uint32, (rows+1)/2)})
+	r := start(t)
+	turns := uint64(r.engine.MaxJobs())
+	r.stop()
+	must(t, <-r.ended)
+	must(t, r.close())
+	if most := 2 * turns * max(device.SortBytes(rows), join); budget-budget/100 < most {
+		t.Errorf("%d turns of %d rows take %d bytes, and the budget has %d", turns, rows, most, budget)
 	}
 }

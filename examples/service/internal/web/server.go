@@ -155,57 +155,61 @@ func (s *Server) Wait(ctx context.Context) error {
 // endpoint puts around work what all endpoints have; see the package comment. check
 // says how many rows a request has, or why it is none.
 func endpoint[In, Out any](s *Server, route string, check func(*In) (rows int, err error), work func(context.Context, *In) (Out, error)) http.Handler {
-	inner := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		out, err := serve(s, w, r, func(ctx context.Context, in *In) (out Out, err error) {
-			rows, err := check(in)
-			if err != nil {
-				return out, err
-			}
-			// The turn ends with the work: a client that reads slowly keeps no other
-			// request off the device.
-			select {
-			case s.turns <- struct{}{}:
-				defer func() { <-s.turns }()
-			case <-ctx.Done():
-				return out, fmt.Errorf("waiting for a turn on the device: %w", ctx.Err())
-			}
-			if out, err = work(ctx, in); err == nil {
-				s.metrics.rows.WithLabelValues(route).Add(float64(rows))
-			}
-			return out, err
-		})
+	run := func(ctx context.Context, in *In) (out Out, err error) {
+		rows, err := check(in)
 		if err != nil {
-			s.refuse(w, r, err)
+			return out, err
+		}
+		// The turn ends with the work: a client that reads slowly keeps no other
+		// request off the device.
+		select {
+		case s.turns <- struct{}{}:
+			defer func() { <-s.turns }()
+		case <-ctx.Done():
+			return out, fmt.Errorf("waiting for a turn on the device: %w", ctx.Err())
+		}
+		if out, err = work(ctx, in); err == nil {
+			s.metrics.rows.WithLabelValues(route).Add(float64(rows))
+		}
+		return out, err
+	}
+	inner := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case s.places <- struct{}{}:
+			defer func() { <-s.places }() // when the answer is written: until then it takes memory
+		default:
+			no := refused(http.StatusTooManyRequests, api.CodeTooMany, "%d requests are being served or wait already", cap(s.places))
+			no.retry = true
+			s.refuse(w, r, no)
 			return
 		}
-		w.Header().Set("Content-Type", api.JSON)
-		_ = json.NewEncoder(w).Encode(out) //nolint:errchkjson // the client went away
+		if err := serve(s, w, r, run); err != nil {
+			s.refuse(w, r, err)
+		}
 	})
 	return otelhttp.NewHandler(s.metrics.measured(route, inner), "POST "+route,
 		otelhttp.WithTracerProvider(s.cfg.TracerProvider),
 		otelhttp.WithPropagators(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})))
 }
 
-// serve lets a request in, or refuses it at once, and reads it.
-func serve[In, Out any](s *Server, w http.ResponseWriter, r *http.Request, work func(context.Context, *In) (Out, error)) (out Out, err error) {
-	select {
-	case s.places <- struct{}{}:
-		defer func() { <-s.places }()
-	default:
-		no := refused(http.StatusTooManyRequests, api.CodeTooMany, "%d requests are being served or wait already", cap(s.places))
-		no.retry = true
-		return out, no
-	}
+// serve reads a request, does its work and answers, or returns why not.
+func serve[In, Out any](s *Server, w http.ResponseWriter, r *http.Request, run func(context.Context, *In) (Out, error)) error {
 	ctx, cancel, err := s.deadline(r)
 	if err != nil {
-		return out, err
+		return err
 	}
 	defer cancel()
 	var in In
 	if err := s.read(ctx, w, r, &in); err != nil {
-		return out, err
+		return err
 	}
-	return work(ctx, &in)
+	out, err := run(ctx, &in)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", api.JSON)
+	_ = json.NewEncoder(w).Encode(out) //nolint:errchkjson // the client went away
+	return nil
 }
 
 func (s *Server) checkSort(in *api.SortRequest) (int, error) {
