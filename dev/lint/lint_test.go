@@ -188,8 +188,8 @@ func TestDocumentsNameEveryVariableAndFinding(t *testing.T) {
 		}
 	}
 	for file, pattern := range map[string]string{
-		"internal/environ/environ.go":         `"(FENCEPOST_\w+)"`,
-		"core/finding.go": `FindingKind += "([\w-]+)"`,
+		"internal/environ/environ.go": `"(FENCEPOST_\w+)"`,
+		"core/finding.go":             `FindingKind += "([\w-]+)"`,
 	} {
 		names := regexp.MustCompile(pattern).FindAllStringSubmatch(read(t, file), -1)
 		if len(names) < 5 {
