@@ -191,28 +191,28 @@ func (r *Runtime) guardConfig(cfg Config, limit uint64) (debugguard.Config, erro
 	if err != nil {
 		return g, err
 	}
-	g.Mode, g.Findings, g.OnStack = setting.Mode, r.reporter, r.allocations.Sampled
+	g.Mode, g.Findings, g.Advanced.OnStack = setting.Mode, r.reporter, r.allocations.Sampled
 	if cfg.TracerProvider != nil && cfg.TraceLevel != telemetry.LevelOff {
-		g.Span = telemetry.SpanIn
+		g.Advanced.Span = telemetry.SpanIn
 	}
-	g.Refuse = g.Refuse || cfg.GuardPolicy == PolicyRefuse
+	g.Advanced.Refuse = g.Advanced.Refuse || cfg.GuardPolicy == PolicyRefuse
 	if setting.SampleBytes > 0 {
 		g.SampleBytes = setting.SampleBytes
 	}
-	g.Hunt.Bisect = g.Hunt.Bisect || setting.Bisect
-	g.Hunt.Unmap = g.Hunt.Unmap || setting.Unmap
-	if setting.Delay && g.Hunt.Delay == 0 {
-		g.Hunt.Delay = debugguard.DefaultDelay
+	g.Advanced.Hunt.Bisect = g.Advanced.Hunt.Bisect || setting.Bisect
+	g.Advanced.Hunt.Unmap = g.Advanced.Hunt.Unmap || setting.Unmap
+	if setting.Delay && g.Advanced.Hunt.Delay == 0 {
+		g.Advanced.Hunt.Delay = debugguard.DefaultDelay
 	}
 	if !cfg.inBackground() {
-		g.UpkeepInterval = -1
+		g.Advanced.UpkeepInterval = -1
 	}
 	// Quarantine is charged against the budget: sized by a large device it would fill a small one.
 	_, total, err := r.driver.MemInfo()
 	if err != nil {
 		return g, err
 	}
-	g.Memory = min(total, limit)
+	g.Advanced.Memory = min(total, limit)
 	if r.ops, err = cuda.NewDeviceOps(r.driver, r.streams, guardkernels.Image()); err != nil {
 		return g, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
 // Job is the work of one [Runtime.Do]: a stream, and the memory that was
@@ -88,11 +89,11 @@ func (r *Runtime) Do(ctx context.Context, name string, work func(*Job) error, op
 	const op = "Do"
 	switch {
 	case r == nil:
-		return core.Missing(op, "runtime", "use what fencepost.Open returned, and see to its error")
+		return refuse.Nil(op, "runtime", "use what fencepost.Open returned, and see to its error")
 	case work == nil:
-		return core.Missing(op, "work", "pass the function that does the work")
+		return refuse.Nil(op, "work", "pass the function that does the work")
 	case ctx == nil:
-		return core.Missing(op, "ctx", "pass the request's context, or context.Background()")
+		return refuse.Nil(op, "ctx", "pass the request's context, or context.Background()")
 	}
 	j, err := r.begin(ctx, core.Tag(name), options)
 	if err != nil {
@@ -175,7 +176,7 @@ func (j *Job) Stream() *cuda.Lease {
 // check refuses work of a job that has ended, or whose time is over.
 func (j *Job) check(op string) error {
 	if j == nil {
-		return core.Missing(op, "job", "use the job that Do passes to its function")
+		return refuse.Nil(op, "job", "use the job that Do passes to its function")
 	}
 	s := j.state
 	if s.ended.Load() {

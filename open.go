@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/findings"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
@@ -206,7 +207,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 	layers = append(layers,
 		func(up core.Resource) (core.Resource, error) {
 			r.refusals = findings.NewRefusals(r.log, func(ctx context.Context, e core.Event) (core.SpanRef, bool) { return r.observer.Refused(ctx, e) })
-			guard.Events = r.refusals
+			guard.Advanced.Events = r.refusals
 			r.guard, err = debugguard.New(up, guard)
 			return r.guard, err
 		},
@@ -360,7 +361,7 @@ func (r *Runtime) close(ctx context.Context) {
 // refuseClosed is the error of what calls the device from when Close begins.
 func (r *Runtime) refuseClosed(op string) error {
 	if r == nil {
-		return core.Missing(op, "runtime", "open one, and look at the error of Open")
+		return refuse.Nil(op, "runtime", "open one, and look at the error of Open")
 	}
 	if r.closed.Load() {
 		return fmt.Errorf("%s refused: the runtime is %w", op, core.ErrClosed)

@@ -11,9 +11,9 @@ type AnyRuntime interface {
 // Core is the runtime itself.
 func (r *Runtime) Core() *Runtime { return r }
 
-// RuntimeOf is the runtime of rt. If there is none, nor one in rt, the error matches
+// runtimeOf is the runtime of rt. If there is none, nor one in rt, the error matches
 // [ErrInvalidRequest]; op names the call that needs it.
-func RuntimeOf(op string, rt AnyRuntime) (*Runtime, error) {
+func runtimeOf(op string, rt AnyRuntime) (*Runtime, error) {
 	if rt != nil {
 		if r := rt.Core(); r != nil {
 			return r, nil

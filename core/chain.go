@@ -16,7 +16,7 @@ func With[R Resource, C any](build func(upstream Resource, cfg C) (R, error), cf
 // what the layers outside it ask for.
 func Chain(base Resource, layers ...Layer) (Resource, error) {
 	if base == nil {
-		return nil, Missing("Chain", "base", "give the resource to build on")
+		return nil, missing("Chain", "base", "give the resource to build on")
 	}
 	r := base
 	for _, layer := range layers {

@@ -27,7 +27,7 @@ func (r *Runtime) RecordBlockUse(ctx context.Context, id BlockID, stream StreamI
 // ready. Memory without a block of this runtime is a [StreamMisuseError].
 func (r *Runtime) PrepareFirstUse(ctx context.Context, memory Tracked, stream StreamID, access Access) (Ticket, error) {
 	if memory == nil {
-		return Ticket{}, Missing("PrepareFirstUse", "memory", "give the block or slice to be used")
+		return Ticket{}, missing("PrepareFirstUse", "memory", "give the block or slice to be used")
 	}
 	t := memory.Tracking()
 	if t.Kind != TrackedBlock {

@@ -14,7 +14,11 @@ func (r *recording) dropped() {
 	if r.phase == ended || len(r.uses) == 0 {
 		return
 	}
-	text := fmt.Sprintf("launch recorder %q with %d uses on stream %v (%v) was dropped without Commit or Abort", r.name, len(r.uses), r.stream, r.mode)
+	mode := "strict"
+	if r.permissive {
+		mode = "permissive"
+	}
+	text := fmt.Sprintf("launch recorder %q with %d uses on stream %v (%s) was dropped without Commit or Abort", r.name, len(r.uses), r.stream, mode)
 	slog.Error("fencepost: "+text, "born", cmp.Or(r.born.Caller(), "unknown"))
 	if r.runtime == nil {
 		return

@@ -17,20 +17,20 @@ var durationBounds = [...]time.Duration{
 	1 * time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
 }
 
-// DurationBounds are the upper bounds of the buckets of a [Durations], each
-// inclusive, in ascending order. The slice is the caller's.
-func DurationBounds() []time.Duration { return slices.Clone(durationBounds[:]) }
-
 // Durations is a histogram of durations. It is a value and shares nothing;
 // the zero value is empty. It is not safe for concurrent use.
 type Durations struct {
-	// Buckets counts, for each of [DurationBounds], the durations up to it
+	// Buckets counts, for each of [Durations.Bounds], the durations up to it
 	// and above the one before; the last entry counts those above all.
 	Buckets [len(durationBounds) + 1]uint64
 	// Nanoseconds is the sum of the durations: exact up to 104 days, rounded
 	// beyond, and without an overflow.
 	Nanoseconds float64
 }
+
+// Bounds are the upper bounds of the buckets, each inclusive, in ascending order, of every
+// histogram. The slice is the caller's.
+func (Durations) Bounds() []time.Duration { return slices.Clone(durationBounds[:]) }
 
 // Note counts d.
 func (h *Durations) Note(d time.Duration) {

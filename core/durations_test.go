@@ -9,7 +9,7 @@ import (
 )
 
 func TestDurationsFallIntoTheirBuckets(t *testing.T) {
-	bounds := core.DurationBounds()
+	bounds := core.Durations{}.Bounds()
 	mustBe(t, "the bounds ascend", slices.IsSorted(bounds), true)
 	for i, bound := range bounds {
 		var h core.Durations
@@ -29,7 +29,7 @@ func TestDurationsFallIntoTheirBuckets(t *testing.T) {
 
 func TestDurationsAreMerged(t *testing.T) {
 	var a, b, both core.Durations
-	for i, d := range append(core.DurationBounds(), time.Hour) {
+	for i, d := range append(core.Durations{}.Bounds(), time.Hour) {
 		for range i + 1 {
 			a.Note(d)
 			both.Note(d)

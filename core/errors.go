@@ -284,17 +284,17 @@ func WasNotEnqueued(err error) bool {
 	return marked
 }
 
-// Missing is the error of a call that was given nil where it needs something: an
+// missing is the error of a call that was given nil where it needs something: an
 // [InvalidRequestError] that names the argument and says what to give.
-func Missing(op, field, advice string) error {
+func missing(op, field, advice string) error {
 	return &InvalidRequestError{Op: op, Field: field, Reason: "nil: " + advice}
 }
 
 // missingRuntime is the error of a call on no runtime at all.
 func missingRuntime(op string) error {
-	return Missing(op, "runtime", "open a runtime, and look at the error of opening it")
+	return missing(op, "runtime", "open a runtime, and look at the error of opening it")
 }
 
 func missingRecorder(op string) error {
-	return Missing(op, "recorder", "make one with NewStrictRecorder or NewPermissiveRecorder")
+	return missing(op, "recorder", "make one with NewStrictRecorder or NewPermissiveRecorder")
 }

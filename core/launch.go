@@ -40,7 +40,7 @@ func (r *Runtime) launch(ctx context.Context, req *UseRequest, launch func(conte
 		return err
 	}
 	if launch == nil {
-		return errors.Join(Missing("Launch", "launch", "give a function that enqueues the work on the stream"), r.AbortUse(ctx, t))
+		return errors.Join(missing("Launch", "launch", "give a function that enqueues the work on the stream"), r.AbortUse(ctx, t))
 	}
 	return r.run(ctx, t, launch)
 }

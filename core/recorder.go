@@ -8,26 +8,6 @@ import (
 	"runtime"
 )
 
-// RecorderMode says what a recorder does with memory it cannot fence.
-type RecorderMode uint8
-
-const (
-	// Strict refuses memory without a block of the runtime. Production code
-	// uses it, so that a gap is loud.
-	Strict RecorderMode = iota + 1
-	// Permissive skips such memory silently. It is meant for the time of a
-	// migration: what is skipped is not fenced.
-	Permissive
-)
-
-// String returns "strict" or "permissive".
-func (m RecorderMode) String() string {
-	if m == Permissive {
-		return "permissive"
-	}
-	return "strict"
-}
-
 // LaunchRecorder collects the uses of one launch and fences them in two
 // phases around it: record every buffer, [LaunchRecorder.Preflight], enqueue
 // the work, [LaunchRecorder.Commit] (or [LaunchRecorder.Abort] if nothing was
@@ -44,10 +24,11 @@ type LaunchRecorder struct {
 // recording is the part that outlives a dropped recorder.
 type recording struct {
 	stream StreamID
-	mode   RecorderMode
-	name   string
-	uses   []Use
-	phase  phase
+	// permissive skips memory that cannot be fenced, in place of a refusal.
+	permissive bool
+	name       string
+	uses       []Use
+	phase      phase
 	// rejected is the first record call that was refused in strict mode,
 	// late the first one after preflight.
 	rejected, late error
@@ -64,17 +45,17 @@ const (
 	ended
 )
 
-// NewStrictRecorder returns a recorder for one launch on stream that refuses
-// memory it cannot fence.
-func NewStrictRecorder(stream StreamID) *LaunchRecorder { return newRecorder(stream, Strict) }
+// NewStrictRecorder returns a recorder for one launch on stream that refuses memory
+// without a block of the runtime, so that a gap is loud. Production code uses it.
+func NewStrictRecorder(stream StreamID) *LaunchRecorder { return newRecorder(stream, false) }
 
 // NewPermissiveRecorder returns a recorder for one launch on stream that
-// skips memory it cannot fence. If that is all there is, no launch is recorded:
+// skips such memory, which is not fenced, for the time of a migration. If that is all there is, no launch is recorded:
 // it is neither counted nor traced, as it is by a [Runtime.Launch] without uses.
-func NewPermissiveRecorder(stream StreamID) *LaunchRecorder { return newRecorder(stream, Permissive) }
+func NewPermissiveRecorder(stream StreamID) *LaunchRecorder { return newRecorder(stream, true) }
 
-func newRecorder(stream StreamID, mode RecorderMode) *LaunchRecorder {
-	rec := &LaunchRecorder{&recording{stream: stream, mode: mode, born: CaptureStack(2)}}
+func newRecorder(stream StreamID, permissive bool) *LaunchRecorder {
+	rec := &LaunchRecorder{&recording{stream: stream, permissive: permissive, born: CaptureStack(2)}}
 	runtime.AddCleanup(rec, (*recording).dropped, rec.recording) // which the cleanup holds, and not the recorder
 	return rec
 }
@@ -88,9 +69,6 @@ func (r *LaunchRecorder) Named(name string) *LaunchRecorder {
 
 // LaunchStream is the stream that the launch will be enqueued on.
 func (r *LaunchRecorder) LaunchStream() StreamID { return r.stream }
-
-// Mode is the recorder's mode.
-func (r *LaunchRecorder) Mode() RecorderMode { return r.mode }
 
 // RecordedCount is the number of uses recorded so far, duplicates included.
 func (r *LaunchRecorder) RecordedCount() int { return len(r.uses) }
@@ -117,7 +95,7 @@ func (r *LaunchRecorder) noteAlive(op string, memory Tracked, access Access) err
 	case r == nil:
 		return missingRecorder("LaunchRecorder." + op)
 	case memory == nil:
-		return Missing("LaunchRecorder."+op, "memory", "give the block or slice that the launch uses")
+		return missing("LaunchRecorder."+op, "memory", "give the block or slice that the launch uses")
 	}
 	defer runtime.KeepAlive(r)
 	return r.note(op, memory, access)
@@ -133,7 +111,7 @@ func (r *recording) note(op string, memory Tracked, access Access) error {
 	case t.Kind == TrackedBlock:
 		r.uses = append(r.uses, Use{Block: t.Block, Access: access})
 		return nil
-	case r.mode == Permissive:
+	case r.permissive:
 		return nil
 	}
 	return r.reject(op, t.Kind)
@@ -166,7 +144,7 @@ func (r *LaunchRecorder) Preflight(ctx context.Context, on AnyRuntime) error {
 		return missingRecorder(op)
 	}
 	defer runtime.KeepAlive(r)
-	rt, err := RuntimeOf(op, on)
+	rt, err := runtimeOf(op, on)
 	switch {
 	case err != nil:
 		return err
@@ -234,7 +212,7 @@ func (r *LaunchRecorder) ending(op string, on AnyRuntime) (*Runtime, error) {
 	if r == nil {
 		return nil, missingRecorder(op)
 	}
-	rt, err := RuntimeOf(op, on)
+	rt, err := runtimeOf(op, on)
 	switch {
 	case err != nil:
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
 // unlessCapturing is err, or nil if that is just a capture under way.
@@ -93,7 +94,7 @@ func (l *Lease) Capture(ctx context.Context, name string, uses []core.Use, recor
 		return nil, err
 	}
 	if record == nil {
-		return nil, core.Missing("Capture", "record", "give a function that enqueues the work to be captured")
+		return nil, refuse.Nil("Capture", "record", "give a function that enqueues the work to be captured")
 	}
 	for _, fork := range forks {
 		if err := needLease("Capture", fork); err != nil {
@@ -338,7 +339,7 @@ func (g *Graph) Launch(ctx context.Context, rt core.AnyRuntime, on *Lease) error
 	if g == nil {
 		return missingHandle("Graph.Launch", "graph")
 	}
-	r, err := core.RuntimeOf("Graph.Launch", rt)
+	r, err := refuse.NoRuntime("Graph.Launch", rt)
 	if err != nil {
 		return err
 	}

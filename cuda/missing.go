@@ -3,8 +3,8 @@ package cuda
 import (
 	"cmp"
 
-	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
 // What is said of nil, by what it stands in place of.
@@ -19,7 +19,7 @@ const (
 
 func needDriver(op string, drv driver.Driver) error {
 	if drv == nil {
-		return core.Missing(op, "driver", adviceDriver)
+		return refuse.Nil(op, "driver", adviceDriver)
 	}
 	return nil
 }
@@ -27,14 +27,14 @@ func needDriver(op string, drv driver.Driver) error {
 // needDevice is for what stands on a device and its streams.
 func needDevice(op string, drv driver.Driver, streams *StreamPool) error {
 	if drv != nil && streams == nil {
-		return core.Missing(op, "streams", adviceStreams)
+		return refuse.Nil(op, "streams", adviceStreams)
 	}
 	return needDriver(op, drv)
 }
 
 func needManager(op string, m *MemoryManager) error {
 	if m == nil {
-		return core.Missing(op, "manager", adviceManager)
+		return refuse.Nil(op, "manager", adviceManager)
 	}
 	return needDriver(op, m.drv)
 }
@@ -53,10 +53,10 @@ func needPool(op string, p *StreamPool) error { return need(op, "pool", p, advic
 
 func need[T any](op, field string, p *T, advice string) error {
 	if p == nil {
-		return core.Missing(op, field, advice)
+		return refuse.Nil(op, field, advice)
 	}
 	return nil
 }
 
 // missingHandle is the error of a method of nil.
-func missingHandle(op, what string) error { return core.Missing(op, what, adviceHandle) }
+func missingHandle(op, what string) error { return refuse.Nil(op, what, adviceHandle) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
 // Module is loaded device code. It is safe for concurrent use.
@@ -138,7 +139,7 @@ func (k *Kernel) Launch(ctx context.Context, rt core.AnyRuntime, on *Lease, grid
 	if k == nil {
 		return missingHandle("Kernel.Launch", "kernel")
 	}
-	r, err := core.RuntimeOf("Kernel.Launch", rt)
+	r, err := refuse.NoRuntime("Kernel.Launch", rt)
 	if err != nil {
 		return err
 	}

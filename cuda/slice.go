@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
 // Element is a type whose values a device holds as the host does.
@@ -214,7 +215,7 @@ func NewMemoryManager(drv driver.Driver, streams *StreamPool, rt core.AnyRuntime
 	if err := needDevice(op, drv, streams); err != nil {
 		return nil, err
 	}
-	r, err := core.RuntimeOf(op, rt)
+	r, err := refuse.NoRuntime(op, rt)
 	if err != nil {
 		return nil, err
 	}

@@ -87,15 +87,15 @@ func (r *Resource) allocateKnown(ctx context.Context, req *core.Request, b *core
 
 // spanIn is the span in force in ctx, exported or not.
 func (r *Resource) spanIn(ctx context.Context) core.SpanContext {
-	if r.cfg.Span == nil {
+	if r.cfg.Advanced.Span == nil {
 		return core.SpanContext{}
 	}
-	return r.cfg.Span(ctx)
+	return r.cfg.Advanced.Span(ctx)
 }
 
 func (r *Resource) tellStack(bytes uint64, tag core.Tag, stack core.Stack) {
-	if r.cfg.OnStack != nil {
-		r.cfg.OnStack(bytes, tag, stack)
+	if r.cfg.Advanced.OnStack != nil {
+		r.cfg.Advanced.OnStack(bytes, tag, stack)
 	}
 }
 
@@ -109,7 +109,7 @@ func (r *Resource) keepsStacks(bytes uint64, due bool) bool {
 // allocateGuarded allocates a block between red zones. If there is no room
 // for them, the block goes without.
 func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted bool) (b core.Block, err error) {
-	l, ok := canary.LayoutFor(req.Bytes, r.cfg.RedZone, !hunted)
+	l, ok := canary.LayoutFor(req.Bytes, r.cfg.Advanced.RedZone, !hunted)
 	if !ok {
 		err = r.allocateKnown(ctx, &req, &b, hunted)
 		return b, err
@@ -129,7 +129,7 @@ func (r *Resource) allocateGuarded(ctx context.Context, req core.Request, hunted
 	b.ID.Ptr, b.Bytes = l.Start(), req.Bytes
 	stack := r.ledger.Stacks.Capture(2)
 	rec := r.ledger.NewGuarded(b, stack, r.spanIn(ctx))
-	rec.Guard.Layout, rec.Guard.Isolated, rec.Guard.Whole = l, isolated, hunted || b.Bytes <= r.cfg.PoisonCap
+	rec.Guard.Layout, rec.Guard.Isolated, rec.Guard.Whole = l, isolated, hunted || b.Bytes <= r.cfg.Advanced.PoisonCap
 	if isolated {
 		r.forwarded.isolation.Add(int64(l.Total() - b.Bytes))
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 )
 
-func bisecting(c *debugguard.Config) { c.Hunt.Bisect = true }
+func bisecting(c *debugguard.Config) { c.Advanced.Hunt.Bisect = true }
 
 func names(uses []core.UseRecord) (all []string) {
 	for _, u := range uses {
@@ -212,7 +212,7 @@ func TestBisectingLeavesOtherStreamsQuarantineToThem(t *testing.T) {
 
 func TestQuarantineBeyondTheBoundIsComparedInTurn(t *testing.T) {
 	const blocks = 3000
-	b := newBench(t, debugguard.Hunt, bisecting, func(c *debugguard.Config) { c.Hunt.QuarantineBytes = 1 << 30 })
+	b := newBench(t, debugguard.Hunt, bisecting, func(c *debugguard.Config) { c.Advanced.Hunt.QuarantineBytes = 1 << 30 })
 	used := b.alloc(64)
 	var freed []core.Block
 	for range blocks {

@@ -101,7 +101,7 @@ func (cs *canaries) ownerOf(ptr uint64) (owner core.Block) {
 // Only a hunt does this. evicting must be held.
 func (r *Resource) postSome(ctx context.Context, freed []*ledger.Record) error {
 	freed = slices.DeleteFunc(freed, func(rec *ledger.Record) bool { return rec.State() == core.Quarantined })
-	most, bytes := r.cfg.Hunt.Canaries, r.quarantineLimit()/8
+	most, bytes := r.cfg.Advanced.Hunt.Canaries, r.quarantineLimit()/8
 	if most == 0 || len(freed) == 0 || r.Mode() != Hunt {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 
 // watchedGaps has a quarantine of 64 blocks of 1024 bytes, and so room for
 // canaries of 8 KiB.
-func watchedGaps(c *debugguard.Config) { c.Hunt.QuarantineBytes = 64 << 10 }
+func watchedGaps(c *debugguard.Config) { c.Advanced.Hunt.QuarantineBytes = 64 << 10 }
 
 // churned frees blocks until some have left quarantine, and returns the
 // canaries.
@@ -38,7 +38,7 @@ func (b *bench) canaries() (all []core.Block) {
 
 func TestAWriteToAFreedGapIsFoundByItsCanary(t *testing.T) {
 	for _, bisect := range []bool{false, true} {
-		b := newBench(t, debugguard.Hunt, watchedGaps, func(c *debugguard.Config) { c.Hunt.Bisect = bisect })
+		b := newBench(t, debugguard.Hunt, watchedGaps, func(c *debugguard.Config) { c.Advanced.Hunt.Bisect = bisect })
 		used := b.alloc(64)
 		all := b.churned(100)
 		if len(all) == 0 {
@@ -72,7 +72,7 @@ func TestAWriteToAFreedGapIsFoundByItsCanary(t *testing.T) {
 }
 
 func TestCanariesAreBoundedAndTheGuardsOwn(t *testing.T) {
-	b := newBench(t, debugguard.Hunt, watchedGaps, func(c *debugguard.Config) { c.Hunt.Canaries = 6 })
+	b := newBench(t, debugguard.Hunt, watchedGaps, func(c *debugguard.Config) { c.Advanced.Hunt.Canaries = 6 })
 	heard := 0
 	b.guard.Subscribe(listener(func(core.Block) { heard++ }))
 	const n = 2000
@@ -157,7 +157,7 @@ func TestCanariesGiveWaySilently(t *testing.T) {
 }
 
 func TestACanaryThatCannotBeFilledIsNotCompared(t *testing.T) {
-	b := newBench(t, debugguard.Hunt, watchedGaps, func(c *debugguard.Config) { c.Hunt.Canaries = 1 })
+	b := newBench(t, debugguard.Hunt, watchedGaps, func(c *debugguard.Config) { c.Advanced.Hunt.Canaries = 1 })
 	for range 64 {
 		b.free(b.alloc(512))
 	}

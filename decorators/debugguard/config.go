@@ -56,7 +56,7 @@ type Config struct {
 	// HuntTags are the tags hunted at the start; see [Resource.HuntTags].
 	HuntTags []core.Tag
 	// Advanced is what few programs set; its zero value is right for most.
-	Advanced
+	Advanced Advanced
 }
 
 // Advanced is the part of [Config] for those who tune the guard or build a stack by hand.
@@ -173,30 +173,30 @@ func quarantineFor(memory uint64) (sample, hunt uint64) {
 
 // withDefaults fills in what was left zero.
 func (c Config) withDefaults() Config {
-	c.RedZone = cmp.Or(c.RedZone, DefaultRedZone)
+	c.Advanced.RedZone = cmp.Or(c.Advanced.RedZone, DefaultRedZone)
 	if c.QuarantineBytes == 0 {
-		sample, hunt := quarantineFor(c.Memory)
-		c.QuarantineBytes, c.Hunt.QuarantineBytes = sample, cmp.Or(c.Hunt.QuarantineBytes, hunt)
+		sample, hunt := quarantineFor(c.Advanced.Memory)
+		c.QuarantineBytes, c.Advanced.Hunt.QuarantineBytes = sample, cmp.Or(c.Advanced.Hunt.QuarantineBytes, hunt)
 	}
-	c.Hunt.QuarantineBytes = cmp.Or(c.Hunt.QuarantineBytes, c.QuarantineBytes)
+	c.Advanced.Hunt.QuarantineBytes = cmp.Or(c.Advanced.Hunt.QuarantineBytes, c.QuarantineBytes)
 	c.QuarantineAge = cmp.Or(c.QuarantineAge, DefaultQuarantineAge)
-	if c.SampleRate == 0 && c.SampleBytes != 0 {
-		c.SampleRate = -1
+	if c.Advanced.SampleRate == 0 && c.SampleBytes != 0 {
+		c.Advanced.SampleRate = -1
 	}
-	c.SampleRate = cmp.Or(c.SampleRate, DefaultSampleRate)
+	c.Advanced.SampleRate = cmp.Or(c.Advanced.SampleRate, DefaultSampleRate)
 	c.SampleBytes = cmp.Or(c.SampleBytes, DefaultSampleBytes)
-	c.StackBytes = cmp.Or(c.StackBytes, DefaultStackBytes)
-	c.PoisonCap = cmp.Or(c.PoisonCap, DefaultPoisonCap)
-	c.Tombstones = cmp.Or(c.Tombstones, DefaultTombstones)
-	c.Launches = cmp.Or(c.Launches, DefaultLaunches)
-	c.Suspects = cmp.Or(c.Suspects, DefaultSuspects)
-	c.Hunt.Canaries = max(0, cmp.Or(c.Hunt.Canaries, DefaultCanaries))
-	c.Patience = cmp.Or(c.Patience, DefaultPatience)
+	c.Advanced.StackBytes = cmp.Or(c.Advanced.StackBytes, DefaultStackBytes)
+	c.Advanced.PoisonCap = cmp.Or(c.Advanced.PoisonCap, DefaultPoisonCap)
+	c.Advanced.Tombstones = cmp.Or(c.Advanced.Tombstones, DefaultTombstones)
+	c.Advanced.Launches = cmp.Or(c.Advanced.Launches, DefaultLaunches)
+	c.Advanced.Suspects = cmp.Or(c.Advanced.Suspects, DefaultSuspects)
+	c.Advanced.Hunt.Canaries = max(0, cmp.Or(c.Advanced.Hunt.Canaries, DefaultCanaries))
+	c.Advanced.Patience = cmp.Or(c.Advanced.Patience, DefaultPatience)
 	if c.QuarantineAge < 0 {
 		c.QuarantineAge = math.MaxInt64
 	}
-	if c.Now == nil {
-		c.Now = time.Now
+	if c.Advanced.Now == nil {
+		c.Advanced.Now = time.Now
 	}
 	return c
 }
@@ -211,11 +211,11 @@ func (c Config) check(upstream core.Resource) error {
 		return bad("upstream", "nil: pass the resource to guard")
 	case c.Mode > Hunt:
 		return bad("Mode", c.Mode.String()+": use Off, Ledger, Sample or Hunt")
-	case c.RedZone > 1<<30:
+	case c.Advanced.RedZone > 1<<30:
 		return bad("RedZone", "more than 1 GiB a side")
-	case c.Hunt.Delay < 0:
+	case c.Advanced.Hunt.Delay < 0:
 		return bad("Hunt.Delay", "negative")
-	case c.Tombstones < 0 || c.Launches < 0 || c.Suspects < 0:
+	case c.Advanced.Tombstones < 0 || c.Advanced.Launches < 0 || c.Advanced.Suspects < 0:
 		return bad("Tombstones, Launches, Suspects", "negative")
 	}
 	return nil

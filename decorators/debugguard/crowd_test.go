@@ -34,7 +34,7 @@ func TestQuarantineKeepsItsBoundWhileSomebodyEvicts(t *testing.T) {
 	const limit = 1 << 20
 	b := newBench(t, debugguard.Off)
 	s := &stalling{Resource: b.fake, stalled: make(chan struct{}), cont: make(chan struct{})}
-	b.guard = b.over(s, debugguard.Sample, func(c *debugguard.Config) { c.SampleBytes, c.QuarantineBytes, c.PoisonCap = 1, limit, 1 })
+	b.guard = b.over(s, debugguard.Sample, func(c *debugguard.Config) { c.SampleBytes, c.QuarantineBytes, c.Advanced.PoisonCap = 1, limit, 1 })
 	var blocks []core.Block
 	for range 64 {
 		blocks = append(blocks, b.allocOn(1, limit/2))

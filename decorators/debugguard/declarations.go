@@ -136,7 +136,7 @@ func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64) e
 // declare, once for the block and the launch's name unless it is refused, and
 // returns it as an error.
 func (r *Resource) accusePointer(kind core.FindingKind, id core.BlockID, use core.UseRecord, ptr uint64) error {
-	if !r.cfg.Refuse && !r.accused.first(id.Generation, use.Launch) {
+	if !r.cfg.Advanced.Refuse && !r.accused.first(id.Generation, use.Launch) {
 		return nil
 	}
 	rec := r.ledger.LockAny(id)

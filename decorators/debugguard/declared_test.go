@@ -13,7 +13,7 @@ import (
 )
 
 // strict makes the guard refuse what it can.
-func strict(c *debugguard.Config) { c.Refuse = true }
+func strict(c *debugguard.Config) { c.Advanced.Refuse = true }
 
 // try prepares and finishes a launch, and returns the refusal if there is one.
 func (b *bench) try(req core.UseRequest) error {
@@ -209,7 +209,7 @@ func TestPointersThatAreDeclaredOrNobodysAreNoFinding(t *testing.T) {
 
 func TestAPointerIntoAFreedBlockIsFound(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
-		b := newBench(t, debugguard.Ledger, func(c *debugguard.Config) { c.Refuse = refuse })
+		b := newBench(t, debugguard.Ledger, func(c *debugguard.Config) { c.Advanced.Refuse = refuse })
 		declared, freed := b.alloc(64), b.alloc(256)
 		b.writes("fill", declared, freed)
 		b.free(freed)
@@ -290,7 +290,7 @@ func TestAUseThatBypassesTheFencesIsFound(t *testing.T) {
 		for _, refuse := range []bool{false, true} {
 			b := newBench(t, debugguard.Off)
 			upstream := &ordered{Fake: b.fake, racing: c.racing}
-			b.guard = b.over(upstream, debugguard.Ledger, func(c *debugguard.Config) { c.Refuse = refuse })
+			b.guard = b.over(upstream, debugguard.Ledger, func(c *debugguard.Config) { c.Advanced.Refuse = refuse })
 			block := b.alloc(64)
 			b.fake.Calls()
 			err := b.guard.RecordUse(ctx, block.ID, 2)

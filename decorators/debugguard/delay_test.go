@@ -12,7 +12,7 @@ import (
 // all.
 func delays(t *testing.T, hunt debugguard.HuntConfig, launches int) (uint64, time.Duration) {
 	t.Helper()
-	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.Hunt = hunt })
+	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.Advanced.Hunt = hunt })
 	block := b.alloc(64)
 	for range launches {
 		b.launch("work", 1, func() {}, block)
@@ -72,7 +72,7 @@ func TestDelaysComeAndGoWithTheSetting(t *testing.T) {
 }
 
 func TestALaunchGoesOnWithoutADelayThatFails(t *testing.T) {
-	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.Hunt.Delay = time.Microsecond })
+	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.Advanced.Hunt.Delay = time.Microsecond })
 	block := b.alloc(64)
 	capturing := core.NotEnqueued(&core.StreamMisuseError{Op: "DeviceOps", Reason: "capturing", Capturing: true})
 	b.mem.failNext("Delay", errDevice, capturing, capturing, errDevice, capturing)

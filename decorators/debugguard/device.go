@@ -124,7 +124,7 @@ func (r *Resource) delay(ctx context.Context, stream core.StreamID) {
 	if r.cfg.Device == nil || !r.hunting().Delay {
 		return
 	}
-	length := delayOf(r.cfg.Hunt, r.count.draws.Add(1))
+	length := delayOf(r.cfg.Advanced.Hunt, r.count.draws.Add(1))
 	if length == 0 {
 		return
 	}

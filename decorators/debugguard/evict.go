@@ -20,7 +20,7 @@ const maxBatch = 64
 func (r *Resource) quarantineBlock(rec *ledger.Record) core.Block {
 	rec.LockGuarded()
 	rec.SetState(core.Quarantined)
-	rec.Guard.FreedAt = r.cfg.Now()
+	rec.Guard.FreedAt = r.cfg.Advanced.Now()
 	b := rec.Block()
 	rec.Unlock()
 	r.upstream.Withhold(rec.Inner(), core.Quarantined)
@@ -35,7 +35,7 @@ func (r *Resource) quarantineLimit() uint64 {
 	case Sample:
 		return r.quarantine.sampled.Load()
 	case Hunt:
-		return r.cfg.Hunt.QuarantineBytes
+		return r.cfg.Advanced.Hunt.QuarantineBytes
 	default:
 		return 0
 	}
@@ -192,7 +192,7 @@ func (r *Resource) forwardEvicted(ctx context.Context, rec *ledger.Record) error
 		rec.SetState(core.Retired)
 	}
 	rec.Unlock()
-	r.quarantine.endStay(rec, r.cfg.Now())
+	r.quarantine.endStay(rec, r.cfg.Advanced.Now())
 	r.count.evicted.Add(1)
 	return nil
 }

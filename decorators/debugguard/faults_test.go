@@ -63,7 +63,7 @@ func (b *bench) retry(f func() error) {
 func TestEveryCallFailsOnce(t *testing.T) {
 	small := func(c *debugguard.Config) {
 		c.QuarantineBytes = 1600
-		c.Hunt = debugguard.HuntConfig{Bisect: true, Delay: time.Microsecond, QuarantineBytes: 4500}
+		c.Advanced.Hunt = debugguard.HuntConfig{Bisect: true, Delay: time.Microsecond, QuarantineBytes: 4500}
 	}
 	inject := map[string]func(b *bench, op string, errs []error){
 		"fake":   func(b *bench, op string, errs []error) { b.fake.FailNext(op, errs...) },

@@ -15,7 +15,7 @@ func (r *Resource) report(f core.Finding) {
 	if r.cfg.Findings == nil {
 		return
 	}
-	f.Source, f.Time = "debugguard", r.cfg.Now()
+	f.Source, f.Time = "debugguard", r.cfg.Advanced.Now()
 	r.cfg.Findings.Report(f)
 }
 
@@ -30,7 +30,7 @@ func (r *Resource) victim(kind core.FindingKind, rec *ledger.Record) core.Findin
 // untold is where a finding about a call in a span is to be told: nowhere if the
 // call is refused for it, because the trace of its error then tells of it.
 func (r *Resource) untold(span core.SpanContext) core.SpanContext {
-	if r.cfg.Refuse {
+	if r.cfg.Advanced.Refuse {
 		return core.SpanContext{}
 	}
 	return span

@@ -132,7 +132,7 @@ func TestCopiedRedZoneDoesNotPass(t *testing.T) {
 func TestDoubleFree(t *testing.T) {
 	for _, mode := range []debugguard.Mode{debugguard.Ledger, debugguard.Hunt} {
 		t.Run(mode.String(), func(t *testing.T) {
-			b := newBench(t, mode, func(c *debugguard.Config) { c.StackBytes = 1 })
+			b := newBench(t, mode, func(c *debugguard.Config) { c.Advanced.StackBytes = 1 })
 			block := b.alloc(512)
 			b.free(block)
 			refused := func(state core.BlockState) {

@@ -63,7 +63,7 @@ func newLimited(t *testing.T, limit uint64, passAt int64, change ...func(*debugg
 	t.Helper()
 	b, told := newBench(t, debugguard.Off), &events{}
 	l := &limited{Fake: b.fake, limit: limit, passAt: passAt}
-	b.guard = b.over(l, debugguard.Hunt, append(change, func(c *debugguard.Config) { c.Events, c.Hunt.Canaries = told, -1 })...)
+	b.guard = b.over(l, debugguard.Hunt, append(change, func(c *debugguard.Config) { c.Advanced.Events, c.Advanced.Hunt.Canaries = told, -1 })...)
 	return b, l, told
 }
 
@@ -79,7 +79,7 @@ func TestARequestWaitsForWhatTheGuardHeldAndTheDeviceHasNotPassed(t *testing.T) 
 		"claim": func(b *bench) error { _, err := b.guard.Reserve(ctx, 4096, "second"); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, l, told := newLimited(t, 6000, 20, func(c *debugguard.Config) { c.Patience = time.Minute })
+			b, l, told := newLimited(t, 6000, 20, func(c *debugguard.Config) { c.Advanced.Patience = time.Minute })
 			b.free(b.alloc(4096))
 			if err := ask(b); err != nil {
 				t.Fatal(err)
@@ -119,7 +119,7 @@ func TestNobodyWaitsForWhatTheGuardDidNotHold(t *testing.T) {
 // On a device that passes nothing a request is refused in the end, and the next
 // one at once, as long as nothing has changed.
 func TestADeviceThatPassesNothingIsWaitedForOnce(t *testing.T) {
-	b, l, told := newLimited(t, 6000, 0, func(c *debugguard.Config) { c.Patience = 100 * time.Millisecond })
+	b, l, told := newLimited(t, 6000, 0, func(c *debugguard.Config) { c.Advanced.Patience = 100 * time.Millisecond })
 	b.free(b.alloc(4096))
 	hurried, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 	defer cancel()
@@ -142,7 +142,7 @@ func TestADeviceThatPassesNothingIsWaitedForOnce(t *testing.T) {
 }
 
 func TestNobodyWaitsWhereThatIsNotWanted(t *testing.T) {
-	b, l, _ := newLimited(t, 6000, 20, func(c *debugguard.Config) { c.Patience = -1 })
+	b, l, _ := newLimited(t, 6000, 20, func(c *debugguard.Config) { c.Advanced.Patience = -1 })
 	b.free(b.alloc(4096))
 	before := l.asked.Load()
 	if _, err := b.guard.Allocate(ctx, core.Request{Bytes: 4096, Stream: 2}); !errors.Is(err, core.ErrOutOfBudget) {
@@ -164,7 +164,7 @@ func TestARequestStopsAskingWhenItsTimeIsOver(t *testing.T) {
 		patience time.Duration
 	}{"an ended context": {over, time.Hour}, "no patience": {ctx, -1}, "patience that ends": {ctx, time.Millisecond}} {
 		t.Run(name, func(t *testing.T) {
-			b, l, _ := newLimited(t, 1<<20, 0, func(cfg *debugguard.Config) { cfg.Patience, cfg.Hunt.QuarantineBytes = c.patience, 1 })
+			b, l, _ := newLimited(t, 1<<20, 0, func(cfg *debugguard.Config) { cfg.Advanced.Patience, cfg.Advanced.Hunt.QuarantineBytes = c.patience, 1 })
 			held := b.alloc(700 << 10)
 			began, asked := time.Now(), 0
 			l.onRefusal = func() {
@@ -205,9 +205,9 @@ func TestALostDeviceIsNotWaitedFor(t *testing.T) {
 // What isolated blocks take beyond their callers' bytes, live or on the way out,
 // is an eighth of the budget at most.
 func TestIsolationTakesAnEighthOfTheBudgetAtMost(t *testing.T) {
-	b, l, _ := newLimited(t, 64*granule, 0, func(c *debugguard.Config) { c.Hunt.Unmap = true })
+	b, l, _ := newLimited(t, 64*granule, 0, func(c *debugguard.Config) { c.Advanced.Hunt.Unmap = true })
 	b.fake.Isolate(granule)
-	b.guard = b.over(l, debugguard.Hunt, func(c *debugguard.Config) { c.Hunt.Unmap, c.Hunt.Canaries = true, -1 })
+	b.guard = b.over(l, debugguard.Hunt, func(c *debugguard.Config) { c.Advanced.Hunt.Unmap, c.Advanced.Hunt.Canaries = true, -1 })
 	var live []core.Block
 	for range 4 {
 		live = append(live, b.alloc(100))

@@ -17,7 +17,7 @@ import (
 // allocate, use and free correctly.
 func TestSwitchingUnderLoad(t *testing.T) {
 	b := newBench(t, debugguard.Off, func(c *debugguard.Config) {
-		c.SampleBytes, c.QuarantineBytes, c.Tombstones = 4096, 16<<10, 64
+		c.SampleBytes, c.QuarantineBytes, c.Advanced.Tombstones = 4096, 16<<10, 64
 	})
 	var stop atomic.Bool
 	var work, switcher sync.WaitGroup
@@ -90,7 +90,7 @@ func TestHammer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := newBench(t, setting.Mode, func(c *debugguard.Config) { c.QuarantineBytes, c.Tombstones = 32<<10, 32 })
+			b := newBench(t, setting.Mode, func(c *debugguard.Config) { c.QuarantineBytes, c.Advanced.Tombstones = 32<<10, 32 })
 			if err := b.guard.Apply(ctx, setting); err != nil {
 				t.Fatal(err)
 			}

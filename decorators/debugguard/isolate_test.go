@@ -17,7 +17,7 @@ const granule = 64 << 10
 // unmappingBench hunts by unmapping over a fake that isolates blocks.
 func unmappingBench(t *testing.T, change ...func(*debugguard.Config)) *bench {
 	t.Helper()
-	return newBenchOver(t, true, append(change, func(c *debugguard.Config) { c.Hunt.Unmap, c.Hunt.Canaries = true, -1 })...)
+	return newBenchOver(t, true, append(change, func(c *debugguard.Config) { c.Advanced.Hunt.Unmap, c.Advanced.Hunt.Canaries = true, -1 })...)
 }
 
 // newBenchOver is newBench over a fake that isolates blocks, or does not.
@@ -107,7 +107,7 @@ func TestTheRedZonesOfAnIsolatedBlockFillItsGranule(t *testing.T) {
 }
 
 func TestAHuntThatCannotUnmapQuarantinesAndCounts(t *testing.T) {
-	b := newBenchOver(t, false, func(c *debugguard.Config) { c.Hunt.Unmap = true })
+	b := newBenchOver(t, false, func(c *debugguard.Config) { c.Advanced.Hunt.Unmap = true })
 	b.free(b.alloc(100))
 	if n := b.isolatedCalls(); n != 0 {
 		t.Errorf("%d isolated blocks were asked for", n)

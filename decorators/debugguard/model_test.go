@@ -180,7 +180,7 @@ func (m *declarations) freeAgain(rt *rapid.T) {
 func TestTheLedgerSaysWhatAModelSays(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &declarations{bench: newBench(t, debugguard.Off), refuses: rapid.Bool().Draw(rt, "refuse")}
-		m.guard = m.over(reusing(), debugguard.Ledger, func(c *debugguard.Config) { c.Refuse = m.refuses })
+		m.guard = m.over(reusing(), debugguard.Ledger, func(c *debugguard.Config) { c.Advanced.Refuse = m.refuses })
 		rt.Repeat(map[string]func(*rapid.T){
 			"allocate": m.allocate, "allocate another": m.allocate, "write": m.write, "read": m.read, "point": m.point,
 			"free": m.freeOne, "late use": m.late, "free again": m.freeAgain,

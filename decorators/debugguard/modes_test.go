@@ -16,7 +16,7 @@ func (b *bench) mode(m debugguard.Mode) {
 }
 
 func TestASettingIsAppliedAsAWhole(t *testing.T) {
-	b := newBench(t, debugguard.Ledger, func(c *debugguard.Config) { c.SampleBytes, c.Hunt.Bisect = 1<<40, true })
+	b := newBench(t, debugguard.Ledger, func(c *debugguard.Config) { c.SampleBytes, c.Advanced.Hunt.Bisect = 1<<40, true })
 	for _, s := range []string{"sample:4096", "hunt:delay+unmap", "hunt", "sample", "off", "ledger", "hunt:bisect"} {
 		setting, err := debugguard.ParseMode(s)
 		if err == nil {
@@ -200,7 +200,7 @@ func TestATagIsSampledAtARateOfItsOwn(t *testing.T) {
 
 func TestAHuntHasMoreQuarantineThanSampling(t *testing.T) {
 	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) {
-		c.SampleBytes, c.QuarantineBytes, c.Hunt.QuarantineBytes, c.Hunt.Canaries = 1, 8<<10, 64<<10, -1
+		c.SampleBytes, c.QuarantineBytes, c.Advanced.Hunt.QuarantineBytes, c.Advanced.Hunt.Canaries = 1, 8<<10, 64<<10, -1
 	})
 	for range 100 {
 		b.free(b.alloc(1024))
@@ -228,7 +228,7 @@ func TestAHuntHasMoreQuarantineThanSampling(t *testing.T) {
 func TestSamplePoisonsLargeBlocksInThreePlaces(t *testing.T) {
 	const size = 1 << 16
 	for offset, seen := range map[uint64]bool{0: true, size / 2: true, size - 1: true, 1000: false} {
-		b := newBench(t, debugguard.Sample, func(c *debugguard.Config) { c.SampleBytes, c.PoisonCap = 1, 4096 })
+		b := newBench(t, debugguard.Sample, func(c *debugguard.Config) { c.SampleBytes, c.Advanced.PoisonCap = 1, 4096 })
 		block := b.alloc(size)
 		b.free(block)
 		b.mem.poke(block.ID.Ptr+offset, 1)

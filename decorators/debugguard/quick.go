@@ -40,7 +40,7 @@ func (r *Resource) QuickPath() *quick.Path { return r.path }
 func (r *Resource) countdownsOf(l *quick.Lane, u *rules) *countdowns {
 	c, _ := l.Part(r.part).(*countdowns)
 	if c == nil {
-		c = &countdowns{untilStack: gap(r.cfg.StackBytes)}
+		c = &countdowns{untilStack: gap(r.cfg.Advanced.StackBytes)}
 		l.SetPart(r.part, c)
 	}
 	if c.rules != u {
@@ -85,7 +85,7 @@ func (r *Resource) bytesChoose(u *rules, req *core.Request) bool {
 func (r *Resource) stackDue(l *quick.Lane, bytes uint64) bool {
 	l.Lock()
 	defer l.Unlock()
-	return r.countdownsOf(l, r.rules.Load()).takeStack(bytes, r.cfg.StackBytes)
+	return r.countdownsOf(l, r.rules.Load()).takeStack(bytes, r.cfg.Advanced.StackBytes)
 }
 
 func (c *countdowns) takeStack(bytes, mean uint64) (due bool) {
@@ -130,7 +130,7 @@ func (q *quickGuard) Allocate(o *quick.Op) bool {
 	if samples {
 		c.untilSample -= int64(req.Bytes)
 	}
-	c.takeStack(req.Bytes, r.cfg.StackBytes)
+	c.takeStack(req.Bytes, r.cfg.Advanced.StackBytes)
 	r.ledger.Enter(&o.Block)
 	return true
 }

@@ -27,7 +27,7 @@ func (b *bench) guardedOf(n int, tag core.Tag) (guarded, skipped uint64) {
 
 func TestSamplingIsBoundedInTimeUnlessAskedForByBytes(t *testing.T) {
 	b := newBench(t, debugguard.Sample, func(c *debugguard.Config) {
-		c.SampleBytes, c.SampleRate, c.HuntTags = 1, 200, []core.Tag{"hunted"}
+		c.SampleBytes, c.Advanced.SampleRate, c.HuntTags = 1, 200, []core.Tag{"hunted"}
 	})
 	few := func(when string) {
 		t.Helper()
@@ -74,7 +74,7 @@ func TestSamplingIsBoundedInTimeUnlessAskedForByBytes(t *testing.T) {
 func TestAMeanInTheConfigurationIsNotBounded(t *testing.T) {
 	for name, change := range map[string]func(*debugguard.Config){
 		"given":    func(c *debugguard.Config) { c.SampleBytes = 1 },
-		"no bound": func(c *debugguard.Config) { c.SampleBytes, c.SampleRate = 1, -1 },
+		"no bound": func(c *debugguard.Config) { c.SampleBytes, c.Advanced.SampleRate = 1, -1 },
 	} {
 		b := newBench(t, debugguard.Sample, change)
 		if guarded, skipped := b.guardedOf(500, "test"); guarded != 500 || skipped != 0 {
@@ -85,7 +85,7 @@ func TestAMeanInTheConfigurationIsNotBounded(t *testing.T) {
 }
 
 func TestBlocksOfAnAgeLeaveTogether(t *testing.T) {
-	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.QuarantineAge, c.Hunt.Canaries = 8*time.Second, -1 })
+	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.QuarantineAge, c.Advanced.Hunt.Canaries = 8*time.Second, -1 })
 	var blocks []core.Block
 	for range 12 {
 		blocks = append(blocks, b.alloc(64))
@@ -132,7 +132,7 @@ func TestQuarantineFollowsWhatCallersHaveHad(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, debugguard.Sample, func(cfg *debugguard.Config) {
-				cfg.SampleBytes, cfg.PoisonCap, cfg.QuarantineBytes, cfg.Memory = 1, 1, c.bytes, c.mem
+				cfg.SampleBytes, cfg.Advanced.PoisonCap, cfg.QuarantineBytes, cfg.Advanced.Memory = 1, 1, c.bytes, c.mem
 			})
 			if c.live > 0 {
 				b.free(b.alloc(c.live)) // it is too large to be kept
@@ -155,7 +155,7 @@ func TestQuarantineFollowsWhatCallersHaveHad(t *testing.T) {
 // twice its limit.
 func TestQuarantineKeepsWhatWouldGoUnchecked(t *testing.T) {
 	const limit = 64 << 10
-	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.QuarantineBytes, c.Hunt.Canaries = limit, -1 })
+	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.QuarantineBytes, c.Advanced.Hunt.Canaries = limit, -1 })
 	b.mem.hold()
 	g := b.guard.GuardStats()
 	for stream := core.StreamID(0); g.Quarantine.Bytes <= limit && stream < 40_000; stream++ {
@@ -192,7 +192,7 @@ func TestQuarantineKeepsWhatWouldGoUnchecked(t *testing.T) {
 }
 
 func TestABatchComparesAFewCanaries(t *testing.T) {
-	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.Hunt.QuarantineBytes = 512 << 10 })
+	b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.Advanced.Hunt.QuarantineBytes = 512 << 10 })
 	if n := len(b.churned(2000)); n < 40 {
 		t.Fatalf("%d canaries", n)
 	}
@@ -217,7 +217,7 @@ func TestABatchComparesAFewCanaries(t *testing.T) {
 }
 
 func TestARateThatIsHighEnoughLeavesNothingOut(t *testing.T) {
-	b := newBench(t, debugguard.Sample, func(c *debugguard.Config) { c.SampleBytes, c.SampleRate = 1, 100000 })
+	b := newBench(t, debugguard.Sample, func(c *debugguard.Config) { c.SampleBytes, c.Advanced.SampleRate = 1, 100000 })
 	if guarded, _ := b.guardedOf(500, "test"); guarded < 490 {
 		t.Errorf("%d of 500 blocks guarded", guarded)
 	}

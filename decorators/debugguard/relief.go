@@ -105,9 +105,9 @@ const (
 // completed a free of the guard's: until it is granted or nothing is left to give.
 // seen is the progress before err.
 func (r *Resource) relieve(ctx context.Context, w want, seen progress, err error, again func() error) error {
-	patient, end := context.WithTimeout(ctx, patiences*max(r.cfg.Patience, 0))
+	patient, end := context.WithTimeout(ctx, patiences*max(r.cfg.Advanced.Patience, 0))
 	defer end()
-	began, first, waits := r.cfg.Now(), err, false
+	began, first, waits := r.cfg.Advanced.Now(), err, false
 	defer func() {
 		if waits {
 			r.forwarded.waiting.Add(-1)
@@ -189,12 +189,12 @@ func (r *Resource) hide(err error) {
 // have refused the same request several times before.
 func (r *Resource) passRefusal(ctx context.Context, req *core.Request, err error) {
 	if refused(err) {
-		r.emit(ctx, req, r.cfg.Now(), err, false)
+		r.emit(ctx, req, r.cfg.Advanced.Now(), err, false)
 	}
 }
 
 func (r *Resource) emit(ctx context.Context, req *core.Request, began time.Time, refusal error, relieved bool) {
-	if r.cfg.Events == nil {
+	if r.cfg.Advanced.Events == nil {
 		return
 	}
 	e := core.Event{
@@ -203,9 +203,9 @@ func (r *Resource) emit(ctx context.Context, req *core.Request, began time.Time,
 		Requested: cmp.Or(req.Requested, req.Bytes), Bytes: req.Bytes, Relieved: relieved, Span: core.SpanOf(ctx), Err: refusal,
 	}
 	if relieved {
-		e.Duration = r.cfg.Now().Sub(began)
+		e.Duration = r.cfg.Advanced.Now().Sub(began)
 	}
-	r.cfg.Events.Emit(ctx, e)
+	r.cfg.Advanced.Events.Emit(ctx, e)
 }
 
 // forwardedFrees are the frees of guarded blocks that the guard has forwarded to
@@ -272,7 +272,7 @@ func (r *Resource) mayOutwait(patient context.Context, seen progress, err error)
 // outwait waits until the device has completed a forwarded free, and reports whether
 // it has. seen is the progress before the request.
 func (r *Resource) outwait(patient context.Context, seen progress) bool {
-	one, end := context.WithTimeout(patient, r.cfg.Patience)
+	one, end := context.WithTimeout(patient, r.cfg.Advanced.Patience)
 	defer end()
 	err := deadline.Poll(one, func() (bool, error) {
 		if r.forwarded.released.Load() != seen.released {

@@ -27,7 +27,7 @@ func TestQuarantineGivesWayToARefusal(t *testing.T) {
 	for name, refusal := range map[string]error{"budget": &core.OutOfBudgetError{Requested: 1}, "device": errMemory} {
 		t.Run(name, func(t *testing.T) {
 			told := &events{}
-			b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.Events = told })
+			b := newBench(t, debugguard.Hunt, func(c *debugguard.Config) { c.Advanced.Events = told })
 			var blocks []core.Block
 			for range 8 {
 				blocks = append(blocks, b.alloc(512))

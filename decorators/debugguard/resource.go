@@ -73,7 +73,7 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 		return nil, err
 	}
 	r := &Resource{upstream: upstream, uses: quick.UsesOf(upstream), below: upstream.Inspect(), cfg: cfg, tracked: upstream.Features().Has(core.UseTracking), ordinal: upstream.Ordinal()}
-	r.ledger = ledger.New(&r.gate, ledger.Options{Tombstones: cfg.Tombstones, StackBytes: cfg.StackBytes, Now: cfg.Now})
+	r.ledger = ledger.New(&r.gate, ledger.Options{Tombstones: cfg.Advanced.Tombstones, StackBytes: cfg.Advanced.StackBytes, Now: cfg.Advanced.Now})
 	r.inspector = &inspector{r.below, r.ledger, &r.canaries, r.ordinal}
 	r.checks.gate, r.checks.reading, r.switching = &r.gate, newCtxMutex(), newCtxMutex()
 	r.upkeep.begin(cfg.upkeepInterval(), ledger.NewTimer(r, (*Resource).tick))
@@ -84,15 +84,15 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if !sized { // it follows the peak
 		r.quarantine.sampled.Store(min(cfg.QuarantineBytes, MinQuarantineBytes))
 	}
-	r.launches.resize(cfg.Launches)
+	r.launches.resize(cfg.Advanced.Launches)
 	r.launches.clock = r.ledger.Clock
-	r.throttle.perSecond = uint64(min(max(cfg.SampleRate, 0), 1<<30))
+	r.throttle.perSecond = uint64(min(max(cfg.Advanced.SampleRate, 0), 1<<30))
 	r.rules.Store(&rules{})
 	r.sampleBy(0)
 	r.HuntTags(cfg.HuntTags...)
 	r.joinPath(quick.Of(upstream))
 	r.path.Subscribe(upstream, r.released)
-	start := Setting{Mode: cfg.Mode, Bisect: cfg.Hunt.Bisect, Delay: cfg.Hunt.Delay > 0, Unmap: cfg.Hunt.Unmap}
+	start := Setting{Mode: cfg.Mode, Bisect: cfg.Advanced.Hunt.Bisect, Delay: cfg.Advanced.Hunt.Delay > 0, Unmap: cfg.Advanced.Hunt.Unmap}
 	if err := r.switchTo(context.Background(), start); err != nil {
 		return nil, err
 	}

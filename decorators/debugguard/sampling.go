@@ -105,6 +105,6 @@ func (r *Resource) SampleRate() int {
 // to whatever the time. Zero is what the guard was built with.
 func (r *Resource) sampleBy(mean uint64) {
 	r.alter(func(u *rules) {
-		u.unbounded, u.sampling = mean != 0 || r.cfg.SampleRate < 0, rateOf(cmp.Or(mean, r.cfg.SampleBytes))
+		u.unbounded, u.sampling = mean != 0 || r.cfg.Advanced.SampleRate < 0, rateOf(cmp.Or(mean, r.cfg.SampleBytes))
 	})
 }

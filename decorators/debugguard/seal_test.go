@@ -89,7 +89,7 @@ func TestADeclaredWriteToASealedBlockIsFoundAtOnce(t *testing.T) {
 }
 
 func TestADeclaredWriteToASealedBlockIsRefusedWhereThatIsThePolicy(t *testing.T) {
-	b := newBench(t, debugguard.Sample, sampled, func(c *debugguard.Config) { c.Refuse = true })
+	b := newBench(t, debugguard.Sample, sampled, func(c *debugguard.Config) { c.Advanced.Refuse = true })
 	block := b.alloc(64)
 	b.seal(block)
 	write := core.UseRequest{Stream: 2, Launch: "writer", Uses: []core.Use{{Block: block.ID, Access: core.Write}}}

@@ -138,7 +138,7 @@ func (r *Resource) sealedUses(ctx context.Context, req *core.UseRequest) error {
 		if s == nil || r.seals.removeUnset(s) { // Seal refuses then
 			continue
 		}
-		if err := r.sealedWrite(s, req); r.cfg.Refuse {
+		if err := r.sealedWrite(s, req); r.cfg.Advanced.Refuse {
 			return err
 		}
 		// The bytes are about to change with notice: there is nothing
@@ -154,7 +154,7 @@ func (r *Resource) sealedWrite(s *seal, req *core.UseRequest) error {
 		Reason: "the block was declared read-only (Seal): Unseal it before a launch that writes it"}
 	f := r.sealFinding(s)
 	f.Origin = core.SpanContext{}
-	f.Suspects = []core.UseRecord{{Launch: req.Launch, Stream: req.Stream, Access: core.Write, Caller: r.untold(req.Span), Time: r.cfg.Now()}}
+	f.Suspects = []core.UseRecord{{Launch: req.Launch, Stream: req.Stream, Access: core.Write, Caller: r.untold(req.Span), Time: r.cfg.Advanced.Now()}}
 	return r.accuse(f, err, "launch %q declared to write generation %s tagged %q, which was declared read-only", req.Launch, s.block.ID.Generation, s.block.Tag)
 }
 

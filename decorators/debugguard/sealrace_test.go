@@ -69,7 +69,7 @@ func TestASealDuringTheDeclarationOfAWriteFindsIt(t *testing.T) {
 }
 
 func TestASealDuringTheDeclarationOfAWriteRefusesIt(t *testing.T) {
-	b, upstream := interrupt(t, debugguard.Hunt, func(c *debugguard.Config) { c.Refuse = true })
+	b, upstream := interrupt(t, debugguard.Hunt, func(c *debugguard.Config) { c.Advanced.Refuse = true })
 	block := b.alloc(64)
 	b.launch("init", 1, func() { b.mem.poke(block.ID.Ptr, 64) }, block)
 	upstream.launch, upstream.happen = "writer", func() {
@@ -94,7 +94,7 @@ func TestASealDuringTheDeclarationOfAWriteRefusesIt(t *testing.T) {
 // is none to a sealed block.
 func TestAWriteDeclaredDuringASealRefusesTheSeal(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
-		b, upstream := interrupt(t, debugguard.Sample, func(c *debugguard.Config) { c.Refuse = refuse })
+		b, upstream := interrupt(t, debugguard.Sample, func(c *debugguard.Config) { c.Advanced.Refuse = refuse })
 		block := b.alloc(64)
 		var open core.Ticket
 		upstream.launch, upstream.happen = "gpumem.guard.seal", func() {

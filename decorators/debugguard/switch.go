@@ -49,7 +49,7 @@ func (r *Resource) Setting() Setting {
 	if s.Mode != Hunt {
 		s = Setting{Mode: s.Mode}
 	}
-	mean, lifted := now.sampling.mean, now.unbounded && r.cfg.SampleRate > 0
+	mean, lifted := now.sampling.mean, now.unbounded && r.cfg.Advanced.SampleRate > 0
 	if s.Mode == Sample && (lifted || mean != r.cfg.SampleBytes) {
 		s.SampleBytes = mean
 	}

@@ -49,8 +49,8 @@ type upkeep struct {
 
 // upkeepInterval is how often a tick looks while there is nothing in haste.
 func (c Config) upkeepInterval() time.Duration {
-	if c.UpkeepInterval != 0 {
-		return c.UpkeepInterval
+	if c.Advanced.UpkeepInterval != 0 {
+		return c.Advanced.UpkeepInterval
 	}
 	return min(max(c.QuarantineAge/upkeepShare, minUpkeep), maxUpkeep)
 }
@@ -131,7 +131,7 @@ func (r *Resource) evictAged(ctx context.Context, first bool) (evicted int, err 
 	if r.checks.full() {
 		return 0, nil
 	}
-	blocks := r.quarantine.queue.dequeueAged(r.cfg.Now().Add(-r.cfg.QuarantineAge), r.cfg.QuarantineAge/8, upkeepStep)
+	blocks := r.quarantine.queue.dequeueAged(r.cfg.Advanced.Now().Add(-r.cfg.QuarantineAge), r.cfg.QuarantineAge/8, upkeepStep)
 	evicted = len(blocks)
 	_, err = r.evict(ctx, &r.quarantine.queue, blocks, never)
 	if first {

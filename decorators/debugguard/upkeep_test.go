@@ -15,7 +15,7 @@ import (
 // ticking has the guard look every few milliseconds, and quarantine end as soon
 // as the test's clock is moved.
 func ticking(c *debugguard.Config) {
-	c.QuarantineAge, c.UpkeepInterval, c.Hunt.Canaries = 10*time.Second, 2*time.Millisecond, -1
+	c.QuarantineAge, c.Advanced.UpkeepInterval, c.Advanced.Hunt.Canaries = 10*time.Second, 2*time.Millisecond, -1
 }
 
 // eventually waits for what nobody does but the guard itself.
@@ -83,8 +83,8 @@ func TestTheUpkeepRunsOnlyWhileThereIsSome(t *testing.T) {
 // however late that is.
 func TestAVerdictIsCollectedWithoutACall(t *testing.T) {
 	for name, change := range map[string]func(*debugguard.Config){
-		"too large to be kept": func(c *debugguard.Config) { c.QuarantineBytes, c.Hunt.QuarantineBytes = 1, 1 },
-		"kept without limit":   func(c *debugguard.Config) { c.QuarantineAge, c.Hunt.Bisect = -1, true },
+		"too large to be kept": func(c *debugguard.Config) { c.QuarantineBytes, c.Advanced.Hunt.QuarantineBytes = 1, 1 },
+		"kept without limit":   func(c *debugguard.Config) { c.QuarantineAge, c.Advanced.Hunt.Bisect = -1, true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, debugguard.Hunt, ticking, change)
@@ -209,8 +209,8 @@ func (f findingFunc) Report(found core.Finding) { f(found) }
 // looks on, and no block and no verdict is lost.
 func TestHammerTheUpkeep(t *testing.T) {
 	b := newBench(t, debugguard.Sample, func(c *debugguard.Config) {
-		c.SampleBytes, c.QuarantineBytes, c.Tombstones = 1, 64<<10, 64
-		c.QuarantineAge, c.UpkeepInterval, c.Now = time.Millisecond, 200*time.Microsecond, time.Now
+		c.SampleBytes, c.QuarantineBytes, c.Advanced.Tombstones = 1, 64<<10, 64
+		c.QuarantineAge, c.Advanced.UpkeepInterval, c.Advanced.Now = time.Millisecond, 200*time.Microsecond, time.Now
 	})
 	var stop atomic.Bool
 	var work, others sync.WaitGroup

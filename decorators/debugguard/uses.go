@@ -31,7 +31,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	if err == nil {
 		err = r.sealedUses(ctx, &req)
 	}
-	if err == nil && r.cfg.Refuse {
+	if err == nil && r.cfg.Advanced.Refuse {
 		err = r.refuse(o, &req)
 	}
 	if err != nil {
@@ -48,7 +48,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	if err := r.noteUses(o, t.Intent()); err != nil { // freed while this call waited
 		return core.Ticket{}, r.withdraw(ctx, t, o, err)
 	}
-	if len(req.Pointers) > 0 && !r.cfg.Refuse {
+	if len(req.Pointers) > 0 && !r.cfg.Advanced.Refuse {
 		_ = r.checkPointers(o, &req) // prepared: the errors are the findings'
 	}
 	entered := r.enter(t, o)
@@ -166,7 +166,7 @@ func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.S
 	racing := r.overtaken(id, stream)
 	err = r.uses.RecordUse(ctx, id, stream)
 	if len(racing) > 0 {
-		if found := r.missingFence(ctx, id, stream, racing); r.cfg.Refuse && found != nil {
+		if found := r.missingFence(ctx, id, stream, racing); r.cfg.Advanced.Refuse && found != nil {
 			err = errors.Join(err, found)
 		}
 	}

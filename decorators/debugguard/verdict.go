@@ -115,7 +115,7 @@ func (r *Resource) suspects(place watched, b *batch, uses []core.UseRecord) ([]c
 	if b.bisecting {
 		w.few = bisectSuspects
 	}
-	return r.launches.suspects(w, uses, r.cfg.Suspects)
+	return r.launches.suspects(w, uses, r.cfg.Advanced.Suspects)
 }
 
 // damageError is the finding as a typed error. It comes too late for any call

@@ -71,7 +71,7 @@ var guard = Board{
 		{Title: "Padding", Kind: TimeSeries, Unit: units.BytesIEC, Width: 12,
 			Shows:   "What live blocks have beyond what callers asked for: red zones.",
 			Bad:     "It is a visible part of the live memory: many small blocks are guarded.",
-			Do:      "Lower the rate or the red zones (GuardConfig.RedZone).",
+			Do:      "Lower the rate or the red zones (GuardConfig.Advanced.RedZone).",
 			Queries: []Query{{Expr: `sum(gpumem_memory_bytes{@, state="live"}) - sum(gpumem_memory_requested_bytes{@, state="live"})`, Legend: "padding", Proof: moves("quarantine", 256)}}},
 		{Title: "Memory of isolated blocks", Kind: TimeSeries, Unit: units.BytesIEC, Width: 12,
 			Shows: "Blocks that hunt:unmap maps singly: what is mapped, the most that was, and address space without memory that freed ones keep.",

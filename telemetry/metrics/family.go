@@ -125,7 +125,7 @@ func (s sender) instant(at time.Time) {
 // durations sends a histogram in seconds.
 func (s sender) durations(h *core.Durations) {
 	atMost, below := map[float64]uint64{}, uint64(0)
-	for i, bound := range core.DurationBounds() {
+	for i, bound := range (core.Durations{}).Bounds() {
 		below += h.Buckets[i]
 		atMost[bound.Seconds()] = below
 	}

@@ -30,7 +30,7 @@ const (
 
 // latencyBounds are the bounds of the classic buckets: those of
 // [core.Durations], and finer ones below, where most operations are.
-var latencyBounds = append([]time.Duration{100, 250, 500}, core.DurationBounds()...)
+var latencyBounds = append([]time.Duration{100, 250, 500}, core.Durations{}.Bounds()...)
 
 // grid is what the cells are.
 var grid = newLatencyGrid()

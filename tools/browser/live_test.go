@@ -94,7 +94,7 @@ func paintedWidth(name string) string {
 func TestQuarantineIsToldApartEverywhere(t *testing.T) {
 	s := newScene(t, func(c *fencepost.Config, _ *fencepost.HandlerConfig) {
 		c.GuardConfig.QuarantineAge = time.Hour
-		c.GuardConfig.Hunt.QuarantineBytes = 1 << 30
+		c.GuardConfig.Advanced.Hunt.QuarantineBytes = 1 << 30
 	})
 	kept := s.alloc(hunted, 8*mib)
 	for range 4 {

@@ -34,7 +34,7 @@ func TestPicturesOfTheDocuments(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScene(t, func(cfg *fencepost.Config, h *fencepost.HandlerConfig) {
-				cfg.GuardConfig.StackBytes = 1
+				cfg.GuardConfig.Advanced.StackBytes = 1
 				if c.name == "incident" {
 					cfg.Incidents, h.Incidents = t.TempDir(), true
 				}

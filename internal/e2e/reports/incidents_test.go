@@ -148,7 +148,7 @@ func TestALostFolderCostsItsIncidentsOnly(t *testing.T) {
 // would see.
 func TestAFailedOpenClosesTheIncidents(t *testing.T) {
 	cfg := fencepost.Config{Incidents: t.TempDir()}
-	cfg.GuardConfig.Tombstones = -1
+	cfg.GuardConfig.Advanced.Tombstones = -1
 	if _, err := fencepost.Open(t.Context(), cfg); err == nil {
 		t.Fatal("a negative number of tombstones was accepted")
 	}

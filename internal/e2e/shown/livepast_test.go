@@ -78,8 +78,8 @@ func TestThePastIsWhatWasThere(t *testing.T) {
 			t.Logf("seed %d", seed)
 			random := rand.New(rand.NewPCG(seed, 1))
 			cfg := fencepost.Config{Guard: fencepost.GuardMode(c.guard), LogLevel: c.level, History: 4096}
-			cfg.GuardConfig.QuarantineBytes, cfg.GuardConfig.Hunt.QuarantineBytes = 512<<10, 512<<10 // blocks leave it, too
-			for range 20 {                                                                           // a machine that is busy elsewhere between the looks leaves few points to compare
+			cfg.GuardConfig.QuarantineBytes, cfg.GuardConfig.Advanced.Hunt.QuarantineBytes = 512<<10, 512<<10 // blocks leave it, too
+			for range 20 {                                                                                    // a machine that is busy elsewhere between the looks leaves few points to compare
 				rt := e2e.Open(t, cfg)
 				h := e2e.HandlerOf(t, fencepost.HandlerConfig{}, rt)
 				truth := play(t, rt, random)
