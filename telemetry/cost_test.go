@@ -70,7 +70,7 @@ func observed(t testing.TB, cfg telemetry.Config) core.Resource {
 	return must[*telemetry.Resource](t)(telemetry.NewResource(newNothing(), cfg))
 }
 
-func observedAs(name string, cfg telemetry.Config, ctx context.Context) setting {
+func observedAs(ctx context.Context, name string, cfg telemetry.Config) setting {
 	return setting{name, func(t testing.TB) (core.Resource, context.Context) { return observed(t, cfg), ctx }}
 }
 
@@ -87,15 +87,15 @@ func provider(sampler sdktrace.Sampler) trace.TracerProvider {
 // free are the settings that must not allocate.
 var free = []setting{
 	{"bare", func(testing.TB) (core.Resource, context.Context) { return newNothing(), context.Background() }},
-	observedAs("observed-no-tracing", telemetry.Config{}, context.Background()),
-	observedAs("unsampled", telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample())}, unsampled(context.Background())),
-	observedAs("no-roots", telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample()), NoRoots: true}, context.Background()),
+	observedAs(context.Background(), "observed-no-tracing", telemetry.Config{}),
+	observedAs(unsampled(context.Background()), "unsampled", telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample())}),
+	observedAs(context.Background(), "no-roots", telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample()), NoRoots: true}),
 }
 
 // traces are the settings that ask the SDK for spans.
 var traces = []setting{
-	observedAs("root-declined", telemetry.Config{TracerProvider: provider(sdktrace.NeverSample())}, context.Background()),
-	observedAs("sampled", telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample())}, context.Background()),
+	observedAs(context.Background(), "root-declined", telemetry.Config{TracerProvider: provider(sdktrace.NeverSample())}),
+	observedAs(context.Background(), "sampled", telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample())}),
 	{"sampled-to-the-pipe", func(t testing.TB) (core.Resource, context.Context) {
 		piped := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spanpipe.New(forget{}, spanpipe.Config{})))
 		t.Cleanup(func() { check(t, piped.Shutdown(context.Background())) })

@@ -126,7 +126,8 @@ func TestADeltaThatTheServerWouldCutOffIsRefused(t *testing.T) {
 	server.Start()
 	defer server.Close()
 	request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/?seconds=2", nil))(t)
-	r := must(server.Client().Do(request))(t)
+	r, err := server.Client().Do(request)
+	check(t, err)
 	defer r.Body.Close()
 	text := must(io.ReadAll(r.Body))(t)
 	if r.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), "WriteTimeout") {

@@ -136,7 +136,7 @@ func (b *bench) leases(n int) []*cuda.Lease {
 }
 
 func (b *bench) env() workload.Env {
-	return workload.Env{Driver: b.Driver(), Runtime: b.Runtime.Core(), Streams: b.Streams(), Memory: b.Memory()}
+	return workload.Env{Driver: b.Driver(), Runtime: b.Core(), Streams: b.Streams(), Memory: b.Memory()}
 }
 
 // runWorkload runs the workload once and returns what it counted.

@@ -56,7 +56,7 @@ func TestTheRealTracesOnTheGPU(t *testing.T) {
 func replayed(t *testing.T, guard, name string) string {
 	t.Helper()
 	b := newBench(t, fencepost.Config{Guard: fencepost.GuardMode(guard), Streams: 64})
-	r, err := replay.Play(ctx, loadTrace(t, name), replay.Config{Runtime: b.Runtime.Core(), Streams: b.Streams(), Pool: b})
+	r, err := replay.Play(ctx, loadTrace(t, name), replay.Config{Runtime: b.Core(), Streams: b.Streams(), Pool: b})
 	must(t, err)
 	want := recorded[name]
 	if r.PeakLive != want.peak || r.EndLive != want.end || r.LeftLiveBlocks != want.left {

@@ -25,7 +25,7 @@ func TestTranscriptsAreWhatIsMade(t *testing.T) {
 			continue
 		}
 		if text != f.text && *update {
-			if err := os.WriteFile(f.path, []byte(text), 0o644); err != nil { //nolint:gosec // a file of the repository
+			if err := os.WriteFile(f.path, []byte(text), 0o644); err != nil {
 				t.Error(err)
 			}
 		} else if text != f.text {

@@ -55,7 +55,7 @@ func metricRows() string {
 		if labels := slices.DeleteFunc(slices.Clone(m.Labels), func(l string) bool { return l == "device" }); len(labels) > 0 {
 			kind += " by `" + strings.Join(labels, "`, `") + "`"
 		}
-		rows += fmt.Sprintf("| `%s` | %s | %s |\n", m.Name, kind, strings.TrimSpace(m.Help+" "+notes[m.Name]))
+		rows += fmt.Sprintf("| %#q | %s | %s |\n", m.Name, kind, strings.TrimSpace(m.Help+" "+notes[m.Name]))
 	}
 	return rows
 }
@@ -87,7 +87,7 @@ func spanRows() string {
 		}
 		out.WriteString(item(text))
 	}
-	out.WriteString("\n" + wrap(fmt.Sprintf("*Event* is `%s`, if %s. Attributes: %s.", event.Name, event.When, attributeNames(event.Attributes)), ""))
+	out.WriteString("\n" + wrap(fmt.Sprintf("*Event* is %#q, if %s. Attributes: %s.", event.Name, event.When, attributeNames(event.Attributes)), ""))
 	return out.String()
 }
 
@@ -135,7 +135,7 @@ func attributeRows() string {
 		if d.Unit != "" {
 			kind += ", bytes"
 		}
-		out.WriteString(item(fmt.Sprintf("`%s` (%s): %s", d.Key, kind, d.Meaning)))
+		out.WriteString(item(fmt.Sprintf("%#q (%s): %s", d.Key, kind, d.Meaning)))
 	}
 	return out.String()
 }

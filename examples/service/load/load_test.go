@@ -273,10 +273,10 @@ func TestRequestsBeyondTheBoundAreSkipped(t *testing.T) {
 }
 
 // due is how many requests were due so far.
-func (r *load) due() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.report.Sent + r.report.Skipped
+func (l *load) due() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.report.Sent + l.report.Skipped
 }
 
 func TestWrongResultsEndWithOne(t *testing.T) {
