@@ -150,7 +150,7 @@ func TestThePodHasOneGPUAndNoSimulatedOne(t *testing.T) {
 	if gpus.Value() != 1 || c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero() {
 		t.Errorf("resources: %+v", c.Resources)
 	}
-	known := read(t, "env.go")
+	known := read(t, "internal/environ/environ.go")
 	for _, v := range c.Env {
 		if strings.HasPrefix(v.Name, "FENCEPOST_") && !strings.Contains(known, `"`+v.Name+`"`) {
 			t.Errorf("nobody reads %s", v.Name)
