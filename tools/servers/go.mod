@@ -27,6 +27,7 @@ require (
 require (
 	github.com/dennwc/varint v1.0.0 // indirect
 	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe // indirect
+	github.com/google/renameio/v2 v2.0.2 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/miekg/dns v1.1.73 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
