@@ -180,6 +180,32 @@ func TestTheCodeOfTheREADMEIsTheExamples(t *testing.T) {
 	}
 }
 
+// A claim whose proof was renamed has none.
+func TestTheTestsThatDocumentsNameExist(t *testing.T) {
+	list := exec.CommandContext(t.Context(), "git", "grep", "--untracked", "-hoE", `^func (Test|Fuzz|Benchmark|Example)\w*`, "--", "*_test.go")
+	list.Dir = root(t)
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	exist := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		exist[strings.TrimPrefix(strings.TrimSpace(line), "func ")] = true
+	}
+	named := 0
+	for _, d := range documents(t) {
+		for _, m := range regexp.MustCompile("`((?:Test|Fuzz|Benchmark|Example)\\w+)`").FindAllStringSubmatch(d.Text, -1) {
+			named++
+			if !exist[m[1]] {
+				t.Errorf("%s names %s, which does not exist", d.Path, m[1])
+			}
+		}
+	}
+	if named < 20 {
+		t.Errorf("only %d tests are named", named)
+	}
+}
+
 // A user who looks up a variable or a finding in the documents finds it.
 func TestDocumentsNameEveryVariableAndFinding(t *testing.T) {
 	var docs strings.Builder
