@@ -18,6 +18,14 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+func TestProbeConformance(t *testing.T) {
+	coretest.Run(t, func(t *testing.T) coretest.Subject {
+		r := newTraced(t, telemetry.Config{})
+		probe := must[*telemetry.Probe](t)(telemetry.NewProbe(r.fake, telemetry.LayerDriver, r.provider))
+		return coretest.Subject{Resource: probe, Features: r.fake.Features(), Streams: r.fake.Streams}
+	})
+}
+
 // Every call reaches the upstream once, and its answer comes back, traced or
 // not.
 func TestEveryCallReachesTheUpstreamOnce(t *testing.T) {
