@@ -30,12 +30,6 @@ func (c *countdown) due() bool { return c.left.Load() > 0 && c.left.Add(-1) == 0
 
 func (c *countdown) arm(n uint64) { c.left.Store(int64(n)) }
 
-func (f *faults) stickyDue() bool { return f.sticky.due() }
-
-func (f *faults) stickyCode() int { return int(f.code.Load()) }
-
-func (f *faults) dropsWait() bool { return f.dropWaits.Load() || f.dropWait.due() }
-
 // gateForRecord is nil but for the record that was told never to be ready.
 func (f *faults) gateForRecord() *gate {
 	if !f.neverReady.due() {
