@@ -85,8 +85,7 @@ func orderDeclared() []Case {
 			Kinds: []core.FindingKind{core.FindingStaleHandle, core.FindingMissingFence}, Culprit: "use_rows", Want: everywhere, Unseen: refusedCall,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				w.Nobody()
 				if bug {
 					w.must(y.Release())
@@ -98,8 +97,7 @@ func orderDeclared() []Case {
 			Kinds: []core.FindingKind{core.FindingDroppedRecorder}, Want: everywhere, Unseen: "the runtime closes a dropped recorder as if it had been committed, so its work is fenced",
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				w.Nobody()
 				w.recordAndDrop(y, b, bug)
 				for bug && !w.watch.has(core.FindingDroppedRecorder) {

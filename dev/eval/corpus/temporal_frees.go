@@ -23,12 +23,10 @@ func temporalFrees() []Case {
 			Kinds: []core.FindingKind{core.FindingDoubleFree}, Want: everywhere, Unseen: refusedCall,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				w.Free(b)
 				if bug {
-					_, err := w.Deallocate(w.ctx, b.ID)
-					w.Refused(err)
+					w.FreeRefused(b.ID)
 				}
 			}},
 		{Name: "double-free-after-reuse", Class: Temporal, What: "the second free comes when the address belongs to another block", Declared: true,
@@ -40,8 +38,7 @@ func temporalFrees() []Case {
 				next := w.Reuse(s, b, "new")
 				w.Write("fill_new", s, next, 2)
 				if bug {
-					_, err := w.Deallocate(w.ctx, b.ID)
-					w.Refused(err)
+					w.FreeRefused(b.ID)
 				}
 				w.Read("use_new", s, next)
 				w.Free(next)
@@ -55,8 +52,7 @@ func temporalFrees() []Case {
 					forged := b.ID
 					forged.Generation += 1 << 40
 					w.Victim(forged)
-					_, err := w.Deallocate(w.ctx, forged)
-					w.Refused(err)
+					w.FreeRefused(forged)
 				}
 				w.Free(b)
 			}},
@@ -70,8 +66,7 @@ func temporalFrees() []Case {
 				w.must(err)
 				w.Victim(theirs.ID)
 				if bug {
-					_, err := w.Deallocate(w.ctx, theirs.ID)
-					w.Refused(err)
+					w.FreeRefused(theirs.ID)
 				}
 				_, err = other.Deallocate(w.ctx, theirs.ID)
 				w.must(err)
@@ -81,8 +76,7 @@ func temporalFrees() []Case {
 			Kinds: staleKinds, Want: everywhere, Unseen: refusedCall,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				id := b.ID
 				id.Ptr = uint64(b.At(words / 2)) // inside: as good as the start
 				if bug {
@@ -111,8 +105,7 @@ func temporalFrees() []Case {
 			Unseen: "a device does not mind who keeps its memory",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "forgotten", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "forgotten", words, 1)
 				if !bug {
 					w.Free(b)
 				}
