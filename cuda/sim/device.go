@@ -56,8 +56,8 @@ type Device struct {
 	images    map[string]*module
 	slots     slots
 	hostClock vec
-	hostEpoch uint64 // changes when hostClock does
-	ghosts    ghosts
+	hostEpoch uint64        // changes when hostClock does
+	ghosts    map[place]int // the slots of the foreign streams that were heard of
 	chooser   *rand.Rand
 	stalled   *sync.Cond // seeded: a synchronisation that found nothing to run
 }
@@ -82,7 +82,7 @@ func Open(c Config) (*Device, error) {
 	}
 	d := &Device{
 		config: c, memory: newHeap(gpu, c.Bytes), host: newHeap(pinned, c.Bytes),
-		number: lastDevice.Add(1), dead: make(chan struct{}), images: make(map[string]*module),
+		number: lastDevice.Add(1), dead: make(chan struct{}), images: make(map[string]*module), ghosts: make(map[place]int),
 		calls: make([]counter, len(methods)),
 	}
 	d.streams.what, d.events.what, d.pools.what, d.created.what = "stream", "event", "pool", "memory"

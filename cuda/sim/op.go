@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -118,37 +119,18 @@ func (s *stream) pruneFrees() {
 type record struct {
 	s    *stream
 	seq  uint64
-	gate *gate
+	gate context.Context // ends when the gate opens; nil for none
 	// abroad is the device of the record where another waits for it.
 	abroad *Device
 }
 
 func (r record) done() bool {
-	return (r.gate == nil || r.gate.opened()) && (r.s == nil || r.s.done.Load() >= r.seq)
+	return (r.gate == nil || r.gate.Err() != nil) && (r.s == nil || r.s.done.Load() >= r.seq)
 }
 
 // passable reports whether what waits for the record may go on: it is done,
 // or on another device, which will never do it.
 func (r record) passable() bool { return r.done() || r.abroad != nil && r.abroad.isDead() }
-
-// gate holds work back until it is opened.
-type gate struct {
-	ch   chan struct{}
-	once sync.Once
-}
-
-func newGate() *gate { return &gate{ch: make(chan struct{})} }
-
-func (g *gate) open() { g.once.Do(func() { close(g.ch) }) }
-
-func (g *gate) opened() bool {
-	select {
-	case <-g.ch:
-		return true
-	default:
-		return false
-	}
-}
 
 // completed is the record of an event that was never recorded.
 var completed = record{}

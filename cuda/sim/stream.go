@@ -12,7 +12,10 @@ import (
 type stream struct {
 	handle driver.Stream
 	slot   int
-	slow   atomic.Int64 // nanoseconds before each operation
+	// ghostOf is the stream of another device that this one stands for; zero of
+	// the device's own.
+	ghostOf place
+	slow    atomic.Int64 // nanoseconds before each operation
 
 	// The device's lock guards these.
 	seq       uint64 // of the newest operation
