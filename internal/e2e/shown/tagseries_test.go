@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -17,7 +18,9 @@ import (
 // tags than places come and go for milliseconds, and the scrapes of both are equal.
 func TestTheTagsThatHaveSeriesDoNotDependOnScrapes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		often, once := e2e.Open(t, fencepost.Config{Guard: "off"}), e2e.Open(t, fencepost.Config{Guard: "off"})
+		cfg := fencepost.Config{Guard: "off", // a quarter of an hour of looks every 10 ms would be all that the test does
+			Async: cuda.AsyncConfig{ReapInterval: time.Second / 4}, Pool: cuda.PoolConfig{ReapInterval: time.Second / 4}}
+		often, once := e2e.Open(t, cfg), e2e.Open(t, cfg)
 		runtimes := []*fencepost.Runtime{often, once}
 		var frees []func()
 		burst := func(tag core.Tag, bytes uint64, keep bool) {
