@@ -40,8 +40,14 @@ func TestOnlyAFindingOfTheVictimCounts(t *testing.T) {
 }
 
 func TestAJudgementSaysWhyNothingWasSeen(t *testing.T) {
-	if got := planted(core.FindingUseAfterFreeRead, true).Judge(); !strings.Contains(got.Why, "a read changes no byte") {
-		t.Errorf("%+v", got)
+	for kind, want := range map[core.FindingKind]string{
+		core.FindingUseAfterFreeRead: "a read changes no byte",
+		core.FindingUnderflow:        "a write in front of the block is seen where the block lies between red zones",
+		core.FindingDoubleFree:       "a second free is refused in every tier",
+	} {
+		if got := planted(kind, true).Judge(); !strings.Contains(got.Why, want) {
+			t.Errorf("%s: %+v", kind, got)
+		}
 	}
 	if got := planted(core.FindingUseAfterFreeRead, false).Judge(); !strings.Contains(got.Why, "raise --for") {
 		t.Errorf("%+v", got)
