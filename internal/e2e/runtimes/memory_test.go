@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 func TestAFullStreamPoolNamesTheLongestLease(t *testing.T) {
@@ -60,7 +61,7 @@ func TestAViewKeepsItsBlock(t *testing.T) {
 	if err := view.Free(t.Context()); !errors.Is(err, core.ErrUseAfterFree) {
 		t.Errorf("a view freed twice: %v", err)
 	}
-	if f := e2e.Single(t, rt, core.FindingDoubleFree); f.Victim.ID != id || f.Source != "slice" {
+	if f := e2e.Single(t, rt, names.FindingDoubleFree); f.Victim.ID != id || f.Source != "slice" {
 		t.Errorf("found %v", f)
 	}
 	if got := rt.Core().State(id); got == core.Live {
