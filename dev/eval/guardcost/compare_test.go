@@ -31,12 +31,11 @@ var alwaysOn = []string{"off", "ledger", "sample"}
 // compareAll runs a plan. Each work is closed before the next begins.
 func compareAll(t *testing.T, rt *fencepost.Runtime, p plan) []Result {
 	t.Helper()
-	settings, err := ParseSettings(Tiers()...)
-	must(t, err)
+	tiers := Tiers()
 	var all []Result
-	compare := func(w Work, settings []Setting, cfg Config, end func() error) {
+	compare := func(w Work, tiers []string, cfg Config, end func() error) {
 		t.Helper()
-		results, err := Compare(ctx, rt, w, settings, cfg)
+		results, err := Compare(ctx, rt, w, tiers, cfg)
 		must(t, errors.Join(err, end()))
 		for _, r := range results { // at once: the whole may take minutes, or be cut off
 			t.Logf("%s, %s: %.3f (%.3f to %.3f)", r.Work, r.Guard, r.Ratio, r.Low, r.High)
@@ -46,7 +45,7 @@ func compareAll(t *testing.T, rt *fencepost.Runtime, p plan) []Result {
 	for _, rows := range p.rows {
 		w, err := newSortJoin(ctx, rt, p.goroutines, rows)
 		must(t, err)
-		compare(w, settings, p.Config, w.Close)
+		compare(w, tiers, p.Config, w.Close)
 	}
 	w, err := newReplays(rt, p.traces...)
 	must(t, err)
@@ -57,11 +56,11 @@ func compareAll(t *testing.T, rt *fencepost.Runtime, p plan) []Result {
 	}
 	longer := p.Config
 	longer.Side *= 2 // bound by the host, which is noisier than a GPU
-	compare(w, settings, longer, func() error { return nil })
+	compare(w, tiers, longer, func() error { return nil })
 	busy, err := newAtWork(ctx, rt, w)
 	must(t, err)
-	compare(busy, settings[:len(alwaysOn)], longer, func() error { return busy.Close(ctx) })
-	unbisected := settings[:len(settings)-1] // to compare after launches of microseconds is to measure comparing
+	compare(busy, tiers[:len(alwaysOn)], longer, func() error { return busy.Close(ctx) })
+	unbisected := tiers[:len(tiers)-1] // to compare after launches of microseconds is to measure comparing
 	for _, lasting := range p.kernels {
 		for _, threads := range p.threads {
 			w, err := newShortKernels(ctx, rt, threads, lasting)
@@ -142,9 +141,7 @@ func (s *scripted) Run(ctx context.Context, n int) error {
 func TestPairsAlternateAndAreOfOneSize(t *testing.T) {
 	rt, _ := simulated(t, fencepost.Config{})
 	work := &scripted{rt: rt}
-	settings, err := ParseSettings("hunt")
-	must(t, err)
-	results, err := Compare(ctx, rt, work, settings, Config{Pairs: 4, Side: 100 * time.Millisecond})
+	results, err := Compare(ctx, rt, work, []string{"hunt"}, Config{Pairs: 4, Side: 100 * time.Millisecond})
 	must(t, err)
 	timed := len(work.modes) - 8
 	if got := strings.Join(work.modes[timed:], ","); got != "off,hunt,hunt,off,off,hunt,hunt,off" {
@@ -176,9 +173,7 @@ func TestAComparisonFailsWithItsWork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rt, _ := simulated(t, fencepost.Config{})
 			c.work.rt = rt
-			settings, err := ParseSettings("ledger")
-			must(t, err)
-			_, err = Compare(ctx, rt, &c.work, settings, Config{Pairs: c.pairs, Side: time.Microsecond})
+			_, err := Compare(ctx, rt, &c.work, []string{"ledger"}, Config{Pairs: c.pairs, Side: time.Microsecond})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the comparison ended with %v, want %q", err, c.want)
 			}
@@ -187,7 +182,8 @@ func TestAComparisonFailsWithItsWork(t *testing.T) {
 }
 
 func TestAnUnknownTierIsRefused(t *testing.T) {
-	if _, err := ParseSettings("off", "sometimes"); !errors.Is(err, core.ErrInvalidRequest) {
+	rt, _ := simulated(t, fencepost.Config{})
+	if _, err := Compare(ctx, rt, &scripted{rt: rt}, []string{"off", "sometimes"}, Config{Pairs: 1}); !errors.Is(err, core.ErrInvalidRequest) {
 		t.Errorf("the error is %v", err)
 	}
 }
