@@ -311,7 +311,7 @@ const slowChance = 16
 // progress runs a few operations, as a device would behind the host's back.
 func (d *Device) progress() {
 	for range d.chooser.IntN(maxProgress + 1) {
-		if !d.step() && !d.stepPeer() {
+		if !d.step() && !d.stepPeer((*sync.Mutex).TryLock) {
 			return
 		}
 	}

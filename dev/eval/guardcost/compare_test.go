@@ -3,7 +3,6 @@ package guardcost
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -76,9 +75,9 @@ func show(t *testing.T, rt *fencepost.Runtime, results []Result) {
 	t.Helper()
 	props, err := rt.Driver().Properties()
 	must(t, err)
-	var table, lines bytes.Buffer
-	must(t, errors.Join(Print(&table, props.Name, results), PrintJSON(&lines, results)))
-	t.Logf("\n%s\n%s", table.String(), lines.String())
+	var table bytes.Buffer
+	must(t, Print(&table, props.Name, results))
+	t.Logf("\n%s", table.String())
 	for _, r := range results {
 		guards := r.Guard != "off" && r.Guard != "ledger"
 		switch {
@@ -205,17 +204,5 @@ func TestTheFiguresAreThoseOfThePairs(t *testing.T) {
 	}
 	if again := summarise(with, without); again != r {
 		t.Errorf("the same pairs gave %+v and %+v", r, again)
-	}
-}
-
-func TestAResultIsOneLineOfJSON(t *testing.T) {
-	var out bytes.Buffer
-	want := []Result{{Work: "w", Guard: "hunt", Ratio: 1.5, Off: 3}, {Work: "w", Guard: "off"}}
-	must(t, PrintJSON(&out, want))
-	for i, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {
-		var got Result
-		if err := json.Unmarshal([]byte(line), &got); err != nil || got != want[i] {
-			t.Errorf("line %d: %v, %+v", i, err, got)
-		}
 	}
 }
