@@ -60,6 +60,7 @@ func (t Total) String() string {
 // Failure is a run in which something was wrong. It prints all that is needed
 // to understand and to repeat it.
 type Failure struct {
+	// Program and Schedule are nil where calls overlap, as others print them.
 	Program  program.Program
 	Schedule Schedule
 	Verdict  oracle.Verdict
@@ -71,7 +72,9 @@ type Failure struct {
 // Error describes the failure.
 func (f *Failure) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "program:  %v\nschedule: %v\n", f.Program, f.Schedule)
+	if f.Program != nil {
+		fmt.Fprintf(&b, "program:  %v\nschedule: %v\n", f.Program, f.Schedule)
+	}
 	if f.Cause != nil {
 		fmt.Fprintf(&b, "error:    %v\n", f.Cause)
 	}

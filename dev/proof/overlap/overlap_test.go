@@ -1,17 +1,19 @@
 package overlap
 
 import (
-	"errors"
 	"maps"
+	"strings"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost/dev/proof/interleave"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
 )
 
 func TestWithoutTheOverlayNothingIsExplored(t *testing.T) {
 	p := Program{Setup: program.Program{alloc(streamX, 0)}, Threads: []program.Program{{free(0)}, {use(program.Launch, streamY, a, noBlock)}}}
-	if result, _, err := Check(p, 1); !errors.Is(err, ErrNotInstrumented) || result.Steps != 0 {
-		t.Errorf("%+v, %v", result, err)
+	total := &Total{}
+	if total.check(p, interleave.Test{Preemptions: 1}, nil); !strings.Contains(total.Failure, ErrNotInstrumented.Error()) || total.Steps != 0 {
+		t.Errorf("%v", total)
 	}
 }
 
