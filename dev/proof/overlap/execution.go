@@ -34,9 +34,9 @@ type opened struct {
 // newExecution makes a runtime with the streams that the program names.
 func newExecution(p Program) (*execution, error) {
 	x := &execution{program: p, gate: newGate()}
-	cfg := proof.Config{Streams: Adopted, Device: x.gate.Device, Gate: x.gate}
+	cfg := proof.Config{Streams: int(Adopted), Device: x.gate.Device, Gate: x.gate}
 	if p.has(func(c program.Op) bool { return c.Stream == Adopted }) {
-		cfg.Streams, cfg.Adopted = Adopted+1, 1<<Adopted
+		cfg.Streams, cfg.Adopted = int(Adopted)+1, 1<<Adopted
 	}
 	if p.pooled() {
 		cfg.Over = proof.OwnPool
