@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -47,7 +48,7 @@ func TestHammer(t *testing.T) {
 				if err := turn(ctx, r, core.StreamID(i), round); err != nil {
 					t.Error(err)
 				}
-				findings.Report(core.Finding{Kind: core.FindingLeak})
+				findings.Report(core.Finding{Kind: names.FindingLeak})
 			}
 		})
 	}

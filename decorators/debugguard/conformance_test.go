@@ -6,6 +6,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // TestConformance runs the suite in every mode, over upstreams that free in
@@ -29,7 +30,7 @@ func guardedSubject(t *testing.T, mode debugguard.Mode, kind string) coretest.Su
 	t.Cleanup(func() {
 		for _, f := range found.taken() {
 			switch f.Kind {
-			case core.FindingUnderflow, core.FindingOutOfBoundsWrite, core.FindingUseAfterFreeWrite:
+			case names.FindingUnderflow, names.FindingOutOfBoundsWrite, names.FindingUseAfterFreeWrite:
 				t.Errorf("nothing wrote, yet %v", f)
 			}
 		}

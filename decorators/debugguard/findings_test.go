@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 func TestCleanProgramHasNoFinding(t *testing.T) {
@@ -33,7 +34,7 @@ func TestWriteBehindABlockIsFound(t *testing.T) {
 	b.free(block)
 	b.free(bystander)
 	b.drain()
-	f := b.want(core.FindingOutOfBoundsWrite)[0]
+	f := b.want(names.FindingOutOfBoundsWrite)[0]
 	if f.Victim.ID != block.ID || f.Victim.Tag != "test" || f.Victim.Bytes != 100 {
 		t.Errorf("victim %+v, want %+v", f.Victim, block)
 	}
@@ -69,7 +70,7 @@ func TestUnderflowBeforeTheBlock(t *testing.T) {
 	b.launch("underrun", 1, func() { b.mem.poke(block.ID.Ptr-8, 4) }, block)
 	b.free(block)
 	b.drain()
-	if f := b.want(core.FindingUnderflow)[0]; f.Offset != -8 || f.BadBytes != 4 {
+	if f := b.want(names.FindingUnderflow)[0]; f.Offset != -8 || f.BadBytes != 4 {
 		t.Errorf("offset %d, %d bad bytes", f.Offset, f.BadBytes)
 	}
 	b.empty()
@@ -81,7 +82,7 @@ func TestBothSidesAreTwoFindings(t *testing.T) {
 	b.mem.poke(block.ID.Ptr-1, 66)
 	b.free(block)
 	b.drain()
-	b.want(core.FindingUnderflow, core.FindingOutOfBoundsWrite)
+	b.want(names.FindingUnderflow, names.FindingOutOfBoundsWrite)
 }
 
 func TestWriteAfterFree(t *testing.T) {
@@ -93,7 +94,7 @@ func TestWriteAfterFree(t *testing.T) {
 	}
 	b.launch("culprit", 2, func() { b.mem.poke(block.ID.Ptr+500, 1) }, other)
 	b.drain()
-	f := b.want(core.FindingUseAfterFreeWrite)[0]
+	f := b.want(names.FindingUseAfterFreeWrite)[0]
 	if f.Victim.ID != block.ID || f.Offset != 500 || f.BadBytes != 1 || !errors.Is(f.Err, core.ErrUseAfterFree) {
 		t.Errorf("finding %+v", f)
 	}
@@ -112,7 +113,7 @@ func TestLaunchStillRunningAtTheFreeIsSuspected(t *testing.T) {
 	b.free(block)
 	b.mem.poke(block.ID.Ptr, 1)
 	b.drain()
-	if f := b.want(core.FindingUseAfterFreeWrite)[0]; len(f.Suspects) != 1 || f.Suspects[0].Launch != "undeclared" {
+	if f := b.want(names.FindingUseAfterFreeWrite)[0]; len(f.Suspects) != 1 || f.Suspects[0].Launch != "undeclared" {
 		t.Errorf("suspects %v", f.Suspects)
 	}
 }
@@ -124,7 +125,7 @@ func TestCopiedRedZoneDoesNotPass(t *testing.T) {
 	b.free(first)
 	b.free(second)
 	b.drain()
-	if f := b.want(core.FindingOutOfBoundsWrite)[0]; f.Victim.ID != second.ID {
+	if f := b.want(names.FindingOutOfBoundsWrite)[0]; f.Victim.ID != second.ID {
 		t.Errorf("victim %v", f.Victim)
 	}
 }
@@ -146,7 +147,7 @@ func TestDoubleFree(t *testing.T) {
 				if calls := b.fake.Calls(); len(calls) != 0 {
 					t.Errorf("the second free was passed on: %v", calls)
 				}
-				f := b.want(core.FindingDoubleFree)[0]
+				f := b.want(names.FindingDoubleFree)[0]
 				if f.Victim.ID != block.ID || !errors.Is(f.Err, core.ErrUseAfterFree) || !strings.Contains(f.Text, "TestDoubleFree") {
 					t.Errorf("finding %+v", f)
 				}
@@ -171,7 +172,7 @@ func TestForeignFree(t *testing.T) {
 	if _, err := b.guard.Deallocate(ctx, invented); !errors.Is(err, core.ErrUseAfterFree) {
 		t.Errorf("invented block: %v", err)
 	}
-	b.want(core.FindingForeignFree)
+	b.want(names.FindingForeignFree)
 
 	block := b.alloc(64)
 	elsewhere := block.ID
@@ -179,7 +180,7 @@ func TestForeignFree(t *testing.T) {
 	if _, err := b.guard.Deallocate(ctx, elsewhere); !errors.Is(err, core.ErrStreamMisuse) {
 		t.Errorf("another device's block: %v", err)
 	}
-	b.want(core.FindingForeignFree)
+	b.want(names.FindingForeignFree)
 	b.free(block)
 	b.empty()
 	b.want()
@@ -204,7 +205,7 @@ func TestStaleHandle(t *testing.T) {
 				if err := b.guard.RecordUse(ctx, id, 1); !errors.Is(err, core.ErrUseAfterFree) {
 					t.Errorf("record of %v: %v", id, err)
 				}
-				for _, f := range b.want(core.FindingStaleHandle, core.FindingStaleHandle) {
+				for _, f := range b.want(names.FindingStaleHandle, names.FindingStaleHandle) {
 					if f.Victim.ID != old.ID {
 						t.Errorf("victim %v", f.Victim.ID)
 					}
@@ -229,7 +230,7 @@ func TestPointerOutsideTheBlockIsRefused(t *testing.T) {
 		if err := b.guard.RecordUse(ctx, wild, 1); !errors.Is(err, core.ErrStreamMisuse) {
 			t.Errorf("use of %#x: %v", ptr, err)
 		}
-		b.want(core.FindingStaleHandle, core.FindingStaleHandle)
+		b.want(names.FindingStaleHandle, names.FindingStaleHandle)
 	}
 	view := block.ID
 	view.Ptr += 99
@@ -254,7 +255,7 @@ func TestLastUsesAreKept(t *testing.T) {
 	}
 	b.free(block)
 	_, _ = b.guard.Deallocate(ctx, block.ID)
-	f := b.want(core.FindingDoubleFree)[0]
+	f := b.want(names.FindingDoubleFree)[0]
 	var names []string
 	for _, u := range f.Uses {
 		names = append(names, u.Launch)
@@ -275,7 +276,7 @@ func TestSpansOfUsesAreKept(t *testing.T) {
 	b.finish(ticket)
 	b.free(block)
 	b.drain()
-	f := b.want(core.FindingOutOfBoundsWrite)[0]
+	f := b.want(names.FindingOutOfBoundsWrite)[0]
 	if f.Uses[0].Span != span || f.Suspects[0].Span != span {
 		t.Errorf("use %+v, suspect %+v", f.Uses[0], f.Suspects[0])
 	}
@@ -296,7 +297,7 @@ func TestASuspectNamesTheTagsOfItsBlocks(t *testing.T) {
 	b.launch("culprit", 1, func() { b.mem.poke(victim.ID.Ptr+100, 1) }, others...)
 	b.free(victim)
 	b.drain()
-	f := b.want(core.FindingOutOfBoundsWrite)[0]
+	f := b.want(names.FindingOutOfBoundsWrite)[0]
 	if len(f.Suspects) != 1 || f.Suspects[0].Tags != [4]core.Tag{"a", "b", "c", "d"} {
 		t.Errorf("suspects %+v", f.Suspects)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 func TestFreeDuringAnIntentWaitsForItsEnd(t *testing.T) {
@@ -27,7 +28,7 @@ func TestFreeDuringAnIntentWaitsForItsEnd(t *testing.T) {
 			if _, err := b.guard.PrepareUse(ctx, core.UseRequest{Uses: []core.Use{{Block: block.ID, Access: core.Read}}}); !errors.Is(err, core.ErrUseAfterFree) {
 				t.Errorf("prepare of a retired block: %v", err)
 			}
-			b.want(core.FindingStaleHandle)
+			b.want(names.FindingStaleHandle)
 			b.finish(first)
 			if s := b.guard.State(block.ID); s != core.Retired {
 				t.Errorf("with one intent open the block is %v", s)
@@ -162,7 +163,7 @@ func TestGuardNeverWaitsForTheDevice(t *testing.T) {
 	if err := b.guard.ReapPending(ctx); err != nil {
 		t.Fatal(err)
 	}
-	b.want(core.FindingOutOfBoundsWrite)
+	b.want(names.FindingOutOfBoundsWrite)
 	b.empty()
 	b.want()
 }
@@ -258,7 +259,7 @@ func TestSynchronousUpstream(t *testing.T) {
 	b.free(bad)
 	b.mem.poke(good.ID.Ptr, 1)
 	b.drain()
-	b.want(core.FindingUseAfterFreeWrite, core.FindingOutOfBoundsWrite)
+	b.want(names.FindingUseAfterFreeWrite, names.FindingOutOfBoundsWrite)
 	if slices.ContainsFunc(b.fake.Calls(), func(c string) bool { return strings.HasPrefix(c, "Prepare") }) {
 		t.Error("the guard prepared a use on a resource that tracks none")
 	}
@@ -273,7 +274,7 @@ func TestStreamGivenBackBeforeEviction(t *testing.T) {
 	b.mem.poke(block.ID.Ptr, 1)
 	b.fake.FailNext("PrepareUse", &core.StreamMisuseError{Op: "PrepareUse", Reason: "the lease of stream 7 was released"})
 	b.drain()
-	b.want(core.FindingUseAfterFreeWrite)
+	b.want(names.FindingUseAfterFreeWrite)
 	b.empty()
 }
 
@@ -299,7 +300,7 @@ func TestStreamGivenBackBehindTheIntent(t *testing.T) {
 			if s := b.guard.GuardStats(); s.Unchecked != 0 || b.mem.unmet() != 0 {
 				t.Errorf("%d left unchecked, %d refusals not met", s.Unchecked, b.mem.unmet())
 			}
-			b.want(core.FindingUseAfterFreeWrite)
+			b.want(names.FindingUseAfterFreeWrite)
 			b.empty()
 		})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 func (b *bench) checkLive() {
@@ -37,7 +38,7 @@ func TestLiveBlocksAreComparedInBatchesAndToldOnce(t *testing.T) {
 		t.Errorf("100 blocks of two streams in %d batches of 50, want 2", prepared)
 	}
 	b.drain()
-	if f := b.want(core.FindingOutOfBoundsWrite)[0]; f.Victim.ID.Generation != blocks[7].ID.Generation || f.Victim.State != core.Live {
+	if f := b.want(names.FindingOutOfBoundsWrite)[0]; f.Victim.ID.Generation != blocks[7].ID.Generation || f.Victim.State != core.Live {
 		t.Errorf("found %v", f)
 	}
 	for _, block := range blocks {
@@ -61,13 +62,13 @@ func TestABlockThatCannotBeComparedHidesNoOther(t *testing.T) {
 	if err := b.guard.Drain(ctx); err != nil {
 		t.Fatal(err)
 	}
-	b.want(core.FindingOutOfBoundsWrite)
+	b.want(names.FindingOutOfBoundsWrite)
 	if g := b.guard.GuardStats(); g.Unchecked != 1 {
 		t.Errorf("%d are left out, want 1", g.Unchecked)
 	}
 	b.checkLive()
 	b.drain()
-	b.want(core.FindingOutOfBoundsWrite)
+	b.want(names.FindingOutOfBoundsWrite)
 	b.finish(ticket)
 	b.free(victim)
 	b.empty()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 func (b *bench) mode(m debugguard.Mode) {
@@ -52,12 +53,12 @@ func TestBlocksAllocatedWhileOffAreNeverForeign(t *testing.T) {
 	if _, err := b.guard.Deallocate(ctx, freed.ID); !errors.Is(err, core.ErrUseAfterFree) {
 		t.Errorf("second free: %v", err)
 	}
-	b.want(core.FindingDoubleFree)
+	b.want(names.FindingDoubleFree)
 	b.drain()
 	if _, err := b.guard.Deallocate(ctx, used.ID); !errors.Is(err, core.ErrUseAfterFree) {
 		t.Errorf("second free: %v", err)
 	}
-	b.want(core.FindingStaleHandle)
+	b.want(names.FindingStaleHandle)
 	b.empty()
 }
 
@@ -254,6 +255,6 @@ func TestWithoutDeviceOnlyTheLedgerRuns(t *testing.T) {
 		t.Errorf("the block is %v", s)
 	}
 	_, _ = b.guard.Deallocate(ctx, block.ID)
-	b.want(core.FindingDoubleFree)
+	b.want(names.FindingDoubleFree)
 	b.empty()
 }

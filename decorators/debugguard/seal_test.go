@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // seal has a launch write the block, and seals it.
@@ -57,8 +58,8 @@ func TestAnUndeclaredWriteToASealedBlockIsFoundByItsChecksum(t *testing.T) {
 				}
 				b.free(block)
 				b.empty()
-				f := b.want(core.FindingSealedWrite)[0]
-				if got := names(f.Suspects); !slices.Contains(got, "bad") || slices.Contains(got, "init") || slices.Contains(got, "late") {
+				f := b.want(names.FindingSealedWrite)[0]
+				if got := launchesOf(f.Suspects); !slices.Contains(got, "bad") || slices.Contains(got, "init") || slices.Contains(got, "late") {
 					t.Errorf("suspects %v", got)
 				}
 				if f.Victim.ID != block.ID || f.Offset > 50_000 || f.Offset+4096 <= 50_000 || !errors.Is(f.Err, core.ErrStreamMisuse) {
@@ -77,8 +78,8 @@ func TestADeclaredWriteToASealedBlockIsFoundAtOnce(t *testing.T) {
 		b.read("reader", 2, func() {}, block)
 		b.want()
 		b.launch("writer", 2, func() { b.mem.poke(block.ID.Ptr, 64) }, block)
-		f := b.want(core.FindingSealedWrite)[0]
-		if !slices.Equal(names(f.Suspects), []string{"writer"}) || f.Victim.ID != block.ID || !strings.Contains(f.Text, "_test.go") {
+		f := b.want(names.FindingSealedWrite)[0]
+		if !slices.Equal(launchesOf(f.Suspects), []string{"writer"}) || f.Victim.ID != block.ID || !strings.Contains(f.Text, "_test.go") {
 			t.Errorf("finding %v", f)
 		}
 		b.launch("writer", 2, func() { b.mem.poke(block.ID.Ptr, 64) }, block)
@@ -98,7 +99,7 @@ func TestADeclaredWriteToASealedBlockIsRefusedWhereThatIsThePolicy(t *testing.T)
 			t.Errorf("the write was not refused: %v", err)
 		}
 	}
-	b.want(core.FindingSealedWrite, core.FindingSealedWrite)
+	b.want(names.FindingSealedWrite, names.FindingSealedWrite)
 	if err := b.guard.Unseal(ctx, block.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -125,8 +126,8 @@ func TestBisectingNamesTheLaunchThatBrokeTheSeal(t *testing.T) {
 	}
 	b.free(block)
 	b.empty()
-	if f := b.want(core.FindingSealedWrite)[0]; !slices.Equal(names(f.Suspects), []string{"bad"}) || f.Offset != 8192 {
-		t.Errorf("suspects %v at %d", names(f.Suspects), f.Offset)
+	if f := b.want(names.FindingSealedWrite)[0]; !slices.Equal(launchesOf(f.Suspects), []string{"bad"}) || f.Offset != 8192 {
+		t.Errorf("suspects %v at %d", launchesOf(f.Suspects), f.Offset)
 	}
 }
 
@@ -173,7 +174,7 @@ func TestSealRefusesWhatCannotBeSealed(t *testing.T) {
 	if err := b.guard.Seal(ctx, gone.ID); !errors.Is(err, core.ErrUseAfterFree) {
 		t.Errorf("a freed block: %v", err)
 	}
-	b.want(core.FindingStaleHandle)
+	b.want(names.FindingStaleHandle)
 	elsewhere := block.ID
 	elsewhere.Ordinal++
 	if err := b.guard.Seal(ctx, elsewhere); !errors.Is(err, core.ErrStreamMisuse) {
@@ -212,7 +213,7 @@ func TestAFreeThatFailsLeavesTheBlockSealed(t *testing.T) {
 	b.mem.poke(block.ID.Ptr, 1)
 	b.free(block)
 	b.empty()
-	b.want(core.FindingSealedWrite)
+	b.want(names.FindingSealedWrite)
 }
 
 func TestASealedBlockFreedDuringALaunchIsComparedBehindIt(t *testing.T) {
@@ -227,7 +228,7 @@ func TestASealedBlockFreedDuringALaunchIsComparedBehindIt(t *testing.T) {
 	b.mem.poke(block.ID.Ptr, 1)
 	b.finish(open)
 	b.empty()
-	b.want(core.FindingSealedWrite)
+	b.want(names.FindingSealedWrite)
 }
 
 func TestSealHammer(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // interrupted is a fake in which something happens, once, when a launch has
@@ -61,8 +62,8 @@ func TestASealDuringTheDeclarationOfAWriteFindsIt(t *testing.T) {
 		}
 		b.free(block)
 		b.empty()
-		f := b.want(core.FindingSealedWrite)[0]
-		if !slices.Equal(names(f.Suspects), []string{"writer"}) || !strings.Contains(f.Text, "declared to write") {
+		f := b.want(names.FindingSealedWrite)[0]
+		if !slices.Equal(launchesOf(f.Suspects), []string{"writer"}) || !strings.Contains(f.Text, "declared to write") {
 			t.Errorf("%v: %v", mode, f)
 		}
 	}
@@ -80,11 +81,11 @@ func TestASealDuringTheDeclarationOfAWriteRefusesIt(t *testing.T) {
 	if _, err := b.guard.PrepareUse(ctx, writes(block)); !errors.Is(err, core.ErrStreamMisuse) {
 		t.Errorf("the write was not refused: %v", err)
 	}
-	b.want(core.FindingSealedWrite)
+	b.want(names.FindingSealedWrite)
 	if _, err := b.guard.PrepareUse(ctx, writes(block)); !errors.Is(err, core.ErrStreamMisuse) {
 		t.Errorf("the seal was lost: %v", err)
 	}
-	b.want(core.FindingSealedWrite)
+	b.want(names.FindingSealedWrite)
 	b.free(block)
 	b.empty()
 	b.want()

@@ -3,9 +3,10 @@ package corpus
 import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
-var unfenced = []core.FindingKind{core.FindingMissingFence, core.FindingUseBeforeAlloc}
+var unfenced = []core.FindingKind{names.FindingMissingFence, names.FindingUseBeforeAlloc}
 
 // signal records an event of the program's own on a stream.
 func (w *World) signal(s *Stream) driver.Event {

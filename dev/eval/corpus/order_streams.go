@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // overwriting is raw work on a stream that overwrites a block.
@@ -114,7 +115,7 @@ func orderStreams() []Case {
 				w.settle(y)
 			}},
 		{Name: "free-during-recorded-read", Class: Order, What: "a raw reader on another stream is recorded after the block was freed", Declared: true,
-			Kinds: []core.FindingKind{core.FindingStaleHandle, core.FindingReuseRace, core.FindingMissingFence}, Want: everywhere,
+			Kinds: []core.FindingKind{names.FindingStaleHandle, names.FindingReuseRace, names.FindingMissingFence}, Want: everywhere,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
 				b := w.Filled(x, "rows", words, 1)
@@ -132,7 +133,7 @@ func orderStreams() []Case {
 				release()
 			}},
 		{Name: "reuse-race", Class: Order, What: "a block is freed and its memory allocated again while a raw reader of the old block, recorded too late, still runs", Declared: true,
-			Kinds: []core.FindingKind{core.FindingReuseRace, core.FindingStaleHandle}, Want: everywhere,
+			Kinds: []core.FindingKind{names.FindingReuseRace, names.FindingStaleHandle}, Want: everywhere,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
 				b := w.Enclosed(x, "old", words, 1)

@@ -2,10 +2,11 @@ package corpus
 
 import (
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
 
-var sealBroken = []core.FindingKind{core.FindingSealedWrite}
+var sealBroken = []core.FindingKind{names.FindingSealedWrite}
 
 // sealedTable is a filled block that is declared read-only.
 func (w *World) sealedTable(s *Stream) *Mem {

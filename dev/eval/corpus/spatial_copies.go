@@ -3,6 +3,7 @@ package corpus
 import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
 
@@ -79,7 +80,7 @@ func spatialCopies() []Case {
 				w.Free(from, to)
 			}},
 		{Name: "overrun-through-red-zone", Class: Spatial, What: "a kernel takes a number of words for one of rows and goes on over all that lies behind",
-			Kinds: []core.FindingKind{core.FindingOutOfBoundsWrite, core.FindingUnderflow}, Culprit: "clear_rows", Want: onDevice, Why: hostOnly,
+			Kinds: []core.FindingKind{names.FindingOutOfBoundsWrite, names.FindingUnderflow}, Culprit: "clear_rows", Want: onDevice, Why: hostOnly,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				low, high := w.Adjacent(s, words)

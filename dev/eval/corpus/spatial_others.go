@@ -3,6 +3,7 @@ package corpus
 import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
 
@@ -25,7 +26,7 @@ func spatialOthers() []Case {
 				w.Free(low, high)
 			}},
 		{Name: "wrong-block-argument", Class: Spatial, What: "a launch declares one block and is handed the address of another one, which it overwrites",
-			Kinds: []core.FindingKind{core.FindingUndeclaredAccess}, Culprit: "merge_first", Want: everywhere,
+			Kinds: []core.FindingKind{names.FindingUndeclaredAccess}, Culprit: "merge_first", Want: everywhere,
 			Unseen: "the other block is alive and nobody else uses it: for the device it is a write like any other",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
@@ -39,7 +40,7 @@ func spatialOthers() []Case {
 				w.Free(mine, other)
 			}},
 		{Name: "wild-index-into-live-block", Class: Spatial, What: "an index that is too large hits the middle of another live block",
-			Kinds: append(behind, core.FindingUndeclaredAccess), Culprit: "scatter", Want: nowhere,
+			Kinds: append(behind, names.FindingUndeclaredAccess), Culprit: "scatter", Want: nowhere,
 			Why: "it lands in bytes that another block owns, and looks like that block's own write",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
@@ -113,7 +114,7 @@ func spatialOthers() []Case {
 				w.must(buffer.Free(w.ctx))
 			}},
 		{Name: "wild-address", Class: Spatial, What: "a kernel writes to an address that is nobody's", Faults: true,
-			Kinds: []core.FindingKind{core.FindingStickyError}, Culprit: "follow_pointer", Want: Want{Late, Late, Late}, Why: "the device is lost, which names no block",
+			Kinds: []core.FindingKind{names.FindingStickyError}, Culprit: "follow_pointer", Want: Want{Late, Late, Late}, Why: "the device is lost, which names no block",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				b := w.Filled(s, "rows", words, 1)

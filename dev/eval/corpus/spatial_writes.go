@@ -2,6 +2,7 @@ package corpus
 
 import (
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
 
@@ -9,8 +10,8 @@ import (
 const words = 1000
 
 var (
-	behind = []core.FindingKind{core.FindingOutOfBoundsWrite}
-	before = []core.FindingKind{core.FindingUnderflow}
+	behind = []core.FindingKind{names.FindingOutOfBoundsWrite}
+	before = []core.FindingKind{names.FindingUnderflow}
 )
 
 // hostOnly is why the ledger misses what a kernel does inside of a launch.

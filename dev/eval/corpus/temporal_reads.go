@@ -6,12 +6,13 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
 
 var (
-	uninitialized = []core.FindingKind{core.FindingUninitializedRead}
-	lateRead      = []core.FindingKind{core.FindingUseAfterFreeRead}
+	uninitialized = []core.FindingKind{names.FindingUninitializedRead}
+	lateRead      = []core.FindingKind{names.FindingUseAfterFreeRead}
 )
 
 // anyBytes is why the oracle sees nothing of a read before a write.
@@ -52,7 +53,7 @@ func temporalReads() []Case {
 				w.Sync(s) // out must stay until the copy is done
 			}},
 		{Name: "copy-from-stale-pointer", Class: Temporal, What: "a launch declares where it copies to and not from where, which was freed", Declared: true,
-			Kinds: append(staleAddress, core.FindingUseAfterFreeRead), Culprit: "restore", Want: everywhere,
+			Kinds: append(staleAddress, names.FindingUseAfterFreeRead), Culprit: "restore", Want: everywhere,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				to, from := w.Words(s, "target", words), w.Filled(s, "backup", words, 2)

@@ -2,13 +2,14 @@ package corpus
 
 import (
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
 
 var (
-	afterFree = []core.FindingKind{core.FindingUseAfterFreeWrite}
+	afterFree = []core.FindingKind{names.FindingUseAfterFreeWrite}
 	// staleAddress: the launch hands the device an address of freed memory.
-	staleAddress = []core.FindingKind{core.FindingUndeclaredAccess, core.FindingUseAfterFreeWrite, core.FindingStaleHandle, core.FindingReuseRace}
+	staleAddress = []core.FindingKind{names.FindingUndeclaredAccess, names.FindingUseAfterFreeWrite, names.FindingStaleHandle, names.FindingReuseRace}
 )
 
 const notTold = "nobody tells the runtime of the work: only bytes on the device show it"
@@ -76,7 +77,7 @@ func temporalWrites() []Case {
 				}
 			}},
 		{Name: "late-overrun", Class: Temporal, Unmapped: true, What: "a write after the free is behind the block, too",
-			Kinds: append(behind, core.FindingUseAfterFreeWrite), Want: onDevice, Why: notTold,
+			Kinds: append(behind, names.FindingUseAfterFreeWrite), Want: onDevice, Why: notTold,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				b := w.Filled(s, "rows", words, 1)

@@ -8,12 +8,13 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // Nobody has the victim's memory when a misuse after the free comes, however eagerly
 // others allocate beside: the oracle names the victim, and the planted kind.
 func TestAFreedVictimsMemoryIsNobodysYet(t *testing.T) {
-	plant, err := NewPlant(string(core.FindingUseAfterFreeWrite))
+	plant, err := NewPlant(names.FindingUseAfterFreeWrite)
 	if err != nil {
 		t.Fatal(err)
 	}
