@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
-	"sync"
 	"testing"
 	"time"
 
@@ -63,7 +62,9 @@ func TestPoolKeepsTheOrder(t *testing.T) {
 	for _, run := range poolRuns() {
 		for _, over := range proof.OwnPools {
 			start := time.Now()
-			total, moves, err := exhaustPool(run.Bound, over)
+			total, err := proof.ExhaustWith(run.Bound, runtime.GOMAXPROCS(0), func() (proof.Checker, error) {
+				return proof.NewRunner(proof.Config{Streams: run.Streams, Over: over})
+			})
 			if err != nil {
 				t.Fatalf("bound %v, %v:\n%v", run.Bound, over, err)
 			}
@@ -71,9 +72,9 @@ func TestPoolKeepsTheOrder(t *testing.T) {
 			if over == proof.OwnPool {
 				run.floor = run.floor.Ordinary()
 			}
-			requireMoves(t, moves, run.floor)
+			requireMoves(t, total.Moves, run.floor)
 			t.Logf("bound %v, %v: %d waits, %d orders and waits excused, in %v", run.Bound, over, total.Waits, total.Excused, time.Since(start).Round(time.Millisecond))
-			fmt.Printf("pool: %v bound=%v %v\n", total, run.Bound, moves)
+			fmt.Printf("pool: %v bound=%v %v\n", total, run.Bound, total.Moves)
 		}
 	}
 }
@@ -107,25 +108,6 @@ func TestGivenUpStreamsKeepTheirOrderOverThePool(t *testing.T) {
 	t.Logf("%d programs under %d schedules: %v", got.programs, got.schedules, moves)
 	got.require(t, "given up", want)
 	requireMoves(t, moves, floor)
-}
-
-func exhaustPool(b proof.Bound, over proof.Memory) (total proof.Total, moves proof.Moves, err error) {
-	var mu sync.Mutex
-	var runners []*proof.Runner
-	total, err = proof.ExhaustWith(b, runtime.GOMAXPROCS(0), func() (proof.Checker, error) {
-		r, err := proof.NewRunner(proof.Config{Streams: b.Streams, Over: over})
-		mu.Lock()
-		defer mu.Unlock()
-		runners = append(runners, r)
-		return r, err
-	})
-	if err != nil {
-		return total, moves, err
-	}
-	for _, r := range runners {
-		moves.Add(r.Moves())
-	}
-	return total, moves, nil
 }
 
 // requireMoves demands that the programs made the pool do everything often enough.

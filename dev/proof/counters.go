@@ -6,11 +6,18 @@ import (
 	"strings"
 )
 
-// addCounters adds the numbers of a struct that has nothing else.
+// addCounters adds the numbers of a struct that has nothing else, or such structs.
 func addCounters[T any](to *T, other T) {
-	into, from := reflect.ValueOf(to).Elem(), reflect.ValueOf(other)
+	addValues(reflect.ValueOf(to).Elem(), reflect.ValueOf(other))
+}
+
+func addValues(into, from reflect.Value) {
 	for i := range into.NumField() {
-		into.Field(i).SetUint(into.Field(i).Uint() + from.Field(i).Uint())
+		if into.Field(i).Kind() == reflect.Struct {
+			addValues(into.Field(i), from.Field(i))
+		} else {
+			into.Field(i).SetUint(into.Field(i).Uint() + from.Field(i).Uint())
+		}
 	}
 }
 
