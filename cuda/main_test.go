@@ -63,9 +63,7 @@ func dirty(c *teststack.Config) { c.Dirty = true }
 
 func must(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func equal[T comparable](t testing.TB, what string, got, want T) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestChurnOnOneStreamIsNeverRefused(t *testing.T) {
@@ -189,9 +190,7 @@ func TestALoanRepaidBeforeItsBorrowerFailed(t *testing.T) {
 	r := newBudget(t, d, Config{Limit: 100})
 	mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 90, Stream: 1}))
 	var g grant
-	if err := r.obtain(&core.Request{Bytes: 95, Stream: 1}, nil, &g); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.obtain(&core.Request{Bytes: 95, Stream: 1}, nil, &g))
 	d.pass(1, 1)
 	wantCharged(t, r, 95)
 	g.undo()
@@ -236,9 +235,7 @@ func TestAStreamLedgerDroppedUnderAFinderIsMadeAnew(t *testing.T) {
 func TestAStreamLedgerWithAGrantUnderWayIsKept(t *testing.T) {
 	r := newBudget(t, newDevice(), Config{Limit: 100})
 	var g grant
-	if err := r.obtain(&core.Request{Bytes: 10, Stream: 5}, nil, &g); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.obtain(&core.Request{Bytes: 10, Stream: 5}, nil, &g))
 	r.streams.mu.Lock()
 	r.streams.sweep()
 	r.streams.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 const granule = 64 << 10
@@ -182,9 +183,7 @@ func TestUnmappingFollowsTheSetting(t *testing.T) {
 		if err == nil {
 			err = b.guard.Apply(ctx, s)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		b.fake.Calls()
 		block := b.alloc(100)
 		if n := b.isolatedCalls(); n != want {
@@ -286,9 +285,7 @@ func TestUnmappingHammer(t *testing.T) {
 			}
 		}
 	})
-	if err := b.guard.Apply(t.Context(), debugguard.Setting{Mode: debugguard.Hunt, Unmap: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.guard.Apply(t.Context(), debugguard.Setting{Mode: debugguard.Hunt, Unmap: true}))
 	close(begin)
 	workers.Wait()
 	close(stop)

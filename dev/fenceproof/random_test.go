@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // large is the bound of programs that are drawn.
@@ -16,9 +17,7 @@ var large = program.Bounds{Streams: 6, Blocks: 24, Ops: 60, Kinds: append([]prog
 func openRunner(t testing.TB, streams int) *proof.Runner {
 	t.Helper()
 	r, err := proof.NewRunner(proof.Config{Streams: streams})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil && !t.Failed() {
 			t.Error(err)
@@ -41,16 +40,10 @@ func TestRandomProgramsKeepTheirOrder(t *testing.T) {
 		p := program.Draw(bound, draw)
 		s := proof.DrawSchedule(p, 1+draw(4), draw)
 		r, err := proof.NewRunner(proof.Config{Streams: bound.Streams}) // what failed before must not matter
-		if err != nil {
-			rt.Fatal(err)
-		}
+		must.Do(rt, err)
 		v, err := r.Check(p, s)
-		if err != nil {
-			rt.Fatal(err)
-		}
-		if err := r.Close(); err != nil {
-			rt.Fatal(err)
-		}
+		must.Do(rt, err)
+		must.Do(rt, r.Close())
 		waits += v.Waits
 		excused += v.Excused
 	})
@@ -84,10 +77,7 @@ func tryRandomly(t *testing.T, bound program.Bounds, programs int) {
 	for range programs {
 		p := program.Random(rng, bound)
 		s := proof.RandomSchedule(rng, p, 1+rng.IntN(4))
-		v, err := r.Check(p, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(r.Check(p, s))(t)
 		total.Programs++
 		total.Count(v)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/dev/eval/guardcost"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // nullOps are device operations over a driver that runs no kernel, so that
@@ -89,9 +90,7 @@ func guarded(tb testing.TB, drv driver.Driver, newBackend constructor, tier stri
 
 func fatal(tb testing.TB, err error) {
 	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 }
 
 // overTiers runs a benchmark with the whole stack at each tier of its guard,

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
 
@@ -206,13 +207,9 @@ func (r *reader) speed(bytes uint64, l driver.Launch) float64 {
 
 func TestTheMeasurementOfPagesRuns(t *testing.T) {
 	d, err := sim.Open(sim.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = d.Close() })
-	if err := testkernels.Register(d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, testkernels.Register(d))
 	const bytes = 8 << 20
 	rd := newReader(t, d, bytes, 100)
 	r := newPageRow(t, d, bytes, 2<<20)
