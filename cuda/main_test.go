@@ -63,7 +63,9 @@ func dirty(c *teststack.Config) { c.Dirty = true }
 
 func must(t testing.TB, err error) {
 	t.Helper()
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func equal[T comparable](t testing.TB, what string, got, want T) {

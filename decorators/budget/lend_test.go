@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestChurnOnOneStreamIsNeverRefused(t *testing.T) {
@@ -190,7 +189,9 @@ func TestALoanRepaidBeforeItsBorrowerFailed(t *testing.T) {
 	r := newBudget(t, d, Config{Limit: 100})
 	mustFree(t, r, mustAllocate(t, r, core.Request{Bytes: 90, Stream: 1}))
 	var g grant
-	must.Do(t, r.obtain(&core.Request{Bytes: 95, Stream: 1}, nil, &g))
+	if err := r.obtain(&core.Request{Bytes: 95, Stream: 1}, nil, &g); err != nil {
+		t.Fatal(err)
+	}
 	d.pass(1, 1)
 	wantCharged(t, r, 95)
 	g.undo()
@@ -235,7 +236,9 @@ func TestAStreamLedgerDroppedUnderAFinderIsMadeAnew(t *testing.T) {
 func TestAStreamLedgerWithAGrantUnderWayIsKept(t *testing.T) {
 	r := newBudget(t, newDevice(), Config{Limit: 100})
 	var g grant
-	must.Do(t, r.obtain(&core.Request{Bytes: 10, Stream: 5}, nil, &g))
+	if err := r.obtain(&core.Request{Bytes: 10, Stream: 5}, nil, &g); err != nil {
+		t.Fatal(err)
+	}
 	r.streams.mu.Lock()
 	r.streams.sweep()
 	r.streams.mu.Unlock()

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // BenchmarkPair is an allocation and its free: through the bare backend, with
@@ -143,7 +142,10 @@ func blocks(tb testing.TB, s *stack, stream core.StreamID, n int) []core.Use {
 	tb.Helper()
 	var uses []core.Use
 	for range n {
-		block := must.Get(s.runtime.Allocate(context.Background(), core.Request{Bytes: 4096, Stream: stream}))(tb)
+		block, err := s.runtime.Allocate(context.Background(), core.Request{Bytes: 4096, Stream: stream})
+		if err != nil {
+			tb.Fatal(err)
+		}
 		uses = append(uses, core.Use{Block: block.ID, Access: core.Write})
 	}
 	return uses

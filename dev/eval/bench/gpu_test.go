@@ -16,7 +16,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/internal/dynlib"
-	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // gpu is a real device with what the C loops need of it.
@@ -54,7 +53,9 @@ func openGPU(b *testing.B) *gpu {
 // check is called in what is measured, so it does not call b.Helper, which
 // walks the stack.
 func check(b *testing.B, err error) {
-	must.Do(b, err)
+	if err != nil {
+		b.Fatal(err)
+	}
 }
 
 func made[T any](b *testing.B, construct func() (T, error)) T {

@@ -10,7 +10,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
-	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
 
@@ -207,9 +206,13 @@ func (r *reader) speed(bytes uint64, l driver.Launch) float64 {
 
 func TestTheMeasurementOfPagesRuns(t *testing.T) {
 	d, err := sim.Open(sim.Config{})
-	must.Do(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = d.Close() })
-	must.Do(t, testkernels.Register(d))
+	if err := testkernels.Register(d); err != nil {
+		t.Fatal(err)
+	}
 	const bytes = 8 << 20
 	rd := newReader(t, d, bytes, 100)
 	r := newPageRow(t, d, bytes, 2<<20)

@@ -11,7 +11,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
-	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -91,10 +90,22 @@ func pool(drv driver.Driver, streams *cuda.StreamPool) (backend, error) {
 
 func openOn(tb testing.TB, drv driver.Driver, newBackend constructor, layersOf func(*cuda.StreamPool) []core.Layer) *stack {
 	tb.Helper()
-	streams := must.Get(cuda.NewStreamPool(drv, cuda.StreamPoolConfig{}))(tb)
-	bottom := must.Get(newBackend(drv, streams))(tb)
-	top := must.Get(core.Chain(bottom, layersOf(streams)...))(tb)
-	rt := must.Get(core.NewRuntime(core.Parts{Resource: top}))(tb)
+	streams, err := cuda.NewStreamPool(drv, cuda.StreamPoolConfig{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	bottom, err := newBackend(drv, streams)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	top, err := core.Chain(bottom, layersOf(streams)...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	rt, err := core.NewRuntime(core.Parts{Resource: top})
+	if err != nil {
+		tb.Fatal(err)
+	}
 	tb.Cleanup(func() {
 		_ = bottom.Close(context.Background())
 		_ = streams.Close(context.Background())
@@ -104,7 +115,10 @@ func openOn(tb testing.TB, drv driver.Driver, newBackend constructor, layersOf f
 
 func (s *stack) lease(tb testing.TB) *cuda.Lease {
 	tb.Helper()
-	l := must.Get(s.streams.Acquire(context.Background(), "bench"))(tb)
+	l, err := s.streams.Acquire(context.Background(), "bench")
+	if err != nil {
+		tb.Fatal(err)
+	}
 	tb.Cleanup(func() { _ = l.Release() })
 	return l
 }

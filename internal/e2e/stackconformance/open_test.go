@@ -33,7 +33,7 @@ func withLayers(t *testing.T, guard fencepost.GuardMode, layers fencepost.Layers
 	})
 	stack := &teststack.Stack{Sim: device, Driver: device, Streams: rt.Streams()}
 	return coretest.Subject{
-		Resource: rt.Core().Resource(), Device: stack.Device(), Capacity: deviceBytes, Budget: 3 << 30, MaxBlock: 1 << 20,
+		Resource: rt.Core().Resource(), Device: stack.Device(), Capacity: deviceBytes, Budget: 3 << 30, MaxBlock: maxBlock(),
 		Features: core.UseTracking | core.StreamOrdered | core.Isolation | core.Reservations | core.DeviceChecks | core.Base(rt.Core().Resource()).Features()&core.OrderedRelease,
 		Streams:  func(t testing.TB) core.StreamID { return stack.Lease(t, "conformance").ID() },
 	}, rt
