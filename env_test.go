@@ -227,7 +227,11 @@ func TestEveryVariableThatThisModuleReadsIsKnown(t *testing.T) {
 			return nil
 		}
 		files++
-		for _, name := range e2e.Matches(e2e.Read(t, path), `\b(FENCEPOST_[A-Z][A-Z_]*[A-Z])\b`) {
+		text := e2e.Read(t, path)
+		if !strings.Contains(text, "FENCEPOST_") { // as in most files
+			return nil
+		}
+		for _, name := range e2e.Matches(text, `\b(FENCEPOST_[A-Z][A-Z_]*[A-Z])\b`) {
 			if name == "FENCEPOST_POISONED" { // an error's name
 				continue
 			}
