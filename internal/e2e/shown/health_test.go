@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestTheProbesFollowTheLifeOfARuntime(t *testing.T) {
@@ -132,9 +133,7 @@ func TestEachChangeOfHealthIsTold(t *testing.T) {
 	_, _ = rt.Deallocate(t.Context(), b.ID)
 	e2e.Becomes(t, rt, core.HealthDegraded, core.HealthFindings)
 	e2e.Becomes(t, rt, core.HealthOK)
-	if err := s.Release(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Release())
 	if _, err := rt.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -148,9 +147,7 @@ func TestEachChangeOfHealthIsTold(t *testing.T) {
 	var logged []string
 	for line := range strings.Lines(log.String()) {
 		var r struct{ Level, Msg, State string }
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &r))
 		if state, ok := strings.CutPrefix(r.Msg, "gpu memory health: "); ok {
 			logged = append(logged, r.Level+" "+state)
 		}
