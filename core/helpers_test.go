@@ -118,7 +118,7 @@ func misuse(t *testing.T, what string, err error, text string) {
 	}
 }
 
-func mustBe(t *testing.T, what string, got, want any) {
+func mustBe[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s is %v, want %v", what, got, want)
