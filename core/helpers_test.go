@@ -79,19 +79,16 @@ func (d direct) FinishUse(ctx context.Context, t core.Ticket) error { return d.n
 func (d direct) AbortUse(ctx context.Context, t core.Ticket) error  { return d.none.AbortUse(ctx, t) }
 
 // buffer is memory as a typed layer would present it.
-type buffer struct{ tracking core.Tracking }
+type buffer struct{ id core.BlockID }
 
-func (b buffer) Tracking() core.Tracking { return b.tracking }
+func (b buffer) BlockID() core.BlockID { return b.id }
 
 var (
-	legacy   = buffer{core.Tracking{Kind: core.Untracked}}
-	external = buffer{core.Tracking{Kind: core.TrackedExternal}}
-	empty    = buffer{core.Tracking{Kind: core.TrackedEmpty}}
+	legacy = buffer{core.BlockID{Generation: core.NoBlock}}
+	empty  = buffer{core.BlockID{Generation: core.NoBytes}}
 )
 
-func column(b core.Block) buffer {
-	return buffer{core.Tracking{Kind: core.TrackedBlock, Block: b.ID}}
-}
+func column(b core.Block) buffer { return buffer{b.ID} }
 
 func alloc(t *testing.T, rt *core.Runtime, bytes uint64) core.Block {
 	t.Helper()

@@ -163,7 +163,7 @@ func TestFirstUseNeedsTrackedMemory(t *testing.T) {
 	mustBe(t, "stream", ticket.Intent().Stream, core.StreamID(2))
 	succeed(t, "finish", rt.FinishFirstUse(t.Context(), ticket))
 	mustBe(t, "launches, aborts, open", ends(rt), finishedOne)
-	for _, memory := range []core.Tracked{legacy, external, empty, buffer{}} {
+	for _, memory := range []core.Tracked{legacy, empty} {
 		_, err = rt.PrepareFirstUse(t.Context(), memory, 2, core.Write)
 		misuse(t, "prepare of memory without a block", err, "not runtime-backed")
 	}

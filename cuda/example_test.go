@@ -203,8 +203,8 @@ func ExampleNewMemoryManager() {
 func ExampleColumn() {
 	e := openExample()
 	defer e.close()
-	imported := cuda.DLPackColumn(cuda.External{Ptr: 0x7f0000000000, Bytes: 400, Release: func() { fmt.Println("the producer has it back") }})
-	fmt.Println(imported.Origin(), imported.IsExternal())
+	imported := cuda.ExternalColumn(cuda.External{Ptr: 0x7f0000000000, Bytes: 400, Release: func() { fmt.Println("the producer has it back") }})
+	fmt.Println("external:", imported.IsExternal())
 
 	rec := core.NewPermissiveRecorder(core.DefaultStream)
 	check(rec.Read(imported)) // skipped: its user synchronises with the producer
@@ -212,7 +212,7 @@ func ExampleColumn() {
 	imported.Release()
 	imported.Release()
 	// Output:
-	// dlpack true
+	// external: true
 	// 0 uses to fence
 	// the producer has it back
 }

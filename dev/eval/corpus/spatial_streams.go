@@ -86,7 +86,7 @@ func spatialStreams() []Case {
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				v := w.Slice(s, "values", words)
-				w.Victim(v.Tracking().Block)
+				w.Victim(v.BlockID())
 				w.FillSlice("fill", s, v, 1)
 				extra := uint64(0)
 				if bug {

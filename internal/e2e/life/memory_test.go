@@ -42,13 +42,13 @@ func TestAViewKeepsItsBlock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if view.Tracking() != keys.Tracking() || view.Ptr() != keys.Ptr()+40 || view.Len() != 10 {
-		t.Errorf("the view is %+v at %#x, its slice %+v at %#x", view.Tracking(), view.Ptr(), keys.Tracking(), keys.Ptr())
+	if view.BlockID() != keys.BlockID() || view.Ptr() != keys.Ptr()+40 || view.Len() != 10 {
+		t.Errorf("the view is %+v at %#x, its slice %+v at %#x", view.BlockID(), view.Ptr(), keys.BlockID(), keys.Ptr())
 	}
 	if err := keys.Free(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	id := view.Tracking().Block
+	id := view.BlockID()
 	if got := rt.Core().State(id); got != core.Live {
 		t.Fatalf("the block is %v with a view of it", got)
 	}
