@@ -24,7 +24,7 @@ func dumpOf(t *testing.T, dir, suffix string) string {
 // replays and a log that converts.
 func TestADumpOfAPlantedBugReplays(t *testing.T) {
 	dir := t.TempDir()
-	if code := runCaptured(t, func(string) {}, "demo", "--for=1s", "--listen=", "--inject=oob-write", "--incidents="+dir); code != exitProblem {
+	if code := runCaptured(t, func(string) {}, "demo", "--for=200ms", "--listen=", "--inject=oob-write", "--incidents="+dir); code != exitProblem {
 		t.Fatalf("the demo ended with %d", code)
 	}
 	log := dumpOf(t, dir, ".jsonl.gz")

@@ -75,7 +75,7 @@ func demoScript(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	end := slices.Index(args, "--")
 	enough, flags := args[1:end], args[end+1:]
-	for long := time.Second; ; long *= 2 {
+	for long := time.Second / 4; ; long *= 2 {
 		code := exitCode(ts, "fencepost", append([]string{"demo", "--json", "--listen=", "--for", long.String()}, flags...)...)
 		lacks := slices.ContainsFunc(enough, func(condition string) bool {
 			path, limit, _ := strings.Cut(condition, ">")

@@ -73,7 +73,7 @@ func (d *Device) BlockEnds(ptr uint64, s driver.Stream) {
 // told is the place of what is told on a stream: behind what was enqueued there. It is
 // nothing that a schedule could put elsewhere. The device's lock is held.
 func (d *Device) told(h driver.Stream) stamp {
-	s := d.streams.get(uint64(h))
+	s := d.streams.get(h)
 	if s == nil {
 		return stamp{slot: hostSlot, past: d.hostClock.clone()}
 	}

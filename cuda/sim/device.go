@@ -24,7 +24,7 @@ type Device struct {
 	// indirect counts the launches that are queued of kernels that find addresses
 	// in memory.
 	indirect atomic.Int64
-	calls    [methodCount]counter
+	calls    []counter // by the index of the method
 	found    findings
 	faults   faults
 
@@ -45,13 +45,13 @@ type Device struct {
 	inbox  inbox
 
 	mu        sync.Mutex
-	streams   table[stream]
-	events    table[event]
-	pools     table[pool]
-	modules   table[module]
-	functions table[Kernel]
-	graphs    table[graph]
-	created   table[physical]
+	streams   table[driver.Stream, stream]
+	events    table[driver.Event, event]
+	pools     table[driver.Pool, pool]
+	modules   table[driver.Module, module]
+	functions table[driver.Function, Kernel]
+	graphs    table[driver.Graph, graph]
+	created   table[driver.MemHandle, physical]
 	images    map[string]*module
 	slots     slots
 	hostClock vec
@@ -82,7 +82,10 @@ func Open(c Config) (*Device, error) {
 	d := &Device{
 		config: c, memory: newHeap(gpu, c.Bytes), host: newHeap(pinned, c.Bytes),
 		number: lastDevice.Add(1), dead: make(chan struct{}), images: make(map[string]*module),
+		calls: make([]counter, len(methods)),
 	}
+	d.streams.what, d.events.what, d.pools.what, d.created.what = "stream", "event", "pool", "memory"
+	d.modules.what, d.functions.what, d.graphs.what = "module", "function", "graph"
 	d.stalled = sync.NewCond(&d.mu)
 	d.memory.hostKnows = func(slot int, seq uint64) bool { return d.hostClock.at(slot) >= seq }
 	if c.Schedule.seeded {
@@ -126,7 +129,7 @@ func (d *Device) MemInfo() (free, total uint64, err error) {
 // not, ends all goroutines and unmaps the memory, that of HostAlloc too: its
 // slices must not be touched afterwards. A second Close does nothing.
 func (d *Device) Close() error {
-	d.calls[mClose].n.Add(1)
+	d.calls[mClose.index].n.Add(1)
 	d.mu.Lock()
 	if d.closed.Swap(true) {
 		d.mu.Unlock()
@@ -180,12 +183,12 @@ func (d *Device) killLocked() {
 func (d *Device) isDead() bool { return d.lost.Load() != nil || d.closed.Load() }
 
 // state is the error that every call of m returns from now on, or nil.
-func (d *Device) state(m method) error {
+func (d *Device) state(m *method) error {
 	if d.closed.Load() {
-		return withDetail(driver.NewError(m.entry(), driver.Deinitialized), "the simulated device was closed")
+		return withDetail(driver.NewError(m.entry, driver.Deinitialized), "the simulated device was closed")
 	}
 	if l := d.lost.Load(); l != nil {
-		return withDetail(driver.NewError(m.entry(), l.code), l.detail())
+		return withDetail(driver.NewError(m.entry, l.code), l.detail())
 	}
 	return nil
 }
@@ -195,6 +198,6 @@ func withDetail(err *core.DriverError, detail string) error {
 	return err
 }
 
-func fault(m method, code int, detail string) error {
-	return withDetail(driver.NewError(m.entry(), code), detail)
+func fault(m *method, code int, detail string) error {
+	return withDetail(driver.NewError(m.entry, code), detail)
 }

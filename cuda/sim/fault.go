@@ -104,9 +104,9 @@ func (d *Device) DropWaits(on bool) { d.faults.dropWaits.Store(on) }
 func (d *Device) SlowStream(h driver.Stream, delay time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := d.streams.get(uint64(h))
-	if s == nil {
-		return badStream(mStreamQuery, h)
+	s, err := d.streams.named(mStreamQuery, h)
+	if err != nil {
+		return err
 	}
 	s.slow.Store(int64(delay))
 	return nil
@@ -118,9 +118,9 @@ func (d *Device) SlowStream(h driver.Stream, delay time.Duration) error {
 func (d *Device) Hold(h driver.Stream) (release func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := d.streams.get(uint64(h))
-	if s == nil {
-		return nil, badStream(mStreamWait, h)
+	s, err := d.streams.named(mStreamWait, h)
+	if err != nil {
+		return nil, err
 	}
 	if err := cmp.Or(d.state(mStreamWait), s.prohibited(mStreamWait)); err != nil {
 		return nil, err

@@ -25,9 +25,9 @@ func (d *Device) GraphLaunch(h driver.Graph, s driver.Stream) error {
 		return err
 	}
 	defer d.mu.Unlock()
-	g := d.graphs.get(uint64(h))
-	if g == nil {
-		return badGraph(mGraphLaunch, h)
+	g, err := d.graphs.named(mGraphLaunch, h)
+	if err != nil {
+		return err
 	}
 	if err := st.prohibited(mGraphLaunch); err != nil {
 		return err
@@ -61,21 +61,12 @@ func (d *Device) replay(s *stream, w *recorded) {
 // GraphDestroy gives the handle back and does not block. What was launched
 // runs.
 func (d *Device) GraphDestroy(h driver.Graph) error {
-	if err := d.enter(mGraphDestroy); err != nil {
-		return err
-	}
-	if err := d.lock(mGraphDestroy); err != nil {
+	if err := d.begin(mGraphDestroy); err != nil {
 		return err
 	}
 	defer d.mu.Unlock()
-	if d.graphs.take(uint64(h)) == nil {
-		return badGraph(mGraphDestroy, h)
-	}
-	return nil
-}
-
-func badGraph(m method, h driver.Graph) error {
-	return fault(m, driver.InvalidHandle, "graph "+hex(uint64(h))+" does not exist (any longer)")
+	_, err := d.graphs.take(mGraphDestroy, h)
+	return err
 }
 
 // touched are the ranges of a fill or copy that are used.

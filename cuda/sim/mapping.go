@@ -14,9 +14,9 @@ func (d *Device) MemMap(ptr, bytes uint64, mh driver.MemHandle) error {
 		return err
 	}
 	defer unlock()
-	p := d.created.get(uint64(mh))
-	if p == nil {
-		return badMemory(mMemMap, mh)
+	p, err := d.created.named(mMemMap, mh)
+	if err != nil {
+		return err
 	}
 	r := h.addresses.holding(ptr, bytes)
 	switch {
@@ -45,7 +45,7 @@ func (h *heap) vacant(ptr, bytes uint64) bool {
 // mappings returns the mappings that together are [ptr, ptr+bytes), and the
 // reservation that they lie in. There are none if one reaches over a bound, or
 // one is missing.
-func (h *heap) mappings(m method, ptr, bytes uint64) (list []*node, in *reservation, err error) {
+func (h *heap) mappings(m *method, ptr, bytes uint64) (list []*node, in *reservation, err error) {
 	in = h.addresses.holding(ptr, bytes)
 	for at := ptr; in != nil && at < ptr+bytes; {
 		n := h.nodes[at]

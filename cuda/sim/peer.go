@@ -27,15 +27,15 @@ func (d *Device) CopyFromPeerAsync(dst uint64, peer driver.Driver, src, n uint64
 }
 
 func (d *Device) copyFromPeer(o *op, peer driver.Driver, h driver.Stream) error {
-	const m = mCopyFromPeerAsync
+	m := mCopyFromPeerAsync
 	p, err := d.lockPair(m, peer)
 	if err != nil {
 		return err
 	}
 	defer d.unlockPair(p)
-	s := d.streams.get(uint64(h))
-	if s == nil {
-		return badStream(m, h)
+	s, err := d.streams.named(m, h)
+	if err != nil {
+		return err
 	}
 	if err := s.prohibited(m); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (d *Device) copyFromPeer(o *op, peer driver.Driver, h driver.Stream) error 
 	return nil
 }
 
-func notAllocated(m method, r Range, d *Device) error {
+func notAllocated(m *method, r Range, d *Device) error {
 	return fault(m, driver.InvalidValue, fmt.Sprintf("%d bytes at %#x are not all allocated memory of device %d", r.Bytes, r.Ptr, d.Ordinal()))
 }
 
@@ -95,7 +95,7 @@ func (d *Device) runPeerCopy(o *op) {
 // event of peer, another simulated device of this process. It does not block.
 // What the event says of the order on other devices is learned with it.
 func (d *Device) StreamWaitPeer(s driver.Stream, peer driver.Driver, h driver.Event) error {
-	const m = mStreamWaitPeer
+	m := mStreamWaitPeer
 	if driver.Unwrap(peer) == driver.Driver(d) {
 		return d.streamWait(m, s, h)
 	}
@@ -104,13 +104,13 @@ func (d *Device) StreamWaitPeer(s driver.Stream, peer driver.Driver, h driver.Ev
 		return err
 	}
 	defer d.unlockPair(p)
-	st := d.streams.get(uint64(s))
-	if st == nil {
-		return badStream(m, s)
+	st, err := d.streams.named(m, s)
+	if err != nil {
+		return err
 	}
-	e := p.events.get(uint64(h))
-	if e == nil {
-		return badEvent(m, h)
+	e, err := p.events.named(m, h)
+	if err != nil {
+		return err
 	}
 	if err := cmp.Or(st.prohibited(m), e.prohibited(m)); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (d *Device) StreamWaitPeer(s driver.Stream, peer driver.Driver, h driver.Ev
 
 // lockPair begins a call of m that touches two devices: it finds the peer and
 // locks both, the one that was opened first before the other.
-func (d *Device) lockPair(m method, peer driver.Driver) (*Device, error) {
+func (d *Device) lockPair(m *method, peer driver.Driver) (*Device, error) {
 	if err := d.enter(m); err != nil {
 		return nil, err
 	}

@@ -112,35 +112,29 @@ func (d *Device) learn(o stamp) {
 
 // StreamCreate makes a stream. It does not block.
 func (d *Device) StreamCreate() (driver.Stream, error) {
-	if err := d.enter(mStreamCreate); err != nil {
-		return 0, err
-	}
-	if err := d.lock(mStreamCreate); err != nil {
+	if err := d.begin(mStreamCreate); err != nil {
 		return 0, err
 	}
 	defer d.mu.Unlock()
 	s := d.newStream()
-	s.handle = driver.Stream(d.streams.put(s))
+	s.handle = d.streams.put(s)
 	return s.handle, nil
 }
 
 // StreamDestroy gives the handle back and does not block. Queued work runs.
 func (d *Device) StreamDestroy(h driver.Stream) error {
-	if err := d.enter(mStreamDestroy); err != nil {
-		return err
-	}
-	if err := d.lock(mStreamDestroy); err != nil {
+	if err := d.begin(mStreamDestroy); err != nil {
 		return err
 	}
 	defer d.mu.Unlock()
-	if s := d.streams.get(uint64(h)); s != nil {
+	if s := d.streams.get(h); s != nil {
 		if err := s.prohibited(mStreamDestroy); err != nil {
 			return err
 		}
 	}
-	s := d.streams.take(uint64(h))
-	if s == nil {
-		return badStream(mStreamDestroy, h)
+	s, err := d.streams.take(mStreamDestroy, h)
+	if err != nil {
+		return err
 	}
 	d.slots.spare = append(d.slots.spare, s.slot)
 	return nil
@@ -148,22 +142,10 @@ func (d *Device) StreamDestroy(h driver.Stream) error {
 
 // lockStream locks the device and brings the stream up to the host's clock.
 // The caller unlocks if there is no error.
-func (d *Device) lockStream(m method, h driver.Stream) (*stream, error) {
-	if err := d.enter(m); err != nil {
-		return nil, err
+func (d *Device) lockStream(m *method, h driver.Stream) (*stream, error) {
+	s, err := lockNamed(d, m, &d.streams, h)
+	if err == nil {
+		d.catchUp(s)
 	}
-	if err := d.lock(m); err != nil {
-		return nil, err
-	}
-	s := d.streams.get(uint64(h))
-	if s == nil {
-		d.mu.Unlock()
-		return nil, badStream(m, h)
-	}
-	d.catchUp(s)
-	return s, nil
-}
-
-func badStream(m method, h driver.Stream) error {
-	return fault(m, driver.InvalidHandle, "stream "+hex(uint64(h))+" does not exist (any longer)")
+	return s, err
 }

@@ -39,7 +39,7 @@ func (d *Device) CopyOnDeviceAsync(dst, src, n uint64, s driver.Stream) error {
 }
 
 // transfer checks and queues a fill or copy. One of no bytes is nothing.
-func (d *Device) transfer(m method, o *op, h driver.Stream) error {
+func (d *Device) transfer(m *method, o *op, h driver.Stream) error {
 	s, err := d.lockStream(m, h)
 	if err != nil {
 		o.recycle()

@@ -111,7 +111,7 @@ func (r *EngineRunner) Check(p program.Program, steps Schedule) error {
 }
 
 func (r *EngineRunner) failure(p program.Program, steps Schedule, at string, err error) error {
-	return fmt.Errorf("program:  %v\nbytes:    %x\nschedule: %v\nstep:     %s\nerror:    %w\n%v", p, p.Encode(), steps, at, err, r.plan.History)
+	return fmt.Errorf("program:  %v\nschedule: %v\nstep:     %s\nerror:    %w\n%v", p, steps, at, err, r.plan.History)
 }
 
 // History is what the last run came to.

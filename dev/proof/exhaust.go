@@ -71,7 +71,7 @@ type Failure struct {
 // Error describes the failure.
 func (f *Failure) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "program:  %v\nbytes:    %x\nschedule: %v\n", f.Program, f.Program.Encode(), f.Schedule)
+	fmt.Fprintf(&b, "program:  %v\nschedule: %v\n", f.Program, f.Schedule)
 	if f.Cause != nil {
 		fmt.Fprintf(&b, "error:    %v\n", f.Cause)
 	}

@@ -16,7 +16,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // demoTime is how long a run takes on a machine that does nothing else.
-const demoTime = 400 * time.Millisecond
+const demoTime = 100 * time.Millisecond
 
 // runUntil runs the demo for longer and longer until the report shows enough: on
 // a busy machine a short run gets to nothing. The last report is returned if the

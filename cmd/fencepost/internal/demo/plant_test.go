@@ -41,8 +41,14 @@ func TestOnlyAFindingOfTheVictimCounts(t *testing.T) {
 }
 
 func TestAJudgementSaysWhyNothingWasSeen(t *testing.T) {
-	if got := planted(names.FindingUseAfterFreeRead, true).Judge(); !strings.Contains(got.Why, "a read changes no byte") {
-		t.Errorf("%+v", got)
+	for kind, want := range map[core.FindingKind]string{
+		names.FindingUseAfterFreeRead: "a read changes no byte",
+		names.FindingUnderflow:        "a write in front of the block is seen where the block lies between red zones",
+		names.FindingDoubleFree:       "a second free is refused in every tier",
+	} {
+		if got := planted(kind, true).Judge(); !strings.Contains(got.Why, want) {
+			t.Errorf("%s: %+v", kind, got)
+		}
 	}
 	if got := planted(names.FindingUseAfterFreeRead, false).Judge(); !strings.Contains(got.Why, "raise --for") {
 		t.Errorf("%+v", got)

@@ -1,0 +1,204 @@
+package runtimes_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
+)
+
+func TestCloseListsLeaksWithTagsAndStacks(t *testing.T) {
+	rt := e2e.OpenDirty(t, fencepost.Config{Guard: "hunt"})
+	leaked := e2e.Allocate(t, rt, 3000, core.DefaultStream, "index.build")
+	e2e.Free(t, rt, e2e.Allocate(t, rt, 500, core.DefaultStream, "sort"))
+
+	left, err := rt.Close(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left.Leaks) != 1 || left.LeakedBytes != 3000 || left.OpenIntents != 0 {
+		t.Fatalf("left over: %+v", left)
+	}
+	leak := left.Leaks[0]
+	if leak.Block.ID.Generation != leaked.ID.Generation || leak.Block.Tag != "index.build" || leak.Block.Requested != 3000 {
+		t.Errorf("the leak is %+v, want %+v", leak.Block, leaked)
+	}
+	if stack := strings.Join(leak.AllocStack.Lines(), "\n"); !strings.Contains(stack, "TestCloseListsLeaksWithTagsAndStacks") {
+		t.Errorf("the stack does not show who allocated it:\n%s", stack)
+	}
+	found := rt.Findings().Recent()
+	if len(found) != 1 || found[0].Kind != names.FindingLeak || found[0].Victim.ID.Generation != leaked.ID.Generation {
+		t.Errorf("findings: %v", found)
+	}
+}
+
+func TestCloseKnowsLeaksWithTheGuardOff(t *testing.T) {
+	rt := e2e.OpenDirty(t, fencepost.Config{Guard: "off"})
+	e2e.Allocate(t, rt, 3000, core.DefaultStream, "index.build")
+	left, err := rt.Close(t.Context())
+	if err != nil || len(left.Leaks) != 1 || left.Leaks[0].Block.Tag != "index.build" || left.LeakedBytes != 3000 {
+		t.Errorf("%+v, %v", left, err)
+	}
+}
+
+func TestCloseReportsLaunchesThatNobodyEnded(t *testing.T) {
+	rt := e2e.OpenDirty(t, fencepost.Config{})
+	b := e2e.Allocate(t, rt, 64, core.DefaultStream, "a")
+	ticket, err := rt.Core().PrepareBlockUse(t.Context(), b.ID, core.DefaultStream, core.Write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	left, _ := rt.Close(ctx)
+	if left.OpenIntents != 1 {
+		t.Errorf("%d open intents, want 1", left.OpenIntents)
+	}
+	if !ticket.IsOpen() {
+		t.Error("Close ended the ticket")
+	}
+}
+
+func TestASecondCloseReturnsWhatTheFirstDid(t *testing.T) {
+	rt := e2e.OpenDirty(t, fencepost.Config{})
+	e2e.Allocate(t, rt, 3000, core.DefaultStream, "index.build")
+	first, firstErr := rt.Close(t.Context())
+	second, secondErr := rt.Close(t.Context())
+	if len(second.Leaks) != len(first.Leaks) || second.LeakedBytes != first.LeakedBytes || !errors.Is(secondErr, firstErr) {
+		t.Errorf("first %+v, %v; second %+v, %v", first, firstErr, second, secondErr)
+	}
+	if got := rt.Findings().Total(); got != 1 {
+		t.Errorf("the leak was found %d times", got)
+	}
+}
+
+func TestAClosedRuntimeRefusesWork(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{})
+	b := e2e.Allocate(t, rt, 64, core.DefaultStream, "a")
+	e2e.Free(t, rt, b)
+	if _, err := rt.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, allocErr := rt.Allocate(t.Context(), core.Request{Bytes: 64})
+	_, freeErr := rt.Deallocate(t.Context(), b.ID)
+	_, reserveErr := rt.Reserve(t.Context(), 64, "a")
+	launchErr := rt.Launch(t.Context(), core.DefaultStream, []core.Use{{Block: b.ID, Access: core.Read}}, func(context.Context) error {
+		t.Error("a launch on a closed runtime ran")
+		return nil
+	})
+	_, typedErr := cuda.Alloc[uint32](t.Context(), rt.Memory(), 16, cuda.AllocOptions{})
+	_, leaseErr := rt.Streams().Acquire(t.Context(), "a")
+	for i, err := range []error{allocErr, freeErr, reserveErr, launchErr, typedErr, leaseErr} {
+		if !errors.Is(err, core.ErrClosed) {
+			t.Errorf("call %d: %v, want %v", i, err, core.ErrClosed)
+		}
+	}
+	if h := rt.Health(); h.OK || h.Reason != "closed" {
+		t.Errorf("health %+v", h)
+	}
+}
+
+// A lease that is still out keeps its stream, but not Close.
+func TestCloseIsBoundedByItsContextWithLeasesOut(t *testing.T) {
+	rt := e2e.OpenDirty(t, fencepost.Config{CloseTimeout: time.Hour})
+	held, err := rt.Streams().Acquire(t.Context(), "forgotten.lease")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := held.Release(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, err = rt.Close(ctx)
+	if took := time.Since(began); took > time.Minute {
+		t.Errorf("Close took %v with 100ms to do it in", took)
+	}
+	if err == nil || !strings.Contains(err.Error(), "forgotten.lease") || !strings.Contains(err.Error(), "TestCloseIsBounded") {
+		t.Errorf("got %v, want the lease with its tag and where it was taken", err)
+	}
+}
+
+// Work that never ends keeps the device from passing the frees behind it.
+func TestCloseIsBoundedByItsContextOnAStuckDevice(t *testing.T) {
+	rt := e2e.OpenDirty(t, fencepost.Config{CloseTimeout: time.Hour})
+	s := e2e.Lease(t, rt, "stuck")
+	b := e2e.Allocate(t, rt, 4096, s.ID(), "stuck")
+	release, err := e2e.Simulated(rt).Hold(s.Handle())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	e2e.Free(t, rt, b)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, err = rt.Close(ctx)
+	if took := time.Since(began); took > time.Minute {
+		t.Errorf("Close took %v with 100ms to do it in", took)
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the deadline", err)
+	}
+}
+
+func TestCloseWithoutADeadlineTakesTheConfigsTimeout(t *testing.T) {
+	rt := e2e.OpenDirty(t, fencepost.Config{CloseTimeout: 100 * time.Millisecond})
+	held, err := rt.Streams().Acquire(t.Context(), "forgotten.lease")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.Close(context.Background()); err == nil {
+		t.Error("a forgotten lease went unnoticed")
+	}
+	if err := held.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCloseLeavesTheDeviceEmpty(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{Guard: "hunt"})
+	s := e2e.Lease(t, rt, "a")
+	for range 100 {
+		e2e.Free(t, rt, e2e.Allocate(t, rt, 4096, s.ID(), "a"))
+	}
+	if err := s.Release(); err != nil {
+		t.Fatal(err)
+	}
+	device := e2e.Simulated(rt)
+	if _, err := rt.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if b := device.Books(); b.LiveBlocks != 0 || b.HostBlocks != 0 || b.Streams != 0 || b.Events != 0 || b.Pools != 0 || b.Modules != 0 {
+		t.Errorf("the device holds %+v", b)
+	}
+}
+
+// A guard waits for its comparisons at the end, and no longer than it may.
+func TestCloseIsBoundedOnADeviceThatDoesNotAnswerTheGuard(t *testing.T) {
+	rt := e2e.OpenDirty(t, fencepost.Config{Guard: "hunt"})
+	l := e2e.Lease(t, rt, "x")
+	device := e2e.Simulated(rt)
+	device.NeverReadyAt(1)
+	defer device.ReleaseEvents()
+	e2e.Free(t, rt, e2e.Allocate(t, rt, 4096, l.ID(), "victim"))
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	if _, err := rt.Close(ctx); err == nil {
+		t.Error("nothing was wrong with the end")
+	}
+	if took := time.Since(begin); took > time.Minute {
+		t.Errorf("Close took %v", took)
+	}
+}

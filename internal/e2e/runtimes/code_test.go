@@ -1,0 +1,82 @@
+package runtimes_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/e2e"
+)
+
+func TestCodeIsUnloadedWithTheRuntimeWhetherOrNotItWasBefore(t *testing.T) {
+	device, err := sim.Open(sim.Config{})
+	e2e.Succeed(t, "opening the device", err)
+	t.Cleanup(func() { e2e.Succeed(t, "closing the device", device.Close()) })
+	faults := drivertest.NewFaults(device)
+	rt := e2e.Open(t, fencepost.Config{Driver: faults})
+	own := faults.Calls(drivertest.ModuleLoad)
+	kept, err := rt.Load("kept", nil, e2e.AddTwin)
+	e2e.Succeed(t, "loading", err)
+	shared, err := rt.Load("kept", nil, e2e.AddTwin)
+	e2e.Succeed(t, "loading again", err)
+	early, err := rt.Load("early", nil, e2e.AddTwin)
+	e2e.Succeed(t, "loading", err)
+	e2e.Succeed(t, "unloading", errors.Join(early.Unload(), shared.Unload()))
+	if n := faults.Calls(drivertest.ModuleLoad) - own; n != 2 {
+		t.Errorf("%d loads, want 2: what is loaded is shared", n)
+	}
+	if _, err := kept.Kernel("add"); err != nil {
+		t.Errorf("what another user still has: %v", err)
+	}
+	faults.FailMethod(drivertest.ModuleUnload, 2, driver.Unknown) // behind the guard's own; it is tried once more
+	_, err = rt.Close(context.Background())
+	e2e.Succeed(t, "closing", err)
+	if loaded, unloaded := faults.Calls(drivertest.ModuleLoad), faults.Calls(drivertest.ModuleUnload)-faults.Failed(drivertest.ModuleUnload); loaded != unloaded {
+		t.Errorf("%d modules were loaded and %d unloaded", loaded, unloaded)
+	}
+	if _, err := rt.Load("late", nil, e2e.AddTwin); !errors.Is(err, core.ErrClosed) {
+		t.Errorf("after the close: %v", err)
+	}
+}
+
+func TestCodeThatCannotBeLoadedIsATypedError(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{})
+	var d *core.DriverError
+	if _, err := rt.Load("without twins", []byte("ptx")); !errors.As(err, &d) || d.Code != driver.InvalidImage {
+		t.Errorf("without twins: %v", err)
+	}
+	for name, err := range map[string]error{
+		"no name":             e2e.ErrorOf(rt.Load("", nil, e2e.AddTwin)),
+		"a twin without Run":  e2e.ErrorOf(rt.Load("no run", nil, sim.Kernel{Name: "add"})),
+		"a twin without Name": e2e.ErrorOf(rt.Load("no name", nil, sim.Kernel{Run: func(*sim.Exec) {}})),
+	} {
+		if !errors.Is(err, core.ErrInvalidRequest) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	m, err := rt.Load("job.test", nil, e2e.AddTwin)
+	e2e.Succeed(t, "loading", err)
+	if _, err := m.Kernel("subtract"); !errors.As(err, &d) || d.Code != driver.NotFound {
+		t.Errorf("a kernel that there is not: %v", err)
+	}
+}
+
+// Twins that were registered by hand stay.
+func TestLoadingWithoutTwinsKeepsThoseThatAreRegistered(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{})
+	e2e.Succeed(t, "registering", e2e.Simulated(rt).RegisterModule("by hand", e2e.AddTwin))
+	m, err := rt.Load("by hand", nil)
+	e2e.Succeed(t, "loading", err)
+	_, err = m.Kernel("add")
+	e2e.Succeed(t, "looking it up", err)
+	_, err = cuda.LoadModule(nil, driver.Image{Name: "x"})
+	if !errors.Is(err, core.ErrInvalidRequest) {
+		t.Errorf("without a driver: %v", err)
+	}
+}

@@ -1,0 +1,184 @@
+package runtimes_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/e2e"
+)
+
+func nothing(*fencepost.Job) error { return nil }
+
+func TestAJobDrawsFromItsReservation(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{Budget: 4096, Guard: "off"})
+	e2e.Succeed(t, "the job", rt.Do(t.Context(), "job", func(j *fencepost.Job) error {
+		if st := rt.Stats(); st.Claims != 1 || st.Claimed != 4096 {
+			t.Errorf("reserved: %+v", st)
+		}
+		_, err := rt.Allocate(t.Context(), core.Request{Bytes: 1, Tag: "other"})
+		if !errors.Is(err, core.ErrOutOfBudget) {
+			t.Errorf("beside the reservation: %v", err)
+		}
+		if _, err := fencepost.Alloc[byte](j, 4097); !errors.Is(err, core.ErrClaimExceeded) || errors.Is(err, core.ErrOutOfBudget) {
+			t.Errorf("beyond the reservation: %v", err)
+		}
+		_, err = fencepost.Alloc[byte](j, 4096)
+		return err
+	}, fencepost.Reserve(4096, 0)))
+	nothingIsHeld(t, rt)
+}
+
+func TestARefusedReservationSaysWhoHoldsTheMemory(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{Budget: 4096, Guard: "off"})
+	held := e2e.Allocate(t, rt, 4000, core.DefaultStream, "index")
+	for name, c := range map[string]struct {
+		bytes uint64
+		wait  time.Duration
+	}{
+		"at once":              {97, 0},
+		"after a wait":         {97, 5 * time.Millisecond},
+		"more than the limit":  {4097, time.Hour},
+		"more than there is":   {math.MaxUint64, time.Hour},
+		"with a negative wait": {97, -1},
+	} {
+		before := rt.Stats().Refusals
+		err := rt.Do(t.Context(), "job", nothing, fencepost.Reserve(c.bytes, c.wait))
+		short, ok := errors.AsType[*core.OutOfBudgetError](err)
+		if !ok || short.Tag != "job" || short.Requested != c.bytes || len(short.Holders) != 1 || short.Holders[0].Tag != "index" {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := rt.Stats().Refusals - before; n != 1 {
+			t.Errorf("%s: %d refusals were counted for one job", name, n)
+		}
+	}
+	if err := rt.Do(t.Context(), "job", nothing, fencepost.Reserve(0, time.Hour)); !errors.Is(err, core.ErrInvalidRequest) {
+		t.Errorf("nothing reserved: %v", err)
+	}
+	e2e.Free(t, rt, held)
+	nothingIsHeld(t, rt)
+}
+
+// What the guard held would do, and the device has not passed it: the wait is the
+// job's, not the guard's.
+func TestAReservationKeepsToItsWait(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{Resource: fencepost.Async, Budget: 8 << 20, Guard: "hunt", GuardConfig: debugguard.Config{Advanced: debugguard.Advanced{Patience: time.Hour, Hunt: debugguard.HuntConfig{Canaries: -1}}}})
+	s := e2e.Lease(t, rt, "stalled")
+	release, err := e2e.Simulated(rt).Hold(s.Handle())
+	e2e.Succeed(t, "holding the stream", err)
+	e2e.Free(t, rt, e2e.Allocate(t, rt, 6<<20, s.ID(), "old"))
+	for _, wait := range []time.Duration{0, 5 * time.Millisecond} {
+		if err := rt.Do(t.Context(), "job", nothing, fencepost.Reserve(4<<20, wait)); !errors.Is(err, core.ErrOutOfBudget) {
+			t.Errorf("a wait of %v: %v", wait, err)
+		}
+	}
+	release()
+	e2e.Succeed(t, "when the device gets on", rt.Do(t.Context(), "job", nothing, fencepost.Reserve(4<<20, time.Hour)))
+	e2e.Succeed(t, "release", s.Release())
+	nothingIsHeld(t, rt)
+}
+
+// The wait ends with the memory, not with its limit.
+func TestAJobWaitsForMemoryUntilItIsReleased(t *testing.T) {
+	rt := e2e.Open(t, fencepost.Config{Budget: 4096, Guard: "off"})
+	claim, err := rt.Reserve(t.Context(), 2048, "other")
+	e2e.Succeed(t, "reserving", err)
+	block := e2e.Allocate(t, rt, 2048, core.DefaultStream, "other")
+	e2e.Free(t, rt, block)
+	done := make(chan error, 1)
+	go func() {
+		done <- rt.Do(context.Background(), "job", nothing, fencepost.Reserve(4096, time.Hour))
+	}()
+	select {
+	case err := <-done:
+		t.Fatalf("it did not wait: %v", err)
+	case <-time.After(5 * time.Millisecond):
+	}
+	if leased := rt.Streams().Stats().Leased; leased != 0 {
+		t.Errorf("it holds %d streams while it waits for memory", leased)
+	}
+	e2e.Succeed(t, "giving the claim back", rt.ReleaseClaim(t.Context(), claim.ID))
+	e2e.Succeed(t, "the job", <-done)
+	if n := rt.Stats().Refusals; n != 0 {
+		t.Errorf("%d refusals were counted for a job that only waited", n)
+	}
+	nothingIsHeld(t, rt)
+}
+
+func TestAJobStopsWaitingForMemoryWhenNothingCanCome(t *testing.T) {
+	rt := e2e.OpenDirty(t, fencepost.Config{Budget: 4096, Guard: "off"})
+	_, err := rt.Reserve(t.Context(), 4096, "other")
+	e2e.Succeed(t, "reserving", err)
+	ctx, cancel := context.WithCancel(t.Context())
+	for end, c := range map[string]struct {
+		end  func()
+		want error
+	}{
+		"cancelled": {cancel, context.Canceled},
+	} {
+		time.AfterFunc(5*time.Millisecond, c.end)
+		if err := rt.Do(ctx, "job", nothing, fencepost.Reserve(4096, time.Hour)); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", end, err)
+		}
+	}
+	time.AfterFunc(5*time.Millisecond, func() {
+		rt.Core().ReportSticky("test", &core.DriverError{Op: "test", Code: driver.IllegalAddress, Sticky: true})
+	})
+	if err := rt.Do(t.Context(), "job", nothing, fencepost.Reserve(4096, time.Hour)); !errors.Is(err, core.ErrSticky) {
+		t.Errorf("on a lost device: %v", err)
+	}
+}
+
+// Red zones come from the rest of the budget, and where that is used up there are
+// none.
+func TestTheSumOfWhatAJobAllocatesIsEnoughToReserve(t *testing.T) {
+	for guard, without := range map[string]uint64{"off": 0, "ledger": 0, "sample:1": 3, "hunt": 3, "hunt:bisect": 3} {
+		t.Run(guard, func(t *testing.T) {
+			rt := e2e.Open(t, fencepost.Config{Budget: 4096, Guard: fencepost.GuardMode(guard)})
+			e2e.Succeed(t, "the job", rt.Do(t.Context(), "job", func(j *fencepost.Job) error {
+				for _, n := range []int{1000, 0, 1, 3095} {
+					if _, err := fencepost.Upload(j, make([]byte, n)); err != nil {
+						return err
+					}
+				}
+				if st := rt.Stats(); st.Claimed != 0 || st.Charged != 4096 {
+					t.Errorf("%d bytes are left of the reservation, and %d charged", st.Claimed, st.Charged)
+				}
+				return nil
+			}, fencepost.Reserve(4096, 0)))
+			if n := rt.Guard().GuardStats().Unguarded; n != without {
+				t.Errorf("%d blocks went without red zones", n)
+			}
+		})
+	}
+}
+
+// It does at once, before the device has passed the free.
+func TestWhatAJobFreesReturnsToItsReservation(t *testing.T) {
+	for _, guard := range []string{"off", "ledger", "sample:1", "hunt"} {
+		t.Run(guard, func(t *testing.T) {
+			rt := e2e.Open(t, fencepost.Config{Budget: 4096, Guard: fencepost.GuardMode(guard)})
+			e2e.Succeed(t, "the job", rt.Do(t.Context(), "job", func(j *fencepost.Job) error {
+				release, err := e2e.Simulated(rt).Hold(j.Stream().Handle())
+				e2e.Succeed(t, "holding the stream", err)
+				defer release()
+				for range 3 {
+					s, err := fencepost.Alloc[byte](j, 4096)
+					if err != nil {
+						return err
+					}
+					if err := s.Free(t.Context()); err != nil {
+						return err
+					}
+				}
+				return nil
+			}, fencepost.Reserve(4096, 0)))
+		})
+	}
+}

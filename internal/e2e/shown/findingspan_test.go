@@ -1,0 +1,79 @@
+package shown_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/telemetry"
+)
+
+func TestAFindingHangsUnderTheLaunchThatDidIt(t *testing.T) {
+	rt, recorder := e2e.TracedRuntime(t, fencepost.Config{Guard: "hunt"})
+	e2e.Overrun(t, rt, "victim")
+	launches, findings := e2e.SpansNamed(recorder, telemetry.SpanLaunch), e2e.SpansNamed(recorder, telemetry.SpanFinding)
+	if len(launches) != 1 || len(findings) != 1 {
+		t.Fatalf("%d launches and %d findings are traced", len(launches), len(findings))
+	}
+	// The guard knows the use by its launch or by its finish span; both are
+	// the launch's trace.
+	f := findings[0]
+	parents := slices.Concat(launches, e2e.SpansNamed(recorder, telemetry.SpanFinish), e2e.SpansNamed(recorder, telemetry.SpanPrepare))
+	if !slices.ContainsFunc(parents, func(s sdktrace.ReadOnlySpan) bool { return s.SpanContext().SpanID() == f.Parent().SpanID() }) ||
+		f.SpanContext().TraceID() != launches[0].SpanContext().TraceID() {
+		t.Errorf("the finding hangs under %v of trace %v", f.Parent().SpanID(), f.SpanContext().TraceID())
+	}
+	// Where launches are not traced, findings are not.
+	rt, recorder = e2e.TracedRuntime(t, fencepost.Config{Guard: "hunt", TraceLevel: telemetry.LevelOff, Device: fencepost.Sim, Ordinal: 1})
+	e2e.Overrun(t, rt, "victim")
+	if n := len(recorder.Ended()); n != 0 {
+		t.Errorf("%d spans with tracing off", n)
+	}
+}
+
+func TestARefusedMisuseIsAnEventOfItsCall(t *testing.T) {
+	rt, recorder := e2e.TracedRuntime(t, fencepost.Config{Guard: "ledger"})
+	b := e2e.Allocate(t, rt, 64, core.DefaultStream, "a")
+	e2e.Free(t, rt, b)
+	if _, err := rt.Deallocate(t.Context(), b.ID); err == nil {
+		t.Fatal("freed twice")
+	}
+	spans := e2e.SpansNamed(recorder, telemetry.SpanDealloc)
+	if len(spans) != 2 || len(spans[0].Events()) != 0 || len(spans[1].Events()) != 1 || spans[1].Events()[0].Name != string(telemetry.SpanFinding) {
+		t.Errorf("the events of the two frees: %v", spans)
+	}
+}
+
+// The oracle sees operations of the driver and not the launches that made them. The
+// launch has another name here, as it may in any program.
+func TestWhatTheFindingsOfTheOracleLack(t *testing.T) {
+	for guard, known := range map[string]bool{"off": false, "ledger": true} {
+		rt, recorder := e2e.TracedRuntime(t, fencepost.Config{Guard: fencepost.GuardMode(guard)})
+		s := e2e.Lease(t, rt, "s")
+		b := e2e.Allocate(t, rt, 4096, s.ID(), "victim")
+		e2e.Succeed(t, "the launch", rt.LaunchNamed(t.Context(), "guilty", s.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
+			return e2e.Memset(t.Context(), rt, b.ID.Ptr, b.Requested+64, s.Handle())
+		}))
+		f := e2e.Single(t, rt, names.FindingOutOfBoundsWrite)
+		e2e.Names(t, f, "sim-oracle", b)
+		if len(f.Suspects) != 1 {
+			t.Fatalf("guard %s: %d suspects", guard, len(f.Suspects))
+		}
+		if u := f.Suspects[0]; u.Launch != "memset" || u.Stream != s.ID() || u.Access != core.Write || u.LaunchID != 0 || !u.Span.IsZero() {
+			t.Errorf("guard %s: it suspects %+v", guard, u)
+		}
+		if n := len(e2e.SpansNamed(recorder, telemetry.SpanFinding)); n != 0 {
+			t.Errorf("guard %s: it has %d spans", guard, n)
+		}
+		if got := len(f.Uses) == 1 && f.Uses[0].Launch == "guilty" && f.Uses[0].LaunchID != 0; got != known || !known && len(f.Uses)+len(f.AllocStack) != 0 {
+			t.Errorf("guard %s: its uses are %v, its stack %v", guard, f.Uses, f.AllocStack)
+		}
+		e2e.Free(t, rt, b)
+	}
+}

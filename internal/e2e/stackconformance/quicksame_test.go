@@ -1,0 +1,69 @@
+package stackconformance_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/quicktest"
+)
+
+// variants are stacks that differ in who serves what quickly, the first is as it comes.
+func variants(seed uint64) map[string]map[int]core.Layer {
+	return map[string]map[int]core.Layer{
+		"no quick path":              {0: quicktest.PutStranger(nil)},
+		"all declined at the end":    {0: quicktest.Put(nil, seed, 1)},
+		"a third declined":           {0: quicktest.Put(nil, seed, 3)},
+		"some declined everywhere":   {0: quicktest.Put(nil, seed, 9), 1: quicktest.Put(nil, seed+1, 9), 2: quicktest.Put(nil, seed+2, 9), 3: quicktest.Put(nil, seed+3, 9)},
+		"the path ends in the stack": {2: quicktest.PutStranger(nil)},
+	}
+}
+
+// The same random program over a stack as it comes, and over others where less or nothing goes by
+// the quick path: all answers, errors, states, books, counters and records are the same, and all
+// addresses where the device keeps up. Where it lags, pages come from where the host has seen it.
+func TestTheQuickPathChangesNothing(t *testing.T) {
+	seed, programs, steps := quicktest.Seed(t), uint64(12), 600
+	if testing.Short() {
+		programs = 3
+	}
+	quickly, done := uint64(0), map[string]int{}
+	for n := range programs {
+		how := setup{schedule: sim.Seeded(seed + n), fills: true, guard: debugguard.Config{Mode: debugguard.Mode(n % 2), SampleBytes: 1, QuarantineAge: -1, QuarantineBytes: 4 << 20, Advanced: debugguard.Advanced{UpkeepInterval: -1}}}
+		play := func(t *testing.T, between map[int]core.Layer) (p *player) {
+			how.between = between
+			return play(t, openWhole(t, how), seed+n, steps, n%4 >= 2)
+		}
+		t.Run(fmt.Sprint("program ", n), func(t *testing.T) {
+			var gate *quicktest.Gate
+			want := play(t, map[int]core.Layer{0: quicktest.Put(&gate, 0, 0)})
+			quickly += gate.Quick.Allocations.Load()
+			for name, times := range want.steps {
+				done[name] += times
+			}
+			for name, between := range variants(seed + n) {
+				differ(t, name, want.notes, play(t, between).notes)
+			}
+		})
+	}
+	if quickly < programs*50 {
+		t.Errorf("%d allocations of %d programs went by the quick path", quickly, programs)
+	}
+	t.Logf("%d allocations by the quick path; %v", quickly, done)
+}
+
+// differ shows the first note that is not the same, and what led to it.
+func differ(t *testing.T, name string, want, got []string) {
+	t.Helper()
+	for i := range min(len(want), len(got)) {
+		if want[i] != got[i] {
+			t.Errorf("%s: note %d\n%v\nas it comes: %s\nhere:        %s", name, i, want[max(0, i-6):i], want[i], got[i])
+			return
+		}
+	}
+	if len(want) != len(got) {
+		t.Errorf("%s: %d notes, as it comes %d", name, len(got), len(want))
+	}
+}
