@@ -83,7 +83,7 @@ func (stuck) Drain(ctx context.Context) error {
 }
 
 func TestCloseIsBoundedByItsContext(t *testing.T) {
-	rt := newRuntime(t, core.Parts{Resource: stuck{coretest.NewFake(0)}})
+	rt := newRuntime(t, stuck{coretest.NewFake(0)}, nil)
 	alloc(t, rt, 70)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -94,7 +94,7 @@ func TestCloseIsBoundedByItsContext(t *testing.T) {
 
 func TestCloseOfALostDeviceReturnsAtOnce(t *testing.T) {
 	found := new(findings)
-	rt := newRuntime(t, core.Parts{Resource: stuck{coretest.NewFake(0)}, Findings: found})
+	rt := newRuntime(t, stuck{coretest.NewFake(0)}, found.Report)
 	alloc(t, rt, 70)
 	rt.ReportSticky("kernel", lost)
 	left, err := rt.Close(context.Background()) // a drain would never return
@@ -113,7 +113,7 @@ type unlisted struct {
 func (unlisted) Inspect() core.Inspector { return core.Unsupported{}.Inspect() }
 
 func TestCloseCountsLeaksThatItCannotList(t *testing.T) {
-	rt := newRuntime(t, core.Parts{Resource: unlisted{coretest.NewFake(0)}})
+	rt := newRuntime(t, unlisted{coretest.NewFake(0)}, nil)
 	alloc(t, rt, 70)
 	left, err := rt.Close(t.Context())
 	succeed(t, "close", err)
@@ -152,7 +152,7 @@ func (u underflowing) Stats() core.Stats {
 
 func TestCloseReportsBooksThatWentWrong(t *testing.T) {
 	found := &findings{}
-	rt, err := core.NewRuntime(core.Parts{Resource: underflowing{coretest.NewFake(0)}, Findings: found})
+	rt, err := core.NewRuntime(underflowing{coretest.NewFake(0)}, found.Report)
 	succeed(t, "new runtime", err)
 	_, err = rt.Close(t.Context())
 	succeed(t, "close", err)
@@ -184,7 +184,7 @@ func (l listing) Blocks(yield func(core.BlockInfo) bool) {
 
 func TestALeakTellsItsAge(t *testing.T) {
 	found := new(findings)
-	rt := newRuntime(t, core.Parts{Resource: &aged{Fake: coretest.NewFake(0), ago: 90 * time.Second}, Findings: found})
+	rt := newRuntime(t, &aged{Fake: coretest.NewFake(0), ago: 90 * time.Second}, found.Report)
 	alloc(t, rt, 64)
 	_, err := rt.Close(t.Context())
 	succeed(t, "close", err)

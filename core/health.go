@@ -85,7 +85,7 @@ func (r *Runtime) report(f Finding) {
 	if f.Time.IsZero() {
 		f.Time = time.Now()
 	}
-	r.findings.Report(f)
+	r.findings(f)
 }
 
 // HealthState is how well a runtime is, a stable name. The states, each worse than the

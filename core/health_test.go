@@ -149,7 +149,7 @@ func TestALostDeviceIsReportedWithTheLaunchesInFlight(t *testing.T) {
 	for launch := range uint64(200) {
 		f.launches = append(f.launches, core.UseRecord{LaunchID: launch, Launch: "sort", Tags: [4]core.Tag{"rows"}})
 	}
-	rt := newRuntime(t, core.Parts{Resource: f, Findings: found})
+	rt := newRuntime(t, f, found.Report)
 	rt.ReportSticky("kernel", lost)
 	report := found.take()[0]
 	mustBe(t, "number of suspects", len(report.Suspects), 128)

@@ -42,12 +42,12 @@ func (f *findings) take() []core.Finding {
 func fakeRuntime(t *testing.T) (*core.Runtime, *coretest.Fake, *findings) {
 	t.Helper()
 	fake, found := coretest.NewFake(0), new(findings)
-	return newRuntime(t, core.Parts{Resource: fake, Findings: found}), fake, found
+	return newRuntime(t, fake, found.Report), fake, found
 }
 
-func newRuntime(t *testing.T, parts core.Parts) *core.Runtime {
+func newRuntime(t *testing.T, resource core.Resource, findings func(core.Finding)) *core.Runtime {
 	t.Helper()
-	rt, err := core.NewRuntime(parts)
+	rt, err := core.NewRuntime(resource, findings)
 	if err != nil {
 		t.Fatal(err)
 	}

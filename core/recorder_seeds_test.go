@@ -44,7 +44,7 @@ func TestStrictRejectsUntrackedAtPreflight(t *testing.T) {
 
 // preflight_rejects_direct_runtime_before_enqueue
 func TestPreflightRejectsDirectRuntimeBeforeEnqueue(t *testing.T) {
-	rt := newRuntime(t, core.Parts{Resource: newDirect()})
+	rt := newRuntime(t, newDirect(), nil)
 	rec := core.NewStrictRecorder(core.DefaultStream)
 	succeed(t, "read", rec.Read(alloc(t, rt, 64)))
 	err := rec.Preflight(t.Context(), rt)
@@ -179,7 +179,7 @@ func TestEmptySliceNeedsNoFence(t *testing.T) {
 }
 
 func TestEmptyRecorderNeedsNoTrackingResource(t *testing.T) {
-	rt := newRuntime(t, core.Parts{Resource: newDirect()})
+	rt := newRuntime(t, newDirect(), nil)
 	rec := core.NewStrictRecorder(1)
 	succeed(t, "preflight", rec.Preflight(t.Context(), rt))
 	succeed(t, "commit", rec.Commit(t.Context(), rt))

@@ -28,7 +28,7 @@ func openExampleOn(ordinal int) *example {
 	e.device, errs[0] = sim.Open(sim.Config{Ordinal: ordinal, Bytes: 64 << 20})
 	e.streams, errs[1] = cuda.NewStreamPool(e.device, cuda.StreamPoolConfig{Max: 2})
 	e.async, errs[2] = cuda.NewAsyncResource(e.device, e.streams, cuda.AsyncConfig{})
-	e.runtime, errs[3] = core.NewRuntime(core.Parts{Resource: e.async})
+	e.runtime, errs[3] = core.NewRuntime(e.async, nil)
 	e.memory, errs[4] = cuda.NewMemoryManager(e.device, e.streams, e.runtime)
 	if err := errors.Join(errs[:]...); err != nil {
 		panic(err)

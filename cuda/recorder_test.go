@@ -57,7 +57,7 @@ func TestStrictRejectsUntrackedAtPreflight(t *testing.T) {
 func TestPreflightRejectsDirectRuntimeBeforeEnqueue(t *testing.T) {
 	b := newBench(t)
 	direct := cuda.NewDirectResource(b.Driver)
-	rt, err := core.NewRuntime(core.Parts{Resource: direct})
+	rt, err := core.NewRuntime(direct, nil)
 	must(t, err)
 	block, err := rt.Allocate(ctx, core.Request{Bytes: 64})
 	must(t, err)

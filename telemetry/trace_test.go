@@ -111,7 +111,7 @@ func TestManyWaitsLinkFromOneSpan(t *testing.T) {
 func TestLaunchFunctionNestsUnderTheLaunch(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
 	b := must[core.Block](t)(r.Allocate(unsampled(t.Context()), core.Request{Bytes: 64, Stream: 1}))
-	runtime := must[*core.Runtime](t)(core.NewRuntime(core.Parts{Resource: r}))
+	runtime := must[*core.Runtime](t)(core.NewRuntime(r, nil))
 	err := runtime.LaunchNamed(r.request(t), "k", 1, uses(core.Write, b), func(ctx context.Context) error {
 		_, span := r.provider.Tracer("app").Start(ctx, "app.work")
 		span.End()

@@ -42,7 +42,7 @@ func guardedSubject(t *testing.T, mode debugguard.Mode, kind string) coretest.Su
 	if kind == "untracked" {
 		upstream = untracked{fake}
 	}
-	guard, err := debugguard.New(upstream, debugguard.Config{Mode: mode, Device: memory, Findings: found, SampleBytes: 4096, QuarantineBytes: 64 << 10, Advanced: debugguard.Advanced{Tombstones: 256, PoisonCap: 4096}})
+	guard, err := debugguard.New(upstream, debugguard.Config{Mode: mode, Device: memory, Findings: found.Report, SampleBytes: 4096, QuarantineBytes: 64 << 10, Advanced: debugguard.Advanced{Tombstones: 256, PoisonCap: 4096}})
 	if err != nil {
 		t.Fatal(err)
 	}

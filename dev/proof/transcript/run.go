@@ -90,7 +90,7 @@ func newSide(d *device.Device, deviceOrder bool) (*side, error) {
 	if s.Runtime, err = proof.NewRuntime(d, proof.DriverPool, cuda.StreamPoolConfig{DeviceOrder: deviceOrder}); err != nil {
 		return nil, err
 	}
-	runtime, err := core.NewRuntime(core.Parts{Resource: s.Backend})
+	runtime, err := core.NewRuntime(s.Backend, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func openWhole(t *testing.T, how setup) *whole {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Runtime, err = core.NewRuntime(core.Parts{Resource: top}); err != nil {
+	if s.Runtime, err = core.NewRuntime(top, nil); err != nil {
 		t.Fatal(err)
 	}
 	return s
