@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // everyKind is all that a caller does; the reaper's looks and the driver's
@@ -114,9 +115,7 @@ func TestDeviceOrderNeedsNoHost(t *testing.T) {
 		b.Ops = 3
 	}
 	r, err := proof.NewRunner(proof.Config{Streams: b.Streams, DeviceOrder: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var total proof.Total
 	b.Each(b.From, func(p program.Program) bool {
 		if err := r.CheckAll(p, b.Goroutines, &total); err != nil {

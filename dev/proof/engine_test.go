@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 var (
@@ -94,9 +95,9 @@ func TestAWaitThatIsNotMadeIsNoticed(t *testing.T) {
 		Explorer{Goroutines: b.Goroutines, Engine: true}.Each(p, func(s Schedule) bool {
 			for drop := 1; ; drop++ {
 				r := NewEngineRunner(b.Streams)
-				r.port.drop = drop
+				r.device.Drop = drop
 				err := r.Check(p, s)
-				if r.port.drop > 0 {
+				if r.device.Calls.Waits < drop {
 					return true // there are fewer
 				}
 				if lost++; !errors.Is(err, ErrWaits) {
@@ -118,9 +119,7 @@ func TestNoInterleavingOfTheEngineLeadsElsewhere(t *testing.T) {
 	outcomes := func(p program.Program, all bool) map[string]Schedule {
 		found := map[string]Schedule{}
 		Explorer{Goroutines: b.Goroutines, Engine: true, All: all}.Each(p, func(s Schedule) bool {
-			if err := r.Check(p, s); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.Check(p, s))
 			found[shape(r.History())] = slices.Clone(s)
 			return true
 		})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 var everyKind = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record}
@@ -36,9 +37,7 @@ func shape(h *oracle.History) string {
 // What the reduced schedules lead to is all that the interleavings lead to.
 func TestNoInterleavingLeadsElsewhere(t *testing.T) {
 	r, err := NewRunner(Config{Streams: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	schedules, interleavings := 0, 0
 	outcomes := func(p program.Program, of Explorer, n *int) map[string]Schedule {
 		found := map[string]Schedule{}
@@ -71,7 +70,5 @@ func TestNoInterleavingLeadsElsewhere(t *testing.T) {
 		})
 	}
 	t.Logf("%d schedules stand for %d interleavings", schedules, interleavings)
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Close())
 }
