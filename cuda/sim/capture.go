@@ -236,7 +236,7 @@ func (d *Device) GraphLaunch(h driver.Graph, s driver.Stream) error {
 // replay enqueues one operation as if it had been called now.
 func (d *Device) replay(s *stream, w *recorded) {
 	o := newOp(w.op.kind, w.op.name)
-	o.dst, o.src, o.n, o.value, o.hostBytes = w.op.dst, w.op.src, w.op.n, w.op.value, w.op.hostBytes
+	o.value, o.hostBytes = w.op.value, w.op.hostBytes
 	for _, r := range w.ranges {
 		o.uses = d.resolve(o.uses, r, w.op.exec.args)
 	}

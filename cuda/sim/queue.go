@@ -33,11 +33,10 @@ type op struct {
 
 	waitFor record // opWait
 
-	dst, src, n uint64 // fills and copies
-	value       byte
-	hostBytes   []byte
+	value     byte   // fills
+	hostBytes []byte // copies to and from the host
 
-	peer   *Device // opFromPeer: where src is,
+	peer   *Device // opFromPeer: where the source is,
 	source *op     // and the copy as that device's oracle sees it
 
 	kernel *Kernel // opLaunch
@@ -48,7 +47,7 @@ type op struct {
 
 var opPool = sync.Pool{New: func() any { return new(op) }}
 
-// newOp makes an operation; touches are what a fill or copy does.
+// newOp makes an operation; touches are what a fill or copy does, a write first.
 func newOp(kind opKind, name string, touches ...Range) *op {
 	o := opPool.Get().(*op)
 	o.kind, o.name = kind, name
@@ -110,7 +109,7 @@ type pendingFree struct{ seq, bytes uint64 }
 
 // pruneFrees forgets the frees that the device has passed.
 func (s *stream) pruneFrees() {
-	for done := s.done.Load(); len(s.frees.waiting()) > 0 && s.frees.first().seq <= done; {
+	for done, q := s.done.Load(), &s.frees; q.head < len(q.list) && q.list[q.head].seq <= done; {
 		s.frees.pop()
 	}
 }
