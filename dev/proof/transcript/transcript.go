@@ -100,16 +100,14 @@ type verb struct {
 	name string
 }
 
-// form is what a step looks like, in which a word in capitals stands for what it names.
-func form(text string) *regexp.Regexp {
-	for word, pattern := range map[string]string{
-		"BLOCK": "(?P<block>[a-z])", "SOURCE": "(?P<source>[a-z])", "STREAM": "(?P<stream>[" + streams + "])", "FROM": "(?P<from>[" + streams + "])",
-		"LAUNCH": `(?P<launch>\w+)`, " USES": "(?: reads(?P<reads>(?: [a-z])+))?(?: writes(?P<writes>(?: [a-z])+))?",
-	} {
-		text = strings.ReplaceAll(text, word, pattern)
-	}
-	return regexp.MustCompile("^" + text + "$")
-}
+// parts are the patterns of the words in capitals in a form.
+var parts = strings.NewReplacer(
+	"BLOCK", "(?P<block>[a-z])", "SOURCE", "(?P<source>[a-z])", "STREAM", "(?P<stream>["+streams+"])", "FROM", "(?P<from>["+streams+"])",
+	"LAUNCH", `(?P<launch>\w+)`, " USES", "(?: reads(?P<reads>(?: [a-z])+))?(?: writes(?P<writes>(?: [a-z])+))?",
+)
+
+// form is what a step looks like.
+func form(text string) *regexp.Regexp { return regexp.MustCompile("^" + parts.Replace(text) + "$") }
 
 var verbs = map[string]verb{
 	"alloc":        {form("alloc BLOCK on STREAM"), program.Alloc, "alloc "},
