@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"maps"
 	"regexp"
 	"slices"
@@ -112,20 +113,14 @@ func (r *rewriter) body(fn *ast.FuncDecl) {
 	r.list(&fn.Body.List)
 }
 
-func resultTypes(t *ast.FuncType) (types []string) {
+func resultTypes(t *ast.FuncType) (names []string) {
 	if t.Results == nil {
 		return nil
 	}
 	for _, f := range t.Results.List {
-		name := ""
-		if id, ok := f.Type.(*ast.Ident); ok {
-			name = id.Name
-		}
-		for range max(1, len(f.Names)) {
-			types = append(types, name)
-		}
+		names = append(names, slices.Repeat([]string{types.ExprString(f.Type)}, max(1, len(f.Names)))...)
 	}
-	return types
+	return names
 }
 
 // list changes statements that follow each other.
@@ -248,7 +243,7 @@ func (r *rewriter) statement(s ast.Stmt) []ast.Stmt {
 			more = []ast.Stmt{when(r.at(tooSmall, s), &ast.IncDecStmt{X: s.Lhs[0], Tok: token.DEC})}
 		}
 	case *ast.IfStmt:
-		if s.Init != nil && s.Else == nil && isErrorCheck(s.Cond) && len(s.Body.List) == 1 {
+		if s.Init != nil && s.Else == nil && check.MatchString(r.raw(s.Cond)) && len(s.Body.List) == 1 {
 			drop = r.at(dropped, s)
 		}
 	}
@@ -259,37 +254,17 @@ func (r *rewriter) statement(s ast.Stmt) []ast.Stmt {
 	return append([]ast.Stmt{s}, more...)
 }
 
+// sequence is a field with a sequence number, check a comparison of an error with nil, and guard any with
+// nil.
+var (
+	sequence = regexp.MustCompile(`\.(seq|newest|sharedSeq)$`)
+	check    = regexp.MustCompile(`^(\w*[eE]rr|failed) [!=]= nil$`)
+	guarded  = regexp.MustCompile(` [!=]= nil$`)
+)
+
 // isSequence reports whether an expression is a field with a sequence number.
 func (r *rewriter) isSequence(x ast.Expr) bool {
-	of, ok := x.(*ast.SelectorExpr)
-	if !ok {
-		return false
-	}
-	switch of.Sel.Name {
-	case "seq", "newest", "sharedSeq":
-		return true
-	case "mark":
-		return strings.HasSuffix(r.file, "/fit.go")
-	}
-	return false
-}
-
-// isGuard reports whether a condition compares with nil: of a whole function that is left, as the
-// other way leads to a panic at once.
-func (r *rewriter) isGuard(x ast.Expr) bool {
-	b, ok := x.(*ast.BinaryExpr)
-	return ok && r.places == nil && (b.Op == token.EQL || b.Op == token.NEQ) && r.raw(b.Y) == "nil"
-}
-
-// isErrorCheck reports whether a condition compares an error with nil.
-func isErrorCheck(x ast.Expr) bool {
-	b, ok := x.(*ast.BinaryExpr)
-	if !ok {
-		return false
-	}
-	name, ok := b.X.(*ast.Ident)
-	nothing, isName := b.Y.(*ast.Ident)
-	return ok && isName && nothing.Name == "nil" && (strings.HasSuffix(strings.ToLower(name.Name), "err") || name.Name == "failed")
+	return sequence.MatchString(r.raw(x)) || strings.HasSuffix(r.file, "/fit.go") && strings.HasSuffix(r.raw(x), ".mark")
 }
 
 // inside changes what is in a node.
@@ -424,10 +399,11 @@ func (r *rewriter) operand(x ast.Expr) ast.Expr {
 	return r.condition(ast.Unparen(x))
 }
 
-// isSpared reports whether an operand is left alone.
+// isSpared reports whether an operand is left alone: an error's, and where a whole function is changed what
+// compares with nil, as the other way leads to a panic at once.
 func (r *rewriter) isSpared(x ast.Expr) bool {
 	text := r.raw(x)
-	return isErrorCheck(x) || r.isGuard(x) || left.MatchString(text) || locks(x) || strings.Contains(text, "TryLock") || r.leaves && (text == "true" || text == "false")
+	return check.MatchString(text) || r.places == nil && guarded.MatchString(text) || left.MatchString(text) || locks(x) || strings.Contains(text, "TryLock") || r.leaves && (text == "true" || text == "false")
 }
 
 // comparesLiteral reports whether something is compared with a number that is written down.
