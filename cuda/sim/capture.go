@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
@@ -45,7 +46,7 @@ func (d *Device) record(m *method, s *stream, o *op, ranges []Range) error {
 		return invalidated(m)
 	}
 	kept := *o
-	kept.uses, kept.exec.args = nil, append([]driver.Arg(nil), o.exec.args...)
+	kept.uses, kept.exec.touches, kept.exec.args = nil, nil, slices.Clone(o.exec.args)
 	c.work = append(c.work, recorded{kept, ranges})
 	c.reached[s][s]++
 	return nil

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -55,8 +56,8 @@ type Device struct {
 	images    map[string]*module
 	slots     slots
 	hostClock vec
-	hostEpoch uint64 // changes when hostClock does
-	ghosts    ghosts
+	hostEpoch uint64        // changes when hostClock does
+	ghosts    map[place]int // the slots of the foreign streams that were heard of
 	chooser   *rand.Rand
 	stalled   *sync.Cond // seeded: a synchronisation that found nothing to run
 }
@@ -81,7 +82,7 @@ func Open(c Config) (*Device, error) {
 	}
 	d := &Device{
 		config: c, memory: newHeap(gpu, c.Bytes), host: newHeap(pinned, c.Bytes),
-		number: lastDevice.Add(1), dead: make(chan struct{}), images: make(map[string]*module),
+		number: lastDevice.Add(1), dead: make(chan struct{}), images: make(map[string]*module), ghosts: make(map[place]int),
 		calls: make([]counter, len(methods)),
 	}
 	d.streams.what, d.events.what, d.pools.what, d.created.what = "stream", "event", "pool", "memory"
@@ -140,27 +141,27 @@ func (d *Device) Close() error {
 	d.workers.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.memory.Lock()
-	defer d.memory.Unlock()
-	d.host.Lock()
-	defer d.host.Unlock()
-	mapped := d.mapped.Load()
-	if mapped != nil {
-		mapped.Lock()
-		defer mapped.Unlock()
+	heaps := d.heaps()
+	for _, h := range heaps {
+		h.Lock()
+		defer h.Unlock()
 	}
 	d.guests.Lock()
 	defer d.guests.Unlock()
-	err := d.memory.arena.close()
-	if hostErr := d.host.arena.close(); err == nil {
-		err = hostErr
+	var errs []error
+	for _, h := range heaps {
+		errs = append(errs, h.arena.close())
 	}
-	if mapped != nil {
-		if mapErr := mapped.arena.close(); err == nil {
-			err = mapErr
-		}
+	return errors.Join(errs...)
+}
+
+// heaps are all that have memory, in the order of their locks.
+func (d *Device) heaps() []*heap {
+	all := []*heap{d.memory, d.host}
+	if h := d.mapped.Load(); h != nil {
+		all = append(all, h)
 	}
-	return err
+	return all
 }
 
 // kill wakes everything that waits, once the context is lost or closed.

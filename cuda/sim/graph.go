@@ -1,10 +1,6 @@
 package sim
 
-import (
-	"slices"
-
-	"github.com/fencepost-gpu/fencepost/cuda/driver"
-)
+import "github.com/fencepost-gpu/fencepost/cuda/driver"
 
 // graph is captured work that can be launched. Its branches run one after the
 // other here, which is one of the orders that the graph allows: a race between
@@ -50,7 +46,9 @@ func (d *Device) replay(s *stream, w *recorded) {
 	for _, r := range w.ranges {
 		o.uses = d.resolve(o.uses, r, w.op.exec.args)
 	}
-	if w.op.kind == opLaunch {
+	if w.op.kind != opLaunch {
+		o.exec.touches = append(o.exec.touches, w.ranges...)
+	} else {
 		o.kernel, o.exec.d = w.op.kernel, d
 		o.exec.Grid, o.exec.Block = w.op.exec.Grid, w.op.exec.Block
 		o.exec.args = append(o.exec.args, w.op.exec.args...)
@@ -67,10 +65,4 @@ func (d *Device) GraphDestroy(h driver.Graph) error {
 	defer d.mu.Unlock()
 	_, err := d.graphs.take(mGraphDestroy, h)
 	return err
-}
-
-// touched are the ranges of a fill or copy that are used.
-func (o *op) touched() []Range {
-	r := o.ranges()
-	return slices.DeleteFunc(r[:], func(r Range) bool { return r.Access == 0 })
 }

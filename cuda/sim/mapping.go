@@ -1,10 +1,6 @@
 package sim
 
-import (
-	"encoding/binary"
-
-	"github.com/fencepost-gpu/fencepost/cuda/driver"
-)
+import "github.com/fencepost-gpu/fencepost/cuda/driver"
 
 // MemMap puts memory at reserved addresses, where nobody may touch it yet. It
 // does not block.
@@ -83,18 +79,13 @@ func (d *Device) MemAccess(ptr, bytes uint64) error {
 			continue
 		}
 		if n.held.lives++; n.held.lives > 1 {
-			scramble(h.arena.bytes(n.addr, n.size), n.addr+n.held.lives)
+			// What nobody can have meant.
+			fillPattern(h.arena.bytes(n.addr, n.size), ((n.addr+n.held.lives)|1)*0x9e3779b97f4a7c15)
 		}
 		n.free, n.blk = false, &block{ptr: n.addr, bytes: n.size, slot: hostSlot, in: in, born: born, stripes: make([]shadow, stripeCount)}
 	}
 	h.arena.expose(ptr, bytes)
 	return nil
-}
-
-// scramble fills memory with what nobody can have meant.
-func scramble(b []byte, seed uint64) {
-	binary.LittleEndian.PutUint64(b, (seed|1)*0x9e3779b97f4a7c15)
-	repeat(b, 8)
 }
 
 // enqueued is how far each stream's calls have come, whatever has run; the

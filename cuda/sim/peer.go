@@ -13,9 +13,10 @@ import (
 // closed when the copy runs, this device's context is lost with
 // CUDA_ERROR_ILLEGAL_ADDRESS.
 func (d *Device) CopyFromPeerAsync(dst uint64, peer driver.Driver, src, n uint64, s driver.Stream) error {
-	o := newOp(opOnDevice, "copy from peer")
+	o := newOp(opOnDevice, "copy from peer", Writes(dst, n))
 	o.dst, o.src, o.n = dst, src, n
 	if driver.Unwrap(peer) == driver.Driver(d) {
+		o.exec.touches = append(o.exec.touches, Reads(src, n))
 		return d.transfer(mCopyFromPeerAsync, o, s)
 	}
 	o.kind = opFromPeer
@@ -56,10 +57,6 @@ func (d *Device) copyFromPeer(o *op, peer driver.Driver, h driver.Stream) error 
 	o.source.uses = p.resolve(nil, read, nil)
 	d.push(s, o)
 	return nil
-}
-
-func notAllocated(m *method, r Range, d *Device) error {
-	return fault(m, driver.InvalidValue, fmt.Sprintf("%d bytes at %#x are not all allocated memory of device %d", r.Bytes, r.Ptr, d.Ordinal()))
 }
 
 // abroad is the next operation of s as p's oracle sees it: in the clock of p.

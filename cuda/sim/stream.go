@@ -12,14 +12,17 @@ import (
 type stream struct {
 	handle driver.Stream
 	slot   int
-	slow   atomic.Int64 // nanoseconds before each operation
+	// ghostOf is the stream of another device that this one stands for; zero of
+	// the device's own.
+	ghostOf place
+	slow    atomic.Int64 // nanoseconds before each operation
 
 	// The device's lock guards these.
 	seq       uint64 // of the newest operation
 	past      vec    // what the next operation is ordered after
 	shared    bool   // past was handed out and must not be changed in place
 	hostEpoch uint64 // the host clock that past covers
-	frees     pendingFrees
+	frees     fifo[pendingFree]
 	capture   *capture // what the stream captures into, nil if it runs
 
 	// done is the sequence number up to which the device has come.
@@ -28,7 +31,7 @@ type stream struct {
 	mu      sync.Mutex // guards the queue
 	moved   *sync.Cond // done has moved
 	waiters int
-	queue   opQueue
+	queue   fifo[*op]
 	working bool // a goroutine serves the queue
 }
 

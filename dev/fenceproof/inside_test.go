@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/overlap"
 	"github.com/fencepost-gpu/fencepost/dev/proof/overlay"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // explorer is the program that calls the instrumented packages from several goroutines, built
@@ -76,9 +77,7 @@ func buildExplorer(t *testing.T) explorer {
 		t.Skip("the go command is not here, and it builds what is to be explored")
 	}
 	x, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return x
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // TestNoWaitCanBeTakenAway lets the device forget each queued wait of each
@@ -25,16 +26,12 @@ func TestNoWaitCanBeTakenAway(t *testing.T) {
 		b.Ops, fewest = 3, 100
 	}
 	r, err := proof.NewRunner(proof.Config{Streams: b.Streams})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	dropped, silent := 0, 0
 	b.Each(1, func(p program.Program) bool {
 		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
 			v, err := r.Check(p, s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			for k := 1; k <= v.Waits; k++ {
 				r.Device().Drop = k
 				dropped++

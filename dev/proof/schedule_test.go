@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 var everyKind = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record}
@@ -63,9 +64,7 @@ func losesNothing(t *testing.T, p program.Program, of Explorer, run func(Schedul
 
 func TestNoInterleavingLeadsElsewhere(t *testing.T) {
 	r, err := NewRunner(Config{Streams: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	schedules, interleavings := 0, 0
 	for _, b := range []Bound{
 		{Bounds: program.Bounds{Streams: 3, Blocks: 2, Ops: 4, Kinds: everyKind}, Goroutines: 2},
@@ -85,7 +84,5 @@ func TestNoInterleavingLeadsElsewhere(t *testing.T) {
 		})
 	}
 	t.Logf("%d schedules stand for %d interleavings", schedules, interleavings)
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Close())
 }

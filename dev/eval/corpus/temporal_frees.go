@@ -24,12 +24,10 @@ func temporalFrees() []Case {
 			Kinds: []core.FindingKind{names.FindingDoubleFree}, Want: everywhere, Unseen: refusedCall,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				w.Free(b)
 				if bug {
-					_, err := w.Deallocate(w.ctx, b.ID)
-					w.Refused(err)
+					w.FreeRefused(b.ID)
 				}
 			}},
 		{Name: "double-free-after-reuse", Class: Temporal, What: "the second free comes when the address belongs to another block", Declared: true,
@@ -41,8 +39,7 @@ func temporalFrees() []Case {
 				next := w.Reuse(s, b, "new")
 				w.Write("fill_new", s, next, 2)
 				if bug {
-					_, err := w.Deallocate(w.ctx, b.ID)
-					w.Refused(err)
+					w.FreeRefused(b.ID)
 				}
 				w.Read("use_new", s, next)
 				w.Free(next)
@@ -56,8 +53,7 @@ func temporalFrees() []Case {
 					forged := b.ID
 					forged.Generation += 1 << 40
 					w.Victim(forged)
-					_, err := w.Deallocate(w.ctx, forged)
-					w.Refused(err)
+					w.FreeRefused(forged)
 				}
 				w.Free(b)
 			}},
@@ -71,8 +67,7 @@ func temporalFrees() []Case {
 				w.must(err)
 				w.Victim(theirs.ID)
 				if bug {
-					_, err := w.Deallocate(w.ctx, theirs.ID)
-					w.Refused(err)
+					w.FreeRefused(theirs.ID)
 				}
 				_, err = other.Deallocate(w.ctx, theirs.ID)
 				w.must(err)
@@ -82,8 +77,7 @@ func temporalFrees() []Case {
 			Kinds: staleKinds, Want: everywhere, Unseen: refusedCall,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				id := b.ID
 				id.Ptr = uint64(b.At(words / 2)) // inside: as good as the start
 				if bug {
@@ -100,7 +94,7 @@ func temporalFrees() []Case {
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				v := w.Slice(s, "scratch", words)
-				w.Victim(v.Tracking().Block)
+				w.Victim(v.BlockID())
 				w.FillSlice("fill_scratch", s, v, 1)
 				w.must(v.Free(w.ctx))
 				if bug {
@@ -112,8 +106,7 @@ func temporalFrees() []Case {
 			Unseen: "a device does not mind who keeps its memory",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "forgotten", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "forgotten", words, 1)
 				if !bug {
 					w.Free(b)
 				}
@@ -124,7 +117,7 @@ func temporalFrees() []Case {
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				v := w.Slice(s, "viewed", words)
-				w.Victim(v.Tracking().Block)
+				w.Victim(v.BlockID())
 				w.FillSlice("fill_viewed", s, v, 1)
 				view, err := v.View(10, 20)
 				w.must(err)

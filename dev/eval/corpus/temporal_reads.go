@@ -25,8 +25,7 @@ func temporalReads() []Case {
 			Kinds: lateRead, Want: nowhere, Why: changesNothing + "; what it gets is NaN from tier 1 on, and a fault where freed blocks are unmapped",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				if !bug {
 					w.Raw(s.reads(b.At(0), words))
 				}
@@ -39,8 +38,7 @@ func temporalReads() []Case {
 			Kinds: lateRead, Want: nowhere, Why: changesNothing + "; what it gets is NaN from tier 1 on, and where freed blocks are unmapped the driver refuses the copy",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				out := make([]byte, 64)
 				download := Job{On: s, Guilty: bug, Enqueue: func(h driver.Stream) error { return w.Driver().CopyToHostAsync(out, b.ID.Ptr, h) }}
 				if !bug {
@@ -86,7 +84,7 @@ func temporalReads() []Case {
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				v := w.Slice(s, "result", 100)
-				w.Victim(v.Tracking().Block)
+				w.Victim(v.BlockID())
 				if !bug {
 					w.must(cuda.Memset(w.ctx, v, s.ID(), 0))
 				}
@@ -99,7 +97,7 @@ func temporalReads() []Case {
 			Run: func(w *World, bug bool) {
 				s, y := w.Stream(), w.Stream()
 				from, to := w.Slice(s, "source", 100), w.Slice(y, "target", 100)
-				w.Victim(from.Tracking().Block)
+				w.Victim(from.BlockID())
 				if !bug {
 					w.FillSlice("fill_source", s, from, 4)
 				}

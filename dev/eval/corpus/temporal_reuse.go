@@ -18,8 +18,7 @@ func temporalReuse() []Case {
 			Kinds: append(afterFree, names.FindingStrayWrite), Want: nowhere, Why: "nothing watches memory that went back to the driver's pool",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				late := writes(b.At(0), 10, 9)
 				late.On = s
 				if !bug {
@@ -43,10 +42,7 @@ func temporalReuse() []Case {
 				}
 				w.Victim(high.ID)
 				w.Nobody() // by then the memory belongs to no block
-				index := words - 1
-				if bug {
-					index = farIndex(low, high) - high.Words()/2 + 10
-				}
+				index := pick(bug, farIndex(low, high)-high.Words()/2+10, words-1)
 				var others []*Mem
 				for range 14 {
 					others = append(others, w.Filled(s, "other", words, 3))
@@ -80,10 +76,7 @@ func temporalReuse() []Case {
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				mine, old := w.Filled(s, "mine", words, 1), w.Enclosed(s, "old", words, 2)
-				at := mine.At(0)
-				if bug {
-					at = old.At(0)
-				}
+				at := pick(bug, old.At(0), mine.At(0))
 				next := w.Reuse(s, old, "new")
 				w.Victim(old.ID, next.ID)
 				w.Write("fill_new", s, next, 2)

@@ -18,6 +18,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestTheProbesFollowTheLifeOfARuntime(t *testing.T) {
@@ -67,7 +69,7 @@ func TestAFindingDegradesAndIsNotFatal(t *testing.T) {
 	b := e2e.Allocate(t, rt, 64, s.ID(), "a")
 	e2e.Free(t, rt, b)
 	_, _ = rt.Deallocate(t.Context(), b.ID) // a double free
-	h := e2e.Becomes(t, rt, core.HealthDegraded, core.HealthFindings)
+	h := e2e.Becomes(t, rt, names.HealthDegraded, names.HealthFindings)
 	if !h.OK || h.Reason != "findings: 1 finding" || h.Err != nil {
 		t.Errorf("%+v", h)
 	}
@@ -75,7 +77,7 @@ func TestAFindingDegradesAndIsNotFatal(t *testing.T) {
 	if text := e2e.Gather(t, rt); !strings.Contains(text, `gpumem_health{device="0",state="degraded"} 1`) || !strings.Contains(text, `gpumem_health_reasons{device="0",reason="findings"} 1`) {
 		t.Error("the metrics do not say so")
 	}
-	e2e.Becomes(t, rt, core.HealthOK)
+	e2e.Becomes(t, rt, names.HealthOK)
 	e2e.Probes(t, rt, 200, 200, "ok")
 }
 
@@ -87,7 +89,7 @@ func TestARefusalStormDegrades(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	e2e.Becomes(t, rt, core.HealthDegraded, core.HealthRefusalStorm)
+	e2e.Becomes(t, rt, names.HealthDegraded, names.HealthRefusalStorm)
 	e2e.Free(t, rt, held)
 }
 
@@ -95,7 +97,7 @@ func TestWhatTelemetryLosesDegrades(t *testing.T) {
 	var lost atomic.Uint64
 	rt := e2e.Open(t, fencepost.Config{TelemetryLost: lost.Load})
 	lost.Store(3)
-	h := e2e.Becomes(t, rt, core.HealthDegraded, core.HealthTelemetryLoss)
+	h := e2e.Becomes(t, rt, names.HealthDegraded, names.HealthTelemetryLoss)
 	if h.Signs[0].Text != "3 records, incidents or spans lost" {
 		t.Errorf("%+v", h)
 	}
@@ -111,7 +113,7 @@ func TestCallersThatWaitForAStreamDegrade(t *testing.T) {
 			_ = l.Release()
 		}
 	})
-	e2e.Becomes(t, rt, core.HealthDegraded, core.HealthStreamsExhausted)
+	e2e.Becomes(t, rt, names.HealthDegraded, names.HealthStreamsExhausted)
 	cancel()
 	waiting.Wait()
 	if err := held.Release(); err != nil {
@@ -130,17 +132,15 @@ func TestEachChangeOfHealthIsTold(t *testing.T) {
 	b := e2e.Allocate(t, rt, 64, s.ID(), "a")
 	e2e.Free(t, rt, b)
 	_, _ = rt.Deallocate(t.Context(), b.ID)
-	e2e.Becomes(t, rt, core.HealthDegraded, core.HealthFindings)
-	e2e.Becomes(t, rt, core.HealthOK)
-	if err := s.Release(); err != nil {
-		t.Fatal(err)
-	}
+	e2e.Becomes(t, rt, names.HealthDegraded, names.HealthFindings)
+	e2e.Becomes(t, rt, names.HealthOK)
+	must.Do(t, s.Release())
 	if _, err := rt.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var states []string
 	for _, h := range told { // nobody calls any more
-		states = append(states, h.State.String())
+		states = append(states, string(h.State))
 	}
 	if !slices.Equal(states, []string{"degraded", "ok", "closed"}) {
 		t.Errorf("told %v", states)
@@ -148,9 +148,7 @@ func TestEachChangeOfHealthIsTold(t *testing.T) {
 	var logged []string
 	for line := range strings.Lines(log.String()) {
 		var r struct{ Level, Msg, State string }
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &r))
 		if state, ok := strings.CutPrefix(r.Msg, "gpu memory health: "); ok {
 			logged = append(logged, r.Level+" "+state)
 		}
@@ -167,7 +165,7 @@ func TestALostDeviceIsToldAtOnce(t *testing.T) {
 	_, _ = rt.Allocate(t.Context(), core.Request{Bytes: 64})
 	select {
 	case h := <-told:
-		if h.State != core.HealthPoisoned || !errors.Is(h.Err, core.ErrSticky) || h.OK {
+		if h.State != names.HealthPoisoned || !errors.Is(h.Err, core.ErrSticky) || h.OK {
 			t.Errorf("%+v", h)
 		}
 	case <-time.After(time.Minute):
@@ -184,7 +182,7 @@ func TestHealthIsReadWhileItChanges(t *testing.T) {
 		readers.Go(func() {
 			for ctx.Err() == nil {
 				h := rt.Health()
-				if h.OK != (h.State <= core.HealthDegraded) || (h.State == core.HealthOK) != (h.Reason == "") {
+				if h.OK != (h.State == names.HealthOK || h.State == names.HealthDegraded) || (h.State == names.HealthOK) != (h.Reason == "") {
 					t.Errorf("%+v", h)
 					return
 				}
@@ -199,7 +197,7 @@ func TestHealthIsReadWhileItChanges(t *testing.T) {
 	_, _ = rt.Close(t.Context())
 	cancel()
 	readers.Wait()
-	if h := rt.Health(); h.State != core.HealthPoisoned {
+	if h := rt.Health(); h.State != names.HealthPoisoned {
 		t.Errorf("%+v", h)
 	}
 }
@@ -212,10 +210,10 @@ func TestWhatWasLostBeforeIsNotHeldAgainstARuntime(t *testing.T) {
 	told := make(chan core.Health, 8)
 	rt := e2e.Open(t, fencepost.Config{TelemetryLost: lost.Load, OnHealth: func(h core.Health) { told <- h }})
 	lost.Add(2)
-	if h := <-told; h.State != core.HealthDegraded || h.Signs[0].Text != "2 records, incidents or spans lost" {
+	if h := <-told; h.State != names.HealthDegraded || h.Signs[0].Text != "2 records, incidents or spans lost" {
 		t.Errorf("%+v", h)
 	}
-	e2e.Becomes(t, rt, core.HealthDegraded, core.HealthTelemetryLoss)
+	e2e.Becomes(t, rt, names.HealthDegraded, names.HealthTelemetryLoss)
 }
 
 // A service that is idle learns that its device is lost, too: the probe would
@@ -223,7 +221,7 @@ func TestWhatWasLostBeforeIsNotHeldAgainstARuntime(t *testing.T) {
 func TestALostDeviceIsNoticedWithoutACall(t *testing.T) {
 	rt := e2e.OpenDirty(t, fencepost.Config{})
 	e2e.Simulated(rt).LoseContext(driver.IllegalAddress)
-	h := e2e.Becomes(t, rt, core.HealthPoisoned, core.HealthStickyError)
+	h := e2e.Becomes(t, rt, names.HealthPoisoned, names.HealthStickyError)
 	if !errors.Is(h.Err, core.ErrSticky) {
 		t.Errorf("%+v", h)
 	}
@@ -238,7 +236,7 @@ func TestALostDeviceIsNoticedWithoutACall(t *testing.T) {
 func TestACallbackThatHangsIsNamedByClose(t *testing.T) {
 	called, release := make(chan struct{}), make(chan struct{})
 	rt := e2e.OpenDirty(t, fencepost.Config{Guard: "ledger", OnHealth: func(h core.Health) {
-		if h.State == core.HealthDegraded {
+		if h.State == names.HealthDegraded {
 			close(called)
 			<-release
 		}
