@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
@@ -45,9 +46,7 @@ func TestHammer(t *testing.T) {
 				if round%2 == 0 {
 					ctx = unsampled(ctx)
 				}
-				if err := turn(ctx, r, core.StreamID(i), round); err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, turn(ctx, r, core.StreamID(i), round))
 				findings.Report(core.Finding{Kind: core.FindingLeak})
 			}
 		})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -118,9 +119,7 @@ func TestDeviceOrderNeedsNoHost(t *testing.T) {
 	must.Do(t, err)
 	var total proof.Total
 	b.Each(b.From, func(p program.Program) bool {
-		if err := r.CheckAll(p, b.Goroutines, &total); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, r.CheckAll(p, b.Goroutines, &total))
 		return !t.Failed()
 	})
 	t.Logf("%v, %d waits", total, total.Waits)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // TestIsolatedBlocksAreUnmappedBehindEveryUse runs every small program under
@@ -32,9 +33,7 @@ func TestIsolatedBlocksAreUnmappedBehindEveryUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, r.Close())
 	if floor := isolatedFloors[b.Ops]; programs < floor {
 		t.Errorf("%d programs were run, at least %d must be", programs, floor)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // poolSizes are half a page, a page and two, of the three that the pool may have.
@@ -98,9 +99,7 @@ func TestGivenUpStreamsKeepTheirOrderOverThePool(t *testing.T) {
 		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
 			got.schedules++
 			of, err := proof.CheckOnce(proof.Config{Streams: b.Streams, Over: proof.OwnPoolQuickly}, p, s) // which adopted streams decline
-			if err != nil {
-				t.Error(err)
-			}
+			expect.Success(t, err)
 			moves.Add(of)
 			return !t.Failed()
 		})
@@ -183,9 +182,7 @@ func TestRandomProgramsKeepTheOrderOverThePool(t *testing.T) {
 	var moves proof.Moves
 	for _, r := range runners {
 		moves.Add(r.Moves())
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, r.Close())
 	}
 	each := uint64(programs) / 100
 	requireMoves(t, moves, proof.Moves{Reuses: 20 * each, Splits: 10 * each, Merges: 3 * each, Joins: 2 * each, Takeovers: 7 * each, Steals: 8 * each, Remaps: each / 4, Growths: 90 * each, Refusals: 20 * each})

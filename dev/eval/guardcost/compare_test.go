@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // plan is a comparison of every work under every tier.
@@ -187,9 +188,7 @@ func TestAComparisonFailsWithItsWork(t *testing.T) {
 }
 
 func TestAnUnknownTierIsRefused(t *testing.T) {
-	if _, err := ParseSettings("off", "sometimes"); !errors.Is(err, core.ErrInvalidRequest) {
-		t.Errorf("the error is %v", err)
-	}
+	expect.ErrorOf(ParseSettings("off", "sometimes"))(t, core.ErrInvalidRequest)
 }
 
 func TestTheFiguresAreThoseOfThePairs(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -77,9 +78,7 @@ func TestAClosedRuntimeRefusesWork(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{})
 	b := e2e.Allocate(t, rt, 64, core.DefaultStream, "a")
 	e2e.Free(t, rt, b)
-	if _, err := rt.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(rt.Close(t.Context()))(t)
 	_, allocErr := rt.Allocate(t.Context(), core.Request{Bytes: 64})
 	_, freeErr := rt.Deallocate(t.Context(), b.ID)
 	_, reserveErr := rt.Reserve(t.Context(), 64, "a")
@@ -105,9 +104,7 @@ func TestCloseIsBoundedByItsContextWithLeasesOut(t *testing.T) {
 	held, err := rt.Streams().Acquire(t.Context(), "forgotten.lease")
 	must.Do(t, err)
 	defer func() {
-		if err := held.Release(); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, held.Release())
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -149,9 +146,7 @@ func TestCloseWithoutADeadlineTakesTheConfigsTimeout(t *testing.T) {
 	if _, err := rt.Close(context.Background()); err == nil {
 		t.Error("a forgotten lease went unnoticed")
 	}
-	if err := held.Release(); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, held.Release())
 }
 
 func TestCloseLeavesTheDeviceEmpty(t *testing.T) {
@@ -162,9 +157,7 @@ func TestCloseLeavesTheDeviceEmpty(t *testing.T) {
 	}
 	must.Do(t, s.Release())
 	device := e2e.Simulated(rt)
-	if _, err := rt.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(rt.Close(t.Context()))(t)
 	if b := device.Books(); b.LiveBlocks != 0 || b.HostBlocks != 0 || b.Streams != 0 || b.Events != 0 || b.Pools != 0 || b.Modules != 0 {
 		t.Errorf("the device holds %+v", b)
 	}
