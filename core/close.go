@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // Close refuses further work, has what was never given back compared
@@ -27,7 +29,7 @@ func (r *Runtime) Close(ctx context.Context) (Leftover, error) {
 	stats := r.resource.Stats()
 	left := Leftover{OpenIntents: stats.OpenIntents, LeakedBytes: stats.Live.Requested, closed: time.Now()}
 	if stats.Underflows > 0 {
-		r.report(Finding{Kind: FindingAccountingMismatch,
+		r.report(Finding{Kind: names.FindingAccountingMismatch,
 			Text: fmt.Sprintf("%d attempts to take a byte counter of %v below zero: its books are wrong, which is a bug of that resource", stats.Underflows, r.resource)})
 	}
 	if r.lost.Load() != nil {
@@ -66,5 +68,5 @@ func (r *Runtime) settle(ctx context.Context) error {
 func (r *Runtime) reportLeak(leak BlockInfo) {
 	now := time.Now()
 	text := leak.leakText(" were never given back", now, "ago")
-	r.report(Finding{Kind: FindingLeak, Time: now, Victim: leak.Block, AllocStack: leak.AllocStack, Uses: leak.Uses, Origin: leak.AllocSpan, Text: text})
+	r.report(Finding{Kind: names.FindingLeak, Time: now, Victim: leak.Block, AllocStack: leak.AllocStack, Uses: leak.Uses, Origin: leak.AllocSpan, Text: text})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 func TestCloseOfACleanRuntime(t *testing.T) {
@@ -49,7 +50,7 @@ func TestCloseListsLeaksWithTheirTags(t *testing.T) {
 	for i, b := range want {
 		mustBe(t, "leak", left.Leaks[i].Block, b)
 		mustBe(t, "victim", all[i].Victim, b)
-		mustBe(t, "kind", all[i].Kind, core.FindingLeak)
+		mustBe(t, "kind", all[i].Kind, core.FindingKind(names.FindingLeak))
 		mustBe(t, "whether the text names the tag", strings.Contains(all[i].Text, string(b.Tag)), true)
 	}
 	succeed(t, "end of an open use after close", rt.FinishUse(t.Context(), open))
@@ -101,7 +102,7 @@ func TestCloseOfALostDeviceReturnsAtOnce(t *testing.T) {
 	mustBe(t, "bytes that could not be given back", left.LeakedBytes, uint64(70))
 	mustBe(t, "number of leaks: nothing could be given back", len(left.Leaks), 0)
 	mustBe(t, "number of findings", found.count(), 1)
-	mustBe(t, "its kind", found.take()[0].Kind, core.FindingStickyError)
+	mustBe(t, "its kind", found.take()[0].Kind, core.FindingKind(names.FindingStickyError))
 }
 
 // unlisted hides the fake's list of blocks.
@@ -157,7 +158,7 @@ func TestCloseReportsBooksThatWentWrong(t *testing.T) {
 	succeed(t, "close", err)
 	all := found.take()
 	mustBe(t, "number of findings", len(all), 1)
-	mustBe(t, "kind", all[0].Kind, core.FindingAccountingMismatch)
+	mustBe(t, "kind", all[0].Kind, core.FindingKind(names.FindingAccountingMismatch))
 }
 
 // aged is a fake that knows when its blocks were allocated.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // dropped closes a recording whose recorder the collector found without an end, as if
@@ -27,6 +29,6 @@ func (r *recording) dropped() {
 	if r.phase == preflighted {
 		_ = r.runtime.FinishUse(context.Background(), r.ticket)
 	}
-	r.runtime.report(Finding{Kind: FindingDroppedRecorder, Time: time.Now(), AllocStack: r.born,
+	r.runtime.report(Finding{Kind: names.FindingDroppedRecorder, Time: time.Now(), AllocStack: r.born,
 		Text: text + "; it was closed as if launched"})
 }

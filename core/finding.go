@@ -6,39 +6,30 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
-// FindingKind classifies a memory bug.
+// FindingKind is the stable name of a kind of memory bug: what alerts, metrics and
+// incident files match. The kinds, explained in docs/guard.md, are
+//
+//	uaf-write, uaf-read        an access after the free
+//	oob-write, underflow       a change behind a block, or before it
+//	double-free, foreign-free  a free of freed memory, or of what was never allocated here
+//	stale-handle               a use of a block that was freed
+//	missing-fence              an access that nothing orders behind a conflicting one
+//	use-before-alloc-ready     an access that nothing orders behind the allocation
+//	undeclared-access          an access that the launch did not declare
+//	uninitialized-read         a declared read before any declared write
+//	reuse-race                 a use of freed memory that already belongs to another block
+//	sealed-write               a change of a block that was declared read-only
+//	stray-write                a change of memory that nobody had allocated
+//	leak                       a block that was never given back
+//	oom                        no memory on the device for what the budget admitted
+//	sticky-error               an error that lost the device
+//	dropped-recorder           a launch recorder without an end
+//	accounting                 books of the runtime that are wrong
 type FindingKind string
-
-// The kinds of findings.
-const (
-	FindingUseAfterFreeWrite FindingKind = "uaf-write"
-	FindingUseAfterFreeRead  FindingKind = "uaf-read"
-	FindingOutOfBoundsWrite  FindingKind = "oob-write"
-	FindingUnderflow         FindingKind = "underflow"
-	FindingDoubleFree        FindingKind = "double-free"
-	FindingForeignFree       FindingKind = "foreign-free"
-	FindingStaleHandle       FindingKind = "stale-handle"
-	FindingMissingFence      FindingKind = "missing-fence"
-	FindingUseBeforeAlloc    FindingKind = "use-before-alloc-ready"
-	FindingUndeclaredAccess  FindingKind = "undeclared-access"
-	// FindingUninitializedRead is a declared read of a block before any
-	// declared write.
-	FindingUninitializedRead FindingKind = "uninitialized-read"
-	// FindingReuseRace is a use of freed memory that already belongs to
-	// another block.
-	FindingReuseRace FindingKind = "reuse-race"
-	// FindingSealedWrite is a change of a block that was declared read-only.
-	FindingSealedWrite FindingKind = "sealed-write"
-	// FindingStrayWrite is a change of memory that nobody had allocated.
-	FindingStrayWrite         FindingKind = "stray-write"
-	FindingLeak               FindingKind = "leak"
-	FindingOutOfMemory        FindingKind = "oom"
-	FindingStickyError        FindingKind = "sticky-error"
-	FindingDroppedRecorder    FindingKind = "dropped-recorder"
-	FindingAccountingMismatch FindingKind = "accounting"
-)
 
 // Finding is one memory bug that was seen.
 type Finding struct {
@@ -178,7 +169,7 @@ func (f Finding) String() string {
 // launch that can have done it.
 func (f *Finding) Suspicion(i int) string {
 	switch {
-	case f.Kind == FindingStickyError:
+	case f.Kind == names.FindingStickyError:
 		return "in flight"
 	case f.MoreSuspects:
 		return fmt.Sprintf("suspect %d of %d or more", i+1, len(f.Suspects))

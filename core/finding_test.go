@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 func TestFindingTellsTheWholeStory(t *testing.T) {
@@ -13,7 +14,7 @@ func TestFindingTellsTheWholeStory(t *testing.T) {
 		return core.UseRecord{LaunchID: id, Launch: name, Stream: 2, Access: access}
 	}
 	f := core.Finding{
-		Kind: core.FindingOutOfBoundsWrite, Text: "8 bytes behind the block changed",
+		Kind: names.FindingOutOfBoundsWrite, Text: "8 bytes behind the block changed",
 		Victim:     core.Block{ID: core.BlockID{Ptr: 0x500, Generation: 7}, Requested: 100, Tag: "sort.keys"},
 		Suspects:   []core.UseRecord{use(12, "scatter", core.Write)},
 		Uses:       []core.UseRecord{use(11, "histogram", core.Read)},
@@ -33,18 +34,18 @@ func TestFindingTellsTheWholeStory(t *testing.T) {
 }
 
 func TestOneLaunchIsTheCulpritAndSeveralAreSuspects(t *testing.T) {
-	f := core.Finding{Kind: core.FindingOutOfBoundsWrite, Suspects: make([]core.UseRecord, 1)}
+	f := core.Finding{Kind: names.FindingOutOfBoundsWrite, Suspects: make([]core.UseRecord, 1)}
 	mustBe(t, "the only one", f.Suspicion(0), "culprit")
 	f.MoreSuspects = true
 	mustBe(t, "one of unknown others", f.Suspicion(0), "suspect 1 of 1 or more")
 	f.Suspects, f.MoreSuspects = make([]core.UseRecord, 8), false
 	mustBe(t, "the last of eight", f.Suspicion(7), "suspect 8 of 8")
-	lost := core.Finding{Kind: core.FindingStickyError, Suspects: make([]core.UseRecord, 1)}
+	lost := core.Finding{Kind: names.FindingStickyError, Suspects: make([]core.UseRecord, 1)}
 	mustBe(t, "what ran when the device was lost", lost.Suspicion(0), "in flight")
 }
 
 func TestFindingWithoutAVictimIsOneLine(t *testing.T) {
-	f := core.Finding{Kind: core.FindingStickyError, Text: "the device is gone"}
+	f := core.Finding{Kind: names.FindingStickyError, Text: "the device is gone"}
 	mustBe(t, "text", f.String(), "sticky-error: the device is gone")
 }
 

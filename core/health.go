@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // Health is how well a runtime is.
@@ -49,7 +51,7 @@ func (r *Runtime) lose(op string, err error) {
 		return
 	}
 	r.report(Finding{
-		Kind: FindingStickyError, Err: err,
+		Kind: names.FindingStickyError, Err: err,
 		Suspects: r.inFlight(),
 		Text:     "the device's context is lost: " + err.Error() + "; every call is refused from now on, restart the process to get the device back",
 	})
@@ -62,7 +64,7 @@ func (r *Runtime) reportOutOfMemory(req Request, err error) {
 	if !errors.Is(err, ErrOutOfMemory) {
 		return
 	}
-	r.report(Finding{Kind: FindingOutOfMemory, Err: err,
+	r.report(Finding{Kind: names.FindingOutOfMemory, Err: err,
 		Victim: Block{Requested: cmp.Or(req.Requested, req.Bytes), Bytes: req.Bytes, Tag: req.Tag.OrUntagged()},
 		Text:   fmt.Sprintf("the device has no memory for %d bytes tagged %q that the budget admitted: %v", req.Bytes, req.Tag.OrUntagged(), err)})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 var lost = &core.DriverError{Op: "cuEventQuery", Code: 700, Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Text: "an illegal memory access was encountered", Sticky: true}
@@ -66,7 +67,7 @@ func TestStickyErrorPoisonsTheRuntimeOnce(t *testing.T) {
 	mustBe(t, "since", rt.Health().Signs[0].Since, health.Signs[0].Since)
 	all := found.take()
 	mustBe(t, "number of findings", len(all), 1)
-	mustBe(t, "kind", all[0].Kind, core.FindingStickyError)
+	mustBe(t, "kind", all[0].Kind, core.FindingKind(names.FindingStickyError))
 	mustBe(t, "whether the finding names the error", errors.Is(all[0].Err, lost), true)
 }
 
@@ -170,7 +171,7 @@ func TestOutOfMemoryIsAFinding(t *testing.T) {
 	}
 	all := found.take()
 	mustBe(t, "number of findings", len(all), 1)
-	mustBe(t, "kind", all[0].Kind, core.FindingOutOfMemory)
+	mustBe(t, "kind", all[0].Kind, core.FindingKind(names.FindingOutOfMemory))
 	mustBe(t, "victim", fmt.Sprintln(all[0].Victim.Tag, all[0].Victim.Requested, all[0].Victim.Bytes), "sort 100 128\n")
 	mustBe(t, "health", rt.Health().OK, true)
 }

@@ -20,7 +20,7 @@ import (
 //
 // A lane outlives its stream. When that was given up all its marks lie in front of the
 // final point, and its blocks are freed on the backstop, behind that point: the first such
-// free makes the lane the backstop's, with marks that are places there.
+// free changes the marks to places there; the lane still belongs to its stream.
 //
 // The lock is innermost, and the stream's is not needed for it: other streams cut pages out of
 // a lane that is not theirs.

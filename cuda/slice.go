@@ -35,8 +35,8 @@ type AllocOptions struct {
 
 // Slice is n values of T in device memory, or a view of some of another
 // slice's. A view keeps the memory: it is given back when the slice and all
-// its views are freed. It is the original's TrackedCudaSlice. A Slice may be
-// used by several goroutines, but freed by one. A nil slice is one that was not
+// its views are freed. It is the original's TrackedCudaSlice. Several goroutines may
+// use a Slice; any one of them frees it, once. A nil slice is one that was not
 // allocated: what needs one refuses it, and it has no length.
 type Slice[T Element] struct {
 	storage *storage

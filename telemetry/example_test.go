@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -47,7 +48,7 @@ func ExampleNewResource() {
 
 func ExampleFindings() {
 	findings := telemetry.NewFindings(telemetry.FindingsConfig{Keep: 10})
-	findings.Report(core.Finding{Kind: core.FindingLeak, Victim: core.Block{Tag: "index.build"}, Text: "64 bytes were never given back"})
+	findings.Report(core.Finding{Kind: names.FindingLeak, Victim: core.Block{Tag: "index.build"}, Text: "64 bytes were never given back"})
 	fmt.Println(findings.Counts())
 	for _, finding := range findings.Recent() {
 		fmt.Println(finding)

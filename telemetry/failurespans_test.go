@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
@@ -99,7 +100,7 @@ func TestTheStatusOfASpanCanBeExportedWhateverTheTags(t *testing.T) {
 	}
 	findings := telemetry.NewFindings(telemetry.FindingsConfig{TracerProvider: r.provider})
 	span := core.SpanRef{TraceID: [16]byte{1}, SpanID: [8]byte{2}}
-	findings.Report(core.Finding{Kind: core.FindingLeak, Text: refusal.Error(), Suspects: []core.UseRecord{{Span: span}}})
+	findings.Report(core.Finding{Kind: names.FindingLeak, Text: refusal.Error(), Suspects: []core.UseRecord{{Span: span}}})
 	steps := telemetry.Steps(telemetry.Config{TracerProvider: r.provider}, 0)
 	steps(r.request(t), waitStep)(refusal)
 	probe := must.Get(telemetry.NewProbe(r.fake, "budget", r.provider))(t)

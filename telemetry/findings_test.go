@@ -14,12 +14,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
 func leak(tag core.Tag, bytes uint64) core.Finding {
-	return core.Finding{Kind: core.FindingLeak, Source: "runtime", Text: fmt.Sprint(bytes),
+	return core.Finding{Kind: names.FindingLeak, Source: "runtime", Text: fmt.Sprint(bytes),
 		Victim: core.Block{ID: core.BlockID{Generation: 7}, Tag: tag, Requested: bytes}}
 }
 
@@ -47,18 +48,18 @@ func TestFindingsKeepTheLast(t *testing.T) {
 
 func TestFindingsCountByKindAndTag(t *testing.T) {
 	f := telemetry.NewFindings(telemetry.FindingsConfig{})
-	for _, finding := range []core.Finding{leak("b", 1), leak("a", 1), leak("a", 1), {Kind: core.FindingDoubleFree}} {
+	for _, finding := range []core.Finding{leak("b", 1), leak("a", 1), leak("a", 1), {Kind: names.FindingDoubleFree}} {
 		f.Report(finding)
 	}
 	counts := f.Counts()
-	if want := map[core.FindingKind]uint64{core.FindingLeak: 3, core.FindingDoubleFree: 1}; !maps.Equal(counts, want) {
+	if want := map[core.FindingKind]uint64{names.FindingLeak: 3, names.FindingDoubleFree: 1}; !maps.Equal(counts, want) {
 		t.Errorf("counts %v, want %v", counts, want)
 	}
-	counts[core.FindingLeak] = 99
-	if f.Counts()[core.FindingLeak] != 3 {
+	counts[names.FindingLeak] = 99
+	if f.Counts()[names.FindingLeak] != 3 {
 		t.Error("the caller's map is the collection's own")
 	}
-	want := []metrics.TagFindings{{Kind: core.FindingDoubleFree, Tag: core.Untagged, Count: 1}, {Kind: core.FindingLeak, Tag: "a", Count: 2}, {Kind: core.FindingLeak, Tag: "b", Count: 1}}
+	want := []metrics.TagFindings{{Kind: names.FindingDoubleFree, Tag: core.Untagged, Count: 1}, {Kind: names.FindingLeak, Tag: "a", Count: 2}, {Kind: names.FindingLeak, Tag: "b", Count: 1}}
 	if got := f.CountsByTag(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("by tag %v, want %v", got, want)
 	}
@@ -116,7 +117,7 @@ func TestFindingsAreLoggedWithTheirTrace(t *testing.T) {
 	if handler.span.SpanID() != (trace.SpanID{2}) || handler.span.TraceID() != (trace.TraceID{1}) {
 		t.Errorf("logged in the context of span %v", handler.span)
 	}
-	f.Report(core.Finding{Kind: core.FindingStickyError})
+	f.Report(core.Finding{Kind: names.FindingStickyError})
 	if handler.span.IsValid() || handler.record.NumAttrs() != 2 {
 		t.Errorf("a finding without a trace was logged in %v with %d attributes", handler.span, handler.record.NumAttrs())
 	}
@@ -128,7 +129,7 @@ func TestWhatHarmsNothingIsToldOnceForEachPlace(t *testing.T) {
 	var log strings.Builder
 	c := telemetry.NewFindings(telemetry.FindingsConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	twice := func(source string, at ...uintptr) core.Finding {
-		return core.Finding{Kind: core.FindingDoubleFree, Source: source, CallStack: at, Text: "freed again"}
+		return core.Finding{Kind: names.FindingDoubleFree, Source: source, CallStack: at, Text: "freed again"}
 	}
 	for range 3 {
 		c.Report(twice("slice", 1, 9))
@@ -136,7 +137,7 @@ func TestWhatHarmsNothingIsToldOnceForEachPlace(t *testing.T) {
 		c.Report(twice("slice")) // from nobody knows where
 		c.Report(twice("debugguard", 1, 9))
 	}
-	if all, harmful := c.Counts()[core.FindingDoubleFree], c.Harmful()[core.FindingDoubleFree]; all != 12 || harmful != 3 || c.Total() != 12 {
+	if all, harmful := c.Counts()[names.FindingDoubleFree], c.Harmful()[names.FindingDoubleFree]; all != 12 || harmful != 3 || c.Total() != 12 {
 		t.Errorf("%d of which %d did harm, want 12 and 3", all, harmful)
 	}
 	if warned, kept := strings.Count(log.String(), "level=WARN"), len(c.Recent()); warned != 3 || strings.Count(log.String(), "level=ERROR") != 3 || kept != 6 {
@@ -145,7 +146,7 @@ func TestWhatHarmsNothingIsToldOnceForEachPlace(t *testing.T) {
 	for place := range uintptr(5000) { // however many there are, what is noted of them is bounded
 		c.Report(twice("slice", 100+place))
 	}
-	if warned := strings.Count(log.String(), "level=WARN"); warned != 1024 || c.Harmful()[core.FindingDoubleFree] != 3 {
+	if warned := strings.Count(log.String(), "level=WARN"); warned != 1024 || c.Harmful()[names.FindingDoubleFree] != 3 {
 		t.Errorf("%d places are told of, want 1024", warned)
 	}
 }
@@ -164,7 +165,7 @@ func logged(t *testing.T, f core.Finding) map[string]any {
 
 func overrun(suspects int) core.Finding {
 	f := core.Finding{
-		Kind: core.FindingOutOfBoundsWrite, Source: "debugguard", Text: "bytes behind the block were overwritten",
+		Kind: names.FindingOutOfBoundsWrite, Source: "debugguard", Text: "bytes behind the block were overwritten",
 		Victim: core.Block{ID: core.BlockID{Ptr: 0x500, Generation: 7, AllocStream: 2, Ordinal: 1}, Requested: 1000, Tag: "rows"},
 		Offset: 1000, BadBytes: 16, AllocStack: core.CaptureStack(0), Incident: "/var/incidents/1.json",
 	}
@@ -225,7 +226,7 @@ func TestOnlyOneSuspectIsCalledTheCulprit(t *testing.T) {
 	if msg := fmt.Sprint(logged(t, f)["msg"]); !strings.HasSuffix(msg, `; culprit: "odd, \x1b[31m", stream default`) {
 		t.Errorf("an odd name reads %s", msg)
 	}
-	if line := logged(t, core.Finding{Kind: core.FindingStickyError, Text: "lost"}); line["msg"] != "gpu memory finding: lost" || len(line) != 5 {
+	if line := logged(t, core.Finding{Kind: names.FindingStickyError, Text: "lost"}); line["msg"] != "gpu memory finding: lost" || len(line) != 5 {
 		t.Errorf("a finding of which nothing is known: %v", line)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
@@ -40,7 +41,7 @@ func spansOf(t *testing.T, f core.Finding, options ...sdktrace.TracerProviderOpt
 
 func TestAFindingIsASpanUnderItsSuspects(t *testing.T) {
 	at := time.Date(2026, 11, 22, 3, 45, 0, 0, time.UTC)
-	f := core.Finding{Kind: core.FindingUseAfterFreeWrite, Source: "debugguard", Time: at, Text: "it was written",
+	f := core.Finding{Kind: names.FindingUseAfterFreeWrite, Source: "debugguard", Time: at, Text: "it was written",
 		Victim: core.Block{ID: core.BlockID{Generation: 7, Ordinal: 2}, Tag: "sort.keys", Requested: 100},
 		Offset: -4, BadBytes: 3, Expected: 0xff, Seen: 0x0a, Err: &core.UseAfterFreeError{Op: "guard check"},
 		Suspects: []core.UseRecord{suspectOf(1, "radix"), suspectOf(1, "radix"), suspectOf(2, "join"), suspectOf(4, "fourth")},
@@ -71,7 +72,7 @@ func TestAFindingIsASpanUnderItsSuspects(t *testing.T) {
 }
 
 func TestOnlyTheFirstSuspectsGetASpan(t *testing.T) {
-	f := core.Finding{Kind: core.FindingUnderflow, Suspects: []core.UseRecord{suspectOf(0, "unsampled"), suspectOf(1, "a"), suspectOf(2, "b"), suspectOf(3, "c")},
+	f := core.Finding{Kind: names.FindingUnderflow, Suspects: []core.UseRecord{suspectOf(0, "unsampled"), suspectOf(1, "a"), suspectOf(2, "b"), suspectOf(3, "c")},
 		Uses: []core.UseRecord{suspectOf(4, "used")}}
 	if spans := spansOf(t, f); len(spans) != 2 {
 		t.Errorf("%d spans, want those of the two of the first three that were traced", len(spans))
@@ -97,10 +98,10 @@ func TestTheSpanOfARefusedCallHasTheFindingAsAnEvent(t *testing.T) {
 	b := must.Get(r.Allocate(unsampled(t.Context()), core.Request{Bytes: 64, Stream: 1, Tag: "rows"}))(t)
 	refusal := &core.UseAfterFreeError{Op: "Deallocate", Generation: b.ID.Generation}
 	for range 3 {
-		findings.Report(core.Finding{Kind: core.FindingDoubleFree, Text: "another", Err: &core.UseAfterFreeError{Op: "Deallocate"}})
+		findings.Report(core.Finding{Kind: names.FindingDoubleFree, Text: "another", Err: &core.UseAfterFreeError{Op: "Deallocate"}})
 	}
-	findings.Report(core.Finding{Kind: core.FindingStaleHandle, Source: "debugguard", Victim: b, Text: "a stale one", Err: refusal})
-	findings.Report(core.Finding{Kind: core.FindingLeak})
+	findings.Report(core.Finding{Kind: names.FindingStaleHandle, Source: "debugguard", Victim: b, Text: "a stale one", Err: refusal})
+	findings.Report(core.Finding{Kind: names.FindingLeak})
 	r.fake.FailNext("Deallocate", fmt.Errorf("wrapped: %w", refusal))
 	if _, err := r.Deallocate(r.request(t), b.ID); !errors.Is(err, refusal) {
 		t.Fatalf("the scripted refusal was lost: %v", err)
@@ -202,7 +203,7 @@ func TestEventSpansOfFindingsAreBounded(t *testing.T) {
 	const reports = 500
 	begin := time.Now()
 	for range reports {
-		findings.Report(core.Finding{Kind: core.FindingLeak, Suspects: []core.UseRecord{callerOf(2, "a", false)}})
+		findings.Report(core.Finding{Kind: names.FindingLeak, Suspects: []core.UseRecord{callerOf(2, "a", false)}})
 	}
 	told := 0
 	for _, f := range findings.Recent() {

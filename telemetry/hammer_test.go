@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
@@ -47,7 +48,7 @@ func TestHammer(t *testing.T) {
 					ctx = unsampled(ctx)
 				}
 				expect.Success(t, turn(ctx, r, core.StreamID(i), round))
-				findings.Report(core.Finding{Kind: core.FindingLeak})
+				findings.Report(core.Finding{Kind: names.FindingLeak})
 			}
 		})
 	}

@@ -118,15 +118,15 @@ func (r traced) wantSpans(t *testing.T, want ...string) {
 	}
 }
 
-// names numbers what differs between runs in the order of its appearance:
+// numbering numbers what differs between runs in the order of its appearance:
 // spans of one name, generations and launches.
-type names struct {
+type numbering struct {
 	spans       map[trace.SpanID]string
 	generations map[int64]string
 }
 
 func render(spans []sdktrace.ReadOnlySpan) []string {
-	n := names{spans: map[trace.SpanID]string{}, generations: map[int64]string{}}
+	n := numbering{spans: map[trace.SpanID]string{}, generations: map[int64]string{}}
 	seen := map[string]int{}
 	for _, s := range spans {
 		seen[s.Name()]++
@@ -139,7 +139,7 @@ func render(spans []sdktrace.ReadOnlySpan) []string {
 	return lines
 }
 
-func (n names) line(s sdktrace.ReadOnlySpan) string {
+func (n numbering) line(s sdktrace.ReadOnlySpan) string {
 	line := n.spans[s.SpanContext().SpanID()]
 	if s.Parent().IsValid() {
 		line += " in " + n.reference(s.Parent().SpanID())
@@ -165,14 +165,14 @@ func (n names) line(s sdktrace.ReadOnlySpan) string {
 	return line
 }
 
-func (n names) reference(id trace.SpanID) string {
+func (n numbering) reference(id trace.SpanID) string {
 	if name, ok := n.spans[id]; ok {
 		return name
 	}
 	return "caller"
 }
 
-func (n names) attribute(kv attribute.KeyValue) string {
+func (n numbering) attribute(kv attribute.KeyValue) string {
 	key := strings.TrimPrefix(string(kv.Key), "gpumem.")
 	switch kv.Key {
 	case telemetry.AttrGeneration:
@@ -185,7 +185,7 @@ func (n names) attribute(kv attribute.KeyValue) string {
 	return fmt.Sprintf("%s=%v", key, kv.Value.AsInterface())
 }
 
-func (n names) generation(g int64) string {
+func (n numbering) generation(g int64) string {
 	if _, ok := n.generations[g]; !ok {
 		n.generations[g] = fmt.Sprintf("#%d", len(n.generations)+1)
 	}

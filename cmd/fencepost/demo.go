@@ -177,17 +177,25 @@ func printDemo(c *console, r *demo.Report) {
 	c.printf("  traces        replayed %d times\n", r.TracesReplayed)
 	c.printf("  spans         %d started, %d ended, %d dropped\n", r.SpansStarted, r.SpansEnded, r.SpansDropped)
 	c.printf("  refused       %d requests\n", r.Refused)
-	c.printf("  leaked        %d blocks; the books differ from the pool's by %d bytes\n", r.Leaked, r.DriftBytes)
+	c.printf("  leaked        %d blocks; %s\n", r.Leaked, agreement(r.DriftBytes))
 	g := r.Guarding
-	c.printf("  guard         %s: %d blocks guarded, %d without for want of memory; %d comparisons, %d left out\n",
+	c.printf("  guard         %s: %d blocks guarded, %d skipped (out of memory); %d comparisons, %d skipped\n",
 		g.Mode, g.Guarded, g.Unguarded, g.Verified, g.Unchecked)
-	c.printf("  quarantine    at most %s seen in it; %d blocks let go, %d refusals cured by that\n",
+	c.printf("  quarantine    at most %s held; %d blocks evicted, %d refusals avoided by evicting\n",
 		terminal.Size(g.QuarantinePeak), g.Evicted, g.Relieved)
 	printFindings(c, r)
 	for _, e := range r.Errors {
 		c.printf("  error         %s\n", e)
 	}
 	printVerdict(c, r)
+}
+
+// agreement says whether the allocations that were counted are those that the pool holds.
+func agreement(drift int64) string {
+	if drift == 0 {
+		return "books and pool agree"
+	}
+	return fmt.Sprintf("books and pool differ by %d bytes", drift)
 }
 
 func printFindings(c *console, r *demo.Report) {

@@ -132,7 +132,7 @@ func printReplay(c *console, r *replay.Report) {
 	c.printf("  events         %d: %d allocations, %d frees, %d recorded failures, %d without memory, in %.2fs\n",
 		r.Events, r.Allocations, r.Frees, r.RecordedFailures, r.Empty, r.Seconds)
 	c.printf("  requested      peak live %d bytes (%s), end live %d bytes in %d blocks\n", r.PeakLive, terminal.Size(r.PeakLive), r.EndLive, r.LeftLiveBlocks)
-	c.printf("  device         peak reserved %d bytes (%s); the books differ from the pool's by %d bytes\n", r.PeakReserved, terminal.Size(r.PeakReserved), r.Drift)
+	c.printf("  device         peak reserved %d bytes (%s); %s\n", r.PeakReserved, terminal.Size(r.PeakReserved), agreement(r.Drift))
 	for _, op := range slices.Sorted(maps.Keys(r.Latency)) {
 		l := r.Latency[op]
 		c.printf("  %-14s %d: p50 %v, p90 %v, p99 %v, max %v\n", op, l.Count,

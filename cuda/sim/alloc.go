@@ -6,7 +6,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-func outOfMemory(m method, bytes uint64, p *pool) error {
+func outOfMemory(m *method, bytes uint64, p *pool) error {
 	text := fmt.Sprintf("%d bytes asked for; the pool holds %d with %d in use, all pools hold %d of %d",
 		bytes, p.stats.Reserved, p.stats.Used, p.heap.reserved, p.heap.capacity)
 	if err := p.heap.machine; err != nil {
@@ -18,7 +18,7 @@ func outOfMemory(m method, bytes uint64, p *pool) error {
 
 // allocate takes bytes from p for a block that begins its life with operation
 // seq of s, or, if s is nil, in no stream's order. The device's lock is held.
-func (d *Device) allocate(m method, p *pool, bytes uint64, s *stream) (ptr uint64, err error) {
+func (d *Device) allocate(m *method, p *pool, bytes uint64, s *stream) (ptr uint64, err error) {
 	if bytes == 0 {
 		return 0, fault(m, driver.InvalidValue, "zero bytes: ask for at least one")
 	}
@@ -50,9 +50,9 @@ func (d *Device) MemAllocAsync(bytes uint64, h driver.Pool, s driver.Stream) (pt
 	if err := st.prohibited(mMemAllocAsync); err != nil {
 		return 0, err
 	}
-	p := d.pools.get(uint64(h))
-	if p == nil {
-		return 0, badPool(mMemAllocAsync, h)
+	p, err := d.pools.named(mMemAllocAsync, h)
+	if err != nil {
+		return 0, err
 	}
 	return d.allocate(mMemAllocAsync, p, bytes, st)
 }
@@ -74,7 +74,8 @@ func (d *Device) MemFreeAsync(ptr uint64, s driver.Stream) error {
 		return badPointer(mMemFreeAsync, ptr)
 	}
 	d.mark(st)
-	st.frees.add(st.seq, n.blk.bytes, st.done.Load())
+	st.pruneFrees()
+	st.frees.push(pendingFree{st.seq, n.blk.bytes})
 	d.memory.bury(d, n, st.now(), st)
 	return nil
 }
@@ -93,10 +94,7 @@ func (h *heap) bury(d *Device, n *node, free stamp, s *stream) {
 
 // MemAlloc allocates bytes in no stream's order. It does not block here.
 func (d *Device) MemAlloc(bytes uint64) (ptr uint64, err error) {
-	if err := d.enter(mMemAlloc); err != nil {
-		return 0, err
-	}
-	if err := d.lock(mMemAlloc); err != nil {
+	if err := d.begin(mMemAlloc); err != nil {
 		return 0, err
 	}
 	defer d.mu.Unlock()
@@ -113,7 +111,7 @@ func (d *Device) MemFree(ptr uint64) error {
 }
 
 // freeBlocking frees a block when all work that was queued is done.
-func (d *Device) freeBlocking(m method, h *heap, ptr uint64) error {
+func (d *Device) freeBlocking(m *method, h *heap, ptr uint64) error {
 	if !h.isLive(ptr) {
 		return badPointer(m, ptr)
 	}
@@ -143,17 +141,14 @@ func (h *heap) isLive(ptr uint64) bool {
 	return h.live(ptr) != nil
 }
 
-func badPointer(m method, ptr uint64) error {
+func badPointer(m *method, ptr uint64) error {
 	return fault(m, driver.InvalidValue, hex(ptr)+" is not the start of a live block")
 }
 
 // HostAlloc allocates memory of the machine that kernels reach too. It lies
 // outside Go's heap and is not zeroed. It does not block.
 func (d *Device) HostAlloc(bytes uint64) (driver.HostMemory, error) {
-	if err := d.enter(mHostAlloc); err != nil {
-		return driver.HostMemory{}, err
-	}
-	if err := d.lock(mHostAlloc); err != nil {
+	if err := d.begin(mHostAlloc); err != nil {
 		return driver.HostMemory{}, err
 	}
 	defer d.mu.Unlock()

@@ -48,14 +48,14 @@ func (d *Device) Books() Books {
 
 // count adds what is queued on s.
 func (s *stream) count(b *Books) {
-	s.frees.prune(s.done.Load())
-	for _, f := range s.frees.list[s.frees.head:] {
+	s.pruneFrees()
+	for _, f := range s.frees.waiting() {
 		b.PendingFrees++
 		b.PendingBytes += f.bytes
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b.QueuedOps += uint64(s.queue.n)
+	b.QueuedOps += uint64(len(s.queue.waiting()))
 }
 
 func (h *heap) countMapped(b *Books) {

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
@@ -38,21 +39,21 @@ type recorded struct {
 }
 
 // record keeps o as work of the capture of s, and recycles it.
-func (d *Device) record(m method, s *stream, o *op, ranges []Range) error {
+func (d *Device) record(m *method, s *stream, o *op, ranges []Range) error {
 	defer o.recycle()
 	c := s.capture
 	if c.invalid {
 		return invalidated(m)
 	}
 	kept := *o
-	kept.uses, kept.exec.args = nil, append([]driver.Arg(nil), o.exec.args...)
+	kept.uses, kept.exec.touches, kept.exec.args = nil, nil, slices.Clone(o.exec.args)
 	c.work = append(c.work, recorded{kept, ranges})
 	c.reached[s][s]++
 	return nil
 }
 
 // recordCaptured makes e a point of the capture of s.
-func (e *event) recordCaptured(m method, s *stream) error {
+func (e *event) recordCaptured(m *method, s *stream) error {
 	c := s.capture
 	if c.invalid {
 		return invalidated(m)
@@ -63,7 +64,7 @@ func (e *event) recordCaptured(m method, s *stream) error {
 
 // waitCaptured is a wait of which at least one end is captured. A stream that
 // is not takes part from now on, and none may wait for what is outside.
-func (d *Device) waitCaptured(m method, s *stream, e *event) error {
+func (d *Device) waitCaptured(m *method, s *stream, e *event) error {
 	into, of := s.capture, e.capture
 	switch {
 	case into != nil && into.invalid, of != nil && of.invalid:
@@ -90,18 +91,18 @@ func (d *Device) waitCaptured(m method, s *stream, e *event) error {
 func (c *capture) open() bool { return c.origin != nil }
 
 // refuse invalidates the capture.
-func (c *capture) refuse(m method, code int, detail string) error {
+func (c *capture) refuse(m *method, code int, detail string) error {
 	c.invalid = true
 	return fault(m, code, detail+"; the capture is invalidated")
 }
 
-func invalidated(m method) error {
+func invalidated(m *method) error {
 	return fault(m, driver.CaptureInvalidated, "end the capture with cuStreamEndCapture where it began")
 }
 
 // prohibited refuses what a capturing stream may not be asked for; nil if s is
 // not capturing.
-func (s *stream) prohibited(m method) error {
+func (s *stream) prohibited(m *method) error {
 	if s.capture == nil {
 		return nil
 	}
@@ -109,7 +110,7 @@ func (s *stream) prohibited(m method) error {
 }
 
 // prohibitedAnywhere refuses what encompasses all streams.
-func (d *Device) prohibitedAnywhere(m method) (err error) {
+func (d *Device) prohibitedAnywhere(m *method) (err error) {
 	for _, s := range d.slots.owners {
 		if refusal := s.prohibited(m); refusal != nil {
 			err = refusal
@@ -119,7 +120,7 @@ func (d *Device) prohibitedAnywhere(m method) (err error) {
 }
 
 // prohibited refuses to look at an event that stands for nothing that runs.
-func (e *event) prohibited(m method) error {
+func (e *event) prohibited(m *method) error {
 	switch {
 	case e.capture == nil:
 		return nil
@@ -160,7 +161,7 @@ func (d *Device) StreamCapturing(h driver.Stream) (bool, error) {
 
 // StreamEndCapture ends the capture that began on s. It does not block.
 func (d *Device) StreamEndCapture(h driver.Stream) (driver.Graph, error) {
-	const m = mStreamEndCapture
+	m := mStreamEndCapture
 	s, err := d.lockStream(m, h)
 	if err != nil {
 		return 0, err
@@ -180,7 +181,7 @@ func (d *Device) StreamEndCapture(h driver.Stream) (driver.Graph, error) {
 	case !joined:
 		return 0, fault(m, driver.CaptureUnjoined, "a stream that was drawn in has work that the first does not wait for")
 	}
-	return driver.Graph(d.graphs.put(&graph{work: c.work})), nil
+	return d.graphs.put(&graph{work: c.work}), nil
 }
 
 // end takes all streams out of the capture and reports whether the first one

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"sort"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
@@ -73,7 +74,7 @@ func (d *Device) BlockEnds(ptr uint64, s driver.Stream) {
 // told is the place of what is told on a stream: behind what was enqueued there. It is
 // nothing that a schedule could put elsewhere. The device's lock is held.
 func (d *Device) told(h driver.Stream) stamp {
-	s := d.streams.get(uint64(h))
+	s := d.streams.get(h)
 	if s == nil {
 		return stamp{slot: hostSlot, past: d.hostClock.clone()}
 	}
@@ -102,13 +103,7 @@ func (b *block) allocParty() Party {
 
 // at is the place of what holds addr, or of the first behind it.
 func (c carving) at(addr uint64) int {
-	i, _ := slices.BinarySearchFunc(c, addr, func(p carved, addr uint64) int {
-		if p.high <= addr {
-			return -1
-		}
-		return 1
-	})
-	return i
+	return sort.Search(len(c), func(i int) bool { return c[i].high > addr })
 }
 
 // within is what lies in [low, high), at least in part: c[i:j].

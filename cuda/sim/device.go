@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -24,7 +25,7 @@ type Device struct {
 	// indirect counts the launches that are queued of kernels that find addresses
 	// in memory.
 	indirect atomic.Int64
-	calls    [methodCount]counter
+	calls    []counter // by the index of the method
 	found    findings
 	faults   faults
 
@@ -45,18 +46,18 @@ type Device struct {
 	inbox  inbox
 
 	mu        sync.Mutex
-	streams   table[stream]
-	events    table[event]
-	pools     table[pool]
-	modules   table[module]
-	functions table[Kernel]
-	graphs    table[graph]
-	created   table[physical]
+	streams   table[driver.Stream, stream]
+	events    table[driver.Event, event]
+	pools     table[driver.Pool, pool]
+	modules   table[driver.Module, module]
+	functions table[driver.Function, Kernel]
+	graphs    table[driver.Graph, graph]
+	created   table[driver.MemHandle, physical]
 	images    map[string]*module
 	slots     slots
 	hostClock vec
-	hostEpoch uint64 // changes when hostClock does
-	ghosts    ghosts
+	hostEpoch uint64        // changes when hostClock does
+	ghosts    map[place]int // the slots of the foreign streams that were heard of
 	chooser   *rand.Rand
 	stalled   *sync.Cond // seeded: a synchronisation that found nothing to run
 }
@@ -81,8 +82,11 @@ func Open(c Config) (*Device, error) {
 	}
 	d := &Device{
 		config: c, memory: newHeap(gpu, c.Bytes), host: newHeap(pinned, c.Bytes),
-		number: lastDevice.Add(1), dead: make(chan struct{}), images: make(map[string]*module),
+		number: lastDevice.Add(1), dead: make(chan struct{}), images: make(map[string]*module), ghosts: make(map[place]int),
+		calls: make([]counter, len(methods)),
 	}
+	d.streams.what, d.events.what, d.pools.what, d.created.what = "stream", "event", "pool", "memory"
+	d.modules.what, d.functions.what, d.graphs.what = "module", "function", "graph"
 	d.stalled = sync.NewCond(&d.mu)
 	d.memory.hostKnows = func(slot int, seq uint64) bool { return d.hostClock.at(slot) >= seq }
 	if c.Schedule.seeded {
@@ -126,7 +130,7 @@ func (d *Device) MemInfo() (free, total uint64, err error) {
 // not, ends all goroutines and unmaps the memory, that of HostAlloc too: its
 // slices must not be touched afterwards. A second Close does nothing.
 func (d *Device) Close() error {
-	d.calls[mClose].n.Add(1)
+	d.calls[mClose.index].n.Add(1)
 	d.mu.Lock()
 	if d.closed.Swap(true) {
 		d.mu.Unlock()
@@ -137,27 +141,27 @@ func (d *Device) Close() error {
 	d.workers.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.memory.Lock()
-	defer d.memory.Unlock()
-	d.host.Lock()
-	defer d.host.Unlock()
-	mapped := d.mapped.Load()
-	if mapped != nil {
-		mapped.Lock()
-		defer mapped.Unlock()
+	heaps := d.heaps()
+	for _, h := range heaps {
+		h.Lock()
+		defer h.Unlock()
 	}
 	d.guests.Lock()
 	defer d.guests.Unlock()
-	err := d.memory.arena.close()
-	if hostErr := d.host.arena.close(); err == nil {
-		err = hostErr
+	var errs []error
+	for _, h := range heaps {
+		errs = append(errs, h.arena.close())
 	}
-	if mapped != nil {
-		if mapErr := mapped.arena.close(); err == nil {
-			err = mapErr
-		}
+	return errors.Join(errs...)
+}
+
+// heaps are all that have memory, in the order of their locks.
+func (d *Device) heaps() []*heap {
+	all := []*heap{d.memory, d.host}
+	if h := d.mapped.Load(); h != nil {
+		all = append(all, h)
 	}
-	return err
+	return all
 }
 
 // kill wakes everything that waits, once the context is lost or closed.
@@ -180,12 +184,12 @@ func (d *Device) killLocked() {
 func (d *Device) isDead() bool { return d.lost.Load() != nil || d.closed.Load() }
 
 // state is the error that every call of m returns from now on, or nil.
-func (d *Device) state(m method) error {
+func (d *Device) state(m *method) error {
 	if d.closed.Load() {
-		return withDetail(driver.NewError(m.entry(), driver.Deinitialized), "the simulated device was closed")
+		return withDetail(driver.NewError(m.entry, driver.Deinitialized), "the simulated device was closed")
 	}
 	if l := d.lost.Load(); l != nil {
-		return withDetail(driver.NewError(m.entry(), l.code), l.detail())
+		return withDetail(driver.NewError(m.entry, l.code), l.detail())
 	}
 	return nil
 }
@@ -195,6 +199,6 @@ func withDetail(err *core.DriverError, detail string) error {
 	return err
 }
 
-func fault(m method, code int, detail string) error {
-	return withDetail(driver.NewError(m.entry(), code), detail)
+func fault(m *method, code int, detail string) error {
+	return withDetail(driver.NewError(m.entry, code), detail)
 }

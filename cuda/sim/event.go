@@ -1,10 +1,6 @@
 package sim
 
-import (
-	"strconv"
-
-	"github.com/fencepost-gpu/fencepost/cuda/driver"
-)
+import "github.com/fencepost-gpu/fencepost/cuda/driver"
 
 // event holds its current record.
 type event struct {
@@ -16,37 +12,23 @@ type event struct {
 	reach   reach
 }
 
-func hex(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }
-
-func badEvent(m method, e driver.Event) error {
-	return fault(m, driver.InvalidHandle, "event "+hex(uint64(e))+" does not exist (any longer)")
-}
-
 // EventCreate makes an event. It does not block.
 func (d *Device) EventCreate() (driver.Event, error) {
-	if err := d.enter(mEventCreate); err != nil {
-		return 0, err
-	}
-	if err := d.lock(mEventCreate); err != nil {
+	if err := d.begin(mEventCreate); err != nil {
 		return 0, err
 	}
 	defer d.mu.Unlock()
-	return driver.Event(d.events.put(&event{current: completed, clock: stamp{slot: hostSlot}})), nil
+	return d.events.put(&event{current: completed, clock: stamp{slot: hostSlot}}), nil
 }
 
 // EventDestroy gives the handle back and does not block.
 func (d *Device) EventDestroy(h driver.Event) error {
-	if err := d.enter(mEventDestroy); err != nil {
-		return err
-	}
-	if err := d.lock(mEventDestroy); err != nil {
+	if err := d.begin(mEventDestroy); err != nil {
 		return err
 	}
 	defer d.mu.Unlock()
-	if d.events.take(uint64(h)) == nil {
-		return badEvent(mEventDestroy, h)
-	}
-	return nil
+	_, err := d.events.take(mEventDestroy, h)
+	return err
 }
 
 // EventRecord records the work of s so far in h. It does not block.
@@ -56,9 +38,9 @@ func (d *Device) EventRecord(h driver.Event, s driver.Stream) error {
 		return err
 	}
 	defer d.mu.Unlock()
-	e := d.events.get(uint64(h))
-	if e == nil {
-		return badEvent(mEventRecord, h)
+	e, err := d.events.named(mEventRecord, h)
+	if err != nil {
+		return err
 	}
 	if st.capture != nil {
 		return e.recordCaptured(mEventRecord, st)
@@ -76,15 +58,15 @@ func (d *Device) StreamWait(s driver.Stream, h driver.Event) error {
 	return d.streamWait(mStreamWait, s, h)
 }
 
-func (d *Device) streamWait(m method, s driver.Stream, h driver.Event) error {
+func (d *Device) streamWait(m *method, s driver.Stream, h driver.Event) error {
 	st, err := d.lockStream(m, s)
 	if err != nil {
 		return err
 	}
 	defer d.mu.Unlock()
-	e := d.events.get(uint64(h))
-	if e == nil {
-		return badEvent(m, h)
+	e, err := d.events.named(m, h)
+	if err != nil {
+		return err
 	}
 	if st.capture != nil || e.capture != nil {
 		return d.waitCaptured(m, st, e)
@@ -96,7 +78,7 @@ func (d *Device) streamWait(m method, s driver.Stream, h driver.Event) error {
 // queueWait makes later work of s wait for a record and, in the clocks, come
 // after what it is ordered after.
 func (d *Device) queueWait(s *stream, r record, clock stamp) {
-	if !d.faults.dropsWait() {
+	if !d.faults.dropWaits.Load() && !d.faults.dropWait.due() {
 		d.waitFor(s, r, clock)
 	}
 }
@@ -114,17 +96,11 @@ func (d *Device) waitFor(s *stream, r record, clock stamp) {
 // EventQuery reports whether the current record of h is done. It does not
 // block.
 func (d *Device) EventQuery(h driver.Event) (done bool, err error) {
-	if err := d.enter(mEventQuery); err != nil {
-		return false, err
-	}
-	if err := d.lock(mEventQuery); err != nil {
+	e, err := lockNamed(d, mEventQuery, &d.events, h)
+	if err != nil {
 		return false, err
 	}
 	defer d.mu.Unlock()
-	e := d.events.get(uint64(h))
-	if e == nil {
-		return false, badEvent(mEventQuery, h)
-	}
 	if err := e.prohibited(mEventQuery); err != nil {
 		return false, err
 	}
@@ -137,16 +113,9 @@ func (d *Device) EventQuery(h driver.Event) (done bool, err error) {
 
 // EventSynchronize blocks until the current record of h is done.
 func (d *Device) EventSynchronize(h driver.Event) error {
-	if err := d.enter(mEventSynchronize); err != nil {
+	e, err := lockNamed(d, mEventSynchronize, &d.events, h)
+	if err != nil {
 		return err
-	}
-	if err := d.lock(mEventSynchronize); err != nil {
-		return err
-	}
-	e := d.events.get(uint64(h))
-	if e == nil {
-		d.mu.Unlock()
-		return badEvent(mEventSynchronize, h)
 	}
 	if err := e.prohibited(mEventSynchronize); err != nil {
 		d.mu.Unlock()

@@ -17,7 +17,7 @@ type Exec struct {
 
 	d       *Device
 	args    []driver.Arg
-	touches []Range
+	touches []Range // what a kernel has done, or what a fill or copy does
 }
 
 // Args are the launch's arguments.

@@ -78,17 +78,13 @@ func (d *Device) stir() {
 	f.moved.Broadcast()
 }
 
-// now is the count, to be read before looking for something to do.
-func (f *fabric) now() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.count
-}
-
-// glance is the fabric of d, nil if it has none, and its count.
+// glance is the fabric of d, nil if it has none, and its count, to be read before
+// looking for something to do.
 func (d *Device) glance() (f *fabric, seen uint64) {
 	if f = d.fabric.Load(); f != nil {
-		seen = f.now()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		seen = f.count
 	}
 	return f, seen
 }

@@ -24,32 +24,22 @@ type sighting struct {
 	seq uint64
 }
 
-// ghosts are the foreign streams that a device has heard of. The device's lock
-// guards them.
-type ghosts struct {
-	slots  map[place]int
-	places map[int]place
-}
-
 // slotOf is the slot of a stream in the clocks of d.
 func (d *Device) slotOf(p place) int {
 	if p.device == d.number {
 		return p.slot
 	}
-	if slot, ok := d.ghosts.slots[p]; ok {
+	if slot, ok := d.ghosts[p]; ok {
 		return slot
 	}
-	if d.ghosts.slots == nil {
-		d.ghosts = ghosts{make(map[place]int), make(map[int]place)}
-	}
-	ghost := d.addSlot(&stream{})
-	d.ghosts.slots[p], d.ghosts.places[ghost.slot] = ghost.slot, p
+	ghost := d.addSlot(&stream{ghostOf: p})
+	d.ghosts[p] = ghost.slot
 	return ghost.slot
 }
 
 // placeOf is the stream that a slot of d means.
 func (d *Device) placeOf(slot int) place {
-	if p, ok := d.ghosts.places[slot]; ok {
+	if p := d.slots.owners[slot].ghostOf; p != (place{}) {
 		return p
 	}
 	return place{d.number, slot}

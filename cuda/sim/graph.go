@@ -1,10 +1,6 @@
 package sim
 
-import (
-	"slices"
-
-	"github.com/fencepost-gpu/fencepost/cuda/driver"
-)
+import "github.com/fencepost-gpu/fencepost/cuda/driver"
 
 // graph is captured work that can be launched. Its branches run one after the
 // other here, which is one of the orders that the graph allows: a race between
@@ -25,9 +21,9 @@ func (d *Device) GraphLaunch(h driver.Graph, s driver.Stream) error {
 		return err
 	}
 	defer d.mu.Unlock()
-	g := d.graphs.get(uint64(h))
-	if g == nil {
-		return badGraph(mGraphLaunch, h)
+	g, err := d.graphs.named(mGraphLaunch, h)
+	if err != nil {
+		return err
 	}
 	if err := st.prohibited(mGraphLaunch); err != nil {
 		return err
@@ -50,7 +46,9 @@ func (d *Device) replay(s *stream, w *recorded) {
 	for _, r := range w.ranges {
 		o.uses = d.resolve(o.uses, r, w.op.exec.args)
 	}
-	if w.op.kind == opLaunch {
+	if w.op.kind != opLaunch {
+		o.exec.touches = append(o.exec.touches, w.ranges...)
+	} else {
 		o.kernel, o.exec.d = w.op.kernel, d
 		o.exec.Grid, o.exec.Block = w.op.exec.Grid, w.op.exec.Block
 		o.exec.args = append(o.exec.args, w.op.exec.args...)
@@ -61,25 +59,10 @@ func (d *Device) replay(s *stream, w *recorded) {
 // GraphDestroy gives the handle back and does not block. What was launched
 // runs.
 func (d *Device) GraphDestroy(h driver.Graph) error {
-	if err := d.enter(mGraphDestroy); err != nil {
-		return err
-	}
-	if err := d.lock(mGraphDestroy); err != nil {
+	if err := d.begin(mGraphDestroy); err != nil {
 		return err
 	}
 	defer d.mu.Unlock()
-	if d.graphs.take(uint64(h)) == nil {
-		return badGraph(mGraphDestroy, h)
-	}
-	return nil
-}
-
-func badGraph(m method, h driver.Graph) error {
-	return fault(m, driver.InvalidHandle, "graph "+hex(uint64(h))+" does not exist (any longer)")
-}
-
-// touched are the ranges of a fill or copy that are used.
-func (o *op) touched() []Range {
-	r := o.ranges()
-	return slices.DeleteFunc(r[:], func(r Range) bool { return r.Access == 0 })
+	_, err := d.graphs.take(mGraphDestroy, h)
+	return err
 }

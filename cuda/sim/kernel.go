@@ -94,10 +94,7 @@ func (d *Device) RegisterModule(image string, kernels ...Kernel) error {
 
 // ModuleLoad finds the kernels registered under the image's name.
 func (d *Device) ModuleLoad(image driver.Image) (driver.Module, error) {
-	if err := d.enter(mModuleLoad); err != nil {
-		return 0, err
-	}
-	if err := d.lock(mModuleLoad); err != nil {
+	if err := d.begin(mModuleLoad); err != nil {
 		return 0, err
 	}
 	defer d.mu.Unlock()
@@ -106,41 +103,32 @@ func (d *Device) ModuleLoad(image driver.Image) (driver.Module, error) {
 		return 0, fault(mModuleLoad, driver.InvalidImage, fmt.Sprintf("no kernels are registered for image %q: this device runs kernels in Go, so pass them to fencepost's Runtime.Load, or register them with RegisterModule first", image.Name))
 	}
 	loaded := &module{kernels: m.kernels, handles: make(map[string]driver.Function)}
-	return driver.Module(d.modules.put(loaded)), nil
+	return d.modules.put(loaded), nil
 }
 
 // ModuleUnload unloads a module; its functions are invalid afterwards.
 func (d *Device) ModuleUnload(h driver.Module) error {
-	if err := d.enter(mModuleUnload); err != nil {
-		return err
-	}
-	if err := d.lock(mModuleUnload); err != nil {
+	if err := d.begin(mModuleUnload); err != nil {
 		return err
 	}
 	defer d.mu.Unlock()
-	m := d.modules.take(uint64(h))
-	if m == nil {
-		return badModule(mModuleUnload, h)
+	m, err := d.modules.take(mModuleUnload, h)
+	if err != nil {
+		return err
 	}
 	for _, f := range m.handles {
-		d.functions.take(uint64(f))
+		_, _ = d.functions.take(mModuleUnload, f)
 	}
 	return nil
 }
 
 // ModuleFunction looks a kernel up.
 func (d *Device) ModuleFunction(h driver.Module, name string) (driver.Function, error) {
-	if err := d.enter(mModuleFunction); err != nil {
-		return 0, err
-	}
-	if err := d.lock(mModuleFunction); err != nil {
+	m, err := lockNamed(d, mModuleFunction, &d.modules, h)
+	if err != nil {
 		return 0, err
 	}
 	defer d.mu.Unlock()
-	m := d.modules.get(uint64(h))
-	if m == nil {
-		return 0, badModule(mModuleFunction, h)
-	}
 	if f, known := m.handles[name]; known {
 		return f, nil
 	}
@@ -148,11 +136,7 @@ func (d *Device) ModuleFunction(h driver.Module, name string) (driver.Function, 
 	if k == nil {
 		return 0, fault(mModuleFunction, driver.NotFound, fmt.Sprintf("the module has no kernel %q", name))
 	}
-	f := driver.Function(d.functions.put(k))
+	f := d.functions.put(k)
 	m.handles[name] = f
 	return f, nil
-}
-
-func badModule(m method, h driver.Module) error {
-	return fault(m, driver.InvalidHandle, "module "+hex(uint64(h))+" is not loaded (any longer)")
 }

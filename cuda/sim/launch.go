@@ -10,17 +10,11 @@ import (
 // Launch enqueues a kernel and does not block. Declare of the kernel runs on
 // the caller's goroutine.
 func (d *Device) Launch(l *driver.Launch) error {
-	if err := d.enter(mLaunch); err != nil {
-		return err
-	}
-	if err := d.lock(mLaunch); err != nil {
-		return err
-	}
-	k, err := d.kernelOf(l.Function)
-	d.mu.Unlock()
+	k, err := lockNamed(d, mLaunch, &d.functions, l.Function)
 	if err != nil {
 		return err
 	}
+	d.mu.Unlock()
 	declared, err := declare(k, l.Args)
 	if err != nil {
 		return err
@@ -30,9 +24,9 @@ func (d *Device) Launch(l *driver.Launch) error {
 	if err := d.state(mLaunch); err != nil {
 		return err
 	}
-	s := d.streams.get(uint64(l.Stream))
-	if s == nil {
-		return badStream(mLaunch, l.Stream)
+	s, err := d.streams.named(mLaunch, l.Stream)
+	if err != nil {
+		return err
 	}
 	d.catchUp(s)
 	o := newOp(opLaunch, k.Name)
@@ -56,14 +50,6 @@ func (d *Device) enqueue(s *stream, o *op) {
 		d.indirect.Add(1)
 	}
 	d.push(s, o)
-}
-
-func (d *Device) kernelOf(h driver.Function) (*Kernel, error) {
-	k := d.functions.get(uint64(h))
-	if k == nil {
-		return nil, fault(mLaunch, driver.InvalidHandle, "function "+hex(uint64(h))+" does not exist (any longer)")
-	}
-	return k, nil
 }
 
 func atLeastOne(dim driver.Dim) driver.Dim {

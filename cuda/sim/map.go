@@ -20,11 +20,8 @@ const mapFactor = 8
 
 // lockMapped locks the device and the heap of mapped memory, which is made at
 // the first call; unlock undoes it.
-func (d *Device) lockMapped(m method) (h *heap, unlock func(), err error) {
-	if err := d.enter(m); err != nil {
-		return nil, nil, err
-	}
-	if err := d.lock(m); err != nil {
+func (d *Device) lockMapped(m *method) (h *heap, unlock func(), err error) {
+	if err := d.begin(m); err != nil {
 		return nil, nil, err
 	}
 	if h = d.mapped.Load(); h == nil {
@@ -42,11 +39,11 @@ func (d *Device) lockMapped(m method) (h *heap, unlock func(), err error) {
 	return h, func() { h.Unlock(); d.mu.Unlock() }, nil
 }
 
-func badSize(m method, bytes uint64) error {
+func badSize(m *method, bytes uint64) error {
 	return fault(m, driver.InvalidValue, fmt.Sprintf("%d bytes are not a multiple of the granularity %d, or none", bytes, Granule))
 }
 
-func badRange(m method, ptr, bytes uint64, what string) error {
+func badRange(m *method, ptr, bytes uint64, what string) error {
 	return fault(m, driver.InvalidValue, fmt.Sprintf("%d bytes at %#x are not %s", bytes, ptr, what))
 }
 
@@ -70,7 +67,7 @@ func (d *Device) MemCreate(bytes uint64) (driver.MemHandle, error) {
 		return 0, fault(mMemCreate, driver.OutOfMemory, fmt.Sprintf("%d bytes asked for; %d are neither a pool's nor a handle's", bytes, left))
 	}
 	d.memory.reserved += bytes
-	return driver.MemHandle(d.created.put(&physical{bytes: bytes, handle: true})), nil
+	return d.created.put(&physical{bytes: bytes, handle: true}), nil
 }
 
 // MemRelease gives the handle back, and the memory unless it is mapped. It does
@@ -81,17 +78,13 @@ func (d *Device) MemRelease(mh driver.MemHandle) error {
 		return err
 	}
 	defer unlock()
-	p := d.created.take(uint64(mh))
-	if p == nil {
-		return badMemory(mMemRelease, mh)
+	p, err := d.created.take(mMemRelease, mh)
+	if err != nil {
+		return err
 	}
 	p.handle = false
 	d.giveBack(p)
 	return nil
-}
-
-func badMemory(m method, mh driver.MemHandle) error {
-	return fault(m, driver.InvalidHandle, "memory "+hex(uint64(mh))+" does not exist (any longer)")
 }
 
 // giveBack returns memory to the device that has neither handle nor mapping.

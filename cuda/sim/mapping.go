@@ -1,10 +1,6 @@
 package sim
 
-import (
-	"encoding/binary"
-
-	"github.com/fencepost-gpu/fencepost/cuda/driver"
-)
+import "github.com/fencepost-gpu/fencepost/cuda/driver"
 
 // MemMap puts memory at reserved addresses, where nobody may touch it yet. It
 // does not block.
@@ -14,9 +10,9 @@ func (d *Device) MemMap(ptr, bytes uint64, mh driver.MemHandle) error {
 		return err
 	}
 	defer unlock()
-	p := d.created.get(uint64(mh))
-	if p == nil {
-		return badMemory(mMemMap, mh)
+	p, err := d.created.named(mMemMap, mh)
+	if err != nil {
+		return err
 	}
 	r := h.addresses.holding(ptr, bytes)
 	switch {
@@ -45,7 +41,7 @@ func (h *heap) vacant(ptr, bytes uint64) bool {
 // mappings returns the mappings that together are [ptr, ptr+bytes), and the
 // reservation that they lie in. There are none if one reaches over a bound, or
 // one is missing.
-func (h *heap) mappings(m method, ptr, bytes uint64) (list []*node, in *reservation, err error) {
+func (h *heap) mappings(m *method, ptr, bytes uint64) (list []*node, in *reservation, err error) {
 	in = h.addresses.holding(ptr, bytes)
 	for at := ptr; in != nil && at < ptr+bytes; {
 		n := h.nodes[at]
@@ -83,18 +79,13 @@ func (d *Device) MemAccess(ptr, bytes uint64) error {
 			continue
 		}
 		if n.held.lives++; n.held.lives > 1 {
-			scramble(h.arena.bytes(n.addr, n.size), n.addr+n.held.lives)
+			// What nobody can have meant.
+			fillPattern(h.arena.bytes(n.addr, n.size), ((n.addr+n.held.lives)|1)*0x9e3779b97f4a7c15)
 		}
 		n.free, n.blk = false, &block{ptr: n.addr, bytes: n.size, slot: hostSlot, in: in, born: born, stripes: make([]shadow, stripeCount)}
 	}
 	h.arena.expose(ptr, bytes)
 	return nil
-}
-
-// scramble fills memory with what nobody can have meant.
-func scramble(b []byte, seed uint64) {
-	binary.LittleEndian.PutUint64(b, (seed|1)*0x9e3779b97f4a7c15)
-	repeat(b, 8)
 }
 
 // enqueued is how far each stream's calls have come, whatever has run; the

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -46,9 +47,11 @@ type op struct {
 
 var opPool = sync.Pool{New: func() any { return new(op) }}
 
-func newOp(kind opKind, name string) *op {
+// newOp makes an operation; touches are what a fill or copy does.
+func newOp(kind opKind, name string, touches ...Range) *op {
 	o := opPool.Get().(*op)
 	o.kind, o.name = kind, name
+	o.exec.touches = append(o.exec.touches, touches...)
 	return o
 }
 
@@ -59,73 +62,55 @@ func (o *op) recycle() {
 	opPool.Put(o)
 }
 
-// opQueue is a ring of operations.
-type opQueue struct {
-	ring []*op // its length is a power of two or zero
-	head int
-	n    int
-}
-
-func (q *opQueue) push(o *op) {
-	if q.n == len(q.ring) {
-		q.grow()
-	}
-	q.ring[(q.head+q.n)&(len(q.ring)-1)] = o
-	q.n++
-}
-
-func (q *opQueue) grow() {
-	wide := make([]*op, max(8, 2*len(q.ring)))
-	for i := range q.n {
-		wide[i] = q.ring[(q.head+i)&(len(q.ring)-1)]
-	}
-	q.ring, q.head = wide, 0
-}
-
-func (q *opQueue) first() *op {
-	if q.n == 0 {
-		return nil
-	}
-	return q.ring[q.head]
-}
-
-func (q *opQueue) last() *op {
-	if q.n == 0 {
-		return nil
-	}
-	return q.ring[(q.head+q.n-1)&(len(q.ring)-1)]
-}
-
-func (q *opQueue) pop() {
-	q.ring[q.head] = nil
-	q.head = (q.head + 1) & (len(q.ring) - 1)
-	q.n--
-}
-
-// pendingFrees are the frees of a stream that the device had not passed when
-// last looked at.
-type pendingFrees struct {
-	list []pendingFree
+// fifo is a queue that keeps its memory.
+type fifo[T any] struct {
+	list []T // those before head have left
 	head int
 }
 
+func (q *fifo[T]) push(v T) {
+	if len(q.list) == cap(q.list) && q.head*2 > len(q.list) {
+		n := copy(q.list, q.waiting())
+		clear(q.list[n:])
+		q.list, q.head = q.list[:n], 0
+	}
+	q.list = append(q.list, v)
+}
+
+// pop takes the first off.
+func (q *fifo[T]) pop() {
+	var none T
+	q.list[q.head] = none
+	if q.head++; q.head == len(q.list) {
+		q.list, q.head = q.list[:0], 0
+	}
+}
+
+func (q *fifo[T]) waiting() []T { return q.list[q.head:] }
+
+// first and last are zero of an empty queue.
+func (q *fifo[T]) first() (v T) {
+	if w := q.waiting(); len(w) > 0 {
+		v = w[0]
+	}
+	return v
+}
+
+func (q *fifo[T]) last() (v T) {
+	if w := q.waiting(); len(w) > 0 {
+		v = w[len(w)-1]
+	}
+	return v
+}
+
+// pendingFree is a free of a stream that the device had not passed when last
+// looked at.
 type pendingFree struct{ seq, bytes uint64 }
 
-func (p *pendingFrees) add(seq, bytes, done uint64) {
-	p.prune(done)
-	p.list = append(p.list, pendingFree{seq, bytes})
-}
-
-func (p *pendingFrees) prune(done uint64) {
-	for p.head < len(p.list) && p.list[p.head].seq <= done {
-		p.head++
-	}
-	if p.head > 32 && p.head*2 >= len(p.list) {
-		p.list = append(p.list[:0], p.list[p.head:]...)
-		p.head = 0
-	}
-	if p.head == len(p.list) {
-		p.list, p.head = p.list[:0], 0
+// pruneFrees forgets the frees that the device has passed.
+func (s *stream) pruneFrees() {
+	for done := s.done.Load(); len(s.frees.waiting()) > 0 && s.frees.first().seq <= done; {
+		s.frees.pop()
 	}
 }
 
@@ -134,37 +119,18 @@ func (p *pendingFrees) prune(done uint64) {
 type record struct {
 	s    *stream
 	seq  uint64
-	gate *gate
+	gate context.Context // ends when the gate opens; nil for none
 	// abroad is the device of the record where another waits for it.
 	abroad *Device
 }
 
 func (r record) done() bool {
-	return (r.gate == nil || r.gate.opened()) && (r.s == nil || r.s.done.Load() >= r.seq)
+	return (r.gate == nil || r.gate.Err() != nil) && (r.s == nil || r.s.done.Load() >= r.seq)
 }
 
 // passable reports whether what waits for the record may go on: it is done,
 // or on another device, which will never do it.
 func (r record) passable() bool { return r.done() || r.abroad != nil && r.abroad.isDead() }
-
-// gate holds work back until it is opened.
-type gate struct {
-	ch   chan struct{}
-	once sync.Once
-}
-
-func newGate() *gate { return &gate{ch: make(chan struct{})} }
-
-func (g *gate) open() { g.once.Do(func() { close(g.ch) }) }
-
-func (g *gate) opened() bool {
-	select {
-	case <-g.ch:
-		return true
-	default:
-		return false
-	}
-}
 
 // completed is the record of an event that was never recorded.
 var completed = record{}

@@ -13,9 +13,10 @@ import (
 // closed when the copy runs, this device's context is lost with
 // CUDA_ERROR_ILLEGAL_ADDRESS.
 func (d *Device) CopyFromPeerAsync(dst uint64, peer driver.Driver, src, n uint64, s driver.Stream) error {
-	o := newOp(opOnDevice, "copy from peer")
+	o := newOp(opOnDevice, "copy from peer", Writes(dst, n))
 	o.dst, o.src, o.n = dst, src, n
 	if driver.Unwrap(peer) == driver.Driver(d) {
+		o.exec.touches = append(o.exec.touches, Reads(src, n))
 		return d.transfer(mCopyFromPeerAsync, o, s)
 	}
 	o.kind = opFromPeer
@@ -27,15 +28,15 @@ func (d *Device) CopyFromPeerAsync(dst uint64, peer driver.Driver, src, n uint64
 }
 
 func (d *Device) copyFromPeer(o *op, peer driver.Driver, h driver.Stream) error {
-	const m = mCopyFromPeerAsync
+	m := mCopyFromPeerAsync
 	p, err := d.lockPair(m, peer)
 	if err != nil {
 		return err
 	}
 	defer d.unlockPair(p)
-	s := d.streams.get(uint64(h))
-	if s == nil {
-		return badStream(m, h)
+	s, err := d.streams.named(m, h)
+	if err != nil {
+		return err
 	}
 	if err := s.prohibited(m); err != nil {
 		return err
@@ -56,10 +57,6 @@ func (d *Device) copyFromPeer(o *op, peer driver.Driver, h driver.Stream) error 
 	o.source.uses = p.resolve(nil, read, nil)
 	d.push(s, o)
 	return nil
-}
-
-func notAllocated(m method, r Range, d *Device) error {
-	return fault(m, driver.InvalidValue, fmt.Sprintf("%d bytes at %#x are not all allocated memory of device %d", r.Bytes, r.Ptr, d.Ordinal()))
 }
 
 // abroad is the next operation of s as p's oracle sees it: in the clock of p.
@@ -95,7 +92,7 @@ func (d *Device) runPeerCopy(o *op) {
 // event of peer, another simulated device of this process. It does not block.
 // What the event says of the order on other devices is learned with it.
 func (d *Device) StreamWaitPeer(s driver.Stream, peer driver.Driver, h driver.Event) error {
-	const m = mStreamWaitPeer
+	m := mStreamWaitPeer
 	if driver.Unwrap(peer) == driver.Driver(d) {
 		return d.streamWait(m, s, h)
 	}
@@ -104,13 +101,13 @@ func (d *Device) StreamWaitPeer(s driver.Stream, peer driver.Driver, h driver.Ev
 		return err
 	}
 	defer d.unlockPair(p)
-	st := d.streams.get(uint64(s))
-	if st == nil {
-		return badStream(m, s)
+	st, err := d.streams.named(m, s)
+	if err != nil {
+		return err
 	}
-	e := p.events.get(uint64(h))
-	if e == nil {
-		return badEvent(m, h)
+	e, err := p.events.named(m, h)
+	if err != nil {
+		return err
 	}
 	if err := cmp.Or(st.prohibited(m), e.prohibited(m)); err != nil {
 		return err
@@ -124,7 +121,7 @@ func (d *Device) StreamWaitPeer(s driver.Stream, peer driver.Driver, h driver.Ev
 
 // lockPair begins a call of m that touches two devices: it finds the peer and
 // locks both, the one that was opened first before the other.
-func (d *Device) lockPair(m method, peer driver.Driver) (*Device, error) {
+func (d *Device) lockPair(m *method, peer driver.Driver) (*Device, error) {
 	if err := d.enter(m); err != nil {
 		return nil, err
 	}

@@ -61,7 +61,9 @@ func (p *pool) alloc(bytes uint64, s *stream) *node {
 		return nil
 	}
 	p.pull(n)
-	p.split(n, size)
+	if rest := p.cut(n, n.addr+size); rest != nil {
+		p.push(rest)
+	}
 	n.free, n.by = false, nil
 	p.stats.Used += bytes
 	p.stats.UsedHigh = max(p.stats.UsedHigh, p.stats.Used)
@@ -81,20 +83,21 @@ func (p *pool) find(size uint64, s *stream) (best *node) {
 	return best
 }
 
-// split cuts what a node has beyond size off as a free node of the same past.
-func (p *pool) split(n *node, size uint64) {
-	if n.size == size {
-		return
+// cut makes what a node has from addr on a free node of the same past, which the
+// caller pushes; nil if that is nothing.
+func (p *pool) cut(n *node, addr uint64) *node {
+	if n.end() == addr {
+		return nil
 	}
-	rest := p.heap.addNode(p, n.addr+size, n.size-size)
+	rest := p.heap.addNode(p, addr, n.end()-addr)
 	rest.free, rest.by, rest.seq, rest.recency = true, n.by, n.seq, n.recency
-	n.size = size
+	n.size -= rest.size
 	rest.prev, rest.next = n, n.next
 	if rest.next != nil {
 		rest.next.prev = rest
 	}
 	n.next = rest
-	p.push(rest)
+	return rest
 }
 
 // release queues the free of a block: operation seq of s (nil: passed by the

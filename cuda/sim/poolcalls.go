@@ -6,21 +6,10 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-func badPool(m method, h driver.Pool) error {
-	return fault(m, driver.InvalidHandle, "pool "+hex(uint64(h))+" does not exist (any longer)")
-}
-
 // lockPool locks the device and the memory; unlock undoes it.
-func (d *Device) lockPool(m method, h driver.Pool) (p *pool, unlock func(), err error) {
-	if err := d.enter(m); err != nil {
+func (d *Device) lockPool(m *method, h driver.Pool) (p *pool, unlock func(), err error) {
+	if p, err = lockNamed(d, m, &d.pools, h); err != nil {
 		return nil, nil, err
-	}
-	if err := d.lock(m); err != nil {
-		return nil, nil, err
-	}
-	if p = d.pools.get(uint64(h)); p == nil {
-		d.mu.Unlock()
-		return nil, nil, badPool(m, h)
 	}
 	d.memory.Lock()
 	return p, func() { d.memory.Unlock(); d.mu.Unlock() }, nil
@@ -29,26 +18,23 @@ func (d *Device) lockPool(m method, h driver.Pool) (p *pool, unlock func(), err 
 // PoolCreate makes a pool. It holds no memory at first. Disabling
 // ReuseInternalDependencies changes nothing: no pool here makes a stream wait.
 func (d *Device) PoolCreate(c driver.PoolConfig) (driver.Pool, error) {
-	if err := d.enter(mPoolCreate); err != nil {
-		return 0, err
-	}
-	if unknown := c.Disable &^ driver.ReuseAll; unknown != 0 {
-		return 0, fault(mPoolCreate, driver.InvalidValue, fmt.Sprintf("reuse policies %#x to disable do not exist", uint8(unknown)))
-	}
-	if err := d.lock(mPoolCreate); err != nil {
+	if err := d.begin(mPoolCreate); err != nil {
 		return 0, err
 	}
 	defer d.mu.Unlock()
+	if unknown := c.Disable &^ driver.ReuseAll; unknown != 0 {
+		return 0, fault(mPoolCreate, driver.InvalidValue, fmt.Sprintf("reuse policies %#x to disable do not exist", uint8(unknown)))
+	}
 	d.memory.Lock()
 	defer d.memory.Unlock()
-	return driver.Pool(d.pools.put(d.memory.newPool(c))), nil
+	return d.pools.put(d.memory.newPool(c)), nil
 }
 
 // PoolDestroy gives the handle back. What the pool holds goes back to the
 // device as its blocks are freed. The default pool cannot be destroyed.
 func (d *Device) PoolDestroy(h driver.Pool) error {
 	if h == 0 {
-		d.calls[mPoolDestroy].n.Add(1)
+		d.calls[mPoolDestroy.index].n.Add(1)
 		return fault(mPoolDestroy, driver.InvalidValue, "the default pool cannot be destroyed")
 	}
 	p, unlock, err := d.lockPool(mPoolDestroy, h)
@@ -56,7 +42,7 @@ func (d *Device) PoolDestroy(h driver.Pool) error {
 		return err
 	}
 	defer unlock()
-	d.pools.take(uint64(h))
+	_, _ = d.pools.take(mPoolDestroy, h)
 	p.destroyed, p.threshold = true, 0
 	p.trim(0)
 	return nil

@@ -135,7 +135,7 @@ func (d *Device) await(r record) {
 	}
 	if r.gate != nil {
 		select {
-		case <-r.gate.ch:
+		case <-r.gate.Done():
 		case <-d.dead:
 			return
 		}

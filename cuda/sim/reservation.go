@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"sort"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
@@ -26,13 +27,7 @@ type reservations struct {
 // behind is the place in the list of the first reservation that begins above
 // addr.
 func (rs *reservations) behind(addr uint64) int {
-	i, _ := slices.BinarySearchFunc(rs.list, addr, func(r *reservation, addr uint64) int {
-		if r.ptr <= addr {
-			return -1
-		}
-		return 1
-	})
-	return i
+	return sort.Search(len(rs.list), func(i int) bool { return rs.list[i].ptr > addr })
 }
 
 // holding returns the reservation in which all of [ptr, ptr+bytes) lies, nil if

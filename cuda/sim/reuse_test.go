@@ -184,7 +184,7 @@ func TestDisabledReusePolicies(t *testing.T) {
 				ptr, err = d.MemAllocAsync(4096, pool, a)
 				must(t, err)
 				p.free(ptr, a)
-				for i, s := 0, d.streams.get(uint64(a)); s.done.Load() < s.seq && i < 1000; i++ {
+				for i, s := 0, d.streams.get(a); s.done.Load() < s.seq && i < 1000; i++ {
 					must(t, d.MemsetAsync(ptr, 0, 0, idle)) // a seeded device moves on
 				}
 				if got := reused(ptr, b); got != c.passed {

@@ -41,8 +41,8 @@ func (d *Device) taken(o *op, panicked any) (r Range, ok bool) {
 	if !ok {
 		return r, false
 	}
-	for _, r := range slices.Backward(slices.Concat(o.exec.touches, o.touched())) {
-		if r.Access != 0 && ptr >= r.Ptr && ptr-r.Ptr < r.Bytes {
+	for _, r := range slices.Backward(o.exec.touches) {
+		if ptr >= r.Ptr && ptr-r.Ptr < r.Bytes {
 			return r, true
 		}
 	}
@@ -51,10 +51,7 @@ func (d *Device) taken(o *op, panicked any) (r Range, ok bool) {
 
 // addressOf is the device's address of a byte of its memory.
 func (d *Device) addressOf(byteAt uintptr) (ptr uint64, ok bool) {
-	for _, h := range [...]*heap{d.memory, d.host, d.mapped.Load()} {
-		if h == nil {
-			continue
-		}
+	for _, h := range d.heaps() {
 		if ptr, ok = h.arena.holds(byteAt); ok {
 			return ptr, true
 		}

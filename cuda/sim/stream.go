@@ -12,14 +12,17 @@ import (
 type stream struct {
 	handle driver.Stream
 	slot   int
-	slow   atomic.Int64 // nanoseconds before each operation
+	// ghostOf is the stream of another device that this one stands for; zero of
+	// the device's own.
+	ghostOf place
+	slow    atomic.Int64 // nanoseconds before each operation
 
 	// The device's lock guards these.
 	seq       uint64 // of the newest operation
 	past      vec    // what the next operation is ordered after
 	shared    bool   // past was handed out and must not be changed in place
 	hostEpoch uint64 // the host clock that past covers
-	frees     pendingFrees
+	frees     fifo[pendingFree]
 	capture   *capture // what the stream captures into, nil if it runs
 
 	// done is the sequence number up to which the device has come.
@@ -28,7 +31,7 @@ type stream struct {
 	mu      sync.Mutex // guards the queue
 	moved   *sync.Cond // done has moved
 	waiters int
-	queue   opQueue
+	queue   fifo[*op]
 	working bool // a goroutine serves the queue
 }
 
@@ -112,35 +115,29 @@ func (d *Device) learn(o stamp) {
 
 // StreamCreate makes a stream. It does not block.
 func (d *Device) StreamCreate() (driver.Stream, error) {
-	if err := d.enter(mStreamCreate); err != nil {
-		return 0, err
-	}
-	if err := d.lock(mStreamCreate); err != nil {
+	if err := d.begin(mStreamCreate); err != nil {
 		return 0, err
 	}
 	defer d.mu.Unlock()
 	s := d.newStream()
-	s.handle = driver.Stream(d.streams.put(s))
+	s.handle = d.streams.put(s)
 	return s.handle, nil
 }
 
 // StreamDestroy gives the handle back and does not block. Queued work runs.
 func (d *Device) StreamDestroy(h driver.Stream) error {
-	if err := d.enter(mStreamDestroy); err != nil {
-		return err
-	}
-	if err := d.lock(mStreamDestroy); err != nil {
+	if err := d.begin(mStreamDestroy); err != nil {
 		return err
 	}
 	defer d.mu.Unlock()
-	if s := d.streams.get(uint64(h)); s != nil {
+	if s := d.streams.get(h); s != nil {
 		if err := s.prohibited(mStreamDestroy); err != nil {
 			return err
 		}
 	}
-	s := d.streams.take(uint64(h))
-	if s == nil {
-		return badStream(mStreamDestroy, h)
+	s, err := d.streams.take(mStreamDestroy, h)
+	if err != nil {
+		return err
 	}
 	d.slots.spare = append(d.slots.spare, s.slot)
 	return nil
@@ -148,22 +145,10 @@ func (d *Device) StreamDestroy(h driver.Stream) error {
 
 // lockStream locks the device and brings the stream up to the host's clock.
 // The caller unlocks if there is no error.
-func (d *Device) lockStream(m method, h driver.Stream) (*stream, error) {
-	if err := d.enter(m); err != nil {
-		return nil, err
+func (d *Device) lockStream(m *method, h driver.Stream) (*stream, error) {
+	s, err := lockNamed(d, m, &d.streams, h)
+	if err == nil {
+		d.catchUp(s)
 	}
-	if err := d.lock(m); err != nil {
-		return nil, err
-	}
-	s := d.streams.get(uint64(h))
-	if s == nil {
-		d.mu.Unlock()
-		return nil, badStream(m, h)
-	}
-	d.catchUp(s)
-	return s, nil
-}
-
-func badStream(m method, h driver.Stream) error {
-	return fault(m, driver.InvalidHandle, "stream "+hex(uint64(h))+" does not exist (any longer)")
+	return s, err
 }

@@ -44,7 +44,7 @@ func (d *Device) Synchronize() error {
 	return d.synchronizeAll(mSynchronize)
 }
 
-func (d *Device) synchronizeAll(m method) error {
+func (d *Device) synchronizeAll(m *method) error {
 	if err := d.lock(m); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (d *Device) synchronizeAll(m method) error {
 
 // synchronized ends a blocking call of m: the host knows the clocks now, and
 // pools give back what they hold beyond their thresholds.
-func (d *Device) synchronized(m method, clocks ...stamp) error {
+func (d *Device) synchronized(m *method, clocks ...stamp) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.state(m); err != nil {

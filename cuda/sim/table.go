@@ -1,9 +1,17 @@
 package sim
 
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
 // table maps handles to what they name. A handle carries the number of times
 // its slot was used, so one that was given back is never taken for another,
 // unless the table is told to hand it out again.
-type table[T any] struct {
+type table[H ~uint64, T any] struct {
+	what  string // its values are called in errors
 	slots []tableSlot[T]
 	spare []uint32
 	live  int
@@ -19,12 +27,12 @@ type tableSlot[T any] struct {
 const handleBits = 32
 
 // putZero gives value the zero handle, which is never given back.
-func (t *table[T]) putZero(value *T) {
+func (t *table[H, T]) putZero(value *T) {
 	t.slots = append(t.slots, tableSlot[T]{value: value})
 }
 
 // put returns a fresh handle, never zero.
-func (t *table[T]) put(value *T) uint64 {
+func (t *table[H, T]) put(value *T) H {
 	t.live++
 	var i uint32
 	if n := len(t.spare); n > 0 {
@@ -38,27 +46,55 @@ func (t *table[T]) put(value *T) uint64 {
 		slot.use++
 	}
 	slot.value = value
-	return uint64(slot.use)<<handleBits | uint64(i)
+	return H(slot.use)<<handleBits | H(i)
 }
 
 // get returns what a handle names, nil if nothing.
-func (t *table[T]) get(handle uint64) *T {
+func (t *table[H, T]) get(handle H) *T {
 	i := uint32(handle)
-	if uint64(i) >= uint64(len(t.slots)) || uint64(t.slots[i].use) != handle>>handleBits {
+	if uint64(i) >= uint64(len(t.slots)) || H(t.slots[i].use) != handle>>handleBits {
 		return nil
 	}
 	return t.slots[i].value
 }
 
-// take gives a handle back and returns what it named, nil if nothing. The
-// zero handle of putZero cannot be given back.
-func (t *table[T]) take(handle uint64) *T {
-	value := t.get(handle)
-	if value == nil || t.slots[uint32(handle)].use == 0 {
-		return nil
+// named is get for a call of m, which fails if the handle names nothing.
+func (t *table[H, T]) named(m *method, handle H) (*T, error) {
+	if value := t.get(handle); value != nil {
+		return value, nil
+	}
+	return nil, unknown(m, t.what, uint64(handle))
+}
+
+func unknown(m *method, what string, handle uint64) error {
+	return fault(m, driver.InvalidHandle, fmt.Sprintf("%s %s does not exist (any longer)", what, hex(handle)))
+}
+
+// take gives a handle back and returns what it named. The zero handle of
+// putZero cannot be given back.
+func (t *table[H, T]) take(m *method, handle H) (*T, error) {
+	value, err := t.named(m, handle)
+	if err != nil || handle>>handleBits == 0 {
+		return nil, unknown(m, t.what, uint64(handle))
 	}
 	t.slots[uint32(handle)].value = nil
 	t.spare = append(t.spare, uint32(handle))
 	t.live--
-	return value
+	return value, nil
 }
+
+// lockNamed begins a call of m about what a handle names. The caller unlocks
+// the device if there is no error.
+func lockNamed[H ~uint64, T any](d *Device, m *method, t *table[H, T], handle H) (*T, error) {
+	if err := d.begin(m); err != nil {
+		return nil, err
+	}
+	value := t.get(handle)
+	if value == nil {
+		d.mu.Unlock()
+		return nil, unknown(m, t.what, uint64(handle))
+	}
+	return value, nil
+}
+
+func hex(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }

@@ -72,41 +72,21 @@ func (p *pool) giveBack(n *node, limit uint64) {
 	}
 	low = max(low, high-min(limit, high-low))
 	p.pull(n)
-	p.cutTail(n, high)
-	p.cutHead(n, low)
-	p.heap.arena.unmap(low, high-low)
-	p.heap.reserved -= high - low
-	p.stats.Reserved -= high - low
-}
-
-// cutTail makes the part of a free node from addr on a node of its own, which
-// touches the first no longer.
-func (p *pool) cutTail(n *node, addr uint64) {
-	if n.next != nil {
-		n.next.prev = nil
-	}
-	if n.end() > addr {
-		tail := p.heap.addNode(p, addr, n.end()-addr)
-		tail.free, tail.recency, tail.next = true, n.recency, n.next
-		tail.by, tail.seq = n.by, n.seq
-		if tail.next != nil {
-			tail.next.prev = tail
-		}
+	if tail := p.cut(n, high); tail != nil {
 		p.push(tail)
-		n.size -= tail.size
 	}
-	n.next = nil
-}
-
-// cutHead keeps the part of a node below addr, which is removed if empty.
-func (p *pool) cutHead(n *node, addr uint64) {
-	if n.addr < addr {
-		n.size = addr - n.addr
-		p.push(n)
-		return
+	if below := n; below.addr < low {
+		n = p.cut(below, low)
+		p.push(below)
 	}
 	if n.prev != nil {
 		n.prev.next = nil
 	}
+	if n.next != nil {
+		n.next.prev = nil
+	}
 	p.heap.dropNode(n)
+	p.heap.arena.unmap(low, high-low)
+	p.heap.reserved -= high - low
+	p.stats.Reserved -= high - low
 }

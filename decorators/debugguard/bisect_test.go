@@ -10,12 +10,13 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func bisecting(c *debugguard.Config) { c.Advanced.Hunt.Bisect = true }
 
-func names(uses []core.UseRecord) (all []string) {
+func launchesOf(uses []core.UseRecord) (all []string) {
 	for _, u := range uses {
 		all = append(all, u.Launch)
 	}
@@ -40,9 +41,9 @@ func TestBisectingNamesTheLaunchThatRanOver(t *testing.T) {
 	b.free(block)
 	b.free(other)
 	b.empty()
-	f := b.want(core.FindingOutOfBoundsWrite)[0]
-	if !slices.Equal(names(f.Suspects), []string{"bad"}) || f.Victim.ID != block.ID || f.Offset != 100 || f.BadBytes != 4 {
-		t.Errorf("suspects %v, victim %v at %d", names(f.Suspects), f.Victim.ID, f.Offset)
+	f := b.want(names.FindingOutOfBoundsWrite)[0]
+	if !slices.Equal(launchesOf(f.Suspects), []string{"bad"}) || f.Victim.ID != block.ID || f.Offset != 100 || f.BadBytes != 4 {
+		t.Errorf("suspects %v, victim %v at %d", launchesOf(f.Suspects), f.Victim.ID, f.Offset)
 	}
 }
 
@@ -61,9 +62,9 @@ func TestBisectingComparesABlockThatIsNamedTwiceOnce(t *testing.T) {
 	}
 	b.free(second)
 	b.empty()
-	f := b.want(core.FindingOutOfBoundsWrite)[0]
+	f := b.want(names.FindingOutOfBoundsWrite)[0]
 	if f.Victim.ID != second.ID || f.BadBytes != 4 || len(f.Uses) != 1 {
-		t.Errorf("victim %v, %d bytes, uses %v", f.Victim.ID, f.BadBytes, names(f.Uses))
+		t.Errorf("victim %v, %d bytes, uses %v", f.Victim.ID, f.BadBytes, launchesOf(f.Uses))
 	}
 }
 
@@ -82,9 +83,9 @@ func TestBisectingNamesTheLaunchThatWroteFreedMemory(t *testing.T) {
 	}
 	b.free(used)
 	b.empty()
-	f := b.want(core.FindingUseAfterFreeWrite)[0]
-	if !slices.Equal(names(f.Suspects), []string{"bad"}) || f.Victim.ID != freed.ID || f.BadBytes != 8 {
-		t.Errorf("suspects %v, victim %v, %d bytes", names(f.Suspects), f.Victim.ID, f.BadBytes)
+	f := b.want(names.FindingUseAfterFreeWrite)[0]
+	if !slices.Equal(launchesOf(f.Suspects), []string{"bad"}) || f.Victim.ID != freed.ID || f.BadBytes != 8 {
+		t.Errorf("suspects %v, victim %v, %d bytes", launchesOf(f.Suspects), f.Victim.ID, f.BadBytes)
 	}
 }
 
@@ -100,9 +101,9 @@ func TestBisectingDoesNotWaitForTheDevice(t *testing.T) {
 	b.want()
 	b.mem.release()
 	b.drain()
-	for _, f := range b.want(core.FindingUnderflow, core.FindingUseAfterFreeWrite) {
-		if !slices.Equal(names(f.Suspects), []string{"bad"}) {
-			t.Errorf("%v: suspects %v", f.Kind, names(f.Suspects))
+	for _, f := range b.want(names.FindingUnderflow, names.FindingUseAfterFreeWrite) {
+		if !slices.Equal(launchesOf(f.Suspects), []string{"bad"}) {
+			t.Errorf("%v: suspects %v", f.Kind, launchesOf(f.Suspects))
 		}
 	}
 	b.free(block)
@@ -142,8 +143,8 @@ func TestBisectingKeepsUpWithASlowDevice(t *testing.T) {
 		t.Errorf("%d verdicts were awaited at a time", most)
 	}
 	b.drain()
-	f := b.want(core.FindingOutOfBoundsWrite)[0]
-	if got := names(f.Suspects); !slices.Equal(got, []string{fmt.Sprint("launch ", culprit)}) {
+	f := b.want(names.FindingOutOfBoundsWrite)[0]
+	if got := launchesOf(f.Suspects); !slices.Equal(got, []string{fmt.Sprint("launch ", culprit)}) {
 		t.Errorf("suspects %v", got)
 	}
 	if n := b.guard.GuardStats().Unchecked; n != 0 {
@@ -184,8 +185,8 @@ func TestLaunchesBesideTheCulpritAreSuspectsAfterIt(t *testing.T) {
 	b.free(one)
 	b.free(two)
 	b.empty()
-	f := b.want(core.FindingOutOfBoundsWrite)[0]
-	if got := names(f.Suspects); len(got) > 3 || got[0] != "bad" || !slices.Contains(got, "beside") {
+	f := b.want(names.FindingOutOfBoundsWrite)[0]
+	if got := launchesOf(f.Suspects); len(got) > 3 || got[0] != "bad" || !slices.Contains(got, "beside") {
 		t.Errorf("suspects %v", got)
 	}
 }
@@ -253,8 +254,8 @@ func TestAFailedComparisonAfterALaunchIsMadeUpFor(t *testing.T) {
 		b.launch("good", 1, func() {}, block)
 		b.free(block)
 		b.empty()
-		f := b.want(core.FindingOutOfBoundsWrite)[0]
-		if got := names(f.Suspects); !slices.Contains(got, "bad") || b.guard.GuardStats().Unchecked != 1 {
+		f := b.want(names.FindingOutOfBoundsWrite)[0]
+		if got := launchesOf(f.Suspects); !slices.Contains(got, "bad") || b.guard.GuardStats().Unchecked != 1 {
 			t.Errorf("%s failed: suspects %v, %d unchecked", op, got, b.guard.GuardStats().Unchecked)
 		}
 	}

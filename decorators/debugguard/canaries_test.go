@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -55,11 +56,11 @@ func TestAWriteToAFreedGapIsFoundByItsCanary(t *testing.T) {
 			b.free(used)
 			b.empty()
 		}
-		f := b.want(core.FindingStrayWrite)[0]
+		f := b.want(names.FindingStrayWrite)[0]
 		if f.Offset != 100 || f.BadBytes != 3 || f.Victim.ID.Ptr != all[0].ID.Ptr || !strings.Contains(f.Text, "the guard's own") {
 			t.Errorf("finding %v", f)
 		}
-		if got := names(f.Suspects); !slices.Contains(got, "bad") || bisect && len(got) != 1 {
+		if got := launchesOf(f.Suspects); !slices.Contains(got, "bad") || bisect && len(got) != 1 {
 			t.Errorf("suspects %v", got)
 		}
 		if bisect {

@@ -6,6 +6,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -30,7 +31,7 @@ func guardedSubject(t *testing.T, mode debugguard.Mode, kind string) coretest.Su
 	t.Cleanup(func() {
 		for _, f := range found.taken() {
 			switch f.Kind {
-			case core.FindingUnderflow, core.FindingOutOfBoundsWrite, core.FindingUseAfterFreeWrite:
+			case names.FindingUnderflow, names.FindingOutOfBoundsWrite, names.FindingUseAfterFreeWrite:
 				t.Errorf("nothing wrote, yet %v", f)
 			}
 		}

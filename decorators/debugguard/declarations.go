@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // A block of the ledger was allocated under its eyes, and every declared use
@@ -31,7 +32,7 @@ func (r *Resource) readUnwritten(o *openLaunch, u *core.PreparedUse, rec *ledger
 // the read as an error.
 func (r *Resource) reportUnwritten(rec *ledger.Record, id core.BlockID, suspect core.UseRecord) error {
 	rec.NoteReadUnwritten()
-	f := r.victim(core.FindingUninitializedRead, rec)
+	f := r.victim(names.FindingUninitializedRead, rec)
 	rec.Unlock()
 	suspect.Caller = r.untold(suspect.Caller)
 	suspect.Time = r.ledger.Clock.Now()
@@ -125,9 +126,9 @@ func (r *Resource) undeclared(o *openLaunch, req *core.UseRequest, ptr uint64) e
 	}
 	switch {
 	case live != nil:
-		return r.accusePointer(core.FindingUndeclaredAccess, live.ID, use, ptr)
+		return r.accusePointer(names.FindingUndeclaredAccess, live.ID, use, ptr)
 	case freed != nil && uint64(freed.ID.Generation) > r.ledger.Unseen.Load() && !r.livesBelow(ptr, freed.ID.Generation):
-		return r.accusePointer(core.FindingStaleHandle, freed.ID, use, ptr)
+		return r.accusePointer(names.FindingStaleHandle, freed.ID, use, ptr)
 	}
 	return nil
 }
@@ -150,7 +151,7 @@ func (r *Resource) accusePointer(kind core.FindingKind, id core.BlockID, use cor
 	b, why := f.Victim, "it does not declare"
 	var err error = &core.StreamMisuseError{Op: "PrepareUse", Block: id, Stream: use.Stream,
 		Reason: fmt.Sprintf("the launch is given pointer %#x into a block that is not among its uses: declare what it does with it", ptr)}
-	if kind == core.FindingStaleHandle {
+	if kind == names.FindingStaleHandle {
 		why = "was freed"
 		err = &core.UseAfterFreeError{Op: "PrepareUse", Generation: id.Generation, Block: id, State: b.State, Tag: b.Tag}
 	}

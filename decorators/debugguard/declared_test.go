@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -50,7 +51,7 @@ func TestAReadBeforeAnyWriteIsFoundOnce(t *testing.T) {
 	for range 3 {
 		must.Do(t, b.reads("sum", block))
 	}
-	f := b.want(core.FindingUninitializedRead)[0]
+	f := b.want(names.FindingUninitializedRead)[0]
 	if f.Victim.ID != block.ID || len(f.Suspects) != 1 || f.Suspects[0].Launch != "sum" || f.Suspects[0].Access != core.Read || !errors.Is(f.Err, core.ErrStreamMisuse) {
 		t.Errorf("finding %+v", f)
 	}
@@ -102,7 +103,7 @@ func TestAnAbortedWriteWritesNothing(t *testing.T) {
 	block := b.alloc(64)
 	must.Do(t, b.guard.AbortUse(ctx, b.prepare("fill", 1, block)))
 	must.Do(t, b.reads("sum", block))
-	b.want(core.FindingUninitializedRead)
+	b.want(names.FindingUninitializedRead)
 	b.free(block)
 }
 
@@ -133,7 +134,7 @@ func TestRefuseKeepsAReadBeforeAnyWriteFromThePrepare(t *testing.T) {
 	if calls := b.fake.Calls(); len(calls) != 0 {
 		t.Errorf("the upstream was asked: %v", calls)
 	}
-	b.want(core.FindingUninitializedRead, core.FindingUninitializedRead)
+	b.want(names.FindingUninitializedRead, names.FindingUninitializedRead)
 	b.writes("fill", block)
 	expect.Success(t, b.reads("sum", block))
 	b.free(block)
@@ -149,13 +150,13 @@ func TestAPointerIntoAnUndeclaredBlockIsFound(t *testing.T) {
 		for range 3 { // once for the launch's name
 			must.Do(t, b.try(req))
 		}
-		f := b.want(core.FindingUndeclaredAccess)[0]
+		f := b.want(names.FindingUndeclaredAccess)[0]
 		if f.Victim.ID != forgotten.ID || len(f.Suspects) != 1 || f.Suspects[0].Launch != "join" || !errors.Is(f.Err, core.ErrStreamMisuse) {
 			t.Errorf("finding %+v", f)
 		}
 		req.Launch = "sort"
 		must.Do(t, b.try(req))
-		b.want(core.FindingUndeclaredAccess)
+		b.want(names.FindingUndeclaredAccess)
 	}
 }
 
@@ -194,7 +195,7 @@ func TestAPointerIntoAFreedBlockIsFound(t *testing.T) {
 		if refused := errors.Is(err, core.ErrUseAfterFree); refused != refuse {
 			t.Errorf("refuse %v: %v", refuse, err)
 		}
-		f := b.want(core.FindingStaleHandle)[0]
+		f := b.want(names.FindingStaleHandle)[0]
 		if f.Victim.ID != freed.ID || len(f.Uses) != 1 || f.Uses[0].Launch != "fill" || !errors.Is(f.Err, core.ErrUseAfterFree) {
 			t.Errorf("finding %+v", f)
 		}
@@ -222,7 +223,7 @@ func TestALateUseOfReusedMemoryNamesOldAndNewOwner(t *testing.T) {
 				err = b.guard.RecordUse(ctx, old.ID, 1)
 			}
 			expect.Error(t, err, core.ErrUseAfterFree, "the late use")
-			f := b.want(core.FindingReuseRace)[0]
+			f := b.want(names.FindingReuseRace)[0]
 			if f.Victim.ID != old.ID || len(f.Uses) != 1 || f.Uses[0].Launch != "fill" || !strings.Contains(f.Text, heir.ID.Generation.String()) {
 				t.Errorf("finding %+v", f)
 			}
@@ -255,9 +256,9 @@ func TestAUseThatBypassesTheFencesIsFound(t *testing.T) {
 		text   string
 	}{
 		"ordered":              {nil, nil, ""},
-		"a launch":             {[]core.UseRecord{ready, write}, []core.FindingKind{core.FindingMissingFence}, `"fill"`},
-		"a recorded use":       {[]core.UseRecord{recorded}, []core.FindingKind{core.FindingMissingFence}, "recorded on stream 3"},
-		"the allocation alone": {[]core.UseRecord{ready}, []core.FindingKind{core.FindingUseBeforeAlloc}, "its allocation on stream 1"},
+		"a launch":             {[]core.UseRecord{ready, write}, []core.FindingKind{names.FindingMissingFence}, `"fill"`},
+		"a recorded use":       {[]core.UseRecord{recorded}, []core.FindingKind{names.FindingMissingFence}, "recorded on stream 3"},
+		"the allocation alone": {[]core.UseRecord{ready}, []core.FindingKind{names.FindingUseBeforeAlloc}, "its allocation on stream 1"},
 	} {
 		for _, refuse := range []bool{false, true} {
 			b := newBench(t, debugguard.Off)
@@ -292,7 +293,7 @@ func TestAFreeByAPointerOutsideItsBlockIsRefused(t *testing.T) {
 		if _, err := b.guard.Deallocate(ctx, wild); !errors.Is(err, core.ErrStreamMisuse) {
 			t.Errorf("free of %#x: %v", ptr, err)
 		}
-		b.want(core.FindingStaleHandle)
+		b.want(names.FindingStaleHandle)
 	}
 	if s := b.guard.State(block.ID); s != core.Live {
 		t.Errorf("the block is %v", s)
@@ -351,8 +352,8 @@ func TestWhatTheUpstreamRefusesIsFoundWhereItIsABug(t *testing.T) {
 		err  error
 		want []core.FindingKind
 	}{
-		"no lease":           {&core.StreamMisuseError{Op: "PrepareUse", Stream: 9, Unleased: true}, []core.FindingKind{core.FindingStaleHandle}},
-		"a pointer outside":  {&core.StreamMisuseError{Op: "PrepareUse", Block: outside}, []core.FindingKind{core.FindingStaleHandle}},
+		"no lease":           {&core.StreamMisuseError{Op: "PrepareUse", Stream: 9, Unleased: true}, []core.FindingKind{names.FindingStaleHandle}},
+		"a pointer outside":  {&core.StreamMisuseError{Op: "PrepareUse", Block: outside}, []core.FindingKind{names.FindingStaleHandle}},
 		"an open intent":     {&core.StreamMisuseError{Op: "PrepareUse", Block: block.ID, Holder: &core.IntentHolder{}}, nil},
 		"the driver":         {errDevice, nil},
 		"a block of nobody":  {&core.UseAfterFreeError{Block: core.BlockID{Generation: core.NextGeneration()}}, nil},
@@ -375,7 +376,7 @@ func TestWhatTheUpstreamRefusesIsFoundWhereItIsABug(t *testing.T) {
 	if err := b.reads("sum", block); err != nil { // none of those launches wrote it
 		t.Error(err)
 	}
-	b.want(core.FindingUninitializedRead)
+	b.want(names.FindingUninitializedRead)
 	b.free(block)
 	b.empty()
 }
@@ -389,7 +390,7 @@ func TestAUseThatCouldNotBeRecordedIsStillFound(t *testing.T) {
 	if !errors.Is(err, core.ErrDriver) || !errors.Is(err, core.ErrStreamMisuse) {
 		t.Errorf("got %v, want the driver's error and the finding's", err)
 	}
-	b.want(core.FindingMissingFence)
+	b.want(names.FindingMissingFence)
 	b.free(block)
 	b.empty()
 }

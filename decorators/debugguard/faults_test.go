@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
@@ -169,7 +170,7 @@ func TestRefusedGuardLaunchIsCounted(t *testing.T) {
 		t.Errorf("the caller aborted nothing: %+v", s)
 	}
 	b.empty()
-	b.want(core.FindingOutOfBoundsWrite) // its red zones are compared all the same
+	b.want(names.FindingOutOfBoundsWrite) // its red zones are compared all the same
 }
 
 // A block that is too large for quarantine is compared at its free, or never.

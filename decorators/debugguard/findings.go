@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // report counts a finding and hands it on.
@@ -65,7 +66,7 @@ func caller() string { return cmp.Or(core.CaptureStack(1).Caller(), "an unknown 
 // doubleFree unlocks rec and reports that its block is freed again.
 func (r *Resource) doubleFree(id core.BlockID, rec *ledger.Record) error {
 	b := rec.Block()
-	return r.misused(core.FindingDoubleFree, rec,
+	return r.misused(names.FindingDoubleFree, rec,
 		&core.UseAfterFreeError{Op: "Deallocate", Generation: id.Generation, Block: id, State: b.State, Tag: b.Tag},
 		fmt.Sprintf("generation %s tagged %q is %s and was freed again", id.Generation, b.Tag, b.State))
 }
@@ -73,7 +74,7 @@ func (r *Resource) doubleFree(id core.BlockID, rec *ledger.Record) error {
 // wildPointer unlocks rec and reports an id whose pointer is not in its block.
 func (r *Resource) wildPointer(op string, id core.BlockID, stream core.StreamID, rec *ledger.Record) error {
 	b := rec.Block()
-	return r.misused(core.FindingStaleHandle, rec,
+	return r.misused(names.FindingStaleHandle, rec,
 		&core.StreamMisuseError{Op: op, Block: id, Stream: stream, Reason: "the pointer does not lie inside the block of that generation"},
 		fmt.Sprintf("%s named generation %s tagged %q by pointer %#x, which is not in its %d bytes at %#x", op, id.Generation, b.Tag, id.Ptr, b.Bytes, b.ID.Ptr))
 }
@@ -82,7 +83,7 @@ func (r *Resource) wildPointer(op string, id core.BlockID, stream core.StreamID,
 func (r *Resource) foreignDevice(id core.BlockID) error {
 	err := &core.StreamMisuseError{Op: "Deallocate", Block: id, Stream: id.AllocStream,
 		Reason: fmt.Sprintf("the block belongs to device %d, this resource serves device %d", id.Ordinal, r.Ordinal())}
-	return r.accuse(core.Finding{Kind: core.FindingForeignFree, Victim: core.Block{ID: id}}, err,
+	return r.accuse(core.Finding{Kind: names.FindingForeignFree, Victim: core.Block{ID: id}}, err,
 		"block %v of device %d was freed on device %d", id, id.Ordinal, r.Ordinal())
 }
 
@@ -91,13 +92,13 @@ func (r *Resource) foreignDevice(id core.BlockID) error {
 // have forgotten was never allocated here.
 func (r *Resource) unknownFree(id core.BlockID, state core.BlockState) error {
 	err := &core.UseAfterFreeError{Op: "Deallocate", Generation: id.Generation, Block: id, State: state}
-	f := core.Finding{Kind: core.FindingStaleHandle, Victim: core.Block{ID: id, State: state}}
+	f := core.Finding{Kind: names.FindingStaleHandle, Victim: core.Block{ID: id, State: state}}
 	switch {
 	case state == core.Retired:
-		f.Kind = core.FindingDoubleFree
+		f.Kind = names.FindingDoubleFree
 		return r.accuse(f, err, "generation %s, which was allocated while the guard was off, was freed again", id.Generation)
 	case !r.ledger.MayForget(id.Generation):
-		f.Kind = core.FindingForeignFree
+		f.Kind = names.FindingForeignFree
 		return r.accuse(f, err, "block %v was never allocated here and was freed", id)
 	}
 	return r.accuse(f, err, "generation %s, which is not live and older than what the ledger remembers, was freed", id.Generation)
@@ -148,7 +149,7 @@ func (r *Resource) outside(err error, use late, id core.BlockID) error {
 // unleased reports work on a stream that nobody has leased. It has no victim:
 // nothing was enqueued.
 func (r *Resource) unleased(use late, err error) {
-	f := core.Finding{Kind: core.FindingStaleHandle, Suspects: []core.UseRecord{{Launch: use.launch, Stream: use.stream, Time: r.ledger.Clock.Now()}}}
+	f := core.Finding{Kind: names.FindingStaleHandle, Suspects: []core.UseRecord{{Launch: use.launch, Stream: use.stream, Time: r.ledger.Clock.Now()}}}
 	_ = r.accuse(f, err, "%s for launch %q named stream %v, which is not leased", use.op, use.launch, use.stream)
 }
 
@@ -167,14 +168,14 @@ type late struct {
 func (r *Resource) staleUse(use late, rec *ledger.Record) error {
 	b := rec.Block()
 	err := &core.UseAfterFreeError{Op: use.op, Generation: use.id.Generation, Block: use.id, State: b.State, Tag: b.Tag}
-	f := r.victim(core.FindingStaleHandle, rec)
+	f := r.victim(names.FindingStaleHandle, rec)
 	rec.Unlock()
 	if r.Mode() == Off {
 		return err
 	}
 	text := fmt.Sprintf("generation %s tagged %q is %s and was named by %s", b.ID.Generation, b.Tag, b.State, use.op)
 	if heir, ok := r.ledger.Heir(b); ok {
-		f.Kind = core.FindingReuseRace
+		f.Kind = names.FindingReuseRace
 		text = fmt.Sprintf("%s; its memory at %#x belongs to generation %s tagged %q by now, which is %s", text, b.ID.Ptr, heir.ID.Generation, heir.Tag, heir.State)
 	}
 	f.Suspects = []core.UseRecord{{LaunchID: use.number, Launch: use.launch, Stream: use.stream, Time: r.ledger.Clock.Now()}}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -35,7 +36,7 @@ func TestWriteBehindABlockIsFound(t *testing.T) {
 	b.free(block)
 	b.free(bystander)
 	b.drain()
-	f := b.want(core.FindingOutOfBoundsWrite)[0]
+	f := b.want(names.FindingOutOfBoundsWrite)[0]
 	if f.Victim.ID != block.ID || f.Victim.Tag != "test" || f.Victim.Bytes != 100 {
 		t.Errorf("victim %+v, want %+v", f.Victim, block)
 	}
@@ -71,7 +72,7 @@ func TestUnderflowBeforeTheBlock(t *testing.T) {
 	b.launch("underrun", 1, func() { b.mem.poke(block.ID.Ptr-8, 4) }, block)
 	b.free(block)
 	b.drain()
-	if f := b.want(core.FindingUnderflow)[0]; f.Offset != -8 || f.BadBytes != 4 {
+	if f := b.want(names.FindingUnderflow)[0]; f.Offset != -8 || f.BadBytes != 4 {
 		t.Errorf("offset %d, %d bad bytes", f.Offset, f.BadBytes)
 	}
 	b.empty()
@@ -83,7 +84,7 @@ func TestBothSidesAreTwoFindings(t *testing.T) {
 	b.mem.poke(block.ID.Ptr-1, 66)
 	b.free(block)
 	b.drain()
-	b.want(core.FindingUnderflow, core.FindingOutOfBoundsWrite)
+	b.want(names.FindingUnderflow, names.FindingOutOfBoundsWrite)
 }
 
 func TestWriteAfterFree(t *testing.T) {
@@ -95,7 +96,7 @@ func TestWriteAfterFree(t *testing.T) {
 	}
 	b.launch("culprit", 2, func() { b.mem.poke(block.ID.Ptr+500, 1) }, other)
 	b.drain()
-	f := b.want(core.FindingUseAfterFreeWrite)[0]
+	f := b.want(names.FindingUseAfterFreeWrite)[0]
 	if f.Victim.ID != block.ID || f.Offset != 500 || f.BadBytes != 1 || !errors.Is(f.Err, core.ErrUseAfterFree) {
 		t.Errorf("finding %+v", f)
 	}
@@ -114,7 +115,7 @@ func TestLaunchStillRunningAtTheFreeIsSuspected(t *testing.T) {
 	b.free(block)
 	b.mem.poke(block.ID.Ptr, 1)
 	b.drain()
-	if f := b.want(core.FindingUseAfterFreeWrite)[0]; len(f.Suspects) != 1 || f.Suspects[0].Launch != "undeclared" {
+	if f := b.want(names.FindingUseAfterFreeWrite)[0]; len(f.Suspects) != 1 || f.Suspects[0].Launch != "undeclared" {
 		t.Errorf("suspects %v", f.Suspects)
 	}
 }
@@ -126,7 +127,7 @@ func TestCopiedRedZoneDoesNotPass(t *testing.T) {
 	b.free(first)
 	b.free(second)
 	b.drain()
-	if f := b.want(core.FindingOutOfBoundsWrite)[0]; f.Victim.ID != second.ID {
+	if f := b.want(names.FindingOutOfBoundsWrite)[0]; f.Victim.ID != second.ID {
 		t.Errorf("victim %v", f.Victim)
 	}
 }
@@ -148,7 +149,7 @@ func TestDoubleFree(t *testing.T) {
 				if calls := b.fake.Calls(); len(calls) != 0 {
 					t.Errorf("the second free was passed on: %v", calls)
 				}
-				f := b.want(core.FindingDoubleFree)[0]
+				f := b.want(names.FindingDoubleFree)[0]
 				if f.Victim.ID != block.ID || !errors.Is(f.Err, core.ErrUseAfterFree) || !strings.Contains(f.Text, "TestDoubleFree") {
 					t.Errorf("finding %+v", f)
 				}
@@ -171,13 +172,13 @@ func TestForeignFree(t *testing.T) {
 	b := newBench(t, debugguard.Ledger)
 	invented := core.BlockID{Ptr: 0x10000, Generation: core.NextGeneration()}
 	expect.ErrorOf(b.guard.Deallocate(ctx, invented))(t, core.ErrUseAfterFree, "invented block")
-	b.want(core.FindingForeignFree)
+	b.want(names.FindingForeignFree)
 
 	block := b.alloc(64)
 	elsewhere := block.ID
 	elsewhere.Ordinal = 3
 	expect.ErrorOf(b.guard.Deallocate(ctx, elsewhere))(t, core.ErrStreamMisuse, "another device's block")
-	b.want(core.FindingForeignFree)
+	b.want(names.FindingForeignFree)
 	b.free(block)
 	b.empty()
 	b.want()
@@ -202,7 +203,7 @@ func TestStaleHandle(t *testing.T) {
 				if err := b.guard.RecordUse(ctx, id, 1); !errors.Is(err, core.ErrUseAfterFree) {
 					t.Errorf("record of %v: %v", id, err)
 				}
-				for _, f := range b.want(core.FindingStaleHandle, core.FindingStaleHandle) {
+				for _, f := range b.want(names.FindingStaleHandle, names.FindingStaleHandle) {
 					if f.Victim.ID != old.ID {
 						t.Errorf("victim %v", f.Victim.ID)
 					}
@@ -227,7 +228,7 @@ func TestPointerOutsideTheBlockIsRefused(t *testing.T) {
 		if err := b.guard.RecordUse(ctx, wild, 1); !errors.Is(err, core.ErrStreamMisuse) {
 			t.Errorf("use of %#x: %v", ptr, err)
 		}
-		b.want(core.FindingStaleHandle, core.FindingStaleHandle)
+		b.want(names.FindingStaleHandle, names.FindingStaleHandle)
 	}
 	view := block.ID
 	view.Ptr += 99
@@ -248,7 +249,7 @@ func TestLastUsesAreKept(t *testing.T) {
 	must.Do(t, b.guard.RecordUse(ctx, block.ID, 9))
 	b.free(block)
 	_, _ = b.guard.Deallocate(ctx, block.ID)
-	f := b.want(core.FindingDoubleFree)[0]
+	f := b.want(names.FindingDoubleFree)[0]
 	var names []string
 	for _, u := range f.Uses {
 		names = append(names, u.Launch)
@@ -269,7 +270,7 @@ func TestSpansOfUsesAreKept(t *testing.T) {
 	b.finish(ticket)
 	b.free(block)
 	b.drain()
-	f := b.want(core.FindingOutOfBoundsWrite)[0]
+	f := b.want(names.FindingOutOfBoundsWrite)[0]
 	if f.Uses[0].Span != span || f.Suspects[0].Span != span {
 		t.Errorf("use %+v, suspect %+v", f.Uses[0], f.Suspects[0])
 	}
@@ -287,7 +288,7 @@ func TestASuspectNamesTheTagsOfItsBlocks(t *testing.T) {
 	b.launch("culprit", 1, func() { b.mem.poke(victim.ID.Ptr+100, 1) }, others...)
 	b.free(victim)
 	b.drain()
-	f := b.want(core.FindingOutOfBoundsWrite)[0]
+	f := b.want(names.FindingOutOfBoundsWrite)[0]
 	if len(f.Suspects) != 1 || f.Suspects[0].Tags != [4]core.Tag{"a", "b", "c", "d"} {
 		t.Errorf("suspects %+v", f.Suspects)
 	}

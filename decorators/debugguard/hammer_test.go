@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -136,7 +137,7 @@ func TestOneOfManyFreesWins(t *testing.T) {
 			t.Fatalf("%d frees and %d ends succeeded", won.Load(), ended.Load())
 		}
 		for _, f := range b.sink.taken() {
-			if f.Kind != core.FindingDoubleFree {
+			if f.Kind != names.FindingDoubleFree {
 				t.Errorf("finding %v", f)
 			}
 		}

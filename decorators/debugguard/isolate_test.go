@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -85,14 +86,14 @@ func TestAnIsolatedBlockIsComparedAndNotQuarantined(t *testing.T) {
 		t.Errorf("the statistics: %+v", g)
 	}
 	expect.ErrorOf(b.guard.Deallocate(ctx, block.ID))(t, core.ErrUseAfterFree, "a second free")
-	b.want(core.FindingDoubleFree)
+	b.want(names.FindingDoubleFree)
 	b.empty()
 }
 
 // The right red zone reaches to the end of the granule.
 func TestTheRedZonesOfAnIsolatedBlockFillItsGranule(t *testing.T) {
 	for offset, kind := range map[int]core.FindingKind{
-		-1: core.FindingUnderflow, 100: core.FindingOutOfBoundsWrite, granule - 257: core.FindingOutOfBoundsWrite,
+		-1: names.FindingUnderflow, 100: names.FindingOutOfBoundsWrite, granule - 257: names.FindingOutOfBoundsWrite,
 	} {
 		b := unmappingBench(t)
 		block := b.alloc(100)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -26,7 +27,7 @@ func TestFreeDuringAnIntentWaitsForItsEnd(t *testing.T) {
 				t.Errorf("stats %+v", s)
 			}
 			expect.ErrorOf(b.guard.PrepareUse(ctx, core.UseRequest{Uses: []core.Use{{Block: block.ID, Access: core.Read}}}))(t, core.ErrUseAfterFree, "prepare of a retired block")
-			b.want(core.FindingStaleHandle)
+			b.want(names.FindingStaleHandle)
 			b.finish(first)
 			if s := b.guard.State(block.ID); s != core.Retired {
 				t.Errorf("with one intent open the block is %v", s)
@@ -145,7 +146,7 @@ func TestGuardNeverWaitsForTheDevice(t *testing.T) {
 	b.free(b.alloc(1)) // reads no verdict of others
 	b.want()
 	must.Do(t, b.guard.ReapPending(ctx))
-	b.want(core.FindingOutOfBoundsWrite)
+	b.want(names.FindingOutOfBoundsWrite)
 	b.empty()
 	b.want()
 }
@@ -239,7 +240,7 @@ func TestSynchronousUpstream(t *testing.T) {
 	b.free(bad)
 	b.mem.poke(good.ID.Ptr, 1)
 	b.drain()
-	b.want(core.FindingUseAfterFreeWrite, core.FindingOutOfBoundsWrite)
+	b.want(names.FindingUseAfterFreeWrite, names.FindingOutOfBoundsWrite)
 	if slices.ContainsFunc(b.fake.Calls(), func(c string) bool { return strings.HasPrefix(c, "Prepare") }) {
 		t.Error("the guard prepared a use on a resource that tracks none")
 	}
@@ -254,7 +255,7 @@ func TestStreamGivenBackBeforeEviction(t *testing.T) {
 	b.mem.poke(block.ID.Ptr, 1)
 	b.fake.FailNext("PrepareUse", &core.StreamMisuseError{Op: "PrepareUse", Reason: "the lease of stream 7 was released"})
 	b.drain()
-	b.want(core.FindingUseAfterFreeWrite)
+	b.want(names.FindingUseAfterFreeWrite)
 	b.empty()
 }
 
@@ -280,7 +281,7 @@ func TestStreamGivenBackBehindTheIntent(t *testing.T) {
 			if s := b.guard.GuardStats(); s.Unchecked != 0 || b.mem.unmet() != 0 {
 				t.Errorf("%d left unchecked, %d refusals not met", s.Unchecked, b.mem.unmet())
 			}
-			b.want(core.FindingUseAfterFreeWrite)
+			b.want(names.FindingUseAfterFreeWrite)
 			b.empty()
 		})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -36,7 +37,7 @@ func TestLiveBlocksAreComparedInBatchesAndToldOnce(t *testing.T) {
 		t.Errorf("100 blocks of two streams in %d batches of 50, want 2", prepared)
 	}
 	b.drain()
-	if f := b.want(core.FindingOutOfBoundsWrite)[0]; f.Victim.ID.Generation != blocks[7].ID.Generation || f.Victim.State != core.Live {
+	if f := b.want(names.FindingOutOfBoundsWrite)[0]; f.Victim.ID.Generation != blocks[7].ID.Generation || f.Victim.State != core.Live {
 		t.Errorf("found %v", f)
 	}
 	for _, block := range blocks {
@@ -58,13 +59,13 @@ func TestABlockThatCannotBeComparedHidesNoOther(t *testing.T) {
 	b.fake.FailNext("PrepareUse", errDevice, errDevice) // that of both, and that of one
 	b.checkLive()
 	must.Do(t, b.guard.Drain(ctx))
-	b.want(core.FindingOutOfBoundsWrite)
+	b.want(names.FindingOutOfBoundsWrite)
 	if g := b.guard.GuardStats(); g.Unchecked != 1 {
 		t.Errorf("%d are left out, want 1", g.Unchecked)
 	}
 	b.checkLive()
 	b.drain()
-	b.want(core.FindingOutOfBoundsWrite)
+	b.want(names.FindingOutOfBoundsWrite)
 	b.finish(ticket)
 	b.free(victim)
 	b.empty()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -107,7 +108,7 @@ func (m *declarations) read(rt *rapid.T) {
 		return
 	}
 	b.accused = true
-	m.expect(rt, "a read", core.FindingUninitializedRead, b)
+	m.expect(rt, "a read", names.FindingUninitializedRead, b)
 }
 
 func (m *declarations) point(rt *rapid.T) {
@@ -117,9 +118,9 @@ func (m *declarations) point(rt *rapid.T) {
 	switch {
 	case m.guard.Mode() == debugguard.Off || at.ID.Ptr == declared.ID.Ptr || at.ID.Ptr == declared.ID.Ptr+256:
 	case live != nil:
-		kind = core.FindingUndeclaredAccess
+		kind = names.FindingUndeclaredAccess
 	case freed != nil && freed.ID.Generation > m.unseen:
-		kind, victim = core.FindingStaleHandle, freed
+		kind, victim = names.FindingStaleHandle, freed
 	}
 	req := core.UseRequest{Stream: 1, Launch: m.name(), Uses: using(core.Write, declared.Block), Pointers: []uint64{at.ID.Ptr}}
 	if declared.unobserved {
@@ -144,10 +145,10 @@ func (m *declarations) freeOne(rt *rapid.T) {
 
 func (m *declarations) late(rt *rapid.T) {
 	b := m.pick(rt, false)
-	kind := core.FindingStaleHandle
+	kind := core.FindingKind(names.FindingStaleHandle)
 	for _, other := range m.all {
 		if !other.unobserved && other.ID.Ptr == b.ID.Ptr && other.ID.Generation > b.ID.Generation {
-			kind = core.FindingReuseRace
+			kind = names.FindingReuseRace
 		}
 	}
 	if b.unobserved || m.guard.Mode() == debugguard.Off {
@@ -171,7 +172,7 @@ func (m *declarations) freeAgain(rt *rapid.T) {
 		m.expect(rt, "a second free", "", nil)
 		return
 	}
-	m.expect(rt, "a second free", core.FindingDoubleFree, b)
+	m.expect(rt, "a second free", names.FindingDoubleFree, b)
 }
 
 func TestTheLedgerSaysWhatAModelSays(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -50,10 +51,10 @@ func TestBlocksAllocatedWhileOffAreNeverForeign(t *testing.T) {
 	b.free(freed)
 	b.want()
 	expect.ErrorOf(b.guard.Deallocate(ctx, freed.ID))(t, core.ErrUseAfterFree, "second free")
-	b.want(core.FindingDoubleFree)
+	b.want(names.FindingDoubleFree)
 	b.drain()
 	expect.ErrorOf(b.guard.Deallocate(ctx, used.ID))(t, core.ErrUseAfterFree, "second free")
-	b.want(core.FindingStaleHandle)
+	b.want(names.FindingStaleHandle)
 	b.empty()
 }
 
@@ -236,6 +237,6 @@ func TestWithoutDeviceOnlyTheLedgerRuns(t *testing.T) {
 		t.Errorf("the block is %v", s)
 	}
 	_, _ = b.guard.Deallocate(ctx, block.ID)
-	b.want(core.FindingDoubleFree)
+	b.want(names.FindingDoubleFree)
 	b.empty()
 }

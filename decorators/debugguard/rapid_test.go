@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -62,21 +63,21 @@ func (m *machine) freeOne(rt *rapid.T) {
 func (m *machine) overrun(rt *rapid.T) {
 	block := m.live[pick(rt, m.live)]
 	at := rapid.Uint64Range(0, 200).Draw(rt, "behind")
-	if m.spoilt[fmt.Sprint(core.FindingOutOfBoundsWrite, block.ID.Generation)] {
+	if m.spoilt[fmt.Sprint(names.FindingOutOfBoundsWrite, block.ID.Generation)] {
 		rt.Skip("a second write of the same place may restore it")
 	}
 	m.mem.poke(block.ID.Ptr+block.Bytes+at, 1)
-	m.spoil(core.FindingOutOfBoundsWrite, block.ID.Generation)
+	m.spoil(names.FindingOutOfBoundsWrite, block.ID.Generation)
 }
 
 func (m *machine) underrun(rt *rapid.T) {
 	block := m.live[pick(rt, m.live)]
 	at := rapid.Uint64Range(1, 256).Draw(rt, "before")
-	if m.spoilt[fmt.Sprint(core.FindingUnderflow, block.ID.Generation)] {
+	if m.spoilt[fmt.Sprint(names.FindingUnderflow, block.ID.Generation)] {
 		rt.Skip("a second write of the same place may restore it")
 	}
 	m.mem.poke(block.ID.Ptr-at, 1)
-	m.spoil(core.FindingUnderflow, block.ID.Generation)
+	m.spoil(names.FindingUnderflow, block.ID.Generation)
 }
 
 func (m *machine) writeAfterFree(rt *rapid.T) {
@@ -87,7 +88,7 @@ func (m *machine) writeAfterFree(rt *rapid.T) {
 		rt.Skip("it has left quarantine")
 	}
 	m.mem.poke(block.ID.Ptr+rapid.Uint64Range(0, block.Bytes-1).Draw(rt, "at"), 1)
-	m.spoil(core.FindingUseAfterFreeWrite, block.ID.Generation)
+	m.spoil(names.FindingUseAfterFreeWrite, block.ID.Generation)
 }
 
 // check ends everything and compares what was found with what was spoilt.

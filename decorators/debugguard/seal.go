@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // A block is sealed when its owner declares it read-only. A declared write is
@@ -51,7 +52,7 @@ func (s *seal) parts(to []deviceops.Region) []deviceops.Region {
 }
 
 // Seal declares a live block read-only until Unseal or its free. From then on
-// a write that a launch declares is a [core.FindingSealedWrite], refused with a
+// a write that a launch declares is a finding of kind sealed-write, refused with a
 // [core.StreamMisuseError] if Config.Refuse says so; otherwise it ends the
 // seal. In mode Sample and Hunt, with device operations, the block's checksum
 // is taken too, so that a write which nobody declared is found when it is next
@@ -273,10 +274,10 @@ func (r *Resource) reportBroken(s *seal, w window, before, now []uint64) {
 func (r *Resource) sealFinding(s *seal) core.Finding {
 	rec := r.ledger.LockAny(s.block.ID)
 	if rec == nil { // the ledger has forgotten it
-		return core.Finding{Kind: core.FindingSealedWrite, Victim: s.block}
+		return core.Finding{Kind: names.FindingSealedWrite, Victim: s.block}
 	}
 	defer rec.Unlock()
-	f := r.victim(core.FindingSealedWrite, rec)
+	f := r.victim(names.FindingSealedWrite, rec)
 	f.Origin = rec.Origin()
 	return f
 }

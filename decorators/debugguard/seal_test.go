@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -52,8 +53,8 @@ func TestAnUndeclaredWriteToASealedBlockIsFoundByItsChecksum(t *testing.T) {
 				}
 				b.free(block)
 				b.empty()
-				f := b.want(core.FindingSealedWrite)[0]
-				if got := names(f.Suspects); !slices.Contains(got, "bad") || slices.Contains(got, "init") || slices.Contains(got, "late") {
+				f := b.want(names.FindingSealedWrite)[0]
+				if got := launchesOf(f.Suspects); !slices.Contains(got, "bad") || slices.Contains(got, "init") || slices.Contains(got, "late") {
 					t.Errorf("suspects %v", got)
 				}
 				if f.Victim.ID != block.ID || f.Offset > 50_000 || f.Offset+4096 <= 50_000 || !errors.Is(f.Err, core.ErrStreamMisuse) {
@@ -72,8 +73,8 @@ func TestADeclaredWriteToASealedBlockIsFoundAtOnce(t *testing.T) {
 		b.read("reader", 2, func() {}, block)
 		b.want()
 		b.launch("writer", 2, func() { b.mem.poke(block.ID.Ptr, 64) }, block)
-		f := b.want(core.FindingSealedWrite)[0]
-		if !slices.Equal(names(f.Suspects), []string{"writer"}) || f.Victim.ID != block.ID || !strings.Contains(f.Text, "_test.go") {
+		f := b.want(names.FindingSealedWrite)[0]
+		if !slices.Equal(launchesOf(f.Suspects), []string{"writer"}) || f.Victim.ID != block.ID || !strings.Contains(f.Text, "_test.go") {
 			t.Errorf("finding %v", f)
 		}
 		b.launch("writer", 2, func() { b.mem.poke(block.ID.Ptr, 64) }, block)
@@ -91,7 +92,7 @@ func TestADeclaredWriteToASealedBlockIsRefusedWhereThatIsThePolicy(t *testing.T)
 	for range 2 {
 		expect.ErrorOf(b.guard.PrepareUse(ctx, write))(t, core.ErrStreamMisuse, "the write was not refused")
 	}
-	b.want(core.FindingSealedWrite, core.FindingSealedWrite)
+	b.want(names.FindingSealedWrite, names.FindingSealedWrite)
 	must.Do(t, b.guard.Unseal(ctx, block.ID))
 	b.launch("writer", 2, func() { b.mem.poke(block.ID.Ptr, 64) }, block)
 	b.free(block)
@@ -116,8 +117,8 @@ func TestBisectingNamesTheLaunchThatBrokeTheSeal(t *testing.T) {
 	}
 	b.free(block)
 	b.empty()
-	if f := b.want(core.FindingSealedWrite)[0]; !slices.Equal(names(f.Suspects), []string{"bad"}) || f.Offset != 8192 {
-		t.Errorf("suspects %v at %d", names(f.Suspects), f.Offset)
+	if f := b.want(names.FindingSealedWrite)[0]; !slices.Equal(launchesOf(f.Suspects), []string{"bad"}) || f.Offset != 8192 {
+		t.Errorf("suspects %v at %d", launchesOf(f.Suspects), f.Offset)
 	}
 }
 
@@ -158,7 +159,7 @@ func TestSealRefusesWhatCannotBeSealed(t *testing.T) {
 	block, gone := b.alloc(64), b.alloc(64)
 	b.free(gone)
 	expect.Error(t, b.guard.Seal(ctx, gone.ID), core.ErrUseAfterFree, "a freed block")
-	b.want(core.FindingStaleHandle)
+	b.want(names.FindingStaleHandle)
 	elsewhere := block.ID
 	elsewhere.Ordinal++
 	expect.Error(t, b.guard.Seal(ctx, elsewhere), core.ErrStreamMisuse, "another device's block")
@@ -191,7 +192,7 @@ func TestAFreeThatFailsLeavesTheBlockSealed(t *testing.T) {
 	b.mem.poke(block.ID.Ptr, 1)
 	b.free(block)
 	b.empty()
-	b.want(core.FindingSealedWrite)
+	b.want(names.FindingSealedWrite)
 }
 
 func TestASealedBlockFreedDuringALaunchIsComparedBehindIt(t *testing.T) {
@@ -203,7 +204,7 @@ func TestASealedBlockFreedDuringALaunchIsComparedBehindIt(t *testing.T) {
 	b.mem.poke(block.ID.Ptr, 1)
 	b.finish(open)
 	b.empty()
-	b.want(core.FindingSealedWrite)
+	b.want(names.FindingSealedWrite)
 }
 
 func TestSealHammer(t *testing.T) {

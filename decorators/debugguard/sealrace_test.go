@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
@@ -58,8 +59,8 @@ func TestASealDuringTheDeclarationOfAWriteFindsIt(t *testing.T) {
 		expect.Success(t, b.guard.CheckSeals(ctx))
 		b.free(block)
 		b.empty()
-		f := b.want(core.FindingSealedWrite)[0]
-		if !slices.Equal(names(f.Suspects), []string{"writer"}) || !strings.Contains(f.Text, "declared to write") {
+		f := b.want(names.FindingSealedWrite)[0]
+		if !slices.Equal(launchesOf(f.Suspects), []string{"writer"}) || !strings.Contains(f.Text, "declared to write") {
 			t.Errorf("%v: %v", mode, f)
 		}
 	}
@@ -73,9 +74,9 @@ func TestASealDuringTheDeclarationOfAWriteRefusesIt(t *testing.T) {
 		expect.Success(t, b.guard.Seal(ctx, block.ID))
 	}
 	expect.ErrorOf(b.guard.PrepareUse(ctx, writes(block)))(t, core.ErrStreamMisuse, "the write was not refused")
-	b.want(core.FindingSealedWrite)
+	b.want(names.FindingSealedWrite)
 	expect.ErrorOf(b.guard.PrepareUse(ctx, writes(block)))(t, core.ErrStreamMisuse, "the seal was lost")
-	b.want(core.FindingSealedWrite)
+	b.want(names.FindingSealedWrite)
 	b.free(block)
 	b.empty()
 	b.want()

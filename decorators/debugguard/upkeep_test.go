@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
@@ -52,7 +53,7 @@ func TestQuarantineAgesWithoutACall(t *testing.T) {
 	}
 	b.clock.advance(time.Nanosecond)
 	b.eventually("found", b.found)
-	b.want(core.FindingOutOfBoundsWrite)
+	b.want(names.FindingOutOfBoundsWrite)
 	b.eventually("settled", func() bool { return b.guard.GuardStats().Checks == 0 })
 	if g := b.guard.GuardStats(); g.Quarantine.Blocks != 1 || g.Evicted != 1 {
 		t.Errorf("the young block went with the old: %+v", g)
@@ -100,7 +101,7 @@ func TestAVerdictIsCollectedWithoutACall(t *testing.T) {
 			}
 			b.mem.release()
 			b.eventually("found", b.found)
-			b.want(core.FindingOutOfBoundsWrite)
+			b.want(names.FindingOutOfBoundsWrite)
 			b.eventually("settled", func() bool { return b.guard.GuardStats().Checks == 0 })
 		})
 	}
@@ -122,7 +123,7 @@ func TestADeferredFreeAgesFromTheEndOfItsLaunch(t *testing.T) {
 	}
 	b.clock.advance(11 * time.Second)
 	b.eventually("found", b.found)
-	b.want(core.FindingOutOfBoundsWrite)
+	b.want(names.FindingOutOfBoundsWrite)
 }
 
 // What fails leaves the block in quarantine, and the next tick tries again; a

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/launchkind"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // PrepareUse opens the intent at the upstream. A use of a block that was
@@ -213,10 +214,10 @@ func isOwnLook(u core.UseRecord) bool {
 // uses that it may overtake, and returns it as an error, nil if it is not proven.
 func (r *Resource) missingFence(ctx context.Context, id core.BlockID, stream core.StreamID, racing []core.UseRecord) error {
 	now := r.ledger.Clock.Now()
-	f := core.Finding{Kind: core.FindingUseBeforeAlloc, Victim: core.Block{ID: id, State: core.Live}}
+	f := core.Finding{Kind: names.FindingUseBeforeAlloc, Victim: core.Block{ID: id, State: core.Live}}
 	for i := range racing {
 		if !isReadiness(racing[i]) {
-			f.Kind = core.FindingMissingFence
+			f.Kind = names.FindingMissingFence
 		}
 	}
 	if rec := r.ledger.Lock(id); rec != nil {
@@ -224,7 +225,7 @@ func (r *Resource) missingFence(ctx context.Context, id core.BlockID, stream cor
 		rec.Unlock()
 	}
 	f.Suspects = append([]core.UseRecord{{Stream: stream, Access: core.ReadWrite, Time: now}}, racing...)
-	if f.Kind == core.FindingUseBeforeAlloc && r.below.Adopted(id, stream) {
+	if f.Kind == names.FindingUseBeforeAlloc && r.below.Adopted(id, stream) {
 		f.Unproven, f.Suspects[0].Caller = true, r.spanIn(ctx)
 		f.Text = fmt.Sprintf("work on stream %v used generation %s tagged %q, and Fencepost has not ordered it behind %s, at %s; if you ordered it yourself, an event of your own between the adopted streams, this is no bug: "+
 			"prepare the use before the work is enqueued (Launch, a LaunchRecorder), and Fencepost orders it and says no more",

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/deviceops"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // damage is what was found changed in one block in one way.
@@ -52,20 +53,20 @@ func (r *Resource) judge(b *batch, v deviceops.Verification) error {
 func (d damage) kindOf() core.FindingKind {
 	switch w := d.place; {
 	case w.rec.Guard.CanaryOf != nil:
-		return core.FindingStrayWrite
+		return names.FindingStrayWrite
 	case w.offset < 0:
-		return core.FindingUnderflow
+		return names.FindingUnderflow
 	case w.inBody():
-		return core.FindingUseAfterFreeWrite
+		return names.FindingUseAfterFreeWrite
 	}
-	return core.FindingOutOfBoundsWrite
+	return names.FindingOutOfBoundsWrite
 }
 
 var damageText = map[core.FindingKind]string{
-	core.FindingUnderflow:         "bytes before the block were overwritten",
-	core.FindingOutOfBoundsWrite:  "bytes behind the block were overwritten",
-	core.FindingUseAfterFreeWrite: "the block was written after it was freed",
-	core.FindingStrayWrite:        "memory that nobody had was written",
+	names.FindingUnderflow:         "bytes before the block were overwritten",
+	names.FindingOutOfBoundsWrite:  "bytes behind the block were overwritten",
+	names.FindingUseAfterFreeWrite: "the block was written after it was freed",
+	names.FindingStrayWrite:        "memory that nobody had was written",
 }
 
 // reportDamage names the victim and the launches that may have done it.
@@ -123,7 +124,7 @@ func (r *Resource) suspects(place watched, b *batch, uses []core.UseRecord) ([]c
 func damageError(f core.Finding) error {
 	const op = "guard check"
 	g, tag := f.Victim.ID.Generation, f.Victim.Tag
-	if f.Kind == core.FindingUseAfterFreeWrite {
+	if f.Kind == names.FindingUseAfterFreeWrite {
 		return &core.UseAfterFreeError{Op: op, Generation: g, Block: f.Victim.ID, State: f.Victim.State, Tag: tag}
 	}
 	return &core.OutOfBoundsError{Op: op, Generation: g, Tag: tag, Offset: f.Offset}

@@ -83,30 +83,3 @@ func tryRandomly(t *testing.T, bound program.Bounds, programs int) {
 	}
 	t.Logf("%v, %d waits", total, total.Waits)
 }
-
-// FuzzFences runs what the fuzzer's bytes stand for: the number of goroutines,
-// the choices of their schedule, and the program.
-func FuzzFences(f *testing.F) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 20 {
-		p := program.Random(rng, program.Bounds{Streams: 4, Blocks: 6, Ops: 12, Kinds: everyKind})
-		choices := make([]byte, 24)
-		for i := range choices {
-			choices[i] = byte(rng.IntN(256))
-		}
-		f.Add(byte(rng.IntN(4)), choices, p.Encode())
-	}
-	r := openRunner(f, large.Streams)
-	f.Fuzz(func(t *testing.T, goroutines byte, choices, data []byte) {
-		p := program.Decode(data, large)
-		at := 0
-		s := proof.DrawSchedule(p, 1+int(goroutines%4), func(n int) int {
-			at++
-			if len(choices) == 0 {
-				return 0
-			}
-			return int(choices[at%len(choices)]) % n
-		})
-		must.Get(r.Check(p, s))(t)
-	})
-}

@@ -95,9 +95,9 @@ func TestAWaitThatIsNotMadeIsNoticed(t *testing.T) {
 		Explorer{Goroutines: b.Goroutines, Engine: true}.Each(p, func(s Schedule) bool {
 			for drop := 1; ; drop++ {
 				r := NewEngineRunner(b.Streams)
-				r.port.drop = drop
+				r.device.Drop = drop
 				err := r.Check(p, s)
-				if r.port.drop > 0 {
+				if r.device.Calls.Waits < drop {
 					return true // there are fewer
 				}
 				if lost++; !errors.Is(err, ErrWaits) {

@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/dev/spancontract"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
@@ -274,7 +275,7 @@ func (t *traced) failures() {
 	}
 	for i, cause := range append(causes, causes...) {
 		if i%2 == 0 {
-			findings.Report(core.Finding{Kind: core.FindingStaleHandle, Source: "guard", Err: cause, Text: "known", Victim: blocks[0], BadBytes: uint64(i % 3)})
+			findings.Report(core.Finding{Kind: names.FindingStaleHandle, Source: "guard", Err: cause, Text: "known", Victim: blocks[0], BadBytes: uint64(i % 3)})
 		}
 		uses := [][]core.Use{usesOf(blocks[0]), usesOf(blocks...)}[i/len(causes)]
 		req := core.UseRequest{Stream: 1, Launch: []string{"", "k"}[i%2], Uses: uses}
@@ -312,7 +313,7 @@ func (t *traced) orphans() {
 	for _, s := range t.recorder.Ended() {
 		if s.Name() == string(telemetry.SpanLaunch) {
 			span := core.SpanRef{TraceID: s.SpanContext().TraceID(), SpanID: s.SpanContext().SpanID()}
-			findings.Report(core.Finding{Kind: core.FindingStickyError, Source: "health", Text: "gone", Suspects: []core.UseRecord{{Span: span, LaunchID: 1}}})
+			findings.Report(core.Finding{Kind: names.FindingStickyError, Source: "health", Text: "gone", Suspects: []core.UseRecord{{Span: span, LaunchID: 1}}})
 			break
 		}
 	}
@@ -321,7 +322,7 @@ func (t *traced) orphans() {
 		if i < 0 {
 			t.Fatalf("no %s to hang a finding under", name)
 		}
-		findings.Report(core.Finding{Kind: core.FindingLeak, Source: "runtime", Text: "never freed", Origin: telemetry.SpanIn(trace.ContextWithSpanContext(t.Context(), t.recorder.Ended()[i].SpanContext()))})
+		findings.Report(core.Finding{Kind: names.FindingLeak, Source: "runtime", Text: "never freed", Origin: telemetry.SpanIn(trace.ContextWithSpanContext(t.Context(), t.recorder.Ended()[i].SpanContext()))})
 	}
 }
 

@@ -5,8 +5,9 @@
 // # The claim
 //
 // The queued waits order exactly the pairs of operations that stream order and declared
-// conflicts demand, transitively: no fewer and no more. No queued wait can be taken away. What that means for callers, and why the rules below give it, is in
-// docs/memory-model.md; dev/proof checks it on this code.
+// conflicts demand, transitively: no fewer and no more. No queued wait can be taken away. What that
+// means for callers, and why the rules below give it, is in docs/memory-model.md;
+// dev/proof checks it on this code.
 //
 // # The rules
 //
@@ -31,8 +32,9 @@
 // plan on its stream: they reach the driver only by Stream.wait, and where a point is
 // released. Point, pointlist, stream, order, flights, counts, deferred (which also records the
 // deferred points of a plan, flushOthers), launch, giveup and capture keep the locks and call
-// the driver through [Port], which port.go lists. The order between devices is not decided here, but by the copy that needs it
-// (cuda/copy.go).
+// the driver through [Port], which port.go lists. Two waits are not decided here: that of a
+// stream that takes memory which another freed (place.go serves it, cuda/makeroom.go asks),
+// and that between devices (cuda/copy.go).
 //
 // # The states of a point
 //

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
@@ -14,7 +15,7 @@ import (
 // is named, until the last says all.
 func TestWhatSurroundsAFindingIsToldStepByStep(t *testing.T) {
 	now := time.Now()
-	f := core.Finding{Kind: core.FindingStaleHandle, Victim: core.Block{ID: core.BlockID{Generation: 5}, Tag: "victim"}, Time: now}
+	f := core.Finding{Kind: names.FindingStaleHandle, Victim: core.Block{ID: core.BlockID{Generation: 5}, Tag: "victim"}, Time: now}
 	around := Around{Device: incident.Device{Kind: "sim"}, Stack: "debugguard(async(sim:0))",
 		Records: func() logging.Records {
 			var records logging.Records

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
@@ -185,17 +186,17 @@ func (s Stack) watched(found *core.Finding, f sim.Finding, canary bool) sim.Part
 	var what string
 	switch b := found.Victim; {
 	case canary && culprit.Access.Writes():
-		found.Kind, what = core.FindingStrayWrite, "touches memory that nobody has"
+		found.Kind, what = names.FindingStrayWrite, "touches memory that nobody has"
 	case !canary && at < b.ID.Ptr:
-		found.Kind, what = core.FindingUnderflow, fmt.Sprintf("is out of bounds, %d bytes before the block", b.ID.Ptr-at)
+		found.Kind, what = names.FindingUnderflow, fmt.Sprintf("is out of bounds, %d bytes before the block", b.ID.Ptr-at)
 	case !canary && at-b.ID.Ptr >= b.Bytes:
-		found.Kind, what = core.FindingOutOfBoundsWrite, fmt.Sprintf("is out of bounds, at %d bytes behind the end of the block", at-b.ID.Ptr-b.Bytes)
+		found.Kind, what = names.FindingOutOfBoundsWrite, fmt.Sprintf("is out of bounds, at %d bytes behind the end of the block", at-b.ID.Ptr-b.Bytes)
 	case b.State == core.Live && culprit.Access.Writes():
-		found.Kind, what = core.FindingSealedWrite, "writes a block that was declared read-only"
+		found.Kind, what = names.FindingSealedWrite, "writes a block that was declared read-only"
 	case culprit.Access.Writes():
-		found.Kind, what = core.FindingUseAfterFreeWrite, "is not ordered before the free of the block, whose bytes the guard watches since"
+		found.Kind, what = names.FindingUseAfterFreeWrite, "is not ordered before the free of the block, whose bytes the guard watches since"
 	default:
-		found.Kind, what = core.FindingUseAfterFreeRead, "is not ordered before the free of the block, whose bytes the guard watches since"
+		found.Kind, what = names.FindingUseAfterFreeRead, "is not ordered before the free of the block, whose bytes the guard watches since"
 	}
 	found.Text = fmt.Sprintf("the device's oracle: %s (%s at offset %d) on stream %s %s; generation %s tagged %q, %d bytes",
 		culprit.Op, culprit.Access, found.Offset, s.streamName(culprit.Stream), what, found.Victim.ID.Generation, found.Victim.Tag, found.Victim.Requested)
@@ -205,9 +206,9 @@ func (s Stack) watched(found *core.Finding, f sim.Finding, canary bool) sim.Part
 func oracleKind(f sim.Finding) core.FindingKind {
 	switch f.Kind {
 	case sim.Race, sim.FreeRace:
-		return core.FindingMissingFence
+		return names.FindingMissingFence
 	case sim.UseBeforeAlloc:
-		return core.FindingUseBeforeAlloc
+		return names.FindingUseBeforeAlloc
 	case sim.UseAfterFree:
 		return lateKind(f)
 	case sim.IllegalAddress: // of a block that is gone, over the bound of one that is not, or of none
@@ -216,7 +217,7 @@ func oracleKind(f sim.Finding) core.FindingKind {
 		}
 		return outsideKind(f)
 	case sim.Undeclared:
-		return core.FindingUndeclaredAccess
+		return names.FindingUndeclaredAccess
 	case sim.OutOfBounds:
 		return outsideKind(f)
 	}
@@ -225,16 +226,16 @@ func oracleKind(f sim.Finding) core.FindingKind {
 
 func lateKind(f sim.Finding) core.FindingKind {
 	if f.First.Access.Writes() {
-		return core.FindingUseAfterFreeWrite
+		return names.FindingUseAfterFreeWrite
 	}
-	return core.FindingUseAfterFreeRead
+	return names.FindingUseAfterFreeRead
 }
 
 func outsideKind(f sim.Finding) core.FindingKind {
 	if f.First.Ptr < f.BlockPtr {
-		return core.FindingUnderflow
+		return names.FindingUnderflow
 	}
-	return core.FindingOutOfBoundsWrite
+	return names.FindingOutOfBoundsWrite
 }
 
 // isLate reports whether the finding is about a block that is gone.

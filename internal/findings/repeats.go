@@ -7,6 +7,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // repeats remembers which bugs were reported, because two look at the same bytes:
@@ -55,9 +56,9 @@ const (
 
 func sortOf(kind core.FindingKind) string {
 	switch kind {
-	case core.FindingUseAfterFreeWrite, core.FindingUseAfterFreeRead:
+	case names.FindingUseAfterFreeWrite, names.FindingUseAfterFreeRead:
 		return lateSort
-	case core.FindingMissingFence, core.FindingUseBeforeAlloc:
+	case names.FindingMissingFence, names.FindingUseBeforeAlloc:
 		return orderSort
 	}
 	return string(kind)

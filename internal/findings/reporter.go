@@ -23,6 +23,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/ring"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
@@ -108,7 +109,7 @@ func (r *Reporter) handle(f core.Finding) {
 	}
 	if r.cfg.Dumps != nil {
 		why := dump.Finding
-		if f.Kind == core.FindingStickyError {
+		if f.Kind == names.FindingStickyError {
 			why = dump.StickyError
 		}
 		r.cfg.Dumps.Trigger(why)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
@@ -18,9 +19,9 @@ import (
 const stopTime = 2 * time.Second
 
 var stopKinds = [...]core.FindingKind{
-	core.FindingUseAfterFreeWrite, core.FindingUseAfterFreeRead, core.FindingOutOfBoundsWrite, core.FindingUnderflow,
-	core.FindingSealedWrite, core.FindingStrayWrite, core.FindingMissingFence, core.FindingReuseRace,
-	core.FindingUseBeforeAlloc, core.FindingUndeclaredAccess,
+	names.FindingUseAfterFreeWrite, names.FindingUseAfterFreeRead, names.FindingOutOfBoundsWrite, names.FindingUnderflow,
+	names.FindingSealedWrite, names.FindingStrayWrite, names.FindingMissingFence, names.FindingReuseRace,
+	names.FindingUseBeforeAlloc, names.FindingUndeclaredAccess,
 }
 
 // StopKinds are the findings that end the process.

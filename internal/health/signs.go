@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -205,7 +206,7 @@ func (s Sources) Reading() Reading {
 // snapshot: of two, the second may know of a loss that the first does not.
 func Degrading(f *telemetry.Findings) (n uint64) {
 	for kind, count := range f.Harmful() {
-		if kind != core.FindingStickyError {
+		if kind != names.FindingStickyError {
 			n += count
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -188,7 +189,7 @@ func TestALostDeviceIsNoFindingWhenever(t *testing.T) {
 	var reporting sync.WaitGroup
 	reporting.Go(func() {
 		for range 300_000 {
-			findings.Report(core.Finding{Kind: core.FindingStickyError})
+			findings.Report(core.Finding{Kind: names.FindingStickyError})
 		}
 	})
 	done := make(chan struct{})
@@ -203,8 +204,8 @@ func TestALostDeviceIsNoFindingWhenever(t *testing.T) {
 			t.Fatalf("%d findings", n)
 		}
 	}
-	findings.Report(core.Finding{Kind: core.FindingLeak})
-	findings.Report(core.Finding{Kind: core.FindingDoubleFree})
+	findings.Report(core.Finding{Kind: names.FindingLeak})
+	findings.Report(core.Finding{Kind: names.FindingDoubleFree})
 	if n := Degrading(findings); n != 2 {
 		t.Errorf("%d findings, want 2", n)
 	}

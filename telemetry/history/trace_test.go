@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
 )
@@ -273,7 +274,7 @@ func TestLaunchesThatOverlapOnAStreamGetLanes(t *testing.T) {
 func TestFindingsOlderThanTheHistoryDoNotStretchIt(t *testing.T) {
 	now := time.Now()
 	finding := func(age time.Duration) core.Finding {
-		return core.Finding{Kind: core.FindingLeak, Time: now.Add(-age), Victim: core.Block{ID: core.BlockID{Ordinal: 1}}, Text: "a leak"}
+		return core.Finding{Kind: names.FindingLeak, Time: now.Add(-age), Victim: core.Block{ID: core.BlockID{Ordinal: 1}}, Text: "a leak"}
 	}
 	events := []core.Event{{Op: core.OpReap, Time: now.Add(-time.Minute)}}
 	source := history.Source{Events: func() []core.Event { return events },

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
@@ -21,7 +22,7 @@ func ExampleWriter() {
 		fmt.Println(err)
 		return
 	}
-	w.Report(core.Finding{Kind: core.FindingLeak, Source: "runtime", Text: "a block was not given back", Victim: core.Block{ID: core.BlockID{Ptr: 0x2000, Generation: 9}, Tag: "cache", Requested: 512}})
+	w.Report(core.Finding{Kind: names.FindingLeak, Source: "runtime", Text: "a block was not given back", Victim: core.Block{ID: core.BlockID{Ptr: 0x2000, Generation: 9}, Tag: "cache", Requested: 512}})
 	if err := w.Close(context.Background()); err != nil {
 		fmt.Println(err)
 		return
@@ -36,7 +37,7 @@ func ExampleWriter() {
 }
 
 func ExampleFromFinding() {
-	f := incident.FromFinding(core.Finding{Kind: core.FindingUseAfterFreeWrite, BadBytes: 4, Expected: 0xff, Seen: 0x2a, Err: &core.UseAfterFreeError{Op: "guard check"}})
+	f := incident.FromFinding(core.Finding{Kind: names.FindingUseAfterFreeWrite, BadBytes: 4, Expected: 0xff, Seen: 0x2a, Err: &core.UseAfterFreeError{Op: "guard check"}})
 	fmt.Println(f.Damage.Expected, f.Damage.Seen, f.Error.Classes)
 	// Output: 0xff 0x2a [use_after_free]
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
@@ -49,12 +50,12 @@ func TestEveryCallOfTheDiskMayFail(t *testing.T) {
 		if !errors.Is(err, errFault) {
 			t.Errorf("call %d: Flush says %v", k, err)
 		}
-		names := list(t, dir)
-		if slices.ContainsFunc(names, isDraft) || len(names) > 2 {
-			t.Errorf("call %d leaves %q", k, names)
+		files := list(t, dir)
+		if slices.ContainsFunc(files, isDraft) || len(files) > 2 {
+			t.Errorf("call %d leaves %q", k, files)
 		}
 		for _, in := range readAll(t, dir) {
-			if in.Finding.Kind != string(core.FindingOutOfBoundsWrite) {
+			if in.Finding.Kind != names.FindingOutOfBoundsWrite {
 				t.Errorf("call %d leaves %+v", k, in)
 			}
 		}

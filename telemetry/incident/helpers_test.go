@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 	"github.com/fencepost-gpu/fencepost/telemetry/internal/rotated"
@@ -31,7 +32,7 @@ func writer(t *testing.T, cfg incident.Config) *incident.Writer {
 
 // named is a finding of a sort of its own.
 func named(tag core.Tag) core.Finding {
-	return core.Finding{Kind: core.FindingOutOfBoundsWrite, Source: "test", Text: "bytes were overwritten", Time: time.Date(2026, 11, 22, 3, 45, 0, 123456789, time.UTC),
+	return core.Finding{Kind: names.FindingOutOfBoundsWrite, Source: "test", Text: "bytes were overwritten", Time: time.Date(2026, 11, 22, 3, 45, 0, 123456789, time.UTC),
 		Victim: core.Block{ID: core.BlockID{Ptr: 0x1000, Generation: 7}, Tag: tag, Requested: 10, Bytes: 10, State: core.Live}, BadBytes: 1}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
@@ -67,7 +68,7 @@ func (in *Incident) String() string {
 // done it is called the culprit.
 func (f *Finding) suspicion() string {
 	switch {
-	case f.Kind == string(core.FindingStickyError):
+	case f.Kind == names.FindingStickyError:
 		return "in flight"
 	case f.MoreSuspects:
 		return fmt.Sprintf("%d suspects, likeliest first; there may be more", len(f.Suspects))

@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
@@ -95,7 +96,7 @@ func golden() *incident.Incident {
 	in := &incident.Incident{Schema: incident.Schema, Number: 42, Repeats: incident.Repeats{Since: at.Add(-time.Minute), Omitted: 17},
 		Process: incident.Process{PID: 4711, Program: "service", Go: "go1.26.0", Fencepost: "v0.3.0"},
 		Finding: incident.FromFinding(core.Finding{
-			Kind: core.FindingUseAfterFreeWrite, Source: "debugguard", Time: at, Text: "the block was written after it was freed", Victim: victim,
+			Kind: names.FindingUseAfterFreeWrite, Source: "debugguard", Time: at, Text: "the block was written after it was freed", Victim: victim,
 			Offset: 996, BadBytes: 4, Expected: 0xff, Seen: 0x2a,
 			Uses: []core.UseRecord{{LaunchID: 7, Launch: "radix", Stream: 3, Access: core.ReadWrite, Span: span, Time: at.Add(-2 * time.Second)}}, OlderUses: 12,
 			Suspects: []core.UseRecord{{LaunchID: 9, Launch: "join", Stream: 4, Tags: [4]core.Tag{"join.table", "join.out"}, Time: at.Add(-time.Second)}},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
@@ -84,7 +85,7 @@ func TestOnlyTheSameBugIsARepeat(t *testing.T) {
 	base := named("a")
 	base.AllocStack = core.Stack{1, 2}
 	kind, tag, source, stack, site := base, base, base, base, named("a")
-	kind.Kind, tag.Victim.Tag, source.Source, stack.AllocStack = core.FindingUnderflow, "b", "oracle", core.Stack{1, 3}
+	kind.Kind, tag.Victim.Tag, source.Source, stack.AllocStack = names.FindingUnderflow, "b", "oracle", core.Stack{1, 3}
 	site.Suspects = []core.UseRecord{{Launch: "sort"}}
 	moved := base
 	moved.AllocStack, moved.FreeStack = nil, core.Stack{1, 2}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/liveview"
@@ -225,7 +226,7 @@ func TestTheMapAddsUpForBlocksOfAnySize(t *testing.T) {
 }
 
 func TestAStateSendsOnlyWhatThePageHasNot(t *testing.T) {
-	findings := []core.Finding{{Kind: core.FindingLeak, Text: "a"}, {Kind: core.FindingLeak, Text: "b"}}
+	findings := []core.Finding{{Kind: names.FindingLeak, Text: "a"}, {Kind: names.FindingLeak, Text: "b"}}
 	refused := core.Event{Op: core.OpRefusal, Tag: "t", Requested: 9, Err: fmt.Errorf("wrapped: %w", &core.OutOfBudgetError{Limit: 8, Holders: []core.Holder{{Tag: "h", State: core.Retired, Bytes: 3}}})}
 	h := view(t, liveview.Source{Resource: &resource{n: 1, block: small},
 		Findings: func() (uint64, []core.Finding) { return 7, findings },

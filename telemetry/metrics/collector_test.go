@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
@@ -101,7 +102,7 @@ func fullSource(d metrics.Device) metrics.Source {
 			return core.StreamStats{Max: 16, Leased: 3, Idle: 2, Adopted: 1, Waiting: 4, Acquires: 50, Refused: 5, WaitTime: 1500 * time.Millisecond, OldestAge: 2500 * time.Millisecond}
 		},
 		Findings: func() []metrics.TagFindings {
-			return []metrics.TagFindings{{core.FindingLeak, "sort", 2}, {core.FindingLeak, "join", 7}, {"odd", "a\xff", 1}, {"odd", "a\xfe", 4}}
+			return []metrics.TagFindings{{names.FindingLeak, "sort", 2}, {names.FindingLeak, "join", 7}, {"odd", "a\xff", 1}, {"odd", "a\xfe", 4}}
 		},
 		Guard: func() metrics.GuardStats {
 			return metrics.GuardStats{Modes: []string{"off", "ledger", "sample", "hunt"}, Mode: "sample", Quarantine: core.Amount{Bytes: 41, Requested: 42, Blocks: 43},

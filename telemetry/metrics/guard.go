@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
@@ -49,17 +50,8 @@ type TagFindings struct {
 
 var findingMetrics = family[[]TagFindings]{counter("gpumem_findings_total", "Memory bugs found, by kind and tag of the victim; the first tags, the rest as other.", "kind", "tag"), sendFindings}
 
-// knownKinds are sent even at zero, so that an alert sees the first increase.
-var knownKinds = []core.FindingKind{
-	core.FindingUseAfterFreeWrite, core.FindingUseAfterFreeRead, core.FindingOutOfBoundsWrite,
-	core.FindingUnderflow, core.FindingDoubleFree, core.FindingForeignFree, core.FindingStaleHandle,
-	core.FindingMissingFence, core.FindingUseBeforeAlloc, core.FindingUndeclaredAccess,
-	core.FindingUninitializedRead, core.FindingReuseRace, core.FindingSealedWrite, core.FindingStrayWrite, core.FindingLeak,
-	core.FindingOutOfMemory, core.FindingStickyError, core.FindingDroppedRecorder, core.FindingAccountingMismatch,
-}
-
-// sendFindings sends each known kind that has none under the tag of untagged
-// blocks: the sum over tags is what an alert looks at.
+// sendFindings sends each kind that has no findings too, so that an alert sees the first
+// increase, under the tag of untagged blocks: the sum over tags is what an alert looks at.
 func sendFindings(findings []TagFindings, out sender) {
 	type series struct{ kind, tag string }
 	counts, present := map[series]uint64{}, map[string]bool{}
@@ -68,9 +60,9 @@ func sendFindings(findings []TagFindings, out sender) {
 		counts[key] += c.Count
 		present[key.kind] = true
 	}
-	for _, kind := range knownKinds {
-		if !present[string(kind)] {
-			counts[series{string(kind), string(core.Untagged)}] = 0
+	for _, kind := range names.FindingKinds {
+		if !present[kind] {
+			counts[series{kind, string(core.Untagged)}] = 0
 		}
 	}
 	for key, n := range counts {

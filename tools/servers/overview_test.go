@@ -30,7 +30,7 @@ import (
 //
 //	go test -run TestTheOverviewSaysWhatIsTrue -timeout 2h -args -overview.for 1h -overview.every 15s
 var (
-	watchFor   = flag.Duration("overview.for", 5*time.Minute, "how long the overview is watched")
+	watchFor   = flag.Duration("overview.for", time.Minute, "how long the overview is watched")
 	watchEvery = flag.Duration("overview.every", time.Second, "how often each of its panels is asked")
 )
 

@@ -18,7 +18,8 @@ type Faults struct {
 	total    atomic.Uint64
 	counts   [methodCount]atomic.Uint64
 	failed   [methodCount]atomic.Uint64
-	waits    waits
+	dropNext atomic.Int64 // counts down to the wait to drop
+	dropAll  atomic.Bool
 	armed    atomic.Bool // there are plans
 	logging  atomic.Bool
 
@@ -70,6 +71,13 @@ func (f *Faults) FailEvery(m Method, code int) {
 	f.plan(plan{method: m, every: true, code: code})
 }
 
+// DropWait makes the k-th StreamWait or StreamWaitPeer from now return success without reaching
+// the driver. k counts from 1; 0 disarms.
+func (f *Faults) DropWait(k uint64) { f.dropNext.Store(int64(k)) }
+
+// DropWaits makes every one of them do so while on is true.
+func (f *Faults) DropWaits(on bool) { f.dropAll.Store(on) }
+
 func (f *Faults) plan(p plan) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,8 +92,8 @@ func (f *Faults) Clear() {
 	defer f.mu.Unlock()
 	f.plans = nil
 	f.armed.Store(false)
-	f.waits.left.Store(0)
-	f.waits.all.Store(false)
+	f.dropNext.Store(0)
+	f.dropAll.Store(false)
 }
 
 // Total returns the number of calls so far that can fail.
@@ -159,6 +167,48 @@ func (f *Faults) due(m Method) error {
 func (p *plan) countDown() bool {
 	p.left--
 	return p.left == 0
+}
+
+// pass makes a call unless a fault is due, and logs it.
+func (f *Faults) pass(c Call, call func() error) error {
+	err := f.due(c.Method)
+	if err == nil {
+		err = call()
+	}
+	f.note(c, err)
+	return err
+}
+
+// wait is pass for a wait, which may be dropped.
+func (f *Faults) wait(c Call, call func() error) error {
+	err := f.due(c.Method)
+	if err == nil {
+		if c.Dropped = f.dropAll.Load() || f.dropNext.Load() > 0 && f.dropNext.Add(-1) == 0; !c.Dropped {
+			err = call()
+		}
+	}
+	f.note(c, err)
+	return err
+}
+
+// answer is pass for a call that returns something; what names something new
+// is logged.
+func answer[T any](f *Faults, c Call, call func() (T, error)) (v T, err error) {
+	if err = f.due(c.Method); err == nil {
+		v, err = call()
+	}
+	switch v := any(v).(type) {
+	case driver.Stream:
+		c.Stream = v
+	case driver.Event:
+		c.Event = v
+	case uint64:
+		c.Ptr = v
+	case driver.HostMemory:
+		c.Ptr = v.DevicePtr
+	}
+	f.note(c, err)
+	return v, err
 }
 
 // note logs a call.

@@ -8,10 +8,11 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
 
-var undeclared = []core.FindingKind{core.FindingUndeclaredAccess}
+var undeclared = []core.FindingKind{names.FindingUndeclaredAccess}
 
 // launchedOnDefault launches work on the default stream.
 func (w *World) launchedOnDefault(name string, uses []core.Use, enqueue func(driver.Stream) error) error {
@@ -82,11 +83,10 @@ func orderDeclared() []Case {
 				w.must(second.Free(w.ctx))
 			}},
 		{Name: "stale-lease", Class: Order, What: "a launch names a stream whose lease was given back and belongs to somebody else by now", Declared: true,
-			Kinds: []core.FindingKind{core.FindingStaleHandle, core.FindingMissingFence}, Culprit: "use_rows", Want: everywhere, Unseen: refusedCall,
+			Kinds: []core.FindingKind{names.FindingStaleHandle, names.FindingMissingFence}, Culprit: "use_rows", Want: everywhere, Unseen: refusedCall,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				w.Nobody()
 				if bug {
 					w.must(y.Release())
@@ -95,14 +95,13 @@ func orderDeclared() []Case {
 				w.Free(b)
 			}},
 		{Name: "dropped-recorder", Class: Order, What: "a recorder is neither committed nor aborted after its work was enqueued", Declared: true,
-			Kinds: []core.FindingKind{core.FindingDroppedRecorder}, Want: everywhere, Unseen: "the runtime closes a dropped recorder as if it had been committed, so its work is fenced",
+			Kinds: []core.FindingKind{names.FindingDroppedRecorder}, Want: everywhere, Unseen: "the runtime closes a dropped recorder as if it had been committed, so its work is fenced",
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				w.Nobody()
 				w.recordAndDrop(y, b, bug)
-				for bug && !w.watch.has(core.FindingDroppedRecorder) {
+				for bug && !w.watch.has(names.FindingDroppedRecorder) {
 					w.must(w.ctx.Err())
 					runtime.GC()
 					time.Sleep(time.Millisecond)

@@ -3,9 +3,10 @@ package corpus
 import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
-var unfenced = []core.FindingKind{core.FindingMissingFence, core.FindingUseBeforeAlloc}
+var unfenced = []core.FindingKind{names.FindingMissingFence, names.FindingUseBeforeAlloc}
 
 // signal records an event of the program's own on a stream.
 func (w *World) signal(s *Stream) driver.Event {
@@ -27,8 +28,7 @@ func recordedRead(name, what string, arrange func(w *World, x, y *Stream, write 
 	return Case{Name: name, Class: Order, What: what, Declared: true, Kinds: unfenced, Want: everywhere,
 		Run: func(w *World, bug bool) {
 			x, y := w.Stream(), w.Stream()
-			b := w.Filled(x, "rows", words, 1)
-			w.Victim(b.ID)
+			b := w.Harmed(x, "rows", words, 1)
 			w.Sync(x)
 			release := w.Hold(x) // so that the host sees nothing done
 			write := func() { w.Write("update_rows", x, b, 2) }
@@ -97,8 +97,7 @@ func orderRecorded() []Case {
 			Kinds: unfenced, Want: everywhere,
 			Run: func(w *World, bug bool) {
 				x := w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				w.Sync(x)
 				release := w.Hold(x)
 				w.Write("update_rows", x, b, 2)
@@ -116,8 +115,7 @@ func orderRecorded() []Case {
 			Kinds: unfenced, Want: everywhere,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				w.Sync(x)
 				release := w.Hold(x)
 				w.Sync(y)

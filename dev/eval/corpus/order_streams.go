@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // overwriting is raw work on a stream that overwrites a block.
@@ -18,8 +19,7 @@ func freedUnderWriter(name, what, culprit, why string, wrong, right func(w *Worl
 	return Case{Name: name, Class: Order, What: what, Kinds: afterFree, Culprit: culprit, Want: onDevice, Why: why, Unmapped: true,
 		Run: func(w *World, bug bool) {
 			x, y := w.Stream(), w.Stream()
-			b := w.Filled(x, "rows", words, 1)
-			w.Victim(b.ID)
+			b := w.Harmed(x, "rows", words, 1)
 			w.Sync(x)
 			release := w.Hold(y)
 			if bug {
@@ -73,8 +73,7 @@ func orderStreams() []Case {
 			Want: onDevice, Why: notTold, Unmapped: true,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Adopt()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				w.Sync(x)
 				release := w.Hold(y)
 				if !bug {
@@ -96,8 +95,7 @@ func orderStreams() []Case {
 			Kinds: lateRead, Want: nowhere, Why: changesNothing, Unmapped: true,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				w.Sync(x)
 				release := w.Hold(y)
 				if bug {
@@ -114,11 +112,10 @@ func orderStreams() []Case {
 				w.settle(y)
 			}},
 		{Name: "free-during-recorded-read", Class: Order, What: "a raw reader on another stream is recorded after the block was freed", Declared: true,
-			Kinds: []core.FindingKind{core.FindingStaleHandle, core.FindingReuseRace, core.FindingMissingFence}, Want: everywhere,
+			Kinds: []core.FindingKind{names.FindingStaleHandle, names.FindingReuseRace, names.FindingMissingFence}, Want: everywhere,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				w.Sync(x)
 				release := w.Hold(y)
 				w.Raw(y.reads(b.At(0), words))
@@ -132,7 +129,7 @@ func orderStreams() []Case {
 				release()
 			}},
 		{Name: "reuse-race", Class: Order, What: "a block is freed and its memory allocated again while a raw reader of the old block, recorded too late, still runs", Declared: true,
-			Kinds: []core.FindingKind{core.FindingReuseRace, core.FindingStaleHandle}, Want: everywhere,
+			Kinds: []core.FindingKind{names.FindingReuseRace, names.FindingStaleHandle}, Want: everywhere,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
 				b := w.Enclosed(x, "old", words, 1)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // Verdict is what came of one run.
@@ -107,7 +108,7 @@ func (v *watch) verdict(c Case, found []noted) Verdict {
 }
 
 func (v *watch) outcome(c Case, n noted) Outcome {
-	kind, right := slices.Contains(c.Kinds, n.Kind) || n.Kind == core.FindingStickyError, v.right(n.Finding)
+	kind, right := slices.Contains(c.Kinds, n.Kind) || n.Kind == names.FindingStickyError, v.right(n.Finding)
 	switch {
 	case kind && right && !n.late:
 		return Found

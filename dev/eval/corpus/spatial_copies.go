@@ -3,6 +3,7 @@ package corpus
 import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
 
@@ -27,12 +28,8 @@ func spatialCopies() []Case {
 			Kinds: behind, Culprit: "clear_values", Want: onDevice, Why: hostOnly,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "values", words, 1)
-				w.Victim(b.ID)
-				start := 0
-				if bug {
-					start = 4
-				}
+				b := w.Harmed(s, "values", words, 1)
+				start := pick(bug, 4, 0)
 				w.Do(Job{Name: "clear_values", On: s, Uses: []core.Use{b.W()}, Guilty: bug, Enqueue: w.Memset(b.Byte(start), 0, words*wordBytes)})
 				w.Free(b)
 			}},
@@ -42,10 +39,7 @@ func spatialCopies() []Case {
 				s := w.Stream()
 				from, to := w.Filled(s, "source", words+8, 1), w.Filled(s, "target", words, 2)
 				w.Victim(to.ID)
-				n := to.Requested
-				if bug {
-					n = from.Requested
-				}
+				n := pick(bug, from.Requested, to.Requested)
 				w.Do(Job{Name: "gather", On: s, Uses: []core.Use{to.W(), from.R()}, Guilty: bug,
 					Enqueue: func(h driver.Stream) error { return w.Driver().CopyOnDeviceAsync(to.ID.Ptr, from.ID.Ptr, n, h) }})
 				w.Free(from, to)
@@ -71,15 +65,12 @@ func spatialCopies() []Case {
 				s := w.Stream()
 				from, to := w.Filled(s, "source", words, 1), w.Filled(s, "target", words, 2)
 				w.Victim(to.ID)
-				start := 0
-				if bug {
-					start = -4
-				}
+				start := pick(bug, -4, 0)
 				w.Do(Job{Name: "move_rows", On: s, Uses: []core.Use{to.W(), from.R()}, Kernel: testkernels.CopyAdd, Args: []any{to.At(start), from.At(0), words - 4, uint64(0)}})
 				w.Free(from, to)
 			}},
 		{Name: "overrun-through-red-zone", Class: Spatial, What: "a kernel takes a number of words for one of rows and goes on over all that lies behind",
-			Kinds: []core.FindingKind{core.FindingOutOfBoundsWrite, core.FindingUnderflow}, Culprit: "clear_rows", Want: onDevice, Why: hostOnly,
+			Kinds: []core.FindingKind{names.FindingOutOfBoundsWrite, names.FindingUnderflow}, Culprit: "clear_rows", Want: onDevice, Why: hostOnly,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				low, high := w.Adjacent(s, words)

@@ -3,6 +3,7 @@ package corpus
 import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
 
@@ -17,38 +18,29 @@ func spatialOthers() []Case {
 				s := w.Stream()
 				low, high := w.Pair(s, words)
 				w.Victim(high.ID)
-				at := low.At(words - 1)
-				if bug {
-					at = high.At(-1)
-				}
+				at := pick(bug, high.At(-1), low.At(words-1))
 				w.Do(Job{Name: "merge_first", On: s, Uses: []core.Use{low.RW()}, Kernel: testkernels.Write, Args: []any{at, 1, uint64(5)}})
 				w.Free(low, high)
 			}},
 		{Name: "wrong-block-argument", Class: Spatial, What: "a launch declares one block and is handed the address of another one, which it overwrites",
-			Kinds: []core.FindingKind{core.FindingUndeclaredAccess}, Culprit: "merge_first", Want: everywhere,
+			Kinds: []core.FindingKind{names.FindingUndeclaredAccess}, Culprit: "merge_first", Want: everywhere,
 			Unseen: "the other block is alive and nobody else uses it: for the device it is a write like any other",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				mine, other := w.Filled(s, "mine", words, 1), w.Filled(s, "other", words, 2)
 				w.Victim(other.ID)
-				at := mine.At(0)
-				if bug {
-					at = other.At(0)
-				}
+				at := pick(bug, other.At(0), mine.At(0))
 				w.Refused(w.Try(Job{Name: "merge_first", On: s, Uses: []core.Use{mine.RW()}, Kernel: testkernels.Write, Args: []any{at, words, uint64(5)}}))
 				w.Free(mine, other)
 			}},
 		{Name: "wild-index-into-live-block", Class: Spatial, What: "an index that is too large hits the middle of another live block",
-			Kinds: append(behind, core.FindingUndeclaredAccess), Culprit: "scatter", Want: nowhere,
+			Kinds: append(behind, names.FindingUndeclaredAccess), Culprit: "scatter", Want: nowhere,
 			Why: "it lands in bytes that another block owns, and looks like that block's own write",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				low, high := w.Pair(s, words)
 				w.Victim(high.ID)
-				index := words - 1
-				if bug {
-					index = farIndex(low, high)
-				}
+				index := pick(bug, farIndex(low, high), words-1)
 				w.Do(scatter("scatter", s, low, index))
 				w.Free(low, high)
 			}},
@@ -74,12 +66,8 @@ func spatialOthers() []Case {
 			Kinds: behind, Culprit: "sum_rows", Want: nowhere, Why: changesNothing,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
-				j := s.reads(b.At(0), words)
-				if bug {
-					j = s.reads(b.At(0), words+4)
-				}
+				b := w.Harmed(s, "rows", words, 1)
+				j := pick(bug, s.reads(b.At(0), words+4), s.reads(b.At(0), words))
 				j.Name, j.Uses = "sum_rows", append(j.Uses, b.R())
 				w.Do(j)
 				w.Free(b)
@@ -90,10 +78,7 @@ func spatialOthers() []Case {
 				s := w.Stream()
 				from, to := w.Filled(s, "source", words, 1), w.Words(s, "target", words)
 				w.Victim(from.ID)
-				start := 0
-				if bug {
-					start = -4
-				}
+				start := pick(bug, -4, 0)
 				w.Do(Job{Name: "load_rows", On: s, Uses: []core.Use{to.W(), from.R()}, Kernel: testkernels.CopyAdd, Args: []any{to.At(0), from.At(start), words, uint64(0)}})
 				w.Free(from, to)
 			}},
@@ -113,15 +98,11 @@ func spatialOthers() []Case {
 				w.must(buffer.Free(w.ctx))
 			}},
 		{Name: "wild-address", Class: Spatial, What: "a kernel writes to an address that is nobody's", Faults: true,
-			Kinds: []core.FindingKind{core.FindingStickyError}, Culprit: "follow_pointer", Want: Want{Late, Late, Late}, Why: "the device is lost, which names no block",
+			Kinds: []core.FindingKind{names.FindingStickyError}, Culprit: "follow_pointer", Want: Want{Late, Late, Late}, Why: "the device is lost, which names no block",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
-				at := b.At(0)
-				if bug {
-					at = 16
-				}
+				b := w.Harmed(s, "rows", words, 1)
+				at := pick(bug, 16, b.At(0))
 				w.Do(Job{Name: "follow_pointer", On: s, Uses: []core.Use{b.RW()}, Kernel: testkernels.Illegal, Args: []any{at}})
 				w.Sync(s)
 				w.Free(b)

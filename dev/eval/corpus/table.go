@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // results finds a result by case, variant and tier.
@@ -96,7 +96,7 @@ func (d *document) cell(c Case, t Tier) string {
 // flight when somebody asked, and differ from run to run.
 func verdictText(r Result) string {
 	switch {
-	case r.Kind == string(core.FindingStickyError):
+	case r.Kind == names.FindingStickyError:
 		return fmt.Sprintf("%s %s", r.Outcome, r.Kind)
 	case r.Outcome == Broken || r.Kind == "":
 		return string(r.Outcome)

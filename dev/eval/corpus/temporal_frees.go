@@ -3,6 +3,7 @@ package corpus
 import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // refusedCall is why the oracle sees nothing of a misuse of a handle.
@@ -20,19 +21,17 @@ func (w *World) otherDevice() *fencepost.Runtime {
 func temporalFrees() []Case {
 	return []Case{
 		{Name: "double-free", Class: Temporal, What: "two owners of a block free it", Declared: true,
-			Kinds: []core.FindingKind{core.FindingDoubleFree}, Want: everywhere, Unseen: refusedCall,
+			Kinds: []core.FindingKind{names.FindingDoubleFree}, Want: everywhere, Unseen: refusedCall,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				w.Free(b)
 				if bug {
-					_, err := w.Deallocate(w.ctx, b.ID)
-					w.Refused(err)
+					w.FreeRefused(b.ID)
 				}
 			}},
 		{Name: "double-free-after-reuse", Class: Temporal, What: "the second free comes when the address belongs to another block", Declared: true,
-			Kinds: []core.FindingKind{core.FindingDoubleFree}, Want: everywhere, Unseen: refusedCall, Stack: true,
+			Kinds: []core.FindingKind{names.FindingDoubleFree}, Want: everywhere, Unseen: refusedCall, Stack: true,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				b := w.Enclosed(s, "old", words, 1)
@@ -40,14 +39,13 @@ func temporalFrees() []Case {
 				next := w.Reuse(s, b, "new")
 				w.Write("fill_new", s, next, 2)
 				if bug {
-					_, err := w.Deallocate(w.ctx, b.ID)
-					w.Refused(err)
+					w.FreeRefused(b.ID)
 				}
 				w.Read("use_new", s, next)
 				w.Free(next)
 			}},
 		{Name: "foreign-free", Class: Temporal, What: "a handle that no allocation returned is freed", Declared: true,
-			Kinds: []core.FindingKind{core.FindingForeignFree}, Want: everywhere, Unseen: refusedCall,
+			Kinds: []core.FindingKind{names.FindingForeignFree}, Want: everywhere, Unseen: refusedCall,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				b := w.Filled(s, "rows", words, 1)
@@ -55,13 +53,12 @@ func temporalFrees() []Case {
 					forged := b.ID
 					forged.Generation += 1 << 40
 					w.Victim(forged)
-					_, err := w.Deallocate(w.ctx, forged)
-					w.Refused(err)
+					w.FreeRefused(forged)
 				}
 				w.Free(b)
 			}},
 		{Name: "free-on-another-device", Class: Temporal, What: "a block of one device is freed at the runtime of another one", Declared: true,
-			Kinds: []core.FindingKind{core.FindingForeignFree}, Want: everywhere, Unseen: refusedCall, Stack: true,
+			Kinds: []core.FindingKind{names.FindingForeignFree}, Want: everywhere, Unseen: refusedCall, Stack: true,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				b := w.Filled(s, "rows", words, 1)
@@ -70,8 +67,7 @@ func temporalFrees() []Case {
 				w.must(err)
 				w.Victim(theirs.ID)
 				if bug {
-					_, err := w.Deallocate(w.ctx, theirs.ID)
-					w.Refused(err)
+					w.FreeRefused(theirs.ID)
 				}
 				_, err = other.Deallocate(w.ctx, theirs.ID)
 				w.must(err)
@@ -81,8 +77,7 @@ func temporalFrees() []Case {
 			Kinds: staleKinds, Want: everywhere, Unseen: refusedCall,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				id := b.ID
 				id.Ptr = uint64(b.At(words / 2)) // inside: as good as the start
 				if bug {
@@ -95,7 +90,7 @@ func temporalFrees() []Case {
 				}
 			}},
 		{Name: "slice-freed-twice", Class: Temporal, What: "a function frees a slice that it has deferred to free", Declared: true,
-			Kinds: []core.FindingKind{core.FindingDoubleFree}, Want: everywhere, Unseen: refusedCall, Stack: true,
+			Kinds: []core.FindingKind{names.FindingDoubleFree}, Want: everywhere, Unseen: refusedCall, Stack: true,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				v := w.Slice(s, "scratch", words)
@@ -107,18 +102,17 @@ func temporalFrees() []Case {
 				}
 			}},
 		{Name: "leak", Class: Temporal, What: "an early return leaves a block that nobody frees", Declared: true,
-			Kinds: []core.FindingKind{core.FindingLeak}, Want: Want{Late, Late, Late}, Why: "a block is known to be forgotten when the runtime is closed, and not before",
+			Kinds: []core.FindingKind{names.FindingLeak}, Want: Want{Late, Late, Late}, Why: "a block is known to be forgotten when the runtime is closed, and not before",
 			Unseen: "a device does not mind who keeps its memory",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "forgotten", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "forgotten", words, 1)
 				if !bug {
 					w.Free(b)
 				}
 			}},
 		{Name: "leaked-view", Class: Temporal, What: "a slice is freed and a view of it is not, which keeps all of the memory", Declared: true,
-			Kinds: []core.FindingKind{core.FindingLeak}, Want: Want{Late, Late, Late}, Why: "a block is known to be forgotten when the runtime is closed, and not before",
+			Kinds: []core.FindingKind{names.FindingLeak}, Want: Want{Late, Late, Late}, Why: "a block is known to be forgotten when the runtime is closed, and not before",
 			Unseen: "a device does not mind who keeps its memory", Stack: true,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()

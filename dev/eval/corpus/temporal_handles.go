@@ -4,9 +4,10 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
-var staleKinds = []core.FindingKind{core.FindingStaleHandle}
+var staleKinds = []core.FindingKind{names.FindingStaleHandle}
 
 // stale is a case in which a call names a block after its free. use is called
 // with the free before it if the bug is there, and behind it if not.

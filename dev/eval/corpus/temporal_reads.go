@@ -6,12 +6,13 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
 
 var (
-	uninitialized = []core.FindingKind{core.FindingUninitializedRead}
-	lateRead      = []core.FindingKind{core.FindingUseAfterFreeRead}
+	uninitialized = []core.FindingKind{names.FindingUninitializedRead}
+	lateRead      = []core.FindingKind{names.FindingUseAfterFreeRead}
 )
 
 // anyBytes is why the oracle sees nothing of a read before a write.
@@ -24,8 +25,7 @@ func temporalReads() []Case {
 			Kinds: lateRead, Want: nowhere, Why: changesNothing + "; what it gets is NaN from tier 1 on, and a fault where freed blocks are unmapped",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				if !bug {
 					w.Raw(s.reads(b.At(0), words))
 				}
@@ -38,8 +38,7 @@ func temporalReads() []Case {
 			Kinds: lateRead, Want: nowhere, Why: changesNothing + "; what it gets is NaN from tier 1 on, and where freed blocks are unmapped the driver refuses the copy",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				out := make([]byte, 64)
 				download := Job{On: s, Guilty: bug, Enqueue: func(h driver.Stream) error { return w.Driver().CopyToHostAsync(out, b.ID.Ptr, h) }}
 				if !bug {
@@ -52,7 +51,7 @@ func temporalReads() []Case {
 				w.Sync(s) // out must stay until the copy is done
 			}},
 		{Name: "copy-from-stale-pointer", Class: Temporal, What: "a launch declares where it copies to and not from where, which was freed", Declared: true,
-			Kinds: append(staleAddress, core.FindingUseAfterFreeRead), Culprit: "restore", Want: everywhere,
+			Kinds: append(staleAddress, names.FindingUseAfterFreeRead), Culprit: "restore", Want: everywhere,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				to, from := w.Words(s, "target", words), w.Filled(s, "backup", words, 2)

@@ -3,6 +3,7 @@ package corpus
 import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
 
@@ -14,11 +15,10 @@ const reusedAddress = "the address belongs to a live block, and the device canno
 func temporalReuse() []Case {
 	return []Case{
 		{Name: "write-after-quarantine", Class: Temporal, Unmapped: true, What: "a block is written after it was freed and has left quarantine",
-			Kinds: append(afterFree, core.FindingStrayWrite), Want: nowhere, Why: "nothing watches memory that went back to the driver's pool",
+			Kinds: append(afterFree, names.FindingStrayWrite), Want: nowhere, Why: "nothing watches memory that went back to the driver's pool",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				late := writes(b.At(0), 10, 9)
 				late.On = s
 				if !bug {
@@ -31,7 +31,7 @@ func temporalReuse() []Case {
 				}
 			}},
 		{Name: "late-index-into-a-gap", Class: Temporal, What: "an index kept from before reaches a block that other frees have pushed out of quarantine",
-			Kinds: append(afterFree, core.FindingStrayWrite), Culprit: "scatter", Want: onlyHunted, Stack: true,
+			Kinds: append(afterFree, names.FindingStrayWrite), Culprit: "scatter", Want: onlyHunted, Stack: true,
 			Why:       "nothing watches memory that went back to the pool but the canaries of the hunt, which hold the first 4 KiB of what leaves quarantine while there is room for them",
 			Configure: func(c *fencepost.Config) { c.GuardConfig.QuarantineBytes = 128 << 10 },
 			Run: func(w *World, bug bool) {
@@ -42,10 +42,7 @@ func temporalReuse() []Case {
 				}
 				w.Victim(high.ID)
 				w.Nobody() // by then the memory belongs to no block
-				index := words - 1
-				if bug {
-					index = farIndex(low, high) - high.Words()/2 + 10
-				}
+				index := pick(bug, farIndex(low, high)-high.Words()/2+10, words-1)
 				var others []*Mem
 				for range 14 {
 					others = append(others, w.Filled(s, "other", words, 3))
@@ -56,7 +53,7 @@ func temporalReuse() []Case {
 				w.Free(low)
 			}},
 		{Name: "raw-write-to-reused", Class: Temporal, What: "a raw write by an old address lands in the block that has the address now",
-			Kinds: append(afterFree, core.FindingReuseRace), Want: nowhere, Why: "it lands in bytes that another block owns, and looks like that block's own write",
+			Kinds: append(afterFree, names.FindingReuseRace), Want: nowhere, Why: "it lands in bytes that another block owns, and looks like that block's own write",
 			Unseen: reusedAddress, Stack: true,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
@@ -79,10 +76,7 @@ func temporalReuse() []Case {
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				mine, old := w.Filled(s, "mine", words, 1), w.Enclosed(s, "old", words, 2)
-				at := mine.At(0)
-				if bug {
-					at = old.At(0)
-				}
+				at := pick(bug, old.At(0), mine.At(0))
 				next := w.Reuse(s, old, "new")
 				w.Victim(old.ID, next.ID)
 				w.Write("fill_new", s, next, 2)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -20,21 +21,21 @@ func about(kind core.FindingKind, g core.Generation, late bool, launches ...stri
 
 func TestAVerdictAsksForKindVictimAndTime(t *testing.T) {
 	const victim, bystander, none = 7, 8, 0
-	c := Case{Kinds: []core.FindingKind{core.FindingUnderflow}, Culprit: "guilty"}
+	c := Case{Kinds: []core.FindingKind{names.FindingUnderflow}, Culprit: "guilty"}
 	for name, try := range map[string]struct {
 		found []noted
 		want  Outcome
 	}{
 		"nothing":                           {nil, Missed},
-		"the right kind and victim":         {[]noted{about(core.FindingUnderflow, victim, false)}, Found},
-		"the same when all was over":        {[]noted{about(core.FindingUnderflow, victim, true)}, Late},
-		"the right kind of a bystander":     {[]noted{about(core.FindingUnderflow, bystander, false)}, Late},
-		"the right kind of nobody":          {[]noted{about(core.FindingUnderflow, none, false)}, Late},
-		"another kind of the victim":        {[]noted{about(core.FindingLeak, victim, false)}, Late},
-		"another kind of a bystander":       {[]noted{about(core.FindingLeak, bystander, false)}, Missed},
-		"another kind of nobody":            {[]noted{about(core.FindingLeak, none, false)}, Missed},
-		"the best of several":               {[]noted{about(core.FindingLeak, victim, false), about(core.FindingUnderflow, victim, false)}, Found},
-		"the best of several, which is bad": {[]noted{about(core.FindingLeak, bystander, false), about(core.FindingUnderflow, bystander, false)}, Late},
+		"the right kind and victim":         {[]noted{about(names.FindingUnderflow, victim, false)}, Found},
+		"the same when all was over":        {[]noted{about(names.FindingUnderflow, victim, true)}, Late},
+		"the right kind of a bystander":     {[]noted{about(names.FindingUnderflow, bystander, false)}, Late},
+		"the right kind of nobody":          {[]noted{about(names.FindingUnderflow, none, false)}, Late},
+		"another kind of the victim":        {[]noted{about(names.FindingLeak, victim, false)}, Late},
+		"another kind of a bystander":       {[]noted{about(names.FindingLeak, bystander, false)}, Missed},
+		"another kind of nobody":            {[]noted{about(names.FindingLeak, none, false)}, Missed},
+		"the best of several":               {[]noted{about(names.FindingLeak, victim, false), about(names.FindingUnderflow, victim, false)}, Found},
+		"the best of several, which is bad": {[]noted{about(names.FindingLeak, bystander, false), about(names.FindingUnderflow, bystander, false)}, Late},
 	} {
 		w := watch{victims: []core.Generation{victim}}
 		if got := w.verdict(c, try.found); got.Outcome != try.want {
@@ -44,14 +45,14 @@ func TestAVerdictAsksForKindVictimAndTime(t *testing.T) {
 }
 
 func TestAVerdictSaysWhereTheCulpritStands(t *testing.T) {
-	c := Case{Kinds: []core.FindingKind{core.FindingUnderflow}, Culprit: "guilty"}
+	c := Case{Kinds: []core.FindingKind{names.FindingUnderflow}, Culprit: "guilty"}
 	w := watch{victims: []core.Generation{7}}
 	for want, launches := range map[int][]string{0: {"a", "b"}, 1: {"guilty", "a"}, 2: {"a", "guilty"}} {
-		if got := w.verdict(c, []noted{about(core.FindingUnderflow, 7, false, launches...)}); got.Culprit != want || got.Suspects != 2 {
+		if got := w.verdict(c, []noted{about(names.FindingUnderflow, 7, false, launches...)}); got.Culprit != want || got.Suspects != 2 {
 			t.Errorf("among %v the culprit is number %d of %d", launches, got.Culprit, got.Suspects)
 		}
 	}
-	two := []noted{about(core.FindingUnderflow, 7, false, "a", "guilty"), about(core.FindingUnderflow, 7, false, "guilty")}
+	two := []noted{about(names.FindingUnderflow, 7, false, "a", "guilty"), about(names.FindingUnderflow, 7, false, "guilty")}
 	if got := w.verdict(c, two); got.Culprit != 1 {
 		t.Errorf("of two findings the one was taken that names the culprit as number %d", got.Culprit)
 	}
@@ -70,7 +71,7 @@ func TestABrokenProgramIsNoVerdict(t *testing.T) {
 		}
 	}
 	leaky := Case{Name: "leaky", Class: Clean, Run: func(w *World, _ bool) { w.Filled(w.Stream(), "left", 10, 1) }}
-	if v := OnSim().Run(ctx, leaky, false, Tier0); v.Outcome != FalseAlarm || v.Kind != core.FindingLeak {
+	if v := OnSim().Run(ctx, leaky, false, Tier0); v.Outcome != FalseAlarm || v.Kind != names.FindingLeak {
 		t.Errorf("a clean program that leaks: %s %s", v.Outcome, v.Kind)
 	}
 }
@@ -127,7 +128,7 @@ func TestADriverThatRefusesTheBugIsNoBrokenProgram(t *testing.T) {
 }
 
 func TestWhatWasFoundIsFoundAlthoughTheDriverRefused(t *testing.T) {
-	c := Case{Name: "both", Class: Temporal, Kinds: []core.FindingKind{core.FindingUninitializedRead}, Run: func(w *World, _ bool) {
+	c := Case{Name: "both", Class: Temporal, Kinds: []core.FindingKind{names.FindingUninitializedRead}, Run: func(w *World, _ bool) {
 		s := w.Stream()
 		b := w.Words(s, "rows", words)
 		w.Victim(b.ID)

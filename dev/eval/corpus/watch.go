@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // oracleSource marks what a simulated device's oracle found; it is no tier's.
@@ -77,7 +78,7 @@ func (w *World) Nobody() { w.watch.nobody = true }
 
 // right reports whether a finding names a victim.
 func (v *watch) right(f core.Finding) bool {
-	if f.Victim.ID.Generation == 0 || f.Kind == core.FindingStrayWrite { // which is into a canary, no block of the program's
+	if f.Victim.ID.Generation == 0 || f.Kind == names.FindingStrayWrite { // which is into a canary, no block of the program's
 		return v.nobody
 	}
 	return slices.Contains(v.victims, f.Victim.ID.Generation)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // fenceDelay is longer than a launch takes, and short enough for thousands of
@@ -57,7 +58,7 @@ func TestFenceProgramsReadTheSameUnderEveryGuard(t *testing.T) {
 			b := gpu(t).fenceBench(t, seed, guard)
 			// The programs read what no launch has written, without comparing
 			// it, and a recorded use waits for the device behind the runtime's back.
-			b.meant = []core.FindingKind{core.FindingUninitializedRead, core.FindingMissingFence, core.FindingUseBeforeAlloc}
+			b.meant = []core.FindingKind{names.FindingUninitializedRead, names.FindingMissingFence, names.FindingUseBeforeAlloc}
 			p := b.openFencePrograms()
 			for i := range uint64(scaled(500, 10)) {
 				if err := p.run(seed + i); err != nil {

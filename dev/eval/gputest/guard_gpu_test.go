@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
 
@@ -49,7 +50,7 @@ func TestTheGuardFindsAWriteBehindABlock(t *testing.T) {
 		victim.Arg(), driver.U64(1000), driver.U64(4)))
 	must(t, victim.Free(ctx))
 	must(t, bystander.Free(ctx))
-	f := b.single(core.FindingOutOfBoundsWrite, "victim")
+	f := b.single(names.FindingOutOfBoundsWrite, "victim")
 	b.within(f, 1000*wordBytes, 1004*wordBytes)
 	if len(f.Uses) == 0 || f.Uses[0].Launch != testkernels.OutOfBounds {
 		t.Errorf("the last use is %v, want the planted launch", f.Uses)
@@ -71,7 +72,7 @@ func TestTheGuardFindsAWriteAfterTheFree(t *testing.T) {
 	ptr := victim.Ptr()
 	must(t, victim.Free(ctx))
 	b.planted(s, ptr+100*wordBytes, 3)
-	b.within(b.single(core.FindingUseAfterFreeWrite, "victim"), 100*wordBytes, 103*wordBytes)
+	b.within(b.single(names.FindingUseAfterFreeWrite, "victim"), 100*wordBytes, 103*wordBytes)
 }
 
 func TestTheGuardFindsNothingInACleanProgram(t *testing.T) {
@@ -119,7 +120,7 @@ func TestTheGuardWatchesBigBlocks(t *testing.T) {
 			}
 			if plant {
 				b.planted(x, ptr, 1)
-				b.within(b.single(core.FindingUseAfterFreeWrite, "second"), middle, middle+wordBytes)
+				b.within(b.single(names.FindingUseAfterFreeWrite, "second"), middle, middle+wordBytes)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // stray is a launch that declares nothing and writes words at an address.
@@ -63,7 +64,7 @@ func TestASealFindsTheLaunchThatBrokeIt(t *testing.T) {
 			must(t, b.Guard().Unseal(ctx, victim.Use(core.Read).Block))
 			must(t, b.doWrite(s, victim, 2))
 			must(t, victim.Free(ctx))
-			f := b.single(core.FindingSealedWrite, "victim")
+			f := b.single(names.FindingSealedWrite, "victim")
 			b.among(f, "stray")
 			if part := int64(n * wordBytes / 64); f.Offset > int64(at*wordBytes) || f.Offset+part <= int64(at*wordBytes) {
 				t.Errorf("the part at %d; the write was at %d", f.Offset, at*wordBytes)
@@ -86,7 +87,7 @@ func TestBisectingFindsTheLaunchThatWroteFreedMemory(t *testing.T) {
 		must(t, b.doWrite(s, used, i))
 	}
 	must(t, used.Free(ctx))
-	f := b.single(core.FindingUseAfterFreeWrite, "victim")
+	f := b.single(names.FindingUseAfterFreeWrite, "victim")
 	b.within(f, 100*wordBytes, 103*wordBytes)
 	b.among(f, "stray")
 }
@@ -117,7 +118,7 @@ func TestACanaryFindsAWriteToMemoryThatNobodyHas(t *testing.T) {
 		must(t, w.Free(ctx))
 	}
 	b.stray(s, "stray", b.canary(blocks)+16, 2)
-	f := b.single(core.FindingStrayWrite, "gpumem.guard.sentinel")
+	f := b.single(names.FindingStrayWrite, "gpumem.guard.sentinel")
 	b.within(f, 16, 32)
 	if !strings.Contains(f.Text, `tagged "gone"`) {
 		t.Errorf("it does not say whose the address was: %s", f.Text)

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // refuses makes every further call.
@@ -37,7 +38,7 @@ func (l *lost) refuses() {
 // reports looks at the one finding.
 func (l *lost) reports() {
 	found := l.rt.Findings().Recent()
-	if len(found) != 1 || found[0].Kind != core.FindingStickyError {
+	if len(found) != 1 || found[0].Kind != names.FindingStickyError {
 		l.demand(false, "findings %v, want the loss and nothing else", found)
 		return
 	}

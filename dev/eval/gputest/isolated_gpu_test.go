@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // isolating reports whether the device maps memory. One that does not must say
@@ -127,7 +128,7 @@ func TestTheGuardFindsAWriteBehindAnIsolatedBlock(t *testing.T) {
 	must(t, b.outOfBounds.Launch(ctx, b.Runtime, s, grid(1000), []core.Use{victim.Use(core.Write)},
 		victim.Arg(), driver.U64(1000), driver.U64(4)))
 	must(t, victim.Free(ctx))
-	b.within(b.single(core.FindingOutOfBoundsWrite, "victim"), 1000*wordBytes, 1004*wordBytes)
+	b.within(b.single(names.FindingOutOfBoundsWrite, "victim"), 1000*wordBytes, 1004*wordBytes)
 }
 
 // The context is lost with it, so a process of its own commits it.

@@ -1,5 +1,7 @@
 package program
 
+import "slices"
+
 // Bounds limit the programs that are made.
 type Bounds struct {
 	// Streams, Blocks and Ops are the most of each; blocks that were freed
@@ -21,14 +23,7 @@ func (b Bounds) sizes() []uint8 {
 	return b.Sizes
 }
 
-func (b Bounds) has(k Kind) bool {
-	for _, other := range b.Kinds {
-		if other == k {
-			return true
-		}
-	}
-	return false
-}
+func (b Bounds) has(k Kind) bool { return slices.Contains(b.Kinds, k) }
 
 // Each calls yield with every program of from to b.Ops operations, until it
 // returns false. Of programs that differ in the names of streams alone it makes
@@ -64,9 +59,9 @@ func (g *generator) extend(s state) bool {
 		return true
 	}
 	more := true
-	s.each(g.Bounds, func(o Op, next state) bool {
+	s.each(g.Bounds, func(o Op) bool {
 		g.program = append(g.program, o)
-		more = g.extend(next)
+		more = g.extend(s.after(o))
 		g.program = g.program[:len(g.program)-1]
 		return more
 	})
@@ -74,46 +69,40 @@ func (g *generator) extend(s state) bool {
 }
 
 // each calls yield with every operation that may come next.
-func (s state) each(b Bounds, yield func(Op, state) bool) {
-	streams := min(s.used+1, uint8(b.Streams))
-	for stream := range streams {
+func (s state) each(b Bounds, yield func(Op) bool) {
+	for stream := range min(s.used+1, uint8(b.Streams)) {
 		if !s.onStream(b, stream, yield) {
 			return
 		}
 	}
-	for block := range s.made {
-		if next := s.without(block); b.has(Free) && s.live.Has(block) && !yield(Op{Kind: Free, Block: block}, next) {
+	for block := range s.live.All() {
+		if b.has(Free) && !yield(Op{Kind: Free, Block: block}) {
 			return
 		}
 	}
 }
 
-func (s state) onStream(b Bounds, stream uint8, yield func(Op, state) bool) bool {
-	named := s
-	named.used = max(s.used, stream+1)
+func (s state) onStream(b Bounds, stream uint8, yield func(Op) bool) bool {
 	if int(s.made) < b.Blocks {
-		next := named
-		next.made++
-		next.live |= 1 << s.made
 		for _, units := range b.sizes() {
-			if !yield(Op{Kind: Alloc, Stream: stream, Block: s.made, Units: units}, next) {
+			if !yield(Op{Kind: Alloc, Stream: stream, Block: s.made, Units: units}) {
 				return false
 			}
 		}
 	}
 	for _, kind := range []Kind{Sync, Reap, GiveUp} {
-		if b.has(kind) && stream < s.used && !yield(Op{Kind: kind, Stream: stream}, s) {
+		if b.has(kind) && stream < s.used && !yield(Op{Kind: kind, Stream: stream}) {
 			return false
 		}
 	}
-	for block := range s.made {
+	for block := range s.live.All() {
 		for _, kind := range []Kind{Record, FaultyRecord} {
-			if b.has(kind) && s.live.Has(block) && !yield(Op{Kind: kind, Stream: stream, Block: block}, named) {
+			if b.has(kind) && !yield(Op{Kind: kind, Stream: stream, Block: block}) {
 				return false
 			}
 		}
 	}
-	return s.launches(b, func(o Op) bool { o.Stream = stream; return yield(o, named) })
+	return s.launches(b, func(o Op) bool { o.Stream = stream; return yield(o) })
 }
 
 // launches calls yield with every launch over live blocks: each is read,
@@ -137,7 +126,15 @@ func (s state) launches(b Bounds, yield func(Op) bool) bool {
 	}
 }
 
-func (s state) without(block uint8) state {
-	s.live &^= 1 << block
+// after is the state when an operation was added.
+func (s state) after(o Op) state {
+	switch o.Kind {
+	case Alloc:
+		s.live |= 1 << s.made
+		s.made++
+	case Free:
+		s.live &^= 1 << o.Block
+	}
+	s.used = max(s.used, o.Stream+1)
 	return s
 }

@@ -1,7 +1,6 @@
 // Package program has the programs that the fences are checked with: short
 // lists of operations on a few streams and blocks, every one of them up to a
-// bound, and a form in bytes for fuzzing
-// and for repeating a failure.
+// bound, and random ones.
 package program
 
 import (

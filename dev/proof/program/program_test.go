@@ -109,17 +109,6 @@ func TestEveryProgramIsMadeOnce(t *testing.T) {
 	}
 }
 
-func TestEncodingIsReadBack(t *testing.T) {
-	for _, b := range []Bounds{{Streams: 3, Blocks: 3, Ops: 4, Kinds: every}, sized} {
-		b.Each(1, func(p Program) bool {
-			if got := Decode(p.Encode(), b); !slices.Equal(got, p) {
-				t.Errorf("%v was read back as %v", p, got)
-			}
-			return !t.Failed()
-		})
-	}
-}
-
 // sized are programs whose blocks have sizes and whose launches write one.
 var sized = Bounds{Streams: 2, Blocks: 3, Ops: 4, Kinds: []Kind{Launch, Free, Reap}, Sizes: []uint8{1, 2, 4}, Single: true}
 
@@ -150,18 +139,4 @@ func TestSizesAreAllTried(t *testing.T) {
 	if n := uint64(len(seen)); n != want {
 		t.Errorf("%d programs were made; there are %d", n, want)
 	}
-}
-
-func FuzzDecodeMakesPrograms(f *testing.F) {
-	f.Add(Program{{Kind: Alloc}, {Kind: Launch, Stream: 1, Writes: 1}, {Kind: Free}}.Encode())
-	f.Fuzz(func(t *testing.T, data []byte) {
-		b := Bounds{Streams: 4, Blocks: 12, Ops: 40, Kinds: every}
-		var s state
-		for i, o := range Decode(data, b) {
-			if o.Kind == Alloc && o.Block != s.made || o.Kind != Alloc && (o.Uses()&^s.live != 0 || o.Kind == Free && !s.live.Has(o.Block)) {
-				t.Fatalf("operation %d, %v, makes no sense where it stands", i, o)
-			}
-			s = s.after(o)
-		}
-	})
 }

@@ -56,7 +56,7 @@ func (s state) random(draw func(int) int, b Bounds, likely *[kinds]int) (Op, boo
 		o.Reads, o.Writes = s.randomUses(draw)
 	}
 	if kind == Free || o.IsRecord() {
-		o.Block = s.liveBlock(uint32(draw(s.live.Len())))
+		o.Block = s.liveBlock(draw(s.live.Len()))
 	}
 	return o, true
 }
@@ -97,7 +97,7 @@ func (s state) randomUses(draw func(int) int) (reads, writes Set) {
 	}
 	for range n {
 		left := state{live: s.live &^ (reads | writes)}
-		b := left.liveBlock(uint32(draw(left.live.Len())))
+		b := left.liveBlock(draw(left.live.Len()))
 		if draw(2) == 0 {
 			reads |= 1 << b
 		} else {
@@ -105,6 +105,17 @@ func (s state) randomUses(draw func(int) int) (reads, writes Set) {
 		}
 	}
 	return reads, writes
+}
+
+// liveBlock is the n-th live block.
+func (s state) liveBlock(n int) uint8 {
+	for b := range s.live.All() {
+		if n == 0 {
+			return b
+		}
+		n--
+	}
+	return 0 // not reached: some block is live
 }
 
 // Repeat is the program so many times in a row, each time with blocks of its

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestRandomProgramsMakeSenseAndAreReadBack(t *testing.T) {
+func TestRandomProgramsMakeSense(t *testing.T) {
 	b := Bounds{Streams: 6, Blocks: MaxBlocks, Ops: 60, Kinds: every}
 	var kindsMade [kinds]int
 	largest := 0
@@ -24,9 +24,6 @@ func TestRandomProgramsMakeSenseAndAreReadBack(t *testing.T) {
 			kindsMade[o.Kind]++
 			largest = max(largest, o.Uses().Len())
 			s = s.after(o)
-		}
-		if got := Decode(p.Encode(), b); !slices.Equal(got, p) {
-			t.Fatalf("seed %d: %v was read back as %v", seed, p, got)
 		}
 	}
 	if slices.Contains(kindsMade[:], 0) || largest < 10 {

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -32,7 +33,7 @@ func TestCloseListsLeaksWithTagsAndStacks(t *testing.T) {
 		t.Errorf("the stack does not show who allocated it:\n%s", stack)
 	}
 	found := rt.Findings().Recent()
-	if len(found) != 1 || found[0].Kind != core.FindingLeak || found[0].Victim.ID.Generation != leaked.ID.Generation {
+	if len(found) != 1 || found[0].Kind != names.FindingLeak || found[0].Victim.ID.Generation != leaked.ID.Generation {
 		t.Errorf("findings: %v", found)
 	}
 }

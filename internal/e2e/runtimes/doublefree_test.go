@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 var everyGuard = []string{"off", "ledger", "sample", "sample:1", "hunt", "hunt:bisect", "hunt:unmap"}
@@ -51,7 +52,7 @@ func TestASecondFreeOfASliceIsAFindingThatHarmsNobody(t *testing.T) {
 					!strings.Contains(second.Error(), id.Generation.String()) || !strings.Contains(second.Error(), "free it in one place") {
 					t.Errorf("the second free says %v", second)
 				}
-				f := e2e.Single(t, rt, core.FindingDoubleFree)
+				f := e2e.Single(t, rt, names.FindingDoubleFree)
 				if f.Source != "slice" || f.Victim.Tag != "twice" || f.Victim.ID != id || f.Victim.State == core.Live || f.Time.IsZero() || !strings.Contains(f.Text, "doublefree_test.go") {
 					t.Errorf("found %+v: %v", f, f)
 				}
@@ -114,7 +115,7 @@ func TestOfManyWhoFreeASliceOneDoes(t *testing.T) {
 				close(begin)
 				all.Wait()
 			}
-			if n := rt.Findings().Counts()[core.FindingDoubleFree]; freed.Load() != 2*slices || n != slices*(owners-2) {
+			if n := rt.Findings().Counts()[names.FindingDoubleFree]; freed.Load() != 2*slices || n != slices*(owners-2) {
 				t.Errorf("%d frees and %d findings, want %d and %d", freed.Load(), n, 2*slices, slices*(owners-2))
 			}
 			if n := strings.Count(strings.Join(log.all(), "\n"), "double-free"); n != 1 || len(rt.Findings().Recent()) != 1 {
@@ -166,7 +167,7 @@ func TestASecondFreeOfAHostBufferIsAFinding(t *testing.T) {
 	if err := b.Free(t.Context()); !errors.Is(err, core.ErrUseAfterFree) || !strings.Contains(err.Error(), "800 bytes") {
 		t.Errorf("the second free says %v", err)
 	}
-	if f := e2e.Single(t, rt, core.FindingDoubleFree); f.Source != "slice" || f.Victim.Requested != 800 || !strings.Contains(f.CallStack.Lines()[0], "TestASecondFree") {
+	if f := e2e.Single(t, rt, names.FindingDoubleFree); f.Source != "slice" || f.Victim.Requested != 800 || !strings.Contains(f.CallStack.Lines()[0], "TestASecondFree") {
 		t.Errorf("found %v", f)
 	}
 	e2e.StaysWell(t, rt)

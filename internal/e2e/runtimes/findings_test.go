@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
@@ -25,8 +26,8 @@ import (
 func TestTheFaultOfALateAccessNamesTheBlockThatWasThere(t *testing.T) {
 	for _, unmapped := range []bool{true, false} {
 		for kind, kernel := range map[core.FindingKind]func(x *sim.Exec){
-			core.FindingUseAfterFreeWrite: func(x *sim.Exec) { x.Write(x.Args().Ptr(0), 8) },
-			core.FindingUseAfterFreeRead:  func(x *sim.Exec) { x.Read(x.Args().Ptr(0), 8) },
+			names.FindingUseAfterFreeWrite: func(x *sim.Exec) { x.Write(x.Args().Ptr(0), 8) },
+			names.FindingUseAfterFreeRead:  func(x *sim.Exec) { x.Read(x.Args().Ptr(0), 8) },
 		} {
 			rt := e2e.OpenDirty(t, fencepost.Config{Guard: "hunt:unmap", Async: cuda.AsyncConfig{ReapInterval: -1}})
 			must.Do(t, e2e.Simulated(rt).RegisterModule("late", sim.Kernel{Name: "late", Run: kernel}))
@@ -98,16 +99,16 @@ func TestTheOracleNamesTheBlockThatIsUsedWithoutAFence(t *testing.T) {
 	}
 	release()
 	must.Do(t, rt.Streams().Synchronize(t.Context(), x.ID()))
-	e2e.Names(t, e2e.Single(t, rt, core.FindingMissingFence), "sim-oracle", b)
+	e2e.Names(t, e2e.Single(t, rt, names.FindingMissingFence), "sim-oracle", b)
 	e2e.Free(t, rt, b, later)
 }
 
 func TestTheOracleNamesABlockThatIsUsedAfterItsFree(t *testing.T) {
 	for kind, misuse := range map[core.FindingKind]func(*fencepost.Runtime, core.Block, driver.Stream) error{
-		core.FindingUseAfterFreeWrite: func(rt *fencepost.Runtime, b core.Block, on driver.Stream) error {
+		names.FindingUseAfterFreeWrite: func(rt *fencepost.Runtime, b core.Block, on driver.Stream) error {
 			return e2e.Memset(context.Background(), rt, b.ID.Ptr, 64, on)
 		},
-		core.FindingUseAfterFreeRead: func(rt *fencepost.Runtime, b core.Block, on driver.Stream) error {
+		names.FindingUseAfterFreeRead: func(rt *fencepost.Runtime, b core.Block, on driver.Stream) error {
 			return errors.Join(rt.Driver().CopyToHostAsync(make([]byte, 64), b.ID.Ptr, on), rt.Driver().StreamSynchronize(on))
 		},
 	} {
@@ -130,7 +131,7 @@ func TestTheOracleNamesTheBlockThatIsUsedBeforeItIsReady(t *testing.T) {
 	b := e2e.Allocate(t, rt, 4096, x.ID(), "victim")
 	must.Do(t, e2e.Memset(t.Context(), rt, b.ID.Ptr, b.Requested, y.Handle()))
 	release()
-	e2e.Names(t, e2e.Single(t, rt, core.FindingUseBeforeAlloc), "sim-oracle", b)
+	e2e.Names(t, e2e.Single(t, rt, names.FindingUseBeforeAlloc), "sim-oracle", b)
 	e2e.Free(t, rt, b)
 }
 
@@ -149,7 +150,7 @@ func TestTheOracleTellsBlocksAtOneAddressApart(t *testing.T) {
 	}
 	must.Do(t, rt.Drain(t.Context()))
 	must.Do(t, e2e.Memset(t.Context(), rt, last.ID.Ptr, 64, s.Handle()))
-	e2e.Names(t, e2e.Single(t, rt, core.FindingUseAfterFreeWrite), "sim-oracle", last)
+	e2e.Names(t, e2e.Single(t, rt, names.FindingUseAfterFreeWrite), "sim-oracle", last)
 }
 
 func TestTheGuardNamesVictimAndSuspect(t *testing.T) {
@@ -167,7 +168,7 @@ func TestTheGuardNamesVictimAndSuspect(t *testing.T) {
 	must.Do(t, err)
 	e2e.Free(t, rt, b)
 	must.Do(t, rt.Drain(t.Context()))
-	f := e2e.Single(t, rt, core.FindingOutOfBoundsWrite)
+	f := e2e.Single(t, rt, names.FindingOutOfBoundsWrite)
 	e2e.Names(t, f, "debugguard", b)
 	if f.Offset != 1000 || f.BadBytes != 1 || f.Seen != wrong {
 		t.Errorf("first bad byte at %d, %d bad, %#x seen", f.Offset, f.BadBytes, f.Seen)
@@ -209,7 +210,7 @@ func TestAFindingIsOneLineInTheLog(t *testing.T) {
 			}
 		}
 		t.Log(line)
-		f := e2e.Single(t, rt, core.FindingOutOfBoundsWrite)
+		f := e2e.Single(t, rt, names.FindingOutOfBoundsWrite)
 		for _, want := range []string{
 			"level=ERROR", "kind=oob-write", "source=debugguard", "tag=victim", fmt.Sprintf("generation=%d ", b.ID.Generation), "requested=1000 ", fmt.Sprintf("offset=%d ", f.Offset), fmt.Sprintf("bad_bytes=%d ", f.BadBytes),
 			f.Suspicion(0) + ": off_by_one, stream ", ", trace ", fmt.Sprintf("suspects=%d ", len(f.Suspects)), "suspect_1.launch=off_by_one ", "suspect_1.trace_id=",

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // adopt makes a stream of the program's own and brings it under an id.
@@ -68,14 +69,14 @@ func TestOrderMadeBetweenAdoptedStreamsStopsNobody(t *testing.T) {
 					release()
 					e2e.Free(t, rt, b)
 					e2e.Succeed(t, "draining", rt.Drain(t.Context()))
-					f := e2e.Single(t, rt, core.FindingUseBeforeAlloc)
+					f := e2e.Single(t, rt, names.FindingUseBeforeAlloc)
 					if !f.Unproven || f.Err != nil || !strings.Contains(f.Text, "if you ordered it yourself") || !strings.Contains(f.String(), "unproven") {
 						t.Errorf("it is not said to be unproven: %v", f)
 					}
 					if n := rt.Findings().Total(); n != 1 {
 						t.Errorf("%d findings: %v", n, rt.Findings().Recent())
 					}
-					if n := rt.Findings().Harmful()[core.FindingUseBeforeAlloc]; n != 0 {
+					if n := rt.Findings().Harmful()[names.FindingUseBeforeAlloc]; n != 0 {
 						t.Errorf("%d count as proven", n)
 					}
 					if c := rt.Findings().CountsByTag(); len(c) != 1 || c[0].Kind != "use-before-alloc-ready-unproven" {
@@ -94,12 +95,12 @@ func TestAMissingOrderThatIsProvenStopsTheProcess(t *testing.T) {
 		kind core.FindingKind
 		run  func(t *testing.T, rt *fencepost.Runtime) (x, y *cuda.Lease, b core.Block)
 	}{
-		"before the allocation is ready, leased": {core.FindingUseBeforeAlloc, func(t *testing.T, rt *fencepost.Runtime) (x, y *cuda.Lease, b core.Block) {
+		"before the allocation is ready, leased": {names.FindingUseBeforeAlloc, func(t *testing.T, rt *fencepost.Runtime) (x, y *cuda.Lease, b core.Block) {
 			x, y = e2e.Lease(t, rt, "x"), e2e.Lease(t, rt, "y")
 			t.Cleanup(e2e.Hold(t, rt, x.Handle()))
 			return x, y, e2e.Allocate(t, rt, 4096, x.ID(), "rows")
 		}},
-		"behind a writer, adopted": {core.FindingMissingFence, func(t *testing.T, rt *fencepost.Runtime) (x, y *cuda.Lease, b core.Block) {
+		"behind a writer, adopted": {names.FindingMissingFence, func(t *testing.T, rt *fencepost.Runtime) (x, y *cuda.Lease, b core.Block) {
 			x, y = adopt(t, rt, "x"), adopt(t, rt, "y")
 			t.Cleanup(e2e.Hold(t, rt, x.Handle()))
 			b = e2e.Allocate(t, rt, 4096, x.ID(), "rows")

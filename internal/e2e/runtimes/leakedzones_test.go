@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // leakOverrun writes behind a block that nobody frees, and leaves another one
@@ -35,12 +36,12 @@ func TestTheRedZonesOfABlockThatIsNeverFreedAreComparedByClose(t *testing.T) {
 			if err != nil || len(left.Leaks) != 2 {
 				t.Errorf("%v; leaked %+v", err, left.Leaks)
 			}
-			f := e2e.Single(t, rt, core.FindingOutOfBoundsWrite)
+			f := e2e.Single(t, rt, names.FindingOutOfBoundsWrite)
 			e2e.Names(t, f, "debugguard", victim)
 			if f.Offset != 1000 || f.BadBytes != 16 || len(f.Suspects) == 0 || f.Suspects[0].Launch != "off_by_one" || f.Victim.State != core.Live {
 				t.Errorf("found %+v", f)
 			}
-			if n := rt.Findings().Counts()[core.FindingLeak]; n != 2 {
+			if n := rt.Findings().Counts()[names.FindingLeak]; n != 2 {
 				t.Errorf("%d leaks are findings, want 2", n)
 			}
 			if g := rt.Guard().GuardStats(); g.Unchecked != 0 || g.Checks != 0 {
@@ -57,7 +58,7 @@ func TestCloseComparesNothingOnALostDevice(t *testing.T) {
 	e2e.Simulated(rt).LoseContext(driver.IllegalAddress)
 	_, _ = rt.Allocate(t.Context(), core.Request{Bytes: 64}) // meets the loss
 	_, _ = rt.Close(t.Context())
-	if c := rt.Findings().Counts(); c[core.FindingOutOfBoundsWrite] != 0 || c[core.FindingLeak] != 0 {
+	if c := rt.Findings().Counts(); c[names.FindingOutOfBoundsWrite] != 0 || c[names.FindingLeak] != 0 {
 		t.Errorf("of a lost device: %v", c)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -45,7 +46,7 @@ func TestALostDeviceRefusesEverythingAtOnce(t *testing.T) {
 		t.Errorf("health %+v", h)
 	}
 	found := rt.Findings().Recent()
-	if len(found) != 1 || found[0].Kind != core.FindingStickyError {
+	if len(found) != 1 || found[0].Kind != names.FindingStickyError {
 		t.Errorf("findings %v, want the loss, once", found)
 	}
 }
@@ -98,7 +99,7 @@ func TestALossThatTheStreamsMeetIsTheRuntimesToo(t *testing.T) {
 			if h := rt.Health(); h.OK || !strings.Contains(h.Reason, name) {
 				t.Errorf("health %+v", h)
 			}
-			if found := rt.Findings().Recent(); len(found) != 1 || found[0].Kind != core.FindingStickyError {
+			if found := rt.Findings().Recent(); len(found) != 1 || found[0].Kind != names.FindingStickyError {
 				t.Errorf("findings %v, want the loss, once", found)
 			}
 		})
@@ -159,7 +160,7 @@ func TestADeviceLostAtAnyCallIsNoticed(t *testing.T) {
 			return
 		case err != nil && !errors.Is(err, core.ErrSticky), closeErr != nil && !errors.Is(closeErr, core.ErrSticky):
 			t.Errorf("lost at call %d: %v; close: %v", call, err, closeErr)
-		case rt.Findings().Counts()[core.FindingStickyError] != 1:
+		case rt.Findings().Counts()[names.FindingStickyError] != 1:
 			t.Errorf("lost at call %d: findings %v, want one of the loss", call, rt.Findings().Counts())
 		}
 	}
@@ -180,7 +181,7 @@ func TestALossThatOnlyTheGuardHasMetIsToldByClose(t *testing.T) {
 		if err == nil && closeErr == nil {
 			break
 		}
-		if !errors.Is(closeErr, core.ErrSticky) || rt.Findings().Counts()[core.FindingStickyError] != 1 {
+		if !errors.Is(closeErr, core.ErrSticky) || rt.Findings().Counts()[names.FindingStickyError] != 1 {
 			t.Errorf("lost at call %d: %v; close: %v; findings %v", call, err, closeErr, rt.Findings().Counts())
 		}
 	}

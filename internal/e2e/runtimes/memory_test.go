@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -50,7 +51,7 @@ func TestAViewKeepsItsBlock(t *testing.T) {
 	expect.Success(t, cuda.CopyToDevice(t.Context(), view, s.ID(), make([]uint32, 10)))
 	must.Do(t, view.Free(t.Context()))
 	expect.Error(t, view.Free(t.Context()), core.ErrUseAfterFree, "a view freed twice")
-	if f := e2e.Single(t, rt, core.FindingDoubleFree); f.Victim.ID != id || f.Source != "slice" {
+	if f := e2e.Single(t, rt, names.FindingDoubleFree); f.Victim.ID != id || f.Source != "slice" {
 		t.Errorf("found %v", f)
 	}
 	if got := rt.Core().State(id); got == core.Live {

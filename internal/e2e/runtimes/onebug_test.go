@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // planted is a program with three blocks side by side, of which one is misused.
@@ -45,31 +46,31 @@ func TestOneBugIsOneFindingAboutTheRightBlock(t *testing.T) {
 		kind core.FindingKind
 		do   func(p planted) (victim core.Block)
 	}{
-		"an overrun into a freed neighbour": {core.FindingOutOfBoundsWrite, func(p planted) core.Block {
+		"an overrun into a freed neighbour": {names.FindingOutOfBoundsWrite, func(p planted) core.Block {
 			p.gone(p.right)
 			p.declared(0, int64(p.right.ID.Ptr-p.block.ID.Ptr)+64)
 			return p.block
 		}},
-		"an overrun into a live neighbour": {core.FindingOutOfBoundsWrite, func(p planted) core.Block {
+		"an overrun into a live neighbour": {names.FindingOutOfBoundsWrite, func(p planted) core.Block {
 			p.declared(0, int64(p.right.ID.Ptr-p.block.ID.Ptr)+64)
 			return p.block
 		}},
-		"an overrun by a few bytes": {core.FindingOutOfBoundsWrite, func(p planted) core.Block {
+		"an overrun by a few bytes": {names.FindingOutOfBoundsWrite, func(p planted) core.Block {
 			p.gone(p.right)
 			p.declared(0, int64(p.block.Requested)+8)
 			return p.block
 		}},
-		"an underflow into a freed neighbour": {core.FindingUnderflow, func(p planted) core.Block {
+		"an underflow into a freed neighbour": {names.FindingUnderflow, func(p planted) core.Block {
 			p.gone(p.left)
 			p.declared(-16, 32)
 			return p.block
 		}},
-		"a write after the free": {core.FindingUseAfterFreeWrite, func(p planted) core.Block {
+		"a write after the free": {names.FindingUseAfterFreeWrite, func(p planted) core.Block {
 			p.gone(p.block)
 			e2e.Succeed(p.T, "the write", e2e.Memset(p.Context(), p.rt, p.block.ID.Ptr, p.block.Requested, p.x.Handle()))
 			return p.block
 		}},
-		"a write that waits for nothing": {core.FindingUseBeforeAlloc, func(p planted) core.Block {
+		"a write that waits for nothing": {names.FindingUseBeforeAlloc, func(p planted) core.Block {
 			release := e2e.Hold(p.T, p.rt, p.x.Handle())
 			block := e2e.Allocate(p.T, p.rt, 4096, p.x.ID(), "fresh")
 			e2e.Succeed(p.T, "the write", p.rt.Driver().MemsetAsync(block.ID.Ptr, 0, block.Requested, p.y.Handle()))
@@ -78,7 +79,7 @@ func TestOneBugIsOneFindingAboutTheRightBlock(t *testing.T) {
 			release()
 			return block
 		}},
-		"a write after the free on another stream": {core.FindingUseAfterFreeWrite, func(p planted) core.Block {
+		"a write after the free on another stream": {names.FindingUseAfterFreeWrite, func(p planted) core.Block {
 			p.declared(0, 64)
 			e2e.Succeed(p.T, "a reader", p.rt.Launch(p.Context(), p.y.ID(), []core.Use{{Block: p.block.ID, Access: core.Read}}, func(context.Context) error { return nil }))
 			release := e2e.Hold(p.T, p.rt, p.x.Handle())
@@ -117,7 +118,7 @@ func wantOne(t *testing.T, rt *fencepost.Runtime, kind core.FindingKind, victim 
 	t.Helper()
 	var found []core.Finding
 	for _, f := range rt.Findings().Recent() {
-		if f.Kind != core.FindingDoubleFree { // the test's own end frees twice
+		if f.Kind != names.FindingDoubleFree { // the test's own end frees twice
 			found = append(found, f)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // A block is sealed over both backends, and one of two devices does not hear of
@@ -31,7 +32,7 @@ func TestSealsWorkOverEachBackendAndDevice(t *testing.T) {
 			e2e.Succeed(t, "draining", here.Drain(t.Context()))
 			e2e.Succeed(t, "draining", there.Drain(t.Context()))
 			found := here.Findings().Recent()
-			if len(found) != 1 || found[0].Kind != core.FindingSealedWrite || found[0].Offset != 8192 || found[0].Victim.ID != all[0].ID {
+			if len(found) != 1 || found[0].Kind != names.FindingSealedWrite || found[0].Offset != 8192 || found[0].Victim.ID != all[0].ID {
 				t.Errorf("found %v", found)
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // lines is a log that is read while it is written.
@@ -69,7 +70,7 @@ func TestAnIdleServiceIsToldWhatItsGuardFinds(t *testing.T) {
 				plantOverrun(t, rt, deferred)
 				select {
 				case f := <-found:
-					if f.Kind != core.FindingOutOfBoundsWrite || f.Victim.Tag != "victim" {
+					if f.Kind != names.FindingOutOfBoundsWrite || f.Victim.Tag != "victim" {
 						t.Errorf("found %v", f)
 					}
 				case <-time.After(time.Minute):
@@ -77,7 +78,7 @@ func TestAnIdleServiceIsToldWhatItsGuardFinds(t *testing.T) {
 				}
 				e2e.Becomes(t, rt, core.HealthDegraded, core.HealthFindings)
 				e2e.Probes(t, rt, 200, 200, "degraded")
-				if n := rt.Findings().Counts()[core.FindingOutOfBoundsWrite]; n != 1 {
+				if n := rt.Findings().Counts()[names.FindingOutOfBoundsWrite]; n != 1 {
 					t.Errorf("it is counted %d times", n)
 				}
 				if !slices.ContainsFunc(log.all(), func(line string) bool {

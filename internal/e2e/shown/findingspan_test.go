@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -59,7 +60,7 @@ func TestWhatTheFindingsOfTheOracleLack(t *testing.T) {
 		e2e.Succeed(t, "the launch", rt.LaunchNamed(t.Context(), "guilty", s.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
 			return e2e.Memset(t.Context(), rt, b.ID.Ptr, b.Requested+64, s.Handle())
 		}))
-		f := e2e.Single(t, rt, core.FindingOutOfBoundsWrite)
+		f := e2e.Single(t, rt, names.FindingOutOfBoundsWrite)
 		e2e.Names(t, f, "sim-oracle", b)
 		if len(f.Suspects) != 1 {
 			t.Fatalf("guard %s: %d suspects", guard, len(f.Suspects))

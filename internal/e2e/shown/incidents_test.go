@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
@@ -135,7 +136,7 @@ func TestALostFolderCostsItsIncidentsOnly(t *testing.T) {
 	e2e.Succeed(t, "remove", os.RemoveAll(dir))
 	e2e.Succeed(t, "write", os.WriteFile(dir, nil, 0o600))
 	e2e.Overrun(t, rt, "victim")
-	e2e.Single(t, rt, core.FindingOutOfBoundsWrite)
+	e2e.Single(t, rt, names.FindingOutOfBoundsWrite)
 	if _, err := rt.Close(t.Context()); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("Close says %v", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -109,7 +110,7 @@ var lateLooks = map[string]struct {
 		c.write(ctx, "off_by_one", b, b.ID.Ptr+b.Requested)
 		c.free(ctx, b)
 		e2e.Succeed(c.T, "drain", c.rt.Drain(c.Context()))
-		return c.found(core.FindingOutOfBoundsWrite)
+		return c.found(names.FindingOutOfBoundsWrite)
 	}},
 	"bisection, before the block is freed": {fencepost.Config{Guard: "hunt:bisect"}, func(c *culprit, ctx context.Context) core.Finding {
 		b := c.allocate(ctx, "victim")
@@ -117,7 +118,7 @@ var lateLooks = map[string]struct {
 		e2e.Succeed(c.T, "synchronize", c.rt.Streams().Synchronize(c.Context(), c.stream.ID()))
 		e2e.Succeed(c.T, "reap", c.rt.ReapPending(c.Context()))
 		defer c.free(ctx, b)
-		return c.found(core.FindingOutOfBoundsWrite)
+		return c.found(names.FindingOutOfBoundsWrite)
 	}},
 	"the end of quarantine, use after free": {fencepost.Config{Guard: "hunt"}, func(c *culprit, ctx context.Context) core.Finding {
 		b, other := c.allocate(ctx, "victim"), c.allocate(ctx, "other")
@@ -125,13 +126,13 @@ var lateLooks = map[string]struct {
 		c.write(ctx, "late", other, b.ID.Ptr)
 		e2e.Succeed(c.T, "drain", c.rt.Drain(c.Context()))
 		defer c.free(ctx, other)
-		return c.found(core.FindingUseAfterFreeWrite)
+		return c.found(names.FindingUseAfterFreeWrite)
 	}},
 	"upkeep, in the background": {fencepost.Config{Guard: "hunt", GuardConfig: debugguard.Config{QuarantineAge: 10 * time.Millisecond}}, func(c *culprit, ctx context.Context) core.Finding {
 		b := c.allocate(ctx, "victim")
 		c.write(ctx, "off_by_one", b, b.ID.Ptr+b.Requested)
 		c.free(ctx, b)
-		return c.found(core.FindingOutOfBoundsWrite)
+		return c.found(names.FindingOutOfBoundsWrite)
 	}},
 	"Close, of a block in quarantine": {fencepost.Config{Guard: "hunt", GuardConfig: debugguard.Config{QuarantineAge: time.Hour, Advanced: debugguard.Advanced{UpkeepInterval: -1}}}, func(c *culprit, ctx context.Context) core.Finding {
 		b := c.allocate(ctx, "victim")
@@ -141,7 +142,7 @@ var lateLooks = map[string]struct {
 			c.Errorf("%d findings before Close", n)
 		}
 		c.close()
-		return c.found(core.FindingOutOfBoundsWrite)
+		return c.found(names.FindingOutOfBoundsWrite)
 	}},
 	"a sealed block that is compared when it is freed": {fencepost.Config{Guard: "sample"}, func(c *culprit, ctx context.Context) core.Finding {
 		b, other := c.allocate(ctx, "victim"), c.allocate(ctx, "other")
@@ -151,7 +152,7 @@ var lateLooks = map[string]struct {
 		c.free(ctx, b)
 		e2e.Succeed(c.T, "drain", c.rt.Drain(c.Context()))
 		defer c.free(ctx, other)
-		return c.found(core.FindingSealedWrite)
+		return c.found(names.FindingSealedWrite)
 	}},
 }
 
@@ -234,13 +235,13 @@ func TestAFindingWithoutALaunchReachesTheRequestOfItsVictim(t *testing.T) {
 		c.free(freer, b)
 		e2e.Succeed(t, "write", e2e.Memset(t.Context(), c.rt, b.ID.Ptr, 16, c.stream.Handle())) // around the runtime
 		e2e.Succeed(t, "drain", c.rt.Drain(t.Context()))
-		f := c.found(core.FindingUseAfterFreeWrite)
+		f := c.found(names.FindingUseAfterFreeWrite)
 		if len(f.Suspects) != 0 || trace.TraceID(f.Span.TraceID) != trace.SpanContextFromContext(freer).TraceID() || f.Span.Extent(f.Alone) != extent {
 			t.Errorf("%s is told in %x (%s), suspects %v", f.Kind, f.Span.TraceID, f.Span.Extent(f.Alone), f.Suspects)
 		}
 		_ = c.allocate(allocator, "forgotten")
 		c.close()
-		if f := c.found(core.FindingLeak); trace.TraceID(f.Span.TraceID) != trace.SpanContextFromContext(allocator).TraceID() || f.Span.Extent(f.Alone) != extent {
+		if f := c.found(names.FindingLeak); trace.TraceID(f.Span.TraceID) != trace.SpanContextFromContext(allocator).TraceID() || f.Span.Extent(f.Alone) != extent {
 			t.Errorf("%s is told in %x (%s)", f.Kind, f.Span.TraceID, f.Span.Extent(f.Alone))
 		}
 		if spans := e2e.SpansNamed(c.recorder, telemetry.SpanFinding); len(spans) != 2 {
@@ -260,7 +261,7 @@ func TestARefusedMisuseInARequestThatIsNotSampledIsToldOnce(t *testing.T) {
 		if refused := err != nil; refused != (policy == fencepost.PolicyRefuse) {
 			t.Errorf("%s: %v", policy, err)
 		}
-		_ = c.found(core.FindingUninitializedRead)
+		_ = c.found(names.FindingUninitializedRead)
 		spans := c.recorder.Ended()
 		if len(spans) != 1 || spans[0].Name() != string(want) || spans[0].SpanContext().TraceID() != trace.SpanContextFromContext(ctx).TraceID() {
 			t.Errorf("%s: spans %v", policy, spans)

@@ -21,6 +21,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/findings"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
@@ -155,7 +156,7 @@ func TestOnStopTakesThePlaceOfTheExit(t *testing.T) {
 	_ = rt.Drain(t.Context())                       // as may this
 	select {
 	case f := <-ended:
-		if f.Kind != core.FindingOutOfBoundsWrite {
+		if f.Kind != names.FindingOutOfBoundsWrite {
 			t.Errorf("stopped for %v", f)
 		}
 	case <-time.After(time.Minute):
@@ -175,13 +176,13 @@ func TestOnlyCorruptionStops(t *testing.T) {
 	b := e2e.Allocate(t, rt, 64, core.DefaultStream, "a")
 	e2e.Free(t, rt, b)
 	expect.ErrorOf(rt.Deallocate(t.Context(), b.ID))(t, core.ErrUseAfterFree, "the second free")
-	e2e.Single(t, rt, core.FindingDoubleFree)
+	e2e.Single(t, rt, names.FindingDoubleFree)
 	kinds := findings.StopKinds()
 	const want = "[uaf-write uaf-read oob-write underflow sealed-write stray-write missing-fence reuse-race use-before-alloc-ready undeclared-access]"
 	if got := fmt.Sprint(kinds); got != want {
 		t.Errorf("%s stop, want %s", got, want)
 	}
-	for _, kind := range []core.FindingKind{core.FindingLeak, core.FindingOutOfMemory, core.FindingAccountingMismatch, core.FindingDoubleFree, core.FindingStickyError, core.FindingDroppedRecorder} {
+	for _, kind := range []core.FindingKind{names.FindingLeak, names.FindingOutOfMemory, names.FindingAccountingMismatch, names.FindingDoubleFree, names.FindingStickyError, names.FindingDroppedRecorder} {
 		if slices.Contains(kinds, kind) {
 			t.Errorf("%s stops", kind)
 		}

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 func TestADemoIsCleanAndMostlyAcrossStreams(t *testing.T) {
@@ -53,7 +53,7 @@ func TestADemoWithoutFencesIsNotClean(t *testing.T) {
 func TestADemoEndsWhenTheDeviceIsLost(t *testing.T) {
 	lost := func(r *Report) bool { return len(r.Errors) > 0 }
 	r := runUntil(t, lost, "", "off", func(d *sim.Device) { d.LoseContext(driver.IllegalAddress) })
-	if r.Clean() || r.Findings[string(core.FindingStickyError)] != 1 || len(r.Errors) == 0 || r.Leaked != 0 {
+	if r.Clean() || r.Findings[names.FindingStickyError] != 1 || len(r.Errors) == 0 || r.Leaked != 0 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -8,13 +8,14 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // Nobody has the victim's memory when a misuse after the free comes, however eagerly
 // others allocate beside: the oracle names the victim, and the planted kind.
 func TestAFreedVictimsMemoryIsNobodysYet(t *testing.T) {
-	plant, err := NewPlant(string(core.FindingUseAfterFreeWrite))
+	plant, err := NewPlant(names.FindingUseAfterFreeWrite)
 	must.Do(t, err)
 	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "off", OnFinding: plant.Watch})
 	must.Do(t, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // Planted says what became of a planted bug.
@@ -45,23 +46,23 @@ type bug struct {
 // runtime like a service with that bug would, and the driver behind its back
 // where the bug is one of a kernel; it never tells the runtime.
 var bugs = map[core.FindingKind]bug{
-	core.FindingUseAfterFreeWrite: {plantUseAfterFreeWrite, "a write after the free is seen where the guard quarantines the block, or by the simulated device's oracle; the victim was not guarded, and on a GPU nothing else looks at freed bytes"},
-	core.FindingUseAfterFreeRead:  {plantUseAfterFreeRead, "a read changes no byte, so a guard that compares bytes cannot see it; only the simulated device's oracle can, and only when the block has really been freed and is not in the guard's quarantine (--guard=off)"},
-	core.FindingOutOfBoundsWrite:  {plantOutOfBounds, "a write behind the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in nobody's memory"},
-	core.FindingUnderflow:         {plantUnderflow, "a write in front of the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in nobody's memory"},
-	core.FindingDoubleFree:        {plantDoubleFree, "a second free is refused in every tier, but only the ledger can tell whose block it was (--guard=ledger or more)"},
-	core.FindingForeignFree:       {plantForeignFree, "a foreign free is refused in every tier, but only the ledger reports it (--guard=ledger or more)"},
-	core.FindingStaleHandle:       {plantStaleHandle, "a stale handle is refused in every tier, but only the ledger can tell whose it was (--guard=ledger or more)"},
-	core.FindingMissingFence:      {plantMissingFence, "an access that was not declared is invisible to the runtime; only the simulated device's oracle, which sees every access, can report the race"},
-	core.FindingUseBeforeAlloc:    {plantUseBeforeAlloc, "an access that was not declared is invisible to the runtime; only the simulated device's oracle, which sees every access, can report it"},
-	core.FindingLeak:              {plantLeak, "the leak should have been listed by Close"},
-	core.FindingOutOfMemory:       {plantOutOfMemory, "the device should have run out of memory"},
-	core.FindingStickyError:       {plantStickyError, "the device did not fault on the illegal address"},
+	names.FindingUseAfterFreeWrite: {plantUseAfterFreeWrite, "a write after the free is seen where the guard quarantines the block, or by the simulated device's oracle; the victim was not guarded, and on a GPU nothing else looks at freed bytes"},
+	names.FindingUseAfterFreeRead:  {plantUseAfterFreeRead, "a read changes no byte, so a guard that compares bytes cannot see it; only the simulated device's oracle can, and only when the block has really been freed and is not in the guard's quarantine (--guard=off)"},
+	names.FindingOutOfBoundsWrite:  {plantOutOfBounds, "a write behind the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in nobody's memory"},
+	names.FindingUnderflow:         {plantUnderflow, "a write in front of the block is seen where the block lies between red zones (--guard=sample or hunt), and by the simulated device's oracle where it lands in nobody's memory"},
+	names.FindingDoubleFree:        {plantDoubleFree, "a second free is refused in every tier, but only the ledger can tell whose block it was (--guard=ledger or more)"},
+	names.FindingForeignFree:       {plantForeignFree, "a foreign free is refused in every tier, but only the ledger reports it (--guard=ledger or more)"},
+	names.FindingStaleHandle:       {plantStaleHandle, "a stale handle is refused in every tier, but only the ledger can tell whose it was (--guard=ledger or more)"},
+	names.FindingMissingFence:      {plantMissingFence, "an access that was not declared is invisible to the runtime; only the simulated device's oracle, which sees every access, can report the race"},
+	names.FindingUseBeforeAlloc:    {plantUseBeforeAlloc, "an access that was not declared is invisible to the runtime; only the simulated device's oracle, which sees every access, can report it"},
+	names.FindingLeak:              {plantLeak, "the leak should have been listed by Close"},
+	names.FindingOutOfMemory:       {plantOutOfMemory, "the device should have run out of memory"},
+	names.FindingStickyError:       {plantStickyError, "the device did not fault on the illegal address"},
 }
 
 // oracleOnly are the kinds that nobody sees but the simulated device's oracle,
 // and elsewhere is what a judgement on a GPU, which has none, adds.
-var oracleOnly = []core.FindingKind{core.FindingUseAfterFreeRead, core.FindingMissingFence, core.FindingUseBeforeAlloc}
+var oracleOnly = []core.FindingKind{names.FindingUseAfterFreeRead, names.FindingMissingFence, names.FindingUseBeforeAlloc}
 
 const elsewhere = "; this ran on a GPU, which has no oracle: plant it with --device=sim"
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 func planted(kind core.FindingKind, done bool) *Plant {
@@ -25,12 +26,12 @@ func TestOnlyAFindingOfTheVictimCounts(t *testing.T) {
 		finding core.Finding
 		found   bool
 	}{
-		"the victim":         {of(core.FindingLeak, 7, "inject"), true},
-		"another kind":       {of(core.FindingDoubleFree, 7, "inject"), false},
-		"another generation": {of(core.FindingLeak, 8, "inject"), false},
-		"another tag":        {of(core.FindingLeak, 7, "other"), false},
+		"the victim":         {of(names.FindingLeak, 7, "inject"), true},
+		"another kind":       {of(names.FindingDoubleFree, 7, "inject"), false},
+		"another generation": {of(names.FindingLeak, 8, "inject"), false},
+		"another tag":        {of(names.FindingLeak, 7, "other"), false},
 	} {
-		p := planted(core.FindingLeak, true)
+		p := planted(names.FindingLeak, true)
 		p.Watch(c.finding)
 		got := p.Judge()
 		if got.Found != c.found || c.found != (got.Why == "seen by somebody") {
@@ -41,23 +42,23 @@ func TestOnlyAFindingOfTheVictimCounts(t *testing.T) {
 
 func TestAJudgementSaysWhyNothingWasSeen(t *testing.T) {
 	for kind, want := range map[core.FindingKind]string{
-		core.FindingUseAfterFreeRead: "a read changes no byte",
-		core.FindingUnderflow:        "a write in front of the block is seen where the block lies between red zones",
-		core.FindingDoubleFree:       "a second free is refused in every tier",
+		names.FindingUseAfterFreeRead: "a read changes no byte",
+		names.FindingUnderflow:        "a write in front of the block is seen where the block lies between red zones",
+		names.FindingDoubleFree:       "a second free is refused in every tier",
 	} {
 		if got := planted(kind, true).Judge(); !strings.Contains(got.Why, want) {
 			t.Errorf("%s: %+v", kind, got)
 		}
 	}
-	if got := planted(core.FindingUseAfterFreeRead, false).Judge(); !strings.Contains(got.Why, "raise --for") {
+	if got := planted(names.FindingUseAfterFreeRead, false).Judge(); !strings.Contains(got.Why, "raise --for") {
 		t.Errorf("%+v", got)
 	}
 }
 
 // On a GPU there is no oracle, and the judgement says where there is one.
 func TestAJudgementOnAGPUNamesTheSimulatedDevice(t *testing.T) {
-	for kind, want := range map[core.FindingKind]bool{core.FindingMissingFence: true, core.FindingUseBeforeAlloc: true,
-		core.FindingUseAfterFreeRead: true, core.FindingUnderflow: false, core.FindingLeak: false} {
+	for kind, want := range map[core.FindingKind]bool{names.FindingMissingFence: true, names.FindingUseBeforeAlloc: true,
+		names.FindingUseAfterFreeRead: true, names.FindingUnderflow: false, names.FindingLeak: false} {
 		p := planted(kind, true)
 		p.onGPU = true
 		if got := p.Judge(); strings.Contains(got.Why, "--device=sim") != want {
@@ -67,9 +68,9 @@ func TestAJudgementOnAGPUNamesTheSimulatedDevice(t *testing.T) {
 }
 
 func TestTheWatchIsBounded(t *testing.T) {
-	p := planted(core.FindingLeak, true)
+	p := planted(names.FindingLeak, true)
 	for range 3 * maxWatched {
-		p.Watch(core.Finding{Kind: core.FindingLeak})
+		p.Watch(core.Finding{Kind: names.FindingLeak})
 	}
 	if len(p.found) != maxWatched {
 		t.Errorf("%d findings are kept", len(p.found))
@@ -79,18 +80,18 @@ func TestTheWatchIsBounded(t *testing.T) {
 // seenBy says who must see each kind, by the mode of the guard; if that is
 // nobody, the report must say why.
 var seenBy = map[core.FindingKind]map[string]string{
-	core.FindingUseAfterFreeWrite: {"sample:65536": "debugguard or sim-oracle", "off": "sim-oracle"}, // whoever is first
-	core.FindingUseAfterFreeRead:  {"sample:65536": "nobody", "off": "sim-oracle"},
-	core.FindingOutOfBoundsWrite:  {"sample:65536": "debugguard", "off": "sim-oracle or nobody"}, // by what lies there
-	core.FindingUnderflow:         {"sample:65536": "debugguard", "off": "sim-oracle or nobody"},
-	core.FindingDoubleFree:        {"sample:65536": "debugguard", "ledger": "debugguard", "off": "nobody"},
-	core.FindingForeignFree:       {"sample:65536": "debugguard", "ledger": "debugguard", "off": "nobody"},
-	core.FindingStaleHandle:       {"sample:65536": "debugguard", "ledger": "debugguard", "off": "nobody"},
-	core.FindingMissingFence:      {"sample:65536": "sim-oracle", "off": "sim-oracle"},
-	core.FindingUseBeforeAlloc:    {"sample:65536": "sim-oracle", "off": "sim-oracle"},
-	core.FindingLeak:              {"sample:65536": "runtime", "off": "runtime"},
-	core.FindingOutOfMemory:       {"sample:65536": "runtime", "off": "runtime"},
-	core.FindingStickyError:       {"sample:65536": "runtime", "off": "runtime"},
+	names.FindingUseAfterFreeWrite: {"sample:65536": "debugguard or sim-oracle", "off": "sim-oracle"}, // whoever is first
+	names.FindingUseAfterFreeRead:  {"sample:65536": "nobody", "off": "sim-oracle"},
+	names.FindingOutOfBoundsWrite:  {"sample:65536": "debugguard", "off": "sim-oracle or nobody"}, // by what lies there
+	names.FindingUnderflow:         {"sample:65536": "debugguard", "off": "sim-oracle or nobody"},
+	names.FindingDoubleFree:        {"sample:65536": "debugguard", "ledger": "debugguard", "off": "nobody"},
+	names.FindingForeignFree:       {"sample:65536": "debugguard", "ledger": "debugguard", "off": "nobody"},
+	names.FindingStaleHandle:       {"sample:65536": "debugguard", "ledger": "debugguard", "off": "nobody"},
+	names.FindingMissingFence:      {"sample:65536": "sim-oracle", "off": "sim-oracle"},
+	names.FindingUseBeforeAlloc:    {"sample:65536": "sim-oracle", "off": "sim-oracle"},
+	names.FindingLeak:              {"sample:65536": "runtime", "off": "runtime"},
+	names.FindingOutOfMemory:       {"sample:65536": "runtime", "off": "runtime"},
+	names.FindingStickyError:       {"sample:65536": "runtime", "off": "runtime"},
 }
 
 func TestEachPlantedBugIsSeenByWhoCanSeeIt(t *testing.T) {

@@ -99,7 +99,7 @@ func (t *SelfTest) lookAtPool(rt *fencepost.Runtime) error {
 		return err // without a pool there is nothing to compare
 	}
 	if drift.Bytes != 0 {
-		return fmt.Errorf("the books differ from the pool's by %d bytes", drift.Bytes)
+		return fmt.Errorf("books and pool differ by %d bytes", drift.Bytes)
 	}
 	st := rt.Stats() // of this reading
 	t.Pool = &Pool{Reserved: st.Reserved, Cached: st.Cached, Own: st.OwnPool.Present, Fragmented: st.OwnPool.Fragmented, Limit: st.OwnPool.Limit}

@@ -64,7 +64,7 @@ func open(t *testing.T, cfg fencepost.Config, patience time.Duration) *bench {
 		if left, err := rt.Close(ctx); err != nil || len(left.Leaks) > 0 || left.OpenIntents > 0 {
 			t.Errorf("closing: %v, left over %+v", err, left)
 		}
-		if d.FindingCount() > 0 || rt.Findings().Counts()[core.FindingLeak] > 0 || d.Books().LiveBlocks > 0 {
+		if d.FindingCount() > 0 || rt.Findings().Counts()["leak"] > 0 || d.Books().LiveBlocks > 0 {
 			t.Errorf("found: %v; books %+v", d.Findings(), d.Books())
 		}
 		must(t, d.Close())
@@ -430,7 +430,7 @@ func TestAPlantedOverrunIsFoundAndChangesNoResult(t *testing.T) {
 		if err != nil || !slices.Equal(got, keys) {
 			t.Errorf("sort %d: wrong, or %v", i, err)
 		}
-		if n := rt.Findings().Counts()[core.FindingOutOfBoundsWrite]; n != want {
+		if n := rt.Findings().Counts()["oob-write"]; n != want {
 			t.Errorf("%d findings after sort %d, want %d", n, i, want)
 		}
 	}

@@ -1,0 +1,37 @@
+// Package names has the names by which findings and health go in metrics, log
+// records, spans and files. They are untyped constants, which package core's types
+// take, and stable: alerts match them.
+package names
+
+// The kinds of findings, values of core.FindingKind, whose comment says what each
+// means.
+const (
+	FindingUseAfterFreeWrite  = "uaf-write"
+	FindingUseAfterFreeRead   = "uaf-read"
+	FindingOutOfBoundsWrite   = "oob-write"
+	FindingUnderflow          = "underflow"
+	FindingDoubleFree         = "double-free"
+	FindingForeignFree        = "foreign-free"
+	FindingStaleHandle        = "stale-handle"
+	FindingMissingFence       = "missing-fence"
+	FindingUseBeforeAlloc     = "use-before-alloc-ready"
+	FindingUndeclaredAccess   = "undeclared-access"
+	FindingUninitializedRead  = "uninitialized-read"
+	FindingReuseRace          = "reuse-race"
+	FindingSealedWrite        = "sealed-write"
+	FindingStrayWrite         = "stray-write"
+	FindingLeak               = "leak"
+	FindingOutOfMemory        = "oom"
+	FindingStickyError        = "sticky-error"
+	FindingDroppedRecorder    = "dropped-recorder"
+	FindingAccountingMismatch = "accounting"
+)
+
+// FindingKinds are all of them.
+var FindingKinds = [...]string{
+	FindingUseAfterFreeWrite, FindingUseAfterFreeRead, FindingOutOfBoundsWrite,
+	FindingUnderflow, FindingDoubleFree, FindingForeignFree, FindingStaleHandle,
+	FindingMissingFence, FindingUseBeforeAlloc, FindingUndeclaredAccess,
+	FindingUninitializedRead, FindingReuseRace, FindingSealedWrite, FindingStrayWrite, FindingLeak,
+	FindingOutOfMemory, FindingStickyError, FindingDroppedRecorder, FindingAccountingMismatch,
+}
