@@ -209,10 +209,14 @@ func TestASealedBlockFreedDuringALaunchIsComparedBehindIt(t *testing.T) {
 
 func TestSealHammer(t *testing.T) {
 	b := newBench(t, debugguard.Hunt, bisecting)
+	rounds := 60
+	if testing.Short() {
+		rounds = 20
+	}
 	var group sync.WaitGroup
 	for g := range 4 {
 		group.Go(func() {
-			for range 60 {
+			for range rounds {
 				block, err := b.guard.Allocate(ctx, core.Request{Bytes: 5000, Stream: core.StreamID(g), Tag: "hammer"})
 				if err != nil {
 					t.Error(err)

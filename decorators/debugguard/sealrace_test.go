@@ -123,6 +123,9 @@ func TestAModeChangeDuringASealLeavesNone(t *testing.T) {
 // A block that is freed while it is sealed is freed, and no seal of it stays.
 func TestHammerOfSealsAndFreesLeavesNoSeal(t *testing.T) {
 	for mode, rounds := range map[debugguard.Mode]int{debugguard.Ledger: 15_000, debugguard.Sample: 2000, debugguard.Hunt: 1000} {
+		if testing.Short() {
+			rounds /= 5
+		}
 		b := newBench(t, mode, sampled)
 		b.fake.ReleaseAtFree()
 		for range rounds {
