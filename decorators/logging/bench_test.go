@@ -62,9 +62,7 @@ func (n *noop) Unwrap() core.Resource                   { return nil }
 func pair(b testing.TB, r core.Resource) {
 	block, err := r.Allocate(context.Background(), core.Request{Bytes: 64, Tag: "bench"})
 	must.Do(b, err)
-	if _, err := r.Deallocate(context.Background(), block.ID); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(r.Deallocate(context.Background(), block.ID))(b)
 }
 
 func layered(b testing.TB, level logging.Level, sinks ...logging.Sink) core.Resource {

@@ -26,9 +26,7 @@ func TestARingAndAWriterTellTheSameTime(t *testing.T) {
 	before := time.Now()
 	block, err := log.Allocate(ctx, core.Request{Bytes: 8})
 	must.Do(t, err)
-	if _, err := log.Deallocate(ctx, block.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(log.Deallocate(ctx, block.ID))(t)
 	log.Emit(context.Background(), core.Event{Op: core.OpRefusal, Time: before})
 	got := ring.Snapshot()
 	if len(got) != len(writer.records) || len(got) < 3 {
@@ -73,9 +71,7 @@ func TestARingAndAWriterTellTheSame(t *testing.T) {
 			log, err := New(other{coretest.NewFake(2), c.change}, Config{Sinks: sinks})
 			must.Do(t, err)
 			log.clock = testClock(new(atomic.Int64))
-			if _, err := log.Allocate(c.ctx, core.Request{Bytes: 8, Stream: 7, Tag: "tables"}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(log.Allocate(c.ctx, core.Request{Bytes: 8, Stream: 7, Tag: "tables"}))(t)
 			events[i] = rings[i].Events()[0]
 		}
 		events[0].Block.Generation = events[1].Block.Generation // unique in the process

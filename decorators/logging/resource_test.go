@@ -33,9 +33,7 @@ func TestDeallocationIsLoggedWithItsBlock(t *testing.T) {
 	b := newBench(t, Operations)
 	block := b.allocate(64)
 	b.skip()
-	if _, err := b.log.Deallocate(ctx, block.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.log.Deallocate(ctx, block.ID))(t)
 	b.want(core.Event{Op: core.OpDeallocate, Stream: 7, Block: block.ID, Tag: "sort.keys", Requested: 64, Bytes: 64})
 }
 
@@ -107,9 +105,7 @@ func TestNumbersOrderAFreeBeforeTheNextUseOfItsAddress(t *testing.T) {
 	block := b.allocate(64)
 	reuse := &reuser{Resource: b.log.upstream, during: func() { b.allocate(64) }}
 	b.log.upstream = reuse
-	if _, err := b.log.Deallocate(ctx, block.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.log.Deallocate(ctx, block.ID))(t)
 	var ops []core.Op
 	for i, r := range b.ring.Snapshot() {
 		if r.Seq != uint64(i+1) {
@@ -149,9 +145,7 @@ func TestAnOperationReadsTheClockTwiceOrNever(t *testing.T) {
 	if n := b.readings.Swap(0); n != 0 {
 		t.Errorf("operations that are not logged read the clock %d times", n)
 	}
-	if _, err := b.log.Deallocate(ctx, block.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.log.Deallocate(ctx, block.ID))(t)
 	if n := b.readings.Swap(0); n != 2 {
 		t.Errorf("deallocate read the clock %d times", n)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // everyKind is all that a caller does; the reaper's looks and the driver's

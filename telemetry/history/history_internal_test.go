@@ -245,9 +245,7 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
 		must.Do(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
-		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: here\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(conn, "GET / HTTP/1.1\r\nHost: here\r\n\r\n"))(t)
 		select {
 		case <-began:
 		case <-time.After(time.Minute):

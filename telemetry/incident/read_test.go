@@ -18,6 +18,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
@@ -162,9 +163,7 @@ func TestWhatIsNoIncidentIsRefusedWithTheReason(t *testing.T) {
 			t.Errorf("%.40q: %v, want %q", text, err, want)
 		}
 	}
-	if _, err := incident.ReadFile("testdata/nothing.json"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file that is not there: %v", err)
-	}
+	expect.ErrorOf(incident.ReadFile("testdata/nothing.json"))(t, os.ErrNotExist, "a file that is not there")
 	if in, err := incident.Read(strings.NewReader(`{"schema":1,"finding":{"kind":"leak","new":1},"newer":{}}`)); err != nil || in.Finding.Kind != "leak" {
 		t.Errorf("fields of a later minor form: %v, %v", in, err)
 	}

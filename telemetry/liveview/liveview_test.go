@@ -19,6 +19,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/liveview"
 )
@@ -332,9 +333,7 @@ func TestAViewOfNothingIsRefused(t *testing.T) {
 		"no resource":   {{}},
 		"twice the one": {{Resource: &resource{}}, {Resource: &resource{}}},
 	} {
-		if _, err := liveview.New(liveview.Config{Devices: devices}); !errors.Is(err, core.ErrInvalidRequest) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.ErrorOf(liveview.New(liveview.Config{Devices: devices}))(t, core.ErrInvalidRequest, name)
 	}
 }
 

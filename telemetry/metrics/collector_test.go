@@ -22,6 +22,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
@@ -179,9 +180,7 @@ func TestCollectorOfTwoPlainDevices(t *testing.T) {
 gpumem_budget_limit_bytes{device="0"} 5
 gpumem_budget_limit_bytes{device="1"} 7
 `
-	if err := testutil.CollectAndCompare(c, strings.NewReader(want), "gpumem_budget_limit_bytes"); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, testutil.CollectAndCompare(c, strings.NewReader(want), "gpumem_budget_limit_bytes"))
 	if n := testutil.CollectAndCount(c, "gpumem_operations_total"); n != 0 {
 		t.Errorf("%d samples of a source that is not there", n)
 	}
@@ -293,9 +292,7 @@ func TestWhatRunsOnWhichDeviceIsALabelledOne(t *testing.T) {
 		c.source.Device = &device{}
 		full := must.Get(metrics.NewCollector(c.source))(t)
 		want := "# HELP " + name + " " + c.help + "\n# TYPE " + name + " gauge\n" + name + c.want + "\n"
-		if err := testutil.CollectAndCompare(full, strings.NewReader(want), name); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, testutil.CollectAndCompare(full, strings.NewReader(want), name))
 		if n := testutil.CollectAndCount(must.Get(metrics.NewCollector(metrics.Source{Device: &device{}}))(t), name); n != 0 {
 			t.Errorf("%s: %d samples where nothing is known", name, n)
 		}
