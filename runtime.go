@@ -132,8 +132,8 @@ func (r *Runtime) Incidents() *incident.Writer { return r.incidents }
 func (r *Runtime) Operations() metrics.Operations { return r.observer.Operations() }
 
 // TraceOf is how a log record of a request finds its way into ctx's trace: an
-// exported span of it, and how much of that trace was exported, [core.TraceFull]
-// or [core.TraceEvent]; neither if nothing was. See [telemetry.Resource.TraceOf].
+// exported span of it, and how much of that trace was exported, "full"
+// or "event"; neither if nothing was. See [telemetry.Resource.TraceOf].
 func (r *Runtime) TraceOf(ctx context.Context) (span core.SpanRef, extent string) {
 	return r.observer.TraceOf(ctx)
 }

@@ -43,7 +43,7 @@ type Event struct {
 	// Relieved marks a refusal that a layer above cured by giving memory
 	// back and asking again.
 	Relieved bool
-	// Alone: Span is of a trace that is not sampled; see [TraceEvent].
+	// Alone: Span is of a trace that is not sampled; see [SpanRef.Extent].
 	Alone bool
 	// Access is the combined access of a launch; see Launch.
 	Access Access

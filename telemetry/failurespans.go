@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
@@ -32,7 +33,7 @@ func (t *tracing) failed(ctx context.Context, e *core.Event) core.SpanRef {
 	case !parent.IsValid():
 		return core.SpanRef{}
 	case parent.IsSampled():
-		return t.failureSpan(ctx, e, core.TraceFull)
+		return t.failureSpan(ctx, e, names.TraceFull)
 	}
 	if span := t.events.about(parent.TraceID(), e.Err); !span.IsZero() {
 		return span
@@ -40,7 +41,7 @@ func (t *tracing) failed(ctx context.Context, e *core.Event) core.SpanRef {
 	if !t.events.admit(time.Now()) {
 		return core.SpanRef{}
 	}
-	span := t.failureSpan(trace.ContextWithSpanContext(ctx, parent.WithTraceFlags(parent.TraceFlags().WithSampled(true))), e, core.TraceEvent)
+	span := t.failureSpan(trace.ContextWithSpanContext(ctx, parent.WithTraceFlags(parent.TraceFlags().WithSampled(true))), e, names.TraceEvent)
 	t.events.remember(span, e.Err)
 	return span
 }
@@ -104,13 +105,13 @@ func (r *Resource) Refused(ctx context.Context, e core.Event) (span core.SpanRef
 
 // TraceOf returns the exported span that a log record should name to lead into
 // ctx's trace, and how much of that was exported: ctx's own span and
-// [core.TraceFull] if it is sampled, or else the newest span of a refusal, a
-// failure or a finding in that trace, among the last few, and [core.TraceEvent]. It is zero
+// "full" if it is sampled, or else the newest span of a refusal, a
+// failure or a finding in that trace, among the last few, and "event". It is zero
 // and empty if nothing was exported.
 func (r *Resource) TraceOf(ctx context.Context) (span core.SpanRef, extent string) {
 	sc := trace.SpanContextFromContext(ctx)
 	if sc.IsSampled() {
-		return refTo(sc), core.TraceFull
+		return refTo(sc), names.TraceFull
 	}
 	if r.tracing == nil || !sc.IsValid() {
 		return core.SpanRef{}, ""
@@ -118,7 +119,7 @@ func (r *Resource) TraceOf(ctx context.Context) (span core.SpanRef, extent strin
 	if span = r.tracing.events.about(sc.TraceID(), nil); span.IsZero() {
 		return span, ""
 	}
-	return span, core.TraceEvent
+	return span, names.TraceEvent
 }
 
 // MaxEventSpans is how many spans of refusals, failures and findings a second a [Resource]

@@ -51,7 +51,7 @@ func TestARefusalInARequestThatIsNotSampledIsOneExportedSpan(t *testing.T) {
 		if s.SpanContext().TraceID() != request.TraceID() || s.Parent().SpanID() != request.SpanID() || !s.SpanContext().IsSampled() {
 			t.Errorf("%s: the span %v is under %v", name, s.SpanContext(), s.Parent())
 		}
-		if span, extent := r.TraceOf(ctx); trace.SpanID(span.SpanID) != s.SpanContext().SpanID() || extent != core.TraceEvent {
+		if span, extent := r.TraceOf(ctx); trace.SpanID(span.SpanID) != s.SpanContext().SpanID() || extent != names.TraceEvent {
 			t.Errorf("%s: the log would name %v (%q)", name, span, extent)
 		}
 		r.fake.FailNext("Deallocate", core.ErrClosed)
@@ -83,7 +83,7 @@ func TestAnErrorThatCannotBeComparedIsTracedAsAnyOther(t *testing.T) {
 	if len(spans) != 2 {
 		t.Fatalf("spans %v", render(spans))
 	}
-	if span, extent := r.TraceOf(ctx); trace.SpanID(span.SpanID) != spans[1].SpanContext().SpanID() || extent != core.TraceEvent {
+	if span, extent := r.TraceOf(ctx); trace.SpanID(span.SpanID) != spans[1].SpanContext().SpanID() || extent != names.TraceEvent {
 		t.Errorf("the log would name %v (%q)", span, extent)
 	}
 }

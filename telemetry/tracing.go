@@ -104,8 +104,6 @@ type operation struct {
 	traced bool
 }
 
-var _ core.SpanCarrier = (*operation)(nil)
-
 // SpanRef is the operation's span, or that of its caller.
 func (o *operation) SpanRef() core.SpanRef { return o.span }
 
