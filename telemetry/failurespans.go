@@ -88,7 +88,7 @@ func (t *tracing) failureAttributes(e *core.Event, short *core.OutOfBudgetError)
 	case core.OpDeallocate, core.OpRecord:
 		return append(attrs, stream, number(AttrGeneration, e.Block.Generation))
 	case core.OpPrepare:
-		return appendCulprit(appendLaunch(append(attrs, stream), core.BoundName(e.Launch)), e.Err)
+		return appendCulprit(appendLaunch(append(attrs, stream), names.Bound(e.Launch)), e.Err)
 	}
 	return attrs
 }

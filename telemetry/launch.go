@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // launch is a traced launch between its prepare and its end; it is kept in
@@ -28,7 +29,7 @@ type launch struct {
 
 // prepare forwards under a launch span and leaves that open on success.
 func (r *Resource) prepare(ctx context.Context, req core.UseRequest) (core.Ticket, core.SpanRef, error) {
-	req.Launch = core.BoundName(req.Launch)
+	req.Launch = names.Bound(req.Launch)
 	ctx, span := r.tracing.start(ctx, SpanLaunch)
 	req.Span = inForce(span.SpanContext())
 	recording := span.IsRecording()

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
@@ -13,7 +14,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	if !r.ops.has(core.OpPrepare) {
 		return r.upstream.PrepareUse(ctx, req)
 	}
-	req.Launch = core.BoundName(req.Launch)
+	req.Launch = names.Bound(req.Launch)
 	start := r.clock()
 	t, err := r.upstream.PrepareUse(ctx, req)
 	took := r.clock().Since(start)
