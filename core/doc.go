@@ -38,9 +38,10 @@
 //   - [OpenIntent], [Intent], [PreparedUse], [Waited], [WaitRef]: a launch between PrepareUse and its end
 //   - [Inspector], [BlockInfo], [Listener]: what a stack knows of its blocks, and who hears of their end;
 //     [StreamStats], [StreamInfo], [LeaseInfo]: what a backend knows of its streams
-//   - [EventSink], [Event], [Step]: where operations and copies are told of
+//   - [Step]: a copy or a wait, for traces
 //   - [SpanRef], [SpanContext], [SpanOf], [WithSpan]: spans, without a tracing library
-//   - package deviceops: what a guard needs of a device; package coretest: the conformance suite
+//   - package oplog: what a log is told of each operation; package deviceops: what a guard needs of a
+//     device; package coretest: the conformance suite
 //
 // # Decorators
 //

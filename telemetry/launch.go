@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
@@ -118,9 +119,9 @@ func (r *Resource) claim(ticket core.Ticket) *launch {
 // finish forwards the end of the launch, which op says. It starts the finish spans before:
 // the upstream keeps their references with the event that it records, and later waits
 // link to them.
-func (l *launch) finish(ctx context.Context, upstream core.Resource, ticket core.Ticket, op core.Op) error {
+func (l *launch) finish(ctx context.Context, upstream core.Resource, ticket core.Ticket, op oplog.Op) error {
 	ctx = under(ctx, l.span)
-	if op == core.OpAbort {
+	if op == oplog.OpAbort {
 		err := upstream.AbortUse(ctx, ticket)
 		l.end(OutcomeAborted, err)
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -85,28 +86,28 @@ func TestLevelsHaveNames(t *testing.T) {
 // allocation is called with.
 type spanSpy struct {
 	*coretest.Fake
-	seen    map[core.Op]core.SpanRef
+	seen    map[oplog.Op]core.SpanRef
 	within  trace.SpanContext
 	request core.Request
 }
 
 func (s *spanSpy) Allocate(ctx context.Context, r core.Request) (core.Block, error) {
-	s.seen[core.OpAllocate], s.within, s.request = core.SpanOf(ctx), trace.SpanContextFromContext(ctx), r
+	s.seen[oplog.OpAllocate], s.within, s.request = core.SpanOf(ctx), trace.SpanContextFromContext(ctx), r
 	return s.Fake.Allocate(ctx, r)
 }
 
 func (s *spanSpy) PrepareUse(ctx context.Context, r core.UseRequest) (core.Ticket, error) {
-	s.seen[core.OpPrepare] = core.SpanOf(ctx)
+	s.seen[oplog.OpPrepare] = core.SpanOf(ctx)
 	return s.Fake.PrepareUse(ctx, r)
 }
 
 func (s *spanSpy) FinishUse(ctx context.Context, ticket core.Ticket) error {
-	s.seen[core.OpFinish] = core.SpanOf(ctx)
+	s.seen[oplog.OpFinish] = core.SpanOf(ctx)
 	return s.Fake.FinishUse(ctx, ticket)
 }
 
 func (s *spanSpy) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
-	s.seen[core.OpReserve] = core.SpanOf(ctx)
+	s.seen[oplog.OpReserve] = core.SpanOf(ctx)
 	return s.Fake.Reserve(ctx, bytes, tag)
 }
 
@@ -115,7 +116,7 @@ func (s *spanSpy) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core
 func TestLayersBelowAreToldTheSpan(t *testing.T) {
 	for _, level := range []telemetry.Level{telemetry.LevelOperations, telemetry.LevelLaunches, telemetry.LevelOff} {
 		r := newTraced(t, telemetry.Config{})
-		spy := &spanSpy{Fake: r.fake.Fake, seen: map[core.Op]core.SpanRef{}}
+		spy := &spanSpy{Fake: r.fake.Fake, seen: map[oplog.Op]core.SpanRef{}}
 		observed := must[*telemetry.Resource](t)(telemetry.NewResource(spy, telemetry.Config{TracerProvider: r.provider, Level: level}))
 		for _, sampled := range []bool{true, false} {
 			ctx := unsampled(t.Context())
@@ -133,12 +134,12 @@ func TestLayersBelowAreToldTheSpan(t *testing.T) {
 			for _, s := range r.recorder.Ended() {
 				spans[core.SpanRef{TraceID: s.SpanContext().TraceID(), SpanID: s.SpanContext().SpanID()}] = s.Name()
 			}
-			want := map[core.Op]string{core.OpAllocate: "caller", core.OpPrepare: "caller", core.OpFinish: "none", core.OpReserve: "caller"}
+			want := map[oplog.Op]string{oplog.OpAllocate: "caller", oplog.OpPrepare: "caller", oplog.OpFinish: "none", oplog.OpReserve: "caller"}
 			if level <= telemetry.LevelLaunches {
-				want[core.OpPrepare], want[core.OpFinish] = "gpumem.launch", "gpumem.launch"
+				want[oplog.OpPrepare], want[oplog.OpFinish] = "gpumem.launch", "gpumem.launch"
 			}
 			if level == telemetry.LevelOperations {
-				want[core.OpAllocate] = "gpumem.alloc"
+				want[oplog.OpAllocate] = "gpumem.alloc"
 			}
 			for op, name := range want {
 				if !sampled {

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
@@ -48,7 +49,7 @@ func (rec *Record) fields(to []slog.Attr) []slog.Attr {
 	return to
 }
 
-func appendLaunch(to []slog.Attr, e *core.Event) []slog.Attr {
+func appendLaunch(to []slog.Attr, e *oplog.Event) []slog.Attr {
 	to = append(to, slog.String("launch", e.Launch))
 	if e.LaunchID != 0 {
 		to = append(to, slog.Uint64("launch_id", e.LaunchID))

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
 var traced = core.SpanRef{TraceID: [16]byte{1, 2}, SpanID: [8]byte{3, 4}}
@@ -39,7 +40,7 @@ func TestEveryRecordNamesTheSpanItRanUnder(t *testing.T) {
 			t.Fatalf("%d records, a foreign free: %v", len(records), deallocated)
 		}
 		for _, r := range records {
-			if r.Event.Op != core.OpRelease && r.Event.Span != span {
+			if r.Event.Op != oplog.OpRelease && r.Event.Span != span {
 				t.Errorf("%v under %v, want %v", r.Event.Op, r.Event.Span, span)
 			}
 		}
@@ -71,8 +72,8 @@ func TestSlogRecordsNameTheSpanInAttributesAndContext(t *testing.T) {
 	var text strings.Builder
 	handler := &contexts{Handler: slog.NewJSONHandler(&text, nil)}
 	sink := NewSlogSink(slog.New(handler), Queue{})
-	sink.Put(Record{Seq: 1, Event: core.Event{Op: core.OpRefusal, Span: traced}})
-	sink.Put(Record{Seq: 2, Event: core.Event{Op: core.OpRefusal}})
+	sink.Put(Record{Seq: 1, Event: oplog.Event{Op: oplog.OpRefusal, Span: traced}})
+	sink.Put(Record{Seq: 2, Event: oplog.Event{Op: oplog.OpRefusal}})
 	if err := sink.Close(soon(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry"
@@ -189,7 +190,7 @@ func (s Sources) Reading() Reading {
 		Drift:      s.Drift,
 		Lost:       s.Lost,
 	}
-	for _, op := range []core.Op{core.OpAllocate, core.OpReserve} {
+	for _, op := range []oplog.Op{oplog.OpAllocate, oplog.OpReserve} {
 		now.Requests += s.Operations.Calls(op)
 	}
 	now.Refusals = s.Operations.Refusals(metrics.ReasonOutOfBudget) + s.Operations.Refusals(metrics.ReasonOutOfMemory)

@@ -2,6 +2,7 @@ package liveview
 
 import (
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
 // Source is one device. Resource is required; what a function that is nil
@@ -26,7 +27,7 @@ type Source struct {
 	Findings func() (total uint64, newest []core.Finding)
 	// Refusals is how many there were, and the events of the newest, oldest
 	// first.
-	Refusals func() (total uint64, newest []core.Event)
+	Refusals func() (total uint64, newest []oplog.Event)
 	Guard    func() Guard
 	// Files: the page shows the files that "incidents" beside itself lists, and
 	// offers to make a dump by POST to "dump".

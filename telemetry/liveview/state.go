@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/telemetry/internal/jsonobject"
 )
 
@@ -225,7 +226,7 @@ func findingOf(f *core.Finding) object {
 // refusalOf is a request that a budget refused, and how that stood, null if the
 // error does not say. One that is relieved was cured by the guard: its caller got
 // the memory.
-func refusalOf(e *core.Event) object {
+func refusalOf(e *oplog.Event) object {
 	text, budget := "", any(nil)
 	if e.Err != nil {
 		text = clip(e.Err.Error(), maxText)
