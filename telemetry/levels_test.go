@@ -185,11 +185,11 @@ func TestNewResourceRefusesBadConfig(t *testing.T) {
 }
 
 var (
-	copyStep = core.Step{Stream: 3, Direction: "to_host", Bytes: 64}
-	waitStep = core.Step{Stream: 3}
+	copyStep = oplog.Step{Stream: 3, Direction: "to_host", Bytes: 64}
+	waitStep = oplog.Step{Stream: 3}
 )
 
-func newSteps(level telemetry.Level) (func(context.Context, core.Step) func(error), *tracetest.SpanRecorder) {
+func newSteps(level telemetry.Level) (func(context.Context, oplog.Step) func(error), *tracetest.SpanRecorder) {
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
 	return telemetry.Steps(telemetry.Config{TracerProvider: provider, Level: level}, 2), recorder

@@ -1,5 +1,5 @@
-// Package oplog has the records of operations, by which layers tell a log what was
-// asked of a device: for those who write a sink, or a layer that reports.
+// Package oplog has the records of operations, by which layers tell logs and traces what
+// was asked of a device: for those who write a sink, or a layer that reports.
 package oplog
 
 import (

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry"
@@ -171,7 +172,7 @@ type Reading struct {
 type Sources struct {
 	Stats      core.Stats
 	Guard      debugguard.GuardStats
-	Streams    core.StreamStats
+	Streams    readings.StreamStats
 	Operations metrics.Operations
 	Findings   *telemetry.Findings
 	// Drift and Lost are those of [Reading].

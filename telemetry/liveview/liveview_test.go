@@ -19,6 +19,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry/liveview"
 )
@@ -263,7 +264,7 @@ func TestTextsAreCut(t *testing.T) {
 		},
 		Refusals: func() (uint64, []oplog.Event) { return 1, []oplog.Event{{Tag: core.Tag(long), Err: errors.New(long)}} },
 		Streams: func() liveview.Streams {
-			return liveview.Streams{List: []core.StreamInfo{{Last: core.UseRecord{Launch: long}, Lease: &core.LeaseInfo{ID: 1, Tag: core.Tag(long)}}}}
+			return liveview.Streams{List: []readings.StreamInfo{{Last: core.UseRecord{Launch: long}, Lease: &readings.LeaseInfo{ID: 1, Tag: core.Tag(long)}}}}
 		},
 	}), "/state")
 	if w.Body.Len() > 32<<10 || !json.Valid(w.Body.Bytes()) || strings.Contains(w.Body.String(), "\ufffd") {
@@ -274,9 +275,9 @@ func TestTextsAreCut(t *testing.T) {
 func TestManyStreamsAreCutLeasedOnesLast(t *testing.T) {
 	s := liveview.Streams{}
 	for i := range 1000 {
-		stream := core.StreamInfo{Number: i}
+		stream := readings.StreamInfo{Number: i}
 		if i >= 990 {
-			stream.Lease = &core.LeaseInfo{ID: core.StreamID(i)}
+			stream.Lease = &readings.LeaseInfo{ID: core.StreamID(i)}
 		}
 		s.List = append(s.List, stream)
 	}

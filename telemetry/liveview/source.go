@@ -3,6 +3,7 @@ package liveview
 import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 )
 
 // Source is one device. Resource is required; what a function that is nil
@@ -48,9 +49,9 @@ type Guard struct {
 
 // Streams are a pool of streams.
 type Streams struct {
-	Stats core.StreamStats
+	Stats readings.StreamStats
 	// List is every stream, in any order.
-	List []core.StreamInfo
+	List []readings.StreamInfo
 }
 
 // Link is a place that the page leads to, by an address relative to it.

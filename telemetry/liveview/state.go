@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/telemetry/internal/jsonobject"
 )
 
@@ -159,7 +160,7 @@ func tags(holders []core.Holder) []tagged {
 
 // streamsOf bounds the list, leased streams first.
 func streamsOf(s Streams, now time.Time) object {
-	slices.SortFunc(s.List, func(a, b core.StreamInfo) int {
+	slices.SortFunc(s.List, func(a, b readings.StreamInfo) int {
 		switch {
 		case (a.Lease == nil) == (b.Lease == nil):
 			return a.Number - b.Number
@@ -177,7 +178,7 @@ func streamsOf(s Streams, now time.Time) object {
 		"list", list, "omitted", len(s.List) - len(list)}
 }
 
-func streamOf(s core.StreamInfo, now time.Time) object {
+func streamOf(s readings.StreamInfo, now time.Time) object {
 	out := object{"number", s.Number, "busy", s.Busy, "capturing", s.Capturing, "seq", s.Seq, "completed", s.Completed,
 		"after", s.After[:min(len(s.After), maxPoints)], "last", clip(s.Last.Launch, maxTagText),
 		"open_launches", s.OpenLaunches, "pending_frees", s.PendingFrees, "pending_bytes", s.PendingBytes,

@@ -22,6 +22,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
@@ -94,11 +95,11 @@ func fullSource(d metrics.Device) metrics.Source {
 		Holders: func() []core.Holder {
 			return []core.Holder{{Tag: "sort", State: core.Live, Bytes: 640, Blocks: 2}, {Tag: "sort", State: core.Retired, Bytes: 64, Blocks: 1}, {State: core.Live, Bytes: 8, Blocks: 1}}
 		},
-		Windows: func() []core.WindowPeak {
-			return []core.WindowPeak{{Length: 15 * time.Second, Live: 71, Outstanding: 72}, {Length: time.Minute, Live: 73, Outstanding: 74}}
+		Windows: func() []readings.WindowPeak {
+			return []readings.WindowPeak{{Length: 15 * time.Second, Live: 71, Outstanding: 72}, {Length: time.Minute, Live: 73, Outstanding: 74}}
 		},
-		Streams: func() core.StreamStats {
-			return core.StreamStats{Max: 16, Leased: 3, Idle: 2, Adopted: 1, Waiting: 4, Acquires: 50, Refused: 5, WaitTime: 1500 * time.Millisecond, OldestAge: 2500 * time.Millisecond}
+		Streams: func() readings.StreamStats {
+			return readings.StreamStats{Max: 16, Leased: 3, Idle: 2, Adopted: 1, Waiting: 4, Acquires: 50, Refused: 5, WaitTime: 1500 * time.Millisecond, OldestAge: 2500 * time.Millisecond}
 		},
 		Findings: func() []metrics.TagFindings {
 			return []metrics.TagFindings{{names.FindingLeak, "sort", 2}, {names.FindingLeak, "join", 7}, {"odd", "a\xff", 1}, {"odd", "a\xfe", 4}}
