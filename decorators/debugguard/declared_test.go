@@ -354,7 +354,7 @@ func TestWhatTheUpstreamRefusesIsFoundWhereItIsABug(t *testing.T) {
 	}{
 		"no lease":           {&core.StreamMisuseError{Op: "PrepareUse", Stream: 9, Unleased: true}, []core.FindingKind{names.FindingStaleHandle}},
 		"a pointer outside":  {&core.StreamMisuseError{Op: "PrepareUse", Block: outside}, []core.FindingKind{names.FindingStaleHandle}},
-		"an open intent":     {&core.StreamMisuseError{Op: "PrepareUse", Block: block.ID, Holder: &core.IntentHolder{}}, nil},
+		"an open intent":     {&core.StreamMisuseError{Op: "PrepareUse", Block: block.ID, Holder: &core.UseRecord{}}, nil},
 		"the driver":         {errDevice, nil},
 		"a block of nobody":  {&core.UseAfterFreeError{Block: core.BlockID{Generation: core.NextGeneration()}}, nil},
 		"a block that lives": {&core.UseAfterFreeError{Block: block.ID}, nil},

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -15,10 +16,10 @@ import (
 // events collects events.
 type events struct {
 	mu  sync.Mutex
-	all []core.Event
+	all []oplog.Event
 }
 
-func (e *events) Emit(_ context.Context, ev core.Event) {
+func (e *events) Emit(_ context.Context, ev oplog.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.all = append(e.all, ev)
@@ -50,7 +51,7 @@ func TestQuarantineGivesWayToARefusal(t *testing.T) {
 				t.Fatalf("events %v", told.all)
 			}
 			e := told.all[0]
-			if e.Op != core.OpRefusal || !e.Relieved || !errors.Is(e.Err, refusal) || e.Requested != 512 || e.Tag != "test" || e.Layer != "debugguard" || e.Span != span {
+			if e.Op != oplog.OpRefusal || !e.Relieved || !errors.Is(e.Err, refusal) || e.Requested != 512 || e.Tag != "test" || e.Layer != "debugguard" || e.Span != span {
 				t.Errorf("event %+v", e)
 			}
 			b.want()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
@@ -115,7 +116,7 @@ func BenchmarkPair(b *testing.B) {
 
 // BenchmarkJSON measures what one record costs its writer, end to end.
 func BenchmarkJSON(b *testing.B) {
-	record := logging.Record{Event: core.Event{Op: core.OpAllocate, Layer: "logging", Time: time.Now(), Tag: "bench", Block: newNoop().block.ID}}
+	record := logging.Record{Event: oplog.Event{Op: oplog.OpAllocate, Layer: "logging", Time: time.Now(), Tag: "bench", Block: newNoop().block.ID}}
 	sink := logging.NewJSONSink(io.Discard, logging.Queue{Size: 1 << 16})
 	for b.Loop() {
 		record.Seq++
@@ -153,7 +154,7 @@ func launch(b testing.TB, r core.Resource, uses []core.Use) {
 
 // BenchmarkRing measures one entry, from one goroutine and from several.
 func BenchmarkRing(b *testing.B) {
-	record := logging.Record{Event: core.Event{Op: core.OpAllocate, Time: time.Now(), Tag: "bench"}, Seq: 1}
+	record := logging.Record{Event: oplog.Event{Op: oplog.OpAllocate, Time: time.Now(), Tag: "bench"}, Seq: 1}
 	b.Run("single", func(b *testing.B) {
 		ring := logging.NewRing(0)
 		b.ReportAllocs()

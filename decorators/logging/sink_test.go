@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
@@ -17,14 +18,14 @@ func TestEverySinkGetsEveryRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Emit(context.Background(), core.Event{Op: core.OpRefusal})
+	r.Emit(context.Background(), oplog.Event{Op: oplog.OpRefusal})
 	if err := lines.Close(soon(t)); err != nil {
 		t.Fatal(err)
 	}
 	if len(ring.Snapshot()) != 1 || bytes.Count(buf.Bytes(), []byte{'\n'}) != 1 {
 		t.Errorf("ring %d, lines %q", len(ring.Snapshot()), buf.String())
 	}
-	r.Emit(context.Background(), core.Event{Op: core.OpRefusal})
+	r.Emit(context.Background(), oplog.Event{Op: oplog.OpRefusal})
 	if r.Dropped() != 1 || len(ring.Snapshot()) != 2 {
 		t.Errorf("dropped %d: a closed sink must not stop the others", r.Dropped())
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
-	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // everyKind is all that a caller does; the reaper's looks and the driver's

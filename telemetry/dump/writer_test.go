@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
@@ -30,9 +31,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // small is a history of one allocation.
 func small() (history.Source, error) {
 	block := core.BlockID{Ptr: 0x1000, Generation: 7, AllocStream: 1}
-	event := core.Event{Op: core.OpAllocate, Time: time.Unix(1_700_000_000, 0), Stream: 1, Block: block, Tag: "sort", Requested: 100, Bytes: 256}
+	event := oplog.Event{Op: oplog.OpAllocate, Time: time.Unix(1_700_000_000, 0), Stream: 1, Block: block, Tag: "sort", Requested: 100, Bytes: 256}
 	return history.Source{
-		Events:    func() []core.Event { return []core.Event{event} },
+		Events:    func() []oplog.Event { return []oplog.Event{event} },
 		JSONLines: func(w io.Writer) error { _, err := io.WriteString(w, "{\"op\":\"allocate\"}\n"); return err },
 	}, nil
 }
@@ -175,7 +176,7 @@ func TestADumpLargerThanTheFolderKeepsWhatFits(t *testing.T) {
 		s, err := small()
 		s.JSONLines = func(w io.Writer) error { _, err := w.Write(lines); return err }
 		event := s.Events()[0]
-		s.Events = func() (events []core.Event) {
+		s.Events = func() (events []oplog.Event) {
 			for i := range 2000 {
 				event.Block.Generation, event.Block.Ptr = core.Generation(i+1), uint64(i+1)<<12
 				events = append(events, event)

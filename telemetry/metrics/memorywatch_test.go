@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -32,11 +33,11 @@ func (b *backend) DeviceMemory() (free, total, owned uint64, err error) {
 	return 488 << 20, 512 << 20, 8 << 20, nil
 }
 
-func (b *backend) Drift() (core.Drift, error) {
+func (b *backend) Drift() (readings.Drift, error) {
 	if b.drifts != nil {
-		return core.Drift{}, b.drifts()
+		return readings.Drift{}, b.drifts()
 	}
-	return core.Drift{Bytes: -3, Known: true}, nil
+	return readings.Drift{Bytes: -3, Known: true}, nil
 }
 
 func watch(t *testing.T, b *backend, cfg metrics.MemoryWatchConfig) *metrics.MemoryWatch {

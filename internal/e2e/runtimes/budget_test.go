@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
@@ -22,7 +23,7 @@ import (
 func refusals(rt *fencepost.Runtime) (told, relieved []logging.Record) {
 	for _, r := range rt.History().Snapshot() {
 		switch {
-		case r.Event.Op != core.OpRefusal:
+		case r.Event.Op != oplog.OpRefusal:
 		case r.Event.Relieved:
 			relieved = append(relieved, r)
 		default:

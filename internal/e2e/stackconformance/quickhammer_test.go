@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
@@ -168,7 +169,7 @@ func (h *hammer) account(gate *quicktest.Gate) {
 	s, calls, allocated := h.Runtime.Stats(), h.calls.Operations(), h.allocated.Load()
 	for what, n := range map[string]uint64{
 		"freed": h.freed.Load(), "released": h.released.Load(), "in the books as allocated": s.Allocations, "in the books as freed": s.Deallocations,
-		"allocations in the calls": calls.Succeeded(core.OpAllocate), "frees in the calls": calls.Succeeded(core.OpDeallocate),
+		"allocations in the calls": calls.Succeeded(oplog.OpAllocate), "frees in the calls": calls.Succeeded(oplog.OpDeallocate),
 		"timed": s.FreeToReusable.Count(), "seen by the gate": gate.Quick.Allocations.Load() + gate.Ordinary.Allocations.Load(),
 	} {
 		if n != allocated {

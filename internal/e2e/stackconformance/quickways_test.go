@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
@@ -80,8 +81,8 @@ func (s *whole) counted(t *testing.T, n uint64) {
 	operations := s.calls.Operations()
 	stats := s.Runtime.Stats()
 	for what, got := range map[string]uint64{
-		"calls of allocations":   operations.Succeeded(core.OpAllocate),
-		"calls of frees":         operations.Succeeded(core.OpDeallocate),
+		"calls of allocations":   operations.Succeeded(oplog.OpAllocate),
+		"calls of frees":         operations.Succeeded(oplog.OpDeallocate),
 		"allocations":            stats.Allocations,
 		"frees":                  stats.Deallocations,
 		"half of the log's":      s.ring.Total() / 2,

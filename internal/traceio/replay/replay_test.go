@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
@@ -57,7 +58,7 @@ func TestReplayKeepsTheOrderAndTheStreamsOfTheFile(t *testing.T) {
 	var sizes []uint64
 	streams := map[uint64]core.StreamID{}
 	for _, r := range ring.Snapshot() {
-		if r.Event.Op != core.OpAllocate && r.Event.Op != core.OpDeallocate {
+		if r.Event.Op != oplog.OpAllocate && r.Event.Op != oplog.OpDeallocate {
 			continue
 		}
 		sizes = append(sizes, r.Event.Requested)
@@ -151,7 +152,7 @@ func TestMoreStreamsThanLeasesTakeTurns(t *testing.T) {
 	}
 	on := map[uint64]core.StreamID{}
 	for _, r := range ring.Snapshot() {
-		if r.Event.Op == core.OpAllocate {
+		if r.Event.Op == oplog.OpAllocate {
 			on[r.Event.Requested] = r.Event.Stream
 		}
 	}
