@@ -95,7 +95,7 @@ func exhaustGivenUp(t *testing.T, b program.Bounds, over proof.Memory, floor amo
 			return true
 		}
 		got.programs++
-		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
+		proof.Explorer{Goroutines: 2}.Each(p, func(s proof.Schedule) bool {
 			got.schedules++
 			of, err := proof.CheckOnce(proof.Config{Streams: b.Streams, Over: over}, p, s)
 			if err != nil {

@@ -111,8 +111,8 @@ func TestRandomProgramsKeepTheOrderOverThePool(t *testing.T) {
 	}
 	var total proof.Total
 	for i := range programs {
-		p := program.Random(rng, b)
-		s := proof.RandomSchedule(rng, p, 1+rng.IntN(3))
+		p := program.Draw(b, rng.IntN)
+		s := proof.DrawSchedule(p, 1+rng.IntN(3), rng.IntN)
 		r := runners[i%4/3] // every fourth by the ordinary way
 		v, err := r.Check(p, s)
 		if err != nil {

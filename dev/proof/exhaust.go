@@ -119,7 +119,7 @@ func CheckOnce(cfg Config, p program.Program, s Schedule) (Moves, error) {
 func (r *Runner) CheckAll(p program.Program, goroutines int, total *Total) (err error) {
 	total.Programs++
 	r.moves = Moves{}
-	EachSchedule(p, goroutines, func(s Schedule) bool {
+	Explorer{Goroutines: goroutines}.Each(p, func(s Schedule) bool {
 		var v oracle.Verdict
 		v, err = r.Check(p, s)
 		total.Count(v)
