@@ -77,7 +77,7 @@ func exhaust(t *testing.T, b proof.Bound, cfg proof.Config, floor amount) proof.
 	t.Helper()
 	start := time.Now()
 	cfg.Streams = b.Streams
-	total, err := proof.ExhaustWith(b, runtime.GOMAXPROCS(0), func() (proof.Checker, error) { return proof.NewRunner(cfg) })
+	total, err := proof.Exhaust(b, runtime.GOMAXPROCS(0), func() (proof.Checker, error) { return proof.NewRunner(cfg) })
 	if err != nil {
 		t.Fatalf("bound %v, %v:\n%v", b, cfg.Over, err)
 	}

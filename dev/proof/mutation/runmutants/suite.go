@@ -16,11 +16,8 @@ var everyKind = []program.Kind{program.Launch, program.Free, program.Sync, progr
 // isolatedKinds are what is done with blocks that have mappings of their own.
 var isolatedKinds = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Reap}
 
-// poolKinds are what is done over the runtime's own pool, with blocks of half a page, one and two.
-var (
-	poolKinds = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record, program.Reap}
-	poolSizes = []uint8{proof.PoolUnits / 2, proof.PoolUnits, 2 * proof.PoolUnits}
-)
+// poolKinds are what is done over the runtime's own pool.
+var poolKinds = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record, program.Reap}
 
 var withGivingUp = append([]program.Kind{program.GiveUp}, everyKind...)
 
@@ -32,7 +29,7 @@ var (
 		ofFour(program.Launch, program.Faulty, program.FaultyRecord),
 	}
 	// smallPool are run over the runtime's own pool.
-	smallPool = proof.Bound{Bounds: program.Bounds{Streams: 3, Blocks: 3, Ops: 4, Kinds: poolKinds, Sizes: poolSizes, Single: true}, Goroutines: 2}
+	smallPool = proof.Bound{Bounds: program.Bounds{Streams: 3, Blocks: 3, Ops: 4, Kinds: poolKinds, Sizes: proof.PoolSizes, Single: true}, Goroutines: 2}
 	large     = program.Bounds{Streams: 6, Blocks: program.MaxBlocks, Kinds: everyKind}
 	// sizes are the numbers of blocks of the large ones, in turn.
 	sizes = [...]int{2, 4, 10, program.MaxBlocks}
@@ -145,7 +142,7 @@ func isolatedTrial(seed uint64) *trial {
 
 func poolTrial(seed uint64) *trial {
 	rng := rand.New(rand.NewPCG(seed, 5))
-	b := program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 12, Ops: 8 + rng.IntN(25), Kinds: poolKinds, Sizes: poolSizes, Single: seed%2 == 0}
+	b := program.Bounds{Streams: 2 + rng.IntN(2), Blocks: 12, Ops: 8 + rng.IntN(25), Kinds: poolKinds, Sizes: proof.PoolSizes, Single: seed%2 == 0}
 	p := program.Draw(b, rng.IntN)
 	return &trial{b.Streams, p, proof.DrawSchedule(p, 1+rng.IntN(2), rng.IntN), proof.OwnPools[seed/2%2], nil}
 }
