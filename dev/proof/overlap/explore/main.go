@@ -61,7 +61,9 @@ func oneAtATime() *overlap.Total {
 		Sizes: proof.PoolSizes, Single: true}, From: 1, Goroutines: 2}
 	total := &overlap.Total{Bounds: []string{b.String(), pool.String()}}
 	for over, bound := range map[proof.Memory]proof.Bound{proof.DriverPool: b, proof.OwnPool: pool, proof.OwnPoolQuickly: pool} {
-		got, err := proof.Exhaust(bound, runtime.GOMAXPROCS(0), func() (proof.Checker, error) { return proof.NewRunner(proof.Config{Streams: bound.Streams, Over: over}) })
+		got, err := proof.Exhaust(bound, runtime.GOMAXPROCS(0), func() (proof.Checker, error) {
+			return proof.NewRunner(proof.Config{Streams: bound.Streams, Over: over})
+		})
 		if total.Programs += got.Programs; err != nil {
 			total.Failure += err.Error()
 		}
