@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // poolBound has programs about memory: each launch writes one block.
@@ -121,9 +122,7 @@ func TestRandomProgramsKeepTheOrderOverThePool(t *testing.T) {
 	var moves proof.Moves
 	for _, r := range runners {
 		moves.Add(r.Moves())
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, r.Close())
 	}
 	each := uint64(programs) / 100
 	requireMoves(t, moves, proof.Moves{Reuses: 20 * each, Splits: 10 * each, Merges: 3 * each, Joins: 2 * each, Takeovers: 7 * each, Steals: 8 * each, Remaps: each / 4, Growths: 90 * each, Refusals: 20 * each,
