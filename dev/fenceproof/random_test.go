@@ -75,8 +75,8 @@ func tryRandomly(t *testing.T, bound program.Bounds, programs int) {
 		programs /= 5
 	}
 	for range programs {
-		p := program.Random(rng, bound)
-		s := proof.RandomSchedule(rng, p, 1+rng.IntN(4))
+		p := program.Draw(bound, rng.IntN)
+		s := proof.DrawSchedule(p, 1+rng.IntN(4), rng.IntN)
 		v := must.Get(r.Check(p, s))(t)
 		total.Programs++
 		total.Count(v)
