@@ -191,7 +191,7 @@ func (r *Runtime) guardConfig(cfg Config, limit uint64) (debugguard.Config, erro
 	if err != nil {
 		return g, err
 	}
-	g.Mode, g.Findings, g.Advanced.OnStack = setting.Mode, r.reporter, r.allocations.Sampled
+	g.Mode, g.Findings, g.Advanced.OnStack = setting.Mode, r.reporter.Report, r.allocations.Sampled
 	if cfg.TracerProvider != nil && cfg.TraceLevel != telemetry.LevelOff {
 		g.Advanced.Span = telemetry.SpanIn
 	}

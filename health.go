@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 	"github.com/fencepost-gpu/fencepost/internal/health"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/operators"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 )
@@ -43,7 +44,7 @@ type HealthReport struct {
 // device call.
 func (r *Runtime) HealthReport() HealthReport {
 	h := r.Health()
-	return HealthReport{State: h.State.String(), Reason: h.Reason, Reasons: h.Signs, Device: r.device.String(), UUID: r.device.UUID, Stack: r.String(),
+	return HealthReport{State: string(h.State), Reason: h.Reason, Reasons: h.Signs, Device: r.device.String(), UUID: r.device.UUID, Stack: r.String(),
 		Findings: r.findings.Counts()}
 }
 
@@ -57,7 +58,7 @@ func (r *Runtime) HealthHandler() http.Handler {
 
 func (r *Runtime) alive() (report any, good bool) {
 	h := r.HealthReport()
-	return h, h.State != core.HealthPoisoned.String()
+	return h, h.State != names.HealthPoisoned
 }
 
 // ReadyHandler answers whether to send requests here, with a [HealthReport]:
@@ -79,7 +80,7 @@ func (r *Runtime) ready(checks []func() error) operators.Probe {
 				return report, false
 			}
 		}
-		return report, report.State == core.HealthOK.String() || report.State == core.HealthDegraded.String()
+		return report, report.State == names.HealthOK || report.State == names.HealthDegraded
 	}
 }
 

@@ -269,8 +269,8 @@ func Alloc[T cuda.Element](j *Job, n int) (*cuda.Slice[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	if t := slice.Tracking(); t.Kind == core.TrackedBlock {
-		s.blocks = append(s.blocks, t.Block)
+	if n > 0 {
+		s.blocks = append(s.blocks, slice.BlockID())
 	}
 	return slice, nil
 }

@@ -225,7 +225,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 		return err
 	}
 	r.onClose(r.guard.Close)
-	r.core, err = core.NewRuntime(core.Parts{Resource: top, Findings: r.reporter})
+	r.core, err = core.NewRuntime(top, r.reporter.Report)
 	return err
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 func TestLaunchAllocatesNothing(t *testing.T) {
-	rt := newRuntime(t, core.Parts{Resource: &bare{}})
+	rt := newRuntime(t, &bare{}, nil)
 	uses := []core.Use{{Block: core.BlockID{Ptr: 1, Generation: 2}, Access: core.Read}, {Block: core.BlockID{Ptr: 2, Generation: 1}, Access: core.Write}}
 	ctx, launch := t.Context(), func(context.Context) error { return nil }
 	n := testing.AllocsPerRun(1000, func() {

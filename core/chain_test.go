@@ -53,8 +53,8 @@ func TestChainStopsAtTheFirstError(t *testing.T) {
 }
 
 func TestNewRuntimeNeedsAResource(t *testing.T) {
-	_, err := core.NewRuntime(core.Parts{})
-	mustBe(t, "whether the request was invalid", isInvalid(err, "Resource"), true)
+	_, err := core.NewRuntime(nil, nil)
+	mustBe(t, "whether the request was invalid", isInvalid(err, "resource"), true)
 }
 
 func TestRuntimeForwardsToItsResource(t *testing.T) {
@@ -64,7 +64,7 @@ func TestRuntimeForwardsToItsResource(t *testing.T) {
 	mustBe(t, "name", rt.String(), "fake:0")
 	mustBe(t, "resource", rt.Resource(), core.Resource(fake))
 	mustBe(t, "tracking", rt.SupportsBlockUseTracking(), true)
-	mustBe(t, "tracking of a direct backend", newRuntime(t, core.Parts{Resource: newDirect()}).SupportsBlockUseTracking(), false)
+	mustBe(t, "tracking of a direct backend", newRuntime(t, newDirect(), nil).SupportsBlockUseTracking(), false)
 	mustBe(t, "state", rt.State(b.ID), core.Live)
 	mustBe(t, "outstanding", rt.BytesOutstanding(), uint64(64))
 	succeed(t, "record", rt.RecordBlockUse(t.Context(), b.ID, 1))

@@ -25,7 +25,7 @@ func TestCloseOfACleanRuntime(t *testing.T) {
 	mustBe(t, "number of findings", found.count(), 0)
 	health := rt.Health()
 	mustBe(t, "OK", health.OK, false)
-	mustBe(t, "state", health.State, core.HealthClosed)
+	mustBe(t, "state", health.State, names.HealthClosed)
 	mustBe(t, "reason", health.Reason, "closed")
 }
 
@@ -50,7 +50,7 @@ func TestCloseListsLeaksWithTheirTags(t *testing.T) {
 	for i, b := range want {
 		mustBe(t, "leak", left.Leaks[i].Block, b)
 		mustBe(t, "victim", all[i].Victim, b)
-		mustBe(t, "kind", all[i].Kind, core.FindingKind(names.FindingLeak))
+		mustBe(t, "kind", all[i].Kind, names.FindingLeak)
 		mustBe(t, "whether the text names the tag", strings.Contains(all[i].Text, string(b.Tag)), true)
 	}
 	succeed(t, "end of an open use after close", rt.FinishUse(t.Context(), open))
@@ -83,7 +83,7 @@ func (stuck) Drain(ctx context.Context) error {
 }
 
 func TestCloseIsBoundedByItsContext(t *testing.T) {
-	rt := newRuntime(t, core.Parts{Resource: stuck{coretest.NewFake(0)}})
+	rt := newRuntime(t, stuck{coretest.NewFake(0)}, nil)
 	alloc(t, rt, 70)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -94,7 +94,7 @@ func TestCloseIsBoundedByItsContext(t *testing.T) {
 
 func TestCloseOfALostDeviceReturnsAtOnce(t *testing.T) {
 	found := new(findings)
-	rt := newRuntime(t, core.Parts{Resource: stuck{coretest.NewFake(0)}, Findings: found})
+	rt := newRuntime(t, stuck{coretest.NewFake(0)}, found.Report)
 	alloc(t, rt, 70)
 	rt.ReportSticky("kernel", lost)
 	left, err := rt.Close(context.Background()) // a drain would never return
@@ -102,7 +102,7 @@ func TestCloseOfALostDeviceReturnsAtOnce(t *testing.T) {
 	mustBe(t, "bytes that could not be given back", left.LeakedBytes, uint64(70))
 	mustBe(t, "number of leaks: nothing could be given back", len(left.Leaks), 0)
 	mustBe(t, "number of findings", found.count(), 1)
-	mustBe(t, "its kind", found.take()[0].Kind, core.FindingKind(names.FindingStickyError))
+	mustBe(t, "its kind", found.take()[0].Kind, names.FindingStickyError)
 }
 
 // unlisted hides the fake's list of blocks.
@@ -113,7 +113,7 @@ type unlisted struct {
 func (unlisted) Inspect() core.Inspector { return core.Unsupported{}.Inspect() }
 
 func TestCloseCountsLeaksThatItCannotList(t *testing.T) {
-	rt := newRuntime(t, core.Parts{Resource: unlisted{coretest.NewFake(0)}})
+	rt := newRuntime(t, unlisted{coretest.NewFake(0)}, nil)
 	alloc(t, rt, 70)
 	left, err := rt.Close(t.Context())
 	succeed(t, "close", err)
@@ -152,13 +152,13 @@ func (u underflowing) Stats() core.Stats {
 
 func TestCloseReportsBooksThatWentWrong(t *testing.T) {
 	found := &findings{}
-	rt, err := core.NewRuntime(core.Parts{Resource: underflowing{coretest.NewFake(0)}, Findings: found})
+	rt, err := core.NewRuntime(underflowing{coretest.NewFake(0)}, found.Report)
 	succeed(t, "new runtime", err)
 	_, err = rt.Close(t.Context())
 	succeed(t, "close", err)
 	all := found.take()
 	mustBe(t, "number of findings", len(all), 1)
-	mustBe(t, "kind", all[0].Kind, core.FindingKind(names.FindingAccountingMismatch))
+	mustBe(t, "kind", all[0].Kind, names.FindingAccountingMismatch)
 }
 
 // aged is a fake that knows when its blocks were allocated.
@@ -184,7 +184,7 @@ func (l listing) Blocks(yield func(core.BlockInfo) bool) {
 
 func TestALeakTellsItsAge(t *testing.T) {
 	found := new(findings)
-	rt := newRuntime(t, core.Parts{Resource: &aged{Fake: coretest.NewFake(0), ago: 90 * time.Second}, Findings: found})
+	rt := newRuntime(t, &aged{Fake: coretest.NewFake(0), ago: 90 * time.Second}, found.Report)
 	alloc(t, rt, 64)
 	_, err := rt.Close(t.Context())
 	succeed(t, "close", err)

@@ -29,12 +29,12 @@ func (r *Runtime) PrepareFirstUse(ctx context.Context, memory Tracked, stream St
 	if memory == nil {
 		return Ticket{}, missing("PrepareFirstUse", "memory", "give the block or slice to be used")
 	}
-	t := memory.Tracking()
-	if t.Kind != TrackedBlock {
+	id := memory.BlockID()
+	if id.Generation >= NoBlock { // or NoBytes
 		return Ticket{}, &StreamMisuseError{Op: "PrepareFirstUse", Stream: stream,
 			Reason: "the memory is not runtime-backed: allocate it through a memory manager that has a runtime"}
 	}
-	return r.PrepareBlockUse(ctx, t.Block, stream, access)
+	return r.PrepareBlockUse(ctx, id, stream, access)
 }
 
 // FinishFirstUse ends what PrepareFirstUse began.

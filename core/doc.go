@@ -19,7 +19,7 @@
 //
 // An application needs
 //
-//   - [Runtime] and [Parts]: what it holds of a device; [AnyRuntime]: what it and what
+//   - [Runtime]: what it holds of a device; [AnyRuntime]: what it and what
 //     fencepost.Open returns implement, for functions that take either
 //   - [Request], [Block], [BlockID], [Tag], [StreamID]: what is allocated, for whom, and where
 //   - [Use], [Access], [UseRequest], [Ticket]: what a launch declares, and the proof that it did;
@@ -38,7 +38,7 @@
 //   - [OpenIntent], [Intent], [PreparedUse], [Waited], [WaitRef]: a launch between PrepareUse and its end
 //   - [Inspector], [BlockInfo], [Listener]: what a stack knows of its blocks, and who hears of their end;
 //     [StreamStats], [StreamInfo], [LeaseInfo]: what a backend knows of its streams
-//   - [EventSink], [Event], [FindingSink], [StepFunc]: where operations, findings and copies are told of
+//   - [EventSink], [Event], [Step]: where operations and copies are told of
 //   - [SpanRef], [SpanContext], [SpanOf], [WithSpan]: spans, without a tracing library
 //   - package deviceops: what a guard needs of a device; package coretest: the conformance suite
 //

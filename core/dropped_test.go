@@ -71,7 +71,7 @@ func TestDroppedRecorderIsClosedAndReported(t *testing.T) {
 	}
 	mustBe(t, "dropped recorders", rt.DroppedRecorders(), uint64(1))
 	finding := found.take()[0]
-	mustBe(t, "kind", finding.Kind, core.FindingKind(names.FindingDroppedRecorder))
+	mustBe(t, "kind", finding.Kind, names.FindingDroppedRecorder)
 	mustBe(t, "source", finding.Source, "runtime")
 	for where, text := range map[string]string{"log": log.String(), "finding": finding.String()} {
 		for _, want := range []string{"forgotten kernel", "without Commit or Abort", "dropAfterPreflight"} {

@@ -14,7 +14,7 @@ import (
 
 func ExampleNewRuntime() {
 	ctx := context.Background()
-	rt, err := core.NewRuntime(core.Parts{Resource: coretest.NewFake(0)})
+	rt, err := core.NewRuntime(coretest.NewFake(0), nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -38,7 +38,7 @@ func ExampleNewRuntime() {
 
 func ExampleRuntime_Launch() {
 	ctx := context.Background()
-	rt, _ := core.NewRuntime(core.Parts{Resource: coretest.NewFake(0)})
+	rt, _ := core.NewRuntime(coretest.NewFake(0), nil)
 	keys, _ := rt.Allocate(ctx, core.Request{Bytes: 4096, Tag: "keys"})
 	sorted, _ := rt.Allocate(ctx, core.Request{Bytes: 4096, Tag: "sorted"})
 
@@ -56,7 +56,7 @@ func ExampleRuntime_Launch() {
 
 func ExampleLaunchRecorder() {
 	ctx := context.Background()
-	rt, _ := core.NewRuntime(core.Parts{Resource: coretest.NewFake(0)})
+	rt, _ := core.NewRuntime(coretest.NewFake(0), nil)
 	input, _ := rt.Allocate(ctx, core.Request{Bytes: 4096, Tag: "input"})
 	output, _ := rt.Allocate(ctx, core.Request{Bytes: 4096, Tag: "output"})
 
@@ -94,7 +94,7 @@ func ExampleChain() {
 
 func ExampleRuntime_Reserve() {
 	ctx := context.Background()
-	rt, _ := core.NewRuntime(core.Parts{Resource: &smallBudget{Fake: coretest.NewFake(0), left: 1 << 20}})
+	rt, _ := core.NewRuntime(&smallBudget{Fake: coretest.NewFake(0), left: 1 << 20}, nil)
 	claim, err := rt.Reserve(ctx, 1<<20, "index.build")
 	fmt.Println(claim.Bytes, err)
 	_, err = rt.Reserve(ctx, 4096, "sort")
@@ -129,7 +129,7 @@ func (b *smallBudget) ReleaseClaim(context.Context, core.ClaimID) error { return
 
 func ExampleRuntime_Close() {
 	ctx := context.Background()
-	rt, _ := core.NewRuntime(core.Parts{Resource: coretest.NewFake(0)})
+	rt, _ := core.NewRuntime(coretest.NewFake(0), nil)
 	_, _ = rt.Allocate(ctx, core.Request{Bytes: 4096, Tag: "index.build"})
 
 	left, err := rt.Close(ctx)
@@ -150,7 +150,7 @@ func ExampleOutOfBudgetError() {
 	fake := coretest.NewFake(0)
 	fake.FailNext("Allocate", &core.OutOfBudgetError{Requested: 4096, Remaining: 1024, Limit: 8192, Live: 7168, Tag: "sort",
 		Holders: []core.Holder{{Tag: "index.build", State: core.Live, Bytes: 7168, Blocks: 3}}})
-	rt, _ := core.NewRuntime(core.Parts{Resource: fake})
+	rt, _ := core.NewRuntime(fake, nil)
 
 	_, err := rt.Allocate(ctx, core.Request{Bytes: 4096, Tag: "sort"})
 	var refusal *core.OutOfBudgetError

@@ -126,13 +126,6 @@ func (in *Intent) FirstTags() (tags [4]Tag) {
 	return tags
 }
 
-// FindingSink takes findings.
-type FindingSink interface {
-	// Report takes one finding. It must be safe for concurrent use and must
-	// not call the resource that reports.
-	Report(f Finding)
-}
-
 // String is the finding's text with kind, victim and stacks, on several
 // lines.
 func (f Finding) String() string {

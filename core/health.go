@@ -29,13 +29,13 @@ type Health struct {
 func (r *Runtime) Health() Health {
 	if f := r.lost.Load(); f != nil {
 		text := "the device was lost in " + f.op + ": " + f.err.Error()
-		return Health{State: HealthPoisoned, Reason: text, Err: f.err,
-			Signs: []HealthSign{{Reason: HealthStickyError, Text: text, Since: f.at}}}
+		return Health{State: names.HealthPoisoned, Reason: text, Err: f.err,
+			Signs: []HealthSign{{Reason: names.HealthStickyError, Text: text, Since: f.at}}}
 	}
 	if r.closed.Load() {
-		return Health{State: HealthClosed, Reason: "closed"}
+		return Health{State: names.HealthClosed, Reason: "closed"}
 	}
-	return Health{OK: true}
+	return Health{OK: true, State: names.HealthOK}
 }
 
 // StickyErrors counts the sticky driver errors that the runtime has seen. The
@@ -85,73 +85,32 @@ func (r *Runtime) report(f Finding) {
 	if f.Time.IsZero() {
 		f.Time = time.Now()
 	}
-	r.findings.Report(f)
+	r.findings(f)
 }
 
-// HealthState is how well a runtime is.
-type HealthState uint8
+// HealthState is how well a runtime is, a stable name. The states, each worse than the
+// one before, are
+//
+//	ok        work is admitted, and nothing is known that should be looked into
+//	degraded  work is admitted, and somebody should look into the reasons
+//	closed    the runtime was closed; every call is refused
+//	poisoned  the device's context was lost; every call is refused, and only a new
+//	          process gets the device back. It stays so after Close
+type HealthState string
 
-// The states, each worse than the one before.
-const (
-	// HealthOK: work is admitted, and nothing is known that should be looked
-	// into.
-	HealthOK HealthState = iota
-	// HealthDegraded: work is admitted, and somebody should look into the
-	// reasons.
-	HealthDegraded
-	// HealthClosed: the runtime was closed; every call is refused.
-	HealthClosed
-	// HealthPoisoned: the device's context was lost; every call is refused,
-	// and only a new process gets the device back. It stays so after Close.
-	HealthPoisoned
-)
-
-// HealthStates are all states.
-func HealthStates() []HealthState {
-	return []HealthState{HealthOK, HealthDegraded, HealthClosed, HealthPoisoned}
-}
-
-// String is "ok", "degraded", "closed" or "poisoned".
-func (s HealthState) String() string {
-	if names := [...]string{"ok", "degraded", "closed", "poisoned"}; int(s) < len(names) {
-		return names[s]
-	}
-	return "unknown"
-}
-
-// HealthReason is the stable name of a reason for a state that is not ok.
+// HealthReason is the stable name of a reason for a state that is not ok. All but the
+// first belong to a runtime that is degraded, and are given by the root package's
+// Runtime; docs/operate.md says when each begins and ends.
+//
+//	sticky_error       the driver returned an error that lost the context
+//	poisoned_blocks    blocks could not be fenced, and can be neither used nor reused
+//	findings           a memory bug was found
+//	ledger_drift       the books and the pool do not agree, or a counter went below zero
+//	refusal_storm      many requests are refused that the budget could grant if others held less
+//	streams_exhausted  every stream is leased and callers wait
+//	guard_gaps         the guard left out checks that it should have made
+//	telemetry_loss     log records, incidents or spans were lost
 type HealthReason string
-
-// The reasons. All but the first belong to a runtime that is degraded, and
-// are given by the root package's Runtime, which says when each begins and
-// ends.
-const (
-	// HealthStickyError: the driver returned an error that lost the context.
-	HealthStickyError HealthReason = "sticky_error"
-	// HealthFindings: a memory bug was found.
-	HealthFindings HealthReason = "findings"
-	// HealthLedgerDrift: the books and the pool do not agree, or a
-	// counter of the books went below zero.
-	HealthLedgerDrift HealthReason = "ledger_drift"
-	// HealthRefusalStorm: many requests for memory are refused that the budget
-	// could grant if others held less.
-	HealthRefusalStorm HealthReason = "refusal_storm"
-	// HealthTelemetryLoss: log records, incidents or spans were lost.
-	HealthTelemetryLoss HealthReason = "telemetry_loss"
-	// HealthPoisonedBlocks: blocks could not be fenced, and can be neither
-	// used nor reused.
-	HealthPoisonedBlocks HealthReason = "poisoned_blocks"
-	// HealthGuardGaps: the guard left out checks that it should have made.
-	HealthGuardGaps HealthReason = "guard_gaps"
-	// HealthStreamsExhausted: every stream is leased and callers wait.
-	HealthStreamsExhausted HealthReason = "streams_exhausted"
-)
-
-// HealthReasons are all reasons, the gravest first.
-func HealthReasons() []HealthReason {
-	return []HealthReason{HealthStickyError, HealthPoisonedBlocks, HealthFindings, HealthLedgerDrift, HealthRefusalStorm,
-		HealthStreamsExhausted, HealthGuardGaps, HealthTelemetryLoss}
-}
 
 // HealthSign is one reason as it holds now.
 type HealthSign struct {

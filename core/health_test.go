@@ -40,7 +40,7 @@ func refusedAsLost(t *testing.T, rt *core.Runtime, fake *coretest.Fake, b core.B
 func isWell(t *testing.T, rt *core.Runtime) {
 	t.Helper()
 	h := rt.Health()
-	if !h.OK || h.State != core.HealthOK || h.Reason != "" || h.Err != nil || len(h.Signs) != 0 {
+	if !h.OK || h.State != names.HealthOK || h.Reason != "" || h.Err != nil || len(h.Signs) != 0 {
 		t.Errorf("health is %+v, want none of it bad", h)
 	}
 }
@@ -56,9 +56,9 @@ func TestStickyErrorPoisonsTheRuntimeOnce(t *testing.T) {
 	mustBe(t, "OK", health.OK, false)
 	mustBe(t, "whether the health names the error", errors.Is(health.Err, lost), true)
 	mustBe(t, "reason", health.Reason, "the device was lost in ReapPending: reap: "+lost.Error())
-	mustBe(t, "state", health.State, core.HealthPoisoned)
+	mustBe(t, "state", health.State, names.HealthPoisoned)
 	mustBe(t, "number of signs", len(health.Signs), 1)
-	mustBe(t, "sign", health.Signs[0].Reason, core.HealthStickyError)
+	mustBe(t, "sign", health.Signs[0].Reason, names.HealthStickyError)
 	refusedAsLost(t, rt, fake, b)
 	mustBe(t, "sticky errors, refusals not being any", rt.StickyErrors(), uint64(1))
 
@@ -67,7 +67,7 @@ func TestStickyErrorPoisonsTheRuntimeOnce(t *testing.T) {
 	mustBe(t, "since", rt.Health().Signs[0].Since, health.Signs[0].Since)
 	all := found.take()
 	mustBe(t, "number of findings", len(all), 1)
-	mustBe(t, "kind", all[0].Kind, core.FindingKind(names.FindingStickyError))
+	mustBe(t, "kind", all[0].Kind, names.FindingStickyError)
 	mustBe(t, "whether the finding names the error", errors.Is(all[0].Err, lost), true)
 }
 
@@ -149,7 +149,7 @@ func TestALostDeviceIsReportedWithTheLaunchesInFlight(t *testing.T) {
 	for launch := range uint64(200) {
 		f.launches = append(f.launches, core.UseRecord{LaunchID: launch, Launch: "sort", Tags: [4]core.Tag{"rows"}})
 	}
-	rt := newRuntime(t, core.Parts{Resource: f, Findings: found})
+	rt := newRuntime(t, f, found.Report)
 	rt.ReportSticky("kernel", lost)
 	report := found.take()[0]
 	mustBe(t, "number of suspects", len(report.Suspects), 128)
@@ -171,7 +171,7 @@ func TestOutOfMemoryIsAFinding(t *testing.T) {
 	}
 	all := found.take()
 	mustBe(t, "number of findings", len(all), 1)
-	mustBe(t, "kind", all[0].Kind, core.FindingKind(names.FindingOutOfMemory))
+	mustBe(t, "kind", all[0].Kind, names.FindingOutOfMemory)
 	mustBe(t, "victim", fmt.Sprintln(all[0].Victim.Tag, all[0].Victim.Requested, all[0].Victim.Bytes), "sort 100 128\n")
 	mustBe(t, "health", rt.Health().OK, true)
 }

@@ -43,12 +43,12 @@ func (f *findings) take() []core.Finding {
 func fakeRuntime(t *testing.T) (*core.Runtime, *coretest.Fake, *findings) {
 	t.Helper()
 	fake, found := coretest.NewFake(0), new(findings)
-	return newRuntime(t, core.Parts{Resource: fake, Findings: found}), fake, found
+	return newRuntime(t, fake, found.Report), fake, found
 }
 
-func newRuntime(t *testing.T, parts core.Parts) *core.Runtime {
+func newRuntime(t *testing.T, resource core.Resource, findings func(core.Finding)) *core.Runtime {
 	t.Helper()
-	return must.Get(core.NewRuntime(parts))(t)
+	return must.Get(core.NewRuntime(resource, findings))(t)
 }
 
 // direct is a backend that cannot track uses, like cuda.DirectResource.
@@ -76,19 +76,16 @@ func (d direct) FinishUse(ctx context.Context, t core.Ticket) error { return d.n
 func (d direct) AbortUse(ctx context.Context, t core.Ticket) error  { return d.none.AbortUse(ctx, t) }
 
 // buffer is memory as a typed layer would present it.
-type buffer struct{ tracking core.Tracking }
+type buffer struct{ id core.BlockID }
 
-func (b buffer) Tracking() core.Tracking { return b.tracking }
+func (b buffer) BlockID() core.BlockID { return b.id }
 
 var (
-	legacy   = buffer{core.Tracking{Kind: core.Untracked}}
-	external = buffer{core.Tracking{Kind: core.TrackedExternal}}
-	empty    = buffer{core.Tracking{Kind: core.TrackedEmpty}}
+	legacy = buffer{core.BlockID{Generation: core.NoBlock}}
+	empty  = buffer{core.BlockID{Generation: core.NoBytes}}
 )
 
-func column(b core.Block) buffer {
-	return buffer{core.Tracking{Kind: core.TrackedBlock, Block: b.ID}}
-}
+func column(b core.Block) buffer { return buffer{b.ID} }
 
 func alloc(t *testing.T, rt *core.Runtime, bytes uint64) core.Block {
 	t.Helper()
@@ -111,7 +108,7 @@ func misuse(t *testing.T, what string, err error, text string) {
 	}
 }
 
-func mustBe(t *testing.T, what string, got, want any) {
+func mustBe[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s is %v, want %v", what, got, want)

@@ -57,6 +57,10 @@ type Generation uint64
 // empty memory; any other operation on it is refused like a stale handle.
 const NoBytes = ^Generation(0)
 
+// NoBlock is the generation in the [Tracked.BlockID] of memory that has no block: it was
+// allocated around the runtime, or is another framework's (DLPack, Arrow device).
+const NoBlock = NoBytes - 1
+
 // lastGeneration and lastLaunch are written by many goroutines, so each has a
 // cache line of its own.
 var (

@@ -106,9 +106,8 @@ func TestFeaturesHaveAllOrNot(t *testing.T) {
 
 func TestBlocksAndIDsAreTracked(t *testing.T) {
 	id := core.BlockID{Ptr: 1, Generation: 2}
-	want := core.Tracking{Kind: core.TrackedBlock, Block: id}
-	mustBe(t, "tracking of an id", id.Tracking(), want)
-	mustBe(t, "tracking of a block", core.Block{ID: id}.Tracking(), want)
+	mustBe(t, "block of an id", id.BlockID(), id)
+	mustBe(t, "block of a block", core.Block{ID: id}.BlockID(), id)
 }
 
 func TestSpanRefKnowsNothing(t *testing.T) {

@@ -148,7 +148,7 @@ func (b *bare) FinishUse(_ context.Context, t core.Ticket) error {
 
 func TestLaunchPassesOnALayersContext(t *testing.T) {
 	layer := context.WithValue(t.Context(), contextKey{}, "launch span")
-	rt := newRuntime(t, core.Parts{Resource: &bare{layer: layer}})
+	rt := newRuntime(t, &bare{layer: layer}, nil)
 	succeed(t, "launch", rt.Launch(t.Context(), 1, nil, func(ctx context.Context) error {
 		mustBe(t, "value in the context", ctx.Value(contextKey{}), any("launch span"))
 		return nil
@@ -163,7 +163,7 @@ func TestFirstUseNeedsTrackedMemory(t *testing.T) {
 	mustBe(t, "stream", ticket.Intent().Stream, core.StreamID(2))
 	succeed(t, "finish", rt.FinishFirstUse(t.Context(), ticket))
 	mustBe(t, "launches, aborts, open", ends(rt), finishedOne)
-	for _, memory := range []core.Tracked{legacy, external, empty, buffer{}} {
+	for _, memory := range []core.Tracked{legacy, empty} {
 		_, err = rt.PrepareFirstUse(t.Context(), memory, 2, core.Write)
 		misuse(t, "prepare of memory without a block", err, "not runtime-backed")
 	}
@@ -171,7 +171,7 @@ func TestFirstUseNeedsTrackedMemory(t *testing.T) {
 
 func TestLaunchOverAnInjectedFault(t *testing.T) {
 	faults := coretest.NewFaults(coretest.NewFake(0), coretest.Fault{Method: "PrepareUse", Call: 2, Err: io.ErrClosedPipe, After: true})
-	rt := newRuntime(t, core.Parts{Resource: faults})
+	rt := newRuntime(t, faults, nil)
 	uses := []core.Use{{Block: alloc(t, rt, 64).ID, Access: core.Write}}
 	ran := 0
 	for range 3 {
@@ -195,7 +195,7 @@ func (s *seeing) PrepareUse(ctx context.Context, req core.UseRequest) (core.Tick
 
 func TestLaunchWithPassesTheWholeRequestOnAndWaits(t *testing.T) {
 	upstream := &seeing{Fake: coretest.NewFake(0)}
-	rt := newRuntime(t, core.Parts{Resource: upstream})
+	rt := newRuntime(t, upstream, nil)
 	b := alloc(t, rt, 64)
 	launched := false
 	err := rt.LaunchWith(t.Context(), core.UseRequest{Stream: 1, Launch: "kernel", Pointers: []uint64{7, 8},

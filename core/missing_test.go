@@ -19,7 +19,7 @@ func TestNilWhereSomethingIsNeededIsAnError(t *testing.T) {
 	used := core.NewStrictRecorder(1)
 	succeed(t, "read", used.Read(b))
 	_, chained := core.Chain(nil)
-	_, made := core.NewRuntime(core.Parts{})
+	_, made := core.NewRuntime(nil, nil)
 	_, prepared := rt.PrepareFirstUse(t.Context(), nil, 1, core.Read)
 	for what, err := range map[string]error{
 		"a launch": rt.Launch(t.Context(), 1, []core.Use{{Block: b.ID, Access: core.Write}}, nil), "memory of a first use": prepared, "a base": chained, "a resource": made,

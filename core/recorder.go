@@ -102,34 +102,31 @@ func (r *LaunchRecorder) noteAlive(op string, memory Tracked, access Access) err
 }
 
 func (r *recording) note(op string, memory Tracked, access Access) error {
-	t := memory.Tracking()
+	id := memory.BlockID()
 	switch {
-	case t.Kind == TrackedEmpty:
+	case id.Generation == NoBytes:
 		return nil
 	case r.phase != collecting:
-		return r.refuseLate(op, t)
-	case t.Kind == TrackedBlock:
-		r.uses = append(r.uses, Use{Block: t.Block, Access: access})
+		return r.refuseLate(op, id)
+	case id.Generation != NoBlock:
+		r.uses = append(r.uses, Use{Block: id, Access: access})
 		return nil
 	case r.permissive:
 		return nil
 	}
-	return r.reject(op, t.Kind)
+	return r.reject(op)
 }
 
-func (r *recording) refuseLate(op string, t Tracking) error {
-	err := &StreamMisuseError{Op: "LaunchRecorder." + op, Block: t.Block, Stream: r.stream,
+func (r *recording) refuseLate(op string, id BlockID) error {
+	err := &StreamMisuseError{Op: "LaunchRecorder." + op, Block: id, Stream: r.stream,
 		Reason: "recorded after preflight: once preflight has succeeded the set of uses is frozen; record this use before it"}
 	r.late = cmp.Or[error](r.late, err)
 	return err
 }
 
-func (r *recording) reject(op string, kind TrackingKind) error {
-	why := "it was allocated without a runtime; allocate it through a memory manager that has one"
-	if kind == TrackedExternal {
-		why = "external (DLPack or Arrow device) memory has no identity here; synchronise with its producer yourself and use a permissive recorder"
-	}
-	err := &StreamMisuseError{Op: "LaunchRecorder." + op, Stream: r.stream, Reason: "untracked buffer rejected: " + why}
+func (r *recording) reject(op string) error {
+	err := &StreamMisuseError{Op: "LaunchRecorder." + op, Stream: r.stream,
+		Reason: "untracked buffer rejected: it has no block of a runtime; allocate it through a memory manager that has one, and of external (DLPack or Arrow device) memory synchronise with its producer yourself and use a permissive recorder"}
 	r.rejected = cmp.Or[error](r.rejected, err)
 	return err
 }

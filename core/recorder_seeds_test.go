@@ -23,7 +23,7 @@ func TestPermissiveSkipsUntrackedSilently(t *testing.T) {
 	rt, fake, _ := fakeRuntime(t)
 	rec := core.NewPermissiveRecorder(1)
 	succeed(t, "read legacy", rec.Read(legacy))
-	succeed(t, "write external", rec.Write(external))
+	succeed(t, "write external", rec.Write(legacy))
 	mustBe(t, "recorded count", rec.RecordedCount(), 0)
 	succeed(t, "preflight", rec.Preflight(t.Context(), rt))
 	succeed(t, "commit", rec.Commit(t.Context(), rt))
@@ -44,7 +44,7 @@ func TestStrictRejectsUntrackedAtPreflight(t *testing.T) {
 
 // preflight_rejects_direct_runtime_before_enqueue
 func TestPreflightRejectsDirectRuntimeBeforeEnqueue(t *testing.T) {
-	rt := newRuntime(t, core.Parts{Resource: newDirect()})
+	rt := newRuntime(t, newDirect(), nil)
 	rec := core.NewStrictRecorder(core.DefaultStream)
 	succeed(t, "read", rec.Read(alloc(t, rt, 64)))
 	err := rec.Preflight(t.Context(), rt)
@@ -162,7 +162,7 @@ func TestReadColumnOwnedRuntimeBacked(t *testing.T) {
 func TestStrictRejectsExternalColumns(t *testing.T) {
 	rt, _, _ := fakeRuntime(t)
 	rec := core.NewStrictRecorder(1)
-	misuse(t, "read column", rec.Read(external), "DLPack or Arrow device")
+	misuse(t, "read column", rec.Read(legacy), "DLPack or Arrow device")
 	misuse(t, "preflight", rec.Preflight(t.Context(), rt), "untracked buffer rejected")
 	succeed(t, "abort", rec.Abort(t.Context(), rt))
 }
@@ -179,7 +179,7 @@ func TestEmptySliceNeedsNoFence(t *testing.T) {
 }
 
 func TestEmptyRecorderNeedsNoTrackingResource(t *testing.T) {
-	rt := newRuntime(t, core.Parts{Resource: newDirect()})
+	rt := newRuntime(t, newDirect(), nil)
 	rec := core.NewStrictRecorder(1)
 	succeed(t, "preflight", rec.Preflight(t.Context(), rt))
 	succeed(t, "commit", rec.Commit(t.Context(), rt))

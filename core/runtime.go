@@ -13,21 +13,12 @@ import (
 // the original's XlogDeviceRuntime. All methods are safe for concurrent use.
 type Runtime struct {
 	resource Resource
-	findings FindingSink
+	findings func(Finding)
 
 	closed  atomic.Bool
 	lost    atomic.Pointer[stickyFault]
 	sticky  atomic.Uint64
 	dropped atomic.Uint64
-}
-
-// Parts are what a Runtime is made of.
-type Parts struct {
-	// Resource is the outermost layer of the stack. Required.
-	Resource Resource
-	// Findings takes what the runtime itself finds: dropped recorders, a
-	// lost device. Nil discards them.
-	Findings FindingSink
 }
 
 type stickyFault struct {
@@ -36,13 +27,15 @@ type stickyFault struct {
 	at  time.Time
 }
 
-// NewRuntime composes a runtime around the caller's stack. It is not a
-// process singleton; the root package's Device is.
-func NewRuntime(p Parts) (*Runtime, error) {
-	if p.Resource == nil {
-		return nil, &InvalidRequestError{Op: "NewRuntime", Field: "Resource", Reason: "nil: pass the outermost layer of a resource stack"}
+// NewRuntime composes a runtime around the caller's stack, whose outermost layer is
+// resource. findings gets what the runtime itself finds, such as dropped recorders and a
+// lost device; nil discards it. It must be safe for concurrent use and must not call the
+// stack. The runtime is no process singleton; the root package's Device is.
+func NewRuntime(resource Resource, findings func(Finding)) (*Runtime, error) {
+	if resource == nil {
+		return nil, missing("NewRuntime", "resource", "pass the outermost layer of a resource stack")
 	}
-	return &Runtime{resource: p.Resource, findings: p.Findings}, nil
+	return &Runtime{resource: resource, findings: findings}, nil
 }
 
 // Ordinal is the device that the runtime serves.

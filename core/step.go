@@ -1,7 +1,5 @@
 package core
 
-import "context"
-
 // Step is a copy, or the wait until a stream is done: what takes a request's time
 // beside the operations of a [Resource].
 type Step struct {
@@ -14,9 +12,3 @@ type Step struct {
 	// Bytes is how much is copied.
 	Bytes uint64
 }
-
-// StepFunc begins a step of ctx's trace and returns what ends it, once, with its
-// error if it failed. It returns nil if the trace is not sampled, and then allocates
-// nothing and reads no clock. It does not block and is safe for concurrent use.
-// Code that enqueues and waits has spans by it without knowing a tracing library.
-type StepFunc func(ctx context.Context, s Step) (end func(err error))

@@ -17,7 +17,7 @@ type watched struct {
 
 func (w *watched) runtime(t *testing.T) *core.Runtime {
 	w.Fake = coretest.NewFake(0)
-	return newRuntime(t, core.Parts{Resource: w})
+	return newRuntime(t, w, nil)
 }
 
 func (w *watched) PrepareUse(ctx context.Context, r core.UseRequest) (core.Ticket, error) {

@@ -10,32 +10,24 @@ import (
 )
 
 func TestExternalColumnIsReleasedOnce(t *testing.T) {
-	for _, column := range []func(cuda.External) *cuda.Column{cuda.DLPackColumn, cuda.ArrowDeviceColumn} {
-		var released atomic.Int32
-		c := column(cuda.External{Ptr: 4096, Bytes: 64, Release: func() { released.Add(1) }})
-		var group sync.WaitGroup
-		for range 4 {
-			group.Go(c.Release)
-		}
-		group.Wait()
-		equal(t, "releases of a "+c.Origin().String()+" column", released.Load(), 1)
-		column(cuda.External{}).Release() // without a producer's release there is nothing to do
+	var released atomic.Int32
+	c := cuda.ExternalColumn(cuda.External{Ptr: 4096, Bytes: 64, Release: func() { released.Add(1) }})
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(c.Release)
 	}
+	group.Wait()
+	equal(t, "releases of a column", released.Load(), 1)
+	cuda.ExternalColumn(cuda.External{}).Release() // without a producer's release there is nothing to do
 }
 
 func TestOwnedColumnIsItsSlice(t *testing.T) {
 	b := newBench(t)
 	slice := b.owned(b.leases(1)[0])
 	c := cuda.OwnedColumn(slice)
-	equal(t, "origin", c.Origin().String(), "owned")
+	equal(t, "external", c.IsExternal(), false)
 	equal(t, "address", c.Ptr(), slice.Ptr())
 	equal(t, "bytes", c.Bytes(), 256)
 	c.Release() // the slice stays the caller's
-	equal(t, "state", b.Runtime.State(slice.Tracking().Block), core.Live)
-}
-
-func TestOriginsHaveNames(t *testing.T) {
-	for o, want := range map[cuda.Origin]string{cuda.Owned: "owned", cuda.DLPack: "dlpack", cuda.ArrowDevice: "arrow-device", 9: "origin(9)"} {
-		equal(t, "name", o.String(), want)
-	}
+	equal(t, "state", b.Runtime.State(slice.BlockID()), core.Live)
 }

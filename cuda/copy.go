@@ -26,7 +26,7 @@ func CopyToDevice[T Element](ctx context.Context, dst *Slice[T], stream core.Str
 	m := dst.storage.manager
 	t := transfer{name: "copy.to_device", direction: "to_device", bytes: uint64(len(src)) * elementBytes[T](), stream: stream,
 		host: unsafe.Pointer(unsafe.SliceData(src))}
-	return m.fenced(ctx, t, []operand{{dst.Tracking(), core.Write}}, func(h driver.Stream) error {
+	return m.fenced(ctx, t, []core.Use{dst.Use(core.Write)}, func(h driver.Stream) error {
 		return m.drv.CopyToDeviceAsync(dst.Ptr(), asBytes(src), h)
 	})
 }
@@ -44,7 +44,7 @@ func CopyToHost[T Element](ctx context.Context, dst []T, src *Slice[T], stream c
 	m := src.storage.manager
 	t := transfer{name: "copy.to_host", direction: "to_host", bytes: uint64(len(dst)) * elementBytes[T](), stream: stream, ownWork: launchkind.ReadsOnly,
 		host: unsafe.Pointer(unsafe.SliceData(dst))}
-	return m.fenced(ctx, t, []operand{{src.Tracking(), core.Read}}, func(h driver.Stream) error {
+	return m.fenced(ctx, t, []core.Use{src.Use(core.Read)}, func(h driver.Stream) error {
 		return m.drv.CopyToHostAsync(asBytes(dst), src.Ptr(), h)
 	})
 }
@@ -63,7 +63,7 @@ func CopyOnDevice[T Element](ctx context.Context, dst, src *Slice[T], stream cor
 	}
 	m := dst.storage.manager
 	t := transfer{name: "copy.on_device", direction: "on_device", bytes: src.Bytes(), stream: stream}
-	return m.fenced(ctx, t, []operand{{dst.Tracking(), core.Write}, {src.Tracking(), core.Read}}, func(h driver.Stream) error {
+	return m.fenced(ctx, t, []core.Use{dst.Use(core.Write), src.Use(core.Read)}, func(h driver.Stream) error {
 		return m.drv.CopyOnDeviceAsync(dst.Ptr(), src.Ptr(), src.Bytes(), h)
 	})
 }
@@ -78,7 +78,7 @@ func Memset[T Element](ctx context.Context, dst *Slice[T], stream core.StreamID,
 		return nil
 	}
 	m := dst.storage.manager
-	return m.fenced(ctx, transfer{name: "memset", stream: stream}, []operand{{dst.Tracking(), core.Write}}, func(h driver.Stream) error {
+	return m.fenced(ctx, transfer{name: "memset", stream: stream}, []core.Use{dst.Use(core.Write)}, func(h driver.Stream) error {
 		return m.drv.MemsetAsync(dst.Ptr(), value, dst.Bytes(), h)
 	})
 }
@@ -106,12 +106,6 @@ func asBytes[T Element](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), uintptr(len(s))*unsafe.Sizeof(s[0]))
 }
 
-// operand is one block of a copy.
-type operand struct {
-	tracking core.Tracking
-	access   core.Access
-}
-
 // transfer is a copy, or a memset, which has no direction.
 type transfer struct {
 	name      string
@@ -126,7 +120,7 @@ type transfer struct {
 // fenced runs enqueue between the two halves of the launch protocol. Memory
 // without a block is not fenced, as under a permissive recorder. The blocks are no
 // part of t, which escapes.
-func (m *MemoryManager) fenced(ctx context.Context, t transfer, blocks []operand, enqueue func(driver.Stream) error) error {
+func (m *MemoryManager) fenced(ctx context.Context, t transfer, uses []core.Use, enqueue func(driver.Stream) error) error {
 	if err := needPool(t.name, m.streams); err != nil {
 		return err
 	}
@@ -141,12 +135,6 @@ func (m *MemoryManager) fenced(ctx context.Context, t transfer, blocks []operand
 		}
 		defer s.Leave()
 		return run(ctx)
-	}
-	var uses []core.Use
-	for _, b := range blocks {
-		if b.tracking.Kind == core.TrackedBlock {
-			uses = append(uses, core.Use{Block: b.tracking.Block, Access: b.access})
-		}
 	}
 	return m.runtime.LaunchWith(ctx, core.UseRequest{Stream: t.stream, Launch: t.name, Uses: uses, OwnWork: t.ownWork}, run)
 }
@@ -296,7 +284,7 @@ func newPeerEnd(of *storage, access core.Access, lease core.StreamID) (*peerEnd,
 		return nil, err
 	}
 	e := &peerEnd{drv: m.drv, streams: m.streams, table: m.streams.table, stream: s, lease: lease, block: of.block.ID, access: access}
-	if of.kind == core.TrackedBlock {
+	if of.hasBlock() {
 		e.runtime = m.runtime
 	}
 	return e, nil

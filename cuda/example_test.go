@@ -28,7 +28,7 @@ func openExampleOn(ordinal int) *example {
 	e.device, errs[0] = sim.Open(sim.Config{Ordinal: ordinal, Bytes: 64 << 20})
 	e.streams, errs[1] = cuda.NewStreamPool(e.device, cuda.StreamPoolConfig{Max: 2})
 	e.async, errs[2] = cuda.NewAsyncResource(e.device, e.streams, cuda.AsyncConfig{})
-	e.runtime, errs[3] = core.NewRuntime(core.Parts{Resource: e.async})
+	e.runtime, errs[3] = core.NewRuntime(e.async, nil)
 	e.memory, errs[4] = cuda.NewMemoryManager(e.device, e.streams, e.runtime)
 	if err := errors.Join(errs[:]...); err != nil {
 		panic(err)
@@ -203,8 +203,8 @@ func ExampleNewMemoryManager() {
 func ExampleColumn() {
 	e := openExample()
 	defer e.close()
-	imported := cuda.DLPackColumn(cuda.External{Ptr: 0x7f0000000000, Bytes: 400, Release: func() { fmt.Println("the producer has it back") }})
-	fmt.Println(imported.Origin(), imported.IsExternal())
+	imported := cuda.ExternalColumn(cuda.External{Ptr: 0x7f0000000000, Bytes: 400, Release: func() { fmt.Println("the producer has it back") }})
+	fmt.Println("external:", imported.IsExternal())
 
 	rec := core.NewPermissiveRecorder(core.DefaultStream)
 	check(rec.Read(imported)) // skipped: its user synchronises with the producer
@@ -212,7 +212,7 @@ func ExampleColumn() {
 	imported.Release()
 	imported.Release()
 	// Output:
-	// dlpack true
+	// external: true
 	// 0 uses to fence
 	// the producer has it back
 }

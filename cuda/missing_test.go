@@ -18,7 +18,7 @@ func TestAMethodOfNilIsAnError(t *testing.T) {
 		niltest.Refuses(t, handle)
 	}
 	var none *cuda.Slice[int32]
-	if none.Len() != 0 || none.Bytes() != 0 || none.Ptr() != 0 || none.Tracking().Kind != core.Untracked {
+	if none.Len() != 0 || none.Bytes() != 0 || none.Ptr() != 0 || none.BlockID().Generation != core.NoBlock {
 		t.Error("a nil slice is something")
 	}
 }

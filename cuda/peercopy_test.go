@@ -102,7 +102,7 @@ func TestPeerCopiesThatCrossDoNotDeadlock(t *testing.T) {
 		bounded, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		for range 20 {
-			held, err := b.Runtime.PrepareBlockUse(ctx, y.Tracking().Block, there[0].ID(), core.Write)
+			held, err := b.Runtime.PrepareBlockUse(ctx, y.BlockID(), there[0].ID(), core.Write)
 			must(t, err)
 			var both sync.WaitGroup
 			both.Go(func() {
@@ -216,7 +216,7 @@ func TestPeerCopyWaitsForAnIntentUntilItsContextEnds(t *testing.T) {
 	a, b := newPair(t, pairSchedules[0])
 	here, there := a.leases(2), b.leases(1)[0]
 	x, y := a.numbers(here[0], 8, 1), b.numbers(there, 8, 1)
-	held, err := a.Runtime.PrepareBlockUse(ctx, x.Tracking().Block, here[0].ID(), core.Write)
+	held, err := a.Runtime.PrepareBlockUse(ctx, x.BlockID(), here[0].ID(), core.Write)
 	must(t, err)
 	bounded, cancel := within(5)
 	defer cancel()
@@ -293,17 +293,17 @@ func TestPeerCopyKeepsLaunchesOfItsOwnStreamAway(t *testing.T) {
 	here, there := a.leases(1)[0], b.leases(1)[0]
 	x, y := a.numbers(here, 8, 1), b.numbers(there, 8, 1)
 	m.meddle = func() {
-		if writer, err := a.Runtime.PrepareBlockUse(ctx, x.Tracking().Block, here.ID(), core.Write); !errors.Is(err, core.ErrStreamMisuse) {
+		if writer, err := a.Runtime.PrepareBlockUse(ctx, x.BlockID(), here.ID(), core.Write); !errors.Is(err, core.ErrStreamMisuse) {
 			t.Errorf("a write was announced between the copy and its fence: %v", err)
 			must(t, a.Runtime.AbortUse(ctx, writer))
 		}
-		reader, err := a.Runtime.PrepareBlockUse(ctx, x.Tracking().Block, here.ID(), core.Read)
+		reader, err := a.Runtime.PrepareBlockUse(ctx, x.BlockID(), here.ID(), core.Read)
 		must(t, err)
 		must(t, a.Runtime.AbortUse(ctx, reader))
 	}
 	must(t, cuda.CopyFromPeer(ctx, y, there.ID(), x, here.ID()))
 
-	writer, err := a.Runtime.PrepareBlockUse(ctx, x.Tracking().Block, here.ID(), core.Write)
+	writer, err := a.Runtime.PrepareBlockUse(ctx, x.BlockID(), here.ID(), core.Write)
 	must(t, err)
 	bounded, cancel := within(5)
 	defer cancel()

@@ -41,7 +41,7 @@ func TestPermissiveSkipsUntrackedSilently(t *testing.T) {
 	b := newBench(t)
 	rec := core.NewPermissiveRecorder(core.DefaultStream)
 	must(t, rec.Read(b.legacy()))
-	must(t, rec.Write(cuda.DLPackColumn(cuda.External{Ptr: 4096, Bytes: 4})))
+	must(t, rec.Write(cuda.ExternalColumn(cuda.External{Ptr: 4096, Bytes: 4})))
 	equal(t, "recorded", rec.RecordedCount(), 0)
 	must(t, rec.Preflight(ctx, b.Runtime))
 	must(t, rec.Commit(ctx, b.Runtime))
@@ -58,7 +58,7 @@ func TestStrictRejectsUntrackedAtPreflight(t *testing.T) {
 func TestPreflightRejectsDirectRuntimeBeforeEnqueue(t *testing.T) {
 	b := newBench(t)
 	direct := cuda.NewDirectResource(b.Driver)
-	rt, err := core.NewRuntime(core.Parts{Resource: direct})
+	rt, err := core.NewRuntime(direct, nil)
 	must(t, err)
 	block, err := rt.Allocate(ctx, core.Request{Bytes: 64})
 	must(t, err)
@@ -167,7 +167,7 @@ func TestReadColumnOwnedRuntimeBacked(t *testing.T) {
 	l := b.leases(1)[0]
 	slice := b.owned(l)
 	column := cuda.OwnedColumn(slice)
-	equal(t, "identity", column.Tracking(), slice.Tracking())
+	equal(t, "identity", column.BlockID(), slice.BlockID())
 	rec := core.NewStrictRecorder(l.ID())
 	must(t, rec.Read(column))
 	equal(t, "recorded", rec.RecordedCount(), 1)
@@ -177,9 +177,9 @@ func TestReadColumnOwnedRuntimeBacked(t *testing.T) {
 
 func TestStrictRejectsExternalColumns(t *testing.T) {
 	b := newBench(t)
-	for _, c := range []*cuda.Column{cuda.DLPackColumn(cuda.External{Ptr: 4096, Bytes: 64}), cuda.ArrowDeviceColumn(cuda.External{Ptr: 4096, Bytes: 64})} {
-		if !c.IsExternal() || c.Tracking().Kind != core.TrackedExternal {
-			t.Errorf("%v column is not external: %+v", c.Origin(), c.Tracking())
+	for _, c := range []*cuda.Column{cuda.ExternalColumn(cuda.External{Ptr: 4096, Bytes: 64})} {
+		if !c.IsExternal() || c.BlockID().Generation != core.NoBlock {
+			t.Errorf("the column is not external: %+v", c.BlockID())
 		}
 		rec := core.NewStrictRecorder(core.DefaultStream)
 		misuse(t, "read", rec.Read(c))

@@ -96,7 +96,7 @@ func (s *Slice[T]) Bytes() uint64 { return uint64(s.Len()) * elementBytes[T]() }
 
 // Ptr is the device address of the first value; 0 for an empty slice.
 func (s *Slice[T]) Ptr() uint64 {
-	if s == nil || s.storage.kind == core.TrackedEmpty {
+	if s == nil || s.storage.block.ID.Generation == core.NoBytes {
 		return 0
 	}
 	return s.storage.block.ID.Ptr + s.offset
@@ -108,28 +108,30 @@ func (s *Slice[T]) Arg() driver.Arg { return driver.Ptr(s.Ptr()) }
 // Tag is the tag the memory was allocated under.
 func (s *Slice[T]) Tag() core.Tag { return s.storage.block.Tag }
 
-// Tracking says what the runtime knows of the memory. A view is tracked as
-// the block that it is part of.
-func (s *Slice[T]) Tracking() core.Tracking {
-	if s == nil {
-		return core.Tracking{Kind: core.Untracked}
+// BlockID is the block that the memory lies in, that of a view included, as
+// [core.Tracked] says.
+func (s *Slice[T]) BlockID() core.BlockID {
+	var id core.BlockID
+	if s != nil {
+		if s.n == 0 {
+			return core.BlockID{Generation: core.NoBytes}
+		}
+		id = s.storage.block.ID
 	}
-	if s.n == 0 {
-		return core.Tracking{Kind: core.TrackedEmpty}
+	if id.Generation == 0 {
+		id.Generation = core.NoBlock
 	}
-	return core.Tracking{Kind: s.storage.kind, Block: s.storage.block.ID}
+	return id
 }
 
 // Use is a use of the block for [core.Runtime.Launch]; one of an empty slice
 // is left out there, and one of untracked memory is refused.
 func (s *Slice[T]) Use(access core.Access) core.Use {
-	if s == nil {
-		return core.Use{Access: access}
+	id := s.BlockID()
+	if id.Generation == core.NoBlock {
+		id.Generation = 0
 	}
-	if s.n == 0 {
-		return core.Use{Block: core.BlockID{Generation: core.NoBytes}, Access: access}
-	}
-	return core.Use{Block: s.storage.block.ID, Access: access}
+	return core.Use{Block: id, Access: access}
 }
 
 // View returns the values from lo up to and excluding hi as a slice of their
@@ -173,7 +175,7 @@ func (s *Slice[T]) Free(ctx context.Context) error {
 // freedError is the error of an operation on a slice or view that was freed. It
 // names the block, where there is one.
 func (s *storage) freedError(op, advice string) error {
-	if s.kind != core.TrackedBlock {
+	if !s.hasBlock() {
 		return fmt.Errorf("%s: the slice or view tagged %q was freed before; %s: %w", op, s.block.Tag.OrUntagged(), advice, core.ErrUseAfterFree)
 	}
 	return fmt.Errorf("%w: the slice or view was freed before; %s", &core.UseAfterFreeError{Op: op, Generation: s.block.ID.Generation, Block: s.block.ID,
@@ -184,7 +186,7 @@ func (s *storage) freedError(op, advice string) error {
 // caller, and returns the error for it. What has no block is an error only.
 func (s *storage) freedTwice() error {
 	err := s.freedError("Slice.Free", "nothing is freed twice: free it in one place, by an explicit call or by a deferred one")
-	if s.kind == core.TrackedBlock {
+	if s.hasBlock() {
 		victim := s.block
 		victim.State = s.manager.runtime.State(victim.ID)
 		s.manager.runtime.ReportDoubleFree(victim,
@@ -250,14 +252,18 @@ func (m *MemoryManager) charge(bytes uint64, tag core.Tag) error {
 // the last of them is freed.
 type storage struct {
 	manager *MemoryManager
-	kind    core.TrackingKind
 	block   core.Block
 	refs    atomic.Int64
 }
 
+// hasBlock reports whether it is a block of a runtime.
+func (s *storage) hasBlock() bool {
+	return s.block.ID.Generation != 0 && s.block.ID.Generation != core.NoBytes
+}
+
 func newStorage(ctx context.Context, m *MemoryManager, bytes uint64, o AllocOptions) (*storage, error) {
 	if bytes == 0 {
-		return &storage{manager: m, kind: core.TrackedEmpty}, nil
+		return &storage{manager: m, block: core.Block{ID: core.BlockID{Generation: core.NoBytes}}}, nil
 	}
 	if m.runtime == nil {
 		return newUntracked(m, bytes, o)
@@ -266,7 +272,7 @@ func newStorage(ctx context.Context, m *MemoryManager, bytes uint64, o AllocOpti
 	if err != nil {
 		return nil, err
 	}
-	return &storage{manager: m, kind: core.TrackedBlock, block: b}, nil
+	return &storage{manager: m, block: b}, nil
 }
 
 func newUntracked(m *MemoryManager, bytes uint64, o AllocOptions) (*storage, error) {
@@ -282,57 +288,31 @@ func newUntracked(m *MemoryManager, bytes uint64, o AllocOptions) (*storage, err
 		m.used.Add(-bytes)
 		return nil, err
 	}
-	return &storage{manager: m, kind: core.Untracked, block: core.Block{ID: core.BlockID{Ptr: ptr, Ordinal: m.drv.Ordinal()}, Requested: bytes, Bytes: bytes, Tag: o.Tag}}, nil
+	return &storage{manager: m, block: core.Block{ID: core.BlockID{Ptr: ptr, Ordinal: m.drv.Ordinal()}, Requested: bytes, Bytes: bytes, Tag: o.Tag}}, nil
 }
 
 // free gives the memory back. An error leaves it allocated.
 func (s *storage) free(ctx context.Context) error {
-	switch s.kind {
-	case core.TrackedBlock:
-		_, err := s.manager.runtime.Deallocate(ctx, s.block.ID)
-		return err
-	case core.Untracked:
+	switch s.block.ID.Generation {
+	case core.NoBytes:
+		return nil
+	case 0:
 		if err := s.manager.drv.MemFree(s.block.ID.Ptr); err != nil {
 			return err
 		}
 		s.manager.used.Add(-s.block.Bytes)
+		return nil
 	}
-	return nil
+	_, err := s.manager.runtime.Deallocate(ctx, s.block.ID)
+	return err
 }
 
-// Origin says whose memory a column is.
-type Origin uint8
-
-// The origins of columns.
-const (
-	// Owned columns are slices of a memory manager.
-	Owned Origin = iota + 1
-	// DLPack columns were imported from a DLPack tensor.
-	DLPack
-	// ArrowDevice columns were imported through Arrow's C device interface.
-	ArrowDevice
-)
-
-// String names the origin.
-func (o Origin) String() string {
-	switch o {
-	case Owned:
-		return "owned"
-	case DLPack:
-		return "dlpack"
-	case ArrowDevice:
-		return "arrow-device"
-	}
-	return fmt.Sprintf("origin(%d)", uint8(o))
-}
-
-// Column is device memory of one of several origins, untyped. External
+// Column is device memory without a type, owned or of another framework. External
 // columns have no identity in the runtime: strict recorders refuse them and
 // permissive ones skip them, so their user synchronises with the producer. It
 // is the original's CudaColumn.
 type Column struct {
-	origin  Origin
-	tracked core.Tracked
+	tracked core.Tracked // nil for another framework's memory
 	ptr     uint64
 	bytes   uint64
 	release func()
@@ -343,7 +323,7 @@ var _ core.Tracked = (*Column)(nil)
 
 // OwnedColumn makes a column of a slice; the slice stays the caller's to free.
 func OwnedColumn[T Element](s *Slice[T]) *Column {
-	return &Column{origin: Owned, tracked: s, ptr: s.Ptr(), bytes: s.Bytes()}
+	return &Column{tracked: s, ptr: s.Ptr(), bytes: s.Bytes()}
 }
 
 // External is memory of another framework.
@@ -355,21 +335,14 @@ type External struct {
 	Release func()
 }
 
-// DLPackColumn makes a column of an imported DLPack tensor.
-func DLPackColumn(e External) *Column {
-	return &Column{origin: DLPack, ptr: e.Ptr, bytes: e.Bytes, release: e.Release}
+// ExternalColumn makes a column of an imported DLPack tensor, of an Arrow device array
+// or of other memory that another framework owns.
+func ExternalColumn(e External) *Column {
+	return &Column{ptr: e.Ptr, bytes: e.Bytes, release: e.Release}
 }
-
-// ArrowDeviceColumn makes a column of an imported Arrow device array.
-func ArrowDeviceColumn(e External) *Column {
-	return &Column{origin: ArrowDevice, ptr: e.Ptr, bytes: e.Bytes, release: e.Release}
-}
-
-// Origin says whose memory it is.
-func (c *Column) Origin() Origin { return c.origin }
 
 // IsExternal reports whether it is another framework's.
-func (c *Column) IsExternal() bool { return c.origin != Owned }
+func (c *Column) IsExternal() bool { return c.tracked == nil }
 
 // Ptr is the device address, Bytes the size.
 func (c *Column) Ptr() uint64 { return c.ptr }
@@ -377,12 +350,12 @@ func (c *Column) Ptr() uint64 { return c.ptr }
 // Bytes is the size in bytes.
 func (c *Column) Bytes() uint64 { return c.bytes }
 
-// Tracking says what the runtime knows of the memory.
-func (c *Column) Tracking() core.Tracking {
-	if c.origin == Owned {
-		return c.tracked.Tracking()
+// BlockID is the block that the memory lies in; see [core.Tracked].
+func (c *Column) BlockID() core.BlockID {
+	if c.IsExternal() {
+		return core.BlockID{Generation: core.NoBlock}
 	}
-	return core.Tracking{Kind: core.TrackedExternal}
+	return c.tracked.BlockID()
 }
 
 // Release calls the producer's release, once, of an external column. The

@@ -62,7 +62,7 @@ func TestEmptySliceNeedsNoFence(t *testing.T) {
 	l := b.leases(1)[0]
 	empty, err := cuda.Alloc[float64](ctx, b.Memory, 0, options(l))
 	must(t, err)
-	equal(t, "kind", empty.Tracking().Kind, core.TrackedEmpty)
+	equal(t, "generation", empty.BlockID().Generation, core.NoBytes)
 	if empty.Len() != 0 || empty.Bytes() != 0 || empty.Ptr() != 0 {
 		t.Errorf("an empty slice has %d values, %d bytes, at %#x", empty.Len(), empty.Bytes(), empty.Ptr())
 	}
@@ -112,7 +112,7 @@ func TestViewKeepsItsBlock(t *testing.T) {
 	must(t, err)
 	inner, err := view.View(1, 3)
 	must(t, err)
-	equal(t, "tracking", view.Tracking(), slice.Tracking())
+	equal(t, "block", view.BlockID(), slice.BlockID())
 	equal(t, "tag", inner.Tag(), "test")
 	equal(t, "address", inner.Ptr(), slice.Ptr()+12)
 	must(t, slice.Free(ctx))
@@ -122,7 +122,7 @@ func TestViewKeepsItsBlock(t *testing.T) {
 	if !slices.Equal(got, []uint32{3, 4}) {
 		t.Errorf("the view of a view holds %v", got)
 	}
-	equal(t, "state", b.Runtime.State(inner.Tracking().Block), core.Live)
+	equal(t, "state", b.Runtime.State(inner.BlockID()), core.Live)
 	must(t, inner.Free(ctx))
 	expect.ErrorOf(slice.View(0, 1))(t, core.ErrUseAfterFree, "view of a freed slice")
 	expect.Error(t, view.Free(ctx), core.ErrUseAfterFree, "second free of a view")
@@ -138,7 +138,7 @@ func TestViewsOutsideTheSliceAreRefused(t *testing.T) {
 	}
 	empty, err := slice.View(64, 64)
 	must(t, err)
-	equal(t, "kind of an empty view", empty.Tracking().Kind, core.TrackedEmpty)
+	equal(t, "generation of an empty view", empty.BlockID().Generation, core.NoBytes)
 	must(t, empty.Free(ctx))
 }
 

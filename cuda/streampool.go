@@ -38,7 +38,7 @@ type StreamPool struct {
 	// onSticky does not change; it may be nil.
 	onSticky func(op string, err error)
 	// beginStep does not change; it may be nil.
-	beginStep core.StepFunc
+	beginStep func(context.Context, core.Step) func(error)
 	_         [64]byte // every launch reads what is above
 
 	waiting, refused atomic.Int64
@@ -79,8 +79,11 @@ type StreamPoolConfig struct {
 	// the device is lost. It is called with no lock held, and before the call
 	// returns the error.
 	OnSticky func(op string, err error)
-	// BeginStep, if not nil, shows copies and waits in traces; see telemetry.Steps.
-	BeginStep core.StepFunc
+	// BeginStep, if not nil, shows copies and waits in traces; see telemetry.Steps. It
+	// begins a step of ctx's trace and returns what ends it, once, with its error if it
+	// failed; nil if the trace is not sampled. It must not block and must be safe for
+	// concurrent use.
+	BeginStep func(ctx context.Context, s core.Step) (end func(err error))
 }
 
 // NewStreamPool returns a pool over drv. No stream is made yet.

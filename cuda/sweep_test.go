@@ -51,7 +51,7 @@ func (x *sweep) open() (err error) {
 		return err
 	}
 	x.later(func() error { return x.async.Close(ctx) })
-	if x.rt, err = core.NewRuntime(core.Parts{Resource: x.async}); err != nil {
+	if x.rt, err = core.NewRuntime(x.async, nil); err != nil {
 		return err
 	}
 	x.later(x.settle)

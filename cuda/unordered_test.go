@@ -101,7 +101,7 @@ func TestAKernelNamesItsPointersToTheRuntime(t *testing.T) {
 	s := b.leases(1)
 	block := b.alloc(s[0], 256)
 	spy := &pointerSpy{Resource: b.Runtime.Resource()}
-	rt, err := core.NewRuntime(core.Parts{Resource: spy})
+	rt, err := core.NewRuntime(spy, nil)
 	must(t, err)
 	uses := writes(block)
 	must(t, b.kernel.Launch(ctx, rt, s[0], grid, declared(uses), mixArgs(1, uses)...))

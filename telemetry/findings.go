@@ -76,8 +76,6 @@ type tagKey struct {
 	tag  core.Tag
 }
 
-var _ core.FindingSink = (*Findings)(nil)
-
 // NewFindings returns an empty collection.
 func NewFindings(cfg FindingsConfig) *Findings {
 	c := &Findings{

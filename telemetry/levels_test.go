@@ -189,7 +189,7 @@ var (
 	waitStep = core.Step{Stream: 3}
 )
 
-func newSteps(level telemetry.Level) (core.StepFunc, *tracetest.SpanRecorder) {
+func newSteps(level telemetry.Level) (func(context.Context, core.Step) func(error), *tracetest.SpanRecorder) {
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
 	return telemetry.Steps(telemetry.Config{TracerProvider: provider, Level: level}, 2), recorder

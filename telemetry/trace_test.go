@@ -112,7 +112,7 @@ func TestManyWaitsLinkFromOneSpan(t *testing.T) {
 func TestLaunchFunctionNestsUnderTheLaunch(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
 	b := must.Get(r.Allocate(unsampled(t.Context()), core.Request{Bytes: 64, Stream: 1}))(t)
-	runtime := must.Get(core.NewRuntime(core.Parts{Resource: r}))(t)
+	runtime := must.Get(core.NewRuntime(r, nil))(t)
 	err := runtime.LaunchNamed(r.request(t), "k", 1, uses(core.Write, b), func(ctx context.Context) error {
 		_, span := r.provider.Tracer("app").Start(ctx, "app.work")
 		span.End()

@@ -224,7 +224,7 @@ func ParseLevel(name string) (Level, error) {
 // beside the operations of a [Resource]. It begins no trace of its own. cfg says what
 // is traced: copies at [LevelOperations], waits at [LevelLaunches] too. Give it to
 // cuda.StreamPoolConfig.
-func Steps(cfg Config, ordinal int) core.StepFunc {
+func Steps(cfg Config, ordinal int) func(ctx context.Context, s core.Step) (end func(err error)) {
 	return cfg.tracing(ordinal).beginStep
 }
 

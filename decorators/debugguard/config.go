@@ -37,9 +37,9 @@ type Config struct {
 	// Device fills and compares bytes. Nil leaves only the ledger, whatever
 	// the mode.
 	Device deviceops.Ops
-	// Findings takes what the guard finds. Nil discards it; it is counted
-	// all the same.
-	Findings core.FindingSink
+	// Findings takes what the guard finds. Nil discards it; it is counted all the
+	// same. It must be safe for concurrent use and must not call the guard.
+	Findings func(core.Finding)
 	// QuarantineBytes is the device memory that quarantine may hold. Over
 	// it, the oldest blocks leave until an eighth is free, so that they are
 	// compared in batches. A block that alone is larger is not quarantined.

@@ -9,10 +9,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 )
 
-// printer prints what was found.
-type printer struct{}
-
-func (printer) Report(f core.Finding) {
+// show prints what was found.
+func show(f core.Finding) {
 	fmt.Printf("%s of a block tagged %q at offset %d, %d bytes\n", f.Kind, f.Victim.Tag, f.Offset, f.BadBytes)
 	for _, s := range f.Suspects {
 		fmt.Println("suspect:", s.Launch)
@@ -23,7 +21,7 @@ func (printer) Report(f core.Finding) {
 func Example() {
 	ctx := context.Background()
 	device := newMemory()
-	guard, err := debugguard.New(coretest.NewFake(0), debugguard.Config{Mode: debugguard.Hunt, Device: device, Findings: printer{}})
+	guard, err := debugguard.New(coretest.NewFake(0), debugguard.Config{Mode: debugguard.Hunt, Device: device, Findings: show})
 	if err != nil {
 		fmt.Println(err)
 		return

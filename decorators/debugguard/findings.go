@@ -17,7 +17,7 @@ func (r *Resource) report(f core.Finding) {
 		return
 	}
 	f.Source, f.Time = "debugguard", r.cfg.Advanced.Now()
-	r.cfg.Findings.Report(f)
+	r.cfg.Findings(f)
 }
 
 // victim begins a finding about a known block; rec must be locked.

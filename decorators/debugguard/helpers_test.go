@@ -73,7 +73,7 @@ func newBench(t *testing.T, mode debugguard.Mode, change ...func(*debugguard.Con
 
 func (b *bench) over(upstream core.Resource, mode debugguard.Mode, change ...func(*debugguard.Config)) *debugguard.Resource {
 	b.Helper()
-	cfg := debugguard.Config{Mode: mode, Device: b.mem, Findings: b.sink, Advanced: debugguard.Advanced{Now: b.clock.Now, UpkeepInterval: -1}}
+	cfg := debugguard.Config{Mode: mode, Device: b.mem, Findings: b.sink.Report, Advanced: debugguard.Advanced{Now: b.clock.Now, UpkeepInterval: -1}}
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -51,7 +51,7 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	rt, err := core.NewRuntime(core.Parts{Resource: log})
+	rt, err := core.NewRuntime(log, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/health"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // HandlerOf is the operators' handler of runtimes.
@@ -130,7 +131,7 @@ func StaysWell(t *testing.T, rt *fencepost.Runtime) {
 	if signs := health.NewRules(health.DefaultHold).Look(ReadHealth(rt), time.Now()); len(signs) != 0 {
 		t.Errorf("it is ill: %+v", signs)
 	}
-	if h := rt.Health(); h.State != core.HealthOK {
+	if h := rt.Health(); h.State != names.HealthOK {
 		t.Errorf("it says %+v", h)
 	}
 }

@@ -49,8 +49,8 @@ type Config struct {
 	Stack func() (Stack, bool)
 }
 
-// Reporter takes findings. It is a [core.FindingSink], and a [core.Listener] of
-// the base of the stack. It is safe for concurrent use.
+// Reporter takes findings. It is a [core.Listener] of the base of the stack, and safe for
+// concurrent use.
 type Reporter struct {
 	cfg        Config
 	stop       stopper
@@ -58,10 +58,7 @@ type Reporter struct {
 	repeats    repeats
 }
 
-var (
-	_ core.FindingSink = (*Reporter)(nil)
-	_ core.Listener    = (*Reporter)(nil)
-)
+var _ core.Listener = (*Reporter)(nil)
 
 // New makes a Reporter.
 func New(cfg Config) *Reporter {

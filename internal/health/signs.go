@@ -71,10 +71,10 @@ func (r *Rules) lookAtCounts(now Reading, at time.Time) {
 		applies   bool
 		one, many string
 	}{
-		{core.HealthFindings, r.last.Findings, now.Findings, true, "finding", "findings"},
-		{core.HealthGuardGaps, r.last.Unguarded, now.Unguarded, now.Guarding, "block not guarded or not checked", "blocks not guarded or not checked"},
-		{core.HealthTelemetryLoss, r.last.Lost, now.Lost, true, "record, incident or span lost", "records, incidents or spans lost"},
-		{core.HealthLedgerDrift, r.last.Underflows, now.Underflows, true, "byte counter taken below zero", "byte counters taken below zero"},
+		{names.HealthFindings, r.last.Findings, now.Findings, true, "finding", "findings"},
+		{names.HealthGuardGaps, r.last.Unguarded, now.Unguarded, now.Guarding, "block not guarded or not checked", "blocks not guarded or not checked"},
+		{names.HealthTelemetryLoss, r.last.Lost, now.Lost, true, "record, incident or span lost", "records, incidents or spans lost"},
+		{names.HealthLedgerDrift, r.last.Underflows, now.Underflows, true, "byte counter taken below zero", "byte counters taken below zero"},
 	} {
 		if c.applies && c.is > c.was {
 			o := r.seen(c.reason, at)
@@ -86,13 +86,13 @@ func (r *Rules) lookAtCounts(now Reading, at time.Time) {
 
 func (r *Rules) lookAtLevels(now Reading, at time.Time) {
 	if now.Poisoned > 0 {
-		r.seen(core.HealthPoisonedBlocks, at).sign.Text = plural(now.Poisoned, "block could not be fenced", "blocks could not be fenced")
+		r.seen(names.HealthPoisonedBlocks, at).sign.Text = plural(now.Poisoned, "block could not be fenced", "blocks could not be fenced")
 	}
 	if lasts(&r.driftFrom, now.Drift != 0, at, driftTime) {
-		r.seen(core.HealthLedgerDrift, at).sign.Text = fmt.Sprintf("the books less the pool's are %d bytes", now.Drift)
+		r.seen(names.HealthLedgerDrift, at).sign.Text = fmt.Sprintf("the books less the pool's are %d bytes", now.Drift)
 	}
 	if lasts(&r.waitFrom, now.Waiting > 0, at, waitTime) {
-		r.seen(core.HealthStreamsExhausted, at).sign.Text = fmt.Sprintf("every stream is leased, and %s", plural(uint64(now.Waiting), "caller waits", "callers wait"))
+		r.seen(names.HealthStreamsExhausted, at).sign.Text = fmt.Sprintf("every stream is leased, and %s", plural(uint64(now.Waiting), "caller waits", "callers wait"))
 	}
 }
 
@@ -111,7 +111,7 @@ func lasts(from *time.Time, is bool, at time.Time, d time.Duration) bool {
 func (r *Rules) lookAtRefusals(now Reading, at time.Time) {
 	refused, asked := now.Refusals-r.storm.Refusals, now.Requests-r.storm.Requests
 	if refused >= stormRefusals && refused*stormShare >= asked {
-		r.seen(core.HealthRefusalStorm, at).sign.Text = fmt.Sprintf("%d of %d requests refused within %v", refused, asked, stormTime)
+		r.seen(names.HealthRefusalStorm, at).sign.Text = fmt.Sprintf("%d of %d requests refused within %v", refused, asked, stormTime)
 	}
 	if at.Sub(r.stormFrom) >= stormTime {
 		r.storm, r.stormFrom = now, at
@@ -137,10 +137,8 @@ func (r *Rules) holding(at time.Time) []core.HealthSign {
 		}
 		signs = append(signs, o.sign)
 	}
-	gravity := core.HealthReasons()
-	slices.SortFunc(signs, func(a, b core.HealthSign) int {
-		return slices.Index(gravity, a.Reason) - slices.Index(gravity, b.Reason)
-	})
+	gravity := func(s core.HealthSign) int { return slices.Index(names.HealthReasons[:], string(s.Reason)) }
+	slices.SortFunc(signs, func(a, b core.HealthSign) int { return gravity(a) - gravity(b) })
 	return signs
 }
 

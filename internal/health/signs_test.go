@@ -49,17 +49,17 @@ func (w *watched) want(got []core.HealthReason, want ...core.HealthReason) {
 // Whatever is seen once holds for the hold and a look, and no longer.
 func TestAReasonHoldsForItsTimeAfterItWasLastSeen(t *testing.T) {
 	for reason, cause := range map[core.HealthReason]func(*Reading){
-		core.HealthFindings:      func(r *Reading) { r.Findings++ },
-		core.HealthGuardGaps:     func(r *Reading) { r.Unguarded++; r.Guarding = true },
-		core.HealthTelemetryLoss: func(r *Reading) { r.Lost++ },
-		core.HealthLedgerDrift:   func(r *Reading) { r.Underflows++ },
-		core.HealthRefusalStorm:  func(r *Reading) { r.Refusals += 10; r.Requests += 1000 },
+		names.HealthFindings:      func(r *Reading) { r.Findings++ },
+		names.HealthGuardGaps:     func(r *Reading) { r.Unguarded++; r.Guarding = true },
+		names.HealthTelemetryLoss: func(r *Reading) { r.Lost++ },
+		names.HealthLedgerDrift:   func(r *Reading) { r.Underflows++ },
+		names.HealthRefusalStorm:  func(r *Reading) { r.Refusals += 10; r.Requests += 1000 },
 	} {
 		w := watch(t)
 		w.want(w.pass(time.Minute))
 		cause(&w.now)
 		w.want(w.pass(time.Second), reason)
-		if reason != core.HealthRefusalStorm { // which is seen again while its ten seconds last
+		if reason != names.HealthRefusalStorm { // which is seen again while its ten seconds last
 			w.want(w.pass(hold), reason)
 			w.want(w.pass(time.Second))
 		}
@@ -95,8 +95,8 @@ func TestLevelsMustLast(t *testing.T) {
 		set   func(*Reading, bool)
 		lasts time.Duration
 	}{
-		core.HealthLedgerDrift:      {func(r *Reading, on bool) { r.Drift = map[bool]int64{true: -1}[on] }, driftTime},
-		core.HealthStreamsExhausted: {func(r *Reading, on bool) { r.Waiting = map[bool]int{true: 3}[on] }, waitTime},
+		names.HealthLedgerDrift:      {func(r *Reading, on bool) { r.Drift = map[bool]int64{true: -1}[on] }, driftTime},
+		names.HealthStreamsExhausted: {func(r *Reading, on bool) { r.Waiting = map[bool]int{true: 3}[on] }, waitTime},
 	} {
 		w := watch(t)
 		for range 5 { // never for long enough
@@ -116,7 +116,7 @@ func TestLevelsMustLast(t *testing.T) {
 func TestPoisonedBlocksHoldForAsLongAsThereAreAny(t *testing.T) {
 	w := watch(t)
 	w.now.Poisoned = 2
-	w.want(w.pass(3*hold), core.HealthPoisonedBlocks)
+	w.want(w.pass(3*hold), names.HealthPoisonedBlocks)
 }
 
 // A service at its limit refuses a few, and a busy one a small share.
@@ -135,7 +135,7 @@ func TestAFewRefusalsAreNoStorm(t *testing.T) {
 	}
 	w.now.Refusals += 10
 	w.now.Requests += 10
-	w.want(w.pass(stormTime), core.HealthRefusalStorm)
+	w.want(w.pass(stormTime), names.HealthRefusalStorm)
 }
 
 // What a guard that is turned off leaves undone is nobody's loss, then or later.
@@ -155,7 +155,7 @@ func TestReasonsComeGravestFirstAndSayWhatAndSince(t *testing.T) {
 	w.pass(time.Second)
 	began := w.at
 	w.now.Lost, w.now.Findings, w.now.Poisoned = 5, 1, 1
-	w.want(w.pass(time.Second), core.HealthPoisonedBlocks, core.HealthFindings, core.HealthTelemetryLoss)
+	w.want(w.pass(time.Second), names.HealthPoisonedBlocks, names.HealthFindings, names.HealthTelemetryLoss)
 	signs := w.rules.Look(w.now, w.at)
 	if text := textOf(signs); text != "poisoned_blocks: 1 block could not be fenced; findings: 1 finding; telemetry_loss: 5 records, incidents or spans lost" {
 		t.Error(text)
@@ -171,8 +171,8 @@ func TestEveryReasonIsKnown(t *testing.T) {
 	w := watch(t)
 	w.pass(time.Second)
 	w.now = Reading{Findings: 1, Requests: 10, Refusals: 10, Underflows: 1, Unguarded: 1, Lost: 1, Poisoned: 1, Drift: 1, Waiting: 1, Guarding: true}
-	got := append([]core.HealthReason{core.HealthStickyError}, w.pass(2*driftTime)...)
-	if want := core.HealthReasons(); !slices.Equal(got, want) {
+	got := append([]core.HealthReason{names.HealthStickyError}, w.pass(2*driftTime)...)
+	if want := names.HealthReasons[:]; !slices.EqualFunc(got, want, func(r core.HealthReason, name string) bool { return string(r) == name }) {
 		t.Errorf("the reasons are %v, want %v", got, want)
 	}
 	for _, reason := range got {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // DefaultHold is how long a reason holds after it was last seen: longer than any usual
@@ -65,11 +66,11 @@ func (w *Watch) Health() core.Health {
 	h := w.cfg.State()
 	signs := w.signs.Load()
 	switch {
-	case signs == nil || len(*signs) == 0 || h.State == core.HealthClosed:
-	case h.State == core.HealthPoisoned:
+	case signs == nil || len(*signs) == 0 || h.State == names.HealthClosed:
+	case h.State == names.HealthPoisoned:
 		h.Signs = append(h.Signs[:1:1], *signs...)
 	default:
-		h.State, h.Signs, h.Reason = core.HealthDegraded, *signs, textOf(*signs)
+		h.State, h.Signs, h.Reason = names.HealthDegraded, *signs, textOf(*signs)
 	}
 	return h
 }
@@ -127,7 +128,7 @@ func (w *Watch) run(rules *Rules) {
 		signs := rules.Look(w.read(), time.Now())
 		w.signs.Store(&signs)
 		if now := w.Health(); differs(before, now) {
-			if has(now, core.HealthRefusalStorm) && !has(before, core.HealthRefusalStorm) {
+			if has(now, names.HealthRefusalStorm) && !has(before, names.HealthRefusalStorm) {
 				w.cfg.OnStorm()
 			}
 			w.tell(now)
@@ -154,7 +155,7 @@ func has(h core.Health, reason core.HealthReason) bool {
 }
 
 var levels = map[core.HealthState]slog.Level{
-	core.HealthOK: slog.LevelInfo, core.HealthDegraded: slog.LevelWarn, core.HealthClosed: slog.LevelInfo, core.HealthPoisoned: slog.LevelError,
+	names.HealthOK: slog.LevelInfo, names.HealthDegraded: slog.LevelWarn, names.HealthClosed: slog.LevelInfo, names.HealthPoisoned: slog.LevelError,
 }
 
 func (w *Watch) tell(h core.Health) {
@@ -163,8 +164,8 @@ func (w *Watch) tell(h core.Health) {
 		for i, s := range h.Signs {
 			reasons[i] = string(s.Reason)
 		}
-		w.cfg.Logger.LogAttrs(context.Background(), levels[h.State], "gpu memory health: "+h.State.String(),
-			slog.String("state", h.State.String()), slog.Any("reasons", reasons), slog.String("reason", h.Reason))
+		w.cfg.Logger.LogAttrs(context.Background(), levels[h.State], "gpu memory health: "+string(h.State),
+			slog.String("state", string(h.State)), slog.Any("reasons", reasons), slog.String("reason", h.Reason))
 	}
 	if w.cfg.OnHealth != nil {
 		w.cfg.OnHealth(h)

@@ -178,7 +178,7 @@ func (it *iteration) upload(ctx context.Context, stream int, dst *column, src []
 // download copies on the stream that did not write src last.
 func (it *iteration) download(ctx context.Context, dst []uint32, src *column) error {
 	stream := it.streams[0].ID()
-	if it.writers[src.Tracking().Block.Generation] == stream {
+	if it.writers[src.BlockID().Generation] == stream {
 		stream = it.streams[1].ID()
 	}
 	it.count(stream, it.reads(src))

@@ -85,8 +85,6 @@ type Stats struct {
 	Removed uint64
 }
 
-var _ core.FindingSink = (*Writer)(nil)
-
 // The pattern of our names: the time, the number of the incident, the kind.
 // The folder removes nothing else.
 var (

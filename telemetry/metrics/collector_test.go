@@ -122,7 +122,7 @@ func fullSource(d metrics.Device) metrics.Source {
 		LogDropped:       func() uint64 { return 31 },
 		RecordersDropped: func() uint64 { return 32 },
 		Health: func() core.Health {
-			return core.Health{OK: true, State: core.HealthDegraded, Signs: []core.HealthSign{{Reason: core.HealthFindings}, {Reason: core.HealthTelemetryLoss}}}
+			return core.Health{OK: true, State: names.HealthDegraded, Signs: []core.HealthSign{{Reason: names.HealthFindings}, {Reason: names.HealthTelemetryLoss}}}
 		},
 		StickyErrors: func() uint64 { return 33 },
 		Started:      time.Unix(34, 25e7),
@@ -188,21 +188,21 @@ gpumem_budget_limit_bytes{device="1"} 7
 
 // Whatever the state and the reasons, each is a series, and those that hold are 1.
 func TestEachStateAndReasonOfHealthIsASeries(t *testing.T) {
-	for _, state := range core.HealthStates() {
-		for _, reason := range core.HealthReasons() {
-			h := core.Health{State: state, Signs: []core.HealthSign{{Reason: reason}}}
+	for _, state := range names.HealthStates {
+		for _, reason := range names.HealthReasons {
+			h := core.Health{State: core.HealthState(state), Signs: []core.HealthSign{{Reason: core.HealthReason(reason)}}}
 			c := must.Get(metrics.NewCollector(metrics.Source{Device: &device{}, Health: func() core.Health { return h }}))(t)
 			states, reasons := samplesBy(t, c, "gpumem_health", "state"), samplesBy(t, c, "gpumem_health_reasons", "reason")
 			if len(states) != 4 || len(reasons) != 8 {
 				t.Errorf("%d states, %d reasons, want all 4 and 8", len(states), len(reasons))
 			}
 			for name, v := range states {
-				if (v == 1) != (name == state.String()) {
+				if (v == 1) != (name == state) {
 					t.Errorf("in state %v, state %s is %v", state, name, v)
 				}
 			}
 			for name, v := range reasons {
-				if (v == 1) != (name == string(reason)) {
+				if (v == 1) != (name == reason) {
 					t.Errorf("with reason %v, reason %s is %v", reason, name, v)
 				}
 			}

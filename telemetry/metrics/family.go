@@ -101,9 +101,9 @@ func (s sender) send(value float64, labels ...string) {
 
 // oneOf sends a 1 for each value that holds and a 0 for the others, so that a
 // panel and an alert see each before it is first true.
-func oneOf[V any](out sender, values []V, text func(V) string, holds func(V) bool) {
+func oneOf(out sender, values []string, holds func(string) bool) {
 	for _, v := range values {
-		out.count(oneIf(holds(v)), text(v))
+		out.count(oneIf(holds(v)), v)
 	}
 }
 

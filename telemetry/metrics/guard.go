@@ -32,7 +32,7 @@ var guardMetrics = []family[GuardStats]{
 }
 
 func sendMode(g GuardStats, out sender) {
-	oneOf(out, g.Modes, strings.Clone, func(mode string) bool { return mode == g.Mode })
+	oneOf(out, g.Modes, func(mode string) bool { return mode == g.Mode })
 }
 
 func sendNumbers(numbers map[string]uint64, out sender) {
@@ -98,15 +98,15 @@ var healthMetrics = []family[core.Health]{
 	{gauge("gpumem_health", "How well the runtime is: 1 for the state it is in, 0 for the others.", "state"), sendHealth},
 	{gauge("gpumem_health_reasons", "Why the runtime is not well: 1 for each reason that holds, 0 for the others.", "reason"), sendReasons},
 	{gauge("gpumem_device_lost", "1 if the device's context is lost for the rest of the process, however many errors said so, or else 0."),
-		whole(func(h core.Health) uint64 { return oneIf(h.State == core.HealthPoisoned) })},
+		whole(func(h core.Health) uint64 { return oneIf(h.State == names.HealthPoisoned) })},
 }
 
 func sendHealth(h core.Health, out sender) {
-	oneOf(out, core.HealthStates(), core.HealthState.String, func(s core.HealthState) bool { return s == h.State })
+	oneOf(out, names.HealthStates[:], func(state string) bool { return state == string(h.State) })
 }
 
 func sendReasons(h core.Health, out sender) {
-	oneOf(out, core.HealthReasons(), func(r core.HealthReason) string { return string(r) }, func(r core.HealthReason) bool {
-		return slices.ContainsFunc(h.Signs, func(s core.HealthSign) bool { return s.Reason == r })
+	oneOf(out, names.HealthReasons[:], func(reason string) bool {
+		return slices.ContainsFunc(h.Signs, func(s core.HealthSign) bool { return string(s.Reason) == reason })
 	})
 }

@@ -102,7 +102,7 @@ func openOn(tb testing.TB, drv driver.Driver, newBackend constructor, layersOf f
 	if err != nil {
 		tb.Fatal(err)
 	}
-	rt, err := core.NewRuntime(core.Parts{Resource: top})
+	rt, err := core.NewRuntime(top, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func cleanLaunches() []Case {
 			w.must(err)
 			b := w.Filled(s, "rows", words, 1)
 			released := false
-			column := cuda.DLPackColumn(cuda.External{Ptr: foreign, Bytes: 4096, Release: func() { released = true }})
+			column := cuda.ExternalColumn(cuda.External{Ptr: foreign, Bytes: 4096, Release: func() { released = true }})
 			rec := core.NewPermissiveRecorder(s.ID()).Named("import")
 			w.must(rec.ReadWrite(b))
 			w.must(rec.Read(column))
@@ -152,7 +152,7 @@ func cleanLaunches() []Case {
 			rec := core.NewStrictRecorder(y.ID()).Named("consume")
 			w.must(rec.Read(owned))
 			w.must(rec.Preflight(w.ctx, w.Runtime))
-			imported := cuda.ArrowDeviceColumn(cuda.External{Ptr: owned.Ptr(), Bytes: owned.Bytes(), Release: func() { w.must(v.Free(w.ctx)) }})
+			imported := cuda.ExternalColumn(cuda.External{Ptr: owned.Ptr(), Bytes: owned.Bytes(), Release: func() { w.must(v.Free(w.ctx)) }})
 			w.Raw(y.reads(Addr(imported.Ptr()), words))
 			w.must(rec.Commit(w.ctx, w.Runtime))
 			imported.Release()

@@ -43,7 +43,7 @@ func orderDeclared() []Case {
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
 				from, to := w.Slice(x, "source", words), w.Slice(y, "target", words)
-				w.Victim(from.Tracking().Block)
+				w.Victim(from.BlockID())
 				w.FillSlice("fill_source", x, from, 1)
 				w.FillSlice("fill_target", y, to, 1)
 				uses := []core.Use{to.Use(core.Write), from.Use(core.Read)}
@@ -62,7 +62,7 @@ func orderDeclared() []Case {
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
 				first, second := w.Slice(x, "first", words), w.Slice(x, "second", words)
-				w.Victim(second.Tracking().Block)
+				w.Victim(second.BlockID())
 				w.FillSlice("fill_first", x, first, 1)
 				w.FillSlice("fill_second", x, second, 1)
 				view, err := second.View(words/2, words)

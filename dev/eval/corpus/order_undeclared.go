@@ -79,7 +79,7 @@ func orderUndeclared() []Case {
 				b := w.Harmed(x, "rows", words, 1)
 				var memory core.Tracked = b
 				if bug {
-					memory = cuda.DLPackColumn(cuda.External{Ptr: b.ID.Ptr, Bytes: b.Requested})
+					memory = cuda.ExternalColumn(cuda.External{Ptr: b.ID.Ptr, Bytes: b.Requested})
 				}
 				rec := core.NewPermissiveRecorder(y.ID()).Named("imported")
 				w.must(rec.ReadWrite(memory))

@@ -50,7 +50,7 @@ func spatialOthers() []Case {
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				v := w.Slice(s, "whole", words)
-				w.Victim(v.Tracking().Block)
+				w.Victim(v.BlockID())
 				w.FillSlice("fill_whole", s, v, 1)
 				half, err := v.View(0, words/2)
 				w.must(err)

@@ -79,7 +79,7 @@ func spatialStreams() []Case {
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				v := w.Slice(s, "values", words)
-				w.Victim(v.Tracking().Block)
+				w.Victim(v.BlockID())
 				w.FillSlice("fill", s, v, 1)
 				extra := pick(bug, 3, uint64(0))
 				w.must(w.kernels[testkernels.OutOfBounds].Launch(w.ctx, w.Runtime, s.Lease, cuda.Blocks1D(words, 256),

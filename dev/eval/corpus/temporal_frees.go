@@ -94,7 +94,7 @@ func temporalFrees() []Case {
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				v := w.Slice(s, "scratch", words)
-				w.Victim(v.Tracking().Block)
+				w.Victim(v.BlockID())
 				w.FillSlice("fill_scratch", s, v, 1)
 				w.must(v.Free(w.ctx))
 				if bug {
@@ -117,7 +117,7 @@ func temporalFrees() []Case {
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				v := w.Slice(s, "viewed", words)
-				w.Victim(v.Tracking().Block)
+				w.Victim(v.BlockID())
 				w.FillSlice("fill_viewed", s, v, 1)
 				view, err := v.View(10, 20)
 				w.must(err)

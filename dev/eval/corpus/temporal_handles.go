@@ -16,7 +16,7 @@ func stale(name, what, culprit string, use func(w *World, s *Stream, v *cuda.Sli
 		Run: func(w *World, bug bool) {
 			s := w.Stream()
 			v := w.Slice(s, "rows", words)
-			w.Victim(v.Tracking().Block)
+			w.Victim(v.BlockID())
 			w.FillSlice("fill_rows", s, v, 1)
 			free := func() {
 				if bug {
@@ -100,7 +100,7 @@ func temporalHandles() []Case {
 		stale("record-after-free", "work is recorded over a block that was freed before it was enqueued", "",
 			func(w *World, s *Stream, v *cuda.Slice[uint64], free func()) {
 				free()
-				w.Refused(w.Core().RecordBlockUse(w.ctx, v.Tracking().Block, s.ID()))
+				w.Refused(w.Core().RecordBlockUse(w.ctx, v.BlockID(), s.ID()))
 			}),
 	}
 }

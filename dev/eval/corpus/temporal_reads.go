@@ -84,7 +84,7 @@ func temporalReads() []Case {
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				v := w.Slice(s, "result", 100)
-				w.Victim(v.Tracking().Block)
+				w.Victim(v.BlockID())
 				if !bug {
 					w.must(cuda.Memset(w.ctx, v, s.ID(), 0))
 				}
@@ -97,7 +97,7 @@ func temporalReads() []Case {
 			Run: func(w *World, bug bool) {
 				s, y := w.Stream(), w.Stream()
 				from, to := w.Slice(s, "source", 100), w.Slice(y, "target", 100)
-				w.Victim(from.Tracking().Block)
+				w.Victim(from.BlockID())
 				if !bug {
 					w.FillSlice("fill_source", s, from, 4)
 				}

@@ -51,7 +51,7 @@ func (p *program) guarded(seed uint64, rate float64) *debugguard.Resource {
 	must(p.t, err)
 	guard, err := debugguard.New(p.s.Pool, debugguard.Config{Mode: debugguard.Sample, Device: ops, QuarantineAge: -1, Advanced: debugguard.Advanced{UpkeepInterval: -1}})
 	must(p.t, err)
-	p.s.Runtime, err = core.NewRuntime(core.Parts{Resource: guard})
+	p.s.Runtime, err = core.NewRuntime(guard, nil)
 	must(p.t, err)
 	p.t.Cleanup(func() {
 		must(p.t, guard.Drain(context.Background()))

@@ -148,7 +148,7 @@ func (p *fencePrograms) enqueue(o small.Op, step proof.Step) error {
 		if !o.Changes().Has(b) {
 			continue
 		}
-		v.value = uint64(v.Tracking().Block.Generation)<<16 | uint64(step.Op+1)
+		v.value = uint64(v.BlockID().Generation)<<16 | uint64(step.Op+1)
 		if err := p.b.write.Enqueue(l.Handle(), grid(fenceWords), v.Arg(), n, driver.U64(v.value)); err != nil {
 			return err
 		}
@@ -162,5 +162,5 @@ func (p *fencePrograms) record(o small.Op, step proof.Step) error {
 	if step.Phase == proof.Begin {
 		return errors.Join(p.b.hw.Synchronize(), p.enqueue(o, step))
 	}
-	return p.b.Core().RecordBlockUse(ctx, p.blocks[o.Block].Tracking().Block, p.lanes[o.Stream].ID())
+	return p.b.Core().RecordBlockUse(ctx, p.blocks[o.Block].BlockID(), p.lanes[o.Stream].ID())
 }

@@ -78,7 +78,7 @@ func TestABlockOfOneGPUIsRefusedByTheOther(t *testing.T) {
 	a, b := first.bench(t, fencepost.Config{Guard: "off"}), second.bench(t, fencepost.Config{Guard: "off"})
 	x, y := a.lease("a"), b.lease("b")
 	block := a.alloc(x, 100, "foreign")
-	id := block.Tracking().Block
+	id := block.BlockID()
 	_, freeErr := b.Deallocate(ctx, id)
 	launchErr := b.Launch(ctx, y.ID(), []core.Use{block.Use(core.Read)}, func(context.Context) error {
 		t.Error("the launch was let through")

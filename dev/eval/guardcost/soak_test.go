@@ -230,14 +230,14 @@ func (s *soak) keep(ctx context.Context) (err error) {
 }
 
 // content is what a kept block is filled with.
-func content(b *cuda.Slice[byte]) byte { return byte(b.Tracking().Block.Generation) }
+func content(b *cuda.Slice[byte]) byte { return byte(b.BlockID().Generation) }
 
 func (s *soak) giveBack(b *cuda.Slice[byte], stream core.StreamID) error {
 	want := content(b)
 	bytes, err := cuda.Download(context.Background(), b, stream)
 	for i, got := range bytes {
 		if got != want {
-			return fmt.Errorf("byte %d of %d of a kept block (%v) is %#x, want %#x", i, len(bytes), b.Tracking().Block, got, want)
+			return fmt.Errorf("byte %d of %d of a kept block (%v) is %#x, want %#x", i, len(bytes), b.BlockID(), got, want)
 		}
 	}
 	return errors.Join(err, b.Free(context.Background()))
@@ -292,7 +292,7 @@ func (s *soak) inspected() {
 	s.Helper()
 	want := map[core.Generation]bool{}
 	for _, b := range s.kept {
-		want[b.Tracking().Block.Generation] = true
+		want[b.BlockID().Generation] = true
 	}
 	s.rt.Guard().Inspect().Blocks(func(info core.BlockInfo) bool {
 		g := info.Block.ID.Generation

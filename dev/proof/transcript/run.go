@@ -144,7 +144,7 @@ func (h *handed) Allocate(context.Context, core.Request) (core.Block, error) { r
 func (r *run) slice(block, stream uint8) (*cuda.Slice[byte], core.StreamID, error) {
 	side, stream := r.side(stream)
 	b := side.Block(block)
-	runtime, err := core.NewRuntime(core.Parts{Resource: &handed{side.Backend, b}})
+	runtime, err := core.NewRuntime(&handed{side.Backend, b}, nil)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -46,7 +46,7 @@ func TestASecondFreeOfASliceIsAFindingThatHarmsNobody(t *testing.T) {
 				cfg.Findings.Logger = slog.New(slog.NewTextHandler(log, nil))
 				rt := e2e.OpenDirty(t, cfg)
 				x, second := freeTwice(t.Context(), t, rt)
-				id := x.Tracking().Block
+				id := x.BlockID()
 				uaf, ok := errors.AsType[*core.UseAfterFreeError](second)
 				if !ok || uaf.Generation != id.Generation || uaf.Tag != "twice" || !strings.Contains(second.Error(), `"twice"`) ||
 					!strings.Contains(second.Error(), id.Generation.String()) || !strings.Contains(second.Error(), "free it in one place") {

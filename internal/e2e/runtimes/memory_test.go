@@ -40,11 +40,11 @@ func TestAViewKeepsItsBlock(t *testing.T) {
 	must.Do(t, err)
 	view, err := keys.View(10, 20)
 	must.Do(t, err)
-	if view.Tracking() != keys.Tracking() || view.Ptr() != keys.Ptr()+40 || view.Len() != 10 {
-		t.Errorf("the view is %+v at %#x, its slice %+v at %#x", view.Tracking(), view.Ptr(), keys.Tracking(), keys.Ptr())
+	if view.BlockID() != keys.BlockID() || view.Ptr() != keys.Ptr()+40 || view.Len() != 10 {
+		t.Errorf("the view is %+v at %#x, its slice %+v at %#x", view.BlockID(), view.Ptr(), keys.BlockID(), keys.Ptr())
 	}
 	must.Do(t, keys.Free(t.Context()))
-	id := view.Tracking().Block
+	id := view.BlockID()
 	if got := rt.Core().State(id); got != core.Live {
 		t.Fatalf("the block is %v with a view of it", got)
 	}

@@ -65,7 +65,7 @@ func TestExternalMemoryIsNoneOfTheGuardsBusiness(t *testing.T) {
 	on := e2e.Lease(t, rt, "external")
 	ptr, err := rt.Driver().MemAllocAsync(4096, 0, on.Handle())
 	e2e.Succeed(t, "another framework's allocation", err)
-	column := cuda.DLPackColumn(cuda.External{Ptr: ptr, Bytes: 4096})
+	column := cuda.ExternalColumn(cuda.External{Ptr: ptr, Bytes: 4096})
 	rec := core.NewPermissiveRecorder(on.ID())
 	e2e.Succeed(t, "declaring it", rec.Write(column))
 	e2e.Succeed(t, "preparing", rec.Preflight(t.Context(), rt))

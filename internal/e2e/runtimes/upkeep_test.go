@@ -76,7 +76,7 @@ func TestAnIdleServiceIsToldWhatItsGuardFinds(t *testing.T) {
 				case <-time.After(time.Minute):
 					t.Fatalf("nothing was found: %+v", rt.Guard().GuardStats())
 				}
-				e2e.Becomes(t, rt, core.HealthDegraded, core.HealthFindings)
+				e2e.Becomes(t, rt, names.HealthDegraded, names.HealthFindings)
 				e2e.Probes(t, rt, 200, 200, "degraded")
 				if n := rt.Findings().Counts()[names.FindingOutOfBoundsWrite]; n != 1 {
 					t.Errorf("it is counted %d times", n)

@@ -18,6 +18,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -67,7 +68,7 @@ func TestAFindingDegradesAndIsNotFatal(t *testing.T) {
 	b := e2e.Allocate(t, rt, 64, s.ID(), "a")
 	e2e.Free(t, rt, b)
 	_, _ = rt.Deallocate(t.Context(), b.ID) // a double free
-	h := e2e.Becomes(t, rt, core.HealthDegraded, core.HealthFindings)
+	h := e2e.Becomes(t, rt, names.HealthDegraded, names.HealthFindings)
 	if !h.OK || h.Reason != "findings: 1 finding" || h.Err != nil {
 		t.Errorf("%+v", h)
 	}
@@ -75,7 +76,7 @@ func TestAFindingDegradesAndIsNotFatal(t *testing.T) {
 	if text := e2e.Gather(t, rt); !strings.Contains(text, `gpumem_health{device="0",state="degraded"} 1`) || !strings.Contains(text, `gpumem_health_reasons{device="0",reason="findings"} 1`) {
 		t.Error("the metrics do not say so")
 	}
-	e2e.Becomes(t, rt, core.HealthOK)
+	e2e.Becomes(t, rt, names.HealthOK)
 	e2e.Probes(t, rt, 200, 200, "ok")
 }
 
@@ -87,7 +88,7 @@ func TestARefusalStormDegrades(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	e2e.Becomes(t, rt, core.HealthDegraded, core.HealthRefusalStorm)
+	e2e.Becomes(t, rt, names.HealthDegraded, names.HealthRefusalStorm)
 	e2e.Free(t, rt, held)
 }
 
@@ -95,7 +96,7 @@ func TestWhatTelemetryLosesDegrades(t *testing.T) {
 	var lost atomic.Uint64
 	rt := e2e.Open(t, fencepost.Config{TelemetryLost: lost.Load})
 	lost.Store(3)
-	h := e2e.Becomes(t, rt, core.HealthDegraded, core.HealthTelemetryLoss)
+	h := e2e.Becomes(t, rt, names.HealthDegraded, names.HealthTelemetryLoss)
 	if h.Signs[0].Text != "3 records, incidents or spans lost" {
 		t.Errorf("%+v", h)
 	}
@@ -111,7 +112,7 @@ func TestCallersThatWaitForAStreamDegrade(t *testing.T) {
 			_ = l.Release()
 		}
 	})
-	e2e.Becomes(t, rt, core.HealthDegraded, core.HealthStreamsExhausted)
+	e2e.Becomes(t, rt, names.HealthDegraded, names.HealthStreamsExhausted)
 	cancel()
 	waiting.Wait()
 	expect.Success(t, held.Release())
@@ -128,13 +129,13 @@ func TestEachChangeOfHealthIsTold(t *testing.T) {
 	b := e2e.Allocate(t, rt, 64, s.ID(), "a")
 	e2e.Free(t, rt, b)
 	_, _ = rt.Deallocate(t.Context(), b.ID)
-	e2e.Becomes(t, rt, core.HealthDegraded, core.HealthFindings)
-	e2e.Becomes(t, rt, core.HealthOK)
+	e2e.Becomes(t, rt, names.HealthDegraded, names.HealthFindings)
+	e2e.Becomes(t, rt, names.HealthOK)
 	must.Do(t, s.Release())
 	must.Get(rt.Close(t.Context()))(t)
 	var states []string
 	for _, h := range told { // nobody calls any more
-		states = append(states, h.State.String())
+		states = append(states, string(h.State))
 	}
 	if !slices.Equal(states, []string{"degraded", "ok", "closed"}) {
 		t.Errorf("told %v", states)
@@ -159,7 +160,7 @@ func TestALostDeviceIsToldAtOnce(t *testing.T) {
 	_, _ = rt.Allocate(t.Context(), core.Request{Bytes: 64})
 	select {
 	case h := <-told:
-		if h.State != core.HealthPoisoned || !errors.Is(h.Err, core.ErrSticky) || h.OK {
+		if h.State != names.HealthPoisoned || !errors.Is(h.Err, core.ErrSticky) || h.OK {
 			t.Errorf("%+v", h)
 		}
 	case <-time.After(time.Minute):
@@ -176,7 +177,7 @@ func TestHealthIsReadWhileItChanges(t *testing.T) {
 		readers.Go(func() {
 			for ctx.Err() == nil {
 				h := rt.Health()
-				if h.OK != (h.State <= core.HealthDegraded) || (h.State == core.HealthOK) != (h.Reason == "") {
+				if h.OK != (h.State == names.HealthOK || h.State == names.HealthDegraded) || (h.State == names.HealthOK) != (h.Reason == "") {
 					t.Errorf("%+v", h)
 					return
 				}
@@ -191,7 +192,7 @@ func TestHealthIsReadWhileItChanges(t *testing.T) {
 	_, _ = rt.Close(t.Context())
 	cancel()
 	readers.Wait()
-	if h := rt.Health(); h.State != core.HealthPoisoned {
+	if h := rt.Health(); h.State != names.HealthPoisoned {
 		t.Errorf("%+v", h)
 	}
 }
@@ -204,10 +205,10 @@ func TestWhatWasLostBeforeIsNotHeldAgainstARuntime(t *testing.T) {
 	told := make(chan core.Health, 8)
 	rt := e2e.Open(t, fencepost.Config{TelemetryLost: lost.Load, OnHealth: func(h core.Health) { told <- h }})
 	lost.Add(2)
-	if h := <-told; h.State != core.HealthDegraded || h.Signs[0].Text != "2 records, incidents or spans lost" {
+	if h := <-told; h.State != names.HealthDegraded || h.Signs[0].Text != "2 records, incidents or spans lost" {
 		t.Errorf("%+v", h)
 	}
-	e2e.Becomes(t, rt, core.HealthDegraded, core.HealthTelemetryLoss)
+	e2e.Becomes(t, rt, names.HealthDegraded, names.HealthTelemetryLoss)
 }
 
 // A service that is idle learns that its device is lost, too: the probe would
@@ -215,7 +216,7 @@ func TestWhatWasLostBeforeIsNotHeldAgainstARuntime(t *testing.T) {
 func TestALostDeviceIsNoticedWithoutACall(t *testing.T) {
 	rt := e2e.OpenDirty(t, fencepost.Config{})
 	e2e.Simulated(rt).LoseContext(driver.IllegalAddress)
-	h := e2e.Becomes(t, rt, core.HealthPoisoned, core.HealthStickyError)
+	h := e2e.Becomes(t, rt, names.HealthPoisoned, names.HealthStickyError)
 	if !errors.Is(h.Err, core.ErrSticky) {
 		t.Errorf("%+v", h)
 	}
@@ -230,7 +231,7 @@ func TestALostDeviceIsNoticedWithoutACall(t *testing.T) {
 func TestACallbackThatHangsIsNamedByClose(t *testing.T) {
 	called, release := make(chan struct{}), make(chan struct{})
 	rt := e2e.OpenDirty(t, fencepost.Config{Guard: "ledger", OnHealth: func(h core.Health) {
-		if h.State == core.HealthDegraded {
+		if h.State == names.HealthDegraded {
 			close(called)
 			<-release
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/health"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -93,7 +94,7 @@ func TestABlockWithoutRedZonesDegrades(t *testing.T) {
 	const budget = 8 << 20
 	rt := e2e.Open(t, fencepost.Config{Budget: budget, Guard: "hunt", HealthHold: time.Hour})
 	e2e.Free(t, rt, e2e.Allocate(t, rt, budget, core.DefaultStream, "all"))
-	e2e.Becomes(t, rt, core.HealthDegraded, core.HealthGuardGaps)
+	e2e.Becomes(t, rt, names.HealthDegraded, names.HealthGuardGaps)
 }
 
 // What a guard that is turned down to its ledger leaves undone is nobody's loss.

@@ -78,7 +78,7 @@ func openWhole(t *testing.T, how setup) *whole {
 	}
 	top, err := core.Chain(s.Backend, layers...)
 	must.Do(t, err)
-	if s.Runtime, err = core.NewRuntime(core.Parts{Resource: top}); err != nil {
+	if s.Runtime, err = core.NewRuntime(top, nil); err != nil {
 		t.Fatal(err)
 	}
 	return s

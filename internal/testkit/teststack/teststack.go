@@ -132,7 +132,7 @@ func (s *Stack) build(cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.Runtime, err = core.NewRuntime(core.Parts{Resource: top}); err != nil {
+	if s.Runtime, err = core.NewRuntime(top, nil); err != nil {
 		return err
 	}
 	s.Memory, err = cuda.NewMemoryManager(s.Driver, s.Streams, s.Runtime)

@@ -1,0 +1,29 @@
+package names
+
+// The states of health, values of core.HealthState, whose comment says what each means.
+const (
+	HealthOK       = "ok"
+	HealthDegraded = "degraded"
+	HealthClosed   = "closed"
+	HealthPoisoned = "poisoned"
+)
+
+// HealthStates are all of them, each worse than the one before.
+var HealthStates = [...]string{HealthOK, HealthDegraded, HealthClosed, HealthPoisoned}
+
+// The reasons for a state that is not ok, values of core.HealthReason, whose comment
+// says what each means.
+const (
+	HealthStickyError      = "sticky_error"
+	HealthFindings         = "findings"
+	HealthLedgerDrift      = "ledger_drift"
+	HealthRefusalStorm     = "refusal_storm"
+	HealthTelemetryLoss    = "telemetry_loss"
+	HealthPoisonedBlocks   = "poisoned_blocks"
+	HealthGuardGaps        = "guard_gaps"
+	HealthStreamsExhausted = "streams_exhausted"
+)
+
+// HealthReasons are all of them, the gravest first.
+var HealthReasons = [...]string{HealthStickyError, HealthPoisonedBlocks, HealthFindings, HealthLedgerDrift, HealthRefusalStorm,
+	HealthStreamsExhausted, HealthGuardGaps, HealthTelemetryLoss}
