@@ -36,8 +36,7 @@ func shape(h *oracle.History) string {
 
 // What the reduced schedules lead to is all that the interleavings lead to.
 func TestNoInterleavingLeadsElsewhere(t *testing.T) {
-	r, err := NewRunner(Config{Streams: 3})
-	must.Do(t, err)
+	r := must.Get(NewRunner(Config{Streams: 3}))(t)
 	schedules, interleavings := 0, 0
 	outcomes := func(p program.Program, of Explorer, n *int) map[string]Schedule {
 		found := map[string]Schedule{}
