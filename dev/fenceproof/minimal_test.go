@@ -34,7 +34,7 @@ func TestNoWaitCanBeTakenAway(t *testing.T) {
 			v, err := r.Check(p, s)
 			must.Do(t, err)
 			for k := 1; k <= v.Waits; k++ {
-				r.Drop(k)
+				r.Device().Drop = k
 				dropped++
 				without, err := r.Run(p, s)
 				if without.Wrong == 0 && apart(s) {
@@ -45,7 +45,7 @@ func TestNoWaitCanBeTakenAway(t *testing.T) {
 					t.Errorf("%v\n%v\nwithout wait %d: %+v, %v\n%v", p, s, k, without, err, r.History())
 				}
 			}
-			r.Drop(0)
+			r.Device().Drop = 0
 			return !t.Failed()
 		})
 		return !t.Failed()

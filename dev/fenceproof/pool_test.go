@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"testing"
-	"time"
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
@@ -62,19 +60,11 @@ func poolRuns() []poolRun {
 func TestPoolKeepsTheOrder(t *testing.T) {
 	for _, run := range poolRuns() {
 		for _, over := range proof.OwnPools {
-			start := time.Now()
-			total, err := proof.ExhaustWith(run.Bound, runtime.GOMAXPROCS(0), func() (proof.Checker, error) {
-				return proof.NewRunner(proof.Config{Streams: run.Streams, Over: over})
-			})
-			if err != nil {
-				t.Fatalf("bound %v, %v:\n%v", run.Bound, over, err)
-			}
-			amount{total.Programs, total.Schedules}.require(t, run.Bound, run.amount)
+			total := exhaust(t, run.Bound, proof.Config{Over: over}, run.amount)
 			if over == proof.OwnPool {
 				run.floor = run.floor.Ordinary()
 			}
 			requireMoves(t, total.Moves, run.floor)
-			t.Logf("bound %v, %v: %d waits, %d orders and waits excused, in %v", run.Bound, over, total.Waits, total.Excused, time.Since(start).Round(time.Millisecond))
 			fmt.Printf("pool: %v bound=%v %v\n", total, run.Bound, total.Moves)
 		}
 	}
@@ -88,25 +78,7 @@ func TestGivenUpStreamsKeepTheirOrderOverThePool(t *testing.T) {
 	if testing.Short() || raceDetector {
 		b.Ops, want, floor = 4, amount{736, 1222}, proof.Moves{Reuses: 14, Splits: 3, Takeovers: 3, Steals: 9, Growths: 1200, Refusals: 130}
 	}
-	var got amount
-	var moves proof.Moves
-	b.Each(1, func(p program.Program) bool {
-		if !p.GivesUp() {
-			return true
-		}
-		got.programs++
-		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
-			got.schedules++
-			of, err := proof.CheckOnce(proof.Config{Streams: b.Streams, Over: proof.OwnPoolQuickly}, p, s) // which adopted streams decline
-			expect.Success(t, err)
-			moves.Add(of)
-			return !t.Failed()
-		})
-		return !t.Failed()
-	})
-	t.Logf("%d programs under %d schedules: %v", got.programs, got.schedules, moves)
-	got.require(t, "given up", want)
-	requireMoves(t, moves, floor)
+	requireMoves(t, exhaustGivenUp(t, b, proof.OwnPoolQuickly, want), floor) // a path which adopted streams decline
 }
 
 // requireMoves demands that the programs made the pool do everything often enough.

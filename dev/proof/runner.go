@@ -65,7 +65,8 @@ type Gate interface {
 }
 
 // Runner runs programs on the production code, over a device that writes down
-// what arrives there. It is not safe for concurrent use.
+// what arrives there. It is not safe for concurrent use; goroutines of which one runs at a time, as
+// package interleave has them, may be inside [Runner.Take] together.
 type Runner struct {
 	Streams *cuda.StreamPool
 	Backend Backend
@@ -265,9 +266,6 @@ func (r *Runner) FreeAll(op int) error {
 	}
 	return nil
 }
-
-// Drop makes the device forget the k-th wait of every run, from 1; 0 ends that.
-func (r *Runner) Drop(k int) { r.device.Drop = k }
 
 // History is what arrived at the device in the last run. It is empty after
 // one that went well.

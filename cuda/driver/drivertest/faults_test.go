@@ -82,7 +82,7 @@ func everyMethod(d driver.Driver) {
 
 func TestEveryMethodCanBeMadeToFail(t *testing.T) {
 	for _, m := range drivertest.Methods() {
-		t.Run(m.String(), func(t *testing.T) {
+		t.Run(string(m), func(t *testing.T) {
 			f := drivertest.NewFaults(open(t))
 			f.FailMethod(m, 1, driver.Unknown)
 			f.SetLog(true)
@@ -145,10 +145,6 @@ func TestDroppedWaitsDoNotReachTheDriver(t *testing.T) {
 	}
 	if want := []bool{false, true, false, true}; !slices.Equal(dropped, want) {
 		t.Errorf("log says dropped %v, want %v", dropped, want)
-	}
-	f.ResetLog()
-	if len(f.Log()) != 0 {
-		t.Error("the log was not reset")
 	}
 }
 
@@ -248,7 +244,7 @@ func remapOnce(t *testing.T, f *drivertest.Faults) (failed []error) {
 func TestAMappingCallThatFailsChangesNothing(t *testing.T) {
 	for _, m := range []drivertest.Method{drivertest.MemReserve, drivertest.MemUnreserve, drivertest.MemCreate, drivertest.MemRelease,
 		drivertest.MemMap, drivertest.MemAccess, drivertest.MemUnmap} {
-		t.Run(m.String(), func(t *testing.T) {
+		t.Run(string(m), func(t *testing.T) {
 			d := open(t)
 			f := drivertest.NewFaults(d)
 			_ = remapOnce(t, f)

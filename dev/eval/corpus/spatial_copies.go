@@ -17,10 +17,7 @@ func spatialCopies() []Case {
 				s := w.Stream()
 				b := w.Bytes(s, "text", 1001)
 				w.Victim(b.ID)
-				n := uint64(1001)
-				if bug {
-					n++
-				}
+				n := pick(bug, 1002, uint64(1001))
 				w.Do(Job{Name: "clear_text", On: s, Uses: []core.Use{b.W()}, Guilty: bug, Enqueue: w.Memset(b.Byte(0), 0, n)})
 				w.Free(b)
 			}},

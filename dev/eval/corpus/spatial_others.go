@@ -54,10 +54,7 @@ func spatialOthers() []Case {
 				w.FillSlice("fill_whole", s, v, 1)
 				half, err := v.View(0, words/2)
 				w.must(err)
-				n := half.Len()
-				if bug {
-					n++
-				}
+				n := half.Len() + pick(bug, 1, 0)
 				w.Do(Job{Name: "fill_half", On: s, Uses: []core.Use{half.Use(core.Write)}, Kernel: testkernels.Write, Args: []any{Addr(half.Ptr()), n, uint64(2)}})
 				w.must(half.Free(w.ctx))
 				w.must(v.Free(w.ctx))
@@ -88,10 +85,7 @@ func spatialOthers() []Case {
 				s := w.Stream()
 				buffer, err := cuda.AllocHost[uint64](w.Memory(), 10)
 				w.must(err)
-				n := 10
-				if bug {
-					n++
-				}
+				n := pick(bug, 11, 10)
 				w.Do(Job{Name: "report", On: s, Kernel: testkernels.Write, Args: []any{Addr(buffer.Ptr()), n, uint64(1)}})
 				w.Nobody()
 				w.Sync(s)

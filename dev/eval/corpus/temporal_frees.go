@@ -11,7 +11,7 @@ const refusedCall = "the runtime refuses the call, so nothing of it reaches the 
 
 // otherDevice opens a second runtime, on a simulated device with the number 1.
 func (w *World) otherDevice() *fencepost.Runtime {
-	rt, err := fencepost.Open(w.ctx, fencepost.Config{Device: fencepost.Sim, Ordinal: 1, Guard: w.Tier.Guard(), OnFinding: w.watch.note})
+	rt, err := fencepost.Open(w.ctx, fencepost.Config{Device: fencepost.Sim, Ordinal: 1, Guard: w.Tier.Guard, OnFinding: w.watch.note})
 	w.must(err)
 	w.after = append(w.after, func() error { _, err := rt.Close(w.ctx); return err })
 	return rt

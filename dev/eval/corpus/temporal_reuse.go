@@ -19,16 +19,10 @@ func temporalReuse() []Case {
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				b := w.Harmed(s, "rows", words, 1)
-				late := writes(b.At(0), 10, 9)
-				late.On = s
-				if !bug {
-					w.Raw(late)
-				}
-				w.Free(b)
-				w.must(w.Drain(w.ctx))
-				if bug {
-					w.Raw(late)
-				}
+				w.RawLate(bug, s.writes(b.At(0), 10, 9), func() {
+					w.Free(b)
+					w.must(w.Drain(w.ctx))
+				})
 			}},
 		{Name: "late-index-into-a-gap", Class: Temporal, What: "an index kept from before reaches a block that other frees have pushed out of quarantine",
 			Kinds: append(afterFree, names.FindingStrayWrite), Culprit: "scatter", Want: onlyHunted, Stack: true,
@@ -58,17 +52,12 @@ func temporalReuse() []Case {
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				old := w.Enclosed(s, "old", words, 1)
-				late := writes(old.At(0), 10, 9)
-				late.On = s
-				if !bug {
-					w.Raw(late)
-				}
-				next := w.Reuse(s, old, "new")
-				w.Victim(old.ID, next.ID)
-				w.Write("fill_new", s, next, 2)
-				if bug {
-					w.Raw(late)
-				}
+				var next *Mem
+				w.RawLate(bug, s.writes(old.At(0), 10, 9), func() {
+					next = w.Reuse(s, old, "new")
+					w.Victim(old.ID, next.ID)
+					w.Write("fill_new", s, next, 2)
+				})
 				w.Free(next)
 			}},
 		{Name: "launch-over-reused-pointer", Class: Temporal, What: "a launch declares its own block and is handed an old address that belongs to a new block now", Declared: true,

@@ -45,46 +45,21 @@ func temporalWrites() []Case {
 				s := w.Stream()
 				b := w.Harmed(s, "rows", words, 1)
 				clearing := Job{On: s, Guilty: bug, Enqueue: w.Memset(b.At(0), 0, b.Requested)}
-				if !bug {
-					w.Raw(clearing)
-				}
-				w.Free(b)
-				if bug {
-					w.Raw(clearing)
-				}
+				w.RawLate(bug, clearing, func() { w.Free(b) })
 			}},
 		{Name: "late-write-between-spots", Class: Temporal, Unmapped: true, What: "one word in the first quarter of a large block is written after its free",
 			Kinds: afterFree, Want: onlyHunted, Why: "tier 1 poisons a block of more than 1 MiB at its first, middle and last words only",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				b := w.Harmed(s, "large", 1<<19, 1)
-				late := writes(b.At(1<<17), 1, 9)
-				late.On = s
-				if !bug {
-					w.Raw(late)
-				}
-				w.Free(b)
-				if bug {
-					w.Raw(late)
-				}
+				w.RawLate(bug, s.writes(b.At(1<<17), 1, 9), func() { w.Free(b) })
 			}},
 		{Name: "late-overrun", Class: Temporal, Unmapped: true, What: "a write after the free is behind the block, too",
 			Kinds: append(behind, names.FindingUseAfterFreeWrite), Want: onDevice, Why: notTold,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				b := w.Harmed(s, "rows", words, 1)
-				late := writes(b.At(words-1), 1, 9)
-				if bug {
-					late = writes(b.At(words), 1, 9)
-				}
-				late.On = s
-				if !bug {
-					w.Raw(late)
-				}
-				w.Free(b)
-				if bug {
-					w.Raw(late)
-				}
+				w.RawLate(bug, s.writes(b.At(pick(bug, words, words-1)), 1, 9), func() { w.Free(b) })
 			}},
 	}
 }

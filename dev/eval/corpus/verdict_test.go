@@ -77,7 +77,7 @@ func TestABrokenProgramIsNoVerdict(t *testing.T) {
 }
 
 func TestResultsAreReadAsTheyWereWritten(t *testing.T) {
-	r := Result{Device: "d", Driver: "v", Case: "overrun-word", Variant: Twin, Tier: Tier2.Name, Outcome: Silent, Culprit: 2, Suspects: 3, Text: "a\nb"}
+	r := Result{Device: "d", Driver: "v", Case: "overrun-word", Variant: Twin, Tier: Tier2.Name, Verdict: Verdict{Outcome: Silent, Culprit: 2, Suspects: 3, Text: "a\nb"}}
 	line, err := r.Line()
 	must.Do(t, err)
 	got, err := ReadResults([]byte("# a comment\n\n" + line))

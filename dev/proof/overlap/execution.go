@@ -84,7 +84,8 @@ func (x *execution) do(c program.Op, op uint8) {
 		if x.program.has(func(o program.Op) bool { return o.Kind == program.Cancel && int(o.Block) == len(x.open) }) {
 			l.launch.Kind = program.Abort
 		}
-		if x.take(l.launch, op, proof.Begin, proof.Enqueue) {
+		phases := proof.Phases(l.launch.Kind)
+		if x.take(l.launch, op, phases[:len(phases)-1]...) {
 			x.open = append(x.open, l)
 		}
 	case program.Finish, program.Cancel:
@@ -102,9 +103,6 @@ func (x *execution) do(c program.Op, op uint8) {
 // take takes steps of a call until one is refused, which is a fault if there is no cause.
 func (x *execution) take(c program.Op, op uint8, phases ...proof.Phase) bool {
 	for _, phase := range phases {
-		if c.Kind == program.Abort && phase == proof.Enqueue {
-			continue
-		}
 		err := x.Take(c, proof.Step{Op: op, Phase: phase})
 		if err != nil && x.isDue(err, c) {
 			x.refused++

@@ -150,7 +150,7 @@ func (g *gate) EventDestroy(e driver.Event) error {
 func (g *gate) EventRecord(e driver.Event, s driver.Stream) error {
 	g.onStream(uint8(s), interleave.Access{Object: &g.event(e).object, Write: true})
 	if end := g.own().finishing; end != nil && driver.Stream(end.Stream) == s {
-		g.Put(*end)
+		g.Device.Put(*end)
 	}
 	g.event(e).recorded = g.History.Moment()
 	return g.Device.EventRecord(e, s)

@@ -28,6 +28,7 @@ package transcript
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -91,28 +92,78 @@ const (
 	totals = "waits: "
 )
 
-// verbs are the form of each step, the kind of the operation that it begins, and what that is called.
-var verbs = map[string]struct {
-	form string
+// verb is a kind of step.
+type verb struct {
+	form *regexp.Regexp
+	// kind is that of the operation which it begins, and name what that is called.
 	kind program.Kind
 	name string
-}{
-	"alloc":        {"block on stream", program.Alloc, "alloc "},
-	"free":         {"block", program.Free, "free "},
-	"use":          {"block on stream", program.Record, "the use of "},
-	"launch":       {"launch on stream uses", program.Launch, "launch "},
-	"prepare":      {"launch on stream uses", program.Launch, "launch "},
-	"synchronize":  {"stream", program.Sync, ""},
-	"complete":     {"stream", program.Reap, ""},
-	"reap":         {"", program.Peek, ""},
-	"give up":      {"stream", program.GiveUp, "the end of "},
-	"copy":         {"source on from to block on stream", program.Launch, "the copy to "},
-	"finish":       {form: "launch"},
-	"fail":         {form: "launch"},
-	"abort":        {form: "launch"},
-	"capture":      {form: "stream"},
-	"end capture":  {form: "stream"},
-	"device order": {},
+}
+
+// parts are the patterns of the words in capitals in a form.
+var parts = strings.NewReplacer(
+	"BLOCK", "(?P<block>[a-z])", "SOURCE", "(?P<source>[a-z])", "STREAM", "(?P<stream>["+streams+"])", "FROM", "(?P<from>["+streams+"])",
+	"LAUNCH", `(?P<launch>\w+)`, " USES", "(?: reads(?P<reads>(?: [a-z])+))?(?: writes(?P<writes>(?: [a-z])+))?",
+)
+
+// form is what a step looks like.
+func form(text string) *regexp.Regexp { return regexp.MustCompile("^" + parts.Replace(text) + "$") }
+
+var verbs = map[string]verb{
+	"alloc":        {form("alloc BLOCK on STREAM"), program.Alloc, "alloc "},
+	"free":         {form("free BLOCK"), program.Free, "free "},
+	"use":          {form("use BLOCK on STREAM"), program.Record, "the use of "},
+	"launch":       {form("launch LAUNCH on STREAM USES"), program.Launch, "launch "},
+	"prepare":      {form("prepare LAUNCH on STREAM USES"), program.Launch, "launch "},
+	"synchronize":  {form("synchronize STREAM"), program.Sync, ""},
+	"complete":     {form("complete STREAM"), program.Reap, ""},
+	"reap":         {form("reap"), program.Peek, ""},
+	"give up":      {form("give up STREAM"), program.GiveUp, "the end of "},
+	"copy":         {form("copy SOURCE on FROM to BLOCK on STREAM"), program.Launch, "the copy to "},
+	"finish":       {form: form("finish LAUNCH")},
+	"fail":         {form: form("fail LAUNCH")},
+	"abort":        {form: form("abort LAUNCH")},
+	"capture":      {form: form("capture STREAM")},
+	"end capture":  {form: form("end capture STREAM")},
+	"device order": {form: form("device order")},
+}
+
+// streams are the letters of streams, from peers on those of another device.
+const (
+	streams = "XYZWPQ"
+	peers   = uint8(4)
+	// alphabet are the names of blocks.
+	alphabet = "abcdefghijklmnopqrstuvwxyz"
+)
+
+func blockName(b uint8) string  { return alphabet[b : b+1] }
+func streamName(s uint8) string { return streams[s : s+1] }
+
+// parse reads one step.
+func parse(line string) (*step, error) {
+	for name, v := range verbs {
+		m := v.form.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		part := func(name string) string {
+			if i := v.form.SubexpIndex(name); i >= 0 {
+				return m[i]
+			}
+			return ""
+		}
+		blocks := func(name string) (set program.Set) {
+			for _, block := range strings.Fields(part(name)) {
+				set |= 1 << (block[0] - 'a')
+			}
+			return set
+		}
+		s := &step{text: line, verb: name, launch: part("launch"), reads: blocks("reads"), writes: blocks("writes")}
+		s.stream, s.from = uint8(strings.Index(streams, part("stream"))), uint8(strings.Index(streams, part("from")))
+		s.block, s.source = uint8(strings.Index(alphabet, part("block"))), uint8(strings.Index(alphabet, part("source")))
+		return s, nil
+	}
+	return nil, fmt.Errorf("%q has the form of no step", line)
 }
 
 // add makes a step one of an operation: of a new one, unless it ends a launch.
@@ -120,7 +171,10 @@ func (t *Transcript) add(s *step) error {
 	v := verbs[s.verb]
 	switch s.verb {
 	case "finish", "fail", "abort":
-		begun := slices.Index(t.names, "launch "+s.launch)
+		begun := len(t.names) - 1
+		for begun >= 0 && t.names[begun] != "launch "+s.launch {
+			begun--
+		}
 		if begun < 0 {
 			return fmt.Errorf("%q: launch %s was not prepared", s.text, s.launch)
 		}
@@ -159,79 +213,4 @@ func (t *Transcript) add(s *step) error {
 // has reports whether there is a step with a verb.
 func (t *Transcript) has(verb string) bool {
 	return slices.ContainsFunc(t.steps, func(s *step) bool { return s != nil && s.verb == verb })
-}
-
-// streams are the letters of streams, from peers on those of another device.
-const (
-	streams = "XYZWPQ"
-	peers   = uint8(4)
-)
-
-// parse reads one step: words, of which the first is the verb.
-func parse(line string) (*step, error) {
-	s := &step{text: line}
-	words := strings.Fields(line)
-	s.verb, words = words[0], words[1:]
-	if s.verb == "give" || s.verb == "end" || s.verb == "device" {
-		s.verb, words = s.verb+" "+strings.Join(words[:min(1, len(words))], ""), words[min(1, len(words)):]
-	}
-	v, ok := verbs[s.verb]
-	if !ok {
-		return nil, fmt.Errorf("%q: there is no step %q", line, s.verb)
-	}
-	for _, part := range strings.Fields(v.form) {
-		if part == "uses" {
-			err := s.parseUses(words)
-			return s, err
-		}
-		if len(words) == 0 || !s.parseWord(part, words[0]) {
-			return nil, fmt.Errorf("%q is not of the form %q", line, s.verb+" "+v.form)
-		}
-		words = words[1:]
-	}
-	if len(words) > 0 {
-		return nil, fmt.Errorf("%q has words too many: %q", line, words)
-	}
-	return s, nil
-}
-
-func (s *step) parseWord(part, word string) bool {
-	switch part {
-	case "launch":
-		s.launch = word
-		return true
-	case "stream", "from":
-		at := strings.Index(streams, word)
-		into := map[string]*uint8{"stream": &s.stream, "from": &s.from}[part]
-		*into = uint8(max(at, 0))
-		return at >= 0 && len(word) == 1
-	case "block", "source":
-		into := map[string]*uint8{"block": &s.block, "source": &s.source}[part]
-		*into = blockOf(word)
-		return isBlock(word)
-	}
-	return word == part
-}
-
-func isBlock(word string) bool  { return len(word) == 1 && word[0] >= 'a' && word[0] <= 'z' }
-func blockOf(word string) uint8 { return word[0] - 'a' } // if isBlock
-func blockName(b uint8) string  { return string(rune('a' + b)) }
-func streamName(s uint8) string { return streams[s : s+1] }
-
-// parseUses reads such as "reads a b writes c".
-func (s *step) parseUses(words []string) error {
-	var into *program.Set
-	for _, word := range words {
-		switch {
-		case word == "reads":
-			into = &s.reads
-		case word == "writes":
-			into = &s.writes
-		case into == nil || !isBlock(word):
-			return fmt.Errorf("%q: %q where reads, writes or a block belongs", s.text, word)
-		default:
-			*into |= 1 << blockOf(word)
-		}
-	}
-	return nil
 }
