@@ -139,8 +139,7 @@ func TestAnOperationReadsTheClockTwiceOrNever(t *testing.T) {
 	if n := b.readings.Swap(0); n != 2 {
 		t.Errorf("allocate read the clock %d times", n)
 	}
-	ticket, err := b.log.PrepareUse(ctx, core.UseRequest{Uses: []core.Use{{Block: block.ID, Access: core.Read}}})
-	must.Do(t, err)
+	ticket := must.Get(b.log.PrepareUse(ctx, core.UseRequest{Uses: []core.Use{{Block: block.ID, Access: core.Read}}}))(t)
 	must.Do(t, b.log.FinishUse(ctx, ticket))
 	b.log.Stats()
 	if n := b.readings.Swap(0); n != 0 {

@@ -108,8 +108,7 @@ const skipped = 8
 
 func openLayers(t *testing.T, layers ...core.Layer) *proof.Runner {
 	t.Helper()
-	r, err := proof.NewRunner(proof.Config{Streams: 3, Layers: layers})
-	must.Do(t, err)
+	r := must.Get(proof.NewRunner(proof.Config{Streams: 3, Layers: layers}))(t)
 	t.Cleanup(func() {
 		expect.Success(t, r.Close())
 	})

@@ -240,8 +240,7 @@ func TestMoreLayersThanPartsAreServed(t *testing.T) {
 	b := newBackend()
 	var top core.Resource = b
 	for range 12 {
-		log, err := logging.New(top, logging.Config{Sinks: []logging.Sink{logging.NewRing(64)}})
-		must.Do(t, err)
+		log := must.Get(logging.New(top, logging.Config{Sinks: []logging.Sink{logging.NewRing(64)}}))(t)
 		top = log
 	}
 	if quick.Of(top) != nil {
