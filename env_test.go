@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/environ"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -74,9 +75,7 @@ func TestTheEnvironmentSaysWhatIsTraced(t *testing.T) {
 	t.Setenv("FENCEPOST_TRACE_LEVEL", "launches")
 	t.Setenv("FENCEPOST_TRACE_LAYERS", "1")
 	rt, recorder := e2e.TracedRuntime(t, fencepost.Config{Guard: "off"})
-	if err := e2e.Life(t.Context(), rt); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e2e.Life(t.Context(), rt))
 	if n := len(e2e.SpansNamed(recorder, telemetry.SpanAlloc)); n != 0 || len(e2e.SpansNamed(recorder, telemetry.SpanLaunch)) == 0 || len(e2e.SpansNamed(recorder, telemetry.SpanLayer)) == 0 {
 		t.Errorf("%d allocations among %d spans", n, len(recorder.Ended()))
 	}
@@ -228,7 +227,11 @@ func TestEveryVariableThatThisModuleReadsIsKnown(t *testing.T) {
 			return nil
 		}
 		files++
-		for _, name := range e2e.Matches(e2e.Read(t, path), `\b(FENCEPOST_[A-Z][A-Z_]*[A-Z])\b`) {
+		text := e2e.Read(t, path)
+		if !strings.Contains(text, "FENCEPOST_") { // as in most files
+			return nil
+		}
+		for _, name := range e2e.Matches(text, `\b(FENCEPOST_[A-Z][A-Z_]*[A-Z])\b`) {
 			if name == "FENCEPOST_POISONED" { // an error's name
 				continue
 			}

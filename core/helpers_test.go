@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // findings collects what a runtime reports.
@@ -47,11 +48,7 @@ func fakeRuntime(t *testing.T) (*core.Runtime, *coretest.Fake, *findings) {
 
 func newRuntime(t *testing.T, resource core.Resource, findings func(core.Finding)) *core.Runtime {
 	t.Helper()
-	rt, err := core.NewRuntime(resource, findings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rt
+	return must.Get(core.NewRuntime(resource, findings))(t)
 }
 
 // direct is a backend that cannot track uses, like cuda.DirectResource.
@@ -92,11 +89,7 @@ func column(b core.Block) buffer { return buffer{b.ID} }
 
 func alloc(t *testing.T, rt *core.Runtime, bytes uint64) core.Block {
 	t.Helper()
-	b, err := rt.Allocate(t.Context(), core.Request{Bytes: bytes, Stream: 1, Tag: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(rt.Allocate(t.Context(), core.Request{Bytes: bytes, Stream: 1, Tag: "test"}))(t)
 }
 
 func succeed(t *testing.T, what string, err error) {

@@ -25,8 +25,11 @@ func (m *lanes) makeRoom(s *stream, bytes uint64, err error) error {
 	}
 	m.moving.Lock()
 	defer m.moving.Unlock()
+	if s.IsGivenUp() {
+		return nil // its lane may be forgotten: the allocation is refused for that
+	}
 	if s.lane.hasRoom(bytes) {
-		return nil // somebody made it for the same stream
+		return nil // another allocation made it for the same stream
 	}
 	if _, found, err := m.join(s, bytes, false); found || err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/spanpipe"
 )
@@ -67,7 +68,7 @@ type setting struct {
 }
 
 func observed(t testing.TB, cfg telemetry.Config) core.Resource {
-	return must[*telemetry.Resource](t)(telemetry.NewResource(newNothing(), cfg))
+	return must.Get(telemetry.NewResource(newNothing(), cfg))(t)
 }
 
 func observedAs(ctx context.Context, name string, cfg telemetry.Config) setting {
@@ -98,13 +99,13 @@ var traces = []setting{
 	observedAs(context.Background(), "sampled", telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample())}),
 	{"sampled-to-the-pipe", func(t testing.TB) (core.Resource, context.Context) {
 		piped := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spanpipe.New(forget{}, spanpipe.Config{})))
-		t.Cleanup(func() { check(t, piped.Shutdown(context.Background())) })
+		t.Cleanup(func() { must.Do(t, piped.Shutdown(context.Background())) })
 		return observed(t, telemetry.Config{TracerProvider: piped}), context.Background()
 	}},
 	{"sampled-with-a-layer", func(t testing.TB) (core.Resource, context.Context) {
 		p := provider(sdktrace.AlwaysSample())
-		probe := must[*telemetry.Probe](t)(telemetry.NewProbe(newNothing(), telemetry.LayerDriver, p))
-		return must[*telemetry.Resource](t)(telemetry.NewResource(probe, telemetry.Config{TracerProvider: p})), context.Background()
+		probe := must.Get(telemetry.NewProbe(newNothing(), telemetry.LayerDriver, p))(t)
+		return must.Get(telemetry.NewResource(probe, telemetry.Config{TracerProvider: p}))(t), context.Background()
 	}},
 }
 
@@ -126,7 +127,7 @@ func launchPair(ctx context.Context, r core.Resource, req core.UseRequest) error
 func TestUnsampledOperationsDoNotAllocate(t *testing.T) {
 	for _, s := range free {
 		r, ctx := s.open(t)
-		block := must[core.Block](t)(r.Allocate(ctx, core.Request{Bytes: 64}))
+		block := must.Get(r.Allocate(ctx, core.Request{Bytes: 64}))(t)
 		req := core.UseRequest{Stream: 1, Uses: uses(core.Write, block)}
 		for name, operation := range map[string]func() error{
 			"allocate":           func() error { _, err := r.Allocate(ctx, core.Request{Bytes: 64}); return err },

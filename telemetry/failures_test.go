@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -81,7 +82,7 @@ func TestFailuresMarkSpansAndAreCounted(t *testing.T) {
 func fail(t *testing.T, r traced, op oplog.Op, err error) error {
 	t.Helper()
 	quiet := unsampled(t.Context())
-	b := must[core.Block](t)(r.Allocate(quiet, core.Request{Bytes: 64, Stream: 1, Tag: "x"}))
+	b := must.Get(r.Allocate(quiet, core.Request{Bytes: 64, Stream: 1, Tag: "x"}))(t)
 	req := core.UseRequest{Stream: 1, Launch: "k", Uses: uses(core.Write, b)}
 	r.fake.FailNext(map[oplog.Op]string{oplog.OpAllocate: "Allocate", oplog.OpDeallocate: "Deallocate",
 		oplog.OpPrepare: "PrepareUse", oplog.OpFinish: "FinishUse", oplog.OpAbort: "AbortUse"}[op], err)
@@ -94,9 +95,9 @@ func fail(t *testing.T, r traced, op oplog.Op, err error) error {
 	case oplog.OpPrepare:
 		_, got = r.PrepareUse(r.request(t), req)
 	case oplog.OpFinish:
-		got = r.FinishUse(quiet, must[core.Ticket](t)(r.PrepareUse(r.request(t), req)))
+		got = r.FinishUse(quiet, must.Get(r.PrepareUse(r.request(t), req))(t))
 	case oplog.OpAbort:
-		got = r.AbortUse(quiet, must[core.Ticket](t)(r.PrepareUse(r.request(t), req)))
+		got = r.AbortUse(quiet, must.Get(r.PrepareUse(r.request(t), req))(t))
 	}
 	return got
 }
@@ -124,7 +125,7 @@ func (r traced) wantStatus(t *testing.T, op oplog.Op, err error, errorType strin
 
 func TestGoldenFailures(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
-	b := must[core.Block](t)(r.Allocate(unsampled(t.Context()), core.Request{Bytes: 64, Stream: 1}))
+	b := must.Get(r.Allocate(unsampled(t.Context()), core.Request{Bytes: 64, Stream: 1}))(t)
 	for _, op := range []string{"Allocate", "Deallocate", "PrepareUse"} {
 		r.fake.FailNext(op, errors.New("no"))
 	}
@@ -154,7 +155,7 @@ func TestGoldenFailures(t *testing.T) {
 // A tag that is not UTF-8 must not lose the batch that its span travels in.
 func TestTextAttributesAreValid(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
-	must[core.Block](t)(r.Allocate(r.request(t), core.Request{Bytes: 64, Tag: "a\xffb"}))
+	must.Get(r.Allocate(r.request(t), core.Request{Bytes: 64, Tag: "a\xffb"}))(t)
 	if got := attributeOf(r.recorder.Ended()[0], telemetry.AttrTag).AsString(); got != "a\uFFFDb" {
 		t.Errorf("the tag is %q", got)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -37,7 +38,7 @@ func TestARefusalInARequestThatIsNotSampledIsOneExportedSpan(t *testing.T) {
 	}} {
 		r := newTraced(t, telemetry.Config{}, headSampled)
 		ctx := parent(t.Context())
-		block := must[core.Block](t)(r.Allocate(ctx, core.Request{Bytes: 64, Stream: 1}))
+		block := must.Get(r.Allocate(ctx, core.Request{Bytes: 64, Stream: 1}))(t)
 		if span, extent := r.TraceOf(ctx); len(r.recorder.Started()) != 0 || !span.IsZero() || extent != "" {
 			t.Fatalf("%s: an allocation that was granted left %v, %v", name, r.recorder.Started(), span)
 		}
@@ -103,8 +104,8 @@ func TestTheStatusOfASpanCanBeExportedWhateverTheTags(t *testing.T) {
 	findings.Report(core.Finding{Kind: names.FindingLeak, Text: refusal.Error(), Suspects: []core.UseRecord{{Span: span}}})
 	steps := telemetry.Steps(telemetry.Config{TracerProvider: r.provider}, 0)
 	steps(r.request(t), waitStep)(refusal)
-	probe := must[*telemetry.Probe](t)(telemetry.NewProbe(r.fake, "budget", r.provider))
-	probed := must[*telemetry.Resource](t)(telemetry.NewResource(probe, telemetry.Config{TracerProvider: r.provider}))
+	probe := must.Get(telemetry.NewProbe(r.fake, "budget", r.provider))(t)
+	probed := must.Get(telemetry.NewResource(probe, telemetry.Config{TracerProvider: r.provider}))(t)
 	r.fake.FailNext("Allocate", refusal)
 	_, _ = probed.Allocate(r.request(t), core.Request{Bytes: 512, Stream: 1, Tag: "sort"})
 	names := map[string]bool{}
@@ -164,7 +165,7 @@ func TestNothingIsNamedThatIsNotExported(t *testing.T) {
 			t.Errorf("%s: there is an exemplar: %v", name, x)
 		}
 	}
-	untraced := must[*telemetry.Resource](t)(telemetry.NewResource(newFencing(), telemetry.Config{}))
+	untraced := must.Get(telemetry.NewResource(newFencing(), telemetry.Config{}))(t)
 	if span, extent := untraced.TraceOf(unsampled(t.Context())); !span.IsZero() || extent != "" {
 		t.Errorf("without a provider: %v", span)
 	}
@@ -237,11 +238,11 @@ func TestExemplarsOfRefusalsNameExportedSpans(t *testing.T) {
 
 func gather(t *testing.T, r traced) map[string]*dto.MetricFamily {
 	t.Helper()
-	collector := must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: r.Resource, Operations: r.Operations}))
+	collector := must.Get(metrics.NewCollector(metrics.Source{Device: r.Resource, Operations: r.Operations}))(t)
 	registry := prometheus.NewPedanticRegistry()
-	check(t, registry.Register(collector))
+	must.Do(t, registry.Register(collector))
 	families := map[string]*dto.MetricFamily{}
-	for _, f := range must[[]*dto.MetricFamily](t)(registry.Gather()) {
+	for _, f := range must.Get(registry.Gather())(t) {
 		families[f.GetName()] = f
 	}
 	return families

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -94,7 +95,7 @@ func TestOnlyTheFirstSuspectsGetASpan(t *testing.T) {
 func TestTheSpanOfARefusedCallHasTheFindingAsAnEvent(t *testing.T) {
 	findings := telemetry.NewFindings(telemetry.FindingsConfig{})
 	r := newTraced(t, telemetry.Config{Findings: findings})
-	b := must[core.Block](t)(r.Allocate(unsampled(t.Context()), core.Request{Bytes: 64, Stream: 1, Tag: "rows"}))
+	b := must.Get(r.Allocate(unsampled(t.Context()), core.Request{Bytes: 64, Stream: 1, Tag: "rows"}))(t)
 	refusal := &core.UseAfterFreeError{Op: "Deallocate", Generation: b.ID.Generation}
 	for range 3 {
 		findings.Report(core.Finding{Kind: names.FindingDoubleFree, Text: "another", Err: &core.UseAfterFreeError{Op: "Deallocate"}})

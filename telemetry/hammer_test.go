@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -22,8 +23,8 @@ func TestHammer(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
 	findings := telemetry.NewFindings(telemetry.FindingsConfig{Keep: 3})
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(must[*metrics.Collector](t)(metrics.NewCollector(
-		metrics.Source{Device: r, Operations: r.Operations, Findings: findings.CountsByTag})))
+	registry.MustRegister(must.Get(metrics.NewCollector(
+		metrics.Source{Device: r, Operations: r.Operations, Findings: findings.CountsByTag}))(t))
 
 	stop := make(chan struct{})
 	var scraper, workers sync.WaitGroup

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -99,10 +100,7 @@ func newTraced(t testing.TB, cfg telemetry.Config, options ...sdktrace.TracerPro
 	provider := sdktrace.NewTracerProvider(append(options, sdktrace.WithSpanProcessor(recorder))...)
 	fake := newFencing()
 	cfg.TracerProvider = provider
-	r, err := telemetry.NewResource(fake, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(telemetry.NewResource(fake, cfg))(t)
 	return traced{Resource: r, fake: fake, recorder: recorder, provider: provider}
 }
 
@@ -205,23 +203,6 @@ func (r traced) request(t *testing.T) context.Context {
 func unsampled(ctx context.Context) context.Context {
 	sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}})
 	return trace.ContextWithSpanContext(ctx, sc)
-}
-
-func must[T any](t testing.TB) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func uses(access core.Access, blocks ...core.Block) []core.Use {

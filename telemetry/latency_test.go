@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -36,18 +37,18 @@ func (s slow) Allocate(ctx context.Context, r core.Request) (core.Block, error) 
 func scrape(t *testing.T, r *telemetry.Resource) []byte {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: r, Operations: r.Operations})))
+	registry.MustRegister(must.Get(metrics.NewCollector(metrics.Source{Device: r, Operations: r.Operations}))(t))
 	server := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	defer server.Close()
-	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil))
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil))(t)
 	request.Header.Set("Accept", "application/openmetrics-text;version=1.0.0")
 	response, err := http.DefaultClient.Do(request)
-	check(t, err)
+	must.Do(t, err)
 	defer response.Body.Close()
 	if contentType := response.Header.Get("Content-Type"); !strings.HasPrefix(contentType, "application/openmetrics-text") {
 		t.Fatalf("the handler answers with %s", contentType)
 	}
-	return must[[]byte](t)(io.ReadAll(response.Body))
+	return must.Get(io.ReadAll(response.Body))(t)
 }
 
 // histogramOf is the durations of op.
@@ -64,7 +65,7 @@ func histogramOf(t *testing.T, r *telemetry.Resource, op oplog.Op) *dto.Histogra
 
 // As many durations as calls, refused ones too: they are what callers waited.
 func TestEveryCallHasADuration(t *testing.T) {
-	r := must[*telemetry.Resource](t)(telemetry.NewResource(newFencing(), telemetry.Config{}))
+	r := must.Get(telemetry.NewResource(newFencing(), telemetry.Config{}))(t)
 	life(t.Context(), t, r)
 	r.Unwrap().(*fencing).FailNext("Allocate", &core.OutOfBudgetError{})
 	_, _ = r.Allocate(t.Context(), core.Request{Bytes: 1})
@@ -89,9 +90,9 @@ func TestEveryCallHasADuration(t *testing.T) {
 
 func TestADurationIsWhatTheCallerWaited(t *testing.T) {
 	const takes = 3 * time.Millisecond
-	r := must[*telemetry.Resource](t)(telemetry.NewResource(slow{newFencing(), takes}, telemetry.Config{}))
+	r := must.Get(telemetry.NewResource(slow{newFencing(), takes}, telemetry.Config{}))(t)
 	start := time.Now()
-	_ = must[core.Block](t)(r.Allocate(t.Context(), core.Request{Bytes: 64}))
+	_ = must.Get(r.Allocate(t.Context(), core.Request{Bytes: 64}))(t)
 	waited := time.Since(start)
 	h := histogramOf(t, r, oplog.OpAllocate)
 	if sum := h.GetSampleSum(); sum < takes.Seconds() || sum > waited.Seconds() {
@@ -162,8 +163,8 @@ func TestExemplarsAreBounded(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
 	ctx := r.request(t)
 	for range 500 {
-		block := must[core.Block](t)(r.Allocate(ctx, core.Request{Bytes: 64}))
-		_ = must[core.Block](t)(r.Deallocate(ctx, block.ID))
+		block := must.Get(r.Allocate(ctx, core.Request{Bytes: 64}))(t)
+		_ = must.Get(r.Deallocate(ctx, block.ID))(t)
 	}
 	h := histogramOf(t, r.Resource, oplog.OpAllocate)
 	if n := len(h.GetExemplars()); n == 0 || n > len(h.GetBucket())+1 {

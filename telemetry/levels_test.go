@@ -12,18 +12,19 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 // life runs every traced operation once, on two streams.
 func life(ctx context.Context, t *testing.T, r core.Resource) {
 	t.Helper()
-	b := must[core.Block](t)(r.Allocate(ctx, core.Request{Bytes: 64, Stream: 1, Tag: "life"}))
+	b := must.Get(r.Allocate(ctx, core.Request{Bytes: 64, Stream: 1, Tag: "life"}))(t)
 	for _, stream := range []core.StreamID{2, 3} {
-		ticket := must[core.Ticket](t)(r.PrepareUse(ctx, core.UseRequest{Stream: stream, Uses: uses(core.Write, b)}))
-		check(t, r.FinishUse(ctx, ticket))
+		ticket := must.Get(r.PrepareUse(ctx, core.UseRequest{Stream: stream, Uses: uses(core.Write, b)}))(t)
+		must.Do(t, r.FinishUse(ctx, ticket))
 	}
-	must[core.Block](t)(r.Deallocate(ctx, b.ID))
+	must.Get(r.Deallocate(ctx, b.ID))(t)
 }
 
 // Without a parent the alloc, two launches and the dealloc are roots, if those are made.
@@ -61,13 +62,13 @@ func TestWhatIsTracedFollowsTheParentTheLevelAndTheSampler(t *testing.T) {
 // trace of its own.
 func TestUnsampledRootIsPassedOn(t *testing.T) {
 	r := newTraced(t, telemetry.Config{}, sdktrace.WithSampler(sdktrace.NeverSample()))
-	b := must[core.Block](t)(r.Allocate(t.Context(), core.Request{Bytes: 64}))
-	ticket := must[core.Ticket](t)(r.PrepareUse(t.Context(), core.UseRequest{Uses: uses(core.Write, b)}))
+	b := must.Get(r.Allocate(t.Context(), core.Request{Bytes: 64}))(t)
+	ticket := must.Get(r.PrepareUse(t.Context(), core.UseRequest{Uses: uses(core.Write, b)}))(t)
 	sc := trace.SpanContextFromContext(ticket.Context(t.Context()))
 	if !sc.IsValid() || sc.IsSampled() {
 		t.Errorf("the launch function gets %v, want the unsampled launch", sc)
 	}
-	check(t, r.AbortUse(t.Context(), ticket))
+	must.Do(t, r.AbortUse(t.Context(), ticket))
 }
 
 func TestLevelsHaveNames(t *testing.T) {
@@ -117,16 +118,16 @@ func TestLayersBelowAreToldTheSpan(t *testing.T) {
 	for _, level := range []telemetry.Level{telemetry.LevelOperations, telemetry.LevelLaunches, telemetry.LevelOff} {
 		r := newTraced(t, telemetry.Config{})
 		spy := &spanSpy{Fake: r.fake.Fake, seen: map[oplog.Op]core.SpanRef{}}
-		observed := must[*telemetry.Resource](t)(telemetry.NewResource(spy, telemetry.Config{TracerProvider: r.provider, Level: level}))
+		observed := must.Get(telemetry.NewResource(spy, telemetry.Config{TracerProvider: r.provider, Level: level}))(t)
 		for _, sampled := range []bool{true, false} {
 			ctx := unsampled(t.Context())
 			if sampled {
 				ctx = r.request(t)
 			}
 			clear(spy.seen)
-			b := must[core.Block](t)(observed.Allocate(ctx, core.Request{Bytes: 64, Stream: 1}))
-			ticket := must[core.Ticket](t)(observed.PrepareUse(ctx, core.UseRequest{Stream: 1, Uses: uses(core.Read, b)}))
-			check(t, observed.FinishUse(t.Context(), ticket))
+			b := must.Get(observed.Allocate(ctx, core.Request{Bytes: 64, Stream: 1}))(t)
+			ticket := must.Get(observed.PrepareUse(ctx, core.UseRequest{Stream: 1, Uses: uses(core.Read, b)}))(t)
+			must.Do(t, observed.FinishUse(t.Context(), ticket))
 			if _, err := observed.Reserve(ctx, 1, "a"); err == nil {
 				t.Fatal("the fake reserves")
 			}

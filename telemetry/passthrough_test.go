@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -22,7 +23,7 @@ func TestConformance(t *testing.T) {
 func TestProbeConformance(t *testing.T) {
 	coretest.Run(t, func(t *testing.T) coretest.Subject {
 		r := newTraced(t, telemetry.Config{})
-		probe := must[*telemetry.Probe](t)(telemetry.NewProbe(r.fake, telemetry.LayerDriver, r.provider))
+		probe := must.Get(telemetry.NewProbe(r.fake, telemetry.LayerDriver, r.provider))(t)
 		return coretest.Subject{Resource: probe, Features: r.fake.Features(), Streams: r.fake.Streams}
 	})
 }
@@ -33,14 +34,14 @@ func TestEveryCallReachesTheUpstreamOnce(t *testing.T) {
 	for _, cfg := range []telemetry.Config{{}, {Level: telemetry.LevelLaunches}, {Level: telemetry.LevelOff}} {
 		r := newTraced(t, cfg)
 		ctx := r.request(t)
-		b := must[core.Block](t)(r.Allocate(ctx, core.Request{Bytes: 64, Stream: 1, Tag: "t"}))
+		b := must.Get(r.Allocate(ctx, core.Request{Bytes: 64, Stream: 1, Tag: "t"}))(t)
 		req := core.UseRequest{Stream: 1, Launch: "k", Uses: uses(core.Read, b)}
-		check(t, r.FinishUse(ctx, must[core.Ticket](t)(r.PrepareUse(ctx, req))))
-		check(t, r.AbortUse(ctx, must[core.Ticket](t)(r.PrepareUse(ctx, req))))
-		check(t, r.RecordUse(ctx, b.ID, 1))
-		check(t, r.ReapPending(ctx))
-		must[core.Block](t)(r.Deallocate(ctx, b.ID))
-		check(t, r.Drain(ctx))
+		must.Do(t, r.FinishUse(ctx, must.Get(r.PrepareUse(ctx, req))(t)))
+		must.Do(t, r.AbortUse(ctx, must.Get(r.PrepareUse(ctx, req))(t)))
+		must.Do(t, r.RecordUse(ctx, b.ID, 1))
+		must.Do(t, r.ReapPending(ctx))
+		must.Get(r.Deallocate(ctx, b.ID))(t)
+		must.Do(t, r.Drain(ctx))
 		var got []string
 		for _, call := range r.fake.Calls() {
 			op, _, _ := strings.Cut(call, " ")
@@ -78,12 +79,12 @@ func TestInspectionIsTheUpstreams(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
 	l := &listener{}
 	r.Subscribe(l)
-	b := must[core.Block](t)(r.Allocate(t.Context(), core.Request{Bytes: 64, Stream: 1}))
-	must[core.Block](t)(r.Deallocate(t.Context(), b.ID))
+	b := must.Get(r.Allocate(t.Context(), core.Request{Bytes: 64, Stream: 1}))(t)
+	must.Get(r.Deallocate(t.Context(), b.ID))(t)
 	if r.State(b.ID) != core.Retired || r.FreedOn(1) != r.fake.FreedOn(1) || r.FreedOn(1).Queued != 64 {
 		t.Errorf("state %v, freed %v", r.State(b.ID), r.FreedOn(1))
 	}
-	check(t, r.Drain(t.Context()))
+	must.Do(t, r.Drain(t.Context()))
 	if l.released != 1 {
 		t.Errorf("the listener heard of %d releases, want 1", l.released)
 	}
@@ -96,9 +97,9 @@ func TestInspectionIsTheUpstreams(t *testing.T) {
 }
 
 func TestOperationsAreCounted(t *testing.T) {
-	r := must[*telemetry.Resource](t)(telemetry.NewResource(newFencing(), telemetry.Config{}))
+	r := must.Get(telemetry.NewResource(newFencing(), telemetry.Config{}))(t)
 	life(t.Context(), t, r)
-	check(t, r.Drain(t.Context()))
+	must.Do(t, r.Drain(t.Context()))
 	o := r.Operations()
 	for op, want := range map[oplog.Op]uint64{
 		oplog.OpAllocate: 1, oplog.OpDeallocate: 1, oplog.OpPrepare: 2, oplog.OpFinish: 2, oplog.OpDrain: 1,

@@ -11,6 +11,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -18,22 +19,22 @@ import (
 func newProbed(t testing.TB, cfg telemetry.Config, options ...sdktrace.TracerProviderOption) traced {
 	t.Helper()
 	r := newTraced(t, cfg, options...)
-	probe := must[*telemetry.Probe](t)(telemetry.NewProbe(r.fake, telemetry.LayerDriver, r.provider))
+	probe := must.Get(telemetry.NewProbe(r.fake, telemetry.LayerDriver, r.provider))(t)
 	cfg.TracerProvider = r.provider
-	r.Resource = must[*telemetry.Resource](t)(telemetry.NewResource(probe, cfg))
+	r.Resource = must.Get(telemetry.NewResource(probe, cfg))(t)
 	return r
 }
 
 func TestGoldenLayersOfALife(t *testing.T) {
 	r := newProbed(t, telemetry.Config{})
 	ctx := r.request(t)
-	b := must[core.Block](t)(r.Allocate(ctx, core.Request{Bytes: 64, Stream: 1}))
-	check(t, r.FinishUse(t.Context(), must[core.Ticket](t)(r.PrepareUse(ctx, core.UseRequest{Stream: 1, Uses: uses(core.Read, b)}))))
+	b := must.Get(r.Allocate(ctx, core.Request{Bytes: 64, Stream: 1}))(t)
+	must.Do(t, r.FinishUse(t.Context(), must.Get(r.PrepareUse(ctx, core.UseRequest{Stream: 1, Uses: uses(core.Read, b)}))(t)))
 	r.fake.FailNext("AbortUse", errors.New("no"))
-	if r.AbortUse(ctx, must[core.Ticket](t)(r.PrepareUse(ctx, core.UseRequest{Stream: 1, Uses: uses(core.Read, b)}))) == nil {
+	if r.AbortUse(ctx, must.Get(r.PrepareUse(ctx, core.UseRequest{Stream: 1, Uses: uses(core.Read, b)}))(t)) == nil {
 		t.Fatal("the scripted failure was lost")
 	}
-	must[core.Block](t)(r.Deallocate(ctx, b.ID))
+	must.Get(r.Deallocate(ctx, b.ID))(t)
 	var got []string
 	for _, line := range render(r.recorder.Ended()) {
 		if strings.HasPrefix(line, "layer/") {
@@ -72,10 +73,10 @@ func TestALayerThatWrapsTheContextHidesNoLayer(t *testing.T) {
 		},
 	} {
 		r := newTraced(t, telemetry.Config{})
-		inner := must[*telemetry.Probe](t)(telemetry.NewProbe(r.fake, telemetry.LayerDriver, r.provider))
-		outer := must[*telemetry.Probe](t)(telemetry.NewProbe(wrapper{inner, wrap}, telemetry.LayerBudget, r.provider))
-		observed := must[*telemetry.Resource](t)(telemetry.NewResource(outer, telemetry.Config{TracerProvider: r.provider}))
-		must[core.Block](t)(observed.Allocate(r.request(t), core.Request{Bytes: 64, Stream: 1}))
+		inner := must.Get(telemetry.NewProbe(r.fake, telemetry.LayerDriver, r.provider))(t)
+		outer := must.Get(telemetry.NewProbe(wrapper{inner, wrap}, telemetry.LayerBudget, r.provider))(t)
+		observed := must.Get(telemetry.NewResource(outer, telemetry.Config{TracerProvider: r.provider}))(t)
+		must.Get(observed.Allocate(r.request(t), core.Request{Bytes: 64, Stream: 1}))(t)
 		var got []string
 		for _, line := range render(r.recorder.Ended()) {
 			got = append(got, strings.Join(strings.Fields(line)[:3], " "))
@@ -90,8 +91,8 @@ func TestALayerThatWrapsTheContextHidesNoLayer(t *testing.T) {
 func TestLayersFollowOperations(t *testing.T) {
 	r := newProbed(t, telemetry.Config{})
 	life(unsampled(t.Context()), t, r)
-	check(t, r.ReapPending(r.request(t)))
-	check(t, r.Drain(r.request(t)))
+	must.Do(t, r.ReapPending(r.request(t)))
+	must.Do(t, r.Drain(r.request(t)))
 	r.wantSpans(t)
 	launches := newProbed(t, telemetry.Config{Level: telemetry.LevelLaunches})
 	life(launches.request(t), t, launches)
@@ -100,8 +101,8 @@ func TestLayersFollowOperations(t *testing.T) {
 			t.Errorf("at the level of launches: %s", line)
 		}
 	}
-	mute := must[*telemetry.Probe](t)(telemetry.NewProbe(newFencing(), telemetry.LayerDriver, nil))
-	life(launches.request(t), t, must[*telemetry.Resource](t)(telemetry.NewResource(mute, telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample())})))
+	mute := must.Get(telemetry.NewProbe(newFencing(), telemetry.LayerDriver, nil))(t)
+	life(launches.request(t), t, must.Get(telemetry.NewResource(mute, telemetry.Config{TracerProvider: provider(sdktrace.AlwaysSample())}))(t))
 	if n := len(launches.recorder.Ended()); n != 6 {
 		t.Errorf("%d spans, want two launches and their prepares and finishes in the layer", n)
 	}
@@ -109,8 +110,8 @@ func TestLayersFollowOperations(t *testing.T) {
 
 func TestAnUnsampledProbeAllocatesNothing(t *testing.T) {
 	r := newProbed(t, telemetry.Config{})
-	probe := must[*telemetry.Probe](t)(telemetry.NewProbe(newNothing(), telemetry.LayerDriver, r.provider))
-	observed := must[*telemetry.Resource](t)(telemetry.NewResource(probe, telemetry.Config{TracerProvider: r.provider}))
+	probe := must.Get(telemetry.NewProbe(newNothing(), telemetry.LayerDriver, r.provider))(t)
+	observed := must.Get(telemetry.NewResource(probe, telemetry.Config{TracerProvider: r.provider}))(t)
 	ctx := unsampled(t.Context())
 	if n := allocs(t, func() error { _, err := observed.Allocate(ctx, core.Request{Bytes: 64}); return err }); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -15,12 +16,12 @@ import (
 func TestGoldenLifeOfABlock(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
 	ctx := r.request(t)
-	b := must[core.Block](t)(r.Allocate(ctx, core.Request{Bytes: 256, Requested: 100, Stream: 1, Tag: "sort.keys"}))
+	b := must.Get(r.Allocate(ctx, core.Request{Bytes: 256, Requested: 100, Stream: 1, Tag: "sort.keys"}))(t)
 	for _, stream := range []core.StreamID{2, 3} {
-		ticket := must[core.Ticket](t)(r.PrepareUse(ctx, core.UseRequest{Stream: stream, Launch: "radix", Uses: uses(core.ReadWrite, b)}))
-		check(t, r.FinishUse(ctx, ticket))
+		ticket := must.Get(r.PrepareUse(ctx, core.UseRequest{Stream: stream, Launch: "radix", Uses: uses(core.ReadWrite, b)}))(t)
+		must.Do(t, r.FinishUse(ctx, ticket))
 	}
-	must[core.Block](t)(r.Deallocate(ctx, b.ID))
+	must.Get(r.Deallocate(ctx, b.ID))(t)
 	const block = " generation=#1 tag=sort.keys block.requested=100 block.bytes=256"
 	r.wantSpans(t,
 		"alloc/1 in caller cuda.device.index=0 stream.id=1"+block+" block.state=live",
@@ -38,12 +39,12 @@ func TestGoldenLifeOfABlock(t *testing.T) {
 func TestGoldenLaunchOfTwoBlocks(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
 	quiet := unsampled(t.Context())
-	near := must[core.Block](t)(r.Allocate(quiet, core.Request{Bytes: 64, Stream: 1, Tag: "near"}))
-	far := must[core.Block](t)(r.Allocate(quiet, core.Request{Bytes: 32, Stream: 2, Tag: "far"}))
-	before := must[core.Ticket](t)(r.PrepareUse(r.request(t), core.UseRequest{Stream: 2, Uses: uses(core.Write, far)}))
-	check(t, r.FinishUse(t.Context(), before))
-	join := must[core.Ticket](t)(r.PrepareUse(r.request(t), core.UseRequest{Stream: 1, Uses: uses(core.Read, near, far)}))
-	check(t, r.FinishUse(t.Context(), join))
+	near := must.Get(r.Allocate(quiet, core.Request{Bytes: 64, Stream: 1, Tag: "near"}))(t)
+	far := must.Get(r.Allocate(quiet, core.Request{Bytes: 32, Stream: 2, Tag: "far"}))(t)
+	before := must.Get(r.PrepareUse(r.request(t), core.UseRequest{Stream: 2, Uses: uses(core.Write, far)}))(t)
+	must.Do(t, r.FinishUse(t.Context(), before))
+	join := must.Get(r.PrepareUse(r.request(t), core.UseRequest{Stream: 1, Uses: uses(core.Read, near, far)}))(t)
+	must.Do(t, r.FinishUse(t.Context(), join))
 	r.wantSpans(t,
 		"prepare/1 in launch/1 cuda.device.index=0 stream.id=2 generation=#1 tag=far block.requested=32 block.bytes=32 access=write block.state=live waits.queued=0 waits.elided=0",
 		"finish/1 in launch/1 cuda.device.index=0 stream.id=2 generation=#1 tag=far block.requested=32 block.bytes=32 access=write block.state=live",
@@ -58,9 +59,9 @@ func TestGoldenLaunchOfTwoBlocks(t *testing.T) {
 
 func TestWaitForUnsampledWorkHasNoLink(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
-	b := must[core.Block](t)(r.Allocate(unsampled(t.Context()), core.Request{Bytes: 64, Stream: 1}))
-	ticket := must[core.Ticket](t)(r.PrepareUse(r.request(t), core.UseRequest{Stream: 2, Uses: uses(core.Read, b)}))
-	check(t, r.AbortUse(t.Context(), ticket))
+	b := must.Get(r.Allocate(unsampled(t.Context()), core.Request{Bytes: 64, Stream: 1}))(t)
+	ticket := must.Get(r.PrepareUse(r.request(t), core.UseRequest{Stream: 2, Uses: uses(core.Read, b)}))(t)
+	must.Do(t, r.AbortUse(t.Context(), ticket))
 	for _, s := range r.recorder.Ended() {
 		if len(s.Links()) != 0 {
 			t.Errorf("%s links to work that nobody can see: %v", s.Name(), s.Links())
@@ -74,13 +75,13 @@ func TestGoldenLaunchOfManyBlocks(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
 	var blocks []core.Block
 	for range telemetry.MaxUseSpans + 1 {
-		blocks = append(blocks, must[core.Block](t)(r.Allocate(unsampled(t.Context()), core.Request{Bytes: 16, Requested: 10, Stream: 1})))
+		blocks = append(blocks, must.Get(r.Allocate(unsampled(t.Context()), core.Request{Bytes: 16, Requested: 10, Stream: 1}))(t))
 	}
 	all := append(uses(core.Read, blocks[:2]...), uses(core.Write, blocks[2:]...)...)
-	many := must[core.Ticket](t)(r.PrepareUse(r.request(t), core.UseRequest{Stream: 1, Launch: "many", Uses: all}))
-	check(t, r.FinishUse(t.Context(), many))
-	again := must[core.Ticket](t)(r.PrepareUse(r.request(t), core.UseRequest{Stream: 2, Uses: uses(core.Read, blocks[7])}))
-	check(t, r.AbortUse(t.Context(), again))
+	many := must.Get(r.PrepareUse(r.request(t), core.UseRequest{Stream: 1, Launch: "many", Uses: all}))(t)
+	must.Do(t, r.FinishUse(t.Context(), many))
+	again := must.Get(r.PrepareUse(r.request(t), core.UseRequest{Stream: 2, Uses: uses(core.Read, blocks[7])}))(t)
+	must.Do(t, r.AbortUse(t.Context(), again))
 	const sums = " cuda.device.index=0 stream.id=1 launch.name=many generations=33 launch.uses=33 block.requested=330 block.bytes=528 access=read_write"
 	r.wantSpans(t,
 		"prepare/1 in launch/1"+sums+" waits.queued=0 waits.elided=0",
@@ -96,11 +97,11 @@ func TestManyWaitsLinkFromOneSpan(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
 	var blocks []core.Block
 	for range telemetry.MaxUseSpans + 1 {
-		blocks = append(blocks, must[core.Block](t)(r.Allocate(r.request(t), core.Request{Bytes: 16, Stream: 1})))
+		blocks = append(blocks, must.Get(r.Allocate(r.request(t), core.Request{Bytes: 16, Stream: 1}))(t))
 	}
 	r.recorder.Reset()
-	ticket := must[core.Ticket](t)(r.PrepareUse(r.request(t), core.UseRequest{Stream: 2, Uses: uses(core.Read, blocks...)}))
-	check(t, r.AbortUse(t.Context(), ticket))
+	ticket := must.Get(r.PrepareUse(r.request(t), core.UseRequest{Stream: 2, Uses: uses(core.Read, blocks...)}))(t)
+	must.Do(t, r.AbortUse(t.Context(), ticket))
 	if links := r.recorder.Ended()[0].Links(); len(links) != len(blocks) {
 		t.Errorf("%d links, want %d", len(links), len(blocks))
 	}
@@ -111,14 +112,14 @@ func TestManyWaitsLinkFromOneSpan(t *testing.T) {
 // elsewhere.
 func TestLaunchFunctionNestsUnderTheLaunch(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
-	b := must[core.Block](t)(r.Allocate(unsampled(t.Context()), core.Request{Bytes: 64, Stream: 1}))
-	runtime := must[*core.Runtime](t)(core.NewRuntime(r, nil))
+	b := must.Get(r.Allocate(unsampled(t.Context()), core.Request{Bytes: 64, Stream: 1}))(t)
+	runtime := must.Get(core.NewRuntime(r, nil))(t)
 	err := runtime.LaunchNamed(r.request(t), "k", 1, uses(core.Write, b), func(ctx context.Context) error {
 		_, span := r.provider.Tracer("app").Start(ctx, "app.work")
 		span.End()
 		return nil
 	})
-	check(t, err)
+	must.Do(t, err)
 	ended := r.recorder.Ended()
 	work, launch := ended[1], ended[3]
 	if work.Name() != "app.work" || launch.Name() != string(telemetry.SpanLaunch) || work.Parent().SpanID() != launch.SpanContext().SpanID() {
@@ -128,12 +129,12 @@ func TestLaunchFunctionNestsUnderTheLaunch(t *testing.T) {
 
 func TestLateFinishClosesTheLaunch(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
-	b := must[core.Block](t)(r.Allocate(unsampled(t.Context()), core.Request{Bytes: 64, Stream: 1}))
+	b := must.Get(r.Allocate(unsampled(t.Context()), core.Request{Bytes: 64, Stream: 1}))(t)
 	ctx, parent := r.provider.Tracer("app").Start(t.Context(), "request")
-	ticket := must[core.Ticket](t)(r.PrepareUse(ctx, core.UseRequest{Stream: 1, Uses: uses(core.Write, b)}))
+	ticket := must.Get(r.PrepareUse(ctx, core.UseRequest{Stream: 1, Uses: uses(core.Write, b)}))(t)
 	parent.End()
-	must[core.Block](t)(r.Deallocate(unsampled(t.Context()), b.ID))
-	check(t, r.FinishUse(unsampled(context.Background()), ticket))
+	must.Get(r.Deallocate(unsampled(t.Context()), b.ID))(t)
+	must.Do(t, r.FinishUse(unsampled(context.Background()), ticket))
 	ended := render(r.recorder.Ended())
 	const finish = "finish/1 in launch/1 cuda.device.index=0 stream.id=1 generation=#1 tag=untagged block.requested=64 block.bytes=64 access=write block.state=retired"
 	if len(ended) != 4 || ended[2] != finish {
@@ -144,9 +145,9 @@ func TestLateFinishClosesTheLaunch(t *testing.T) {
 // A second end of a ticket is refused below and changes no span.
 func TestSecondEndMakesNoSpan(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
-	b := must[core.Block](t)(r.Allocate(unsampled(t.Context()), core.Request{Bytes: 64, Stream: 1}))
-	ticket := must[core.Ticket](t)(r.PrepareUse(r.request(t), core.UseRequest{Stream: 1, Uses: uses(core.Write, b)}))
-	check(t, r.AbortUse(t.Context(), ticket))
+	b := must.Get(r.Allocate(unsampled(t.Context()), core.Request{Bytes: 64, Stream: 1}))(t)
+	ticket := must.Get(r.PrepareUse(r.request(t), core.UseRequest{Stream: 1, Uses: uses(core.Write, b)}))(t)
+	must.Do(t, r.AbortUse(t.Context(), ticket))
 	n := len(r.recorder.Ended())
 	if r.AbortUse(t.Context(), ticket) == nil {
 		t.Error("a second end was accepted")
@@ -163,12 +164,12 @@ func TestSecondEndMakesNoSpan(t *testing.T) {
 // The ticket of another runtime is refused there without touching its trace.
 func TestForeignTicketKeepsItsTrace(t *testing.T) {
 	ours, theirs := newTraced(t, telemetry.Config{}), newTraced(t, telemetry.Config{})
-	b := must[core.Block](t)(ours.Allocate(unsampled(t.Context()), core.Request{Bytes: 64, Stream: 1}))
-	ticket := must[core.Ticket](t)(ours.PrepareUse(ours.request(t), core.UseRequest{Stream: 1, Uses: uses(core.Write, b)}))
+	b := must.Get(ours.Allocate(unsampled(t.Context()), core.Request{Bytes: 64, Stream: 1}))(t)
+	ticket := must.Get(ours.PrepareUse(ours.request(t), core.UseRequest{Stream: 1, Uses: uses(core.Write, b)}))(t)
 	if theirs.AbortUse(t.Context(), ticket) == nil {
 		t.Fatal("a foreign ticket was accepted")
 	}
-	check(t, ours.FinishUse(t.Context(), ticket))
+	must.Do(t, ours.FinishUse(t.Context(), ticket))
 	if got := len(ours.recorder.Ended()); got != 3 {
 		t.Errorf("%d spans, want prepare, finish and launch", got)
 	}
@@ -179,13 +180,13 @@ func TestForeignTicketKeepsItsTrace(t *testing.T) {
 func TestUpstreamSeesTheSpan(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
 	spy := &spanSpy{Fake: r.fake.Fake, seen: map[oplog.Op]core.SpanRef{}}
-	observed := must[*telemetry.Resource](t)(telemetry.NewResource(spy, telemetry.Config{TracerProvider: r.provider}))
-	b := must[core.Block](t)(observed.Allocate(r.request(t), core.Request{Bytes: 64}))
+	observed := must.Get(telemetry.NewResource(spy, telemetry.Config{TracerProvider: r.provider}))(t)
+	b := must.Get(observed.Allocate(r.request(t), core.Request{Bytes: 64}))(t)
 	if got, want := spy.within, r.recorder.Ended()[0].SpanContext(); !got.Equal(want) {
 		t.Errorf("upstream saw span %v, want %v", got.SpanID(), want.SpanID())
 	}
 	if ref := spy.request.Span; trace.SpanID(ref.SpanID) != spy.within.SpanID() || trace.TraceID(ref.TraceID) != spy.within.TraceID() {
 		t.Errorf("the request refers to span %v, want %v", ref, spy.within)
 	}
-	must[core.Block](t)(observed.Deallocate(r.request(t), b.ID))
+	must.Get(observed.Deallocate(r.request(t), b.ID))(t)
 }

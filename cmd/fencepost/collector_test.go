@@ -11,6 +11,8 @@ import (
 
 	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // collector is an OpenTelemetry collector's HTTP endpoint for traces, which
@@ -74,10 +76,7 @@ func TestTheDemoSendsSpansToACollector(t *testing.T) {
 	for _, n := range c.spans {
 		total += n
 	}
-	started, err := lookUp(last, "spans_started")
-	if err != nil {
-		t.Fatal(err)
-	}
+	started := must.Get(lookUp(last, "spans_started"))(t)
 	if exported := ended(t, last); total != exported {
 		t.Errorf("the collector got %d spans of %v started, the report says %d", total, started, exported)
 	}
@@ -85,14 +84,8 @@ func TestTheDemoSendsSpansToACollector(t *testing.T) {
 
 func ended(t *testing.T, report string) int {
 	t.Helper()
-	value, err := lookUp(report, "spans_ended")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := value.(interface{ Int64() (int64, error) }).Int64()
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(lookUp(report, "spans_ended"))(t)
+	n := must.Get(value.(interface{ Int64() (int64, error) }).Int64())(t)
 	return int(n)
 }
 

@@ -9,15 +9,15 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // captured runs the command and returns what it printed, both streams together.
 func captured(t *testing.T, args ...string) (text string, code int) {
 	t.Helper()
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	stdout, stderr := os.Stdout, os.Stderr
 	os.Stdout, os.Stderr = write, write
 	done := make(chan string, 1)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/demo"
 	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/doctor"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/replay"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
@@ -92,9 +93,7 @@ func filled[T any]() *T {
 func hostileFile(t *testing.T, kind, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), kind+hostile)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -108,10 +107,7 @@ func hostileIncident(t *testing.T) string {
 	in := filled[incident.Incident]()
 	in.Schema = incident.Schema
 	in.Incomplete = ""
-	text, err := json.Marshal(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(in))(t)
 	return string(text)
 }
 
@@ -212,10 +208,7 @@ func TestReplayPrintsNothingRaw(t *testing.T) {
 
 func TestGuardPrintsNothingRaw(t *testing.T) {
 	status := map[string]any{"setting": hostile, "policy": hostile, "findings": 1, "hunt_tags": []string{hostile, hostile}, "numbers": map[string]int{hostile: 1}}
-	whole, err := json.Marshal(status)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(json.Marshal(status))(t)
 	for _, c := range []struct {
 		status int
 		body   string
@@ -243,16 +236,10 @@ func TestGuardPrintsNothingRaw(t *testing.T) {
 // printed is what print writes to a console.
 func printed(t *testing.T, show func(c *console)) string {
 	t.Helper()
-	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Create(filepath.Join(t.TempDir(), "out")))(t)
 	defer file.Close()
 	show(newConsole(file, file))
-	text, err := os.ReadFile(file.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file.Name()))(t)
 	return string(text)
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/replay"
 )
@@ -23,31 +23,21 @@ import (
 func logOf(t *testing.T, trace, path string) *replay.Report {
 	t.Helper()
 	rows, err := alloctrace.ReadFile(filepath.Join("../../traces", trace+".csv.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	sink := logging.NewJSONSink(file, logging.Queue{Size: 1 << 16})
 	rt, err := fencepost.Open(t.Context(), fencepost.Config{LogSinks: []logging.Sink{sink}, Guard: "ledger"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	report, err := replay.Play(t.Context(), rows, replay.Config{Runtime: rt.Core(), Streams: rt.Streams(), Pool: rt})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if _, err := rt.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := sink.Close(t.Context()); err != nil || sink.Dropped() != 0 {
 		t.Fatalf("%d records dropped, %v", sink.Dropped(), err)
 	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, file.Close())
 	return report
 }
 
@@ -78,14 +68,10 @@ func TestALogWithLongNamesIsReadAgain(t *testing.T) {
 	long := strings.Repeat("x", 70_000)
 	path := filepath.Join(t.TempDir(), "log.jsonl")
 	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	sink := logging.NewJSONSink(file, logging.Queue{})
 	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, LogSinks: []logging.Sink{sink}, LogLevel: logging.Uses, Guard: "ledger"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	b, err := rt.Allocate(t.Context(), core.Request{Bytes: 64, Tag: core.Tag(long)})
 	if err == nil {
 		err = rt.LaunchNamed(t.Context(), long, core.DefaultStream, []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error { return nil })
@@ -96,9 +82,7 @@ func TestALogWithLongNamesIsReadAgain(t *testing.T) {
 	if _, closing := rt.Close(t.Context()); err != nil || closing != nil {
 		t.Fatal(err, closing)
 	}
-	if err := errors.Join(sink.Close(t.Context()), file.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sink.Close(t.Context()), file.Close())
 	for _, args := range [][]string{{"history", path, "--format=pytorch", "-o", filepath.Join(t.TempDir(), "x")}, {"history", path, "--format=perfetto", "-o", filepath.Join(t.TempDir(), "y")}, {"replay", "--guard=off", path}} {
 		if code := runCaptured(t, func(string) {}, args...); code != exitClean {
 			t.Errorf("%v: exit code %d", args, code)

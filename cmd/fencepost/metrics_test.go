@@ -10,6 +10,8 @@ import (
 	collectormetrics "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
 	metricspb "go.opentelemetry.io/proto/otlp/metrics/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // metricsCollector is an OpenTelemetry collector's HTTP endpoint for metrics.
@@ -47,14 +49,8 @@ func TestTheDemoPushesMetricsToACollector(t *testing.T) {
 	if code != exitClean {
 		t.Errorf("exit code %d: %s", code, last)
 	}
-	value, err := lookUp(last, "launches")
-	if err != nil {
-		t.Fatal(err)
-	}
-	launches, err := value.(interface{ Float64() (float64, error) }).Float64()
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(lookUp(last, "launches"))(t)
+	launches := must.Get(value.(interface{ Float64() (float64, error) }).Float64())(t)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	points := c.metrics["gpumem_launches_total"].GetSum().GetDataPoints()

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
 )
@@ -24,9 +25,7 @@ var aLog = line("allocate", `,"ptr":"0x1000","generation":1,"tag":"rows"`) + lin
 
 func write(t *testing.T, path, text string, mode fs.FileMode) {
 	t.Helper()
-	if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, mode)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, mode))
 }
 
 func mustHold(t *testing.T, what, path, want string) {
@@ -39,10 +38,7 @@ func mustHold(t *testing.T, what, path, want string) {
 // mustHave demands that a folder holds files of these names and no others.
 func mustHave(t *testing.T, what, dir string, want ...string) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	var got []string
 	for _, e := range entries {
 		got = append(got, e.Name())
@@ -58,13 +54,9 @@ func TestALogIsNeverOverwrittenByItsConversion(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	write(t, at("log"), aLog, 0o600)
-	if err := errors.Join(os.Symlink("log", at("symbolic")), os.Link(at("log"), at("hard"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("log", at("symbolic")), os.Link(at("log"), at("hard")))
 	file, err := os.Open(at("log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer file.Close()
 	open := fmt.Sprintf("/dev/fd/%d", file.Fd())
 	for _, names := range [][2]string{{at("log"), at("log")}, {at("log"), at("symbolic")}, {at("symbolic"), at("log")}, {at("log"), at("hard")}, {at("hard"), at("symbolic")}, {open, at("log")}} {
@@ -78,9 +70,7 @@ func TestALogIsNeverOverwrittenByItsConversion(t *testing.T) {
 		}
 	}
 	appending, err := os.OpenFile(at("log"), os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer appending.Close()
 	stdout := os.Stdout
 	os.Stdout = appending
@@ -98,9 +88,7 @@ func TestALogIsReadOnceSoItMayBeAPipe(t *testing.T) {
 		write(t, file, aLog, 0o600)
 		want, _ := captured(t, "history", file, "--format", format)
 		read, write, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		go func() {
 			_, _ = io.WriteString(write, aLog)
 			_ = write.Close()
@@ -122,9 +110,7 @@ func TestAnOutputThatFailsLeavesWhatWasThere(t *testing.T) {
 	write(t, at("bad"), aLog+"{}\n", 0o600)
 	write(t, at("far"), aLog+line("allocate", `,"generation":3,"ptr":"0x7fffffffffffffff"`), 0o600)
 	write(t, at("old"), "old", 0o640)
-	if err := os.Symlink("/dev/full", at("full")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("/dev/full", at("full")))
 	all := []string{"log", "bad", "far", "old", "full"}
 	untouched := func(what string) {
 		mustHold(t, what, at("old"), "old")
@@ -207,9 +193,7 @@ func TestFlushedSpansAreUnderTheNameOfTheirFile(t *testing.T) {
 	path := filepath.Join(dir, "spans")
 	write(t, path, "old", 0o600)
 	spans, err := openSpans(t.Context(), path, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	mustHold(t, "begun", path, "old")
 	request := func() {
 		_, end := spans.beginRequest(t.Context())
@@ -222,9 +206,7 @@ func TestFlushedSpansAreUnderTheNameOfTheirFile(t *testing.T) {
 	if !ok {
 		t.Fatal("the runtime cannot flush the spans")
 	}
-	if err := provider.ForceFlush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, provider.ForceFlush(t.Context()))
 	mustHave(t, "flushed", dir, "spans")
 	if text, err := os.ReadFile(path); err != nil || strings.Count(string(text), "demo.sort_and_join") != 1 {
 		t.Errorf("flushed: the file holds %q, %v", text, err)
@@ -248,9 +230,7 @@ func TestAFullStandardOutputIsAProblem(t *testing.T) {
 		{"demo", "--listen=", "--for=100ms"}, {"--help"},
 	} {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		stdout := os.Stdout
 		os.Stdout = full
 		code := run(args)
@@ -285,9 +265,7 @@ func TestCommandsPrintAndWriteInOnePlaceOnly(t *testing.T) {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
 			if s, ok := n.(*ast.SelectorExpr); ok {
 				if pkg, ok := s.X.(*ast.Ident); ok && forbidden(pkg.Name, s.Sel.Name) {

@@ -8,15 +8,15 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestAPipeIsWrittenToAndStays(t *testing.T) {
 	dir := t.TempDir()
 	log, pipe := filepath.Join(dir, "log"), filepath.Join(dir, "pipe")
 	write(t, log, aLog, 0o600)
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Mkfifo(pipe, 0o600))
 	got := make(chan string, 1)
 	go func() {
 		text, _ := os.ReadFile(pipe)

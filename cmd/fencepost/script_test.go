@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/fakecuda"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // TestMain lets scripts run this binary as the command "fencepost".
@@ -26,14 +27,8 @@ func TestMain(m *testing.M) {
 
 // TestTheCommandKeepsItsWord runs the scripts of testdata/script.
 func TestTheCommandKeepsItsWord(t *testing.T) {
-	traces, err := filepath.Abs("../../traces")
-	if err != nil {
-		t.Fatal(err)
-	}
-	incidents, err := filepath.Abs("../../telemetry/incident/testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	traces := must.Get(filepath.Abs("../../traces"))(t)
+	incidents := must.Get(filepath.Abs("../../telemetry/incident/testdata"))(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {

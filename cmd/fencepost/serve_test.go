@@ -18,6 +18,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // runCaptured calls run with standard output in a pipe, and hands each line
@@ -31,9 +32,7 @@ func runCaptured(t *testing.T, line func(string), args ...string) (code int) {
 func capture(t *testing.T, call func() int, line func(string)) (code int) {
 	t.Helper()
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	stdout := os.Stdout
 	os.Stdout = write
 	defer func() { os.Stdout = stdout }()
@@ -93,19 +92,10 @@ func waitUntil(t *testing.T, what string, so func() bool) {
 
 func get(t *testing.T, url string) (body string, code int) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(t)
 	return string(text), response.StatusCode
 }
 

@@ -28,6 +28,14 @@ var allocationCases = []testCase{
 	{name: "malformed requests are refused", run: (*trial).malformedRequests},
 }
 
+// atMost is a bound of sizes, lowered to the subject's MaxBlock.
+func (t *trial) atMost(bytes uint64) uint64 {
+	if t.MaxBlock != 0 {
+		return min(bytes, t.MaxBlock)
+	}
+	return bytes
+}
+
 // onEachStream makes a case of a scenario. A scenario returns its error, so
 // that the thread cases can run it in goroutines too.
 func onEachStream(scenario func(*trial, core.StreamID) error) func(*trial) {
@@ -141,7 +149,7 @@ func (t *trial) randomSizes(stream core.StreamID) error {
 	rng := fixedSeed()
 	var live []core.Block
 	for range 100 {
-		b, err := t.allocSeparate(1+rng.Uint64N(5*mib), stream, live)
+		b, err := t.allocSeparate(1+rng.Uint64N(t.atMost(5*mib)), stream, live)
 		if err != nil {
 			return err
 		}
@@ -174,7 +182,7 @@ func (t *trial) mixed(stream core.StreamID) error {
 	var live []core.Block
 	for range 200 {
 		if len(live) == 0 || len(live) < 100 && rng.IntN(100) < 53 {
-			b, err := t.allocSeparate(1+rng.Uint64N(5*mib), stream, live)
+			b, err := t.allocSeparate(1+rng.Uint64N(t.atMost(5*mib)), stream, live)
 			if err != nil {
 				return err
 			}

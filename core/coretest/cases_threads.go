@@ -55,7 +55,7 @@ func (t *trial) producerConsumer(producer, consumer core.StreamID) {
 func (t *trial) produce(stream core.StreamID, blocks chan<- core.Block) error {
 	rng := fixedSeed()
 	for i := range 100 {
-		b, err := t.allocate(core.Request{Bytes: 8 + rng.Uint64N(mib-8), Stream: stream})
+		b, err := t.allocate(core.Request{Bytes: 8 + rng.Uint64N(t.atMost(mib)-8), Stream: stream})
 		if err == nil {
 			err = t.launch(stream, core.Write, b, func() error { return t.write(stream, b, byte(i)) })
 		}

@@ -17,6 +17,7 @@ const fakeCapacity = 1 << 40
 // states, intents and pending frees, and no device. Frees stay pending until
 // [Fake.Pass] or Drain. It is safe for concurrent use.
 type Fake struct {
+	core.Unsupported
 	ordinal int
 
 	mu           sync.Mutex
@@ -39,7 +40,7 @@ var _ core.Resource = (*Fake)(nil)
 
 // NewFake returns a fake for device ordinal.
 func NewFake(ordinal int) *Fake {
-	return &Fake{ordinal: ordinal, next: 0x10000, blocks: map[core.Generation]*fakeBlock{},
+	return &Fake{Unsupported: core.Unsupported{Resource: fmt.Sprintf("fake:%d", ordinal)}, ordinal: ordinal, next: 0x10000, blocks: map[core.Generation]*fakeBlock{},
 		freeCounters: map[core.StreamID]core.FreeCounters{}, script: map[string][]error{}, closed: make(chan struct{})}
 }
 

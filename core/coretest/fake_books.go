@@ -9,16 +9,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 )
 
-// Reserve refuses: a backend has no budget.
-func (f *Fake) Reserve(context.Context, uint64, core.Tag) (core.Claim, error) {
-	return core.Claim{}, core.UnsupportedError("Reserve", f.String(), "add decorators/budget to the stack")
-}
-
-// ReleaseClaim refuses: a backend has no budget.
-func (f *Fake) ReleaseClaim(context.Context, core.ClaimID) error {
-	return core.UnsupportedError("ReleaseClaim", f.String(), "add decorators/budget to the stack")
-}
-
 // ReapPending is noted and releases nothing; see [Fake.Pass].
 func (f *Fake) ReapPending(context.Context) error {
 	f.mu.Lock()
@@ -67,9 +57,6 @@ func (f *Fake) Subscribe(l core.Listener) {
 	defer f.mu.Unlock()
 	f.listeners = append(f.listeners, l)
 }
-
-// CheckLive has nothing to compare.
-func (f *Fake) CheckLive(context.Context) error { return nil }
 
 // Inspect tells of the blocks that are not released, oldest first, and of the
 // unit of isolated ones.

@@ -9,15 +9,12 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func allocate(t *testing.T, r core.Resource) core.Block {
 	t.Helper()
-	b, err := r.Allocate(t.Context(), core.Request{Bytes: 64, Stream: 1, Tag: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return must.Get(r.Allocate(t.Context(), core.Request{Bytes: 64, Stream: 1, Tag: "test"}))(t)
 }
 
 func expect(t *testing.T, what string, got, want any) {

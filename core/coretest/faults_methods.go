@@ -1,6 +1,7 @@
 package coretest
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/fencepost-gpu/fencepost/core"
@@ -9,55 +10,48 @@ import (
 // Allocate forwards, or fails; a block that was handed out by then is given
 // back.
 func (f *Faults) Allocate(ctx context.Context, r core.Request) (core.Block, error) {
-	before, after := f.next("Allocate")
-	if before != nil {
-		return core.Block{}, before
-	}
-	b, err := f.upstream.Allocate(ctx, r)
-	if err != nil || after == nil {
-		return b, err
-	}
-	_, _ = f.upstream.Deallocate(ctx, b.ID)
-	return core.Block{}, after
+	return answer(f, "Allocate", func() (core.Block, error) { return f.upstream.Allocate(ctx, r) },
+		func(b core.Block) { _, _ = f.upstream.Deallocate(ctx, b.ID) })
 }
 
 // Deallocate forwards, or fails.
 func (f *Faults) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
-	before, after := f.next("Deallocate")
-	if before != nil {
-		return core.Block{}, before
-	}
-	b, err := f.upstream.Deallocate(ctx, id)
-	if err != nil || after == nil {
-		return b, err
-	}
-	return core.Block{}, after
+	return answer(f, "Deallocate", func() (core.Block, error) { return f.upstream.Deallocate(ctx, id) }, nil)
 }
 
 // PrepareUse forwards, or fails; an intent that was open by then is aborted.
 func (f *Faults) PrepareUse(ctx context.Context, r core.UseRequest) (core.Ticket, error) {
-	before, after := f.next("PrepareUse")
+	return answer(f, "PrepareUse", func() (core.Ticket, error) { return f.upstream.PrepareUse(ctx, r) },
+		func(t core.Ticket) { _ = f.upstream.AbortUse(ctx, t) })
+}
+
+// answer makes a call unless it is to fail. If it is to fail after the fact, undo
+// gives back what upstream handed out.
+func answer[T any](f *Faults, method string, call func() (T, error), undo func(T)) (none T, err error) {
+	before, after := f.next(method)
 	if before != nil {
-		return core.Ticket{}, before
+		return none, before
 	}
-	t, err := f.upstream.PrepareUse(ctx, r)
+	v, err := call()
 	if err != nil || after == nil {
-		return t, err
+		return v, err
 	}
-	_ = f.upstream.AbortUse(ctx, t)
-	return core.Ticket{}, after
+	if undo != nil {
+		undo(v)
+	}
+	return none, after
 }
 
 // FinishUse forwards and then fails, if it is to fail.
 func (f *Faults) FinishUse(ctx context.Context, t core.Ticket) error {
 	before, after := f.next("FinishUse")
-	return first(f.upstream.FinishUse(ctx, t), before, after)
+	return cmp.Or(f.upstream.FinishUse(ctx, t), before, after)
 }
 
 // AbortUse forwards and then fails, if it is to fail.
 func (f *Faults) AbortUse(ctx context.Context, t core.Ticket) error {
 	before, after := f.next("AbortUse")
-	return first(f.upstream.AbortUse(ctx, t), before, after)
+	return cmp.Or(f.upstream.AbortUse(ctx, t), before, after)
 }
 
 // RecordUse forwards, or fails.
@@ -67,16 +61,8 @@ func (f *Faults) RecordUse(ctx context.Context, id core.BlockID, stream core.Str
 
 // Reserve forwards, or fails; a claim that was granted by then is released.
 func (f *Faults) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
-	before, after := f.next("Reserve")
-	if before != nil {
-		return core.Claim{}, before
-	}
-	c, err := f.upstream.Reserve(ctx, bytes, tag)
-	if err != nil || after == nil {
-		return c, err
-	}
-	_ = f.upstream.ReleaseClaim(ctx, c.ID)
-	return core.Claim{}, after
+	return answer(f, "Reserve", func() (core.Claim, error) { return f.upstream.Reserve(ctx, bytes, tag) },
+		func(c core.Claim) { _ = f.upstream.ReleaseClaim(ctx, c.ID) })
 }
 
 // ReleaseClaim forwards, or fails.
@@ -99,16 +85,7 @@ func (f *Faults) around(method string, call func() error) error {
 	if before != nil {
 		return before
 	}
-	return first(call(), after)
-}
-
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(call(), after)
 }
 
 // Ordinal is upstream's.

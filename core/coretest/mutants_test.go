@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // mutants are resources that are wrong in one way each, and the case that
@@ -184,9 +185,7 @@ func TestSuiteCatchesMutants(t *testing.T) {
 // failed, by its checks or by a crash.
 func noticed(t *testing.T, bug, caughtBy string) bool {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	pattern, failure := "^TestMutant$", "--- FAIL: TestMutant"
 	if caughtBy != atOnce {
 		pattern, failure = pattern+"/^"+subtestName(caughtBy)+"$", failure+"/"+subtestName(caughtBy)

@@ -25,8 +25,8 @@ type Subject struct {
 	// Capacity is the device's memory and Budget the limit of the stack, in
 	// bytes; zero if there is none. Cases that need more are skipped.
 	Capacity, Budget uint64
-	// MaxBlock bounds the sizes that are expected to succeed, for devices
-	// on which a gibibyte is dear; zero means a gibibyte.
+	// MaxBlock bounds the sizes that are asked for and expected to succeed, for
+	// subjects on which large blocks are dear; zero means a gibibyte.
 	MaxBlock uint64
 	// FailNextFree makes the device fail the next free with some error. Nil
 	// if that cannot be arranged; the case is then skipped by name.

@@ -29,9 +29,7 @@ func TestALibraryThatIsNotThereIsNamedOnce(t *testing.T) {
 
 func TestALibraryThatIsThereAndCannotBeLoadedIsTold(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "libcuda.so.1")
-	if err := os.WriteFile(broken, []byte("no library"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(broken, []byte("no library"), 0o600))
 	_, err := libcuda.LoadPath(broken)
 	if got := brief(t, err); !strings.Contains(got, broken) || strings.Contains(got, "not found") {
 		t.Errorf("got %q", got)

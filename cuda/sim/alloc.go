@@ -74,7 +74,8 @@ func (d *Device) MemFreeAsync(ptr uint64, s driver.Stream) error {
 		return badPointer(mMemFreeAsync, ptr)
 	}
 	d.mark(st)
-	st.frees.add(st.seq, n.blk.bytes, st.done.Load())
+	st.pruneFrees()
+	st.frees.push(pendingFree{st.seq, n.blk.bytes})
 	d.memory.bury(d, n, st.now(), st)
 	return nil
 }

@@ -3,7 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"math"
+	"math/bits"
 	"sync/atomic"
 	"unsafe"
 )
@@ -36,8 +36,9 @@ type arena struct {
 	region      []byte // mem and, behind it, the words of starts
 	// starts has a member per 256 bytes at which a node begins.
 	starts *bitset
-	// mapped has a bit per granule. It is read without a lock by accesses.
-	mapped []atomic.Uint64
+	// mapped says of each granule whether memory is there. It is read without a
+	// lock by accesses.
+	mapped []atomic.Bool
 }
 
 func newArena(base, capacity uint64) (*arena, error) {
@@ -54,13 +55,16 @@ func newArena(base, capacity uint64) (*arena, error) {
 	return &arena{
 		pages: system, base: base, limit: base + span, mem: region[:span:span], region: region,
 		starts: newBitset(index),
-		mapped: make([]atomic.Uint64, (span/Granule+63)/64),
+		mapped: make([]atomic.Bool, span/Granule),
 	}, nil
 }
 
 func (a *arena) close() error { return a.pages.release(a.region) }
 
-func (a *arena) granules() int { return int((a.limit - a.base) / Granule) }
+// granules are those that a range touches.
+func (a *arena) granules(ptr, n uint64) []atomic.Bool {
+	return a.mapped[(ptr-a.base)/Granule : (ptr+n-1-a.base)/Granule+1]
+}
 
 // contains reports whether [ptr, ptr+n) lies inside the address space.
 func (a *arena) contains(ptr, n uint64) bool {
@@ -72,17 +76,11 @@ func (a *arena) isMapped(ptr, n uint64) bool {
 	if n == 0 || !a.contains(ptr, n) {
 		return false
 	}
-	first, last := (ptr-a.base)/Granule, (ptr+n-1-a.base)/Granule
-	for first <= last {
-		shift := first % 64
-		want := uint64(math.MaxUint64) << shift
-		if span := last - first + 1; shift+span < 64 {
-			want &= 1<<(shift+span) - 1
-		}
-		if a.mapped[first/64].Load()&want != want {
+	touched := a.granules(ptr, n)
+	for i := range touched {
+		if !touched[i].Load() {
 			return false
 		}
-		first += 64 - shift
 	}
 	return true
 }
@@ -107,8 +105,9 @@ func (a *arena) commit(ptr, n uint64) error { return a.pages.commit(a.bytes(ptr,
 
 // expose lets accesses at granules that are backed.
 func (a *arena) expose(ptr, n uint64) {
-	for g := (ptr - a.base) / Granule; g < (ptr+n-a.base)/Granule; g++ {
-		a.mapped[g/64].Or(1 << (g % 64))
+	exposed := a.granules(ptr, n)
+	for i := range exposed {
+		exposed[i].Store(true)
 	}
 }
 
@@ -121,28 +120,82 @@ func (a *arena) holds(addr uintptr) (ptr uint64, ok bool) {
 
 // unmap takes granules away and gives their pages back to the machine.
 func (a *arena) unmap(ptr, n uint64) {
-	for g := (ptr - a.base) / Granule; g < (ptr+n-a.base)/Granule; g++ {
-		a.mapped[g/64].And(^(uint64(1) << (g % 64)))
+	gone := a.granules(ptr, n)
+	for i := range gone {
+		gone[i].Store(false)
 	}
 	a.pages.giveBack(a.bytes(ptr, n))
 }
 
 // findGranules returns the lowest run of n unmapped granules.
 func (a *arena) findGranules(n int) (ptr uint64, ok bool) {
-	run, total := 0, a.granules()
-	for g := 0; g < total; g++ {
-		word := a.mapped[g/64].Load()
-		if g%64 == 0 && word == math.MaxUint64 {
-			run, g = 0, g+63
-			continue
-		}
-		if word>>(g%64)&1 == 1 {
+	run := 0
+	for g := range a.mapped {
+		if a.mapped[g].Load() {
 			run = 0
-			continue
-		}
-		if run++; run == n {
+		} else if run++; run == n {
 			return a.base + uint64(g-n+1)*Granule, true
 		}
 	}
 	return 0, false
+}
+
+// bitset finds the largest member at or below a number in a few steps,
+// whatever the number of members: level i+1 has a bit for each non-zero word
+// of level i. It answers "which block holds this address".
+type bitset struct{ levels [][]uint64 }
+
+// newBitset makes an empty set whose lowest level is the zeroed words given.
+func newBitset(words []uint64) *bitset {
+	b := &bitset{levels: [][]uint64{words}}
+	for size := len(words); size > 1; {
+		size = (size + 63) / 64
+		b.levels = append(b.levels, make([]uint64, size))
+	}
+	return b
+}
+
+func (b *bitset) set(i uint64) {
+	for _, level := range b.levels {
+		old := level[i/64]
+		level[i/64] = old | 1<<(i%64)
+		if old != 0 {
+			return
+		}
+		i /= 64
+	}
+}
+
+func (b *bitset) clear(i uint64) {
+	for _, level := range b.levels {
+		level[i/64] &^= 1 << (i % 64)
+		if level[i/64] != 0 {
+			return
+		}
+		i /= 64
+	}
+}
+
+// floor returns the largest member that is at most i.
+func (b *bitset) floor(i uint64) (uint64, bool) {
+	for n, level := range b.levels {
+		// At the levels above, word i/64 itself has been looked at.
+		mask := uint64(2)<<(i%64) - 1
+		if n > 0 {
+			mask >>= 1
+		}
+		if word := level[i/64] & mask; word != 0 {
+			return b.descend(n, i/64*64+uint64(bits.Len64(word)-1)), true
+		}
+		i /= 64
+	}
+	return 0, false
+}
+
+// descend returns the largest member below bit i of a level.
+func (b *bitset) descend(level int, i uint64) uint64 {
+	for level--; level >= 0; level-- {
+		i = i*64 + uint64(bits.Len64(b.levels[level][i])-1)
+	}
+	return i
 }

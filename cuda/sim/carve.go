@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"sort"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
@@ -102,13 +103,7 @@ func (b *block) allocParty() Party {
 
 // at is the place of what holds addr, or of the first behind it.
 func (c carving) at(addr uint64) int {
-	i, _ := slices.BinarySearchFunc(c, addr, func(p carved, addr uint64) int {
-		if p.high <= addr {
-			return -1
-		}
-		return 1
-	})
-	return i
+	return sort.Search(len(c), func(i int) bool { return c[i].high > addr })
 }
 
 // within is what lies in [low, high), at least in part: c[i:j].

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -55,8 +56,8 @@ type Device struct {
 	images    map[string]*module
 	slots     slots
 	hostClock vec
-	hostEpoch uint64 // changes when hostClock does
-	ghosts    ghosts
+	hostEpoch uint64        // changes when hostClock does
+	ghosts    map[place]int // the slots of the foreign streams that were heard of
 	chooser   *rand.Rand
 	stalled   *sync.Cond // seeded: a synchronisation that found nothing to run
 }
@@ -81,7 +82,7 @@ func Open(c Config) (*Device, error) {
 	}
 	d := &Device{
 		config: c, memory: newHeap(gpu, c.Bytes), host: newHeap(pinned, c.Bytes),
-		number: lastDevice.Add(1), dead: make(chan struct{}), images: make(map[string]*module),
+		number: lastDevice.Add(1), dead: make(chan struct{}), images: make(map[string]*module), ghosts: make(map[place]int),
 		calls: make([]counter, len(methods)),
 	}
 	d.streams.what, d.events.what, d.pools.what, d.created.what = "stream", "event", "pool", "memory"
@@ -140,27 +141,27 @@ func (d *Device) Close() error {
 	d.workers.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.memory.Lock()
-	defer d.memory.Unlock()
-	d.host.Lock()
-	defer d.host.Unlock()
-	mapped := d.mapped.Load()
-	if mapped != nil {
-		mapped.Lock()
-		defer mapped.Unlock()
+	heaps := d.heaps()
+	for _, h := range heaps {
+		h.Lock()
+		defer h.Unlock()
 	}
 	d.guests.Lock()
 	defer d.guests.Unlock()
-	err := d.memory.arena.close()
-	if hostErr := d.host.arena.close(); err == nil {
-		err = hostErr
+	var errs []error
+	for _, h := range heaps {
+		errs = append(errs, h.arena.close())
 	}
-	if mapped != nil {
-		if mapErr := mapped.arena.close(); err == nil {
-			err = mapErr
-		}
+	return errors.Join(errs...)
+}
+
+// heaps are all that have memory, in the order of their locks.
+func (d *Device) heaps() []*heap {
+	all := []*heap{d.memory, d.host}
+	if h := d.mapped.Load(); h != nil {
+		all = append(all, h)
 	}
-	return err
+	return all
 }
 
 // kill wakes everything that waits, once the context is lost or closed.
@@ -200,4 +201,83 @@ func withDetail(err *core.DriverError, detail string) error {
 
 func fault(m *method, code int, detail string) error {
 	return withDetail(driver.NewError(m.entry, code), detail)
+}
+
+// Books are the device's own accounts, for tests that prove that nothing
+// leaks. Sizes are bytes as asked for, but Reserved.
+type Books struct {
+	// LiveBlocks and LiveBytes are device memory allocated and not freed,
+	// whatever way it was allocated.
+	LiveBlocks, LiveBytes uint64
+	// HostBlocks and HostBytes are the same of HostAlloc.
+	HostBlocks, HostBytes uint64
+	// PendingFrees and PendingBytes are frees that are queued and that the
+	// device has not passed.
+	PendingFrees, PendingBytes uint64
+	// Reserved is what all pools and handles of MemCreate hold of the device's
+	// memory.
+	Reserved uint64
+	// Handles are those of MemCreate that were not released, Mappings what is
+	// mapped, with MappedBytes, and Reservations the ranges of addresses
+	// reserved, mapped or not.
+	Handles, Mappings, Reservations int
+	MappedBytes                     uint64
+	// QueuedOps are operations that wait or run.
+	QueuedOps uint64
+	// Streams, Events, Pools, Modules and Graphs exist; stream 0 and the
+	// default pool are not counted.
+	Streams, Events, Pools, Modules, Graphs int
+}
+
+// Books reads the accounts. In a seeded schedule nothing runs for it.
+func (d *Device) Books() Books {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := Books{Streams: d.streams.live, Events: d.events.live, Pools: d.pools.live, Modules: d.modules.live, Graphs: d.graphs.live}
+	for _, s := range d.slots.owners {
+		s.count(&b)
+	}
+	b.LiveBlocks, b.LiveBytes = d.memory.countLive()
+	b.HostBlocks, b.HostBytes = d.host.countLive()
+	b.Handles = d.created.live
+	if h := d.mapped.Load(); h != nil {
+		h.countMapped(&b)
+	}
+	d.memory.Lock()
+	defer d.memory.Unlock()
+	b.Reserved = d.memory.reserved
+	return b
+}
+
+// count adds what is queued on s.
+func (s *stream) count(b *Books) {
+	s.pruneFrees()
+	for _, f := range s.frees.waiting() {
+		b.PendingFrees++
+		b.PendingBytes += f.bytes
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.QueuedOps += uint64(len(s.queue.waiting()))
+}
+
+func (h *heap) countMapped(b *Books) {
+	h.Lock()
+	defer h.Unlock()
+	b.Reservations, b.Mappings = len(h.addresses.list), len(h.nodes)
+	for _, n := range h.nodes {
+		b.MappedBytes += n.size
+	}
+}
+
+func (h *heap) countLive() (blocks, bytes uint64) {
+	h.Lock()
+	defer h.Unlock()
+	for _, n := range h.nodes {
+		if !n.free {
+			blocks++
+			bytes += n.blk.bytes
+		}
+	}
+	return blocks, bytes
 }

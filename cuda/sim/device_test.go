@@ -243,17 +243,11 @@ func TestBooks(t *testing.T) {
 func TestStreamHandlesComeAgainIfTheyAreToldTo(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		d, err := Open(Config{ReuseStreamHandles: again})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { must(t, d.Close()) })
 		first, err := d.StreamCreate()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.StreamDestroy(first); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, d.StreamDestroy(first))
 		if err := d.StreamDestroy(first); err == nil {
 			t.Error("a handle that names nothing was destroyed")
 		}

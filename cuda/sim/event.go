@@ -78,7 +78,7 @@ func (d *Device) streamWait(m *method, s driver.Stream, h driver.Event) error {
 // queueWait makes later work of s wait for a record and, in the clocks, come
 // after what it is ordered after.
 func (d *Device) queueWait(s *stream, r record, clock stamp) {
-	if !d.faults.dropsWait() {
+	if !d.faults.dropWaits.Load() && !d.faults.dropWait.due() {
 		d.waitFor(s, r, clock)
 	}
 }

@@ -78,17 +78,13 @@ func (d *Device) stir() {
 	f.moved.Broadcast()
 }
 
-// now is the count, to be read before looking for something to do.
-func (f *fabric) now() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.count
-}
-
-// glance is the fabric of d, nil if it has none, and its count.
+// glance is the fabric of d, nil if it has none, and its count, to be read before
+// looking for something to do.
 func (d *Device) glance() (f *fabric, seen uint64) {
 	if f = d.fabric.Load(); f != nil {
-		seen = f.now()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		seen = f.count
 	}
 	return f, seen
 }
@@ -111,32 +107,15 @@ func (f *fabric) post(d *Device, list []sighting) {
 	}
 }
 
-// drive runs one operation of a seeded device other than d, whose lock the
-// caller does not hold; false if there is none.
-func (f *fabric) drive(d *Device) bool {
-	for _, m := range f.devices {
-		if m != d && m.chooser != nil && m.stepLocked() {
-			return true
-		}
-	}
-	return false
-}
-
-func (d *Device) stepLocked() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.step()
-}
-
-// stepPeer runs one operation of another seeded device under the lock of d;
-// false if there is none, or if somebody else is at work there.
-func (d *Device) stepPeer() bool {
+// stepPeer runs one operation of another seeded device of the fabric; false if
+// there is none, or if somebody else is at work wherever lock does not wait for that.
+func (d *Device) stepPeer(lock func(*sync.Mutex) bool) bool {
 	f := d.fabric.Load()
 	if f == nil {
 		return false
 	}
 	for _, m := range f.devices {
-		if m == d || m.chooser == nil || !m.mu.TryLock() {
+		if m == d || m.chooser == nil || !lock(&m.mu) {
 			continue
 		}
 		ran := m.step()
@@ -148,6 +127,12 @@ func (d *Device) stepPeer() bool {
 	return false
 }
 
+// waiting is the lock of stepPeer for who holds no device's lock.
+func waiting(mu *sync.Mutex) bool {
+	mu.Lock()
+	return true
+}
+
 // awaitPeer blocks a stream's goroutine until a record of another device may
 // be passed or d is dead.
 func (d *Device) awaitPeer(r record) {
@@ -156,7 +141,7 @@ func (d *Device) awaitPeer(r record) {
 		if r.passable() {
 			return
 		}
-		if !f.drive(d) {
+		if !d.stepPeer(waiting) {
 			f.sleep(seen)
 		}
 	}
@@ -171,7 +156,7 @@ func (d *Device) stall(f *fabric, seen uint64) {
 	}
 	d.mu.Unlock()
 	defer d.mu.Lock()
-	if !f.drive(d) {
+	if !d.stepPeer(waiting) {
 		f.sleep(seen)
 	}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +21,7 @@ type faults struct {
 	dropWaits  atomic.Bool
 
 	mu    sync.Mutex
-	gates []*gate
+	gates []context.CancelFunc // to open them
 }
 
 // countdown comes due once, at the n-th time it is asked.
@@ -30,21 +31,15 @@ func (c *countdown) due() bool { return c.left.Load() > 0 && c.left.Add(-1) == 0
 
 func (c *countdown) arm(n uint64) { c.left.Store(int64(n)) }
 
-func (f *faults) stickyDue() bool { return f.sticky.due() }
-
-func (f *faults) stickyCode() int { return int(f.code.Load()) }
-
-func (f *faults) dropsWait() bool { return f.dropWaits.Load() || f.dropWait.due() }
-
 // gateForRecord is nil but for the record that was told never to be ready.
-func (f *faults) gateForRecord() *gate {
+func (f *faults) gateForRecord() context.Context {
 	if !f.neverReady.due() {
 		return nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	g := newGate()
-	f.gates = append(f.gates, g)
+	g, open := context.WithCancel(context.Background())
+	f.gates = append(f.gates, open)
 	return g
 }
 
@@ -82,9 +77,9 @@ func (d *Device) ReleaseEvents() {
 }
 
 // openGates opens gates and wakes synchronisations that found nothing to run.
-func (d *Device) openGates(gates ...*gate) {
-	for _, g := range gates {
-		g.open()
+func (d *Device) openGates(gates ...context.CancelFunc) {
+	for _, open := range gates {
+		open()
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,9 +121,9 @@ func (d *Device) Hold(h driver.Stream) (release func(), err error) {
 		return nil, err
 	}
 	d.catchUp(s)
-	g := newGate()
+	g, open := context.WithCancel(context.Background())
 	o := newOp(opWait, "hold")
 	o.waitFor = record{gate: g}
 	d.push(s, o)
-	return func() { d.openGates(g) }, nil
+	return func() { d.openGates(open) }, nil
 }

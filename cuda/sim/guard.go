@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"encoding/binary"
+	"iter"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
@@ -44,19 +45,27 @@ func tableBytes(records uint32) uint64 { return uint64(records) * driver.GuardRe
 // region is one record of a guard's table.
 type region struct{ ptr, bytes, pattern uint64 }
 
-func regionAt(table []byte, i int) region {
-	r := table[i*driver.GuardRecord:]
-	return region{binary.LittleEndian.Uint64(r), binary.LittleEndian.Uint64(r[8:]), binary.LittleEndian.Uint64(r[16:])}
+// regions are those of the table that is a launch's first argument.
+func regions(x *Exec, records uint32) iter.Seq2[int, region] {
+	table := x.Read(x.Args().Ptr(0), tableBytes(records))
+	return func(yield func(int, region) bool) {
+		for i := range int(records) {
+			r := table[i*driver.GuardRecord:]
+			if !yield(i, region{binary.LittleEndian.Uint64(r), binary.LittleEndian.Uint64(r[8:]), binary.LittleEndian.Uint64(r[16:])}) {
+				return
+			}
+		}
+	}
 }
 
 // few are the regions among a launch's arguments.
-func few(a Args) (regions []region) {
+func few(a Args) (given []region) {
 	for i := range driver.GuardFew {
 		if r := (region{a.Ptr(3 * i), a.U64(3*i + 1), a.U64(3*i + 2)}); r.bytes > 0 {
-			regions = append(regions, r)
+			given = append(given, r)
 		}
 	}
-	return regions
+	return given
 }
 
 func declareFew(a Args) (ranges []Range) {
@@ -73,29 +82,21 @@ func runFillFew(x *Exec) {
 }
 
 func runFill(x *Exec) {
-	n := int(x.Args().U32(1))
-	table := x.Read(x.Args().Ptr(0), uint64(n)*driver.GuardRecord)
-	for i := range n {
-		r := regionAt(table, i)
+	for _, r := range regions(x, x.Args().U32(1)) {
 		fillPattern(x.Write(r.ptr, r.bytes), r.pattern)
 	}
 }
 
-// fillPattern writes the pattern once and then doubles what is there.
 func fillPattern(b []byte, pattern uint64) {
 	var word [8]byte
 	binary.LittleEndian.PutUint64(word[:], pattern)
-	for done := copy(b, word[:]); done < len(b); {
-		done += copy(b[done:], b[:done])
-	}
+	repeat(b, copy(b, word[:]))
 }
 
 func runVerify(x *Exec) {
-	n := int(x.Args().U32(2))
-	table := x.Read(x.Args().Ptr(0), uint64(n)*driver.GuardRecord)
-	results := x.Write(x.Args().Ptr(1), uint64(n)*driver.GuardRecord)
-	for i := range n {
-		r := regionAt(table, i)
+	n := x.Args().U32(2)
+	results := x.Write(x.Args().Ptr(1), tableBytes(n))
+	for i, r := range regions(x, n) {
 		verifyPattern(x.Read(r.ptr, r.bytes), r.pattern, results[i*driver.GuardRecord:][:driver.GuardRecord])
 	}
 }
@@ -131,12 +132,10 @@ func verifyPattern(b []byte, pattern uint64, result []byte) {
 }
 
 func runChecksum(x *Exec) {
-	n := int(x.Args().U32(2))
-	table := x.Read(x.Args().Ptr(0), uint64(n)*driver.GuardRecord)
-	results := x.Write(x.Args().Ptr(1), uint64(n)*driver.GuardRecord)
+	n := x.Args().U32(2)
+	results := x.Write(x.Args().Ptr(1), tableBytes(n))
 	clear(results)
-	for i := range n {
-		r := regionAt(table, i)
+	for i, r := range regions(x, n) {
 		binary.LittleEndian.PutUint64(results[i*driver.GuardRecord:], checksum(x.Read(r.ptr, r.bytes), r.pattern))
 	}
 }

@@ -1,6 +1,9 @@
 package sim
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // heap hands out the memory of one arena to the pools that share it. Its lock
 // is taken after the device's and before a block's.
@@ -83,7 +86,9 @@ func (h *heap) reserve(p *pool, size uint64) *node {
 		return nil
 	}
 	if h.reserved+size > h.capacity {
-		h.releaseIdle()
+		for _, other := range h.pools {
+			other.trim(0)
+		}
 	}
 	if h.reserved+size > h.capacity {
 		return nil
@@ -114,25 +119,13 @@ func (h *heap) link(n *node) {
 	}
 }
 
-// releaseIdle gives every granule that is free and passed by the device back.
-func (h *heap) releaseIdle() {
-	for _, p := range h.pools {
-		p.trim(0)
-	}
-}
-
 // releaseAtSync does what a synchronisation does: pools shrink to their
 // release thresholds.
 func (h *heap) releaseAtSync() {
-	kept := h.pools[:0]
-	for _, p := range h.pools {
+	h.pools = slices.DeleteFunc(h.pools, func(p *pool) bool {
 		if p.stats.Reserved > p.threshold {
 			p.trim(p.threshold)
 		}
-		if !p.destroyed || p.stats.Reserved > 0 {
-			kept = append(kept, p)
-		}
-	}
-	clear(h.pools[len(kept):])
-	h.pools = kept
+		return p.destroyed && p.stats.Reserved == 0
+	})
 }

@@ -2,8 +2,14 @@ package sim
 
 import (
 	"fmt"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"runtime/debug"
 	"slices"
+	"strings"
 
+	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -99,4 +105,112 @@ func (d *Device) callKernel(o *op) {
 		}
 	}()
 	o.kernel.Run(&o.exec)
+}
+
+// loss is why the context was lost: the code that every later call gets, and in
+// words what a GPU would not say, empty if that is all.
+type loss struct {
+	code int
+	why  string
+}
+
+func (l *loss) detail() string {
+	if l.why == "" {
+		return "the context was lost before; open a new device"
+	}
+	return "the context was lost before: " + l.why + "; open a new device"
+}
+
+// fail takes the context with a sticky error; the first one stays.
+func (d *Device) fail(code int, why string) { d.lost.CompareAndSwap(nil, &loss{code, why}) }
+
+// kernelPanic takes the context for a kernel that panicked.
+func (d *Device) kernelPanic(o *op, p any) {
+	stack := make([]byte, 4<<10)
+	stack = stack[:runtime.Stack(stack, false)]
+	f := Finding{Kind: KernelPanic, First: Party{Op: o.name, Stream: o.stream, Guard: o.kernel.guard}}
+	f.Text = fmt.Sprintf("%s: kernel %s on stream %#x panicked: %v\n%s", KernelPanic, o.name, uint64(o.stream), p, stack)
+	d.file(f, nil, fmt.Sprint(p))
+	d.fail(driver.LaunchFailed, fmt.Sprintf("kernel %q panicked%s: %v", o.name, panicked(), p))
+}
+
+// panicked is where the panic began that is being recovered, as " at file:line":
+// in the kernel, even if it was an accessor that panicked.
+func panicked() string {
+	var pcs [64]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
+	began := false
+	for {
+		f, more := frames.Next()
+		switch {
+		case f.Function == "runtime.gopanic":
+			began = true
+		case began && !strings.HasPrefix(f.Function, "runtime.") && !isAccessor(f):
+			return fmt.Sprintf(" at %s:%d", filepath.Base(f.File), f.Line)
+		}
+		if !more {
+			return ""
+		}
+	}
+}
+
+func isAccessor(f runtime.Frame) bool {
+	return strings.HasPrefix(f.Function, reflect.TypeFor[Exec]().PkgPath()+".") && !strings.HasSuffix(f.File, "_test.go")
+}
+
+// reached says of an operation that it went where nothing is mapped.
+func (o *op) reached(r Range) string {
+	return fmt.Sprintf("%s touched memory at %#x (%d bytes), where nothing is mapped", o.name, r.Ptr, r.Bytes)
+}
+
+// runRevocable runs an entry where memory that is given back must not be
+// touched (pages.revokes). An unmap and a shrinking pool wait for nothing, so
+// they may take the memory from under an operation that nothing orders before
+// them. That is then an access of memory that is not mapped, as on a device.
+func (d *Device) runRevocable(o *op) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		r, ok := d.taken(o, p)
+		if !ok {
+			panic(p) //nolint:forbidigo // repanic
+		}
+		d.illegal(o, r)
+	}()
+	d.perform(o)
+}
+
+// taken finds what an operation touched whose panic is a fault on the device's
+// bytes, or on those of the device that it copies from.
+func (d *Device) taken(o *op, panicked any) (r Range, ok bool) {
+	fault, ok := panicked.(interface{ Addr() uintptr })
+	if !ok {
+		return r, false
+	}
+	ptr, ok := d.addressOf(fault.Addr())
+	if !ok && o.peer != nil {
+		ptr, ok = o.peer.addressOf(fault.Addr())
+	}
+	if !ok {
+		return r, false
+	}
+	for _, r := range slices.Backward(o.exec.touches) {
+		if ptr >= r.Ptr && ptr-r.Ptr < r.Bytes {
+			return r, true
+		}
+	}
+	return Range{ptr, 1, core.Read}, true
+}
+
+// addressOf is the device's address of a byte of its memory.
+func (d *Device) addressOf(byteAt uintptr) (ptr uint64, ok bool) {
+	for _, h := range d.heaps() {
+		if ptr, ok = h.arena.holds(byteAt); ok {
+			return ptr, true
+		}
+	}
+	return 0, false
 }

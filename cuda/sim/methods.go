@@ -86,17 +86,17 @@ func (d *Device) Calls() map[string]uint64 {
 // due and refuses work for a context that is lost.
 func (d *Device) enter(m *method) error {
 	d.calls[m.index].n.Add(1)
-	if d.faults.stickyDue() {
-		d.fail(d.faults.stickyCode(), "")
-		d.kill()
+	if d.faults.sticky.due() {
+		d.LoseContext(int(d.faults.code.Load()))
 	}
 	return d.state(m)
 }
 
-// begin is enter and lock.
+// begin is enter for a call that needs the device's lock; see lock.
 func (d *Device) begin(m *method) error {
-	if err := d.enter(m); err != nil {
-		return err
+	d.calls[m.index].n.Add(1)
+	if d.faults.sticky.due() {
+		d.LoseContext(int(d.faults.code.Load()))
 	}
 	return d.lock(m)
 }
@@ -108,10 +108,9 @@ func (d *Device) lock(m *method) error {
 	if d.chooser != nil {
 		d.progress()
 	}
-	// The context may have been lost meanwhile.
-	if err := d.state(m); err != nil {
+	if d.isDead() {
 		d.mu.Unlock()
-		return err
+		return d.state(m)
 	}
 	return nil
 }

@@ -148,7 +148,7 @@ func TestAFaultThatIsNotTheDevicesIsNotTaken(t *testing.T) {
 			t.Error("the fault was swallowed")
 		}
 	}()
-	d.runRevocable(&op{kind: opToHost, hostBytes: foreign, n: 8, src: newProgram(t, d).alloc(64, 0)})
+	d.runRevocable(&op{kind: opToHost, hostBytes: foreign, exec: Exec{touches: []Range{Reads(newProgram(t, d).alloc(64, 0), 8)}}})
 }
 
 func TestAMachineWithoutMemoryIsADeviceWithout(t *testing.T) {

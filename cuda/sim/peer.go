@@ -13,20 +13,20 @@ import (
 // closed when the copy runs, this device's context is lost with
 // CUDA_ERROR_ILLEGAL_ADDRESS.
 func (d *Device) CopyFromPeerAsync(dst uint64, peer driver.Driver, src, n uint64, s driver.Stream) error {
-	o := newOp(opOnDevice, "copy from peer")
-	o.dst, o.src, o.n = dst, src, n
+	o := newOp(opOnDevice, "copy from peer", Writes(dst, n))
 	if driver.Unwrap(peer) == driver.Driver(d) {
+		o.exec.touches = append(o.exec.touches, Reads(src, n))
 		return d.transfer(mCopyFromPeerAsync, o, s)
 	}
 	o.kind = opFromPeer
-	if err := d.copyFromPeer(o, peer, s); err != nil || n == 0 {
+	if err := d.copyFromPeer(o, peer, Reads(src, n), s); err != nil || n == 0 {
 		o.recycle()
 		return err
 	}
 	return nil
 }
 
-func (d *Device) copyFromPeer(o *op, peer driver.Driver, h driver.Stream) error {
+func (d *Device) copyFromPeer(o *op, peer driver.Driver, read Range, h driver.Stream) error {
 	m := mCopyFromPeerAsync
 	p, err := d.lockPair(m, peer)
 	if err != nil {
@@ -40,10 +40,10 @@ func (d *Device) copyFromPeer(o *op, peer driver.Driver, h driver.Stream) error 
 	if err := s.prohibited(m); err != nil {
 		return err
 	}
-	if o.n == 0 {
+	if read.Bytes == 0 {
 		return nil
 	}
-	read, write := Reads(o.src, o.n), Writes(o.dst, o.n)
+	write := o.exec.touches[0]
 	if !p.isMapped(read.Ptr, read.Bytes) {
 		return notAllocated(m, read, p)
 	}
@@ -52,23 +52,18 @@ func (d *Device) copyFromPeer(o *op, peer driver.Driver, h driver.Stream) error 
 	}
 	d.catchUp(s)
 	o.uses = d.resolve(o.uses, write, nil)
-	o.peer, o.source = p, d.abroad(p, s)
-	o.source.uses = p.resolve(nil, read, nil)
+	o.peer, o.source = p, d.abroad(p, s, read)
 	d.push(s, o)
 	return nil
 }
 
-func notAllocated(m *method, r Range, d *Device) error {
-	return fault(m, driver.InvalidValue, fmt.Sprintf("%d bytes at %#x are not all allocated memory of device %d", r.Bytes, r.Ptr, d.Ordinal()))
-}
-
 // abroad is the next operation of s as p's oracle sees it: in the clock of p.
-func (d *Device) abroad(p *Device, s *stream) *op {
+func (d *Device) abroad(p *Device, s *stream, read Range) *op {
 	next := stamp{slot: s.slot, seq: s.seq + 1, past: s.past}
 	past := p.imported(d.exported(next))
 	p.collect()
 	return &op{
-		name: fmt.Sprintf("copy to device %d", d.Ordinal()), stream: s.handle,
+		name: fmt.Sprintf("copy to device %d", d.Ordinal()), stream: s.handle, uses: p.resolve(nil, read, nil), exec: Exec{touches: []Range{read}},
 		now: stamp{
 			slot: p.slotOf(place{d.number, s.slot}), seq: next.seq,
 			past: past.join(stamp{slot: hostSlot, past: p.hostClock}),
@@ -79,15 +74,15 @@ func (d *Device) abroad(p *Device, s *stream) *op {
 // runPeerCopy does a copy from another device. The guests' lock keeps that
 // device's memory from being unmapped meanwhile, and orders nothing else: no
 // device's lock is waited for under it.
-func (d *Device) runPeerCopy(o *op) {
-	p, r := o.peer, Reads(o.src, o.n)
+func (d *Device) runPeerCopy(o *op, dst []byte) {
+	p, r := o.peer, o.source.exec.touches[0]
 	p.guests.RLock()
 	defer p.guests.RUnlock()
 	if p.isDead() || !p.isMapped(r.Ptr, r.Bytes) {
 		d.illegalAt(o, r, nil)
 		return
 	}
-	copy(d.bytes(o.dst, o.n), p.bytes(o.src, o.n))
+	copy(dst, p.bytes(r.Ptr, r.Bytes))
 	p.judge(o.source, r)
 }
 

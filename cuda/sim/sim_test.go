@@ -32,18 +32,20 @@ func must(t testing.TB, err error) {
 
 // underEach runs a test under every schedule.
 func underEach(t *testing.T, test func(t *testing.T, d *Device)) {
-	for _, s := range schedules {
+	for _, s := range most() {
 		t.Run(s.String(), func(t *testing.T) { test(t, open(t, s)) })
 	}
 }
 
-func TestConformance(t *testing.T) {
+// most are all schedules, with -short one of each kind.
+func most() []Schedule {
 	if testing.Short() {
-		conforms(t, schedules[:2])
-	} else {
-		conforms(t, schedules)
+		return schedules[:2]
 	}
+	return schedules
 }
+
+func TestConformance(t *testing.T) { conforms(t, most()) }
 
 func conforms(t *testing.T, under []Schedule) {
 	t.Helper()

@@ -12,14 +12,17 @@ import (
 type stream struct {
 	handle driver.Stream
 	slot   int
-	slow   atomic.Int64 // nanoseconds before each operation
+	// ghostOf is the stream of another device that this one stands for; zero of
+	// the device's own.
+	ghostOf place
+	slow    atomic.Int64 // nanoseconds before each operation
 
 	// The device's lock guards these.
 	seq       uint64 // of the newest operation
 	past      vec    // what the next operation is ordered after
 	shared    bool   // past was handed out and must not be changed in place
 	hostEpoch uint64 // the host clock that past covers
-	frees     pendingFrees
+	frees     fifo[pendingFree]
 	capture   *capture // what the stream captures into, nil if it runs
 
 	// done is the sequence number up to which the device has come.
@@ -28,7 +31,7 @@ type stream struct {
 	mu      sync.Mutex // guards the queue
 	moved   *sync.Cond // done has moved
 	waiters int
-	queue   opQueue
+	queue   fifo[*op]
 	working bool // a goroutine serves the queue
 }
 
@@ -148,4 +151,83 @@ func (d *Device) lockStream(m *method, h driver.Stream) (*stream, error) {
 		d.catchUp(s)
 	}
 	return s, err
+}
+
+// StreamQuery reports whether all work of s is done. It does not block.
+func (d *Device) StreamQuery(h driver.Stream) (done bool, err error) {
+	s, err := d.lockStream(mStreamQuery, h)
+	if err != nil {
+		return false, err
+	}
+	defer d.mu.Unlock()
+	if err := s.prohibited(mStreamQuery); err != nil {
+		return false, err
+	}
+	if s.done.Load() < s.seq {
+		return false, nil
+	}
+	d.learn(s.now())
+	return true, nil
+}
+
+// StreamSynchronize blocks until all work that is queued on s at the call is
+// done.
+func (d *Device) StreamSynchronize(h driver.Stream) error {
+	s, err := d.lockStream(mStreamSynchronize, h)
+	if err != nil {
+		return err
+	}
+	if err := s.prohibited(mStreamSynchronize); err != nil {
+		d.mu.Unlock()
+		return err
+	}
+	target, clock := record{s: s, seq: s.seq}, s.now()
+	d.mu.Unlock()
+	d.finish(target)
+	return d.synchronized(mStreamSynchronize, clock)
+}
+
+// Synchronize blocks until all work that is queued at the call is done.
+func (d *Device) Synchronize() error {
+	if err := d.enter(mSynchronize); err != nil {
+		return err
+	}
+	return d.synchronizeAll(mSynchronize)
+}
+
+func (d *Device) synchronizeAll(m *method) error {
+	if err := d.lock(m); err != nil {
+		return err
+	}
+	if m == mSynchronize { // direct frees are let through, as by CUDA in relaxed mode
+		if err := d.prohibitedAnywhere(m); err != nil {
+			d.mu.Unlock()
+			return err
+		}
+	}
+	targets := make([]record, len(d.slots.owners))
+	clocks := make([]stamp, len(d.slots.owners))
+	for i, s := range d.slots.owners {
+		targets[i], clocks[i] = record{s: s, seq: s.seq}, s.now()
+	}
+	d.mu.Unlock()
+	d.finish(targets...)
+	return d.synchronized(m, clocks...)
+}
+
+// synchronized ends a blocking call of m: the host knows the clocks now, and
+// pools give back what they hold beyond their thresholds.
+func (d *Device) synchronized(m *method, clocks ...stamp) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.state(m); err != nil {
+		return err
+	}
+	for _, c := range clocks {
+		d.learn(c)
+	}
+	d.memory.Lock()
+	defer d.memory.Unlock()
+	d.memory.releaseAtSync()
+	return nil
 }

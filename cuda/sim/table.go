@@ -63,7 +63,11 @@ func (t *table[H, T]) named(m *method, handle H) (*T, error) {
 	if value := t.get(handle); value != nil {
 		return value, nil
 	}
-	return nil, fault(m, driver.InvalidHandle, fmt.Sprintf("%s %s does not exist (any longer)", t.what, hex(uint64(handle))))
+	return nil, unknown(m, t.what, uint64(handle))
+}
+
+func unknown(m *method, what string, handle uint64) error {
+	return fault(m, driver.InvalidHandle, fmt.Sprintf("%s %s does not exist (any longer)", what, hex(handle)))
 }
 
 // take gives a handle back and returns what it named. The zero handle of
@@ -71,7 +75,7 @@ func (t *table[H, T]) named(m *method, handle H) (*T, error) {
 func (t *table[H, T]) take(m *method, handle H) (*T, error) {
 	value, err := t.named(m, handle)
 	if err != nil || handle>>handleBits == 0 {
-		return nil, fault(m, driver.InvalidHandle, fmt.Sprintf("%s %s cannot be given back: there is none (any longer)", t.what, hex(uint64(handle))))
+		return nil, unknown(m, t.what, uint64(handle))
 	}
 	t.slots[uint32(handle)].value = nil
 	t.spare = append(t.spare, uint32(handle))
@@ -85,11 +89,12 @@ func lockNamed[H ~uint64, T any](d *Device, m *method, t *table[H, T], handle H)
 	if err := d.begin(m); err != nil {
 		return nil, err
 	}
-	value, err := t.named(m, handle)
-	if err != nil {
+	value := t.get(handle)
+	if value == nil {
 		d.mu.Unlock()
+		return nil, unknown(m, t.what, uint64(handle))
 	}
-	return value, err
+	return value, nil
 }
 
 func hex(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }

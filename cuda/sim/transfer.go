@@ -2,40 +2,38 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
-	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
 // MemsetAsync sets n bytes at ptr to value in the order of s. It does not
 // block. An address range that is not mapped is CUDA_ERROR_INVALID_VALUE.
 func (d *Device) MemsetAsync(ptr uint64, value byte, n uint64, s driver.Stream) error {
-	o := newOp(opMemset, "memset")
-	o.dst, o.n, o.value = ptr, n, value
+	o := newOp(opMemset, "memset", Writes(ptr, n))
+	o.value = value
 	return d.transfer(mMemsetAsync, o, s)
 }
 
 // CopyToDeviceAsync copies src to dst in the order of s. It does not block.
 func (d *Device) CopyToDeviceAsync(dst uint64, src []byte, s driver.Stream) error {
-	o := newOp(opToDevice, "copy to device")
-	o.dst, o.n, o.hostBytes = dst, uint64(len(src)), src
+	o := newOp(opToDevice, "copy to device", Writes(dst, uint64(len(src))))
+	o.hostBytes = src
 	return d.transfer(mCopyToDeviceAsync, o, s)
 }
 
 // CopyToHostAsync copies len(dst) bytes from src in the order of s. It does
 // not block.
 func (d *Device) CopyToHostAsync(dst []byte, src uint64, s driver.Stream) error {
-	o := newOp(opToHost, "copy to host")
-	o.src, o.n, o.hostBytes = src, uint64(len(dst)), dst
+	o := newOp(opToHost, "copy to host", Reads(src, uint64(len(dst))))
+	o.hostBytes = dst
 	return d.transfer(mCopyToHostAsync, o, s)
 }
 
 // CopyOnDeviceAsync copies n bytes from src to dst, which may overlap, in the
 // order of s. It does not block.
 func (d *Device) CopyOnDeviceAsync(dst, src, n uint64, s driver.Stream) error {
-	o := newOp(opOnDevice, "copy on device")
-	o.dst, o.src, o.n = dst, src, n
-	return d.transfer(mCopyOnDeviceAsync, o, s)
+	return d.transfer(mCopyOnDeviceAsync, newOp(opOnDevice, "copy on device", Writes(dst, n), Reads(src, n)), s)
 }
 
 // transfer checks and queues a fill or copy. One of no bytes is nothing.
@@ -46,63 +44,55 @@ func (d *Device) transfer(m *method, o *op, h driver.Stream) error {
 		return err
 	}
 	defer d.mu.Unlock()
-	if o.n == 0 {
+	if o.exec.touches[0].Bytes == 0 {
 		o.recycle()
 		return nil
 	}
-	for _, r := range o.touched() {
+	for _, r := range o.exec.touches {
 		if !d.isMapped(r.Ptr, r.Bytes) {
 			o.recycle()
-			return fault(m, driver.InvalidValue, fmt.Sprintf("%d bytes at %#x are not all allocated memory", r.Bytes, r.Ptr))
+			return notAllocated(m, r, d)
 		}
 		o.uses = d.resolve(o.uses, r, nil)
 	}
 	if s.capture != nil {
-		return d.record(m, s, o, o.touched())
+		return d.record(m, s, o, slices.Clone(o.exec.touches))
 	}
 	d.push(s, o)
 	return nil
 }
 
-// ranges are what a fill or copy touches; unused entries have no access.
-func (o *op) ranges() (r [2]Range) {
-	if o.kind != opToHost {
-		r[0] = Range{o.dst, o.n, core.Write}
-	}
-	if o.kind == opToHost || o.kind == opOnDevice {
-		r[1] = Range{o.src, o.n, core.Read}
-	}
-	return r
+func notAllocated(m *method, r Range, d *Device) error {
+	return fault(m, driver.InvalidValue, fmt.Sprintf("%d bytes at %#x are not all allocated memory of device %d", r.Bytes, r.Ptr, d.Ordinal()))
 }
 
 // runTransfer does a fill or copy. Memory that was unmapped since the call
 // faults, as on a device.
 func (d *Device) runTransfer(o *op) {
-	for _, r := range o.ranges() {
-		if r.Access != 0 && !d.isMapped(r.Ptr, r.Bytes) {
+	var parts [2][]byte
+	for i, r := range o.exec.touches {
+		if !d.isMapped(r.Ptr, r.Bytes) {
 			d.illegal(o, r)
 			return
 		}
+		parts[i] = d.bytes(r.Ptr, r.Bytes)
 	}
 	switch o.kind {
 	case opMemset:
-		fill(d.bytes(o.dst, o.n), o.value)
+		fill(parts[0], o.value)
 	case opToDevice:
-		copy(d.bytes(o.dst, o.n), o.hostBytes)
+		copy(parts[0], o.hostBytes)
 	case opToHost:
-		copy(o.hostBytes, d.bytes(o.src, o.n))
+		copy(o.hostBytes, parts[0])
 	case opFromPeer:
-		d.runPeerCopy(o)
+		d.runPeerCopy(o, parts[0])
 	case opOnDevice:
-		copy(d.bytes(o.dst, o.n), d.bytes(o.src, o.n))
+		copy(parts[0], parts[1])
 	}
 	// The read comes first: a copy within one block does both, and a write
 	// would cover the read.
-	r := o.ranges()
-	for i := len(r) - 1; i >= 0; i-- {
-		if r[i].Access != 0 {
-			d.judge(o, r[i])
-		}
+	for _, r := range slices.Backward(o.exec.touches) {
+		d.judge(o, r)
 	}
 }
 

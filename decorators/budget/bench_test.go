@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // BenchmarkPair is one Allocate, Deallocate and notice, over a backend that
@@ -18,10 +19,7 @@ func BenchmarkPair(b *testing.B) {
 	})
 	b.Run("claim", func(b *testing.B) {
 		r := benchBudget(b)
-		claim, err := r.Reserve(context.Background(), 1<<20, "sort.keys")
-		if err != nil {
-			b.Fatal(err)
-		}
+		claim := must.Get(r.Reserve(context.Background(), 1<<20, "sort.keys"))(b)
 		hold(b, r, core.Request{Bytes: 256, Stream: 1, Tag: "sort.keys", Claim: claim.ID})
 		pairs(b, r, core.Request{Bytes: 4096, Stream: 1, Tag: "sort.keys", Claim: claim.ID})
 	})
@@ -57,10 +55,7 @@ func BenchmarkPairParallel(b *testing.B) {
 		limit uint64
 	}{{"far", 1 << 40}, {"near", fits + creditShare*4096}, {"full", fits}} {
 		b.Run(c.name, func(b *testing.B) {
-			r, err := New(&apart{}, Config{Limit: c.limit})
-			if err != nil {
-				b.Fatal(err)
-			}
+			r := must.Get(New(&apart{}, Config{Limit: c.limit}))(b)
 			parallelPairs(b, r)
 		})
 	}
@@ -83,11 +78,7 @@ func (a *apart) Allocate(_ context.Context, r core.Request) (core.Block, error) 
 }
 
 func benchBudget(b *testing.B) *Resource {
-	r, err := New(&leaf{}, Config{Limit: 1 << 30})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return r
+	return must.Get(New(&leaf{}, Config{Limit: 1 << 30}))(b)
 }
 
 func hold(b *testing.B, r core.Resource, req core.Request) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestAClaimIsGrantedWholeOrRefused(t *testing.T) {
@@ -85,9 +86,7 @@ func TestAClaimLendsItsOwnPendingBytesInOrder(t *testing.T) {
 	if s := r.Stats(); s.Claimed != 60 || s.Charged != 60 {
 		t.Errorf("claimed %d of %d charged, want the whole claim", s.Claimed, s.Charged)
 	}
-	if err := r.ReleaseClaim(context.Background(), c.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.ReleaseClaim(context.Background(), c.ID))
 	wantEmpty(t, r)
 }
 
@@ -97,9 +96,7 @@ func TestBlocksOutliveTheirClaim(t *testing.T) {
 	ctx := context.Background()
 	c := mustReserve(t, r, 60)
 	b := mustAllocate(t, r, core.Request{Bytes: 50, Claim: c.ID, Stream: 1})
-	if err := r.ReleaseClaim(ctx, c.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.ReleaseClaim(ctx, c.ID))
 	wantCharged(t, r, 50)
 	for _, err := range []error{
 		r.ReleaseClaim(ctx, c.ID),
@@ -119,12 +116,8 @@ func TestAClosedClaimGivesNothing(t *testing.T) {
 	r := newBudget(t, newDevice(), Config{Limit: 100})
 	id := mustReserve(t, r, 60).ID
 	c, err := r.claims.find("test", id) // as an allocation does just before the claim is closed
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.ReleaseClaim(context.Background(), id); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Do(t, r.ReleaseClaim(context.Background(), id))
 	if _, ok := c.take(1, 100); ok || c.room(100) != 0 {
 		t.Error("a closed claim gave bytes")
 	}

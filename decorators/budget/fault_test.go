@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 var (
@@ -172,9 +173,7 @@ func TestMalformedRequestsNeverReachTheLedger(t *testing.T) {
 			t.Errorf("%+v: %v", req, err)
 		}
 	}
-	if err := r.ReleaseClaim(context.Background(), c.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.ReleaseClaim(context.Background(), c.ID))
 	wantEmpty(t, r)
 }
 

@@ -8,17 +8,14 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 const mib = 1 << 20
 
 func newBudget(t testing.TB, upstream core.Resource, cfg Config) *Resource {
 	t.Helper()
-	r, err := New(upstream, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(New(upstream, cfg))(t)
 }
 
 func mustAllocate(t testing.TB, r core.Resource, req core.Request) core.Block {

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // A failure prints the seed with which rapid replays it.
@@ -30,10 +31,7 @@ type machine struct {
 
 func newMachine(t *rapid.T) *machine {
 	s := &machine{device: newDevice(), model: model{limit: 100, loans: map[modelPurse]uint64{}}}
-	r, err := New(s.device, Config{Limit: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(s.device, Config{Limit: 100}))(t)
 	s.budget = r
 	return s
 }
@@ -160,9 +158,7 @@ func (s *machine) releaseClaim(t *rapid.T) {
 		return
 	}
 	i := rapid.IntRange(0, len(s.model.claims)-1).Draw(t, "claim")
-	if err := s.budget.ReleaseClaim(context.Background(), s.model.claims[i].id); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.budget.ReleaseClaim(context.Background(), s.model.claims[i].id))
 	s.model.claims = append(s.model.claims[:i], s.model.claims[i+1:]...)
 }
 
@@ -216,9 +212,7 @@ func (s *machine) finish(t *rapid.T) {
 		s.device.pass(stream, len(s.device.queues[stream]))
 	}
 	for _, c := range s.model.claims {
-		if err := s.budget.ReleaseClaim(context.Background(), c.id); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.budget.ReleaseClaim(context.Background(), c.id))
 	}
 	if stats, lent := s.budget.Stats(), lentBy(s.budget); stats.Charged != 0 || stats.Underflows != 0 || lent != 0 {
 		t.Fatalf("at the end charged %d, lent %d, underflows %d", stats.Charged, lent, stats.Underflows)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestARefusalExplainsItself(t *testing.T) {
@@ -67,9 +68,7 @@ func TestARefusalNamesThoseWhoReserved(t *testing.T) {
 	r := newBudget(t, newDevice(), Config{Limit: 1000})
 	reserve := func(bytes uint64, tag core.Tag) core.ClaimID {
 		c, err := r.Reserve(t.Context(), bytes, tag)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return c.ID
 	}
 	sort := reserve(500, "sort")
@@ -78,9 +77,7 @@ func TestARefusalNamesThoseWhoReserved(t *testing.T) {
 	drawn := reserve(30, "drawn")
 	mustAllocate(t, r, core.Request{Bytes: 100, Claim: sort, Stream: 1, Tag: "sort"})
 	mustAllocate(t, r, core.Request{Bytes: 30, Claim: drawn, Stream: 1, Tag: "drawn"})
-	if err := r.ReleaseClaim(t.Context(), reserve(40, "over")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.ReleaseClaim(t.Context(), reserve(40, "over")))
 	want := []core.Holder{
 		{Tag: "sort", State: core.Claimed, Bytes: 600, Blocks: 2},
 		{Tag: "sort", State: core.Live, Bytes: 100, Blocks: 1},

@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // Whoever listens is told of each tag once in a round, for each stream.
@@ -19,17 +20,13 @@ func TestTagsInUseAreToldOnceInARound(t *testing.T) {
 		defer mu.Unlock()
 		told = append(told, tag)
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	pair := func(tag core.Tag) {
 		b, err := r.Allocate(t.Context(), core.Request{Bytes: 64, Tag: tag})
 		if err == nil {
 			_, err = r.Deallocate(t.Context(), b.ID)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	for range 3 {
 		pair("a")
@@ -52,9 +49,7 @@ func TestTagsInUseAreToldOnceInARound(t *testing.T) {
 // Where nobody listens there is nobody to tell.
 func TestTagsNeedNoListener(t *testing.T) {
 	r, err := budget.New(coretest.NewFake(0), budget.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	r.RenewTags()
 	if _, err := r.Allocate(t.Context(), core.Request{Bytes: 64, Tag: "a"}); err != nil {
 		t.Error(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // null is a backend that does next to nothing, so that what is measured is
@@ -65,11 +66,7 @@ func layers(tb testing.TB) []struct {
 	r    core.Resource
 } {
 	guarded := func(m debugguard.Mode) core.Resource {
-		r, err := debugguard.New(&null{}, debugguard.Config{Mode: m, Advanced: debugguard.Advanced{Tombstones: 1024, StackBytes: 1 << 50}})
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return r
+		return must.Get(debugguard.New(&null{}, debugguard.Config{Mode: m, Advanced: debugguard.Advanced{Tombstones: 1024, StackBytes: 1 << 50}}))(tb)
 	}
 	return []struct {
 		name string
@@ -79,9 +76,7 @@ func layers(tb testing.TB) []struct {
 
 func pair(tb testing.TB, r core.Resource) {
 	block, err := r.Allocate(ctx, core.Request{Bytes: 512, Stream: 1, Tag: "bench"})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	if _, err := r.Deallocate(ctx, block.ID); err != nil {
 		tb.Fatal(err)
 	}
@@ -89,22 +84,15 @@ func pair(tb testing.TB, r core.Resource) {
 
 func launch(tb testing.TB, r core.Resource, uses []core.Use) {
 	t, err := r.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: "bench", Uses: uses})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if err := r.FinishUse(ctx, t); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
+	must.Do(tb, r.FinishUse(ctx, t))
 }
 
 // threeUses are blocks of r for a launch.
 func threeUses(tb testing.TB, r core.Resource) []core.Use {
 	var uses []core.Use
 	for range 3 {
-		block, err := r.Allocate(ctx, core.Request{Bytes: 512})
-		if err != nil {
-			tb.Fatal(err)
-		}
+		block := must.Get(r.Allocate(ctx, core.Request{Bytes: 512}))(tb)
 		uses = append(uses, core.Use{Block: block.ID, Access: core.ReadWrite})
 	}
 	return uses

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func bisecting(c *debugguard.Config) { c.Advanced.Hunt.Bisect = true }
@@ -225,9 +226,7 @@ func TestQuarantineBeyondTheBoundIsComparedInTurn(t *testing.T) {
 	b.mem.poke(freed[2500].ID.Ptr, 1)
 	for i := range 3 {
 		b.launch("work", 1, func() {}, used)
-		if err := b.guard.ReapPending(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.guard.ReapPending(ctx))
 		if found := len(b.sink.taken()); found != i/2 {
 			t.Errorf("after %d launches %d findings", i+1, found)
 		}

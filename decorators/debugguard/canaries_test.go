@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // watchedGaps has a quarantine of 64 blocks of 1024 bytes, and so room for
@@ -50,9 +51,7 @@ func TestAWriteToAFreedGapIsFoundByItsCanary(t *testing.T) {
 		b.launch("later", 1, func() {}, used)
 		if bisect {
 			b.launch("much later", 1, func() {}, used)
-			if err := b.guard.ReapPending(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, b.guard.ReapPending(ctx))
 		} else {
 			b.free(used)
 			b.empty()

@@ -7,6 +7,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // TestConformance runs the suite in every mode, over upstreams that free in
@@ -42,10 +43,7 @@ func guardedSubject(t *testing.T, mode debugguard.Mode, kind string) coretest.Su
 	if kind == "untracked" {
 		upstream = untracked{fake}
 	}
-	guard, err := debugguard.New(upstream, debugguard.Config{Mode: mode, Device: memory, Findings: found.Report, SampleBytes: 4096, QuarantineBytes: 64 << 10, Advanced: debugguard.Advanced{Tombstones: 256, PoisonCap: 4096}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	guard := must.Get(debugguard.New(upstream, debugguard.Config{Mode: mode, Device: memory, Findings: found.Report, SampleBytes: 4096, QuarantineBytes: 64 << 10, Advanced: debugguard.Advanced{Tombstones: 256, PoisonCap: 4096}}))(t)
 	return coretest.Subject{
 		Resource: guard, Streams: fake.Streams, MaxBlock: 64 << 10,
 		Features: upstream.Features() | core.DeviceChecks,
@@ -56,10 +54,7 @@ func guardedSubject(t *testing.T, mode debugguard.Mode, kind string) coretest.Su
 func TestConformanceOfTwoGuards(t *testing.T) {
 	coretest.Run(t, func(t *testing.T) coretest.Subject {
 		s := guardedSubject(t, debugguard.Hunt, "ordered")
-		outer, err := debugguard.New(s.Resource, debugguard.Config{Mode: debugguard.Ledger, Device: newMemory()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		outer := must.Get(debugguard.New(s.Resource, debugguard.Config{Mode: debugguard.Ledger, Device: newMemory()}))(t)
 		s.Resource = outer
 		return s
 	})

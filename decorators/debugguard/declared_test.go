@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // strict makes the guard refuse what it can.
@@ -40,18 +41,14 @@ func (b *bench) reads(name string, blocks ...core.Block) error {
 
 func (b *bench) writes(name string, blocks ...core.Block) {
 	b.Helper()
-	if err := b.try(core.UseRequest{Stream: 1, Launch: name, Uses: using(core.Write, blocks...)}); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, b.try(core.UseRequest{Stream: 1, Launch: name, Uses: using(core.Write, blocks...)}))
 }
 
 func TestAReadBeforeAnyWriteIsFoundOnce(t *testing.T) {
 	b := newBench(t, debugguard.Ledger)
 	block := b.alloc(64)
 	for range 3 {
-		if err := b.reads("sum", block); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.reads("sum", block))
 	}
 	f := b.want(names.FindingUninitializedRead)[0]
 	if f.Victim.ID != block.ID || len(f.Suspects) != 1 || f.Suspects[0].Launch != "sum" || f.Suspects[0].Access != core.Read || !errors.Is(f.Err, core.ErrStreamMisuse) {
@@ -69,22 +66,16 @@ func TestAReadOfWhatWasWrittenIsNoFinding(t *testing.T) {
 		"write":      func(b *bench, block core.Block) { b.writes("fill", block) },
 		"read-write": func(b *bench, block core.Block) { b.launch("update", 1, func() {}, block) },
 		"recorded use": func(b *bench, block core.Block) {
-			if err := b.guard.RecordUse(ctx, block.ID, 1); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, b.guard.RecordUse(ctx, block.ID, 1))
 		},
 		"read and write in one launch": func(b *bench, block core.Block) {
 			uses := append(using(core.Read, block), using(core.Write, block)...)
-			if err := b.try(core.UseRequest{Stream: 1, Uses: uses}); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, b.try(core.UseRequest{Stream: 1, Uses: uses}))
 		},
 		"one write of many aborted": func(b *bench, block core.Block) {
 			first := b.prepare("first", 1, block)
 			b.writes("second", block)
-			if err := b.guard.AbortUse(ctx, first); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, b.guard.AbortUse(ctx, first))
 		},
 		"write while the guard was off": func(b *bench, block core.Block) {
 			b.mode(debugguard.Off)
@@ -111,12 +102,8 @@ func TestAReadOfWhatWasWrittenIsNoFinding(t *testing.T) {
 func TestAnAbortedWriteWritesNothing(t *testing.T) {
 	b := newBench(t, debugguard.Ledger)
 	block := b.alloc(64)
-	if err := b.guard.AbortUse(ctx, b.prepare("fill", 1, block)); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.reads("sum", block); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.guard.AbortUse(ctx, b.prepare("fill", 1, block)))
+	must.Do(t, b.reads("sum", block))
 	b.want(names.FindingUninitializedRead)
 	b.free(block)
 }
@@ -168,18 +155,14 @@ func TestAPointerIntoAnUndeclaredBlockIsFound(t *testing.T) {
 		declared, forgotten := b.alloc(64), b.alloc(256)
 		req := core.UseRequest{Stream: 1, Launch: "join", Uses: using(core.Write, declared), Pointers: []uint64{declared.ID.Ptr, forgotten.ID.Ptr + inside}}
 		for range 3 { // once for the launch's name
-			if err := b.try(req); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, b.try(req))
 		}
 		f := b.want(names.FindingUndeclaredAccess)[0]
 		if f.Victim.ID != forgotten.ID || len(f.Suspects) != 1 || f.Suspects[0].Launch != "join" || !errors.Is(f.Err, core.ErrStreamMisuse) {
 			t.Errorf("finding %+v", f)
 		}
 		req.Launch = "sort"
-		if err := b.try(req); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.try(req))
 		b.want(names.FindingUndeclaredAccess)
 	}
 }

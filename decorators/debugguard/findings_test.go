@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestCleanProgramHasNoFinding(t *testing.T) {
@@ -247,12 +248,8 @@ func TestLastUsesAreKept(t *testing.T) {
 		b.launch(name, 1, func() {}, block, block)
 	}
 	aborted := b.prepare("aborted", 1, block)
-	if err := b.guard.AbortUse(ctx, aborted); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.guard.RecordUse(ctx, block.ID, 9); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.guard.AbortUse(ctx, aborted))
+	must.Do(t, b.guard.RecordUse(ctx, block.ID, 9))
 	b.free(block)
 	_, _ = b.guard.Deallocate(ctx, block.ID)
 	f := b.want(names.FindingDoubleFree)[0]
@@ -288,10 +285,7 @@ func TestASuspectNamesTheTagsOfItsBlocks(t *testing.T) {
 	victim := b.alloc(100)
 	var others []core.Block
 	for _, tag := range []core.Tag{"a", "b", "a", "c", "d", "e"} {
-		other, err := b.guard.Allocate(ctx, core.Request{Bytes: 64, Stream: 1, Tag: tag})
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := must.Get(b.guard.Allocate(ctx, core.Request{Bytes: 64, Stream: 1, Tag: tag}))(t)
 		others = append(others, other)
 	}
 	b.launch("culprit", 1, func() { b.mem.poke(victim.ID.Ptr+100, 1) }, others...)

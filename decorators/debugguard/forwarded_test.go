@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // limited is a budget that lends nothing: what is pending is charged. Its device
@@ -81,9 +82,7 @@ func TestARequestWaitsForWhatTheGuardHeldAndTheDeviceHasNotPassed(t *testing.T) 
 		t.Run(name, func(t *testing.T) {
 			b, l, told := newLimited(t, 6000, 20, func(c *debugguard.Config) { c.Advanced.Patience = time.Minute })
 			b.free(b.alloc(4096))
-			if err := ask(b); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, ask(b))
 			if g, s := b.guard.GuardStats(), b.guard.Stats(); g.Relieved != 1 || g.Unguarded != 0 || s.Refusals != 0 || l.refused.Load() == 0 {
 				t.Errorf("%+v; %d refusals told, %d by the budget", g, s.Refusals, l.refused.Load())
 			}

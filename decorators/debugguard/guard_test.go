@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestSettingsAreReadAsTheyPrint(t *testing.T) {
@@ -256,20 +257,12 @@ func TestTheThrottleHoldsUnderConcurrentUse(t *testing.T) {
 func TestALaunchThatEndsWhenTheGuardIsOffIsForgotten(t *testing.T) {
 	ctx, fake := context.Background(), coretest.NewFake(0)
 	unknown, err := fake.Allocate(ctx, core.Request{Bytes: 512, Stream: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	r, err := New(fake, Config{Mode: Hunt, Advanced: Advanced{Hunt: HuntConfig{Bisect: true}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	ticket, err := r.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: "last", Uses: []core.Use{{Block: unknown.ID, Access: core.Write}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(r.SetMode(ctx, Off), r.FinishUse(ctx, ticket)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Do(t, r.SetMode(ctx, Off), r.FinishUse(ctx, ticket))
 	if o := r.launches.shard(1).open; o != nil {
 		t.Errorf("a launch is kept of none: %+v", o.name)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // TestSwitchingUnderLoad changes the setting all the time while goroutines
@@ -88,13 +89,9 @@ func TestHammer(t *testing.T) {
 	for _, s := range []string{"ledger", "hunt", "hunt:bisect+delay"} {
 		t.Run(s, func(t *testing.T) {
 			setting, err := debugguard.ParseMode(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			b := newBench(t, setting.Mode, func(c *debugguard.Config) { c.QuarantineBytes, c.Advanced.Tombstones = 32<<10, 32 })
-			if err := b.guard.Apply(ctx, setting); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, b.guard.Apply(ctx, setting))
 			var stop atomic.Bool
 			var work, readers sync.WaitGroup
 			readers.Go(func() {
@@ -251,9 +248,7 @@ func TestDelayedUpstream(t *testing.T) {
 func TestTheFirstBlocksOfAStreamMayBeReleasedAtOnce(t *testing.T) {
 	for range 2000 {
 		guard, err := debugguard.New(&null{}, debugguard.Config{Mode: debugguard.Ledger})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		begin := make(chan struct{})
 		var group sync.WaitGroup
 		for range 2 {

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 var ctx = context.Background()
@@ -76,31 +77,19 @@ func (b *bench) over(upstream core.Resource, mode debugguard.Mode, change ...fun
 	for _, f := range change {
 		f(&cfg)
 	}
-	guard, err := debugguard.New(upstream, cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return guard
+	return must.Get(debugguard.New(upstream, cfg))(b)
 }
 
 func (b *bench) alloc(bytes uint64) core.Block { return b.allocOn(1, bytes) }
 
 func (b *bench) allocOn(stream core.StreamID, bytes uint64) core.Block {
 	b.Helper()
-	block, err := b.guard.Allocate(ctx, core.Request{Bytes: bytes, Stream: stream, Tag: "test"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return block
+	return must.Get(b.guard.Allocate(ctx, core.Request{Bytes: bytes, Stream: stream, Tag: "test"}))(b)
 }
 
 func (b *bench) free(block core.Block) core.Block {
 	b.Helper()
-	freed, err := b.guard.Deallocate(ctx, block.ID)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return freed
+	return must.Get(b.guard.Deallocate(ctx, block.ID))(b)
 }
 
 // launch uses the blocks as one named launch that does work.
@@ -117,25 +106,17 @@ func (b *bench) prepare(name string, stream core.StreamID, blocks ...core.Block)
 	for _, block := range blocks {
 		req.Uses = append(req.Uses, core.Use{Block: block.ID, Access: core.ReadWrite})
 	}
-	t, err := b.guard.PrepareUse(ctx, req)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return t
+	return must.Get(b.guard.PrepareUse(ctx, req))(b)
 }
 
 func (b *bench) finish(t core.Ticket) {
 	b.Helper()
-	if err := b.guard.FinishUse(ctx, t); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, b.guard.FinishUse(ctx, t))
 }
 
 func (b *bench) drain() {
 	b.Helper()
-	if err := b.guard.Drain(ctx); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, b.guard.Drain(ctx))
 }
 
 // want checks that exactly these kinds were found since, and returns them.

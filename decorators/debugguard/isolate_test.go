@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 const granule = 64 << 10
@@ -183,9 +184,7 @@ func TestUnmappingFollowsTheSetting(t *testing.T) {
 		if err == nil {
 			err = b.guard.Apply(ctx, s)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		b.fake.Calls()
 		block := b.alloc(100)
 		if n := b.isolatedCalls(); n != want {
@@ -287,9 +286,7 @@ func TestUnmappingHammer(t *testing.T) {
 			}
 		}
 	})
-	if err := b.guard.Apply(t.Context(), debugguard.Setting{Mode: debugguard.Hunt, Unmap: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.guard.Apply(t.Context(), debugguard.Setting{Mode: debugguard.Hunt, Unmap: true}))
 	close(begin)
 	workers.Wait()
 	close(stop)

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestFreeDuringAnIntentWaitsForItsEnd(t *testing.T) {
@@ -99,9 +100,7 @@ func TestQuarantineIsLimitedByAge(t *testing.T) {
 	b.clock.advance(900 * time.Millisecond)
 	b.free(young)
 	b.clock.advance(200 * time.Millisecond)
-	if err := b.guard.ReapPending(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.guard.ReapPending(ctx))
 	if s := b.guard.State(old.ID); s != core.Retired {
 		t.Errorf("the old block is %v", s)
 	}
@@ -121,9 +120,7 @@ func TestEvictionComparesInBatches(t *testing.T) {
 		b.free(block)
 	}
 	b.fake.Calls()
-	if err := b.guard.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.guard.Flush(ctx))
 	calls := b.fake.Calls()
 	batches := slices.DeleteFunc(slices.Clone(calls), func(c string) bool { return c != "PrepareUse gpumem.guard.verify 50" })
 	if len(batches) != 2 {
@@ -139,12 +136,8 @@ func TestGuardNeverWaitsForTheDevice(t *testing.T) {
 	block := b.alloc(256)
 	b.mem.poke(block.ID.Ptr+256, 1)
 	b.free(block)
-	if err := b.guard.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.guard.ReapPending(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.guard.Flush(ctx))
+	must.Do(t, b.guard.ReapPending(ctx))
 	if s := b.guard.State(block.ID); s != core.Retired {
 		t.Errorf("the block waits for its verdict: %v", s)
 	}
@@ -160,9 +153,7 @@ func TestGuardNeverWaitsForTheDevice(t *testing.T) {
 	b.mem.release()
 	b.free(b.alloc(1)) // reads no verdict of others
 	b.want()
-	if err := b.guard.ReapPending(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.guard.ReapPending(ctx))
 	b.want(names.FindingOutOfBoundsWrite)
 	b.empty()
 	b.want()
@@ -219,9 +210,7 @@ func TestStatsAreTheCallers(t *testing.T) {
 func TestBlocksListsWhatTheLedgerAndTheUpstreamKnow(t *testing.T) {
 	b := newBench(t, debugguard.Off)
 	unknown := b.alloc(10)
-	if err := b.guard.SetMode(ctx, debugguard.Hunt); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.guard.SetMode(ctx, debugguard.Hunt))
 	known, gone := b.alloc(20), b.alloc(30)
 	b.launch("use", 1, func() {}, known)
 	b.free(gone)

@@ -8,13 +8,12 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func (b *bench) checkLive() {
 	b.Helper()
-	if err := b.guard.CheckLive(ctx); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, b.guard.CheckLive(ctx))
 }
 
 // Blocks of several streams are compared, many at a time, and once each; what
@@ -59,9 +58,7 @@ func TestABlockThatCannotBeComparedHidesNoOther(t *testing.T) {
 	b.mem.poke(victim.ID.Ptr+64, 1)
 	b.fake.FailNext("PrepareUse", errDevice, errDevice) // that of both, and that of one
 	b.checkLive()
-	if err := b.guard.Drain(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.guard.Drain(ctx))
 	b.want(names.FindingOutOfBoundsWrite)
 	if g := b.guard.GuardStats(); g.Unchecked != 1 {
 		t.Errorf("%d are left out, want 1", g.Unchecked)

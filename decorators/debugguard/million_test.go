@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 const (
@@ -51,15 +52,9 @@ func heapOf(t *testing.T, streams int, indexed bool) uint64 {
 	blocks := make([]core.BlockID, million)
 	upstream := &null{}
 	before := heap()
-	guard, err := debugguard.New(upstream, debugguard.Config{Mode: debugguard.Ledger})
-	if err != nil {
-		t.Fatal(err)
-	}
+	guard := must.Get(debugguard.New(upstream, debugguard.Config{Mode: debugguard.Ledger}))(t)
 	for i := range blocks {
-		block, err := guard.Allocate(ctx, core.Request{Bytes: 512, Stream: core.StreamID(i % streams), Tag: "million"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		block := must.Get(guard.Allocate(ctx, core.Request{Bytes: 512, Stream: core.StreamID(i % streams), Tag: "million"}))(t)
 		blocks[i] = block.ID
 	}
 	names := [...]string{"a", "b", "c", "d", "e"}
@@ -94,22 +89,14 @@ func heapOf(t *testing.T, streams int, indexed bool) uint64 {
 func launchNamed(t *testing.T, r core.Resource, name string, uses []core.Use) {
 	t.Helper()
 	ticket, err := r.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: name, Uses: uses})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.FinishUse(context.Background(), ticket); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Do(t, r.FinishUse(context.Background(), ticket))
 }
 
 func launchPointers(t *testing.T, r core.Resource, declared core.BlockID, pointers ...uint64) {
 	t.Helper()
 	ticket, err := r.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: "pointers", Pointers: pointers,
 		Uses: []core.Use{{Block: declared, Access: core.Write}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.FinishUse(ctx, ticket); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Do(t, r.FinishUse(ctx, ticket))
 }

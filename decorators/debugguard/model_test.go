@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // declarations drives a ledger at random over an upstream that gives addresses
@@ -85,13 +86,9 @@ func (m *declarations) write(rt *rapid.T) {
 	b := m.pick(rt, true)
 	access := rapid.SampledFrom([]core.Access{core.Write, core.ReadWrite}).Draw(rt, "access")
 	t, err := m.guard.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: m.name(), Uses: using(access, b.Block)})
-	if err != nil {
-		rt.Fatal(err)
-	}
+	must.Do(rt, err)
 	if rapid.Bool().Draw(rt, "abort") {
-		if err := m.guard.AbortUse(ctx, t); err != nil {
-			rt.Fatal(err)
-		}
+		must.Do(rt, m.guard.AbortUse(ctx, t))
 	} else {
 		m.finish(t)
 		b.written = true

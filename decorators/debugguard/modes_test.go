@@ -7,13 +7,12 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func (b *bench) mode(m debugguard.Mode) {
 	b.Helper()
-	if err := b.guard.SetMode(ctx, m); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, b.guard.SetMode(ctx, m))
 }
 
 func TestASettingIsAppliedAsAWhole(t *testing.T) {
@@ -153,10 +152,7 @@ func TestSampleChoosesByBytesAndByTag(t *testing.T) {
 	b.guard.SetSampleBytes(1 << 60)
 	before := b.guard.GuardStats().Guarded
 	for range 10 {
-		block, err := b.guard.Allocate(ctx, core.Request{Bytes: 8, Tag: "hunted"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		block := must.Get(b.guard.Allocate(ctx, core.Request{Bytes: 8, Tag: "hunted"}))(t)
 		b.free(block)
 	}
 	if g := b.guard.GuardStats().Guarded; g != before+10 {
@@ -172,10 +168,7 @@ func TestATagIsSampledAtARateOfItsOwn(t *testing.T) {
 		t.Helper()
 		before := b.guard.GuardStats().Guarded
 		for range 10 {
-			block, err := b.guard.Allocate(ctx, core.Request{Bytes: 8, Tag: tag})
-			if err != nil {
-				t.Fatal(err)
-			}
+			block := must.Get(b.guard.Allocate(ctx, core.Request{Bytes: 8, Tag: tag}))(t)
 			b.free(block)
 		}
 		return b.guard.GuardStats().Guarded - before

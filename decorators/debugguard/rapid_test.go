@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // machine drives a guard at random and knows what it has spoilt.
@@ -47,9 +48,7 @@ func (m *machine) use(rt *rapid.T) {
 
 func (m *machine) end(rt *rapid.T) {
 	i := pick(rt, m.open)
-	if err := m.guard.FinishUse(ctx, m.open[i]); err != nil {
-		rt.Fatal(err)
-	}
+	must.Do(rt, m.guard.FinishUse(ctx, m.open[i]))
 	m.open = slices.Delete(m.open, i, i+1)
 }
 
@@ -125,9 +124,7 @@ func TestExactlyTheSpoiltBlocksAreFound(t *testing.T) {
 			"allocate": m.allocate, "use": m.use, "end": m.end, "free": m.freeOne,
 			"overrun": m.overrun, "underrun": m.underrun, "write after free": m.writeAfterFree,
 			"flush": func(rt *rapid.T) {
-				if err := m.guard.Flush(ctx); err != nil {
-					rt.Fatal(err)
-				}
+				must.Do(rt, m.guard.Flush(ctx))
 			},
 			"reap":         func(*rapid.T) { _ = m.guard.ReapPending(ctx) },
 			"hold device":  func(*rapid.T) { m.mem.hold() },

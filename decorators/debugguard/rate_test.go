@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // guardedOf allocates and frees n blocks of a tag and says how many of them were
@@ -15,10 +16,7 @@ func (b *bench) guardedOf(n int, tag core.Tag) (guarded, skipped uint64) {
 	b.Helper()
 	before := b.guard.GuardStats()
 	for range n {
-		block, err := b.guard.Allocate(ctx, core.Request{Bytes: 64, Stream: 1, Tag: tag})
-		if err != nil {
-			b.Fatal(err)
-		}
+		block := must.Get(b.guard.Allocate(ctx, core.Request{Bytes: 64, Stream: 1, Tag: tag}))(b)
 		b.free(block)
 	}
 	after := b.guard.GuardStats()
@@ -51,16 +49,12 @@ func TestSamplingIsBoundedInTimeUnlessAskedForByBytes(t *testing.T) {
 	all("a hunted tag", "hunted")
 	b.guard.SampleTag("tagged", 1)
 	all("a tag with a mean of its own", "tagged")
-	if err := b.guard.Apply(ctx, debugguard.Setting{Mode: debugguard.Sample, SampleBytes: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.guard.Apply(ctx, debugguard.Setting{Mode: debugguard.Sample, SampleBytes: 1}))
 	all("a mean by a setting", "test")
 	if got, n := b.guard.Setting().String(), b.guard.SampleRate(); got != "sample:1" || n != 0 {
 		t.Errorf("setting %q with a bound of %d", got, n)
 	}
-	if err := b.guard.Apply(ctx, debugguard.Setting{Mode: debugguard.Sample}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.guard.Apply(ctx, debugguard.Setting{Mode: debugguard.Sample}))
 	if got := b.guard.Setting().String(); got != "sample" {
 		t.Errorf("setting %q", got)
 	}
@@ -110,9 +104,7 @@ func TestBlocksOfAnAgeLeaveTogether(t *testing.T) {
 
 func (b *bench) reap() {
 	b.Helper()
-	if err := b.guard.ReapPending(ctx); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, b.guard.ReapPending(ctx))
 }
 
 // A quarantine that nobody has sized is a share of the most that callers have had, so that the

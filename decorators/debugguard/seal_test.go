@@ -11,24 +11,20 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // seal has a launch write the block, and seals it.
 func (b *bench) seal(block core.Block) {
 	b.Helper()
 	b.launch("init", block.ID.AllocStream, func() { b.mem.poke(block.ID.Ptr, int(block.Bytes)) }, block)
-	if err := b.guard.Seal(ctx, block.ID); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, b.guard.Seal(ctx, block.ID))
 }
 
 // read uses a block as one that only reads.
 func (b *bench) read(name string, stream core.StreamID, work func(), block core.Block) {
 	b.Helper()
-	t, err := b.guard.PrepareUse(ctx, core.UseRequest{Stream: stream, Launch: name, Uses: []core.Use{{Block: block.ID, Access: core.Read}}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	t := must.Get(b.guard.PrepareUse(ctx, core.UseRequest{Stream: stream, Launch: name, Uses: []core.Use{{Block: block.ID, Access: core.Read}}}))(b)
 	work()
 	b.finish(t)
 }
@@ -50,9 +46,7 @@ func TestAnUndeclaredWriteToASealedBlockIsFoundByItsChecksum(t *testing.T) {
 				b.seal(block)
 				b.read("good", 1, func() {}, block)
 				b.read("bad", 1, func() { b.mem.poke(block.ID.Ptr+50_000, 1) }, block)
-				if err := end(b, block); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, end(b, block))
 				if name != "free" {
 					b.launch("late", 1, func() {}) // after the comparison
 				}
@@ -100,9 +94,7 @@ func TestADeclaredWriteToASealedBlockIsRefusedWhereThatIsThePolicy(t *testing.T)
 		}
 	}
 	b.want(names.FindingSealedWrite, names.FindingSealedWrite)
-	if err := b.guard.Unseal(ctx, block.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.guard.Unseal(ctx, block.ID))
 	b.launch("writer", 2, func() { b.mem.poke(block.ID.Ptr, 64) }, block)
 	b.free(block)
 	b.empty()
@@ -146,17 +138,13 @@ func TestSealsWithoutABug(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.read("reader", 2, func() {}, block)
-		if err := errors.Join(b.guard.CheckSeals(ctx), b.guard.Unseal(ctx, block.ID), b.guard.Unseal(ctx, block.ID)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.guard.CheckSeals(ctx), b.guard.Unseal(ctx, block.ID), b.guard.Unseal(ctx, block.ID))
 	}
 	b.seal(kept)
 	b.mode(debugguard.Off)
 	b.launch("writer", 1, func() { b.mem.poke(kept.ID.Ptr, 64) }, kept)
 	b.mode(debugguard.Hunt)
-	if err := b.guard.CheckSeals(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.guard.CheckSeals(ctx))
 	for _, block := range []core.Block{early, block, kept} {
 		b.free(block)
 	}
@@ -220,10 +208,7 @@ func TestASealedBlockFreedDuringALaunchIsComparedBehindIt(t *testing.T) {
 	b := newBench(t, debugguard.Hunt)
 	block := b.alloc(64)
 	b.seal(block)
-	open, err := b.guard.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: "reader", Uses: []core.Use{{Block: block.ID, Access: core.Read}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	open := must.Get(b.guard.PrepareUse(ctx, core.UseRequest{Stream: 1, Launch: "reader", Uses: []core.Use{{Block: block.ID, Access: core.Read}}}))(t)
 	b.free(block)
 	b.mem.poke(block.ID.Ptr, 1)
 	b.finish(open)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestQuarantineSaysWhatItHeldAndWhen(t *testing.T) {
@@ -32,9 +33,7 @@ func TestQuarantineSaysWhatItHeldAndWhen(t *testing.T) {
 	}
 	want("both there", stay(0, 0), stay(900*time.Millisecond, 0))
 	b.clock.advance(200 * time.Millisecond)
-	if err := b.guard.ReapPending(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.guard.ReapPending(ctx))
 	want("the first gone", stay(0, 1100*time.Millisecond), stay(900*time.Millisecond, 0))
 	b.empty()
 	want("both gone", stay(0, 1100*time.Millisecond), stay(900*time.Millisecond, 1100*time.Millisecond))

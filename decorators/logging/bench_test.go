@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // noop is the least a resource can do, so that what is measured is the layer.
@@ -61,20 +62,14 @@ func (n *noop) Unwrap() core.Resource                   { return nil }
 // pair is one allocation and its free.
 func pair(b testing.TB, r core.Resource) {
 	block, err := r.Allocate(context.Background(), core.Request{Bytes: 64, Tag: "bench"})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	if _, err := r.Deallocate(context.Background(), block.ID); err != nil {
 		b.Fatal(err)
 	}
 }
 
 func layered(b testing.TB, level logging.Level, sinks ...logging.Sink) core.Resource {
-	r, err := logging.New(newNoop(), logging.Config{Level: level, Sinks: sinks})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return r
+	return must.Get(logging.New(newNoop(), logging.Config{Level: level, Sinks: sinks}))(b)
 }
 
 var (
@@ -155,12 +150,8 @@ func BenchmarkUse(b *testing.B) {
 
 func launch(b testing.TB, r core.Resource, uses []core.Use) {
 	t, err := r.PrepareUse(context.Background(), core.UseRequest{Stream: 1, Launch: "sort", Uses: uses})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := r.FinishUse(context.Background(), t); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
+	must.Do(b, r.FinishUse(context.Background(), t))
 }
 
 // BenchmarkRing measures one entry, from one goroutine and from several.

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // kept is a sink that is no ring.
@@ -22,14 +23,10 @@ func (*kept) Dropped() uint64             { return 0 }
 func TestARingAndAWriterTellTheSameTime(t *testing.T) {
 	ring, writer := NewRing(8), &kept{}
 	log, err := New(coretest.NewFake(0), Config{Level: Uses, Sinks: []Sink{ring, writer}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	before := time.Now()
 	block, err := log.Allocate(ctx, core.Request{Bytes: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if _, err := log.Deallocate(ctx, block.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -75,9 +72,7 @@ func TestARingAndAWriterTellTheSame(t *testing.T) {
 		rings := [2]*Ring{NewRing(1), NewRing(1)}
 		for i, sinks := range [][]Sink{{rings[0]}, {rings[1], &kept{}}} {
 			log, err := New(other{coretest.NewFake(2), c.change}, Config{Sinks: sinks})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			log.clock = testClock(new(atomic.Int64))
 			if _, err := log.Allocate(c.ctx, core.Request{Bytes: 8, Stream: 7, Tag: "tables"}); err != nil {
 				t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestARingIsWrittenAsTheLinesThatASinkWrites(t *testing.T) {
@@ -22,12 +23,8 @@ func TestARingIsWrittenAsTheLinesThatASinkWrites(t *testing.T) {
 		ring.Put(r)
 		sink.Put(r)
 	}
-	if err := sink.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := ring.Snapshot().WriteJSON(&dumped); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sink.Close(t.Context()))
+	must.Do(t, ring.Snapshot().WriteJSON(&dumped))
 	if !bytes.Equal(sunk.Bytes(), dumped.Bytes()) {
 		t.Errorf("the ring wrote %d bytes, the sink %d, and they differ", dumped.Len(), sunk.Len())
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // budgeted is a fake whose claims work, and which counts the calls that the
@@ -75,10 +76,7 @@ func TestEveryMethodReachesTheUpstreamOnce(t *testing.T) {
 	for _, sinks := range [][]Sink{nil, {NewRing(8)}} {
 		for _, level := range []Level{Operations, Uses} {
 			up := &budgeted{Fake: coretest.NewFake(3)}
-			r, err := New(up, Config{Level: level, Sinks: sinks})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(New(up, Config{Level: level, Sinks: sinks}))(t)
 			up.calls = nil // a listener, at the level Uses
 			forwardAll(t, r, up)
 		}

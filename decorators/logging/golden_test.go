@@ -18,6 +18,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -79,14 +80,10 @@ func TestGolden(t *testing.T) {
 func compare(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, got, 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs (rewrite it with -update):\n%s", path, got)
 	}
@@ -129,9 +126,7 @@ func TestSlogTakesOnlyWhatTheLoggerLogs(t *testing.T) {
 		s.Put(r)
 	}
 	s.Put(Record{Event: oplog.Event{Op: oplog.OpRefusal}})
-	if err := s.Close(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Close(soon(t)))
 	got := buf.String()
 	if strings.Count(got, "level=ERROR") != 3 || strings.Count(got, "level=WARN") != 2 || strings.Count(got, "\n") != 5 {
 		t.Errorf("got\n%s", got)

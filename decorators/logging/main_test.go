@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,10 +48,7 @@ type bench struct {
 func newBench(t *testing.T, level Level) *bench {
 	t.Helper()
 	b := &bench{t: t, fake: coretest.NewFake(3), ring: NewRing(64)}
-	log, err := New(b.fake, Config{Level: level, Sinks: []Sink{b.ring}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(New(b.fake, Config{Level: level, Sinks: []Sink{b.ring}}))(t)
 	log.clock = testClock(&b.readings)
 	b.log = log
 	return b
@@ -80,10 +78,7 @@ func (b *bench) skip() { b.seen = len(b.ring.Snapshot()) }
 
 func (b *bench) allocate(bytes uint64) core.Block {
 	b.t.Helper()
-	block, err := b.log.Allocate(ctx, core.Request{Bytes: bytes, Stream: 7, Tag: "sort.keys"})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	block := must.Get(b.log.Allocate(ctx, core.Request{Bytes: bytes, Stream: 7, Tag: "sort.keys"}))(b.t)
 	return block
 }
 

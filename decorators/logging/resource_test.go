@@ -7,14 +7,12 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestAllocationIsLoggedWithItsBlock(t *testing.T) {
 	b := newBench(t, Operations)
-	block, err := b.log.Allocate(ctx, core.Request{Bytes: 96, Requested: 64, Stream: 7, Tag: "sort.keys"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	block := must.Get(b.log.Allocate(ctx, core.Request{Bytes: 96, Requested: 64, Stream: 7, Tag: "sort.keys"}))(t)
 	b.want(oplog.Event{Op: oplog.OpAllocate, Stream: 7, Block: block.ID, Tag: "sort.keys", Requested: 64, Bytes: 96})
 }
 
@@ -63,9 +61,7 @@ func TestReapAndDrainAreLogged(t *testing.T) {
 		{"ReapPending", oplog.OpReap, func() error { return b.log.ReapPending(ctx) }},
 		{"Drain", oplog.OpDrain, func() error { return b.log.Drain(ctx) }},
 	} {
-		if err := c.call(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.call())
 		b.want(oplog.Event{Op: c.op})
 		b.fake.FailNext(c.method, errBad)
 		if err := c.call(); !errors.Is(err, errBad) {
@@ -148,12 +144,8 @@ func TestAnOperationReadsTheClockTwiceOrNever(t *testing.T) {
 		t.Errorf("allocate read the clock %d times", n)
 	}
 	ticket, err := b.log.PrepareUse(ctx, core.UseRequest{Uses: []core.Use{{Block: block.ID, Access: core.Read}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.log.FinishUse(ctx, ticket); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Do(t, b.log.FinishUse(ctx, ticket))
 	b.log.Stats()
 	if n := b.readings.Swap(0); n != 0 {
 		t.Errorf("operations that are not logged read the clock %d times", n)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 var traced = core.SpanRef{TraceID: [16]byte{1, 2}, SpanID: [8]byte{3, 4}}
@@ -22,15 +23,11 @@ func TestEveryRecordNamesTheSpanItRanUnder(t *testing.T) {
 			ctx = core.WithSpan(ctx, span)
 		}
 		block, err := b.log.Allocate(ctx, core.Request{Bytes: 64, Stream: 7})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		finished, aborted := b.prepareIn(ctx, block), b.prepareIn(ctx, block)
 		_, deallocated := b.log.Deallocate(ctx, core.BlockID{Generation: 1 << 40})
 		for _, err := range []error{b.log.FinishUse(ctx, finished), b.log.AbortUse(ctx, aborted), b.log.ReapPending(ctx), b.log.Drain(ctx)} {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 		_ = b.log.RecordUse(ctx, block.ID, 7)
 		claim, _ := b.log.Reserve(ctx, 1, "a")
@@ -50,10 +47,7 @@ func TestEveryRecordNamesTheSpanItRanUnder(t *testing.T) {
 
 func (b *bench) prepareIn(ctx context.Context, block core.Block) core.Ticket {
 	b.t.Helper()
-	ticket, err := b.log.PrepareUse(ctx, core.UseRequest{Stream: 7, Uses: []core.Use{{Block: block.ID, Access: core.Read}}})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	ticket := must.Get(b.log.PrepareUse(ctx, core.UseRequest{Stream: 7, Uses: []core.Use{{Block: block.ID, Access: core.Read}}}))(b.t)
 	return ticket
 }
 
@@ -74,9 +68,7 @@ func TestSlogRecordsNameTheSpanInAttributesAndContext(t *testing.T) {
 	sink := NewSlogSink(slog.New(handler), Queue{})
 	sink.Put(Record{Seq: 1, Event: oplog.Event{Op: oplog.OpRefusal, Span: traced}})
 	sink.Put(Record{Seq: 2, Event: oplog.Event{Op: oplog.OpRefusal}})
-	if err := sink.Close(soon(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sink.Close(soon(t)))
 	if len(handler.spans) != 2 || handler.spans[0] != traced || !handler.spans[1].IsZero() {
 		t.Errorf("contexts of %v", handler.spans)
 	}

@@ -6,14 +6,12 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func (b *bench) prepare(uses ...core.Use) core.Ticket {
 	b.t.Helper()
-	t, err := b.log.PrepareUse(ctx, core.UseRequest{Stream: 8, Launch: "merge", Uses: uses})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	t := must.Get(b.log.PrepareUse(ctx, core.UseRequest{Stream: 8, Launch: "merge", Uses: uses}))(b.t)
 	return t
 }
 
@@ -28,18 +26,14 @@ func TestLaunchesAreLoggedAtTheLevelUses(t *testing.T) {
 	ticket := b.prepare(uses...)
 	want.Op, want.LaunchID = oplog.OpPrepare, ticket.Intent().ID
 	b.want(want)
-	if err := b.log.FinishUse(ctx, ticket); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.log.FinishUse(ctx, ticket))
 	want.Op = oplog.OpFinish
 	b.want(want)
 
 	ticket = b.prepare(uses...)
 	b.skip()
 	want.Op, want.LaunchID = oplog.OpAbort, ticket.Intent().ID
-	if err := b.log.AbortUse(ctx, ticket); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.log.AbortUse(ctx, ticket))
 	b.want(want)
 }
 
@@ -52,9 +46,7 @@ func TestWaitsOfALaunchAreLogged(t *testing.T) {
 	in.Uses[0].Elided = 2
 	in.Waited = append(in.Waited, core.Waited{Stream: 1, For: core.WaitRef{Launch: 7}}, core.Waited{Stream: 2, For: core.WaitRef{Block: 8}},
 		core.Waited{Stream: 3}, core.Waited{Stream: 4, For: core.WaitRef{Launch: 9}}, core.Waited{Stream: 5, For: core.WaitRef{Launch: 10}})
-	if err := b.log.FinishUse(ctx, ticket); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.log.FinishUse(ctx, ticket))
 	got := b.one()
 	if got.Waits != 5 || got.Elided != 2 {
 		t.Errorf("waits %d, elided %d", got.Waits, got.Elided)
@@ -93,9 +85,7 @@ func TestNothingIsReadOfASpentOrEmptyTicket(t *testing.T) {
 	b := newBench(t, Uses)
 	block := b.allocate(64)
 	spent := b.prepare(core.Use{Block: block.ID, Access: core.Read})
-	if err := b.log.FinishUse(ctx, spent); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.log.FinishUse(ctx, spent))
 	other := b.prepare(core.Use{Block: block.ID, Access: core.Write}) // likely the same pooled intent
 	b.skip()
 	for _, ticket := range []core.Ticket{spent, {}} {
@@ -105,9 +95,7 @@ func TestNothingIsReadOfASpentOrEmptyTicket(t *testing.T) {
 		}
 		b.want(oplog.Event{Op: oplog.OpAbort, Err: err})
 	}
-	if err := b.log.FinishUse(ctx, other); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.log.FinishUse(ctx, other))
 }
 
 func TestRecordedUseIsLogged(t *testing.T) {
@@ -115,9 +103,7 @@ func TestRecordedUseIsLogged(t *testing.T) {
 	block := b.allocate(64)
 	b.skip()
 	want := oplog.Event{Op: oplog.OpRecord, Stream: 9, Block: block.ID, Access: core.ReadWrite, Uses: 1}
-	if err := b.log.RecordUse(ctx, block.ID, 9); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.log.RecordUse(ctx, block.ID, 9))
 	b.want(want)
 	b.fake.FailNext("RecordUse", errBad)
 	want.Err = b.log.RecordUse(ctx, block.ID, 9)
@@ -154,14 +140,8 @@ func TestLaunchesAreNotLoggedAtTheLevelOperations(t *testing.T) {
 	block := b.allocate(64)
 	b.skip()
 	use := core.Use{Block: block.ID, Access: core.Read}
-	if err := b.log.FinishUse(ctx, b.prepare(use)); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.log.AbortUse(ctx, b.prepare(use)); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.log.RecordUse(ctx, block.ID, 9); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.log.FinishUse(ctx, b.prepare(use)))
+	must.Do(t, b.log.AbortUse(ctx, b.prepare(use)))
+	must.Do(t, b.log.RecordUse(ctx, block.ID, 9))
 	b.none()
 }

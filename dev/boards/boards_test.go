@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/boards"
 	"github.com/fencepost-gpu/fencepost/internal/findings"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
@@ -22,18 +23,13 @@ const root = "../.."
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(root, filepath.FromSlash(name))))(t)
 	return string(text)
 }
 
 func TestTheFilesAreCurrent(t *testing.T) {
 	files, err := boards.Files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for name, want := range files {
 		if read(t, name) != string(want) {
 			t.Errorf("%s is old: make generate", name)
@@ -178,9 +174,7 @@ func TestLinksLeadToPanels(t *testing.T) {
 	targets := map[string]bool{}
 	for _, b := range boards.Boards() {
 		var d file
-		if err := json.Unmarshal([]byte(read(t, "dashboards/"+b.File+".json")), &d); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(read(t, "dashboards/"+b.File+".json")), &d))
 		if targets["/d/"+d.UID] {
 			t.Errorf("two boards have the uid %s", d.UID)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/timeseries"
 
 	"github.com/fencepost-gpu/fencepost/dev/boards"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func init() {
@@ -72,9 +73,7 @@ func TestAMisspeltOptionIsSeen(t *testing.T) {
 func faultsOfBoard(t *testing.T, text string) (found []string) {
 	t.Helper()
 	var d map[string]any
-	if err := json.Unmarshal([]byte(text), &d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(text), &d))
 	delete(d, "annotations") // theirs have what the datasource asks for
 	panels, _ := d["panels"].([]any)
 	for _, p := range panels {
@@ -87,9 +86,7 @@ func faultsOfBoard(t *testing.T, text string) (found []string) {
 	}
 	d["panels"] = panels
 	whole, err := json.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var known dashboard.Dashboard
 	if err := json.Unmarshal(whole, &known); err != nil {
 		return append(found, err.Error())
@@ -186,14 +183,8 @@ func constants(t *testing.T, pkg string) map[string][]string {
 	if enumerations[pkg] != nil {
 		return enumerations[pkg]
 	}
-	source, err := build.Import(pkg, ".", build.FindOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := parser.ParseFile(token.NewFileSet(), source.Dir+"/types_gen.go", nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(build.Import(pkg, ".", build.FindOnly))(t)
+	file := must.Get(parser.ParseFile(token.NewFileSet(), source.Dir+"/types_gen.go", nil, parser.SkipObjectResolution))(t)
 	all := map[string][]string{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if spec, is := n.(*ast.ValueSpec); is && len(spec.Values) == 1 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
@@ -70,10 +71,7 @@ func TestDeviceCodeIsGeneratedFromItsSource(t *testing.T) {
 		if byHand[path] {
 			continue
 		}
-		source, err := os.ReadFile("../../" + path + ".cu")
-		if err != nil {
-			t.Fatal(err)
-		}
+		source := must.Get(os.ReadFile("../../" + path + ".cu"))(t)
 		for _, line := range []string{
 			fmt.Sprintf("// sha256 of the source: %x", sha256.Sum256(source)),
 			"// SPDX-License-Identifier: Apache-2.0",
@@ -116,9 +114,7 @@ func TestAllDeviceCodeIsChecked(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 func hasLine(text []byte, line string) bool {

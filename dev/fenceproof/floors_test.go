@@ -32,7 +32,7 @@ var floors = []struct {
 var (
 	givenUpFloors  = map[int]amount{4: {488, 1157}, 5: {14_623, 87_530}}
 	deviceFloors   = map[int]amount{3: {345, 600}, 4: {12_464, 40_508}}
-	isolatedFloors = map[int]uint64{4: 1274, 5: 20_591}
+	isolatedFloors = map[int]amount{4: {programs: 1274}, 5: {programs: 20_591}}
 )
 
 // floorOf is that of a bound that is run.

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -82,9 +83,7 @@ func TestEveryStackGivesTheSameFences(t *testing.T) {
 		}
 		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
 			want, err := bare.Check(p, s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			history := bare.History().String()
 			for i, r := range stacks {
 				runs++
@@ -109,9 +108,7 @@ const skipped = 8
 func openLayers(t *testing.T, layers ...core.Layer) *proof.Runner {
 	t.Helper()
 	r, err := proof.NewRunner(proof.Config{Streams: 3, Layers: layers})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // TestNoWaitCanBeTakenAway lets the device forget each queued wait of each
@@ -25,18 +26,14 @@ func TestNoWaitCanBeTakenAway(t *testing.T) {
 		b.Ops, fewest = 3, 100
 	}
 	r, err := proof.NewRunner(proof.Config{Streams: b.Streams})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	dropped, silent := 0, 0
 	b.Each(1, func(p program.Program) bool {
 		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
 			v, err := r.Check(p, s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			for k := 1; k <= v.Waits; k++ {
-				r.Drop(k)
+				r.Device().Drop = k
 				dropped++
 				without, err := r.Run(p, s)
 				if without.Wrong == 0 && apart(s) {
@@ -47,7 +44,7 @@ func TestNoWaitCanBeTakenAway(t *testing.T) {
 					t.Errorf("%v\n%v\nwithout wait %d: %+v, %v\n%v", p, s, k, without, err, r.History())
 				}
 			}
-			r.Drop(0)
+			r.Device().Drop = 0
 			return !t.Failed()
 		})
 		return !t.Failed()

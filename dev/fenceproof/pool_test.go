@@ -4,10 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
@@ -30,21 +27,20 @@ func poolEveryKind(ops int) proof.Bound {
 }
 
 // poolRun is a bound that is run over the pool, how much it has, in how many runs
-// the pool must do each thing at least, and how many operations must be served quickly, and declined.
+// the pool must do each thing at least, with how many operations must be served quickly, and declined.
 type poolRun struct {
 	proof.Bound
 	amount
-	floor   proof.Moves
-	quickly proof.Quickly
+	floor proof.Moves
 }
 
 func poolRuns() []poolRun {
-	small := poolRun{poolBound(4, 2), amount{5268, 13_971}, proof.Moves{Reuses: 400, Splits: 150, Takeovers: 40, Steals: 170, Remaps: 10, Growths: 13_000, Refusals: 4000}, proof.Quickly{Allocations: 900, Frees: 18_000, DeclinedAllocations: 28_000, DeclinedFrees: 6500}}
-	every := poolRun{poolEveryKind(4), amount{27_906, 65_619}, proof.Moves{Reuses: 700, Splits: 250, Takeovers: 80, Steals: 350, Remaps: 14, Growths: 65_000, Refusals: 15_000}, proof.Quickly{Allocations: 2700, Frees: 70_000, DeclinedAllocations: 120_000, DeclinedFrees: 45_000}}
+	small := poolRun{poolBound(4, 2), amount{5268, 13_971}, proof.Moves{Reuses: 400, Splits: 150, Takeovers: 40, Steals: 170, Remaps: 10, Growths: 13_000, Refusals: 4000, QuickAllocations: 900, QuickFrees: 18_000, SlowAllocations: 28_000, SlowFrees: 6500}}
+	every := poolRun{poolEveryKind(4), amount{27_906, 65_619}, proof.Moves{Reuses: 700, Splits: 250, Takeovers: 80, Steals: 350, Remaps: 14, Growths: 65_000, Refusals: 15_000, QuickAllocations: 2700, QuickFrees: 70_000, SlowAllocations: 120_000, SlowFrees: 45_000}}
 	longer := poolRun{poolBound(5, 2), amount{75_306, 461_931},
-		proof.Moves{Reuses: 14_000, Splits: 5000, Merges: 60, Joins: 25, Takeovers: 1000, Steals: 5500, Remaps: 300, Growths: 460_000, Refusals: 200_000}, proof.Quickly{Allocations: 40_000, Frees: 600_000, DeclinedAllocations: 1_000_000, DeclinedFrees: 280_000}}
+		proof.Moves{Reuses: 14_000, Splits: 5000, Merges: 60, Joins: 25, Takeovers: 1000, Steals: 5500, Remaps: 300, Growths: 460_000, Refusals: 200_000, QuickAllocations: 40_000, QuickFrees: 600_000, SlowAllocations: 1_000_000, SlowFrees: 280_000}}
 	longest := poolRun{poolBound(6, 1), amount{1_065_105, 1_065_105},
-		proof.Moves{Reuses: 120_000, Splits: 45_000, Merges: 2400, Joins: 500, Takeovers: 15_000, Steals: 50_000, Remaps: 4000, Growths: 1_000_000, Refusals: 700_000}, proof.Quickly{Allocations: 100_000, Frees: 1_000_000, DeclinedAllocations: 1_000_000, DeclinedFrees: 100_000}}
+		proof.Moves{Reuses: 120_000, Splits: 45_000, Merges: 2400, Joins: 500, Takeovers: 15_000, Steals: 50_000, Remaps: 4000, Growths: 1_000_000, Refusals: 700_000, QuickAllocations: 100_000, QuickFrees: 1_000_000, SlowAllocations: 1_000_000, SlowFrees: 100_000}}
 	switch {
 	case os.Getenv("FENCEPOST_FENCES") != "":
 		return []poolRun{every, longer, longest}
@@ -63,19 +59,12 @@ func poolRuns() []poolRun {
 func TestPoolKeepsTheOrder(t *testing.T) {
 	for _, run := range poolRuns() {
 		for _, over := range proof.OwnPools {
-			start := time.Now()
-			total, moves, quickly, err := exhaustPool(run.Bound, over)
-			if err != nil {
-				t.Fatalf("bound %v, %v:\n%v", run.Bound, over, err)
+			total := exhaust(t, run.Bound, proof.Config{Over: over}, run.amount)
+			if over == proof.OwnPool {
+				run.floor = run.floor.Ordinary()
 			}
-			amount{total.Programs, total.Schedules}.require(t, run.Bound, run.amount)
-			requireMoves(t, moves, run.floor)
-			t.Logf("bound %v, %v: %d waits, %d orders and waits excused, in %v", run.Bound, over, total.Waits, total.Excused, time.Since(start).Round(time.Millisecond))
-			fmt.Printf("pool: %v bound=%v %v\n", total, run.Bound, moves)
-			if over == proof.OwnPoolQuickly {
-				requireQuickly(t, quickly, run.quickly)
-				fmt.Printf("quick path: bound=%v %v\n", run.Bound, quickly)
-			}
+			requireMoves(t, total.Moves, run.floor)
+			fmt.Printf("pool: %v bound=%v %v\n", total, run.Bound, total.Moves)
 		}
 	}
 }
@@ -88,47 +77,7 @@ func TestGivenUpStreamsKeepTheirOrderOverThePool(t *testing.T) {
 	if testing.Short() || raceDetector {
 		b.Ops, want, floor = 4, amount{736, 1222}, proof.Moves{Reuses: 14, Splits: 3, Takeovers: 3, Steals: 9, Growths: 1200, Refusals: 130}
 	}
-	var got amount
-	var moves proof.Moves
-	b.Each(1, func(p program.Program) bool {
-		if !p.GivesUp() {
-			return true
-		}
-		got.programs++
-		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
-			got.schedules++
-			of, err := proof.CheckOnce(proof.Config{Streams: b.Streams, Over: proof.OwnPoolQuickly}, p, s) // which adopted streams decline
-			if err != nil {
-				t.Error(err)
-			}
-			moves.Add(of)
-			return !t.Failed()
-		})
-		return !t.Failed()
-	})
-	t.Logf("%d programs under %d schedules: %v", got.programs, got.schedules, moves)
-	got.require(t, "given up", want)
-	requireMoves(t, moves, floor)
-}
-
-func exhaustPool(b proof.Bound, over proof.Memory) (total proof.Total, moves proof.Moves, quickly proof.Quickly, err error) {
-	var mu sync.Mutex
-	var runners []*proof.Runner
-	total, err = proof.ExhaustWith(b, runtime.GOMAXPROCS(0), func() (proof.Checker, error) {
-		r, err := proof.NewRunner(proof.Config{Streams: b.Streams, Over: over})
-		mu.Lock()
-		defer mu.Unlock()
-		runners = append(runners, r)
-		return r, err
-	})
-	if err != nil {
-		return total, moves, quickly, err
-	}
-	for _, r := range runners {
-		moves.Add(r.Moves())
-		quickly.Add(r.Quickly())
-	}
-	return total, moves, quickly, nil
+	requireMoves(t, exhaustGivenUp(t, b, proof.OwnPoolQuickly, want), floor) // a path which adopted streams decline
 }
 
 // requireMoves demands that the programs made the pool do everything often enough.
@@ -136,14 +85,6 @@ func requireMoves(t *testing.T, got, floor proof.Moves) {
 	t.Helper()
 	if !got.Reach(floor) {
 		t.Errorf("the pool was made to do %v, which must be at least %v", got, floor)
-	}
-}
-
-// requireQuickly demands that the quick path served enough, and declined enough.
-func requireQuickly(t *testing.T, got, floor proof.Quickly) {
-	t.Helper()
-	if !got.Reach(floor) {
-		t.Errorf("the quick path served and declined %v, which must be at least %v", got, floor)
 	}
 }
 
@@ -188,8 +129,7 @@ func TestRandomProgramsKeepTheOrderOverThePool(t *testing.T) {
 		}
 	}
 	each := uint64(programs) / 100
-	requireMoves(t, moves, proof.Moves{Reuses: 20 * each, Splits: 10 * each, Merges: 3 * each, Joins: 2 * each, Takeovers: 7 * each, Steals: 8 * each, Remaps: each / 4, Growths: 90 * each, Refusals: 20 * each})
-	quickly := runners[0].Quickly()
-	requireQuickly(t, quickly, proof.Quickly{Allocations: 10 * each, Frees: 50 * each, DeclinedAllocations: 100 * each, DeclinedFrees: 70 * each})
-	t.Logf("%v, %d waits, %d orders and waits excused, %v, quickly %v", total, total.Waits, total.Excused, moves, quickly)
+	requireMoves(t, moves, proof.Moves{Reuses: 20 * each, Splits: 10 * each, Merges: 3 * each, Joins: 2 * each, Takeovers: 7 * each, Steals: 8 * each, Remaps: each / 4, Growths: 90 * each, Refusals: 20 * each,
+		QuickAllocations: 10 * each, QuickFrees: 50 * each, SlowAllocations: 100 * each, SlowFrees: 70 * each})
+	t.Logf("%v, %d waits, %d orders and waits excused, %v", total, total.Waits, total.Excused, moves)
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 const module = "github.com/fencepost-gpu/fencepost"
@@ -19,19 +21,12 @@ const module = "github.com/fencepost-gpu/fencepost"
 // root is the repository's folder.
 func root(t *testing.T) string {
 	t.Helper()
-	dir, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return must.Get(filepath.Abs("../.."))(t)
 }
 
 func documents(t *testing.T) []Document {
 	t.Helper()
-	all, err := Documents(root(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(Documents(root(t)))(t)
 	if len(all) < 10 {
 		t.Fatalf("only %d documents were found", len(all))
 	}
@@ -45,10 +40,7 @@ var notLinked = regexp.MustCompile(`^(core/coretest|cuda/driver/drivertest|inter
 func TestAnApplicationLinksNoTestCode(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", ".")
 	list.Dir = root(t)
-	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(list.Output())(t)
 	own := 0
 	for _, pkg := range strings.Fields(string(out)) {
 		if folder, ok := strings.CutPrefix(pkg, module+"/"); ok {
@@ -99,10 +91,7 @@ func anonymous(t *testing.T, text string) (found []string) {
 	if !strings.Contains(text, "\npackage ") && !strings.HasPrefix(text, "package ") {
 		text = "package p\n" + text
 	}
-	file, err := parser.ParseFile(token.NewFileSet(), "", text, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(parser.ParseFile(token.NewFileSet(), "", text, parser.SkipObjectResolution))(t)
 	ast.Inspect(file, func(n ast.Node) bool {
 		if s, ok := n.(*ast.StructType); ok {
 			for _, field := range s.Fields.List {
@@ -184,10 +173,7 @@ func TestTheCodeOfTheREADMEIsTheExamples(t *testing.T) {
 func TestTheTestsThatDocumentsNameExist(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "git", "grep", "--untracked", "-hoE", `^func (Test|Fuzz|Benchmark|Example)\w*`, "--", "*_test.go")
 	list.Dir = root(t)
-	out, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(list.Output())(t)
 	exist := map[string]bool{}
 	for line := range strings.Lines(string(out)) {
 		exist[strings.TrimPrefix(strings.TrimSpace(line), "func ")] = true
@@ -231,9 +217,6 @@ func TestDocumentsNameEveryVariableAndFinding(t *testing.T) {
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root(t), name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(root(t), name)))(t)
 	return string(text)
 }

@@ -37,6 +37,8 @@ type Total struct {
 	// Waits were queued. Missed, Redundant, Extra and Excused are as in
 	// [oracle.Verdict]; Missed counts wrong values too.
 	Waits, Missed, Redundant, Extra, Excused uint64
+	// Moves is what the runtime's own pool did.
+	Moves Moves
 }
 
 // Count adds the verdict of one run.
@@ -60,6 +62,7 @@ func (t Total) String() string {
 // Failure is a run in which something was wrong. It prints all that is needed
 // to understand and to repeat it.
 type Failure struct {
+	// Program and Schedule are nil where calls overlap, as others print them.
 	Program  program.Program
 	Schedule Schedule
 	Verdict  oracle.Verdict
@@ -71,7 +74,9 @@ type Failure struct {
 // Error describes the failure.
 func (f *Failure) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "program:  %v\nschedule: %v\n", f.Program, f.Schedule)
+	if f.Program != nil {
+		fmt.Fprintf(&b, "program:  %v\nschedule: %v\n", f.Program, f.Schedule)
+	}
 	if f.Cause != nil {
 		fmt.Fprintf(&b, "error:    %v\n", f.Cause)
 	}
@@ -113,12 +118,16 @@ func CheckOnce(cfg Config, p program.Program, s Schedule) (Moves, error) {
 // failure.
 func (r *Runner) CheckAll(p program.Program, goroutines int, total *Total) (err error) {
 	total.Programs++
+	r.moves = Moves{}
 	EachSchedule(p, goroutines, func(s Schedule) bool {
 		var v oracle.Verdict
 		v, err = r.Check(p, s)
 		total.Count(v)
 		return err == nil
 	})
+	if r.config.Over.IsOwnPool() {
+		total.Moves.Add(r.moves)
+	}
 	return err
 }
 
@@ -131,69 +140,46 @@ type Checker interface {
 	Close() error
 }
 
-// batch is programs on their way to a worker.
-const batch = 512
-
 // Exhaust runs every program of the bound under every schedule, on so many
 // threads, and stops at the first failure.
 func Exhaust(b Bound, workers int) (Total, error) {
 	return ExhaustWith(b, workers, func() (Checker, error) { return NewRunner(Config{Streams: b.Streams}) })
 }
 
+// row is how many programs in a row one thread checks: it makes all and leaves out what is others'.
+const row = 64
+
 // ExhaustWith is Exhaust with checkers of the caller's, one for each thread.
 func ExhaustWith(b Bound, workers int, checker func() (Checker, error)) (Total, error) {
 	var (
-		work    = make(chan []program.Program, 2*workers)
 		failed  atomic.Bool
 		wg      sync.WaitGroup
 		mu      sync.Mutex
 		total   Total
 		failure error
 	)
-	for range workers {
+	for worker := range workers {
 		wg.Go(func() {
-			t, err := exhaustSome(b, work, checker, &failed)
+			var own Total
+			n := 0
+			r, err := checker()
+			b.Each(b.From, func(p program.Program) bool {
+				if err == nil && n/row%workers == worker {
+					err = r.CheckAll(p, b.Goroutines, &own)
+				}
+				n++
+				return err == nil && !failed.Load()
+			})
+			if err == nil && !failed.Load() {
+				err = r.Close()
+			}
+			failed.CompareAndSwap(false, err != nil)
 			mu.Lock()
 			defer mu.Unlock()
-			total.Add(t)
+			total.Add(own)
 			failure = errors.Join(failure, err)
 		})
 	}
-	produce(b, work, &failed)
-	close(work)
 	wg.Wait()
 	return total, failure
-}
-
-// produce sends the programs in batches.
-func produce(b Bound, work chan<- []program.Program, failed *atomic.Bool) {
-	var next []program.Program
-	b.Each(b.From, func(p program.Program) bool {
-		next = append(next, slices.Clone(p))
-		if len(next) == batch {
-			work <- next
-			next = make([]program.Program, 0, batch)
-		}
-		return !failed.Load()
-	})
-	work <- next
-}
-
-func exhaustSome(b Bound, work <-chan []program.Program, checker func() (Checker, error), failed *atomic.Bool) (t Total, err error) {
-	r, err := checker()
-	for programs := range work {
-		for _, p := range programs {
-			if err != nil || failed.Load() {
-				break // and let the rest go by
-			}
-			err = r.CheckAll(p, b.Goroutines, &t)
-		}
-		if err != nil {
-			failed.Store(true)
-		}
-	}
-	if err == nil && !failed.Load() {
-		err = r.Close()
-	}
-	return t, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 var everyKind = []program.Kind{program.Launch, program.Free, program.Sync, program.Abort, program.Record}
@@ -33,25 +34,38 @@ func shape(h *oracle.History) string {
 	return strings.Join(all, "\n")
 }
 
-// What the reduced schedules lead to is all that the interleavings lead to.
-func TestNoInterleavingLeadsElsewhere(t *testing.T) {
-	r, err := NewRunner(Config{Streams: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	schedules, interleavings := 0, 0
-	outcomes := func(p program.Program, of Explorer, n *int) map[string]Schedule {
-		found := map[string]Schedule{}
+// losesNothing demands that the reduced schedules of a program lead to all that its interleavings lead
+// to, and counts both.
+func losesNothing(t *testing.T, p program.Program, of Explorer, run func(Schedule) (*oracle.History, error)) (schedules, interleavings int) {
+	t.Helper()
+	outcomes := func(of Explorer) (found map[string]Schedule, n int) {
+		found = map[string]Schedule{}
 		of.Each(p, func(s Schedule) bool {
-			*n++
-			if _, err := r.Check(p, s); err != nil {
+			n++
+			h, err := run(s)
+			if err != nil {
 				t.Fatal(err)
 			}
-			found[shape(r.History())] = slices.Clone(s)
+			found[shape(h)] = slices.Clone(s)
 			return true
 		})
-		return found
+		return found, n
 	}
+	reduced, schedules := outcomes(of)
+	of.All = true
+	all, interleavings := outcomes(of)
+	for what, s := range all {
+		if _, ok := reduced[what]; !ok {
+			t.Errorf("%v\n%v leads to what no reduced schedule leads to:\n%s", p, s, what)
+		}
+	}
+	return schedules, interleavings
+}
+
+func TestNoInterleavingLeadsElsewhere(t *testing.T) {
+	r, err := NewRunner(Config{Streams: 3})
+	must.Do(t, err)
+	schedules, interleavings := 0, 0
 	for _, b := range []Bound{
 		{Bounds: program.Bounds{Streams: 3, Blocks: 2, Ops: 4, Kinds: everyKind}, Goroutines: 2},
 		{Bounds: program.Bounds{Streams: 2, Blocks: 2, Ops: 4, Kinds: []program.Kind{program.Launch, program.Free, program.Abort}}, Goroutines: 3},
@@ -61,17 +75,14 @@ func TestNoInterleavingLeadsElsewhere(t *testing.T) {
 			if n++; testing.Short() && n%40 != 0 {
 				return true
 			}
-			reduced := outcomes(p, Explorer{Goroutines: b.Goroutines}, &schedules)
-			for what, s := range outcomes(p, Explorer{Goroutines: b.Goroutines, All: true}, &interleavings) {
-				if _, ok := reduced[what]; !ok {
-					t.Errorf("%v\n%v leads to what no reduced schedule leads to:\n%s", p, s, what)
-				}
-			}
+			some, all := losesNothing(t, p, Explorer{Goroutines: b.Goroutines}, func(s Schedule) (*oracle.History, error) {
+				_, err := r.Check(p, s)
+				return r.History(), err
+			})
+			schedules, interleavings = schedules+some, interleavings+all
 			return !t.Failed()
 		})
 	}
 	t.Logf("%d schedules stand for %d interleavings", schedules, interleavings)
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Close())
 }

@@ -65,7 +65,11 @@ func (s *scheduler) after(m moment, step Step) moment {
 		if o.Kind == program.Free {
 			m.freed |= 1 << o.Block
 		}
-		if next := s.secondPhase(o.Kind); next != Begin {
+		if phases := Phases(o.Kind); len(phases) > 1 {
+			next := phases[1]
+			if s.Engine {
+				next = End
+			}
 			m.begun[m.n] = open{step.Op, next}
 			m.n++
 		}
@@ -88,20 +92,22 @@ func (m *moment) find(op uint8) int {
 	return 0 // not reached: it is open
 }
 
-// secondPhase is what follows the Begin of an operation; Begin for nothing.
-func (s *scheduler) secondPhase(k program.Kind) Phase {
+// Phases are the steps of an operation.
+func Phases(k program.Kind) []Phase {
 	switch k {
 	case program.Launch, program.Faulty:
-		if s.Engine {
-			return End
-		}
-		return Enqueue
+		return threePhases[:]
 	case program.Abort, program.Record, program.FaultyRecord:
-		return End
+		return twoPhases[:]
 	default:
-		return Begin
+		return threePhases[:1]
 	}
 }
+
+var (
+	threePhases = [...]Phase{Begin, Enqueue, End}
+	twoPhases   = [...]Phase{Begin, End}
+)
 
 // isSync reports whether the host learns of any stream what it has done;
 // isFaulty that it does so at the end, because an event was refused.

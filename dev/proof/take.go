@@ -10,32 +10,47 @@ import (
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
 )
 
-// take takes one step of a program.
-func (r *Runner) take(p program.Program, step Step) error {
-	if err := r.step(p, step); err != nil || r.pool == nil {
+// Take takes one step of an operation.
+func (r *Runner) Take(o program.Op, step Step) error {
+	r.gate.Begin(device.Call{
+		Op: int16(step.Op), Block: o.Block, Aborted: o.Kind == program.Abort && step.Phase != End,
+		Done: o.AtOnce || o.Kind == program.Sync || o.Kind == program.ReapDone || o.Kind == program.Trim,
+	})
+	err := r.call(o, step)
+	r.gate.End()
+	if err != nil || r.pool == nil {
 		return err
 	}
 	return r.pool.endStep()
 }
 
-// step makes the calls of a step.
-func (r *Runner) step(p program.Program, step Step) error {
-	o := p[step.Op]
-	d := r.device
-	d.Op, d.Aborted = int16(step.Op), o.Kind == program.Abort
-	switch {
-	case o.Kind == program.Alloc:
+// call makes the calls of a step.
+func (r *Runner) call(o program.Op, step Step) error {
+	switch o.Kind {
+	case program.Alloc:
 		return r.alloc(o, step.Op)
-	case o.Kind == program.Free:
-		return r.free(o.Block, int(step.Op))
-	case o.Kind == program.Sync:
-		d.Execute(r.handles[o.Stream])
+	case program.Free:
+		return r.free(o.Block)
+	case program.Sync:
+		r.gate.Execute(r.handles[o.Stream])
 		return r.Streams.Synchronize(ctx, r.leases[o.Stream].ID())
-	case o.Kind == program.GiveUp:
+	case program.GiveUp:
 		return r.giveUp(o.Stream)
-	case o.Kind == program.Reap:
-		d.Execute(r.handles[o.Stream])
+	case program.Release:
+		err := r.leases[o.Stream].Release()
+		if err == nil {
+			r.released |= 1 << o.Stream
+		}
+		return err
+	case program.Trim:
+		return r.Backend.TrimPool(0)
+	case program.Reap:
+		r.gate.Execute(r.handles[o.Stream])
 		return r.resource.ReapPending(ctx)
+	case program.ReapDone, program.Peek:
+		return r.resource.ReapPending(ctx)
+	}
+	switch {
 	case step.Phase == Enqueue:
 		r.put(oracle.Work, o, step)
 		return nil
@@ -49,19 +64,19 @@ func (r *Runner) step(p program.Program, step Step) error {
 }
 
 func (r *Runner) alloc(o program.Op, op uint8) error {
-	r.device.Block = o.Block
 	if r.pool != nil {
 		r.pool.allocating(o, r.handles[o.Stream])
 	}
 	b, err := r.resource.Allocate(ctx, core.Request{Bytes: device.Unit * uint64(max(1, o.Units)), Stream: r.leases[o.Stream].ID(), Isolated: r.config.Over == Isolated})
 	if refused, err := r.pool.refuses(err, op, o.Units); refused {
-		r.refused++
+		r.Excuse(core.ErrOutOfMemory)
 		return err
 	}
-	r.blocks, r.live = append(r.blocks, b), append(r.live, true)
 	if err != nil {
 		return err
 	}
+	r.blocks[o.Block], r.made = b, max(r.made, o.Block+1)
+	r.live |= 1 << o.Block
 	switch {
 	case r.config.Over == Isolated:
 		r.device.Locate(b.ID.Ptr, b.Bytes)
@@ -71,15 +86,36 @@ func (r *Runner) alloc(o program.Op, op uint8) error {
 	return nil
 }
 
-func (r *Runner) free(block uint8, op int) error {
-	r.device.Op, r.device.Aborted = int16(op), false
-	r.live[block] = false
+// Excuse says that a call was refused for a reason.
+func (r *Runner) Excuse(err error) {
+	r.refused++
+	if errors.Is(err, core.ErrOutOfMemory) {
+		r.outOfMemory++
+	}
+}
+
+func (r *Runner) free(block uint8) error {
 	_, err := r.resource.Deallocate(ctx, r.blocks[block].ID)
-	if err != nil || r.pool == nil {
+	if err != nil {
 		return err
 	}
-	r.pool.retired |= 1 << block
-	return r.pool.endStep()
+	r.live &^= 1 << block
+	if r.pool != nil {
+		r.pool.retired |= 1 << block
+	}
+	return nil
+}
+
+// giveUp gives a stream up and adopts another.
+func (r *Runner) giveUp(stream uint8) error {
+	r.gate.Put(oracle.Node{Kind: oracle.Last, Stream: r.handles[stream], Op: r.device.Op})
+	if err := r.leases[stream].Release(); err != nil {
+		return err
+	}
+	if r.pool != nil {
+		r.pool.ended[r.handles[stream]] = true
+	}
+	return r.lease(int(stream))
 }
 
 // orNil is err in words, for who wants one.
@@ -92,30 +128,33 @@ func orNil(err error) error {
 
 // put puts the host's side of a launch on its stream.
 func (r *Runner) put(kind oracle.Kind, o program.Op, step Step) {
-	r.device.Put(Node(kind, o, int16(step.Op), r.handles[o.Stream]))
+	r.gate.Put(node(kind, o, step.Op, r.handles[o.Stream]))
 }
 
-// Node is a node of the host's side of a launch or a recorded use.
-func Node(kind oracle.Kind, o program.Op, op int16, stream uint8) oracle.Node {
-	return oracle.Node{Kind: kind, Stream: stream, Op: op, Aborted: o.Kind == program.Abort, Unfenced: o.IsRecord(),
+// node is a node of the host's side of a launch or a recorded use.
+func node(kind oracle.Kind, o program.Op, op, stream uint8) oracle.Node {
+	return oracle.Node{Kind: kind, Stream: stream, Op: int16(op), Aborted: o.Kind == program.Abort, Unfenced: o.IsRecord(),
 		Reads: oracle.Set(o.Uses() &^ o.Changes()), Writes: oracle.Set(o.Changes())}
 }
 
-// AppendUses appends what a launch uses.
-func AppendUses(uses []core.Use, o program.Op, blocks []core.Block) []core.Use {
-	for b := range o.Uses().All() {
-		access := core.Read
-		if o.Writes.Has(b) {
-			access = core.Write
-		}
-		uses = append(uses, core.Use{Block: blocks[b].ID, Access: access})
+// access is what a launch does with one of its blocks.
+func access(o program.Op, block uint8) core.Access {
+	if o.Writes.Has(block) {
+		return core.Write
 	}
-	return uses
+	return core.Read
 }
 
 func (r *Runner) prepare(o program.Op, step Step) error {
-	r.uses = AppendUses(r.uses[:0], o, r.blocks)
-	t, err := r.resource.PrepareUse(ctx, core.UseRequest{Stream: r.leases[o.Stream].ID(), Uses: r.uses})
+	uses := make([]core.Use, 0, o.Uses().Len())
+	for b := range o.Uses().All() {
+		uses = append(uses, core.Use{Block: r.blocks[b].ID, Access: access(o, b)})
+	}
+	req := core.UseRequest{Stream: r.leases[o.Stream].ID(), Uses: uses}
+	if r.config.Names != nil {
+		req.Launch = r.config.Names[step.Op]
+	}
+	t, err := r.resource.PrepareUse(ctx, req)
 	if step.Phase == Refused {
 		if !errors.Is(err, core.ErrStreamMisuse) {
 			return fmt.Errorf("%w: a launch that conflicts with an open one: %w", ErrAnswer, orNil(err))
@@ -125,10 +164,14 @@ func (r *Runner) prepare(o program.Op, step Step) error {
 	if err != nil {
 		return err
 	}
+	for len(r.tickets) <= int(step.Op) {
+		r.tickets = append(r.tickets, core.Ticket{})
+	}
 	r.tickets[step.Op] = t
 	if r.pool != nil {
 		r.pool.open[step.Op] = o
 	}
+	r.gate.End()
 	r.put(oracle.Begin, o, step)
 	return nil
 }

@@ -15,15 +15,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/dev/spancontract"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 // Every name of a span and of an attribute is in the contract.
 func TestTheContractHasEveryName(t *testing.T) {
-	text, err := os.ReadFile("../../telemetry/names.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../telemetry/names.go"))(t)
 	rows, keys := map[string]bool{}, map[string]bool{}
 	for _, row := range spancontract.Rows() {
 		rows[string(row.Name)] = true

@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // countingNull counts the events that it makes.
@@ -68,9 +69,7 @@ func newHotBlock(t *testing.T, streams int) *hotBlock {
 
 func (h *hotBlock) must(err error) {
 	h.Helper()
-	if err != nil {
-		h.Fatal(err)
-	}
+	must.Do(h, err)
 }
 
 // announce opens a launch on s that reads the block, and makes it wait.

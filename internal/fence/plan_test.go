@@ -6,6 +6,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // ordered returns how many waits ordering s after the accesses took.
@@ -18,9 +19,7 @@ func ordered(t *testing.T, s *Stream, accesses ...Access) int {
 	n := 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := f.queue(s, func(*dependency) { n++ }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.queue(s, func(*dependency) { n++ }))
 	f.Drop()
 	for _, a := range accesses {
 		if a.point.stream != s && !a.point.isCompleted() && !s.clock.covers(a.point.stream.slot, a.point.seq) {
@@ -110,9 +109,7 @@ func TestSequenceIsTakenWithTheRecord(t *testing.T) {
 func TestEventsGoBackWhenNobodyRefersToThem(t *testing.T) {
 	s := testStreams(1)[0]
 	e, err := s.Record(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	e.Retain()
 	e.Release()
 	if len(s.points.free) != 0 {
@@ -139,9 +136,7 @@ func TestClosedEventListDestroysWhatComesBack(t *testing.T) {
 	idle, _ := s.Record(1)
 	busy, _ := s.Record(1)
 	idle.Release()
-	if err := s.points.close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.points.close())
 	busy.Release()
 	if n := faults.Calls(drivertest.EventDestroy); n != 2 || s.points.made.Load() != 0 {
 		t.Errorf("%d events destroyed, %d left", n, s.points.made.Load())

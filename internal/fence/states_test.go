@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 var stateNames = map[string]state{
@@ -47,9 +48,7 @@ func newPointCase(t *testing.T, in state) *pointCase {
 		c.point, err = c.stream.Record(1)
 		c.stream.Unlock()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	switch in {
 	case watched:
 		if !c.point.watch() {
@@ -86,9 +85,7 @@ func (c *pointCase) finishUnrecorded() {
 
 func (c *pointCase) must(err error) {
 	c.Helper()
-	if err != nil {
-		c.Fatal(err)
-	}
+	must.Do(c, err)
 }
 
 // locked calls f with the stream locked and the point as its ready point, if it is
@@ -204,10 +201,7 @@ func (c *pointCase) consistent() {
 // tableOfStates reads the table in the package comment: cells by call and state.
 func tableOfStates(t *testing.T) map[string]map[string]string {
 	t.Helper()
-	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("doc.go"))(t)
 	gap := regexp.MustCompile(`  +`)
 	var states []string
 	rows := map[string]map[string]string{}

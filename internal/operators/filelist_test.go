@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func notesIn(dir string) *fileList {
@@ -17,18 +19,12 @@ func notesIn(dir string) *fileList {
 
 func write(t *testing.T, dir, name string, bytes int) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.Repeat("x", bytes)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(strings.Repeat("x", bytes)), 0o600))
 }
 
 func list(t *testing.T, s *fileList) []numberedFile {
 	t.Helper()
-	files, err := s.list()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
+	return must.Get(s.list())(t)
 }
 
 func refused(t *testing.T, s *fileList, index int, why string) {
@@ -58,9 +54,7 @@ func TestFilesAreListedNewestFirstAndFetchedByNumber(t *testing.T) {
 		t.Fatalf("%+v", files)
 	}
 	f, file, err := s.open(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer f.Close()
 	if text, err := io.ReadAll(f); err != nil || len(text) != 10 || file.Name != "n-1" || file.Form.Download != "note.txt" {
 		t.Errorf("%d bytes, %v, %+v", len(text), err, file)
@@ -78,9 +72,7 @@ func TestANumberIsNeverAnotherFiles(t *testing.T) {
 	write(t, dir, "n-1", 1)
 	write(t, dir, "n-2", 2)
 	list(t, s)
-	if err := os.Remove(filepath.Join(dir, "n-1")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(dir, "n-1")))
 	refused(t, s, 1, "vanished since it was listed")
 	write(t, dir, "n-3", 3)
 	if files := list(t, s); len(files) != 2 || files[0].Index != 3 || files[1].Index != 2 {
@@ -105,9 +97,7 @@ func TestWhatIsNoPlainFileIsNotThere(t *testing.T) {
 	link(filepath.Join(secrets, "n-secret"), "n-absolute")
 	link("../"+filepath.Base(secrets)+"/n-secret", "n-relative")
 	link("n-0", "n-inside")
-	if err := os.Mkdir(filepath.Join(dir, "n-folder"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "n-folder"), 0o700))
 	write(t, dir, "n-large", 101)
 	s := notesIn(dir)
 	if files := list(t, s); len(files) != 1 || files[0].Name != "n-0" {
@@ -120,9 +110,7 @@ func TestWhatIsNoPlainFileIsNotThere(t *testing.T) {
 	}
 	// What takes the place of a file that was listed is refused, too.
 	replace := func(why string, put func()) {
-		if err := os.RemoveAll(filepath.Join(dir, "n-0")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.RemoveAll(filepath.Join(dir, "n-0")))
 		put()
 		refused(t, s, 1, why)
 	}
@@ -131,9 +119,7 @@ func TestWhatIsNoPlainFileIsNotThere(t *testing.T) {
 	replace("a folder", func() { _ = os.Mkdir(filepath.Join(dir, "n-0"), 0o700) })
 	replace("a file that has grown", func() { write(t, dir, "n-0", 101) })
 	replace("nothing", func() {})
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(dir))
 	refused(t, s, 1, "the folder is gone")
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // embedding is a decorator of somebody's own, which sees the calls of what lies above it.
@@ -16,11 +17,7 @@ type embedding struct{ core.Resource }
 // over is a resource under layers that are listed from the innermost one outwards.
 func over(t *testing.T, r core.Resource, layers ...core.Layer) core.Resource {
 	t.Helper()
-	top, err := core.Chain(r, layers...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return top
+	return must.Get(core.Chain(r, layers...))(t)
 }
 
 func logs(level logging.Level) core.Layer {

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // backend serves the quick path for one lease, if it is willing.
@@ -185,9 +186,7 @@ func (a *auditing) Allocate(ctx context.Context, req core.Request) (core.Block, 
 func TestADecoratorThatEmbedsALayerIsNotTakenForIt(t *testing.T) {
 	b := newBackend()
 	log, err := logging.New(b, logging.Config{Sinks: []logging.Sink{logging.NewRing(64)}}) // room for two streams
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if quick.Of(log) == nil {
 		t.Fatal("the log has no path")
 	}
@@ -244,9 +243,7 @@ func TestMoreLayersThanPartsAreServed(t *testing.T) {
 	var top core.Resource = b
 	for range 12 {
 		log, err := logging.New(top, logging.Config{Sinks: []logging.Sink{logging.NewRing(64)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		top = log
 	}
 	if quick.Of(top) != nil {

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // raw is the first character of text that a terminal would obey, if any.
@@ -102,9 +103,7 @@ func TestJSONOfWhatDoesNotPrintIsTheSameData(t *testing.T) {
 		}
 		want := map[string]string{string(runes): string(runes)}
 		text, err := terminal.Encode(want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if found := raw(string(text), "\n"); found != "" {
 			t.Fatalf("seed %d: %s in %q", seed, found, text)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
@@ -14,13 +15,9 @@ import (
 func newBatch(t *testing.T, s *teststack.Stack) (*workload.Workload, *workload.Batch) {
 	t.Helper()
 	w, err := workload.New(s.Env(), workload.Config{Goroutines: 2, Iterations: 1, Rounds: 1, Rows: 300, Seed: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	b, err := w.Batch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -32,9 +29,7 @@ func newBatch(t *testing.T, s *teststack.Stack) (*workload.Workload, *workload.B
 func TestABatchIsRightAndComparedOnce(t *testing.T) {
 	w, b := newBatch(t, teststack.Open(t, teststack.Config{}))
 	for range 2 {
-		if err := b.Run(t.Context(), 3); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Run(t.Context(), 3))
 		if err := b.Check(); err != nil {
 			t.Error(err)
 		}
@@ -52,9 +47,7 @@ func TestABatchWithoutFencesIsWrong(t *testing.T) {
 	_, b := newBatch(t, s)
 	s.Sim.DropWaits(true)
 	for range 50 {
-		if err := b.Run(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Run(t.Context(), 1))
 		if err := b.Check(); err != nil {
 			if !strings.Contains(err.Error(), "of 8 results are wrong") {
 				t.Error(err)
@@ -74,9 +67,7 @@ func TestABatchThatCannotBePreparedLeavesNothing(t *testing.T) {
 			return faults
 		}})
 		w, err := workload.New(s.Env(), workload.Config{Goroutines: 2, Iterations: 1, Rounds: 1, Rows: 300, Seed: 5})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		faults.FailMethod(drivertest.HostAlloc, k, driver.OutOfMemory)
 		b, err := w.Batch(t.Context())
 		if err != nil {

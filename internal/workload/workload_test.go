@@ -5,21 +5,15 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
 
 func run(t *testing.T, s *teststack.Stack, cfg workload.Config) workload.Result {
 	t.Helper()
-	w, err := workload.New(s.Env(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	result, err := w.Run(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return result
+	w := must.Get(workload.New(s.Env(), cfg))(t)
+	return must.Get(w.Run(t.Context()))(t)
 }
 
 // The original's multi-threaded sort and hash-join regression: 8 threads, 128

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
 )
@@ -61,10 +62,7 @@ func writer(t *testing.T, cfg dump.Config) *dump.Writer {
 	if cfg.Source == nil {
 		cfg.Source = small
 	}
-	w, err := dump.NewWriter(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(dump.NewWriter(cfg))(t)
 	t.Cleanup(func() { _ = w.Close(context.Background()) })
 	return w
 }
@@ -80,10 +78,7 @@ func counted(w *dump.Writer, trigger dump.Trigger, outcome dump.Outcome) uint64 
 
 func list(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
@@ -92,20 +87,10 @@ func list(t *testing.T, dir string) (names []string) {
 
 func unpacked(t *testing.T, path string) []byte {
 	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Open(path))(t)
 	defer file.Close()
-	packed, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(packed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	packed := must.Get(gzip.NewReader(file))(t)
+	return must.Get(io.ReadAll(packed))(t)
 }
 
 func TestADumpIsTheHistoryInEveryForm(t *testing.T) {
@@ -147,9 +132,7 @@ func TestAStormIsDumpedOnce(t *testing.T) {
 	}
 	c.pass(time.Minute)
 	w.Trigger(dump.Refusals)
-	if err := w.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close(t.Context()))
 	for key, want := range map[dump.Trigger][2]uint64{dump.Finding: {1, 99}, dump.Refusals: {1, 1}, dump.StickyError: {1, 0}, dump.Request: {1, 0}} {
 		if written, limited := counted(w, key, dump.Written), counted(w, key, dump.Limited); written != want[0] || limited != want[1] {
 			t.Errorf("%s: %d written, %d limited; want %v", key, written, limited, want)
@@ -161,17 +144,13 @@ func TestAStormIsDumpedOnce(t *testing.T) {
 func TestTheFolderKeepsTheNewestDumps(t *testing.T) {
 	dir, c := t.TempDir(), newClock()
 	const foreign = "20200101T000000.000000000Z-000001-oob-write.json"
-	if err := os.WriteFile(filepath.Join(dir, foreign), []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, foreign), []byte("{}"), 0o600))
 	w := writer(t, dump.Config{Folder: dir, MaxFiles: 6}.WithClock(c.now))
 	var newest []string
 	for range 5 {
 		c.pass(time.Second)
 		paths, err := w.Now(t.Context(), dump.Request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		newest = append(newest, paths...)
 	}
 	want := []string{foreign}
@@ -222,12 +201,8 @@ func TestADumpLargerThanTheFolderKeepsWhatFits(t *testing.T) {
 func TestAFolderThatIsLostFailsTheDumpAndIsSaid(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dumps")
 	w := writer(t, dump.Config{Folder: dir})
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(dir, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(dir))
+	must.Do(t, os.WriteFile(dir, nil, 0o600))
 	if paths, err := w.Now(t.Context(), dump.Request); err == nil || len(paths) != 0 {
 		t.Errorf("%v %v", paths, err)
 	}
@@ -275,9 +250,7 @@ func TestNobodyWaitsForASlowSource(t *testing.T) {
 func TestAClosedWriterRefuses(t *testing.T) {
 	w := writer(t, dump.Config{Folder: t.TempDir()})
 	for range 2 {
-		if err := w.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Close(t.Context()))
 	}
 	w.Trigger(dump.Finding)
 	if _, err := w.Now(t.Context(), dump.Request); !errors.Is(err, core.ErrClosed) {

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
 )
 
@@ -61,7 +62,7 @@ func TestHammerOfExportsUnderLoad(t *testing.T) {
 	close(stop)
 	readers.Wait()
 	free(t, rt, shared)
-	check(t, rt.Drain(context.Background()))
+	must.Do(t, rt.Drain(context.Background()))
 	if report := checkSnapshot(t, export(t, source, history.PyTorch)); len(report.Broken) > 0 || report.Active != 0 {
 		t.Errorf("%+v", report)
 	}
@@ -78,7 +79,7 @@ func full(t testing.TB) history.Source {
 		launch(t, rt, "read", s[(i+1)%16], core.Read, b)
 		free(t, rt, b)
 	}
-	check(t, rt.Drain(context.Background()))
+	must.Do(t, rt.Drain(context.Background()))
 	return source
 }
 
@@ -94,7 +95,7 @@ func TestAnExportOfAFullRingTakesLittleMemory(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		check(t, source.Write(io.Discard, format))
+		must.Do(t, source.Write(io.Discard, format))
 		runtime.ReadMemStats(&after)
 		took := after.TotalAlloc - before.TotalAlloc
 		t.Logf("%s: %d records, %d KiB allocated in all", format, n, took>>10)

@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
 )
 
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func open(t testing.TB, cfg fencepost.Config) (*fencepost.Runtime, history.Source) {
 	t.Helper()
 	cfg.Device, cfg.LogLevel = fencepost.Sim, logging.Uses
-	rt := must(fencepost.Open(context.Background(), cfg))(t)
+	rt := must.Get(fencepost.Open(context.Background(), cfg))(t)
 	t.Cleanup(func() {
 		if _, err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -37,14 +38,13 @@ func open(t testing.TB, cfg fencepost.Config) (*fencepost.Runtime, history.Sourc
 
 func allocate(t testing.TB, rt *fencepost.Runtime, bytes uint64, stream core.StreamID, tag core.Tag) core.Block {
 	t.Helper()
-	b := must(rt.Allocate(context.Background(), core.Request{Bytes: bytes, Stream: stream, Tag: tag}))(t)
-	return b
+	return must.Get(rt.Allocate(context.Background(), core.Request{Bytes: bytes, Stream: stream, Tag: tag}))(t)
 }
 
 func free(t testing.TB, rt *fencepost.Runtime, blocks ...core.Block) {
 	t.Helper()
 	for _, b := range blocks {
-		must(rt.Deallocate(context.Background(), b.ID))(t)
+		must.Get(rt.Deallocate(context.Background(), b.ID))(t)
 	}
 }
 
@@ -54,13 +54,13 @@ func launch(t testing.TB, rt *fencepost.Runtime, name string, stream core.Stream
 	for _, b := range blocks {
 		uses = append(uses, core.Use{Block: b.ID, Access: access})
 	}
-	check(t, rt.LaunchNamed(context.Background(), name, stream, uses, func(context.Context) error { return nil }))
+	must.Do(t, rt.LaunchNamed(context.Background(), name, stream, uses, func(context.Context) error { return nil }))
 }
 
 func streams(t testing.TB, rt *fencepost.Runtime, n int) (ids []core.StreamID) {
 	t.Helper()
 	for range n {
-		l := must(rt.Streams().Acquire(context.Background(), "test"))(t)
+		l := must.Get(rt.Streams().Acquire(context.Background(), "test"))(t)
 		t.Cleanup(func() { _ = l.Release() })
 		ids = append(ids, l.ID())
 	}
@@ -70,7 +70,7 @@ func streams(t testing.TB, rt *fencepost.Runtime, n int) (ids []core.StreamID) {
 func export(t testing.TB, s history.Source, f history.Format) []byte {
 	t.Helper()
 	var file bytes.Buffer
-	check(t, s.Write(&file, f))
+	must.Do(t, s.Write(&file, f))
 	return file.Bytes()
 }
 
@@ -92,7 +92,7 @@ func checkSnapshot(t *testing.T, snapshot []byte) snapshotReport {
 		t.Skip("no python3 here")
 	}
 	file := filepath.Join(t.TempDir(), "snapshot.pickle")
-	check(t, os.WriteFile(file, snapshot, 0o600))
+	must.Do(t, os.WriteFile(file, snapshot, 0o600))
 	out, err := exec.CommandContext(t.Context(), python, "testdata/check_snapshot.py", file).Output()
 	var report snapshotReport
 	if jsonErr := json.Unmarshal(out, &report); err != nil || jsonErr != nil {
@@ -107,20 +107,4 @@ func hunting() fencepost.Config { return fencepost.Config{Guard: "hunt"} }
 // without leaves out the names that begin with a prefix.
 func without(names []string, prefix string) []string {
 	return slices.DeleteFunc(names, func(s string) bool { return strings.HasPrefix(s, prefix) })
-}
-
-// must is a value of a call that may not fail.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // program makes a random history of a device that reuses addresses eagerly:
@@ -132,9 +133,7 @@ func load(t *testing.T, events []oplog.Event, listed map[core.Generation]listedB
 	t.Helper()
 	h := &loaded{events: events, listed: listed}
 	h.findOrigin()
-	if err := h.keepBooks(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.keepBooks())
 	if len(h.books) == 0 {
 		h.books = []*book{newBook(0)}
 	}
@@ -245,9 +244,7 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 	defer server.Close()
 	for range 2 { // the second is answered when the first is cut off
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: here\r\n\r\n"); err != nil {
 			t.Fatal(err)
@@ -323,9 +320,7 @@ func TestPythonReadsWhatThePicklerWrites(t *testing.T) {
 			}
 		})},
 	})
-	if err := p.end(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.end())
 	python(t, file.Bytes(), "-c", `
 import pickle, sys
 v = pickle.loads(sys.stdin.buffer.read())

@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
 )
 
@@ -49,7 +50,7 @@ func TestASnapshotOfARingThatHasLostItsBeginningIsWhole(t *testing.T) {
 			memory = memory[1:]
 		}
 	}
-	check(t, rt.Drain(t.Context()))
+	must.Do(t, rt.Drain(t.Context()))
 	report := checkSnapshot(t, export(t, source, history.PyTorch))
 	if len(report.Broken) > 0 || report.Allocated != rt.Stats().Live.Bytes || report.Active != report.Allocated {
 		t.Errorf("%+v, and the books say %+v", report, rt.Stats())
@@ -62,10 +63,10 @@ func TestASnapshotOfARingThatHasLostItsBeginningIsWhole(t *testing.T) {
 
 func TestMemoryThatIsPassedOnInStreamOrderIsFreedBeforeItIsAllocated(t *testing.T) {
 	rt, source := open(t, fencepost.Config{Guard: "off"})
-	l := must(rt.Streams().Acquire(t.Context(), "test"))(t)
+	l := must.Get(rt.Streams().Acquire(t.Context(), "test"))(t)
 	defer func() { _ = l.Release() }()
 	first := allocate(t, rt, 4096, l.ID(), "first")
-	release := must(rt.Driver().(*sim.Device).Hold(l.Handle()))(t) // no release is known
+	release := must.Get(rt.Driver().(*sim.Device).Hold(l.Handle()))(t) // no release is known
 	defer release()
 	free(t, rt, first)
 	second := allocate(t, rt, 4096, l.ID(), "second")

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
 )
@@ -105,18 +106,18 @@ func TestADumpReadBackIsExportedLikeTheRing(t *testing.T) {
 		launch(t, rt, "read", s[(i+1)%3], core.Read, b)
 		free(t, rt, b)
 	}
-	check(t, rt.Drain(t.Context()))
+	must.Do(t, rt.Drain(t.Context()))
 	events := source.Events()
 	direct := history.Source{Events: func() []oplog.Event { return events }}
 	dump := export(t, source, history.JSONLines)
-	read := must(alloctrace.ReadEvents("dump", bytes.NewReader(dump)))(t)
+	read := must.Get(alloctrace.ReadEvents("dump", bytes.NewReader(dump)))(t)
 	back := history.Source{Events: func() []oplog.Event { return read }}
 	for _, format := range []history.Format{history.Perfetto, history.PyTorch} {
 		if a, b := export(t, direct, format), export(t, back, format); !bytes.Equal(a, b) {
 			t.Errorf("%s: %d bytes of the ring, %d of the dump, and they differ", format, len(a), len(b))
 		}
 	}
-	trace := must(alloctrace.Read("dump", bytes.NewReader(dump)))(t)
+	trace := must.Get(alloctrace.Read("dump", bytes.NewReader(dump)))(t)
 	allocations := 0
 	for _, row := range trace.Rows {
 		if row.Action == alloctrace.Allocate {

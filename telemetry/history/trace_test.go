@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
 )
 
@@ -42,7 +43,7 @@ func readTrace(t *testing.T, file []byte) *tracefile {
 		TraceEvents     []entry
 		DisplayTimeUnit string
 	}
-	check(t, json.Unmarshal(file, &top))
+	must.Do(t, json.Unmarshal(file, &top))
 	f := &tracefile{entries: top.TraceEvents, names: map[line]string{}}
 	if err := f.check(); err != nil || top.DisplayTimeUnit != "ns" {
 		t.Fatalf("%v, unit %q", err, top.DisplayTimeUnit)
@@ -192,7 +193,7 @@ func TestStreamsAreTracksLaunchesSlicesWaitsArrowsAndBytesCounters(t *testing.T)
 	if _, err := rt.Deallocate(t.Context(), keys.ID); err == nil {
 		t.Fatal("a second free went through")
 	}
-	check(t, rt.ReapPending(t.Context()))
+	must.Do(t, rt.ReapPending(t.Context()))
 	f := readTrace(t, export(t, source, history.Perfetto))
 
 	tracks := slices.Sorted(maps.Values(f.names))
@@ -240,7 +241,7 @@ func TestTheRulesOfTracesAreBrokenByBrokenTraces(t *testing.T) {
 		"unknown phase":    names + `{"ph":"?","name":"a","cat":"c","pid":1,"tid":9,"ts":1}`,
 	} {
 		f := &tracefile{names: map[line]string{}}
-		check(t, json.Unmarshal([]byte("["+text+"]"), &f.entries))
+		must.Do(t, json.Unmarshal([]byte("["+text+"]"), &f.entries))
 		if f.check() == nil {
 			t.Errorf("%s: nothing was found", name)
 		}
@@ -251,9 +252,9 @@ func TestLaunchesThatOverlapOnAStreamGetLanes(t *testing.T) {
 	rt, source := open(t, hunting())
 	s := streams(t, rt, 1)[0]
 	one, two := allocate(t, rt, 100, s, "a"), allocate(t, rt, 100, s, "b")
-	first := must(rt.Core().PrepareUse(t.Context(), core.UseRequest{Stream: s, Launch: "first", Uses: []core.Use{{Block: one.ID, Access: core.Read}}}))(t)
-	second := must(rt.Core().PrepareUse(t.Context(), core.UseRequest{Stream: s, Launch: "second", Uses: []core.Use{{Block: two.ID, Access: core.Read}}}))(t)
-	check(t, rt.Core().FinishUse(t.Context(), first))
+	first := must.Get(rt.Core().PrepareUse(t.Context(), core.UseRequest{Stream: s, Launch: "first", Uses: []core.Use{{Block: one.ID, Access: core.Read}}}))(t)
+	second := must.Get(rt.Core().PrepareUse(t.Context(), core.UseRequest{Stream: s, Launch: "second", Uses: []core.Use{{Block: two.ID, Access: core.Read}}}))(t)
+	must.Do(t, rt.Core().FinishUse(t.Context(), first))
 	f := readTrace(t, export(t, source, history.Perfetto)) // while the second is in flight
 	if got := f.slices("stream " + s.String() + " (2)"); !slices.Equal(got, []string{"second"}) {
 		t.Errorf("on the second lane there is %q", got)
@@ -267,7 +268,7 @@ func TestLaunchesThatOverlapOnAStreamGetLanes(t *testing.T) {
 	if outcomes["first"] != "finished" || outcomes["second"] != "in flight" {
 		t.Errorf("outcomes %v", outcomes)
 	}
-	check(t, rt.Core().AbortUse(t.Context(), second))
+	must.Do(t, rt.Core().AbortUse(t.Context(), second))
 	free(t, rt, one, two)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
@@ -36,7 +37,7 @@ func TestEveryCallOfTheDiskMayFail(t *testing.T) {
 		disk.fail = nil
 		disk.mu.Unlock()
 		w.Report(named("d"))
-		check(t, errors.Join(w.Flush(t.Context()), w.Close(t.Context())))
+		must.Do(t, w.Flush(t.Context()), w.Close(t.Context()))
 		s := w.Stats()
 		balanced(t, s)
 		if !hit {
@@ -67,7 +68,7 @@ func TestAFileThatCannotBeRemovedBlocksNoOther(t *testing.T) {
 	disk := &faulty{}
 	w := writer(t, incident.Config{Folder: dir, MaxFiles: 2}.WithDisk(disk))
 	w.Report(named("stays"))
-	check(t, w.Flush(t.Context()))
+	must.Do(t, w.Flush(t.Context()))
 	disk.stuck = w.Files()[0]
 	for i, tag := range []core.Tag{"a", "b", "c"} {
 		w.Report(named(tag))
@@ -85,7 +86,7 @@ func TestAFileThatCannotBeRemovedBlocksNoOther(t *testing.T) {
 	if s := w.Stats(); s.Written != 4 || s.Failed != 0 || s.Removed != 2 {
 		t.Errorf("%+v", s)
 	}
-	check(t, w.Close(t.Context()))
+	must.Do(t, w.Close(t.Context()))
 }
 
 // Where nothing makes room the folder keeps its limit, and the finding counts
@@ -95,7 +96,7 @@ func TestAFolderOfFilesThatCannotBeRemovedStaysWithinItsLimit(t *testing.T) {
 	disk := &faulty{}
 	w := writer(t, incident.Config{Folder: dir, MaxFiles: 1}.WithDisk(disk))
 	w.Report(named("stays"))
-	check(t, w.Flush(t.Context()))
+	must.Do(t, w.Flush(t.Context()))
 	disk.stuck = w.Files()[0]
 	w.Report(named("a"))
 	if err := w.Close(t.Context()); !errors.Is(err, errFault) {
@@ -109,9 +110,9 @@ func TestAFolderOfFilesThatCannotBeRemovedStaysWithinItsLimit(t *testing.T) {
 func TestAFolderThatIsRemovedIsMadeAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "incidents")
 	w := writer(t, incident.Config{Folder: dir})
-	check(t, os.RemoveAll(dir))
+	must.Do(t, os.RemoveAll(dir))
 	w.Report(named("a"))
-	check(t, w.Close(t.Context()))
+	must.Do(t, w.Close(t.Context()))
 	if names := list(t, dir); len(names) != 1 {
 		t.Errorf("%q", names)
 	}
@@ -122,8 +123,8 @@ func TestAFolderThatIsRemovedIsMadeAgain(t *testing.T) {
 func TestWhatCannotBeWrittenIsCountedAndSaid(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "incidents")
 	w := writer(t, incident.Config{Folder: dir})
-	check(t, os.RemoveAll(dir))
-	check(t, os.WriteFile(dir, nil, 0o600))
+	must.Do(t, os.RemoveAll(dir))
+	must.Do(t, os.WriteFile(dir, nil, 0o600))
 	w.Report(named("a"))
 	if err := w.Close(t.Context()); err == nil {
 		t.Error("Close says nothing")
@@ -163,7 +164,7 @@ func TestASlowDiskNeverHoldsUpWhoReports(t *testing.T) {
 		t.Errorf("Flush on a stuck disk: %v", err)
 	}
 	release()
-	check(t, w.Close(t.Context()))
+	must.Do(t, w.Close(t.Context()))
 	if s := w.Stats(); s.Written != 5 || len(list(t, dir)) != 5 {
 		t.Errorf("%+v", s)
 	}
@@ -189,17 +190,17 @@ func TestADeliveredFindingGoesFirst(t *testing.T) {
 	}
 	release()
 	path, err := deliver(t.Context(), w, named("last"))
-	check(t, errors.Join(err, <-flushed))
+	must.Do(t, err, <-flushed)
 	in, err := incident.ReadFile(path)
-	check(t, err)
+	must.Do(t, err)
 	if in.Finding.Victim.Tag != "last" {
 		t.Errorf("%s holds %q", path, in.Finding.Victim.Tag)
 	}
-	check(t, w.Close(t.Context()))
+	must.Do(t, w.Close(t.Context()))
 	var order []string
 	for _, path := range w.Files() {
 		in, err := incident.ReadFile(path)
-		check(t, err)
+		must.Do(t, err)
 		order = append(order, in.Finding.Victim.Tag)
 	}
 	if slices.Index(order, "late") > slices.Index(order, "b") {

@@ -15,23 +15,17 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 	"github.com/fencepost-gpu/fencepost/telemetry/internal/rotated"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func writer(t *testing.T, cfg incident.Config) *incident.Writer {
 	t.Helper()
 	w, err := incident.NewWriter(cfg)
-	check(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { _ = w.Close(context.Background()) }) // for tests that end early
 	return w
 }
@@ -46,7 +40,7 @@ func named(tag core.Tag) core.Finding {
 func list(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	check(t, err)
+	must.Do(t, err)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -60,7 +54,7 @@ func readAll(t *testing.T, dir string) []*incident.Incident {
 	var all []*incident.Incident
 	for _, name := range list(t, dir) {
 		in, err := incident.ReadFile(filepath.Join(dir, name))
-		check(t, err)
+		must.Do(t, err)
 		all = append(all, in)
 	}
 	return all

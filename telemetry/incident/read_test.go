@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
@@ -73,9 +74,7 @@ func TestWhatIsWrittenIsWhatIsRead(t *testing.T) {
 				Memory:  incident.FromStats(core.Stats{Live: core.Amount{Bytes: rapid.Uint64().Draw(t, "live")}}),
 				History: []incident.Event{incident.FromEvent(oplog.Event{Op: oplog.OpPrepare, Time: times(t, "event"), Launch: texts(t, "launch"), Err: core.ErrDriver, Access: core.Read})}}}
 		text, err := in.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		back, err := incident.Read(bytes.NewReader(text))
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
@@ -123,14 +122,14 @@ func golden() *incident.Incident {
 // field that is renamed or dropped needs a new version.
 func TestGoldenFormAndText(t *testing.T) {
 	text, err := golden().Encode()
-	check(t, err)
+	must.Do(t, err)
 	for name, got := range map[string]string{"incident.json": string(text), "incident.txt": golden().String()} {
 		path := filepath.Join("testdata", name)
 		if *update {
-			check(t, os.WriteFile(path, []byte(got), 0o600))
+			must.Do(t, os.WriteFile(path, []byte(got), 0o600))
 		}
 		want, err := os.ReadFile(path)
-		check(t, err)
+		must.Do(t, err)
 		if diff := cmp.Diff(string(want), got); diff != "" {
 			t.Errorf("%s differs (-want +got):\n%s", name, diff)
 		}
@@ -139,7 +138,7 @@ func TestGoldenFormAndText(t *testing.T) {
 
 func TestFilesOfVersionOneAreReadForGood(t *testing.T) {
 	in, err := incident.ReadFile("testdata/incident.json")
-	check(t, err)
+	must.Do(t, err)
 	if diff := cmp.Diff(golden(), in); diff != "" {
 		t.Error(diff)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
@@ -32,7 +33,7 @@ func TestAStormIsAFewFilesThatSayHowManyThereWere(t *testing.T) {
 		now = now.Add(time.Second)
 	}
 	w.Report(named("bystander"))
-	check(t, w.Close(t.Context()))
+	must.Do(t, w.Close(t.Context()))
 	all := readAll(t, dir)
 	files, omitted := sumOf(all)
 	// Three in full, one after each of two minutes, the last at the end, and
@@ -69,9 +70,9 @@ func TestAFullQueueLosesNoCountOfRepeats(t *testing.T) {
 		t.Errorf("%+v, want one dropped", s)
 	}
 	release()
-	check(t, w.Flush(t.Context()))
+	must.Do(t, w.Flush(t.Context()))
 	w.Report(named("storm"))
-	check(t, w.Close(t.Context()))
+	must.Do(t, w.Close(t.Context()))
 	if files, omitted := sumOf(readAll(t, dir)); files != 3 || omitted != 5 {
 		t.Errorf("%d files say that %d were left out", files, omitted)
 	}
@@ -92,11 +93,11 @@ func TestOnlyTheSameBugIsARepeat(t *testing.T) {
 		w.Report(f)
 		w.Report(f)
 	}
-	check(t, w.Flush(t.Context()))
+	must.Do(t, w.Flush(t.Context()))
 	if s := w.Stats(); s.Written != 7 {
 		t.Errorf("%+v, want each of 7 written once", s)
 	}
-	check(t, w.Close(t.Context()))
+	must.Do(t, w.Close(t.Context()))
 	if s := w.Stats(); s.Written != 14 || s.Omitted != 0 {
 		t.Errorf("%+v, want the newest of each written at the end", s)
 	}
@@ -107,7 +108,7 @@ func TestSortsAreBounded(t *testing.T) {
 	for i := range 1500 {
 		w.Report(named(core.Tag(fmt.Sprint("tag", i))))
 	}
-	check(t, w.Close(t.Context()))
+	must.Do(t, w.Close(t.Context()))
 	if s := w.Stats(); s.Written != 1026 { // 1024, the first of the others, and the newest of those
 		t.Errorf("%+v", s)
 	}
@@ -151,13 +152,13 @@ func TestHammerOfReportsLosesNoCount(t *testing.T) {
 	}
 	close(start)
 	group.Wait()
-	check(t, w.Flush(t.Context()))
+	must.Do(t, w.Flush(t.Context()))
 	for _, in := range readAll(t, dir) {
 		if in.Incomplete != "" {
 			t.Errorf("%+v", in.Surroundings)
 		}
 	}
-	check(t, w.Close(t.Context()))
+	must.Do(t, w.Close(t.Context()))
 	s := w.Stats()
 	balanced(t, s)
 	if s.Reported != goroutines*each || s.Failed != 0 || s.Written < goroutines*each/50 || len(list(t, dir)) > 8 {

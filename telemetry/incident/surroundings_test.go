@@ -2,7 +2,6 @@ package incident_test
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
@@ -61,13 +61,13 @@ func TestAFileIsWrittenOnceWhenAllIsKnown(t *testing.T) {
 		t.Errorf("before all is known there is %q", names)
 	}
 	s.answer()
-	check(t, w.Flush(t.Context()))
+	must.Do(t, w.Flush(t.Context()))
 	in, err := incident.ReadFile(path)
-	check(t, err)
+	must.Do(t, err)
 	if in.Incomplete != "" || in.Memory.Limit != 7 || in.Guard.Mode != "hunt" || len(in.History) != 1 || in.Device.Name != "device of a" || in.Stack == "" {
 		t.Errorf("there is %+v", in)
 	}
-	check(t, w.Close(t.Context()))
+	must.Do(t, w.Close(t.Context()))
 	if st := w.Stats(); st.Written != 1 || st.Incomplete != 0 || len(w.Files()) != 1 {
 		t.Errorf("%+v", st)
 	}
@@ -87,7 +87,7 @@ func TestARuntimeThatNeverAnswersLeavesFilesThatSaySo(t *testing.T) {
 			for _, tag := range []core.Tag{"a", "b", "c", "d", "e"} {
 				w.Report(named(tag))
 			}
-			check(t, w.Flush(t.Context()))
+			must.Do(t, w.Flush(t.Context()))
 			if took := time.Since(start); took < 2*time.Second || took > 10*time.Second {
 				t.Errorf("the files came after %v", took)
 			}
@@ -101,7 +101,7 @@ func TestARuntimeThatNeverAnswersLeavesFilesThatSaySo(t *testing.T) {
 				t.Errorf("%d files, %+v", len(all), st)
 			}
 			s.answer()
-			check(t, w.Close(t.Context()))
+			must.Do(t, w.Close(t.Context()))
 			balanced(t, w.Stats())
 		})
 	}
@@ -114,13 +114,13 @@ func TestARuntimeThatAnswersAgainIsAskedAgain(t *testing.T) {
 	s.deaf = true
 	w := writer(t, incident.Config{Folder: t.TempDir(), Around: s.around})
 	first := w.Take(named("a"))
-	check(t, w.Flush(t.Context()))
+	must.Do(t, w.Flush(t.Context()))
 	s.answer()
 	second := w.Take(named("b"))
-	check(t, errors.Join(w.Flush(t.Context()), w.Close(t.Context())))
+	must.Do(t, w.Flush(t.Context()), w.Close(t.Context()))
 	for path, whole := range map[string]bool{first: false, second: true} {
 		in, err := incident.ReadFile(path)
-		check(t, err)
+		must.Do(t, err)
 		if (in.Incomplete == "") != whole || in.Device.Name == "" {
 			t.Errorf("%+v", in.Surroundings)
 		}
@@ -140,7 +140,7 @@ func TestACloseThatIsShortOfTimeWritesTheFilesAsTheyAre(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	check(t, w.Close(short))
+	must.Do(t, w.Close(short))
 	all := readAll(t, dir)
 	for _, in := range all {
 		if in.Incomplete == "" {
@@ -165,13 +165,13 @@ func TestADeliveredFindingDoesNotWaitForTheRuntime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // which is all that the process has
 	defer cancel()
 	path, err := wait(ctx)
-	check(t, err)
+	must.Do(t, err)
 	in, err := incident.ReadFile(path)
-	check(t, err)
+	must.Do(t, err)
 	if path != promised || in.Finding.Victim.Tag != "last" || in.Incomplete == "" || in.Device.Name != "device of last" {
 		t.Errorf("%s, promised %s: %+v", path, promised, in)
 	}
-	check(t, w.Close(t.Context()))
+	must.Do(t, w.Close(t.Context()))
 	if st := w.Stats(); st.Written != 2 || st.Incomplete != 2 {
 		t.Errorf("%+v", st)
 	}
@@ -182,15 +182,15 @@ func TestTheFileIsWhereTakeSaid(t *testing.T) {
 	dir := t.TempDir()
 	w := writer(t, incident.Config{Folder: dir, Full: 1})
 	first, repeat, other := w.Take(named("a")), w.Take(named("a")), w.Take(named("b"))
-	check(t, w.Flush(t.Context()))
+	must.Do(t, w.Flush(t.Context()))
 	if first != repeat || first == other || filepath.Dir(first) != dir {
 		t.Errorf("%q, %q, %q", first, repeat, other)
 	}
 	for _, path := range []string{first, other} {
 		_, err := os.Stat(path)
-		check(t, err)
+		must.Do(t, err)
 	}
-	check(t, w.Close(t.Context()))
+	must.Do(t, w.Close(t.Context()))
 	if path := w.Take(named("c")); path != "" {
 		t.Errorf("of a closed writer: %q", path)
 	}

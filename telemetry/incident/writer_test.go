@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
@@ -23,7 +24,7 @@ func TestEachFindingIsAFileNamedByTimeNumberAndKind(t *testing.T) {
 	})})
 	w.Report(named("a"))
 	w.Report(core.Finding{Kind: "Odd/../kind", Source: "x"})
-	check(t, w.Close(t.Context()))
+	must.Do(t, w.Close(t.Context()))
 	names := list(t, dir)
 	if len(names) != 2 || !regexp.MustCompile(`^20261122T034500\.123456789Z-\d{6}-oob-write\.json$`).MatchString(names[slices.IndexFunc(names, func(n string) bool { return strings.Contains(n, "oob") })]) {
 		t.Fatalf("the files are %q", names)
@@ -49,16 +50,16 @@ func TestTheFolderKeepsItsBoundsAndOnlyOurFilesGo(t *testing.T) {
 	dir := t.TempDir()
 	foreign := []string{"notes.txt", "20260101T000000.000000000Z-000001-oob-write.json.bak", "20260101T000000Z-1-x.json", ".20260101T000000.000000000Z-000001-leak.json7"}
 	for _, name := range foreign {
-		check(t, os.WriteFile(filepath.Join(dir, name), []byte("keep me"), 0o600))
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte("keep me"), 0o600))
 	}
-	check(t, os.Mkdir(filepath.Join(dir, "20260101T000000.000000000Z-000002-oob-write.json"), 0o700))
+	must.Do(t, os.Mkdir(filepath.Join(dir, "20260101T000000.000000000Z-000002-oob-write.json"), 0o700))
 	w := writer(t, incident.Config{Folder: dir, MaxFiles: 5})
 	for i := range 20 {
 		f := named(core.Tag(fmt.Sprint("tag", i)))
 		f.Time = f.Time.Add(time.Duration(i) * time.Second)
 		w.Report(f)
 	}
-	check(t, w.Close(t.Context()))
+	must.Do(t, w.Close(t.Context()))
 	var ours []string
 	for _, name := range list(t, dir) {
 		if strings.HasPrefix(name, "20261122") {
@@ -85,11 +86,11 @@ func TestTheFolderKeepsItsBytes(t *testing.T) {
 		f.Text = strings.Repeat("long ", 800)
 		w.Report(f)
 	}
-	check(t, w.Close(t.Context()))
+	must.Do(t, w.Close(t.Context()))
 	total := int64(0)
 	for _, name := range list(t, dir) {
 		info, err := os.Stat(filepath.Join(dir, name))
-		check(t, err)
+		must.Do(t, err)
 		total += info.Size()
 	}
 	if s := w.Stats(); total > limit || total < limit/2 || s.Removed == 0 || s.Written != 60 {
@@ -102,14 +103,14 @@ func TestTheFolderKeepsItsBytes(t *testing.T) {
 func TestAnAbandonedDraftIsTheFirstToGo(t *testing.T) {
 	dir := t.TempDir()
 	draft := filepath.Join(dir, ".20260101T000000.000000000Z-000001-leak.json4711")
-	check(t, os.WriteFile(draft, []byte("half"), 0o600))
+	must.Do(t, os.WriteFile(draft, []byte("half"), 0o600))
 	old := time.Now().Add(-2 * time.Hour)
-	check(t, os.Chtimes(draft, old, old))
+	must.Do(t, os.Chtimes(draft, old, old))
 	w := writer(t, incident.Config{Folder: dir, MaxFiles: 2})
 	for _, tag := range []core.Tag{"a", "b"} {
 		w.Report(named(tag))
 	}
-	check(t, w.Close(t.Context()))
+	must.Do(t, w.Close(t.Context()))
 	if names := list(t, dir); len(names) != 2 || slices.ContainsFunc(names, isDraft) {
 		t.Errorf("left: %q", names)
 	}
@@ -125,7 +126,7 @@ func TestAHistoryThatIsTooLongLosesItsOldest(t *testing.T) {
 		return s
 	})})
 	w.Report(named("a"))
-	check(t, w.Close(t.Context()))
+	must.Do(t, w.Close(t.Context()))
 	in := readAll(t, dir)[0]
 	if n := len(in.History); n == 0 || n == 1000 || in.History[n-1].Bytes != 999 {
 		t.Errorf("%d records are left", n)
@@ -149,7 +150,7 @@ func TestWhatIsTooLargeWithoutItsHistoryIsNotWritten(t *testing.T) {
 
 func TestBadWritersAreRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	check(t, os.WriteFile(file, nil, 0o600))
+	must.Do(t, os.WriteFile(file, nil, 0o600))
 	for name, cfg := range map[string]incident.Config{
 		"no folder":            {},
 		"a file":               {Folder: file},
@@ -163,7 +164,7 @@ func TestBadWritersAreRefused(t *testing.T) {
 	} {
 		if w, err := incident.NewWriter(cfg); err == nil {
 			t.Errorf("%s: accepted", name)
-			check(t, w.Close(context.Background()))
+			must.Do(t, w.Close(context.Background()))
 		} else if err.Error() == "" {
 			t.Errorf("%s: an empty error", name)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/liveview"
 )
 
@@ -66,11 +67,7 @@ func small(i int) core.BlockInfo {
 
 func view(t *testing.T, devices ...liveview.Source) http.Handler {
 	t.Helper()
-	v, err := liveview.New(liveview.Config{Devices: devices})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return must.Get(liveview.New(liveview.Config{Devices: devices}))(t)
 }
 
 func get(t *testing.T, h http.Handler, target string) *httptest.ResponseRecorder {
@@ -87,9 +84,7 @@ func ask[T any](t *testing.T, h http.Handler, target string) (v T) {
 	if w.Code != http.StatusOK {
 		t.Fatalf("%s: %d %s", target, w.Code, w.Body)
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(w.Body.Bytes(), &v))
 	return v
 }
 
@@ -191,9 +186,7 @@ func TestAMillionBlocksAreABoundedStateThatAddsUp(t *testing.T) {
 		t.Fatalf("%d, %d bytes", w.Code, size)
 	}
 	var s state
-	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(w.Body.Bytes(), &s))
 	m := s.Device.Map
 	if len(m.Listed.Offset) != 2048 || len(m.Rest.Cells) > 1024 || len(m.Extents) > 256 || len(s.Device.Tags) != 65 {
 		t.Errorf("%d listed, %d cells, %d extents, %d tags", len(m.Listed.Offset), len(m.Rest.Cells), len(m.Extents), len(s.Device.Tags))
@@ -386,9 +379,7 @@ func TestThePageNamesNothingFromOutside(t *testing.T) {
 
 func TestWhatIsTakenFromOthersIsWhatTheNoticeSays(t *testing.T) {
 	notice, err := os.ReadFile("assets/uplot/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	sums := regexp.MustCompile(`(?m)^([0-9a-f]{64})  (\S+)$`).FindAllStringSubmatch(string(notice), -1)
 	if len(sums) != 3 {
 		t.Fatalf("%d sums", len(sums))

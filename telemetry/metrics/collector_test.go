@@ -24,6 +24,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
@@ -137,7 +138,7 @@ func TestGoldenExposition(t *testing.T) {
 	d := &device{ordinal: 3, stats: distinct(t)}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(
-		must[*metrics.Collector](t)(metrics.NewCollector(fullSource(d))),
+		must.Get(metrics.NewCollector(fullSource(d)))(t),
 		metrics.NewSpanCollector(func() metrics.SpanCounts {
 			return metrics.SpanCounts{Started: 100, Ended: 90, Exported: 60, Failed: 10, Dropped: 5}
 		}))
@@ -149,11 +150,11 @@ func TestGoldenExposition(t *testing.T) {
 	}
 	if *update {
 		got, err := testutil.GatherAndFormat(registry, expfmt.TypeTextPlain, names...)
-		check(t, err)
-		check(t, os.WriteFile(golden, got, 0o644))
+		must.Do(t, err)
+		must.Do(t, os.WriteFile(golden, got, 0o644))
 	}
 	want, err := os.Open(golden)
-	check(t, err)
+	must.Do(t, err)
 	defer want.Close()
 	if err := testutil.GatherAndCompare(registry, want, names...); err != nil {
 		t.Errorf("run \"make generate\" and read the difference: %v", err)
@@ -163,7 +164,7 @@ func TestGoldenExposition(t *testing.T) {
 		t.Errorf("a scrape took %d snapshots (%v), want 1", d.reads, err)
 	}
 	problems, err := testutil.GatherAndLint(registry)
-	check(t, err)
+	must.Do(t, err)
 	for _, p := range problems {
 		t.Errorf("lint: %s: %s", p.Metric, p.Text)
 	}
@@ -172,8 +173,8 @@ func TestGoldenExposition(t *testing.T) {
 // A source may have no more than a device, and several devices share a
 // collector.
 func TestCollectorOfTwoPlainDevices(t *testing.T) {
-	c := must[*metrics.Collector](t)(metrics.NewCollector(
-		metrics.Source{Device: &device{stats: core.Stats{Limit: 5}}}, metrics.Source{Device: &device{ordinal: 1, stats: core.Stats{Limit: 7}}}))
+	c := must.Get(metrics.NewCollector(
+		metrics.Source{Device: &device{stats: core.Stats{Limit: 5}}}, metrics.Source{Device: &device{ordinal: 1, stats: core.Stats{Limit: 7}}}))(t)
 	const want = `
 # HELP gpumem_budget_limit_bytes Budget of the device, 0 if there is none.
 # TYPE gpumem_budget_limit_bytes gauge
@@ -193,7 +194,7 @@ func TestEachStateAndReasonOfHealthIsASeries(t *testing.T) {
 	for _, state := range names.HealthStates {
 		for _, reason := range names.HealthReasons {
 			h := core.Health{State: core.HealthState(state), Signs: []core.HealthSign{{Reason: core.HealthReason(reason)}}}
-			c := must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: &device{}, Health: func() core.Health { return h }}))
+			c := must.Get(metrics.NewCollector(metrics.Source{Device: &device{}, Health: func() core.Health { return h }}))(t)
 			states, reasons := samplesBy(t, c, "gpumem_health", "state"), samplesBy(t, c, "gpumem_health_reasons", "reason")
 			if len(states) != 4 || len(reasons) != 8 {
 				t.Errorf("%d states, %d reasons, want all 4 and 8", len(states), len(reasons))
@@ -220,8 +221,8 @@ func TestTagsAreCapped(t *testing.T) {
 	for i := range tags {
 		holders = append(holders, core.Holder{Tag: core.Tag(fmt.Sprintf("tag-%05d", i)), State: core.Live, Bytes: uint64(i), Blocks: 1})
 	}
-	c := must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: &device{},
-		Holders: func() []core.Holder { return holders }}))
+	c := must.Get(metrics.NewCollector(metrics.Source{Device: &device{},
+		Holders: func() []core.Holder { return holders }}))(t)
 	series := samples(t, c, "gpumem_tag_bytes")
 	if len(series) != metrics.MaxTags+1 {
 		t.Errorf("%d series, want %d and other", len(series), metrics.MaxTags)
@@ -240,10 +241,10 @@ func TestTagsAreCapped(t *testing.T) {
 
 // Tags that become equal as labels are one series, not a failed scrape.
 func TestOddTagsAreMerged(t *testing.T) {
-	c := must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: &device{},
+	c := must.Get(metrics.NewCollector(metrics.Source{Device: &device{},
 		Holders: func() []core.Holder {
 			return []core.Holder{{Tag: "a\xff", State: core.Live, Bytes: 1}, {Tag: "a\xfe", State: core.Live, Bytes: 2}, {Tag: metrics.OtherTag, State: core.Live, Bytes: 4}}
-		}}))
+		}}))(t)
 	series := samples(t, c, "gpumem_tag_bytes")
 	if len(series) != 2 || series["a\uFFFD"] != 3 || series["other"] != 4 {
 		t.Errorf("series: %v", series)
@@ -262,7 +263,7 @@ func samplesBy(t *testing.T, c prometheus.Collector, name string, label string) 
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c)
 	families, err := registry.Gather()
-	check(t, err)
+	must.Do(t, err)
 	values := map[string]float64{}
 	for _, f := range families {
 		if f.GetName() != name {
@@ -292,12 +293,12 @@ func TestWhatRunsOnWhichDeviceIsALabelledOne(t *testing.T) {
 			fmt.Sprintf(`{device="0",device_kind="sim",device_name="odd � name",goversion=%q,stack="telemetry(fake)",version="v1.2.3"} 1`, runtime.Version())},
 	} {
 		c.source.Device = &device{}
-		full := must[*metrics.Collector](t)(metrics.NewCollector(c.source))
+		full := must.Get(metrics.NewCollector(c.source))(t)
 		want := "# HELP " + name + " " + c.help + "\n# TYPE " + name + " gauge\n" + name + c.want + "\n"
 		if err := testutil.CollectAndCompare(full, strings.NewReader(want), name); err != nil {
 			t.Error(err)
 		}
-		if n := testutil.CollectAndCount(must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: &device{}})), name); n != 0 {
+		if n := testutil.CollectAndCount(must.Get(metrics.NewCollector(metrics.Source{Device: &device{}}))(t), name); n != 0 {
 			t.Errorf("%s: %d samples where nothing is known", name, n)
 		}
 	}
@@ -323,8 +324,8 @@ func TestUnexportedIsNeverNegative(t *testing.T) {
 // What was never read is not zero, it is absent.
 func TestUnreadMemoryIsLeftOut(t *testing.T) {
 	m := metrics.DeviceMemory{}
-	c := must[*metrics.Collector](t)(metrics.NewCollector(metrics.Source{Device: &device{},
-		Memory: func() metrics.DeviceMemory { return m }}))
+	c := must.Get(metrics.NewCollector(metrics.Source{Device: &device{},
+		Memory: func() metrics.DeviceMemory { return m }}))(t)
 	count := func() int {
 		return testutil.CollectAndCount(c, "gpumem_device_free_bytes", "gpumem_device_total_bytes", "gpumem_device_foreign_bytes",
 			"gpumem_device_read_timestamp_seconds", "gpumem_drift_bytes", "gpumem_drift_read_timestamp_seconds")
@@ -342,32 +343,15 @@ func TestUnreadMemoryIsLeftOut(t *testing.T) {
 	}
 }
 
-func must[T any](t testing.TB) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // What the catalogue says is what a scrape shows.
 func TestTheCatalogueIsWhatIsExported(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	source := fullSource(&device{stats: distinct(t)})
 	source.Build = metrics.BuildInfo{Version: "v1"}
-	registry.MustRegister(must[*metrics.Collector](t)(metrics.NewCollector(source)),
+	registry.MustRegister(must.Get(metrics.NewCollector(source))(t),
 		metrics.NewSpanCollector(func() metrics.SpanCounts { return metrics.SpanCounts{} }))
 	families, err := registry.Gather()
-	check(t, err)
+	must.Do(t, err)
 	exported := map[string]metrics.Info{}
 	for _, f := range families {
 		info := metrics.Info{Type: map[string]string{"GAUGE": "gauge", "COUNTER": "counter", "HISTOGRAM": "histogram"}[f.GetType().String()], Help: f.GetHelp()}

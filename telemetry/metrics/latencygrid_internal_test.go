@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestTheGridIsWhatItsConstantsSay(t *testing.T) {
@@ -71,9 +72,7 @@ func TestTheHistogramsAreThoseOfTheLibrary(t *testing.T) {
 		ours.Note(oplog.OpDrain, 0, d, core.SpanRef{}, nil)
 	}
 	var want, got dto.Metric
-	if err := library.Write(&want); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, library.Write(&want))
 	write(t, ours, &got)
 	a, b := want.GetHistogram(), got.GetHistogram()
 	if math.Abs(a.GetSampleSum()/b.GetSampleSum()-1) > 1e-9 {
@@ -90,9 +89,7 @@ func write(t *testing.T, c *Calls, out *dto.Metric) {
 	sent := make(chan prometheus.Metric, 1)
 	ops := c.Snapshot(time.Unix(1, 0), 0)
 	sender{prometheus.NewDesc("h", "", []string{"op"}, nil), histogramKind, sent}.latency(ops.latencyOf(oplog.OpDrain), ops.since, "drain")
-	if err := (<-sent).Write(out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, (<-sent).Write(out))
 }
 
 func TestNoDurationIsLost(t *testing.T) {

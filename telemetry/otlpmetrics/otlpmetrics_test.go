@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/otlpmetrics"
 )
 
@@ -88,9 +89,7 @@ func TestTheVariablesDecideWhetherMetricsArePushed(t *testing.T) {
 			}
 			about := resource.NewSchemaless(attribute.String("service.name", "pushed"))
 			stop, err := otlpmetrics.Open(t.Context(), registry(t, nil), about)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if err := stop(context.Background()); err != nil {
 				t.Errorf("closing: %v", err)
 			}

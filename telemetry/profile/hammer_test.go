@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/profile"
 )
 
@@ -70,7 +71,7 @@ func TestHammerOfProfilesUnderLoad(t *testing.T) {
 	for _, blocks := range left {
 		free(t, rt, blocks...)
 	}
-	check(t, rt.Drain(t.Context()))
+	must.Do(t, rt.Drain(t.Context()))
 	equalsStats(t, rt, source)
 	if got, want := allocated(written(t, source)).Blocks, core.Base(rt.Core().Resource()).Stats().Allocations; got != want {
 		t.Errorf("%d blocks were allocated, and the profile says %d", want, got)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/profile"
 )
 
@@ -30,7 +31,7 @@ func fake(t *testing.T, sizes ...uint64) (*coretest.Fake, []core.Block) {
 	f.ReleaseAtFree()
 	var blocks []core.Block
 	for _, bytes := range sizes {
-		b := must(f.Allocate(t.Context(), core.Request{Bytes: bytes, Tag: "tables"}))(t)
+		b := must.Get(f.Allocate(t.Context(), core.Request{Bytes: bytes, Tag: "tables"}))(t)
 		blocks = append(blocks, b)
 	}
 	return f, blocks
@@ -79,7 +80,7 @@ func TestSecondsGiveWhatChanged(t *testing.T) {
 			_, _ = f.Allocate(t.Context(), core.Request{Bytes: 7, Tag: "keys"})
 		}()
 		r := get(t, h, http.MethodGet, "/debug/pprof/gpumem?seconds=2")
-		p := must(pprof.Parse(r.Body))(t)
+		p := must.Get(pprof.Parse(r.Body))(t)
 		if p.DurationNanos != int64(2*time.Second) || p.DefaultSampleType != "inuse_space" {
 			t.Errorf("duration %d, default %q", p.DurationNanos, p.DefaultSampleType)
 		}
@@ -125,11 +126,11 @@ func TestADeltaThatTheServerWouldCutOffIsRefused(t *testing.T) {
 	server.Config.WriteTimeout = 2 * time.Second
 	server.Start()
 	defer server.Close()
-	request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/?seconds=2", nil))(t)
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/?seconds=2", nil))(t)
 	r, err := server.Client().Do(request)
-	check(t, err)
+	must.Do(t, err)
 	defer r.Body.Close()
-	text := must(io.ReadAll(r.Body))(t)
+	text := must.Get(io.ReadAll(r.Body))(t)
 	if r.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), "WriteTimeout") {
 		t.Errorf("%s: %s", r.Status, text)
 	}

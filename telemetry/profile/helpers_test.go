@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/profile"
 )
 
@@ -23,9 +24,7 @@ func open(t *testing.T) (*fencepost.Runtime, profile.Source) {
 	t.Helper()
 	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim,
 		GuardConfig: debugguard.Config{SampleBytes: 16 << 10, Advanced: debugguard.Advanced{StackBytes: 16 << 10}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() {
 		if _, err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -37,21 +36,20 @@ func open(t *testing.T) (*fencepost.Runtime, profile.Source) {
 // lease takes a stream until the end of the test.
 func lease(t *testing.T, rt *fencepost.Runtime) *cuda.Lease {
 	t.Helper()
-	l := must(rt.Streams().Acquire(t.Context(), "test"))(t)
+	l := must.Get(rt.Streams().Acquire(t.Context(), "test"))(t)
 	t.Cleanup(func() { _ = l.Release() })
 	return l
 }
 
 func allocate(t *testing.T, rt *fencepost.Runtime, bytes uint64, stream core.StreamID, tag core.Tag) core.Block {
 	t.Helper()
-	b := must(rt.Allocate(t.Context(), core.Request{Bytes: bytes, Stream: stream, Tag: tag}))(t)
-	return b
+	return must.Get(rt.Allocate(t.Context(), core.Request{Bytes: bytes, Stream: stream, Tag: tag}))(t)
 }
 
 func free(t *testing.T, rt *fencepost.Runtime, blocks ...core.Block) {
 	t.Helper()
 	for _, b := range blocks {
-		must(rt.Deallocate(t.Context(), b.ID))(t)
+		must.Get(rt.Deallocate(t.Context(), b.ID))(t)
 	}
 }
 
@@ -59,9 +57,9 @@ func free(t *testing.T, rt *fencepost.Runtime, blocks ...core.Block) {
 func written(t *testing.T, sources ...profile.Source) *pprof.Profile {
 	t.Helper()
 	var file bytes.Buffer
-	check(t, profile.Write(&file, 0, sources...))
-	p := must(pprof.Parse(&file))(t)
-	check(t, p.CheckValid())
+	must.Do(t, profile.Write(&file, 0, sources...))
+	p := must.Get(pprof.Parse(&file))(t)
+	must.Do(t, p.CheckValid())
 	return p
 }
 
@@ -93,20 +91,4 @@ func leaves(p *pprof.Profile, tag string) map[string]int64 {
 		}
 	}
 	return bytes
-}
-
-// must is a value of a call that may not fail.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return v
-	}
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

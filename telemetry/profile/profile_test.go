@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/profile"
 )
 
@@ -55,7 +56,7 @@ func TestSumsAreExactForWhatIsLivePendingAndQuarantined(t *testing.T) {
 	if stats.Quarantined.Blocks == 0 || stats.Live.Blocks != 151 {
 		t.Fatalf("the test needs blocks in quarantine: %+v", stats)
 	}
-	release := must(rt.Driver().(*sim.Device).Hold(leases[1].Handle()))(t) // or the device would pass the frees at once
+	release := must.Get(rt.Driver().(*sim.Device).Hold(leases[1].Handle()))(t) // or the device would pass the frees at once
 	t.Cleanup(release)
 	free(t, rt, blocks[150:200]...)
 	if rt.Stats().Pending.Blocks == 0 {
@@ -64,7 +65,7 @@ func TestSumsAreExactForWhatIsLivePendingAndQuarantined(t *testing.T) {
 	equalsStats(t, rt, source)
 	release()
 	free(t, rt, blocks[200:]...)
-	check(t, rt.Drain(t.Context()))
+	must.Do(t, rt.Drain(t.Context()))
 	equalsStats(t, rt, source)
 	if sum := inUse(written(t, source), "", ""); sum != (core.Amount{}) {
 		t.Errorf("nothing is held, and the profile says %+v", sum)
@@ -110,14 +111,14 @@ func TestEverythingEverAllocatedIsCountedExactly(t *testing.T) {
 	for round := range 10 {
 		var held []core.Block
 		for i := range 50 {
-			b := must(base.Allocate(t.Context(), core.Request{Bytes: uint64(1 + round*1000 + i), Tag: "churn"}))(t)
+			b := must.Get(base.Allocate(t.Context(), core.Request{Bytes: uint64(1 + round*1000 + i), Tag: "churn"}))(t)
 			if i%5 == 0 {
 				source.Allocations.Sampled(b.Bytes, b.Tag, stack)
 			}
 			held, bytes, blocks = append(held, b), bytes+b.Bytes, blocks+1
 		}
 		for _, b := range held {
-			must(base.Deallocate(t.Context(), b.ID))(t)
+			must.Get(base.Deallocate(t.Context(), b.ID))(t)
 		}
 		if round%2 == 0 { // what the others freed stays pending
 			base.Pass()
@@ -144,7 +145,7 @@ func TestEverythingEverAllocatedIsCountedExactly(t *testing.T) {
 func TestDevicesAreToldApart(t *testing.T) {
 	one, two := coretest.NewFake(0), coretest.NewFake(1)
 	for i, r := range []*coretest.Fake{one, two, two} {
-		must(r.Allocate(context.Background(), core.Request{Bytes: uint64(100 + i)}))(t)
+		must.Get(r.Allocate(context.Background(), core.Request{Bytes: uint64(100 + i)}))(t)
 	}
 	p := written(t, profile.Source{Resource: one}, profile.Source{Resource: two})
 	if a, b := inUse(p, "device", "0"), inUse(p, "device", "1"); a.Bytes != 100 || b != (core.Amount{Bytes: 203, Blocks: 2}) {
@@ -161,7 +162,7 @@ func TestACommentSaysWhatThePoolHolds(t *testing.T) {
 		}
 		live := allocate(t, rt, 3<<20, 0, "rows")
 		free(t, rt, allocate(t, rt, 5<<20, 0, "rows"))
-		check(t, rt.Drain(t.Context()))
+		must.Do(t, rt.Drain(t.Context()))
 		p, st := written(t, source), rt.Stats()
 		if st.Cached == 0 || len(p.Comments) != 1 || !strings.HasPrefix(p.Comments[0], fmt.Sprintf("device 0: the pool holds %d bytes, and %d of them are cached", st.Reserved, st.Cached)) {
 			t.Errorf("%s holds %d bytes, %d cached, and the profile says %q", resource, st.Reserved, st.Cached, p.Comments)
@@ -195,9 +196,9 @@ func pprofTool(t *testing.T, args ...string) string {
 func toFile(t *testing.T, name string, source profile.Source) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	file := must(os.Create(path))(t)
-	check(t, profile.Write(file, 0, source))
-	check(t, file.Close())
+	file := must.Get(os.Create(path))(t)
+	must.Do(t, profile.Write(file, 0, source))
+	must.Do(t, file.Close())
 	return path
 }
 
@@ -221,8 +222,8 @@ func TestGoToolPprofReadsTheProfile(t *testing.T) {
 	loadColumn(t, h)
 	loadColumn(t, h)
 	free(t, rt, h.blocks[0])
-	check(t, rt.Guard().Flush(t.Context()))
-	check(t, rt.Drain(t.Context()))
+	must.Do(t, rt.Guard().Flush(t.Context()))
+	must.Do(t, rt.Drain(t.Context()))
 	after := toFile(t, "after.pb.gz", source)
 
 	for _, c := range []struct {

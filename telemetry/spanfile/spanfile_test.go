@@ -20,6 +20,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/spanfile"
 )
@@ -43,9 +44,7 @@ func TestGoldenLine(t *testing.T) {
 	var out bytes.Buffer
 	e := spanfile.New(&out)
 	root := tracetest.SpanStub{Name: "root", SpanContext: spanContext(9), StartTime: time.Unix(3, 0), EndTime: time.Unix(3, 0)}
-	if err := e.ExportSpans(context.Background(), tracetest.SpanStubs{stub(), root}.Snapshots()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.ExportSpans(context.Background(), tracetest.SpanStubs{stub(), root}.Snapshots()))
 	const id = "01000000000000000000000000000000"
 	want := `{"name":"gpumem.prepare","trace_id":"` + id + `","span_id":"0200000000000000","parent_id":"0100000000000000","start":1000000005,"end":2000000007,` +
 		`"attributes":{"big":9223372036854775807,"half":0.5,"list":[1,2],"nan":"NaN","tag":"a<b","yes":true},` +
@@ -59,15 +58,11 @@ func TestGoldenLine(t *testing.T) {
 
 func TestLinesReadBack(t *testing.T) {
 	var out bytes.Buffer
-	if err := spanfile.New(&out).ExportSpans(context.Background(), tracetest.SpanStubs{stub()}.Snapshots()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, spanfile.New(&out).ExportSpans(context.Background(), tracetest.SpanStubs{stub()}.Snapshots()))
 	var s spanfile.Span
 	decoder := json.NewDecoder(&out)
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, decoder.Decode(&s))
 	if s.ParentID != "0100000000000000" || len(s.Links) != 2 || s.Status != (spanfile.Status{Code: "Error", Description: "no"}) ||
 		!reflect.DeepEqual(s.Attributes["list"], []any{1.0, 2.0}) {
 		t.Errorf("read back %+v", s)
@@ -77,9 +72,7 @@ func TestLinesReadBack(t *testing.T) {
 func TestNothingAfterShutdown(t *testing.T) {
 	var out bytes.Buffer
 	e := spanfile.New(&out)
-	if err := e.Shutdown(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Shutdown(context.Background()))
 	if err := e.ExportSpans(context.Background(), tracetest.SpanStubs{stub()}.Snapshots()); !errors.Is(err, spanfile.ErrShutdown) || out.Len() != 0 {
 		t.Errorf("got %v and %d bytes after shutdown", err, out.Len())
 	}
@@ -87,9 +80,7 @@ func TestNothingAfterShutdown(t *testing.T) {
 
 func TestWriterErrorIsReturned(t *testing.T) {
 	closed, err := os.CreateTemp(t.TempDir(), "spans")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	closed.Close()
 	if err := spanfile.New(closed).ExportSpans(context.Background(), tracetest.SpanStubs{stub()}.Snapshots()); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("got %v, want the writer's error", err)
@@ -101,25 +92,17 @@ func TestThroughTheSDK(t *testing.T) {
 	var out bytes.Buffer
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spanfile.New(&out)))
 	r, err := telemetry.NewResource(coretest.NewFake(0), telemetry.Config{TracerProvider: provider})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	b, err := r.Allocate(context.Background(), core.Request{Bytes: 64, Tag: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if _, err := r.Deallocate(context.Background(), b.ID); err != nil {
 		t.Fatal(err)
 	}
-	if err := provider.Shutdown(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, provider.Shutdown(context.Background()))
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		var s spanfile.Span
-		if err := json.Unmarshal([]byte(line), &s); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &s))
 		got = append(got, s.Name)
 	}
 	if want := []string{"gpumem.alloc", "gpumem.dealloc"}; !reflect.DeepEqual(got, want) {

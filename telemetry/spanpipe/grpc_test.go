@@ -15,6 +15,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/spanpipe"
 )
 
@@ -41,13 +42,13 @@ func (r *receiver) Export(_ context.Context, request *collectortrace.ExportTrace
 func receive(t *testing.T) (*receiver, sdktrace.SpanExporter) {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	check(t, err)
+	must.Do(t, err)
 	r, server := &receiver{}, grpc.NewServer()
 	collectortrace.RegisterTraceServiceServer(server, r)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	exporter, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(listener.Addr().String()), otlptracegrpc.WithInsecure())
-	check(t, err)
+	must.Do(t, err)
 	return r, exporter
 }
 
@@ -56,21 +57,21 @@ func receive(t *testing.T) (*receiver, sdktrace.SpanExporter) {
 func work(t *testing.T, provider *sdktrace.TracerProvider, n int) {
 	t.Helper()
 	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "off", TracerProvider: provider})
-	check(t, err)
+	must.Do(t, err)
 	long := strings.Repeat("long.name.", 12)
 	lease, err := rt.Streams().Acquire(t.Context(), "work")
-	check(t, err)
+	must.Do(t, err)
 	streams := []core.StreamID{core.DefaultStream, lease.ID()}
 	b, err := rt.Allocate(t.Context(), core.Request{Bytes: 64, Tag: core.Tag(long)})
-	check(t, err)
+	must.Do(t, err)
 	for i := 0; i < n; i += 3 {
-		check(t, rt.LaunchNamed(t.Context(), long, streams[i%2], []core.Use{{Block: b.ID, Access: core.ReadWrite}}, func(context.Context) error { return nil }))
+		must.Do(t, rt.LaunchNamed(t.Context(), long, streams[i%2], []core.Use{{Block: b.ID, Access: core.ReadWrite}}, func(context.Context) error { return nil }))
 	}
 	_, err = rt.Deallocate(t.Context(), b.ID)
-	check(t, err)
-	check(t, lease.Release())
+	must.Do(t, err)
+	must.Do(t, lease.Release())
 	_, err = rt.Close(t.Context())
-	check(t, err)
+	must.Do(t, err)
 }
 
 // A receiver of gRPC refuses a message above 4 MiB, and the whole batch with it.

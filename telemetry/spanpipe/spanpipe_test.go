@@ -11,6 +11,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 	"github.com/fencepost-gpu/fencepost/telemetry/spanpipe"
 )
@@ -62,13 +63,6 @@ func spans(provider trace.TracerProvider, n int) {
 	}
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func wantCounts(t *testing.T, pipe *spanpipe.Pipe, want metrics.SpanCounts) {
 	t.Helper()
 	if got := pipe.Counts(); got != want {
@@ -97,7 +91,7 @@ func TestABurstBehindAStuckExporter(t *testing.T) {
 				t.Errorf("%d are inFlight, want %d", n, burst-c.lost)
 			}
 			close(exporter.open)
-			check(t, provider.Shutdown(context.Background()))
+			must.Do(t, provider.Shutdown(context.Background()))
 			wantCounts(t, pipe, metrics.SpanCounts{Started: burst, Ended: burst, Exported: burst - c.lost, Dropped: c.lost})
 			if got := exporter.took.Load(); got != burst-c.lost {
 				t.Errorf("the exporter got %d", got)
@@ -139,7 +133,7 @@ func TestASlowExporter(t *testing.T) {
 			exporter.came = func() uint64 { return pipe.Counts().Ended }
 			spans(provider, total)
 			exporter.idle.Store(true)
-			check(t, provider.Shutdown(context.Background()))
+			must.Do(t, provider.Shutdown(context.Background()))
 			counts := pipe.Counts()
 			if counts.Ended != total || counts.Exported != exporter.took.Load() || counts.Dropped != total-exporter.took.Load() || counts.Unexported() != 0 {
 				t.Errorf("%+v, the exporter got %d", counts, exporter.took.Load())
@@ -159,7 +153,7 @@ func TestFailedBatchesAreCounted(t *testing.T) {
 		spans(provider, 1)
 		_ = provider.ForceFlush(context.Background()) // says that there is no collector
 	}
-	check(t, provider.Shutdown(context.Background()))
+	must.Do(t, provider.Shutdown(context.Background()))
 	wantCounts(t, pipe, metrics.SpanCounts{Started: 3, Ended: 3, Failed: 3})
 }
 
@@ -180,9 +174,9 @@ func TestFlushesCutShortLoseNothing(t *testing.T) {
 	spans(provider, 7)
 	wantCounts(t, pipe, metrics.SpanCounts{Started: 8, Ended: 8})
 	close(exporter.open)
-	check(t, provider.ForceFlush(context.Background()))
+	must.Do(t, provider.ForceFlush(context.Background()))
 	wantCounts(t, pipe, metrics.SpanCounts{Started: 8, Ended: 8, Exported: 8})
-	check(t, provider.Shutdown(context.Background()))
+	must.Do(t, provider.Shutdown(context.Background()))
 }
 
 func TestSpansAfterTheEndAreDropped(t *testing.T) {
@@ -190,10 +184,10 @@ func TestSpansAfterTheEndAreDropped(t *testing.T) {
 	pipe := spanpipe.New(exporter, spanpipe.Config{})
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(pipe))
 	_, late := provider.Tracer("test").Start(context.Background(), "late")
-	check(t, pipe.Shutdown(context.Background()))
+	must.Do(t, pipe.Shutdown(context.Background()))
 	late.End()
 	wantCounts(t, pipe, metrics.SpanCounts{Started: 1, Ended: 1, Dropped: 1})
-	check(t, provider.Shutdown(context.Background()))
+	must.Do(t, provider.Shutdown(context.Background()))
 }
 
 // An end that was cut short tells nothing of what was held.
@@ -276,7 +270,7 @@ func TestASpanThatEndsDuringTheEndIsDroppedAtOnce(t *testing.T) {
 		t.Errorf("%d dropped, want %d", n, before+1)
 	}
 	close(exporter.open)
-	check(t, <-ended)
+	must.Do(t, <-ended)
 	if c := pipe.Counts(); c.Ended != c.Exported+c.Dropped {
 		t.Errorf("counts %+v", c)
 	}
@@ -285,15 +279,15 @@ func TestASpanThatEndsDuringTheEndIsDroppedAtOnce(t *testing.T) {
 func TestAPipeToNobodyDropsAndCounts(t *testing.T) {
 	pipe, provider := pipeline(nil, spanpipe.Config{Batch: 1})
 	spans(provider, 3)
-	check(t, provider.ForceFlush(context.Background()))
+	must.Do(t, provider.ForceFlush(context.Background()))
 	wantCounts(t, pipe, metrics.SpanCounts{Started: 3, Ended: 3, Dropped: 3})
-	check(t, provider.Shutdown(context.Background()))
+	must.Do(t, provider.Shutdown(context.Background()))
 }
 
 func TestUnsampledSpansAreNotCounted(t *testing.T) {
 	pipe, provider := pipeline(opened(nil), spanpipe.Config{}, sdktrace.WithSampler(recordOnly{}))
 	spans(provider, 3)
-	check(t, provider.Shutdown(context.Background()))
+	must.Do(t, provider.Shutdown(context.Background()))
 	wantCounts(t, pipe, metrics.SpanCounts{})
 }
 
@@ -324,7 +318,7 @@ func TestTheStandardVariablesSayTheSizes(t *testing.T) {
 			t.Errorf("%+v: %d are inFlight", c, got)
 		}
 		close(exporter.open)
-		check(t, provider.Shutdown(context.Background()))
+		must.Do(t, provider.Shutdown(context.Background()))
 	}
 }
 
@@ -348,7 +342,7 @@ func TestHammer(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	check(t, provider.Shutdown(context.Background()))
+	must.Do(t, provider.Shutdown(context.Background()))
 	counts := pipe.Counts()
 	if counts.Ended != 4000 || counts.Started != 4000 || counts.Exported != exporter.took.Load() || counts.Exported+counts.Dropped != 4000 {
 		t.Errorf("counts %+v do not add up to 4000, the exporter got %d", counts, exporter.took.Load())

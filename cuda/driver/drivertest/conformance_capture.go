@@ -157,8 +157,7 @@ func (s *suite) captureLeavesOthersAlone() {
 	s.must(s.d.MemsetAsync(ptr, 4, n, other))
 	s.wantAll(s.read(ptr, n, other), 4)
 	s.must(s.d.MemFreeAsync(scratch, other))
-	direct, err := s.d.MemAlloc(n)
-	s.must(err)
+	direct := s.direct(n)
 	s.must(s.d.StreamSynchronize(other))
 	var g driver.Graph
 	s.onAThread(func() (err error) { g, err = s.d.StreamEndCapture(st); return err })

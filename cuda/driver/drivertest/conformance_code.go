@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -52,12 +53,8 @@ func (s *suite) thread(value byte) error {
 		if err != nil {
 			return err
 		}
-		err = firstError(
-			func() error { return s.d.MemsetAsync(ptr, value, uint64(len(got)), st) },
-			func() error { return s.d.CopyToHostAsync(got, ptr, st) },
-			func() error { return s.d.MemFreeAsync(ptr, st) },
-			func() error { return s.d.StreamSynchronize(st) },
-		)
+		err = errors.Join(s.d.MemsetAsync(ptr, value, uint64(len(got)), st), s.d.CopyToHostAsync(got, ptr, st),
+			s.d.MemFreeAsync(ptr, st), s.d.StreamSynchronize(st))
 		if err != nil {
 			return err
 		}
@@ -66,13 +63,4 @@ func (s *suite) thread(value byte) error {
 		}
 	}
 	return s.d.StreamDestroy(st)
-}
-
-func firstError(steps ...func() error) error {
-	for _, step := range steps {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -8,23 +8,25 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
-// granules is a size in whole granules of about 4 MiB, and the granularity. A
-// device that cannot map must say so in an error that can be told.
-func (s *suite) granules() (size, granularity uint64, can bool) {
-	s.Helper()
-	p, err := s.d.Properties()
-	s.must(err)
-	g := p.MapGranularity
-	if g == 0 {
-		if _, err := s.d.MemReserve(2 << 20); !errors.Is(err, errors.ErrUnsupported) {
-			s.Fatalf("a device without a granularity reserves addresses: %v", err)
+// mapping is a case over mapped memory, of the granularity g and a size in whole
+// granules of about 4 MiB. A device that cannot map must say so in an error that
+// can be told.
+func mapping(run func(s *suite, size, g uint64)) func(*suite) {
+	return func(s *suite) {
+		p, err := s.d.Properties()
+		s.must(err)
+		g := p.MapGranularity
+		if g == 0 {
+			if _, err := s.d.MemReserve(2 << 20); !errors.Is(err, errors.ErrUnsupported) {
+				s.Fatalf("a device without a granularity reserves addresses: %v", err)
+			}
+			return
 		}
-		return 0, 0, false
+		if g&(g-1) != 0 || g < core.DefaultAlign {
+			s.Fatalf("the granularity is %d", g)
+		}
+		run(s, max(2*g, 4<<20), g)
 	}
-	if g&(g-1) != 0 || g < core.DefaultAlign {
-		s.Fatalf("the granularity is %d", g)
-	}
-	return max(2*g, 4<<20), g, true
 }
 
 // mapped reserves, creates and maps size bytes.
@@ -42,11 +44,7 @@ func (s *suite) mapped(size uint64) (ptr uint64, h driver.MemHandle) {
 	return ptr, h
 }
 
-func (s *suite) mapping() {
-	size, granularity, can := s.granules()
-	if !can {
-		return
-	}
+func (s *suite) mappedMemory(size, granularity uint64) {
 	st := s.stream()
 	s.mapAndUse(size, granularity, st) // what the driver takes at the first use is not ours
 	before := s.free()
@@ -90,11 +88,7 @@ func (s *suite) mapAndUse(size, granularity uint64, st driver.Stream) (a, b uint
 }
 
 // mappingOutlivesHandle: an unmap gives memory back whose handle is released.
-func (s *suite) mappingOutlivesHandle() {
-	size, _, can := s.granules()
-	if !can {
-		return
-	}
+func (s *suite) mappingOutlivesHandle(size, _ uint64) {
 	st := s.stream()
 	for _, measured := range []bool{false, true} {
 		before := s.free()
@@ -124,6 +118,15 @@ func (s *suite) pages(granularity, n uint64) (ptr uint64, handles []driver.MemHa
 	return ptr, handles
 }
 
+// giveBack undoes pages, when nothing is mapped.
+func (s *suite) giveBack(ptr, granularity uint64, handles []driver.MemHandle) {
+	s.Helper()
+	for _, h := range handles {
+		s.must(s.d.MemRelease(h))
+	}
+	s.must(s.d.MemUnreserve(ptr, uint64(len(handles))*granularity))
+}
+
 // mapRow maps memory at addresses in a row, and lets the device at all of it by
 // one call.
 func (s *suite) mapRow(ptr, granularity uint64, handles ...driver.MemHandle) {
@@ -143,11 +146,7 @@ func (s *suite) keeps(ptr, n uint64, value byte, st driver.Stream) {
 
 // mappedAgain: memory whose handle is kept gets other addresses, alone or with
 // others in a row, and is taken until its handle and its mapping are gone.
-func (s *suite) mappedAgain() {
-	_, g, can := s.granules()
-	if !can {
-		return
-	}
+func (s *suite) mappedAgain(_, g uint64) {
 	st := s.stream()
 	for _, measured := range []bool{false, true} { // what the driver takes at the first use is not ours
 		before := s.free()
@@ -179,11 +178,7 @@ func (s *suite) mappedAgain() {
 
 // mappedBesideWork: what is mapped and unmapped changes nothing for work that is
 // queued or runs on other addresses of the same range.
-func (s *suite) mappedBesideWork() {
-	_, g, can := s.granules()
-	if !can {
-		return
-	}
+func (s *suite) mappedBesideWork(_, g uint64) {
 	st := s.stream()
 	ptr, h := s.pages(g, 4)
 	s.mapRow(ptr, g, h[0], h[1])
@@ -198,23 +193,15 @@ func (s *suite) mappedBesideWork() {
 	}
 	s.wantAll(s.read(ptr, 2*g, st), 7)
 	s.must(s.d.MemUnmap(ptr, 2*g))
-	for _, each := range h {
-		s.must(s.d.MemRelease(each))
-	}
-	s.must(s.d.MemUnreserve(ptr, 4*g))
+	s.giveBack(ptr, g, h)
 }
 
 // mappedInARow: work takes mappings in a row for one memory, captured work too.
-func (s *suite) mappedInARow() {
-	_, g, can := s.granules()
-	if !can {
-		return
-	}
+func (s *suite) mappedInARow(_, g uint64) {
 	st := s.stream()
 	ptr, h := s.pages(g, 4)
 	s.mapRow(ptr, g, h...)
-	direct, err := s.d.MemAlloc(2 * g)
-	s.must(err)
+	direct := s.direct(2 * g)
 	upload := bytes.Repeat([]byte{0x55}, int(2*g))
 	s.must(s.d.MemsetAsync(ptr, 0x66, 4*g, st))
 	s.must(s.d.CopyToDeviceAsync(ptr+g/2, upload, st))
@@ -239,17 +226,10 @@ func (s *suite) mappedInARow() {
 	s.must(s.d.GraphDestroy(graph))
 	s.must(s.d.MemFree(direct))
 	s.must(s.d.MemUnmap(ptr, 4*g))
-	for _, each := range h {
-		s.must(s.d.MemRelease(each))
-	}
-	s.must(s.d.MemUnreserve(ptr, 4*g))
+	s.giveBack(ptr, g, h)
 }
 
-func (s *suite) mappingRefuses() {
-	size, granularity, can := s.granules()
-	if !can {
-		return
-	}
+func (s *suite) mappingRefuses(size, granularity uint64) {
 	_, err := s.d.MemReserve(0)
 	s.wantCode(err, driver.InvalidValue)
 	for _, bytes := range []uint64{0, granularity / 2} {

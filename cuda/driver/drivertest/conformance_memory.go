@@ -63,10 +63,8 @@ func (s *suite) allocation() {
 }
 
 func (s *suite) directAllocation() {
-	a, err := s.d.MemAlloc(1000)
-	s.must(err)
-	b, err := s.d.MemAlloc(5 << 20)
-	s.must(err)
+	a := s.direct(1000)
+	b := s.direct(5 << 20)
 	s.wantApart(a, 1000, b, 5<<20)
 	if a%core.DefaultAlign != 0 || b%core.DefaultAlign != 0 {
 		s.Fatalf("%#x or %#x is not aligned", a, b)
@@ -74,14 +72,13 @@ func (s *suite) directAllocation() {
 	s.must(s.d.MemsetAsync(a, 7, 1000, s.stream()))
 	s.must(s.d.MemFree(a))
 	s.must(s.d.MemFree(b))
-	_, err = s.d.MemAlloc(0)
+	_, err := s.d.MemAlloc(0)
 	s.wantCode(err, driver.InvalidValue)
 }
 
 func (s *suite) mixedFrees() {
 	st := s.stream()
-	direct, err := s.d.MemAlloc(1 << 20)
-	s.must(err)
+	direct := s.direct(1 << 20)
 	s.must(s.d.MemFreeAsync(direct, st))
 	pooled := s.alloc(1<<20, st)
 	s.must(s.d.StreamSynchronize(st))
@@ -125,8 +122,7 @@ func (s *suite) poolStats(p driver.Pool) driver.PoolStats {
 
 func (s *suite) pools() {
 	st := s.stream()
-	p, err := s.d.PoolCreate(driver.PoolConfig{ReleaseThreshold: ^uint64(0)})
-	s.must(err)
+	p := s.pool(driver.PoolConfig{ReleaseThreshold: ^uint64(0)})
 	if got := s.poolStats(p); got.Used != 0 {
 		s.Fatalf("a fresh pool uses %d bytes", got.Used)
 	}
@@ -153,8 +149,7 @@ func (s *suite) pools() {
 
 func (s *suite) poolLimit() {
 	st := s.stream()
-	p, err := s.d.PoolCreate(driver.PoolConfig{MaxBytes: 32 << 20})
-	s.must(err)
+	p := s.pool(driver.PoolConfig{MaxBytes: 32 << 20})
 	ptr, err := s.d.MemAllocAsync(32<<20, p, st)
 	s.must(err)
 	if _, err := s.d.MemAllocAsync(1<<20, p, st); !errors.Is(err, core.ErrOutOfMemory) {
@@ -167,8 +162,7 @@ func (s *suite) poolLimit() {
 
 func (s *suite) poolDestroy() {
 	st := s.stream()
-	p, err := s.d.PoolCreate(driver.PoolConfig{})
-	s.must(err)
+	p := s.pool(driver.PoolConfig{})
 	ptr, err := s.d.MemAllocAsync(4096, p, st)
 	s.must(err)
 	s.must(s.d.PoolDestroy(p))

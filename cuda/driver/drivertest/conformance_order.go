@@ -190,8 +190,7 @@ func (s *suite) poll(query func() (bool, error)) {
 // ever waiting, many times more than the device has.
 func (s *suite) reuseOnOneStream() {
 	st := s.stream()
-	p, err := s.d.PoolCreate(driver.PoolConfig{MaxBytes: 2 * heavy})
-	s.must(err)
+	p := s.pool(driver.PoolConfig{MaxBytes: 2 * heavy})
 	for i := range 64 {
 		ptr, err := s.d.MemAllocAsync(heavy, p, st)
 		s.must(err)

@@ -16,8 +16,7 @@ import (
 type Faults struct {
 	upstream driver.Driver
 	total    atomic.Uint64
-	counts   [methodCount]atomic.Uint64
-	failed   [methodCount]atomic.Uint64
+	counts   map[Method]*counts
 	dropNext atomic.Int64 // counts down to the wait to drop
 	dropAll  atomic.Bool
 	armed    atomic.Bool // there are plans
@@ -45,6 +44,9 @@ type Call struct {
 	Dropped bool
 }
 
+// counts are those of one method.
+type counts struct{ calls, failed atomic.Uint64 }
+
 // plan is a fault that waits for its call.
 type plan struct {
 	any    bool
@@ -55,7 +57,13 @@ type plan struct {
 }
 
 // NewFaults wraps d. Without further calls it changes nothing.
-func NewFaults(d driver.Driver) *Faults { return &Faults{upstream: d} }
+func NewFaults(d driver.Driver) *Faults {
+	f := &Faults{upstream: d, counts: make(map[Method]*counts)}
+	for _, m := range Methods() {
+		f.counts[m] = new(counts)
+	}
+	return f
+}
 
 // FailCall makes the k-th call from now, counted over all methods that can
 // fail, fail with code. k counts from 1.
@@ -100,10 +108,10 @@ func (f *Faults) Clear() {
 func (f *Faults) Total() uint64 { return f.total.Load() }
 
 // Calls returns the number of calls of m so far.
-func (f *Faults) Calls(m Method) uint64 { return f.counts[m].Load() }
+func (f *Faults) Calls(m Method) uint64 { return f.counts[m].calls.Load() }
 
 // Failed returns the number of calls of m that a fault was injected into.
-func (f *Faults) Failed(m Method) uint64 { return f.failed[m].Load() }
+func (f *Faults) Failed(m Method) uint64 { return f.counts[m].failed.Load() }
 
 // Coverage describes how often each method was called and made to fail, one
 // line a method.
@@ -125,17 +133,10 @@ func (f *Faults) Log() []Call {
 	return slices.Clone(f.log)
 }
 
-// ResetLog forgets the calls logged so far.
-func (f *Faults) ResetLog() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.log = nil
-}
-
 // due counts a call of m and returns the error to be injected into it.
 func (f *Faults) due(m Method) error {
 	f.total.Add(1)
-	f.counts[m].Add(1)
+	f.counts[m].calls.Add(1)
 	if !f.armed.Load() {
 		return nil
 	}
@@ -157,8 +158,8 @@ func (f *Faults) due(m Method) error {
 	if code == 0 {
 		return nil
 	}
-	f.failed[m].Add(1)
-	err := driver.NewError(m.String(), code)
+	f.counts[m].failed.Add(1)
+	err := driver.NewError(string(m), code)
 	err.Detail = "injected"
 	return err
 }

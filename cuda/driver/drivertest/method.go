@@ -1,85 +1,72 @@
 package drivertest
 
+import (
+	"reflect"
+
+	"github.com/fencepost-gpu/fencepost/cuda/driver"
+)
+
 // Method names a method of driver.Driver.
-type Method int
+type Method string
 
 // The methods of driver.Driver that can fail, in the order in which the
 // interface lists them. Ordinal cannot.
 const (
-	Properties Method = iota
-	MemInfo
-	Synchronize
-	Close
-	MemAlloc
-	MemFree
-	MemAllocAsync
-	MemFreeAsync
-	HostAlloc
-	HostFree
-	MemReserve
-	MemUnreserve
-	MemCreate
-	MemRelease
-	MemMap
-	MemAccess
-	MemUnmap
-	MemsetAsync
-	CopyToDeviceAsync
-	CopyToHostAsync
-	CopyOnDeviceAsync
-	CopyFromPeerAsync
-	StreamCreate
-	StreamDestroy
-	StreamQuery
-	StreamSynchronize
-	StreamWait
-	StreamWaitPeer
-	StreamBeginCapture
-	StreamEndCapture
-	StreamCapturing
-	GraphLaunch
-	GraphDestroy
-	EventCreate
-	EventDestroy
-	EventRecord
-	EventQuery
-	EventSynchronize
-	ModuleLoad
-	ModuleUnload
-	ModuleFunction
-	Launch
-	PoolCreate
-	PoolDestroy
-	PoolStats
-	PoolTrim
-	methodCount
+	Properties         Method = "Properties"
+	MemInfo            Method = "MemInfo"
+	Synchronize        Method = "Synchronize"
+	Close              Method = "Close"
+	MemAlloc           Method = "MemAlloc"
+	MemFree            Method = "MemFree"
+	MemAllocAsync      Method = "MemAllocAsync"
+	MemFreeAsync       Method = "MemFreeAsync"
+	HostAlloc          Method = "HostAlloc"
+	HostFree           Method = "HostFree"
+	MemReserve         Method = "MemReserve"
+	MemUnreserve       Method = "MemUnreserve"
+	MemCreate          Method = "MemCreate"
+	MemRelease         Method = "MemRelease"
+	MemMap             Method = "MemMap"
+	MemAccess          Method = "MemAccess"
+	MemUnmap           Method = "MemUnmap"
+	MemsetAsync        Method = "MemsetAsync"
+	CopyToDeviceAsync  Method = "CopyToDeviceAsync"
+	CopyToHostAsync    Method = "CopyToHostAsync"
+	CopyOnDeviceAsync  Method = "CopyOnDeviceAsync"
+	CopyFromPeerAsync  Method = "CopyFromPeerAsync"
+	StreamCreate       Method = "StreamCreate"
+	StreamDestroy      Method = "StreamDestroy"
+	StreamQuery        Method = "StreamQuery"
+	StreamSynchronize  Method = "StreamSynchronize"
+	StreamWait         Method = "StreamWait"
+	StreamWaitPeer     Method = "StreamWaitPeer"
+	StreamBeginCapture Method = "StreamBeginCapture"
+	StreamEndCapture   Method = "StreamEndCapture"
+	StreamCapturing    Method = "StreamCapturing"
+	GraphLaunch        Method = "GraphLaunch"
+	GraphDestroy       Method = "GraphDestroy"
+	EventCreate        Method = "EventCreate"
+	EventDestroy       Method = "EventDestroy"
+	EventRecord        Method = "EventRecord"
+	EventQuery         Method = "EventQuery"
+	EventSynchronize   Method = "EventSynchronize"
+	ModuleLoad         Method = "ModuleLoad"
+	ModuleUnload       Method = "ModuleUnload"
+	ModuleFunction     Method = "ModuleFunction"
+	Launch             Method = "Launch"
+	PoolCreate         Method = "PoolCreate"
+	PoolDestroy        Method = "PoolDestroy"
+	PoolStats          Method = "PoolStats"
+	PoolTrim           Method = "PoolTrim"
 )
 
-var methodNames = [methodCount]string{
-	"Properties", "MemInfo", "Synchronize", "Close",
-	"MemAlloc", "MemFree", "MemAllocAsync", "MemFreeAsync", "HostAlloc", "HostFree",
-	"MemReserve", "MemUnreserve", "MemCreate", "MemRelease", "MemMap", "MemAccess", "MemUnmap",
-	"MemsetAsync", "CopyToDeviceAsync", "CopyToHostAsync", "CopyOnDeviceAsync", "CopyFromPeerAsync",
-	"StreamCreate", "StreamDestroy", "StreamQuery", "StreamSynchronize", "StreamWait", "StreamWaitPeer",
-	"StreamBeginCapture", "StreamEndCapture", "StreamCapturing", "GraphLaunch", "GraphDestroy",
-	"EventCreate", "EventDestroy", "EventRecord", "EventQuery", "EventSynchronize",
-	"ModuleLoad", "ModuleUnload", "ModuleFunction", "Launch",
-	"PoolCreate", "PoolDestroy", "PoolStats", "PoolTrim",
-}
-
-// Methods lists all methods that can fail.
+// Methods lists all methods that can fail, by name.
 func Methods() []Method {
-	all := make([]Method, methodCount)
-	for i := range all {
-		all[i] = Method(i)
+	var all []Method
+	for m := range reflect.TypeFor[driver.Driver]().Methods() {
+		if m.Name != "Ordinal" {
+			all = append(all, Method(m.Name))
+		}
 	}
 	return all
-}
-
-// String returns the method's name.
-func (m Method) String() string {
-	if m < 0 || m >= methodCount {
-		return "none"
-	}
-	return methodNames[m]
 }

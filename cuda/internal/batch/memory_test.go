@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // device is a driver whose events are completed when the test says so.
@@ -46,15 +47,11 @@ func (d *device) StreamSynchronize(driver.Stream) error { return d.syncErr }
 func run(t *testing.T, m *Memory, stream core.StreamID, results bool) *Table {
 	t.Helper()
 	table, err := m.Stage(stream, []deviceops.Region{{Ptr: 1 << 20, Bytes: 8}}, Patterns, results)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if table.Records() != 1 || table.ResultsPtr() != table.Ptr()+driver.GuardRecord {
 		t.Errorf("%d records at %#x, results at %#x", table.Records(), table.Ptr(), table.ResultsPtr())
 	}
-	if err := m.End(table, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.End(table, 0))
 	return table
 }
 
@@ -124,9 +121,7 @@ func TestMemoryThatMayBeInUseIsNotUsedAgain(t *testing.T) {
 	m := NewMemory(d)
 	stage := func() *Table {
 		table, err := m.Stage(1, []deviceops.Region{{Bytes: 1}}, Patterns, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return table
 	}
 	d.recordErr = errors.New("not recorded")

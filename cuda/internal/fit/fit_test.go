@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // smallPage is the size of pages where what counts is that blocks meet their borders.
@@ -208,9 +210,7 @@ func TestAFitAgreesWithASimpleOneAfterEachStep(t *testing.T) {
 			if err == nil {
 				err = p.check()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 	})
 }
@@ -226,9 +226,7 @@ func FuzzFit(f *testing.F) {
 			if err == nil {
 				err = p.check()
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 	})
 }

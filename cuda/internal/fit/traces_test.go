@@ -3,6 +3,7 @@ package fit
 import (
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/traces"
 )
@@ -68,14 +69,8 @@ func play(t *testing.T, rows []alloctrace.Row, s source, remap bool) (p played) 
 // serves all streams of a recorded program.
 func TestARecordedProgramNeedsLittleMoreThanWithBestFit(t *testing.T) {
 	for _, name := range traces.Names() {
-		f, err := traces.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		trace, err := alloctrace.Read(name, f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(traces.Open(name))(t)
+		trace := must.Get(alloctrace.Read(name, f))(t)
 		for _, c := range []struct {
 			name  string
 			remap bool

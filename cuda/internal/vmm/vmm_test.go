@@ -8,14 +8,13 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func newMapper(t *testing.T, maxBytes uint64, maxRanges int) (*Mapper, *drivertest.Faults, *sim.Device) {
 	t.Helper()
 	device, err := sim.Open(sim.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() {
 		if err := device.Close(); err != nil {
 			t.Error(err)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -15,10 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Each scene does what it is named for without an error, and its metrics can
 // be read before and after.
 func TestEverySceneIsPlayed(t *testing.T) {
-	s, err := raise(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(raise(t.Context(), t.TempDir()))(t)
 	defer s.close(t.Context())
 	server := s.handler()
 	read := func() {

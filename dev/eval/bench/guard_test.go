@@ -66,8 +66,6 @@ func openDefault(tb testing.TB, drv driver.Driver, newBackend constructor) *stac
 // guarded is the whole stack with its guard at a tier, and the guard.
 func guarded(tb testing.TB, drv driver.Driver, newBackend constructor, tier string, quarantine uint64) (*stack, *debugguard.Resource) {
 	tb.Helper()
-	setting, err := guardcost.ParseSetting(tier)
-	fatal(tb, err)
 	var guard *debugguard.Resource
 	s := openOn(tb, drv, newBackend, func(streams *cuda.StreamPool) []core.Layer {
 		ops, err := cuda.NewDeviceOps(drv, streams, guardkernels.Image())
@@ -83,7 +81,7 @@ func guarded(tb testing.TB, drv driver.Driver, newBackend constructor, tier stri
 			return guard, err
 		}, counted}
 	})
-	fatal(tb, setting.Apply(context.Background(), guard))
+	fatal(tb, guardcost.Apply(context.Background(), guard, tier))
 	return s, guard
 }
 

@@ -156,3 +156,11 @@ func Find(name string) (Case, bool) {
 	}
 	return all[i], true
 }
+
+// pick is what the program does with the bug, or without it.
+func pick[T any](bug bool, with, without T) T {
+	if bug {
+		return with
+	}
+	return without
+}

@@ -52,7 +52,7 @@ func cleanStreams() []Case {
 		clean("default-stream-declared", "a launch on the default stream writes what leased streams read", func(w *World) {
 			x, y := w.Stream(), w.Stream()
 			b := w.Words(x, "rows", words)
-			w.must(w.launchedOnDefault("fill_rows", []core.Use{b.W()}, func(h driver.Stream) error { return w.enqueue(writes(b.At(0), words, 1), h) }))
+			w.must(w.launchedOnDefault("fill_rows", []core.Use{b.W()}, func(h driver.Stream) error { return w.enqueue(x.writes(b.At(0), words, 1), h) }))
 			w.Read("use_rows", x, b)
 			w.Read("use_rows", y, b)
 			w.Free(b)

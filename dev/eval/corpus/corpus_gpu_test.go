@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // The corpus at every tier. What it comes to is added to the file that
@@ -18,9 +19,7 @@ func TestTheCorpusOnTheGPU(t *testing.T) {
 	if errors.Is(err, libcuda.ErrNoDriver) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() {
 		if err := m.Close(); err != nil {
 			t.Error(err)
@@ -44,9 +43,7 @@ func onGPU(t *testing.T, m *Machine, c Case, variant string, tier Tier) Result {
 	t.Helper()
 	if !tier.OwnProcess && (!c.Faults || variant != WithBug) {
 		r, err := m.Result(t.Context(), c, variant, tier)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return r
 	}
 	all, err := ReadResults(inProcess(t, c.Name+":"+variant, tierVariable+"="+tier.Name))
@@ -60,9 +57,7 @@ func onGPU(t *testing.T, m *Machine, c Case, variant string, tier Tier) Result {
 func inProcess(t *testing.T, what string, variables ...string) []byte {
 	t.Helper()
 	binary, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	limited, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(limited, binary)
@@ -81,13 +76,9 @@ func keepResult(t *testing.T, r Result) {
 		return
 	}
 	line, err := r.Line()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if _, err := f.WriteString(line); err != nil {
 		t.Error(err)
 	}

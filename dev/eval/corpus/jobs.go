@@ -57,6 +57,18 @@ func (w *World) Try(j Job) error {
 	return w.Core().FinishUse(w.ctx, t)
 }
 
+// RawLate enqueues a job raw behind the end of what it touches, if that is the bug,
+// and before it if not.
+func (w *World) RawLate(bug bool, j Job, end func()) {
+	if !bug {
+		w.Raw(j)
+	}
+	end()
+	if bug {
+		w.Raw(j)
+	}
+}
+
 // Raw enqueues a job behind the runtime's back: nothing of it is declared.
 func (w *World) Raw(j Job) { w.must(w.pardon(j, w.enqueue(j, j.On.Handle()))) }
 
@@ -96,9 +108,9 @@ func (w *World) Write(name string, s *Stream, m *Mem, value uint64) {
 	w.Do(Job{Name: name, On: s, Uses: []core.Use{m.W()}, Kernel: testkernels.Write, Args: []any{m.At(0), m.Words(), value}})
 }
 
-// writes is the enqueueing of a write of n words at an address.
-func writes(at Addr, n int, value uint64) Job {
-	return Job{Kernel: testkernels.Write, Args: []any{at, n, value}}
+// writes is a job on s that writes n words at an address, and declares nothing.
+func (s *Stream) writes(at Addr, n int, value uint64) Job {
+	return Job{On: s, Kernel: testkernels.Write, Args: []any{at, n, value}}
 }
 
 // Read declares and reads all of a block.

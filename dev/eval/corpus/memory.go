@@ -72,6 +72,19 @@ func (w *World) Filled(s *Stream, tag core.Tag, n int, value uint64) *Mem {
 	return m
 }
 
+// Harmed is Filled for the block that the bug harms.
+func (w *World) Harmed(s *Stream, tag core.Tag, n int, value uint64) *Mem {
+	m := w.Filled(s, tag, n, value)
+	w.Victim(m.ID)
+	return m
+}
+
+// FreeRefused frees a block, which is a bug: the call may be refused.
+func (w *World) FreeRefused(id core.BlockID) {
+	_, err := w.Deallocate(w.ctx, id)
+	w.Refused(err)
+}
+
 // Free gives blocks back.
 func (w *World) Free(blocks ...*Mem) {
 	for _, m := range blocks {

@@ -86,8 +86,7 @@ func orderDeclared() []Case {
 			Kinds: []core.FindingKind{names.FindingStaleHandle, names.FindingMissingFence}, Culprit: "use_rows", Want: everywhere, Unseen: refusedCall,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				w.Nobody()
 				if bug {
 					w.must(y.Release())
@@ -99,8 +98,7 @@ func orderDeclared() []Case {
 			Kinds: []core.FindingKind{names.FindingDroppedRecorder}, Want: everywhere, Unseen: "the runtime closes a dropped recorder as if it had been committed, so its work is fenced",
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				w.Nobody()
 				w.recordAndDrop(y, b, bug)
 				for bug && !w.watch.has(names.FindingDroppedRecorder) {

@@ -28,8 +28,7 @@ func recordedRead(name, what string, arrange func(w *World, x, y *Stream, write 
 	return Case{Name: name, Class: Order, What: what, Declared: true, Kinds: unfenced, Want: everywhere,
 		Run: func(w *World, bug bool) {
 			x, y := w.Stream(), w.Stream()
-			b := w.Filled(x, "rows", words, 1)
-			w.Victim(b.ID)
+			b := w.Harmed(x, "rows", words, 1)
 			w.Sync(x)
 			release := w.Hold(x) // so that the host sees nothing done
 			write := func() { w.Write("update_rows", x, b, 2) }
@@ -98,8 +97,7 @@ func orderRecorded() []Case {
 			Kinds: unfenced, Want: everywhere,
 			Run: func(w *World, bug bool) {
 				x := w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				w.Sync(x)
 				release := w.Hold(x)
 				w.Write("update_rows", x, b, 2)
@@ -117,8 +115,7 @@ func orderRecorded() []Case {
 			Kinds: unfenced, Want: everywhere,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				w.Sync(x)
 				release := w.Hold(x)
 				w.Sync(y)

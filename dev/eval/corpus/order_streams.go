@@ -19,8 +19,7 @@ func freedUnderWriter(name, what, culprit, why string, wrong, right func(w *Worl
 	return Case{Name: name, Class: Order, What: what, Kinds: afterFree, Culprit: culprit, Want: onDevice, Why: why, Unmapped: true,
 		Run: func(w *World, bug bool) {
 			x, y := w.Stream(), w.Stream()
-			b := w.Filled(x, "rows", words, 1)
-			w.Victim(b.ID)
+			b := w.Harmed(x, "rows", words, 1)
 			w.Sync(x)
 			release := w.Hold(y)
 			if bug {
@@ -74,8 +73,7 @@ func orderStreams() []Case {
 			Want: onDevice, Why: notTold, Unmapped: true,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Adopt()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				w.Sync(x)
 				release := w.Hold(y)
 				if !bug {
@@ -97,8 +95,7 @@ func orderStreams() []Case {
 			Kinds: lateRead, Want: nowhere, Why: changesNothing, Unmapped: true,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				w.Sync(x)
 				release := w.Hold(y)
 				if bug {
@@ -118,8 +115,7 @@ func orderStreams() []Case {
 			Kinds: []core.FindingKind{names.FindingStaleHandle, names.FindingReuseRace, names.FindingMissingFence}, Want: everywhere,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				w.Sync(x)
 				release := w.Hold(y)
 				w.Raw(y.reads(b.At(0), words))

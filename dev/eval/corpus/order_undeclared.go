@@ -20,8 +20,7 @@ func orderUndeclared() []Case {
 			Kinds: unfenced, Want: nowhere, Why: neverTold,
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				if bug {
 					w.Raw(y.reads(b.At(0), words))
 				} else {
@@ -34,12 +33,8 @@ func orderUndeclared() []Case {
 			Kinds: unfenced, Culprit: "normalise", Want: nowhere, Why: "the block's bytes may be anything, and what a kernel does with them is its own; only a seal would show it",
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
-				use := b.W()
-				if bug {
-					use = b.R()
-				}
+				b := w.Harmed(x, "rows", words, 1)
+				use := pick(bug, b.R(), b.W())
 				w.Read("use_rows", x, b)
 				w.Do(Job{Name: "normalise", On: y, Uses: []core.Use{use}, Kernel: testkernels.Write, Args: []any{b.At(0), words, uint64(1)}})
 				w.Read("use_rows", x, b)
@@ -49,12 +44,8 @@ func orderUndeclared() []Case {
 			Kinds: unfenced, Culprit: "use_rows", Want: nowhere, Why: "what was declared is in order; only the driver sees where the work went",
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
-				declared := y
-				if bug {
-					declared = x
-				}
+				b := w.Harmed(x, "rows", words, 1)
+				declared := pick(bug, x, y)
 				j := y.reads(b.At(0), words)
 				w.must(w.LaunchNamed(w.ctx, "use_rows", declared.ID(), []core.Use{b.R()}, func(context.Context) error { return w.enqueue(j, y.Handle()) }))
 				w.Write("update_rows", x, b, 2)
@@ -65,8 +56,7 @@ func orderUndeclared() []Case {
 			Kinds: unfenced, Culprit: "use_rows", Want: nowhere, Why: "the use was taken back, so the runtime was told that there is none",
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				j := y.reads(b.At(0), words)
 				failed := errors.New("a second step failed")
 				err := w.LaunchNamed(w.ctx, "use_rows", y.ID(), []core.Use{b.R()}, func(context.Context) error {
@@ -86,8 +76,7 @@ func orderUndeclared() []Case {
 			Kinds: unfenced, Culprit: "imported", Want: nowhere, Why: "a permissive recorder skips what has no identity: that is what it is for",
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
-				b := w.Filled(x, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(x, "rows", words, 1)
 				var memory core.Tracked = b
 				if bug {
 					memory = cuda.ExternalColumn(cuda.External{Ptr: b.ID.Ptr, Bytes: b.Requested})

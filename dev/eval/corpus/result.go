@@ -23,24 +23,16 @@ const ToolTier = "compute-sanitizer"
 
 // Result is a verdict as a line of JSON.
 type Result struct {
-	Device  string  `json:"device"`
-	Driver  string  `json:"driver"`
-	Case    string  `json:"case"`
-	Variant string  `json:"variant"`
-	Tier    string  `json:"tier"`
-	Outcome Outcome `json:"outcome"`
-	// Kind and Victim are the finding's, of compute-sanitizer empty.
-	Kind   string `json:"kind,omitempty"`
-	Victim string `json:"victim,omitempty"`
-	// Culprit and Suspects are as in a [Verdict].
-	Culprit  int `json:"culprit,omitempty"`
-	Suspects int `json:"suspects,omitempty"`
-	// Seen is the oracle's; Backend and Seconds, which it took, are those of a
-	// run under compute-sanitizer.
-	Seen    int     `json:"seen,omitempty"`
+	Device  string `json:"device"`
+	Driver  string `json:"driver"`
+	Case    string `json:"case"`
+	Variant string `json:"variant"`
+	Tier    string `json:"tier"`
+	Verdict
+	// Backend and Seconds, which it took, are those of a run under
+	// compute-sanitizer.
 	Backend string  `json:"backend,omitempty"`
 	Seconds float64 `json:"seconds,omitempty"`
-	Text    string  `json:"text,omitempty"`
 }
 
 // Variants of a case: the bug and its twin, or the clean program.
@@ -71,12 +63,10 @@ func (c Case) Accepts(variant, tier string, got Outcome) bool {
 func (m *Machine) Result(ctx context.Context, c Case, variant string, t Tier) (Result, error) {
 	device, version, err := m.Describe()
 	v := m.Run(ctx, c, variant == WithBug, t)
-	r := Result{Device: device, Driver: version, Case: c.Name, Variant: variant, Tier: t.Name, Outcome: v.Outcome,
-		Kind: string(v.Kind), Victim: v.Victim, Culprit: v.Culprit, Suspects: v.Suspects, Seen: v.Seen}
-	if v.Outcome == Broken || v.Outcome == FalseAlarm || v.Outcome == DriverRefused {
-		r.Text = v.Text
+	if v.Outcome != Broken && v.Outcome != FalseAlarm && v.Outcome != DriverRefused {
+		v.Text = ""
 	}
-	return r, err
+	return Result{Device: device, Driver: version, Case: c.Name, Variant: variant, Tier: t.Name, Verdict: v}, err
 }
 
 // Simulated runs every case at every tier on simulated devices, and with the

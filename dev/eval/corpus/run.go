@@ -13,17 +13,18 @@ import (
 
 // Verdict is what came of one run.
 type Verdict struct {
-	Outcome Outcome
-	// Kind and Victim are of the finding that decided.
-	Kind   core.FindingKind
-	Victim string
+	Outcome Outcome `json:"outcome"`
+	// Kind and Victim are of the finding that decided, of compute-sanitizer empty.
+	Kind   core.FindingKind `json:"kind,omitempty"`
+	Victim string           `json:"victim,omitempty"`
 	// Culprit is the place of the case's culprit among the suspects, from 1,
 	// and 0 if it is not there; Suspects is how many there are.
-	Culprit, Suspects int
+	Culprit  int `json:"culprit,omitempty"`
+	Suspects int `json:"suspects,omitempty"`
 	// Seen is how many different things the oracle of the simulated device saw.
-	Seen int
+	Seen int `json:"seen,omitempty"`
 	// Text is the finding's, or says what went wrong.
-	Text string
+	Text string `json:"text,omitempty"`
 }
 
 // Run runs a case, with or without its bug, at a tier.

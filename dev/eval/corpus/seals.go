@@ -10,8 +10,7 @@ var sealBroken = []core.FindingKind{names.FindingSealedWrite}
 
 // sealedTable is a filled block that is declared read-only.
 func (w *World) sealedTable(s *Stream) *Mem {
-	b := w.Filled(s, "weights", words, 1)
-	w.Victim(b.ID)
+	b := w.Harmed(s, "weights", words, 1)
 	w.must(w.Guard().Seal(w.ctx, b.ID))
 	return b
 }
@@ -29,10 +28,7 @@ func sealedSpatial() []Case {
 				low, high := w.Pair(s, words)
 				w.Victim(high.ID)
 				w.must(w.Guard().Seal(w.ctx, high.ID))
-				index := words - 1
-				if bug {
-					index = farIndex(low, high)
-				}
+				index := pick(bug, farIndex(low, high), words-1)
 				w.Do(scatter("scatter", s, low, index))
 				w.Read("use_first", s, low)
 				w.Free(low, high)
@@ -62,10 +58,7 @@ func sealedOrder() []Case {
 			Run: func(w *World, bug bool) {
 				x, y := w.Stream(), w.Stream()
 				b, out := w.sealedTable(x), w.Filled(x, "out", words, 0)
-				to := out
-				if bug {
-					to = b
-				}
+				to := pick(bug, b, out)
 				w.Read("use_weights", y, b)
 				w.Sync(y)
 				w.Do(Job{Name: "normalise", On: x, Uses: []core.Use{b.R(), out.W()}, Kernel: testkernels.CopyAdd, Args: []any{to.At(0), b.At(0), 10, uint64(1)}})

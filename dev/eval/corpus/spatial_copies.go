@@ -17,10 +17,7 @@ func spatialCopies() []Case {
 				s := w.Stream()
 				b := w.Bytes(s, "text", 1001)
 				w.Victim(b.ID)
-				n := uint64(1001)
-				if bug {
-					n++
-				}
+				n := pick(bug, 1002, uint64(1001))
 				w.Do(Job{Name: "clear_text", On: s, Uses: []core.Use{b.W()}, Guilty: bug, Enqueue: w.Memset(b.Byte(0), 0, n)})
 				w.Free(b)
 			}},
@@ -28,12 +25,8 @@ func spatialCopies() []Case {
 			Kinds: behind, Culprit: "clear_values", Want: onDevice, Why: hostOnly,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "values", words, 1)
-				w.Victim(b.ID)
-				start := 0
-				if bug {
-					start = 4
-				}
+				b := w.Harmed(s, "values", words, 1)
+				start := pick(bug, 4, 0)
 				w.Do(Job{Name: "clear_values", On: s, Uses: []core.Use{b.W()}, Guilty: bug, Enqueue: w.Memset(b.Byte(start), 0, words*wordBytes)})
 				w.Free(b)
 			}},
@@ -43,10 +36,7 @@ func spatialCopies() []Case {
 				s := w.Stream()
 				from, to := w.Filled(s, "source", words+8, 1), w.Filled(s, "target", words, 2)
 				w.Victim(to.ID)
-				n := to.Requested
-				if bug {
-					n = from.Requested
-				}
+				n := pick(bug, from.Requested, to.Requested)
 				w.Do(Job{Name: "gather", On: s, Uses: []core.Use{to.W(), from.R()}, Guilty: bug,
 					Enqueue: func(h driver.Stream) error { return w.Driver().CopyOnDeviceAsync(to.ID.Ptr, from.ID.Ptr, n, h) }})
 				w.Free(from, to)
@@ -72,10 +62,7 @@ func spatialCopies() []Case {
 				s := w.Stream()
 				from, to := w.Filled(s, "source", words, 1), w.Filled(s, "target", words, 2)
 				w.Victim(to.ID)
-				start := 0
-				if bug {
-					start = -4
-				}
+				start := pick(bug, -4, 0)
 				w.Do(Job{Name: "move_rows", On: s, Uses: []core.Use{to.W(), from.R()}, Kernel: testkernels.CopyAdd, Args: []any{to.At(start), from.At(0), words - 4, uint64(0)}})
 				w.Free(from, to)
 			}},

@@ -18,10 +18,7 @@ func spatialOthers() []Case {
 				s := w.Stream()
 				low, high := w.Pair(s, words)
 				w.Victim(high.ID)
-				at := low.At(words - 1)
-				if bug {
-					at = high.At(-1)
-				}
+				at := pick(bug, high.At(-1), low.At(words-1))
 				w.Do(Job{Name: "merge_first", On: s, Uses: []core.Use{low.RW()}, Kernel: testkernels.Write, Args: []any{at, 1, uint64(5)}})
 				w.Free(low, high)
 			}},
@@ -32,10 +29,7 @@ func spatialOthers() []Case {
 				s := w.Stream()
 				mine, other := w.Filled(s, "mine", words, 1), w.Filled(s, "other", words, 2)
 				w.Victim(other.ID)
-				at := mine.At(0)
-				if bug {
-					at = other.At(0)
-				}
+				at := pick(bug, other.At(0), mine.At(0))
 				w.Refused(w.Try(Job{Name: "merge_first", On: s, Uses: []core.Use{mine.RW()}, Kernel: testkernels.Write, Args: []any{at, words, uint64(5)}}))
 				w.Free(mine, other)
 			}},
@@ -46,10 +40,7 @@ func spatialOthers() []Case {
 				s := w.Stream()
 				low, high := w.Pair(s, words)
 				w.Victim(high.ID)
-				index := words - 1
-				if bug {
-					index = farIndex(low, high)
-				}
+				index := pick(bug, farIndex(low, high), words-1)
 				w.Do(scatter("scatter", s, low, index))
 				w.Free(low, high)
 			}},
@@ -63,10 +54,7 @@ func spatialOthers() []Case {
 				w.FillSlice("fill_whole", s, v, 1)
 				half, err := v.View(0, words/2)
 				w.must(err)
-				n := half.Len()
-				if bug {
-					n++
-				}
+				n := half.Len() + pick(bug, 1, 0)
 				w.Do(Job{Name: "fill_half", On: s, Uses: []core.Use{half.Use(core.Write)}, Kernel: testkernels.Write, Args: []any{Addr(half.Ptr()), n, uint64(2)}})
 				w.must(half.Free(w.ctx))
 				w.must(v.Free(w.ctx))
@@ -75,12 +63,8 @@ func spatialOthers() []Case {
 			Kinds: behind, Culprit: "sum_rows", Want: nowhere, Why: changesNothing,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
-				j := s.reads(b.At(0), words)
-				if bug {
-					j = s.reads(b.At(0), words+4)
-				}
+				b := w.Harmed(s, "rows", words, 1)
+				j := pick(bug, s.reads(b.At(0), words+4), s.reads(b.At(0), words))
 				j.Name, j.Uses = "sum_rows", append(j.Uses, b.R())
 				w.Do(j)
 				w.Free(b)
@@ -91,10 +75,7 @@ func spatialOthers() []Case {
 				s := w.Stream()
 				from, to := w.Filled(s, "source", words, 1), w.Words(s, "target", words)
 				w.Victim(from.ID)
-				start := 0
-				if bug {
-					start = -4
-				}
+				start := pick(bug, -4, 0)
 				w.Do(Job{Name: "load_rows", On: s, Uses: []core.Use{to.W(), from.R()}, Kernel: testkernels.CopyAdd, Args: []any{to.At(0), from.At(start), words, uint64(0)}})
 				w.Free(from, to)
 			}},
@@ -104,10 +85,7 @@ func spatialOthers() []Case {
 				s := w.Stream()
 				buffer, err := cuda.AllocHost[uint64](w.Memory(), 10)
 				w.must(err)
-				n := 10
-				if bug {
-					n++
-				}
+				n := pick(bug, 11, 10)
 				w.Do(Job{Name: "report", On: s, Kernel: testkernels.Write, Args: []any{Addr(buffer.Ptr()), n, uint64(1)}})
 				w.Nobody()
 				w.Sync(s)
@@ -117,12 +95,8 @@ func spatialOthers() []Case {
 			Kinds: []core.FindingKind{names.FindingStickyError}, Culprit: "follow_pointer", Want: Want{Late, Late, Late}, Why: "the device is lost, which names no block",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
-				at := b.At(0)
-				if bug {
-					at = 16
-				}
+				b := w.Harmed(s, "rows", words, 1)
+				at := pick(bug, 16, b.At(0))
 				w.Do(Job{Name: "follow_pointer", On: s, Uses: []core.Use{b.RW()}, Kernel: testkernels.Illegal, Args: []any{at}})
 				w.Sync(s)
 				w.Free(b)

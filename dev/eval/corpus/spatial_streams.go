@@ -12,10 +12,7 @@ import (
 
 // overrun is a kernel that writes extra words behind its block.
 func overrun(name string, s *Stream, b *Mem, bug bool) Job {
-	extra := 0
-	if bug {
-		extra = 2
-	}
+	extra := pick(bug, 2, 0)
 	return Job{Name: name, On: s, Uses: []core.Use{b.RW()}, Kernel: testkernels.OutOfBounds, Args: []any{b.At(0), b.Words(), extra}}
 }
 
@@ -40,8 +37,7 @@ func spatialStreams() []Case {
 				for i := range streams {
 					streams[i] = w.Stream()
 				}
-				b := w.Filled(streams[0], "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(streams[0], "rows", words, 1)
 				for i := range 40 {
 					w.Do(overrun(fmt.Sprintf("step_%d", i), streams[i%4], b, bug && i == 17))
 				}
@@ -51,8 +47,7 @@ func spatialStreams() []Case {
 			Kinds: behind, Culprit: "step_graph", Want: onDevice, Why: hostOnly, Stack: true,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "state", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "state", words, 1)
 				g, err := s.Capture(w.ctx, "step_graph", []core.Use{b.RW()}, func(h driver.Stream) error { return w.enqueue(overrun("", s, b, bug), h) })
 				w.must(err)
 				w.must(g.Launch(w.ctx, w.Runtime, s.Lease))
@@ -65,8 +60,7 @@ func spatialStreams() []Case {
 			Kinds: behind, Culprit: "legacy_step", Want: onDevice, Why: hostOnly, Stack: true,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				j := overrun("legacy_step", s, b, bug)
 				w.must(w.LaunchNamed(w.ctx, j.Name, core.DefaultStream, j.Uses, func(context.Context) error { return w.enqueue(j, 0) }))
 				w.Free(b)
@@ -75,8 +69,7 @@ func spatialStreams() []Case {
 			Kinds: behind, Culprit: "foreign_step", Want: onDevice, Why: hostOnly, Stack: true,
 			Run: func(w *World, bug bool) {
 				s := w.Adopt()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				w.Do(overrun("foreign_step", s, b, bug))
 				w.must(s.Release())
 				w.Free(b)
@@ -88,10 +81,7 @@ func spatialStreams() []Case {
 				v := w.Slice(s, "values", words)
 				w.Victim(v.BlockID())
 				w.FillSlice("fill", s, v, 1)
-				extra := uint64(0)
-				if bug {
-					extra = 3
-				}
+				extra := pick(bug, 3, uint64(0))
 				w.must(w.kernels[testkernels.OutOfBounds].Launch(w.ctx, w.Runtime, s.Lease, cuda.Blocks1D(words, 256),
 					[]core.Use{v.Use(core.ReadWrite)}, v.Arg(), driver.U64(words), driver.U64(extra)))
 				w.must(v.Free(w.ctx))

@@ -39,12 +39,8 @@ func spatialWrites() []Case {
 			Kinds: behind, Culprit: "scale_rows", Want: onDevice, Why: hostOnly,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
-				extra := 0
-				if bug {
-					extra = 1
-				}
+				b := w.Harmed(s, "rows", words, 1)
+				extra := pick(bug, 1, 0)
 				w.Do(Job{Name: "scale_rows", On: s, Uses: []core.Use{b.RW()}, Kernel: testkernels.OutOfBounds, Args: []any{b.At(0), words, extra}})
 				w.Read("use_rows", s, b)
 				w.Free(b)
@@ -53,8 +49,7 @@ func spatialWrites() []Case {
 			Kinds: behind, Culprit: "scale_rows", Want: Want{Late, Late, Found}, Why: "red zones are compared at the free, and of a block that is never freed when the runtime is closed; the ledger alone knows of the leak",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				if bug {
 					w.Do(Job{Name: "scale_rows", On: s, Uses: []core.Use{b.RW()}, Kernel: testkernels.OutOfBounds, Args: []any{b.At(0), words, 1}})
 					return
@@ -68,10 +63,7 @@ func spatialWrites() []Case {
 				s := w.Stream()
 				b := w.Bytes(s, "odd", 1000)
 				w.Victim(b.ID)
-				n := 125
-				if bug {
-					n = 128
-				}
+				n := pick(bug, 128, 125)
 				w.Do(Job{Name: "clear_rounded", On: s, Uses: []core.Use{b.W()}, Kernel: testkernels.Write, Args: []any{b.At(0), n, uint64(0)}})
 				w.Read("use_odd", s, b)
 				w.Free(b)
@@ -83,10 +75,7 @@ func spatialWrites() []Case {
 				s := w.Stream()
 				b := w.Bytes(s, "values", 4*values)
 				w.Victim(b.ID)
-				n := values / 2
-				if bug {
-					n = values
-				}
+				n := pick(bug, values, values/2)
 				w.Do(Job{Name: "init_values", On: s, Uses: []core.Use{b.W()}, Kernel: testkernels.Write, Args: []any{b.At(0), n, uint64(7)}})
 				w.Free(b)
 			}},
@@ -94,12 +83,8 @@ func spatialWrites() []Case {
 			Kinds: before, Culprit: "shift_rows", Want: onDevice, Why: hostOnly,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
-				first := 0
-				if bug {
-					first = -1
-				}
+				b := w.Harmed(s, "rows", words, 1)
+				first := pick(bug, -1, 0)
 				w.Do(Job{Name: "shift_rows", On: s, Uses: []core.Use{b.RW()}, Kernel: testkernels.Write, Args: []any{b.At(first), 10, uint64(3)}})
 				w.Read("use_rows", s, b)
 				w.Free(b)
@@ -110,10 +95,7 @@ func spatialWrites() []Case {
 				s := w.Stream()
 				b, saved := w.Filled(s, "rows", words, 1), w.Words(s, "saved", 2)
 				w.Victim(b.ID)
-				at := words - 2
-				if bug {
-					at = words
-				}
+				at := pick(bug, words, words-2)
 				copies := func(name string, to, from Addr, uses ...core.Use) {
 					w.Do(Job{Name: name, On: s, Uses: uses, Kernel: testkernels.CopyAdd, Args: []any{to, from, 2, uint64(0)}})
 				}
@@ -126,12 +108,8 @@ func spatialWrites() []Case {
 			Kinds: behind, Culprit: "pad_rows", Want: nowhere, Why: "no byte changes",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
-				at := words - 2
-				if bug {
-					at = words
-				}
+				b := w.Harmed(s, "rows", words, 1)
+				at := pick(bug, words, words-2)
 				w.Do(Job{Name: "pad_rows", On: s, Uses: []core.Use{b.RW()}, Kernel: testkernels.CopyAdd, Args: []any{b.At(at), b.At(at), 2, uint64(0)}})
 				w.Free(b)
 			}},

@@ -105,7 +105,7 @@ func verdictText(r Result) string {
 	case r.Culprit > 0:
 		return fmt.Sprintf("**%s** %s, suspect %d of %d", r.Outcome, r.Kind, r.Culprit, r.Suspects)
 	case r.Outcome == Found:
-		return "**found** " + r.Kind
+		return "**found** " + string(r.Kind)
 	}
 	return fmt.Sprintf("%s %s", r.Outcome, r.Kind)
 }

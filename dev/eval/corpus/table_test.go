@@ -24,7 +24,7 @@ func recordedLike(t *testing.T, changed func(*Result) bool) []Result {
 	}
 	for _, c := range All() {
 		for _, variant := range c.Variants() {
-			r := Result{Case: c.Name, Variant: variant, Tier: ToolTier, Outcome: Silent, Backend: string(c.ToolBackend())}
+			r := Result{Case: c.Name, Variant: variant, Tier: ToolTier, Verdict: Verdict{Outcome: Silent}, Backend: string(c.ToolBackend())}
 			if variant == WithBug {
 				r.Outcome = Found
 			}
@@ -81,7 +81,7 @@ func TestTheTableShowsWhereAGPUDiffers(t *testing.T) {
 		case "underrun-word bug tier 2":
 			r.Culprit, r.Suspects = 2, 2
 		case "overrun-word twin tier 1":
-			*r = Result{Case: r.Case, Variant: r.Variant, Tier: r.Tier, Outcome: Broken}
+			*r = Result{Case: r.Case, Variant: r.Variant, Tier: r.Tier, Verdict: Verdict{Outcome: Broken}}
 		case "read-behind twin compute-sanitizer", "last-byte clean compute-sanitizer":
 			r.Outcome = FalseAlarm
 		case "read-before bug compute-sanitizer":

@@ -11,7 +11,7 @@ const refusedCall = "the runtime refuses the call, so nothing of it reaches the 
 
 // otherDevice opens a second runtime, on a simulated device with the number 1.
 func (w *World) otherDevice() *fencepost.Runtime {
-	rt, err := fencepost.Open(w.ctx, fencepost.Config{Device: fencepost.Sim, Ordinal: 1, Guard: w.Tier.Guard(), OnFinding: w.watch.note})
+	rt, err := fencepost.Open(w.ctx, fencepost.Config{Device: fencepost.Sim, Ordinal: 1, Guard: w.Tier.Guard, OnFinding: w.watch.note})
 	w.must(err)
 	w.after = append(w.after, func() error { _, err := rt.Close(w.ctx); return err })
 	return rt
@@ -24,12 +24,10 @@ func temporalFrees() []Case {
 			Kinds: []core.FindingKind{names.FindingDoubleFree}, Want: everywhere, Unseen: refusedCall,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				w.Free(b)
 				if bug {
-					_, err := w.Deallocate(w.ctx, b.ID)
-					w.Refused(err)
+					w.FreeRefused(b.ID)
 				}
 			}},
 		{Name: "double-free-after-reuse", Class: Temporal, What: "the second free comes when the address belongs to another block", Declared: true,
@@ -41,8 +39,7 @@ func temporalFrees() []Case {
 				next := w.Reuse(s, b, "new")
 				w.Write("fill_new", s, next, 2)
 				if bug {
-					_, err := w.Deallocate(w.ctx, b.ID)
-					w.Refused(err)
+					w.FreeRefused(b.ID)
 				}
 				w.Read("use_new", s, next)
 				w.Free(next)
@@ -56,8 +53,7 @@ func temporalFrees() []Case {
 					forged := b.ID
 					forged.Generation += 1 << 40
 					w.Victim(forged)
-					_, err := w.Deallocate(w.ctx, forged)
-					w.Refused(err)
+					w.FreeRefused(forged)
 				}
 				w.Free(b)
 			}},
@@ -71,8 +67,7 @@ func temporalFrees() []Case {
 				w.must(err)
 				w.Victim(theirs.ID)
 				if bug {
-					_, err := w.Deallocate(w.ctx, theirs.ID)
-					w.Refused(err)
+					w.FreeRefused(theirs.ID)
 				}
 				_, err = other.Deallocate(w.ctx, theirs.ID)
 				w.must(err)
@@ -82,8 +77,7 @@ func temporalFrees() []Case {
 			Kinds: staleKinds, Want: everywhere, Unseen: refusedCall,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				id := b.ID
 				id.Ptr = uint64(b.At(words / 2)) // inside: as good as the start
 				if bug {
@@ -112,8 +106,7 @@ func temporalFrees() []Case {
 			Unseen: "a device does not mind who keeps its memory",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "forgotten", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "forgotten", words, 1)
 				if !bug {
 					w.Free(b)
 				}

@@ -60,7 +60,7 @@ func temporalHandles() []Case {
 		stale("graph-after-free", "a graph is launched once more after a block that it was captured over was freed", "step_graph",
 			func(w *World, s *Stream, v *cuda.Slice[uint64], free func()) {
 				g, err := s.Capture(w.ctx, "step_graph", []core.Use{v.Use(core.ReadWrite)}, func(h driver.Stream) error {
-					return w.enqueue(writes(Addr(v.Ptr()), words, 2), h)
+					return w.enqueue(s.writes(Addr(v.Ptr()), words, 2), h)
 				})
 				w.must(err)
 				w.must(g.Launch(w.ctx, w.Runtime, s.Lease))

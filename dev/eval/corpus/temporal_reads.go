@@ -25,31 +25,17 @@ func temporalReads() []Case {
 			Kinds: lateRead, Want: nowhere, Why: changesNothing + "; what it gets is NaN from tier 1 on, and a fault where freed blocks are unmapped",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
-				if !bug {
-					w.Raw(s.reads(b.At(0), words))
-				}
-				w.Free(b)
-				if bug {
-					w.Raw(s.reads(b.At(0), words))
-				}
+				b := w.Harmed(s, "rows", words, 1)
+				w.RawLate(bug, s.reads(b.At(0), words), func() { w.Free(b) })
 			}},
 		{Name: "raw-copy-out-after-free", Class: Temporal, What: "the driver copies a block to the host after its free",
 			Kinds: lateRead, Want: nowhere, Why: changesNothing + "; what it gets is NaN from tier 1 on, and where freed blocks are unmapped the driver refuses the copy",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				out := make([]byte, 64)
 				download := Job{On: s, Guilty: bug, Enqueue: func(h driver.Stream) error { return w.Driver().CopyToHostAsync(out, b.ID.Ptr, h) }}
-				if !bug {
-					w.Raw(download)
-				}
-				w.Free(b)
-				if bug {
-					w.Raw(download)
-				}
+				w.RawLate(bug, download, func() { w.Free(b) })
 				w.Sync(s) // out must stay until the copy is done
 			}},
 		{Name: "copy-from-stale-pointer", Class: Temporal, What: "a launch declares where it copies to and not from where, which was freed", Declared: true,

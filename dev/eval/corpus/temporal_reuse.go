@@ -18,18 +18,11 @@ func temporalReuse() []Case {
 			Kinds: append(afterFree, names.FindingStrayWrite), Want: nowhere, Why: "nothing watches memory that went back to the driver's pool",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
-				late := writes(b.At(0), 10, 9)
-				late.On = s
-				if !bug {
-					w.Raw(late)
-				}
-				w.Free(b)
-				w.must(w.Drain(w.ctx))
-				if bug {
-					w.Raw(late)
-				}
+				b := w.Harmed(s, "rows", words, 1)
+				w.RawLate(bug, s.writes(b.At(0), 10, 9), func() {
+					w.Free(b)
+					w.must(w.Drain(w.ctx))
+				})
 			}},
 		{Name: "late-index-into-a-gap", Class: Temporal, What: "an index kept from before reaches a block that other frees have pushed out of quarantine",
 			Kinds: append(afterFree, names.FindingStrayWrite), Culprit: "scatter", Want: onlyHunted, Stack: true,
@@ -43,10 +36,7 @@ func temporalReuse() []Case {
 				}
 				w.Victim(high.ID)
 				w.Nobody() // by then the memory belongs to no block
-				index := words - 1
-				if bug {
-					index = farIndex(low, high) - high.Words()/2 + 10
-				}
+				index := pick(bug, farIndex(low, high)-high.Words()/2+10, words-1)
 				var others []*Mem
 				for range 14 {
 					others = append(others, w.Filled(s, "other", words, 3))
@@ -62,17 +52,12 @@ func temporalReuse() []Case {
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				old := w.Enclosed(s, "old", words, 1)
-				late := writes(old.At(0), 10, 9)
-				late.On = s
-				if !bug {
-					w.Raw(late)
-				}
-				next := w.Reuse(s, old, "new")
-				w.Victim(old.ID, next.ID)
-				w.Write("fill_new", s, next, 2)
-				if bug {
-					w.Raw(late)
-				}
+				var next *Mem
+				w.RawLate(bug, s.writes(old.At(0), 10, 9), func() {
+					next = w.Reuse(s, old, "new")
+					w.Victim(old.ID, next.ID)
+					w.Write("fill_new", s, next, 2)
+				})
 				w.Free(next)
 			}},
 		{Name: "launch-over-reused-pointer", Class: Temporal, What: "a launch declares its own block and is handed an old address that belongs to a new block now", Declared: true,
@@ -80,10 +65,7 @@ func temporalReuse() []Case {
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
 				mine, old := w.Filled(s, "mine", words, 1), w.Enclosed(s, "old", words, 2)
-				at := mine.At(0)
-				if bug {
-					at = old.At(0)
-				}
+				at := pick(bug, old.At(0), mine.At(0))
 				next := w.Reuse(s, old, "new")
 				w.Victim(old.ID, next.ID)
 				w.Write("fill_new", s, next, 2)

@@ -23,10 +23,7 @@ func temporalWrites() []Case {
 				s := w.Stream()
 				mine, cached := w.Filled(s, "mine", words, 1), w.Filled(s, "cached", words, 2)
 				w.Victim(cached.ID)
-				at := mine.At(0)
-				if bug {
-					at = cached.At(0)
-				}
+				at := pick(bug, cached.At(0), mine.At(0))
 				w.Free(cached)
 				w.Refused(w.Try(Job{Name: "flush_cache", On: s, Uses: []core.Use{mine.W()}, Kernel: testkernels.Write, Args: []any{at, 100, uint64(3)}}))
 				w.Free(mine)
@@ -37,10 +34,7 @@ func temporalWrites() []Case {
 				s := w.Stream()
 				low, high := w.Pair(s, words)
 				w.Victim(high.ID)
-				index := words - 1
-				if bug {
-					index = farIndex(low, high)
-				}
+				index := pick(bug, farIndex(low, high), words-1)
 				w.Free(high)
 				w.Do(scatter("scatter", s, low, index))
 				w.Free(low)
@@ -49,51 +43,23 @@ func temporalWrites() []Case {
 			Kinds: afterFree, Want: onDevice, Why: notTold,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
+				b := w.Harmed(s, "rows", words, 1)
 				clearing := Job{On: s, Guilty: bug, Enqueue: w.Memset(b.At(0), 0, b.Requested)}
-				if !bug {
-					w.Raw(clearing)
-				}
-				w.Free(b)
-				if bug {
-					w.Raw(clearing)
-				}
+				w.RawLate(bug, clearing, func() { w.Free(b) })
 			}},
 		{Name: "late-write-between-spots", Class: Temporal, Unmapped: true, What: "one word in the first quarter of a large block is written after its free",
 			Kinds: afterFree, Want: onlyHunted, Why: "tier 1 poisons a block of more than 1 MiB at its first, middle and last words only",
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "large", 1<<19, 1)
-				w.Victim(b.ID)
-				late := writes(b.At(1<<17), 1, 9)
-				late.On = s
-				if !bug {
-					w.Raw(late)
-				}
-				w.Free(b)
-				if bug {
-					w.Raw(late)
-				}
+				b := w.Harmed(s, "large", 1<<19, 1)
+				w.RawLate(bug, s.writes(b.At(1<<17), 1, 9), func() { w.Free(b) })
 			}},
 		{Name: "late-overrun", Class: Temporal, Unmapped: true, What: "a write after the free is behind the block, too",
 			Kinds: append(behind, names.FindingUseAfterFreeWrite), Want: onDevice, Why: notTold,
 			Run: func(w *World, bug bool) {
 				s := w.Stream()
-				b := w.Filled(s, "rows", words, 1)
-				w.Victim(b.ID)
-				late := writes(b.At(words-1), 1, 9)
-				if bug {
-					late = writes(b.At(words), 1, 9)
-				}
-				late.On = s
-				if !bug {
-					w.Raw(late)
-				}
-				w.Free(b)
-				if bug {
-					w.Raw(late)
-				}
+				b := w.Harmed(s, "rows", words, 1)
+				w.RawLate(bug, s.writes(b.At(pick(bug, words, words-1)), 1, 9), func() { w.Free(b) })
 			}},
 	}
 }

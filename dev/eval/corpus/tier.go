@@ -1,16 +1,13 @@
 package corpus
 
-import (
-	"github.com/fencepost-gpu/fencepost"
-)
+import "github.com/fencepost-gpu/fencepost"
 
 // Tier is a way to run a program.
 type Tier struct {
 	// Name is that of the table and of results.
 	Name string
-	// Guards are modes of the guard, best first: the first that this build
-	// knows is taken.
-	Guards []fencepost.GuardMode
+	// Guard is the mode of the guard.
+	Guard fencepost.GuardMode
 	// OwnProcess: a late access loses the device, so a GPU is not shared with
 	// other programs.
 	OwnProcess bool
@@ -20,28 +17,18 @@ type Tier struct {
 var (
 	// Bare is no tier: the guard is off, and on the simulated device the
 	// oracle is asked.
-	Bare  = Tier{Name: "oracle", Guards: []fencepost.GuardMode{"off"}}
-	Tier0 = Tier{Name: "tier 0", Guards: []fencepost.GuardMode{"ledger"}}
+	Bare  = Tier{Name: "oracle", Guard: "off"}
+	Tier0 = Tier{Name: "tier 0", Guard: "ledger"}
 	// Tier1 guards every block, because each holds more bytes than the mean
 	// between samples.
-	Tier1 = Tier{Name: "tier 1", Guards: []fencepost.GuardMode{"sample:1"}}
-	Tier2 = Tier{Name: "tier 2", Guards: []fencepost.GuardMode{"hunt:bisect", "hunt"}}
+	Tier1 = Tier{Name: "tier 1", Guard: "sample:1"}
+	Tier2 = Tier{Name: "tier 2", Guard: "hunt:bisect"}
 	// Unmapped takes the memory of freed blocks away.
-	Unmapped = Tier{Name: "tier 2 unmapping", Guards: []fencepost.GuardMode{"hunt:bisect+unmap"}, OwnProcess: true}
+	Unmapped = Tier{Name: "tier 2 unmapping", Guard: "hunt:bisect+unmap", OwnProcess: true}
 )
 
 // Tiers are those that a person can turn on, in the order of the table.
 var Tiers = []Tier{Tier0, Tier1, Tier2}
-
-// Guard is the mode of the guard, and empty if this build has none of them.
-func (t Tier) Guard() fencepost.GuardMode {
-	for _, mode := range t.Guards {
-		if (fencepost.Config{Guard: mode, Device: fencepost.Sim}).Check() == nil {
-			return mode
-		}
-	}
-	return ""
-}
 
 // TierNamed returns a tier by its name.
 func TierNamed(name string) (Tier, bool) {

@@ -7,6 +7,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // about is a finding of a kind about a block.
@@ -76,11 +77,9 @@ func TestABrokenProgramIsNoVerdict(t *testing.T) {
 }
 
 func TestResultsAreReadAsTheyWereWritten(t *testing.T) {
-	r := Result{Device: "d", Driver: "v", Case: "overrun-word", Variant: Twin, Tier: Tier2.Name, Outcome: Silent, Culprit: 2, Suspects: 3, Text: "a\nb"}
+	r := Result{Device: "d", Driver: "v", Case: "overrun-word", Variant: Twin, Tier: Tier2.Name, Verdict: Verdict{Outcome: Silent, Culprit: 2, Suspects: 3, Text: "a\nb"}}
 	line, err := r.Line()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	got, err := ReadResults([]byte("# a comment\n\n" + line))
 	if err != nil || len(got) != 1 || got[0] != r {
 		t.Errorf("%+v, %v", got, err)

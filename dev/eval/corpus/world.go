@@ -58,7 +58,7 @@ func (m *Machine) open(ctx context.Context, c Case, t Tier, backend fencepost.Ba
 	if simulated != nil {
 		w.after = append(w.after, simulated.Close)
 	}
-	cfg := fencepost.Config{Driver: drv, Guard: t.Guard(), Resource: backend, OnFinding: w.watch.note}
+	cfg := fencepost.Config{Driver: drv, Guard: t.Guard, Resource: backend, OnFinding: w.watch.note}
 	if c.Configure != nil {
 		c.Configure(&cfg)
 	}

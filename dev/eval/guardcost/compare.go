@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 )
 
 // Work is something to be timed. It is used by one goroutine.
@@ -27,39 +28,52 @@ type Config struct {
 	Side time.Duration
 }
 
+// off is the tier that the others are compared to.
+const off = "off"
+
 // maxUnits bounds the units of a side.
 const maxUnits = 1 << 20
 
-// Compare times work on rt under each setting, in pairs with the guard
+// Tiers are the tiers of the guard whose cost is of interest, as
+// [debugguard.ParseMode] spells them. The first is the guard switched off, which is
+// what the others are compared to.
+func Tiers() []string { return []string{"off", "ledger", "sample", "sample:1", "hunt", "hunt:bisect"} }
+
+// Apply switches a guard to a tier while it runs. Errors are those of
+// [debugguard.ParseMode] and of [debugguard.Resource.Apply].
+func Apply(ctx context.Context, guard *debugguard.Resource, tier string) error {
+	setting, err := debugguard.ParseMode(tier)
+	if err != nil {
+		return err
+	}
+	return guard.Apply(ctx, setting)
+}
+
+// Compare times work on rt under each tier, in pairs with the guard
 // switched off. It leaves the guard off. Any finding and any wrong result is
 // an error: a guard that fails costs what it likes.
-func Compare(ctx context.Context, rt *fencepost.Runtime, work Work, settings []Setting, cfg Config) ([]Result, error) {
+func Compare(ctx context.Context, rt *fencepost.Runtime, work Work, tiers []string, cfg Config) ([]Result, error) {
 	if cfg.Pairs < 1 {
 		return nil, fmt.Errorf("%d pairs: say 1 or more", cfg.Pairs)
 	}
-	off, err := ParseSetting("off")
-	if err != nil {
-		return nil, err
-	}
-	c := &comparison{rt: rt, work: work, off: off}
+	c := &comparison{rt: rt, work: work}
 	if err := c.calibrate(ctx, cfg.Side); err != nil {
 		return nil, fmt.Errorf("%s: %w", work.Name(), err)
 	}
 	var results []Result
-	for _, s := range settings {
-		r, err := c.pairs(ctx, s, cfg.Pairs)
+	for _, tier := range tiers {
+		r, err := c.pairs(ctx, tier, cfg.Pairs)
 		if err != nil {
-			return results, fmt.Errorf("%s, guard %s: %w", work.Name(), s.Name, err)
+			return results, fmt.Errorf("%s, guard %s: %w", work.Name(), tier, err)
 		}
 		results = append(results, r)
 	}
-	return results, off.Apply(ctx, rt.Guard())
+	return results, Apply(ctx, rt.Guard(), off)
 }
 
 type comparison struct {
 	rt    *fencepost.Runtime
 	work  Work
-	off   Setting
 	units int
 }
 
@@ -70,11 +84,11 @@ type side struct{ total, host time.Duration }
 // calibrate finds how many units a side needs. The first side only warms up.
 func (c *comparison) calibrate(ctx context.Context, target time.Duration) error {
 	c.units = 1
-	if _, err := c.side(ctx, c.off); err != nil {
+	if _, err := c.side(ctx, off); err != nil {
 		return err
 	}
 	for ; ; c.units *= 2 {
-		s, err := c.side(ctx, c.off)
+		s, err := c.side(ctx, off)
 		if err != nil {
 			return err
 		}
@@ -88,20 +102,20 @@ func (c *comparison) calibrate(ctx context.Context, target time.Duration) error 
 	}
 }
 
-// pairs times a setting, after one side of it that only warms up.
-func (c *comparison) pairs(ctx context.Context, s Setting, n int) (Result, error) {
-	if _, err := c.side(ctx, s); err != nil {
+// pairs times a tier, after one side of it that only warms up.
+func (c *comparison) pairs(ctx context.Context, tier string, n int) (Result, error) {
+	if _, err := c.side(ctx, tier); err != nil {
 		return Result{}, err
 	}
 	before := c.rt.Guard().GuardStats()
 	var with, without []side
 	for i := range n {
-		order := []Setting{c.off, s}
+		order := []string{off, tier}
 		if i%2 == 1 {
-			order = []Setting{s, c.off}
+			order = []string{tier, off}
 		}
-		for at, setting := range order {
-			timed, err := c.side(ctx, setting)
+		for at, tier := range order {
+			timed, err := c.side(ctx, tier)
 			if err != nil {
 				return Result{}, err
 			}
@@ -114,14 +128,14 @@ func (c *comparison) pairs(ctx context.Context, s Setting, n int) (Result, error
 	}
 	r := summarise(with, without)
 	after := c.rt.Guard().GuardStats()
-	r.Work, r.Guard, r.Units = c.work.Name(), s.Name, c.units
+	r.Work, r.Guard, r.Units = c.work.Name(), tier, c.units
 	r.Guarded, r.Verified, r.Unchecked = after.Guarded-before.Guarded, after.Verified-before.Verified, after.Unchecked-before.Unchecked
 	return r, nil
 }
 
 // side switches the guard, runs the units to their very end and times that.
-func (c *comparison) side(ctx context.Context, s Setting) (timed side, err error) {
-	if err := errors.Join(s.Apply(ctx, c.rt.Guard()), c.settle(ctx)); err != nil {
+func (c *comparison) side(ctx context.Context, tier string) (timed side, err error) {
+	if err := errors.Join(Apply(ctx, c.rt.Guard(), tier), c.settle(ctx)); err != nil {
 		return side{}, err
 	}
 	began := time.Now()

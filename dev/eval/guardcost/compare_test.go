@@ -3,7 +3,6 @@ package guardcost
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -31,12 +30,11 @@ var alwaysOn = []string{"off", "ledger", "sample"}
 // compareAll runs a plan. Each work is closed before the next begins.
 func compareAll(t *testing.T, rt *fencepost.Runtime, p plan) []Result {
 	t.Helper()
-	settings, err := ParseSettings(Tiers()...)
-	must(t, err)
+	tiers := Tiers()
 	var all []Result
-	compare := func(w Work, settings []Setting, cfg Config, end func() error) {
+	compare := func(w Work, tiers []string, cfg Config, end func() error) {
 		t.Helper()
-		results, err := Compare(ctx, rt, w, settings, cfg)
+		results, err := Compare(ctx, rt, w, tiers, cfg)
 		must(t, errors.Join(err, end()))
 		for _, r := range results { // at once: the whole may take minutes, or be cut off
 			t.Logf("%s, %s: %.3f (%.3f to %.3f)", r.Work, r.Guard, r.Ratio, r.Low, r.High)
@@ -46,7 +44,7 @@ func compareAll(t *testing.T, rt *fencepost.Runtime, p plan) []Result {
 	for _, rows := range p.rows {
 		w, err := newSortJoin(ctx, rt, p.goroutines, rows)
 		must(t, err)
-		compare(w, settings, p.Config, w.Close)
+		compare(w, tiers, p.Config, w.Close)
 	}
 	w, err := newReplays(rt, p.traces...)
 	must(t, err)
@@ -57,11 +55,11 @@ func compareAll(t *testing.T, rt *fencepost.Runtime, p plan) []Result {
 	}
 	longer := p.Config
 	longer.Side *= 2 // bound by the host, which is noisier than a GPU
-	compare(w, settings, longer, func() error { return nil })
+	compare(w, tiers, longer, func() error { return nil })
 	busy, err := newAtWork(ctx, rt, w)
 	must(t, err)
-	compare(busy, settings[:len(alwaysOn)], longer, func() error { return busy.Close(ctx) })
-	unbisected := settings[:len(settings)-1] // to compare after launches of microseconds is to measure comparing
+	compare(busy, tiers[:len(alwaysOn)], longer, func() error { return busy.Close(ctx) })
+	unbisected := tiers[:len(tiers)-1] // to compare after launches of microseconds is to measure comparing
 	for _, lasting := range p.kernels {
 		for _, threads := range p.threads {
 			w, err := newShortKernels(ctx, rt, threads, lasting)
@@ -77,9 +75,9 @@ func show(t *testing.T, rt *fencepost.Runtime, results []Result) {
 	t.Helper()
 	props, err := rt.Driver().Properties()
 	must(t, err)
-	var table, lines bytes.Buffer
-	must(t, errors.Join(Print(&table, props.Name, results), PrintJSON(&lines, results)))
-	t.Logf("\n%s\n%s", table.String(), lines.String())
+	var table bytes.Buffer
+	must(t, Print(&table, props.Name, results))
+	t.Logf("\n%s", table.String())
 	for _, r := range results {
 		guards := r.Guard != "off" && r.Guard != "ledger"
 		switch {
@@ -142,9 +140,7 @@ func (s *scripted) Run(ctx context.Context, n int) error {
 func TestPairsAlternateAndAreOfOneSize(t *testing.T) {
 	rt, _ := simulated(t, fencepost.Config{})
 	work := &scripted{rt: rt}
-	settings, err := ParseSettings("hunt")
-	must(t, err)
-	results, err := Compare(ctx, rt, work, settings, Config{Pairs: 4, Side: 100 * time.Millisecond})
+	results, err := Compare(ctx, rt, work, []string{"hunt"}, Config{Pairs: 4, Side: 100 * time.Millisecond})
 	must(t, err)
 	timed := len(work.modes) - 8
 	if got := strings.Join(work.modes[timed:], ","); got != "off,hunt,hunt,off,off,hunt,hunt,off" {
@@ -176,9 +172,7 @@ func TestAComparisonFailsWithItsWork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rt, _ := simulated(t, fencepost.Config{})
 			c.work.rt = rt
-			settings, err := ParseSettings("ledger")
-			must(t, err)
-			_, err = Compare(ctx, rt, &c.work, settings, Config{Pairs: c.pairs, Side: time.Microsecond})
+			_, err := Compare(ctx, rt, &c.work, []string{"ledger"}, Config{Pairs: c.pairs, Side: time.Microsecond})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the comparison ended with %v, want %q", err, c.want)
 			}
@@ -187,7 +181,8 @@ func TestAComparisonFailsWithItsWork(t *testing.T) {
 }
 
 func TestAnUnknownTierIsRefused(t *testing.T) {
-	if _, err := ParseSettings("off", "sometimes"); !errors.Is(err, core.ErrInvalidRequest) {
+	rt, _ := simulated(t, fencepost.Config{})
+	if _, err := Compare(ctx, rt, &scripted{rt: rt}, []string{"off", "sometimes"}, Config{Pairs: 1}); !errors.Is(err, core.ErrInvalidRequest) {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -209,17 +204,5 @@ func TestTheFiguresAreThoseOfThePairs(t *testing.T) {
 	}
 	if again := summarise(with, without); again != r {
 		t.Errorf("the same pairs gave %+v and %+v", r, again)
-	}
-}
-
-func TestAResultIsOneLineOfJSON(t *testing.T) {
-	var out bytes.Buffer
-	want := []Result{{Work: "w", Guard: "hunt", Ratio: 1.5, Off: 3}, {Work: "w", Guard: "off"}}
-	must(t, PrintJSON(&out, want))
-	for i, line := range strings.Split(strings.TrimSpace(out.String()), "\n") {
-		var got Result
-		if err := json.Unmarshal([]byte(line), &got); err != nil || got != want[i] {
-			t.Errorf("line %d: %v, %+v", i, err, got)
-		}
 	}
 }

@@ -1,7 +1,6 @@
 package guardcost
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -12,33 +11,33 @@ import (
 // Result is what one tier cost one work. Ratios are to the guard switched
 // off, from pairs in one run.
 type Result struct {
-	Work  string `json:"work"`
-	Guard string `json:"guard"`
-	Pairs int    `json:"pairs"`
+	Work  string
+	Guard string
+	Pairs int
 	// Units is how many units of work a side had.
-	Units int `json:"units"`
+	Units int
 	// Off and On are the medians of a side, guard off and on.
-	Off time.Duration `json:"off_ns"`
-	On  time.Duration `json:"on_ns"`
+	Off time.Duration
+	On  time.Duration
 	// Host is the median share of a side, guard off, after which the host
 	// had enqueued everything. Far below 1 the device is the limit; 1 can
 	// also mean that the driver's queue was full.
-	Host float64 `json:"host_share"`
+	Host float64
 	// Ratio is the median of On/Off over the pairs, Low to High its 95 %
 	// confidence interval by bootstrap.
-	Ratio float64 `json:"ratio"`
-	Low   float64 `json:"low"`
-	High  float64 `json:"high"`
+	Ratio float64
+	Low   float64
+	High  float64
 	// Min, Q1, Q3 and Max are of the pairs' ratios.
-	Min float64 `json:"min"`
-	Q1  float64 `json:"q1"`
-	Q3  float64 `json:"q3"`
-	Max float64 `json:"max"`
+	Min float64
+	Q1  float64
+	Q3  float64
+	Max float64
 	// Guarded counts blocks guarded on the device in all pairs, Verified the
 	// comparisons that the device did, Unchecked those left out.
-	Guarded   uint64 `json:"guarded"`
-	Verified  uint64 `json:"verified"`
-	Unchecked uint64 `json:"unchecked"`
+	Guarded   uint64
+	Verified  uint64
+	Unchecked uint64
 }
 
 // summarise needs as many of one as of the other, at least one.
@@ -100,17 +99,6 @@ ratio: median of the pairs; 95%%: its confidence interval; off: one side with th
 		_, err := fmt.Fprintf(out, "%-34s %-12s %7.4f %7.4f-%7.4f %7.4f %7.4f %7.4f %7.4f %6d %7.1fms %4.0f%% %9d %9d\n",
 			r.Work, r.Guard, r.Ratio, r.Low, r.High, r.Min, r.Q1, r.Q3, r.Max, r.Pairs, float64(r.Off)/1e6, 100*r.Host, r.Guarded, r.Unchecked)
 		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// PrintJSON writes one object a line.
-func PrintJSON(out io.Writer, results []Result) error {
-	enc := json.NewEncoder(out)
-	for _, r := range results {
-		if err := enc.Encode(r); err != nil {
 			return err
 		}
 	}

@@ -142,10 +142,6 @@ func (s *soak) run(d time.Duration) {
 func (s *soak) random(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(s.seed, stream)) }
 
 func (s *soak) switchTiers(ctx context.Context) error {
-	settings, err := ParseSettings(soaked...)
-	if err != nil {
-		return err
-	}
 	rng, tick := s.random(1), time.NewTicker(switchEvery)
 	defer tick.Stop()
 	for {
@@ -156,7 +152,7 @@ func (s *soak) switchTiers(ctx context.Context) error {
 		}
 		first, last := rng.IntN(len(soakedTags)+1), rng.IntN(len(soakedTags)+1)
 		s.rt.Guard().HuntTags(soakedTags[min(first, last):max(first, last)]...)
-		if err := settings[rng.IntN(len(settings))].Apply(ctx, s.rt.Guard()); err != nil {
+		if err := Apply(ctx, s.rt.Guard(), soaked[rng.IntN(len(soaked))]); err != nil {
 			return fmt.Errorf("switching: %w", err)
 		}
 		s.switches++

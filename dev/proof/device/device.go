@@ -24,10 +24,8 @@ type Device struct {
 	drivertest.Null
 	// History is what happened since the last Reset.
 	History *oracle.History
-	// Op, Aborted and Block say for which operation the next calls are made.
-	Op      int16
-	Aborted bool
-	Block   uint8
+	// Call is what the next calls are made for.
+	Call
 	// Since is the moment when the call began that they are made in, if calls
 	// overlap; 0 otherwise.
 	Since int32
@@ -65,8 +63,25 @@ type Device struct {
 	allDone  bool
 }
 
+// Call is a call of the runtime's for an operation of a program.
+type Call struct {
+	Op int16
+	// Block is what an allocation makes.
+	Block uint8
+	// Aborted: it is for a launch that comes to nothing.
+	Aborted bool
+	// Done: the device is done with all that the call asks for, where calls overlap.
+	Done bool
+}
+
+// Begin says what the next calls are made for.
+func (d *Device) Begin(c Call) { d.Call = c }
+
+// End says that a call of the runtime's has returned.
+func (d *Device) End() {}
+
 // Calls are numbers of driver calls.
-type Calls struct{ Records, Waits, Queries, Creates int }
+type Calls struct{ Records, Waits int }
 
 // freed is memory and the node of its free.
 type freed struct {
@@ -122,7 +137,7 @@ func (d *Device) Reset() {
 	for b := range d.frees {
 		d.frees[b] = never
 	}
-	d.executed = d.executed[:0]
+	d.executed, d.Reuse = d.executed[:0], Reuse{}
 }
 
 // Finish makes the device execute all that is and will be put on its streams.
@@ -189,7 +204,6 @@ func (d *Device) Newest() uint8 { return d.made - 1 }
 
 // EventCreate makes an event.
 func (d *Device) EventCreate() (driver.Event, error) {
-	d.Calls.Creates++
 	d.alive++
 	d.events = append(d.events, done)
 	return driver.Event(len(d.events)), nil
@@ -261,11 +275,13 @@ func (d *Device) StreamWait(s driver.Stream, e driver.Event) error {
 // EventQuery reports whether what was recorded is executed. The host knows
 // it from then on.
 func (d *Device) EventQuery(e driver.Event) (bool, error) {
-	d.Calls.Queries++
 	if d.ready == e {
 		d.ready = 0
 	}
 	node := d.events[e-1]
+	if node == destroyed {
+		return false, driver.NewError("EventQuery", driver.InvalidHandle)
+	}
 	if !d.isDone(node) {
 		return false, nil
 	}
@@ -276,6 +292,9 @@ func (d *Device) EventQuery(e driver.Event) (bool, error) {
 // EventSynchronize executes what was recorded.
 func (d *Device) EventSynchronize(e driver.Event) error {
 	node := d.events[e-1]
+	if node == destroyed {
+		return driver.NewError("EventSynchronize", driver.InvalidHandle)
+	}
 	d.execute(node)
 	d.learn(node)
 	return nil

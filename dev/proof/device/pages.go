@@ -27,7 +27,15 @@ type pages struct {
 	// torn are the blocks under which a page was taken away too early; unmapped those under
 	// which one was taken away.
 	unmapped, torn oracle.Set
+	// OnPages is called before memory is mapped or taken away, unless it is nil.
+	OnPages func()
+	// Reuse is whose memory blocks have got.
+	Reuse Reuse
 }
+
+// Reuse is whether blocks have got memory of earlier ones: a part of one's (Split), that of
+// several (Merged), and that of several streams (Joined).
+type Reuse struct{ Any, Split, Merged, Joined bool }
 
 // frame is a page of physical memory.
 type frame struct{ taken, mapped, released bool }
@@ -54,6 +62,7 @@ func (d *Device) Properties() (driver.Properties, error) {
 
 // MemCreate takes the first frame that is not taken.
 func (d *Device) MemCreate(bytes uint64) (driver.MemHandle, error) {
+	d.onPages()
 	if bytes != PageBytes {
 		return 0, driver.NewError("MemCreate", driver.InvalidValue)
 	}
@@ -69,6 +78,7 @@ func (d *Device) MemCreate(bytes uint64) (driver.MemHandle, error) {
 
 // MemRelease gives a frame up, when nothing maps it any more.
 func (d *Device) MemRelease(h driver.MemHandle) error {
+	d.onPages()
 	f, err := d.frame("MemRelease", h)
 	if err == nil {
 		f.released, f.taken = true, f.mapped
@@ -85,6 +95,7 @@ func (d *Device) frame(op string, h driver.MemHandle) (*frame, error) {
 
 // MemMap maps a frame that is mapped nowhere, where nothing is mapped.
 func (d *Device) MemMap(ptr, bytes uint64, h driver.MemHandle) error {
+	d.onPages()
 	f, err := d.frame("MemMap", h)
 	if err != nil {
 		return err
@@ -97,9 +108,16 @@ func (d *Device) MemMap(ptr, bytes uint64, h driver.MemHandle) error {
 	return nil
 }
 
+func (d *Device) onPages() {
+	if d.OnPages != nil {
+		d.OnPages()
+	}
+}
+
 // each calls f with every page of a range; where nothing is mapped it is an error, and f
 // is not called.
 func (d *Device) each(op string, ptr, bytes uint64, f func(at uint64, m *mapping)) error {
+	d.onPages()
 	for at := ptr; at < ptr+bytes; at += PageBytes {
 		if d.table[at] == nil {
 			return driver.NewError(op, driver.InvalidValue)
@@ -193,7 +211,32 @@ func (d *Device) Allocated(stream uint8) error {
 		d.events[d.ready-1] = node
 	}
 	d.ready, d.allocating = 0, noStream
+	d.noteReuse(node, cells)
 	return nil
+}
+
+// noteReuse notes whose memory an allocation has got.
+func (d *Device) noteReuse(alloc int32, cells oracle.Cells) {
+	var owners, homes int
+	var seen oracle.Cells
+	var streams [MaxStreams]bool
+	nodes := d.History.Nodes()
+	for i := alloc; i >= 0; i-- {
+		n := &nodes[i]
+		if n.Kind != oracle.Free || n.Cells&cells&^seen == 0 {
+			continue
+		}
+		owners++
+		seen |= n.Cells
+		if !streams[n.Stream] {
+			streams[n.Stream] = true
+			homes++
+		}
+		d.Reuse.Split = d.Reuse.Split || n.Cells&^cells != 0
+	}
+	d.Reuse.Any = d.Reuse.Any || owners > 0
+	d.Reuse.Merged = d.Reuse.Merged || owners > 1
+	d.Reuse.Joined = d.Reuse.Joined || homes > 1
 }
 
 // At is the block that lies at an address.

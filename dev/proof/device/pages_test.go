@@ -6,24 +6,15 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // where the tests map: any address will do.
 const where uint64 = 1 << 20
 
-func must[T any](t *testing.T) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 func (d *Device) maps(t *testing.T, page int) driver.MemHandle {
 	t.Helper()
-	h := must[driver.MemHandle](t)(d.MemCreate(PageBytes))
+	h := must.Get(d.MemCreate(PageBytes))(t)
 	if err := errors.Join(d.MemMap(where+uint64(page)*PageBytes, PageBytes, h), d.MemAccess(where+uint64(page)*PageBytes, PageBytes)); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +26,7 @@ func TestPagesAreTheirFrames(t *testing.T) {
 	first, second := d.maps(t, 0), d.maps(t, 1)
 	for what, err := range map[string]error{
 		"a frame that is mapped":       d.MemMap(where+2*PageBytes, PageBytes, first),
-		"where something is mapped":    d.MemMap(where, PageBytes, must[driver.MemHandle](t)(d.MemCreate(PageBytes))),
+		"where something is mapped":    d.MemMap(where, PageBytes, must.Get(d.MemCreate(PageBytes))(t)),
 		"what is not mapped":           d.MemUnmap(where+2*PageBytes, PageBytes),
 		"more than is mapped":          d.MemUnmap(where, 3*PageBytes),
 		"access to what is not mapped": d.MemAccess(where+2*PageBytes, PageBytes),
@@ -134,8 +125,8 @@ func (d *Device) free(t *testing.T) {
 // TestAnEventOfAnAllocationStandsForIt records events while the host allocates.
 func TestAnEventOfAnAllocationStandsForIt(t *testing.T) {
 	d := hosted(t)
-	event := must[driver.Event](t)(d.EventCreate())
-	other := must[driver.Event](t)(d.EventCreate())
+	event := must.Get(d.EventCreate())(t)
+	other := must.Get(d.EventCreate())(t)
 	d.Block = 1
 	d.Allocating(1)
 	before := d.History.Last(1)

@@ -2,6 +2,7 @@ package mutation
 
 import (
 	"go/ast"
+	"go/format"
 	"go/parser"
 	"go/token"
 	"os"
@@ -23,13 +24,17 @@ func mutants(t *testing.T, source string) (text string, names []string) {
 	}}
 	for _, d := range file.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok {
-			text += r.body(fn)
+			r.body(fn)
 		}
 	}
-	if _, err := parser.ParseFile(set, "", "package p\nfunc f() "+text, 0); err != nil {
-		t.Errorf("%v:\n%s", err, text)
+	var out strings.Builder
+	if err := format.Node(&out, set, file); err != nil {
+		t.Fatal(err)
 	}
-	return text, names
+	if _, err := parser.ParseFile(set, "", out.String(), 0); err != nil {
+		t.Errorf("%v:\n%s", err, &out)
+	}
+	return out.String(), names
 }
 
 func TestOperatorsChangeWhatTheySay(t *testing.T) {
@@ -47,7 +52,7 @@ func TestOperatorsChangeWhatTheySay(t *testing.T) {
 		"n := 1\nn++":                              "dropped: n++, made twice: n++",
 		"p.seq = 1":                                "dropped: p.seq = 1, one too small: p.seq = 1",
 		"s.counts.Waits.Add(1)":                    "",
-		"f = func() bool { return a }":             "taken to fail: a, taken to hold: a, dropped: f = func() bool { return a }",
+		"f = func() bool { return a }":             "dropped: f = func() bool { return a }, taken to fail: a, taken to hold: a",
 		"switch { case a == b: c() }":              "taken to fail: a == b, taken to hold: a == b, dropped: c()",
 		"if mutation.At(7) { c() } else { c() }":   "",
 		"switch x := y(); { case x == nil: c(x) }": "dropped: c(x)",
@@ -60,7 +65,7 @@ func TestOperatorsChangeWhatTheySay(t *testing.T) {
 
 func TestTheOrderOfStatementsIsSwappedWhereItCounts(t *testing.T) {
 	text, names := mutants(t, "package p\nfunc (s *Stream) place() {\na()\nb()\nc = 1\n}\n")
-	if len(names) != 4 || names[3] != "swapped: b()" || strings.Count(text, "b()") != 2 {
+	if len(names) != 4 || names[0] != "swapped: b()" || strings.Count(text, "b()") != 2 {
 		t.Errorf("%q:\n%s", names, text)
 	}
 }

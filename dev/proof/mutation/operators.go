@@ -3,7 +3,10 @@ package mutation
 import (
 	"fmt"
 	"go/ast"
+	"go/parser"
 	"go/token"
+	"go/types"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,13 +36,13 @@ const (
 	tooSmall = "one too small"
 )
 
-// rewriter renders functions of one file with their mutants in them, behind switches.
+// rewriter changes functions of one file: each gets all of its mutants, behind switches.
 type rewriter struct {
 	source []byte
 	set    *token.FileSet
 	file   string
-	// fn is the function that is rendered, results the types of the results of the function or
-	// literal around what is rendered.
+	// fn is the function that is changed, results the types of the results of the function or
+	// literal around what is changed.
 	fn      string
 	results []string
 	// places are the only texts to be changed, nil for all. leaves: it returns with a lock held or
@@ -51,21 +54,30 @@ type rewriter struct {
 }
 
 // at is the call that says whether an operator changes n: a constant if it never does.
-func (r *rewriter) at(operator string, n ast.Node) string {
-	text := oneLine(r.raw(n.Pos(), n.End()))
+func (r *rewriter) at(operator string, n ast.Node) ast.Expr {
 	if !r.isPlace(n) {
-		return "false"
+		return ast.NewIdent("false")
 	}
-	return fmt.Sprintf("mutation.At(%d)", r.add(r.fn, operator, text))
+	return r.parse(fmt.Sprintf("mutation.At(%d)", r.add(r.fn, operator, oneLine(r.raw(n)))))
 }
 
 // isPlace reports whether n may be changed.
 func (r *rewriter) isPlace(n ast.Node) bool {
-	return r.places == nil || slices.Contains(r.places, oneLine(r.raw(n.Pos(), n.End())))
+	return r.places == nil || slices.Contains(r.places, oneLine(r.raw(n)))
 }
 
-func (r *rewriter) raw(from, to token.Pos) string {
-	return string(r.source[r.set.Position(from).Offset:r.set.Position(to).Offset])
+// raw is the text of a node as it was.
+func (r *rewriter) raw(n ast.Node) string {
+	return string(r.source[r.set.Position(n.Pos()).Offset:r.set.Position(n.End()).Offset])
+}
+
+// parse is an expression, of which there is a text.
+func (r *rewriter) parse(text string) ast.Expr {
+	x, err := parser.ParseExprFrom(r.set, "", text, parser.SkipObjectResolution)
+	if err != nil {
+		panic(fmt.Sprintf("%q: %v", text, err)) // it comes from a file that was parsed
+	}
+	return x
 }
 
 // oneLine is a text with its white space made single spaces, and cut off behind the first line.
@@ -76,67 +88,76 @@ func oneLine(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// body renders the body of a function.
-func (r *rewriter) body(fn *ast.FuncDecl) string {
-	r.fn, r.results = functionName(fn), resultTypes(fn.Type)
-	r.places, _ = places(r.file, r.fn)
-	r.leaves = strings.Contains(r.raw(fn.Pos(), fn.End()), "TryLock")
-	return r.block(fn.Body)
+// join is a chain of operands.
+func join(op token.Token, operands ...ast.Expr) ast.Expr {
+	x := operands[0]
+	for _, y := range operands[1:] {
+		x = &ast.BinaryExpr{X: x, Op: op, Y: y}
+	}
+	return x
 }
 
-func resultTypes(t *ast.FuncType) (types []string) {
+func and(operands ...ast.Expr) ast.Expr { return join(token.LAND, operands...) }
+func or(operands ...ast.Expr) ast.Expr  { return join(token.LOR, operands...) }
+func not(x ast.Expr) ast.Expr           { return &ast.UnaryExpr{Op: token.NOT, X: x} }
+
+func when(is ast.Expr, do ...ast.Stmt) *ast.IfStmt {
+	return &ast.IfStmt{Cond: is, Body: &ast.BlockStmt{List: do}}
+}
+
+// body changes the body of a function.
+func (r *rewriter) body(fn *ast.FuncDecl) {
+	r.fn, r.results = functionName(fn), resultTypes(fn.Type)
+	r.places, _ = places(r.file, r.fn)
+	r.leaves = strings.Contains(r.raw(fn), "TryLock")
+	r.list(&fn.Body.List)
+}
+
+func resultTypes(t *ast.FuncType) (names []string) {
 	if t.Results == nil {
 		return nil
 	}
 	for _, f := range t.Results.List {
-		name := ""
-		if id, ok := f.Type.(*ast.Ident); ok {
-			name = id.Name
-		}
-		for range max(1, len(f.Names)) {
-			types = append(types, name)
-		}
+		names = append(names, slices.Repeat([]string{types.ExprString(f.Type)}, max(1, len(f.Names)))...)
 	}
-	return types
+	return names
 }
 
-func (r *rewriter) block(b *ast.BlockStmt) string { return "{\n" + r.list(b.List) + "}" }
-
-// list renders statements that follow each other.
-func (r *rewriter) list(list []ast.Stmt) string {
-	texts := make([]string, len(list))
-	for i, s := range list {
-		texts[i] = r.statement(s)
-	}
-	var out strings.Builder
-	for from := 0; from < len(list); {
-		to := from + 1
-		for to < len(list) && mayMove(list[from]) && mayMove(list[to]) {
-			to++
+// list changes statements that follow each other.
+func (r *rewriter) list(list *[]ast.Stmt) {
+	var all []ast.Stmt
+	for left := *list; len(left) > 0; {
+		n := 1
+		for n < len(left) && mayMove(left[0]) && mayMove(left[n]) {
+			n++
 		}
-		r.run(&out, list[from:to], texts[from:to])
-		from = to
+		all = append(all, r.run(left[:n])...)
+		left = left[n:]
 	}
-	return out.String()
+	*list = all
 }
 
-// run writes statements that may move, and in front of them each pair of neighbours swapped.
-func (r *rewriter) run(out *strings.Builder, list []ast.Stmt, texts []string) {
-	swaps := 0
+// run changes statements that may move, and puts in front of them each pair of neighbours swapped.
+func (r *rewriter) run(list []ast.Stmt) []ast.Stmt {
+	swaps := map[int]ast.Expr{} // by the later of two
 	for i := 1; i < len(list) && slices.Contains(ordered, r.fn); i++ {
-		if !calls(list[i-1]) || !calls(list[i]) || r.isLeft(list[i-1]) || r.isLeft(list[i]) {
-			continue
+		if calls(list[i-1]) && calls(list[i]) && !r.isLeft(list[i-1]) && !r.isLeft(list[i]) {
+			swaps[i] = r.at(swapped, list[i])
 		}
-		other := slices.Clone(texts)
+	}
+	changed := make([][]ast.Stmt, len(list))
+	for i, s := range list {
+		changed[i] = r.statement(s)
+	}
+	all := slices.Concat(changed...)
+	for _, i := range slices.Backward(slices.Sorted(maps.Keys(swaps))) {
+		other := slices.Clone(changed)
 		other[i-1], other[i] = other[i], other[i-1]
-		fmt.Fprintf(out, "if %s {\n%s\n} else ", r.at(swapped, list[i]), strings.Join(other, "\n"))
-		swaps++
+		way := when(swaps[i], slices.Concat(other...)...)
+		way.Else = &ast.BlockStmt{List: all}
+		all = []ast.Stmt{way}
 	}
-	if swaps > 0 {
-		fmt.Fprintf(out, "{\n%s\n}\n", strings.Join(texts, "\n"))
-	} else {
-		fmt.Fprintln(out, strings.Join(texts, "\n"))
-	}
+	return all
 }
 
 // mayMove reports whether a statement may come before or after its neighbour.
@@ -174,9 +195,7 @@ func locks(x ast.Expr) bool {
 }
 
 // isMutated reports whether a text has a mutant of the table in it, which no operator changes.
-func (r *rewriter) isMutated(n ast.Node) bool {
-	return strings.Contains(r.raw(n.Pos(), n.End()), "mutation.At(")
-}
+func (r *rewriter) isMutated(n ast.Node) bool { return strings.Contains(r.raw(n), "mutation.At(") }
 
 // isLeft reports whether no operator changes a statement: one that the table has changed, or one
 // of statistics.
@@ -187,9 +206,9 @@ func (r *rewriter) isLeft(s ast.Stmt) bool {
 	switch s.(type) {
 	case *ast.ExprStmt, *ast.AssignStmt, *ast.IncDecStmt, *ast.IfStmt:
 		if s, ok := s.(*ast.IfStmt); ok {
-			return s.Init != nil && left.MatchString(r.raw(s.Init.Pos(), s.Init.End()))
+			return s.Init != nil && left.MatchString(r.raw(s.Init))
 		}
-		return left.MatchString(r.raw(s.Pos(), s.End()))
+		return left.MatchString(r.raw(s))
 	}
 	return false
 }
@@ -198,196 +217,154 @@ func (r *rewriter) isLeft(s ast.Stmt) bool {
 // a failure has poisoned.
 var left = regexp.MustCompile(`\b(counts|Counts\(\)|calls|books|Fails|count|freeAttempts|name|oracle|onPeer|backlog\w*|poison\w*|fenced|CrossStream|WrittenByOther|flights|Waits|Elided|ended)\b|bytes\.note|\.Note\(|Captur|ErrStreamMisuse|AsksNobody|AsksDriver|waited\(`)
 
-// statement renders one statement.
-func (r *rewriter) statement(s ast.Stmt) string {
+// statement changes one statement.
+func (r *rewriter) statement(s ast.Stmt) []ast.Stmt {
 	if r.isLeft(s) {
 		switch s.(type) {
 		case *ast.IfStmt, *ast.ForStmt, *ast.RangeStmt, *ast.SwitchStmt, *ast.CaseClause, *ast.BlockStmt:
-			return r.render(s) // its parts are changed
+			r.inside(s) // its parts are changed
 		}
-		return r.raw(s.Pos(), s.End())
+		return []ast.Stmt{s}
 	}
-	text := r.render(s)
+	var drop ast.Expr
+	var more []ast.Stmt
 	switch s := s.(type) {
 	case *ast.IncDecStmt:
-		text = fmt.Sprintf("if !%s {\n%s\n}\nif %s {\n%s\n}", r.at(dropped, s), text, r.at(twice, s), text)
+		drop, more = r.at(dropped, s), []ast.Stmt{when(r.at(twice, s), s)}
 	case *ast.ExprStmt:
 		if !locks(s.X) {
-			text = fmt.Sprintf("if !%s {\n%s\n}", r.at(dropped, s), text)
+			drop = r.at(dropped, s)
 		}
 	case *ast.AssignStmt:
 		if s.Tok != token.DEFINE {
-			text = fmt.Sprintf("if !%s {\n%s\n}", r.at(dropped, s), text)
+			drop = r.at(dropped, s)
 		}
 		if len(s.Lhs) == 1 && r.isSequence(s.Lhs[0]) {
-			text += fmt.Sprintf("\nif %s {\n%s--\n}", r.at(tooSmall, s), r.raw(s.Lhs[0].Pos(), s.Lhs[0].End()))
+			more = []ast.Stmt{when(r.at(tooSmall, s), &ast.IncDecStmt{X: s.Lhs[0], Tok: token.DEC})}
 		}
 	case *ast.IfStmt:
-		if s.Init != nil && s.Else == nil && isErrorCheck(s.Cond) && len(s.Body.List) == 1 {
-			text = fmt.Sprintf("if !%s {\n%s\n}", r.at(dropped, s), text)
+		if s.Init != nil && s.Else == nil && check.MatchString(r.raw(s.Cond)) && len(s.Body.List) == 1 {
+			drop = r.at(dropped, s)
 		}
 	}
-	return text
+	r.inside(s)
+	if drop != nil {
+		s = when(not(drop), s)
+	}
+	return append([]ast.Stmt{s}, more...)
 }
+
+// sequence is a field with a sequence number, check a comparison of an error with nil, and guard any with
+// nil.
+var (
+	sequence = regexp.MustCompile(`\.(seq|newest|sharedSeq)$`)
+	check    = regexp.MustCompile(`^(\w*[eE]rr|failed) [!=]= nil$`)
+	guarded  = regexp.MustCompile(` [!=]= nil$`)
+)
 
 // isSequence reports whether an expression is a field with a sequence number.
 func (r *rewriter) isSequence(x ast.Expr) bool {
-	of, ok := x.(*ast.SelectorExpr)
-	if !ok {
-		return false
-	}
-	switch of.Sel.Name {
-	case "seq", "newest", "sharedSeq":
-		return true
-	case "mark":
-		return strings.HasSuffix(r.file, "/fit.go")
-	}
-	return false
+	return sequence.MatchString(r.raw(x)) || strings.HasSuffix(r.file, "/fit.go") && strings.HasSuffix(r.raw(x), ".mark")
 }
 
-// isGuard reports whether a condition compares with nil: of a whole function that is left, as the
-// other way leads to a panic at once.
-func (r *rewriter) isGuard(x ast.Expr) bool {
-	b, ok := x.(*ast.BinaryExpr)
-	return ok && r.places == nil && (b.Op == token.EQL || b.Op == token.NEQ) && r.raw(b.Y.Pos(), b.Y.End()) == "nil"
-}
-
-// isErrorCheck reports whether a condition compares an error with nil.
-func isErrorCheck(x ast.Expr) bool {
-	b, ok := x.(*ast.BinaryExpr)
-	if !ok {
-		return false
-	}
-	name, ok := b.X.(*ast.Ident)
-	nothing, isName := b.Y.(*ast.Ident)
-	return ok && isName && nothing.Name == "nil" && (strings.HasSuffix(strings.ToLower(name.Name), "err") || name.Name == "failed")
-}
-
-// render renders a node with the mutants of what is in it.
-func (r *rewriter) render(n ast.Node) string {
-	var out strings.Builder
-	at := n.Pos()
-	put := func(part ast.Node, text string) {
-		out.WriteString(r.raw(at, part.Pos()))
-		out.WriteString(text)
-		at = part.End()
-	}
+// inside changes what is in a node.
+func (r *rewriter) inside(n ast.Node) {
 	results := r.results
 	ast.Inspect(n, func(part ast.Node) bool {
 		switch part := part.(type) {
 		case *ast.BlockStmt:
-			put(part, r.block(part))
-			return false
+			r.list(&part.List)
 		case *ast.FuncLit:
 			r.results = resultTypes(part.Type)
-			put(part.Body, r.block(part.Body))
+			r.list(&part.Body.List)
 			r.results = results
-			return false
 		case *ast.RangeStmt:
-			body := r.block(part.Body)
-			if !r.isMutated(part) && slices.ContainsFunc(part.Body.List, func(s ast.Stmt) bool { return !r.isLeft(s) }) {
-				body = fmt.Sprintf("{\nif %s {\ncontinue\n}\n%s", r.at(skipped, part), body[1:])
+			skips := !r.isMutated(part) && slices.ContainsFunc(part.Body.List, func(s ast.Stmt) bool { return !r.isLeft(s) })
+			if r.list(&part.Body.List); skips {
+				part.Body.List = append([]ast.Stmt{when(r.at(skipped, part), &ast.BranchStmt{Tok: token.CONTINUE})}, part.Body.List...)
 			}
-			put(part.Body, body)
-			return false
 		case *ast.CaseClause:
-			r.clause(part, put)
-			return false
+			for i, x := range part.List {
+				if _, compares := x.(*ast.BinaryExpr); compares {
+					part.List[i] = r.condition(x)
+				}
+			}
+			r.list(&part.Body)
 		case *ast.IfStmt:
 			if r.isMutated(part.Cond) {
 				return false // the table has put it there
 			}
 			if part.Init != nil {
-				put(part.Init, r.render(part.Init))
+				r.inside(part.Init)
 			}
-			put(part.Cond, r.condition(part.Cond))
-			put(part.Body, r.block(part.Body))
+			part.Cond = r.condition(part.Cond)
+			r.list(&part.Body.List)
 			if part.Else != nil {
-				put(part.Else, r.render(part.Else))
+				r.inside(part.Else)
 			}
-			return false
 		case *ast.ReturnStmt:
 			for i, x := range part.Results {
 				if len(results) == len(part.Results) && results[i] == "bool" {
-					put(x, r.condition(x))
+					part.Results[i] = r.condition(x)
 				} else {
-					put(x, r.render(x))
+					r.inside(x)
 				}
 			}
-			return false
+		default:
+			return true
 		}
-		return true
+		return false
 	})
-	out.WriteString(r.raw(at, n.End()))
-	return out.String()
 }
 
-// clause renders a case, with conditions if the switch has no tag.
-func (r *rewriter) clause(c *ast.CaseClause, put func(ast.Node, string)) {
-	for _, x := range c.List {
-		if _, compares := x.(*ast.BinaryExpr); compares {
-			put(x, r.condition(x))
-		}
-	}
-	if len(c.Body) > 0 {
-		put(&span{c.Body[0].Pos(), c.Body[len(c.Body)-1].End()}, strings.TrimSuffix(r.list(c.Body), "\n"))
-	}
-}
-
-type span struct{ from, to token.Pos }
-
-func (s *span) Pos() token.Pos { return s.from }
-func (s *span) End() token.Pos { return s.to }
-
-// condition renders a condition. In a chain of && only the failing of the whole is a mutant, as that of
+// condition changes a condition. In a chain of && only the failing of the whole is a mutant, as that of
 // any operand is the same, and the holding of an operand that fails alone; with || it is the other
 // way round. So each execution that counts is one in which the mutant makes a difference.
-func (r *rewriter) condition(x ast.Expr) string {
+func (r *rewriter) condition(x ast.Expr) ast.Expr {
 	op, operands := chain(x)
 	raw := make([]string, len(operands))
-	texts := make([]string, len(operands))
-	mutated := false
+	changed := make([]ast.Expr, len(operands))
+	spared := true
 	for i, o := range operands {
-		raw[i], texts[i] = r.raw(o.Pos(), o.End()), r.operand(o)
-		mutated = mutated || !r.isLeaf(o) || !r.isSpared(o)
+		raw[i], changed[i] = r.raw(o), r.operand(o)
+		spared = spared && isLeaf(o) && r.isSpared(o)
 	}
-	whole := strings.Join(texts, " "+op.String()+" ")
-	if r.isMutated(x) || !mutated {
+	whole := join(op, changed...)
+	if r.isMutated(x) || spared {
 		return whole
 	}
-	twice := len(operands) == 1 || !impure.MatchString(r.raw(x.Pos(), x.End()))
-	others := func(i int) string {
+	others := func(i int) ast.Expr {
 		if len(operands) == 1 {
-			return map[token.Token]string{token.LAND: "true", token.LOR: "false"}[op]
+			return ast.NewIdent(map[token.Token]string{token.LAND: "true", token.LOR: "false"}[op])
 		}
-		rest := slices.Delete(slices.Clone(raw), i, i+1)
-		return strings.Join(rest, " "+op.String()+" ")
+		return r.parse(strings.Join(slices.Delete(slices.Clone(raw), i, i+1), " "+op.String()+" "))
 	}
+	twice := len(operands) == 1 || !impure.MatchString(r.raw(x))
 	if op == token.LOR {
-		whole = fmt.Sprintf("(%s || %s)", whole, r.at(holds, x))
-	} else if whole != "false" {
-		whole = fmt.Sprintf("(%s) && !%s", whole, r.at(fails, x))
+		whole = or(whole, r.at(holds, x))
+	} else if raw[0] != "false" {
+		whole = and(whole, not(r.at(fails, x)))
 	}
 	for i, o := range operands {
-		if !twice || !r.isLeaf(o) || r.isSpared(o) || !r.isPlace(o) || i == 0 && len(operands) > 1 && r.places == nil && comparesLiteral(o) {
+		if !twice || !isLeaf(o) || r.isSpared(o) || !r.isPlace(o) || i == 0 && len(operands) > 1 && r.places == nil && comparesLiteral(o) {
 			continue // the last is of an index that the others need
 		}
 		if op == token.LOR {
-			whole += fmt.Sprintf(" && (%s || !%s)", others(i), r.at(fails, o))
+			whole = and(whole, or(others(i), not(r.at(fails, o))))
 		} else if raw[i] != "true" {
-			whole += fmt.Sprintf(" || %s && %s", others(i), r.at(holds, o))
+			whole = or(whole, and(others(i), r.at(holds, o)))
 		}
-		if equal, open := boundary(o, r.raw); equal != "" && open == (op == token.LAND) {
-			if op == token.LOR {
-				whole += fmt.Sprintf(" && (%s || !(%s && %s))", others(i), equal, r.at(offByOne, o))
-			} else {
-				whole += fmt.Sprintf(" || %s && %s && %s", others(i), equal, r.at(offByOne, o))
-			}
-		} else if equal != "" && op == token.LAND && len(operands) == 1 {
-			whole = fmt.Sprintf("(%s) && !(%s && %s)", whole, equal, r.at(offByOne, o))
+		switch equal, open := r.boundary(o); {
+		case equal == nil:
+		case op == token.LOR && !open:
+			whole = and(whole, or(others(i), not(and(equal, r.at(offByOne, o)))))
+		case op == token.LAND && open:
+			whole = or(whole, and(others(i), equal, r.at(offByOne, o)))
+		case op == token.LAND && len(operands) == 1:
+			whole = and(whole, not(and(equal, r.at(offByOne, o))))
 		}
 	}
-	return "(" + whole + ")"
+	return whole
 }
 
 // impure are calls that must not be made twice.
@@ -408,29 +385,25 @@ func chain(x ast.Expr) (op token.Token, operands []ast.Expr) {
 }
 
 // isLeaf reports whether an operand is no chain itself.
-func (r *rewriter) isLeaf(x ast.Expr) bool {
-	if p, ok := x.(*ast.ParenExpr); ok {
-		x = p.X
-	}
-	_, operands := chain(x)
+func isLeaf(x ast.Expr) bool {
+	_, operands := chain(ast.Unparen(x))
 	return len(operands) == 1
 }
 
-// operand renders an operand: a chain with the mutants of its own.
-func (r *rewriter) operand(x ast.Expr) string {
-	if r.isLeaf(x) {
-		return r.render(x)
+// operand changes an operand: a chain with the mutants of its own.
+func (r *rewriter) operand(x ast.Expr) ast.Expr {
+	if isLeaf(x) {
+		r.inside(x)
+		return x
 	}
-	if p, ok := x.(*ast.ParenExpr); ok {
-		return r.condition(p.X)
-	}
-	return r.condition(x)
+	return r.condition(ast.Unparen(x))
 }
 
-// isSpared reports whether an operand is left alone.
+// isSpared reports whether an operand is left alone: an error's, and where a whole function is changed what
+// compares with nil, as the other way leads to a panic at once.
 func (r *rewriter) isSpared(x ast.Expr) bool {
-	text := r.raw(x.Pos(), x.End())
-	return isErrorCheck(x) || r.isGuard(x) || left.MatchString(text) || locks(x) || strings.Contains(text, "TryLock") || r.leaves && (text == "true" || text == "false")
+	text := r.raw(x)
+	return check.MatchString(text) || r.places == nil && guarded.MatchString(text) || left.MatchString(text) || locks(x) || strings.Contains(text, "TryLock") || r.leaves && (text == "true" || text == "false")
 }
 
 // comparesLiteral reports whether something is compared with a number that is written down.
@@ -443,21 +416,15 @@ func comparesLiteral(x ast.Expr) bool {
 	return ok
 }
 
-// boundary is that both sides of a comparison are equal, and whether it fails then.
-func boundary(x ast.Expr, raw func(from, to token.Pos) string) (equal string, open bool) {
+// boundary is that both sides of a comparison are equal, nil for what is none, and whether it fails then.
+func (r *rewriter) boundary(x ast.Expr) (equal ast.Expr, open bool) {
 	b, ok := x.(*ast.BinaryExpr)
-	if !ok {
-		return "", false
+	if !ok || comparesLiteral(x) { // to be taken to hold or to fail is the same
+		return nil, false
 	}
-	if comparesLiteral(x) {
-		return "", false // to be taken to hold or to fail is the same
-	}
-	equal = raw(b.X.Pos(), b.X.End()) + " == " + raw(b.Y.Pos(), b.Y.End())
 	switch b.Op {
-	case token.LSS, token.GTR:
-		return equal, true
-	case token.LEQ, token.GEQ:
-		return equal, false
+	case token.LSS, token.GTR, token.LEQ, token.GEQ:
+		return r.parse(r.raw(b.X) + " == " + r.raw(b.Y)), b.Op == token.LSS || b.Op == token.GTR
 	}
-	return "", false
+	return nil, false
 }

@@ -1,13 +1,14 @@
 package mutation
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
 	"go/format"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/dev/proof/overlay"
@@ -120,25 +121,19 @@ func (m *mutator) file(f *overlay.Source) (string, error) {
 		return "", err
 	}
 	r := &rewriter{source: source, set: set, file: f.Path, add: func(fn, operator, text string) int { return m.add(f.Path, fn, operator+": "+text) }}
-	var out bytes.Buffer
-	at := file.Name.End()
-	out.WriteString(r.raw(file.FileStart, at))
-	fmt.Fprintf(&out, "; import mutation %q", switchPath)
 	for _, d := range file.Decls {
-		fn, ok := d.(*ast.FuncDecl)
-		if !ok {
-			continue
+		if fn, ok := d.(*ast.FuncDecl); ok {
+			if _, mutated := places(f.Path, functionName(fn)); mutated {
+				r.body(fn)
+			}
 		}
-		if _, mutated := places(f.Path, functionName(fn)); !mutated {
-			continue
-		}
-		out.WriteString(r.raw(at, fn.Body.Pos()))
-		out.WriteString(r.body(fn))
-		at = fn.Body.End()
 	}
-	out.WriteString(r.raw(at, file.FileEnd))
-	text, err := format.Source(out.Bytes())
-	return string(text), err
+	file.Decls = slices.Insert(file.Decls, 0, ast.Decl(&ast.GenDecl{Tok: token.IMPORT, Specs: []ast.Spec{
+		&ast.ImportSpec{Name: ast.NewIdent("mutation"), Path: &ast.BasicLit{Kind: token.STRING, Value: strconv.Quote(switchPath)}},
+	}}))
+	var out strings.Builder
+	err = format.Node(&out, set, file)
+	return out.String(), err
 }
 
 // textual makes a mutant of the table in a file's text.
@@ -193,18 +188,6 @@ func functionName(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return f.Name.Name
 	}
-	t := f.Recv.List[0].Type
-	if star, ok := t.(*ast.StarExpr); ok {
-		t = star.X
-	}
-	switch of := t.(type) {
-	case *ast.IndexExpr:
-		t = of.X
-	case *ast.IndexListExpr:
-		t = of.X
-	}
-	if name, ok := t.(*ast.Ident); ok {
-		return name.Name + "." + f.Name.Name
-	}
-	return f.Name.Name
+	of, _, _ := strings.Cut(strings.TrimPrefix(types.ExprString(f.Recv.List[0].Type), "*"), "[")
+	return of + "." + f.Name.Name
 }

@@ -1,245 +1,135 @@
 package overlap
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/dev/proof"
-	"github.com/fencepost-gpu/fencepost/dev/proof/device"
 	"github.com/fencepost-gpu/fencepost/dev/proof/interleave"
-	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
 )
 
-// execution is one execution of a program: a runtime of its own.
+// execution is one execution of a program, on a runner of its own.
 type execution struct {
-	*proof.Runtime
+	*proof.Runner
 	program Program
 	gate    *gate
-	// beforeEntry is what the entry of the quick path had counted when the set-up had ended.
-	beforeEntry proof.Quickly
-	// before is what the pool had done when the set-up had ended, refusals the allocations that it
-	// refused later.
-	before   core.OwnPoolStats
-	refusals uint64
-	leases   []*cuda.Lease
-	blocks   [program.MaxBlocks]core.Block
-	live     program.Set
-	open     []openLaunch
+	// next numbers the operations.
+	next uint8
+	open []opened
 	// refused counts the calls that were, with cause.
 	refused uint64
 	// fault is what the production code did and must not.
 	fault error
 }
 
-// openLaunch is a launch of the set-up that a goroutine may end.
-type openLaunch struct {
-	ticket core.Ticket
-	call   program.Op
-	op     int16
+// opened is a launch of the set-up that a goroutine may end: a launch, or an aborted one.
+type opened struct {
+	launch program.Op
+	op     uint8
 	ended  bool
 }
 
 // newExecution makes a runtime with the streams that the program names.
 func newExecution(p Program) (*execution, error) {
 	x := &execution{program: p, gate: newGate()}
-	var err error
-	if x.Runtime, err = proof.NewRuntime(x.gate, x.over(), cuda.StreamPoolConfig{}); err != nil {
-		return nil, err
+	cfg := proof.Config{Streams: int(Adopted), Device: x.gate.Device, Gate: x.gate}
+	if p.has(func(c program.Op) bool { return c.Stream == Adopted }) {
+		cfg.Streams, cfg.Adopted = int(Adopted)+1, 1<<Adopted
 	}
-	for s := range uint8(Adopted + 1) {
-		l, err := x.lease(s)
-		if err != nil {
-			return nil, err
+	if p.pooled() {
+		cfg.Over = proof.OwnPool
+		interleave.Watch(x.gate)
+		if p.Entered {
+			cfg.Over = proof.OwnPoolQuickly
 		}
-		x.leases = append(x.leases, l)
 	}
-	return x, nil
+	var err error
+	x.Runner, err = proof.NewRunner(cfg)
+	return x, err
 }
-
-// over is where the blocks come from. Of the runtime's own pool the gate is told.
-func (x *execution) over() proof.Memory {
-	if !x.program.pooled() {
-		return proof.DriverPool
-	}
-	x.gate.Hosted = true
-	interleave.Watch(x.gate)
-	if x.program.Entered {
-		return proof.OwnPoolQuickly
-	}
-	return proof.OwnPool
-}
-
-func (x *execution) lease(s uint8) (*cuda.Lease, error) {
-	if s != Adopted {
-		return x.Streams.Acquire(context.Background(), "check")
-	}
-	if !x.program.has(func(c program.Op) bool { return c.Stream == Adopted }) {
-		return nil, nil //nolint:nilnil // an unused stream is made for nobody
-	}
-	handle, err := x.gate.StreamCreate()
-	if err != nil {
-		return nil, err
-	}
-	return x.Streams.Adopt(handle, "check")
-}
-
-func (x *execution) handle(s uint8) uint8 { return uint8(x.leases[s].Handle()) }
 
 // prepare makes the calls of the set-up and returns the goroutines.
 func (x *execution) prepare() (bodies []func()) {
-	op := int16(0)
-	for _, c := range x.program.Setup {
-		x.do(c, op)
-		op++
-	}
-	x.before, x.gate.reused, x.refusals = x.Backend.Stats().OwnPool, proof.Moves{}, 0
-	x.beforeEntry = x.Quickly()
+	x.doAll(x.program.Setup, 0)
+	x.BeginMoves()
+	op := uint8(len(x.program.Setup))
 	for _, calls := range x.program.Threads {
 		first := op
-		bodies = append(bodies, func() {
-			for i, c := range calls {
-				x.do(c, first+int16(i))
-			}
-		})
-		op += int16(len(calls))
+		bodies = append(bodies, func() { x.doAll(calls, first) })
+		op += uint8(len(calls))
 	}
+	x.next = op
 	return bodies
 }
 
-func (x *execution) do(c program.Op, op int16) {
-	if err := x.call(c, op); err != nil && x.fault == nil {
-		x.fault = fmt.Errorf("operation %d, %v: %w", op, c, err)
+func (x *execution) doAll(calls program.Program, first uint8) {
+	for i, c := range calls {
+		x.do(c, first+uint8(i))
 	}
-	x.gate.end()
 }
 
-// call makes one call. An error is one that the call must not end with.
-func (x *execution) call(c program.Op, op int16) (err error) {
-	ctx := context.Background()
-	x.gate.begin(underWay{op: op, block: c.Block, aborted: x.comesToNothing(c), quick: c.AtOnce || c.Kind == program.ReapDone || c.Kind == program.Sync || c.Kind == program.Trim})
+// do makes one call, unless its blocks lack because their allocations were refused.
+func (x *execution) do(c program.Op, op uint8) {
+	for b := range c.Touches().All() {
+		if x.Block(b).ID.Generation == 0 {
+			return
+		}
+	}
 	switch c.Kind {
-	case program.Alloc:
-		return x.alloc(ctx, c)
-	case program.Free:
-		if x.blocks[c.Block].ID.Generation == 0 {
-			return nil // its allocation was refused
+	case program.Open:
+		l := opened{launch: c, op: op}
+		l.launch.Kind = program.Launch
+		if x.program.has(func(o program.Op) bool { return o.Kind == program.Cancel && int(o.Block) == len(x.open) }) {
+			l.launch.Kind = program.Abort
 		}
-		if _, err = x.Front.Deallocate(ctx, x.blocks[c.Block].ID); err == nil {
-			x.live &^= 1 << c.Block
+		phases := proof.Phases(l.launch.Kind)
+		if x.take(l.launch, op, phases[:len(phases)-1]...) {
+			x.open = append(x.open, l)
 		}
-	case program.Launch, program.Abort, program.Open:
-		return x.launch(ctx, c, op)
 	case program.Finish, program.Cancel:
-		return x.endOpen(ctx, &x.open[c.Block], c.Kind)
-	case program.Record:
-		end := x.node(oracle.End, c, op)
-		x.gate.put(end.Stream, x.node(oracle.Begin, c, op), x.node(oracle.Work, c, op), end)
-		x.gate.own().finishing = &end
-		err = x.Backend.RecordUse(ctx, x.blocks[c.Block].ID, x.leases[c.Stream].ID())
-	case program.ReapDone, program.Peek:
-		return x.Backend.ReapPending(ctx)
-	case program.Trim:
-		return x.Backend.TrimPool(0)
-	case program.Sync:
-		err = x.Streams.Synchronize(ctx, x.leases[c.Stream].ID())
-	case program.Release:
-		handle := x.handle(c.Stream)
-		if err = x.leases[c.Stream].Release(); err == nil {
-			x.gate.givenUp |= 1 << handle
+		if l := &x.open[c.Block]; !l.ended {
+			l.ended = true
+			x.take(l.launch, l.op, proof.End)
+		}
+	default:
+		if x.take(c, op, proof.Phases(c.Kind)...) && c.Kind == program.Release {
+			x.gate.givenUp |= 1 << x.Handle(c.Stream)
 		}
 	}
-	return x.unlessDue(err, c)
 }
 
-func (x *execution) alloc(ctx context.Context, c program.Op) error {
-	b, err := x.Front.Allocate(ctx, core.Request{Bytes: device.Unit * uint64(max(1, c.Units)), Stream: x.leases[c.Stream].ID()})
-	if err != nil {
-		return x.unlessDue(err, c)
-	}
-	x.blocks[c.Block] = b
-	x.live |= 1 << c.Block
-	return nil
-}
-
-func (x *execution) node(kind oracle.Kind, c program.Op, op int16) oracle.Node {
-	n := proof.Node(kind, c, op, x.handle(c.Stream))
-	n.Aborted = x.comesToNothing(c)
-	return n
-}
-
-// comesToNothing reports whether c is a launch that is aborted, by itself or
-// later: the next to be opened.
-func (x *execution) comesToNothing(c program.Op) bool {
-	return c.Kind == program.Abort || c.Kind == program.Open && x.program.has(func(o program.Op) bool { return o.Kind == program.Cancel && int(o.Block) == len(x.open) })
-}
-
-// launch prepares a launch, enqueues its work, and ends it. One that is
-// refused is left out.
-func (x *execution) launch(ctx context.Context, c program.Op, op int16) error {
-	for b := range c.Uses().All() {
-		if x.blocks[b].ID.Generation == 0 {
-			return nil // its allocation was refused
+// take takes steps of a call until one is refused, which is a fault if there is no cause.
+func (x *execution) take(c program.Op, op uint8, phases ...proof.Phase) bool {
+	for _, phase := range phases {
+		err := x.Take(c, proof.Step{Op: op, Phase: phase})
+		if err != nil && x.isDue(err, c) {
+			x.refused++
+			x.Excuse(err)
+			return false
+		}
+		if err != nil {
+			if x.fault == nil {
+				x.fault = fmt.Errorf("operation %d, %v: %w", op, c, err)
+			}
+			return false
 		}
 	}
-	ticket, err := x.Backend.PrepareUse(ctx, core.UseRequest{Stream: x.leases[c.Stream].ID(), Uses: proof.AppendUses(nil, c, x.blocks[:])})
-	if err != nil {
-		return x.unlessDue(err, c)
-	}
-	x.gate.end()
-	begin, work := x.node(oracle.Begin, c, op), x.node(oracle.Work, c, op)
-	if begin.Aborted {
-		x.gate.put(begin.Stream, begin)
-	} else {
-		x.gate.put(begin.Stream, begin, work)
-	}
-	l := openLaunch{ticket: ticket, call: c, op: op}
-	if c.Kind == program.Open {
-		x.open = append(x.open, l)
-		return nil
-	}
-	return x.endOpen(ctx, &l, map[program.Kind]program.Kind{program.Launch: program.Finish, program.Abort: program.Cancel}[c.Kind])
+	return true
 }
 
-// endOpen finishes or aborts a launch. What it frees then is its own doing.
-func (x *execution) endOpen(ctx context.Context, l *openLaunch, kind program.Kind) error {
-	if l.ended {
-		return nil
-	}
-	l.ended = true
-	x.gate.begin(underWay{op: l.op})
-	if kind == program.Cancel {
-		return x.Backend.AbortUse(ctx, l.ticket)
-	}
-	end := x.node(oracle.End, l.call, l.op)
-	x.gate.put(end.Stream, end)
-	x.gate.own().finishing = &end
-	return x.Backend.FinishUse(ctx, l.ticket)
-}
-
-// unlessDue is nil for an error that the program gives cause for.
-func (x *execution) unlessDue(err error, c program.Op) error {
-	p := x.program
+// isDue reports whether the program gives cause for an error.
+func (x *execution) isDue(err error, c program.Op) bool {
 	switch {
-	case c.Units > 0 && errors.Is(err, core.ErrOutOfMemory):
-		x.refused++
-		x.refusals++
-		return nil
+	case errors.Is(err, core.ErrOutOfMemory):
+		return c.Units > 0
 	case errors.Is(err, core.ErrUseAfterFree):
-		if p.has(func(o program.Op) bool { return o.Kind == program.Free && o.Touches()&c.Touches() != 0 }) {
-			x.refused++
-			return nil
-		}
+		return x.program.has(func(o program.Op) bool { return o.Kind == program.Free && o.Touches()&c.Touches() != 0 })
 	case errors.Is(err, core.ErrStreamMisuse):
-		if p.givesCause(c) {
-			x.refused++
-			return nil
-		}
+		return x.program.givesCause(c)
 	}
-	return err
+	return false
 }
 
 // givesCause reports whether the program has a call for which c may be refused
@@ -254,4 +144,31 @@ func (p Program) givesCause(c program.Op) bool {
 		}
 		return o.IsLaunch() && c.IsLaunch() && o.Stream != c.Stream && o.Conflicts(c)
 	})
+}
+
+// finish ends what the goroutines left, judges what arrived, and closes the
+// runtime.
+func (x *execution) finish() error {
+	for i := range x.open {
+		x.do(program.Op{Kind: program.Finish, Block: uint8(i)}, x.next)
+	}
+	err := x.FreeAll(int(x.next))
+	v := x.gate.History.Judge()
+	if x.gate.givenUp != 0 || x.program.pooled() { // see the package comment
+		v.Redundant, v.Extra = 0, 0
+	}
+	history := x.gate.History
+	text := ""
+	if x.fault != nil || err != nil || v.Bad() {
+		text = history.String()
+	}
+	if err = errors.Join(x.fault, err, x.Settle()); err != nil && text == "" {
+		text = history.String()
+	}
+	x.gate.closing = true
+	interleave.End()
+	if err = errors.Join(err, x.Close(), x.gate.fault); err == nil && !v.Bad() {
+		return nil
+	}
+	return &proof.Failure{Verdict: v, Cause: err, History: text}
 }

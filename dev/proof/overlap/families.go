@@ -6,65 +6,93 @@ import (
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
 )
 
-// The streams.
-const (
-	streamX, streamY uint8 = 0, 1
-)
-
-func alloc(stream, block uint8) program.Op {
-	return program.Op{Kind: program.Alloc, Stream: stream, Block: block}
-}
-func free(block uint8) program.Op                   { return program.Op{Kind: program.Free, Block: block} }
-func end(kind program.Kind, open uint8) program.Op  { return program.Op{Kind: kind, Block: open} }
-func on(kind program.Kind, stream uint8) program.Op { return program.Op{Kind: kind, Stream: stream} }
-func use(kind program.Kind, stream uint8, reads, writes program.Set) program.Op {
-	return program.Op{Kind: kind, Stream: stream, Reads: reads, Writes: writes}
-}
-
-// Some sets of blocks.
-const (
-	noBlock program.Set = 0
-	a       program.Set = 1 << 0
-	b       program.Set = 1 << 1
-	c       program.Set = 1 << 2
-	both                = a | b
-	newest  program.Set = 1 << latest
-)
+type setups = []program.Program
 
 // bases are the allocations that set-ups begin with.
-var bases = []program.Program{
+var bases = setups{
 	{alloc(streamX, 0)},
 	{alloc(streamX, 0), alloc(streamX, 1)},
 	{alloc(streamX, 0), alloc(streamY, 1)},
 }
 
 // adoptedBases are those with an adopted stream.
-var adoptedBases = []program.Program{
+var adoptedBases = setups{
 	{alloc(Adopted, 0)},
 	{alloc(Adopted, 0), alloc(streamX, 1)},
-	{alloc(streamX, 0), use(program.Launch, Adopted, noBlock, a)},
+	{alloc(streamX, 0), launch(Adopted, noBlock, a)},
 }
 
 // givenUp are set-ups with a stream that was given up.
-var givenUp = []program.Program{
+var givenUp = setups{
 	{alloc(Adopted, 0), on(program.Release, Adopted)},
-	{alloc(Adopted, 0), alloc(Adopted, 1), use(program.Launch, streamY, a, noBlock), free(1), on(program.Release, Adopted)},
+	{alloc(Adopted, 0), alloc(Adopted, 1), launch(streamY, a, noBlock), free(1), on(program.Release, Adopted)},
 	{alloc(Adopted, 0), alloc(Adopted, 1), use(program.Open, streamX, a, noBlock), free(0), on(program.Release, Adopted)},
 }
 
-// tails are what may come behind a base.
-func tails(streams ...uint8) (list []program.Program) {
-	list = append(list, nil, program.Program{free(0)})
-	for _, s := range streams {
-		for _, kind := range []program.Kind{program.Launch, program.Open} {
-			list = append(list, program.Program{use(kind, s, a, noBlock)}, program.Program{use(kind, s, noBlock, a)})
-		}
-		list = append(list, program.Program{use(program.Open, s, a, noBlock), free(0)})
-	}
-	return list
+// poolSetups leave a pool that has memory for another stream only by what the comment says.
+var poolSetups = setups{
+	// growth: there is more on the device
+	{pooled(streamX, 0, onePage)},
+	// steal: the memory was freed behind a launch that nothing comes after
+	{pooled(streamX, 0, twoPages), pooled(streamX, 1, onePage), launch(streamX, noBlock, a), free(0)},
+	// takeover: Y comes after a launch behind the free
+	{pooled(streamX, 0, twoPages), pooled(streamX, 1, onePage), free(0), launch(streamX, noBlock, b), launch(streamY, b, noBlock)},
+	// remap: free pages that do not lie in a row
+	{pooled(streamX, 0, onePage), pooled(streamY, 1, onePage), pooled(streamX, 2, onePage), launch(streamX, noBlock, a), free(0), free(2)},
+	// free pages of two streams in a row
+	{pooled(streamX, 0, onePage), pooled(streamY, 1, onePage), launch(streamX, noBlock, a), pooled(streamX, 2, onePage), free(0)},
+	// a row of which Y has one page and comes after the free of the other
+	{pooled(streamX, 0, onePage), pooled(streamY, 1, onePage), pooled(streamX, 2, onePage), free(0), free(1), launch(streamX, noBlock, c), launch(streamY, c, noBlock)},
+	// halves of a page
+	{pooled(streamX, 0, halfPage), pooled(streamX, 1, halfPage), pooled(streamX, 2, twoPages), launch(streamY, noBlock, a), free(0)},
+	// a free that a launch holds back
+	{pooled(streamX, 0, twoPages), pooled(streamX, 1, onePage), use(program.Open, streamY, a, noBlock), free(0)},
 }
 
-func setups(bases, tails []program.Program) (list []program.Program) {
+// poolGivenUp are set-ups with an adopted stream that has memory.
+var poolGivenUp = setups{
+	{pooled(Adopted, 0, twoPages), pooled(Adopted, 1, onePage), launch(Adopted, noBlock, a), free(0)},
+	{pooled(Adopted, 0, twoPages), pooled(Adopted, 1, onePage), launch(streamY, noBlock, a), on(program.Release, Adopted)},
+	{pooled(Adopted, 0, twoPages), pooled(Adopted, 1, onePage), launch(Adopted, noBlock, a), free(0), on(program.Release, Adopted)},
+}
+
+// poolReleased are set-ups in which an adopted stream may be given up while it steals.
+var poolReleased = setups{
+	{pooled(streamX, 0, twoPages), pooled(Adopted, 1, onePage), launch(streamX, noBlock, a), free(0)},
+}
+
+// quickSetups leave a stream with memory of its own and with slack in its books, so that the quick
+// path serves its next allocation.
+var quickSetups = setups{
+	// nothing is in its way
+	{pooled(streamX, 0, onePage), free(0)},
+	// nor is a block that lives
+	{pooled(streamX, 0, onePage), pooled(streamX, 1, onePage), free(0)},
+	// Y has used the block that lives
+	{pooled(streamX, 0, onePage), pooled(streamX, 1, onePage), launch(streamY, noBlock, b), free(0)},
+	// a launch over it is open
+	{pooled(streamX, 0, onePage), pooled(streamX, 1, onePage), use(program.Open, streamX, noBlock, b), free(0)},
+	// Y may take over what is free
+	{pooled(streamX, 0, twoPages), pooled(streamX, 1, onePage), free(0), launch(streamX, noBlock, b), launch(streamY, b, noBlock)},
+	// Y has to steal it
+	{pooled(streamX, 0, twoPages), pooled(streamX, 1, onePage), launch(streamX, noBlock, a), free(0)},
+}
+
+// quickGivenUp are set-ups with an adopted stream, which the path declines, beside one that it serves.
+var quickGivenUp = setups{
+	{pooled(streamX, 0, onePage), pooled(Adopted, 1, onePage), free(0)},
+	{pooled(Adopted, 0, onePage), pooled(streamX, 1, onePage), pooled(streamX, 2, onePage), free(2), launch(streamX, noBlock, a)},
+}
+
+// tailed are bases with what may come behind them.
+func tailed(bases setups, streams ...uint8) (list setups) {
+	tails := setups{nil, {free(0)}}
+	for _, s := range streams {
+		for _, kind := range []program.Kind{program.Launch, program.Open} {
+			tails = append(tails, program.Program{use(kind, s, a, noBlock)}, program.Program{use(kind, s, noBlock, a)})
+		}
+		tails = append(tails, program.Program{use(program.Open, s, a, noBlock), free(0)})
+	}
 	for _, base := range bases {
 		for _, tail := range tails {
 			list = append(list, slices.Concat(base, tail))
@@ -75,22 +103,38 @@ func setups(bases, tails []program.Program) (list []program.Program) {
 
 // Families are what is run: in less than a minute on two cores by default, in
 // an hour or more if all are asked for.
-func Families(all bool) []*Family {
-	pairs := &Family{Name: "pairs", Shape: []int{1, 1}, Preemptions: 2, letters: commonLetters,
-		setups: append(setups(bases[:1], tails(streamX, streamY)), setups(bases[1:], tails(streamY))...)}
-	adopted := &Family{Name: "adopted", Shape: []int{1, 1}, Preemptions: 2, setups: append(setups(adoptedBases[:1], tails()), givenUp...), letters: commonLetters}
-	longer := &Family{Name: "longer", Shape: []int{2, 1}, Preemptions: 2, setups: setups(bases[1:2], tails()), letters: someLetters}
-	longest := &Family{Name: "longest", Shape: []int{2, 2}, Preemptions: 1, setups: setups(bases[1:2], tails()), letters: someLetters}
-	recycling := &Family{Name: "recycling", Shape: []int{3, 1}, Preemptions: 1, setups: bases[:1], letters: recyclingLetters}
-	triples := &Family{Name: "triples", Shape: []int{1, 1, 1}, Preemptions: 1, setups: setups(bases, tails()), letters: someLetters}
-	small := &Family{Name: "small", Shape: []int{1, 1}, Preemptions: 3, setups: setups(bases[:1], tails()), letters: someLetters}
-	if all {
-		every := setups(bases, tails(streamX, streamY))
-		pairs.letters, pairs.setups, small.setups = everyLetter, every, every
-		adopted.letters, adopted.setups = everyLetter, append(setups(adoptedBases, tails(Adopted)), givenUp...)
-		longer.setups, recycling.Preemptions = every, 2
-		longest.setups, longest.Preemptions = setups(bases, tails()), 2
-		triples.Preemptions = 2
+func Families(all bool) (list []*Family) {
+	every := tailed(bases, streamX, streamY)
+	for _, f := range []struct {
+		name    string
+		shape   []int
+		entered bool
+		few     bound
+		whole   bound
+	}{
+		{"pairs", []int{1, 1}, false, bound{2, append(tailed(bases[:1], streamX, streamY), tailed(bases[1:], streamY)...), commonLetters}, bound{2, every, everyLetter}},
+		{"adopted", []int{1, 1}, false, bound{2, append(tailed(adoptedBases[:1]), givenUp...), commonLetters}, bound{2, append(tailed(adoptedBases, Adopted), givenUp...), everyLetter}},
+		{"longer", []int{2, 1}, false, bound{2, tailed(bases[1:2]), someLetters}, bound{2, every, someLetters}},
+		{"longest", []int{2, 2}, false, bound{1, tailed(bases[1:2]), someLetters}, bound{2, tailed(bases), someLetters}},
+		{"recycling", []int{3, 1}, false, bound{1, bases[:1], recyclingLetters}, bound{2, bases[:1], recyclingLetters}},
+		{"triples", []int{1, 1, 1}, false, bound{1, tailed(bases), someLetters}, bound{2, tailed(bases), someLetters}},
+		{"small", []int{1, 1}, false, bound{3, tailed(bases[:1]), someLetters}, bound{3, every, someLetters}},
+		// over the runtime's own pool
+		{"pool", []int{1, 1}, false, bound{1, poolSetups, poolLetters}, bound{1, poolSetups, everyPoolLetter}},
+		{"poolgivenup", []int{1, 1}, false, bound{1, poolGivenUp, poolLetters}, bound{2, poolGivenUp, everyPoolLetter}},
+		{"poollonger", []int{2, 1}, false, bound{1, poolSetups[1:6], usingPoolLetters}, bound{2, poolSetups, poolLetters}},
+		{"poolmoving", []int{1, 1}, false, bound{2, poolSetups[1:6], movingLetters}, bound{2, poolSetups[1:6], movingLetters}},
+		{"poolreleased", []int{2, 1}, false, bound{2, poolReleased, releasingLetters}, bound{2, poolReleased, releasingLetters}},
+		// whose allocations and frees go by the quick path, as far as that serves them
+		{"quick", []int{1, 1}, true, bound{1, quickSetups, quickLetters}, bound{2, slices.Concat(quickSetups[:4], poolSetups), quickLetters}},
+		{"quickgivenup", []int{1, 1}, true, bound{1, quickGivenUp, quickLetters}, bound{2, quickGivenUp, quickLetters}},
+		{"quickagain", []int{2, 1}, true, bound{1, quickSetups[1:3], againLetters}, bound{2, quickSetups, againLetters}},
+	} {
+		b := f.few
+		if all {
+			b = f.whole
+		}
+		list = append(list, &Family{Name: f.name, Shape: f.shape, bound: b, entered: f.entered})
 	}
-	return append([]*Family{pairs, adopted, longer, longest, recycling, triples, small}, poolFamilies(all)...)
+	return list
 }

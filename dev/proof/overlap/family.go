@@ -3,9 +3,39 @@ package overlap
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
 )
+
+// Program is calls made one after the other, and then goroutines that make
+// theirs at the same time. Blocks are numbered by their allocation in the text.
+type Program struct {
+	Setup   program.Program
+	Threads []program.Program
+	// Entered: a layer over the pool enters the quick path.
+	Entered bool
+}
+
+// String is such as "alloc a on X | free a | launch on Y reading a".
+func (p Program) String() string {
+	parts := []string{p.Setup.String()}
+	if p.Entered {
+		parts[0] = "entered: " + parts[0]
+	}
+	for _, calls := range p.Threads {
+		parts = append(parts, calls.String())
+	}
+	return strings.Join(parts, " | ")
+}
+
+// pooled reports whether the blocks are from the runtime's own pool.
+func (p Program) pooled() bool { return p.has(func(o program.Op) bool { return o.Units > 0 }) }
+
+// has reports whether there is a call of which that is true.
+func (p Program) has(is func(program.Op) bool) bool {
+	return slices.ContainsFunc(p.Setup, is) || slices.ContainsFunc(p.Threads, func(calls program.Program) bool { return slices.ContainsFunc(calls, is) })
+}
 
 // Family is programs of one kind: each of some set-ups, followed by goroutines
 // of so many calls each, in every choice of the letters. Of programs that
@@ -13,52 +43,68 @@ import (
 type Family struct {
 	Name string
 	// Shape is the number of calls of each goroutine.
-	Shape       []int
-	Preemptions int
-	setups      []program.Program
-	letters     func(setup program.Program) program.Program
-	entered     bool
+	Shape []int
+	bound
+	entered bool
 }
 
-// latest stands for the block that the goroutine allocated last.
-const latest = program.MaxBlocks - 1
+// bound says how much of a family is run.
+type bound struct {
+	Preemptions int
+	setups      setups
+	letters     func(known) program.Program
+}
 
 // String is such as "pairs(1+1)<=2".
 func (f *Family) String() string {
-	text := ""
-	for i, n := range f.Shape {
-		if i > 0 {
-			text += "+"
-		}
-		text += fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%s(%s)<=%d", f.Name, text, f.Preemptions)
+	shape := strings.ReplaceAll(strings.Trim(fmt.Sprint(f.Shape), "[]"), " ", "+")
+	return fmt.Sprintf("%s(%s)<=%d", f.Name, shape, f.Preemptions)
 }
 
 // Each calls yield with every program, until it returns false. The program is
 // valid during the call only.
 func (f *Family) Each(yield func(Program) bool) {
 	for _, setup := range f.setups {
-		words := map[int][]program.Program{}
-		for _, n := range f.Shape {
-			words[n] = f.words(setup, n)
+		letters := f.letters(after(setup))
+		words := make([][]program.Program, len(f.Shape))
+		for i, n := range f.Shape {
+			words[i] = sequences(letters, n)
 		}
-		g := generator{Family: f, words: words, program: Program{Setup: setup, Entered: f.entered}, yield: yield}
-		if !g.extend(0) {
+		p := Program{Setup: setup, Threads: make([]program.Program, len(f.Shape)), Entered: f.entered}
+		if !f.choose(p, words, 0, 0, yield) {
 			return
 		}
 	}
 }
 
-// words are the sequences of n letters that one goroutine can take.
-func (f *Family) words(setup program.Program, n int) []program.Program {
+// choose chooses what a goroutine does, and those behind it: of two that make as many calls the second
+// has no word before that of the first.
+func (f *Family) choose(p Program, words [][]program.Program, thread, from int, yield func(Program) bool) bool {
+	if thread == len(f.Shape) {
+		named := p.named()
+		return !named.allowed() || yield(named)
+	}
+	if thread > 0 && f.Shape[thread] != f.Shape[thread-1] {
+		from = 0
+	}
+	for i, word := range words[thread][from:] {
+		p.Threads[thread] = word
+		if !f.choose(p, words, thread+1, from+i, yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// sequences are those of n letters that one goroutine can take.
+func sequences(letters program.Program, n int) []program.Program {
 	words := []program.Program{nil}
 	for range n {
 		var longer []program.Program
 		for _, w := range words {
-			for _, c := range f.letters(setup) {
-				if sensible(w, c) {
-					longer = append(longer, append(slices.Clone(w), c))
+			for _, o := range letters {
+				if sensible(w, o) {
+					longer = append(longer, append(slices.Clone(w), o))
 				}
 			}
 		}
@@ -67,81 +113,50 @@ func (f *Family) words(setup program.Program, n int) []program.Program {
 	return words
 }
 
-// sensible reports whether a goroutine may take call c after others: not what
+// sensible reports whether a goroutine may take call o after others: not what
 // it has freed or ended itself, and of its own allocations only what it has.
-func sensible(before program.Program, c program.Op) bool {
+func sensible(before program.Program, o program.Op) bool {
 	var own, gone program.Set
 	for _, b := range before {
 		switch b.Kind {
 		case program.Alloc:
-			own |= 1 << latest
+			own = newest
 		case program.Free:
-			gone |= 1 << b.Block
+			gone |= b.Touches()
 		case program.Release:
-			if c.Stream == Adopted {
+			if o.Stream == Adopted {
 				return false
 			}
 		case program.Finish, program.Cancel:
-			if (c.Kind == program.Finish || c.Kind == program.Cancel) && c.Block == b.Block {
+			if isEnd(o) && o.Block == b.Block {
 				return false
 			}
 		}
 	}
-	if c.Kind == program.Alloc {
+	if o.Kind == program.Alloc {
 		return own == 0
 	}
-	return c.Touches()&gone == 0 && c.Touches()&(1<<latest)&^own == 0
+	return o.Touches()&(gone|newest&^own) == 0
 }
 
-type generator struct {
-	*Family
-	words   map[int][]program.Program
-	picked  []int
-	program Program
-	yield   func(Program) bool
-}
-
-func (g *generator) extend(thread int) bool {
-	if thread == len(g.Shape) {
-		p := g.program.named()
-		return !p.allowed() || g.yield(p)
-	}
-	n := g.Shape[thread]
-	from := 0
-	if thread > 0 && g.Shape[thread-1] == n {
-		from = g.picked[thread-1]
-	}
-	for i := from; i < len(g.words[n]); i++ {
-		g.picked = append(g.picked[:thread], i)
-		g.program.Threads = append(g.program.Threads[:thread], g.words[n][i])
-		if !g.extend(thread + 1) {
-			return false
-		}
-	}
-	return true
-}
+func isEnd(o program.Op) bool { return o.Kind == program.Finish || o.Kind == program.Cancel }
 
 // named gives the blocks that goroutines allocate their numbers.
 func (p Program) named() Program {
-	next := uint8(0)
-	for _, c := range p.Setup {
-		if c.Kind == program.Alloc {
-			next++
-		}
-	}
+	next := after(p.Setup).blocks
 	out := Program{Setup: p.Setup, Entered: p.Entered}
 	for _, calls := range p.Threads {
 		calls = slices.Clone(calls)
 		for i := range calls {
-			c := &calls[i]
+			o := &calls[i]
 			switch {
-			case c.Kind == program.Alloc:
-				c.Block = next
+			case o.Kind == program.Alloc:
+				o.Block = next
 				next++
-			case c.Block == latest && (c.Kind == program.Free || c.Kind == program.Record):
-				c.Block = next - 1
+			case o.Block == latest:
+				o.Block = next - 1
 			default:
-				c.Reads, c.Writes = rename(c.Reads, next-1), rename(c.Writes, next-1)
+				o.Reads, o.Writes = renamed(o.Reads, next-1), renamed(o.Writes, next-1)
 			}
 		}
 		out.Threads = append(out.Threads, calls)
@@ -149,50 +164,37 @@ func (p Program) named() Program {
 	return out
 }
 
-func rename(s program.Set, as uint8) program.Set {
+func renamed(s program.Set, as uint8) program.Set {
 	if s.Has(latest) {
-		return s&^(1<<latest) | 1<<as
+		return s&^newest | 1<<as
 	}
 	return s
 }
 
 // allowed reports whether callers keep to their part: an open launch is ended
-// once, and a use that is recorded afterwards is kept apart from others of that
-// block by its caller.
+// once, and a use that is recorded afterwards is kept apart by its caller from other goroutines' uses and
+// free of that block, and from the end of the lease that it is made under.
 func (p Program) allowed() bool {
-	ended := map[uint8]bool{}
 	for i, calls := range p.Threads {
-		for _, c := range calls {
-			switch c.Kind {
-			case program.Finish, program.Cancel:
-				if ended[c.Block] {
+		for _, o := range calls {
+			contested := func(other program.Op) bool {
+				switch {
+				case isEnd(o):
+					return isEnd(other) && other.Block == o.Block
+				case o.Kind == program.Record:
+					return other.Touches().Has(o.Block) || other.Kind == program.Release && o.Stream == Adopted
+				}
+				return false
+			}
+			for j, others := range p.Threads {
+				if j != i && slices.ContainsFunc(others, contested) {
 					return false
 				}
-				ended[c.Block] = true
-			case program.Record:
-				if p.contested(i, c) {
-					return false
-				}
+			}
+			if o.Kind == program.Record && slices.ContainsFunc(p.Setup, func(s program.Op) bool { return s.Kind == program.Open && s.Touches().Has(o.Block) }) {
+				return false
 			}
 		}
 	}
 	return true
-}
-
-// contested reports whether another than goroutine own uses or frees the block
-// of a recorded use, or gives back the lease that it is made under.
-func (p Program) contested(own int, use program.Op) bool {
-	for _, c := range p.Setup {
-		if c.Kind == program.Open && c.Touches().Has(use.Block) {
-			return true
-		}
-	}
-	for i, calls := range p.Threads {
-		for _, c := range calls {
-			if i != own && (c.Touches().Has(use.Block) || c.Kind == program.Release && use.Stream == Adopted) {
-				return true
-			}
-		}
-	}
-	return false
 }

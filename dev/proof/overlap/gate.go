@@ -22,7 +22,6 @@ type gate struct {
 	allocator interleave.Object
 	world     interleave.Object
 	events    []*gateEvent
-	alive     int
 	// closing: all was judged, and the goroutines that close the runtime are
 	// not scheduled.
 	closing bool
@@ -32,8 +31,6 @@ type gate struct {
 	// before and after them.
 	under [5]underWay
 	fault error
-	// reused is whose memory blocks got since the set-up.
-	reused proof.Moves
 }
 
 type gateEvent struct {
@@ -42,49 +39,54 @@ type gateEvent struct {
 	recorded int32
 }
 
-// underWay is the operation of a goroutine.
+// underWay is the call of a goroutine.
 type underWay struct {
-	op      int16
-	block   uint8
-	aborted bool
+	device.Call
 	// since is when the call began, lessons are what was learned in it.
 	since   int32
 	lessons []int
 	// allocated is the allocation that was made in it, 0 for none: the first of
 	// all is nobody's rival.
 	allocated int32
-	// quick: the device is done with all that it is asked for.
-	quick bool
+	// begun is what a use is put on its stream with, in one step with its work.
+	begun []oracle.Node
 	// finishing is the End of the use that is being finished or recorded, nil
 	// for none.
 	finishing *oracle.Node
 }
 
-func newGate() *gate { return &gate{Device: device.New()} }
+func newGate() *gate {
+	g := &gate{Device: device.New()}
+	g.OnPages = func() {
+		interleave.Do(interleave.Access{Object: &g.allocator, Write: true}, interleave.Access{Object: &g.world})
+		g.speak()
+	}
+	return g
+}
 
 func (g *gate) own() *underWay { return &g.under[interleave.Current()+1] }
 
-// begin starts a call of the runtime's for an operation, and end ends it.
-func (g *gate) begin(u underWay) {
-	u.since = g.History.Moment()
-	*g.own() = u
+// Begin starts a call of the runtime's for an operation, and End ends it.
+func (g *gate) Begin(c device.Call) {
+	u := g.own()
+	*u = underWay{Call: c, since: g.History.Moment(), begun: u.begun}
 }
 
-func (g *gate) end() {
-	for _, l := range g.own().lessons {
+func (g *gate) End() {
+	u := g.own()
+	for _, l := range u.lessons {
 		g.History.Sure(l)
 	}
-	if at := g.own().allocated; at > 0 {
-		g.History.Return(at)
+	if u.allocated > 0 {
+		g.History.Return(u.allocated)
 	}
-	g.own().allocated = 0
-	g.own().lessons, g.own().finishing = nil, nil
+	u.allocated, u.lessons, u.finishing = 0, nil, nil
 }
 
 // speak makes the device speak of the operation under way.
 func (g *gate) speak() {
 	u := g.own()
-	g.Op, g.Aborted, g.Block, g.Since = u.op, u.aborted, u.block, u.since
+	g.Call, g.Since = u.Call, u.since
 }
 
 func (g *gate) blame(format string, args ...any) {
@@ -110,17 +112,29 @@ func (g *gate) event(e driver.Event) *gateEvent {
 	return known
 }
 
-// put puts nodes of the program's own on a stream, as one step.
-func (g *gate) put(s uint8, nodes ...oracle.Node) {
-	g.onStream(s)
-	for _, n := range nodes {
-		g.Put(n)
+// Put puts a node of the program's own on a stream. The beginning of a use, its work, and the end of one
+// that is recorded afterwards are one step.
+func (g *gate) Put(n oracle.Node) {
+	u := g.own()
+	u.begun = append(u.begun, n)
+	if n.Kind == oracle.Begin && !n.Aborted || n.Kind == oracle.Work && n.Unfenced {
+		return
+	}
+	g.onStream(n.Stream)
+	for _, n := range u.begun {
+		g.Device.Put(n)
+	}
+	u.begun = u.begun[:0]
+	if n.Kind == oracle.End {
+		u.finishing = &n
 	}
 }
 
+// Execute does nothing: a call says that it finds the device done with what it asks for.
+func (g *gate) Execute(uint8) {}
+
 func (g *gate) EventCreate() (driver.Event, error) {
 	g.events = append(g.events, new(gateEvent))
-	g.alive++
 	return g.Device.EventCreate()
 }
 
@@ -128,8 +142,7 @@ func (g *gate) EventDestroy(e driver.Event) error {
 	known := g.event(e)
 	interleave.Do(interleave.Access{Object: &known.object, Write: true})
 	g.event(e).dead = true
-	g.alive--
-	return nil
+	return g.Device.EventDestroy(e)
 }
 
 // EventRecord puts the end of the use that is being finished or recorded once more: the
@@ -137,7 +150,7 @@ func (g *gate) EventDestroy(e driver.Event) error {
 func (g *gate) EventRecord(e driver.Event, s driver.Stream) error {
 	g.onStream(uint8(s), interleave.Access{Object: &g.event(e).object, Write: true})
 	if end := g.own().finishing; end != nil && driver.Stream(end.Stream) == s {
-		g.Put(*end)
+		g.Device.Put(*end)
 	}
 	g.event(e).recorded = g.History.Moment()
 	return g.Device.EventRecord(e, s)
@@ -152,7 +165,7 @@ func (g *gate) StreamWait(s driver.Stream, e driver.Event) error {
 func (g *gate) EventQuery(e driver.Event) (bool, error) {
 	known := g.event(e)
 	interleave.Do(interleave.Access{Object: &known.object}, interleave.Access{Object: &g.world, Write: true})
-	if g.own().quick {
+	if g.own().Done {
 		return true, g.learn(func() error { return g.Device.EventSynchronize(e) })
 	}
 	var done bool
@@ -195,4 +208,28 @@ func (g *gate) MemFreeAsync(ptr uint64, s driver.Stream) error {
 	return g.Device.MemFreeAsync(ptr, s)
 }
 
-var _ driver.Driver = (*gate)(nil)
+// Took puts the allocation of a block from the runtime's own pool on its stream: a step,
+// like what a driver would be asked for.
+func (g *gate) Took(stream, ptr, bytes uint64) {
+	g.onStream(uint8(stream), interleave.Access{Object: &g.allocator, Write: true})
+	g.own().allocated = int32(g.History.Len())
+	g.Locate(ptr, bytes)
+	if err := g.Allocated(uint8(stream)); err != nil {
+		g.blame("block %d: %w", g.Block, err)
+	}
+}
+
+// Gave puts the free of a block on the stream.
+func (g *gate) Gave(stream, ptr uint64) {
+	g.onStream(uint8(stream), interleave.Access{Object: &g.allocator, Write: true})
+	block, ok := g.At(ptr)
+	if !ok {
+		g.blame("memory at %#x was freed, and no block has it", ptr)
+		return
+	}
+	if err := g.FreedOn(uint8(stream), block, false); err != nil {
+		g.blame("block %d: %w", block, err)
+	}
+}
+
+var _ proof.Gate = (*gate)(nil)

@@ -1,17 +1,19 @@
 package overlap
 
 import (
-	"errors"
 	"maps"
+	"strings"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost/dev/proof/interleave"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
 )
 
 func TestWithoutTheOverlayNothingIsExplored(t *testing.T) {
-	p := Program{Setup: program.Program{alloc(streamX, 0)}, Threads: []program.Program{{free(0)}, {use(program.Launch, streamY, a, noBlock)}}}
-	if result, _, err := Check(p, 1); !errors.Is(err, ErrNotInstrumented) || result.Steps != 0 {
-		t.Errorf("%+v, %v", result, err)
+	p := Program{Setup: program.Program{alloc(streamX, 0)}, Threads: []program.Program{{free(0)}, {launch(streamY, a, noBlock)}}}
+	total := &Total{}
+	if total.check(p, interleave.Test{Preemptions: 1}, nil); !strings.Contains(total.Failure, ErrNotInstrumented.Error()) || total.Steps != 0 {
+		t.Errorf("%v", total)
 	}
 }
 
@@ -87,7 +89,7 @@ func TestProgramsKeepToTheRulesOfCallers(t *testing.T) {
 }
 
 func TestARefusalNeedsACause(t *testing.T) {
-	reads, writes := use(program.Launch, streamX, a, noBlock), use(program.Launch, streamY, noBlock, a)
+	reads, writes := launch(streamX, a, noBlock), launch(streamY, noBlock, a)
 	for _, c := range []struct {
 		other program.Op
 		call  program.Op
@@ -95,10 +97,10 @@ func TestARefusalNeedsACause(t *testing.T) {
 	}{
 		{writes, reads, true},
 		{reads, writes, true},
-		{reads, use(program.Launch, streamY, a, noBlock), false},
-		{use(program.Launch, streamY, noBlock, b), reads, false},
-		{use(program.Launch, streamX, noBlock, a), reads, false},
-		{on(program.Release, Adopted), use(program.Launch, Adopted, a, noBlock), true},
+		{reads, launch(streamY, a, noBlock), false},
+		{launch(streamY, noBlock, b), reads, false},
+		{launch(streamX, noBlock, a), reads, false},
+		{on(program.Release, Adopted), launch(Adopted, a, noBlock), true},
 		{use(program.Abort, Adopted, a, noBlock), on(program.Release, Adopted), true},
 		{on(program.Release, Adopted), reads, false},
 		{free(0), reads, false}, // that is no misuse

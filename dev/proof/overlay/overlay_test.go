@@ -6,23 +6,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // TestNoLockIsLeftUninstrumented demands of every instrumented file that it keeps none of the
 // standard library's locks and atomics but those that are in kept.
 func TestNoLockIsLeftUninstrumented(t *testing.T) {
-	root, err := Root(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := ReadSources(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := Interleaved(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(Root(t.Context()))(t)
+	list := must.Get(ReadSources(root))(t)
+	files := must.Get(Interleaved(root))(t)
 	replaced := 0
 	for _, f := range list {
 		text, ok := files[f.Path]
@@ -31,10 +24,7 @@ func TestNoLockIsLeftUninstrumented(t *testing.T) {
 		} else {
 			replaced++
 		}
-		found, err := locks(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(locks(text))(t)
 		for _, lock := range found {
 			if kept[f.Path][lock] == "" {
 				t.Errorf("%s keeps the standard library's %s: no interleaving of it is tried. Import it in a group, on a line of its own and by its own name; "+
@@ -67,22 +57,15 @@ func writeModule(t *testing.T, inner string) (root string) {
 		"internal/fence/c.go": "package fence\n",
 	} {
 		path := filepath.Join(root, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	return root
 }
 
 // What has moved into a package of its own is instrumented there.
 func TestAPackageThatIsImportedIsInstrumented(t *testing.T) {
-	files, err := Interleaved(writeModule(t, "package fence\n\nimport (\n\t\"sync/atomic\"\n)\n\nvar n atomic.Int32\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(Interleaved(writeModule(t, "package fence\n\nimport (\n\t\"sync/atomic\"\n)\n\nvar n atomic.Int32\n")))(t)
 	for path, want := range map[string]string{
 		"cuda/a.go":                      "sync \"" + interleave + "\"",
 		"internal/fence/b.go":            "atomic \"" + interleave + "\"",
@@ -119,9 +102,7 @@ func TestAnEditMustFitOnce(t *testing.T) {
 	}
 	dir := t.TempDir()
 	path, err := f.Write(root, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	data, err := os.ReadFile(path)
 	if err != nil || !slices.ContainsFunc(strings.Split(string(data), "\""), func(s string) bool { return s == filepath.Join(root, "cuda", "a.go") }) {
 		t.Errorf("%s, %v", data, err)

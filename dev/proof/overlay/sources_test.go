@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // tree writes the files of a module, by path.
@@ -15,12 +17,8 @@ func tree(t *testing.T, files map[string]string) string {
 	root := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(root, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	return root
 }
@@ -48,9 +46,7 @@ func TestWhatTheEntryImportsIsOnTheList(t *testing.T) {
 		"core/c.go":                "package core\n\nimport _ \"sync\"\n",
 	})
 	list, err := ReadSources(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if want := []string{"core/c.go", "cuda/a.go", "cuda/b.go", "internal/fence/a.go"}; !slices.Equal(paths(list), want) {
 		t.Errorf("got %q, want %q", paths(list), want)
 	}
@@ -66,9 +62,7 @@ func TestWhatTheEntryImportsIsOnTheList(t *testing.T) {
 	if f, err := list.Find("a.go", "package fence"); err != nil || f.Path != "internal/fence/a.go" {
 		t.Errorf("by its text: %v, %v", f, err)
 	}
-	if err := os.RemoveAll(filepath.Join(root, "internal", "fence")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(filepath.Join(root, "internal", "fence")))
 	if list, err := ReadSources(root); err == nil {
 		t.Errorf("a package that is not there is passed over: %q", paths(list))
 	}
@@ -96,9 +90,7 @@ func TestLocksAreFoundInEveryForm(t *testing.T) {
 func repository(t *testing.T) (root string, list Sources) {
 	t.Helper()
 	root, err := Root(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if list, err = ReadSources(root); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"iter"
 	"math/bits"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -110,12 +113,7 @@ func (o Op) IsRecord() bool { return o.Kind == Record || o.Kind == FaultyRecord 
 
 // GivesUp reports whether the program gives streams up.
 func (p Program) GivesUp() bool {
-	for _, o := range p {
-		if o.Kind == GiveUp {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p, func(o Op) bool { return o.Kind == GiveUp })
 }
 
 // Uses is every block that the operation uses as a launch or a recorded use.
@@ -159,45 +157,33 @@ func (p Program) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// String is such as "launch on Y reading a, writing b".
+// texts are what operations look like.
+var texts = [...]string{
+	Alloc: "alloc $block$size on $stream$once", Free: "free $block", Sync: "sync $stream", Reap: "reap $stream", GiveUp: "give up $stream",
+	Launch: "launch on $stream$uses", Abort: "aborted launch on $stream$uses", Faulty: "faulty launch on $stream$uses", Open: "open launch on $stream$uses",
+	Record: "record a use of $block on $stream", FaultyRecord: "record a use of $block on $stream, faultily",
+	Finish: "finish $number", Cancel: "cancel $number", ReapDone: "reap", Peek: "peek", Trim: "trim", Release: "release $stream",
+}
+
+// String is such as "launch on Y reading a writing b".
 func (o Op) String() string {
-	switch o.Kind {
-	case Alloc:
-		text := "alloc " + blockName(o.Block)
-		if o.Units > 0 {
-			text += fmt.Sprintf(" of %d", o.Units)
+	return os.Expand(texts[o.Kind], func(part string) string {
+		switch {
+		case part == "block":
+			return blockName(o.Block)
+		case part == "number":
+			return strconv.Itoa(int(o.Block))
+		case part == "stream":
+			return StreamName(o.Stream)
+		case part == "uses":
+			return o.useText()
+		case part == "size" && o.Units > 0:
+			return fmt.Sprintf(" of %d", o.Units)
+		case part == "once" && o.AtOnce:
+			return " at once"
 		}
-		if text += " on " + StreamName(o.Stream); o.AtOnce {
-			text += " at once"
-		}
-		return text
-	case Free:
-		return "free " + blockName(o.Block)
-	case Sync:
-		return "sync " + StreamName(o.Stream)
-	case GiveUp:
-		return "give up " + StreamName(o.Stream)
-	case Reap:
-		return "reap " + StreamName(o.Stream)
-	case Record:
-		return fmt.Sprintf("record a use of %s on %s", blockName(o.Block), StreamName(o.Stream))
-	case FaultyRecord:
-		return fmt.Sprintf("record a use of %s on %s, faultily", blockName(o.Block), StreamName(o.Stream))
-	case Abort:
-		return fmt.Sprintf("aborted launch on %s%s", StreamName(o.Stream), o.useText())
-	case Faulty:
-		return fmt.Sprintf("faulty launch on %s%s", StreamName(o.Stream), o.useText())
-	case Open:
-		return fmt.Sprintf("open launch on %s%s", StreamName(o.Stream), o.useText())
-	case Finish, Cancel:
-		return fmt.Sprintf("%s %d", map[Kind]string{Finish: "finish", Cancel: "cancel"}[o.Kind], o.Block)
-	case ReapDone, Peek, Trim:
-		return map[Kind]string{ReapDone: "reap", Peek: "peek", Trim: "trim"}[o.Kind]
-	case Release:
-		return "release " + StreamName(o.Stream)
-	default:
-		return fmt.Sprintf("launch on %s%s", StreamName(o.Stream), o.useText())
-	}
+		return ""
+	})
 }
 
 func (o Op) useText() string {

@@ -4,23 +4,23 @@
 //
 // A line of a transcript is one step of a host goroutine. The indented lines below
 // are what it leads to: waits, frees and refusals, and for what else must come
-// before it why no wait is needed. Package oracle writes them (an [oracle.Plan],
-// which knows the demands and no clock); the production code must make the same
+// before it why no wait is needed. A [proof.Planner] writes them (by an oracle.Plan,
+// which knows the demands and no clock); the production code, in a [proof.Runner], must make the same
 // waits, for the same points of the streams. Below the last step is what it made in
 // whole. The steps are
 //
 //	alloc a on X
 //	launch 1 on Y reads a writes b   prepared, enqueued and finished
-//	prepare 1 on Y reads a           and no more: finish 1 or abort 1 ends it
+//	prepare 1 on Y reads a           and no more: finish 1, fail 1 or abort 1 ends it
+//	fail 1                           finish 1, when the driver refuses to record that
 //	free a
 //	use a on Y                       recorded afterwards, with RecordUse
 //	synchronize X                    the host waits
-//	complete X                       the device completes what lies there
 //	reap                             the host looks
+//	complete X                       the device completes what lies there, and the host looks
 //	capture X                        until end capture X
 //	give up X                        so all streams are adopted
 //	copy b on P to a on X            from another device: P and Q are its streams
-//	refuse                           the driver refuses the next record
 //	device order                     StreamPoolConfig.DeviceOrder, as the first step
 //
 // What begins with # is a comment.
@@ -28,22 +28,26 @@ package transcript
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/fencepost-gpu/fencepost/dev/proof/device"
-	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
+	"github.com/fencepost-gpu/fencepost/dev/proof"
+	"github.com/fencepost-gpu/fencepost/dev/proof/program"
 )
 
 // step is one line of a program.
 type step struct {
 	text, verb string
+	// op is the operation that it is of, and phases are those of it that it takes.
+	op     uint8
+	phases []proof.Phase
 	// launch is the name of one, block that of what is allocated, freed or used.
 	launch        string
 	stream, block uint8
 	// source and from are the block and the stream that a copy reads.
 	source, from  uint8
-	reads, writes oracle.Set
+	reads, writes program.Set
 }
 
 // Transcript is a program, and comments between its steps.
@@ -52,6 +56,9 @@ type Transcript struct {
 	lines []string
 	// steps are by line, nil for a comment.
 	steps []*step
+	// program are the operations, and names what they are called.
+	program program.Program
+	names   []string
 }
 
 // Parse reads a program, with or without what its steps lead to.
@@ -65,7 +72,10 @@ func Parse(text string) (*Transcript, error) {
 		var s *step
 		if line != "" && !strings.HasPrefix(line, "#") {
 			var err error
-			if s, err = parse(line); err != nil {
+			if s, err = parse(line); err == nil {
+				err = t.add(s)
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -82,116 +92,125 @@ const (
 	totals = "waits: "
 )
 
-// has reports whether there is a step with a verb, and with the name of a launch if that is
-// not empty.
-func (t *Transcript) has(verb, launch string) bool {
-	return slices.ContainsFunc(t.steps, func(s *step) bool { return s != nil && s.verb == verb && (launch == "" || s.launch == launch) })
+// verb is a kind of step.
+type verb struct {
+	form *regexp.Regexp
+	// kind is that of the operation which it begins, and name what that is called.
+	kind program.Kind
+	name string
+}
+
+// parts are the patterns of the words in capitals in a form.
+var parts = strings.NewReplacer(
+	"BLOCK", "(?P<block>[a-z])", "SOURCE", "(?P<source>[a-z])", "STREAM", "(?P<stream>["+streams+"])", "FROM", "(?P<from>["+streams+"])",
+	"LAUNCH", `(?P<launch>\w+)`, " USES", "(?: reads(?P<reads>(?: [a-z])+))?(?: writes(?P<writes>(?: [a-z])+))?",
+)
+
+// form is what a step looks like.
+func form(text string) *regexp.Regexp { return regexp.MustCompile("^" + parts.Replace(text) + "$") }
+
+var verbs = map[string]verb{
+	"alloc":        {form("alloc BLOCK on STREAM"), program.Alloc, "alloc "},
+	"free":         {form("free BLOCK"), program.Free, "free "},
+	"use":          {form("use BLOCK on STREAM"), program.Record, "the use of "},
+	"launch":       {form("launch LAUNCH on STREAM USES"), program.Launch, "launch "},
+	"prepare":      {form("prepare LAUNCH on STREAM USES"), program.Launch, "launch "},
+	"synchronize":  {form("synchronize STREAM"), program.Sync, ""},
+	"complete":     {form("complete STREAM"), program.Reap, ""},
+	"reap":         {form("reap"), program.Peek, ""},
+	"give up":      {form("give up STREAM"), program.GiveUp, "the end of "},
+	"copy":         {form("copy SOURCE on FROM to BLOCK on STREAM"), program.Launch, "the copy to "},
+	"finish":       {form: form("finish LAUNCH")},
+	"fail":         {form: form("fail LAUNCH")},
+	"abort":        {form: form("abort LAUNCH")},
+	"capture":      {form: form("capture STREAM")},
+	"end capture":  {form: form("end capture STREAM")},
+	"device order": {form: form("device order")},
 }
 
 // streams are the letters of streams, from peers on those of another device.
 const (
 	streams = "XYZWPQ"
 	peers   = uint8(4)
+	// alphabet are the names of blocks.
+	alphabet = "abcdefghijklmnopqrstuvwxyz"
 )
 
-// parse reads one step: words, of which the first is the verb.
+func blockName(b uint8) string  { return alphabet[b : b+1] }
+func streamName(s uint8) string { return streams[s : s+1] }
+
+// parse reads one step.
 func parse(line string) (*step, error) {
-	s := &step{text: line}
-	words := strings.Fields(line)
-	s.verb, words = words[0], words[1:]
-	if s.verb == "give" || s.verb == "end" || s.verb == "device" {
-		s.verb, words = s.verb+" "+strings.Join(words[:min(1, len(words))], ""), words[min(1, len(words)):]
-	}
-	form, ok := map[string]string{
-		"alloc": "block on stream", "free": "block", "use": "block on stream", "launch": "launch on stream uses", "prepare": "launch on stream uses",
-		"finish": "launch", "abort": "launch", "synchronize": "stream", "complete": "stream", "reap": "", "capture": "stream", "end capture": "stream",
-		"give up": "stream", "copy": "source on from to block on stream", "refuse": "", "device order": "",
-	}[s.verb]
-	if !ok {
-		return nil, fmt.Errorf("%q: there is no step %q", line, s.verb)
-	}
-	for _, part := range strings.Fields(form) {
-		if part == "uses" {
-			err := s.parseUses(words)
-			return s, err
+	for name, v := range verbs {
+		m := v.form.FindStringSubmatch(line)
+		if m == nil {
+			continue
 		}
-		if len(words) == 0 || !s.parseWord(part, words[0]) {
-			return nil, fmt.Errorf("%q is not of the form %q", line, s.verb+" "+form)
+		part := func(name string) string {
+			if i := v.form.SubexpIndex(name); i >= 0 {
+				return m[i]
+			}
+			return ""
 		}
-		words = words[1:]
+		blocks := func(name string) (set program.Set) {
+			for _, block := range strings.Fields(part(name)) {
+				set |= 1 << (block[0] - 'a')
+			}
+			return set
+		}
+		s := &step{text: line, verb: name, launch: part("launch"), reads: blocks("reads"), writes: blocks("writes")}
+		s.stream, s.from = uint8(strings.Index(streams, part("stream"))), uint8(strings.Index(streams, part("from")))
+		s.block, s.source = uint8(strings.Index(alphabet, part("block"))), uint8(strings.Index(alphabet, part("source")))
+		return s, nil
 	}
-	if len(words) > 0 {
-		return nil, fmt.Errorf("%q has words too many: %q", line, words)
-	}
-	return s, nil
+	return nil, fmt.Errorf("%q has the form of no step", line)
 }
 
-func (s *step) parseWord(part, word string) bool {
-	switch part {
-	case "launch":
-		s.launch = word
-		return true
-	case "stream", "from":
-		at := strings.Index(streams, word)
-		into := map[string]*uint8{"stream": &s.stream, "from": &s.from}[part]
-		*into = uint8(max(at, 0))
-		return at >= 0 && len(word) == 1
-	case "block", "source":
-		into := map[string]*uint8{"block": &s.block, "source": &s.source}[part]
-		*into = blockOf(word)
-		return isBlock(word)
-	}
-	return word == part
-}
-
-func isBlock(word string) bool   { return len(word) == 1 && word[0] >= 'a' && word[0] <= 'z' }
-func blockOf(word string) uint8  { return word[0] - 'a' } // if isBlock
-func blockName(b uint8) string   { return string(rune('a' + b)) }
-func streamName(s uint8) string  { return streams[s : s+1] }
-func (s *step) uses() oracle.Set { return s.reads | s.writes }
-
-// parseUses reads such as "reads a b writes c".
-func (s *step) parseUses(words []string) error {
-	var into *oracle.Set
-	for _, word := range words {
-		switch {
-		case word == "reads":
-			into = &s.reads
-		case word == "writes":
-			into = &s.writes
-		case into == nil || !isBlock(word):
-			return fmt.Errorf("%q: %q where reads, writes or a block belongs", s.text, word)
-		default:
-			*into |= 1 << blockOf(word)
+// add makes a step one of an operation: of a new one, unless it ends a launch.
+func (t *Transcript) add(s *step) error {
+	v := verbs[s.verb]
+	switch s.verb {
+	case "finish", "fail", "abort":
+		begun := len(t.names) - 1
+		for begun >= 0 && t.names[begun] != "launch "+s.launch {
+			begun--
 		}
+		if begun < 0 {
+			return fmt.Errorf("%q: launch %s was not prepared", s.text, s.launch)
+		}
+		s.op, s.phases = uint8(begun), []proof.Phase{proof.Enqueue, proof.End}
+		s.stream = t.program[s.op].Stream
+		switch s.verb {
+		case "fail":
+			t.program[s.op].Kind = program.Faulty
+		case "abort":
+			t.program[s.op].Kind, s.phases = program.Abort, s.phases[1:]
+		}
+		return nil
+	case "capture", "end capture", "device order":
+		return nil
+	case "free":
+		for _, o := range t.program {
+			if o.Kind == program.Alloc && o.Block == s.block {
+				s.stream = o.Stream
+			}
+		}
+	case "give up":
+		v.name += streamName(s.stream)
 	}
+	s.op, s.phases = uint8(len(t.program)), proof.Phases(v.kind)
+	if s.verb == "prepare" {
+		s.phases = s.phases[:1]
+	}
+	if strings.HasSuffix(v.name, " ") && s.launch == "" {
+		v.name += blockName(s.block)
+	}
+	t.program = append(t.program, program.Op{Kind: v.kind, Stream: s.stream, Block: s.block, Reads: s.reads, Writes: s.writes})
+	t.names = append(t.names, v.name+s.launch)
 	return nil
 }
 
-// Text is the transcript with what its steps lead to, as the oracle has it, and what
-// the production code makes in whole. It is an error if that code does anything
-// else.
-func (t *Transcript) Text() (string, error) {
-	return t.text(func(_, _ *device.Device) {})
-}
-
-func (t *Transcript) text(look func(here, peer *device.Device)) (string, error) {
-	expected, err := t.plan()
-	if err != nil {
-		return "", err
-	}
-	made, total, err := t.run(look)
-	if err != nil {
-		return "", err
-	}
-	var b strings.Builder
-	for i, line := range t.lines {
-		fmt.Fprintln(&b, line)
-		if want, got := expected[i].made, made[i]; !slices.Equal(want, got) {
-			return "", fmt.Errorf("%q leads to\n\t%v\nand the oracle says\n\t%v", line, got, want)
-		}
-		expected[i].write(&b)
-	}
-	fmt.Fprintln(&b, total)
-	return b.String(), nil
+// has reports whether there is a step with a verb.
+func (t *Transcript) has(verb string) bool {
+	return slices.ContainsFunc(t.steps, func(s *step) bool { return s != nil && s.verb == verb })
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/dev/proof/device"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 var update = flag.Bool("update", false, "write the transcripts anew")
@@ -15,9 +16,7 @@ var update = flag.Bool("update", false, "write the transcripts anew")
 // so, and that the production code makes the waits that it says.
 func TestTranscriptsAreWhatIsMade(t *testing.T) {
 	all, err := files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, f := range all {
 		text, err := f.now()
 		if err != nil {
@@ -40,15 +39,11 @@ func TestTranscriptsAreWhatIsMade(t *testing.T) {
 // TestATranscriptShowsAWaitThatIsNotMade drops each wait of each transcript in turn.
 func TestATranscriptShowsAWaitThatIsNotMade(t *testing.T) {
 	all, err := files()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	dropped := 0
 	for _, f := range all {
 		script, err := Parse(f.text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, second := range []bool{false, true} {
 			for drop := 1; ; drop++ {
 				var d *device.Device

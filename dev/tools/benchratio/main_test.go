@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 const output = `goos: linux
@@ -35,9 +37,7 @@ example.com/a/b Scale
 
 func TestRatiosAreOfMedians(t *testing.T) {
 	var out bytes.Buffer
-	if err := run(nil, strings.NewReader(output), &out, report); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(nil, strings.NewReader(output), &out, report))
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}
@@ -45,9 +45,7 @@ func TestRatiosAreOfMedians(t *testing.T) {
 
 func TestFilesAreReadToo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bench.txt")
-	if err := os.WriteFile(path, []byte(output), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(output), 0o600))
 	var out bytes.Buffer
 	if err := run([]string{path}, nil, &out, report); err != nil || out.String() != want {
 		t.Errorf("got %v\n%s", err, out.String())
@@ -97,9 +95,7 @@ const wantTable = `ns, median (worst) of the runs, and times the median of arena
 func TestATableHasMedianWorstAndRatio(t *testing.T) {
 	var out bytes.Buffer
 	table := func(out io.Writer, r *results) error { return printTable(out, r, "arena") }
-	if err := run(nil, strings.NewReader(peersOutput), &out, table); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(nil, strings.NewReader(peersOutput), &out, table))
 	if diff := cmp.Diff(wantTable, out.String()); diff != "" {
 		t.Error(diff)
 	}

@@ -5,13 +5,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestThePageIsCurrent(t *testing.T) {
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if made, err := document(text); err != nil || !bytes.Equal(made, text) {
 		t.Errorf("docs/metrics.md is not what the definitions say (%v): make generate", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
@@ -41,9 +42,7 @@ func TestARefusalExplainsItselfThroughAllLayers(t *testing.T) {
 			index := e2e.Allocate(t, rt, 40<<20, s.ID(), "index.build")
 			sort := e2e.Allocate(t, rt, 8<<20, s.ID(), "sort")
 			claim, err := rt.Reserve(t.Context(), 8<<20, "request")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 
 			_, err = rt.Allocate(t.Context(), core.Request{Bytes: 32 << 20, Stream: s.ID(), Tag: "join"})
 			var refusal *core.OutOfBudgetError
@@ -146,9 +145,7 @@ func TestAClaimIsDrawnThroughTheWholeStack(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{Budget: 8 << 20, Guard: "hunt"})
 	s := e2e.Lease(t, rt, "s")
 	claim, err := rt.Reserve(t.Context(), 4<<20, "request")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if st := rt.Stats(); st.Claims != 1 || st.Claimed != 4<<20 || st.Charged != 4<<20 {
 		t.Errorf("after Reserve: %d claims of %d, %d charged", st.Claims, st.Claimed, st.Charged)
 	}
@@ -206,9 +203,7 @@ func TestTheBytesOfAnIsolatedBlockAreChargedUntilTheyAreBack(t *testing.T) {
 		var blocks []core.Block
 		for range 3 {
 			b, err := take()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			blocks = append(blocks, b)
 		}
 		letGo := e2e.Hold(t, rt, s.Handle())
@@ -219,17 +214,13 @@ func TestTheBytesOfAnIsolatedBlockAreChargedUntilTheyAreBack(t *testing.T) {
 		}
 		letGo()
 		if isolated {
-			if err := rt.Drain(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, rt.Drain(t.Context()))
 			if b, err = take(); err != nil {
 				t.Errorf("when the bytes are back: %v", err)
 			}
 		}
 		e2e.Free(t, rt, blocks[1], blocks[2], b)
-		if err := rt.Drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, rt.Drain(t.Context()))
 		if st := rt.Stats(); st.Charged != 0 || st.Isolated != 0 {
 			t.Errorf("left over: %+v", st)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestCloseListsLeaksWithTagsAndStacks(t *testing.T) {
@@ -19,10 +20,7 @@ func TestCloseListsLeaksWithTagsAndStacks(t *testing.T) {
 	leaked := e2e.Allocate(t, rt, 3000, core.DefaultStream, "index.build")
 	e2e.Free(t, rt, e2e.Allocate(t, rt, 500, core.DefaultStream, "sort"))
 
-	left, err := rt.Close(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	left := must.Get(rt.Close(t.Context()))(t)
 	if len(left.Leaks) != 1 || left.LeakedBytes != 3000 || left.OpenIntents != 0 {
 		t.Fatalf("left over: %+v", left)
 	}
@@ -51,10 +49,7 @@ func TestCloseKnowsLeaksWithTheGuardOff(t *testing.T) {
 func TestCloseReportsLaunchesThatNobodyEnded(t *testing.T) {
 	rt := e2e.OpenDirty(t, fencepost.Config{})
 	b := e2e.Allocate(t, rt, 64, core.DefaultStream, "a")
-	ticket, err := rt.Core().PrepareBlockUse(t.Context(), b.ID, core.DefaultStream, core.Write)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ticket := must.Get(rt.Core().PrepareBlockUse(t.Context(), b.ID, core.DefaultStream, core.Write))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	left, _ := rt.Close(ctx)
@@ -109,9 +104,7 @@ func TestAClosedRuntimeRefusesWork(t *testing.T) {
 func TestCloseIsBoundedByItsContextWithLeasesOut(t *testing.T) {
 	rt := e2e.OpenDirty(t, fencepost.Config{CloseTimeout: time.Hour})
 	held, err := rt.Streams().Acquire(t.Context(), "forgotten.lease")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() {
 		if err := held.Release(); err != nil {
 			t.Error(err)
@@ -135,9 +128,7 @@ func TestCloseIsBoundedByItsContextOnAStuckDevice(t *testing.T) {
 	s := e2e.Lease(t, rt, "stuck")
 	b := e2e.Allocate(t, rt, 4096, s.ID(), "stuck")
 	release, err := e2e.Simulated(rt).Hold(s.Handle())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer release()
 	e2e.Free(t, rt, b)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -155,9 +146,7 @@ func TestCloseIsBoundedByItsContextOnAStuckDevice(t *testing.T) {
 func TestCloseWithoutADeadlineTakesTheConfigsTimeout(t *testing.T) {
 	rt := e2e.OpenDirty(t, fencepost.Config{CloseTimeout: 100 * time.Millisecond})
 	held, err := rt.Streams().Acquire(t.Context(), "forgotten.lease")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if _, err := rt.Close(context.Background()); err == nil {
 		t.Error("a forgotten lease went unnoticed")
 	}
@@ -172,9 +161,7 @@ func TestCloseLeavesTheDeviceEmpty(t *testing.T) {
 	for range 100 {
 		e2e.Free(t, rt, e2e.Allocate(t, rt, 4096, s.ID(), "a"))
 	}
-	if err := s.Release(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Release())
 	device := e2e.Simulated(rt)
 	if _, err := rt.Close(t.Context()); err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
 
@@ -29,16 +30,12 @@ func TestTheFaultOfALateAccessNamesTheBlockThatWasThere(t *testing.T) {
 			names.FindingUseAfterFreeRead:  func(x *sim.Exec) { x.Read(x.Args().Ptr(0), 8) },
 		} {
 			rt := e2e.OpenDirty(t, fencepost.Config{Guard: "hunt:unmap", Async: cuda.AsyncConfig{ReapInterval: -1}})
-			if err := e2e.Simulated(rt).RegisterModule("late", sim.Kernel{Name: "late", Run: kernel}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, e2e.Simulated(rt).RegisterModule("late", sim.Kernel{Name: "late", Run: kernel}))
 			l := e2e.Lease(t, rt, "late")
 			victim := e2e.Allocate(t, rt, 4096, l.ID(), "victim")
 			_ = e2e.Allocate(t, rt, 4096, l.ID(), "bystander")
 			e2e.Free(t, rt, victim)
-			if err := rt.Drain(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, rt.Drain(t.Context()))
 			at := victim.ID.Ptr + 64
 			if !unmapped {
 				at = 0xdead_0000
@@ -87,16 +84,12 @@ func TestTheOracleNamesTheBlockThatIsUsedWithoutAFence(t *testing.T) {
 	later := e2e.Allocate(t, rt, 4096, x.ID(), "bystander")
 	// Somebody needs the allocations to be ready, so that the event for that
 	// lies before what is held.
-	if err := rt.Launch(t.Context(), y.ID(), []core.Use{{Block: later.ID, Access: core.Write}}, func(context.Context) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rt.Launch(t.Context(), y.ID(), []core.Use{{Block: later.ID, Access: core.Write}}, func(context.Context) error { return nil }))
 	release := e2e.Hold(t, rt, x.Handle())
 	err := rt.Launch(t.Context(), x.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
 		return rt.Driver().MemsetAsync(b.ID.Ptr, 7, b.Requested, x.Handle())
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	// Ordered behind both allocations by what is declared, but not behind
 	// the write of the block that is used.
 	if err := rt.Launch(t.Context(), y.ID(), []core.Use{{Block: later.ID, Access: core.Read}}, func(context.Context) error {
@@ -105,9 +98,7 @@ func TestTheOracleNamesTheBlockThatIsUsedWithoutAFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	release()
-	if err := rt.Streams().Synchronize(t.Context(), x.ID()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rt.Streams().Synchronize(t.Context(), x.ID()))
 	e2e.Names(t, e2e.Single(t, rt, names.FindingMissingFence), "sim-oracle", b)
 	e2e.Free(t, rt, b, later)
 }
@@ -126,12 +117,8 @@ func TestTheOracleNamesABlockThatIsUsedAfterItsFree(t *testing.T) {
 			s := e2e.Lease(t, rt, "s")
 			b := e2e.Allocate(t, rt, 1<<20, s.ID(), "victim")
 			e2e.Free(t, rt, b)
-			if err := rt.Drain(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if err := misuse(rt, b, s.Handle()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, rt.Drain(t.Context()))
+			must.Do(t, misuse(rt, b, s.Handle()))
 			e2e.Names(t, e2e.Single(t, rt, kind), "sim-oracle", b)
 		})
 	}
@@ -142,9 +129,7 @@ func TestTheOracleNamesTheBlockThatIsUsedBeforeItIsReady(t *testing.T) {
 	x, y := e2e.Lease(t, rt, "x"), e2e.Lease(t, rt, "y")
 	release := e2e.Hold(t, rt, x.Handle())
 	b := e2e.Allocate(t, rt, 4096, x.ID(), "victim")
-	if err := e2e.Memset(t.Context(), rt, b.ID.Ptr, b.Requested, y.Handle()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e2e.Memset(t.Context(), rt, b.ID.Ptr, b.Requested, y.Handle()))
 	release()
 	e2e.Names(t, e2e.Single(t, rt, names.FindingUseBeforeAlloc), "sim-oracle", b)
 	e2e.Free(t, rt, b)
@@ -163,12 +148,8 @@ func TestTheOracleTellsBlocksAtOneAddressApart(t *testing.T) {
 		e2e.Free(t, rt, b)
 		last = b
 	}
-	if err := rt.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := e2e.Memset(t.Context(), rt, last.ID.Ptr, 64, s.Handle()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rt.Drain(t.Context()))
+	must.Do(t, e2e.Memset(t.Context(), rt, last.ID.Ptr, 64, s.Handle()))
 	e2e.Names(t, e2e.Single(t, rt, names.FindingUseAfterFreeWrite), "sim-oracle", last)
 }
 
@@ -179,20 +160,14 @@ func TestTheGuardNamesVictimAndSuspect(t *testing.T) {
 	b := e2e.Allocate(t, rt, 1000, s.ID(), "victim")
 	var canary [1]byte // what is written there must differ from it
 	err := errors.Join(rt.Driver().CopyToHostAsync(canary[:], b.ID.Ptr+b.Requested, s.Handle()), rt.Streams().Synchronize(t.Context(), s.ID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	wrong := ^canary[0]
 	err = rt.LaunchNamed(t.Context(), "off_by_one", s.ID(), []core.Use{{Block: b.ID, Access: core.Write}}, func(context.Context) error {
 		return rt.Driver().MemsetAsync(b.ID.Ptr, wrong, b.Requested+1, s.Handle())
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	e2e.Free(t, rt, b)
-	if err := rt.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rt.Drain(t.Context()))
 	f := e2e.Single(t, rt, names.FindingOutOfBoundsWrite)
 	e2e.Names(t, f, "debugguard", b)
 	if f.Offset != 1000 || f.BadBytes != 1 || f.Seen != wrong {

@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // The guard's own work never goes into a graph. What it could not put on the
@@ -21,9 +22,7 @@ func TestTheGuardKeepsOutOfACaptureAndSaysSo(t *testing.T) {
 			var blocks []core.Block
 			for range 4 {
 				b, err := rt.Allocate(ctx, core.Request{Bytes: 1000, Stream: on.ID(), Tag: "captured"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				blocks = append(blocks, b)
 			}
 			used := blocks[0]
@@ -35,26 +34,18 @@ func TestTheGuardKeepsOutOfACaptureAndSaysSo(t *testing.T) {
 				}
 				return rt.Driver().MemsetAsync(used.ID.Ptr, 7, used.Bytes, s)
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if g := rt.Guard().GuardStats(); g.Captured < 3 {
 				t.Errorf("%d accesses were kept out of the capture", g.Captured)
 			}
 			for range 10 {
-				if err := graph.Launch(ctx, rt, on); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, graph.Launch(ctx, rt, on))
 			}
-			if err := graph.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, graph.Close())
 			if _, err := rt.Deallocate(ctx, used.ID); err != nil {
 				t.Fatal(err)
 			}
-			if err := rt.Drain(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, rt.Drain(ctx))
 			if g := rt.Guard().GuardStats(); g.Findings != 0 || g.Quarantine.Blocks != 0 || g.Known != 0 || g.Verified == 0 {
 				t.Errorf("after the capture: %+v", g)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // Whatever a request says: it is answered, changes nothing unless it is taken,
@@ -19,10 +20,7 @@ func FuzzTheGuardIsSwitchedByGoodRequestsOnly(f *testing.F) {
 	} {
 		f.Add(seed[0], seed[1], seed[2])
 	}
-	rt, err := fencepost.Open(f.Context(), fencepost.Config{Guard: "ledger"})
-	if err != nil {
-		f.Fatal(err)
-	}
+	rt := must.Get(fencepost.Open(f.Context(), fencepost.Config{Guard: "ledger"}))(f)
 	f.Cleanup(func() { _, _ = rt.Close(context.Background()) })
 	f.Fuzz(func(t *testing.T, host, contentType, body string) {
 		before := rt.GuardStatus()

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // A lost device answers every call with the same error for the rest of the
@@ -124,9 +125,7 @@ func TestCloseOfALostDeviceReturnsOneError(t *testing.T) {
 			e2e.Allocate(t, rt, 4096, s.ID(), "a")
 		}
 		e2e.Free(t, rt, e2e.Allocate(t, rt, 4096, s.ID(), "a"))
-		if err := s.Release(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Release())
 		e2e.Simulated(rt).LoseContext(driver.IllegalAddress)
 		if _, err := rt.Allocate(t.Context(), core.Request{Bytes: 64}); !errors.Is(err, core.ErrSticky) {
 			t.Fatal(err)

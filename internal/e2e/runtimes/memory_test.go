@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestAFullStreamPoolNamesTheLongestLease(t *testing.T) {
@@ -35,19 +36,13 @@ func TestAViewKeepsItsBlock(t *testing.T) {
 	rt := e2e.OpenDirty(t, fencepost.Config{})
 	s := e2e.Lease(t, rt, "s")
 	keys, err := cuda.Alloc[uint32](t.Context(), rt.Memory(), 100, cuda.AllocOptions{Stream: s.ID(), Tag: "keys"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	view, err := keys.View(10, 20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if view.BlockID() != keys.BlockID() || view.Ptr() != keys.Ptr()+40 || view.Len() != 10 {
 		t.Errorf("the view is %+v at %#x, its slice %+v at %#x", view.BlockID(), view.Ptr(), keys.BlockID(), keys.Ptr())
 	}
-	if err := keys.Free(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, keys.Free(t.Context()))
 	id := view.BlockID()
 	if got := rt.Core().State(id); got != core.Live {
 		t.Fatalf("the block is %v with a view of it", got)
@@ -55,9 +50,7 @@ func TestAViewKeepsItsBlock(t *testing.T) {
 	if err := cuda.CopyToDevice(t.Context(), view, s.ID(), make([]uint32, 10)); err != nil {
 		t.Error(err)
 	}
-	if err := view.Free(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, view.Free(t.Context()))
 	if err := view.Free(t.Context()); !errors.Is(err, core.ErrUseAfterFree) {
 		t.Errorf("a view freed twice: %v", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -146,9 +147,7 @@ func TestOpenSaysThatThereIsNoGPUBackend(t *testing.T) {
 
 func TestASecondRuntimeOnOneDriverIsRefused(t *testing.T) {
 	device, err := sim.Open(sim.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { // behind the runtimes' ends
 		if err := device.Close(); err != nil {
 			t.Error(err)
@@ -176,9 +175,7 @@ func TestASecondRuntimeOnOneDriverIsRefused(t *testing.T) {
 func TestAFailedOpenLeavesNothingBehind(t *testing.T) {
 	for call := uint64(1); ; call++ {
 		device, err := sim.Open(sim.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		device.StickyAt(call, 700)
 		rt, err := fencepost.Open(t.Context(), fencepost.Config{Driver: device})
 		device.StickyAt(0, 0)

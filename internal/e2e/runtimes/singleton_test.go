@@ -10,14 +10,13 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func device(t *testing.T, ordinal int) *fencepost.Runtime {
 	t.Helper()
 	rt, err := fencepost.Device(ordinal)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() {
 		if _, err := rt.Close(context.Background()); err != nil {
 			t.Error(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // A service like the demo: columns of very different sizes, most of the
@@ -22,9 +23,7 @@ func TestSamplingCostsAtMostHalfAPercentOfTheDevice(t *testing.T) {
 	var callers, most, quarantined uint64
 	for range 4000 {
 		b, err := rt.Allocate(ctx, core.Request{Bytes: 1 + random.Uint64N(1<<(8+random.Uint64N(16))), Stream: on.ID(), Tag: "column"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		live, callers = append(live, b), callers+b.Bytes
 		for callers > memory/2 {
 			i := random.IntN(len(live))
@@ -71,9 +70,7 @@ func TestQuarantineFollowsABudgetThatIsSmallerThanTheDevice(t *testing.T) {
 				var live []core.Block
 				for _, bytes := range []uint64{column, budget / 8, budget / 8, 5*budget/8 - most} { // seven of eight parts
 					b, err := rt.Allocate(ctx, core.Request{Bytes: bytes, Stream: on.ID(), Tag: "column"})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, err)
 					live = append(live, b)
 				}
 				for _, b := range live {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/replay"
 	"github.com/fencepost-gpu/fencepost/traces"
@@ -22,16 +23,10 @@ var recorded = map[string]struct{ peak, end, left uint64 }{
 func recordedTrace(t *testing.T, name string) *alloctrace.Trace {
 	t.Helper()
 	f, err := traces.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	trace, err := alloctrace.Read(name, f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Do(t, f.Close())
 	return trace
 }
 
@@ -46,10 +41,7 @@ func TestTheRealTracesAreAccountedForToTheByte(t *testing.T) {
 			}
 			t.Run(guard+"/"+name, func(t *testing.T) {
 				rt := e2e.Open(t, fencepost.Config{Guard: fencepost.GuardMode(guard), Streams: 64})
-				report, err := replay.Play(t.Context(), recordedTrace(t, name), replay.Config{Runtime: rt.Core(), Streams: rt.Streams(), Pool: rt})
-				if err != nil {
-					t.Fatal(err)
-				}
+				report := must.Get(replay.Play(t.Context(), recordedTrace(t, name), replay.Config{Runtime: rt.Core(), Streams: rt.Streams(), Pool: rt}))(t)
 				want := recorded[name]
 				if report.PeakLive != want.peak || report.EndLive != want.end || report.LeftLiveBlocks != want.left {
 					t.Errorf("peak %d, end %d in %d blocks; want %d, %d in %d",

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 )
 
@@ -21,10 +22,7 @@ import (
 func dumped(t *testing.T, dir, trigger string) []string {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		files, err := filepath.Glob(filepath.Join(dir, "2*-dump-"+trigger+".*"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := must.Get(filepath.Glob(filepath.Join(dir, "2*-dump-"+trigger+".*")))(t)
 		if len(files) >= 3 {
 			return files
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestTheProbesFollowTheLifeOfARuntime(t *testing.T) {
@@ -133,9 +134,7 @@ func TestEachChangeOfHealthIsTold(t *testing.T) {
 	_, _ = rt.Deallocate(t.Context(), b.ID)
 	e2e.Becomes(t, rt, names.HealthDegraded, names.HealthFindings)
 	e2e.Becomes(t, rt, names.HealthOK)
-	if err := s.Release(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Release())
 	if _, err := rt.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -149,9 +148,7 @@ func TestEachChangeOfHealthIsTold(t *testing.T) {
 	var logged []string
 	for line := range strings.Lines(log.String()) {
 		var r struct{ Level, Msg, State string }
-		if err := json.Unmarshal([]byte(line), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &r))
 		if state, ok := strings.CutPrefix(r.Msg, "gpu memory health: "); ok {
 			logged = append(logged, r.Level+" "+state)
 		}

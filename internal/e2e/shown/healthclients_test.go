@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/health"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
@@ -99,18 +100,12 @@ func TestABlockWithoutRedZonesDegrades(t *testing.T) {
 // What a guard that is turned down to its ledger leaves undone is nobody's loss.
 func TestAGuardThatIsTurnedDownHasNoGaps(t *testing.T) {
 	r, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "hunt"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	b, err := r.Allocate(t.Context(), core.Request{Bytes: 4096})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	rules, ledger := health.NewRules(health.DefaultHold), "ledger"
 	rules.Look(e2e.ReadHealth(r), time.Now())
-	if err := r.SwitchGuard(t.Context(), fencepost.GuardChange{Mode: (*fencepost.GuardMode)(&ledger)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.SwitchGuard(t.Context(), fencepost.GuardChange{Mode: (*fencepost.GuardMode)(&ledger)}))
 	if _, err := r.Deallocate(t.Context(), b.ID); err != nil {
 		t.Fatal(err)
 	}

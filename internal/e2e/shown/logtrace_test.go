@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -34,9 +35,7 @@ func TestARefusalInTheLogLeadsToItsTrace(t *testing.T) {
 		if !errors.Is(allocated, core.ErrOutOfBudget) || !errors.Is(reserved, core.ErrOutOfBudget) {
 			t.Fatalf("not refused: %v, %v", allocated, reserved)
 		}
-		if err := sink.Close(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, sink.Close(context.Background()))
 		refused := request.SpanContext().SpanID()
 		if level == telemetry.LevelOperations {
 			alloc := e2e.SpansNamed(recorder, telemetry.SpanAlloc)[0]
@@ -51,9 +50,7 @@ func TestARefusalInTheLogLeadsToItsTrace(t *testing.T) {
 		}
 		for i, span := range []string{refused.String(), request.SpanContext().SpanID().String()} {
 			var line map[string]any
-			if err := json.Unmarshal([]byte(lines[i]), &line); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(lines[i]), &line))
 			if line["msg"] != "gpu memory refusal" || line["trace_id"] != request.SpanContext().TraceID().String() || line["span_id"] != span || line["trace"] != "full" {
 				t.Errorf("%v: %s, want trace %v and span %s", level, lines[i], request.SpanContext().TraceID(), span)
 			}

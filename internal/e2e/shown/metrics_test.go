@@ -14,19 +14,16 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // scrapeHistogram reads a histogram that has no label but the device.
 func scrapeHistogram(t *testing.T, rt *fencepost.Runtime, name string) (count uint64, sum float64) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(rt.Collector()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, registry.Register(rt.Collector()))
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, f := range families {
 		if f.GetName() == name {
 			h := f.GetMetric()[0].GetHistogram()
@@ -43,9 +40,7 @@ func TestTheTimeFromFreeToReusableIsExported(t *testing.T) {
 		for range 3 {
 			e2e.Free(t, rt, e2e.Allocate(t, rt, 4096, core.DefaultStream, "a"))
 		}
-		if err := rt.Drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, rt.Drain(t.Context()))
 		count, sum := scrapeHistogram(t, rt, "gpumem_free_to_reusable_seconds")
 		if st := rt.Stats(); count != 3 || count != st.FreeToReusable.Count() || sum != st.FreeToReusable.Nanoseconds/1e9 || sum <= 0 {
 			t.Errorf("%v: %d frees of %v s, Stats says %+v", resource, count, sum, st.FreeToReusable)
@@ -65,18 +60,14 @@ func TestTheMetricsOfALivingStackLintClean(t *testing.T) {
 func TestTheMetricsEqualTheStats(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{Budget: 64 << 20, Guard: "hunt"})
 	x, y := e2e.Lease(t, rt, "x"), e2e.Lease(t, rt, "y")
-	if err := e2e.Life(t.Context(), rt); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e2e.Life(t.Context(), rt))
 	if _, err := rt.Allocate(t.Context(), core.Request{Bytes: 1 << 30, Stream: x.ID()}); err == nil {
 		t.Fatal("the budget let a gigabyte through")
 	}
 	live := e2e.Allocate(t, rt, 3<<20, x.ID(), "live")
 	e2e.Free(t, rt, e2e.Allocate(t, rt, 1<<20, y.ID(), "quarantined"))
 	claim, err := rt.Reserve(t.Context(), 1<<20, "claim")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 
 	got, st := e2e.Scrape(t, rt), rt.Stats()
 	for name, want := range map[string]uint64{
@@ -146,9 +137,7 @@ func TestTheMetricsOfThePoolAreThoseOfItsBackend(t *testing.T) {
 
 func TestAScrapeMakesNoDeviceCall(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{Async: cuda.AsyncConfig{ReapInterval: -1}}) // nor does anything in the background
-	if err := rt.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rt.Drain(t.Context()))
 	total := func() (n uint64) {
 		for _, c := range e2e.Simulated(rt).Calls() {
 			n += c
@@ -168,9 +157,7 @@ func TestTheDevicesMemoryIsExported(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{Guard: "ledger"}) // no red zones
 	live := e2e.Allocate(t, rt, 5<<20, core.DefaultStream, "live")
 	foreign, err := rt.Driver().MemAlloc(16 << 20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var got map[string]float64
 	for deadline := time.Now().Add(time.Minute); got["gpumem_device_foreign_bytes"] == 0; time.Sleep(50 * time.Millisecond) {
 		if got = e2e.Scrape(t, rt); time.Now().After(deadline) {

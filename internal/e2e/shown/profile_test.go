@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // profileOf takes a profile as a scraper does.
@@ -71,9 +72,7 @@ func TestTheProfileSumsUpToTheStats(t *testing.T) {
 				equalsTheStats(t, rt)
 				release()
 				e2e.Free(t, rt, blocks[100:]...)
-				if err := rt.Drain(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, rt.Drain(t.Context()))
 				equalsTheStats(t, rt)
 			})
 		}
@@ -165,9 +164,7 @@ func TestGoToolPprofReadsTheProfileOverHTTP(t *testing.T) {
 	pprofTool(t, "-proto", "-output="+before, url)
 	top := pprofTool(t, "-top", "-cum", "-unit=MB", url)
 	e2e.Free(t, rt, model)
-	if err := rt.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rt.Drain(t.Context()))
 	table := loadTable(t, rt)
 	difference := pprofTool(t, "-top", "-cum", "-unit=MB", "-diff_base="+before, url)
 	tags := pprofTool(t, "-tags", url)

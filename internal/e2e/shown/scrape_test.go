@@ -19,6 +19,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
@@ -34,13 +35,9 @@ type crowd struct {
 func openCrowd(tb testing.TB, blocks, tags int) *crowd {
 	tb.Helper()
 	rt, err := fencepost.Open(context.Background(), fencepost.Config{Driver: &drivertest.Null{}, Streams: 4, Guard: "off"})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	l, err := rt.Streams().Acquire(context.Background(), "crowd")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(rt.Collector())
 	c := &crowd{Runtime: rt, stream: l.ID(), blocks: make([]core.BlockID, 0, blocks), pages: promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true})}
@@ -57,9 +54,7 @@ func openCrowd(tb testing.TB, blocks, tags int) *crowd {
 	}
 	for i := range blocks {
 		b, err := rt.Allocate(context.Background(), core.Request{Bytes: 512 + uint64(i%tags), Stream: c.stream, Tag: names[i%tags]})
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, err)
 		c.blocks = append(c.blocks, b.ID)
 	}
 	return c
@@ -233,10 +228,7 @@ func sumOf(tb testing.TB, page []byte, name string) (sum float64) {
 		if !strings.HasPrefix(line, name+"{") {
 			continue
 		}
-		value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]), 64)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		value := must.Get(strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]), 64))(tb)
 		sum += value
 	}
 	return sum

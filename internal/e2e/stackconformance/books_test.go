@@ -21,7 +21,11 @@ import (
 func TestTheBooksAreTheDevicesWhateverFails(t *testing.T) {
 	rng := rand.New(rand.NewPCG(quicktest.Seed(t), 0))
 	struck := map[string]int{}
-	for _, guard := range []string{"off", "ledger", "sample:4096", "hunt", unmapping} {
+	guards := []string{"off", "ledger", "sample:4096", "hunt", unmapping}
+	if testing.Short() {
+		guards = []string{"ledger", unmapping} // each fault comes to pass under one of them
+	}
+	for _, guard := range guards {
 		t.Run(guard, func(t *testing.T) {
 			for _, last := range playAll(t, guard, rng, struck) {
 				s := newScene(t, guard, rng)

@@ -127,7 +127,7 @@ func failing(m drivertest.Method) kind {
 	return func(s *scene) fault {
 		failed, n := s.faults.Failed(m), s.within(max(1, min(5, s.calls[m])))
 		return fault{
-			name:       "a failing " + m.String(),
+			name:       "a failing " + string(m),
 			inject:     func(s *scene) func() { s.faults.FailMethod(m, n, driver.Unknown); return s.faults.Clear },
 			happened:   func(s *scene) bool { return s.faults.Failed(m) > failed },
 			impossible: s.calls[m] == 0 && (!s.maps || !slices.Contains(mapping, m)),

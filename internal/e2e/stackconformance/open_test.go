@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/quicktest"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
@@ -18,14 +19,10 @@ import (
 func withLayers(t *testing.T, guard fencepost.GuardMode, layers fencepost.Layers) (coretest.Subject, *fencepost.Runtime) {
 	t.Helper()
 	device, err := sim.Open(sim.Config{Bytes: deviceBytes, Schedule: sim.Seeded(17)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	rt, err := fencepost.Open(t.Context(), fencepost.Config{Driver: device, Guard: guard, Budget: 3 << 30, Layers: layers,
 		GuardConfig: debugguard.Config{QuarantineBytes: 8 << 20}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() {
 		if _, err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -36,7 +33,7 @@ func withLayers(t *testing.T, guard fencepost.GuardMode, layers fencepost.Layers
 	})
 	stack := &teststack.Stack{Sim: device, Driver: device, Streams: rt.Streams()}
 	return coretest.Subject{
-		Resource: rt.Core().Resource(), Device: stack.Device(), Capacity: deviceBytes, Budget: 3 << 30, MaxBlock: 1 << 20,
+		Resource: rt.Core().Resource(), Device: stack.Device(), Capacity: deviceBytes, Budget: 3 << 30, MaxBlock: maxBlock(),
 		Features: core.UseTracking | core.StreamOrdered | core.Isolation | core.Reservations | core.DeviceChecks | core.Base(rt.Core().Resource()).Features()&core.OrderedRelease,
 		Streams:  func(t testing.TB) core.StreamID { return stack.Lease(t, "conformance").ID() },
 	}, rt
@@ -72,9 +69,7 @@ func TestLayersStandWhereTheirNameSays(t *testing.T) {
 		t.Errorf("the stack is %s, want %s", got, want)
 	}
 	b, err := rt.Allocate(t.Context(), core.Request{Bytes: 4096, Tag: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if _, err := rt.Deallocate(t.Context(), b.ID); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // player plays one random program on a stack and notes all that a caller and an operator can see of
@@ -129,9 +130,7 @@ func (p *player) catchUp() {
 		return
 	}
 	for _, err := range []error{p.Sim.Synchronize(), p.Runtime.ReapPending(context.Background())} {
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		must.Do(p.t, err)
 	}
 }
 

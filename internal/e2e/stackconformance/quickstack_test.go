@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
@@ -45,9 +46,7 @@ func openWhole(t *testing.T, how setup) *whole {
 		Async: cuda.AsyncConfig{ReapInterval: -1}})
 	if how.fills {
 		ops, err := cuda.NewDeviceOps(s.Driver, s.Streams, guardkernels.Image())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		t.Cleanup(func() {
 			if err := ops.Close(context.Background()); err != nil {
 				t.Error(err)
@@ -79,9 +78,7 @@ func openWhole(t *testing.T, how setup) *whole {
 		}
 	}
 	top, err := core.Chain(s.Backend, layers...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if s.Runtime, err = core.NewRuntime(top, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/quicktest"
 )
 
@@ -22,9 +23,7 @@ func churn(t *testing.T, rt *core.Runtime, stream core.StreamID, n int) {
 		if err == nil {
 			_, err = rt.Deallocate(t.Context(), b.ID)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 }
 

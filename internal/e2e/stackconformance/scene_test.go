@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
 
@@ -51,9 +52,7 @@ func newScene(t *testing.T, guard string, rng *rand.Rand) *scene {
 		schedule = sim.Seeded(rng.Uint64())
 	}
 	device, err := sim.Open(sim.Config{Bytes: 64 << 20, Schedule: schedule})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	s := &scene{T: t, rng: rng, device: device, faults: drivertest.NewFaults(device), used: map[core.StreamID]uint64{}, calls: map[drivertest.Method]uint64{}}
 	cfg := fencepost.Config{Driver: s.faults, Guard: fencepost.GuardMode(guard), Budget: limit, Streams: 128, Async: cuda.AsyncConfig{IsolatedRanges: 1}}
 	if guard == unmapping { // of a whole granule each block, which is compared to the last byte
@@ -74,9 +73,7 @@ func newScene(t *testing.T, guard string, rng *rand.Rand) *scene {
 
 func (s *scene) must(err error) {
 	s.Helper()
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Do(s, err)
 }
 
 // within draws a number from 1 to n.

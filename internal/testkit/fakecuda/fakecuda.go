@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/fencepost-gpu/fencepost/internal/dynlib"
 )
@@ -23,30 +24,53 @@ const source = "cuda/libcuda/testdata/fakecuda.c"
 // the stand-in is built from: a C compiler or its source.
 var ErrCannotBuild = errors.New("the fake driver library cannot be built here")
 
-// Build compiles the stand-in into dir and returns its path. The settings are
+// object is the stand-in without settings, compiled once.
+var object = sync.OnceValues(func() ([]byte, error) {
+	here := source
+	for _, err := os.Stat(here); errors.Is(err, os.ErrNotExist); _, err = os.Stat(here) {
+		if here = filepath.Join("..", here); len(here) > len(source)+30 {
+			return nil, fmt.Errorf("%w: %s is in no folder above this one", ErrCannotBuild, source)
+		}
+	}
+	dir, err := os.MkdirTemp("", "fakecuda")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	path := filepath.Join(dir, "fake.o")
+	if err := compile("-c", "-O1", "-o", path, here); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path) //nolint:gosec // the file that it has made
+})
+
+// Build links the stand-in into dir and returns its path. The settings are
 // those that the source lists, such as "devices" and "version".
 func Build(dir string, settings map[string]int) (string, error) {
 	if !dynlib.Supported {
 		return "", fmt.Errorf("%w: it could not be loaded on this system", ErrCannotBuild)
 	}
-	here := source
-	for _, err := os.Stat(here); errors.Is(err, os.ErrNotExist); _, err = os.Stat(here) {
-		if here = filepath.Join("..", here); len(here) > len(source)+30 {
-			return "", fmt.Errorf("%w: %s is in no folder above this one", ErrCannotBuild, source)
-		}
-	}
-	library, configure := filepath.Join(dir, "libcuda.so.1"), filepath.Join(dir, "configure.c")
-	if err := os.WriteFile(configure, []byte(constructor(settings)), 0o600); err != nil {
+	compiled, err := object()
+	if err != nil {
 		return "", err
 	}
-	out, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-pthread", "-o", library, here, configure).CombinedOutput() //nolint:gosec,noctx // a test's own files, and quick
+	fake, configure, library := filepath.Join(dir, "fake.o"), filepath.Join(dir, "configure.c"), filepath.Join(dir, "libcuda.so.1")
+	err = errors.Join(os.WriteFile(fake, compiled, 0o600), os.WriteFile(configure, []byte(constructor(settings)), 0o600))
+	if err != nil {
+		return "", err
+	}
+	return library, compile("-shared", "-o", library, fake, configure)
+}
+
+func compile(args ...string) error {
+	out, err := exec.Command("cc", append([]string{"-fPIC", "-pthread"}, args...)...).CombinedOutput() //nolint:gosec,noctx // a test's own files, and quick
 	if errors.Is(err, exec.ErrNotFound) {
-		return "", fmt.Errorf("%w: no C compiler here", ErrCannotBuild)
+		return fmt.Errorf("%w: no C compiler here", ErrCannotBuild)
 	}
 	if err != nil {
-		return "", fmt.Errorf("compiling %s: %w\n%s", source, err, out)
+		return fmt.Errorf("cc %q: %w\n%s", args, err, out)
 	}
-	return library, nil
+	return nil
 }
 
 // constructor is C code that makes the settings when the library is loaded, so

@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/testkernels"
 )
 
@@ -45,9 +46,7 @@ func newBench(t *testing.T) *bench {
 
 func (b *bench) must(err error) {
 	b.Helper()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 }
 
 func (b *bench) launch(name string, args ...uint64) {

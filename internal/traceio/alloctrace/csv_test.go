@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 )
 
@@ -14,11 +15,7 @@ const header = "Thread,Time,Action,Pointer,Size,Stream\n"
 
 func read(t *testing.T, text string) *alloctrace.Trace {
 	t.Helper()
-	trace, err := alloctrace.Read("t.csv", strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return trace
+	return must.Get(alloctrace.Read("t.csv", strings.NewReader(text)))(t)
 }
 
 func TestCSVRowsOfEveryKind(t *testing.T) {

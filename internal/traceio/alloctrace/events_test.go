@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 )
 
@@ -47,15 +48,11 @@ func TestEventsAreReadAsTheyWereLogged(t *testing.T) {
 	want := every(time.Now())
 	var file bytes.Buffer
 	for i, e := range want {
-		if err := (logging.Records{{Event: e, Seq: uint64(i + 1)}}).WriteJSON(&file); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, (logging.Records{{Event: e, Seq: uint64(i + 1)}}).WriteJSON(&file))
 	}
 	for name, data := range map[string][]byte{"plain": file.Bytes(), "gzipped": compress(t, file.Bytes())} {
 		got, err := alloctrace.ReadEvents(name, bytes.NewReader(data))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		same := cmp.Options{
 			cmp.Comparer(func(a, b error) bool {
 				return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error() && errors.Is(a, core.ErrOutOfMemory) == errors.Is(b, core.ErrOutOfMemory) && errors.Is(a, core.ErrOutOfBudget) == errors.Is(b, core.ErrOutOfBudget))
@@ -78,10 +75,7 @@ func TestTimesOfALogFollowItsMonotonicClock(t *testing.T) {
 		`{"op":"reap","time":"2026-01-01T00:10:00Z","mono_ns":7,"stream":0}`,            // a new process
 		`{"op":"reap","time":"2026-01-01T00:10:00Z","mono_ns":9,"stream":0}`,
 	}
-	events, err := alloctrace.ReadEvents("f", strings.NewReader(strings.Join(lines, "\n")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := must.Get(alloctrace.ReadEvents("f", strings.NewReader(strings.Join(lines, "\n"))))(t)
 	for i, want := range []time.Duration{0, 5, 10 * time.Minute, 10*time.Minute + 2} {
 		if got := events[i].Time.Sub(events[0].Time); got != want {
 			t.Errorf("line %d is %v after the first, want %v", i+1, got, want)
@@ -151,9 +145,7 @@ func FuzzReadEvents(f *testing.F) {
 	f.Add([]byte(log))
 	var file bytes.Buffer
 	for _, e := range every(time.Unix(1_700_000_000, 0)) {
-		if err := (logging.Records{{Event: e}}).WriteJSON(&file); err != nil {
-			f.Fatal(err)
-		}
+		must.Do(f, (logging.Records{{Event: e}}).WriteJSON(&file))
 	}
 	f.Add(file.Bytes())
 	f.Add([]byte(block(`"tag":"`+strings.Repeat("x", alloctrace.MaxLine)+`"`) + "\n" + block(`"tag":"\u001b[2J\u009b\u202e\x7f"`)))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 )
 
@@ -75,10 +76,7 @@ func FuzzCSVRoundTrip(f *testing.F) {
 			Time:   time.Duration(uint64(micros)%86_400_000_000) * time.Microsecond,
 			Action: alloctrace.Action(kind%3) + alloctrace.Allocate,
 		}
-		trace, err := alloctrace.Read("f", strings.NewReader(header+formatRow(want, kind)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		trace := must.Get(alloctrace.Read("f", strings.NewReader(header+formatRow(want, kind))))(t)
 		if diff := cmp.Diff([]alloctrace.Row{want}, trace.Rows); diff != "" {
 			t.Error(diff)
 		}

@@ -3,6 +3,7 @@ package alloctrace_test
 import (
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/traces"
 )
@@ -23,18 +24,14 @@ var golden = []struct {
 func readEmbedded(t testing.TB, name string) *alloctrace.Trace {
 	t.Helper()
 	f, err := traces.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() {
 		if err := f.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
 	trace, err := alloctrace.Read(name, f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return trace
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 )
 
@@ -20,17 +21,13 @@ func compress(t testing.TB, text []byte) []byte {
 	if _, err := w.Write(text); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 	return b.Bytes()
 }
 
 func TestGzipIsKnownByItsMagicNotItsName(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trace.csv")
-	if err := os.WriteFile(path, compress(t, []byte(header+row("free", "0x1", "1"))), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, compress(t, []byte(header+row("free", "0x1", "1"))), 0o600))
 	trace, err := alloctrace.ReadFile(path)
 	if err != nil || len(trace.Rows) != 1 {
 		t.Fatalf("got %v, %v", trace, err)

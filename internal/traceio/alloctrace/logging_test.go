@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 )
 
@@ -58,13 +59,9 @@ func TestLogsOfTheLoggingDecoratorAreRead(t *testing.T) {
 			for i, e := range episode() {
 				sink.Put(logging.Record{Event: e, Seq: uint64(i) + 1})
 			}
-			if err := sink.Close(context.Background()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, sink.Close(context.Background()))
 			trace, err := alloctrace.Read(name, &file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			ignore := cmpopts.IgnoreFields(alloctrace.Row{}, append(s.ignore, "Line", "Time")...)
 			if diff := cmp.Diff(want, trace.Rows, ignore); diff != "" || trace.Format != s.format {
 				t.Errorf("format %v, rows:\n%s", trace.Format, diff)

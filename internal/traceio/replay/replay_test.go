@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/replay"
@@ -31,11 +32,7 @@ func trace(t *testing.T, rows ...string) *alloctrace.Trace {
 	for i, row := range rows {
 		text += fmt.Sprintf("1,00:00:00:%06d,%s\n", (i+1)*1000, row)
 	}
-	tr, err := alloctrace.Read("test.csv", strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tr
+	return must.Get(alloctrace.Read("test.csv", strings.NewReader(text)))(t)
 }
 
 func config(s *teststack.Stack) replay.Config {
@@ -44,10 +41,7 @@ func config(s *teststack.Stack) replay.Config {
 
 func play(t *testing.T, s *teststack.Stack, tr *alloctrace.Trace) *replay.Report {
 	t.Helper()
-	report, err := replay.Play(t.Context(), tr, config(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must.Get(replay.Play(t.Context(), tr, config(s)))(t)
 	if sum := report.Allocations + report.Frees + report.RecordedFailures + report.Empty; sum != report.Events {
 		t.Errorf("%d events, %d accounted for", report.Events, sum)
 	}
@@ -172,9 +166,7 @@ func TestMoreStreamsThanLeasesTakeTurns(t *testing.T) {
 func TestNoStreamAtAllIsAnError(t *testing.T) {
 	s := teststack.Open(t, teststack.Config{Streams: 1})
 	other, err := s.Streams.Acquire(t.Context(), "other")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, err = replay.Play(t.Context(), trace(t, "allocate,0x100,64,1"), config(s))
 	if !errors.Is(err, cuda.ErrNoStream) || !strings.Contains(err.Error(), "recorded stream 1") {
 		t.Errorf("got %v", err)

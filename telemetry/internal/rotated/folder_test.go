@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/internal/rotated"
 )
 
@@ -16,18 +17,14 @@ func folder(t *testing.T) (*rotated.Folder, string) {
 	t.Helper()
 	dir := t.TempDir()
 	f := &rotated.Folder{Dir: dir, Ours: regexp.MustCompile(`^\d-[a-z]+\.json$`), Max: rotated.Bounds{Files: 10, Bytes: 1 << 20}}
-	if err := f.Open("test", rotated.Bounds{}, rotated.Bounds{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Open("test", rotated.Bounds{}, rotated.Bounds{}))
 	return f, dir
 }
 
 // A name that is there already is another process's file, and stays.
 func TestAFileOfAnotherProcessIsNotReplaced(t *testing.T) {
 	f, dir := folder(t)
-	if err := os.WriteFile(f.Path("1-x.json"), []byte("theirs"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(f.Path("1-x.json"), []byte("theirs"), 0o600))
 	if path, _, err := f.Add("1-x.json", []byte("ours")); path != "" || !errors.Is(err, fs.ErrExist) {
 		t.Errorf("Add: %q, %v", path, err)
 	}

@@ -9,19 +9,16 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // Nobody has the victim's memory when a misuse after the free comes, however eagerly
 // others allocate beside: the oracle names the victim, and the planted kind.
 func TestAFreedVictimsMemoryIsNobodysYet(t *testing.T) {
 	plant, err := NewPlant(names.FindingUseAfterFreeWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	rt, err := fencepost.Open(t.Context(), fencepost.Config{Device: fencepost.Sim, Guard: "off", OnFinding: plant.Watch})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	plant.rt = rt
 	hasIt := func(others []core.Block) bool {
 		return slices.ContainsFunc(others, func(b core.Block) bool { return b.ID.Ptr == plant.victim.ID.Ptr })
@@ -32,9 +29,7 @@ func TestAFreedVictimsMemoryIsNobodysYet(t *testing.T) {
 		}
 		return rt.Driver().MemsetAsync(victim.ID.Ptr+4096, 0x42, 64, on.Handle())
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if !hasIt(allocateBeside(t, plant)) {
 		t.Error("the victim's memory is not what the next block gets either: nothing was at stake")
 	}
@@ -58,8 +53,6 @@ func allocateBeside(t *testing.T, p *Plant) (blocks []core.Block) {
 		}
 		return errors.Join(p.giveBack(t.Context(), blocks), p.rt.Streams().Synchronize(t.Context(), on.ID()))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return blocks
 }

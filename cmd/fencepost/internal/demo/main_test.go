@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
@@ -57,13 +58,9 @@ func runDemoFor(t *testing.T, resource string, long time.Duration, kind, guard s
 		cfg.OnFinding = plant.Watch
 	}
 	rt, err := fencepost.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	d, err := New(rt, nil, plant)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if during != nil {
 		time.AfterFunc(50*time.Millisecond, func() { during(rt.Driver().(*sim.Device)) })
 	}

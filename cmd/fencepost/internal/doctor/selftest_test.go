@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestTheSelfTestPassesOnTheSimulatedDevice(t *testing.T) {
@@ -52,10 +53,7 @@ func (l lying) PoolStats(p driver.Pool) (driver.PoolStats, error) {
 }
 
 func TestTheSelfTestComparesTheBooksWithThePool(t *testing.T) {
-	device, err := sim.Open(sim.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	device := must.Get(sim.Open(sim.Config{}))(t)
 	defer func() { _ = device.Close() }()
 	got := Test(t.Context(), fencepost.Config{Driver: lying{device}})
 	if got.OK || got.Step != "compare the books with the pool" || !strings.Contains(got.Error, "by -4096 bytes") {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/nvml"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // fake compiles the stand-in for the library.
@@ -31,10 +32,7 @@ func fake(t *testing.T, flags ...string) string {
 }
 
 func TestReadTellsWhatTheLibrarySays(t *testing.T) {
-	got, err := nvml.Read("no such library", fake(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(nvml.Read("no such library", fake(t)))(t)
 	want := nvml.Reading{DriverVersion: "580.95.05", GPUs: []nvml.GPU{
 		{Index: 0, Name: "NVIDIA H200", UUID: "GPU-11111111-2222-3333-4444-555555555555", PCIBusID: "0000:19:00.0",
 			MIG: "enabled", TotalBytes: 150754820096, UsedBytes: 754820096, Processes: 3},

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 var errInjected = errors.New("injected")
@@ -98,9 +100,7 @@ func TestEveryCallOfTheFileSystemMayFailAndTheOldFileStays(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, "out")
 			if there {
-				if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(path, []byte("old"), 0o600))
 			}
 			script := &faults{at: at}
 			err := write(path, script.calls(), "the new text")
@@ -122,9 +122,7 @@ func TestEveryCallOfTheFileSystemMayFailAndTheOldFileStays(t *testing.T) {
 func checkFolder(t *testing.T, dir string, want map[string]string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, e := range entries {
 		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil || want[e.Name()] != string(text) {
@@ -143,13 +141,9 @@ func TestAFileEndsOnce(t *testing.T) {
 	path := filepath.Join(dir, "out")
 	begin := func() *File {
 		target, err := Find(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		f, err := target.Create()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if _, err := f.Write([]byte("one ")); err != nil {
 			t.Fatal(err)
 		}
@@ -179,8 +173,6 @@ func TestAFileEndsOnce(t *testing.T) {
 func TestALongNameHasADraft(t *testing.T) {
 	dir := t.TempDir()
 	name := strings.Repeat("n", 255)
-	if err := write(filepath.Join(dir, name), onDisk, "text"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, write(filepath.Join(dir, name), onDisk, "text"))
 	checkFolder(t, dir, map[string]string{name: "text"})
 }

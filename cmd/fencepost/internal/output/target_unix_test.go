@@ -12,17 +12,14 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/output"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func put(t *testing.T, path, text string, mode fs.FileMode) fs.FileInfo {
 	t.Helper()
-	if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, mode)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, mode))
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return info
 }
 
@@ -50,9 +47,7 @@ func TestAnOutputIsNeverTheInput(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	input := put(t, at("log"), "kept", 0o600)
-	if err := errors.Join(os.Symlink("log", at("symbolic")), os.Symlink("symbolic", at("twice")), os.Link(at("log"), at("hard"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("log", at("symbolic")), os.Symlink("symbolic", at("twice")), os.Link(at("log"), at("hard")))
 	for _, name := range []string{"log", "symbolic", "twice", "hard", "../" + filepath.Base(dir) + "/log"} {
 		if err := replace(filepath.Join(dir, name), "new", put(t, at("other"), "", 0o600), input); !errors.Is(err, output.ErrInput) {
 			t.Errorf("%s: %v", name, err)
@@ -69,9 +64,7 @@ func TestAnOutputIsNeverTheInput(t *testing.T) {
 func TestWhatIsReplacedKeepsItsPlaceAndPermissions(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := errors.Join(os.Mkdir(at("far"), 0o700), os.Symlink("far/file", at("link")), os.Symlink("far/none", at("dangling")), os.Symlink("ring", at("ring"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(at("far"), 0o700), os.Symlink("far/file", at("link")), os.Symlink("far/none", at("dangling")), os.Symlink("ring", at("ring")))
 	put(t, at("far/file"), "old", 0o640)
 	for _, c := range []struct {
 		path, real string
@@ -95,16 +88,12 @@ func TestWhatIsReplacedKeepsItsPlaceAndPermissions(t *testing.T) {
 		t.Error("a folder was written to")
 	}
 	if os.Geteuid() == 0 { // root may write to anything, and give it away
-		if err := os.Chown(at("far/file"), 12345, 23456); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chown(at("far/file"), 12345, 23456))
 		if err := replace(at("link"), "newer"); err != nil {
 			t.Error(err)
 		}
 		info, err := os.Stat(at("far/file"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if owner, ok := info.Sys().(*syscall.Stat_t); !ok || owner.Uid != 12345 || owner.Gid != 23456 || info.Mode().Perm() != 0o640 {
 			t.Errorf("the file is %v's of %v, %v", owner.Uid, owner.Gid, info.Mode())
 		}
@@ -121,9 +110,7 @@ func TestWhatIsReplacedKeepsItsPlaceAndPermissions(t *testing.T) {
 func TestPipesAndDevicesAreWrittenToAndStay(t *testing.T) {
 	dir := t.TempDir()
 	pipe, device := filepath.Join(dir, "pipe"), filepath.Join(dir, "full")
-	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.Symlink("/dev/full", device)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Mkfifo(pipe, 0o600), os.Symlink("/dev/full", device))
 	read := make(chan string, 1)
 	go func() {
 		text, err := os.ReadFile(pipe)
@@ -132,9 +119,7 @@ func TestPipesAndDevicesAreWrittenToAndStay(t *testing.T) {
 		}
 		read <- string(text)
 	}()
-	if err := replace(pipe, "through the pipe"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, replace(pipe, "through the pipe"))
 	if got := <-read; got != "through the pipe" {
 		t.Errorf("the reader got %q", got)
 	}
@@ -148,9 +133,7 @@ func TestPipesAndDevicesAreWrittenToAndStay(t *testing.T) {
 	}
 	// A pipe that is the input too would wait for itself; a device may be both.
 	info, err := os.Stat(pipe)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if _, err := output.Find(pipe, info); !errors.Is(err, output.ErrInput) {
 		t.Errorf("the pipe that is read: %v", err)
 	}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 type (
@@ -45,10 +47,7 @@ func TestAPairIsRecordedOnce(t *testing.T) {
 		<-done
 	}
 	pass(a.Lock, a.Unlock) // nothing is held any more
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	if len(lines) != 2 || !strings.HasPrefix(lines[0], "1 2 ") || !strings.HasPrefix(lines[1], "3 2 ") {
 		t.Errorf("recorded are %q", lines)

@@ -46,14 +46,21 @@ func ofFour(kinds ...program.Kind) proof.Bound {
 // a site, and on any other.
 var mostSmall = [...]int{700, 100}
 
+// draws are the larger programs, of which as many are run in advance as there are seeds, to see which
+// sites they execute. A mutant that survives those is tried on further ones, where there are others.
+var draws = []struct {
+	name    string
+	seeds   uint64
+	further bool
+	draw    func(seed uint64) *trial
+}{
+	{"driver's pool", 1600, true, largeTrial},
+	{"isolated", 400, false, isolatedTrial},
+	{"own pool", 3200, true, poolTrial},
+}
+
 const (
-	// As many large ones are run in advance, to see which sites they execute;
-	// a mutant that survives those is tried on further ones.
-	seeds, furtherSeeds = 1600, 6000
-	// So many isolate their blocks.
-	isolatedSeeds = 400
-	// So many are run over the pool.
-	poolSeeds          = 3200
+	furtherSeeds       = 6000
 	fewestOps, mostOps = 8, 60
 	// Every other large one is a shorter one many times in a row: what comes
 	// once there comes often.
@@ -91,19 +98,11 @@ func newSuite() (*suite, error) {
 			return nil, err
 		}
 	}
-	for seed := range uint64(seeds) {
-		if err := s.add(largeTrial(seed), false); err != nil {
-			return nil, fmt.Errorf("seed %d: %w", seed, err)
-		}
-	}
-	for seed := range uint64(isolatedSeeds) {
-		if err := s.add(isolatedTrial(seed), false); err != nil {
-			return nil, fmt.Errorf("isolated, seed %d: %w", seed, err)
-		}
-	}
-	for seed := range uint64(poolSeeds) {
-		if err := s.add(poolTrial(seed), false); err != nil {
-			return nil, fmt.Errorf("over the pool, seed %d: %w", seed, err)
+	for _, d := range draws {
+		for seed := range d.seeds {
+			if err := s.add(d.draw(seed), false); err != nil {
+				return nil, fmt.Errorf("%s, seed %d: %w", d.name, seed, err)
+			}
 		}
 	}
 	return s, nil
@@ -139,11 +138,7 @@ func largeTrial(seed uint64) *trial {
 
 func isolatedTrial(seed uint64) *trial {
 	rng := rand.New(rand.NewPCG(seed, 3))
-	return withIsolated(rng, program.Bounds{Streams: 2 + rng.IntN(3), Blocks: sizes[seed%uint64(len(sizes))], Ops: fewestOps + rng.IntN(mostOps-fewestOps+1)})
-}
-
-func withIsolated(rng *rand.Rand, b program.Bounds) *trial {
-	b.Kinds = isolatedKinds
+	b := program.Bounds{Streams: 2 + rng.IntN(3), Blocks: sizes[seed%uint64(len(sizes))], Ops: fewestOps + rng.IntN(mostOps-fewestOps+1), Kinds: isolatedKinds}
 	p := program.Random(rng, b)
 	return &trial{b.Streams, p, proof.RandomSchedule(rng, p, 2+rng.IntN(2)), proof.Isolated, nil}
 }

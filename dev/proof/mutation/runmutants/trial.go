@@ -49,8 +49,10 @@ func (s *suite) fates(site int, equivalent bool) []fate {
 // further are trials that were not run in advance.
 func further(yield func(*trial) bool) {
 	for seed := range uint64(furtherSeeds) {
-		if !yield(largeTrial(seeds+seed)) || !yield(poolTrial(poolSeeds+seed)) {
-			return
+		for _, d := range draws {
+			if d.further && !yield(d.draw(d.seeds+seed)) {
+				return
+			}
 		}
 	}
 }

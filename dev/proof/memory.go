@@ -4,9 +4,7 @@ import (
 	"context"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/cuda"
-	"github.com/fencepost-gpu/fencepost/cuda/driver"
-	"github.com/fencepost-gpu/fencepost/dev/proof/device"
+	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // Memory is where the blocks of programs come from.
@@ -37,16 +35,6 @@ func (m Memory) String() string {
 // IsOwnPool reports whether it is the runtime's own pool.
 func (m Memory) IsOwnPool() bool { return m >= OwnPool }
 
-// Runtime is the production code over a device: its streams and its resource.
-type Runtime struct {
-	Streams *cuda.StreamPool
-	Backend Backend
-	// Front is where blocks are allocated and freed: the backend, or Entry over it, which enters the
-	// quick path and is nil otherwise.
-	Front core.Resource
-	Entry *Entry
-}
-
 // Backend is a resource of the fence engine.
 type Backend interface {
 	core.Resource
@@ -55,32 +43,38 @@ type Backend interface {
 	Close(context.Context) error
 }
 
-// NewRuntime returns a runtime over a device.
-func NewRuntime(d driver.Driver, over Memory, cfg cuda.StreamPoolConfig) (*Runtime, error) {
-	rt := &Runtime{}
-	var err error
-	if rt.Streams, err = cuda.NewStreamPool(d, cfg); err != nil {
-		return nil, err
-	}
-	if over.IsOwnPool() {
-		rt.Backend, err = cuda.NewPoolResource(d, rt.Streams, cuda.PoolConfig{Limit: PoolPages * device.PageBytes, ReapInterval: -1})
-	} else {
-		rt.Backend, err = cuda.NewAsyncResource(d, rt.Streams, cuda.AsyncConfig{ReapInterval: -1})
-	}
-	if err != nil {
-		return nil, err
-	}
-	if rt.Front = rt.Backend; over == OwnPoolQuickly {
-		rt.Entry = Enter(rt.Backend)
-		rt.Front = rt.Entry
-	}
-	return rt, nil
+// entry is an outermost layer over a backend, which does nothing but enter the quick path, and
+// goes the ordinary way if that declines. It counts for one goroutine at a time.
+type entry struct {
+	core.Resource
+	path  *quick.Path
+	moves Moves
 }
 
-// Quickly is how many operations went by the quick path, and were declined.
-func (rt *Runtime) Quickly() Quickly {
-	if rt.Entry == nil {
-		return Quickly{}
+// enter returns an entry over a backend that has a quick path.
+func enter(backend core.Resource) *entry {
+	below := quick.Of(backend)
+	e := &entry{Resource: backend}
+	e.path = below.Extend(e, below.Layer)
+	return e
+}
+
+// Allocate allocates by the quick path, or by the backend.
+func (e *entry) Allocate(ctx context.Context, req core.Request) (b core.Block, err error) {
+	if e.path.Allocate(ctx, &req, &b) {
+		e.moves.QuickAllocations++
+		return b, nil
 	}
-	return rt.Entry.quickly
+	e.moves.SlowAllocations++
+	return e.Resource.Allocate(ctx, req)
+}
+
+// Deallocate frees by the quick path, or by the backend.
+func (e *entry) Deallocate(ctx context.Context, id core.BlockID) (b core.Block, err error) {
+	if e.path.Deallocate(ctx, &id, &b) {
+		e.moves.QuickFrees++
+		return b, nil
+	}
+	e.moves.SlowFrees++
+	return e.Resource.Deallocate(ctx, id)
 }
