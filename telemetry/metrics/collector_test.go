@@ -192,7 +192,7 @@ gpumem_budget_limit_bytes{device="1"} 7
 func TestEachStateAndReasonOfHealthIsASeries(t *testing.T) {
 	for _, state := range names.HealthStates {
 		for _, reason := range names.HealthReasons {
-			h := core.Health{State: core.HealthState(state), Signs: []core.HealthSign{{Reason: core.HealthReason(reason)}}}
+			h := core.Health{State: state, Signs: []core.HealthSign{{Reason: reason}}}
 			c := must.Get(metrics.NewCollector(metrics.Source{Device: &device{}, Health: func() core.Health { return h }}))(t)
 			states, reasons := samplesBy(t, c, "gpumem_health", "state"), samplesBy(t, c, "gpumem_health_reasons", "reason")
 			if len(states) != 4 || len(reasons) != 8 {

@@ -102,11 +102,11 @@ var healthMetrics = []family[core.Health]{
 }
 
 func sendHealth(h core.Health, out sender) {
-	oneOf(out, names.HealthStates[:], func(state string) bool { return state == string(h.State) })
+	oneOf(out, names.HealthStates[:], func(state string) bool { return state == h.State })
 }
 
 func sendReasons(h core.Health, out sender) {
 	oneOf(out, names.HealthReasons[:], func(reason string) bool {
-		return slices.ContainsFunc(h.Signs, func(s core.HealthSign) bool { return string(s.Reason) == reason })
+		return slices.ContainsFunc(h.Signs, func(s core.HealthSign) bool { return s.Reason == reason })
 	})
 }
