@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -27,7 +28,7 @@ func TestFailedAllocationIsLoggedWithWhatWasAskedFor(t *testing.T) {
 	if _, err := b.log.Allocate(ctx, core.Request{Bytes: 96}); !errors.Is(err, errBad) {
 		t.Fatalf("got %v", err)
 	}
-	b.want(oplog.Event{Op: oplog.OpAllocate, Tag: core.Untagged, Requested: 96, Bytes: 96, Err: errBad})
+	b.want(oplog.Event{Op: oplog.OpAllocate, Tag: names.Untagged, Requested: 96, Bytes: 96, Err: errBad})
 }
 
 func TestDeallocationIsLoggedWithItsBlock(t *testing.T) {

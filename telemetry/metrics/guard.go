@@ -62,7 +62,7 @@ func sendFindings(findings []TagFindings, out sender) {
 	}
 	for _, kind := range names.FindingKinds {
 		if !present[kind] {
-			counts[series{kind, string(core.Untagged)}] = 0
+			counts[series{kind, names.Untagged}] = 0
 		}
 	}
 	for key, n := range counts {
