@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
@@ -206,7 +207,7 @@ func (r *Runtime) buildStack(cfg Config) error {
 	layers = append(layers, cfg.Layers.AroundBudget...)
 	layers = append(layers,
 		func(up core.Resource) (core.Resource, error) {
-			r.refusals = findings.NewRefusals(r.log, func(ctx context.Context, e core.Event) (core.SpanRef, bool) { return r.observer.Refused(ctx, e) })
+			r.refusals = findings.NewRefusals(r.log, func(ctx context.Context, e oplog.Event) (core.SpanRef, bool) { return r.observer.Refused(ctx, e) })
 			guard.Advanced.Events = r.refusals
 			r.guard, err = debugguard.New(up, guard)
 			return r.guard, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/deviceops"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
@@ -32,7 +33,7 @@ import (
 type backend interface {
 	metrics.Backend
 	TurnPeaks(now time.Time)
-	WindowPeaks() []core.WindowPeak
+	WindowPeaks() []readings.WindowPeak
 }
 
 // pooled is a backend that allocates from a pool.
@@ -132,8 +133,8 @@ func (r *Runtime) Incidents() *incident.Writer { return r.incidents }
 func (r *Runtime) Operations() metrics.Operations { return r.observer.Operations() }
 
 // TraceOf is how a log record of a request finds its way into ctx's trace: an
-// exported span of it, and how much of that trace was exported, [core.TraceFull]
-// or [core.TraceEvent]; neither if nothing was. See [telemetry.Resource.TraceOf].
+// exported span of it, and how much of that trace was exported, "full"
+// or "event"; neither if nothing was. See [telemetry.Resource.TraceOf].
 func (r *Runtime) TraceOf(ctx context.Context) (span core.SpanRef, extent string) {
 	return r.observer.TraceOf(ctx)
 }
@@ -167,9 +168,9 @@ func (r *Runtime) PoolStats() (driver.PoolStats, error) {
 // Drift compares the books with the pool. It is not known of a Direct stack, which has no
 // pool. It makes driver calls, which [Runtime.DeviceMemory] does once a second in the
 // background; see [cuda.AsyncResource.Drift].
-func (r *Runtime) Drift() (core.Drift, error) {
+func (r *Runtime) Drift() (readings.Drift, error) {
 	if err := r.refuseClosed("Drift"); err != nil {
-		return core.Drift{}, err
+		return readings.Drift{}, err
 	}
 	return r.backend.Drift()
 }
@@ -284,7 +285,7 @@ func everySecond(f func(now time.Time)) (end func(context.Context) error) {
 	}
 }
 
-func (r *Runtime) windowPeaks() []core.WindowPeak {
+func (r *Runtime) windowPeaks() []readings.WindowPeak {
 	if r.closed.Load() { // nobody else does it any more
 		r.backend.TurnPeaks(time.Now())
 	}

@@ -88,7 +88,7 @@ type Request struct {
 	// it at once and on other streams through prepared uses.
 	Stream StreamID
 	// Tag accounts the block; empty means [Untagged], and one of more than
-	// [MaxName] bytes is cut.
+	// 256 bytes is cut.
 	Tag Tag
 	// Claim is the reservation that Requested is drawn from; the zero
 	// claim means the general ledger.

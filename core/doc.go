@@ -36,11 +36,11 @@
 //   - [Resource], [Layer], [With], [Chain], [Base]: the contract, and how a stack is put together;
 //     [Unsupported], [UnsupportedError]: how a backend refuses what it lacks; [Features]: how it says so
 //   - [OpenIntent], [Intent], [PreparedUse], [Waited], [WaitRef]: a launch between PrepareUse and its end
-//   - [Inspector], [BlockInfo], [Listener]: what a stack knows of its blocks, and who hears of their end;
-//     [StreamStats], [StreamInfo], [LeaseInfo]: what a backend knows of its streams
-//   - [EventSink], [Event], [Step]: where operations and copies are told of
+//   - [Inspector], [BlockInfo], [Listener]: what a stack knows of its blocks, and who hears of their end
 //   - [SpanRef], [SpanContext], [SpanOf], [WithSpan]: spans, without a tracing library
-//   - package deviceops: what a guard needs of a device; package coretest: the conformance suite
+//   - package oplog: what logs and traces are told of operations; package readings: what metrics read of
+//     streams and pools; package deviceops: what a guard needs of a device; package coretest: the
+//     conformance suite
 //
 // # Decorators
 //

@@ -161,8 +161,9 @@ type StreamMisuseError struct {
 	Block BlockID
 	// Stream is the stream that the operation named.
 	Stream StreamID
-	// Holder is the open intent that conflicts, if that is the reason.
-	Holder *IntentHolder
+	// Holder is the launch whose open intent conflicts, if that is the reason: its
+	// name, stream and access.
+	Holder *UseRecord
 	// Unleased is true if Stream is no lease: it was given back, or never was.
 	Unleased bool
 	// Unsupported is true if the resource cannot do the operation at all;
@@ -171,13 +172,6 @@ type StreamMisuseError struct {
 	// Capturing is true if the reason is that the stream, or one that it
 	// synchronises with, captures. The operation can be repeated afterwards.
 	Capturing bool
-}
-
-// IntentHolder names the launch whose open intent stands in the way.
-type IntentHolder struct {
-	Launch string
-	Stream StreamID
-	Access Access
 }
 
 // Error says what was violated.

@@ -72,7 +72,7 @@ func TestErrorTexts(t *testing.T) {
 		{&core.DriverError{Op: "cuEventRecord", Code: 700, Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Text: "illegal address", Detail: "the stream was synchronised instead"},
 			"driver error: cuEventRecord: CUDA_ERROR_ILLEGAL_ADDRESS (700): illegal address; the stream was synchronised instead"},
 		{&core.StreamMisuseError{Op: "FinishUse", Reason: "the ticket is empty"}, "stream misuse: FinishUse: the ticket is empty"},
-		{&core.StreamMisuseError{Op: "PrepareUse", Reason: "conflict", Block: id, Stream: 2, Holder: &core.IntentHolder{Launch: "sort", Stream: 1, Access: core.Write}},
+		{&core.StreamMisuseError{Op: "PrepareUse", Reason: "conflict", Block: id, Stream: 2, Holder: &core.UseRecord{Launch: "sort", Stream: 1, Access: core.Write}},
 			`stream misuse: PrepareUse: conflict (block 0x100#5@0, stream 2) (held by launch "sort" on stream 1 for write)`},
 		{core.UnsupportedError("Reserve", "direct(sim:0)", "add a budget"), "stream misuse: Reserve: Reserve unsupported by direct(sim:0): add a budget"},
 		{&core.UseAfterFreeError{Op: "Deallocate", Generation: 5, State: core.Freed}, "use after free: Deallocate: generation #5 is freed"},

@@ -72,7 +72,7 @@ type Finding struct {
 	Origin SpanContext
 	// Span is the exported span that tells of the finding, the first if there are
 	// several; zero if there is none. A sink that makes spans sets it. Alone is set
-	// if the rest of its trace is not exported: see [TraceEvent].
+	// if the rest of its trace is not exported: see [SpanRef.Extent].
 	Span  SpanRef
 	Alone bool
 	// Text says in one sentence what happened.

@@ -69,15 +69,3 @@ func TestDeepStackIsCut(t *testing.T) {
 	}
 	mustBe(t, "number of frames", len(deep(100)), 32)
 }
-
-func TestOperationNames(t *testing.T) {
-	names := map[core.Op]string{
-		core.OpAllocate: "allocate", core.OpDeallocate: "deallocate", core.OpPrepare: "prepare", core.OpFinish: "finish",
-		core.OpAbort: "abort", core.OpRecord: "record", core.OpReserve: "reserve", core.OpReleaseClaim: "release_claim",
-		core.OpReap: "reap", core.OpDrain: "drain", core.OpRefusal: "refusal", core.OpRelease: "release",
-		0: "unknown", core.OpRelease + 1: "unknown", 255: "unknown",
-	}
-	for op, want := range names {
-		mustBe(t, "name", op.String(), want)
-	}
-}

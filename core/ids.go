@@ -1,8 +1,11 @@
 package core
 
 import (
+	"fmt"
 	"strconv"
 	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // StreamID names a stream lease or an adopted stream. It is never reused
@@ -24,23 +27,23 @@ func (s StreamID) String() string {
 // Tag says on whose behalf memory is allocated. It is the label under which
 // budgets, metrics and findings account a block, so it should come from a
 // small fixed set ("sort.keys", "index.build") and carry no identifiers. Of a
-// tag longer than [MaxName] bytes everybody sees what [BoundName] makes of it,
-// and it is the same tag in either form.
+// tag longer than 256 bytes everybody sees the beginning, "…" and eight digits of a
+// checksum, and it is the same tag in either form.
 type Tag string
 
 // Untagged is the tag of an allocation that named none.
 const Untagged Tag = "untagged"
 
 // OrUntagged returns the tag that memory is accounted under: t, or [Untagged] if
-// t is empty, or what [BoundName] makes of t.
+// t is empty, or t cut to 256 bytes as [Tag] says.
 func (t Tag) OrUntagged() Tag {
-	if uint(len(t)-1) < MaxName { // neither empty nor too long, in one comparison
+	if uint(len(t)-1) < names.Max { // neither empty nor too long, in one comparison
 		return t
 	}
 	if t == "" {
 		return Untagged
 	}
-	return Tag(cutName(string(t)))
+	return Tag(names.Bound(string(t)))
 }
 
 // Generation numbers allocations. Generations are unique and increasing
@@ -112,6 +115,14 @@ func (a Access) Conflicts(b Access) bool { return a.Writes() || b.Writes() }
 
 // Valid reports whether a is one of the three accesses.
 func (a Access) Valid() bool { return a != 0 && a&^ReadWrite == 0 }
+
+// nameOf is the name of a value of kind, "kind(n)" for one that has none.
+func nameOf[T ~uint8](value T, kind string, names ...string) string {
+	if int(value) < len(names) && names[value] != "" {
+		return names[value]
+	}
+	return fmt.Sprintf("%s(%d)", kind, uint8(value))
+}
 
 // String returns "read", "write" or "read_write".
 func (a Access) String() string { return nameOf(a, "access", "", "read", "write", "read_write") }

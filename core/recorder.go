@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // LaunchRecorder collects the uses of one launch and fences them in two
@@ -63,7 +65,7 @@ func newRecorder(stream StreamID, permissive bool) *LaunchRecorder {
 // Named sets the launch's name for traces, logs and findings, and returns the
 // recorder.
 func (r *LaunchRecorder) Named(name string) *LaunchRecorder {
-	r.name = BoundName(name)
+	r.name = names.Bound(name)
 	return r
 }
 

@@ -1,6 +1,10 @@
 package core
 
-import "context"
+import (
+	"context"
+
+	"github.com/fencepost-gpu/fencepost/internal/names"
+)
 
 // SpanRef refers to a span of a trace without naming a tracing library. The
 // zero value refers to none. Its fields are those of W3C trace context.
@@ -12,16 +16,18 @@ type SpanRef struct {
 // IsZero reports whether r refers to no span.
 func (r SpanRef) IsZero() bool { return r == SpanRef{} }
 
-// Extent is how much of the span's trace was exported, [TraceFull], or [TraceEvent] of
-// one that is alone; empty without a span.
+// Extent is how much of the span's trace was exported: "full", or "event" of a span that
+// is alone, because it tells of a refusal, a failure or a finding in a trace that was not
+// sampled; empty without a span. Log records have it as "trace", beside "trace_id" and
+// "span_id".
 func (r SpanRef) Extent(alone bool) string {
 	switch {
 	case r.IsZero():
 		return ""
 	case alone:
-		return TraceEvent
+		return names.TraceEvent
 	}
-	return TraceFull
+	return names.TraceFull
 }
 
 // SpanContext is the span in force at a call, whether or not it is exported: what
@@ -33,40 +39,14 @@ type SpanContext struct {
 	Sampled bool
 }
 
-// TraceIDKey and SpanIDKey are the fields by which log records name a span, in
-// hexadecimal. Log stores find the trace of a record by these names. TraceKey
-// says how much of that trace was exported: TraceFull or TraceEvent.
-const (
-	TraceIDKey = "trace_id"
-	SpanIDKey  = "span_id"
-	TraceKey   = "trace"
-)
-
-// The values of [TraceKey]. A record without a span has none.
-const (
-	// TraceFull: the trace was sampled.
-	TraceFull = "full"
-	// TraceEvent: the trace was not sampled, and the span that the record names
-	// was exported all the same, because it tells of a refusal, a failure or a finding. The
-	// rest of its trace may not exist anywhere.
-	TraceEvent = "event"
-)
-
-// SpanCarrier is a context that says which span it was made for. A tracing
-// layer hands one to its upstream, so that layers below can name the span in
-// what they report without knowing a tracing library.
-type SpanCarrier interface {
-	context.Context
-	// SpanRef is the span, which is exported; zero if there is none.
-	SpanRef() SpanRef
-}
-
-// SpanOf returns the span that ctx carries, zero if it carries none. It looks
-// at ctx itself and not at what that wraps, because every operation asks: a
-// layer that wraps its caller's context hides the span, unless it passes it on
-// with [WithSpan]. It allocates nothing.
+// SpanOf returns the span that ctx carries, zero if it carries none. A tracing layer
+// hands a context with a method SpanRef() SpanRef to its upstream, so that layers below
+// can name the span, which is exported, in what they report without knowing a tracing
+// library. SpanOf looks at ctx itself and not at what that wraps, because every
+// operation asks: a layer that wraps its caller's context hides the span, unless it
+// passes it on with [WithSpan]. It allocates nothing.
 func SpanOf(ctx context.Context) SpanRef {
-	if c, ok := ctx.(SpanCarrier); ok {
+	if c, ok := ctx.(interface{ SpanRef() SpanRef }); ok {
 		return c.SpanRef()
 	}
 	return SpanRef{}
@@ -81,7 +61,5 @@ type spanCarrier struct {
 	context.Context
 	span SpanRef
 }
-
-var _ SpanCarrier = (*spanCarrier)(nil)
 
 func (c *spanCarrier) SpanRef() SpanRef { return c.span }

@@ -1,7 +1,5 @@
 package core
 
-import "time"
-
 // Amount is a quantity of memory.
 type Amount struct {
 	// Bytes is what was asked of the layer below, padding included.
@@ -19,16 +17,6 @@ func (a Amount) Add(b Amount) Amount {
 // Sub returns a-b, with each field stopping at zero.
 func (a Amount) Sub(b Amount) Amount {
 	return Amount{a.Bytes - min(a.Bytes, b.Bytes), a.Requested - min(a.Requested, b.Requested), a.Blocks - min(a.Blocks, b.Blocks)}
-}
-
-// WindowPeak is the most memory that a device had during a window of time.
-type WindowPeak struct {
-	// Length is that of the window, in whole seconds. It begins at a multiple of it since
-	// 1970.
-	Length time.Duration
-	// Live is the highest live bytes, without what a guard withholds, and
-	// Outstanding the highest of live, pending and quarantined bytes together.
-	Live, Outstanding uint64
 }
 
 // Stats is a snapshot of a resource, as seen from the layer that answers.
@@ -100,13 +88,3 @@ type Stats struct {
 
 // Outstanding is live, pending and quarantined memory together.
 func (s Stats) Outstanding() Amount { return s.Live.Add(s.Pending).Add(s.Quarantined) }
-
-// Drift is what the books say that a pool has handed out less what the pool says.
-type Drift struct {
-	// Bytes is the difference: zero, or there is a bug, or something works around the
-	// runtime.
-	Bytes int64
-	// Known is false if nothing could be compared: no moment was quiet enough, or there is
-	// no pool. Bytes is zero then.
-	Known bool
-}

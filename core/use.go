@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // Use declares what a launch does with one block.
@@ -21,7 +23,7 @@ type UseRequest struct {
 	// Stream is where the launch will be enqueued.
 	Stream StreamID
 	// Launch names the launch in traces, logs and findings; a name of more than
-	// [MaxName] bytes is cut, see [BoundName].
+	// 256 bytes is cut, as a [Tag] is.
 	Launch string
 	// Uses are the blocks that the launch touches, in any order. A block
 	// named twice counts once, with the combined access. The slice is not
@@ -122,7 +124,7 @@ var intents = sync.Pool{New: func() any { return new(Intent) }}
 // pointers into it, is kept under the first of them.
 func OpenIntent(owner Resource, r *UseRequest) (*Intent, error) {
 	in := intents.Get().(*Intent)
-	in.ID, in.Stream, in.Launch = in.nextID(), r.Stream, BoundName(r.Launch)
+	in.ID, in.Stream, in.Launch = in.nextID(), r.Stream, names.Bound(r.Launch)
 	in.Uses = slices.Grow(in.Uses, len(r.Uses))[:len(r.Uses)] // all zero, see Recycle
 	ordinal, n := owner.Ordinal(), 0
 	for i := range r.Uses {

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
@@ -324,7 +325,7 @@ type Graph struct {
 }
 
 func newGraph(drv driver.Driver, name string, uses []core.Use, exec driver.Graph) *Graph {
-	return &Graph{drv: drv, name: core.BoundName(name), uses: slices.Clone(uses), exec: exec}
+	return &Graph{drv: drv, name: names.Bound(name), uses: slices.Clone(uses), exec: exec}
 }
 
 // Launch enqueues the graph's work on the lease's stream, fenced for the blocks

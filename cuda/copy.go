@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/launchkind"
@@ -144,7 +145,7 @@ func (m *MemoryManager) fenced(ctx context.Context, t transfer, uses []core.Use,
 func (m *MemoryManager) enqueue(ctx context.Context, s *stream, t transfer, enqueue func(driver.Stream) error) error {
 	end := untraced
 	if t.direction != "" {
-		end = m.streams.step(ctx, core.Step{Stream: t.stream, Direction: t.direction, Bytes: t.bytes})
+		end = m.streams.step(ctx, oplog.Step{Stream: t.stream, Direction: t.direction, Bytes: t.bytes})
 	}
 	err := enqueue(s.Handle())
 	end(err)
@@ -222,7 +223,7 @@ func (c *peerCopy) run(ctx context.Context) error {
 	if during, err = second.prepare(during); err != nil {
 		return errors.Join(err, first.end(ctx, false))
 	}
-	end := c.to.streams.step(during, core.Step{Stream: c.to.lease, Direction: "from_peer", Bytes: c.bytes})
+	end := c.to.streams.step(during, oplog.Step{Stream: c.to.lease, Direction: "from_peer", Bytes: c.bytes})
 	launched, err := c.enqueue()
 	end(err)
 	return errors.Join(err, second.end(ctx, launched), first.end(ctx, launched))

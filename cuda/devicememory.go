@@ -3,7 +3,7 @@ package cuda
 import (
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -43,7 +43,7 @@ func (r *DirectResource) DeviceMemory() (free, total, owned uint64, err error) {
 }
 
 // Drift is not known: there is no pool to compare with.
-func (r *DirectResource) Drift() (core.Drift, error) { return core.Drift{}, nil }
+func (r *DirectResource) Drift() (readings.Drift, error) { return readings.Drift{}, nil }
 
 // TurnPeaks tells the windows of [AsyncResource.WindowPeaks] that it is now. It is to be
 // called once at the beginning of each second; within the second of the last turn it does
@@ -55,10 +55,10 @@ func (r *tracker) TurnPeaks(now time.Time) { r.windows.Turn(now) }
 // last window that is over, or of the one under way where that is higher already. Only
 // [AsyncResource.TurnPeaks] moves the windows. It neither calls the device nor waits for
 // it, and the slice is the caller's.
-func (r *tracker) WindowPeaks() []core.WindowPeak { return r.windows.Peaks() }
+func (r *tracker) WindowPeaks() []readings.WindowPeak { return r.windows.Peaks() }
 
 // TurnPeaks is AsyncResource's.
 func (r *DirectResource) TurnPeaks(now time.Time) { r.windows.Turn(now) }
 
 // WindowPeaks is AsyncResource's.
-func (r *DirectResource) WindowPeaks() []core.WindowPeak { return r.windows.Peaks() }
+func (r *DirectResource) WindowPeaks() []readings.WindowPeak { return r.windows.Peaks() }

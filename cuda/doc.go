@@ -10,8 +10,8 @@
 // # What is where
 //
 //   - [AsyncResource]: the stream-ordered backend; [DirectResource]: the synchronous one
-//   - [StreamPool], [Lease]: streams, and the right to enqueue on one; [core.StreamInfo], [core.StreamStats],
-//     [core.LeaseInfo]: their state, for display
+//   - [StreamPool], [Lease]: streams, and the right to enqueue on one; [readings.StreamInfo], [readings.StreamStats],
+//     [readings.LeaseInfo]: their state, for display
 //   - [MemoryManager], [Slice], [Column]: typed memory of the device; [HostBuffer]: page-locked memory of
 //     the host
 //   - [CopyToDevice], [CopyToHost], [CopyOnDevice], [CopyFromPeer], [Memset], [Download]: fenced copies

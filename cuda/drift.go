@@ -3,7 +3,7 @@ package cuda
 import (
 	"cmp"
 
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 )
 
 // census is what the books and the streams have counted since the beginning.
@@ -81,19 +81,19 @@ const driftTries = 64
 //
 // It holds no lock over a driver call, waits for the streams' locks for an
 // instant each, and is safe for concurrent use. Errors are [core.DriverError].
-func (r *tracker) Drift() (core.Drift, error) {
+func (r *tracker) Drift() (readings.Drift, error) {
 	before := r.takeCensus()
 	for range driftTries {
 		now, err := r.readMemory()
 		if err != nil {
-			return core.Drift{}, err
+			return readings.Drift{}, err
 		}
 		own, quiet := r.memory.drift()
 		after := r.takeCensus()
 		if quiet && before == after && after.complete() {
-			return core.Drift{Bytes: cmp.Or(after.outstanding()-int64(now.PoolUsed), own), Known: true}, nil
+			return readings.Drift{Bytes: cmp.Or(after.outstanding()-int64(now.PoolUsed), own), Known: true}, nil
 		}
 		before = after
 	}
-	return core.Drift{}, nil
+	return readings.Drift{}, nil
 }

@@ -20,7 +20,7 @@ func TestConflictingIntentIsRefusedAndNamesItsHolder(t *testing.T) {
 	if !errors.As(err, &misuse) || misuse.Holder == nil {
 		t.Fatalf("got %v, want a misuse that names the holder", err)
 	}
-	equal(t, "the holder", *misuse.Holder, core.IntentHolder{Launch: "sort", Stream: s[0].ID(), Access: core.Write})
+	equal(t, "the holder", *misuse.Holder, core.UseRecord{Launch: "sort", Stream: s[0].ID(), Access: core.Write})
 	equal(t, "intents left by the refusal", b.Runtime.Stats().OpenIntents, 1)
 	b.launch(s[0], readWrites(block)) // one stream's launches are in order
 	must(t, b.Runtime.FinishUse(ctx, holder))

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/puddle/v2"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
@@ -109,9 +110,9 @@ func (p *StreamPool) takeBack(l *Lease) {
 }
 
 // Stats is a snapshot of the pool. It makes no device call.
-func (p *StreamPool) Stats() core.StreamStats {
+func (p *StreamPool) Stats() readings.StreamStats {
 	st := p.pool.Stat()
-	out := core.StreamStats{Max: int(p.max), Total: int(st.TotalResources()), Leased: int(st.AcquiredResources()), Idle: int(st.IdleResources()),
+	out := readings.StreamStats{Max: int(p.max), Total: int(st.TotalResources()), Leased: int(st.AcquiredResources()), Idle: int(st.IdleResources()),
 		Acquires: st.AcquireCount(), Waits: st.EmptyAcquireCount(), Refused: p.refused.Load(), Waiting: int(p.waiting.Load()), WaitTime: st.AcquireDuration()}
 	for _, s := range p.table.everyStream() {
 		out.Events += int(s.Events())
@@ -132,12 +133,12 @@ func (p *StreamPool) Stats() core.StreamStats {
 }
 
 // Leases lists the leases held now, in no order.
-func (p *StreamPool) Leases() []core.LeaseInfo {
+func (p *StreamPool) Leases() []readings.LeaseInfo {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	infos := make([]core.LeaseInfo, 0, len(p.leased))
+	infos := make([]readings.LeaseInfo, 0, len(p.leased))
 	for _, l := range p.leased {
-		infos = append(infos, core.LeaseInfo{ID: l.id, Tag: l.tag, Since: l.since, Stack: l.stack, Adopted: l.adopted})
+		infos = append(infos, readings.LeaseInfo{ID: l.id, Tag: l.tag, Since: l.since, Stack: l.stack, Adopted: l.adopted})
 	}
 	return infos
 }

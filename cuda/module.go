@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
@@ -73,7 +74,7 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Kernel{name: name, launch: core.BoundName(name), drv: drv, function: f}, nil
+	return &Kernel{name: name, launch: names.Bound(name), drv: drv, function: f}, nil
 }
 
 // Unload gives the code up, and unloads it with the last of those who loaded

@@ -5,30 +5,31 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 )
 
 // Inspect lists the physical streams that there are, the default stream first.
 // It makes no driver call and waits for none: what it cannot know because of
-// that it leaves out, see [core.StreamInfo.Busy].
-func (p *StreamPool) Inspect() []core.StreamInfo {
-	leases := map[core.StreamID]core.LeaseInfo{}
+// that it leaves out, see [readings.StreamInfo.Busy].
+func (p *StreamPool) Inspect() []readings.StreamInfo {
+	leases := map[core.StreamID]readings.LeaseInfo{}
 	for _, l := range p.Leases() {
 		leases[l.ID] = l
 	}
-	holders := map[*stream]*core.LeaseInfo{}
+	holders := map[*stream]*readings.LeaseInfo{}
 	for id, s := range p.table.leases.Load().each {
 		if l, ok := leases[id]; ok {
 			holders[s] = &l
 		}
 	}
-	var list []core.StreamInfo
+	var list []readings.StreamInfo
 	for _, s := range p.table.streams() {
 		info := s.inspect()
 		info.Lease = holders[s]
 		list = append(list, info)
 	}
-	slices.SortStableFunc(list, func(a, b core.StreamInfo) int { return a.Number - b.Number })
+	slices.SortStableFunc(list, func(a, b readings.StreamInfo) int { return a.Number - b.Number })
 	return list
 }
 
@@ -47,8 +48,8 @@ func (p *StreamPool) LeaseOf(handle driver.Stream) (id core.StreamID, ok bool) {
 	return id, id != 0
 }
 
-func (s *stream) inspect() core.StreamInfo {
-	info := core.StreamInfo{
+func (s *stream) inspect() readings.StreamInfo {
+	info := readings.StreamInfo{
 		Number: s.Slot(), Default: s.Handle() == 0, Completed: s.Completed(),
 		OpenLaunches: clamp(s.Open()), PendingFrees: s.frees.pendingFrees(), Capturing: s.Capturing(),
 		Launches: s.books.Launches.Load(), WaitsQueued: s.books.Waits.Load(), WaitsElided: s.books.Elided.Load(),
@@ -62,7 +63,7 @@ func (s *stream) inspect() core.StreamInfo {
 	info.Seq = s.Seq()
 	info.Last = s.Newest()
 	s.After(func(slot int, seq uint64) {
-		info.After = append(info.After, core.StreamPoint{Number: slot, Seq: seq})
+		info.After = append(info.After, readings.StreamPoint{Number: slot, Seq: seq})
 	})
 	return info
 }

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 )
 
 // inspect is the stream that is leased.
-func (b *bench) inspect(on *cuda.Lease) core.StreamInfo {
+func (b *bench) inspect(on *cuda.Lease) readings.StreamInfo {
 	b.Helper()
 	for _, info := range b.Streams.Inspect() {
 		if info.Lease != nil && info.Lease.ID == on.ID() {
@@ -18,7 +18,7 @@ func (b *bench) inspect(on *cuda.Lease) core.StreamInfo {
 		}
 	}
 	b.Fatalf("stream %v is not listed", on.ID())
-	return core.StreamInfo{}
+	return readings.StreamInfo{}
 }
 
 func TestStreamsSayWhoHasThemAndWhatTheyAreOrderedAfter(t *testing.T) {
@@ -38,7 +38,7 @@ func TestStreamsSayWhoHasThemAndWhatTheyAreOrderedAfter(t *testing.T) {
 	equal(t, "last launch", reader.Last.Launch, "mix")
 	equal(t, "waits of the writer", writer.WaitsQueued, 0)
 	equal(t, "waits of the reader", reader.WaitsQueued, 1)
-	if len(writer.After) != 0 || len(reader.After) != 1 || reader.After[0] != (core.StreamPoint{Number: writer.Number, Seq: writer.Seq}) {
+	if len(writer.After) != 0 || len(reader.After) != 1 || reader.After[0] != (readings.StreamPoint{Number: writer.Number, Seq: writer.Seq}) {
 		t.Errorf("the writer at %d is ordered after %v, the reader after %v", writer.Seq, writer.After, reader.After)
 	}
 

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/puddle/v2"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
@@ -38,7 +39,7 @@ type StreamPool struct {
 	// onSticky does not change; it may be nil.
 	onSticky func(op string, err error)
 	// beginStep does not change; it may be nil.
-	beginStep func(context.Context, core.Step) func(error)
+	beginStep func(context.Context, oplog.Step) func(error)
 	_         [64]byte // every launch reads what is above
 
 	waiting, refused atomic.Int64
@@ -83,7 +84,7 @@ type StreamPoolConfig struct {
 	// begins a step of ctx's trace and returns what ends it, once, with its error if it
 	// failed; nil if the trace is not sampled. It must not block and must be safe for
 	// concurrent use.
-	BeginStep func(ctx context.Context, s core.Step) (end func(err error))
+	BeginStep func(ctx context.Context, s oplog.Step) (end func(err error))
 }
 
 // NewStreamPool returns a pool over drv. No stream is made yet.
@@ -268,7 +269,7 @@ func (p *StreamPool) Synchronize(ctx context.Context, id core.StreamID) error {
 	if err != nil {
 		return err
 	}
-	end := p.step(ctx, core.Step{Stream: id})
+	end := p.step(ctx, oplog.Step{Stream: id})
 	e, err := s.recordHere(id)
 	if err == nil {
 		defer e.Release()
@@ -285,7 +286,7 @@ func (p *StreamPool) Synchronize(ctx context.Context, id core.StreamID) error {
 }
 
 // step begins a step in ctx's trace, and returns what ends it.
-func (p *StreamPool) step(ctx context.Context, s core.Step) func(error) {
+func (p *StreamPool) step(ctx context.Context, s oplog.Step) func(error) {
 	if p.beginStep != nil {
 		if end := p.beginStep(ctx, s); end != nil {
 			return end

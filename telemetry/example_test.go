@@ -12,6 +12,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
@@ -39,7 +40,7 @@ func ExampleNewResource() {
 		fmt.Println(span.Name())
 	}
 	operations := observed.Operations()
-	fmt.Println(observed, operations.Calls(core.OpAllocate))
+	fmt.Println(observed, operations.Calls(oplog.OpAllocate))
 	// Output:
 	// gpumem.alloc
 	// gpumem.dealloc

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
@@ -63,7 +64,7 @@ func TestEveryFailureIsClassified(t *testing.T) {
 // Each failure of each operation marks its spans and is counted once.
 func TestFailuresMarkSpansAndAreCounted(t *testing.T) {
 	for _, f := range failures {
-		for _, op := range []core.Op{core.OpAllocate, core.OpDeallocate, core.OpPrepare, core.OpFinish, core.OpAbort} {
+		for _, op := range []oplog.Op{oplog.OpAllocate, oplog.OpDeallocate, oplog.OpPrepare, oplog.OpFinish, oplog.OpAbort} {
 			r := newTraced(t, telemetry.Config{})
 			if got := fail(t, r, op, f.err); !errors.Is(got, f.err) {
 				t.Errorf("%v: got %v, want %v as it came", op, got, f.err)
@@ -78,24 +79,24 @@ func TestFailuresMarkSpansAndAreCounted(t *testing.T) {
 }
 
 // fail runs op so that the upstream fails it with err.
-func fail(t *testing.T, r traced, op core.Op, err error) error {
+func fail(t *testing.T, r traced, op oplog.Op, err error) error {
 	t.Helper()
 	quiet := unsampled(t.Context())
 	b := must.Get(r.Allocate(quiet, core.Request{Bytes: 64, Stream: 1, Tag: "x"}))(t)
 	req := core.UseRequest{Stream: 1, Launch: "k", Uses: uses(core.Write, b)}
-	r.fake.FailNext(map[core.Op]string{core.OpAllocate: "Allocate", core.OpDeallocate: "Deallocate",
-		core.OpPrepare: "PrepareUse", core.OpFinish: "FinishUse", core.OpAbort: "AbortUse"}[op], err)
+	r.fake.FailNext(map[oplog.Op]string{oplog.OpAllocate: "Allocate", oplog.OpDeallocate: "Deallocate",
+		oplog.OpPrepare: "PrepareUse", oplog.OpFinish: "FinishUse", oplog.OpAbort: "AbortUse"}[op], err)
 	var got error
 	switch op {
-	case core.OpAllocate:
+	case oplog.OpAllocate:
 		_, got = r.Allocate(r.request(t), core.Request{Bytes: 64, Stream: 1})
-	case core.OpDeallocate:
+	case oplog.OpDeallocate:
 		_, got = r.Deallocate(r.request(t), b.ID)
-	case core.OpPrepare:
+	case oplog.OpPrepare:
 		_, got = r.PrepareUse(r.request(t), req)
-	case core.OpFinish:
+	case oplog.OpFinish:
 		got = r.FinishUse(quiet, must.Get(r.PrepareUse(r.request(t), req))(t))
-	case core.OpAbort:
+	case oplog.OpAbort:
 		got = r.AbortUse(quiet, must.Get(r.PrepareUse(r.request(t), req))(t))
 	}
 	return got
@@ -103,10 +104,10 @@ func fail(t *testing.T, r traced, op core.Op, err error) error {
 
 // wantStatus checks that all spans are marked but the prepare of a launch
 // that failed later.
-func (r traced) wantStatus(t *testing.T, op core.Op, err error, errorType string) {
+func (r traced) wantStatus(t *testing.T, op oplog.Op, err error, errorType string) {
 	t.Helper()
 	for _, s := range r.recorder.Ended() {
-		later := op == core.OpFinish || op == core.OpAbort
+		later := op == oplog.OpFinish || op == oplog.OpAbort
 		if later && s.Name() == string(telemetry.SpanPrepare) {
 			if s.Status().Code != codes.Unset {
 				t.Errorf("%v: the prepare before it has status %v", op, s.Status())

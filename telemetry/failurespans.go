@@ -14,6 +14,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/ring"
 )
 
@@ -23,7 +25,7 @@ import (
 //
 // In a trace that is not sampled the span is started as if its parent were sampled:
 // the SDK's ParentBased samplers then sample it. Other samplers may still decline.
-func (t *tracing) failed(ctx context.Context, e *core.Event) core.SpanRef {
+func (t *tracing) failed(ctx context.Context, e *oplog.Event) core.SpanRef {
 	if t == nil || t.level == LevelOff {
 		return core.SpanRef{}
 	}
@@ -32,7 +34,7 @@ func (t *tracing) failed(ctx context.Context, e *core.Event) core.SpanRef {
 	case !parent.IsValid():
 		return core.SpanRef{}
 	case parent.IsSampled():
-		return t.failureSpan(ctx, e, core.TraceFull)
+		return t.failureSpan(ctx, e, names.TraceFull)
 	}
 	if span := t.events.about(parent.TraceID(), e.Err); !span.IsZero() {
 		return span
@@ -40,12 +42,12 @@ func (t *tracing) failed(ctx context.Context, e *core.Event) core.SpanRef {
 	if !t.events.admit(time.Now()) {
 		return core.SpanRef{}
 	}
-	span := t.failureSpan(trace.ContextWithSpanContext(ctx, parent.WithTraceFlags(parent.TraceFlags().WithSampled(true))), e, core.TraceEvent)
+	span := t.failureSpan(trace.ContextWithSpanContext(ctx, parent.WithTraceFlags(parent.TraceFlags().WithSampled(true))), e, names.TraceEvent)
 	t.events.remember(span, e.Err)
 	return span
 }
 
-func (t *tracing) failureSpan(ctx context.Context, e *core.Event, extent string) core.SpanRef {
+func (t *tracing) failureSpan(ctx context.Context, e *oplog.Event, extent string) core.SpanRef {
 	end := time.Now()
 	name := SpanFailure
 	short, refused := errors.AsType[*core.OutOfBudgetError](e.Err)
@@ -64,7 +66,7 @@ func (t *tracing) failureSpan(ctx context.Context, e *core.Event, extent string)
 
 // failureAttributes are what is known of the call, and of the budget that refused it if
 // one did: not all calls name a stream, a block or bytes.
-func (t *tracing) failureAttributes(e *core.Event, short *core.OutOfBudgetError) []attribute.KeyValue {
+func (t *tracing) failureAttributes(e *oplog.Event, short *core.OutOfBudgetError) []attribute.KeyValue {
 	attrs, stream := append(scratch(), t.device), number(AttrStream, e.Stream)
 	tag, requested := text(AttrTag, string(e.Tag.OrUntagged())), number(AttrRequested, cmp.Or(e.Requested, e.Bytes))
 	if short != nil {
@@ -80,14 +82,14 @@ func (t *tracing) failureAttributes(e *core.Event, short *core.OutOfBudgetError)
 	}
 	attrs = append(attrs, AttrOperation.String(e.Op.String()))
 	switch e.Op {
-	case core.OpAllocate:
+	case oplog.OpAllocate:
 		return append(attrs, stream, tag, requested)
-	case core.OpReserve:
+	case oplog.OpReserve:
 		return append(attrs, tag, requested)
-	case core.OpDeallocate, core.OpRecord:
+	case oplog.OpDeallocate, oplog.OpRecord:
 		return append(attrs, stream, number(AttrGeneration, e.Block.Generation))
-	case core.OpPrepare:
-		return appendCulprit(appendLaunch(append(attrs, stream), core.BoundName(e.Launch)), e.Err)
+	case oplog.OpPrepare:
+		return appendCulprit(appendLaunch(append(attrs, stream), names.Bound(e.Launch)), e.Err)
 	}
 	return attrs
 }
@@ -95,22 +97,22 @@ func (t *tracing) failureAttributes(e *core.Event, short *core.OutOfBudgetError)
 // Refused returns the exported span of a refusal in ctx's trace, and makes it if
 // there is none yet: a [SpanRefusal], also where that trace is not sampled. It is zero where nothing is exported: without a trace, a provider, or
 // beyond [MaxEventSpans]. alone reports whether the trace is not sampled. A layer
-// that logs a refusal asks it first; see [core.EventSink]. e must have an
+// that logs a refusal asks it first; see [oplog.Sink]. e must have an
 // error. It does not block, unless the provider's processors do.
-func (r *Resource) Refused(ctx context.Context, e core.Event) (span core.SpanRef, alone bool) {
+func (r *Resource) Refused(ctx context.Context, e oplog.Event) (span core.SpanRef, alone bool) {
 	span = r.tracing.failed(ctx, &e)
 	return span, !span.IsZero() && !trace.SpanContextFromContext(ctx).IsSampled()
 }
 
 // TraceOf returns the exported span that a log record should name to lead into
 // ctx's trace, and how much of that was exported: ctx's own span and
-// [core.TraceFull] if it is sampled, or else the newest span of a refusal, a
-// failure or a finding in that trace, among the last few, and [core.TraceEvent]. It is zero
+// "full" if it is sampled, or else the newest span of a refusal, a
+// failure or a finding in that trace, among the last few, and "event". It is zero
 // and empty if nothing was exported.
 func (r *Resource) TraceOf(ctx context.Context) (span core.SpanRef, extent string) {
 	sc := trace.SpanContextFromContext(ctx)
 	if sc.IsSampled() {
-		return refTo(sc), core.TraceFull
+		return refTo(sc), names.TraceFull
 	}
 	if r.tracing == nil || !sc.IsValid() {
 		return core.SpanRef{}, ""
@@ -118,7 +120,7 @@ func (r *Resource) TraceOf(ctx context.Context) (span core.SpanRef, extent strin
 	if span = r.tracing.events.about(sc.TraceID(), nil); span.IsZero() {
 		return span, ""
 	}
-	return span, core.TraceEvent
+	return span, names.TraceEvent
 }
 
 // MaxEventSpans is how many spans of refusals, failures and findings a second a [Resource]

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
@@ -52,7 +53,7 @@ func TestARefusalInARequestThatIsNotSampledIsOneExportedSpan(t *testing.T) {
 		if s.SpanContext().TraceID() != request.TraceID() || s.Parent().SpanID() != request.SpanID() || !s.SpanContext().IsSampled() {
 			t.Errorf("%s: the span %v is under %v", name, s.SpanContext(), s.Parent())
 		}
-		if span, extent := r.TraceOf(ctx); trace.SpanID(span.SpanID) != s.SpanContext().SpanID() || extent != core.TraceEvent {
+		if span, extent := r.TraceOf(ctx); trace.SpanID(span.SpanID) != s.SpanContext().SpanID() || extent != names.TraceEvent {
 			t.Errorf("%s: the log would name %v (%q)", name, span, extent)
 		}
 		r.fake.FailNext("Deallocate", core.ErrClosed)
@@ -84,7 +85,7 @@ func TestAnErrorThatCannotBeComparedIsTracedAsAnyOther(t *testing.T) {
 	if len(spans) != 2 {
 		t.Fatalf("spans %v", render(spans))
 	}
-	if span, extent := r.TraceOf(ctx); trace.SpanID(span.SpanID) != spans[1].SpanContext().SpanID() || extent != core.TraceEvent {
+	if span, extent := r.TraceOf(ctx); trace.SpanID(span.SpanID) != spans[1].SpanContext().SpanID() || extent != names.TraceEvent {
 		t.Errorf("the log would name %v (%q)", span, extent)
 	}
 }
@@ -124,7 +125,7 @@ func TestTheStatusOfASpanCanBeExportedWhateverTheTags(t *testing.T) {
 func TestARefusalThatWasLoggedIsTracedOnce(t *testing.T) {
 	r := newTraced(t, telemetry.Config{}, headSampled)
 	ctx, refusal := unsampled(t.Context()), outOfBudget()
-	span, alone := r.Refused(ctx, core.Event{Op: core.OpRefusal, Tag: "sort", Requested: 300, Err: refusal})
+	span, alone := r.Refused(ctx, oplog.Event{Op: oplog.OpRefusal, Tag: "sort", Requested: 300, Err: refusal})
 	r.fake.refusal = fmt.Errorf("after the relief: %w", refusal)
 	if _, err := r.Reserve(ctx, 300, "sort"); err == nil || !alone || len(r.recorder.Ended()) != 1 {
 		t.Errorf("%v, alone %v, spans %v", err, alone, render(r.recorder.Ended()))
@@ -133,7 +134,7 @@ func TestARefusalThatWasLoggedIsTracedOnce(t *testing.T) {
 		t.Errorf("the log got %v", span)
 	}
 	other := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{7}, SpanID: trace.SpanID{7}}))
-	if again, _ := r.Refused(other, core.Event{Err: refusal}); again == span || len(r.recorder.Ended()) != 2 {
+	if again, _ := r.Refused(other, oplog.Event{Err: refusal}); again == span || len(r.recorder.Ended()) != 2 {
 		t.Errorf("the other request's span is %v", again)
 	}
 }
@@ -157,7 +158,7 @@ func TestNothingIsNamedThatIsNotExported(t *testing.T) {
 			t.Error("not refused")
 		}
 		span, extent := r.TraceOf(c.ctx)
-		if refused, _ := r.Refused(c.ctx, core.Event{Err: outOfBudget()}); len(r.recorder.Started()) != 0 || !refused.IsZero() || !span.IsZero() || extent != "" {
+		if refused, _ := r.Refused(c.ctx, oplog.Event{Err: outOfBudget()}); len(r.recorder.Started()) != 0 || !refused.IsZero() || !span.IsZero() || extent != "" {
 			t.Errorf("%s: spans %v, the log would name %v", name, r.recorder.Started(), span)
 		}
 		if x := refusalExemplar(t, r, "exceeds_budget"); x != nil {
@@ -181,7 +182,7 @@ func TestSpansOfRefusalsAreBounded(t *testing.T) {
 		all.Go(func() {
 			for i := range each {
 				sc := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{byte(w + 1), byte(i + 1)}, SpanID: trace.SpanID{1}})
-				r.Refused(trace.ContextWithSpanContext(t.Context(), sc), core.Event{Err: outOfBudget()})
+				r.Refused(trace.ContextWithSpanContext(t.Context(), sc), oplog.Event{Err: outOfBudget()})
 			}
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/ring"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -289,7 +290,7 @@ func findingLogAttrs(f *core.Finding) []slog.Attr {
 		}
 	}
 	if !f.Span.IsZero() {
-		attrs = append(append(attrs, spanLogAttrs(f.Span)...), slog.String(core.TraceKey, f.Span.Extent(f.Alone)))
+		attrs = append(append(attrs, spanLogAttrs(f.Span)...), slog.String(names.TraceKey, f.Span.Extent(f.Alone)))
 	}
 	for _, place := range []struct{ key, at string }{
 		{"allocated_at", f.AllocStack.Caller()}, {"freed_at", f.FreeStack.Caller()}, {"called_at", f.CallStack.Caller()}, {"incident", f.Incident},
@@ -319,5 +320,5 @@ func suspectGroup(i int, u *core.UseRecord) slog.Attr {
 }
 
 func spanLogAttrs(span core.SpanRef) []slog.Attr {
-	return []slog.Attr{slog.String(core.TraceIDKey, hex.EncodeToString(span.TraceID[:])), slog.String(core.SpanIDKey, hex.EncodeToString(span.SpanID[:]))}
+	return []slog.Attr{slog.String(names.TraceIDKey, hex.EncodeToString(span.TraceID[:])), slog.String(names.SpanIDKey, hex.EncodeToString(span.SpanID[:]))}
 }

@@ -193,7 +193,7 @@ func TestOneLogLineSaysAllThatAnOnCallEngineerNeeds(t *testing.T) {
 		t.Errorf("allocated at %s", at)
 	}
 	second, _ := line["suspect_2"].(map[string]any)
-	if second["launch"] != "scatter1" || second["id"] != 11. || second["stream"] != "3" || second["access"] != "write" || second[core.TraceIDKey] != "ab000000000000000000000000000000" || second[core.SpanIDKey] != "cd00000000000000" {
+	if second["launch"] != "scatter1" || second["id"] != 11. || second["stream"] != "3" || second["access"] != "write" || second[names.TraceIDKey] != "ab000000000000000000000000000000" || second[names.SpanIDKey] != "cd00000000000000" {
 		t.Errorf("the second suspect is %v", second)
 	}
 	var groups []string

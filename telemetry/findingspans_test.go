@@ -207,7 +207,7 @@ func TestEventSpansOfFindingsAreBounded(t *testing.T) {
 	}
 	told := 0
 	for _, f := range findings.Recent() {
-		if f.Span.Extent(f.Alone) == core.TraceEvent {
+		if f.Span.Extent(f.Alone) == names.TraceEvent {
 			told++
 		}
 	}

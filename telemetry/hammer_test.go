@@ -9,7 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
@@ -46,9 +48,7 @@ func TestHammer(t *testing.T) {
 				if round%2 == 0 {
 					ctx = unsampled(ctx)
 				}
-				if err := turn(ctx, r, core.StreamID(i), round); err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, turn(ctx, r, core.StreamID(i), round))
 				findings.Report(core.Finding{Kind: names.FindingLeak})
 			}
 		})
@@ -59,8 +59,8 @@ func TestHammer(t *testing.T) {
 
 	const n = goroutines * rounds
 	o := r.Operations()
-	if o.Succeeded(core.OpAllocate) != n || o.Succeeded(core.OpPrepare) != n || o.Succeeded(core.OpDeallocate) != n ||
-		o.Succeeded(core.OpFinish)+o.Succeeded(core.OpAbort) != n || o.Failed(core.OpAllocate, metrics.ReasonInvalidRequest) != n || o.Calls(core.OpAllocate) != 2*n {
+	if o.Succeeded(oplog.OpAllocate) != n || o.Succeeded(oplog.OpPrepare) != n || o.Succeeded(oplog.OpDeallocate) != n ||
+		o.Succeeded(oplog.OpFinish)+o.Succeeded(oplog.OpAbort) != n || o.Failed(oplog.OpAllocate, metrics.ReasonInvalidRequest) != n || o.Calls(oplog.OpAllocate) != 2*n {
 		t.Errorf("counts are off after %d rounds: %+v", n, o)
 	}
 	if findings.Total() != n {

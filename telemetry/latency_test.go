@@ -16,6 +16,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
@@ -51,7 +52,7 @@ func scrape(t *testing.T, r *telemetry.Resource) []byte {
 }
 
 // histogramOf is the durations of op.
-func histogramOf(t *testing.T, r *telemetry.Resource, op core.Op) *dto.Histogram {
+func histogramOf(t *testing.T, r *telemetry.Resource, op oplog.Op) *dto.Histogram {
 	t.Helper()
 	for _, m := range gather(t, traced{Resource: r})["gpumem_operation_duration_seconds"].GetMetric() {
 		if labelOf(m, "op") == op.String() {
@@ -69,7 +70,7 @@ func TestEveryCallHasADuration(t *testing.T) {
 	r.Unwrap().(*fencing).FailNext("Allocate", &core.OutOfBudgetError{})
 	_, _ = r.Allocate(t.Context(), core.Request{Bytes: 1})
 	ops := r.Operations()
-	for op := core.OpAllocate; op <= core.OpDrain; op++ {
+	for op := oplog.OpAllocate; op <= oplog.OpDrain; op++ {
 		want := ops.Succeeded(op)
 		for _, reason := range metrics.Reasons() {
 			want += ops.Failed(op, reason)
@@ -82,7 +83,7 @@ func TestEveryCallHasADuration(t *testing.T) {
 			t.Errorf("%v: %v s in %d calls", op, h.GetSampleSum(), want)
 		}
 	}
-	if ops.Failed(core.OpAllocate, metrics.ReasonOutOfBudget) != 1 {
+	if ops.Failed(oplog.OpAllocate, metrics.ReasonOutOfBudget) != 1 {
 		t.Errorf("nothing was refused")
 	}
 }
@@ -93,7 +94,7 @@ func TestADurationIsWhatTheCallerWaited(t *testing.T) {
 	start := time.Now()
 	_ = must.Get(r.Allocate(t.Context(), core.Request{Bytes: 64}))(t)
 	waited := time.Since(start)
-	h := histogramOf(t, r, core.OpAllocate)
+	h := histogramOf(t, r, oplog.OpAllocate)
 	if sum := h.GetSampleSum(); sum < takes.Seconds() || sum > waited.Seconds() {
 		t.Errorf("%v s measured, of a call that slept %v and took %v", sum, takes, waited)
 	}
@@ -115,8 +116,8 @@ func TestSampledOperationsAreExemplars(t *testing.T) {
 	}
 	text := scrape(t, r.Resource)
 	traceID := hex.EncodeToString(append([]byte{1}, make([]byte, 15)...))
-	for op, span := range map[core.Op]telemetry.SpanName{core.OpAllocate: telemetry.SpanAlloc, core.OpDeallocate: telemetry.SpanDealloc,
-		core.OpPrepare: telemetry.SpanLaunch, core.OpFinish: telemetry.SpanLaunch} {
+	for op, span := range map[oplog.Op]telemetry.SpanName{oplog.OpAllocate: telemetry.SpanAlloc, oplog.OpDeallocate: telemetry.SpanDealloc,
+		oplog.OpPrepare: telemetry.SpanLaunch, oplog.OpFinish: telemetry.SpanLaunch} {
 		if !hasExemplar(string(text), op, traceID, spans[string(span)]) {
 			t.Errorf("%v has no exemplar of span %s in\n%s", op, spans[string(span)], text)
 		}
@@ -133,7 +134,7 @@ func TestSampledOperationsAreExemplars(t *testing.T) {
 }
 
 // hasExemplar reports whether a bucket of op has an exemplar of that span.
-func hasExemplar(text string, op core.Op, traceID, spanID string) bool {
+func hasExemplar(text string, op oplog.Op, traceID, spanID string) bool {
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "gpumem_operation_duration_seconds"+"_bucket") && strings.Contains(line, `op="`+op.String()+`"`) &&
 			strings.Contains(line, `# {`) && strings.Contains(line, `trace_id="`+traceID+`"`) && strings.Contains(line, `span_id="`+spanID+`"`) {
@@ -165,7 +166,7 @@ func TestExemplarsAreBounded(t *testing.T) {
 		block := must.Get(r.Allocate(ctx, core.Request{Bytes: 64}))(t)
 		_ = must.Get(r.Deallocate(ctx, block.ID))(t)
 	}
-	h := histogramOf(t, r.Resource, core.OpAllocate)
+	h := histogramOf(t, r.Resource, oplog.OpAllocate)
 	if n := len(h.GetExemplars()); n == 0 || n > len(h.GetBucket())+1 {
 		t.Errorf("%d exemplars in %d buckets", n, len(h.GetBucket()))
 	}

@@ -9,6 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // launch is a traced launch between its prepare and its end; it is kept in
@@ -28,7 +30,7 @@ type launch struct {
 
 // prepare forwards under a launch span and leaves that open on success.
 func (r *Resource) prepare(ctx context.Context, req core.UseRequest) (core.Ticket, core.SpanRef, error) {
-	req.Launch = core.BoundName(req.Launch)
+	req.Launch = names.Bound(req.Launch)
 	ctx, span := r.tracing.start(ctx, SpanLaunch)
 	req.Span = inForce(span.SpanContext())
 	recording := span.IsRecording()
@@ -117,9 +119,9 @@ func (r *Resource) claim(ticket core.Ticket) *launch {
 // finish forwards the end of the launch, which op says. It starts the finish spans before:
 // the upstream keeps their references with the event that it records, and later waits
 // link to them.
-func (l *launch) finish(ctx context.Context, upstream core.Resource, ticket core.Ticket, op core.Op) error {
+func (l *launch) finish(ctx context.Context, upstream core.Resource, ticket core.Ticket, op oplog.Op) error {
 	ctx = under(ctx, l.span)
-	if op == core.OpAbort {
+	if op == oplog.OpAbort {
 		err := upstream.AbortUse(ctx, ticket)
 		l.end(OutcomeAborted, err)
 		return err

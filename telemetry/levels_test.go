@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
@@ -86,28 +87,28 @@ func TestLevelsHaveNames(t *testing.T) {
 // allocation is called with.
 type spanSpy struct {
 	*coretest.Fake
-	seen    map[core.Op]core.SpanRef
+	seen    map[oplog.Op]core.SpanRef
 	within  trace.SpanContext
 	request core.Request
 }
 
 func (s *spanSpy) Allocate(ctx context.Context, r core.Request) (core.Block, error) {
-	s.seen[core.OpAllocate], s.within, s.request = core.SpanOf(ctx), trace.SpanContextFromContext(ctx), r
+	s.seen[oplog.OpAllocate], s.within, s.request = core.SpanOf(ctx), trace.SpanContextFromContext(ctx), r
 	return s.Fake.Allocate(ctx, r)
 }
 
 func (s *spanSpy) PrepareUse(ctx context.Context, r core.UseRequest) (core.Ticket, error) {
-	s.seen[core.OpPrepare] = core.SpanOf(ctx)
+	s.seen[oplog.OpPrepare] = core.SpanOf(ctx)
 	return s.Fake.PrepareUse(ctx, r)
 }
 
 func (s *spanSpy) FinishUse(ctx context.Context, ticket core.Ticket) error {
-	s.seen[core.OpFinish] = core.SpanOf(ctx)
+	s.seen[oplog.OpFinish] = core.SpanOf(ctx)
 	return s.Fake.FinishUse(ctx, ticket)
 }
 
 func (s *spanSpy) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
-	s.seen[core.OpReserve] = core.SpanOf(ctx)
+	s.seen[oplog.OpReserve] = core.SpanOf(ctx)
 	return s.Fake.Reserve(ctx, bytes, tag)
 }
 
@@ -116,7 +117,7 @@ func (s *spanSpy) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core
 func TestLayersBelowAreToldTheSpan(t *testing.T) {
 	for _, level := range []telemetry.Level{telemetry.LevelOperations, telemetry.LevelLaunches, telemetry.LevelOff} {
 		r := newTraced(t, telemetry.Config{})
-		spy := &spanSpy{Fake: r.fake.Fake, seen: map[core.Op]core.SpanRef{}}
+		spy := &spanSpy{Fake: r.fake.Fake, seen: map[oplog.Op]core.SpanRef{}}
 		observed := must.Get(telemetry.NewResource(spy, telemetry.Config{TracerProvider: r.provider, Level: level}))(t)
 		for _, sampled := range []bool{true, false} {
 			ctx := unsampled(t.Context())
@@ -134,12 +135,12 @@ func TestLayersBelowAreToldTheSpan(t *testing.T) {
 			for _, s := range r.recorder.Ended() {
 				spans[core.SpanRef{TraceID: s.SpanContext().TraceID(), SpanID: s.SpanContext().SpanID()}] = s.Name()
 			}
-			want := map[core.Op]string{core.OpAllocate: "caller", core.OpPrepare: "caller", core.OpFinish: "none", core.OpReserve: "caller"}
+			want := map[oplog.Op]string{oplog.OpAllocate: "caller", oplog.OpPrepare: "caller", oplog.OpFinish: "none", oplog.OpReserve: "caller"}
 			if level <= telemetry.LevelLaunches {
-				want[core.OpPrepare], want[core.OpFinish] = "gpumem.launch", "gpumem.launch"
+				want[oplog.OpPrepare], want[oplog.OpFinish] = "gpumem.launch", "gpumem.launch"
 			}
 			if level == telemetry.LevelOperations {
-				want[core.OpAllocate] = "gpumem.alloc"
+				want[oplog.OpAllocate] = "gpumem.alloc"
 			}
 			for op, name := range want {
 				if !sampled {
@@ -185,11 +186,11 @@ func TestNewResourceRefusesBadConfig(t *testing.T) {
 }
 
 var (
-	copyStep = core.Step{Stream: 3, Direction: "to_host", Bytes: 64}
-	waitStep = core.Step{Stream: 3}
+	copyStep = oplog.Step{Stream: 3, Direction: "to_host", Bytes: 64}
+	waitStep = oplog.Step{Stream: 3}
 )
 
-func newSteps(level telemetry.Level) (func(context.Context, core.Step) func(error), *tracetest.SpanRecorder) {
+func newSteps(level telemetry.Level) (func(context.Context, oplog.Step) func(error), *tracetest.SpanRecorder) {
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
 	return telemetry.Steps(telemetry.Config{TracerProvider: provider, Level: level}, 2), recorder

@@ -7,12 +7,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // NewLogHandler returns a handler for [logging.NewSlogSink] that puts a
 // record's trace where handlers of OpenTelemetry look for it, such as that of
 // contrib's otelslog: into the context, as a remote span. The attributes
-// [core.TraceIDKey] and [core.SpanIDKey], by which other handlers' records name
+// "trace_id" and "span_id", by which other handlers' records name
 // it, are left out then, so that it is said once. What has no span, or a
 // context that has one already, is passed on as it is.
 //
@@ -46,7 +47,7 @@ func (h logHandler) WithGroup(name string) slog.Handler { return logHandler{h.ne
 func withoutSpan(r slog.Record) slog.Record {
 	kept := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
-		if a.Key != core.TraceIDKey && a.Key != core.SpanIDKey {
+		if a.Key != names.TraceIDKey && a.Key != names.SpanIDKey {
 			kept.AddAttrs(a)
 		}
 		return true

@@ -97,8 +97,8 @@ const (
 	AttrCopyDirection attribute.Key = "gpumem.copy.direction"
 	AttrCopyBytes     attribute.Key = "gpumem.copy.bytes"
 	AttrWaitFor       attribute.Key = "gpumem.wait.for"
-	// AttrTrace is how much of the span's trace was exported: [core.TraceFull], or
-	// [core.TraceEvent] where the request is not sampled.
+	// AttrTrace is how much of the span's trace was exported: "full", or
+	// "event" where the request is not sampled.
 	AttrTrace attribute.Key = "gpumem.trace"
 	// AttrLimit is the budget, AttrRemaining what a request could have had of it,
 	// AttrHolders who holds the most, each as in the error's text.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
@@ -62,7 +63,7 @@ func TestReservationsReachTheUpstream(t *testing.T) {
 		t.Error("the fake's refusal of ReleaseClaim was lost")
 	}
 	o := r.Operations()
-	if o.Failed(core.OpReserve, metrics.ReasonStreamMisuse) != 1 || o.Failed(core.OpReleaseClaim, metrics.ReasonStreamMisuse) != 1 {
+	if o.Failed(oplog.OpReserve, metrics.ReasonStreamMisuse) != 1 || o.Failed(oplog.OpReleaseClaim, metrics.ReasonStreamMisuse) != 1 {
 		t.Error("the refusals were not counted")
 	}
 	if o.Refusals(metrics.ReasonStreamMisuse) != 1 {
@@ -100,9 +101,9 @@ func TestOperationsAreCounted(t *testing.T) {
 	life(t.Context(), t, r)
 	must.Do(t, r.Drain(t.Context()))
 	o := r.Operations()
-	for op, want := range map[core.Op]uint64{
-		core.OpAllocate: 1, core.OpDeallocate: 1, core.OpPrepare: 2, core.OpFinish: 2, core.OpDrain: 1,
-		core.OpAbort: 0, core.OpRefusal: 0, core.OpRelease: 0,
+	for op, want := range map[oplog.Op]uint64{
+		oplog.OpAllocate: 1, oplog.OpDeallocate: 1, oplog.OpPrepare: 2, oplog.OpFinish: 2, oplog.OpDrain: 1,
+		oplog.OpAbort: 0, oplog.OpRefusal: 0, oplog.OpRelease: 0,
 	} {
 		if got := o.Succeeded(op); got != want {
 			t.Errorf("%v: %d calls, want %d", op, got, want)
@@ -111,11 +112,11 @@ func TestOperationsAreCounted(t *testing.T) {
 	if _, err := r.Allocate(t.Context(), core.Request{}); err == nil {
 		t.Fatal("zero bytes were allocated")
 	}
-	if n := o.Calls(core.OpAllocate); n != 1 {
+	if n := o.Calls(oplog.OpAllocate); n != 1 {
 		t.Errorf("a snapshot has %d allocations, want 1: it must not change", n)
 	}
 	later := r.Operations()
-	if later.Calls(core.OpAllocate) != 2 || later.Refusals(metrics.ReasonInvalidRequest) != 1 || later.Failed(core.OpAllocate, metrics.Reason(99)) != 0 {
-		t.Errorf("%d calls, %d refusals", later.Calls(core.OpAllocate), later.Refusals(metrics.ReasonInvalidRequest))
+	if later.Calls(oplog.OpAllocate) != 2 || later.Refusals(metrics.ReasonInvalidRequest) != 1 || later.Failed(oplog.OpAllocate, metrics.Reason(99)) != 0 {
+		t.Errorf("%d calls, %d refusals", later.Calls(oplog.OpAllocate), later.Refusals(metrics.ReasonInvalidRequest))
 	}
 }

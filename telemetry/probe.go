@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
 // Probe stands outside one layer of a stack and makes a [SpanLayer] of each
@@ -49,7 +50,7 @@ func NewProbe(upstream core.Resource, name string, provider trace.TracerProvider
 // otherwise.
 //
 //nolint:spancheck // end ends it
-func (p *Probe) begin(ctx context.Context, op core.Op) (context.Context, trace.Span) {
+func (p *Probe) begin(ctx context.Context, op oplog.Op) (context.Context, trace.Span) {
 	if p.tracer == nil || !inTracedOperation(ctx) {
 		return ctx, nil
 	}
@@ -68,40 +69,40 @@ func (p *Probe) end(span trace.Span, err error) error {
 
 // Allocate forwards, in a span.
 func (p *Probe) Allocate(ctx context.Context, req core.Request) (core.Block, error) {
-	ctx, span := p.begin(ctx, core.OpAllocate)
+	ctx, span := p.begin(ctx, oplog.OpAllocate)
 	b, err := p.upstream.Allocate(ctx, req)
 	return b, p.end(span, err)
 }
 
 // Deallocate forwards, in a span.
 func (p *Probe) Deallocate(ctx context.Context, id core.BlockID) (core.Block, error) {
-	ctx, span := p.begin(ctx, core.OpDeallocate)
+	ctx, span := p.begin(ctx, oplog.OpDeallocate)
 	b, err := p.upstream.Deallocate(ctx, id)
 	return b, p.end(span, err)
 }
 
 // PrepareUse forwards, in a span.
 func (p *Probe) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
-	ctx, span := p.begin(ctx, core.OpPrepare)
+	ctx, span := p.begin(ctx, oplog.OpPrepare)
 	t, err := p.upstream.PrepareUse(ctx, req)
 	return t, p.end(span, err)
 }
 
 // FinishUse forwards, in a span.
 func (p *Probe) FinishUse(ctx context.Context, t core.Ticket) error {
-	ctx, span := p.begin(ctx, core.OpFinish)
+	ctx, span := p.begin(ctx, oplog.OpFinish)
 	return p.end(span, p.upstream.FinishUse(ctx, t))
 }
 
 // AbortUse forwards, in a span.
 func (p *Probe) AbortUse(ctx context.Context, t core.Ticket) error {
-	ctx, span := p.begin(ctx, core.OpAbort)
+	ctx, span := p.begin(ctx, oplog.OpAbort)
 	return p.end(span, p.upstream.AbortUse(ctx, t))
 }
 
 // ReapPending forwards, in a span: a layer that is short of memory reaps.
 func (p *Probe) ReapPending(ctx context.Context) error {
-	ctx, span := p.begin(ctx, core.OpReap)
+	ctx, span := p.begin(ctx, oplog.OpReap)
 	return p.end(span, p.upstream.ReapPending(ctx))
 }
 

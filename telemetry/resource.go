@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
@@ -85,9 +86,9 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 	}
 	took := monotime.Now().Since(start)
 	if err != nil && span.IsZero() {
-		span = r.tracing.failed(ctx, &core.Event{Op: core.OpAllocate, Stream: req.Stream, Tag: req.Tag, Requested: req.Requested, Bytes: req.Bytes, Duration: took, Err: err})
+		span = r.tracing.failed(ctx, &oplog.Event{Op: oplog.OpAllocate, Stream: req.Stream, Tag: req.Tag, Requested: req.Requested, Bytes: req.Bytes, Duration: took, Err: err})
 	}
-	r.calls.Note(core.OpAllocate, req.Stream, took, span, err)
+	r.calls.Note(oplog.OpAllocate, req.Stream, took, span, err)
 	return b, err
 }
 
@@ -106,9 +107,9 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 	}
 	took := monotime.Now().Since(start)
 	if err != nil && span.IsZero() {
-		span = r.tracing.failed(ctx, &core.Event{Op: core.OpDeallocate, Stream: id.AllocStream, Block: id, Duration: took, Err: err})
+		span = r.tracing.failed(ctx, &oplog.Event{Op: oplog.OpDeallocate, Stream: id.AllocStream, Block: id, Duration: took, Err: err})
 	}
-	r.calls.Note(core.OpDeallocate, id.AllocStream, took, span, err)
+	r.calls.Note(oplog.OpDeallocate, id.AllocStream, took, span, err)
 	return b, err
 }
 
@@ -166,9 +167,9 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (t core.
 	}
 	took := monotime.Now().Since(start)
 	if err != nil && span.IsZero() {
-		span = r.tracing.failed(ctx, &core.Event{Op: core.OpPrepare, Stream: req.Stream, Launch: req.Launch, Duration: took, Err: err})
+		span = r.tracing.failed(ctx, &oplog.Event{Op: oplog.OpPrepare, Stream: req.Stream, Launch: req.Launch, Duration: took, Err: err})
 	}
-	r.calls.Note(core.OpPrepare, req.Stream, took, span, err)
+	r.calls.Note(oplog.OpPrepare, req.Stream, took, span, err)
 	return t, err
 }
 
@@ -176,15 +177,15 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (t core.
 // [SpanFinish] for each block. The launch decides whether that is traced,
 // not ctx.
 func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
-	return r.endUse(ctx, t, core.OpFinish)
+	return r.endUse(ctx, t, oplog.OpFinish)
 }
 
 // AbortUse forwards, counts, and closes the launch's span as aborted.
 func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
-	return r.endUse(ctx, t, core.OpAbort)
+	return r.endUse(ctx, t, oplog.OpAbort)
 }
 
-func (r *Resource) endUse(ctx context.Context, t core.Ticket, op core.Op) (err error) {
+func (r *Resource) endUse(ctx context.Context, t core.Ticket, op oplog.Op) (err error) {
 	var span core.SpanRef
 	stream := core.DefaultStream
 	if t.IsOpen() {
@@ -195,14 +196,14 @@ func (r *Resource) endUse(ctx context.Context, t core.Ticket, op core.Op) (err e
 	case launch != nil:
 		span = spanRef(launch.span)
 		err = launch.finish(ctx, r.upstream, t, op)
-	case op == core.OpFinish:
+	case op == oplog.OpFinish:
 		err = r.upstream.FinishUse(ctx, t)
 	default:
 		err = r.upstream.AbortUse(ctx, t)
 	}
 	took := monotime.Now().Since(start)
 	if err != nil && span.IsZero() {
-		span = r.tracing.failed(ctx, &core.Event{Op: op, Duration: took, Err: err})
+		span = r.tracing.failed(ctx, &oplog.Event{Op: op, Duration: took, Err: err})
 	}
 	r.calls.Note(op, stream, took, span, err)
 	return err
@@ -219,7 +220,7 @@ func (r *Resource) Features() core.Features { return r.upstream.Features() }
 
 // ended counts a call that has no span of its own, and returns its error; e says what is
 // known of it.
-func (r *Resource) ended(ctx context.Context, start monotime.Instant, e core.Event) error {
+func (r *Resource) ended(ctx context.Context, start monotime.Instant, e oplog.Event) error {
 	e.Duration = monotime.Now().Since(start)
 	var span core.SpanRef
 	if e.Err != nil {
@@ -235,35 +236,35 @@ func (r *Resource) ended(ctx context.Context, start monotime.Instant, e core.Eve
 func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.StreamID) error {
 	start := monotime.Now()
 	err := r.upstream.RecordUse(r.tracing.correlate(ctx), id, stream)
-	return r.ended(ctx, start, core.Event{Op: core.OpRecord, Stream: stream, Block: id, Err: err})
+	return r.ended(ctx, start, oplog.Event{Op: oplog.OpRecord, Stream: stream, Block: id, Err: err})
 }
 
 // Reserve forwards and counts.
 func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
 	start := monotime.Now()
 	claim, err := r.upstream.Reserve(r.tracing.correlate(ctx), bytes, tag)
-	return claim, r.ended(ctx, start, core.Event{Op: core.OpReserve, Tag: tag, Bytes: bytes, Err: err})
+	return claim, r.ended(ctx, start, oplog.Event{Op: oplog.OpReserve, Tag: tag, Bytes: bytes, Err: err})
 }
 
 // ReleaseClaim forwards and counts.
 func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
 	start := monotime.Now()
 	err := r.upstream.ReleaseClaim(r.tracing.correlate(ctx), id)
-	return r.ended(ctx, start, core.Event{Op: core.OpReleaseClaim, Err: err})
+	return r.ended(ctx, start, oplog.Event{Op: oplog.OpReleaseClaim, Err: err})
 }
 
 // ReapPending forwards and counts.
 func (r *Resource) ReapPending(ctx context.Context) error {
 	start := monotime.Now()
 	err := r.upstream.ReapPending(ctx)
-	return r.ended(ctx, start, core.Event{Op: core.OpReap, Err: err})
+	return r.ended(ctx, start, oplog.Event{Op: oplog.OpReap, Err: err})
 }
 
 // Drain forwards and counts. It blocks as its upstream does.
 func (r *Resource) Drain(ctx context.Context) error {
 	start := monotime.Now()
 	err := r.upstream.Drain(ctx)
-	return r.ended(ctx, start, core.Event{Op: core.OpDrain, Err: err})
+	return r.ended(ctx, start, oplog.Event{Op: oplog.OpDrain, Err: err})
 }
 
 // State is the upstream's.

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
@@ -155,7 +156,7 @@ func TestSecondEndMakesNoSpan(t *testing.T) {
 		t.Errorf("the second end made %d spans", got-n)
 	}
 	o := r.Operations()
-	if o.Failed(core.OpAbort, metrics.ReasonStreamMisuse) != 1 {
+	if o.Failed(oplog.OpAbort, metrics.ReasonStreamMisuse) != 1 {
 		t.Error("the refusal was not counted")
 	}
 }
@@ -178,7 +179,7 @@ func TestForeignTicketKeepsItsTrace(t *testing.T) {
 // Layers below get a context with the span, so that their logs correlate.
 func TestUpstreamSeesTheSpan(t *testing.T) {
 	r := newTraced(t, telemetry.Config{})
-	spy := &spanSpy{Fake: r.fake.Fake, seen: map[core.Op]core.SpanRef{}}
+	spy := &spanSpy{Fake: r.fake.Fake, seen: map[oplog.Op]core.SpanRef{}}
 	observed := must.Get(telemetry.NewResource(spy, telemetry.Config{TracerProvider: r.provider}))(t)
 	b := must.Get(observed.Allocate(r.request(t), core.Request{Bytes: 64}))(t)
 	if got, want := spy.within, r.recorder.Ended()[0].SpanContext(); !got.Equal(want) {

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
 // tracing makes the spans of one resource. A nil tracing makes none.
@@ -103,8 +104,6 @@ type operation struct {
 	// so, because it may be called within one that has: by a launch function.
 	traced bool
 }
-
-var _ core.SpanCarrier = (*operation)(nil)
 
 // SpanRef is the operation's span, or that of its caller.
 func (o *operation) SpanRef() core.SpanRef { return o.span }
@@ -224,13 +223,13 @@ func ParseLevel(name string) (Level, error) {
 // beside the operations of a [Resource]. It begins no trace of its own. cfg says what
 // is traced: copies at [LevelOperations], waits at [LevelLaunches] too. Give it to
 // cuda.StreamPoolConfig.
-func Steps(cfg Config, ordinal int) func(ctx context.Context, s core.Step) (end func(err error)) {
+func Steps(cfg Config, ordinal int) func(ctx context.Context, s oplog.Step) (end func(err error)) {
 	return cfg.tracing(ordinal).beginStep
 }
 
 // beginStep starts the step's span if ctx's trace is sampled; otherwise it looks
 // at the context and that is all.
-func (t *tracing) beginStep(ctx context.Context, step core.Step) func(error) {
+func (t *tracing) beginStep(ctx context.Context, step oplog.Step) func(error) {
 	name, last := SpanWait, LevelLaunches
 	if step.Direction != "" {
 		name, last = SpanCopy, LevelOperations

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/output"
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
@@ -127,9 +127,9 @@ func (what conversion) findOutput(c *console, input *os.File) (*output.Target, e
 
 // read reads the log once.
 func (what conversion) read(ctx context.Context, file io.Reader) (history.Source, alloctrace.TooLong, error) {
-	var events []core.Event
+	var events []oplog.Event
 	var lines bytes.Buffer
-	tooLong, err := what.limits.EachEvent(what.path, &untilStopped{ctx: ctx, r: file}, func(line string, e core.Event) {
+	tooLong, err := what.limits.EachEvent(what.path, &untilStopped{ctx: ctx, r: file}, func(line string, e oplog.Event) {
 		if what.format != history.JSONLines {
 			events = append(events, e)
 			return
@@ -138,7 +138,7 @@ func (what conversion) read(ctx context.Context, file io.Reader) (history.Source
 		lines.WriteByte('\n')
 	})
 	return history.Source{
-		Events:    func() []core.Event { return events },
+		Events:    func() []oplog.Event { return events },
 		JSONLines: func(w io.Writer) error { _, err := w.Write(lines.Bytes()); return err },
 	}, tooLong, err
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
@@ -212,9 +213,7 @@ func TestFlushedSpansAreUnderTheNameOfTheirFile(t *testing.T) {
 		t.Errorf("flushed: the file holds %q, %v", text, err)
 	}
 	request()
-	if err := spans.close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, spans.close(t.Context()))
 	if text, err := os.ReadFile(path); err != nil || strings.Count(string(text), "demo.sort_and_join") != 2 {
 		t.Errorf("closed: the file holds %q, %v", text, err)
 	}

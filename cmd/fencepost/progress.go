@@ -7,7 +7,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/fencepost-gpu/fencepost"
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 )
 
@@ -59,7 +59,7 @@ func (p *progress) stop() {
 
 func (p *progress) show() {
 	ops, done := p.rt.Operations(), uint64(0)
-	for op := core.OpAllocate; op <= core.OpAbort; op++ {
+	for op := oplog.OpAllocate; op <= oplog.OpAbort; op++ {
 		done += ops.Succeeded(op)
 	}
 	now := time.Now()

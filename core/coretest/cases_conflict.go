@@ -38,7 +38,7 @@ func (t *trial) conflictsAreRefused() {
 			t.refused(err, what, core.ErrStreamMisuse)
 			var misuse *core.StreamMisuseError
 			if errors.As(err, &misuse) && misuse.Holder != nil {
-				t.check(*misuse.Holder == core.IntentHolder{Launch: "holder", Stream: one, Access: held}, "%s: the holder is %+v", what, *misuse.Holder)
+				t.check(*misuse.Holder == core.UseRecord{Launch: "holder", Stream: one, Access: held}, "%s: the holder is %+v", what, *misuse.Holder)
 			} else {
 				t.check(false, "%s: the refusal %v names no holder", what, err)
 			}

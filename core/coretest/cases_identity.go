@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // noStream is a number that no lease has.
@@ -48,8 +49,8 @@ func (t *trial) carriesRequest() {
 // longNames demands that nobody sees a longer name than the resource's caller
 // would be shown.
 func (t *trial) longNames() {
-	long := strings.Repeat("name", core.MaxName)
-	stream, want := t.Streams(t), core.BoundName(long)
+	long := strings.Repeat("name", names.Max)
+	stream, want := t.Streams(t), names.Bound(long)
 	b, err := t.allocate(core.Request{Bytes: kib, Stream: stream, Tag: core.Tag(long)})
 	t.succeed(err, "allocate under a long tag")
 	t.check(string(b.Tag) == want, "a tag of %d bytes became one of %d, %q", len(long), len(b.Tag), b.Tag)

@@ -136,12 +136,12 @@ type fakeBlock struct {
 // fakeIntent is an open intent on one block.
 type fakeIntent struct {
 	launch uint64
-	holder core.IntentHolder
+	holder core.UseRecord
 }
 
 // conflict returns the open intent that stands in the way of a use on stream,
 // nil if there is none. Stream order covers intents on the same stream.
-func (b *fakeBlock) conflict(stream core.StreamID, access core.Access) *core.IntentHolder {
+func (b *fakeBlock) conflict(stream core.StreamID, access core.Access) *core.UseRecord {
 	for _, in := range b.intents {
 		if in.holder.Stream != stream && in.holder.Access.Conflicts(access) {
 			holder := in.holder
@@ -152,7 +152,7 @@ func (b *fakeBlock) conflict(stream core.StreamID, access core.Access) *core.Int
 }
 
 func (b *fakeBlock) open(in *core.Intent, access core.Access) {
-	b.intents = append(b.intents, fakeIntent{in.ID, core.IntentHolder{Launch: in.Launch, Stream: in.Stream, Access: access}})
+	b.intents = append(b.intents, fakeIntent{in.ID, core.UseRecord{Launch: in.Launch, Stream: in.Stream, Access: access}})
 }
 
 func (b *fakeBlock) close(launch uint64) {

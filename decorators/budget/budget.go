@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
@@ -15,10 +16,10 @@ import (
 type Config struct {
 	// Limit is the most bytes that may be charged; zero means no limit.
 	Limit uint64
-	// Events, if not nil, gets one core.Event of core.OpRefusal for each
+	// Events, if not nil, gets one oplog.Event of oplog.OpRefusal for each
 	// request that the caller was refused. A guard above may ask again for what
 	// was refused: leave it nil there, and the guard reports.
-	Events core.EventSink
+	Events oplog.Sink
 	// OnTag, if not nil, is told of a tag that is given memory: when that is for
 	// the first time, and again after each [Resource.RenewTags], on each stream. It
 	// is called with the stream's books locked, so it must return soon and call
@@ -30,7 +31,7 @@ type Config struct {
 // concurrent use; no method waits for the device except Drain.
 type Resource struct {
 	upstream core.Resource
-	events   core.EventSink
+	events   oplog.Sink
 	// lends is whether pending bytes may be lent. Where a free that is queued is released,
 	// none that is pending is queued.
 	lends bool

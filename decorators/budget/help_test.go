@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -94,10 +95,10 @@ func lentBy(r *Resource) uint64 {
 // sink keeps the events it gets.
 type sink struct {
 	mu     sync.Mutex
-	events []core.Event
+	events []oplog.Event
 }
 
-func (s *sink) Emit(_ context.Context, e core.Event) {
+func (s *sink) Emit(_ context.Context, e oplog.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.events = append(s.events, e)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
 // namedHolders is how many of the largest holders a refusal names.
@@ -18,7 +19,7 @@ func (r *Resource) refuse(ctx context.Context, req *core.Request, short *shortag
 	err := alsoReap(refusal, reaped)
 	r.refusals.Add(1)
 	if r.events != nil {
-		r.events.Emit(ctx, core.Event{Op: core.OpRefusal, Layer: "budget", Time: time.Now(), Ordinal: r.Ordinal(),
+		r.events.Emit(ctx, oplog.Event{Op: oplog.OpRefusal, Layer: "budget", Time: time.Now(), Ordinal: r.Ordinal(),
 			Stream: req.Stream, Tag: req.Tag, Requested: req.Requested, Bytes: req.Bytes, Span: core.SpanOf(ctx), Err: err})
 	}
 	return err

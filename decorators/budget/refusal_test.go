@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -43,7 +44,7 @@ func TestARefusalExplainsItself(t *testing.T) {
 		t.Fatalf("%d events for one refusal", len(events.events))
 	}
 	ev := events.events[0]
-	if ev.Op != core.OpRefusal || ev.Layer != "budget" || ev.Bytes != 24 || ev.Requested != 16 || ev.Stream != 1 ||
+	if ev.Op != oplog.OpRefusal || ev.Layer != "budget" || ev.Bytes != 24 || ev.Requested != 16 || ev.Stream != 1 ||
 		ev.Tag != "sort" || ev.Relieved || ev.Time.IsZero() || !errors.Is(ev.Err, core.ErrOutOfBudget) {
 		t.Errorf("event %+v", ev)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/deviceops"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
 // Defaults of [Config].
@@ -116,7 +117,7 @@ type Advanced struct {
 	// Events takes refusals, one event for each: those that the guard cured, as
 	// relieved, and those of a budget below that it passed on. That budget asks for
 	// no sink then. Nil discards them.
-	Events core.EventSink
+	Events oplog.Sink
 	// Span, if not nil, is the span in force in a context, whether or not it is
 	// sampled. It is asked where stacks are kept, which is dearer, and of recorded
 	// uses that may become suspects; launches bring theirs ([core.UseRequest.Span]).

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
@@ -197,8 +198,8 @@ func (r *Resource) emit(ctx context.Context, req *core.Request, began time.Time,
 	if r.cfg.Advanced.Events == nil {
 		return
 	}
-	e := core.Event{
-		Op: core.OpRefusal, Layer: "debugguard", Time: began, Ordinal: r.Ordinal(), Stream: req.Stream, Tag: req.Tag.OrUntagged(),
+	e := oplog.Event{
+		Op: oplog.OpRefusal, Layer: "debugguard", Time: began, Ordinal: r.Ordinal(), Stream: req.Stream, Tag: req.Tag.OrUntagged(),
 		Block:     core.BlockID{AllocStream: req.Stream, Ordinal: r.Ordinal()},
 		Requested: cmp.Or(req.Requested, req.Bytes), Bytes: req.Bytes, Relieved: relieved, Span: core.SpanOf(ctx), Err: refusal,
 	}

@@ -8,16 +8,18 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // events collects events.
 type events struct {
 	mu  sync.Mutex
-	all []core.Event
+	all []oplog.Event
 }
 
-func (e *events) Emit(_ context.Context, ev core.Event) {
+func (e *events) Emit(_ context.Context, ev oplog.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.all = append(e.all, ev)
@@ -37,9 +39,7 @@ func TestQuarantineGivesWayToARefusal(t *testing.T) {
 			}
 			b.fake.FailNext("Allocate", refusal)
 			span := core.SpanRef{TraceID: [16]byte{1}, SpanID: [8]byte{2}}
-			if _, err := b.guard.Allocate(core.WithSpan(ctx, span), core.Request{Bytes: 512, Tag: "test"}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.guard.Allocate(core.WithSpan(ctx, span), core.Request{Bytes: 512, Tag: "test"}))(t)
 			g := b.guard.GuardStats()
 			if g.Relieved != 1 || g.Evicted != 2 {
 				t.Errorf("relieved %d, evicted %d", g.Relieved, g.Evicted)
@@ -51,7 +51,7 @@ func TestQuarantineGivesWayToARefusal(t *testing.T) {
 				t.Fatalf("events %v", told.all)
 			}
 			e := told.all[0]
-			if e.Op != core.OpRefusal || !e.Relieved || !errors.Is(e.Err, refusal) || e.Requested != 512 || e.Tag != "test" || e.Layer != "debugguard" || e.Span != span {
+			if e.Op != oplog.OpRefusal || !e.Relieved || !errors.Is(e.Err, refusal) || e.Requested != 512 || e.Tag != "test" || e.Layer != "debugguard" || e.Span != span {
 				t.Errorf("event %+v", e)
 			}
 			b.want()

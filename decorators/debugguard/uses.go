@@ -25,7 +25,7 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	if r.gate.Load() == 0 || !r.tracked {
 		return r.uses.PrepareUse(ctx, req)
 	}
-	req.Launch = core.BoundName(req.Launch)
+	req.Launch = names.Bound(req.Launch)
 	o := openLaunches.Get().(*openLaunch)
 	o.began, o.caller, o.readsOnly = r.launches.now(), req.Span, req.OwnWork == launchkind.ReadsOnly
 	err := r.retainBlocks(o, &req)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
@@ -62,9 +63,7 @@ func (n *noop) Unwrap() core.Resource                   { return nil }
 func pair(b testing.TB, r core.Resource) {
 	block, err := r.Allocate(context.Background(), core.Request{Bytes: 64, Tag: "bench"})
 	must.Do(b, err)
-	if _, err := r.Deallocate(context.Background(), block.ID); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(r.Deallocate(context.Background(), block.ID))(b)
 }
 
 func layered(b testing.TB, level logging.Level, sinks ...logging.Sink) core.Resource {
@@ -117,7 +116,7 @@ func BenchmarkPair(b *testing.B) {
 
 // BenchmarkJSON measures what one record costs its writer, end to end.
 func BenchmarkJSON(b *testing.B) {
-	record := logging.Record{Event: core.Event{Op: core.OpAllocate, Layer: "logging", Time: time.Now(), Tag: "bench", Block: newNoop().block.ID}}
+	record := logging.Record{Event: oplog.Event{Op: oplog.OpAllocate, Layer: "logging", Time: time.Now(), Tag: "bench", Block: newNoop().block.ID}}
 	sink := logging.NewJSONSink(io.Discard, logging.Queue{Size: 1 << 16})
 	for b.Loop() {
 		record.Seq++
@@ -155,7 +154,7 @@ func launch(b testing.TB, r core.Resource, uses []core.Use) {
 
 // BenchmarkRing measures one entry, from one goroutine and from several.
 func BenchmarkRing(b *testing.B) {
-	record := logging.Record{Event: core.Event{Op: core.OpAllocate, Time: time.Now(), Tag: "bench"}, Seq: 1}
+	record := logging.Record{Event: oplog.Event{Op: oplog.OpAllocate, Time: time.Now(), Tag: "bench"}, Seq: 1}
 	b.Run("single", func(b *testing.B) {
 		ring := logging.NewRing(0)
 		b.ReportAllocs()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
@@ -28,7 +29,7 @@ const (
 // opSet is a set of operations, a bit for each.
 type opSet uint32
 
-func setOf(ops ...core.Op) opSet {
+func setOf(ops ...oplog.Op) opSet {
 	var s opSet
 	for _, op := range ops {
 		s |= 1 << op
@@ -36,19 +37,19 @@ func setOf(ops ...core.Op) opSet {
 	return s
 }
 
-func (s opSet) has(op core.Op) bool { return s&(1<<op) != 0 }
+func (s opSet) has(op oplog.Op) bool { return s&(1<<op) != 0 }
 
 // launchOps are the operations whose records describe a launch.
-var launchOps = setOf(core.OpPrepare, core.OpFinish, core.OpAbort, core.OpRecord)
+var launchOps = setOf(oplog.OpPrepare, oplog.OpFinish, oplog.OpAbort, oplog.OpRecord)
 
 // operations are what the level of that name logs.
-var operations = setOf(core.OpAllocate, core.OpDeallocate, core.OpReserve, core.OpReleaseClaim, core.OpReap, core.OpDrain, core.OpRefusal)
+var operations = setOf(oplog.OpAllocate, oplog.OpDeallocate, oplog.OpReserve, oplog.OpReleaseClaim, oplog.OpReap, oplog.OpDrain, oplog.OpRefusal)
 
 // levels are what is known of each, in their order.
 var levels = [...]struct {
 	name string
 	ops  opSet
-}{{"operations", operations}, {"uses", operations | launchOps | setOf(core.OpRelease)}}
+}{{"operations", operations}, {"uses", operations | launchOps | setOf(oplog.OpRelease)}}
 
 // ops returns what the level logs, nothing for an unknown level.
 func (l Level) ops() opSet {
@@ -94,10 +95,10 @@ func New(upstream core.Resource, cfg Config) (*Resource, error) {
 	if len(r.sinks) > 0 { // a ring orders its records by their times, and a number is a word that every goroutine would write
 		r.sequence = &lastSequence
 	}
-	if r.ops.has(core.OpRelease) {
+	if r.ops.has(oplog.OpRelease) {
 		upstream.Subscribe(listeners.Func(r.released))
 	}
-	if below := quick.Of(upstream); r.sequence == nil && r.ops.has(core.OpAllocate) && r.ops.has(core.OpDeallocate) {
+	if below := quick.Of(upstream); r.sequence == nil && r.ops.has(oplog.OpAllocate) && r.ops.has(oplog.OpDeallocate) {
 		r.quick = &quickLog{r: r, below: below, part: below.NewPart()}
 		r.path = below.Extend(r, r.quick)
 	}

@@ -4,7 +4,7 @@
 //
 // # Records
 //
-// A [Record] is a [core.Event] and a sequence number. At the level
+// A [Record] is a [oplog.Event] and a sequence number. At the level
 // [Operations] there is one for each allocate, deallocate, reserve,
 // release_claim, reap, drain and refusal; the level [Uses] adds prepare,
 // finish, abort, record and release. A failed allocation has the bytes that
@@ -48,7 +48,7 @@
 //	time         string  when the operation began, RFC 3339 with nanoseconds, UTC
 //	mono_ns      int     the same instant on the monotonic clock, nanoseconds since process start
 //	seq          uint    the sequence number
-//	op           string  "allocate", "deallocate", "reap", ...: core.Op.String
+//	op           string  "allocate", "deallocate", "reap", ...: oplog.Op.String
 //	device       int     the device's ordinal
 //	stream       uint    the stream that the operation named, 0 for the default stream
 //	tag          string  the tag, empty where the operation has none

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -26,10 +27,8 @@ func TestARingAndAWriterTellTheSameTime(t *testing.T) {
 	before := time.Now()
 	block, err := log.Allocate(ctx, core.Request{Bytes: 8})
 	must.Do(t, err)
-	if _, err := log.Deallocate(ctx, block.ID); err != nil {
-		t.Fatal(err)
-	}
-	log.Emit(context.Background(), core.Event{Op: core.OpRefusal, Time: before})
+	must.Get(log.Deallocate(ctx, block.ID))(t)
+	log.Emit(context.Background(), oplog.Event{Op: oplog.OpRefusal, Time: before})
 	got := ring.Snapshot()
 	if len(got) != len(writer.records) || len(got) < 3 {
 		t.Fatalf("the ring has %d records, the writer %d", len(got), len(writer.records))
@@ -67,15 +66,13 @@ func TestARingAndAWriterTellTheSame(t *testing.T) {
 		"another device": {ctx, func(id *core.BlockID) { id.Ordinal++ }, false},
 		"traced":         {traced, func(*core.BlockID) {}, false},
 	} {
-		var events [2]core.Event
+		var events [2]oplog.Event
 		rings := [2]*Ring{NewRing(1), NewRing(1)}
 		for i, sinks := range [][]Sink{{rings[0]}, {rings[1], &kept{}}} {
 			log, err := New(other{coretest.NewFake(2), c.change}, Config{Sinks: sinks})
 			must.Do(t, err)
 			log.clock = testClock(new(atomic.Int64))
-			if _, err := log.Allocate(c.ctx, core.Request{Bytes: 8, Stream: 7, Tag: "tables"}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(log.Allocate(c.ctx, core.Request{Bytes: 8, Stream: 7, Tag: "tables"}))(t)
 			events[i] = rings[i].Events()[0]
 		}
 		events[0].Block.Generation = events[1].Block.Generation // unique in the process

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -17,7 +19,7 @@ func TestARingIsWrittenAsTheLinesThatASinkWrites(t *testing.T) {
 	var sunk, dumped bytes.Buffer
 	sink := NewJSONSink(&sunk, Queue{Size: 4096})
 	for i := range 1000 {
-		r := Record{Seq: uint64(i + 1), Event: core.Event{Op: core.OpPrepare, Layer: "logging", Time: time.Now(), Launch: fmt.Sprint("launch ", i), LaunchID: uint64(i),
+		r := Record{Seq: uint64(i + 1), Event: oplog.Event{Op: oplog.OpPrepare, Layer: "logging", Time: time.Now(), Launch: fmt.Sprint("launch ", i), LaunchID: uint64(i),
 			Uses: 2, Waits: 3, WaitedFor: [4]core.WaitRef{{Launch: 4}, {Block: 5}, {Launch: 6}}}}
 		ring.Put(r)
 		sink.Put(r)
@@ -52,7 +54,5 @@ func (b *brokenAfter) Write(p []byte) (int, error) {
 
 func TestAFailedWriteEndsADump(t *testing.T) {
 	room := brokenAfter(40_000) // more than one chunk
-	if err := make(Records, 1000).WriteJSON(&room); !errors.Is(err, errFull) {
-		t.Errorf("got %v", err)
-	}
+	expect.Error(t, make(Records, 1000).WriteJSON(&room), errFull)
 }

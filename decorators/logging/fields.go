@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // fields appends what both formats with names say of a record, in this order. Times are
@@ -34,9 +36,9 @@ func (rec *Record) fields(to []slog.Attr) []slog.Attr {
 	}
 	if span := &e.Span; !span.IsZero() {
 		to = append(to,
-			slog.String(core.TraceIDKey, hex.EncodeToString(span.TraceID[:])),
-			slog.String(core.SpanIDKey, hex.EncodeToString(span.SpanID[:])),
-			slog.String(core.TraceKey, e.Span.Extent(e.Alone)))
+			slog.String(names.TraceIDKey, hex.EncodeToString(span.TraceID[:])),
+			slog.String(names.SpanIDKey, hex.EncodeToString(span.SpanID[:])),
+			slog.String(names.TraceKey, e.Span.Extent(e.Alone)))
 	}
 	if e.Err != nil {
 		to = append(to, slog.String("error", errorText(e.Err)), slog.String("kind", errorKind(e.Err)))
@@ -47,7 +49,7 @@ func (rec *Record) fields(to []slog.Attr) []slog.Attr {
 	return to
 }
 
-func appendLaunch(to []slog.Attr, e *core.Event) []slog.Attr {
+func appendLaunch(to []slog.Attr, e *oplog.Event) []slog.Attr {
 	to = append(to, slog.String("launch", e.Launch))
 	if e.LaunchID != 0 {
 		to = append(to, slog.Uint64("launch_id", e.LaunchID))

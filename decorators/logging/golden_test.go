@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -29,23 +30,23 @@ func goldenRecords() []Record {
 	block := core.BlockID{Ptr: 0x7f00_0000_1000, Generation: 41, AllocStream: 7, Ordinal: 1}
 	oom := &core.DriverError{Op: "cuMemAllocAsync", Code: 2, Name: "CUDA_ERROR_OUT_OF_MEMORY", Text: "out of memory", OutOfMemory: true}
 	span := core.SpanRef{TraceID: [16]byte{0x4b, 0xf9, 15: 0x36}, SpanID: [8]byte{0x00, 0xf0, 7: 0xb7}}
-	events := []core.Event{
-		{Op: core.OpAllocate, Layer: "logging", Time: at(4 * time.Microsecond), Duration: 575, Ordinal: 1, Stream: 7, Block: block, Tag: "sort.keys", Requested: 1000, Bytes: 1512},
-		{Op: core.OpAllocate, Layer: "logging", Time: at(time.Second), Duration: 1200, Ordinal: 1, Stream: 12, Tag: core.Untagged, Requested: 1 << 40, Bytes: 1 << 40, Err: oom},
-		{Op: core.OpRefusal, Layer: "budget", Time: at(2 * time.Second), Duration: 90, Ordinal: 1, Stream: 7, Tag: "join", Requested: 64, Bytes: 64, Relieved: true, Span: span,
+	events := []oplog.Event{
+		{Op: oplog.OpAllocate, Layer: "logging", Time: at(4 * time.Microsecond), Duration: 575, Ordinal: 1, Stream: 7, Block: block, Tag: "sort.keys", Requested: 1000, Bytes: 1512},
+		{Op: oplog.OpAllocate, Layer: "logging", Time: at(time.Second), Duration: 1200, Ordinal: 1, Stream: 12, Tag: core.Untagged, Requested: 1 << 40, Bytes: 1 << 40, Err: oom},
+		{Op: oplog.OpRefusal, Layer: "budget", Time: at(2 * time.Second), Duration: 90, Ordinal: 1, Stream: 7, Tag: "join", Requested: 64, Bytes: 64, Relieved: true, Span: span,
 			Err: &core.OutOfBudgetError{Requested: 64, Limit: 32, Remaining: 2, Live: 30, Tag: "join"}},
-		{Op: core.OpRefusal, Layer: "debugguard", Time: at(2 * time.Second), Ordinal: 1, Tag: "join", Requested: 64, Bytes: 64, Span: span, Alone: true,
+		{Op: oplog.OpRefusal, Layer: "debugguard", Time: at(2 * time.Second), Ordinal: 1, Tag: "join", Requested: 64, Bytes: 64, Span: span, Alone: true,
 			Err: &core.OutOfBudgetError{Requested: 64, Limit: 32, Tag: "join"}},
-		{Op: core.OpPrepare, Layer: "logging", Time: at(3 * time.Second), Duration: 300, Ordinal: 1, Stream: 8, Block: block, Tag: "sort.keys",
+		{Op: oplog.OpPrepare, Layer: "logging", Time: at(3 * time.Second), Duration: 300, Ordinal: 1, Stream: 8, Block: block, Tag: "sort.keys",
 			Requested: 1000, Bytes: 1512, Launch: "merge \"left\"\n", Access: core.ReadWrite, Uses: 2, Waits: 1, Elided: 3},
-		{Op: core.OpFinish, Layer: "logging", Time: at(3 * time.Second), Duration: 280, Ordinal: 1, Err: &core.StreamMisuseError{Op: "FinishUse", Reason: "the ticket is empty"}},
-		{Op: core.OpDeallocate, Layer: "logging", Time: at(time.Minute), Duration: 665, Ordinal: 1, Stream: 7, Block: block, Tag: "sort.keys", Requested: 1000, Bytes: 1512},
-		{Op: core.OpDeallocate, Layer: "logging", Time: at(time.Minute), Duration: 20, Ordinal: 1, Stream: 7, Block: block,
+		{Op: oplog.OpFinish, Layer: "logging", Time: at(3 * time.Second), Duration: 280, Ordinal: 1, Err: &core.StreamMisuseError{Op: "FinishUse", Reason: "the ticket is empty"}},
+		{Op: oplog.OpDeallocate, Layer: "logging", Time: at(time.Minute), Duration: 665, Ordinal: 1, Stream: 7, Block: block, Tag: "sort.keys", Requested: 1000, Bytes: 1512},
+		{Op: oplog.OpDeallocate, Layer: "logging", Time: at(time.Minute), Duration: 20, Ordinal: 1, Stream: 7, Block: block,
 			Err: &core.UseAfterFreeError{Op: "Deallocate", Generation: 41, State: core.Retired, Tag: "sort.keys"}},
-		{Op: core.OpReap, Layer: "logging", Time: at(25*time.Hour + 1234567*time.Microsecond), Duration: 10, Ordinal: 1},
-		{Op: core.OpRelease, Layer: "logging", Time: at(25 * time.Hour), Ordinal: 1, Stream: 7, Block: block, Tag: "größe", Requested: 1000, Bytes: 1512},
-		{Op: core.OpAllocate, Layer: "logging", Time: at(-time.Second), Duration: 5, Ordinal: 1, Block: block, Tag: "early", Requested: 1, Bytes: 256},
-		{Op: core.OpAllocate, Layer: "logging", Time: at(123*time.Hour + 59*time.Minute + 58*time.Second + 999999*time.Microsecond), Ordinal: 1, Block: block, Tag: "late", Requested: 1, Bytes: 256},
+		{Op: oplog.OpReap, Layer: "logging", Time: at(25*time.Hour + 1234567*time.Microsecond), Duration: 10, Ordinal: 1},
+		{Op: oplog.OpRelease, Layer: "logging", Time: at(25 * time.Hour), Ordinal: 1, Stream: 7, Block: block, Tag: "größe", Requested: 1000, Bytes: 1512},
+		{Op: oplog.OpAllocate, Layer: "logging", Time: at(-time.Second), Duration: 5, Ordinal: 1, Block: block, Tag: "early", Requested: 1, Bytes: 256},
+		{Op: oplog.OpAllocate, Layer: "logging", Time: at(123*time.Hour + 59*time.Minute + 58*time.Second + 999999*time.Microsecond), Ordinal: 1, Block: block, Tag: "late", Requested: 1, Bytes: 256},
 	}
 	records := make([]Record, len(events))
 	for i, e := range events {
@@ -124,7 +125,7 @@ func TestSlogTakesOnlyWhatTheLoggerLogs(t *testing.T) {
 	for _, r := range goldenRecords() {
 		s.Put(r)
 	}
-	s.Put(Record{Event: core.Event{Op: core.OpRefusal}})
+	s.Put(Record{Event: oplog.Event{Op: oplog.OpRefusal}})
 	must.Do(t, s.Close(soon(t)))
 	got := buf.String()
 	if strings.Count(got, "level=ERROR") != 3 || strings.Count(got, "level=WARN") != 2 || strings.Count(got, "\n") != 5 {
@@ -149,7 +150,7 @@ func TestAFailingSlogHandlerIsCounted(t *testing.T) {
 	h := &badHandler{Handler: slog.NewTextHandler(new(bytes.Buffer), nil)}
 	s := NewSlogSink(slog.New(h), Queue{OnError: func(error) {}})
 	for range 4 {
-		s.Put(Record{Event: core.Event{Op: core.OpReap}})
+		s.Put(Record{Event: oplog.Event{Op: oplog.OpReap}})
 	}
 	if err := s.Close(soon(t)); !errors.Is(err, errBad) || s.Dropped() != 2 {
 		t.Errorf("close: %v, dropped %d", err, s.Dropped())

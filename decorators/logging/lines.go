@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
 // textLines is an [output] that writes a line of text for each record.
@@ -137,19 +137,19 @@ func newCSVLines(w io.Writer, start time.Time) *textLines {
 }
 
 func hasRow(o outcome) bool {
-	return o.op == core.OpAllocate || o.op == core.OpDeallocate && !o.failed
+	return o.op == oplog.OpAllocate || o.op == oplog.OpDeallocate && !o.failed
 }
 
 // appendRow appends the row of e; what began before the start began at it.
-func appendRow(b []byte, e *core.Event, start time.Time) []byte {
+func appendRow(b []byte, e *oplog.Event, start time.Time) []byte {
 	us := max(e.Time.Sub(start), 0) / time.Microsecond
 	return fmt.Appendf(b, "0,%02d:%02d:%02d:%06d,%s,%#x,%d,%d",
 		us/3_600_000_000, us/60_000_000%60, us/1_000_000%60, us%1_000_000, csvAction(e), e.Block.Ptr, e.Requested, e.Stream)
 }
 
-func csvAction(e *core.Event) string {
+func csvAction(e *oplog.Event) string {
 	switch {
-	case e.Op == core.OpDeallocate:
+	case e.Op == oplog.OpDeallocate:
 		return "free"
 	case e.Err != nil:
 		return "allocate failure"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -54,7 +55,7 @@ func newBench(t *testing.T, level Level) *bench {
 }
 
 // one returns the single record since the last call.
-func (b *bench) one() core.Event {
+func (b *bench) one() oplog.Event {
 	b.t.Helper()
 	records := b.ring.Snapshot()[b.seen:]
 	if len(records) != 1 {
@@ -82,7 +83,7 @@ func (b *bench) allocate(bytes uint64) core.Block {
 }
 
 // want compares an event, but for time and layer, which it checks.
-func (b *bench) want(want core.Event) {
+func (b *bench) want(want oplog.Event) {
 	b.t.Helper()
 	got := b.one()
 	if got.Time.Before(processStart) || got.Duration != 250*time.Microsecond || got.Layer != "logging" || got.Ordinal != 3 {

@@ -3,7 +3,7 @@ package logging
 import (
 	"sync/atomic"
 
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
@@ -23,7 +23,7 @@ func (q *quickLog) Allocate(o *quick.Op) bool {
 	if to == nil || !q.below.Layer.Allocate(o) {
 		return false
 	}
-	q.note(to, core.OpAllocate, o)
+	q.note(to, oplog.OpAllocate, o)
 	return true
 }
 
@@ -33,7 +33,7 @@ func (q *quickLog) Deallocate(o *quick.Op) bool {
 	if to == nil || !q.below.Layer.Deallocate(o) {
 		return false
 	}
-	q.note(to, core.OpDeallocate, o)
+	q.note(to, oplog.OpDeallocate, o)
 	return true
 }
 
@@ -43,7 +43,7 @@ func (q *quickLog) stripes(l *quick.Lane) []*stripe {
 	return of
 }
 
-func (q *quickLog) note(to []*stripe, op core.Op, o *quick.Op) {
+func (q *quickLog) note(to []*stripe, op oplog.Op, o *quick.Op) {
 	for i, p := range to {
 		p.note(q.r.rings[i], op, &o.Block, o.Began, o.Took())
 	}

@@ -7,15 +7,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
 // Record is one line of the log. It is a value; what it points to (texts and
 // the error) is never changed.
 type Record struct {
-	// Event is the operation. See [core.Event] for its fields and units.
-	Event core.Event
+	// Event is the operation. See [oplog.Event] for its fields and units.
+	Event oplog.Event
 	// Seq orders the records of the process; see the package comment. It
 	// starts at 1, and is 0 where rings are the only sinks.
 	Seq uint64
@@ -25,8 +25,8 @@ type Record struct {
 type Records []Record
 
 // Events is the events of the records.
-func (all Records) Events() []core.Event {
-	events := make([]core.Event, len(all))
+func (all Records) Events() []oplog.Event {
+	events := make([]oplog.Event, len(all))
 	for i := range all {
 		events[i] = all[i].Event
 	}
@@ -48,11 +48,11 @@ func (all Records) WriteJSON(w io.Writer) error {
 // outcome is the little of an event by which sinks choose what they take. It
 // is passed by value: a pointer to the record would move it to the heap.
 type outcome struct {
-	op               core.Op
+	op               oplog.Op
 	failed, relieved bool
 }
 
-func outcomeOf(e *core.Event) outcome {
+func outcomeOf(e *oplog.Event) outcome {
 	return outcome{op: e.Op, failed: e.Err != nil, relieved: e.Relieved}
 }
 
@@ -83,7 +83,7 @@ func (rec *Record) before(other *Record) int {
 }
 
 func (rec *Record) instant() time.Time {
-	if rec.Event.Op == core.OpAllocate {
+	if rec.Event.Op == oplog.OpAllocate {
 		return rec.Event.Time.Add(rec.Event.Duration)
 	}
 	return rec.Event.Time

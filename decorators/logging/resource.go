@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // Resource is a [core.Resource] that forwards every call to its upstream,
-// once, and logs what came of it. It is also a [core.EventSink], through
+// once, and logs what came of it. It is also a [oplog.Sink], through
 // which other layers (a budget that refuses) put their own events into the
 // same log. It is safe for concurrent use, holds no lock and keeps no state
 // about blocks.
@@ -28,11 +29,11 @@ type Resource struct {
 }
 
 var _ core.Resource = (*Resource)(nil)
-var _ core.EventSink = (*Resource)(nil)
+var _ oplog.Sink = (*Resource)(nil)
 
 // Emit logs an event of another layer as it is, if the level logs its
 // operation. It does not block.
-func (r *Resource) Emit(_ context.Context, e core.Event) {
+func (r *Resource) Emit(_ context.Context, e oplog.Event) {
 	if r.ops.has(e.Op) {
 		rec := Record{Event: e, Seq: r.sequence.next()}
 		r.deliver(&rec)
@@ -53,22 +54,22 @@ func (r *Resource) Allocate(ctx context.Context, req core.Request) (b core.Block
 	if r.path.Allocate(ctx, &req, &b) {
 		return b, nil
 	}
-	if !r.ops.has(core.OpAllocate) {
+	if !r.ops.has(oplog.OpAllocate) {
 		return r.upstream.Allocate(ctx, req)
 	}
 	start := r.clock()
 	b, err = r.upstream.Allocate(ctx, req)
 	took := r.clock().Since(start)
-	if err == nil && r.noted(ctx, core.OpAllocate, req.Stream, &b, start, took) {
+	if err == nil && r.noted(ctx, oplog.OpAllocate, req.Stream, &b, start, took) {
 		return b, nil
 	}
-	rec := Record{Event: core.Event{Stream: req.Stream}}
+	rec := Record{Event: oplog.Event{Stream: req.Stream}}
 	if err == nil {
 		rec.describe(&b)
 	} else {
 		rec.describeFailed(&req)
 	}
-	return b, r.put(ctx, &rec, core.OpAllocate, start, took, err)
+	return b, r.put(ctx, &rec, oplog.OpAllocate, start, took, err)
 }
 
 // Deallocate forwards, and logs the block that was given back. The sequence
@@ -78,52 +79,52 @@ func (r *Resource) Deallocate(ctx context.Context, id core.BlockID) (b core.Bloc
 	if r.path.Deallocate(ctx, &id, &b) {
 		return b, nil
 	}
-	if !r.ops.has(core.OpDeallocate) {
+	if !r.ops.has(oplog.OpDeallocate) {
 		return r.upstream.Deallocate(ctx, id)
 	}
 	start, seq := r.clock(), r.sequence.next()
 	b, err = r.upstream.Deallocate(ctx, id)
 	took := r.clock().Since(start)
-	if err == nil && r.noted(ctx, core.OpDeallocate, id.AllocStream, &b, start, took) {
+	if err == nil && r.noted(ctx, oplog.OpDeallocate, id.AllocStream, &b, start, took) {
 		return b, nil
 	}
-	rec := Record{Event: core.Event{Stream: id.AllocStream, Block: id}, Seq: seq}
+	rec := Record{Event: oplog.Event{Stream: id.AllocStream, Block: id}, Seq: seq}
 	if err == nil {
 		rec.describe(&b)
 	}
-	return b, r.put(ctx, &rec, core.OpDeallocate, start, took, err)
+	return b, r.put(ctx, &rec, oplog.OpDeallocate, start, took, err)
 }
 
 // Reserve forwards, and logs the bytes and the tag.
 func (r *Resource) Reserve(ctx context.Context, bytes uint64, tag core.Tag) (core.Claim, error) {
-	if !r.ops.has(core.OpReserve) {
+	if !r.ops.has(oplog.OpReserve) {
 		return r.upstream.Reserve(ctx, bytes, tag)
 	}
 	start := r.clock()
 	claim, err := r.upstream.Reserve(ctx, bytes, tag)
 	took := r.clock().Since(start)
-	rec := Record{Event: core.Event{Tag: tag.OrUntagged(), Requested: bytes, Bytes: bytes}}
-	return claim, r.put(ctx, &rec, core.OpReserve, start, took, err)
+	rec := Record{Event: oplog.Event{Tag: tag.OrUntagged(), Requested: bytes, Bytes: bytes}}
+	return claim, r.put(ctx, &rec, oplog.OpReserve, start, took, err)
 }
 
 // ReleaseClaim forwards, and logs that it happened.
 func (r *Resource) ReleaseClaim(ctx context.Context, id core.ClaimID) error {
-	return r.logged(ctx, core.OpReleaseClaim, func() error { return r.upstream.ReleaseClaim(ctx, id) })
+	return r.logged(ctx, oplog.OpReleaseClaim, func() error { return r.upstream.ReleaseClaim(ctx, id) })
 }
 
 // ReapPending forwards, and logs that it happened.
 func (r *Resource) ReapPending(ctx context.Context) error {
-	return r.logged(ctx, core.OpReap, func() error { return r.upstream.ReapPending(ctx) })
+	return r.logged(ctx, oplog.OpReap, func() error { return r.upstream.ReapPending(ctx) })
 }
 
 // Drain forwards, and logs that it happened. It blocks as long as the
 // upstream does.
 func (r *Resource) Drain(ctx context.Context) error {
-	return r.logged(ctx, core.OpDrain, func() error { return r.upstream.Drain(ctx) })
+	return r.logged(ctx, oplog.OpDrain, func() error { return r.upstream.Drain(ctx) })
 }
 
 // logged makes a call of which nothing more is told than that it happened.
-func (r *Resource) logged(ctx context.Context, op core.Op, call func() error) error {
+func (r *Resource) logged(ctx context.Context, op oplog.Op, call func() error) error {
 	if !r.ops.has(op) {
 		return call()
 	}
@@ -135,7 +136,7 @@ func (r *Resource) logged(ctx context.Context, op core.Op, call func() error) er
 // noted keeps an ordinary record in the rings, and reports whether that is all there
 // is to log: an operation on b, asked of stream, in no trace that is sampled, and no sink
 // that numbers it.
-func (r *Resource) noted(ctx context.Context, op core.Op, stream core.StreamID, b *core.Block, start monotime.Instant, took time.Duration) bool {
+func (r *Resource) noted(ctx context.Context, op oplog.Op, stream core.StreamID, b *core.Block, start monotime.Instant, took time.Duration) bool {
 	if r.sequence != nil || b.ID.AllocStream != stream || b.ID.Ordinal != r.ordinal || core.SpanOf(ctx) != (core.SpanRef{}) {
 		return false
 	}
@@ -149,7 +150,7 @@ func (r *Resource) noted(ctx context.Context, op core.Op, stream core.StreamID, 
 }
 
 // put completes rec, delivers it and returns err.
-func (r *Resource) put(ctx context.Context, rec *Record, op core.Op, start monotime.Instant, took time.Duration, err error) error {
+func (r *Resource) put(ctx context.Context, rec *Record, op oplog.Op, start monotime.Instant, took time.Duration, err error) error {
 	rec.Event.Time, rec.Event.Duration = start.Time(), took
 	rec.Event.Op, rec.Event.Layer, rec.Event.Ordinal, rec.Event.Err = op, layerName, r.ordinal, err
 	rec.Event.Span = core.SpanOf(ctx)

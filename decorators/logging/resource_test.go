@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestAllocationIsLoggedWithItsBlock(t *testing.T) {
 	b := newBench(t, Operations)
 	block := must.Get(b.log.Allocate(ctx, core.Request{Bytes: 96, Requested: 64, Stream: 7, Tag: "sort.keys"}))(t)
-	b.want(core.Event{Op: core.OpAllocate, Stream: 7, Block: block.ID, Tag: "sort.keys", Requested: 64, Bytes: 96})
+	b.want(oplog.Event{Op: oplog.OpAllocate, Stream: 7, Block: block.ID, Tag: "sort.keys", Requested: 64, Bytes: 96})
 }
 
 func TestFailedAllocationIsLoggedWithWhatWasAskedFor(t *testing.T) {
@@ -21,22 +22,20 @@ func TestFailedAllocationIsLoggedWithWhatWasAskedFor(t *testing.T) {
 	if _, err := b.log.Allocate(ctx, core.Request{Bytes: 96, Requested: 64, Stream: 7, Tag: "sort.keys"}); !errors.Is(err, errBad) {
 		t.Fatalf("got %v", err)
 	}
-	b.want(core.Event{Op: core.OpAllocate, Stream: 7, Tag: "sort.keys", Requested: 64, Bytes: 96, Err: errBad})
+	b.want(oplog.Event{Op: oplog.OpAllocate, Stream: 7, Tag: "sort.keys", Requested: 64, Bytes: 96, Err: errBad})
 
 	if _, err := b.log.Allocate(ctx, core.Request{Bytes: 96}); !errors.Is(err, errBad) {
 		t.Fatalf("got %v", err)
 	}
-	b.want(core.Event{Op: core.OpAllocate, Tag: core.Untagged, Requested: 96, Bytes: 96, Err: errBad})
+	b.want(oplog.Event{Op: oplog.OpAllocate, Tag: core.Untagged, Requested: 96, Bytes: 96, Err: errBad})
 }
 
 func TestDeallocationIsLoggedWithItsBlock(t *testing.T) {
 	b := newBench(t, Operations)
 	block := b.allocate(64)
 	b.skip()
-	if _, err := b.log.Deallocate(ctx, block.ID); err != nil {
-		t.Fatal(err)
-	}
-	b.want(core.Event{Op: core.OpDeallocate, Stream: 7, Block: block.ID, Tag: "sort.keys", Requested: 64, Bytes: 64})
+	must.Get(b.log.Deallocate(ctx, block.ID))(t)
+	b.want(oplog.Event{Op: oplog.OpDeallocate, Stream: 7, Block: block.ID, Tag: "sort.keys", Requested: 64, Bytes: 64})
 }
 
 func TestFailedDeallocationIsLoggedWithItsHandle(t *testing.T) {
@@ -47,26 +46,26 @@ func TestFailedDeallocationIsLoggedWithItsHandle(t *testing.T) {
 	if _, err := b.log.Deallocate(ctx, block.ID); !errors.Is(err, errBad) {
 		t.Fatalf("got %v", err)
 	}
-	b.want(core.Event{Op: core.OpDeallocate, Stream: 7, Block: block.ID, Err: errBad})
+	b.want(oplog.Event{Op: oplog.OpDeallocate, Stream: 7, Block: block.ID, Err: errBad})
 }
 
 func TestReapAndDrainAreLogged(t *testing.T) {
 	b := newBench(t, Operations)
 	for _, c := range []struct {
 		method string
-		op     core.Op
+		op     oplog.Op
 		call   func() error
 	}{
-		{"ReapPending", core.OpReap, func() error { return b.log.ReapPending(ctx) }},
-		{"Drain", core.OpDrain, func() error { return b.log.Drain(ctx) }},
+		{"ReapPending", oplog.OpReap, func() error { return b.log.ReapPending(ctx) }},
+		{"Drain", oplog.OpDrain, func() error { return b.log.Drain(ctx) }},
 	} {
 		must.Do(t, c.call())
-		b.want(core.Event{Op: c.op})
+		b.want(oplog.Event{Op: c.op})
 		b.fake.FailNext(c.method, errBad)
 		if err := c.call(); !errors.Is(err, errBad) {
 			t.Fatalf("%s: got %v", c.method, err)
 		}
-		b.want(core.Event{Op: c.op, Err: errBad})
+		b.want(oplog.Event{Op: c.op, Err: errBad})
 	}
 }
 
@@ -77,24 +76,24 @@ func TestReservationsAreLogged(t *testing.T) {
 		t.Fatal("the fake has no budget")
 	}
 	got := b.one()
-	if got.Op != core.OpReserve || got.Tag != "build" || got.Requested != 512 || got.Bytes != 512 || !errors.Is(got.Err, err) {
+	if got.Op != oplog.OpReserve || got.Tag != "build" || got.Requested != 512 || got.Bytes != 512 || !errors.Is(got.Err, err) {
 		t.Errorf("got %+v", got)
 	}
 	err = b.log.ReleaseClaim(ctx, 9)
-	if got := b.one(); got.Op != core.OpReleaseClaim || err == nil || !errors.Is(got.Err, err) {
+	if got := b.one(); got.Op != oplog.OpReleaseClaim || err == nil || !errors.Is(got.Err, err) {
 		t.Errorf("got %+v for %v", got, err)
 	}
 }
 
 func TestEventsOfOtherLayersAreLoggedAsTheyAre(t *testing.T) {
 	b := newBench(t, Operations)
-	refusal := core.Event{Op: core.OpRefusal, Layer: "budget", Time: testStart, Duration: 5, Ordinal: 3, Stream: 2, Tag: "join",
+	refusal := oplog.Event{Op: oplog.OpRefusal, Layer: "budget", Time: testStart, Duration: 5, Ordinal: 3, Stream: 2, Tag: "join",
 		Requested: 10, Bytes: 12, Relieved: true, Err: &core.OutOfBudgetError{Requested: 10, Limit: 5}}
 	b.log.Emit(context.Background(), refusal)
 	if got := b.one(); got != refusal {
 		t.Errorf("got %+v", got)
 	}
-	b.log.Emit(context.Background(), core.Event{Op: core.OpFinish})
+	b.log.Emit(context.Background(), oplog.Event{Op: oplog.OpFinish})
 	b.none()
 	if n := b.readings.Load(); n != 0 {
 		t.Errorf("%d clock readings for events that carry their time", n)
@@ -107,17 +106,15 @@ func TestNumbersOrderAFreeBeforeTheNextUseOfItsAddress(t *testing.T) {
 	block := b.allocate(64)
 	reuse := &reuser{Resource: b.log.upstream, during: func() { b.allocate(64) }}
 	b.log.upstream = reuse
-	if _, err := b.log.Deallocate(ctx, block.ID); err != nil {
-		t.Fatal(err)
-	}
-	var ops []core.Op
+	must.Get(b.log.Deallocate(ctx, block.ID))(t)
+	var ops []oplog.Op
 	for i, r := range b.ring.Snapshot() {
 		if r.Seq != uint64(i+1) {
 			t.Errorf("record %d has number %d", i, r.Seq)
 		}
 		ops = append(ops, r.Event.Op)
 	}
-	want := []core.Op{core.OpAllocate, core.OpDeallocate, core.OpAllocate}
+	want := []oplog.Op{oplog.OpAllocate, oplog.OpDeallocate, oplog.OpAllocate}
 	if len(ops) != 3 || ops[0] != want[0] || ops[1] != want[1] || ops[2] != want[2] {
 		t.Errorf("got %v, want %v", ops, want)
 	}
@@ -149,9 +146,7 @@ func TestAnOperationReadsTheClockTwiceOrNever(t *testing.T) {
 	if n := b.readings.Swap(0); n != 0 {
 		t.Errorf("operations that are not logged read the clock %d times", n)
 	}
-	if _, err := b.log.Deallocate(ctx, block.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.log.Deallocate(ctx, block.ID))(t)
 	if n := b.readings.Swap(0); n != 2 {
 		t.Errorf("deallocate read the clock %d times", n)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
@@ -89,12 +90,12 @@ type entry struct {
 	stream           core.StreamID
 	requested, bytes uint64
 	ordinal          int32
-	op               core.Op // or opWhole
-	_                [3]byte // makes 64 bytes: neighbours share no cache line
+	op               oplog.Op // or opWhole
+	_                [3]byte  // makes 64 bytes: neighbours share no cache line
 }
 
 // opWhole marks the entry of a record that lies whole beside.
-const opWhole = ^core.Op(0)
+const opWhole = ^oplog.Op(0)
 
 var _ Sink = (*Ring)(nil)
 
@@ -131,7 +132,7 @@ func (g *Ring) keep(r *Record) {
 
 // note keeps the record of an operation on a block of the stream and the device that it
 // was asked of, if that is all there is to say.
-func (g *Ring) note(op core.Op, b *core.Block, start monotime.Instant, took time.Duration) {
+func (g *Ring) note(op oplog.Op, b *core.Block, start monotime.Instant, took time.Duration) {
 	p := g.stripeOf(b.ID.AllocStream)
 	p.mu.Lock()
 	p.note(g, op, b, start, took)
@@ -160,7 +161,7 @@ func (g *Ring) ofLane(l *quick.Lane) *stripe {
 }
 
 // note is that of the ring, in a stripe that is locked.
-func (p *stripe) note(g *Ring, op core.Op, b *core.Block, start monotime.Instant, took time.Duration) {
+func (p *stripe) note(g *Ring, op oplog.Op, b *core.Block, start monotime.Instant, took time.Duration) {
 	at := p.next(g)
 	e := &p.room.entries[at]
 	if e.op == opWhole {
@@ -206,7 +207,7 @@ func (s *slots) read(at int) Record {
 	if e.op == opWhole {
 		return s.whole[at]
 	}
-	return Record{Event: core.Event{Op: e.op, Layer: layerName, Time: e.start.Time(), Duration: e.took, Ordinal: int(e.ordinal), Stream: e.stream,
+	return Record{Event: oplog.Event{Op: e.op, Layer: layerName, Time: e.start.Time(), Duration: e.took, Ordinal: int(e.ordinal), Stream: e.stream,
 		Block: core.BlockID{Ptr: e.ptr, Generation: e.generation, AllocStream: e.stream, Ordinal: int(e.ordinal)},
 		Tag:   s.tags[at], Requested: e.requested, Bytes: e.bytes}}
 }
@@ -398,4 +399,4 @@ func (c *parcel) lockOwner() *stripe {
 func (g *Ring) WriteJSON(w io.Writer) error { return g.Snapshot().WriteJSON(w) }
 
 // Events is the events of a [Ring.Snapshot].
-func (g *Ring) Events() []core.Event { return g.Snapshot().Events() }
+func (g *Ring) Events() []oplog.Event { return g.Snapshot().Events() }

@@ -9,10 +9,11 @@ import (
 	"unsafe"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 )
 
-func numbered(seq uint64) Record { return Record{Seq: seq, Event: core.Event{Requested: seq}} }
+func numbered(seq uint64) Record { return Record{Seq: seq, Event: oplog.Event{Requested: seq}} }
 
 func seqs(records []Record) []uint64 {
 	var s []uint64
@@ -64,10 +65,10 @@ func TestRingSizes(t *testing.T) {
 func TestAnEntrySaysWhatAWholeRecordDoes(t *testing.T) {
 	block := core.Block{ID: core.BlockID{Ptr: 1 << 40, Generation: 1 << 50, AllocStream: 1 << 60, Ordinal: core.MaxOrdinals - 1},
 		Requested: 1 << 45, Bytes: 1 << 46, Align: 256, Tag: "tables", State: core.Live}
-	for _, op := range []core.Op{core.OpAllocate, core.OpDeallocate, core.OpRelease} {
+	for _, op := range []oplog.Op{oplog.OpAllocate, oplog.OpDeallocate, oplog.OpRelease} {
 		short, whole := NewRing(1), NewRing(1)
 		short.note(op, &block, 5, time.Hour)
-		rec := Record{Event: core.Event{Op: op, Layer: "logging", Time: monotime.Instant(5).Time(), Duration: time.Hour, Ordinal: block.ID.Ordinal,
+		rec := Record{Event: oplog.Event{Op: op, Layer: "logging", Time: monotime.Instant(5).Time(), Duration: time.Hour, Ordinal: block.ID.Ordinal,
 			Stream: block.ID.AllocStream}}
 		rec.describe(&block)
 		whole.Put(rec)
@@ -81,13 +82,13 @@ func TestAnEntrySaysWhatAWholeRecordDoes(t *testing.T) {
 func TestARingForgetsWhatItGaveUp(t *testing.T) {
 	g := NewRing(1)
 	block := core.Block{ID: core.BlockID{Ptr: 1, Generation: 2}, Tag: "tables"}
-	failed := Record{Event: core.Event{Op: core.OpAllocate, Err: errBad, Launch: "kernel", Tag: "keys"}}
+	failed := Record{Event: oplog.Event{Op: oplog.OpAllocate, Err: errBad, Launch: "kernel", Tag: "keys"}}
 	for range 2 {
 		g.Put(failed)
 		if got := g.Snapshot(); len(got) != 1 || got[0] != failed {
 			t.Errorf("got %+v", got)
 		}
-		g.note(core.OpDeallocate, &block, 1, 2)
+		g.note(oplog.OpDeallocate, &block, 1, 2)
 		if got := g.Snapshot(); len(got) != 1 || got[0].Event.Block != block.ID || got[0].Event.Tag != "tables" || got[0].Event.Err != nil {
 			t.Errorf("got %+v", got)
 		}
@@ -98,7 +99,7 @@ func TestARingForgetsWhatItGaveUp(t *testing.T) {
 }
 
 func on(stream core.StreamID, seq uint64) Record {
-	return Record{Seq: seq, Event: core.Event{Stream: stream, Requested: seq}}
+	return Record{Seq: seq, Event: oplog.Event{Stream: stream, Requested: seq}}
 }
 
 // newestOf is how many records of each stream are in the ring, which must be its
@@ -227,7 +228,7 @@ func TestARingSaysFromWhenOnItIsComplete(t *testing.T) {
 			if n%7 == 0 {
 				stream = 0 // has more than the others
 			}
-			g.Put(Record{Event: core.Event{Stream: stream, Requested: n, Time: testStart.Add(time.Duration(n) * time.Second), Duration: time.Millisecond}})
+			g.Put(Record{Event: oplog.Event{Stream: stream, Requested: n, Time: testStart.Add(time.Duration(n) * time.Second), Duration: time.Millisecond}})
 			if n%61 != 0 && n > 40 { // where parcels end does not matter
 				continue
 			}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
 // slogRecords passes records to a slog handler. The handler is called
@@ -46,7 +47,7 @@ func slogLevel(o outcome) slog.Level {
 	switch {
 	case o.relieved:
 		return slog.LevelInfo
-	case o.op == core.OpRefusal:
+	case o.op == oplog.OpRefusal:
 		return slog.LevelWarn
 	case o.failed:
 		return slog.LevelError

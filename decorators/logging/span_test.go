@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -36,7 +37,7 @@ func TestEveryRecordNamesTheSpanItRanUnder(t *testing.T) {
 			t.Fatalf("%d records, a foreign free: %v", len(records), deallocated)
 		}
 		for _, r := range records {
-			if r.Event.Op != core.OpRelease && r.Event.Span != span {
+			if r.Event.Op != oplog.OpRelease && r.Event.Span != span {
 				t.Errorf("%v under %v, want %v", r.Event.Op, r.Event.Span, span)
 			}
 		}
@@ -65,8 +66,8 @@ func TestSlogRecordsNameTheSpanInAttributesAndContext(t *testing.T) {
 	var text strings.Builder
 	handler := &contexts{Handler: slog.NewJSONHandler(&text, nil)}
 	sink := NewSlogSink(slog.New(handler), Queue{})
-	sink.Put(Record{Seq: 1, Event: core.Event{Op: core.OpRefusal, Span: traced}})
-	sink.Put(Record{Seq: 2, Event: core.Event{Op: core.OpRefusal}})
+	sink.Put(Record{Seq: 1, Event: oplog.Event{Op: oplog.OpRefusal, Span: traced}})
+	sink.Put(Record{Seq: 2, Event: oplog.Event{Op: oplog.OpRefusal}})
 	must.Do(t, sink.Close(soon(t)))
 	if len(handler.spans) != 2 || handler.spans[0] != traced || !handler.spans[1].IsZero() {
 		t.Errorf("contexts of %v", handler.spans)

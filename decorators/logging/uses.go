@@ -4,16 +4,18 @@ import (
 	"context"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
 // PrepareUse forwards, and logs the launch at the level [Uses]: on success as
 // the upstream prepared it, after a refusal as it was asked for.
 func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ticket, error) {
-	if !r.ops.has(core.OpPrepare) {
+	if !r.ops.has(oplog.OpPrepare) {
 		return r.upstream.PrepareUse(ctx, req)
 	}
-	req.Launch = core.BoundName(req.Launch)
+	req.Launch = names.Bound(req.Launch)
 	start := r.clock()
 	t, err := r.upstream.PrepareUse(ctx, req)
 	took := r.clock().Since(start)
@@ -23,12 +25,12 @@ func (r *Resource) PrepareUse(ctx context.Context, req core.UseRequest) (core.Ti
 	} else {
 		rec.describeUses(&req)
 	}
-	return t, r.put(ctx, &rec, core.OpPrepare, start, took, err)
+	return t, r.put(ctx, &rec, oplog.OpPrepare, start, took, err)
 }
 
 // FinishUse forwards, and logs the launch at the level [Uses].
 func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
-	if !r.ops.has(core.OpFinish) {
+	if !r.ops.has(oplog.OpFinish) {
 		return r.upstream.FinishUse(ctx, t)
 	}
 	start := r.clock()
@@ -36,12 +38,12 @@ func (r *Resource) FinishUse(ctx context.Context, t core.Ticket) error {
 	rec.describeIntent(t) // before the upstream recycles the intent
 	err := r.upstream.FinishUse(ctx, t)
 	took := r.clock().Since(start)
-	return r.put(ctx, &rec, core.OpFinish, start, took, err)
+	return r.put(ctx, &rec, oplog.OpFinish, start, took, err)
 }
 
 // AbortUse forwards, and logs the launch at the level [Uses].
 func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
-	if !r.ops.has(core.OpAbort) {
+	if !r.ops.has(oplog.OpAbort) {
 		return r.upstream.AbortUse(ctx, t)
 	}
 	start := r.clock()
@@ -49,13 +51,13 @@ func (r *Resource) AbortUse(ctx context.Context, t core.Ticket) error {
 	rec.describeIntent(t) // before the upstream recycles the intent
 	err := r.upstream.AbortUse(ctx, t)
 	took := r.clock().Since(start)
-	return r.put(ctx, &rec, core.OpAbort, start, took, err)
+	return r.put(ctx, &rec, oplog.OpAbort, start, took, err)
 }
 
 // PassesUses is for the layer above, which calls the upstream where nothing of them is logged: see
 // package quick.
 func (r *Resource) PassesUses() (core.Resource, quick.Uses) {
-	if r.ops.has(core.OpPrepare) || r.ops.has(core.OpFinish) || r.ops.has(core.OpAbort) || r.ops.has(core.OpRecord) {
+	if r.ops.has(oplog.OpPrepare) || r.ops.has(oplog.OpFinish) || r.ops.has(oplog.OpAbort) || r.ops.has(oplog.OpRecord) {
 		return r, nil
 	}
 	return r, quick.UsesOf(r.upstream)
@@ -63,14 +65,14 @@ func (r *Resource) PassesUses() (core.Resource, quick.Uses) {
 
 // RecordUse forwards, and logs the block and the stream at the level [Uses].
 func (r *Resource) RecordUse(ctx context.Context, id core.BlockID, stream core.StreamID) error {
-	if !r.ops.has(core.OpRecord) {
+	if !r.ops.has(oplog.OpRecord) {
 		return r.upstream.RecordUse(ctx, id, stream)
 	}
 	start := r.clock()
 	err := r.upstream.RecordUse(ctx, id, stream)
 	took := r.clock().Since(start)
-	rec := Record{Event: core.Event{Stream: stream, Block: id, Access: core.ReadWrite, Uses: 1}}
-	return r.put(ctx, &rec, core.OpRecord, start, took, err)
+	rec := Record{Event: oplog.Event{Stream: stream, Block: id, Access: core.ReadWrite, Uses: 1}}
+	return r.put(ctx, &rec, oplog.OpRecord, start, took, err)
 }
 
 // describeIntent fills in an open launch. Of a ticket that is not open
@@ -113,10 +115,10 @@ func (rec *Record) describeUses(req *core.UseRequest) {
 // duration is zero.
 func (r *Resource) released(b core.Block) {
 	at := r.clock()
-	if r.noted(context.Background(), core.OpRelease, b.ID.AllocStream, &b, at, 0) {
+	if r.noted(context.Background(), oplog.OpRelease, b.ID.AllocStream, &b, at, 0) {
 		return
 	}
-	rec := Record{Event: core.Event{Stream: b.ID.AllocStream}}
+	rec := Record{Event: oplog.Event{Stream: b.ID.AllocStream}}
 	rec.describe(&b)
-	_ = r.put(context.Background(), &rec, core.OpRelease, at, 0, nil)
+	_ = r.put(context.Background(), &rec, oplog.OpRelease, at, 0, nil)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -19,19 +20,19 @@ func TestLaunchesAreLoggedAtTheLevelUses(t *testing.T) {
 	in, out := b.allocate(64), b.allocate(32)
 	b.skip()
 	uses := []core.Use{{Block: out.ID, Access: core.Write}, {Block: in.ID, Access: core.Read}}
-	want := core.Event{Stream: 8, Block: in.ID, Tag: "sort.keys", Requested: 96, Bytes: 96,
+	want := oplog.Event{Stream: 8, Block: in.ID, Tag: "sort.keys", Requested: 96, Bytes: 96,
 		Launch: "merge", Access: core.ReadWrite, Uses: 2}
 
 	ticket := b.prepare(uses...)
-	want.Op, want.LaunchID = core.OpPrepare, ticket.Intent().ID
+	want.Op, want.LaunchID = oplog.OpPrepare, ticket.Intent().ID
 	b.want(want)
 	must.Do(t, b.log.FinishUse(ctx, ticket))
-	want.Op = core.OpFinish
+	want.Op = oplog.OpFinish
 	b.want(want)
 
 	ticket = b.prepare(uses...)
 	b.skip()
-	want.Op, want.LaunchID = core.OpAbort, ticket.Intent().ID
+	want.Op, want.LaunchID = oplog.OpAbort, ticket.Intent().ID
 	must.Do(t, b.log.AbortUse(ctx, ticket))
 	b.want(want)
 }
@@ -63,7 +64,7 @@ func TestFailedPrepareIsLoggedAsItWasAskedFor(t *testing.T) {
 	if err == nil {
 		t.Fatal("the blocks do not exist")
 	}
-	b.want(core.Event{Op: core.OpPrepare, Stream: 8, Block: x, Launch: "merge", Access: core.ReadWrite, Uses: 2, Err: err})
+	b.want(oplog.Event{Op: oplog.OpPrepare, Stream: 8, Block: x, Launch: "merge", Access: core.ReadWrite, Uses: 2, Err: err})
 }
 
 func TestFailedEndOfALaunchIsLogged(t *testing.T) {
@@ -92,7 +93,7 @@ func TestNothingIsReadOfASpentOrEmptyTicket(t *testing.T) {
 		if err == nil {
 			t.Fatal("a ticket that is not open was accepted")
 		}
-		b.want(core.Event{Op: core.OpAbort, Err: err})
+		b.want(oplog.Event{Op: oplog.OpAbort, Err: err})
 	}
 	must.Do(t, b.log.FinishUse(ctx, other))
 }
@@ -101,7 +102,7 @@ func TestRecordedUseIsLogged(t *testing.T) {
 	b := newBench(t, Uses)
 	block := b.allocate(64)
 	b.skip()
-	want := core.Event{Op: core.OpRecord, Stream: 9, Block: block.ID, Access: core.ReadWrite, Uses: 1}
+	want := oplog.Event{Op: oplog.OpRecord, Stream: 9, Block: block.ID, Access: core.ReadWrite, Uses: 1}
 	must.Do(t, b.log.RecordUse(ctx, block.ID, 9))
 	b.want(want)
 	b.fake.FailNext("RecordUse", errBad)
@@ -113,9 +114,7 @@ func TestReleaseIsLoggedAtTheLevelUses(t *testing.T) {
 	for _, level := range []Level{Operations, Uses} {
 		b := newBench(t, level)
 		block := b.allocate(64)
-		if _, err := b.log.Deallocate(ctx, block.ID); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.log.Deallocate(ctx, block.ID))(t)
 		b.skip()
 		b.readings.Store(0)
 		b.fake.Pass()
@@ -124,7 +123,7 @@ func TestReleaseIsLoggedAtTheLevelUses(t *testing.T) {
 			continue
 		}
 		got := b.one()
-		if got.Op != core.OpRelease || got.Block != block.ID || got.Bytes != 64 || got.Tag != "sort.keys" ||
+		if got.Op != oplog.OpRelease || got.Block != block.ID || got.Bytes != 64 || got.Tag != "sort.keys" ||
 			got.Stream != 7 || got.Layer != "logging" || got.Ordinal != 3 || got.Duration != 0 || got.Time.IsZero() {
 			t.Errorf("got %+v", got)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
@@ -110,9 +111,7 @@ func openLayers(t *testing.T, layers ...core.Layer) *proof.Runner {
 	r, err := proof.NewRunner(proof.Config{Streams: 3, Layers: layers})
 	must.Do(t, err)
 	t.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, r.Close())
 	})
 	return r
 }

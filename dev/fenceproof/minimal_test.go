@@ -5,6 +5,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -53,9 +54,7 @@ func TestNoWaitCanBeTakenAway(t *testing.T) {
 	if dropped < fewest || silent > dropped/10 {
 		t.Error("that is not what it was")
 	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, r.Close())
 }
 
 // apart reports whether a step of another operation came between those of a

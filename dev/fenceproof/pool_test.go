@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // poolSizes are half a page, a page and two, of the three that the pool may have.
@@ -124,9 +125,7 @@ func TestRandomProgramsKeepTheOrderOverThePool(t *testing.T) {
 	var moves proof.Moves
 	for _, r := range runners {
 		moves.Add(r.Moves())
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, r.Close())
 	}
 	each := uint64(programs) / 100
 	requireMoves(t, moves, proof.Moves{Reuses: 20 * each, Splits: 10 * each, Merges: 3 * each, Joins: 2 * each, Takeovers: 7 * each, Steals: 8 * each, Remaps: each / 4, Growths: 90 * each, Refusals: 20 * each,

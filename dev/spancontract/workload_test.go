@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/dev/spancontract"
 	"github.com/fencepost-gpu/fencepost/internal/names"
@@ -295,8 +296,8 @@ func (t *traced) failures() {
 // failedSteps are a copy that the driver refuses and a wait that is given up.
 func (t *traced) failedSteps() {
 	steps := telemetry.Steps(telemetry.Config{TracerProvider: t.provider}, 0)
-	steps(t.request(), core.Step{Stream: 1, Direction: "to_host", Bytes: 8})(causes[1])
-	steps(t.request(), core.Step{Stream: 1})(context.DeadlineExceeded)
+	steps(t.request(), oplog.Step{Stream: 1, Direction: "to_host", Bytes: 8})(causes[1])
+	steps(t.request(), oplog.Step{Stream: 1})(context.DeadlineExceeded)
 }
 
 func (t *traced) ended(r core.Resource, req core.UseRequest, end func(context.Context, core.Ticket) error) error {

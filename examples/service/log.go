@@ -5,8 +5,6 @@ import (
 	"log/slog"
 
 	"go.opentelemetry.io/otel/trace"
-
-	"github.com/fencepost-gpu/fencepost/core"
 )
 
 // withTrace returns a handler that adds to each record the trace of its context,
@@ -26,7 +24,7 @@ func (h tracedLog) Enabled(ctx context.Context, level slog.Level) bool {
 func (h tracedLog) Handle(ctx context.Context, r slog.Record) error {
 	if span := trace.SpanContextFromContext(ctx); span.IsSampled() {
 		r = r.Clone()
-		r.AddAttrs(slog.String(core.TraceIDKey, span.TraceID().String()), slog.String(core.SpanIDKey, span.SpanID().String()), slog.String(core.TraceKey, core.TraceFull))
+		r.AddAttrs(slog.String("trace_id", span.TraceID().String()), slog.String("span_id", span.SpanID().String()), slog.String("trace", "full"))
 	}
 	return h.next.Handle(ctx, r)
 }

@@ -15,8 +15,8 @@ type Access struct {
 }
 
 // Holder names the launch of the access, for the error of one that it is in the way of.
-func (a *Access) Holder() *core.IntentHolder {
-	return &core.IntentHolder{Launch: a.point.name, Stream: a.point.lease, Access: a.kind}
+func (a *Access) Holder() *core.UseRecord {
+	return &core.UseRecord{Launch: a.point.name, Stream: a.point.lease, Access: a.kind}
 }
 
 // WaitEnded returns a channel that is closed when the launch of the access has ended.

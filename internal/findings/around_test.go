@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
@@ -20,7 +21,7 @@ func TestWhatSurroundsAFindingIsToldStepByStep(t *testing.T) {
 		Records: func() logging.Records {
 			var records logging.Records
 			for _, at := range []time.Time{now.Add(-time.Second), now.Add(time.Second)} { // and one that came after the finding
-				records = append(records, logging.Record{Event: core.Event{Time: at, Op: core.OpAllocate, Block: core.BlockID{Generation: 5}}})
+				records = append(records, logging.Record{Event: oplog.Event{Time: at, Op: oplog.OpAllocate, Block: core.BlockID{Generation: 5}}})
 			}
 			return records
 		},

@@ -22,6 +22,7 @@ import (
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/ring"
@@ -132,26 +133,26 @@ const keptRefusals = 32
 // Refusals keeps the newest refusals on their way to the log. The log has
 // them too, as long as a busy stream leaves them there.
 type Refusals struct {
-	next  core.EventSink
-	trace func(context.Context, core.Event) (span core.SpanRef, alone bool)
+	next  oplog.Sink
+	trace func(context.Context, oplog.Event) (span core.SpanRef, alone bool)
 
 	mu     sync.Mutex
 	total  uint64
-	recent ring.Ring[core.Event]
+	recent ring.Ring[oplog.Event]
 }
 
-var _ core.EventSink = (*Refusals)(nil)
+var _ oplog.Sink = (*Refusals)(nil)
 
 // NewRefusals returns Refusals that pass every event on to next. trace makes a
 // span of a refusal that has none.
-func NewRefusals(next core.EventSink, trace func(context.Context, core.Event) (span core.SpanRef, alone bool)) *Refusals {
+func NewRefusals(next oplog.Sink, trace func(context.Context, oplog.Event) (span core.SpanRef, alone bool)) *Refusals {
 	return &Refusals{next: next, trace: trace}
 }
 
 // Emit keeps a refusal, and passes every event on. One of which the caller
 // is told leads to the request's trace, also if that is not sampled.
-func (r *Refusals) Emit(ctx context.Context, e core.Event) {
-	if e.Op == core.OpRefusal {
+func (r *Refusals) Emit(ctx context.Context, e oplog.Event) {
+	if e.Op == oplog.OpRefusal {
 		if e.Span.IsZero() && !e.Relieved {
 			e.Span, e.Alone = r.trace(ctx, e)
 		}
@@ -164,7 +165,7 @@ func (r *Refusals) Emit(ctx context.Context, e core.Event) {
 }
 
 // Newest is how many there were, and the last of them, oldest first.
-func (r *Refusals) Newest() (uint64, []core.Event) {
+func (r *Refusals) Newest() (uint64, []oplog.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.total, r.recent.List()

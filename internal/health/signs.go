@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry"
@@ -170,7 +172,7 @@ type Reading struct {
 type Sources struct {
 	Stats      core.Stats
 	Guard      debugguard.GuardStats
-	Streams    core.StreamStats
+	Streams    readings.StreamStats
 	Operations metrics.Operations
 	Findings   *telemetry.Findings
 	// Drift and Lost are those of [Reading].
@@ -189,7 +191,7 @@ func (s Sources) Reading() Reading {
 		Drift:      s.Drift,
 		Lost:       s.Lost,
 	}
-	for _, op := range []core.Op{core.OpAllocate, core.OpReserve} {
+	for _, op := range []oplog.Op{oplog.OpAllocate, oplog.OpReserve} {
 		now.Requests += s.Operations.Calls(op)
 	}
 	now.Refusals = s.Operations.Refusals(metrics.ReasonOutOfBudget) + s.Operations.Refusals(metrics.ReasonOutOfMemory)

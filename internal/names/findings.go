@@ -1,6 +1,6 @@
-// Package names has the names by which findings and health go in metrics, log
-// records, spans and files. They are untyped constants, which package core's types
-// take, and stable: alerts match them.
+// Package names has the names by which findings, health and traces go in metrics, log
+// records, spans and files, and bounds the names that callers give. The former are untyped
+// constants, which the types of package core take, and stable: alerts match them.
 package names
 
 // The kinds of findings, values of core.FindingKind, whose comment says what each

@@ -19,6 +19,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
@@ -29,9 +31,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // small is a history of one allocation.
 func small() (history.Source, error) {
 	block := core.BlockID{Ptr: 0x1000, Generation: 7, AllocStream: 1}
-	event := core.Event{Op: core.OpAllocate, Time: time.Unix(1_700_000_000, 0), Stream: 1, Block: block, Tag: "sort", Requested: 100, Bytes: 256}
+	event := oplog.Event{Op: oplog.OpAllocate, Time: time.Unix(1_700_000_000, 0), Stream: 1, Block: block, Tag: "sort", Requested: 100, Bytes: 256}
 	return history.Source{
-		Events:    func() []core.Event { return []core.Event{event} },
+		Events:    func() []oplog.Event { return []oplog.Event{event} },
 		JSONLines: func(w io.Writer) error { _, err := io.WriteString(w, "{\"op\":\"allocate\"}\n"); return err },
 	}, nil
 }
@@ -174,7 +176,7 @@ func TestADumpLargerThanTheFolderKeepsWhatFits(t *testing.T) {
 		s, err := small()
 		s.JSONLines = func(w io.Writer) error { _, err := w.Write(lines); return err }
 		event := s.Events()[0]
-		s.Events = func() (events []core.Event) {
+		s.Events = func() (events []oplog.Event) {
 			for i := range 2000 {
 				event.Block.Generation, event.Block.Ptr = core.Generation(i+1), uint64(i+1)<<12
 				events = append(events, event)
@@ -216,9 +218,7 @@ func TestAFolderThatIsLostFailsTheDumpAndIsSaid(t *testing.T) {
 func TestASourceThatHasNothingFailsTheDump(t *testing.T) {
 	none := errors.New("not open yet")
 	w := writer(t, dump.Config{Folder: t.TempDir(), Source: func() (history.Source, error) { return history.Source{}, none }})
-	if _, err := w.Now(t.Context(), dump.Request); !errors.Is(err, none) {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorOf(w.Now(t.Context(), dump.Request))(t, none)
 }
 
 // The writer is busy with a source that takes its time: nobody who triggers
@@ -231,16 +231,12 @@ func TestNobodyWaitsForASlowSource(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := w.Now(ctx, dump.Request); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorOf(w.Now(ctx, dump.Request))(t, context.Canceled)
 	if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Close says %v", err)
 	}
 	close(release)
-	if err := w.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, w.Close(t.Context()))
 	if written, limited := counted(w, dump.Finding, dump.Written), counted(w, dump.Finding, dump.Limited); written == 0 || limited < 900 || written+limited != 1000 {
 		t.Errorf("%d written, %d limited", written, limited)
 	}
@@ -252,9 +248,7 @@ func TestAClosedWriterRefuses(t *testing.T) {
 		must.Do(t, w.Close(t.Context()))
 	}
 	w.Trigger(dump.Finding)
-	if _, err := w.Now(t.Context(), dump.Request); !errors.Is(err, core.ErrClosed) {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorOf(w.Now(t.Context(), dump.Request))(t, core.ErrClosed)
 	if counted(w, dump.Finding, dump.Limited) != 1 {
 		t.Error("the trigger is not counted")
 	}
@@ -291,9 +285,7 @@ func TestEveryTriggerIsCountedOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if err := w.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, w.Close(t.Context()))
 	var sum uint64
 	for _, c := range w.Stats() {
 		sum += c.Count

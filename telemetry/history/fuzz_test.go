@@ -9,18 +9,19 @@ import (
 	"unicode"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
 )
 
 // eventsOf makes events of bytes, 8 of them each: any operation on few blocks,
 // streams, addresses and launches, in any order.
-func eventsOf(data []byte) (events []core.Event) {
+func eventsOf(data []byte) (events []oplog.Event) {
 	start := time.Unix(1_700_000_000, 0)
 	for ; len(data) >= 8; data = data[8:] {
 		n := binary.LittleEndian.Uint64(data)
 		take := func(below uint64) uint64 { v := n % below; n /= below; return v }
-		e := core.Event{Op: core.Op(1 + take(12)), Ordinal: int(take(2)), Stream: core.StreamID(take(3)), Tag: core.Tag([]string{"", "a", "\xff\""}[take(3)]),
+		e := oplog.Event{Op: oplog.Op(1 + take(12)), Ordinal: int(take(2)), Stream: core.StreamID(take(3)), Tag: core.Tag([]string{"", "a", "\xff\""}[take(3)]),
 			Bytes: 256 * take(8), Requested: 100 * take(8), Launch: []string{"", "sort"}[take(2)], LaunchID: take(5), Waits: 1,
 			WaitedFor: [4]core.WaitRef{{Launch: take(5)}, {Block: core.Generation(take(8))}},
 			Time:      start.Add(time.Duration(take(1 << 12))), Duration: time.Duration(take(1 << 10)), Relieved: take(2) == 0}
@@ -46,7 +47,7 @@ func FuzzExport(f *testing.F) {
 		if len(data) > 1024 {
 			return
 		}
-		source := history.Source{Events: func() []core.Event { return eventsOf(data) }}
+		source := history.Source{Events: func() []oplog.Event { return eventsOf(data) }}
 		readTrace(t, export(t, source, history.Perfetto))
 		export(t, source, history.PyTorch)
 	})
@@ -79,7 +80,7 @@ func FuzzExportOfALog(f *testing.F) {
 		if err != nil {
 			return
 		}
-		source := history.Source{Events: func() []core.Event { return events }}
+		source := history.Source{Events: func() []oplog.Event { return events }}
 		text := export(t, source, history.Perfetto)
 		readTrace(t, text)
 		for _, r := range string(text) {
@@ -97,7 +98,7 @@ func TestRandomHistoriesMakeSnapshotsThatFitTogether(t *testing.T) {
 		for i := range uint64(300) {
 			data = binary.LittleEndian.AppendUint64(data, (i+1)*(seed*2+1)*0x9E3779B97F4A7C15^i<<17)
 		}
-		source := history.Source{Events: func() []core.Event { return eventsOf(data) }}
+		source := history.Source{Events: func() []oplog.Event { return eventsOf(data) }}
 		if report := checkSnapshot(t, export(t, source, history.PyTorch)); len(report.Broken) > 0 {
 			t.Errorf("seed %d: %q", seed, report.Broken)
 		}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
 )
@@ -48,9 +50,7 @@ func TestHammerOfExportsUnderLoad(t *testing.T) {
 					return
 				}
 				uses := []core.Use{{Block: b.ID, Access: core.Write}, {Block: shared.ID, Access: core.Read}}
-				if err := rt.LaunchNamed(context.Background(), "mix", stream, uses, func(context.Context) error { return nil }); err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, rt.LaunchNamed(context.Background(), "mix", stream, uses, func(context.Context) error { return nil }))
 				if _, err := rt.Deallocate(context.Background(), b.ID); err != nil {
 					t.Error(err)
 				}
@@ -152,7 +152,7 @@ func TestAHistoryThatIsKeptIsWholeWhateverGoesOnMeanwhile(t *testing.T) {
 		happened(1000)
 		frozen := source.ListNow()
 		events := source.Events()
-		frozen.Events = func() []core.Event { return events }
+		frozen.Events = func() []oplog.Event { return events }
 		happened(1000)
 		if report := checkSnapshot(t, export(t, frozen, history.PyTorch)); len(report.Broken) > 0 || len(report.Actions) == 0 {
 			t.Errorf("%+v", report)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -26,7 +27,7 @@ import (
 // blocks are allocated, freed and released, and memory that is pending may be
 // passed on before its release is known. It returns the events and what is
 // held at their end.
-func program(random *rand.Rand, n int, releases bool) (events []core.Event, left map[core.Generation]core.BlockState) {
+func program(random *rand.Rand, n int, releases bool) (events []oplog.Event, left map[core.Generation]core.BlockState) {
 	const cells, cell = 12, 4096
 	type block struct {
 		core.BlockID
@@ -36,9 +37,9 @@ func program(random *rand.Rand, n int, releases bool) (events []core.Event, left
 	blocks := map[core.Generation]block{}
 	owner := [cells]core.Generation{} // the last one, if it is not released
 	clock, last := time.Unix(1_700_000_000, 0), core.Generation(0)
-	emit := func(op core.Op, b block) {
+	emit := func(op oplog.Op, b block) {
 		clock = clock.Add(time.Duration(1 + random.IntN(5000)))
-		events = append(events, core.Event{Op: op, Layer: "logging", Time: clock, Stream: b.AllocStream, Block: b.BlockID, Tag: "tag", Requested: b.bytes - 1, Bytes: b.bytes})
+		events = append(events, oplog.Event{Op: op, Layer: "logging", Time: clock, Stream: b.AllocStream, Block: b.BlockID, Tag: "tag", Requested: b.bytes - 1, Bytes: b.bytes})
 	}
 	pick := func(state core.BlockState) (core.Generation, bool) {
 		var all []core.Generation
@@ -66,18 +67,18 @@ func program(random *rand.Rand, n int, releases bool) (events []core.Event, left
 				owner[from+i] = last
 			}
 			blocks[last], left[last] = b, core.Live
-			emit(core.OpAllocate, b)
+			emit(oplog.OpAllocate, b)
 		case 1:
 			if g, ok := pick(core.Live); ok {
 				if left[g] = core.Retired; !releases {
 					delete(left, g)
 				}
-				emit(core.OpDeallocate, blocks[g])
+				emit(oplog.OpDeallocate, blocks[g])
 			}
 		case 2:
 			if g, ok := pick(core.Retired); ok {
 				delete(left, g)
-				emit(core.OpRelease, blocks[g])
+				emit(oplog.OpRelease, blocks[g])
 			}
 		}
 	}
@@ -105,7 +106,7 @@ func follow(t *testing.T, what string, h *loaded) (*follower, *replay) {
 	return f, r
 }
 
-func (f *follower) step(s step, b *memory, _ *core.Event) {
+func (f *follower) step(s step, b *memory, _ *oplog.Event) {
 	f.t.Helper()
 	f.steps[s]++
 	g := b.id.Generation
@@ -128,7 +129,7 @@ func (f *follower) step(s step, b *memory, _ *core.Event) {
 	}
 }
 
-func load(t *testing.T, events []core.Event, listed map[core.Generation]listedBlock) *loaded {
+func load(t *testing.T, events []oplog.Event, listed map[core.Generation]listedBlock) *loaded {
 	t.Helper()
 	h := &loaded{events: events, listed: listed}
 	h.findOrigin()
@@ -176,7 +177,7 @@ func TestAHistoryWithoutItsBeginningStillFitsTogether(t *testing.T) {
 			events = events[min(cut, len(events)):]
 		default: // a ring of stripes forgets each stream's by itself
 			old := 0
-			events = slices.DeleteFunc(events, func(e core.Event) bool {
+			events = slices.DeleteFunc(events, func(e oplog.Event) bool {
 				old++
 				return old < cut*int(1+e.Stream)/3
 			})
@@ -194,12 +195,12 @@ func TestAHistoryWithoutItsBeginningStillFitsTogether(t *testing.T) {
 }
 
 func TestLostAndRefusedRequestsAreToldFromOthers(t *testing.T) {
-	lost := core.Event{Op: core.OpAllocate, Err: fmt.Errorf("driver: %w", core.ErrOutOfMemory), Bytes: 7}
-	refused := core.Event{Op: core.OpRefusal, Err: &core.OutOfBudgetError{Remaining: 3}, Bytes: 9}
+	lost := oplog.Event{Op: oplog.OpAllocate, Err: fmt.Errorf("driver: %w", core.ErrOutOfMemory), Bytes: 7}
+	refused := oplog.Event{Op: oplog.OpRefusal, Err: &core.OutOfBudgetError{Remaining: 3}, Bytes: 9}
 	relieved := refused
 	relieved.Relieved = true
-	other := core.Event{Op: core.OpAllocate, Err: errors.New("stream misuse")}
-	f, _ := follow(t, "refusals", load(t, []core.Event{lost, refused, relieved, other}, nil))
+	other := oplog.Event{Op: oplog.OpAllocate, Err: errors.New("stream misuse")}
+	f, _ := follow(t, "refusals", load(t, []oplog.Event{lost, refused, relieved, other}, nil))
 	if f.steps[stepRefuse] != 2 || len(f.steps) != 1 {
 		t.Errorf("steps %v, want two refusals", f.steps)
 	}
@@ -209,12 +210,12 @@ func TestLostAndRefusedRequestsAreToldFromOthers(t *testing.T) {
 }
 
 func TestAddressesThatNoDeviceHasAreRefused(t *testing.T) {
-	for _, e := range []core.Event{
-		{Op: core.OpAllocate, Block: core.BlockID{Generation: 1, Ptr: 1 << 63}},
-		{Op: core.OpDeallocate, Block: core.BlockID{Generation: 1}, Bytes: 1 << 63},
-		{Op: core.OpReap, Ordinal: core.MaxOrdinals},
+	for _, e := range []oplog.Event{
+		{Op: oplog.OpAllocate, Block: core.BlockID{Generation: 1, Ptr: 1 << 63}},
+		{Op: oplog.OpDeallocate, Block: core.BlockID{Generation: 1}, Bytes: 1 << 63},
+		{Op: oplog.OpReap, Ordinal: core.MaxOrdinals},
 	} {
-		s := Source{Events: func() []core.Event { return []core.Event{e} }}
+		s := Source{Events: func() []oplog.Event { return []oplog.Event{e} }}
 		for _, f := range []Format{Perfetto, PyTorch} {
 			if err := s.Write(nil, f); err == nil {
 				t.Errorf("%v was written as %s", e, f)
@@ -225,7 +226,7 @@ func TestAddressesThatNoDeviceHasAreRefused(t *testing.T) {
 
 // endless is a history that has no end as long as somebody takes it.
 func endless(began chan<- struct{}) Source {
-	return Source{Events: func() []core.Event { return nil }, JSONLines: func(w io.Writer) error {
+	return Source{Events: func() []oplog.Event { return nil }, JSONLines: func(w io.Writer) error {
 		began <- struct{}{}
 		for line := make([]byte, 64<<10); ; {
 			if _, err := w.Write(line); err != nil {
@@ -245,9 +246,7 @@ func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
 		conn, err := net.Dial("tcp", server.Listener.Addr().String())
 		must.Do(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
-		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: here\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(conn, "GET / HTTP/1.1\r\nHost: here\r\n\r\n"))(t)
 		select {
 		case <-began:
 		case <-time.After(time.Minute):

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
 // loaded is a history in memory. Times are nanoseconds since its origin.
 type loaded struct {
-	events   []core.Event
+	events   []oplog.Event
 	findings []core.Finding
 	origin   time.Time
 	// end is when the last operation ended.
@@ -71,9 +72,9 @@ func (h *loaded) findOrigin() {
 func (h *loaded) since(t time.Time) int64 { return int64(t.Sub(h.origin)) }
 
 // begin and after are when an event began and ended.
-func (h *loaded) begin(e *core.Event) int64 { return h.since(e.Time) }
+func (h *loaded) begin(e *oplog.Event) int64 { return h.since(e.Time) }
 
-func (h *loaded) after(e *core.Event) int64 {
+func (h *loaded) after(e *oplog.Event) int64 {
 	begin := h.begin(e)
 	return begin + min(int64(max(e.Duration, 0)), math.MaxInt64-begin) // a log may say anything
 }
@@ -119,7 +120,7 @@ func memoryOf(id core.BlockID, bytes, requested uint64, tag core.Tag) memory {
 	return memory{id: id, bytes: max(bytes, requested, 1), requested: max(requested, 1), tag: tag.OrUntagged()}
 }
 
-func memoryOfEvent(e *core.Event) memory { return memoryOf(e.Block, e.Bytes, e.Requested, e.Tag) }
+func memoryOfEvent(e *oplog.Event) memory { return memoryOf(e.Block, e.Bytes, e.Requested, e.Tag) }
 
 // book is what a history says of the blocks of one device.
 //
@@ -151,9 +152,9 @@ const maxAddress = 1 << 62
 var errAddress = errors.New("the block lies beyond what an address can be")
 
 // enter takes note of an event before the history is replayed.
-func (b *book) enter(e *core.Event) error {
+func (b *book) enter(e *oplog.Event) error {
 	switch e.Op {
-	case core.OpPrepare, core.OpFinish, core.OpAbort, core.OpRecord, core.OpRelease:
+	case oplog.OpPrepare, oplog.OpFinish, oplog.OpAbort, oplog.OpRecord, oplog.OpRelease:
 		b.releases = true
 	}
 	if !concernsBlock(e) {
@@ -165,13 +166,13 @@ func (b *book) enter(e *core.Event) error {
 	g := e.Block.Generation
 	_, early := b.early[g]
 	switch {
-	case e.Op == core.OpAllocate:
+	case e.Op == oplog.OpAllocate:
 		b.allocated[g] = true
 		b.places = append(b.places, memoryOfEvent(e))
 		delete(b.early, g) // recorded late
 	case !b.allocated[g] && !early:
 		l := listedBlock{memory: memoryOfEvent(e), state: core.Live}
-		if e.Op == core.OpRelease {
+		if e.Op == oplog.OpRelease {
 			l.state = core.Retired
 		}
 		b.early[g] = l
@@ -180,11 +181,11 @@ func (b *book) enter(e *core.Event) error {
 }
 
 // concernsBlock reports whether e changes what is allocated.
-func concernsBlock(e *core.Event) bool {
+func concernsBlock(e *oplog.Event) bool {
 	if e.Err != nil || e.Block.Generation == 0 {
 		return false
 	}
-	return e.Op == core.OpAllocate || e.Op == core.OpDeallocate || e.Op == core.OpRelease
+	return e.Op == oplog.OpAllocate || e.Op == oplog.OpDeallocate || e.Op == oplog.OpRelease
 }
 
 // complete adds a block that is held now, if the history does not know it.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/terminal"
 	"github.com/fencepost-gpu/fencepost/telemetry/internal/jsonobject"
 )
@@ -64,7 +65,7 @@ func (t *trace) numberTracks(spans []*span) []track {
 		t.tids[s.track] = 0
 	}
 	for i := range t.history.events {
-		if e := &t.history.events[i]; e.Op == core.OpRefusal {
+		if e := &t.history.events[i]; e.Op == oplog.OpRefusal {
 			t.tids[trackOf(e)] = 0
 		}
 	}
@@ -87,7 +88,7 @@ func (t *trace) moments(spans []*span) []moment {
 		add(a.arrives, orderHead, func() { t.write("f", "wait", "wait", a.to.track, a.arrives, object{"bp", "e", "id", i + 1}, object{}) })
 	}
 	for i := range t.history.events {
-		if e := &t.history.events[i]; e.Op == core.OpRefusal {
+		if e := &t.history.events[i]; e.Op == oplog.OpRefusal {
 			at := t.history.begin(e)
 			add(at, orderPoint, func() { t.writeRefusal(e, at) })
 		}
@@ -117,7 +118,7 @@ func (t *trace) emitCounters(b *book, add func(at int64, name string, bytes uint
 	var live, pending uint64
 	at := int64(0)
 	begun := false
-	r := newReplay(b, t.history.events, func(step step, block *memory, e *core.Event) {
+	r := newReplay(b, t.history.events, func(step step, block *memory, e *oplog.Event) {
 		if e != nil && !begun {
 			begun = true // the sum of what was there from the beginning
 			add(at, "live", live)
@@ -205,7 +206,7 @@ func (t *trace) writeSpan(s *span) {
 		args = launchArgs(s)
 	}
 	args = append(args, blockArgs(e)...)
-	for _, part := range []*core.Event{s.first, s.last} {
+	for _, part := range []*oplog.Event{s.first, s.last} {
 		if part != nil && part.Err != nil {
 			args = append(args, "error", part.Err.Error())
 			break
@@ -217,9 +218,9 @@ func (t *trace) writeSpan(s *span) {
 func launchArgs(s *span) object {
 	outcome := "in flight"
 	switch {
-	case s.last != nil && s.last.Op == core.OpFinish:
+	case s.last != nil && s.last.Op == oplog.OpFinish:
 		outcome = "finished"
-	case s.last != nil && s.last.Op == core.OpAbort:
+	case s.last != nil && s.last.Op == oplog.OpAbort:
 		outcome = "aborted"
 	case s.last != nil && s.last.Err != nil:
 		outcome = "refused"
@@ -234,7 +235,7 @@ func launchArgs(s *span) object {
 	return args
 }
 
-func blockArgs(e *core.Event) (args object) {
+func blockArgs(e *oplog.Event) (args object) {
 	if e.Tag != "" {
 		args = append(args, "tag", string(e.Tag))
 	}
@@ -247,7 +248,7 @@ func blockArgs(e *core.Event) (args object) {
 	return args
 }
 
-func (t *trace) writeRefusal(e *core.Event, at int64) {
+func (t *trace) writeRefusal(e *oplog.Event, at int64) {
 	args := append(blockArgs(e), "relieved", e.Relieved)
 	if e.Err != nil {
 		args = append(args, "error", e.Err.Error())

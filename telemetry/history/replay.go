@@ -8,6 +8,7 @@ import (
 	"sort"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
 // step is a change of what is allocated.
@@ -26,7 +27,7 @@ const (
 // once. event is what caused the step; nil for the blocks that were there from
 // the beginning, which come first, and for what is only known to be there at
 // the end.
-func newReplay(b *book, events []core.Event, yield func(s step, block *memory, event *core.Event)) *replay {
+func newReplay(b *book, events []oplog.Event, yield func(s step, block *memory, event *oplog.Event)) *replay {
 	r := &replay{book: b, yield: yield, blocks: map[core.Generation]*replayed{}, waiting: map[core.Generation]listedBlock{}}
 	r.begin()
 	for i := range events {
@@ -43,7 +44,7 @@ func newReplay(b *book, events []core.Event, yield func(s step, block *memory, e
 // replay is the state of a replay.
 type replay struct {
 	book    *book
-	yield   func(step, *memory, *core.Event)
+	yield   func(step, *memory, *oplog.Event)
 	blocks  map[core.Generation]*replayed
 	extents extents
 	// waiting are early blocks whose addresses another one had.
@@ -72,7 +73,7 @@ func (r *replay) begin() {
 }
 
 // enter allocates an early block; what is known of it at the end is whether it was freed.
-func (r *replay) enter(early listedBlock, e *core.Event) {
+func (r *replay) enter(early listedBlock, e *oplog.Event) {
 	r.allocate(early.memory, e)
 	if e == nil && early.state == core.Retired {
 		r.free(early.id.Generation, nil)
@@ -81,7 +82,7 @@ func (r *replay) enter(early listedBlock, e *core.Event) {
 
 // admit allocates a waiting block, unless its addresses are a younger one's by
 // now.
-func (r *replay) admit(g core.Generation, e *core.Event) {
+func (r *replay) admit(g core.Generation, e *oplog.Event) {
 	early, ok := r.waiting[g]
 	if !ok {
 		return
@@ -92,19 +93,19 @@ func (r *replay) admit(g core.Generation, e *core.Event) {
 	}
 }
 
-func (r *replay) apply(e *core.Event) {
+func (r *replay) apply(e *oplog.Event) {
 	g := e.Block.Generation
 	switch {
 	case isRefusal(e):
 		refused := memoryOfEvent(e)
 		r.yield(stepRefuse, &refused, e)
 	case !concernsBlock(e):
-	case e.Op == core.OpAllocate:
+	case e.Op == oplog.OpAllocate:
 		r.allocate(memoryOfEvent(e), e)
 	default:
 		r.admit(g, e)
 		r.free(g, e)
-		if e.Op == core.OpRelease || !r.book.releases {
+		if e.Op == oplog.OpRelease || !r.book.releases {
 			r.release(g, e)
 		}
 	}
@@ -112,17 +113,17 @@ func (r *replay) apply(e *core.Event) {
 
 // isRefusal reports whether e is a request that its caller did not get for
 // want of memory.
-func isRefusal(e *core.Event) bool {
+func isRefusal(e *oplog.Event) bool {
 	switch e.Op {
-	case core.OpRefusal:
+	case oplog.OpRefusal:
 		return !e.Relieved
-	case core.OpAllocate:
+	case oplog.OpAllocate:
 		return errors.Is(e.Err, core.ErrOutOfMemory) || errors.Is(e.Err, core.ErrOutOfBudget) || errors.Is(e.Err, core.ErrClaimExceeded)
 	}
 	return false
 }
 
-func (r *replay) allocate(h memory, e *core.Event) {
+func (r *replay) allocate(h memory, e *oplog.Event) {
 	r.release(h.id.Generation, e) // two records of one allocation
 	for _, g := range r.extents.over(&h) {
 		r.release(g, e)
@@ -133,14 +134,14 @@ func (r *replay) allocate(h memory, e *core.Event) {
 	r.yield(stepAllocate, &b.memory, e)
 }
 
-func (r *replay) free(g core.Generation, e *core.Event) {
+func (r *replay) free(g core.Generation, e *oplog.Event) {
 	if b := r.blocks[g]; b != nil && !b.freed {
 		b.freed = true
 		r.yield(stepFree, &b.memory, e)
 	}
 }
 
-func (r *replay) release(g core.Generation, e *core.Event) {
+func (r *replay) release(g core.Generation, e *oplog.Event) {
 	b := r.blocks[g]
 	if b == nil {
 		return

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
 // page is the unit in which segments are drawn. It is that of a driver's pool;
@@ -56,7 +57,7 @@ func (s *snapshot) traces(add func(any)) {
 func (s *snapshot) trace(b *book, add func(any)) {
 	var seen []extent
 	freed := map[core.Generation]bool{} // requested in the trace, and not completed
-	r := newReplay(b, s.history.events, func(step step, block *memory, e *core.Event) {
+	r := newReplay(b, s.history.events, func(step step, block *memory, e *oplog.Event) {
 		if step == stepAllocate {
 			seen = merge(append(seen, extent{block.id.Ptr / page * page, (block.end() + page - 1) / page * page}))
 		}
@@ -66,7 +67,7 @@ func (s *snapshot) trace(b *book, add func(any)) {
 		case e == nil:
 		case step == stepRefuse:
 			add(s.refusal(block, e))
-		case e.Op == core.OpAllocate:
+		case e.Op == oplog.OpAllocate:
 			add(s.entry(step, block, s.history.after(e)))
 		default:
 			add(s.entry(step, block, s.history.begin(e)))
@@ -90,7 +91,7 @@ func (s *snapshot) entry(step step, block *memory, at int64) dict {
 		{"user_metadata", text(fmt.Sprintf("generation %v, %d bytes requested", block.id.Generation, block.requested))}}, block, at)
 }
 
-func (s *snapshot) refusal(request *memory, e *core.Event) dict {
+func (s *snapshot) refusal(request *memory, e *oplog.Event) dict {
 	entry := dict{{"action", actions[stepRefuse]}, {"device_free", remaining(e.Err)}, {"stream", uint64(e.Stream)}}
 	if e.Err != nil {
 		entry = append(entry, item{"user_metadata", text(e.Err.Error())})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
@@ -81,11 +82,11 @@ func TestMemoryThatIsPassedOnInStreamOrderIsFreedBeforeItIsAllocated(t *testing.
 }
 
 func TestDevicesHaveTracesOfTheirOwn(t *testing.T) {
-	events := []core.Event{
-		{Op: core.OpAllocate, Ordinal: 2, Block: core.BlockID{Ptr: 4 << 20, Generation: 1, Ordinal: 2}, Bytes: 100, Tag: "a"},
-		{Op: core.OpAllocate, Ordinal: 0, Block: core.BlockID{Ptr: 4 << 20, Generation: 2}, Bytes: 200, Tag: "b"},
+	events := []oplog.Event{
+		{Op: oplog.OpAllocate, Ordinal: 2, Block: core.BlockID{Ptr: 4 << 20, Generation: 1, Ordinal: 2}, Bytes: 100, Tag: "a"},
+		{Op: oplog.OpAllocate, Ordinal: 0, Block: core.BlockID{Ptr: 4 << 20, Generation: 2}, Bytes: 200, Tag: "b"},
 	}
-	source := history.Source{Events: func() []core.Event { return events }}
+	source := history.Source{Events: func() []oplog.Event { return events }}
 	report := checkSnapshot(t, export(t, source, history.PyTorch))
 	if len(report.Broken) > 0 || len(report.Actions) != 3 || report.Actions[0]["alloc"] != 1 || len(report.Actions[1]) != 0 || report.Actions[2]["alloc"] != 1 || report.Segments != 2 {
 		t.Errorf("%+v", report)
@@ -101,7 +102,7 @@ func TestDevicesHaveTracesOfTheirOwn(t *testing.T) {
 }
 
 func TestAnEmptyHistoryIsReadToo(t *testing.T) {
-	source := history.Source{Events: func() []core.Event { return nil }}
+	source := history.Source{Events: func() []oplog.Event { return nil }}
 	if report := checkSnapshot(t, export(t, source, history.PyTorch)); len(report.Broken) > 0 || report.Segments != 0 {
 		t.Errorf("%+v", report)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/telemetry/internal/blocks"
 )
 
@@ -16,7 +17,7 @@ import (
 type Source struct {
 	// Events returns a copy of the history, in the order of its log: an
 	// allocation by its end, everything else by its beginning. Required.
-	Events func() []core.Event
+	Events func() []oplog.Event
 	// JSONLines writes the history as its logger does. Nil leaves out the
 	// format JSONLines.
 	JSONLines func(io.Writer) error

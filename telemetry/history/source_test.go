@@ -11,6 +11,8 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
@@ -52,8 +54,8 @@ func TestTheHandlerServesEachFormat(t *testing.T) {
 }
 
 func TestWhatIsNotThereIsRefused(t *testing.T) {
-	bad := []core.Event{{Op: core.OpReap, Ordinal: -1}}
-	h := history.Handler(history.Source{Events: func() []core.Event { return bad }})
+	bad := []oplog.Event{{Op: oplog.OpReap, Ordinal: -1}}
+	h := history.Handler(history.Source{Events: func() []oplog.Event { return bad }})
 	for url, want := range map[string]int{"/?format=svg": 400, "/": 404, "/?format=jsonl": 404, "/?format=perfetto": 500} {
 		if r, body := get(t, h, http.MethodGet, url); r.Code != want || len(body) == 0 {
 			t.Errorf("%s: %d %s", url, r.Code, body)
@@ -62,9 +64,7 @@ func TestWhatIsNotThereIsRefused(t *testing.T) {
 	if r, _ := get(t, h, http.MethodDelete, "/"); r.Code != http.StatusMethodNotAllowed || r.Header().Get("Allow") != "GET, HEAD" {
 		t.Errorf("DELETE: %d", r.Code)
 	}
-	if err := (history.Source{}).Write(io.Discard, history.JSONLines); !errors.Is(err, history.ErrUnavailable) {
-		t.Errorf("got %v", err)
-	}
+	expect.Error(t, (history.Source{}).Write(io.Discard, history.JSONLines), history.ErrUnavailable)
 	if err := (history.Source{}).Write(io.Discard, "svg"); err == nil {
 		t.Error("svg was written")
 	}
@@ -87,9 +87,7 @@ func TestEveryFormatReportsAWriterThatFails(t *testing.T) {
 	free(t, rt, allocate(t, rt, 100, 0, "rows"))
 	for _, format := range history.Formats() {
 		for _, bytes := range []room{0, 100} {
-			if err := source.Write(&bytes, format); !errors.Is(err, errFull) {
-				t.Errorf("%s: got %v", format, err)
-			}
+			expect.Error(t, source.Write(&bytes, format), errFull, format)
 		}
 	}
 }
@@ -107,10 +105,10 @@ func TestADumpReadBackIsExportedLikeTheRing(t *testing.T) {
 	}
 	must.Do(t, rt.Drain(t.Context()))
 	events := source.Events()
-	direct := history.Source{Events: func() []core.Event { return events }}
+	direct := history.Source{Events: func() []oplog.Event { return events }}
 	dump := export(t, source, history.JSONLines)
 	read := must.Get(alloctrace.ReadEvents("dump", bytes.NewReader(dump)))(t)
-	back := history.Source{Events: func() []core.Event { return read }}
+	back := history.Source{Events: func() []oplog.Event { return read }}
 	for _, format := range []history.Format{history.Perfetto, history.PyTorch} {
 		if a, b := export(t, direct, format), export(t, back, format); !bytes.Equal(a, b) {
 			t.Errorf("%s: %d bytes of the ring, %d of the dump, and they differ", format, len(a), len(b))

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
 // trackKind is what the spans of a track are.
@@ -44,10 +45,10 @@ type span struct {
 	// first is the event that began it, last the one that ended it: of a
 	// launch that is whole, its prepare and its end. Either may be nil, if
 	// the history does not have it.
-	first, last *core.Event
+	first, last *oplog.Event
 }
 
-func (s *span) event() *core.Event { return cmp.Or(s.first, s.last) }
+func (s *span) event() *oplog.Event { return cmp.Or(s.first, s.last) }
 
 // launchKey names a launch within a history.
 type launchKey struct {
@@ -62,14 +63,14 @@ func spansOf(h *loaded) []*span {
 	open := map[launchKey]*span{}
 	for i := range h.events {
 		e := &h.events[i]
-		if e.Op == core.OpRefusal || e.Op == core.OpRelease {
+		if e.Op == oplog.OpRefusal || e.Op == oplog.OpRelease {
 			continue // moments
 		}
 		s := &span{track: trackOf(e), begin: h.begin(e), end: h.after(e), first: e, last: e}
 		key := launchKey{e.Ordinal, e.LaunchID}
 		switch {
 		case e.LaunchID == 0 || s.kind != launchTrack:
-		case e.Op == core.OpPrepare:
+		case e.Op == oplog.OpPrepare:
 			s.last, s.end = nil, h.end // until its end is found
 			open[key] = s
 		case open[key] != nil:
@@ -87,11 +88,11 @@ func spansOf(h *loaded) []*span {
 	return spans
 }
 
-func trackOf(e *core.Event) track {
+func trackOf(e *oplog.Event) track {
 	switch e.Op {
-	case core.OpPrepare, core.OpFinish, core.OpAbort:
+	case oplog.OpPrepare, oplog.OpFinish, oplog.OpAbort:
 		return track{ordinal: e.Ordinal, stream: e.Stream, kind: launchTrack}
-	case core.OpAllocate, core.OpDeallocate, core.OpRecord, core.OpRelease, core.OpRefusal:
+	case oplog.OpAllocate, oplog.OpDeallocate, oplog.OpRecord, oplog.OpRelease, oplog.OpRefusal:
 		return track{ordinal: e.Ordinal, stream: e.Stream, kind: memoryTrack}
 	}
 	return track{ordinal: e.Ordinal, kind: hostTrack}
@@ -130,7 +131,7 @@ func arrowsOf(h *loaded, spans []*span) (arrows []arrow) {
 		}
 	}
 	for _, s := range spans {
-		if s.kind == memoryTrack && s.first.Op != core.OpDeallocate && s.first.Err == nil {
+		if s.kind == memoryTrack && s.first.Op != oplog.OpDeallocate && s.first.Err == nil {
 			blocks[s.first.Block.Generation] = s
 		}
 		if s.kind != launchTrack || s.first == nil {

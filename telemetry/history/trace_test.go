@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
@@ -276,8 +277,8 @@ func TestFindingsOlderThanTheHistoryDoNotStretchIt(t *testing.T) {
 	finding := func(age time.Duration) core.Finding {
 		return core.Finding{Kind: names.FindingLeak, Time: now.Add(-age), Victim: core.Block{ID: core.BlockID{Ordinal: 1}}, Text: "a leak"}
 	}
-	events := []core.Event{{Op: core.OpReap, Time: now.Add(-time.Minute)}}
-	source := history.Source{Events: func() []core.Event { return events },
+	events := []oplog.Event{{Op: oplog.OpReap, Time: now.Add(-time.Minute)}}
+	source := history.Source{Events: func() []oplog.Event { return events },
 		Findings: func() []core.Finding { return []core.Finding{finding(time.Hour), finding(time.Second)} }}
 	f := readTrace(t, export(t, source, history.Perfetto))
 	if got := f.instants(); !slices.Equal(got, []string{"finding leak"}) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/version"
 )
 
@@ -67,7 +68,7 @@ func fromUses(uses []core.UseRecord) []Use {
 }
 
 // FromEvent is the written form of a log record.
-func FromEvent(e core.Event) Event {
+func FromEvent(e oplog.Event) Event {
 	return Event{
 		Time: instant(e.Time), DurationNS: int64(e.Duration), Op: e.Op.String(), Layer: clean(e.Layer), Device: e.Ordinal,
 		Stream: uint64(e.Stream), Ptr: Address(e.Block.Ptr), Generation: uint64(e.Block.Generation), Tag: clean(string(e.Tag)),

@@ -17,7 +17,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
@@ -71,7 +73,7 @@ func TestWhatIsWrittenIsWhatIsRead(t *testing.T) {
 			Repeats: incident.Repeats{Omitted: rapid.Uint64().Draw(t, "omitted")},
 			Surroundings: incident.Surroundings{Stack: "s", Guard: incident.Guard{Mode: "hunt", HuntTags: []string{"a"}, Numbers: map[string]uint64{"verified": math.MaxUint64}},
 				Memory:  incident.FromStats(core.Stats{Live: core.Amount{Bytes: rapid.Uint64().Draw(t, "live")}}),
-				History: []incident.Event{incident.FromEvent(core.Event{Op: core.OpPrepare, Time: times(t, "event"), Launch: texts(t, "launch"), Err: core.ErrDriver, Access: core.Read})}}}
+				History: []incident.Event{incident.FromEvent(oplog.Event{Op: oplog.OpPrepare, Time: times(t, "event"), Launch: texts(t, "launch"), Err: core.ErrDriver, Access: core.Read})}}}
 		text, err := in.Encode()
 		must.Do(t, err)
 		back, err := incident.Read(bytes.NewReader(text))
@@ -108,8 +110,8 @@ func golden() *incident.Incident {
 			Memory: incident.FromStats(core.Stats{Live: core.Amount{Bytes: 100}, Pending: core.Amount{Bytes: 20}, Quarantined: core.Amount{Bytes: 3}, Limit: 1000, Launches: 9,
 				Reserved: 500, Cached: 377, OwnPool: core.OwnPoolStats{Present: true, Fragmented: 30, Limit: 600}}),
 			History: []incident.Event{
-				incident.FromEvent(core.Event{Op: core.OpDeallocate, Layer: "logging", Time: at.Add(-90 * time.Second), Duration: 700, Ordinal: 1, Stream: 3, Block: victim.ID, Tag: "sort.keys", Requested: 1000, Bytes: 1024}),
-				incident.FromEvent(core.Event{Op: core.OpPrepare, Layer: "logging", Time: at.Add(-time.Second), Duration: 900, Ordinal: 1, Stream: 4, Launch: "join", Access: core.Write, Uses: 2, Waits: 1, Err: core.ErrClosed}),
+				incident.FromEvent(oplog.Event{Op: oplog.OpDeallocate, Layer: "logging", Time: at.Add(-90 * time.Second), Duration: 700, Ordinal: 1, Stream: 3, Block: victim.ID, Tag: "sort.keys", Requested: 1000, Bytes: 1024}),
+				incident.FromEvent(oplog.Event{Op: oplog.OpPrepare, Layer: "logging", Time: at.Add(-time.Second), Duration: 900, Ordinal: 1, Stream: 4, Launch: "join", Access: core.Write, Uses: 2, Waits: 1, Err: core.ErrClosed}),
 			},
 		}}
 	in.Finding.AllocStack = []string{"main.load example.go:12", "main.main example.go:3"}
@@ -162,9 +164,7 @@ func TestWhatIsNoIncidentIsRefusedWithTheReason(t *testing.T) {
 			t.Errorf("%.40q: %v, want %q", text, err, want)
 		}
 	}
-	if _, err := incident.ReadFile("testdata/nothing.json"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file that is not there: %v", err)
-	}
+	expect.ErrorOf(incident.ReadFile("testdata/nothing.json"))(t, os.ErrNotExist, "a file that is not there")
 	if in, err := incident.Read(strings.NewReader(`{"schema":1,"finding":{"kind":"leak","new":1},"newer":{}}`)); err != nil || in.Finding.Kind != "leak" {
 		t.Errorf("fields of a later minor form: %v, %v", in, err)
 	}

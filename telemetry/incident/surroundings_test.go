@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
@@ -46,7 +47,7 @@ func (s *slow) around(ctx context.Context, f core.Finding) iter.Seq[incident.Sur
 			return
 		}
 		known.Incomplete, known.Guard.Mode, known.Memory.Limit = "", "hunt", 7
-		known.History = []incident.Event{incident.FromEvent(core.Event{Op: core.OpAllocate})}
+		known.History = []incident.Event{incident.FromEvent(oplog.Event{Op: oplog.OpAllocate})}
 		yield(known)
 	}
 }

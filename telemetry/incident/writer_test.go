@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
@@ -120,7 +121,7 @@ func TestAHistoryThatIsTooLongLosesItsOldest(t *testing.T) {
 	w := writer(t, incident.Config{Folder: dir, MaxBytes: 64 << 10, Around: known(func(core.Finding) incident.Surroundings {
 		s := incident.Surroundings{Stack: "s"}
 		for i := range 1000 {
-			s.History = append(s.History, incident.FromEvent(core.Event{Op: core.OpAllocate, Bytes: uint64(i), Tag: "some.tag"}))
+			s.History = append(s.History, incident.FromEvent(oplog.Event{Op: oplog.OpAllocate, Bytes: uint64(i), Tag: "some.tag"}))
 		}
 		return s
 	})})

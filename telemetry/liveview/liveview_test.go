@@ -18,7 +18,10 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/liveview"
 )
@@ -226,10 +229,10 @@ func TestTheMapAddsUpForBlocksOfAnySize(t *testing.T) {
 
 func TestAStateSendsOnlyWhatThePageHasNot(t *testing.T) {
 	findings := []core.Finding{{Kind: names.FindingLeak, Text: "a"}, {Kind: names.FindingLeak, Text: "b"}}
-	refused := core.Event{Op: core.OpRefusal, Tag: "t", Requested: 9, Err: fmt.Errorf("wrapped: %w", &core.OutOfBudgetError{Limit: 8, Holders: []core.Holder{{Tag: "h", State: core.Retired, Bytes: 3}}})}
+	refused := oplog.Event{Op: oplog.OpRefusal, Tag: "t", Requested: 9, Err: fmt.Errorf("wrapped: %w", &core.OutOfBudgetError{Limit: 8, Holders: []core.Holder{{Tag: "h", State: core.Retired, Bytes: 3}}})}
 	h := view(t, liveview.Source{Resource: &resource{n: 1, block: small},
 		Findings: func() (uint64, []core.Finding) { return 7, findings },
-		Refusals: func() (uint64, []core.Event) { return 3, []core.Event{refused} }})
+		Refusals: func() (uint64, []oplog.Event) { return 3, []oplog.Event{refused} }})
 	first := ask[state](t, h, "/state").Device
 	if n := first.Findings.Items; first.Findings.Total != 7 || len(n) != 2 || n[0]["text"] != "b" {
 		t.Errorf("findings %+v", first.Findings)
@@ -253,9 +256,9 @@ func TestTextsAreCut(t *testing.T) {
 		Findings: func() (uint64, []core.Finding) {
 			return 1, []core.Finding{{Text: long, Victim: core.Block{Tag: core.Tag(long)}}}
 		},
-		Refusals: func() (uint64, []core.Event) { return 1, []core.Event{{Tag: core.Tag(long), Err: errors.New(long)}} },
+		Refusals: func() (uint64, []oplog.Event) { return 1, []oplog.Event{{Tag: core.Tag(long), Err: errors.New(long)}} },
 		Streams: func() liveview.Streams {
-			return liveview.Streams{List: []core.StreamInfo{{Last: core.UseRecord{Launch: long}, Lease: &core.LeaseInfo{ID: 1, Tag: core.Tag(long)}}}}
+			return liveview.Streams{List: []readings.StreamInfo{{Last: core.UseRecord{Launch: long}, Lease: &readings.LeaseInfo{ID: 1, Tag: core.Tag(long)}}}}
 		},
 	}), "/state")
 	if w.Body.Len() > 32<<10 || !json.Valid(w.Body.Bytes()) || strings.Contains(w.Body.String(), "\ufffd") {
@@ -266,9 +269,9 @@ func TestTextsAreCut(t *testing.T) {
 func TestManyStreamsAreCutLeasedOnesLast(t *testing.T) {
 	s := liveview.Streams{}
 	for i := range 1000 {
-		stream := core.StreamInfo{Number: i}
+		stream := readings.StreamInfo{Number: i}
 		if i >= 990 {
-			stream.Lease = &core.LeaseInfo{ID: core.StreamID(i)}
+			stream.Lease = &readings.LeaseInfo{ID: core.StreamID(i)}
 		}
 		s.List = append(s.List, stream)
 	}
@@ -332,9 +335,7 @@ func TestAViewOfNothingIsRefused(t *testing.T) {
 		"no resource":   {{}},
 		"twice the one": {{Resource: &resource{}}, {Resource: &resource{}}},
 	} {
-		if _, err := liveview.New(liveview.Config{Devices: devices}); !errors.Is(err, core.ErrInvalidRequest) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.ErrorOf(liveview.New(liveview.Config{Devices: devices}))(t, core.ErrInvalidRequest, name)
 	}
 }
 

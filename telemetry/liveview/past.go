@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
 // The bounds of a reconstructed past.
@@ -21,7 +22,7 @@ const (
 type Past struct {
 	// Events are the operations, in any order; EventsSince is from when on they
 	// are all there, zero if none was given up.
-	Events      []core.Event
+	Events      []oplog.Event
 	EventsSince time.Time
 	// Releases: the events say when the device has passed a free. Without them
 	// nothing is known of pending memory.
@@ -71,11 +72,11 @@ func (p *Past) changes() (list []change) {
 		}
 		c, bytes := change{at: e.Time.Add(e.Duration)}, int64(e.Bytes)
 		switch e.Op {
-		case core.OpAllocate:
+		case oplog.OpAllocate:
 			c.live = bytes
-		case core.OpDeallocate:
+		case oplog.OpDeallocate:
 			c.live, c.pending = -bytes, bytes
-		case core.OpRelease:
+		case oplog.OpRelease:
 			c.pending = -bytes
 		default:
 			continue

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/telemetry/liveview"
 )
 
@@ -24,8 +25,8 @@ func remembered(p liveview.Past, holders ...core.Holder) liveview.Source {
 	return liveview.Source{Resource: &resource{}, Holders: func() []core.Holder { return holders }, Past: func() liveview.Past { return p }}
 }
 
-func happened(op core.Op, at time.Time, g core.Generation, tag core.Tag, bytes uint64) core.Event {
-	return core.Event{Op: op, Time: at, Block: core.BlockID{Ptr: uint64(g) << 20, Generation: g}, Tag: tag, Bytes: bytes}
+func happened(op oplog.Op, at time.Time, g core.Generation, tag core.Tag, bytes uint64) oplog.Event {
+	return oplog.Event{Op: op, Time: at, Block: core.BlockID{Ptr: uint64(g) << 20, Generation: g}, Tag: tag, Bytes: bytes}
 }
 
 func TestThePastIsBoundedWhateverTheLogHas(t *testing.T) {
@@ -34,7 +35,7 @@ func TestThePastIsBoundedWhateverTheLogHas(t *testing.T) {
 	var p liveview.Past
 	for i := range events {
 		tag := core.Tag(fmt.Sprintf("%d\u202e<script>\"'\x00%s", i, strings.Repeat("long", 200)))
-		p.Events = append(p.Events, happened(core.OpAllocate, begin.Add(time.Duration(i)*25*time.Millisecond), core.Generation(i+1), tag, 1000))
+		p.Events = append(p.Events, happened(oplog.OpAllocate, begin.Add(time.Duration(i)*25*time.Millisecond), core.Generation(i+1), tag, 1000))
 	}
 	holders := []core.Holder{}
 	for i := range p.Events {
@@ -71,13 +72,13 @@ func TestThePastEndsAsItIsAndBeginsWhereBothKnow(t *testing.T) {
 	ago := func(s int) time.Time { return now.Add(-time.Duration(s) * time.Second) }
 	const own = core.Tag("canary")
 	p := liveview.Past{Releases: true, OwnTag: own, EventsSince: ago(200), StaysSince: ago(100),
-		Events: []core.Event{
-			happened(core.OpAllocate, ago(150), 1, "before", 1<<20),
-			happened(core.OpAllocate, ago(80), 2, "a", 4096),
-			happened(core.OpAllocate, ago(70), 3, own, 512),
-			happened(core.OpDeallocate, ago(20), 2, "a", 4096),
-			happened(core.OpRelease, ago(10), 2, "a", 4096),
-			{Op: core.OpAllocate, Time: ago(60), Tag: "a", Bytes: 1 << 30, Err: core.ErrOutOfMemory},
+		Events: []oplog.Event{
+			happened(oplog.OpAllocate, ago(150), 1, "before", 1<<20),
+			happened(oplog.OpAllocate, ago(80), 2, "a", 4096),
+			happened(oplog.OpAllocate, ago(70), 3, own, 512),
+			happened(oplog.OpDeallocate, ago(20), 2, "a", 4096),
+			happened(oplog.OpRelease, ago(10), 2, "a", 4096),
+			{Op: oplog.OpAllocate, Time: ago(60), Tag: "a", Bytes: 1 << 30, Err: core.ErrOutOfMemory},
 		},
 		Stays: []liveview.Stay{{Tag: "a", Bytes: 4096, From: ago(40), Until: ago(20)}, {Tag: "b", Bytes: 100, From: ago(30)}},
 	}

@@ -2,6 +2,8 @@ package liveview
 
 import (
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 )
 
 // Source is one device. Resource is required; what a function that is nil
@@ -26,7 +28,7 @@ type Source struct {
 	Findings func() (total uint64, newest []core.Finding)
 	// Refusals is how many there were, and the events of the newest, oldest
 	// first.
-	Refusals func() (total uint64, newest []core.Event)
+	Refusals func() (total uint64, newest []oplog.Event)
 	Guard    func() Guard
 	// Files: the page shows the files that "incidents" beside itself lists, and
 	// offers to make a dump by POST to "dump".
@@ -47,9 +49,9 @@ type Guard struct {
 
 // Streams are a pool of streams.
 type Streams struct {
-	Stats core.StreamStats
+	Stats readings.StreamStats
 	// List is every stream, in any order.
-	List []core.StreamInfo
+	List []readings.StreamInfo
 }
 
 // Link is a place that the page leads to, by an address relative to it.

@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/telemetry/internal/jsonobject"
 )
 
@@ -158,7 +160,7 @@ func tags(holders []core.Holder) []tagged {
 
 // streamsOf bounds the list, leased streams first.
 func streamsOf(s Streams, now time.Time) object {
-	slices.SortFunc(s.List, func(a, b core.StreamInfo) int {
+	slices.SortFunc(s.List, func(a, b readings.StreamInfo) int {
 		switch {
 		case (a.Lease == nil) == (b.Lease == nil):
 			return a.Number - b.Number
@@ -176,7 +178,7 @@ func streamsOf(s Streams, now time.Time) object {
 		"list", list, "omitted", len(s.List) - len(list)}
 }
 
-func streamOf(s core.StreamInfo, now time.Time) object {
+func streamOf(s readings.StreamInfo, now time.Time) object {
 	out := object{"number", s.Number, "busy", s.Busy, "capturing", s.Capturing, "seq", s.Seq, "completed", s.Completed,
 		"after", s.After[:min(len(s.After), maxPoints)], "last", clip(s.Last.Launch, maxTagText),
 		"open_launches", s.OpenLaunches, "pending_frees", s.PendingFrees, "pending_bytes", s.PendingBytes,
@@ -225,7 +227,7 @@ func findingOf(f *core.Finding) object {
 // refusalOf is a request that a budget refused, and how that stood, null if the
 // error does not say. One that is relieved was cured by the guard: its caller got
 // the memory.
-func refusalOf(e *core.Event) object {
+func refusalOf(e *oplog.Event) object {
 	text, budget := "", any(nil)
 	if e.Err != nil {
 		text = clip(e.Err.Error(), maxText)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 )
 
@@ -32,8 +33,8 @@ const (
 	// 26 KiB, from its first call on.
 	stripes = 64
 	// operations is one more than the last operation that a caller makes;
-	// core.OpRefusal and core.OpRelease are events, not calls.
-	operations = int(core.OpDrain) + 1
+	// oplog.OpRefusal and oplog.OpRelease are events, not calls.
+	operations = int(oplog.OpDrain) + 1
 )
 
 // stripe has the durations of the calls on some streams, by operation.
@@ -41,7 +42,7 @@ type stripe [operations]opCells
 
 // Note counts one call of op on a stream, if it has one, that took some time and returned
 // err. span is the exported one that tells of it, if there is one. It does not block.
-func (c *Calls) Note(op core.Op, stream core.StreamID, took time.Duration, span core.SpanRef, err error) {
+func (c *Calls) Note(op oplog.Op, stream core.StreamID, took time.Duration, span core.SpanRef, err error) {
 	cell := grid.cellOf(uint64(took))
 	at := &c.stripes[stream%stripes]
 	s := at.Load()
@@ -97,7 +98,7 @@ type Operations struct {
 }
 
 // Succeeded is the number of calls of op that returned no error.
-func (o *Operations) Succeeded(op core.Op) uint64 {
+func (o *Operations) Succeeded(op oplog.Op) uint64 {
 	n := o.Calls(op)
 	for reason := range Reason(reasons) {
 		n -= o.Failed(op, reason)
@@ -106,12 +107,12 @@ func (o *Operations) Succeeded(op core.Op) uint64 {
 }
 
 // Calls is the number of calls of op, whatever their result.
-func (o *Operations) Calls(op core.Op) uint64 {
+func (o *Operations) Calls(op oplog.Op) uint64 {
 	return o.latencyOf(op).calls
 }
 
 // Failed is the number of calls of op that returned an error of that reason.
-func (o *Operations) Failed(op core.Op, reason Reason) uint64 {
+func (o *Operations) Failed(op oplog.Op, reason Reason) uint64 {
 	if int(op) >= operations || int(reason) >= reasons {
 		return 0
 	}
@@ -122,7 +123,7 @@ func (o *Operations) Failed(op core.Op, reason Reason) uint64 {
 // reservations, that were refused for that reason. It counts what callers
 // were told: a refusal that a layer below cured is not among them.
 func (o *Operations) Refusals(reason Reason) uint64 {
-	return o.Failed(core.OpAllocate, reason) + o.Failed(core.OpReserve, reason)
+	return o.Failed(oplog.OpAllocate, reason) + o.Failed(oplog.OpReserve, reason)
 }
 
 // LaneCalls counts the allocations and frees that were served by the quick path of one
@@ -171,8 +172,8 @@ func (c *Calls) addLanes(latencies []latency) {
 		l.lane.Lock()
 		allocate, free := l.allocate, l.free
 		l.lane.Unlock()
-		latencies[core.OpAllocate].add(&allocate)
-		latencies[core.OpDeallocate].add(&free)
+		latencies[oplog.OpAllocate].add(&allocate)
+		latencies[oplog.OpDeallocate].add(&free)
 	}
 }
 
@@ -238,7 +239,7 @@ func (e *exemplars) of(op int) (newest []exemplar) {
 }
 
 // latencyOf is what is known of op's durations: nothing in a zero Operations.
-func (o *Operations) latencyOf(op core.Op) *latency {
+func (o *Operations) latencyOf(op oplog.Op) *latency {
 	if int(op) >= len(o.latencies) {
 		return &latency{}
 	}

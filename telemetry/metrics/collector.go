@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
@@ -44,9 +45,9 @@ type Source struct {
 	// when and how often that is.
 	Tags *TagSeries
 	// Windows are the peaks of memory over fixed windows of time.
-	Windows func() []core.WindowPeak
+	Windows func() []readings.WindowPeak
 	// Streams is the state of the stream pool.
-	Streams func() core.StreamStats
+	Streams func() readings.StreamStats
 	// Findings counts findings by kind and tag.
 	Findings func() []TagFindings
 	// Guard is the state of the debug guard.

@@ -21,7 +21,10 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
@@ -85,20 +88,20 @@ func distinct(t *testing.T) (s core.Stats) {
 
 func fullSource(d metrics.Device) metrics.Source {
 	calls := &metrics.Calls{}
-	for _, op := range []core.Op{core.OpAllocate, core.OpPrepare, core.OpFinish, core.OpPrepare, core.OpFinish, core.OpDeallocate} {
+	for _, op := range []oplog.Op{oplog.OpAllocate, oplog.OpPrepare, oplog.OpFinish, oplog.OpPrepare, oplog.OpFinish, oplog.OpDeallocate} {
 		calls.Note(op, 0, time.Microsecond, core.SpanRef{}, nil)
 	}
-	calls.Note(core.OpAllocate, 0, time.Microsecond, core.SpanRef{}, &core.OutOfBudgetError{})
+	calls.Note(oplog.OpAllocate, 0, time.Microsecond, core.SpanRef{}, &core.OutOfBudgetError{})
 	return metrics.Source{
 		Device: d, Operations: func() metrics.Operations { return calls.Snapshot(time.Unix(1, 0), 0) },
 		Holders: func() []core.Holder {
 			return []core.Holder{{Tag: "sort", State: core.Live, Bytes: 640, Blocks: 2}, {Tag: "sort", State: core.Retired, Bytes: 64, Blocks: 1}, {State: core.Live, Bytes: 8, Blocks: 1}}
 		},
-		Windows: func() []core.WindowPeak {
-			return []core.WindowPeak{{Length: 15 * time.Second, Live: 71, Outstanding: 72}, {Length: time.Minute, Live: 73, Outstanding: 74}}
+		Windows: func() []readings.WindowPeak {
+			return []readings.WindowPeak{{Length: 15 * time.Second, Live: 71, Outstanding: 72}, {Length: time.Minute, Live: 73, Outstanding: 74}}
 		},
-		Streams: func() core.StreamStats {
-			return core.StreamStats{Max: 16, Leased: 3, Idle: 2, Adopted: 1, Waiting: 4, Acquires: 50, Refused: 5, WaitTime: 1500 * time.Millisecond, OldestAge: 2500 * time.Millisecond}
+		Streams: func() readings.StreamStats {
+			return readings.StreamStats{Max: 16, Leased: 3, Idle: 2, Adopted: 1, Waiting: 4, Acquires: 50, Refused: 5, WaitTime: 1500 * time.Millisecond, OldestAge: 2500 * time.Millisecond}
 		},
 		Findings: func() []metrics.TagFindings {
 			return []metrics.TagFindings{{names.FindingLeak, "sort", 2}, {names.FindingLeak, "join", 7}, {"odd", "a\xff", 1}, {"odd", "a\xfe", 4}}
@@ -179,9 +182,7 @@ func TestCollectorOfTwoPlainDevices(t *testing.T) {
 gpumem_budget_limit_bytes{device="0"} 5
 gpumem_budget_limit_bytes{device="1"} 7
 `
-	if err := testutil.CollectAndCompare(c, strings.NewReader(want), "gpumem_budget_limit_bytes"); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, testutil.CollectAndCompare(c, strings.NewReader(want), "gpumem_budget_limit_bytes"))
 	if n := testutil.CollectAndCount(c, "gpumem_operations_total"); n != 0 {
 		t.Errorf("%d samples of a source that is not there", n)
 	}
@@ -293,9 +294,7 @@ func TestWhatRunsOnWhichDeviceIsALabelledOne(t *testing.T) {
 		c.source.Device = &device{}
 		full := must.Get(metrics.NewCollector(c.source))(t)
 		want := "# HELP " + name + " " + c.help + "\n# TYPE " + name + " gauge\n" + name + c.want + "\n"
-		if err := testutil.CollectAndCompare(full, strings.NewReader(want), name); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, testutil.CollectAndCompare(full, strings.NewReader(want), name))
 		if n := testutil.CollectAndCount(must.Get(metrics.NewCollector(metrics.Source{Device: &device{}}))(t), name); n != 0 {
 			t.Errorf("%s: %d samples where nothing is known", name, n)
 		}
@@ -378,13 +377,13 @@ func TestNoCallIsLostBetweenStreams(t *testing.T) {
 	for g := range 8 {
 		all.Go(func() {
 			for i := range each {
-				calls.Note(core.OpAllocate, core.StreamID(g/2+i%200), time.Duration(i), core.SpanRef{}, nil)
+				calls.Note(oplog.OpAllocate, core.StreamID(g/2+i%200), time.Duration(i), core.SpanRef{}, nil)
 			}
 		})
 	}
 	all.Wait()
 	o := calls.Snapshot(time.Time{}, 0)
-	if n := o.Calls(core.OpAllocate); n != 8*each || o.Succeeded(core.OpAllocate) != n {
+	if n := o.Calls(oplog.OpAllocate); n != 8*each || o.Succeeded(oplog.OpAllocate) != n {
 		t.Errorf("%d calls are counted of %d", n, 8*each)
 	}
 }
@@ -396,7 +395,7 @@ func BenchmarkNote(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		stream := core.StreamID(streams.Add(1))
 		for i := 0; pb.Next(); i++ {
-			calls.Note(core.OpAllocate, stream, time.Duration(500+i%16), core.SpanRef{}, nil)
+			calls.Note(oplog.OpAllocate, stream, time.Duration(500+i%16), core.SpanRef{}, nil)
 		}
 	})
 }

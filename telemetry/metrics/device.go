@@ -5,12 +5,12 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 )
 
-var windowMetrics = family[[]core.WindowPeak]{gauge("gpumem_memory_window_peak_bytes", "Highest live bytes, and highest outstanding ones (live, pending and quarantined together), padding included, in the last whole window of 15 or 60 seconds of the clock, or in the one under way if that is higher. Windows end on a second.", "state", "window"), sendWindows}
+var windowMetrics = family[[]readings.WindowPeak]{gauge("gpumem_memory_window_peak_bytes", "Highest live bytes, and highest outstanding ones (live, pending and quarantined together), padding included, in the last whole window of 15 or 60 seconds of the clock, or in the one under way if that is higher. Windows end on a second.", "state", "window"), sendWindows}
 
-func sendWindows(windows []core.WindowPeak, out sender) {
+func sendWindows(windows []readings.WindowPeak, out sender) {
 	for _, w := range windows {
 		length := fmt.Sprintf("%ds", w.Length/time.Second)
 		out.count(w.Live, "live", length)
@@ -108,17 +108,17 @@ func sendBuild(b BuildInfo, out sender) {
 
 var startMetrics = family[time.Time]{gauge("gpumem_runtime_start_time_seconds", "When the runtime was opened, in seconds since 1970."), func(at time.Time, out sender) { out.instant(at) }}
 
-var streamMetrics = []family[core.StreamStats]{
+var streamMetrics = []family[readings.StreamStats]{
 	{gauge("gpumem_streams", "Streams by state: leased, idle in the pool, or adopted from callers.", "state"), sendStreams},
-	{gauge("gpumem_streams_limit", "Streams that the pool may have."), whole(func(s core.StreamStats) uint64 { return uint64(s.Max) })},
-	{gauge("gpumem_streams_waiting", "Callers waiting for a stream."), whole(func(s core.StreamStats) uint64 { return uint64(s.Waiting) })},
-	{counter("gpumem_stream_acquisitions_total", "Stream leases granted."), whole(func(s core.StreamStats) uint64 { return uint64(s.Acquires) })},
-	{counter("gpumem_stream_refusals_total", "Stream leases refused or given up while waiting."), whole(func(s core.StreamStats) uint64 { return uint64(s.Refused) })},
-	{counter("gpumem_stream_wait_seconds_total", "Time that callers spent waiting for a stream."), func(s core.StreamStats, out sender) { out.send(s.WaitTime.Seconds()) }},
-	{gauge("gpumem_stream_oldest_lease_seconds", "Age of the stream lease that has been held longest, 0 if none is held."), func(s core.StreamStats, out sender) { out.send(s.OldestAge.Seconds()) }},
+	{gauge("gpumem_streams_limit", "Streams that the pool may have."), whole(func(s readings.StreamStats) uint64 { return uint64(s.Max) })},
+	{gauge("gpumem_streams_waiting", "Callers waiting for a stream."), whole(func(s readings.StreamStats) uint64 { return uint64(s.Waiting) })},
+	{counter("gpumem_stream_acquisitions_total", "Stream leases granted."), whole(func(s readings.StreamStats) uint64 { return uint64(s.Acquires) })},
+	{counter("gpumem_stream_refusals_total", "Stream leases refused or given up while waiting."), whole(func(s readings.StreamStats) uint64 { return uint64(s.Refused) })},
+	{counter("gpumem_stream_wait_seconds_total", "Time that callers spent waiting for a stream."), func(s readings.StreamStats, out sender) { out.send(s.WaitTime.Seconds()) }},
+	{gauge("gpumem_stream_oldest_lease_seconds", "Age of the stream lease that has been held longest, 0 if none is held."), func(s readings.StreamStats, out sender) { out.send(s.OldestAge.Seconds()) }},
 }
 
-func sendStreams(s core.StreamStats, out sender) {
+func sendStreams(s readings.StreamStats, out sender) {
 	out.count(uint64(s.Leased), "leased")
 	out.count(uint64(s.Idle), "idle")
 	out.count(uint64(s.Adopted), "adopted")

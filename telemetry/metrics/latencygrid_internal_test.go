@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -68,7 +69,7 @@ func TestTheHistogramsAreThoseOfTheLibrary(t *testing.T) {
 			continue
 		}
 		library.Observe(d.Seconds())
-		ours.Note(core.OpDrain, 0, d, core.SpanRef{}, nil)
+		ours.Note(oplog.OpDrain, 0, d, core.SpanRef{}, nil)
 	}
 	var want, got dto.Metric
 	must.Do(t, library.Write(&want))
@@ -87,14 +88,14 @@ func write(t *testing.T, c *Calls, out *dto.Metric) {
 	t.Helper()
 	sent := make(chan prometheus.Metric, 1)
 	ops := c.Snapshot(time.Unix(1, 0), 0)
-	sender{prometheus.NewDesc("h", "", []string{"op"}, nil), histogramKind, sent}.latency(ops.latencyOf(core.OpDrain), ops.since, "drain")
+	sender{prometheus.NewDesc("h", "", []string{"op"}, nil), histogramKind, sent}.latency(ops.latencyOf(oplog.OpDrain), ops.since, "drain")
 	must.Do(t, (<-sent).Write(out))
 }
 
 func TestNoDurationIsLost(t *testing.T) {
 	c := &Calls{}
-	c.Note(core.OpDrain, 0, math.MaxInt64, core.SpanRef{}, nil)
-	c.Note(core.OpDrain, 0, 0, core.SpanRef{}, nil)
+	c.Note(oplog.OpDrain, 0, math.MaxInt64, core.SpanRef{}, nil)
+	c.Note(oplog.OpDrain, 0, 0, core.SpanRef{}, nil)
 	var m dto.Metric
 	write(t, c, &m)
 	h := m.GetHistogram()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
 )
 
@@ -21,7 +22,7 @@ type Backend interface {
 	DeviceMemory() (free, total, owned uint64, err error)
 	// Drift is what the books say that the pool has handed out, less what the
 	// pool says. It may block in the driver.
-	Drift() (core.Drift, error)
+	Drift() (readings.Drift, error)
 }
 
 // MemoryWatch reads a device's memory from time to time, so that metrics can

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/readings"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
@@ -31,20 +33,18 @@ func (b *backend) DeviceMemory() (free, total, owned uint64, err error) {
 	return 488 << 20, 512 << 20, 8 << 20, nil
 }
 
-func (b *backend) Drift() (core.Drift, error) {
+func (b *backend) Drift() (readings.Drift, error) {
 	if b.drifts != nil {
-		return core.Drift{}, b.drifts()
+		return readings.Drift{}, b.drifts()
 	}
-	return core.Drift{Bytes: -3, Known: true}, nil
+	return readings.Drift{Bytes: -3, Known: true}, nil
 }
 
 func watch(t *testing.T, b *backend, cfg metrics.MemoryWatchConfig) *metrics.MemoryWatch {
 	t.Helper()
 	w := metrics.NewMemoryWatch(b, cfg)
 	t.Cleanup(func() {
-		if err := w.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, w.Close(context.Background()))
 	})
 	return w
 }
@@ -69,17 +69,13 @@ func TestWhatCannotBeReadStaysAsItWas(t *testing.T) {
 	w := watch(t, b, metrics.MemoryWatchConfig{Interval: -1})
 	first, refused := w.Last(), errors.New("refused")
 	b.read = func() error { return refused }
-	if err := w.Refresh(); !errors.Is(err, refused) {
-		t.Errorf("Refresh: %v", err)
-	}
+	expect.Error(t, w.Refresh(), refused, "Refresh")
 	if last := w.Last(); last.Read != first.Read || last.Free != first.Free || !last.DriftRead.After(first.DriftRead) {
 		t.Errorf("%+v became %+v", first, last)
 	}
 	second := w.Last()
 	b.read, b.drifts = nil, func() error { return refused }
-	if err := w.Refresh(); !errors.Is(err, refused) {
-		t.Errorf("Refresh: %v", err)
-	}
+	expect.Error(t, w.Refresh(), refused, "Refresh")
 	if last := w.Last(); last.DriftRead != second.DriftRead || !last.Read.After(second.Read) {
 		t.Errorf("%+v became %+v", second, last)
 	}

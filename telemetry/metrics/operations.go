@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
 var operationMetrics = []family[Operations]{
@@ -22,7 +22,7 @@ var operationMetrics = []family[Operations]{
 // sendResults sends every success, zero or not, so that the first increase is seen
 // as one; failures appear with their first.
 func sendResults(o Operations, out sender) {
-	for op := core.OpAllocate; int(op) < operations; op++ {
+	for op := oplog.OpAllocate; int(op) < operations; op++ {
 		out.count(o.Succeeded(op), op.String(), "ok")
 		for _, reason := range Reasons() {
 			if n := o.Failed(op, reason); n > 0 {
@@ -33,14 +33,14 @@ func sendResults(o Operations, out sender) {
 }
 
 func sendLatencies(o Operations, out sender) {
-	for op := core.OpAllocate; int(op) < operations; op++ {
+	for op := oplog.OpAllocate; int(op) < operations; op++ {
 		out.latency(o.latencyOf(op), o.since, op.String())
 	}
 }
 
 func sendRefusals(o Operations, out sender) {
 	for _, reason := range Reasons() {
-		newest := newer(o.failures[core.OpAllocate][reason], o.failures[core.OpReserve][reason])
+		newest := newer(o.failures[oplog.OpAllocate][reason], o.failures[oplog.OpReserve][reason])
 		out.failures(o.Refusals(reason), newest, reason.String())
 	}
 }

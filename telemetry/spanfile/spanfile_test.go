@@ -95,9 +95,7 @@ func TestThroughTheSDK(t *testing.T) {
 	must.Do(t, err)
 	b, err := r.Allocate(context.Background(), core.Request{Bytes: 64, Tag: "x"})
 	must.Do(t, err)
-	if _, err := r.Deallocate(context.Background(), b.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.Deallocate(context.Background(), b.ID))(t)
 	must.Do(t, provider.Shutdown(context.Background()))
 	var got []string
 	for line := range strings.Lines(out.String()) {

@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
@@ -71,7 +72,7 @@ func TestARefusalReachesTheLogsOfOpenTelemetry(t *testing.T) {
 			t.Errorf("its severity is %v", r.Severity())
 		}
 		r.WalkAttributes(func(kv attribute.KeyValue) bool {
-			if kv.Key == core.TraceIDKey || kv.Key == core.SpanIDKey {
+			if kv.Key == names.TraceIDKey || kv.Key == names.SpanIDKey {
 				t.Errorf("it says %s again", kv.Key)
 			}
 			return true

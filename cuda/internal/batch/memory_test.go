@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -91,9 +92,7 @@ func TestResultsAreHadOnceAndTheirMemoryIsIdleThen(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.Wait(ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("waited: %v", err)
-	}
+	expect.Error(t, r.Wait(ended), context.Canceled, "waited")
 	clear(d.behind)
 	if bad, err := r.Mismatches(); len(bad) != 0 || err != nil {
 		t.Errorf("%v, %v: what no kernel wrote differs in nothing", bad, err)
@@ -107,9 +106,7 @@ func TestResultsAreHadOnceAndTheirMemoryIsIdleThen(t *testing.T) {
 	if d.made != 1 || d.asked != asked {
 		t.Errorf("%d memories, %d questions", d.made, d.asked-asked)
 	}
-	if err := m.Close(ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("closed with a batch under way: %v", err)
-	}
+	expect.Error(t, m.Close(ended), context.Canceled, "closed with a batch under way")
 	clear(d.behind)
 	if err := m.Close(t.Context()); err != nil || d.freed != 1 {
 		t.Errorf("%d freed: %v", d.freed, err)
@@ -126,9 +123,7 @@ func TestMemoryThatMayBeInUseIsNotUsedAgain(t *testing.T) {
 	}
 	d.recordErr = errors.New("not recorded")
 	table := stage()
-	if err := m.End(table, 0); !errors.Is(err, d.recordErr) {
-		t.Errorf("End: %v", err)
-	}
+	expect.Error(t, m.End(table, 0), d.recordErr, "End")
 	m.Release(table)
 	if again := stage(); again != table { // the stream was synchronised
 		t.Error("memory that is known to be unused is not used again")

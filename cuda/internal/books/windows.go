@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 )
 
 // peakTick is how exact the windows of [Windows] are at their ends.
@@ -67,13 +67,13 @@ func (w *Windows) Turn(now time.Time) {
 // Peaks are those of the last window that is over, or of the one under way where
 // that is higher already: a peak is seen from when it is reached until the next
 // window is over. The slice is the caller's.
-func (w *Windows) Peaks() []core.WindowPeak {
+func (w *Windows) Peaks() []readings.WindowPeak {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	live, outstanding := w.group.Recent(Live), w.group.Recent(Outstanding)
-	peaks := make([]core.WindowPeak, len(windowLengths))
+	peaks := make([]readings.WindowPeak, len(windowLengths))
 	for i, length := range windowLengths {
-		peaks[i] = core.WindowPeak{Length: length, Live: w.live[i].peak(live), Outstanding: w.outstanding[i].peak(outstanding)}
+		peaks[i] = readings.WindowPeak{Length: length, Live: w.live[i].peak(live), Outstanding: w.outstanding[i].peak(outstanding)}
 	}
 	return peaks
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -103,9 +104,7 @@ func TestWhatIsNotInstrumentedHasNoLocks(t *testing.T) {
 	root, list := repository(t)
 	for folder := range left {
 		files, _, err := read(root, folder)
-		if err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, err)
 		for _, f := range files {
 			if found, err := locks(f.Text); err != nil || len(found) > 0 {
 				t.Errorf("%s is not instrumented and imports %q, %v", f.Path, found, err)
@@ -119,9 +118,7 @@ func TestWhatIsNotInstrumentedHasNoLocks(t *testing.T) {
 			continue
 		}
 		found, err := locks(f.Text)
-		if err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, err)
 		for lock := range imports {
 			if !slices.Contains(found, lock) {
 				t.Errorf("%s does not have %s any more: take it out of kept", name, lock)

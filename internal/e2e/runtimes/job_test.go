@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 func loadAdd(t *testing.T, rt *fencepost.Runtime) *cuda.Kernel {
@@ -181,9 +182,7 @@ func TestDoWaitsForWhatWasUploaded(t *testing.T) {
 			defer cancel()
 			return work(j)
 		})
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Error(t, err, context.Canceled, name)
 		release()
 		nothingIsHeld(t, rt)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -47,13 +48,9 @@ func TestAViewKeepsItsBlock(t *testing.T) {
 	if got := rt.Core().State(id); got != core.Live {
 		t.Fatalf("the block is %v with a view of it", got)
 	}
-	if err := cuda.CopyToDevice(t.Context(), view, s.ID(), make([]uint32, 10)); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, cuda.CopyToDevice(t.Context(), view, s.ID(), make([]uint32, 10)))
 	must.Do(t, view.Free(t.Context()))
-	if err := view.Free(t.Context()); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("a view freed twice: %v", err)
-	}
+	expect.Error(t, view.Free(t.Context()), core.ErrUseAfterFree, "a view freed twice")
 	if f := e2e.Single(t, rt, names.FindingDoubleFree); f.Victim.ID != id || f.Source != "slice" {
 		t.Errorf("found %v", f)
 	}

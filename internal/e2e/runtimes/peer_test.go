@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // Two whole stacks with guards that check every byte: nothing is found, and
@@ -78,7 +79,5 @@ func TestStatsHaveThePoolsHighMarks(t *testing.T) {
 
 func TestADirectStackHasNoPoolToTrim(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{Resource: fencepost.Direct, Sim: sim.Config{Bytes: 64 << 20}})
-	if err := rt.TrimPool(t.Context(), 0); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("got %v", err)
-	}
+	expect.Error(t, rt.TrimPool(t.Context(), 0), errors.ErrUnsupported)
 }

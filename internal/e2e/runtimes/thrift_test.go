@@ -31,9 +31,7 @@ func TestSamplingCostsAtMostHalfAPercentOfTheDevice(t *testing.T) {
 			live[i] = live[len(live)-1]
 			live = live[:len(live)-1]
 			callers -= b.Bytes
-			if _, err := rt.Deallocate(ctx, b.ID); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(rt.Deallocate(ctx, b.ID))(t)
 		}
 		// What the layer below the guard holds and no caller, less what only
 		// waits for the device to pass its free.
@@ -50,9 +48,7 @@ func TestSamplingCostsAtMostHalfAPercentOfTheDevice(t *testing.T) {
 		t.Errorf("%d blocks guarded, %d bytes in quarantine: the load shows nothing", guarded, quarantined)
 	}
 	for _, b := range live {
-		if _, err := rt.Deallocate(ctx, b.ID); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(rt.Deallocate(ctx, b.ID))(t)
 	}
 }
 
@@ -74,9 +70,7 @@ func TestQuarantineFollowsABudgetThatIsSmallerThanTheDevice(t *testing.T) {
 					live = append(live, b)
 				}
 				for _, b := range live {
-					if _, err := rt.Deallocate(ctx, b.ID); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(rt.Deallocate(ctx, b.ID))(t)
 				}
 				quarantined = max(quarantined, rt.Guard().GuardStats().Quarantine.Bytes)
 			}

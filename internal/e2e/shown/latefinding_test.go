@@ -174,13 +174,13 @@ func TestALateFindingReachesTheTraceOfARequestThatIsNotSampled(t *testing.T) {
 			if s.Name() != string(telemetry.SpanFinding) || s.SpanContext().TraceID() != request.TraceID() || s.Parent().SpanID() != request.SpanID() {
 				t.Errorf("the span %s %v is under %v", s.Name(), s.SpanContext(), s.Parent())
 			}
-			if got := spanText(s, telemetry.AttrTrace); got != core.TraceEvent {
+			if got := spanText(s, telemetry.AttrTrace); got != names.TraceEvent {
 				t.Errorf("the span says of its trace %q", got)
 			}
 			if spanText(s, telemetry.AttrFindingKind) != string(f.Kind) || spanText(s, telemetry.AttrLaunchName) != f.Suspects[0].Launch {
 				t.Errorf("the span says %v of %v", s.Attributes(), f)
 			}
-			if trace.SpanID(f.Span.SpanID) != s.SpanContext().SpanID() || f.Span.Extent(f.Alone) != core.TraceEvent {
+			if trace.SpanID(f.Span.SpanID) != s.SpanContext().SpanID() || f.Span.Extent(f.Alone) != names.TraceEvent {
 				t.Errorf("the finding names %x (%s)", f.Span, f.Span.Extent(f.Alone))
 			}
 			var line map[string]any
@@ -188,10 +188,10 @@ func TestALateFindingReachesTheTraceOfARequestThatIsNotSampled(t *testing.T) {
 			if line["trace_id"] != request.TraceID().String() || line["span_id"] != s.SpanContext().SpanID().String() || line["trace"] != "event" {
 				t.Errorf("logged %v", line)
 			}
-			if span, extent := c.rt.TraceOf(ctx); span != f.Span || extent != core.TraceEvent {
+			if span, extent := c.rt.TraceOf(ctx); span != f.Span || extent != names.TraceEvent {
 				t.Errorf("the service would log %x (%s)", span, extent)
 			}
-			if in := e2e.OnlyIncident(t, c.rt); in.Finding.TraceID != request.TraceID().String() || in.Finding.Trace != core.TraceEvent {
+			if in := e2e.OnlyIncident(t, c.rt); in.Finding.TraceID != request.TraceID().String() || in.Finding.Trace != names.TraceEvent {
 				t.Errorf("the incident names trace %v (%s)", in.Finding.TraceID, in.Finding.Trace)
 			}
 		})
@@ -217,7 +217,7 @@ func TestALateFindingReachesTheLaunchOfARequestThatIsSampled(t *testing.T) {
 					t.Errorf("the span %v is under %v", s.Attributes(), s.Parent())
 				}
 			}
-			if f.Span.Extent(f.Alone) != core.TraceFull || trace.SpanID(f.Span.SpanID) != found[0].SpanContext().SpanID() {
+			if f.Span.Extent(f.Alone) != names.TraceFull || trace.SpanID(f.Span.SpanID) != found[0].SpanContext().SpanID() {
 				t.Errorf("the finding names %x (%s)", f.Span, f.Span.Extent(f.Alone))
 			}
 		})
@@ -228,7 +228,7 @@ func TestALateFindingReachesTheLaunchOfARequestThatIsSampled(t *testing.T) {
 // it, or of a leak the one that allocated it.
 func TestAFindingWithoutALaunchReachesTheRequestOfItsVictim(t *testing.T) {
 	for _, sampled := range []bool{false, true} {
-		extent := map[bool]string{false: core.TraceEvent, true: core.TraceFull}[sampled]
+		extent := map[bool]string{false: names.TraceEvent, true: names.TraceFull}[sampled]
 		c := newCulprit(t, fencepost.Config{Guard: "hunt"})
 		allocator, freer := c.request("allocator", sampled), c.request("freer", sampled)
 		b := c.allocate(allocator, "victim")

@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
@@ -99,7 +100,7 @@ func TestARefusalOfAnUnsampledRequestLeadsToItsSpan(t *testing.T) {
 					t.Errorf("%s, %v: %s, the span is %v", guard, level, lines[i], s.SpanContext())
 				}
 			}
-			if trace.SpanID(span.SpanID) != spans[1].SpanContext().SpanID() || extent != core.TraceEvent {
+			if trace.SpanID(span.SpanID) != spans[1].SpanContext().SpanID() || extent != names.TraceEvent {
 				t.Errorf("%s, %v: the service would log %v, %q", guard, level, span, extent)
 			}
 			if _, err := rt.Close(t.Context()); err != nil {

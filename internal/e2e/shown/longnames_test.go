@@ -19,10 +19,11 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // longest is the longest run of one letter that may come out anywhere.
-const longest = core.MaxName
+const longest = names.Max
 
 // wordy goes through everything that takes a name, with long ones.
 func wordy(t *testing.T, rt *fencepost.Runtime, tag core.Tag, launch string) {

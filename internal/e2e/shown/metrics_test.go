@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -87,9 +88,7 @@ func TestTheMetricsEqualTheStats(t *testing.T) {
 		t.Errorf("the work is not what the test did: %+v", st)
 	}
 	e2e.Free(t, rt, live)
-	if err := rt.ReleaseClaim(t.Context(), claim.ID); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, rt.ReleaseClaim(t.Context(), claim.ID))
 }
 
 func TestTheMetricsOfThePoolAreThoseOfItsBackend(t *testing.T) {
@@ -101,9 +100,7 @@ func TestTheMetricsOfThePoolAreThoseOfItsBackend(t *testing.T) {
 	if st.Cached == 0 || got["gpumem_pool_cached_bytes"] != float64(st.Cached) {
 		t.Errorf("the driver's pool caches %v, Stats says %d", got["gpumem_pool_cached_bytes"], st.Cached)
 	}
-	if err := rt.SetPoolLimit(1 << 30); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("limiting the driver's pool: %v", err)
-	}
+	expect.Error(t, rt.SetPoolLimit(1<<30), errors.ErrUnsupported, "limiting the driver's pool")
 	for _, name := range own {
 		if value, there := got[name]; there {
 			t.Errorf("%s is %v of the driver's pool", name, value)
@@ -183,9 +180,7 @@ func TestTheDevicesMemoryIsExported(t *testing.T) {
 		}
 	}
 	e2e.Free(t, rt, live)
-	if err := rt.Driver().MemFree(foreign); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, rt.Driver().MemFree(foreign))
 }
 
 // A restart is a new start, to the millisecond.

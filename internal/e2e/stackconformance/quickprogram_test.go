@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
@@ -308,7 +309,7 @@ func (p *player) look() {
 	p.note("holders %v", p.budget.Holders())
 	p.note("guard %+v", p.guard.GuardStats())
 	o := p.calls.Operations()
-	for _, op := range []core.Op{core.OpAllocate, core.OpDeallocate, core.OpPrepare, core.OpFinish, core.OpReserve} {
+	for _, op := range []oplog.Op{oplog.OpAllocate, oplog.OpDeallocate, oplog.OpPrepare, oplog.OpFinish, oplog.OpReserve} {
 		p.note("%v: %d calls, %d succeeded", op, o.Calls(op), o.Succeeded(op))
 	}
 	var freedOn []core.FreeCounters
@@ -323,7 +324,7 @@ func (p *player) look() {
 func (p *player) history() {
 	var lines []string
 	for _, e := range p.ring.Events() {
-		if e.Op == core.OpReap {
+		if e.Op == oplog.OpReap {
 			continue
 		}
 		number, known := p.numbers[e.Block.Generation]

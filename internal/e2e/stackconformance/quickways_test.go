@@ -5,15 +5,13 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/quicktest"
 )
-
-// pairs is how many allocations, each with its free, a test makes once the stack is warm.
-const pairs = 50_000
 
 func churn(t *testing.T, rt *core.Runtime, stream core.StreamID, n int) {
 	t.Helper()
@@ -30,6 +28,10 @@ func churn(t *testing.T, rt *core.Runtime, stream core.StreamID, n int) {
 // there are fewer than half as many at these sizes, whatever the time is. A gate
 // just above the backend sees both ways.
 func TestPairsInTheSteadyStateGoTheQuickWay(t *testing.T) {
+	pairs := 50_000
+	if testing.Short() {
+		pairs = 20_000
+	}
 	for mode, guard := range map[string]debugguard.Config{"off": {Mode: debugguard.Off}, "ledger": {Mode: debugguard.Ledger}} {
 		t.Run(mode, func(t *testing.T) {
 			var gate *quicktest.Gate
@@ -43,7 +45,7 @@ func TestPairsInTheSteadyStateGoTheQuickWay(t *testing.T) {
 			if most := uint64(pairs * 2 / 1000); allocations > most || frees > most {
 				t.Errorf("of %d pairs, %d allocations and %d frees went the ordinary way, at most %d may", pairs, allocations, frees, most)
 			}
-			if got := gate.Quick.Allocations.Load() - quickly + allocations; got != pairs {
+			if got := gate.Quick.Allocations.Load() - quickly + allocations; got != uint64(pairs) {
 				t.Errorf("%d allocations reached the backend, %d were made", got, pairs)
 			}
 		})
@@ -79,8 +81,8 @@ func (s *whole) counted(t *testing.T, n uint64) {
 	operations := s.calls.Operations()
 	stats := s.Runtime.Stats()
 	for what, got := range map[string]uint64{
-		"calls of allocations":   operations.Succeeded(core.OpAllocate),
-		"calls of frees":         operations.Succeeded(core.OpDeallocate),
+		"calls of allocations":   operations.Succeeded(oplog.OpAllocate),
+		"calls of frees":         operations.Succeeded(oplog.OpDeallocate),
 		"allocations":            stats.Allocations,
 		"frees":                  stats.Deallocations,
 		"half of the log's":      s.ring.Total() / 2,

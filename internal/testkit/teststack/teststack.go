@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
@@ -33,7 +34,7 @@ type Stack struct {
 type Backend interface {
 	core.Resource
 	// Drift, PoolStats, TrimPool and Close are those of both backends.
-	Drift() (core.Drift, error)
+	Drift() (readings.Drift, error)
 	// PoolStats: see Drift.
 	PoolStats() (driver.PoolStats, error)
 	// TrimPool: see Drift.

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
 // ReadEvents reads all of a log of Fencepost's, plain or gzipped, within
 // [DefaultLimits]; see [Limits.EachEvent].
-func ReadEvents(name string, r io.Reader) ([]core.Event, error) {
-	var events []core.Event
-	_, err := DefaultLimits.EachEvent(name, r, func(_ string, e core.Event) { events = append(events, e) })
+func ReadEvents(name string, r io.Reader) ([]oplog.Event, error) {
+	var events []oplog.Event
+	_, err := DefaultLimits.EachEvent(name, r, func(_ string, e oplog.Event) { events = append(events, e) })
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +33,7 @@ func ReadEvents(name string, r io.Reader) ([]core.Event, error) {
 // Times are those of the log's monotonic clock, counted from the wall clock of
 // its first line, so that a step of the latter does not tear the history. A
 // difference of more than a second is followed: the process was started anew.
-func (l Limits) EachEvent(name string, r io.Reader, yield func(line string, e core.Event)) (TooLong, error) {
+func (l Limits) EachEvent(name string, r io.Reader, yield func(line string, e oplog.Event)) (TooLong, error) {
 	d, err := l.NewReader(name, r)
 	if err != nil {
 		return TooLong{}, err
@@ -87,33 +88,33 @@ func (c *logClock) at(wall time.Time, mono time.Duration) time.Time {
 	return wall
 }
 
-func (c *logClock) parse(line string) (core.Event, *ParseError) {
+func (c *logClock) parse(line string) (oplog.Event, *ParseError) {
 	var l eventLine
 	if err := json.Unmarshal([]byte(line), &l); err != nil {
 		wrong := jsonError(line, err)
 		wrong.Field = strings.TrimPrefix(wrong.Field, "logLine.")
-		return core.Event{}, wrong
+		return oplog.Event{}, wrong
 	}
 	op, err := l.operation()
 	if err != nil {
-		return core.Event{}, err
+		return oplog.Event{}, err
 	}
 	if err := l.check(); err != nil {
-		return core.Event{}, err
+		return oplog.Event{}, err
 	}
-	e := core.Event{Op: op, Relieved: l.Relieved, Access: accesses[l.Access], Layer: l.Layer, Duration: time.Duration(l.Duration),
+	e := oplog.Event{Op: op, Relieved: l.Relieved, Access: accesses[l.Access], Layer: l.Layer, Duration: time.Duration(l.Duration),
 		Time: c.at(*l.Time, time.Duration(*l.MonoNS)), Ordinal: l.Device, Stream: core.StreamID(*l.Stream), Tag: core.Tag(l.Tag),
 		Launch: l.Launch, LaunchID: l.LaunchID, Uses: l.Uses, Waits: l.Waits, Elided: l.Elided}
 	e.Requested, e.Bytes = orZero(l.Requested), orZero(l.Bytes)
 	if l.Generation != nil {
 		e.Block = core.BlockID{Generation: core.Generation(*l.Generation), Ordinal: l.Device}
-		if op == core.OpAllocate || op == core.OpDeallocate || op == core.OpRelease {
+		if op == oplog.OpAllocate || op == oplog.OpDeallocate || op == oplog.OpRelease {
 			e.Block.AllocStream = e.Stream // of a launch it is not logged
 		}
 	}
 	if l.Ptr != nil {
 		if e.Block.Ptr, err = parsePointer("ptr", *l.Ptr); err != nil {
-			return core.Event{}, err
+			return oplog.Event{}, err
 		}
 	}
 	l.waits(&e)
@@ -130,8 +131,8 @@ const maxAddress = 1 << 62
 
 // checkBlock refuses a block that no device can have. Of what was refused, or
 // only claimed, any size is right.
-func (l *eventLine) checkBlock(e *core.Event) *ParseError {
-	block := e.Block.Generation != 0 && (e.Op == core.OpAllocate || e.Op == core.OpDeallocate || e.Op == core.OpRelease)
+func (l *eventLine) checkBlock(e *oplog.Event) *ParseError {
+	block := e.Block.Generation != 0 && (e.Op == oplog.OpAllocate || e.Op == oplog.OpDeallocate || e.Op == oplog.OpRelease)
 	const reason = "beyond what an address can be"
 	switch {
 	case !block || l.Error != "":
@@ -152,7 +153,7 @@ func orZero(n *uint64) uint64 {
 	return *n
 }
 
-func (l *eventLine) waits(e *core.Event) {
+func (l *eventLine) waits(e *oplog.Event) {
 	refs := e.WaitedFor[:0]
 	for _, id := range l.WaitedFor {
 		refs = append(refs, core.WaitRef{Launch: id})
@@ -166,11 +167,11 @@ func (l *eventLine) waits(e *core.Event) {
 var accesses = map[string]core.Access{"": 0, core.Read.String(): core.Read, core.Write.String(): core.Write, core.ReadWrite.String(): core.ReadWrite}
 
 // operation is the line's operation.
-func (l *eventLine) operation() (core.Op, *ParseError) {
+func (l *eventLine) operation() (oplog.Op, *ParseError) {
 	if l.Op == nil {
 		return 0, bad("op", "", "missing")
 	}
-	for op := core.OpAllocate; knownOps[op.String()]; op++ {
+	for op := oplog.OpAllocate; knownOps[op.String()]; op++ {
 		if op.String() == *l.Op {
 			return op, nil
 		}
@@ -198,8 +199,8 @@ func (l *eventLine) check() *ParseError {
 		return bad("access", l.Access, "say read, write or read_write")
 	case l.Uses < 0 || l.Waits < 0 || l.Elided < 0:
 		return bad("uses", strconv.Itoa(l.Uses), "uses, waits and elided must not be negative")
-	case len(l.WaitedFor)+len(l.WaitBlocks) > len(core.Event{}.WaitedFor):
-		return bad("waited_launches", "", fmt.Sprintf("a line names at most %d", len(core.Event{}.WaitedFor)))
+	case len(l.WaitedFor)+len(l.WaitBlocks) > len(oplog.Event{}.WaitedFor):
+		return bad("waited_launches", "", fmt.Sprintf("a line names at most %d", len(oplog.Event{}.WaitedFor)))
 	}
 	return nil
 }

@@ -12,33 +12,34 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 )
 
 // every is an event of each operation, with all that the log has of it.
-func every(start time.Time) (events []core.Event) {
+func every(start time.Time) (events []oplog.Event) {
 	id := core.BlockID{Ptr: 0x7f00, Generation: 5, AllocStream: 3, Ordinal: 1}
-	at := func(e core.Event) {
+	at := func(e oplog.Event) {
 		e.Time, e.Duration, e.Layer, e.Ordinal, e.Stream = start.Add(time.Duration(len(events))*time.Second), 250, "logging", 1, 3
 		events = append(events, e)
 	}
-	at(core.Event{Op: core.OpReserve, Tag: "claim", Requested: 9, Bytes: 9})
-	at(core.Event{Op: core.OpAllocate, Block: id, Tag: `say "x"`, Requested: 100, Bytes: 356})
-	at(core.Event{Op: core.OpAllocate, Tag: "big", Requested: 100, Bytes: 356, Err: fmt.Errorf("driver: %w", core.ErrOutOfMemory)})
-	at(core.Event{Op: core.OpRefusal, Tag: "big", Requested: 100, Bytes: 356, Relieved: true, Err: &core.OutOfBudgetError{Requested: 100}})
-	used := core.Event{Block: core.BlockID{Ptr: 0x7f00, Generation: 5, Ordinal: 1}, Tag: "rows", Requested: 200, Bytes: 712, Launch: "join", LaunchID: 77, Access: core.ReadWrite, Uses: 2, Waits: 3, Elided: 1,
+	at(oplog.Event{Op: oplog.OpReserve, Tag: "claim", Requested: 9, Bytes: 9})
+	at(oplog.Event{Op: oplog.OpAllocate, Block: id, Tag: `say "x"`, Requested: 100, Bytes: 356})
+	at(oplog.Event{Op: oplog.OpAllocate, Tag: "big", Requested: 100, Bytes: 356, Err: fmt.Errorf("driver: %w", core.ErrOutOfMemory)})
+	at(oplog.Event{Op: oplog.OpRefusal, Tag: "big", Requested: 100, Bytes: 356, Relieved: true, Err: &core.OutOfBudgetError{Requested: 100}})
+	used := oplog.Event{Block: core.BlockID{Ptr: 0x7f00, Generation: 5, Ordinal: 1}, Tag: "rows", Requested: 200, Bytes: 712, Launch: "join", LaunchID: 77, Access: core.ReadWrite, Uses: 2, Waits: 3, Elided: 1,
 		WaitedFor: [4]core.WaitRef{{Launch: 70}, {Launch: 71}, {Block: 5}}}
-	for _, op := range []core.Op{core.OpPrepare, core.OpFinish, core.OpAbort, core.OpRecord} {
+	for _, op := range []oplog.Op{oplog.OpPrepare, oplog.OpFinish, oplog.OpAbort, oplog.OpRecord} {
 		used.Op = op
 		at(used)
 	}
-	at(core.Event{Op: core.OpDeallocate, Block: id, Tag: "rows", Requested: 100, Bytes: 356})
-	at(core.Event{Op: core.OpRelease, Block: id, Tag: "rows", Requested: 100, Bytes: 356})
-	at(core.Event{Op: core.OpReap})
-	at(core.Event{Op: core.OpDrain})
-	at(core.Event{Op: core.OpReleaseClaim})
+	at(oplog.Event{Op: oplog.OpDeallocate, Block: id, Tag: "rows", Requested: 100, Bytes: 356})
+	at(oplog.Event{Op: oplog.OpRelease, Block: id, Tag: "rows", Requested: 100, Bytes: 356})
+	at(oplog.Event{Op: oplog.OpReap})
+	at(oplog.Event{Op: oplog.OpDrain})
+	at(oplog.Event{Op: oplog.OpReleaseClaim})
 	return events
 }
 

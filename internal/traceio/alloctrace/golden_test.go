@@ -3,6 +3,7 @@ package alloctrace_test
 import (
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/traces"
@@ -26,9 +27,7 @@ func readEmbedded(t testing.TB, name string) *alloctrace.Trace {
 	f, err := traces.Open(name)
 	must.Do(t, err)
 	defer func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, f.Close())
 	}()
 	trace, err := alloctrace.Read(name, f)
 	must.Do(t, err)

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 )
 
 // logLine is what replay reads of a record of decorators/logging. Pointers
@@ -29,8 +29,8 @@ type logLine struct {
 // a new one is known here at once.
 var knownOps = func() map[string]bool {
 	known := map[string]bool{}
-	unknown := core.Op(0xff).String()
-	for op := core.OpAllocate; op.String() != unknown; op++ {
+	unknown := oplog.Op(0xff).String()
+	for op := oplog.OpAllocate; op.String() != unknown; op++ {
 		known[op.String()] = true
 	}
 	return known
@@ -64,11 +64,11 @@ func (l *logLine) action() (Action, *ParseError) {
 	}
 	failed := l.Error != ""
 	switch {
-	case *l.Op == core.OpAllocate.String() && failed:
+	case *l.Op == oplog.OpAllocate.String() && failed:
 		return AllocateFailure, nil
-	case *l.Op == core.OpAllocate.String():
+	case *l.Op == oplog.OpAllocate.String():
 		return Allocate, nil
-	case *l.Op == core.OpDeallocate.String() && !failed:
+	case *l.Op == oplog.OpDeallocate.String() && !failed:
 		return Free, nil
 	}
 	return 0, nil

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 )
 
@@ -54,8 +54,8 @@ func TestARowThatIsTooLongIsSkippedAndCounted(t *testing.T) {
 
 func TestALineOfALogThatIsTooLongIsSkippedAndCounted(t *testing.T) {
 	const good = `{"op":"reap","time":"2026-01-01T00:00:00Z","mono_ns":1,"stream":0}` + "\n"
-	var events []core.Event
-	tooLong, err := alloctrace.DefaultLimits.EachEvent("f", strings.NewReader(good+`{"tag":"`+long(70_000)+good), func(line string, e core.Event) {
+	var events []oplog.Event
+	tooLong, err := alloctrace.DefaultLimits.EachEvent("f", strings.NewReader(good+`{"tag":"`+long(70_000)+good), func(line string, e oplog.Event) {
 		if line+"\n" != good {
 			t.Errorf("got line %q", line)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
@@ -19,19 +20,19 @@ import (
 
 // episode is an allocation, a launch, a failed allocation, a failed free and
 // the free, as the logging decorator sees them.
-func episode() []core.Event {
+func episode() []oplog.Event {
 	id := core.BlockID{Ptr: 0x7f00, Generation: 5, AllocStream: 3}
-	block := core.Event{Layer: "logging", Stream: 3, Block: id, Tag: `say "x"`, Requested: 100, Bytes: 356}
-	event := func(op core.Op, err error) core.Event {
+	block := oplog.Event{Layer: "logging", Stream: 3, Block: id, Tag: `say "x"`, Requested: 100, Bytes: 356}
+	event := func(op oplog.Op, err error) oplog.Event {
 		e := block
 		e.Op, e.Err, e.Time = op, err, time.Now()
 		return e
 	}
-	refused := event(core.OpAllocate, core.ErrOutOfMemory)
+	refused := event(oplog.OpAllocate, core.ErrOutOfMemory)
 	refused.Block = core.BlockID{}
-	return []core.Event{
-		event(core.OpAllocate, nil), event(core.OpPrepare, nil), event(core.OpFinish, nil),
-		refused, event(core.OpDeallocate, errors.New("later")), event(core.OpReap, nil), event(core.OpDeallocate, nil),
+	return []oplog.Event{
+		event(oplog.OpAllocate, nil), event(oplog.OpPrepare, nil), event(oplog.OpFinish, nil),
+		refused, event(oplog.OpDeallocate, errors.New("later")), event(oplog.OpReap, nil), event(oplog.OpDeallocate, nil),
 	}
 }
 

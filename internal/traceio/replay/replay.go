@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
@@ -22,7 +23,7 @@ type Pool interface {
 	// PoolStats reads the pool.
 	PoolStats() (driver.PoolStats, error)
 	// Drift returns what the runtime's books have of the pool, less what that has.
-	Drift() (core.Drift, error)
+	Drift() (readings.Drift, error)
 }
 
 // Config says where and how to replay.

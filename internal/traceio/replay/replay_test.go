@@ -11,11 +11,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
@@ -56,7 +58,7 @@ func TestReplayKeepsTheOrderAndTheStreamsOfTheFile(t *testing.T) {
 	var sizes []uint64
 	streams := map[uint64]core.StreamID{}
 	for _, r := range ring.Snapshot() {
-		if r.Event.Op != core.OpAllocate && r.Event.Op != core.OpDeallocate {
+		if r.Event.Op != oplog.OpAllocate && r.Event.Op != oplog.OpDeallocate {
 			continue
 		}
 		sizes = append(sizes, r.Event.Requested)
@@ -150,7 +152,7 @@ func TestMoreStreamsThanLeasesTakeTurns(t *testing.T) {
 	}
 	on := map[uint64]core.StreamID{}
 	for _, r := range ring.Snapshot() {
-		if r.Event.Op == core.OpAllocate {
+		if r.Event.Op == oplog.OpAllocate {
 			on[r.Event.Requested] = r.Event.Stream
 		}
 	}
@@ -170,9 +172,7 @@ func TestNoStreamAtAllIsAnError(t *testing.T) {
 	if !errors.Is(err, cuda.ErrNoStream) || !strings.Contains(err.Error(), "recorded stream 1") {
 		t.Errorf("got %v", err)
 	}
-	if err := other.Release(); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, other.Release())
 }
 
 func TestSpeedKeepsTheRecordedTimes(t *testing.T) {
@@ -186,9 +186,7 @@ func TestSpeedKeepsTheRecordedTimes(t *testing.T) {
 	for speed, least := range map[float64]time.Duration{1: 40 * time.Millisecond, 2: 20 * time.Millisecond} {
 		cfg.Speed = speed
 		began := time.Now()
-		if _, err := replay.Play(t.Context(), tr, cfg); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(replay.Play(t.Context(), tr, cfg))(t)
 		if took := time.Since(began); took < least {
 			t.Errorf("speed %v: took %v, want at least %v", speed, took, least)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
@@ -125,7 +126,7 @@ func (d *Demo) Finish(left core.Leftover, spans metrics.SpanCounts, runErr, clos
 	g := d.rt.Guard().GuardStats()
 	r.Guarding = Guarding{Mode: g.Mode.String(), Guarded: g.Guarded, Unguarded: g.Unguarded, Verified: g.Verified, Unchecked: g.Unchecked,
 		QuarantinePeak: d.quarantine, Evicted: g.Evicted, Relieved: g.Relieved, Findings: g.Findings}
-	for op := core.OpAllocate; op <= core.OpDrain; op++ {
+	for op := oplog.OpAllocate; op <= oplog.OpDrain; op++ {
 		r.Operations[op.String()] = ops.Succeeded(op)
 		for _, reason := range metrics.Reasons() {
 			if n := ops.Failed(op, reason); n > 0 {

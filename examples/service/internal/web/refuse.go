@@ -95,8 +95,8 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		answer.TraceID = hex.EncodeToString(span.TraceID[:])
 	}
 	var event []any
-	if extent == core.TraceEvent { // of a sampled request the log's handler names the trace
-		event = []any{core.TraceIDKey, answer.TraceID, core.SpanIDKey, hex.EncodeToString(span.SpanID[:]), core.TraceKey, extent}
+	if extent == "event" { // of a sampled request the log's handler names the trace
+		event = []any{"trace_id", answer.TraceID, "span_id", hex.EncodeToString(span.SpanID[:]), "trace", extent}
 	}
 	switch {
 	case no.Status == http.StatusInternalServerError:

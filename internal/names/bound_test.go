@@ -1,4 +1,4 @@
-package core_test
+package names_test
 
 import (
 	"strings"
@@ -6,16 +6,17 @@ import (
 	"unicode/utf8"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 func TestANameWithinTheBoundIsLeftAlone(t *testing.T) {
-	for _, name := range []string{"", "sort.keys", "\xff\xfe", strings.Repeat("x", core.MaxName)} {
-		if got := core.BoundName(name); got != name {
+	for _, name := range []string{"", "sort.keys", "\xff\xfe", strings.Repeat("x", names.Max)} {
+		if got := names.Bound(name); got != name {
 			t.Errorf("%q became %q", name, got)
 		}
 	}
-	name := strings.Repeat("x", core.MaxName)
-	if n := testing.AllocsPerRun(100, func() { _ = core.Tag(core.BoundName(name)).OrUntagged() }); n != 0 {
+	name := strings.Repeat("x", names.Max)
+	if n := testing.AllocsPerRun(100, func() { _ = core.Tag(names.Bound(name)).OrUntagged() }); n != 0 {
 		t.Errorf("a name within the bound costs %v allocations", n)
 	}
 }
@@ -26,15 +27,15 @@ func TestALongNameIsCutAtARuneAndMarked(t *testing.T) {
 		{"\xff", "\uFFFD"}, {"\x80", "\uFFFD"},
 	} {
 		long := strings.Repeat(c.letter, 70_000)
-		got := core.BoundName(long)
+		got := names.Bound(long)
 		kept, mark, ok := strings.Cut(got, "…")
-		if kept != c.cut || len(mark) != 8 || !ok || len(got) > core.MaxName || !utf8.ValidString(got) {
+		if kept != c.cut || len(mark) != 8 || !ok || len(got) > names.Max || !utf8.ValidString(got) {
 			t.Errorf("of %q: %q", c.letter, got)
 		}
-		if again := core.BoundName(got); again != got {
+		if again := names.Bound(got); again != got {
 			t.Errorf("what was cut is cut again: %q, then %q", got, again)
 		}
-		if other := core.BoundName(long + "2"); other == got {
+		if other := names.Bound(long + "2"); other == got {
 			t.Errorf("two names with one beginning became one: %q", got)
 		}
 		if tag := core.Tag(long).OrUntagged(); tag != core.Tag(got) {
@@ -49,8 +50,8 @@ func FuzzANameIsBoundedOnceAndForAll(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, part string, times int) {
 		name := strings.Repeat(part, min(max(times, 0), 1000))
-		got := core.BoundName(name)
-		if len(got) > core.MaxName || core.BoundName(got) != got || len(name) <= core.MaxName && got != name || got != name && !utf8.ValidString(got) {
+		got := names.Bound(name)
+		if len(got) > names.Max || names.Bound(got) != got || len(name) <= names.Max && got != name || got != name && !utf8.ValidString(got) {
 			t.Errorf("%q of %d bytes became %q", name, len(name), got)
 		}
 	})

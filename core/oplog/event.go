@@ -1,8 +1,12 @@
-package core
+// Package oplog has the records of operations, by which layers tell logs and traces what
+// was asked of a device: for those who write a sink, or a layer that reports.
+package oplog
 
 import (
 	"context"
 	"time"
+
+	"github.com/fencepost-gpu/fencepost/core"
 )
 
 // Op is an operation that is reported as an [Event].
@@ -43,10 +47,10 @@ type Event struct {
 	// Relieved marks a refusal that a layer above cured by giving memory
 	// back and asking again.
 	Relieved bool
-	// Alone: Span is of a trace that is not sampled; see [TraceEvent].
+	// Alone: Span is of a trace that is not sampled; see [core.SpanRef.Extent].
 	Alone bool
 	// Access is the combined access of a launch; see Launch.
-	Access Access
+	Access core.Access
 	// Layer is the layer that reports, such as "logging" or "budget".
 	Layer string
 	// Time is when the operation began, wall clock and monotonic.
@@ -55,12 +59,12 @@ type Event struct {
 	Duration time.Duration
 	Ordinal  int
 	// Stream is the stream that the operation named.
-	Stream StreamID
+	Stream core.StreamID
 	// Block is the block concerned; in a failed allocation its Ptr and
 	// Generation are zero, and in a launch it is the first block.
-	Block BlockID
-	Tag   Tag
-	// Requested and Bytes are sizes in bytes; see [Block].
+	Block core.BlockID
+	Tag   core.Tag
+	// Requested and Bytes are sizes in bytes; see [core.Block].
 	Requested, Bytes uint64
 	// Launch, Access, Uses, Waits and Elided describe a prepare, finish or
 	// abort: its name, the combined access, the number of blocks, of waits
@@ -71,17 +75,17 @@ type Event struct {
 	// end; zero in a prepare that failed. WaitedFor is what its first waits
 	// were for, as far as the resource says.
 	LaunchID  uint64
-	WaitedFor [4]WaitRef
-	// Span is the sampled span under which the operation ran, see [SpanOf], or
-	// the one that an [EventSink] made of a refusal. Zero if there is none or
+	WaitedFor [4]core.WaitRef
+	// Span is the sampled span under which the operation ran, see [core.SpanOf], or
+	// the one that a [Sink] made of a refusal. Zero if there is none or
 	// nobody traces.
-	Span SpanRef
+	Span core.SpanRef
 	// Err is the error returned, nil for a success.
 	Err error
 }
 
-// EventSink takes events.
-type EventSink interface {
+// Sink takes events.
+type Sink interface {
 	// Emit takes one event of an operation that ran under ctx, in which the
 	// request's trace can be found even where that is not sampled. It must be safe
 	// for concurrent use, must not block and keeps nothing of ctx.
