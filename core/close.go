@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/core/names"
 )
 
 // Close refuses further work, has what was never given back compared

@@ -1,6 +1,6 @@
 package core
 
-import "github.com/fencepost-gpu/fencepost/internal/names"
+import "github.com/fencepost-gpu/fencepost/core/names"
 
 // sourceSlice is the source of findings about typed memory: slices, their views
 // and host buffers.

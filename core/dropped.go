@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/core/names"
 )
 
 // dropped closes a recording whose recorder the collector found without an end, as if

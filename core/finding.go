@@ -7,11 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/core/names"
 )
 
 // FindingKind is the stable name of a kind of memory bug: what alerts, metrics and
-// incident files match. The kinds, explained in docs/guard.md, are
+// incident files match. The kinds, constants of package core/names and explained in
+// docs/guard.md, are
 //
 //	uaf-write, uaf-read        an access after the free
 //	oob-write, underflow       a change behind a block, or before it

@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/core/names"
 )
 
 // Health is how well a runtime is.
 type Health struct {
 	// OK is true while work is admitted: in the states ok and degraded.
 	OK bool
-	// State is a stable name. The states, each worse than the one before, are
+	// State is a stable name, a constant of package core/names. The states, each
+	// worse than the one before, are
 	//
 	//	ok        work is admitted, and nothing is known that should be looked into
 	//	degraded  work is admitted, and somebody should look into the reasons

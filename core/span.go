@@ -3,7 +3,7 @@ package core
 import (
 	"context"
 
-	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/core/names"
 )
 
 // SpanRef refers to a span of a trace without naming a tracing library. The

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/core/names"
 )
 
 // noStream is a number that no lease has.

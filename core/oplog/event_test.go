@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
-	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 func TestAnEventSaysHowMuchOfItsTraceWasExported(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
-	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // A block of the ledger was allocated under its eyes, and every declared use

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
-	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // report counts a finding and hands it on.

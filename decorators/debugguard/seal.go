@@ -9,9 +9,9 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/deviceops"
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/canary"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard/internal/ledger"
-	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // A block is sealed when its owner declares it read-only. A declared write is

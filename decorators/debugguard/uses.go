@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/internal/launchkind"
-	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // PrepareUse opens the intent at the upstream. A use of a block that was

@@ -199,7 +199,7 @@ func TestDocumentsNameEveryVariableAndFinding(t *testing.T) {
 	}
 	for file, pattern := range map[string]string{
 		"internal/environ/environ.go": `"(FENCEPOST_\w+)"`,
-		"internal/names/findings.go":  `Finding\w+ += "([\w-]+)"`,
+		"core/names/findings.go":      `Finding\w+ += "([\w-]+)"`,
 	} {
 		names := regexp.MustCompile(pattern).FindAllStringSubmatch(read(t, file), -1)
 		if len(names) < 5 {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/internal/health"
-	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // HandlerOf is the operators' handler of runtimes.

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/internal/deadline"
-	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 // DefaultHold is how long a reason holds after it was last seen: longer than any usual

@@ -2,8 +2,8 @@ package corpus
 
 import (
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
-	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 var unfenced = []core.FindingKind{names.FindingMissingFence, names.FindingUseBeforeAlloc}

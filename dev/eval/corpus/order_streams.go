@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/core/names"
 )
 
 // overwriting is raw work on a stream that overwrites a block.

@@ -3,7 +3,7 @@ package corpus
 import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/core/names"
 )
 
 // refusedCall is why the oracle sees nothing of a misuse of a handle.

@@ -2,9 +2,9 @@ package corpus
 
 import (
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
-	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 var staleKinds = []core.FindingKind{names.FindingStaleHandle}

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
-	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/core/names"
 )
 
 // oracleSource marks what a simulated device's oracle found; it is no tier's.

@@ -12,12 +12,12 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
-	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 var everyGuard = []string{"off", "ledger", "sample", "sample:1", "hunt", "hunt:bisect", "hunt:unmap"}

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost"
+	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
-	"github.com/fencepost-gpu/fencepost/internal/names"
 )
 
 func TestADemoIsCleanAndMostlyAcrossStreams(t *testing.T) {

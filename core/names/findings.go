@@ -1,6 +1,7 @@
 // Package names has the names by which findings, health and traces go in metrics, log
-// records, spans and files, and bounds the names that callers give. The former are untyped
-// constants, which the types of package core take, and stable: alerts match them.
+// records, spans and files, for programs that match them: if f.Kind == names.FindingLeak.
+// They are untyped constants, which the types of package core take, and stable. It also
+// bounds the names that callers give. All of it is safe for concurrent use and does not block.
 package names
 
 // The kinds of findings, values of core.FindingKind, whose comment says what each
