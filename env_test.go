@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/environ"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
@@ -56,9 +57,7 @@ func TestTheEnvironmentSetsThePool(t *testing.T) {
 	if limit := rt.Stats().OwnPool.Limit; limit != 8<<20 {
 		t.Errorf("the pool may hold %d bytes", limit)
 	}
-	if _, err := rt.Allocate(t.Context(), core.Request{Bytes: 9 << 20}); !errors.Is(err, core.ErrOutOfMemory) {
-		t.Errorf("allocated beyond the limit: %v", err)
-	}
+	expect.ErrorOf(rt.Allocate(t.Context(), core.Request{Bytes: 9 << 20}))(t, core.ErrOutOfMemory, "allocated beyond the limit")
 	e2e.Free(t, rt, e2e.Allocate(t, rt, 4<<20, core.DefaultStream, "burst"))
 	for deadline := time.Now().Add(time.Minute); rt.Stats().Reserved > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -207,8 +206,7 @@ func TestWithoutALoggerTheDefaultOneIsToldOfAnUnknownVariable(t *testing.T) {
 	slog.SetDefault(logger)
 	t.Cleanup(func() { slog.SetDefault(before) })
 	e2e.Open(t, fencepost.Config{})
-	rt, err := fencepost.Device(3)
-	e2e.Succeed(t, "the device of the process", err)
+	rt := must.Get(fencepost.Device(3))(t)
 	t.Cleanup(func() { _, _ = rt.Close(t.Context()) })
 	if got := text.String(); strings.Count(got, "known name is FENCEPOST_DEVICE") != 2 {
 		t.Errorf("Open and Device warn:\n%s", got)

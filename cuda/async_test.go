@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // poolless is a device without memory pools.
@@ -114,9 +115,7 @@ func TestPoolFiguresAreReadByTheReaper(t *testing.T) {
 func TestCloseMayBeRepeated(t *testing.T) {
 	b := newBench(t, dirty) // the stack closes the resource before the runtime
 	b.faults.FailMethod(drivertest.PoolDestroy, 1, driver.InvalidValue)
-	if err := b.Async.Close(ctx); !errors.Is(err, core.ErrDriver) {
-		t.Errorf("a failing close: %v", err)
-	}
+	expect.Error(t, b.Async.Close(ctx), core.ErrDriver, "a failing close")
 	must(t, b.Async.Close(ctx))
 	calls := b.faults.Calls(drivertest.PoolDestroy)
 	must(t, b.Async.Close(ctx))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // The reaper is in a call that does not return: each Close ends with its ctx,
@@ -26,9 +27,7 @@ func TestCloseIsBoundedWhileTheDriverDoesNotAnswerTheReaper(t *testing.T) {
 		go func() { ended <- b.Async.Close(short) }()
 	}
 	for range 2 {
-		if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Close: %v", err)
-		}
+		expect.Error(t, <-ended, context.DeadlineExceeded, "Close")
 	}
 	equal(t, "pools destroyed", b.faults.Calls(drivertest.PoolDestroy), 0)
 	release()
@@ -48,9 +47,7 @@ func TestCloseWaitsForWhoNamesThePoolWhileItsContextLasts(t *testing.T) {
 	<-arrived
 	short, cancel := within(5)
 	defer cancel()
-	if err := b.Async.Close(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Close: %v", err)
-	}
+	expect.Error(t, b.Async.Close(short), context.DeadlineExceeded, "Close")
 	equal(t, "pools destroyed", b.faults.Calls(drivertest.PoolDestroy), 0)
 	release()
 	must(t, <-asked)
@@ -66,9 +63,7 @@ func TestAClosedResourceNamesNoPool(t *testing.T) {
 		_, unpooled := b.Async.Allocate(ctx, isolated(s, 256))
 		_, asked := b.Async.PoolStats()
 		for what, err := range map[string]error{"allocate": allocated, "isolate": unpooled, "trim": b.Async.TrimPool(0), "ask": asked} {
-			if !errors.Is(err, core.ErrClosed) {
-				t.Errorf("%s: %v", what, err)
-			}
+			expect.Error(t, err, core.ErrClosed, what)
 		}
 		must(t, b.Async.ReapPending(ctx))
 		must(t, b.Async.Close(ctx))

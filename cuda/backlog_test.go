@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
@@ -96,9 +97,7 @@ func TestAUseThatCannotBeHeldBackPoisonsItsBlock(t *testing.T) {
 	g, err := s[1].Capture(ctx, "graph", nil, func(driver.Stream) error {
 		useAfterFree(b, "a use of a block that was freed", b.Runtime.RecordBlockUse(ctx, gone.ID, s[1].ID()))
 		b.faults.FailEvery(drivertest.EventCreate, driver.OutOfMemory)
-		if err := b.Runtime.RecordBlockUse(ctx, block.ID, s[1].ID()); !errors.Is(err, core.ErrDriver) {
-			t.Errorf("the recorded use: %v", err)
-		}
+		expect.Error(t, b.Runtime.RecordBlockUse(ctx, block.ID, s[1].ID()), core.ErrDriver, "the recorded use")
 		b.faults.Clear()
 		return nil
 	})
@@ -120,16 +119,12 @@ func TestALaunchOnAStreamThatIsGoneIsNotAnnouncedForEver(t *testing.T) {
 	b.faults.FailEvery(drivertest.StreamCapturing, driver.InvalidHandle)
 	b.faults.FailEvery(drivertest.EventRecord, driver.InvalidHandle)
 	b.faults.FailEvery(drivertest.StreamSynchronize, driver.InvalidHandle)
-	if err := b.Runtime.FinishUse(ctx, ticket); !errors.Is(err, core.ErrDriver) {
-		t.Errorf("the finish: %v", err)
-	}
+	expect.Error(t, b.Runtime.FinishUse(ctx, ticket), core.ErrDriver, "the finish")
 	b.faults.Clear()
 	st := b.Runtime.Stats()
 	equal(t, "poisoned blocks", st.Poisoned, 1)
 	equal(t, "open intents", st.OpenIntents, 0)
-	if err := b.Runtime.Launch(ctx, other.ID(), declared(writes(block)), nil); !errors.Is(err, core.ErrDriver) {
-		t.Errorf("a launch over the block: %v", err)
-	}
+	expect.Error(t, b.Runtime.Launch(ctx, other.ID(), declared(writes(block)), nil), core.ErrDriver, "a launch over the block")
 	b.launch(other, writes(fenced))
 	b.free(fenced)
 	b.giveUp(l, handle)
@@ -189,9 +184,7 @@ func TestALaunchThatWaitsForAHeldUseEndsTheHold(t *testing.T) {
 		misuse(t, "the recorded use", b.Runtime.RecordBlockUse(ctx, block.ID, s[1].ID()))
 		bounded, cancel := within(5)
 		defer cancel()
-		if err := b.Runtime.Launch(bounded, s[0].ID(), declared(writes(block)), nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a launch during the capture: %v", err)
-		}
+		expect.Error(t, b.Runtime.Launch(bounded, s[0].ID(), declared(writes(block)), nil), context.DeadlineExceeded, "a launch during the capture")
 		return nil
 	})
 	must(t, err)

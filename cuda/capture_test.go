@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // duringCaptures runs test within a capture of a leased stream by the runtime,
@@ -118,9 +119,7 @@ func TestAFreeOnACapturingStreamIsHeldBack(t *testing.T) {
 		defer cancel()
 		err = b.Runtime.Drain(bounded)
 		misuse(b.T, "a drain", err)
-		if !errors.Is(err, context.DeadlineExceeded) {
-			b.Errorf("a drain: %v", err)
-		}
+		expect.Error(b, err, context.DeadlineExceeded, "a drain")
 		equal(b, "blocks on the device", b.Sim.Books().LiveBlocks, 1)
 	})
 }
@@ -311,15 +310,11 @@ func TestADriverThatDoesNotSayIsNotTakenForOneThatDoesNotCapture(t *testing.T) {
 		"launch":     func() error { return b.Runtime.Launch(ctx, l.ID(), declared(writes(block)), nil) },
 		"free":       func() error { _, err := b.Runtime.Deallocate(ctx, block.ID); return err },
 	} {
-		if err := call(); !errors.Is(err, core.ErrDriver) {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.Error(t, call(), core.ErrDriver, what)
 	}
 	b.faults.Clear()
 	b.faults.FailEvery(drivertest.StreamCapturing, driver.Unknown)
-	if err := b.Runtime.RecordBlockUse(ctx, block.ID, l.ID()); !errors.Is(err, core.ErrDriver) {
-		t.Errorf("a recorded use: %v", err)
-	}
+	expect.Error(t, b.Runtime.RecordBlockUse(ctx, block.ID, l.ID()), core.ErrDriver, "a recorded use")
 	b.faults.Clear()
 	_, err := b.Runtime.PrepareBlockUse(ctx, block.ID, other.ID(), core.Write)
 	misuse(t, "a launch over a use that is not fenced", err)
@@ -383,9 +378,7 @@ func TestALaunchWhoseEndNobodyCanPlaceIsFencedLater(t *testing.T) {
 	b.enqueue(l, writes(block))
 	b.faults.FailEvery(drivertest.StreamCapturing, driver.Unknown)
 	for what, err := range map[string]error{"finish": b.Runtime.FinishUse(ctx, ticket), "reap": b.Runtime.ReapPending(ctx), "drain": b.Runtime.Drain(ctx)} {
-		if !errors.Is(err, core.ErrDriver) {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.Error(t, err, core.ErrDriver, what)
 	}
 	b.faults.Clear()
 	must(t, b.Runtime.ReapPending(ctx))

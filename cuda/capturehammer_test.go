@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // TestCaptureHammer captures on some streams again and again, launches the
@@ -85,9 +86,7 @@ func (h *captureHammer) expected(err error) bool {
 		h.mu.Unlock()
 		return false
 	}
-	if err != nil {
-		h.Error(err)
-	}
+	expect.Success(h, err)
 	return err == nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
@@ -105,9 +106,7 @@ func TestAPeerCopyThatFailsKeepsNoCaptureOut(t *testing.T) {
 		must(t, g.Close())
 	}
 	b.faults.FailMethod(drivertest.CopyFromPeerAsync, 1, driver.InvalidValue)
-	if err := cuda.CopyFromPeer(ctx, to, l.ID(), from, there.ID()); !errors.Is(err, core.ErrDriver) {
-		t.Errorf("the copy: %v", err)
-	}
+	expect.Error(t, cuda.CopyFromPeer(ctx, to, l.ID(), from, there.ID()), core.ErrDriver, "the copy")
 	must(t, errors.Join(captureNothing(l), captureNothing(there), from.Free(ctx), to.Free(ctx)))
 }
 
@@ -148,9 +147,7 @@ func TestACaptureWithBadForksChangesNothing(t *testing.T) {
 		_, err := s[0].Capture(ctx, "graph", nil, func(driver.Stream) error { return nil }, forks...)
 		return err
 	}
-	if err := try(s[1], nil); !errors.Is(err, core.ErrInvalidRequest) {
-		t.Errorf("a nil fork: %v", err)
-	}
+	expect.Error(t, try(s[1], nil), core.ErrInvalidRequest, "a nil fork")
 	misuse(t, "a fork named twice", try(s[1], s[1]))
 	misuse(t, "the lease itself", try(s[0]))
 	func() {

@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/guardkernels"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 const pattern = 0x8877665544332211
@@ -256,12 +257,8 @@ func TestResultsAreNotThereBeforeTheBatchIsDone(t *testing.T) {
 	}
 	bounded, cancel := within(2)
 	defer cancel()
-	if err := v.Wait(bounded); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("wait: %v", err)
-	}
-	if err := g.ops.Synchronize(bounded, g.on.ID()); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("synchronize: %v", err)
-	}
+	expect.Error(t, v.Wait(bounded), context.DeadlineExceeded, "wait")
+	expect.Error(t, g.ops.Synchronize(bounded, g.on.ID()), context.DeadlineExceeded, "synchronize")
 	release()
 	must(t, v.Wait(ctx))
 	_, err = v.Mismatches()
@@ -300,9 +297,7 @@ func TestCloseWaitsForWorkThatLeavesNoEvent(t *testing.T) {
 				}
 				short, cancel := within(5)
 				defer cancel()
-				if err := g.ops.Close(short); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("Close: %v", err)
-				}
+				expect.Error(t, g.ops.Close(short), context.DeadlineExceeded, "Close")
 				equal(t, "modules unloaded", g.faults.Calls(drivertest.ModuleUnload), 0)
 				release()
 				must(t, g.ops.Close(ctx))
@@ -334,9 +329,7 @@ func TestWorkIsEnqueuedWhileCloseWaitsForOther(t *testing.T) {
 		t.Error("a delay waits for the end of Close")
 	}
 	end()
-	if err := <-closed; !errors.Is(err, context.Canceled) {
-		t.Errorf("Close: %v", err)
-	}
+	expect.Error(t, <-closed, context.Canceled, "Close")
 	equal(t, "modules unloaded", g.faults.Calls(drivertest.ModuleUnload), 0)
 	release()
 	must(t, g.ops.Close(ctx))

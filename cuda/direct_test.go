@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 func TestDirectFreesByGenerationAndNotByPointer(t *testing.T) {
@@ -23,9 +24,7 @@ func TestDirectFreesByGenerationAndNotByPointer(t *testing.T) {
 	must(t, err)
 	stale := first.ID
 	stale.Ptr = second.ID.Ptr // whatever the driver reuses
-	if _, err := direct.Deallocate(ctx, stale); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("a stale handle at a live address: %v", err)
-	}
+	expect.ErrorOf(direct.Deallocate(ctx, stale))(t, core.ErrUseAfterFree, "a stale handle at a live address")
 	equal(t, "state", direct.State(second.ID), core.Live)
 	_, err = direct.Deallocate(ctx, second.ID)
 	must(t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 func TestAFinishWithoutItsEventIsFencedBySynchronizing(t *testing.T) {
@@ -154,7 +155,5 @@ func TestALostDeviceIsPoisonedAndNothingHangs(t *testing.T) {
 	if !errors.Is(err, core.ErrSticky) {
 		t.Fatalf("got %v", err)
 	}
-	if _, err := b.Runtime.Allocate(ctx, core.Request{Bytes: 1}); !errors.Is(err, core.ErrSticky) {
-		t.Errorf("allocation on a lost device: %v", err)
-	}
+	expect.ErrorOf(b.Runtime.Allocate(ctx, core.Request{Bytes: 1}))(t, core.ErrSticky, "allocation on a lost device")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // An isolated block that is half in the books and a block of the pool that is not
@@ -52,13 +53,9 @@ func TestTwoAllocationsOnTheirWayIntoTheBooksAreNoDrift(t *testing.T) {
 		t.Errorf("drift %d (%v, %v) while one is under way", drift.Bytes, drift.Known, err)
 	}
 	ready.Release()
-	if err := drv.MemFreeAsync(ptr, 0); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, drv.MemFreeAsync(ptr, 0))
 	if _, err := r.Deallocate(t.Context(), isolated.ID); err != nil {
 		t.Error(err)
 	}
-	if err := errors.Join(r.Close(t.Context()), streams.Close(t.Context()), drv.Close()); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, errors.Join(r.Close(t.Context()), streams.Close(t.Context()), drv.Close()))
 }

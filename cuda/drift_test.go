@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
@@ -215,9 +216,7 @@ func (b *bench) churn(l *cuda.Lease, random *rand.Rand, quiet func() bool) {
 			if err == nil {
 				err = b.Runtime.FinishUse(ctx, ticket)
 			}
-			if err != nil {
-				b.Error(err)
-			}
+			expect.Success(b, err)
 		}
 		if _, err := b.Runtime.Deallocate(ctx, block.ID); err != nil {
 			b.Error(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
@@ -288,9 +289,7 @@ func (w *freeWorker) launch(on *cuda.Lease) {
 		w.expected(w.Backend.AbortUse(ctx, ticket))
 		return
 	}
-	if err := w.touch.Enqueue(on.Handle(), grid, args...); err != nil {
-		w.Error(err)
-	}
+	expect.Success(w, w.touch.Enqueue(on.Handle(), grid, args...))
 	w.open = append(w.open, freeLaunch{ticket, uses})
 	if len(w.open) > 2 {
 		w.finishOne()
@@ -383,7 +382,5 @@ func (w *freeWorker) adopt() {
 			w.expected(w.Backend.ReapPending(ctx))
 		}
 	}
-	if err := w.Sim.StreamDestroy(handle); err != nil {
-		w.Error(err)
-	}
+	expect.Success(w, w.Sim.StreamDestroy(handle))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
@@ -145,15 +146,11 @@ func TestAGraphIsClosedOnce(t *testing.T) {
 	block := b.alloc(s[0], 256)
 	g := b.capture(s[0], b.kernel, writes(block))
 	b.faults.FailMethod(drivertest.GraphLaunch, 1, driver.OutOfMemory)
-	if err := g.Launch(ctx, b.Runtime, s[0]); !errors.Is(err, core.ErrOutOfMemory) {
-		t.Errorf("got %v", err)
-	}
+	expect.Error(t, g.Launch(ctx, b.Runtime, s[0]), core.ErrOutOfMemory)
 	equal(t, "aborts", b.Runtime.Stats().Aborts, 1)
 	must(t, g.Launch(ctx, b.Runtime, s[0]))
 	b.faults.FailMethod(drivertest.GraphDestroy, 1, driver.InvalidValue)
-	if err := g.Close(); !errors.Is(err, core.ErrDriver) {
-		t.Errorf("got %v", err)
-	}
+	expect.Error(t, g.Close(), core.ErrDriver)
 	must(t, g.Close())
 	for _, err := range []error{g.Close(), g.Launch(ctx, b.Runtime, s[0])} {
 		if !errors.Is(err, core.ErrClosed) {
@@ -177,9 +174,7 @@ func TestWhatACaptureRefuses(t *testing.T) {
 		return err
 	}
 	useAfterFree(t, "a freed block", capture(s[0], declared(writes(gone))))
-	if err := capture(s[0], []core.Use{{Block: block.ID}}); !errors.Is(err, core.ErrInvalidRequest) {
-		t.Errorf("no access: %v", err)
-	}
+	expect.Error(t, capture(s[0], []core.Use{{Block: block.ID}}), core.ErrInvalidRequest, "no access")
 	misuse(t, "a released lease", capture(released, nil))
 	misuse(t, "a released fork", capture(s[0], nil, released))
 	misuse(t, "a stream twice", capture(s[0], nil, s[0]))
@@ -190,9 +185,7 @@ func TestWhatACaptureRefuses(t *testing.T) {
 	must(t, b.Runtime.AbortUse(ctx, ticket))
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := s[0].Capture(ended, "graph", nil, nothing); !errors.Is(err, context.Canceled) {
-		t.Errorf("an ended context: %v", err)
-	}
+	expect.ErrorOf(s[0].Capture(ended, "graph", nil, nothing))(t, context.Canceled, "an ended context")
 	g := b.capture(s[0], b.kernel, writes(block))
 	misuse(t, "a launch on another device", g.Launch(ctx, other.Runtime, abroad[0]))
 	must(t, g.Launch(ctx, b.Runtime, s[0])) // a refusal leaves nothing behind
@@ -206,9 +199,7 @@ func TestACaptureWhoseWorkFailsLeavesNoGraph(t *testing.T) {
 	block := b.alloc(s[0], 256)
 	broken := errors.New("broken")
 	b.faults.FailMethod(drivertest.GraphDestroy, 1, driver.InvalidValue) // Close tries again
-	if _, err := s[0].Capture(ctx, "graph", nil, func(driver.Stream) error { return broken }); !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorOf(s[0].Capture(ctx, "graph", nil, func(driver.Stream) error { return broken }))(t, broken)
 	func() {
 		defer func() { equal(t, "the panic", recover(), any(broken)) }()
 		_, _ = s[0].Capture(ctx, "graph", nil, func(driver.Stream) error { panic(broken) })

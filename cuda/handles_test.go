@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
@@ -291,9 +292,7 @@ func TestEventsOutliveTheStreamsOfAClosedPool(t *testing.T) {
 	equal(t, "the handle of somebody else's stream", foreign, handle)
 	b.faults.SetLog(true)
 	equal(t, "waits of the free of a block of the default stream", b.freeWaits(onDefault), 0)
-	if _, err := b.Runtime.Deallocate(ctx, live.ID); !errors.Is(err, core.ErrClosed) {
-		t.Errorf("a free on a stream that is gone: %v", err)
-	}
+	expect.ErrorOf(b.Runtime.Deallocate(ctx, live.ID))(t, core.ErrClosed, "a free on a stream that is gone")
 	b.drain()
 	equal(t, "state of what was freed before", b.Runtime.State(queued.ID), core.Freed)
 	equal(t, "state of what could not be freed", b.Runtime.State(live.ID), core.Live)

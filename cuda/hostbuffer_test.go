@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 func (b *bench) host(n int) *cuda.HostBuffer[int32] {
@@ -86,9 +87,7 @@ func TestHostBufferFreeWaitsForItsCopies(t *testing.T) {
 	// No copy uses the other, but the driver waits for all work.
 	bounded, cancel := within(5)
 	defer cancel()
-	if err := other.Free(bounded); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
+	expect.Error(t, other.Free(bounded), context.DeadlineExceeded)
 	equal(t, "values of a buffer that is being freed", len(other.Values()), 0)
 	release()
 	must(t, other.Free(ctx))
@@ -100,24 +99,18 @@ func TestHostBufferSurvivesTheDriversErrors(t *testing.T) {
 	b := newBench(t, dirty)
 	l := b.leases(1)[0]
 	b.faults.FailMethod(drivertest.HostAlloc, 1, driver.OutOfMemory)
-	if _, err := cuda.AllocHost[byte](b.Memory, 8); !errors.Is(err, core.ErrOutOfMemory) {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorOf(cuda.AllocHost[byte](b.Memory, 8))(t, core.ErrOutOfMemory)
 	buf, slice := b.host(8), b.numbers(l, 8, 0)
 	b.sync(l)
 	b.faults.FailMethod(drivertest.HostFree, 1, driver.InvalidValue)
-	if err := buf.Free(ctx); !errors.Is(err, core.ErrDriver) {
-		t.Errorf("got %v", err)
-	}
+	expect.Error(t, buf.Free(ctx), core.ErrDriver)
 	equal(t, "values after a failed Free", len(buf.Values()), 8)
 
 	// A query that fails is not taken for an answer.
 	release := b.hold(l)
 	must(t, cuda.CopyToDevice(ctx, slice, l.ID(), buf.Values()))
 	b.faults.FailEvery(drivertest.EventQuery, driver.InvalidHandle)
-	if err := buf.Free(ctx); !errors.Is(err, core.ErrDriver) {
-		t.Errorf("got %v", err)
-	}
+	expect.Error(t, buf.Free(ctx), core.ErrDriver)
 	b.faults.Clear()
 	release()
 	must(t, buf.Free(ctx))
@@ -126,9 +119,7 @@ func TestHostBufferSurvivesTheDriversErrors(t *testing.T) {
 	lost := b.host(8)
 	b.faults.FailMethod(drivertest.EventRecord, 1, driver.InvalidHandle)
 	b.faults.FailMethod(drivertest.StreamSynchronize, 1, driver.InvalidHandle)
-	if err := cuda.CopyToDevice(ctx, slice, l.ID(), lost.Values()); !errors.Is(err, core.ErrDriver) {
-		t.Errorf("got %v", err)
-	}
+	expect.Error(t, cuda.CopyToDevice(ctx, slice, l.ID(), lost.Values()), core.ErrDriver)
 	if err := lost.Free(ctx); err == nil {
 		t.Error("memory that the device may use for ever was freed")
 	}

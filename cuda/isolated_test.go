@@ -13,6 +13,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
@@ -78,9 +79,7 @@ func TestTheFreeOfAnIsolatedBlockWaitsForEveryUse(t *testing.T) {
 	equal(t, "free counters", b.Async.FreedOn(s[0].ID()), core.FreeCounters{})
 	short, cancel := within(20)
 	defer cancel()
-	if err := b.Runtime.Drain(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a drain over a use: %v", err)
-	}
+	expect.Error(t, b.Runtime.Drain(short), context.DeadlineExceeded, "a drain over a use")
 	release()
 	b.drain()
 	b.mapped("drained", 0)
@@ -171,9 +170,7 @@ func TestTheOldestAddressesAreGivenBackBeyondTheLimits(t *testing.T) {
 			b.faults.FailEvery(drivertest.MemUnreserve, driver.InvalidValue)
 			b.free(b.isolate(s, 100))
 			err := b.Runtime.Drain(ctx)
-			if !errors.Is(err, core.ErrDriver) {
-				t.Errorf("addresses that cannot be given back: %v", err)
-			}
+			expect.Error(t, err, core.ErrDriver, "addresses that cannot be given back")
 			b.faults.Clear()
 			b.drain()
 			equal(t, "ranges reserved", b.Sim.Books().Reservations, 4)
@@ -193,9 +190,7 @@ func TestKeptAddressesAreGivenUpBeforeAnAllocationFails(t *testing.T) {
 	for failed := false; !failed; {
 		block, err := b.Runtime.Allocate(ctx, isolated(s, 100))
 		if failed = err != nil; failed {
-			if !errors.Is(err, core.ErrOutOfMemory) {
-				t.Errorf("got %v", err)
-			}
+			expect.Error(t, err, core.ErrOutOfMemory)
 			break
 		}
 		b.free(block)
@@ -211,12 +206,8 @@ func TestAnIsolatedAllocationGetsWhatThePoolHoldsInVain(t *testing.T) {
 	b.free(b.alloc(s, 60<<20))
 	b.drain()
 	block := b.isolate(s, 50<<20)
-	if _, err := b.Runtime.Allocate(ctx, isolated(s, 50<<20)); !errors.Is(err, core.ErrOutOfMemory) {
-		t.Errorf("twice what there is: %v", err)
-	}
-	if _, err := b.Runtime.Allocate(ctx, isolated(s, ^uint64(0)-5)); !errors.Is(err, core.ErrOutOfMemory) {
-		t.Errorf("all addresses there are: %v", err)
-	}
+	expect.ErrorOf(b.Runtime.Allocate(ctx, isolated(s, 50<<20)))(t, core.ErrOutOfMemory, "twice what there is")
+	expect.ErrorOf(b.Runtime.Allocate(ctx, isolated(s, ^uint64(0)-5)))(t, core.ErrOutOfMemory, "all addresses there are")
 	b.mapped("one block", 25)
 	equal(t, "failures", b.Runtime.Stats().Failures, 2)
 	b.free(block)
@@ -231,13 +222,9 @@ func TestAnIsolatedBlockIsRefusedWhereThereAreNone(t *testing.T) {
 	equal(t, "granularity", b.Async.Inspect().IsolationGranularity(), 0)
 	equal(t, "features", b.Async.Features(), core.UseTracking|core.StreamOrdered)
 	_, err := b.Runtime.Allocate(ctx, isolated(s, 100))
-	if !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("the pool's backend: %v", err)
-	}
+	expect.Error(t, err, errors.ErrUnsupported, "the pool's backend")
 	direct := cuda.NewDirectResource(b.Sim)
-	if _, err := direct.Allocate(ctx, isolated(s, 100)); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("the direct backend: %v", err)
-	}
+	expect.ErrorOf(direct.Allocate(ctx, isolated(s, 100)))(t, errors.ErrUnsupported, "the direct backend")
 }
 
 func TestASliceCanBeIsolated(t *testing.T) {
@@ -252,9 +239,7 @@ func TestASliceCanBeIsolated(t *testing.T) {
 	b.drain()
 	b.mapped("freed", 0)
 	untracked := cuda.NewUntrackedManager(b.Driver, b.Streams, 0)
-	if _, err := cuda.Alloc[uint32](ctx, untracked, 100, options); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("without a runtime: %v", err)
-	}
+	expect.ErrorOf(cuda.Alloc[uint32](ctx, untracked, 100, options))(t, errors.ErrUnsupported, "without a runtime")
 }
 
 // unmapping is a device that maps no memory.
@@ -348,9 +333,7 @@ func TestIsolatedHammer(t *testing.T) {
 			<-begin
 			rng := rand.New(rand.NewPCG(11, uint64(g)))
 			for range 30 {
-				if err := b.isolatedLife(rng, s); err != nil {
-					b.Error(err)
-				}
+				expect.Success(b, b.isolatedLife(rng, s))
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 func TestCodeIsLoadedOnceInAContext(t *testing.T) {
@@ -40,12 +41,8 @@ func TestCodeIsLoadedOnceInAContext(t *testing.T) {
 	m, err := cuda.LoadModule(lost.Driver, driver.Image{Name: mixImage})
 	must(t, err)
 	lost.Sim.LoseContext(driver.IllegalAddress)
-	if err := m.Unload(); !errors.Is(err, core.ErrSticky) {
-		t.Errorf("Unload on a lost device: %v", err)
-	}
-	if err := m.Unload(); !errors.Is(err, core.ErrClosed) {
-		t.Errorf("Unload again: %v", err)
-	}
+	expect.Error(t, m.Unload(), core.ErrSticky, "Unload on a lost device")
+	expect.Error(t, m.Unload(), core.ErrClosed, "Unload again")
 	third := load()
 	equal(t, "loads", b.faults.Calls(drivertest.ModuleLoad), 2)
 	must(t, third.Unload())

@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 	"github.com/fencepost-gpu/fencepost/internal/workload"
 )
@@ -105,14 +106,10 @@ func TestPeerCopiesThatCrossDoNotDeadlock(t *testing.T) {
 			must(t, err)
 			var both sync.WaitGroup
 			both.Go(func() {
-				if err := cuda.CopyFromPeer(bounded, x, here[1].ID(), y, there[1].ID()); err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, cuda.CopyFromPeer(bounded, x, here[1].ID(), y, there[1].ID()))
 			})
 			both.Go(func() {
-				if err := cuda.CopyFromPeer(bounded, y, there[2].ID(), x, here[2].ID()); err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, cuda.CopyFromPeer(bounded, y, there[2].ID(), x, here[2].ID()))
 			})
 			time.Sleep(time.Millisecond)
 			must(t, b.Runtime.AbortUse(ctx, held))
@@ -207,9 +204,7 @@ func TestPeerCopyRefuses(t *testing.T) {
 	gone := a.numbers(here, 8, 1)
 	must(t, gone.Free(ctx))
 	for range 2 { // whichever end is prepared first, the other's intent is taken back
-		if err := cuda.CopyFromPeer(ctx, y, there.ID(), gone, here.ID()); !errors.Is(err, core.ErrUseAfterFree) {
-			t.Errorf("a freed source: %v", err)
-		}
+		expect.Error(t, cuda.CopyFromPeer(ctx, y, there.ID(), gone, here.ID()), core.ErrUseAfterFree, "a freed source")
 		y = b.numbers(there, 8, 1)
 	}
 	equal(t, "open intents", a.Runtime.Stats().OpenIntents+b.Runtime.Stats().OpenIntents, 0)
@@ -225,9 +220,7 @@ func TestPeerCopyWaitsForAnIntentUntilItsContextEnds(t *testing.T) {
 	must(t, err)
 	bounded, cancel := within(5)
 	defer cancel()
-	if err := cuda.CopyFromPeer(bounded, y, there.ID(), x, here[1].ID()); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
+	expect.Error(t, cuda.CopyFromPeer(bounded, y, there.ID(), x, here[1].ID()), context.DeadlineExceeded)
 	equal(t, "open intents of the peer", b.Runtime.Stats().OpenIntents, 0)
 	must(t, a.Runtime.AbortUse(ctx, held))
 	must(t, cuda.CopyFromPeer(ctx, y, there.ID(), x, here[1].ID()))
@@ -265,9 +258,7 @@ func TestALostPeerTakesNobodyAlong(t *testing.T) {
 			lost, well = b, a
 		}
 		lost.Sim.LoseContext(driver.ECCUncorrectable)
-		if err := cuda.CopyFromPeer(ctx, y, there.ID(), x, here.ID()); !errors.Is(err, core.ErrSticky) {
-			t.Errorf("got %v", err)
-		}
+		expect.Error(t, cuda.CopyFromPeer(ctx, y, there.ID(), x, here.ID()), core.ErrSticky)
 		equal(t, "health of the lost device", lost.Runtime.Health().OK, false)
 		equal(t, "health of its peer", well.Runtime.Health().OK, true)
 		equal(t, "open intents of its peer", well.Runtime.Stats().OpenIntents, 0)
@@ -316,9 +307,7 @@ func TestPeerCopyKeepsLaunchesOfItsOwnStreamAway(t *testing.T) {
 	must(t, err)
 	bounded, cancel := within(5)
 	defer cancel()
-	if err := cuda.CopyFromPeer(bounded, y, there.ID(), x, here.ID()); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the copy did not wait for a launch announced on its stream: %v", err)
-	}
+	expect.Error(t, cuda.CopyFromPeer(bounded, y, there.ID(), x, here.ID()), context.DeadlineExceeded, "the copy did not wait for a launch announced on its stream")
 	var finished sync.WaitGroup
 	finished.Go(func() {
 		time.Sleep(2 * time.Millisecond)

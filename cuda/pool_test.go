@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
@@ -53,9 +54,7 @@ func TestAPoolNeedsAPage(t *testing.T) {
 	p, err := cuda.NewStreamPool(d, cuda.StreamPoolConfig{})
 	must(t, err)
 	_, err = cuda.NewPoolResource(d, p, cuda.PoolConfig{Limit: poolPage - 1})
-	if !errors.Is(err, core.ErrInvalidRequest) {
-		t.Errorf("got %v", err)
-	}
+	expect.Error(t, err, core.ErrInvalidRequest)
 	must(t, p.Close(ctx))
 	must(t, d.Close())
 }
@@ -172,9 +171,7 @@ func TestPagesOfAStreamThatCapturesAreLeftOutOfARow(t *testing.T) {
 	b.free(first, second)
 	must(t, b.Sim.StreamBeginCapture(handle))
 	_, err := b.Runtime.Allocate(ctx, core.Request{Bytes: 2 * poolPage, Stream: s[1].ID()})
-	if !errors.Is(err, core.ErrOutOfMemory) {
-		t.Errorf("got %v", err)
-	}
+	expect.Error(t, err, core.ErrOutOfMemory)
 	graph, err := b.Sim.StreamEndCapture(handle)
 	must(t, err)
 	must(t, b.Sim.GraphDestroy(graph))

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // closed fails the test unless err says that something is closed.
@@ -133,9 +134,7 @@ func TestALeaseThatIsNeverGivenBackKeepsNoGoroutine(t *testing.T) {
 	if err := p.Close(short); err == nil {
 		t.Error("closed while a stream is leased")
 	}
-	if err := goleak.Find(before); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, goleak.Find(before))
 	must(t, forgotten.Release()) // late, and nobody closes again
 	for faults.Calls(drivertest.StreamDestroy) < 2 {
 		time.Sleep(time.Millisecond)

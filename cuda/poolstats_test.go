@@ -78,7 +78,11 @@ func (m *poolModel) check() {
 
 func TestAPoolSaysWhatItHolds(t *testing.T) {
 	met := eachMove(t)
-	for seed := range uint64(30) {
+	seeds := uint64(30)
+	if testing.Short() {
+		seeds = 10
+	}
+	for seed := range seeds {
 		m := &poolModel{bench: newBench(t, pooled(16)), rng: rand.New(rand.NewPCG(seed, 17))}
 		m.streams = m.leases(3)
 		for range 150 {

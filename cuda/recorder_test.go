@@ -7,6 +7,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // These are the original's recorder tests, over real resources and memory.
@@ -156,9 +157,7 @@ func TestDedupKeysOnFullBlockIDNotPtrAlone(t *testing.T) {
 	rec := core.NewStrictRecorder(l.ID())
 	must(t, rec.Read(first))
 	must(t, rec.Write(second))
-	if err := rec.Preflight(ctx, b.Runtime); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("a stale handle at the same address: %v", err)
-	}
+	expect.Error(t, rec.Preflight(ctx, b.Runtime), core.ErrUseAfterFree, "a stale handle at the same address")
 	must(t, rec.Abort(ctx, b.Runtime))
 	b.free(second)
 }

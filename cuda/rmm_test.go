@@ -2,12 +2,12 @@ package cuda_test
 
 import (
 	"bytes"
-	"errors"
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // The scenarios of this file are those of RMM's tests of its stream pool and
@@ -69,9 +69,7 @@ func TestMemoryOfAStalledStreamIsNotHandedOut(t *testing.T) {
 func TestResourcesHavePoolsOfTheirOwn(t *testing.T) {
 	b := newBench(t)
 	cfg := cuda.AsyncConfig{ReleaseThreshold: 1000, ReapInterval: -1}
-	if _, err := cuda.NewAsyncResource(b.Driver, b.Streams, cfg); !errors.Is(err, core.ErrInvalidRequest) {
-		t.Errorf("two resources on one stream pool: %v", err)
-	}
+	expect.ErrorOf(cuda.NewAsyncResource(b.Driver, b.Streams, cfg))(t, core.ErrInvalidRequest, "two resources on one stream pool")
 	streams, err := cuda.NewStreamPool(b.Driver, cuda.StreamPoolConfig{})
 	must(t, err)
 	other, err := cuda.NewAsyncResource(b.Driver, streams, cfg)

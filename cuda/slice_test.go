@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 func options(on *cuda.Lease) cuda.AllocOptions {
@@ -69,25 +70,17 @@ func TestEmptySliceNeedsNoFence(t *testing.T) {
 	must(t, errors.Join(cuda.CopyToDevice(ctx, empty, l.ID(), nil), cuda.Memset(ctx, empty, l.ID(), 1), cuda.CopyOnDevice(ctx, empty, empty, l.ID()), cuda.CopyToHost(ctx, nil, empty, l.ID())))
 	must(t, empty.Free(ctx))
 	equal(t, "driver calls for nothing", b.faults.Total()-calls, 0)
-	if err := empty.Free(ctx); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("second free: %v", err)
-	}
+	expect.Error(t, empty.Free(ctx), core.ErrUseAfterFree, "second free")
 }
 
 func TestSizesThatCannotBeAreRefused(t *testing.T) {
 	b := newBench(t)
-	if _, err := cuda.Alloc[uint64](ctx, b.Memory, -1, cuda.AllocOptions{}); !errors.Is(err, core.ErrInvalidRequest) {
-		t.Errorf("-1 values: %v", err)
-	}
+	expect.ErrorOf(cuda.Alloc[uint64](ctx, b.Memory, -1, cuda.AllocOptions{}))(t, core.ErrInvalidRequest, "-1 values")
 	if strconv.IntSize == 64 {
-		if _, err := cuda.Alloc[uint64](ctx, b.Memory, math.MaxInt, cuda.AllocOptions{}); !errors.Is(err, core.ErrInvalidRequest) {
-			t.Errorf("more than 64 bits of bytes: %v", err)
-		}
+		expect.ErrorOf(cuda.Alloc[uint64](ctx, b.Memory, math.MaxInt, cuda.AllocOptions{}))(t, core.ErrInvalidRequest, "more than 64 bits of bytes")
 	}
 	for _, m := range []*cuda.MemoryManager{b.Memory, cuda.NewUntrackedManager(b.Driver, b.Streams, 0)} {
-		if _, err := cuda.Alloc[byte](ctx, m, math.MaxInt, cuda.AllocOptions{}); !errors.Is(err, core.ErrOutOfMemory) {
-			t.Errorf("more bytes than there are: %v", err)
-		}
+		expect.ErrorOf(cuda.Alloc[byte](ctx, m, math.MaxInt, cuda.AllocOptions{}))(t, core.ErrOutOfMemory, "more bytes than there are")
 	}
 	equal(t, "live bytes", b.Runtime.Stats().Live.Bytes, 0)
 }
@@ -103,9 +96,7 @@ func TestCopiesThatDoNotFitAreRefused(t *testing.T) {
 		"to host":   cuda.CopyToHost(ctx, make([]uint32, 9), part, l.ID()),
 		"on device": cuda.CopyOnDevice(ctx, part, large, l.ID()),
 	} {
-		if !errors.Is(err, core.ErrInvalidRequest) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Error(t, err, core.ErrInvalidRequest, name)
 	}
 	misuse(t, "between managers", cuda.CopyOnDevice(ctx, large, b.legacy(), l.ID()))
 	must(t, part.Free(ctx))
@@ -133,12 +124,8 @@ func TestViewKeepsItsBlock(t *testing.T) {
 	}
 	equal(t, "state", b.Runtime.State(inner.BlockID()), core.Live)
 	must(t, inner.Free(ctx))
-	if _, err := slice.View(0, 1); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("view of a freed slice: %v", err)
-	}
-	if err := view.Free(ctx); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("second free of a view: %v", err)
-	}
+	expect.ErrorOf(slice.View(0, 1))(t, core.ErrUseAfterFree, "view of a freed slice")
+	expect.Error(t, view.Free(ctx), core.ErrUseAfterFree, "second free of a view")
 }
 
 func TestViewsOutsideTheSliceAreRefused(t *testing.T) {
@@ -167,9 +154,7 @@ func TestAFailedFreeOfASliceCanBeRetried(t *testing.T) {
 		"tracked":   func() error { return view.Free(ctx) },
 		"untracked": func() error { return untracked.Free(ctx) },
 	} {
-		if err := free(); !errors.Is(err, core.ErrDriver) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Error(t, free(), core.ErrDriver, name)
 	}
 	must(t, view.Free(ctx)) // the untracked one is freed at the end
 }
@@ -189,9 +174,7 @@ func TestUntrackedManagerKeepsItsLimitExactly(t *testing.T) {
 	}
 	must(t, all.Free(ctx))
 	b.faults.FailMethod(drivertest.MemAlloc, 1, driver.OutOfMemory)
-	if _, err := cuda.Alloc[byte](ctx, m, 1000, cuda.AllocOptions{}); !errors.Is(err, core.ErrOutOfMemory) {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorOf(cuda.Alloc[byte](ctx, m, 1000, cuda.AllocOptions{}))(t, core.ErrOutOfMemory)
 	again, err := cuda.Alloc[byte](ctx, m, 1000, cuda.AllocOptions{}) // a failure costs nothing
 	must(t, err)
 	must(t, again.Free(ctx))
@@ -234,9 +217,7 @@ func TestUntrackedManagerRefusesNothingThatFits(t *testing.T) {
 }
 
 func TestManagerNeedsARuntime(t *testing.T) {
-	if _, err := cuda.NewMemoryManager(&drivertest.Null{}, nil, nil); !errors.Is(err, core.ErrInvalidRequest) {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorOf(cuda.NewMemoryManager(&drivertest.Null{}, nil, nil))(t, core.ErrInvalidRequest)
 }
 
 func TestAnEmptySliceMayBeUsedInALaunch(t *testing.T) {

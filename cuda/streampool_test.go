@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 )
 
@@ -150,9 +151,7 @@ func TestTryAcquireNeverWaitsForALease(t *testing.T) {
 }
 
 func TestStreamPoolNeedsAtLeastOneStream(t *testing.T) {
-	if _, err := cuda.NewStreamPool(&drivertest.Null{}, cuda.StreamPoolConfig{Max: -1}); !errors.Is(err, core.ErrInvalidRequest) {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorOf(cuda.NewStreamPool(&drivertest.Null{}, cuda.StreamPoolConfig{Max: -1}))(t, core.ErrInvalidRequest)
 	p, err := cuda.NewStreamPool(&drivertest.Null{}, cuda.StreamPoolConfig{})
 	must(t, err)
 	equal(t, "default capacity", p.Stats().Max, cuda.DefaultMaxStreams)
@@ -182,12 +181,8 @@ func TestCloseReportsWhereLeasesWereAcquired(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `"forgotten"`) || !strings.Contains(err.Error(), "streampool_test.go") {
 		t.Errorf("got %v, want where the lease was acquired", err)
 	}
-	if _, err := p.Acquire(ctx, "late"); !errors.Is(err, core.ErrClosed) {
-		t.Errorf("Acquire of a closed pool: %v", err)
-	}
-	if _, err := p.Adopt(77, "late"); !errors.Is(err, core.ErrClosed) {
-		t.Errorf("Adopt of a closed pool: %v", err)
-	}
+	expect.ErrorOf(p.Acquire(ctx, "late"))(t, core.ErrClosed, "Acquire of a closed pool")
+	expect.ErrorOf(p.Adopt(77, "late"))(t, core.ErrClosed, "Adopt of a closed pool")
 	must(t, l.Release())
 	must(t, p.Close(ctx))
 	must(t, p.Close(ctx))
@@ -196,9 +191,7 @@ func TestCloseReportsWhereLeasesWereAcquired(t *testing.T) {
 func TestFailedStreamIsTheCallersErrorOnce(t *testing.T) {
 	b := newBench(t)
 	b.faults.FailMethod(drivertest.StreamCreate, 1, driver.OutOfMemory)
-	if _, err := b.Streams.Acquire(ctx, "test"); !errors.Is(err, core.ErrOutOfMemory) {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorOf(b.Streams.Acquire(ctx, "test"))(t, core.ErrOutOfMemory)
 	b.Lease(t, "test")
 }
 

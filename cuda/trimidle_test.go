@@ -68,7 +68,11 @@ func TestAPoolThatIsUsedKeepsWhatItNeeds(t *testing.T) {
 	withIdleTrim(t, trimAfter, func(b *bench) {
 		l := b.leases(1)[0]
 		b.free(b.allocs(l, 60, poolPage)...)
-		for second := range 200 {
+		seconds := 200
+		if testing.Short() {
+			seconds = 100
+		}
+		for second := range seconds {
 			blocks := b.allocs(l, 20, poolPage)
 			b.launch(l, writes(blocks...))
 			b.free(blocks...) // nothing lives when the ticker looks
@@ -127,8 +131,8 @@ func TestPagesThatTheDeviceHasNotPassedAreNotTrimmed(t *testing.T) {
 func TestIdleTrimmingCanBeTurnedOff(t *testing.T) {
 	withIdleTrim(t, -1, func(b *bench) {
 		b.free(b.alloc(b.leases(1)[0], 8*poolPage))
-		time.Sleep(time.Hour)
-		b.reserved("after an hour", 8)
+		time.Sleep(20 * trimAfter)
+		b.reserved("after a long time", 8)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
@@ -47,9 +48,7 @@ func TestHammer(t *testing.T) {
 				if round%2 == 0 {
 					ctx = unsampled(ctx)
 				}
-				if err := turn(ctx, r, core.StreamID(i), round); err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, turn(ctx, r, core.StreamID(i), round))
 				findings.Report(core.Finding{Kind: names.FindingLeak})
 			}
 		})

@@ -31,9 +31,7 @@ func logOf(t *testing.T, trace, path string) *replay.Report {
 	must.Do(t, err)
 	report, err := replay.Play(t.Context(), rows, replay.Config{Runtime: rt.Core(), Streams: rt.Streams(), Pool: rt})
 	must.Do(t, err)
-	if _, err := rt.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(rt.Close(t.Context()))(t)
 	if err := sink.Close(t.Context()); err != nil || sink.Dropped() != 0 {
 		t.Fatalf("%d records dropped, %v", sink.Dropped(), err)
 	}

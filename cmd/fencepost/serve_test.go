@@ -18,6 +18,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -46,9 +47,7 @@ func capture(t *testing.T, call func() int, line func(string)) (code int) {
 	for lines.Scan() {
 		line(lines.Text())
 	}
-	if err := lines.Err(); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, lines.Err())
 	return <-ended
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // stranger captures a stream in the global mode, on a thread of its own and by
@@ -171,9 +172,7 @@ func TestTheModeIsLeftToEachThread(t *testing.T) {
 					t.Errorf("query: %v, %v", done, err)
 				}
 				runtime.Gosched()
-				if err := b.d.EventSynchronize(b.event); err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, b.d.EventSynchronize(b.event))
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // newer is a code that only the fake knows.
@@ -159,9 +160,7 @@ func TestADeviceWithoutPoolsSaysSo(t *testing.T) {
 	p, err := d.Properties()
 	must(t, err)
 	equal(t, "pools", p.MemoryPools, false)
-	if _, err := d.MemAllocAsync(64, 0, 5); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorOf(d.MemAllocAsync(64, 0, 5))(t, errors.ErrUnsupported)
 }
 
 func TestADeviceIsClosedOnce(t *testing.T) {

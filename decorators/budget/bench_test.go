@@ -82,9 +82,7 @@ func benchBudget(b *testing.B) *Resource {
 }
 
 func hold(b *testing.B, r core.Resource, req core.Request) {
-	if _, err := r.Allocate(context.Background(), req); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(r.Allocate(context.Background(), req))(b)
 }
 
 func pairs(b *testing.B, r core.Resource, req core.Request) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -27,9 +28,7 @@ func TestAClaimIsGrantedWholeOrRefused(t *testing.T) {
 	if e := refused(t, r, core.Request{Bytes: 1}); e.Claimed != 70 || e.Live != 30 {
 		t.Errorf("explained as %+v", e)
 	}
-	if _, err := r.Reserve(context.Background(), 0, ""); !errors.Is(err, core.ErrInvalidRequest) {
-		t.Errorf("zero bytes: %v", err)
-	}
+	expect.ErrorOf(r.Reserve(context.Background(), 0, ""))(t, core.ErrInvalidRequest, "zero bytes")
 }
 
 func TestDrawnBytesReturnToAnOpenClaim(t *testing.T) {
@@ -103,9 +102,7 @@ func TestBlocksOutliveTheirClaim(t *testing.T) {
 		r.ReleaseClaim(ctx, 0),
 		func() error { _, err := r.Allocate(ctx, core.Request{Bytes: 1, Claim: c.ID}); return err }(),
 	} {
-		if !errors.Is(err, core.ErrInvalidRequest) {
-			t.Errorf("a claim that is not open: %v", err)
-		}
+		expect.Error(t, err, core.ErrInvalidRequest, "a claim that is not open")
 	}
 	mustFree(t, r, b)
 	d.pass(1, 1)

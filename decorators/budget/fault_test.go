@@ -7,6 +7,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -44,9 +45,7 @@ func TestAFailedFreeChangesNothing(t *testing.T) {
 	wantHolder(t, r, core.Live)
 	mustFree(t, r, b)
 	wantHolder(t, r, core.Retired)
-	if _, err := r.Deallocate(context.Background(), b.ID); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("second free: %v", err)
-	}
+	expect.ErrorOf(r.Deallocate(context.Background(), b.ID))(t, core.ErrUseAfterFree, "second free")
 	wantHolder(t, r, core.Retired)
 	fake.Pass()
 	wantEmpty(t, r)

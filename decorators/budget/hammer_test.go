@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // A limiter that adds first and checks afterwards refuses about half of the
@@ -26,9 +27,7 @@ func TestAnOversizedRequestNeverGetsAFittingOneRefused(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				if _, err := r.Allocate(context.Background(), core.Request{Bytes: 900}); !errors.Is(err, core.ErrOutOfBudget) {
-					t.Errorf("too much was not refused: %v", err)
-				}
+				expect.ErrorOf(r.Allocate(context.Background(), core.Request{Bytes: 900}))(t, core.ErrOutOfBudget, "too much was not refused")
 			}
 		}
 	})
@@ -153,9 +152,7 @@ func hammer(t *testing.T, r *Resource, rnd *rand.Rand) {
 	}
 	if claim.ID != 0 {
 		defer func() {
-			if err := r.ReleaseClaim(ctx, claim.ID); err != nil {
-				t.Error(err)
-			}
+			expect.Success(t, r.ReleaseClaim(ctx, claim.ID))
 		}()
 	}
 	for _, b := range blocks {
@@ -177,9 +174,7 @@ func TestAnAddressTakenAgainDuringItsFreeConfusesNothing(t *testing.T) {
 				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
 				b, err := r.Allocate(context.Background(), core.Request{Bytes: size})
 				if size == 0 {
-					if !errors.Is(err, core.ErrInvalidRequest) {
-						t.Errorf("zero bytes: %v", err)
-					}
+					expect.Error(t, err, core.ErrInvalidRequest, "zero bytes")
 					return
 				}
 				if _, err := r.Deallocate(context.Background(), b.ID); err != nil {

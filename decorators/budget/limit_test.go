@@ -8,6 +8,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 func TestOneByteMoreThanTheLimitIsRefused(t *testing.T) {
@@ -157,9 +158,7 @@ func TestEverythingElseGoesThrough(t *testing.T) {
 			t.Fatalf("a use did not go through: %v", err)
 		}
 	}
-	if err := r.RecordUse(ctx, b.ID, 2); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, r.RecordUse(ctx, b.ID, 2))
 	if r.State(b.ID) != core.Live || r.Ordinal() != 3 {
 		t.Errorf("state %v on device %d", r.State(b.ID), r.Ordinal())
 	}
@@ -170,8 +169,6 @@ func TestEverythingElseGoesThrough(t *testing.T) {
 	if r.FreedOn(2).Queued != 64 {
 		t.Errorf("free counters %+v", r.FreedOn(2))
 	}
-	if err := errors.Join(r.ReapPending(ctx), r.Drain(ctx)); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, errors.Join(r.ReapPending(ctx), r.Drain(ctx)))
 	wantEmpty(t, r)
 }

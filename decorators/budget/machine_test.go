@@ -113,9 +113,7 @@ func (s *machine) free(t *rapid.T) {
 	if b == nil {
 		return
 	}
-	if _, err := s.budget.Deallocate(context.Background(), b.id); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.budget.Deallocate(context.Background(), b.id))(t)
 	b.freed, b.held = true, s.device.hold
 }
 
@@ -202,9 +200,7 @@ func (s *machine) finish(t *rapid.T) {
 	s.device.hold = false
 	for _, b := range s.model.blocks {
 		if !b.freed {
-			if _, err := s.budget.Deallocate(context.Background(), b.id); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.budget.Deallocate(context.Background(), b.id))(t)
 		}
 	}
 	for stream := core.StreamID(1); stream <= 3; stream++ {

@@ -68,8 +68,7 @@ func TestARefusalExplainsItself(t *testing.T) {
 func TestARefusalNamesThoseWhoReserved(t *testing.T) {
 	r := newBudget(t, newDevice(), Config{Limit: 1000})
 	reserve := func(bytes uint64, tag core.Tag) core.ClaimID {
-		c, err := r.Reserve(t.Context(), bytes, tag)
-		must.Do(t, err)
+		c := must.Get(r.Reserve(t.Context(), bytes, tag))(t)
 		return c.ID
 	}
 	sort := reserve(500, "sort")

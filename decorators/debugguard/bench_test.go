@@ -77,9 +77,7 @@ func layers(tb testing.TB) []struct {
 func pair(tb testing.TB, r core.Resource) {
 	block, err := r.Allocate(ctx, core.Request{Bytes: 512, Stream: 1, Tag: "bench"})
 	must.Do(tb, err)
-	if _, err := r.Deallocate(ctx, block.ID); err != nil {
-		tb.Fatal(err)
-	}
+	must.Get(r.Deallocate(ctx, block.ID))(tb)
 }
 
 func launch(tb testing.TB, r core.Resource, uses []core.Use) {

@@ -2,13 +2,13 @@ package debugguard_test
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // stalling is a resource whose first free lasts until it is let go.
@@ -93,9 +93,7 @@ func TestARequestThatCannotBeMetIsRefusedWhateverOthersFree(t *testing.T) {
 	for range 500 {
 		s.others = append(s.others, b.allocOn(1, 4096))
 	}
-	if _, err := s.guard.Allocate(ctx, core.Request{Bytes: 1 << 41, Stream: 1}); !errors.Is(err, core.ErrOutOfBudget) {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorOf(s.guard.Allocate(ctx, core.Request{Bytes: 1 << 41, Stream: 1}))(t, core.ErrOutOfBudget)
 	if s.asked > 200 {
 		t.Errorf("asked %d times", s.asked)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -88,9 +89,7 @@ func TestAReadOfWhatWasWrittenIsNoFinding(t *testing.T) {
 				b := newBench(t, mode, strict)
 				block := b.alloc(64)
 				write(b, block)
-				if err := b.reads("sum", block); err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, b.reads("sum", block))
 				b.free(block)
 				b.empty()
 				b.want()
@@ -114,13 +113,9 @@ func TestWhatWasAllocatedUnobservedIsNeverAccused(t *testing.T) {
 	b.mode(debugguard.Ledger)
 	known := b.alloc(64)
 	b.writes("fill", known)
-	if err := b.reads("sum", unknown); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, b.reads("sum", unknown))
 	pointers := []uint64{unknown.ID.Ptr, unknown.ID.Ptr + 8}
-	if err := b.try(core.UseRequest{Stream: 1, Uses: using(core.Read, known), Pointers: pointers}); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, b.try(core.UseRequest{Stream: 1, Uses: using(core.Read, known), Pointers: pointers}))
 	b.free(unknown)
 	b.free(known)
 	b.empty()
@@ -141,9 +136,7 @@ func TestRefuseKeepsAReadBeforeAnyWriteFromThePrepare(t *testing.T) {
 	}
 	b.want(names.FindingUninitializedRead, names.FindingUninitializedRead)
 	b.writes("fill", block)
-	if err := b.reads("sum", block); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, b.reads("sum", block))
 	b.free(block)
 	b.empty()
 	b.want()
@@ -229,9 +222,7 @@ func TestALateUseOfReusedMemoryNamesOldAndNewOwner(t *testing.T) {
 			} else {
 				err = b.guard.RecordUse(ctx, old.ID, 1)
 			}
-			if !errors.Is(err, core.ErrUseAfterFree) {
-				t.Errorf("the late use: %v", err)
-			}
+			expect.Error(t, err, core.ErrUseAfterFree, "the late use")
 			f := b.want(names.FindingReuseRace)[0]
 			if f.Victim.ID != old.ID || len(f.Uses) != 1 || f.Uses[0].Launch != "fill" || !strings.Contains(f.Text, heir.ID.Generation.String()) {
 				t.Errorf("finding %+v", f)
@@ -249,9 +240,7 @@ func TestAPointerThatTheHeirDeclaresIsNoFinding(t *testing.T) {
 	b.free(old)
 	heir := b.alloc(256)
 	b.writes("fill", heir)
-	if err := b.try(core.UseRequest{Stream: 1, Uses: using(core.Read, heir), Pointers: []uint64{old.ID.Ptr}}); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, b.try(core.UseRequest{Stream: 1, Uses: using(core.Read, heir), Pointers: []uint64{old.ID.Ptr}}))
 	b.free(heir)
 	b.empty()
 	b.want()

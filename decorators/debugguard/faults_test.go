@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // program is a correct use of the guard that reaches every call it makes. It
@@ -200,9 +201,7 @@ func TestFailedEvictionKeepsTheBlock(t *testing.T) {
 	block := b.alloc(64)
 	b.free(block)
 	b.fake.FailNext("Deallocate", errDevice)
-	if err := b.guard.Flush(ctx); !errors.Is(err, core.ErrDriver) {
-		t.Errorf("flush: %v", err)
-	}
+	expect.Error(t, b.guard.Flush(ctx), core.ErrDriver, "flush")
 	g := b.guard.GuardStats()
 	if b.guard.State(block.ID) != core.Quarantined || g.Quarantine.Blocks != 1 || g.Retried != 1 {
 		t.Errorf("guard %+v", g)
@@ -271,9 +270,7 @@ func TestConfigIsChecked(t *testing.T) {
 		},
 		"set mode": func() error { return b.guard.SetMode(ctx, 17) },
 	} {
-		if err := try(); !errors.Is(err, core.ErrInvalidRequest) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Error(t, try(), core.ErrInvalidRequest, name)
 	}
 	b.mode(debugguard.Hunt)
 	for _, bytes := range []uint64{0, ^uint64(0), ^uint64(0) - 300} {

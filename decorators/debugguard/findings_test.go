@@ -8,6 +8,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -170,17 +171,13 @@ func TestDoubleFree(t *testing.T) {
 func TestForeignFree(t *testing.T) {
 	b := newBench(t, debugguard.Ledger)
 	invented := core.BlockID{Ptr: 0x10000, Generation: core.NextGeneration()}
-	if _, err := b.guard.Deallocate(ctx, invented); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("invented block: %v", err)
-	}
+	expect.ErrorOf(b.guard.Deallocate(ctx, invented))(t, core.ErrUseAfterFree, "invented block")
 	b.want(names.FindingForeignFree)
 
 	block := b.alloc(64)
 	elsewhere := block.ID
 	elsewhere.Ordinal = 3
-	if _, err := b.guard.Deallocate(ctx, elsewhere); !errors.Is(err, core.ErrStreamMisuse) {
-		t.Errorf("another device's block: %v", err)
-	}
+	expect.ErrorOf(b.guard.Deallocate(ctx, elsewhere))(t, core.ErrStreamMisuse, "another device's block")
 	b.want(names.FindingForeignFree)
 	b.free(block)
 	b.empty()

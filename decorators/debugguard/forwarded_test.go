@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -103,9 +104,7 @@ func TestNobodyWaitsForWhatTheGuardDidNotHold(t *testing.T) {
 	b.free(b.alloc(4096))
 	b.mode(debugguard.Hunt)
 	reaps := l.asked.Load()
-	if _, err := b.guard.Allocate(ctx, core.Request{Bytes: 4096}); !errors.Is(err, core.ErrOutOfBudget) {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorOf(b.guard.Allocate(ctx, core.Request{Bytes: 4096}))(t, core.ErrOutOfBudget)
 	if n := l.asked.Load() - reaps; n > 0 {
 		t.Errorf("the device was asked %d times", n)
 	}
@@ -144,9 +143,7 @@ func TestNobodyWaitsWhereThatIsNotWanted(t *testing.T) {
 	b, l, _ := newLimited(t, 6000, 20, func(c *debugguard.Config) { c.Advanced.Patience = -1 })
 	b.free(b.alloc(4096))
 	before := l.asked.Load()
-	if _, err := b.guard.Allocate(ctx, core.Request{Bytes: 4096, Stream: 2}); !errors.Is(err, core.ErrOutOfBudget) {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorOf(b.guard.Allocate(ctx, core.Request{Bytes: 4096, Stream: 2}))(t, core.ErrOutOfBudget)
 	if n := l.asked.Load() - before; n > 5 {
 		t.Errorf("the device was asked %d times", n)
 	}
@@ -173,9 +170,7 @@ func TestARequestStopsAskingWhenItsTimeIsOver(t *testing.T) {
 				b.free(b.alloc(64))
 				l.Pass()
 			}
-			if _, err := b.guard.Allocate(c.ctx, core.Request{Bytes: 500 << 10, Stream: 2}); !errors.Is(err, core.ErrOutOfBudget) {
-				t.Errorf("got %v", err)
-			}
+			expect.ErrorOf(b.guard.Allocate(c.ctx, core.Request{Bytes: 500 << 10, Stream: 2}))(t, core.ErrOutOfBudget)
 			if asked > 200 && c.patience != time.Millisecond || asked > 1_000_000 {
 				t.Errorf("it asked %d times in %v", asked, time.Since(began))
 			}
@@ -191,9 +186,7 @@ func TestALostDeviceIsNotWaitedFor(t *testing.T) {
 	b.free(b.alloc(4096))
 	b.fake.FailNext("ReapPending", nil, errDevice, errDevice, errDevice, errDevice)
 	began := l.asked.Load()
-	if _, err := b.guard.Allocate(ctx, core.Request{Bytes: 4096, Stream: 2}); !errors.Is(err, core.ErrOutOfBudget) {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorOf(b.guard.Allocate(ctx, core.Request{Bytes: 4096, Stream: 2}))(t, core.ErrOutOfBudget)
 	if n := l.asked.Load() - began; n > 5 {
 		t.Errorf("the device was asked %d times", n)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -31,9 +32,7 @@ func TestSwitchingUnderLoad(t *testing.T) {
 				setting = options[i/4%len(options)]
 				setting.Mode = debugguard.Hunt
 			}
-			if err := b.guard.Apply(ctx, setting); err != nil {
-				t.Error(err)
-			}
+			expect.Success(t, b.guard.Apply(ctx, setting))
 			b.guard.SampleTag("churn", uint64(i%3)*2048)
 			b.fake.Pass()
 			time.Sleep(200 * time.Microsecond)
@@ -68,9 +67,7 @@ func churn(b *bench, seed, rounds int) {
 			return
 		}
 		b.mem.poke(use.ID.Ptr, int(use.Bytes))
-		if err := b.guard.FinishUse(ctx, ticket); err != nil {
-			b.Error(err)
-		}
+		expect.Success(b, b.guard.FinishUse(ctx, ticket))
 		if len(live) > 8 {
 			if _, err := b.guard.Deallocate(ctx, live[0].ID); err != nil {
 				b.Error(err)
@@ -88,8 +85,7 @@ func churn(b *bench, seed, rounds int) {
 func TestHammer(t *testing.T) {
 	for _, s := range []string{"ledger", "hunt", "hunt:bisect+delay"} {
 		t.Run(s, func(t *testing.T) {
-			setting, err := debugguard.ParseMode(s)
-			must.Do(t, err)
+			setting := must.Get(debugguard.ParseMode(s))(t)
 			b := newBench(t, setting.Mode, func(c *debugguard.Config) { c.QuarantineBytes, c.Advanced.Tombstones = 32<<10, 32 })
 			must.Do(t, b.guard.Apply(ctx, setting))
 			var stop atomic.Bool
@@ -163,9 +159,7 @@ func TestHammerOneOfManyEndsWins(t *testing.T) {
 			sealer.Go(func() {
 				block := b.alloc(64)
 				for !stop.Load() {
-					if err := errors.Join(b.guard.Seal(ctx, block.ID), b.guard.Unseal(ctx, block.ID)); err != nil {
-						t.Error(err)
-					}
+					expect.Success(t, errors.Join(b.guard.Seal(ctx, block.ID), b.guard.Unseal(ctx, block.ID)))
 				}
 				b.free(block)
 			})
@@ -258,9 +252,7 @@ func TestTheFirstBlocksOfAStreamMayBeReleasedAtOnce(t *testing.T) {
 				if err == nil {
 					_, err = guard.Deallocate(ctx, b.ID)
 				}
-				if err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, err)
 			})
 		}
 		close(begin)

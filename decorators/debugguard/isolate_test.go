@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
 	"github.com/fencepost-gpu/fencepost/internal/refuse"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -85,9 +86,7 @@ func TestAnIsolatedBlockIsComparedAndNotQuarantined(t *testing.T) {
 	if g := b.guard.GuardStats(); g.Verified != 1 || g.Unchecked != 0 {
 		t.Errorf("the statistics: %+v", g)
 	}
-	if _, err := b.guard.Deallocate(ctx, block.ID); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("a second free: %v", err)
-	}
+	expect.ErrorOf(b.guard.Deallocate(ctx, block.ID))(t, core.ErrUseAfterFree, "a second free")
 	b.want(names.FindingDoubleFree)
 	b.empty()
 }
@@ -143,9 +142,7 @@ func TestABlockThatCannotBeIsolatedIsGuardedWithout(t *testing.T) {
 	}
 	b := unmappingBench(t)
 	b.fake.FailNext("Allocate", errDevice)
-	if _, err := b.guard.Allocate(ctx, core.Request{Bytes: 8}); !errors.Is(err, errDevice) {
-		t.Errorf("another failure: %v", err)
-	}
+	expect.ErrorOf(b.guard.Allocate(ctx, core.Request{Bytes: 8}))(t, errDevice, "another failure")
 	b.empty()
 }
 
@@ -163,9 +160,7 @@ func TestTheCallersOwnWishIsKept(t *testing.T) {
 				t.Errorf("%v: asked %d times, %v", mode, n, err)
 			}
 			if !isolates {
-				if !errors.Is(err, errors.ErrUnsupported) {
-					t.Errorf("%v: %v", mode, err)
-				}
+				expect.Error(t, err, errors.ErrUnsupported, mode)
 				continue
 			}
 			b.free(block)
@@ -267,9 +262,7 @@ func TestUnmappingHammer(t *testing.T) {
 					_, err = b.guard.Deallocate(ctx, block.ID) // waits for the launch
 					err = errors.Join(err, b.guard.FinishUse(ctx, ticket))
 				}
-				if err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, err)
 			}
 		})
 	}
@@ -280,9 +273,7 @@ func TestUnmappingHammer(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				if err := b.guard.Apply(ctx, debugguard.Setting{Mode: debugguard.Hunt, Unmap: on}); err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, b.guard.Apply(ctx, debugguard.Setting{Mode: debugguard.Hunt, Unmap: on}))
 				time.Sleep(50 * time.Microsecond) // the workers meet both
 			}
 		}

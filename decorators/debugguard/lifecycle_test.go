@@ -2,7 +2,6 @@ package debugguard_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -26,9 +26,7 @@ func TestFreeDuringAnIntentWaitsForItsEnd(t *testing.T) {
 			if s := b.guard.Stats(); s.Live.Blocks != 0 || s.Pending.Requested != 300 || s.Deallocations != 1 {
 				t.Errorf("stats %+v", s)
 			}
-			if _, err := b.guard.PrepareUse(ctx, core.UseRequest{Uses: []core.Use{{Block: block.ID, Access: core.Read}}}); !errors.Is(err, core.ErrUseAfterFree) {
-				t.Errorf("prepare of a retired block: %v", err)
-			}
+			expect.ErrorOf(b.guard.PrepareUse(ctx, core.UseRequest{Uses: []core.Use{{Block: block.ID, Access: core.Read}}}))(t, core.ErrUseAfterFree, "prepare of a retired block")
 			b.want(names.FindingStaleHandle)
 			b.finish(first)
 			if s := b.guard.State(block.ID); s != core.Retired {
@@ -55,12 +53,8 @@ func TestTicketEndsOnce(t *testing.T) {
 	ticket := b.prepare("once", 1, block)
 	b.finish(ticket)
 	for range 2 {
-		if err := b.guard.FinishUse(ctx, ticket); !errors.Is(err, core.ErrStreamMisuse) {
-			t.Errorf("second finish: %v", err)
-		}
-		if err := b.guard.AbortUse(ctx, core.Ticket{}); !errors.Is(err, core.ErrStreamMisuse) {
-			t.Errorf("empty ticket: %v", err)
-		}
+		expect.Error(t, b.guard.FinishUse(ctx, ticket), core.ErrStreamMisuse, "second finish")
+		expect.Error(t, b.guard.AbortUse(ctx, core.Ticket{}), core.ErrStreamMisuse, "empty ticket")
 	}
 	b.free(block)
 	b.empty()
@@ -147,9 +141,7 @@ func TestGuardNeverWaitsForTheDevice(t *testing.T) {
 	}
 	late, cancel := context.WithTimeout(ctx, time.Millisecond)
 	defer cancel()
-	if err := b.guard.Drain(late); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("drain of a stuck device: %v", err)
-	}
+	expect.Error(t, b.guard.Drain(late), context.DeadlineExceeded, "drain of a stuck device")
 	b.mem.release()
 	b.free(b.alloc(1)) // reads no verdict of others
 	b.want()

@@ -7,6 +7,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -49,14 +50,10 @@ func TestBlocksAllocatedWhileOffAreNeverForeign(t *testing.T) {
 	b.free(used)
 	b.free(freed)
 	b.want()
-	if _, err := b.guard.Deallocate(ctx, freed.ID); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("second free: %v", err)
-	}
+	expect.ErrorOf(b.guard.Deallocate(ctx, freed.ID))(t, core.ErrUseAfterFree, "second free")
 	b.want(names.FindingDoubleFree)
 	b.drain()
-	if _, err := b.guard.Deallocate(ctx, used.ID); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("second free: %v", err)
-	}
+	expect.ErrorOf(b.guard.Deallocate(ctx, used.ID))(t, core.ErrUseAfterFree, "second free")
 	b.want(names.FindingStaleHandle)
 	b.empty()
 }
@@ -71,9 +68,7 @@ func TestOffWatchesNothingAndLosesNothing(t *testing.T) {
 	if s := b.guard.State(freed.ID); s != core.Retired {
 		t.Errorf("after the guard was turned off the quarantined block is %v", s)
 	}
-	if _, err := b.guard.Deallocate(ctx, busy.ID); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("second free of a block that the guard holds: %v", err)
-	}
+	expect.ErrorOf(b.guard.Deallocate(ctx, busy.ID))(t, core.ErrUseAfterFree, "second free of a block that the guard holds")
 	b.finish(ticket)
 	if s := b.guard.State(busy.ID); s != core.Retired {
 		t.Errorf("the block freed during its launch is %v", s)
@@ -94,12 +89,8 @@ func TestOffForwardsWhatTheLedgerStillKnows(t *testing.T) {
 	b.free(freed)
 	b.mode(debugguard.Off)
 	b.fake.Calls()
-	if _, err := b.guard.Deallocate(ctx, freed.ID); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("second free: %v", err)
-	}
-	if err := b.guard.RecordUse(ctx, freed.ID, 1); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("use: %v", err)
-	}
+	expect.ErrorOf(b.guard.Deallocate(ctx, freed.ID))(t, core.ErrUseAfterFree, "second free")
+	expect.Error(t, b.guard.RecordUse(ctx, freed.ID, 1), core.ErrUseAfterFree, "use")
 	if calls := b.fake.Calls(); len(calls) != 2 {
 		t.Errorf("the upstream was not asked: %v", calls)
 	}
@@ -129,9 +120,7 @@ func TestOffForwardsTheDoubleFree(t *testing.T) {
 	block := b.alloc(1)
 	b.free(block)
 	b.fake.Calls()
-	if _, err := b.guard.Deallocate(ctx, block.ID); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("second free: %v", err)
-	}
+	expect.ErrorOf(b.guard.Deallocate(ctx, block.ID))(t, core.ErrUseAfterFree, "second free")
 	if len(b.fake.Calls()) != 1 {
 		t.Error("the upstream was not asked")
 	}

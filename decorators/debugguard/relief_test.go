@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 // events collects events.
@@ -38,9 +39,7 @@ func TestQuarantineGivesWayToARefusal(t *testing.T) {
 			}
 			b.fake.FailNext("Allocate", refusal)
 			span := core.SpanRef{TraceID: [16]byte{1}, SpanID: [8]byte{2}}
-			if _, err := b.guard.Allocate(core.WithSpan(ctx, span), core.Request{Bytes: 512, Tag: "test"}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.guard.Allocate(core.WithSpan(ctx, span), core.Request{Bytes: 512, Tag: "test"}))(t)
 			g := b.guard.GuardStats()
 			if g.Relieved != 1 || g.Evicted != 2 {
 				t.Errorf("relieved %d, evicted %d", g.Relieved, g.Evicted)

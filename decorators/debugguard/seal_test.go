@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -89,9 +90,7 @@ func TestADeclaredWriteToASealedBlockIsRefusedWhereThatIsThePolicy(t *testing.T)
 	b.seal(block)
 	write := core.UseRequest{Stream: 2, Launch: "writer", Uses: []core.Use{{Block: block.ID, Access: core.Write}}}
 	for range 2 {
-		if _, err := b.guard.PrepareUse(ctx, write); !errors.Is(err, core.ErrStreamMisuse) {
-			t.Errorf("the write was not refused: %v", err)
-		}
+		expect.ErrorOf(b.guard.PrepareUse(ctx, write))(t, core.ErrStreamMisuse, "the write was not refused")
 	}
 	b.want(names.FindingSealedWrite, names.FindingSealedWrite)
 	must.Do(t, b.guard.Unseal(ctx, block.ID))
@@ -159,24 +158,16 @@ func TestSealRefusesWhatCannotBeSealed(t *testing.T) {
 	b := newBench(t, debugguard.Hunt)
 	block, gone := b.alloc(64), b.alloc(64)
 	b.free(gone)
-	if err := b.guard.Seal(ctx, gone.ID); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("a freed block: %v", err)
-	}
+	expect.Error(t, b.guard.Seal(ctx, gone.ID), core.ErrUseAfterFree, "a freed block")
 	b.want(names.FindingStaleHandle)
 	elsewhere := block.ID
 	elsewhere.Ordinal++
-	if err := b.guard.Seal(ctx, elsewhere); !errors.Is(err, core.ErrStreamMisuse) {
-		t.Errorf("another device's block: %v", err)
-	}
+	expect.Error(t, b.guard.Seal(ctx, elsewhere), core.ErrStreamMisuse, "another device's block")
 	unknown := block.ID
 	unknown.Generation = core.NextGeneration()
-	if err := b.guard.Seal(ctx, unknown); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("a block that never was: %v", err)
-	}
+	expect.Error(t, b.guard.Seal(ctx, unknown), core.ErrUseAfterFree, "a block that never was")
 	open := b.prepare("writer", 1, block)
-	if err := b.guard.Seal(ctx, block.ID); !errors.Is(err, core.ErrStreamMisuse) {
-		t.Errorf("a block that is being written: %v", err)
-	}
+	expect.Error(t, b.guard.Seal(ctx, block.ID), core.ErrStreamMisuse, "a block that is being written")
 	b.finish(open)
 	for _, op := range []string{"PrepareUse", "FinishUse"} {
 		b.fake.FailNext(op, errDevice)
@@ -218,24 +209,24 @@ func TestASealedBlockFreedDuringALaunchIsComparedBehindIt(t *testing.T) {
 
 func TestSealHammer(t *testing.T) {
 	b := newBench(t, debugguard.Hunt, bisecting)
+	rounds := 60
+	if testing.Short() {
+		rounds = 20
+	}
 	var group sync.WaitGroup
 	for g := range 4 {
 		group.Go(func() {
-			for range 60 {
+			for range rounds {
 				block, err := b.guard.Allocate(ctx, core.Request{Bytes: 5000, Stream: core.StreamID(g), Tag: "hammer"})
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				b.launch("writer", core.StreamID(g), func() { b.mem.poke(block.ID.Ptr, 5000) }, block)
-				if err := b.guard.Seal(ctx, block.ID); err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, b.guard.Seal(ctx, block.ID))
 				b.read("reader", core.StreamID(g), func() {}, block)
 				_ = b.guard.CheckSeals(ctx) // others' seals may end meanwhile
-				if err := b.guard.Unseal(ctx, block.ID); err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, b.guard.Unseal(ctx, block.ID))
 				b.launch("writer", core.StreamID(g), func() { b.mem.poke(block.ID.Ptr, 5000) }, block)
 				b.free(block)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // interrupted is a fake in which something happens, once, when a launch has
@@ -52,14 +53,10 @@ func TestASealDuringTheDeclarationOfAWriteFindsIt(t *testing.T) {
 		b, upstream := interrupt(t, mode)
 		block := b.alloc(64)
 		upstream.launch, upstream.happen = "writer", func() {
-			if err := b.guard.Seal(ctx, block.ID); err != nil {
-				t.Error(err)
-			}
+			expect.Success(t, b.guard.Seal(ctx, block.ID))
 		}
 		b.launch("writer", 1, func() { b.mem.poke(block.ID.Ptr, 64) }, block)
-		if err := b.guard.CheckSeals(ctx); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, b.guard.CheckSeals(ctx))
 		b.free(block)
 		b.empty()
 		f := b.want(names.FindingSealedWrite)[0]
@@ -74,17 +71,11 @@ func TestASealDuringTheDeclarationOfAWriteRefusesIt(t *testing.T) {
 	block := b.alloc(64)
 	b.launch("init", 1, func() { b.mem.poke(block.ID.Ptr, 64) }, block)
 	upstream.launch, upstream.happen = "writer", func() {
-		if err := b.guard.Seal(ctx, block.ID); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, b.guard.Seal(ctx, block.ID))
 	}
-	if _, err := b.guard.PrepareUse(ctx, writes(block)); !errors.Is(err, core.ErrStreamMisuse) {
-		t.Errorf("the write was not refused: %v", err)
-	}
+	expect.ErrorOf(b.guard.PrepareUse(ctx, writes(block)))(t, core.ErrStreamMisuse, "the write was not refused")
 	b.want(names.FindingSealedWrite)
-	if _, err := b.guard.PrepareUse(ctx, writes(block)); !errors.Is(err, core.ErrStreamMisuse) {
-		t.Errorf("the seal was lost: %v", err)
-	}
+	expect.ErrorOf(b.guard.PrepareUse(ctx, writes(block)))(t, core.ErrStreamMisuse, "the seal was lost")
 	b.want(names.FindingSealedWrite)
 	b.free(block)
 	b.empty()
@@ -104,14 +95,10 @@ func TestAWriteDeclaredDuringASealRefusesTheSeal(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := b.guard.Seal(ctx, block.ID); !errors.Is(err, core.ErrStreamMisuse) {
-			t.Errorf("Seal: %v", err)
-		}
+		expect.Error(t, b.guard.Seal(ctx, block.ID), core.ErrStreamMisuse, "Seal")
 		b.mem.poke(block.ID.Ptr, 64)
 		b.finish(open)
-		if err := b.guard.CheckSeals(ctx); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, b.guard.CheckSeals(ctx))
 		b.launch("writer", 1, func() { b.mem.poke(block.ID.Ptr, 64) }, block) // it is not sealed
 		b.free(block)
 		b.empty()
@@ -136,6 +123,9 @@ func TestAModeChangeDuringASealLeavesNone(t *testing.T) {
 // A block that is freed while it is sealed is freed, and no seal of it stays.
 func TestHammerOfSealsAndFreesLeavesNoSeal(t *testing.T) {
 	for mode, rounds := range map[debugguard.Mode]int{debugguard.Ledger: 15_000, debugguard.Sample: 2000, debugguard.Hunt: 1000} {
+		if testing.Short() {
+			rounds /= 5
+		}
 		b := newBench(t, mode, sampled)
 		b.fake.ReleaseAtFree()
 		for range rounds {

@@ -11,6 +11,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // ticking has the guard look every few milliseconds, and quarantine end as soon
@@ -187,9 +188,7 @@ func TestNoUpkeepAfterClose(t *testing.T) {
 		t.Errorf("Close says %v of a tick that does not end", err)
 	}
 	close(leave)
-	if err := b.guard.Close(ctx); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, b.guard.Close(ctx))
 	if err := b.guard.Close(ended); err != nil {
 		t.Errorf("there is nothing to wait for: %v", err)
 	}
@@ -227,9 +226,7 @@ func TestHammerTheUpkeep(t *testing.T) {
 	})
 	others.Go(func() {
 		for !stop.Load() {
-			if err := b.guard.Drain(ctx); err != nil {
-				t.Error(err)
-			}
+			expect.Success(t, b.guard.Drain(ctx))
 			time.Sleep(time.Millisecond) // what is quiet is the tick's
 		}
 	})
@@ -242,9 +239,7 @@ func TestHammerTheUpkeep(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		for range 4 {
 			others.Go(func() {
-				if err := b.guard.Close(ctx); err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, b.guard.Close(ctx))
 			})
 		}
 	}()

@@ -2,11 +2,11 @@ package debugguard_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // drainForGood drains on a device that is held, and returns when that waits.
@@ -45,14 +45,10 @@ func TestADrainEndsWithItsContextWhileAnotherWaits(t *testing.T) {
 	b.soon("another Drain", func() {
 		short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 		defer cancel()
-		if err := b.guard.Drain(short); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Drain: %v", err)
-		}
+		expect.Error(t, b.guard.Drain(short), context.DeadlineExceeded, "Drain")
 	})
 	b.mem.release()
-	if err := <-patient; err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, <-patient)
 	b.empty()
 }
 
@@ -72,9 +68,7 @@ func TestBisectingIsNotHeldUpByWhoDrains(t *testing.T) {
 		}
 	})
 	b.mem.release()
-	if err := <-patient; err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, <-patient)
 	b.free(block)
 	b.empty()
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // brief makes rounds short, for tests that wait for one.
@@ -52,9 +54,7 @@ func TestAStuckWriterCostsRecordsAndNotTime(t *testing.T) {
 	}
 	hurry, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 	defer cancel()
-	if err := s.Flush(hurry); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("flush: %v", err)
-	}
+	expect.Error(t, s.Flush(hurry), context.DeadlineExceeded, "flush")
 	close(g.open)
 	if err := s.Close(soon(t)); err != nil {
 		t.Errorf("close: %v", err)
@@ -72,9 +72,7 @@ func TestCloseGivesUpWhenItsContextEnds(t *testing.T) {
 	s.Put(numbered(2))
 	hurry, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 	defer cancel()
-	if err := s.Close(hurry); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("close: %v", err)
-	}
+	expect.Error(t, s.Close(hurry), context.DeadlineExceeded, "close")
 	close(g.open)
 	<-s.done
 	if n := g.lines(); n != 1 || s.Dropped() != 1 {
@@ -124,9 +122,7 @@ func TestWriteErrorsAreCountedAndReportedOnce(t *testing.T) {
 	}})
 	for seq := range uint64(2) {
 		s.Put(numbered(seq + 1))
-		if err := s.Flush(soon(t)); !errors.Is(err, errBad) {
-			t.Errorf("flush: %v", err)
-		}
+		expect.Error(t, s.Flush(soon(t)), errBad, "flush")
 	}
 	s.Put(numbered(3))
 	if err := s.Flush(soon(t)); err != nil {
@@ -189,15 +185,11 @@ func TestCloseMayBeCalledAgainAndPutIsThenALoss(t *testing.T) {
 	s := NewJSONSink(f, Queue{OnError: func(error) {}})
 	s.Put(numbered(1))
 	for range 2 {
-		if err := s.Close(soon(t)); !errors.Is(err, errBad) {
-			t.Errorf("close: %v", err)
-		}
+		expect.Error(t, s.Close(soon(t)), errBad, "close")
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := s.Close(ended); !errors.Is(err, errBad) {
-		t.Errorf("close with an ended context: %v", err)
-	}
+	expect.Error(t, s.Close(ended), errBad, "close with an ended context")
 	if err := s.Flush(soon(t)); err != nil {
 		t.Errorf("flush: %v", err)
 	}
@@ -225,9 +217,7 @@ func TestCloseUnderLoad(t *testing.T) {
 	for numbers.last.Load() < writers*each/2 {
 		time.Sleep(100 * time.Microsecond)
 	}
-	if err := s.Close(soon(t)); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, s.Close(soon(t)))
 	wg.Wait()
 	written := bytes.Count(buf.Bytes(), []byte{'\n'})
 	if got := uint64(written) + s.Dropped(); got != writers*each {

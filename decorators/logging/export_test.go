@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -53,7 +54,5 @@ func (b *brokenAfter) Write(p []byte) (int, error) {
 
 func TestAFailedWriteEndsADump(t *testing.T) {
 	room := brokenAfter(40_000) // more than one chunk
-	if err := make(Records, 1000).WriteJSON(&room); !errors.Is(err, errFull) {
-		t.Errorf("got %v", err)
-	}
+	expect.Error(t, make(Records, 1000).WriteJSON(&room), errFull)
 }

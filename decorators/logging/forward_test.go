@@ -9,6 +9,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -118,9 +119,7 @@ func forwardAll(t *testing.T, r *Resource, up *budgeted) {
 	questions(t, r, up, block)
 	err11 := r.Drain(ctx)
 	up.took(t, "Drain")
-	if err := errors.Join(err, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, errors.Join(err, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11))
 	if len(h.released) != 1 || h.released[0].ID != block.ID {
 		t.Errorf("the listener heard %+v", h.released)
 	}

@@ -84,8 +84,7 @@ func compare(t *testing.T, path string, got []byte) {
 	if *update {
 		must.Do(t, os.WriteFile(path, got, 0o644))
 	}
-	want, err := os.ReadFile(path)
-	must.Do(t, err)
+	want := must.Get(os.ReadFile(path))(t)
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs (rewrite it with -update):\n%s", path, got)
 	}

@@ -35,9 +35,7 @@ func TestDeallocationIsLoggedWithItsBlock(t *testing.T) {
 	b := newBench(t, Operations)
 	block := b.allocate(64)
 	b.skip()
-	if _, err := b.log.Deallocate(ctx, block.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.log.Deallocate(ctx, block.ID))(t)
 	b.want(oplog.Event{Op: oplog.OpDeallocate, Stream: 7, Block: block.ID, Tag: "sort.keys", Requested: 64, Bytes: 64})
 }
 
@@ -109,9 +107,7 @@ func TestNumbersOrderAFreeBeforeTheNextUseOfItsAddress(t *testing.T) {
 	block := b.allocate(64)
 	reuse := &reuser{Resource: b.log.upstream, during: func() { b.allocate(64) }}
 	b.log.upstream = reuse
-	if _, err := b.log.Deallocate(ctx, block.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.log.Deallocate(ctx, block.ID))(t)
 	var ops []oplog.Op
 	for i, r := range b.ring.Snapshot() {
 		if r.Seq != uint64(i+1) {
@@ -144,16 +140,13 @@ func TestAnOperationReadsTheClockTwiceOrNever(t *testing.T) {
 	if n := b.readings.Swap(0); n != 2 {
 		t.Errorf("allocate read the clock %d times", n)
 	}
-	ticket, err := b.log.PrepareUse(ctx, core.UseRequest{Uses: []core.Use{{Block: block.ID, Access: core.Read}}})
-	must.Do(t, err)
+	ticket := must.Get(b.log.PrepareUse(ctx, core.UseRequest{Uses: []core.Use{{Block: block.ID, Access: core.Read}}}))(t)
 	must.Do(t, b.log.FinishUse(ctx, ticket))
 	b.log.Stats()
 	if n := b.readings.Swap(0); n != 0 {
 		t.Errorf("operations that are not logged read the clock %d times", n)
 	}
-	if _, err := b.log.Deallocate(ctx, block.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.log.Deallocate(ctx, block.ID))(t)
 	if n := b.readings.Swap(0); n != 2 {
 		t.Errorf("deallocate read the clock %d times", n)
 	}

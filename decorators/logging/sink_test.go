@@ -3,12 +3,12 @@ package logging
 import (
 	"bytes"
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 func TestEverySinkGetsEveryRecord(t *testing.T) {
@@ -42,12 +42,8 @@ func TestALayerWithoutASinkLogsNothing(t *testing.T) {
 }
 
 func TestNewRefusesWhatItCannotUse(t *testing.T) {
-	if _, err := New(nil, Config{}); !errors.Is(err, core.ErrInvalidRequest) {
-		t.Errorf("no upstream: %v", err)
-	}
-	if _, err := New(coretest.NewFake(0), Config{Level: 7}); !errors.Is(err, core.ErrInvalidRequest) {
-		t.Errorf("unknown level: %v", err)
-	}
+	expect.ErrorOf(New(nil, Config{}))(t, core.ErrInvalidRequest, "no upstream")
+	expect.ErrorOf(New(coretest.NewFake(0), Config{Level: 7}))(t, core.ErrInvalidRequest, "unknown level")
 	for level, want := range map[Level]string{Operations: "operations", Uses: "uses", 7: "level(7)"} {
 		if got := level.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)

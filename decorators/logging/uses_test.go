@@ -114,9 +114,7 @@ func TestReleaseIsLoggedAtTheLevelUses(t *testing.T) {
 	for _, level := range []Level{Operations, Uses} {
 		b := newBench(t, level)
 		block := b.allocate(64)
-		if _, err := b.log.Deallocate(ctx, block.ID); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.log.Deallocate(ctx, block.ID))(t)
 		b.skip()
 		b.readings.Store(0)
 		b.fake.Pass()

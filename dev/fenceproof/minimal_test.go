@@ -5,6 +5,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/proof"
 	"github.com/fencepost-gpu/fencepost/dev/proof/program"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -29,7 +30,7 @@ func TestNoWaitCanBeTakenAway(t *testing.T) {
 	must.Do(t, err)
 	dropped, silent := 0, 0
 	b.Each(1, func(p program.Program) bool {
-		proof.EachSchedule(p, 2, func(s proof.Schedule) bool {
+		proof.Explorer{Goroutines: 2}.Each(p, func(s proof.Schedule) bool {
 			v, err := r.Check(p, s)
 			must.Do(t, err)
 			for k := 1; k <= v.Waits; k++ {
@@ -53,9 +54,7 @@ func TestNoWaitCanBeTakenAway(t *testing.T) {
 	if dropped < fewest || silent > dropped/10 {
 		t.Error("that is not what it was")
 	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, r.Close())
 }
 
 // apart reports whether a step of another operation came between those of a

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/dev/proof/mutation"
 	"github.com/fencepost-gpu/fencepost/dev/proof/overlay"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // TestFenceMutants breaks the production code at one step of its fences at a
@@ -77,9 +78,7 @@ func fates(t *testing.T, binary string, sites []mutation.Site) []mutation.Fate {
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, some...)
-			if err != nil {
-				t.Error(err)
-			}
+			expect.Success(t, err)
 		})
 	}
 	wg.Wait()

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -79,9 +80,7 @@ func TestResourcesEmbedNothing(t *testing.T) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, err)
 	}
 }
 
@@ -129,9 +128,7 @@ func TestCodeInDocumentsCompiles(t *testing.T) {
 	if len(programs) < 2 {
 		t.Fatalf("only %d programs were found", len(programs))
 	}
-	if err := Compile(t.Context(), root(t), t.TempDir(), programs...); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, Compile(t.Context(), root(t), t.TempDir(), programs...))
 	wrong := Block{File: "docs/some.md", Line: 7, Code: "package main\n\nimport \"" + module + "/core\"\n\nfunc main() { println(core.NoSuchName) }\n"}
 	if err := Compile(t.Context(), root(t), t.TempDir(), wrong); err == nil || !strings.Contains(err.Error(), "docs/some.md:11") {
 		t.Errorf("a wrong program: %v", err)

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 func TestWithinGivesUpOnWhatDoesNotReturn(t *testing.T) {
 	failure := errors.New("failure")
-	if err := Within(t.Context(), func() error { return failure }); !errors.Is(err, failure) {
-		t.Errorf("what returned was lost: %v", err)
-	}
+	expect.Error(t, Within(t.Context(), func() error { return failure }), failure, "what returned was lost")
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	hangs := make(chan struct{})
@@ -51,7 +51,5 @@ func TestPollAsksUntilItIsDoneFailsOrTheContextEnds(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	never := func() (bool, error) { return false, nil }
-	if err := Poll(ended, never); !errors.Is(err, context.Canceled) {
-		t.Errorf("the context has ended: %v", err)
-	}
+	expect.Error(t, Poll(ended, never), context.Canceled, "the context has ended")
 }

@@ -200,9 +200,7 @@ func TestADecoratorThatEmbedsALayerIsNotTakenForIt(t *testing.T) {
 		t.Fatal("the layer above it has a path")
 	}
 	for range 2 { // the first prepares the log's part of the lane, on the ordinary way
-		if _, err := top.Allocate(t.Context(), core.Request{Bytes: 64, Stream: lease}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(top.Allocate(t.Context(), core.Request{Bytes: 64, Stream: lease}))(t)
 	}
 	if a.allocations != 2 || len(b.served) != 1 {
 		t.Errorf("the decorator saw %d allocations, and beneath it the quick path served %d", a.allocations, len(b.served))
@@ -243,17 +241,14 @@ func TestMoreLayersThanPartsAreServed(t *testing.T) {
 	b := newBackend()
 	var top core.Resource = b
 	for range 12 {
-		log, err := logging.New(top, logging.Config{Sinks: []logging.Sink{logging.NewRing(64)}})
-		must.Do(t, err)
+		log := must.Get(logging.New(top, logging.Config{Sinks: []logging.Sink{logging.NewRing(64)}}))(t)
 		top = log
 	}
 	if quick.Of(top) != nil {
 		t.Error("the outermost of twelve layers has a path")
 	}
 	for range 3 {
-		if _, err := top.Allocate(t.Context(), core.Request{Bytes: 64, Stream: lease}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(top.Allocate(t.Context(), core.Request{Bytes: 64, Stream: lease}))(t)
 	}
 	if len(b.served) == 0 {
 		t.Error("nothing was served by the path beneath")

@@ -7,6 +7,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 	"github.com/fencepost-gpu/fencepost/internal/workload"
@@ -14,14 +15,10 @@ import (
 
 func newBatch(t *testing.T, s *teststack.Stack) (*workload.Workload, *workload.Batch) {
 	t.Helper()
-	w, err := workload.New(s.Env(), workload.Config{Goroutines: 2, Iterations: 1, Rounds: 1, Rows: 300, Seed: 5})
-	must.Do(t, err)
-	b, err := w.Batch(t.Context())
-	must.Do(t, err)
+	w := must.Get(workload.New(s.Env(), workload.Config{Goroutines: 2, Iterations: 1, Rounds: 1, Rows: 300, Seed: 5}))(t)
+	b := must.Get(w.Batch(t.Context()))(t)
 	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, b.Close())
 	})
 	return w, b
 }
@@ -30,9 +27,7 @@ func TestABatchIsRightAndComparedOnce(t *testing.T) {
 	w, b := newBatch(t, teststack.Open(t, teststack.Config{}))
 	for range 2 {
 		must.Do(t, b.Run(t.Context(), 3))
-		if err := b.Check(); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, b.Check())
 	}
 	if r := w.Result(); r.Checked != 2*2*4 || r.Wrong != 0 {
 		t.Errorf("%+v; want 16 results, all right", r)
@@ -76,9 +71,7 @@ func TestABatchThatCannotBePreparedLeavesNothing(t *testing.T) {
 		if k == 1 {
 			t.Error("no call was made to fail")
 		}
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, b.Close())
 		return
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
@@ -149,8 +150,7 @@ func TestTheFolderKeepsTheNewestDumps(t *testing.T) {
 	var newest []string
 	for range 5 {
 		c.pass(time.Second)
-		paths, err := w.Now(t.Context(), dump.Request)
-		must.Do(t, err)
+		paths := must.Get(w.Now(t.Context(), dump.Request))(t)
 		newest = append(newest, paths...)
 	}
 	want := []string{foreign}
@@ -217,9 +217,7 @@ func TestAFolderThatIsLostFailsTheDumpAndIsSaid(t *testing.T) {
 func TestASourceThatHasNothingFailsTheDump(t *testing.T) {
 	none := errors.New("not open yet")
 	w := writer(t, dump.Config{Folder: t.TempDir(), Source: func() (history.Source, error) { return history.Source{}, none }})
-	if _, err := w.Now(t.Context(), dump.Request); !errors.Is(err, none) {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorOf(w.Now(t.Context(), dump.Request))(t, none)
 }
 
 // The writer is busy with a source that takes its time: nobody who triggers
@@ -232,16 +230,12 @@ func TestNobodyWaitsForASlowSource(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := w.Now(ctx, dump.Request); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorOf(w.Now(ctx, dump.Request))(t, context.Canceled)
 	if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Close says %v", err)
 	}
 	close(release)
-	if err := w.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, w.Close(t.Context()))
 	if written, limited := counted(w, dump.Finding, dump.Written), counted(w, dump.Finding, dump.Limited); written == 0 || limited < 900 || written+limited != 1000 {
 		t.Errorf("%d written, %d limited", written, limited)
 	}
@@ -253,9 +247,7 @@ func TestAClosedWriterRefuses(t *testing.T) {
 		must.Do(t, w.Close(t.Context()))
 	}
 	w.Trigger(dump.Finding)
-	if _, err := w.Now(t.Context(), dump.Request); !errors.Is(err, core.ErrClosed) {
-		t.Errorf("got %v", err)
-	}
+	expect.ErrorOf(w.Now(t.Context(), dump.Request))(t, core.ErrClosed)
 	if counted(w, dump.Finding, dump.Limited) != 1 {
 		t.Error("the trigger is not counted")
 	}
@@ -292,9 +284,7 @@ func TestEveryTriggerIsCountedOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if err := w.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, w.Close(t.Context()))
 	var sum uint64
 	for _, c := range w.Stats() {
 		sum += c.Count

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
 )
@@ -49,9 +50,7 @@ func TestHammerOfExportsUnderLoad(t *testing.T) {
 					return
 				}
 				uses := []core.Use{{Block: b.ID, Access: core.Write}, {Block: shared.ID, Access: core.Read}}
-				if err := rt.LaunchNamed(context.Background(), "mix", stream, uses, func(context.Context) error { return nil }); err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, rt.LaunchNamed(context.Background(), "mix", stream, uses, func(context.Context) error { return nil }))
 				if _, err := rt.Deallocate(context.Background(), b.ID); err != nil {
 					t.Error(err)
 				}

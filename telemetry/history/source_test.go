@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/telemetry/history"
@@ -63,9 +64,7 @@ func TestWhatIsNotThereIsRefused(t *testing.T) {
 	if r, _ := get(t, h, http.MethodDelete, "/"); r.Code != http.StatusMethodNotAllowed || r.Header().Get("Allow") != "GET, HEAD" {
 		t.Errorf("DELETE: %d", r.Code)
 	}
-	if err := (history.Source{}).Write(io.Discard, history.JSONLines); !errors.Is(err, history.ErrUnavailable) {
-		t.Errorf("got %v", err)
-	}
+	expect.Error(t, (history.Source{}).Write(io.Discard, history.JSONLines), history.ErrUnavailable)
 	if err := (history.Source{}).Write(io.Discard, "svg"); err == nil {
 		t.Error("svg was written")
 	}
@@ -88,9 +87,7 @@ func TestEveryFormatReportsAWriterThatFails(t *testing.T) {
 	free(t, rt, allocate(t, rt, 100, 0, "rows"))
 	for _, format := range history.Formats() {
 		for _, bytes := range []room{0, 100} {
-			if err := source.Write(&bytes, format); !errors.Is(err, errFull) {
-				t.Errorf("%s: got %v", format, err)
-			}
+			expect.Error(t, source.Write(&bytes, format), errFull, format)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
@@ -99,9 +100,7 @@ func TestAFolderOfFilesThatCannotBeRemovedStaysWithinItsLimit(t *testing.T) {
 	must.Do(t, w.Flush(t.Context()))
 	disk.stuck = w.Files()[0]
 	w.Report(named("a"))
-	if err := w.Close(t.Context()); !errors.Is(err, errFault) {
-		t.Errorf("Close: %v", err)
-	}
+	expect.Error(t, w.Close(t.Context()), errFault, "Close")
 	if s := w.Stats(); s.Written != 1 || s.Failed != 1 || len(list(t, dir)) != 1 {
 		t.Errorf("%+v, %q", s, list(t, dir))
 	}
@@ -132,9 +131,7 @@ func TestWhatCannotBeWrittenIsCountedAndSaid(t *testing.T) {
 	if s := w.Stats(); s.Failed != 1 || s.Written != 0 || len(w.Files()) != 0 {
 		t.Errorf("%+v", s)
 	}
-	if _, err := deliver(t.Context(), w, named("b")); !errors.Is(err, core.ErrClosed) {
-		t.Errorf("Urgent after Close: %v", err)
-	}
+	expect.ErrorOf(deliver(t.Context(), w, named("b")))(t, core.ErrClosed, "Urgent after Close")
 	w.Report(named("c"))
 	balanced(t, w.Stats())
 }
@@ -160,9 +157,7 @@ func TestASlowDiskNeverHoldsUpWhoReports(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := w.Flush(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Flush on a stuck disk: %v", err)
-	}
+	expect.Error(t, w.Flush(short), context.DeadlineExceeded, "Flush on a stuck disk")
 	release()
 	must.Do(t, w.Close(t.Context()))
 	if s := w.Stats(); s.Written != 5 || len(list(t, dir)) != 5 {
@@ -185,9 +180,7 @@ func TestADeliveredFindingGoesFirst(t *testing.T) {
 	go func() { flushed <- w.Flush(context.Background()) }()
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := deliver(short, w, named("late")); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Urgent on a stuck disk: %v", err)
-	}
+	expect.ErrorOf(deliver(short, w, named("late")))(t, context.DeadlineExceeded, "Urgent on a stuck disk")
 	release()
 	path, err := deliver(t.Context(), w, named("last"))
 	must.Do(t, err, <-flushed)
@@ -220,9 +213,7 @@ func TestCloseIsBoundedOnADiskThatDoesNotAnswer(t *testing.T) {
 	<-disk.writes
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := w.Close(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Close: %v", err)
-	}
+	expect.Error(t, w.Close(short), context.DeadlineExceeded, "Close")
 	release()
 	_ = w.Close(t.Context()) // says what was dropped, or not
 	if s := w.Stats(); s.Dropped != 2 || s.Written != 1 {

@@ -24,6 +24,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/core/readings"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
@@ -181,9 +182,7 @@ func TestCollectorOfTwoPlainDevices(t *testing.T) {
 gpumem_budget_limit_bytes{device="0"} 5
 gpumem_budget_limit_bytes{device="1"} 7
 `
-	if err := testutil.CollectAndCompare(c, strings.NewReader(want), "gpumem_budget_limit_bytes"); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, testutil.CollectAndCompare(c, strings.NewReader(want), "gpumem_budget_limit_bytes"))
 	if n := testutil.CollectAndCount(c, "gpumem_operations_total"); n != 0 {
 		t.Errorf("%d samples of a source that is not there", n)
 	}
@@ -262,8 +261,7 @@ func samplesBy(t *testing.T, c prometheus.Collector, name string, label string) 
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c)
-	families, err := registry.Gather()
-	must.Do(t, err)
+	families := must.Get(registry.Gather())(t)
 	values := map[string]float64{}
 	for _, f := range families {
 		if f.GetName() != name {
@@ -295,9 +293,7 @@ func TestWhatRunsOnWhichDeviceIsALabelledOne(t *testing.T) {
 		c.source.Device = &device{}
 		full := must.Get(metrics.NewCollector(c.source))(t)
 		want := "# HELP " + name + " " + c.help + "\n# TYPE " + name + " gauge\n" + name + c.want + "\n"
-		if err := testutil.CollectAndCompare(full, strings.NewReader(want), name); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, testutil.CollectAndCompare(full, strings.NewReader(want), name))
 		if n := testutil.CollectAndCount(must.Get(metrics.NewCollector(metrics.Source{Device: &device{}}))(t), name); n != 0 {
 			t.Errorf("%s: %d samples where nothing is known", name, n)
 		}
@@ -350,8 +346,7 @@ func TestTheCatalogueIsWhatIsExported(t *testing.T) {
 	source.Build = metrics.BuildInfo{Version: "v1"}
 	registry.MustRegister(must.Get(metrics.NewCollector(source))(t),
 		metrics.NewSpanCollector(func() metrics.SpanCounts { return metrics.SpanCounts{} }))
-	families, err := registry.Gather()
-	must.Do(t, err)
+	families := must.Get(registry.Gather())(t)
 	exported := map[string]metrics.Info{}
 	for _, f := range families {
 		info := metrics.Info{Type: map[string]string{"GAUGE": "gauge", "COUNTER": "counter", "HISTOGRAM": "histogram"}[f.GetType().String()], Help: f.GetHelp()}

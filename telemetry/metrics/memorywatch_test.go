@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/readings"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
 
@@ -43,9 +44,7 @@ func watch(t *testing.T, b *backend, cfg metrics.MemoryWatchConfig) *metrics.Mem
 	t.Helper()
 	w := metrics.NewMemoryWatch(b, cfg)
 	t.Cleanup(func() {
-		if err := w.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, w.Close(context.Background()))
 	})
 	return w
 }
@@ -70,17 +69,13 @@ func TestWhatCannotBeReadStaysAsItWas(t *testing.T) {
 	w := watch(t, b, metrics.MemoryWatchConfig{Interval: -1})
 	first, refused := w.Last(), errors.New("refused")
 	b.read = func() error { return refused }
-	if err := w.Refresh(); !errors.Is(err, refused) {
-		t.Errorf("Refresh: %v", err)
-	}
+	expect.Error(t, w.Refresh(), refused, "Refresh")
 	if last := w.Last(); last.Read != first.Read || last.Free != first.Free || !last.DriftRead.After(first.DriftRead) {
 		t.Errorf("%+v became %+v", first, last)
 	}
 	second := w.Last()
 	b.read, b.drifts = nil, func() error { return refused }
-	if err := w.Refresh(); !errors.Is(err, refused) {
-		t.Errorf("Refresh: %v", err)
-	}
+	expect.Error(t, w.Refresh(), refused, "Refresh")
 	if last := w.Last(); last.DriftRead != second.DriftRead || !last.Read.After(second.Read) {
 		t.Errorf("%+v became %+v", second, last)
 	}

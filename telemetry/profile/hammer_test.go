@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost"
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/profile"
 )
@@ -35,9 +36,7 @@ func TestHammerOfProfilesUnderLoad(t *testing.T) {
 					t.Errorf("everything ever allocated fell from %+v to %+v", last, now)
 				}
 				last = now
-				if err := profile.Write(io.Discard, 1, source); err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, profile.Write(io.Discard, 1, source))
 			}
 		})
 	}
@@ -82,7 +81,11 @@ func TestHammerOfProfilesUnderLoad(t *testing.T) {
 func TestAProfileOfManyBlocksIsSmall(t *testing.T) {
 	rt, source := open(t)
 	var blocks []core.Block
-	for range 20_000 {
+	many := 20_000
+	if testing.Short() {
+		many /= 4
+	}
+	for range many {
 		blocks = append(blocks, allocate(t, rt, 256, 0, "rows"))
 	}
 	began := time.Now()

@@ -9,14 +9,13 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/coretest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestTagsMadeOfIdentifiersDoNotGrowAProfileAndLoseNoByte(t *testing.T) {
 	fake := coretest.NewFake(0)
 	for i := range 1000 {
-		if _, err := fake.Allocate(context.Background(), core.Request{Bytes: 10, Tag: core.Tag(fmt.Sprint("row ", i))}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fake.Allocate(context.Background(), core.Request{Bytes: 10, Tag: core.Tag(fmt.Sprint("row ", i))}))(t)
 	}
 	table := collect([]Source{{Resource: fake}}, 50)
 	if len(table.samples) != 51 {
@@ -39,9 +38,7 @@ func TestSitesThatAllocateAreBoundedAndTheRestIsUnsampled(t *testing.T) {
 	fake := coretest.NewFake(0)
 	a := NewAllocations(fake)
 	for i := range maxSites + 100 {
-		if _, err := fake.Allocate(context.Background(), core.Request{Bytes: 10}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fake.Allocate(context.Background(), core.Request{Bytes: 10}))(t)
 		a.Sampled(10, "tag", core.Stack{uintptr(i + 1)})
 	}
 	table := newTable(MaxSamples)

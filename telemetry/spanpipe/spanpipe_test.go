@@ -11,6 +11,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 	"github.com/fencepost-gpu/fencepost/telemetry/spanpipe"
@@ -313,7 +314,7 @@ func TestTheStandardVariablesSayTheSizes(t *testing.T) {
 		t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", c.batch)
 		exporter := newGate()
 		pipe, provider := pipeline(exporter, c.config)
-		spans(provider, spanpipe.DefaultQueue+100)
+		spans(provider, int(c.holds)+100)
 		if got := pipe.Counts().Unexported(); got != c.holds {
 			t.Errorf("%+v: %d are inFlight", c, got)
 		}
@@ -332,9 +333,7 @@ func TestHammer(t *testing.T) {
 		workers.Go(func() {
 			for range 20 {
 				spans(provider, 50)
-				if err := provider.ForceFlush(context.Background()); err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, provider.ForceFlush(context.Background()))
 				if counts := pipe.Counts(); counts.Exported+counts.Failed+counts.Dropped > counts.Ended || counts.Ended > counts.Started {
 					t.Errorf("more came out than went in: %+v", counts)
 				}

@@ -9,6 +9,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/deviceops"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -46,8 +47,7 @@ func (d *device) StreamSynchronize(driver.Stream) error { return d.syncErr }
 // run makes a batch of one region on a stream.
 func run(t *testing.T, m *Memory, stream core.StreamID, results bool) *Table {
 	t.Helper()
-	table, err := m.Stage(stream, []deviceops.Region{{Ptr: 1 << 20, Bytes: 8}}, Patterns, results)
-	must.Do(t, err)
+	table := must.Get(m.Stage(stream, []deviceops.Region{{Ptr: 1 << 20, Bytes: 8}}, Patterns, results))(t)
 	if table.Records() != 1 || table.ResultsPtr() != table.Ptr()+driver.GuardRecord {
 		t.Errorf("%d records at %#x, results at %#x", table.Records(), table.Ptr(), table.ResultsPtr())
 	}
@@ -91,9 +91,7 @@ func TestResultsAreHadOnceAndTheirMemoryIsIdleThen(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := r.Wait(ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("waited: %v", err)
-	}
+	expect.Error(t, r.Wait(ended), context.Canceled, "waited")
 	clear(d.behind)
 	if bad, err := r.Mismatches(); len(bad) != 0 || err != nil {
 		t.Errorf("%v, %v: what no kernel wrote differs in nothing", bad, err)
@@ -107,9 +105,7 @@ func TestResultsAreHadOnceAndTheirMemoryIsIdleThen(t *testing.T) {
 	if d.made != 1 || d.asked != asked {
 		t.Errorf("%d memories, %d questions", d.made, d.asked-asked)
 	}
-	if err := m.Close(ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("closed with a batch under way: %v", err)
-	}
+	expect.Error(t, m.Close(ended), context.Canceled, "closed with a batch under way")
 	clear(d.behind)
 	if err := m.Close(t.Context()); err != nil || d.freed != 1 {
 		t.Errorf("%d freed: %v", d.freed, err)
@@ -126,9 +122,7 @@ func TestMemoryThatMayBeInUseIsNotUsedAgain(t *testing.T) {
 	}
 	d.recordErr = errors.New("not recorded")
 	table := stage()
-	if err := m.End(table, 0); !errors.Is(err, d.recordErr) {
-		t.Errorf("End: %v", err)
-	}
+	expect.Error(t, m.End(table, 0), d.recordErr, "End")
 	m.Release(table)
 	if again := stage(); again != table { // the stream was synchronised
 		t.Error("memory that is known to be unused is not used again")

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // mustMap maps pages and demands that the device may touch them.
@@ -217,9 +218,7 @@ func TestPagesOfATornUnmapAreUsedAgainOnlyWhenTheyAreUnmapped(t *testing.T) {
 		s, _, d := newStore(t, 4, 8)
 		ptr := mustMap(t, s, d, 4)
 		d.torn, d.lenient = 2, lenient
-		if err := s.Unmap(ptr, 4*granule); !errors.Is(err, core.ErrDriver) {
-			t.Errorf("unmapped: %v", err)
-		}
+		expect.Error(t, s.Unmap(ptr, 4*granule), core.ErrDriver, "unmapped")
 		if _, _, err := mapLowest(s, granule); !errors.Is(err, core.ErrOutOfMemory) || s.Held() != 4*granule || s.Mapped() != 0 {
 			t.Errorf("mapped: %v; %d held, %d mapped", err, s.Held(), s.Mapped())
 		}

@@ -8,17 +8,15 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func newMapper(t *testing.T, maxBytes uint64, maxRanges int) (*Mapper, *drivertest.Faults, *sim.Device) {
 	t.Helper()
-	device, err := sim.Open(sim.Config{})
-	must.Do(t, err)
+	device := must.Get(sim.Open(sim.Config{}))(t)
 	t.Cleanup(func() {
-		if err := device.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, device.Close())
 	})
 	faults := drivertest.NewFaults(device)
 	return New(faults, sim.Granule, maxBytes, maxRanges), faults, device
@@ -52,9 +50,7 @@ func TestNothingIsLeftOfAMappingThatFailed(t *testing.T) {
 			} else {
 				err = m.Reap()
 			}
-			if err := errors.Join(err, m.Close()); err != nil {
-				t.Error(err)
-			}
+			expect.Success(t, errors.Join(err, m.Close()))
 			if books := device.Books(); books.Handles+books.Mappings+books.Reservations > 0 || m.Mapped() > 0 || m.Leftover() {
 				t.Errorf("calls %d and %d: left %+v, %d bytes mapped", first, again, books, m.Mapped())
 			}
@@ -78,9 +74,7 @@ func TestAddressesStayReservedWithinTheLimits(t *testing.T) {
 				t.Fatalf("%s: %+v, %v", name, r, err)
 			}
 			seen[r.Ptr] = true
-			if err := errors.Join(mapper.Unmap(r), mapper.Reap()); err != nil {
-				t.Error(err)
-			}
+			expect.Success(t, errors.Join(mapper.Unmap(r), mapper.Reap()))
 		}
 		var st core.Stats
 		mapper.AddTo(&st)
@@ -106,7 +100,5 @@ func TestADeviceThatIsFullIsRelievedOnce(t *testing.T) {
 	if _, err := m.Map(1, func() error { return refused }); !errors.Is(err, core.ErrOutOfMemory) || !errors.Is(err, refused) {
 		t.Errorf("mapped: %v", err)
 	}
-	if _, err := m.Map(^uint64(0), noRelief); !errors.Is(err, core.ErrOutOfMemory) {
-		t.Errorf("mapped: %v", err)
-	}
+	expect.ErrorOf(m.Map(^uint64(0), noRelief))(t, core.ErrOutOfMemory, "mapped")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -21,9 +22,7 @@ func TestTheCorpusOnTheGPU(t *testing.T) {
 	}
 	must.Do(t, err)
 	defer func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, m.Close())
 	}()
 	for _, c := range All() {
 		for _, tier := range c.Tiers() {
@@ -82,7 +81,5 @@ func keepResult(t *testing.T, r Result) {
 	if _, err := f.WriteString(line); err != nil {
 		t.Error(err)
 	}
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, f.Close())
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/internal/dynlib"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // captureIncrement is a graph that adds one to every word.
@@ -112,9 +113,7 @@ func TestACaptureOfSomebodyElsesSurvivesTheRuntime(t *testing.T) {
 		must(t, b.ReapPending(ctx))
 	}
 	must(t, errors.Join(b.Streams().Synchronize(ctx, x.ID()), b.Streams().Synchronize(ctx, y.ID())))
-	if err := b.doWrite(adopted, w, 3); !errors.Is(err, core.ErrStreamMisuse) {
-		t.Errorf("a launch on the capturing stream: %v", err)
-	}
+	expect.Error(t, b.doWrite(adopted, w, 3), core.ErrStreamMisuse, "a launch on the capturing stream")
 	end()
 
 	must(t, b.Drain(ctx))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/dev/proof/oracle"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -80,9 +81,7 @@ func TestABlockLiesInTheCellsOfItsPages(t *testing.T) {
 	}
 	d.Block = 2
 	d.Locate(where+2*PageBytes, Unit)
-	if err := d.Allocated(2); !errors.Is(err, ErrNowhere) {
-		t.Errorf("a block where nothing is mapped: %v", err)
-	}
+	expect.Error(t, d.Allocated(2), ErrNowhere, "a block where nothing is mapped")
 }
 
 // TestPagesAreTornFromBlocks unmaps the second page at different times.

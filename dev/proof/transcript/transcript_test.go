@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/dev/proof/device"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -24,9 +25,7 @@ func TestTranscriptsAreWhatIsMade(t *testing.T) {
 			continue
 		}
 		if text != f.text && *update {
-			if err := os.WriteFile(f.path, []byte(text), 0o644); err != nil {
-				t.Error(err)
-			}
+			expect.Success(t, os.WriteFile(f.path, []byte(text), 0o644))
 		} else if text != f.text {
 			t.Errorf("%s is now\n%s\nwhere it differs what the fences do has changed: if that is meant, run this test with -update, and say why in the commit", f.path, text)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
 )
@@ -78,16 +79,12 @@ func TestARefusalExplainsItselfThroughAllLayers(t *testing.T) {
 			if got := rt.Stats().Refusals; got != 1 {
 				t.Errorf("Stats counts %d refusals, the caller was told 1", got)
 			}
-			if _, err := rt.Reserve(t.Context(), 24<<20, "claim"); !errors.Is(err, core.ErrOutOfBudget) {
-				t.Errorf("a claim beyond what is left: %v", err)
-			}
+			expect.ErrorOf(rt.Reserve(t.Context(), 24<<20, "claim"))(t, core.ErrOutOfBudget, "a claim beyond what is left")
 			if told, relieved := refusals(rt); len(relieved) != 0 || len(told) != 2 || told[1].Event.Tag != "claim" {
 				t.Errorf("history of the claim: %d told, %d relieved", len(told), len(relieved))
 			}
 			e2e.Free(t, rt, index, sort)
-			if err := rt.ReleaseClaim(t.Context(), claim.ID); err != nil {
-				t.Error(err)
-			}
+			expect.Success(t, rt.ReleaseClaim(t.Context(), claim.ID))
 		})
 	}
 }
@@ -149,9 +146,7 @@ func TestAClaimIsDrawnThroughTheWholeStack(t *testing.T) {
 	if st := rt.Stats(); st.Claims != 1 || st.Claimed != 4<<20 || st.Charged != 4<<20 {
 		t.Errorf("after Reserve: %d claims of %d, %d charged", st.Claims, st.Claimed, st.Charged)
 	}
-	if _, err := rt.Reserve(t.Context(), 5<<20, "another"); !errors.Is(err, core.ErrOutOfBudget) {
-		t.Errorf("a claim beyond the limit: %v", err)
-	}
+	expect.ErrorOf(rt.Reserve(t.Context(), 5<<20, "another"))(t, core.ErrOutOfBudget, "a claim beyond the limit")
 	keys, err := cuda.Alloc[uint32](t.Context(), rt.Memory(), 1<<20, cuda.AllocOptions{Stream: s.ID(), Tag: "request", Claim: claim.ID})
 	if err != nil {
 		t.Fatalf("what was reserved was refused: %v", err)
@@ -164,18 +159,10 @@ func TestAClaimIsDrawnThroughTheWholeStack(t *testing.T) {
 	if !errors.As(err, &refusal) || refusal.Claim != claim.ID {
 		t.Errorf("an overdrawn claim: %v", err)
 	}
-	if err := keys.Free(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := rt.ReleaseClaim(t.Context(), claim.ID); err != nil {
-		t.Error(err)
-	}
-	if err := rt.ReleaseClaim(t.Context(), claim.ID); !errors.Is(err, core.ErrInvalidRequest) {
-		t.Errorf("a claim released twice: %v", err)
-	}
-	if err := rt.Drain(t.Context()); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, keys.Free(t.Context()))
+	expect.Success(t, rt.ReleaseClaim(t.Context(), claim.ID))
+	expect.Error(t, rt.ReleaseClaim(t.Context(), claim.ID), core.ErrInvalidRequest, "a claim released twice")
+	expect.Success(t, rt.Drain(t.Context()))
 	if st := rt.Stats(); st.Charged != 0 || st.Claims != 0 {
 		t.Errorf("at the end: %d charged, %d claims", st.Charged, st.Claims)
 	}

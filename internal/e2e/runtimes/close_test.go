@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -78,9 +79,7 @@ func TestAClosedRuntimeRefusesWork(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{})
 	b := e2e.Allocate(t, rt, 64, core.DefaultStream, "a")
 	e2e.Free(t, rt, b)
-	if _, err := rt.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(rt.Close(t.Context()))(t)
 	_, allocErr := rt.Allocate(t.Context(), core.Request{Bytes: 64})
 	_, freeErr := rt.Deallocate(t.Context(), b.ID)
 	_, reserveErr := rt.Reserve(t.Context(), 64, "a")
@@ -106,9 +105,7 @@ func TestCloseIsBoundedByItsContextWithLeasesOut(t *testing.T) {
 	held, err := rt.Streams().Acquire(t.Context(), "forgotten.lease")
 	must.Do(t, err)
 	defer func() {
-		if err := held.Release(); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, held.Release())
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -150,9 +147,7 @@ func TestCloseWithoutADeadlineTakesTheConfigsTimeout(t *testing.T) {
 	if _, err := rt.Close(context.Background()); err == nil {
 		t.Error("a forgotten lease went unnoticed")
 	}
-	if err := held.Release(); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, held.Release())
 }
 
 func TestCloseLeavesTheDeviceEmpty(t *testing.T) {
@@ -163,9 +158,7 @@ func TestCloseLeavesTheDeviceEmpty(t *testing.T) {
 	}
 	must.Do(t, s.Release())
 	device := e2e.Simulated(rt)
-	if _, err := rt.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(rt.Close(t.Context()))(t)
 	if b := device.Books(); b.LiveBlocks != 0 || b.HostBlocks != 0 || b.Streams != 0 || b.Events != 0 || b.Pools != 0 || b.Modules != 0 {
 		t.Errorf("the device holds %+v", b)
 	}

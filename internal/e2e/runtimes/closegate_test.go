@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // closedLate is a runtime on a device of the caller's, whose calls are counted,
@@ -113,9 +114,7 @@ func TestARuntimeThatIsNotThereIsAnError(t *testing.T) {
 	_, statsErr := rt.PoolStats()
 	for what, err := range map[string]error{"Close": closeErr, "Dump": dumpErr, "PoolStats": statsErr, "TrimPool": rt.TrimPool(t.Context(), 0),
 		"Drain": rt.Drain(t.Context()), "ReapPending": rt.ReapPending(t.Context()), "SwitchGuard": rt.SwitchGuard(t.Context(), fencepost.GuardChange{Mode: (*fencepost.GuardMode)(&mode)})} {
-		if !errors.Is(err, core.ErrInvalidRequest) {
-			t.Errorf("%s: %v", what, err)
-		}
+		expect.Error(t, err, core.ErrInvalidRequest, what)
 	}
 }
 

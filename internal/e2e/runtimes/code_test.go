@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 func TestCodeIsUnloadedWithTheRuntimeWhetherOrNotItWasBefore(t *testing.T) {
@@ -40,9 +41,7 @@ func TestCodeIsUnloadedWithTheRuntimeWhetherOrNotItWasBefore(t *testing.T) {
 	if loaded, unloaded := faults.Calls(drivertest.ModuleLoad), faults.Calls(drivertest.ModuleUnload)-faults.Failed(drivertest.ModuleUnload); loaded != unloaded {
 		t.Errorf("%d modules were loaded and %d unloaded", loaded, unloaded)
 	}
-	if _, err := rt.Load("late", nil, e2e.AddTwin); !errors.Is(err, core.ErrClosed) {
-		t.Errorf("after the close: %v", err)
-	}
+	expect.ErrorOf(rt.Load("late", nil, e2e.AddTwin))(t, core.ErrClosed, "after the close")
 }
 
 func TestCodeThatCannotBeLoadedIsATypedError(t *testing.T) {
@@ -56,9 +55,7 @@ func TestCodeThatCannotBeLoadedIsATypedError(t *testing.T) {
 		"a twin without Run":  e2e.ErrorOf(rt.Load("no run", nil, sim.Kernel{Name: "add"})),
 		"a twin without Name": e2e.ErrorOf(rt.Load("no name", nil, sim.Kernel{Run: func(*sim.Exec) {}})),
 	} {
-		if !errors.Is(err, core.ErrInvalidRequest) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Error(t, err, core.ErrInvalidRequest, name)
 	}
 	m, err := rt.Load("job.test", nil, e2e.AddTwin)
 	e2e.Succeed(t, "loading", err)
@@ -76,7 +73,5 @@ func TestLoadingWithoutTwinsKeepsThoseThatAreRegistered(t *testing.T) {
 	_, err = m.Kernel("add")
 	e2e.Succeed(t, "looking it up", err)
 	_, err = cuda.LoadModule(nil, driver.Image{Name: "x"})
-	if !errors.Is(err, core.ErrInvalidRequest) {
-		t.Errorf("without a driver: %v", err)
-	}
+	expect.Error(t, err, core.ErrInvalidRequest, "without a driver")
 }

@@ -42,9 +42,7 @@ func TestTheGuardKeepsOutOfACaptureAndSaysSo(t *testing.T) {
 				must.Do(t, graph.Launch(ctx, rt, on))
 			}
 			must.Do(t, graph.Close())
-			if _, err := rt.Deallocate(ctx, used.ID); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(rt.Deallocate(ctx, used.ID))(t)
 			must.Do(t, rt.Drain(ctx))
 			if g := rt.Guard().GuardStats(); g.Findings != 0 || g.Quarantine.Blocks != 0 || g.Known != 0 || g.Verified == 0 {
 				t.Errorf("after the capture: %+v", g)

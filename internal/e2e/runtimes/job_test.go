@@ -15,15 +15,14 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func loadAdd(t *testing.T, rt *fencepost.Runtime) *cuda.Kernel {
 	t.Helper()
-	m, err := rt.Load("job.test", nil, e2e.AddTwin)
-	e2e.Succeed(t, "loading", err)
-	k, err := m.Kernel("add")
-	e2e.Succeed(t, "looking the kernel up", err)
-	return k
+	m := must.Get(rt.Load("job.test", nil, e2e.AddTwin))(t)
+	return must.Get(m.Kernel("add"))(t)
 }
 
 // addOn is a kernel's whole way through a job.
@@ -181,9 +180,7 @@ func TestDoWaitsForWhatWasUploaded(t *testing.T) {
 			defer cancel()
 			return work(j)
 		})
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Error(t, err, context.Canceled, name)
 		release()
 		nothingIsHeld(t, rt)
 	}

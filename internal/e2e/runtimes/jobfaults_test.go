@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 // faultyJobs is a runtime over a driver whose calls can be made to fail, the same
@@ -120,9 +121,7 @@ func TestAJobEndsWhereverTheDeviceIsLost(t *testing.T) {
 			t.Errorf("call %d: %d leases and %d claims are held", k, leased, f.rt.Stats().Claims)
 		}
 		_, _ = f.rt.Close(context.Background())
-		if err := f.device.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, f.device.Close())
 		if !reached || t.Failed() {
 			return
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 func nothing(*fencepost.Job) error { return nil }
@@ -23,9 +24,7 @@ func TestAJobDrawsFromItsReservation(t *testing.T) {
 			t.Errorf("reserved: %+v", st)
 		}
 		_, err := rt.Allocate(t.Context(), core.Request{Bytes: 1, Tag: "other"})
-		if !errors.Is(err, core.ErrOutOfBudget) {
-			t.Errorf("beside the reservation: %v", err)
-		}
+		expect.Error(t, err, core.ErrOutOfBudget, "beside the reservation")
 		if _, err := fencepost.Alloc[byte](j, 4097); !errors.Is(err, core.ErrClaimExceeded) || errors.Is(err, core.ErrOutOfBudget) {
 			t.Errorf("beyond the reservation: %v", err)
 		}
@@ -58,9 +57,7 @@ func TestARefusedReservationSaysWhoHoldsTheMemory(t *testing.T) {
 			t.Errorf("%s: %d refusals were counted for one job", name, n)
 		}
 	}
-	if err := rt.Do(t.Context(), "job", nothing, fencepost.Reserve(0, time.Hour)); !errors.Is(err, core.ErrInvalidRequest) {
-		t.Errorf("nothing reserved: %v", err)
-	}
+	expect.Error(t, rt.Do(t.Context(), "job", nothing, fencepost.Reserve(0, time.Hour)), core.ErrInvalidRequest, "nothing reserved")
 	e2e.Free(t, rt, held)
 	nothingIsHeld(t, rt)
 }
@@ -123,16 +120,12 @@ func TestAJobStopsWaitingForMemoryWhenNothingCanCome(t *testing.T) {
 		"cancelled": {cancel, context.Canceled},
 	} {
 		time.AfterFunc(5*time.Millisecond, c.end)
-		if err := rt.Do(ctx, "job", nothing, fencepost.Reserve(4096, time.Hour)); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", end, err)
-		}
+		expect.Error(t, rt.Do(ctx, "job", nothing, fencepost.Reserve(4096, time.Hour)), c.want, end)
 	}
 	time.AfterFunc(5*time.Millisecond, func() {
 		rt.Core().ReportSticky("test", &core.DriverError{Op: "test", Code: driver.IllegalAddress, Sticky: true})
 	})
-	if err := rt.Do(t.Context(), "job", nothing, fencepost.Reserve(4096, time.Hour)); !errors.Is(err, core.ErrSticky) {
-		t.Errorf("on a lost device: %v", err)
-	}
+	expect.Error(t, rt.Do(t.Context(), "job", nothing, fencepost.Reserve(4096, time.Hour)), core.ErrSticky, "on a lost device")
 }
 
 // Red zones come from the rest of the budget, and where that is used up there are

@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -35,10 +36,8 @@ func TestAFullStreamPoolNamesTheLongestLease(t *testing.T) {
 func TestAViewKeepsItsBlock(t *testing.T) {
 	rt := e2e.OpenDirty(t, fencepost.Config{})
 	s := e2e.Lease(t, rt, "s")
-	keys, err := cuda.Alloc[uint32](t.Context(), rt.Memory(), 100, cuda.AllocOptions{Stream: s.ID(), Tag: "keys"})
-	must.Do(t, err)
-	view, err := keys.View(10, 20)
-	must.Do(t, err)
+	keys := must.Get(cuda.Alloc[uint32](t.Context(), rt.Memory(), 100, cuda.AllocOptions{Stream: s.ID(), Tag: "keys"}))(t)
+	view := must.Get(keys.View(10, 20))(t)
 	if view.BlockID() != keys.BlockID() || view.Ptr() != keys.Ptr()+40 || view.Len() != 10 {
 		t.Errorf("the view is %+v at %#x, its slice %+v at %#x", view.BlockID(), view.Ptr(), keys.BlockID(), keys.Ptr())
 	}
@@ -47,13 +46,9 @@ func TestAViewKeepsItsBlock(t *testing.T) {
 	if got := rt.Core().State(id); got != core.Live {
 		t.Fatalf("the block is %v with a view of it", got)
 	}
-	if err := cuda.CopyToDevice(t.Context(), view, s.ID(), make([]uint32, 10)); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, cuda.CopyToDevice(t.Context(), view, s.ID(), make([]uint32, 10)))
 	must.Do(t, view.Free(t.Context()))
-	if err := view.Free(t.Context()); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("a view freed twice: %v", err)
-	}
+	expect.Error(t, view.Free(t.Context()), core.ErrUseAfterFree, "a view freed twice")
 	if f := e2e.Single(t, rt, names.FindingDoubleFree); f.Victim.ID != id || f.Source != "slice" {
 		t.Errorf("found %v", f)
 	}

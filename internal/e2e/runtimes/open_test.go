@@ -17,13 +17,13 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
 
 func TestOpenWithoutConfigBuildsTheDefaultStack(t *testing.T) {
-	rt, err := fencepost.Open(t.Context(), fencepost.Config{})
-	e2e.Succeed(t, "opening", err)
+	rt := must.Get(fencepost.Open(t.Context(), fencepost.Config{}))(t)
 	t.Cleanup(func() { _, _ = rt.Close(context.Background()) })
 	if got, want := rt.String(), "telemetry(debugguard(budget(logging(async(sim:0)))))"; got != want {
 		t.Errorf("the stack is %s, want %s", got, want)
@@ -87,9 +87,7 @@ func TestOpenBuildsAStackOverThePoolOfTheRuntimesOwn(t *testing.T) {
 	if got, want := rt.String(), "telemetry(debugguard(budget(logging(pool(sim:0)))))"; got != want {
 		t.Errorf("the stack is %s, want %s", got, want)
 	}
-	if err := e2e.Life(t.Context(), rt); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, e2e.Life(t.Context(), rt))
 	kept := e2e.Allocate(t, rt, 3<<20, core.DefaultStream, "kept")
 	if _, err := rt.Allocate(t.Context(), core.Request{Bytes: 6 << 20, Tag: "beyond"}); !errors.Is(err, core.ErrOutOfMemory) || !strings.Contains(err.Error(), "limit") {
 		t.Errorf("allocated beyond the pool's limit: %v", err)
@@ -99,9 +97,7 @@ func TestOpenBuildsAStackOverThePoolOfTheRuntimesOwn(t *testing.T) {
 		t.Errorf("the pool has %d bytes, at most %d, and %d in use: %v", pool.Reserved, pool.ReservedHigh, pool.Used, err)
 	}
 	e2e.Free(t, rt, kept)
-	if err := errors.Join(rt.Drain(t.Context()), rt.TrimPool(t.Context(), 0)); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, errors.Join(rt.Drain(t.Context()), rt.TrimPool(t.Context(), 0)))
 	if st := rt.Stats(); st.Reserved != 0 {
 		t.Errorf("%d bytes stay after a trim", st.Reserved)
 	}
@@ -149,9 +145,7 @@ func TestASecondRuntimeOnOneDriverIsRefused(t *testing.T) {
 	device, err := sim.Open(sim.Config{})
 	must.Do(t, err)
 	t.Cleanup(func() { // behind the runtimes' ends
-		if err := device.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, device.Close())
 	})
 	cfg := fencepost.Config{Driver: device}
 	first := e2e.OpenDirty(t, cfg)
@@ -185,9 +179,7 @@ func TestAFailedOpenLeavesNothingBehind(t *testing.T) {
 		if err != nil && !errors.Is(err, core.ErrSticky) {
 			t.Errorf("call %d: %v, want the sticky error", call, err)
 		}
-		if err := device.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, device.Close())
 		if rt != nil {
 			if call < 4 {
 				t.Errorf("Open made only %d calls: the test failed none of them", call-1)

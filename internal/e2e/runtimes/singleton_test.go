@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda/libcuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -68,9 +69,7 @@ func TestDeviceIsBuiltOnceUnderConcurrentFirstCalls(t *testing.T) {
 			group.Go(func() {
 				<-start
 				rt, err := fencepost.Device(1)
-				if err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, err)
 				built[i] = rt
 			})
 		}
@@ -81,9 +80,7 @@ func TestDeviceIsBuiltOnceUnderConcurrentFirstCalls(t *testing.T) {
 				t.Fatalf("round %d: concurrent first calls got different runtimes", round)
 			}
 		}
-		if _, err := built[0].Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(built[0].Close(t.Context()))(t)
 	}
 }
 
@@ -104,9 +101,7 @@ func TestAFailedBuildOfADeviceIsRetried(t *testing.T) {
 
 func TestAClosedDeviceIsBuiltAnew(t *testing.T) {
 	first := device(t, 0)
-	if _, err := first.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(first.Close(t.Context()))(t)
 	second := device(t, 0)
 	if second == first {
 		t.Fatal("Device returned the closed runtime")

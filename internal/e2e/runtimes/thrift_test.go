@@ -22,8 +22,7 @@ func TestSamplingCostsAtMostHalfAPercentOfTheDevice(t *testing.T) {
 	var live []core.Block
 	var callers, most, quarantined uint64
 	for range 4000 {
-		b, err := rt.Allocate(ctx, core.Request{Bytes: 1 + random.Uint64N(1<<(8+random.Uint64N(16))), Stream: on.ID(), Tag: "column"})
-		must.Do(t, err)
+		b := must.Get(rt.Allocate(ctx, core.Request{Bytes: 1 + random.Uint64N(1<<(8+random.Uint64N(16))), Stream: on.ID(), Tag: "column"}))(t)
 		live, callers = append(live, b), callers+b.Bytes
 		for callers > memory/2 {
 			i := random.IntN(len(live))
@@ -31,9 +30,7 @@ func TestSamplingCostsAtMostHalfAPercentOfTheDevice(t *testing.T) {
 			live[i] = live[len(live)-1]
 			live = live[:len(live)-1]
 			callers -= b.Bytes
-			if _, err := rt.Deallocate(ctx, b.ID); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(rt.Deallocate(ctx, b.ID))(t)
 		}
 		// What the layer below the guard holds and no caller, less what only
 		// waits for the device to pass its free.
@@ -50,9 +47,7 @@ func TestSamplingCostsAtMostHalfAPercentOfTheDevice(t *testing.T) {
 		t.Errorf("%d blocks guarded, %d bytes in quarantine: the load shows nothing", guarded, quarantined)
 	}
 	for _, b := range live {
-		if _, err := rt.Deallocate(ctx, b.ID); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(rt.Deallocate(ctx, b.ID))(t)
 	}
 }
 
@@ -69,14 +64,11 @@ func TestQuarantineFollowsABudgetThatIsSmallerThanTheDevice(t *testing.T) {
 			for range 400 {
 				var live []core.Block
 				for _, bytes := range []uint64{column, budget / 8, budget / 8, 5*budget/8 - most} { // seven of eight parts
-					b, err := rt.Allocate(ctx, core.Request{Bytes: bytes, Stream: on.ID(), Tag: "column"})
-					must.Do(t, err)
+					b := must.Get(rt.Allocate(ctx, core.Request{Bytes: bytes, Stream: on.ID(), Tag: "column"}))(t)
 					live = append(live, b)
 				}
 				for _, b := range live {
-					if _, err := rt.Deallocate(ctx, b.ID); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(rt.Deallocate(ctx, b.ID))(t)
 				}
 				quarantined = max(quarantined, rt.Guard().GuardStats().Quarantine.Bytes)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 )
 
 func statusIn(t *testing.T, w *httptest.ResponseRecorder) fencepost.GuardStatus {
@@ -169,9 +170,7 @@ func TestSwitchingFromManyGoroutinesLosesNothing(t *testing.T) {
 				if err == nil {
 					_, err = rt.Deallocate(t.Context(), b.ID)
 				}
-				if err != nil {
-					t.Error(err)
-				}
+				expect.Success(t, err)
 			}
 		})
 	}

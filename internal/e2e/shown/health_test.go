@@ -19,15 +19,14 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func TestTheProbesFollowTheLifeOfARuntime(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{})
 	e2e.Probes(t, rt, 200, 200, "ok")
-	if _, err := rt.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(rt.Close(t.Context()))(t)
 	e2e.Probes(t, rt, 200, 503, "closed")
 
 	rt = e2e.OpenDirty(t, fencepost.Config{})
@@ -116,9 +115,7 @@ func TestCallersThatWaitForAStreamDegrade(t *testing.T) {
 	e2e.Becomes(t, rt, names.HealthDegraded, names.HealthStreamsExhausted)
 	cancel()
 	waiting.Wait()
-	if err := held.Release(); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, held.Release())
 }
 
 // Each change is told once, in order, to the callback and the log.
@@ -135,9 +132,7 @@ func TestEachChangeOfHealthIsTold(t *testing.T) {
 	e2e.Becomes(t, rt, names.HealthDegraded, names.HealthFindings)
 	e2e.Becomes(t, rt, names.HealthOK)
 	must.Do(t, s.Release())
-	if _, err := rt.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(rt.Close(t.Context()))(t)
 	var states []string
 	for _, h := range told { // nobody calls any more
 		states = append(states, h.State)

@@ -106,9 +106,7 @@ func TestAGuardThatIsTurnedDownHasNoGaps(t *testing.T) {
 	rules, ledger := health.NewRules(health.DefaultHold), "ledger"
 	rules.Look(e2e.ReadHealth(r), time.Now())
 	must.Do(t, r.SwitchGuard(t.Context(), fencepost.GuardChange{Mode: (*fencepost.GuardMode)(&ledger)}))
-	if _, err := r.Deallocate(t.Context(), b.ID); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.Deallocate(t.Context(), b.ID))(t)
 	if r.Guard().GuardStats().Unchecked == 0 {
 		t.Error("nothing was left undone, so nothing was tested")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -22,8 +23,7 @@ func scrapeHistogram(t *testing.T, rt *fencepost.Runtime, name string) (count ui
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	must.Do(t, registry.Register(rt.Collector()))
-	families, err := registry.Gather()
-	must.Do(t, err)
+	families := must.Get(registry.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == name {
 			h := f.GetMetric()[0].GetHistogram()
@@ -87,9 +87,7 @@ func TestTheMetricsEqualTheStats(t *testing.T) {
 		t.Errorf("the work is not what the test did: %+v", st)
 	}
 	e2e.Free(t, rt, live)
-	if err := rt.ReleaseClaim(t.Context(), claim.ID); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, rt.ReleaseClaim(t.Context(), claim.ID))
 }
 
 func TestTheMetricsOfThePoolAreThoseOfItsBackend(t *testing.T) {
@@ -101,9 +99,7 @@ func TestTheMetricsOfThePoolAreThoseOfItsBackend(t *testing.T) {
 	if st.Cached == 0 || got["gpumem_pool_cached_bytes"] != float64(st.Cached) {
 		t.Errorf("the driver's pool caches %v, Stats says %d", got["gpumem_pool_cached_bytes"], st.Cached)
 	}
-	if err := rt.SetPoolLimit(1 << 30); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("limiting the driver's pool: %v", err)
-	}
+	expect.Error(t, rt.SetPoolLimit(1<<30), errors.ErrUnsupported, "limiting the driver's pool")
 	for _, name := range own {
 		if value, there := got[name]; there {
 			t.Errorf("%s is %v of the driver's pool", name, value)
@@ -156,8 +152,7 @@ func TestAScrapeMakesNoDeviceCall(t *testing.T) {
 func TestTheDevicesMemoryIsExported(t *testing.T) {
 	rt := e2e.Open(t, fencepost.Config{Guard: "ledger"}) // no red zones
 	live := e2e.Allocate(t, rt, 5<<20, core.DefaultStream, "live")
-	foreign, err := rt.Driver().MemAlloc(16 << 20)
-	must.Do(t, err)
+	foreign := must.Get(rt.Driver().MemAlloc(16 << 20))(t)
 	var got map[string]float64
 	for deadline := time.Now().Add(time.Minute); got["gpumem_device_foreign_bytes"] == 0; time.Sleep(50 * time.Millisecond) {
 		if got = e2e.Scrape(t, rt); time.Now().After(deadline) {
@@ -183,9 +178,7 @@ func TestTheDevicesMemoryIsExported(t *testing.T) {
 		}
 	}
 	e2e.Free(t, rt, live)
-	if err := rt.Driver().MemFree(foreign); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, rt.Driver().MemFree(foreign))
 }
 
 // A restart is a new start, to the millisecond.

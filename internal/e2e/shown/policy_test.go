@@ -22,6 +22,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/e2e"
 	"github.com/fencepost-gpu/fencepost/internal/findings"
 	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/incident"
 )
@@ -174,9 +175,7 @@ func TestOnlyCorruptionStops(t *testing.T) {
 	rt := e2e.OpenDirty(t, fencepost.Config{Guard: "ledger", GuardPolicy: fencepost.PolicyStop, OnStop: func(f core.Finding) { t.Errorf("stopped for %v", f) }})
 	b := e2e.Allocate(t, rt, 64, core.DefaultStream, "a")
 	e2e.Free(t, rt, b)
-	if _, err := rt.Deallocate(t.Context(), b.ID); !errors.Is(err, core.ErrUseAfterFree) {
-		t.Errorf("the second free: %v", err)
-	}
+	expect.ErrorOf(rt.Deallocate(t.Context(), b.ID))(t, core.ErrUseAfterFree, "the second free")
 	e2e.Single(t, rt, names.FindingDoubleFree)
 	kinds := findings.StopKinds()
 	const want = "[uaf-write uaf-read oob-write underflow sealed-write stray-write missing-fence reuse-race use-before-alloc-ready undeclared-access]"

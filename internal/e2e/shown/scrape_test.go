@@ -63,9 +63,7 @@ func openCrowd(tb testing.TB, blocks, tags int) *crowd {
 func (c *crowd) release(tb testing.TB) {
 	tb.Helper()
 	for _, id := range c.blocks {
-		if _, err := c.Deallocate(context.Background(), id); err != nil {
-			tb.Fatal(err)
-		}
+		must.Get(c.Deallocate(context.Background(), id))(tb)
 	}
 	c.blocks = nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/coretest"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/quicktest"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
@@ -27,9 +28,7 @@ func withLayers(t *testing.T, guard fencepost.GuardMode, layers fencepost.Layers
 		if _, err := rt.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		if err := device.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, device.Close())
 	})
 	stack := &teststack.Stack{Sim: device, Driver: device, Streams: rt.Streams()}
 	return coretest.Subject{
@@ -47,7 +46,7 @@ func TestOpensStackConformsWithLayersOfAProgram(t *testing.T) {
 			"around the guard":  {AroundGuard: []core.Layer{quicktest.PutStranger(nil)}},
 			"around both":       {AroundBudget: []core.Layer{quicktest.PutStranger(nil)}, AroundGuard: []core.Layer{quicktest.PutStranger(nil), quicktest.PutStranger(nil)}},
 		} {
-			if testing.Short() && (guard == fencepost.GuardSample) != (name == "around both") {
+			if testing.Short() && (guard != fencepost.GuardSample || name != "around both") {
 				continue
 			}
 			t.Run(name+" "+string(guard), func(t *testing.T) {
@@ -68,11 +67,8 @@ func TestLayersStandWhereTheirNameSays(t *testing.T) {
 	if got, want := rt.String(), "telemetry(stranger(debugguard(stranger(budget(logging(async(sim:0)))))))"; got != want {
 		t.Errorf("the stack is %s, want %s", got, want)
 	}
-	b, err := rt.Allocate(t.Context(), core.Request{Bytes: 4096, Tag: "a"})
-	must.Do(t, err)
-	if _, err := rt.Deallocate(t.Context(), b.ID); err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(rt.Allocate(t.Context(), core.Request{Bytes: 4096, Tag: "a"}))(t)
+	must.Get(rt.Deallocate(t.Context(), b.ID))(t)
 	if asked.Calls.Allocations.Load() != 1 || asked.Calls.Frees.Load() != 1 {
 		t.Errorf("around the guard: %d allocations, %d frees", asked.Calls.Allocations.Load(), asked.Calls.Frees.Load())
 	}

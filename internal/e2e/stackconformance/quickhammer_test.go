@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/cuda/sim"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/quicktest"
 )
 
@@ -84,14 +85,10 @@ func (h *hammer) work(rng *rand.Rand, steps int) {
 			h.free(h.board[rng.IntN(len(h.board))].Swap(nil))
 		}
 		if rng.IntN(200) == 0 {
-			if err := h.Runtime.ReapPending(context.Background()); err != nil {
-				h.t.Error(err)
-			}
+			expect.Success(h.t, h.Runtime.ReapPending(context.Background()))
 		}
 	}
-	if err := own.Release(); err != nil {
-		h.t.Error(err)
-	}
+	expect.Success(h.t, own.Release())
 }
 
 // allocate puts a block on the board, and frees the one that was there.
@@ -135,9 +132,7 @@ func (h *hammer) changeLimit(rng *rand.Rand) {
 }
 
 func (h *hammer) switchGuard(rng *rand.Rand) {
-	if err := h.guard.SetMode(context.Background(), []debugguard.Mode{debugguard.Off, debugguard.Ledger}[rng.IntN(2)]); err != nil {
-		h.t.Error(err)
-	}
+	expect.Success(h.t, h.guard.SetMode(context.Background(), []debugguard.Mode{debugguard.Off, debugguard.Ledger}[rng.IntN(2)]))
 	time.Sleep(300 * time.Microsecond)
 }
 
@@ -162,18 +157,14 @@ func (h *hammer) churnLease(rng *rand.Rand) {
 	for range 20 {
 		h.allocate(rng, lease.ID())
 	}
-	if err := lease.Release(); err != nil {
-		h.t.Error(err)
-	}
+	expect.Success(h.t, lease.Release())
 }
 
 // account demands that everything that was allocated has been freed once, and is told of once.
 func (h *hammer) account(gate *quicktest.Gate) {
 	h.t.Helper()
 	for _, err := range []error{h.Runtime.Drain(context.Background()), h.guard.Flush(context.Background())} {
-		if err != nil {
-			h.t.Error(err)
-		}
+		expect.Success(h.t, err)
 	}
 	s, calls, allocated := h.Runtime.Stats(), h.calls.Operations(), h.allocated.Load()
 	for what, n := range map[string]uint64{

@@ -27,7 +27,7 @@ func variants(seed uint64) map[string]map[int]core.Layer {
 func TestTheQuickPathChangesNothing(t *testing.T) {
 	seed, programs, steps := quicktest.Seed(t), uint64(12), 600
 	if testing.Short() {
-		programs = 3
+		programs, steps = 3, 300
 	}
 	quickly, done := uint64(0), map[string]int{}
 	for n := range programs {

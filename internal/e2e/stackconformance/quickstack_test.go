@@ -12,6 +12,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 	"github.com/fencepost-gpu/fencepost/telemetry"
@@ -48,9 +49,7 @@ func openWhole(t *testing.T, how setup) *whole {
 		ops, err := cuda.NewDeviceOps(s.Driver, s.Streams, guardkernels.Image())
 		must.Do(t, err)
 		t.Cleanup(func() {
-			if err := ops.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
+			expect.Success(t, ops.Close(context.Background()))
 		})
 		how.guard.Device = ops
 	}

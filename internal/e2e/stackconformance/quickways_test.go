@@ -13,9 +13,6 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/testkit/quicktest"
 )
 
-// pairs is how many allocations, each with its free, a test makes once the stack is warm.
-const pairs = 50_000
-
 func churn(t *testing.T, rt *core.Runtime, stream core.StreamID, n int) {
 	t.Helper()
 	for i := range n {
@@ -31,6 +28,10 @@ func churn(t *testing.T, rt *core.Runtime, stream core.StreamID, n int) {
 // there are fewer than half as many at these sizes, whatever the time is. A gate
 // just above the backend sees both ways.
 func TestPairsInTheSteadyStateGoTheQuickWay(t *testing.T) {
+	pairs := 50_000
+	if testing.Short() {
+		pairs = 20_000
+	}
 	for mode, guard := range map[string]debugguard.Config{"off": {Mode: debugguard.Off}, "ledger": {Mode: debugguard.Ledger}} {
 		t.Run(mode, func(t *testing.T) {
 			var gate *quicktest.Gate
@@ -44,7 +45,7 @@ func TestPairsInTheSteadyStateGoTheQuickWay(t *testing.T) {
 			if most := uint64(pairs * 2 / 1000); allocations > most || frees > most {
 				t.Errorf("of %d pairs, %d allocations and %d frees went the ordinary way, at most %d may", pairs, allocations, frees, most)
 			}
-			if got := gate.Quick.Allocations.Load() - quickly + allocations; got != pairs {
+			if got := gate.Quick.Allocations.Load() - quickly + allocations; got != uint64(pairs) {
 				t.Errorf("%d allocations reached the backend, %d were made", got, pairs)
 			}
 		})

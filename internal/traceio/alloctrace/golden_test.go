@@ -3,6 +3,7 @@ package alloctrace_test
 import (
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/traces"
@@ -23,16 +24,11 @@ var golden = []struct {
 
 func readEmbedded(t testing.TB, name string) *alloctrace.Trace {
 	t.Helper()
-	f, err := traces.Open(name)
-	must.Do(t, err)
+	f := must.Get(traces.Open(name))(t)
 	defer func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, f.Close())
 	}()
-	trace, err := alloctrace.Read(name, f)
-	must.Do(t, err)
-	return trace
+	return must.Get(alloctrace.Read(name, f))(t)
 }
 
 func TestRealTracesHaveTheirKnownFigures(t *testing.T) {

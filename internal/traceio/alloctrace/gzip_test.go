@@ -18,9 +18,7 @@ func compress(t testing.TB, text []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	if _, err := w.Write(text); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Write(text))(t)
 	must.Do(t, w.Close())
 	return b.Bytes()
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/replay"
@@ -46,9 +47,7 @@ func TestASpeedThatIsNoneIsRefused(t *testing.T) {
 		}
 	}
 	for _, speed := range []float64{0, replay.MinSpeed, 1, replay.MaxSpeed} {
-		if err := replay.CheckSpeed(speed); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, replay.CheckSpeed(speed))
 	}
 }
 

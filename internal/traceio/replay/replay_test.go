@@ -17,6 +17,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/driver/drivertest"
 	"github.com/fencepost-gpu/fencepost/decorators/budget"
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/teststack"
 	"github.com/fencepost-gpu/fencepost/internal/traceio/alloctrace"
@@ -171,9 +172,7 @@ func TestNoStreamAtAllIsAnError(t *testing.T) {
 	if !errors.Is(err, cuda.ErrNoStream) || !strings.Contains(err.Error(), "recorded stream 1") {
 		t.Errorf("got %v", err)
 	}
-	if err := other.Release(); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, other.Release())
 }
 
 func TestSpeedKeepsTheRecordedTimes(t *testing.T) {
@@ -187,9 +186,7 @@ func TestSpeedKeepsTheRecordedTimes(t *testing.T) {
 	for speed, least := range map[float64]time.Duration{1: 40 * time.Millisecond, 2: 20 * time.Millisecond} {
 		cfg.Speed = speed
 		began := time.Now()
-		if _, err := replay.Play(t.Context(), tr, cfg); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(replay.Play(t.Context(), tr, cfg))(t)
 		if took := time.Since(began); took < least {
 			t.Errorf("speed %v: took %v, want at least %v", speed, took, least)
 		}

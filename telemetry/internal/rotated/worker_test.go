@@ -2,11 +2,11 @@ package rotated_test
 
 import (
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/telemetry/internal/rotated"
 )
 
@@ -22,9 +22,7 @@ func TestAWorkerDoesItsJobsInOrderAndUrgentOnesFirst(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := w.Close(ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("Close of a busy worker: %v", err)
-	}
+	expect.Error(t, w.Close(ended), context.Canceled, "Close of a busy worker")
 	close(proceed)
 	if err := w.Close(t.Context()); err != nil || !slices.Equal(done, []int{0, 1, 2}) {
 		t.Errorf("%v, done: %v", err, done)

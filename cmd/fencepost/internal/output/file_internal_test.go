@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -144,28 +145,20 @@ func TestAFileEndsOnce(t *testing.T) {
 		must.Do(t, err)
 		f, err := target.Create()
 		must.Do(t, err)
-		if _, err := f.Write([]byte("one ")); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(f.Write([]byte("one ")))(t)
 		return f
 	}
 	f := begin()
-	if err := errors.Join(f.Discard(), f.Discard(), f.Commit()); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, errors.Join(f.Discard(), f.Discard(), f.Commit()))
 	if _, err := f.Write(nil); err == nil {
 		t.Error("a closed file was written to")
 	}
 	checkFolder(t, dir, nil)
 	f = begin()
-	if err := f.Publish(); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, f.Publish())
 	checkFolder(t, dir, map[string]string{"out": "one "})
 	_, err := f.Write([]byte("two"))
-	if err := errors.Join(err, f.Publish(), f.Commit(), f.Commit(), f.Discard()); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, errors.Join(err, f.Publish(), f.Commit(), f.Commit(), f.Discard()))
 	checkFolder(t, dir, map[string]string{"out": "one two"})
 }
 

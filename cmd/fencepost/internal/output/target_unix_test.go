@@ -12,15 +12,14 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/cmd/fencepost/internal/output"
+	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
 func put(t *testing.T, path, text string, mode fs.FileMode) fs.FileInfo {
 	t.Helper()
 	must.Do(t, os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, mode))
-	info, err := os.Stat(path)
-	must.Do(t, err)
-	return info
+	return must.Get(os.Stat(path))(t)
 }
 
 func replace(path, text string, inputs ...fs.FileInfo) error {
@@ -49,14 +48,10 @@ func TestAnOutputIsNeverTheInput(t *testing.T) {
 	input := put(t, at("log"), "kept", 0o600)
 	must.Do(t, os.Symlink("log", at("symbolic")), os.Symlink("symbolic", at("twice")), os.Link(at("log"), at("hard")))
 	for _, name := range []string{"log", "symbolic", "twice", "hard", "../" + filepath.Base(dir) + "/log"} {
-		if err := replace(filepath.Join(dir, name), "new", put(t, at("other"), "", 0o600), input); !errors.Is(err, output.ErrInput) {
-			t.Errorf("%s: %v", name, err)
-		}
+		expect.Error(t, replace(filepath.Join(dir, name), "new", put(t, at("other"), "", 0o600), input), output.ErrInput, name)
 		holds(t, at("log"), "kept")
 	}
-	if err := replace(at("other"), "new", input); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, replace(at("other"), "new", input))
 	holds(t, at("other"), "new")
 }
 
@@ -89,9 +84,7 @@ func TestWhatIsReplacedKeepsItsPlaceAndPermissions(t *testing.T) {
 	}
 	if os.Geteuid() == 0 { // root may write to anything, and give it away
 		must.Do(t, os.Chown(at("far/file"), 12345, 23456))
-		if err := replace(at("link"), "newer"); err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, replace(at("link"), "newer"))
 		info, err := os.Stat(at("far/file"))
 		must.Do(t, err)
 		if owner, ok := info.Sys().(*syscall.Stat_t); !ok || owner.Uid != 12345 || owner.Gid != 23456 || info.Mode().Perm() != 0o640 {
@@ -100,9 +93,7 @@ func TestWhatIsReplacedKeepsItsPlaceAndPermissions(t *testing.T) {
 		return
 	}
 	put(t, at("locked"), "old", 0o400)
-	if err := replace(at("locked"), "new"); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("a file that is not to be written to: %v", err)
-	}
+	expect.Error(t, replace(at("locked"), "new"), fs.ErrPermission, "a file that is not to be written to")
 	holds(t, at("locked"), "old")
 }
 
@@ -114,18 +105,14 @@ func TestPipesAndDevicesAreWrittenToAndStay(t *testing.T) {
 	read := make(chan string, 1)
 	go func() {
 		text, err := os.ReadFile(pipe)
-		if err != nil {
-			t.Error(err)
-		}
+		expect.Success(t, err)
 		read <- string(text)
 	}()
 	must.Do(t, replace(pipe, "through the pipe"))
 	if got := <-read; got != "through the pipe" {
 		t.Errorf("the reader got %q", got)
 	}
-	if err := replace(device, "does not fit"); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("a full device: %v", err)
-	}
+	expect.Error(t, replace(device, "does not fit"), syscall.ENOSPC, "a full device")
 	for path, want := range map[string]fs.FileMode{pipe: fs.ModeNamedPipe, device: fs.ModeSymlink, "/dev/full": fs.ModeDevice | fs.ModeCharDevice} {
 		if info, err := os.Lstat(path); err != nil || info.Mode().Type() != want {
 			t.Errorf("%s is %v, %v; want %v", path, info, err, want)
@@ -134,13 +121,9 @@ func TestPipesAndDevicesAreWrittenToAndStay(t *testing.T) {
 	// A pipe that is the input too would wait for itself; a device may be both.
 	info, err := os.Stat(pipe)
 	must.Do(t, err)
-	if _, err := output.Find(pipe, info); !errors.Is(err, output.ErrInput) {
-		t.Errorf("the pipe that is read: %v", err)
-	}
+	expect.ErrorOf(output.Find(pipe, info))(t, output.ErrInput, "the pipe that is read")
 	if info, err = os.Stat(os.DevNull); err != nil {
 		t.Fatal(err)
 	}
-	if err := replace(os.DevNull, "nothing", info); err != nil {
-		t.Error(err)
-	}
+	expect.Success(t, replace(os.DevNull, "nothing", info))
 }

@@ -264,9 +264,17 @@ func (s *service) crowd(clients, each int) map[int]int {
 	return statuses
 }
 
+// each is how many requests each member of a crowd makes.
+func each() int {
+	if testing.Short() {
+		return 4
+	}
+	return 12
+}
+
 func TestManyRequestsAtATimeAreAllRight(t *testing.T) {
 	s := start(t, setup{patience: time.Second})
-	if got := s.crowd(16, 12); got[http.StatusOK] != 16*12 {
+	if got := s.crowd(16, each()); got[http.StatusOK] != 16*each() {
 		t.Errorf("answers by status: %v", got)
 	}
 }
@@ -275,8 +283,8 @@ func TestManyRequestsAtATimeAreAllRight(t *testing.T) {
 // right all the same.
 func TestWithLittleMemoryRequestsAreRightOrRefused(t *testing.T) {
 	s := start(t, setup{stack: fencepost.Config{Budget: 160 << 10, Guard: "off"}})
-	got := s.crowd(16, 12)
-	if got[http.StatusOK] == 0 || got[http.StatusServiceUnavailable] == 0 || got[http.StatusOK]+got[http.StatusServiceUnavailable] != 16*12 {
+	got := s.crowd(16, each())
+	if got[http.StatusOK] == 0 || got[http.StatusServiceUnavailable] == 0 || got[http.StatusOK]+got[http.StatusServiceUnavailable] != 16*each() {
 		t.Errorf("answers by status: %v", got)
 	}
 }
