@@ -21,6 +21,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/decorators/logging"
 	"github.com/fencepost-gpu/fencepost/internal/findings"
 	"github.com/fencepost-gpu/fencepost/internal/health"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 	"github.com/fencepost-gpu/fencepost/internal/version"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/dump"
@@ -185,7 +186,7 @@ func (r *Runtime) TrimPool(ctx context.Context, keep uint64) error {
 		return err
 	}
 	if r.pool == nil {
-		return core.UnsupportedError("TrimPool", r.String(), "it allocates from no pool and gives memory back at every free; there is nothing to trim")
+		return refuse.Unsupported("TrimPool", r.String(), "it allocates from no pool and gives memory back at every free; there is nothing to trim")
 	}
 	err := r.pool.TrimPool(keep)
 	r.core.ReportSticky("TrimPool", err)
@@ -202,7 +203,7 @@ func (r *Runtime) SetPoolLimit(bytes uint64) error {
 	}
 	own, ok := r.pool.(*cuda.PoolResource)
 	if !ok {
-		return core.UnsupportedError("SetPoolLimit", r.String(), "it has no pool of its own; limit the budget instead (Budget().SetLimit), or open with Resource pool")
+		return refuse.Unsupported("SetPoolLimit", r.String(), "it has no pool of its own; limit the budget instead (Budget().SetLimit), or open with Resource pool")
 	}
 	own.SetLimit(bytes)
 	return nil

@@ -34,7 +34,7 @@
 // Authors of layers and backends also need
 //
 //   - [Resource], [Layer], [With], [Chain], [Base]: the contract, and how a stack is put together;
-//     [Unsupported], [UnsupportedError]: how a backend refuses what it lacks; [Features]: how it says so
+//     [Unsupported], [StreamMisuseError]: how a backend refuses what it lacks; [Features]: how it says so
 //   - [OpenIntent], [Intent], [PreparedUse], [Waited], [WaitRef]: a launch between PrepareUse and its end
 //   - [Inspector], [BlockInfo], [Listener]: what a stack knows of its blocks, and who hears of their end
 //   - [SpanRef], [SpanContext], [SpanOf], [WithSpan]: spans, without a tracing library

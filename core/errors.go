@@ -166,8 +166,9 @@ type StreamMisuseError struct {
 	Holder *UseRecord
 	// Unleased is true if Stream is no lease: it was given back, or never was.
 	Unleased bool
-	// Unsupported is true if the resource cannot do the operation at all;
-	// the error then also matches errors.ErrUnsupported.
+	// Unsupported is true if the resource cannot do the operation at all; the error
+	// then also matches errors.ErrUnsupported. False safety is worse than none, so no
+	// resource answers such a call with success.
 	Unsupported bool
 	// Capturing is true if the reason is that the stream, or one that it
 	// synchronises with, captures. The operation can be repeated afterwards.
@@ -247,14 +248,6 @@ func (e *InvalidRequestError) Error() string {
 
 // Is matches [ErrInvalidRequest].
 func (e *InvalidRequestError) Is(target error) bool { return target == ErrInvalidRequest }
-
-// UnsupportedError returns the error for an operation that a resource cannot do:
-// a [StreamMisuseError] that also matches errors.ErrUnsupported. False safety
-// is worse than none, so no resource answers such a call with success.
-func UnsupportedError(op, resource, advice string) error {
-	return &StreamMisuseError{Op: op, Unsupported: true,
-		Reason: op + " unsupported by " + resource + ": " + advice}
-}
 
 // notEnqueued marks an error of a launch function.
 type notEnqueued struct{ err error }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
 var sentinels = map[string]error{
@@ -27,7 +28,7 @@ func TestErrorsMatchTheirSentinelsOnly(t *testing.T) {
 		{&core.DriverError{Sticky: true}, []string{"Driver", "Sticky"}},
 		{&core.StreamMisuseError{}, []string{"StreamMisuse"}},
 		{&core.StreamMisuseError{Unsupported: true}, []string{"StreamMisuse", "Unsupported"}},
-		{core.UnsupportedError("Reserve", "direct", "do not"), []string{"StreamMisuse", "Unsupported"}},
+		{refuse.Unsupported("Reserve", "direct", "do not"), []string{"StreamMisuse", "Unsupported"}},
 		{&core.UseAfterFreeError{}, []string{"UseAfterFree"}},
 		{&core.OutOfBoundsError{}, []string{"OutOfBounds"}},
 		{&core.InvalidRequestError{}, []string{"InvalidRequest"}},
@@ -74,7 +75,7 @@ func TestErrorTexts(t *testing.T) {
 		{&core.StreamMisuseError{Op: "FinishUse", Reason: "the ticket is empty"}, "stream misuse: FinishUse: the ticket is empty"},
 		{&core.StreamMisuseError{Op: "PrepareUse", Reason: "conflict", Block: id, Stream: 2, Holder: &core.UseRecord{Launch: "sort", Stream: 1, Access: core.Write}},
 			`stream misuse: PrepareUse: conflict (block 0x100#5@0, stream 2) (held by launch "sort" on stream 1 for write)`},
-		{core.UnsupportedError("Reserve", "direct(sim:0)", "add a budget"), "stream misuse: Reserve: Reserve unsupported by direct(sim:0): add a budget"},
+		{refuse.Unsupported("Reserve", "direct(sim:0)", "add a budget"), "stream misuse: Reserve: Reserve unsupported by direct(sim:0): add a budget"},
 		{&core.UseAfterFreeError{Op: "Deallocate", Generation: 5, State: core.Freed}, "use after free: Deallocate: generation #5 is freed"},
 		{&core.UseAfterFreeError{Op: "PrepareUse", Generation: 5, State: core.Retired, Tag: "sort"}, `use after free: PrepareUse: generation #5 is retired (tag "sort")`},
 		{&core.OutOfBoundsError{Op: "Deallocate", Generation: 5, Offset: -8}, `out of bounds: Deallocate: generation #5 (tag "untagged") was overwritten at offset -8`},

@@ -12,38 +12,42 @@ type Unsupported struct {
 	Resource string
 }
 
+func (u Unsupported) refuse(op, advice string) error {
+	return &StreamMisuseError{Op: op, Unsupported: true, Reason: op + " unsupported by " + u.Resource + ": " + advice}
+}
+
 const trackingAdvice = "the backend does not track cross-stream uses; route allocations through a stream-ordered backend such as cuda.AsyncResource, or order the streams yourself"
 
 // PrepareUse refuses.
 func (u Unsupported) PrepareUse(context.Context, UseRequest) (Ticket, error) {
-	return Ticket{}, UnsupportedError("PrepareUse", u.Resource, trackingAdvice)
+	return Ticket{}, u.refuse("PrepareUse", trackingAdvice)
 }
 
 // FinishUse refuses.
 func (u Unsupported) FinishUse(context.Context, Ticket) error {
-	return UnsupportedError("FinishUse", u.Resource, trackingAdvice)
+	return u.refuse("FinishUse", trackingAdvice)
 }
 
 // AbortUse refuses.
 func (u Unsupported) AbortUse(context.Context, Ticket) error {
-	return UnsupportedError("AbortUse", u.Resource, trackingAdvice)
+	return u.refuse("AbortUse", trackingAdvice)
 }
 
 // RecordUse refuses.
 func (u Unsupported) RecordUse(context.Context, BlockID, StreamID) error {
-	return UnsupportedError("RecordUse", u.Resource, trackingAdvice)
+	return u.refuse("RecordUse", trackingAdvice)
 }
 
 const budgetAdvice = "the stack has no budget; add decorators/budget to it"
 
 // Reserve refuses.
 func (u Unsupported) Reserve(context.Context, uint64, Tag) (Claim, error) {
-	return Claim{}, UnsupportedError("Reserve", u.Resource, budgetAdvice)
+	return Claim{}, u.refuse("Reserve", budgetAdvice)
 }
 
 // ReleaseClaim refuses.
 func (u Unsupported) ReleaseClaim(context.Context, ClaimID) error {
-	return UnsupportedError("ReleaseClaim", u.Resource, budgetAdvice)
+	return u.refuse("ReleaseClaim", budgetAdvice)
 }
 
 // Withhold does nothing.

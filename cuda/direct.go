@@ -14,6 +14,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
 	"github.com/fencepost-gpu/fencepost/internal/monotime"
 	"github.com/fencepost-gpu/fencepost/internal/quick"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
 // DirectResource is the plain backend: every block is a driver allocation of
@@ -53,7 +54,7 @@ func (r *DirectResource) Allocate(_ context.Context, req core.Request) (core.Blo
 		return core.Block{}, err
 	}
 	if req.Isolated { // its free would give the addresses back, too
-		return core.Block{}, core.UnsupportedError("Allocate of an isolated block", r.Resource, "use cuda.AsyncResource, which maps memory")
+		return core.Block{}, refuse.Unsupported("Allocate of an isolated block", r.Resource, "use cuda.AsyncResource, which maps memory")
 	}
 	ptr, err := r.drv.MemAlloc(req.Bytes)
 	if err != nil {

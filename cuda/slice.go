@@ -277,7 +277,7 @@ func newStorage(ctx context.Context, m *MemoryManager, bytes uint64, o AllocOpti
 
 func newUntracked(m *MemoryManager, bytes uint64, o AllocOptions) (*storage, error) {
 	if o.Isolated {
-		return nil, core.UnsupportedError("Alloc of an isolated slice", "an untracked manager", "nothing says when the device is done with it; use a manager with a runtime")
+		return nil, refuse.Unsupported("Alloc of an isolated slice", "an untracked manager", "nothing says when the device is done with it; use a manager with a runtime")
 	}
 	o.Tag = o.Tag.OrUntagged()
 	if err := m.charge(bytes, o.Tag); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/fencepost-gpu/fencepost/cuda/internal/vmm"
 	"github.com/fencepost-gpu/fencepost/internal/fence"
 	"github.com/fencepost-gpu/fencepost/internal/listeners"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
 // tracker is all of a stream-ordered backend except its memory source:
@@ -151,7 +152,7 @@ func (r *tracker) allocateLocked(s *stream, req *core.Request) (uint64, *fence.P
 // the waits for other streams.
 func (r *tracker) allocateIsolated(s *stream, req *core.Request, b *core.Block) error {
 	if r.mapper.Granularity() == 0 {
-		return core.UnsupportedError("Allocate of an isolated block", r.String(), isolationAdvice)
+		return refuse.Unsupported("Allocate of an isolated block", r.String(), isolationAdvice)
 	}
 	if _, _, err := r.allocateOn(s, req); err != nil {
 		s.books.Fails.Add(1)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 	"github.com/fencepost-gpu/fencepost/telemetry/metrics"
@@ -31,7 +32,7 @@ var failures = []struct {
 	{&core.UseAfterFreeError{Op: "Deallocate", Generation: 1}, "use_after_free", metrics.ReasonUseAfterFree},
 	{&core.OutOfBoundsError{Op: "Deallocate"}, "out_of_bounds", metrics.ReasonOutOfBounds},
 	{&core.StreamMisuseError{Op: "PrepareUse"}, "stream_misuse", metrics.ReasonStreamMisuse},
-	{core.UnsupportedError("PrepareUse", "direct", "none"), "stream_misuse", metrics.ReasonStreamMisuse},
+	{refuse.Unsupported("PrepareUse", "direct", "none"), "stream_misuse", metrics.ReasonStreamMisuse},
 	{&core.InvalidRequestError{Op: "Allocate"}, "invalid_request", metrics.ReasonInvalidRequest},
 	{fmt.Errorf("refused: %w", core.ErrClosed), "closed", metrics.ReasonClosed},
 	{context.DeadlineExceeded, "deadline_exceeded", metrics.ReasonDeadlineExceeded},

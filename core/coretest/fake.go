@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
 // fakeCapacity is more than any test asks for in earnest, and less than the
@@ -151,7 +152,7 @@ func (f *Fake) Allocate(_ context.Context, r core.Request) (core.Block, error) {
 		return core.Block{}, err
 	}
 	if r.Isolated && f.granule == 0 {
-		return core.Block{}, core.UnsupportedError("Allocate of an isolated block", "fake", "call Isolate first")
+		return core.Block{}, refuse.Unsupported("Allocate of an isolated block", "fake", "call Isolate first")
 	}
 	if err := f.checkStream("Allocate", r.Stream); err != nil {
 		return core.Block{}, err

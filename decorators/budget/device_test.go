@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/fencepost-gpu/fencepost/core"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 )
 
 // device is a backend whose streams the test drives: frees queue up in order
@@ -144,22 +145,22 @@ func (d *device) FreedOn(id core.StreamID) core.FreeCounters {
 func (d *device) Subscribe(l core.Listener) { d.listeners = append(d.listeners, l) }
 
 func (d *device) PrepareUse(context.Context, core.UseRequest) (core.Ticket, error) {
-	return core.Ticket{}, core.UnsupportedError("PrepareUse", "device", "none")
+	return core.Ticket{}, refuse.Unsupported("PrepareUse", "device", "none")
 }
 func (d *device) FinishUse(context.Context, core.Ticket) error {
-	return core.UnsupportedError("FinishUse", "device", "none")
+	return refuse.Unsupported("FinishUse", "device", "none")
 }
 func (d *device) AbortUse(context.Context, core.Ticket) error {
-	return core.UnsupportedError("AbortUse", "device", "none")
+	return refuse.Unsupported("AbortUse", "device", "none")
 }
 func (d *device) RecordUse(context.Context, core.BlockID, core.StreamID) error {
-	return core.UnsupportedError("RecordUse", "device", "none")
+	return refuse.Unsupported("RecordUse", "device", "none")
 }
 func (d *device) Reserve(context.Context, uint64, core.Tag) (core.Claim, error) {
-	return core.Claim{}, core.UnsupportedError("Reserve", "device", "none")
+	return core.Claim{}, refuse.Unsupported("Reserve", "device", "none")
 }
 func (d *device) ReleaseClaim(context.Context, core.ClaimID) error {
-	return core.UnsupportedError("ReleaseClaim", "device", "none")
+	return refuse.Unsupported("ReleaseClaim", "device", "none")
 }
 func (d *device) Drain(context.Context) error        { return nil }
 func (d *device) State(core.BlockID) core.BlockState { return core.Freed }

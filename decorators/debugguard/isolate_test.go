@@ -11,6 +11,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/decorators/debugguard"
+	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/expect"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
@@ -121,7 +123,7 @@ func TestAHuntThatCannotUnmapQuarantinesAndCounts(t *testing.T) {
 }
 
 func TestABlockThatCannotBeIsolatedIsGuardedWithout(t *testing.T) {
-	for name, err := range map[string]error{"memory": outOfMemory(), "budget": &core.OutOfBudgetError{}, "support": core.UnsupportedError("Allocate", "fake", "none")} {
+	for name, err := range map[string]error{"memory": outOfMemory(), "budget": &core.OutOfBudgetError{}, "support": refuse.Unsupported("Allocate", "fake", "none")} {
 		b := unmappingBench(t)
 		b.fake.FailNext("Allocate", err)
 		block := b.alloc(100)

@@ -19,6 +19,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/core"
 	"github.com/fencepost-gpu/fencepost/core/names"
 	"github.com/fencepost-gpu/fencepost/core/oplog"
+	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 )
 
@@ -183,7 +185,7 @@ func TestErrorKinds(t *testing.T) {
 		"claim_exceeded":    &core.OutOfBudgetError{Claim: 1},
 		"out_of_memory":     &core.DriverError{OutOfMemory: true},
 		"driver":            &core.DriverError{},
-		"stream_misuse":     core.UnsupportedError("a", "b", "c"),
+		"stream_misuse":     refuse.Unsupported("a", "b", "c"),
 		"use_after_free":    &core.UseAfterFreeError{},
 		"out_of_bounds":     &core.OutOfBoundsError{},
 		"invalid_request":   fmt.Errorf("wrapped: %w", &core.InvalidRequestError{}),

@@ -20,6 +20,8 @@ import (
 	"github.com/fencepost-gpu/fencepost/core/oplog"
 	"github.com/fencepost-gpu/fencepost/cuda"
 	"github.com/fencepost-gpu/fencepost/dev/spancontract"
+	"github.com/fencepost-gpu/fencepost/internal/names"
+	"github.com/fencepost-gpu/fencepost/internal/refuse"
 	"github.com/fencepost-gpu/fencepost/internal/testkit/must"
 	"github.com/fencepost-gpu/fencepost/telemetry"
 )
@@ -255,7 +257,7 @@ func (s *stack) lonely() {
 // causes are errors of every kind.
 var causes = []error{
 	&core.OutOfBudgetError{Requested: 8}, &core.DriverError{Op: "cuMemAllocAsync", OutOfMemory: true}, &core.DriverError{Op: "cuEventRecord", Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Sticky: true},
-	&core.UseAfterFreeError{Op: "Deallocate", Generation: 1}, &core.OutOfBoundsError{Op: "Deallocate"}, &core.StreamMisuseError{Op: "PrepareUse"}, core.UnsupportedError("PrepareUse", "direct", "none"),
+	&core.UseAfterFreeError{Op: "Deallocate", Generation: 1}, &core.OutOfBoundsError{Op: "Deallocate"}, &core.StreamMisuseError{Op: "PrepareUse"}, refuse.Unsupported("PrepareUse", "direct", "none"),
 	&core.InvalidRequestError{Op: "Allocate"}, fmt.Errorf("refused: %w", core.ErrClosed), context.DeadlineExceeded, context.Canceled, errors.New("odd"),
 }
 

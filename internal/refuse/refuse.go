@@ -1,4 +1,4 @@
-// Package refuse makes the errors of calls that lack an argument.
+// Package refuse makes the errors of calls that lack an argument, or that a resource cannot do.
 package refuse
 
 import "github.com/fencepost-gpu/fencepost/core"
@@ -7,6 +7,12 @@ import "github.com/fencepost-gpu/fencepost/core"
 // [core.InvalidRequestError] that names the argument and says what to give.
 func Nil(op, field, advice string) error {
 	return &core.InvalidRequestError{Op: op, Field: field, Reason: "nil: " + advice}
+}
+
+// Unsupported is the error of an operation that a resource cannot do: a
+// [core.StreamMisuseError] that also matches errors.ErrUnsupported.
+func Unsupported(op, resource, advice string) error {
+	return &core.StreamMisuseError{Op: op, Unsupported: true, Reason: op + " unsupported by " + resource + ": " + advice}
 }
 
 // NoRuntime returns the runtime of rt, or, if there is none, nor one in rt, an error that
